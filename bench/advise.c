@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/plan/tuning_file.h"
 #include "options.h"
 #include "rows.h"
-#include "transfer/plan/tuning_file.h"
 
 enum { REPEATS = 5, MAX_WAYS = 16 };
 static const size_t sample_bytes_gpu = (size_t)1 << 30, sample_bytes_sim = (size_t)64 << 20;

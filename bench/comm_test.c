@@ -1,10 +1,10 @@
-/* Runs tdict-bench comm with the simulated NCCL of tests/comm/nccl, on simulated devices.
+/* Runs tdict-bench comm with the simulated NCCL of tests/services/comm/nccl, on simulated devices.
  * Usage: comm_test FAKE_NCCL [OPTION...]. Thread rule: main thread only. */
 #include <dlfcn.h>
 #include <stdio.h>
 
-#include "comm/nccl/fake_nccl.h"
 #include "rows.h"
+#include "services/comm/nccl/fake_nccl.h"
 
 /* Returns the device of the calling thread. Each rank has its own context, so its only device is number 0. */
 static int device_of_thread(void) { return 0; }

@@ -9,10 +9,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/sched/cpus.h"
+#include "core/sched/quota.h"
 #include "options.h"
 #include "rows.h"
-#include "sched/cpus.h"
-#include "sched/quota.h"
 
 static char *read_line(const char *path, char *buffer, size_t size) {
   buffer[0] = 0;

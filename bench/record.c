@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "sched/cpus.h"
+#include "core/sched/cpus.h"
 
 char *bench_cpu_model(char *buffer, size_t size) {
   snprintf(buffer, size, "unknown");

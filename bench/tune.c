@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/engine.h"
+#include "engine/plan/tuning_file.h"
 #include "options.h"
 #include "rows.h"
-#include "transfer/engine.h"
-#include "transfer/plan/tuning_file.h"
 
 enum { SIZES = 7, LEAVES = 8 };
 static const size_t in_sizes[SIZES] = {128 << 10,        (size_t)1100 << 10, (size_t)4 << 20, (size_t)11 << 20,

@@ -61,7 +61,7 @@ function(tdict_add_mpi_example_test test name counts check)
   foreach(kind ${tdict_mpi_kinds})
     string(TOUPPER TDICT_${kind}_RUN run)
     if(TDICT_BUILD_TESTS AND ${run})
-      add_test(NAME example_${test}@${kind} COMMAND ${PROJECT_SOURCE_DIR}/tests/mpi/run_example ${kind} ${${run}} ${counts} "${check}"
+      add_test(NAME example_${test}@${kind} COMMAND ${PROJECT_SOURCE_DIR}/tests/services/mpi/run_example ${kind} ${${run}} ${counts} "${check}"
                                                     $<TARGET_FILE:example_${name}_${kind}> ${ARGN})
       set_tests_properties(example_${test}@${kind} PROPERTIES LABELS "example;host" TIMEOUT 480 PROCESSORS 2)
       tdict_test_environment(example_${test}@${kind})
@@ -78,7 +78,7 @@ tdict_add_mpi_examples(actor_learner examples/mpi/actor_learner.c)
 foreach(kind ${tdict_mpi_kinds})
   target_link_libraries(example_actor_learner_${kind} PRIVATE m)
 endforeach()
-tdict_add_mpi_example_test(actor_learner actor_learner 3 ${PROJECT_SOURCE_DIR}/tests/mpi/check_rewards)
+tdict_add_mpi_example_test(actor_learner actor_learner 3 ${PROJECT_SOURCE_DIR}/tests/services/mpi/check_rewards)
 
 # The trainer has a folder of its own. If nvcc exists, its model runs on a GPU, see below.
 set(trainer examples/train_lm)

@@ -8,11 +8,11 @@ if(NOT TDICT_LIBC_HAS_DLOPEN)
   set(tdict_dl_library ${CMAKE_DL_LIBS})
 endif()
 
-file(GLOB tdict_sources CONFIGURE_DEPENDS src/*.c src/*/*.c src/*/*/*.c)
+file(GLOB tdict_sources CONFIGURE_DEPENDS src/*.c src/*/*.c src/*/*/*.c src/*/*/*/*.c)
 if(NOT TDICT_CUDA)
-  list(REMOVE_ITEM tdict_sources ${PROJECT_SOURCE_DIR}/src/device/driver_cuda.c)
+  list(REMOVE_ITEM tdict_sources ${PROJECT_SOURCE_DIR}/src/device/cuda/driver_cuda.c)
 endif()
-list(FILTER tdict_sources EXCLUDE REGEX "/src/mpi/") # libraries of their own, see tdict_mpi.cmake
+list(FILTER tdict_sources EXCLUDE REGEX "/src/services/mpi/") # libraries of their own, see tdict_mpi.cmake
 
 # NVTX ranges need a header, but no library at run time.
 set(tdict_nvtx OFF)
@@ -28,31 +28,31 @@ if(TDICT_NVTX STREQUAL "ON" OR (TDICT_NVTX STREQUAL "AUTO" AND TDICT_CUDA))
 endif()
 message(STATUS "Ranges for NVIDIA's profilers (NVTX): ${tdict_nvtx}")
 if(NOT tdict_nvtx)
-  list(REMOVE_ITEM tdict_sources ${PROJECT_SOURCE_DIR}/src/transfer/trace/nvtx.c)
+  list(REMOVE_ITEM tdict_sources ${PROJECT_SOURCE_DIR}/src/engine/options/trace/nvtx.c)
 endif()
 
 # The kernels are part of the library. The simulated device runs their bodies, which must round as on a GPU: no FMA.
-set(tdict_kernel_image ${PROJECT_SOURCE_DIR}/src/kernel/kernels.ptx)
+set(tdict_kernel_image ${PROJECT_SOURCE_DIR}/src/device/kernels/kernels.ptx)
 # image.c defines its symbol in assembler, which link-time optimization does not see: -fno-lto.
 set_source_files_properties(
-  src/kernel/image.c PROPERTIES COMPILE_DEFINITIONS TDICT_KERNEL_IMAGE_FILE="${tdict_kernel_image}"
+  src/device/kernels/image.c PROPERTIES COMPILE_DEFINITIONS TDICT_KERNEL_IMAGE_FILE="${tdict_kernel_image}"
                                 COMPILE_OPTIONS -fno-lto OBJECT_DEPENDS ${tdict_kernel_image})
-set_source_files_properties(src/kernel/host.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+set_source_files_properties(src/device/kernels/host.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
 # These files call functions of the program while other threads wait for the call. A C++ exception must not pass through
 # them: without tables for unwinding, std::terminate() ends the process with the text of the exception. See
 # docs/callbacks.md.
 set_source_files_properties(
-  src/base/log.c
-  src/comm/call.c
+  src/core/base/log.c
+  src/services/comm/call.c
   src/device/allocator_memory.c
-  src/io/unloaded.c
-  src/sched/parallel.c
-  src/transfer/hooks.c
-  src/transfer/plan/flatten.c
-  src/transfer/plan/result.c
-  src/transfer/record_stream.c
-  src/tree/objects.c
+  src/services/io/unloaded.c
+  src/core/sched/parallel.c
+  src/engine/options/hooks.c
+  src/engine/plan/flatten.c
+  src/engine/plan/result.c
+  src/engine/options/record_stream.c
+  src/core/tree/objects.c
   PROPERTIES COMPILE_OPTIONS "-fno-asynchronous-unwind-tables;-fno-unwind-tables;-fno-lto")
 
 add_library(tdict_objects OBJECT ${tdict_sources})
@@ -63,7 +63,7 @@ target_compile_definitions(tdict_objects PUBLIC TDICT_CUDA=$<BOOL:${TDICT_CUDA}>
 if(tdict_nvtx)
   target_include_directories(tdict_objects SYSTEM PRIVATE ${TDICT_NVTX_INCLUDE_DIR})
   if(TDICT_SANITIZE MATCHES thread) # NVTX initializes by atomic writes and plain reads, which ThreadSanitizer reports
-    set_source_files_properties(src/transfer/trace/nvtx.c PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)
+    set_source_files_properties(src/engine/options/trace/nvtx.c PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)
   endif()
 endif()
 target_include_directories(tdict_objects PRIVATE include src)

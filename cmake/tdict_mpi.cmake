@@ -45,9 +45,9 @@ set(tdict_mpi_libraries)
 list(TRANSFORM tdict_mpi_kinds PREPEND tdict_ OUTPUT_VARIABLE tdict_mpi_libraries)
 
 if(tdict_mpi_kinds)
-  file(GLOB tdict_mpi_sources CONFIGURE_DEPENDS src/mpi/*.c)
-  add_library(tdict_mpi_parts OBJECT src/base/error.c src/base/options.c src/base/stream_copy.c src/base/values.c
-              src/tensor/convert.c src/tensor/convert_simple.c src/tensor/convert_vector.c)
+  file(GLOB tdict_mpi_sources CONFIGURE_DEPENDS src/services/mpi/*.c)
+  add_library(tdict_mpi_parts OBJECT src/core/base/error.c src/core/base/options.c src/core/base/stream_copy.c src/core/base/values.c
+              src/core/tensor/convert.c src/core/tensor/convert_simple.c src/core/tensor/convert_vector.c)
   tdict_compile(tdict_mpi_parts)
   tdict_harden(tdict_mpi_parts)
   set_target_properties(tdict_mpi_parts PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)

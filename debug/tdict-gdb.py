@@ -19,8 +19,8 @@ NAMES = {
     (4, 16): ("bfloat16", None), (5, 64): ("complex64", "2f"), (5, 128): ("complex128", "2d"),
     (6, 8): ("bool", "?"), (10, 8): ("float8_e4m3fn", None), (12, 8): ("float8_e5m2", None),
 }  # (code, bits): name, format of the module struct
-LEAF_MASK, LEAF_TENSOR, LEAF_TREE, LEAF_OBJECT = 3, 0, 1, 2  # as in src/tree/node.h
-READ_ONLY, PINNED, CLAIMED = 1, 2, 4  # as in src/memory/storage.h
+LEAF_MASK, LEAF_TENSOR, LEAF_TREE, LEAF_OBJECT = 3, 0, 1, 2  # as in src/core/tree/node.h
+READ_ONLY, PINNED, CLAIMED = 1, 2, 4  # as in src/core/memory/storage.h
 
 
 def array(pointer, count):
@@ -183,7 +183,7 @@ class ErrorPrinter:
 
 
 class FuturePrinter:
-    """The fields are those of src/transfer/future.h. `queued` is a field of src/transfer/job.h: only transfers have it."""
+    """The fields are those of src/engine/future.h. `queued` is a field of src/engine/job.h: only transfers have it."""
 
     def __init__(self, value):
         self.value = value

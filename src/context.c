@@ -5,18 +5,18 @@
 
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "base/options.h"
-#include "base/thread.h"
+#include "core/base/error.h"
+#include "core/base/options.h"
+#include "core/base/thread.h"
+#include "core/ops/visit.h"
+#include "core/sched/pool.h"
+#include "core/sched/quota.h"
 #include "device/devices.h"
 #include "device/placement.h"
-#include "ops/visit.h"
-#include "sched/pool.h"
-#include "sched/quota.h"
-#include "sim/driver.h"
+#include "device/sim/driver.h"
+#include "engine/engine.h"
+#include "engine/plan/tuning_file.h"
 #include "tdict/tdict.h"
-#include "transfer/engine.h"
-#include "transfer/plan/tuning_file.h"
 
 #define MIN_STAGING_BYTES ((size_t)64 << 10)
 static const char sysfs[] = "/sys";

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "base/thread.h"
+#include "core/base/error.h"
+#include "core/base/thread.h"
 #include "device/allocator_memory.h"
 
 typedef struct allocator_memory {

@@ -1,11 +1,11 @@
 /* Implements the public calls that return the default device and memories, create memories, trim caches and read
  * counts. The functions own nothing. Thread rule: see tdict/context.h. */
-#include "base/device.h"
-#include "base/error.h"
-#include "base/options.h"
+#include "core/base/device.h"
+#include "core/base/error.h"
+#include "core/base/options.h"
+#include "core/memory/pinned_pool.h"
 #include "device/allocator_memory.h"
 #include "device/devices.h"
-#include "memory/pinned_pool.h"
 
 tdict_memory *tdict_pinned_memory(tdict_context *context) {
   return tdict_devices_pinned(tdict_context_devices(context));

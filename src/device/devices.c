@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/error.h"
-#include "base/options.h"
+#include "core/base/checked.h"
+#include "core/base/error.h"
+#include "core/base/options.h"
+#include "core/memory/pinned_pool.h"
 #include "device/gpu_open.h"
 #include "device/host.h"
 #include "device/placement.h"
-#include "memory/pinned_pool.h"
 
 enum { MAX_GPUS = 64 };
 

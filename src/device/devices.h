@@ -3,8 +3,8 @@
 #ifndef TDICT_DEVICE_DEVICES_H
 #define TDICT_DEVICE_DEVICES_H
 
+#include "core/sched/pool.h"
 #include "device/gpu.h"
-#include "sched/pool.h"
 #include "tdict/context.h"
 
 typedef struct tdict_devices tdict_devices;

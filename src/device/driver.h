@@ -1,5 +1,6 @@
 /* Declares the table of driver calls through which the library uses a GPU. driver_cuda.c implements the table over
- * libcuda, and src/sim implements the table for a simulated GPU. A wrapper may implement the table over another driver.
+ * libcuda, and src/device/sim implements the table for a simulated GPU. A wrapper may implement the table over another
+ * driver.
  *
  * The table uses CUDA's terms, rules and result codes, as in NVIDIA's "CUDA Driver API" manual. Results are CUresult
  * codes: 0 is success. Handles are the driver's own pointers. Device addresses have the type `void *`. Code outside

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "core/base/error.h"
+#include "core/memory/pinned_pool.h"
+#include "core/sched/spin.h"
 #include "device/counted.h"
-#include "memory/pinned_pool.h"
-#include "sched/spin.h"
 #include "tdict/context.h"
 
 enum { MIN_TABLE_BYTES = 64 << 10 };
@@ -435,7 +435,7 @@ bool tdict_gpu_is_pinned(tdict_gpu *gpu, const tdict_storage *storage, const voi
   }
 }
 
-/* The next functions implement tdict_pin_ops, see memory/pinned_pages.h. `self` is the gpu. */
+/* The next functions implement tdict_pin_ops, see core/memory/pinned_pages.h. `self` is the gpu. */
 static tdict_status pin_register(void *self, void *pages, size_t bytes, tdict_error *err) {
   tdict_gpu *gpu = self;
   tdict_gpu_scope scope;

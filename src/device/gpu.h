@@ -6,13 +6,13 @@
 
 #include <pthread.h>
 
-#include "base/forkmark.h"
+#include "core/base/forkmark.h"
+#include "core/kernel/work.h"
+#include "core/memory/memory.h"
+#include "core/memory/pinned_pages.h"
+#include "core/memory/storage.h"
 #include "device/block_cache.h"
 #include "device/driver.h"
-#include "kernel/work.h"
-#include "memory/memory.h"
-#include "memory/pinned_pages.h"
-#include "memory/storage.h"
 
 enum { TDICT_KEPT_TABLES = 8 };
 /* A buffer for the table and the results of a launch. The host writes the table to the pinned half, and a copy on the

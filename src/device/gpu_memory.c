@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#include "base/checked.h"
-#include "base/error.h"
+#include "core/base/checked.h"
+#include "core/base/error.h"
 #include "device/allocator_memory.h"
 #include "device/counted.h"
 #include "device/gpu.h"

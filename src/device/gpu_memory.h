@@ -3,7 +3,7 @@
 #ifndef TDICT_DEVICE_GPU_MEMORY_H
 #define TDICT_DEVICE_GPU_MEMORY_H
 
-#include "memory/memory.h"
+#include "core/memory/memory.h"
 
 /* Sets the operations and the device of a gpu's memory. Thread rule: call before other threads can access the gpu. */
 void tdict_gpu_memory_init(tdict_memory *memory, tdict_device device);

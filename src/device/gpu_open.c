@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "base/error.h"
+#include "core/base/error.h"
 #include "device/counted.h"
 #include "device/gpu_memory.h"
 

@@ -3,7 +3,7 @@
 #ifndef TDICT_DEVICE_HOST_H
 #define TDICT_DEVICE_HOST_H
 
-#include "memory/memory.h"
+#include "core/memory/memory.h"
 
 /* Returns the ordinary host memory, whose blocks are aligned to 64 bytes. The tdict_memory is static: references are
  * not counted. */

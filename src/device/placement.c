@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sched/pool.h"
+#include "core/sched/pool.h"
 #include "tdict/context.h"
 
 enum { MAX_PATH = 256, MAX_LIST = 4096 };

@@ -6,7 +6,7 @@
 
 #include <sched.h>
 
-#include "base/log.h"
+#include "core/base/log.h"
 #include "device/gpu.h"
 
 typedef enum tdict_placement_kind {

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "core/base/error.h"
 #include "device/gpu.h"
+#include "device/kernels/image.h"
 #include "device/use.h"
-#include "kernel/image.h"
 #include "tdict/context.h"
 
 /* Returns true for codes by which a driver refuses the kernels: its compiler is missing, disabled or too old. */

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "base/error.h"
+#include "core/base/error.h"
 #include "device/counted.h"
 
 /* Writes which devices have the streams of a context, such as "cuda:0 to cuda:3". */

@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
-#include "base/clock.h"
-#include "base/error.h"
-#include "base/thread.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/base/thread.h"
 
 typedef struct use {
   tdict_fence fence; /* first, so that a use * is also a tdict_fence * */

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/json/open.h"
-#include "io/json/string.h"
-#include "io/json/value.h"
+#include "services/io/json/open.h"
+#include "services/io/json/string.h"
+#include "services/io/json/value.h"
 
 static void print_string(tdict_json string) {
   const size_t most = tdict_json_bytes(string);

@@ -15,8 +15,8 @@ function(tdict_add_replay test program record layer)
 endfunction()
 
 tdict_add_replay(beside_tensordict replay operations ops)
-tdict_add_replay(beside_tensordict_leaves leaves_replay leaves types)
-tdict_add_replay(beside_ragged ragged_replay ragged types)
+tdict_add_replay(beside_tensordict_leaves leaves_replay leaves leaves)
+tdict_add_replay(beside_ragged ragged_replay ragged leaves)
 tdict_add_replay(beside_lazy_stack lazy_replay lazy_stack stack)
 tdict_add_replay(beside_torch_sequences sequences sequences ops)
 
@@ -55,8 +55,8 @@ if(NOT TDICT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
   # The same Python for the kernels' conversions of floats.
   if(EXISTS /usr/bin/python3)
     add_test(NAME beside_kernel_floats COMMAND /usr/bin/python3 -B ${PROJECT_SOURCE_DIR}/tests/beside/kernel_floats.py
-      $<TARGET_FILE:test_kernel_convert_patterns> sim 100000)
-    set_tests_properties(beside_kernel_floats PROPERTIES LABELS "beside;kernel;sim" SKIP_RETURN_CODE 77 TIMEOUT 300)
+      $<TARGET_FILE:test_device_convert_patterns> sim 100000)
+    set_tests_properties(beside_kernel_floats PROPERTIES LABELS "beside;device;sim" SKIP_RETURN_CODE 77 TIMEOUT 300)
   endif()
   tdict_add_python(beside_arrow arrow.py sim 100)
   tdict_add_python(beside_safetensors safetensors.py host)

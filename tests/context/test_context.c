@@ -5,8 +5,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "sched/pool.h"
-#include "sim/driver.h"
+#include "core/sched/pool.h"
+#include "device/sim/driver.h"
 #include "support/fail_alloc.h"
 #include "support/rest.h"
 #include "support/test.h"

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "base/clock.h"
+#include "core/base/clock.h"
 #include "support/test.h"
 
 enum { NUM_CONTEXTS = 2, NUM_LEAVES = 5, MOST_BYTES = 1 << 20 };

@@ -7,7 +7,7 @@
 
 #include "device/devices.h"
 #include "device/placement.h"
-#include "sim/driver.h"
+#include "device/sim/driver.h"
 #include "support/test.h"
 
 typedef struct machine {

@@ -8,7 +8,7 @@
 
 #include "context.h"
 #include "device/devices.h"
-#include "sim/driver.h"
+#include "device/sim/driver.h"
 #include "support/raw.h"
 #include "support/rest.h"
 #include "support/shim.h"

@@ -1,9 +1,9 @@
 /* A program's own allocator as memory: for tensors, trees and results of transfers. */
 #include "device/allocator_memory.h"
 
+#include "core/memory/storage.h"
+#include "core/tensor/tensor.h"
 #include "gpu_help.h"
-#include "memory/storage.h"
-#include "tensor/tensor.h"
 
 /* An allocator over the context's device memory, or over malloc, that counts. */
 typedef struct own {

@@ -3,8 +3,8 @@
  * machine. */
 #include "device/devices.h"
 
+#include "core/memory/pinned_pool.h"
 #include "device/gpu_help.h"
-#include "memory/pinned_pool.h"
 #include "support/fail_alloc.h"
 
 static tdict_status create(const tdict_context_options *options, tdict_driver *driver, tdict_pool *pool,

@@ -2,7 +2,7 @@
 #include "support/driver_fault.h"
 
 #include "context.h"
-#include "sim/table.h"
+#include "device/sim/table.h"
 
 typedef struct pair {
   tdict_driver *inner, *d;

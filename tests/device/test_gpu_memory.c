@@ -1,9 +1,9 @@
 /* Device memory: sizes and counts, reuse, copies of rectangles in three directions, what a failure leaves behind. */
 #include "device/gpu_memory.h"
 
+#include "core/memory/pinned_pool.h"
 #include "device/counted.h"
 #include "device/gpu_help.h"
-#include "memory/pinned_pool.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 

@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-#include "base/error.h"
+#include "core/base/error.h"
 #include "support/fail_alloc.h"
 #include "support/test.h"
 

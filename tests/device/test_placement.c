@@ -1,11 +1,11 @@
 /* Where workers are put, in made-up machines: folders like sysfs below a folder of the test's own. */
 #include "device/placement.h"
 
-#include "base/log.h"
+#include "core/base/log.h"
+#include "core/memory/pinned_blocks.h"
+#include "core/sched/latch.h"
 #include "device/fake_sysfs.h"
 #include "device/gpu_help.h"
-#include "memory/pinned_blocks.h"
-#include "sched/latch.h"
 #include "support/cpus.h"
 
 static const char bus[] = "0000:1b:00.0";

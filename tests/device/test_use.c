@@ -1,10 +1,10 @@
 /* A use: what a program has queued on a stream, as a fence. The stream's work is a function at a gate. */
 #include "device/use.h"
 
-#include "base/clock.h"
 #include "context.h"
+#include "core/base/clock.h"
+#include "device/sim/driver.h"
 #include "gpu_help.h"
-#include "sim/driver.h"
 #include "support/driver_fault.h"
 
 typedef struct gate {

@@ -37,8 +37,8 @@ foreach(test repeats repeats_elsewhere planted planted_atomic deadlock misfortun
 endforeach()
 
 # Cases that use no real files and no other processes.
-set(unit_programs test_sched_latch test_sched_parallel test_sim_queue test_transfer_engine test_transfer_future test_transfer_lane
-                  test_transfer_order test_loader_workers)
+set(unit_programs test_sched_latch test_sched_parallel test_device_queue test_engine_engine test_engine_future test_engine_lane
+                  test_engine_order test_loader_workers)
 if(TARGET test_sched_latch)
   list(TRANSFORM unit_programs REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE unit_files)
   add_test(NAME dst_scheduler_unit_cases

@@ -1,13 +1,13 @@
-/* The readers of JSON and UTF-8 on arbitrary bytes, beside a second reader (tests/types/naive_json.h). Bytes that they
- * judge differently end the program. Valid texts are then read value by value. Thread rule: one thread. */
+/* The readers of JSON and UTF-8 on arbitrary bytes, beside a second reader (tests/core/leaves/naive_json.h). Bytes that
+ * they judge differently end the program. Valid texts are then read value by value. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/json/open.h"
-#include "io/json/string.h"
-#include "io/json/value.h"
-#include "types/naive_json.h"
+#include "core/leaves/naive_json.h"
+#include "services/io/json/open.h"
+#include "services/io/json/string.h"
+#include "services/io/json/value.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 

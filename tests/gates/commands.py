@@ -128,13 +128,13 @@ class Checker:
         yield from self.check_options(words, text, name)
 
     def check_test(self, name, words):
-        """build/dev/tests/LAYER/test_LAYER_FILE CASE DEVICE"""
-        layer, _, program = name.rpartition("tests/")[2].partition("/")
-        if not program:  # a program that replays records
-            yield from self.check_sources(name, words, source.files(self.root, f"tests/beside/{layer.removeprefix('beside_')}.c"))
+        """build/dev/tests/FOLDER/test_LAYER_FILE CASE DEVICE, where LAYER is the last part of FOLDER"""
+        folder, _, program = name.rpartition("tests/")[2].rpartition("/")
+        if not folder:  # a program that replays records
+            yield from self.check_sources(name, words, source.files(self.root, f"tests/beside/{program.removeprefix('beside_')}.c"))
             return
-        file = program.removeprefix(f"test_{layer}_")
-        yield from self.check_sources(name, words, source.files(self.root, f"tests/{layer}/**/test_{file}.c"))
+        file = program.removeprefix(f"test_{folder.rpartition('/')[2]}_")
+        yield from self.check_sources(name, words, source.files(self.root, f"tests/{folder}/**/test_{file}.c"))
         if words and re.fullmatch(r"[a-z]\w+", words[0]) and words[0] not in self.cases:
             yield f"no test has the case {words[0]}"
 
@@ -161,7 +161,7 @@ class Checker:
             yield from self.check_tdict(path.rpartition("/")[2], words)
         elif name.startswith("--"):
             self.alone.append([name, *words])
-        elif re.match(r"tests/(\w+/test_\w+|beside_\w+)$", path):
+        elif re.match(r"tests/([\w/]+/test_\w+|beside_\w+)$", path):
             yield from self.check_test(name, words)
         elif re.match(r"examples/\w+$", path) or name == "train_lm":
             stem = re.sub(r"_(openmpi|mpich|sim)$", "", path.removeprefix("examples/"))

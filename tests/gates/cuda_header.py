@@ -1,4 +1,4 @@
-"""Gate: the CUDA declarations of src/device/driver_cuda.c agree with cuda.h. Exits with 77 (skipped) without a toolkit.
+"""Gate: the CUDA declarations of src/device/cuda/driver_cuda.c agree with cuda.h. Exits with 77 (skipped) without a toolkit.
 
 usage: cuda_header.py ROOT CC
 Searches CUDA_HOME, the folder of nvcc, and /usr/local/cuda."""
@@ -23,7 +23,7 @@ def toolkits():
 
 def main():
     root = source.root_argument()
-    check = root / "tests/device/check_cuda_header.c"
+    check = root / "tests/device/cuda/check_cuda_header.c"
     folders = [folder / "include" for folder in toolkits() if (folder / "include/cuda.h").is_file()]
     if not folders:
         print("skipped: no cuda.h in CUDA_HOME, beside nvcc or in /usr/local/cuda")

@@ -2,7 +2,7 @@
 
 usage: dlpack_header.py ROOT CC CXX
 Searches the files that DLPACK_HEADERS lists (separated by colons), /usr/include and /usr/local/include (the package
-libdlpack-dev), and the headers of an installed PyTorch. Compiles tests/interop/dlpack/check_header.c with each header,
+libdlpack-dev), and the headers of an installed PyTorch. Compiles tests/services/interop/dlpack/check_header.c with each header,
 as C11 and C++11, and with DLPack's header before and after tdict/dlpack.h."""
 
 import importlib.util
@@ -37,7 +37,7 @@ def main():
     if not found:
         print("skipped: no dlpack.h in DLPACK_HEADERS, /usr/include, /usr/local/include or PyTorch")
         sys.exit(77)
-    check = root / "tests/interop/dlpack/check_header.c"
+    check = root / "tests/services/interop/dlpack/check_header.c"
     languages = ([sys.argv[2], "-std=c11"], [sys.argv[3], "-std=c++11", "-x", "c++"])
     for header in found:
         print(f"{header}: DLPack {version(header)}")

@@ -1,7 +1,7 @@
 """Gate: the structs of a transfer do not grow.
 
 usage: fields.py ROOT
-Counts the fields of a struct. In the flat count, a field that is a struct of src/transfer counts as the fields of this
+Counts the fields of a struct. In the flat count, a field that is a struct of src/engine counts as the fields of this
 struct, so that fields do not only move into a nested struct. A pointer or an array counts as one field. [fields] in
 limits.ini has the limits: NAME or NAME.flat. Names joined by + share a limit."""
 
@@ -11,9 +11,9 @@ import source
 
 
 def structs_of(root):
-    """For each struct of src/transfer: the type of each field, or None if the field is a pointer, an array or a function."""
+    """For each struct of src/engine: the type of each field, or None if the field is a pointer, an array or a function."""
     found = {}
-    for file in source.files(root, "src/transfer/**/*.[ch]"):
+    for file in source.files(root, "src/engine/**/*.[ch]"):
         text = source.without_preprocessor(source.blank(file.read_text()))
         for match in re.finditer(r"^(?:typedef )?struct (\w+) \{\n(.*?)^\}", text, re.M | re.S):
             found[match.group(1)] = [field for line in match.group(2).split(";") for field in fields_of(line.strip())]
@@ -43,7 +43,7 @@ def main():
         names, _, is_flat = entry.partition(".")
         missing = [name for name in names.split("+") if name not in structs]
         if missing:
-            report.fail("tests/gates/limits.ini", f"names struct {missing[0]}, which src/transfer does not have")
+            report.fail("tests/gates/limits.ini", f"names struct {missing[0]}, which src/engine does not have")
             continue
         count = sum(flat(structs, name) if is_flat else len(structs[name]) for name in names.split("+"))
         report.limit(names, "fields in the flat count" if is_flat else "fields", count, limit)

@@ -1,4 +1,4 @@
-"""Gate: src/kernel/kernels.ptx is for every supported driver and GPU, and was made from its sources.
+"""Gate: src/device/kernels/kernels.ptx is for every supported driver and GPU, and was made from its sources.
 
 usage: kernels.py ROOT
 Reads the PTX version, the target, the kernels and the hash of the sources. If clang-19 of the version that made the file
@@ -14,13 +14,13 @@ import tempfile
 
 import source
 
-SOURCES = ["words.h", "body.h", "body_convert.h", "body_unpack.h", "kernels.cu"]
+SOURCES = ["core/kernel/words.h", *(f"device/kernels/{name}" for name in ("body.h", "body_convert.h", "body_unpack.h", "kernels.cu"))]
 NAMES = ["tdict_copy", "tdict_convert", "tdict_fill", "tdict_check", "tdict_unpack"]
 
 
 def check_text(report, root, text):
     """What the file says about itself."""
-    file = "src/kernel/kernels.ptx"
+    file = "src/device/kernels/kernels.ptx"
     for directive, wanted in ((".version", "8.0"), (".target", "sm_75"), (".address_size", "64")):
         found = re.findall(rf"^{re.escape(directive)}\s+(.*)$", text, re.M)
         report.checked()
@@ -32,7 +32,7 @@ def check_text(report, root, text):
             report.fail(file, f"has no kernel {name}")
     for word in re.findall(r"\bfma\.\S+|\S+\.ftz\S*|\.extern.*", text):
         report.fail(file, f"contains {word}, by which results differ from those of the host")
-    content = b"".join((root / "src/kernel" / name).read_bytes() for name in SOURCES)
+    content = b"".join((root / "src" / name).read_bytes() for name in SOURCES)
     report.checked()
     if f"// sources: {hashlib.sha256(content).hexdigest()}\n" not in text:
         report.fail(file, "was made from other sources: run scripts/make-kernels")
@@ -51,7 +51,7 @@ def make_again(report, root, text):
         subprocess.run([root / "scripts/make-kernels", out], check=True)
         report.checked()
         if out.read_text() != text:
-            report.fail("src/kernel/kernels.ptx", "differs from the output of scripts/make-kernels")
+            report.fail("src/device/kernels/kernels.ptx", "differs from the output of scripts/make-kernels")
 
 
 def assemble(report, root):
@@ -62,18 +62,18 @@ def assemble(report, root):
         return
     known = re.findall(r"'sm_(\d+)'", subprocess.run([ptxas, "--help"], capture_output=True, text=True).stdout)
     for gpu in ("sm_75", f"sm_{max(map(int, known), default=75)}"):
-        command = [ptxas, f"-arch={gpu}", "-o", "/dev/null", str(root / "src/kernel/kernels.ptx")]
+        command = [ptxas, f"-arch={gpu}", "-o", "/dev/null", str(root / "src/device/kernels/kernels.ptx")]
         result = subprocess.run(command, capture_output=True, text=True)
         report.checked()
         print(f"assembled for {gpu}")
         if result.returncode != 0:
-            report.fail("src/kernel/kernels.ptx", f"{gpu}: {(result.stdout + result.stderr).strip()[:300]}")
+            report.fail("src/device/kernels/kernels.ptx", f"{gpu}: {(result.stdout + result.stderr).strip()[:300]}")
 
 
 def main():
     root = source.root_argument()
     report = source.Report("kernels")
-    text = (root / "src/kernel/kernels.ptx").read_text()
+    text = (root / "src/device/kernels/kernels.ptx").read_text()
     check_text(report, root, text)
     make_again(report, root, text)
     assemble(report, root)

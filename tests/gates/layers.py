@@ -1,9 +1,11 @@
 """Gate: includes point down only, between layers and inside a folder.
 
 usage: layers.py ROOT
-A folder of src/ with its sub-folders is a layer. A table gives the layer of each public header. BELOW names the layers
-that each layer may include. A header and the .c file of the same name are a unit. Units must not include each other in
-a cycle. A folder has at most MOST_UNITS units."""
+src/ has four rooms: core below device below engine below services. A folder of core, device or services is a layer, with
+its sub-folders. Files that lie in no such folder are in the layer of their room. A table gives the layer of each public
+header. BELOW names the layers that each layer may include. A file of a room includes no file of a room above. A header and
+the .c file of the same name are a unit. Units must not include each other in a cycle. A folder has at most MOST_UNITS
+units."""
 
 import pathlib
 import re
@@ -19,9 +21,9 @@ HEADERS = {
     "tensor.h": "tensor",
     "object.h": "tree",
     "tree.h": "tree",
-    "nontensor.h": "types",
-    "unbatched.h": "types",
-    "ragged.h": "types",
+    "nontensor.h": "leaves",
+    "unbatched.h": "leaves",
+    "ragged.h": "leaves",
     "arrow.h": "interop",
     "comm_nccl.h": "comm",
     "comm_table.h": "comm",
@@ -43,10 +45,10 @@ HEADERS = {
     "records.h": "interop",
     "sim.h": "device",
     "context.h": "device",
-    "hook.h": "transfer",
-    "trace.h": "transfer",
-    "transfer.h": "transfer",
-    "wire.h": "transfer",
+    "hook.h": "engine",
+    "trace.h": "engine",
+    "transfer.h": "engine",
+    "wire.h": "engine",
     "io.h": "io",
     "saving.h": "io",
     "dataset.h": "loader",
@@ -56,6 +58,7 @@ HEADERS = {
     "devices.h": "multi_device",
     "tdict.h": "context",
 }
+ROOMS = ["core", "device", "engine", "services"]
 BELOW = {
     "base": [],
     "kernel": ["base"],
@@ -63,23 +66,25 @@ BELOW = {
     "memory": ["sched", "kernel"],
     "tensor": ["memory"],
     "tree": ["tensor"],
-    "types": ["tree"],
-    "ops": ["types"],
+    "leaves": ["tree"],
+    "ops": ["leaves"],
     "schema": ["tree"],
-    "device": ["memory"],
+    "kernels": ["kernel"],
+    "device": ["memory", "kernels"],
+    "cuda": ["device"],
     "sim": ["device"],
-    "transfer": ["tree", "device"],
-    "stack": ["ops", "transfer"],
-    "multi_device": ["ops", "transfer"],
-    "interop": ["ops", "transfer"],
-    "loader": ["ops", "transfer"],
-    "share": ["ops", "schema", "transfer"],
+    "engine": ["tree", "device"],
+    "stack": ["ops", "engine"],
+    "multi_device": ["ops", "engine"],
+    "interop": ["ops", "engine"],
+    "loader": ["ops", "engine"],
+    "share": ["ops", "schema", "engine"],
     "comm": ["multi_device", "schema"],
     "mpi": ["comm"],
     "debug": ["ops"],
-    "io": ["ops", "schema", "transfer", "stack"],
+    "io": ["ops", "schema", "engine", "stack"],
     # src/context.c, the one file that sees all, and its header
-    "context": ["comm", "debug", "interop", "io", "loader", "multi_device", "share", "sim", "stack"],
+    "context": ["comm", "cuda", "debug", "interop", "io", "loader", "multi_device", "share", "sim", "stack"],
 }
 MOST_UNITS = 20
 
@@ -91,15 +96,27 @@ def sees(layer):
     return found
 
 
+def layer_of_path(name):
+    """The layer of a file of src/, by its path there; None if the file lies in no layer's folder."""
+    if name in ("context.c", "context.h"):
+        return "context"
+    folders = name.split("/")[:-1]
+    if not folders or folders[0] not in ROOMS:
+        return None
+    return next((folder for folder in folders[1::-1] if folder in BELOW), None)
+
+
 def layer_of_include(name):
     """The layer that an included file belongs to; None for a system header."""
     if name.startswith("tdict/"):
         return HEADERS.get(name[len("tdict/"):], "?")
-    if name == "context.h":
-        return "context"
-    if "/" in name and name.split("/")[0] in BELOW:
-        return name.split("/")[0]
-    return None
+    return layer_of_path(name)
+
+
+def room(name):
+    """The number of the room of a file of src/, by its path there. context.c is above all rooms."""
+    folder = name.split("/")[0]
+    return ROOMS.index(folder) if folder in ROOMS else len(ROOMS)
 
 
 def includes(root, file):
@@ -115,7 +132,7 @@ def check(report, root, file, layer):
         target = layer_of_include(name)
         if target is None:
             if quote == '"':
-                report.fail(where, f'"{name}" is named by no layer: write "<layer>/<file>.h" or "tdict/<file>.h"')
+                report.fail(where, f'"{name}" is named by no layer: write "<room>/<layer>/<file>.h" or "tdict/<file>.h"')
             elif name == "nvtx3/nvToolsExt.h" and file.name == "nvtx.c":
                 pass  # a header that needs nothing at run time
             elif re.match(r"(cuda|cudart|driver_types|nv)", name) or name == "threads.h":
@@ -124,6 +141,12 @@ def check(report, root, file, layer):
             report.fail(where, f"{name} has no layer: add it to the table in tests/gates/layers.py")
         elif target not in sees(layer):
             report.fail(where, f"{layer} must not see {target} ({name})")
+
+
+def check_room(report, root, file, name):
+    for where, _, included in includes(root, file):
+        if (root / "src" / included).exists() and room(included) > room(name):
+            report.fail(where, f"{included} lies in a room above {name.split('/')[0]}")
 
 
 def find_cycle(edges):
@@ -175,10 +198,11 @@ def main():
             report.fail(file.relative_to(root), "has no layer: add it to the table in tests/gates/layers.py")
     units = []
     for file in source.files(root, "src/**/*.[ch]"):
-        path = file.relative_to(root / "src")
-        layer = path.parts[0] if len(path.parts) > 1 else file.stem
-        if layer in BELOW and (len(path.parts) > 1 or layer == "context"):
+        name = str(file.relative_to(root / "src"))
+        layer = layer_of_path(name)
+        if layer:
             check(report, root, file, layer)
+            check_room(report, root, file, name)
             units.append(file)
         else:
             report.fail(file.relative_to(root), "lies in no layer's folder")

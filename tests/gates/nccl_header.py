@@ -1,4 +1,4 @@
-"""Gate: the declarations of src/comm/nccl/nccl_api.h agree with nccl.h. Exits with 77 (skipped) without nccl.h.
+"""Gate: the declarations of src/services/comm/nccl/nccl_api.h agree with nccl.h. Exits with 77 (skipped) without nccl.h.
 
 usage: nccl_header.py ROOT CC
 Searches the folders of NCCL_HOME and CUDA_HOME, the folder of nvcc, /usr/local/cuda and /usr."""
@@ -42,9 +42,9 @@ def main():
     if not nccl or not cuda:
         print("skipped: no nccl.h or no cuda_runtime.h in NCCL_HOME, CUDA_HOME, beside nvcc, in /usr/local/cuda or in /usr")
         sys.exit(77)
-    check_magic(nccl / "nccl.h", root / "src/comm/nccl/nccl_api.h")
+    check_magic(nccl / "nccl.h", root / "src/services/comm/nccl/nccl_api.h")
     command = [sys.argv[2], "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{root}/include",
-               f"-I{root}/src", "-isystem", str(nccl), "-isystem", str(cuda), str(root / "tests/comm/nccl/check_nccl_header.c")]
+               f"-I{root}/src", "-isystem", str(nccl), "-isystem", str(cuda), str(root / "tests/services/comm/nccl/check_nccl_header.c")]
     print(" ".join(command))
     sys.exit(subprocess.run(command).returncode)
 

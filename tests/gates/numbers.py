@@ -16,12 +16,12 @@ LOCALE = re.compile(r"\bsetlocale\s*\(\s*(LC_ALL|LC_NUMERIC)\b")
 # Functions whose text people read.
 MESSAGES = {"tdict_fail", "tdict_fail_native", "tdict_log_write", "SET_MESSAGE"}
 ALLOWED = {
-    "src/debug/describe.c": "summaries for people",
-    "src/io/json/value.c": "replaces the decimal point of the locale",
-    "src/io/tensordict/names.c": "writes %2E, which is no conversion",
-    "src/tensor/convert_tensor.c": "the value in the message of an error",
-    "src/tree/print.c": "sizes for people",
-    "src/types/nontensor.c": "values for people",
+    "src/services/debug/describe.c": "summaries for people",
+    "src/services/io/json/value.c": "replaces the decimal point of the locale",
+    "src/services/io/tensordict/names.c": "writes %2E, which is no conversion",
+    "src/core/tensor/convert_tensor.c": "the value in the message of an error",
+    "src/core/tree/print.c": "sizes for people",
+    "src/core/leaves/nontensor.c": "values for people",
 }
 
 

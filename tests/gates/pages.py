@@ -33,7 +33,7 @@ def check_links(report, root, page):
 
 
 def check_paths(report, root, page):
-    """Paths that a page names, such as `src/tree/node.c` or `tests/support/`, are there."""
+    """Paths that a page names, such as `src/core/tree/node.c` or `tests/support/`, are there."""
     for path in re.findall(r"`((?:src|include|tests|bench|examples|cmake|scripts|docs)/[\w./-]*(?:\.\w+|/))`", page.read_text()):
         report.checked()
         if not (root / path).exists():

@@ -20,7 +20,7 @@ import source
 
 FLAGS = ["-std=gnu11", "-O0", "-g1", "-gdwarf-4", "-no-pie", "-fno-pie", "-finstrument-functions", "-DNDEBUG", "-DTDICT_STATIC",
          "-D_GNU_SOURCE", "-DTDICT_CUDA=0", "-DTDICT_NVTX=0"]  # with DWARF 5, addr2line gives wrong files for some functions
-LEFT_OUT = ("src/io/", "src/mpi/", "src/device/driver_cuda.c", "nvtx.c")  # need other libraries, and are not on the path
+LEFT_OUT = ("src/services/io/", "src/services/mpi/", "src/device/cuda/driver_cuda.c", "nvtx.c")  # need other libraries, and are not on the path
 
 
 def calls(root, folder):
@@ -28,7 +28,7 @@ def calls(root, folder):
     program = folder / "leaf"
     sources = [str(path) for path in sorted((root / "src").rglob("*.c")) if not any(part in str(path) for part in LEFT_OUT)]
     command = ["gcc", *FLAGS, "-I", str(root / "include"), "-I", str(root / "src"),
-               f'-DTDICT_KERNEL_IMAGE_FILE="{root}/src/kernel/kernels.ptx"', "-o", str(program),
+               f'-DTDICT_KERNEL_IMAGE_FILE="{root}/src/device/kernels/kernels.ptx"', "-o", str(program),
                str(root / "tests/support/walk/leaf.c"), *sources, "-lpthread", "-ldl", "-lm"]
     if subprocess.run(command, check=False).returncode:
         sys.exit("walk: gcc failed")
@@ -46,7 +46,7 @@ def counted(walk):
     left_out = None  # the depth of the function that is left out
     for depth, file, function in walk:
         if left_out is None or depth <= left_out:
-            left_out = depth if file.startswith("src/sim/") or function == "prefetch_to_read" else None
+            left_out = depth if file.startswith("src/device/sim/") or function == "prefetch_to_read" else None
         if left_out is None:
             yield depth, file, function
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "sched/cpus.h"
+#include "core/sched/cpus.h"
 
 /* The processors from `first` to `last`. */
 static inline tdict_cpus td_cpus(int first, int last) {

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "base/error.h"
+#include "core/base/error.h"
 
 typedef struct fault_driver {
   tdict_driver base; /* first, so that a fault_driver * is also a tdict_driver * */

@@ -5,7 +5,7 @@
 #ifndef TDICT_TESTS_SUPPORT_FAULT_WORLD_H
 #define TDICT_TESTS_SUPPORT_FAULT_WORLD_H
 
-#include "sim/driver.h"
+#include "device/sim/driver.h"
 #include "support/driver_fault.h"
 #include "support/raw.h"
 #include "tdict/tdict.h"

@@ -7,7 +7,7 @@
  *   GPU_CASE(name)     runs on sim and cuda
  *   SIM_CASE(name)     runs on sim
  *   CUDA_CASE(name)    runs on cuda
- *   MPI_CASE(name)     runs under mpirun of Open MPI and of MPICH; in tests/mpi only
+ *   MPI_CASE(name)     runs under mpirun of Open MPI and of MPICH; in tests/services/mpi only
  * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`, and answers 0, 77 (skipped, the reason printed) or
  * a failure.
  *

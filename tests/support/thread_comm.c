@@ -7,9 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/clock.h"
-#include "base/error.h"
-#include "memory/memory.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/memory/memory.h"
 
 enum { MOST_GROUPED = 64, MOST_LOGGED = 32 };
 typedef struct post {

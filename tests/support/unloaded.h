@@ -6,10 +6,10 @@
 
 #include <pthread.h>
 
-#include "base/error.h"
+#include "core/base/error.h"
+#include "core/tensor/tensor.h"
+#include "core/tree/objects.h"
 #include "support/test.h"
-#include "tensor/tensor.h"
-#include "tree/objects.h"
 
 /* What the failing read does. */
 typedef enum disk_fault {

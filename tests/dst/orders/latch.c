@@ -1,8 +1,9 @@
-/* Model of the latch: src/sched/latch.c with two threads that count down, or one that opens it, and a reader. After the
- * latch, the reader must see what the threads wrote, and may free the latch. READER says how the reader waits. */
+/* Model of the latch: src/core/sched/latch.c with two threads that count down, or one that opens it, and a reader.
+ * After the latch, the reader must see what the threads wrote, and may free the latch. READER says how the reader
+ * waits. */
 #include "model.h"
 
-#include "sched/latch.c"
+#include "core/sched/latch.c"
 
 enum { WAITS, POLLS, READS_COUNT }; /* values of READER */
 

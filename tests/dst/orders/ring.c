@@ -1,11 +1,11 @@
-/* Model of the words of a ring: the sources of src/share with one trainer and NUM_WORKERS workers, each a thread
- * instead of a process. Each worker publishes NUM_BATCHES batches and leaves the ring. If IS_CLOSED is 0, the trainer
- * must get each batch once, in the order of its worker, with the bytes that the worker wrote, and then learn that no
- * worker is left. If IS_CLOSED is 1, the trainer takes one batch and destroys the ring, and the workers must end. No
- * thread may wait for a change that has happened. */
+/* Model of the words of a ring: the sources of src/services/share with one trainer and NUM_WORKERS workers, each a
+ * thread instead of a process. Each worker publishes NUM_BATCHES batches and leaves the ring. If IS_CLOSED is 0, the
+ * trainer must get each batch once, in the order of its worker, with the bytes that the worker wrote, and then learn
+ * that no worker is left. If IS_CLOSED is 1, the trainer takes one batch and destroys the ring, and the workers must
+ * end. No thread may wait for a change that has happened. */
 #include "model.h"
 
-#include "base/error.h"
+#include "core/base/error.h"
 #define tdict_fail(err, status, ...) (status)
 #define tdict_fail_native(err, status, ...) (status)
 
@@ -14,9 +14,9 @@
 #define syscall(number, word, operation, ...) \
   model_futex((_Atomic(uint32_t) *)(word), (int)(operation), FIRST(__VA_ARGS__ + 0, ))
 static long model_futex(_Atomic(uint32_t) *word, int operation, long value);
-#include "share/ring.c"
-#include "share/ring_trainer.c"
-#include "share/ring_worker.c"
+#include "services/share/ring.c"
+#include "services/share/ring_trainer.c"
+#include "services/share/ring_worker.c"
 static long model_futex(_Atomic(uint32_t) *word, int operation, long value) {
   if (operation != FUTEX_WAIT) return 0;
   __VERIFIER_loop_begin();

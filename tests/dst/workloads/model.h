@@ -11,8 +11,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "device/sim/driver.h"
 #include "dst/workload.h"
-#include "sim/driver.h"
 #include "tdict/tdict.h"
 
 /* ---- the judgement of calls ---- */

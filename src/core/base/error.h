@@ -1,0 +1,44 @@
+/* Declares the functions that fill a tdict_error. tdict_fail() and tdict_error_at() return the status of the error, so
+ * a caller can fill the error and return in one line. The caller owns the error struct. Thread-safe if each thread uses
+ * its own error struct. */
+#ifndef TDICT_CORE_BASE_ERROR_H
+#define TDICT_CORE_BASE_ERROR_H
+
+#include <stdbool.h>
+
+#include "tdict/status.h"
+
+/* Fills *err with the status, the formatted message, an empty path and native code 0. Cuts a message that is too long.
+ * If `err` is NULL, writes nothing. Returns `status`. */
+tdict_status tdict_fail(tdict_error *err, tdict_status status, const char *format, ...) TDICT_PRINTF(3, 4);
+/* Fills *err like tdict_fail(), and also sets the native code: an error code of the driver, or an errno. */
+tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t native, const char *format, ...)
+    TDICT_PRINTF(4, 5);
+/* Sets err->path. If the path is too long, replaces the middle of the path with "...". If `err` or `path` is NULL,
+ * writes nothing. Returns `status`, so a function can end with `return tdict_error_at(err, status, path)`. */
+tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *path);
+
+/* Returns true if `status` is a value of enum tdict_status. */
+bool tdict_status_is_known(tdict_status status);
+/* Checks the value that a callback of the program returned, and completes the callback's error. Call this function
+ * after every callback that returns a status. `own` is the error struct that was passed to the callback, or NULL. The
+ * struct must have been empty before the call. `what` names the callback in messages.
+ * Returns TDICT_OK if the callback returned TDICT_OK; `own` is then unchanged. If the callback returned another value
+ * of enum tdict_status, returns this value, and sets own->status to it. Keeps the path, the message and the native code
+ * that the callback wrote, and writes a message if there is none. If `returned` is no value of enum tdict_status, fills
+ * `own` and returns TDICT_EHOOK. */
+tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *own);
+/* Empties an error struct. */
+static inline void tdict_error_clear(tdict_error *err) {
+  err->status = err->native = 0;
+  err->path[0] = err->message[0] = 0;
+}
+
+/* clang-tidy analyses one file at a time. Without these macros, clang-tidy assumes that tdict_fail() and
+ * tdict_fail_native() can return TDICT_OK. */
+#ifdef __clang_analyzer__
+#define tdict_fail(err, status, ...) (tdict_fail((err), (status), __VA_ARGS__), (status))
+#define tdict_fail_native(err, status, ...) (tdict_fail_native((err), (status), __VA_ARGS__), (status))
+#endif
+
+#endif

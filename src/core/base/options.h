@@ -1,0 +1,28 @@
+/* Reads and writes public structs that begin with their own size. The functions keep no state. Thread-safe. */
+#ifndef TDICT_CORE_BASE_OPTIONS_H
+#define TDICT_CORE_BASE_OPTIONS_H
+
+#include <stddef.h>
+
+#include "tdict/status.h"
+
+/* Copies the program's struct `given` over the struct `known`, which holds the defaults. If `given` is NULL, changes
+ * nothing. `known_size` is the size of the struct in this library. If `given` is shorter, the fields of `known` after
+ * the end of `given` keep their defaults. If `given` is longer, its bytes from `known_size` on must be zero. Sets
+ * known->struct_size to `known_size`. `what` names the struct in the message. Returns the errors of
+ * tdict_options_check_size(). Returns TDICT_ENOTSUP if a byte of `given` from `known_size` on is not zero. */
+tdict_status tdict_options_read(void *known, size_t known_size, const void *given, const char *what, tdict_error *err);
+/* Copies the struct `given`, which a program may have saved to a file, to `known`. A saved size may be damaged, so the
+ * function reads no byte of `given` after the size field unless the size is `known_size`. Returns TDICT_EINVAL for any
+ * other size. */
+tdict_status tdict_options_read_saved(void *known, size_t known_size, const void *given, const char *what,
+                                      tdict_error *err);
+/* Checks given->struct_size. Returns TDICT_EINVAL if given->struct_size is smaller than the size field itself or larger
+ * than 4096. Such a size shows that the caller did not initialize the struct. */
+tdict_status tdict_options_check_size(const void *given, size_t known_size, const char *what, tdict_error *err);
+/* Copies `known` to the program's struct `given`, at most given->struct_size bytes. If `given` is longer than `known`,
+ * the bytes of `given` from `known_size` on keep their values. Does not change given->struct_size. Returns the errors
+ * of tdict_options_check_size(). */
+tdict_status tdict_options_write(void *given, const void *known, size_t known_size, const char *what, tdict_error *err);
+
+#endif

@@ -1,0 +1,25 @@
+/* Declares the built-in type of values that are not tensors: text, numbers and JSON. An object is an array of values in
+ * C order, in one allocation, and never changes. The box of the object owns the object. Thread-safe. */
+#ifndef TDICT_CORE_LEAVES_NONTENSOR_H
+#define TDICT_CORE_LEAVES_NONTENSOR_H
+
+#include "core/tree/box.h"
+#include "tdict/nontensor.h"
+
+extern const tdict_builtin tdict_nontensor_builtin;
+
+/* Reads value `k` of a source. The text is borrowed. */
+typedef void (*tdict_value_source)(void *user, int64_t k, tdict_value *out);
+/* Makes an object of the values that `read` returns for k = 0, 1, 2 and so on. Reads each value twice. The values must
+ * be valid. If successive values have the same text at the same address, the object holds the text once. Returns
+ * TDICT_EINVAL for more than TDICT_MAX_NDIM dimensions, TDICT_EOVERFLOW if the size overflows, and TDICT_ENOMEM if host
+ * memory is exhausted. */
+tdict_status tdict_nontensor_create(int ndim, const int64_t *shape, tdict_value_source read, void *user,
+                                    tdict_nontensor **out, tdict_error *err);
+/* Sets a column at a path, as tdict_set_values(). The shape of the column may have more dimensions than the tree that
+ * holds the leaf, as after a call of tdict_set_batch_size(). `ndim` is at least 1, and `values` has one value for each
+ * element of the shape. Returns the errors of tdict_set_values(). */
+tdict_status tdict_nontensor_set(tdict_tree *tree, const char *path, const tdict_value *values, int ndim,
+                                 const int64_t *shape, tdict_error *err);
+
+#endif

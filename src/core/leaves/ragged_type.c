@@ -1,0 +1,344 @@
+/* Implements the built-in type of ragged leaves: the hooks for transfers, indices, joins and writes. A box owns one
+ * reference to its leaf. Thread rule: as in tdict/ragged.h. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/base/checked.h"
+#include "core/base/error.h"
+#include "core/leaves/ragged.h"
+#include "core/tree/objects.h"
+#include "core/tree/text.h"
+
+static const char what[] = "ragged";
+
+static void release(void *self) { tdict_ragged_release(self); }
+
+static bool is_pinned_on_host(const tdict_tensor *t) {
+  return t->storage->device.type != TDICT_DEVICE_CPU || tdict_tensor_is_pinned(t);
+}
+
+static bool is_pinned(const void *self) {
+  const tdict_ragged *r = self;
+  return is_pinned_on_host(r->values) && is_pinned_on_host(r->offsets);
+}
+
+/* Makes a tree of the values, and of the offsets if `offsets` is not NULL. */
+static tdict_status make_tree(tdict_tensor *values, tdict_tensor *offsets, tdict_tree **out, tdict_error *err) {
+  tdict_tree *made;
+  tdict_status status = tdict_create(0, NULL, &made, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_set(made, "values", values, err);
+  if (status == TDICT_OK && offsets) status = tdict_set(made, "offsets", offsets, err);
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_release(made);
+  return status;
+}
+
+static tdict_status flatten(const void *self, tdict_tree **out, tdict_error *err) {
+  const tdict_ragged *r = self;
+  return make_tree(r->values, r->offsets, out, err);
+}
+
+static tdict_status flatten_elements(const void *self, tdict_tree **out, tdict_error *err) {
+  return make_tree(((const tdict_ragged *)self)->values, NULL, out, err);
+}
+
+/* Returns an error if the number of values, or the shape or dtype of the offsets, does not fit `r`. Also returns an
+ * error if the two tensors are on different devices. Does not read the offsets, because a transfer can still be writing
+ * them. */
+static tdict_status check_new_tensors(const tdict_ragged *r, const tdict_tensor *values, const tdict_tensor *offsets,
+                                      tdict_error *err) {
+  char found[96], wanted[32];
+  const int64_t total = r->at[r->num_rows];
+  if (values->ndim < 1 || values->dims[0] != total)
+    return tdict_fail(err, TDICT_ESHAPE, "%s: the new values have shape %s, wanted %lld elements in dimension 0", what,
+                      tdict_text_shape(values->ndim, values->dims, found, sizeof found), (long long)total);
+  if (offsets->ndim != 1 || offsets->dims[0] != r->num_rows + 1 || offsets->dtype != r->offsets->dtype)
+    return tdict_fail(err, TDICT_ESHAPE, "%s: the new offsets have shape %s, wanted the shape and dtype of the old",
+                      what, tdict_text_shape(offsets->ndim, offsets->dims, found, sizeof found));
+  if (tdict_device_equal(values->storage->device, offsets->storage->device)) return TDICT_OK;
+  return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the new values are on %s, but the offsets are on %s", what,
+                    tdict_device_format(values->storage->device, found, sizeof found),
+                    tdict_device_format(offsets->storage->device, wanted, sizeof wanted));
+}
+
+/* Makes a leaf with the tensors of `tree` and the row lengths of `self`. If `tree` has no offsets, the new leaf shares
+ * the offsets of `self`. */
+static tdict_status unflatten(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
+  const tdict_ragged *old = self;
+  tdict_tensor *values, *offsets = old->offsets;
+  tdict_ragged *r;
+  tdict_status status = tdict_get(tree, "values", &values, err);
+  if (status == TDICT_OK && tdict_has(tree, "offsets")) status = tdict_get(tree, "offsets", &offsets, err);
+  if (status == TDICT_OK) status = check_new_tensors(old, values, offsets, err);
+  if (status == TDICT_OK) status = tdict_ragged_new(what, old->num_rows, &r, err);
+  if (status != TDICT_OK) return status;
+  for (int64_t i = 1; i <= r->num_rows; i++) r->at[i] = old->at[i];
+  r->values = tdict_tensor_retain(values);
+  r->offsets = tdict_tensor_retain(offsets);
+  *out = r;
+  return TDICT_OK;
+}
+
+static size_t bytes(const void *self) {
+  const tdict_ragged *r = self;
+  return tdict_tensor_nbytes(r->values) + tdict_tensor_nbytes(r->offsets);
+}
+
+/* Prints a text such as "ragged float32 [3, *, 17], 12 elements, cpu pinned". */
+static size_t print(const void *self, char *buffer, size_t room) {
+  const tdict_ragged *r = self;
+  const tdict_tensor *t = r->values;
+  char dtype[TDICT_DTYPE_TEXT_BYTES], device[32], sizes[96];
+  const char *last = t->ndim > 1 ? tdict_text_shape(t->ndim - 1, t->dims + 1, sizes, sizeof sizes) + 1 : "]";
+  const int length = snprintf(
+      buffer, room, "ragged %s [%lld, *%s%s, %lld element%s, %s%s", tdict_dtype_format(t->dtype, dtype, sizeof dtype),
+      (long long)r->num_rows, t->ndim > 1 ? ", " : "", last, (long long)t->dims[0], t->dims[0] == 1 ? "" : "s",
+      tdict_device_format(t->storage->device, device, sizeof device), tdict_tensor_is_pinned(t) ? " pinned" : "");
+  return (size_t)length;
+}
+
+static int batch(const void *self, const int64_t **sizes) {
+  *sizes = &((const tdict_ragged *)self)->num_rows;
+  return 1;
+}
+
+static tdict_status at(const void *self, int64_t i, tdict_leaf *out, tdict_error *err) {
+  tdict_tensor *row;
+  tdict_status status = tdict_ragged_row(self, i, &row, err);
+  if (status == TDICT_OK) *out = tdict_leaf_of_tensor(row);
+  return status;
+}
+
+/* Sets both tensors of `r` to consecutive rows of `from`. If the first row begins at element 0, both tensors are views.
+ * Otherwise only the values are a view. */
+static tdict_status share_rows(tdict_ragged *r, const tdict_ragged *from, int64_t first, tdict_error *err) {
+  const tdict_tensor_range values = {0, from->at[first], r->at[r->num_rows], 1},
+                           offsets = {0, first, r->num_rows + 1, 1};
+  tdict_memory *memory;
+  tdict_status status = tdict_tensor_slice(from->values, &values, &r->values, err);
+  if (status != TDICT_OK) return status;
+  if (from->at[first] == 0) return tdict_tensor_slice(from->offsets, &offsets, &r->offsets, err);
+  status = tdict_tensor_choose_memory(what, from->offsets, NULL, &memory, err);
+  if (status != TDICT_OK) return status;
+  return tdict_ragged_make_offsets(r, what, from->offsets->dtype, memory, &r->offsets, err);
+}
+
+static tdict_status range(const void *self, int64_t start, int64_t count, void **out, tdict_error *err) {
+  const tdict_ragged *from = self;
+  tdict_ragged *r;
+  tdict_status status = tdict_ragged_new(what, count, &r, err);
+  if (status != TDICT_OK) return status;
+  for (int64_t i = 1; i <= count; i++) r->at[i] = from->at[start + i] - from->at[start];
+  status = share_rows(r, from, start, err);
+  if (status == TDICT_OK)
+    *out = r;
+  else
+    tdict_ragged_release(r);
+  return status;
+}
+
+/* Returns the length of the run of consecutive rows that begins at entry `i` of the list. A NULL list names all
+ * rows. */
+static int64_t count_run(const tdict_positions *positions, int64_t i) {
+  int64_t end = i + 1;
+  if (!positions->at) return positions->count - i;
+  while (end < positions->count && positions->at[end] == positions->at[end - 1] + 1) end++;
+  return end - i;
+}
+
+/* Copies the rows of `from` at `positions` one after another to the values of `r`. Consecutive rows are copied
+ * together. */
+static tdict_status copy_rows(const tdict_ragged *r, const tdict_ragged *from, const tdict_positions *positions,
+                              tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  tdict_temp to, part;
+  for (int64_t i = 0, n; i < positions->count && status == TDICT_OK; i += n) {
+    n = count_run(positions, i);
+    const int64_t elements = r->at[i + n] - r->at[i];
+    status = tdict_tensor_copy(tdict_ragged_part(&to, r->values, r->at[i], elements),
+                               tdict_ragged_part(&part, from->values, from->at[positions->at[i]], elements), err);
+  }
+  return status;
+}
+
+static tdict_status select_rows(const void *self, const int64_t *positions, int64_t count, tdict_memory *memory,
+                                void **out, tdict_error *err) {
+  const tdict_ragged *from = self;
+  const tdict_positions rows = {positions, count};
+  const tdict_ragged_options options = {sizeof options, from->offsets->dtype, memory};
+  tdict_ragged *r;
+  if (from->values->storage->device.type != TDICT_DEVICE_CPU)
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: rows on a device can be selected by an integer or a range of step 1",
+                      what);
+  tdict_status status = tdict_ragged_new(what, count, &r, err);
+  if (status != TDICT_OK) return status;
+  for (int64_t i = 0; i < count && status == TDICT_OK; i++)
+    if (!tdict_add_i64(r->at[i], tdict_ragged_length(from, positions[i]), &r->at[i + 1]))
+      status = tdict_fail(err, TDICT_EOVERFLOW, "%s: the sum of the lengths does not fit in 63 bits", what);
+  if (status == TDICT_OK) status = tdict_ragged_allocate(r, what, from->values, 1, &options, err);
+  if (status == TDICT_OK) status = copy_rows(r, from, &rows, err);
+  if (status == TDICT_OK)
+    *out = r;
+  else
+    tdict_ragged_release(r);
+  return status;
+}
+
+/* Makes a leaf without tensors. Writes the offsets of the rows of all items, one item after another. */
+static tdict_status join_offsets(const tdict_ragged *const *items, size_t count, tdict_ragged **out, tdict_error *err) {
+  int64_t rows = 0, next = 0;
+  for (size_t i = 0; i < count; i++)
+    if (!tdict_add_i64(rows, items[i]->num_rows, &rows))
+      return tdict_fail(err, TDICT_EOVERFLOW, "cat: the number of rows does not fit in 63 bits");
+  tdict_ragged *r;
+  tdict_status status = tdict_ragged_new("cat", rows, &r, err);
+  if (status != TDICT_OK) return status;
+  for (size_t i = 0; i < count; i++)
+    for (int64_t row = 0; row < items[i]->num_rows && status == TDICT_OK; row++, next++)
+      if (!tdict_add_i64(r->at[next], tdict_ragged_length(items[i], row), &r->at[next + 1]))
+        status = tdict_fail(err, TDICT_EOVERFLOW, "cat: the sum of the lengths does not fit in 63 bits");
+  if (status == TDICT_OK)
+    *out = r;
+  else
+    tdict_ragged_release(r);
+  return status;
+}
+
+static tdict_status cat(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err) {
+  const tdict_ragged *const *leaves = (const tdict_ragged *const *)items;
+  const tdict_ragged_options options = {sizeof options, leaves[0]->offsets->dtype, memory};
+  tdict_ragged *r = NULL;
+  tdict_tensor **values = malloc(count * sizeof *values); /* cannot overflow: `items` has `count` pointers */
+  if (!values) return tdict_fail(err, TDICT_ENOMEM, "cat: no memory for a list of %zu tensors", count);
+  for (size_t i = 0; i < count; i++) values[i] = leaves[i]->values;
+  tdict_status status = join_offsets(leaves, count, &r, err);
+  if (status == TDICT_OK) status = tdict_ragged_join(r, "cat", values, count, &options, err);
+  free((void *)values);
+  if (status == TDICT_OK)
+    *out = r;
+  else
+    tdict_ragged_release(r);
+  return status;
+}
+
+static tdict_status stack(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err) {
+  (void)items, (void)count, (void)memory, (void)out;
+  return tdict_fail(err, TDICT_ENOTSUP, "stack: a ragged leaf would get a second batch dimension, wanted cat");
+}
+
+/* A write to the rows of `to` at `positions`. The new elements are in the rows of `from`, or in the tensor `row`. */
+typedef struct pairing {
+  const tdict_ragged *to, *from;
+  const tdict_tensor *row;
+  tdict_positions positions;
+  tdict_tree **trees;
+} pairing;
+
+static int64_t get_position(const pairing *p, int64_t i) { return p->positions.at ? p->positions.at[i] : i; }
+
+/* Checks that each new row is as long as the row that the write replaces. */
+static tdict_status check_lengths(const pairing *p, tdict_error *err) {
+  if (p->from && p->from->num_rows != p->positions.count)
+    return tdict_fail(err, TDICT_ESHAPE, "%s: %lld rows are selected, but the other leaf has %lld", what,
+                      (long long)p->positions.count, (long long)p->from->num_rows);
+  if (p->row && p->row->ndim < 1) return tdict_fail(err, TDICT_ESHAPE, "%s: a row is a scalar, wanted a tensor", what);
+  for (int64_t i = 0; i < p->positions.count; i++) {
+    const int64_t found = p->from ? tdict_ragged_length(p->from, i) : p->row->dims[0];
+    const int64_t wanted = tdict_ragged_length(p->to, get_position(p, i));
+    if (found != wanted)
+      return tdict_fail(err, TDICT_ESHAPE, "%s: row %lld has length %lld, but row %lld of the other side has %lld",
+                        what, (long long)get_position(p, i), (long long)wanted, (long long)(p->from ? i : 0),
+                        (long long)found);
+  }
+  return TDICT_OK;
+}
+
+static tdict_status set_part(tdict_tree *tree, const char *key, const tdict_tensor *values, tdict_tensor_range part,
+                             tdict_error *err) {
+  tdict_tensor *view;
+  tdict_status status = tdict_tensor_slice(values, &part, &view, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_set(tree, key, view, err);
+  tdict_tensor_release(view);
+  return status;
+}
+
+/* Adds the pair of views for `count` consecutive rows, which begin at entry `i` of the positions. */
+static tdict_status add_run(const pairing *p, int64_t i, int64_t count, tdict_error *err) {
+  char key[32] = "values";
+  const int64_t first = p->positions.count ? get_position(p, i) : 0;
+  const int64_t begin = p->to->at[first], elements = p->to->at[first + count] - begin;
+  if (i > 0) snprintf(key, sizeof key, "values%lld", (long long)i);
+  tdict_status status = set_part(p->trees[0], key, p->to->values, (tdict_tensor_range){0, begin, elements, 1}, err);
+  if (status != TDICT_OK) return status;
+  if (p->row) return tdict_set(p->trees[1], key, (tdict_tensor *)(uintptr_t)p->row, err);
+  return set_part(p->trees[1], key, p->from->values, (tdict_tensor_range){0, p->from->at[i], elements, 1}, err);
+}
+
+static tdict_status pair(const void *self, const tdict_positions *positions, tdict_leaf value, tdict_tree *trees[2],
+                         tdict_error *err) {
+  const tdict_box *box = tdict_leaf_box(value);
+  pairing p = {.to = self, .from = box ? box->self : NULL, .row = tdict_leaf_tensor(value)};
+  tdict_tree *made[2] = {NULL, NULL};
+  p.trees = made;
+  p.positions = positions ? *positions : (tdict_positions){NULL, p.to->num_rows};
+  tdict_status status = check_lengths(&p, err);
+  if (status == TDICT_OK) status = tdict_create(0, NULL, &made[0], err);
+  if (status == TDICT_OK) status = tdict_create(0, NULL, &made[1], err);
+  /* If no row is selected in a write from a leaf, one pair of empty views lets the caller check the dtype and the
+   * shape. */
+  if (status == TDICT_OK && p.positions.count == 0 && p.from) status = add_run(&p, 0, 0, err);
+  for (int64_t i = 0, n; i < p.positions.count && status == TDICT_OK; i += n) {
+    n = p.row ? 1 : count_run(&p.positions, i);
+    status = add_run(&p, i, n, err);
+  }
+  for (int i = 0; i < 2; i++)
+    if (status == TDICT_OK)
+      trees[i] = made[i];
+    else
+      tdict_release(made[i]);
+  return status;
+}
+
+static const tdict_builtin ragged_type = {.type = {.struct_size = sizeof ragged_type,
+                                                   .name = "ragged",
+                                                   .release = release,
+                                                   .is_pinned = is_pinned,
+                                                   .flatten = flatten,
+                                                   .unflatten = unflatten,
+                                                   .bytes = bytes,
+                                                   .print = print},
+                                          .mark = &tdict_builtin_mark,
+                                          .batch = batch,
+                                          .at = at,
+                                          .select = select_rows,
+                                          .cat = cat,
+                                          .stack = stack,
+                                          .elements = flatten_elements,
+                                          .pair = pair,
+                                          .range = range};
+
+const tdict_type *tdict_ragged_type(void) { return &ragged_type.type; }
+
+tdict_status tdict_set_ragged(tdict_tree *tree, const char *path, tdict_ragged *ragged, tdict_error *err) {
+  void *held = NULL;
+  if (!tree || !path || !ragged)
+    return tdict_fail(err, TDICT_EINVAL, "set_ragged: %s is NULL", !tree ? "tree" : !path ? "path" : "ragged");
+  /* If the path holds this leaf already, the tree does not take over a reference. */
+  const bool is_held = tdict_get_object(tree, path, &ragged_type.type, &held, NULL) == TDICT_OK && held == ragged;
+  tdict_status status = tdict_object_set("set_ragged", tree, path, &ragged_type.type, tdict_ragged_retain(ragged), err);
+  if (status != TDICT_OK || is_held) tdict_ragged_release(ragged);
+  return status;
+}
+
+tdict_status tdict_get_ragged(const tdict_tree *tree, const char *path, tdict_ragged **out, tdict_error *err) {
+  void *found = NULL;
+  if (!tree || !path || !out)
+    return tdict_fail(err, TDICT_EINVAL, "get_ragged: %s is NULL", !tree ? "tree" : !path ? "path" : "out");
+  tdict_status status = tdict_object_get("get_ragged", tree, path, &ragged_type.type, &found, err);
+  if (status == TDICT_OK) *out = found;
+  return status;
+}

@@ -1,0 +1,190 @@
+/* Implements the built-in type of tensors without batch dimensions. An object owns one reference to its tensor. The
+ * object always has the same tensor, but the elements of the tensor can be written. Thread rule: as in tdict/tree.h. */
+#include "tdict/unbatched.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/tree/agree.h"
+#include "core/tree/objects.h"
+#include "core/tree/place.h"
+#include "core/tree/text.h"
+
+static const char tensor_key[] = "tensor";
+
+typedef struct unbatched {
+  tdict_tensor *tensor;
+} unbatched;
+
+static tdict_tensor *tensor_of(const void *self) { return ((const unbatched *)self)->tensor; }
+
+static tdict_status create_unbatched(tdict_tensor *tensor, void **out, tdict_error *err) {
+  unbatched *made = malloc(sizeof *made);
+  if (!made) return tdict_fail(err, TDICT_ENOMEM, "unbatched: no host memory for the object");
+  made->tensor = tdict_tensor_retain(tensor);
+  *out = made;
+  return TDICT_OK;
+}
+
+static void release_unbatched(void *self) {
+  tdict_tensor_release(tensor_of(self));
+  free(self);
+}
+
+static bool is_pinned(const void *self) {
+  const tdict_tensor *t = tensor_of(self);
+  return tdict_tensor_device(t).type != TDICT_DEVICE_CPU || tdict_tensor_is_pinned(t);
+}
+
+static tdict_status flatten_unbatched(const void *self, tdict_tree **out, tdict_error *err) {
+  tdict_tree *made;
+  tdict_status status = tdict_create(0, NULL, &made, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_set(made, tensor_key, tensor_of(self), err);
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_release(made);
+  return status;
+}
+
+static tdict_status unflatten_unbatched(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
+  tdict_tensor *tensor;
+  (void)self;
+  tdict_status status = tdict_get(tree, tensor_key, &tensor, err);
+  return status == TDICT_OK ? create_unbatched(tensor, out, err) : status;
+}
+
+static size_t count_bytes(const void *self) { return tdict_tensor_nbytes(tensor_of(self)); }
+
+static size_t print_unbatched(const void *self, char *buffer, size_t bytes) {
+  const tdict_tensor *t = tensor_of(self);
+  char dtype[TDICT_DTYPE_TEXT_BYTES], shape[128], device[40];
+  return (size_t)snprintf(buffer, bytes, "unbatched %s %s %s%s", tdict_dtype_format(t->dtype, dtype, sizeof dtype),
+                          tdict_text_shape(t->ndim, t->dims, shape, sizeof shape),
+                          tdict_device_format(tdict_tensor_device(t), device, sizeof device),
+                          tdict_tensor_is_pinned(t) ? " pinned" : "");
+}
+
+static int has_no_batch_dims(const void *self, const int64_t **sizes) {
+  (void)self;
+  *sizes = NULL;
+  return 0;
+}
+
+/* Returns true if both tensors have the same elements at the same addresses. */
+static bool is_same_tensor(const tdict_tensor *a, const tdict_tensor *b) {
+  if (a == b) return true;
+  const size_t bytes = (size_t)a->ndim * sizeof *a->dims;
+  return a->storage == b->storage && a->data == b->data && a->dtype == b->dtype && a->ndim == b->ndim &&
+         (bytes == 0 || memcmp(a->dims, b->dims, 2 * bytes) == 0);
+}
+
+/* Sets *out to `t` if `t` is contiguous and in host memory, else to a copy in host memory. The caller releases *out. */
+static tdict_status read_on_host(tdict_tensor *t, tdict_tensor **out, tdict_error *err) {
+  tdict_tensor_await(t, false);
+  if (tdict_tensor_is_lost(t)) return tdict_tensor_refuse_lost("unbatched", "the bytes of the tensor", t, err);
+  if (tdict_tensor_device(t).type != TDICT_DEVICE_CPU || !tdict_tensor_is_contiguous(t))
+    return tdict_tensor_clone(t, NULL, out, err);
+  *out = tdict_tensor_retain(t);
+  return TDICT_OK;
+}
+
+/* Compares the bytes of two tensors of the same dtype and shape. */
+static tdict_status compare_bytes(tdict_tensor *a, tdict_tensor *b, bool *are_equal, tdict_error *err) {
+  tdict_tensor *x = NULL, *y = NULL;
+  tdict_status status = read_on_host(a, &x, err);
+  if (status == TDICT_OK) status = read_on_host(b, &y, err);
+  if (status == TDICT_OK) *are_equal = a->numel == 0 || memcmp(x->data, y->data, tdict_tensor_nbytes(a)) == 0;
+  tdict_tensor_release(x);
+  tdict_tensor_release(y);
+  return status;
+}
+
+/* Joins the objects of several trees. Sets *out to the first object if all tensors are equal, else returns an error. */
+static tdict_status join_equal(const void *const *items, size_t count, tdict_memory *memory, void **out,
+                               tdict_error *err) {
+  tdict_tensor *first = tensor_of(items[0]);
+  (void)memory;
+  for (size_t i = 1; i < count; i++) {
+    tdict_tensor *t = tensor_of(items[i]);
+    if (is_same_tensor(first, t)) continue;
+    bool are_equal = first->dtype == t->dtype && first->ndim == t->ndim &&
+                     (t->ndim == 0 || memcmp(first->dims, t->dims, (size_t)t->ndim * sizeof *t->dims) == 0);
+    tdict_status status = are_equal ? compare_bytes(first, t, &are_equal, err) : TDICT_OK;
+    if (status != TDICT_OK) return status;
+    if (!are_equal)
+      return tdict_fail(err, TDICT_EINVAL,
+                        "unbatched: the tensors of tree 0 and tree %zu differ, wanted equal tensors in all trees", i);
+  }
+  *out = (void *)(uintptr_t)items[0];
+  return TDICT_OK;
+}
+
+/* Makes the trees for a write. A write to only some elements of the tree must not change the tensor, because the tensor
+ * belongs to all elements. */
+static tdict_status pair_tensors(const void *self, const tdict_positions *positions, tdict_leaf value,
+                                 tdict_tree *trees[2], tdict_error *err) {
+  const tdict_box *from = tdict_leaf_box(value);
+  if (!from || from->type != tdict_unbatched_type())
+    return tdict_fail(err, TDICT_ETYPE, "unbatched: the value is not an unbatched tensor");
+  if (positions && !is_same_tensor(tensor_of(self), tensor_of(from->self)))
+    return tdict_fail(err, TDICT_ENOTSUP,
+                      "unbatched: the tensor belongs to all elements of the tree, so a write of some elements cannot "
+                      "change it; wanted the same tensor, or tdict_copy()");
+  trees[0] = trees[1] = NULL;
+  tdict_status status = flatten_unbatched(self, &trees[0], err);
+  if (status == TDICT_OK) status = flatten_unbatched(from->self, &trees[1], err);
+  if (status == TDICT_OK) return status;
+  tdict_release(trees[0]);
+  trees[0] = NULL;
+  return status;
+}
+
+static const tdict_builtin unbatched_builtin = {.type = {.struct_size = sizeof(tdict_builtin),
+                                                         .name = "unbatched",
+                                                         .release = release_unbatched,
+                                                         .is_pinned = is_pinned,
+                                                         .flatten = flatten_unbatched,
+                                                         .unflatten = unflatten_unbatched,
+                                                         .bytes = count_bytes,
+                                                         .print = print_unbatched},
+                                                .mark = &tdict_builtin_mark,
+                                                .batch = has_no_batch_dims,
+                                                .cat = join_equal,
+                                                .stack = join_equal,
+                                                .elements = flatten_unbatched,
+                                                .pair = pair_tensors};
+
+const tdict_type *tdict_unbatched_type(void) { return &unbatched_builtin.type; }
+
+tdict_status tdict_set_unbatched(tdict_tree *tree, const char *path, tdict_tensor *tensor, tdict_error *err) {
+  static const char what[] = "set_unbatched";
+  if (!tree || !path || !tensor)
+    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, !tree ? "tree" : !path ? "path" : "tensor");
+  tdict_place place;
+  void *made = NULL;
+  tdict_status status = tdict_place_find(&place, tree, path, what, err);
+  if (status != TDICT_OK) return status;
+  /* Check only the device, since every shape is allowed. */
+  tdict_demand demand = tdict_demand_of(place.node, what, path);
+  demand.batch_ndim = 0;
+  status = tdict_agree_tensor(&demand, tensor, path, err);
+  tdict_place_reset(&place);
+  if (status != TDICT_OK) return status;
+  status = create_unbatched(tensor, &made, err);
+  if (status != TDICT_OK) return tdict_error_at(err, status, path);
+  status = tdict_object_set(what, tree, path, tdict_unbatched_type(), made, err);
+  if (status != TDICT_OK) release_unbatched(made);
+  return status;
+}
+
+tdict_status tdict_get_unbatched(const tdict_tree *tree, const char *path, tdict_tensor **out, tdict_error *err) {
+  void *object = NULL;
+  if (!tree || !path || !out)
+    return tdict_fail(err, TDICT_EINVAL, "get_unbatched: %s is NULL", !tree ? "tree" : !path ? "path" : "out");
+  tdict_status status = tdict_object_get("get_unbatched", tree, path, tdict_unbatched_type(), &object, err);
+  if (status == TDICT_OK) *out = tensor_of(object);
+  return status;
+}

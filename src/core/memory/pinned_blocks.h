@@ -1,0 +1,60 @@
+/* Declares the blocks of pinned memory. A run of pages is split into blocks of exact sizes. Free neighbours are merged
+ * again. The pool (pinned_pool.c) counts the bytes, locks the lists and polls the fences. Thread rule: call every
+ * function under the lock of the pool that owns the list. Only tdict_blocks_new() and tdict_blocks_drop() need no
+ * lock. */
+#ifndef TDICT_CORE_MEMORY_PINNED_BLOCKS_H
+#define TDICT_CORE_MEMORY_PINNED_BLOCKS_H
+
+#include "core/memory/fence.h"
+#include "core/memory/pinned_pages.h"
+
+/* A run of pages that were pinned together. The run is freed only when one block covers the whole run. */
+typedef struct tdict_run {
+  tdict_pinned_pages pages;
+} tdict_run;
+
+/* The fences that a freed block waits for. Owned by the block. */
+typedef struct tdict_fence_list {
+  struct tdict_fence_list *next; /* next list, used while the pool collects lists whose fences will be released */
+  int count;
+  tdict_fence *fences[]; /* retained */
+} tdict_fence_list;
+
+typedef struct tdict_pinned_block tdict_pinned_block;
+struct tdict_pinned_block {
+  tdict_run *run;
+  char *data;
+  size_t bytes;                      /* a multiple of 4096 */
+  tdict_pinned_block *left, *right;  /* neighbours in the run */
+  tdict_pinned_block *older, *newer; /* neighbours in the list that holds the block */
+  tdict_fence_list *waits;
+  bool free; /* true if the block is in the list of free blocks */
+};
+/* A list of blocks in the order in which the blocks were added. */
+typedef struct tdict_block_list {
+  tdict_pinned_block *oldest, *newest;
+} tdict_block_list;
+
+/* Creates a run that has no pages yet, and a block that covers the run. The block is in no list. Returns NULL if host
+ * memory is exhausted. */
+tdict_pinned_block *tdict_blocks_new(void);
+/* Frees the record of a block that covers its whole run, and the record of the run. The caller frees the pages. */
+void tdict_blocks_drop(tdict_pinned_block *block);
+/* Returns true if the block covers its whole run. */
+static inline bool tdict_block_is_whole(const tdict_pinned_block *b) { return !b->left && !b->right; }
+
+/* Appends a block as the newest of a list. */
+void tdict_blocks_append(tdict_block_list *list, tdict_pinned_block *block);
+void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *block);
+/* Value of `node` that allows runs of every NUMA node. */
+enum { TDICT_ANY_NODE = -2 };
+/* Takes a block of `bytes` bytes out of the smallest free block that fits. Of several free blocks of this size, uses
+ * the newest block. The remaining bytes of the free block stay free. Skips blocks larger than `max_block_bytes`, and
+ * runs that were pinned for another NUMA node than `node`. Returns NULL if no block fits, or if host memory for the
+ * records is exhausted. If `bytes` bytes fit into one registered piece, the returned block does not cross a border of
+ * pieces. */
+tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size_t max_block_bytes, int node);
+/* Merges the block with the neighbours that are free, and adds the merged block to the list of free blocks. */
+void tdict_blocks_give(tdict_block_list *list, tdict_pinned_block *b);
+
+#endif

@@ -1,0 +1,204 @@
+/* A storage is a reference-counted range of bytes on a device. A storage frees its bytes when its last reference is
+ * released. A storage lists the marks of transfers that use its bytes, and the fences of streams that use its bytes.
+ * Bytes are *lost* if a transfer that writes the bytes failed or was cancelled, and no later write through the library
+ * has filled the bytes. The bytes of an *unloaded* storage are not in memory, but for example in a file. Transfers read
+ * these bytes through a callback. A *sink* is an unloaded storage that transfers only write, through a callback. Thread
+ * rule: every function is safe from any thread. */
+#ifndef TDICT_CORE_MEMORY_STORAGE_H
+#define TDICT_CORE_MEMORY_STORAGE_H
+
+#include <stdatomic.h>
+
+#include "core/memory/extent.h"
+#include "core/memory/memory.h"
+
+#define TDICT_STORAGE_READ_ONLY 1u
+#define TDICT_STORAGE_PINNED 2u    /* page-locked by the library */
+#define TDICT_STORAGE_CLAIMED 4u   /* the program says that the memory is page-locked */
+#define TDICT_STORAGE_ARENA 8u     /* leaf offsets are multiples of 256 bytes; the gaps between leaves are unused */
+#define TDICT_STORAGE_FOREIGN 16u  /* the storage did not allocate its memory; set by tdict_storage_wrap() */
+#define TDICT_STORAGE_UNLOADED 32u /* see tdict_storage_create_unloaded() */
+#define TDICT_STORAGE_SINK 64u     /* an unloaded storage that is written, see tdict_storage_create_sink() */
+
+typedef struct tdict_storage tdict_storage;
+typedef struct tdict_fence_node tdict_fence_node;
+/* A mark of a transfer on a storage. A transfer allocates its marks in advance, so attaching a mark allocates
+ * nothing. */
+struct tdict_fence_node {
+  /* Relaxed: once the mark is attached, only a thread that has locked the list writes `next`. The thread that detaches
+   * the mark may read `next` without the lock. */
+  _Atomic(tdict_fence_node *) next;
+  tdict_storage *storage; /* the transfer holds the reference */
+  tdict_fence *fence;
+  bool writes;
+  bool was_detached; /* only for the owner of the mark: true if the owner has detached the mark early */
+};
+
+/* Reads the bytes of an unloaded storage. */
+typedef struct tdict_storage_reader {
+  /* Copies `bytes` bytes, which begin `offset` bytes after the start of the storage, to `dst`. Sets *done to the number
+   * of copied bytes; any number other than `bytes` is an error. Several threads can call `read` at the same time. The
+   * calling thread can hold a staging slot, so `read` must not wait for a transfer. */
+  tdict_status (*read)(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err);
+  /* Called with `user` when the storage is freed, on the thread that drops the last reference; may be NULL. */
+  void (*release)(void *user);
+  void *user;
+} tdict_storage_reader;
+
+/* Writes the bytes of a sink. */
+typedef struct tdict_storage_writer {
+  /* Writes `bytes` bytes from `src` to the sink, `offset` bytes after the start of the storage. Several threads may
+   * call `write` at the same time, in any order of offsets. A calling thread may hold a staging slot, so `write` must
+   * not wait for a transfer. */
+  tdict_status (*write)(void *user, size_t offset, const void *src, size_t bytes, tdict_error *err);
+  void (*release)(void *user); /* as in tdict_storage_reader */
+  void *user;
+} tdict_storage_writer;
+
+struct tdict_storage {
+  /* A large tree can have one storage for each leaf, and a cache miss costs more than all other work on a storage. To
+   * mark a source, a transfer accesses only `marks`, `busy_uses` and `lost`. These fields come first, in 16 bytes. All
+   * 16 bytes are in one cache line, because malloc() aligns to 16 bytes. */
+  /* A pointer to the first mark, or 0 (acquire/release). If bit 0 is set, the list is locked, and the other bits are
+   * the id of the process that holds the lock. */
+  _Atomic(uintptr_t) marks;
+  _Atomic(int32_t) busy_uses; /* equals num_uses; read without the lock (acquire/release) */
+  _Atomic(bool) lost;         /* true if some bytes are lost, see lost_bytes (acquire/release) */
+  _Atomic(int64_t) refs;
+  void *data; /* of an unloaded storage: an address without memory, from which offsets are counted */
+  size_t bytes;
+  tdict_device device;
+  uint32_t flags;
+  tdict_memory *memory; /* retained; NULL: plain host memory or memory of the program */
+  union {
+    tdict_block block; /* the block that `memory` allocated; plain host memory: free() frees block.data */
+    /* reads an unloaded storage; called with `user` */
+    tdict_status (*read)(void *user, size_t offset, void *dst, size_t bytes, size_t *done, tdict_error *err);
+    tdict_status (*write)(void *user, size_t offset, const void *src, size_t bytes, tdict_error *err); /* of a sink */
+  };
+  void (*release)(void *user);
+  void *user;
+  /* Guards uses, num_uses, cap_uses, filler, filler_is_owners and lost_bytes. 0: unlocked. Any other value: bit 0 is
+   * set, and the other bits are the id of the process that holds the lock. */
+  _Atomic(uintptr_t) lock;
+  tdict_fence **uses; /* retained fences of work on streams of the program; writing and freeing the bytes wait for this
+                       * work */
+  int num_uses, cap_uses;
+  tdict_fence *filler;          /* the use that still writes the bytes, see tdict_storage_add_filler(); NULL: none */
+  bool filler_is_owners;        /* true: the owner of the memory orders its work after the filler */
+  tdict_extent_set *lost_bytes; /* owned; if NULL while `lost` is true, all bytes are lost */
+};
+
+/* Creates a storage with one reference. If `memory` is NULL, allocates plain host memory, aligned to 256 bytes. If
+ * `zero` is true, sets every byte to zero. `bytes` may be 0. Returns TDICT_ENOMEM or an error of the memory. */
+tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out, tdict_error *err);
+/* Creates a storage with uninitialized bytes, preferably on NUMA node `node`. Ignores `node` if the number is negative,
+ * or if `memory` is NULL or has no operation `allocate_near`. Fails as tdict_storage_create() does. */
+tdict_status tdict_storage_create_near(tdict_memory *memory, size_t bytes, int node, tdict_storage **out,
+                                       tdict_error *err);
+/* Creates a storage over memory of the program. The caller may then set the fields `release` and `user`. If `release`
+ * is not NULL, `release` is called with `user` when the storage is freed. Returns TDICT_ENOMEM if host memory is
+ * exhausted. */
+tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, uint32_t flags, tdict_storage **out,
+                                tdict_error *err);
+/* Creates a read-only host storage whose bytes are not in memory. Only transfers can read the bytes. All bytes count as
+ * lost, so all other functions refuse to read the bytes. Copies *reader. Returns TDICT_EOVERFLOW if `bytes` does not
+ * fit 63 bits, and TDICT_ENOMEM if host memory is exhausted. After an error, the caller must release reader->user. */
+tdict_status tdict_storage_create_unloaded(const tdict_storage_reader *reader, size_t bytes, tdict_storage **out,
+                                           tdict_error *err);
+/* Creates a host storage whose bytes leave the process, for example to a file. Only transfers can write the bytes. No
+ * function can read the bytes, because all bytes always count as lost. Copies *writer. Fails like
+ * tdict_storage_create_unloaded(). */
+tdict_status tdict_storage_create_sink(const tdict_storage_writer *writer, size_t bytes, tdict_storage **out,
+                                       tdict_error *err);
+static inline bool tdict_storage_is_sink(const tdict_storage *s) { return s->flags & TDICT_STORAGE_SINK; }
+/* Passes bytes to the callback of a sink. The bytes must be inside the storage. Returns the error of the callback, or
+ * TDICT_EHOOK if the callback returned a number that is not a tdict_status. */
+tdict_status tdict_storage_write(const tdict_storage *s, size_t offset, const void *src, size_t bytes,
+                                 tdict_error *err);
+/* Returns true for unloaded storages, including sinks. */
+static inline bool tdict_storage_is_unloaded(const tdict_storage *s) { return s->flags & TDICT_STORAGE_UNLOADED; }
+/* Reads bytes of an unloaded storage into `dst`. The bytes must be inside the storage. Returns the error of the
+ * callback, or TDICT_EIO if the callback read another number of bytes. Returns TDICT_EHOOK if the callback returned a
+ * number that is not a tdict_status. After an error, the bytes at `dst` are unspecified. */
+tdict_status tdict_storage_read(const tdict_storage *s, size_t offset, void *dst, size_t bytes, tdict_error *err);
+/* Returns true for ordinary host memory that the library allocated. */
+static inline bool tdict_storage_is_plain(const tdict_storage *s) {
+  const uint32_t others = TDICT_STORAGE_FOREIGN | TDICT_STORAGE_UNLOADED | TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED;
+  return s->device.type == TDICT_DEVICE_CPU && !s->memory && !(s->flags & others);
+}
+tdict_storage *tdict_storage_retain(tdict_storage *s);
+void tdict_storage_release(tdict_storage *s);
+
+/* Returns true if both storages are on one device. Storages of one memory are the usual case. */
+static inline bool tdict_storage_devices_equal(const tdict_storage *a, const tdict_storage *b) {
+  return (a->memory && a->memory == b->memory) || tdict_device_equal(a->device, b->device);
+}
+
+/* Marks node->storage as used by node->fence until tdict_storage_detach(). The caller must have filled the fields
+ * `storage`, `fence` and `writes` of the node. */
+void tdict_storage_attach(tdict_fence_node *node);
+void tdict_storage_detach(tdict_fence_node *node);
+/* Marks node->storage if the storage has no other mark, which is the usual case. If the storage has another mark,
+ * returns false and changes nothing but node->next. */
+static inline bool tdict_storage_attach_first(tdict_fence_node *node) {
+  uintptr_t none = 0;
+  atomic_store_explicit(&node->next, NULL, memory_order_relaxed);
+  return atomic_compare_exchange_strong_explicit(&node->storage->marks, &none, (uintptr_t)node, memory_order_acq_rel,
+                                                 memory_order_acquire);
+}
+/* Returns true if the storage has no recorded use. A finished use counts until it is removed from the list. */
+static inline bool tdict_storage_has_no_uses(const tdict_storage *s) {
+  return atomic_load_explicit(&s->busy_uses, memory_order_acquire) == 0;
+}
+/* Returns true if no transfer uses the bytes and the storage has no recorded use. */
+static inline bool tdict_storage_is_idle(const tdict_storage *s) {
+  return atomic_load_explicit(&s->marks, memory_order_acquire) == 0 && tdict_storage_has_no_uses(s);
+}
+/* Returns the fence of a conflicting mark with a new reference, or NULL. The mark of a writer always conflicts. If
+ * `to_write` is true, the mark of a reader conflicts, too. Ignores the marks of the fence `except`, which may be
+ * NULL. */
+tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except);
+/* Calls fn for the fence of every mark that conflicts as in tdict_storage_conflict(). The list of marks is locked
+ * during these calls, so fn must be short and must not touch storages. */
+void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
+                                 void *user);
+/* Returns a fence to wait for before the bytes are read, or written if `to_write` is true. The fence belongs to a
+ * conflicting mark, or to an unfinished use. If `to_write` is false, the filler is the only use that counts. The caller
+ * owns a new reference to the fence. Removes uses that are done. Returns NULL if there is nothing to wait for. */
+tdict_fence *tdict_storage_find_pending(tdict_storage *s, bool to_write);
+/* Waits until no mark conflicts, and until the filler is done. If `to_write` is true, also waits for the uses by
+ * streams of the program. In a forked child, transfers of the parent process never end, so the function returns at the
+ * first unfinished transfer of the parent. */
+void tdict_storage_wait(tdict_storage *s, bool to_write);
+/* Adds a use: the bytes may be freed or written only after the fence is done. Retains the fence. If the
+ * list of uses is full, removes the uses that are done. Returns TDICT_ENOMEM if host memory is exhausted. */
+tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err);
+/* Adds the use that writes the bytes of a new storage. Reading the bytes waits for this use, too. A storage has at most
+ * one filler. Freeing memory of the program does not wait for the filler. Fails as tdict_storage_add_use() does. */
+tdict_status tdict_storage_add_filler(tdict_storage *s, tdict_fence *fence, tdict_error *err);
+/* Adds the use of a work of the library that writes bytes. The work must run after all earlier uses of the storage.
+ * Reading the bytes waits for the use, and so does freeing memory of the program. Fails as tdict_storage_add_use()
+ * does. */
+tdict_status tdict_storage_add_writer(tdict_storage *s, tdict_fence *fence, tdict_error *err);
+/* Calls fn for every use. If `to_write` is false, calls fn for the filler only. The list of uses is locked during these
+ * calls, so fn must be short and must not touch storages. */
+void tdict_storage_each_use(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user);
+/* Marks the bytes of the extent as lost. Call this function if a transfer into these bytes failed or was cancelled. If
+ * memory to record the bytes is exhausted, marks all bytes of the storage as lost. */
+void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);
+/* Marks all bytes of the storage as lost. */
+void tdict_storage_lose_all(tdict_storage *s);
+/* Removes the bytes of the extent from the lost bytes. Call this function after these bytes have been written. If host
+ * memory is exhausted, the bytes can stay lost. Does nothing for unloaded storages. For strided extents see
+ * tdict_extent_set_remove(). */
+void tdict_storage_regain(tdict_storage *s, const tdict_extent *bytes);
+/* Returns true if some byte of the storage is lost. */
+static inline bool tdict_storage_has_lost(const tdict_storage *s) {
+  return atomic_load_explicit(&s->lost, memory_order_acquire);
+}
+/* Returns true if a byte of the extent is lost. Can also return true if no byte of the extent is lost, because the set
+ * of lost bytes is not exact. */
+bool tdict_storage_is_lost(tdict_storage *s, const tdict_extent *bytes);
+
+#endif

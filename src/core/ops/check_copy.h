@@ -1,0 +1,30 @@
+/* Checks whether a copy between tensors is possible, before the first byte is written. Also builds views that repeat
+ * a source along new dimensions. The functions keep no state.
+ * Thread rule: as in tdict/tensor.h. */
+#ifndef TDICT_CORE_OPS_CHECK_COPY_H
+#define TDICT_CORE_OPS_CHECK_COPY_H
+
+#include "core/tensor/affine.h"
+
+/* Returns true if the tensor's elements are in host memory. */
+static inline bool tdict_is_on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
+
+/* Checks everything except the shapes, and waits for transfers that write `src`. Returns TDICT_EDTYPE if the dtypes
+ * differ, and TDICT_EREADONLY if `dst` is read-only. Returns TDICT_EWRONGDEVICE for two different devices if neither is
+ * the host. Also returns TDICT_EWRONGDEVICE if a tensor is on a device, but neither tensor is in device memory with a
+ * copy function. Returns TDICT_EINVAL if bytes of `src` are lost, or if `src` is unloaded. */
+tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
+/* Makes only the checks of tdict_check_copy() that concern the dtypes, the read-only flag and the devices. Does not
+ * wait for transfers. */
+tdict_status tdict_check_copy_allowed(const char *what, const tdict_tensor *dst, const tdict_tensor *src,
+                                      tdict_error *err);
+/* Waits for transfers that write `src`. Returns TDICT_EINVAL if bytes of `src` are lost, or if `src` is unloaded. */
+tdict_status tdict_check_not_lost(const char *what, const tdict_tensor *src, tdict_error *err);
+/* Returns TDICT_ESHAPE if the dimensions of `t` are not the `ndim` sizes in `shape`. */
+tdict_status tdict_check_shape(const char *what, const tdict_tensor *t, int ndim, const int64_t *shape,
+                               tdict_error *err);
+/* Describes a view of `src` that has the sizes `shape`. The view repeats `src` along new leading dimensions. Returns
+ * false if the dimensions of `src` are not the last dimensions of `shape`. */
+bool tdict_repeat_leading(const tdict_tensor *src, int ndim, const int64_t *shape, tdict_made *made);
+
+#endif

@@ -1,0 +1,233 @@
+/* Clones trees, makes trees contiguous, and consolidates trees. The caller owns the results. Thread rule: as in
+ * tdict/clone.h. */
+#include "core/ops/clone.h"
+
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/base/error.h"
+#include "core/ops/map.h"
+#include "tdict/clone.h"
+
+enum { LEAF_ALIGNMENT = 256 };
+
+tdict_status tdict_clone(const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "clone: %s is NULL", tree ? "out" : "tree");
+  return tdict_map_share(tree, "clone", out, err);
+}
+
+/* Describes a new tensor with the shape of `from`. */
+static tdict_status describe_clone(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
+                                   tdict_error *err) {
+  (void)map, (void)entry, (void)err;
+  tdict_made_of(from, made);
+  made->fresh = true;
+  return TDICT_OK;
+}
+
+static tdict_status fill_clone(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                               tdict_error *err) {
+  (void)entry;
+  return tdict_moves_copy(map->moves, made, from, err);
+}
+
+static tdict_status clone_object(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
+                                 tdict_error *err) {
+  (void)map, (void)entry;
+  return tdict_box_clone(from, out, err);
+}
+
+/* Makes a deep copy. Queues the copies on devices on `stream` if `stream` is not NULL. */
+static tdict_status clone_elements(const tdict_tree *tree, tdict_memory *memory, const tdict_stream *stream,
+                                   tdict_tree **out, tdict_error *err) {
+  tdict_moves moves = {.what = "clone_deep", .stream = stream};
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "clone_deep: %s is NULL", tree ? "out" : "tree");
+  /* batch_in and batch_out are 0: no batch dimension changes, so the tensors of objects need not begin with the batch
+   * size. */
+  const tdict_map map = {.what = "clone_deep",
+                         .drops_locks = true,
+                         .memory = memory,
+                         .describe = describe_clone,
+                         .fill = fill_clone,
+                         .describes_shapes = true,
+                         .moves = &moves,
+                         .way = TDICT_OBJECT_CLONE,
+                         .object = clone_object};
+  tdict_status status = tdict_moves_check_objects(&moves, tree, err);
+  if (status == TDICT_OK) status = tdict_map_run(&map, tree, out, err);
+  tdict_moves_reset(&moves);
+  return status;
+}
+
+tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
+  return clone_elements(tree, memory, NULL, out, err);
+}
+
+tdict_status tdict_clone_deep_on(const tdict_tree *tree, tdict_memory *memory, tdict_stream stream, tdict_tree **out,
+                                 tdict_error *err) {
+  return clone_elements(tree, memory, &stream, out, err);
+}
+
+static bool is_not_contiguous(const tdict_map *map, size_t tensor, const tdict_tensor *from) {
+  (void)map, (void)tensor;
+  return !tdict_tensor_is_contiguous(from);
+}
+
+static tdict_status make_contiguous(const tdict_tree *tree, const tdict_stream *stream, tdict_tree **out,
+                                    tdict_error *err) {
+  tdict_moves moves = {.what = "contiguous", .stream = stream};
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "contiguous: %s is NULL", tree ? "out" : "tree");
+  const tdict_map map = {.what = "contiguous",
+                         .drops_locks = true,
+                         .changes = is_not_contiguous,
+                         .describe = describe_clone,
+                         .fill = fill_clone,
+                         .describes_shapes = true,
+                         .moves = &moves,
+                         .way = TDICT_OBJECT_ELEMENTS,
+                         .keeps_bare = true};
+  tdict_status status = tdict_moves_check_objects(&moves, tree, err);
+  if (status == TDICT_OK) status = tdict_map_run(&map, tree, out, err);
+  tdict_moves_reset(&moves);
+  return status;
+}
+
+tdict_status tdict_contiguous(const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
+  return make_contiguous(tree, NULL, out, err);
+}
+
+tdict_status tdict_contiguous_on(const tdict_tree *tree, tdict_stream stream, tdict_tree **out, tdict_error *err) {
+  return make_contiguous(tree, &stream, out, err);
+}
+
+/* Copies the elements. Writes zeros to the padding after the elements, so that the padding never holds old bytes of the
+ * process. */
+static tdict_status fill_consolidated(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                                      tdict_error *err) {
+  (void)entry;
+  const size_t bytes = tdict_tensor_nbytes(made), padding = tdict_align(bytes, LEAF_ALIGNMENT) - bytes;
+  char *end = (char *)made->data + bytes;
+  tdict_memory *memory = made->storage->memory;
+  tdict_status status = TDICT_OK;
+  if (memory && memory->ops->fill)
+    status = padding ? memory->ops->fill(memory, end, 0, padding, err) : TDICT_OK;
+  else
+    memset(end, 0, padding);
+  return status == TDICT_OK ? tdict_moves_copy(map->moves, made, from, err) : status;
+}
+
+/* Counts the tensors of a tree. If the tree has an object other than text, numbers and JSON, returns TDICT_ENOTSUP and
+ * sets err->path to the path of the object. */
+static tdict_status count_tensors(const tdict_tree *tree, size_t *out, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_status status = TDICT_OK;
+  size_t count = 0;
+  tdict_cursor_init(&cursor, tree, false);
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    const tdict_box *box = tdict_leaf_box(leaf);
+    count += tdict_leaf_tensor(leaf) != NULL;
+    if (child && !tdict_cursor_enter(&cursor, child))
+      status = tdict_fail(err, TDICT_ENOMEM, "consolidate: no memory for the tree");
+    if (!box || tdict_box_has_fixed_elements(box)) continue;
+    char path[sizeof err->path];
+    tdict_cursor_path(&cursor, NULL, path, sizeof path);
+    status = tdict_fail(err, TDICT_ENOTSUP,
+                        "consolidate: an object of type %.60s, wanted tensors, trees, text, numbers and JSON only",
+                        box->type->name);
+    tdict_error_at(err, status, path);
+  }
+  tdict_cursor_reset(&cursor);
+  if (status == TDICT_OK) *out = count;
+  return status;
+}
+
+/* Returns a new reference to the storage of a tree whose tensors are all in one storage. A tree without tensors gets a
+ * new storage without bytes. */
+static tdict_status find_storage(const tdict_tree *tree, tdict_memory *memory, tdict_storage **out, tdict_error *err) {
+  tdict_cursor cursor;
+  const tdict_tensor *first = NULL;
+  tdict_status status = TDICT_OK;
+  tdict_cursor_init(&cursor, tree, false);
+  for (tdict_leaf leaf; status == TDICT_OK && !first && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    first = tdict_leaf_tensor(leaf);
+    if (child && !tdict_cursor_enter(&cursor, child))
+      status = tdict_fail(err, TDICT_ENOMEM, "consolidate: no memory for the tree");
+  }
+  tdict_cursor_reset(&cursor);
+  if (status != TDICT_OK) return status;
+  if (!first) return tdict_storage_create(memory, 0, false, out, err);
+  *out = tdict_storage_retain(first->storage);
+  return TDICT_OK;
+}
+
+tdict_status tdict_make_consolidated(tdict_tree *tree, size_t num_tensors, tdict_storage *storage, tdict_error *err) {
+  tdict_consolidated *made;
+  tdict_status status = tdict_consolidated_create(num_tensors, storage, &made, err);
+  if (status != TDICT_OK) return status;
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, tree, false);
+  size_t begin = 0, n = 0;
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    if (tensor) {
+      made->leaves[n++] = (tdict_leaf_span){begin, tdict_tensor_nbytes(tensor)};
+      made->num_dims += (size_t)tensor->ndim;
+      begin += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
+    } else if (!child) {
+      made->has_objects = true;
+    } else if (!tdict_cursor_enter(&cursor, child)) {
+      status = tdict_fail(err, TDICT_ENOMEM, "consolidate: no memory for the tree");
+      break;
+    }
+  }
+  tdict_cursor_reset(&cursor);
+  if (status != TDICT_OK) {
+    tdict_consolidated_release(made);
+    return status;
+  }
+  tree->consolidated = made;
+  tdict_lock(tree);
+  return TDICT_OK;
+}
+
+tdict_status tdict_consolidate(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "consolidate: %s is NULL", tree ? "out" : "tree");
+  tdict_moves moves = {.what = "consolidate"};
+  const tdict_map map = {.what = "consolidate",
+                         .drops_locks = true,
+                         .memory = memory,
+                         .one_memory = true,
+                         .describe = describe_clone,
+                         .fill = fill_consolidated,
+                         .moves = &moves,
+                         .way = TDICT_OBJECT_SHARE};
+  tdict_tree *made = NULL;
+  tdict_storage *storage = NULL;
+  size_t num_tensors = 0;
+  tdict_status status = count_tensors(tree, &num_tensors, err);
+  if (status == TDICT_OK) status = tdict_map_run(&map, tree, &made, err);
+  tdict_moves_reset(&moves);
+  if (status == TDICT_OK) status = find_storage(made, memory, &storage, err);
+  if (status == TDICT_OK) status = tdict_make_consolidated(made, num_tensors, storage, err);
+  tdict_storage_release(storage);
+  if (status != TDICT_OK) {
+    tdict_release(made);
+    return status;
+  }
+  *out = made;
+  return TDICT_OK;
+}
+
+bool tdict_is_consolidated(const tdict_tree *tree) { return tree && tree->consolidated; }
+
+tdict_status tdict_consolidated_bytes(const tdict_tree *tree, tdict_tensor **out, tdict_error *err) {
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "consolidated_bytes: %s is NULL", tree ? "out" : "tree");
+  if (!tree->consolidated)
+    return tdict_fail(err, TDICT_EINVAL,
+                      "consolidated_bytes: the tree is not consolidated: call tdict_consolidate() first");
+  *out = tdict_tensor_retain(tree->consolidated->bytes);
+  return TDICT_OK;
+}

@@ -1,0 +1,418 @@
+/* Implements stack and cat, into a new tree or into an existing tree. The caller owns the results. Thread rule: as in
+ * tdict/combine.h. */
+#include "tdict/combine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/base/error.h"
+#include "core/base/options.h"
+#include "core/leaves/ragged.h"
+#include "core/ops/align.h"
+#include "core/ops/check_copy.h"
+#include "core/ops/shape.h"
+#include "core/ops/write.h"
+#include "core/tree/agree.h"
+#include "core/tree/text.h"
+
+typedef struct joiner {
+  const char *what;
+  const tdict_tree *const *items;
+  size_t count;
+  bool is_stack; /* true: stack, which adds a dimension; false: cat, which extends a dimension */
+  int dim, ndim;
+  int64_t batch_size[TDICT_MAX_BATCH_NDIM + 1]; /* batch size of the result */
+  tdict_memory *memory;
+  tdict_moves moves;      /* collects copies on devices */
+  bool makes_ragged;      /* true: tensors with different lengths are stacked as a ragged leaf */
+  tdict_aligned aligned;  /* the items; if an existing tree is written, this tree comes first */
+  size_t first_item;      /* index of item 0 in an entry of `aligned`: 1 if an existing tree is written, else 0 */
+  tdict_flat_pairs pairs; /* pairs of elements, for objects whose elements overwrite an existing object */
+} joiner;
+
+/* Checks that a tree has the batch size of the first tree. For cat, the size of the joined dimension may differ. */
+static tdict_status check_batch_size(const joiner *j, size_t item, tdict_error *err) {
+  const tdict_tree *first = j->items[0], *td = j->items[item];
+  bool is_equal = td->batch_ndim == first->batch_ndim;
+  for (int i = 0; is_equal && i < td->batch_ndim; i++)
+    is_equal = td->batch_size[i] == first->batch_size[i] || (!j->is_stack && i == j->dim);
+  if (is_equal) return TDICT_OK;
+  char wanted[96], found[96];
+  return tdict_fail(err, TDICT_ESHAPE, "%s: tree %zu has batch size %s, tree 0 has %s", j->what, item,
+                    tdict_text_shape(td->batch_ndim, td->batch_size, found, sizeof found),
+                    tdict_text_shape(first->batch_ndim, first->batch_size, wanted, sizeof wanted));
+}
+
+/* Computes the batch size of the result, and checks that the batch sizes of the trees match. */
+static tdict_status plan_joined_batch_size(joiner *j, tdict_error *err) {
+  const tdict_tree *first = j->items[0];
+  if (j->is_stack && first->batch_ndim == TDICT_MAX_BATCH_NDIM)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the trees have %d batch dimensions, the maximum", j->what,
+                      TDICT_MAX_BATCH_NDIM);
+  tdict_status status = tdict_dim_find(j->what, j->dim, first->batch_ndim + j->is_stack, &j->dim, err);
+  if (status != TDICT_OK) return status;
+  j->ndim = first->batch_ndim + j->is_stack;
+  for (int i = 0, from = 0; i < j->ndim; i++)
+    j->batch_size[i] = j->is_stack && i == j->dim ? (int64_t)j->count : first->batch_size[from++];
+  for (size_t i = 1; i < j->count && status == TDICT_OK; i++) {
+    status = check_batch_size(j, i, err);
+    if (status == TDICT_OK && !j->is_stack &&
+        !tdict_add_i64(j->batch_size[j->dim], j->items[i]->batch_size[j->dim], &j->batch_size[j->dim]))
+      status =
+          tdict_fail(err, TDICT_EOVERFLOW, "%s: the size of dimension %d does not fit in 63 bits", j->what, j->dim);
+  }
+  return status;
+}
+
+/* Checks the arguments, reads the options, and computes the batch size of the result. */
+static tdict_status read_join_options(joiner *j, const tdict_join_options *options, const void *out, tdict_error *err) {
+  tdict_join_options o = tdict_join_options_default();
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", j->what);
+  if (!j->items || j->count == 0) return tdict_fail(err, TDICT_EINVAL, "%s: no trees", j->what);
+  for (size_t i = 0; i < j->count; i++)
+    if (!j->items[i]) return tdict_fail(err, TDICT_EINVAL, "%s: tree %zu is NULL", j->what, i);
+  tdict_status status = tdict_options_read(&o, sizeof o, options, "join options", err);
+  if (status != TDICT_OK) return status;
+  j->dim = o.dim;
+  j->memory = o.memory;
+  if (o.masks)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the option masks is set, and only pad_sequence makes masks", j->what);
+  if (o.ragged && !j->makes_ragged)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the option ragged is set, and only stack makes ragged leaves", j->what);
+  j->makes_ragged = o.ragged;
+  if (o.ragged && j->items[0]->batch_ndim != 0)
+    return tdict_fail(err, TDICT_EINVAL,
+                      "%s: the option ragged is set, and the trees have %d batch dimensions, wanted 0", j->what,
+                      (int)j->items[0]->batch_ndim);
+  if (o.ragged && o.stream)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the options ragged and stream are set, wanted at most one of them",
+                      j->what);
+  j->moves = (tdict_moves){.what = j->what, .stream = o.stream};
+  for (size_t i = 0; i < j->count && status == TDICT_OK; i++)
+    status = tdict_moves_check_objects(&j->moves, j->items[i], err);
+  return status == TDICT_OK ? plan_joined_batch_size(j, err) : status;
+}
+
+/* Returns the tensor of tree `item` at an entry. */
+static const tdict_tensor *get_joined_part(const joiner *j, size_t entry, size_t item) {
+  return tdict_leaf_tensor(j->aligned.leaves[entry * j->aligned.count + j->first_item + item]);
+}
+
+/* Computes the shape of the result's tensor at an entry. Checks that all parts match in shape, dtype and device. */
+static tdict_status describe_joined(const joiner *j, size_t entry, tdict_made *made, tdict_error *err) {
+  const tdict_tensor *first = get_joined_part(j, entry, 0);
+  if (first->ndim + j->is_stack > TDICT_MAX_NDIM)
+    return tdict_fail(err, TDICT_EINVAL, "%s: a tensor would have more than %d dimensions", j->what, TDICT_MAX_NDIM);
+  made->fresh = true;
+  made->ndim = first->ndim + j->is_stack;
+  for (int i = 0; i < made->ndim; i++)
+    made->shape[i] = i == j->dim ? j->batch_size[i] : first->dims[i - (j->is_stack && i > j->dim)];
+  for (size_t i = 1; i < j->count; i++) {
+    char wanted[96], found[96];
+    const tdict_tensor *t = get_joined_part(j, entry, i);
+    bool is_equal = t->ndim == first->ndim;
+    for (int d = 0; is_equal && d < t->ndim; d++)
+      is_equal = t->dims[d] == first->dims[d] || (!j->is_stack && d == j->dim);
+    if (!is_equal)
+      return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in tree %zu, but %s in tree 0", j->what,
+                        tdict_text_shape(t->ndim, t->dims, found, sizeof found), i,
+                        tdict_text_shape(first->ndim, first->dims, wanted, sizeof wanted));
+    if (t->dtype != first->dtype)
+      return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor has dtype %s in tree %zu, but %s in tree 0", j->what,
+                        tdict_dtype_format(t->dtype, found, sizeof found), i,
+                        tdict_dtype_format(first->dtype, wanted, sizeof wanted));
+    if (!tdict_storage_devices_equal(t->storage, first->storage))
+      return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, but on %s in tree 0", j->what,
+                        tdict_device_format(tdict_tensor_device(t), found, sizeof found), i,
+                        tdict_device_format(tdict_tensor_device(first), wanted, sizeof wanted));
+  }
+  return TDICT_OK;
+}
+
+/* Copies the tensors of all trees at an entry into their slices of `made`. */
+static tdict_status copy_parts(joiner *j, size_t entry, const tdict_tensor *made, tdict_error *err) {
+  if (!made->numel) return TDICT_OK;
+  const size_t item = tdict_dtype_bytes(made->dtype);
+  tdict_made place;
+  tdict_temp temp;
+  tdict_status status = TDICT_OK;
+  tdict_made_of(made, &place);
+  const uintptr_t step = (uintptr_t)place.strides[j->dim] * item;
+  uintptr_t at = (uintptr_t)place.data;
+  if (j->is_stack) tdict_made_select(&place, j->dim, 0, item);
+  for (size_t i = 0; i < j->count && status == TDICT_OK; i++) {
+    const tdict_tensor *part = get_joined_part(j, entry, i);
+    int64_t count = j->is_stack ? 1 : part->dims[j->dim];
+    if (!j->is_stack) place.shape[j->dim] = count;
+    place.data = (void *)at;
+    status = tdict_moves_copy(&j->moves, tdict_temp_over(&temp, made, &place), part, err);
+    at += (uintptr_t)count * step;
+  }
+  /* Each copy wrote only a part of the tensor. Now all bytes are written, so none of them are lost. Copies on a device
+   * are not made yet. */
+  if (status == TDICT_OK && tdict_is_on_host(made)) tdict_tensor_regain(made);
+  return status;
+}
+
+static tdict_status describe_joined_leaf(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
+                                         tdict_error *err) {
+  (void)from;
+  return describe_joined(map->user, entry, made, err);
+}
+
+static tdict_status fill_joined(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                                tdict_error *err) {
+  (void)from;
+  return copy_parts(map->user, entry, made, err);
+}
+
+static tdict_status stack_objects(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
+                                  tdict_error *err) {
+  const joiner *j = map->user;
+  (void)from;
+  return tdict_box_stack(j->aligned.leaves + entry * j->count, j->count, out, err);
+}
+
+/* Returns true if stack makes a ragged leaf of the tensors at an entry, because their first sizes differ. The other
+ * sizes are checked when the leaf is made. */
+static bool has_different_lengths(const tdict_map *map, size_t entry) {
+  const joiner *j = map->user;
+  const tdict_tensor *first = get_joined_part(j, entry, 0);
+  bool is_equal = true;
+  for (size_t i = 1; i < j->count; i++) {
+    const tdict_tensor *t = get_joined_part(j, entry, i);
+    if (t->ndim != first->ndim || t->ndim == 0) return false;
+    is_equal = is_equal && t->dims[0] == first->dims[0];
+  }
+  return !is_equal;
+}
+
+static tdict_status stack_as_ragged(const joiner *j, size_t entry, tdict_box **out, tdict_error *err) {
+  tdict_ragged_options options = tdict_ragged_options_default();
+  tdict_ragged *made;
+  options.memory = j->memory;
+  tdict_tensor **rows = malloc(j->count * sizeof *rows); /* cannot overflow: j->items has j->count pointers */
+  if (!rows) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu tensors", j->what, j->count);
+  for (size_t i = 0; i < j->count; i++) rows[i] = tdict_leaf_tensor(j->aligned.leaves[entry * j->count + i]);
+  tdict_status status = tdict_ragged_of_rows(j->what, rows, j->count, &options, &made, err);
+  free((void *)rows);
+  if (status != TDICT_OK) return status;
+  status = tdict_box_create(tdict_ragged_type(), made, out, err);
+  if (status != TDICT_OK) tdict_ragged_release(made);
+  return status;
+}
+
+static tdict_status join_builtins(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node,
+                                  tdict_box **out, tdict_error *err) {
+  const joiner *j = map->user;
+  if (!from) return stack_as_ragged(j, entry, out, err);
+  const tdict_joining how = {j->dim, j->is_stack, node, j->items, j->memory};
+  return tdict_box_join(j->aligned.leaves + entry * j->count, j->count, &how, out, err);
+}
+
+/* Joins the trees into a new tree. */
+static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *options, tdict_tree **out,
+                                       tdict_error *err) {
+  tdict_tree **opened = NULL, *made = NULL;
+  tdict_status status = read_join_options(j, options, out, err);
+  if (status == TDICT_OK) status = tdict_align_trees(j->what, j->items, j->count, true, &j->aligned, err);
+  if (status != TDICT_OK) return status;
+  const tdict_tree *first = j->items[0];
+  const tdict_object_method way = j->is_stack && j->dim == 0 ? TDICT_OBJECT_STACK : TDICT_OBJECT_AS_TENSORS;
+  /* Flatten the program's objects that no `stack` hook can stack. If the caller passed a memory, flatten all objects of
+   * the program whose type has `flatten`. */
+  if (j->aligned.has_objects) {
+    const tdict_flatten_rule opening = {.what = j->what, .way = way, .tensors_first = j->memory != NULL};
+    status = tdict_aligned_open(&j->aligned, &opening, true, j->items, &opened, err);
+  }
+  /* A flattened object must be made again from tensors, not from ragged leaves. */
+  if (status == TDICT_OK && j->makes_ragged && opened && tdict_num_objects(opened[0]) != tdict_num_objects(first))
+    status = tdict_fail(err, TDICT_ENOTSUP, "%s: the option ragged is set, and an object has no stack hook", j->what);
+  /* Build the result from the first tree; the callbacks read the other trees at the same entry. */
+  const tdict_map map = {.what = j->what,
+                         .batch_in = first->batch_ndim,
+                         .batch_out = j->ndim,
+                         .batch_size = j->batch_size,
+                         .more_dims = j->is_stack,
+                         .drops_locks = true,
+                         .memory = j->memory,
+                         .describe = describe_joined_leaf,
+                         .fill = fill_joined,
+                         .user = j,
+                         .moves = &j->moves,
+                         .way = way,
+                         .object = stack_objects,
+                         .join = join_builtins,
+                         .becomes_object = j->makes_ragged ? has_different_lengths : NULL,
+                         .objects_opened = opened != NULL};
+  if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : first, &made, err);
+  if (status == TDICT_OK && opened) status = tdict_objects_unflatten(j->what, first, made, err);
+  tdict_moves_reset(&j->moves);
+  tdict_aligned_reset(&j->aligned);
+  tdict_aligned_close(opened, j->count);
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_release(made);
+  return status;
+}
+
+tdict_status tdict_stack(const tdict_tree *const *items, size_t count, const tdict_join_options *options,
+                         tdict_tree **out, tdict_error *err) {
+  joiner j = {.what = "stack", .items = items, .count = count, .is_stack = true, .makes_ragged = true};
+  return join_into_new_tree(&j, options, out, err);
+}
+
+tdict_status tdict_cat(const tdict_tree *const *items, size_t count, const tdict_join_options *options,
+                       tdict_tree **out, tdict_error *err) {
+  joiner j = {.what = "cat", .items = items, .count = count};
+  return join_into_new_tree(&j, options, out, err);
+}
+
+/* Returns true if the elements of the existing object `to` are overwritten. Only cat along dimension 0 overwrites
+ * elements. The type must have `pair`, and the object must have batch dimensions. */
+static bool writes_elements(const joiner *j, const tdict_box *to) {
+  const tdict_builtin *builtin = tdict_builtin_of(to->type);
+  const int64_t *sizes;
+  return !j->is_stack && j->dim == 0 && builtin->pair && builtin->batch(to->self, &sizes) > 0;
+}
+
+/* Checks that an object has the batch size of its tree. Each element of the object then belongs to one element of the
+ * tree. */
+static tdict_status check_object_fits(const joiner *j, const tdict_box *box, const tdict_tree *tree, tdict_error *err) {
+  if (tdict_box_begins_with(box, tree->batch_ndim, tree->batch_size)) return TDICT_OK;
+  return tdict_box_mismatch(j->what, tree, box, err);
+}
+
+/* Pairs the elements of the object in tree `item` with the elements that they replace in the existing object. `at` is
+ * the index of the first replaced element. */
+static tdict_status pair_elements(joiner *j, const tdict_leaf leaves[2], size_t item, int64_t at, const char *path,
+                                  tdict_error *err) {
+  const tdict_flatten_rule rule = {.what = j->what, .above = path};
+  const tdict_pick pick = {.selects = true, .start = at, .count = j->items[item]->batch_size[0], .step = 1};
+  tdict_status status = check_object_fits(j, tdict_leaf_box(leaves[1]), j->items[item], err);
+  return status == TDICT_OK ? tdict_flat_pairs_add_builtin(&j->pairs, &rule, leaves, &pick, err) : status;
+}
+
+/* Writes the elements of all trees' objects at an entry to the object of `out`, one tree after another. The check pass
+ * makes the pairs. The write pass uses the pairs again, in the same order. */
+static tdict_status write_joined_elements(joiner *j, const tdict_tree *out, size_t entry, const char *path,
+                                          bool checks_only, tdict_error *err) {
+  const tdict_leaf *leaves = j->aligned.leaves + entry * j->aligned.count;
+  tdict_status status = check_object_fits(j, tdict_leaf_box(leaves[0]), out, err);
+  int64_t at = 0;
+  for (size_t i = 0; i < j->count && status == TDICT_OK; i++) {
+    const tdict_leaf both[2] = {leaves[0], leaves[j->first_item + i]};
+    if (checks_only) status = pair_elements(j, both, i, at, path, err);
+    if (status != TDICT_OK) break;
+    const tdict_flat_pair pair = tdict_flat_pairs_take(&j->pairs, checks_only);
+    status = tdict_write_pair(j->what, &pair, path, checks_only, err);
+    at += j->items[i]->batch_size[0];
+  }
+  return status;
+}
+
+/* Checks that the object of the existing tree at an entry can stay unchanged. tdict_box_keep() states the
+ * conditions. */
+static tdict_status check_joined_builtins(const joiner *j, size_t entry, tdict_error *err) {
+  const tdict_leaf *leaves = j->aligned.leaves + entry * j->aligned.count;
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < j->count && status == TDICT_OK; i++)
+    status = tdict_box_keep(j->what, leaves[0], tdict_leaf_box(leaves[j->first_item + i]), false, err);
+  return status;
+}
+
+/* Checks that the tensors of all trees at an entry can be copied into the existing tensor `to`. */
+static tdict_status check_joined_into(const joiner *j, size_t entry, const tdict_tensor *to, tdict_error *err) {
+  tdict_made made;
+  tdict_status status = describe_joined(j, entry, &made, err);
+  if (status == TDICT_OK) status = tdict_check_shape(j->what, to, made.ndim, made.shape, err);
+  for (size_t i = 0; i < j->count && status == TDICT_OK; i++)
+    status = tdict_moves_check_copy(&j->moves, j->what, to, get_joined_part(j, entry, i), err);
+  return status;
+}
+
+/* Writes the leaves of `out`, the first tree in `aligned`. If `checks_only` is true, only checks that the leaves can be
+ * written. */
+static tdict_status write_joined_leaves(joiner *j, const tdict_tree *out, bool checks_only, tdict_error *err) {
+  char path[sizeof((tdict_error *)NULL)->path];
+  tdict_cursor cursor;
+  tdict_status status = TDICT_OK;
+  size_t entry = 0;
+  tdict_cursor_init(&cursor, out, false);
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0; entry++) {
+    tdict_tensor *to = tdict_leaf_tensor(leaf);
+    if (tdict_leaf_tree(leaf)) {
+      if (!tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)))
+        status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", j->what);
+      continue;
+    }
+    if (!to) {
+      tdict_cursor_path(&cursor, NULL, path, sizeof path);
+      status = writes_elements(j, tdict_leaf_box(leaf)) ? write_joined_elements(j, out, entry, path, checks_only, err)
+                                                        : check_joined_builtins(j, entry, err);
+    } else {
+      status = checks_only ? check_joined_into(j, entry, to, err) : copy_parts(j, entry, to, err);
+    }
+    if (status != TDICT_OK && err && !err->path[0]) {
+      tdict_cursor_path(&cursor, NULL, path, sizeof path);
+      status = tdict_error_at(err, status, path);
+    }
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
+/* Joins the trees into the existing tensors of `out`. */
+static tdict_status join_into(joiner *j, const tdict_join_options *options, tdict_tree *out, tdict_error *err) {
+  tdict_status status = read_join_options(j, options, out, err);
+  if (status != TDICT_OK) return status;
+  bool is_equal = out->batch_ndim == j->ndim;
+  for (int i = 0; is_equal && i < j->ndim; i++) is_equal = out->batch_size[i] == j->batch_size[i];
+  if (!is_equal) {
+    char wanted[96], found[96];
+    return tdict_fail(err, TDICT_ESHAPE, "%s: dst has batch size %s, wanted %s", j->what,
+                      tdict_text_shape(out->batch_ndim, out->batch_size, found, sizeof found),
+                      tdict_text_shape(j->ndim, j->batch_size, wanted, sizeof wanted));
+  }
+  /* Match the entries of `out` and of the trees. `out` is the first tree in `aligned`. */
+  size_t bytes;
+  const tdict_tree **all = NULL;
+  tdict_tree **opened = NULL;
+  if (tdict_mul_size(j->count + 1, sizeof *all, &bytes)) all = malloc(bytes);
+  if (!all) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu trees", j->what, j->count);
+  all[0] = out;
+  memcpy(all + 1, j->items, j->count * sizeof *all);
+  j->first_item = 1;
+  status = tdict_align_trees(j->what, all, j->count + 1, true, &j->aligned, err);
+  if (status == TDICT_OK && j->aligned.has_objects) {
+    const tdict_flatten_rule opening = {.what = j->what, .way = TDICT_OBJECT_AS_TENSORS};
+    status = tdict_aligned_open(&j->aligned, &opening, true, all, &opened, err);
+    if (status != TDICT_OK) tdict_aligned_reset(&j->aligned);
+  }
+  free(all);
+  if (status != TDICT_OK) return status;
+  /* Check everything before the first byte is written. */
+  const tdict_tree *to = opened ? opened[0] : out;
+  status = write_joined_leaves(j, to, true, err);
+  if (status == TDICT_OK) status = write_joined_leaves(j, to, false, err);
+  if (status == TDICT_OK) status = tdict_moves_run(&j->moves, err);
+  tdict_moves_reset(&j->moves);
+  tdict_flat_pairs_reset(&j->pairs);
+  tdict_aligned_reset(&j->aligned);
+  tdict_aligned_close(opened, j->count + 1);
+  return status;
+}
+
+tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count, const tdict_join_options *options,
+                              tdict_tree *dst, tdict_error *err) {
+  joiner j = {.what = "stack_into", .items = items, .count = count, .is_stack = true};
+  return join_into(&j, options, dst, err);
+}
+
+tdict_status tdict_cat_into(const tdict_tree *const *items, size_t count, const tdict_join_options *options,
+                            tdict_tree *dst, tdict_error *err) {
+  joiner j = {.what = "cat_into", .items = items, .count = count};
+  return join_into(&j, options, dst, err);
+}

@@ -1,0 +1,151 @@
+/* Removes entries by their paths, splits trees by paths, and merges trees. The caller owns the results, which share
+ * tensors and objects with the sources. Thread rule: as in tdict/keysets.h. */
+#include "tdict/keysets.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/base/error.h"
+#include "core/ops/changes.h"
+#include "core/ops/map.h"
+#include "core/ops/select.h"
+#include "core/tree/cursor.h"
+#include "core/tree/place.h"
+#include "tdict/write.h"
+
+static tdict_status no_memory_for_keys(const char *what, tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
+}
+
+/* Removes the entry at each path from the replacement of the node that holds the entry. Ignores paths that do not
+ * exist. */
+static tdict_status remove_paths(tdict_changes *c, tdict_tree *td, const char *const *paths, size_t count,
+                                 tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+    tdict_place place;
+    tdict_tree *replacement;
+    status = tdict_path_resolve(c->what, td, paths[i], false, &place, err);
+    if (!place.node) continue;
+    status = tdict_changes_get(c, place.node, TDICT_CHANGES_COPY, &replacement, err);
+    if (status == TDICT_OK && !tdict_node_own(replacement)) status = no_memory_for_keys(c->what, err);
+    int64_t slot = status == TDICT_OK ? tdict_keys_find_name(replacement->keys, &place.path.name) : -1;
+    /* The leaf is 0 if an earlier path named the same entry. */
+    tdict_leaf leaf = slot >= 0 ? replacement->leaves[slot] : 0;
+    if (leaf) {
+      tdict_node_remove(replacement, (uint32_t)slot);
+      tdict_leaf_release(leaf); /* never the last reference: the replaced node still holds the leaf */
+    }
+    tdict_place_reset(&place);
+    if (status != TDICT_OK) status = tdict_error_at(err, status, paths[i]);
+  }
+  return status;
+}
+
+/* Removes the entries at all paths from a tree. On failure, removes no entry. */
+static tdict_status exclude_paths(const char *what, tdict_tree *td, const char *const *paths, size_t count,
+                                  tdict_error *err) {
+  tdict_changes changes;
+  tdict_changes_init(&changes, what);
+  return tdict_changes_end(&changes, remove_paths(&changes, td, paths, count, err));
+}
+
+tdict_status tdict_exclude_in_place(tdict_tree *tree, const char *const *paths, size_t count, tdict_error *err) {
+  static const char what[] = "exclude_in_place";
+  if (!tree) return tdict_fail(err, TDICT_EINVAL, "%s: tree is NULL", what);
+  tdict_status status = tdict_paths_check(what, paths, count, err);
+  return status == TDICT_OK ? exclude_paths(what, tree, paths, count, err) : status;
+}
+
+/* Removes all child trees without tensors and objects, children before parents. Only this call holds the tree. */
+static tdict_status remove_empty_trees(const char *what, tdict_tree *made, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_status status = TDICT_OK;
+  tdict_cursor_init(&cursor, made, false);
+  while (cursor.depth && status == TDICT_OK) {
+    tdict_frame *top = &cursor.frames[cursor.depth - 1];
+    tdict_tree *below = NULL;
+    while (!below && top->slot < top->node->keys->num_slots) below = tdict_leaf_tree(top->node->leaves[top->slot++]);
+    /* Visit the child trees of a node before the node itself. */
+    if (below) {
+      if (!tdict_cursor_enter(&cursor, below)) status = no_memory_for_keys(what, err);
+      continue;
+    }
+    tdict_tree *visited = top->node;
+    cursor.depth--;
+    if (!cursor.depth || visited->keys->num_live) continue;
+    top = &cursor.frames[cursor.depth - 1];
+    if (!tdict_node_own(top->node)) {
+      status = no_memory_for_keys(what, err);
+      continue;
+    }
+    /* Keep the slots in place, since the cursor is in the middle of this node. */
+    tdict_keys_delete(top->node->keys, top->slot - 1);
+    top->node->leaves[top->slot - 1] = 0;
+    tdict_release(visited);
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
+tdict_status tdict_exclude(const tdict_tree *tree, const char *const *paths, size_t count, tdict_tree **out,
+                           tdict_error *err) {
+  tdict_tree *made = NULL;
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "exclude: %s is NULL", tree ? "out" : "tree");
+  tdict_status status = tdict_paths_check("exclude", paths, count, err);
+  if (status == TDICT_OK) status = tdict_map_share(tree, "exclude", &made, err);
+  if (status == TDICT_OK) status = exclude_paths("exclude", made, paths, count, err);
+  if (status != TDICT_OK) {
+    tdict_release(made);
+    return status;
+  }
+  *out = made;
+  return TDICT_OK;
+}
+
+tdict_status tdict_split_keys(const tdict_tree *tree, const tdict_key_set *sets, size_t num_sets, tdict_tree **trees,
+                              size_t *count, tdict_error *err) {
+  static const char what[] = "split_keys";
+  const char *missing = !tree ? "tree" : !trees ? "trees" : !count ? "count" : num_sets && !sets ? "sets" : NULL;
+  if (missing) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, missing);
+  size_t num_trees, bytes;
+  tdict_tree **made = NULL;
+  if (!tdict_add_size(num_sets, 1, &num_trees) || *count < num_trees)
+    return tdict_fail(err, TDICT_EINVAL, "%s: trees has room for %zu trees, wanted one more than %zu sets", what,
+                      *count, num_sets);
+  if (tdict_mul_size(num_trees, sizeof *made, &bytes)) made = calloc(1, bytes);
+  if (!made) return no_memory_for_keys(what, err);
+  /* Start with a copy of the whole tree as the last result, and remove the paths of each set from this copy. */
+  tdict_status status = tdict_map_share(tree, what, &made[num_sets], err);
+  for (size_t i = 0; i < num_sets && status == TDICT_OK; i++) {
+    const tdict_selection selection = {sets[i].paths, sets[i].count, true};
+    status = tdict_select_paths(what, tree, &selection, &made[i], err);
+    if (status == TDICT_OK) status = exclude_paths(what, made[num_sets], sets[i].paths, sets[i].count, err);
+  }
+  if (status == TDICT_OK) status = remove_empty_trees(what, made[num_sets], err);
+  if (status == TDICT_OK) {
+    memcpy(trees, made, bytes);
+    *count = num_trees;
+  } else {
+    for (size_t i = 0; i < num_trees; i++) tdict_release(made[i]);
+  }
+  free(made);
+  return status;
+}
+
+tdict_status tdict_merge(const tdict_tree *const *items, size_t count, tdict_tree **out, tdict_error *err) {
+  tdict_tree *made = NULL;
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "merge: out is NULL");
+  if (!items || count == 0) return tdict_fail(err, TDICT_EINVAL, "merge: no trees");
+  for (size_t i = 0; i < count; i++)
+    if (!items[i]) return tdict_fail(err, TDICT_EINVAL, "merge: tree %zu is NULL", i);
+  tdict_status status = tdict_map_share(items[0], "merge", &made, err);
+  for (size_t i = 1; i < count && status == TDICT_OK; i++) status = tdict_update(made, items[i], NULL, 0, err);
+  if (status != TDICT_OK) {
+    tdict_release(made);
+    return status;
+  }
+  *out = made;
+  return TDICT_OK;
+}

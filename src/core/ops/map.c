@@ -1,0 +1,577 @@
+/* Implements map.h in two passes. The first pass measures the new tree, and the second pass creates the tree. The
+ * caller owns the complete tree. Thread rule: as in tdict/tree.h. */
+#include "core/ops/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/base/error.h"
+#include "core/tensor/layout.h"
+#include "core/tree/agree.h"
+
+enum { MAX_MEMORIES = 16, LEAF_ALIGNMENT = 256, PATH_BYTES = sizeof((tdict_error *)NULL)->path };
+
+/* The storage for all new elements in one memory. `bytes` is the measured size. `next` is the offset of the next
+ * tensor. */
+typedef struct arena {
+  tdict_memory *memory;
+  size_t bytes, next;
+  tdict_storage *storage;
+} arena;
+/* The new tensor for a tensor `from` of the source. */
+typedef struct fresh_result {
+  const tdict_tensor *from; /* NULL: none, or not to be reused; borrowed from the source */
+  tdict_made made;
+  arena *arena;
+  size_t bytes;         /* aligned */
+  tdict_tensor *tensor; /* NULL: not created yet */
+} fresh_result;
+typedef struct maker {
+  const tdict_map *map;
+  const tdict_tree *root; /* the source, or a copy with flattened objects; tensors must begin with root->batch_size */
+  tdict_cursor cursor;
+  size_t entry, tensor; /* numbers of the entry and of the tensor, in cursor order */
+  size_t num_tensors, num_dims;
+  bool is_locked;     /* true if a node of the source is locked */
+  bool found_objects; /* true if the source has an object for which stays_closed() returns false */
+  tdict_slab *slab;
+  arena arenas[MAX_MEMORIES];
+  int num_arenas;
+  fresh_result last; /* reused only if map->describes_shapes is true */
+} maker;
+
+static tdict_status no_memory_for_map(const tdict_map *map, tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", map->what);
+}
+
+/* Puts the cursor's path into the error, unless the error has a path already. */
+static tdict_status fail_at_leaf(const maker *m, tdict_status status, tdict_error *err) {
+  char path[PATH_BYTES];
+  if (!err || err->path[0]) return status;
+  tdict_cursor_path(&m->cursor, NULL, path, sizeof path);
+  return tdict_error_at(err, status, path);
+}
+
+/* Chooses the memory of the new elements for `from`. */
+static tdict_status choose_result_memory(const tdict_map *map, const tdict_tensor *from, tdict_memory **out,
+                                         tdict_error *err) {
+  if (map->memory || !map->one_memory) return tdict_tensor_choose_memory(map->what, from, map->memory, out, err);
+  *out = NULL;
+  return TDICT_OK;
+}
+
+/* Finds or adds the arena of a memory. Returns NULL if there are too many memories. */
+static arena *get_arena(maker *m, tdict_memory *memory) {
+  for (int i = 0; i < m->num_arenas; i++)
+    if (m->arenas[i].memory == memory) return &m->arenas[i];
+  if (m->num_arenas == MAX_MEMORIES) return NULL;
+  arena *added = &m->arenas[m->num_arenas++];
+  *added = (arena){memory, 0, 0, NULL};
+  return added;
+}
+
+static tdict_dtype choose_result_dtype(const tdict_map *map, const tdict_tensor *from) {
+  return map->dtype ? map->dtype : from->dtype;
+}
+
+/* Returns true if the result shares the tensor. Counts the tensor. */
+static bool is_next_tensor_shared(maker *m, const tdict_tensor *from) {
+  const size_t tensor = m->tensor++;
+  return m->map->changes && !m->map->changes(m->map, tensor, from);
+}
+
+/* Returns true if the result of `from` is a new tensor with the layout and the memory of the last new tensor. */
+static bool is_like_last(const maker *m, const tdict_tensor *from) {
+  const tdict_tensor *last = m->last.from;
+  if (!last || last->dtype != from->dtype || last->ndim != from->ndim) return false;
+  for (int d = 0; d < from->ndim; d++)
+    if (last->dims[d] != from->dims[d]) return false;
+  const tdict_storage *a = last->storage, *b = from->storage;
+  return a->memory == b->memory && tdict_storage_devices_equal(a, b);
+}
+
+/* Adds the aligned size of a new tensor to the size of the arena that will hold the tensor. */
+static tdict_status add_fresh(const maker *m, arena *a, size_t bytes, tdict_error *err) {
+  size_t sum;
+  if (!tdict_add_size(a->bytes, bytes, &sum) || sum > INT64_MAX)
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: the size of the result does not fit in 63 bits", m->map->what);
+  a->bytes = sum;
+  return TDICT_OK;
+}
+
+/* Measures the new tensor that m->last.made describes. */
+static tdict_status measure_fresh(maker *m, const tdict_tensor *from, tdict_error *err) {
+  const tdict_made *made = &m->last.made;
+  tdict_memory *memory;
+  tdict_layout_size size;
+  tdict_status status = choose_result_memory(m->map, from, &memory, err);
+  if (status == TDICT_OK)
+    status = tdict_layout_check(m->map->what, choose_result_dtype(m->map, from), made->ndim, made->shape, &size, err);
+  if (status != TDICT_OK) return status;
+  arena *a = get_arena(m, memory);
+  if (!a)
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: the tensors of the tree are in more than %d memories", m->map->what,
+                      MAX_MEMORIES);
+  size_t aligned;
+  if (!tdict_round_up(size.bytes, LEAF_ALIGNMENT, &aligned)) aligned = SIZE_MAX; /* add_fresh() then fails */
+  m->last.arena = a;
+  m->last.bytes = aligned;
+  if (m->map->describes_shapes) m->last.from = from;
+  return add_fresh(m, a, aligned, err);
+}
+
+/* Counts a tensor, and the bytes of its result if the result is a new tensor. */
+static tdict_status measure_tensor(maker *m, const tdict_tensor *from, tdict_error *err) {
+  /* The program can have changed a child through a borrowed pointer. Without this check, offsets would be computed from
+   * dimensions that the tensor does not have. */
+  if (!tdict_tensor_begins_with(from, m->map->batch_in, m->root->batch_size))
+    return tdict_batch_mismatch(m->map->what, m->root, from, err);
+  if (is_next_tensor_shared(m, from)) return TDICT_OK;
+  if (m->map->becomes_object && m->map->becomes_object(m->map, m->entry)) return TDICT_OK;
+  m->num_tensors++;
+  m->num_dims += (size_t)(from->ndim + m->map->more_dims);
+  if (!m->map->fill) return TDICT_OK;
+  if (is_like_last(m, from)) return add_fresh(m, m->last.arena, m->last.bytes, err);
+  m->last.from = NULL;
+  tdict_status status = m->map->describe(m->map, m->entry, from, &m->last.made, err);
+  return status == TDICT_OK && m->last.made.fresh ? measure_fresh(m, from, err) : status;
+}
+
+/* Returns true if the object stays closed, so that its tensors need not be mapped. Objects of built-in types stay
+ * closed, with two exceptions: all such objects for TDICT_OBJECT_CLONE, and objects with elements for
+ * TDICT_OBJECT_ELEMENTS. An object of the program stays closed only if `keeps_bare` is true and its type has no
+ * `flatten`. */
+static bool stays_closed(const tdict_map *map, const tdict_box *box) {
+  if (!tdict_builtin_of(box->type)) return map->keeps_bare && !TDICT_HOOK_OF(box->type, flatten);
+  if (map->way == TDICT_OBJECT_CLONE) return false;
+  return map->way != TDICT_OBJECT_ELEMENTS || !tdict_box_has_elements(box);
+}
+
+/* Measures all leaves. Stops at the first object for which stays_closed() returns false, since the tree is then mapped
+ * again with flattened objects. */
+static tdict_status measure_all(maker *m, tdict_error *err) {
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(&m->cursor)) != 0; m->entry++) {
+    tdict_tree *tree = tdict_leaf_tree(leaf);
+    tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+    if (tree) {
+      m->is_locked = m->is_locked || tdict_node_is_locked(tree);
+      if (!tdict_cursor_enter(&m->cursor, tree)) return no_memory_for_map(m->map, err);
+      continue;
+    }
+    const bool is_closed = !tensor && stays_closed(m->map, tdict_leaf_box(leaf));
+    m->found_objects = m->found_objects || (!tensor && !m->map->objects_opened && !is_closed);
+    if (m->found_objects) return TDICT_OK;
+    tdict_status status = tensor ? measure_tensor(m, tensor, err) : TDICT_OK;
+    if (status != TDICT_OK) return fail_at_leaf(m, status, err);
+  }
+  return TDICT_OK;
+}
+
+/* Allocates one storage per memory and one slab for all tensors. */
+static tdict_status allocate_result(maker *m, tdict_error *err) {
+  for (int i = 0; i < m->num_arenas; i++) {
+    arena *a = &m->arenas[i];
+    tdict_status status = tdict_storage_create(a->memory, a->bytes, false, &a->storage, err);
+    if (status != TDICT_OK) return status;
+    a->storage->flags |= TDICT_STORAGE_ARENA;
+  }
+  return m->num_tensors ? tdict_slab_create(m->num_tensors, m->num_dims, NULL, &m->slab, err) : TDICT_OK;
+}
+
+/* Returns the number of batch dimensions of `from` after the mapped dimensions. Returns 0 if `from` does not begin with
+ * the mapped dimensions of the root, which is possible if the program has changed the batch size of a child. */
+static int count_kept_dims(const tdict_map *map, const tdict_tree *root, const tdict_tree *from) {
+  if (from->batch_ndim < map->batch_in) return 0;
+  for (int i = 0; i < map->batch_in; i++)
+    if (from->batch_size[i] != root->batch_size[i]) return 0;
+  return from->batch_ndim - map->batch_in;
+}
+
+/* Creates the node for `from`, with empty slots for its leaves. */
+static tdict_status make_mapped_node(const maker *m, const tdict_tree *root, const tdict_tree *from, tdict_tree **out,
+                                     tdict_error *err) {
+  const tdict_map *map = m->map;
+  int num_kept = count_kept_dims(map, root, from);
+  if (map->batch_out + num_kept > TDICT_MAX_BATCH_NDIM)
+    return tdict_fail(err, TDICT_ESHAPE, "%s: a tree would have %d batch dimensions, wanted at most %d", map->what,
+                      map->batch_out + num_kept, TDICT_MAX_BATCH_NDIM);
+  tdict_tree *node;
+  tdict_status status = tdict_node_create_like(from, &node, err);
+  if (status != TDICT_OK) return status;
+  node->batch_ndim = map->batch_out + num_kept;
+  for (int i = 0; i < map->batch_out; i++) node->batch_size[i] = map->batch_size[i];
+  for (int i = 0; i < num_kept; i++) node->batch_size[map->batch_out + i] = from->batch_size[map->batch_in + i];
+  /* If `changes` is set, the result can share tensors, which stay on their device. */
+  if (map->memory && node->has_device && !map->changes) node->device = map->memory->device;
+  if (!map->memory && map->one_memory) node->device = tdict_cpu();
+  *out = node;
+  return TDICT_OK;
+}
+
+/* Creates and fills the new tensor that m->last describes. */
+static tdict_status make_fresh(maker *m, const tdict_tensor *from, tdict_leaf *to, tdict_error *err) {
+  fresh_result *last = &m->last;
+  arena *a = last->arena;
+  void *data = a->storage->data ? (void *)((uintptr_t)a->storage->data + a->next) : NULL;
+  if (last->tensor) {
+    last->tensor = tdict_slab_add_repeated(m->slab, last->tensor, data);
+  } else {
+    const tdict_tensor_desc view = {
+        .data = data, .dtype = choose_result_dtype(m->map, from), .ndim = last->made.ndim, .shape = last->made.shape};
+    last->tensor = tdict_slab_add_view(m->slab, a->storage, &view);
+    last->bytes = tdict_align(tdict_tensor_nbytes(last->tensor), LEAF_ALIGNMENT);
+  }
+  a->next += last->bytes;
+  *to = tdict_leaf_of_tensor(last->tensor);
+  return last->tensor->numel ? m->map->fill(m->map, m->entry, from, last->tensor, err) : TDICT_OK;
+}
+
+/* Creates the result of a tensor: the tensor itself, a view, or a new tensor in the arena of its memory. */
+static tdict_status make_mapped_tensor(maker *m, const tdict_tensor *from, tdict_leaf *to, tdict_error *err) {
+  tdict_made *made = &m->last.made;
+  tdict_memory *memory;
+  if (is_next_tensor_shared(m, from)) {
+    *to = tdict_leaf_of_tensor(tdict_tensor_retain(from));
+    return TDICT_OK;
+  }
+  if (is_like_last(m, from)) return make_fresh(m, from, to, err);
+  m->last.from = NULL;
+  m->last.tensor = NULL;
+  tdict_status status = m->map->describe(m->map, m->entry, from, made, err);
+  if (status == TDICT_OK && !made->fresh) {
+    const tdict_tensor_desc view = {
+        .data = made->data, .dtype = from->dtype, .ndim = made->ndim, .shape = made->shape, .strides = made->strides};
+    *to = tdict_leaf_of_tensor(tdict_slab_add_view(m->slab, from->storage, &view));
+    return TDICT_OK;
+  }
+  if (status == TDICT_OK) status = choose_result_memory(m->map, from, &memory, err);
+  if (status != TDICT_OK) return status;
+  m->last.arena = get_arena(m, memory);
+  if (m->map->describes_shapes) m->last.from = from;
+  return make_fresh(m, from, to, err);
+}
+
+/* Writes the positions that `describe` and `fill` select, by copying from a tensor that holds positions. */
+static tdict_status copy_positions(const maker *m, int64_t *positions, size_t bytes, tdict_error *err) {
+  const tdict_map *map = m->map;
+  tdict_tensor *from = NULL, *selected = NULL;
+  tdict_status status = tdict_tensor_empty(TDICT_I64, map->batch_in, m->root->batch_size, NULL, &from, err);
+  if (status == TDICT_OK) status = tdict_tensor_empty(TDICT_I64, map->batch_out, map->batch_size, NULL, &selected, err);
+  if (status == TDICT_OK) {
+    for (int64_t i = 0; i < from->numel; i++) ((int64_t *)from->data)[i] = i;
+    if (selected->numel) status = map->fill(map, m->entry, from, selected, err);
+  }
+  if (status == TDICT_OK && bytes) memcpy(positions, selected->data, bytes);
+  tdict_tensor_release(from);
+  tdict_tensor_release(selected);
+  return status;
+}
+
+/* Writes the positions of all elements of a view that begins at element `first`, in C order. */
+static void list_positions(const tdict_made *view, int64_t first, int64_t count, int64_t *positions) {
+  int64_t index[TDICT_MAX_NDIM] = {0};
+  for (int64_t k = 0; k < count; k++) {
+    int64_t at = first;
+    for (int d = 0; d < view->ndim; d++) at += index[d] * view->strides[d];
+    positions[k] = at;
+    for (int d = view->ndim - 1; d >= 0 && ++index[d] == view->shape[d]; d--) index[d] = 0;
+  }
+}
+
+/* Makes an array of the positions of the elements that the map selects. */
+static tdict_status find_positions(const maker *m, int64_t **out, tdict_error *err) {
+  const tdict_map *map = m->map;
+  tdict_layout_size size;
+  tdict_made view = {.ndim = map->batch_in};
+  tdict_temp temp;
+  tdict_status status = tdict_layout_check(map->what, TDICT_I64, map->batch_out, map->batch_size, &size, err);
+  if (status != TDICT_OK) return status;
+  int64_t *positions = malloc(size.bytes ? size.bytes : 1);
+  if (!positions) return no_memory_for_map(map, err);
+  /* Apply the map to a tensor at address 0 with elements of one byte. The address of each element is then its
+   * position. */
+  tdict_storage storage = {.device = tdict_cpu()};
+  const tdict_tensor over = {.storage = &storage, .dtype = TDICT_U8};
+  memcpy(view.shape, m->root->batch_size, (size_t)view.ndim * sizeof *view.shape);
+  tdict_layout_strides(view.ndim, view.shape, view.strides);
+  status = map->describe(map, m->entry, tdict_temp_over(&temp, &over, &view), &view, err);
+  if (status == TDICT_OK && view.fresh)
+    status = copy_positions(m, positions, size.bytes, err);
+  else if (status == TDICT_OK)
+    list_positions(&view, (int64_t)(uintptr_t)view.data, size.numel, positions);
+  if (status == TDICT_OK)
+    *out = positions;
+  else
+    free(positions);
+  return status;
+}
+
+/* Arranges the elements of an object of a built-in type. */
+static tdict_status arrange_builtin(const maker *m, tdict_box *box, tdict_box **out, tdict_error *err) {
+  const tdict_map *map = m->map;
+  int64_t *positions = NULL;
+  void *result = NULL;
+  tdict_arrangement to = {map->batch_in, map->batch_out, map->batch_size, NULL};
+  tdict_status status = TDICT_OK;
+  if (map->pick && map->pick->at.depth == 0 && map->pick->positions) {
+    /* The map selects rows of the first dimension by a list of positions. Copy whole rows, and do not list the
+     * positions of all elements. */
+    to.dims_in = to.ndim = 1;
+    to.at = map->pick->positions;
+  } else {
+    status = find_positions(m, &positions, err);
+    to.at = positions;
+  }
+  if (status == TDICT_OK) status = tdict_builtin_of(box->type)->arrange(box->self, &to, &result, err);
+  free(positions);
+  return status == TDICT_OK ? tdict_box_of(box, result, out, err) : status;
+}
+
+/* Creates the result of an object of a built-in type. `node` is the new node that will hold the result. */
+static tdict_status make_mapped_builtin(const maker *m, const tdict_tree *node, tdict_box *box, tdict_leaf *to,
+                                        tdict_error *err) {
+  const tdict_map *map = m->map;
+  const tdict_builtin *builtin = tdict_builtin_of(box->type);
+  const int64_t *sizes;
+  tdict_box *made;
+  if (!tdict_box_begins_with(box, map->batch_in, m->root->batch_size))
+    return tdict_box_mismatch(map->what, m->root, box, err);
+  if (!map->join && (!builtin->arrange || builtin->batch(box->self, &sizes) == 0))
+    return tdict_box_pick(box, map->pick, map->what, to, err);
+  tdict_status status =
+      map->join ? map->join(map, m->entry, box, node, &made, err) : arrange_builtin(m, box, &made, err);
+  if (status == TDICT_OK) *to = tdict_leaf_of_box(made);
+  return status;
+}
+
+/* Returns TDICT_ESHAPE if an object of a built-in type does not fit its new node. A child node can have more batch
+ * dimensions than the object. */
+static tdict_status check_mapped_builtin(const maker *m, const tdict_tree *node, tdict_leaf made, tdict_error *err) {
+  const tdict_box *box = tdict_leaf_box(made);
+  if (!box || tdict_box_begins_with(box, node->batch_ndim, node->batch_size)) return TDICT_OK;
+  return tdict_box_mismatch(m->map->what, node, box, err);
+}
+
+/* Creates the object that replaces the tensors of an entry. */
+static tdict_status make_object_of_tensors(const maker *m, const tdict_tree *node, tdict_leaf *to, tdict_error *err) {
+  tdict_box *made;
+  tdict_status status = m->map->join(m->map, m->entry, NULL, node, &made, err);
+  if (status == TDICT_OK) *to = tdict_leaf_of_box(made);
+  return status;
+}
+
+/* Creates the result of a tensor or object. */
+static tdict_status make_mapped_leaf(maker *m, const tdict_tree *node, tdict_leaf from, tdict_leaf *to,
+                                     tdict_error *err) {
+  tdict_box *box = tdict_leaf_box(from), *made;
+  if (!box && m->map->becomes_object && m->map->becomes_object(m->map, m->entry))
+    return make_object_of_tensors(m, node, to, err);
+  if (!box) return make_mapped_tensor(m, tdict_leaf_tensor(from), to, err);
+  const bool is_closed = stays_closed(m->map, box);
+  if (m->map->way == TDICT_OBJECT_SHARE || (is_closed && m->map->way == TDICT_OBJECT_ELEMENTS)) {
+    *to = tdict_leaf_retain(from);
+    return TDICT_OK;
+  }
+  if (is_closed) return make_mapped_builtin(m, node, box, to, err);
+  tdict_error hook_error = {0};
+  tdict_status status = m->map->object(m->map, m->entry, box, &made, &hook_error);
+  if (status != TDICT_OK) {
+    hook_error.path[0] = 0; /* remove the path that the hook set; fail_at_leaf() sets the path of the object */
+    if (err) *err = hook_error;
+    return status;
+  }
+  *to = tdict_leaf_of_box(made);
+  return TDICT_OK;
+}
+
+/* Creates all leaves and child nodes. A frame's mark is the new node for the frame's node. */
+static tdict_status make_all_leaves(maker *m, const tdict_tree *root, tdict_tree *made, tdict_error *err) {
+  tdict_cursor *c = &m->cursor;
+  tdict_cursor_rewind(c, root);
+  c->frames[0].mark = (size_t)made;
+  m->entry = m->tensor = 0;
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(c)) != 0; m->entry++) {
+    const tdict_frame *top = &c->frames[c->depth - 1];
+    tdict_tree *above = (tdict_tree *)top->mark, *from = tdict_leaf_tree(leaf), *node = NULL;
+    tdict_leaf *to = &above->leaves[top->slot - 1];
+    tdict_status status =
+        from ? make_mapped_node(m, root, from, &node, err) : make_mapped_leaf(m, above, leaf, to, err);
+    if (status == TDICT_OK && !from) status = check_mapped_builtin(m, above, *to, err);
+    if (status != TDICT_OK) return fail_at_leaf(m, status, err);
+    if (!from) continue;
+    *to = tdict_leaf_of_tree(node);
+    if (!tdict_cursor_enter(c, from)) return no_memory_for_map(m->map, err);
+    c->frames[c->depth - 1].mark = (size_t)node;
+  }
+  return TDICT_OK;
+}
+
+/* Locks the new nodes of locked source nodes. Visits the same nodes as make_all_leaves(), so the cursor needs no new
+ * memory. */
+static void copy_locks(maker *m, const tdict_tree *root, tdict_tree *made) {
+  tdict_cursor *c = &m->cursor;
+  if (tdict_node_is_locked(root)) tdict_lock(made);
+  tdict_cursor_rewind(c, root);
+  c->frames[0].mark = (size_t)made;
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(c)) != 0;) {
+    tdict_tree *from = tdict_leaf_tree(leaf);
+    if (!from) continue;
+    const tdict_frame *top = &c->frames[c->depth - 1];
+    tdict_tree *node = tdict_leaf_tree(((tdict_tree *)top->mark)->leaves[top->slot - 1]);
+    if (tdict_node_is_locked(from)) tdict_lock(node);
+    (void)tdict_cursor_enter(c, from);
+    c->frames[c->depth - 1].mark = (size_t)node;
+  }
+}
+
+/* Makes the moves. Puts the path of a failed entry into the error. */
+static tdict_status run_moves(maker *m, const tdict_tree *root, tdict_error *err) {
+  tdict_moves *moves = m->map->moves;
+  tdict_status status = tdict_moves_run(moves, err);
+  if (status == TDICT_OK || !moves->has_failed_entry) return status;
+  tdict_cursor_rewind(&m->cursor, root);
+  for (size_t entry = 0; entry <= moves->failed_entry; entry++) {
+    tdict_tree *tree = tdict_leaf_tree(tdict_cursor_next(&m->cursor));
+    if (tree)
+      (void)tdict_cursor_enter(&m->cursor, tree); /* cannot fail: the cursor has entered the same nodes before */
+  }
+  return fail_at_leaf(m, status, err);
+}
+
+/* Measures and creates the tree, without locks. If measure_all() stops at an object, sets *found_objects to true and
+ * creates nothing. */
+static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, bool *found_objects, tdict_error *err) {
+  tdict_tree *made = NULL;
+  m->entry = m->tensor = m->num_tensors = m->num_dims = 0;
+  m->found_objects = false;
+  m->root = td;
+  m->slab = NULL;
+  m->num_arenas = 0;
+  m->last.from = NULL;
+  m->last.tensor = NULL;
+  tdict_cursor_rewind(&m->cursor, td);
+  tdict_status status = measure_all(m, err);
+  *found_objects = m->found_objects;
+  if (status != TDICT_OK || m->found_objects) return status;
+  status = allocate_result(m, err);
+  if (status == TDICT_OK) status = make_mapped_node(m, td, td, &made, err);
+  if (status == TDICT_OK) status = make_all_leaves(m, td, made, err);
+  if (status == TDICT_OK && m->map->moves) status = run_moves(m, td, err);
+  /* Drop the references of this call; the tensors hold separate references. */
+  for (int i = 0; i < m->num_arenas; i++) tdict_storage_release(m->arenas[i].storage);
+  if (m->slab) tdict_slab_release(m->slab, 1);
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_release(made);
+  return status;
+}
+
+/* Maps a copy of the tree with flattened objects, and makes objects from the results again. */
+static tdict_status map_opened_objects(maker *m, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
+  const tdict_map *map = m->map;
+  const tdict_flatten_rule opening = {map->what,      map->way, map->memory != NULL, map->batch_in,
+                                      td->batch_size, NULL,     map->keeps_bare};
+  tdict_map changed = *map;
+  tdict_tree *opened, *made = NULL;
+  bool found_objects;
+  tdict_status status = tdict_objects_flatten(&opening, td, &opened, err);
+  if (status != TDICT_OK) return status;
+  changed.objects_opened = true;
+  m->map = &changed;
+  status = map_once(m, opened, &made, &found_objects, err);
+  if (status == TDICT_OK) status = tdict_objects_unflatten(map->what, td, made, err);
+  m->map = map;
+  tdict_release(opened);
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_release(made);
+  return status;
+}
+
+/* Returns true if a node of a tree with objects is locked. The first measuring pass stopped at the first object, so
+ * that pass did not visit all nodes. */
+static bool has_locked_node(maker *m, const tdict_tree *td) {
+  bool locked = tdict_node_is_locked(td);
+  tdict_cursor_rewind(&m->cursor, td);
+  for (tdict_leaf leaf; !locked && (leaf = tdict_cursor_next(&m->cursor)) != 0;) {
+    tdict_tree *tree = tdict_leaf_tree(leaf);
+    if (!tree) continue;
+    locked = tdict_node_is_locked(tree);
+    /* Cannot fail: map_once() entered the same nodes of the flattened tree. */
+    (void)tdict_cursor_enter(&m->cursor, tree);
+  }
+  return locked;
+}
+
+tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
+  maker m;
+  tdict_tree *made = NULL;
+  bool found_objects;
+  m.map = map;
+  m.is_locked = tdict_node_is_locked(td);
+  tdict_cursor_init(&m.cursor, td, false);
+  tdict_status status = map_once(&m, td, &made, &found_objects, err);
+  if (status == TDICT_OK && found_objects) {
+    status = map_opened_objects(&m, td, &made, err);
+    if (status == TDICT_OK) m.is_locked = has_locked_node(&m, td);
+  }
+  if (status == TDICT_OK && m.is_locked && !map->drops_locks) copy_locks(&m, td, made);
+  tdict_cursor_reset(&m.cursor);
+  if (status == TDICT_OK) *out = made;
+  return status;
+}
+
+tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree **out, tdict_error *err) {
+  tdict_tree *made;
+  tdict_cursor cursor;
+  bool trees;
+  tdict_status status = tdict_node_create_sharing(td, &made, &trees, err);
+  if (status != TDICT_OK) return status;
+  if (!trees) {
+    *out = made;
+    return TDICT_OK;
+  }
+  tdict_cursor_init(&cursor, td, false);
+  cursor.frames[0].mark = (size_t)made;
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    const tdict_frame *top = &cursor.frames[cursor.depth - 1];
+    tdict_tree *from = tdict_leaf_tree(leaf), *node = NULL;
+    if (!from) continue; /* tdict_node_create_sharing() has shared this leaf */
+    status = tdict_node_create_sharing(from, &node, &trees, err);
+    if (status != TDICT_OK) break;
+    ((tdict_tree *)top->mark)->leaves[top->slot - 1] = tdict_leaf_of_tree(node);
+    if (!trees) continue;
+    if (tdict_cursor_enter(&cursor, from))
+      cursor.frames[cursor.depth - 1].mark = (size_t)node;
+    else
+      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
+  }
+  tdict_cursor_reset(&cursor);
+  if (status != TDICT_OK) {
+    tdict_release(made);
+    return status;
+  }
+  *out = made;
+  return TDICT_OK;
+}
+
+tdict_status tdict_map_adopt(const tdict_tree *under, tdict_leaf leaf, const char *what, tdict_leaf *out,
+                             tdict_error *err) {
+  tdict_demand demand = tdict_demand_of(under, what, NULL);
+  tdict_tree *tree = tdict_leaf_tree(leaf), *copy, *adopted;
+  tdict_status status;
+  if (!tree) {
+    status = tdict_agree_leaf(&demand, leaf, NULL, err);
+    if (status == TDICT_OK) *out = tdict_leaf_retain(leaf);
+    return status;
+  }
+  status = tdict_map_share(tree, what, &copy, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_agree_adopt(&demand, copy, &adopted, err);
+  tdict_release(copy);
+  if (status == TDICT_OK) *out = tdict_leaf_of_tree(adopted);
+  return status;
+}

@@ -1,0 +1,79 @@
+/* Makes a tree with the keys of another tree. The tensors of the new tree are views, new tensors, or tensors of the
+ * source. Both trees share key tables. All views and new tensors are in one slab, and all new elements of one memory
+ * are in one storage. Source trees are only read. Thread rule: as in tdict/tree.h. */
+#ifndef TDICT_CORE_OPS_MAP_H
+#define TDICT_CORE_OPS_MAP_H
+
+#include "core/ops/device/moves.h"
+#include "core/tree/cursor.h"
+#include "core/tree/objects.h"
+
+typedef struct tdict_map tdict_map;
+struct tdict_map {
+  const char *what; /* prefix of error messages */
+  /* In each node, the batch_out sizes in `batch_size` replace the first batch_in batch dimensions. */
+  int batch_in, batch_out;
+  const int64_t *batch_size;
+  int more_dims;    /* maximum number of dimensions that a tensor gains */
+  bool drops_locks; /* true: the result is not locked, even if the source is locked */
+  /* memory of new elements; NULL: for a tensor on a device the memory of that tensor, else plain host memory */
+  tdict_memory *memory;
+  bool one_memory;   /* true: if `memory` is NULL, all new elements are in plain host memory */
+  tdict_dtype dtype; /* dtype of new elements; 0: the dtype of the source */
+  /* Returns true if the result gets a view or a new tensor for `from`, and false if the result shares `from`. NULL: the
+   * result shares no tensor. `tensor` is the number of the tensor in cursor order. The map calls `changes` more than
+   * once for a tensor. All calls must return the same result. */
+  bool (*changes)(const tdict_map *map, size_t tensor, const tdict_tensor *from);
+  /* Describes the result for tensor `from`. `entry` is the index of the entry in cursor order, child trees included. If
+   * `fill` is not NULL, the map calls `describe` more than once for a tensor: to measure, and later to create. */
+  tdict_status (*describe)(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
+                           tdict_error *err);
+  /* Writes the elements of a new tensor. NULL if `describe` never describes a new tensor. */
+  tdict_status (*fill)(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                       tdict_error *err);
+  /* True: all descriptions of new tensors for tensors of one shape and dtype are equal. The map then calls `describe`
+   * less often. */
+  bool describes_shapes;
+  void *user;
+  tdict_moves *moves; /* run after all calls of `fill`; NULL: `fill` makes all copies at once */
+  /* `way` says how objects are handled. If `way` names a hook, `object` calls this hook for one object of the program.
+   * An object without the hook is flattened: a tree of its tensors replaces the object, and `describe` is called for
+   * these tensors. If `memory` is not NULL, an object with `flatten` is flattened even if its type has the hook. If
+   * `objects_opened` is true, the caller has flattened the objects, and makes objects from the trees in the result. */
+  tdict_object_method way;
+  tdict_status (*object)(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out, tdict_error *err);
+  bool objects_opened;
+  bool keeps_bare; /* true: the result shares objects of the program whose type has no `flatten` */
+  /* The next members are for objects of built-in types. If `way` is TDICT_OBJECT_CLONE, such objects are handled like
+   * other objects. If `way` is TDICT_OBJECT_ELEMENTS, objects with elements are flattened, and objects without elements
+   * are shared. If `way` is TDICT_OBJECT_SHARE, the objects are shared. In all other cases, `join` makes the result if
+   * `join` is not NULL; `node` is the new node that will hold the result. If `join` is NULL, the result shares objects
+   * without batch dimensions. For an object with batch dimensions, the result has the elements that `describe` and
+   * `fill` select if the type can arrange elements. If the type cannot, the result has the elements that `pick`
+   * selects. For a NULL `pick`, see tdict_box_pick(). */
+  const tdict_pick *pick;
+  tdict_status (*join)(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node, tdict_box **out,
+                       tdict_error *err);
+  /* Returns true if the result of a tensor is an object. `join` makes this object and gets NULL for `from`. NULL: no
+   * tensor becomes an object. */
+  bool (*becomes_object)(const tdict_map *map, size_t entry);
+};
+/* Makes a new tree from `td` as `map` describes. If drops_locks is false, locks the new tree like the source. Returns
+ * TDICT_ENOMEM if memory is exhausted, and TDICT_EOVERFLOW if the result is too large. Returns TDICT_ESHAPE if a node
+ * would have too many batch dimensions, or if an object of a built-in type does not fit its new node. Also returns
+ * TDICT_ESHAPE if a tensor, or an object of a built-in type, does not begin with the first batch_in batch dimensions of
+ * the source. Returns the errors of the callbacks, and sets err->path to the leaf if a callback left err->path empty.
+ * Returns TDICT_ENOTSUP for an object whose type has neither the hook nor `flatten`, or if the new elements belong to
+ * more than 16 memories. Returns TDICT_EWRONGDEVICE if no memory is known for the new elements of a tensor in device
+ * memory of the program. Returns TDICT_EHOOK, the errors of hooks and of tdict_box_pick(). */
+tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err);
+/* Copies the nodes of a tree. The copy shares key tables and leaves with `td`, and is not locked. Returns TDICT_ENOMEM
+ * if memory is exhausted. */
+tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree **out, tdict_error *err);
+/* Prepares a leaf of one tree for a node of another tree. *out is a reference that the caller owns. A child tree is
+ * copied, so that no node is shared by both trees. Returns the errors of tdict_agree_leaf() and tdict_agree_adopt(),
+ * and TDICT_ENOMEM if memory is exhausted. */
+tdict_status tdict_map_adopt(const tdict_tree *under, tdict_leaf leaf, const char *what, tdict_leaf *out,
+                             tdict_error *err);
+
+#endif

@@ -1,0 +1,340 @@
+/* Writes elements in place. The functions own nothing. Thread rule: as in tdict/write.h. */
+#include "tdict/write.h"
+
+#include "core/base/error.h"
+#include "core/ops/check_copy.h"
+#include "core/ops/index/index_plan.h"
+#include "core/ops/select.h"
+#include "core/ops/write.h"
+#include "core/tensor/element.h"
+#include "core/tree/place.h"
+#include "core/tree/text.h"
+
+enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
+
+static tdict_status fail_null_argument(const char *what, const char *name, tdict_error *err) {
+  return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, name);
+}
+
+static tdict_status fail_at_leaf_path(const tdict_cursor *cursor, const char *parent_path, tdict_status status,
+                                      tdict_error *err) {
+  char path[PATH_BYTES];
+  tdict_cursor_path(cursor, parent_path, path, sizeof path);
+  return tdict_error_at(err, status, path);
+}
+
+/* Returns true if two tensors of equal shape have their elements at the same addresses. If true, the caller skips the
+ * copy. */
+static bool is_same_view(const tdict_tensor *a, const tdict_tensor *b) {
+  if (a->data != b->data || a->storage != b->storage) return false;
+  for (int i = 0; i < a->ndim; i++)
+    if (a->dims[i] > 1 && tdict_tensor_dims_strides(a)[i] != tdict_tensor_dims_strides(b)[i]) return false;
+  return true;
+}
+
+static tdict_status check_tensor_copy(const tdict_moves *moves, const char *what, const tdict_tensor *to,
+                                      const tdict_tensor *from, tdict_error *err) {
+  tdict_status status = tdict_check_shape(what, from, to->ndim, to->dims, err);
+  return status == TDICT_OK ? tdict_moves_check_copy(moves, what, to, from, err) : status;
+}
+
+tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_tensor *value, tdict_error *err) {
+  tdict_tensor *to = NULL;
+  if (!tree || !path || !value) return fail_null_argument("write", !tree ? "tree" : !path ? "path" : "value", err);
+  tdict_status status = tdict_get(tree, path, &to, err);
+  if (status != TDICT_OK) return status;
+  status = check_tensor_copy(NULL, "write", to, value, err);
+  if (status == TDICT_OK && !is_same_view(to, value)) status = tdict_tensor_copy(to, value, err);
+  return status == TDICT_OK ? status : tdict_error_at(err, status, path);
+}
+
+/* Writes the value to the elements of `to` that the plan selects. */
+static tdict_status write_at(tdict_tensor *to, tdict_index_plan *plan, const tdict_tensor *value, tdict_error *err) {
+  tdict_made wanted, made;
+  tdict_temp temp;
+  tdict_status status = tdict_index_plan_describe(plan, to, &wanted, err);
+  if (status == TDICT_OK) status = tdict_check_copy(plan->what, to, value, err);
+  if (status != TDICT_OK) return status;
+  if (!tdict_repeat_leading(value, wanted.ndim, wanted.shape, &made))
+    return tdict_check_shape(plan->what, value, wanted.ndim, wanted.shape, err);
+  status = tdict_index_plan_copy(plan, NULL, to, tdict_temp_over(&temp, value, &made), true, err);
+  return status == TDICT_OK ? tdict_moves_run(plan->moves, err) : status;
+}
+
+tdict_status tdict_write_at(tdict_tree *tree, const char *path, tdict_indices index, const tdict_tensor *value,
+                            tdict_error *err) {
+  tdict_tensor *to = NULL;
+  tdict_index_plan plan;
+  if (!tree || !path || !value) return fail_null_argument("write_at", !tree ? "tree" : !path ? "path" : "value", err);
+  tdict_status status = tdict_get(tree, path, &to, err);
+  if (status != TDICT_OK) return status;
+  tdict_moves moves = {.what = "write_at"};
+  status = tdict_index_plan_init(&plan, &moves, to->ndim, to->dims, &index, err);
+  if (status != TDICT_OK) return tdict_error_at(err, status, path);
+  status = write_at(to, &plan, value, err);
+  tdict_moves_reset(&moves);
+  tdict_index_plan_reset(&plan);
+  return status == TDICT_OK ? status : tdict_error_at(err, status, path);
+}
+
+enum { MAX_ELEMENT_BYTES = 4 * TDICT_ELEMENT_BYTES };
+
+/* Fills a tensor. If `checks_only` is true, only checks whether the tensor can be filled. */
+static tdict_status fill_tensor(tdict_moves *moves, const tdict_tensor *t, double value, bool checks_only,
+                                tdict_error *err) {
+  unsigned char element[MAX_ELEMENT_BYTES];
+  if (tdict_dtype_bytes(t->dtype) > sizeof element)
+    return tdict_fail(err, TDICT_ENOTSUP, "fill: elements of %zu bytes are not supported", tdict_dtype_bytes(t->dtype));
+  tdict_status status = tdict_element_from_double("fill", t->dtype, value, element, err);
+  if (status == TDICT_OK && checks_only) return tdict_moves_check_fill(moves, t, element, err);
+  return status == TDICT_OK ? tdict_moves_fill(moves, t, element, err) : status;
+}
+
+/* Fills all tensors that the cursor reaches. If `found_object` is not NULL, only checks whether the tensors can be
+ * filled: sets *found_object to true and stops if there is an object with elements. */
+static tdict_status fill_leaves(tdict_moves *moves, tdict_cursor *cursor, const char *parent_path, double value,
+                                bool *found_object, tdict_error *err) {
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
+    const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+    if (found_object && tdict_leaf_box(leaf) && tdict_box_has_elements(tdict_leaf_box(leaf))) {
+      *found_object = true;
+      return TDICT_OK;
+    }
+    if (tdict_leaf_tree(leaf) && !tdict_cursor_enter(cursor, tdict_leaf_tree(leaf)))
+      return tdict_fail(err, TDICT_ENOMEM, "fill: no memory to look through the tree");
+    tdict_status status = tensor ? fill_tensor(moves, tensor, value, found_object != NULL, err) : TDICT_OK;
+    if (status != TDICT_OK) return fail_at_leaf_path(cursor, parent_path, status, err);
+  }
+  return TDICT_OK;
+}
+
+/* Checks that all tensors and objects of a tree can be filled, and then fills all of them. `parent_path` is the path of
+ * the tree. */
+static tdict_status fill_tree(tdict_moves *moves, const tdict_tree *td, const char *parent_path, double value,
+                              tdict_error *err) {
+  const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_ELEMENTS, .above = parent_path};
+  tdict_cursor cursor;
+  tdict_tree *opened = NULL;
+  bool found_object = false;
+  tdict_cursor_init(&cursor, td, true);
+  tdict_status status = tdict_moves_check_objects(moves, td, err);
+  if (status == TDICT_OK) status = fill_leaves(moves, &cursor, parent_path, value, &found_object, err);
+  /* Flatten the objects, and check their tensors. */
+  if (status == TDICT_OK && found_object) {
+    status = tdict_objects_flatten(&opening, td, &opened, err);
+    found_object = false;
+    if (status == TDICT_OK) tdict_cursor_rewind(&cursor, opened);
+    if (status == TDICT_OK) status = fill_leaves(moves, &cursor, parent_path, value, &found_object, err);
+  }
+  /* Write after all checks have passed. */
+  tdict_cursor_rewind(&cursor, opened ? opened : td);
+  if (status == TDICT_OK) status = fill_leaves(moves, &cursor, parent_path, value, NULL, err);
+  if (status == TDICT_OK) status = tdict_moves_run(moves, err);
+  tdict_cursor_reset(&cursor);
+  tdict_release(opened);
+  return status;
+}
+
+/* Fills the tensor, tree or object at a path. If `path` is NULL, fills the whole tree. */
+static tdict_status fill_at(tdict_moves *moves, tdict_tree *tree, const char *path, double value, tdict_error *err) {
+  static const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_ELEMENTS};
+  tdict_place place;
+  tdict_tree *opened = NULL;
+  if (!tree) return fail_null_argument("fill", "tree", err);
+  if (!path) return fill_tree(moves, tree, NULL, value, err);
+  tdict_status status = tdict_place_get(&place, tree, path, "fill", err);
+  if (status != TDICT_OK) return status;
+  tdict_leaf leaf = tdict_place_leaf(&place);
+  tdict_place_reset(&place);
+  if (tdict_leaf_tree(leaf)) return fill_tree(moves, tdict_leaf_tree(leaf), path, value, err);
+  if (tdict_leaf_box(leaf) && moves->stream) {
+    status = tdict_fail(err, TDICT_ENOTSUP, "fill: an object of type %.60s; on a stream, only tensors are supported",
+                        tdict_leaf_box(leaf)->type->name);
+    return tdict_error_at(err, status, path);
+  }
+  if (tdict_leaf_box(leaf)) {
+    status = tdict_box_flatten(&opening, tdict_leaf_box(leaf), path, &opened, err);
+    if (status == TDICT_OK) status = fill_tree(moves, opened, path, value, err);
+    tdict_release(opened);
+    return status;
+  }
+  status = fill_tensor(moves, tdict_leaf_tensor(leaf), value, true, err);
+  if (status == TDICT_OK) status = fill_tensor(moves, tdict_leaf_tensor(leaf), value, false, err);
+  if (status == TDICT_OK) status = tdict_moves_run(moves, err);
+  return status == TDICT_OK ? status : tdict_error_at(err, status, path);
+}
+
+tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, tdict_error *err) {
+  tdict_moves moves = {.what = "fill"};
+  tdict_status status = fill_at(&moves, tree, path, value, err);
+  tdict_moves_reset(&moves);
+  return status;
+}
+
+tdict_status tdict_fill_on(tdict_tree *tree, const char *path, double value, tdict_stream stream, tdict_error *err) {
+  tdict_moves moves = {.what = "fill", .stream = &stream};
+  tdict_status status = fill_at(&moves, tree, path, value, err);
+  tdict_moves_reset(&moves);
+  return status;
+}
+
+tdict_status tdict_zero(tdict_tree *tree, tdict_error *err) { return tdict_fill(tree, NULL, 0, err); }
+
+/* The state of a copy between trees. A cursor walks the source. The mark of each frame is the node of the destination
+ * at the same path. */
+typedef struct copier {
+  const char *what;
+  bool needs_same_keys; /* true: both trees must have the same keys */
+  tdict_moves *moves;   /* collects copies on devices; NULL: all copies are made at once */
+  tdict_flat_pairs pairs;
+} copier;
+
+/* Returns TDICT_ENOTFOUND if both trees must have the same keys, but the destination has more keys than the source. */
+static tdict_status check_missing_keys(const copier *c, const tdict_tree *to, const tdict_tree *from,
+                                       tdict_error *err) {
+  if (!c->needs_same_keys || to->keys->num_live <= from->keys->num_live) return TDICT_OK;
+  return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has %zu keys, but the source has %zu", c->what,
+                    tdict_num_keys(to), tdict_num_keys(from));
+}
+
+/* Finds the entry of the destination at the cursor's key. Checks or copies a tensor; the caller handles trees and
+ * objects. */
+static tdict_status copy_leaf(const copier *c, const tdict_cursor *cursor, tdict_leaf leaf, bool checks_only,
+                              tdict_leaf *out, tdict_error *err) {
+  const tdict_frame *top = &cursor->frames[cursor->depth - 1];
+  const tdict_key *key = tdict_cursor_key(cursor);
+  const tdict_tree *to = (const tdict_tree *)top->mark;
+  int64_t slot = top->slot - 1;
+  if (to->keys != top->node->keys) slot = tdict_keys_find_hashed(to->keys, key->name, key->length, key->hash);
+  if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has no such key", c->what);
+  tdict_leaf dst_leaf = *out = to->leaves[slot];
+  if (tdict_leaf_kind(dst_leaf) != tdict_leaf_kind(leaf)) {
+    char src_text[TDICT_TEXT_LEAF_BYTES], dst_text[TDICT_TEXT_LEAF_BYTES];
+    return tdict_fail(err, TDICT_ETYPE, "%s: the key holds %s in the source, but %s in the destination", c->what,
+                      tdict_text_leaf(leaf, src_text), tdict_text_leaf(dst_leaf, dst_text));
+  }
+  if (tdict_leaf_tree(dst_leaf)) return check_missing_keys(c, tdict_leaf_tree(dst_leaf), tdict_leaf_tree(leaf), err);
+  const tdict_tensor *from = tdict_leaf_tensor(leaf);
+  if (!from) return TDICT_OK;
+  tdict_tensor *tensor = tdict_leaf_tensor(dst_leaf);
+  if (checks_only) return check_tensor_copy(c->moves, c->what, tensor, from, err);
+  return is_same_view(tensor, from) ? TDICT_OK : tdict_moves_copy(c->moves, tensor, from, err);
+}
+
+static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
+                                        tdict_error *err);
+
+/* Copies the tensors of one object to the tensors of another object. The check pass flattens both objects; the write
+ * pass uses the flattened pairs again, in the same order. */
+static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char *path, bool checks_only,
+                                tdict_error *err) {
+  const tdict_flatten_rule opening = {.what = c->what, .way = TDICT_OBJECT_AS_TENSORS, .above = path};
+  static const tdict_pick whole = {.selects = false};
+  tdict_status status = TDICT_OK;
+  if (boxes[0] == boxes[1]) return status;
+  if (tdict_box_has_fixed_elements(tdict_leaf_box(boxes[1]))) {
+    status = tdict_box_keep(c->what, boxes[0], tdict_leaf_box(boxes[1]), true, err);
+    return status == TDICT_OK ? status : tdict_error_at(err, status, path);
+  }
+  if (checks_only)
+    status = tdict_builtin_of(tdict_leaf_box(boxes[0])->type)
+                 ? tdict_flat_pairs_add_builtin(&c->pairs, &opening, boxes, &whole, err)
+                 : tdict_flat_pairs_add(&c->pairs, &opening, &opening, boxes, path, err);
+  if (status != TDICT_OK) return status;
+  const tdict_flat_pair pair = tdict_flat_pairs_take(&c->pairs, checks_only);
+  tdict_cursor inner;
+  tdict_cursor_init(&inner, pair.from, false);
+  inner.frames[0].mark = (size_t)pair.to;
+  status = check_missing_keys(c, pair.to, pair.from, err);
+  status =
+      status == TDICT_OK ? write_source_leaves(c, &inner, path, checks_only, err) : tdict_error_at(err, status, path);
+  tdict_cursor_reset(&inner);
+  return status;
+}
+
+/* Copies all leaves that the cursor reaches. If `checks_only` is true, only checks whether the leaves can be copied.
+ * Flattened objects contain no objects, so the recursion is one level deep. */
+static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
+                                        tdict_error *err) {
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
+    tdict_leaf dst_leaf = 0;
+    tdict_status status = copy_leaf(c, cursor, leaf, checks_only, &dst_leaf, err);
+    if (status != TDICT_OK) return fail_at_leaf_path(cursor, parent_path, status, err);
+    if (tdict_leaf_box(leaf)) {
+      char path[PATH_BYTES];
+      tdict_cursor_path(cursor, parent_path, path, sizeof path);
+      status = copy_object(c, (const tdict_leaf[]){dst_leaf, leaf}, path, checks_only, err);
+      if (status != TDICT_OK) return status;
+    }
+    if (!tdict_leaf_tree(leaf)) continue;
+    if (!tdict_cursor_enter(cursor, tdict_leaf_tree(leaf)))
+      return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", c->what);
+    cursor->frames[cursor->depth - 1].mark = (size_t)tdict_leaf_tree(dst_leaf);
+  }
+  return TDICT_OK;
+}
+
+tdict_status tdict_write_pair(const char *what, const tdict_flat_pair *pair, const char *path, bool checks_only,
+                              tdict_error *err) {
+  copier c = {.what = what};
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, pair->from, false);
+  cursor.frames[0].mark = (size_t)pair->to;
+  tdict_status status = write_source_leaves(&c, &cursor, path, checks_only, err);
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
+/* Makes one pass over the leaves: a check pass or a write pass. */
+static tdict_status copy_from_start(copier *c, tdict_cursor *cursor, tdict_tree *dst, const tdict_tree *src,
+                                    bool checks_only, tdict_error *err) {
+  tdict_cursor_rewind(cursor, src);
+  cursor->frames[0].mark = (size_t)dst;
+  return write_source_leaves(c, cursor, NULL, checks_only, err);
+}
+
+/* Copies the elements of `src` to `dst`: checks all leaves first, then copies them. */
+static tdict_status copy_tree_elements(tdict_moves *moves, bool needs_same_keys, tdict_tree *dst, const tdict_tree *src,
+                                       tdict_error *err) {
+  copier c = {.what = moves->what, .needs_same_keys = needs_same_keys, .moves = moves};
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, src, false);
+  tdict_status status = tdict_moves_check_objects(moves, src, err);
+  if (status == TDICT_OK) status = check_missing_keys(&c, dst, src, err);
+  /* Check everything before the first element is written. */
+  if (status == TDICT_OK) status = copy_from_start(&c, &cursor, dst, src, true, err);
+  if (status == TDICT_OK) status = copy_from_start(&c, &cursor, dst, src, false, err);
+  if (status == TDICT_OK) status = tdict_moves_run(moves, err);
+  tdict_cursor_reset(&cursor);
+  tdict_flat_pairs_reset(&c.pairs);
+  tdict_moves_reset(moves);
+  return status;
+}
+
+tdict_status tdict_copy(tdict_tree *dst, const tdict_tree *src, tdict_error *err) {
+  tdict_moves moves = {.what = "copy"};
+  if (!dst || !src) return fail_null_argument("copy", dst ? "src" : "dst", err);
+  return copy_tree_elements(&moves, true, dst, src, err);
+}
+
+tdict_status tdict_copy_on(tdict_tree *dst, const tdict_tree *src, tdict_stream stream, tdict_error *err) {
+  tdict_moves moves = {.what = "copy", .stream = &stream};
+  if (!dst || !src) return fail_null_argument("copy", dst ? "src" : "dst", err);
+  return copy_tree_elements(&moves, true, dst, src, err);
+}
+
+tdict_status tdict_update_in_place(tdict_tree *dst, const tdict_tree *src, const char *const *paths, size_t num_paths,
+                                   tdict_error *err) {
+  static const char what[] = "update_in_place";
+  tdict_tree *part = NULL;
+  if (!dst || !src) return fail_null_argument(what, dst ? "src" : "dst", err);
+  if (paths) {
+    const tdict_selection selection = {paths, num_paths, true};
+    tdict_status status = tdict_select_paths(what, src, &selection, &part, err);
+    if (status != TDICT_OK) return status;
+  }
+  tdict_moves moves = {.what = what};
+  tdict_status status = copy_tree_elements(&moves, false, dst, part ? part : src, err);
+  tdict_release(part);
+  return status;
+}

@@ -1,0 +1,26 @@
+/* Declares sets of processors that are large enough for every Linux machine, and counts the processors that the process
+ * may use. Thread-safe. */
+#ifndef TDICT_CORE_SCHED_CPUS_H
+#define TDICT_CORE_SCHED_CPUS_H
+
+#include <sched.h>
+#include <stdbool.h>
+
+/* A set of processors. A cpu_set_t has 1024 processors, and sched_getaffinity() returns EINVAL if the machine can have
+ * more than the set. Linux supports at most 8192. Use the macros CPU_SET_S() and so on with `sets` and its size. */
+enum { TDICT_CPU_SETS = 16, TDICT_MOST_CPUS = TDICT_CPU_SETS * CPU_SETSIZE };
+typedef struct tdict_cpus {
+  cpu_set_t sets[TDICT_CPU_SETS];
+} tdict_cpus;
+
+/* Reads the set of processors that the calling thread may use. Returns false if the system call failed; *out is then
+ * empty. */
+bool tdict_cpus_read(tdict_cpus *out);
+/* Returns the number of processors that the calling thread may use. If the set cannot be read, returns the number of
+ * processors of the machine. Returns at least 1. */
+int tdict_cpus_count(void);
+/* Writes the set in the kernel's format, such as "0-3,8". Leaves out processors for which `buffer` has no room. Returns
+ * `buffer`. */
+char *tdict_cpus_format(const tdict_cpus *cpus, char *buffer, size_t bytes);
+
+#endif

@@ -1,0 +1,83 @@
+/* Declares the thread pool, a fixed number of threads that start tasks in the order of submission. A task belongs to
+ * its submitter. The task must stay valid until the pool calls its `run` function, or until tdict_pool_remove() returns
+ * true. Thread rule: safe from any thread. */
+#ifndef TDICT_CORE_SCHED_POOL_H
+#define TDICT_CORE_SCHED_POOL_H
+
+#include <stdbool.h>
+
+#include "core/sched/cpus.h"
+#include "tdict/status.h"
+
+enum { TDICT_POOL_MOST_THREADS = 1024 };
+
+typedef struct tdict_pool tdict_pool;
+typedef struct tdict_task tdict_task;
+struct tdict_task {
+  void (*run)(tdict_task *task); /* runs the task; may free the task */
+  tdict_task *next, *previous;   /* links of the pool's queue */
+  bool queued;                   /* guarded by the pool's lock */
+  /* true: the task may wait for other tasks, so a waiting thread must not run the task */
+  bool may_wait;
+  const void *owner; /* a thread that waits for this owner may run the task even if may_wait is true; NULL: no owner */
+};
+
+/* Returns the default pool size: the number of CPUs that this process may use, at least 8 and at most
+ * TDICT_POOL_MOST_THREADS. */
+int tdict_pool_default_size(void);
+/* Creates a pool and starts num_threads threads. Returns TDICT_ENOMEM if memory is exhausted or a thread cannot be
+ * started. After an error, no thread of the pool is left running. */
+tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *err);
+/* Waits until the threads have run all queued tasks, joins the threads and frees the pool. `pool` may be NULL. A task
+ * must not call this function. */
+void tdict_pool_destroy(tdict_pool *pool);
+/* Returns the number of threads. */
+int tdict_pool_size(const tdict_pool *pool);
+/* Returns the number of CPUs that the pool's threads may use at once. */
+int tdict_pool_num_cpus(const tdict_pool *pool);
+/* Returns how many threads may work at once if `reserved_cpus` CPUs are reserved for other threads. No CPU is reserved
+ * if the pool may use at most three CPUs, or at most `reserved_cpus` CPUs. */
+int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus);
+/* Restricts the pool's threads to the CPUs in `cpus`. The process must be allowed to use at least one of these CPUs.
+ * Call this function before the first task is submitted. Returns false if the system call failed for at least one
+ * thread. */
+bool tdict_pool_set_cpus(tdict_pool *pool, const tdict_cpus *cpus);
+/* Limits the CPUs that the pool's threads use at once, as tdict_quota_cpus() finds them. 0: no limit. The number of
+ * threads stays. Call this function before the first task is submitted. */
+void tdict_pool_set_quota(tdict_pool *pool, int num_cpus);
+/* Appends a task to the queue and wakes a thread if needed. */
+void tdict_pool_submit(tdict_pool *pool, tdict_task *task);
+/* Appends a list of tasks, linked by `next`, to the queue. If several threads must be woken, the calling thread wakes
+ * one thread, and each woken thread wakes two more. */
+void tdict_pool_submit_list(tdict_pool *pool, tdict_task *first);
+/* Wakes threads in advance, because the caller will submit about `count` tasks soon. The woken threads spin briefly and
+ * sleep again if no task arrives. `count` includes the threads that are spinning now. At most N - 1 threads spin if the
+ * pool may use N CPUs. If the pool may use fewer than three CPUs, no thread spins, and the call does nothing. */
+void tdict_pool_wake(tdict_pool *pool, int count);
+/* Wakes threads like tdict_pool_wake(), but the calling thread wakes only one thread. Each woken thread wakes two more.
+ * The call takes less time, because waking a thread takes microseconds, but the last threads wake up later. */
+void tdict_pool_wake_chain(tdict_pool *pool, int count);
+/* Sets how many threads may spin at once. 0 disables spinning. Only tests call this function, since the pool itself
+ * derives the limit from the number of CPUs. */
+void tdict_pool_set_max_spinning(tdict_pool *pool, int max_spinning);
+/* Removes a task from the queue. Returns false if a thread has already taken the task out of the queue. */
+bool tdict_pool_remove(tdict_pool *pool, tdict_task *task);
+/* Returns true if the calling thread belongs to this pool. */
+bool tdict_pool_is_worker(const tdict_pool *pool);
+
+/* Runs one queued task on the calling thread, which waits for `owner`. The task must have may_wait == false or belong
+ * to `owner`. If `owner` is NULL, the task must have may_wait == false. Returns false if no queued task meets this
+ * condition. */
+bool tdict_pool_help(tdict_pool *pool, const void *owner);
+/* Returns the pointer that tdict_pool_set_thread_data() stored for the calling thread, or NULL if no pointer was
+ * stored. */
+void *tdict_pool_thread_data(void);
+/* Stores a pointer that tdict_pool_thread_data() returns on the calling thread. */
+void tdict_pool_set_thread_data(void *note);
+
+/* Calls fn(user, i) for each i in [0, count) and returns after all calls have returned. Uses the calling thread and at
+ * most num_helpers other threads, but never more than 64 other threads. The other threads are threads of the pool, or
+ * threads in tdict_pool_help(). On a thread of the pool, or if `pool` is NULL, the caller makes all calls. */
+void tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn)(void *user, long i), void *user);
+
+#endif

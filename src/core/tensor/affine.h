@@ -1,0 +1,64 @@
+/* Computes the layouts of views. A view can select indices of a tensor, and can swap, add, repeat or regroup the
+ * dimensions of the tensor. Also makes temporary views, which live for one call and hold no references. All functions
+ * are pure functions of their arguments and thread-safe. */
+#ifndef TDICT_CORE_TENSOR_AFFINE_H
+#define TDICT_CORE_TENSOR_AFFINE_H
+
+#include "core/tensor/tensor.h"
+
+/* Describes one dimension of a view. */
+typedef struct tdict_axis {
+  int32_t from;        /* source dimension; -1: a new dimension */
+  int64_t count, step; /* step 0 repeats one element */
+} tdict_axis;
+/* Describes a view by its leading dimensions. The trailing dimensions of the tensor do not change. */
+typedef struct tdict_affine {
+  int ndim_in, ndim_out; /* numbers of leading dimensions of the tensor and of the view */
+  bool grows;            /* true: the view can have more elements than the tensor has */
+  tdict_axis axes[TDICT_MAX_NDIM];
+  int64_t starts[TDICT_MAX_NDIM]; /* first index in each source dimension */
+} tdict_affine;
+
+/* A layout, and the address of the first element. */
+typedef struct tdict_made {
+  bool fresh; /* true: the layout describes new memory in C order; `data` and `strides` are unused */
+  int32_t ndim;
+  void *data;
+  int64_t shape[TDICT_MAX_NDIM], strides[TDICT_MAX_NDIM];
+} tdict_made;
+
+/* Initializes `a` to describe a view with the dimensions of the tensor. */
+void tdict_affine_init(tdict_affine *a, int ndim, const int64_t *shape);
+/* Computes the layout of the view of `t` that `a` describes. Returns TDICT_EINVAL for more than TDICT_MAX_NDIM
+ * dimensions. If `a->grows` is true, returns TDICT_EOVERFLOW for too many elements. The error message begins with
+ * `what`. */
+tdict_status tdict_affine_apply(const tdict_affine *a, const tdict_tensor *t, const char *what, tdict_made *made,
+                                tdict_error *err);
+/* Computes strides for a view with the sizes `new_shape`. The view has the same elements, in the same order, as a
+ * tensor with `shape` and `strides`. Both shapes must have the same number of elements. Returns false if no such
+ * strides exist, or if there are no elements. */
+bool tdict_layout_regroup(int ndim, const int64_t *shape, const int64_t *strides, int new_ndim,
+                          const int64_t *new_shape, int64_t *new_strides);
+
+/* Replaces a size of -1 in `shape` so that the product of the sizes is `total`. Returns TDICT_EINVAL for a size below
+ * -1, or for a second -1. Returns TDICT_ESHAPE if the product is not `total`. Also returns TDICT_ESHAPE if the size in
+ * place of -1 cannot be computed, because no number or every number fits. The error message begins with `what`. */
+tdict_status tdict_layout_complete(const char *what, int ndim, int64_t *shape, int64_t total, tdict_error *err);
+
+/* A temporary tensor on the stack that uses the storage of another tensor. The temporary tensor holds no reference to
+ * the storage, and must not be retained or released. */
+typedef struct tdict_temp {
+  tdict_tensor tensor;
+  int64_t dims[2 * TDICT_MAX_NDIM];
+} tdict_temp;
+/* Fills the temporary tensor with the layout `made` over the storage of `over`, and returns the address of the
+ * temporary tensor. The tensor is valid while `temp` and the storage exist. */
+tdict_tensor *tdict_temp_over(tdict_temp *temp, const tdict_tensor *over, const tdict_made *made);
+/* Writes the layout of `t` to `made`. */
+void tdict_made_of(const tdict_tensor *t, tdict_made *made);
+/* Selects index `at` of dimension `dim` and removes that dimension. */
+void tdict_made_select(tdict_made *made, int dim, int64_t at, size_t item_bytes);
+/* Keeps the indices [at, at + count) of dimension `dim`. */
+void tdict_made_narrow(tdict_made *made, int dim, int64_t at, int64_t count, size_t item_bytes);
+
+#endif

@@ -1,0 +1,33 @@
+/* Declares the record of a consolidated tree: the storage, and the position of each leaf in the storage. The record is
+ * reference-counted. The root node of the tree and transfers of the tree hold references. Once the record is filled in,
+ * no thread changes the record. Thread rule: safe from any thread. */
+#ifndef TDICT_CORE_TENSOR_CONSOLIDATED_H
+#define TDICT_CORE_TENSOR_CONSOLIDATED_H
+
+#include "core/tensor/tensor.h"
+
+/* The bytes of one leaf, as an offset from the start of the storage and a size. */
+typedef struct tdict_leaf_span {
+  size_t begin, bytes;
+} tdict_leaf_span;
+
+typedef struct tdict_consolidated {
+  _Atomic(int64_t) refs;
+  tdict_tensor *bytes;         /* retained; covers the whole storage */
+  size_t num_leaves, num_dims; /* num_dims: sum of the ndim of all leaves */
+  bool has_objects;            /* true: the tree has text, numbers or JSON, which are not in the storage */
+  tdict_leaf_span leaves[];    /* in tree order */
+} tdict_consolidated;
+
+/* Makes a record for `num_leaves` leaves. The caller fills in num_dims, has_objects and the spans. Retains `storage`.
+ * Returns TDICT_ENOMEM if host memory is exhausted. */
+tdict_status tdict_consolidated_create(size_t num_leaves, tdict_storage *storage, tdict_consolidated **out,
+                                       tdict_error *err);
+/* Makes a record with the spans of `like` and another storage. Returns TDICT_ENOMEM if host memory is exhausted. */
+tdict_status tdict_consolidated_create_like(const tdict_consolidated *like, tdict_storage *storage,
+                                            tdict_consolidated **out, tdict_error *err);
+tdict_consolidated *tdict_consolidated_retain(tdict_consolidated *record);
+/* Drops a reference. NULL is allowed. */
+void tdict_consolidated_release(tdict_consolidated *record);
+
+#endif

@@ -1,0 +1,176 @@
+/* Converts tensors of any strides to another dtype. Keeps no state. Thread rule: see convert_tensor.h. */
+#include "core/tensor/convert_tensor.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/float_env.h"
+#include "core/tensor/convert_simple.h"
+#include "core/tensor/convert_vector.h"
+#include "core/tensor/element.h"
+#include "core/tensor/layout.h"
+#include "core/tensor/text.h"
+
+enum { CHUNK = 512, SHAPE_BYTES = 96 };
+
+static tdict_status check_host(const char *what, tdict_device device, tdict_error *err) {
+  char text[32];
+  if (device.type == TDICT_DEVICE_CPU) return TDICT_OK;
+  return tdict_fail(err, TDICT_EWRONGDEVICE,
+                    "%s: the tensor is on %s, wanted host memory; tdict_to_dtype() converts on devices", what,
+                    tdict_device_format(device, text, sizeof text));
+}
+
+tdict_status tdict_convert_check_memory(const char *what, const tdict_memory *memory, tdict_error *err) {
+  char text[32];
+  if (!memory || memory->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
+  return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory is on %s, wanted host memory, as of the tensor", what,
+                    tdict_device_format(memory->device, text, sizeof text));
+}
+
+tdict_status tdict_convert_refuse(const char *what, tdict_dtype to, tdict_dtype from, tdict_error *err) {
+  char wanted[TDICT_DTYPE_TEXT_BYTES], found[TDICT_DTYPE_TEXT_BYTES];
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: from %s to %s is not supported", what,
+                    tdict_dtype_format(from, found, sizeof found), tdict_dtype_format(to, wanted, sizeof wanted));
+}
+
+tdict_status tdict_convert_check(const char *what, tdict_dtype to, const tdict_tensor *from, tdict_error *err) {
+  if (!tdict_dtype_bytes(to)) return tdict_fail(err, TDICT_EDTYPE, "%s: dtype 0x%x is unknown", what, (unsigned)to);
+  tdict_status status = check_host(what, from->storage->device, err);
+  if (status != TDICT_OK || to == from->dtype || tdict_convert_supports(to, from->dtype)) return status;
+  return tdict_convert_refuse(what, to, from->dtype, err);
+}
+
+/* Copies a rectangle on the host. A callback of tdict_pair_walk(). */
+static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *err) {
+  (void)user, (void)err;
+  tdict_rect_copy(rect);
+  return TDICT_OK;
+}
+
+/* One side of a conversion: adjacent elements, or strided elements with a buffer for one chunk. */
+typedef struct side {
+  char *data;
+  size_t item;
+  bool is_strided;
+  tdict_pair pair; /* layouts of the strided elements and of the buffer; the destination of the copy is first */
+  char buffer[CHUNK * TDICT_ELEMENT_BYTES];
+} side;
+
+static void init_side(side *s, const tdict_tensor *t, bool is_dst) {
+  const int64_t *strides = tdict_tensor_dims_strides(t);
+  s->data = t->data;
+  s->item = tdict_dtype_bytes(t->dtype);
+  s->is_strided = !tdict_tensor_is_contiguous(t);
+  if (s->is_strided)
+    tdict_pair_init(&s->pair, t->ndim, t->dims, is_dst ? strides : NULL, is_dst ? NULL : strides, s->item);
+}
+
+/* Returns the address of element `at` if the elements are adjacent, else the buffer. */
+static char *find_chunk(side *s, size_t at) { return s->is_strided ? s->buffer : s->data + at * s->item; }
+
+/* Copies strided elements [at, at + count) to the buffer, or from the buffer. */
+static void copy_chunk(side *s, size_t at, size_t count, bool to_buffer) {
+  const size_t begin = at * s->item;
+  /* The address at which the first element would be if the buffer held all elements. */
+  void *first = (void *)((uintptr_t)s->buffer - begin);
+  const tdict_pair_part part = {to_buffer ? first : s->data, to_buffer ? s->data : first, begin,
+                                begin + count * s->item};
+  (void)tdict_pair_walk(&s->pair, &part, copy_rect, NULL,
+                        NULL); /* cannot fail, since copy_rect() always returns TDICT_OK */
+}
+
+/* Converts all elements. Returns the number of elements, or the index in C order of the first element that does not
+ * fit. */
+TDICT_FLOAT_ENV_BODY static size_t convert_elements(const tdict_tensor *dst, const tdict_tensor *src) {
+  const tdict_stream_kind kind = tdict_stream_best();
+  const size_t count = (size_t)dst->numel;
+  side to, from;
+  init_side(&to, dst, true);
+  init_side(&from, src, false);
+  const size_t most = to.is_strided || from.is_strided ? CHUNK : count;
+  for (size_t at = 0; at < count; at += most) {
+    const size_t some = count - at < most ? count - at : most;
+    if (from.is_strided) copy_chunk(&from, at, some, true);
+    const size_t fitting =
+        tdict_convert_vector(kind, dst->dtype, find_chunk(&to, at), src->dtype, find_chunk(&from, at), some);
+    if (fitting < some) return at + fitting;
+    if (to.is_strided) copy_chunk(&to, at, some, false);
+  }
+  return count;
+}
+
+/* Writes the value of an element as text. */
+static void format_value(tdict_dtype dtype, const void *element, char *text, size_t room) {
+  double real, imaginary;
+  int64_t wide;
+  if (dtype == TDICT_I64 || dtype == TDICT_U64) {
+    memcpy(&wide, element, sizeof wide);
+    snprintf(text, room, dtype == TDICT_U64 ? "%" PRIu64 : "%" PRId64, wide);
+    return;
+  }
+  (void)tdict_element_read(dtype, element, &real, &imaginary); /* cannot fail: the dtype has one lane */
+  snprintf(text, room, "%.17g", real);
+}
+
+/* Writes the index of element `at` in each dimension. */
+static void find_index(const tdict_tensor *src, size_t at, int64_t *index) {
+  int64_t left = (int64_t)at;
+  for (int i = src->ndim - 1; i >= 0; left /= src->dims[i--]) index[i] = left % src->dims[i];
+}
+
+int64_t tdict_convert_offset(const tdict_tensor *src, size_t at) {
+  int64_t index[TDICT_MAX_NDIM], offset = 0;
+  find_index(src, at, index);
+  for (int i = 0; i < src->ndim; i++) offset += index[i] * tdict_tensor_dims_strides(src)[i];
+  return offset * (int64_t)tdict_dtype_bytes(src->dtype);
+}
+
+tdict_status tdict_convert_overflow(const char *what, tdict_dtype to, const tdict_tensor *src, size_t at,
+                                    const void *element, tdict_error *err) {
+  const unsigned bits = to >> 8 & 0xffu;
+  const bool is_signed = (to & 0xffu) == 0;
+  const uint64_t high = (is_signed ? (uint64_t)INT64_MAX : UINT64_MAX) >> (64 - bits);
+  int64_t index[TDICT_MAX_NDIM];
+  char value[40], place[SHAPE_BYTES];
+  find_index(src, at, index);
+  format_value(src->dtype, element, value, sizeof value);
+  return tdict_fail(err, TDICT_EOVERFLOW, "%s: element %s is %s, wanted %" PRId64 " to %" PRIu64 " (%s)", what,
+                    tdict_text_shape(src->ndim, index, place, sizeof place), value, is_signed ? -(int64_t)high - 1 : 0,
+                    high, tdict_dtype_name(to));
+}
+
+static tdict_status check_shapes(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
+  char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
+  bool is_same = dst->ndim == src->ndim;
+  for (int i = 0; is_same && i < dst->ndim; i++) is_same = dst->dims[i] == src->dims[i];
+  if (is_same) return TDICT_OK;
+  return tdict_fail(err, TDICT_ESHAPE, "%s: from shape %s to shape %s", what,
+                    tdict_text_shape(src->ndim, src->dims, found, sizeof found),
+                    tdict_text_shape(dst->ndim, dst->dims, wanted, sizeof wanted));
+}
+
+tdict_status tdict_convert_tensor(const char *what, tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
+  if (!dst || !src) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, dst ? "src" : "dst");
+  tdict_status status = tdict_convert_check(what, dst->dtype, src, err);
+  if (status == TDICT_OK) status = check_host(what, dst->storage->device, err);
+  if (status == TDICT_OK) status = check_shapes(what, dst, src, err);
+  if (status == TDICT_OK && dst->storage->flags & TDICT_STORAGE_READ_ONLY)
+    status = tdict_fail(err, TDICT_EREADONLY, "%s: the destination may not be written", what);
+  if (status != TDICT_OK || dst->numel == 0) return status;
+  if (dst->dtype == src->dtype) return tdict_tensor_copy(dst, src, err);
+  tdict_tensor_await(src, false);
+  tdict_tensor_await(dst, true);
+  /* Check after the wait, since a transfer into `src` can fail during the wait. */
+  if (tdict_tensor_is_lost(src)) return tdict_tensor_refuse_lost(what, "the source's bytes", src, err);
+  const tdict_float_env saved = tdict_float_env_enter();
+  const size_t fitting = convert_elements(dst, src);
+  tdict_float_env_leave(&saved);
+  if (fitting < (size_t)dst->numel)
+    return tdict_convert_overflow(what, dst->dtype, src, fitting,
+                                  (const char *)src->data + tdict_convert_offset(src, fitting), err);
+  tdict_tensor_regain(dst);
+  return TDICT_OK;
+}

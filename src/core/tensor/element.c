@@ -1,0 +1,187 @@
+/* Reads and writes elements as numbers. Owns nothing. Thread rule: see element.h. */
+#include "core/tensor/element.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/float_env.h"
+#include "core/tensor/affine.h"
+#include "core/tensor/convert.h"
+#include "core/tensor/layout.h"
+
+enum { MOST_ELEMENT_BYTES = 4096 };
+
+TDICT_FLOAT_ENV_BODY static tdict_status write_number(const char *what, tdict_dtype dtype, double value, void *element,
+                                                      tdict_error *err) {
+  size_t bytes = tdict_dtype_bytes(dtype);
+  memset(element, 0, bytes);
+  if (tdict_convert_knows(dtype)) {
+    if (tdict_convert_double(dtype, value, element)) return TDICT_OK;
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: %s does not hold %g", what, tdict_dtype_name(dtype), value);
+  }
+  if (dtype == TDICT_BOOL) {
+    *(unsigned char *)element = value != 0;
+    return TDICT_OK;
+  }
+  if (dtype == TDICT_C64) {
+    float single = (float)value;
+    memcpy(element, &single, sizeof single);
+    return TDICT_OK;
+  }
+  if (dtype == TDICT_C128) {
+    memcpy(element, &value, sizeof value);
+    return TDICT_OK;
+  }
+  if (value == 0 && !signbit(value)) return TDICT_OK;
+  char name[TDICT_DTYPE_TEXT_BYTES];
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: %s can be filled with 0 only", what,
+                    tdict_dtype_format(dtype, name, sizeof name));
+}
+
+tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,
+                                       tdict_error *err) {
+  const tdict_float_env saved = tdict_float_env_enter();
+  tdict_status status = write_number(what, dtype, value, element, err);
+  tdict_float_env_leave(&saved);
+  return status;
+}
+
+static bool has_equal_bytes(const unsigned char *bytes, size_t count) {
+  for (size_t i = 1; i < count; i++)
+    if (bytes[i] != bytes[0]) return false;
+  return true;
+}
+
+tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const void *element, tdict_error *err) {
+  const tdict_storage *s = t->storage;
+  if (s->flags & TDICT_STORAGE_READ_ONLY)
+    return tdict_fail(err, TDICT_EREADONLY, "%s: the tensor may not be written", what);
+  if (s->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
+  char device[32];
+  tdict_device_format(s->device, device, sizeof device);
+  if (!s->memory || !s->memory->ops->fill)
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory on %s belongs to the program and to no context", what,
+                      device);
+  if (has_equal_bytes(element, tdict_dtype_bytes(t->dtype))) return TDICT_OK;
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: on %s only elements of equal bytes (such as 0) can be filled", what,
+                    device);
+}
+
+typedef struct filler {
+  tdict_memory *memory; /* NULL: host memory */
+  const void *element;
+  size_t item;
+} filler;
+
+static void fill_host_run(void *to, const void *element, size_t item, size_t bytes) {
+  if (has_equal_bytes(element, item)) {
+    memset(to, *(const unsigned char *)element, bytes);
+    return;
+  }
+  memcpy(to, element, item);
+  /* Copy the part that is already filled. The filled part doubles each time. */
+  for (size_t done = item; done < bytes;) {
+    size_t more = done < bytes - done ? done : bytes - done;
+    memcpy((char *)to + done, to, more);
+    done += more;
+  }
+}
+
+/* Fills the rows of a rectangle. Fills adjacent rows in one call. */
+static tdict_status fill_rect(void *user, const tdict_rect *rect, tdict_error *err) {
+  const filler *f = user;
+  bool whole = rect->dst_pitch == (int64_t)rect->width;
+  size_t rows = whole ? 1 : rect->height, bytes = whole ? rect->width * rect->height : rect->width;
+  uintptr_t to = (uintptr_t)rect->dst;
+  for (size_t i = 0; i < rows; i++, to += (uintptr_t)rect->dst_pitch) {
+    if (!f->memory) {
+      fill_host_run((void *)to, f->element, f->item, bytes);
+      continue;
+    }
+    tdict_status status = f->memory->ops->fill(f->memory, (void *)to, *(const unsigned char *)f->element, bytes, err);
+    if (status != TDICT_OK) return status;
+  }
+  return TDICT_OK;
+}
+
+tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdict_error *err) {
+  tdict_storage *s = t->storage;
+  bool host = s->device.type == TDICT_DEVICE_CPU;
+  filler f = {host ? NULL : s->memory, element, tdict_dtype_bytes(t->dtype)};
+  if (t->numel == 0) return TDICT_OK;
+  tdict_tensor_await(t, true);
+  tdict_pair pair;
+  tdict_pair_init(&pair, t->ndim, t->dims, tdict_tensor_dims_strides(t), tdict_tensor_dims_strides(t), f.item);
+  const tdict_pair_part whole = {t->data, t->data, 0, tdict_tensor_nbytes(t)};
+  tdict_status status = tdict_pair_walk(&pair, &whole, fill_rect, &f, err);
+  if (status == TDICT_OK) tdict_tensor_regain(t);
+  return status;
+}
+
+/* Fills one region for each dimension. In this dimension, the region has the indices after the end of `part`. In
+ * earlier dimensions, the region has only the indices of `part`. In later dimensions, the region has all indices. The
+ * regions do not overlap, and together they cover the rest of the row. */
+tdict_status tdict_element_pad(const char *what, const tdict_tensor *row, const tdict_tensor *part, const void *element,
+                               tdict_error *err) {
+  const size_t item = tdict_dtype_bytes(row->dtype);
+  tdict_made start;
+  tdict_temp temp;
+  tdict_made_of(row, &start);
+  for (int d = 0; d < row->ndim; d++) {
+    const int64_t size = part->dims[d];
+    if (row->dims[d] == size) continue;
+    tdict_made rest = start;
+    tdict_made_narrow(&rest, d, size, row->dims[d] - size, item);
+    tdict_made_narrow(&start, d, 0, size, item);
+    const tdict_tensor *padding = tdict_temp_over(&temp, row, &rest);
+    tdict_status status = tdict_element_check(what, padding, element, err);
+    if (status == TDICT_OK) status = tdict_element_fill(padding, element, err);
+    if (status != TDICT_OK) return status;
+  }
+  return tdict_tensor_copy(tdict_temp_over(&temp, row, &start), part, err);
+}
+
+static double read_float(tdict_dtype dtype, const void *element) {
+  const tdict_small_float *small = tdict_small_float_of(dtype);
+  uint16_t bits = 0;
+  float single;
+  double number;
+  if (small) {
+    memcpy(&bits, element, tdict_dtype_bytes(dtype));
+    return tdict_small_float_decode(small, bits);
+  }
+  if (dtype == TDICT_F32) {
+    memcpy(&single, element, sizeof single);
+    return (double)single;
+  }
+  memcpy(&number, element, sizeof number);
+  return number;
+}
+
+static double read_integer(tdict_dtype dtype, const void *element) {
+  int64_t wide = 0;
+  size_t bytes = tdict_dtype_bytes(dtype);
+  bool is_signed = (dtype & 0xffu) == 0;
+  for (size_t i = 0; i < bytes; i++)
+    wide |= (int64_t)((uint64_t)((const unsigned char *)element)[i] << (8 * i)); /* elements are little-endian */
+  if (is_signed && bytes > 0 && bytes < 8 && wide >> (8 * bytes - 1)) wide -= (int64_t)1 << (8 * bytes);
+  return is_signed ? (double)wide : (double)(uint64_t)wide;
+}
+
+bool tdict_element_read(tdict_dtype dtype, const void *element, double *real, double *imaginary) {
+  *imaginary = 0;
+  if (dtype >> 16 != 1) return false;
+  if (dtype == TDICT_C64 || dtype == TDICT_C128) {
+    tdict_dtype part = dtype == TDICT_C64 ? TDICT_F32 : TDICT_F64;
+    *real = read_float(part, element);
+    *imaginary = read_float(part, (const char *)element + tdict_dtype_bytes(part));
+    return true;
+  }
+  if (dtype == TDICT_BOOL) {
+    *real = *(const unsigned char *)element != 0;
+    return true;
+  }
+  *real = (dtype & 0xffu) <= 1 ? read_integer(dtype, element) : read_float(dtype, element);
+  return true;
+}

@@ -1,0 +1,32 @@
+/* Reads and writes elements as numbers, and fills tensors with one value. Keeps no state. Thread rule: as in
+ * tdict/tensor.h. */
+#ifndef TDICT_CORE_TENSOR_ELEMENT_H
+#define TDICT_CORE_TENSOR_ELEMENT_H
+
+#include "core/tensor/tensor.h"
+
+enum { TDICT_ELEMENT_BYTES = 16 };
+/* Writes `value` as one element of `dtype`. `element` has at least tdict_dtype_bytes() bytes. Numbers are converted as
+ * by tdict_convert_double(). A bool element becomes 0 or 1. A complex element gets the imaginary part 0. For types with
+ * several lanes, the value must be +0, else the function returns TDICT_ENOTSUP. Returns TDICT_EOVERFLOW if an integer
+ * type cannot hold the value. The error message begins with `what`. */
+tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,
+                                       tdict_error *err);
+/* Checks that tdict_element_fill() can fill the tensor. Returns TDICT_EREADONLY for read-only storage, and
+ * TDICT_EWRONGDEVICE for device memory that belongs to no context. Returns TDICT_ENOTSUP for a device tensor if the
+ * bytes of the element are not all equal. */
+tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const void *element, tdict_error *err);
+/* Fills the tensor with the element. The caller must have called tdict_element_check(). First waits until no transfer
+ * uses the storage and all recorded uses of the storage are done. If the driver fails, returns the driver's error, such
+ * as TDICT_EDEVICE. */
+tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdict_error *err);
+/* Copies `part` to the start of `row` and fills the rest of `row` with the element. Both tensors have the same number
+ * of dimensions. No dimension of `part` may be larger than the same dimension of `row`. Returns the errors of
+ * tdict_tensor_copy(), tdict_element_check() and tdict_element_fill(). */
+tdict_status tdict_element_pad(const char *what, const tdict_tensor *row, const tdict_tensor *part, const void *element,
+                               tdict_error *err);
+/* Reads the real and the imaginary part of one element. NaN and infinities are kept. Integers of 64 bits are rounded to
+ * double. A bool is 0 if its byte is 0, else 1. Returns false for types with several lanes. */
+bool tdict_element_read(tdict_dtype dtype, const void *element, double *real, double *imaginary);
+
+#endif

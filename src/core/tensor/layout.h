@@ -1,0 +1,58 @@
+/* Computes with shapes and strides. Strides are in elements, but the strides of tdict_pair are in bytes. Allocates
+ * nothing. Pure functions; thread-safe. */
+#ifndef TDICT_CORE_TENSOR_LAYOUT_H
+#define TDICT_CORE_TENSOR_LAYOUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/memory/memory.h"
+#include "tdict/tensor.h"
+
+typedef struct tdict_layout_size {
+  int64_t numel;
+  size_t bytes; /* at most INT64_MAX */
+} tdict_layout_size;
+/* Checks ndim, counts and dtype, and computes the number of elements and bytes. Returns TDICT_EINVAL, TDICT_EDTYPE
+ * or TDICT_EOVERFLOW. The error message begins with `what`. */
+tdict_status tdict_layout_check(const char *what, tdict_dtype dtype, int ndim, const int64_t *shape,
+                                tdict_layout_size *out, tdict_error *err);
+/* Computes the strides of C order. */
+void tdict_layout_strides(int ndim, const int64_t *shape, int64_t *strides);
+/* Returns true if the elements are in C order without gaps. Dimensions of size 1 are ignored; a shape without
+ * elements is contiguous. */
+bool tdict_layout_is_contiguous(int ndim, const int64_t *shape, const int64_t *strides);
+/* Computes the range of bytes that the elements cover, relative to the first element: *low is the lowest byte, *end is
+ * the highest byte + 1. Both are 0 if there are no elements. Returns false on overflow. */
+bool tdict_layout_extent(int ndim, const int64_t *shape, const int64_t *strides, size_t item_bytes, int64_t *low,
+                         int64_t *end);
+
+/* Two layouts of one shape, which are walked together as rectangles of bytes. */
+typedef struct tdict_pair {
+  int ndim;         /* number of dimensions after merging, at least 1; dimension ndim - 1 is the innermost */
+  size_t run_bytes; /* bytes of a run, contiguous on both sides */
+  /* sizes of the dimensions, and strides in bytes; one index of the innermost dimension is one run */
+  int64_t shape[TDICT_MAX_NDIM], dst_strides[TDICT_MAX_NDIM], src_strides[TDICT_MAX_NDIM];
+} tdict_pair;
+/* Initializes the pair. Merges adjacent dimensions that have no gap between them in both layouts. A NULL stride pointer
+ * means C order. */
+void tdict_pair_init(tdict_pair *pair, int ndim, const int64_t *shape, const int64_t *dst_strides,
+                     const int64_t *src_strides, size_t item_bytes);
+/* The part of two tensors that a walk visits: the bytes [begin, end), counted in C order. `dst` and `src` are the
+ * addresses of the first elements of the tensors. Offsets are added to the addresses as numbers, so the addresses may
+ * be NULL or device addresses. `end` may be larger than the number of bytes; the walk then ends at the last byte. */
+typedef struct tdict_pair_part {
+  void *dst;
+  const void *src;
+  size_t begin, end;
+} tdict_pair_part;
+/* Handles one rectangle of a walk. A status other than TDICT_OK ends the walk. */
+typedef tdict_status (*tdict_rect_fn)(void *user, const tdict_rect *rect, tdict_error *err);
+/* Calls fn for each rectangle of the part. Returns the first status of fn that is not TDICT_OK, else TDICT_OK. */
+tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_part *part, tdict_rect_fn fn, void *user,
+                             tdict_error *err);
+/* Copies one rectangle between host addresses. */
+void tdict_rect_copy(const tdict_rect *rect);
+
+#endif

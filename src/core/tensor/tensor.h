@@ -1,0 +1,106 @@
+/* Defines the tensor struct for the layers above, and the slab, which holds many tensors in one allocation. Thread
+ * rule: as in tdict/tensor.h. */
+#ifndef TDICT_CORE_TENSOR_TENSOR_H
+#define TDICT_CORE_TENSOR_TENSOR_H
+
+#include <stdatomic.h>
+
+#include "core/memory/storage.h"
+#include "tdict/tensor.h"
+
+typedef struct tdict_slab tdict_slab;
+struct tdict_tensor {
+  _Atomic(int64_t) refs;  /* reference count of a single tensor; for tensors of a slab, see the slab's `refs` */
+  tdict_slab *slab;       /* NULL: a single tensor */
+  tdict_storage *storage; /* a single tensor retains its storage; the slab retains the storage of its tensors */
+  /* address of the first element. NULL only if there are no elements. Never dereferenced for device memory or an
+   * unloaded storage. */
+  void *data;
+  tdict_dtype dtype;
+  int32_t ndim;
+  int64_t numel;
+  const int64_t *dims; /* ndim counts, then ndim strides in elements */
+};
+static inline const int64_t *tdict_tensor_dims_strides(const tdict_tensor *t) { return t->dims + t->ndim; }
+
+/* Many tensors with one reference count, in one allocation. Either all tensors are contiguous and over one storage, or
+ * all tensors are views. */
+struct tdict_slab {
+  _Atomic(int64_t) refs; /* references to the slab and to all of its tensors */
+  /* NULL: a slab of views, in which consecutive tensors over one storage hold one reference together */
+  tdict_storage *storage;
+  size_t num_tensors, cap_tensors;
+  int64_t *next_dims; /* room for the counts and strides of the next tensor */
+  tdict_tensor tensors[];
+};
+/* Creates a slab with one reference. The slab has room for `num_tensors` tensors with `num_dims` dimensions in total.
+ * Retains `storage`, which is NULL for a slab of views. Returns TDICT_ENOMEM or TDICT_EOVERFLOW. */
+tdict_status tdict_slab_create(size_t num_tensors, size_t num_dims, tdict_storage *storage, tdict_slab **out,
+                               tdict_error *err);
+/* Adds a tensor in C order at byte `offset` of the storage. The caller owns one reference to the tensor. The caller
+ * must have checked the layout with tdict_layout_check(). No other thread may use the slab yet. Cannot fail. */
+tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, const int64_t *shape, size_t offset);
+/* Adds a tensor with the dtype and shape of `like`, in C order at byte `offset` of the storage. Does not count a
+ * reference for the tensor: the caller counts the references of all added tensors at once with tdict_slab_count(). No
+ * other thread may use the slab yet. Cannot fail. */
+tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset);
+/* Adds `more` references to the slab. */
+void tdict_slab_count(tdict_slab *slab, int64_t more);
+/* Adds a view to a slab of views. Uses data, dtype, ndim, shape and strides (NULL: C order) of `view`. The caller must
+ * have checked these fields. The slab retains `storage`. The caller owns one reference to the tensor. No other thread
+ * may use the slab yet. Cannot fail. */
+tdict_tensor *tdict_slab_add_view(tdict_slab *slab, tdict_storage *storage, const tdict_tensor_desc *view);
+/* Adds a tensor that differs from `like`, a tensor of the slab, only in the address of its first element. Both tensors
+ * share their counts and strides. Otherwise the same as tdict_slab_add_view(). */
+tdict_tensor *tdict_slab_add_repeated(tdict_slab *slab, const tdict_tensor *like, void *data);
+/* Drops `count` references at once. Frees the slab with the last reference. */
+void tdict_slab_release(tdict_slab *slab, int64_t count);
+
+/* Creates a single tensor over an existing storage. The tensor retains the storage. Uses data, dtype, ndim, shape and
+ * strides (NULL: C order) of `view`. The caller must have checked these fields. Returns TDICT_ENOMEM if host memory is
+ * exhausted. */
+tdict_status tdict_tensor_over(tdict_storage *storage, const tdict_tensor_desc *view, tdict_tensor **out,
+                               tdict_error *err);
+/* Creates a host tensor in C order over an unloaded storage. The first element begins `offset` bytes after the start of
+ * the storage. The tensor retains the storage. Uses dtype, ndim and shape of `layout`. Only transfers can access the
+ * elements. Returns TDICT_ESHAPE if the elements reach outside the storage, TDICT_ENOMEM if host memory is exhausted,
+ * and the errors of tdict_layout_check(). */
+tdict_status tdict_tensor_unloaded(tdict_storage *storage, const tdict_tensor_desc *layout, size_t offset,
+                                   tdict_tensor **out, tdict_error *err);
+/* Chooses the memory for a new tensor that is made from `like`. If `given` is not NULL, sets *out to `given`. If
+ * `given` is NULL and `like` is on a device, sets *out to the memory of `like`. If `given` is NULL and `like` is on the
+ * host, sets *out to NULL (plain host memory). Returns TDICT_EWRONGDEVICE if `like` is in device memory of the program
+ * and `given` is NULL. */
+tdict_status tdict_tensor_choose_memory(const char *what, const tdict_tensor *like, tdict_memory *given,
+                                        tdict_memory **out, tdict_error *err);
+/* Returns the bytes that the tensor's elements cover, as offsets in the tensor's storage. */
+tdict_extent tdict_tensor_extent(const tdict_tensor *t);
+/* Returns true if some of the tensor's bytes are lost. Like tdict_storage_is_lost(), can return true for bytes that are
+ * not lost. */
+bool tdict_tensor_check_lost(const tdict_tensor *t);
+/* Returns the same result as tdict_tensor_check_lost(). Checks the storage's flag first, which is nearly always
+ * false. */
+static inline bool tdict_tensor_is_lost(const tdict_tensor *t) {
+  return tdict_storage_has_lost(t->storage) && tdict_tensor_check_lost(t);
+}
+/* Fills the error for a tensor whose bytes are lost, and returns TDICT_EINVAL. The message says whether a transfer
+ * failed or the tensor is unloaded. The message begins with `what`. `bytes` names the lost bytes, for example "the
+ * source's bytes". */
+tdict_status tdict_tensor_refuse_lost(const char *what, const char *bytes, const tdict_tensor *t, tdict_error *err);
+/* Marks the tensor's bytes as lost. */
+void tdict_tensor_lose(const tdict_tensor *t);
+/* Removes the tensor's bytes from the lost bytes. Call this function after all elements have been written. */
+void tdict_tensor_regain_lost(const tdict_tensor *t);
+static inline void tdict_tensor_regain(const tdict_tensor *t) {
+  if (tdict_storage_has_lost(t->storage)) tdict_tensor_regain_lost(t);
+}
+/* Waits like tdict_storage_wait(). Usually the storage is idle, and the function returns at once. */
+static inline void tdict_tensor_await(const tdict_tensor *t, bool to_write) {
+  if (!tdict_storage_is_idle(t->storage)) tdict_storage_wait(t->storage, to_write);
+}
+/* Returns the result of tdict_tensor_bytes(). This version is inline, for use in loops. */
+static inline size_t tdict_tensor_nbytes(const tdict_tensor *t) {
+  return (size_t)t->numel * ((size_t)(t->dtype >> 8 & 0xffu) / 8 * (t->dtype >> 16));
+}
+
+#endif

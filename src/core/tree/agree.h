@@ -1,0 +1,72 @@
+/* Defines the demand: the leading dimensions and the device that a node requires of everything below the node. Checks
+ * trees against a demand, and copies trees that do not meet the demand. Borrows all trees; the caller owns the copies.
+ * Thread rule: as in tdict/tree.h. */
+#ifndef TDICT_CORE_TREE_AGREE_H
+#define TDICT_CORE_TREE_AGREE_H
+
+#include "core/tree/cursor.h"
+
+/* What a node demands of every tensor below the node: a shape that begins with this batch size, and this device.
+ * Pointers are borrowed. */
+typedef struct tdict_demand {
+  const char *what; /* name of the public call, for messages */
+  int batch_ndim;
+  const int64_t *batch_size;
+  const tdict_device *device; /* NULL: any device */
+  const char *above;          /* path of the tree that is checked, for messages; NULL: the tree of the call */
+} tdict_demand;
+
+/* Returns the demand of `node` on an entry that is set at `path`. */
+tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const char *path);
+/* Returns true if the shape of a tensor begins with a batch size. */
+static inline bool tdict_tensor_begins_with(const tdict_tensor *t, int batch_ndim, const int64_t *batch_size) {
+  if (t->ndim < batch_ndim) return false;
+  for (int i = 0; i < batch_ndim; i++)
+    if (t->dims[i] != batch_size[i]) return false;
+  return true;
+}
+/* Returns true if a tensor has the leading dimensions of the node, and the device of the node if the node has a
+ * device. */
+static inline bool tdict_node_agrees(const tdict_tree *node, const tdict_tensor *t) {
+  return tdict_tensor_begins_with(t, node->batch_ndim, node->batch_size) &&
+         (!node->has_device || tdict_device_equal(node->device, t->storage->device));
+}
+/* Returns true if every tensor that fits `node` also fits `above`. If true, the tensors of `node` need no check against
+ * `above`, because every tensor of a node fits the node. */
+static inline bool tdict_node_covers(const tdict_tree *node, const tdict_tree *above) {
+  if (node->batch_ndim < above->batch_ndim) return false;
+  for (int i = 0; i < above->batch_ndim; i++)
+    if (node->batch_size[i] != above->batch_size[i]) return false;
+  return !above->has_device || (node->has_device && tdict_device_equal(node->device, above->device));
+}
+/* Returns TDICT_ESHAPE. The message has the shape of the tensor and the batch size of `td`, which do not match. */
+tdict_status tdict_batch_mismatch(const char *what, const tdict_tree *td, const tdict_tensor *t, tdict_error *err);
+/* Checks one tensor. Returns TDICT_OK, TDICT_ESHAPE or TDICT_EWRONGDEVICE. On failure, err->path is `path`. */
+tdict_status tdict_agree_tensor(const tdict_demand *demand, const tdict_tensor *tensor, const char *path,
+                                tdict_error *err);
+/* Checks a tensor as tdict_agree_tensor() does. Returns TDICT_ESHAPE for an object that does not fit the batch size of
+ * the demand, see tdict_box_begins_with(). Trees always pass. */
+tdict_status tdict_agree_leaf(const tdict_demand *demand, tdict_leaf leaf, const char *path, tdict_error *err);
+/* Returns TDICT_ESHAPE. The message has the batch sizes of the object and of `td`, which do not match. */
+tdict_status tdict_box_mismatch(const char *what, const tdict_tree *td, const tdict_box *box, tdict_error *err);
+/* Checks everything below the tree that the cursor was initialized with. Leaves are checked as in tdict_agree_leaf().
+ * Returns TDICT_ESHAPE if a tree and the demand differ in a dimension that both have, and the tree holds a tensor or an
+ * object with batch dimensions. If `in_place` is false, returns TDICT_EWRONGDEVICE for a tree with another device. If
+ * `in_place` is true, the caller changes the devices of the trees. In this case, returns TDICT_ELOCKED for a locked
+ * tree that does not meet the demand. Returns TDICT_ENOMEM if memory is exhausted. */
+tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor, bool in_place, tdict_error *err);
+/* Returns true if the batch size or device of the node does not meet the demand. */
+bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
+/* Sets the leading batch dimensions and the device of the node to the values in the demand. If the leading dimensions
+ * of the node differ from the demand, drops the additional dimensions of the node. The caller must have checked the
+ * tree, because this call cannot fail or undo changes. */
+void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node);
+/* Writes to *out the tree to store for `child`. If `child` meets the demand, sets *out to `child` and adds a reference.
+ * If not, copies all nodes of `child`, applies the demand to the copies, and sets *out to the copy of `child`. The
+ * copies share all tensors and objects. Returns TDICT_ESHAPE, TDICT_EWRONGDEVICE or TDICT_ENOMEM. */
+tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, tdict_tree **out, tdict_error *err);
+/* Returns TDICT_EINVAL if `node` is `child` or is below `child`, and TDICT_ENOMEM if memory is exhausted. */
+tdict_status tdict_check_cycle(const tdict_tree *child, const tdict_tree *node, const char *what, const char *path,
+                               tdict_error *err);
+
+#endif

@@ -1,0 +1,128 @@
+/* A box holds an object and a reference count. This header also declares checks of types and of the results of hooks,
+ * and defines the functions that a built-in type adds to its tdict_type. The box owns the object if `kept` is false.
+ * Thread rule: the reference count is thread-safe. */
+#ifndef TDICT_CORE_TREE_BOX_H
+#define TDICT_CORE_TREE_BOX_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "tdict/object.h"
+
+typedef struct tdict_box {
+  _Atomic(int64_t) refs;
+  const tdict_type *type;
+  void *self;
+  /* true: the program owns `self`, so the box does not release `self`. Set only while one thread holds the box */
+  bool kept;
+} tdict_box;
+
+/* The pointer to a tensor, tree or box, with the kind of the leaf in the two low bits; see core/tree/node.h. */
+typedef uintptr_t tdict_leaf;
+
+/* The positions of `count` elements in the first batch dimension. The array is borrowed. */
+typedef struct tdict_positions {
+  const int64_t *at;
+  int64_t count;
+} tdict_positions;
+
+/* Elements of an object and their order. Element k of the result is element at[k] of the object. The number k counts
+ * the elements of the first `ndim` dimensions of the result in C order. The number at[k] counts the elements of the
+ * first `dims_in` dimensions of the object. The later dimensions of the object do not change. All pointers are
+ * borrowed. */
+typedef struct tdict_arrangement {
+  int dims_in, ndim;
+  const int64_t *shape; /* `ndim` sizes */
+  const int64_t *at;    /* NULL: every element is element 0 */
+} tdict_arrangement;
+
+/* The functions that a built-in type adds to its tdict_type. Operations on batch dimensions call these functions,
+ * because the shapes of the tensors of such an object need not begin with the batch size. All functions after `batch`
+ * may be NULL. An operation that needs a missing function returns TDICT_ENOTSUP, or does what the comment of the
+ * function says. After an object of a built-in type is created, only the values in its tensors can change. */
+typedef struct tdict_builtin {
+  tdict_type type;  /* must be the first member; type.struct_size is sizeof(tdict_builtin) */
+  const void *mark; /* &tdict_builtin_mark, to recognize a built-in type */
+  /* Returns the number of batch dimensions of the object, and sets *sizes to the array of their sizes. The array
+   * belongs to the object. An object with 0 batch dimensions belongs to all elements of its tree: most operations on
+   * batch dimensions share the object. */
+  int (*batch)(const void *self, const int64_t **sizes);
+  /* Makes the leaf of element `i` of the first batch dimension: a tensor or a box, with a new reference. */
+  tdict_status (*at)(const void *self, int64_t i, tdict_leaf *out, tdict_error *err);
+  /* Makes the object of `count` elements of the first batch dimension. Positions are in range. New elements are in
+   * `memory`; NULL: plain host memory. */
+  tdict_status (*select)(const void *self, const int64_t *positions, int64_t count, tdict_memory *memory, void **out,
+                         tdict_error *err);
+  /* `cat` joins `count` objects along the first batch dimension. `stack` joins `count` objects along a new first
+   * dimension. New elements are in `memory`, as for `select`. */
+  tdict_status (*cat)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
+  tdict_status (*stack)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
+  /* Makes a tree of the tensors that hold the elements of the object. Functions that visit or fill elements use this
+   * tree. If `elements` is NULL, the object has no tensors, and these functions skip the object. `type.flatten` can
+   * return more tensors. `type.unflatten` accepts the keys of either tree. */
+  tdict_status (*elements)(const void *self, tdict_tree **out, tdict_error *err);
+  /* Makes two trees with the same keys. trees[0] has views of the elements of `self` at `positions`. The tensors of
+   * trees[1] hold the elements to write to these views. The caller checks the shapes and dtypes of the tensors. `value`
+   * is an object of the same type with as many elements as `positions`, or the leaf of one element. If `positions` is
+   * NULL, trees[0] has all elements of the first dimension. */
+  tdict_status (*pair)(const void *self, const tdict_positions *positions, tdict_leaf value, tdict_tree *trees[2],
+                       tdict_error *err);
+  /* Returns true if both objects are equal. If not, writes the reason to `message`. NULL: the caller compares the
+   * tensors of both objects instead. */
+  bool (*equal)(const void *a, const void *b, char *message, size_t bytes);
+  /* A type whose elements can be put in any order sets `arrange` and `join`. For such a type, operations call `arrange`
+   * and `join` instead of `at`, `select`, `cat` and `stack`. `arrange` makes an object of the elements that `to` lists.
+   * `join` joins objects along any dimension. Each object that `join` gets has the batch dimensions of its tree. */
+  tdict_status (*arrange)(const void *self, const tdict_arrangement *to, void **out, tdict_error *err);
+  tdict_status (*join)(const void *const *items, size_t count, int dim, bool is_stack, void **out, tdict_error *err);
+  const char *setter; /* names of functions that replace the object, for messages about writes in place */
+  /* Makes the object of `count` consecutive elements of the first batch dimension. The new object shares the elements
+   * with `self`. NULL: `select` copies the elements. */
+  tdict_status (*range)(const void *self, int64_t start, int64_t count, void **out, tdict_error *err);
+} tdict_builtin;
+extern const char tdict_builtin_mark;
+/* Returns the table of a built-in type, or NULL for a type of the program. */
+static inline const tdict_builtin *tdict_builtin_of(const tdict_type *type) {
+  if (type->struct_size != sizeof(tdict_builtin)) return NULL;
+  const tdict_builtin *builtin = (const tdict_builtin *)(const void *)type;
+  return builtin->mark == &tdict_builtin_mark ? builtin : NULL;
+}
+/* Returns false if the object is of a built-in type without the function `elements`, else true. */
+static inline bool tdict_box_has_elements(const tdict_box *box) {
+  const tdict_builtin *builtin = tdict_builtin_of(box->type);
+  return !builtin || builtin->elements;
+}
+/* Returns true if the object is of a built-in type without `flatten`. The elements of such an object cannot be written
+ * or moved. */
+static inline bool tdict_box_has_fixed_elements(const tdict_box *box) {
+  return tdict_builtin_of(box->type) && !box->type->flatten;
+}
+/* Returns true if the object of the box fits a tree of this batch size. Objects of the program and objects without
+ * batch dimensions always fit. */
+bool tdict_box_begins_with(const tdict_box *box, int batch_ndim, const int64_t *batch_size);
+
+/* Returns TDICT_EINVAL if the struct_size of the type is too small, or the type has no name or no `release`. Also
+ * returns TDICT_EINVAL if the type has only one of `flatten` and `unflatten`. The message begins with `what`. */
+tdict_status tdict_type_check(const char *what, const tdict_type *type, tdict_error *err);
+/* Makes a box with one reference. Takes ownership of self on success. Returns TDICT_OK or TDICT_ENOMEM. */
+tdict_status tdict_box_create(const tdict_type *type, void *self, tdict_box **out, tdict_error *err);
+/* Frees a box with one reference, but not the object: the caller owns self again. */
+void tdict_box_discard(tdict_box *box);
+tdict_box *tdict_box_retain(tdict_box *box);
+void tdict_box_release(tdict_box *box);
+/* Makes a box for `given`, the object that a hook of `box` returned. If the hook returned the object of `box`, sets
+ * *out to `box` and adds a reference. Takes ownership of `given`, and releases `given` on failure. Returns TDICT_ENOMEM
+ * if memory is exhausted. */
+tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_error *err);
+/* Evaluates to the hook `member` of a type, or to NULL if the type has no such hook. A program that was compiled
+ * against an older header has a shorter tdict_type, so struct_size is checked first. */
+#define TDICT_HOOK_OF(type, member) \
+  ((type)->struct_size >= offsetof(tdict_type, member) + sizeof((type)->member) ? (type)->member : NULL)
+/* Checks what a hook returned: a status, and `result`, which is NULL if the hook wrote no result. Returns TDICT_OK if
+ * the hook succeeded. Otherwise completes the error of the hook, `own`, as tdict_callback_status() does, copies the
+ * error to `err`, which may be NULL, and returns the status of the error. TDICT_OK without a result becomes
+ * TDICT_EHOOK. */
+tdict_status tdict_hook_finish(const tdict_type *type, const char *hook, tdict_status returned, const void *result,
+                               tdict_error *own, tdict_error *err);
+
+#endif

@@ -1,0 +1,119 @@
+/* Creates a tree from a schema. First checks the shapes and dtypes of all fields. Then makes one storage and one slab
+ * of tensors, and adds the tensors to a new tree. tdict_place_add() checks the path of each tensor. The tree owns the
+ * tensors, and the tensors own the storage. Thread rule: thread-safe, since only new trees are written. */
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/tensor/arena.h"
+#include "core/tree/agree.h"
+#include "core/tree/create_from.h"
+#include "core/tree/place.h"
+
+static const char what[] = "create_from";
+
+/* The tree to create, and the arena that measures and then holds its tensors. */
+typedef struct plan {
+  const tdict_schema *schema;
+  bool zero;
+  int batch_ndim;
+  const int64_t *batch_size;
+  tdict_arena arena;
+} plan;
+
+/* Writes the shape of a field, batch dimensions first. Returns the number of dimensions. */
+static int write_field_shape(const plan *p, const tdict_field *field, int64_t *shape) {
+  for (int i = 0; i < p->batch_ndim; i++) shape[i] = p->batch_size[i];
+  for (int i = 0; i < field->ndim; i++) shape[p->batch_ndim + i] = field->shape[i];
+  return p->batch_ndim + field->ndim;
+}
+
+tdict_status tdict_field_check(const char *caller, const char *path, int ndim, const int64_t *shape, tdict_error *err) {
+  if (!path) return tdict_fail(err, TDICT_EINVAL, "%s: a field's path is NULL", caller);
+  if (ndim < 0 || ndim > TDICT_FIELD_NDIM)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the field has %d dimensions, wanted 0 to %d", caller, ndim,
+                      (int)TDICT_FIELD_NDIM);
+  /* Without this check, a program that forgot to set `ndim` would silently get tensors of another shape. */
+  for (int i = ndim; i < TDICT_FIELD_NDIM; i++)
+    if (shape[i])
+      return tdict_fail(err, TDICT_EINVAL, "%s: ndim is %d, but shape[%d] is %lld: wanted 0 from shape[ndim] on",
+                        caller, ndim, i, (long long)shape[i]);
+  return TDICT_OK;
+}
+
+/* Checks a field and adds its tensor to the arena. */
+static tdict_status plan_field(plan *p, const tdict_field *field, tdict_error *err) {
+  int64_t shape[TDICT_MAX_BATCH_NDIM + TDICT_FIELD_NDIM];
+  tdict_status status = tdict_field_check(what, field->path, field->ndim, field->shape, err);
+  if (status != TDICT_OK) return status;
+  int ndim = write_field_shape(p, field, shape);
+  return tdict_arena_measure(&p->arena, what, field->dtype, ndim, shape, err);
+}
+
+static tdict_status plan_schema(plan *p, const tdict_schema *schema, tdict_error *err) {
+  tdict_status status = tdict_batch_check(what, p->batch_ndim, p->batch_size, err);
+  p->schema = schema;
+  for (size_t i = 0; i < schema->num_fields && status == TDICT_OK; i++) {
+    status = plan_field(p, &schema->fields[i], err);
+    if (status != TDICT_OK) tdict_error_at(err, status, schema->fields[i].path);
+  }
+  return status;
+}
+
+/* Makes the tensors one after another and adds them to the tree. */
+static tdict_status add_field_tensors(tdict_tree *td, plan *p, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < p->schema->num_fields && status == TDICT_OK; i++) {
+    const tdict_field *field = &p->schema->fields[i];
+    int64_t shape[TDICT_MAX_BATCH_NDIM + TDICT_FIELD_NDIM];
+    int ndim = write_field_shape(p, field, shape);
+    tdict_tensor *tensor = tdict_arena_add(&p->arena, field->dtype, ndim, shape);
+    status = tdict_place_add(td, field->path, tensor, what, err);
+    tdict_tensor_release(tensor);
+  }
+  return status;
+}
+
+/* Checks the schema, then creates the tree that the schema describes. On failure nothing is left allocated. */
+static tdict_status create_planned_tree(plan *p, const tdict_schema *schema, tdict_memory *memory, tdict_tree **out,
+                                        tdict_error *err) {
+  tdict_tree *td = NULL;
+  tdict_status status = plan_schema(p, schema, err);
+  if (status == TDICT_OK) status = tdict_create(p->batch_ndim, p->batch_size, &td, err);
+  if (status == TDICT_OK) status = tdict_arena_allocate(&p->arena, memory, p->zero, err);
+  if (status == TDICT_OK) status = add_field_tensors(td, p, err);
+  /* The tensors in the tree hold the slab from now on. */
+  tdict_arena_reset(&p->arena);
+  if (status != TDICT_OK) {
+    tdict_release(td);
+    return status;
+  }
+  *out = td;
+  return TDICT_OK;
+}
+
+static tdict_status check_schema_pointers(const tdict_schema *schema, tdict_error *err) {
+  if (!schema) return tdict_fail(err, TDICT_EINVAL, "%s: schema is NULL", what);
+  if (schema->num_fields && !schema->fields) return tdict_fail(err, TDICT_EINVAL, "%s: fields is NULL", what);
+  return TDICT_OK;
+}
+
+tdict_status tdict_schema_check(const tdict_schema *schema, int64_t count, tdict_error *err) {
+  plan p = {.batch_ndim = 1, .batch_size = &count};
+  tdict_status status = check_schema_pointers(schema, err);
+  return status == TDICT_OK ? plan_schema(&p, schema, err) : status;
+}
+
+tdict_status tdict_create_from(const tdict_schema *schema, int batch_ndim, const int64_t *batch_size,
+                               tdict_memory *memory, tdict_tree **out, tdict_error *err) {
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
+  plan p = {.zero = true, .batch_ndim = batch_ndim, .batch_size = batch_size};
+  tdict_status status = check_schema_pointers(schema, err);
+  return status == TDICT_OK ? create_planned_tree(&p, schema, memory, out, err) : status;
+}
+
+tdict_status tdict_create_unset(const tdict_schema *schema, int batch_ndim, const int64_t *batch_size,
+                                tdict_memory *memory, tdict_tree **out, tdict_error *err) {
+  plan p = {.zero = false, .batch_ndim = batch_ndim, .batch_size = batch_size};
+  tdict_status status = check_schema_pointers(schema, err);
+  return status == TDICT_OK ? create_planned_tree(&p, schema, memory, out, err) : status;
+}

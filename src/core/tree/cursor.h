@@ -1,0 +1,54 @@
+/* A cursor walks a tree in insertion order, a tree before its children. The cursor uses no recursion, because trees can
+ * be deep. The function that initializes the cursor owns the cursor. The cursor borrows the trees and does not change
+ * them. Thread rule: used by one thread at a time. */
+#ifndef TDICT_CORE_TREE_CURSOR_H
+#define TDICT_CORE_TREE_CURSOR_H
+
+#include "core/tree/node.h"
+#include "core/tree/pointers.h"
+
+/* The state of a walk in one node, called a frame. The cursor has one frame for each level. */
+typedef struct tdict_frame {
+  tdict_tree *node;
+  uint32_t slot;  /* the next slot to visit */
+  bool is_shared; /* used only by the owner of the cursor, like `mark`; false when the cursor enters the node */
+  size_t mark;
+} tdict_frame;
+enum { TDICT_CURSOR_LOCAL = 24 };
+typedef struct tdict_cursor {
+  tdict_frame *frames;
+  size_t depth, cap; /* frames[depth - 1] belongs to the node that is being walked */
+  bool once;
+  tdict_pointers seen; /* entered nodes with more than one reference; used if `once` is true */
+  tdict_frame local[TDICT_CURSOR_LOCAL];
+} tdict_cursor;
+
+/* Starts a walk of the entries of `td`. If `once` is true, a node at several places is entered only once. */
+void tdict_cursor_init(tdict_cursor *cursor, const tdict_tree *td, bool once);
+void tdict_cursor_reset(tdict_cursor *cursor);
+/* Starts a new walk of the entries of `td`. If the previous walk visited all entries of the same tree, the new walk
+ * reuses the memory of that walk and cannot fail. */
+void tdict_cursor_rewind(tdict_cursor *cursor, const tdict_tree *td);
+/* Returns the same result as tdict_cursor_next(), but also leaves nodes and skips empty slots. */
+tdict_leaf tdict_cursor_leave(tdict_cursor *cursor);
+/* Returns the next leaf, or 0 after the last leaf. To walk the entries of a child tree, call tdict_cursor_enter(). */
+static inline tdict_leaf tdict_cursor_next(tdict_cursor *cursor) {
+  tdict_frame *top = cursor->depth ? &cursor->frames[cursor->depth - 1] : NULL;
+  if (top && top->slot < top->node->keys->num_slots && top->node->leaves[top->slot])
+    return top->node->leaves[top->slot++];
+  return tdict_cursor_leave(cursor);
+}
+/* Continues the walk with the entries of `td`, the tree that tdict_cursor_next() returned last. If `once` is true and
+ * `td` was entered before, skips `td`. Returns false if memory is exhausted. */
+bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td);
+/* Returns the key of the leaf that tdict_cursor_next() returned last. The caller must not have entered a tree since
+ * that call. */
+static inline const tdict_key *tdict_cursor_key(const tdict_cursor *cursor) {
+  const tdict_frame *top = &cursor->frames[cursor->depth - 1];
+  return &top->node->keys->slots[top->slot - 1];
+}
+/* Writes the path of the leaf that tdict_cursor_next() returned last. `above` is the path of the walked tree (NULL or
+ * "": none). Long paths are cut in the middle, as in tdict_error. */
+void tdict_cursor_path(const tdict_cursor *cursor, const char *above, char *buffer, size_t bytes);
+
+#endif

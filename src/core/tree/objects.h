@@ -1,0 +1,143 @@
+/* Declares the functions by which operations on trees handle objects. Normally an operation calls the hook for the
+ * operation if the type has the hook. Otherwise the operation uses a tree of the tensors of the object (flatten, then
+ * unflatten). If the type has no `flatten` either, flattening returns an error that names the missing hook. The caller
+ * owns the results. Thread rule: as in tdict/tree.h; hooks run on the calling thread, with no lock held. */
+#ifndef TDICT_CORE_TREE_OBJECTS_H
+#define TDICT_CORE_TREE_OBJECTS_H
+
+#include "core/tensor/affine.h"
+#include "core/tree/cursor.h"
+
+/* Determines how an operation handles objects. CLONE, INDEX and STACK name a hook: the operation calls this hook, and
+ * flattens objects whose type lacks the hook. INDEX and STACK do not flatten objects of built-in types. */
+typedef enum tdict_object_method {
+  TDICT_OBJECT_AS_TENSORS, /* all objects are flattened, except objects of built-in types */
+  TDICT_OBJECT_ELEMENTS,   /* all objects with elements are flattened, built-in types by their function `elements` */
+  TDICT_OBJECT_SHARE,      /* no hook is called: every element keeps its index, so the result shares the object */
+  TDICT_OBJECT_CLONE,
+  TDICT_OBJECT_INDEX,
+  TDICT_OBJECT_STACK
+} tdict_object_method;
+/* The index of one element in each of the first `depth` dimensions. */
+typedef struct tdict_element_index {
+  int depth;
+  int64_t at[TDICT_MAX_NDIM];
+} tdict_element_index;
+/* The elements that an operation selects. The operation selects one index in each of the first `at.depth` dimensions.
+ * If `selects` is true, the operation also selects `count` indices in the next dimension. In all other dimensions, all
+ * indices are selected. */
+typedef struct tdict_pick {
+  tdict_element_index at;
+  bool selects;
+  int64_t start, count, step; /* `start` and `step` are used if `positions` is NULL */
+  const int64_t *positions;   /* borrowed */
+} tdict_pick;
+/* Writes the pick for a view of a tree with batch size `shape`. Returns false if a pick cannot describe the view. */
+bool tdict_pick_of(const tdict_affine *a, const int64_t *shape, tdict_pick *pick);
+/* Returns how an operation with this pick handles objects of the program. NULL: no pick describes the operation. */
+static inline tdict_object_method tdict_pick_method(const tdict_pick *pick) {
+  if (!pick || pick->selects) return TDICT_OBJECT_AS_TENSORS;
+  return pick->at.depth ? TDICT_OBJECT_INDEX : TDICT_OBJECT_SHARE;
+}
+/* Writes to *out the leaf that a pick selects in an object of a built-in type: a tensor or a box, with a new reference.
+ * If the object has no batch dimensions, *out is the box itself. If `pick` is NULL and the object has batch dimensions,
+ * returns TDICT_ENOTSUP, because no pick describes the operation. Also returns TDICT_ENOTSUP if the type lacks a
+ * function for the pick, or if the pick selects a part of an element that is a tensor. Also returns TDICT_ENOMEM and
+ * the errors of the type. */
+tdict_status tdict_box_pick(tdict_box *box, const tdict_pick *pick, const char *what, tdict_leaf *out,
+                            tdict_error *err);
+/* A stack or cat of the objects at one path of several trees. */
+typedef struct tdict_joining {
+  int dim;
+  bool is_stack;
+  const tdict_tree *node;         /* the new node that will hold the result */
+  const tdict_tree *const *items; /* the joined trees */
+  tdict_memory *memory;
+} tdict_joining;
+/* Joins the objects of one built-in type by stack or cat. If the type can arrange elements, first repeats each object
+ * without batch dimensions for all elements of its tree. For such a type, a cat of equal objects without batch
+ * dimensions shares the first object. Returns TDICT_ENOTSUP if the type cannot join its objects along `dim`. Also
+ * returns TDICT_ENOMEM and the errors of the type. */
+tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_joining *how, tdict_box **out,
+                            tdict_error *err);
+/* Checks a write in place from `from`, an object of a built-in type whose elements cannot be written. Returns TDICT_OK
+ * if the object `to` can stay unchanged. For a write of all elements (`is_whole` is true), both objects must be equal.
+ * For a write of some elements, both objects must be equal and have no batch dimensions. If the objects do not meet the
+ * condition of the write, returns TDICT_ENOTSUP or the error of the type. Returns TDICT_ETYPE if `to` is not an object
+ * of the type of `from`. */
+tdict_status tdict_box_keep(const char *what, tdict_leaf to, tdict_box *from, bool is_whole, tdict_error *err);
+
+/* Sets an object as tdict_set_object() does. Messages begin with `what`. */
+tdict_status tdict_object_set(const char *what, tdict_tree *tree, const char *path, const tdict_type *type, void *self,
+                              tdict_error *err);
+/* Returns an object as tdict_get_object() does. Messages begin with `what`. */
+tdict_status tdict_object_get(const char *what, const tdict_tree *tree, const char *path, const tdict_type *type,
+                              void **out, tdict_error *err);
+
+/* Each of the next three functions calls a hook, which the type must have, and writes a box with a new reference to
+ * *out. tdict_box_index() calls the hook once per dimension of the pick. The functions return the errors of the hook,
+ * TDICT_EHOOK or TDICT_ENOMEM. */
+tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err);
+tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, tdict_box **out, tdict_error *err);
+tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **out, tdict_error *err);
+
+/* Determines how objects are flattened to trees. The tensors of an object of the program must begin with
+ * `batch_size`. */
+typedef struct tdict_flatten_rule {
+  const char *what;
+  /* if tensors_first is false, objects whose type has the hook of this method are not flattened */
+  tdict_object_method way;
+  /* true: flattens objects whose type has `flatten` even if the type has the hook, since hooks cannot allocate from a
+   * given memory */
+  bool tensors_first;
+  int batch_ndim;
+  const int64_t *batch_size;
+  const char *above; /* path of the tree, for messages; NULL: none */
+  bool keeps_bare;   /* true: objects without `flatten` stay objects; false: flattening them fails */
+} tdict_flatten_rule;
+/* Flattens an object to a tree that shares the tensors of the object. Returns TDICT_ENOTSUP if the type has no flatten,
+ * and TDICT_EHOOK if the flattened tree holds an object. Returns TDICT_ESHAPE if a tensor does not begin with the batch
+ * size. Also returns TDICT_ENOMEM and the error of the hook. After TDICT_ENOMEM, err->path can be empty. After any
+ * other error, err->path begins with `path`. */
+tdict_status tdict_box_flatten(const tdict_flatten_rule *opening, const tdict_box *box, const char *path,
+                               tdict_tree **out, tdict_error *err);
+/* Copies the nodes of a tree and flattens the objects that the rule selects. The copy shares all other leaves and is
+ * not locked. Returns the errors of tdict_box_flatten() and TDICT_ENOMEM. */
+tdict_status tdict_objects_flatten(const tdict_flatten_rule *opening, const tdict_tree *td, tdict_tree **out,
+                                   tdict_error *err);
+/* Undoes tdict_objects_flatten(): if `like` has an object at the path of a tree of `made`, replaces this tree by an
+ * object made from the tree. The nodes of `made` must not be shared, and must have the slots of `like`. If a flattened
+ * tree has lost all its leaves, its slot becomes 0. If a flattened tree has lost only some leaves, returns
+ * TDICT_EINVAL. Also returns TDICT_EHOOK, TDICT_ENOMEM and the errors of the hook. After an error, some trees of `made`
+ * can already be replaced. */
+tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, tdict_tree *made, tdict_error *err);
+
+/* Pairs of flattened objects. The operation writes the elements of `from` to `to`. A first walk checks the trees and
+ * adds the pairs. A second walk takes the pairs in the same order. The operation that walks the trees owns the
+ * pairs. */
+typedef struct tdict_flat_pair {
+  tdict_tree *to, *from;
+} tdict_flat_pair;
+typedef struct tdict_flat_pairs {
+  tdict_flat_pair *items; /* initialize all members to 0 */
+  size_t count, cap, next;
+} tdict_flat_pairs;
+/* Flattens two objects and adds the pair. Returns TDICT_ETYPE if their types differ, the errors of tdict_box_flatten(),
+ * or TDICT_ENOMEM. */
+tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_rule *to, const tdict_flatten_rule *from,
+                                  const tdict_leaf boxes[2], const char *path, tdict_error *err);
+/* Adds the pair of the elements of an object of a built-in type. leaves[0] is the object to write. The pick selects the
+ * elements that become `to`. The new elements in leaves[1] become `from`. leaves[1] is an object of the same type with
+ * as many elements as the pick selects, or the leaf of one element. The path of the object is rule->above. Returns
+ * TDICT_ENOTSUP if the type has no `pair`, if `pick` is NULL, or if the pick selects in more than one dimension.
+ * Returns TDICT_ETYPE for objects of two types. Also returns TDICT_ENOMEM and the errors of the type. */
+tdict_status tdict_flat_pairs_add_builtin(tdict_flat_pairs *pairs, const tdict_flatten_rule *rule,
+                                          const tdict_leaf leaves[2], const tdict_pick *pick, tdict_error *err);
+/* If `last` is true, returns the pair that was added last. Otherwise returns the next pair of the second walk. */
+tdict_flat_pair tdict_flat_pairs_take(tdict_flat_pairs *pairs, bool last);
+void tdict_flat_pairs_reset(tdict_flat_pairs *pairs);
+
+/* Returns TDICT_ETYPE if the boxes hold objects of different types. */
+tdict_status tdict_objects_check_types(const char *what, const tdict_leaf *boxes, size_t count, tdict_error *err);
+
+#endif

@@ -1,0 +1,25 @@
+/* Prints trees in columns, as tdict_format() does, with an optional text about the elements of each tensor. Borrows the
+ * tree. Thread rule: as in tdict/tree.h. */
+#ifndef TDICT_CORE_TREE_PRINT_H
+#define TDICT_CORE_TREE_PRINT_H
+
+#include "core/tree/node.h"
+
+enum { TDICT_PRINT_ABOUT_BYTES = 160 };
+typedef struct tdict_print_rule {
+  /* Writes a text that ends the line of a tensor. NULL: no text. */
+  void (*describe)(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_BYTES]);
+  /* true: hooks of the program's objects are not called. The output then lacks the texts of these hooks. If the tree
+   * has objects, the output also lacks the total number of bytes. */
+  bool skips_hooks;
+} tdict_print_rule;
+
+/* Writes the text to a buffer, as tdict_format() does. Returns the full length of the text. */
+size_t tdict_print_to_buffer(const tdict_tree *td, const tdict_print_rule *rule, char *buffer, size_t bytes);
+/* Writes the text to a file. Returns the errors of tdict_print(). The messages begin with `what`. */
+tdict_status tdict_print_to_file(const char *what, const tdict_tree *td, const tdict_print_rule *rule, FILE *file,
+                                 tdict_error *err);
+/* Writes the text to a descriptor, without stdio. Ignores errors. */
+void tdict_print_to_descriptor(const tdict_tree *td, const tdict_print_rule *rule, int fd);
+
+#endif

@@ -1,0 +1,12 @@
+/* Makes short texts about leaves for messages. Writes to buffers of the caller. Thread-safe. */
+#ifndef TDICT_CORE_TREE_TEXT_H
+#define TDICT_CORE_TREE_TEXT_H
+
+#include "core/tensor/text.h"
+#include "core/tree/node.h"
+
+enum { TDICT_TEXT_LEAF_BYTES = 96 }; /* size of the buffer of tdict_text_leaf() */
+/* Writes "a tensor", "a tree" or "an object of type x", and returns the buffer. */
+char *tdict_text_leaf(tdict_leaf leaf, char buffer[TDICT_TEXT_LEAF_BYTES]);
+
+#endif

@@ -1,0 +1,293 @@
+/* Implements the memory entries of the simulated driver's table: pools, device memory, host memory and registrations.
+ * The caller owns an allocation. Closing the driver unmaps all memory that is still allocated. Thread rule: safe from
+ * any thread. */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "device/sim/entries.h"
+
+/* The sums of all flags that CUDA accepts. The flags are PORTABLE, DEVICEMAP and WRITECOMBINED for an allocation, and
+ * PORTABLE, DEVICEMAP, IOMEMORY and READ_ONLY for a registration. */
+enum { HOST_ALLOC_FLAGS = 7, HOST_REGISTER_FLAGS = 15 };
+
+/* Returns true if the handle is a live pool of this driver. Small and unaligned values are never dereferenced. */
+static bool is_pool(const tdict_sim_driver *d, const tdict_sim_pool *pool) {
+  if ((uintptr_t)pool < 4096 || (uintptr_t)pool % _Alignof(tdict_sim_pool) != 0) return false;
+  return pool->magic == TDICT_SIM_POOL_MAGIC && pool->driver == &d->base && !pool->destroyed;
+}
+
+tdict_cu tdict_sim_pool_create(tdict_driver *base, int ordinal, tdict_cu_pool *out) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *device = tdict_sim_device_at(d, ordinal);
+  if (!device) return TDICT_CU_INVALID_DEVICE;
+  tdict_sim_pool *pool = calloc(1, sizeof *pool);
+  if (!pool) return TDICT_CU_OUT_OF_MEMORY;
+  pool->magic = TDICT_SIM_POOL_MAGIC;
+  pool->driver = base;
+  pool->space = &device->space;
+  pool->ordinal = ordinal;
+  pool->reuse[0] = pool->reuse[1] = pool->reuse[2] = 1;
+  tdict_sim_lock(d);
+  pool->next = d->pools;
+  d->pools = pool;
+  tdict_sim_unlock(d);
+  *out = pool;
+  return TDICT_CU_SUCCESS;
+}
+
+tdict_cu tdict_sim_pool_destroy(tdict_driver *base, tdict_cu_pool pool) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_lock(d);
+  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
+  if (result == TDICT_CU_SUCCESS) {
+    pool->destroyed = true; /* as in CUDA, live allocations keep the pool alive */
+    tdict_sim_pool_trim(pool, 0);
+    if (pool->used == 0) tdict_sim_pool_free(d, pool);
+  }
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_pool_trim_to(tdict_driver *base, tdict_cu_pool pool, size_t keep_bytes) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_lock(d);
+  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
+  if (result == TDICT_CU_SUCCESS) tdict_sim_pool_trim(pool, keep_bytes);
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_pool_set(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t value) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_lock(d);
+  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
+  if (result == TDICT_CU_SUCCESS) {
+    if (attribute == TDICT_CU_POOL_RELEASE_THRESHOLD)
+      pool->threshold = value;
+    else if (attribute >= TDICT_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
+             attribute <= TDICT_CU_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
+      pool->reuse[attribute - TDICT_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES] = value;
+    else
+      result = TDICT_CU_INVALID_VALUE;
+  }
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_pool_get(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t *value) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_lock(d);
+  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
+  if (result == TDICT_CU_SUCCESS) {
+    switch (attribute) {
+    case TDICT_CU_POOL_RELEASE_THRESHOLD:
+      *value = pool->threshold;
+      break;
+    case TDICT_CU_POOL_RESERVED_MEM_CURRENT:
+      *value = pool->reserved;
+      break;
+    case TDICT_CU_POOL_USED_MEM_CURRENT:
+      *value = pool->used;
+      break;
+    case TDICT_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case TDICT_CU_POOL_REUSE_ALLOW_OPPORTUNISTIC:
+    case TDICT_CU_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      *value = pool->reuse[attribute - TDICT_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES];
+      break;
+    default:
+      result = TDICT_CU_INVALID_VALUE;
+    }
+  }
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_pool_allow_peer(tdict_driver *base, tdict_cu_pool pool, int ordinal) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_lock(d);
+  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
+  if (result == TDICT_CU_SUCCESS &&
+      (!tdict_sim_device_at(d, ordinal) || !tdict_sim_are_linked(d, pool->ordinal, ordinal)))
+    result = TDICT_CU_INVALID_DEVICE;
+  if (result == TDICT_CU_SUCCESS) pool->allowed_peers |= (uint32_t)1 << ordinal;
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_mem_alloc_async(tdict_driver *base, void **out, size_t bytes, tdict_cu_pool pool,
+                                   tdict_cu_stream handle) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_stream *stream;
+  tdict_sim_lock(d);
+  tdict_cu result = tdict_sim_resolve(d, handle, &stream);
+  if (result == TDICT_CU_SUCCESS && !is_pool(d, pool)) result = TDICT_CU_INVALID_VALUE;
+  /* The simulated device reuses memory only after the free of the memory has run, so the allocation need not be queued
+   * on the stream. */
+  if (result == TDICT_CU_SUCCESS) result = tdict_sim_space_alloc(pool->space, pool, bytes, pool->ordinal, out);
+  tdict_sim_unlock(d);
+  return result;
+}
+
+/* Returns the allocation that starts at the address and is not being freed, or NULL. Call with the driver's lock
+ * held. */
+static tdict_sim_range *find_allocation(tdict_sim_device *owner, const void *address) {
+  if (!owner) return NULL;
+  tdict_sim_range *range = tdict_sim_ranges_find(&owner->space.live, address);
+  return range && range->start == (uintptr_t)address && !range->free_queued ? range : NULL;
+}
+
+tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *address, tdict_cu_stream handle) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *owner = tdict_sim_device_of(d, address);
+  tdict_sim_stream *stream;
+  tdict_sim_op *op = tdict_sim_op_new(TDICT_SIM_OP_FREE);
+  if (!op) return TDICT_CU_OUT_OF_MEMORY;
+  tdict_sim_lock(d);
+  tdict_cu result = tdict_sim_resolve(d, handle, &stream);
+  tdict_sim_range *range = find_allocation(owner, address);
+  if (result == TDICT_CU_SUCCESS && (!range || !range->pool)) result = TDICT_CU_INVALID_VALUE;
+  if (result == TDICT_CU_SUCCESS) {
+    op->memory = address;
+    op->work.dst_use.space = &owner->space;
+    range->free_queued = true; /* set before the push, because the operation may run at once */
+    result = tdict_sim_push(stream, op);
+    if (result != TDICT_CU_SUCCESS) tdict_sim_ranges_find(&owner->space.live, address)->free_queued = false;
+  }
+  tdict_sim_op_release(op);
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_mem_alloc(tdict_driver *base, void **out, size_t bytes) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *device = tdict_sim_current(d);
+  if (!device) return TDICT_CU_INVALID_CONTEXT;
+  tdict_sim_lock(d);
+  tdict_cu result = device->fault;
+  if (result == TDICT_CU_SUCCESS) result = tdict_sim_space_alloc(&device->space, NULL, bytes, device->ordinal, out);
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_mem_free(tdict_driver *base, void *address) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  if (!tdict_sim_current(d)) return TDICT_CU_INVALID_CONTEXT;
+  tdict_sim_device *owner = tdict_sim_device_of(d, address);
+  tdict_sim_lock(d);
+  tdict_sim_range *range = find_allocation(owner, address);
+  tdict_cu result = range ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
+  if (range) {
+    range->free_queued = true;
+    tdict_sim_wait_device(owner);
+    tdict_sim_release_memory(d, &owner->space, address);
+    result = owner->fault;
+  }
+  tdict_sim_unlock(d);
+  return result;
+}
+
+/* Adds a range to the driver's list of page-locked host memory. Returns INVALID_VALUE if the range overlaps device
+ * memory or exceeds the address space. Returns HOST_MEMORY_ALREADY_REGISTERED if the range overlaps other page-locked
+ * memory, and OUT_OF_MEMORY if the list cannot grow. Call with the driver's lock held. */
+static tdict_cu add_registration(tdict_sim_driver *d, void *host, size_t bytes, int32_t ordinal, bool mapped) {
+  tdict_sim_range range = {.start = (uintptr_t)host, .bytes = bytes, .ordinal = ordinal, .mapped = mapped};
+  if (range.start + bytes < range.start) return TDICT_CU_INVALID_VALUE;
+  for (int32_t i = 0; i < d->num_devices; i++)
+    if (tdict_sim_space_overlaps(&d->devices[i].space, host, bytes)) return TDICT_CU_INVALID_VALUE;
+  if (tdict_sim_ranges_overlap(&d->hosts, host, bytes)) return TDICT_CU_HOST_MEMORY_ALREADY_REGISTERED;
+  range.id = ++d->next_host_id;
+  if (!tdict_sim_ranges_insert(&d->hosts, &range)) return TDICT_CU_OUT_OF_MEMORY;
+  d->pinned_bytes += bytes;
+  return TDICT_CU_SUCCESS;
+}
+
+tdict_cu tdict_sim_host_alloc(tdict_driver *base, void **out, size_t bytes, unsigned flags) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *device = tdict_sim_current(d);
+  if (!device) return TDICT_CU_INVALID_CONTEXT;
+  if (bytes == 0 || flags > HOST_ALLOC_FLAGS) return TDICT_CU_INVALID_VALUE;
+  void *host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (host == MAP_FAILED) return TDICT_CU_OUT_OF_MEMORY;
+  tdict_sim_lock(d);
+  tdict_cu result = device->fault;
+  if (result == TDICT_CU_SUCCESS) result = add_registration(d, host, bytes, device->ordinal, true);
+  tdict_sim_unlock(d);
+  if (result == TDICT_CU_SUCCESS)
+    *out = host;
+  else
+    munmap(host, bytes);
+  return result;
+}
+
+tdict_cu tdict_sim_host_register(tdict_driver *base, void *host, size_t bytes, unsigned flags) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *device = tdict_sim_current(d);
+  if (!device) return TDICT_CU_INVALID_CONTEXT;
+  if (!host || bytes == 0 || flags > HOST_REGISTER_FLAGS) return TDICT_CU_INVALID_VALUE;
+  tdict_sim_lock(d);
+  tdict_cu result = device->fault;
+  if (result == TDICT_CU_SUCCESS) result = add_registration(d, host, bytes, device->ordinal, false);
+  tdict_sim_unlock(d);
+  return result;
+}
+
+/* Removes a range from the driver's list of page-locked host memory, and waits for all queued work, as the CUDA driver
+ * does in practice. `mapped` is true for memory that the driver allocated, and false for registered memory. Returns
+ * false if no page-locked range of this kind begins at `host`. Call with the driver's lock held. */
+static bool remove_registration(tdict_sim_driver *d, const void *host, bool mapped, size_t *bytes) {
+  tdict_sim_range *range = tdict_sim_ranges_find(&d->hosts, host);
+  if (!range || range->start != (uintptr_t)host || range->mapped != mapped) return false;
+  *bytes = range->bytes;
+  d->pinned_bytes -= range->bytes;
+  tdict_sim_ranges_remove(&d->hosts, range);
+  for (int32_t i = 0; i < d->num_devices; i++) tdict_sim_wait_device(&d->devices[i]);
+  return true;
+}
+
+tdict_cu tdict_sim_host_free(tdict_driver *base, void *host, size_t bytes) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  size_t mapped_bytes;
+  (void)bytes;
+  if (!tdict_sim_current(d)) return TDICT_CU_INVALID_CONTEXT;
+  tdict_sim_lock(d);
+  bool found = remove_registration(d, host, true, &mapped_bytes);
+  tdict_sim_unlock(d);
+  if (!found) return TDICT_CU_INVALID_VALUE;
+  munmap(host, mapped_bytes);
+  return TDICT_CU_SUCCESS;
+}
+
+tdict_cu tdict_sim_host_unregister(tdict_driver *base, void *host, size_t bytes) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  size_t registered_bytes;
+  (void)bytes;
+  if (!tdict_sim_current(d)) return TDICT_CU_INVALID_CONTEXT;
+  tdict_sim_lock(d);
+  bool found = remove_registration(d, host, false, &registered_bytes);
+  tdict_sim_unlock(d);
+  return found ? TDICT_CU_SUCCESS : TDICT_CU_HOST_MEMORY_NOT_REGISTERED;
+}
+
+void tdict_sim_hosts_free(tdict_sim_driver *d) {
+  for (size_t i = 0; i < d->hosts.count; i++)
+    if (d->hosts.items[i].mapped) munmap((void *)d->hosts.items[i].start, d->hosts.items[i].bytes);
+  tdict_sim_ranges_reset(&d->hosts);
+}
+
+tdict_cu tdict_sim_pointer(tdict_driver *base, const void *address, tdict_cu_pointer *out) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *owner = tdict_sim_device_of(d, address);
+  tdict_cu_pointer found = {.known = false};
+  tdict_sim_lock(d);
+  const tdict_sim_range *range = tdict_sim_ranges_find(owner ? &owner->space.live : &d->hosts, address);
+  if (range && !range->free_queued) {
+    found.known = true;
+    found.device = owner != NULL;
+    found.ordinal = range->ordinal;
+    found.range = (void *)range->start;
+    found.range_bytes = range->bytes;
+  }
+  tdict_sim_unlock(d);
+  *out = found;
+  return TDICT_CU_SUCCESS;
+}

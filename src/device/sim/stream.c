@@ -1,0 +1,191 @@
+/* Implements the stream and event entries of the simulated driver's table. The caller owns its streams and events.
+ * Closing the driver frees the remaining streams and events. Thread rule: safe from any thread. */
+#include <stdlib.h>
+
+#include "core/base/clock.h"
+#include "device/sim/entries.h"
+
+tdict_cu tdict_sim_stream_create(tdict_driver *base, tdict_cu_stream *out, unsigned flags) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *device = tdict_sim_current(d);
+  if (!device) return TDICT_CU_INVALID_CONTEXT;
+  if (flags > TDICT_CU_STREAM_NON_BLOCKING) return TDICT_CU_INVALID_VALUE;
+  tdict_sim_stream *stream = calloc(1, sizeof *stream);
+  if (!stream) return TDICT_CU_OUT_OF_MEMORY;
+  tdict_sim_lock(d);
+  tdict_sim_stream_init(stream, device, flags == TDICT_CU_STREAM_NON_BLOCKING);
+  device->num_streams++;
+  tdict_sim_unlock(d);
+  *out = stream;
+  return TDICT_CU_SUCCESS;
+}
+
+tdict_cu tdict_sim_stream_destroy(tdict_driver *base, tdict_cu_stream handle) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  if (!tdict_sim_is_stream(handle) || handle->device->driver != d) return TDICT_CU_INVALID_HANDLE;
+  tdict_sim_lock(d);
+  bool twice = handle->destroyed;
+  if (!twice) {
+    handle->device->num_streams--;
+    tdict_sim_stream_end(handle);
+  }
+  tdict_sim_unlock(d);
+  return twice ? TDICT_CU_INVALID_HANDLE : TDICT_CU_SUCCESS;
+}
+
+tdict_cu tdict_sim_stream_query(tdict_driver *base, tdict_cu_stream handle) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_stream *stream;
+  tdict_sim_lock(d);
+  tdict_cu result = tdict_sim_resolve(d, handle, &stream);
+  if (result == TDICT_CU_SUCCESS && tdict_sim_stream_busy(stream)) result = TDICT_CU_NOT_READY;
+  if (result == TDICT_CU_NOT_READY) tdict_sim_clock_query(d);
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_stream_synchronize(tdict_driver *base, tdict_cu_stream handle) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_stream *stream;
+  tdict_sim_lock(d);
+  tdict_cu result = tdict_sim_resolve(d, handle, &stream);
+  if (result == TDICT_CU_SUCCESS) {
+    tdict_sim_device *device = stream->device;
+    tdict_sim_wait_stream(stream);
+    result = device->fault; /* some work before this wait may have failed */
+  }
+  tdict_sim_unlock(d);
+  return result;
+}
+
+/* Returns true if the handle is a live event of this driver. Small and unaligned values are never dereferenced. */
+static bool is_event(const tdict_sim_driver *d, const tdict_sim_event *event) {
+  if ((uintptr_t)event < 4096 || (uintptr_t)event % _Alignof(tdict_sim_event) != 0) return false;
+  return event->magic == TDICT_SIM_EVENT_MAGIC && event->device->driver == d;
+}
+
+tdict_cu tdict_sim_stream_wait_event(tdict_driver *base, tdict_cu_stream handle, tdict_cu_event event) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_stream *stream;
+  if (!is_event(d, event)) return TDICT_CU_INVALID_HANDLE;
+  tdict_sim_op *op = tdict_sim_op_new(TDICT_SIM_OP_WAIT);
+  if (!op) return TDICT_CU_OUT_OF_MEMORY;
+  tdict_sim_lock(d);
+  tdict_cu result = tdict_sim_resolve(d, handle, &stream);
+  /* As in CUDA, a stream does not wait for an event that was never recorded. */
+  if (result == TDICT_CU_SUCCESS && event->record && !event->record->done) {
+    op->after = tdict_sim_op_retain(event->record);
+    result = tdict_sim_push(stream, op);
+    if (result != TDICT_CU_SUCCESS) {
+      tdict_sim_op_release(op->after);
+      op->after = NULL;
+    }
+  }
+  tdict_sim_op_release(op);
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_stream_capture_status(tdict_driver *base, tdict_cu_stream handle, int *status) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_stream *stream;
+  tdict_sim_lock(d);
+  tdict_cu result = tdict_sim_resolve(d, handle, &stream);
+  tdict_sim_unlock(d);
+  if (result == TDICT_CU_SUCCESS) *status = TDICT_CU_CAPTURE_STATUS_NONE; /* graphs are not simulated */
+  return result;
+}
+
+tdict_cu tdict_sim_event_create(tdict_driver *base, tdict_cu_event *out, unsigned flags) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_device *device = tdict_sim_current(d);
+  if (!device) return TDICT_CU_INVALID_CONTEXT;
+  if (flags > (TDICT_CU_EVENT_BLOCKING_SYNC | TDICT_CU_EVENT_DISABLE_TIMING)) return TDICT_CU_INVALID_VALUE;
+  tdict_sim_event *event = calloc(1, sizeof *event);
+  if (!event) return TDICT_CU_OUT_OF_MEMORY;
+  event->magic = TDICT_SIM_EVENT_MAGIC;
+  event->device = device;
+  event->timing = !(flags & TDICT_CU_EVENT_DISABLE_TIMING);
+  tdict_sim_lock(d);
+  event->next = device->events;
+  if (event->next) event->next->prev = event;
+  device->events = event;
+  device->num_events++;
+  tdict_sim_unlock(d);
+  *out = event;
+  return TDICT_CU_SUCCESS;
+}
+
+tdict_cu tdict_sim_event_destroy(tdict_driver *base, tdict_cu_event event) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  if (!is_event(d, event)) return TDICT_CU_INVALID_HANDLE;
+  tdict_sim_lock(d);
+  if (event->prev)
+    event->prev->next = event->next;
+  else
+    event->device->events = event->next;
+  if (event->next) event->next->prev = event->prev;
+  event->device->num_events--;
+  tdict_sim_op_release(event->record); /* operations that wait for this record hold their own references */
+  event->magic = 0;
+  tdict_sim_unlock(d);
+  free(event);
+  return TDICT_CU_SUCCESS;
+}
+
+tdict_cu tdict_sim_event_record(tdict_driver *base, tdict_cu_event event, tdict_cu_stream handle) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_stream *stream;
+  if (!is_event(d, event)) return TDICT_CU_INVALID_HANDLE;
+  tdict_sim_op *op = tdict_sim_op_new(TDICT_SIM_OP_RECORD);
+  if (!op) return TDICT_CU_OUT_OF_MEMORY;
+  tdict_sim_lock(d);
+  tdict_cu result = tdict_sim_resolve(d, handle, &stream);
+  if (result == TDICT_CU_SUCCESS && stream->device != event->device) result = TDICT_CU_INVALID_HANDLE;
+  if (result == TDICT_CU_SUCCESS) result = tdict_sim_push(stream, op);
+  if (result == TDICT_CU_SUCCESS) {
+    tdict_sim_op_release(event->record);
+    event->record = tdict_sim_op_retain(op);
+  }
+  tdict_sim_op_release(op);
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_event_query(tdict_driver *base, tdict_cu_event event) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  if (!is_event(d, event)) return TDICT_CU_INVALID_HANDLE;
+  tdict_sim_lock(d);
+  tdict_cu result = event->device->fault;
+  if (result == TDICT_CU_SUCCESS && event->record && !event->record->done) result = TDICT_CU_NOT_READY;
+  if (result == TDICT_CU_NOT_READY) tdict_sim_clock_query(d);
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_event_synchronize(tdict_driver *base, tdict_cu_event event) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  if (!is_event(d, event)) return TDICT_CU_INVALID_HANDLE;
+  tdict_sim_lock(d);
+  tdict_sim_device *device = event->device;
+  if (event->record) tdict_sim_wait_op(d, event->record);
+  tdict_cu result = device->fault;
+  tdict_sim_unlock(d);
+  return result;
+}
+
+tdict_cu tdict_sim_event_elapsed(tdict_driver *base, float *milliseconds, tdict_cu_event from, tdict_cu_event to) {
+  tdict_sim_driver *d = tdict_sim_driver_of(base);
+  if (!is_event(d, from) || !is_event(d, to) || from->device != to->device) return TDICT_CU_INVALID_HANDLE;
+  if (!from->timing || !to->timing) return TDICT_CU_INVALID_HANDLE;
+  tdict_cu result = TDICT_CU_SUCCESS;
+  tdict_sim_lock(d);
+  if (!from->record || !to->record)
+    result = TDICT_CU_INVALID_HANDLE;
+  else if (!from->record->done || !to->record->done)
+    result = TDICT_CU_NOT_READY;
+  else
+    *milliseconds = (float)((double)(to->record->done_ns - from->record->done_ns) / 1e6);
+  tdict_sim_unlock(d);
+  return result;
+}

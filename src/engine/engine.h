@@ -1,0 +1,75 @@
+/* Declares the engine, which is the state that all transfers of a context share. The engine owns the staging rings, the
+ * recordings, the tuning table and the lock under which transfers are ordered. See order.h for the order and job.h for
+ * a transfer. Thread rule: safe from any thread. */
+#ifndef TDICT_ENGINE_ENGINE_H
+#define TDICT_ENGINE_ENGINE_H
+
+#include "core/base/forkmark.h"
+#include "core/base/log.h"
+#include "core/base/stream_copy.h"
+#include "engine/options/trace/trace.h"
+#include "engine/plan/plan.h"
+#include "engine/plan/tuning.h"
+#include "engine/ring.h"
+
+enum { TDICT_MAX_RINGS = 64 };
+
+typedef struct tdict_engine_config {
+  tdict_devices *devices; /* devices and pool: borrowed */
+  tdict_pool *pool;
+  size_t staging_bytes;
+  tdict_forkmark *mark; /* mark and log: retained */
+  tdict_log *log;
+  const tdict_tuning *tuning; /* copied; NULL: the engine uses the built-in table */
+} tdict_engine_config;
+
+/* A job: work that an upper layer does with the context on a thread of its own. tdict_engine_wait() waits until all
+ * jobs have ended. */
+typedef struct tdict_engine_job {
+  struct tdict_engine_job *next;
+} tdict_engine_job;
+
+typedef struct tdict_engine {
+  tdict_engine_config config;
+  tdict_tuning tuning; /* a program that measures tables may change this field while no transfer starts or runs */
+  size_t slot_bytes;   /* bytes of a slot in each ring */
+  size_t num_slots;
+  tdict_stream_kind best_stores; /* the result of tdict_stream_best() */
+  /* guards num_live, jobs and spare_plan, and the fields num_pending, dependents and finished of every transfer */
+  pthread_mutex_t lock;
+  pthread_cond_t idle;
+  int64_t num_live;       /* transfers and jobs that have not ended */
+  tdict_engine_job *jobs; /* in the order in which the jobs began */
+  /* memory of an ended transfer's plan. Reusing this memory avoids page faults, which cost more than filling a plan */
+  tdict_plan spare_plan;
+  pthread_mutex_t ring_lock; /* guards: rings, num_rings. Held while a ring is created */
+  tdict_ring *rings[TDICT_MAX_RINGS];
+  int num_rings;
+  tdict_tracer tracer;
+  _Atomic(int32_t) last_helpers; /* relaxed: number of pool threads that the last transfer used, a hint only */
+} tdict_engine;
+
+tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err);
+void tdict_engine_wait(tdict_engine *engine);    /* waits until all transfers and jobs have ended */
+void tdict_engine_destroy(tdict_engine *engine); /* call tdict_engine_wait() first; NULL is allowed */
+/* Adds a job. The struct must stay valid until tdict_engine_end_job(). */
+void tdict_engine_begin_job(tdict_engine *engine, tdict_engine_job *job);
+/* Waits until all earlier jobs have ended. */
+void tdict_engine_await_turn(tdict_engine *engine, const tdict_engine_job *job);
+/* Ends a job. After this call, the program may destroy the context, so the job must not use the context any more. */
+void tdict_engine_end_job(tdict_engine *engine, tdict_engine_job *job);
+/* Writes the ring of a GPU to *out. The caller borrows the ring. The first call for a GPU creates the ring, and must be
+ * inside a scope of the GPU. Errors: TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
+tdict_status tdict_engine_ring(tdict_engine *engine, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);
+/* Returns how the memory of a GPU's ring was pinned, as a tdict_pinned_way. Returns -1 if the memory is not pinned, and
+ * 0 if the GPU has no ring. */
+int tdict_engine_pin_way(tdict_engine *engine, const tdict_gpu *gpu);
+/* Moves the spare plan to *out. If there is no spare plan, *out is empty. */
+void tdict_engine_take_plan(tdict_engine *engine, tdict_plan *out);
+/* Clears a plan and keeps the memory of the plan as the spare plan. Frees the memory if the spare plan is at least as
+ * large, or if the memory exceeds 32 MiB. */
+void tdict_engine_give_plan(tdict_engine *engine, tdict_plan *plan);
+/* Returns the context's engine. src/context.c defines this function. */
+tdict_engine *tdict_context_engine(const tdict_context *context);
+
+#endif

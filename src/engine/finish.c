@@ -1,0 +1,292 @@
+/* Ends a transfer: fills in the statistics, releases the sources, and launches the transfers that wait for the ended
+ * transfer. See finish.h for threads. If the transfer has begun, this file releases the sources, the marks, the uses,
+ * the wait events and the storages of the targets. job.c releases all other resources. If the transfer never began,
+ * job.c releases all resources. */
+#include "engine/finish.h"
+
+#include <stdlib.h>
+
+#include "core/base/assert.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/memory/pinned_pool.h"
+#include "engine/options/check_sources.h"
+#include "engine/options/chunk_parts.h"
+#include "engine/options/queue_limit.h"
+#include "engine/order.h"
+#include "engine/plan/result.h"
+
+/* Adds the path of the failed leaf to the error. If the program already has the result, only the tree `named` is safe
+ * to read. */
+static void add_error_path(tdict_transfer *t) {
+  const tdict_tree *tree = t->named || t->future.result_was_returned ? t->named : t->future.result;
+  char path[sizeof t->future.error.path];
+  if (!tree) return;
+  tdict_leaf_path(tree, t->future.error_leaf, path, sizeof path);
+  if (path[0]) tdict_error_at(&t->future.error, TDICT_OK, path);
+}
+
+static void give_wait_events(tdict_transfer *t) {
+  for (int i = 0; i < t->num_wait_events; i++) tdict_gpu_give_event(t->wait_events[i].gpu, t->wait_events[i].event);
+  t->num_wait_events = 0;
+}
+
+/* Returns a tdict_pin_path: how the pinned memory of this transfer was obtained. */
+static int32_t pin_path(const tdict_transfer *t) {
+  const tdict_plan *p = &t->plan;
+  const tdict_storage *target = t->targets[0].storage;
+  int way = target ? tdict_pinned_pool_way(target->memory, target) : 0;
+  if (!way && (p->way_bytes[TDICT_WAY_STAGE_IN] || p->way_bytes[TDICT_WAY_STAGE_OUT]))
+    for (uint32_t i = 0; i < p->num_items && !way; i++)
+      if (tdict_item_uses_slot(&p->items[i])) way = tdict_engine_pin_way(t->future.engine, p->items[i].gpu);
+  return way == TDICT_PINNED_REGISTERED ? TDICT_PIN_REGISTER
+         : way == TDICT_PINNED_SMALL    ? TDICT_PIN_SMALL_PIECES
+         : way == TDICT_PINNED_DRIVER   ? TDICT_PIN_DRIVER
+         : way < 0                      ? TDICT_PIN_PAGEABLE
+                                        : TDICT_PIN_NONE;
+}
+
+/* Returns the bytes that driver copies move, after conversions and packing. */
+static size_t wire_bytes(const tdict_transfer *t) {
+  const tdict_plan *p = &t->plan;
+  size_t bytes = tdict_plan_bytes(p) - p->way_bytes[TDICT_WAY_HOST];
+  for (int i = 0; i < t->how.num_workers; i++) bytes += t->workers[i].packed_bytes;
+  for (uint32_t i = 0; i < p->num_items && p->wire; i++) {
+    const tdict_item_cast *c = tdict_plan_cast(p, i);
+    if (c && c->is_packed)
+      bytes -= p->items[i].bytes;
+    else if (c && p->items[i].way != TDICT_WAY_HOST)
+      bytes += p->items[i].bytes / tdict_dtype_bytes(c->cast.to) * tdict_dtype_bytes(c->wire) - p->items[i].bytes;
+  }
+  return bytes;
+}
+
+void tdict_transfer_count_entries(tdict_transfer *t) {
+  tdict_transfer_stats *s = &t->future.stats;
+  const tdict_plan *p = &t->plan;
+  s->num_objects = p->num_objects;
+  s->num_objects_unpinned = p->num_unpinned;
+  s->num_objects_kept = p->num_kept;
+  s->num_keep_matches = p->num_keep_matches;
+  s->num_conversion_matches = p->num_conversion_matches;
+  for (uint32_t i = 0; i < p->num_objects; i++)
+    s->num_objects_pinned += p->objects[i].pin || (t->how.pins_result && p->objects[i].action == TDICT_OBJECT_FLAT);
+}
+
+static void fill_stats(tdict_transfer *t) {
+  tdict_transfer_stats *s = &t->future.stats;
+  const tdict_plan *p = &t->plan;
+  s->num_leaves = p->num_leaves;
+  s->num_shared_leaves = p->num_shared;
+  s->total_bytes = tdict_plan_bytes(p);
+  s->peer_bytes = p->peer_bytes;
+  s->direct_bytes = p->way_bytes[TDICT_WAY_DIRECT];
+  s->staged_bytes = p->way_bytes[TDICT_WAY_STAGE_IN] + p->way_bytes[TDICT_WAY_STAGE_OUT];
+  s->pageable_bytes = p->way_bytes[TDICT_WAY_PAGEABLE_IN];
+  s->host_bytes = p->way_bytes[TDICT_WAY_HOST];
+  s->wire_bytes = wire_bytes(t);
+  const size_t repeated_bytes = (t->num_targets - 1) * tdict_plan_bytes(p);
+  s->total_bytes += repeated_bytes;
+  s->peer_bytes += repeated_bytes;
+  s->wire_bytes += repeated_bytes;
+  s->num_chunks = p->num_chunks;
+  s->mode = t->how.mode;
+  for (int i = 0; i < t->how.num_workers; i++) {
+    const tdict_worker *w = &t->workers[i];
+    s->num_threads += w->worked;
+    s->copy_seconds += 1e-9 * (double)w->copy_ns;
+    s->wait_seconds += 1e-9 * (double)w->wait_ns;
+    s->cpu_seconds += 1e-9 * (double)w->cpu_ns;
+  }
+  s->peak_staging_bytes =
+      (size_t)atomic_load_explicit(&t->peak_slots, memory_order_relaxed) * t->future.engine->slot_bytes;
+  s->peak_queued_bytes = t->queue_limit ? t->queue_limit->peak_bytes : 0;
+  tdict_memory_counts pinned;
+  tdict_memory_get_counts(tdict_devices_pinned(t->future.engine->config.devices), &pinned);
+  s->peak_pinned_bytes = pinned.peak_bytes;
+  s->pin_path = pin_path(t);
+  s->total_seconds = 1e-9 * (double)(tdict_now_ns() - t->future.begin_ns);
+}
+
+/* Returns the tail events to their GPUs. The caller holds error_lock, so no thread queues a wait for these events now.
+ * The copies have ended, so no later waiter needs the events. */
+static void give_tails(tdict_transfer *t) {
+  TDICT_ASSERT(tdict_lock_is_held(&t->future.error_lock));
+  for (int i = 0; i < t->how.num_workers; i++) {
+    tdict_worker *w = &t->workers[i];
+    if (!w->tail_gpu) continue;
+    tdict_gpu_give_event(w->tail_gpu, w->tail);
+    tdict_gpu_release(w->tail_gpu);
+    w->tail_gpu = NULL;
+  }
+}
+
+/* After a failure, marks the bytes of the destinations as lost. After a success, removes these bytes from the lost
+ * bytes. */
+static void update_lost_bytes(const tdict_transfer *t) {
+  const bool lost = t->future.error.status != 0;
+  bool has_lost_bytes = lost;
+  for (uint32_t i = 0; i < t->num_writes && !has_lost_bytes; i++)
+    has_lost_bytes = tdict_storage_has_lost(t->writes[i].storage);
+  for (size_t i = 0; lost && i < t->num_targets; i++)
+    if (t->targets[i].storage) tdict_storage_lose_all(t->targets[i].storage);
+  for (uint32_t i = 0; i < t->plan.num_items && has_lost_bytes; i++) {
+    const tdict_tensor *dst = t->plan.items[i].dst;
+    if (dst && lost) tdict_tensor_lose(dst);
+    if (dst && !lost) tdict_tensor_regain(dst);
+  }
+}
+
+/* Consecutive sources that were allocated in one slab. One atomic operation releases all `count` tensors. */
+typedef struct releasing {
+  tdict_slab *slab;
+  int64_t count;
+} releasing;
+static void release_slab(releasing *r) {
+  if (r->count) tdict_slab_release(r->slab, r->count);
+  r->count = 0;
+}
+
+/* Removes the mark of a source and releases the source. `early` is true if the transfer still runs. If `early` is true
+ * and the program owns the memory, keeps the source and returns false. The program's release callback must not be
+ * called while the transfer runs. */
+static inline bool release_source(tdict_plan *p, uint32_t i, bool early, releasing *r) {
+  tdict_fence_node *node = &p->nodes[i];
+  tdict_tensor *src = p->items[i].src;
+  if (node->storage && !node->was_detached) tdict_storage_detach(node);
+  node->was_detached = true;
+  if (p->borrows || !src) return true;
+  if (early && src->storage->flags & TDICT_STORAGE_FOREIGN) return false;
+  p->items[i].src = NULL;
+  if (!src->slab) {
+    tdict_tensor_release(src);
+    return true;
+  }
+  if (r->slab != src->slab) release_slab(r);
+  r->slab = src->slab;
+  r->count++;
+  return true;
+}
+
+/* If consecutive items have one storage, only the first of these items has a mark. The nodes of the other items have no
+ * fence. A mark that protects several items is removed when the transfer ends. */
+void tdict_transfer_chunk_read(tdict_transfer *t, const tdict_chunk *chunk) {
+  tdict_plan *p = &t->plan;
+  if (t->hashes) return; /* check_sources is set: the sources are hashed again when the transfer ends */
+  uint32_t begin = chunk->first, end;
+  while (begin < p->num_items && p->items[begin].offset < chunk->begin) begin++;
+  for (end = begin; end < p->num_items && p->items[end].offset < chunk->end; end++)
+    if (p->items[end].offset + p->items[end].bytes > chunk->end) break;
+  for (uint32_t i = begin; i < end; i++)
+    if (!p->nodes[i].fence || (i + 1 < p->num_items && !p->nodes[i + 1].fence)) return;
+  releasing r = {0};
+  bool all = true;
+  enum { AHEAD = 16 };
+  for (uint32_t i = begin; i < end; i++) {
+    if (i + AHEAD < end) {
+      __builtin_prefetch(p->nodes[i + AHEAD].storage, 1);
+      if (!p->borrows) __builtin_prefetch(p->items[i + AHEAD].src, 1);
+    }
+    all &= release_source(p, i, true, &r);
+  }
+  release_slab(&r);
+  if (all) p->chunks[chunk - p->chunks].read_end = end;
+}
+
+/* Releases the sources that were not released early. Skips items that lie completely in a chunk whose read_end is
+ * set, because their sources were released. */
+static void release_sources(tdict_transfer *t) {
+  tdict_plan *p = &t->plan;
+  releasing r = {0};
+  uint32_t i = 0;
+  for (uint32_t k = 0; k < p->num_chunks; k++) {
+    const tdict_chunk *c = &p->chunks[k];
+    if (!c->read_end) continue;
+    for (; i < p->num_items && (i <= c->first || p->items[i].offset < c->begin); i++) release_source(p, i, false, &r);
+    if (c->read_end > i) i = c->read_end;
+  }
+  for (; i < p->num_items; i++) release_source(p, i, false, &r);
+  release_slab(&r);
+  p->borrows = true; /* the plan retains no source any more */
+}
+
+/* Releases the sources, the marks, the uses, the wait events, the plan and the storages of the targets. Releasing may
+ * call functions of the program, so no lock is held. */
+static void release_all(tdict_transfer *t) {
+  if (t->traced.recording) tdict_trace_leave(&t->traced, t->future.begin_ns, tdict_plan_bytes(&t->plan));
+  if (t->num_wait_events) give_wait_events(t);
+  if (t->marked) {
+    release_sources(t);
+    tdict_transfer_unmark(t, t->num_writes);
+    t->marked = false;
+  }
+  for (uint32_t i = 0; i < t->num_uses; i++) t->uses[i]->ops->release(t->uses[i]);
+  t->num_uses = 0;
+  free(t->hooks);
+  t->hooks = NULL;
+  tdict_engine_give_plan(t->future.engine, &t->plan);
+  if (t->named) tdict_release(t->named);
+  t->named = NULL;
+  /* the results are kept even after a failure, because tdict_future_wait_on_stream() may be returning them */
+  for (size_t i = 0; i < t->num_targets; i++) {
+    if (t->targets[i].storage) tdict_storage_release(t->targets[i].storage);
+    t->targets[i].storage = NULL;
+  }
+}
+
+void tdict_transfer_finish(tdict_transfer *t) {
+  tdict_engine *e = t->future.engine;
+  TDICT_ASSERT(!tdict_latch_is_zero(&t->future.ended) && t->num_pending == 0);
+  /* Make the transfer's outcome final. */
+  if (t->chunk_parts) tdict_chunk_parts_close(t);
+  if (t->hashes) tdict_check_sources_after(t);
+  pthread_mutex_lock(&t->future.error_lock);
+  t->future.outcome_is_final = true;
+  if (t->future.error.status && t->future.error_leaf != UINT32_MAX) add_error_path(t);
+  if (!t->how.caller_waits) give_tails(t);
+  pthread_mutex_unlock(&t->future.error_lock);
+  if (!t->how.skips_stats) fill_stats(t);
+  /* Mark lost bytes before setting `finished`, because a transfer that sees `finished` reads which bytes are lost. */
+  if (t->marked) update_lost_bytes(t);
+  /* Collect the transfers that wait for this transfer. */
+  pthread_mutex_lock(&e->lock);
+  t->finished = true;
+  tdict_dependent *next = t->dependents;
+  t->dependents = NULL;
+  pthread_mutex_unlock(&e->lock);
+  /* Release the sources before waking the waiting threads, because these threads may reuse the bytes. */
+  release_all(t);
+  tdict_latch_open(&t->queued);
+  tdict_latch_open(&t->future.ended);
+  if (atomic_load_explicit(&t->future.part_of, memory_order_relaxed))
+    tdict_future_end_part(&t->future); /* before a transfer that waits for this transfer can fail, too */
+  /* Launch the transfers that wait for no other transfer. */
+  while (next) {
+    tdict_dependent *d = next;
+    next = d->next;
+    tdict_transfer *waiting = d->waiting;
+    pthread_mutex_lock(&e->lock);
+    TDICT_ASSERT(waiting->num_pending > 0);
+    bool ready = --waiting->num_pending == 0;
+    pthread_mutex_unlock(&e->lock);
+    if (ready) tdict_transfer_launch(waiting); /* this call may free `waiting`, which owns d */
+  }
+  tdict_future_end_live(&t->future);
+}
+
+void tdict_transfer_will_build(tdict_transfer *t) {
+  atomic_store_explicit(&t->workers_left, t->how.num_workers + 1, memory_order_relaxed);
+}
+
+void tdict_transfer_built(tdict_transfer *t) {
+  if (atomic_fetch_sub_explicit(&t->workers_left, 1, memory_order_acq_rel) == 1) tdict_transfer_finish(t);
+}
+
+void tdict_transfer_end_at_once(tdict_transfer *t) {
+  if (!t->how.skips_stats) fill_stats(t);
+  t->finished = true;
+  release_all(t);
+  tdict_latch_open(&t->queued);
+  tdict_latch_open(&t->future.ended);
+  if (atomic_load_explicit(&t->future.part_of, memory_order_relaxed)) tdict_future_end_part(&t->future);
+}

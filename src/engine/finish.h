@@ -1,0 +1,28 @@
+/* Ends a transfer. Also releases sources early, while the transfer still runs. Thread rule: the last worker ends a
+ * transfer. If the workers end before the result is built, the starting thread ends the transfer. If no copy begins
+ * after the hooks, the thread in tdict_hooks_begin_copies() ends the transfer. The thread that queued the copy of a
+ * slot calls tdict_transfer_chunk_read(). */
+#ifndef TDICT_ENGINE_FINISH_H
+#define TDICT_ENGINE_FINISH_H
+
+#include "engine/job.h"
+
+/* Writes the numbers of objects and of matches of patterns to the statistics of a transfer whose plan is made. These
+ * numbers do not change later, so the thread that starts the transfer may read them at once. */
+void tdict_transfer_count_entries(tdict_transfer *transfer);
+/* Ends a transfer: removes the transfer's marks, opens the transfer's latches, and launches each transfer that now
+ * waits for no other transfer. May free the transfer. */
+void tdict_transfer_finish(tdict_transfer *transfer);
+/* Delays the transfer's end until the starting thread has built the result and calls tdict_transfer_built(). Call
+ * before the transfer begins. */
+void tdict_transfer_will_build(tdict_transfer *transfer);
+void tdict_transfer_built(tdict_transfer *transfer);
+/* Ends a transfer that has nothing to copy. */
+void tdict_transfer_end_at_once(tdict_transfer *transfer);
+/* Releases the sources of items that lie completely in the chunk. Call after the chunk's bytes were copied into a slot.
+ * A source in memory of the program is kept until the transfer ends. Does nothing if one of these items shares its mark
+ * with another item. Also does nothing if the option check_sources is set, because the sources are hashed again
+ * later. */
+void tdict_transfer_chunk_read(tdict_transfer *transfer, const tdict_chunk *chunk);
+
+#endif

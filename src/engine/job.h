@@ -1,0 +1,122 @@
+/* Defines the struct of a transfer: its plan, its settings, its order among transfers and the progress of its workers.
+ * A transfer begins with a future, see future.h. See order.h for the order, worker.h for the work, and finish.h for
+ * the end of a transfer. Thread rule: only the starting thread uses the fields until the hooks or the copies begin.
+ * Later, several threads use the fields. The comment of a field then names the lock or the memory order of the field.
+ * Workers only read fields without such a comment. The thread that ends the transfer releases the objects that these
+ * fields hold. */
+#ifndef TDICT_ENGINE_JOB_H
+#define TDICT_ENGINE_JOB_H
+
+#include "engine/future.h"
+#include "engine/plan/choose.h"
+
+enum { TDICT_MAX_WAIT_EVENTS = 16 };
+
+typedef struct tdict_transfer tdict_transfer;
+
+/* The work of one thread on a transfer, see worker.h. */
+typedef struct tdict_worker {
+  tdict_task task; /* first member, because the pool passes a pointer to the task to the task's function */
+  tdict_transfer *transfer;
+  tdict_gpu *tail_gpu; /* retained; the device of `tail`, NULL if there is no tail */
+  tdict_cu_event tail; /* recorded after the worker's last copy, for streams that wait for the transfer */
+  bool worked;
+  int64_t copy_ns, wait_ns, cpu_ns;
+  size_t packed_bytes; /* bytes of packed elements in the copies that the worker queued */
+} tdict_worker;
+
+/* An edge of the order: the copies of `waiting` must not begin before `awaited` has ended. */
+typedef struct tdict_dependent {
+  tdict_transfer *waiting; /* not retained: this transfer cannot end while its num_pending is above 0 */
+  tdict_transfer *awaited;
+  struct tdict_dependent *next;
+} tdict_dependent;
+
+/* An event recorded on a stream of the program. All copies of the transfer that access a device wait for the event. */
+typedef struct tdict_wait_event {
+  tdict_gpu *gpu;
+  tdict_cu_event event;
+} tdict_wait_event;
+
+/* A place of the new leaves. A transfer with several targets writes target 0 and copies its bytes to the others, which
+ * are on other devices, see spread.h. */
+typedef struct tdict_target {
+  tdict_storage *storage; /* retained until the transfer has ended; NULL: no leaf is new */
+  tdict_tree *tree;       /* retained; NULL until the tree is built, and for target 0, whose tree is future.result */
+  size_t position;        /* of the tree in the result of the promise */
+} tdict_target;
+
+struct tdict_transfer {
+  tdict_future future; /* first member, so that a pointer to the transfer is also a pointer to the future */
+
+  /* Source and result */
+  tdict_plan plan;
+  tdict_target *targets; /* at least one; in the memory of this struct, behind the workers */
+  size_t num_targets;
+  /* retained; the tree in which error paths are looked up; NULL: error paths are looked up in the result */
+  tdict_tree *named;
+
+  tdict_how how;  /* on_caller may become false when the transfer begins */
+  tdict_gpu *gpu; /* retained; the first GPU that copies, else the target's GPU; NULL: the transfer uses no GPU */
+
+  /* Events and uses that copies wait for */
+  tdict_wait_event wait_events[TDICT_MAX_WAIT_EVENTS];
+  int num_wait_events;
+  /* retained: recorded uses of the bytes that the transfer writes, and fillers of the bytes that the transfer reads.
+   * Copies wait for these uses */
+  tdict_fence **uses;
+  uint32_t num_uses, cap_uses;
+
+  /* The order among transfers, see order.c */
+  tdict_fence_node *writes; /* the marks on written storages; the marks on sources are in the plan */
+  uint32_t num_writes;
+  bool marked; /* true while marks are attached. A mark that was removed early has the flag `was_detached` */
+  tdict_dependent *waits_for;
+  /* num_pending, dependents and finished: guarded by the engine's lock. num_pending: transfers in waits_for that
+   * have not ended */
+  uint32_t num_waits_for, num_pending;
+  tdict_dependent *dependents;
+  bool finished;
+  tdict_latch may_start; /* opened when the starting thread may copy */
+
+  /* Optional parts */
+  /* owned, one for each item or leaf, see check_sources.h. NULL: sources are not checked */
+  uint64_t *hashes;
+  struct tdict_hooks *hooks; /* owned, see hooks.h. NULL: no hook must run */
+  /* owned, see worker.h. NULL: every worker waits for its copies itself */
+  struct tdict_deferred_tail *deferred_tail;
+  /* owned, one for each chunk, see options/chunk_parts.h. NULL: every chunk has one part */
+  struct tdict_chunk_parts *chunk_parts;
+  struct tdict_queue_limit *queue_limit; /* owned, see options/queue_limit.h. NULL: no limit of queued bytes */
+  struct tdict_batch *batch;             /* owned, see options/batch.h. NULL: each copy is queued at once */
+
+  /* Progress of the workers */
+  tdict_latch queued; /* counts workers that still queue copies, and a thread that builds the result */
+  /* relaxed: a worker could not record its tail, so a stream cannot wait for the copies of this worker. The latch
+   * `queued` makes the store visible */
+  _Atomic(bool) missing_tail_event;
+  _Atomic(uint32_t) next_part; /* relaxed: a ticket counter for parts of chunks */
+  /* acq_rel: the last worker ends the transfer. A thread that builds the result counts as a worker */
+  _Atomic(int32_t) workers_left;
+  _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
+  /* relaxed: a lane has requested a slot. The first request may take the last free slots */
+  _Atomic(bool) slot_was_requested;
+  _Atomic(bool) first_copy_done; /* relaxed: a copy has ended, so no stream blocks the transfer */
+
+  tdict_traced traced;
+
+  tdict_worker workers[]; /* how.num_workers */
+};
+
+extern const tdict_future_kind tdict_transfer_kind; /* see transfer_kind.c */
+/* Creates an empty transfer with space for its workers and targets. *out has one reference, which is a handle. Errors:
+ * TDICT_ENOMEM. */
+tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t num_targets, tdict_transfer **out,
+                                   tdict_error *err);
+/* Releases what a transfer adds to its future, see tdict_future_kind. */
+void tdict_transfer_free(tdict_future *future);
+/* Stores the error like tdict_future_fail(), and so tells the workers to stop. The error names the leaf of item number
+ * `item`. If `item` is UINT32_MAX or the item of one block, the error names no leaf. */
+void tdict_transfer_fail(tdict_transfer *t, uint32_t item, const tdict_error *error);
+
+#endif

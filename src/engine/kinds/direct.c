@@ -1,0 +1,93 @@
+/* Queues copies without slots. See direct.h for ownership and threads. */
+#include "engine/kinds/direct.h"
+
+#include "core/tensor/layout.h"
+#include "engine/kinds/device_cast.h"
+#include "engine/plan/pair.h"
+
+/* Queues one launch that converts those items of a chunk whose conversions read pinned or device memory. */
+static tdict_status queue_casts(const tdict_direct *d, tdict_error *err) {
+  const tdict_plan *p = d->plan;
+  const tdict_chunk *chunk = d->chunk;
+  tdict_kernel_work work;
+  tdict_status status = TDICT_OK;
+  tdict_kernel_work_init(&work, TDICT_KERNEL_CONVERT);
+  for (uint32_t i = chunk->first; i < p->num_items && p->items[i].offset < chunk->end && status == TDICT_OK; i++) {
+    const tdict_item *item = &p->items[i];
+    const tdict_item_cast *cast = tdict_plan_cast(p, i);
+    if (!cast) continue;
+    const size_t begin = item->offset < chunk->begin ? chunk->begin - item->offset : 0;
+    const size_t left = chunk->end - item->offset, end = left < item->bytes ? left : item->bytes;
+    const size_t to_bytes = tdict_dtype_bytes(cast->cast.to);
+    if (end <= begin) continue; /* an empty leaf needs no conversion */
+    status = tdict_device_cast_add(&work, &cast->device, item->dst_data + begin,
+                                   item->src_data + begin / to_bytes * tdict_dtype_bytes(cast->cast.from),
+                                   (end - begin) / to_bytes, err);
+  }
+  if (status == TDICT_OK && work.num_entries) status = tdict_gpu_queue_work(d->gpu, &work, d->stream, err);
+  tdict_kernel_work_reset(&work);
+  return status;
+}
+
+/* Queues the copies of a chunk between host and device with one call. Each copy covers one run of items. Converted
+ * items are left out. */
+static tdict_status queue_runs(const tdict_direct *d, tdict_error *err) {
+  const tdict_plan *p = d->plan;
+  const tdict_chunk *chunk = d->chunk;
+  tdict_cu_line lines[TDICT_CU_MOST_LINES];
+  size_t count = 0;
+  for (uint32_t i = chunk->first, end; i < p->num_items && p->items[i].offset < chunk->end; i = end) {
+    const tdict_item *item = &p->items[i];
+    end = tdict_plan_run_end(p, i);
+    size_t from = item->offset < chunk->begin ? chunk->begin - item->offset : 0;
+    size_t to = p->items[end - 1].offset + p->items[end - 1].bytes;
+    if (to > chunk->end) to = chunk->end;
+    if (to <= item->offset + from || tdict_plan_cast(p, i)) continue; /* an empty leaf needs no copy */
+    lines[count++] = (tdict_cu_line){item->dst_data + from, item->src_data + from, to - item->offset - from};
+  }
+  if (count == 0) return TDICT_OK;
+  return tdict_gpu_queue_lines(d->gpu, (tdict_cu_kind)p->items[chunk->first].kind, lines, count, d->stream, err);
+}
+
+/* A copy between device memories. `to` owns the destination. */
+typedef struct device_copy {
+  const tdict_direct *to;
+  tdict_gpu *from;
+} device_copy;
+static tdict_status queue_between(void *user, const tdict_rect *rect, tdict_error *err) {
+  const device_copy *b = user;
+  return tdict_gpu_queue_from(b->to->gpu, b->from, rect, b->to->stream, err);
+}
+
+/* Queues the copy of a chunk between device memories. Strided leaves are copied as rectangles. */
+static tdict_status queue_within_devices(const tdict_direct *d, tdict_error *err) {
+  const tdict_chunk *chunk = d->chunk;
+  const tdict_item *item = &d->plan->items[chunk->first];
+  device_copy b = {.to = d};
+  if (tdict_plan_cast(d->plan, chunk->first)) return queue_casts(d, err);
+  tdict_status status = tdict_devices_gpu(d->devices, item->src->storage->device, &b.from, err);
+  if (status != TDICT_OK) return status;
+  if (item->src_plain && item->dst_plain) {
+    ptrdiff_t from = (ptrdiff_t)chunk->begin - (ptrdiff_t)item->offset;
+    size_t bytes = chunk->end - chunk->begin;
+    tdict_rect line = {(void *)((uintptr_t)item->dst_data + (uintptr_t)from),
+                       (void *)((uintptr_t)item->src->data + (uintptr_t)from),
+                       (int64_t)bytes,
+                       (int64_t)bytes,
+                       bytes,
+                       1};
+    return queue_between(&b, &line, err);
+  }
+  tdict_pair pair;
+  const int64_t *dst = item->dst ? tdict_tensor_dims_strides(item->dst) : NULL;
+  tdict_pair_init(&pair, item->src->ndim, item->src->dims, dst, tdict_tensor_dims_strides(item->src),
+                  tdict_dtype_bytes(item->src->dtype));
+  tdict_pair_part part = {item->dst_data, item->src->data, chunk->begin - item->offset, chunk->end - item->offset};
+  return tdict_pair_walk(&pair, &part, queue_between, &b, err);
+}
+
+tdict_status tdict_direct_queue(const tdict_direct *d, tdict_error *err) {
+  if (d->plan->items[d->chunk->first].kind == TDICT_CU_D2D) return queue_within_devices(d, err);
+  tdict_status status = queue_runs(d, err);
+  return status == TDICT_OK && d->plan->wire && d->plan->wire->pinned_bytes ? queue_casts(d, err) : status;
+}

@@ -1,0 +1,19 @@
+/* Queues the copies of a chunk that needs no slot. The caller owns all memory. Thread rule: one thread at a time uses a
+ * stream. The thread must be inside a scope of the GPU. */
+#ifndef TDICT_ENGINE_KINDS_DIRECT_H
+#define TDICT_ENGINE_KINDS_DIRECT_H
+
+#include "engine/plan/plan.h"
+
+typedef struct tdict_direct {
+  const tdict_plan *plan;
+  const tdict_chunk *chunk;
+  tdict_devices *devices; /* find the GPU that owns the source */
+  tdict_gpu *gpu;         /* owns the destination, or the source of a copy to the host */
+  tdict_cu_stream stream;
+} tdict_direct;
+/* Queues the copies, and the launch that converts elements. After a failure, some of the copies may be queued. Returns
+ * the driver's errors, and TDICT_ENOMEM. */
+tdict_status tdict_direct_queue(const tdict_direct *direct, tdict_error *err);
+
+#endif

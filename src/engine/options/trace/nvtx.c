@@ -1,0 +1,18 @@
+/* Implements ranges with NVTX. NVTX is a header that finds a profiler at run time, and does nothing if there is no
+ * profiler. This is the only file that includes NVTX; CMake adds the file if the header was found. Owns nothing. See
+ * ranges.h for the thread rule. */
+#include <nvtx3/nvToolsExt.h>
+#include <stddef.h>
+
+#include "engine/options/trace/ranges.h"
+
+/* Begins a range. The name begins with the library's name, because profilers show the ranges of all libraries
+ * together. */
+void tdict_range_push(tdict_range range) {
+  static const char *const names[TDICT_NUM_RANGES] = {"tdict plan",  "tdict copy",         "tdict submit",
+                                                      "tdict wait",  "tdict hook",         "tdict transfer",
+                                                      "tdict fetch", "tdict ready batches"};
+  nvtxRangePushA(names[range]);
+}
+
+void tdict_range_pop(void) { nvtxRangePop(); }

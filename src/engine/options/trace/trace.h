@@ -1,0 +1,80 @@
+/* Records what transfers do and when. A recording consists of slices. A slice is an interval of time in which a thread
+ * did one kind of work, or a stream made copies. A recording is reference counted. The engine holds the last recording.
+ * Each transfer that began during a recording holds that recording until the transfer ends. A recording owns its slices
+ * and their driver events, and retains the GPUs.
+ *
+ * A ticket counter hands out the slices of one array, and slices are never returned. Therefore no thread waits for a
+ * slice, and the memory is bounded. Thread rule: safe from any thread. Until a slice is complete, only the thread that
+ * took the slice may access it. */
+#ifndef TDICT_ENGINE_OPTIONS_TRACE_TRACE_H
+#define TDICT_ENGINE_OPTIONS_TRACE_TRACE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "core/base/clock.h"
+#include "core/base/forkmark.h"
+#include "core/sched/pool.h"
+#include "device/gpu.h"
+#include "engine/options/trace/ranges.h"
+#include "tdict/context.h"
+
+typedef struct tdict_recording tdict_recording;
+
+/* The part of an engine that holds the last recording. */
+typedef struct tdict_tracer {
+  const tdict_forkmark *mark; /* borrowed from the engine */
+  pthread_mutex_t lock;       /* guards: recording */
+  tdict_recording *recording; /* retained; NULL: no recording was started yet */
+  _Atomic(bool) on;           /* relaxed: a transfer that reads an old value is not recorded */
+} tdict_tracer;
+void tdict_tracer_init(tdict_tracer *tracer, const tdict_forkmark *mark);
+void tdict_tracer_reset(tdict_tracer *tracer);
+/* Returns the context's tracer. src/context.c defines this function. */
+tdict_tracer *tdict_context_tracer(const tdict_context *context);
+
+/* The state that a transfer needs to add slices to a recording. */
+typedef struct tdict_traced {
+  tdict_recording *recording; /* retained; NULL: this transfer is not recorded */
+  uint32_t number;
+  const tdict_pool *pool; /* the timeline shows the threads of this pool as workers */
+} tdict_traced;
+/* Makes a transfer part of the tracer's recording, if the recording is still on. */
+void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer, const tdict_pool *pool);
+/* Adds the slice of the whole transfer, from begin_ns to now, and releases the recording. A second call does
+ * nothing. */
+void tdict_trace_leave(tdict_traced *traced, int64_t begin_ns, size_t bytes);
+
+/* Adds a slice of the calling thread that belongs to no transfer, from begin_ns to now. `value` is the slice's number
+ * of bytes. For TDICT_RANGE_READY, `value` is the number of batches. Does nothing if no recording is on. */
+void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range range, int64_t begin_ns, size_t value);
+
+/* Adds a slice of the calling thread that belongs to the transfer, from begin_ns to now. The transfer must be
+ * recorded. */
+void tdict_trace_add(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes);
+
+/* Returns true if the statistics contain the time of this phase. */
+static inline bool tdict_phase_is_counted(tdict_range range) {
+  return range == TDICT_RANGE_COPY || range == TDICT_RANGE_WAIT;
+}
+/* Begins a phase of the calling thread. Profilers show the phase as a range. If the transfer is recorded, the phase
+ * becomes a slice. Returns the current time for tdict_phase_end(), or 0 if the time is not needed. */
+static inline int64_t tdict_phase_begin(const tdict_traced *traced, tdict_range range) {
+  tdict_range_push(range);
+  return tdict_phase_is_counted(range) || traced->recording ? tdict_now_ns() : 0;
+}
+/* Ends a phase. Returns the duration in nanoseconds if the statistics contain this phase, else 0. */
+static inline int64_t tdict_phase_end(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes) {
+  tdict_range_pop();
+  if (traced->recording) tdict_trace_add(traced, range, begin_ns, bytes);
+  return tdict_phase_is_counted(range) ? tdict_now_ns() - begin_ns : 0;
+}
+
+typedef struct tdict_slice tdict_slice;
+/* Opens a slice on a stream before copies are queued. After the copies are queued, tdict_trace_close() ends the slice.
+ * Returns NULL if the recording is off or full, or if the driver cannot record the times. The transfer must be
+ * recorded. The caller must be inside a scope of the GPU. */
+tdict_slice *tdict_trace_open(const tdict_traced *traced, tdict_gpu *gpu, tdict_cu_stream stream, size_t bytes);
+void tdict_trace_close(tdict_slice *slice, tdict_gpu *gpu);
+
+#endif

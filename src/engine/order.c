@@ -1,0 +1,313 @@
+/* Orders transfers. Each transfer attaches marks to the storages that the transfer reads and writes. A transfer that
+ * finds conflicting marks of earlier transfers waits until these transfers have ended. See order.h for ownership and
+ * threads. */
+#include "engine/order.h"
+
+#include <stdlib.h>
+
+#include "core/base/assert.h"
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "engine/options/check_sources.h"
+#include "engine/plan/result.h"
+
+enum { FOREIGN_WAIT_NS = 1000000 };
+
+/* Returns the number of the first leaf of a consolidated source whose bytes are lost. Returns UINT32_MAX if there is no
+ * such leaf, or if the source is unloaded. Ignores lost bytes between leaves, because no program reads these bytes. */
+static uint32_t find_lost_inside(const tdict_consolidated *whole) {
+  tdict_storage *storage = whole->bytes->storage;
+  if (tdict_storage_is_unloaded(storage)) return UINT32_MAX;
+  for (uint32_t i = 0; i < whole->num_leaves && tdict_storage_has_lost(storage); i++) {
+    const tdict_extent leaf = tdict_extent_all(whole->leaves[i].begin, whole->leaves[i].begin + whole->leaves[i].bytes);
+    if (tdict_storage_is_lost(storage, &leaf)) return i;
+  }
+  return UINT32_MAX;
+}
+/* Returns true if a transfer cannot read the source, because the source's bytes are lost. All bytes of an unloaded
+ * storage count as lost. A transfer can read these bytes nevertheless, unless the storage is a sink. */
+static bool is_lost_source(const tdict_tensor *src) {
+  const bool can_be_read = tdict_storage_is_unloaded(src->storage) && !tdict_storage_is_sink(src->storage);
+  return !can_be_read && tdict_tensor_is_lost(src);
+}
+/* Returns the number of the first leaf whose source bytes are lost, else UINT32_MAX. Call only if no earlier transfer
+ * can still write the sources. */
+static uint32_t find_lost(const tdict_transfer *t) {
+  if (t->plan.whole) return find_lost_inside(t->plan.whole);
+  for (uint32_t i = 0; i < t->plan.num_items; i++)
+    if (t->plan.items[i].src && is_lost_source(t->plan.items[i].src)) return t->plan.items[i].leaf;
+  return UINT32_MAX;
+}
+/* Adds the path of a leaf to the error. If the result is not built yet, looks the path up in `source`. */
+static tdict_status name_leaf(const tdict_transfer *t, const tdict_tree *source, uint32_t leaf, tdict_status status,
+                              tdict_error *err) {
+  const tdict_tree *tree = t->named ? t->named : t->future.result ? t->future.result : source;
+  char path[sizeof err->path] = "";
+  if (tree) tdict_leaf_path(tree, leaf, path, sizeof path);
+  return path[0] ? tdict_error_at(err, status, path) : status;
+}
+static tdict_status refuse_lost(tdict_error *err) {
+  return tdict_fail(err, TDICT_EINVAL, "transfer: the source bytes are lost, because a transfer into them failed");
+}
+
+void tdict_transfer_launch(tdict_transfer *t) {
+  TDICT_ASSERT(t->num_pending == 0 && !t->finished);
+  /* if the transfer waited for no other transfer, mark_and_order() has already checked the sources */
+  uint32_t lost = t->num_waits_for ? find_lost(t) : UINT32_MAX;
+  tdict_error err = {0};
+  if (lost != UINT32_MAX) {
+    (void)!refuse_lost(&err);
+    tdict_future_fail(&t->future, lost, "", &err);
+  }
+  if (t->hashes) tdict_check_sources_before(t);
+  tdict_pool *pool = t->future.engine->config.pool;
+  const bool on_caller = t->how.on_caller;
+  tdict_task *tasks = NULL;
+  for (int i = t->how.num_workers; i-- > (on_caller ? 1 : 0);) {
+    t->workers[i].task.next = tasks;
+    tasks = &t->workers[i].task;
+  }
+  if (tasks) tdict_pool_submit_list(pool, tasks); /* the transfer may be freed from now on, unless on_caller is true */
+  if (on_caller && t->num_waits_for) tdict_latch_down(&t->may_start); /* else the starting thread does not wait */
+}
+
+/* Prepares the marks on written storages. Consecutive destinations in one storage share a mark. The marks on sources
+ * are in the plan. */
+static tdict_status make_marks(tdict_transfer *t, tdict_error *err) {
+  tdict_plan *p = &t->plan;
+  t->writes = malloc((t->num_targets + (p->writes_existing ? p->num_items : 0)) * sizeof *t->writes);
+  if (!t->writes) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its marks");
+  const tdict_storage *last = NULL;
+  t->num_writes = 0;
+  for (uint32_t i = 0; i < p->num_items && p->writes_existing; i++) {
+    tdict_storage *dst = p->items[i].dst->storage;
+    if (dst == last) continue;
+    t->writes[t->num_writes++] = (tdict_fence_node){.storage = dst, .fence = &t->future.fence, .writes = true};
+    last = dst;
+  }
+  for (size_t i = 0; i < t->num_targets; i++)
+    if (t->targets[i].storage)
+      t->writes[t->num_writes++] =
+          (tdict_fence_node){.storage = t->targets[i].storage, .fence = &t->future.fence, .writes = true};
+  return TDICT_OK;
+}
+
+typedef struct conflict_search {
+  tdict_transfer *self;
+  uint32_t cap;
+  bool no_memory;
+  bool has_fillers; /* true: a source's storage may have a filler */
+  bool lost;        /* true: a source's storage has lost bytes */
+  tdict_fence *foreign;
+} conflict_search;
+
+/* Adds a recorded use, or the filler of a source, to `uses` of the transfer. Retains the fence. */
+static void gather_use(void *user, tdict_fence *use) {
+  conflict_search *g = user;
+  tdict_transfer *t = g->self;
+  for (uint32_t i = 0; i < t->num_uses; i++)
+    if (t->uses[i] == use) return;
+  if (g->no_memory) return;
+  g->no_memory = t->num_uses == t->cap_uses && !tdict_grow_array((void **)&t->uses, &t->cap_uses, sizeof use);
+  if (g->no_memory) return;
+  use->ops->retain(use);
+  t->uses[t->num_uses++] = use;
+}
+
+static tdict_status gather_uses(tdict_transfer *t, tdict_error *err) {
+  conflict_search g = {.self = t};
+  for (uint32_t i = 0; i < t->num_writes; i++) tdict_storage_each_use(t->writes[i].storage, true, gather_use, &g);
+  return g.no_memory ? tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the uses it waits for") : TDICT_OK;
+}
+
+/* Adds a transfer of this engine to waits_for, if the transfer has not ended. */
+static void await_transfer(conflict_search *g, tdict_transfer *awaited) {
+  tdict_transfer *t = g->self;
+  if (awaited->finished || g->no_memory) return;
+  for (uint32_t i = 0; i < t->num_waits_for; i++)
+    if (t->waits_for[i].awaited == awaited) return;
+  g->no_memory =
+      t->num_waits_for == g->cap && !tdict_grow_array((void **)&t->waits_for, &g->cap, sizeof t->waits_for[0]);
+  if (g->no_memory) return;
+  t->waits_for[t->num_waits_for++] = (tdict_dependent){.waiting = t, .awaited = awaited};
+}
+
+/* If the fence is an unfinished transfer of this engine, adds the transfer to waits_for. Parts of one promise name the
+ * parts that they wait for, so their marks do not count. A part whose part_of is NULL has set `finished`
+ * before, under the engine's lock, so await_transfer() skips it. */
+static void gather_conflict(void *user, tdict_fence *fence) {
+  conflict_search *g = user;
+  tdict_transfer *t = g->self, *other = (tdict_transfer *)fence;
+  if (fence->ops != t->future.fence.ops || other == t || other->future.engine != t->future.engine) return;
+  const tdict_future *promise = atomic_load_explicit(&t->future.part_of, memory_order_relaxed);
+  if (!promise || atomic_load_explicit(&other->future.part_of, memory_order_relaxed) != promise)
+    await_transfer(g, other);
+}
+
+/* If the fence is not a transfer of this engine, stores the fence in g->foreign. Only the first such fence is
+ * stored. */
+static void find_foreign(void *user, tdict_fence *fence) {
+  conflict_search *g = user;
+  bool foreign = fence->ops != g->self->future.fence.ops || ((tdict_future *)fence)->engine != g->self->future.engine;
+  if (!foreign || g->foreign) return;
+  fence->ops->retain(fence);
+  g->foreign = fence;
+}
+
+/* Waits for the fence, at most FOREIGN_WAIT_NS. The time is limited, because the transfer of the other engine may wait
+ * for this transfer meanwhile. On a pool thread, runs a queued task instead, if the pool has a task. Releases the
+ * fence. */
+static void wait_for_foreign(const tdict_transfer *t, tdict_fence *foreign) {
+  if (!tdict_pool_is_worker(t->future.pool) || !tdict_pool_help(t->future.pool, NULL))
+    foreign->ops->wait(foreign, tdict_deadline_ns(FOREIGN_WAIT_NS));
+  foreign->ops->release(foreign);
+}
+
+/* Attaches a mark to a storage that may have other marks. Adds conflicting transfers of this engine to waits_for. Looks
+ * for fences of other engines after attaching the mark. If two engines mark a storage at the same time, at least one
+ * engine then sees the mark of the other engine. */
+static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {
+  tdict_storage_each_conflict(node->storage, node->writes, gather_conflict, g);
+  tdict_storage_attach(node);
+  if (!g->foreign) tdict_storage_each_conflict(node->storage, node->writes, find_foreign, g);
+}
+
+enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
+
+/* The state of threads that mark sources in parallel. If a source's storage already has a mark, these threads skip the
+ * source and leave the fence of the source's node NULL. Then mark_sources() marks the skipped sources. */
+typedef struct marking {
+  tdict_transfer *self;
+  _Atomic(bool) skipped, lost, used; /* relaxed: the end of the parallel loop makes the stores visible */
+} marking;
+
+static void mark_stretch(void *user, long n) {
+  marking *m = user;
+  tdict_fence *fence = &m->self->future.fence;
+  const tdict_plan *p = &m->self->plan;
+  const uint32_t first = (uint32_t)n * STRETCH_MARKS;
+  const uint32_t end = p->num_items - first < STRETCH_MARKS ? p->num_items : first + STRETCH_MARKS;
+  bool skipped = false, lost = false, used = false;
+  for (uint32_t i = first; i < end && m->self->how.places_while_marking; i++)
+    p->items[i].dst_data = (char *)m->self->targets[0].storage->data + p->items[i].offset;
+  for (uint32_t i = first; i < end; i++) {
+    tdict_fence_node *node = &p->nodes[i];
+    if (i + MARKS_AHEAD < end) __builtin_prefetch(p->nodes[i + MARKS_AHEAD].storage, 1);
+    if (!node->storage) continue;
+    node->fence = fence;
+    if (tdict_storage_attach_first(node)) {
+      /* read after attaching the mark: an earlier writer records lost bytes before removing its own mark */
+      lost |= tdict_storage_has_lost(node->storage);
+      used |= !tdict_storage_has_no_uses(node->storage);
+      continue;
+    }
+    node->fence = NULL;
+    skipped = true;
+  }
+  if (skipped) atomic_store_explicit(&m->skipped, true, memory_order_relaxed);
+  if (lost) atomic_store_explicit(&m->lost, true, memory_order_relaxed);
+  if (used) atomic_store_explicit(&m->used, true, memory_order_relaxed);
+}
+
+static void mark_sources(tdict_transfer *t, conflict_search *g) {
+  const tdict_plan *p = &t->plan;
+  marking m = {.self = t};
+  long stretches = ((long)p->num_items + STRETCH_MARKS - 1) / STRETCH_MARKS;
+  if (p->num_items < PARALLEL_MARKS)
+    for (long n = 0; n < stretches; n++) mark_stretch(&m, n);
+  else
+    tdict_parallel_for(t->future.pool, t->how.num_helpers, stretches, mark_stretch, &m);
+  g->lost = atomic_load_explicit(&m.lost, memory_order_relaxed);
+  g->has_fillers = atomic_load_explicit(&m.used, memory_order_relaxed);
+  if (!atomic_load_explicit(&m.skipped, memory_order_relaxed)) return;
+  for (uint32_t i = 0; i < p->num_items && !g->no_memory && !g->foreign; i++) {
+    tdict_fence_node *node = &p->nodes[i];
+    if (!node->storage || node->fence) continue;
+    node->fence = &t->future.fence;
+    mark_with_conflicts(node, g);
+    /* mark_stretch() reads these flags only for the sources that mark_stretch() marks */
+    g->lost |= tdict_storage_has_lost(node->storage);
+    g->has_fillers |= !tdict_storage_has_no_uses(node->storage);
+  }
+}
+
+/* Collects the fillers of all sources. A filler is work that the program queued on a stream before the storage was
+ * created. The work may still write the bytes, so the copies wait for the work. */
+static void gather_fillers(tdict_transfer *t, conflict_search *g) {
+  for (uint32_t i = 0; i < t->plan.num_items && !g->no_memory; i++)
+    if (t->plan.nodes[i].storage) tdict_storage_each_use(t->plan.nodes[i].storage, false, gather_use, g);
+}
+
+void tdict_transfer_unmark(tdict_transfer *t, uint32_t num_writes) {
+  for (uint32_t i = 0; i < t->plan.num_items && !t->marked; i++) {
+    tdict_fence_node *node = &t->plan.nodes[i];
+    if (node->storage && node->fence) tdict_storage_detach(node);
+    node->fence = NULL;
+  }
+  for (uint32_t i = 0; i < num_writes; i++) tdict_storage_detach(&t->writes[i]);
+}
+
+/* Attaches the marks, and stores the transfers to wait for in waits_for. The caller holds the engine's lock. Pool
+ * threads that help to mark sources do not take this lock. The order cannot include transfers of other contexts. If a
+ * transfer of another context conflicts, removes all marks and returns a new reference to that transfer's fence in
+ * *foreign. The caller then waits for the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost and
+ * no earlier transfer can still write these bytes. Returns TDICT_ENOMEM if host memory is exhausted. */
+static tdict_status mark_and_order(tdict_transfer *t, const tdict_beginning *from, tdict_fence **foreign,
+                                   tdict_error *err) {
+  TDICT_ASSERT(tdict_lock_is_held(&t->future.engine->lock) && !t->marked);
+  conflict_search g = {.self = t};
+  t->num_waits_for = 0;
+  uint32_t writes = 0;
+  /* Mark the sources, then the written storages. */
+  mark_sources(t, &g);
+  if (g.has_fillers) gather_fillers(t, &g);
+  for (size_t i = 0; i < from->num_awaits; i++) await_transfer(&g, (tdict_transfer *)from->awaits[i]);
+  uint32_t lost = g.lost && !t->num_waits_for && !g.foreign ? find_lost(t) : UINT32_MAX;
+  for (; writes < t->num_writes && !g.no_memory && !g.foreign && lost == UINT32_MAX; writes++)
+    if (!tdict_storage_attach_first(&t->writes[writes])) mark_with_conflicts(&t->writes[writes], &g);
+  /* Remove the marks after a failure or a conflict with another context. */
+  *foreign = g.foreign;
+  if (g.no_memory || g.foreign || lost != UINT32_MAX) tdict_transfer_unmark(t, writes);
+  if (g.no_memory) {
+    if (g.foreign) g.foreign->ops->release(g.foreign);
+    *foreign = NULL;
+    return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to wait for others");
+  }
+  if (g.foreign) return TDICT_OK;
+  if (lost != UINT32_MAX) return name_leaf(t, from->source, lost, refuse_lost(err), err);
+  /* Register with the transfers to wait for. */
+  t->marked = true;
+  for (uint32_t i = 0; i < t->num_waits_for; i++) {
+    tdict_dependent *d = &t->waits_for[i];
+    d->next = d->awaited->dependents;
+    d->awaited->dependents = d;
+  }
+  t->num_pending = t->num_waits_for;
+  return TDICT_OK;
+}
+
+tdict_status tdict_transfer_begin(tdict_transfer *t, const tdict_beginning *from, tdict_error *err) {
+  tdict_engine *e = t->future.engine;
+  tdict_status status = make_marks(t, err);
+  if (status != TDICT_OK) return status;
+  if (!t->how.skips_stats) t->future.stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->future.begin_ns);
+  if (t->plan.writes_existing) status = gather_uses(t, err); /* no queued work uses a new storage */
+  if (status != TDICT_OK) return status;
+  for (;;) {
+    tdict_fence *foreign = NULL;
+    pthread_mutex_lock(&e->lock);
+    status = mark_and_order(t, from, &foreign, err);
+    bool begins = status == TDICT_OK && !foreign;
+    bool ready = begins && t->num_pending == 0;
+    if (begins && !ready && t->how.on_caller_if_ready)
+      t->how.on_caller = false; /* the thread that launches the transfer reads on_caller after taking the lock */
+    if (begins && !t->hooks) tdict_future_count_live(&t->future);
+    pthread_mutex_unlock(&e->lock);
+    if (ready) tdict_transfer_launch(t);
+    if (!foreign) break;
+    wait_for_foreign(t, foreign);
+  }
+  /* other threads may have seen the marks of this transfer and may wait until this transfer has ended */
+  if (status != TDICT_OK && !t->hooks) tdict_latch_open(&t->future.ended);
+  return status;
+}

@@ -1,0 +1,31 @@
+/* Orders transfers that use the same storages. The engine's lock guards the order. Thread rule: the starting thread or
+ * the thread of the last hook begins a transfer. If the transfer waits for other transfers, the thread that ends the
+ * last of these transfers launches the waiting transfer. */
+#ifndef TDICT_ENGINE_ORDER_H
+#define TDICT_ENGINE_ORDER_H
+
+#include "engine/job.h"
+
+/* What only the starting call knows. */
+typedef struct tdict_beginning {
+  const tdict_tree *source;    /* error paths are looked up in this tree if the result is not built yet; NULL: it is */
+  tdict_future *const *awaits; /* transfers that must end before the copies begin */
+  size_t num_awaits;
+} tdict_beginning;
+
+/* Attaches the transfer's marks to the storages that the transfer reads and writes. If transfers of other contexts
+ * conflict with this transfer, first waits until those transfers have ended. If the transfer waits for no other
+ * transfer, launches the transfer at once. If the transfer waits for other transfers, the thread that ends the last of
+ * these transfers launches the transfer. Call after the plan, the wait events and the workers' tasks are set. After a
+ * failure, no copy has begun. Returns TDICT_ENOMEM if host memory is exhausted. Returns TDICT_EINVAL if a source's
+ * bytes are lost. If the transfer waits for other transfers, tdict_transfer_launch() checks for lost bytes. */
+tdict_status tdict_transfer_begin(tdict_transfer *transfer, const tdict_beginning *from, tdict_error *err);
+/* Submits the workers' tasks to the pool. If on_caller is set, the starting thread does the work of the first worker
+ * instead. If the transfer had to wait and a source's bytes are now lost, first fails the transfer. Call when the
+ * transfer waits for no earlier transfer. */
+void tdict_transfer_launch(tdict_transfer *transfer);
+/* Removes the first num_writes marks on written storages. If transfer->marked is false, also removes the marks on
+ * sources. */
+void tdict_transfer_unmark(tdict_transfer *transfer, uint32_t num_writes);
+
+#endif

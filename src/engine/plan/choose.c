@@ -1,0 +1,137 @@
+/* Chooses threads and chunks from the plan and the tuning table. See choose.h for ownership and threads. */
+#include "engine/plan/choose.h"
+
+enum { SPIN_MIN_CPUS = 3, MANY_ITEMS = 2048 };
+/* in larger transfers, the time to wake a thread is negligible */
+#define SPIN_MAX_BYTES ((size_t)80 << 20)
+/* Number of threads for a transfer of more than SPIN_MAX_BYTES that reads files. With an H200, one thread read 8 GB/s
+ * from the page cache, and eight threads read 54 GB/s, which is about the speed of the PCIe 5 link. Reading files needs
+ * more threads than copying from memory. */
+enum { FILE_WORKERS = 16 };
+/* Number of threads for a transfer of more than SPIN_MAX_BYTES that packs elements. Packing takes longer than copying,
+ * so the threads limit the transfer, and not the link. */
+enum { PACK_WORKERS = 12 };
+
+/* Returns the bytes of pinned leaves that tdict_plan_pack() will probably send through slots. The result is only an
+ * estimate, because leaves have no addresses yet. */
+static size_t packed_bytes(const tdict_plan *p) {
+  size_t bytes = 0;
+  for (uint32_t i = 0; i < p->num_items; i++) {
+    const tdict_item *item = &p->items[i];
+    if (item->way != TDICT_WAY_DIRECT || item->kind != TDICT_CU_H2D || item->bytes >= TDICT_SMALL_DIRECT_BYTES)
+      continue;
+    if (tdict_plan_cast(p, i)) continue; /* a kernel reads this leaf */
+    if (i > 0 && item[-1].src->storage == item->src->storage) continue;
+    bytes += item->bytes;
+  }
+  return bytes;
+}
+
+/* Returns the bytes that host threads copy. If elements are converted, counts their bytes in slots. */
+static size_t thread_bytes(const tdict_choice_request *r) {
+  const size_t *by = r->plan->way_bytes;
+  const bool packs = r->mode == TDICT_MODE_NON_BLOCKING_PIN && by[TDICT_WAY_DIRECT];
+  const size_t packed = packs ? packed_bytes(r->plan) : 0;
+  const tdict_wire *wire = r->plan->wire;
+  const size_t staged = wire ? wire->slot_bytes : by[TDICT_WAY_STAGE_IN] + by[TDICT_WAY_STAGE_OUT];
+  return staged + by[TDICT_WAY_HOST] + packed;
+}
+
+/* Returns the number of objects whose hooks run. */
+static uint32_t num_hooked(const tdict_plan *p) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < p->num_objects; i++) count += p->objects[i].action == TDICT_OBJECT_HOOK;
+  return count;
+}
+
+/* A plan with at most this many items has little to queue. */
+enum { FEW_ITEMS = 16 };
+/* Returns true if the driver copies everything into a new result, and there is little to queue. Queueing then takes
+ * less time than waking a thread, so the calling thread queues the copies, even in an _async call. After the line is
+ * cut, is_queued_without_waiting() of start.c checks again. */
+static bool is_queued_soon(const tdict_choice_request *r, size_t bytes) {
+  const tdict_plan *p = r->plan;
+  return r->mode == TDICT_MODE_NON_BLOCKING_PIN && bytes == 0 &&
+         p->way_bytes[TDICT_WAY_DIRECT] == tdict_plan_bytes(p) && p->num_items > 0 && p->num_items <= FEW_ITEMS &&
+         p->num_objects == 0 && !p->writes_existing &&
+         p->line_bytes <= TDICT_DIRECT_IN_FLIGHT * TDICT_LARGE_DIRECT_BYTES;
+}
+
+static int at_most(int n, int most) { return n < most ? n : most; }
+
+/* Returns the direction in which host threads copy most bytes. */
+static tdict_tuning_direction find_direction(const tdict_plan *p) {
+  const size_t *bytes = p->way_bytes;
+  if (bytes[TDICT_WAY_HOST] > bytes[TDICT_WAY_STAGE_IN] + bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_HOST;
+  if (bytes[TDICT_WAY_STAGE_IN] >= bytes[TDICT_WAY_STAGE_OUT]) return TDICT_TUNING_IN;
+  return p->writes_existing ? TDICT_TUNING_OUT : TDICT_TUNING_OUT_NEW;
+}
+
+/* Chooses the threads. If a pool thread starts a transfer, that thread makes all copies, so that tasks never wait for
+ * other tasks. */
+static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction direction, size_t bytes,
+                           tdict_how *c) {
+  const tdict_pool *pool = r->pool;
+  const bool on_worker = tdict_pool_is_worker(pool);
+  const int threads = tdict_pool_size(pool), cpus = tdict_pool_num_cpus(pool);
+  /* in modes other than NON_BLOCKING_PIN the driver makes nearly all copies, so more threads would only wait for each
+   * other */
+  bool single_threaded = r->mode != TDICT_MODE_NON_BLOCKING_PIN;
+  bool has_hooks = r->plan->num_objects > 1 && num_hooked(r->plan) > 1;
+  bool builds_result = r->plan->num_items >= MANY_ITEMS; /* the caller builds the result while other threads copy */
+  bool caller_helps = r->caller_waits && r->num_threads < 0 && c->row.caller && !has_hooks && !builds_result;
+  /* Memory bandwidth limits copies within the host. One more thread gains little, so one processor is left for the
+   * program. */
+  bool spares_cpu = direction == TDICT_TUNING_HOST;
+  const bool packs = r->plan->wire && r->plan->wire->packs;
+  const int least = bytes <= SPIN_MAX_BYTES ? 0 : r->reads_files ? FILE_WORKERS : packs ? PACK_WORKERS : 0;
+  int chosen = c->row.workers < least ? least : c->row.workers;
+  chosen = at_most(chosen, spares_cpu ? tdict_pool_max_working(pool, 1) : cpus);
+  c->num_workers = single_threaded || r->num_threads == 0 ? 1 : r->num_threads > 0 ? r->num_threads : chosen;
+  c->num_workers = at_most(c->num_workers, threads + (caller_helps ? 1 : 0));
+  c->on_caller = r->num_threads == 0 || (r->caller_waits && single_threaded) || caller_helps || on_worker;
+  c->on_caller_if_ready = r->num_threads < 0 && !r->caller_waits && !c->on_caller && is_queued_soon(r, bytes);
+  c->on_caller |= c->on_caller_if_ready;
+  if (c->on_caller && !caller_helps) c->num_workers = 1;
+  if (on_worker) c->num_workers = 1;
+  c->spin_ns = cpus >= SPIN_MIN_CPUS && bytes <= SPIN_MAX_BYTES ? (int64_t)c->row.spin_us * 1000 : 0;
+}
+
+/* Adjusts the chunk size. If the calling thread of an _async call makes the copies, enlarges the chunks, because the
+ * transfer then needs one slot for each chunk. If the transfer uses slots, reduces chunks that are larger than a slot.
+ * If first_bytes is not less than chunk_bytes, makes all chunks about equal. With unequal chunks, one thread could copy
+ * a large last chunk while the other threads have no work. Keeps the chunk size for copies into a new host result. */
+static void fit_chunks(const tdict_choice_request *r, tdict_tuning_direction direction, size_t bytes, tdict_how *c) {
+  size_t slot = r->slot_bytes, step = TDICT_LEAF_ALIGNMENT;
+  if (c->on_caller && !r->caller_waits) {
+    size_t fitting = (r->plan->line_bytes / r->num_slots / step + 1) * step;
+    if (fitting <= slot && c->row.chunk_bytes < fitting) c->row.chunk_bytes = fitting;
+    if (fitting <= slot && c->row.first_bytes < fitting) c->row.first_bytes = fitting;
+  }
+  if (c->row.chunk_bytes > slot && r->plan->way_bytes[TDICT_WAY_HOST] < bytes) c->row.chunk_bytes = slot / step * step;
+  if (r->max_copy_bytes && c->row.chunk_bytes > r->max_copy_bytes) c->row.chunk_bytes = r->max_copy_bytes;
+  bool is_even = c->row.first_bytes >= c->row.chunk_bytes;
+  size_t line_bytes = r->plan->line_bytes - tdict_plan_bytes(r->plan) + bytes; /* includes the padding between leaves */
+  /* true: the sizes in the tuning table are kept, so that each page is usually touched by one thread */
+  bool pages = direction == TDICT_TUNING_OUT_NEW;
+  if (is_even && !pages && line_bytes > c->row.chunk_bytes) {
+    size_t count = (line_bytes + c->row.chunk_bytes - 1) / c->row.chunk_bytes;
+    c->row.chunk_bytes = ((line_bytes + count - 1) / count + step - 1) / step * step;
+  }
+  if (is_even) c->row.first_bytes = c->row.chunk_bytes;
+}
+
+tdict_how tdict_choose(const tdict_choice_request *r) {
+  const tdict_tuning_direction direction = find_direction(r->plan);
+  const size_t bytes = thread_bytes(r);
+  const bool is_small = bytes <= SPIN_MAX_BYTES;
+  tdict_how c = {.row = *tdict_tuning_find(r->tuning, direction, bytes), .num_parts = 1};
+  choose_threads(r, direction, bytes, &c);
+  fit_chunks(r, direction, bytes, &c);
+  /* In a small transfer, several threads fill one slot together, because the link would otherwise wait long for the
+   * first slot. In a larger transfer each thread fills its own slots, which takes less time in total. */
+  if (c.num_workers > 1 && direction == TDICT_TUNING_IN && is_small && !(r->plan->wire && r->plan->wire->uses_kernels))
+    c.num_parts = tdict_parts_of_bytes(c.row.chunk_bytes);
+  c.wakes_in_chain = !r->caller_waits && !is_small;
+  return c;
+}

@@ -1,0 +1,63 @@
+/* Chooses the threads and the chunk size of a transfer, from the options, the plan and the tuning table. The functions
+ * keep no state and are thread-safe. */
+#ifndef TDICT_ENGINE_PLAN_CHOOSE_H
+#define TDICT_ENGINE_PLAN_CHOOSE_H
+
+#include "core/base/stream_copy.h"
+#include "core/sched/pool.h"
+#include "engine/plan/plan.h"
+#include "engine/plan/tuning.h"
+
+typedef struct tdict_choice_request {
+  const tdict_plan *plan;
+  const tdict_pool *pool;
+  const tdict_tuning *tuning;
+  size_t slot_bytes; /* bytes of a slot in a staging ring */
+  size_t num_slots;
+  int32_t num_threads;   /* value of the option num_threads; -1: the tuning table determines the number */
+  int32_t mode;          /* never TDICT_MODE_AUTO */
+  bool caller_waits;     /* true: the public call blocks until the transfer has ended */
+  bool reads_files;      /* true: the threads read the source from files instead of memory */
+  size_t max_copy_bytes; /* maximum bytes of a chunk, a multiple of 256; 0: no limit */
+} tdict_choice_request;
+/* How a transfer runs. tdict_choose() sets the first group of fields, and start.c the second. The fields do not change
+ * after the transfer has begun. */
+typedef struct tdict_how {
+  tdict_tuning_row row; /* chunk sizes, threads and slots. If the transfer uses slots, chunk_bytes is at most the slot
+                         * size */
+  int num_workers;
+  uint32_t num_parts; /* maximum number of parts of a chunk; threads fill the parts in parallel */
+  bool on_caller;     /* true: the starting thread is the first worker, and pool threads are the other workers */
+  /* true: on_caller must become false if the copies cannot be queued without waiting, or if the transfer must wait for
+   * another transfer */
+  bool on_caller_if_ready;
+  /* true: the calling thread wakes only one thread, because the call should return soon, and the transfer takes much
+   * longer than waking threads */
+  bool wakes_in_chain;
+  int64_t spin_ns; /* a thread that waits for the transfer's end spins for this time before it sleeps */
+
+  int32_t mode;              /* never TDICT_MODE_AUTO */
+  tdict_stream_kind stores;  /* store instructions with which host threads copy */
+  int num_helpers;           /* threads that may help the starting thread to mark many sources */
+  bool places_while_marking; /* true if the transfer has many items: the thread that marks an item's source also sets
+                              * the item's dst_data */
+  size_t max_queued_bytes;   /* value of the option; 0: no limit */
+  size_t max_copy_bytes;     /* limit of a driver copy, from max_queued_bytes; 0: no limit */
+  bool pins_result;          /* the result is pinned host memory */
+  bool caller_waits;         /* the starting call blocks until the transfer has ended, so no stream can wait for the
+                              * transfer */
+  bool skips_stats;          /* true: no caller can read the statistics, so the workers gather no statistics */
+} tdict_how;
+
+/* Below this size, handing out a part of a chunk costs more than filling the part. */
+#define TDICT_PART_BYTES ((size_t)32 << 10)
+/* Returns the number of parts of a chunk of `bytes` bytes: one part for each 32 KiB, rounded, from 1 to 8. */
+static inline uint32_t tdict_parts_of_bytes(size_t bytes) {
+  enum { MOST = 8 };
+  const size_t count = (bytes + TDICT_PART_BYTES / 2) / TDICT_PART_BYTES;
+  return count < 1 ? 1 : count < MOST ? (uint32_t)count : MOST;
+}
+
+tdict_how tdict_choose(const tdict_choice_request *request);
+
+#endif

@@ -1,0 +1,15 @@
+/* Collects the leaves of a tree into a plan. The caller owns the request. Thread rule: during
+ * tdict_plan_collect(), only the caller and the helper threads of the call may use the plan. */
+#ifndef TDICT_ENGINE_PLAN_COLLECT_H
+#define TDICT_ENGINE_PLAN_COLLECT_H
+
+#include "engine/plan/request.h"
+
+/* Reads the tree into a plan. Each leaf that must be copied becomes an item. If there is no destination, leaves with
+ * the same bytes and the same conversion become one item. Sets the way of each item. If a consolidated tree is copied
+ * as a whole, the tree becomes one item. err->path names the entry that caused the error. After a failure, the plan is
+ * empty. */
+tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
+                                tdict_error *err);
+
+#endif

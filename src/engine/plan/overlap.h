@@ -1,0 +1,13 @@
+/* Finds destinations of a transfer_into that share bytes. The caller owns the plan. Thread rule: no thread may change
+ * the plan during a call. */
+#ifndef TDICT_ENGINE_PLAN_OVERLAP_H
+#define TDICT_ENGINE_PLAN_OVERLAP_H
+
+#include "engine/plan/plan.h"
+
+/* Returns TDICT_EINVAL if the plan writes a byte from two different sources. err->path is then the path of the later
+ * leaf in `mirror`. The message names the earlier leaf. Returns TDICT_ENOMEM if host memory is exhausted. Some overlaps
+ * of tensors with gaps are not found. */
+tdict_status tdict_overlap_check(const tdict_plan *plan, const tdict_tree *mirror, tdict_error *err);
+
+#endif

@@ -1,0 +1,221 @@
+/* Declares the plan of a transfer. The plan says which leaves are copied, in which way, to which address, and in which
+ * chunks.
+ *
+ * The plan lays out all leaves to copy one after another, in tree order. This layout is called the line. `offset` is
+ * the offset of a leaf on the line, a multiple of 256. The storage of a new result has the layout of the line. A
+ * chunk is an interval of the line. The same GPU copies all leaves of a chunk in the same way, or the host copies
+ * all these leaves. A plan belongs to its transfer. Thread rule: the starting thread and its helper threads make a
+ * plan. After that, a worker changes only the chunks that the worker has claimed, and the sources and marks of the
+ * items in these chunks. */
+#ifndef TDICT_ENGINE_PLAN_PLAN_H
+#define TDICT_ENGINE_PLAN_PLAN_H
+
+#include "core/sched/pool.h"
+#include "core/tensor/cast.h"
+#include "core/tree/box.h"
+#include "core/tree/node.h"
+#include "device/devices.h"
+#include "tdict/transfer.h"
+
+enum { TDICT_LEAF_ALIGNMENT = 256 };
+/* If a lane has this many flights (see lane.h), a copy without a slot first waits for the oldest flight. */
+enum { TDICT_DIRECT_IN_FLIGHT = 4 };
+/* Copying a leaf below this size through a slot costs less than a driver copy of the leaf. */
+#define TDICT_SMALL_DIRECT_BYTES ((size_t)64 << 10)
+/* Packing a leaf below this size saves little. */
+#define TDICT_PACK_MIN_BYTES ((size_t)4 << 10)
+/* A kernel reads up to this many bytes of a transfer directly from pinned sources, without a slot. For more bytes, the
+ * kernel would occupy the device while it waits for the link. The limit is an estimate. */
+#define TDICT_READ_PINNED_BYTES ((size_t)1 << 20)
+/* Maximum size of a chunk of direct copies. Larger copies would delay other copies of the program too long. */
+#define TDICT_LARGE_DIRECT_BYTES ((size_t)16 << 20)
+
+typedef enum tdict_way {
+  TDICT_WAY_STAGE_IN,    /* from host memory with any strides, through a slot, to the device */
+  TDICT_WAY_STAGE_OUT,   /* from the device, through a slot, to host memory with any strides */
+  TDICT_WAY_DIRECT,      /* by driver copies without a slot; one side is pinned memory, or both sides are on GPUs */
+  TDICT_WAY_PAGEABLE_IN, /* by one driver copy from ordinary host memory */
+  TDICT_WAY_HOST         /* a thread copies from host memory to host memory */
+} tdict_way;
+
+/* How the elements of an item are converted or packed. Threads of the host convert when they fill a slot (stage in),
+ * when they read a slot (stage out), or while they copy on the host. A kernel converts between slots and the device, or
+ * within a device. */
+typedef struct tdict_item_cast {
+  uint32_t rule;    /* number of the conversion that the program gave, plus 1; 0: the item is copied unchanged */
+  tdict_cast cast;  /* the whole conversion */
+  tdict_dtype wire; /* the dtype of the elements in a slot; while leaves are collected: the dtype that the program
+                      * named, or 0 */
+  bool by_host;     /* true: threads of the host do `host` */
+  bool by_device;   /* true: a kernel does `device` */
+  tdict_cast host, device;
+  /* true: the item is not converted, but its elements are packed in the slot, see engine/kinds/pack.h. A kernel
+   * restores the elements. `rule` is 0, by_device is true, and all dtypes are the dtype of the item */
+  bool is_packed;
+} tdict_item_cast;
+
+/* A leaf to copy, or the storage of a tree that is one block of memory. */
+typedef struct tdict_item {
+  tdict_tensor *src;    /* retained, except if the plan's `borrows` is true; NULL after an early release */
+  tdict_tensor *dst;    /* retained; NULL: the destination is dst_data, in C order */
+  const char *src_data; /* address of the first element; stored here so that workers need not read the tensor */
+  char *dst_data;       /* first element */
+  size_t offset, bytes; /* if the elements are converted, `bytes` is the size of the result */
+  tdict_gpu *gpu;       /* the GPU that copies; NULL: copied on the host. Borrowed from the context */
+  uint32_t leaf;        /* number of the leaf in tree order; TDICT_SHARED: the item is a whole tree */
+  uint8_t way;          /* a tdict_way */
+  uint8_t kind;         /* a tdict_cu_kind; not used if `gpu` is NULL */
+  bool src_plain : 1, dst_plain : 1; /* true: the elements are in memory, in C order without gaps */
+  bool shares_storage : 1;           /* true: the source is in the storage of the previous item's source */
+} tdict_item;
+
+typedef struct tdict_chunk {
+  size_t begin, end; /* offsets on the line */
+  uint32_t first;    /* number of the item that contains `begin` */
+  /* number of the last item completely inside the chunk, plus 1. The thread that queued the chunk's copy sets this
+   * field after it has released the sources of all these items. 0: not set */
+  uint32_t read_end;
+} tdict_chunk;
+
+typedef enum tdict_object_action {
+  TDICT_OBJECT_KEEP, /* the result holds the same object */
+  TDICT_OBJECT_HOOK, /* pin_memory, to_device or both make a new object before the copies begin */
+  TDICT_OBJECT_FLAT  /* the object's tensors are copied like all other tensors, and unflatten makes a new object */
+} tdict_object_action;
+/* An object of the source tree, and how the transfer handles the object. tdict_plan_collect() creates the step.
+ * Building the result sets `place`. Running the hooks sets `result`. */
+typedef struct tdict_object_step {
+  tdict_box *box;    /* retained */
+  tdict_tree *flat;  /* retained: the tree that the hook `flatten` returned, or NULL */
+  tdict_box *result; /* retained: the box of the new object, or NULL */
+  tdict_leaf *place; /* the object's place in the result tree */
+  /* retained, or NULL. While the destination of transfer_into is read: the flattened object of the destination. While
+   * the result is built: a copy of `flat` with the new leaves */
+  tdict_tree *moved;
+  uint32_t first_leaf, num_leaves; /* numbers of the leaves of `flat`, in tree order */
+  uint8_t action;
+  /* pin: the hook pin_memory must run. move: the hook to_device must run; if the type lacks this hook, the tensors of
+   * `flatten` are moved */
+  bool pin, move;
+  char path[sizeof((tdict_error *)0)->path];
+} tdict_object_step;
+
+/* Value of item_of_leaf for a leaf that is shared and not copied. */
+#define TDICT_SHARED UINT32_MAX
+
+/* What the wire options, `conversions` and `narrow`, add to a plan. */
+typedef struct tdict_wire {
+  tdict_item_cast *casts; /* one for each item */
+  uint32_t cap_casts;
+  size_t slot_bytes;   /* bytes that the items copied through slots need in slots, with padding */
+  size_t pinned_bytes; /* bytes that kernels read from pinned sources, see TDICT_READ_PINNED_BYTES */
+  /* true: kernels convert or restore some items. Pieces then do not have the offsets of the line in slots, and one
+   * thread fills a slot */
+  bool uses_kernels;
+  bool packs;        /* true: some items are packed, so chunks are smaller than slots */
+  tdict_gpu *runner; /* borrowed; the last GPU whose kernels were loaded for this plan, or NULL */
+} tdict_wire;
+
+typedef struct tdict_plan {
+  tdict_item *items;
+  /* one for each item: the mark on the item's source. If `storage` is NULL, the previous item has the same storage */
+  tdict_fence_node *nodes;
+  uint32_t num_items, cap_items;
+  tdict_wire *wire; /* owned; NULL: the request has no wire options */
+  uint32_t *item_of_leaf;
+  uint32_t num_leaves, cap_leaves;
+  tdict_chunk *chunks;
+  uint32_t num_chunks, cap_chunks;
+  size_t line_bytes;          /* length of the line */
+  size_t peer_bytes;          /* bytes of the items that are copied from one GPU to another GPU */
+  size_t way_bytes[5];        /* bytes of the items that have each tdict_way */
+  tdict_object_step *objects; /* in tree order */
+  uint32_t num_objects, cap_objects;
+  int64_t num_unpinned, num_kept;     /* see the statistics num_objects_unpinned and num_objects_kept */
+  int64_t num_keep_matches;           /* number of entries that patterns of `keep` matched */
+  int64_t num_conversion_matches;     /* number of tensors that patterns of `conversions` matched */
+  int64_t num_shared;                 /* number of leaves that are already in place, cover the same bytes as another
+                                       * leaf, or are kept by the option `keep` */
+  uint32_t num_uniform;               /* number of items that are uniform leaves, see collect_uniform.h */
+  bool is_one_run;                    /* true: one driver copy can cover all items */
+  size_t num_new, num_new_dims;       /* number of new tensors in the result, and the sum of their ndim */
+  bool reads_device, writes_existing; /* true: a source is on a GPU; a destination existed before the transfer */
+  bool keeps_elsewhere;               /* the option `keep` keeps a tensor that is on another device than the result */
+  bool some_locked;                   /* a node of the tree is locked */
+  bool may_overlap;                   /* transfer_into: some destinations may share bytes */
+  /* retained; the tree is one block of memory. The tree is copied as one item, and no leaf has an entry in
+   * item_of_leaf. NULL: each item is one leaf */
+  tdict_consolidated *whole;
+  bool borrows; /* true: the plan does not retain the sources, because the caller keeps the tree alive */
+} tdict_plan;
+
+/* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
+void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
+/* Returns the bytes of all items. */
+static inline size_t tdict_plan_bytes(const tdict_plan *plan) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < sizeof plan->way_bytes / sizeof plan->way_bytes[0]; i++) bytes += plan->way_bytes[i];
+  return bytes;
+}
+static inline bool tdict_item_uses_slot(const tdict_item *item) {
+  return item->way == TDICT_WAY_STAGE_IN || item->way == TDICT_WAY_STAGE_OUT;
+}
+/* Returns the conversion of an item, or NULL if the item is neither converted nor packed. */
+static inline const tdict_item_cast *tdict_plan_cast(const tdict_plan *plan, uint32_t item) {
+  const tdict_item_cast *c = plan->wire ? &plan->wire->casts[item] : NULL;
+  return c && (c->rule || c->is_packed) ? c : NULL;
+}
+/* Returns the bytes that the elements of a range of an item need in a slot, with padding. `bytes` is the length of the
+ * range on the line. Packed elements count as if they were not packed. */
+static inline size_t tdict_plan_slot_bytes(const tdict_item_cast *cast, size_t bytes) {
+  const size_t in_slot = cast ? bytes / tdict_dtype_bytes(cast->cast.to) * tdict_dtype_bytes(cast->wire) : bytes;
+  return (in_slot + TDICT_LEAF_ALIGNMENT - 1) / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
+}
+/* Changes the way of pinned leaves that are in small runs, so that these leaves are copied through slots. A driver copy
+ * for each small run would take longer. Does nothing if all items are in one run. Call after tdict_plan_place(), unless
+ * all items are uniform. */
+void tdict_plan_pack(tdict_plan *plan);
+/* How the line is cut. first_bytes and chunk_bytes must be multiples of 256. */
+typedef struct tdict_cut {
+  size_t first_bytes, chunk_bytes; /* a chunk that is copied through slots or on the host has at most chunk_bytes */
+  /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0, pageable copies are divided, too */
+  size_t max_copy_bytes;
+  bool one_by_one; /* true: each driver copy covers one leaf or one run, see tdict_plan_run_end() */
+} tdict_cut;
+/* Cuts the line into chunks. Consecutive items with the same `way` and the same GPU form a group. In a group, the sizes
+ * of the chunks grow from first_bytes to chunk_bytes, and shrink again towards the end. If elements are converted, the
+ * size of a chunk that is copied through a slot is the number of bytes in the slot. If items are packed, chunks are
+ * smaller. Errors: TDICT_ENOMEM. */
+tdict_status tdict_plan_cut(tdict_plan *plan, const tdict_cut *cut, tdict_error *err);
+/* Returns the number of the item after the run that begins at item `first`. One driver copy can cover a run, because
+ * the leaves of a run have the same distances in the source, in the destination and on the line. A chunk of direct
+ * copies between host and device has up to TDICT_CU_MOST_LINES runs, unless it is cut one_by_one. */
+uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first);
+/* Returns the index of an item: the first item at index `low` or later whose end on the line is greater than `at`. The
+ * caller guarantees that this item exists. */
+uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
+/* Reserves space for more items and leaves. Returns false if memory is exhausted or the numbers exceed 32 bits. The
+ * plan's items and leaves are then unchanged. */
+bool tdict_plan_reserve(tdict_plan *plan, size_t more_items, size_t more_leaves);
+/* Doubles the capacity of an array of elements of `bytes` bytes. Returns false if memory is exhausted or the capacity
+ * exceeds 32 bits. The array is then unchanged. */
+bool tdict_grow_array(void **array, uint32_t *cap, size_t bytes);
+void tdict_plan_reset(tdict_plan *plan);
+/* Retains the sources if the plan borrows them. */
+void tdict_plan_end_borrowing(tdict_plan *plan);
+/* Counts the leaves of each flattened object. If no leaf of an object is copied and the plan has no destination, the
+ * result holds the same object. */
+void tdict_plan_settle_objects(tdict_plan *plan, bool has_destination);
+/* Returns true if all items are uniform leaves, see collect_uniform.h. If the result is true, the same GPU copies all
+ * items in the same way. */
+static inline bool tdict_plan_is_uniform(const tdict_plan *plan) {
+  return plan->num_items > 0 && plan->num_uniform == plan->num_items;
+}
+/* Releases the tensors and objects of the plan, and keeps the memory of the plan's arrays for reuse. */
+void tdict_plan_clear(tdict_plan *plan);
+/* Returns true if no tensor owns the bytes between this tensor and the next multiple of 256, so a copy may overwrite
+ * these bytes. Returns true for a leaf of an arena, but not for views of the leaf. Also returns true for NULL, which
+ * means a leaf of a new result. */
+bool tdict_plan_gap_is_free(const tdict_tensor *t);
+
+#endif

@@ -1,0 +1,275 @@
+/* Builds the tree that a transfer returns. The tree has the source's keys. The new leaves are allocated in one slab,
+ * which is one allocation for many tensors. See result.h for ownership and threads. */
+#include "engine/plan/result.h"
+
+#include "core/base/assert.h"
+#include "core/base/error.h"
+#include "core/tree/cursor.h"
+#include "engine/plan/flatten.h"
+
+/* The state of building one tree. */
+typedef struct builder {
+  const tdict_plan *plan;
+  tdict_slab *slab;
+  tdict_storage *arena; /* NULL: no leaf is new */
+  const tdict_device *device;
+  bool mirror;               /* true: the new tree is a mirror, see tdict_result_mirror() */
+  const tdict_storage *like; /* the storage of all leaves of an earlier result, see tdict_result_repeat(), or NULL */
+  uint32_t leaf, object;
+} builder;
+
+static tdict_status fail_result_memory(tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its result");
+}
+
+static tdict_tensor *make_result_leaf(builder *b, tdict_tensor *src) {
+  const tdict_consolidated *whole = b->plan->whole;
+  if (whole && !b->mirror) return tdict_slab_add_like(b->slab, src, whole->leaves[b->leaf++].begin);
+  if (b->like) {
+    TDICT_ASSERT(src->storage == b->like);
+    return tdict_slab_add_like(b->slab, src, (uintptr_t)src->data - (uintptr_t)b->like->data);
+  }
+  uint32_t place = b->mirror ? TDICT_SHARED : b->plan->item_of_leaf[b->leaf++];
+  if (place == TDICT_SHARED) return tdict_tensor_retain(src);
+  tdict_tensor *made = tdict_slab_add_like(b->slab, src, b->plan->items[place].offset);
+  const tdict_item_cast *cast = tdict_plan_cast(b->plan, place);
+  if (cast && cast->rule) made->dtype = cast->cast.to; /* leaves of different dtypes can share a packed item */
+  return made;
+}
+
+/* Prefetch distance, in leaves. */
+enum { LOOK_AHEAD = 8 };
+/* Makes the tensors of the leaves from slot top->slot up to the first leaf that is not a tensor, and moves the frame to
+ * that leaf. Prefetches the source tensors, which are scattered over memory. */
+static void make_leaves(builder *b, tdict_frame *top) {
+  const tdict_tree *node = top->node;
+  tdict_leaf *places = ((tdict_tree *)top->mark)->leaves;
+  const uint32_t end = node->keys->num_slots;
+  for (uint32_t i = top->slot; i < end; top->slot = ++i) {
+    if (i + LOOK_AHEAD < end) {
+      const char *next = tdict_leaf_pointer(node->leaves[i + LOOK_AHEAD]);
+      __builtin_prefetch(next);
+      if (next) __builtin_prefetch(next + 64);
+    }
+    tdict_leaf leaf = node->leaves[i];
+    if (!leaf) continue;
+    if (tdict_leaf_kind(leaf) != TDICT_LEAF_TENSOR) return;
+    places[i] = tdict_leaf_of_tensor(make_result_leaf(b, tdict_leaf_tensor(leaf)));
+  }
+}
+
+static tdict_status make_result_node(const builder *b, const tdict_tree *like, tdict_tree **out, tdict_error *err) {
+  tdict_status status = tdict_node_create_like(like, out, err);
+  if (status == TDICT_OK && b->device) {
+    (*out)->has_device = true;
+    (*out)->device = *b->device;
+  }
+  return status;
+}
+
+/* Returns the flattened tree of the next object, or NULL if the object is not entered like a tree. Skips the leaves of
+ * an object that is kept. */
+static tdict_tree *next_flat(builder *b, tdict_object_step **step) {
+  *step = &b->plan->objects[b->object++];
+  if (b->mirror || (*step)->action == TDICT_OBJECT_FLAT) return (*step)->flat;
+  b->leaf += (*step)->num_leaves;
+  return NULL;
+}
+
+/* Sets the place of an object in the new tree. If the object is entered like a tree, writes the object's flattened tree
+ * to *child, and a new node for this tree to *made. Otherwise sets *child to NULL. */
+static tdict_status make_object(builder *b, tdict_leaf leaf, tdict_leaf *place, tdict_tree **child, tdict_tree **made,
+                                tdict_error *err) {
+  tdict_object_step *step;
+  *child = NULL;
+  if (b->like) {
+    *place = tdict_leaf_retain(leaf);
+    return TDICT_OK;
+  }
+  *child = next_flat(b, &step);
+  if (!b->mirror) step->place = place;
+  if (!*child) {
+    if (b->mirror || step->action == TDICT_OBJECT_KEEP) *place = tdict_leaf_retain(leaf);
+    return TDICT_OK;
+  }
+  tdict_status status = make_result_node(b, *child, made, err);
+  if (status != TDICT_OK) return status;
+  if (b->mirror)
+    *place = tdict_leaf_of_tree(*made);
+  else
+    step->moved = *made; /* passed to the hook unflatten after all leaves of this tree are made */
+  return TDICT_OK;
+}
+
+static tdict_status fill_nodes(builder *b, const tdict_tree *src, tdict_tree *result, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, src, false);
+  cursor.frames[0].mark = (size_t)(uintptr_t)result;
+  tdict_status status = TDICT_OK;
+  tdict_leaf leaf;
+  make_leaves(b, &cursor.frames[0]);
+  while (status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0) {
+    const tdict_frame *top = &cursor.frames[cursor.depth - 1];
+    tdict_leaf *place = &((tdict_tree *)top->mark)->leaves[top->slot - 1];
+    tdict_tree *child = tdict_leaf_tree(leaf), *made = NULL;
+    if (tdict_leaf_tensor(leaf)) {
+      *place = tdict_leaf_of_tensor(make_result_leaf(b, tdict_leaf_tensor(leaf)));
+    } else if (child) {
+      status = make_result_node(b, child, &made, err);
+      if (status == TDICT_OK) *place = tdict_leaf_of_tree(made);
+    } else {
+      status = make_object(b, leaf, place, &child, &made, err);
+    }
+    if (status != TDICT_OK || !child) continue;
+    if (!tdict_cursor_enter(&cursor, child)) {
+      status = fail_result_memory(err);
+      continue;
+    }
+    cursor.frames[cursor.depth - 1].mark = (size_t)(uintptr_t)made;
+    make_leaves(b, &cursor.frames[cursor.depth - 1]);
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
+/* Calls the hook unflatten to make an object from the new tensors. */
+static tdict_status unflatten_object(tdict_object_step *step, tdict_error *err) {
+  tdict_box *box;
+  tdict_status status = tdict_unflatten_object(step->box, step->moved, &box, err);
+  if (status != TDICT_OK) return tdict_error_at(err, status, step->path);
+  *step->place = tdict_leaf_of_box(box);
+  return TDICT_OK;
+}
+
+static tdict_status unflatten_objects(const tdict_plan *plan, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (uint32_t i = 0; i < plan->num_objects && status == TDICT_OK; i++) {
+    tdict_object_step *step = &plan->objects[i];
+    if (step->action != TDICT_OBJECT_FLAT) continue;
+    status = unflatten_object(step, err);
+    tdict_release(step->moved);
+    step->moved = NULL;
+  }
+  return status;
+}
+
+/* Locks each node of the result whose source node is locked. Locking a node also locks the nodes below. */
+static tdict_status copy_result_locks(const tdict_tree *src, tdict_tree *result, tdict_error *err) {
+  if (tdict_node_is_locked(src)) {
+    tdict_lock(result);
+    return TDICT_OK;
+  }
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, src, false);
+  cursor.frames[0].mark = (size_t)(uintptr_t)result;
+  tdict_status status = TDICT_OK;
+  tdict_leaf leaf;
+  while (status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0) {
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    if (!child) continue;
+    const tdict_frame *top = &cursor.frames[cursor.depth - 1];
+    tdict_tree *other = tdict_leaf_tree(((tdict_tree *)top->mark)->leaves[top->slot - 1]);
+    if (tdict_node_is_locked(child))
+      tdict_lock(other);
+    else if (!tdict_cursor_enter(&cursor, child))
+      status = fail_result_memory(err);
+    else
+      cursor.frames[cursor.depth - 1].mark = (size_t)(uintptr_t)other;
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
+/* Makes the result of a consolidated tree consolidated. If the tree has no leaves, the result shares the source's
+ * record. */
+static tdict_status keep_consolidated(const builder *b, tdict_tree *result, const tdict_tree *src, tdict_error *err) {
+  const tdict_consolidated *whole = b->plan->whole;
+  if (whole) return tdict_consolidated_create_like(whole, b->arena, &result->consolidated, err);
+  if (b->plan->num_leaves == 0) result->consolidated = tdict_consolidated_retain(src->consolidated);
+  return TDICT_OK;
+}
+
+/* Removes the device of each tree of the result that holds, at any depth, a tensor on another device. */
+static tdict_status clear_devices(const builder *b, tdict_tree *result, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, result, false);
+  tdict_status status = TDICT_OK;
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    const tdict_tensor *t = tdict_leaf_tensor(leaf);
+    if (child && !tdict_cursor_enter(&cursor, child)) status = fail_result_memory(err);
+    if (!t || tdict_device_equal(t->storage->device, *b->device)) continue;
+    /* above a tree without a device, no tree has a device */
+    for (size_t i = cursor.depth; i-- && cursor.frames[i].node->has_device;) cursor.frames[i].node->has_device = false;
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
+static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
+  tdict_tree *result;
+  tdict_status status = make_result_node(b, src, &result, err);
+  if (status != TDICT_OK) return status;
+  status = fill_nodes(b, src, result, err);
+  if (b->slab) /* also after a failure, because tdict_release() drops one reference for each tensor */
+    tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors);
+  if (status == TDICT_OK && b->plan->num_objects && !b->mirror) status = unflatten_objects(b->plan, err);
+  if (status == TDICT_OK && b->device && b->plan->keeps_elsewhere) status = clear_devices(b, result, err);
+  if (status == TDICT_OK && src->consolidated && !b->mirror) status = keep_consolidated(b, result, src, err);
+  if (status == TDICT_OK && b->plan->some_locked && !b->mirror) status = copy_result_locks(src, result, err);
+  if (status != TDICT_OK) {
+    tdict_release(result);
+    return status;
+  }
+  *out = result;
+  return TDICT_OK;
+}
+
+/* Creates the slab of the new leaves, and builds the tree. */
+static tdict_status build_with_slab(builder *b, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
+  const tdict_plan *plan = b->plan;
+  tdict_status status =
+      plan->num_new ? tdict_slab_create(plan->num_new, plan->num_new_dims, b->arena, &b->slab, err) : TDICT_OK;
+  if (status != TDICT_OK) return status;
+  status = build_tree(b, src, out, err);
+  if (b->slab) tdict_slab_release(b->slab, 1);
+  return status;
+}
+
+tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
+                                const tdict_device *device, tdict_tree **out, tdict_error *err) {
+  builder b = {.plan = plan, .arena = arena, .device = device};
+  return build_with_slab(&b, src, out, err);
+}
+
+tdict_status tdict_result_repeat(const tdict_plan *plan, const tdict_tree *result, const tdict_storage *like,
+                                 tdict_storage *arena, tdict_tree **out, tdict_error *err) {
+  const tdict_plan own = {.whole = result->consolidated,
+                          .num_leaves = plan->num_leaves,
+                          .num_new = plan->num_new,
+                          .num_new_dims = plan->num_new_dims,
+                          .some_locked = plan->some_locked};
+  builder b = {.plan = &own, .arena = arena, .device = &arena->device, .like = like};
+  return build_with_slab(&b, result, out, err);
+}
+
+tdict_status tdict_result_mirror(const tdict_plan *plan, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
+  builder b = {.plan = plan, .mirror = true};
+  return build_tree(&b, src, out, err);
+}
+
+void tdict_leaf_path(const tdict_tree *tree, uint32_t n, char *buffer, size_t bytes) {
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, tree, false);
+  buffer[0] = 0;
+  tdict_leaf leaf;
+  while ((leaf = tdict_cursor_next(&cursor)) != 0) {
+    if (tdict_leaf_tree(leaf)) {
+      if (!tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf))) break;
+    } else if (tdict_leaf_tensor(leaf) && n-- == 0) {
+      tdict_cursor_path(&cursor, NULL, buffer, bytes);
+      break;
+    }
+  }
+  tdict_cursor_reset(&cursor);
+}

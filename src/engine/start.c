@@ -1,0 +1,530 @@
+/* Starts a transfer: checks the options, makes the plan, chooses threads, builds the result, and begins the
+ * transfer. The struct `starter` lives for one call; the future owns everything else.
+ * Thread rule: see start.h. */
+#include "engine/start.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/base/clock.h"
+#include "core/base/device.h"
+#include "core/base/error.h"
+#include "core/base/thread.h"
+#include "device/host.h"
+#include "engine/finish.h"
+#include "engine/options/batch.h"
+#include "engine/options/check_sources.h"
+#include "engine/options/chunk_parts.h"
+#include "engine/options/hooks.h"
+#include "engine/options/queue_limit.h"
+#include "engine/order.h"
+#include "engine/plan/choose.h"
+#include "engine/plan/collect.h"
+#include "engine/plan/item.h"
+#include "engine/plan/overlap.h"
+#include "engine/plan/result.h"
+#include "engine/worker.h"
+
+enum { MAX_READERS = 15 };
+/* Several threads set the destination addresses of items only if a plan has at least this many items. */
+enum { MANY_ITEMS = 8192 };
+/* If the root of a tree has at least this many keys, waking threads takes less time than reading the tree. */
+enum { MANY_LEAVES = 2048 };
+
+/* The smallest value of the option max_queued_bytes. Smaller copies would take most of their time to be queued. */
+#define MIN_QUEUED_BYTES ((size_t)128 << 10)
+
+/* The state of one tdict_start_transfer() call. */
+typedef struct starter {
+  tdict_engine *engine;
+  const tdict_start *start;
+  tdict_device device;
+  tdict_gpu *gpu;       /* the target's GPU; NULL: the target is the cpu, or there is a destination */
+  tdict_memory *memory; /* memory in which the result is allocated; NULL: ordinary host memory */
+  bool want_pinned;     /* true: host leaves that are not pinned must be copied */
+  bool builds_result;   /* true: this thread builds the result while other threads copy */
+  tdict_plan plan;
+  int32_t mode;
+  tdict_how how;
+  int64_t begin_ns;
+} starter;
+
+static tdict_status check_options(const starter *s, tdict_error *err) {
+  const tdict_transfer_options *o = &s->start->options;
+  const char *what = s->start->what;
+  if (!s->start->src) return tdict_fail(err, TDICT_EINVAL, "%s: src is NULL", what);
+  if (o->mode < TDICT_MODE_AUTO || o->mode > TDICT_MODE_NON_BLOCKING_PIN)
+    return tdict_fail(err, TDICT_EINVAL, "%s: mode is %d, wanted a tdict_mode", what, (int)o->mode);
+  if (o->num_threads < -1 || (o->num_threads > 0 && o->num_threads > tdict_pool_size(s->engine->config.pool)))
+    return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 to %d, the threads of the context's pool",
+                      what, (int)o->num_threads, tdict_pool_size(s->engine->config.pool));
+  if (o->max_queued_bytes && o->max_queued_bytes < MIN_QUEUED_BYTES)
+    return tdict_fail(err, TDICT_EINVAL, "%s: max_queued_bytes is %zu, wanted 0 or at least %zu", what,
+                      o->max_queued_bytes, MIN_QUEUED_BYTES);
+  if (o->narrow != 0 && o->narrow != 1)
+    return tdict_fail(err, TDICT_EINVAL, "%s: narrow is %d, wanted 0 or 1", what, (int)o->narrow);
+  if (o->stats && !s->start->caller_waits)
+    return tdict_fail(err, TDICT_EINVAL,
+                      "%s: stats must be NULL: call tdict_future_get_stats() after the transfer has ended", what);
+  if (s->start->dst && (o->memory || o->pinned_result))
+    return tdict_fail(err, TDICT_EINVAL, "%s: memory and pinned_result must not be set: the destination exists already",
+                      what);
+  return TDICT_OK;
+}
+
+/* Checks the option `after` even if no leaf must be copied, so that a wrong stream is always an error. */
+static tdict_status check_after(const starter *s, tdict_error *err) {
+  const tdict_stream *after = s->start->options.after;
+  tdict_gpu *gpu;
+  return tdict_stream_open(s->engine->config.devices, *after, "options.after", &gpu, err);
+}
+
+/* Chooses the target device and the memory of the result. */
+static tdict_status choose_memory(starter *s, tdict_error *err) {
+  const tdict_transfer_options *o = &s->start->options;
+  tdict_devices *devices = s->engine->config.devices;
+  char want[32], have[32];
+  if (s->start->dst) return TDICT_OK;
+  s->device = s->start->device.type == TDICT_DEVICE_AUTO ? tdict_devices_default(devices, NULL) : s->start->device;
+  bool to_host = s->device.type == TDICT_DEVICE_CPU;
+  tdict_status status = tdict_device_check(s->device, s->start->what, err);
+  if (status == TDICT_OK && !to_host) status = tdict_devices_gpu(devices, s->device, &s->gpu, err);
+  if (status != TDICT_OK) return status;
+  if (o->memory && !tdict_device_equal(o->memory->device, s->device))
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: options.memory is on %s, wanted memory on %s", s->start->what,
+                      tdict_device_format(o->memory->device, have, sizeof have),
+                      tdict_device_format(s->device, want, sizeof want));
+  if (o->memory && !tdict_devices_own_memory(devices, o->memory))
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: options.memory is on %s of another context", s->start->what,
+                      tdict_device_format(o->memory->device, have, sizeof have));
+  if (o->pinned_result && !to_host)
+    return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is for results on the cpu", s->start->what);
+  if (o->pinned_result && o->memory && !o->memory->pinned)
+    return tdict_fail(err, TDICT_EINVAL, "%s: pinned_result is set, but options.memory is not pinned", s->start->what);
+  s->want_pinned = o->pinned_result || (o->memory && o->memory->pinned);
+  s->memory = o->memory;
+  if (!s->memory && to_host && o->pinned_result) s->memory = tdict_devices_pinned(devices);
+  if (!s->memory && !to_host) s->memory = &s->gpu->memory;
+  if (o->memory && o->memory == tdict_host_memory()) s->memory = NULL;
+  return TDICT_OK;
+}
+
+/* Returns how many threads may help the caller to read and mark a large tree. */
+static int count_plan_helpers(const starter *s) {
+  const int num_threads = s->start->options.num_threads, others = tdict_pool_num_cpus(s->engine->config.pool) - 1;
+  return num_threads >= 0 ? num_threads : others < MAX_READERS ? others : MAX_READERS;
+}
+
+/* Reads the patterns of the option `keep`. */
+static tdict_status read_keep(const starter *s, tdict_patterns **out, tdict_error *err) {
+  const tdict_transfer_options *o = &s->start->options;
+  char what[64];
+  snprintf(what, sizeof what, "%s: options.keep", s->start->what);
+  return tdict_patterns_create(what, o->keep, o->num_keep, out, err);
+}
+
+/* Reads the tree into the plan. */
+static tdict_status collect_plan(starter *s, tdict_error *err) {
+  const tdict_start *start = s->start;
+  const tdict_transfer_options *o = &start->options;
+  const bool has_helpers = s->mode == TDICT_MODE_NON_BLOCKING_PIN && o->num_threads != 0;
+  tdict_plan spare;
+  tdict_plan_request request = {.devices = s->engine->config.devices,
+                                .device = s->device,
+                                .gpu = s->gpu,
+                                .dst = start->dst,
+                                .want_pinned = s->want_pinned,
+                                .host_only = start->pin,
+                                .copies = start->copies,
+                                .keep_objects = o->keep_objects,
+                                .mode = s->mode,
+                                .may_read_pageable = o->mode == TDICT_MODE_AUTO,
+                                .borrows = start->caller_waits && !start->dst,
+                                .pool = has_helpers ? s->engine->config.pool : NULL,
+                                .num_helpers = has_helpers ? count_plan_helpers(s) : 0,
+                                .narrow = o->narrow,
+                                .spare = &spare};
+  tdict_status status = o->num_keep ? read_keep(s, &request.keep, err) : TDICT_OK;
+  if (status == TDICT_OK && o->num_conversions)
+    status = tdict_conversions_create(start->what, o->conversions, o->num_conversions, &request.conversions, err);
+  if (status == TDICT_OK) {
+    tdict_engine_take_plan(s->engine, &spare);
+    status = start->named ? tdict_plan_collect_pairs(&s->plan, &request, start->pairs, start->num_pairs, err)
+                          : tdict_plan_collect(&s->plan, &request, start->src, err);
+  }
+  if (request.conversions) tdict_conversions_destroy(request.conversions);
+  if (request.keep) tdict_patterns_destroy(request.keep);
+  return status;
+}
+
+/* Records an event on `stream` and adds the event to the transfer's wait events. One event for each device is
+ * sufficient. */
+static tdict_status add_wait_event(tdict_transfer *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
+  for (int i = 0; i < t->num_wait_events; i++)
+    if (t->wait_events[i].gpu == gpu) return TDICT_OK;
+  if (t->num_wait_events == TDICT_MAX_WAIT_EVENTS)
+    return tdict_fail(err, TDICT_ENOTSUP, "transfer: more than %d devices in one tree", TDICT_MAX_WAIT_EVENTS);
+  tdict_gpu_scope scope;
+  tdict_cu_event event = NULL;
+  tdict_status status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK) status = tdict_gpu_take_event(gpu, &event, err);
+  if (status == TDICT_OK) status = tdict_gpu_record(gpu, event, stream, err);
+  if (status == TDICT_OK)
+    t->wait_events[t->num_wait_events++] = (tdict_wait_event){gpu, event};
+  else if (event)
+    tdict_gpu_give_event(gpu, event);
+  tdict_gpu_leave(gpu, &scope);
+  return status;
+}
+
+static tdict_status add_after_event(const starter *s, tdict_transfer *t, const tdict_stream *after, tdict_error *err) {
+  tdict_gpu *gpu;
+  tdict_status status = tdict_devices_gpu(s->engine->config.devices, after->device, &gpu, err);
+  return status == TDICT_OK ? add_wait_event(t, gpu, after->handle, err) : status;
+}
+
+/* Records the transfer's wait events. If the option `after` is NULL, copies from the host into new device memory need
+ * no events, because no queued work can use new memory. */
+static tdict_status make_wait_events(const starter *s, tdict_transfer *t, tdict_error *err) {
+  const tdict_stream *after = s->start->options.after;
+  if (after) return add_after_event(s, t, after, err);
+  tdict_status status = TDICT_OK;
+  if (s->start->storage) return status;
+  for (uint32_t i = 0; i < t->plan.num_items && status == TDICT_OK; i++) {
+    const tdict_item *item = &t->plan.items[i];
+    tdict_gpu *source;
+    if (item->gpu) status = add_wait_event(t, item->gpu, NULL, err);
+    if (status != TDICT_OK || item->way == TDICT_WAY_HOST || item->kind != TDICT_CU_D2D) continue;
+    status = tdict_devices_gpu(s->engine->config.devices, item->src->storage->device, &source, err);
+    if (status == TDICT_OK) status = add_wait_event(t, source, NULL, err);
+  }
+  return status;
+}
+
+/* Returns the NUMA node of the first GPU that writes to a new host result, or -1. The result's memory should be on this
+ * node. */
+static int find_memory_node(const tdict_plan *p) {
+  for (uint32_t i = 0; p->reads_device && i < p->num_items; i++)
+    if (p->items[i].gpu) return p->items[i].gpu->node;
+  return -1;
+}
+
+/* Returns the first GPU that copies, else the target's GPU, or NULL if the transfer uses no GPU.
+ * tdict_future_wait_on_stream() accepts only streams of devices of the same type as this GPU. */
+static tdict_gpu *find_transfer_gpu(const starter *s, const tdict_plan *p) {
+  tdict_gpu *gpu = NULL;
+  for (uint32_t i = 0; i < p->num_items && !gpu; i++) gpu = p->items[i].gpu;
+  return gpu ? gpu : s->gpu;
+}
+
+/* Allocates the storages of the result's new leaves, one for each target. */
+static tdict_status make_storages(const starter *s, tdict_transfer *t, tdict_error *err) {
+  const tdict_start *start = s->start;
+  tdict_target *first = &t->targets[0];
+  if (start->storage) first->storage = tdict_storage_retain(start->storage);
+  if (start->dst || start->storage || t->plan.num_items == 0) return TDICT_OK;
+  const size_t bytes = t->plan.line_bytes;
+  tdict_status status = tdict_storage_create_near(s->memory, bytes, find_memory_node(&t->plan), &first->storage, err);
+  for (size_t i = 1; i < t->num_targets && status == TDICT_OK; i++) {
+    t->targets[i].position = start->more_targets[i - 1].position;
+    status = tdict_storage_create(start->more_targets[i - 1].memory, bytes, false, &t->targets[i].storage, err);
+  }
+  if (status != TDICT_OK) return status;
+  for (size_t i = 0; i < t->num_targets; i++) t->targets[i].storage->flags |= TDICT_STORAGE_ARENA;
+  t->how.places_while_marking =
+      t->how.num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan);
+  if (!t->how.places_while_marking) tdict_plan_place(&t->plan, first->storage);
+  return TDICT_OK;
+}
+
+/* The allocation of the storages by a thread of the pool. */
+typedef struct storage_task {
+  tdict_task task; /* the first member, because the pool passes a pointer to `task` */
+  const starter *starter;
+  tdict_transfer *transfer;
+  tdict_latch is_done;
+  tdict_status status;
+  tdict_error err;
+} storage_task;
+
+static void run_storage_task(tdict_task *task) {
+  storage_task *a = (storage_task *)task;
+  a->status = make_storages(a->starter, a->transfer, &a->err);
+  tdict_latch_down(&a->is_done);
+}
+
+/* Returns true if the transfer allocates a result and is the first large transfer that needs the ring of the transfer's
+ * GPU. Returns false on a pool thread. */
+static bool is_first_use_of_ring(const starter *s, const tdict_transfer *t) {
+  if (!t->gpu || s->start->dst || s->start->storage || t->plan.line_bytes < s->engine->config.staging_bytes)
+    return false;
+  if (tdict_pool_is_worker(s->engine->config.pool) || tdict_engine_pin_way(s->engine, t->gpu) != 0) return false;
+  for (uint32_t i = 0; i < t->plan.num_items; i++)
+    if (tdict_item_uses_slot(&t->plan.items[i])) return true;
+  return false;
+}
+
+/* Allocates the storages on a thread of the pool, and meanwhile creates the ring. Both take about 10 ms for a result of
+ * 8 GB. The workers do not create the ring, because only one thread would then pin its memory, while the other threads
+ * of the pool wait for the ring. Ignores a failure to create the ring, because the workers try again and report the
+ * error. */
+static tdict_status make_storages_and_ring(const starter *s, tdict_transfer *t, tdict_error *err) {
+  tdict_pool *pool = s->engine->config.pool;
+  storage_task a = {.task = {.run = run_storage_task}, .starter = s, .transfer = t};
+  tdict_gpu_scope scope;
+  tdict_ring *ring;
+  tdict_latch_init(&a.is_done, 1);
+  tdict_pool_submit(pool, &a.task);
+  if (tdict_gpu_enter(t->gpu, &scope, NULL) == TDICT_OK) (void)!tdict_engine_ring(s->engine, t->gpu, &ring, NULL);
+  tdict_gpu_leave(t->gpu, &scope);
+  if (tdict_pool_remove(pool, &a.task)) run_storage_task(&a.task);
+  tdict_latch_wait(&a.is_done, INT64_MAX);
+  tdict_latch_destroy(&a.is_done);
+  if (a.status != TDICT_OK && err) *err = a.err;
+  return a.status;
+}
+
+static tdict_status make_result(const starter *s, tdict_transfer *t, tdict_error *err) {
+  const tdict_start *start = s->start;
+  tdict_status status;
+  bool flat = false;
+  if (start->storage) {
+    t->named = tdict_retain(start->named);
+    t->future.result = start->result ? tdict_retain(start->result) : NULL;
+    return TDICT_OK;
+  }
+  for (uint32_t i = 0; i < t->plan.num_objects; i++) flat |= t->plan.objects[i].flat != NULL;
+  status = start->dst || flat ? tdict_result_mirror(&t->plan, start->src, &t->named, err) : TDICT_OK;
+  if (status != TDICT_OK) return status;
+  if (start->dst) {
+    t->future.result = tdict_retain(start->result ? start->result : start->dst);
+    return tdict_overlap_check(&t->plan, t->named, err);
+  }
+  const tdict_target *first = &t->targets[0];
+  status =
+      tdict_result_build(&t->plan, start->src, first->storage, start->pin ? NULL : &s->device, &t->future.result, err);
+  for (size_t i = 1; i < t->num_targets && status == TDICT_OK; i++)
+    status = tdict_result_repeat(&t->plan, t->future.result, first->storage, t->targets[i].storage, &t->targets[i].tree,
+                                 err);
+  return status;
+}
+
+/* Returns true if the result can be built while threads copy. Returns false if the tree has objects, because the
+ * objects that hooks return are put into the result before copies begin. */
+static bool builds_during_copies(const starter *s, const tdict_transfer *t) {
+  bool threads = !t->how.on_caller || t->how.num_workers > 1;
+  return threads && !s->start->dst && !s->start->storage && t->plan.num_objects == 0 && t->plan.num_items > 0;
+}
+
+/* Builds the result while threads copy. On failure, the transfer fails. */
+static tdict_status build_during_copies(const starter *s, tdict_transfer *t, tdict_error *err) {
+  tdict_error why;
+  tdict_status status = make_result(s, t, &why);
+  if (status != TDICT_OK) {
+    atomic_store_explicit(&t->future.error_was_reported, true, memory_order_relaxed);
+    tdict_transfer_fail(t, UINT32_MAX, &why);
+    if (err) *err = why;
+  }
+  tdict_transfer_built(t);
+  return status;
+}
+
+/* Returns true if the result is the source tree itself: no leaf must be copied, and no hook must run. If the tree has
+ * no leaves and the call is not tdict_pin_memory(), the tree must also be on the target device. */
+static bool is_already_there(const starter *s) {
+  tdict_device tree_device;
+  if (s->start->dst || s->start->storage || s->plan.num_items > 0) return false;
+  for (uint32_t i = 0; i < s->plan.num_objects; i++)
+    if (s->plan.objects[i].action == TDICT_OBJECT_HOOK) return false;
+  if (s->plan.num_leaves > 0) return true;
+  return s->start->pin || (tdict_get_device(s->start->src, &tree_device) && tdict_device_equal(tree_device, s->device));
+}
+
+/* Returns true if one thread can queue all copies without waiting: there are at most TDICT_DIRECT_IN_FLIGHT chunks and
+ * no strided leaf. A strided leaf can need any number of driver copies. */
+static bool is_queued_without_waiting(const tdict_plan *plan, size_t max_queued_bytes) {
+  bool plain = !max_queued_bytes || plan->line_bytes <= max_queued_bytes;
+  for (uint32_t i = 0; i < plan->num_items && plain; i++) plain = plan->items[i].src_plain && plan->items[i].dst_plain;
+  return plain && plan->num_chunks <= TDICT_DIRECT_IN_FLIGHT;
+}
+
+static tdict_status cut_plan(tdict_transfer *t, tdict_error *err) {
+  const tdict_how *how = &t->how;
+  if (how->mode == TDICT_MODE_NON_BLOCKING_PIN && t->plan.way_bytes[TDICT_WAY_DIRECT]) tdict_plan_pack(&t->plan);
+  return tdict_plan_cut(
+      &t->plan,
+      &(tdict_cut){how->row.first_bytes, how->row.chunk_bytes, how->max_copy_bytes, how->mode == TDICT_MODE_BLOCKING},
+      err);
+}
+
+/* Prepares the memory, the result, the chunks, the optional parts and the wait events, before copies begin. */
+static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_context *context, tdict_error *err) {
+  if (is_already_there(s)) {
+    t->future.result = tdict_retain(s->start->src);
+    return TDICT_OK;
+  }
+  tdict_status status = is_first_use_of_ring(s, t) ? make_storages_and_ring(s, t, err) : make_storages(s, t, err);
+  s->builds_result = builds_during_copies(s, t);
+  if (status == TDICT_OK && !s->builds_result) status = make_result(s, t, err);
+  if (status != TDICT_OK) return status;
+  status = cut_plan(t, err);
+  if (t->how.on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, t->how.max_queued_bytes))
+    t->how.on_caller_if_ready = t->how.on_caller = false;
+  if (status == TDICT_OK && t->how.num_parts > 1) status = tdict_chunk_parts_create(t, err);
+  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS && t->num_targets == 1)
+    status = tdict_batch_create(&t->plan, &t->how, s->engine->num_slots, s->engine->slot_bytes, &t->batch, err);
+  if (status == TDICT_OK && t->how.max_queued_bytes)
+    status =
+        tdict_queue_limit_create(t->how.max_queued_bytes, t->how.num_workers * TDICT_LANE_DEPTH, &t->queue_limit, err);
+  if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
+  if (status == TDICT_OK && t->plan.num_objects)
+    status = tdict_hooks_prepare(t, context, s->device, s->memory, tdict_to_device, err);
+  const bool waits = s->start->options.after || t->plan.reads_device || t->plan.writes_existing;
+  return status == TDICT_OK && waits ? make_wait_events(s, t, err) : status;
+}
+
+/* Does the work of the first worker on the starting thread if on_caller is set. If the transfer had to wait for another
+ * transfer, on_caller may have become false. In this case, a pool thread does the work. */
+static void work_on_caller(tdict_transfer *t, bool returns_early) {
+  if (!t->how.on_caller) return;
+  if (t->num_waits_for) {
+    if (t->how.spin_ns > 0) tdict_latch_spin(&t->may_start, tdict_deadline_ns(t->how.spin_ns));
+    (void)tdict_future_wait_latch(&t->future, &t->may_start, INT64_MAX);
+  }
+  if (t->how.on_caller && returns_early)
+    tdict_work_and_return(&t->workers[0]);
+  else if (t->how.on_caller)
+    tdict_work_with_others(&t->workers[0]);
+}
+
+/* Begins the transfer. A transfer without work ends at once. */
+static tdict_status begin_transfer(const starter *s, tdict_transfer *t, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  if (t->plan.num_items == 0 && !t->hooks) {
+    tdict_transfer_end_at_once(t);
+    return status;
+  }
+  const bool returns_early =
+      t->how.on_caller && !s->start->caller_waits && !tdict_pool_is_worker(s->engine->config.pool);
+  if (returns_early && !tdict_deferred_tail_create(t))
+    return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to pass its end to the pool");
+  if (t->hooks) { /* after this point, errors are returned by the future and not by this call */
+    const bool here = t->how.on_caller;
+    tdict_hooks_run(t);
+    if (here && tdict_hooks_begin_copies(t)) work_on_caller(t, returns_early);
+    return status;
+  }
+  if (s->builds_result) tdict_transfer_will_build(t);
+  const tdict_start *start = s->start;
+  status = tdict_transfer_begin(t, &(tdict_beginning){start->src, start->awaits, start->num_awaits}, err);
+  if (status != TDICT_OK) return status;
+  if (s->builds_result) status = build_during_copies(s, t, err);
+  work_on_caller(t, returns_early);
+  if (status != TDICT_OK)
+    (void)!tdict_future_wait(&t->future, NULL, NULL); /* copies are in flight, so wait for the end */
+  return status;
+}
+
+/* Chooses threads and chunks. Wakes the pool threads now, so that these threads are awake when the calling thread has
+ * prepared the transfer. */
+static void choose_work(starter *s) {
+  const tdict_start *start = s->start;
+  const size_t max_queued_bytes = start->options.max_queued_bytes;
+  const size_t max_copy_bytes = max_queued_bytes ? tdict_queue_limit_chunk_bytes(max_queued_bytes) : 0;
+  s->how = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
+                                                .pool = s->engine->config.pool,
+                                                .tuning = &s->engine->tuning,
+                                                .slot_bytes = s->engine->slot_bytes,
+                                                .num_slots = s->engine->num_slots,
+                                                .num_threads = start->options.num_threads,
+                                                .mode = s->mode,
+                                                .max_copy_bytes = max_copy_bytes,
+                                                .caller_waits = start->caller_waits,
+                                                .reads_files = start->reads_files});
+  s->how.mode = s->mode;
+  s->how.stores = s->how.row.streaming ? s->engine->best_stores : TDICT_STREAM_PLAIN;
+  s->how.num_helpers = s->how.num_workers > 1 ? count_plan_helpers(s) : 0;
+  s->how.max_queued_bytes = max_queued_bytes;
+  s->how.max_copy_bytes = max_copy_bytes;
+  s->how.pins_result = s->want_pinned;
+  s->how.caller_waits = start->caller_waits;
+  s->how.skips_stats = start->caller_waits && !start->options.stats && !start->promise;
+  int others = s->how.num_workers - (s->how.on_caller ? 1 : 0);
+  atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
+  if (others > 0 && s->how.wakes_in_chain)
+    tdict_pool_wake_chain(s->engine->config.pool, others);
+  else if (others > 0)
+    tdict_pool_wake(s->engine->config.pool, others);
+}
+
+/* Reads the tree and creates the future, which then owns the plan. */
+static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error *err) {
+  const tdict_start *start = s->start;
+  tdict_transfer *t;
+  tdict_status status = collect_plan(s, err);
+  if (status != TDICT_OK) return status;
+  choose_work(s);
+  status = tdict_transfer_create(s->engine, s->how.num_workers, 1 + start->num_more_targets, &t, err);
+  if (status != TDICT_OK) {
+    tdict_plan_reset(&s->plan);
+    return status;
+  }
+  t->plan = s->plan;
+  for (int i = 0; i < t->how.num_workers; i++) t->workers[i].task.run = tdict_work;
+  tdict_gpu *gpu = find_transfer_gpu(s, &t->plan);
+  t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
+  t->future.begin_ns = s->begin_ns;
+  t->how = s->how;
+  if (t->plan.num_objects || start->options.num_keep || start->options.num_conversions) tdict_transfer_count_entries(t);
+  if (start->promise) tdict_future_begin_part(start->promise, &t->future, start->position);
+  *out = t;
+  return TDICT_OK;
+}
+
+/* Wakes as many pool threads as the last transfer used, because this transfer probably needs as many. The threads wake
+ * up while the caller reads the tree. */
+static void wake_helpers(const tdict_engine *e) {
+  int count = atomic_load_explicit(&e->last_helpers, memory_order_relaxed);
+  if (count > 0) tdict_pool_wake(e->config.pool, count);
+}
+
+static tdict_status check_start(starter *s, tdict_error *err) {
+  tdict_status status = tdict_forkmark_check(s->engine->config.mark, s->start->what, err);
+  if (status == TDICT_OK) status = check_options(s, err);
+  if (status == TDICT_OK && s->start->options.after) status = check_after(s, err);
+  return status == TDICT_OK ? choose_memory(s, err) : status;
+}
+
+tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *start, tdict_future **out,
+                                  tdict_error *err) {
+  if (!context) return tdict_fail(err, TDICT_EINVAL, "%s: the context is NULL", start->what);
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", start->what);
+  TDICT_UNCANCELLED;
+  starter s = {.engine = tdict_context_engine(context), .start = start, .begin_ns = tdict_now_ns()};
+  s.mode = start->options.mode == TDICT_MODE_AUTO ? TDICT_MODE_NON_BLOCKING_PIN : start->options.mode;
+  tdict_transfer *t;
+  tdict_status status = check_start(&s, err);
+  if (status != TDICT_OK) return status;
+  const bool is_read = !start->storage && start->src->keys->num_live >= MANY_LEAVES && !start->src->consolidated &&
+                       !tdict_node_attachment(start->src, TDICT_ATTACHED_BLOCK);
+  if (is_read) wake_helpers(s.engine);
+  tdict_range_push(TDICT_RANGE_PLAN);
+  status = make_transfer(&s, &t, err);
+  if (status != TDICT_OK) {
+    tdict_range_pop();
+    return status;
+  }
+  tdict_tracer *tracer = &s.engine->tracer;
+  if (atomic_load_explicit(&tracer->on, memory_order_relaxed)) tdict_trace_join(&t->traced, tracer, t->future.pool);
+  status = prepare_transfer(&s, t, context, err);
+  const size_t traced_bytes = t->traced.recording ? tdict_plan_bytes(&t->plan) : 0;
+  (void)tdict_phase_end(&t->traced, TDICT_RANGE_PLAN, s.begin_ns, traced_bytes);
+  if (status == TDICT_OK) status = begin_transfer(&s, t, err);
+  if (status != TDICT_OK) {
+    tdict_future_end_part(&t->future);
+    tdict_future_release(&t->future);
+    return status;
+  }
+  *out = &t->future;
+  return TDICT_OK;
+}

@@ -1,0 +1,116 @@
+/* Makes the steps that all calls of communicators share. Thread rule: see call.h. */
+#include "services/comm/call.h"
+
+#include "core/base/clock.h"
+#include "core/base/error.h"
+#include "core/base/options.h"
+#include "core/base/thread.h"
+#include "device/stream.h"
+#include "device/use.h"
+
+void tdict_comm_note(tdict_comm_call *call, tdict_status status, const tdict_error *err) {
+  if (status != TDICT_OK && tdict_comm_is_fine(call)) call->local = *err;
+}
+
+/* Makes the fence of the work that is queued on the stream `after` now. */
+static tdict_status record_after(tdict_comm_call *call, const tdict_stream *after, tdict_error *err) {
+  const char *what = tdict_comm_what(call);
+  tdict_gpu *gpu = call->comm->gpu;
+  tdict_gpu_scope scope;
+  char found[40];
+  if (!gpu) return TDICT_OK;
+  if (after && !tdict_stream_is_of(*after, gpu))
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, wanted a stream of %s", what,
+                      tdict_device_format(after->device, found, sizeof found), gpu->name);
+  tdict_status status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK && after) status = tdict_gpu_refuse_capture(gpu, after->handle, what, err);
+  if (status == TDICT_OK) status = tdict_use_create(gpu, after ? after->handle : NULL, &call->after, err);
+  tdict_gpu_leave(gpu, &scope);
+  return status;
+}
+
+static tdict_status check_memory(const tdict_comm_call *call, tdict_error *err) {
+  const tdict_comm *c = call->comm;
+  char found[40], wanted[40];
+  if (!call->memory || (tdict_device_equal(tdict_memory_device(call->memory), c->table.device) &&
+                        tdict_devices_own_memory(tdict_context_devices(c->context), call->memory)))
+    return TDICT_OK;
+  return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory is of %s, but the communicator is on %s",
+                    tdict_comm_what(call), tdict_device_format(tdict_memory_device(call->memory), found, sizeof found),
+                    tdict_device_format(c->table.device, wanted, sizeof wanted));
+}
+
+static tdict_status read_options(tdict_comm_call *call, const tdict_comm_options *options, tdict_error *err) {
+  tdict_comm_options o = tdict_comm_options_default();
+  tdict_status status = tdict_options_read(&o, sizeof o, options, "comm options", err);
+  if (status != TDICT_OK) return status;
+  if (call->has_dim) call->dim = o.dim;
+  call->counts = o.counts;
+  if (o.timeout_ns < 0)
+    return tdict_fail(err, TDICT_EINVAL, "%s: timeout_ns is %lld, wanted 0 or more", tdict_comm_what(call),
+                      (long long)o.timeout_ns);
+  if (o.timeout_ns > 0) call->timeout_ns = o.timeout_ns;
+  call->memory = o.memory;
+  status = check_memory(call, err);
+  return status == TDICT_OK ? record_after(call, o.after, err) : status;
+}
+
+tdict_status tdict_comm_prepare(tdict_comm_call *call, const tdict_comm_options *options, bool out_is_valid,
+                                tdict_error *err) {
+  const char *what = tdict_comm_what(call);
+  tdict_comm *c = call->comm;
+  tdict_error local;
+  if (!c) return tdict_fail(err, TDICT_EINVAL, "%s: comm is NULL", what);
+  tdict_status status = tdict_devices_check_fork(tdict_context_devices(c->context), what, err);
+  if (status != TDICT_OK) return status;
+  call->timeout_ns = c->timeout_ns;
+  tdict_comm_note(call, read_options(call, options, &local), &local);
+  if (call->has_root && (call->root < 0 || call->root >= c->table.world))
+    tdict_comm_note(call,
+                    tdict_fail(&local, TDICT_EINVAL, "%s: rank %d does not exist, wanted 0 to %d", what,
+                               (int)call->root, (int)c->table.world - 1),
+                    &local);
+  call->facts = tdict_tree_facts_get(call->tree ? call->tree : call->src);
+  if (!out_is_valid) tdict_comm_note(call, tdict_fail(&local, TDICT_EINVAL, "%s: out is NULL", what), &local);
+  return TDICT_OK;
+}
+
+tdict_status tdict_comm_perform(tdict_comm_call *call, uint64_t ticket, tdict_tree **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
+  tdict_error failure = {0};
+  tdict_tree *result = NULL;
+  tdict_comm_begin_turn(call->comm, ticket);
+  tdict_status status = tdict_comm_check(call->comm, tdict_comm_what(call), &failure);
+  if (status == TDICT_OK) {
+    status = call->run(call, &result, &failure);
+    failure.status = (int32_t)status; /* a table may leave the error empty */
+    if (status != TDICT_OK && !call->keeps_comm && !tdict_comm_fail(call->comm, &failure))
+      status = tdict_comm_check(call->comm, tdict_comm_what(call), &failure); /* another thread has aborted */
+  }
+  tdict_comm_end_turn(call->comm);
+  if (status == TDICT_OK && out) *out = result;
+  if (status != TDICT_OK && err) *err = failure;
+  return status;
+}
+
+void tdict_comm_reset(tdict_comm_call *call) {
+  if (call->after) call->after->ops->release(call->after);
+  call->after = NULL;
+  tdict_tree_facts_release(call->facts);
+  call->facts = NULL;
+}
+
+tdict_status tdict_comm_make(tdict_comm_call *call, const tdict_comm_options *options, bool out_is_valid,
+                             tdict_tree **out, tdict_error *err) {
+  tdict_status status = tdict_comm_prepare(call, options, out_is_valid, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_comm_perform(call, tdict_comm_take_ticket(call->comm), out, err);
+  tdict_comm_reset(call);
+  return status;
+}
+
+tdict_status tdict_comm_await_stream(tdict_comm_call *call, tdict_error *err) {
+  if (!call->after || call->after->ops->wait(call->after, tdict_deadline_ns(call->timeout_ns))) return TDICT_OK;
+  return tdict_fail(err, TDICT_ETIMEDOUT, "%s: the work of the stream `after` was not done in time",
+                    tdict_comm_what(call));
+}

@@ -1,0 +1,54 @@
+/* Defines the communicator: its table, its stream, the order of its calls, and its first failure. The program owns the
+ * communicator. Thread rule: any thread, except that only the call whose turn it is uses the table, the headers and the
+ * caches. */
+#ifndef TDICT_SERVICES_COMM_COMM_H
+#define TDICT_SERVICES_COMM_COMM_H
+
+#include <pthread.h>
+
+#include "device/devices.h"
+#include "services/comm/header.h"
+#include "services/comm/row_schemas.h"
+#include "services/comm/schema_cache.h"
+#include "tdict/comm.h"
+
+typedef struct tdict_comm_queue tdict_comm_queue; /* asynchronous calls, see async.c */
+
+/* Schemas that were sent to one other rank and received from it. */
+typedef struct tdict_comm_peer {
+  tdict_schema_cache sent, received;
+} tdict_comm_peer;
+
+struct tdict_comm {
+  tdict_context *context; /* borrowed */
+  tdict_comm_table table;
+  int64_t timeout_ns;
+  tdict_gpu *gpu;                 /* borrowed from the context; NULL: the device is the cpu */
+  tdict_stream stream;            /* on which the table queues its work; unused if the device is the cpu */
+  tdict_comm_header *headers;     /* one for each rank, written by tdict_comm_agree() */
+  tdict_schema_cache schemas;     /* that roots have sent to all ranks */
+  tdict_schema_cache own_schemas; /* of the trees that this rank has passed; not known to other ranks */
+  tdict_row_schemas row_schemas;  /* made of the schemas above */
+  tdict_comm_peer *peers;         /* one for each rank */
+
+  pthread_mutex_t lock; /* guards all fields below */
+  pthread_cond_t turn_changed;
+  uint64_t next_ticket, turn;           /* a call has a ticket and runs while `turn` equals the ticket */
+  tdict_error failure;                  /* the first failure; status 0: the communicator is usable */
+  tdict_comm_queue *queue;              /* NULL before the first asynchronous call */
+  void (*stop_queue)(tdict_comm *comm); /* waits for all asynchronous calls and frees the queue; NULL: no queue */
+};
+
+/* Takes the next place in the order of calls. */
+uint64_t tdict_comm_take_ticket(tdict_comm *comm);
+/* Waits for the turn of a ticket, and ends the turn. */
+void tdict_comm_begin_turn(tdict_comm *comm, uint64_t ticket);
+void tdict_comm_end_turn(tdict_comm *comm);
+/* If the communicator has failed, fills *err with the first failure and returns its status. `what` begins the
+ * message. */
+tdict_status tdict_comm_check(tdict_comm *comm, const char *what, tdict_error *err);
+/* Stores the failure and aborts the table, unless the communicator has failed before. Returns true if this failure is
+ * the first. */
+bool tdict_comm_fail(tdict_comm *comm, const tdict_error *failure);
+
+#endif

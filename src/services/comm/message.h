@@ -1,0 +1,82 @@
+/* Declares messages. A message is the block of bytes that holds all tensors of a tree, in the layout of
+ * tdict_create_from(). The block is the storage of the tree itself if the tree has this layout, else a copy. The owner
+ * of the struct calls tdict_message_reset(). Thread rule: one thread at a time. */
+#ifndef TDICT_SERVICES_COMM_MESSAGE_H
+#define TDICT_SERVICES_COMM_MESSAGE_H
+
+#include "core/tree/node.h"
+#include "services/comm/comm.h"
+
+/* A tree of this rank that was checked. The owner of the struct calls tdict_comm_source_reset(). */
+typedef struct tdict_comm_source {
+  const tdict_tree *tree;      /* borrowed */
+  tdict_tree_schema *schema;   /* retained; NULL: the tree was refused */
+  const tdict_storage *common; /* borrowed; of all tensors; NULL: several storages, or there are no tensors */
+  bool is_block;               /* the tensors lie in one storage, in the layout of tdict_create_from() */
+  bool is_near;                /* all tensors are in memory of the communicator's device */
+  bool gap_is_free;            /* the bytes after the last tensor up to the next multiple of 256 belong to no tensor */
+  tdict_storage *storage;      /* borrowed; of the block; NULL: no tensor has elements */
+  char *data;                  /* start of the block */
+} tdict_comm_source;
+
+typedef struct tdict_block_message {
+  const tdict_tree *tree; /* the tree of the program, borrowed; NULL: a tree that is received */
+  tdict_tree *packed;     /* retained; the tree over the block: `tree` itself, or a new tree; NULL: not yet made */
+  tdict_storage *storage; /* retained; NULL if the tree has no tensors */
+  char *data;             /* the block, on the device of the communicator */
+  size_t bytes;           /* from the first tensor to the end of the last tensor */
+  bool is_copy;           /* true: `packed` is not `tree` */
+  bool has_padding;       /* true: the bytes from the end of the block to the next multiple of 256 may be sent, too */
+  bool needs_transfer;    /* true: a tensor of `tree` is on another device, or not in memory */
+} tdict_block_message;
+
+/* How a call uses the elements of a tree. */
+enum { TDICT_COMM_READS = 1, TDICT_COMM_WRITES = 2 };
+/* Checks the tensors of `tree`, and fills in *out except the schema. `use` is TDICT_COMM_READS, TDICT_COMM_WRITES or
+ * both. Returns the errors that tdict/comm.h lists for one tree, with the path of the entry. */
+tdict_status tdict_comm_check_tree(const tdict_comm *comm, const char *what, const tdict_tree *tree, int use,
+                                   tdict_comm_source *out, tdict_error *err);
+/* Checks a tree that was checked before and has not changed, without a walk: checks the common storage, and sets
+ * source->is_near. Returns false if tdict_comm_check_tree() must check the tree: the tree may have lost bytes, or there
+ * is an error. */
+bool tdict_comm_check_common(const tdict_comm *comm, int use, tdict_comm_source *source);
+void tdict_comm_source_reset(tdict_comm_source *source);
+/* Returns the number of bytes of a tensor, and 0 for a tree. */
+size_t tdict_comm_entry_bytes(const tdict_schema_entry *entry);
+/* Computes the size of the block of a schema. Returns the errors of tdict_schema_measure(). */
+tdict_status tdict_comm_block_bytes(const tdict_tree_schema *schema, size_t *out, tdict_error *err);
+
+/* Finds the block of a tree. If the tree is no block, out->packed is NULL. Returns the errors of
+ * tdict_comm_block_bytes(). */
+tdict_status tdict_message_find(const tdict_comm_source *source, tdict_block_message *out, tdict_error *err);
+/* Finds the block of a tree, or allocates memory and a tree for the block. Copies nothing. Returns TDICT_ENOMEM and
+ * errors of tdict_tree_schema_create(). */
+tdict_status tdict_message_prepare(const tdict_comm *comm, const tdict_comm_source *source, tdict_block_message *out,
+                                   tdict_error *err);
+/* Allocates the block of a tree that will be received. `memory` is NULL for the memory of the communicator's device. */
+tdict_status tdict_message_allocate(const tdict_comm *comm, const tdict_tree_schema *schema, tdict_memory *memory,
+                                    tdict_block_message *out, tdict_error *err);
+/* Makes the tree over an allocated block. The elements of the block may arrive at the same time. Returns
+ * TDICT_ENOMEM. */
+tdict_status tdict_message_make_tree(tdict_block_message *message, const tdict_tree_schema *schema, tdict_error *err);
+/* Waits until the bytes of the tree may be read, or also written if `writes` is true. If the block is a copy, copies
+ * the elements into the block. Returns the errors of tdict_copy() and tdict_transfer_into(). */
+tdict_status tdict_message_fill(const tdict_comm *comm, tdict_block_message *message, bool writes, tdict_error *err);
+/* Waits until the bytes of the block may be written. */
+void tdict_message_await(const tdict_block_message *message);
+/* If the block is a copy, copies the elements from the block to the tree `dst`. */
+tdict_status tdict_message_unpack(const tdict_block_message *message, tdict_tree *dst, tdict_error *err);
+/* Copies the elements of one tree to another on the device of the communicator. `is_near` is true if all tensors of
+ * the source are in memory of this device. */
+tdict_status tdict_comm_copy(const tdict_comm *comm, tdict_tree *dst, const tdict_tree *src, bool is_near,
+                             tdict_error *err);
+/* Drops the references. All work on the block must be done. */
+void tdict_message_reset(tdict_block_message *message);
+
+/* Marks the elements of all tensors of a tree as lost, or as valid. */
+void tdict_comm_lose(const tdict_tree *tree);
+void tdict_comm_regain(const tdict_comm_source *source);
+/* Returns the memory in which the communicator allocates; NULL: plain host memory. */
+tdict_memory *tdict_comm_memory(const tdict_comm *comm);
+
+#endif

@@ -1,0 +1,191 @@
+/* Implements tdict_send() and tdict_receive(). The sender sends its header, and the schema if the receiver lacks the
+ * schema. The receiver answers with its own header when it is ready, or with an error. Then the block follows. Thread
+ * rule: as in tdict/comm.h. */
+#include <stdlib.h>
+
+#include "services/comm/agree.h"
+#include "services/comm/async.h"
+#include "services/comm/source.h"
+#include "services/comm/table.h"
+
+/* Returns true if there is no other rank that waits for this call. */
+static bool has_no_peer(tdict_comm_call *call) {
+  const tdict_comm_table *t = &call->comm->table;
+  tdict_error local;
+  if (call->root == t->rank)
+    tdict_comm_note(call,
+                    tdict_fail(&local, TDICT_EINVAL, "%s: rank %d is this rank, wanted another rank",
+                               tdict_comm_what(call), (int)call->root),
+                    &local);
+  return call->root < 0 || call->root >= t->world || call->root == t->rank;
+}
+
+/* Returns the error of this rank's own checks. The communicator stays usable. */
+static tdict_status return_local(tdict_comm_call *call, tdict_error *err) {
+  call->keeps_comm = true;
+  *err = call->local;
+  return (tdict_status)call->local.status;
+}
+
+/* Sends the header, and the error of this rank if there is one. */
+static tdict_status send_header(const tdict_comm_call *call, const tdict_comm_offer *offer, tdict_error *err) {
+  tdict_comm_header mine;
+  tdict_comm_write_header(call, offer, &mine);
+  tdict_status status = tdict_table_send_host(call, &mine, sizeof mine, call->root, err);
+  if (status == TDICT_OK && !tdict_comm_is_fine(call))
+    status = tdict_table_send_host(call, &call->local, sizeof call->local, call->root, err);
+  return status;
+}
+
+/* Receives the header of the other rank, which must call `op`. If the other rank has an error, returns this error. */
+static tdict_status receive_header(tdict_comm_call *call, tdict_comm_op op, tdict_comm_header *out, tdict_error *err) {
+  tdict_error shared;
+  const int peer = call->root;
+  tdict_status status = tdict_table_receive_host(call, out, sizeof *out, call->root, err);
+  if (status != TDICT_OK) return status;
+  if (out->magic != TDICT_COMM_MAGIC || out->version != TDICT_COMM_VERSION)
+    return tdict_fail(err, TDICT_EFORMAT, "%s: rank %d uses another version of the protocol, wanted %d",
+                      tdict_comm_what(call), peer, TDICT_COMM_VERSION);
+  if (out->op != (int32_t)op)
+    return tdict_fail(err, TDICT_EINVAL, "%s: rank %d calls %s, wanted %s", tdict_comm_what(call), peer,
+                      tdict_comm_op_name(out->op), tdict_comm_op_name((int32_t)op));
+  if (out->status == TDICT_OK) return TDICT_OK;
+  status = tdict_table_receive_host(call, &shared, sizeof shared, call->root, err);
+  if (status != TDICT_OK) return status;
+  shared.path[sizeof shared.path - 1] = 0;
+  shared.message[sizeof shared.message - 1] = 0;
+  status = tdict_status_is_known((tdict_status)out->status) ? (tdict_status)out->status : TDICT_EFORMAT;
+  call->keeps_comm = true;
+  tdict_fail_native(err, status, shared.native, "rank %d: %.240s", peer, shared.message);
+  return tdict_error_at(err, status, shared.path);
+}
+
+/* Sends the blob of the schema if the receiver does not have the schema. */
+static tdict_status send_schema(const tdict_comm_call *call, tdict_tree_schema *schema, tdict_error *err) {
+  const tdict_schema_cache *cache = &call->comm->peers[call->root].sent;
+  const size_t bytes = tdict_tree_schema_write(schema, NULL, 0);
+  if (tdict_schema_cache_find(cache, tdict_tree_schema_hash(schema), bytes)) return TDICT_OK;
+  void *blob = malloc(bytes);
+  if (!blob) return tdict_fail(err, TDICT_ENOMEM, "send: no host memory for a schema of %zu bytes", bytes);
+  tdict_tree_schema_write(schema, blob, bytes);
+  tdict_status status = tdict_table_send_host(call, blob, bytes, call->root, err);
+  free(blob);
+  return status;
+}
+
+static tdict_status run_send(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
+  tdict_comm_source source;
+  tdict_block_message message = {0};
+  tdict_comm_header answer;
+  (void)out;
+  if (has_no_peer(call)) return return_local(call, err);
+  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &source);
+  tdict_comm_prepare_message(call, &source, &message);
+  const tdict_comm_offer offer = {.schema = source.schema};
+  tdict_status status = send_header(call, &offer, err);
+  if (status == TDICT_OK && !tdict_comm_is_fine(call)) status = return_local(call, err);
+  if (status == TDICT_OK) status = send_schema(call, source.schema, err);
+  if (status == TDICT_OK) status = receive_header(call, TDICT_COMM_RECEIVE, &answer, err);
+  if (status == TDICT_OK) {
+    tdict_schema_cache_use(&call->comm->peers[call->root].sent, source.schema);
+    status = tdict_comm_await_stream(call, err);
+  }
+  if (status == TDICT_OK) status = tdict_message_fill(call->comm, &message, false, err);
+  if (status == TDICT_OK && message.bytes)
+    status = tdict_table_send(call, message.data, message.bytes, call->root, err);
+  if (status == TDICT_OK && message.bytes) status = tdict_table_finish(call, err);
+  tdict_message_reset(&message);
+  tdict_comm_source_reset(&source);
+  return status;
+}
+
+/* Receives the schema that the header describes, or finds it in the cache. The caller owns *out. Errors after the blob
+ * has arrived are noted in the call. */
+static tdict_status receive_schema(tdict_comm_call *call, const tdict_comm_header *h, tdict_tree_schema **out,
+                                   tdict_error *err) {
+  const tdict_schema_cache *cache = &call->comm->peers[call->root].received;
+  tdict_tree_schema *found = tdict_schema_cache_find(cache, h->hash, h->blob_bytes);
+  tdict_error local;
+  *out = NULL;
+  if (found) {
+    *out = tdict_tree_schema_retain(found);
+    return TDICT_OK;
+  }
+  void *blob = h->blob_bytes <= INT32_MAX ? malloc(h->blob_bytes + 1) : NULL;
+  if (!blob)
+    return tdict_fail(err, TDICT_ENOMEM, "receive: no host memory for a schema of %llu bytes",
+                      (unsigned long long)h->blob_bytes);
+  tdict_status status = tdict_table_receive_host(call, blob, h->blob_bytes, call->root, err);
+  if (status == TDICT_OK) {
+    tdict_comm_note(call, tdict_comm_read_schema(call, blob, h, call->root, out, &local), &local);
+  }
+  free(blob);
+  return status;
+}
+
+/* Receives the block, and makes its tree while the elements are on their way. */
+static tdict_status receive_tree(const tdict_comm_call *call, const tdict_tree_schema *schema,
+                                 tdict_block_message *message, tdict_error *err) {
+  tdict_error local;
+  if (!message->bytes) return tdict_message_make_tree(message, schema, err);
+  tdict_status status = tdict_table_receive(call, message->data, message->bytes, call->root, err);
+  if (status != TDICT_OK) return status;
+  const tdict_status made = tdict_message_make_tree(message, schema, &local);
+  return tdict_table_finish_step(call, made, &local, err);
+}
+
+static tdict_status run_receive(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
+  tdict_tree_schema *schema = NULL;
+  tdict_block_message message = {0};
+  tdict_comm_header header;
+  tdict_error local;
+  if (has_no_peer(call)) return return_local(call, err);
+  tdict_status status = receive_header(call, TDICT_COMM_SEND, &header, err);
+  if (status == TDICT_OK) status = receive_schema(call, &header, &schema, err);
+  if (status != TDICT_OK) return status;
+  if (tdict_comm_is_fine(call))
+    tdict_comm_note(call, tdict_message_allocate(call->comm, schema, call->memory, &message, &local), &local);
+  status = send_header(call, &(tdict_comm_offer){0}, err);
+  if (status == TDICT_OK && !tdict_comm_is_fine(call)) status = return_local(call, err);
+  if (status == TDICT_OK) {
+    tdict_schema_cache_use(&call->comm->peers[call->root].received, schema);
+    status = tdict_comm_await_stream(call, err);
+  }
+  if (status == TDICT_OK) status = receive_tree(call, schema, &message, err);
+  if (status == TDICT_OK) *out = tdict_retain(message.packed);
+  tdict_message_reset(&message);
+  tdict_tree_schema_release(schema);
+  return status;
+}
+
+static tdict_comm_call send_call(tdict_comm *comm, const tdict_tree *src, int32_t peer) {
+  return (tdict_comm_call){
+      .comm = comm, .op = TDICT_COMM_SEND, .run = run_send, .src = src, .has_root = true, .root = peer};
+}
+static tdict_comm_call receive_call(tdict_comm *comm, int32_t peer) {
+  return (tdict_comm_call){.comm = comm, .op = TDICT_COMM_RECEIVE, .run = run_receive, .has_root = true, .root = peer};
+}
+
+tdict_status tdict_send(tdict_comm *comm, const tdict_tree *src, int32_t peer, const tdict_comm_options *options,
+                        tdict_error *err) {
+  tdict_comm_call call = send_call(comm, src, peer);
+  return tdict_comm_make(&call, options, true, NULL, err);
+}
+
+tdict_status tdict_send_async(tdict_comm *comm, const tdict_tree *src, int32_t peer, const tdict_comm_options *options,
+                              tdict_future **out, tdict_error *err) {
+  const tdict_comm_call call = send_call(comm, src, peer);
+  return tdict_comm_start(&call, options, out, err);
+}
+
+tdict_status tdict_receive(tdict_comm *comm, int32_t peer, const tdict_comm_options *options, tdict_tree **out,
+                           tdict_error *err) {
+  tdict_comm_call call = receive_call(comm, peer);
+  return tdict_comm_make(&call, options, out, out, err);
+}
+
+tdict_status tdict_receive_async(tdict_comm *comm, int32_t peer, const tdict_comm_options *options, tdict_future **out,
+                                 tdict_error *err) {
+  const tdict_comm_call call = receive_call(comm, peer);
+  return tdict_comm_start(&call, options, out, err);
+}

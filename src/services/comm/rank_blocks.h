@@ -1,0 +1,46 @@
+/* Declares the blocks of all ranks in one storage, one block after another, and a tree over each block. The trees have
+ * one schema, except for the size of one batch dimension. The owner of the struct calls tdict_rank_blocks_reset().
+ * Thread rule: one thread at a time. */
+#ifndef TDICT_SERVICES_COMM_RANK_BLOCKS_H
+#define TDICT_SERVICES_COMM_RANK_BLOCKS_H
+
+#include "services/comm/call.h"
+#include "services/comm/message.h"
+
+typedef struct tdict_rank_blocks {
+  int32_t world;
+  tdict_tree_schema *schema; /* retained; NULL before tdict_rank_blocks_allocate() */
+  int dim;                   /* the dimension of the rows; -1: all trees have the schema */
+  tdict_storage *storage;    /* retained */
+  char *data;                /* start of the storage */
+  int64_t *rows;             /* of each rank; filled in by the caller of tdict_rank_blocks_allocate() */
+  size_t *offsets;           /* of each block; multiples of 256 */
+  size_t *bytes;             /* of each block, without padding at the end */
+  tdict_tree **trees;        /* retained; NULL for a tree that was not made */
+  size_t total;              /* bytes of all blocks */
+  size_t step;               /* distance between two blocks if all blocks have one size */
+  bool are_equal;            /* true: all ranks have the same number of rows */
+} tdict_rank_blocks;
+
+/* Allocates the lists. Returns TDICT_ENOMEM. */
+tdict_status tdict_rank_blocks_init(const tdict_comm_call *call, tdict_rank_blocks *out, tdict_error *err);
+/* Computes the sizes and offsets of the blocks for out->rows, and allocates the storage in the memory of the
+ * communicator. `dim` is as in the struct. Makes no trees. Returns TDICT_EOVERFLOW, and the errors of
+ * tdict_storage_create(). */
+tdict_status tdict_rank_blocks_allocate(const tdict_comm_call *call, const tdict_tree_schema *schema, int dim,
+                                        tdict_memory *memory, tdict_rank_blocks *out, tdict_error *err);
+/* Makes the tree over the block of rank `r`, unless the tree was made before. The elements of the block may arrive at
+ * the same time. Returns TDICT_ENOMEM. */
+tdict_status tdict_rank_blocks_make_tree(tdict_rank_blocks *blocks, int32_t r, tdict_error *err);
+/* Makes the trees of all ranks. */
+tdict_status tdict_rank_blocks_make_trees(tdict_rank_blocks *blocks, tdict_error *err);
+/* Checks whether tdict_rank_blocks_stack() can make a tree over all blocks. *out is false if the size of an element
+ * does not divide the distance of two blocks. Returns TDICT_EINVAL, with the path, if the stack of a tensor or tree
+ * would have too many dimensions. */
+tdict_status tdict_rank_blocks_check_stack(const tdict_rank_blocks *blocks, bool *out, tdict_error *err);
+/* Makes a tree with a new first batch dimension over all blocks, which have one size. Returns the errors of
+ * tdict_map_run(). */
+tdict_status tdict_rank_blocks_stack(tdict_rank_blocks *blocks, tdict_tree **out, tdict_error *err);
+void tdict_rank_blocks_reset(tdict_rank_blocks *blocks);
+
+#endif

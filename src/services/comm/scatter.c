@@ -1,0 +1,168 @@
+/* Implements tdict_scatter(). Thread rule: as in tdict/comm.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/ops/shape.h"
+#include "services/comm/agree.h"
+#include "services/comm/async.h"
+#include "services/comm/rank_blocks.h"
+#include "services/comm/source.h"
+#include "services/comm/table.h"
+#include "tdict/shape.h"
+
+typedef struct scatter {
+  tdict_comm_source source;       /* on the root */
+  tdict_tree_schema *offered;     /* on the root: of the tree with 0 rows */
+  tdict_tree_schema *schema;      /* as `offered`; borrowed from the cache */
+  tdict_tree_schema *part_schema; /* of this rank's part */
+  int dim;
+  int64_t *counts;            /* in blocks.rows */
+  tdict_tree **pieces;        /* on the root: views of the source, one for each rank; retained */
+  tdict_rank_blocks blocks;   /* on the root: the parts of all other ranks */
+  tdict_block_message result; /* the part of this rank */
+} scatter;
+
+static tdict_status check_counts(const tdict_comm_call *call, int64_t rows, tdict_error *err) {
+  int64_t sum = 0;
+  bool fits = true;
+  for (int32_t r = 0; call->counts && r < call->comm->table.world; r++) {
+    if (call->counts[r] < 0)
+      return tdict_fail(err, TDICT_EINVAL, "scatter: count %d is %lld, wanted 0 or more", (int)r,
+                        (long long)call->counts[r]);
+    fits = fits && tdict_add_i64(sum, call->counts[r], &sum);
+  }
+  if (!call->counts || (fits && sum == rows)) return TDICT_OK;
+  return tdict_fail(err, TDICT_ESHAPE, "scatter: the counts sum to %lld, but dimension %d has %lld elements",
+                    fits ? (long long)sum : -1LL, (int)call->dim, (long long)rows);
+}
+
+/* Checks the arguments of the root, or of another rank, and agrees with all ranks. */
+static tdict_status agree(tdict_comm_call *call, scatter *s, tdict_error *err) {
+  tdict_error local;
+  tdict_comm_offer offer = {0};
+  if (call->comm->table.rank != call->root) {
+    if (call->src)
+      tdict_comm_note(call,
+                      tdict_fail(&local, TDICT_EINVAL, "scatter: this rank is not the root, and its tree is not NULL"),
+                      &local);
+    return tdict_comm_agree(call, &offer, false, err);
+  }
+  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &s->source);
+  if (tdict_comm_is_fine(call))
+    tdict_comm_note(call, tdict_dim_find("scatter", call->dim, call->src->batch_ndim, &s->dim, &local), &local);
+  if (tdict_comm_is_fine(call)) {
+    offer.rows = call->src->batch_size[s->dim];
+    offer.has_counts = call->counts != NULL;
+    tdict_comm_note(call, check_counts(call, offer.rows, &local), &local);
+    tdict_comm_note(call, tdict_comm_get_rows(call, s->source.schema, s->dim, 0, &s->offered, &local), &local);
+    offer.schema = s->offered;
+  }
+  return tdict_comm_agree(call, &offer, false, err);
+}
+
+/* Gives each rank the number of rows of all ranks. */
+static tdict_status share_counts(tdict_comm_call *call, scatter *s, tdict_error *err) {
+  const tdict_comm_header *h = &call->comm->headers[call->root];
+  const int64_t world = call->comm->table.world;
+  tdict_status status = tdict_rank_blocks_init(call, &s->blocks, err);
+  if (status != TDICT_OK) return status;
+  s->counts = s->blocks.rows;
+  for (int64_t r = 0; r < world; r++) s->counts[r] = h->rows / world + (r < h->rows % world);
+  if (!h->has_counts) return TDICT_OK;
+  if (call->comm->table.rank == call->root) memcpy(s->counts, call->counts, (size_t)world * sizeof *s->counts);
+  return tdict_comm_send_all(call, s->counts, (size_t)world * sizeof *s->counts, call->root, err);
+}
+
+/* Cuts the source, and copies the rows of each rank into the rank's block. The part of the root goes to its result. */
+static tdict_status cut_parts(tdict_comm_call *call, scatter *s, tdict_error *err) {
+  const int32_t world = s->blocks.world;
+  const int64_t own = s->counts[call->root];
+  size_t count = (size_t)world;
+  s->counts[call->root] = 0; /* the root needs no block */
+  tdict_status status = tdict_rank_blocks_allocate(call, s->schema, s->dim, NULL, &s->blocks, err);
+  s->counts[call->root] = own;
+  tdict_tree **pieces = status == TDICT_OK ? calloc(count, sizeof(tdict_tree *)) : NULL;
+  if (status == TDICT_OK && !pieces)
+    status = tdict_fail(err, TDICT_ENOMEM, "scatter: no host memory for %zu ranks", count);
+  s->pieces = pieces;
+  if (status == TDICT_OK) status = tdict_split(call->src, s->dim, s->counts, pieces, &count, err);
+  if (status == TDICT_OK) status = tdict_message_make_tree(&s->result, s->part_schema, err);
+  for (int32_t r = 0; r < world && status == TDICT_OK; r++) {
+    if (r != call->root) status = tdict_rank_blocks_make_tree(&s->blocks, r, err);
+    tdict_tree *to = r == call->root ? s->result.packed : s->blocks.trees[r];
+    if (status == TDICT_OK) status = tdict_comm_copy(call->comm, to, pieces[r], s->source.is_near, err);
+  }
+  return status;
+}
+
+static tdict_status send_parts(const tdict_comm_call *call, const scatter *s, tdict_error *err) {
+  const tdict_rank_blocks *b = &s->blocks;
+  tdict_status status = tdict_table_group_begin(call, err);
+  for (int32_t r = 0; r < b->world && status == TDICT_OK; r++)
+    if (r != call->root && b->bytes[r] > 0)
+      status = tdict_table_send(call, b->data + b->offsets[r], b->bytes[r], r, err);
+  if (status == TDICT_OK) status = tdict_table_group_end(call, err);
+  return status == TDICT_OK ? tdict_table_finish(call, err) : status;
+}
+
+/* Receives the part of this rank, and makes its tree while the elements are on their way. */
+static tdict_status receive_part(const tdict_comm_call *call, scatter *s, tdict_error *err) {
+  tdict_error local;
+  if (s->result.bytes == 0) return tdict_message_make_tree(&s->result, s->part_schema, err);
+  tdict_status status = tdict_table_receive(call, s->result.data, s->result.bytes, call->root, err);
+  if (status != TDICT_OK) return status;
+  const tdict_status made = tdict_message_make_tree(&s->result, s->part_schema, &local);
+  return tdict_table_finish_step(call, made, &local, err);
+}
+
+static tdict_status move_parts(tdict_comm_call *call, scatter *s, tdict_error *err) {
+  const int32_t rank = call->comm->table.rank;
+  tdict_status status = tdict_comm_get_rows(call, s->schema, s->dim, s->counts[rank], &s->part_schema, err);
+  if (status == TDICT_OK) status = tdict_message_allocate(call->comm, s->part_schema, call->memory, &s->result, err);
+  if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
+  if (status != TDICT_OK || rank != call->root) return status == TDICT_OK ? receive_part(call, s, err) : status;
+  status = cut_parts(call, s, err);
+  return status == TDICT_OK ? send_parts(call, s, err) : status;
+}
+
+static tdict_status run_scatter(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
+  scatter s = {0};
+  tdict_status status = agree(call, &s, err);
+  if (status == TDICT_OK) status = tdict_comm_share_schema(call, s.offered, call->root, &s.schema, err);
+  if (status == TDICT_OK)
+    status = tdict_dim_find("scatter", call->dim, tdict_tree_schema_batch_ndim(s.schema), &s.dim, err);
+  if (status == TDICT_OK) status = share_counts(call, &s, err);
+  if (status == TDICT_OK) status = move_parts(call, &s, err);
+  if (status == TDICT_OK) *out = tdict_retain(s.result.packed);
+  for (int32_t r = 0; s.pieces && r < s.blocks.world; r++) tdict_release(s.pieces[r]);
+  free(s.pieces);
+  tdict_message_reset(&s.result);
+  tdict_rank_blocks_reset(&s.blocks);
+  tdict_comm_source_reset(&s.source);
+  tdict_tree_schema_release(s.offered);
+  tdict_tree_schema_release(s.part_schema);
+  return status;
+}
+
+static tdict_comm_call scatter_call(tdict_comm *comm, const tdict_tree *src, int32_t root) {
+  return (tdict_comm_call){.comm = comm,
+                           .op = TDICT_COMM_SCATTER,
+                           .run = run_scatter,
+                           .src = src,
+                           .has_root = true,
+                           .root = root,
+                           .has_dim = true};
+}
+
+tdict_status tdict_scatter(tdict_comm *comm, const tdict_tree *src, int32_t root, const tdict_comm_options *options,
+                           tdict_tree **out, tdict_error *err) {
+  tdict_comm_call call = scatter_call(comm, src, root);
+  return tdict_comm_make(&call, options, out, out, err);
+}
+
+tdict_status tdict_scatter_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
+                                 const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
+  const tdict_comm_call call = scatter_call(comm, src, root);
+  return tdict_comm_start(&call, options, out, err);
+}

@@ -1,0 +1,29 @@
+/* Declares a cache of schemas. A cache of schemas that have passed between ranks has the same order on all ranks: the
+ * sender and the receivers put the same schemas into their caches in the same order, so each rank knows which schemas
+ * the other ranks have. A cache of the schemas of a rank's own trees serves this rank alone. The owner of the struct
+ * initializes it with zeros. Thread rule: one thread at a time. */
+#ifndef TDICT_SERVICES_COMM_SCHEMA_CACHE_H
+#define TDICT_SERVICES_COMM_SCHEMA_CACHE_H
+
+#include "tdict/schema.h"
+
+/* TRIED: how many schemas tdict_schema_cache_match() compares. A comparison that fails at the last entry takes as long
+ * as one that succeeds. */
+enum { TDICT_SCHEMA_CACHE_SIZE = 64, TDICT_SCHEMA_CACHE_TRIED = 8 };
+typedef struct tdict_schema_cache {
+  int count;
+  tdict_tree_schema *schemas[TDICT_SCHEMA_CACHE_SIZE]; /* retained; the one that was used last comes first */
+} tdict_schema_cache;
+
+/* Returns the schema with this hash and size of the blob, borrowed from the cache, or NULL. Changes nothing. */
+tdict_tree_schema *tdict_schema_cache_find(const tdict_schema_cache *cache, tdict_hash128 hash, size_t blob_bytes);
+/* Returns the schema of a tree if this schema is one of those that were used last, borrowed from the cache, or NULL.
+ * Changes nothing. */
+tdict_tree_schema *tdict_schema_cache_match(const tdict_schema_cache *cache, const tdict_tree *tree);
+/* Puts a schema at the first place. If the schema is not in the cache, retains it; if the cache is full, the schema
+ * that was used least recently is dropped. */
+void tdict_schema_cache_use(tdict_schema_cache *cache, tdict_tree_schema *schema);
+/* Drops all schemas. */
+void tdict_schema_cache_reset(tdict_schema_cache *cache);
+
+#endif

@@ -1,0 +1,42 @@
+/* Declares the export of a tree, for the calls that export arrays, device arrays and streams. The caller releases the
+ * exported schema and the exported array. Thread rule: as in tdict/arrow.h. */
+#ifndef TDICT_SERVICES_INTEROP_ARROW_EXPORT_H
+#define TDICT_SERVICES_INTEROP_ARROW_EXPORT_H
+
+#include "core/memory/memory.h"
+#include "services/interop/arrow/node.h"
+#include "services/interop/arrow/type.h"
+
+/* The state of an export. */
+typedef struct tdict_arrow_exporter {
+  const char *what;
+  int64_t num_rows;
+  bool found; /* true: the tree has a tensor or a ragged leaf; `device` and `memory` are those of the first */
+  tdict_device device;
+  tdict_memory *memory; /* for tensors that the export makes on a device */
+  bool any_device;      /* false: only host memory is allowed */
+  bool is_pinned;       /* true: all buffers so far are pinned for cuda devices */
+  bool has_buffers;     /* true: there is at least one buffer */
+  bool is_located;      /* true: the error has the path of the leaf */
+  int depth;
+  tdict_arrow_path path;
+} tdict_arrow_exporter;
+
+/* Exports a tree. The caller owns the structs of `node`. Writes the structs on success only. */
+tdict_status tdict_arrow_export_tree(tdict_arrow_exporter *e, const tdict_tree *tree, const tdict_arrow_node *node,
+                                     tdict_error *err);
+
+/* Exports a column of values as `num_rows` rows. The caller releases the node, also after a failure. */
+tdict_status tdict_arrow_export_values(tdict_arrow_exporter *e, const void *values, const char *name,
+                                       const tdict_arrow_node *node, tdict_error *err);
+/* Sets a buffer to the elements of a contiguous tensor. Takes over the caller's reference. */
+void tdict_arrow_export_buffer(tdict_arrow_exporter *e, const tdict_arrow_node *node, int buffer, tdict_tensor *tensor);
+/* Moves a new tensor in host memory to the device of the export, and sets the buffer. Takes over the reference to
+ * `host`, also on failure. Returns TDICT_EWRONGDEVICE if the device memory belongs to the program, and the errors of
+ * tdict_tensor_clone(). */
+tdict_status tdict_arrow_export_place(tdict_arrow_exporter *e, const tdict_arrow_node *node, int buffer,
+                                      tdict_tensor *host, tdict_error *err);
+/* Makes a host tensor for `count` bits, all 0. */
+tdict_status tdict_arrow_make_bits(int64_t count, tdict_tensor **out, tdict_error *err);
+
+#endif

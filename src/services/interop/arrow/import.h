@@ -1,0 +1,99 @@
+/* Declares the steps of an import: open the columns of an array, find the nulls of a column, and make a leaf from a
+ * column. Thread rule: one thread at a time uses an importer. */
+#ifndef TDICT_SERVICES_INTEROP_ARROW_IMPORT_H
+#define TDICT_SERVICES_INTEROP_ARROW_IMPORT_H
+
+#include <stdatomic.h>
+
+#include "core/memory/memory.h"
+#include "services/interop/arrow/type.h"
+
+/* Holds the imported array. Each tensor over the array owns a reference to the holder. When the last reference is
+ * dropped, the array is released. */
+typedef struct tdict_arrow_holder {
+  _Atomic(int64_t) refs;
+  struct ArrowArray array; /* `release` is NULL until the import has succeeded */
+} tdict_arrow_holder;
+
+typedef struct tdict_arrow_importer {
+  const char *what;
+  tdict_arrow_import_options options;
+  tdict_arrow_holder *holder;
+  tdict_device device;  /* of the buffers */
+  uint32_t flags;       /* TDICT_DESC_ bits of tensors over the buffers */
+  tdict_memory *memory; /* of copies: NULL for host memory, else the memory of `device` */
+  int depth;
+  bool is_located;   /* true: the error has the path of the field */
+  tdict_tree *masks; /* NULL unless the option asks for masks */
+  tdict_arrow_path path;
+} tdict_arrow_importer;
+
+/* Part of a field: elements [start, start + count) of the buffers. */
+typedef struct tdict_arrow_column {
+  const struct ArrowSchema *schema;
+  const struct ArrowArray *array; /* NULL: no elements, and `count` is 0 */
+  tdict_arrow_type type;
+  int64_t start, count;
+} tdict_arrow_column;
+
+/* Elements of an array. The offset of the array is not part of `first`. */
+typedef struct tdict_arrow_range {
+  int64_t first, count;
+} tdict_arrow_range;
+
+/* Drops a reference to the holder. `user` is a holder. */
+void tdict_arrow_holder_release(void *user);
+/* Opens elements of an array. Checks the members of both structs, but not the members of the child structs. Returns
+ * TDICT_EFORMAT if a struct is invalid or has too few elements, and the errors of tdict_arrow_type_read(). */
+tdict_status tdict_arrow_column_open(const tdict_arrow_importer *m, const struct ArrowSchema *schema,
+                                     const struct ArrowArray *array, tdict_arrow_range range, tdict_arrow_column *out,
+                                     tdict_error *err);
+/* Opens elements of child `i`. Returns the errors of tdict_arrow_column_open(). */
+tdict_status tdict_arrow_column_child(const tdict_arrow_importer *m, const tdict_arrow_column *c, int64_t i,
+                                      tdict_arrow_range range, tdict_arrow_column *out, tdict_error *err);
+/* Returns buffer `i`, or NULL if the column has no array or the array has no buffer `i`. */
+const void *tdict_arrow_column_buffer(const tdict_arrow_column *c, int i);
+/* Finds the nulls of a column. `above` has one byte for each element: 0 if a parent of the element is null, else 1. If
+ * `above` is NULL, no parent is null. If there are nulls, sets *out to an array with one byte for each element of the
+ * column: 0 for a null, else 1. If there are no nulls, sets *out to NULL. The caller frees *out. Returns TDICT_EINVAL
+ * if there are nulls and the options refuse nulls. Also returns TDICT_ENOMEM and the errors of
+ * tdict_arrow_unpack(). */
+tdict_status tdict_arrow_column_nulls(const tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *above,
+                                      uint8_t **out, tdict_error *err);
+/* Makes `bytes` bytes of a buffer readable by the host. *out is `buffer`, or the data of *copy. The caller releases
+ * *copy, which may be NULL. */
+tdict_status tdict_arrow_to_host(const tdict_arrow_importer *m, const void *buffer, int64_t bytes, tdict_tensor **copy,
+                                 const void **out, tdict_error *err);
+/* Writes one byte, 0 or 1, for each of the bits [first, first + count). */
+tdict_status tdict_arrow_unpack(const tdict_arrow_importer *m, const void *buffer, int64_t first, int64_t count,
+                                uint8_t *out, tdict_error *err);
+/* Makes a tensor over elements of a buffer, or a copy if the elements are not aligned. */
+tdict_status tdict_arrow_wrap(const tdict_arrow_importer *m, const void *elements, tdict_dtype dtype, int64_t count,
+                              tdict_tensor **out, tdict_error *err);
+/* Moves a tensor that the import has made in host memory to the memory of the import. *tensor is replaced on success
+ * only. */
+tdict_status tdict_arrow_place(const tdict_arrow_importer *m, tdict_tensor **tensor, tdict_error *err);
+
+/* Makes a tensor of shape [count, ...] from a column of numbers, bools or fixed-size lists. Elements of null rows get
+ * the fill value. Returns TDICT_ENOTSUP for other types. */
+tdict_status tdict_arrow_import_dense(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
+                                      tdict_tensor **out, tdict_error *err);
+/* Makes the tensor of a field, as tdict_arrow_import_dense() does. Also applies the shape of the extension type
+ * arrow.fixed_shape_tensor. */
+tdict_status tdict_arrow_import_tensor(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
+                                       tdict_tensor **out, tdict_error *err);
+/* Makes a leaf from a list, text or null column, and puts the leaf into `tree`. `key` is escaped. */
+tdict_status tdict_arrow_import_list(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
+                                     tdict_tree *tree, const char *key, tdict_error *err);
+tdict_status tdict_arrow_import_text(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
+                                     tdict_tree *tree, const char *key, tdict_error *err);
+
+/* Reads the options of the caller. Returns TDICT_EINVAL for invalid values, and the errors of tdict_options_read(). */
+tdict_status tdict_arrow_read_options(const char *what, const tdict_arrow_import_options *options,
+                                      tdict_arrow_import_options *out, tdict_error *err);
+/* Imports an array. The caller sets what, options, device, flags and memory. Takes over the array on success. If
+ * `array` is NULL, makes a tree without rows. */
+tdict_status tdict_arrow_import_tree(tdict_arrow_importer *m, const struct ArrowSchema *schema,
+                                     struct ArrowArray *array, tdict_tree **out, tdict_error *err);
+
+#endif

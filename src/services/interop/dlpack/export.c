@@ -1,0 +1,241 @@
+/* Makes managed tensors over the bytes of tensors. All managed tensors of one call lie in one block, which holds the
+ * references to the storages. The block of a tree also holds the entries. The block is freed after all deleters have
+ * run and the entries have been released. Thread rule: see tdict/dlpack.h. */
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/options.h"
+#include "services/interop/dlpack/leaves.h"
+#include "services/interop/dlpack/stream.h"
+#include "services/interop/dlpack/values.h"
+#include "tdict/dlpack.h"
+
+typedef union export_leaf {
+  tdict_dl_versioned versioned;
+  tdict_dl_legacy legacy;
+} export_leaf;
+
+/* The block of one call. The managed tensors, the storages, and the shapes and strides follow the struct. */
+typedef struct export_block {
+  _Atomic(int64_t) refs; /* counts managed tensors whose deleters have not run, and the array of entries */
+  tdict_gpu *gpu;        /* retained; the gpu of the consumer's stream. NULL: no use is recorded */
+  tdict_cu_stream handle;
+  char *names; /* owned; NULL for a single tensor */
+  export_leaf *leaves;
+  tdict_storage **storages; /* retained; a storage of several consecutive leaves is listed once */
+  size_t num_storages;
+  int64_t *dims;
+  tdict_dlpack_entry entries[];
+} export_block;
+
+/* Drops `count` references. When the last reference is dropped, records the work on the consumer's stream as a use of
+ * the storages. Then releases the storages and frees the block. */
+static void drop_block(export_block *b, int64_t count) {
+  if (atomic_fetch_sub_explicit(&b->refs, count, memory_order_acq_rel) != count) return;
+  if (b->gpu) tdict_dlpack_record_consumer(b->gpu, b->handle, b->storages, b->num_storages);
+  for (size_t i = 0; i < b->num_storages; i++) tdict_storage_release(b->storages[i]);
+  tdict_gpu_release(b->gpu);
+  free(b->names);
+  free(b);
+}
+
+static void delete_versioned(tdict_dl_versioned *self) { drop_block(self->manager_ctx, 1); }
+static void delete_legacy(tdict_dl_legacy *self) { drop_block(self->manager_ctx, 1); }
+
+/* The state of one export. */
+typedef struct exporter {
+  tdict_dlpack_export_options o;
+  tdict_dlpack_stream consumer;
+  const tdict_dlpack_leaf *leaves;
+  size_t count;
+  const char *names; /* NULL for a single tensor */
+} exporter;
+
+static tdict_status fail_at_leaf(const exporter *e, size_t i, tdict_status status, tdict_error *err) {
+  return e->names ? tdict_error_at(err, status, e->names + e->leaves[i].name) : status;
+}
+
+/* Allocates the block for the leaves, and lists the storages in the block. The caller sets all other members. The size
+ * cannot overflow, because all leaves are already in memory. */
+static export_block *allocate_block(const exporter *e) {
+  size_t num_storages = 0, num_dims = 0;
+  const tdict_storage *last = NULL;
+  for (size_t i = 0; i < e->count; i++) {
+    const tdict_tensor *t = e->leaves[i].tensor;
+    num_storages += t->storage != last;
+    num_dims += 2 * (size_t)t->ndim;
+    last = t->storage;
+  }
+  const size_t num_entries = e->names ? e->count : 0;
+  export_block *b = malloc(sizeof *b + num_entries * sizeof b->entries[0] + e->count * sizeof b->leaves[0] +
+                           num_storages * sizeof *b->storages + (num_dims + 1) * sizeof *b->dims);
+  if (!b) return NULL;
+  b->leaves = (export_leaf *)(void *)(b->entries + num_entries);
+  b->storages = (tdict_storage **)(void *)(b->leaves + e->count);
+  b->dims = (int64_t *)(void *)(b->storages + num_storages);
+  b->num_storages = 0;
+  for (size_t i = 0; i < e->count; i++) {
+    tdict_storage *s = e->leaves[i].tensor->storage;
+    if (b->num_storages == 0 || b->storages[b->num_storages - 1] != s) b->storages[b->num_storages++] = s;
+  }
+  return b;
+}
+
+/* Fills one managed tensor. `dims` receives the shape and the strides. */
+static tdict_status fill_leaf(const exporter *e, export_block *b, size_t i, int64_t *dims, tdict_error *err) {
+  const tdict_tensor *t = e->leaves[i].tensor;
+  const bool read_only = e->o.read_only || (t->storage->flags & TDICT_STORAGE_READ_ONLY);
+  export_leaf *leaf = &b->leaves[i];
+  if (read_only && e->o.legacy && !e->o.read_only)
+    return tdict_fail(
+        err, TDICT_EREADONLY,
+        "dlpack: the tensor is read-only, and the legacy struct cannot say so; wanted the option read_only");
+  tdict_dl_tensor *out = e->o.legacy ? &leaf->legacy.tensor : &leaf->versioned.tensor;
+  tdict_status status = tdict_dlpack_check_device(&e->consumer, t->storage, err);
+  if (status == TDICT_OK) status = tdict_dlpack_describe(t, e->o.pinned_as_cpu, out, err);
+  if (status != TDICT_OK) return status;
+  for (int k = 0; k < 2 * t->ndim; k++) dims[k] = t->dims[k];
+  out->shape = dims;
+  out->strides = dims + t->ndim;
+  if (e->o.legacy) {
+    leaf->legacy.manager_ctx = b;
+    leaf->legacy.deleter = delete_legacy;
+    return TDICT_OK;
+  }
+  leaf->versioned.major = TDICT_DL_MAJOR;
+  leaf->versioned.minor = TDICT_DL_MINOR;
+  leaf->versioned.manager_ctx = b;
+  leaf->versioned.deleter = delete_versioned;
+  leaf->versioned.flags = read_only ? TDICT_DL_READ_ONLY : 0;
+  return TDICT_OK;
+}
+
+/* Fills all managed tensors, and orders the consumer after the work that uses the bytes. Returns TDICT_EINVAL if a
+ * tensor has lost bytes. Retains no storage. */
+static tdict_status fill_block(const exporter *e, export_block *b, tdict_error *err) {
+  int64_t *dims = b->dims;
+  for (size_t i = 0; i < e->count; i++) {
+    tdict_status status = fill_leaf(e, b, i, dims, err);
+    if (status != TDICT_OK) return fail_at_leaf(e, i, status, err);
+    dims += 2 * e->leaves[i].tensor->ndim;
+  }
+  tdict_status status = tdict_dlpack_order_consumer(&e->consumer, b->storages, b->num_storages, !e->o.read_only, err);
+  /* Check after the wait, since a transfer may fail during the wait. */
+  for (size_t i = 0; i < e->count && status == TDICT_OK; i++) {
+    const tdict_tensor *t = e->leaves[i].tensor;
+    if (tdict_tensor_is_lost(t))
+      status = fail_at_leaf(e, i, tdict_tensor_refuse_lost("dlpack", "the bytes", t, err), err);
+  }
+  return status;
+}
+
+/* Makes the block. Each managed tensor holds a reference to the block. The entries of a tree together hold one more
+ * reference. */
+static tdict_status make_block(const exporter *e, export_block **out, tdict_error *err) {
+  export_block *b = allocate_block(e);
+  if (!b) return tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory for %zu managed tensors", e->count);
+  tdict_status status = fill_block(e, b, err);
+  if (status != TDICT_OK) {
+    free(b);
+    return status;
+  }
+  for (size_t i = 0; i < b->num_storages; i++) tdict_storage_retain(b->storages[i]);
+  b->gpu = e->consumer.gpu ? tdict_gpu_retain(e->consumer.gpu) : NULL;
+  b->handle = e->consumer.handle;
+  b->names = NULL;
+  atomic_init(&b->refs, (int64_t)e->count + (e->names != NULL));
+  *out = b;
+  return TDICT_OK;
+}
+
+/* Reads the options and opens the consumer's stream. */
+static tdict_status begin_export(exporter *e, tdict_context *context, const tdict_dlpack_export_options *options,
+                                 tdict_error *err) {
+  *e = (exporter){.o = tdict_dlpack_export_options_default()};
+  tdict_status status = tdict_options_read(&e->o, sizeof e->o, options, "dlpack export options", err);
+  return status == TDICT_OK ? tdict_dlpack_stream_open(context, e->o.stream, &e->consumer, err) : status;
+}
+
+static tdict_status export_tensor(exporter *e, const tdict_tensor *tensor, export_block **out, tdict_error *err) {
+  const tdict_dlpack_leaf leaf = {tensor, 0};
+  e->leaves = &leaf;
+  e->count = 1;
+  return make_block(e, out, err);
+}
+
+tdict_status tdict_dlpack_export(tdict_context *context, const tdict_tensor *tensor,
+                                 const tdict_dlpack_export_options *options, struct DLManagedTensorVersioned **out,
+                                 tdict_error *err) {
+  exporter e;
+  export_block *b;
+  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", tensor ? "out" : "tensor");
+  tdict_status status = begin_export(&e, context, options, err);
+  e.o.legacy = false;
+  if (status == TDICT_OK) status = export_tensor(&e, tensor, &b, err);
+  if (status == TDICT_OK) *out = (struct DLManagedTensorVersioned *)(void *)&b->leaves[0].versioned;
+  return status;
+}
+
+tdict_status tdict_dlpack_export_legacy(tdict_context *context, const tdict_tensor *tensor,
+                                        const tdict_dlpack_export_options *options, struct DLManagedTensor **out,
+                                        tdict_error *err) {
+  exporter e;
+  export_block *b;
+  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", tensor ? "out" : "tensor");
+  tdict_status status = begin_export(&e, context, options, err);
+  e.o.legacy = true;
+  if (status == TDICT_OK) status = export_tensor(&e, tensor, &b, err);
+  if (status == TDICT_OK) *out = (struct DLManagedTensor *)(void *)&b->leaves[0].legacy;
+  return status;
+}
+
+/* Fills the array of entries. Moves the names from the list to the block. */
+static void fill_entries(const exporter *e, export_block *b, tdict_dlpack_leaves *list) {
+  b->names = list->names;
+  list->names = NULL;
+  for (size_t i = 0; i < e->count; i++) {
+    export_leaf *leaf = &b->leaves[i];
+    b->entries[i] = (tdict_dlpack_entry){.name = b->names + list->leaves[i].name};
+    if (e->o.legacy)
+      b->entries[i].legacy = (struct DLManagedTensor *)(void *)&leaf->legacy;
+    else
+      b->entries[i].versioned = (struct DLManagedTensorVersioned *)(void *)&leaf->versioned;
+  }
+}
+
+tdict_status tdict_dlpack_export_tree(tdict_context *context, const tdict_tree *tree,
+                                      const tdict_dlpack_export_options *options, tdict_dlpack_entry **entries,
+                                      size_t *count, tdict_error *err) {
+  exporter e;
+  export_block *b = NULL;
+  tdict_dlpack_leaves list = {0};
+  if (!tree || !entries || !count)
+    return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", !tree ? "tree" : !entries ? "entries" : "count");
+  tdict_status status = begin_export(&e, context, options, err);
+  if (status == TDICT_OK) status = tdict_dlpack_leaves_add(&list, tree, err);
+  e.leaves = list.leaves;
+  e.count = list.count;
+  e.names = list.names ? list.names : "";
+  if (status == TDICT_OK) status = make_block(&e, &b, err);
+  if (status == TDICT_OK) {
+    fill_entries(&e, b, &list);
+    *entries = b->entries;
+    *count = e.count;
+  }
+  tdict_dlpack_leaves_reset(&list);
+  return status;
+}
+
+void tdict_dlpack_release_entries(tdict_dlpack_entry *entries, size_t count) {
+  if (!entries) return;
+  for (size_t i = 0; i < count; i++) {
+    tdict_dl_versioned *versioned = (tdict_dl_versioned *)(void *)entries[i].versioned;
+    tdict_dl_legacy *legacy = (tdict_dl_legacy *)(void *)entries[i].legacy;
+    if (versioned && versioned->deleter) versioned->deleter(versioned);
+    if (legacy && legacy->deleter) legacy->deleter(legacy);
+  }
+  drop_block((export_block *)(void *)((char *)entries - offsetof(export_block, entries)), 1);
+}

@@ -1,0 +1,258 @@
+/* Makes tensors over managed tensors. Each storage owns its managed tensor and calls the deleter when the storage is
+ * freed. A failed call leaves all managed tensors to the caller, except those of a newer major version. Thread rule:
+ * see tdict/dlpack.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/options.h"
+#include "services/interop/dlpack/stream.h"
+#include "services/interop/dlpack/values.h"
+#include "tdict/dlpack.h"
+
+static void delete_versioned(void *user) {
+  tdict_dl_versioned *managed = user;
+  if (managed->deleter) managed->deleter(managed);
+}
+static void delete_legacy(void *user) {
+  tdict_dl_legacy *managed = user;
+  if (managed->deleter) managed->deleter(managed);
+}
+
+/* A managed tensor of either struct, borrowed from the caller until the import has succeeded. */
+typedef struct incoming {
+  const tdict_dl_tensor *tensor;
+  bool read_only;
+  void (*delete_managed)(void *managed);
+  void *managed;
+} incoming;
+
+static incoming open_versioned(struct DLManagedTensorVersioned *managed) {
+  tdict_dl_versioned *m = (tdict_dl_versioned *)(void *)managed;
+  return (incoming){&m->tensor, (m->flags & TDICT_DL_READ_ONLY) != 0, delete_versioned, m};
+}
+static incoming open_legacy(struct DLManagedTensor *managed) {
+  tdict_dl_legacy *m = (tdict_dl_legacy *)(void *)managed;
+  return (incoming){&m->tensor, false, delete_legacy, m};
+}
+
+/* Returns TDICT_EFORMAT for another major version. If the version is newer, also deletes the tensor, as DLPack
+ * requires, and sets *managed to NULL. */
+static tdict_status check_version(struct DLManagedTensorVersioned **managed, tdict_error *err) {
+  tdict_dl_versioned *m = (tdict_dl_versioned *)(void *)*managed;
+  const uint32_t major = m->major, minor = m->minor;
+  if (major == TDICT_DL_MAJOR) return TDICT_OK;
+  if (major > TDICT_DL_MAJOR) {
+    *managed = NULL;
+    delete_versioned(m);
+  }
+  return tdict_fail(err, TDICT_EFORMAT, "dlpack: the tensor has version %u.%u, and the library knows version %d.%d",
+                    (unsigned)major, (unsigned)minor, TDICT_DL_MAJOR, TDICT_DL_MINOR);
+}
+
+/* The state of one import. */
+typedef struct importer {
+  tdict_context *context;
+  tdict_dlpack_import_options o;
+  tdict_dlpack_stream producer;
+  tdict_fence *filler; /* owned; fence of the work on the producer's stream. NULL: no stream */
+  bool host_has_waited;
+} importer;
+
+static tdict_status begin_import(importer *im, tdict_context *context, const tdict_dlpack_import_options *options,
+                                 tdict_error *err) {
+  *im = (importer){.context = context, .o = tdict_dlpack_import_options_default()};
+  tdict_status status = tdict_options_read(&im->o, sizeof im->o, options, "dlpack import options", err);
+  if (status == TDICT_OK) status = tdict_dlpack_stream_open(context, im->o.stream, &im->producer, err);
+  return status == TDICT_OK ? tdict_dlpack_note_producer(&im->producer, &im->filler, err) : status;
+}
+
+static void end_import(importer *im) {
+  if (im->filler) im->filler->ops->release(im->filler);
+}
+
+/* Makes later uses of the bytes wait for the producer's stream. If the bytes are in host memory, waits in this call,
+ * because host threads may read the bytes immediately. */
+static tdict_status order_after_producer(importer *im, tdict_storage *s, tdict_error *err) {
+  if (!im->filler) return TDICT_OK;
+  if (s->device.type != TDICT_DEVICE_CPU) return tdict_storage_add_filler(s, im->filler, err);
+  if (!im->host_has_waited) im->filler->ops->wait(im->filler, INT64_MAX);
+  im->host_has_waited = true;
+  return TDICT_OK;
+}
+
+/* Copies a read-only tensor to memory of the library on the same device. */
+static tdict_status copy_tensor(const importer *im, const tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
+  tdict_memory *memory = NULL;
+  if (tensor->storage->device.type != TDICT_DEVICE_CPU) {
+    if (!im->context)
+      return tdict_fail(err, TDICT_EINVAL, "dlpack: context is NULL, and the option copy_read_only needs its memory");
+    memory = tdict_device_memory(im->context, tensor->storage->device);
+  }
+  return tdict_tensor_clone(tensor, memory, out, err);
+}
+
+/* Makes the tensor. Its storage does not own the managed tensor yet. */
+static tdict_status make_tensor(importer *im, const incoming *in, tdict_tensor **out, tdict_error *err) {
+  tdict_tensor_desc desc;
+  tdict_tensor *tensor, *copy;
+  tdict_status status = tdict_dlpack_read(in->tensor, in->read_only, &desc, err);
+  /* DLPack gives CUDA managed memory no device index, so take the device of the producer's stream. */
+  if (status == TDICT_OK && in->tensor->device.type == TDICT_DL_CUDA_MANAGED && im->producer.gpu)
+    desc.device = im->producer.device;
+  if (status == TDICT_OK) status = tdict_tensor_from_data(&desc, NULL, NULL, &tensor, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_dlpack_check_device(&im->producer, tensor->storage, err);
+  if (status == TDICT_OK) status = order_after_producer(im, tensor->storage, err);
+  if (status == TDICT_OK && in->read_only && im->o.copy_read_only) {
+    status = copy_tensor(im, tensor, &copy, err);
+    tdict_tensor_release(tensor);
+    tensor = copy;
+    if (status != TDICT_OK) return status;
+  }
+  if (status == TDICT_OK)
+    *out = tensor;
+  else
+    tdict_tensor_release(tensor);
+  return status;
+}
+
+/* Gives the managed tensor to the storage of the tensor. If the tensor is a copy, deletes the managed tensor. Cannot
+ * fail. */
+static void take_managed(const incoming *in, const tdict_tensor *tensor) {
+  tdict_storage *s = tensor->storage;
+  if (!(s->flags & TDICT_STORAGE_FOREIGN)) {
+    in->delete_managed(in->managed);
+    return;
+  }
+  s->user = in->managed;
+  s->release = in->delete_managed;
+}
+
+static tdict_status import_tensor(tdict_context *context, const incoming *in,
+                                  const tdict_dlpack_import_options *options, tdict_tensor **out, tdict_error *err) {
+  importer im;
+  tdict_tensor *tensor;
+  tdict_status status = begin_import(&im, context, options, err);
+  if (status == TDICT_OK) status = make_tensor(&im, in, &tensor, err);
+  end_import(&im);
+  if (status != TDICT_OK) return status;
+  take_managed(in, tensor);
+  *out = tensor;
+  return TDICT_OK;
+}
+
+tdict_status tdict_dlpack_import(tdict_context *context, struct DLManagedTensorVersioned **managed,
+                                 const tdict_dlpack_import_options *options, tdict_tensor **out, tdict_error *err) {
+  if (!managed || !*managed || !out)
+    return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", managed && *managed ? "out" : "managed");
+  tdict_status status = check_version(managed, err);
+  if (status != TDICT_OK) return status;
+  const incoming in = open_versioned(*managed);
+  status = import_tensor(context, &in, options, out, err);
+  if (status == TDICT_OK) *managed = NULL;
+  return status;
+}
+
+tdict_status tdict_dlpack_import_legacy(tdict_context *context, struct DLManagedTensor **managed,
+                                        const tdict_dlpack_import_options *options, tdict_tensor **out,
+                                        tdict_error *err) {
+  if (!managed || !*managed || !out)
+    return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", managed && *managed ? "out" : "managed");
+  const incoming in = open_legacy(*managed);
+  tdict_status status = import_tensor(context, &in, options, out, err);
+  if (status == TDICT_OK) *managed = NULL;
+  return status;
+}
+
+static incoming open_entry(const tdict_dlpack_entry *entry) {
+  return entry->versioned ? open_versioned(entry->versioned) : open_legacy(entry->legacy);
+}
+
+/* Checks the versions of all entries, and deletes the managed tensors of newer major versions. Reports the first
+ * error. */
+static tdict_status check_versions(tdict_dlpack_entry *entries, size_t count, tdict_error *err) {
+  tdict_status first = TDICT_OK;
+  for (size_t i = 0; i < count; i++) {
+    if (!entries[i].versioned) continue;
+    const tdict_status status = check_version(&entries[i].versioned, first == TDICT_OK ? err : NULL);
+    if (status == TDICT_OK || first != TDICT_OK) continue;
+    first = tdict_error_at(err, status, entries[i].name);
+  }
+  return first;
+}
+
+static tdict_status check_entry(const tdict_dlpack_entry *entry, size_t i, tdict_error *err) {
+  if (!entry->name) return tdict_fail(err, TDICT_EINVAL, "dlpack: the name of entry %zu is NULL", i);
+  if (!entry->versioned != !entry->legacy) return TDICT_OK;
+  tdict_fail(err, TDICT_EINVAL, "dlpack: the entry has %s managed tensors, wanted one", entry->legacy ? "two" : "no");
+  return tdict_error_at(err, TDICT_EINVAL, entry->name);
+}
+
+/* Makes the tensors and sets each tensor in the tree. The caller releases the tensors, on success and on failure. */
+static tdict_status make_leaves(importer *im, const tdict_dlpack_entry *entries, size_t count, tdict_tree *tree,
+                                tdict_tensor **tensors, tdict_error *err) {
+  for (size_t i = 0; i < count; i++) {
+    tdict_status status = check_entry(&entries[i], i, err);
+    if (status != TDICT_OK) return status;
+    const incoming in = open_entry(&entries[i]);
+    status = make_tensor(im, &in, &tensors[i], err);
+    if (status != TDICT_OK) return tdict_error_at(err, status, entries[i].name);
+    status = tdict_set(tree, entries[i].name, tensors[i], err);
+    if (status != TDICT_OK) return status;
+  }
+  return TDICT_OK;
+}
+
+/* Returns an error if one entry has replaced another entry in the tree. The tree then has fewer leaves than there are
+ * entries. */
+static tdict_status check_names(const tdict_dlpack_entry *entries, size_t count, const tdict_tree *tree,
+                                tdict_tensor *const *tensors, tdict_error *err) {
+  if (tdict_num_leaves(tree) == count) return TDICT_OK;
+  size_t i = 0;
+  tdict_tensor *found = NULL;
+  tdict_status status = TDICT_OK;
+  while (i < count && (status = tdict_get(tree, entries[i].name, &found, NULL)) == TDICT_OK && found == tensors[i]) i++;
+  if (status == TDICT_OK)
+    tdict_fail(err, status = TDICT_EEXIST, "dlpack: two entries have this name");
+  else
+    tdict_fail(err, status = TDICT_ETYPE, "dlpack: the name of another entry is the beginning of this name");
+  return tdict_error_at(err, status, entries[i].name);
+}
+
+/* Makes the tree. Takes the managed tensors only after all steps that can fail. */
+static tdict_status import_entries(importer *im, tdict_dlpack_entry *entries, size_t count, tdict_tree **out,
+                                   tdict_error *err) {
+  tdict_tree *tree = NULL;
+  tdict_tensor **tensors = calloc(count ? count : 1, sizeof *tensors);
+  if (!tensors) return tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory for %zu tensors", count);
+  tdict_status status = tdict_create(0, NULL, &tree, err);
+  if (status == TDICT_OK) status = make_leaves(im, entries, count, tree, tensors, err);
+  if (status == TDICT_OK) status = check_names(entries, count, tree, tensors, err);
+  if (status == TDICT_OK) {
+    for (size_t i = 0; i < count; i++) {
+      const incoming in = open_entry(&entries[i]);
+      entries[i].versioned = NULL;
+      entries[i].legacy = NULL;
+      take_managed(&in, tensors[i]);
+    }
+    *out = tree;
+  } else {
+    tdict_release(tree);
+  }
+  for (size_t i = 0; i < count; i++) tdict_tensor_release(tensors[i]);
+  free(tensors);
+  return status;
+}
+
+tdict_status tdict_dlpack_import_tree(tdict_context *context, tdict_dlpack_entry *entries, size_t count,
+                                      const tdict_dlpack_import_options *options, tdict_tree **out, tdict_error *err) {
+  importer im;
+  if ((!entries && count) || !out) return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", out ? "entries" : "out");
+  tdict_status status = check_versions(entries, count, err);
+  if (status != TDICT_OK) return status;
+  status = begin_import(&im, context, options, err);
+  if (status == TDICT_OK) status = import_entries(&im, entries, count, out, err);
+  end_import(&im);
+  return status;
+}

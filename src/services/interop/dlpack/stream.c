@@ -1,0 +1,117 @@
+/* Orders streams of other libraries with the work of this library. See stream.h for ownership and threads. */
+#include "services/interop/dlpack/stream.h"
+
+#include <stdlib.h>
+
+#include "core/base/error.h"
+#include "device/use.h"
+#include "tdict/dlpack.h"
+
+tdict_status tdict_dlpack_stream_open(tdict_context *context, const tdict_stream *stream, tdict_dlpack_stream *out,
+                                      tdict_error *err) {
+  *out = (tdict_dlpack_stream){.is_unordered = stream && stream->handle == TDICT_DLPACK_NO_STREAM};
+  if (!stream || out->is_unordered) return TDICT_OK;
+  if (!context) return tdict_fail(err, TDICT_EINVAL, "dlpack: the options have a stream, and context is NULL");
+  out->devices = tdict_context_devices(context);
+  out->device = stream->device;
+  out->handle = stream->handle;
+  return tdict_stream_open(out->devices, *stream, "dlpack", &out->gpu, err);
+}
+
+tdict_status tdict_dlpack_check_device(const tdict_dlpack_stream *s, const tdict_storage *storage, tdict_error *err) {
+  char wanted[32], found[32];
+  const tdict_device device = storage->device;
+  if (!s->gpu || device.type == TDICT_DEVICE_CPU) return TDICT_OK;
+  if (!tdict_device_equal(device, s->device))
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "dlpack: the stream is of %s, and the tensor is on %s",
+                      tdict_device_format(s->device, found, sizeof found),
+                      tdict_device_format(device, wanted, sizeof wanted));
+  if (!tdict_devices_own_storage(s->devices, storage))
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "dlpack: the tensor is on a simulated device of another context");
+  return TDICT_OK;
+}
+
+/* Fences that a stream must wait for. Owns a reference to each fence. */
+typedef struct fence_set {
+  tdict_fence **fences;
+  size_t count, cap;
+  bool no_memory;
+} fence_set;
+
+static void add_fence(void *user, tdict_fence *fence) {
+  fence_set *set = user;
+  for (size_t i = set->count; i-- > 0;)
+    if (set->fences[i] == fence) return;
+  if (set->no_memory) return;
+  if (set->count == set->cap) {
+    const size_t cap = set->cap ? 2 * set->cap : 8;
+    tdict_fence **grown = realloc(set->fences, cap * sizeof *grown);
+    set->no_memory = grown == NULL;
+    if (!grown) return;
+    set->fences = grown;
+    set->cap = cap;
+  }
+  fence->ops->retain(fence);
+  set->fences[set->count++] = fence;
+}
+
+/* Makes the stream wait for the fences. If a stream cannot wait for a fence, the host waits for the fence. */
+static tdict_status wait_for_fences(const tdict_dlpack_stream *s, const fence_set *set, tdict_error *err) {
+  tdict_gpu_scope scope;
+  if (set->no_memory) return tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory for the work to wait for");
+  if (set->count == 0) return TDICT_OK;
+  tdict_status status = tdict_gpu_enter(s->gpu, &scope, err);
+  for (size_t i = 0; i < set->count && status == TDICT_OK; i++) {
+    const tdict_fence_ops *o = set->fences[i]->ops;
+    if (!o->wait_on_stream || !o->wait_on_stream(set->fences[i], s->gpu, s->handle)) o->wait(set->fences[i], INT64_MAX);
+  }
+  tdict_gpu_leave(s->gpu, &scope);
+  return status;
+}
+
+tdict_status tdict_dlpack_order_consumer(const tdict_dlpack_stream *consumer, tdict_storage *const *storages,
+                                         size_t count, bool to_write, tdict_error *err) {
+  fence_set set = {0};
+  for (size_t i = 0; i < count; i++) {
+    tdict_storage *s = storages[i];
+    const bool on_host = s->device.type == TDICT_DEVICE_CPU;
+    const bool writes = to_write && !(s->flags & TDICT_STORAGE_READ_ONLY);
+    if (tdict_storage_is_idle(s) || (consumer->is_unordered && !on_host)) continue;
+    if (on_host || !consumer->gpu) {
+      tdict_storage_wait(s, writes);
+      continue;
+    }
+    tdict_storage_each_conflict(s, writes, add_fence, &set);
+    tdict_storage_each_use(s, writes, add_fence, &set);
+  }
+  tdict_status status = wait_for_fences(consumer, &set, err);
+  for (size_t i = 0; i < set.count; i++) set.fences[i]->ops->release(set.fences[i]);
+  free(set.fences);
+  return status;
+}
+
+static bool is_used_by(const tdict_storage *s, const tdict_gpu *gpu) {
+  return tdict_device_equal(s->device, gpu->memory.device) ||
+         (s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED)) != 0;
+}
+
+void tdict_dlpack_record_consumer(tdict_gpu *gpu, tdict_cu_stream handle, tdict_storage *const *storages,
+                                  size_t count) {
+  tdict_gpu_scope scope;
+  tdict_fence *use = NULL;
+  bool recorded = tdict_use_create(gpu, handle, &use, NULL) == TDICT_OK;
+  for (size_t i = 0; i < count && recorded; i++)
+    recorded = !is_used_by(storages[i], gpu) || tdict_storage_add_use(storages[i], use, NULL) == TDICT_OK;
+  if (use) use->ops->release(use);
+  if (recorded) return;
+  /* The host cannot wait for a stream that is lost or being captured, or that belongs to the parent process. */
+  if (tdict_gpu_enter(gpu, &scope, NULL) == TDICT_OK &&
+      tdict_gpu_refuse_capture(gpu, handle, "dlpack", NULL) == TDICT_OK)
+    (void)!tdict_gpu_sync_stream(gpu, handle, NULL);
+  tdict_gpu_leave(gpu, &scope);
+}
+
+tdict_status tdict_dlpack_note_producer(const tdict_dlpack_stream *producer, tdict_fence **out, tdict_error *err) {
+  *out = NULL;
+  return producer->gpu ? tdict_use_create(producer->gpu, producer->handle, out, err) : TDICT_OK;
+}

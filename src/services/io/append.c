@@ -1,0 +1,75 @@
+/* Implements tdict_append(). Owns nothing. Thread-safe. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+
+#include "core/base/error.h"
+#include "core/base/options.h"
+#include "core/base/thread.h"
+#include "services/io/request.h"
+#include "services/io/tensordict/append.h"
+
+static tdict_status fail_native(const tdict_contents *c, const char *text, tdict_error *err) {
+  const int code = errno;
+  tdict_fail_native(err, TDICT_EIO, code, "%s: %s: %s", c->what, text, strerror(code));
+  return tdict_error_at(err, TDICT_EIO, c->path);
+}
+
+/* Opens and locks the directory. Until the directory is closed, other calls of tdict_append() for the directory fail,
+ * also in other processes. */
+static tdict_status open_directory(tdict_contents *c, tdict_error *err) {
+  const int fd = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0 && errno == ENOTDIR)
+    return tdict_fail_file(err, TDICT_EFORMAT, c->path, "%s: the path names no directory; an archive cannot grow",
+                           c->what);
+  if (fd < 0) return fail_native(c, "the directory cannot be opened", err);
+  tdict_contents_set_root(c, fd);
+  return flock(fd, LOCK_EX | LOCK_NB) == 0 ? TDICT_OK : fail_native(c, "another call appends to the directory", err);
+}
+
+/* Checks that the directory holds a plain TensorDict, because tdict_td_recover() runs next and may change the
+ * directory. */
+static tdict_status check_directory(tdict_contents *c, tdict_error *err) {
+  const tdict_td_files files = tdict_td_folder_files(c, c->root);
+  tdict_td_meta meta = {0};
+  tdict_status status = tdict_td_read_meta(&files, "", &meta, NULL, err);
+  if (status == TDICT_OK && !tdict_json_exists(meta.root))
+    status = tdict_fail_file(err, TDICT_EFORMAT, c->path, "%s: the directory has no meta.json", c->what);
+  if (status == TDICT_OK && !tdict_json_is(tdict_json_get(meta.root, "shape"), TDICT_JSON_ARRAY))
+    status =
+        tdict_fail_file(err, TDICT_ENOTSUP, c->path,
+                        "%s: the directory is no plain TensorDict; lazy stacks and tensorclasses cannot grow", c->what);
+  tdict_td_close_meta(&meta);
+  return status;
+}
+
+static tdict_status append_rows(const char *path, const tdict_tree *rows, bool flushes, tdict_error *err) {
+  tdict_td_append append = {.flushes = flushes};
+  tdict_contents_init(&append.contents, "append", path);
+  tdict_status status = open_directory(&append.contents, err);
+  if (status == TDICT_OK) status = check_directory(&append.contents, err);
+  if (status == TDICT_OK) status = tdict_td_recover(&append.contents, err);
+  if (status == TDICT_OK) status = tdict_td_append_check(&append, rows, err);
+  if (status == TDICT_OK) status = tdict_td_append_write(&append, err);
+  tdict_contents_close(&append.contents);
+  free(append.leaves);
+  free(append.metas);
+  return status;
+}
+
+tdict_status tdict_append(tdict_context *context, const char *path, const tdict_tree *rows,
+                          const tdict_append_options *options, tdict_error *err) {
+  TDICT_UNCANCELLED;
+  static const char what[] = "append";
+  tdict_append_options o = tdict_append_options_default();
+  tdict_tree *host = NULL;
+  if (!path || !rows) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, path ? "rows" : "path");
+  tdict_status status = tdict_options_read(&o, sizeof o, options, "append_options", err);
+  if (status == TDICT_OK) status = tdict_save_host_tree(what, context, rows, &host, err);
+  if (status != TDICT_OK) return status;
+  status = append_rows(path, host, !o.without_flush, err);
+  tdict_release(host);
+  return status;
+}

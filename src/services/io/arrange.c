@@ -1,0 +1,183 @@
+/* Reads options, turns names into paths, selects items and renames items. See contents.h for ownership and threads. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/options.h"
+#include "services/io/contents.h"
+
+tdict_status tdict_contents_options(const char *what, const tdict_open_options *given, tdict_open_options *out,
+                                    tdict_error *err) {
+  *out = tdict_open_options_default();
+  tdict_status status = tdict_options_read(out, sizeof *out, given, "open_options", err);
+  if (status == TDICT_OK && !out->keys && out->num_keys)
+    return tdict_fail(err, TDICT_EINVAL, "%s: num_keys is %zu, but keys is NULL", what, out->num_keys);
+  return status;
+}
+
+/* Returns true if `path` is `prefix` or begins with `prefix` and a dot. */
+static bool is_at_or_below(const char *path, const char *prefix) {
+  const size_t length = strlen(prefix);
+  return strncmp(path, prefix, length) == 0 && (path[length] == 0 || path[length] == '.');
+}
+
+/* Orders names so that the names below a name follow this name: a dot comes before all other characters. */
+static int compare_names(const void *a, const void *b) {
+  const char *x = (*(const tdict_item *const *)a)->path, *y = (*(const tdict_item *const *)b)->path;
+  for (; *x && *x == *y; x++) y++;
+  const int left = !*x ? 0 : *x == '.' ? 1 : 2 + (unsigned char)*x;
+  const int right = !*y ? 0 : *y == '.' ? 1 : 2 + (unsigned char)*y;
+  return left - right;
+}
+
+/* Returns true if no key between the dots of the name is empty, and the name has at most TDICT_IO_MAX_DEPTH keys. */
+static bool has_keys(const char *name) {
+  int depth = 1;
+  for (const char *at = name; *at; at++) {
+    if (*at != '.') continue;
+    if (at == name || at[1] == '.' || !at[1]) return false;
+    depth++;
+  }
+  return depth <= TDICT_IO_MAX_DEPTH;
+}
+
+/* Turns a name into a path: one key if `is_whole` is true, else the keys between the dots. */
+static tdict_status set_path(tdict_contents *c, tdict_item *item, bool is_whole, tdict_error *err) {
+  const char *name = item->path;
+  void *path = NULL;
+  if (!strpbrk(name, is_whole ? ".\\" : "\\")) return TDICT_OK;
+  tdict_status status = tdict_contents_alloc(c, 2 * strlen(name) + 1, &path, err);
+  if (status != TDICT_OK) return status;
+  char *to = path;
+  for (const char *at = name; *at; at++) {
+    if (*at == '\\' || (is_whole && *at == '.')) *to++ = '\\';
+    *to++ = *at;
+  }
+  *to = 0;
+  item->path = path;
+  return TDICT_OK;
+}
+
+tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err) {
+  const size_t count = contents->num_items;
+  const char *above = NULL; /* the tensor whose name begins the next names */
+  tdict_status status = TDICT_OK;
+  tdict_item **sorted = malloc((count + 1) * sizeof *sorted);
+  if (!sorted)
+    return tdict_fail_file(err, TDICT_ENOMEM, contents->path, "%s: no host memory for %zu keys", contents->what, count);
+  for (size_t i = 0; i < count; i++) sorted[i] = &contents->items[i];
+  qsort((void *)sorted, count, sizeof *sorted, compare_names);
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+    const char *name = sorted[i]->path;
+    const bool is_below = above && is_at_or_below(name, above);
+    if (!name[0])
+      status = tdict_fail_file(err, TDICT_EFORMAT, contents->files[sorted[i]->span.file].path,
+                               "%s: the name of a tensor is empty; the options `flat` and `add_prefix` accept the name",
+                               contents->what);
+    else
+      status = set_path(contents, sorted[i], is_below || !has_keys(name), err);
+    if (!is_below) above = name;
+  }
+  free((void *)sorted);
+  return status;
+}
+
+/* Returns true if a selected key is at or above the item. Also returns true for the root, and for a tree above a
+ * selected key. Sets matched[k] to true if key k is at or above the item. */
+static bool is_selected(const tdict_item *item, const tdict_open_options *o, bool *matched) {
+  bool selected = item->kind == TDICT_ITEM_TREE && !item->path[0];
+  for (size_t k = 0; k < o->num_keys; k++) {
+    if (is_at_or_below(item->path, o->keys[k])) {
+      selected = matched[k] = true;
+    } else if (item->kind == TDICT_ITEM_TREE && is_at_or_below(o->keys[k], item->path)) {
+      selected = true;
+    }
+  }
+  return selected;
+}
+
+static tdict_status select_items(tdict_contents *c, const tdict_open_options *o, tdict_error *err) {
+  void *matched = NULL;
+  size_t kept = 0;
+  if (!o->keys) return TDICT_OK;
+  for (size_t k = 0; k < o->num_keys; k++)
+    if (!o->keys[k]) return tdict_fail_file(err, TDICT_EINVAL, c->path, "%s: keys[%zu] is NULL", c->what, k);
+  tdict_status status = tdict_contents_alloc(c, o->num_keys + 1, &matched, err);
+  if (status != TDICT_OK) return status;
+  memset(matched, 0, o->num_keys + 1);
+  for (size_t i = 0; i < c->num_items; i++)
+    if (is_selected(&c->items[i], o, matched)) c->items[kept++] = c->items[i];
+  c->num_items = kept;
+  for (size_t k = 0; k < o->num_keys; k++)
+    if (!((bool *)matched)[k])
+      return tdict_fail_file(err, TDICT_ENOTFOUND, c->path, "%s: the file has no key '%.150s'", c->what, o->keys[k]);
+  return TDICT_OK;
+}
+
+/* Puts the option add_prefix, if set, and a dot before `rest`. If the option `flat` is true, escapes the result as one
+ * key. */
+static tdict_status join(tdict_contents *c, const tdict_open_options *o, const char *rest, const char **out,
+                         tdict_error *err) {
+  const char *prefix = o->add_prefix ? o->add_prefix : "";
+  void *joined = NULL;
+  const size_t length = strlen(prefix) + strlen(rest) + 2;
+  tdict_status status = tdict_contents_alloc(c, length, &joined, err);
+  if (status != TDICT_OK) return status;
+  snprintf(joined, length, "%s%s%s", prefix, *prefix ? "." : "", rest);
+  *out = joined;
+  if (!o->flat) return TDICT_OK;
+  void *key = NULL;
+  const size_t bytes = tdict_path_escape(joined, NULL, 0) + 1;
+  status = tdict_contents_alloc(c, bytes, &key, err);
+  if (status == TDICT_OK) tdict_path_escape(joined, key, bytes);
+  *out = key;
+  return status;
+}
+
+/* Returns true if the tree of item `i` has a leaf that is not at or below the prefix. In the list of items, the leaves
+ * of a tree come after the tree. */
+static bool has_other_leaf(const tdict_contents *c, size_t i, const char *strip) {
+  const char *tree = c->items[i].path;
+  for (size_t k = i + 1; k < c->num_items; k++) {
+    const tdict_item *item = &c->items[k];
+    if (item->kind != TDICT_ITEM_TREE && is_at_or_below(item->path, tree) && !is_at_or_below(item->path, strip))
+      return true;
+  }
+  return false;
+}
+
+static tdict_status rename_items(tdict_contents *c, const tdict_open_options *o, tdict_error *err) {
+  const char *strip = o->strip_prefix ? o->strip_prefix : "";
+  const size_t length = strlen(strip);
+  size_t kept = 0;
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
+    tdict_item item = c->items[i];
+    const bool is_root = item.kind == TDICT_ITEM_TREE && !item.path[0];
+    if (length && !is_root && is_at_or_below(item.path, strip)) {
+      /* The entries of a tree at the prefix move to the root, so the tree itself is dropped. A leaf keeps its path. */
+      if (item.path[length])
+        item.path += length + 1;
+      else if (item.kind == TDICT_ITEM_TREE)
+        continue;
+    } else if (length && !is_root && item.kind == TDICT_ITEM_TREE && is_at_or_below(strip, item.path) &&
+               !has_other_leaf(c, i, strip)) {
+      continue; /* all leaves of a tree above the prefix move to the root */
+    }
+    if (o->flat && !is_root && !item.path[0] && !(o->add_prefix && o->add_prefix[0]))
+      return tdict_fail_file(err, TDICT_EFORMAT, c->files[item.span.file].path,
+                             "%s: the name '%.80s' gives an empty key; the option `add_prefix` accepts the name",
+                             c->what, c->items[i].path);
+    if (!is_root) status = join(c, o, item.path, &item.path, err);
+    c->items[kept++] = item;
+  }
+  c->num_items = kept;
+  return status;
+}
+
+tdict_status tdict_contents_arrange(tdict_contents *contents, const tdict_open_options *options, tdict_error *err) {
+  tdict_status status = select_items(contents, options, err);
+  const bool renames = options->flat || (options->strip_prefix && options->strip_prefix[0]) ||
+                       (options->add_prefix && options->add_prefix[0]);
+  return status == TDICT_OK && renames ? rename_items(contents, options, err) : status;
+}

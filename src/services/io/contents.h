@@ -1,0 +1,147 @@
+/* Describes the contents of opened files, independently of their format.
+ *
+ * A reader of a format opens the files and adds an item for each leaf. If the format describes trees, the reader also
+ * adds an item for each tree. An item has the path of the leaf, and the bytes of the leaf as a span of a file. Other
+ * functions then make tensors from the spans. For example, tdict_open() maps the files. tdict_contents_build() makes
+ * the tree of these tensors.
+ *
+ * The struct owns the descriptors, the items and all texts and sizes that the items point to. Thread rule: used by one
+ * thread at a time; several threads may read the items and the files. */
+#ifndef TDICT_SERVICES_IO_CONTENTS_H
+#define TDICT_SERVICES_IO_CONTENTS_H
+
+#include "services/io/below.h"
+#include "tdict/io.h"
+#include "tdict/nontensor.h"
+
+/* Marks a function with large local variables that a recursive function calls, so that the compiler does not move these
+ * variables to each level of the recursion. A thread of musl has a stack of 128 KiB. */
+#define TDICT_NOINLINE __attribute__((noinline))
+
+enum { TDICT_IO_MAX_DEPTH = 128 }; /* maximum number of nested trees in a file, and of keys in a name */
+
+typedef enum tdict_item_kind {
+  TDICT_ITEM_TREE,           /* a tree; comes before the items below the tree. The path of the root is "" */
+  TDICT_ITEM_TENSOR,         /* a tensor */
+  TDICT_ITEM_UNBATCHED,      /* the tensor of a leaf without batch dimensions */
+  TDICT_ITEM_RAGGED_VALUES,  /* the values of a ragged leaf; the next item has the offsets, with the same path */
+  TDICT_ITEM_RAGGED_OFFSETS, /* the offsets of a ragged leaf */
+  TDICT_ITEM_VALUES          /* one value for the whole tree, or a column of values */
+} tdict_item_kind;
+
+/* Bytes of a file. */
+typedef struct tdict_span {
+  size_t file; /* index in `files` */
+  uint64_t offset, bytes;
+} tdict_span;
+
+typedef struct tdict_item {
+  tdict_item_kind kind;
+  /* The escaped path in the tree. A reader that knows only the names of tensors sets the names instead, see
+   * tdict_contents_nest(). */
+  const char *path;
+  tdict_dtype dtype;         /* of a tensor */
+  int32_t ndim;              /* number of sizes in `shape` */
+  const int64_t *shape;      /* shape of a tensor, batch size of a tree, or shape of a column of values */
+  tdict_span span;           /* the elements of a tensor, in C order unless `is_fortran` is true */
+  bool is_swapped;           /* the numbers are big-endian; see tdict_item_read() */
+  bool is_fortran;           /* the elements are in Fortran order: the first index changes fastest */
+  const tdict_value *values; /* for TDICT_ITEM_VALUES: one value, or the values of a column in C order */
+  size_t num_values;
+} tdict_item;
+static inline bool tdict_item_has_tensor(const tdict_item *item) {
+  return item->kind != TDICT_ITEM_TREE && item->kind != TDICT_ITEM_VALUES;
+}
+
+typedef struct tdict_source_file {
+  const char *path; /* for messages */
+  /* -1: tdict_contents_open_file() opens the file when bytes of the file are needed, or the descriptor was moved to a
+   * storage, see unloaded.h */
+  int fd;
+  tdict_below_file below; /* a file below contents->root that is opened when needed; the name is NULL for other files */
+  uint64_t bytes;         /* size of the file when the file was added */
+} tdict_source_file;
+
+/* An entry of the metadata of a safetensors file. */
+typedef struct tdict_metadata_entry {
+  const char *key, *value;
+  size_t length; /* of the value */
+} tdict_metadata_entry;
+
+typedef struct tdict_contents {
+  const char *what; /* the name of the public call, for messages; static */
+  const char *path; /* the path that the program gave; borrowed */
+  int root;         /* descriptor of the folder of the files that are opened when needed; -1: none */
+  tdict_source_file *files;
+  size_t num_files, cap_files;
+  tdict_item *items;
+  size_t num_items, cap_items;
+  tdict_metadata_entry *metadata; /* without TensorDict's entry */
+  size_t num_metadata, cap_metadata;
+  bool has_metadata;                   /* the format holds metadata */
+  struct tdict_contents_block *blocks; /* memory of texts, sizes and values */
+} tdict_contents;
+
+void tdict_contents_init(tdict_contents *contents, const char *what, const char *path);
+/* Closes the files and frees the items. */
+void tdict_contents_close(tdict_contents *contents);
+
+/* Allocates memory that lives as long as the contents. Returns TDICT_ENOMEM. */
+tdict_status tdict_contents_alloc(tdict_contents *contents, size_t bytes, void **out, tdict_error *err);
+/* Copies a text and adds a 0 byte. */
+tdict_status tdict_contents_copy_text(tdict_contents *contents, const char *text, size_t length, const char **out,
+                                      tdict_error *err);
+/* Adds a file. Takes over the descriptor, also on failure. Copies `path`. Returns TDICT_EIO and TDICT_ENOMEM. */
+tdict_status tdict_contents_add_file(tdict_contents *contents, int fd, const char *path, tdict_error *err);
+/* Sets the folder for tdict_contents_add_below(). Takes over the descriptor. The contents must have no other folder
+ * yet. */
+void tdict_contents_set_root(tdict_contents *contents, int fd);
+/* Adds a file below contents->root, and closes the file again, so that a folder of many files needs few descriptors.
+ * Copies `below`. Returns TDICT_ENOMEM and the errors of tdict_below_open(), with the whole path in err->path. */
+tdict_status tdict_contents_add_below(tdict_contents *contents, const char *below, tdict_error *err);
+/* Adds a shard, which is in the folder contents->root. `path` is its path for messages. Copies both texts. The
+ * descriptor stays open until tdict_contents_rest(). Returns TDICT_ENOMEM, and the errors of
+ * tdict_below_open_shard(). */
+tdict_status tdict_contents_add_shard(tdict_contents *contents, const char *name, const char *path, bool follows_links,
+                                      tdict_error *err);
+/* Closes the shard that was added last if many shards are open. The shard is opened again when needed. Thus an index
+ * can have more shards than a process may have open files, and a few shards are opened only once. */
+void tdict_contents_rest(tdict_contents *contents);
+/* Returns a descriptor of file number `file`. The caller passes the descriptor to tdict_contents_close_file(). Several
+ * threads may call the function for the same contents. Returns TDICT_EIO if the file was removed, or is shorter than
+ * when it was added. Also returns the errors of tdict_below_open(). */
+tdict_status tdict_contents_open_file(const tdict_contents *contents, size_t file, int *fd, tdict_error *err);
+void tdict_contents_close_file(const tdict_contents *contents, size_t file, int fd);
+/* Adds an item. The pointers of the item must live as long as the contents. */
+tdict_status tdict_contents_add(tdict_contents *contents, const tdict_item *item, tdict_error *err);
+/* Adds an entry of the metadata. The texts of the entry must live as long as the contents. */
+tdict_status tdict_contents_add_metadata(tdict_contents *contents, const tdict_metadata_entry *entry, tdict_error *err);
+/* Makes a tree of the metadata, with a text for each entry, or sets *out to NULL if the format holds no metadata. If a
+ * key is in several files, takes the first entry. Leaves out an entry with an empty key. */
+tdict_status tdict_contents_metadata(const tdict_contents *contents, tdict_tree **out, tdict_error *err);
+/* Reads bytes of a file into memory. If the file has become shorter, returns TDICT_EIO. Also returns the errors of
+ * tdict_contents_open_file(). */
+tdict_status tdict_contents_read(const tdict_contents *contents, tdict_span span, void *to, tdict_error *err);
+
+/* Fills *err like tdict_fail(), and sets err->path to `path`, the name of a file. */
+tdict_status tdict_fail_file(tdict_error *err, tdict_status status, const char *path, const char *format, ...)
+    TDICT_PRINTF(4, 5);
+
+/* Turns the names of tensors into paths: each dot in a name separates two keys. A name becomes one key if a key between
+ * the dots would be empty, if the path would lead through a tensor, or if the path would have more than
+ * TDICT_IO_MAX_DEPTH keys. Returns TDICT_EFORMAT for an empty name, and TDICT_ENOMEM. */
+tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err);
+/* Copies the program's options to *out. `what` is the name of the public call. Returns TDICT_EINVAL and TDICT_ENOTSUP
+ * for wrong options. */
+tdict_status tdict_contents_options(const char *what, const tdict_open_options *given, tdict_open_options *out,
+                                    tdict_error *err);
+/* Drops the items that `options` does not select, and renames the other items. If options->flat is true, the paths are
+ * names, which become single keys. Returns TDICT_ENOTFOUND if a selected key matches no leaf and no tree. Returns
+ * TDICT_EINVAL if a selected key is NULL, TDICT_EFORMAT if a new name is empty, and TDICT_ENOMEM. */
+tdict_status tdict_contents_arrange(tdict_contents *contents, const tdict_open_options *options, tdict_error *err);
+/* Makes the tree. leaves[i] is the tensor of item i, borrowed; NULL if the item has no tensor. On failure, err->path is
+ * the path of the file that the program opened, and the message names the key. */
+tdict_status tdict_contents_build(const tdict_contents *contents, tdict_tensor *const *leaves, tdict_tree **out,
+                                  tdict_error *err);
+
+#endif

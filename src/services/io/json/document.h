@@ -1,0 +1,76 @@
+/* Reads values in place in JSON texts. A document borrows its text and allocates 8 bytes for each array and object, so
+ * that a reader can skip them. A value is a position in the text: nothing is copied, and a value needs no release.
+ * Values and cursors must not outlive the document. Thread rule: a document may be read by several threads. */
+#ifndef TDICT_SERVICES_IO_JSON_DOCUMENT_H
+#define TDICT_SERVICES_IO_JSON_DOCUMENT_H
+
+#include <stdint.h>
+
+#include "core/leaves/json.h"
+#include "tdict/status.h"
+
+/* The end of an array or object. */
+typedef struct tdict_json_end {
+  uint32_t at;   /* offset of the byte after the closing bracket */
+  uint32_t next; /* number of arrays and objects that begin before `at` */
+} tdict_json_end;
+typedef struct tdict_json_document {
+  const char *text; /* borrowed */
+  size_t length;
+  tdict_json_end *ends; /* owned; in the order of the opening brackets */
+  size_t num_ends;
+} tdict_json_document;
+/* Makes the document of a text, and finds the ends of all arrays and objects. tdict_json_is_valid() must accept the
+ * text, a 0 byte must follow it, and it must have less than 4 GiB. Use tdict_json_open() of open.h for texts that were
+ * not checked. Returns TDICT_ENOMEM, else the caller closes the document. Fills no tdict_error. */
+tdict_status tdict_json_index(const char *text, size_t length, tdict_json_document *out);
+void tdict_json_close(tdict_json_document *document); /* also allowed if all members are 0 */
+
+typedef enum tdict_json_kind {
+  TDICT_JSON_ABSENT, /* no value: a member that does not exist */
+  TDICT_JSON_NULL,
+  TDICT_JSON_FALSE,
+  TDICT_JSON_TRUE,
+  TDICT_JSON_INTEGER, /* a number without fraction and exponent */
+  TDICT_JSON_REAL,
+  TDICT_JSON_STRING,
+  TDICT_JSON_ARRAY,
+  TDICT_JSON_OBJECT
+} tdict_json_kind;
+/* A value. A value with zeros is absent. All functions accept values of all kinds. */
+typedef struct tdict_json {
+  const tdict_json_document *document;
+  uint32_t at;    /* offset of the value in the text */
+  uint32_t level; /* number of arrays and objects that begin before `at` */
+} tdict_json;
+tdict_json tdict_json_root(const tdict_json_document *document);
+tdict_json_kind tdict_json_kind_of(tdict_json value);
+static inline bool tdict_json_is(tdict_json value, tdict_json_kind kind) { return tdict_json_kind_of(value) == kind; }
+static inline bool tdict_json_exists(tdict_json value) { return value.document != NULL; }
+/* Returns the text of a value, which does not end with a 0 byte. The value must exist. */
+static inline const char *tdict_json_start(tdict_json value) { return value.document->text + value.at; }
+size_t tdict_json_bytes(tdict_json value); /* of the text of a value; 0 if the value is absent */
+
+/* A position in an array or object. */
+typedef struct tdict_json_cursor {
+  tdict_json next;
+  bool is_object;
+} tdict_json_cursor;
+/* Returns a cursor for the members of an object, or the elements of an array. Other values have none. */
+tdict_json_cursor tdict_json_enter(tdict_json value);
+/* Moves to the next member, and sets *key and *value. Sets *key to an absent value in arrays; `key` may be NULL.
+ * Returns false after the last member. */
+bool tdict_json_next(tdict_json_cursor *cursor, tdict_json *key, tdict_json *value);
+size_t tdict_json_count(tdict_json value); /* number of members or elements; O(members) */
+/* Returns a member of an object, or an absent value. O(members): use a table (table.h) for many keys. */
+tdict_json tdict_json_get(tdict_json object, const char *key);
+tdict_json tdict_json_at(tdict_json array, size_t i); /* element i, or an absent value; O(i) */
+
+bool tdict_json_integer(tdict_json value, int64_t *out);    /* false if the value is no integer that fits */
+bool tdict_json_real(tdict_json value, double *out);        /* false if the value is no finite number */
+bool tdict_json_equals(tdict_json value, const char *text); /* true if the value is this string */
+/* Copies a string and a 0 byte into a buffer. A string that does not fit is cut after a whole character. Returns false
+ * if the value is no string or has a 0 byte. */
+bool tdict_json_read_text(tdict_json value, char *to, size_t bytes);
+
+#endif

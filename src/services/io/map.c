@@ -1,0 +1,185 @@
+/* Maps files, and makes tensors over the mappings. See map.h for ownership and threads. */
+#include "services/io/map.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "core/base/error.h"
+#include "core/tensor/arena.h"
+
+typedef struct mapping {
+  void *address;
+  size_t bytes;
+} mapping;
+
+/* The tensors of one file. */
+typedef struct group {
+  size_t num_tensors, num_dims;
+  tdict_slab *slab;
+} group;
+
+static void unmap(void *user) {
+  mapping *m = user;
+  munmap(m->address, m->bytes);
+  free(m);
+}
+
+static tdict_status fail_memory(const tdict_contents *c, const char *path, tdict_error *err) {
+  return tdict_fail_file(err, TDICT_ENOMEM, path, "%s: no host memory for the tensors of the file", c->what);
+}
+
+/* Maps a whole file read-only. The storage unmaps the file. */
+static tdict_status map_file(const tdict_contents *c, size_t number, tdict_storage **out, tdict_error *err) {
+  const tdict_source_file *file = &c->files[number];
+  int fd;
+  tdict_status status = tdict_contents_open_file(c, number, &fd, err);
+  if (status != TDICT_OK) return status;
+  mapping *m = malloc(sizeof *m);
+  if (m) {
+    m->bytes = (size_t)file->bytes;
+    m->address = mmap(NULL, m->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  }
+  const int code = errno;
+  tdict_contents_close_file(c, number, fd);
+  if (!m) return fail_memory(c, file->path, err);
+  if (m->address == MAP_FAILED) {
+    free(m);
+    tdict_fail_native(err, code == ENOMEM ? TDICT_ENOMEM : TDICT_EIO, code, "%s: the file cannot be mapped: %s",
+                      c->what, strerror(code));
+    return tdict_error_at(err, code == ENOMEM ? TDICT_ENOMEM : TDICT_EIO, file->path);
+  }
+  status = tdict_storage_wrap(m->address, m->bytes, tdict_cpu(), TDICT_STORAGE_READ_ONLY, out, err);
+  if (status != TDICT_OK) {
+    unmap(m);
+    return tdict_error_at(err, status, file->path);
+  }
+  (*out)->release = unmap;
+  (*out)->user = m;
+  return TDICT_OK;
+}
+
+/* The size of a number. A complex element has two numbers. */
+static size_t number_bytes(tdict_dtype dtype) {
+  const bool is_complex = (dtype & 0xff) == (TDICT_C64 & 0xff);
+  return tdict_dtype_bytes(dtype) / (is_complex ? 2 : 1);
+}
+
+/* Returns true if the tensor can be a view of the mapping: the elements need no conversion, and their address is a
+ * multiple of the size of a number. */
+static bool is_mapped(const tdict_item *item) {
+  return item->span.bytes == 0 || (tdict_item_is_plain(item) && item->span.offset % number_bytes(item->dtype) == 0);
+}
+
+static void swap_numbers(void *data, size_t bytes, size_t number) {
+  unsigned char *at = data;
+  for (size_t i = 0; i < bytes; i += number)
+    for (size_t k = 0; k < number / 2; k++) {
+      const unsigned char kept = at[i + k];
+      at[i + k] = at[i + number - 1 - k];
+      at[i + number - 1 - k] = kept;
+    }
+}
+
+/* Reads elements in Fortran order, and writes the elements in C order. */
+static tdict_status read_fortran(const tdict_contents *c, const tdict_item *item, void *to, tdict_error *err) {
+  tdict_tensor_desc from = tdict_tensor_desc_default(), into;
+  tdict_tensor *src = NULL, *dst = NULL;
+  int64_t strides[TDICT_MAX_NDIM], stride = 1;
+  void *bytes = malloc((size_t)item->span.bytes);
+  if (!bytes) return fail_memory(c, c->files[item->span.file].path, err);
+  tdict_status status = tdict_contents_read(c, item->span, bytes, err);
+  for (int d = 0; d < item->ndim; d++) {
+    strides[d] = stride;
+    stride *= item->shape[d];
+  }
+  from.dtype = item->dtype;
+  from.ndim = item->ndim;
+  from.shape = item->shape;
+  into = from;
+  from.data = bytes;
+  from.strides = strides;
+  into.data = to;
+  if (status == TDICT_OK) status = tdict_tensor_from_data(&from, NULL, NULL, &src, err);
+  if (status == TDICT_OK) status = tdict_tensor_from_data(&into, NULL, NULL, &dst, err);
+  if (status == TDICT_OK) status = tdict_tensor_copy(dst, src, err);
+  tdict_tensor_release(src);
+  tdict_tensor_release(dst);
+  free(bytes);
+  return status;
+}
+
+tdict_status tdict_item_read(const tdict_contents *contents, const tdict_item *item, void *to, tdict_error *err) {
+  if (!item->span.bytes) return TDICT_OK;
+  tdict_status status =
+      item->is_fortran ? read_fortran(contents, item, to, err) : tdict_contents_read(contents, item->span, to, err);
+  if (status == TDICT_OK && item->is_swapped) swap_numbers(to, (size_t)item->span.bytes, number_bytes(item->dtype));
+  return status;
+}
+
+/* Maps the file and creates the slab of its tensors. */
+static tdict_status open_group(const tdict_contents *c, size_t file, group *g, tdict_error *err) {
+  tdict_storage *storage = NULL;
+  tdict_status status = g->num_tensors ? map_file(c, file, &storage, err) : TDICT_OK;
+  if (status != TDICT_OK || !storage) return status;
+  if (tdict_slab_create(g->num_tensors, g->num_dims, storage, &g->slab, NULL) != TDICT_OK)
+    status = fail_memory(c, c->files[file].path, err);
+  tdict_storage_release(storage);
+  return status;
+}
+
+static tdict_status map_items(const tdict_contents *c, group *groups, tdict_tensor **leaves, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < c->num_items; i++) {
+    const tdict_item *item = &c->items[i];
+    if (!tdict_item_has_tensor(item) || !is_mapped(item)) continue;
+    groups[item->span.file].num_tensors++;
+    groups[item->span.file].num_dims += (size_t)item->ndim;
+  }
+  for (size_t f = 0; f < c->num_files && status == TDICT_OK; f++) status = open_group(c, f, &groups[f], err);
+  for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
+    const tdict_item *item = &c->items[i];
+    if (!tdict_item_has_tensor(item) || !is_mapped(item)) continue;
+    leaves[i] =
+        tdict_slab_add(groups[item->span.file].slab, item->dtype, item->ndim, item->shape, (size_t)item->span.offset);
+  }
+  return status;
+}
+
+/* Reads the tensors that cannot be views of a mapping into one storage. */
+static tdict_status read_others(const tdict_contents *c, tdict_tensor **leaves, tdict_error *err) {
+  tdict_arena arena = {0};
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
+    const tdict_item *item = &c->items[i];
+    if (tdict_item_has_tensor(item) && !is_mapped(item))
+      status = tdict_arena_measure(&arena, c->what, item->dtype, item->ndim, item->shape, err);
+  }
+  if (status == TDICT_OK) status = tdict_arena_allocate(&arena, NULL, false, err);
+  for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
+    const tdict_item *item = &c->items[i];
+    if (!tdict_item_has_tensor(item) || is_mapped(item)) continue;
+    leaves[i] = tdict_arena_add(&arena, item->dtype, item->ndim, item->shape);
+    status = tdict_item_read(c, item, leaves[i]->data, err);
+  }
+  if (arena.slab) arena.slab->storage->flags |= TDICT_STORAGE_READ_ONLY;
+  tdict_arena_reset(&arena);
+  return err && status != TDICT_OK && !err->path[0] ? tdict_error_at(err, status, c->path) : status;
+}
+
+tdict_status tdict_map_leaves(const tdict_contents *contents, tdict_tensor **leaves, tdict_error *err) {
+  for (size_t i = 0; i < contents->num_items; i++) leaves[i] = NULL;
+  group *groups = calloc(contents->num_files + 1, sizeof *groups);
+  if (!groups) return fail_memory(contents, contents->path, err);
+  tdict_status status = map_items(contents, groups, leaves, err);
+  if (status == TDICT_OK) status = read_others(contents, leaves, err);
+  for (size_t f = 0; f < contents->num_files; f++)
+    if (groups[f].slab) tdict_slab_release(groups[f].slab, 1);
+  free(groups);
+  for (size_t i = 0; i < contents->num_items && status != TDICT_OK; i++) {
+    tdict_tensor_release(leaves[i]);
+    leaves[i] = NULL;
+  }
+  return status;
+}

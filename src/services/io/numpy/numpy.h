@@ -1,0 +1,32 @@
+/* Reads and writes NumPy's files: .npy, which holds one array, and .npz, a zip file of .npy files. The format is
+ * described in numpy.lib.format of NumPy 2. Thread-safe for different contents. */
+#ifndef TDICT_SERVICES_IO_NUMPY_NUMPY_H
+#define TDICT_SERVICES_IO_NUMPY_NUMPY_H
+
+#include "services/io/contents.h"
+#include "services/io/request.h"
+#include "services/io/text.h"
+#include "services/io/zip/zip.h"
+
+/* Returns true if file number `file` begins as a .npy file. Returns false if the file cannot be read. */
+bool tdict_npy_is_npy(const tdict_contents *contents, size_t file);
+/* Reads the header of an array that fills `span`, and adds an item. The name of the item is `name`, which must live as
+ * long as the contents. Returns TDICT_EFORMAT if the header breaks a rule or the span has another size than the array.
+ * Returns TDICT_ENOTSUP for another version of the format, and for a type that needs pickle or that tdict does not
+ * have; the message names the type. Returns TDICT_EIO and TDICT_ENOMEM. */
+tdict_status tdict_npy_read(tdict_contents *contents, tdict_span span, const char *name, tdict_error *err);
+/* Adds an item for each array of a zip file. The name of the item is the name of the entry without ".npy". Returns the
+ * errors of tdict_npy_read(), TDICT_EFORMAT if the name of an entry does not end with ".npy", and TDICT_ENOTSUP if an
+ * entry is compressed. */
+tdict_status tdict_npz_read(tdict_contents *contents, const tdict_zip *zip, tdict_error *err);
+
+/* Adds the header of a .npy file for the tensor. Returns false if NumPy has no name for the dtype. */
+bool tdict_npy_add_header(tdict_io_text *text, const tdict_tensor *tensor);
+/* Writes a tree of one tensor. Returns TDICT_ENOTSUP for all other trees, and the errors of tdict_npz_save(). */
+tdict_status tdict_npy_save(const tdict_save_request *request, tdict_error *err);
+/* Writes a tree of tensors. Returns TDICT_ENOTSUP for values, ragged leaves, objects, empty trees, keys that are not
+ * UTF-8, and dtypes that NumPy lacks. Returns TDICT_EEXIST if two tensors get the same name. Also returns the errors of
+ * tdict_output_file(). */
+tdict_status tdict_npz_save(const tdict_save_request *request, tdict_error *err);
+
+#endif

@@ -1,0 +1,214 @@
+/* Reads an index and the shards that the index names. See safetensors.h for ownership and threads. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/file.h"
+#include "services/io/json/read.h"
+#include "services/io/safetensors/safetensors.h"
+
+enum { MAX_INDEX_BYTES = TDICT_SAFETENSORS_MAX_HEADER };
+
+/* A tensor of the index. */
+typedef struct reference {
+  const char *tensor, *shard;
+  size_t file; /* the number of the shard */
+} reference;
+
+/* The index and the tensors of all shards. */
+typedef struct reader {
+  tdict_contents *contents;
+  const tdict_open_options *options;
+  const char *path;      /* of the index */
+  reference *references; /* owned; in the order of the index */
+  size_t num_references;
+  const tdict_item **sorted; /* the tensors of all shards, sorted by shard, then by name */
+} reader;
+
+static int compare_items(const void *a, const void *b) {
+  const tdict_item *x = *(const tdict_item *const *)a, *y = *(const tdict_item *const *)b;
+  if (x->span.file != y->span.file) return x->span.file < y->span.file ? -1 : 1;
+  return strcmp(x->path, y->path);
+}
+
+static int compare_shards(const void *a, const void *b) {
+  return strcmp((*(const reference *const *)a)->shard, (*(const reference *const *)b)->shard);
+}
+
+static tdict_status fail_memory(const reader *r, size_t count, tdict_error *err) {
+  return tdict_fail_file(err, TDICT_ENOMEM, r->path, "%s: no host memory for %zu keys", r->contents->what, count);
+}
+
+/* Returns true if the name can be the name of a file in the folder of the index. */
+static bool is_file_name(const char *name) {
+  return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
+
+/* Opens a shard and reads its header. The path of the shard is the folder of the index, followed by the name. */
+static tdict_status open_shard(reader *r, const char *name, tdict_error *err) {
+  const char *slash = strrchr(r->path, '/'), *none;
+  tdict_io_text path = {0};
+  if (slash) tdict_io_text_add(&path, r->path, (size_t)(slash - r->path) + 1);
+  tdict_io_text_add_string(&path, name);
+  tdict_status status =
+      path.has_failed ? tdict_fail_file(err, TDICT_ENOMEM, r->path, "%s: no host memory for a path", r->contents->what)
+                      : tdict_contents_add_shard(r->contents, name, path.bytes, r->options->follows_links, err);
+  tdict_io_text_reset(&path);
+  if (status == TDICT_OK) status = tdict_safetensors_read(r->contents, r->contents->num_files - 1, &none, err);
+  if (status == TDICT_OK) tdict_contents_rest(r->contents);
+  return status;
+}
+
+/* Reads the references of the index. */
+static tdict_status read_references(reader *r, tdict_json map, tdict_error *err) {
+  tdict_json_cursor cursor = tdict_json_enter(map);
+  tdict_json key, value;
+  const size_t count = tdict_json_count(map);
+  r->references = calloc(count + 1, sizeof *r->references);
+  if (!r->references) return fail_memory(r, count, err);
+  while (tdict_json_next(&cursor, &key, &value)) {
+    reference *next = &r->references[r->num_references++];
+    tdict_status status = tdict_json_copy(r->contents, key, &next->tensor, NULL, err);
+    if (status == TDICT_OK) status = tdict_json_text(r->contents, value, &next->shard, err);
+    if (status != TDICT_OK) return status;
+    const tdict_json_place place = {r->contents, r->path, "tensor", next->tensor};
+    if (!next->shard) return tdict_json_fail(&place, err, "the name of the shard is no text");
+    if (!is_file_name(next->shard))
+      return tdict_json_fail(&place, err, "the shard '%.80s' is no name of a file beside the index", next->shard);
+  }
+  return TDICT_OK;
+}
+
+/* Opens all shards, in the order of their names. */
+static tdict_status open_shards(reader *r, tdict_error *err) {
+  const size_t count = r->num_references;
+  tdict_status status = TDICT_OK;
+  reference **sorted = malloc((count + 1) * sizeof *sorted);
+  if (!sorted) return fail_memory(r, count, err);
+  for (size_t i = 0; i < count; i++) sorted[i] = &r->references[i];
+  qsort((void *)sorted, count, sizeof *sorted, compare_shards);
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+    if (i == 0 || strcmp(sorted[i]->shard, sorted[i - 1]->shard) != 0) status = open_shard(r, sorted[i]->shard, err);
+    sorted[i]->file = r->contents->num_files - 1;
+  }
+  free((void *)sorted);
+  return status;
+}
+
+/* Adds an item for each tensor of the index, in the order of the index. */
+static tdict_status add_items(reader *r, size_t count, tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < r->num_references && status == TDICT_OK; i++) {
+    const reference *wanted = &r->references[i];
+    const tdict_json_place place = {r->contents, r->path, "tensor", wanted->tensor};
+    const tdict_item item = {.path = wanted->tensor, .span.file = wanted->file}, *key = &item, **found;
+    found = count ? bsearch(&key, (const void *)r->sorted, count, sizeof *r->sorted, compare_items) : NULL;
+    if (!found) return tdict_json_fail(&place, err, "the shard '%.80s' does not have the tensor", wanted->shard);
+    status = tdict_contents_add(r->contents, *found, err);
+  }
+  return status;
+}
+
+/* Replaces the tensors of the shards by the tensors of the index. */
+static tdict_status choose_items(reader *r, tdict_error *err) {
+  tdict_contents *c = r->contents;
+  const size_t count = c->num_items;
+  tdict_item *old = c->items;
+  r->sorted = malloc((count + 1) * sizeof *r->sorted);
+  if (!r->sorted) return fail_memory(r, count, err);
+  for (size_t i = 0; i < count; i++) r->sorted[i] = &old[i];
+  qsort((void *)r->sorted, count, sizeof *r->sorted, compare_items);
+  c->items = NULL;
+  c->num_items = c->cap_items = 0;
+  tdict_status status = add_items(r, count, err);
+  free((void *)r->sorted);
+  free(old);
+  return status;
+}
+
+/* Reads the whole index as text. */
+static tdict_status read_text(reader *r, char **text, size_t *length, tdict_error *err) {
+  tdict_contents *c = r->contents;
+  tdict_contents index;
+  int fd;
+  tdict_status status = tdict_file_open_to_read(c->what, r->path, &fd, err);
+  if (status != TDICT_OK) return status;
+  tdict_contents_init(&index, c->what, r->path);
+  status = tdict_contents_add_file(&index, fd, r->path, err);
+  if (status == TDICT_OK && index.files[0].bytes > MAX_INDEX_BYTES)
+    status = tdict_fail_file(err, TDICT_ENOTSUP, r->path, "%s: the index has %" PRIu64 " bytes, wanted at most %d",
+                             c->what, index.files[0].bytes, MAX_INDEX_BYTES);
+  if (status == TDICT_OK) {
+    *length = (size_t)index.files[0].bytes;
+    *text = calloc(1, *length + 1);
+    if (*text)
+      status = tdict_contents_read(&index, (tdict_span){0, 0, *length}, *text, err);
+    else
+      status = tdict_fail_file(err, TDICT_ENOMEM, r->path, "%s: no host memory for %zu bytes", c->what, *length);
+  }
+  tdict_contents_close(&index);
+  return status;
+}
+
+/* Keeps the texts of the index's metadata, and the structure. */
+static tdict_status read_metadata(reader *r, tdict_json index, const char **structure, tdict_error *err) {
+  const tdict_json metadata = tdict_json_get(index, "metadata"), entry = tdict_json_get(metadata, "tensordict");
+  tdict_json_cursor cursor = tdict_json_enter(metadata);
+  tdict_json key, value;
+  tdict_status status = TDICT_OK;
+  const tdict_json_place place = {r->contents, r->path, "entry", "metadata"};
+  *structure = NULL;
+  r->contents->has_metadata = true;
+  while (status == TDICT_OK && tdict_json_is(metadata, TDICT_JSON_OBJECT) && tdict_json_next(&cursor, &key, &value))
+    if (tdict_json_is(value, TDICT_JSON_STRING) && !tdict_json_equals(key, "tensordict"))
+      status = tdict_safetensors_keep_metadata(r->contents, key, value, err);
+  if (status != TDICT_OK || !tdict_json_exists(entry)) return status;
+  status = tdict_json_text(r->contents, entry, structure, err);
+  if (status != TDICT_OK || *structure) return status;
+  return tdict_json_fail(&place, err, "the value of 'tensordict' is no text");
+}
+
+/* Opens the folder of the index. */
+static tdict_status open_folder(reader *r, tdict_error *err) {
+  const char *slash = strrchr(r->path, '/');
+  const char *folder = ".";
+  tdict_status status = TDICT_OK;
+  if (slash) status = tdict_contents_copy_text(r->contents, r->path, (size_t)(slash - r->path) + 1, &folder, err);
+  if (status != TDICT_OK) return status;
+  const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) tdict_contents_set_root(r->contents, fd);
+  if (fd >= 0) return TDICT_OK;
+  const int code = errno;
+  tdict_fail_native(err, TDICT_EIO, code, "%s: the folder of the index cannot be opened: %s", r->contents->what,
+                    strerror(code));
+  return tdict_error_at(err, TDICT_EIO, r->path);
+}
+
+tdict_status tdict_shards_read(tdict_contents *contents, const char *path, const tdict_open_options *options,
+                               const char **structure, tdict_error *err) {
+  reader r = {.contents = contents, .options = options, .path = path};
+  const tdict_json_source source = {contents, path, "the index", 0};
+  const tdict_json_place place = {contents, path, "entry", "weight_map"};
+  tdict_json_document index = {0};
+  char *text = NULL;
+  size_t length = 0;
+  tdict_status status = read_text(&r, &text, &length, err);
+  if (status == TDICT_OK) status = tdict_json_read(&source, text, length, &index, err);
+  if (status == TDICT_OK) {
+    const tdict_json map = tdict_json_get(tdict_json_root(&index), "weight_map");
+    status = tdict_json_is(map, TDICT_JSON_OBJECT)
+                 ? read_references(&r, map, err)
+                 : tdict_json_fail(&place, err, "the index has no JSON object of this name");
+  }
+  if (status == TDICT_OK) status = read_metadata(&r, tdict_json_root(&index), structure, err);
+  if (status == TDICT_OK) status = open_folder(&r, err);
+  if (status == TDICT_OK) status = open_shards(&r, err);
+  if (status == TDICT_OK) status = choose_items(&r, err);
+  tdict_json_close(&index);
+  free(r.references);
+  free(text);
+  return status;
+}

@@ -1,0 +1,167 @@
+/* Implements tdict_save(): calls the writer of the format. Owns nothing. Thread-safe. */
+#include "services/io/request.h"
+
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/base/options.h"
+#include "core/base/thread.h"
+#include "core/ops/visit.h"
+#include "services/io/numpy/numpy.h"
+#include "services/io/safetensors/safetensors.h"
+#include "services/io/tensordict/archive.h"
+#include "services/io/tensordict/tensordict.h"
+#include "tdict/ragged.h"
+#include "tdict/transfer.h"
+#include "tdict/unbatched.h"
+
+/* Notes where a tensor is. */
+static tdict_status note_place(void *user, const tdict_entry *entry, tdict_error *err) {
+  tdict_save_places *places = user;
+  if (entry->tensor) {
+    const tdict_device device = tdict_tensor_device(entry->tensor);
+    if (!places->num_tensors++) places->device = device;
+    places->bytes += tdict_tensor_bytes(entry->tensor);
+    places->has_device |= device.type != TDICT_DEVICE_CPU;
+    places->is_mixed |= !tdict_device_equal(device, places->device);
+  }
+  if (entry->type != tdict_unbatched_type() && entry->type != tdict_ragged_type()) return TDICT_OK;
+  tdict_tree *flat = NULL;
+  tdict_status status = entry->type->flatten(entry->object, &flat, err);
+  if (status == TDICT_OK) status = tdict_walk(flat, note_place, user, err);
+  tdict_release(flat);
+  return status;
+}
+
+tdict_status tdict_save_find_places(const tdict_tree *tree, tdict_save_places *out, tdict_error *err) {
+  *out = (tdict_save_places){.num_tensors = 0};
+  return tdict_walk(tree, note_place, out, err);
+}
+
+tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_tree **out,
+                                  tdict_error *err) {
+  tdict_save_places places;
+  tdict_status status = tdict_save_find_places(tree, &places, err);
+  if (status != TDICT_OK) return status;
+  if (places.has_device && !context)
+    return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL, but a tensor is not in host memory", what);
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.keep_objects = true; /* the writer names an object that it cannot write */
+  if (places.has_device) return tdict_to_device(context, tree, tdict_cpu(), &o, out, err);
+  *out = tdict_retain(tree);
+  return TDICT_OK;
+}
+
+/* Returns true if the writer of the format can write tensors on devices. */
+static bool writes_devices(int32_t format) { return format == TDICT_FORMAT_SAFETENSORS; }
+
+/* Sets request->tree to a new reference to the tree itself, or to a copy in host memory if the writer needs a copy.
+ * Sets request->context to NULL if the calling thread must write. */
+static tdict_status prepare_tree(tdict_save_request *request, tdict_context *context, const tdict_tree *tree,
+                                 tdict_error *err) {
+  tdict_save_places places;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  tdict_tree *host = NULL;
+  tdict_status status = tdict_save_find_places(tree, &places, err);
+  const bool is_on_device = places.has_device;
+  o.after = request->options->after;
+  o.keep_objects = true; /* the writer names an object that it cannot write */
+  if (status != TDICT_OK) return status;
+  if (is_on_device && !context)
+    return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL, but a tensor is not in host memory", request->what);
+  if (is_on_device && !writes_devices(request->options->format))
+    status = tdict_to_device(context, tree, tdict_cpu(), &o, &host, err);
+  else
+    host = tdict_retain(tree);
+  /* In a forked process, the threads of the context do not exist. */
+  const bool has_threads = context && tdict_context_pool(context);
+  request->tree = host;
+  request->context = has_threads || is_on_device ? context : NULL;
+  return status;
+}
+
+/* Returns the format that belongs to the end of a path. */
+static int32_t format_of_path(const char *path) {
+  static const struct {
+    const char *end;
+    int32_t format;
+  } ends[] = {
+      {".npy", TDICT_FORMAT_NPY}, {".npz", TDICT_FORMAT_NPZ}, {".tdz", TDICT_FORMAT_TDZ}, {"/", TDICT_FORMAT_MEMMAP}};
+  const size_t length = strlen(path);
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+    const size_t end = strlen(ends[i].end);
+    if (length >= end && strcmp(path + length - end, ends[i].end) == 0) return ends[i].format;
+  }
+  return TDICT_FORMAT_SAFETENSORS;
+}
+
+static tdict_status write_tree(const tdict_save_request *request, tdict_error *err) {
+  if (request->options->max_shard_bytes && request->options->format != TDICT_FORMAT_SAFETENSORS)
+    return tdict_fail(err, TDICT_EINVAL, "%s: max_shard_bytes is set, but only safetensors files have shards",
+                      request->what);
+  if (request->options->metadata && tdict_num_keys(request->options->metadata) &&
+      request->options->format != TDICT_FORMAT_SAFETENSORS)
+    return tdict_fail(err, TDICT_EINVAL, "%s: metadata is set, but only safetensors files hold metadata",
+                      request->what);
+  switch (request->options->format) {
+  case TDICT_FORMAT_SAFETENSORS:
+    return tdict_safetensors_save(request, err);
+  case TDICT_FORMAT_MEMMAP:
+    return tdict_memmap_save(request, err);
+  case TDICT_FORMAT_CONSOLIDATED:
+    return tdict_consolidated_save(request, err);
+  case TDICT_FORMAT_TDZ:
+    return tdict_archive_save(request, err);
+  case TDICT_FORMAT_NPY:
+    return tdict_npy_save(request, err);
+  case TDICT_FORMAT_NPZ:
+    return tdict_npz_save(request, err);
+  default:
+    return tdict_fail(err, TDICT_EINVAL, "%s: format is %d, wanted a tdict_file_format", request->what,
+                      (int)request->options->format);
+  }
+}
+
+/* Writes the tree of the request. Reports the progress to the program if the program wants that. */
+static tdict_status write_and_report(tdict_save_request *request, tdict_error *err) {
+  const tdict_save_options *o = request->options;
+  tdict_save_places places;
+  if (!o->progress) return write_tree(request, err);
+  tdict_status status = tdict_save_find_places(request->tree, &places, err);
+  if (status == TDICT_OK)
+    status = tdict_io_progress_create(request->what, o->progress, o->user, &request->watch.progress, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_io_progress_begin(request->watch.progress, places.bytes, err);
+  status = status == TDICT_OK ? write_tree(request, err) : tdict_error_at(err, status, request->path);
+  tdict_io_progress_release(request->watch.progress);
+  return status;
+}
+
+tdict_status tdict_save_request_run(tdict_save_request *request, tdict_context *context, const tdict_tree *tree,
+                                    tdict_error *err) {
+  tdict_status status = prepare_tree(request, context, tree, err);
+  if (status != TDICT_OK) return status;
+  status = write_and_report(request, err);
+  tdict_release((tdict_tree *)(uintptr_t)request->tree);
+  return status;
+}
+
+tdict_status tdict_save_read_options(const char *what, const char *path, const tdict_tree *tree,
+                                     const tdict_save_options *options, tdict_save_options *out, tdict_error *err) {
+  *out = tdict_save_options_default();
+  if (!path || !tree) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, path ? "tree" : "path");
+  tdict_status status = tdict_options_read(out, sizeof *out, options, "save_options", err);
+  if (status == TDICT_OK && (out->snapshot < TDICT_SNAPSHOT_AUTO || out->snapshot > TDICT_SNAPSHOT_HOST))
+    return tdict_fail(err, TDICT_EINVAL, "%s: snapshot is %d, wanted a tdict_snapshot", what, (int)out->snapshot);
+  if (status == TDICT_OK && out->format == TDICT_FORMAT_AUTO) out->format = format_of_path(path);
+  return status;
+}
+
+tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
+                        const tdict_save_options *options, tdict_error *err) {
+  TDICT_UNCANCELLED;
+  tdict_save_options o;
+  tdict_save_request request = {.what = "save", .path = path, .options = &o, .num_threads = -1};
+  tdict_status status = tdict_save_read_options(request.what, path, tree, options, &o, err);
+  return status == TDICT_OK ? tdict_save_request_run(&request, context, tree, err) : status;
+}

@@ -1,0 +1,64 @@
+/* Writes directories so that a reader never sees half a directory. The caller owns the structs. Thread rule: used by
+ * one thread at a time.
+ *
+ * A new directory is created under a temporary name beside its final name. The caller writes the files of the new
+ * directory with the functions of output.h. tdict_output_folder_replace() then exchanges the names of the new and the
+ * old directory by one system call, and removes the old directory. If the file system cannot exchange names and
+ * allows_gap is true, two renames replace the exchange. If a process is killed, a directory with a temporary name can
+ * stay, see temporary.h. The next save removes this directory. If no directory has the final name, the next save first
+ * gives the old directory its name again.
+ *
+ *     tdict_output_folder new;
+ *     tdict_output_folder_create(&new, &options, err);
+ *     tdict_output_create(&file, &new.root, "a.memmap", err);       write and close the file
+ *     tdict_output_folder_enter(&new.root, "child", &child, err);   write files, tdict_output_folder_leave(&child, err)
+ *     on success: tdict_output_folder_replace(&new, err); on failure: tdict_output_folder_discard(&new) */
+#ifndef TDICT_SERVICES_IO_TENSORDICT_OUTPUT_FOLDER_H
+#define TDICT_SERVICES_IO_TENSORDICT_OUTPUT_FOLDER_H
+
+#include "services/io/output.h"
+
+enum { TDICT_FOLDER_PATH_BYTES = 4096 };
+
+typedef struct tdict_output_folder_options {
+  const char *what, *path; /* the name of the public call, and the path that the program gave; borrowed */
+  /* The name of a file that each directory of the format has, for example "meta.json". An existing directory is
+   * replaced only if the directory is empty or has a regular file with this name. */
+  const char *mark;
+  bool allows_gap; /* see tdict_save_options */
+  tdict_save_watch watch;
+} tdict_output_folder_options;
+
+/* The address of the struct must not change, because `parent` points to `target`. */
+typedef struct tdict_output_folder {
+  tdict_folder root;   /* the new directory, in which the caller creates files. `path` is the path of the program */
+  tdict_folder parent; /* the folder of both directories */
+  bool replaces;       /* a directory has the final name already */
+  bool exchanges;      /* the file system can exchange two names */
+  char target[TDICT_FOLDER_PATH_BYTES]; /* the path without slashes at the end */
+  char name[TDICT_OUTPUT_NAME_BYTES];   /* the temporary name */
+} tdict_output_folder;
+
+/* Creates a new directory. Returns TDICT_EINVAL if the path has no name. Returns TDICT_EFORMAT if the path is an
+ * existing file that is no directory, or a directory with files but without `mark`. Returns TDICT_ENOTSUP if an old
+ * directory must be replaced, the file system cannot exchange names and allows_gap is false. Returns TDICT_EIO. */
+tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_output_folder_options *options,
+                                        tdict_error *err);
+/* Creates and opens a directory in a new directory. If the old directory has a directory with this name, the new one
+ * replaces it, and gets its permissions. Copies `what`, `path` and `watch` from `in`. Returns
+ * TDICT_EEXIST if the name exists, and TDICT_EIO. */
+tdict_status tdict_output_folder_enter(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err);
+/* Writes the names of the files of a directory to the disk and closes the directory. Returns TDICT_EIO. If another step
+ * has failed, call tdict_folder_close() instead. */
+tdict_status tdict_output_folder_leave(tdict_folder *folder, tdict_error *err);
+/* Gives the new directory its final name, and removes the directory that had the name. All files must be closed, and
+ * all directories below must be left. Symbolic links in the old directory are removed, and not followed. Releases
+ * `folder` also on failure. After most failures, the old directory has its name again, and the new directory is
+ * removed. If the old directory cannot be removed, the new directory keeps the final name. The new directory also keeps
+ * the final name if the parent folder cannot be flushed and the names cannot be exchanged back. Returns TDICT_EIO or
+ * TDICT_ECANCELLED. */
+tdict_status tdict_output_folder_replace(tdict_output_folder *folder, tdict_error *err);
+/* Closes and removes the new directory with all files. */
+void tdict_output_folder_discard(tdict_output_folder *folder);
+
+#endif

@@ -1,0 +1,62 @@
+/* Reads and writes zip files without compression (method 0, "stored"), with zip64 sizes. The format is described by
+ * PKWARE's APPNOTE.TXT 6.3. Thread rule: a struct is used by one thread at a time. */
+#ifndef TDICT_SERVICES_IO_ZIP_ZIP_H
+#define TDICT_SERVICES_IO_ZIP_ZIP_H
+
+#include "services/io/contents.h"
+#include "services/io/output.h"
+#include "services/io/text.h"
+#include "services/io/zip/crc.h"
+
+enum { TDICT_ZIP_STORED = 0 };
+
+typedef struct tdict_zip_entry {
+  const char *name; /* UTF-8, at least one byte, without a 0 byte; the end is a slash for a folder */
+  tdict_span span;  /* the bytes of the entry, as stored */
+  uint32_t crc;     /* CRC-32 of the bytes before compression; only tdict_zip_check() checks this number */
+  uint16_t method;  /* TDICT_ZIP_STORED, or a method of compression, such as 8 for deflate */
+} tdict_zip_entry;
+
+/* The entries in the order of the central directory. The contents own the memory. */
+typedef struct tdict_zip {
+  const tdict_zip_entry *entries;
+  size_t count;
+} tdict_zip;
+
+/* Returns true if file number `file` begins as a zip file. Returns false if the file cannot be read. */
+bool tdict_zip_is_zip(const tdict_contents *contents, size_t file);
+/* Reads the central directory of file number `file`, and the header of each entry. Returns TDICT_EFORMAT for wrong
+ * positions or sizes, entries that overlap, two equal names, and names that are not UTF-8. Also returns TDICT_EFORMAT
+ * if the directory and the header of an entry have different names or methods. Returns TDICT_ENOTSUP for archives of
+ * several disks and for encrypted entries. Returns TDICT_EIO and TDICT_ENOMEM. */
+tdict_status tdict_zip_read(tdict_contents *contents, size_t file, tdict_zip *out, tdict_error *err);
+/* Returns TDICT_ENOTSUP with the name of the method if an entry is compressed. */
+tdict_status tdict_zip_check_stored(const tdict_contents *contents, const tdict_zip_entry *entry, tdict_error *err);
+/* Reads all bytes of all stored entries. Skips compressed entries, because their checksum is the checksum of the bytes
+ * before compression. Returns TDICT_EFORMAT with the name of the entry if a checksum is wrong, TDICT_EIO and
+ * TDICT_ENOMEM. */
+tdict_status tdict_zip_check(const tdict_contents *contents, const tdict_zip *zip, tdict_error *err);
+
+/* An archive that is written. For each entry, the caller calls tdict_zip_begin(), and then appends exactly
+ * tdict_zip_new.bytes bytes to the output. After the last entry, the caller calls tdict_zip_finish(). */
+typedef struct tdict_zip_writer {
+  tdict_output *to;        /* borrowed */
+  tdict_io_text directory; /* the central directory */
+  uint64_t count;
+} tdict_zip_writer; /* initialize with zeros and `to` */
+
+/* An entry to write. The caller knows all fields before the caller appends the bytes. */
+typedef struct tdict_zip_new {
+  const char *name;
+  uint64_t bytes;
+  uint32_t crc;
+  uint32_t alignment; /* the position of the first byte in the file is a multiple of this number; 0: any position */
+} tdict_zip_new;
+/* Writes the header of an entry. Returns TDICT_ENOTSUP for a name of more than 65,000 bytes, TDICT_ENOMEM, and the
+ * errors of tdict_output_write(). */
+tdict_status tdict_zip_begin(tdict_zip_writer *writer, const tdict_zip_new *entry, tdict_error *err);
+/* Writes the central directory. Returns TDICT_ENOMEM and the errors of tdict_output_write(). */
+tdict_status tdict_zip_finish(tdict_zip_writer *writer, tdict_error *err);
+void tdict_zip_writer_reset(tdict_zip_writer *writer);
+
+#endif

@@ -1,0 +1,212 @@
+/* Defines the loader's private struct, and declares the functions that several files of the loader use. Ownership: the
+ * loader owns its slots, its threads, the dataset and a reference to the sampler. A BUSY slot belongs to the worker
+ * that fills the slot. A READY slot belongs to the consumer.
+ * Thread rule: the comments of the fields name the locks. The consumer is the thread that calls tdict_loader_next(). */
+#ifndef TDICT_SERVICES_LOADER_LOADER_INTERNAL_H
+#define TDICT_SERVICES_LOADER_LOADER_INTERNAL_H
+
+#include <pthread.h>
+
+#include "core/base/forkmark.h"
+#include "core/memory/fence.h"
+#include "engine/options/trace/trace.h"
+#include "services/loader/epoch_plan.h"
+#include "tdict/loader.h"
+
+/* The position of a batch. The position after the last batch of an epoch is the end of that epoch. */
+typedef struct tdict_batch_position {
+  int64_t epoch, batch;
+} tdict_batch_position;
+
+/* The samples that the loader draws in an epoch. */
+typedef struct tdict_loader_epoch {
+  tdict_sampler *sampler; /* retained; NULL for a stream */
+  int64_t dataset_length; /* -1 for a stream */
+  /* Number of batches in the epoch; -1 for a stream. If max_tokens is set, the epoch is the epoch of the batch that was
+   * taken last. In this case, the consumer sets the field, under the lock, whenever the consumer takes a batch */
+  int64_t num_batches;
+} tdict_loader_epoch;
+
+typedef enum tdict_loader_slot_state { TDICT_SLOT_FREE, TDICT_SLOT_BUSY, TDICT_SLOT_READY } tdict_loader_slot_state;
+/* Holds a batch from the time at which a worker begins the batch until the consumer takes the batch. The loader's lock
+ * guards the fields up to `worker`. While the slot is BUSY, its worker owns `waited_ns` and the fields after
+ * `worker`. */
+typedef struct tdict_loader_slot {
+  tdict_loader_slot_state state;
+  tdict_batch_position position;
+  int64_t epoch_batches; /* number of batches in the epoch; -1: a stream */
+  int64_t first;         /* position of the first sample among this rank's samples; if max_tokens is set, among the
+                          * samples of all ranks */
+  int64_t ticket;        /* number of batches begun before this batch, since the last tdict_loader_seek() */
+  int64_t num_requested;
+  int64_t began_ns;
+  int64_t waited_ns; /* time in which the worker waited before sending; part of the time since began_ns */
+  int32_t worker;
+  int64_t count;        /* number of samples in the batch; less than num_requested if a stream ended */
+  bool ends_epoch;      /* true: the epoch ends after the samples of this slot; count may be 0 */
+  tdict_tree *tree;     /* the batch in host memory, or NULL */
+  tdict_future *future; /* the transfer of the batch to the device, or NULL */
+  size_t bytes;
+  int64_t num_tokens; /* packed or padded batch: sum of the samples' lengths; else 0 */
+  int64_t max_seqlen; /* packed or padded batch: largest length of a sample; else 0 */
+  int64_t num_objects_pinned, num_objects_unpinned, num_objects_kept; /* as in tdict_loader_stats */
+  tdict_status status;                                                /* the result of the whole batch */
+  tdict_error error;                                                  /* set if status is not TDICT_OK */
+  int64_t *indices;                                                   /* array of batch_size elements */
+  tdict_tree **samples;                                               /* array of batch_size elements */
+  int64_t num_fetched; /* number of trees in `samples`, which the slot owns */
+} tdict_loader_slot;
+
+typedef struct tdict_loader_worker {
+  struct tdict_loader *loader;
+  pthread_t thread;
+  int32_t number;
+} tdict_loader_worker;
+
+/* A worker starts a transfer after the transfer that many places before has ended. More concurrent transfers would not
+ * make the link faster, and each transfer can keep a pool thread busy until the copies of the transfer end. */
+enum { TDICT_LOADER_MAX_IN_FLIGHT = 4 };
+
+struct tdict_loader {
+  /* The following fields are constant after the threads have started. */
+  tdict_context *context; /* borrowed */
+  tdict_forkmark *mark;   /* retained */
+  tdict_loader_options options;
+  tdict_pack_options pack; /* a copy of options.pack, with the loader's memory; used if options.pack is set */
+  tdict_batch_limits limits;
+  tdict_dataset dataset;
+  const tdict_schema *schema; /* borrowed from the dataset; NULL if samples are fetched as trees */
+  tdict_device device;
+  tdict_memory *memory;   /* allocates host batches; NULL: pageable memory */
+  tdict_tracer *tracer;   /* borrowed from the engine */
+  const tdict_pool *pool; /* borrowed; the tracer uses the pool to distinguish pool threads from other threads */
+  int32_t depth;          /* number of slots */
+  int32_t num_threads;    /* number of threads that were started */
+  tdict_loader_worker *workers;
+  tdict_loader_slot *slots;
+
+  /* The consumer changes `epoch` under `lock`, while no slot is in use and no batch may begin. The consumer, a worker
+   * with a BUSY slot and a worker that makes a plan read `epoch` without the lock. Exception: if max_tokens is set, the
+   * consumer changes num_batches under the lock when the consumer takes a batch. No worker reads num_batches without
+   * the lock. */
+  tdict_loader_epoch epoch;
+
+  pthread_mutex_t lock;                               /* guards: the slots as described above, and all fields up to
+                                                       * num_calls */
+  int64_t num_sent;                                   /* number of transfers that workers have begun to start */
+  tdict_fence *in_flight[TDICT_LOADER_MAX_IN_FLIGHT]; /* retained: the latest transfers; NULL: none. Transfer n is
+                                                       * stored at n % TDICT_LOADER_MAX_IN_FLIGHT */
+  pthread_cond_t can_begin;                           /* signalled if a batch may begin or the loader stops */
+  pthread_cond_t batch_done;                          /* signalled if a slot became READY or a plan was made; uses
+                                                       * the monotonic clock */
+  pthread_cond_t can_fetch;                           /* signalled if num_fetched changed and the dataset is in_order */
+  int64_t num_begun, num_taken;                       /* numbers of batches since the last tdict_loader_seek() */
+  int64_t num_fetched;                                /* ticket of the batch that an in_order dataset fetches next */
+  tdict_batch_position next_to_begin, next_to_take;
+  tdict_epoch_plan plan;   /* owned; if max_tokens is set: the plan for the epoch of next_to_begin, or an outdated
+                            * plan */
+  size_t prefetched_bytes; /* number of bytes in READY slots */
+  size_t last_batch_bytes; /* size of the batch that was completed last */
+  int32_t num_busy, num_ready;
+  bool is_stopping; /* true: workers must return */
+  bool is_paused;   /* true: tdict_loader_seek() is running, so workers must not begin a batch */
+  bool is_planning; /* true: a plan is being made without the lock, so no batch begins */
+  /* true: a stream has ended, so no batch begins until the consumer has taken the end of the epoch */
+  bool epoch_ended;
+  /* true: the length of the dataset varies, and the last slot of the epoch has begun or no epoch has begun. No batch
+   * begins until tdict_loader_begin_epoch() */
+  bool awaits_epoch;
+  tdict_error failure; /* the error that tdict_loader_next() returns until tdict_loader_seek(); status 0: none */
+  tdict_loader_stats stats;
+  int64_t ready_sum, num_calls;
+
+  /* Only the consumer's thread uses the following fields. */
+  tdict_tree *previous; /* retained: the batch that the last call returned, if the call had a stream; else NULL */
+  tdict_stream previous_stream;
+  tdict_batch_info info; /* of the batch that the last call returned */
+};
+
+/* batch.c */
+
+/* Fetches and collates the batch of a BUSY slot, and pins the batch or sends the batch to the device. Writes the result
+ * to the slot. Call without the lock. */
+void tdict_loader_fill_slot(tdict_loader *loader, tdict_loader_slot *slot);
+/* Releases the samples that were fetched for a batch. */
+void tdict_loader_release_samples(tdict_loader_slot *slot);
+/* Releases the batch of a slot, cancels the transfer of the batch, and makes the slot FREE. */
+void tdict_loader_empty_slot(tdict_loader_slot *slot);
+
+/* saved_state.c */
+
+/* Returns the public state for a position of an epoch. The state holds the position, and every setting that the order
+ * of samples depends on. */
+tdict_loader_state tdict_loader_describe_state(const tdict_loader *loader, const tdict_loader_epoch *epoch,
+                                               tdict_batch_position position);
+/* Returns TDICT_EINVAL if the state belongs to a loader with another order of samples, or if the epoch in the state is
+ * invalid. */
+tdict_status tdict_loader_check_state(const tdict_loader *loader, const tdict_loader_epoch *epoch,
+                                      const tdict_loader_state *state, tdict_error *err);
+/* Returns TDICT_EINVAL if an epoch of `num_batches` does not have the batch of the state. */
+tdict_status tdict_loader_check_batch(const tdict_loader *loader, int64_t num_batches, const tdict_loader_state *state,
+                                      tdict_error *err);
+
+/* epochs.c */
+
+/* Makes an epoch over `length` samples. A negative `length` means a stream. The caller owns the reference out->sampler.
+ * Returns TDICT_EINVAL if the options do not allow this length, for example because the sampler draws higher indices.
+ * Also returns the errors of tdict_sampler_create(). */
+tdict_status tdict_loader_plan_epoch(const tdict_loader *loader, int64_t length, tdict_loader_epoch *out,
+                                     tdict_error *err);
+/* Makes the epoch of a saved state. If the dataset's length varies, the epoch uses the length that the state contains.
+ * Returns TDICT_EINVAL if the state is inside an epoch and the dataset is now shorter than this length. Also returns
+ * the errors of tdict_loader_plan_epoch(). */
+tdict_status tdict_loader_plan_saved_epoch(const tdict_loader *loader, const tdict_loader_state *state,
+                                           tdict_loader_epoch *out, tdict_error *err);
+/* Replaces the epoch of the loader. Takes over the reference epoch->sampler. The caller holds the lock, and no slot is
+ * in use. */
+void tdict_loader_replace_epoch(tdict_loader *loader, const tdict_loader_epoch *epoch);
+/* Begins the next epoch with the current length of the dataset. Does nothing if the length does not vary, if the
+ * current epoch has not been delivered to its end, or if `failure` is set. Call on the consumer's thread, without the
+ * lock. Returns the errors of tdict_loader_plan_epoch(). */
+tdict_status tdict_loader_begin_epoch(tdict_loader *loader, tdict_error *err);
+
+/* workers.c */
+
+/* Starts the threads. Returns TDICT_ENOMEM if a thread cannot start; the threads already started are then stopped. */
+tdict_status tdict_loader_start_workers(tdict_loader *loader, tdict_error *err);
+/* Stops and joins the threads. */
+void tdict_loader_stop_workers(tdict_loader *loader);
+/* Returns true if the next batch needs no plan, or if the plan exists. Otherwise makes the plan and returns false.
+ * After false, the caller must check again whether a batch may begin. The caller holds the lock. The function releases
+ * the lock while planning. */
+bool tdict_loader_plan_next(tdict_loader *loader);
+/* Begins the next batch and fills its slot on the calling thread. The plan must exist. The caller holds the lock. The
+ * function releases the lock while fetching. Adds the time from `since_ns` to the fetch to the idle time. */
+void tdict_loader_fill_next(tdict_loader *loader, int32_t worker, int64_t since_ns);
+/* Ends the batch or plan that a function of the program has left by a C++ exception or a jump, so that the batch fails
+ * and no call waits for it. Only a loader without workers can have such a batch. Call on the consumer's thread, at the
+ * begin of a call, with the lock. */
+void tdict_loader_end_abandoned(tdict_loader *loader);
+/* Waits until no worker is busy, drops all prefetched batches and continues at position `to`. The caller holds the
+ * lock. The function releases the lock while waiting. */
+void tdict_loader_seek(tdict_loader *loader, tdict_batch_position to);
+/* Records the number of ready batches on the timeline. The caller holds the lock. */
+void tdict_loader_trace_ready(const tdict_loader *loader);
+/* Returns the position that follows `position` in an epoch of `num_batches`. If `position` is the end of an epoch,
+ * returns the first batch of the next epoch. */
+tdict_batch_position tdict_loader_next_position(int64_t num_batches, tdict_batch_position position);
+static inline bool tdict_loader_is_stream(const tdict_loader *loader) { return !loader->epoch.sampler; }
+
+/* deliver.c */
+
+/* Records the consumer's stream as a user of the previous batch, then releases the loader's reference to that batch.
+ * Does nothing if there is no such batch. If tdict_record_stream() fails, returns its error and keeps the batch. */
+tdict_status tdict_loader_finish_previous(tdict_loader *loader, tdict_error *err);
+
+/* dataset.c */
+
+/* Copies the dataset struct of a program. Members that the struct of an older program lacks get their defaults. Returns
+ * TDICT_EINVAL if the dataset has no function that fetches samples, and the errors of tdict_options_read(). */
+tdict_status tdict_dataset_read(tdict_dataset *out, const tdict_dataset *given, tdict_error *err);
+
+#endif

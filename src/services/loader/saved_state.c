@@ -1,0 +1,110 @@
+/* Creates and checks saved states of a loader. A saved state holds the position and the settings that the order of
+ * samples depends on. If the settings of a state differ from the loader's settings, the call fails and the message
+ * names the difference. The functions own no data. Thread rule: thread-safe. */
+#include "core/base/error.h"
+#include "services/loader/loader_internal.h"
+#include "services/loader/sampler_order.h"
+
+/* Maximum epoch of a saved state. Counting from here to INT64_MAX takes centuries, so the code that increments epochs
+ * and batches needs no overflow check. */
+#define MAX_EPOCH (INT64_MAX / 2)
+/* ORDER_VERSION: raise this number if a sampler draws other indices than before. Version 1, of tdict 0.1, had no field
+ * for its number. */
+enum { STREAM = -1, ORDER_VERSION = 2 };
+
+tdict_loader_state tdict_loader_describe_state(const tdict_loader *l, const tdict_loader_epoch *epoch,
+                                               tdict_batch_position position) {
+  tdict_loader_state s = tdict_loader_state_default();
+  s.epoch = position.epoch;
+  s.batch = position.batch;
+  s.dataset_length = epoch->dataset_length;
+  s.batch_size = l->options.batch_size;
+  s.max_tokens = l->limits.max_tokens;
+  s.counts_padding = l->limits.counts_padding;
+  s.order_version = ORDER_VERSION;
+  s.num_indices = s.num_samples = s.rank_samples = s.sampler_kind = STREAM;
+  s.world_size = 1;
+  if (!epoch->sampler) return s;
+  tdict_sampler_order order = tdict_sampler_get_order(epoch->sampler);
+  s.num_indices = order.length;
+  s.num_samples = order.num_samples;
+  s.rank_samples = order.rank_samples;
+  s.seed = order.seed;
+  s.weights_hash = order.weights_hash;
+  s.sampler_kind = order.kind;
+  s.world_size = order.world_size;
+  return s;
+}
+
+static const char *sampler_name(int32_t kind) {
+  switch (kind) {
+  case STREAM:
+    return "a stream";
+  case TDICT_SAMPLER_SEQUENTIAL:
+    return "a sequential sampler";
+  case TDICT_SAMPLER_SHUFFLED:
+    return "a shuffled sampler";
+  case TDICT_SAMPLER_WITH_REPLACEMENT:
+    return "a sampler with replacement";
+  case TDICT_SAMPLER_WEIGHTED:
+    return "a weighted sampler";
+  default:
+    return "an unknown sampler";
+  }
+}
+
+/* Returns TDICT_EINVAL if the two states differ in a setting that changes the order of samples. The rank is not
+ * compared, because all ranks can use one saved state. */
+static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_loader_state *mine, tdict_error *err) {
+  const struct {
+    const char *what;
+    int64_t saved, mine;
+  } counts[] = {
+      {"samples", saved->dataset_length, mine->dataset_length},
+      {"samples in a batch", saved->batch_size, mine->batch_size},
+      {"tokens in a batch", saved->max_tokens, mine->max_tokens},
+      {"ranks", saved->world_size, mine->world_size},
+      {"indices to draw from", saved->num_indices, mine->num_indices},
+      {"samples drawn in an epoch", saved->num_samples, mine->num_samples},
+      {"samples of each rank", saved->rank_samples, mine->rank_samples},
+  };
+  if (saved->order_version != mine->order_version)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for version %lld of the orders, this library has %lld",
+                      (long long)saved->order_version, (long long)mine->order_version);
+  if (saved->sampler_kind != mine->sampler_kind)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for %s, this loader has %s",
+                      sampler_name(saved->sampler_kind), sampler_name(mine->sampler_kind));
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+    if (counts[i].saved != counts[i].mine)
+      return tdict_fail(err, TDICT_EINVAL, "loader state: saved for %lld %s, this loader has %lld",
+                        (long long)counts[i].saved, counts[i].what, (long long)counts[i].mine);
+  if (saved->counts_padding != mine->counts_padding)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: saved with%s padding in max_tokens, this loader has it %s",
+                      saved->counts_padding ? "" : "out", mine->counts_padding ? "in" : "out");
+  if (saved->seed != mine->seed)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for seed %llu, this loader has %llu",
+                      (unsigned long long)saved->seed, (unsigned long long)mine->seed);
+  if (saved->weights_hash != mine->weights_hash)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: saved for other weights than this loader's sampler has");
+  return TDICT_OK;
+}
+
+tdict_status tdict_loader_check_state(const tdict_loader *l, const tdict_loader_epoch *epoch,
+                                      const tdict_loader_state *state, tdict_error *err) {
+  tdict_loader_state mine = tdict_loader_describe_state(l, epoch, (tdict_batch_position){0, 0});
+  tdict_status status = compare_orders(state, &mine, err);
+  if (status != TDICT_OK) return status;
+  if (state->epoch < 0 || state->epoch > MAX_EPOCH)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: epoch is %lld, wanted 0 to %lld", (long long)state->epoch,
+                      (long long)MAX_EPOCH);
+  return TDICT_OK;
+}
+
+tdict_status tdict_loader_check_batch(const tdict_loader *l, int64_t num_batches, const tdict_loader_state *state,
+                                      tdict_error *err) {
+  int64_t last_batch = num_batches >= 0 ? num_batches : MAX_EPOCH / l->options.batch_size;
+  if (state->batch < 0 || state->batch > last_batch)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: batch is %lld, wanted 0 to %lld", (long long)state->batch,
+                      (long long)last_batch);
+  return TDICT_OK;
+}

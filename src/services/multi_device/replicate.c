@@ -1,0 +1,236 @@
+/* Replicates a tree on several devices. Devices with peer access to each other form a group. Each device of a group
+ * receives a part of the bytes from the host, and the others copy the part from this device. See spread.h for ownership
+ * and threads. */
+#include <stdlib.h>
+
+#include "core/base/error.h"
+#include "engine/engine.h"
+#include "services/multi_device/source.h"
+#include "services/multi_device/spread.h"
+
+/* A tree of at most an eighth of the staging ring goes to the first device of a group as a whole. A second transfer
+ * from the host would take longer than the copy between devices. A larger tree is divided into rounds, so that devices
+ * exchange the parts of one round while the parts of the next round arrive. In each round, each device receives about
+ * two staging rings. The maximum number of rounds is MAX_ROUNDS. */
+enum { SMALL_PART = 8, ROUND_RINGS = 2, MAX_ROUNDS = TDICT_REPLICATE_MAX_PARTS / 2 };
+/* Parts begin at multiples of this number, unless a strided leaf is there. */
+#define PART_ALIGNMENT ((size_t)64 << 10)
+
+/* The devices that copy parts from each other. */
+typedef struct group {
+  tdict_spreading *spreading;
+  const tdict_source *source;
+  size_t positions[TDICT_MAX_DEVICES]; /* in spreading->devices */
+  size_t count;
+  tdict_replica replicas[TDICT_MAX_DEVICES];
+  tdict_copy_pair *pairs; /* room for the pairs of one transfer */
+} group;
+
+/* The parts that a new part waits for. */
+typedef struct awaited {
+  tdict_future *const *parts;
+  size_t count;
+} awaited;
+
+/* The bytes [begin, end) of all storages of the group, and the leaves in them. A leaf that is not contiguous is never
+ * divided. */
+typedef struct part {
+  size_t begin, end;
+  uint32_t first_leaf, end_leaf;
+} part;
+
+static size_t staging_bytes(const group *g) {
+  return tdict_context_engine(g->spreading->context)->config.staging_bytes;
+}
+
+static tdict_memory *memory_of(const group *g, size_t i) {
+  const tdict_spreading *s = g->spreading;
+  return tdict_devices_memory(tdict_context_devices(s->context), s->devices[g->positions[i]]);
+}
+
+static tdict_status create_replica(group *g, size_t i, tdict_error *err) {
+  return tdict_replica_create(&g->replicas[i], g->spreading->what, g->spreading->src, memory_of(g, i), err);
+}
+
+/* Starts a transfer of pairs to device i of the group. */
+static tdict_status start_pairs(group *g, size_t i, size_t num_pairs, const awaited *awaits, tdict_error *err) {
+  tdict_spreading *s = g->spreading;
+  const tdict_replica *r = &g->replicas[i];
+  tdict_start start = {.what = s->what,
+                       .src = s->src,
+                       .device = s->devices[g->positions[i]],
+                       .options = s->options,
+                       .storage = r->storage,
+                       .pairs = g->pairs,
+                       .num_pairs = num_pairs,
+                       .named = r->tree,
+                       .result = r->tree,
+                       .awaits = awaits->parts,
+                       .num_awaits = awaits->count};
+  return tdict_promise_start(s->promise, s->context, &start, g->positions[i], err);
+}
+
+/* Copies the bytes of part j of device j into the same bytes of device i, for the first `count` devices j. */
+static tdict_status start_exchange(group *g, size_t i, const part *parts, size_t count, const awaited *awaits,
+                                   tdict_error *err) {
+  tdict_tensor *views[TDICT_MAX_DEVICES];
+  size_t num_views = 0;
+  tdict_status status = TDICT_OK;
+  for (size_t j = 0; j < count && status == TDICT_OK; j++) {
+    const part *p = &parts[j];
+    tdict_storage *from = g->replicas[j].storage;
+    if (j == i || p->begin == p->end) continue;
+    status = tdict_bytes_view(from, (char *)from->data + p->begin, p->end - p->begin, &views[num_views], err);
+    if (status != TDICT_OK) break;
+    char *to = (char *)g->replicas[i].storage->data + p->begin;
+    g->pairs[num_views] = (tdict_copy_pair){views[num_views], to, UINT32_MAX};
+    num_views++;
+  }
+  if (status == TDICT_OK && num_views) status = start_pairs(g, i, num_views, awaits, err);
+  for (size_t j = 0; j < num_views; j++) tdict_tensor_release(views[j]);
+  return status;
+}
+
+/* Moves a small tree to the first device as a whole. Each chunk that has arrived is copied to the other devices. */
+static tdict_status replicate_small(group *g, tdict_error *err) {
+  tdict_spreading *s = g->spreading;
+  tdict_more_target targets[TDICT_MAX_DEVICES];
+  for (size_t i = 1; i < g->count; i++) targets[i - 1] = (tdict_more_target){memory_of(g, i), g->positions[i]};
+  tdict_start start = {.what = s->what,
+                       .src = s->src,
+                       .device = s->devices[g->positions[0]],
+                       .options = s->options,
+                       .caller_waits = s->caller_waits && g->count == s->num_devices,
+                       .more_targets = targets,
+                       .num_more_targets = g->count - 1};
+  return tdict_promise_start(s->promise, s->context, &start, g->positions[0], err);
+}
+
+/* Returns the end of the part that begins at leaf *leaf and ends near `wanted`. Moves *leaf to the first leaf that ends
+ * after this end. */
+static size_t find_end(const group *g, size_t wanted, uint32_t *leaf) {
+  const tdict_source *s = g->source;
+  const tdict_replica *r = &g->replicas[0];
+  const size_t all = r->storage->bytes;
+  if (wanted >= all) {
+    *leaf = s->num_leaves;
+    return all;
+  }
+  while (*leaf < s->num_leaves && tdict_replica_offset(r, *leaf) + tdict_tensor_nbytes(r->leaves[*leaf]) <= wanted)
+    (*leaf)++;
+  if (*leaf == s->num_leaves) return all;
+  const size_t begin = tdict_replica_offset(r, *leaf);
+  if (begin >= wanted || tdict_tensor_is_contiguous(s->leaves[*leaf])) return wanted;
+  (*leaf)++; /* the part contains the whole strided leaf */
+  return *leaf < s->num_leaves ? tdict_replica_offset(r, *leaf) : all;
+}
+
+/* Copies the leaves of a part from the host to device i. `parts` of leaves at the ends of the part are copied by
+ * views. */
+static tdict_status start_part(group *g, size_t i, const part *p, const awaited *awaits, tdict_error *err) {
+  const tdict_replica *r = &g->replicas[i];
+  tdict_tensor *views[2];
+  size_t num_views = 0, num_pairs = 0;
+  tdict_status status = TDICT_OK;
+  for (uint32_t n = p->first_leaf; n < p->end_leaf && status == TDICT_OK; n++) {
+    tdict_tensor *src = g->source->leaves[n];
+    const size_t at = tdict_replica_offset(r, n), bytes = tdict_tensor_nbytes(src);
+    const size_t from = at < p->begin ? p->begin - at : 0, to = at + bytes > p->end ? p->end - at : bytes;
+    if (bytes == 0 || at >= p->end || from >= to) continue;
+    if (to - from < bytes) {
+      status = tdict_bytes_view(src->storage, (char *)src->data + from, to - from, &views[num_views], err);
+      if (status != TDICT_OK) break;
+      src = views[num_views++];
+    }
+    g->pairs[num_pairs++] = (tdict_copy_pair){src, (char *)r->leaves[n]->data + from, n};
+  }
+  if (status == TDICT_OK) status = start_pairs(g, i, num_pairs, awaits, err);
+  for (size_t j = 0; j < num_views; j++) tdict_tensor_release(views[j]);
+  return status;
+}
+
+/* Moves a large tree in rounds. A part of a round waits for the device's part two rounds before, so that the host
+ * copies the rounds in order. */
+static tdict_status replicate_large(group *g, tdict_error *err) {
+  const size_t all = g->replicas[0].storage->bytes, per_device = all / g->count;
+  size_t num_rounds = per_device / (ROUND_RINGS * staging_bytes(g)), end = 0;
+  uint32_t leaf = 0;
+  tdict_future *sent[3][TDICT_MAX_DEVICES];
+  tdict_status status = TDICT_OK;
+  num_rounds = num_rounds < 1 ? 1 : num_rounds > MAX_ROUNDS ? MAX_ROUNDS : num_rounds;
+  const size_t num_parts = num_rounds * g->count;
+  for (size_t round = 0; round < num_rounds && status == TDICT_OK; round++) {
+    part parts[TDICT_MAX_DEVICES];
+    const tdict_promise *promise = g->spreading->promise;
+    tdict_future **now = sent[round % 3], **before = sent[(round + 1) % 3];
+    for (size_t i = 0; i < g->count && status == TDICT_OK; i++) {
+      const size_t number = round * g->count + i + 1;
+      size_t wanted = all / num_parts * number / PART_ALIGNMENT * PART_ALIGNMENT;
+      if (number == num_parts) wanted = all;
+      if (wanted < end) wanted = end;
+      parts[i] = (part){.begin = end, .first_leaf = leaf};
+      parts[i].end = end = find_end(g, wanted, &leaf);
+      parts[i].end_leaf = leaf < g->source->num_leaves ? leaf + 1 : leaf;
+      status = start_part(g, i, &parts[i], &(awaited){&before[i], round >= 2}, err);
+      if (status == TDICT_OK) now[i] = promise->parts[promise->num_parts - 1];
+    }
+    const awaited arrived = {now, g->count};
+    for (size_t i = 0; i < g->count && status == TDICT_OK; i++)
+      status = start_exchange(g, i, parts, g->count, &arrived, err);
+  }
+  return status;
+}
+
+/* Replicates the source on the devices of a group. */
+static tdict_status replicate_group(group *g, tdict_error *err) {
+  const size_t most_pairs = g->source->num_leaves + (size_t)TDICT_MAX_DEVICES;
+  tdict_status status = TDICT_OK;
+  if (g->source->bytes <= staging_bytes(g) / SMALL_PART) return replicate_small(g, err);
+  g->pairs = malloc(most_pairs * sizeof *g->pairs);
+  if (!g->pairs) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its parts", g->spreading->what);
+  for (size_t i = 0; i < g->count && status == TDICT_OK; i++) status = create_replica(g, i, err);
+  if (status == TDICT_OK) status = replicate_large(g, err);
+  for (size_t i = 0; i < g->count; i++) tdict_replica_reset(&g->replicas[i]);
+  free(g->pairs);
+  return status;
+}
+
+/* Returns true if the device has peer access to all devices of the group. */
+static bool fits_group(const group *g, size_t position) {
+  const tdict_spreading *s = g->spreading;
+  tdict_devices *devices = tdict_context_devices(s->context);
+  tdict_gpu *gpu, *other;
+  bool fits = s->devices[position].type != TDICT_DEVICE_CPU &&
+              tdict_devices_gpu(devices, s->devices[position], &gpu, NULL) == TDICT_OK;
+  for (size_t i = 0; i < g->count && fits; i++)
+    fits = s->devices[g->positions[i]].type != TDICT_DEVICE_CPU &&
+           tdict_devices_gpu(devices, s->devices[g->positions[i]], &other, NULL) == TDICT_OK &&
+           tdict_gpu_has_peer_access(gpu, other);
+  return fits;
+}
+
+/* Returns true if the options allow devices to copy from each other. Several parts of a device run at the same time, so
+ * they could not keep to one limit of queued bytes. */
+static bool may_exchange(const tdict_spreading *s) {
+  const tdict_transfer_options *o = &s->options;
+  return s->num_devices > 1 && !o->num_keep && !o->num_conversions && !o->narrow && !o->memory && !o->check_sources &&
+         !o->max_queued_bytes && !o->pinned_result;
+}
+
+tdict_status tdict_replicate_start(tdict_spreading *s, tdict_error *err) {
+  tdict_source source = {0};
+  bool is_grouped[TDICT_MAX_DEVICES] = {false};
+  tdict_status status = may_exchange(s) ? tdict_source_read(&source, s->src, err) : TDICT_OK;
+  for (size_t i = 0; i < s->num_devices && status == TDICT_OK; i++) {
+    if (is_grouped[i]) continue;
+    group g = {.spreading = s, .source = &source, .positions = {i}, .count = 1};
+    for (size_t j = i + 1; j < s->num_devices && source.is_suitable; j++) {
+      if (is_grouped[j] || !fits_group(&g, j)) continue;
+      g.positions[g.count++] = j;
+      is_grouped[j] = true;
+    }
+    status = g.count > 1 ? replicate_group(&g, err) : tdict_spread_one(s, s->src, i, err);
+  }
+  tdict_source_reset(&source);
+  return status;
+}

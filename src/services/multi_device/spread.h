@@ -1,0 +1,34 @@
+/* Declares how a tree is spread over several devices. The public call owns the struct. Thread rule: only the thread of
+ * the public call uses the struct. */
+#ifndef TDICT_SERVICES_MULTI_DEVICE_SPREAD_H
+#define TDICT_SERVICES_MULTI_DEVICE_SPREAD_H
+
+#include "engine/promise.h"
+#include "tdict/devices.h"
+
+/* The state of one tdict_to_devices() call. */
+typedef struct tdict_spreading {
+  const char *what;
+  tdict_context *context;
+  const tdict_tree *src;
+  tdict_device devices[TDICT_MAX_DEVICES]; /* different devices */
+  size_t num_devices;
+  tdict_transfer_options options; /* all fields are set */
+  tdict_promise *promise;
+  bool caller_waits; /* true: the public call blocks until all parts have ended */
+} tdict_spreading;
+
+/* The most parts that tdict_replicate_start() starts for each device. */
+enum { TDICT_REPLICATE_MAX_PARTS = 32 };
+
+/* Starts the transfer of a whole tree to the device at `position`, as a part of the promise. Returns the errors of
+ * tdict_to_device_async(). */
+static inline tdict_status tdict_spread_one(tdict_spreading *s, const tdict_tree *src, size_t position,
+                                            tdict_error *err) {
+  tdict_start start = {.what = s->what, .src = src, .device = s->devices[position], .options = s->options};
+  return tdict_promise_start(s->promise, s->context, &start, position, err);
+}
+/* Starts the parts of a replication to all devices. Returns the errors of tdict_to_device_async(). */
+tdict_status tdict_replicate_start(tdict_spreading *s, tdict_error *err);
+
+#endif

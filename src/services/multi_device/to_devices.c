@@ -1,0 +1,126 @@
+/* Implements tdict_to_devices(): checks the request, and starts one transfer for each device as parts of one promise.
+ * The caller owns the results. Thread rule: safe from any thread, as long as no thread changes the tree. */
+#include "core/base/device.h"
+#include "core/base/error.h"
+#include "core/base/options.h"
+#include "core/base/thread.h"
+#include "core/ops/shape.h"
+#include "device/devices.h"
+#include "services/multi_device/spread.h"
+#include "tdict/shape.h"
+
+/* Starts the transfers of consecutive parts of the tree. */
+static tdict_status split(tdict_spreading *s, const tdict_spread *spread, tdict_error *err) {
+  int64_t sizes[TDICT_MAX_DEVICES];
+  tdict_tree *views[TDICT_MAX_DEVICES];
+  size_t count = s->num_devices;
+  int dim;
+  tdict_status status = tdict_dim_find(s->what, spread->dim, s->src->batch_ndim, &dim, err);
+  if (status != TDICT_OK) return status;
+  const int64_t whole = s->src->batch_size[dim], each = whole / (int64_t)count, more = whole % (int64_t)count;
+  for (size_t i = 0; i < count; i++) sizes[i] = each + ((int64_t)i < more);
+  status = tdict_split(s->src, dim, spread->counts ? spread->counts : sizes, views, &count, err);
+  if (status != TDICT_OK) return status;
+  for (size_t i = 0; i < count; i++) {
+    if (status == TDICT_OK) status = tdict_spread_one(s, views[i], i, err);
+    tdict_release(views[i]);
+  }
+  return status;
+}
+
+/* Copies the devices of the request, replaces TDICT_DEVICE_AUTO, and checks that the devices differ. */
+static tdict_status read_devices(tdict_spreading *s, const tdict_spread *spread, tdict_error *err) {
+  char name[32];
+  if (!spread->devices) return tdict_fail(err, TDICT_EINVAL, "%s: devices is NULL", s->what);
+  if (spread->num_devices < 1 || spread->num_devices > TDICT_MAX_DEVICES)
+    return tdict_fail(err, TDICT_EINVAL, "%s: num_devices is %zu, wanted 1 to %d", s->what, spread->num_devices,
+                      TDICT_MAX_DEVICES);
+  s->num_devices = spread->num_devices;
+  for (size_t i = 0; i < s->num_devices; i++) {
+    s->devices[i] = spread->devices[i];
+    if (s->devices[i].type == TDICT_DEVICE_AUTO)
+      s->devices[i] = tdict_devices_default(tdict_context_devices(s->context), NULL);
+    for (size_t j = 0; j < i; j++)
+      if (tdict_device_equal(s->devices[i], s->devices[j]))
+        return tdict_fail(err, TDICT_EINVAL, "%s: devices %zu and %zu are both %s, wanted different devices", s->what,
+                          j, i, tdict_device_format(s->devices[i], name, sizeof name));
+  }
+  return TDICT_OK;
+}
+
+static tdict_status check_request(const tdict_spreading *s, const tdict_spread *spread, tdict_error *err) {
+  if (!s->context || !s->src)
+    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", s->what, s->context ? "src" : "context");
+  if (spread->kind != TDICT_REPLICATE && spread->kind != TDICT_SPLIT)
+    return tdict_fail(err, TDICT_EINVAL, "%s: kind is %d, wanted a tdict_spread_kind", s->what, (int)spread->kind);
+  if (s->options.memory && spread->num_devices > 1)
+    return tdict_fail(err, TDICT_EINVAL, "%s: memory is set, wanted NULL for several devices", s->what);
+  return TDICT_OK;
+}
+
+/* Starts all parts. On failure waits until the parts that were started have ended. */
+static tdict_status start_parts(tdict_spreading *s, const tdict_spread *spread, tdict_future **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
+  tdict_error why = {0};
+  tdict_status status =
+      tdict_promise_create(s->context, s->what, s->num_devices * TDICT_REPLICATE_MAX_PARTS, &s->promise, err);
+  if (status != TDICT_OK) return status;
+  status = spread->kind == TDICT_SPLIT ? split(s, spread, &why) : tdict_replicate_start(s, &why);
+  tdict_promise_close(s->promise, NULL, status == TDICT_OK ? NULL : &why);
+  if (status == TDICT_OK) {
+    *out = &s->promise->future;
+    return status;
+  }
+  tdict_error reported; /* the call returns the error, so the future must not log the error */
+  (void)!tdict_future_wait(&s->promise->future, NULL, &reported);
+  tdict_future_release(&s->promise->future);
+  if (err) *err = why;
+  return status;
+}
+
+/* Reads the request and starts all parts. */
+static tdict_status start_call(tdict_spreading *s, const tdict_spread *spread, const tdict_transfer_options *options,
+                               tdict_future **out, tdict_error *err) {
+  tdict_spread own = tdict_replicate_on(NULL, 0);
+  s->options = tdict_transfer_options_default();
+  if (!spread) return tdict_fail(err, TDICT_EINVAL, "%s: spread is NULL", s->what);
+  tdict_status status = tdict_options_read(&own, sizeof own, spread, "spread", err);
+  if (status == TDICT_OK) status = tdict_options_read(&s->options, sizeof s->options, options, "transfer options", err);
+  if (status == TDICT_OK) status = check_request(s, &own, err);
+  if (status == TDICT_OK) status = read_devices(s, &own, err);
+  return status == TDICT_OK ? start_parts(s, &own, out, err) : status;
+}
+
+/* Takes the trees out of the result of the promise. */
+static void take_trees(const tdict_tree *result, size_t count, tdict_tree **trees) {
+  for (size_t i = 0; i < count; i++) {
+    tdict_entry entry;
+    if (tdict_get_entry_at(result, i, &entry, NULL) == TDICT_OK) trees[i] = tdict_retain(entry.tree);
+  }
+}
+
+tdict_status tdict_to_devices(tdict_context *context, const tdict_tree *src, const tdict_spread *spread,
+                              const tdict_transfer_options *options, tdict_tree **trees, tdict_error *err) {
+  tdict_spreading s = {.what = "to_devices", .context = context, .src = src, .caller_waits = true};
+  tdict_future *future;
+  tdict_tree *result;
+  if (!trees) return tdict_fail(err, TDICT_EINVAL, "%s: trees is NULL", s.what);
+  tdict_transfer_options own = tdict_transfer_options_default();
+  tdict_status status = tdict_options_read(&own, sizeof own, options, "transfer options", err);
+  tdict_transfer_stats *stats = own.stats;
+  own.stats = NULL; /* the parts have no caller that waits, so the promise gathers the statistics */
+  if (status == TDICT_OK && stats) status = tdict_options_check_size(stats, sizeof *stats, "to_devices: stats", err);
+  if (status == TDICT_OK) status = start_call(&s, spread, &own, &future, err);
+  if (status == TDICT_OK) status = tdict_start_wait(future, stats, &result, err);
+  if (status != TDICT_OK) return status;
+  take_trees(result, s.num_devices, trees);
+  tdict_release(result);
+  return TDICT_OK;
+}
+
+tdict_status tdict_to_devices_async(tdict_context *context, const tdict_tree *src, const tdict_spread *spread,
+                                    const tdict_transfer_options *options, tdict_future **out, tdict_error *err) {
+  tdict_spreading s = {.what = "to_devices_async", .context = context, .src = src};
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", s.what);
+  return start_call(&s, spread, options, out, err);
+}

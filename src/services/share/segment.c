@@ -1,0 +1,287 @@
+/* Creates, checks, maps and frees segments. See segment.h for ownership and threads. */
+#include "services/share/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/base/checked.h"
+#include "core/base/error.h"
+#include "core/ops/clone.h"
+#include "core/schema/blob.h"
+#include "core/schema/create.h"
+#include "services/share/words.h"
+
+static const char what[] = "share";
+#ifndef MADV_COLLAPSE /* missing in headers before Linux 6.1 */
+#define MADV_COLLAPSE 25
+#endif
+enum { PAGE = 4096, PIECE = 256 << 10, HUGE_PAGE = 2 << 20, MAGIC = 0x67657374 /* "tseg" */, VERSION = 1 };
+enum { WANTED_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+
+/* The first bytes of a segment. */
+typedef struct segment_head {
+  uint32_t magic, version, kind, num_slots, max_workers, unused;
+  uint64_t blob_bytes, slot_bytes;
+} segment_head;
+
+/* Computes the offsets and sizes. Returns false if an offset or a size overflows. */
+static bool compute_layout(tdict_segment_layout *l) {
+  size_t words = l->kind == TDICT_SEGMENT_RING ? tdict_words_bytes(l->num_slots, l->max_workers) : 0, slots;
+  l->words_at = PAGE;
+  l->blob_at = PAGE + words;
+  return tdict_add_size(l->blob_at, l->blob_bytes, &l->slots_at) && tdict_round_up(l->slots_at, PAGE, &l->slots_at) &&
+         tdict_round_up(l->slot_bytes, PAGE, &l->slot_stride) && tdict_mul_size(l->slot_stride, l->num_slots, &slots) &&
+         tdict_add_size(l->slots_at, slots, &l->total_bytes) && l->total_bytes <= INT64_MAX;
+}
+
+static tdict_status fail_errno(const char *call, tdict_error *err) {
+  const int code = errno;
+  if (code == ENOMEM || code == ENOSPC)
+    return tdict_fail_native(err, TDICT_ENOMEM, code, "%s: no memory for the segment: %s", what, call);
+  return tdict_fail_native(err, TDICT_EIO, code, "%s: %s failed with errno %d", what, call, code);
+}
+
+/* Maps a segment at a multiple of the size of a huge page, so that the processor can use huge pages. On failure returns
+ * MAP_FAILED and sets errno. */
+static char *map_segment(int fd, size_t bytes) {
+  char *raw = mmap(NULL, bytes + HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) return raw;
+  const size_t head = (HUGE_PAGE - (uintptr_t)raw % HUGE_PAGE) % HUGE_PAGE;
+  char *map = mmap(raw + head, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+  const int code = errno;
+  if (map == MAP_FAILED) {
+    munmap(raw, bytes + HUGE_PAGE);
+  } else {
+    /* Unmap the pages outside of the segment. */
+    const size_t end = tdict_align(bytes, (size_t)sysconf(_SC_PAGESIZE));
+    if (head) munmap(raw, head);
+    munmap(map + end, HUGE_PAGE - head);
+  }
+  errno = code;
+  return map;
+}
+
+static tdict_status make_segment(int fd, const tdict_segment_layout *layout, tdict_segment **out, tdict_error *err) {
+  tdict_segment *s = calloc(1, sizeof *s);
+  if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a segment", what);
+  char *map = map_segment(fd, layout->total_bytes);
+  if (map == MAP_FAILED) {
+    free(s);
+    return fail_errno("mmap", err);
+  }
+  atomic_init(&s->refs, 1);
+  s->fd = fd;
+  s->map = map;
+  s->layout = *layout;
+  *out = s;
+  return TDICT_OK;
+}
+
+/* Returns TDICT_ENOTSUP if the schema has an object. err->path names the first object. */
+static tdict_status check_objects(const tdict_tree_schema *schema, tdict_error *err) {
+  char path[TDICT_SCHEMA_PATH_BYTES];
+  for (size_t i = 0; schema->num_objects && i < schema->num_entries; i++) {
+    const tdict_schema_entry *entry = &schema->entries[i];
+    if (entry->kind != TDICT_SCHEMA_OBJECT) continue;
+    tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s, wanted tensors and trees only", what,
+               entry->type_name);
+    return tdict_error_at(err, TDICT_ENOTSUP, tdict_schema_cut_path(schema, i, path));
+  }
+  return TDICT_OK;
+}
+
+/* Allocates the memory of a new memfd and seals its size. */
+static tdict_status allocate_and_seal(int fd, size_t bytes, tdict_error *err) {
+  if (ftruncate(fd, (off_t)bytes) != 0) return fail_errno("ftruncate", err);
+  /* Allocate all pages now: a page that is missing later would end the process with SIGBUS. Allocate in short calls,
+   * because older kernels undo a call that a signal interrupts. A long call might never end in a program with a fast
+   * timer. */
+  for (size_t at = 0; at < bytes;) {
+    const size_t left = bytes - at, piece = left < PIECE ? left : PIECE;
+    if (fallocate(fd, 0, (off_t)at, (off_t)piece) == 0)
+      at += piece;
+    else if (errno != EINTR)
+      return fail_errno("fallocate", err);
+  }
+  return fcntl(fd, F_ADD_SEALS, WANTED_SEALS) == 0 ? TDICT_OK : fail_errno("F_ADD_SEALS", err);
+}
+
+tdict_status tdict_segment_create(const tdict_tree_schema *schema, const tdict_segment_layout *wanted,
+                                  tdict_segment **out, tdict_error *err) {
+  tdict_segment_layout layout = *wanted;
+  tdict_status status = check_objects(schema, err);
+  if (status == TDICT_OK) status = tdict_schema_measure(schema, &layout.slot_bytes, err);
+  if (status != TDICT_OK) return status;
+  layout.blob_bytes = schema->num_bytes;
+  if (!compute_layout(&layout))
+    return tdict_fail(err, TDICT_EOVERFLOW, "%s: %u trees of %zu bytes do not fit a segment", what, layout.num_slots,
+                      layout.slot_bytes);
+  const int fd = (int)syscall(SYS_memfd_create, "tdict", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return fail_errno("memfd_create", err);
+  status = allocate_and_seal(fd, layout.total_bytes, err);
+  if (status == TDICT_OK) status = make_segment(fd, &layout, out, err);
+  if (status != TDICT_OK) {
+    close(fd);
+    return status;
+  }
+  const segment_head head = {.magic = MAGIC,
+                             .version = VERSION,
+                             .kind = layout.kind,
+                             .num_slots = layout.num_slots,
+                             .max_workers = layout.max_workers,
+                             .blob_bytes = layout.blob_bytes,
+                             .slot_bytes = layout.slot_bytes};
+  /* Copies are faster with huge pages. A failure does not matter, because small pages suffice. */
+  (void)madvise((*out)->map, layout.total_bytes / HUGE_PAGE * HUGE_PAGE, MADV_COLLAPSE);
+  memcpy((*out)->map, &head, sizeof head);
+  memcpy((*out)->map + layout.blob_at, schema->bytes, schema->num_bytes);
+  return TDICT_OK;
+}
+
+/* Reads exactly `bytes` bytes. */
+static tdict_status read_at(int fd, void *buffer, size_t bytes, size_t at, tdict_error *err) {
+  char *to = buffer;
+  while (bytes) {
+    const ssize_t got = pread(fd, to, bytes, (off_t)at);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return fail_errno("pread", err);
+    if (got == 0) return tdict_fail(err, TDICT_EFORMAT, "%s: the segment ends at byte %zu", what, at);
+    to += got;
+    at += (size_t)got;
+    bytes -= (size_t)got;
+  }
+  return TDICT_OK;
+}
+
+/* Checks the head of a segment of `found` bytes, and computes the layout. */
+static tdict_status check_head(const segment_head *h, tdict_segment_kind kind, size_t found,
+                               tdict_segment_layout *layout, tdict_error *err) {
+  const bool is_ring = kind == TDICT_SEGMENT_RING;
+  if (h->magic != MAGIC)
+    return tdict_fail(err, TDICT_EFORMAT, "%s: the segment begins with 0x%08x, wanted 0x%08x", what, h->magic, MAGIC);
+  if (h->version != VERSION)
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: the segment has version %u, wanted %d", what, h->version, VERSION);
+  if (h->kind != (uint32_t)kind)
+    return tdict_fail(err, TDICT_EFORMAT, "%s: the segment has kind %u, wanted %s", what, h->kind,
+                      is_ring ? "2, a ring" : "1, a tree");
+  if (h->num_slots < 1 || h->num_slots > (is_ring ? TDICT_SHARE_MAX_SLOTS : 1) || h->max_workers < is_ring ||
+      h->max_workers > (is_ring ? TDICT_SHARE_MAX_WORKERS : 0))
+    return tdict_fail(err, TDICT_EFORMAT, "%s: the segment has %u slots and %u workers", what, h->num_slots,
+                      h->max_workers);
+  *layout = (tdict_segment_layout){.kind = h->kind,
+                                   .num_slots = h->num_slots,
+                                   .max_workers = h->max_workers,
+                                   .blob_bytes = h->blob_bytes,
+                                   .slot_bytes = h->slot_bytes};
+  if (h->blob_bytes > TDICT_BLOB_MAX_BYTES || !compute_layout(layout) || layout->total_bytes != found)
+    return tdict_fail(err, TDICT_EFORMAT, "%s: the segment has %zu bytes, wanted those of its head", what, found);
+  return TDICT_OK;
+}
+
+/* Checks the seals, the size and the head of a segment. Nothing is mapped yet, so a file that shrinks does no harm. */
+static tdict_status check_file(int fd, tdict_segment_kind kind, tdict_segment_layout *layout, tdict_error *err) {
+  struct stat file;
+  segment_head head;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0) return tdict_fail(err, TDICT_EFORMAT, "%s: the descriptor is no memfd", what);
+  if ((seals & WANTED_SEALS) != WANTED_SEALS)
+    return tdict_fail(err, TDICT_EFORMAT, "%s: the segment has the seals 0x%x, wanted 0x%x", what, (unsigned)seals,
+                      (unsigned)WANTED_SEALS);
+  if (fstat(fd, &file) != 0) return fail_errno("fstat", err);
+  if (!S_ISREG(file.st_mode) || file.st_size < PAGE)
+    return tdict_fail(err, TDICT_EFORMAT, "%s: the segment has %lld bytes, wanted at least %d", what,
+                      (long long)file.st_size, PAGE);
+  tdict_status status = read_at(fd, &head, sizeof head, 0, err);
+  return status == TDICT_OK ? check_head(&head, kind, (size_t)file.st_size, layout, err) : status;
+}
+
+/* Reads the schema from a copy of the blob, because another process may change the segment. */
+static tdict_status read_schema(int fd, const tdict_segment_layout *layout, tdict_tree_schema **out, tdict_error *err) {
+  void *blob = malloc(layout->blob_bytes ? layout->blob_bytes : 1);
+  if (!blob) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu bytes", what, layout->blob_bytes);
+  tdict_status status = read_at(fd, blob, layout->blob_bytes, layout->blob_at, err);
+  if (status == TDICT_OK) status = tdict_tree_schema_read(blob, layout->blob_bytes, out, err);
+  free(blob);
+  return status;
+}
+
+/* Checks that the schema has no objects, and that the slots have the size that the schema needs. */
+static tdict_status check_schema(const tdict_tree_schema *schema, const tdict_segment_layout *layout,
+                                 tdict_error *err) {
+  size_t bytes;
+  tdict_status status = check_objects(schema, err);
+  if (status == TDICT_OK) status = tdict_schema_measure(schema, &bytes, err);
+  if (status != TDICT_OK || bytes == layout->slot_bytes) return status;
+  return tdict_fail(err, TDICT_EFORMAT, "%s: the segment has slots of %zu bytes, but its schema needs %zu", what,
+                    layout->slot_bytes, bytes);
+}
+
+tdict_status tdict_segment_open(int fd, tdict_segment_kind kind, tdict_segment **out, tdict_tree_schema **schema,
+                                tdict_error *err) {
+  tdict_segment_layout layout;
+  tdict_tree_schema *read = NULL;
+  tdict_status status = check_file(fd, kind, &layout, err);
+  if (status == TDICT_OK) status = read_schema(fd, &layout, &read, err);
+  if (status == TDICT_OK) status = check_schema(read, &layout, err);
+  if (status == TDICT_EOVERFLOW)
+    status = tdict_fail(err, TDICT_EFORMAT, "%s: the trees of the schema do not fit 63 bits", what);
+  if (status == TDICT_OK) status = make_segment(fd, &layout, out, err);
+  if (status != TDICT_OK) {
+    tdict_tree_schema_release(read);
+    close(fd);
+    return status;
+  }
+  *schema = read;
+  return TDICT_OK;
+}
+
+void tdict_segment_release(tdict_segment *s) {
+  if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
+  if (s->gpu) {
+    tdict_pinner pinner = tdict_gpu_pinner(s->gpu, NULL);
+    pinner.ops->unreg(pinner.self, s->map, s->layout.total_bytes);
+    tdict_gpu_release(s->gpu);
+  }
+  munmap(s->map, s->layout.total_bytes);
+  close(s->fd);
+  free(s);
+}
+
+/* Drops the reference that a storage holds to its segment. tdict_segment_of() recognizes the storages of segments by
+ * this callback. */
+static void release_storage(void *user) { tdict_segment_release(user); }
+
+tdict_status tdict_segment_make_tree(tdict_segment *s, const tdict_tree_schema *schema, uint32_t slot, tdict_tree **out,
+                                     tdict_error *err) {
+  tdict_storage *storage;
+  tdict_tree *made;
+  char *data = s->map + s->layout.slots_at + slot * s->layout.slot_stride;
+  tdict_status status = tdict_storage_wrap(data, s->layout.slot_bytes, tdict_cpu(), 0, &storage, err);
+  if (status != TDICT_OK) return status;
+  atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+  storage->release = release_storage;
+  storage->user = s;
+  status = tdict_schema_create_over(schema, storage, &made, err);
+  if (status == TDICT_OK) {
+    status = tdict_make_consolidated(made, schema->num_tensors, storage, err);
+    if (status == TDICT_OK)
+      *out = made;
+    else
+      tdict_release(made);
+  }
+  tdict_storage_release(storage);
+  return status;
+}
+
+tdict_segment *tdict_segment_of(const tdict_tree *tree) {
+  if (!tree->consolidated) return NULL;
+  const tdict_storage *storage = tree->consolidated->bytes->storage;
+  return storage->release == release_storage ? storage->user : NULL;
+}

@@ -1,0 +1,93 @@
+/* Implements shared trees. The callers own the trees; each tree retains its segment. Thread rule: see tdict/share.h. */
+#include "core/base/error.h"
+#include "core/base/thread.h"
+#include "core/schema/schema.h"
+#include "core/tree/cursor.h"
+#include "services/share/message.h"
+#include "services/share/segment.h"
+
+static const char create_what[] = "share_create", send_what[] = "share_send", receive_what[] = "share_receive";
+
+/* Makes the tree of a new segment. */
+static tdict_status make_shared(const tdict_tree_schema *schema, tdict_tree **out, tdict_error *err) {
+  const tdict_segment_layout wanted = {.kind = TDICT_SEGMENT_TREE, .num_slots = 1};
+  tdict_segment *segment;
+  tdict_status status = tdict_segment_create(schema, &wanted, &segment, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_segment_make_tree(segment, schema, 0, out, err);
+  tdict_segment_release(segment);
+  return status;
+}
+
+/* Copies all elements. The trees have the same keys in the same order. */
+static tdict_status copy_elements(tdict_tree *dst, const tdict_tree *src, tdict_error *err) {
+  tdict_cursor to, from;
+  tdict_status status = TDICT_OK;
+  tdict_cursor_init(&to, dst, false);
+  tdict_cursor_init(&from, src, false);
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&from)) != 0;) {
+    const tdict_leaf made = tdict_cursor_next(&to);
+    if (tdict_leaf_tensor(leaf)) {
+      char path[sizeof err->path];
+      status = tdict_tensor_copy(tdict_leaf_tensor(made), tdict_leaf_tensor(leaf), err);
+      if (status == TDICT_OK) continue;
+      tdict_cursor_path(&from, NULL, path, sizeof path);
+      tdict_error_at(err, status, path);
+    } else if (!tdict_cursor_enter(&from, tdict_leaf_tree(leaf)) || !tdict_cursor_enter(&to, tdict_leaf_tree(made))) {
+      status = tdict_fail(err, TDICT_ENOMEM, "%s: no host memory to go through the tree", create_what);
+    }
+  }
+  tdict_cursor_reset(&to);
+  tdict_cursor_reset(&from);
+  return status;
+}
+
+tdict_status tdict_share_create(const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
+  tdict_tree_schema *schema;
+  tdict_tree *made = NULL;
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", create_what, tree ? "out" : "tree");
+  tdict_status status = tdict_tree_schema_export(tree, &schema, err);
+  if (status != TDICT_OK) return status;
+  status = make_shared(schema, &made, err);
+  tdict_tree_schema_release(schema);
+  if (status == TDICT_OK) status = copy_elements(made, tree, err);
+  if (status != TDICT_OK) {
+    tdict_release(made);
+    return status;
+  }
+  *out = made;
+  return TDICT_OK;
+}
+
+tdict_status tdict_share_create_from(const tdict_tree_schema *schema, tdict_tree **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
+  if (!schema || !out)
+    return tdict_fail(err, TDICT_EINVAL, "%s_from: %s is NULL", create_what, schema ? "out" : "schema");
+  return make_shared(schema, out, err);
+}
+
+tdict_status tdict_share_send(int socket, const tdict_tree *tree, tdict_error *err) {
+  TDICT_UNCANCELLED;
+  if (!tree) return tdict_fail(err, TDICT_EINVAL, "%s: tree is NULL", send_what);
+  const tdict_segment *segment = tdict_segment_of(tree);
+  if (!segment || segment->layout.kind != TDICT_SEGMENT_TREE)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the tree is not shared: call tdict_share_create() first", send_what);
+  const tdict_message message = {.kind = TDICT_SEGMENT_TREE, .num_fds = 1, .fds = {segment->fd}};
+  return tdict_message_send(send_what, socket, &message, err);
+}
+
+tdict_status tdict_share_receive(int socket, int64_t timeout_ns, tdict_tree **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
+  tdict_message message = {.kind = TDICT_SEGMENT_TREE, .num_fds = 1};
+  tdict_segment *segment;
+  tdict_tree_schema *schema;
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", receive_what);
+  tdict_status status = tdict_message_receive(receive_what, socket, timeout_ns, &message, err);
+  if (status == TDICT_OK) status = tdict_segment_open(message.fds[0], TDICT_SEGMENT_TREE, &segment, &schema, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_segment_make_tree(segment, schema, 0, out, err);
+  tdict_tree_schema_release(schema);
+  tdict_segment_release(segment);
+  return status;
+}

@@ -1,0 +1,198 @@
+/* Creates lazy stacks, and adds, selects and returns their items. Thread rule: as in tdict/lazy_stack.h. */
+#include "services/stack/lazy_stack.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/checked.h"
+#include "core/base/error.h"
+#include "core/ops/index/index_plan.h"
+#include "core/tensor/text.h"
+
+enum { SHAPE_BYTES = 96 };
+
+tdict_status tdict_lazy_fail_at(tdict_error *err, tdict_status status, size_t i, const char *path) {
+  char text[sizeof err->path + 24];
+  if (!err) return status;
+  tdict_error_at(err, status, path ? path : ""); /* cuts the path if it is too long */
+  snprintf(text, sizeof text, "%zu%s%s", i, err->path[0] ? "." : "", err->path);
+  return tdict_error_at(err, status, text);
+}
+
+/* Checks that an item has the batch size of the stack without its first dimension. `i` is the index of the item, for
+ * the message. */
+static tdict_status check_item(const char *what, const tdict_lazy_stack *stack, const tdict_tree *item, size_t i,
+                               tdict_error *err) {
+  const int ndim = stack->batch_ndim - 1;
+  const int64_t *wanted = stack->batch_size + 1;
+  char found_text[SHAPE_BYTES], wanted_text[SHAPE_BYTES];
+  bool is_equal = tdict_batch_ndim(item) == ndim;
+  for (int d = 0; is_equal && d < ndim; d++) is_equal = tdict_batch_size(item)[d] == wanted[d];
+  if (is_equal) return TDICT_OK;
+  tdict_fail(err, TDICT_ESHAPE, "%s: item %zu has batch size %s, wanted %s", what, i,
+             tdict_text_shape(tdict_batch_ndim(item), tdict_batch_size(item), found_text, sizeof found_text),
+             tdict_text_shape(ndim, wanted, wanted_text, sizeof wanted_text));
+  return tdict_lazy_fail_at(err, TDICT_ESHAPE, i, NULL);
+}
+
+tdict_status tdict_lazy_stack_check(const char *what, const tdict_lazy_stack *stack, const void *out,
+                                    tdict_error *err) {
+  if (!stack || !out) return tdict_fail(err, TDICT_EINVAL, "%s: a pointer is NULL", what);
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < stack->count && status == TDICT_OK; i++)
+    status = check_item(what, stack, stack->items[i], i, err);
+  return status;
+}
+
+/* Makes an empty stack for items with the batch size of `first`. The stack has room for `cap` items. */
+static tdict_status create_empty(const char *what, const tdict_tree *first, size_t cap, tdict_lazy_stack **out,
+                                 tdict_error *err) {
+  const int ndim = tdict_batch_ndim(first);
+  size_t bytes;
+  if (ndim == TDICT_MAX_BATCH_NDIM)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the items have %d batch dimensions, the maximum", what, ndim);
+  tdict_lazy_stack *stack = tdict_mul_size(cap, sizeof(tdict_tree *), &bytes) ? calloc(1, sizeof *stack) : NULL;
+  tdict_tree **items = stack ? malloc(bytes) : NULL;
+  if (!items) {
+    free(stack);
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, cap);
+  }
+  atomic_init(&stack->refs, 1);
+  stack->items = items;
+  stack->cap = cap;
+  stack->batch_ndim = ndim + 1;
+  for (int d = 0; d < ndim; d++) stack->batch_size[d + 1] = tdict_batch_size(first)[d];
+  *out = stack;
+  return TDICT_OK;
+}
+
+/* Inserts an item at index `i`. The list must have room for one more item. */
+static void put_item(tdict_lazy_stack *stack, size_t i, const tdict_tree *item) {
+  memmove(stack->items + i + 1, stack->items + i, (stack->count - i) * sizeof *stack->items);
+  stack->items[i] = tdict_retain(item);
+  stack->batch_size[0] = (int64_t)++stack->count;
+}
+
+tdict_status tdict_lazy_stack_create(tdict_tree *const *items, size_t count, tdict_lazy_stack **out, tdict_error *err) {
+  static const char what[] = "lazy_stack_create";
+  tdict_lazy_stack *stack;
+  if (!out || (count && !items)) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, out ? "items" : "out");
+  if (!count) return tdict_fail(err, TDICT_EINVAL, "%s: there are no items, wanted at least one", what);
+  for (size_t i = 0; i < count; i++)
+    if (!items[i]) return tdict_fail(err, TDICT_EINVAL, "%s: item %zu is NULL", what, i);
+  tdict_status status = create_empty(what, items[0], count, &stack, err);
+  if (status != TDICT_OK) return status;
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+    status = check_item(what, stack, items[i], i, err);
+    if (status == TDICT_OK) put_item(stack, i, items[i]);
+  }
+  if (status == TDICT_OK)
+    *out = stack;
+  else
+    tdict_lazy_stack_release(stack);
+  return status;
+}
+
+tdict_lazy_stack *tdict_lazy_stack_retain(const tdict_lazy_stack *stack) {
+  tdict_lazy_stack *s = (tdict_lazy_stack *)(uintptr_t)stack;
+  atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+  return s;
+}
+
+void tdict_lazy_stack_release(tdict_lazy_stack *stack) {
+  if (!stack || atomic_fetch_sub_explicit(&stack->refs, 1, memory_order_acq_rel) != 1) return;
+  for (size_t i = 0; i < stack->count; i++) tdict_release(stack->items[i]);
+  free(stack->items);
+  free(stack);
+}
+
+size_t tdict_lazy_stack_count(const tdict_lazy_stack *stack) { return stack->count; }
+int tdict_lazy_stack_batch_ndim(const tdict_lazy_stack *stack) { return stack->batch_ndim; }
+const int64_t *tdict_lazy_stack_batch_size(const tdict_lazy_stack *stack) { return stack->batch_size; }
+
+tdict_status tdict_lazy_stack_get_item(const tdict_lazy_stack *stack, int64_t i, tdict_tree **out, tdict_error *err) {
+  static const char what[] = "lazy_stack_get_item";
+  if (!stack || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, stack ? "out" : "stack");
+  const int64_t count = (int64_t)stack->count;
+  if (i < -count || i >= count)
+    return tdict_fail(err, TDICT_EINVAL, "%s: index %" PRId64 ", but the stack has %" PRId64 " items", what, i, count);
+  *out = stack->items[i < 0 ? i + count : i];
+  return TDICT_OK;
+}
+
+/* Makes a stack of the items that an index plan selects. */
+static tdict_status select_items(const char *what, const tdict_lazy_stack *stack, const tdict_index_plan *plan,
+                                 tdict_lazy_stack **out, tdict_error *err) {
+  const int64_t count = plan->shape[0];
+  const tdict_index_gather *list = plan->num_gathers ? &plan->gathers[0] : NULL;
+  if (count == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the index selects no item, wanted at least one", what);
+  tdict_lazy_stack *made;
+  tdict_status status = create_empty(what, stack->items[0], (size_t)count, &made, err);
+  if (status != TDICT_OK) return status;
+  for (int64_t k = 0; k < count; k++) {
+    const int64_t i = list ? list->positions[k] : plan->affine.starts[0] + k * plan->affine.axes[0].step;
+    put_item(made, (size_t)k, stack->items[i]);
+  }
+  *out = made;
+  return TDICT_OK;
+}
+
+tdict_status tdict_lazy_stack_index(const tdict_lazy_stack *stack, tdict_index index, tdict_lazy_stack **out,
+                                    tdict_error *err) {
+  static const char what[] = "lazy_stack_index";
+  tdict_index_plan plan;
+  tdict_status status = tdict_lazy_stack_check(what, stack, out, err);
+  if (status != TDICT_OK) return status;
+  if (index.kind != TDICT_INDEX_RANGE && index.kind != TDICT_INDEX_LIST && index.kind != TDICT_INDEX_LIST_OF &&
+      index.kind != TDICT_INDEX_MASK)
+    return tdict_fail(err, TDICT_EINVAL, "%s: wanted a range, a list or a mask%s", what,
+                      index.kind == TDICT_INDEX_AT ? "; call tdict_lazy_stack_get_item() for one item" : "");
+  const tdict_indices indices = tdict_indices_add(tdict_indices_none(), index);
+  tdict_moves moves = {.what = what};
+  status = tdict_index_plan_init(&plan, &moves, 1, stack->batch_size, &indices, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_index_plan_read_lists(&plan, err);
+  if (status == TDICT_OK) status = select_items(what, stack, &plan, out, err);
+  tdict_index_plan_reset(&plan);
+  return status;
+}
+
+static bool is_locked(const tdict_lazy_stack *stack) {
+  bool all_locked = true;
+  for (size_t i = 0; all_locked && i < stack->count; i++) all_locked = tdict_is_locked(stack->items[i]);
+  return all_locked;
+}
+
+static tdict_status insert_item(const char *what, tdict_lazy_stack *stack, size_t i, const tdict_tree *item,
+                                tdict_error *err) {
+  if (is_locked(stack))
+    return tdict_fail(err, TDICT_ELOCKED, "%s: all items are locked, so the stack is locked: unlock an item first",
+                      what);
+  tdict_status status = check_item(what, stack, item, i, err);
+  if (status != TDICT_OK) return status;
+  if (stack->count == stack->cap) {
+    size_t bytes;
+    tdict_tree **items = tdict_mul_size(stack->cap, 2 * sizeof *items, &bytes) ? realloc(stack->items, bytes) : NULL;
+    if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, stack->count + 1);
+    stack->items = items;
+    stack->cap *= 2;
+  }
+  put_item(stack, i, item);
+  return TDICT_OK;
+}
+
+tdict_status tdict_lazy_stack_append(tdict_lazy_stack *stack, tdict_tree *item, tdict_error *err) {
+  static const char what[] = "lazy_stack_append";
+  if (!stack || !item) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, stack ? "item" : "stack");
+  return insert_item(what, stack, stack->count, item, err);
+}
+
+tdict_status tdict_lazy_stack_insert(tdict_lazy_stack *stack, int64_t i, tdict_tree *item, tdict_error *err) {
+  static const char what[] = "lazy_stack_insert";
+  if (!stack || !item) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, stack ? "item" : "stack");
+  const int64_t count = (int64_t)stack->count;
+  if (i < -count || i > count)
+    return tdict_fail(err, TDICT_EINVAL, "%s: index %" PRId64 ", but the stack has %" PRId64 " items", what, i, count);
+  return insert_item(what, stack, (size_t)(i < 0 ? i + count : i), item, err);
+}

@@ -1,0 +1,92 @@
+/* Moves the items of a lazy stack to a device in one transfer. During the call, a temporary tree holds the items as
+ * children. Thread rule: as in tdict/lazy_stack.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/error.h"
+#include "core/tree/node.h"
+#include "services/stack/lazy_stack.h"
+
+enum { KEY_BYTES = 24 };
+
+static tdict_name name_item(size_t i, char key[KEY_BYTES]) {
+  return tdict_name_of(key, (size_t)snprintf(key, KEY_BYTES, "%zu", i));
+}
+
+/* Makes a tree without batch dimensions whose children are the items themselves, not copies. */
+static tdict_status create_parent(const char *what, const tdict_lazy_stack *stack, tdict_tree **out, tdict_error *err) {
+  tdict_tree *parent;
+  tdict_status status = tdict_create(0, NULL, &parent, err);
+  if (status != TDICT_OK) return status;
+  for (size_t i = 0; i < stack->count; i++) {
+    char key[KEY_BYTES];
+    const tdict_name name = name_item(i, key);
+    if (tdict_node_add_name(parent, &name, tdict_leaf_of_tree(tdict_retain(stack->items[i])))) continue;
+    tdict_release(stack->items[i]);
+    tdict_release(parent);
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, stack->count);
+  }
+  *out = parent;
+  return TDICT_OK;
+}
+
+tdict_status tdict_lazy_stack_to_device_async(tdict_context *context, const tdict_lazy_stack *stack,
+                                              tdict_device device, const tdict_transfer_options *options,
+                                              tdict_future **out, tdict_error *err) {
+  static const char what[] = "lazy_stack_to_device_async";
+  tdict_tree *parent;
+  tdict_status status = tdict_lazy_stack_check(what, stack, out, err);
+  if (status == TDICT_OK) status = create_parent(what, stack, &parent, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_to_device_async(context, parent, device, options, out, err);
+  tdict_release(parent);
+  return status;
+}
+
+tdict_status tdict_lazy_stack_to_device(tdict_context *context, const tdict_lazy_stack *stack, tdict_device device,
+                                        const tdict_transfer_options *options, tdict_lazy_stack **out,
+                                        tdict_error *err) {
+  static const char what[] = "lazy_stack_to_device";
+  tdict_tree *parent, *moved;
+  tdict_status status = tdict_lazy_stack_check(what, stack, out, err);
+  if (status == TDICT_OK) status = create_parent(what, stack, &parent, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_to_device(context, parent, device, options, &moved, err);
+  tdict_release(parent);
+  if (status != TDICT_OK) return status;
+  status = tdict_lazy_stack_from_tree(moved, out, err);
+  tdict_release(moved);
+  return status;
+}
+
+/* Finds the child at the key with index `i`. The key must be the number `i` as decimal text. */
+static tdict_status get_child(const char *what, const tdict_tree *tree, size_t i, tdict_tree **out, tdict_error *err) {
+  char key[KEY_BYTES];
+  tdict_entry entry;
+  tdict_status status = tdict_get_entry_at(tree, i, &entry, err);
+  if (status != TDICT_OK) return status;
+  name_item(i, key);
+  if (strcmp(entry.key, key) != 0)
+    return tdict_fail(err, TDICT_ENOTFOUND, "%s: key %zu is '%.80s', wanted '%s'", what, i, entry.key, key);
+  if (!entry.tree) {
+    tdict_fail(err, TDICT_ETYPE, "%s: the entry is %s, wanted a tree", what, entry.tensor ? "a tensor" : "an object");
+    return tdict_error_at(err, TDICT_ETYPE, key);
+  }
+  *out = entry.tree;
+  return TDICT_OK;
+}
+
+tdict_status tdict_lazy_stack_from_tree(const tdict_tree *tree, tdict_lazy_stack **out, tdict_error *err) {
+  static const char what[] = "lazy_stack_from_tree";
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "out" : "tree");
+  const size_t count = tdict_num_keys(tree);
+  if (count == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no keys", what);
+  tdict_tree **items = malloc(count * sizeof *items);
+  if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, count);
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) status = get_child(what, tree, i, &items[i], err);
+  if (status == TDICT_OK) status = tdict_lazy_stack_create(items, count, out, err);
+  free(items);
+  return status;
+}

@@ -1,0 +1,311 @@
+/* Tests writes in place to trees with ragged leaves, beside plain arrays of rows. */
+#include "core/tree/box.h"
+#include "rows.h"
+
+static const tdict_type bare_type = {.struct_size = sizeof bare_type, .name = "bare", .release = free};
+
+/* Gives row `i` the numbers of row `k` of another array of rows, which has the same length. */
+static void replace_row(rows *r, int64_t i, const rows *from, int64_t k) {
+  assert_int_equal(r->length[i], from->length[k]);
+  memcpy(r->value[i], from->value[k], (size_t)(r->length[i] * r->width) * sizeof(float));
+}
+
+DEVICE_CASE(ragged_rows_are_written) {
+  world w = open_world();
+  for (int n = 0; n < 30; n++) {
+    rows r = rows_random(2 + n % 6, 2), fresh = rows_of(2, (int)r.count, r.length);
+    tdict_tree *td = rows_tree(&r, MEMORY(w)), *new_rows = rows_tree(&fresh, MEMORY(w)), *row = NULL, *part = NULL;
+    tdict_tensor *values = tdict_ragged_values(rows_get(td, "n.x"));
+    const int64_t i = rows_pick((uint32_t)r.count), first = rows_pick((uint32_t)r.count), count = r.count - first;
+    /* one row from a tensor */
+    td_ok(tdict_index_get(new_rows, TDICT_INDEX(TDICT_AT(i)), &row, err));
+    td_ok(tdict_write_row(td, i, row, err));
+    replace_row(&r, i, &fresh, i);
+    rows_check_at(&w, &r, td, "n.x");
+    /* one row from a leaf of one row */
+    td_ok(tdict_index_get(new_rows, TDICT_INDEX(TDICT_RANGE(first, first + 1, 1)), &part, err));
+    td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_RANGE(first, first + 1, 1)), part, err));
+    replace_row(&r, first, &fresh, first);
+    rows_check_at(&w, &r, td, "n.x");
+    tdict_release(part);
+    /* consecutive rows */
+    td_ok(tdict_index_get(new_rows, TDICT_INDEX(TDICT_RANGE(first, TDICT_NONE, 1)), &part, err));
+    td_ok(tdict_write_rows(td, first, part, err));
+    for (int64_t k = first; k < r.count; k++) replace_row(&r, k, &fresh, k);
+    rows_check_at(&w, &r, td, "n.x");
+    tdict_release(part);
+    /* all rows: by an index, by copy and by update */
+    for (int64_t k = 0; k < r.count; k++)
+      for (int64_t j = 0; j < fresh.length[k] * 2; j++) fresh.value[k][j] += 1;
+    tdict_tree *again = rows_tree(&fresh, MEMORY(w));
+    if (n % 3 == 0) td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_ALL), again, err));
+    if (n % 3 == 1) td_ok(tdict_copy(td, again, err));
+    if (n % 3 == 2) td_ok(tdict_update_in_place(td, again, NULL, 0, err));
+    rows_check_at(&w, &fresh, td, "n.x");
+    assert_ptr_equal(tdict_ragged_values(rows_get(td, "n.x")), values);
+    (void)count;
+    tdict_release(again);
+    tdict_release(row);
+    rows_check_and_release(&w, &fresh, td);
+    tdict_release(new_rows);
+    rows_free(&r);
+  }
+  close_world(&w);
+}
+
+CASE(ragged_lists_are_written) {
+  world w = open_world();
+  for (int n = 0; n < 30; n++) {
+    rows r = rows_random(6, 2), fresh = {.width = 2};
+    int64_t list[8];
+    const int64_t count = n % 9;
+    for (int64_t k = 0; k < count; k++) {
+      list[k] = n % 2 && k ? (list[k - 1] + 1) % 6 : rows_pick(6);
+      rows_add(&fresh, r.length[list[k]]);
+    }
+    tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&fresh, NULL), *out = NULL;
+    td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(list, count)), value, err));
+    for (int64_t k = 0; k < count; k++) replace_row(&r, list[k], &fresh, k); /* the last value remains */
+    rows_check_at(&w, &r, td, "n.x");
+    /* and read into the same leaf */
+    td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, count)), &out, err));
+    td_ok(tdict_zero(out, err));
+    td_ok(tdict_index_into(out, td, TDICT_INDEX(TDICT_LIST(list, count)), err));
+    rows part = rows_select(&r, count, list);
+    rows_check_and_release(&w, &part, out);
+    /* one row is read into a tensor */
+    td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(n % 6)), &out, err));
+    tdict_tree *copy = NULL;
+    td_ok(tdict_clone_deep(out, NULL, &copy, err));
+    td_ok(tdict_zero(copy, err));
+    td_ok(tdict_index_into(copy, td, TDICT_INDEX(TDICT_AT(n % 6)), err));
+    rows_check_row(&w, &r, n % 6, help_get(copy, "n.x"));
+    tdict_release(copy);
+    tdict_release(out);
+    tdict_release(value);
+    rows_free(&fresh);
+    rows_check_and_release(&w, &r, td);
+  }
+  close_world(&w);
+}
+
+CASE(ragged_one_row_is_repeated) {
+  world w = open_world();
+  rows r = rows_of(2, COUNTS(3, 3, 2, 3)), fresh = rows_of(2, COUNTS(3));
+  tdict_tree *td = TREE(4), *value = help_tree(0, NULL);
+  rows_put(td, "n.x", &r, NULL);
+  help_put(value, "n.x", rows_tensor(&fresh, 0, NULL));
+  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(((const int64_t[]){3, 0, 1}), 3)), value, err));
+  replace_row(&r, 0, &fresh, 0);
+  replace_row(&r, 1, &fresh, 0);
+  replace_row(&r, 3, &fresh, 0);
+  rows_check_at(&w, &r, td, "n.x");
+  td_fails(TDICT_ESHAPE, "row 2 has length 2, but row 0 of the other side has 3",
+           tdict_index_set(td, TDICT_INDEX(TDICT_ALL), value, err));
+  tdict_release(value);
+  rows_free(&fresh);
+  rows_check_and_release(&w, &r, td);
+  close_world(&w);
+}
+
+/* Rows of three trees are written one after another, also into offsets of another dtype. */
+DEVICE_CASE(ragged_cat_into_writes_rows) {
+  world w = open_world();
+  for (int n = 0; n < 20; n++) {
+    rows parts[3], all = {.width = 2};
+    tdict_tree *items[3];
+    for (int i = 0; i < 3; i++) {
+      parts[i] = rows_random(rows_pick(4), 2);
+      items[i] = rows_tree(&parts[i], MEMORY(w));
+      for (int64_t k = 0; k < parts[i].count; k++) rows_add_copy(&all, &parts[i], k);
+    }
+    rows before = rows_of(2, (int)all.count, all.length);
+    tdict_tree *td = rows_tree(&before, MEMORY(w));
+    tdict_tensor *values = tdict_ragged_values(rows_get(td, "n.x"));
+    tdict_lock(td);
+    td_ok(tdict_cat_into((const tdict_tree *const *)items, 3, NULL, td, err));
+    rows_check_at(&w, &all, td, "n.x");
+    assert_ptr_equal(tdict_ragged_values(rows_get(td, "n.x")), values);
+    td_ok(tdict_cat_into((const tdict_tree *const[]){td}, 1, NULL, td, err)); /* onto itself */
+    rows_check_at(&w, &all, td, "n.x");
+    for (int i = 0; i < 3; i++) rows_check_and_release(&w, &parts[i], items[i]);
+    rows_check_and_release(&w, &all, td);
+    rows_free(&before);
+  }
+  close_world(&w);
+}
+
+CASE(ragged_cat_into_refuses) {
+  world w = open_world();
+  rows a = rows_of(2, COUNTS(3, 1)), b = rows_of(2, COUNTS(2)), r = rows_of(2, COUNTS(3, 1, 2));
+  rows other = rows_of(2, COUNTS(3, 1, 4)), wide = rows_of(3, COUNTS(2)), many = rows_of(2, COUNTS(2, 2));
+  tdict_tree *first = rows_tree(&a, NULL), *second = rows_tree(&b, NULL), *td = rows_tree(&r, NULL);
+  tdict_tree *longer = rows_tree(&other, NULL), *wider = rows_tree(&wide, NULL);
+  const tdict_tree *both[] = {first, second}, *misfit[] = {first, wider};
+  td_ok(tdict_zero(td, err));
+  for (int64_t i = 0; i < 3; i++) memset(r.value[i], 0, (size_t)r.length[i] * 2 * sizeof(float));
+  td_fails(TDICT_ESHAPE, "row 2 has length 4, but row 0 of the other side has 2",
+           tdict_cat_into(both, 2, NULL, longer, err));
+  assert_string_equal(td_last_error.path, "n.x");
+  td_fails(TDICT_ESHAPE, "has shape", tdict_cat_into(misfit, 2, NULL, td, err));
+  assert_string_equal(td_last_error.path, "n.x.values");
+  rows_check_at(&w, &r, td, "n.x"); /* nothing of the first tree was written */
+  for (int64_t n = 0, done = 0; !done; n++) {
+    tdict_error error, *err = &error;
+    td_fail_alloc(n, false);
+    tdict_status status = tdict_cat_into(both, 2, NULL, td, err);
+    done = !td_fail_alloc_stop();
+    assert_int_equal(status, done ? TDICT_OK : TDICT_ENOMEM);
+    if (!done) rows_check_at(&w, &r, td, "n.x");
+  }
+  /* a child whose leaf has other rows than the tree */
+  td_ok(tdict_set_batch_size(help_get_tree(second, "n"), 0, NULL, err));
+  rows_put(help_get_tree(second, "n"), "x", &many, NULL);
+  td_fails(TDICT_ESHAPE, "the object has [2]", tdict_cat_into(both, 2, NULL, td, err));
+  assert_string_equal(td_last_error.path, "n.x");
+  tdict_release(second);
+  rows_check_and_release(&w, &a, first);
+  rows_check_and_release(&w, &other, longer);
+  rows_check_and_release(&w, &wide, wider);
+  tdict_release(td);
+  rows_free(&b);
+  rows_free(&r);
+  rows_free(&many);
+  close_world(&w);
+}
+
+CASE(ragged_writes_refuse) {
+  world w = open_world();
+  rows r = rows_of(2, COUNTS(3, 1, 2)), other = rows_of(2, COUNTS(3, 2, 2)), wide = rows_of(3, COUNTS(3, 1, 2));
+  tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&other, NULL), *wider = rows_tree(&wide, NULL), *row = NULL;
+  tdict_tree *plain = TREE(3), *empty = TREE(3), *objects = TREE(3);
+  const int64_t two[] = {0, 1};
+  /* the tensor "t" comes first, and must not change either */
+  td_ok(tdict_zero(value, err));
+  td_fails(TDICT_ESHAPE, "row 1 has length 1, but row 1 of the other side has 2", tdict_copy(td, value, err));
+  assert_string_equal(td_last_error.path, "n.x");
+  td_fails(TDICT_ESHAPE, "row 1 has length 1", tdict_index_set(td, TDICT_INDEX(TDICT_ALL), value, err));
+  td_fails(TDICT_ESHAPE, "row 1 has length 1", tdict_write_rows(td, 0, value, err));
+  td_fails(TDICT_ESHAPE, "row 1 has length 1", tdict_update_in_place(td, value, NULL, 0, err));
+  td_fails(TDICT_ESHAPE, "row 1 has length 2", tdict_index_into(td, value, TDICT_INDEX(TDICT_ALL), err));
+  td_ok(tdict_index_get(value, TDICT_INDEX(TDICT_AT(1)), &row, err));
+  td_fails(TDICT_ESHAPE, "row 0 has length 3, but row 0 of the other side has 2", tdict_write_row(td, 0, row, err));
+  assert_string_equal(td_last_error.path, "n.x");
+  td_fails(TDICT_ESHAPE, "has shape", tdict_copy(td, wider, err));
+  assert_string_equal(td_last_error.path, "n.x.values");
+  td_fails(TDICT_ENOTSUP, "ragged", tdict_index_set(td, TDICT_INDEX(TDICT_NEW_AXIS), row, err));
+  help_put(plain, "n.x", TENSOR(3, 2));
+  td_fails(TDICT_ETYPE, "an object of type ragged", tdict_index_set(td, TDICT_INDEX(TDICT_ALL), plain, err));
+  td_fails(TDICT_ETYPE, "an object of type ragged", tdict_update_in_place(td, plain, NULL, 0, err));
+  td_ok(tdict_set_object(objects, "n.x", &bare_type, malloc(1), err));
+  td_fails(TDICT_ETYPE, "type ragged", tdict_update_in_place(td, objects, NULL, 0, err));
+  td_fails(TDICT_ETYPE, "type ragged", tdict_index_set(td, TDICT_INDEX(TDICT_ALL), objects, err));
+  td_fails(TDICT_ENOTSUP, "ragged", tdict_write_rows(empty, 0, value, err)); /* nothing says the lengths */
+  assert_int_equal(tdict_num_keys(empty), 0);
+  tdict_ragged *leaf = rows_make(&r, TDICT_I64, NULL);
+  td_ok(tdict_delete(row, "t", err));
+  td_ok(tdict_set_ragged(row, "n.x", leaf, err)); /* three rows for two */
+  td_fails(TDICT_ESHAPE, "2 rows are selected, but the other leaf has 3",
+           tdict_index_set(td, TDICT_INDEX(TDICT_LIST(two, 2)), row, err));
+  tdict_ragged_release(leaf);
+  tdict_tensor *scalar = NULL;
+  td_ok(tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &scalar, err));
+  help_put(row, "n.x", scalar);
+  td_fails(TDICT_ESHAPE, "a row is a scalar", tdict_write_row(td, 0, row, err));
+  for (int64_t i = 0; i < 3; i++) assert_int_equal(((const int64_t *)tdict_const_data(td, "t"))[i], i);
+  tdict_release(row);
+  tdict_release(objects);
+  tdict_release(empty);
+  tdict_release(plain);
+  tdict_release(value);
+  rows_check_and_release(&w, &wide, wider);
+  rows_free(&other);
+  rows_check_and_release(&w, &r, td);
+  close_world(&w);
+}
+
+/* A child that was changed through its handle no longer has the rows of its parent. */
+CASE(ragged_changed_child_is_refused) {
+  world w = open_world();
+  rows r = rows_of(1, COUNTS(2, 1)), other = rows_of(1, COUNTS(1, 1, 1));
+  tdict_tree *td = rows_tree(&r, NULL), *out = NULL, *row = NULL;
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(0)), &row, err));
+  td_ok(tdict_delete(td, "t", err));
+  td_ok(tdict_delete(row, "t", err));
+  td_ok(tdict_set_batch_size(help_get_tree(td, "n"), 0, NULL, err));
+  rows_put(help_get_tree(td, "n"), "x", &other, NULL);
+  td_fails(TDICT_ESHAPE, "the object has [3]", tdict_index_get(td, TDICT_INDEX(TDICT_AT(1)), &out, err));
+  td_fails(TDICT_ESHAPE, "the object has [3]", tdict_write_row(td, 1, row, err));
+  assert_string_equal(td_last_error.path, "n.x");
+  tdict_release(row);
+  tdict_release(td);
+  rows_free(&r);
+  rows_free(&other);
+  close_world(&w);
+}
+
+CASE(ragged_operations_survive_enomem) {
+  world w = open_world();
+  rows r = rows_of(2, COUNTS(3, 0, 2, 1)), fresh = rows_of(2, COUNTS(3, 0, 2, 1));
+  tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&fresh, NULL), *out = NULL;
+  const int64_t list[] = {3, 0};
+  TD_WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_AT(2)), &out, err));
+  tdict_release(out);
+  TD_WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), &out, err));
+  tdict_release(out);
+  TD_WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 2)), &out, err));
+  tdict_release(out);
+  TD_WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -2)), &out, err));
+  tdict_release(out);
+  for (int64_t n = 0, done = 0; !done; n++) { /* nothing is written before everything was checked */
+    tdict_error error, *err = &error;
+    td_fail_alloc(n, false);
+    tdict_status status = tdict_copy(td, value, err);
+    done = !td_fail_alloc_stop();
+    assert_int_equal(status, done ? TDICT_OK : TDICT_ENOMEM);
+    rows_check_at(&w, done ? &fresh : &r, td, "n.x");
+  }
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), &out, err));
+  TD_WITHOUT_MEMORY(tdict_index_set(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), out, err));
+  tdict_release(out);
+  tdict_release(value);
+  rows_free(&r);
+  rows_free(&fresh);
+  tdict_release(td);
+  close_world(&w);
+}
+
+static int no_batch(const void *self, const int64_t **sizes) {
+  (void)self, (void)sizes;
+  return 0;
+}
+static const tdict_builtin fixed_type = {.type = {.struct_size = sizeof fixed_type, .name = "fixed", .release = free},
+                                         .mark = &tdict_builtin_mark,
+                                         .batch = no_batch};
+
+/* Objects of a built-in type that cannot be written, and have no tensors. */
+CASE(builtin_without_pair_is_not_written) {
+  tdict_tree *td = TREE(2), *value = TREE(2), *row = NULL;
+  help_put(td, "a", TENSOR(2));
+  help_put(value, "a", TENSOR(2));
+  td_ok(tdict_set_object(td, "n.x", &fixed_type.type, malloc(1), err));
+  td_ok(tdict_set_object(value, "n.x", &fixed_type.type, malloc(1), err));
+  td_ok(tdict_index_get(value, TDICT_INDEX(TDICT_AT(1)), &row, err));
+  const float before = ((const float *)tdict_const_data(td, "a"))[1];
+  td_fails(TDICT_ENOTSUP, "type fixed", tdict_copy(td, value, err));
+  assert_string_equal(td_last_error.path, "n.x");
+  td_fails(TDICT_ENOTSUP, "type fixed", tdict_update_in_place(td, value, NULL, 0, err));
+  td_fails(TDICT_ENOTSUP, "type fixed", tdict_index_set(td, TDICT_INDEX(TDICT_ALL), value, err));
+  td_fails(TDICT_ENOTSUP, "type fixed", tdict_write_row(td, 1, row, err));
+  assert_string_equal(td_last_error.path, "n.x");
+  td_fails(TDICT_ENOTSUP, "type fixed", tdict_index_into(value, td, TDICT_INDEX(TDICT_ALL), err));
+  const tdict_tree *one[] = {td};
+  td_fails(TDICT_ENOTSUP, "type fixed", tdict_cat_into(one, 1, NULL, value, err));
+  assert_string_equal(td_last_error.path, "n.x");
+  assert_memory_equal(&before, (const float *)tdict_const_data(td, "a") + 1, sizeof before);
+  td_ok(tdict_fill(td, NULL, 3, err)); /* skips the object */
+  assert_true(((const float *)tdict_const_data(td, "a"))[1] == 3);
+  tdict_release(row);
+  tdict_release(value);
+  tdict_release(td);
+}

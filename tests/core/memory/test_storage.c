@@ -1,0 +1,523 @@
+/* Storage: where bytes come from and when they go back, and the marks of those who use them. */
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "core/memory/fakes.h"
+#include "support/fail_alloc.h"
+#include "support/sanitized.h"
+
+static bool all_bytes(const void *p, size_t bytes, unsigned char value) {
+  const unsigned char *c = p;
+  for (size_t i = 0; i < bytes; i++)
+    if (c[i] != value) return false;
+  return true;
+}
+
+CASE(storage_plain_is_aligned_and_zeroed) {
+  static const size_t sizes[] = {
+      1, 63, 64, 65, 4096, 65535, 65536, 100003, (4 << 20) + 1, 9000001, (size_t)32 << 20, 40000003};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (int again = 0; again < 3; again++) { /* malloc gives dirty bytes the second time */
+      tdict_storage *s = NULL;
+      td_ok(tdict_storage_create(NULL, sizes[i], true, &s, err));
+      assert_int_equal((uintptr_t)s->data % 256, 0);
+      assert_int_equal(s->bytes, sizes[i]);
+      assert_true(tdict_device_equal(s->device, tdict_cpu()));
+      assert_int_equal(s->flags, 0);
+      assert_true(all_bytes(s->data, sizes[i], 0));
+      memset(s->data, 0xA5, sizes[i]);
+      tdict_storage_release(s);
+    }
+  tdict_storage_release(NULL);
+}
+
+/* New pages cost as much as the copy that fills them: what was freed serves again, whatever its alignment took. */
+CASE(storage_plain_pages_are_reused) {
+#if SANITIZED
+  skip(); /* their allocators keep what is freed, to find who still uses it */
+#endif
+  static const size_t sizes[] = {65536, 300001, 2000000, 10948608, (size_t)31 << 20};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    struct rusage before, after;
+    for (int again = 0; again < 4; again++) { /* the second time malloc no longer maps a block of that size apart */
+      tdict_storage *s = NULL;
+      void *small = malloc(300); /* something comes to lie behind the block */
+      assert_int_equal(getrusage(RUSAGE_SELF, &before), 0);
+      td_ok(tdict_storage_create(NULL, sizes[i], false, &s, err));
+      memset(s->data, 0xA5, sizes[i]);
+      assert_int_equal(getrusage(RUSAGE_SELF, &after), 0);
+      if (again == 3) assert_in_range(after.ru_minflt - before.ru_minflt, 0, 8);
+      free(small);
+      tdict_storage_release(s);
+    }
+  }
+}
+
+CASE(storage_may_be_empty) {
+  tdict_storage *s = NULL;
+  td_ok(tdict_storage_create(NULL, 0, true, &s, err));
+  assert_int_equal(s->bytes, 0);
+  assert_null(s->data);
+  tdict_storage_release(s);
+}
+
+CASE(storage_create_survives_enomem) {
+  fake_memory memory;
+  tdict_storage *s = NULL;
+  fake_memory_init(&memory, false);
+  for (int n = 0; n < 2; n++) { /* the record, the bytes */
+    td_fail_alloc(n, false);
+    td_fails(TDICT_ENOMEM, "no host memory", tdict_storage_create(NULL, 100, true, &s, err));
+    assert_true(td_fail_alloc_stop());
+    assert_null(s);
+  }
+  td_fail_alloc(0, false);
+  td_fails(TDICT_ENOMEM, "record", tdict_storage_create(&memory.memory, 100, true, &s, err));
+  assert_true(td_fail_alloc_stop());
+  assert_null(s);
+  assert_int_equal(atomic_load(&memory.allocations), 0);
+  assert_int_equal(atomic_load(&memory.refs), 1);
+}
+
+CASE(storage_gives_its_block_back_once) {
+  fake_memory memory;
+  tdict_storage *s = NULL;
+  fake_memory_init(&memory, true);
+  td_ok(tdict_storage_create(&memory.memory, 777, false, &s, err));
+  assert_ptr_equal(s->data, memory.last_data);
+  assert_int_equal(s->bytes, 777);
+  assert_true(tdict_device_equal(s->device, tdict_sim(3)));
+  assert_int_equal(atomic_load(&memory.refs), 2);
+  assert_ptr_equal(tdict_storage_retain(s), s);
+  tdict_storage_release(s);
+  assert_int_equal(atomic_load(&memory.frees), 0);
+  tdict_storage_release(s);
+  assert_int_equal(atomic_load(&memory.frees), 1);
+  assert_ptr_equal(memory.freed_data, memory.last_data);
+  assert_true(memory.alive_when_freed);
+  assert_int_equal(atomic_load(&memory.refs), 1);
+}
+
+CASE(storage_zeroes_by_the_memory_that_can) {
+  fake_memory memory;
+  tdict_storage *s = NULL;
+  fake_memory_init(&memory, true);
+  td_ok(tdict_storage_create(&memory.memory, 500, true, &s, err));
+  assert_ptr_equal(memory.filled, s->data);
+  assert_int_equal(memory.filled_bytes, 500);
+  assert_int_equal(memory.filled_byte, 0);
+  assert_true(all_bytes(s->data, 500, 0xA5)); /* not touched by the host */
+  tdict_storage_release(s);
+  fake_memory_init(&memory, false);
+  td_ok(tdict_storage_create(&memory.memory, 500, true, &s, err));
+  assert_true(all_bytes(s->data, 500, 0));
+  assert_int_equal(((unsigned char *)s->data)[500], 0xA5);
+  tdict_storage_release(s);
+}
+
+CASE(storage_create_fails_with_its_memory) {
+  fake_memory memory;
+  tdict_storage *s = NULL;
+  fake_memory_init(&memory, true);
+  memory.fail_allocate = true;
+  td_fails(TDICT_EDEVICE, "no block", tdict_storage_create(&memory.memory, 10, false, &s, err));
+  assert_int_equal(atomic_load(&memory.refs), 1);
+  memory.fail_allocate = false;
+  memory.fail_fill = true;
+  td_fails(TDICT_EDEVICE, "no fill", tdict_storage_create(&memory.memory, 10, true, &s, err));
+  assert_int_equal(atomic_load(&memory.frees), 1);
+  assert_ptr_equal(memory.freed_data, memory.last_data);
+  assert_int_equal(atomic_load(&memory.refs), 1);
+  assert_null(s);
+}
+
+CASE(storage_of_pinned_memory_says_so) {
+  fake_memory memory;
+  tdict_storage *s = NULL;
+  fake_memory_init(&memory, false);
+  memory.memory.pinned = true;
+  td_ok(tdict_storage_create(&memory.memory, 10, false, &s, err));
+  assert_int_equal(s->flags, TDICT_STORAGE_PINNED);
+  tdict_storage_release(s);
+}
+
+static void count_release(void *user) { ++*(int *)user; }
+
+CASE(storage_wrap_calls_release_once) {
+  tdict_storage *s = NULL;
+  int calls = 0;
+  char bytes[8] = "keep it";
+  td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cuda(1), TDICT_STORAGE_CLAIMED, &s, err));
+  assert_ptr_equal(s->data, bytes);
+  assert_int_equal(s->bytes, sizeof bytes);
+  assert_int_equal(s->flags, TDICT_STORAGE_CLAIMED | TDICT_STORAGE_FOREIGN);
+  assert_true(tdict_device_equal(s->device, tdict_cuda(1)));
+  s->release = count_release;
+  s->user = &calls;
+  tdict_storage_retain(s);
+  tdict_storage_release(s);
+  assert_int_equal(calls, 0);
+  tdict_storage_release(s);
+  assert_int_equal(calls, 1);
+  td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
+  tdict_storage_release(s); /* without a callback nothing happens to the bytes */
+  assert_string_equal(bytes, "keep it");
+  td_fail_alloc(0, true);
+  s = NULL;
+  td_fails(TDICT_ENOMEM, "record", tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
+  td_fail_alloc_stop();
+  assert_null(s);
+}
+
+static tdict_fence_node mark(tdict_storage *s, fake_fence *f, bool writes) {
+  return (tdict_fence_node){.storage = s, .fence = &f->fence, .writes = writes};
+}
+static bool stands_in_the_way(tdict_storage *s, bool to_write, const fake_fence *except, fake_fence *wanted) {
+  tdict_fence *found = tdict_storage_conflict(s, to_write, except ? &except->fence : NULL);
+  bool right = found == (wanted ? &wanted->fence : NULL);
+  if (found) {
+    right = right && atomic_load(&((fake_fence *)found)->refs) == 2; /* a new reference */
+    found->ops->release(found);
+  }
+  return right;
+}
+
+CASE(storage_readers_and_writers_conflict) {
+  tdict_storage *s = NULL;
+  fake_fence reader, writer;
+  fake_fence_init(&reader);
+  fake_fence_init(&writer);
+  td_ok(tdict_storage_create(NULL, 16, false, &s, err));
+  assert_true(stands_in_the_way(s, true, NULL, NULL));
+  tdict_fence_node r = mark(s, &reader, false), w = mark(s, &writer, true);
+  tdict_storage_attach(&r);
+  assert_true(stands_in_the_way(s, false, NULL, NULL));
+  assert_true(stands_in_the_way(s, true, NULL, &reader));
+  assert_true(stands_in_the_way(s, true, &reader, NULL));
+  tdict_storage_attach(&w);
+  assert_true(stands_in_the_way(s, false, NULL, &writer));
+  assert_true(stands_in_the_way(s, false, &writer, NULL));
+  assert_true(stands_in_the_way(s, true, &writer, &reader));
+  assert_true(stands_in_the_way(s, true, &reader, &writer));
+  tdict_storage_detach(&r);
+  assert_true(stands_in_the_way(s, true, NULL, &writer));
+  tdict_storage_detach(&w);
+  assert_true(stands_in_the_way(s, true, NULL, NULL));
+  assert_true(tdict_storage_is_idle(s));
+  assert_int_equal(atomic_load(&reader.refs), 1); /* marks count nothing */
+  tdict_storage_release(s);
+}
+
+typedef struct gathered {
+  int count;
+  tdict_fence *fences[8];
+} gathered;
+static void gather(void *user, tdict_fence *fence) {
+  gathered *g = user;
+  g->fences[g->count++] = fence;
+}
+static int gather_all(tdict_storage *s, bool to_write, gathered *g) {
+  g->count = 0;
+  tdict_storage_each_conflict(s, to_write, gather, g);
+  return g->count;
+}
+
+CASE(storage_each_conflict_calls_for_all) {
+  enum { COUNT = 5 };
+  static const int order[COUNT] = {2, 0, 4, 1, 3};
+  tdict_storage *s = NULL;
+  fake_fence fences[COUNT];
+  tdict_fence_node nodes[COUNT];
+  gathered g;
+  td_ok(tdict_storage_create(NULL, 16, false, &s, err));
+  assert_int_equal(gather_all(s, true, &g), 0);
+  for (int i = 0; i < COUNT; i++) {
+    fake_fence_init(&fences[i]);
+    nodes[i] = mark(s, &fences[i], i % 2 == 1);
+    tdict_storage_attach(&nodes[i]);
+  }
+  assert_int_equal(gather_all(s, false, &g), 2);
+  for (int left = COUNT; left > 0; left--) {
+    int seen[COUNT] = {0};
+    assert_int_equal(gather_all(s, true, &g), left);
+    for (int i = 0; i < left; i++) seen[(fake_fence *)g.fences[i] - fences]++;
+    for (int i = 0; i < COUNT; i++) {
+      bool gone = false;
+      for (int k = 0; k < COUNT - left; k++) gone = gone || order[k] == i;
+      assert_int_equal(seen[i], gone ? 0 : 1);
+    }
+    tdict_storage_detach(&nodes[order[COUNT - left]]);
+  }
+  assert_int_equal(gather_all(s, true, &g), 0);
+  tdict_storage_release(s);
+}
+
+typedef struct user_of_bytes {
+  tdict_fence_node node;
+  fake_fence fence;
+  int64_t value;
+} user_of_bytes;
+static void *use_then_end(void *user) {
+  user_of_bytes *u = user;
+  fake_fence_await_waiter(&u->fence);
+  *(int64_t *)u->node.storage->data = u->value; /* a plain write that the waiter reads: order is what is tested */
+  tdict_storage_detach(&u->node);
+  fake_fence_end(&u->fence);
+  return NULL;
+}
+
+CASE(storage_wait_waits_for_conflicting_fences) {
+  tdict_storage *s = NULL;
+  user_of_bytes u = {.value = 4711};
+  pthread_t thread;
+  for (int round = 0; round < 2; round++) { /* a writer, then a reader that a writer waits for */
+    td_ok(tdict_storage_create(NULL, sizeof(int64_t), true, &s, err));
+    fake_fence_init(&u.fence);
+    u.node = mark(s, &u.fence, round == 0);
+    tdict_storage_attach(&u.node);
+    if (round == 1) tdict_storage_wait(s, false); /* readers do not wait for each other */
+    assert_int_equal(pthread_create(&thread, NULL, use_then_end, &u), 0);
+    tdict_storage_wait(s, round == 1);
+    assert_int_equal(*(int64_t *)s->data, 4711);
+    pthread_join(thread, NULL);
+    assert_int_equal(atomic_load(&u.fence.refs), 1);
+    assert_true(atomic_load(&u.fence.waits) >= 1);
+    tdict_storage_release(s);
+  }
+}
+
+/* In a fork made while a list of the storage is held: the thread that held it is not there, and nobody waits for it. */
+static void live_in_fork(tdict_storage *s) {
+  fake_fence own;
+  alarm(10);
+  tdict_storage_wait(s, true);
+  fake_fence_init(&own);
+  tdict_fence_node node = mark(s, &own, true);
+  tdict_storage_attach(&node);
+  bool good = stands_in_the_way(s, true, NULL, &own);
+  tdict_storage_detach(&node);
+  fake_fence_end(&own);
+  good = tdict_storage_add_use(s, &own.fence, NULL) == TDICT_OK && good;
+  _exit(good && s->num_uses == 1 ? 0 : 1);
+}
+typedef struct forking {
+  tdict_storage *storage;
+  int status;
+} forking;
+static void fork_once(void *user, tdict_fence *fence) {
+  forking *f = user;
+  (void)fence;
+  if (f->status >= 0) return;
+  pid_t child = fork();
+  if (child == 0) live_in_fork(f->storage);
+  if (child < 0 || waitpid(child, &f->status, 0) != child) f->status = 1;
+}
+
+CASE(storage_drops_lists_locked_by_a_forked_parent) {
+  forking f = {.status = -1};
+  fake_fence fences[2];
+  tdict_fence_node nodes[2];
+  td_ok(tdict_storage_create(NULL, 16, false, &f.storage, err));
+  for (int i = 0; i < 2; i++) {
+    fake_fence_init(&fences[i]);
+    nodes[i] = mark(f.storage, &fences[i], true);
+    tdict_storage_attach(&nodes[i]);
+  }
+  tdict_storage_each_conflict(f.storage, true, fork_once, &f);
+  assert_int_equal(f.status, 0);
+  assert_true(stands_in_the_way(f.storage, true, &fences[0], &fences[1])); /* here all is as it was */
+  for (int i = 0; i < 2; i++) tdict_storage_detach(&nodes[i]);
+  f.status = -1;
+  td_ok(tdict_storage_add_use(f.storage, &fences[0].fence, err));
+  tdict_storage_each_use(f.storage, true, fork_once, &f);
+  assert_int_equal(f.status, 0);
+  assert_int_equal(f.storage->num_uses, 1);
+  fake_fence_end(&fences[0]);
+  tdict_storage_release(f.storage);
+  assert_int_equal(atomic_load(&fences[0].refs), 1);
+}
+
+enum { MARKERS = 4, MARKS = 500 };
+typedef struct marker {
+  tdict_storage *storage;
+} marker;
+static void *mark_often(void *user) {
+  marker *m = user;
+  fake_fence fence;
+  fake_fence_init(&fence);
+  for (int i = 0; i < MARKS; i++) {
+    tdict_storage *s = tdict_storage_retain(m->storage);
+    tdict_fence_node node = mark(s, &fence, true);
+    tdict_storage_attach(&node);
+    tdict_fence *other = tdict_storage_conflict(s, false, &fence.fence);
+    if (other) other->ops->release(other);
+    tdict_storage_detach(&node);
+    tdict_storage_release(s);
+  }
+  while (atomic_load(&fence.refs) > 1) usleep(100); /* another thread still holds what it found */
+  return NULL;
+}
+
+CASE(storage_marks_from_many_threads) {
+  marker m;
+  pthread_t threads[MARKERS];
+  td_ok(tdict_storage_create(NULL, 64, true, &m.storage, err));
+  for (int i = 0; i < MARKERS; i++) assert_int_equal(pthread_create(&threads[i], NULL, mark_often, &m), 0);
+  for (int i = 0; i < MARKERS; i++) pthread_join(threads[i], NULL);
+  assert_true(tdict_storage_is_idle(m.storage));
+  assert_int_equal(atomic_load(&m.storage->refs), 1);
+  tdict_storage_release(m.storage);
+}
+
+CASE(storage_uses_are_handed_to_the_memory) {
+  enum { COUNT = 11 };
+  fake_memory memory;
+  fake_fence fences[COUNT];
+  tdict_storage *s = NULL;
+  fake_memory_init(&memory, false);
+  td_ok(tdict_storage_create(&memory.memory, 64, false, &s, err));
+  for (int i = 0; i < COUNT; i++) {
+    fake_fence_init(&fences[i]);
+    td_ok(tdict_storage_add_use(s, &fences[i].fence, err));
+    assert_int_equal(atomic_load(&fences[i].refs), 2);
+  }
+  assert_null(tdict_storage_conflict(s, true, NULL)); /* only the giving back waits for uses */
+  tdict_storage_release(s);
+  assert_int_equal(memory.freed_fences, COUNT);
+  for (int i = 0; i < COUNT; i++) assert_int_equal(atomic_load(&fences[i].refs), 1);
+}
+
+CASE(storage_add_use_survives_enomem) {
+  fake_fence fences[5];
+  tdict_storage *s = NULL;
+  td_ok(tdict_storage_create(NULL, 64, false, &s, err));
+  for (int i = 0; i < 5; i++) {
+    fake_fence_init(&fences[i]); /* not done: uses that are done are dropped, and make room */
+    if (i == 0 || i == 4) {      /* room for four was made by the first */
+      td_fail_alloc(0, true);
+      td_fails(TDICT_ENOMEM, "use", tdict_storage_add_use(s, &fences[i].fence, err));
+      td_fail_alloc_stop();
+      assert_int_equal(atomic_load(&fences[i].refs), 1);
+      assert_int_equal(s->num_uses, i);
+    }
+    td_ok(tdict_storage_add_use(s, &fences[i].fence, err));
+  }
+  for (int i = 0; i < 5; i++) fake_fence_end(&fences[i]);
+  tdict_storage_release(s);
+  for (int i = 0; i < 5; i++) assert_int_equal(atomic_load(&fences[i].refs), 1);
+}
+
+static void note_done(void *user) {
+  fake_fence *f = user;
+  atomic_store(&f->waits, atomic_load(&f->done) ? 1000 : -1000);
+}
+
+static void count_fence(void *user, tdict_fence *fence) {
+  (void)fence;
+  ++*(int *)user;
+}
+
+/* The program's own bytes go back to it only when who uses them is through. */
+CASE(storage_release_callback_follows_uses) {
+  fake_fence fence;
+  tdict_storage *s = NULL;
+  pthread_t thread;
+  char bytes[16];
+  fake_fence_init(&fence);
+  td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
+  s->release = note_done;
+  s->user = &fence;
+  td_ok(tdict_storage_add_use(s, &fence.fence, err));
+  assert_int_equal(pthread_create(&thread, NULL, fake_fence_end_later, &fence), 0);
+  tdict_storage_release(s);
+  pthread_join(thread, NULL);
+  assert_int_equal(atomic_load(&fence.waits), 1000);
+  assert_int_equal(atomic_load(&fence.refs), 1);
+}
+
+/* Work that fills the bytes: readers wait for it, too, and giving the bytes back to the program does not. */
+CASE(storage_fillers_hold_readers) {
+  fake_fence filler, use;
+  tdict_storage *s = NULL;
+  pthread_t thread;
+  char bytes[16];
+  fake_fence_init(&filler);
+  fake_fence_init(&use);
+  td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
+  td_fail_alloc(0, true);
+  td_fails(TDICT_ENOMEM, "use", tdict_storage_add_filler(s, &filler.fence, err));
+  td_fail_alloc_stop();
+  assert_true(tdict_storage_is_idle(s));
+  td_ok(tdict_storage_add_filler(s, &filler.fence, err));
+  td_ok(tdict_storage_add_use(s, &use.fence, err));
+  assert_false(tdict_storage_is_idle(s));
+  int seen = 0;
+  tdict_storage_each_use(s, false, count_fence, &seen);
+  assert_int_equal(seen, 1);
+  tdict_storage_each_use(s, true, count_fence, &seen);
+  assert_int_equal(seen, 3);
+  assert_int_equal(pthread_create(&thread, NULL, fake_fence_end_later, &filler), 0);
+  tdict_storage_wait(s, false);
+  pthread_join(thread, NULL);
+  assert_true(atomic_load(&filler.done));
+  assert_int_equal(atomic_load(&use.waits), 0); /* readers do not wait for readers */
+  tdict_storage_wait(s, false);                 /* the filler is gone */
+  assert_int_equal(atomic_load(&filler.refs), 1);
+  fake_fence_end(&use);
+  tdict_storage_release(s);
+  assert_int_equal(atomic_load(&use.refs), 1);
+  /* released while the work goes on */
+  fake_fence_init(&filler);
+  td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
+  td_ok(tdict_storage_add_filler(s, &filler.fence, err));
+  tdict_storage_release(s);
+  assert_int_equal(atomic_load(&filler.waits), 0);
+  assert_int_equal(atomic_load(&filler.refs), 1);
+}
+
+/* Work of the library that writes: readers wait for it, and so does giving the bytes back to the program. */
+CASE(storage_writers_hold_readers_and_the_end) {
+  fake_fence filler, writer;
+  tdict_storage *s = NULL;
+  pthread_t thread;
+  char bytes[16];
+  for (int reads = 0; reads < 2; reads++) {
+    fake_fence_init(&filler);
+    fake_fence_init(&writer);
+    td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
+    td_ok(tdict_storage_add_filler(s, &filler.fence, err));
+    td_ok(tdict_storage_add_writer(s, &writer.fence, err));
+    int seen = 0;
+    tdict_storage_each_use(s, false, count_fence, &seen);
+    assert_int_equal(seen, 1);
+    fake_fence_end(&filler);
+    assert_int_equal(pthread_create(&thread, NULL, fake_fence_end_later, &writer), 0);
+    if (reads) tdict_storage_wait(s, false);
+    tdict_storage_release(s);
+    assert_true(atomic_load(&writer.done));
+    pthread_join(thread, NULL);
+    assert_int_equal(atomic_load(&writer.refs), 1);
+    assert_int_equal(atomic_load(&filler.refs), 1);
+  }
+}
+
+static void *retain_often(void *user) {
+  for (int i = 0; i < 2000; i++) tdict_storage_release(tdict_storage_retain(user));
+  tdict_storage_release(user);
+  return NULL;
+}
+
+CASE(storage_counts_from_many_threads) {
+  fake_memory memory;
+  tdict_storage *s = NULL;
+  pthread_t threads[4];
+  fake_memory_init(&memory, false);
+  td_ok(tdict_storage_create(&memory.memory, 64, false, &s, err));
+  for (int i = 0; i < 4; i++)
+    assert_int_equal(pthread_create(&threads[i], NULL, retain_often, tdict_storage_retain(s)), 0);
+  tdict_storage_release(s);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  assert_int_equal(atomic_load(&memory.frees), 1);
+  assert_int_equal(atomic_load(&memory.refs), 1);
+}

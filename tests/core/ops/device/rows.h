@@ -1,0 +1,86 @@
+/* Trees of rows on the device of a case, streams that are blocked, and a count of launches. Each case releases what it
+ * makes. */
+#ifndef TDICT_TESTS_CORE_OPS_DEVICE_ROWS_H
+#define TDICT_TESTS_CORE_OPS_DEVICE_ROWS_H
+
+#include "core/tree/help.h"
+
+/* after help.h, which has a variable `place` */
+#include "engine/promises.h"
+
+static inline tdict_tensor *rows_on(const place *w, int64_t rows, uint64_t number) {
+  tdict_tensor *t = new_tensor(TDICT_I32, 2, (const int64_t[]){rows, 6}, w->memory);
+  put_number(w, t, number);
+  return t;
+}
+/* Makes a tree of 40 rows with five tensors on the device. */
+static inline tdict_tree *rows_tree(const place *w, int64_t rows, uint64_t number) {
+  static const char *const paths[] = {"a", "b", "n.c", "n.d", "e"};
+  tdict_tree *td = TREE(rows);
+  for (uint64_t i = 0; i < 5; i++) give(td, paths[i], rows_on(w, rows, number + i));
+  return td;
+}
+/* Writes random bytes to the tensors of such a tree. */
+static inline void number_rows(const place *w, const tdict_tree *td, uint64_t number) {
+  static const char *const paths[] = {"a", "b", "n.c", "n.d", "e"};
+  for (uint64_t i = 0; i < 5; i++) put_number(w, help_get(td, paths[i]), number + i);
+}
+/* Lets the queues of a held device run when all other threads wait. */
+static inline void *resume_later(void *user) {
+  const place *w = user;
+  td_rest();
+  if (tdict_sim_resume(w->c, NULL) != TDICT_OK) abort();
+  return NULL;
+}
+/* Checks row `at` of a tensor against a row of random bytes. */
+static inline void check_row(const place *w, tdict_tensor *t, int64_t at, int64_t rows, uint64_t number, int64_t from) {
+  int32_t *wanted = malloc((size_t)rows * 24), *found = (int32_t *)(void *)get_bytes(w, t);
+  td_fill_random(wanted, (size_t)rows * 24, number);
+  assert_memory_equal(found + at * 6, wanted + from * 6, 24);
+  free(wanted);
+  free(found);
+}
+
+static int num_launches;
+static tdict_cu fault_code; /* TDICT_CU_SUCCESS: launches succeed */
+static const tdict_driver_ops *real_ops;
+static inline tdict_cu count_launch(tdict_driver *d, const tdict_cu_launch *launch, tdict_cu_stream stream) {
+  num_launches++;
+  return fault_code == TDICT_CU_SUCCESS ? real_ops->launch(d, launch, stream) : fault_code;
+}
+static inline void begin_counting(shim *s, const place *w) {
+  shim_begin(s, w->d);
+  real_ops = s->real;
+  s->ops.launch = count_launch;
+  num_launches = 0;
+}
+
+static inline tdict_index_options on(const tdict_stream *s) {
+  tdict_index_options o = tdict_index_options_default();
+  o.stream = s;
+  return o;
+}
+
+/* A stream whose work waits at a gate. */
+typedef struct blocked {
+  gate gate;
+  kernel k;
+  tdict_stream s;
+  tdict_tensor *t;
+} blocked;
+static inline void block(const place *w, blocked *b) {
+  memset(b, 0, sizeof *b);
+  b->s = new_stream(w);
+  b->t = new_bytes(8, w->memory);
+  kernel_launch(&b->k, b->s, b->t, &b->gate, NULL);
+  gate_await(&b->gate, 1);
+}
+static inline void unblock(blocked *b) { gate_open(&b->gate); }
+static inline void end_blocked(const place *w, blocked *b) {
+  sync_stream(w, b->s);
+  tdict_stream_destroy(w->c, b->s);
+  tdict_tensor_release(b->t);
+  kernel_end(&b->k);
+}
+
+#endif

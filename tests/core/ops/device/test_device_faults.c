@@ -1,0 +1,138 @@
+/* Operations on device trees when calls of the driver fail: each call once, the module with the kernels, and
+ * launches. */
+#include "context.h"
+#include "core/ops/device/ways.h"
+#include "support/driver_fault.h"
+#include "support/fail_alloc.h"
+
+/* A context over a simulated driver that fails on demand. */
+typedef struct faults {
+  tdict_driver *inner, *d;
+  place w;
+  ways t;
+  tdict_stream stream;
+} faults;
+static void faults_open(faults *f) {
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context_options o = place_options(1);
+  tdict_context *context = NULL;
+  memset(f, 0, sizeof *f);
+  sim.memory_bytes = (size_t)256 << 20;
+  td_ok(tdict_driver_sim_open(&sim, &f->inner, err));
+  td_ok(tdict_driver_fault_open(f->inner, &f->d, err));
+  o.device = td_device();
+  td_ok(tdict_context_create_over(&o, f->d, &context, err));
+  f->w = place_around(context);
+  f->t = ways_open(&f->w, &f->w);
+  f->stream = new_stream(&f->w);
+}
+static void faults_close(faults *f) {
+  tdict_fault_live live, none = {0};
+  tdict_stream_destroy(f->w.c, f->stream);
+  ways_close(&f->t);
+  place_close(&f->w);
+  tdict_driver_fault_get_live(f->d, &live);
+  assert_memory_equal(&live, &none, sizeof live); /* nothing leaks */
+  tdict_driver_release(f->d);
+  tdict_driver_release(f->inner);
+}
+
+/* Converts each leaf by tdict_tensor_to_dtype(). The result is that of WAY_TO_DTYPE. */
+static tdict_status convert_tensors(const ways *t, tdict_tree **out, tdict_error *err) {
+  tdict_tree *made = NULL;
+  tdict_status status = tdict_create(0, NULL, &made, err);
+  for (int i = 0; i < 5 && status == TDICT_OK; i++) {
+    tdict_tensor *converted = NULL;
+    status = tdict_tensor_to_dtype(help_get(t->td, way_paths[i]), TDICT_F64, NULL, &converted, err);
+    if (status == TDICT_OK) status = tdict_set(made, way_paths[i], converted, err);
+    tdict_tensor_release(converted);
+  }
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_release(made);
+  return status;
+}
+
+/* Makes the n-th driver call of an operation fail. The operation succeeds, or returns the driver's code and leaves
+ * nothing queued. The next call succeeds. Returns false if the operation makes fewer calls. */
+static bool fail_once(tree_way way, bool by_tensor, bool on_stream, int64_t n, int *num_failed) {
+  faults f;
+  tdict_tree *out = NULL;
+  tdict_error e = {0};
+  tdict_driver_sim_count counts;
+  const tdict_fault fault = {.kinds = TDICT_FAULT_ALL, .n = n, .code = TDICT_CU_UNKNOWN};
+  faults_open(&f);
+  const tdict_stream *s = on_stream ? &f.stream : NULL;
+  tdict_driver_fault_arm(f.d, &fault);
+  const tdict_status status = by_tensor ? convert_tensors(&f.t, &out, &e) : ways_call(&f.t, way, s, &out, &e);
+  const bool fired = tdict_driver_fault_fired(f.d);
+  tdict_driver_fault_arm(f.d, NULL);
+  if (status != TDICT_OK) {
+    if (status != TDICT_EDEVICE || e.native != TDICT_CU_UNKNOWN)
+      fail_msg("%s, call %d: %s: %s", way_names[way], (int)n, tdict_status_name(status), e.message);
+    assert_null(out);
+    tdict_driver_sim_counts(f.inner, 0, &counts);
+    if (counts.num_pending != 0) fail_msg("%s, call %d: work is still queued", way_names[way], (int)n);
+    ++*num_failed;
+    if (!ways_destination(&f.t, way)) ways_check_untouched(&f.t);
+    ways_reset(&f.t);
+    td_ok(by_tensor ? convert_tensors(&f.t, &out, err) : ways_call(&f.t, way, s, &out, err));
+  }
+  sync_stream(&f.w, f.stream);
+  ways_check(&f.t, way, out);
+  tdict_release(out);
+  faults_close(&f);
+  return fired;
+}
+SIM_CASE(device_ops_with_failing_calls) {
+  for (tree_way way = 0; way < NUM_WAYS; way++)
+    for (int on_stream = 0; on_stream < 2; on_stream++) {
+      int num_failed = 0;
+      for (int64_t n = 1; fail_once(way, false, on_stream, n, &num_failed); n++) {}
+      if (num_failed < 6) fail_msg("%s: only %d calls failed", way_names[way], num_failed);
+    }
+}
+
+SIM_CASE(device_tensor_to_dtype_with_failing_calls) {
+  int num_failed = 0;
+  for (int64_t n = 1; fail_once(WAY_TO_DTYPE, true, false, n, &num_failed); n++) {}
+  assert_true(num_failed >= 6);
+}
+SIM_CASE(device_tensor_to_dtype_without_memory) {
+  faults f;
+  tdict_tree *out = NULL;
+  faults_open(&f);
+  TD_WITHOUT_MEMORY_THEN(convert_tensors(&f.t, &out, err), {
+    assert_null(out);
+    assert_true(err->message[0] != 0);
+  });
+  ways_check(&f.t, WAY_TO_DTYPE, out);
+  tdict_release(out);
+  faults_close(&f);
+}
+
+/* The kernels cannot be loaded, or their functions not be found. If this ends, the operation succeeds. */
+SIM_CASE(device_ops_with_failing_modules) {
+  for (tree_way way = 0; way < NUM_WAYS; way++)
+    for (int64_t n = 1; n <= 5; n++) {
+      faults f;
+      tdict_tree *out = NULL;
+      const tdict_fault fault = {
+          .kinds = TDICT_FAULT_BIT(TDICT_FAULT_MODULE), .n = n, .code = TDICT_CU_INVALID_VALUE, .lasts = true};
+      faults_open(&f);
+      for (int on_stream = 0; on_stream < 2; on_stream++) {
+        const tdict_stream *s = on_stream ? &f.stream : NULL;
+        tdict_driver_fault_arm(f.d, &fault);
+        td_fails(TDICT_EDEVICE, n == 1 ? "cuModuleLoadData" : "cuModuleGetFunction",
+                 ways_call(&f.t, way, s, &out, err));
+        assert_null(out);
+        ways_check_untouched(&f.t);
+        tdict_driver_fault_arm(f.d, NULL);
+      }
+      td_ok(ways_call(&f.t, way, NULL, &out, err));
+      ways_check(&f.t, way, out);
+      tdict_release(out);
+      faults_close(&f);
+    }
+}

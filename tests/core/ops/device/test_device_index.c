@@ -1,0 +1,354 @@
+/* Indices on device trees: random indices give the host's results, errors change nothing, and one launch is enough for
+ * all leaves. */
+#include "core/ops/device/pair.h"
+#include "core/ops/device/rows.h"
+#include "core/ops/twins.h"
+#include "support/fail_alloc.h"
+
+enum { NUM_SEEDS = 150 };
+
+GPU_CASE(device_index_get_equals_host) {
+  world w = world_open();
+  int num_lists = 0, num_on_device = 0;
+  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+    rng r = {seed};
+    random_index i;
+    pair p = pair_random(&w, seed, seed), got = {NULL, NULL};
+    make_index(&r, &w, p.host, false, &i);
+    td_ok(tdict_index_get(p.host, i.index, &got.host, err));
+    td_ok(tdict_index_get(p.device, i.index, &got.device, err));
+    pair_check(&w, &got);
+    num_lists += i.has_lists;
+    num_on_device += i.num_on_device;
+    random_index_release(&i);
+    pair_release(&got);
+    pair_release(&p);
+  }
+  assert_true(num_lists > NUM_SEEDS / 4 && num_on_device > NUM_SEEDS / 8);
+  world_close(&w);
+}
+
+GPU_CASE(device_index_set_equals_host) {
+  world w = world_open();
+  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+    rng r = {seed};
+    random_index i;
+    pair p = pair_random(&w, seed, seed), other = pair_random(&w, seed, seed + 1000), value = {NULL, NULL};
+    make_index(&r, &w, p.host, true, &i);
+    td_ok(tdict_index_get(other.host, i.index, &value.host, err));
+    td_ok(tdict_index_get(other.device, i.index, &value.device, err));
+    td_ok(tdict_index_set(p.host, i.index, value.host, err));
+    td_ok(tdict_index_set(p.device, i.index, value.device, err));
+    pair_check(&w, &p);
+    random_index_release(&i);
+    pair_release(&value);
+    pair_release(&other);
+    pair_release(&p);
+  }
+  world_close(&w);
+}
+
+GPU_CASE(device_index_into_equals_host) {
+  world w = world_open();
+  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+    rng r = {seed};
+    random_index i;
+    pair p = pair_random(&w, seed, seed), other = pair_random(&w, seed, seed + 1000), into = {NULL, NULL};
+    make_index(&r, &w, p.host, true, &i);
+    td_ok(tdict_index_get(other.host, i.index, &into.host, err));
+    td_ok(tdict_index_get(other.device, i.index, &into.device, err));
+    td_ok(tdict_index_into(into.host, p.host, i.index, err));
+    td_ok(tdict_index_into(into.device, p.device, i.index, err));
+    pair_check(&w, &into);
+    random_index_release(&i);
+    pair_release(&into);
+    pair_release(&other);
+    pair_release(&p);
+  }
+  world_close(&w);
+}
+
+/* Nine lists are more than one move can have. */
+GPU_CASE(device_index_takes_many_lists) {
+  const int64_t bs[] = {2, 2, 2, 2, 2, 2, 2, 2, 2};
+  world w = world_open();
+  pair p = {help_tree(9, bs), help_tree(9, bs)}, got = {NULL, NULL}, other = {help_tree(9, bs), help_tree(9, bs)};
+  rng r = {7};
+  int64_t positions[9][5];
+  tdict_indices index = tdict_indices_none();
+  for (int d = 0; d < 9; d++) {
+    for (int i = 0; i < 5; i++) positions[d][i] = d < 3 ? i >> d & 1 : pick(&r, 0, 1); /* no element twice */
+    index = tdict_indices_add(index, TDICT_LIST(positions[d], 5));
+  }
+  add_tensors(&w, &p, "a", (layout){TDICT_F32, 9, bs}, 1);
+  add_tensors(&w, &p, "n.b", (layout){TDICT_U8, 9, bs}, 2);
+  add_tensors(&w, &other, "a", (layout){TDICT_F32, 9, bs}, 3);
+  add_tensors(&w, &other, "n.b", (layout){TDICT_U8, 9, bs}, 4);
+  td_ok(tdict_index_get(other.host, index, &got.host, err));
+  td_ok(tdict_index_get(other.device, index, &got.device, err));
+  pair_check(&w, &got);
+  td_ok(tdict_index_set(p.host, index, got.host, err));
+  td_ok(tdict_index_set(p.device, index, got.device, err));
+  pair_check(&w, &p);
+  pair_release(&got);
+  pair_release(&other);
+  pair_release(&p);
+  world_close(&w);
+}
+
+SIM_CASE(device_index_launches_once_for_all_leaves) {
+  place w = place_open(2);
+  shim s;
+  const int64_t list[] = {3, -1, 7};
+  const tdict_indices indices[] = {TDICT_INDEX(TDICT_LIST(list, 3)), TDICT_INDEX(TDICT_RANGE(2, 20, 3))};
+  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;
+  begin_counting(&s, &w);
+  td_ok(tdict_index_get(td, indices[0], &out, err));
+  assert_int_equal(num_launches, 1);
+  td_ok(tdict_index_into(out, td, indices[0], err));
+  assert_int_equal(num_launches, 2);
+  td_ok(tdict_index_set(td, indices[0], out, err));
+  assert_int_equal(num_launches, 3);
+  tdict_release(out);
+  out = rows_tree(&w, 6, 50);
+  td_ok(tdict_index_set(td, indices[1], out, err));
+  assert_int_equal(num_launches, 4);
+  for (int64_t i = 0; i < 6; i++) check_row(&w, help_get(td, "n.d"), 2 + 3 * i, 6, 53, i);
+  shim_end(&s, w.d);
+  tdict_release(out);
+  tdict_release(td);
+  place_close(&w);
+}
+
+/* Lost rows are refused when read. After they are written, they can be read again. */
+SIM_CASE(device_index_refuses_lost_rows) {
+  place w = place_open(2);
+  const int64_t good[] = {3, 4}, bad[] = {4, 9};
+  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 2, 21), *row = NULL;
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(9, 11, 1)), &row, err));
+  tdict_tensor_lose(help_get(row, "n.c"));
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(good, 2)), &out, err));
+  tdict_release(out);
+  out = NULL;
+  for (int i = 0; i < 2; i++) {
+    const tdict_index_options o = on(i ? &(tdict_stream){w.device, NULL} : NULL);
+    td_fails(TDICT_EINVAL, "index: the source's bytes are lost",
+             tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(bad, 2)), &o, &out, err));
+    assert_string_equal(td_last_error.path, "n.c");
+    td_fails(TDICT_EINVAL, "index_into: the source's bytes are lost",
+             tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST(bad, 2)), &o, err));
+    check_row(&w, help_get(few, "a"), 0, 2, 21, 0);
+  }
+  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(bad, 2)), few, err));
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(bad, 2)), &out, err)); /* row 10 is still lost */
+  tdict_release(out);
+  td_fails(TDICT_EINVAL, "lost", tdict_index_get(td, TDICT_INDEX(TDICT_LIST(((int64_t[]){10}), 1)), &out, err));
+  tdict_release(row);
+  tdict_release(few);
+  tdict_release(td);
+  place_close(&w);
+}
+
+/* A tree with tensors on the host and on the device. */
+SIM_CASE(device_index_takes_mixed_trees) {
+  place w = place_open(2), host = w;
+  host.memory = NULL;
+  const int64_t list[] = {9, 0, 33};
+  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21);
+  give(td, "h", rows_on(&host, 40, 60));
+  give(few, "h", rows_on(&host, 3, 61));
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 3)), &out, err));
+  for (int i = 0; i < 3; i++) {
+    check_row(&w, help_get(out, "h"), i, 40, 60, list[i]);
+    check_row(&w, help_get(out, "e"), i, 40, 5, list[i]);
+  }
+  tdict_release(out);
+  give(few, "a", rows_on(&host, 3, 62)); /* from the host to the device */
+  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(list, 3)), few, err));
+  for (int i = 0; i < 3; i++) {
+    check_row(&w, help_get(td, "h"), list[i], 3, 61, i);
+    check_row(&w, help_get(td, "a"), list[i], 3, 62, i);
+    check_row(&w, help_get(td, "e"), list[i], 3, 25, i);
+  }
+  tdict_stream s = new_stream(&w);
+  const tdict_index_options o = on(&s);
+  td_fails(TDICT_ENOTSUP, "index_set: from cpu to sim:0; on a stream, both tensors must be",
+           tdict_index_set_with(td, TDICT_INDEX(TDICT_RANGE(0, 3, 1)), few, &o, err));
+  assert_string_equal(td_last_error.path, "a");
+  check_row(&w, help_get(td, "b"), 1, 40, 2, 1);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(few);
+  tdict_release(td);
+  place_close(&w);
+}
+
+SIM_CASE(device_index_on_stream_refuses) {
+  place w = place_sim(2, 0, 2);
+  rig r = {w.c, w.memory};
+  const int64_t list[] = {9, 0, 33};
+  const tdict_indices index = TDICT_INDEX(TDICT_LIST(list, 3));
+  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21);
+  tdict_stream s = new_stream(&w), wrong = {tdict_cpu(), NULL}, second = {tdict_sim(1), NULL};
+  tdict_index_options o = on(&wrong);
+  td_fails(TDICT_EWRONGDEVICE, "the stream is of the cpu", tdict_index_get_with(td, index, &o, &out, err));
+  o.stream = &second;
+  td_fails(TDICT_EWRONGDEVICE, "index: the tensor is on sim:0, but the stream is of sim:1",
+           tdict_index_get_with(td, index, &o, &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "index_set: the tensor is on sim:0, but the stream is of sim:1",
+           tdict_index_set_with(td, index, few, &o, err));
+  assert_string_equal(td_last_error.path, "a");
+  o.stream = &s;
+  o.memory = w.pinned;
+  td_fails(TDICT_EINVAL, "memory and stream are set", tdict_index_get_with(td, index, &o, &out, err));
+  o.memory = NULL;
+  twins both = make_twins(&r, &flat_type);
+  td_fails(TDICT_ENOTSUP, "an object of type flat; on a stream, only tensors",
+           tdict_index_get_with(both.td, TDICT_INDEX(TDICT_LIST(((int64_t[]){1}), 1)), &o, &out, err));
+  assert_string_equal(td_last_error.path, "n.o");
+  assert_null(out);
+  end_twins(&both);
+  td_ok(tdict_set_text(td, "text", "whole", err)); /* stays on the host */
+  td_ok(tdict_index_get_with(td, index, &o, &out, err));
+  tdict_release(out);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(few);
+  tdict_release(td);
+  place_close(&w);
+}
+
+SIM_CASE(device_index_fails_whole) {
+  place w = place_open(2);
+  shim s;
+  const int64_t list[] = {9, 0, 33}, outside[] = {9, 40};
+  const tdict_indices index = TDICT_INDEX(TDICT_LIST(list, 3));
+  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21), *two = rows_tree(&w, 2, 31);
+  tdict_stream stream = new_stream(&w);
+  const tdict_index_options o = on(&stream);
+  td_fails(TDICT_EINVAL, "position 40 is outside", tdict_index_set(td, TDICT_INDEX(TDICT_LIST(outside, 2)), two, err));
+  check_row(&w, help_get(td, "a"), 9, 40, 1, 9);
+  begin_counting(&s, &w);
+  fault_code = TDICT_CU_INVALID_VALUE;
+  td_fails(TDICT_EDEVICE, "cuLaunchKernel", tdict_index_get(td, index, &out, err));
+  td_fails(TDICT_EDEVICE, "cuLaunchKernel", tdict_index_get_with(td, index, &o, &out, err));
+  td_fails(TDICT_EDEVICE, "cuLaunchKernel", tdict_index_set(td, index, few, err));
+  assert_null(out);
+  fault_code = TDICT_CU_SUCCESS;
+  shim_end(&s, w.d);
+  td_ok(tdict_index_get(td, index, &out, err)); /* the device still works */
+  tdict_release(out);
+  out = NULL;
+  TD_WITHOUT_MEMORY(tdict_index_set(td, index, few, err));
+  TD_WITHOUT_MEMORY_THEN(tdict_index_get(td, index, &out, err), assert_null(out));
+  tdict_release(out);
+  /* Without memory for the use, the call waits for the launch instead. */
+  int num_succeeded = 0;
+  for (int64_t n = 0; num_succeeded < 2; n++) {
+    tdict_error err = {0};
+    out = NULL;
+    td_fail_alloc(n, false);
+    const tdict_status status = tdict_index_get_with(td, index, &o, &out, &err);
+    const bool had_failure = td_fail_alloc_stop();
+    assert_int_equal(status, out ? TDICT_OK : TDICT_ENOMEM);
+    assert_true(had_failure || out);
+    if (out) sync_stream(&w, stream);
+    for (int i = 0; i < 3 && out; i++) check_row(&w, help_get(out, "e"), i, 3, 25, i == 0 ? 0 : i);
+    num_succeeded += out && !had_failure;
+    tdict_release(out);
+  }
+  tdict_stream_destroy(w.c, stream);
+  tdict_release(two);
+  tdict_release(few);
+  tdict_release(td);
+  place_close(&w);
+}
+
+/* A list on the device: the positions are checked before anything is written. The launch that makes a new result checks
+ * them, too. */
+SIM_CASE(device_index_checks_lists) {
+  place w = place_open(2);
+  shim s;
+  const int64_t positions[] = {9, -40, 33, 40, -41}, counts[] = {3, 4, 5};
+  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21), *four = rows_tree(&w, 4, 31);
+  tdict_stream stream = new_stream(&w);
+  tdict_tensor *lists[3], *wrong = new_tensor(TDICT_I32, 1, counts, w.memory);
+  tdict_tensor *square = new_tensor(TDICT_I64, 2, (const int64_t[]){1, 2}, w.memory);
+  for (int i = 0; i < 3; i++) {
+    lists[i] = new_tensor(TDICT_I64, 1, &counts[i], w.memory);
+    put_bytes(&w, lists[i], positions);
+  }
+  for (int i = 0; i < 2; i++) {
+    const tdict_index_options o = on(i ? &stream : NULL);
+    td_fails(TDICT_EINVAL, "index_set: position 40 is outside dimension 0, which has 40 elements",
+             tdict_index_set_with(td, TDICT_INDEX(TDICT_LIST_OF(lists[1])), four, &o, err));
+    td_fails(TDICT_EINVAL, "position 40",
+             tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST_OF(lists[2])), &o, &out, err));
+    check_row(&w, help_get(td, "a"), 9, 40, 1, 9);
+    begin_counting(&s, &w);
+    td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), &o, &out, err));
+    assert_int_equal(num_launches, i ? 2 : 1);                         /* on a stream, a check runs before the copy */
+    if (i) assert_false(tdict_storage_has_no_uses(lists[0]->storage)); /* a write would wait for the copy */
+    shim_end(&s, w.d);
+    sync_stream(&w, stream);
+    check_row(&w, help_get(out, "e"), 0, 40, 5, 9);
+    check_row(&w, help_get(out, "e"), 1, 40, 5, 0);
+    tdict_release(out);
+  }
+  td_fails(TDICT_EDTYPE, "the list has dtype int32, wanted int64",
+           tdict_index_get(td, TDICT_INDEX(TDICT_LIST_OF(wrong)), &out, err));
+  td_fails(TDICT_ESHAPE, "the list has shape [1, 2], wanted one dimension",
+           tdict_index_get(td, TDICT_INDEX(TDICT_LIST_OF(square)), &out, err));
+  td_fails(TDICT_EINVAL, "a NULL tensor", tdict_index_get(td, TDICT_INDEX(TDICT_LIST_OF(NULL)), &out, err));
+  tdict_tensor_lose(lists[0]);
+  td_fails(TDICT_EINVAL, "the list's bytes are lost",
+           tdict_index_get(td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), &out, err));
+  tdict_tensor_regain(lists[0]);
+  TD_WITHOUT_MEMORY(tdict_index_set(td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), few, err));
+  check_row(&w, help_get(td, "e"), 0, 3, 25, 1);
+  for (int i = 0; i < 3; i++) tdict_tensor_release(lists[i]);
+  tdict_tensor_release(wrong);
+  tdict_tensor_release(square);
+  tdict_stream_destroy(w.c, stream);
+  tdict_release(four);
+  tdict_release(few);
+  tdict_release(td);
+  place_close(&w);
+}
+
+/* Leaves without elements need no launch, so that the lists are checked separately. */
+GPU_CASE(device_index_checks_lists_without_elements) {
+  place w = place_open(2);
+  const int64_t bad[] = {39, -41}, good[] = {39, -40}, two[] = {2}, shape[] = {40, 0};
+  tdict_tree *empty, *out = NULL;
+  tdict_tensor *list = new_tensor(TDICT_I64, 1, two, w.memory), *leaf = new_tensor(TDICT_F32, 2, shape, w.memory);
+  td_ok(tdict_create(TDICT_SHAPE(40), &empty, err));
+  td_ok(tdict_set(empty, "none", leaf, err));
+  put_bytes(&w, list, bad);
+  td_fails(TDICT_EINVAL, "index: position -41 is outside dimension 0",
+           tdict_index_get(empty, TDICT_INDEX(TDICT_LIST_OF(list)), &out, err));
+  assert_null(out);
+  put_bytes(&w, list, good);
+  td_ok(tdict_index_get(empty, TDICT_INDEX(TDICT_LIST_OF(list)), &out, err));
+  assert_int_equal(tdict_batch_size(out)[0], 2);
+  tdict_release(out);
+  tdict_release(empty);
+  tdict_tensor_release(leaf);
+  tdict_tensor_release(list);
+  place_close(&w);
+}
+
+/* Without a compiler for kernels, lists are refused, and slices are copied by the driver. */
+SIM_CASE(device_index_without_compiler) {
+  place w = place_open(2);
+  shim s;
+  const int64_t list[] = {9, 0, 33};
+  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21);
+  shim_begin(&s, w.d);
+  s.ops.module_load = refuse_module;
+  td_fails(TDICT_ENOTSUP, "cannot compile", tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 3)), &out, err));
+  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_RANGE(12, 3, -4)), few, err));
+  for (int i = 0; i < 3; i++) check_row(&w, help_get(td, "b"), 12 - 4 * i, 3, 22, i);
+  shim_end(&s, w.d);
+  tdict_release(few);
+  tdict_release(td);
+  place_close(&w);
+}

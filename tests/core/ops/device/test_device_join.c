@@ -1,0 +1,195 @@
+/* Stack and cat on devices: the host's results, one launch, and order on streams. */
+#include "core/ops/device/pair.h"
+#include "core/ops/device/rows.h"
+#include "core/ops/twins.h"
+#include "support/fail_alloc.h"
+
+enum { NUM_SEEDS = 100, MOST_ITEMS = 3 };
+
+/* The four functions that join trees. */
+typedef struct join_way {
+  bool is_stack, into;
+} join_way;
+static tdict_status join(join_way way, tdict_tree *const *items, size_t count, const tdict_join_options *o,
+                         tdict_tree **out, tdict_error *err) {
+  const tdict_tree *const *all = (const tdict_tree *const *)items;
+  if (way.into)
+    return way.is_stack ? tdict_stack_into(all, count, o, *out, err) : tdict_cat_into(all, count, o, *out, err);
+  return way.is_stack ? tdict_stack(all, count, o, out, err) : tdict_cat(all, count, o, out, err);
+}
+
+GPU_CASE(device_join_equals_host) {
+  world w = world_open();
+  tdict_stream s = {0};
+  td_ok(tdict_stream_create(w.context, td_device(), &s, err));
+  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+    rng r = {seed};
+    const size_t count = (size_t)pick(&r, 1, MOST_ITEMS);
+    tdict_tree *host[MOST_ITEMS], *device[MOST_ITEMS];
+    pair got = {NULL, NULL}, into;
+    for (size_t i = 0; i < count; i++) {
+      pair p = pair_random(&w, seed, seed + 1000 * i);
+      host[i] = p.host;
+      device[i] = p.device;
+    }
+    join_way way = {.is_stack = pick(&r, 0, 1)};
+    tdict_join_options o = tdict_join_options_default();
+    o.dim = (int32_t)pick(&r, 0, tdict_batch_ndim(host[0]) - !way.is_stack);
+    td_ok(join(way, host, count, &o, &got.host, err));
+    if (seed % 2) o.stream = &s;
+    td_ok(join(way, device, count, &o, &got.device, err));
+    td_ok(tdict_stream_synchronize(w.context, s, err));
+    pair_check(&w, &got);
+    /* into existing trees: the results of other elements */
+    into = got;
+    got = (pair){NULL, NULL};
+    for (size_t i = 0; i < count; i++) {
+      tdict_tree *const last[2] = {host[i], device[i]};
+      host[i] = host[count - 1];
+      device[i] = device[count - 1];
+      host[count - 1] = last[0];
+      device[count - 1] = last[1];
+    }
+    way.into = true;
+    o.stream = NULL;
+    td_ok(join(way, host, count, &o, &into.host, err));
+    if (seed % 4 > 1) o.stream = &s;
+    td_ok(join(way, device, count, &o, &into.device, err));
+    td_ok(tdict_stream_synchronize(w.context, s, err));
+    pair_check(&w, &into);
+    pair_release(&into);
+    for (size_t i = 0; i < count; i++) {
+      tdict_release(host[i]);
+      tdict_release(device[i]);
+    }
+  }
+  tdict_stream_destroy(w.context, s);
+  world_close(&w);
+}
+
+/* Makes two trees of 40 rows, and a result of both to write into. */
+static void open_items(const place *w, join_way way, tdict_tree *items[2], tdict_tree **out) {
+  items[0] = rows_tree(w, 40, 1);
+  items[1] = rows_tree(w, 40, 11);
+  *out = NULL;
+  if (way.into) td_ok(join((join_way){.is_stack = way.is_stack}, items, 2, NULL, out, err));
+}
+
+SIM_CASE(device_join_launches_once) {
+  place w = place_open(2);
+  shim s;
+  for (int n = 0; n < 4; n++) {
+    const join_way way = {n & 1, n & 2};
+    tdict_tree *items[2], *out;
+    open_items(&w, way, items, &out);
+    begin_counting(&s, &w);
+    td_ok(join(way, items, 2, NULL, &out, err));
+    assert_int_equal(num_launches, 1);
+    shim_end(&s, w.d);
+    check_row(&w, help_get(out, "e"), 42, 40, 15, 2);
+    tdict_release(out);
+    tdict_release(items[0]);
+    tdict_release(items[1]);
+  }
+  place_close(&w);
+}
+
+SIM_CASE(device_join_on_stream_is_ordered) {
+  for (int n = 0; n < 4; n++) {
+    place w = place_open(2), host = w;
+    const join_way way = {n & 1, n & 2};
+    host.memory = NULL;
+    tdict_tree *items[2], *out, *source = rows_tree(&host, 40, 71);
+    tdict_transfer_options o = threads(1);
+    tdict_join_options options = tdict_join_options_default();
+    blocked b;
+    open_items(&w, way, items, &out);
+    if (out) td_ok(tdict_zero(out, err));
+    block(&w, &b);
+    options.stream = &b.s;
+    td_ok(join(way, items, 2, &options, &out, err));
+    tdict_future *f = move_async(&w, out, tdict_cpu(), &o), *over = copy_async(&w, source, items[1], &o);
+    check_pending(f);
+    check_pending(over);
+    tdict_release(out);
+    unblock(&b);
+    out = finish(f);
+    finish_copy(over);
+    check_row(&w, help_get(out, "e"), 42, 40, 15, 2);
+    check_row(&w, help_get(items[1], "e"), 2, 40, 75, 2);
+    end_blocked(&w, &b);
+    tdict_release(out);
+    tdict_release(source);
+    tdict_release(items[0]);
+    tdict_release(items[1]);
+    place_close(&w);
+  }
+}
+
+SIM_CASE(device_join_fails_whole) {
+  place w = place_sim(2, 0, 2);
+  rig r = {w.c, w.memory};
+  shim s;
+  tdict_stream stream = new_stream(&w), second = {tdict_sim(1), NULL};
+  for (int n = 0; n < 4; n++) {
+    const join_way way = {n & 1, n & 2};
+    tdict_tree *items[2], *out, *before;
+    tdict_join_options o = tdict_join_options_default();
+    open_items(&w, way, items, &out);
+    before = out;
+    o.stream = &second;
+    td_fails(TDICT_EWRONGDEVICE, "but the stream is of sim:1", join(way, items, 2, &o, &out, err));
+    assert_string_equal(td_last_error.path, "a");
+    begin_counting(&s, &w);
+    fault_code = TDICT_CU_INVALID_VALUE;
+    td_fails(TDICT_EDEVICE, "cuLaunchKernel", join(way, items, 2, NULL, &out, err));
+    o.stream = &stream;
+    td_fails(TDICT_EDEVICE, "cuLaunchKernel", join(way, items, 2, &o, &out, err));
+    fault_code = TDICT_CU_SUCCESS;
+    shim_end(&s, w.d);
+    assert_ptr_equal(out, before);
+    TD_WITHOUT_MEMORY_THEN(join(way, items, 2, NULL, &out, err), assert_ptr_equal(out, before));
+    check_row(&w, help_get(out, "e"), 42, 40, 15, 2);
+    tdict_release(out);
+    twins both = make_twins(&r, &flat_type);
+    tdict_tree *const objects[2] = {both.td, both.td};
+    out = NULL;
+    td_fails(TDICT_ENOTSUP, "an object of type flat; on a stream, only tensors",
+             join((join_way){.is_stack = way.is_stack}, objects, 2, &o, &out, err));
+    assert_string_equal(td_last_error.path, "n.o");
+    end_twins(&both);
+    tdict_release(items[0]);
+    tdict_release(items[1]);
+  }
+  tdict_join_options o = tdict_join_options_default();
+  tdict_tree *one = help_tree_without_batch(), *out = NULL;
+  o.stream = &stream;
+  td_fails(TDICT_EINVAL, "the option stream is set",
+           tdict_pad_sequence((const tdict_tree *[]){one}, 1, 0, &o, &out, err));
+  o.ragged = true;
+  td_fails(TDICT_EINVAL, "ragged and stream", tdict_stack((const tdict_tree *[]){one}, 1, &o, &out, err));
+  tdict_release(one);
+  tdict_stream_destroy(w.c, stream);
+  place_close(&w);
+}
+
+/* Without a compiler for kernels, the driver's copies remain. */
+SIM_CASE(device_join_without_compiler) {
+  place w = place_open(2);
+  shim s;
+  for (int n = 0; n < 4; n++) {
+    const join_way way = {n & 1, n & 2};
+    tdict_tree *items[2], *out;
+    open_items(&w, (join_way){way.is_stack, false}, items, &out);
+    shim_begin(&s, w.d);
+    s.ops.module_load = refuse_module;
+    td_ok(join((join_way){way.is_stack, false}, items, 2, NULL, &out, err));
+    if (way.into) td_ok(join(way, items, 2, NULL, &out, err));
+    shim_end(&s, w.d);
+    check_row(&w, help_get(out, "e"), 42, 40, 15, 2);
+    tdict_release(out);
+    tdict_release(items[0]);
+    tdict_release(items[1]);
+  }
+  place_close(&w);
+}

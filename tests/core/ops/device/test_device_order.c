@@ -1,0 +1,369 @@
+/* The order of queued copies by indices on devices with transfers, with uses and with the work of the program. */
+#include "core/ops/device/rows.h"
+#include "support/fail_alloc.h"
+
+/* The call returns while the stream is blocked. Reading the result and writing the source wait for the launch. */
+SIM_CASE(device_index_get_on_stream_is_ordered) {
+  place w = place_open(2), host = w;
+  blocked b;
+  const int64_t list[] = {9, 0, 33};
+  host.memory = NULL;
+  tdict_tree *td = rows_tree(&w, 40, 1), *other = rows_tree(&host, 40, 11), *out = NULL;
+  tdict_transfer_options o = threads(1);
+  block(&w, &b);
+  const tdict_index_options options = on(&b.s);
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, &out, err));
+  tdict_future *to_host = move_async(&w, out, tdict_cpu(), &o), *over = copy_async(&w, other, td, &o);
+  check_pending(to_host);
+  check_pending(over);
+  tdict_release(out);
+  unblock(&b);
+  out = finish(to_host);
+  finish_copy(over);
+  for (int i = 0; i < 3; i++) check_row(&w, help_get(out, "n.c"), i, 40, 3, list[i]);
+  check_row(&w, help_get(td, "n.c"), 9, 40, 13, 9);
+  end_blocked(&w, &b);
+  tdict_release(out);
+  tdict_release(other);
+  tdict_release(td);
+  place_close(&w);
+}
+
+/* Memory is not reused while the launch may read or write it. */
+SIM_CASE(device_index_on_stream_keeps_memory) {
+  place w = place_open(2);
+  blocked b;
+  const int64_t list[] = {9, 0, 33};
+  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;
+  void *places[2];
+  block(&w, &b);
+  const tdict_index_options options = on(&b.s);
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, &out, err));
+  places[0] = help_get(td, "a")->data;
+  places[1] = help_get(out, "a")->data;
+  tdict_release(td);
+  tdict_release(out);
+  for (int i = 0; i < 4; i++) {
+    tdict_tensor *t = rows_on(&w, i < 2 ? 40 : 3, 1);
+    assert_true(t->data != places[0] && t->data != places[1]);
+    tdict_tensor_release(t);
+  }
+  unblock(&b);
+  end_blocked(&w, &b);
+  place_close(&w);
+}
+
+/* A write is queued: later reads wait for the launch. */
+SIM_CASE(device_index_set_on_stream_is_ordered) {
+  for (int into = 0; into < 2; into++) {
+    place w = place_open(2);
+    blocked b;
+    const int64_t list[] = {9, 0, 33};
+    tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21), *read = into ? few : td;
+    const tdict_indices index = TDICT_INDEX(TDICT_LIST(list, 3));
+    tdict_transfer_options o = threads(1);
+    block(&w, &b);
+    const tdict_index_options options = on(&b.s);
+    td_ok(into ? tdict_index_into_with(few, td, index, &options, err)
+               : tdict_index_set_with(td, index, few, &options, err));
+    tdict_future *f = move_async(&w, read, tdict_cpu(), &o);
+    check_pending(f);
+    unblock(&b);
+    tdict_tree *out = finish(f);
+    for (int i = 0; i < 3; i++) {
+      if (into)
+        check_row(&w, help_get(out, "e"), i, 40, 5, list[i]);
+      else
+        check_row(&w, help_get(out, "e"), list[i], 3, 25, i);
+    }
+    end_blocked(&w, &b);
+    tdict_release(out);
+    tdict_release(few);
+    tdict_release(td);
+    place_close(&w);
+  }
+}
+
+/* A stream of sim:0 that waits for a function at a gate on sim:1. Work of other streams of sim:0 is not blocked. */
+typedef struct stuck {
+  gate gate;
+  kernel k;
+  tdict_stream s, other;
+  tdict_tensor *t;
+} stuck;
+static void stick(const place *w, stuck *b) {
+  tdict_gpu *gpu;
+  tdict_gpu_scope scope;
+  tdict_cu_event event;
+  memset(b, 0, sizeof *b);
+  td_ok(tdict_devices_gpu(tdict_context_devices(w->c), tdict_sim(1), &gpu, err));
+  td_ok(tdict_stream_create(w->c, tdict_sim(1), &b->other, err));
+  b->s = new_stream(w);
+  b->t = new_bytes(8, tdict_device_memory(w->c, tdict_sim(1)));
+  kernel_launch(&b->k, b->other, b->t, &b->gate, NULL);
+  td_ok(tdict_gpu_enter(gpu, &scope, err));
+  td_ok(tdict_gpu_take_event(gpu, &event, err));
+  td_ok(tdict_gpu_record(gpu, event, b->other.handle, err));
+  td_ok(tdict_gpu_stream_wait(w->gpu, b->s.handle, event, err));
+  tdict_gpu_give_event(gpu, event);
+  tdict_gpu_leave(gpu, &scope);
+  gate_await(&b->gate, 1);
+}
+static void end_stuck(const place *w, stuck *b) {
+  sync_stream(w, b->s);
+  tdict_stream_destroy(w->c, b->s);
+  tdict_stream_destroy(w->c, b->other);
+  tdict_tensor_release(b->t);
+  kernel_end(&b->k);
+}
+static void *open_later(void *user) {
+  td_rest();
+  gate_open(user);
+  return NULL;
+}
+static tdict_transfer_options after(const tdict_stream *s) {
+  tdict_transfer_options o = threads(1);
+  o.after = s;
+  return o;
+}
+
+/* A launch runs after a transfer that writes its source. */
+SIM_CASE(device_index_on_stream_waits_for_transfers) {
+  place w = place_sim(2, 0, 2), host = w;
+  const int64_t list[] = {9, 0, 33};
+  host.memory = NULL;
+  tdict_tree *td = rows_tree(&w, 40, 1), *fresh = rows_tree(&host, 40, 11), *few = rows_tree(&w, 3, 21);
+  tdict_stream s = new_stream(&w);
+  stuck b;
+  stick(&w, &b);
+  const tdict_transfer_options o = after(&b.s);
+  tdict_future *f = copy_async(&w, fresh, td, &o);
+  const tdict_index_options options = on(&s);
+  td_ok(tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
+  check_pending(f);
+  check_row(&w, help_get(few, "a"), 1, 3, 21, 1); /* the launch has not run */
+  gate_open(&b.gate);
+  sync_stream(&w, s);
+  for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "a"), i, 40, 11, list[i]);
+  finish_copy(f);
+  end_stuck(&w, &b);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(few);
+  tdict_release(fresh);
+  tdict_release(td);
+  place_close(&w);
+}
+
+/* A launch runs after the program's recorded use of its destination. */
+SIM_CASE(device_index_on_stream_waits_for_uses) {
+  place w = place_sim(2, 0, 2);
+  const int64_t list[] = {9, 0, 33};
+  tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21);
+  tdict_stream s = new_stream(&w);
+  tdict_tensor *seen = new_tensor(TDICT_I32, 2, (const int64_t[]){3, 6}, w.pinned);
+  tdict_gpu_scope scope;
+  stuck b;
+  stick(&w, &b);
+  td_ok(tdict_gpu_enter(w.gpu, &scope, err));
+  assert_int_equal(w.d->ops->copy_d2h_async(w.d, seen->data, help_get(few, "a")->data, 72, b.s.handle), 0);
+  tdict_gpu_leave(w.gpu, &scope);
+  td_ok(tdict_record_stream(few, b.s, err));
+  const tdict_index_options options = on(&s);
+  td_ok(tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
+  td_rest();
+  check_row(&w, help_get(few, "a"), 1, 3, 21, 1); /* the launch has not run */
+  gate_open(&b.gate);
+  sync_stream(&w, s);
+  end_stuck(&w, &b);
+  check_row(&w, seen, 1, 3, 21, 1); /* the old bytes */
+  for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "a"), i, 40, 1, list[i]);
+  tdict_stream_destroy(w.c, s);
+  tdict_tensor_release(seen);
+  tdict_release(few);
+  tdict_release(td);
+  place_close(&w);
+}
+
+/* Without a stream, the call waits for a transfer that writes its source or reads its destination. */
+SIM_CASE(device_index_waits_for_transfers) {
+  for (int writes = 0; writes < 2; writes++) {
+    place w = place_sim(2, 0, 2), host = w;
+    const int64_t list[] = {9, 0, 33};
+    host.memory = NULL;
+    tdict_tree *td = rows_tree(&w, 40, 1), *fresh = rows_tree(&host, 40, 31), *few = rows_tree(&w, 3, 21), *out = NULL;
+    pthread_t opener;
+    stuck b;
+    stick(&w, &b);
+    const tdict_transfer_options o = after(&b.s);
+    tdict_future *f = writes ? move_async(&w, td, tdict_cpu(), &o) : copy_async(&w, fresh, td, &o);
+    assert_int_equal(pthread_create(&opener, NULL, open_later, &b.gate), 0);
+    if (writes)
+      td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(list, 3)), few, err));
+    else
+      td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 3)), &out, err));
+    assert_int_equal(pthread_join(opener, NULL), 0);
+    tdict_tree *result = finish(f);
+    for (int i = 0; i < 3; i++) {
+      if (writes)
+        check_row(&w, help_get(result, "e"), list[i], 40, 5, list[i]); /* the old rows */
+      else
+        check_row(&w, help_get(out, "e"), i, 40, 35, list[i]);
+    }
+    if (writes) check_row(&w, help_get(td, "e"), 9, 3, 25, 0);
+    end_stuck(&w, &b);
+    tdict_release(result);
+    tdict_release(out);
+    tdict_release(few);
+    tdict_release(fresh);
+    tdict_release(td);
+    place_close(&w);
+  }
+}
+
+/* Without memory for the use of a queued launch, the call waits for the launch. The launches of the device are slow. */
+SIM_CASE(device_index_waits_without_memory) {
+  tdict_context_options options = place_options(2);
+  tdict_sim_options sim = tdict_sim_options_default();
+  sim.latency_ns = 3000000;
+  options.sim = &sim;
+  place w = place_over(&options);
+  const int64_t list[] = {9, 0, 33};
+  tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21);
+  tdict_stream stream = new_stream(&w);
+  const tdict_index_options o = on(&stream);
+  int num_waits = 0;
+  bool had_failure = true;
+  for (int64_t n = 0; had_failure; n++) {
+    number_rows(&w, few, 21);
+    tdict_error err = {0};
+    td_fail_alloc(n, false);
+    const tdict_status status = tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &o, &err);
+    had_failure = td_fail_alloc_stop();
+    if (status == TDICT_OK && had_failure) {
+      for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "e"), i, 40, 5, list[i]);
+      num_waits++;
+    }
+    sync_stream(&w, stream);
+  }
+  assert_true(num_waits > 0);
+  tdict_stream_destroy(w.c, stream);
+  tdict_release(few);
+  tdict_release(td);
+  place_close(&w);
+}
+
+/* A list and a mask that a kernel of the program writes on the stream. Later writes of the list wait for the launch. */
+SIM_CASE(device_index_lists_are_ordered) {
+  place w = place_sim(2, 0, 1);
+  const int64_t positions[] = {9, 0, 33}, others[] = {1, 2, 3}, three = 3, forty = 40;
+  unsigned char bits[40] = {0};
+  bits[5] = bits[39] = 1;
+  tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21), *by_mask = NULL;
+  tdict_tensor *list = new_tensor(TDICT_I64, 1, &three, w.memory), *mask = new_tensor(TDICT_BOOL, 1, &forty, w.memory);
+  tdict_stream s = new_stream(&w);
+  const tdict_index_options o = on(&s);
+  kernel k[2];
+  put_bytes(&w, list, others);
+  put_bytes(&w, mask, (unsigned char[40]){0});
+  td_ok(tdict_sim_hold(w.c, err));
+  kernel_launch(&k[0], s, list, NULL, positions);
+  kernel_launch(&k[1], s, mask, NULL, bits);
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, resume_later, &w), 0);
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_MASK(mask)), &o, &by_mask, err));
+  td_ok(tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST_OF(list)), &o, err));
+  pthread_join(thread, NULL);
+  sync_stream(&w, s);
+  assert_int_equal(tdict_batch_size(by_mask)[0], 2);
+  check_row(&w, help_get(by_mask, "b"), 1, 40, 2, 39);
+  for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "e"), i, 40, 5, positions[i]);
+  kernel_end(&k[0]);
+  kernel_end(&k[1]);
+  tdict_stream_destroy(w.c, s);
+  tdict_tensor_release(list);
+  tdict_tensor_release(mask);
+  tdict_release(by_mask);
+  tdict_release(few);
+  tdict_release(td);
+  place_close(&w);
+}
+
+enum { NUM_LEAVES = 64, NUM_ITEMS = 3, MOST_POLLS = 8 };
+
+/* Makes a tree with many tensors on the device, each in a storage of its own. */
+static tdict_tree *many_leaves(const place *w) {
+  tdict_tree *td = TREE(3);
+  char key[16];
+  for (int i = 0; i < NUM_LEAVES; i++) {
+    snprintf(key, sizeof key, "k%d", i);
+    give(td, key, rows_on(w, 3, (uint64_t)i));
+  }
+  return td;
+}
+static int count_uses(tdict_tree *td) { return help_get(td, "k0")->storage->num_uses; }
+
+/* All leaves of each tree lie in one storage. A launch is one use of each storage. */
+SIM_CASE(device_ops_on_stream_add_one_use) {
+  place w = place_open(2);
+  tdict_tree *separate = many_leaves(&w), *items[NUM_ITEMS], *out[3];
+  tdict_join_options o = tdict_join_options_default();
+  const int64_t list[] = {2, 0};
+  blocked b;
+  for (int i = 0; i < NUM_ITEMS; i++) td_ok(tdict_clone_deep(separate, NULL, &items[i], err));
+  assert_ptr_equal(help_get(items[0], "k0")->storage, help_get(items[0], "k63")->storage);
+  block(&w, &b);
+  const tdict_index_options index_options = on(&b.s);
+  o.stream = &b.s;
+  td_ok(tdict_stack((const tdict_tree *const *)items, NUM_ITEMS, &o, &out[0], err));
+  for (int i = 0; i < NUM_ITEMS; i++) assert_int_equal(count_uses(items[i]), 1);
+  assert_int_equal(count_uses(out[0]), 1);
+  td_ok(tdict_index_get_with(items[0], TDICT_INDEX(TDICT_LIST(list, 2)), &index_options, &out[1], err));
+  assert_int_equal(count_uses(items[0]), 2);
+  assert_int_equal(count_uses(out[1]), 1);
+  td_ok(tdict_clone_deep_on(items[1], NULL, b.s, &out[2], err));
+  td_ok(tdict_fill_on(items[1], NULL, 7, b.s, err));
+  assert_int_equal(count_uses(items[1]), 3);
+  unblock(&b);
+  end_blocked(&w, &b);
+  check_row(&w, help_get(out[0], "k63"), 3 + 1, 3, 63, 1);
+  check_row(&w, help_get(out[1], "k9"), 0, 3, 9, 2);
+  check_row(&w, help_get(out[2], "k5"), 2, 3, 5, 2);
+  for (int i = 0; i < 3; i++) tdict_release(out[i]);
+  for (int i = 0; i < NUM_ITEMS; i++) tdict_release(items[i]);
+  tdict_release(separate);
+  place_close(&w);
+}
+
+static int num_polls;
+static tdict_cu count_poll(tdict_driver *d, tdict_cu_event event) {
+  num_polls++;
+  return real_ops->event_query(d, event);
+}
+
+/* Each leaf has a storage of its own. The number of driver calls does not grow with the leaves: while the uses are
+ * pending, and after they are done. */
+SIM_CASE(device_ops_on_stream_poll_seldom) {
+  place w = place_open(2);
+  tdict_tree *td = many_leaves(&w), *out[3];
+  const int64_t list[] = {2, 0};
+  blocked b;
+  shim s;
+  block(&w, &b);
+  const tdict_index_options o = on(&b.s);
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(list, 2)), &o, &out[0], err));
+  begin_counting(&s, &w);
+  s.ops.event_query = count_poll;
+  num_polls = 0;
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(list, 2)), &o, &out[1], err));
+  assert_true(num_polls <= MOST_POLLS);
+  unblock(&b);
+  sync_stream(&w, b.s);
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 2)), &out[2], err));
+  assert_in_range(num_polls, 1, 2 * MOST_POLLS);
+  shim_end(&s, w.d);
+  end_blocked(&w, &b);
+  check_row(&w, help_get(out[2], "k9"), 0, 3, 9, 2);
+  for (int i = 0; i < 3; i++) tdict_release(out[i]);
+  tdict_release(td);
+  place_close(&w);
+}

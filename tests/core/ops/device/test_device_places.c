@@ -1,0 +1,248 @@
+/* Operations on device trees: streams that are captured, leaves on two devices, and memory of the program. */
+#include <dlfcn.h>
+
+#include "core/ops/device/ways.h"
+
+/* The simulator has no graphs: its table says that a stream is captured. */
+static _Atomic(void *) captured;
+static shim capture_shim;
+static tdict_cu report_capture(tdict_driver *d, tdict_cu_stream s, int *status) {
+  if (s && s == atomic_load(&captured)) {
+    *status = TDICT_CU_CAPTURE_STATUS_ACTIVE;
+    return TDICT_CU_SUCCESS;
+  }
+  return capture_shim.real->stream_capture_status(d, s, status);
+}
+SIM_CASE(device_ops_refuse_capture) {
+  place w = place_open(2);
+  ways t = ways_open(&w, &w);
+  tdict_stream s = new_stream(&w), free_stream = new_stream(&w);
+  shim_begin(&capture_shim, w.d);
+  capture_shim.ops.stream_capture_status = report_capture;
+  atomic_store(&captured, (void *)s.handle);
+  for (tree_way way = 0; way < NUM_WAYS; way++) {
+    tdict_tree *out = NULL;
+    td_fails(TDICT_ECAPTURE, "the stream is being captured", ways_call(&t, way, &s, &out, err));
+    assert_null(out);
+    ways_check_untouched(&t);
+    /* Calls that wait, and calls on other streams, go on. */
+    for (int other = 0; other < 2; other++) {
+      td_ok(ways_call(&t, way, other ? &free_stream : NULL, &out, err));
+      sync_stream(&w, free_stream);
+      ways_check(&t, way, out);
+      tdict_release(out);
+      out = NULL;
+      ways_reset(&t);
+    }
+  }
+  atomic_store(&captured, NULL);
+  shim_end(&capture_shim, w.d);
+  tdict_stream_destroy(w.c, s);
+  tdict_stream_destroy(w.c, free_stream);
+  ways_close(&t);
+  place_close(&w);
+}
+
+/* A real capture, begun and ended by libcuda's own calls. */
+static void find_symbol(const char *name, void *function) {
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), *found = library ? dlsym(library, name) : NULL;
+  if (!found) fail_msg("libcuda.so.1 has no %s", name);
+  memcpy(function, &found, sizeof found);
+}
+CUDA_CASE(device_ops_keep_a_capture_valid) {
+  int (*begin)(void *stream, int mode), (*end)(void *stream, void **graph), (*destroy)(void *graph);
+  place w = place_open(2); /* skips the case if the machine has no GPU */
+  find_symbol("cuStreamBeginCapture_v2", &begin);
+  find_symbol("cuStreamEndCapture", &end);
+  find_symbol("cuGraphDestroy", &destroy);
+  ways t = ways_open(&w, &w);
+  tdict_stream s = new_stream(&w), other = new_stream(&w);
+  for (int mode = 0; mode < 3; mode++) { /* global, of the thread, relaxed */
+    tdict_gpu_scope scope;
+    tdict_tree *outs[NUM_WAYS][2] = {{NULL}};
+    void *graph = NULL;
+    ways_reset(&t);
+    td_ok(tdict_gpu_enter(w.gpu, &scope, err)); /* a current context for the capture */
+    assert_int_equal(begin(s.handle, mode), 0);
+    tdict_gpu_leave(w.gpu, &scope);
+    for (tree_way way = 0; way < NUM_WAYS; way++) {
+      tdict_tree *none = NULL;
+      td_fails(TDICT_ECAPTURE, "the stream is being captured", ways_call(&t, way, &s, &none, err));
+      assert_null(none);
+      if (way == WAY_SET) continue; /* changes the rows that other operations read */
+      for (int k = 0; k < 2; k++) td_ok(ways_call(&t, way, k ? &other : NULL, &outs[way][k], err));
+    }
+    td_ok(tdict_gpu_enter(w.gpu, &scope, err));
+    assert_int_equal(end(s.handle, &graph), 0);
+    assert_non_null(graph);
+    assert_int_equal(destroy(graph), 0);
+    tdict_gpu_leave(w.gpu, &scope);
+    sync_stream(&w, other); /* raw reads are not allowed during a capture */
+    for (tree_way way = 0; way < NUM_WAYS; way++)
+      for (int k = 0; k < 2; k++) {
+        if (outs[way][k]) ways_check(&t, way, outs[way][k]);
+        tdict_release(outs[way][k]);
+      }
+  }
+  tdict_stream_destroy(w.c, s);
+  tdict_stream_destroy(w.c, other);
+  ways_close(&t);
+  place_close(&w);
+}
+
+/* One launch for each device, and a stream of one of the devices is refused. */
+SIM_CASE(device_ops_of_two_devices) {
+  place w = place_sim(2, 0, 2), second = w;
+  shim s;
+  second.memory = tdict_device_memory(w.c, tdict_sim(1));
+  second.raw = raw_open(w.c, tdict_sim(1));
+  ways t = ways_open(&w, &second);
+  tdict_stream stream = new_stream(&w);
+  for (tree_way way = 0; way < NUM_WAYS; way++) {
+    tdict_tree *out = NULL;
+    td_fails(TDICT_EWRONGDEVICE, "the tensor is on sim:1, but the stream is of sim:0",
+             ways_call(&t, way, &stream, &out, err));
+    assert_string_equal(td_last_error.path, "b");
+    assert_null(out);
+    ways_check_untouched(&t);
+    begin_counting(&s, &w);
+    td_ok(ways_call(&t, way, NULL, &out, err));
+    assert_int_equal(num_launches, 2); /* the launch that reads the list also checks it */
+    shim_end(&s, w.d);
+    ways_check(&t, way, out);
+    tdict_release(out);
+    ways_reset(&t);
+  }
+  tdict_stream_destroy(w.c, stream);
+  ways_close(&t);
+  raw_close(second.raw);
+  place_close(&w);
+}
+
+/* Tensors on the host and on the device. With a stream, each is handled where it is. */
+SIM_CASE(device_ops_of_host_and_device) {
+  place w = place_open(2), host = w;
+  host.memory = NULL;
+  ways t = ways_open(&w, &host);
+  tdict_stream stream = new_stream(&w);
+  for (tree_way way = 0; way < NUM_WAYS; way++)
+    for (int on_stream = 0; on_stream < 2; on_stream++) {
+      tdict_tree *out = NULL;
+      td_ok(ways_call(&t, way, on_stream ? &stream : NULL, &out, err));
+      sync_stream(&w, stream);
+      ways_check(&t, way, out);
+      tdict_release(out);
+      ways_reset(&t);
+    }
+  tdict_stream_destroy(w.c, stream);
+  ways_close(&t);
+  place_close(&w);
+}
+
+/* Describes the bytes of a tensor as device memory of the program. */
+static tdict_tensor *as_program_memory(const tdict_tensor *t, void (*release)(void *user), void *user) {
+  tdict_tensor *made = NULL;
+  tdict_tensor_desc desc = tdict_tensor_desc_default();
+  tdict_tensor_get_desc(t, &desc);
+  desc.device = td_device();
+  desc.storage_bytes = 0;
+  td_ok(tdict_tensor_from_data(&desc, release, user, &made, err));
+  return made;
+}
+/* The same tree with its leaf "e" in memory of the program. The tree `td` must live longer. */
+static tdict_tree *with_program_memory(const tdict_tree *td) {
+  tdict_tree *made = NULL;
+  td_ok(tdict_clone(td, &made, err));
+  give(made, "e", as_program_memory(help_get(td, "e"), NULL, NULL));
+  return made;
+}
+/* A launch of the other side's memory reads and writes memory of the program. Operations that would allocate there, and
+ * operations between two such tensors, are refused. */
+GPU_CASE(device_ops_on_memory_of_the_program) {
+  enum { IN_TD = 1, IN_OTHER = 2, IN_FEW = 4, IN_STACKED = 8, IN_JOINED = 16 };
+  static const struct {
+    int way, where;
+    bool is_refused;
+  } rows[] = {{WAY_GET, IN_TD, true},
+              {WAY_INTO, IN_TD, false},
+              {WAY_INTO, IN_FEW, false},
+              {WAY_INTO, IN_TD | IN_FEW, true},
+              {WAY_SET, IN_TD, false},
+              {WAY_SET, IN_FEW, false},
+              {WAY_SET, IN_TD | IN_FEW, true},
+              {WAY_STACK, IN_TD, true},
+              {WAY_STACK, IN_OTHER, false},
+              {WAY_CAT, IN_OTHER, false},
+              {WAY_STACK_INTO, IN_TD | IN_OTHER, false},
+              {WAY_STACK_INTO, IN_STACKED, false},
+              {WAY_CAT_INTO, IN_JOINED, false},
+              {WAY_CAT_INTO, IN_OTHER | IN_JOINED, true},
+              {WAY_CLONE, IN_TD, true},
+              {WAY_COPY, IN_TD, false},
+              {WAY_COPY, IN_OTHER, false},
+              {WAY_COPY, IN_TD | IN_OTHER, true},
+              {WAY_FILL, IN_OTHER, true},
+              {WAY_TO_DTYPE, IN_TD, true}};
+  place w = place_open(2);
+  ways t = ways_open(&w, &w);
+  tdict_stream stream = new_stream(&w);
+  for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
+    const tree_way way = (tree_way)rows[i / 2].way;
+    ways u = t;
+    tdict_tree **const trees[] = {&u.td, &u.other, &u.few, &u.stacked, &u.joined}, *out = NULL;
+    for (int k = 0; k < 5; k++)
+      if (rows[i / 2].where >> k & 1) *trees[k] = with_program_memory(*trees[k]);
+    if (rows[i / 2].is_refused) {
+      td_fails(TDICT_EWRONGDEVICE, "", ways_call(&u, way, i % 2 ? &stream : NULL, &out, err));
+      assert_string_equal(td_last_error.path, "e");
+      assert_null(out);
+      ways_check_untouched(&t);
+    } else {
+      td_ok(ways_call(&u, way, i % 2 ? &stream : NULL, &out, err));
+      sync_stream(&w, stream);
+      ways_check(&u, way, out);
+    }
+    for (int k = 0; k < 5; k++)
+      if (rows[i / 2].where >> k & 1) tdict_release(*trees[k]);
+    tdict_release(out);
+    ways_reset(&t);
+  }
+  tdict_stream_destroy(w.c, stream);
+  ways_close(&t);
+  place_close(&w);
+}
+
+/* The program gets its memory back only after the launch that is queued. */
+static void note_release(void *user) {
+  blocked *b = user;
+  assert_true(atomic_load(&b->gate.open) && atomic_load(&b->k.done));
+  b->t = NULL; /* noted */
+}
+static void *open_gate_later(void *user) {
+  td_rest();
+  unblock(user);
+  return NULL;
+}
+SIM_CASE(device_ops_keep_memory_of_the_program) {
+  for (int writes = 0; writes < 2; writes++) {
+    place w = place_open(2);
+    ways t = ways_open(&w, &w), u = t;
+    blocked b;
+    pthread_t opener;
+    block(&w, &b);
+    tdict_tensor *gate_tensor = b.t;
+    tdict_tree **const changed = writes ? &u.other : &u.td;
+    td_ok(tdict_clone(*changed, changed, err));
+    give(*changed, "e", as_program_memory(help_get(writes ? t.other : t.td, "e"), note_release, &b));
+    td_ok(ways_call(&u, WAY_COPY, &b.s, NULL, err));
+    assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &b), 0);
+    tdict_release(*changed); /* waits */
+    assert_null(b.t);
+    assert_int_equal(pthread_join(opener, NULL), 0);
+    b.t = gate_tensor;
+    end_blocked(&w, &b);
+    ways_check(&t, WAY_COPY, NULL);
+    ways_close(&t);
+    place_close(&w);
+  }
+}

@@ -1,0 +1,220 @@
+/* Clones, contiguous trees, copies and fills on devices: the host's results, one launch, and order on streams. */
+#include "core/ops/device/pair.h"
+#include "core/ops/device/rows.h"
+#include "support/fail_alloc.h"
+
+enum { NUM_SEEDS = 100 };
+
+GPU_CASE(device_clone_equals_host) {
+  world w = world_open();
+  tdict_stream s = {0};
+  td_ok(tdict_stream_create(w.context, td_device(), &s, err));
+  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+    pair p = pair_random(&w, seed, seed), got = {NULL, NULL};
+    if (seed % 4 < 2) {
+      td_ok(tdict_clone_deep(p.host, NULL, &got.host, err));
+      td_ok(seed % 4 ? tdict_clone_deep(p.device, NULL, &got.device, err)
+                     : tdict_clone_deep_on(p.device, w.memory, s, &got.device, err));
+    } else {
+      td_ok(tdict_contiguous(p.host, &got.host, err));
+      td_ok(seed % 4 == 2 ? tdict_contiguous(p.device, &got.device, err)
+                          : tdict_contiguous_on(p.device, s, &got.device, err));
+    }
+    td_ok(tdict_stream_synchronize(w.context, s, err));
+    pair_check(&w, &got);
+    pair_check(&w, &p);
+    const tdict_tensor *a = help_get(got.device, "a");
+    assert_true(tdict_tensor_is_contiguous(a));
+    const bool shares = seed % 4 >= 2 && tdict_tensor_is_contiguous(help_get(p.device, "a"));
+    assert_int_equal(tdict_tensor_shares_storage(a, help_get(p.device, "a")), shares);
+    assert_int_equal(help_get(got.host, "a") == help_get(p.host, "a"), shares);
+    pair_release(&got);
+    pair_release(&p);
+  }
+  tdict_stream_destroy(w.context, s);
+  world_close(&w);
+}
+
+GPU_CASE(device_copy_equals_host) {
+  world w = world_open();
+  tdict_stream s = {0};
+  td_ok(tdict_stream_create(w.context, td_device(), &s, err));
+  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+    pair p = pair_random(&w, seed, seed), other = pair_random(&w, seed, seed + 1000);
+    td_ok(tdict_copy(p.host, other.host, err));
+    td_ok(seed % 2 ? tdict_copy(p.device, other.device, err) : tdict_copy_on(p.device, other.device, s, err));
+    td_ok(tdict_stream_synchronize(w.context, s, err));
+    pair_check(&w, &p);
+    pair_release(&other);
+    pair_release(&p);
+  }
+  tdict_stream_destroy(w.context, s);
+  world_close(&w);
+}
+
+GPU_CASE(device_fill_equals_host) {
+  static const double values[] = {0, 1, 77, 100};
+  static const char *const paths[] = {NULL, "a", "n", "n.m"};
+  world w = world_open();
+  tdict_stream s = {0};
+  td_ok(tdict_stream_create(w.context, td_device(), &s, err));
+  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
+    rng r = {seed};
+    pair p = pair_random(&w, seed, seed);
+    const double value = values[pick(&r, 0, 3)];
+    const char *path = paths[pick(&r, 0, 3)];
+    td_ok(tdict_fill(p.host, path, value, err));
+    td_ok(seed % 2 ? tdict_fill(p.device, path, value, err) : tdict_fill_on(p.device, path, value, s, err));
+    td_ok(tdict_stream_synchronize(w.context, s, err));
+    pair_check(&w, &p);
+    pair_release(&p);
+  }
+  tdict_stream_destroy(w.context, s);
+  world_close(&w);
+}
+
+/* The four calls on one tree of 40 rows; `few` has as many rows. With NULL for the stream, the calls wait. */
+enum { CLONE, CONTIGUOUS, COPY, FILL, WAYS };
+typedef struct trees {
+  tdict_tree *td, *other, *view, *out;
+} trees;
+static tdict_status call_on(const trees *t, int way, const tdict_stream *s, tdict_tree **out, tdict_error *err) {
+  switch (way) {
+  case CLONE:
+    return s ? tdict_clone_deep_on(t->td, NULL, *s, out, err) : tdict_clone_deep(t->td, NULL, out, err);
+  case CONTIGUOUS:
+    return s ? tdict_contiguous_on(t->view, *s, out, err) : tdict_contiguous(t->view, out, err);
+  case COPY:
+    return s ? tdict_copy_on(t->other, t->td, *s, err) : tdict_copy(t->other, t->td, err);
+  default:
+    return s ? tdict_fill_on(t->other, NULL, 9, *s, err) : tdict_fill(t->other, NULL, 9, err);
+  }
+}
+static trees trees_open(const place *w) {
+  trees t = {.td = rows_tree(w, 40, 1), .other = rows_tree(w, 40, 11)};
+  td_ok(tdict_index_get(t.td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), &t.view, err));
+  return t;
+}
+static void trees_close(trees *t) {
+  tdict_release(t->td);
+  tdict_release(t->view);
+  tdict_release(t->other);
+}
+/* Checks row 4 of the leaf "e" of the result. */
+static void check_result(const place *w, const tdict_tree *result, int way) {
+  tdict_tensor *e = help_get(result, "e");
+  if (way != FILL) {
+    check_row(w, e, 4, 40, 5, way == CONTIGUOUS ? 35 : 4);
+    return;
+  }
+  int32_t *found = (int32_t *)(void *)get_bytes(w, e);
+  for (int i = 0; i < 240; i++) assert_int_equal(found[i], 9);
+  free(found);
+}
+
+SIM_CASE(device_writes_launch_once) {
+  place w = place_open(2);
+  shim s;
+  trees t = trees_open(&w);
+  for (int way = 0; way < WAYS; way++) {
+    tdict_tree *out = NULL;
+    begin_counting(&s, &w);
+    td_ok(call_on(&t, way, NULL, &out, err));
+    assert_int_equal(num_launches, 1);
+    shim_end(&s, w.d);
+    check_result(&w, out ? out : t.other, way);
+    tdict_release(out);
+  }
+  trees_close(&t);
+  place_close(&w);
+}
+
+SIM_CASE(device_writes_on_stream_are_ordered) {
+  for (int way = 0; way < WAYS; way++) {
+    place w = place_open(2), host = w;
+    host.memory = NULL;
+    trees t = trees_open(&w);
+    tdict_tree *out = NULL, *source = rows_tree(&host, 40, 71);
+    tdict_transfer_options o = threads(1);
+    blocked b;
+    block(&w, &b);
+    td_ok(call_on(&t, way, &b.s, &out, err));
+    tdict_future *f = move_async(&w, out ? out : t.other, tdict_cpu(), &o);
+    tdict_future *over = copy_async(&w, source, way == FILL ? t.other : t.td, &o);
+    check_pending(f);
+    check_pending(over);
+    tdict_release(out);
+    unblock(&b);
+    out = finish(f);
+    finish_copy(over);
+    check_result(&w, out, way);
+    check_row(&w, help_get(way == FILL ? t.other : t.td, "e"), 4, 40, 75, 4);
+    end_blocked(&w, &b);
+    tdict_release(out);
+    tdict_release(source);
+    trees_close(&t);
+    place_close(&w);
+  }
+}
+
+SIM_CASE(device_writes_fail_whole) {
+  place w = place_sim(2, 0, 2), host = w;
+  shim s;
+  trees t = trees_open(&w);
+  host.memory = NULL;
+  tdict_stream stream = new_stream(&w), second = {tdict_sim(1), NULL}, none = {tdict_cpu(), NULL};
+  for (int way = 0; way < WAYS; way++) {
+    tdict_tree *out = NULL;
+    td_fails(TDICT_EWRONGDEVICE, "but the stream is of sim:1", call_on(&t, way, &second, &out, err));
+    assert_string_equal(td_last_error.path, "a");
+    td_fails(TDICT_EWRONGDEVICE, "the stream is of the cpu", call_on(&t, way, &none, &out, err));
+    begin_counting(&s, &w);
+    fault_code = TDICT_CU_INVALID_VALUE;
+    td_fails(TDICT_EDEVICE, "cuLaunchKernel", call_on(&t, way, NULL, &out, err));
+    td_fails(TDICT_EDEVICE, "cuLaunchKernel", call_on(&t, way, &stream, &out, err));
+    fault_code = TDICT_CU_SUCCESS;
+    shim_end(&s, w.d);
+    assert_null(out);
+    TD_WITHOUT_MEMORY_THEN(call_on(&t, way, NULL, &out, err), assert_null(out));
+    tdict_release(out);
+  }
+  check_row(&w, help_get(t.td, "e"), 4, 40, 5, 4);
+  give(t.td, "h", rows_on(&host, 40, 60));
+  give(t.other, "h", rows_on(&w, 40, 60));
+  td_fails(TDICT_ENOTSUP, "copy: from cpu to sim:0", tdict_copy_on(t.other, t.td, stream, err));
+  assert_string_equal(td_last_error.path, "h");
+  td_ok(tdict_copy(t.other, t.td, err));
+  tdict_tree *out = NULL;
+  td_ok(tdict_clone_deep_on(t.td, NULL, stream, &out, err)); /* each tensor stays where it is */
+  check_row(&w, help_get(out, "h"), 4, 40, 60, 4);
+  sync_stream(&w, stream);
+  check_row(&w, help_get(out, "e"), 4, 40, 5, 4);
+  tdict_release(out);
+  tdict_stream_destroy(w.c, stream);
+  trees_close(&t);
+  place_close(&w);
+}
+
+/* Without a compiler for kernels, the driver's copies and fills remain. */
+SIM_CASE(device_writes_without_compiler) {
+  place w = place_open(2);
+  shim s;
+  trees t = trees_open(&w);
+  shim_begin(&s, w.d);
+  s.ops.module_load = refuse_module;
+  for (int way = 0; way < FILL; way++) {
+    tdict_tree *out = NULL;
+    td_ok(call_on(&t, way, NULL, &out, err));
+    check_result(&w, out ? out : t.other, way);
+    tdict_release(out);
+  }
+  td_fails(TDICT_ENOTSUP, "equal bytes", tdict_fill(t.other, NULL, 9, err));
+  check_result(&w, t.other, COPY);
+  td_ok(tdict_fill(t.other, NULL, 0, err));
+  unsigned char *zeros = get_bytes(&w, help_get(t.other, "e"));
+  assert_memory_equal(zeros, ((char[960]){0}), 960);
+  free(zeros);
+  shim_end(&s, w.d);
+  trees_close(&t);
+  place_close(&w);
+}

@@ -1,0 +1,197 @@
+/* All operations on device trees, as one call each on trees of rows, and the checks of their results. Leaves "b" and
+ * "n.d" may be in another place than the other leaves. Each case releases what it makes. */
+#ifndef TDICT_TESTS_CORE_OPS_DEVICE_WAYS_H
+#define TDICT_TESTS_CORE_OPS_DEVICE_WAYS_H
+
+#include "core/ops/device/rows.h"
+
+typedef enum tree_way {
+  WAY_GET,
+  WAY_GET_BY_DEVICE_LIST,
+  WAY_INTO,
+  WAY_SET,
+  WAY_STACK,
+  WAY_CAT,
+  WAY_STACK_INTO,
+  WAY_CAT_INTO,
+  WAY_CLONE,
+  WAY_CONTIGUOUS,
+  WAY_COPY,
+  WAY_FILL,
+  WAY_TO_DTYPE,
+  NUM_WAYS
+} tree_way;
+static const char *const way_names[NUM_WAYS] = {
+    "get",   "get by device list", "into", "set",  "stack",   "cat", "stack_into", "cat_into",
+    "clone", "contiguous",         "copy", "fill", "to_dtype"};
+static const char *const way_paths[] = {"a", "b", "n.c", "n.d", "e"};
+static const int64_t way_rows[] = {9, 0, 33};
+
+/* The trees of all operations: two of 40 rows, a view of the first in reverse order, one of 3 rows, and the
+ * destinations of joins. Number k of a tree means that leaf i has the random bytes of number k + i. */
+typedef struct ways {
+  place w[2]; /* of the leaves, and of "b" and "n.d" */
+  tdict_tree *td, *other, *view, *few, *stacked, *joined;
+  tdict_tensor *list; /* way_rows on the device */
+} ways;
+static inline const place *place_of(const ways *t, int leaf) { return &t->w[leaf == 1 || leaf == 3]; }
+
+static inline tdict_tree *ways_tree(const ways *t, int64_t rows, uint64_t number) {
+  tdict_tree *td = TREE(rows);
+  for (int i = 0; i < 5; i++) give(td, way_paths[i], rows_on(place_of(t, i), rows, number + (uint64_t)i));
+  return td;
+}
+static inline tdict_tree *ways_stacked(const ways *t) {
+  const int64_t shape[] = {2, 40, 6};
+  tdict_tree *td = TREE(2, 40);
+  for (int i = 0; i < 5; i++) give(td, way_paths[i], new_tensor(TDICT_I32, 3, shape, place_of(t, i)->memory));
+  return td;
+}
+/* Gives all elements that operations write their first bytes again. */
+static inline void ways_reset(const ways *t) {
+  for (int i = 0; i < 5; i++) {
+    const uint64_t n = (uint64_t)i;
+    put_number(place_of(t, i), help_get(t->td, way_paths[i]), 1 + n);
+    put_number(place_of(t, i), help_get(t->other, way_paths[i]), 11 + n);
+    put_number(place_of(t, i), help_get(t->few, way_paths[i]), 21 + n);
+    put_number(place_of(t, i), help_get(t->stacked, way_paths[i]), 31 + n);
+    put_number(place_of(t, i), help_get(t->joined, way_paths[i]), 41 + n);
+  }
+}
+static inline ways ways_open(const place *w, const place *second) {
+  const int64_t three = 3;
+  ways t = {.w = {*w, *second}};
+  t.td = ways_tree(&t, 40, 1);
+  t.other = ways_tree(&t, 40, 11);
+  t.few = ways_tree(&t, 3, 21);
+  t.joined = ways_tree(&t, 80, 41);
+  t.stacked = ways_stacked(&t);
+  td_ok(tdict_index_get(t.td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), &t.view, err));
+  t.list = new_tensor(TDICT_I64, 1, &three, w->memory);
+  put_bytes(w, t.list, way_rows);
+  ways_reset(&t);
+  return t;
+}
+static inline void ways_close(ways *t) {
+  tdict_tensor_release(t->list);
+  tdict_release(t->td);
+  tdict_release(t->other);
+  tdict_release(t->view);
+  tdict_release(t->few);
+  tdict_release(t->stacked);
+  tdict_release(t->joined);
+}
+
+/* Calls the operation. `s` is NULL if the call waits. *out is set by operations that return a new tree. */
+static inline tdict_status ways_call(const ways *t, tree_way way, const tdict_stream *s, tdict_tree **out,
+                                     tdict_error *err) {
+  const tdict_index_options o = on(s);
+  const tdict_indices index = TDICT_INDEX(TDICT_LIST(way_rows, 3));
+  const tdict_tree *const items[] = {t->td, t->other};
+  tdict_join_options join = tdict_join_options_default();
+  tdict_dtype_options dtype = tdict_dtype_options_default();
+  join.stream = dtype.stream = s;
+  switch (way) {
+  case WAY_GET:
+    return tdict_index_get_with(t->td, index, &o, out, err);
+  case WAY_GET_BY_DEVICE_LIST:
+    return tdict_index_get_with(t->td, TDICT_INDEX(TDICT_LIST_OF(t->list)), &o, out, err);
+  case WAY_INTO:
+    return tdict_index_into_with(t->few, t->td, index, &o, err);
+  case WAY_SET:
+    return tdict_index_set_with(t->td, index, t->few, &o, err);
+  case WAY_STACK:
+    return tdict_stack(items, 2, &join, out, err);
+  case WAY_CAT:
+    return tdict_cat(items, 2, &join, out, err);
+  case WAY_STACK_INTO:
+    return tdict_stack_into(items, 2, &join, t->stacked, err);
+  case WAY_CAT_INTO:
+    return tdict_cat_into(items, 2, &join, t->joined, err);
+  case WAY_CLONE:
+    return s ? tdict_clone_deep_on(t->td, NULL, *s, out, err) : tdict_clone_deep(t->td, NULL, out, err);
+  case WAY_CONTIGUOUS:
+    return s ? tdict_contiguous_on(t->view, *s, out, err) : tdict_contiguous(t->view, out, err);
+  case WAY_COPY:
+    return s ? tdict_copy_on(t->other, t->td, *s, err) : tdict_copy(t->other, t->td, err);
+  case WAY_FILL:
+    return s ? tdict_fill_on(t->other, NULL, 9, *s, err) : tdict_fill(t->other, NULL, 9, err);
+  default:
+    return tdict_to_dtype(t->td, TDICT_F64, &dtype, out, err);
+  }
+}
+/* The destination of an operation that makes no new tree, or NULL. */
+static inline tdict_tree *ways_destination(const ways *t, tree_way way) {
+  switch (way) {
+  case WAY_INTO:
+    return t->few;
+  case WAY_SET:
+    return t->td;
+  case WAY_STACK_INTO:
+    return t->stacked;
+  case WAY_CAT_INTO:
+    return t->joined;
+  case WAY_COPY:
+  case WAY_FILL:
+    return t->other;
+  default:
+    return NULL;
+  }
+}
+
+/* A row that a result must have: row `from` of a leaf of `rows` rows with the bytes of a number. */
+typedef struct wanted_row {
+  int64_t at, from, rows;
+  uint64_t number;
+} wanted_row;
+static inline wanted_row ways_wanted(tree_way way) {
+  switch (way) {
+  case WAY_GET:
+  case WAY_GET_BY_DEVICE_LIST:
+  case WAY_INTO:
+    return (wanted_row){2, 33, 40, 1};
+  case WAY_SET:
+    return (wanted_row){33, 2, 3, 21};
+  case WAY_STACK:
+  case WAY_CAT:
+  case WAY_STACK_INTO:
+  case WAY_CAT_INTO:
+    return (wanted_row){42, 2, 40, 11};
+  case WAY_CONTIGUOUS:
+    return (wanted_row){4, 35, 40, 1};
+  default:
+    return (wanted_row){4, 4, 40, 1};
+  }
+}
+/* Checks a row of each leaf of a result. The work must have ended. */
+static inline void ways_check(const ways *t, tree_way way, const tdict_tree *out) {
+  const tdict_tree *result = out ? out : ways_destination(t, way);
+  const wanted_row r = ways_wanted(way);
+  assert_non_null(result);
+  for (int i = 0; i < 5; i++) {
+    tdict_tensor *leaf = help_get(result, way_paths[i]);
+    const place *w = place_of(t, i);
+    if (way != WAY_FILL && way != WAY_TO_DTYPE) {
+      check_row(w, leaf, r.at, r.rows, r.number + (uint64_t)i, r.from);
+      continue;
+    }
+    int32_t numbers[240];
+    unsigned char *found = get_bytes(w, leaf);
+    td_fill_random(numbers, sizeof numbers, 1 + (uint64_t)i);
+    for (int k = 0; k < 240; k++) {
+      const double wanted = way == WAY_FILL ? 9 : numbers[k];
+      const double number = way == WAY_FILL ? ((int32_t *)(void *)found)[k] : ((double *)(void *)found)[k];
+      assert_true(number == wanted);
+    }
+    free(found);
+  }
+}
+/* Checks that no operation has written since ways_reset(). */
+static inline void ways_check_untouched(const ways *t) {
+  const tdict_tree *const trees[] = {t->td, t->other, t->few, t->stacked, t->joined};
+  for (int k = 0; k < 5; k++)
+    for (int i = 0; i < 5; i++)
+      assert_true(has_number(place_of(t, i), help_get(trees[k], way_paths[i]), (uint64_t)(1 + 10 * k + i)));
+}
+
+#endif

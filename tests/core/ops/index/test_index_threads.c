@@ -1,0 +1,447 @@
+/* Tests copies by lists and masks that threads of a pool help with. Results are compared with plain loops. Most cases
+ * replace the parallel loop by a loop on the calling thread that runs the parts in reverse order: if two parts wrote
+ * the same element, the wrong value would remain. */
+#include "core/ops/index/index_plan.h"
+#include "core/ops/rig.h"
+#include "core/ops/visit.h"
+#include "core/sched/pool.h"
+#include "core/tensor/naive.h"
+#include "support/sanitized.h"
+
+enum { HELPERS = 2, ROUNDS = SANITIZED ? 5 : 15, THREAD_ROUNDS = SANITIZED ? 5 : 10 };
+
+/* The last parallel loop. */
+static struct {
+  bool is_reversed;
+  long parts;
+  int helpers;
+} loop;
+
+void __real_tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn)(void *user, long i),
+                               void *user);
+void __wrap_tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn)(void *user, long i),
+                               void *user);
+void __wrap_tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, void (*fn)(void *user, long i),
+                               void *user) {
+  if (!loop.is_reversed) {
+    __real_tdict_parallel_for(pool, num_helpers, count, fn, user);
+    return;
+  }
+  loop.parts = count;
+  loop.helpers = num_helpers;
+  for (long i = count; i-- > 0;) fn(user, i);
+}
+
+static tdict_context *open_context(void) {
+  tdict_context_options o = tdict_context_options_default();
+  o.num_threads = HELPERS;
+  return td_context(&o);
+}
+static tdict_index_options with(tdict_context *context) {
+  tdict_index_options o = tdict_index_options_default();
+  o.context = context;
+  o.num_threads = HELPERS;
+  loop.parts = 0;
+  return o;
+}
+
+enum { ROWS, COLUMNS, PAIRS, ROW_MASK, CELL_MASK, KINDS };
+/* An index of a tree with batch size `sizes`. Row (i, j) of the result is row (rows[i], j), (i, columns[j]) or
+ * (rows[i], columns[i]) of the tree. */
+typedef struct plan {
+  int kind;
+  int64_t sizes[2], count, *rows, *columns;
+  tdict_tensor *mask;
+  tdict_indices index;
+} plan;
+
+static void plan_reset(plan *p) {
+  free(p->rows);
+  free(p->columns);
+  tdict_tensor_release(p->mask);
+}
+
+/* Makes a mask whose positions are `rows` and `columns`. */
+static void make_mask(naive_random *r, plan *p) {
+  const int ndim = p->kind == ROW_MASK ? 1 : 2;
+  td_ok(tdict_tensor_zeros(TDICT_BOOL, ndim, p->sizes, NULL, &p->mask, err));
+  unsigned char *bits = tdict_tensor_data(p->mask);
+  const int64_t numel = tdict_tensor_numel(p->mask);
+  p->rows = calloc((size_t)numel, sizeof *p->rows);
+  p->columns = calloc((size_t)numel, sizeof *p->columns);
+  p->count = 0;
+  for (int64_t i = 0; i < numel; i++) {
+    if (naive_below(r, 3) == 0) continue;
+    bits[i] = 1;
+    p->rows[p->count] = ndim == 1 ? i : i / p->sizes[1];
+    p->columns[p->count++] = ndim == 1 ? 0 : i % p->sizes[1];
+  }
+  p->index = TDICT_INDEX(TDICT_MASK(p->mask));
+}
+
+static void choose(naive_random *r, int kind, plan *p) {
+  memset(p, 0, sizeof *p);
+  p->kind = kind;
+  p->sizes[0] = kind == COLUMNS ? 1 + naive_below(r, 4) : 100 + naive_below(r, 300);
+  p->sizes[1] = kind == COLUMNS ? 100 + naive_below(r, 300) : 1 + naive_below(r, 4);
+  if (kind == ROW_MASK || kind == CELL_MASK) {
+    make_mask(r, p);
+    return;
+  }
+  p->count = 50 + naive_below(r, 500);
+  p->rows = calloc((size_t)p->count, sizeof *p->rows);
+  p->columns = calloc((size_t)p->count, sizeof *p->columns);
+  for (int64_t i = 0; i < p->count; i++) {
+    p->rows[i] = naive_below(r, p->sizes[0]);
+    p->columns[i] = naive_below(r, p->sizes[1]);
+  }
+  p->index = kind == ROWS      ? TDICT_INDEX(TDICT_LIST(p->rows, p->count))
+             : kind == COLUMNS ? TDICT_INDEX(TDICT_ALL, TDICT_LIST(p->columns, p->count))
+                               : TDICT_INDEX(TDICT_LIST(p->rows, p->count), TDICT_LIST(p->columns, p->count));
+}
+
+/* Writes the batch size of the result. Returns its number of dimensions. */
+static int result_sizes(const plan *p, int64_t sizes[2]) {
+  const bool pairs = p->kind == PAIRS || p->kind == CELL_MASK;
+  sizes[0] = p->kind == COLUMNS ? p->sizes[0] : p->count;
+  sizes[1] = p->kind == COLUMNS ? p->count : p->sizes[1];
+  return pairs ? 1 : 2;
+}
+
+/* Writes the position in the tree of row (i, j) of the result. */
+static void source_of(const plan *p, int64_t i, int64_t j, int64_t at[2]) {
+  const bool pairs = p->kind == PAIRS || p->kind == CELL_MASK;
+  at[0] = p->kind == COLUMNS ? i : p->rows[i];
+  at[1] = p->kind == COLUMNS ? p->columns[j] : pairs ? p->columns[i] : j;
+}
+
+/* Copies one element after another between a tensor of the tree and a tensor of the result, in the order of the
+ * result. */
+static void model_copy(const plan *p, tdict_tensor *whole, tdict_tensor *part, bool writes_whole) {
+  int64_t sizes[2] = {1, 1}, at[2];
+  const int ndim = result_sizes(p, sizes);
+  const naive_layout a = naive_layout_of(whole), b = naive_layout_of(part);
+  if (ndim == 1) sizes[1] = 1;
+  const size_t item = tdict_tensor_bytes(part) / (size_t)b.numel;
+  for (int64_t i = 0; i < sizes[0]; i++)
+    for (int64_t j = 0; j < sizes[1]; j++)
+      for (int64_t k = 0; k < b.shape[ndim]; k++) {
+        source_of(p, i, j, at);
+        const int64_t there = at[0] * a.strides[0] + at[1] * a.strides[1] + k * a.strides[2],
+                      here = i * b.strides[0] + (ndim == 2 ? j * b.strides[1] : 0) + k * b.strides[ndim];
+        unsigned char *x = (unsigned char *)tdict_tensor_data(whole) + there * (int64_t)item,
+                      *y = (unsigned char *)tdict_tensor_data(part) + here * (int64_t)item;
+        memcpy(writes_whole ? x : y, writes_whole ? y : x, item);
+      }
+}
+
+/* Makes a tensor of random elements with the batch size of `ndim` sizes and one more dimension; sometimes its
+ * dimensions are permuted in memory. */
+static tdict_tensor *make_tensor(naive_random *r, tdict_dtype dtype, int ndim, const int64_t *sizes, int64_t width) {
+  int64_t shape[3];
+  int order[3], turned[3];
+  tdict_tensor *made = NULL;
+  for (int d = 0; d < ndim; d++) shape[d] = sizes[d];
+  shape[ndim] = width;
+  const int shift = naive_below(r, 3) ? 0 : (int)naive_below(r, ndim + 1);
+  for (int d = 0; d <= ndim; d++) order[d] = (d + shift) % (ndim + 1);
+  int64_t moved[3];
+  for (int d = 0; d <= ndim; d++) moved[d] = shape[order[d]];
+  for (int d = 0; d <= ndim; d++) turned[order[d]] = d;
+  tdict_tensor *t = naive_tensor(dtype, ndim + 1, moved, naive_next(r));
+  td_ok(tdict_tensor_permute(t, ndim + 1, turned, &made, err));
+  tdict_tensor_release(t);
+  for (int d = 0; d <= ndim; d++) assert_int_equal(tdict_tensor_shape(made)[d], shape[d]);
+  return made;
+}
+
+/* Runs all three functions with and without the parallel loop in reverse order. */
+static void check_random(naive_random *r, tdict_context *context, int kind, tdict_dtype dtype) {
+  plan p;
+  int64_t sizes[2];
+  tdict_tree *wanted = NULL, *got = NULL;
+  choose(r, kind, &p);
+  const int ndim = result_sizes(&p, sizes);
+  const int64_t rows = sizes[0] * (ndim == 2 ? sizes[1] : 1), item = (int64_t)tdict_dtype_bytes(dtype);
+  const int64_t width = rows ? (5 << 19) / (rows * item) + 1 : 1; /* at least 2.5 MiB */
+  tdict_tree *td = help_tree(2, p.sizes), *part = help_tree(ndim, sizes);
+  help_put(td, "x", make_tensor(r, dtype, 2, p.sizes, width));
+  help_put(td, "small", make_tensor(r, TDICT_U8, 2, p.sizes, 1));
+  help_put(part, "x", make_tensor(r, dtype, ndim, sizes, width));
+  help_put(part, "small", make_tensor(r, TDICT_U8, ndim, sizes, 1));
+  const tdict_index_options o = with(context);
+  td_ok(tdict_index_set_with(td, p.index, part, &o, err));
+  td_ok(tdict_clone_deep(part, NULL, &wanted, err));
+  tdict_tree *model = NULL;
+  td_ok(tdict_clone_deep(td, NULL, &model, err));
+  model_copy(&p, help_get(model, "x"), help_get(part, "x"), true);
+  model_copy(&p, help_get(model, "small"), help_get(part, "small"), true);
+  assert_true(tdict_equal(td, model));
+  model_copy(&p, help_get(model, "x"), help_get(wanted, "x"), false);
+  model_copy(&p, help_get(model, "small"), help_get(wanted, "small"), false);
+  td_ok(tdict_index_get_with(td, p.index, &o, &got, err));
+  assert_true(tdict_equal(got, wanted));
+  td_ok(tdict_zero(part, err));
+  td_ok(tdict_index_into_with(part, td, p.index, &o, err));
+  assert_true(tdict_equal(part, wanted));
+  if (loop.is_reversed) assert_true(loop.parts > 1);
+  tdict_release(td);
+  tdict_release(part);
+  tdict_release(wanted);
+  tdict_release(got);
+  tdict_release(model);
+  plan_reset(&p);
+}
+
+static void check_all_kinds(bool is_reversed, int rounds) {
+  static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_I32, TDICT_I64, TDICT_DTYPE(1, 8, 3)};
+  tdict_context *context = open_context();
+  naive_random r = {91};
+  loop.is_reversed = is_reversed;
+  for (int i = 0; i < rounds; i++) check_random(&r, context, i % KINDS, dtypes[naive_below(&r, 4)]);
+  tdict_context_destroy(context);
+}
+
+CASE(index_parts_match_a_model) { check_all_kinds(true, ROUNDS); }
+CASE(index_threads_match_a_model) { check_all_kinds(false, THREAD_ROUNDS); }
+
+/* A tree of `rows` rows of `width` random bytes. */
+static tdict_tree *make_rows(int64_t rows, int64_t width, uint64_t seed) {
+  tdict_tree *td = TREE(rows);
+  help_put(td, "x", naive_tensor(TDICT_U8, COUNTS(rows, width), seed));
+  return td;
+}
+
+/* Writes rows by a list and compares them with a loop. Returns the number of parts, 0 if no parallel loop ran. */
+static long write_rows(tdict_context *context, int64_t rows, int64_t width, const int64_t *at, int64_t count) {
+  tdict_tree *td = make_rows(rows, width, 5), *value = make_rows(count, width, 6);
+  tdict_tensor *model = naive_tensor(TDICT_U8, COUNTS(rows, width), 5);
+  unsigned char *to = tdict_tensor_data(model);
+  const unsigned char *from = tdict_const_data(value, "x");
+  for (int64_t i = 0; i < count; i++)
+    memcpy(to + (at[i] < 0 ? at[i] + rows : at[i]) * width, from + i * width, (size_t)width);
+  const tdict_index_options o = with(context);
+  td_ok(tdict_index_set_with(td, TDICT_INDEX(TDICT_LIST(at, count)), value, &o, err));
+  assert_memory_equal(tdict_const_data(td, "x"), to, (size_t)(rows * width));
+  tdict_tensor_release(model);
+  tdict_release(td);
+  tdict_release(value);
+  return loop.parts;
+}
+
+/* If a list names a row twice, the value that is last in the list must remain. Only long rows are then divided. */
+CASE(index_set_with_keeps_the_last_of_a_row) {
+  enum { COUNT = 6000, ROWS_LEFT = 8000, WIDTH = 512, LONG = 96 << 10 };
+  static int64_t at[COUNT];
+  tdict_context *context = open_context();
+  naive_random r = {92};
+  loop.is_reversed = true;
+  for (int i = 0; i < COUNT; i++) at[i] = naive_below(&r, ROWS_LEFT);
+  assert_int_equal(write_rows(context, ROWS_LEFT, WIDTH, at, COUNT), 0);
+  for (int i = 0; i < 50; i++) at[i] = naive_below(&r, 10);
+  assert_int_equal(write_rows(context, 10, LONG, at, 1), 0); /* too few bytes */
+  assert_true(write_rows(context, 10, LONG, at, 50) > 1);
+  for (int i = 0; i < COUNT; i++) at[i] = (int64_t)i * 7 % ROWS_LEFT; /* distinct: 7 does not divide 8000 */
+  assert_true(write_rows(context, ROWS_LEFT, WIDTH, at, COUNT) > 1);
+  at[COUNT / 2] -= ROWS_LEFT; /* the same row, counted from the end */
+  assert_true(write_rows(context, ROWS_LEFT, WIDTH, at, COUNT) > 1);
+  at[COUNT - 1] = at[0];
+  assert_int_equal(write_rows(context, ROWS_LEFT, WIDTH, at, COUNT), 0);
+  for (int i = 0; i < COUNT; i++) at[i] = i;
+  assert_true(write_rows(context, ROWS_LEFT, WIDTH, at, COUNT) > 1);
+  at[COUNT - 1] = at[COUNT - 2];
+  assert_int_equal(write_rows(context, ROWS_LEFT, WIDTH, at, COUNT), 0);
+  tdict_context_destroy(context);
+}
+
+/* Compares the search for repeated positions with a search of all pairs. */
+CASE(index_plan_finds_distinct_lists) {
+  enum { MOST = 40 };
+  const int64_t size = 1 << 22;
+  naive_random r = {93};
+  int num_distinct = 0;
+  for (int round = 0; round < 2000; round++) {
+    int64_t at[MOST], count = 1 + naive_below(&r, MOST), low = size, high = 0;
+    const int64_t first = naive_below(&r, size / 2), range = 1 + naive_below(&r, naive_below(&r, 2) ? 1000 : 100000);
+    const bool is_sorted = naive_below(&r, 2);
+    bool is_distinct = true, is_ascending = true;
+    for (int64_t i = 0; i < count; i++) {
+      at[i] = is_sorted ? first + i * 7 - naive_below(&r, 9) / 8 * 7 : first + naive_below(&r, range);
+      if (at[i] < 0) at[i] = 0;
+      if (at[i] < low) low = at[i];
+      if (at[i] > high) high = at[i];
+      for (int64_t j = 0; j < i; j++) is_distinct = is_distinct && at[i] != at[j];
+      is_ascending = is_ascending && (i == 0 || at[i] > at[i - 1]);
+    }
+    tdict_index_plan made;
+    const tdict_indices index = TDICT_INDEX(TDICT_LIST(at, count));
+    tdict_moves moves = {.what = "test"};
+    td_ok(tdict_index_plan_init(&made, &moves, 1, &size, &index, err));
+    td_ok(tdict_index_plan_find_distinct(&made, err));
+    const bool is_far = !is_ascending && high - low > 1024 * (count + 2);
+    if (is_far || (high - low < 1000 * count && count > 1))
+      assert_int_equal(made.gathers[0].is_distinct, !is_far && is_distinct);
+    num_distinct += made.gathers[0].is_distinct;
+    tdict_index_plan_reset(&made);
+  }
+  assert_true(num_distinct > 200 && num_distinct < 1900);
+}
+
+/* A pair of lists repeats an element only if both positions are the same. */
+CASE(index_set_with_pairs_repeats) {
+  enum { SIDE = 80, COUNT = SIDE * SIDE / 2, WIDTH = 1024 };
+  static int64_t rows[COUNT], columns[COUNT];
+  tdict_context *context = open_context();
+  loop.is_reversed = true;
+  for (int again = 0; again < 2; again++) {
+    tdict_tree *td = TREE(SIDE, SIDE), *value = make_rows(COUNT, WIDTH, 8);
+    tdict_tensor *x = help_put(td, "x", naive_tensor(TDICT_U8, COUNTS(SIDE, SIDE, WIDTH), 7));
+    tdict_tensor *model = naive_tensor(TDICT_U8, COUNTS(SIDE, SIDE, WIDTH), 7);
+    for (int i = 0; i < COUNT; i++) rows[i] = i / SIDE, columns[i] = again ? i % 3 : i % SIDE;
+    for (int64_t i = 0; i < COUNT; i++)
+      memcpy((char *)tdict_tensor_data(model) + (rows[i] * SIDE + columns[i]) * WIDTH,
+             (const char *)tdict_const_data(value, "x") + i * WIDTH, WIDTH);
+    const tdict_index_options o = with(context);
+    td_ok(tdict_index_set_with(td, TDICT_INDEX(TDICT_LIST(rows, COUNT), TDICT_LIST(columns, COUNT)), value, &o, err));
+    assert_memory_equal(tdict_tensor_const_data(x), tdict_tensor_const_data(model), SIDE * SIDE * WIDTH);
+    tdict_tensor_release(model);
+    tdict_release(td);
+    tdict_release(value);
+  }
+  tdict_context_destroy(context);
+}
+
+/* Rows that share their elements, and trees that share elements, are copied in order on the calling thread. */
+CASE(index_with_divides_only_separate_elements) {
+  enum { COUNT = 4000, WIDTH = 1024 };
+  static int64_t at[COUNT];
+  tdict_context *context = open_context();
+  loop.is_reversed = true;
+  for (int i = 0; i < COUNT; i++) at[i] = COUNT - 1 - i;
+  const tdict_indices index = TDICT_INDEX(TDICT_LIST(at, COUNT));
+  tdict_index_options o = with(context);
+  /* All rows of the destination are one row. */
+  tdict_tree *one = make_rows(1, WIDTH, 2), *td = NULL, *value = make_rows(COUNT, WIDTH, 3), *part = NULL;
+  td_ok(tdict_expand(one, 1, (const int64_t[]){COUNT}, &td, err));
+  const tdict_tensor *row = help_get(one, "x");
+  td_ok(tdict_index_set_with(td, index, value, &o, err));
+  const unsigned char *from = tdict_const_data(value, "x");
+  assert_memory_equal(tdict_tensor_const_data(row), from + (COUNT - 1) * WIDTH, WIDTH);
+  assert_int_equal(loop.parts, 0);
+  td_ok(tdict_index_into_with(td, value, index, &o, err));
+  assert_memory_equal(tdict_tensor_const_data(row), from, WIDTH);
+  assert_int_equal(loop.parts, 0);
+  /* A source that is one row is only read. */
+  td_ok(tdict_index_get_with(td, index, &o, &part, err));
+  assert_true(loop.parts > 1);
+  assert_memory_equal((const char *)tdict_const_data(part, "x") + 7 * WIDTH, tdict_tensor_const_data(row), WIDTH);
+  /* A tree that is written to itself. */
+  loop.parts = 0;
+  td_ok(tdict_index_set_with(value, index, value, &o, err));
+  td_ok(tdict_index_into_with(value, value, index, &o, err));
+  assert_int_equal(loop.parts, 0);
+  tdict_release(one);
+  tdict_release(td);
+  tdict_release(value);
+  tdict_release(part);
+  tdict_context_destroy(context);
+}
+
+/* Small copies and calls without a context or with num_threads 0 use no other thread. */
+CASE(index_with_uses_threads_for_large_copies) {
+  enum { COUNT = 4096, WIDTH = 1024 };
+  static int64_t at[COUNT];
+  tdict_context *context = open_context();
+  tdict_tree *td = make_rows(COUNT, WIDTH, 4), *out = NULL;
+  tdict_index_options o = with(context);
+  loop.is_reversed = true;
+  for (int i = 0; i < COUNT; i++) at[i] = i * 5 % COUNT;
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
+  assert_true(loop.parts > 1);
+  assert_int_equal(loop.helpers, HELPERS);
+  tdict_release(out);
+  o = with(context);
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(at, 512)), &o, &out, err));
+  assert_int_equal(loop.parts, 0);
+  tdict_release(out);
+  o.num_threads = 0;
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
+  assert_int_equal(loop.parts, 0);
+  tdict_release(out);
+  o.num_threads = 1000;
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
+  assert_int_equal(loop.helpers, HELPERS);
+  tdict_release(out);
+  /* the default leaves one CPU for the calling thread */
+  const int cpus = tdict_pool_num_cpus(tdict_context_pool(context)), most = cpus - 1 < HELPERS ? cpus - 1 : HELPERS;
+  loop.helpers = 0;
+  o.num_threads = -1;
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
+  assert_int_equal(loop.helpers, most);
+  tdict_release(out);
+  loop.parts = 0;
+  o.context = NULL;
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
+  assert_int_equal(loop.parts, 0);
+  tdict_release(out);
+  tdict_release(td);
+  tdict_context_destroy(context);
+}
+
+/* The list is examined before the first element is written. */
+CASE(index_set_with_survives_enomem) {
+  enum { COUNT = 4096, WIDTH = 1024 };
+  static int64_t at[COUNT];
+  tdict_context *context = open_context();
+  tdict_tree *td = make_rows(COUNT, WIDTH, 4), *value = make_rows(COUNT, WIDTH, 9), *before = NULL;
+  const tdict_index_options o = with(context);
+  loop.is_reversed = true;
+  for (int i = 0; i < COUNT; i++) at[i] = i * 5 % COUNT;
+  td_ok(tdict_clone_deep(td, NULL, &before, err));
+  TD_WITHOUT_MEMORY_THEN(tdict_index_set_with(td, TDICT_INDEX(TDICT_LIST(at, COUNT)), value, &o, err),
+                         assert_true(tdict_equal(td, before)));
+  assert_false(tdict_equal(td, before));
+  tdict_release(td);
+  tdict_release(value);
+  tdict_release(before);
+  tdict_context_destroy(context);
+}
+
+typedef struct job {
+  const tdict_tree *td;
+  tdict_index_options o;
+  tdict_indices index;
+} job;
+
+/* Reads rows on the thread that visits a tensor. */
+static tdict_status read_rows(void *user, const tdict_leaves *at, tdict_error *err) {
+  const job *j = user;
+  tdict_tree *out = NULL;
+  (void)at;
+  tdict_status status = tdict_index_get_with(j->td, j->index, &j->o, &out, err);
+  tdict_release(out);
+  return status;
+}
+
+/* All threads of the pool make calls that could use the pool. No thread may wait for another thread of the pool. */
+CASE(index_with_works_on_pool_threads) {
+  enum { COUNT = 4096, WIDTH = 1024, LEAVES = 24 };
+  static int64_t at[COUNT];
+  tdict_context *context = open_context();
+  tdict_tree *td = make_rows(COUNT, WIDTH, 4), *many = TREE(1);
+  loop.is_reversed = false;
+  for (int i = 0; i < COUNT; i++) at[i] = i * 5 % COUNT;
+  for (int i = 0; i < LEAVES; i++) {
+    char key[16];
+    snprintf(key, sizeof key, "k%d", i);
+    help_put(many, key, TENSOR(1));
+  }
+  job j = {td, with(context), TDICT_INDEX(TDICT_LIST(at, COUNT))};
+  tdict_visit_options o = tdict_visit_options_default();
+  o.context = context;
+  o.user = &j;
+  td_ok(tdict_visit((const tdict_tree *const[]){many}, 1, read_rows, &o, err));
+  tdict_release(td);
+  tdict_release(many);
+  tdict_context_destroy(context);
+}

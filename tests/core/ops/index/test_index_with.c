@@ -1,0 +1,321 @@
+/* Tests indices with options: copies in a given memory, options that are refused, and calls without memory. */
+#include "core/ops/rig.h"
+#include "core/tensor/naive.h"
+#include "support/things.h"
+
+enum { ROUNDS = 300, MOST = 6 };
+
+/* A random index of the sample and its map. */
+typedef struct choice {
+  tdict_indices index;
+  m_map map;
+  int64_t positions[MOST];
+} choice;
+
+static void choose(naive_random *r, const m_tree *t, choice *c) {
+  bool has_list = false;
+  c->index = tdict_indices_none();
+  m_map_whole(&c->map, t->nb, t->bs);
+  c->map.copies = true;
+  for (int d = 0; d < t->nb; d++) {
+    const int64_t n = t->bs[d], start = naive_below(r, n), kind = naive_below(r, has_list ? 3 : 4);
+    if (kind == 0) {
+      rig_cut(&c->map, d, start, 0, -1);
+      c->index = tdict_indices_add(c->index, TDICT_AT(naive_below(r, 2) ? start : start - n));
+    } else if (kind == 1) {
+      const int64_t step = 1 + naive_below(r, 3);
+      rig_cut(&c->map, d, start, step, (n - start + step - 1) / step);
+      c->index = tdict_indices_add(c->index, TDICT_RANGE(start, TDICT_NONE, step));
+    } else if (kind == 2) {
+      rig_cut(&c->map, d, start, -1, start + 1);
+      c->index = tdict_indices_add(c->index, TDICT_RANGE(start, TDICT_NONE, -1));
+    } else {
+      const int64_t count = naive_below(r, MOST + 1);
+      for (int64_t i = 0; i < count; i++) c->positions[i] = naive_below(r, n);
+      c->map.list[d] = c->positions;
+      c->map.shape[c->map.out[d]] = count;
+      c->index = tdict_indices_add(c->index, TDICT_LIST(c->positions, count));
+      has_list = true;
+    }
+  }
+}
+
+static tdict_tree *get_with(const tdict_tree *td, tdict_indices index, tdict_memory *memory) {
+  tdict_index_options o = tdict_index_options_default();
+  tdict_tree *out = NULL;
+  o.memory = memory;
+  td_ok(tdict_index_get_with(td, index, &o, &out, err));
+  return out;
+}
+
+/* Checks that all tensors are contiguous, pinned and in one storage. */
+static void check_places(const tdict_tree *td) {
+  static const char *const paths[] = {"a", "n.b", "n.m.u"};
+  for (int i = 0; i < 3; i++) {
+    const tdict_tensor *t = help_get(td, paths[i]);
+    assert_true(tdict_tensor_is_pinned(t));
+    assert_true(tdict_tensor_is_contiguous(t));
+    assert_true(tdict_tensor_shares_storage(t, help_get(td, "a")));
+  }
+}
+
+SIM_CASE(index_with_copies_to_a_memory) {
+  tdict_context *context = td_context(NULL);
+  tdict_memory *memory = tdict_pinned_memory(context);
+  const rig host = {NULL, NULL};
+  naive_random r = {81};
+  for (int i = 0; i < ROUNDS; i++) {
+    m_tree *t = SAMPLE(1 + naive_below(&r, 5), 1 + naive_below(&r, 5));
+    tdict_tree *td = ops_tree(t);
+    choice c;
+    rig_check(&host, t, td);
+    choose(&r, t, &c);
+    if (i % 4 == 0) tdict_lock(td);
+    tdict_tree *out = get_with(td, c.index, memory);
+    assert_false(tdict_is_locked(out));
+    rig_check(&host, rig_mapped(t, &c.map), out);
+    check_places(out);
+    rig_shares(out, td, false);
+    tdict_release(td);
+    if (i % 10 == 0) m_check(rig_mapped(t, &c.map), out); /* the copies outlive their source */
+    tdict_release(out);
+    m_reset();
+  }
+  tdict_context_destroy(context);
+}
+
+/* Without a memory, the options change nothing: views, or copies in plain memory. */
+SIM_CASE(index_with_defaults_is_index_get) {
+  const int64_t rows[] = {2, 0};
+  m_tree *t = SAMPLE(3, 4);
+  tdict_tree *td = ops_tree(t), *out = NULL;
+  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), NULL, &out, err));
+  rig_shares(out, td, true);
+  tdict_release(out);
+  out = get_with(td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), NULL);
+  rig_shares(out, td, true);
+  tdict_release(out);
+  out = get_with(td, TDICT_INDEX(TDICT_LIST(rows, 2)), NULL);
+  rig_shares(out, td, false);
+  assert_false(tdict_tensor_is_pinned(help_get(out, "n.b")));
+  tdict_release(out);
+  tdict_release(td);
+  m_reset();
+}
+
+/* A memory that counts its blocks. */
+typedef struct counter {
+  int allocated, live;
+} counter;
+static void *count_allocate(void *user, size_t bytes) {
+  counter *c = user;
+  void *data = aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (data) c->allocated++, c->live++;
+  return data;
+}
+static void count_release(void *user, void *data, size_t bytes) {
+  (void)bytes;
+  ((counter *)user)->live--;
+  free(data);
+}
+
+static tdict_memory *counting_memory(tdict_context *context, counter *c) {
+  const tdict_allocator allocator = {.struct_size = sizeof allocator,
+                                     .device = tdict_cpu(),
+                                     .allocate = count_allocate,
+                                     .release = count_release,
+                                     .user = c};
+  tdict_memory *memory = NULL;
+  td_ok(tdict_memory_create(context, &allocator, &memory, err));
+  return memory;
+}
+
+SIM_CASE(index_with_allocates_one_block) {
+  static const int64_t rows[] = {2, 0, 2};
+  const tdict_indices picks[] = {TDICT_INDEX(TDICT_LIST(rows, 3)), TDICT_INDEX(TDICT_RANGE(0, 2, 1)),
+                                 TDICT_INDEX(TDICT_AT(1), TDICT_LIST(rows, 3))};
+  counter c = {0, 0};
+  tdict_context *context = td_context(NULL);
+  tdict_memory *memory = counting_memory(context, &c);
+  m_tree *t = SAMPLE(3, 4);
+  tdict_tree *td = ops_tree(t);
+  for (int i = 0; i < 3; i++) {
+    c.allocated = 0;
+    tdict_tree *out = get_with(td, picks[i], memory);
+    assert_int_equal(c.allocated, 1);
+    tdict_release(out);
+    assert_int_equal(c.live, 0);
+  }
+  tdict_release(td);
+  tdict_memory_release(memory);
+  tdict_context_destroy(context);
+  m_reset();
+}
+
+GPU_CASE(index_with_reads_devices) {
+  static const int64_t rows[] = {2, 0};
+  rig r = rig_open();
+  const rig host = {NULL, NULL};
+  tdict_memory *pinned = tdict_pinned_memory(r.context);
+  tdict_index_options o = tdict_index_options_default();
+  tdict_device device;
+  m_tree *t = SAMPLE(3, 4);
+  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  m_map map;
+  rig_check(&r, t, td);
+  m_map_whole(&map, t->nb, t->bs);
+  rig_cut(&map, 0, 2, -1, 3);
+  map.copies = true;
+  out = get_with(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), pinned);
+  m_ignore_places = true;
+  rig_check(&host, rig_mapped(t, &map), out);
+  m_ignore_places = false;
+  check_places(out);
+  tdict_release(out);
+  out = get_with(td, TDICT_INDEX(TDICT_LIST(rows, 2)), pinned);
+  m_map_whole(&map, t->nb, t->bs);
+  rig_cut(&map, 0, 2, -2, 2);
+  map.copies = true;
+  m_ignore_places = true;
+  rig_check(&host, rig_mapped(t, &map), out);
+  m_ignore_places = false;
+  check_places(out);
+  tdict_release(out);
+  device = td_device();
+  td_ok(tdict_set_device(td, &device, err));
+  out = get_with(td, TDICT_INDEX(TDICT_AT(1)), pinned);
+  assert_true(tdict_get_device(out, &device) && device.type == TDICT_DEVICE_CPU);
+  tdict_release(out);
+  out = NULL;
+  o.memory = r.memory;
+  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_index_get_with(td, TDICT_INDEX(TDICT_AT(0)), &o, &out, err));
+  assert_null(out);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+SIM_CASE(index_with_refuses) {
+  static const int64_t rows[] = {2, 0}, outside[] = {3};
+  const tdict_indices index = TDICT_INDEX(TDICT_LIST(rows, 2));
+  tdict_context *context = td_context(NULL);
+  tdict_index_options o = tdict_index_options_default();
+  m_tree *t = SAMPLE(3, 4);
+  tdict_tree *td = ops_tree(t), *part = get_with(td, index, NULL), *out = NULL;
+  char *before = help_snapshot(td), *part_before = help_snapshot(part);
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_index_get_with(NULL, index, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_index_get_with(td, index, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "position 3", tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(outside, 1)), NULL, &out, err));
+  td_fails(TDICT_EINVAL, "dst is NULL", tdict_index_into_with(NULL, td, index, NULL, err));
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_index_into_with(part, NULL, index, NULL, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_index_set_with(NULL, index, part, NULL, err));
+  td_fails(TDICT_EINVAL, "value is NULL", tdict_index_set_with(td, index, NULL, NULL, err));
+  o.num_threads = -2;
+  td_fails(TDICT_EINVAL, "num_threads is -2", tdict_index_get_with(td, index, &o, &out, err));
+  td_fails(TDICT_EINVAL, "num_threads is -2", tdict_index_into_with(part, td, index, &o, err));
+  td_fails(TDICT_EINVAL, "num_threads is -2", tdict_index_set_with(td, index, part, &o, err));
+  o.num_threads = -1;
+  o.memory = tdict_device_memory(context, td_device());
+  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_index_get_with(td, index, &o, &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_index_get_with(td, TDICT_INDEX(TDICT_AT(0)), &o, &out, err));
+  o.memory = tdict_pinned_memory(context);
+  td_fails(TDICT_EINVAL, "memory is set", tdict_index_into_with(part, td, index, &o, err));
+  td_fails(TDICT_EINVAL, "memory is set", tdict_index_set_with(td, index, part, &o, err));
+  o.struct_size = 0;
+  td_fails(TDICT_EINVAL, "index options", tdict_index_get_with(td, index, &o, &out, err));
+  assert_null(out);
+  rig_check_snapshot(td, before);
+  rig_check_snapshot(part, part_before);
+  free(before);
+  free(part_before);
+  tdict_release(td);
+  tdict_release(part);
+  tdict_context_destroy(context);
+  m_reset();
+}
+
+SIM_CASE(index_with_survives_enomem) {
+  static const int64_t rows[] = {2, 0};
+  tdict_context *context = td_context(NULL);
+  tdict_index_options o = tdict_index_options_default();
+  counter c = {0, 0};
+  tdict_tree *td = ops_tree(SAMPLE(3, 4)), *out = NULL;
+  o.memory = counting_memory(context, &c);
+  RIG_WITHOUT_MEMORY(td, tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(rows, 2)), &o, &out, err));
+  tdict_release(out);
+  RIG_WITHOUT_MEMORY(td, tdict_index_get_with(td, TDICT_INDEX(TDICT_AT(1)), &o, &out, err));
+  tdict_release(out);
+  assert_int_equal(c.live, 0);
+  tdict_memory_release(o.memory);
+  tdict_release(td);
+  tdict_context_destroy(context);
+  m_reset();
+}
+
+static int index_calls;
+static tdict_status count_index(const void *self, int64_t i, void **out, tdict_error *err) {
+  (void)self, (void)i, (void)out, (void)err;
+  index_calls++;
+  return TDICT_EHOOK;
+}
+
+/* The hook `index` cannot allocate from a memory, so the tensors of the object are used. */
+SIM_CASE(index_with_uses_tensors_of_objects) {
+  tdict_type type = thing_flat;
+  tdict_context *context = td_context(NULL);
+  tdict_tree *td = TREE(3), *out = NULL;
+  void *self = NULL;
+  type.index = count_index;
+  tdict_tensor *a = TENSOR(3, 2), *b = TENSOR(3);
+  td_ok(tdict_set_object(td, "object", &type, thing_create(a, b), err));
+  help_put(td, "x", TENSOR(3, 5));
+  td_fails(TDICT_EHOOK, "", tdict_index_get(td, TDICT_INDEX(TDICT_AT(1)), &out, err));
+  assert_int_equal(index_calls, 1);
+  for (int whole = 0; whole < 2; whole++) {
+    const int64_t at = whole ? 0 : 1;
+    out = get_with(td, whole ? TDICT_INDEX(TDICT_ALL) : TDICT_INDEX(TDICT_AT(1)), tdict_pinned_memory(context));
+    td_ok(tdict_get_object(out, "object", &type, &self, err));
+    const thing *made = self;
+    assert_true(tdict_tensor_is_pinned(made->a) && tdict_tensor_is_pinned(made->b));
+    assert_true(tdict_tensor_shares_storage(made->a, help_get(out, "x")));
+    assert_int_equal(tdict_tensor_bytes(made->a), whole ? 24 : 8);
+    assert_memory_equal(tdict_tensor_const_data(made->a), (const float *)tdict_tensor_const_data(a) + 2 * at,
+                        tdict_tensor_bytes(made->a));
+    assert_memory_equal(tdict_tensor_const_data(made->b), (const float *)tdict_tensor_const_data(b) + at,
+                        tdict_tensor_bytes(made->b));
+    tdict_release(out);
+  }
+  assert_int_equal(index_calls, 1);
+  tdict_release(td);
+  assert_int_equal(thing_count(), 0);
+  tdict_context_destroy(context);
+}
+
+/* Objects of built-in types are indexed as without a memory. */
+SIM_CASE(index_with_indexes_built_in_objects) {
+  static const int64_t rows[] = {2, 0, 2};
+  const char *const texts[] = {"a", "bc", "def"};
+  const tdict_indices picks[] = {TDICT_INDEX(TDICT_LIST(rows, 3)), TDICT_INDEX(TDICT_RANGE(1, 3, 1)),
+                                 TDICT_INDEX(TDICT_AT(1)), TDICT_INDEX(TDICT_ALL)};
+  tdict_context *context = td_context(NULL);
+  tdict_tree *td = TREE(3);
+  help_put(td, "x", naive_tensor(TDICT_I32, COUNTS(3, 5), 4));
+  td_ok(tdict_set_texts(td, "texts", texts, 3, err));
+  td_ok(tdict_set_text(td, "text", "one", err));
+  tdict_tensor *items[] = {naive_tensor(TDICT_I32, COUNTS(2, 2), 1), naive_tensor(TDICT_I32, COUNTS(0, 2), 2),
+                           naive_tensor(TDICT_I32, COUNTS(4, 2), 3)};
+  tdict_ragged *ragged = NULL;
+  td_ok(tdict_ragged_from_rows(items, 3, NULL, &ragged, err));
+  td_ok(tdict_set_ragged(td, "ragged", ragged, err));
+  for (int i = 0; i < 4; i++) {
+    tdict_tree *out = get_with(td, picks[i], tdict_pinned_memory(context)), *wanted = NULL;
+    td_ok(tdict_index_get(td, picks[i], &wanted, err));
+    assert_true(tdict_equal(out, wanted));
+    assert_true(tdict_tensor_is_pinned(help_get(out, "x")));
+    tdict_release(out);
+    tdict_release(wanted);
+  }
+  for (int i = 0; i < 3; i++) tdict_tensor_release(items[i]);
+  tdict_ragged_release(ragged);
+  tdict_release(td);
+  tdict_context_destroy(context);
+}

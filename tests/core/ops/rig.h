@@ -1,0 +1,143 @@
+/* Makes trees of the model on the device that a case runs on. The case releases everything; m_reset() ends the
+ * model. */
+#ifndef TDICT_TESTS_CORE_OPS_RIG_H
+#define TDICT_TESTS_CORE_OPS_RIG_H
+
+#include "core/tree/help.h"
+#include "support/fail_alloc.h"
+#include "support/ops.h"
+
+typedef struct rig {
+  tdict_context *context; /* NULL on the host */
+  tdict_memory *memory;   /* NULL on the host */
+} rig;
+
+static inline rig rig_open(void) {
+  rig r = {NULL, NULL};
+  if (td_device().type == TDICT_DEVICE_CPU) return r;
+  r.context = td_context(NULL);
+  r.memory = tdict_device_memory(r.context, td_device());
+  return r;
+}
+static inline void rig_close(rig *r) {
+  tdict_context_destroy(r->context);
+  m_reset();
+}
+
+/* Makes the model's tree on the device. */
+static inline tdict_tree *rig_tree(const rig *r, const m_tree *t) {
+  tdict_tree *host = ops_tree(t), *td = NULL;
+  if (!r->memory) return host;
+  td_ok(tdict_clone_deep(host, r->memory, &td, err));
+  tdict_release(host);
+  return td;
+}
+
+static inline tdict_status rig_to_host(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
+  (void)user;
+  return tdict_tensor_clone(at->tensors[0], NULL, out, err);
+}
+
+/* Checks that the tree has the keys, shapes and elements of the model; on the host also the same addresses as
+ * before. */
+static inline void rig_check(const rig *r, const m_tree *t, const tdict_tree *td) {
+  tdict_tree *host = NULL;
+  const tdict_tree *trees[1] = {td};
+  m_tree open = *t;
+  if (r->memory) {
+    td_ok(tdict_apply(trees, 1, rig_to_host, NULL, &host, err));
+    open.locked = false;
+    assert_int_equal(tdict_is_locked(td), t->locked);
+  }
+  m_ignore_places = r->memory != NULL;
+  const char *wrong = m_check(&open, host ? host : td);
+  m_ignore_places = false;
+  if (wrong) fail_msg("%s", wrong);
+  tdict_release(host);
+}
+
+static inline m_array *rig_array(tdict_dtype dtype, const m_tree *t, int extra, const int64_t *shape) {
+  int64_t all[M_DIMS];
+  static uint64_t seed;
+  for (int i = 0; i < t->nb; i++) all[i] = t->bs[i];
+  for (int i = 0; i < extra; i++) all[t->nb + i] = shape[i];
+  m_array *a = m_array_make(dtype, t->nb + extra, all);
+  m_array_fresh(a, seed += 100000);
+  return a;
+}
+
+/* Makes a model tree with a: f32; n.b: i64 of 3; n.m.u: u8 of 2 x 2; and the empty tree e. n.m has one more batch
+ * dimension, of 2. */
+#define SAMPLE(...) rig_sample(COUNTS(__VA_ARGS__))
+static inline m_tree *rig_sample(int nb, const int64_t *bs) {
+  m_tree *t = m_tree_make(nb, bs), *n = m_tree_make(nb, bs), *m = m_tree_make(nb, bs);
+  m_put(t, "a", rig_array(TDICT_F32, t, 0, NULL), NULL);
+  m_put(n, "b", rig_array(TDICT_I64, n, 1, (const int64_t[]){3}), NULL);
+  m->bs[m->nb++] = 2;
+  m_put(m, "u", rig_array(TDICT_U8, m, 1, (const int64_t[]){2}), NULL);
+  m_put(n, "m", NULL, m);
+  m_put(t, "n", NULL, n);
+  m_put(t, "e", NULL, m_tree_make(nb, bs));
+  return t;
+}
+
+static inline m_array *rig_map_array(const m_array *a, void *user) { return m_array_map(a, user); }
+static inline m_tree *rig_mapped(const m_tree *t, m_map *map) {
+  m_tree *made = m_tree_each(t, map->in, map->out_ndim, map->shape, rig_map_array, map);
+  made->locked = t->locked;
+  return made;
+}
+
+/* Selects `count` elements of dimension `dim`, from `start` in steps of `step`; count -1 removes the dimension. */
+static inline void rig_cut(m_map *map, int dim, int64_t start, int64_t step, int64_t count) {
+  map->start[dim] = start;
+  map->step[dim] = step;
+  if (count >= 0) {
+    map->shape[map->out[dim]] = count;
+    return;
+  }
+  int gone = map->out[dim];
+  map->out[dim] = -1;
+  for (int d = 0; d < map->in; d++) map->out[d] -= map->out[d] > gone;
+  memmove(map->shape + gone, map->shape + gone + 1, (size_t)(map->out_ndim - gone - 1) * sizeof *map->shape);
+  map->out_ndim--;
+}
+/* Adds a dimension to the result before dimension `at`. */
+static inline void rig_insert(m_map *map, int at, int64_t count) {
+  for (int d = 0; d < map->in; d++) map->out[d] += map->out[d] >= at;
+  memmove(map->shape + at + 1, map->shape + at, (size_t)(map->out_ndim - at) * sizeof *map->shape);
+  map->shape[at] = count;
+  map->out_ndim++;
+}
+
+/* Makes another model tree with new values. */
+static inline m_array *rig_new_array(const m_array *a, void *user) {
+  (void)user;
+  m_array *made = m_array_make(a->dtype, a->ndim, a->shape);
+  static uint64_t seed = 77;
+  m_array_fresh(made, seed += 100000);
+  return made;
+}
+static inline m_tree *rig_like(const m_tree *t) { return m_tree_each(t, t->nb, t->nb, t->bs, rig_new_array, NULL); }
+
+/* Checks that every view shares the storage of its source tensor. */
+static inline void rig_shares(const tdict_tree *a, const tdict_tree *b, bool wanted) {
+  static const char *const paths[] = {"a", "n.b", "n.m.u"};
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(tdict_tensor_shares_storage(help_get(a, paths[i]), help_get(b, paths[i])), wanted);
+}
+
+static inline void rig_check_snapshot(const tdict_tree *td, const char *before) {
+  char *after = help_snapshot(td);
+  assert_string_equal(before, after);
+  free(after);
+}
+/* As TD_WITHOUT_MEMORY(). A failed call must leave `td` unchanged. */
+#define RIG_WITHOUT_MEMORY(td, call)                               \
+  do {                                                             \
+    char *before_ = help_snapshot(td);                             \
+    TD_WITHOUT_MEMORY_THEN(call, rig_check_snapshot(td, before_)); \
+    free(before_);                                                 \
+  } while (0)
+
+#endif

@@ -1,0 +1,488 @@
+/* Tests shallow and deep copies of trees on each device. */
+#include <pthread.h>
+
+#include "core/tree/cursor.h"
+#include "support/sanitized.h"
+#include "twins.h"
+
+DEVICE_CASE(clone_shallow_shares) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(3);
+  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  rig_check(&r, t, td);
+  tdict_lock(td);
+  char *before = help_snapshot(td);
+  td_ok(tdict_clone(td, &out, err));
+  assert_false(tdict_is_locked(out));
+  rig_check(&r, t, out);
+  assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
+  assert_ptr_not_equal(help_get_tree(out, "n.m"), help_get_tree(td, "n.m"));
+  td_ok(tdict_delete(out, "n.b", err));
+  help_put(out, "n.new", TENSOR(3));
+  td_ok(tdict_rename(out, "a", "z", false, err));
+  help_unchanged(td, before);
+  help_paths(out, "z n n.m n.m.u n.new e");
+  td_fails(TDICT_EINVAL, "NULL", tdict_clone(NULL, &out, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_clone(td, NULL, err));
+  tdict_release(out);
+  tdict_release(td);
+  rig_close(&r);
+}
+
+DEVICE_CASE(clone_deep_copies) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(4, 3);
+  tdict_tree *td = rig_tree(&r, t), *turned = NULL, *out = NULL;
+  tdict_device device = td_device();
+  td_ok(tdict_set_device(td, &device, err));
+  m_map map;
+  m_map_whole(&map, t->nb, t->bs);
+  map.shape[0] = 3, map.shape[1] = 4;
+  map.out[0] = 1, map.out[1] = 0;
+  map.copies = true;
+  td_ok(tdict_transpose(td, 0, 1, &turned, err));
+  tdict_lock(turned);
+  td_ok(tdict_clone_deep(turned, NULL, &out, err));
+  tdict_release(turned);
+  assert_false(tdict_is_locked(out));
+  rig_shares(td, out, false);
+  assert_true(tdict_tensor_is_contiguous(help_get(out, "n.b")));
+  assert_true(tdict_tensor_shares_storage(help_get(out, "a"), help_get(out, "n.b")));
+  assert_true(tdict_device_equal(tdict_tensor_device(help_get(out, "a")), td_device()));
+  m_tree *made = rig_mapped(t, &map);
+  assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, td_device()));
+  td_ok(tdict_set_device(out, NULL, err));
+  td_ok(tdict_zero(td, err)); /* does not appear in the copy */
+  rig_check(&r, made, out);
+  tdict_release(out);
+  if (r.context) { /* copy to pinned memory; the device of the tree changes too */
+    td_ok(tdict_clone_deep(td, tdict_pinned_memory(r.context), &out, err));
+    assert_true(tdict_tensor_is_pinned(help_get(out, "n.m.u")));
+    assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, tdict_cpu()));
+    tdict_release(out);
+  }
+  td_fails(TDICT_EINVAL, "NULL", tdict_clone_deep(NULL, NULL, &out, err));
+  tdict_release(td);
+  rig_close(&r);
+}
+
+CASE(clone_survives_enomem) {
+  tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
+  RIG_WITHOUT_MEMORY(td, tdict_clone(td, &out, err));
+  tdict_release(out);
+  RIG_WITHOUT_MEMORY(td, tdict_clone_deep(td, NULL, &out, err));
+  tdict_release(out);
+  tdict_release(td);
+  m_reset();
+}
+
+CASE(clone_of_a_deep_tree) {
+  /* deeper than recursion could reach */
+  enum { LEVELS = 10000 / SANITIZED_STEP };
+  tdict_tree *td = TREE(2), *out = NULL;
+  help_put(td, "x", TENSOR(2));
+  for (int i = 0; i < LEVELS; i++) {
+    tdict_tree *above = TREE(2);
+    help_put_tree(above, "d", td);
+    td = above;
+  }
+  td_ok(tdict_clone_deep(td, NULL, &out, err));
+  assert_int_equal(tdict_depth(out), LEVELS);
+  assert_true(tdict_equal(td, out));
+  tdict_release(out);
+  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(0)), &out, err));
+  assert_int_equal(tdict_depth(out), LEVELS);
+  tdict_release(out);
+  tdict_release(td);
+}
+
+enum { SHARED_KEYS = 20 };
+static tdict_tree *flat_tree(void) {
+  tdict_tree *td = TREE(3);
+  for (int i = 0; i < SHARED_KEYS; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "key %d", i);
+    help_put(td, name, TENSOR(3));
+  }
+  return td;
+}
+
+/* Objects and tensors for the trees, made before allocations fail. */
+typedef struct material {
+  tdict_tensor *tensor;
+  tdict_tree *tree, *part;
+} material;
+typedef tdict_status (*change)(tdict_tree *td, const material *m, tdict_error *err);
+
+static tdict_status set_there(tdict_tree *td, const material *m, tdict_error *err) {
+  return tdict_set(td, "key 7", m->tensor, err);
+}
+static tdict_status set_new(tdict_tree *td, const material *m, tdict_error *err) {
+  return tdict_set(td, "new", m->tensor, err);
+}
+static tdict_status set_below(tdict_tree *td, const material *m, tdict_error *err) {
+  return tdict_set(td, "a.way", m->tensor, err);
+}
+static tdict_status set_tree(tdict_tree *td, const material *m, tdict_error *err) {
+  return tdict_set_tree(td, "key 3", m->tree, err);
+}
+static tdict_status delete_one(tdict_tree *td, const material *m, tdict_error *err) {
+  (void)m;
+  return tdict_delete(td, "key 0", err);
+}
+static tdict_status rename_one(tdict_tree *td, const material *m, tdict_error *err) {
+  (void)m;
+  return tdict_rename(td, "key 1", "z", false, err);
+}
+static tdict_status rename_over(tdict_tree *td, const material *m, tdict_error *err) {
+  (void)m;
+  return tdict_rename(td, "key 1", "key 2", false, err);
+}
+static tdict_status rename_below(tdict_tree *td, const material *m, tdict_error *err) {
+  (void)m;
+  return tdict_rename(td, "key 1", "a.way", false, err);
+}
+static tdict_status pop_one(tdict_tree *td, const material *m, tdict_error *err) {
+  tdict_tensor *t = NULL;
+  (void)m;
+  tdict_status status = tdict_pop(td, "key 9", &t, err);
+  if (status == TDICT_OK) tdict_tensor_release(t);
+  return status;
+}
+static tdict_status update_some(tdict_tree *td, const material *m, tdict_error *err) {
+  return tdict_update(td, m->part, NULL, 0, err);
+}
+
+static const change changes[] = {set_there,  set_new,     set_below,    set_tree, delete_one,
+                                 rename_one, rename_over, rename_below, pop_one,  update_some};
+enum { NUM_CHANGES = sizeof changes / sizeof *changes };
+
+static material open_material(void) {
+  material m = {TENSOR(3), flat_tree(), flat_tree()};
+  td_ok(tdict_delete(m.part, "key 4", err));
+  return m;
+}
+static void close_material(const material *m) {
+  tdict_tensor_release(m->tensor);
+  tdict_release(m->tree);
+  tdict_release(m->part);
+}
+
+/* Clones share one list of leaves. A change of any clone must not appear in the others. */
+CASE(clone_and_original_change_independently) {
+  const material m = open_material();
+  for (int i = 0; i < NUM_CHANGES; i++)
+    for (int which = 0; which < 3; which++) {
+      tdict_tree *trees[3] = {flat_tree(), NULL, NULL};
+      td_ok(tdict_clone(trees[0], &trees[1], err));
+      td_ok(tdict_clone(trees[1], &trees[2], err));
+      assert_ptr_equal(trees[0]->leaves, trees[2]->leaves);
+      char *before = help_snapshot(trees[0]);
+      td_ok(changes[i](trees[which], &m, err));
+      for (int t = 0; t < 3; t++) {
+        if (t == which) continue;
+        char *now = help_snapshot(trees[t]);
+        assert_string_equal(now, before);
+        free(now);
+      }
+      for (int t = 0; t < 3; t++) tdict_release(trees[(t + i) % 3]);
+      free(before);
+    }
+  close_material(&m);
+}
+
+/* Without memory for its own list of leaves, a clone and its source must stay unchanged. */
+CASE(clone_changes_survive_enomem) {
+  const material m = open_material();
+  for (int i = 0; i < NUM_CHANGES; i++)
+    for (int64_t n = 0;; n++) {
+      tdict_tree *td = flat_tree(), *clone = NULL;
+      td_ok(tdict_clone(td, &clone, err));
+      char *before = help_snapshot(td), *now;
+      tdict_error error;
+      td_fail_alloc(n, false);
+      tdict_status status = changes[i](clone, &m, &error);
+      bool refused = td_fail_alloc_stop();
+      if (status != TDICT_OK) {
+        now = help_snapshot(clone);
+        assert_string_equal(now, before);
+        free(now);
+      }
+      help_unchanged(td, before);
+      tdict_release(td);
+      tdict_release(clone);
+      assert_true(status == TDICT_OK || status == TDICT_ENOMEM);
+      if (!refused) break;
+    }
+  close_material(&m);
+}
+
+typedef struct cloner {
+  const tdict_tree *source;
+  int number;
+  bool good;
+} cloner;
+
+/* Clones a tree that other threads read and clone at the same time, and changes the copy. */
+static void *clone_and_change(void *user) {
+  cloner *c = user;
+  c->good = true;
+  for (int i = 0; i < 200; i++) {
+    tdict_tree *clone = NULL;
+    char name[16];
+    snprintf(name, sizeof name, "key %d", (i + c->number) % SHARED_KEYS);
+    c->good = c->good && tdict_clone(c->source, &clone, NULL) == TDICT_OK;
+    c->good = c->good && tdict_delete(clone, name, NULL) == TDICT_OK && tdict_has(c->source, name);
+    c->good = c->good && tdict_set(clone, "another", help_get(c->source, "key 0"), NULL) == TDICT_OK;
+    c->good = c->good && tdict_num_keys(clone) == SHARED_KEYS && tdict_num_keys(c->source) == SHARED_KEYS;
+    tdict_release(clone);
+  }
+  return NULL;
+}
+
+CASE(clone_in_several_threads) {
+  enum { THREADS = 4 };
+  tdict_tree *td = flat_tree();
+  pthread_t threads[THREADS];
+  cloner cloners[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    cloners[i] = (cloner){td, i, false};
+    assert_int_equal(pthread_create(&threads[i], NULL, clone_and_change, &cloners[i]), 0);
+  }
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < THREADS; i++) assert_true(cloners[i].good);
+  tdict_release(td);
+}
+
+/* Checks that all tensors of `out` lie in one storage, in tree order, each at the next multiple of 256 bytes. Returns
+ * the end of the last tensor. */
+static size_t check_one_storage(const tdict_tree *out) {
+  tdict_tensor *bytes = NULL;
+  td_ok(tdict_consolidated_bytes(out, &bytes, err));
+  assert_int_equal(tdict_tensor_dtype(bytes), TDICT_U8);
+  assert_int_equal(tdict_tensor_ndim(bytes), 1);
+  assert_true(tdict_tensor_is_contiguous(bytes));
+  size_t at = 0;
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, out, false);
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    const tdict_tensor *t = tdict_leaf_tensor(leaf);
+    if (tdict_leaf_tree(leaf)) assert_true(tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)));
+    if (!t) continue;
+    assert_true(tdict_tensor_is_contiguous(t));
+    assert_ptr_equal(t->storage, bytes->storage);
+    assert_int_equal((char *)t->data - (char *)bytes->data, at);
+    at += (tdict_tensor_bytes(t) + 255) / 256 * 256;
+  }
+  tdict_cursor_reset(&cursor);
+  assert_int_equal(tdict_tensor_bytes(bytes), at);
+  tdict_tensor_release(bytes);
+  return at;
+}
+
+DEVICE_CASE(consolidate_copies_into_one_storage) {
+  rig r = rig_open();
+  m_tree *t = SAMPLE(4, 3);
+  m_map map;
+  m_map_whole(&map, t->nb, t->bs);
+  map.shape[0] = 3, map.shape[1] = 4;
+  map.out[0] = 1, map.out[1] = 0;
+  map.copies = true;
+  tdict_memory *const memories[] = {r.memory, NULL, r.context ? tdict_pinned_memory(r.context) : NULL};
+  for (int i = 0; i < 3; i++) {
+    tdict_tree *td = rig_tree(&r, t), *turned = NULL, *out = NULL;
+    tdict_device device = td_device();
+    td_ok(tdict_set_device(td, &device, err));
+    td_ok(tdict_transpose(td, 0, 1, &turned, err)); /* the tensors are strided */
+    m_tree *made = rig_mapped(t, &map);
+    made->locked = true;
+    td_ok(tdict_consolidate(turned, memories[i], &out, err));
+    assert_true(tdict_is_consolidated(out) && tdict_is_locked(out));
+    assert_true(check_one_storage(out) > 0);
+    assert_int_equal(tdict_tensor_is_pinned(help_get(out, "a")), i == 2 && r.context);
+    const tdict_device wanted = i == 0 ? td_device() : tdict_cpu();
+    assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, wanted));
+    td_ok(tdict_unlock(out, err));
+    td_ok(tdict_set_device(out, NULL, err));
+    tdict_lock(out);
+    td_ok(tdict_zero(td, err)); /* does not appear in the copy */
+    rig there = i == 0 ? r : (rig){0};
+    rig_check(&there, made, out);
+    tdict_release(out);
+    tdict_release(turned);
+    tdict_release(td);
+  }
+  rig_close(&r);
+}
+
+/* Each tensor has bytes of its own. */
+CASE(consolidate_separates_shared_bytes) {
+  tdict_tree *td = TREE(3), *child = TREE(3), *out = NULL, *again = NULL;
+  tdict_tensor *x = help_put(child, "x", TENSOR(3)), *bytes = NULL;
+  td_ok(tdict_set_tree(td, "left", child, err));
+  td_ok(tdict_set_tree(td, "right", child, err));
+  td_ok(tdict_set(td, "same", x, err));
+  help_put(td, "none", TENSOR(3, 0));
+  td_ok(tdict_consolidate(td, NULL, &out, err));
+  assert_int_equal(check_one_storage(out), 3 * 256);
+  help_paths(out, "left left.x right right.x same none");
+  assert_ptr_not_equal(help_get(out, "left.x")->data, help_get(out, "right.x")->data);
+  td_ok(tdict_consolidated_bytes(out, &bytes, err));
+  const unsigned char *all = tdict_tensor_const_data(bytes);
+  for (int i = 0; i < 3; i++) {
+    assert_memory_equal(all + 256 * i, x->data, tdict_tensor_bytes(x));
+  }
+  memset(tdict_tensor_data(help_get(out, "left.x")), 7, tdict_tensor_bytes(x)); /* elements may be written */
+  assert_int_equal(all[0], 7);
+  assert_memory_equal(all + 256, x->data, tdict_tensor_bytes(x));
+  td_ok(tdict_consolidate(out, NULL, &again, err)); /* copies again */
+  assert_ptr_not_equal(help_get(again, "left.x")->storage, help_get(out, "left.x")->storage);
+  assert_true(tdict_equal(out, again));
+  tdict_release(again);
+  tdict_release(out);
+  assert_int_equal(all[0], 7); /* the bytes outlive the tree */
+  tdict_tensor_release(bytes);
+  tdict_release(child);
+  tdict_release(td);
+}
+
+CASE(consolidate_refuses) {
+  tdict_tree *td = TREE(3), *out = NULL;
+  tdict_tensor *bytes = NULL;
+  help_put(td, "n.x", TENSOR(3));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_consolidate(NULL, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_consolidate(td, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_consolidated_bytes(NULL, &bytes, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_consolidated_bytes(td, NULL, err));
+  td_fails(TDICT_EINVAL, "not consolidated", tdict_consolidated_bytes(td, &bytes, err));
+  assert_false(tdict_is_consolidated(NULL) || tdict_is_consolidated(td));
+  static const tdict_type type = {.struct_size = sizeof type, .name = "thing", .release = help_end_thing};
+  int ends = 0;
+  help_thing *object = help_make_thing(&ends, 8, "text");
+  td_ok(tdict_set_object(td, "n.text", &type, object, err));
+  char *before = help_snapshot(td);
+  td_fails(TDICT_ENOTSUP, "wanted tensors, trees, text", tdict_consolidate(td, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "n.text");
+  help_unchanged(td, before);
+  assert_null(out);
+  assert_null(bytes);
+  tdict_release(td);
+  assert_int_equal(ends, 1);
+}
+
+/* Text, numbers and JSON are shared, as in TensorDict. A tree of text alone is consolidated, too. */
+CASE(consolidate_shares_values) {
+  tdict_tree *td = TREE(2), *out = NULL;
+  static const char *const texts[] = {"p", "q"};
+  td_ok(tdict_set_text(td, "n.text", "hello", err));
+  td_ok(tdict_set_texts(td, "m.column", texts, 2, err));
+  for (int i = 0; i < 2; i++) {
+    td_ok(tdict_consolidate(td, NULL, &out, err));
+    assert_true(tdict_is_consolidated(out) && tdict_is_locked(out));
+    assert_int_equal(check_one_storage(out), i ? 256 : 0);
+    assert_true(tdict_equal(td, out));
+    const char *text = NULL;
+    td_ok(tdict_get_text_at(out, "m.column", 1, &text, NULL, err));
+    assert_string_equal(text, "q");
+    tdict_release(out);
+    help_put(td, "m.x", TENSOR(2));
+  }
+  td_ok(tdict_set_unbatched(td, "u", help_get(td, "m.x"), err));
+  out = NULL;
+  td_fails(TDICT_ENOTSUP, "unbatched", tdict_consolidate(td, NULL, &out, err));
+  assert_string_equal(td_last_error.path, "u");
+  assert_null(out);
+  tdict_release(td);
+}
+
+CASE(consolidate_empty_trees) {
+  tdict_tree *td = TREE(2), *out = NULL;
+  tdict_tensor *bytes = NULL;
+  help_put_tree(td, "n", TREE(2));
+  td_ok(tdict_consolidate(td, NULL, &out, err));
+  assert_true(tdict_is_consolidated(out));
+  assert_int_equal(check_one_storage(out), 0);
+  tdict_release(out);
+  help_put(td, "none", TENSOR(2, 0));
+  td_ok(tdict_consolidate(td, NULL, &out, err));
+  td_ok(tdict_consolidated_bytes(out, &bytes, err));
+  assert_int_equal(tdict_tensor_bytes(bytes), 0);
+  tdict_tensor_release(bytes);
+  tdict_release(out);
+  tdict_release(td);
+}
+
+CASE(consolidate_survives_enomem) {
+  tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
+  RIG_WITHOUT_MEMORY(td, tdict_consolidate(td, NULL, &out, err));
+  assert_true(tdict_is_consolidated(out));
+  tdict_release(out);
+  tdict_release(td);
+  m_reset();
+}
+
+/* Unlocking ends it, by a call or through a parent. Copies, views and children are not consolidated. */
+CASE(consolidated_until_unlocked) {
+  tdict_tree *td = TREE(2), *parent = TREE(2), *out = NULL, *other = NULL;
+  tdict_tensor *bytes = NULL, *t = TENSOR(2);
+  help_put(td, "n.x", TENSOR(2));
+  td_ok(tdict_consolidate(td, NULL, &out, err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_set(out, "n.x", t, err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_delete(out, "n", err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_unlock(help_get_tree(out, "n"), err));
+  assert_true(tdict_is_consolidated(out));
+  assert_false(tdict_is_consolidated(help_get_tree(out, "n")));
+  td_ok(tdict_clone(out, &other, err));
+  assert_false(tdict_is_consolidated(other));
+  tdict_release(other);
+  td_ok(tdict_clone_deep(out, NULL, &other, err));
+  assert_false(tdict_is_consolidated(other));
+  tdict_release(other);
+  td_ok(tdict_index_get(out, TDICT_INDEX(TDICT_AT(0)), &other, err));
+  assert_false(tdict_is_consolidated(other));
+  tdict_release(other);
+  td_ok(tdict_unlock(out, err));
+  assert_false(tdict_is_consolidated(out));
+  tdict_lock(out); /* does not bring it back */
+  assert_false(tdict_is_consolidated(out));
+  td_fails(TDICT_EINVAL, "not consolidated", tdict_consolidated_bytes(out, &bytes, err));
+  tdict_release(out);
+  /* Below a parent, the lock of the parent ends it. The release of a locked parent does not. */
+  td_ok(tdict_consolidate(td, NULL, &out, err));
+  td_ok(tdict_set_tree(parent, "child", out, err));
+  tdict_lock(parent);
+  assert_true(tdict_is_consolidated(out));
+  tdict_release(parent);
+  assert_true(tdict_is_consolidated(out) && tdict_is_locked(out));
+  parent = TREE(2);
+  td_ok(tdict_set_tree(parent, "child", out, err));
+  tdict_lock(parent);
+  td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(out, err));
+  assert_true(tdict_is_consolidated(out));
+  td_ok(tdict_unlock(parent, err));
+  assert_false(tdict_is_consolidated(out) || tdict_is_locked(out));
+  tdict_tensor_release(t);
+  tdict_release(parent);
+  tdict_release(out);
+  tdict_release(td);
+}
+
+CASE(contiguous_keeps_objects) {
+  const rig r = {NULL, NULL};
+  twins w = make_twins(&r, &flat_type);
+  tdict_tree *turned[2] = {NULL}, *out = NULL, *plain = NULL;
+  td_ok(tdict_transpose(w.td, 0, 1, &turned[0], err));
+  td_ok(tdict_transpose(w.plain, 0, 1, &turned[1], err));
+  td_ok(tdict_contiguous(turned[0], &out, err));
+  td_ok(tdict_contiguous(turned[1], &plain, err));
+  assert_true(tdict_equal(plain, turned[1]) && tdict_tensor_is_contiguous(help_get(plain, "n.o.a")));
+  agree(out, plain, &w, &flat_type);
+  tdict_release(out);
+  out = NULL;
+  TD_WITHOUT_MEMORY_THEN(tdict_contiguous(turned[0], &out, err), assert_null(out));
+  tdict_release(out);
+  td_fails(TDICT_EINVAL, "NULL", tdict_contiguous(NULL, &out, err));
+  for (int i = 0; i < 2; i++) tdict_release(turned[i]);
+  tdict_release(plain);
+  end_twins(&w);
+}

@@ -1,0 +1,165 @@
+/* A tree with an object, and its twin that has the object's tensors as a tree in its place. Operations on both must
+ * give equal results. Hooks count their calls and fail on demand. Each case releases what it makes. */
+#ifndef TDICT_TESTS_CORE_OPS_TWINS_H
+#define TDICT_TESTS_CORE_OPS_TWINS_H
+
+#include "rig.h"
+#include "support/things.h"
+
+enum { HOOK_FLATTEN, HOOK_UNFLATTEN, HOOK_CLONE, HOOK_INDEX, HOOK_STACK, HOOKS };
+static int calls[HOOKS];
+static int failing = -1;        /* the hook that fails */
+static int failure = TDICT_EIO; /* its status; TDICT_OK: it returns no result */
+static bool flat_has_object;
+
+static inline bool fails(int hook, tdict_status *status, tdict_error *err) {
+  calls[hook]++;
+  if (failing != hook) return false;
+  *status = (tdict_status)failure;
+  if (err && failure == TDICT_EIO) {
+    err->status = TDICT_EIO;
+    snprintf(err->message, sizeof err->message, "the disk is gone");
+    snprintf(err->path, sizeof err->path, "inside");
+  }
+  return true;
+}
+
+static inline tdict_status hook_flatten(const void *self, tdict_tree **out, tdict_error *err) {
+  static const tdict_type inner = {.struct_size = sizeof inner, .name = "inner", .release = help_end_thing};
+  static int ends;
+  tdict_status status;
+  if (fails(HOOK_FLATTEN, &status, err)) return status;
+  status = thing_flat.flatten(self, out, err);
+  if (status == TDICT_OK && flat_has_object)
+    status = tdict_set_object(*out, "deep.x", &inner, help_make_thing(&ends, 0, NULL), err);
+  return status;
+}
+static inline tdict_status hook_unflatten(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
+  tdict_status status;
+  return fails(HOOK_UNFLATTEN, &status, err) ? status : thing_flat.unflatten(self, tree, out, err);
+}
+
+/* Makes an object that holds a tree; takes over the tree. */
+static inline tdict_status thing_of(tdict_tree *tree, tdict_status status, void **out, tdict_error *err) {
+  if (status == TDICT_OK) status = thing_flat.unflatten(NULL, tree, out, err);
+  tdict_release(tree);
+  return status;
+}
+static inline tdict_status hook_clone(const void *self, void **out, tdict_error *err) {
+  tdict_tree *flat = NULL, *copy = NULL;
+  tdict_status status;
+  if (fails(HOOK_CLONE, &status, err)) return status;
+  status = thing_flat.flatten(self, &flat, err);
+  if (status == TDICT_OK) status = tdict_clone_deep(flat, NULL, &copy, err);
+  tdict_release(flat);
+  return thing_of(copy, status, out, err);
+}
+static inline tdict_status hook_index(const void *self, int64_t i, void **out, tdict_error *err) {
+  tdict_tree *flat = NULL, *part = NULL;
+  tdict_status status;
+  if (fails(HOOK_INDEX, &status, err)) return status;
+  status = thing_flat.flatten(self, &flat, err);
+  if (status == TDICT_OK) status = tdict_set_batch_size(flat, 1, tdict_tensor_shape(((const thing *)self)->a), err);
+  if (status == TDICT_OK) status = tdict_index_get(flat, TDICT_INDEX(TDICT_AT(i)), &part, err);
+  tdict_release(flat);
+  return thing_of(part, status, out, err);
+}
+static inline tdict_status hook_stack(const void *const *items, size_t count, void **out, tdict_error *err) {
+  tdict_tree *flat[8] = {NULL}, *all = NULL;
+  tdict_status status;
+  assert_in_range(count, 1, 8);
+  if (fails(HOOK_STACK, &status, err)) return status;
+  status = TDICT_OK;
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) status = thing_flat.flatten(items[i], &flat[i], err);
+  if (status == TDICT_OK) status = tdict_stack((const tdict_tree *const *)flat, count, NULL, &all, err);
+  for (size_t i = 0; i < count; i++) tdict_release(flat[i]);
+  return thing_of(all, status, out, err);
+}
+static inline void end_thing(void *self) { thing_flat.release(self); }
+
+static const tdict_type flat_type = {.struct_size = sizeof flat_type,
+                                     .name = "flat",
+                                     .release = end_thing,
+                                     .flatten = hook_flatten,
+                                     .unflatten = hook_unflatten};
+static const tdict_type hooks_type = {.struct_size = sizeof hooks_type,
+                                      .name = "hooks",
+                                      .release = end_thing,
+                                      .clone = hook_clone,
+                                      .index = hook_index,
+                                      .stack = hook_stack};
+static const tdict_type both_type = {.struct_size = sizeof both_type,
+                                     .name = "both",
+                                     .release = end_thing,
+                                     .flatten = hook_flatten,
+                                     .unflatten = hook_unflatten,
+                                     .clone = hook_clone,
+                                     .index = hook_index,
+                                     .stack = hook_stack};
+static const tdict_type bare_type = {.struct_size = sizeof bare_type, .name = "bare", .release = end_thing};
+
+/* Makes a tree [2, 3] with "t" and an object of two tensors at "n.o", and its twin with a tree of the same tensors
+ * there. */
+typedef struct twins {
+  tdict_tree *td, *plain;
+} twins;
+
+static inline tdict_tensor *tensor_on(const rig *r, tdict_dtype dtype, int ndim, const int64_t *shape) {
+  static uint64_t seed = 900;
+  tdict_tensor *host = NULL, *t = NULL;
+  td_ok(tdict_tensor_empty(dtype, ndim, shape, NULL, &host, err));
+  td_fill_random(tdict_tensor_data(host), tdict_tensor_bytes(host), ++seed);
+  if (!r->memory) return host;
+  td_ok(tdict_tensor_clone(host, r->memory, &t, err));
+  tdict_tensor_release(host);
+  return t;
+}
+
+static inline twins make_twins(const rig *r, const tdict_type *type) {
+  const int64_t shape[] = {2, 3, 2};
+  tdict_tensor *t = tensor_on(r, TDICT_I32, 2, shape), *a = tensor_on(r, TDICT_I64, 3, shape);
+  tdict_tensor *b = tensor_on(r, TDICT_U8, 2, shape);
+  twins w = {TREE(2, 3), TREE(2, 3)};
+  td_ok(tdict_set(w.td, "t", t, err));
+  td_ok(tdict_set(w.plain, "t", t, err));
+  td_ok(tdict_set(w.plain, "n.o.a", a, err));
+  td_ok(tdict_set(w.plain, "n.o.b", b, err));
+  td_ok(tdict_set_object(w.td, "n.o", type, thing_create(a, b), err));
+  tdict_tensor_release(t);
+  for (int i = 0; i < HOOKS; i++) calls[i] = 0;
+  failing = -1;
+  return w;
+}
+static inline void end_twins(twins *w) {
+  tdict_release(w->td);
+  tdict_release(w->plain);
+}
+
+static inline const thing *thing_at(const tdict_tree *td, const tdict_type *type) {
+  void *object = NULL;
+  td_ok(tdict_get_object(td, "n.o", type, &object, err));
+  return object;
+}
+
+/* Checks that shapes and elements are equal, and that storages are shared with `of` exactly where `like` shares them
+ * with `plain`. */
+static inline void agree(const tdict_tree *td, const tdict_tree *plain, const twins *of, const tdict_type *type) {
+  const thing *object = thing_at(td, type), *before = thing_at(of->td, type);
+  tdict_tree *got = help_tree_without_batch(), *wanted = help_tree_without_batch();
+  td_ok(tdict_set(got, "a", object->a, err));
+  td_ok(tdict_set(got, "b", object->b, err));
+  td_ok(tdict_set(got, "t", help_get(td, "t"), err));
+  td_ok(tdict_set(wanted, "a", help_get(plain, "n.o.a"), err));
+  td_ok(tdict_set(wanted, "b", help_get(plain, "n.o.b"), err));
+  td_ok(tdict_set(wanted, "t", help_get(plain, "t"), err));
+  tdict_difference found;
+  td_ok(tdict_compare(got, wanted, NULL, &found, err));
+  if (found.differs) fail_msg("%s: %s", found.path, found.message);
+  assert_int_equal(tdict_batch_ndim(td), tdict_batch_ndim(plain));
+  assert_int_equal(tdict_tensor_shares_storage(object->a, before->a),
+                   tdict_tensor_shares_storage(help_get(plain, "n.o.a"), help_get(of->plain, "n.o.a")));
+  tdict_release(got);
+  tdict_release(wanted);
+}
+
+#endif

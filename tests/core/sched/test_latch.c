@@ -1,0 +1,112 @@
+/* The latch: who waits, for how long, and when it may be gone. */
+#include "support/test.h"
+
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/sched/latch.h"
+#include "support/rest.h"
+
+static void *count_down(void *user) {
+  usleep(200);
+  tdict_latch_down(user);
+  return NULL;
+}
+
+CASE(latch_waits_for_all) {
+  enum { THREADS = 8 };
+  tdict_latch latch;
+  pthread_t threads[THREADS];
+  tdict_latch_init(&latch, THREADS + 1);
+  for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, count_down, &latch), 0);
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  assert_false(tdict_latch_is_zero(&latch));
+  assert_false(tdict_latch_wait(&latch, tdict_now_ns()));
+  tdict_latch_down(&latch);
+  assert_true(tdict_latch_is_zero(&latch));
+  assert_true(tdict_latch_wait(&latch, INT64_MAX));
+  assert_true(tdict_latch_wait(&latch, 0)); /* the deadline is long gone, but there is nothing to wait for */
+  tdict_latch_destroy(&latch);
+}
+
+CASE(latch_times_out_by_the_monotonic_clock) {
+  tdict_latch latch;
+  tdict_latch_init(&latch, 1);
+  int64_t begin = tdict_now_ns(), wanted = 30 * 1000000;
+  assert_false(tdict_latch_wait(&latch, begin + wanted));
+  int64_t waited = tdict_now_ns() - begin;
+  assert_true(waited >= wanted);
+  assert_true(waited < 20 * INT64_C(1000000000));
+  assert_false(tdict_latch_wait(&latch, 0));
+  assert_false(tdict_latch_wait(&latch, -1));
+  assert_false(tdict_latch_wait(&latch, INT64_MIN));
+  tdict_latch_down(&latch);
+  assert_true(tdict_latch_wait(&latch, begin + wanted));
+  tdict_latch_destroy(&latch);
+}
+
+/* Looking tells nothing; it only takes its time, and no longer than was said. */
+CASE(latch_spin_ends) {
+  tdict_latch latch;
+  tdict_latch_init(&latch, 1);
+  const int64_t begin = tdict_now_ns();
+  tdict_latch_spin(&latch, begin + 3000000);
+  assert_in_range(tdict_now_ns() - begin, 3000000, INT64_C(20) * 1000000000);
+  assert_false(tdict_latch_is_zero(&latch));
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, count_down, &latch), 0);
+  tdict_latch_spin(&latch, INT64_MAX); /* for ever, were it not for the thread */
+  assert_true(tdict_latch_is_zero(&latch));
+  pthread_join(thread, NULL);
+  tdict_latch_spin(&latch, 0);
+  tdict_latch_destroy(&latch);
+}
+
+CASE(latch_of_zero_is_open) {
+  tdict_latch latch;
+  tdict_latch_init(&latch, 0);
+  assert_true(tdict_latch_is_zero(&latch));
+  assert_true(tdict_latch_wait(&latch, INT64_MAX));
+  tdict_latch_destroy(&latch);
+}
+
+static void *wait_long(void *user) {
+  return tdict_latch_wait(user, tdict_now_ns() + 60 * INT64_C(1000000000)) ? user : NULL;
+}
+
+CASE(latch_wakes_every_waiter) {
+  enum { THREADS = 6 };
+  tdict_latch latch;
+  pthread_t threads[THREADS];
+  tdict_latch_init(&latch, 1);
+  for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, wait_long, &latch), 0);
+  td_rest(); /* until all wait */
+  int64_t begin = tdict_now_ns();
+  tdict_latch_down(&latch);
+  for (int i = 0; i < THREADS; i++) {
+    void *result = NULL;
+    pthread_join(threads[i], &result);
+    assert_ptr_equal(result, &latch);
+  }
+  assert_true(tdict_now_ns() - begin < 30 * INT64_C(1000000000));
+  tdict_latch_destroy(&latch);
+}
+
+/* The promise that lets a latch lie in what its waiter frees: sanitizers see a touch that comes too late. */
+CASE(latch_may_be_destroyed_after_a_wait) {
+  for (int i = 0; i < 300; i++) {
+    tdict_latch *latch = malloc(sizeof *latch);
+    pthread_t thread;
+    assert_non_null(latch);
+    tdict_latch_init(latch, 1);
+    assert_int_equal(pthread_create(&thread, NULL, count_down, latch), 0);
+    if (i % 2)
+      assert_true(tdict_latch_wait(latch, INT64_MAX));
+    else
+      while (!tdict_latch_is_zero(latch)) sched_yield();
+    tdict_latch_destroy(latch);
+    memset(latch, 0xA5, sizeof *latch);
+    free(latch);
+    pthread_join(thread, NULL);
+  }
+}

@@ -1,0 +1,84 @@
+/* Pool threads that spin for tasks before they sleep, and threads woken to spin: no task is missed, and spinning
+ * ends.
+ * The tests set how many may spin, since the pool would choose none on a machine of two CPUs. */
+#include "support/test.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "core/sched/gate.h"
+
+enum { ROUNDS = 400, SUBMITTERS = 3 };
+
+static tdict_pool *open_pool(int num_threads, int looking) {
+  tdict_pool *pool = NULL;
+  td_ok(tdict_pool_create(num_threads, &pool, err));
+  tdict_pool_set_max_spinning(pool, looking);
+  return pool;
+}
+
+typedef struct submitter {
+  tdict_pool *pool;
+  atomic_int runs;
+  noted tasks[ROUNDS];
+} submitter;
+
+/* Each submitter waits for its tasks. At times it sleeps first, so that threads fall asleep. A missed task hangs the
+ * test. */
+static void *submit_and_wait(void *user) {
+  submitter *s = user;
+  for (int i = 0; i < ROUNDS; i++) {
+    if (i % 16 == 0) usleep(300);
+    if (i % 3) tdict_pool_wake(s->pool, i % 5);
+    if (i % 7 == 0) usleep(50);
+    noted_submit(s->pool, &s->tasks[i], &s->runs);
+    if (i % 4 == 0) continue; /* several at once */
+    while (atomic_load(&s->runs) <= i) sched_yield();
+  }
+  while (atomic_load(&s->runs) < ROUNDS) sched_yield();
+  return NULL;
+}
+
+CASE(pool_spinning_misses_no_task) {
+  static submitter submitters[SUBMITTERS];
+  for (int looking = 0; looking <= 4; looking += 2) {
+    tdict_pool *pool = open_pool(3, looking);
+    pthread_t threads[SUBMITTERS];
+    for (int i = 0; i < SUBMITTERS; i++) {
+      submitters[i].pool = pool;
+      atomic_init(&submitters[i].runs, 0);
+      assert_int_equal(pthread_create(&threads[i], NULL, submit_and_wait, &submitters[i]), 0);
+    }
+    for (int i = 0; i < SUBMITTERS; i++) pthread_join(threads[i], NULL);
+    tdict_pool_destroy(pool);
+  }
+}
+
+static double cpu_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+CASE(pool_spinning_ends) {
+  tdict_pool *pool = open_pool(4, 4);
+  usleep(20000);
+  tdict_pool_wake(pool, 4);
+  tdict_pool_wake(pool, 100);
+  tdict_pool_wake(pool, 0);
+  tdict_pool_wake(pool, -1);
+  usleep(20000);
+  const double before = cpu_seconds();
+  usleep(200000);
+  assert_true(cpu_seconds() - before < 0.1); /* four spinning threads would take 0.8 s, or 0.4 s on two CPUs */
+  tdict_pool_destroy(pool);
+}
+
+CASE(pool_spinning_ends_with_the_pool) {
+  for (int i = 0; i < 50; i++) {
+    tdict_pool *pool = open_pool(4, 4);
+    if (i % 2) usleep(100);
+    tdict_pool_wake(pool, 1 + i % 4);
+    tdict_pool_destroy(pool);
+  }
+}

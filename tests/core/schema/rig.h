@@ -1,0 +1,61 @@
+/* Trees and blobs for the tests of schemas. */
+#ifndef TDICT_TESTS_CORE_SCHEMA_RIG_H
+#define TDICT_TESTS_CORE_SCHEMA_RIG_H
+
+#include "core/tree/help.h"
+#include "support/fail_alloc.h"
+
+static inline tdict_tree_schema *rig_export(const tdict_tree *tree) {
+  tdict_tree_schema *s = NULL;
+  td_ok(tdict_tree_schema_export(tree, &s, err));
+  return s;
+}
+static inline tdict_tree_schema *rig_read(const void *blob, size_t bytes) {
+  tdict_tree_schema *s = NULL;
+  td_ok(tdict_tree_schema_read(blob, bytes, &s, err));
+  return s;
+}
+/* The blob, to be freed. Of exactly its size, so that a sanitizer sees reads beyond it. */
+static inline uint8_t *rig_blob(const tdict_tree_schema *s, size_t *bytes) {
+  *bytes = tdict_tree_schema_write(s, NULL, 0);
+  uint8_t *blob = malloc(*bytes);
+  assert_non_null(blob);
+  assert_int_equal(tdict_tree_schema_write(s, blob, *bytes), *bytes);
+  return blob;
+}
+static inline tdict_schema_entry rig_entry(const tdict_tree_schema *s, size_t i) {
+  tdict_schema_entry e;
+  td_ok(tdict_tree_schema_get_entry_at(s, i, &e, err));
+  return e;
+}
+
+static const tdict_type rig_type = {.struct_size = sizeof(tdict_type), .name = "thing", .release = help_end_thing};
+
+/* Batch size [2, 3]: "obs.pixels" U8 [2, 3, 4, 5] in a child of batch size [2, 3, 4], "obs.none" an empty tree, "r" F32
+ * without further dimensions, "h.0" I64 [2, 3, 0], and with `thing` an object at "x". */
+static inline tdict_tree *rig_tree(int *thing) {
+  tdict_tree *td = TREE(2, 3);
+  tdict_tree *obs = help_put_tree(td, "obs", TREE(2, 3, 4));
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_zeros(TDICT_U8, COUNTS(2, 3, 4, 5), NULL, &t, err));
+  help_put(obs, "pixels", t);
+  help_put_tree(obs, "none", TREE(2, 3, 4));
+  help_put(td, "r", TENSOR(2, 3));
+  td_ok(tdict_tensor_zeros(TDICT_I64, COUNTS(2, 3, 0), NULL, &t, err));
+  help_put(td, "h\\.0", t);
+  if (thing) td_ok(tdict_set_object(td, "x", &rig_type, help_make_thing(thing, 0, "t"), err));
+  return td;
+}
+
+/* The blob of rig_tree() with the object, written by hand. */
+static const uint8_t rig_bytes[] = {
+    't', 'd', 's', 'c', 1,   0,   0,   0,   2, 2, 3,          /* head, batch size */
+    2,   'o', 'b', 's', 0,   1,   4,                          /* obs */
+    1,   'p', 'i', 'x', 'e', 'l', 's', 0,   1, 8, 1, 0, 1, 5, /* obs.pixels: code 1, 8 bits, 1 lane, [5] */
+    2,   'n', 'o', 'n', 'e', 0,   0,   0,   0,                /* obs.none, and the end of obs */
+    1,   'r', 0,   2,   32,  1,   0,   0,                     /* r */
+    1,   'h', '.', '0', 0,   0,   64,  1,   0, 1, 0,          /* h\.0 */
+    3,   'x', 0,   't', 'h', 'i', 'n', 'g', 0, 0,             /* x, and the end */
+};
+
+#endif

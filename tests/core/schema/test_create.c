@@ -1,0 +1,380 @@
+/* Trees from schemas: one storage, shapes, another batch size, refusals. */
+#include <pthread.h>
+
+#include "core/schema/create.h"
+#include "core/schema/schema.h"
+#include "core/tensor/tensor.h"
+#include "rig.h"
+#include "support/random.h"
+
+static void check_shape(const tdict_tree *td, const char *path, tdict_dtype dtype, int ndim, const int64_t *shape) {
+  const tdict_tensor *t = help_get(td, path);
+  assert_int_equal(tdict_tensor_dtype(t), dtype);
+  assert_int_equal(tdict_tensor_ndim(t), ndim);
+  assert_memory_equal(tdict_tensor_shape(t), shape, (size_t)ndim * sizeof *shape);
+  assert_true(tdict_tensor_is_contiguous(t));
+}
+
+/* The law: export(create(read(write(export(tree))))) equals export(tree). */
+static void check_law(const tdict_tree *td) {
+  size_t bytes;
+  tdict_tree_schema *first = rig_export(td);
+  uint8_t *blob = rig_blob(first, &bytes);
+  tdict_tree_schema *read = rig_read(blob, bytes);
+  free(blob);
+  tdict_tree *made = NULL;
+  td_ok(tdict_tree_schema_create(read, NULL, &made, err));
+  tdict_tree_schema *last = rig_export(made);
+  assert_true(tdict_tree_schema_equal(first, last));
+  tdict_tree_schema_release(first);
+  tdict_tree_schema_release(read);
+  tdict_tree_schema_release(last);
+  tdict_release(made);
+}
+
+CASE(schema_create_makes_the_tree_again) {
+  tdict_tree *td = rig_tree(NULL), *made = NULL;
+  check_law(td);
+  tdict_tree_schema *s = rig_export(td);
+  td_ok(tdict_tree_schema_create(s, NULL, &made, err));
+  help_paths(made, "obs obs.pixels obs.none r h\\.0");
+  check_shape(made, "obs.pixels", TDICT_U8, COUNTS(2, 3, 4, 5));
+  check_shape(made, "r", TDICT_F32, COUNTS(2, 3));
+  check_shape(made, "h\\.0", TDICT_I64, COUNTS(2, 3, 0));
+  assert_int_equal(tdict_batch_ndim(help_get_tree(made, "obs.none")), 3);
+  assert_false(tdict_get_device(made, NULL));
+  assert_false(tdict_is_locked(made));
+  const tdict_tensor *pixels = help_get(made, "obs.pixels"), *r = help_get(made, "r");
+  assert_true(tdict_tensor_shares_storage(pixels, r));
+  assert_int_equal((uintptr_t)r->data - (uintptr_t)pixels->data, 256);
+  assert_true(r->storage->flags & TDICT_STORAGE_ARENA);
+  for (size_t i = 0; i < r->storage->bytes; i++) assert_int_equal(((const uint8_t *)r->storage->data)[i], 0);
+  /* The tree is complete: its keys can be changed. */
+  help_put(made, "more", TENSOR(2, 3));
+  td_ok(tdict_delete(made, "obs.pixels", err));
+  tdict_release(made);
+  tdict_tree_schema_release(s);
+  tdict_release(td);
+  td = TREE(0, 4);
+  check_law(td);
+  tdict_release(td);
+  td = help_tree_without_batch();
+  check_law(td);
+  help_put_tree(td, "n", TREE(5));
+  help_put(td, "n.x", TENSOR(5));
+  help_put(td, "s", help_tensor(0, NULL));
+  check_law(td);
+  tdict_release(td);
+}
+
+/* The size in a schema is the sum of the tensors' sizes. */
+CASE(schema_measures_its_tensors) {
+  static const tdict_dtype dtypes[] = {TDICT_F32, TDICT_I64, TDICT_U8, TDICT_DTYPE(2, 32, 3)};
+  rng random = {11};
+  for (int try = 0; try < 200; try++) {
+    tdict_tree *td = TREE(2);
+    size_t bytes = 0, padding = 0, dims = 0, measured = 77;
+    int max_ndim = 0, max_batch_ndim = 1;
+    tdict_dtype dtype = 0;
+    bool is_mixed = false;
+    const int most_dtype = try % 3 ? 3 : 0;
+    const int count = (int)pick(&random, 0, 6);
+    for (int i = 0; i < count; i++) {
+      const int d = (int)pick(&random, 0, most_dtype), ndim = (int)pick(&random, 1, 3);
+      const int64_t sizes[] = {2, pick(&random, 0, 90), pick(&random, 0, 9)};
+      tdict_tensor *t = NULL;
+      char key[16];
+      snprintf(key, sizeof key, "%c.%d", "ab"[i % 2], i);
+      td_ok(tdict_tensor_zeros(dtypes[d], ndim, sizes, NULL, &t, err));
+      help_put(td, key, t);
+      dims += (size_t)ndim;
+      max_ndim = ndim > max_ndim ? ndim : max_ndim;
+      is_mixed = is_mixed || (dtype && dtype != dtypes[d]);
+      dtype = dtypes[d];
+    }
+    if (try % 4 == 0) {
+      max_batch_ndim = (int)pick(&random, 1, 3);
+      help_put_tree(td, "c", help_tree(max_batch_ndim, (const int64_t[]){2, 3, 4}));
+    }
+    tdict_tree_schema *s = rig_export(td);
+    for (size_t i = 0; i < tdict_tree_schema_num_entries(s); i++) { /* in the order of the schema */
+      const tdict_schema_entry e = rig_entry(s, i);
+      if (e.kind != TDICT_SCHEMA_TENSOR) continue;
+      char path[32];
+      tdict_tree_schema_path(s, i, path, sizeof path);
+      const size_t own = tdict_tensor_bytes(help_get(td, path));
+      bytes += (own + 255) / 256 * 256;
+      if (own) padding = (own + 255) / 256 * 256 - own;
+    }
+    td_ok(tdict_schema_measure(s, &measured, err));
+    assert_int_equal(measured, bytes);
+    assert_int_equal(s->size.padding, padding);
+    assert_int_equal(s->size.num_dims, dims);
+    assert_int_equal(s->size.dtype, is_mixed ? 0 : dtype);
+    assert_int_equal(s->size.max_ndim, max_ndim);
+    assert_int_equal(s->size.max_batch_ndim, max_batch_ndim);
+    assert_false(s->size.is_too_large);
+    tdict_tree_schema_release(s);
+    tdict_release(td);
+  }
+}
+
+/* Two tensors of 2^62 bytes. */
+CASE(schema_that_is_too_large_has_no_tree) {
+  const uint8_t blob[] = {
+      't', 'd', 's', 'c', 1, 0, 0, 0, 0,                                              /* no batch size */
+      1,   'a', 0,   1,   8, 1, 0, 1, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, /* U8 [2^62] */
+      64,  1,   'b', 0,   1, 8, 1, 0, 1,    0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 64, 0,
+  };
+  tdict_tree *made = NULL;
+  tdict_tree_schema *s = rig_read(blob, sizeof blob);
+  size_t bytes = 77;
+  td_fails(TDICT_EOVERFLOW, "up to this one", tdict_schema_measure(s, &bytes, err));
+  assert_string_equal(td_last_error.path, "b");
+  td_fails(TDICT_EOVERFLOW, "up to this one", tdict_tree_schema_create(s, NULL, &made, err));
+  assert_int_equal(bytes, 77);
+  assert_null(made);
+  tdict_tree_schema_release(s);
+}
+
+/* Storages that were freed are likely to be used again, and are not zero by themselves. */
+CASE(schema_create_zeroes) {
+  enum { TREES = 64 };
+  tdict_tree *td = rig_tree(NULL), *made[TREES];
+  tdict_tree_schema *s = rig_export(td);
+  tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+  for (int pass = 0; pass < 2; pass++) {
+    o.is_uninitialized = pass == 0;
+    for (int i = 0; i < TREES; i++) td_ok(tdict_tree_schema_create(s, &o, &made[i], err));
+    for (int i = 0; i < TREES; i++) {
+      const tdict_storage *storage = help_get(made[i], "r")->storage;
+      if (pass == 0) memset(storage->data, 0xA5, storage->bytes);
+      for (size_t b = 0; pass == 1 && b < storage->bytes; b++) assert_int_equal(((uint8_t *)storage->data)[b], 0);
+    }
+    for (int i = 0; i < TREES; i++) tdict_release(made[i]);
+  }
+  tdict_tree_schema_release(s);
+  tdict_release(td);
+}
+
+CASE(schema_create_with_another_batch_size) {
+  tdict_tree *td = rig_tree(NULL), *made = NULL;
+  tdict_tree_schema *s = rig_export(td);
+  tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+  const int64_t seven[] = {7}, four[] = {1, 2, 0, 4};
+  o.batch_ndim = 1;
+  o.batch_size = seven;
+  td_ok(tdict_tree_schema_create(s, &o, &made, err));
+  check_shape(made, "obs.pixels", TDICT_U8, COUNTS(7, 4, 5));
+  check_shape(made, "h\\.0", TDICT_I64, COUNTS(7, 0));
+  assert_int_equal(tdict_batch_ndim(made), 1);
+  assert_int_equal(tdict_batch_ndim(help_get_tree(made, "obs")), 2);
+  assert_int_equal(tdict_batch_size(help_get_tree(made, "obs"))[1], 4);
+  tdict_release(made);
+  o.batch_ndim = 4;
+  o.batch_size = four;
+  td_ok(tdict_tree_schema_create(s, &o, &made, err));
+  check_shape(made, "obs.pixels", TDICT_U8, COUNTS(1, 2, 0, 4, 4, 5));
+  tdict_release(made);
+  o.batch_ndim = 0;
+  o.is_uninitialized = true;
+  td_ok(tdict_tree_schema_create(s, &o, &made, err));
+  check_shape(made, "r", TDICT_F32, 0, NULL);
+  td_fill_random(tdict_data(made, "obs.pixels"), 20, 3);
+  tdict_release(made);
+  tdict_tree_schema_release(s);
+  tdict_release(td);
+}
+
+DEVICE_CASE(schema_create_in_device_memory) {
+  tdict_context *context = td_context(NULL);
+  tdict_tree *td = rig_tree(NULL), *made = NULL;
+  tdict_tree_schema *s = rig_export(td);
+  tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+  o.memory = tdict_device_memory(context, td_device());
+  td_ok(tdict_tree_schema_create(s, &o, &made, err));
+  tdict_tensor *t = help_get(made, "obs.pixels"), *host = NULL;
+  assert_true(tdict_device_equal(tdict_tensor_device(t), td_device()));
+  td_ok(tdict_tensor_empty(TDICT_U8, COUNTS(2, 3, 4, 5), NULL, &host, err));
+  memset(tdict_tensor_data(host), 0xA5, 120);
+  td_ok(tdict_tensor_copy(host, t, err));
+  for (int i = 0; i < 120; i++) assert_int_equal(((const uint8_t *)tdict_tensor_const_data(host))[i], 0);
+  tdict_tree_schema *again = rig_export(made);
+  assert_true(tdict_tree_schema_equal(s, again)); /* the device is no part of it */
+  tdict_tree_schema_release(again);
+  tdict_tree_schema_release(s);
+  tdict_tensor_release(host);
+  tdict_release(made);
+  tdict_release(td);
+  tdict_context_destroy(context);
+}
+
+CASE(schema_create_refuses) {
+  int ends = 0;
+  tdict_tree *const none = (tdict_tree *)(uintptr_t)0xA5A5, *made = none, *td = rig_tree(&ends);
+  tdict_tree_schema *s = rig_export(td);
+  td_fails(TDICT_ENOTSUP, "an object of type thing cannot be created", tdict_tree_schema_create(s, NULL, &made, err));
+  assert_string_equal(td_last_error.path, "x");
+  td_fails(TDICT_EINVAL, "schema is NULL", tdict_tree_schema_create(NULL, NULL, &made, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_tree_schema_create(s, NULL, NULL, err));
+  tdict_tree_schema_release(s);
+  td_ok(tdict_delete(td, "x", err));
+  s = rig_export(td);
+  tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+  int64_t sizes[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  o.batch_size = sizes;
+  o.batch_ndim = 17;
+  td_fails(TDICT_EINVAL, "17 batch dimensions", tdict_tree_schema_create(s, &o, &made, err));
+  o.batch_ndim = -2;
+  td_fails(TDICT_EINVAL, "-2 batch dimensions", tdict_tree_schema_create(s, &o, &made, err));
+  o.batch_ndim = 16;
+  td_fails(TDICT_EINVAL, "17 batch dimensions", tdict_tree_schema_create(s, &o, &made, err));
+  assert_string_equal(td_last_error.path, "obs");
+  sizes[3] = -1;
+  td_fails(TDICT_EINVAL, "is -1", tdict_tree_schema_create(s, &o, &made, err));
+  assert_string_equal(td_last_error.path, "");
+  sizes[3] = INT64_MAX / 8;
+  o.batch_ndim = 4;
+  td_fails(TDICT_EOVERFLOW, "do not fit 63 bits", tdict_tree_schema_create(s, &o, &made, err));
+  assert_string_equal(td_last_error.path, "obs.pixels");
+  sizes[3] = INT64_MAX / 22;
+  td_fails(TDICT_EOVERFLOW, "up to this one", tdict_tree_schema_create(s, &o, &made, err));
+  assert_string_equal(td_last_error.path, "r");
+  o.batch_size = NULL;
+  td_fails(TDICT_EINVAL, "NULL", tdict_tree_schema_create(s, &o, &made, err));
+  o.struct_size = 1;
+  td_fails(TDICT_EINVAL, "tree_schema_create_options", tdict_tree_schema_create(s, &o, &made, err));
+  assert_ptr_equal(made, none);
+  tdict_tree_schema_release(s);
+  tdict_release(td);
+}
+
+CASE(schema_create_survives_enomem) {
+  tdict_tree *td = rig_tree(NULL);
+  tdict_tree_schema *s = rig_export(td);
+  tdict_release(td);
+  for (int64_t n = 0;; n++) {
+    tdict_tree *made = NULL;
+    tdict_error error = {0};
+    td_fail_alloc(n, false);
+    tdict_status status = tdict_tree_schema_create(s, NULL, &made, &error);
+    bool failed = td_fail_alloc_stop();
+    assert_true(!failed || (made == NULL && error.message[0]));
+    tdict_release(made);
+    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
+    if (!failed) break;
+    assert_true(n < 100);
+  }
+  tdict_tree_schema_release(s);
+}
+
+/* Adds random tensors and trees to a tree. Returns the number of keys that were added. */
+static int grow_randomly(tdict_tree *td, uint64_t seed, int depth) {
+  uint8_t r[16];
+  int added = 0;
+  td_fill_random(r, sizeof r, seed);
+  const int count = r[0] % 14; /* tables of more than 8 keys have an index */
+  for (int i = 0; i < count; i++) {
+    char key[16];
+    snprintf(key, sizeof key, "k%d", (r[1 + i % 8] + 31 * i) % 1000);
+    if (tdict_has(td, key)) continue;
+    added++;
+    if (depth < 3 && r[15] % 3 == i % 3)
+      added += grow_randomly(help_put_tree(td, key, TREE(2, 3)), seed * 31 + (uint64_t)i, depth + 1);
+    else
+      help_put(td, key, TENSOR(2, 3, 1 + i));
+  }
+  return added;
+}
+static void check_exports(const tdict_tree_schema *s, const tdict_tree *td) {
+  tdict_tree_schema *now = rig_export(td);
+  assert_true(tdict_tree_schema_equal(s, now));
+  tdict_tree_schema_release(now);
+}
+
+/* All trees of one schema are equal, and a change of the keys of one tree changes no other tree. */
+CASE(schema_create_again_makes_separate_trees) {
+  enum { TREES = 4, SEEDS = 40 };
+  for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+    tdict_tree *td = TREE(2, 3), *made[TREES];
+    const int keys = grow_randomly(td, seed, 0);
+    tdict_tree_schema *s = rig_export(td);
+    assert_int_equal(tdict_tree_schema_num_entries(s), keys);
+    for (int i = 0; i < TREES; i++) {
+      td_ok(tdict_tree_schema_create(s, NULL, &made[i], err));
+      check_exports(s, made[i]);
+      help_put(made[i], "added", TENSOR(2, 3));
+      if (tdict_has(made[i], "k1")) td_ok(tdict_delete(made[i], "k1", err));
+    }
+    tdict_release(made[0]);
+    td_ok(tdict_tree_schema_create(s, NULL, &made[0], err));
+    tdict_tree_schema_release(s);
+    s = rig_export(td);
+    check_exports(s, made[0]);
+    for (int i = 1; i < TREES; i++) assert_true(tdict_has(made[i], "added"));
+    tdict_tree_schema_release(s);
+    for (int i = 0; i < TREES; i++) tdict_release(made[i]);
+    tdict_release(td);
+  }
+}
+
+/* Trees of other batch sizes have sizes of their own, also if the batch size begins like that of the schema. */
+CASE(schema_create_again_measures_other_sizes) {
+  tdict_tree *td = TREE(50, 60), *made = NULL;
+  help_put(td, "r", TENSOR(50, 60));
+  help_put(td, "p", TENSOR(50, 60, 20));
+  tdict_tree_schema *s = rig_export(td);
+  const int64_t many[] = {70, 80};
+  const size_t item = tdict_dtype_bytes(tdict_tensor_dtype(help_get(td, "r")));
+  for (int i = 0; i < 8; i++) {
+    tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+    o.batch_ndim = i % 4 == 3 ? -1 : i % 4 == 1 ? 1 : 2;
+    o.batch_size = i % 4 == 2 ? many : tdict_tree_schema_batch_size(s);
+    td_ok(tdict_tree_schema_create(s, &o, &made, err));
+    const tdict_tensor *r = help_get(made, "r"), *p = help_get(made, "p");
+    const size_t rows = i % 4 == 1 ? 50 : i % 4 == 2 ? 70 * 80 : 50 * 60;
+    assert_int_equal(tdict_tensor_numel(r), rows);
+    assert_int_equal(tdict_tensor_numel(p), rows * 20);
+    assert_int_equal(r->storage->bytes, (rows * item + 255) / 256 * 256 + (rows * 20 * item + 255) / 256 * 256);
+    tdict_release(made);
+  }
+  tdict_tree_schema_release(s);
+  tdict_release(td);
+}
+
+/* Threads create trees from one new schema at the same time. */
+typedef struct creator {
+  const tdict_tree_schema *schema;
+  int failures;
+} creator;
+static void *create_often(void *user) {
+  creator *c = user;
+  for (int i = 0; i < 20; i++) {
+    tdict_tree *made = NULL;
+    tdict_error why;
+    c->failures += tdict_tree_schema_create(c->schema, NULL, &made, &why) != TDICT_OK;
+    c->failures += tdict_num_leaves(made) != tdict_tree_schema_num_leaves(c->schema);
+    tdict_release(made);
+  }
+  return NULL;
+}
+CASE(schema_create_serves_several_threads) {
+  enum { THREADS = 4 };
+  for (uint64_t seed = 1; seed < 10; seed++) {
+    tdict_tree *td = TREE(2, 3);
+    (void)grow_randomly(td, seed, 0);
+    tdict_tree_schema *s = rig_export(td);
+    creator creators[THREADS];
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+      creators[i] = (creator){.schema = s};
+      assert_int_equal(pthread_create(&threads[i], NULL, create_often, &creators[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+      pthread_join(threads[i], NULL);
+      assert_int_equal(creators[i].failures, 0);
+    }
+    tdict_tree_schema_release(s);
+    tdict_release(td);
+  }
+}

@@ -1,0 +1,216 @@
+/* Trees against schemas: a tree matches a schema exactly if its own schema has the same bytes. */
+#include "core/schema/match.h"
+#include "rig.h"
+#include "support/random.h"
+
+/* Random trees. Entry number `changed_at` differs from the entry of the unchanged tree in the way `change`. */
+typedef enum change {
+  CHANGE_KEY,
+  CHANGE_KEY_LENGTH,
+  CHANGE_DTYPE,
+  CHANGE_SIZE,
+  CHANGE_NDIM,
+  CHANGE_KIND,
+  CHANGE_OMIT,
+  CHANGE_ADD,   /* another entry follows */
+  CHANGE_ORDER, /* the entry moves to the end of its tree */
+  CHANGE_BATCH_SIZE,
+  CHANGE_BATCH_NDIM,
+  CHANGE_TYPE_NAME,
+  NUM_CHANGES,
+  NO_CHANGE
+} change;
+typedef struct grower {
+  rng random;
+  int count, changed_at;
+  change change;
+  bool did_change;
+} grower;
+
+static const tdict_dtype dtypes[] = {TDICT_F32, TDICT_I32, TDICT_U8, TDICT_DTYPE(2, 32, 2)};
+static const tdict_type other_type = {.struct_size = sizeof(tdict_type), .name = "thing2", .release = help_end_thing};
+
+static bool changes(grower *g, bool is_here, change c) {
+  const bool now = is_here && g->change == c;
+  g->did_change = g->did_change || now;
+  return now;
+}
+
+static void put_tensor(grower *g, bool is_here, tdict_tree *tree, const char *key) {
+  int64_t sizes[10];
+  int ndim = tdict_batch_ndim(tree), dtype = (int)pick(&g->random, 0, 3);
+  tdict_tensor *t = NULL;
+  for (int i = 0; i < ndim; i++) sizes[i] = tdict_batch_size(tree)[i];
+  const int more = (int)pick(&g->random, 0, 3);
+  for (int i = 0; i < more; i++) sizes[ndim++] = pick(&g->random, 0, 3);
+  const int64_t at = pick(&g->random, 0, 2);
+  if (more && changes(g, is_here, CHANGE_SIZE)) sizes[ndim - 1 - at % more] += 1;
+  if (changes(g, is_here, CHANGE_NDIM)) sizes[ndim++] = 1;
+  if (changes(g, is_here, CHANGE_DTYPE)) dtype = (dtype + 1) % 4;
+  td_ok(tdict_tensor_zeros(dtypes[dtype], ndim, sizes, NULL, &t, err));
+  help_put(tree, key, t);
+}
+
+static void grow(grower *g, tdict_tree *tree, int depth);
+
+static void put_child(grower *g, bool is_here, tdict_tree *tree, const char *key, int depth) {
+  int64_t sizes[10];
+  int ndim = tdict_batch_ndim(tree);
+  memcpy(sizes, tdict_batch_size(tree), (size_t)ndim * sizeof *sizes);
+  const bool more = pick(&g->random, 0, 1) && ndim < 4;
+  const int64_t size = pick(&g->random, 0, 3);
+  if (more) sizes[ndim++] = size;
+  if (more && changes(g, is_here, CHANGE_BATCH_SIZE)) sizes[ndim - 1] += 1;
+  if (changes(g, is_here, CHANGE_BATCH_NDIM)) sizes[ndim++] = 1;
+  tdict_tree *child = help_tree(ndim, sizes);
+  grow(g, child, depth + 1);
+  help_put_tree(tree, key, child);
+}
+
+static void put_entry(grower *g, tdict_tree *tree, int i, int depth) {
+  const bool is_here = g->count++ == g->changed_at;
+  const int kind = depth < 4 ? (int)pick(&g->random, 0, 4) : 0;
+  static int ends; /* objects are freed with their trees; nothing reads the number */
+  char key[24];
+  snprintf(key, sizeof key, "%s%d", changes(g, is_here, CHANGE_KEY) ? "c" : "k", i);
+  if (changes(g, is_here, CHANGE_KEY_LENGTH)) strcat(key, "x");
+  if (changes(g, is_here, CHANGE_KIND)) {
+    if (kind > 2)
+      put_tensor(g, false, tree, key);
+    else
+      help_put_tree(tree, key, help_tree(tdict_batch_ndim(tree), tdict_batch_size(tree)));
+  } else if (kind < 3) {
+    put_tensor(g, is_here, tree, key);
+  } else if (kind == 3) {
+    put_child(g, is_here, tree, key, depth);
+  } else {
+    const bool other = changes(g, is_here, CHANGE_TYPE_NAME);
+    td_ok(tdict_set_object(tree, key, other ? &other_type : &rig_type, help_make_thing(&ends, 0, ""), err));
+  }
+  if (changes(g, is_here, CHANGE_OMIT)) td_ok(tdict_delete(tree, key, err));
+  if (changes(g, is_here, CHANGE_ADD))
+    help_put_tree(tree, "more", help_tree(tdict_batch_ndim(tree), tdict_batch_size(tree)));
+}
+
+/* Moves the first entry to the end. */
+static void move_first(tdict_tree *tree) {
+  tdict_tensor *t = NULL;
+  if (tdict_get(tree, "k0", &t, NULL) != TDICT_OK) return;
+  t = tdict_tensor_retain(t);
+  td_ok(tdict_delete(tree, "k0", err));
+  help_put(tree, "k0", t);
+}
+
+static void grow(grower *g, tdict_tree *tree, int depth) {
+  const int count = (int)pick(&g->random, depth ? 0 : 1, 4), begin = g->count;
+  for (int i = 0; i < count; i++) put_entry(g, tree, i, depth);
+  if (changes(g, begin == g->changed_at && count > 1, CHANGE_ORDER)) move_first(tree);
+}
+
+static tdict_tree *grown(uint64_t seed, change c, int changed_at, bool *did_change, int *count) {
+  grower g = {.random = {seed}, .changed_at = changed_at, .change = c};
+  const int ndim = (int)pick(&g.random, 0, 2);
+  const int64_t sizes[] = {pick(&g.random, 0, 3), 2, 1};
+  const int more = c == CHANGE_BATCH_NDIM && changed_at < 0;
+  tdict_tree *tree = help_tree(ndim + more, sizes);
+  grow(&g, tree, 0);
+  *did_change = g.did_change || more;
+  *count = g.count;
+  return tree;
+}
+
+/* Every tree with one change, against the schema of the unchanged tree. */
+CASE(schema_matches_exactly_the_trees_with_equal_schemas) {
+  int differences[NUM_CHANGES] = {0}, equal = 0;
+  for (uint64_t seed = 1; seed <= 60; seed++) {
+    bool did_change;
+    int count, ignored;
+    tdict_tree *tree = grown(seed, NO_CHANGE, 0, &did_change, &count);
+    tdict_tree_schema *schema = rig_export(tree);
+    assert_true(tdict_schema_matches(schema, tree));
+    for (int c = 0; c < NUM_CHANGES; c++)
+      for (int at = -1; at < count; at++) {
+        tdict_tree *other = grown(seed, (change)c, at, &did_change, &ignored);
+        tdict_tree_schema *found = rig_export(other);
+        const bool is_equal = tdict_tree_schema_equal(schema, found);
+        assert_int_equal(tdict_schema_matches(schema, other), is_equal);
+        assert_int_equal(tdict_schema_matches(found, tree), is_equal);
+        differences[c] += did_change && !is_equal;
+        equal += is_equal;
+        tdict_tree_schema_release(found);
+        tdict_release(other);
+      }
+    tdict_tree_schema_release(schema);
+    tdict_release(tree);
+  }
+  for (int c = 0; c < NUM_CHANGES; c++) assert_true(differences[c] > 4);
+  assert_true(equal > 0);
+}
+
+/* A child whose batch size was changed through its own handle, see schema_export_changed_children. */
+CASE(schema_matches_changed_children) {
+  tdict_tree *td = TREE(2, 3);
+  tdict_tree *child = help_put_tree(td, "n", TREE(2, 3, 4)), *below = help_put_tree(child, "m", TREE(2, 3, 4));
+  help_put(below, "t", TENSOR(2, 3, 4));
+  tdict_tree_schema *s = rig_export(td);
+  td_ok(tdict_set_batch_size(below, COUNTS(2), err));
+  assert_true(tdict_schema_matches(s, td));
+  td_ok(tdict_set_batch_size(child, COUNTS(2), err));
+  assert_false(tdict_schema_matches(s, td));
+  tdict_tree_schema_release(s);
+  s = rig_export(td);
+  assert_true(tdict_schema_matches(s, td));
+  td_ok(tdict_delete(below, "t", err));
+  tdict_tree_schema_release(s);
+  s = rig_export(td);
+  td_ok(tdict_set_batch_size(below, COUNTS(7, 3, 4), err)); /* an empty tree may have any */
+  assert_true(tdict_schema_matches(s, td));
+  help_put(below, "t", TENSOR(7, 3, 4));
+  assert_false(tdict_schema_matches(s, td));
+  tdict_tree_schema_release(s);
+  tdict_release(td);
+}
+
+/* The same entries at other depths: a key after an empty tree, or in this tree. */
+CASE(schema_matches_the_depth_of_each_entry) {
+  tdict_tree *after = TREE(2), *inside = TREE(2);
+  help_put_tree(after, "n", TREE(2));
+  help_put(after, "x", TENSOR(2));
+  help_put(help_put_tree(inside, "n", TREE(2)), "x", TENSOR(2));
+  tdict_tree_schema *s = rig_export(after), *t = rig_export(inside);
+  assert_true(tdict_schema_matches(s, after) && tdict_schema_matches(t, inside));
+  assert_false(tdict_schema_matches(s, inside) || tdict_schema_matches(t, after));
+  tdict_tree_schema_release(s);
+  tdict_tree_schema_release(t);
+  tdict_release(after);
+  tdict_release(inside);
+}
+
+CASE(schema_matches_the_batch_size_of_the_root) {
+  tdict_tree *two = TREE(2), *three = TREE(3), *more = TREE(2, 3);
+  tdict_tree_schema *s = rig_export(two);
+  assert_true(tdict_schema_matches(s, two));
+  assert_false(tdict_schema_matches(s, three) || tdict_schema_matches(s, more));
+  tdict_tree_schema_release(s);
+  tdict_release(two);
+  tdict_release(three);
+  tdict_release(more);
+}
+
+/* The walk needs memory for deep trees only. Without memory the answer is no. */
+CASE(schema_matches_without_memory) {
+  tdict_tree *td = TREE(2), *at = td;
+  for (int i = 0; i < 20; i++) at = help_put_tree(at, "d", TREE(2));
+  for (int deep = 0; deep < 2; deep++) {
+    tdict_tree_schema *s = rig_export(td);
+    td_fail_alloc(0, true);
+    const bool matches = tdict_schema_matches(s, td);
+    const bool refused = td_fail_alloc_stop();
+    assert_int_equal(matches, !deep);
+    assert_int_equal(refused, deep);
+    assert_true(tdict_schema_matches(s, td));
+    tdict_tree_schema_release(s);
+    for (int i = 0; i < 20; i++) at = help_put_tree(at, "d", TREE(2));
+  }
+  tdict_release(td);
+}

@@ -1,0 +1,153 @@
+/* A slow conversion of single elements, to compare with: exact numbers in long double, and for floats a search among
+ * all numbers of the dtype. Uses no code of the library. Thread rule: one thread. */
+#ifndef TDICT_TESTS_CORE_TENSOR_NAIVE_CONVERT_H
+#define TDICT_TESTS_CORE_TENSOR_NAIVE_CONVERT_H
+
+#include <math.h>
+
+#include "naive.h"
+
+typedef struct naive_dtype {
+  tdict_dtype dtype;
+  char kind; /* i: signed, u: unsigned, b: bool, f: float */
+  int bits, mantissa;
+} naive_dtype;
+static const naive_dtype naive_dtypes[] = {
+    {TDICT_I8, 'i', 8, 0},    {TDICT_I16, 'i', 16, 0},   {TDICT_I32, 'i', 32, 0},   {TDICT_I64, 'i', 64, 0},
+    {TDICT_U8, 'u', 8, 0},    {TDICT_U16, 'u', 16, 0},   {TDICT_U32, 'u', 32, 0},   {TDICT_U64, 'u', 64, 0},
+    {TDICT_BOOL, 'b', 8, 0},  {TDICT_F16, 'f', 16, 10},  {TDICT_BF16, 'f', 16, 7},  {TDICT_F32, 'f', 32, 23},
+    {TDICT_F64, 'f', 64, 52}, {TDICT_F8E4M3, 'f', 8, 3}, {TDICT_F8E5M2, 'f', 8, 2},
+};
+enum { NAIVE_DTYPES = sizeof naive_dtypes / sizeof *naive_dtypes };
+
+static inline const naive_dtype *naive_find(tdict_dtype dtype) {
+  for (int i = 0; i < NAIVE_DTYPES; i++)
+    if (naive_dtypes[i].dtype == dtype) return &naive_dtypes[i];
+  fail_msg("no such dtype");
+  return NULL;
+}
+
+/* 2 to the power of `exponent`. Most of the time of this file would be spent in ldexpl(). */
+static inline long double naive_power(int exponent) {
+  enum { MOST = 1200 };
+  static long double powers[2 * MOST];
+  long double *power = &powers[MOST + exponent];
+  if (*power == 0) *power = ldexpl(1, exponent);
+  return *power;
+}
+/* The magnitude of a float whose sign bit is 0, as if its largest exponent were one for numbers. */
+static inline long double naive_magnitude(const naive_dtype *d, uint64_t bits) {
+  const int places = d->bits - 1 - d->mantissa, bias = (1 << (places - 1)) - 1, exponent = (int)(bits >> d->mantissa);
+  const uint64_t one = (uint64_t)1 << d->mantissa, low = bits & (one - 1);
+  return (long double)(exponent ? low + one : low) * naive_power((exponent ? exponent : 1) - bias - d->mantissa);
+}
+/* The smallest magnitude that is no number. */
+static inline uint64_t naive_top(const naive_dtype *d) {
+  const uint64_t all = ((uint64_t)1 << (d->bits - 1)) - 1;
+  return d->dtype == TDICT_F8E4M3 ? all : all >> d->mantissa << d->mantissa;
+}
+static inline bool naive_is_nan(const naive_dtype *d, uint64_t bits) {
+  const uint64_t magnitude = bits & (((uint64_t)1 << (d->bits - 1)) - 1);
+  return d->kind == 'f' && (d->dtype == TDICT_F8E4M3 ? magnitude == naive_top(d) : magnitude > naive_top(d));
+}
+
+/* The number that the bits stand for. */
+static inline long double naive_value(const naive_dtype *d, uint64_t bits) {
+  if (d->kind == 'b') return bits != 0;
+  if (d->kind == 'u') return (long double)bits;
+  const bool is_negative = bits >> (d->bits - 1) & 1;
+  if (d->kind == 'i') return (long double)bits - (is_negative ? ldexpl(1, d->bits) : 0);
+  if (naive_is_nan(d, bits)) return (long double)NAN;
+  const uint64_t magnitude = bits & (((uint64_t)1 << (d->bits - 1)) - 1);
+  const long double value = magnitude == naive_top(d) ? (long double)INFINITY : naive_magnitude(d, magnitude);
+  return is_negative ? -value : value;
+}
+
+/* The bits of the nearest float: searched among all magnitudes; of two that are as near, the even one. */
+static inline uint64_t naive_float(const naive_dtype *d, long double value) {
+  const uint64_t sign = signbit(value) ? (uint64_t)1 << (d->bits - 1) : 0, top = naive_top(d);
+  uint64_t low = 0, high = top; /* low is not above the value, high is */
+  if (isnan(value)) return ((uint64_t)1 << (d->bits - 1)) - 1;
+  if (value < 0) value = -value;
+  if (value >= naive_magnitude(d, top)) return sign | top;
+  while (high - low > 1) {
+    const uint64_t middle = low + (high - low) / 2;
+    if (naive_magnitude(d, middle) <= value)
+      low = middle;
+    else
+      high = middle;
+  }
+  const long double below = value - naive_magnitude(d, low), above = naive_magnitude(d, high) - value;
+  return sign | (below < above || (below == above && low % 2 == 0) ? low : high);
+}
+
+/* Converts the bits of one element. Returns false if the destination cannot hold the value. */
+static inline bool naive_convert(const naive_dtype *to, const naive_dtype *from, uint64_t bits, uint64_t *out) {
+  long double value = naive_value(from, bits);
+  if (to->kind == 'f') {
+    *out = naive_float(to, value);
+    return true;
+  }
+  if (to->kind == 'b') {
+    *out = !(value == 0);
+    return true;
+  }
+  const long double end = ldexpl(1, to->kind == 'i' ? to->bits - 1 : to->bits), low = to->kind == 'i' ? -end : 0;
+  if (!(value > low - 1 && value < end)) return false;
+  const uint64_t magnitude = (uint64_t)(value < 0 ? -value : value);
+  *out = (value < 0 ? 0 - magnitude : magnitude) & (UINT64_MAX >> (64 - to->bits));
+  return true;
+}
+
+static inline uint64_t naive_load(const naive_dtype *d, const void *array, size_t i) {
+  uint64_t bits = 0;
+  memcpy(&bits, (const char *)array + i * (size_t)(d->bits / 8), (size_t)(d->bits / 8));
+  return bits;
+}
+static inline void naive_store(const naive_dtype *d, void *array, size_t i, uint64_t bits) {
+  memcpy((char *)array + i * (size_t)(d->bits / 8), &bits, (size_t)(d->bits / 8));
+}
+/* Equal bits, or both NaN. */
+static inline bool naive_equal(const naive_dtype *d, uint64_t a, uint64_t b) {
+  return a == b || (naive_is_nan(d, a) && naive_is_nan(d, b));
+}
+
+/* Random bits, or bits beside a power of two, a limit of an integer dtype or a half between two floats. */
+static inline uint64_t naive_bits(naive_random *r, const naive_dtype *d) {
+  const uint64_t mask = UINT64_MAX >> (64 - d->bits), random = naive_next(r);
+  const naive_dtype *other = &naive_dtypes[naive_below(r, NAIVE_DTYPES)];
+  if (d->kind != 'f') {
+    const int shift = (int)naive_below(r, d->bits);
+    const uint64_t around = ((uint64_t)1 << shift) + (uint64_t)naive_below(r, 5) - 2;
+    switch (naive_below(r, 4)) {
+    case 0:
+      return random & mask;
+    case 1:
+      return (random >> shift) & mask;
+    case 2:
+      return around & mask;
+    default:
+      return (0 - around) & mask;
+    }
+  }
+  const uint64_t top = naive_top(other);
+  long double value = other->kind == 'f' ? naive_magnitude(other, random % top) : 0;
+  switch (naive_below(r, 5)) {
+  case 0:
+    return random & mask;
+  case 1: /* the limit of an integer dtype, and its neighbours */
+    value = ldexpl(1, (int)naive_below(r, 66) - 1) + (long double)((int)naive_below(r, 5) - 2) / 2;
+    break;
+  case 2: /* the middle of two floats of another dtype, and its neighbours */
+    if (other->kind == 'f') value = (value + naive_magnitude(other, random % top + 1)) / 2;
+    break;
+  case 3:
+    return (naive_top(d) + (uint64_t)naive_below(r, 3) - 1 + (random >> 63 << (d->bits - 1))) & mask;
+  default:
+    value = (long double)(random % 2000) / 8;
+  }
+  const uint64_t near = naive_float(d, naive_below(r, 2) ? -value : value);
+  return (near + (uint64_t)naive_below(r, 3) - 1) & mask;
+}
+
+#endif

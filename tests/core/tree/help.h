@@ -1,0 +1,158 @@
+/* Small trees for the tests of this layer and of ops. What is made here is released by the test that asked for it. */
+#ifndef TDICT_TESTS_CORE_TREE_HELP_H
+#define TDICT_TESTS_CORE_TREE_HELP_H
+
+#include "support/test.h"
+
+#define COUNTS(...) \
+  (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
+/* A float32 tensor of the given counts in host memory; its elements are random and unlike any other's. */
+#define TENSOR(...) help_tensor(COUNTS(__VA_ARGS__))
+/* An empty tree of the given batch size. */
+#define TREE(...) help_tree(COUNTS(__VA_ARGS__))
+
+static inline tdict_tensor *help_tensor(int ndim, const int64_t *shape) {
+  static uint64_t seed;
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_empty(TDICT_F32, ndim, shape, NULL, &t, err));
+  if (tdict_tensor_bytes(t)) td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), ++seed);
+  return t;
+}
+
+static inline tdict_tree *help_tree(int ndim, const int64_t *batch_size) {
+  tdict_tree *td = NULL;
+  td_ok(tdict_create(ndim, batch_size, &td, err));
+  return td;
+}
+static inline tdict_tree *help_tree_without_batch(void) { return help_tree(0, NULL); }
+
+/* Puts a tensor or tree and gives the caller's reference away. */
+static inline tdict_tensor *help_put(tdict_tree *td, const char *path, tdict_tensor *t) {
+  td_ok(tdict_set(td, path, t, err));
+  tdict_tensor_release(t);
+  return t;
+}
+static inline tdict_tree *help_put_tree(tdict_tree *td, const char *path, tdict_tree *child) {
+  td_ok(tdict_set_tree(td, path, child, err));
+  tdict_release(child);
+  return child;
+}
+
+static inline tdict_tensor *help_get(const tdict_tree *td, const char *path) {
+  tdict_tensor *t = NULL;
+  td_ok(tdict_get(td, path, &t, err));
+  return t;
+}
+static inline tdict_tree *help_get_tree(const tdict_tree *td, const char *path) {
+  tdict_tree *tree = NULL;
+  td_ok(tdict_get_tree(td, path, &tree, err));
+  return tree;
+}
+
+/* A tensor that lives on a simulated or cuda device, or so it says: it has no elements, so nothing is touched. */
+static inline tdict_tensor *help_tensor_on(tdict_device device, int ndim, const int64_t *shape) {
+  static char place[4096];
+  tdict_tensor *t = NULL;
+  tdict_tensor_desc view = tdict_tensor_desc_default();
+  view.data = place;
+  view.device = device;
+  view.dtype = TDICT_U8;
+  view.ndim = ndim;
+  view.shape = shape;
+  td_ok(tdict_tensor_from_data(&view, NULL, NULL, &t, err));
+  return t;
+}
+
+/* An object that counts its end, and says its bytes and text. A test that needs a type makes it of the hooks below. */
+typedef struct help_thing {
+  int *ends;
+  size_t bytes;
+  const char *text;
+} help_thing;
+static inline help_thing *help_make_thing(int *ends, size_t bytes, const char *text) {
+  help_thing *thing = malloc(sizeof *thing);
+  assert_non_null(thing);
+  *thing = (help_thing){ends, bytes, text};
+  return thing;
+}
+static inline void help_end_thing(void *self) {
+  help_thing *thing = self;
+  ++*thing->ends;
+  free(thing);
+}
+static inline size_t help_thing_bytes(const void *self) { return ((const help_thing *)self)->bytes; }
+static inline size_t help_thing_print(const void *self, char *buffer, size_t bytes) {
+  const char *text = ((const help_thing *)self)->text;
+  return (size_t)snprintf(buffer, bytes, "%s", text ? text : "");
+}
+
+typedef struct help_text {
+  char *text;
+  size_t length, cap;
+  bool pointers;
+} help_text;
+
+static inline void help_add(help_text *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static inline void help_add(help_text *to, const char *format, ...) {
+  char line[1024];
+  va_list args;
+  va_start(args, format);
+  int n = vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  assert_true(n >= 0 && (size_t)n < sizeof line);
+  if (to->length + (size_t)n + 1 > to->cap) {
+    to->cap = (to->length + (size_t)n + 1) * 2;
+    to->text = realloc(to->text, to->cap);
+    assert_non_null(to->text);
+  }
+  memcpy(to->text + to->length, line, (size_t)n + 1);
+  to->length += (size_t)n;
+}
+
+static inline void help_add_node(help_text *to, const tdict_tree *td) {
+  tdict_device device;
+  help_add(to, " %s", tdict_is_locked(td) ? "locked" : "open");
+  for (int i = 0; i < tdict_batch_ndim(td); i++) help_add(to, "/%lld", (long long)tdict_batch_size(td)[i]);
+  if (tdict_get_device(td, &device)) help_add(to, " on %d:%d", (int)device.type, (int)device.index);
+  for (size_t i = 0; tdict_key_at(td, i); i++) help_add(to, " (%.100s)", tdict_key_at(td, i));
+}
+
+static inline tdict_status help_visit(void *user, const tdict_entry *entry, tdict_error *err) {
+  (void)err;
+  help_text *to = user;
+  if (!to->pointers) {
+    help_add(to, "%s%.500s", to->length ? " " : "", entry->path);
+    return TDICT_OK;
+  }
+  help_add(to, "%.500s %p", entry->path,
+           entry->tree     ? (void *)entry->tree
+           : entry->object ? entry->object
+                           : (void *)entry->tensor);
+  if (entry->tree) help_add_node(to, entry->tree);
+  help_add(to, "\n");
+  return TDICT_OK;
+}
+
+/* Everything that can be seen of a tree but elements, to compare before and after; to be freed. */
+static inline char *help_snapshot(const tdict_tree *td) {
+  help_text all = {NULL, 0, 0, true};
+  help_add_node(&all, td);
+  help_add(&all, "\n");
+  td_ok(tdict_walk(td, help_visit, &all, err));
+  return all.text;
+}
+static inline void help_unchanged(const tdict_tree *td, char *before) {
+  char *after = help_snapshot(td);
+  assert_string_equal(before, after);
+  free(before);
+  free(after);
+}
+/* The paths in the order of a walk, with a blank between them. */
+static inline void help_paths(const tdict_tree *td, const char *wanted) {
+  help_text all = {NULL, 0, 0, false};
+  td_ok(tdict_walk(td, help_visit, &all, err));
+  assert_string_equal(all.text ? all.text : "", wanted);
+  free(all.text);
+}
+
+#endif

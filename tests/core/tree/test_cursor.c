@@ -1,0 +1,65 @@
+/* The way through a tree: order, levels beyond its local frames, shared nodes, going twice. */
+#include "core/tree/cursor.h"
+
+#include "help.h"
+#include "support/fail_alloc.h"
+
+static size_t count(tdict_cursor *cursor, bool *ok) {
+  size_t shown = 0;
+  *ok = true;
+  for (tdict_leaf leaf; *ok && (leaf = tdict_cursor_next(cursor)) != 0; shown++)
+    if (tdict_leaf_tree(leaf)) *ok = tdict_cursor_enter(cursor, tdict_leaf_tree(leaf));
+  return shown;
+}
+
+CASE(cursor_second_walk_needs_no_memory) {
+  tdict_tree *td = TREE(1), *node = td;
+  for (int i = 0; i < 100; i++) {
+    help_put_tree(node, "d", TREE(1));
+    td_ok(tdict_set_tree(node, "again", help_get_tree(node, "d"), err));
+    help_put(node, "t", TENSOR(1));
+    node = help_get_tree(node, "d");
+  }
+  tdict_cursor cursor;
+  bool ok;
+  tdict_cursor_init(&cursor, td, true);
+  assert_int_equal(count(&cursor, &ok), 300);
+  assert_true(ok);
+  td_fail_alloc(0, true);
+  tdict_cursor_rewind(&cursor, td);
+  size_t again = count(&cursor, &ok);
+  assert_false(td_fail_alloc_stop());
+  assert_true(ok);
+  assert_int_equal(again, 300);
+  tdict_cursor_reset(&cursor);
+  td_fail_alloc(0, true);
+  tdict_cursor_init(&cursor, td, true);
+  count(&cursor, &ok);
+  assert_true(td_fail_alloc_stop());
+  assert_false(ok);
+  tdict_cursor_reset(&cursor);
+  tdict_release(td);
+}
+
+CASE(cursor_path_names_the_last_leaf) {
+  tdict_tree *td = TREE(1);
+  help_put(td, "a.h\\.0.x", TENSOR(1));
+  help_put(td, "a.b", TENSOR(1));
+  tdict_cursor cursor;
+  char path[248];
+  tdict_cursor_init(&cursor, td, false);
+  static const char *const wanted[] = {"a", "a.h\\.0", "a.h\\.0.x", "a.b"};
+  for (size_t i = 0; i < 4; i++) {
+    tdict_leaf leaf = tdict_cursor_next(&cursor);
+    assert_true(leaf != 0);
+    tdict_cursor_path(&cursor, NULL, path, sizeof path);
+    assert_string_equal(path, wanted[i]);
+    tdict_cursor_path(&cursor, "up\\.per", path, sizeof path);
+    assert_memory_equal(path, "up\\.per.", 8);
+    assert_string_equal(path + 8, wanted[i]);
+    if (tdict_leaf_tree(leaf)) assert_true(tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)));
+  }
+  assert_true(tdict_cursor_next(&cursor) == 0);
+  tdict_cursor_reset(&cursor);
+  tdict_release(td);
+}

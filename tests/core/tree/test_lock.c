@@ -1,0 +1,137 @@
+/* Locks: what they block, who holds them, and how they end. */
+#include "core/tree/node.h"
+
+#include "help.h"
+
+CASE(tree_lock_blocks) {
+  const int64_t batch[] = {2, 1};
+  const tdict_device cpu = tdict_cpu();
+  tdict_tree *td = TREE(2), *small = TREE(2), *tree = NULL;
+  tdict_tensor *t = TENSOR(2, 3), *popped = NULL;
+  help_put(td, "a", TENSOR(2, 3));
+  help_put(td, "n.deep.x", TENSOR(2, 1));
+  tdict_lock(td);
+  tdict_lock(td); /* twice is as once */
+  assert_true(tdict_is_locked(td) && tdict_is_locked(help_get_tree(td, "n.deep")));
+  char *before = help_snapshot(td);
+  static const char *const places[] = {"a", "new", "n.deep.x", "n.deep.new", "n.new.way"};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    td_fails(TDICT_ELOCKED, "locked", tdict_set(td, places[i], t, err));
+    assert_string_equal(td_last_error.path, places[i]);
+    td_fails(TDICT_ELOCKED, "locked", tdict_set_tree(td, places[i], small, err));
+  }
+  td_fails(TDICT_ELOCKED, "locked", tdict_delete(td, "a", err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_delete(td, "n.deep", err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_pop(td, "n.deep.x", &popped, err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_pop_tree(td, "n", &tree, err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_rename(td, "a", "b", false, err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_rename(td, "n.deep.x", "n.deep.y", false, err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_set_batch_size(td, 2, batch, err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_set_device(td, &cpu, err));
+  help_unchanged(td, before);
+  assert_non_null(tdict_data(td, "n.deep.x")); /* elements may be written */
+  memset(tdict_data(td, "n.deep.x"), 0xA5, 8);
+  td_ok(tdict_unlock(td, err));
+  td_ok(tdict_set(td, "n.new.way", t, err));
+  td_ok(tdict_delete(td, "a", err));
+  tdict_tensor_release(t);
+  tdict_release(small);
+  tdict_release(td);
+}
+
+/* A locked tree below an unlocked one is blocked itself, and may be replaced whole. */
+CASE(tree_lock_of_a_child_leaves_its_parent_unlocked) {
+  tdict_tree *td = TREE(2);
+  help_put(td, "n.deep.x", TENSOR(2, 1));
+  tdict_tree *n = tdict_retain(help_get_tree(td, "n"));
+  tdict_lock(n);
+  assert_false(tdict_is_locked(td));
+  td_fails(TDICT_ELOCKED, "locked", tdict_delete(td, "n.deep.x", err));
+  tdict_tensor *t = TENSOR(2);
+  td_fails(TDICT_ELOCKED, "locked", tdict_set(td, "n.y", t, err));
+  help_put(td, "other", TENSOR(2));
+  td_fails(TDICT_ELOCKED, "locked", tdict_rename(td, "other", "n.other", false, err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_rename(td, "n.deep", "deep", false, err));
+  td_ok(tdict_set(td, "n", t, err));
+  assert_true(tdict_is_locked(n));
+  tdict_tensor_release(t);
+  tdict_release(n);
+  tdict_release(td);
+}
+
+CASE(tree_unlock) {
+  tdict_tree *td = TREE(2), *second = TREE(2), *shared = TREE(2);
+  td_ok(tdict_unlock(td, err)); /* unlocked stays so */
+  assert_false(tdict_is_locked(td));
+  help_put(shared, "low.x", TENSOR(2));
+  td_ok(tdict_set_tree(td, "s", shared, err));
+  td_ok(tdict_set_tree(td, "n.s", shared, err));
+  td_ok(tdict_set_tree(second, "s", shared, err));
+  tdict_tree *low = help_get_tree(shared, "low");
+  tdict_lock(td);
+  assert_true(tdict_is_locked(shared) && tdict_is_locked(low));
+  assert_false(tdict_is_locked(second));
+  tdict_lock(second);
+  td_ok(tdict_unlock(td, err)); /* the second still holds it */
+  assert_false(tdict_is_locked(td) || tdict_is_locked(help_get_tree(td, "n")));
+  assert_true(tdict_is_locked(shared) && tdict_is_locked(low));
+  td_ok(tdict_unlock(second, err));
+  assert_false(tdict_is_locked(shared) || tdict_is_locked(low));
+  /* What was locked before by itself is unlocked with the tree above. */
+  tdict_lock(low);
+  tdict_lock(td);
+  td_ok(tdict_unlock(td, err));
+  assert_false(tdict_is_locked(shared) || tdict_is_locked(low));
+  for (int i = 0; i < 3; i++) { /* nothing adds up */
+    tdict_lock(shared);
+    tdict_lock(td);
+    tdict_lock(second);
+    td_ok(tdict_unlock(second, err));
+    td_ok(tdict_unlock(td, err));
+    assert_int_equal(shared->locks_above, 0);
+    assert_int_equal(low->locks_above, 0);
+    assert_false(tdict_is_locked(low));
+  }
+  help_put(shared, "low.y", TENSOR(2));
+  tdict_release(shared);
+  tdict_release(second);
+  tdict_release(td);
+}
+
+CASE(tree_unlock_refuses_child) {
+  tdict_tree *td = TREE(2);
+  help_put(td, "n.deep.x", TENSOR(2));
+  tdict_tree *n = help_get_tree(td, "n"), *deep = help_get_tree(td, "n.deep");
+  tdict_lock(td);
+  td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(n, err));
+  td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(deep, err));
+  tdict_lock(deep); /* a lock of its own does not help it */
+  td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(deep, err));
+  assert_true(tdict_is_locked(n) && tdict_is_locked(deep));
+  td_fails(TDICT_EINVAL, "NULL", tdict_unlock(NULL, err));
+  td_ok(tdict_unlock(td, err));
+  td_ok(tdict_unlock(n, err));
+  tdict_release(td);
+}
+
+CASE(tree_lock_ends_with_the_last_reference) {
+  tdict_tree *td = TREE(2), *second = TREE(2);
+  help_put(td, "n.deep.x", TENSOR(2));
+  tdict_tree *n = tdict_retain(help_get_tree(td, "n")), *deep = tdict_retain(help_get_tree(td, "n.deep"));
+  td_ok(tdict_set_tree(second, "deep", deep, err));
+  tdict_lock(td);
+  tdict_lock(second);
+  tdict_release(td);
+  assert_false(tdict_is_locked(n));
+  assert_true(tdict_is_locked(deep)); /* by the second */
+  tdict_release(second);
+  assert_false(tdict_is_locked(deep));
+  td_ok(tdict_delete(n, "deep.x", err));
+  /* A lock of its own stays. */
+  tdict_lock(deep);
+  tdict_lock(n);
+  tdict_release(n);
+  assert_true(tdict_is_locked(deep));
+  td_ok(tdict_unlock(deep, err));
+  tdict_release(deep);
+}

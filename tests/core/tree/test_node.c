@@ -1,0 +1,270 @@
+/* Nodes: making, counting, shared key tables, holes, paths, depth. */
+#include "core/tree/node.h"
+
+#include <pthread.h>
+
+#include "help.h"
+#include "support/fail_alloc.h"
+
+CASE(tree_create_refuses) {
+  tdict_tree *td = NULL;
+  const int64_t good[TDICT_MAX_BATCH_NDIM + 1] = {0}, bad[] = {4, -1};
+  td_fails(TDICT_EINVAL, "-1 batch dimensions", tdict_create(-1, good, &td, err));
+  td_fails(TDICT_EINVAL, "17 batch dimensions, wanted 0 to 16", tdict_create(17, good, &td, err));
+  td_fails(TDICT_EINVAL, "batch dimension 1 is -1", tdict_create(2, bad, &td, err));
+  td_fails(TDICT_EINVAL, "batch_size is NULL", tdict_create(1, NULL, &td, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_create(0, NULL, NULL, err));
+  assert_int_equal(tdict_create(-1, good, &td, NULL), TDICT_EINVAL);
+  for (int64_t n = 0; n < 2; n++) {
+    td_fail_alloc(n, true);
+    tdict_error error = {0};
+    tdict_status status = tdict_create(1, good, &td, &error);
+    assert_true(td_fail_alloc_stop());
+    assert_int_equal(status, TDICT_ENOMEM);
+  }
+  assert_null(td);
+  td_ok(tdict_create(TDICT_MAX_BATCH_NDIM, good, &td, err));
+  assert_int_equal(tdict_num_keys(td), 0);
+  tdict_release(td);
+}
+
+static void count_release(void *user) { ++*(int *)user; }
+
+static tdict_tensor *counted_tensor(int *releases) {
+  static unsigned char bytes[16];
+  const int64_t shape[] = {4};
+  tdict_tensor *t = NULL;
+  tdict_tensor_desc view = tdict_tensor_desc_default();
+  view.data = bytes;
+  view.dtype = TDICT_U8;
+  view.ndim = 1;
+  view.shape = shape;
+  td_ok(tdict_tensor_from_data(&view, count_release, releases, &t, err));
+  return t;
+}
+
+CASE(tree_reference_counts) {
+  int releases = 0, kept = 0;
+  tdict_tree *td = TREE(4), *child = TREE(4);
+  help_put(td, "a", counted_tensor(&releases));
+  help_put(child, "b", counted_tensor(&releases));
+  tdict_tensor *mine = counted_tensor(&kept);
+  td_ok(tdict_set(child, "c", mine, err));
+  td_ok(tdict_set_tree(td, "child", child, err));
+  td_ok(tdict_set_tree(td, "again", child, err));
+  tdict_release(child);
+  assert_ptr_equal(tdict_retain(td), td);
+  tdict_release(td);
+  assert_int_equal(releases, 0);
+  tdict_tree *held = tdict_retain(help_get_tree(td, "child"));
+  tdict_release(td);
+  assert_int_equal(releases, 1); /* the child is held */
+  tdict_release(held);
+  assert_int_equal(releases, 2);
+  assert_int_equal(kept, 0);
+  tdict_tensor_release(mine);
+  assert_int_equal(kept, 1);
+  tdict_release(NULL);
+}
+
+CASE(node_like_shares_keys_until_a_change) {
+  tdict_tree *td = TREE(4), *like = NULL;
+  const tdict_device cpu = tdict_cpu();
+  for (int i = 0; i < 20; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "k%d", i);
+    help_put(td, name, TENSOR(4, 2));
+  }
+  td_ok(tdict_delete(td, "k3", err));
+  td_ok(tdict_set_device(td, &cpu, err));
+  tdict_lock(td);
+  td_ok(tdict_node_create_like(td, &like, err));
+  assert_ptr_equal(like->keys, td->keys);
+  assert_int_equal(tdict_batch_ndim(like), 1);
+  assert_int_equal(tdict_batch_size(like)[0], 4);
+  assert_true(tdict_get_device(like, NULL));
+  assert_false(tdict_is_locked(like));
+  td_ok(tdict_unlock(td, err));
+  for (uint32_t i = 0; i < td->keys->num_slots; i++) {
+    assert_int_equal(like->leaves[i], 0);
+    like->leaves[i] = tdict_leaf_retain(td->leaves[i]);
+  }
+  char *before = help_snapshot(td);
+  help_put(like, "new", TENSOR(4));
+  td_ok(tdict_delete(like, "k0", err));
+  td_ok(tdict_rename(like, "k1", "other", false, err));
+  assert_ptr_not_equal(like->keys, td->keys);
+  help_unchanged(td, before);
+  assert_ptr_equal(help_get(like, "other"), help_get(td, "k1"));
+  assert_ptr_equal(help_get(like, "k19"), help_get(td, "k19"));
+  tdict_release(td);
+  assert_true(tdict_has(like, "new"));
+  tdict_release(like);
+}
+
+/* Keys that come and go leave neither slots nor memory behind, and the order stands. */
+CASE(node_compacts_deleted_slots) {
+  tdict_tree *td = help_tree_without_batch();
+  tdict_tensor *t = TENSOR(1);
+  char name[16];
+  for (int i = 0; i < 1000; i++) {
+    snprintf(name, sizeof name, "k%d", i);
+    td_ok(tdict_set(td, name, t, err));
+    if (i < 10) continue;
+    snprintf(name, sizeof name, "k%d", i - 5);
+    td_ok(tdict_delete(td, name, err));
+    assert_true(td->keys->num_slots <= 2 * td->keys->num_live + 1);
+    assert_true(td->cap_leaves <= 64);
+  }
+  assert_int_equal(tdict_num_keys(td), 10);
+  help_paths(td, "k0 k1 k2 k3 k4 k995 k996 k997 k998 k999");
+  for (int i = 0; i < 1000; i++) { /* renaming over another key leaves a hole as well */
+    td_ok(tdict_set(td, "over", t, err));
+    td_ok(tdict_rename(td, "k4", "over", false, err));
+    td_ok(tdict_rename(td, "over", "k4", true, err));
+    assert_true(td->keys->num_slots <= 2 * td->keys->num_live + 1);
+  }
+  help_paths(td, "k0 k1 k2 k3 k4 k995 k996 k997 k998 k999");
+  tdict_tensor_release(t);
+  tdict_release(td);
+}
+
+CASE(node_path_is_cut_like_error_paths) {
+  char name[400], path[248], text[800];
+  for (size_t length = 1; length < sizeof name; length += 13) {
+    memset(name, 'n', length);
+    for (size_t i = 0; i < length; i++) name[i] = (char)('a' + i % 26);
+    name[length / 2] = '.';
+    name[length] = 0;
+    const tdict_key key = {name, (uint32_t)length, 0};
+    for (size_t above = 0; above < 300; above += 50) {
+      const char *separator = above ? "." : "";
+      memset(text, 'A', above);
+      text[above] = 0;
+      memset(path, 0xA5, sizeof path);
+      tdict_node_path(text, &key, path, sizeof path);
+      size_t at = (size_t)snprintf(text + above, sizeof text - above, "%s", separator) + above;
+      tdict_path_escape(name, text + at, sizeof text - at);
+      if (strlen(text) < sizeof path) {
+        assert_string_equal(path, text);
+        continue;
+      }
+      /* 244 bytes of it stay: the first 122 and the last 122, as in tdict_error.path. */
+      assert_int_equal(strlen(path), 247);
+      assert_memory_equal(path, text, 122);
+      assert_memory_equal(path + 122, "...", 3);
+      assert_string_equal(path + 125, text + strlen(text) - 122);
+    }
+  }
+  tdict_node_path(NULL, NULL, path, sizeof path);
+  assert_string_equal(path, "");
+}
+
+enum { THREADS = 4, ROUNDS = 2000 };
+typedef struct worker {
+  tdict_tree *shared;
+  tdict_tree *mine[ROUNDS]; /* locked trees that hold the shared one */
+  int64_t failures;
+} worker;
+
+static void *count_and_read(void *user) {
+  worker *w = user;
+  for (int i = 0; i < ROUNDS; i++) {
+    tdict_tensor *t = NULL;
+    tdict_tree *held = tdict_retain(w->shared);
+    if (tdict_get(held, "n.x", &t, NULL) != TDICT_OK || tdict_num_leaves(held) != 1) w->failures++;
+    if (!tdict_is_locked(w->mine[i])) w->failures++;
+    tdict_release(w->mine[i]);
+    tdict_release(held);
+  }
+  return NULL;
+}
+
+/* Reading and the last release of trees that share another one, a locked one too, from several threads at once. */
+CASE(tree_reference_counts_are_thread_safe) {
+  static worker workers[THREADS];
+  pthread_t threads[THREADS];
+  tdict_tree *shared = TREE(2);
+  help_put(shared, "n.x", TENSOR(2));
+  tdict_tree *n = help_get_tree(shared, "n");
+  for (int t = 0; t < THREADS; t++) {
+    workers[t].shared = shared;
+    for (int i = 0; i < ROUNDS; i++) {
+      workers[t].mine[i] = TREE(2);
+      td_ok(tdict_set_tree(workers[t].mine[i], "a.way.down", shared, err));
+      tdict_lock(workers[t].mine[i]);
+    }
+  }
+  assert_int_equal(shared->locks_above, THREADS * ROUNDS);
+  for (int t = 0; t < THREADS; t++) assert_int_equal(pthread_create(&threads[t], NULL, count_and_read, &workers[t]), 0);
+  for (int t = 0; t < THREADS; t++) {
+    pthread_join(threads[t], NULL);
+    assert_int_equal(workers[t].failures, 0);
+  }
+  assert_int_equal(shared->refs, 1);
+  assert_false(tdict_is_locked(shared) || tdict_is_locked(n));
+  assert_int_equal(n->locks_above, 0);
+  tdict_release(shared);
+}
+
+/* 100,000 levels go through every way through a tree without using up the stack. */
+CASE(tree_of_great_depth_needs_no_recursion) {
+  enum { LEVELS = 100000 };
+  tdict_tree *td = TREE(2);
+  help_put(td, "leaf", TENSOR(2, 3));
+  for (int i = 0; i < 101; i++) { /* each of these looks for a cycle in all that is below: the rest is put below */
+    tdict_tree *above = TREE(2);
+    help_put_tree(above, "d", td);
+    td = above;
+  }
+  tdict_tree *low = td;
+  while (tdict_has(low, "d")) low = help_get_tree(low, "d");
+  for (int i = 101; i < LEVELS; i++) {
+    help_put_tree(low, "d", TREE(2));
+    low = help_get_tree(low, "d");
+  }
+  help_put(low, "last", TENSOR(2, 5));
+  assert_int_equal(tdict_num_leaves(td), 2);
+  assert_int_equal(tdict_bytes(td), 2 * 3 * 4 + 2 * 5 * 4);
+  size_t bytes = 0;
+  td_ok(tdict_unique_bytes(td, &bytes, err));
+  assert_int_equal(bytes, 64);
+  td_fail_alloc(0, true); /* the sums manage without memory */
+  size_t leaves = tdict_num_leaves(td), length = tdict_format(td, NULL, 0);
+  assert_true(td_fail_alloc_stop());
+  assert_int_equal(leaves, 2);
+  assert_int_equal(length, tdict_format(td, NULL, 0));
+  tdict_lock(td);
+  assert_true(tdict_is_locked(low));
+  td_ok(tdict_unlock(td, err));
+  assert_false(tdict_is_locked(low));
+  const int64_t wrong[] = {2, 4};
+  td_fails(TDICT_ESHAPE, "batch size is [2, 4], tensor has shape [2, 3]", tdict_set_batch_size(td, 2, wrong, err));
+  assert_int_equal(strlen(td_last_error.path), 101 * 2 + 4);
+  const int64_t later[] = {2, 3};
+  td_fails(TDICT_ESHAPE, "batch size is [2, 3], tensor has shape [2, 5]", tdict_set_batch_size(td, 2, later, err));
+  assert_int_equal(strlen(td_last_error.path), sizeof td_last_error.path - 1);
+  assert_memory_equal(td_last_error.path, "d.d.d", 5);
+  assert_string_equal(strstr(td_last_error.path, "d.last"), "d.last");
+  td_fails(TDICT_EINVAL, "the child is, or contains, the tree", tdict_set_tree(low, "x", td, err));
+  const tdict_device cpu = tdict_cpu();
+  td_ok(tdict_set_device(td, &cpu, err));
+  assert_true(tdict_get_device(low, NULL));
+  tdict_release(td);
+}
+
+/* The list of leaves that a changed copy gets of its own is no longer than the one that it shared. */
+CASE(node_copies_do_not_grow) {
+  tdict_tree *td = TREE(3);
+  help_put(td, "a", TENSOR(3));
+  for (int i = 0; i < 100; i++) {
+    tdict_tree *copy = NULL;
+    td_ok(tdict_clone(td, &copy, err));
+    help_put(copy, "b", TENSOR(3));
+    td_ok(tdict_delete(copy, "b", err));
+    tdict_release(td);
+    td = copy;
+  }
+  assert_true(td->cap_leaves < 64);
+  tdict_release(td);
+}

@@ -1,0 +1,130 @@
+/* Paths: what is one, escaping, joining, reading key by key. */
+#include "core/tree/path.h"
+
+#include "help.h"
+#include "support/fail_alloc.h"
+
+static const char *const no_paths[] = {"", ".", "a.", ".a", "a..b", "..", "a.b.", "\\", "a\\", "a.\\", "a\\\\\\"};
+
+CASE(tree_path_syntax) {
+  tdict_tree *td = help_tree_without_batch(), *tree;
+  tdict_tensor *t = TENSOR(2), *found;
+  td_ok(tdict_set(td, "next.obs.pixels", t, err));
+  assert_string_equal(tdict_key_at(help_get_tree(td, "next.obs"), 0), "pixels");
+  td_ok(tdict_set(td, "h\\.0", t, err));
+  assert_string_equal(tdict_key_at(td, 1), "h.0");
+  td_ok(tdict_set(td, "back\\\\slash", t, err));
+  assert_string_equal(tdict_key_at(td, 2), "back\\slash");
+  td_ok(tdict_set(td, "\\p\\l\\ain", t, err));
+  assert_string_equal(tdict_key_at(td, 3), "plain");
+  td_ok(tdict_set(td, " \t\n/\x01\xff\xc3\xa9", t, err)); /* any other byte is legal */
+  assert_string_equal(tdict_key_at(td, 4), " \t\n/\x01\xff\xc3\xa9");
+  td_ok(tdict_set(td, "\\..\\.", t, err)); /* a key "." in a tree "." */
+  assert_ptr_equal(help_get(help_get_tree(td, "\\."), "\\."), t);
+  assert_ptr_equal(help_get(td, "plain"), t);
+  char *before = help_snapshot(td);
+  for (size_t i = 0; i < sizeof no_paths / sizeof *no_paths; i++) {
+    const char *path = no_paths[i];
+    const char *why = strchr(path, '\\') ? "backslash" : "empty key";
+    td_fails(TDICT_EINVAL, why, tdict_set(td, path, t, err));
+    assert_string_equal(td_last_error.path, path);
+    td_fails(TDICT_EINVAL, why, tdict_set_tree(td, path, td, err));
+    td_fails(TDICT_EINVAL, why, tdict_get(td, path, &found, err));
+    td_fails(TDICT_EINVAL, why, tdict_get_tree(td, path, &tree, err));
+    td_fails(TDICT_EINVAL, why, tdict_delete(td, path, err));
+    td_fails(TDICT_EINVAL, why, tdict_pop(td, path, &found, err));
+    td_fails(TDICT_EINVAL, why, tdict_pop_tree(td, path, &tree, err));
+    td_fails(TDICT_EINVAL, why, tdict_rename(td, path, "x", false, err));
+    td_fails(TDICT_EINVAL, why, tdict_rename(td, "plain", path, false, err));
+    assert_false(tdict_has(td, path));
+    assert_null(tdict_data(td, path));
+  }
+  td_fails(TDICT_EINVAL, "empty key", tdict_get(td, "plain..x", &found, err)); /* no path, whatever stands there */
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_set(NULL, "x", t, err));
+  td_fails(TDICT_EINVAL, "path is NULL", tdict_set(td, NULL, t, err));
+  td_fails(TDICT_EINVAL, "tensor is NULL", tdict_set(td, "x", NULL, err));
+  help_unchanged(td, before);
+  tdict_tensor_release(t);
+  tdict_release(td);
+}
+
+CASE(tree_path_escape) {
+  char buffer[16];
+  memset(buffer, 0xA5, sizeof buffer);
+  assert_int_equal(tdict_path_escape("h.0\\", buffer, sizeof buffer), 6);
+  assert_string_equal(buffer, "h\\.0\\\\");
+  assert_int_equal((unsigned char)buffer[7], 0xA5);
+  assert_int_equal(tdict_path_escape("a.b", NULL, 0), 4);
+  assert_int_equal(tdict_path_escape("abcdef", buffer, 4), 6);
+  assert_string_equal(buffer, "abc");
+  assert_int_equal(tdict_path_escape("", buffer, 1), 0);
+  assert_string_equal(buffer, "");
+}
+
+CASE(tree_path_join) {
+  const char *const keys[] = {"next", "h.0", "\\", "x"};
+  char buffer[32];
+  assert_int_equal(tdict_path_join(keys, 4, buffer, sizeof buffer), 14);
+  assert_string_equal(buffer, "next.h\\.0.\\\\.x");
+  tdict_tree *td = help_tree_without_batch();
+  help_put(td, buffer, TENSOR(1)); /* what is joined is what leads there */
+  tdict_tree *node = td;
+  for (int i = 0; i < 3; i++) {
+    assert_string_equal(tdict_key_at(node, 0), keys[i]);
+    char path[8];
+    tdict_path_escape(keys[i], path, sizeof path);
+    node = help_get_tree(node, path);
+  }
+  assert_string_equal(tdict_key_at(node, 0), "x");
+  tdict_release(td);
+  assert_int_equal(tdict_path_join(keys, 4, buffer, 6), 14);
+  assert_string_equal(buffer, "next.");
+  assert_int_equal(tdict_path_join(keys, 0, buffer, sizeof buffer), 0);
+  assert_string_equal(buffer, "");
+}
+
+CASE(path_reads_long_escaped_keys) {
+  char text[1000], key[1000], error_text[600];
+  for (size_t length = 1; length < 400; length += 7) {
+    for (size_t i = 0; i < length; i++) key[i] = i % 3 ? (char)('a' + i % 26) : '.';
+    key[length] = 0;
+    size_t escaped = tdict_path_escape(key, text, sizeof text);
+    snprintf(text + escaped, sizeof text - escaped, ".end");
+    tdict_path path;
+    tdict_path_init(&path, text, "test");
+    td_ok(tdict_path_next(&path, err));
+    assert_int_equal(path.name.length, length);
+    assert_memory_equal(path.name.text, key, length);
+    assert_false(path.last);
+    td_ok(tdict_path_next(&path, err));
+    assert_true(path.last && path.name.length == 3 && memcmp(path.name.text, "end", 3) == 0);
+    path.rest = text; /* and once more, with the memory that it has */
+    td_ok(tdict_path_next(&path, err));
+    assert_memory_equal(path.name.text, key, length);
+    tdict_path_reset(&path);
+  }
+  memset(error_text, 'x', sizeof error_text);
+  error_text[0] = '\\';
+  error_text[sizeof error_text - 1] = 0;
+  tdict_path path;
+  tdict_path_init(&path, error_text, "test");
+  td_fail_alloc(0, false);
+  td_fails(TDICT_ENOMEM, "path", tdict_path_next(&path, err));
+  assert_true(td_fail_alloc_stop());
+  tdict_path_reset(&path);
+}
+
+/* No allocation for keys without a backslash, and for short ones with it. */
+CASE(path_reads_without_allocating) {
+  char text[700];
+  memset(text, 'k', sizeof text);
+  memcpy(text, "h\\.0.", 5);
+  text[sizeof text - 1] = 0;
+  tdict_path path;
+  tdict_path_init(&path, text, "test");
+  td_fail_alloc(0, true);
+  td_ok(tdict_path_next(&path, err));
+  td_ok(tdict_path_next(&path, err));
+  assert_false(td_fail_alloc_stop());
+  assert_int_equal(path.name.length, sizeof text - 1 - 5);
+}

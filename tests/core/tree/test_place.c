@@ -1,0 +1,154 @@
+/* Changing trees while allocations fail: whatever is refused leaves everything as it was. */
+#include "core/tree/node.h"
+
+#include "help.h"
+#include "support/fail_alloc.h"
+
+typedef tdict_status (*operation)(tdict_tree *td, void *with, tdict_error *err);
+
+/* Fails the n-th allocation of an operation on a fresh tree, alone and with all after it, for every n, and compares.
+ * Returns how many allocations the operation makes. */
+static int64_t sweep(tdict_tree *(*make)(void), operation op, void *with) {
+  for (int64_t n = 0;; n++) {
+    bool done = false;
+    for (int all = 0; all < 2; all++) {
+      tdict_tree *td = make();
+      tdict_error error = {0};
+      char *before = help_snapshot(td);
+      td_fail_alloc(n, all == 1);
+      tdict_status status = op(td, with, &error);
+      bool refused = td_fail_alloc_stop();
+      if (!refused) {
+        if (status != TDICT_OK) fail_msg("%s: %s", tdict_status_name(status), error.message);
+        free(before);
+        done = true;
+      } else {
+        assert_int_equal(status, TDICT_ENOMEM);
+        assert_int_equal(error.status, TDICT_ENOMEM);
+        assert_true(error.message[0] != 0);
+        help_unchanged(td, before);
+        td_ok(op(td, with, err)); /* and it works once there is memory */
+      }
+      tdict_release(td);
+    }
+    if (done) return n;
+  }
+}
+
+static tdict_tree *empty(void) { return TREE(2, 3); }
+
+static tdict_tree *full(void) { /* both arrays of the node and the index are at a step of their growth */
+  tdict_tree *td = TREE(2, 3);
+  tdict_tensor *t = TENSOR(2, 3);
+  for (int i = 0; i < 15; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "key %d", i);
+    td_ok(tdict_set(td, name, t, err));
+  }
+  td_ok(tdict_set(td, "n.m.x", t, err));
+  tdict_tensor_release(t);
+  return td;
+}
+
+static tdict_tree *other_owner;
+/* A tree whose key table another one has too. */
+static tdict_tree *shared_keys(void) {
+  tdict_tree *td = full(), *like = NULL;
+  td_ok(tdict_node_create_like(td, &like, err));
+  for (uint32_t i = 0; i < td->keys->num_slots; i++) like->leaves[i] = tdict_leaf_retain(td->leaves[i]);
+  tdict_release(other_owner);
+  other_owner = td;
+  return like;
+}
+
+static tdict_status set_one(tdict_tree *td, void *with, tdict_error *err) { return tdict_set(td, "new", with, err); }
+static tdict_status set_way(tdict_tree *td, void *with, tdict_error *err) {
+  return tdict_set(td, "some.way.h\\.0.to.go", with, err);
+}
+static tdict_status set_long(tdict_tree *td, void *with, tdict_error *err) {
+  char path[700];
+  memset(path, 'k', sizeof path);
+  path[sizeof path - 1] = 0;
+  memcpy(path, "\\.", 2); /* a key with a backslash and more than 128 bytes, twice */
+  memcpy(path + 300, ".\\.", 3);
+  return tdict_set(td, path, with, err);
+}
+
+CASE(tree_set_survives_enomem) {
+  tdict_tree *(*const makers[])(void) = {empty, full, shared_keys};
+  tdict_tensor *t = TENSOR(2, 3, 4);
+  for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
+    assert_true(sweep(makers[i], set_one, t) >= 1);
+    assert_true(sweep(makers[i], set_way, t) >= 4 * 4);
+    assert_true(sweep(makers[i], set_long, t) >= 2);
+  }
+  tdict_release(other_owner);
+  tdict_tensor_release(t);
+}
+
+static tdict_status set_child(tdict_tree *td, void *with, tdict_error *err) {
+  return tdict_set_tree(td, "a.child", with, err);
+}
+
+CASE(tree_set_tree_survives_enomem) {
+  tdict_tree *child = TREE(2), *node = child;
+  for (int i = 0; i < 40; i++) { /* levels and sharing enough that looking through them needs memory */
+    help_put_tree(node, "d", TREE(2));
+    td_ok(tdict_set_tree(node, "again", help_get_tree(node, "d"), err));
+    node = help_get_tree(node, "d");
+  }
+  help_put(node, "x", TENSOR(2, 3));
+  int64_t nodes = 41;
+  assert_true(sweep(empty, set_child, child) > 2 * nodes);
+  for (tdict_tree *at = child; tdict_has(at, "d"); at = help_get_tree(at, "d"))
+    assert_int_equal(tdict_batch_ndim(at), 1);
+  tdict_release(child);
+}
+
+static tdict_status rename_here(tdict_tree *td, void *with, tdict_error *err) {
+  return tdict_rename(td, "key 3", with, false, err);
+}
+static tdict_status rename_tree(tdict_tree *td, void *with, tdict_error *err) {
+  return tdict_rename(td, "n", with, false, err);
+}
+static tdict_status delete_one(tdict_tree *td, void *with, tdict_error *err) { return tdict_delete(td, with, err); }
+
+CASE(tree_rename_and_delete_survive_enomem) {
+  static char fresh[1000]; /* long enough for memory of its own */
+  static char way[] = "new.way", taken[] = "key 5", one[] = "key 7", tree[] = "n";
+  static char inside[] = "n.m.y";
+  memset(fresh, 'f', sizeof fresh - 1);
+  assert_true(sweep(full, rename_here, fresh) >= 1);
+  assert_true(sweep(full, rename_here, way) >= 4);
+  assert_true(sweep(full, rename_tree, way) >= 4);
+  assert_true(sweep(full, rename_here, inside) >= 0);
+  assert_true(sweep(shared_keys, rename_here, fresh) >= 4);
+  assert_true(sweep(shared_keys, rename_here, taken) >= 4);
+  assert_true(sweep(shared_keys, rename_here, way) >= 8);
+  assert_true(sweep(shared_keys, delete_one, one) >= 4);
+  assert_true(sweep(shared_keys, delete_one, tree) >= 4);
+  tdict_release(other_owner);
+}
+
+CASE(tree_create_from_survives_enomem) {
+  static const tdict_field fields[] = {
+      {"obs.pixels", TDICT_U8, 3, {8, 8, 3}}, {"obs.state", TDICT_F32, 1, {5}}, {"next.reward", TDICT_F32, 0, {0}}};
+  const tdict_schema schema = {fields, 3};
+  for (int64_t n = 0;; n++) {
+    tdict_tree *const none = (tdict_tree *)(uintptr_t)0xA5A5, *td = none;
+    tdict_error error = {0};
+    td_fail_alloc(n, n % 2 == 0);
+    tdict_status status = tdict_create_from(&schema, COUNTS(4), NULL, &td, &error);
+    bool refused = td_fail_alloc_stop();
+    if (!refused) {
+      assert_int_equal(status, TDICT_OK);
+      assert_int_equal(tdict_num_leaves(td), 3);
+      tdict_release(td);
+      assert_true(n > 10);
+      break;
+    }
+    assert_int_equal(status, TDICT_ENOMEM);
+    assert_int_equal(error.status, TDICT_ENOMEM);
+    assert_ptr_equal(td, none);
+  }
+}

@@ -1,0 +1,122 @@
+/* Helpers for tests of driver_cuda.c: a fixture over a GPU, and over the stand-in of fake_libcuda.c. */
+#ifndef TDICT_TESTS_DEVICE_CUDA_CUDA_TABLE_H
+#define TDICT_TESTS_DEVICE_CUDA_CUDA_TABLE_H
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "device/cuda/fake_libcuda.h"
+#include "device/driver.h"
+#include "support/test.h"
+
+#ifndef TDICT_CUDA
+#define TDICT_CUDA 1
+#endif
+
+/* What a body works with: a driver whose device 0 has its primary context current. */
+typedef struct fixture {
+  tdict_driver *d;
+  const tdict_driver_ops *ops;
+  tdict_cu_context context;
+  bool fake;
+} fixture;
+
+static inline tdict_status open_cuda(tdict_driver **out, tdict_error *err) {
+#if TDICT_CUDA
+  return tdict_driver_cuda_open(out, err);
+#else
+  (void)out;
+  (void)err;
+  td_skip("built without CUDA");
+#endif
+}
+
+static inline void cu_ok_(fixture *b, tdict_cu result, const char *call) {
+  if (result == TDICT_CU_SUCCESS) return;
+  const char *name, *text;
+  b->ops->error_text(b->d, result, &name, &text);
+  fail_msg("%s: %d %s: %s", call, result, name, text);
+}
+#define cu_ok(call) cu_ok_(b, b->ops->call, #call)
+
+static inline void run_body(tdict_driver *d, bool fake, void (*body)(fixture *b)) {
+  fixture it = {.d = d, .ops = d->ops, .fake = fake};
+  fixture *b = &it;
+  tdict_cu_context popped = NULL;
+  cu_ok(ctx_retain(d, 0, &b->context));
+  cu_ok(ctx_push(d, b->context));
+  body(b);
+  cu_ok(ctx_pop(d, &popped));
+  assert_ptr_equal(popped, b->context);
+  cu_ok(ctx_release(d, 0));
+  tdict_driver_release(d);
+}
+
+/* Opens the real driver, or skips the case. */
+static inline tdict_driver *need_cuda(void) {
+  tdict_driver *d = NULL;
+  tdict_error err = {0};
+  tdict_status status = open_cuda(&d, &err);
+  if (status == TDICT_ENODEVICE) td_skip(err.message);
+  if (status != TDICT_OK) fail_msg("%s: %s", tdict_status_name(status), err.message);
+  return d;
+}
+
+static inline void on_gpu(void (*body)(fixture *b)) { run_body(need_cuda(), false, body); }
+
+/* Loads a stand-in from beside this program; what asks for libcuda.so.1 afterwards is given it. */
+static inline fake_settings *load_fake(const char *file) {
+#if !TDICT_CUDA
+  td_skip("built without CUDA");
+#endif
+  char path[4096];
+  ssize_t length = readlink("/proc/self/exe", path, sizeof path - 64);
+  assert_true(length > 0);
+  path[length] = 0;
+  char *slash = strrchr(path, '/');
+  assert_non_null(slash);
+  strcpy(slash + 1, file);
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) fail_msg("%s", dlerror());
+  fake_settings *settings = dlsym(library, "fake_libcuda");
+  assert_non_null(settings);
+  return settings;
+}
+
+static inline void on_fake(void (*body)(fixture *b)) {
+  fake_settings *settings = load_fake("fake_libcuda.so");
+  tdict_driver *d = NULL;
+  td_ok(open_cuda(&d, err));
+  assert_true(settings->lookups > 40); /* one an entry: the stand-in was asked, through cuGetProcAddress */
+  run_body(d, true, body);
+}
+
+static inline unsigned char *filled(size_t bytes, int seed) {
+  unsigned char *p = malloc(bytes);
+  assert_non_null(p);
+  if (seed)
+    td_fill_random(p, bytes, (uint64_t)seed);
+  else
+    memset(p, 0xA5, bytes);
+  return p;
+}
+
+/* Device memory that holds 0xA5. */
+/* A copy of so few bytes may return before they are there, and streams that do not block wait for none of the default
+ * stream's; what reads them back does. */
+static inline void put(fixture *b, void *device, const void *host, size_t bytes) {
+  unsigned char first;
+  cu_ok(copy_h2d(b->d, device, host, bytes));
+  cu_ok(copy_d2h(b->d, &first, device, sizeof first));
+}
+
+static inline void *device_filled(fixture *b, size_t bytes) {
+  unsigned char *old = filled(bytes, 0);
+  void *device = NULL;
+  cu_ok(mem_alloc(b->d, &device, bytes));
+  put(b, device, old, bytes);
+  free(old);
+  return device;
+}
+
+#endif

@@ -1,0 +1,17 @@
+# The stand-ins for libcuda.so.1 that the tests of driver_cuda.c load from beside themselves; the second is without
+# cuGetProcAddress_v2.
+if(TDICT_CUDA)
+  foreach(fake fake_libcuda fake_libcuda_symbols)
+    add_library(${fake} MODULE ${CMAKE_CURRENT_LIST_DIR}/fake_libcuda.c ${PROJECT_SOURCE_DIR}/src/device/kernels/host.c)
+    tdict_compile(${fake})
+    set_target_properties(${fake} PROPERTIES PREFIX "" SUFFIX .so NO_SONAME ON LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/device)
+    target_include_directories(${fake} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+    target_link_options(${fake} PRIVATE LINKER:-soname,libcuda.so.1)
+    foreach(program test_device_driver_cuda test_device_driver_cuda_launch)
+      if(TARGET ${program})
+        add_dependencies(${program} ${fake})
+      endif()
+    endforeach()
+  endforeach()
+  target_compile_definitions(fake_libcuda_symbols PRIVATE FAKE_WITHOUT_LOOKUP)
+endif()

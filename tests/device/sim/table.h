@@ -1,0 +1,123 @@
+/* Helpers for tests of the simulated driver: a driver whose device 0 has a current context, checked calls of its table,
+ * and functions for tdict_sim_launch(). They use nothing of tdict above the table. */
+#ifndef TDICT_TESTS_DEVICE_SIM_TABLE_H
+#define TDICT_TESTS_DEVICE_SIM_TABLE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "device/sim/driver.h"
+#include "support/rest.h"
+#include "support/test.h"
+
+/* Calls an entry and checks that it returns TDICT_CU_<wanted>. `d` is the driver in scope. */
+#define CU(wanted, entry, ...) cu_check(d, d->ops->entry(d, __VA_ARGS__), TDICT_CU_##wanted, #entry, __LINE__)
+static inline void cu_check(tdict_driver *d, tdict_cu result, tdict_cu wanted, const char *entry, int line) {
+  if (result == wanted) return;
+  const char *name = "?", *text = "?";
+  d->ops->error_text(d, result, &name, &text);
+  fail_msg("line %d: %s answers %d (%s), wanted %d", line, entry, result, name, wanted);
+}
+
+static inline tdict_sim_options sim_options(bool held) {
+  tdict_sim_options o = tdict_sim_options_default();
+  o.memory_bytes = (size_t)256 << 20;
+  o.held = held;
+  return o;
+}
+
+/* Opens a driver and makes the context of its device 0 current. */
+static inline tdict_driver *open_table(const tdict_sim_options *options) {
+  tdict_driver *d = NULL;
+  tdict_cu_context context;
+  td_ok(tdict_driver_sim_open(options, &d, err));
+  CU(SUCCESS, ctx_retain, 0, &context);
+  CU(SUCCESS, ctx_push, context);
+  return d;
+}
+static inline tdict_driver *open_plain(void) {
+  tdict_sim_options o = sim_options(false);
+  return open_table(&o);
+}
+static inline void close_table(tdict_driver *d) {
+  tdict_cu_context context;
+  CU(SUCCESS, ctx_pop, &context);
+  CU(SUCCESS, ctx_release, 0);
+  tdict_driver_release(d);
+}
+
+static inline tdict_cu_stream make_stream(tdict_driver *d, unsigned flags) {
+  tdict_cu_stream s = NULL;
+  CU(SUCCESS, stream_create, &s, flags);
+  return s;
+}
+static inline tdict_cu_event make_event(tdict_driver *d) {
+  tdict_cu_event e = NULL;
+  CU(SUCCESS, event_create, &e, TDICT_CU_EVENT_DEFAULT);
+  return e;
+}
+static inline void *make_device(tdict_driver *d, size_t bytes) {
+  void *p = NULL;
+  CU(SUCCESS, mem_alloc, &p, bytes);
+  return p;
+}
+/* Pinned memory filled with random bytes; seed 0: with 0xA5. */
+static inline unsigned char *make_pinned(tdict_driver *d, size_t bytes, uint64_t seed) {
+  void *p = NULL;
+  CU(SUCCESS, host_alloc, &p, bytes, TDICT_CU_HOST_PORTABLE);
+  memset(p, 0xA5, bytes);
+  if (seed) td_fill_random(p, bytes, seed);
+  return p;
+}
+static inline unsigned char *make_pageable(size_t bytes, uint64_t seed) {
+  unsigned char *p = malloc(bytes);
+  assert_non_null(p);
+  memset(p, 0xA5, bytes);
+  if (seed) td_fill_random(p, bytes, seed);
+  return p;
+}
+static inline bool all_bytes(const void *p, size_t bytes, unsigned char value) {
+  const unsigned char *c = p;
+  for (size_t i = 0; i < bytes; i++)
+    if (c[i] != value) return false;
+  return true;
+}
+static inline tdict_stream public_stream(tdict_cu_stream s) { return (tdict_stream){tdict_sim(0), s}; }
+
+/* A launched function that blocks until open_gate(). */
+typedef struct gate {
+  atomic_bool entered, open, left;
+} gate;
+static inline void pass_gate(void *user) {
+  gate *g = user;
+  atomic_store(&g->entered, true);
+  while (!atomic_load(&g->open)) usleep(100);
+  atomic_store(&g->left, true);
+}
+/* Blocks the stream, and the device's engine for launched functions, until open_gate(). */
+static inline void block_stream(tdict_cu_stream s, gate *g) {
+  atomic_init(&g->entered, false);
+  atomic_init(&g->open, false);
+  atomic_init(&g->left, false);
+  td_ok(tdict_sim_launch(public_stream(s), pass_gate, g, err));
+}
+static inline void open_gate(gate *g) { atomic_store(&g->open, true); }
+
+/* A launched function that records the order of calls. */
+typedef struct trace {
+  atomic_int count;
+  int order[64];
+} trace;
+typedef struct trace_entry {
+  trace *trace;
+  int id;
+} trace_entry;
+static inline void note(void *user) {
+  trace_entry *e = user;
+  int n = atomic_fetch_add(&e->trace->count, 1);
+  e->trace->order[n] = e->id;
+}
+
+#endif

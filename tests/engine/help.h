@@ -1,0 +1,272 @@
+/* What the tests of transfers share: a place to work in, reading leaves by means that are not the library's, comparing
+ * trees, and every way to transfer. Trees to move are in trees.h. What is made here is released by the test that asked
+ * for it. Thread rule: the main thread. */
+#ifndef TDICT_TESTS_ENGINE_HELP_H
+#define TDICT_TESTS_ENGINE_HELP_H
+
+#include <unistd.h>
+
+#include "basics.h"
+#include "core/tensor/naive.h"
+#include "core/tensor/tensor.h"
+#include "support/raw.h"
+#include "support/rest.h"
+#include "support/sanitized.h"
+#include "support/test.h"
+
+enum { POISON = 0xA5, STAGING = 1 << 20, SLOT = STAGING / 32 };
+
+/* A context and raw access to its device and to the host. */
+typedef struct world {
+  tdict_context *c;
+  tdict_device device;
+  bool gpu;
+  tdict_memory *memory, *pinned; /* of the device; pinned is NULL without a gpu */
+  raw_memory *raw, *host;
+} world;
+
+static inline world world_over(tdict_context *c) {
+  world w = {.c = c, .device = td_device()};
+  w.gpu = w.device.type != TDICT_DEVICE_CPU;
+  w.memory = tdict_device_memory(c, w.device);
+  w.pinned = w.gpu ? tdict_pinned_memory(c) : NULL;
+  w.raw = raw_open(c, w.device);
+  w.host = raw_open(c, tdict_cpu());
+  return w;
+}
+/* With so many threads, or -1: as many as the library chooses. */
+static inline world open_sized(size_t staging_bytes, int32_t num_threads) {
+  tdict_context_options o = tdict_context_options_default();
+  o.staging_bytes = staging_bytes;
+  o.num_threads = num_threads;
+  return world_over(td_context(&o));
+}
+static inline world open_world(void) { return open_sized(STAGING, -1); }
+static inline void close_world(world *w) {
+  raw_close(w->raw);
+  raw_close(w->host);
+  tdict_context_destroy(w->c);
+}
+static inline raw_memory *raw_of(const world *w, const tdict_tensor *t) {
+  return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? w->host : w->raw;
+}
+
+/* The whole storage of a tensor: filled with one byte, or read. */
+static inline void fill_storage(const world *w, const tdict_tensor *t, unsigned char byte) {
+  raw_fill(raw_of(w, t), t->storage->data, byte, t->storage->bytes);
+}
+static inline unsigned char *read_storage(const world *w, const tdict_tensor *t) {
+  unsigned char *bytes = malloc(t->storage->bytes + 1);
+  assert_non_null(bytes);
+  raw_read(raw_of(w, t), bytes, t->storage->data, t->storage->bytes);
+  return bytes;
+}
+
+/* The elements in C order, to be freed. */
+static inline unsigned char *read_elements(const world *w, const tdict_tensor *t) {
+  size_t bytes = tdict_tensor_bytes(t), item = tdict_dtype_bytes(tdict_tensor_dtype(t));
+  unsigned char *out = malloc(bytes + 1);
+  assert_non_null(out);
+  if (tdict_tensor_is_contiguous(t)) {
+    raw_read(raw_of(w, t), out, t->data, bytes);
+    return out;
+  }
+  naive_layout from = naive_layout_of(t), to = from;
+  for (int64_t i = to.ndim - 1, step = 1; i >= 0; step *= to.shape[i--]) to.strides[i] = step;
+  unsigned char *all = read_storage(w, t);
+  naive_copy(&to, out, &from, all + ((char *)t->data - (char *)t->storage->data), item);
+  free(all);
+  return out;
+}
+
+/* A tree laid open: its leaves in order, borrowed, with their paths. */
+typedef struct leaf_list {
+  size_t count, cap;
+  tdict_tensor **tensors;
+  char **paths;
+} leaf_list;
+static inline tdict_status note_entry(void *user, const tdict_entry *entry, tdict_error *err) {
+  leaf_list *l = user;
+  (void)err;
+  if (l->count == l->cap) {
+    l->cap = l->cap ? 2 * l->cap : 16;
+    l->tensors = realloc(l->tensors, l->cap * sizeof *l->tensors);
+    l->paths = realloc(l->paths, l->cap * sizeof *l->paths);
+    assert_non_null(l->tensors);
+    assert_non_null(l->paths);
+  }
+  l->tensors[l->count] = entry->tensor; /* NULL for a tree */
+  l->paths[l->count++] = strdup(entry->path);
+  return TDICT_OK;
+}
+static inline leaf_list list_entries(const tdict_tree *td) {
+  leaf_list l = {0};
+  td_ok(tdict_walk(td, note_entry, &l, err));
+  return l;
+}
+static inline void free_list(leaf_list *l) {
+  for (size_t i = 0; i < l->count; i++) free(l->paths[i]);
+  free(l->paths);
+  free(l->tensors);
+}
+
+static inline void check_same_shape(const tdict_tensor *a, const tdict_tensor *b) {
+  assert_int_equal(tdict_tensor_dtype(a), tdict_tensor_dtype(b));
+  assert_int_equal(tdict_tensor_ndim(a), tdict_tensor_ndim(b));
+  for (int i = 0; i < tdict_tensor_ndim(a); i++) assert_int_equal(tdict_tensor_shape(a)[i], tdict_tensor_shape(b)[i]);
+}
+static inline void check_tensor(const world *w, const tdict_tensor *want, const tdict_tensor *got, const char *path) {
+  check_same_shape(want, got);
+  unsigned char *a = read_elements(w, want), *b = read_elements(w, got);
+  if (memcmp(a, b, tdict_tensor_bytes(want)) != 0) {
+    size_t at = 0;
+    while (a[at] == b[at]) at++;
+    fail_msg("leaf '%s' differs from byte %zu of %zu on: 0x%02x, wanted 0x%02x", path, at, tdict_tensor_bytes(want),
+             b[at], a[at]);
+  }
+  free(a);
+  free(b);
+}
+/* Same keys in the same order, same shapes, same elements, whatever the strides and the device. */
+static inline void check_tree(const world *w, const tdict_tree *want, const tdict_tree *got) {
+  leaf_list a = list_entries(want), b = list_entries(got);
+  assert_int_equal(a.count, b.count);
+  for (size_t i = 0; i < a.count; i++) {
+    assert_string_equal(a.paths[i], b.paths[i]);
+    assert_int_equal(a.tensors[i] != NULL, b.tensors[i] != NULL);
+    if (a.tensors[i]) check_tensor(w, a.tensors[i], b.tensors[i], a.paths[i]);
+  }
+  free_list(&a);
+  free_list(&b);
+}
+/* The same of a tree that the test has got and does not need any more. */
+static inline void check_and_release(const world *w, const tdict_tree *want, tdict_tree *got) {
+  check_tree(w, want, got);
+  tdict_release(got);
+}
+static inline void check_device(const tdict_tree *td, tdict_device device) {
+  leaf_list l = list_entries(td);
+  for (size_t i = 0; i < l.count; i++)
+    if (l.tensors[i]) assert_true(tdict_device_equal(tdict_tensor_device(l.tensors[i]), device));
+  free_list(&l);
+}
+/* Overwrites what a tree of the test's own holds, so that memory that is used again holds nothing right. */
+static inline void spoil_tree(const world *w, const tdict_tree *td) {
+  leaf_list l = list_entries(td);
+  const tdict_storage *filled = NULL; /* leaves that follow each other often share a storage */
+  for (size_t i = 0; i < l.count; i++) {
+    if (!l.tensors[i] || l.tensors[i]->storage == filled) continue;
+    fill_storage(w, l.tensors[i], POISON);
+    filled = l.tensors[i]->storage;
+  }
+  free_list(&l);
+}
+
+/* Checks a tree, leaves its memory filled with poison, and releases it. */
+static inline void check_and_spoil(const world *w, const tdict_tree *want, tdict_tree *got) {
+  check_tree(w, want, got);
+  spoil_tree(w, got);
+  tdict_release(got);
+}
+
+/* A stream of the simulated device that comes to nothing until it is let go; destroyed then, by the test. */
+typedef struct held_stream {
+  tdict_stream s;
+  atomic_bool open;
+} held_stream;
+static inline void hold_until_open(void *user) {
+  while (!atomic_load((atomic_bool *)user)) usleep(100);
+}
+static inline void hold_stream(const world *w, held_stream *h) {
+  atomic_init(&h->open, false);
+  td_ok(tdict_stream_create(w->c, w->device, &h->s, err));
+  td_ok(tdict_sim_launch(h->s, hold_until_open, &h->open, err));
+}
+static inline tdict_transfer_options behind(const held_stream *h) {
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.after = &h->s;
+  return o;
+}
+
+/* The line of a new result: each leaf rounded up to 256. */
+static inline size_t line_bytes(const tdict_tree *td) {
+  leaf_list l = list_entries(td);
+  size_t at = 0;
+  for (size_t i = 0; i < l.count; i++)
+    if (l.tensors[i]) at = (at + 255) / 256 * 256 + tdict_tensor_bytes(l.tensors[i]);
+  free_list(&l);
+  return at;
+}
+/* Leaves memory of that size filled with 0xA5 for the next allocation to take. */
+static inline void poison(const world *w, tdict_memory *memory, size_t bytes) {
+  tdict_tensor *t = NULL;
+  const int64_t count = (int64_t)bytes;
+  td_ok(tdict_tensor_empty(TDICT_U8, 1, &count, memory, &t, err));
+  if (bytes) fill_storage(w, t, POISON);
+  tdict_tensor_release(t);
+}
+
+/* A way to transfer. */
+typedef struct way {
+  tdict_transfer_options o;
+  bool async;
+} way;
+enum { NUM_WAYS = 4 * 5 * 2 };
+enum { WAYS_STEP = SANITIZED_STEP }; /* of cases that go through all ways for many trees */
+/* Of cases that go through six ways for each of many trees. A prime, so that all modes and numbers of threads come
+ * up. */
+enum { FEW_WAYS_STEP = SANITIZED ? 17 : 7 };
+static inline way way_at(int i) {
+  static const int32_t threads[] = {0, 1, 2, 8, -1};
+  way v = {.o = tdict_transfer_options_default(), .async = i % 2};
+  v.o.num_threads = threads[i / 2 % 5];
+  v.o.mode = TDICT_MODE_AUTO + i / 10;
+  return v;
+}
+/* The result of a future that is released; its transfer must have gone well. */
+static inline tdict_tree *result_of(tdict_future *f) {
+  tdict_tree *out = NULL;
+  td_ok(tdict_future_wait(f, &out, err));
+  tdict_future_release(f);
+  return out;
+}
+static inline void check_result(const world *w, const tdict_tree *want, tdict_future *f) {
+  check_and_release(w, want, result_of(f));
+}
+static inline tdict_future *start_move(const world *w, const tdict_tree *src, tdict_device device,
+                                       const tdict_transfer_options *o) {
+  tdict_future *f = NULL;
+  td_ok(tdict_to_device_async(w->c, src, device, o, &f, err));
+  return f;
+}
+static inline tdict_future *start_copy(const world *w, const tdict_tree *src, tdict_tree *dst,
+                                       const tdict_transfer_options *o) {
+  tdict_future *f = NULL;
+  td_ok(tdict_transfer_into_async(w->c, dst, src, o, &f, err));
+  return f;
+}
+static inline tdict_tree *move_with(const world *w, const tdict_tree *src, tdict_device device,
+                                    const tdict_transfer_options *o) {
+  tdict_tree *out = NULL;
+  td_ok(tdict_to_device(w->c, src, device, o, &out, err));
+  return out;
+}
+static inline tdict_tree *move_tree(const world *w, const tdict_tree *src, tdict_device device, const way *v) {
+  return v->async ? result_of(start_move(w, src, device, &v->o)) : move_with(w, src, device, &v->o);
+}
+static inline void copy_tree(const world *w, const tdict_tree *src, tdict_tree *dst, const way *v) {
+  if (!v->async) {
+    td_ok(tdict_transfer_into(w->c, dst, src, &v->o, err));
+    return;
+  }
+  tdict_tree *out = result_of(start_copy(w, src, dst, &v->o));
+  assert_ptr_equal(out, dst);
+  tdict_release(out);
+}
+/* The plain call. */
+static inline tdict_tree *to_device(const world *w, const tdict_tree *src, tdict_device device) {
+  const tdict_transfer_options o = threads(0);
+  return move_with(w, src, device, &o);
+}
+
+#endif

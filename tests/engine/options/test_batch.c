@@ -1,0 +1,285 @@
+/* Copies that are queued together: when, by whom, and what becomes of them when that goes wrong. */
+#include <pthread.h>
+
+#include "engine/lane.h"
+#include "engine/lanes.h"
+#include "engine/options/batch.h"
+#include "engine/trees.h"
+#include "engine/wrap.h"
+
+enum { CHUNKS = 12, LANES = 2, BYTES = CHUNKS * SLOT };
+
+/* A transfer made by hand: a line of leaves of a slot each, which are its chunks, and two lanes. */
+typedef struct hand {
+  world w;
+  tdict_transfer *t;
+  tdict_lane lanes[LANES];
+  tdict_tensor *device;      /* where the line lies there */
+  unsigned char line[BYTES]; /* what it should hold */
+  int next;                  /* the chunk that is posted next */
+} hand;
+
+static void make_batch(tdict_transfer *t) {
+  const tdict_engine *e = t->future.engine;
+  td_ok(tdict_batch_create(&t->plan, &t->how, e->num_slots, e->slot_bytes, &t->batch, err));
+}
+
+static void open_hand(hand *h) {
+  memset(h, 0, sizeof *h);
+  h->w = open_wrapped(NULL);
+  const int64_t dim = BYTES;
+  size_t bytes[CHUNKS];
+  for (int i = 0; i < CHUNKS; i++) bytes[i] = SLOT;
+  td_ok(tdict_tensor_empty(TDICT_U8, 1, &dim, h->w.memory, &h->device, err));
+  h->t = planned(&h->w, bytes, CHUNKS, 1);
+  td_ok(tdict_plan_cut(&h->t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
+  assert_int_equal(h->t->plan.num_chunks, CHUNKS);
+  for (int i = 0; i < CHUNKS; i++) {
+    h->t->plan.items[i].dst_data = (char *)h->device->data + h->t->plan.items[i].offset;
+    h->t->plan.items[i].dst_plain = true;
+  }
+  h->t->how.row.slots = TDICT_LANE_DEPTH;
+  make_batch(h->t);
+  assert_non_null(h->t->batch);
+  for (int i = 0; i < LANES; i++) {
+    h->t->workers[i].transfer = h->t;
+    h->lanes[i].worker = &h->t->workers[i];
+    td_ok(tdict_lane_open(&h->lanes[i], gpu_of(&h->w), err));
+  }
+}
+
+/* Fills a slot of the lane and submits it. How many copies wait then. */
+static int post(hand *h, int lane) {
+  tdict_lane *l = &h->lanes[lane];
+  const tdict_chunk *chunk = &h->t->plan.chunks[h->next++];
+  tdict_slot *slot = NULL;
+  uint32_t error_item = chunk->first;
+  td_ok(tdict_lane_take_slot(l, &slot, err));
+  td_fill_random(slot->data, SLOT, next_seed());
+  memcpy(h->line + chunk->begin, slot->data, SLOT);
+  td_ok(tdict_lane_submit(l, slot, chunk, &error_item, err));
+  return h->t->batch->count;
+}
+
+static void check_line(const hand *h) {
+  unsigned char *there = read_elements(&h->w, h->device);
+  assert_memory_equal(there, h->line, (size_t)h->next * SLOT);
+  free(there);
+}
+
+static void close_hand(hand *h) {
+  for (int i = 0; i < LANES; i++)
+    if (h->lanes[i].gpu) td_ok(tdict_lane_close(&h->lanes[i], false, err));
+  drop(h->t);
+  tdict_tensor_release(h->device);
+  close_world(&h->w);
+}
+
+/* Two batches are on their way before anything waits; then six make one, of whichever lanes, and fewer when the one
+ * before the last has ended. */
+SIM_CASE(batch_gathers_while_the_link_is_busy) {
+  static const int waiting[] = {0, 0, 1, 2, 3, 4, 5, 0, 1};
+  hand h;
+  open_hand(&h);
+  td_ok(tdict_sim_hold(h.w.c, err));
+  for (int i = 0; i < 9; i++) assert_int_equal(post(&h, i % 2), waiting[i]);
+  assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]), 3);
+  assert_int_equal(num_copies(), 8);
+  td_ok(tdict_sim_step(h.w.c, 2, err));
+  assert_int_equal(post(&h, 0), 0); /* beside six */
+  assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]), 4);
+  assert_int_equal(num_copies(), 10);
+  assert_int_equal(post(&h, 1), 1);
+  td_ok(tdict_sim_resume(h.w.c, err));
+  for (int i = 0; i < LANES; i++) td_ok(tdict_lane_wait_all(&h.lanes[i], err));
+  assert_int_equal(num_copies(), 11);
+  check_line(&h);
+  close_hand(&h);
+}
+
+/* A transfer by one thread, in both directions: as many copies as chunks, in fewer calls, and all are queued when the
+ * thread says so. */
+SIM_CASE(batch_is_empty_when_all_is_queued) {
+  world w = open_wrapped(NULL);
+  for (int chunks = 3; chunks <= 16; chunks += chunks == 3 ? 1 : 4)
+    for (int out = 0; out < 2; out++) {
+      tdict_tree *src = bytes_tree("x", chunks * SLOT, NULL);
+      tdict_tree *from = out ? to_device(&w, src, w.device) : tdict_retain(src);
+      tdict_transfer_options o = threads(1);
+      td_ok(tdict_sim_hold(w.c, err));
+      const int64_t calls = atomic_load(&wrap.calls[CALL_COPY]), copies = num_copies();
+      tdict_future *f = start_move(&w, from, out ? tdict_cpu() : w.device, &o);
+      tdict_latch_wait(&transfer_of(f)->queued, INT64_MAX);
+      assert_int_equal(transfer_of(f)->batch != NULL, chunks > 3);
+      assert_int_equal(num_copies() - copies, chunks);
+      assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]) - calls, 2 + (chunks - 2 + 5) / 6);
+      td_ok(tdict_sim_resume(w.c, err));
+      check_result(&w, src, f);
+      tdict_release(from);
+      tdict_release(src);
+    }
+  close_world(&w);
+}
+
+/* A thread that waits for its slot has its copy queued, and so has one that only looks whether it is done. */
+SIM_CASE(batch_is_queued_by_a_thread_that_waits) {
+  for (int looks = 0; looks < 2; looks++) {
+    hand h;
+    open_hand(&h);
+    td_ok(tdict_sim_hold(h.w.c, err));
+    assert_int_equal(post(&h, 1), 0);
+    assert_int_equal(post(&h, 1), 0);
+    assert_int_equal(post(&h, 0), 1);
+    td_ok(tdict_sim_resume(h.w.c, err));
+    for (int i = 0; looks && h.lanes[0].count > 0 && i < 5000; i++) {
+      td_ok(tdict_lane_return_finished(&h.lanes[0], err));
+      usleep(1000);
+    }
+    if (!looks) td_ok(tdict_lane_wait_all(&h.lanes[0], err));
+    assert_int_equal(h.lanes[0].count, 0);
+    assert_int_equal(h.t->batch->count, 0);
+    for (int i = 0; i < LANES; i++) td_ok(tdict_lane_wait_all(&h.lanes[i], err));
+    check_line(&h);
+    close_hand(&h);
+  }
+}
+
+static void *resume_soon(void *user) {
+  const hand *h = user;
+  td_rest(); /* until the close waits */
+  if (tdict_sim_resume(h->w.c, NULL) != TDICT_OK) abort();
+  return NULL;
+}
+
+/* What another thread sees of a lane that is closed. */
+typedef struct closing {
+  hand *h;
+  _Atomic(bool) returned;
+  bool returned_early;
+} closing;
+
+/* Lets the copies on the stream of lane 0 finish, and then all others. */
+static void *finish_own_stream_first(void *user) {
+  closing *c = user;
+  tdict_gpu *gpu = gpu_of(&c->h->w);
+  tdict_gpu_scope scope;
+  td_rest(); /* until the close waits */
+  if (tdict_gpu_enter(gpu, &scope, NULL) != TDICT_OK) abort();
+  while (gpu->driver->ops->stream_query(gpu->driver, c->h->lanes[0].stream) == TDICT_CU_NOT_READY)
+    if (tdict_sim_step(c->h->w.c, 1, NULL) != TDICT_OK) abort();
+  tdict_gpu_leave(gpu, &scope);
+  td_rest(); /* until the close waits for the other stream */
+  c->returned_early = atomic_load(&c->returned);
+  if (tdict_sim_resume(c->h->w.c, NULL) != TDICT_OK) abort();
+  return NULL;
+}
+
+/* A lane that queues what others posted waits before that for what the transfer waits for, and does not give its stream
+ * to another transfer before the copies are done. */
+SIM_CASE(batch_keeps_streams_until_copies_are_done) {
+  hand h;
+  open_hand(&h);
+  td_ok(tdict_gpu_take_event(gpu_of(&h.w), &h.t->wait_events[0].event, err));
+  h.t->wait_events[0].gpu = gpu_of(&h.w);
+  h.t->num_wait_events = 1;
+  td_ok(tdict_sim_hold(h.w.c, err));
+  for (int i = 0; i < 3; i++) post(&h, 0);
+  assert_int_equal(atomic_load(&wrap.calls[CALL_WAIT]), 1);
+  td_ok(tdict_lane_flush(&h.lanes[1], err));
+  assert_int_equal(atomic_load(&wrap.calls[CALL_WAIT]), 2);
+  assert_int_equal(num_copies(), 3);
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, resume_soon, &h), 0);
+  td_ok(tdict_lane_close(&h.lanes[1], false, err));
+  tdict_driver *d = gpu_of(&h.w)->driver;
+  assert_int_equal(d->ops->event_query(d, h.lanes[0].flights[2].event), TDICT_CU_SUCCESS);
+  pthread_join(thread, NULL);
+  td_ok(tdict_lane_wait_all(&h.lanes[0], err));
+  check_line(&h);
+  close_hand(&h);
+}
+
+/* A batch that cannot be queued fails the transfer at the first of its leaves, whoever queued it. Whose slots it was
+ * finds them free, and writes nothing out. */
+SIM_CASE(batch_failure_fails_all_its_lanes) {
+  for (int k = 0; k < 2; k++) {
+    hand h;
+    open_hand(&h);
+    unsigned char *host = malloc(SLOT);
+    assert_non_null(host);
+    memset(host, POISON, SLOT);
+    td_ok(tdict_sim_hold(h.w.c, err));
+    post(&h, 1);
+    post(&h, 1);
+    assert_int_equal(post(&h, 0), 1);
+    h.lanes[0].flights[0].out = true;
+    h.t->plan.items[2].dst_data = (char *)host;
+    h.t->plan.items[2].dst_plain = true;
+    fail_call(k ? CALL_RECORD : CALL_COPY, 1);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, resume_soon, &h), 0);
+    td_fails(TDICT_EDEVICE, k ? "cuEventRecord" : "cuMemcpyHtoD", tdict_lane_flush(&h.lanes[1], err));
+    tdict_driver *d = gpu_of(&h.w)->driver;
+    assert_int_equal(d->ops->stream_query(d, h.lanes[1].stream),
+                     TDICT_CU_SUCCESS); /* a copy may have been on its way */
+    pthread_join(thread, NULL);
+    assert_true(tdict_future_has_failed(&h.t->future));
+    assert_int_equal(h.t->future.error_leaf, 2);
+    assert_int_equal(h.t->batch->count, 0);
+    td_ok(tdict_lane_wait_all(&h.lanes[0], err));
+    for (int i = 0; i < SLOT; i++) assert_int_equal(host[i], POISON);
+    free(host);
+    close_hand(&h);
+  }
+}
+
+/* A lane of a failed transfer takes back what was not queued, and waits for copies on other lanes' streams. */
+SIM_CASE(batch_is_cleared_when_a_transfer_fails) {
+  hand h;
+  open_hand(&h);
+  td_ok(tdict_sim_hold(h.w.c, err));
+  for (int i = 0; i < 3; i++) post(&h, 0);
+  td_ok(tdict_lane_flush(&h.lanes[1], err));
+  assert_int_equal(post(&h, 1), 1);
+  assert_int_equal(num_copies(), 3);
+  const tdict_slot *waits = h.lanes[1].flights[0].slot, *goes = h.lanes[0].flights[2].slot;
+  pthread_t thread;
+  closing c = {.h = &h};
+  assert_int_equal(pthread_create(&thread, NULL, finish_own_stream_first, &c), 0);
+  td_ok(tdict_lane_close(&h.lanes[0], true, err)); /* with a copy on the other lane's stream */
+  atomic_store(&c.returned, true);
+  tdict_driver *d = gpu_of(&h.w)->driver;
+  assert_int_equal(d->ops->event_query(d, goes->event), TDICT_CU_SUCCESS);
+  assert_false(tdict_slot_is_in_batch(waits));
+  pthread_join(thread, NULL);
+  assert_false(c.returned_early);
+  td_ok(tdict_lane_close(&h.lanes[1], true, err));
+  assert_int_equal(num_copies(), 3);
+  tdict_ring *ring = NULL;
+  tdict_slot *slots[64];
+  const int taken = take_all_but(&h.w, 0, &ring, slots);
+  give_slots(ring, taken, slots);
+  close_hand(&h);
+}
+
+/* Copies that use no slots need no batch. */
+SIM_CASE(batch_is_made_where_it_helps) {
+  hand h;
+  open_hand(&h);
+  for (int within_host = 0; within_host < 2; within_host++) {
+    const size_t bytes = BYTES;
+    tdict_transfer *t = planned(&h.w, &bytes, 1, 1);
+    if (within_host) t->plan.items[0].way = TDICT_WAY_HOST;
+    td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
+    make_batch(t);
+    assert_int_equal(t->batch != NULL, !within_host);
+    drop(t);
+  }
+  assert_true(tdict_batch_accepts(h.t->batch, h.lanes[0].gpu, TDICT_CU_H2D));
+  assert_false(tdict_batch_accepts(h.t->batch, h.lanes[0].gpu, TDICT_CU_D2H));
+  tdict_gpu *gpu = h.lanes[0].gpu;
+  h.t->batch->gpu = NULL;
+  assert_false(tdict_batch_accepts(h.t->batch, h.lanes[0].gpu, TDICT_CU_H2D));
+  h.t->batch->gpu = gpu;
+  close_hand(&h);
+}

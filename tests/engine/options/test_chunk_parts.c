@@ -1,0 +1,163 @@
+/* Chunks that several threads fill: the parts, who queues the whole, who waits for a slot, and what a failure
+ * leaves. */
+#include "engine/lanes.h"
+#include "engine/options/chunk_parts.h"
+#include "engine/trees.h"
+#include "engine/wrap.h"
+
+/* The parts follow one another, cover the chunk, begin on multiples of 256 with the item that lies there. */
+GPU_CASE(chunk_parts_cover_the_chunk) {
+  world w = open_world();
+  const size_t sizes[] = {40000, 1, 0, 255, 256, 257, 170000, 0, 1, 40000, 4096, 300001, 65536, 7};
+  const uint32_t count = sizeof sizes / sizeof *sizes;
+  for (uint32_t parts = 2; parts <= 8; parts++) {
+    tdict_transfer *t = planned(&w, sizes, count, parts);
+    const size_t line = t->plan.line_bytes;
+    for (size_t begin = 0; begin < line; begin += 256 * 97)
+      for (size_t end = begin + 256; end < line + 256 * 32; end += 256 * 31) {
+        tdict_chunk chunk = {.begin = begin, .end = end < line ? end : line};
+        while (t->plan.items[chunk.first].offset + t->plan.items[chunk.first].bytes <= begin) chunk.first++;
+        const uint32_t num = tdict_chunk_parts_count(t, &chunk);
+        assert_in_range(num, 1, parts);
+        if (num < parts) assert_true((chunk.end - begin) / (num + 1) < TDICT_PART_BYTES);
+        if (num > 1) assert_true((chunk.end - begin) / num >= TDICT_PART_BYTES * 3 / 4);
+        size_t at = begin;
+        for (uint32_t n = 0; n < num; n++) {
+          const tdict_chunk part = tdict_chunk_part_at(t, &chunk, n);
+          assert_int_equal(part.begin, at);
+          assert_true(part.begin < part.end);
+          at = part.end;
+          assert_int_equal(part.begin % 256, 0);
+          uint32_t first = 0; /* looked for one by one */
+          while (t->plan.items[first].offset + t->plan.items[first].bytes <= part.begin) first++;
+          assert_int_equal(part.first, first);
+        }
+        assert_int_equal(at, chunk.end);
+      }
+    drop(t);
+  }
+  close_world(&w);
+}
+
+/* Trees whose chunks have parts, by any number of threads: every byte, and a copy a chunk. */
+GPU_CASE(chunk_parts_queue_full_slots_once) {
+  world w = open_wrapped(NULL);
+  const int64_t sizes[] = {70000, 300001, 1105920, 2500000};
+  for (int round = 0; round < 5; round++)
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+      tdict_tree *src = bytes_tree("a", sizes[i], NULL), *there = NULL;
+      for (int k = 0; k < 40; k++) {
+        char key[8];
+        snprintf(key, sizeof key, "k%d", k);
+        give(src, key, random_tensor(TDICT_U8, SHAPE(4000 + 7 * k), NULL));
+      }
+      const int strides[] = {1, 0};
+      give(src, "t", permuted(random_tensor(TDICT_U8, SHAPE(300, 411), NULL), strides));
+      poison(&w, w.memory, line_bytes(src));
+      tdict_transfer_options o = threads(2 + round % 4);
+      tdict_transfer_stats stats = {.struct_size = sizeof stats};
+      o.stats = &stats;
+      const int64_t before = num_copies();
+      td_ok(tdict_to_device(w.c, src, w.device, &o, &there, err));
+      assert_int_equal(num_copies() - before, stats.num_chunks);
+      check_and_spoil(&w, src, there);
+      tdict_release(src);
+    }
+  close_world(&w);
+}
+
+/* One slot for all threads, of one transfer or of three at once: who waits for it to be taken must not sit on it. A
+ * hang is the failure. */
+GPU_CASE(chunk_parts_wait_without_a_slot) {
+  enum { AT_ONCE = 3 };
+  world w = open_sized(4 * STAGING, 8);
+  tdict_ring *ring = NULL;
+  tdict_slot *slots[64];
+  const int taken = take_all_but(&w, 1, &ring, slots);
+  tdict_tree *src = bytes_tree("x", 1500001, NULL);
+  tdict_transfer_options o = threads(4);
+  for (int i = 0; i < 30; i++) {
+    poison(&w, w.memory, line_bytes(src));
+    check_and_spoil(&w, src, move_with(&w, src, w.device, &o));
+    tdict_future *futures[AT_ONCE];
+    for (int k = 0; k < AT_ONCE; k++) td_ok(tdict_to_device_async(w.c, src, w.device, &o, &futures[k], err));
+    if (i % 2) tdict_future_cancel(futures[i % AT_ONCE]);
+    for (int k = 0; k < AT_ONCE; k++) {
+      const bool cancelled = i % 2 && k == i % AT_ONCE;
+      tdict_error why;
+      tdict_tree *there = NULL;
+      if (tdict_future_wait(futures[k], &there, &why) == TDICT_OK)
+        check_tree(&w, src, there);
+      else
+        assert_true(cancelled);
+      tdict_release(there);
+      tdict_future_release(futures[k]);
+    }
+  }
+  give_slots(ring, taken, slots);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* One chunk that several threads fill behind a stream that does not come to it: one of them queues the copy, and the
+ * streams of the others wait for nothing, since the next transfers get them. A hang is the failure. */
+SIM_CASE(chunk_parts_queue_waits_only_before_copies) {
+  world w = open_sized(64 << 20, 8);
+  tdict_tree *src = bytes_tree("x", 350000, NULL);
+  for (int i = 0; i < 20; i++) {
+    held_stream held;
+    hold_stream(&w, &held);
+    tdict_transfer_options after = behind(&held);
+    after.num_threads = 3;
+    tdict_future *f = start_move(&w, src, w.device, &after);
+    tdict_latch_wait(&transfer_of(f)->queued, INT64_MAX);
+    td_rest(); /* lanes without a copy are closed */
+    for (int k = 0; k < 3; k++) check_and_release(&w, src, move_with(&w, src, w.device, NULL));
+    assert_false(tdict_future_is_ready(f));
+    atomic_store(&held.open, true);
+    check_result(&w, src, f);
+    tdict_stream_destroy(w.c, held.s);
+  }
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* A transfer that stopped before a slot was full leaves it with its share: it goes back, and so do those of transfers
+ * whose driver fails at any of their copies. */
+GPU_CASE(chunk_parts_give_slots_back_after_a_failure) {
+  world w = open_wrapped(NULL);
+  tdict_engine *engine = tdict_context_engine(w.c);
+  tdict_ring *ring = NULL;
+  tdict_gpu_scope scope;
+  tdict_slot *slots[64];
+  td_ok(tdict_gpu_enter(gpu_of(&w), &scope, err));
+  td_ok(tdict_engine_ring(engine, gpu_of(&w), &ring, err));
+  const size_t sizes[] = {100000, 100000};
+  tdict_transfer *t = planned(&w, sizes, 2, 4);
+  td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
+  td_ok(tdict_chunk_parts_create(t, err));
+  for (int i = 0; i < 2; i++) {
+    td_ok(tdict_ring_take(ring, 0, true, &slots[i], err));
+    atomic_store(&t->chunk_parts[i].slot, slots[i]);
+  }
+  tdict_chunk_parts_close(t);
+  int there = take_slots(ring, ring->num_slots, slots);
+  assert_int_equal(there, ring->num_slots);
+  for (int i = 0; i < there; i++) tdict_ring_give(ring, slots[i], false);
+  drop(t);
+  tdict_tree *src = bytes_tree("x", 700001, NULL);
+  for (int n = 1; n <= 24; n++) {
+    tdict_transfer_options o = threads(3);
+    tdict_tree *moved = NULL;
+    atomic_store(&wrap.fail_after[n % 2 ? CALL_COPY : CALL_RECORD], 1 + n / 2);
+    tdict_status status = tdict_to_device(w.c, src, w.device, &o, &moved, NULL);
+    for (int k = 0; k < NUM_CALL_KINDS; k++) atomic_store(&wrap.fail_after[k], 0);
+    if (status == TDICT_OK) check_and_release(&w, src, moved);
+    there = take_slots(ring, ring->num_slots, slots);
+    assert_int_equal(there, ring->num_slots);
+    for (int i = 0; i < there; i++) tdict_ring_give(ring, slots[i], false);
+  }
+  tdict_gpu_leave(gpu_of(&w), &scope);
+  tdict_release(src);
+  close_world(&w);
+}

@@ -1,0 +1,279 @@
+/* What transfers do with objects whose types have each subset of the hooks pin_memory, to_device and flatten. */
+#include "engine/hook_sets.h"
+#include "support/fail_alloc.h"
+
+enum { NUM_PAIRS = 3 };
+
+static tdict_tree *tree_of_pairs(const place *w, probe *p, int set) {
+  tdict_tree *td = numbered_tree(w, NULL, 20);
+  put_pair(td, "first", &hook_sets[set], p, 1);
+  put_pair(td, "n.x", &hook_sets[set], p, 2);
+  put_pair(td, "z", &hook_sets[set], p, 3);
+  return td;
+}
+
+static void check_pairs(const place *w, const tdict_tree *td, int set, tdict_device device, bool is_pinned) {
+  static const char *const paths[NUM_PAIRS] = {"first", "n.x", "z"};
+  for (int i = 0; i < NUM_PAIRS; i++) {
+    const pair *x = pair_at(td, paths[i], &hook_sets[set]);
+    check_pair(w, x, i + 1, device);
+    assert_int_equal(tdict_tensor_is_pinned(x->inp), is_pinned);
+    assert_int_equal(tdict_tensor_is_pinned(x->tgt), is_pinned);
+  }
+}
+
+static void check_counts(const tdict_transfer_stats *s, int64_t pinned, int64_t unpinned, int64_t kept) {
+  assert_int_equal(s->num_objects, NUM_PAIRS);
+  assert_int_equal(s->num_objects_pinned, pinned);
+  assert_int_equal(s->num_objects_unpinned, unpinned);
+  assert_int_equal(s->num_objects_kept, kept);
+}
+
+/* Moves a tree of objects in one of two ways: the call waits, or it returns a future. */
+static tdict_tree *move_pairs(const place *w, const tdict_tree *src, tdict_device device, tdict_transfer_options *o,
+                              bool waits, tdict_transfer_stats *stats) {
+  tdict_tree *out = NULL;
+  *stats = tdict_transfer_stats_default();
+  o->stats = waits ? stats : NULL;
+  if (waits) {
+    td_ok(tdict_to_device(w->c, src, device, o, &out, err));
+    return out;
+  }
+  tdict_future *f = move_async(w, src, device, o);
+  td_ok(tdict_future_wait(f, &out, err));
+  td_ok(tdict_future_get_stats(f, stats, err));
+  tdict_future_release(f);
+  return out;
+}
+
+static void run_move(const place *w, int set, tdict_transfer_options *o, tdict_device device, bool waits) {
+  const bool to_gpu = device.type != TDICT_DEVICE_CPU;
+  const bool pins = to_gpu ? o->mode == TDICT_MODE_AUTO || o->mode == TDICT_MODE_NON_BLOCKING_PIN : o->pinned_result;
+  probe p = {0};
+  tdict_transfer_stats stats;
+  tdict_tree *src = tree_of_pairs(w, &p, set), *out = NULL;
+  o->keep_objects = false;
+  o->stats = NULL;
+  if (!can_move(set)) {
+    td_fails(TDICT_ENOTSUP, "has no hook to_device or flatten", tdict_to_device(w->c, src, device, o, &out, err));
+    assert_string_equal(td_last_error.path, "n.x"); /* the first object in tree order */
+    check_hook_calls(&p, set, NUM_PAIRS, false, false);
+    o->keep_objects = true;
+  }
+  out = move_pairs(w, src, device, o, waits, &stats);
+  check_tree_number(w, out, 20);
+  /* A pinned result has pinned tensors if any hook can pin; on a device, nothing is pinned memory. */
+  const bool is_pinned = pins && (to_gpu ? set == PINS : set & PINS || set == FLATTENS);
+  check_pairs(w, out, set, can_move(set) ? device : tdict_cpu(), is_pinned);
+  if (to_gpu || pins) {
+    check_hook_calls(&p, set, NUM_PAIRS, pins, can_move(set));
+  } else { /* tensors on the cpu are there already, so only hooks of the program make new objects */
+    assert_int_equal(atomic_load(&p.pins) + atomic_load(&p.unflattens), 0);
+    assert_int_equal(atomic_load(&p.moves), set & MOVES ? NUM_PAIRS : 0);
+  }
+  const bool is_flat = set & FLATTENS && !(set & MOVES), is_copied_pinned = !to_gpu && pins && is_flat;
+  check_counts(&stats, (pins && set & PINS) || is_copied_pinned ? NUM_PAIRS : 0,
+               pins && !(set & PINS) && !is_flat ? NUM_PAIRS : 0, can_move(set) ? 0 : NUM_PAIRS);
+  tdict_release(out);
+  tdict_release(src);
+  check_gone(&p);
+}
+
+/* On the host, the context has no device. */
+DEVICE_CASE(hook_sets_move_in_each_mode) {
+  const bool has_gpu = td_device().type != TDICT_DEVICE_CPU;
+  place w = {.device = tdict_cpu()};
+  if (has_gpu) w = place_open(2);
+  if (!has_gpu) w.c = td_context(NULL);
+  if (!has_gpu) w.raw = raw_open(w.c, w.device);
+  for (int set = 0; set < NUM_HOOK_SETS; set++)
+    for (int mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
+      for (int way = 0; way < 2 * 3; way++) {
+        tdict_transfer_options o = threads(way / 2 - 1);
+        o.mode = mode;
+        run_move(&w, set, &o, w.device, way % 2);
+        run_move(&w, set, &o, tdict_cpu(), way % 2);
+      }
+  place_close(&w);
+}
+
+/* A pinned result on the cpu: an object is moved first, and its hook pin_memory makes the object of the result. */
+GPU_CASE(hook_sets_are_pinned_on_the_cpu) {
+  place w = place_open(2);
+  for (int set = 0; set < NUM_HOOK_SETS; set++)
+    for (int mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
+      for (int way = 0; way < 2 * 3; way++) {
+        tdict_transfer_options o = threads(way / 2 - 1);
+        o.mode = mode;
+        o.pinned_result = true;
+        run_move(&w, set, &o, tdict_cpu(), way % 2);
+      }
+  place_close(&w);
+}
+
+GPU_CASE(hook_sets_in_pin_memory) {
+  place w = place_open(2);
+  for (int set = 0; set < NUM_HOOK_SETS; set++)
+    for (int num_threads = -1; num_threads < 3; num_threads++) {
+      probe p = {0};
+      tdict_tree *src = tree_of_pairs(&w, &p, set), *out = NULL;
+      tdict_transfer_stats stats = tdict_transfer_stats_default();
+      tdict_pin_options o = tdict_pin_options_default();
+      o.num_threads = num_threads;
+      o.stats = &stats;
+      td_ok(tdict_pin_memory(w.c, src, &o, &out, err));
+      check_tree_number(&w, out, 20);
+      const bool is_pinned = set & (PINS | FLATTENS);
+      check_pairs(&w, out, set, tdict_cpu(), is_pinned);
+      check_hook_calls(&p, set, NUM_PAIRS, true, false);
+      check_counts(&stats, is_pinned ? NUM_PAIRS : 0, is_pinned ? 0 : NUM_PAIRS, 0);
+      tdict_release(out);
+      tdict_release(src);
+      check_gone(&p);
+    }
+  place_close(&w);
+}
+
+/* Objects that are on a device already are moved there again, back, and pinned on no way to a device. */
+GPU_CASE(hook_sets_are_not_pinned_on_a_device) {
+  place w = place_open(2);
+  for (int set = 0; set < NUM_HOOK_SETS; set++)
+    for (int has_device = 0; has_device < 2; has_device++) {
+      if (!can_move(set)) continue;
+      probe p = {0};
+      tdict_tree *src = tree_of_pairs(&w, &p, set);
+      tdict_tree *there = moved(&w, src, w.device);
+      if (!has_device) td_ok(tdict_set_device(there, NULL, err));
+      atomic_store(&p.pins, 0);
+      tdict_tree *again = moved(&w, there, w.device);
+      check_pairs(&w, again, set, w.device, false);
+      assert_int_equal(atomic_load(&p.pins), !has_device && set & PINS ? NUM_PAIRS : 0);
+      tdict_tree *back = moved(&w, again, tdict_cpu());
+      check_pairs(&w, back, set, tdict_cpu(), false);
+      tdict_release(back);
+      tdict_transfer_options o = threads(-1);
+      o.pinned_result = true; /* the hook pin_memory gets the moved object, because a device tensor cannot be pinned */
+      td_ok(tdict_to_device(w.c, again, tdict_cpu(), &o, &back, err));
+      check_pairs(&w, back, set, tdict_cpu(), set & PINS || set == FLATTENS);
+      RELEASE(back, again, there, src);
+      check_gone(&p);
+    }
+  place_close(&w);
+}
+
+/* The pinned object is what the tensors of flatten are read from, so its tensors are copied without a slot. The hooks
+ * of several objects run at the same time. */
+typedef struct meeting {
+  gate gate;
+  atomic_int num_inside;
+} meeting;
+static tdict_status meet(const pair *self, const tdict_hook *hook, tdict_error *err) {
+  meeting *m = self->user;
+  (void)hook, (void)err;
+  if (atomic_fetch_add(&m->num_inside, 1) + 1 >= NUM_PAIRS) atomic_store(&m->gate.open, true);
+  return wait_flag(&m->gate.open) ? TDICT_OK : TDICT_ETIMEDOUT;
+}
+GPU_CASE(hook_sets_pin_several_objects_at_once) {
+  for (int set = 0; set < NUM_HOOK_SETS; set++) {
+    if (!(set & PINS) || set & MOVES) continue;
+    for (int way = 0; way < 3; way++) {
+      place w = place_open(NUM_PAIRS);
+      probe p = {0};
+      meeting m = {.num_inside = 0};
+      tdict_transfer_options o = threads(-1);
+      o.keep_objects = true;
+      tdict_tree *src = tree_of_pairs(&w, &p, set), *out = NULL;
+      static const char *const paths[] = {"first", "n.x", "z"};
+      for (int i = 0; i < NUM_PAIRS; i++) {
+        pair *x = pair_at(src, paths[i], &hook_sets[set]);
+        x->also = meet;
+        x->user = &m;
+      }
+      if (way == 0)
+        td_ok(tdict_pin_memory(w.c, src, NULL, &out, err));
+      else if (way == 1)
+        td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
+      else
+        out = finish(move_async(&w, src, w.device, &o));
+      assert_int_equal(atomic_load(&p.most_inside), NUM_PAIRS);
+      check_pairs(&w, out, set, way && can_move(set) ? w.device : tdict_cpu(), !way || !can_move(set));
+      tdict_release(out);
+      tdict_release(src);
+      close_pairs(&w, &p);
+    }
+  }
+}
+
+/* While the hooks of all objects run at once, each allocation in one of the hooks fails once. */
+typedef struct shortage {
+  meeting meeting;
+  int number; /* of the object whose hook has no memory */
+  int64_t n;  /* the allocation that fails */
+  atomic_bool has_failed;
+} shortage;
+static tdict_status pin_without_memory(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
+  const pair *own = self;
+  shortage *s = own->user;
+  const bool is_short = own->number == s->number;
+  const pair met = {.user = &s->meeting};
+  tdict_status status = meet(&met, hook, err);
+  if (status != TDICT_OK) return status;
+  if (is_short) td_fail_alloc(s->n, false);
+  status = pair_pin(self, hook, out, err);
+  if (is_short) atomic_store(&s->has_failed, td_fail_alloc_stop());
+  return status;
+}
+GPU_CASE(hook_sets_pin_several_objects_without_memory) {
+  static const tdict_type type = PAIR_TYPE(.pin_memory = pin_without_memory);
+  static const char *const paths[] = {"first", "n.x", "z"};
+  place w = place_open(NUM_PAIRS);
+  for (int k = 0; k < NUM_PAIRS; k++) {
+    bool has_failed = true;
+    for (int64_t n = 0; has_failed; n++) {
+      probe p = {0};
+      shortage s = {.number = k + 1, .n = n};
+      tdict_tree *src = numbered_tree(&w, NULL, 20), *out = NULL;
+      tdict_error why = {0};
+      for (int i = 0; i < NUM_PAIRS; i++) put_pair(src, paths[i], &type, &p, i + 1)->user = &s;
+      const tdict_status status = tdict_pin_memory(w.c, src, NULL, &out, &why);
+      has_failed = atomic_load(&s.has_failed);
+      assert_int_equal(atomic_load(&p.pins), NUM_PAIRS);
+      assert_true(has_failed || n > 0);
+      assert_int_equal(status, has_failed ? TDICT_ENOMEM : TDICT_OK);
+      assert_int_equal(why.status, status);
+      assert_true(!out == has_failed);
+      if (has_failed) {
+        assert_string_equal(why.path, paths[k]);
+        assert_true(why.message[0] != 0);
+        s.number = 0;
+        td_ok(tdict_pin_memory(w.c, src, NULL, &out, err));
+      }
+      for (int i = 0; i < NUM_PAIRS; i++) check_pair(&w, pair_at(out, paths[i], &type), i + 1, tdict_cpu());
+      tdict_release(out);
+      tdict_release(src);
+      check_gone(&p);
+    }
+  }
+  place_close(&w);
+}
+
+/* Errors of the steps in which tensors are moved after the hook pin_memory. */
+static tdict_status no_unflatten(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
+  (void)self, (void)tree, (void)out, (void)err;
+  return TDICT_EFORMAT;
+}
+GPU_CASE(hook_sets_fail_after_the_pin_hook) {
+  static const tdict_type bad = PAIR_TYPE(.pin_memory = pair_pin, .flatten = pair_flatten, .unflatten = no_unflatten);
+  place w = place_open(2);
+  for (int num_threads = -1; num_threads < 3; num_threads++) {
+    probe p = {0};
+    tdict_transfer_options o = threads(num_threads);
+    tdict_tree *src = numbered_tree(&w, NULL, 20), *out = NULL;
+    put_pair(src, "n.bad", &bad, &p, 1);
+    put_pair(src, "good", &hook_sets[PINS | FLATTENS], &p, 2);
+    td_fails_at(TDICT_EFORMAT, "unflatten of type pair", "n.bad", tdict_to_device(w.c, src, w.device, &o, &out, err));
+    tdict_release(src);
+    check_gone(&p);
+  }
+  place_close(&w);
+}

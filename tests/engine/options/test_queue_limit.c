@@ -1,0 +1,259 @@
+/* The option max_queued_bytes: bytes that are queued and not finished, counted in the simulated device's own queues. */
+#include "device/sim/queue.h"
+#include "engine/trees.h"
+#include "engine/wrap.h"
+
+/* The largest number of bytes of copies in the queues of all devices, looked at after each call that queues copies. */
+static _Atomic(size_t) most_queued;
+
+/* The operations of a stream stay in its list until they are done. */
+static size_t count_queued(void) {
+  tdict_sim_driver *d = tdict_sim_driver_of(wrap.driver);
+  size_t bytes = 0;
+  tdict_sim_lock(d);
+  for (int i = 0; i < d->num_devices; i++)
+    for (const tdict_sim_stream *s = d->devices[i].streams; s; s = s->next)
+      for (const tdict_sim_op *op = s->head; op; op = op->next)
+        if (op->kind == TDICT_SIM_OP_COPY && !op->done) bytes += op->work.width * op->work.height;
+  tdict_sim_unlock(d);
+  return bytes;
+}
+static tdict_cu look(tdict_cu result) {
+  const size_t now = count_queued();
+  size_t most = atomic_load(&most_queued);
+  while (now > most && !atomic_compare_exchange_weak(&most_queued, &most, now)) {}
+  return result;
+}
+static tdict_cu look_h2d(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
+  return look(wrap_h2d(d, dst, src, bytes, s));
+}
+static tdict_cu look_d2h(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
+  return look(wrap_d2h(d, dst, src, bytes, s));
+}
+static tdict_cu look_d2d(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
+  return look(wrap_d2d(d, dst, src, bytes, s));
+}
+static tdict_cu look_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+                           tdict_cu_stream s) {
+  return look(wrap_batch(d, kind, lines, count, s));
+}
+static tdict_cu look_rect(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s) {
+  return look(wrap_rect(d, rect, s));
+}
+
+enum { LIMIT = 128 << 10, BIG_SLOTS = 32 << 20 };
+/* A world whose copies are counted. With `slow`, each copy takes a while, so that copies pile up. */
+static world open_counted(size_t staging, bool slow) {
+  tdict_context_options o = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  sim.latency_ns = slow ? 20000 : 0;
+  o.staging_bytes = staging;
+  o.sim = &sim;
+  world w = open_wrapped(&o);
+  wrap.ops.copy_h2d_async = look_h2d;
+  wrap.ops.copy_d2h_async = look_d2h;
+  wrap.ops.copy_d2d_async = look_d2d;
+  wrap.ops.copy_batch_async = look_batch;
+  wrap.ops.copy_rect_async = look_rect;
+  return w;
+}
+static tdict_tree *large_tree(tdict_memory *memory) {
+  tdict_tree *td = bytes_tree("a", (3 << 20) + 77, memory);
+  for (int i = 0; i < 40; i++) {
+    char path[16];
+    snprintf(path, sizeof path, "n.k%d", i);
+    give(td, path, random_tensor(TDICT_U8, SHAPE(100 + 997 * (int64_t)(i * i % 37)), i % 3 ? memory : NULL));
+  }
+  give(td, "z", random_tensor(TDICT_F32, SHAPE(300000), memory));
+  return td;
+}
+
+/* Moves the tree there and back, under a limit. Returns the most bytes that were queued at once. */
+static size_t move_limited(const world *w, const tdict_tree *src, way v, size_t limit, bool pinned) {
+  tdict_transfer_stats there = tdict_transfer_stats_default(), back = there;
+  atomic_store(&most_queued, 0);
+  v.o.max_queued_bytes = limit;
+  v.o.stats = v.async ? NULL : &there;
+  tdict_tree *out = move_tree(w, src, w->device, &v), *home = NULL;
+  check_tree(w, src, out);
+  way home_way = v;
+  home_way.o.stats = v.async ? NULL : &back;
+  home_way.o.pinned_result = pinned;
+  home = move_tree(w, out, tdict_cpu(), &home_way);
+  check_tree(w, src, home);
+  if (!v.async && limit) {
+    assert_true(there.peak_queued_bytes > 0 && there.peak_queued_bytes <= limit);
+    assert_true(back.peak_queued_bytes > 0 && back.peak_queued_bytes <= limit);
+  } else if (!v.async) {
+    assert_int_equal(there.peak_queued_bytes, 0);
+  }
+  tdict_release(home);
+  tdict_release(out);
+  return atomic_load(&most_queued);
+}
+
+SIM_CASE(queue_limit_holds_in_every_way) {
+  world w = open_counted(BIG_SLOTS, true);
+  for (int k = 0; k < 4; k++) {
+    tdict_tree *td = k == 0   ? large_tree(NULL)
+                     : k == 1 ? large_tree(w.pinned)
+                     : k == 2 ? strided_tree()
+                              : mixed_tree(w.pinned);
+    size_t most = 0;
+    for (int i = sanitized_first(k); i < NUM_WAYS; i += WAYS_STEP) {
+      const size_t limit = i % 3 ? LIMIT : LIMIT + 12345;
+      const size_t queued = move_limited(&w, td, way_at(i), limit, i % 4 > 1);
+      assert_true(queued <= limit);
+      most = queued > most ? queued : most;
+    }
+    if (k != 2) assert_true(most > LIMIT / 2); /* the limit is used */
+    /* without a limit more is queued, so this case can fail */
+    if (k < 2) assert_true(move_limited(&w, td, way_at(8), 0, true) > LIMIT + 12345);
+    tdict_release(td);
+  }
+  close_world(&w);
+}
+
+/* A small ring, whose slots run out, in turn with copies that need no slot. */
+SIM_CASE(queue_limit_holds_with_few_slots) {
+  world w = open_counted(STAGING / 4, true);
+  tdict_tree *td = mixed_tree(w.pinned);
+  for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) assert_true(move_limited(&w, td, way_at(i), LIMIT, i % 4 > 1) <= LIMIT);
+  tdict_release(td);
+  close_world(&w);
+}
+
+/* The number of chunks that are queued after `done` chunks have finished. Four chunks of pinned memory are queued. Of
+ * ordinary memory, the first chunk is queued alone, and then two together, as soon as both fit into the limit. */
+static int queued_after(int done, int num_queued, bool pinned) {
+  return pinned || num_queued < 4 || done % 2 ? num_queued : num_queued - 1;
+}
+
+/* Nothing finishes: `num_queued` chunks are queued. Then chunks follow those that finish. */
+static void expect_queued_chunks(const world *w, size_t limit, int num_queued) {
+  for (int k = 0; k < 4; k++) {
+    const int num_chunks = 2 * num_queued + 5;
+    tdict_tree *td = bytes_tree("x", num_chunks * (int64_t)limit / num_queued, k % 2 ? w->pinned : NULL);
+    tdict_transfer_options o = threads(k / 2 ? 3 : 1);
+    o.max_queued_bytes = limit;
+    td_ok(tdict_sim_hold(w->c, err));
+    tdict_future *f = start_move(w, td, w->device, &o);
+    for (int i = 0; i <= num_chunks - num_queued; i++) {
+      const int queued = queued_after(i, num_queued, k % 2);
+      expect_pending(queued);
+      assert_int_equal(count_queued(), limit / (size_t)num_queued * (size_t)queued);
+      td_ok(tdict_sim_step(w->c, 1, err));
+    }
+    td_ok(tdict_sim_resume(w->c, err));
+    check_result(w, td, f);
+    tdict_release(td);
+  }
+}
+
+SIM_CASE(queue_limit_lets_two_small_chunks_be_queued) {
+  world w = open_counted(BIG_SLOTS, false);
+  expect_queued_chunks(&w, LIMIT, 2);
+  expect_queued_chunks(&w, 4 * LIMIT, 2);
+  close_world(&w);
+}
+
+/* With a large limit, more chunks are queued, so that the link does not wait for a thread. */
+SIM_CASE(queue_limit_lets_four_chunks_be_queued) {
+  world w = open_counted(BIG_SLOTS, false);
+  expect_queued_chunks(&w, 16 * LIMIT, 4);
+  expect_queued_chunks(&w, 24 * LIMIT, 4);
+  close_world(&w);
+}
+
+/* Copies of ordinary memory are queued together, as many as have half the limit: after the first copy four, while three
+ * others wait until a fourth fits into the limit. */
+SIM_CASE(queue_limit_lets_copies_be_queued_together) {
+  enum { SLOT_BYTES = BIG_SLOTS / 32, MOST = 8, CHUNKS = 21 };
+  world w = open_counted(BIG_SLOTS, false);
+  tdict_tree *td = bytes_tree("x", CHUNKS * SLOT_BYTES, NULL);
+  for (int threads = 1; threads <= 3; threads += 2) {
+    tdict_transfer_options o = tdict_transfer_options_default();
+    o.num_threads = threads;
+    o.max_queued_bytes = MOST * SLOT_BYTES;
+    td_ok(tdict_sim_hold(w.c, err));
+    const int64_t calls = atomic_load(&wrap.calls[CALL_COPY]);
+    tdict_future *f = start_move(&w, td, w.device, &o);
+    expect_pending(5);
+    assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]) - calls, 2);
+    td_ok(tdict_sim_step(w.c, 1, err));
+    expect_pending(8);
+    assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]) - calls, 3);
+    assert_true(count_queued() <= MOST * SLOT_BYTES);
+    td_ok(tdict_sim_resume(w.c, err));
+    check_result(&w, td, f);
+  }
+  tdict_release(td);
+  close_world(&w);
+}
+
+/* The threads of a cancelled transfer do not wait for the limit. */
+SIM_CASE(queue_limit_ends_with_a_cancel) {
+  world w = open_counted(BIG_SLOTS, false);
+  for (int k = 0; k < 4; k++) {
+    tdict_tree *td = bytes_tree("x", 9 * LIMIT, k % 2 ? w.pinned : NULL);
+    tdict_transfer_options o = threads(k / 2 ? 3 : 1);
+    o.max_queued_bytes = LIMIT;
+    td_ok(tdict_sim_hold(w.c, err));
+    tdict_future *f = start_move(&w, td, w.device, &o);
+    expect_pending(2);
+    const int64_t copies = num_copies();
+    tdict_future_cancel(f);
+    td_rest(); /* a thread that looks for room just now has seen the cancel */
+    td_ok(tdict_sim_resume(w.c, err));
+    td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait(f, NULL, err));
+    assert_true(num_copies() <= copies);
+    tdict_future_release(f);
+    tdict_release(td);
+  }
+  close_world(&w);
+}
+
+/* A driver that fails at any copy: the transfer ends, and a later one has the whole limit. */
+SIM_CASE(queue_limit_survives_failing_copies) {
+  world w = open_counted(BIG_SLOTS, false);
+  for (int k = 0; k < 2; k++) {
+    tdict_tree *td = large_tree(k ? w.pinned : NULL), *out = NULL;
+    for (int i = 0; i < NUM_WAYS; i += SANITIZED ? 9 : 3) {
+      way v = way_at(i);
+      v.o.max_queued_bytes = LIMIT;
+      for (int kind = CALL_COPY; kind <= CALL_RECORD; kind++) {
+        tdict_future *f = NULL;
+        tdict_error why = {0};
+        fail_call((call_kind)kind, 1 + i % 7);
+        tdict_status status = tdict_to_device_async(w.c, td, w.device, &v.o, &f, &why);
+        if (status == TDICT_OK) status = tdict_future_wait(f, &out, &why);
+        fail_call((call_kind)kind, 0);
+        assert_true(status == TDICT_OK || status == TDICT_EDEVICE);
+        if (status == TDICT_OK) check_tree(&w, td, out);
+        if (status == TDICT_OK) tdict_release(out);
+        tdict_future_release(f);
+      }
+      assert_true(move_limited(&w, td, v, LIMIT, false) <= LIMIT);
+    }
+    tdict_release(td);
+  }
+  close_world(&w);
+}
+
+SIM_CASE(queue_limit_is_checked) {
+  world w = open_world();
+  tdict_tree *td = tiny_tree(NULL), *out = NULL;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  const size_t wrong[] = {1, 256, LIMIT - 1};
+  for (int i = 0; i < 3; i++) {
+    o.max_queued_bytes = wrong[i];
+    td_fails(TDICT_EINVAL, "max_queued_bytes", tdict_to_device(w.c, td, w.device, &o, &out, err));
+  }
+  const size_t right[] = {0, LIMIT, SIZE_MAX};
+  for (int i = 0; i < 3; i++) {
+    o.max_queued_bytes = right[i];
+    check_and_release(&w, td, move_with(&w, td, w.device, &o));
+  }
+  tdict_release(td);
+  close_world(&w);
+}

@@ -1,0 +1,280 @@
+/* tdict_record_stream(): what a program has queued on a stream is done before the library frees, reuses or overwrites
+ * the bytes. Kernels wait at a gate, so that "too early" cannot be missed. */
+#include "engine/promises.h"
+
+/* A kernel that reads a leaf of the tree once its gate opens, on a stream of its own. */
+typedef struct reader {
+  gate gate;
+  kernel k;
+  tdict_stream s;
+} reader;
+static void read_later(const place *w, reader *r, const tdict_tree *td) {
+  memset(r, 0, sizeof *r);
+  r->s = new_stream(w);
+  kernel_launch(&r->k, r->s, leaf_of(td, "a"), &r->gate, NULL);
+  gate_await(&r->gate, 1);
+}
+/* Opens the gate and sees what the kernel reads. */
+static void check_read(const place *w, reader *r, uint64_t number) {
+  gate_open(&r->gate);
+  assert_true(kernel_saw(&r->k, number_of_leaf(number, 0)));
+  sync_stream(w, r->s);
+  tdict_stream_destroy(w->c, r->s);
+  kernel_end(&r->k);
+}
+static tdict_tree *arena(const place *w, uint64_t number) {
+  tdict_tree *src = numbered_tree(w, NULL, number), *out = moved(w, src, w->device);
+  tdict_release(src);
+  return out;
+}
+
+SIM_CASE(record_stream_holds_bytes) {
+  place w = place_open(2);
+  /* without it the next transfer of the size gets the same bytes: what follows would notice */
+  tdict_tree *out = arena(&w, 1), *next;
+  void *place_of = arena_of(out);
+  tdict_release(out);
+  out = arena(&w, 2);
+  assert_ptr_equal(arena_of(out), place_of);
+  reader r;
+  read_later(&w, &r, out);
+  td_ok(tdict_record_stream(out, r.s, err));
+  tdict_release(out);
+  next = arena(&w, 3); /* never waits for the kernel, and is not where it reads */
+  assert_ptr_not_equal(arena_of(next), place_of);
+  check_tree_number(&w, next, 3);
+  check_read(&w, &r, 2);
+  tdict_release(next);
+  /* and once it is done the bytes are there again */
+  tdict_context_trim(w.c, w.device, 0);
+  tdict_device_counts counts;
+  td_ok(tdict_context_get_counts(w.c, w.device, &counts, err));
+  assert_int_equal(counts.device_bytes, 0);
+  tdict_driver_sim_count sim;
+  tdict_driver_sim_counts(w.d, 0, &sim);
+  assert_int_equal(sim.num_allocations, 0);
+  place_close(&w);
+}
+
+/* Two streams read; both must be done. */
+SIM_CASE(record_stream_of_many_streams) {
+  place w = place_sim(2, 0, 2);
+  tdict_tree *out = arena(&w, 4), *next[3];
+  void *place_of = arena_of(out);
+  reader r, other;
+  read_later(&w, &r, out);
+  memset(&other, 0, sizeof other);
+  td_ok(tdict_stream_create(w.c, w.device, &other.s, err));
+  kernel_launch(&other.k, other.s, leaf_of(out, "a"), &other.gate, NULL); /* behind the first on its engine */
+  for (int i = 0; i < 20; i++) { /* done uses do not pile up, and are no harm */
+    tdict_stream idle = new_stream(&w);
+    td_ok(tdict_record_stream(out, idle, err));
+    tdict_stream_destroy(w.c, idle);
+  }
+  td_ok(tdict_record_stream(out, other.s, err));
+  td_ok(tdict_record_stream(out, r.s, err));
+  tdict_release(out);
+  next[0] = arena(&w, 5);
+  check_read(&w, &r, 4);
+  next[1] = arena(&w, 6);
+  assert_ptr_not_equal(arena_of(next[0]), place_of);
+  assert_ptr_not_equal(arena_of(next[1]), place_of);
+  gate_await(&other.gate, 1);
+  check_read(&w, &other, 4);
+  tdict_release(next[0]);
+  tdict_release(next[1]);
+  place_close(&w);
+}
+
+SIM_CASE(record_stream_holds_an_overwrite) {
+  place w = place_open(2);
+  tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
+  reader r;
+  read_later(&w, &r, dst);
+  td_ok(tdict_record_stream(dst, r.s, err));
+  tdict_transfer_options o = threads(2);
+  tdict_stream idle = new_stream(&w);
+  o.after = &idle; /* so that nothing but the record holds it up */
+  tdict_future *f = copy_async(&w, src, dst, &o);
+  check_pending(f);
+  check_tree_number(&w, dst, 7);
+  tdict_tree *seen = finish(move_async(&w, src, w.device, &o)); /* others go on */
+  check_tree_number(&w, seen, 8);
+  check_read(&w, &r, 7);
+  finish_copy(f);
+  check_tree_number(&w, dst, 8);
+  RELEASE(seen, dst, src);
+  tdict_stream_destroy(w.c, idle);
+  place_close(&w);
+}
+
+/* Pinned host memory that a kernel reads: neither used again, nor written by a transfer, nor given to a writer. */
+typedef struct writer {
+  tdict_tree *td;
+  atomic_bool started, has;
+} writer;
+static void *want_to_write(void *user) {
+  writer *w = user;
+  atomic_store(&w->started, true);
+  void *data = tdict_data(w->td, "a");
+  atomic_store(&w->has, true);
+  return data;
+}
+SIM_CASE(record_stream_holds_pinned_memory) {
+  place w = place_open(2);
+  tdict_tree *plain = numbered_tree(&w, NULL, 9), *pinned = NULL, *next = NULL, *dev = arena(&w, 10);
+  td_ok(tdict_pin_memory(w.c, plain, NULL, &pinned, err));
+  void *place_of = arena_of(pinned);
+  tdict_release(pinned);
+  td_ok(tdict_pin_memory(w.c, plain, NULL, &pinned, err));
+  assert_ptr_equal(arena_of(pinned), place_of); /* the control: the pool uses it again */
+  reader r;
+  read_later(&w, &r, pinned);
+  td_ok(tdict_record_stream(pinned, r.s, err));
+  tdict_future *f = copy_async(&w, dev, pinned, NULL); /* an overwrite */
+  check_pending(f);
+  check_tree_number(&w, pinned, 9);
+  check_read(&w, &r, 9);
+  finish_copy(f);
+  check_tree_number(&w, pinned, 10);
+  /* an overwrite by a thread of the host */
+  tdict_tree *other = numbered_tree(&w, NULL, 11);
+  read_later(&w, &r, pinned);
+  td_ok(tdict_record_stream(pinned, r.s, err));
+  f = copy_async(&w, other, pinned, NULL);
+  check_pending(f);
+  check_read(&w, &r, 10);
+  finish_copy(f);
+  check_tree_number(&w, pinned, 11);
+  tdict_release(other);
+  /* a writer's accessor waits, a reader's does not */
+  read_later(&w, &r, pinned);
+  td_ok(tdict_record_stream(pinned, r.s, err));
+  assert_ptr_equal(tdict_const_data(pinned, "a"), place_of);
+  writer user = {.td = pinned};
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, want_to_write, &user), 0);
+  assert_true(wait_flag(&user.started));
+  td_rest();
+  assert_false(atomic_load(&user.has));
+  check_read(&w, &r, 11);
+  void *data = NULL;
+  assert_int_equal(pthread_join(thread, &data), 0);
+  assert_ptr_equal(data, place_of);
+  /* released */
+  read_later(&w, &r, pinned);
+  td_ok(tdict_record_stream(pinned, r.s, err));
+  tdict_release(pinned);
+  td_ok(tdict_pin_memory(w.c, plain, NULL, &next, err));
+  assert_ptr_not_equal(arena_of(next), place_of);
+  check_read(&w, &r, 11);
+  tdict_release(next);
+  next = NULL;
+  td_ok(tdict_pin_memory(w.c, plain, NULL, &next, err));
+  RELEASE(next, plain, dev);
+  place_close(&w);
+}
+
+static void count_release(void *user) { atomic_fetch_add((atomic_int *)user, 1); }
+static void *release_tree(void *user) {
+  tdict_release(user);
+  return NULL;
+}
+/* Memory of the program in a tree of the library is released after the work. */
+SIM_CASE(record_stream_holds_memory_of_the_program) {
+  place w = place_open(2);
+  tdict_tree *dev = arena(&w, 12), *both = new_tree();
+  tdict_tensor *own = NULL;
+  atomic_int num_released = 0;
+  float bytes[4] = {0};
+  tdict_tensor_desc view = desc_of(bytes, TDICT_F32, (const int64_t[]){4});
+  td_ok(tdict_tensor_from_data(&view, count_release, &num_released, &own, err));
+  give(both, "own", own);
+  td_ok(tdict_set_tree(both, "dev", dev, err));
+  reader r;
+  read_later(&w, &r, dev);
+  tdict_release(dev);
+  td_ok(tdict_record_stream(both, r.s, err));
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, release_tree, both), 0);
+  td_rest();
+  assert_int_equal(num_released, 0);
+  check_read(&w, &r, 12);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_int_equal(num_released, 1);
+  place_close(&w);
+}
+
+/* The same by copies of the driver, which cuda has too: the stream works for a while, then reads the tree. */
+GPU_CASE(record_stream_holds_bytes_under_copies) {
+  place w = place_open(2);
+  bool sim = w.device.type == TDICT_DEVICE_SIM;
+  const int64_t bytes = sim ? 8 << 20 : 256 << 20;
+  tdict_tensor *big = new_bytes(bytes, w.memory), *sink = new_bytes(700 * 100, w.memory);
+  tdict_stream s = new_stream(&w);
+  for (int round = 0; round < 5; round++) {
+    tdict_tree *out = arena(&w, 20 + (uint64_t)round);
+    tdict_gpu_scope scope;
+    td_ok(tdict_gpu_enter(w.gpu, &scope, err));
+    for (int i = 0; i < (sim ? 8 : 60); i++)
+      assert_int_equal(
+          w.d->ops->copy_d2d_async(w.d, big->data, (char *)big->data + bytes / 2, (size_t)bytes / 2, s.handle), 0);
+    assert_int_equal(w.d->ops->copy_d2d_async(w.d, sink->data, leaf_of(out, "a")->data, 700 * 100, s.handle), 0);
+    tdict_gpu_leave(w.gpu, &scope);
+    td_ok(tdict_record_stream(out, s, err));
+    tdict_tree *src = numbered_tree(&w, NULL, 99);
+    if (round % 2) {
+      tdict_transfer_options o = threads(-1);
+      tdict_stream idle = new_stream(&w);
+      o.after = &idle;
+      td_ok(tdict_transfer_into(w.c, out, src, &o, err)); /* waits for the stream, then overwrites */
+      tdict_stream_destroy(w.c, idle);
+      tdict_release(out);
+    } else {
+      tdict_release(out);
+      out = moved(&w, src, w.device);
+      tdict_release(out);
+    }
+    tdict_release(src);
+    sync_stream(&w, s);
+    assert_true(has_number(&w, sink, number_of_leaf(20 + (uint64_t)round, 0)));
+  }
+  tdict_tensor_release(big);
+  tdict_tensor_release(sink);
+  tdict_stream_destroy(w.c, s);
+  place_close(&w);
+}
+
+GPU_CASE(record_stream_refuses) {
+  place w = place_open(2);
+  tdict_tree *plain = numbered_tree(&w, NULL, 30), *dev = moved(&w, plain, w.device), *empty = new_tree();
+  tdict_stream s = new_stream(&w);
+  const tdict_stream host = {tdict_cpu(), NULL}, other = {{w.device.type, w.device.index + 1}, s.handle},
+                     foreign = {tdict_device_equal(w.device, tdict_sim(0)) ? tdict_cuda(0) : tdict_sim(0), s.handle};
+  td_fails(TDICT_EINVAL, "NULL", tdict_record_stream(NULL, s, err));
+  td_fails(TDICT_EWRONGDEVICE, "", tdict_record_stream(plain, s, err)); /* nothing that the library made there */
+  td_fails(TDICT_EWRONGDEVICE, "", tdict_record_stream(empty, s, err));
+  td_fails(TDICT_EWRONGDEVICE, "cpu", tdict_record_stream(dev, host, err));
+  td_fails(TDICT_EWRONGDEVICE, "", tdict_record_stream(dev, other, err));
+  td_fails(TDICT_EWRONGDEVICE, "", tdict_record_stream(dev, foreign, err));
+  td_ok(tdict_record_stream(dev, s, err));
+  td_ok(tdict_record_stream(dev, (tdict_stream){w.device, NULL}, err)); /* the legacy stream */
+  RELEASE(plain, dev, empty);
+  tdict_stream_destroy(w.c, s);
+  place_close(&w);
+}
+
+/* A tree whose memory is left behind by its context. */
+SIM_CASE(record_stream_outlives_the_stream) {
+  place w = place_open(2);
+  tdict_tree *out = arena(&w, 40);
+  reader r;
+  read_later(&w, &r, out);
+  td_ok(tdict_record_stream(out, r.s, err));
+  check_read(&w, &r, 40); /* destroys the stream */
+  tdict_release(out);
+  out = arena(&w, 41);
+  check_tree_number(&w, out, 41);
+  place_close(&w);
+  tdict_release(out);
+}

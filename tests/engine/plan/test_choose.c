@@ -1,0 +1,254 @@
+/* Who works on a transfer and in which chunks, and what comes of it. */
+#include "core/sched/gate.h"
+#include "engine/job.h"
+#include "engine/plan/choose.h"
+#include "engine/trees.h"
+#include "engine/wrap.h"
+#include "support/cpus.h"
+
+typedef enum source_kind { MEMORY, FILES, PACKED } source_kind;
+/* A plan of so many bytes that is never carried out. */
+static tdict_how choose_for(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits, source_kind kind) {
+  tdict_wire wire = {.slot_bytes = bytes, .packs = true};
+  tdict_plan plan = {.line_bytes = bytes, .wire = kind == PACKED ? &wire : NULL};
+  plan.way_bytes[by] = bytes;
+  const tdict_engine *e = tdict_context_engine(w->c);
+  tdict_choice_request r = {
+      &plan, e->config.pool, &e->tuning, e->slot_bytes, e->num_slots, asked, TDICT_MODE_NON_BLOCKING_PIN,
+      waits, kind == FILES,  0};
+  return tdict_choose(&r);
+}
+static tdict_how choose(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits) {
+  return choose_for(w, by, bytes, asked, waits, MEMORY);
+}
+
+GPU_CASE(choose_keeps_to_what_was_asked) {
+  world w = open_world();
+  const int threads = tdict_context_num_threads(w.c),
+            cpus = tdict_pool_num_cpus(tdict_context_engine(w.c)->config.pool);
+  const size_t slot = tdict_context_engine(w.c)->slot_bytes;
+  const size_t sizes[] = {1,       256,      4000,     65536,     300000,         1105920,
+                          4000000, 10948608, 38535168, 100000000, (size_t)4 << 30};
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+    for (int k = 0; k < 8; k++) {
+      const int32_t asked = k / 2 == 0 ? -1 : k / 2 == 1 ? 0 : k / 2 == 2 ? 1 : threads;
+      const bool waits = k % 2;
+      const tdict_how c = choose(&w, i % 3 ? TDICT_WAY_STAGE_IN : TDICT_WAY_STAGE_OUT, sizes[i], asked, waits);
+      assert_in_range(c.num_workers, 1, threads + 1);
+      if (asked > 0) assert_int_equal(c.num_workers, asked);
+      if (asked > 0) assert_false(c.on_caller); /* n threads of the pool */
+      if (asked == 0) assert_true(c.on_caller && c.num_workers == 1);
+      if (asked < 0) assert_in_range(c.num_workers, 1, cpus);
+      if (asked < 0 && !waits) assert_false(c.on_caller);
+      assert_in_range(c.row.chunk_bytes, 256, slot);
+      assert_in_range(c.row.first_bytes, 256, c.row.chunk_bytes);
+      assert_int_equal(c.row.chunk_bytes % 256 + c.row.first_bytes % 256, 0);
+    }
+  close_world(&w);
+}
+
+/* Copies on the host leave a processor to the program where there are more than three. */
+GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
+  world w = open_sized(64 << 20, 16);
+  const tdict_cpus set = td_cpus(0, 7);
+  (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
+  for (int waits = 0; waits < 2; waits++) {
+    assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, -1, waits).num_workers, 7);
+    assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, 8, waits).num_workers, 8); /* as asked */
+    assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, -1, waits).num_workers, 8);
+  }
+  /* A quota limits the default, but not a number that the program names. */
+  tdict_pool_set_quota(tdict_context_engine(w.c)->config.pool, 2);
+  for (int waits = 0; waits < 2; waits++) {
+    assert_int_equal(choose(&w, TDICT_WAY_HOST, (size_t)4 << 30, -1, waits).num_workers, 2);
+    assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, -1, waits).num_workers, 2);
+    assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, 8, waits).num_workers, 8);
+  }
+  assert_int_equal(tdict_context_num_threads(w.c), 16);
+  close_world(&w);
+}
+
+/* Reading files takes more threads than copying, up to the number of processors. */
+GPU_CASE(choose_more_threads_for_files) {
+  world w = open_sized(64 << 20, 20);
+  const size_t large = (size_t)4 << 30, small = (size_t)40 << 20;
+  for (int cpus = 6; cpus <= 20; cpus += 7) { /* the pool need not run on so many processors */
+    const tdict_cpus set = td_cpus(0, cpus - 1);
+    (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
+    const int wanted = cpus < 16 ? cpus : 16;
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, false, FILES).num_workers, wanted);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, true, FILES).num_workers, wanted);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, 3, false, FILES).num_workers, 3);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, small, -1, false, FILES).num_workers,
+                     choose(&w, TDICT_WAY_STAGE_IN, small, -1, false).num_workers);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, large, -1, false, PACKED).num_workers, cpus < 12 ? cpus : 12);
+    assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, small, -1, false, PACKED).num_workers,
+                     choose(&w, TDICT_WAY_STAGE_IN, small, -1, false).num_workers);
+  }
+  close_world(&w);
+}
+
+/* A tree of a few bytes is sent by the caller; of two chunks neither is a crumb. */
+GPU_CASE(choose_caller_moves_small_trees) {
+  world w = open_world();
+  const tdict_how c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);
+  assert_true(c.on_caller);
+  assert_int_equal(c.num_workers, 1);
+  const size_t slot = tdict_context_engine(w.c)->slot_bytes;
+  const tdict_how two = choose(&w, TDICT_WAY_STAGE_IN, slot + 256, 1, true);
+  assert_in_range(two.row.chunk_bytes, slot / 2, slot / 2 + 256);
+  close_world(&w);
+}
+
+/* The waiting caller does what no thread of the pool has begun. */
+GPU_CASE(choose_caller_needs_no_free_thread) {
+  world w = open_sized(STAGING, 3);
+  tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
+  tdict_tree *src = bytes_tree("x", 9 << 20, NULL);
+  pool_gate wait_events[3];
+  for (int i = 0; i < 3; i++) pool_gate_close(pool, &wait_events[i]);
+  for (int i = 0; i < 3; i++) check_and_spoil(&w, src, move_with(&w, src, w.device, NULL));
+  for (int i = 0; i < 3; i++) pool_gate_open(&wait_events[i]);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* Threads that look for tasks, and a caller that looks for the end: what machines of more than two CPUs do. */
+GPU_CASE(choose_spinning_threads_move_every_byte) {
+  world w = open_world();
+  tdict_engine *engine = tdict_context_engine(w.c);
+  tdict_pool_set_max_spinning(engine->config.pool, 3);
+  const size_t sizes[] = {1, 5000, 300001, 1105920, 3000000, 9000001};
+  for (int round = 0; round < 8; round++)
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+      tdict_tuning t = tdict_tuning_default();
+      for (int k = 0; k < t.num_rows[TDICT_TUNING_IN]; k++) {
+        tdict_tuning_row *row = &t.rows[TDICT_TUNING_IN][k];
+        row->workers = 1 + round;
+        row->streaming = round % 2;
+        row->caller = round % 3 != 0;
+        row->slots = 1 + round % 4;
+        row->first_bytes = 256 * (size_t)(1 + round * 7);
+        if (row->first_bytes > row->chunk_bytes) row->first_bytes = row->chunk_bytes;
+      }
+      engine->tuning = t;
+      tdict_tree *src = new_tree();
+      give(src, "x", random_tensor(TDICT_U8, SHAPE((int64_t)sizes[i]), NULL));
+      give(src, "y", random_tensor(TDICT_U8, SHAPE(77), NULL));
+      poison(&w, w.memory, line_bytes(src));
+      check_and_spoil(&w, src, move_with(&w, src, w.device, NULL));
+      tdict_release(src);
+    }
+  close_world(&w);
+}
+
+/* Every thread of the pool is held: who asks for a few pinned leaves queues their copies, and who waits sees them
+ * end. */
+GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
+  world w = open_sized(STAGING, 2);
+  tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
+  tdict_tree *src = new_tree(), *there = NULL;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
+  give(src, "y", random_tensor(TDICT_U8, SHAPE(70000), w.pinned));
+  pool_gate wait_events[2];
+  for (int i = 0; i < 2; i++) pool_gate_close(pool, &wait_events[i]);
+  for (int i = 0; i < 3; i++) {
+    poison(&w, w.memory, line_bytes(src));
+    tdict_future *future = start_move(&w, src, w.device, NULL);
+    assert_true(tdict_latch_is_zero(&((tdict_transfer *)future)->queued));
+    td_ok(tdict_future_wait(future, &there, err));
+    check_and_spoil(&w, src, there);
+    tdict_future_release(future);
+  }
+  for (int i = 0; i < 2; i++) pool_gate_open(&wait_events[i]);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* But where another transfer writes the leaves first the call does not wait for that. */
+SIM_CASE(choose_calls_do_not_wait_for_transfers) {
+  world w = open_world();
+  tdict_tree *src = bytes_tree("x", 3 << 20, NULL), *pinned = bytes_tree("x", 3 << 20, w.pinned);
+  tdict_tree *device = move_with(&w, src, w.device, NULL), *there = NULL;
+  held_stream held;
+  hold_stream(&w, &held);
+  const tdict_transfer_options after = behind(&held);
+  tdict_future *first = NULL, *second = NULL;
+  td_ok(tdict_transfer_into_async(w.c, pinned, device, &after, &first, err));
+  td_ok(tdict_to_device_async(w.c, pinned, w.device, NULL, &second, err));
+  assert_false(tdict_future_is_ready(first));
+  assert_false(tdict_future_is_ready(second));
+  atomic_store(&held.open, true);
+  td_ok(tdict_future_wait(second, &there, err));
+  check_tree(&w, src, there);
+  td_ok(tdict_future_wait(first, NULL, err));
+  tdict_future_release(first);
+  tdict_future_release(second);
+  tdict_stream_destroy(w.c, held.s);
+  RELEASE(there, device, pinned, src);
+  close_world(&w);
+}
+
+/* More pinned leaves than a stream takes without waiting, behind a stream that does not come to them: the call
+ * returns. */
+SIM_CASE(choose_calls_do_not_wait_for_copies) {
+  world w = open_world();
+  enum { LEAVES = 7 };
+  tdict_tree *src = new_tree(), *there = NULL;
+  for (int i = 0; i < LEAVES; i++) {
+    const char key[2] = {(char)('a' + i), 0};
+    give(src, key, random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* two are more than a copy carries */
+  }
+  held_stream held;
+  hold_stream(&w, &held);
+  const tdict_transfer_options after = behind(&held);
+  tdict_future *future = start_move(&w, src, w.device, &after);
+  assert_false(tdict_future_is_ready(future));
+  atomic_store(&held.open, true);
+  td_ok(tdict_future_wait(future, &there, err));
+  check_tree(&w, src, there);
+  tdict_future_release(future);
+  tdict_stream_destroy(w.c, held.s);
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}
+
+static void *wait_beside(void *future) {
+  td_ok(tdict_future_wait(future, NULL, err));
+  return NULL;
+}
+
+/* What the call left is done once, whoever asks and however: by the pool when nobody waits. */
+static void end_of(const world *w, const tdict_tree *src, int how, tdict_stream s) {
+  tdict_tree *there = NULL;
+  pthread_t beside;
+  tdict_error why = {0};
+  poison(w, w->memory, line_bytes(src));
+  tdict_future *f = start_move(w, src, w->device, NULL);
+  if (how == 0)
+    while (!tdict_future_is_ready(f)) usleep(50);
+  if (how == 1) td_ok(tdict_future_wait_for(f, INT64_MAX, NULL, err));
+  if (how == 2) td_ok(tdict_future_wait_source(f, err));
+  if (how == 3) td_ok(tdict_future_wait_on_stream(f, s, NULL, err));
+  if (how == 4) assert_int_equal(pthread_create(&beside, NULL, wait_beside, f), 0);
+  if (how == 5) tdict_future_cancel(f);
+  tdict_status status = how == 6 ? TDICT_OK : tdict_future_wait(f, &there, &why);
+  if (how == 4) assert_int_equal(pthread_join(beside, NULL), 0);
+  if (status != TDICT_OK) assert_true(how == 5 && status == TDICT_ECANCELLED);
+  if (there) check_and_release(w, src, there);
+  tdict_future_release(f);
+}
+
+GPU_CASE(choose_deferred_tail_runs_once) {
+  world w = open_world();
+  tdict_tree *src = new_tree();
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
+  give(src, "y", random_tensor(TDICT_U8, SHAPE(70000), w.pinned));
+  tdict_stream s;
+  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  for (int i = 0; i < 70; i++) end_of(&w, src, i % 7, s);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(src);
+  close_world(&w);
+}

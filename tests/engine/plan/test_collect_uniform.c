@@ -1,0 +1,222 @@
+/* Trees of so many leaves that several threads read and mark them: the same plan as one thread's, whatever lies
+ * between. */
+#include "core/tensor/slow_fence.h"
+#include "engine/engine.h"
+#include "engine/plan/collect.h"
+#include "engine/trees.h"
+#include "support/raw.h"
+
+enum { MANY = 20000, SOME = 700 }; /* SOME: read by several threads where there are four, marked by one */
+
+typedef enum oddity { ODD_NONE, ODD_TWICE, ODD_STRIDED, ODD_TREE, NUM_ODDITIES } oddity;
+
+/* Leaves of one size, or of many, each with its own storage, and something else near the end. */
+static tdict_tree *many_tree(int count, bool sizes, oddity odd) {
+  tdict_tree *td = new_tree();
+  for (int i = 0; i < count; i++) {
+    char path[32];
+    snprintf(path, sizeof path, "leaf%d", i);
+    if (odd == ODD_STRIDED && i == count - count / 4)
+      give(td, path, sliced(random_tensor(TDICT_U8, SHAPE(40), NULL), (tdict_tensor_range){0, 0, 20, 2}));
+    else if (odd == ODD_TREE && i == count - count / 7)
+      give_tree(td, path, tiny_tree(NULL));
+    else
+      give(td, path, random_tensor(TDICT_U8, SHAPE(sizes ? 1 + i % 700 : 12), NULL));
+  }
+  const char *twin = count == MANY ? "leaf17000" : "leaf595";
+  if (odd == ODD_TWICE) td_ok(tdict_set(td, twin, leaf_of(td, "leaf3"), err));
+  return td;
+}
+
+static tdict_plan collect(const world *w, const tdict_tree *src, int helpers, bool borrows) {
+  tdict_engine *engine = tdict_context_engine(w->c);
+  tdict_plan p;
+  tdict_plan_request r = {.devices = engine->config.devices,
+                          .device = w->device,
+                          .mode = TDICT_MODE_NON_BLOCKING_PIN,
+                          .borrows = borrows,
+                          .pool = engine->config.pool,
+                          .num_helpers = helpers};
+  td_ok(tdict_plan_collect(&p, &r, src, err));
+  return p;
+}
+
+static void check_same_plan(const tdict_plan *a, const tdict_plan *b) {
+  assert_int_equal(a->num_items, b->num_items);
+  assert_int_equal(a->num_leaves, b->num_leaves);
+  assert_int_equal(a->line_bytes, b->line_bytes);
+  assert_int_equal(tdict_plan_bytes(a), tdict_plan_bytes(b));
+  assert_int_equal(a->num_new, b->num_new);
+  assert_int_equal(a->num_new_dims, b->num_new_dims);
+  assert_memory_equal(a->way_bytes, b->way_bytes, sizeof a->way_bytes);
+  assert_memory_equal(a->item_of_leaf, b->item_of_leaf, a->num_leaves * sizeof *a->item_of_leaf);
+  assert_int_equal(a->num_chunks, b->num_chunks);
+  for (uint32_t i = 0; i < a->num_chunks; i++) {
+    assert_int_equal(a->chunks[i].begin, b->chunks[i].begin);
+    assert_int_equal(a->chunks[i].end, b->chunks[i].end);
+    assert_int_equal(a->chunks[i].first, b->chunks[i].first);
+  }
+  for (uint32_t i = 0; i < a->num_items; i++) {
+    const tdict_item *x = &a->items[i], *y = &b->items[i];
+    if (x->src != y->src || x->src_data != y->src_data || x->offset != y->offset || x->bytes != y->bytes ||
+        x->gpu != y->gpu || x->leaf != y->leaf || x->way != y->way || x->kind != y->kind ||
+        x->src_plain != y->src_plain || x->dst_plain != y->dst_plain || a->nodes[i].storage != b->nodes[i].storage)
+      fail_msg("item %u differs", i);
+  }
+}
+
+/* Nobody but the tree holds a leaf, and nothing stands on it. */
+static void check_let_go(const tdict_tree *td) {
+  leaf_list l = list_entries(td);
+  for (size_t i = 0; i < l.count; i++) {
+    if (!l.tensors[i]) continue;
+    int64_t held = atomic_load(&l.tensors[i]->refs);
+    bool twice =
+        strcmp(l.paths[i], "leaf3") == 0 || strcmp(l.paths[i], "leaf17000") == 0 || strcmp(l.paths[i], "leaf595") == 0;
+    if (held != 1 && !(twice && held == 2)) fail_msg("%s is held %lld times", l.paths[i], (long long)held);
+    assert_true(tdict_storage_is_idle(l.tensors[i]->storage));
+  }
+  free_list(&l);
+}
+
+GPU_CASE(many_leaves_give_the_plan_of_one_thread) {
+  world w = open_world();
+  for (int k = 0; k < 4 * NUM_ODDITIES; k++) {
+    tdict_tree *src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
+    for (int borrows = 0; borrows < 2; borrows++) {
+      tdict_plan alone = collect(&w, src, 0, borrows), helped = collect(&w, src, 4, borrows);
+      td_ok(tdict_plan_cut(&helped, &(tdict_cut){.first_bytes = 4096, .chunk_bytes = 4096}, err));
+      td_ok(tdict_plan_cut(&alone, &(tdict_cut){.first_bytes = 4096, .chunk_bytes = 4096}, err));
+      check_same_plan(&alone,
+                      &helped); /* whether or not a leaf is common: what the first plan holds is not for the second */
+      tdict_plan_reset(&helped);
+      tdict_plan_reset(&alone);
+      helped = collect(&w, src, 4, borrows);
+      tdict_plan_reset(&helped);
+      check_let_go(src);
+    }
+    tdict_release(src);
+  }
+  close_world(&w);
+}
+
+GPU_CASE(many_leaves_arrive) {
+  world w = open_world();
+  static const int threads[] = {-1, 0, 3};
+  for (int k = 0; k < 4 * NUM_ODDITIES; k++) {
+    tdict_tree *src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
+    tdict_transfer_options o = tdict_transfer_options_default();
+    o.num_threads = threads[k % 3];
+    check_and_release(&w, src, move_with(&w, src, w.device, &o));
+    check_let_go(src);
+    check_result(&w, src, start_move(&w, src, w.device, &o));
+    check_let_go(src);
+    tdict_release(src);
+  }
+  close_world(&w);
+}
+
+/* A source on which somebody else's mark lies, found by one of the threads. */
+GPU_CASE(many_marks_with_a_transfer_of_another_context) {
+  world w = open_world();
+  tdict_tree *src = many_tree(MANY, false, ODD_NONE), *out = NULL;
+  slow_fence stranger;
+  begin_use(&stranger, leaf_of(src, "leaf12345")->storage, true);
+  assert_int_equal(pthread_create(&stranger.thread, NULL, end_later, &stranger), 0);
+  td_ok(tdict_to_device(w.c, src, w.device, NULL, &out, err));
+  assert_true(stranger.ended); /* it wrote what was to be read */
+  end_use(&stranger);
+  check_and_release(&w, src, out);
+  check_let_go(src);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* What lies in a slot is read no more: its source is free while the device still copies. */
+SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
+  world w = open_world();
+  tdict_tree *src = tiny_tree(NULL), *out = NULL;
+  tdict_transfer_options o = threads(1);
+  td_ok(tdict_sim_hold(w.c, err));
+  tdict_future *f = start_move(&w, src, w.device, &o);
+  leaf_list l = list_entries(src);
+  for (size_t i = 0; i < l.count; i++) {
+    if (!l.tensors[i]) continue;
+    for (int k = 0; k < 5000 && !tdict_storage_is_idle(l.tensors[i]->storage); k++) usleep(1000);
+    assert_true(tdict_storage_is_idle(l.tensors[i]->storage));
+  }
+  free_list(&l);
+  assert_false(tdict_future_is_ready(f));
+  td_ok(tdict_sim_resume(w.c, err));
+  out = result_of(f);
+  check_tree(&w, src, out);
+  check_let_go(src);
+  tdict_release(out);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* The memory of a plan serves the next one, its contents do not: whatever a leaf was, it is looked at again. */
+GPU_CASE(plans_see_what_has_changed) {
+  world w = open_world();
+  tdict_tree *src = tiny_tree(NULL), *out = NULL;
+  static const int64_t count = 300;
+  for (int k = 0; k < 12; k++) {
+    tdict_memory *memory = k % 6 == 1 ? w.pinned : k % 6 == 4 ? w.memory : NULL; /* pinned, and on the device */
+    tdict_dtype dtype = k % 6 == 3 ? TDICT_F64 : TDICT_U8;
+    tdict_tensor *t;
+    if (k % 6 == 4)
+      td_ok(tdict_tensor_zeros(dtype, 1, &count, memory, &t, err));
+    else
+      t = random_tensor(dtype, 1, &count, memory);
+    if (k % 6 == 2) t = sliced(t, (tdict_tensor_range){0, 0, 100, 3}); /* other strides */
+    give(src, "group5.leaf155", t);
+    tdict_transfer_stats stats = tdict_transfer_stats_default();
+    tdict_transfer_options o = tdict_transfer_options_default();
+    o.stats = &stats;
+    td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
+    check_tree(&w, src, out);
+    assert_int_equal(stats.num_shared_leaves, k % 6 == 4);
+    tdict_release(out);
+    if (k % 6 == 1) { /* a driver copy of its own when there is nothing to pack it with */
+      tdict_tree *one = new_tree();
+      td_ok(tdict_set(one, "one", leaf_of(src, "group5.leaf155"), err));
+      td_ok(tdict_to_device(w.c, one, w.device, &o, &out, err));
+      assert_int_equal(stats.direct_bytes, 300);
+      tdict_release(out);
+      tdict_release(one);
+    }
+  }
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* Small pinned leaves of a tree are packed, so they are read like any others; one alone is a copy of its own. */
+GPU_CASE(many_small_pinned_leaves_are_uniform) {
+  enum { FEW = 300 };
+  world w = open_world();
+  tdict_tree *src = new_tree(), *alone = new_tree();
+  char path[32];
+  for (int i = 0; i < FEW; i++) {
+    snprintf(path, sizeof path, "leaf%d", i);
+    give(src, path, random_tensor(TDICT_U8, SHAPE(1 + i * 7), i % 3 ? w.pinned : NULL));
+  }
+  give(alone, "x", random_tensor(TDICT_U8, SHAPE(4000), w.pinned));
+  tdict_plan p = collect(&w, src, 0, false), one = collect(&w, alone, 0, false);
+  assert_int_equal(p.num_uniform, FEW);
+  assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_IN], tdict_plan_bytes(&p));
+  assert_int_equal(one.way_bytes[TDICT_WAY_DIRECT], 4000);
+  tdict_plan_reset(&p);
+  tdict_plan_reset(&one);
+  snprintf(path, sizeof path, "large"); /* too large to be packed: it is asked about, and stays where it is */
+  give(src, path, random_tensor(TDICT_U8, SHAPE(65536), w.pinned));
+  p = collect(&w, src, 0, false);
+  assert_int_equal(p.num_uniform, FEW);
+  assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], 65536);
+  tdict_plan_reset(&p);
+  poison(&w, w.memory, line_bytes(src));
+  check_and_spoil(&w, src, move_with(&w, src, w.device, NULL));
+  tdict_release(src);
+  tdict_release(alone);
+  close_world(&w);
+}

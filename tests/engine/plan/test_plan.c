@@ -1,0 +1,246 @@
+/* Plans as such: which way each leaf takes, how chunks cover the line, what is put in slots, what stays alone. */
+#include "core/sched/pool.h"
+#include "engine/engine.h"
+#include "engine/plan/collect.h"
+#include "engine/trees.h"
+
+static tdict_plan collect(const world *w, const tdict_tree *src, int32_t mode) {
+  tdict_plan p;
+  tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices, .device = w->device, .mode = mode};
+  td_ok(tdict_plan_collect(&p, &r, src, err));
+  return p;
+}
+static tdict_plan collect_pair(const world *w, const tdict_tree *src, const tdict_tree *dst, int32_t mode) {
+  tdict_plan p;
+  tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices, .dst = dst, .mode = mode};
+  td_ok(tdict_plan_collect(&p, &r, src, err));
+  return p;
+}
+static int way_of(const tdict_plan *p, const tdict_tree *src, const char *path) {
+  for (uint32_t i = 0; i < p->num_items; i++)
+    if (p->items[i].src == leaf_of(src, path)) return p->items[i].way;
+  return -1;
+}
+
+GPU_CASE(plan_ways) {
+  world w = open_world();
+  tdict_tree *src = pinned_tree(w.pinned);
+  give(src, "plain", random_tensor(TDICT_U8, SHAPE(77), NULL));
+  tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
+  assert_int_equal(way_of(&p, src, "large"), TDICT_WAY_DIRECT);
+  assert_int_equal(way_of(&p, src, "small"), TDICT_WAY_STAGE_IN); /* packed: nobody needs to be asked */
+  assert_int_equal(way_of(&p, src, "claimed"), TDICT_WAY_DIRECT);
+  assert_int_equal(way_of(&p, src, "only_says_so"), TDICT_WAY_STAGE_IN); /* the driver was asked */
+  assert_int_equal(way_of(&p, src, "strided"), TDICT_WAY_STAGE_IN);
+  assert_int_equal(way_of(&p, src, "plain"), TDICT_WAY_STAGE_IN);
+  assert_false(p.reads_device || p.writes_existing);
+  tdict_plan_reset(&p);
+  const int32_t modes[] = {TDICT_MODE_BLOCKING, TDICT_MODE_NON_BLOCKING};
+  for (int i = 0; i < 2; i++) {
+    p = collect(&w, src, modes[i]);
+    assert_int_equal(way_of(&p, src, "large"), TDICT_WAY_DIRECT);
+    assert_int_equal(way_of(&p, src, "small"), TDICT_WAY_DIRECT);
+    assert_int_equal(way_of(&p, src, "only_says_so"), TDICT_WAY_PAGEABLE_IN);
+    assert_int_equal(way_of(&p, src, "strided"), TDICT_WAY_STAGE_IN);
+    assert_int_equal(way_of(&p, src, "plain"), TDICT_WAY_PAGEABLE_IN);
+    tdict_plan_reset(&p);
+  }
+  tdict_tree *there = to_device(&w, src, w.device), *plain = to_device(&w, there, tdict_cpu());
+  p = collect_pair(&w, there, plain, TDICT_MODE_BLOCKING); /* never a pageable copy out */
+  assert_true(p.reads_device && p.writes_existing);
+  assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_OUT], tdict_plan_bytes(&p));
+  tdict_plan_reset(&p);
+  p = collect_pair(&w, there, src, TDICT_MODE_NON_BLOCKING_PIN);
+  assert_int_equal(way_of(&p, there, "large"), TDICT_WAY_DIRECT);
+  assert_int_equal(way_of(&p, there, "only_says_so"), TDICT_WAY_STAGE_OUT);
+  assert_int_equal(way_of(&p, there, "strided"), TDICT_WAY_STAGE_OUT);
+  tdict_plan_reset(&p);
+  p = collect_pair(&w, there, there, TDICT_MODE_BLOCKING);
+  assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], tdict_plan_bytes(&p));
+  tdict_plan_reset(&p);
+  p = collect_pair(&w, src, plain, TDICT_MODE_BLOCKING);
+  assert_int_equal(p.way_bytes[TDICT_WAY_HOST], tdict_plan_bytes(&p));
+  tdict_plan_reset(&p);
+  RELEASE(plain, there, src);
+  close_world(&w);
+}
+
+/* Every byte of every item is in exactly one chunk, whose first item holds its begin; slots are not overfilled. */
+static void check_chunks(const tdict_plan *p, size_t chunk_bytes) {
+  size_t covered = 0, last_end = 0;
+  for (uint32_t i = 0; i < p->num_chunks; i++) {
+    const tdict_chunk *c = &p->chunks[i];
+    const tdict_item *first = &p->items[c->first];
+    assert_true(c->begin < c->end && c->begin >= last_end);
+    assert_true(first->offset <= c->begin && c->begin < first->offset + first->bytes);
+    bool slots = first->way == TDICT_WAY_STAGE_IN || first->way == TDICT_WAY_STAGE_OUT || first->way == TDICT_WAY_HOST;
+    if (slots) assert_true(c->end - c->begin <= chunk_bytes);
+    for (uint32_t k = c->first; k < p->num_items && p->items[k].offset < c->end; k++) {
+      const tdict_item *item = &p->items[k];
+      size_t begin = item->offset > c->begin ? item->offset : c->begin;
+      size_t end = item->offset + item->bytes < c->end ? item->offset + item->bytes : c->end;
+      if (begin >= end) continue;
+      assert_int_equal(item->way, first->way);
+      assert_ptr_equal(item->gpu, first->gpu);
+      covered += end - begin;
+    }
+    last_end = c->end;
+  }
+  assert_int_equal(covered, tdict_plan_bytes(p));
+}
+
+GPU_CASE(plan_chunks_cover_the_line) {
+  world w = open_world();
+  const size_t sizes[] = {256, 4096, 65536, 1 << 22};
+  for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
+    tdict_tree *src = make_tree(&w, (tree_kind)kind), *there = to_device(&w, src, w.device);
+    for (int i = 0; i < 16; i++) {
+      const int32_t mode = TDICT_MODE_BLOCKING + i / 4 % 3;
+      tdict_plan p = i < 12 ? collect(&w, src, mode) : collect_pair(&w, there, src, mode);
+      for (uint32_t k = 0; k < p.num_items; k++) {
+        assert_int_equal(p.items[k].offset % TDICT_LEAF_ALIGNMENT, 0);
+        if (!p.items[k].dst) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
+      }
+      assert_int_equal(p.num_leaves, tdict_num_leaves(src));
+      tdict_plan_pack(&p);
+      td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = i % 3 ? sizes[i % 4] : 256, .chunk_bytes = sizes[i % 4]},
+                           err));
+      check_chunks(&p, sizes[i % 4]);
+      tdict_plan_reset(&p);
+      assert_int_equal(p.num_items, 0);
+    }
+    tdict_release(there);
+    tdict_release(src);
+  }
+  close_world(&w);
+}
+
+/* The device has something to do soon, and no thread has a large chunk when the others are done. */
+GPU_CASE(plan_chunks_grow_and_shrink) {
+  world w = open_world();
+  tdict_tree *src = bytes_tree("x", 10 << 20, NULL);
+  tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
+  p.items[0].dst_data = (char *)(uintptr_t)0x10000;
+  td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 1 << 20}, err));
+  check_chunks(&p, 1 << 20);
+  size_t largest = 0, before = 0;
+  bool grows = true;
+  for (uint32_t i = 0; i < p.num_chunks; i++) {
+    size_t bytes = p.chunks[i].end - p.chunks[i].begin;
+    assert_int_equal(p.chunks[i].begin % 256, 0);
+    if (i + 1 < p.num_chunks) assert_in_range(bytes, 65536, 1 << 20);
+    if (bytes < before) grows = false;
+    assert_true(grows || bytes <= before);
+    if (bytes > largest) largest = bytes;
+    before = bytes;
+  }
+  assert_int_equal(p.chunks[0].end, 65536);
+  assert_int_equal(largest, 1 << 20);
+  assert_true(before <= 65536);
+  tdict_plan_reset(&p);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* One run of pinned leaves is one copy; small ones here and there go through slots; large ones are split. */
+GPU_CASE(plan_packs_small_pinned_leaves) {
+  world w = open_world();
+  tdict_tree *batch = batch_tree(w.pinned), *many = tiny_tree(w.pinned), *large = new_tree();
+  tdict_plan p = collect(&w, batch, TDICT_MODE_NON_BLOCKING_PIN);
+  for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
+  tdict_plan_pack(&p);
+  td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
+  assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], tdict_plan_bytes(&p));
+  assert_int_equal(p.num_chunks, 1); /* the gaps of an arena are nobody's */
+  tdict_plan_reset(&p);
+  p = collect(&w, many, TDICT_MODE_NON_BLOCKING_PIN);
+  for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
+  tdict_plan_pack(&p);
+  td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
+  assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_IN], tdict_plan_bytes(&p));
+  assert_int_equal(p.num_chunks, (p.line_bytes + 65535) / 65536);
+  tdict_plan_reset(&p);
+  give(large, "x", random_tensor(TDICT_U8, SHAPE(((int64_t)40 << 20) + 1), w.pinned));
+  p = collect(&w, large, TDICT_MODE_NON_BLOCKING_PIN);
+  p.items[0].dst_data = (char *)(uintptr_t)0x10000;
+  tdict_plan_pack(&p);
+  td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
+  assert_int_equal(p.num_chunks, 3);
+  tdict_plan_reset(&p);
+  RELEASE(batch, many, large);
+  close_world(&w);
+}
+
+/* Gaps belong to nobody only between whole leaves of an arena. */
+GPU_CASE(plan_overwrites_gaps_of_arenas_only) {
+  world w = open_world();
+  tdict_tree *batch = batch_tree(NULL), *there = to_device(&w, batch, w.device);
+  tdict_tensor *whole = leaf_of(batch, "obs.state"), *far = leaf_of(there, "obs.state");
+  tdict_tensor *part = sliced(tdict_tensor_retain(far), (tdict_tensor_range){0, 0, 3, 1});
+  tdict_tensor *alone = random_tensor(TDICT_U8, SHAPE(7), NULL);
+  assert_true(tdict_plan_gap_is_free(whole));
+  assert_true(tdict_plan_gap_is_free(far));
+  assert_true(tdict_plan_gap_is_free(NULL));
+  assert_false(tdict_plan_gap_is_free(part));
+  assert_false(tdict_plan_gap_is_free(alone));
+  tdict_tensor_release(part);
+  tdict_tensor_release(alone);
+  tdict_release(there);
+  tdict_release(batch);
+  close_world(&w);
+}
+
+/* Leaves of one schema that differ in one thing each: pinned, strided, of another dtype, twice as large, there
+ * already. */
+enum { VARIANTS = 6, VARIED = 40 };
+static tdict_tensor *variant(const world *w, int kind) {
+  const int turn[] = {1, 0};
+  switch (kind) {
+  case 1:
+    return random_tensor(TDICT_F32, SHAPE(40, 25), w->pinned);
+  case 2:
+    return permuted(random_tensor(TDICT_F32, SHAPE(25, 40), NULL), turn);
+  case 3:
+    return random_tensor(TDICT_I32, SHAPE(40, 25), NULL);
+  case 4:
+    return random_tensor(TDICT_F64, SHAPE(40, 25), NULL);
+  case 5: {
+    tdict_tensor *moved = NULL;
+    tdict_tree *one = new_tree();
+    give(one, "x", random_tensor(TDICT_F32, SHAPE(40, 25), NULL));
+    tdict_tree *far = to_device(w, one, w->device);
+    moved = tdict_tensor_retain(leaf_of(far, "x"));
+    tdict_release(far);
+    tdict_release(one);
+    return moved;
+  }
+  default:
+    return random_tensor(TDICT_F32, SHAPE(40, 25), NULL);
+  }
+}
+
+/* A plan lies in the memory of the one before it: nothing of that one shows, whatever is different about the tree. */
+GPU_CASE(plan_memory_serves_every_schema) {
+  world w = open_world();
+  for (int step = 0; step < 4 * VARIANTS * VARIANTS; step++) {
+    const int most = step % VARIANTS, other = step / VARIANTS % VARIANTS, which = step * 7 % VARIED;
+    tdict_tree *src = new_tree();
+    for (int i = 0; i < VARIED; i++) {
+      char path[16];
+      snprintf(path, sizeof path, "leaf%d", i);
+      give(src, path, variant(&w, i == which ? other : most));
+    }
+    const way v = way_at(step * 11 % NUM_WAYS);
+    poison(&w, w.memory, line_bytes(src));
+    tdict_tree *got = move_tree(&w, src, w.device, &v);
+    check_device(got, w.device);
+    check_and_release(&w, src, got);
+    tdict_release(src);
+    if (step < 2) continue;
+    tdict_plan spare;
+    tdict_engine_take_plan(tdict_context_engine(w.c), &spare);
+    assert_true(spare.cap_items >= VARIED); /* so it is used again */
+    tdict_engine_give_plan(tdict_context_engine(w.c), &spare);
+  }
+  close_world(&w);
+}

@@ -1,0 +1,291 @@
+/* What the tests of a transfer's promises share: a place to work in, trees whose bytes follow from a number, gates that
+ * hold a function until the test says so, kernels of the simulated device, and a shim over the driver's table.
+ * What is made here is released by the test that asked for it. Thread rule: the main thread, but where it says
+ * otherwise. */
+#ifndef TDICT_TESTS_ENGINE_PROMISES_H
+#define TDICT_TESTS_ENGINE_PROMISES_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "basics.h"
+#include "core/base/clock.h"
+#include "core/tensor/tensor.h"
+#include "device/devices.h"
+#include "device/sim/driver.h"
+#include "support/raw.h"
+#include "support/rest.h"
+#include "support/shim.h"
+#include "support/test.h"
+
+enum { PROMISE_STAGING = 8 << 20, PROMISE_POISON = 0xA5, PROMISE_LONG_MS = 20000 };
+
+/* A context with its gpu and raw access to its device. */
+typedef struct place {
+  tdict_context *c;
+  tdict_device device;
+  tdict_gpu *gpu; /* borrowed from the context, like its driver */
+  tdict_driver *d;
+  tdict_memory *memory, *pinned;
+  raw_memory *raw;
+} place;
+
+/* The place owns the context. */
+static inline place place_around(tdict_context *c) {
+  place p = {.c = c, .device = td_device()};
+  td_ok(tdict_devices_gpu(tdict_context_devices(p.c), p.device, &p.gpu, err));
+  p.d = p.gpu->driver;
+  p.memory = tdict_device_memory(p.c, p.device);
+  p.pinned = tdict_pinned_memory(p.c);
+  p.raw = raw_open(p.c, p.device);
+  return p;
+}
+static inline place place_over(const tdict_context_options *options) { return place_around(td_context(options)); }
+static inline tdict_context_options place_options(int32_t num_threads) {
+  tdict_context_options o = tdict_context_options_default();
+  o.num_threads = num_threads;
+  o.staging_bytes = PROMISE_STAGING;
+  return o;
+}
+static inline place place_open(int32_t num_threads) {
+  tdict_context_options o = place_options(num_threads);
+  return place_over(&o);
+}
+/* A simulated device whose copies take long enough that what does not wait for them comes too early; rate 0: as fast as
+ * may be. */
+static inline place place_sim(int32_t num_threads, double bytes_per_second, int32_t num_devices) {
+  tdict_context_options o = place_options(num_threads);
+  tdict_sim_options sim = tdict_sim_options_default();
+  sim.memory_bytes = (size_t)1 << 30;
+  sim.num_devices = num_devices;
+  sim.h2d_bytes_per_second = sim.d2h_bytes_per_second = bytes_per_second;
+  o.sim = &sim;
+  return place_over(&o);
+}
+static inline void place_close(place *p) {
+  raw_close(p->raw);
+  tdict_context_destroy(p->c);
+}
+static inline void hold(const place *p) { td_ok(tdict_sim_hold(p->c, err)); }
+static inline void resume(const place *p) { td_ok(tdict_sim_resume(p->c, err)); }
+
+/* Trees whose leaves' bytes follow from a number. */
+enum { NUM_NUMBERED = 4 };
+static const struct numbered {
+  const char *path;
+  tdict_dtype dtype;
+  int64_t shape[2];
+} numbered[NUM_NUMBERED] = {{"a", TDICT_U8, {700, 100}},
+                            {"n.b", TDICT_F32, {250, 100}},
+                            {"n.m.c", TDICT_I16, {13, 1}},
+                            {"d", TDICT_F64, {9, 700}}};
+
+static inline tdict_tensor *new_tensor(tdict_dtype dtype, int ndim, const int64_t *shape, tdict_memory *memory) {
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_empty(dtype, ndim, shape, memory, &t, err));
+  return t;
+}
+static inline tdict_tensor *new_bytes(int64_t count, tdict_memory *memory) {
+  return new_tensor(TDICT_U8, 1, &count, memory);
+}
+/* Writes and reads by means that are not the library's; nothing is waited for. */
+static inline void put_bytes(const place *p, const tdict_tensor *t, const void *bytes) {
+  if (tdict_tensor_device(t).type == TDICT_DEVICE_CPU)
+    memcpy(t->data, bytes, tdict_tensor_bytes(t));
+  else
+    raw_write(p->raw, t->data, bytes, tdict_tensor_bytes(t));
+}
+static inline unsigned char *get_bytes(const place *p, const tdict_tensor *t) {
+  unsigned char *bytes = malloc(tdict_tensor_bytes(t) + 1);
+  assert_non_null(bytes);
+  if (tdict_tensor_device(t).type == TDICT_DEVICE_CPU)
+    memcpy(bytes, t->data, tdict_tensor_bytes(t));
+  else
+    raw_read(p->raw, bytes, t->data, tdict_tensor_bytes(t));
+  return bytes;
+}
+static inline void put_number(const place *p, const tdict_tensor *t, uint64_t number) {
+  unsigned char *bytes = malloc(tdict_tensor_bytes(t) + 1);
+  assert_non_null(bytes);
+  td_fill_random(bytes, tdict_tensor_bytes(t), number);
+  put_bytes(p, t, bytes);
+  free(bytes);
+}
+static inline bool has_number(const place *p, const tdict_tensor *t, uint64_t number) {
+  size_t count = tdict_tensor_bytes(t);
+  unsigned char *want = malloc(count + 1), *got = get_bytes(p, t);
+  assert_non_null(want);
+  td_fill_random(want, count, number);
+  bool same = memcmp(want, got, count) == 0;
+  free(want);
+  free(got);
+  return same;
+}
+static inline uint64_t number_of_leaf(uint64_t number, int leaf) { return number * 16 + (uint64_t)leaf + 1; }
+
+/* Number 0 is poison. */
+static inline void number_tree(const place *p, const tdict_tree *td, uint64_t number) {
+  for (int i = 0; i < NUM_NUMBERED; i++) {
+    tdict_tensor *t = leaf_of(td, numbered[i].path);
+    if (number) {
+      put_number(p, t, number_of_leaf(number, i));
+      continue;
+    }
+    unsigned char *bytes = malloc(tdict_tensor_bytes(t));
+    assert_non_null(bytes);
+    memset(bytes, PROMISE_POISON, tdict_tensor_bytes(t));
+    put_bytes(p, t, bytes);
+    free(bytes);
+  }
+}
+static inline tdict_tree *numbered_tree(const place *p, tdict_memory *memory, uint64_t number) {
+  tdict_tree *td = new_tree();
+  for (int i = 0; i < NUM_NUMBERED; i++)
+    give(td, numbered[i].path, new_tensor(numbered[i].dtype, 2, numbered[i].shape, memory));
+  number_tree(p, td, number);
+  return td;
+}
+static inline bool tree_has_number(const place *p, const tdict_tree *td, uint64_t number) {
+  for (int i = 0; i < NUM_NUMBERED; i++)
+    if (!has_number(p, leaf_of(td, numbered[i].path), number_of_leaf(number, i))) return false;
+  return true;
+}
+static inline void check_tree_number(const place *p, const tdict_tree *td, uint64_t number) {
+  for (int i = 0; i < NUM_NUMBERED; i++)
+    if (!has_number(p, leaf_of(td, numbered[i].path), number_of_leaf(number, i)))
+      fail_msg("leaf '%s' does not hold the bytes of number %llu", numbered[i].path, (unsigned long long)number);
+}
+static inline void check_number_and_release(const place *p, tdict_tree *td, uint64_t number) {
+  check_tree_number(p, td, number);
+  tdict_release(td);
+}
+/* The storage of the first leaf, where an arena begins. */
+static inline void *arena_of(const tdict_tree *td) { return leaf_of(td, numbered[0].path)->storage->data; }
+/* Leaves memory for an arena of such a tree filled with poison, for the next allocation to take. */
+static inline void poison_arena(const place *p, tdict_memory *memory) {
+  size_t at = 0;
+  for (int i = 0; i < NUM_NUMBERED; i++)
+    at = (at + 255) / 256 * 256 +
+         tdict_dtype_bytes(numbered[i].dtype) * (size_t)(numbered[i].shape[0] * numbered[i].shape[1]);
+  tdict_tensor *t = new_bytes((int64_t)at, memory);
+  unsigned char *bytes = malloc(at);
+  assert_non_null(bytes);
+  memset(bytes, PROMISE_POISON, at);
+  put_bytes(p, t, bytes);
+  free(bytes);
+  tdict_tensor_release(t);
+}
+
+/* Transfers. */
+static inline tdict_tree *moved(const place *p, const tdict_tree *src, tdict_device device) {
+  tdict_tree *out = NULL;
+  td_ok(tdict_to_device(p->c, src, device, NULL, &out, err));
+  return out;
+}
+static inline tdict_future *move_async(const place *p, const tdict_tree *src, tdict_device device,
+                                       const tdict_transfer_options *o) {
+  tdict_future *f = NULL;
+  td_ok(tdict_to_device_async(p->c, src, device, o, &f, err));
+  return f;
+}
+static inline tdict_future *copy_async(const place *p, const tdict_tree *src, tdict_tree *dst,
+                                       const tdict_transfer_options *o) {
+  tdict_future *f = NULL;
+  td_ok(tdict_transfer_into_async(p->c, dst, src, o, &f, err));
+  return f;
+}
+/* Ends a future, whose transfer must have gone well; its tree, to be released, or NULL when `out` is not wanted. */
+static inline tdict_tree *finish(tdict_future *f) {
+  tdict_tree *out = NULL;
+  td_ok(tdict_future_wait(f, &out, err));
+  tdict_future_release(f);
+  return out;
+}
+static inline void finish_copy(tdict_future *f) { tdict_release(finish(f)); }
+static inline void check_pending(tdict_future *f) {
+  td_rest();
+  td_fails(TDICT_ETIMEDOUT, "", tdict_future_wait_for(f, 1000000, NULL, err));
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
+}
+
+/* A function comes to a gate and waits until it is opened. Any thread. */
+typedef struct gate {
+  atomic_int entered;
+  atomic_bool open;
+} gate;
+static inline bool wait_flag(atomic_bool *flag) {
+  for (int i = 0; i < PROMISE_LONG_MS * 10; i++) {
+    if (atomic_load(flag)) return true;
+    usleep(100);
+  }
+  return atomic_load(flag);
+}
+static inline bool gate_pass(gate *g) {
+  atomic_fetch_add(&g->entered, 1);
+  return wait_flag(&g->open);
+}
+static inline void gate_open(gate *g) { atomic_store(&g->open, true); }
+static inline void gate_await(gate *g, int count) {
+  for (int i = 0; i < PROMISE_LONG_MS * 10 && atomic_load(&g->entered) < count; i++) usleep(100);
+  assert_true(atomic_load(&g->entered) >= count);
+}
+
+/* A kernel of the simulated device: passes a gate, writes `write` to the tensor's bytes when there is one, and notes
+ * what it reads there. */
+typedef struct kernel {
+  gate *gate; /* NULL: none */
+  tdict_stream stream;
+  void *address;
+  size_t bytes;
+  const void *write;
+  unsigned char *seen;
+  atomic_bool done;
+} kernel;
+static inline void kernel_run(void *user) {
+  kernel *k = user;
+  if (k->gate && !gate_pass(k->gate)) return;
+  void *at = k->stream.device.type == TDICT_DEVICE_SIM ? tdict_sim_host_pointer(k->stream, k->address) : NULL;
+  if (!at) at = k->address; /* pinned host memory */
+  if (k->write) memcpy(at, k->write, k->bytes);
+  memcpy(k->seen, at, k->bytes);
+  atomic_store(&k->done, true);
+}
+static inline void kernel_launch(kernel *k, tdict_stream stream, const tdict_tensor *t, gate *g, const void *write) {
+  memset(k, 0, sizeof *k);
+  k->gate = g;
+  k->stream = stream;
+  k->address = t->data;
+  k->bytes = tdict_tensor_bytes(t);
+  k->write = write;
+  k->seen = calloc(1, k->bytes);
+  assert_non_null(k->seen);
+  td_ok(tdict_sim_launch(stream, kernel_run, k, err));
+}
+/* Waits for the kernel; true when it saw the bytes of that number. */
+static inline bool kernel_saw(kernel *k, uint64_t number) {
+  unsigned char *want = malloc(k->bytes);
+  assert_non_null(want);
+  assert_true(wait_flag(&k->done));
+  td_fill_random(want, k->bytes, number);
+  bool same = memcmp(want, k->seen, k->bytes) == 0;
+  free(want);
+  return same;
+}
+static inline void kernel_end(kernel *k) { free(k->seen); }
+
+static inline tdict_stream new_stream(const place *p) {
+  tdict_stream s = {0};
+  td_ok(tdict_stream_create(p->c, p->device, &s, err));
+  return s;
+}
+/* Waits for a stream of the program's by the driver's own call. */
+static inline void sync_stream(const place *p, tdict_stream s) {
+  tdict_gpu_scope scope;
+  td_ok(tdict_gpu_enter(p->gpu, &scope, err));
+  assert_int_equal(p->d->ops->stream_synchronize(p->d, s.handle), TDICT_CU_SUCCESS);
+  tdict_gpu_leave(p->gpu, &scope);
+}
+
+#endif

@@ -1,0 +1,307 @@
+/* Futures: waiting, polling, failing, being let go of, and what they tell. */
+#include "core/base/clock.h"
+#include "support/guarded.h"
+#include "trees.h"
+#include "wrap.h"
+
+SIM_CASE(future_wait_for_times_out) {
+  world w = open_wrapped(NULL);
+  tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
+  td_ok(tdict_sim_hold(w.c, err));
+  tdict_future *f = start_move(&w, src, w.device, NULL);
+  td_fails(TDICT_ETIMEDOUT, "", tdict_future_wait_for(f, 0, &out, err));
+  const int64_t begin = tdict_now_ns();
+  td_fails(TDICT_ETIMEDOUT, "30000000", tdict_future_wait_for(f, 30000000, &out, err));
+  assert_true(tdict_now_ns() - begin >= 30000000);
+  td_fails(TDICT_EINVAL, "-1", tdict_future_wait_for(f, -1, &out, err));
+  assert_ptr_equal(out, mark);
+  td_ok(tdict_sim_resume(w.c, err));
+  td_ok(tdict_future_wait_for(f, INT64_MAX, &out, err)); /* no overflow */
+  check_and_release(&w, src, out);
+  td_ok(tdict_future_wait_for(f, 0, &out, err)); /* it has ended */
+  td_ok(tdict_future_wait_for(f, 0, NULL, err));
+  tdict_future_release(f);
+  tdict_release(out);
+  tdict_release(src);
+  close_world(&w);
+}
+
+SIM_CASE(future_poll) {
+  world w = open_wrapped(NULL);
+  tdict_tree *src = batch_tree(NULL);
+  td_ok(tdict_sim_hold(w.c, err));
+  tdict_future *f = start_move(&w, src, w.device, NULL);
+  td_rest();
+  assert_false(tdict_future_is_ready(f));
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
+  td_ok(tdict_sim_resume(w.c, err));
+  td_ok(tdict_future_wait(f, NULL, err));
+  assert_true(tdict_future_is_ready(f));
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_DONE);
+  tdict_future_release(f);
+  fail_call(CALL_COPY, 1);
+  f = start_move(&w, src, w.device, NULL);
+  td_fails(TDICT_EDEVICE, "", tdict_future_wait(f, NULL, err));
+  assert_true(tdict_future_is_ready(f));
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_FAILED);
+  tdict_future_release(f);
+  /* what is there already has ended when the call returns */
+  tdict_tree *there = to_device(&w, src, w.device), *out = NULL;
+  f = start_move(&w, there, w.device, NULL);
+  assert_int_equal(tdict_future_state(f), TDICT_FUTURE_DONE);
+  td_ok(tdict_future_wait(f, &out, err));
+  assert_ptr_equal(out, there);
+  tdict_future_release(f);
+  RELEASE(out, there, src);
+  close_world(&w);
+}
+
+GPU_CASE(future_reports_failure) {
+  world w = open_wrapped(NULL);
+  tdict_tree *src = new_tree(), *const mark = src, *out = mark, *there = NULL;
+  give(src, "fine", random_tensor(TDICT_U8, SHAPE(SLOT), NULL));             /* fills a slot */
+  give(src, "a.b\\.c.at_fault", random_tensor(TDICT_U8, SHAPE(SLOT), NULL)); /* so does this one */
+  there = to_device(&w, src, w.device);
+  fail_call(CALL_COPY, 2);
+  tdict_transfer_options o = threads(1);
+  tdict_future *f = start_move(&w, src, w.device, &o);
+  for (int i = 0; i < 3; i++) {
+    td_fails_at(TDICT_EDEVICE, "999", "a.b\\.c.at_fault", tdict_future_wait(f, &out, err));
+    assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
+    td_fails(TDICT_EDEVICE, "", tdict_future_wait_for(f, 0, &out, err));
+  }
+  assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_EDEVICE);
+  assert_ptr_equal(out, mark);
+  tdict_future_release(f);
+  /* and of transfer_into the source's path, whatever has become of the source since */
+  fail_call(CALL_COPY, 2);
+  td_ok(tdict_transfer_into_async(w.c, there, src, &o, &f, err));
+  td_ok(tdict_delete(src, "a", err));
+  td_fails_at(TDICT_EDEVICE, "", "a.b\\.c.at_fault", tdict_future_wait(f, &out, err));
+  tdict_future_release(f);
+  tdict_release(there);
+  tdict_release(src);
+  td_fails(TDICT_EINVAL, "NULL", tdict_future_wait(NULL, &out, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_future_wait_for(NULL, 0, &out, err));
+  close_world(&w);
+}
+
+GPU_CASE(future_stats) {
+  world w = open_world();
+  const tdict_transfer_stats nothing = tdict_transfer_stats_default();
+  tdict_tree *src = batch_tree(NULL), *there = NULL;
+  size_t bytes = tdict_bytes(src);
+  for (int i = 0; i < NUM_WAYS; i++) {
+    const way v = way_at(i);
+    tdict_transfer_stats s = nothing;
+    tdict_future *f = start_move(&w, src, w.device, &v.o);
+    td_ok(tdict_future_wait(f, NULL, err));
+    td_ok(tdict_future_get_stats(f, &s, err));
+    tdict_future_release(f);
+    bool pins = v.o.mode == TDICT_MODE_AUTO || v.o.mode == TDICT_MODE_NON_BLOCKING_PIN;
+    assert_int_equal(s.struct_size, sizeof s);
+    assert_int_equal(s.num_leaves, 7);
+    assert_int_equal(s.num_shared_leaves, 0);
+    assert_int_equal(s.total_bytes, bytes);
+    assert_int_equal(s.staged_bytes, pins ? bytes : 0);
+    assert_int_equal(s.pageable_bytes, pins ? 0 : bytes);
+    assert_int_equal(s.direct_bytes, 0);
+    assert_int_equal(s.host_bytes, 0);
+    assert_int_equal(s.mode, pins ? TDICT_MODE_NON_BLOCKING_PIN : v.o.mode);
+    assert_int_equal(s.pin_path, pins ? TDICT_PIN_DRIVER : TDICT_PIN_NONE); /* a ring of 1 MiB */
+    assert_int_equal(s.num_chunks, pins ? (line_bytes(src) + SLOT - 1) / (SLOT) : 7);
+    assert_in_range(s.num_threads, 1, !pins || v.o.num_threads == 0 ? 1 : v.o.num_threads > 0 ? v.o.num_threads : 8);
+    assert_in_range(s.peak_staging_bytes, pins ? SLOT : 0, pins ? STAGING : 0);
+    assert_true(s.plan_seconds >= 0 && s.copy_seconds >= 0 && s.wait_seconds >= 0 && s.cpu_seconds >= 0);
+    assert_true(s.total_seconds > 0 && s.total_seconds < 60 && s.plan_seconds <= s.total_seconds);
+  }
+  /* from pinned memory, and to it; on the host */
+  tdict_tree *pinned = batch_tree(w.pinned);
+  way v = way_at(0);
+  tdict_transfer_stats s = nothing;
+  v.o.stats = &s;
+  there = move_tree(&w, pinned, w.device, &v);
+  assert_int_equal(s.direct_bytes, bytes);
+  assert_int_equal(s.staged_bytes + s.pageable_bytes + s.host_bytes, 0);
+  assert_true(s.peak_pinned_bytes >= line_bytes(src));
+  v.o.pinned_result = true;
+  tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
+  assert_int_equal(s.direct_bytes, bytes);
+  assert_int_equal(s.pin_path, TDICT_PIN_DRIVER);
+  v.o.pinned_result = false;
+  tdict_tree *plain = move_tree(&w, there, tdict_cpu(), &v);
+  assert_int_equal(s.staged_bytes, bytes);
+  copy_tree(&w, plain, src, &v);
+  assert_int_equal(s.host_bytes, bytes);
+  assert_int_equal(s.direct_bytes + s.staged_bytes + s.pageable_bytes, 0);
+  check_tree(&w, pinned, src);
+  tdict_tree *same = move_tree(&w, there, w.device, &v);
+  assert_int_equal(s.num_leaves, 7);
+  assert_int_equal(s.num_shared_leaves, 7);
+  assert_int_equal(s.total_bytes, 0);
+  tdict_tree *trees[] = {src, there, pinned, back, plain, same};
+  for (size_t i = 0; i < 6; i++) tdict_release(trees[i]);
+  close_world(&w);
+}
+
+SIM_CASE(future_stats_refuses) {
+  world w = open_wrapped(NULL);
+  tdict_tree *src = batch_tree(NULL);
+  tdict_transfer_stats s = tdict_transfer_stats_default(), zero = s;
+  td_ok(tdict_sim_hold(w.c, err));
+  tdict_future *f = start_move(&w, src, w.device, NULL);
+  td_fails(TDICT_EINVAL, "not ended", tdict_future_get_stats(f, &s, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_future_get_stats(NULL, &s, err));
+  td_ok(tdict_sim_resume(w.c, err));
+  td_ok(tdict_future_wait(f, NULL, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_future_get_stats(f, NULL, err));
+  zero.struct_size = 3;
+  td_fails(TDICT_EINVAL, "struct_size", tdict_future_get_stats(f, &zero, err));
+  assert_int_equal(s.num_leaves, 0);
+  /* an older struct is filled as far as it goes, a newer one as far as is known */
+  struct {
+    tdict_transfer_stats s;
+    unsigned char more[32];
+  } old, new;
+  memset(&old, POISON, sizeof old);
+  memset(&new, POISON, sizeof new);
+  old.s.struct_size = offsetof(tdict_transfer_stats, total_bytes);
+  new.s.struct_size = sizeof new;
+  td_ok(tdict_future_get_stats(f, &old.s, err));
+  td_ok(tdict_future_get_stats(f, &new.s, err));
+  assert_int_equal(old.s.num_leaves, 7);
+  assert_int_equal(old.s.struct_size, offsetof(tdict_transfer_stats, total_bytes));
+  for (const unsigned char *p = (unsigned char *)&old.s.total_bytes; p < (unsigned char *)(&old + 1); p++)
+    assert_int_equal(*p, POISON);
+  assert_int_equal(new.s.total_bytes, tdict_bytes(src));
+  assert_int_equal(new.s.struct_size, sizeof new);
+  for (size_t i = 0; i < sizeof new.more; i++) assert_int_equal(new.more[i], POISON);
+  tdict_future_release(f);
+  tdict_release(src);
+  close_world(&w);
+}
+
+GPU_CASE(future_released_early) {
+  world w = open_world();
+  tdict_tree *src = batch_tree(NULL), *dst = to_device(&w, src, w.device);
+  spoil_tree(&w, dst);
+  for (int i = 0; i < NUM_WAYS; i++) {
+    const way v = way_at(i);
+    tdict_future_release(start_move(&w, src, w.device, &v.o)); /* nobody will ever have the result */
+    tdict_future *f = start_copy(&w, src, dst, &v.o);
+    tdict_future_release(f); /* it goes on to its end without the future */
+    check_and_release(&w, src, to_device(&w, dst, tdict_cpu()));
+    f = start_move(&w, src, w.device, &v.o);
+    assert_ptr_equal(tdict_future_retain(f), f);
+    tdict_future_release(f);
+    check_and_spoil(&w, src, result_of(f));
+    spoil_tree(&w, dst);
+  }
+  tdict_future_release(NULL);
+  assert_null(tdict_future_retain(NULL));
+  tdict_release(dst);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* Source and result live until the copy is done, whoever lets go of them. */
+SIM_CASE(transfer_keeps_source_alive) {
+  world w = open_wrapped(NULL);
+  for (int pinned = 0; pinned < 2; pinned++)
+    for (int i = 0; i < NUM_WAYS; i += 2) {
+      way v = way_at(i);
+      if (v.o.num_threads == 0 && (!pinned || v.o.mode == TDICT_MODE_BLOCKING))
+        continue; /* waits for the device here */
+      tdict_tree *src = batch_tree(pinned ? w.pinned : NULL), *want = to_device(&w, src, w.device);
+      td_ok(tdict_sim_hold(w.c, err));
+      tdict_future *f = start_move(&w, src, w.device, &v.o);
+      tdict_release(src); /* the last of it; its memory is used again at once */
+      tdict_tree *other = batch_tree(pinned ? w.pinned : NULL);
+      td_ok(tdict_sim_resume(w.c, err));
+      check_and_spoil(&w, want, result_of(f));
+      /* the other way: the device tree goes while it is read */
+      v.o.pinned_result = pinned;
+      tdict_tree *twin = to_device(&w, want, tdict_cpu());
+      td_ok(tdict_sim_hold(w.c, err));
+      td_ok(tdict_to_device_async(w.c, want, tdict_cpu(), &v.o, &f, err));
+      tdict_release(want);
+      td_ok(tdict_sim_resume(w.c, err));
+      check_result(&w, twin, f);
+      tdict_release(twin);
+      tdict_release(other);
+    }
+  close_world(&w);
+}
+
+/* Two nodes of a tree that share their list of leaves: each tensor is counted once and hangs twice. */
+GPU_CASE(leaves_of_clones_are_sent_once) {
+  enum { LEAVES = 7 };
+  const int64_t shape[1] = {1000};
+  world w = open_world();
+  tdict_tree *src = NULL, *part = NULL, *clone = NULL;
+  td_ok(tdict_create(0, NULL, &src, err));
+  td_ok(tdict_create(0, NULL, &part, err));
+  for (int i = 0; i < LEAVES; i++) { /* each alone in its storage, held by the tree only */
+    tdict_tensor *t = NULL;
+    char name[16];
+    snprintf(name, sizeof name, "leaf %d", i);
+    td_ok(tdict_tensor_zeros(TDICT_I32, 1, shape, NULL, &t, err));
+    ((int32_t *)tdict_tensor_data(t))[i] = i + 1;
+    give(part, name, t);
+  }
+  td_ok(tdict_clone(part, &clone, err));
+  td_ok(tdict_set_tree(src, "a", part, err));
+  td_ok(tdict_set_tree(src, "b", clone, err));
+  tdict_release(part);
+  tdict_release(clone);
+  tdict_transfer_stats s = tdict_transfer_stats_default();
+  way v = way_at(0);
+  v.o.stats = &s;
+  tdict_tree *there = move_tree(&w, src, w.device, &v);
+  check_tree(&w, there, src);
+  assert_int_equal(s.num_leaves, 2 * LEAVES);
+  assert_int_equal(s.num_shared_leaves, LEAVES);
+  assert_int_equal(s.total_bytes, LEAVES * 4000);
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}
+
+GPU_CASE(future_stats_keep_to_their_size) {
+  world w = open_wrapped(NULL);
+  tdict_tree *src = batch_tree(NULL), *out = NULL;
+  tdict_transfer_stats whole = tdict_transfer_stats_default();
+  tdict_future *f = start_move(&w, src, w.device, NULL);
+  td_ok(tdict_future_wait(f, NULL, err));
+  td_ok(tdict_future_get_stats(f, &whole, err));
+  for (size_t size = sizeof size; size <= sizeof whole; size++) {
+    guarded *g = guarded_of(size);
+    td_ok(tdict_future_get_stats(f, (tdict_transfer_stats *)g, err));
+    check_guarded(g, size, &whole);
+  }
+  guarded *g = guarded_of(0);
+  td_fails(TDICT_EINVAL, "struct_size is 0", tdict_future_get_stats(f, (tdict_transfer_stats *)g, err));
+  check_untouched(g);
+  tdict_future_release(f);
+  tdict_transfer_options o = tdict_transfer_options_default();
+  size_t size = offsetof(tdict_transfer_stats, total_bytes);
+  g = guarded_of(size);
+  o.stats = (tdict_transfer_stats *)g;
+  td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
+  for (size_t i = size; i < sizeof *g; i++) assert_int_equal(g->bytes[i], GUARD_BYTE);
+  assert_int_equal(g->struct_size, size);
+  tdict_release(out);
+  out = NULL;
+  g = guarded_of(0);
+  td_fails(TDICT_EINVAL, "to_device: stats: struct_size is 0", tdict_to_device(w.c, src, w.device, &o, &out, err));
+  check_untouched(g);
+  tdict_pin_options p = tdict_pin_options_default();
+  p.stats = o.stats;
+  td_fails(TDICT_EINVAL, "pin_memory: stats: struct_size is 0", tdict_pin_memory(w.c, src, &p, &out, err));
+  g = guarded_of(size);
+  td_ok(tdict_pin_memory(w.c, src, &p, &out, err));
+  for (size_t i = size; i < sizeof *g; i++) assert_int_equal(g->bytes[i], GUARD_BYTE);
+  tdict_release(out);
+  tdict_release(src);
+  close_world(&w);
+}

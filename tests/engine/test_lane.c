@@ -1,0 +1,243 @@
+/* Lanes: which slots a transfer leaves to others, and what it waits for when there are none. */
+#include "engine/lane.h"
+
+#include "engine/lanes.h"
+#include "engine/trees.h"
+#include "engine/wrap.h"
+
+enum { THREADS = 17 };
+static const int64_t PATIENCE = 20 * INT64_C(1000000000);
+
+static world open_large(void) {
+  tdict_context_options o = tdict_context_options_default();
+  o.staging_bytes = STAGING; /* 32 slots of 32 KiB */
+  o.num_threads = THREADS;
+  return open_wrapped(&o);
+}
+
+/* A transfer behind a stream that stands still, with more chunks than the ring has slots: others come through. In both
+ * directions, with few threads and with many. */
+SIM_CASE(lane_keeps_slots_free_for_others) {
+  world w = open_large();
+  tdict_tree *src = bytes_tree("x", 2500000, NULL), *other = bytes_tree("y", 300001, NULL);
+  tdict_tree *device = to_device(&w, src, w.device), *there = NULL;
+  for (int i = 0; i < 12; i++) {
+    const bool out = i % 2;
+    held_stream held;
+    hold_stream(&w, &held);
+    tdict_transfer_options o = behind(&held), one = tdict_transfer_options_default();
+    tdict_future *first = NULL, *second = NULL;
+    o.num_threads = i % 4 < 2 ? 5 : 16;
+    one.num_threads = 1;
+    td_ok(tdict_to_device_async(w.c, out ? device : src, out ? tdict_cpu() : w.device, &o, &first, err));
+    while (atomic_load(&transfer_of(first)->slots_held) == 0) usleep(100);
+    td_rest(); /* it takes what it will */
+    td_ok(tdict_to_device_async(w.c, other, w.device, &one, &second, err));
+    td_ok(tdict_future_wait_for(second, PATIENCE, &there, err));
+    check_tree(&w, other, there);
+    assert_false(tdict_future_is_ready(first));
+    assert_in_range(atomic_load(&transfer_of(first)->slots_held), 1,
+                    29); /* 28, and one that was asked for before all others */
+    tdict_release(there);
+    tdict_future_release(second);
+    atomic_store(&held.open, true);
+    check_result(&w, src, first);
+    tdict_stream_destroy(w.c, held.s);
+  }
+  RELEASE(device, other, src);
+  close_world(&w);
+}
+
+/* The transfer whose count is compared with the ring's slots each time a slot is returned. */
+static _Atomic(tdict_future *) counted;
+static atomic_int num_returned, num_counted_twice;
+void __real_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy);
+void __wrap_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy);
+void __wrap_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
+  __real_tdict_ring_give(ring, slot, busy);
+  tdict_future *f = atomic_load(&counted);
+  if (!f) return;
+  pthread_mutex_lock(&ring->lock);
+  int taken = ring->num_slots - ring->num_idle;
+  for (const tdict_slot *s = ring->oldest_busy; s; s = s->next) taken--;
+  if (atomic_load(&transfer_of(f)->slots_held) > taken) atomic_fetch_add(&num_counted_twice, 1);
+  pthread_mutex_unlock(&ring->lock);
+  atomic_fetch_add(&num_returned, 1);
+}
+
+/* A slot that is back in the ring no longer counts for the transfer, so the peak cannot exceed the ring. */
+SIM_CASE(lane_counts_returned_slots_no_more) {
+  world w = open_large();
+  tdict_tree *src = new_tree(), *there = NULL;
+  held_stream held;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(2500000), NULL));
+  hold_stream(&w, &held);
+  tdict_transfer_options o = behind(&held);
+  o.num_threads = 1;
+  tdict_future *f = start_move(&w, src, w.device, &o);
+  while (atomic_load(&transfer_of(f)->slots_held) == 0) usleep(100);
+  atomic_store(&counted, f);
+  atomic_store(&held.open, true);
+  td_ok(tdict_future_wait(f, &there, err));
+  atomic_store(&counted, NULL);
+  assert_true(atomic_load(&num_returned) > 0);
+  assert_int_equal(atomic_load(&num_counted_twice), 0);
+  check_and_release(&w, src, there);
+  tdict_future_release(f);
+  tdict_stream_destroy(w.c, held.s);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* All slots but one are with somebody else: what is left to others is there for the first that a transfer asks for. */
+GPU_CASE(lane_takes_the_last_slot) {
+  world w = open_large();
+  tdict_ring *ring = NULL;
+  tdict_slot *slots[64];
+  tdict_stream s;
+  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  const int taken = take_all_but(&w, 1, &ring, slots);
+  tdict_tree *src = bytes_tree("x", 700001, NULL), *there = NULL;
+  for (int n = 1; n < 6; n++) {
+    tdict_transfer_options o = threads(n);
+    o.after = &s;
+    tdict_future *f = start_move(&w, src, w.device, &o);
+    td_ok(tdict_future_wait_for(f, PATIENCE, &there, err));
+    check_and_release(&w, src, there);
+    tdict_future_release(f);
+  }
+  give_slots(ring, taken, slots);
+  tdict_stream_destroy(w.c, s);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* The ring is with somebody else: a transfer that was cancelled does not wait for it. */
+GPU_CASE(lane_waits_no_longer_than_its_transfer) {
+  world w = open_large();
+  tdict_ring *ring = NULL;
+  tdict_slot *slots[64];
+  const int taken = take_all_but(&w, 0, &ring, slots);
+  tdict_tree *src = bytes_tree("x", 2500000, NULL);
+  for (int n = 1; n < 4; n++) {
+    tdict_transfer_options o = threads(n);
+    tdict_future *f = start_move(&w, src, w.device, &o);
+    td_rest();
+    assert_false(tdict_future_is_ready(f));
+    tdict_future_cancel(f);
+    td_fails(TDICT_ECANCELLED, "", tdict_future_wait_for(f, PATIENCE, NULL, err));
+    tdict_future_release(f);
+  }
+  give_slots(ring, taken, slots);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* No stream can wait for another: threads that have filled slots find out, while the next stands without one. */
+static _Atomic(int) stopped;
+static atomic_bool goes_on;
+static tdict_cu wait_fails(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e) {
+  (void)d;
+  (void)s;
+  (void)e;
+  atomic_fetch_add(&stopped, 1);
+  while (!atomic_load(&goes_on)) usleep(100);
+  return TDICT_CU_UNKNOWN;
+}
+SIM_CASE(lane_ends_when_slots_never_come) {
+  world w = open_large();
+  tdict_tree *src = bytes_tree("x", 2500000, NULL), *there = NULL;
+  tdict_stream s;
+  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  there = to_device(&w, src, w.device);
+  tdict_release(there);
+  tdict_transfer_options o = threads(THREADS);
+  o.after = &s;
+  wrap.ops.stream_wait_event = wait_fails;
+  tdict_future *f = start_move(&w, src, w.device, &o);
+  while (atomic_load(&stopped) == 0) usleep(100);
+  td_rest(); /* until the other threads have filled slots, or wait for one */
+  atomic_store(&goes_on, true);
+  td_fails(TDICT_EDEVICE, "cuStreamWaitEvent", tdict_future_wait_for(f, PATIENCE, NULL, err));
+  wrap.ops.stream_wait_event = wrap_wait;
+  tdict_future_release(f);
+  for (int i = 0; i < 3; i++) { /* all slots are back */
+    check_and_release(&w, src, to_device(&w, src, w.device));
+  }
+  tdict_stream_destroy(w.c, s);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* A transfer that fails while the device stands still waits for copies that are under way: they read the program's
+ * bytes. */
+SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
+  world w = open_large();
+  tdict_tree *src = new_tree();
+  for (int i = 0; i < 3; i++) {
+    const char key[2] = {(char)('a' + i), 0};
+    give(src, key, random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* a copy each: two are more than one carries */
+  }
+  tdict_transfer_options o = threads(1);
+  td_ok(tdict_sim_hold(w.c, err));
+  fail_call(CALL_COPY, 3);
+  tdict_future *f = start_move(&w, src, w.device, &o);
+  for (int i = 0; i < 50000 && atomic_load(&wrap.calls[CALL_COPY]) < 3; i++) usleep(100);
+  td_rest();
+  assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]), 3);
+  assert_false(tdict_future_is_ready(f));
+  td_ok(tdict_sim_resume(w.c, err));
+  td_fails_at(TDICT_EDEVICE, "999", "c", tdict_future_wait_for(f, PATIENCE, NULL, err));
+  tdict_future_release(f);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* A large copy without a slot has an event, which the device gets back. */
+GPU_CASE(lane_returns_its_events) {
+  world w = open_world();
+  tdict_tree *src = new_tree();
+  tdict_device_counts first, last;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
+  for (int i = 0; i < 50; i++) {
+    check_result(&w, src, start_move(&w, src, w.device, NULL));
+    td_ok(tdict_context_get_counts(w.c, w.device, i < 10 ? &first : &last, err));
+  }
+  assert_int_equal(last.num_events, first.num_events);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* Who looks whether its copies are done is told when the device cannot say, and the transfer has failed. */
+SIM_CASE(lane_reports_a_lost_device) {
+  world w = open_large();
+  const size_t line = 200000;
+  const int64_t bytes = (int64_t)line;
+  uint32_t error_item = 0;
+  tdict_tensor *to = NULL;
+  td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, w.memory, &to, err));
+  tdict_transfer *t = planned(&w, &line, 1, 2);
+  td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
+  t->how.row.slots = 4;
+  t->plan.items[0].dst_data = to->data;
+  t->plan.items[0].dst_plain = true;
+  tdict_lane lane = {.worker = &t->workers[0]};
+  tdict_slot *slot = NULL;
+  td_ok(tdict_lane_open(&lane, gpu_of(&w), err));
+  td_ok(tdict_lane_take_slot(&lane, &slot, err));
+  assert_non_null(slot);
+  td_ok(tdict_sim_hold(w.c, err));
+  td_ok(tdict_lane_submit(&lane, slot, &t->plan.chunks[0], &error_item, err));
+  td_ok(tdict_lane_return_finished(&lane, err)); /* not yet */
+  assert_int_equal(lane.count, 1);
+  assert_false(tdict_future_has_failed(&t->future));
+  fail_call(CALL_QUERY, 1);
+  fail_call(CALL_SYNC, 1);
+  td_fails(TDICT_EDEVICE, "cuEventSynchronize", tdict_lane_return_finished(&lane, err));
+  assert_true(tdict_future_has_failed(&t->future));
+  td_ok(tdict_sim_resume(w.c, err));
+  (void)!tdict_lane_close(&lane, true, NULL);
+  drop(t);
+  tdict_tensor_release(to);
+  close_world(&w);
+}

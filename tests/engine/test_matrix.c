@@ -1,0 +1,542 @@
+/* Concurrent use: threads that start transfers of overlapping trees in every direction, way and mode, write into the
+ * same destinations, cancel, let go of what is in flight; objects whose hooks start transfers three deep; contexts that
+ * are destroyed while transfers run. Bytes are stamped with generations (support/stamps.h), a watchdog ends what hangs.
+ *
+ * Each case plays rounds for some seconds, each round with a context of its own; TDICT_TEST_SECONDS in the environment
+ * makes it longer, TDICT_TEST_SEED other (see scripts/soak). Threads note the first thing that is wrong; the main
+ * thread looks after each round. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "context.h"
+#include "core/base/clock.h"
+#include "device/sim/driver.h"
+#include "support/stamps.h"
+#include "support/test.h"
+#include "support/watchdog.h"
+
+enum {
+  NUM_THREADS = 5,
+  NUM_SOURCES = 3,
+  NUM_WRITERS = 4,
+  MAX_PENDING = 5,
+  SECONDS = 6,
+  PATIENCE = 40,
+  ANY = 0,
+  NONE = -2
+};
+
+/* A transfer in flight and what its tree must be. */
+typedef struct pending {
+  tdict_future *future;
+  int64_t generation; /* ANY: of one, whichever; NONE: nothing can be said, or it is not on the host */
+  bool cancelled;
+} pending;
+
+typedef struct round_of round_of;
+typedef struct player {
+  round_of *round;
+  int number;
+  uint64_t random;
+  pthread_t thread;
+  tdict_stream stream;
+  tdict_tree *own_host, *own_device; /* nobody else writes them */
+  int64_t generation;
+  pending pending[MAX_PENDING];
+  int num_pending;
+} player;
+
+struct round_of {
+  tdict_context *context, *other; /* other: a second context on the same bytes, or NULL */
+  tdict_device device;
+  int pool_threads;
+  _Atomic(bool) stop;
+  const tdict_tree *sources[NUM_SOURCES], *nested, *writers[NUM_WRITERS];
+  tdict_tree *shared_device, *shared_host; /* written by several, each time whole */
+  tdict_tree *racy_device;                 /* written by transfers that may be cancelled */
+  pthread_mutex_t lock;                    /* guards: wrong */
+  char wrong[512];
+  _Atomic(int64_t) transfers;
+  player players[NUM_THREADS];
+};
+
+static void wrong(round_of *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void wrong(round_of *r, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  pthread_mutex_lock(&r->lock);
+  if (!r->wrong[0]) vsnprintf(r->wrong, sizeof r->wrong, format, args);
+  pthread_mutex_unlock(&r->lock);
+  va_end(args);
+  atomic_store(&r->stop, true);
+}
+
+static uint32_t draw(player *p, uint32_t below) {
+  p->random = p->random * 6364136223846793005u + 1442695040888963407u;
+  return (uint32_t)(p->random >> 33) % below;
+}
+
+static bool went_well(player *p, const char *what, tdict_status status, const tdict_error *err) {
+  atomic_fetch_add_explicit(&p->round->transfers, 1, memory_order_relaxed);
+  if (status == TDICT_OK) return true;
+  wrong(p->round, "%s: %s at '%s': %s", what, tdict_status_name(status), err->path, err->message);
+  return false;
+}
+
+static void check_tree(player *p, const char *what, const tdict_tree *td, int64_t generation) {
+  char why[384];
+  int64_t found = stamp_check(td, why, sizeof why);
+  if (found < 0)
+    wrong(p->round, "%s: %s", what, why);
+  else if (generation != ANY && found != generation)
+    wrong(p->round, "%s: generation %lld, wanted %lld", what, (long long)found, (long long)generation);
+}
+
+static tdict_transfer_options draw_options(player *p) {
+  static const int32_t threads[] = {0, 1, 2, -1};
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.mode = (int32_t)draw(p, 4);
+  o.num_threads = threads[draw(p, 4)];
+  if (o.num_threads > p->round->pool_threads) o.num_threads = 1;
+  o.check_sources = draw(p, 16) == 0;
+  return o;
+}
+static tdict_context *draw_context(player *p) {
+  return p->round->other && draw(p, 2) ? p->round->other : p->round->context;
+}
+
+/* The end of the oldest transfer in flight: waited for in one of several ways, and looked at. */
+static void settle(player *p, const char *what) {
+  pending oldest = p->pending[0];
+  tdict_error err = {0};
+  tdict_tree *td = NULL;
+  memmove(p->pending, p->pending + 1, (size_t)--p->num_pending * sizeof *p->pending);
+  watch_note(p->number, what);
+  switch (draw(p, 4)) {
+  case 0:
+    while (!tdict_future_is_ready(oldest.future)) sched_yield();
+    break;
+  case 1:
+    while (tdict_future_wait_for(oldest.future, 100000, NULL, NULL) == TDICT_ETIMEDOUT) continue;
+    break;
+  case 2:
+    (void)!tdict_future_wait_source(oldest.future, NULL);
+    break;
+  default:
+    break;
+  }
+  tdict_status status = tdict_future_wait(oldest.future, &td, &err);
+  tdict_future_release(oldest.future);
+  if (oldest.cancelled && status == TDICT_ECANCELLED) return;
+  if (!went_well(p, what, status, &err)) return;
+  if (oldest.generation != NONE) check_tree(p, what, td, oldest.generation);
+  tdict_release(td);
+}
+
+/* Keeps a future, or lets it go at once; the transfer goes on either way. */
+static void keep(player *p, tdict_future *f, int64_t generation) {
+  if (draw(p, 8) == 0) {
+    tdict_future_release(f);
+    return;
+  }
+  bool cancelled = false;
+  p->pending[p->num_pending++] = (pending){f, generation, cancelled};
+  if (p->num_pending == MAX_PENDING || draw(p, 3) == 0) settle(p, "settles");
+}
+
+static bool start(player *p, const tdict_tree *src, tdict_device to, tdict_future **out) {
+  tdict_transfer_options o = draw_options(p);
+  tdict_error err = {0};
+  return went_well(p, "to_device_async", tdict_to_device_async(draw_context(p), src, to, &o, out, &err), &err);
+}
+static bool start_into(player *p, const tdict_tree *src, tdict_tree *dst, tdict_future **out) {
+  tdict_transfer_options o = draw_options(p);
+  tdict_error err = {0};
+  return went_well(p, "transfer_into_async", tdict_transfer_into_async(draw_context(p), dst, src, &o, out, &err), &err);
+}
+static bool move(player *p, const tdict_tree *src, tdict_device to, tdict_tree **out) {
+  tdict_transfer_options o = draw_options(p);
+  tdict_error err = {0};
+  o.pinned_result = to.type == TDICT_DEVICE_CPU && draw(p, 3) == 0;
+  return went_well(p, "to_device", tdict_to_device(draw_context(p), src, to, &o, out, &err), &err);
+}
+
+/* There and back again, with the middle let go of while it is being read. */
+static void play_round_trip(player *p, const tdict_tree *src, int64_t generation) {
+  tdict_future *f;
+  tdict_tree *there = NULL;
+  if (!move(p, src, p->round->device, &there)) return;
+  if (start(p, there, tdict_cpu(), &f)) keep(p, f, generation);
+  tdict_release(there);
+}
+
+/* A tree of its own, released while it travels. */
+static void play_let_go(player *p) {
+  tdict_future *f;
+  tdict_tree *td = stamp_tree(70 + p->number);
+  if (!td || !start(p, td, p->round->device, &f)) {
+    tdict_release(td);
+    return;
+  }
+  tdict_release(td);
+  td = NULL;
+  if (draw(p, 2)) {
+    keep(p, f, NONE);
+    return;
+  }
+  tdict_error err = {0};
+  tdict_tree *back = NULL;
+  tdict_status status = tdict_future_wait(f, &td, &err);
+  tdict_future_release(f);
+  if (went_well(p, "of a tree let go of", status, &err) && move(p, td, tdict_cpu(), &back))
+    check_tree(p, "of a tree let go of", back, 70 + p->number);
+  tdict_release(back);
+  tdict_release(td);
+}
+
+static void play_cancel(player *p) {
+  const uint32_t which = draw(p, NUM_SOURCES);
+  tdict_future *f;
+  tdict_error err = {0};
+  tdict_tree *td = NULL, *back = NULL;
+  if (!start(p, draw(p, 4) ? p->round->sources[which] : p->round->nested, p->round->device, &f)) return;
+  for (uint32_t i = draw(p, 30); i > 0; i--) sched_yield();
+  tdict_future_cancel(f);
+  tdict_status status = tdict_future_wait(f, &td, &err);
+  tdict_future_release(f);
+  if (status == TDICT_ECANCELLED || !went_well(p, "cancelled", status, &err)) return;
+  if (move(p, td, tdict_cpu(), &back)) check_tree(p, "done in spite of cancel", back, ANY); /* it was too late */
+  tdict_release(back);
+  tdict_release(td);
+}
+
+/* Several write whole trees into one destination; whoever reads it sees one of them. */
+static void play_shared_write(player *p) {
+  round_of *r = p->round;
+  tdict_future *f;
+  if (start_into(p, r->writers[draw(p, NUM_WRITERS)], draw(p, 2) ? r->shared_device : r->shared_host, &f))
+    keep(p, f, NONE);
+}
+static void play_shared_read(player *p) {
+  tdict_future *f;
+  if (start(p, p->round->shared_device, tdict_cpu(), &f)) keep(p, f, ANY);
+}
+static void play_shared_read_host(player *p) {
+  tdict_tree *there = NULL, *back = NULL;
+  if (!move(p, p->round->shared_host, p->round->device, &there)) return;
+  if (move(p, there, tdict_cpu(), &back)) check_tree(p, "of the shared host tree", back, ANY);
+  tdict_release(back);
+  tdict_release(there);
+}
+static void play_shared_across(player *p) {
+  round_of *r = p->round;
+  tdict_future *f;
+  bool out = draw(p, 2);
+  if (start_into(p, out ? r->shared_device : r->shared_host, out ? r->shared_host : r->shared_device, &f))
+    keep(p, f, NONE);
+}
+
+static void play_racy(player *p) {
+  round_of *r = p->round;
+  tdict_future *f;
+  if (!start_into(p, r->writers[draw(p, NUM_WRITERS)], r->racy_device, &f)) return;
+  if (draw(p, 2)) {
+    tdict_future_cancel(f);
+    p->pending[p->num_pending++] = (pending){f, NONE, true};
+    settle(p, "cancels a transfer_into");
+  } else {
+    keep(p, f, NONE);
+  }
+}
+
+/* Write after read after write, each generation seen as it was. */
+static void play_own(player *p) {
+  tdict_future *f;
+  const int64_t generation = ++p->generation;
+  if (!stamp_refill(p->own_host, generation)) {
+    wrong(p->round, "an accessor of the thread's own source gives NULL");
+    return;
+  }
+  if (!start_into(p, p->own_host, p->own_device, &f)) return;
+  keep(p, f, NONE);
+  if (start(p, p->own_device, tdict_cpu(), &f)) keep(p, f, generation);
+}
+
+static void play_pin(player *p) {
+  tdict_pin_options o = tdict_pin_options_default();
+  tdict_error err = {0};
+  tdict_tree *pinned = NULL;
+  const tdict_tree *src = draw(p, 3) ? p->round->sources[draw(p, NUM_SOURCES)] : p->round->nested;
+  o.num_threads = draw(p, 2) ? 0 : -1;
+  if (!went_well(p, "pin_memory", tdict_pin_memory(p->round->context, src, &o, &pinned, &err), &err)) return;
+  if (!tdict_is_pinned(pinned)) wrong(p->round, "pin_memory: the result is not pinned");
+  check_tree(p, "pinned", pinned, ANY);
+  tdict_future *f;
+  if (draw(p, 2) && start(p, pinned, p->round->device, &f)) keep(p, f, NONE); /* direct copies */
+  tdict_release(pinned);
+}
+
+/* What a kernel of the program would do: read the result on a stream that waits for it. */
+typedef struct look {
+  round_of *round;
+  tdict_stream stream;
+  const void *address;
+  int64_t count, word;
+} look;
+static void look_at(void *user) {
+  look *l = user;
+  const int64_t *data = tdict_sim_host_pointer(l->stream, l->address);
+  for (int64_t i = 0; i < l->count; i++) {
+    if (data[i] == l->word) continue;
+    wrong(l->round, "on a stream, word %lld is %lld, wanted %lld", (long long)i, (long long)data[i],
+          (long long)l->word);
+    break;
+  }
+  free(l);
+}
+static void launch_look(player *p, const tdict_tree *there, int64_t generation) {
+  tdict_error err = {0};
+  look *l = malloc(sizeof *l);
+  if (!l) return;
+  *l = (look){p->round, p->stream, tdict_const_data(there, "n.l2"), 9000, stamp_word(generation, 2)};
+  if (!went_well(p, "sim_launch", tdict_sim_launch(p->stream, look_at, l, &err), &err)) free(l);
+}
+static void play_stream(player *p) {
+  const uint32_t which = draw(p, NUM_SOURCES);
+  tdict_error err = {0};
+  tdict_future *f;
+  tdict_tree *there = NULL;
+  if (!start(p, p->round->sources[which], p->round->device, &f)) return;
+  tdict_status status = tdict_future_wait_on_stream(f, p->stream, &there, &err);
+  tdict_future_release(f);
+  if (!went_well(p, "wait_on_stream", status, &err)) return;
+  if (p->round->device.type == TDICT_DEVICE_SIM) launch_look(p, there, 10 + which);
+  went_well(p, "record_stream", tdict_record_stream(there, p->stream, &err), &err);
+  tdict_release(there);
+}
+
+static void play_trim(player *p) {
+  tdict_context_trim(p->round->context, draw(p, 2) ? tdict_cpu() : p->round->device, draw(p, 2) ? 0 : 1 << 20);
+}
+
+static void play_once(player *p) {
+  round_of *r = p->round;
+  const uint32_t which = draw(p, NUM_SOURCES);
+  static const char *const names[] = {"round trip",
+                                      "round trip, nested",
+                                      "lets go",
+                                      "cancels",
+                                      "writes the shared trees",
+                                      "reads the shared device tree",
+                                      "reads the shared host tree",
+                                      "copies across",
+                                      "racy writes",
+                                      "own generations",
+                                      "pins",
+                                      "waits on a stream",
+                                      "trims"};
+  const uint32_t action = draw(p, sizeof names / sizeof *names);
+  watch_note(p->number, names[action]);
+  switch (action) {
+  case 0:
+    play_round_trip(p, r->sources[which], 10 + which);
+    break;
+  case 1:
+    play_round_trip(p, r->nested, 50);
+    break;
+  case 2:
+    play_let_go(p);
+    break;
+  case 3:
+    play_cancel(p);
+    break;
+  case 4:
+    play_shared_write(p);
+    break;
+  case 5:
+    play_shared_read(p);
+    break;
+  case 6:
+    play_shared_read_host(p);
+    break;
+  case 7:
+    play_shared_across(p);
+    break;
+  case 8:
+    play_racy(p);
+    break;
+  case 9:
+    play_own(p);
+    break;
+  case 10:
+    play_pin(p);
+    break;
+  case 11:
+    play_stream(p);
+    break;
+  default:
+    play_trim(p);
+    break;
+  }
+}
+
+static void *play(void *argument) {
+  player *p = argument;
+  while (!atomic_load(&p->round->stop)) play_once(p);
+  watch_note(p->number, "has stopped, with transfers in flight");
+  return NULL;
+}
+
+/* Trees whose nodes and tensors are shared: sources have leaves of their own (generation 10, 11, ...) and common
+ * ones. */
+static void make_sources(round_of *r) {
+  tdict_tree *common = NULL;
+  td_ok(tdict_create(0, NULL, &common, err));
+  td_ok(stamp_leaf(common, "l5", 2500, 1, err));
+  td_ok(stamp_leaf(common, "x.l6", 11, 1, err));
+  for (int i = 0; i < NUM_SOURCES; i++) {
+    tdict_tree *td = stamp_tree(10 + i);
+    assert_non_null(td);
+    td_ok(tdict_set_tree(td, "common", common, err));
+    td_ok(tdict_set_tree(td, "n.common", common, err));
+    r->sources[i] = td;
+  }
+  tdict_tree *nested = stamp_tree(50);
+  assert_non_null(nested);
+  td_ok(stamp_put_nest(nested, 3, 50, err));
+  td_ok(tdict_set_tree(nested, "common", common, err));
+  r->nested = nested;
+  tdict_release(common);
+  for (int i = 0; i < NUM_WRITERS; i++) assert_non_null(r->writers[i] = stamp_tree(20 + i));
+}
+
+static tdict_tree *on_device(round_of *r, const tdict_tree *td) {
+  tdict_tree *moved = NULL;
+  td_ok(tdict_to_device(r->context, td, r->device, NULL, &moved, err));
+  return moved;
+}
+
+static tdict_driver *open_driver(const round_of *r, uint64_t seed) {
+  tdict_driver *driver = NULL;
+  tdict_error why = {0};
+  tdict_status status = TDICT_ENODEVICE;
+  tdict_sim_options sim = tdict_sim_options_default();
+  sim.memory_bytes = (size_t)1 << 30;
+  sim.latency_ns = seed / 2 % 3 ? 0 : 20000;
+  if (r->device.type == TDICT_DEVICE_SIM) status = tdict_driver_sim_open(&sim, &driver, &why);
+#if TDICT_CUDA
+  if (r->device.type == TDICT_DEVICE_CUDA) status = tdict_driver_cuda_open(&driver, &why);
+#endif
+  if (status != TDICT_OK) td_skip(why.message[0] ? why.message : "built without CUDA");
+  return driver;
+}
+
+static tdict_context *make_context(const round_of *r, tdict_driver *driver, uint64_t seed) {
+  tdict_context_options o = tdict_context_options_default();
+  tdict_context *context = NULL;
+  o.device = r->device;
+  o.num_threads = r->pool_threads;
+  o.staging_bytes = (size_t)64 << (10 + 4 * (seed % 2)); /* the least, or enough */
+  td_ok(tdict_context_create_over(&o, driver, &context, err));
+  return context;
+}
+
+static void begin_round(round_of *r, uint64_t seed) {
+  make_sources(r);
+  r->shared_host = stamp_tree(19);
+  assert_non_null(r->shared_host);
+  r->shared_device = on_device(r, r->shared_host);
+  r->racy_device = on_device(r, r->shared_host);
+  stamp_set_contested(seed % 2 ? r->shared_host : r->shared_device);
+  for (int i = 0; i < NUM_THREADS; i++) {
+    player *p = &r->players[i];
+    p->round = r;
+    p->number = i;
+    p->random = seed * 1000003u + (uint64_t)i;
+    p->generation = 1000;
+    p->own_host = stamp_tree(p->generation);
+    assert_non_null(p->own_host);
+    p->own_device = on_device(r, p->own_host);
+    td_ok(tdict_stream_create(r->context, r->device, &p->stream, err));
+  }
+  for (int i = 0; i < NUM_THREADS; i++)
+    assert_int_equal(pthread_create(&r->players[i].thread, NULL, play, &r->players[i]), 0);
+}
+
+static void release_trees(round_of *r) {
+  for (int i = 0; i < NUM_SOURCES; i++) tdict_release((tdict_tree *)(uintptr_t)r->sources[i]);
+  for (int i = 0; i < NUM_WRITERS; i++) tdict_release((tdict_tree *)(uintptr_t)r->writers[i]);
+  tdict_release((tdict_tree *)(uintptr_t)r->nested);
+  tdict_release(r->shared_device);
+  tdict_release(r->shared_host);
+  tdict_release(r->racy_device);
+  for (int i = 0; i < NUM_THREADS; i++) {
+    tdict_release(r->players[i].own_host);
+    tdict_release(r->players[i].own_device);
+  }
+}
+
+/* The context goes while transfers are in flight; trees before or after it; futures tell their ends all the same. */
+static void end_round(round_of *r, uint64_t seed) {
+  atomic_store(&r->stop, true);
+  for (int i = 0; i < NUM_THREADS; i++) pthread_join(r->players[i].thread, NULL);
+  for (int i = 0; i < NUM_THREADS; i++) tdict_stream_destroy(r->context, r->players[i].stream);
+  stamp_set_contested(NULL);
+  if (seed % 3 == 0) release_trees(r);
+  watch_note(NUM_THREADS, "destroys the context");
+  tdict_context_destroy(r->context);
+  tdict_context_destroy(r->other);
+  for (int i = 0; i < NUM_THREADS; i++) {
+    player *p = &r->players[i];
+    for (int k = 0; k < p->num_pending; k++) assert_true(tdict_future_is_ready(p->pending[k].future));
+    while (p->num_pending > 0) settle(p, "settles after the context");
+  }
+  if (seed % 3 != 0) release_trees(r);
+}
+
+static int64_t play_round(int pool_threads, bool two, uint64_t seed, int64_t until) {
+  round_of r = {.pool_threads = pool_threads, .device = td_device()};
+  pthread_mutex_init(&r.lock, NULL);
+  stamp_set_pool(pool_threads);
+  tdict_driver *driver = open_driver(&r, seed);
+  r.context = make_context(&r, driver, seed);
+  if (two) r.other = make_context(&r, driver, seed + 1);
+  tdict_driver_release(driver);
+  begin_round(&r, seed);
+  int64_t end = tdict_now_ns() + (int64_t)(30 + seed % 7 * 40) * 1000000;
+  while (tdict_now_ns() < end && tdict_now_ns() < until && !atomic_load(&r.stop)) {
+    const struct timespec pause = {0, 2000000};
+    nanosleep(&pause, NULL);
+  }
+  end_round(&r, seed);
+  if (r.wrong[0]) fail_msg("seed %llu: %s", (unsigned long long)seed, r.wrong);
+  assert_int_equal(stamp_nests_alive(), 0);
+  pthread_mutex_destroy(&r.lock);
+  return atomic_load(&r.transfers);
+}
+
+static int64_t number_from(const char *name, int64_t otherwise) {
+  const char *text = getenv(name);
+  return text && *text ? strtoll(text, NULL, 10) : otherwise;
+}
+
+static void play_rounds(int pool_threads, bool two) {
+  const int64_t until = tdict_now_ns() + number_from("TDICT_TEST_SECONDS", SECONDS) * 1000000000;
+  uint64_t seed = (uint64_t)number_from("TDICT_TEST_SEED", 1) * 1000;
+  int64_t rounds = 0, transfers = 0;
+  watch_begin(PATIENCE);
+  for (; tdict_now_ns() < until; rounds++) {
+    watch_note(NUM_THREADS, "plays a round");
+    transfers += play_round(pool_threads, two, ++seed, until);
+  }
+  watch_end();
+  assert_true(rounds > 0 && transfers > 0);
+  printf("matrix: pool of %d, %lld rounds, %lld calls, last seed %llu\n", pool_threads, (long long)rounds,
+         (long long)transfers, (unsigned long long)seed);
+}
+
+GPU_CASE(matrix_pool_of_one) { play_rounds(1, false); }
+GPU_CASE(matrix_pool_of_two) { play_rounds(2, false); }
+GPU_CASE(matrix_pool_of_eight) { play_rounds(8, false); }
+GPU_CASE(matrix_two_contexts) { play_rounds(2, true); }

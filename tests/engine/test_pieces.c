@@ -1,0 +1,222 @@
+/* Pieces of leaves in slots, against element-by-element copies: every cut of a line into chunks gives the same
+ * bytes. */
+#include "engine/engine.h"
+#include "engine/lanes.h"
+#include "engine/pieces.h"
+#include "engine/plan/collect.h"
+#include "engine/trees.h"
+#include "engine/wrap.h"
+
+/* A plan from one host tree into another, its chunks cut anew. */
+static tdict_plan plan_of(const world *w, const tdict_tree *src, const tdict_tree *dst, size_t chunk_bytes) {
+  tdict_plan p;
+  tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices, .dst = dst};
+  td_ok(tdict_plan_collect(&p, &r, src, err));
+  td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = chunk_bytes, .chunk_bytes = chunk_bytes}, err));
+  return p;
+}
+
+/* The line that the plan's leaves make: elements in C order, zeros between. */
+static unsigned char *line_of(const world *w, const tdict_plan *p) {
+  unsigned char *line = calloc(1, p->line_bytes + 1);
+  assert_non_null(line);
+  for (uint32_t i = 0; i < p->num_items; i++) {
+    unsigned char *elements = read_elements(w, p->items[i].src);
+    memcpy(line + p->items[i].offset, elements, p->items[i].bytes);
+    free(elements);
+  }
+  return line;
+}
+
+static tdict_tree *random_tree(naive_random *r, tdict_tree **like) {
+  tdict_tree *td = new_tree();
+  *like = new_tree();
+  for (int i = 0; i < 12; i++) {
+    static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_F16, TDICT_F32, TDICT_F64, TDICT_DTYPE(1, 8, 3), TDICT_C128};
+    const tdict_dtype dtype = dtypes[naive_below(r, 6)];
+    char path[16];
+    snprintf(path, sizeof path, "r%d", i);
+    naive_layout layouts[2];
+    naive_shape(r, 4, &layouts[0]);
+    layouts[1] = layouts[0];
+    for (int side = 0; side < 2; side++) {
+      naive_layout *l = &layouts[side];
+      naive_strides(r, side == 0, l);
+      tdict_tensor *below = random_tensor(dtype, SHAPE(l->end - l->low + 1), NULL);
+      if (side) memset(tdict_tensor_data(below), POISON, tdict_tensor_bytes(below));
+      give(side ? *like : td, path, restrided(below, -l->low, l->ndim, l->shape, l->strides));
+    }
+  }
+  return td;
+}
+
+/* Gathers a chunk by stores of that kind and looks at every byte, and at those behind the chunk. */
+static void check_gather(const tdict_plan *p, const tdict_chunk *c, const unsigned char *line, tdict_stream_kind kind) {
+  enum { BEHIND = 64 };
+  const size_t bytes = c->end - c->begin;
+  unsigned char *slot = malloc(bytes + BEHIND);
+  assert_non_null(slot);
+  memset(slot, POISON, bytes + BEHIND);
+  td_ok(tdict_pieces_gather(p, c, (char *)slot, kind, NULL, err));
+  assert_memory_equal(slot, line + c->begin, bytes);
+  for (size_t k = bytes; k < bytes + BEHIND; k++) assert_int_equal(slot[k], POISON);
+  free(slot);
+}
+
+CASE(pieces_gather_and_scatter) {
+  world w = open_world();
+  naive_random r = {5};
+  for (int round = 0; round < 60; round++) {
+    tdict_tree *dst, *src = random_tree(&r, &dst);
+    const size_t chunk_bytes = 256 * (size_t)(1 + naive_below(&r, 12));
+    tdict_plan p = plan_of(&w, src, dst, chunk_bytes);
+    unsigned char *line = line_of(&w, &p);
+    for (uint32_t i = 0; i < p.num_chunks; i++) {
+      const tdict_chunk *c = &p.chunks[i];
+      check_gather(&p, c, line, round % 2 ? tdict_stream_best() : TDICT_STREAM_PLAIN);
+      td_ok(tdict_pieces_scatter(&p, c, (const char *)line + c->begin, tdict_stream_best(), NULL, err));
+    }
+    check_tree(&w, src, dst);
+    spoil_tree(&w, dst);
+    for (uint32_t i = p.num_chunks; i > 0; i--)
+      td_ok(tdict_pieces_copy(&p, &p.chunks[i - 1], tdict_stream_best(), NULL, err)); /* in any order */
+    check_tree(&w, src, dst);
+    free(line);
+    tdict_plan_reset(&p);
+    tdict_release(src);
+    tdict_release(dst);
+  }
+  close_world(&w);
+}
+
+/* What is asked for ahead of a copy changes none of its bytes, however much lies before it and behind. */
+CASE(pieces_gather_leaves_of_every_length) {
+  static const int64_t lengths[] = {0,    1,    255,  256,  257,   4000,  4095,  4096,  4097,  4351, 4352,
+                                    4353, 4608, 8191, 8192, 12287, 12288, 16384, 40000, 70001, 3};
+  world w = open_world();
+  tdict_tree *src = new_tree(), *dst = new_tree();
+  for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+    char path[16];
+    snprintf(path, sizeof path, "r%zu", i);
+    give(src, path, random_tensor(TDICT_U8, SHAPE(lengths[i]), NULL));
+    give(dst, path, random_tensor(TDICT_U8, SHAPE(lengths[i]), NULL));
+  }
+  static const size_t chunks[] = {4096, 4352, 8192, 9984, 33024, (size_t)1 << 20};
+  for (size_t n = 0; n < sizeof chunks / sizeof chunks[0]; n++) {
+    tdict_plan p = plan_of(&w, src, dst, chunks[n]);
+    unsigned char *line = line_of(&w, &p);
+    for (uint32_t i = 0; i < p.num_chunks; i++)
+      for (int kind = 0; kind < TDICT_STREAM_KINDS; kind++)
+        if (tdict_stream_has((tdict_stream_kind)kind)) check_gather(&p, &p.chunks[i], line, (tdict_stream_kind)kind);
+    free(line);
+    tdict_plan_reset(&p);
+  }
+  tdict_release(src);
+  tdict_release(dst);
+  close_world(&w);
+}
+
+/* Leaves that lie on the device as on the line are one copy; gaps are bridged where they are nobody's. */
+GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
+  tdict_context_options o = tdict_context_options_default();
+  world w = open_wrapped(&o); /* slots larger than the tree */
+  tdict_tree *src = batch_tree(NULL), *there = to_device(&w, src, w.device), *apart = new_tree();
+  leaf_list l = list_entries(src);
+  for (size_t i = 0; i < l.count; i++) {
+    tdict_tensor *t = NULL;
+    if (!l.tensors[i]) continue;
+    td_ok(tdict_tensor_clone(l.tensors[i], w.memory, &t, err));
+    give(apart, l.paths[i], t);
+  }
+  free_list(&l);
+  way v = way_at(0);
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  v.o.stats = &stats;
+  atomic_store(&wrap.calls[CALL_COPY], 0);
+  copy_tree(&w, src, there, &v);
+  assert_true(stats.num_chunks < 7);
+  assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]), stats.num_chunks);
+  copy_tree(&w, src, apart, &v);
+  assert_in_range(atomic_load(&wrap.calls[CALL_COPY]), stats.num_chunks + 7, 2 * stats.num_chunks + 7);
+  check_tree(&w, src, there);
+  check_and_release(&w, src, apart);
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* What was queued to the device, one copy after the other. */
+static struct {
+  tdict_cu_line lines[16];
+  int count;
+} noted;
+static tdict_cu note_h2d(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
+  if (noted.count < 16) noted.lines[noted.count++] = (tdict_cu_line){device, host, bytes};
+  return wrap.real->copy_h2d_async(d, device, host, bytes, s);
+}
+
+/* Leaves of so many bytes that lie in one tensor of the device, so many from one to the next; what is between them is
+ * the program's. */
+static tdict_tree *side_by_side(const world *w, int64_t bytes, int64_t step) {
+  enum { LEAVES = 12 };
+  const int64_t all = LEAVES * step, one = 1;
+  tdict_tree *td = new_tree();
+  tdict_tensor *shared = NULL;
+  td_ok(tdict_tensor_empty(TDICT_U8, 1, &all, w->memory, &shared, err));
+  for (int i = 0; i < LEAVES; i++) {
+    char path[16];
+    snprintf(path, sizeof path, "r%d", i);
+    give(td, path, restrided(tdict_tensor_retain(shared), i * step, 1, &bytes, &one));
+  }
+  tdict_tensor_release(shared);
+  return td;
+}
+
+/* The copy that a chunk is, where it is one, is the one that would have been queued; no copy goes over bytes that are
+ * not the chunk's. */
+GPU_CASE(pieces_line_is_the_copy_that_would_be_queued) {
+  static const struct {
+    int64_t bytes, step;
+    size_t chunk;
+    bool one; /* every chunk is one copy */
+  } cases[] = {{1024, 1024, 4096, true},  {1000, 1024, 4096, false}, {1000, 1024, 512, true},
+               {1024, 2048, 4096, false}, {1024, 2048, 1024, true},  {1024, 1024, 1 << 20, true}};
+  world w = open_wrapped(NULL);
+  wrap.ops.copy_h2d_async = note_h2d;
+  tdict_gpu *gpu = gpu_of(&w);
+  for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+    tdict_tree *dst = side_by_side(&w, cases[n].bytes, cases[n].step), *src = to_device(&w, dst, tdict_cpu());
+    tdict_plan p;
+    tdict_plan_request r = {
+        .devices = tdict_context_engine(w.c)->config.devices, .dst = dst, .mode = TDICT_MODE_NON_BLOCKING_PIN};
+    td_ok(tdict_plan_collect(&p, &r, src, err));
+    td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = cases[n].chunk, .chunk_bytes = cases[n].chunk}, err));
+    tdict_gpu_scope scope;
+    tdict_cu_stream stream;
+    char *slot = calloc(1, 1 << 20);
+    assert_non_null(slot);
+    td_ok(tdict_gpu_enter(gpu, &scope, err));
+    td_ok(tdict_gpu_take_stream(gpu, &stream, err));
+    for (uint32_t i = 0; i < p.num_chunks; i++) {
+      tdict_cu_line line = {0};
+      const bool one = tdict_pieces_line(&p, &p.chunks[i], slot, &line);
+      noted.count = 0;
+      tdict_pieces_queue queue = {gpu, TDICT_CU_H2D, stream, slot, 0, NULL, 0};
+      td_ok(tdict_pieces_submit(&p, &p.chunks[i], &queue, err));
+      assert_int_equal(one, noted.count == 1);
+      if (cases[n].one) assert_true(one);
+      if (!one) continue;
+      assert_ptr_equal(line.dst, noted.lines[0].dst);
+      assert_ptr_equal(line.src, noted.lines[0].src);
+      assert_int_equal(line.bytes, noted.lines[0].bytes);
+    }
+    assert_int_equal(gpu->driver->ops->stream_synchronize(gpu->driver, stream), TDICT_CU_SUCCESS);
+    tdict_gpu_give_stream(gpu, stream);
+    tdict_gpu_leave(gpu, &scope);
+    free(slot);
+    tdict_plan_reset(&p);
+    tdict_release(src);
+    tdict_release(dst);
+  }
+  close_world(&w);
+}

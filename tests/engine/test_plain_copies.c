@@ -1,0 +1,241 @@
+/* Copies that a program makes by itself from pinned memory: one plain driver copy for each leaf and one for the whole
+ * arena. What arrived is read by plain driver copies, too. */
+#include "trees.h"
+
+#include "core/memory/pinned_pages.h"
+
+enum { MIB = 1 << 20, INVALID_VALUE = 1, PIECE = 8 * MIB };
+
+/* A simulated device has less memory, and its sizes lie around the same borders. */
+static const int64_t sim_sizes[] = {1, 33 * MIB + 17, 4095, 51200, MIB + 1, 5 * MIB};
+static const int64_t cuda_sizes[] = {1, 100000000, 4095, 51200, MIB + 1, 33 * MIB + 17, 1024ll * MIB, 4096ll * MIB};
+enum { MAX_SIZES = 8 };
+
+static int get_sizes(const int64_t **out) {
+  bool cuda = td_device().type == TDICT_DEVICE_CUDA;
+  *out = cuda ? cuda_sizes : sim_sizes;
+  return (int)(cuda ? sizeof cuda_sizes / sizeof *cuda_sizes : sizeof sim_sizes / sizeof *sim_sizes);
+}
+
+static world open_with_pieces(size_t piece_bytes) {
+  tdict_context_options o = tdict_context_options_default();
+  o.staging_bytes = STAGING;
+  o.pin_piece_bytes = piece_bytes;
+  return world_over(td_context(&o));
+}
+
+/* Eight bytes at a time, since there are gigabytes of them. */
+static void fill_fast(char *bytes, size_t count) {
+  uint64_t word = next_seed() * 0x9E3779B97F4A7C15u;
+  size_t at = 0;
+  for (; at + 8 <= count; at += 8) {
+    word = word * 6364136223846793005u + 1442695040888963407u;
+    memcpy(bytes + at, &word, 8);
+  }
+  for (; at < count; at++) bytes[at] = (char)(word >> 8 * (at % 8));
+}
+
+static void name_leaf(char *name, int i) { sprintf(name, "leaf%d", i); }
+
+/* A tree of leaves of these sizes in ordinary memory. */
+static tdict_tree *make_sources(const int64_t *sizes, int count) {
+  tdict_tree *tree = new_tree();
+  for (int i = 0; i < count; i++) {
+    char name[16];
+    tdict_tensor *t = NULL;
+    td_ok(tdict_tensor_empty(TDICT_U8, 1, &sizes[i], NULL, &t, err));
+    fill_fast(tdict_tensor_data(t), (size_t)sizes[i]);
+    name_leaf(name, i);
+    give(tree, name, t);
+  }
+  return tree;
+}
+
+/* Device bytes against host bytes, a part at a time. */
+static void check_device_bytes(const world *w, const char *device, const char *host, size_t bytes) {
+  static char part[16 * MIB];
+  for (size_t at = 0; at < bytes; at += sizeof part) {
+    size_t size = bytes - at < sizeof part ? bytes - at : sizeof part;
+    raw_read(w->raw, part, device + at, size);
+    if (memcmp(part, host + at, size) != 0) fail_msg("bytes from %zu on differ", at);
+  }
+}
+
+/* One copy each way between pinned bytes and the device. */
+static void copy_whole(const world *w, char *device, char *host, size_t bytes) {
+  raw_fill(w->raw, device, POISON, bytes);
+  int answer = raw_copy_in(w->raw, device, host, bytes);
+  if (answer) fail_msg("a plain copy of %zu bytes at %p to the device: CUDA error %d", bytes, (void *)host, answer);
+  check_device_bytes(w, device, host, bytes);
+  for (size_t at = 0; at < bytes; at += 4096) host[at] = (char)(host[at] ^ 0x55);
+  host[bytes - 1] = (char)(host[bytes - 1] ^ 0x33);
+  answer = raw_copy_out(w->raw, host, device, bytes);
+  if (answer) fail_msg("a plain copy of %zu bytes at %p from the device: CUDA error %d", bytes, (void *)host, answer);
+  check_device_bytes(w, device, host, bytes);
+}
+
+/* Every leaf by itself, then all of their storage. The leaves hold what `sources` do, before and after. */
+static void check_tree_copies(const world *w, const tdict_tree *tree, const tdict_tree *sources, char *device) {
+  leaf_list leaves = list_entries(tree), wanted = list_entries(sources);
+  assert_int_equal(leaves.count, wanted.count);
+  const tdict_storage *arena = leaves.tensors[0]->storage;
+  for (size_t i = 0; i < leaves.count; i++) {
+    tdict_tensor *t = leaves.tensors[i];
+    assert_true(tdict_tensor_is_pinned(t));
+    assert_ptr_equal(t->storage, arena);
+    copy_whole(w, device, tdict_tensor_data(t), tdict_tensor_bytes(t));
+  }
+  copy_whole(w, device, arena->data, arena->bytes);
+  for (size_t i = 0; i < leaves.count; i++) {
+    size_t bytes = tdict_tensor_bytes(wanted.tensors[i]);
+    assert_int_equal(tdict_tensor_bytes(leaves.tensors[i]), bytes);
+    assert_memory_equal(tdict_tensor_data(leaves.tensors[i]), tdict_tensor_data(wanted.tensors[i]), bytes);
+  }
+  free_list(&leaves);
+  free_list(&wanted);
+}
+
+static tdict_tree *pin(const world *w, const tdict_tree *sources) {
+  tdict_tree *out = NULL;
+  td_ok(tdict_pin_memory(w->c, sources, NULL, &out, err));
+  return out;
+}
+
+/* A tree in a storage of the pinned pool's, made from a schema. */
+static tdict_tree *make_from_schema(const world *w, const tdict_tree *sources) {
+  static char names[MAX_SIZES][16];
+  tdict_field fields[MAX_SIZES];
+  leaf_list wanted = list_entries(sources);
+  tdict_tree *out = NULL;
+  for (size_t i = 0; i < wanted.count; i++) {
+    name_leaf(names[i], (int)i);
+    fields[i] = (tdict_field){names[i], TDICT_U8, 1, {tdict_tensor_shape(wanted.tensors[i])[0]}};
+  }
+  td_ok(tdict_create_from(&(tdict_schema){fields, wanted.count}, 0, NULL, w->pinned, &out, err));
+  td_ok(tdict_transfer_into(w->c, out, sources, NULL, err));
+  free_list(&wanted);
+  return out;
+}
+
+/* A tree that comes from the device into pinned memory. */
+static tdict_tree *bring_back(const world *w, const tdict_tree *sources) {
+  tdict_tree *there = NULL, *out = NULL;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  td_ok(tdict_to_device(w->c, sources, w->device, NULL, &there, err));
+  o.pinned_result = true;
+  td_ok(tdict_to_device(w->c, there, tdict_cpu(), &o, &out, err));
+  tdict_release(there);
+  return out;
+}
+
+/* Device memory for the largest arena, of the context's. */
+static tdict_tensor *make_target(const world *w, const int64_t *sizes, int count) {
+  int64_t bytes = 0;
+  tdict_tensor *t = NULL;
+  for (int i = 0; i < count; i++) bytes += sizes[i] + 8192;
+  tdict_error err;
+  tdict_status status = tdict_tensor_empty(TDICT_U8, 1, &bytes, w->memory, &t, &err);
+  if (status == TDICT_ENOMEM) td_skip("the device has no room for the largest tree");
+  assert_int_equal(status, TDICT_OK);
+  return t;
+}
+
+GPU_CASE(pinned_trees_take_plain_copies) {
+  typedef tdict_tree *(*maker)(const world *, const tdict_tree *);
+  static const maker makers[] = {pin, make_from_schema, bring_back};
+  world w = open_with_pieces(0);
+  const int64_t *sizes;
+  int count = get_sizes(&sizes);
+  tdict_tensor *target = make_target(&w, sizes, count);
+  tdict_tree *sources = make_sources(sizes, count), *tree;
+  for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
+    tree = makers[i](&w, sources);
+    check_tree_copies(&w, tree, sources, tdict_tensor_data(target));
+    tdict_release(tree);
+  }
+  tdict_release(sources);
+  tdict_context_trim(w.c, tdict_cpu(), 0);
+  for (int i = 0; i < count; i++) { /* each leaf alone, in a block of its own */
+    sources = make_sources(&sizes[i], 1);
+    tree = pin(&w, sources);
+    check_tree_copies(&w, tree, sources, tdict_tensor_data(target));
+    tdict_release(tree);
+    tdict_release(sources);
+  }
+  tdict_tensor_release(target);
+  close_world(&w);
+}
+
+/* Blocks that are cut from what was freed, and blocks of neighbours that were put together again. */
+GPU_CASE(pinned_blocks_that_served_before_take_plain_copies) {
+  static const int64_t wholes[] = {40 * MIB}, thirds[] = {12 * MIB, 12 * MIB, 16 * MIB};
+  world w = open_with_pieces(0);
+  tdict_tensor *target = make_target(&w, wholes, 1);
+  tdict_tree *sources = make_sources(wholes, 1), *tree = pin(&w, sources), *parts[3], *part_sources[3];
+  tdict_memory_counts counts;
+  tdict_release(tree);
+  for (int i = 0; i < 3; i++) {
+    part_sources[i] = make_sources(&thirds[i], 1);
+    parts[i] = pin(&w, part_sources[i]);
+  }
+  for (int i = 0; i < 3; i++) {
+    check_tree_copies(&w, parts[i], part_sources[i], tdict_tensor_data(target));
+    tdict_release(parts[i]);
+    tdict_release(part_sources[i]);
+  }
+  tree = pin(&w, sources);
+  tdict_memory_get_counts(w.pinned, &counts);
+  assert_int_equal(counts.num_reused, 4); /* all of them from the first one's pages */
+  check_tree_copies(&w, tree, sources, tdict_tensor_data(target));
+  tdict_release(tree);
+  tdict_release(sources);
+  tdict_tensor_release(target);
+  close_world(&w);
+}
+
+/* With pieces: a copy over a border is refused, copies that are cut there are not, and the library's own are right. */
+GPU_CASE(pinned_pieces_end_at_their_borders) {
+  static const int64_t sizes[] = {1, 7 * MIB, 4095, 3 * MIB + 5};
+  static const size_t wanted[] = {PIECE, PIECE - 1, PIECE - TDICT_PINNED_GRAIN + 1};
+  for (int i = 0; i < 3; i++) { /* rounded up to the same */
+    world w = open_with_pieces(wanted[i]);
+    tdict_tensor *target = make_target(&w, sizes, 4);
+    tdict_tree *sources = make_sources(sizes, 4), *tree = pin(&w, sources), *there = NULL, *back;
+    tdict_tensor *leaf = leaf_of(tree, "leaf0");
+    char *device = tdict_tensor_data(target), *host = leaf->storage->data;
+    const size_t bytes = leaf->storage->bytes, before = PIECE - (uintptr_t)host % PIECE;
+    assert_int_equal(raw_copy_in(w.raw, device, host, bytes), INVALID_VALUE);
+    assert_int_equal(raw_copy_out(w.raw, host, device, bytes), INVALID_VALUE);
+    assert_int_equal(raw_copy_in(w.raw, device, host + before - 1, 2), INVALID_VALUE);
+    for (size_t at = 0, part = before; at < bytes; at += part, part = PIECE)
+      copy_whole(&w, device, host + at, bytes - at < part ? bytes - at : part);
+    check_tree(&w, sources, tree);
+    td_ok(tdict_to_device(w.c, tree, w.device, NULL, &there, err));
+    check_tree(&w, sources, there);
+    back = bring_back(&w, tree);
+    check_and_release(&w, sources, back);
+    RELEASE(there, tree, sources);
+    tdict_tensor_release(target);
+    close_world(&w);
+  }
+}
+
+/* A piece that no block is larger than is none, however large. */
+GPU_CASE(pinned_pieces_of_any_size) {
+  static const int64_t sizes[] = {9 * MIB};
+  static const size_t wanted[] = {1, 9 * MIB, 12 * MIB, (size_t)1 << 62, SIZE_MAX - 1, SIZE_MAX};
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+    world w = open_with_pieces(wanted[i]);
+    tdict_tensor *target = make_target(&w, sizes, 1);
+    tdict_tree *sources = make_sources(sizes, 1), *tree = pin(&w, sources);
+    tdict_tensor *leaf = leaf_of(tree, "leaf0");
+    if (i == 0)
+      assert_int_equal(raw_copy_in(w.raw, tdict_tensor_data(target), tdict_tensor_data(leaf), 9 * MIB), INVALID_VALUE);
+    else
+      check_tree_copies(&w, tree, sources, tdict_tensor_data(target));
+    tdict_release(tree);
+    tdict_release(sources);
+    tdict_tensor_release(target);
+    close_world(&w);
+  }
+}

@@ -1,0 +1,327 @@
+/* Transfers over a driver that fails: the call's status, the leaf's path, nothing left behind, and the next transfer is
+ * right. */
+#include <sys/mman.h>
+
+#include "engine/job.h"
+#include "engine/trees.h"
+#include "engine/wrap.h"
+#include "support/fail_alloc.h"
+
+enum { MOVE_IN, MOVE_OUT, MOVE_OUT_PINNED, COPY_IN, COPY_OUT, COPY_WITHIN, PIN, NUM_CALLS };
+
+typedef struct field {
+  world w;
+  tdict_tree *src, *pinned, *there, *host_dst, *device_dst;
+} field;
+
+static tdict_tree *fault_tree(tdict_memory *memory) {
+  tdict_tree *td = new_tree();
+  for (int i = 0; i < 6; i++) {
+    char path[16];
+    snprintf(path, sizeof path, "leaf.f%d", i);
+    give(td, path, random_tensor(TDICT_U8, SHAPE(70000 + 11111 * i), memory));
+  }
+  return td;
+}
+static field open_field(void) {
+  field f = {.w = open_wrapped(NULL)};
+  f.src = fault_tree(NULL);
+  f.pinned = fault_tree(f.w.pinned);
+  f.there = to_device(&f.w, f.src, f.w.device);
+  f.host_dst = to_device(&f.w, f.there, tdict_cpu());
+  f.device_dst = to_device(&f.w, f.src, f.w.device);
+  return f;
+}
+static void close_field(field *f) {
+  tdict_tree *trees[] = {f->src, f->pinned, f->there, f->host_dst, f->device_dst};
+  for (size_t i = 0; i < 5; i++) tdict_release(trees[i]);
+  close_world(&f->w);
+  assert_int_equal(atomic_load(&wrap.pinned), 0);
+}
+
+/* Runs one call; *out is its result. */
+static tdict_status run_call(const field *f, int call, const way *v, tdict_tree **out, tdict_error *err) {
+  const world *w = &f->w;
+  const tdict_tree *src = call == MOVE_IN || call == COPY_IN ? (v->o.num_threads == 2 ? f->pinned : f->src) : f->there;
+  tdict_transfer_options o = v->o;
+  tdict_pin_options p = tdict_pin_options_default();
+  tdict_future *future = NULL;
+  tdict_tree *dst = call == COPY_OUT ? f->host_dst : f->device_dst;
+  tdict_status status;
+  o.pinned_result = call == MOVE_OUT_PINNED;
+  p.num_threads = o.num_threads;
+  if (call == PIN) return tdict_pin_memory(w->c, f->src, &p, out, err);
+  bool moves = call < COPY_IN;
+  const tdict_device device = call == MOVE_IN ? w->device : tdict_cpu();
+  if (!v->async && moves) return tdict_to_device(w->c, src, device, &o, out, err);
+  if (!v->async) {
+    status = tdict_transfer_into(w->c, dst, src, &o, err);
+    if (status == TDICT_OK) *out = tdict_retain(dst);
+    return status;
+  }
+  status = moves ? tdict_to_device_async(w->c, src, device, &o, &future, err)
+                 : tdict_transfer_into_async(w->c, dst, src, &o, &future, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_future_wait(future, out, err);
+  tdict_future_release(future);
+  return status;
+}
+static const tdict_tree *expected_of(const field *f, int call, const way *v) {
+  return (call == MOVE_IN || call == COPY_IN) && v->o.num_threads == 2 ? f->pinned : f->src;
+}
+static void check_field(const field *f, int call, const way *v, tdict_tree *out) {
+  check_tree(&f->w, expected_of(f, call, v), out);
+  spoil_tree(&f->w, out);
+  tdict_release(out);
+}
+
+/* The n-th call of a kind fails, for n = 1, 2, ... until the transfer has had no such call left to fail. */
+static int sweep(const field *f, call_kind kind, int call, const way *v) {
+  int failures = 0;
+  for (int n = 1; n < 500; n++) {
+    tdict_memory_counts before, after, pinned_before, pinned_after;
+    tdict_tree *const mark = f->src;
+    tdict_tree *out = mark;
+    tdict_error e = {0};
+    tdict_memory_get_counts(f->w.memory, &before);
+    tdict_memory_get_counts(f->w.pinned, &pinned_before);
+    fail_call(kind, n);
+    tdict_status status = run_call(f, call, v, &out, &e);
+    bool failed = atomic_load(&wrap.fail_after[kind]) == 0;
+    fail_call(kind, 0);
+    if (status == TDICT_OK) {
+      check_field(f, call, v, out); /* it may have got along without the call that failed */
+    } else {
+      failures++;
+      assert_true(failed);
+      assert_ptr_equal(out, mark);
+      if (status != TDICT_EDEVICE && status != TDICT_ENOMEM) fail_msg("%s: %s", tdict_status_name(status), e.message);
+      assert_int_equal(e.status, status);
+      assert_int_equal(e.native, TDICT_CU_UNKNOWN);
+      if (kind == CALL_COPY && strncmp(e.path, "leaf.f", 6) != 0) fail_msg("path '%s': %s", e.path, e.message);
+      tdict_memory_get_counts(f->w.memory, &after);
+      tdict_memory_get_counts(f->w.pinned, &pinned_after);
+      assert_int_equal(after.live_bytes, before.live_bytes);
+      assert_int_equal(pinned_after.live_bytes, pinned_before.live_bytes);
+      out = NULL;
+      td_ok(run_call(f, call, v, &out, err)); /* the next one is right */
+      check_field(f, call, v, out);
+    }
+    /* the source of some and destination of others */
+    if (call == COPY_WITHIN || call == COPY_IN) check_tree(&f->w, f->src, f->there);
+    if (!failed) return failures;
+  }
+  fail_msg("more than 500 calls");
+  return 0;
+}
+
+static void sweep_kind(call_kind kind, bool must_fail) {
+  field f = open_field();
+  int failures = 0;
+  for (int call = 0; call < NUM_CALLS; call++)
+    for (int i = 0; i < NUM_WAYS; i += SANITIZED ? 9 : 3) {
+      const way v = way_at(i);
+      int some = sweep(&f, kind, call, &v);
+      bool blocking = v.o.mode != TDICT_MODE_NON_BLOCKING_PIN; /* may wait for its stream instead */
+      if (must_fail && call != PIN && !some && (kind == CALL_COPY || !blocking))
+        fail_msg("call %d by way %d never fails", call, i);
+      failures += some;
+    }
+  if (must_fail) assert_true(failures > 0);
+  close_field(&f);
+}
+
+GPU_CASE(work_survives_failing_copies) { sweep_kind(CALL_COPY, true); }
+GPU_CASE(work_survives_failing_records) { sweep_kind(CALL_RECORD, true); }
+GPU_CASE(work_survives_failing_waits_for_events) { sweep_kind(CALL_SYNC, false); }
+GPU_CASE(work_survives_failing_waits_for_streams) { sweep_kind(CALL_STREAM_SYNC, false); }
+GPU_CASE(work_survives_failing_wait_events) { sweep_kind(CALL_WAIT, false); }
+GPU_CASE(work_survives_failing_allocations) { sweep_kind(CALL_ALLOC, false); }
+
+/* Streams and events are kept, so that only a fresh context makes any. */
+static void sweep_fresh(call_kind kind) {
+  tdict_context *beside = td_context(NULL); /* so that a GPU keeps its primary context between the rounds */
+  int failures = 0;
+  for (int call = 0; call < NUM_CALLS; call++)
+    for (int n = 1 + sanitized_first(call); n < 60; n += SANITIZED_STEP) {
+      field f = {.w = open_wrapped(NULL)};
+      f.src = fault_tree(NULL);
+      f.pinned = fault_tree(NULL);
+      tdict_device_counts before, after;
+      td_ok(tdict_context_get_counts(f.w.c, f.w.device, &before, err));
+      /* the device's trees, without transfers */
+      f.there = new_tree(), f.device_dst = new_tree(), f.host_dst = fault_tree(NULL);
+      leaf_list l = list_entries(f.src);
+      for (size_t i = 0; i < l.count; i++) {
+        if (!l.tensors[i]) continue;
+        for (int k = 0; k < 2; k++) {
+          tdict_tensor *t = NULL;
+          td_ok(tdict_tensor_empty(TDICT_U8, 1, tdict_tensor_shape(l.tensors[i]), f.w.memory, &t, err));
+          raw_write(f.w.raw, t->data, tdict_tensor_const_data(l.tensors[i]), tdict_tensor_bytes(t));
+          give(k ? f.there : f.device_dst, l.paths[i], t);
+        }
+      }
+      free_list(&l);
+      const int round = n / SANITIZED_STEP;
+      way v = way_at(round % 2);
+      v.o.num_threads = round % 3;
+      if (v.o.num_threads == 2) v.o.num_threads = 3;
+      tdict_tree *out = NULL;
+      tdict_error e = {0};
+      fail_call(kind, n);
+      tdict_status status = run_call(&f, call, &v, &out, &e);
+      bool failed = atomic_load(&wrap.fail_after[kind]) == 0;
+      fail_call(kind, 0);
+      if (status != TDICT_OK) {
+        failures++;
+        assert_true(failed && (status == TDICT_EDEVICE || status == TDICT_ENOMEM));
+        assert_null(out);
+        td_ok(run_call(&f, call, &v, &out, err));
+      }
+      check_field(&f, call, &v, out);
+      td_ok(tdict_context_get_counts(f.w.c, f.w.device, &after, err));
+      close_field(&f);
+      if (!failed) break;
+    }
+  assert_true(failures > 0);
+  tdict_context_destroy(beside);
+}
+GPU_CASE(work_survives_failing_streams) { sweep_fresh(CALL_STREAM); }
+GPU_CASE(work_survives_failing_events) { sweep_fresh(CALL_EVENT); }
+
+/* Host memory that runs out while a transfer starts, step by step: on the calling thread, so nothing is under way. */
+GPU_CASE(transfer_survives_enomem) {
+  field f = open_field();
+  for (int call = 0; call < NUM_CALLS; call++)
+    for (int async = 0; async < 2; async++) {
+      way v = way_at(async);
+      v.o.num_threads = 0;
+      int n = 0, refused = 0;
+      for (bool hit = true; hit; n++) {
+        tdict_tree *out = NULL;
+        tdict_error e = {0};
+        td_fail_alloc(n, false);
+        tdict_status status = run_call(&f, call, &v, &out, &e);
+        hit = td_fail_alloc_stop();
+        if (status == TDICT_OK) {
+          check_field(&f, call, &v, out);
+          continue;
+        }
+        refused++;
+        assert_true(hit);
+        assert_int_equal(status, TDICT_ENOMEM);
+        assert_null(out);
+      }
+      assert_true(refused > 3);
+      assert_in_range(n, 4, 500);
+    }
+  close_field(&f);
+}
+
+/* Several leaves share a slot; the one whose copy is refused is named. */
+GPU_CASE(work_names_the_leaf_at_fault) {
+  world w = open_wrapped(NULL);
+  tdict_tree *src = new_tree(), *apart = new_tree();
+  for (int i = 0; i < 7; i++) {
+    char path[16];
+    tdict_tensor *t = NULL;
+    snprintf(path, sizeof path, "a.leaf%d", i);
+    give(src, path, random_tensor(TDICT_U8, SHAPE(100 + i), NULL));
+    td_ok(tdict_tensor_clone(leaf_of(src, path), w.memory, &t, err));
+    give(apart, path, t);
+  }
+  tdict_tree *whole = to_device(&w, src, w.device), *home = to_device(&w, whole, tdict_cpu());
+  for (int i = 0; i < 7; i++) {
+    char path[16];
+    snprintf(path, sizeof path, "a.leaf%d", i);
+    fail_call(CALL_COPY, i + 1);
+    td_fails_at(TDICT_EDEVICE, "", path, tdict_transfer_into(w.c, apart, src, NULL, err));
+    td_ok(tdict_transfer_into(w.c, apart, src, NULL, err)); /* what was lost is there again */
+    fail_call(CALL_COPY, i + 1);
+    td_fails_at(TDICT_EDEVICE, "", path, tdict_transfer_into(w.c, home, apart, NULL, err));
+  }
+  fail_call(CALL_COPY, 1); /* one copy for all of them: the first */
+  td_fails_at(TDICT_EDEVICE, "", "a.leaf0", tdict_transfer_into(w.c, whole, src, NULL, err));
+  tdict_tree *trees[] = {src, apart, whole, home};
+  for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
+  close_world(&w);
+}
+
+/* After the first failure nothing new is started, whoever works. */
+GPU_CASE(work_stops_after_a_failure) {
+  tdict_context_options slow = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  sim.h2d_bytes_per_second = 20e6; /* 512 copies take 1.6 s: the thread whose copy fails may come to tell it late */
+  slow.sim = &sim;
+  slow.staging_bytes = STAGING;
+  world w = open_wrapped(&slow);
+  tdict_tree *src = bytes_tree("x", (int64_t)64 << 20, NULL), *out = NULL;
+  tdict_transfer_options o = threads(8);
+  const int64_t before = atomic_load(&wrap.calls[CALL_COPY]);
+  fail_call(CALL_COPY, 3);
+  td_fails(TDICT_EDEVICE, "", tdict_to_device(w.c, src, w.device, &o, &out, err));
+  assert_in_range(atomic_load(&wrap.calls[CALL_COPY]) - before, 3, 512); /* of 1024 */
+  assert_null(out);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* Whether the kernel gives huge pages to who asks for them. */
+static bool has_huge_pages(void) {
+  char text[128] = "";
+  FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+  if (!file) return false;
+  bool read = fgets(text, sizeof text, file) != NULL;
+  fclose(file);
+  return read && (strstr(text, "[always]") || strstr(text, "[madvise]"));
+}
+/* The system's word: the mapping that holds the address asks for huge pages. How many it has got depends on what is
+ * free. */
+static bool asks_for_huge_pages(const void *address) {
+  char line[512];
+  bool here = false, asks = false;
+  FILE *file = fopen("/proc/self/smaps", "r");
+  assert_non_null(file);
+  while (fgets(line, sizeof line, file)) {
+    unsigned long begin, end;
+    if (sscanf(line, "%lx-%lx ", &begin, &end) == 2) here = (uintptr_t)address >= begin && (uintptr_t)address < end;
+    if (here && strncmp(line, "VmFlags:", 8) == 0) asks = strstr(line, " hg") != NULL;
+  }
+  fclose(file);
+  return asks;
+}
+
+enum { LARGE = 64 << 20 };
+SIM_CASE(work_new_results_lie_on_huge_pages) {
+  if (!has_huge_pages()) td_skip("/sys/kernel/mm/transparent_hugepage/enabled is neither always nor madvise");
+  world w = open_world();
+  tdict_tree *src = bytes_tree("x", LARGE, NULL);
+  tdict_tree *there = to_device(&w, src, w.device), *home = to_device(&w, there, tdict_cpu());
+  const char *data = tdict_const_data(home, "x");
+  assert_int_equal((uintptr_t)data % (2 << 20), 0);
+  for (size_t at = 0; at < LARGE; at += 2 << 20) assert_true(asks_for_huge_pages(data + at));
+  check_and_release(&w, src, home);
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}
+
+/* The device is held, so nobody writes to the result: its pages are there because a thread has touched them. */
+SIM_CASE(work_touches_new_results_ahead) {
+  world w = open_world();
+  tdict_tree *src = new_tree();
+  unsigned char is_there = 0;
+  give(src, "x", random_tensor(TDICT_U8, SHAPE(LARGE), NULL));
+  tdict_tree *there = to_device(&w, src, w.device);
+  td_ok(tdict_sim_hold(w.c, err));
+  tdict_future *f = start_move(&w, there, tdict_cpu(), NULL);
+  while (!(is_there & 1)) { /* for ever, if nobody does */
+    usleep(100);
+    assert_int_equal(mincore(((tdict_transfer *)f)->targets[0].storage->data, 4096, &is_there), 0);
+  }
+  td_ok(tdict_sim_resume(w.c, err));
+  check_result(&w, src, f);
+  tdict_release(there);
+  tdict_release(src);
+  close_world(&w);
+}

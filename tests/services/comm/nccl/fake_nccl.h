@@ -1,0 +1,30 @@
+/* What a test sets and reads in fake_nccl.so: the symbol `fake_nccl` of the loaded library. */
+#ifndef TDICT_TESTS_SERVICES_COMM_NCCL_FAKE_NCCL_H
+#define TDICT_TESTS_SERVICES_COMM_NCCL_FAKE_NCCL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "tdict/sim.h"
+
+typedef struct fake_nccl_settings {
+  /* The fake has no copy of tdict, so the test lends its functions. `device` returns the ordinal of the simulated
+   * device whose context is current on the calling thread, or -1. */
+  tdict_status (*launch)(tdict_stream stream, void (*fn)(void *user), void *user, tdict_error *err);
+  void *(*host_pointer)(tdict_stream stream, const void *device_address);
+  int (*device)(void);
+  int version;            /* what ncclGetVersion says */
+  int version_result;     /* what ncclGetVersion answers */
+  int id_result;          /* what ncclGetUniqueId answers */
+  int init_result;        /* what ncclCommInitRankConfig answers, if it is not 0 */
+  int call_result;        /* what an operation answers, if it is not 0 */
+  int split_result;       /* what ncclCommSplit answers, if it is not 0 */
+  bool blocks;            /* an operation waits inside the call, until the communicator is aborted or has an error */
+  int polls;              /* an operation is in progress until ncclCommGetAsyncError was called so often */
+  const char *last_error; /* what ncclGetLastError says */
+  void (*inject)(int rank, int result); /* makes the communicators of this rank report an asynchronous error */
+  _Atomic(int) comms;                   /* communicators that are neither destroyed nor aborted */
+  _Atomic(int) aborts, launches, operations, open_groups;
+} fake_nccl_settings;
+
+#endif

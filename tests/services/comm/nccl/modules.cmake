@@ -1,0 +1,16 @@
+# The stand-ins for libnccl.so.2 that the tests of src/services/comm/nccl load from beside themselves; the second is without
+# ncclGetLastError, and the third without ncclSend.
+foreach(fake fake_nccl fake_nccl_silent fake_nccl_partial)
+  add_library(${fake} MODULE ${CMAKE_CURRENT_LIST_DIR}/fake_nccl.c)
+  tdict_compile(${fake})
+  set_target_properties(${fake} PROPERTIES PREFIX "" SUFFIX .so NO_SONAME ON LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/services/comm)
+  target_include_directories(${fake} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${fake} PRIVATE Threads::Threads m)
+  foreach(program test_comm_nccl_library test_comm_nccl_table test_comm_nccl_operations test_comm_nccl_failures test_comm_nccl_reduce test_comm_nccl_trees)
+    if(TARGET ${program})
+      add_dependencies(${program} ${fake})
+    endif()
+  endforeach()
+endforeach()
+target_compile_definitions(fake_nccl_silent PRIVATE FAKE_WITHOUT_LAST_ERROR)
+target_compile_definitions(fake_nccl_partial PRIVATE ncclSend=fake_nccl_other_send)

@@ -1,0 +1,121 @@
+/* Ranks as threads, for the tests of communicators. A case describes in a function what one rank does. Ranks do not
+ * assert: they note the first thing that is wrong, and the main thread fails. */
+#ifndef TDICT_TESTS_SERVICES_COMM_RIG_H
+#define TDICT_TESTS_SERVICES_COMM_RIG_H
+
+#include <pthread.h>
+
+#include "core/base/clock.h"
+#include "core/tree/help.h"
+#include "support/random.h"
+#include "support/thread_comm.h"
+
+#define RIG_SECOND ((int64_t)1000000000)
+typedef struct rig rig;
+typedef struct rig_rank {
+  rig *rig;
+  int rank;
+  tdict_comm_table table;
+  tdict_comm *comm; /* NULL if the case wants none */
+  tdict_error error;
+  char wrong[400];
+  int status;      /* for the case: what its call returned */
+  tdict_tree *got; /* for the case: the result; released with the rig */
+  int64_t took_ns;
+  pthread_t thread;
+} rig_rank;
+struct rig {
+  int world;
+  tdict_context *context;
+  tdict_device device;
+  thread_world *threads;
+  void (*run)(rig_rank *r);
+  void *user;
+  rig_rank ranks[THREAD_MOST_RANKS];
+};
+
+static inline void rig_note(rig_rank *r, const char *where, int line, const char *text) {
+  if (!r->wrong[0]) snprintf(r->wrong, sizeof r->wrong, "rank %d, %s:%d: %.200s", r->rank, where, line, text);
+}
+#define rig_true(r, condition)                                              \
+  do {                                                                      \
+    if (!(condition)) rig_note((r), __FILE__, __LINE__, "not " #condition); \
+  } while (0)
+/* The call must succeed. `err` is in scope for the call. */
+#define rig_ok(r, call)                                                                                            \
+  do {                                                                                                             \
+    tdict_error *err = &(r)->error;                                                                                \
+    char rig_text_[360];                                                                                           \
+    memset(err, 0, sizeof *err);                                                                                   \
+    if ((call) != TDICT_OK) {                                                                                      \
+      snprintf(rig_text_, sizeof rig_text_, "%s at '%.60s': %.200s", tdict_status_name((tdict_status)err->status), \
+               err->path, err->message);                                                                           \
+      rig_note((r), __FILE__, __LINE__, rig_text_);                                                                \
+    }                                                                                                              \
+  } while (0)
+/* Keeps the status and the error of a call. */
+#define rig_keep(r, call)                       \
+  do {                                          \
+    tdict_error *err = &(r)->error;             \
+    const int64_t rig_begin_ = tdict_now_ns();  \
+    memset(err, 0, sizeof *err);                \
+    (r)->status = (int)(call);                  \
+    (r)->took_ns = tdict_now_ns() - rig_begin_; \
+  } while (0)
+
+static inline rig *rig_create_on(int world, tdict_context *context, tdict_device device, bool with_comm) {
+  rig *g = calloc(1, sizeof *g);
+  assert_non_null(g);
+  g->world = world;
+  g->context = context;
+  g->device = device;
+  g->threads = thread_world_create(world, device.type == TDICT_DEVICE_CPU ? NULL : context, device);
+  for (int i = 0; i < world; i++) {
+    g->ranks[i] = (rig_rank){.rig = g, .rank = i};
+    thread_world_table(g->threads, i, &g->ranks[i].table);
+    if (with_comm) td_ok(tdict_comm_create(context, &g->ranks[i].table, NULL, &g->ranks[i].comm, err));
+  }
+  return g;
+}
+static inline tdict_context *rig_context(void) {
+  static tdict_context *context;
+  tdict_context_options o = tdict_context_options_default();
+  o.num_threads = 2;
+  if (!context) context = td_context(&o);
+  return context;
+}
+/* Ranks on the device of the run. */
+static inline rig *rig_create(int world) { return rig_create_on(world, rig_context(), td_device(), true); }
+
+static inline void *rig_thread(void *rank) {
+  rig_rank *r = rank;
+  r->rig->run(r);
+  return NULL;
+}
+/* Lets every rank run a function on its own thread, and fails if a rank has noted something. */
+static inline void rig_run(rig *g, void (*run)(rig_rank *r), void *user) {
+  g->run = run;
+  g->user = user;
+  for (int i = 0; i < g->world; i++)
+    assert_int_equal(pthread_create(&g->ranks[i].thread, NULL, rig_thread, &g->ranks[i]), 0);
+  for (int i = 0; i < g->world; i++) pthread_join(g->ranks[i].thread, NULL);
+  for (int i = 0; i < g->world; i++)
+    if (g->ranks[i].wrong[0]) fail_msg("%s", g->ranks[i].wrong);
+  g->user = NULL; /* may point to a variable of the caller */
+}
+static inline void rig_drop_results(rig *g) {
+  for (int i = 0; i < g->world; i++) {
+    tdict_release(g->ranks[i].got);
+    g->ranks[i].got = NULL;
+  }
+}
+static inline void rig_destroy(rig *g) {
+  rig_drop_results(g);
+  for (int i = 0; i < g->world; i++) tdict_comm_destroy(g->ranks[i].comm);
+  thread_world_destroy(g->threads);
+  free(g);
+}
+/* Destroys the context at the end of a case. */
+static inline void rig_end(void) { tdict_context_destroy(rig_context()); }
+
+#endif

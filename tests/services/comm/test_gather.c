@@ -1,0 +1,248 @@
+/* Gathers and scatters of random trees among 1 to 4 ranks, with uneven and empty parts. */
+#include "services/comm/trees.h"
+
+typedef struct gather_case {
+  int root, dim;
+  tdict_tree *part[THREAD_MOST_RANKS];
+  const tdict_tree *src;
+  const int64_t *counts;
+} gather_case;
+
+static tdict_comm_options options_of(const gather_case *c) {
+  tdict_comm_options o = tdict_comm_options_default();
+  o.dim = c->dim;
+  return o;
+}
+static void all_gather(rig_rank *r) {
+  const gather_case *c = r->rig->user;
+  const tdict_comm_options o = options_of(c);
+  rig_ok(r, tdict_all_gather(r->comm, c->part[r->rank], &o, &r->got, err));
+}
+static void all_gather_stack(rig_rank *r) {
+  const gather_case *c = r->rig->user;
+  rig_ok(r, tdict_all_gather_stack(r->comm, c->part[r->rank], NULL, &r->got, err));
+}
+static void gather_to(rig_rank *r) {
+  const gather_case *c = r->rig->user;
+  const tdict_comm_options o = options_of(c);
+  r->got = (tdict_tree *)(uintptr_t)c; /* must be overwritten */
+  rig_ok(r, tdict_gather_to(r->comm, c->part[r->rank], c->root, &o, &r->got, err));
+}
+static void scatter(rig_rank *r) {
+  const gather_case *c = r->rig->user;
+  const bool is_root = r->rank == c->root;
+  tdict_comm_options o = options_of(c);
+  if (is_root) o.counts = c->counts;
+  rig_ok(r, tdict_scatter(r->comm, is_root ? c->src : NULL, c->root, &o, &r->got, err));
+}
+
+/* Makes a part for each rank. If `rows` is negative, the parts differ in the size of dimension `dim`. */
+static void make_parts(gather_case *c, int world, int dim, int64_t rows, rng *random) {
+  tree_plan plan = {.shape_seed = next_random(random), .batch_ndim = 2, .batch_size = {2, 2}};
+  for (int r = 0; r < world; r++) {
+    plan.value_seed = next_random(random);
+    plan.layout = (tree_layout)pick(random, 0, NUM_LAYOUTS - 1);
+    plan.batch_size[dim] = rows >= 0 ? rows : pick(random, 0, 4);
+    c->part[r] = tree_make(&plan);
+  }
+}
+static void release_parts(gather_case *c, int world) {
+  for (int r = 0; r < world; r++) tdict_release(c->part[r]);
+}
+
+/* Checks that a tree is the parts of all ranks, one after another. */
+static void check_joined(const gather_case *c, int world, int dim, const tdict_tree *got) {
+  tdict_tree *whole = tree_on_host(got);
+  int64_t from = 0;
+  assert_false(tdict_is_locked(got));
+  assert_false(tdict_get_device(got, NULL));
+  for (int r = 0; r < world; r++) {
+    tdict_tree *part = tree_on_host(c->part[r]);
+    tree_check_part(whole, part, false, dim, from);
+    from += tdict_batch_size(part)[dim];
+    tdict_release(part);
+  }
+  assert_int_equal(tdict_batch_size(whole)[dim], from);
+  tdict_release(whole);
+}
+
+DEVICE_CASE(comm_all_gather_joins_the_trees_of_all_ranks) {
+  rng random = {1};
+  for (int world = 1; world <= 4; world++) {
+    rig *g = rig_create(world);
+    for (int i = 0; i < 24; i++) {
+      const int dim = (int)pick(&random, 0, 1);
+      gather_case c = {.dim = i % 2 ? dim : dim - 2};
+      make_parts(&c, world, dim, i % 3 ? -1 : pick(&random, 0, 3), &random);
+      rig_run(g, all_gather, &c);
+      for (int r = 0; r < world; r++) check_joined(&c, world, dim, g->ranks[r].got);
+      rig_drop_results(g);
+      release_parts(&c, world);
+    }
+    rig_destroy(g);
+  }
+  rig_end();
+}
+
+DEVICE_CASE(comm_gather_to_joins_on_the_root) {
+  rng random = {2};
+  for (int world = 1; world <= 4; world++) {
+    rig *g = rig_create(world);
+    for (int i = 0; i < 24; i++) {
+      const int dim = (int)pick(&random, 0, 1);
+      gather_case c = {.dim = i % 2 ? dim : dim - 2, .root = (int)pick(&random, 0, world - 1)};
+      make_parts(&c, world, dim, i % 3 ? -1 : pick(&random, 0, 3), &random);
+      rig_run(g, gather_to, &c);
+      check_joined(&c, world, dim, g->ranks[c.root].got);
+      for (int r = 0; r < world; r++) assert_true((g->ranks[r].got == NULL) == (r != c.root));
+      rig_drop_results(g);
+      release_parts(&c, world);
+    }
+    assert_int_equal(thread_world_unread(g->threads), 0);
+    rig_destroy(g);
+  }
+  rig_end();
+}
+
+DEVICE_CASE(comm_all_gather_stack_adds_a_dimension) {
+  rng random = {3};
+  for (int world = 1; world <= 4; world++) {
+    rig *g = rig_create(world);
+    for (int i = 0; i < 24; i++) {
+      gather_case c = {0};
+      make_parts(&c, world, 0, pick(&random, 0, 3), &random);
+      rig_run(g, all_gather_stack, &c);
+      for (int r = 0; r < world; r++) {
+        tdict_tree *whole = tree_on_host(g->ranks[r].got);
+        assert_int_equal(tdict_batch_ndim(whole), 3);
+        assert_int_equal(tdict_batch_size(whole)[0], world);
+        for (int from = 0; from < world; from++) {
+          tdict_tree *part = tree_on_host(c.part[from]);
+          tree_check_part(whole, part, true, 0, from);
+          tdict_release(part);
+        }
+        tdict_release(whole);
+      }
+      rig_drop_results(g);
+      release_parts(&c, world);
+    }
+    rig_destroy(g);
+  }
+  rig_end();
+}
+
+DEVICE_CASE(comm_scatter_cuts_the_tree_of_the_root) {
+  rng random = {4};
+  for (int world = 1; world <= 4; world++) {
+    rig *g = rig_create(world);
+    for (int i = 0; i < 24; i++) {
+      const int dim = (int)pick(&random, 0, 1);
+      int64_t counts[THREAD_MOST_RANKS], rows = 0;
+      const bool even = i % 3 == 0;
+      if (even) rows = pick(&random, 0, 9);
+      for (int r = 0; r < world; r++) {
+        counts[r] = even ? rows / world + (r < rows % world) : pick(&random, 0, 3);
+        if (!even) rows += counts[r];
+      }
+      tree_plan plan = {.shape_seed = next_random(&random),
+                        .value_seed = next_random(&random),
+                        .batch_ndim = 2,
+                        .batch_size = {2, 2},
+                        .layout = (tree_layout)pick(&random, 0, NUM_LAYOUTS - 1)};
+      plan.batch_size[dim] = rows;
+      tdict_tree *src = tree_make(&plan), *whole = tree_on_host(src);
+      gather_case c = {.dim = i % 2 ? dim : dim - 2,
+                       .root = (int)pick(&random, 0, world - 1),
+                       .src = src,
+                       .counts = even ? NULL : counts};
+      rig_run(g, scatter, &c);
+      int64_t from = 0;
+      for (int r = 0; r < world; r++) {
+        tdict_tree *part = tree_on_host(g->ranks[r].got);
+        assert_int_equal(tdict_batch_size(part)[dim], counts[r]);
+        tree_check_part(whole, part, false, dim, from);
+        from += counts[r];
+        tdict_release(part);
+      }
+      rig_drop_results(g);
+      tdict_release(src);
+      tdict_release(whole);
+    }
+    assert_int_equal(thread_world_unread(g->threads), 0);
+    rig_destroy(g);
+  }
+  rig_end();
+}
+
+/* One message for a tree: one gather for equal parts; for others one message for each rank that has elements. */
+DEVICE_CASE(comm_gathers_send_one_message_for_a_tree) {
+  enum { WORLD = 3 };
+  rig *g = rig_create(WORLD);
+  for (int equal = 0; equal < 2; equal++) {
+    gather_case c = {.root = 1};
+    tree_plan plan = {.shape_seed = 11, .value_seed = 1, .batch_ndim = 1};
+    for (int r = 0; r < WORLD; r++) {
+      plan.batch_size[0] = equal ? 2 : r; /* rank 0 has no elements */
+      c.part[r] = tree_make(&plan);
+    }
+    assert_true(tdict_num_leaves(c.part[0]) > 3);
+    thread_world_forget(g->threads);
+    rig_run(g, all_gather, &c);
+    for (int r = 0; r < WORLD; r++) {
+      assert_int_equal(thread_world_calls(g->threads, r, THREAD_ALL_GATHER), equal);
+      assert_int_equal(thread_world_calls(g->threads, r, THREAD_BROADCAST), equal ? 0 : 2);
+      assert_int_equal(thread_world_calls(g->threads, r, THREAD_EXCHANGE), 1);
+      assert_int_equal(thread_world_calls(g->threads, r, THREAD_SEND_HOST), 0);
+    }
+    rig_drop_results(g);
+    rig_run(g, gather_to, &c);
+    for (int r = 0; r < WORLD; r++)
+      assert_int_equal(thread_world_calls(g->threads, r, THREAD_SEND), r != 1 && (equal || r != 0));
+    assert_int_equal(thread_world_calls(g->threads, 1, THREAD_RECEIVE), equal ? 2 : 1);
+    rig_drop_results(g);
+    release_parts(&c, WORLD);
+  }
+  rig_destroy(g);
+  rig_end();
+}
+
+/* A few trees again and again, along both dimensions and with other counts each time, so that the communicator knows
+ * more schemas than it keeps. */
+DEVICE_CASE(comm_gathers_along_each_dimension_in_turns) {
+  enum { WORLD = 3, TREES = 3 };
+  rng random = {8};
+  tdict_tree *trees[TREES];
+  rig *g = rig_create(WORLD); /* skips the case if there is no device */
+  for (int i = 0; i < TREES; i++) {
+    const tree_plan plan = {.shape_seed = next_random(&random),
+                            .value_seed = next_random(&random),
+                            .batch_ndim = 2,
+                            .batch_size = {5, 5},
+                            .layout = (tree_layout)i};
+    trees[i] = tree_make(&plan);
+  }
+  for (int turn = 0; turn < 60; turn++) {
+    int64_t counts[WORLD] = {pick(&random, 0, 2), pick(&random, 0, 3)}, from = 0;
+    gather_case c = {.src = trees[pick(&random, 0, TREES - 1)], .dim = (int)pick(&random, 0, 1), .counts = counts};
+    counts[2] = 5 - counts[0] - counts[1];
+    rig_run(g, scatter, &c);
+    tdict_tree *whole = tree_on_host(c.src);
+    for (int r = 0; r < WORLD; r++) {
+      c.part[r] = g->ranks[r].got;
+      g->ranks[r].got = NULL;
+      tdict_tree *part = tree_on_host(c.part[r]);
+      assert_int_equal(tdict_batch_size(part)[c.dim], counts[r]);
+      tree_check_part(whole, part, false, c.dim, from);
+      from += counts[r];
+      tdict_release(part);
+    }
+    rig_run(g, all_gather, &c);
+    for (int r = 0; r < WORLD; r++) check_joined(&c, WORLD, c.dim, g->ranks[r].got);
+    rig_drop_results(g);
+    release_parts(&c, WORLD);
+    tdict_release(whole);
+  }
+  for (int i = 0; i < TREES; i++) tdict_release(trees[i]);
+  rig_destroy(g);
+  rig_end();
+}

@@ -1,0 +1,99 @@
+/* Calls without memory: every allocation of every call is refused once. One rank, so that all allocations are on one
+ * thread. */
+#include "services/comm/every_op.h"
+#include "support/fail_alloc.h"
+
+static tdict_tree *separate_tree(void) {
+  tdict_tree *tree = op_good_tree(), *made = NULL;
+  tdict_tensor *t = NULL;
+  td_ok(tdict_clone(tree, &made, err));
+  td_ok(tdict_tensor_clone(help_get(tree, "z"), tdict_device_memory(rig_context(), td_device()), &t, err));
+  help_put(made, "z", t);
+  tdict_release(tree);
+  return made;
+}
+
+static void refuse_each(int op, tdict_tree *tree, const tdict_tree *wanted) {
+  int refused = 0;
+  for (int64_t n = 0;; n++) {
+    rig *g = rig_create(1);
+    tdict_error err = {0};
+    tdict_tree *got = NULL;
+    const op_args a = {.op = op, .tree = tree, .reduce = TDICT_REDUCE_MAX};
+    td_fail_alloc(n, false);
+    const tdict_status status = op_call(&g->ranks[0], &a, &got, &err);
+    const bool was_refused = td_fail_alloc_stop();
+    assert_true(status == TDICT_OK || (was_refused && status == TDICT_ENOMEM && (int)err.status == TDICT_ENOMEM));
+    assert_true(!got == (status != TDICT_OK || op == OP_BROADCAST_INTO || op == OP_REDUCE));
+    tree_check_equal(tree, wanted);
+    refused += status == TDICT_ENOMEM;
+    tdict_release(got);
+    rig_destroy(g);
+    if (!was_refused) break;
+    assert_true(n < 1000);
+  }
+  assert_true(refused > 0);
+}
+
+CASE(comm_calls_without_memory_return_enomem) {
+  tdict_tree *block = op_good_tree(), *separate = separate_tree();
+  for (int op = 0; op < NUM_OPS; op++) {
+    refuse_each(op, block, separate);
+    refuse_each(op, separate, block);
+  }
+  tdict_release(block);
+  tdict_release(separate);
+  rig_end();
+}
+
+/* On a device, the join is prepared while the message is on its way. */
+SIM_CASE(comm_gathers_on_a_device_without_memory_return_enomem) {
+  static const int ops[] = {OP_SCATTER, OP_GATHER_TO, OP_ALL_GATHER, OP_STACK};
+  tdict_tree *block = op_good_tree(), *separate = separate_tree();
+  for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+    refuse_each(ops[i], block, separate);
+    refuse_each(ops[i], separate, block);
+  }
+  tdict_release(block);
+  tdict_release(separate);
+  rig_end();
+}
+
+/* Two trees whose schemas the communicator knows, in turns. */
+CASE(comm_broadcast_into_of_known_blocks_allocates_nothing) {
+  tdict_tree *trees[] = {op_good_tree(), op_tree("child.c", TDICT_F32, 3)};
+  rig *g = rig_create(1);
+  for (int round = 0; round < 6; round++) {
+    tdict_error err = {0};
+    const op_args a = {.op = OP_BROADCAST_INTO, .tree = trees[round % 2]};
+    td_fail_alloc(round < 2 ? INT64_MAX : 0, true);
+    const tdict_status status = op_call(&g->ranks[0], &a, NULL, &err);
+    const int64_t seen = td_allocs_seen();
+    assert_false(td_fail_alloc_stop());
+    assert_int_equal(status, TDICT_OK);
+    assert_true(round < 2 ? seen > 0 : seen == 0);
+  }
+  rig_destroy(g);
+  for (int i = 0; i < 2; i++) tdict_release(trees[i]);
+  rig_end();
+}
+
+CASE(comm_create_without_memory_returns_enomem) {
+  thread_world *w = thread_world_create(1, NULL, tdict_cpu());
+  tdict_context *context = rig_context();
+  tdict_comm_table table;
+  thread_world_table(w, 0, &table);
+  for (int64_t n = 0;; n++) {
+    tdict_comm *comm = NULL;
+    tdict_error err = {0};
+    td_fail_alloc(n, false);
+    const tdict_status status = tdict_comm_create(context, &table, NULL, &comm, &err);
+    const bool refused = td_fail_alloc_stop();
+    assert_int_equal(status, refused ? TDICT_ENOMEM : TDICT_OK);
+    assert_true(!comm == refused);
+    tdict_comm_destroy(comm);
+    if (!refused) break;
+  }
+  thread_world_destroy(w);
+  rig_end();
+}

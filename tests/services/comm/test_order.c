@@ -1,0 +1,217 @@
+/* Streams, transfers, memories and devices of communicators. */
+#include <unistd.h>
+
+#include "services/comm/every_op.h"
+
+enum { WORLD = 3, COUNT = 5 };
+
+typedef struct order_case {
+  tdict_tree *tree[WORLD];
+  tdict_stream stream[WORLD];
+  tdict_comm_options options;
+  float *device_data[WORLD];
+  int op;
+} order_case;
+
+/* A late kernel of the program: the elements are there only after a while. */
+typedef struct late_kernel {
+  tdict_stream stream;
+  float *device_data;
+  float value;
+} late_kernel;
+static void write_late(void *user) {
+  const late_kernel *k = user;
+  float *data = tdict_sim_host_pointer(k->stream, k->device_data);
+  usleep(30000);
+  for (int i = 0; i < COUNT; i++) data[i] = k->value;
+}
+
+static void reduce_after_kernel(rig_rank *r) {
+  order_case *c = r->rig->user;
+  tdict_comm_options o = c->options;
+  late_kernel kernel = {c->stream[r->rank], c->device_data[r->rank], (float)(r->rank + 1)};
+  o.after = &c->stream[r->rank];
+  rig_ok(r, tdict_sim_launch(c->stream[r->rank], write_late, &kernel, err));
+  if (c->op == OP_REDUCE) rig_ok(r, tdict_all_reduce(r->comm, c->tree[r->rank], TDICT_REDUCE_SUM, &o, err));
+  if (c->op == OP_BROADCAST_INTO) rig_ok(r, tdict_broadcast_into(r->comm, c->tree[r->rank], 1, &o, err));
+  if (c->op == OP_ALL_GATHER) rig_ok(r, tdict_all_gather_stack(r->comm, c->tree[r->rank], &o, &r->got, err));
+  rig_ok(r, tdict_stream_synchronize(r->rig->context, c->stream[r->rank], err)); /* `kernel` is on this stack */
+}
+
+SIM_CASE(comm_calls_follow_the_stream_after) {
+  static const int ops[] = {OP_REDUCE, OP_BROADCAST_INTO, OP_ALL_GATHER};
+  for (int i = 0; i < 6; i++) {
+    rig *g = rig_create(WORLD);
+    order_case c = {.op = ops[i % 3], .options = tdict_comm_options_default()};
+    for (int r = 0; r < WORLD; r++) {
+      tdict_tensor *t = NULL;
+      c.tree[r] = help_tree_without_batch();
+      td_ok(tdict_tensor_zeros(TDICT_F32, COUNTS(COUNT), tdict_device_memory(g->context, g->device), &t, err));
+      c.device_data[r] = tdict_tensor_data(t);
+      help_put(c.tree[r], "x", t);
+      if (i >= 3) help_put(c.tree[r], "y", tdict_tensor_retain(t)); /* no block: elements are copied first */
+      td_ok(tdict_stream_create(g->context, g->device, &c.stream[r], err));
+    }
+    rig_run(g, reduce_after_kernel, &c);
+    for (int r = 0; r < WORLD; r++) {
+      tdict_tree *host = tree_on_host(c.op == OP_ALL_GATHER ? g->ranks[r].got : c.tree[r]);
+      const tdict_tensor *x = help_get(host, "x");
+      for (int64_t k = 0; k < COUNT; k++) {
+        const int64_t index[2] = {c.op == OP_ALL_GATHER ? 2 : k, k};
+        const float found = *(const float *)(const void *)tree_element(x, index);
+        assert_true(found == (c.op == OP_REDUCE ? 6.0f : c.op == OP_ALL_GATHER ? 3.0f : 2.0f));
+      }
+      tdict_release(host);
+      tdict_release(c.tree[r]);
+      tdict_stream_destroy(g->context, c.stream[r]);
+    }
+    rig_destroy(g);
+  }
+  rig_end();
+}
+
+/* A source in host memory, with a communicator on a device. */
+static void broadcast_from_host(rig_rank *r) {
+  order_case *c = r->rig->user;
+  rig_ok(r, tdict_broadcast(r->comm, r->rank == 1 ? c->tree[1] : NULL, 1, NULL, &r->got, err));
+  tdict_tree *joined = NULL;
+  rig_ok(r, tdict_all_gather(r->comm, c->tree[1], NULL, &joined, err));
+  rig_true(r, joined && tdict_batch_size(joined)[0] == 3 * tdict_batch_size(c->tree[1])[0]);
+  tdict_release(joined);
+}
+
+GPU_CASE(comm_sources_may_be_on_the_host) {
+  rig *g = rig_create(WORLD);
+  tdict_tree *device = op_good_tree();
+  order_case c = {.tree = {NULL, tree_on_host(device), NULL}};
+  rig_run(g, broadcast_from_host, &c);
+  for (int r = 0; r < WORLD; r++) {
+    const tdict_tensor *t = help_get(g->ranks[r].got, "a");
+    assert_true(tdict_device_equal(tdict_tensor_device(t), r == 1 ? tdict_cpu() : g->device));
+    tree_check_equal(g->ranks[r].got, device);
+  }
+  tdict_release(c.tree[1]);
+  tdict_release(device);
+  rig_destroy(g);
+  rig_end();
+}
+
+GPU_CASE(comm_trees_in_place_must_be_on_the_device) {
+  rig *g = rig_create(WORLD);
+  tdict_tree *device = op_good_tree(), *host = tree_on_host(device);
+  static const int ops[] = {OP_BROADCAST_INTO, OP_REDUCE};
+  for (int i = 0; i < 2; i++) {
+    op_case c;
+    memset(&c, 0, sizeof c);
+    for (int r = 0; r < WORLD; r++) c.of[r] = (op_args){.op = ops[i], .tree = r == 2 ? host : device};
+    rig_run(g, op_try, &c);
+    op_check_all(g, TDICT_EWRONGDEVICE, "a", "rank 2: ");
+    op_check_usable(g, device);
+  }
+  tdict_release(host);
+  tdict_release(device);
+  rig_destroy(g);
+  rig_end();
+}
+
+CASE(comm_read_only_trees_are_not_written) {
+  rig *g = rig_create(WORLD);
+  static const float values[3] = {1, 2, 3};
+  tdict_tree *good = help_tree_without_batch(), *constant = help_read_only_tree(values);
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_zeros(TDICT_F32, COUNTS(3), NULL, &t, err));
+  help_put(good, "x", t);
+  for (int is_root = 0; is_root < 2; is_root++) {
+    op_case c;
+    memset(&c, 0, sizeof c);
+    for (int r = 0; r < WORLD; r++)
+      c.of[r] = (op_args){.op = OP_BROADCAST_INTO, .tree = r == 1 ? constant : good, .root = is_root};
+    rig_run(g, op_try, &c);
+    if (!is_root) op_check_all(g, TDICT_EREADONLY, "x", "rank 1: ");
+    for (int r = 0; r < WORLD && is_root; r++) assert_int_equal(g->ranks[r].status, TDICT_OK); /* the root only reads */
+  }
+  assert_memory_equal(tdict_const_data(good, "x"), values, sizeof values);
+  tdict_release(good);
+  tdict_release(constant);
+  rig_destroy(g);
+  rig_end();
+}
+
+/* Results in pinned memory; memory and streams of other devices are refused. */
+SIM_CASE(comm_results_are_in_the_given_memory) {
+  rig *g = rig_create_on(WORLD, rig_context(), tdict_cpu(), true), *on_device = rig_create(WORLD);
+  tdict_tree *tree = op_good_tree(), *host = tree_on_host(tree);
+  tdict_comm_options o = tdict_comm_options_default();
+  op_case c;
+  for (int op = 0; op < NUM_OPS; op++) {
+    if (op == OP_BROADCAST_INTO || op == OP_REDUCE) continue;
+    memset(&c, 0, sizeof c);
+    o.memory = tdict_pinned_memory(g->context);
+    for (int r = 0; r < WORLD; r++) c.of[r] = (op_args){.op = op, .tree = host, .root = 1, .options = &o};
+    rig_run(g, op_try, &c);
+    for (int r = 0; r < WORLD; r++) {
+      assert_int_equal(g->ranks[r].status, TDICT_OK);
+      const bool is_new = g->ranks[r].got && g->ranks[r].got != host;
+      assert_true(!is_new || tdict_tensor_is_pinned(help_get(g->ranks[r].got, "z")));
+      assert_true(is_new || (op == OP_BROADCAST && r == 1) || (op == OP_GATHER_TO && r != 1));
+    }
+    rig_drop_results(g);
+    o.memory = tdict_device_memory(g->context, td_device());
+    rig_run(g, op_try, &c);
+    op_check_all(g, TDICT_EWRONGDEVICE, "", "rank 0: ");
+  }
+  memset(&c, 0, sizeof c);
+  const tdict_stream cpu = {{TDICT_DEVICE_CPU, 0}, NULL};
+  o = tdict_comm_options_default();
+  o.after = &cpu;
+  for (int r = 0; r < WORLD; r++) c.of[r] = (op_args){.op = OP_STACK, .tree = tree, .options = r == 1 ? &o : NULL};
+  rig_run(on_device, op_try, &c);
+  op_check_all(on_device, TDICT_EWRONGDEVICE, "", "rank 1: ");
+  op_check_usable(on_device, tree);
+  tdict_release(tree);
+  tdict_release(host);
+  rig_destroy(g);
+  rig_destroy(on_device);
+  rig_end();
+}
+
+/* A transfer into the source is still running when the call begins. */
+static void stack_during_transfer(rig_rank *r) {
+  order_case *c = r->rig->user;
+  rig_ok(r, tdict_all_gather_stack(r->comm, c->tree[r->rank], NULL, &r->got, err));
+}
+
+GPU_CASE(comm_calls_wait_for_transfers) {
+  enum { MANY = 1 << 20 };
+  rig *g = rig_create(WORLD);
+  order_case c = {0};
+  tdict_tree *host = help_tree_without_batch();
+  tdict_tensor *t = NULL;
+  tdict_future *futures[WORLD];
+  td_ok(tdict_tensor_arange(TDICT_I32, 5, 3, MANY, &t, err));
+  help_put(host, "x", t);
+  const void *wanted = tdict_const_data(host, "x");
+  tdict_stream other;
+  td_ok(tdict_stream_create(g->context, g->device, &other, err));
+  for (int i = 0; i < 10; i++) {
+    for (int r = 0; r < WORLD; r++) {
+      td_ok(tdict_to_device_async(g->context, host, g->device, NULL, &futures[r], err));
+      td_ok(tdict_future_wait_on_stream(futures[r], other, &c.tree[r], err)); /* not the legacy stream */
+    }
+    rig_run(g, stack_during_transfer, &c);
+    for (int r = 0; r < WORLD; r++) {
+      tdict_tree *whole = tree_on_host(g->ranks[r].got);
+      for (int from = 0; from < WORLD; from++)
+        assert_memory_equal(tree_element(help_get(whole, "x"), (const int64_t[]){from, 0}), wanted,
+                            sizeof(int32_t) * MANY);
+      tdict_release(whole);
+      tdict_future_release(futures[r]);
+      tdict_release(c.tree[r]);
+    }
+    rig_drop_results(g);
+  }
+  tdict_release(host);
+  tdict_stream_destroy(g->context, other);
+  rig_destroy(g);
+  rig_end();
+}

@@ -1,0 +1,106 @@
+/* What the tests of DLPack share: a producer whose deleter counts, and managed tensors read by naive loops. What is
+ * made here is released by the test that asked for it. Thread rule: deleters run on any thread, the rest on the main
+ * thread. */
+#ifndef TDICT_TESTS_SERVICES_INTEROP_DLPACK_RIG_H
+#define TDICT_TESTS_SERVICES_INTEROP_DLPACK_RIG_H
+
+#include <stdatomic.h>
+
+#include "core/tensor/naive.h"
+#include "core/tensor/tensor.h"
+#include "services/interop/dlpack/abi.h"
+#include "support/fail_alloc.h"
+#include "tdict/dlpack.h"
+
+static inline tdict_dl_versioned *versioned_of(struct DLManagedTensorVersioned *m) { return (void *)m; }
+static inline tdict_dl_legacy *legacy_of(struct DLManagedTensor *m) { return (void *)m; }
+static inline void delete_versioned_of(struct DLManagedTensorVersioned *m) {
+  versioned_of(m)->deleter(versioned_of(m));
+}
+static inline void delete_legacy_of(struct DLManagedTensor *m) { legacy_of(m)->deleter(legacy_of(m)); }
+
+/* A producer's tensor in both structs. Its bytes are the test's. */
+typedef struct produced {
+  tdict_dl_versioned versioned;
+  tdict_dl_legacy legacy;
+  int64_t shape[8], strides[8];
+  atomic_int deleted;
+} produced;
+static inline void count_deletion(produced *p) { atomic_fetch_add(&p->deleted, 1); }
+static inline void delete_produced(tdict_dl_versioned *m) { count_deletion(m->manager_ctx); }
+static inline void delete_produced_legacy(tdict_dl_legacy *m) { count_deletion(m->manager_ctx); }
+
+static inline void produce(produced *p, void *data, tdict_dl_device device, tdict_dtype dtype,
+                           const naive_layout *layout) {
+  memset(p, 0, sizeof *p);
+  tdict_dl_tensor *t = &p->versioned.tensor;
+  t->data = data;
+  t->device = device;
+  t->ndim = layout->ndim;
+  t->dtype = (tdict_dl_dtype){(uint8_t)dtype, (uint8_t)(dtype >> 8), (uint16_t)(dtype >> 16)};
+  memcpy(p->shape, layout->shape, sizeof p->shape);
+  memcpy(p->strides, layout->strides, sizeof p->strides);
+  t->shape = p->shape;
+  t->strides = p->strides;
+  p->versioned.major = 1;
+  p->versioned.minor = 1;
+  p->versioned.manager_ctx = p;
+  p->versioned.deleter = delete_produced;
+  p->legacy = (tdict_dl_legacy){*t, p, delete_produced_legacy};
+}
+/* A vector of bytes on the host. */
+static inline void produce_bytes(produced *p, void *data, int64_t count) {
+  const naive_layout line = {.ndim = 1, .shape = {count}, .strides = {1}, .numel = count};
+  produce(p, data, (tdict_dl_device){TDICT_DL_CPU, 0}, TDICT_U8, &line);
+}
+static inline struct DLManagedTensorVersioned *give_versioned(produced *p) { return (void *)&p->versioned; }
+static inline struct DLManagedTensor *give_legacy(produced *p) { return (void *)&p->legacy; }
+static inline int times_deleted(produced *p) { return atomic_load(&p->deleted); }
+
+static inline naive_layout layout_of_managed(const tdict_dl_tensor *t) {
+  naive_layout layout = {.ndim = t->ndim, .numel = 1};
+  for (int i = 0; i < t->ndim; i++) {
+    layout.shape[i] = t->shape[i];
+    layout.strides[i] = t->strides[i];
+    layout.numel *= t->shape[i];
+  }
+  return layout;
+}
+/* The elements of host memory in C order, to be freed. */
+static inline unsigned char *elements_at(const void *data, const naive_layout *from, size_t item) {
+  naive_layout to = *from;
+  for (int64_t i = to.ndim - 1, step = 1; i >= 0; step *= to.shape[i--]) to.strides[i] = step;
+  unsigned char *out = calloc((size_t)from->numel + 1, item);
+  assert_non_null(out);
+  naive_copy(&to, out, from, data, item);
+  return out;
+}
+
+/* Storage of the program, whose release is counted. */
+static inline void count_release(void *user) { atomic_fetch_add((atomic_int *)user, 1); }
+static inline tdict_tensor *counted_tensor(void *data, int64_t count, uint32_t flags, atomic_int *released) {
+  tdict_tensor_desc desc = tdict_tensor_desc_default();
+  tdict_tensor *t = NULL;
+  desc.data = data;
+  desc.dtype = TDICT_U8;
+  desc.ndim = 1;
+  desc.shape = &count;
+  desc.flags = flags;
+  td_ok(tdict_tensor_from_data(&desc, count_release, released, &t, err));
+  return t;
+}
+static inline tdict_tree *plain_tree(void) {
+  tdict_tree *tree = NULL;
+  td_ok(tdict_create(0, NULL, &tree, err));
+  return tree;
+}
+/* Sets a tensor and gives the reference away. */
+static inline void set_away(tdict_tree *tree, const char *path, tdict_tensor *tensor) {
+  td_ok(tdict_set(tree, path, tensor, err));
+  tdict_tensor_release(tensor);
+}
+static inline tdict_tensor *small_tensor(tdict_dtype dtype, int64_t count, uint64_t seed) {
+  return naive_tensor(dtype, 1, &count, seed);
+}
+
+#endif

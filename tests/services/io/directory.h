@@ -1,0 +1,58 @@
+/* Directories of the tests of TensorDict's formats. Thread rule: one thread. */
+#ifndef TDICT_TESTS_SERVICES_IO_DIRECTORY_H
+#define TDICT_TESTS_SERVICES_IO_DIRECTORY_H
+
+#include <ftw.h>
+
+#include "files.h"
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *at) {
+  (void)info, (void)kind, (void)at;
+  return remove(path);
+}
+/* Removes a file, or a directory with all files. */
+static inline void remove_all(const char *path) {
+  assert_int_equal(nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+/* Writes a text to a file, and creates the folders of the path below the test's folder. */
+static inline void write_text_below(const folder *f, const char *name, const char *text) {
+  char path[PATH_BYTES];
+  snprintf(path, sizeof path, "%s", in(f, name));
+  for (char *at = path + strlen(f->path) + 1; *at; at++) {
+    if (*at != '/') continue;
+    *at = 0;
+    mkdir(path, 0777);
+    *at = '/';
+  }
+  write_bytes(path, text, strlen(text));
+}
+
+#define TD_TYPE "\"_type\":\"<class 'tensordict._td.TensorDict'>\""
+#define TD_LEAF(dtype, shape) "{\"device\":\"cpu\",\"shape\":" shape ",\"dtype\":\"" dtype "\",\"is_nested\":false}"
+#define TD_META(entries, shape) "{" entries "\"shape\":" shape ",\"device\":\"cpu\"," TD_TYPE "}"
+
+static inline tdict_save_options save_as(tdict_file_format format) {
+  tdict_save_options o = tdict_save_options_default();
+  o.format = (int32_t)format;
+  return o;
+}
+/* Checks that a path cannot be opened, and that the error names a file of the path. */
+static inline void refuse(const char *path, tdict_status status, const char *text) {
+  tdict_tree *tree = NULL;
+  td_fails(status, text, tdict_open(path, NULL, &tree, err));
+  assert_null(tree);
+  assert_int_equal(strncmp(td_last_error.path, path, strlen(path)), 0);
+}
+
+#ifdef GOLDEN_FOLDER /* see modules.cmake */
+/* The names and the shapes of the tensors of the golden files. */
+static inline const char *golden(const char *name) {
+  static char paths[4][PATH_BYTES];
+  static int next;
+  char *path = paths[next++ % 4];
+  snprintf(path, PATH_BYTES, "%s/%s", GOLDEN_FOLDER, name);
+  return path;
+}
+#endif
+
+#endif

@@ -1,0 +1,191 @@
+/* Datasets for the tests of the loader. Each sample identifies itself: "id" is its index, and "x" are five numbers
+ * computed from the index. Batches on a device are read without the library. Thread rule: any thread may call the
+ * functions of the dataset; only the main thread calls the checks. */
+#ifndef TDICT_TESTS_SERVICES_LOADER_NUMBERS_H
+#define TDICT_TESTS_SERVICES_LOADER_NUMBERS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "support/raw.h"
+#include "support/rest.h"
+#include "support/test.h"
+
+enum { X_COUNT = 5 };
+
+typedef struct numbers {
+  int64_t length; /* negative: a stream of `end` samples */
+  int64_t end;
+  int64_t fail_at; /* -1: never; this sample's fetch fails, each time */
+  int delay_us;    /* at most, by the index */
+  atomic_int released, fetches, batches, running, most_running, out_of_order;
+  atomic_llong last;    /* index fetched last, of datasets in order */
+  pthread_mutex_t gate; /* held by a test: fetches of sample `gated` wait here */
+  atomic_bool at_gate;  /* one has come to it */
+  int64_t gated;
+} numbers;
+
+static inline numbers numbers_of(int64_t length) {
+  numbers n = {.length = length, .end = length, .fail_at = -1, .gated = -1};
+  pthread_mutex_init(&n.gate, NULL);
+  atomic_init(&n.last, -1);
+  atomic_init(&n.at_gate, false);
+  return n;
+}
+static inline float number_of(int64_t index, int i) { return (float)((uint64_t)index * 31 + (uint64_t)(i * i) + 7); }
+
+static inline int64_t numbers_length(void *self) { return ((numbers *)self)->length; }
+static inline void numbers_release(void *self) { atomic_fetch_add(&((numbers *)self)->released, 1); }
+static inline const tdict_schema *numbers_schema(void *self) {
+  static const tdict_field fields[] = {{"id", TDICT_I64, 0, {0}}, {"deep.x", TDICT_F32, 1, {X_COUNT}}};
+  static const tdict_schema schema = {fields, 2};
+  (void)self;
+  return &schema;
+}
+/* Counts the call, waits if told to, and fails for the chosen sample. */
+static inline tdict_status numbers_enter(numbers *n, int64_t index, tdict_error *err) {
+  int running = atomic_fetch_add(&n->running, 1) + 1;
+  int most = atomic_load(&n->most_running);
+  while (running > most && !atomic_compare_exchange_weak(&n->most_running, &most, running)) continue;
+  atomic_fetch_add(&n->fetches, 1);
+  if (atomic_exchange(&n->last, index) >= index && index != 0) atomic_fetch_add(&n->out_of_order, 1);
+  if (n->delay_us) usleep((useconds_t)((uint64_t)index * 7919 % (uint64_t)n->delay_us));
+  if (index == n->gated) {
+    atomic_store(&n->at_gate, true);
+    pthread_mutex_lock(&n->gate);
+    pthread_mutex_unlock(&n->gate);
+  }
+  tdict_status status = TDICT_OK;
+  if (index == n->fail_at) {
+    status = TDICT_EIO;
+    if (err) {
+      memset(err, 0, sizeof *err);
+      err->status = TDICT_EIO;
+      err->native = 5;
+      snprintf(err->message, sizeof err->message, "the disk is worn");
+    }
+  } else if (n->length < 0 && index >= n->end) {
+    status = TDICT_ENOTFOUND;
+  }
+  atomic_fetch_sub(&n->running, 1);
+  return status;
+}
+static inline tdict_status numbers_fetch(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err) {
+  tdict_status status = numbers_enter(self, index, err);
+  if (status != TDICT_OK) return status;
+  ((int64_t *)tdict_data(batch, "id"))[row] = index;
+  float *x = (float *)tdict_data(batch, "deep.x") + row * X_COUNT;
+  for (int i = 0; i < X_COUNT; i++) x[i] = number_of(index, i);
+  return TDICT_OK;
+}
+static inline tdict_status numbers_fetch_batch(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
+                                               tdict_error *err) {
+  tdict_status status = TDICT_OK;
+  atomic_fetch_add(&((numbers *)self)->batches, 1);
+  for (int64_t i = 0; i < count && status == TDICT_OK; i++) status = numbers_fetch(self, indices[i], batch, i, err);
+  return status;
+}
+/* Adds a leaf to a sample: a vector, or a single element if `length` is NULL. */
+static inline tdict_status add_leaf(tdict_tree *td, const char *path, tdict_dtype dtype, const int64_t *length,
+                                    tdict_error *err) {
+  tdict_tensor *t = NULL;
+  tdict_status status = tdict_tensor_empty(dtype, length ? 1 : 0, length, NULL, &t, err);
+  if (status == TDICT_OK) status = tdict_set(td, path, t, err);
+  tdict_tensor_release(t);
+  return status;
+}
+static inline tdict_status numbers_sample(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
+  static const int64_t length = X_COUNT;
+  tdict_status status = numbers_enter(self, index, err);
+  tdict_tree *td = NULL;
+  if (status == TDICT_OK) status = tdict_create(0, NULL, &td, err);
+  if (status == TDICT_OK) status = add_leaf(td, "id", TDICT_I64, NULL, err);
+  if (status == TDICT_OK) status = add_leaf(td, "deep.x", TDICT_F32, &length, err);
+  if (status != TDICT_OK) {
+    tdict_release(td);
+    return status;
+  }
+  *(int64_t *)tdict_data(td, "id") = index;
+  float *x = (float *)tdict_data(td, "deep.x");
+  for (int i = 0; i < X_COUNT; i++) x[i] = number_of(index, i);
+  *out = td;
+  return TDICT_OK;
+}
+
+static inline tdict_dataset dataset_of(numbers *n) {
+  tdict_dataset d = tdict_dataset_default();
+  d.name = "numbers";
+  d.self = n;
+  d.length = numbers_length;
+  d.release = numbers_release;
+  return d;
+}
+static inline tdict_dataset by_row(numbers *n) {
+  tdict_dataset d = dataset_of(n);
+  d.schema = numbers_schema;
+  d.fetch = numbers_fetch;
+  return d;
+}
+static inline tdict_dataset by_sample(numbers *n) {
+  tdict_dataset d = dataset_of(n);
+  d.fetch_sample = numbers_sample;
+  return d;
+}
+
+/* The environment of a test: a context and raw access to its device. */
+typedef struct yard {
+  tdict_context *c;
+  tdict_device device;
+  raw_memory *raw;
+} yard;
+static inline yard open_yard(void) {
+  yard y = {.c = td_context(NULL), .device = td_device()};
+  y.raw = raw_open(y.c, y.device);
+  return y;
+}
+static inline void close_yard(yard *y) {
+  raw_close(y->raw);
+  tdict_context_destroy(y->c);
+}
+static inline tdict_loader *open_loader(const yard *y, const tdict_dataset *d, const tdict_loader_options *o) {
+  tdict_loader *l = NULL;
+  td_ok(tdict_loader_create(y->c, d, o, &l, err));
+  return l;
+}
+/* Copies the elements of a contiguous tensor to `out`. Returns the number of bytes. */
+static inline size_t read_leaf(const yard *y, const tdict_tree *batch, const char *path, void *out, size_t room) {
+  tdict_tensor *t = NULL;
+  tdict_tensor_desc view = tdict_tensor_desc_default();
+  td_ok(tdict_get(batch, path, &t, err));
+  size_t bytes = tdict_tensor_bytes(t);
+  assert_true(bytes <= room);
+  assert_true(tdict_device_equal(tdict_tensor_device(t), y->device));
+  tdict_tensor_get_desc(t, &view);
+  raw_read(y->raw, out, view.data, bytes);
+  return bytes;
+}
+/* Checks the samples of a batch against its ids. Writes the ids, and returns their number. */
+static inline int64_t read_batch(const yard *y, const tdict_tree *batch, int64_t *ids, int64_t room) {
+  float x[64 * X_COUNT];
+  size_t bytes = read_leaf(y, batch, "id", ids, (size_t)room * sizeof *ids);
+  int64_t count = (int64_t)(bytes / sizeof *ids);
+  assert_int_equal(tdict_batch_size(batch)[0], count);
+  assert_int_equal(read_leaf(y, batch, "deep.x", x, sizeof x), (size_t)count * X_COUNT * sizeof *x);
+  for (int64_t k = 0; k < count; k++)
+    for (int i = 0; i < X_COUNT; i++) assert_true(x[k * X_COUNT + i] == number_of(ids[k], i));
+  return count;
+}
+/* Writes the ids of the next epoch in the order of delivery. Returns their number. */
+static inline int64_t read_epoch(const yard *y, tdict_loader *l, int64_t *ids, int64_t room) {
+  int64_t count = 0;
+  for (;;) {
+    tdict_tree *batch = NULL;
+    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    if (!batch) return count;
+    count += read_batch(y, batch, ids + count, room - count);
+    tdict_release(batch);
+  }
+}
+
+#endif

@@ -1,0 +1,57 @@
+/* Replay buffers whose rows identify themselves, as the samples of numbers.h do. Only the main thread calls these
+ * functions. */
+#ifndef TDICT_TESTS_SERVICES_LOADER_REPLAY_ROWS_H
+#define TDICT_TESTS_SERVICES_LOADER_REPLAY_ROWS_H
+
+#include "numbers.h"
+
+enum { CAPACITY = 23, MAX_ROWS = 64 };
+
+/* Rows with "id" and "deep.x", as in numbers.h. */
+static inline tdict_tree *rows_of(int64_t count) {
+  tdict_tree *td = NULL;
+  td_ok(tdict_create_from(numbers_schema(NULL), 1, &count, NULL, &td, err));
+  return td;
+}
+/* Writes sample `id` to a row. */
+static inline void put_id(tdict_tree *rows, int64_t row, int64_t id) {
+  ((int64_t *)tdict_data(rows, "id"))[row] = id;
+  for (int i = 0; i < X_COUNT; i++) ((float *)tdict_data(rows, "deep.x"))[row * X_COUNT + i] = number_of(id, i);
+}
+/* Rows with the ids first, first + 1, ... */
+static inline tdict_tree *rows_from(int64_t first, int64_t count) {
+  tdict_tree *td = rows_of(count);
+  for (int64_t i = 0; i < count; i++) put_id(td, i, first + i);
+  return td;
+}
+static inline void append_ids(tdict_replay *r, int64_t first, int64_t count) {
+  tdict_tree *rows = rows_from(first, count);
+  td_ok(tdict_replay_append(r, rows, err));
+  tdict_release(rows);
+}
+static inline void write_ids(tdict_replay *r, int64_t row, int64_t first, int64_t count) {
+  tdict_tree *rows = rows_from(first, count);
+  td_ok(tdict_replay_write(r, row, rows, err));
+  tdict_release(rows);
+}
+static inline tdict_replay *replay_over(const tdict_tree *tree, int64_t num_filled) {
+  tdict_replay *r = NULL;
+  td_ok(tdict_replay_create(tree, num_filled, &r, err));
+  return r;
+}
+static inline tdict_loader *loader_over(const yard *y, tdict_replay *r, const tdict_loader_options *o) {
+  tdict_dataset d;
+  td_ok(tdict_replay_dataset(r, &d, err));
+  return open_loader(y, &d, o);
+}
+
+/* A collate function, which makes the loader fetch samples as trees. */
+static inline tdict_status stack_rows(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+                                      tdict_tree **out, tdict_error *err) {
+  tdict_join_options join = tdict_join_options_default();
+  (void)user;
+  join.memory = memory;
+  return tdict_stack(samples, (size_t)count, &join, out, err);
+}
+
+#endif

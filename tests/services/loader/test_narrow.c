@@ -1,0 +1,66 @@
+/* The loader's option narrow: batches of a collate function in ordinary memory travel in fewer bytes. */
+#include "engine/kinds/pack.h"
+#include "numbers.h"
+
+enum { SAMPLES = 24, BATCH = 4, COUNT = 3000 };
+
+static atomic_int num_packed;
+size_t __real_tdict_pack_end(tdict_packer *packer);
+size_t __wrap_tdict_pack_end(tdict_packer *packer);
+size_t __wrap_tdict_pack_end(tdict_packer *packer) {
+  atomic_fetch_add(&num_packed, 1);
+  return __real_tdict_pack_end(packer);
+}
+
+static int64_t element_of(int64_t id, int i) { return 1000000000000 * id + i * 7 % 50000; }
+/* Makes a batch in ordinary memory whose elements follow from the first id. */
+static tdict_status collate_ids(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+                                tdict_tree **out, tdict_error *err) {
+  tdict_tree *td = NULL;
+  tdict_tensor *t = NULL;
+  const int64_t id = *(const int64_t *)tdict_const_data(samples[0], "id"), length = COUNT;
+  (void)user, (void)count, (void)memory;
+  tdict_status status = tdict_create(0, NULL, &td, err);
+  if (status == TDICT_OK) status = tdict_tensor_empty(TDICT_I64, 1, &length, NULL, &t, err);
+  for (int i = 0; i < COUNT && status == TDICT_OK; i++) ((int64_t *)tdict_tensor_data(t))[i] = element_of(id, i);
+  if (status == TDICT_OK) status = tdict_set(td, "ids", t, err);
+  tdict_tensor_release(t);
+  if (status == TDICT_OK)
+    *out = td;
+  else
+    tdict_release(td);
+  return status;
+}
+
+DEVICE_CASE(loader_narrows_batches) {
+  static int64_t ids[COUNT];
+  yard y = open_yard();
+  for (int k = 0; k < 4; k++) {
+    numbers n = numbers_of(SAMPLES);
+    tdict_dataset d = by_sample(&n);
+    tdict_loader_options o = tdict_loader_options_default();
+    o.batch_size = BATCH;
+    o.num_workers = k / 2 * 3;
+    o.device = y.device;
+    o.collate = collate_ids;
+    o.narrow = k % 2;
+    atomic_store(&num_packed, 0);
+    tdict_loader *l = open_loader(&y, &d, &o);
+    for (int64_t first = 0; first < SAMPLES; first += BATCH) {
+      tdict_tree *batch = NULL;
+      td_ok(tdict_loader_next(l, NULL, &batch, err));
+      assert_int_equal(read_leaf(&y, batch, "ids", ids, sizeof ids), sizeof ids);
+      for (int i = 0; i < COUNT; i++) assert_int_equal(ids[i], element_of(first, i));
+      tdict_release(batch);
+    }
+    tdict_loader_destroy(l);
+    assert_int_equal(atomic_load(&num_packed) >= SAMPLES / BATCH, o.narrow && y.device.type != TDICT_DEVICE_CPU);
+  }
+  numbers n = numbers_of(SAMPLES);
+  tdict_dataset d = by_sample(&n);
+  tdict_loader_options o = tdict_loader_options_default();
+  tdict_loader *l = NULL;
+  o.narrow = 3;
+  td_fails(TDICT_EINVAL, "loader: narrow is 3, wanted 0 or 1", tdict_loader_create(y.c, &d, &o, &l, err));
+  close_yard(&y);
+}

@@ -1,0 +1,515 @@
+/* Tests replay buffers: the ring against a naive model, torn rows, the lock, and errors. */
+#include "core/tensor/rows.h"
+#include "replay_rows.h"
+#include "support/fail_alloc.h"
+#include "support/sanitized.h"
+#include "support/things.h"
+
+static uint64_t next_random(uint64_t *state) {
+  *state = *state * 6364136223846793005u + 1442695040888963407u;
+  return *state >> 33;
+}
+
+/* The ring, kept as an array of ids. */
+typedef struct model {
+  int64_t ids[CAPACITY], next, length, total;
+} model;
+
+static void check_model(const tdict_replay *r, const tdict_tree *tree, const model *m) {
+  assert_int_equal(tdict_replay_length(r), m->length);
+  assert_int_equal(tdict_replay_total(r), m->total);
+  assert_int_equal(tdict_replay_capacity(r), CAPACITY);
+  tdict_tree *wanted = rows_of(CAPACITY);
+  for (int64_t i = 0; i < CAPACITY; i++) put_id(wanted, i, m->ids[i]);
+  assert_memory_equal(tdict_const_data(tree, "id"), tdict_const_data(wanted, "id"), CAPACITY * sizeof(int64_t));
+  assert_memory_equal(tdict_const_data(tree, "deep.x"), tdict_const_data(wanted, "deep.x"),
+                      CAPACITY * X_COUNT * sizeof(float));
+  tdict_release(wanted);
+}
+
+CASE(replay_is_a_ring) {
+  tdict_tree *tree = rows_from(0, CAPACITY);
+  for (int64_t filled = 0; filled <= CAPACITY; filled += CAPACITY / 2 + 1) {
+    model m = {.next = filled % CAPACITY, .length = filled};
+    tdict_replay *r = replay_over(tree, filled);
+    uint64_t random = 7 + (uint64_t)filled;
+    int64_t id = 1000;
+    for (int64_t i = 0; i < CAPACITY; i++) {
+      m.ids[i] = i;
+      put_id(tree, i, i);
+    }
+    for (int step = 0; step < 600; step++) {
+      int64_t count = (int64_t)(next_random(&random) % (CAPACITY + 1)), first;
+      switch (next_random(&random) % 8) {
+      case 0:
+        if (step % 5 == 0) {
+          tdict_replay_clear(r);
+          m.next = m.length = 0;
+        }
+        break;
+      case 1:
+      case 2:
+        first = (int64_t)(next_random(&random) % (uint64_t)(m.length + 1));
+        if (count > m.length - first) count = m.length - first;
+        write_ids(r, first, id, count);
+        for (int64_t i = 0; i < count; i++) m.ids[first + i] = id++;
+        break;
+      default:
+        append_ids(r, id, count);
+        for (int64_t i = 0; i < count; i++) {
+          m.ids[m.next] = id++;
+          m.next = (m.next + 1) % CAPACITY;
+          if (m.length < CAPACITY) m.length++;
+          m.total++;
+        }
+      }
+      check_model(r, tree, &m);
+    }
+    tdict_replay_release(tdict_replay_retain(r));
+    tdict_replay_release(r);
+  }
+  tdict_replay_release(NULL);
+  tdict_replay_clear(NULL);
+  tdict_release(tree);
+}
+
+CASE(replay_create_refuses) {
+  const int64_t none = 0;
+  tdict_tree *tree = rows_from(0, CAPACITY), *flat = NULL, *empty = rows_of(0), *bare = NULL;
+  tdict_replay *r = NULL;
+  tdict_dataset d;
+  td_fails(TDICT_EINVAL, "replay: the tree is NULL", tdict_replay_create(NULL, 0, &r, err));
+  td_fails(TDICT_EINVAL, "replay: out is NULL", tdict_replay_create(tree, 0, NULL, err));
+  td_fails(TDICT_EINVAL, "num_filled is -1, wanted 0 to the capacity 23", tdict_replay_create(tree, -1, &r, err));
+  td_fails(TDICT_EINVAL, "num_filled is 24, wanted 0 to the capacity 23", tdict_replay_create(tree, 24, &r, err));
+  td_ok(tdict_create(0, NULL, &flat, err));
+  td_fails(TDICT_EINVAL, "no batch dimension", tdict_replay_create(flat, 0, &r, err));
+  td_fails(TDICT_EINVAL, "the tree has no row", tdict_replay_create(empty, none, &r, err));
+  td_ok(tdict_create(1, (const int64_t[]){2}, &bare, err));
+  td_fails(TDICT_EINVAL, "the tree has no tensor", tdict_replay_create(bare, 0, &r, err));
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_zeros(TDICT_F32, 1, (const int64_t[]){CAPACITY}, NULL, &t, err));
+  td_ok(
+      tdict_set_object(tree, "what", &thing_hooked, thing_create(tdict_tensor_retain(t), tdict_tensor_retain(t)), err));
+  td_fails(TDICT_ENOTSUP, "an object of type", tdict_replay_create(tree, 0, &r, err));
+  assert_string_equal(td_last_error.path, "what");
+  td_ok(tdict_delete(tree, "what", err));
+  td_ok(tdict_set_text(tree, "what", "text", err));
+  td_fails(TDICT_ENOTSUP, "an object of type", tdict_replay_create(tree, 0, &r, err));
+  assert_string_equal(td_last_error.path, "what");
+  td_ok(tdict_delete(tree, "what", err));
+  assert_null(r);
+  r = replay_over(tree, 0);
+  td_fails(TDICT_EINVAL, "replay: the replay buffer is NULL", tdict_replay_dataset(NULL, &d, err));
+  td_fails(TDICT_EINVAL, "replay: out is NULL", tdict_replay_dataset(r, NULL, err));
+  tdict_replay_release(r);
+  tdict_tensor_release(t);
+  tdict_release(tree);
+  tdict_release(flat);
+  tdict_release(empty);
+  tdict_release(bare);
+}
+
+/* Both functions must return the error. Afterwards the buffer is as before. */
+static void refuse(tdict_replay *r, const tdict_tree *tree, const tdict_tree *rows, tdict_status status,
+                   const char *text, const char *path) {
+  model before = {.length = 20, .total = 0};
+  for (int64_t i = 0; i < CAPACITY; i++) before.ids[i] = i;
+  td_fails(status, text, tdict_replay_append(r, rows, err));
+  assert_string_equal(td_last_error.path, path);
+  check_model(r, tree, &before);
+  td_fails(status, text, tdict_replay_write(r, 2, rows, err));
+  assert_string_equal(td_last_error.path, path);
+  check_model(r, tree, &before);
+}
+static tdict_tensor *zeros(tdict_dtype dtype, int ndim, const int64_t *shape) {
+  tdict_tensor *t = NULL;
+  td_ok(tdict_tensor_zeros(dtype, ndim, shape, NULL, &t, err));
+  return t;
+}
+/* Rows of 1000, 1001, ... whose tensor at `path` is replaced by `t`, which is released. */
+static tdict_tree *rows_with(const char *path, tdict_tensor *t) {
+  tdict_tree *rows = rows_from(1000, 6);
+  td_ok(tdict_set(rows, path, t, err));
+  tdict_tensor_release(t);
+  return rows;
+}
+
+/* Six rows wrap around the end, so both ways of appending are asked. The wrong tensor is the last one. */
+CASE(replay_append_refuses) {
+  tdict_tree *tree = rows_from(0, CAPACITY), *rows = rows_from(0, 6);
+  tdict_replay *r = replay_over(tree, 20);
+  refuse(r, tree, NULL, TDICT_EINVAL, "replay: rows is NULL", "");
+  td_fails(TDICT_EINVAL, "the replay buffer is NULL", tdict_replay_append(NULL, rows, err));
+  td_fails(TDICT_EINVAL, "the replay buffer is NULL", tdict_replay_write(NULL, 0, rows, err));
+  td_fails(TDICT_EINVAL, "6 rows at row 15, but 20 rows are filled", tdict_replay_write(r, 15, rows, err));
+  td_fails(TDICT_EINVAL, "6 rows at row -1, but 20 rows are filled", tdict_replay_write(r, -1, rows, err));
+  td_fails(TDICT_EINVAL, "but 20 rows are filled", tdict_replay_write(r, INT64_MAX, rows, err));
+  td_ok(tdict_delete(rows, "deep.x", err));
+  refuse(r, tree, rows, TDICT_ENOTFOUND, "", "deep.x");
+  tdict_release(rows);
+  rows = rows_of(CAPACITY + 1);
+  refuse(r, tree, rows, TDICT_EINVAL, "24 rows, wanted at most the capacity 23", "");
+  tdict_release(rows);
+  td_ok(tdict_create(2, (const int64_t[]){6, X_COUNT}, &rows, err));
+  refuse(r, tree, rows, TDICT_ESHAPE, "the rows have 2 batch dimensions, wanted 1", "");
+  tdict_release(rows);
+  rows = rows_with("deep.x", zeros(TDICT_F32, 2, (const int64_t[]){6, X_COUNT + 1}));
+  refuse(r, tree, rows, TDICT_ESHAPE, "", "deep.x");
+  tdict_release(rows);
+  rows = rows_with("deep.x", zeros(TDICT_F64, 2, (const int64_t[]){6, X_COUNT}));
+  refuse(r, tree, rows, TDICT_EDTYPE, "", "deep.x");
+  tdict_release(rows);
+  rows = rows_with("more", zeros(TDICT_F32, 1, (const int64_t[]){6}));
+  refuse(r, tree, rows, TDICT_ENOTFOUND, "", "more");
+  tdict_release(rows);
+  rows = rows_from(1000, 6);
+  td_ok(tdict_delete(rows, "deep.x", err));
+  tdict_tensor *t = zeros(TDICT_F32, 1, (const int64_t[]){6});
+  td_ok(tdict_set(rows, "deep.x.y", t, err));
+  tdict_tensor_release(t);
+  refuse(r, tree, rows, TDICT_ETYPE, "", "deep.x");
+  tdict_release(rows);
+  rows = rows_from(1000, 6);
+  td_ok(tdict_set_text(rows, "t", "text", err));
+  refuse(r, tree, rows, TDICT_ENOTSUP, "the rows have an object", "");
+  tdict_release(rows);
+  tdict_replay_release(r);
+  tdict_release(tree);
+}
+
+/* The second tensor of the buffer is read-only. */
+CASE(replay_refuses_to_write_constants) {
+  tdict_tree *tree = rows_from(0, CAPACITY);
+  float x[CAPACITY * X_COUNT];
+  memcpy(x, tdict_const_data(tree, "deep.x"), sizeof x);
+  tdict_tensor_desc desc = tdict_tensor_desc_default();
+  tdict_tensor *fixed = NULL;
+  int64_t shape[] = {CAPACITY, X_COUNT};
+  desc.data = x;
+  desc.dtype = TDICT_F32;
+  desc.ndim = 2;
+  desc.shape = shape;
+  desc.flags = TDICT_DESC_READ_ONLY;
+  td_ok(tdict_tensor_from_data(&desc, NULL, NULL, &fixed, err));
+  td_ok(tdict_set(tree, "deep.x", fixed, err));
+  tdict_tensor_release(fixed);
+  tdict_replay *r = replay_over(tree, 20);
+  tdict_tree *rows = rows_from(1000, 6);
+  refuse(r, tree, rows, TDICT_EREADONLY, "read-only", "deep.x");
+  tdict_release(rows);
+  tdict_replay_release(r);
+  tdict_release(tree);
+}
+
+GPU_CASE(replay_refuses_device_rows) {
+  yard y = open_yard();
+  tdict_tree *tree = rows_from(0, CAPACITY), *rows = rows_from(1000, 6), *moved = NULL;
+  tdict_replay *r = replay_over(tree, 20);
+  td_ok(tdict_to_device(y.c, rows, y.device, NULL, &moved, err));
+  refuse(r, tree, moved, TDICT_EWRONGDEVICE, "wanted host memory", "id");
+  tdict_release(moved);
+  td_ok(tdict_to_device(y.c, tree, y.device, NULL, &moved, err));
+  tdict_replay *none = NULL;
+  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_replay_create(moved, 0, &none, err));
+  assert_null(none);
+  tdict_release(moved);
+  tdict_release(rows);
+  tdict_replay_release(r);
+  tdict_release(tree);
+  close_yard(&y);
+}
+
+/* Rows whose bytes never arrived are not appended. */
+SIM_CASE(replay_refuses_lost_rows) {
+  yard y = open_yard();
+  tdict_tree *tree = rows_from(0, CAPACITY), *rows = rows_from(1000, 6), *moved = NULL;
+  tdict_replay *r = replay_over(tree, 20);
+  tdict_future *f = NULL;
+  td_ok(tdict_to_device(y.c, rows, y.device, NULL, &moved, err));
+  td_ok(tdict_sim_hold(y.c, err));
+  td_ok(tdict_transfer_into_async(y.c, rows, moved, NULL, &f, err));
+  tdict_future_cancel(f);
+  td_ok(tdict_sim_resume(y.c, err));
+  tdict_status ended = tdict_future_wait(f, NULL, NULL);
+  tdict_future_release(f);
+  if (ended != TDICT_OK) refuse(r, tree, rows, TDICT_EINVAL, "lost", "id");
+  assert_int_not_equal(ended, TDICT_OK);
+  tdict_release(moved);
+  tdict_release(rows);
+  tdict_replay_release(r);
+  tdict_release(tree);
+  close_yard(&y);
+}
+
+/* Every allocation fails once. The buffer is then unchanged, and the call works when it is repeated. */
+CASE(replay_survives_enomem) {
+  tdict_tree *tree = rows_from(0, CAPACITY);
+  tdict_replay *r = NULL;
+  tdict_error why;
+  int64_t refused = 0;
+  for (int64_t k = 0;; k++, refused++) {
+    td_fail_alloc(k, false);
+    tdict_status status = tdict_replay_create(tree, 20, &r, &why);
+    if (!td_fail_alloc_stop()) break;
+    assert_int_equal(status, TDICT_ENOMEM);
+    assert_null(r);
+  }
+  assert_true(refused > 3);
+  model m = {.next = 20, .length = 20};
+  for (int64_t i = 0; i < CAPACITY; i++) m.ids[i] = i;
+  refused = 0;
+  for (int round = 0; round < 3; round++) { /* The first and the last append continue at row 0. */
+    tdict_tree *rows = rows_from(100 * (round + 1), 12);
+    for (int64_t k = 0;; k++, refused++) {
+      td_fail_alloc(k, false);
+      tdict_status status = tdict_replay_append(r, rows, &why);
+      if (!td_fail_alloc_stop()) {
+        assert_int_equal(status, TDICT_OK);
+        break;
+      }
+      assert_int_equal(status, TDICT_ENOMEM);
+      check_model(r, tree, &m);
+    }
+    for (int64_t i = 0; i < 12; i++) m.ids[(m.next + i) % CAPACITY] = 100 * (round + 1) + i;
+    m.next = (m.next + 12) % CAPACITY;
+    m.length = CAPACITY;
+    m.total += 12;
+    check_model(r, tree, &m);
+    tdict_release(rows);
+  }
+  assert_true(refused > 0);
+  tdict_replay_release(r);
+  tdict_release(tree);
+}
+
+/* Rows of 4096 equal numbers, so that a copy takes long enough to be interrupted by a write. */
+enum { LONG_ROW = 4096, LONG_ROWS = 16, LONG_BATCH = 8 };
+typedef struct writer {
+  tdict_replay *replay;
+  tdict_tree *tree; /* of the buffer */
+  int way;          /* 0: appends; 1: writes all rows; 2: writes all rows under the lock */
+  int64_t first;    /* the number in the first write */
+  atomic_bool *stops;
+  atomic_int *failures;
+} writer;
+
+static tdict_tree *long_rows(int64_t count) {
+  static const tdict_field field = {"v", TDICT_I64, 1, {LONG_ROW}};
+  static const tdict_schema schema = {&field, 1};
+  tdict_tree *td = NULL;
+  return tdict_create_from(&schema, 1, &count, NULL, &td, NULL) == TDICT_OK ? td : NULL;
+}
+static void fill_long_rows(tdict_tree *rows, int64_t count, int64_t value) {
+  int64_t *v = tdict_data(rows, "v");
+  for (int64_t i = 0; i < count * LONG_ROW; i++) v[i] = value;
+}
+static void *run_writer(void *user) {
+  writer *w = user;
+  int64_t count = w->way == 0 ? 3 : LONG_ROWS;
+  tdict_tree *rows = long_rows(count);
+  for (int64_t value = w->first; !atomic_load(w->stops); value++) {
+    tdict_status status = TDICT_OK;
+    fill_long_rows(rows, count, value);
+    if (w->way == 0) {
+      status = tdict_replay_append(w->replay, rows, NULL);
+    } else if (w->way == 1) {
+      status = tdict_replay_write(w->replay, 0, rows, NULL);
+    } else {
+      tdict_replay_lock(w->replay);
+      fill_long_rows(w->tree, count, value);
+      tdict_replay_unlock(w->replay);
+    }
+    if (status != TDICT_OK) atomic_fetch_add(w->failures, 1);
+  }
+  tdict_release(rows);
+  return NULL;
+}
+
+/* While two threads write, every row that is delivered holds one number. If each write is of all rows, every batch
+ * holds one number. */
+DEVICE_CASE(replay_rows_are_not_torn) {
+  static int64_t values[LONG_BATCH * LONG_ROW];
+  yard y = open_yard();
+  for (int way = 0; way < 3; way++)
+    for (int samples = 0; samples < 2; samples++) {
+      tdict_tree *tree = long_rows(LONG_ROWS);
+      fill_long_rows(tree, LONG_ROWS, 0);
+      tdict_replay *r = replay_over(tree, LONG_ROWS);
+      tdict_loader_options o = tdict_loader_options_default();
+      o.batch_size = LONG_BATCH;
+      o.num_workers = 2;
+      o.endless = true;
+      o.collate = samples ? stack_rows : NULL;
+      tdict_loader *l = loader_over(&y, r, &o);
+      atomic_bool stops;
+      atomic_int failures;
+      atomic_init(&stops, false);
+      atomic_init(&failures, 0);
+      pthread_t threads[2];
+      writer writers[2];
+      for (int i = 0; i < 2; i++) {
+        writers[i] = (writer){r, tree, way, 1 + i * 1000000000, &stops, &failures};
+        assert_int_equal(pthread_create(&threads[i], NULL, run_writer, &writers[i]), 0);
+      }
+      int64_t num_torn = 0, num_changes = 0, last = -1;
+      for (int64_t k = 0; k < 400 / SANITIZED_STEP || (num_changes < 20 && k < 100000); k++) {
+        tdict_tree *batch = NULL;
+        td_ok(tdict_loader_next(l, NULL, &batch, err));
+        assert_int_equal(read_leaf(&y, batch, "v", values, sizeof values), sizeof values);
+        tdict_release(batch);
+        for (int64_t row = 0; row < LONG_BATCH; row++) {
+          const int64_t *v = values + row * LONG_ROW;
+          if (way > 0 && !samples && v[0] != values[0]) num_torn++;
+          for (int64_t i = 1; i < LONG_ROW; i++) num_torn += v[i] != v[0];
+        }
+        num_changes += values[0] != last;
+        last = values[0];
+      }
+      atomic_store(&stops, true);
+      for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+      assert_int_equal(num_torn, 0);
+      assert_int_equal(failures, 0);
+      assert_true(num_changes >= 20);
+      tdict_loader_destroy(l);
+      tdict_replay_release(r);
+      tdict_release(tree);
+    }
+  close_yard(&y);
+}
+
+/* While a thread holds the lock, no batch is fetched and no row is appended. */
+static void *append_one(void *user) {
+  tdict_tree *rows = rows_from(50, 1);
+  tdict_status status = tdict_replay_append(user, rows, NULL);
+  tdict_release(rows);
+  return status == TDICT_OK ? user : NULL;
+}
+CASE(replay_lock_excludes) {
+  yard y = open_yard();
+  tdict_tree *tree = rows_from(0, CAPACITY), *batch = NULL;
+  tdict_replay *r = replay_over(tree, CAPACITY - 1);
+  tdict_loader_options o = tdict_loader_options_default();
+  o.num_workers = 2;
+  o.timeout_ns = 1000000;
+  tdict_loader *l = loader_over(&y, r, &o);
+  tdict_loader_stats stats = tdict_loader_stats_default();
+  pthread_t thread;
+  void *result = NULL;
+  tdict_replay_lock(r);
+  assert_int_equal(pthread_create(&thread, NULL, append_one, r), 0);
+  td_fails(TDICT_ETIMEDOUT, "", tdict_loader_next(l, NULL, &batch, err));
+  td_rest();
+  td_ok(tdict_loader_get_stats(l, &stats, err));
+  assert_int_equal(stats.num_ready, 0);
+  assert_int_equal(tdict_replay_length(r), CAPACITY - 1); /* allowed under the lock */
+  assert_int_equal(tdict_replay_total(r), 0);
+  tdict_replay_unlock(r);
+  pthread_join(thread, &result);
+  assert_ptr_equal(result, r);
+  assert_int_equal(tdict_replay_length(r), CAPACITY);
+  int64_t ids[MAX_ROWS], count = 0;
+  tdict_status status;
+  do { /* The epoch has begun before the append. */
+    status = tdict_loader_next(l, NULL, &batch, NULL);
+    if (status == TDICT_OK && batch) count += read_batch(&y, batch, ids + count, MAX_ROWS - count);
+    if (status == TDICT_OK) tdict_release(batch);
+  } while (status == TDICT_ETIMEDOUT || batch);
+  assert_int_equal(count, CAPACITY - 1);
+  tdict_loader_destroy(l);
+  tdict_replay_release(r);
+  tdict_release(tree);
+  close_yard(&y);
+}
+
+/* A thread that fetches rows 0 and 1. */
+typedef struct fetcher {
+  tdict_dataset dataset;
+  tdict_tree *batch;
+  pthread_t thread;
+  tdict_status status;
+  atomic_bool is_done;
+} fetcher;
+static void *fetch_two(void *user) {
+  fetcher *f = user;
+  f->status = f->dataset.fetch_batch(f->dataset.self, (const int64_t[]){0, 1}, 2, f->batch, NULL);
+  atomic_store(&f->is_done, true);
+  return NULL;
+}
+
+/* While rows are copied into a batch, `watched` gets an appending thread, which must block. `later` then begins to
+ * fetch, and must block too. */
+static fetcher *later; /* NULL: none */
+static bool is_later_done;
+static _Atomic(tdict_replay *) watched; /* NULL: copies are not watched. Workers of the loader read it too. */
+static pthread_t appender;
+static int64_t total_in_copy;
+
+void __real_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width);
+void __wrap_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width);
+void __wrap_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width) {
+  tdict_replay *r = atomic_exchange(&watched, NULL);
+  if (r) {
+    assert_int_equal(pthread_create(&appender, NULL, append_one, r), 0);
+    td_rest();
+    if (later) {
+      assert_int_equal(pthread_create(&later->thread, NULL, fetch_two, later), 0);
+      td_rest();
+      is_later_done = atomic_load(&later->is_done);
+    }
+    total_in_copy = tdict_replay_total(r);
+  }
+  __real_tdict_rows_copy(dst, src, rows, width);
+}
+
+CASE(replay_fetch_holds_the_lock) {
+  const int64_t indices[] = {0, 1};
+  tdict_tree *tree = rows_from(0, CAPACITY), *batch = rows_of(2), *sample = NULL;
+  tdict_replay *r = replay_over(tree, CAPACITY);
+  tdict_dataset d;
+  td_ok(tdict_replay_dataset(r, &d, err));
+  td_ok(d.fetch_sample(d.self, 0, &sample, err));
+  watched = r;
+  total_in_copy = -1;
+  td_ok(d.fetch_batch(d.self, indices, 2, batch, err));
+  assert_null(watched);
+  pthread_join(appender, NULL);
+  assert_int_equal(total_in_copy, 0);
+  assert_int_equal(tdict_replay_total(r), 1);
+  for (int64_t i = 0; i < 2; i++) assert_int_equal(((const int64_t *)tdict_const_data(batch, "id"))[i], i);
+  assert_int_equal(*(const int64_t *)tdict_const_data(tree, "id"), 50);
+  assert_int_equal(*(const int64_t *)tdict_const_data(sample, "id"), 0); /* a copy, not a view of row 0 */
+  tdict_dataset_reset(&d);
+  tdict_replay_release(r);
+  tdict_release(sample);
+  tdict_release(batch);
+  tdict_release(tree);
+}
+
+/* A fetch that begins after a writer has begun to wait gets what the writer writes, although an earlier fetch holds the
+ * lock, which fetches share. */
+CASE(replay_writers_go_before_later_fetches) {
+  tdict_tree *tree = rows_from(0, CAPACITY), *batch = rows_of(2);
+  tdict_replay *r = replay_over(tree, CAPACITY);
+  fetcher f = {.batch = rows_of(2)};
+  atomic_init(&f.is_done, false);
+  td_ok(tdict_replay_dataset(r, &f.dataset, err));
+  later = &f;
+  is_later_done = true;
+  watched = r;
+  td_ok(f.dataset.fetch_batch(f.dataset.self, (const int64_t[]){0, 1}, 2, batch, err));
+  assert_null(watched);
+  pthread_join(appender, NULL);
+  pthread_join(f.thread, NULL);
+  later = NULL;
+  assert_int_equal(total_in_copy, 0);
+  assert_false(is_later_done);
+  assert_int_equal(f.status, TDICT_OK);
+  assert_int_equal(*(const int64_t *)tdict_const_data(batch, "id"), 0);
+  assert_int_equal(*(const int64_t *)tdict_const_data(f.batch, "id"), 50);
+  tdict_dataset_reset(&f.dataset);
+  tdict_replay_release(r);
+  tdict_release(f.batch);
+  tdict_release(batch);
+  tdict_release(tree);
+}

@@ -1,0 +1,155 @@
+/* What the tests of several devices share: a context with n devices, and for each device a world whose raw access reads
+ * this device. Trees to move are in engine/trees.h. Thread rule: the main thread. */
+#ifndef TDICT_TESTS_SERVICES_MULTI_DEVICE_SEVERAL_H
+#define TDICT_TESTS_SERVICES_MULTI_DEVICE_SEVERAL_H
+
+#include "context.h"
+#include "device/devices.h"
+#include "device/sim/driver.h"
+#include "engine/trees.h"
+#include "support/driver_fault.h"
+#include "support/fail_alloc.h"
+
+enum { MOST_DEVICES = 4 };
+
+typedef struct several {
+  size_t count;
+  tdict_context *c;
+  tdict_device devices[MOST_DEVICES];
+  world at[MOST_DEVICES]; /* the same context; `device` and `raw` are those of one device */
+  tdict_driver *fault;    /* the driver that fails on demand, or NULL */
+} several;
+
+static inline void several_start(several *s, tdict_context *c, size_t count) {
+  s->c = c;
+  s->count = count;
+  for (size_t i = 0; i < count; i++) {
+    s->devices[i] = (tdict_device){td_device().type, (int32_t)i};
+    s->at[i] = (world){.c = c, .device = s->devices[i], .gpu = true};
+    s->at[i].memory = tdict_device_memory(c, s->devices[i]);
+    s->at[i].pinned = tdict_pinned_memory(c);
+    s->at[i].raw = raw_open(c, s->devices[i]);
+    s->at[i].host = raw_open(c, tdict_cpu());
+  }
+}
+/* On cuda, as many GPUs as wanted; skips the case if the machine has fewer. The ring has 1 MiB, so trees above 128 KiB
+ * are divided, and trees above 4 MiB for each device need several rounds. */
+static inline several several_open(size_t count, int32_t peers) {
+  several s = {0};
+  tdict_context_options o = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_gpu *gpu;
+  int found = (int)count;
+  o.staging_bytes = STAGING;
+  o.num_threads = 8;
+  sim.num_devices = (int32_t)count;
+  sim.memory_bytes = (size_t)1 << 30;
+  sim.peers = peers;
+  o.sim = &sim;
+  tdict_context *c = td_context(&o);
+  td_ok(tdict_devices_gpu(tdict_context_devices(c), td_device(), &gpu, err));
+  if (td_device().type == TDICT_DEVICE_CUDA) assert_int_equal(gpu->driver->ops->device_count(gpu->driver, &found), 0);
+  if (found < (int)count) {
+    tdict_context_destroy(c);
+    td_skip("this machine has fewer GPUs than the case needs");
+  }
+  several_start(&s, c, count);
+  return s;
+}
+static inline void several_close(several *s) {
+  for (size_t i = 0; i < s->count; i++) {
+    raw_close(s->at[i].raw);
+    raw_close(s->at[i].host);
+  }
+  tdict_context_destroy(s->c);
+  if (s->fault) tdict_driver_release(s->fault);
+}
+/* Simulated devices whose driver fails on demand. */
+static inline several several_open_failing(size_t count, int32_t peers, tdict_context *(*open)(tdict_driver *)) {
+  several s = {0};
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_driver *inner;
+  sim.num_devices = (int32_t)count;
+  sim.memory_bytes = (size_t)1 << 30;
+  sim.peers = peers;
+  td_ok(tdict_driver_sim_open(&sim, &inner, err));
+  td_ok(tdict_driver_fault_open(inner, &s.fault, err));
+  tdict_driver_release(inner);
+  several_start(&s, open(s.fault), count);
+  return s;
+}
+
+static inline tdict_spread split_along(int32_t dim, const int64_t *counts) {
+  tdict_spread spread = tdict_split_over(NULL, 0, dim);
+  spread.counts = counts;
+  return spread;
+}
+
+/* The request for all devices. `spread` says what they receive, NULL: the whole tree. */
+static inline tdict_spread on_all(const several *s, const tdict_spread *spread) {
+  tdict_spread how = spread ? *spread : tdict_replicate_on(NULL, 0);
+  how.devices = s->devices;
+  how.num_devices = s->count;
+  return how;
+}
+/* Joins trees of all devices. */
+static inline tdict_status gather(const several *s, tdict_tree *const *trees, int32_t dim, tdict_device device,
+                                  tdict_tree **out, tdict_error *err) {
+  tdict_gather_options o = tdict_gather_options_default();
+  o.dim = dim;
+  o.device = device;
+  return tdict_gather(s->c, (const tdict_tree *const *)trees, s->count, &o, out, err);
+}
+/* Moves a tree to all devices, by the blocking call or by the future. */
+static inline void spread_tree(const several *s, const tdict_tree *src, const tdict_spread *spread, const way *v,
+                               tdict_tree **trees) {
+  const tdict_spread how = on_all(s, spread);
+  if (!v->async) {
+    td_ok(tdict_to_devices(s->c, src, &how, &v->o, trees, err));
+    return;
+  }
+  tdict_future *f = NULL;
+  tdict_tree *all = NULL;
+  td_ok(tdict_to_devices_async(s->c, src, &how, &v->o, &f, err));
+  td_ok(tdict_future_wait(f, &all, err));
+  assert_int_equal(tdict_num_keys(all), s->count);
+  for (size_t i = 0; i < s->count; i++) {
+    char key[24];
+    snprintf(key, sizeof key, "%zu", i);
+    td_ok(tdict_get_tree(all, key, &trees[i], err));
+    tdict_retain(trees[i]);
+  }
+  tdict_release(all);
+  tdict_future_release(f);
+}
+static inline void release_all(const several *s, tdict_tree **trees) {
+  for (size_t i = 0; i < s->count; i++) tdict_release(trees[i]);
+}
+/* Every device holds the whole tree. */
+static inline void check_replicas(const several *s, const tdict_tree *src, tdict_tree *const *trees) {
+  for (size_t i = 0; i < s->count; i++) {
+    tdict_device device;
+    check_tree(&s->at[i], src, trees[i]);
+    check_device(trees[i], s->devices[i]);
+    assert_true(tdict_get_device(trees[i], &device) && tdict_device_equal(device, s->devices[i]));
+  }
+}
+/* A batch of `rows` rows with nested leaves, random, of about 4 KiB a row. */
+static inline tdict_tree *rows_tree(int64_t rows, tdict_memory *memory) {
+  static const tdict_field fields[] = {
+      {"obs.pixels", TDICT_U8, 3, {32, 32, 3}},
+      {"obs.state", TDICT_F32, 1, {17}},
+      {"next.obs.pixels", TDICT_U8, 2, {31, 33}},
+      {"next.done", TDICT_BOOL, 1, {1}},
+  };
+  static const tdict_schema schema = {fields, sizeof fields / sizeof *fields};
+  tdict_tree *td = NULL;
+  td_ok(tdict_create_from(&schema, 1, &rows, memory, &td, err));
+  for (size_t i = 0; i < schema.num_fields; i++) {
+    tdict_tensor *t = leaf_of(td, fields[i].path);
+    if (rows) td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), next_seed());
+  }
+  return td;
+}
+
+#endif

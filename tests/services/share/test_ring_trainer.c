@@ -1,0 +1,556 @@
+/* The calls of the trainer: batches of other processes, transfers from slots, dead and broken workers. */
+#include <pthread.h>
+
+#include "context.h"
+#include "device/sim/driver.h"
+#include "rig.h"
+#include "services/interop/dlpack/abi.h"
+#include "support/driver_fault.h"
+#include "support/rest.h"
+#include "tdict/dlpack.h"
+
+/* Publishes batches until the ring is destroyed. */
+WORKER(share_worker_publishes) {
+  tdict_share_ring *ring = rig_attach();
+  for (int64_t n = 0;; n++) {
+    tdict_tree *batch = NULL;
+    tdict_status status = tdict_share_ring_begin(ring, INT64_MAX, &batch, NULL);
+    if (status == TDICT_ECANCELLED) break;
+    assert_int_equal(status, TDICT_OK);
+    rig_fill(batch, (int64_t)getpid() << 32 | n);
+    /* Often hold the slot for a while, so that a killed worker often holds one. */
+    const struct timespec pause = {0, 1000 * (n * 197 % 900)};
+    if (n % 4) nanosleep(&pause, NULL);
+    td_ok(tdict_share_ring_publish(ring, batch, err));
+  }
+  tdict_share_ring_destroy(ring);
+}
+/* Begins all slots. Then publishes the first slot, the last slot, the second slot, the last but one, and so on. */
+WORKER(share_worker_publishes_pairs) {
+  enum { SLOTS = TDICT_SHARE_MAX_SLOTS };
+  tdict_share_ring *ring = rig_attach();
+  tdict_tree *batches[SLOTS];
+  int64_t seed = 0;
+  for (int again = 0; again < 2; again++) {
+    for (int i = 0; i < SLOTS; i++) td_ok(tdict_share_ring_begin(ring, 60 * RIG_SECOND, &batches[i], err));
+    for (int i = 0; i < SLOTS; i++) {
+      const struct timespec pause = {0, 20000}; /* the trainer takes the slots in the meantime */
+      if (i % 2 == 0) nanosleep(&pause, NULL);
+      tdict_tree *batch = batches[i % 2 ? SLOTS - 1 - i / 2 : i / 2];
+      *(int64_t *)tdict_data(batch, "seed") = seed++;
+      td_ok(tdict_share_ring_publish(ring, batch, err));
+    }
+  }
+  tdict_share_ring_destroy(ring);
+}
+/* Publishes three batches, and leaves the ring. */
+WORKER(share_worker_leaves) {
+  tdict_share_ring *ring = rig_attach();
+  for (int64_t n = 0; n < 3; n++) rig_publish(ring, n);
+  tdict_share_ring_destroy(ring);
+}
+/* Publishes one batch, begins another, says so, and waits to be killed. */
+WORKER(share_worker_holds) {
+  tdict_share_ring *ring = rig_attach();
+  tdict_tree *batch = NULL;
+  rig_publish(ring, 77);
+  td_ok(tdict_share_ring_begin(ring, 60 * RIG_SECOND, &batch, err));
+  rig_write(RIG_SOCKET, "h", 1);
+  for (;;) pause();
+}
+/* Says that it has the ring, and waits to be killed. */
+WORKER(share_worker_is_idle) {
+  tdict_share_ring *ring = rig_attach();
+  rig_write(RIG_SOCKET, "i", 1);
+  for (;;) pause();
+  tdict_share_ring_destroy(ring);
+}
+/* Writes random numbers to the words of the ring and of the slots, until it is killed. */
+WORKER(share_worker_is_broken) {
+  tdict_share_ring *ring = rig_attach();
+  uint32_t *words = (uint32_t *)ring->words;
+  const size_t count = tdict_words_bytes(ring->num_slots, 0) / sizeof *words;
+  uint64_t n = 0;
+  for (;; n++) {
+    uint64_t random;
+    td_fill_random(&random, sizeof random, n);
+    /* Half of the numbers are like those of slots. */
+    const uint32_t small = (uint32_t)(random >> 40) % 6 << 8 | (uint32_t)(random >> 50) % 5;
+    volatile uint32_t *word = words + (random >> 8) % count;
+    *word = random & 1 ? small : (uint32_t)(random >> 13);
+  }
+}
+
+static void wait_for_byte(int socket) {
+  char say;
+  assert_true(rig_read_bytes(socket, &say, 1));
+}
+
+/* Takes batches of several processes. Those of one worker come in its order. */
+CASE(share_ring_takes_batches_of_processes) {
+  enum { PROCESSES = 3, BATCHES = 300 };
+  const rig_resources before = rig_resources_now();
+  tdict_share_ring *ring = rig_ring(5, PROCESSES);
+  pid_t pids[PROCESSES];
+  int64_t next[PROCESSES] = {0};
+  for (int i = 0; i < PROCESSES; i++) close(rig_add_process(ring, "share_worker_publishes", &pids[i]));
+  for (int n = 0; n < BATCHES; n++) {
+    const int64_t seed = rig_take(ring);
+    int i = 0;
+    while (i < PROCESSES && pids[i] != (pid_t)(seed >> 32)) i++;
+    assert_true(i < PROCESSES);
+    assert_int_equal(seed & 0xffffffff, next[i]++);
+  }
+  tdict_share_ring_destroy(ring);
+  for (int i = 0; i < PROCESSES; i++) assert_int_equal(rig_reap(pids[i]), 0);
+  rig_nothing_leaked(before);
+}
+
+/* While the trainer searches a long ring, the worker publishes a slot that the search has passed, and then a slot that
+ * lies ahead of the search. */
+CASE(share_ring_keeps_the_order_of_a_worker) {
+  tdict_share_ring *ring = rig_ring(TDICT_SHARE_MAX_SLOTS, 1);
+  pid_t pid;
+  close(rig_add_process(ring, "share_worker_publishes_pairs", &pid));
+  for (int64_t n = 0; n < 2 * TDICT_SHARE_MAX_SLOTS; n++) {
+    tdict_tree *batch = NULL;
+    tdict_status status = TDICT_ETIMEDOUT;
+    while (status == TDICT_ETIMEDOUT) status = tdict_share_ring_take(ring, 0, &batch, NULL); /* search all the time */
+    assert_int_equal(status, TDICT_OK);
+    assert_int_equal(*(const int64_t *)tdict_const_data(batch, "seed"), n);
+    td_ok(tdict_share_ring_give_back(ring, batch, err));
+  }
+  assert_int_equal(rig_reap(pid), 0);
+  tdict_share_ring_destroy(ring);
+}
+
+CASE(share_ring_ends_after_the_last_worker) {
+  tdict_share_ring *ring = rig_ring(2, 1);
+  tdict_tree *batch = NULL;
+  pid_t pid;
+  close(rig_add_process(ring, "share_worker_leaves", &pid));
+  for (int64_t n = 0; n < 3; n++) assert_int_equal(rig_take(ring), n);
+  td_fails(TDICT_ENOTFOUND, "no worker is left", tdict_share_ring_take(ring, INT64_MAX, &batch, err));
+  assert_int_equal(rig_reap(pid), 0);
+  tdict_share_ring_destroy(ring);
+}
+
+CASE(share_ring_trainer_refuses) {
+  tdict_share_ring *ring = rig_ring(2, 1), *worker = rig_own_worker(ring);
+  tdict_tree *batch = NULL, *foreign = rig_batch();
+  rig_pair pair = rig_sockets(SOCK_SEQPACKET);
+  const int32_t self = (int32_t)getpid();
+  td_fails(TDICT_EINVAL, "ring is NULL", tdict_share_ring_take(NULL, 0, &batch, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_share_ring_take(ring, 0, NULL, err));
+  td_fails(TDICT_EINVAL, "timeout_ns is -1", tdict_share_ring_take(ring, -1, &batch, err));
+  td_fails(TDICT_EINVAL, "belongs to a worker", tdict_share_ring_take(worker, 0, &batch, err));
+  td_fails(TDICT_ETIMEDOUT, "no slot is full", tdict_share_ring_take(ring, 0, &batch, err));
+  assert_null(batch);
+  td_fails(TDICT_EINVAL, "ring is NULL", tdict_share_ring_give_back(NULL, foreign, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_share_ring_give_back(ring, NULL, err));
+  td_fails(TDICT_EINVAL, "no slot", tdict_share_ring_give_back(ring, foreign, err));
+  td_fails(TDICT_EINVAL, "belongs to a worker", tdict_share_ring_give_back(worker, foreign, err));
+  rig_publish(worker, 1);
+  td_ok(tdict_share_ring_take(ring, 0, &batch, err));
+  td_ok(tdict_share_ring_give_back(ring, batch, err));
+  td_fails(TDICT_EINVAL, "no slot", tdict_share_ring_give_back(ring, batch, err));
+  /* Workers: too many, no process, a closed socket. */
+  const rig_resources before = rig_resources_now();
+  td_fails(TDICT_EINVAL, "ring is NULL", tdict_share_ring_add_worker(NULL, pair.ours, self, err));
+  td_fails(TDICT_EINVAL, "belongs to a worker", tdict_share_ring_add_worker(worker, pair.ours, self, err));
+  td_fails(TDICT_EINVAL, "max_workers is 1", tdict_share_ring_add_worker(ring, pair.ours, self, err));
+  tdict_share_ring_destroy(worker);
+  td_fails(TDICT_ENOTFOUND, "no worker is left", tdict_share_ring_take(ring, 0, &batch, err));
+  const rig_resources without = rig_resources_now();
+  assert_int_equal(without.fds, before.fds - 3); /* the segment and two processes */
+  td_fails(TDICT_ENOTFOUND, "no process 0", tdict_share_ring_add_worker(ring, pair.ours, 0, err));
+  td_fails(TDICT_ENOTFOUND, "no process -3", tdict_share_ring_add_worker(ring, pair.ours, -3, err));
+  td_fails(TDICT_ENOTFOUND, "no process 2147483647", tdict_share_ring_add_worker(ring, pair.ours, INT32_MAX, err));
+  rig_close(pair);
+  td_fails(TDICT_EIO, "refused the message", tdict_share_ring_add_worker(ring, pair.ours, self, err));
+  assert_int_equal(td_count_descriptors(), without.fds - 2);
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_share_ring_pin(ring, NULL, err));
+  td_fails(TDICT_EINVAL, "ring is NULL", tdict_share_ring_pin(NULL, NULL, err));
+  tdict_release(foreign);
+  tdict_share_ring_destroy(ring);
+}
+
+/* A killed worker is reported with its process and its slot. Its published batch is delivered, and the slot that it
+ * held is empty again. */
+CASE(share_ring_reports_a_killed_worker) {
+  const rig_resources before = rig_resources_now();
+  tdict_share_ring *ring = rig_ring(2, 2), *other;
+  tdict_tree *batch = NULL, *again = NULL;
+  char text[64];
+  pid_t pid;
+  const int socket = rig_add_process(ring, "share_worker_holds", &pid);
+  wait_for_byte(socket);
+  close(socket);
+  other = rig_own_worker(ring);
+  td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(other, 0, &batch, err));
+  rig_kill(pid);
+  /* Both processes hold this ring's segment, and only one of them lives. */
+  snprintf(text, sizeof text, "worker process %d has ended and held slot 1 (1 in all)", (int)pid);
+  tdict_status status = tdict_share_ring_take(ring, INT64_MAX, &batch, NULL);
+  if (status == TDICT_OK) { /* the batch came first, if the death was noticed later */
+    assert_int_equal(rig_check(batch), 77);
+    td_fails(TDICT_ELOST, text, tdict_share_ring_take(ring, INT64_MAX, &again, err));
+    assert_int_equal(td_last_error.native, pid);
+  } else {
+    assert_int_equal(status, TDICT_ELOST);
+    td_ok(tdict_share_ring_take(ring, 0, &batch, err));
+    assert_int_equal(rig_check(batch), 77);
+  }
+  td_fails(TDICT_ETIMEDOUT, "no slot is full", tdict_share_ring_take(ring, 0, &again, err));
+  rig_publish(other, 5);
+  assert_int_equal(rig_take(ring), 5);
+  td_ok(tdict_share_ring_give_back(ring, batch, err));
+  tdict_share_ring_destroy(other);
+  tdict_share_ring_destroy(ring);
+  rig_nothing_leaked(before);
+}
+
+static void *kill_at_rest(void *user) {
+  td_rest();
+  return kill(*(pid_t *)user, SIGKILL) == 0 ? NULL : user;
+}
+/* A trainer that waits without a limit is told of the death of a worker. */
+CASE(share_ring_reports_during_a_wait) {
+  tdict_share_ring *ring = rig_ring(2, 1);
+  tdict_tree *batch = NULL;
+  pthread_t thread;
+  pid_t pid;
+  const int socket = rig_add_process(ring, "share_worker_is_idle", &pid);
+  wait_for_byte(socket);
+  close(socket);
+  assert_int_equal(pthread_create(&thread, NULL, kill_at_rest, &pid), 0);
+  td_fails(TDICT_ELOST, "has ended and held no slot", tdict_share_ring_take(ring, INT64_MAX, &batch, err));
+  assert_int_equal(td_last_error.native, pid);
+  void *failed;
+  pthread_join(thread, &failed);
+  assert_null(failed);
+  assert_int_equal(rig_reap(pid), -SIGKILL);
+  tdict_share_ring_destroy(ring);
+}
+
+/* Several dead workers are reported one after another. */
+CASE(share_ring_reports_idle_workers) {
+  tdict_share_ring *ring = rig_ring(2, 2);
+  tdict_tree *batch = NULL;
+  pid_t pids[2];
+  for (int i = 0; i < 2; i++) {
+    const int socket = rig_add_process(ring, "share_worker_is_idle", &pids[i]);
+    wait_for_byte(socket);
+    close(socket);
+    kill(pids[i], SIGKILL);
+  }
+  for (int i = 0; i < 2; i++) {
+    td_fails(TDICT_ELOST, "has ended and held no slot", tdict_share_ring_take(ring, INT64_MAX, &batch, err));
+    assert_true(td_last_error.native == pids[0] || td_last_error.native == pids[1]);
+  }
+  td_fails(TDICT_ENOTFOUND, "no worker is left", tdict_share_ring_take(ring, INT64_MAX, &batch, err));
+  for (int i = 0; i < 2; i++) assert_int_equal(rig_reap(pids[i]), -SIGKILL);
+  tdict_share_ring_destroy(ring);
+}
+
+/* A trainer that always finds full slots is told, too. */
+CASE(share_ring_reports_while_slots_are_full) {
+  tdict_share_ring *ring = rig_ring(4, 2), *other = rig_own_worker(ring);
+  tdict_tree *batch = NULL;
+  pid_t pid;
+  const int socket = rig_add_process(ring, "share_worker_is_idle", &pid);
+  wait_for_byte(socket);
+  close(socket);
+  rig_kill(pid);
+  tdict_status status = TDICT_OK;
+  for (int64_t n = 0; status == TDICT_OK; n++) {
+    rig_publish(other, n);
+    status = tdict_share_ring_take(ring, 0, &batch, NULL);
+    if (status == TDICT_OK) td_ok(tdict_share_ring_give_back(ring, batch, err));
+  }
+  assert_int_equal(status, TDICT_ELOST);
+  tdict_share_ring_destroy(other);
+  tdict_share_ring_destroy(ring);
+}
+
+/* Workers that are killed at random moments: TDICT_KILLS in the environment sets how many. */
+CASE(share_ring_survives_killed_workers) {
+  enum { PROCESSES = 4 };
+  const char *const asked = getenv("TDICT_KILLS");
+  const int kills = asked ? atoi(asked) : 100;
+  const rig_resources before = rig_resources_now();
+  tdict_share_ring *ring = rig_ring(3, PROCESSES);
+  pid_t pids[PROCESSES];
+  int num_lost = 0, num_batches = 0, num_held = 0;
+  for (int i = 0; i < PROCESSES; i++) close(rig_add_process(ring, "share_worker_publishes", &pids[i]));
+  for (int n = 0; n < kills; n++) {
+    uint32_t random[3];
+    td_fill_random(random, sizeof random, (uint64_t)n);
+    /* Take some batches, and go on for a random time of up to 8 ms. Then kill a worker, and wait for the report. */
+    const int wanted = num_batches + (int)(random[0] % 8);
+    const int64_t until = tdict_now_ns() + random[1] % 8000000;
+    const uint32_t victim = random[2] % PROCESSES;
+    bool is_killed = false;
+    while (num_lost == n) {
+      tdict_tree *batch = NULL;
+      tdict_error e = {0};
+      if (!is_killed && num_batches >= wanted && tdict_now_ns() >= until) {
+        assert_int_equal(kill(pids[victim], SIGKILL), 0);
+        is_killed = true;
+      }
+      const tdict_status status = tdict_share_ring_take(ring, 30 * RIG_SECOND, &batch, &e);
+      if (status == TDICT_OK) {
+        rig_check(batch);
+        td_ok(tdict_share_ring_give_back(ring, batch, err));
+        num_batches++;
+      } else {
+        if (status != TDICT_ELOST) fail_msg("kill %d: %s: %s", n, tdict_status_name(status), e.message);
+        assert_true(is_killed);
+        assert_int_equal(e.native, pids[victim]);
+        num_held += strstr(e.message, "held slot") != NULL;
+        num_lost++;
+      }
+    }
+    assert_int_equal(rig_reap(pids[victim]), -SIGKILL);
+    close(rig_add_process(ring, "share_worker_publishes", &pids[victim]));
+  }
+  printf("%d workers killed, %d of them held a slot; %d batches\n", num_lost, num_held, num_batches);
+  tdict_share_ring_destroy(ring);
+  for (int i = 0; i < PROCESSES; i++) assert_int_equal(rig_reap(pids[i]), 0);
+  rig_nothing_leaked(before);
+}
+
+/* Every wrong word is reported once or ignored, and the slot can then be used. */
+CASE(share_ring_refuses_words) {
+  tdict_share_ring *ring = rig_ring(2, 4), *worker = rig_own_worker(ring);
+  tdict_tree *batch = NULL;
+  const uint32_t wrong[] = {TDICT_SHARE_TAKEN,
+                            4,
+                            0xff,
+                            0x100,
+                            0xffffffff,
+                            tdict_slot_word(TDICT_SHARE_FULL, 1),
+                            tdict_slot_word(TDICT_SHARE_FULL, 4),
+                            tdict_slot_word(TDICT_SHARE_FULL, 0xffffff),
+                            tdict_slot_word(TDICT_SHARE_FILLING, 1),
+                            tdict_slot_word(TDICT_SHARE_FILLING, 0x800000)};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    atomic_store(&ring->words->slots[1].state, wrong[i]);
+    td_fails(TDICT_EFORMAT, "to slot 1, which is empty now", tdict_share_ring_take(ring, 0, &batch, err));
+    td_fails(TDICT_ETIMEDOUT, "no slot is full", tdict_share_ring_take(ring, 0, &batch, err));
+    rig_publish(worker, 1);
+    rig_publish(worker, 2);
+    assert_int_equal(rig_take(ring), 1);
+    assert_int_equal(rig_take(ring), 2);
+  }
+  /* The word of a slot that the trainer has does not matter. */
+  rig_publish(worker, 3);
+  td_ok(tdict_share_ring_take(ring, 0, &batch, err));
+  atomic_store(&ring->words->slots[0].state, tdict_slot_word(TDICT_SHARE_FULL, 0));
+  tdict_tree *other = NULL;
+  td_fails(TDICT_ETIMEDOUT, "no slot is full", tdict_share_ring_take(ring, 0, &other, err));
+  assert_int_equal(rig_check(batch), 3);
+  td_ok(tdict_share_ring_give_back(ring, batch, err));
+  rig_publish(worker, 4);
+  assert_int_equal(rig_take(ring), 4);
+  /* Tickets wrap around. */
+  atomic_store(&ring->words->next_ticket, UINT32_MAX);
+  ring->last_ticket = UINT32_MAX - 1;
+  rig_publish(worker, 5);
+  rig_publish(worker, 6);
+  assert_int_equal(rig_take(ring), 5);
+  assert_int_equal(rig_take(ring), 6);
+  tdict_share_ring_destroy(worker);
+  tdict_share_ring_destroy(ring);
+}
+
+/* A worker that writes anything to all words harms neither the trainer nor its waits. */
+CASE(share_ring_survives_a_broken_worker) {
+  const rig_resources before = rig_resources_now();
+  tdict_share_ring *ring = rig_ring(3, 2);
+  pid_t pid;
+  close(rig_add_process(ring, "share_worker_is_broken", &pid));
+  int num_taken = 0, num_refused = 0;
+  for (int64_t end = tdict_now_ns() + RIG_SECOND / 2; tdict_now_ns() < end || num_refused == 0;) {
+    tdict_tree *batch = NULL;
+    tdict_error e = {0};
+    const tdict_status status = tdict_share_ring_take(ring, RIG_SECOND / 1000, &batch, &e);
+    if (status == TDICT_OK) td_ok(tdict_share_ring_give_back(ring, batch, err));
+    num_taken += status == TDICT_OK;
+    num_refused += status == TDICT_EFORMAT;
+    assert_true(status == TDICT_OK || status == TDICT_EFORMAT || status == TDICT_ETIMEDOUT);
+  }
+  printf("%d taken, %d refused\n", num_taken, num_refused);
+  rig_kill(pid);
+  tdict_share_ring_destroy(ring);
+  rig_nothing_leaked(before);
+}
+
+/* A slot that was given back while a transfer reads it is empty only after the transfer. */
+SIM_CASE(share_ring_waits_for_transfers) {
+  tdict_context *context = td_context(NULL);
+  for (int is_pinned = 0; is_pinned < 2; is_pinned++) {
+    tdict_share_ring *ring = rig_ring(1, 1), *worker = rig_own_worker(ring);
+    tdict_tree *batch = NULL, *next = NULL, *result = NULL, *host = NULL;
+    tdict_future *future = NULL;
+    tdict_transfer_options o = tdict_transfer_options_default();
+    if (is_pinned) td_ok(tdict_share_ring_pin(ring, context, err));
+    assert_int_equal(tdict_is_pinned(ring->slots[0].tree), is_pinned);
+    rig_publish(worker, 21);
+    td_ok(tdict_share_ring_take(ring, 0, &batch, err));
+    td_ok(tdict_sim_hold(context, err));
+    td_ok(tdict_to_device_async(context, batch, td_device(), &o, &future, err));
+    td_ok(tdict_share_ring_give_back(ring, batch, err));
+    if (is_pinned) { /* otherwise the staging ring has the bytes soon, even if the device copies nothing */
+      td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, RIG_SECOND / 50, &next, err));
+      td_fails(TDICT_ETIMEDOUT, "no slot is full", tdict_share_ring_take(ring, RIG_SECOND / 50, &next, err));
+      td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, 0, &next, err));
+    }
+    td_ok(tdict_sim_resume(context, err));
+    td_ok(tdict_future_wait(future, &result, err));
+    /* The next call of the trainer makes the slot empty. */
+    td_fails(TDICT_ETIMEDOUT, "no slot is full", tdict_share_ring_take(ring, 0, &next, err));
+    td_ok(tdict_share_ring_begin(worker, 0, &next, err));
+    rig_fill(next, 22);
+    td_ok(tdict_to_device(context, result, tdict_cpu(), NULL, &host, err));
+    assert_int_equal(rig_check(host), 21);
+    tdict_transfer_stats stats = tdict_transfer_stats_default();
+    td_ok(tdict_future_get_stats(future, &stats, err));
+    assert_int_equal(stats.direct_bytes != 0, is_pinned);
+    assert_int_equal(stats.staged_bytes != 0, !is_pinned);
+    tdict_future_release(future);
+    tdict_release(result);
+    tdict_release(host);
+    tdict_share_ring_destroy(worker);
+    tdict_share_ring_destroy(ring);
+  }
+  tdict_context_destroy(context);
+}
+
+static void run_nothing(void *user) { (void)user; }
+static atomic_int num_polls;
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+int __real_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
+  num_polls++;
+  return __real_poll(fds, count, timeout_ms);
+}
+
+/* A slot that was given back while a stream uses it is empty only after the work on the stream. */
+SIM_CASE(share_ring_waits_for_recorded_uses) {
+  enum { WAIT_MS = 50 };
+  tdict_context *context = td_context(NULL);
+  tdict_share_ring *ring = rig_ring(1, 1), *worker = rig_own_worker(ring);
+  tdict_tree *batch = NULL, *next = NULL;
+  tdict_tensor *x = NULL;
+  tdict_stream stream;
+  struct DLManagedTensorVersioned *managed = NULL;
+  tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
+  td_ok(tdict_stream_create(context, td_device(), &stream, err));
+  o.stream = &stream;
+  td_ok(tdict_share_ring_pin(ring, context, err));
+  for (int64_t seed = 41; seed < 44; seed++) {
+    rig_publish(worker, seed);
+    td_ok(tdict_share_ring_take(ring, 0, &batch, err));
+    assert_int_equal(rig_check(batch), seed);
+    td_ok(tdict_get(batch, "x", &x, err));
+    td_ok(tdict_dlpack_export(context, x, &o, &managed, err));
+    td_ok(tdict_sim_hold(context, err));
+    td_ok(tdict_sim_launch(stream, run_nothing, NULL, err));
+    ((tdict_dl_versioned *)(void *)managed)->deleter((void *)managed);
+    td_ok(tdict_share_ring_give_back(ring, batch, err));
+    td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, 0, &next, err));
+    num_polls = 0;
+    td_fails(TDICT_ETIMEDOUT, "no slot is full", tdict_share_ring_take(ring, RIG_SECOND / 1000 * WAIT_MS, &next, err));
+    assert_in_range(num_polls, 2, WAIT_MS + 3); /* the trainer sleeps for a millisecond between two searches */
+    td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, 0, &next, err));
+    td_ok(tdict_sim_resume(context, err));
+    td_ok(tdict_stream_synchronize(context, stream, err));
+    /* The next call of the trainer makes the slot empty. */
+    td_fails(TDICT_ETIMEDOUT, "no slot is full", tdict_share_ring_take(ring, 0, &next, err));
+  }
+  tdict_stream_destroy(context, stream);
+  tdict_share_ring_destroy(worker);
+  tdict_share_ring_destroy(ring);
+  tdict_context_destroy(context);
+}
+
+/* A transfer that is under way keeps the segment of a destroyed ring. */
+SIM_CASE(share_ring_outlived_by_a_transfer) {
+  const rig_resources before = rig_resources_now();
+  tdict_context *context = td_context(NULL);
+  tdict_share_ring *ring = rig_ring(1, 1), *worker = rig_own_worker(ring);
+  tdict_tree *batch = NULL, *result = NULL, *host = NULL;
+  tdict_future *future = NULL;
+  td_ok(tdict_share_ring_pin(ring, context, err));
+  rig_publish(worker, 21);
+  td_ok(tdict_share_ring_take(ring, 0, &batch, err));
+  td_ok(tdict_sim_hold(context, err));
+  td_ok(tdict_to_device_async(context, batch, td_device(), NULL, &future, err));
+  tdict_share_ring_destroy(worker);
+  tdict_share_ring_destroy(ring);
+  assert_int_equal(rig_count_maps(), before.maps + 1);
+  td_ok(tdict_sim_resume(context, err));
+  td_ok(tdict_future_wait(future, &result, err));
+  td_ok(tdict_to_device(context, result, tdict_cpu(), NULL, &host, err));
+  assert_int_equal(rig_check(host), 21);
+  tdict_future_release(future);
+  tdict_release(result);
+  tdict_release(host);
+  tdict_context_destroy(context);
+  rig_nothing_leaked(before);
+}
+
+/* A driver that refuses to register costs only speed. A registration ends with the ring, which outlives the context. */
+SIM_CASE(share_ring_pin_falls_back) {
+  tdict_driver *inner = NULL, *driver = NULL;
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context_options co = tdict_context_options_default();
+  tdict_context *context = NULL;
+  co.device = td_device();
+  td_ok(tdict_driver_sim_open(&sim, &inner, err));
+  td_ok(tdict_driver_fault_open(inner, &driver, err));
+  td_ok(tdict_context_create_over(&co, driver, &context, err));
+  tdict_share_ring *ring = rig_ring(2, 1), *worker = rig_own_worker(ring);
+  tdict_tree *batch = NULL, *moved = NULL;
+  tdict_fault_live with;
+  const tdict_fault fault = {
+      .kinds = TDICT_FAULT_BIT(TDICT_FAULT_HOST_REGISTER), .n = 1, .code = TDICT_CU_OUT_OF_MEMORY};
+  tdict_driver_fault_arm(driver, &fault);
+  td_fails(TDICT_ENOMEM, "cuMemHostRegister", tdict_share_ring_pin(ring, context, err));
+  tdict_driver_fault_arm(driver, NULL);
+  rig_publish(worker, 31);
+  td_ok(tdict_share_ring_take(ring, 0, &batch, err));
+  td_ok(tdict_to_device(context, batch, td_device(), NULL, &moved, err));
+  td_fails(TDICT_EINVAL, "slot 0 is in use", tdict_share_ring_pin(ring, context, err));
+  td_ok(tdict_share_ring_give_back(ring, batch, err));
+  tdict_driver_fault_get_live(driver, &with);
+  td_ok(tdict_share_ring_pin(ring, context, err));
+  tdict_fault_live pinned;
+  tdict_driver_fault_get_live(driver, &pinned);
+  assert_int_equal(pinned.registrations, with.registrations + 1);
+  td_fails(TDICT_EINVAL, "pinned already", tdict_share_ring_pin(ring, context, err));
+  tdict_release(moved);
+  tdict_context_destroy(context);
+  rig_publish(worker, 32);
+  assert_int_equal(rig_take(ring), 32);
+  tdict_share_ring_destroy(worker);
+  tdict_share_ring_destroy(ring);
+  tdict_fault_live after;
+  tdict_driver_fault_get_live(driver, &after);
+  assert_int_equal(after.registrations, 0);
+  assert_int_equal(after.contexts, 0);
+  tdict_driver_release(driver);
+  tdict_driver_release(inner);
+}
+
+CASE(share_ring_pin_needs_a_device) {
+  tdict_context_options o = tdict_context_options_default();
+  tdict_context *context = NULL;
+  o.device = tdict_cpu();
+  td_ok(tdict_context_create(&o, &context, err));
+  tdict_share_ring *ring = rig_ring(1, 1);
+  td_fails(TDICT_ENODEVICE, "is the cpu", tdict_share_ring_pin(ring, context, err));
+  tdict_share_ring_destroy(ring);
+  tdict_context_destroy(context);
+}
