@@ -305,34 +305,37 @@ tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, cons
   return t;
 }
 
-static inline bool is_same_shape(const int64_t *a, const int64_t *b, int ndim) {
-  if (ndim > 0 && a[0] != b[0]) return false;
-  return ndim < 2 || memcmp(a + 1, b + 1, (size_t)(ndim - 1) * sizeof *a) == 0;
+static bool is_same_shape(const int64_t *a, const int64_t *b, int ndim) {
+  for (int i = 0; i < ndim; i++)
+    if (a[i] != b[i]) return false;
+  return true;
+}
+
+/* Gives a new tensor the counts of `like` and the strides of C order. Not inline, because few tensors need it. */
+__attribute__((noinline)) static tdict_tensor *add_dims(tdict_slab *slab, tdict_tensor *t, const tdict_tensor *like) {
+  int64_t *dims = slab->next_dims;
+  slab->next_dims += 2 * (size_t)t->ndim;
+  for (int i = 0; i < t->ndim; i++) dims[i] = like->dims[i];
+  tdict_layout_strides(t->ndim, dims, dims + t->ndim);
+  t->dims = dims;
+  return t;
 }
 
 /* Consecutive tensors of equal shape share their counts and strides. */
 tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, size_t offset) {
   TDICT_ASSERT(slab->num_tensors < slab->cap_tensors);
-  tdict_tensor *t = &slab->tensors[slab->num_tensors];
-  const tdict_tensor *last = slab->num_tensors++ ? t - 1 : NULL;
-  const int ndim = like->ndim;
-  t->slab = slab;
-  t->storage = slab->storage;
-  t->data = t->storage->data ? (void *)((uintptr_t)t->storage->data + offset) : NULL;
-  t->dtype = like->dtype;
-  t->ndim = ndim;
-  t->numel = like->numel;
+  tdict_tensor *t = &slab->tensors[slab->num_tensors++];
+  tdict_storage *storage = slab->storage;
   atomic_init(&t->refs, 0);
-  if (last && last->ndim == ndim && last->numel == like->numel && is_same_shape(last->dims, like->dims, ndim)) {
-    t->dims = last->dims;
-    return t;
-  }
-  int64_t *dims = slab->next_dims;
-  slab->next_dims += 2 * (size_t)ndim;
-  for (int i = 0; i < ndim; i++) dims[i] = like->dims[i];
-  tdict_layout_strides(ndim, dims, dims + ndim);
-  t->dims = dims;
-  return t;
+  t->slab = slab;
+  t->storage = storage;
+  t->data = storage->data ? (void *)((uintptr_t)storage->data + offset) : NULL;
+  t->dtype = like->dtype;
+  t->ndim = like->ndim;
+  t->numel = like->numel;
+  if (t == slab->tensors || t[-1].ndim != t->ndim || t[-1].numel != t->numel) return add_dims(slab, t, like);
+  t->dims = t[-1].dims;
+  return is_same_shape(t->dims, like->dims, t->ndim) ? t : add_dims(slab, t, like);
 }
 
 void tdict_slab_count(tdict_slab *slab, int64_t more) {

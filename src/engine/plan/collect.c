@@ -221,7 +221,6 @@ static tdict_status fail_unmovable(const tdict_plan_request *r, const tdict_type
 
 /* Reserves space for all leaves of a node at once. */
 static bool reserve_node(collector *c, const tdict_tree *node) {
-  c->plan->some_locked |= tdict_node_is_locked(node);
   return tdict_plan_reserve(c->plan, node->keys->num_live, node->keys->num_live);
 }
 
@@ -386,7 +385,6 @@ static tdict_status collect_block(collector *c, tdict_consolidated *block, bool 
     p->num_new = block->num_leaves;
     p->num_new_dims = block->num_dims;
   }
-  p->some_locked = true;
   p->num_leaves = (uint32_t)block->num_leaves;
   *done = true;
   return TDICT_OK;

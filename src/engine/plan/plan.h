@@ -141,7 +141,6 @@ typedef struct tdict_plan {
   size_t num_new, num_new_dims;       /* number of new tensors in the result, and the sum of their ndim */
   bool reads_device, writes_existing; /* true: a source is on a GPU; a destination existed before the transfer */
   bool keeps_elsewhere;               /* the option `keep` keeps a tensor that is on another device than the result */
-  bool some_locked;                   /* a node of the tree is locked */
   bool may_overlap;                   /* transfer_into: some destinations may share bytes */
   /* retained; the tree is one block of memory. The tree is copied as one item, and no leaf has an entry in
    * item_of_leaf. NULL: each item is one leaf */

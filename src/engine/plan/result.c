@@ -13,8 +13,10 @@ typedef struct builder {
   tdict_slab *slab;
   tdict_storage *arena; /* NULL: no leaf is new */
   const tdict_device *device;
-  bool mirror;               /* true: the new tree is a mirror, see tdict_result_mirror() */
-  const tdict_storage *like; /* the storage of all leaves of an earlier result, see tdict_result_repeat(), or NULL */
+  bool mirror;  /* true: the new tree is a mirror, see tdict_result_mirror() */
+  bool repeats; /* true: the source tree is an earlier result, see tdict_result_repeat() */
+  /* the storage of all leaves of the source tree, if the leaves have the same offsets in the arena; otherwise NULL */
+  const tdict_storage *block;
   uint32_t leaf, object;
 } builder;
 
@@ -23,11 +25,10 @@ static tdict_status fail_result_memory(tdict_error *err) {
 }
 
 static tdict_tensor *make_result_leaf(builder *b, tdict_tensor *src) {
-  const tdict_consolidated *whole = b->plan->whole;
-  if (whole && !b->mirror) return tdict_slab_add_like(b->slab, src, whole->leaves[b->leaf++].begin);
-  if (b->like) {
-    TDICT_ASSERT(src->storage == b->like);
-    return tdict_slab_add_like(b->slab, src, (uintptr_t)src->data - (uintptr_t)b->like->data);
+  if (b->block) {
+    TDICT_ASSERT(src->storage == b->block);
+    /* an empty leaf can have no address */
+    return tdict_slab_add_like(b->slab, src, src->data ? (uintptr_t)src->data - (uintptr_t)b->block->data : 0);
   }
   uint32_t place = b->mirror ? TDICT_SHARED : b->plan->item_of_leaf[b->leaf++];
   if (place == TDICT_SHARED) return tdict_tensor_retain(src);
@@ -42,20 +43,17 @@ enum { LOOK_AHEAD = 8 };
 /* Makes the tensors of the leaves from slot top->slot up to the first leaf that is not a tensor, and moves the frame to
  * that leaf. Prefetches the source tensors, which are scattered over memory. */
 static void make_leaves(builder *b, tdict_frame *top) {
-  const tdict_tree *node = top->node;
+  const tdict_leaf *leaves = top->node->leaves;
   tdict_leaf *places = ((tdict_tree *)top->mark)->leaves;
-  const uint32_t end = node->keys->num_slots;
-  for (uint32_t i = top->slot; i < end; top->slot = ++i) {
-    if (i + LOOK_AHEAD < end) {
-      const char *next = tdict_leaf_pointer(node->leaves[i + LOOK_AHEAD]);
-      __builtin_prefetch(next);
-      if (next) __builtin_prefetch(next + 64);
-    }
-    tdict_leaf leaf = node->leaves[i];
-    if (!leaf) continue;
-    if (tdict_leaf_kind(leaf) != TDICT_LEAF_TENSOR) return;
-    places[i] = tdict_leaf_of_tensor(make_result_leaf(b, tdict_leaf_tensor(leaf)));
+  const uint32_t end = top->node->keys->num_slots;
+  uint32_t i = top->slot;
+  for (; i < end && tdict_leaf_kind(leaves[i]) == TDICT_LEAF_TENSOR; i++) {
+    const char *next = i + LOOK_AHEAD < end ? tdict_leaf_pointer(leaves[i + LOOK_AHEAD]) : NULL;
+    __builtin_prefetch(next);
+    if (next) __builtin_prefetch(next + 64);
+    if (leaves[i]) places[i] = tdict_leaf_of_tensor(make_result_leaf(b, tdict_leaf_tensor(leaves[i])));
   }
+  top->slot = i;
 }
 
 static tdict_status make_result_node(const builder *b, const tdict_tree *like, tdict_tree **out, tdict_error *err) {
@@ -65,6 +63,15 @@ static tdict_status make_result_node(const builder *b, const tdict_tree *like, t
     (*out)->device = *b->device;
   }
   return status;
+}
+
+/* Locks a new node below `parent` if its source is locked. Nodes are locked while the tree is built, because
+ * tdict_lock() visits every leaf. */
+static void lock_child(tdict_tree *made, const tdict_tree *like, const tdict_tree *parent) {
+  if (tdict_node_is_locked(parent))
+    atomic_init(&made->locks_above, 1);
+  else
+    made->locked = tdict_node_is_locked(like);
 }
 
 /* Returns the flattened tree of the next object, or NULL if the object is not entered like a tree. Skips the leaves of
@@ -82,7 +89,7 @@ static tdict_status make_object(builder *b, tdict_leaf leaf, tdict_leaf *place, 
                                 tdict_error *err) {
   tdict_object_step *step;
   *child = NULL;
-  if (b->like) {
+  if (b->repeats) {
     *place = tdict_leaf_retain(leaf);
     return TDICT_OK;
   }
@@ -116,6 +123,7 @@ static tdict_status fill_nodes(builder *b, const tdict_tree *src, tdict_tree *re
       *place = tdict_leaf_of_tensor(make_result_leaf(b, tdict_leaf_tensor(leaf)));
     } else if (child) {
       status = make_result_node(b, child, &made, err);
+      if (status == TDICT_OK && !b->mirror) lock_child(made, child, (tdict_tree *)top->mark);
       if (status == TDICT_OK) *place = tdict_leaf_of_tree(made);
     } else {
       status = make_object(b, leaf, place, &child, &made, err);
@@ -153,33 +161,6 @@ static tdict_status unflatten_objects(const tdict_plan *plan, tdict_error *err) 
   return status;
 }
 
-/* Locks each node of the result whose source node is locked. Locking a node also locks the nodes below. */
-static tdict_status copy_result_locks(const tdict_tree *src, tdict_tree *result, tdict_error *err) {
-  if (tdict_node_is_locked(src)) {
-    tdict_lock(result);
-    return TDICT_OK;
-  }
-  tdict_cursor cursor;
-  tdict_cursor_init(&cursor, src, false);
-  cursor.frames[0].mark = (size_t)(uintptr_t)result;
-  tdict_status status = TDICT_OK;
-  tdict_leaf leaf;
-  while (status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0) {
-    tdict_tree *child = tdict_leaf_tree(leaf);
-    if (!child) continue;
-    const tdict_frame *top = &cursor.frames[cursor.depth - 1];
-    tdict_tree *other = tdict_leaf_tree(((tdict_tree *)top->mark)->leaves[top->slot - 1]);
-    if (tdict_node_is_locked(child))
-      tdict_lock(other);
-    else if (!tdict_cursor_enter(&cursor, child))
-      status = fail_result_memory(err);
-    else
-      cursor.frames[cursor.depth - 1].mark = (size_t)(uintptr_t)other;
-  }
-  tdict_cursor_reset(&cursor);
-  return status;
-}
-
 /* Makes the result of a consolidated tree consolidated. If the tree has no leaves, the result shares the source's
  * record. */
 static tdict_status keep_consolidated(const builder *b, tdict_tree *result, const tdict_tree *src, tdict_error *err) {
@@ -210,13 +191,13 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   tdict_tree *result;
   tdict_status status = make_result_node(b, src, &result, err);
   if (status != TDICT_OK) return status;
+  if (!b->mirror) result->locked = tdict_node_is_locked(src);
   status = fill_nodes(b, src, result, err);
   if (b->slab) /* also after a failure, because tdict_release() drops one reference for each tensor */
     tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors);
   if (status == TDICT_OK && b->plan->num_objects && !b->mirror) status = unflatten_objects(b->plan, err);
   if (status == TDICT_OK && b->device && b->plan->keeps_elsewhere) status = clear_devices(b, result, err);
   if (status == TDICT_OK && src->consolidated && !b->mirror) status = keep_consolidated(b, result, src, err);
-  if (status == TDICT_OK && b->plan->some_locked && !b->mirror) status = copy_result_locks(src, result, err);
   if (status != TDICT_OK) {
     tdict_release(result);
     return status;
@@ -238,7 +219,8 @@ static tdict_status build_with_slab(builder *b, const tdict_tree *src, tdict_tre
 
 tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
                                 const tdict_device *device, tdict_tree **out, tdict_error *err) {
-  builder b = {.plan = plan, .arena = arena, .device = device};
+  const tdict_storage *block = plan->whole ? plan->whole->bytes->storage : NULL;
+  builder b = {.plan = plan, .arena = arena, .device = device, .block = block};
   return build_with_slab(&b, src, out, err);
 }
 
@@ -247,9 +229,8 @@ tdict_status tdict_result_repeat(const tdict_plan *plan, const tdict_tree *resul
   const tdict_plan own = {.whole = result->consolidated,
                           .num_leaves = plan->num_leaves,
                           .num_new = plan->num_new,
-                          .num_new_dims = plan->num_new_dims,
-                          .some_locked = plan->some_locked};
-  builder b = {.plan = &own, .arena = arena, .device = &arena->device, .like = like};
+                          .num_new_dims = plan->num_new_dims};
+  builder b = {.plan = &own, .arena = arena, .device = &arena->device, .repeats = true, .block = like};
   return build_with_slab(&b, result, out, err);
 }
 
