@@ -30,8 +30,8 @@
  * compares the tensors with this layout. If they have it, the tree keeps a record until the tree is unlocked or freed.
  * The calls tdict_transfer_into(), tdict_pin_memory() and tdict_save_async() copy such a tree leaf by leaf, and so do
  * calls with the option `keep`, `conversions` or `narrow`. A lock speeds up no other transfer. The time until an
- * asynchronous call returns grows with the number of tensors. For each tensor of a block it is about 0.01 us, and for
- * each tensor of another tree two to five times as much, measured with the simulated device.
+ * asynchronous call returns grows with the number of tensors. On the host of an H200 it grew by at most 0.01 us for
+ * each tensor of a block. It grew by 0.02 to 0.05 us for each tensor of other trees with 1000 or more tensors.
  * Consolidated trees. tdict_consolidate() makes a tree whose tensors are in one storage. The storage of a consolidated
  * tree is copied as one block, too, and the result is consolidated. The function tdict_transfer_into() also copies one
  * block if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in pinned
