@@ -21,7 +21,7 @@ tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine
   pthread_mutex_init(&e->lock, NULL);
   pthread_mutex_init(&e->ring_lock, NULL);
   pthread_cond_init(&e->idle, NULL);
-  tdict_tracer_init(&e->tracer, e->config.mark);
+  tdict_tracer_init(&e->tracer, e->config.mark, e->config.pool);
   *out = e;
   return TDICT_OK;
 }

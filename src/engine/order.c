@@ -290,7 +290,7 @@ tdict_status tdict_transfer_begin(tdict_transfer *t, const tdict_beginning *from
   tdict_engine *e = t->future.engine;
   tdict_status status = make_marks(t, err);
   if (status != TDICT_OK) return status;
-  if (!t->how.skips_stats) t->future.stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->future.begin_ns);
+  if (!t->traced.skips_stats) t->future.stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->future.begin_ns);
   if (t->plan.writes_existing) status = gather_uses(t, err); /* no queued work uses a new storage */
   if (status != TDICT_OK) return status;
   for (;;) {

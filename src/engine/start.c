@@ -46,7 +46,9 @@ typedef struct starter {
   tdict_plan plan;
   int32_t mode;
   tdict_how how;
-  int64_t begin_ns;
+  bool skips_stats; /* true: no caller can read the statistics */
+  bool is_traced;   /* true: a recording was on when the call began */
+  int64_t begin_ns; /* 0: nobody reads the times */
 } starter;
 
 static tdict_status check_options(const starter *s, tdict_error *err) {
@@ -448,7 +450,6 @@ static void choose_work(starter *s) {
   s->how.max_copy_bytes = max_copy_bytes;
   s->how.pins_result = s->want_pinned;
   s->how.caller_waits = start->caller_waits;
-  s->how.skips_stats = start->caller_waits && !start->options.stats && !start->promise;
   int others = s->how.num_workers - (s->how.on_caller ? 1 : 0);
   atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
   if (others > 0 && s->how.wakes_in_chain)
@@ -474,6 +475,7 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   tdict_gpu *gpu = find_transfer_gpu(s, &t->plan);
   t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
   t->future.begin_ns = s->begin_ns;
+  t->traced.skips_stats = s->skips_stats;
   t->how = s->how;
   if (t->plan.num_objects || start->options.num_keep || start->options.num_conversions) tdict_transfer_count_entries(t);
   if (start->promise) tdict_future_begin_part(start->promise, &t->future, start->position);
@@ -500,7 +502,10 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   if (!context) return tdict_fail(err, TDICT_EINVAL, "%s: the context is NULL", start->what);
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", start->what);
   TDICT_UNCANCELLED;
-  starter s = {.engine = tdict_context_engine(context), .start = start, .begin_ns = tdict_now_ns()};
+  starter s = {.engine = tdict_context_engine(context), .start = start};
+  s.skips_stats = start->caller_waits && !start->options.stats && !start->promise;
+  s.is_traced = atomic_load_explicit(&s.engine->tracer.on, memory_order_relaxed);
+  if (!s.skips_stats || s.is_traced) s.begin_ns = tdict_now_ns();
   s.mode = start->options.mode == TDICT_MODE_AUTO ? TDICT_MODE_NON_BLOCKING_PIN : start->options.mode;
   tdict_transfer *t;
   tdict_status status = check_start(&s, err);
@@ -514,8 +519,7 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
     tdict_range_pop();
     return status;
   }
-  tdict_tracer *tracer = &s.engine->tracer;
-  if (atomic_load_explicit(&tracer->on, memory_order_relaxed)) tdict_trace_join(&t->traced, tracer, t->future.pool);
+  if (s.is_traced) tdict_trace_join(&t->traced, &s.engine->tracer);
   status = prepare_transfer(&s, t, context, err);
   const size_t traced_bytes = t->traced.recording ? tdict_plan_bytes(&t->plan) : 0;
   (void)tdict_phase_end(&t->traced, TDICT_RANGE_PLAN, s.begin_ns, traced_bytes);

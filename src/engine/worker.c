@@ -108,7 +108,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
 
 /* Returns the processor time of this thread. Returns 0 if no statistics are wanted, because the time needs a system
  * call. */
-static int64_t cpu_now(const tdict_transfer *t) { return t->how.skips_stats ? 0 : tdict_thread_cpu_ns(); }
+static int64_t cpu_now(const tdict_transfer *t) { return t->traced.skips_stats ? 0 : tdict_thread_cpu_ns(); }
 
 /* Closes the lane. The last worker also ends the transfer. `cpu` is the processor time of the thread when the thread
  * began to work for this worker. */

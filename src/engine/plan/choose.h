@@ -46,7 +46,6 @@ typedef struct tdict_how {
   bool pins_result;          /* the result is pinned host memory */
   bool caller_waits;         /* the starting call blocks until the transfer has ended, so no stream can wait for the
                               * transfer */
-  bool skips_stats;          /* true: no caller can read the statistics, so the workers gather no statistics */
 } tdict_how;
 
 /* Below this size, handing out a part of a chunk costs more than filling the part. */

@@ -227,7 +227,6 @@ tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *da
   if (!l) return tdict_fail(err, TDICT_ENOMEM, "loader: no host memory for its record");
   l->context = context;
   l->tracer = tdict_context_tracer(context);
-  l->pool = tdict_context_engine(context)->config.pool;
   l->options = o;
   if (o.sampler) tdict_sampler_retain(o.sampler);
   l->dataset = d;

@@ -77,11 +77,10 @@ struct tdict_loader {
   tdict_dataset dataset;
   const tdict_schema *schema; /* borrowed from the dataset; NULL if samples are fetched as trees */
   tdict_device device;
-  tdict_memory *memory;   /* allocates host batches; NULL: pageable memory */
-  tdict_tracer *tracer;   /* borrowed from the engine */
-  const tdict_pool *pool; /* borrowed; the tracer uses the pool to distinguish pool threads from other threads */
-  int32_t depth;          /* number of slots */
-  int32_t num_threads;    /* number of threads that were started */
+  tdict_memory *memory; /* allocates host batches; NULL: pageable memory */
+  tdict_tracer *tracer; /* borrowed from the engine */
+  int32_t depth;        /* number of slots */
+  int32_t num_threads;  /* number of threads that were started */
   tdict_loader_worker *workers;
   tdict_loader_slot *slots;
 

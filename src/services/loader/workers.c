@@ -92,7 +92,7 @@ static tdict_loader_slot *begin_batch(tdict_loader *l, int32_t worker) {
 }
 
 void tdict_loader_trace_ready(const tdict_loader *l) {
-  tdict_trace_note(l->tracer, l->pool, TDICT_RANGE_READY, tdict_now_ns(), (size_t)l->num_ready);
+  tdict_trace_note(l->tracer, TDICT_RANGE_READY, tdict_now_ns(), (size_t)l->num_ready);
 }
 
 /* Marks a slot READY and wakes the consumer. Wakes all waiters, because tdict_loader_seek() waits for the same
@@ -134,7 +134,7 @@ void tdict_loader_fill_next(tdict_loader *l, int32_t worker, int64_t since_ns) {
   if (slot->count > 0) {
     pthread_mutex_unlock(&l->lock);
     tdict_loader_fill_slot(l, slot);
-    tdict_trace_note(l->tracer, l->pool, TDICT_RANGE_FETCH, slot->began_ns, slot->bytes);
+    tdict_trace_note(l->tracer, TDICT_RANGE_FETCH, slot->began_ns, slot->bytes);
     pthread_mutex_lock(&l->lock);
   }
   allow_next_fetch(l);

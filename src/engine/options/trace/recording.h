@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "core/sched/pool.h"
 #include "device/gpu.h"
 
 enum { TDICT_TRACE_TRACKS = 512, TDICT_TRACE_GPUS = 64 };
@@ -41,6 +42,7 @@ typedef struct tdict_recording {
   _Atomic(int64_t) refs;
   _Atomic(bool) on; /* relaxed */
   int64_t begin_ns;
+  const tdict_pool *pool;          /* borrowed; the timeline shows the threads of this pool as workers */
   _Atomic(uint32_t) num_transfers; /* relaxed: a counter that numbers the transfers */
   /* A ticket counter for slices, from 0. Tickets of `capacity` and more count dropped slices. A thread takes a ticket
    * with release order, after the thread has named its track and added its GPU. The writer starts with an acquire load,

@@ -52,19 +52,21 @@ void tdict_recording_release(tdict_recording *r) {
   free(r);
 }
 
-static tdict_recording *create_recording(int64_t capacity) {
+static tdict_recording *create_recording(int64_t capacity, const tdict_pool *pool) {
   tdict_recording *r = calloc(1, sizeof *r + (size_t)capacity * sizeof r->slices[0]);
   if (!r) return NULL;
   atomic_init(&r->refs, 1);
   atomic_init(&r->on, true);
   pthread_mutex_init(&r->lock, NULL);
   r->capacity = capacity;
+  r->pool = pool;
   r->begin_ns = tdict_now_ns();
   return r;
 }
 
-void tdict_tracer_init(tdict_tracer *tracer, const tdict_forkmark *mark) {
+void tdict_tracer_init(tdict_tracer *tracer, const tdict_forkmark *mark, const tdict_pool *pool) {
   tracer->mark = mark;
+  tracer->pool = pool;
   pthread_mutex_init(&tracer->lock, NULL);
 }
 
@@ -73,11 +75,11 @@ void tdict_tracer_reset(tdict_tracer *tracer) {
   pthread_mutex_destroy(&tracer->lock);
 }
 
-void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer, const tdict_pool *pool) {
+void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer) {
   pthread_mutex_lock(&tracer->lock);
   tdict_recording *r = tracer->recording;
   if (r && atomic_load_explicit(&r->on, memory_order_relaxed)) {
-    *traced = (tdict_traced){.recording = tdict_recording_retain(r), .pool = pool};
+    traced->recording = tdict_recording_retain(r);
     traced->number = 1 + atomic_fetch_add_explicit(&r->num_transfers, 1, memory_order_relaxed);
   }
   pthread_mutex_unlock(&tracer->lock);
@@ -102,8 +104,8 @@ static tdict_slice *take_slice(tdict_recording *r) {
 
 /* Fills in a new track. Workers and callers are numbered separately. The id is stored last, so a reader that sees the
  * id also sees the other fields. */
-static void name_track(tdict_recording *r, tdict_track *track, const tdict_pool *pool) {
-  track->worker = tdict_pool_is_worker(pool);
+static void name_track(tdict_recording *r, tdict_track *track) {
+  track->worker = tdict_pool_is_worker(r->pool);
   track->number =
       1 + atomic_fetch_add_explicit(track->worker ? &r->num_workers : &r->num_callers, 1, memory_order_relaxed);
   atomic_store_explicit(&track->id, (int32_t)gettid(), memory_order_release);
@@ -111,7 +113,7 @@ static void name_track(tdict_recording *r, tdict_track *track, const tdict_pool 
 
 /* Returns the index of the calling thread's track, or -1 if all tracks belong to other threads. The tracks are a hash
  * table with the thread as the key. No track is ever removed. */
-static int find_track(tdict_recording *r, const tdict_pool *pool) {
+static int find_track(tdict_recording *r) {
   uintptr_t self = (uintptr_t)pthread_self();
   size_t first = (size_t)((self >> 12) * 2654435761u);
   for (size_t i = 0; i < TDICT_TRACE_TRACKS; i++) {
@@ -121,7 +123,7 @@ static int find_track(tdict_recording *r, const tdict_pool *pool) {
     if (owner == self) return (int)at;
     if (owner == 0 && atomic_compare_exchange_strong_explicit(&track->thread, &owner, self, memory_order_acq_rel,
                                                               memory_order_acquire)) {
-      name_track(r, track, pool);
+      name_track(r, track);
       return (int)at;
     }
   }
@@ -131,7 +133,7 @@ static int find_track(tdict_recording *r, const tdict_pool *pool) {
 void tdict_trace_add(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes) {
   tdict_recording *r = traced->recording;
   int64_t end_ns = tdict_now_ns();
-  int track = find_track(r, traced->pool);
+  int track = find_track(r);
   if (track < 0) {
     atomic_fetch_add_explicit(&r->dropped, 1, memory_order_relaxed);
     return;
@@ -148,14 +150,14 @@ void tdict_trace_add(const tdict_traced *traced, tdict_range range, int64_t begi
 }
 
 /* Retains the recording while the slice is written, because a new start may replace the recording. */
-void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range range, int64_t begin_ns, size_t value) {
+void tdict_trace_note(tdict_tracer *tracer, tdict_range range, int64_t begin_ns, size_t value) {
   if (!atomic_load_explicit(&tracer->on, memory_order_relaxed)) return;
   pthread_mutex_lock(&tracer->lock);
   tdict_recording *r = tracer->recording;
   if (r) tdict_recording_retain(r);
   pthread_mutex_unlock(&tracer->lock);
   if (!r) return;
-  tdict_trace_add(&(tdict_traced){.recording = r, .pool = pool}, range, begin_ns, value);
+  tdict_trace_add(&(tdict_traced){.recording = r}, range, begin_ns, value);
   tdict_recording_release(r);
 }
 
@@ -236,7 +238,7 @@ tdict_status tdict_trace_start(tdict_context *context, const tdict_trace_options
   tdict_tracer *tracer = tdict_context_tracer(context);
   /* Create the new recording before taking the lock. `old` is the recording to release at the end: the replaced
    * recording, or the new recording on failure. */
-  tdict_recording *made = create_recording(o.max_events), *old = made;
+  tdict_recording *made = create_recording(o.max_events, tracer->pool), *old = made;
   if (!made)
     return tdict_fail(err, TDICT_ENOMEM, "trace_start: no host memory for %lld events", (long long)o.max_events);
   pthread_mutex_lock(&tracer->lock);

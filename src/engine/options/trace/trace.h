@@ -23,31 +23,32 @@ typedef struct tdict_recording tdict_recording;
 
 /* The part of an engine that holds the last recording. */
 typedef struct tdict_tracer {
-  const tdict_forkmark *mark; /* borrowed from the engine */
+  const tdict_forkmark *mark; /* mark and pool: borrowed from the engine */
+  const tdict_pool *pool;
   pthread_mutex_t lock;       /* guards: recording */
   tdict_recording *recording; /* retained; NULL: no recording was started yet */
   _Atomic(bool) on;           /* relaxed: a transfer that reads an old value is not recorded */
 } tdict_tracer;
-void tdict_tracer_init(tdict_tracer *tracer, const tdict_forkmark *mark);
+void tdict_tracer_init(tdict_tracer *tracer, const tdict_forkmark *mark, const tdict_pool *pool);
 void tdict_tracer_reset(tdict_tracer *tracer);
 /* Returns the context's tracer. src/context.c defines this function. */
 tdict_tracer *tdict_context_tracer(const tdict_context *context);
 
-/* The state that a transfer needs to add slices to a recording. */
+/* Who reads the times of a transfer's phases: the statistics, and a recording. */
 typedef struct tdict_traced {
   tdict_recording *recording; /* retained; NULL: this transfer is not recorded */
-  uint32_t number;
-  const tdict_pool *pool; /* the timeline shows the threads of this pool as workers */
+  uint32_t number;            /* of the transfer in the recording */
+  bool skips_stats;           /* true: no caller can read the statistics, so they are not gathered */
 } tdict_traced;
 /* Makes a transfer part of the tracer's recording, if the recording is still on. */
-void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer, const tdict_pool *pool);
+void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer);
 /* Adds the slice of the whole transfer, from begin_ns to now, and releases the recording. A second call does
  * nothing. */
 void tdict_trace_leave(tdict_traced *traced, int64_t begin_ns, size_t bytes);
 
 /* Adds a slice of the calling thread that belongs to no transfer, from begin_ns to now. `value` is the slice's number
  * of bytes. For TDICT_RANGE_READY, `value` is the number of batches. Does nothing if no recording is on. */
-void tdict_trace_note(tdict_tracer *tracer, const tdict_pool *pool, tdict_range range, int64_t begin_ns, size_t value);
+void tdict_trace_note(tdict_tracer *tracer, tdict_range range, int64_t begin_ns, size_t value);
 
 /* Adds a slice of the calling thread that belongs to the transfer, from begin_ns to now. The transfer must be
  * recorded. */
@@ -61,13 +62,13 @@ static inline bool tdict_phase_is_counted(tdict_range range) {
  * becomes a slice. Returns the current time for tdict_phase_end(), or 0 if the time is not needed. */
 static inline int64_t tdict_phase_begin(const tdict_traced *traced, tdict_range range) {
   tdict_range_push(range);
-  return tdict_phase_is_counted(range) || traced->recording ? tdict_now_ns() : 0;
+  return (!traced->skips_stats && tdict_phase_is_counted(range)) || traced->recording ? tdict_now_ns() : 0;
 }
-/* Ends a phase. Returns the duration in nanoseconds if the statistics contain this phase, else 0. */
+/* Ends a phase. Returns the duration in nanoseconds if statistics are gathered and contain this phase, else 0. */
 static inline int64_t tdict_phase_end(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes) {
   tdict_range_pop();
   if (traced->recording) tdict_trace_add(traced, range, begin_ns, bytes);
-  return tdict_phase_is_counted(range) ? tdict_now_ns() - begin_ns : 0;
+  return !traced->skips_stats && tdict_phase_is_counted(range) ? tdict_now_ns() - begin_ns : 0;
 }
 
 typedef struct tdict_slice tdict_slice;
