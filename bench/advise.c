@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/plan/choose.h"
 #include "engine/plan/tuning_file.h"
 #include "options.h"
 #include "rows.h"
@@ -191,7 +192,7 @@ static void add_factors(const advise_job *job, const tdict_tuning *table) {
   double total = (double)o->leaves * (double)o->leaf_bytes, free_kb = first_number("/proc/meminfo", "MemAvailable:");
   const advise_way *one = find_way(job, TDICT_MODE_NON_BLOCKING_PIN, 0), *loop = find_way(job, TDICT_MODE_BLOCKING, -1);
   const advise_way *four = find_way(job, TDICT_MODE_NON_BLOCKING_PIN, 4), *best = &job->ways[job->best];
-  const tdict_tuning_row *row = tdict_tuning_find(table, TDICT_TUNING_IN, (size_t)total);
+  const tdict_tuning_row *row = tdict_choose_row(table, TDICT_TUNING_IN, (size_t)total);
   raw_device_info info;
   add_factor(job, "cores",
              json_sprintf("%d may be used; 4 threads take %.3f ms where the caller alone takes %.3f", bench_cpu_count(),

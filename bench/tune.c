@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "engine/plan/choose.h"
 #include "engine/plan/tuning_file.h"
 #include "options.h"
 #include "rows.h"
@@ -204,7 +205,7 @@ static int tune_one(tune_job *job, tdict_tuning_direction direction, size_t byte
   tdict_tuning built_in = tdict_tuning_default();
   int answer = BENCH_FAILED;
   if (open_size(&s)) {
-    tune_best best = {.row = *tdict_tuning_find(&built_in, direction, bytes)};
+    tune_best best = {.row = *tdict_choose_row(&built_in, direction, bytes)};
     if (best.row.chunk_bytes > s.slot_bytes) best.row.chunk_bytes = s.slot_bytes;
     (void)fit_row(&s, &best.row);
     double begun = best.seconds = measure_setting(&s, &best.row);

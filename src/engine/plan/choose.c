@@ -121,11 +121,17 @@ static void fit_chunks(const tdict_choice_request *r, tdict_tuning_direction dir
   if (is_even) c->row.first_bytes = c->row.chunk_bytes;
 }
 
+const tdict_tuning_row *tdict_choose_row(const tdict_tuning *tuning, tdict_tuning_direction direction, size_t bytes) {
+  const tdict_tuning_row *row = tuning->rows[direction];
+  while (row->up_to_bytes < bytes) row++;
+  return row;
+}
+
 tdict_how tdict_choose(const tdict_choice_request *r) {
   const tdict_tuning_direction direction = find_direction(r->plan);
   const size_t bytes = thread_bytes(r);
   const bool is_small = bytes <= SPIN_MAX_BYTES;
-  tdict_how c = {.row = *tdict_tuning_find(r->tuning, direction, bytes), .num_parts = 1};
+  tdict_how c = {.row = *tdict_choose_row(r->tuning, direction, bytes), .num_parts = 1};
   choose_threads(r, direction, bytes, &c);
   fit_chunks(r, direction, bytes, &c);
   /* In a small transfer, several threads fill one slot together, because the link would otherwise wait long for the

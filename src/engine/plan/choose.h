@@ -57,6 +57,8 @@ static inline uint32_t tdict_parts_of_bytes(size_t bytes) {
   return count < 1 ? 1 : count < MOST ? (uint32_t)count : MOST;
 }
 
+/* Returns the row for a transfer of `bytes` bytes, from a table that was checked. */
+const tdict_tuning_row *tdict_choose_row(const tdict_tuning *tuning, tdict_tuning_direction direction, size_t bytes);
 tdict_how tdict_choose(const tdict_choice_request *request);
 
 #endif

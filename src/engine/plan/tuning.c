@@ -52,12 +52,6 @@ static const tdict_tuning built_in =
 
 tdict_tuning tdict_tuning_default(void) { return built_in; }
 
-const tdict_tuning_row *tdict_tuning_find(const tdict_tuning *tuning, tdict_tuning_direction direction, size_t bytes) {
-  const tdict_tuning_row *row = tuning->rows[direction];
-  while (row->up_to_bytes < bytes) row++;
-  return row;
-}
-
 const char *const tdict_tuning_names[] = {[TDICT_TUNING_IN] = "in",
                                           [TDICT_TUNING_OUT] = "out",
                                           [TDICT_TUNING_OUT_NEW] = "out_new",
@@ -91,7 +85,7 @@ tdict_status tdict_tuning_check(const tdict_tuning *tuning, tdict_error *err) {
     for (int i = 0; i < count; i++) {
       const tdict_tuning_row *row = &tuning->rows[d][i];
       char what[48];
-      /* tdict_tuning_find() returns the first row that fits, so the rows must be in rising order. */
+      /* tdict_choose_row() returns the first row that fits, so the rows must be in rising order. */
       if (i > 0 && row->up_to_bytes <= row[-1].up_to_bytes)
         return tdict_fail(err, TDICT_EINVAL, "tuning: %s row %d: up_to_bytes is %zu, not above the row before", name, i,
                           row->up_to_bytes);

@@ -53,7 +53,5 @@ extern const char *const tdict_tuning_names[TDICT_TUNING_DIRECTIONS];
 tdict_status tdict_tuning_check_row(const tdict_tuning_row *row, const char *what, tdict_error *err);
 /* Checks a table. Returns TDICT_EINVAL if a field is invalid. The message names the row and the field. */
 tdict_status tdict_tuning_check(const tdict_tuning *tuning, tdict_error *err);
-/* Returns the row for a transfer of `bytes` bytes, from a table that was checked. */
-const tdict_tuning_row *tdict_tuning_find(const tdict_tuning *tuning, tdict_tuning_direction direction, size_t bytes);
 
 #endif

@@ -252,3 +252,15 @@ GPU_CASE(choose_deferred_tail_runs_once) {
   tdict_release(src);
   close_world(&w);
 }
+
+CASE(choose_row_finds_the_first_row_that_serves) {
+  tdict_tuning t = tdict_tuning_default();
+  for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++)
+    for (int i = 0; i < t.num_rows[d]; i++) {
+      const tdict_tuning_row *row = &t.rows[d][i];
+      assert_ptr_equal(tdict_choose_row(&t, (tdict_tuning_direction)d, row->up_to_bytes), row);
+      if (i + 1 < t.num_rows[d])
+        assert_ptr_equal(tdict_choose_row(&t, (tdict_tuning_direction)d, row->up_to_bytes + 1), row + 1);
+    }
+  assert_ptr_equal(tdict_choose_row(&t, TDICT_TUNING_IN, 0), &t.rows[TDICT_TUNING_IN][0]);
+}

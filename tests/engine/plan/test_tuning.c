@@ -1,4 +1,4 @@
-/* The tuning table: what it answers for a size, and which tables are refused. */
+/* The tuning table: the built-in table, and which tables are refused. */
 #include <string.h>
 
 #include "engine/plan/tuning.h"
@@ -8,18 +8,6 @@ CASE(tuning_default_is_sound) {
   tdict_error err = {0};
   tdict_tuning t = tdict_tuning_default();
   assert_int_equal(tdict_tuning_check(&t, &err), TDICT_OK);
-}
-
-CASE(tuning_finds_the_first_row_that_serves) {
-  tdict_tuning t = tdict_tuning_default();
-  for (int d = 0; d < TDICT_TUNING_DIRECTIONS; d++)
-    for (int i = 0; i < t.num_rows[d]; i++) {
-      const tdict_tuning_row *row = &t.rows[d][i];
-      assert_ptr_equal(tdict_tuning_find(&t, (tdict_tuning_direction)d, row->up_to_bytes), row);
-      if (i + 1 < t.num_rows[d])
-        assert_ptr_equal(tdict_tuning_find(&t, (tdict_tuning_direction)d, row->up_to_bytes + 1), row + 1);
-    }
-  assert_ptr_equal(tdict_tuning_find(&t, TDICT_TUNING_IN, 0), &t.rows[TDICT_TUNING_IN][0]);
 }
 
 static void refused(const tdict_tuning *t, const char *words) {
