@@ -11,11 +11,9 @@
 #include "core/tree/cursor.h"
 #include "core/tree/objects.h"
 #include "engine/plan/block.h"
-#include "engine/plan/collect_uniform.h"
 #include "engine/plan/destination.h"
 #include "engine/plan/flatten.h"
 #include "engine/plan/item.h"
-#include "engine/plan/same_bytes.h"
 
 enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
 
@@ -108,7 +106,7 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
   }
   const tdict_tree *node = cursor->frames[cursor->depth - 1].node;
   /* check the references before the item adds a reference */
-  bool is_unshared = is_reached_once(&c->reached_src, cursor, node) && tdict_same_bytes_is_unshared(t);
+  bool is_unshared = is_reached_once(&c->reached_src, cursor, node) && tdict_item_is_unshared(t);
   tdict_status status = is_unshared ? TDICT_OK : list_items(c, t, err);
   if (status != TDICT_OK) return status;
   if (!is_unshared && c->table_in_use) tdict_same_bytes_find(&c->same, t, place);
@@ -149,8 +147,8 @@ static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_t
   if (begin == end || c->plan->may_overlap) return;
   const bool foreign = dst->storage->flags & TDICT_STORAGE_FOREIGN;
   const tdict_tree *node = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
-  if (!foreign && tdict_same_bytes_is_unshared(dst) && is_reached_once(&c->reached_dst, cursor, node)) return;
-  c->plan->may_overlap = foreign || begin < c->dst_end || !tdict_uniform_is_plain(dst);
+  if (!foreign && tdict_item_is_unshared(dst) && is_reached_once(&c->reached_dst, cursor, node)) return;
+  c->plan->may_overlap = foreign || begin < c->dst_end || !tdict_item_is_plain(dst);
   c->dst_end = end;
 }
 

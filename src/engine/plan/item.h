@@ -1,9 +1,19 @@
-/* Makes the items of a plan. The collector of a tree owns the maker. Thread rule: one thread uses a maker. */
+/* Makes the items of a plan. The collector of a tree owns the three structs of this file: the maker, the table of
+ * leaves with the same bytes, and the state of the fast path for uniform leaves. Thread rule: one thread uses these
+ * structs. Threads that help to collect uniform leaves only read them. */
 #ifndef TDICT_ENGINE_PLAN_ITEM_H
 #define TDICT_ENGINE_PLAN_ITEM_H
 
+#include "core/sched/pool.h"
+#include "core/tree/cursor.h"
 #include "engine/plan/pair.h"
 #include "engine/plan/request.h"
+
+/* Returns true if the elements are in C order without gaps. Checks the most frequent shapes first. */
+bool tdict_item_is_plain(const tdict_tensor *t);
+/* Returns true if no other tensor can use the tensor's storage: the tensor and the storage have one reference each.
+ * Returns false for tensors in a slab, which have no reference counts of their own. */
+bool tdict_item_is_unshared(const tdict_tensor *t);
 
 /* The state that consecutive items share. */
 typedef struct tdict_item_maker {
@@ -39,5 +49,72 @@ void tdict_item_count_slab(tdict_item_maker *maker);
  * errors of tdict_item_choose_way() and tdict_item_append(). After a failure, the plan is empty. */
 tdict_status tdict_plan_collect_pairs(tdict_plan *plan, const tdict_plan_request *request, const tdict_copy_pair *pairs,
                                       size_t num_pairs, tdict_error *err);
+
+enum { TDICT_SAME_BYTES_RUNS = 8 };
+/* A table that finds leaves with exactly the same bytes of one storage, so that these bytes are copied once. */
+typedef struct tdict_same_bytes {
+  uint32_t *table; /* number of an item plus 1; 0: the entry is empty. The hash key is the address of the first
+                    * element */
+  const tdict_tensor **tensors;
+  size_t cap, count; /* cap is a power of two, or 0 */
+  const tdict_storage
+      /* storages for which tdict_same_bytes_follows() has returned true; the last of these is the current storage */
+      *runs[TDICT_SAME_BYTES_RUNS];
+  int num_runs;
+  uintptr_t run_end; /* end address of the last leaf in the current storage */
+  /* borrowed; the plan with the conversions of the items, and the conversion of the leaf that is searched. NULL: no
+   * leaf is converted */
+  const tdict_plan *plan;
+  const tdict_item_cast *wanted;
+} tdict_same_bytes;
+
+/* Returns true only if the leaf is in C order and begins at or after the end of all leaves of its storage that were
+ * passed to this function. If the result is true, no earlier leaf covers the same bytes. The result can be false even
+ * if no earlier leaf covers the same bytes. Examples are an empty leaf, leaves that alternate between storages, and a
+ * leaf after TDICT_SAME_BYTES_RUNS other storages. After the function has returned false, the caller must add all
+ * leaves to the table. */
+bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t);
+
+/* If an item covers the same bytes as `t` and has the same conversion, writes the item's number to *place. Otherwise
+ * leaves *place unchanged. */
+void tdict_same_bytes_find(const tdict_same_bytes *same, const tdict_tensor *t, uint32_t *place);
+/* Adds the tensor of an item to the table. Returns false if memory is exhausted. */
+bool tdict_same_bytes_add(tdict_same_bytes *same, const tdict_tensor *t, uint32_t item);
+void tdict_same_bytes_reset(tdict_same_bytes *same);
+
+/* The fast path for uniform leaves. A uniform leaf is in C order in ordinary host memory. Only the tree references the
+ * leaf, and the leaf is copied to a GPU. A small pinned leaf that is packed into slots is uniform, too. No other leaf
+ * can cover the same bytes, so no table is searched, and several threads can read leaves in parallel. */
+typedef struct tdict_uniform {
+  tdict_plan *plan;
+  tdict_gpu *to;     /* borrowed; NULL: no leaf of this collection is uniform */
+  uint8_t way;       /* a tdict_way */
+  bool packs_pinned; /* true: small pinned leaves are packed into slots, too */
+  tdict_pool *pool;
+  int num_helpers;
+  const tdict_tree *mixed_node; /* the last node in which helpers found a leaf that is not uniform */
+} tdict_uniform;
+
+/* Prefetch distances, in leaves. */
+enum { TDICT_LOOK_FAR = 16, TDICT_LOOK_NEAR = 8 };
+/* Prefetches the tensors and storages of leaves that follow `slot`. In a large tree these structs are scattered over
+ * memory. Waiting for each cache line would take longer than all other work. */
+static inline void tdict_look_ahead(const tdict_tree *node, uint32_t slot, uint32_t end) {
+  if (slot + TDICT_LOOK_FAR < end) {
+    const char *far = tdict_leaf_pointer(node->leaves[slot + TDICT_LOOK_FAR]);
+    __builtin_prefetch(far);
+    if (far) __builtin_prefetch(far + 64);
+  }
+  if (slot + TDICT_LOOK_NEAR < end) {
+    const tdict_tensor *near = tdict_leaf_tensor(node->leaves[slot + TDICT_LOOK_NEAR]);
+    const tdict_storage *storage = near ? near->storage : NULL;
+    __builtin_prefetch(storage, 1);
+    if (storage) __builtin_prefetch(&storage->flags, 1); /* the field may be on the next cache line */
+  }
+}
+
+/* Reads leaves, beginning at frame->slot, and moves the frame past the leaves that were read. Stops at the first leaf
+ * that is not uniform, or when the plan has no more space. Only one path may lead to the node. */
+void tdict_uniform_collect(tdict_uniform *uniform, tdict_frame *frame);
 
 #endif

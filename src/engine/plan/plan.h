@@ -136,7 +136,7 @@ typedef struct tdict_plan {
   int64_t num_conversion_matches;     /* number of tensors that patterns of `conversions` matched */
   int64_t num_shared;                 /* number of leaves that are already in place, cover the same bytes as another
                                        * leaf, or are kept by the option `keep` */
-  uint32_t num_uniform;               /* number of items that are uniform leaves, see collect_uniform.h */
+  uint32_t num_uniform;               /* number of items that are uniform leaves, see item.h */
   bool is_one_run;                    /* true: one driver copy can cover all items */
   size_t num_new, num_new_dims;       /* number of new tensors in the result, and the sum of their ndim */
   bool reads_device, writes_existing; /* true: a source is on a GPU; a destination existed before the transfer */
@@ -205,7 +205,7 @@ void tdict_plan_end_borrowing(tdict_plan *plan);
 /* Counts the leaves of each flattened object. If no leaf of an object is copied and the plan has no destination, the
  * result holds the same object. */
 void tdict_plan_settle_objects(tdict_plan *plan, bool has_destination);
-/* Returns true if all items are uniform leaves, see collect_uniform.h. If the result is true, the same GPU copies all
+/* Returns true if all items are uniform leaves, see item.h. If the result is true, the same GPU copies all
  * items in the same way. */
 static inline bool tdict_plan_is_uniform(const tdict_plan *plan) {
   return plan->num_items > 0 && plan->num_uniform == plan->num_items;

@@ -1,5 +1,5 @@
 /* Leaves that are the same bytes of one storage, and those that only look like it. */
-#include "engine/plan/same_bytes.h"
+#include "engine/plan/item.h"
 #include "engine/trees.h"
 
 static uint32_t find(const tdict_same_bytes *same, const tdict_tensor *t) {
@@ -80,16 +80,16 @@ CASE(same_bytes_table_grows) {
 CASE(same_bytes_is_unshared_when_held_once) {
   tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(16), NULL), *view;
   tdict_tree *batch = batch_tree(NULL);
-  assert_true(tdict_same_bytes_is_unshared(t));
+  assert_true(tdict_item_is_unshared(t));
   tdict_tensor_retain(t);
-  assert_false(tdict_same_bytes_is_unshared(t));
+  assert_false(tdict_item_is_unshared(t));
   tdict_tensor_release(t);
   view = sliced(tdict_tensor_retain(t), (tdict_tensor_range){0, 0, 3, 1});
-  assert_false(tdict_same_bytes_is_unshared(t));
-  assert_false(tdict_same_bytes_is_unshared(view));
+  assert_false(tdict_item_is_unshared(t));
+  assert_false(tdict_item_is_unshared(view));
   tdict_tensor_release(view);
-  assert_true(tdict_same_bytes_is_unshared(t));
-  assert_false(tdict_same_bytes_is_unshared(leaf_of(batch, "action"))); /* of a slab: who knows */
+  assert_true(tdict_item_is_unshared(t));
+  assert_false(tdict_item_is_unshared(leaf_of(batch, "action"))); /* of a slab: who knows */
   tdict_release(batch);
   tdict_tensor_release(t);
 }
