@@ -91,8 +91,8 @@ void tdict_engine_take_plan(tdict_engine *e, tdict_plan *out) {
 void tdict_engine_give_plan(tdict_engine *e, tdict_plan *plan) {
   tdict_plan_clear(plan);
   pthread_mutex_lock(&e->lock);
-  size_t bytes = plan->cap_items * (sizeof *plan->items + sizeof *plan->nodes);
-  if (bytes <= MAX_SPARE_BYTES && plan->cap_items > e->spare_plan.cap_items) {
+  size_t bytes = plan->cap * (sizeof *plan->items + sizeof *plan->nodes);
+  if (bytes <= MAX_SPARE_BYTES && plan->cap > e->spare_plan.cap) {
     /* Keep the larger plan. The smaller plan is freed after the unlock. */
     tdict_plan kept = e->spare_plan;
     e->spare_plan = *plan;

@@ -61,23 +61,11 @@ static size_t wire_bytes(const tdict_transfer *t) {
   return bytes;
 }
 
-void tdict_transfer_count_entries(tdict_transfer *t) {
-  tdict_transfer_stats *s = &t->future.stats;
-  const tdict_plan *p = &t->plan;
-  s->num_objects = p->num_objects;
-  s->num_objects_unpinned = p->num_unpinned;
-  s->num_objects_kept = p->num_kept;
-  s->num_keep_matches = p->num_keep_matches;
-  s->num_conversion_matches = p->num_conversion_matches;
-  for (uint32_t i = 0; i < p->num_objects; i++)
-    s->num_objects_pinned += p->objects[i].pin || (t->how.pins_result && p->objects[i].action == TDICT_OBJECT_FLAT);
-}
-
 static void fill_stats(tdict_transfer *t) {
   tdict_transfer_stats *s = &t->future.stats;
   const tdict_plan *p = &t->plan;
   s->num_leaves = p->num_leaves;
-  s->num_shared_leaves = p->num_shared;
+  s->num_shared_leaves = tdict_plan_num_shared(p);
   s->total_bytes = tdict_plan_bytes(p);
   s->peer_bytes = p->peer_bytes;
   s->direct_bytes = p->way_bytes[TDICT_WAY_DIRECT];

@@ -7,9 +7,6 @@
 
 #include "engine/job.h"
 
-/* Writes the numbers of objects and of matches of patterns to the statistics of a transfer whose plan is made. These
- * numbers do not change later, so the thread that starts the transfer may read them at once. */
-void tdict_transfer_count_entries(tdict_transfer *transfer);
 /* Ends a transfer: removes the transfer's marks, opens the transfer's latches, and launches each transfer that now
  * waits for no other transfer. May free the transfer. */
 void tdict_transfer_finish(tdict_transfer *transfer);

@@ -30,8 +30,7 @@ void tdict_transfer_free(tdict_future *future) {
   tdict_transfer *t = (tdict_transfer *)future;
   TDICT_ASSERT(!t->marked);
   if (t->traced.recording) tdict_trace_leave(&t->traced, future->begin_ns, tdict_plan_bytes(&t->plan));
-  /* if all capacities are 0, the engine has already taken the plan's memory */
-  if (t->plan.cap_items || t->plan.cap_leaves || t->plan.cap_objects) tdict_plan_reset(&t->plan);
+  if (t->plan.cap || t->plan.objects) tdict_plan_reset(&t->plan); /* else the engine has taken the plan's memory */
   for (int i = 0; i < t->num_wait_events; i++) tdict_gpu_give_event(t->wait_events[i].gpu, t->wait_events[i].event);
   for (uint32_t i = 0; i < t->num_uses; i++) t->uses[i]->ops->release(t->uses[i]);
   tdict_gpu_release(t->gpu);

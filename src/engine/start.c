@@ -44,6 +44,8 @@ typedef struct starter {
   bool want_pinned;     /* true: host leaves that are not pinned must be copied */
   bool builds_result;   /* true: this thread builds the result while other threads copy */
   tdict_plan plan;
+  int64_t num_keep_matches;       /* number of entries that patterns of `keep` matched */
+  int64_t num_conversion_matches; /* number of tensors that patterns of `conversions` matched */
   int32_t mode;
   tdict_how how;
   bool skips_stats; /* true: no caller can read the statistics */
@@ -154,9 +156,32 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
     status = start->named ? tdict_plan_collect_pairs(&s->plan, &request, start->pairs, start->num_pairs, err)
                           : tdict_plan_collect(&s->plan, &request, start->src, err);
   }
-  if (request.conversions) tdict_conversions_destroy(request.conversions);
-  if (request.keep) tdict_patterns_destroy(request.keep);
+  if (request.conversions) {
+    s->num_conversion_matches = tdict_patterns_count_matches(tdict_conversions_patterns(request.conversions));
+    tdict_conversions_destroy(request.conversions);
+  }
+  if (request.keep) {
+    s->num_keep_matches = tdict_patterns_count_matches(request.keep);
+    tdict_patterns_destroy(request.keep);
+  }
   return status;
+}
+
+/* Writes the numbers of objects and of matches of patterns to the statistics. These numbers do not change later, so the
+ * thread that starts the transfer may read them at once. */
+static void count_entries(const starter *s, tdict_transfer *t) {
+  tdict_transfer_stats *stats = &t->future.stats;
+  const tdict_objects *objects = t->plan.objects;
+  stats->num_keep_matches = s->num_keep_matches;
+  stats->num_conversion_matches = s->num_conversion_matches;
+  if (!objects) return;
+  stats->num_objects = objects->count;
+  stats->num_objects_unpinned = objects->num_unpinned;
+  stats->num_objects_kept = objects->num_kept;
+  for (uint32_t i = 0; i < objects->count; i++) {
+    const tdict_object_step *step = &objects->steps[i];
+    stats->num_objects_pinned += step->pin || (s->want_pinned && step->action == TDICT_OBJECT_FLAT);
+  }
 }
 
 /* Records an event on `stream` and adds the event to the transfer's wait events. One event for each device is
@@ -288,6 +313,7 @@ static tdict_status make_storages_and_ring(const starter *s, tdict_transfer *t, 
 
 static tdict_status make_result(const starter *s, tdict_transfer *t, tdict_error *err) {
   const tdict_start *start = s->start;
+  const tdict_objects *objects = t->plan.objects;
   tdict_status status;
   bool flat = false;
   if (start->storage) {
@@ -295,7 +321,7 @@ static tdict_status make_result(const starter *s, tdict_transfer *t, tdict_error
     t->future.result = start->result ? tdict_retain(start->result) : NULL;
     return TDICT_OK;
   }
-  for (uint32_t i = 0; i < t->plan.num_objects; i++) flat |= t->plan.objects[i].flat != NULL;
+  for (uint32_t i = 0; objects && i < objects->count; i++) flat |= objects->steps[i].flat != NULL;
   status = start->dst || flat ? tdict_result_mirror(&t->plan, start->src, &t->named, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   if (start->dst) {
@@ -315,7 +341,7 @@ static tdict_status make_result(const starter *s, tdict_transfer *t, tdict_error
  * objects that hooks return are put into the result before copies begin. */
 static bool builds_during_copies(const starter *s, const tdict_transfer *t) {
   bool threads = !t->how.on_caller || t->how.num_workers > 1;
-  return threads && !s->start->dst && !s->start->storage && t->plan.num_objects == 0 && t->plan.num_items > 0;
+  return threads && !s->start->dst && !s->start->storage && !t->plan.objects && t->plan.num_items > 0;
 }
 
 /* Builds the result while threads copy. On failure, the transfer fails. */
@@ -334,10 +360,11 @@ static tdict_status build_during_copies(const starter *s, tdict_transfer *t, tdi
 /* Returns true if the result is the source tree itself: no leaf must be copied, and no hook must run. If the tree has
  * no leaves and the call is not tdict_pin_memory(), the tree must also be on the target device. */
 static bool is_already_there(const starter *s) {
+  const tdict_objects *objects = s->plan.objects;
   tdict_device tree_device;
   if (s->start->dst || s->start->storage || s->plan.num_items > 0) return false;
-  for (uint32_t i = 0; i < s->plan.num_objects; i++)
-    if (s->plan.objects[i].action == TDICT_OBJECT_HOOK) return false;
+  for (uint32_t i = 0; objects && i < objects->count; i++)
+    if (objects->steps[i].action == TDICT_OBJECT_HOOK) return false;
   if (s->plan.num_leaves > 0) return true;
   return s->start->pin || (tdict_get_device(s->start->src, &tree_device) && tdict_device_equal(tree_device, s->device));
 }
@@ -379,7 +406,7 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
     status =
         tdict_queue_limit_create(t->how.max_queued_bytes, t->how.num_workers * TDICT_LANE_DEPTH, &t->queue_limit, err);
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
-  if (status == TDICT_OK && t->plan.num_objects)
+  if (status == TDICT_OK && t->plan.objects)
     status = tdict_hooks_prepare(t, context, s->device, s->memory, tdict_to_device, err);
   const bool waits = s->start->options.after || t->plan.reads_device || t->plan.writes_existing;
   return status == TDICT_OK && waits ? make_wait_events(s, t, err) : status;
@@ -448,7 +475,6 @@ static void choose_work(starter *s) {
   s->how.num_helpers = s->how.num_workers > 1 ? count_plan_helpers(s) : 0;
   s->how.max_queued_bytes = max_queued_bytes;
   s->how.max_copy_bytes = max_copy_bytes;
-  s->how.pins_result = s->want_pinned;
   s->how.caller_waits = start->caller_waits;
   int others = s->how.num_workers - (s->how.on_caller ? 1 : 0);
   atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
@@ -477,7 +503,7 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   t->future.begin_ns = s->begin_ns;
   t->traced.skips_stats = s->skips_stats;
   t->how = s->how;
-  if (t->plan.num_objects || start->options.num_keep || start->options.num_conversions) tdict_transfer_count_entries(t);
+  if (t->plan.objects || start->options.num_keep || start->options.num_conversions) count_entries(s, t);
   if (start->promise) tdict_future_begin_part(start->promise, &t->future, start->position);
   *out = t;
   return TDICT_OK;

@@ -29,7 +29,7 @@ static inline tdict_transfer *planned(const world *w, const size_t *bytes, uint3
     t->plan.items[i].gpu = gpu_of(w);
     t->plan.line_bytes = t->plan.items[i].offset + bytes[i];
   }
-  t->plan.num_items = t->plan.cap_items = count;
+  t->plan.num_items = t->plan.cap = count;
   t->plan.way_bytes[TDICT_WAY_STAGE_IN] = t->plan.line_bytes;
   t->how.num_parts = parts;
   return t;

@@ -158,7 +158,7 @@ GPU_CASE(consolidated_tree_is_one_plan_item) {
   tdict_plan_reset(&p);
   p = collect(&w, dst, NULL); /* in place */
   assert_int_equal(p.num_items, 0);
-  assert_int_equal(p.num_shared, LEAVES);
+  assert_int_equal(tdict_plan_num_shared(&p), LEAVES);
   tdict_plan_reset(&p);
   td_ok(tdict_unlock(src, err));
   p = collect(&w, src, dst);

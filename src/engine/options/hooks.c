@@ -44,8 +44,9 @@ static void run_hook_task(tdict_task *task);
 
 tdict_status tdict_hooks_prepare(tdict_transfer *t, tdict_context *context, tdict_device device, tdict_memory *memory,
                                  tdict_move_fn move, tdict_error *err) {
+  const tdict_objects *objects = t->plan.objects;
   uint32_t count = 0;
-  for (uint32_t i = 0; i < t->plan.num_objects; i++) count += t->plan.objects[i].action == TDICT_OBJECT_HOOK;
+  for (uint32_t i = 0; i < objects->count; i++) count += objects->steps[i].action == TDICT_OBJECT_HOOK;
   if (!count) return TDICT_OK;
   tdict_hooks *h = calloc(1, sizeof *h + count * sizeof h->tasks[0]);
   if (!h) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u hooks", count);
@@ -55,10 +56,10 @@ tdict_status tdict_hooks_prepare(tdict_transfer *t, tdict_context *context, tdic
   h->memory = device.type == TDICT_DEVICE_CPU ? NULL : memory;
   if (device.type != TDICT_DEVICE_CPU) /* cannot fail: the plan has already found the GPU */
     (void)!tdict_devices_gpu(t->future.engine->config.devices, device, &h->gpu, NULL);
-  for (uint32_t i = 0; i < t->plan.num_objects; i++)
-    if (t->plan.objects[i].action == TDICT_OBJECT_HOOK)
+  for (uint32_t i = 0; i < objects->count; i++)
+    if (objects->steps[i].action == TDICT_OBJECT_HOOK)
       h->tasks[h->count++] = (hook_task){
-          .task = {.run = run_hook_task, .may_wait = true, .owner = t}, .transfer = t, .step = &t->plan.objects[i]};
+          .task = {.run = run_hook_task, .may_wait = true, .owner = t}, .transfer = t, .step = &objects->steps[i]};
   atomic_init(&h->num_unfinished, count);
   t->hooks = h;
   return TDICT_OK;
@@ -145,8 +146,8 @@ static tdict_status run_step(tdict_transfer *t, tdict_object_step *step, tdict_e
 
 /* Puts the objects that the hooks returned into the result tree. */
 static void place_results(tdict_transfer *t) {
-  for (uint32_t i = 0; i < t->plan.num_objects; i++) {
-    tdict_object_step *step = &t->plan.objects[i];
+  for (uint32_t i = 0; i < t->plan.objects->count; i++) {
+    tdict_object_step *step = &t->plan.objects->steps[i];
     if (step->action != TDICT_OBJECT_HOOK || !step->result) continue;
     *step->place = tdict_leaf_of_box(step->result);
     step->result = NULL;

@@ -38,9 +38,9 @@ static size_t thread_bytes(const tdict_choice_request *r) {
 }
 
 /* Returns the number of objects whose hooks run. */
-static uint32_t num_hooked(const tdict_plan *p) {
+static uint32_t num_hooked(const tdict_objects *objects) {
   uint32_t count = 0;
-  for (uint32_t i = 0; i < p->num_objects; i++) count += p->objects[i].action == TDICT_OBJECT_HOOK;
+  for (uint32_t i = 0; i < objects->count; i++) count += objects->steps[i].action == TDICT_OBJECT_HOOK;
   return count;
 }
 
@@ -53,8 +53,7 @@ static bool is_queued_soon(const tdict_choice_request *r, size_t bytes) {
   const tdict_plan *p = r->plan;
   return r->mode == TDICT_MODE_NON_BLOCKING_PIN && bytes == 0 &&
          p->way_bytes[TDICT_WAY_DIRECT] == tdict_plan_bytes(p) && p->num_items > 0 && p->num_items <= FEW_ITEMS &&
-         p->num_objects == 0 && !p->writes_existing &&
-         p->line_bytes <= TDICT_DIRECT_IN_FLIGHT * TDICT_LARGE_DIRECT_BYTES;
+         !p->objects && !p->writes_existing && p->line_bytes <= TDICT_DIRECT_IN_FLIGHT * TDICT_LARGE_DIRECT_BYTES;
 }
 
 static int at_most(int n, int most) { return n < most ? n : most; }
@@ -77,7 +76,7 @@ static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction
   /* in modes other than NON_BLOCKING_PIN the driver makes nearly all copies, so more threads would only wait for each
    * other */
   bool single_threaded = r->mode != TDICT_MODE_NON_BLOCKING_PIN;
-  bool has_hooks = r->plan->num_objects > 1 && num_hooked(r->plan) > 1;
+  bool has_hooks = r->plan->objects && num_hooked(r->plan->objects) > 1;
   bool builds_result = r->plan->num_items >= MANY_ITEMS; /* the caller builds the result while other threads copy */
   bool caller_helps = r->caller_waits && r->num_threads < 0 && c->row.caller && !has_hooks && !builds_result;
   /* Memory bandwidth limits copies within the host. One more thread gains little, so one processor is left for the

@@ -43,7 +43,6 @@ typedef struct tdict_how {
                               * the item's dst_data */
   size_t max_queued_bytes;   /* value of the option; 0: no limit */
   size_t max_copy_bytes;     /* limit of a driver copy, from max_queued_bytes; 0: no limit */
-  bool pins_result;          /* the result is pinned host memory */
   bool caller_waits;         /* the starting call blocks until the transfer has ended, so no stream can wait for the
                               * transfer */
 } tdict_how;

@@ -100,20 +100,14 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
     return tdict_fail(err, TDICT_EWRONGDEVICE, "pin_memory: the tensor is on %s, wanted one on the cpu",
                       tdict_device_format(t->storage->device, from, sizeof from));
   *place = TDICT_SHARED;
-  if (is_in_place(c, t)) {
-    c->plan->num_shared++;
-    return TDICT_OK;
-  }
+  if (is_in_place(c, t)) return TDICT_OK;
   const tdict_tree *node = cursor->frames[cursor->depth - 1].node;
   /* check the references before the item adds a reference */
   bool is_unshared = is_reached_once(&c->reached_src, cursor, node) && tdict_item_is_unshared(t);
   tdict_status status = is_unshared ? TDICT_OK : list_items(c, t, err);
   if (status != TDICT_OK) return status;
   if (!is_unshared && c->table_in_use) tdict_same_bytes_find(&c->same, t, place);
-  if (*place != TDICT_SHARED) {
-    c->plan->num_shared++;
-    return TDICT_OK;
-  }
+  if (*place != TDICT_SHARED) return TDICT_OK;
   tdict_item item = {.src = t, .src_data = t->data, .bytes = tdict_tensor_nbytes(t), .leaf = c->plan->num_leaves};
   if (c->make.cast.rule && !tdict_mul_size((size_t)t->numel, tdict_dtype_bytes(c->make.cast.cast.to), &item.bytes))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the converted bytes do not fit the address space");
@@ -169,7 +163,7 @@ static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict
 }
 
 static tdict_status note_leaf(tdict_plan *p, uint32_t place, const tdict_tensor *t, tdict_error *err) {
-  if (p->num_leaves == p->cap_leaves && !tdict_plan_reserve(p, 1, 1)) return fail_plan_memory(err);
+  if (p->num_leaves == p->cap && !tdict_plan_reserve(p, 1)) return fail_plan_memory(err);
   p->item_of_leaf[p->num_leaves++] = place;
   p->num_new += place != TDICT_SHARED;
   p->num_new_dims += place != TDICT_SHARED ? (size_t)t->ndim : 0;
@@ -197,9 +191,9 @@ static bool choose_action(collector *c, const tdict_cursor *cursor, tdict_object
   step->pin = must_pin && can_pin;
   step->move = !r->host_only && (can_move || (step->pin && can_flatten));
   step->action = step->pin || step->move ? TDICT_OBJECT_HOOK : can_flatten ? TDICT_OBJECT_FLAT : TDICT_OBJECT_KEEP;
-  c->plan->num_unpinned += must_pin && !step->pin && step->action != TDICT_OBJECT_FLAT;
+  c->plan->objects->num_unpinned += must_pin && !step->pin && step->action != TDICT_OBJECT_FLAT;
   if (r->host_only || can_move || can_flatten) return true;
-  c->plan->num_kept++;
+  c->plan->objects->num_kept++;
   return false;
 }
 
@@ -219,20 +213,19 @@ static tdict_status fail_unmovable(const tdict_plan_request *r, const tdict_type
 
 /* Reserves space for all leaves of a node at once. */
 static bool reserve_node(collector *c, const tdict_tree *node) {
-  return tdict_plan_reserve(c->plan, node->keys->num_live, node->keys->num_live);
+  return tdict_plan_reserve(c->plan, node->keys->num_live);
 }
 
 /* Adds a step that keeps the object. */
 static tdict_status add_step(collector *c, tdict_box *box, tdict_error *err) {
   tdict_plan *p = c->plan;
-  if (p->num_objects == p->cap_objects && !tdict_grow_array((void **)&p->objects, &p->cap_objects, sizeof *p->objects))
+  if (!p->objects) p->objects = calloc(1, sizeof *p->objects);
+  tdict_objects *o = p->objects;
+  if (!o || (o->count == o->cap && !tdict_grow_array((void **)&o->steps, &o->cap, sizeof *o->steps)))
     return fail_plan_memory(err);
   /* Hooks are code of the program and may release tensors that the caller keeps alive. */
   tdict_plan_end_borrowing(p);
-  tdict_object_step *step = &p->objects[p->num_objects++];
-  memset(step, 0, sizeof *step);
-  step->box = tdict_box_retain(box);
-  step->first_leaf = p->num_leaves;
+  o->steps[o->count++] = (tdict_object_step){.box = tdict_box_retain(box), .first_leaf = p->num_leaves};
   return TDICT_OK;
 }
 
@@ -245,7 +238,7 @@ static tdict_status collect_object(collector *c, tdict_cursor *cursor, tdict_box
                       box->type->name);
   tdict_status status = add_step(c, box, err);
   if (status != TDICT_OK) return status;
-  tdict_object_step *step = &c->plan->objects[c->plan->num_objects - 1];
+  tdict_object_step *step = &c->plan->objects->steps[c->plan->objects->count - 1];
   if (tdict_box_has_fixed_elements(box)) /* the elements are in host memory and are never moved, so the result shares
                                           * the object */
     return c->request->dst ? tdict_box_keep("transfer_into", other, box, true, err) : TDICT_OK;
@@ -310,9 +303,8 @@ static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, td
   tdict_status status = r->dst && !c->kept_depth ? tdict_destination_find(cursor, &other, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   if (t) {
-    p->num_shared++;
     p->keeps_elsewhere |= !tdict_device_equal(t->storage->device, r->device);
-    if (p->num_leaves == p->cap_leaves && !tdict_plan_reserve(p, 1, 1)) return fail_plan_memory(err);
+    if (p->num_leaves == p->cap && !tdict_plan_reserve(p, 1)) return fail_plan_memory(err);
     p->item_of_leaf[p->num_leaves++] = TDICT_SHARED; /* note_leaf() is not called here, because the compiler inlines
                                                       * note_leaf() only while there is one call */
     return TDICT_OK;
@@ -368,9 +360,7 @@ static tdict_status collect_block(collector *c, tdict_consolidated *block, bool 
   if (block->num_leaves >= TDICT_SHARED) return TDICT_OK;
   tdict_tensor *bytes = block->bytes, *dst = r->dst ? r->dst->consolidated->bytes : NULL;
   const bool in_place = !dst && is_in_place(c, bytes);
-  if (in_place) {
-    p->num_shared = (int64_t)block->num_leaves;
-  } else {
+  if (!in_place) {
     tdict_item item = {.src = bytes, .dst = dst, .src_data = bytes->data, .leaf = TDICT_SHARED};
     item.bytes = tdict_tensor_nbytes(bytes);
     item.dst_data = dst ? dst->data : NULL;
@@ -397,12 +387,10 @@ static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *don
   return status;
 }
 
-/* Counts the matches of all patterns. Returns TDICT_ENOTFOUND if a pattern that must match has no match. */
+/* Returns TDICT_ENOTFOUND if a pattern that must match has no match. */
 static tdict_status check_patterns(const collector *c, const tdict_tree *src, tdict_error *err) {
   tdict_patterns *keep = c->request->keep;
   tdict_patterns *converted = c->request->conversions ? tdict_conversions_patterns(c->request->conversions) : NULL;
-  if (keep) c->plan->num_keep_matches = tdict_patterns_count_matches(keep);
-  if (converted) c->plan->num_conversion_matches = tdict_patterns_count_matches(converted);
   tdict_status status = keep ? tdict_patterns_check(keep, src, false, err) : TDICT_OK;
   return status == TDICT_OK && converted ? tdict_patterns_check(converted, src, true, err) : status;
 }
@@ -459,7 +447,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   tdict_cursor_reset(&cursor);
   if (c.same.cap) tdict_same_bytes_reset(&c.same);
   if (status == TDICT_OK && (request->keep || request->conversions)) status = check_patterns(&c, src, err);
-  if (status == TDICT_OK && plan->num_objects) tdict_plan_settle_objects(plan, request->dst != NULL);
+  if (status == TDICT_OK && plan->objects) tdict_plan_settle_objects(plan, request->dst != NULL);
   if (status != TDICT_OK) tdict_plan_reset(plan);
   return status;
 }

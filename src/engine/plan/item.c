@@ -158,7 +158,7 @@ tdict_status tdict_item_append(tdict_item_maker *m, tdict_item *item, tdict_erro
   if (!tdict_round_up(p->line_bytes, TDICT_LEAF_ALIGNMENT, &item->offset) ||
       !tdict_add_size(item->offset, item->bytes, &end))
     return tdict_fail(err, TDICT_EOVERFLOW, "transfer: the tree's bytes do not fit the address space");
-  if (p->num_items == p->cap_items && !tdict_plan_reserve(p, 1, 1))
+  if (p->num_items == p->cap && !tdict_plan_reserve(p, 1))
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its plan");
   const bool wire = p->wire != NULL, converts = wire && m->cast.rule;
   const bool pinned = converts && item->way == TDICT_WAY_STAGE_IN && is_pinned(m, item->gpu, item->src);
@@ -430,7 +430,7 @@ static bool is_worth_helpers(const tdict_uniform *m, const tdict_frame *frame, u
   const uint32_t leaves = end - frame->slot;
   const bool few = m->num_helpers < FEW_HELPERS || m->mixed_node == frame->node;
   return m->num_helpers > 0 && leaves >= (few ? PARALLEL_BY_FEW : PARALLEL_LEAVES) &&
-         m->plan->cap_items - m->plan->num_items >= leaves && m->plan->cap_leaves - m->plan->num_leaves >= leaves &&
+         m->plan->cap - m->plan->num_items >= leaves && m->plan->cap - m->plan->num_leaves >= leaves &&
          is_uniform(m, frame->node->leaves[frame->slot]);
 }
 
@@ -443,7 +443,7 @@ void tdict_uniform_collect(tdict_uniform *m, tdict_frame *frame) {
     m->mixed_node = node;
   }
   uint32_t n = plan->num_items, number = plan->num_leaves;
-  for (; frame->slot < end && n < plan->cap_items && number < plan->cap_leaves; frame->slot++) {
+  for (; frame->slot < end && n < plan->cap && number < plan->cap; frame->slot++) {
     if (frame->slot + TDICT_LOOK_NEAR < end) tdict_look_ahead(node, frame->slot, end);
     tdict_leaf leaf = node->leaves[frame->slot];
     if (leaf && !add_uniform_leaf(m, leaf, n, number, &plan->line_bytes)) break;

@@ -27,25 +27,19 @@ void tdict_plan_end_borrowing(tdict_plan *plan) {
   plan->borrows = false;
 }
 
-bool tdict_plan_reserve(tdict_plan *p, size_t more_items, size_t more_leaves) {
-  size_t items = p->num_items + more_items, leaves = p->num_leaves + more_leaves;
-  if (items >= TDICT_SHARED || leaves >= TDICT_SHARED) return false;
-  if (items > p->cap_items) {
-    if (items < 2 * (size_t)p->cap_items && p->cap_items < TDICT_SHARED / 2) items = 2 * (size_t)p->cap_items;
-    tdict_item *grown = realloc(p->items, items * sizeof *grown);
-    if (grown) p->items = grown;
-    tdict_fence_node *nodes = grown ? realloc(p->nodes, items * sizeof *nodes) : NULL;
-    if (!nodes) return false;
-    p->nodes = nodes;
-    p->cap_items = (uint32_t)items;
-  }
-  if (leaves > p->cap_leaves) {
-    if (leaves < 2 * (size_t)p->cap_leaves && p->cap_leaves < TDICT_SHARED / 2) leaves = 2 * (size_t)p->cap_leaves;
-    uint32_t *grown = realloc(p->item_of_leaf, leaves * sizeof *grown);
-    if (!grown) return false;
-    p->item_of_leaf = grown;
-    p->cap_leaves = (uint32_t)leaves;
-  }
+bool tdict_plan_reserve(tdict_plan *p, size_t more) {
+  size_t cap = (p->num_items > p->num_leaves ? p->num_items : p->num_leaves) + more;
+  if (cap >= TDICT_SHARED) return false;
+  if (cap <= p->cap) return true;
+  if (cap < 2 * (size_t)p->cap && p->cap < TDICT_SHARED / 2) cap = 2 * (size_t)p->cap;
+  tdict_item *items = realloc(p->items, cap * sizeof *items);
+  if (items) p->items = items;
+  tdict_fence_node *nodes = items ? realloc(p->nodes, cap * sizeof *nodes) : NULL;
+  if (nodes) p->nodes = nodes;
+  uint32_t *item_of_leaf = nodes ? realloc(p->item_of_leaf, cap * sizeof *item_of_leaf) : NULL;
+  if (!item_of_leaf) return false;
+  p->item_of_leaf = item_of_leaf;
+  p->cap = (uint32_t)cap;
   return true;
 }
 
@@ -58,23 +52,28 @@ bool tdict_grow_array(void **array, uint32_t *cap, size_t bytes) {
   return true;
 }
 
+static void free_objects(tdict_objects *objects) {
+  for (uint32_t i = 0; i < objects->count; i++) {
+    const tdict_object_step *step = &objects->steps[i];
+    tdict_box_release(step->box);
+    tdict_box_release(step->result);
+    tdict_release(step->flat);
+    tdict_release(step->moved);
+  }
+  free(objects->steps);
+  free(objects);
+}
+
 void tdict_plan_clear(tdict_plan *plan) {
   release_tensors(plan);
-  for (uint32_t i = 0; i < plan->num_objects; i++) {
-    tdict_box_release(plan->objects[i].box);
-    tdict_box_release(plan->objects[i].result);
-    tdict_release(plan->objects[i].flat);
-    tdict_release(plan->objects[i].moved);
-  }
-  free(plan->objects);
+  if (plan->objects) free_objects(plan->objects);
   if (plan->wire) free(plan->wire->casts);
   free(plan->wire);
   if (plan->whole) tdict_consolidated_release(plan->whole);
   tdict_plan kept = {.items = plan->items,
                      .nodes = plan->nodes,
-                     .cap_items = plan->cap_items,
                      .item_of_leaf = plan->item_of_leaf,
-                     .cap_leaves = plan->cap_leaves,
+                     .cap = plan->cap,
                      .chunks = plan->chunks,
                      .cap_chunks = plan->cap_chunks};
   *plan = kept;
@@ -272,8 +271,8 @@ tdict_status tdict_plan_cut(tdict_plan *plan, const tdict_cut *cut, tdict_error 
 }
 
 void tdict_plan_settle_objects(tdict_plan *p, bool has_destination) {
-  for (uint32_t i = 0; i < p->num_objects; i++) {
-    tdict_object_step *step = &p->objects[i];
+  for (uint32_t i = 0; i < p->objects->count; i++) {
+    tdict_object_step *step = &p->objects->steps[i];
     if (step->action != TDICT_OBJECT_FLAT) continue;
     step->num_leaves = (uint32_t)tdict_num_leaves(step->flat);
     bool travels = false;

@@ -100,6 +100,13 @@ typedef struct tdict_object_step {
   char path[sizeof((tdict_error *)0)->path];
 } tdict_object_step;
 
+/* The objects of a tree, in tree order. */
+typedef struct tdict_objects {
+  tdict_object_step *steps;
+  uint32_t count, cap;
+  int64_t num_unpinned, num_kept; /* see the statistics num_objects_unpinned and num_objects_kept */
+} tdict_objects;
+
 /* Value of item_of_leaf for a leaf that is shared and not copied. */
 #define TDICT_SHARED UINT32_MAX
 
@@ -120,22 +127,15 @@ typedef struct tdict_plan {
   tdict_item *items;
   /* one for each item: the mark on the item's source. If `storage` is NULL, the previous item has the same storage */
   tdict_fence_node *nodes;
-  uint32_t num_items, cap_items;
-  tdict_wire *wire; /* owned; NULL: the request has no wire options */
   uint32_t *item_of_leaf;
-  uint32_t num_leaves, cap_leaves;
+  uint32_t num_items, num_leaves, cap; /* cap: capacity of `items`, `nodes` and `item_of_leaf` */
+  tdict_wire *wire;                    /* owned; NULL: the request has no wire options */
+  tdict_objects *objects;              /* owned; NULL: the tree has no objects */
   tdict_chunk *chunks;
   uint32_t num_chunks, cap_chunks;
-  size_t line_bytes;          /* length of the line */
-  size_t peer_bytes;          /* bytes of the items that are copied from one GPU to another GPU */
-  size_t way_bytes[5];        /* bytes of the items that have each tdict_way */
-  tdict_object_step *objects; /* in tree order */
-  uint32_t num_objects, cap_objects;
-  int64_t num_unpinned, num_kept;     /* see the statistics num_objects_unpinned and num_objects_kept */
-  int64_t num_keep_matches;           /* number of entries that patterns of `keep` matched */
-  int64_t num_conversion_matches;     /* number of tensors that patterns of `conversions` matched */
-  int64_t num_shared;                 /* number of leaves that are already in place, cover the same bytes as another
-                                       * leaf, or are kept by the option `keep` */
+  size_t line_bytes;                  /* length of the line */
+  size_t peer_bytes;                  /* bytes of the items that are copied from one GPU to another GPU */
+  size_t way_bytes[5];                /* bytes of the items that have each tdict_way */
   uint32_t num_uniform;               /* number of items that are uniform leaves, see item.h */
   bool is_one_run;                    /* true: one driver copy can cover all items */
   size_t num_new, num_new_dims;       /* number of new tensors in the result, and the sum of their ndim */
@@ -155,6 +155,11 @@ static inline size_t tdict_plan_bytes(const tdict_plan *plan) {
   size_t bytes = 0;
   for (size_t i = 0; i < sizeof plan->way_bytes / sizeof plan->way_bytes[0]; i++) bytes += plan->way_bytes[i];
   return bytes;
+}
+/* Returns the number of leaves that are already in place, cover the same bytes as another leaf, or are kept by the
+ * option `keep`. All other leaves are items, or are copied as one block. */
+static inline uint32_t tdict_plan_num_shared(const tdict_plan *plan) {
+  return plan->whole || plan->num_leaves < plan->num_items ? 0 : plan->num_leaves - plan->num_items;
 }
 static inline bool tdict_item_uses_slot(const tdict_item *item) {
   return item->way == TDICT_WAY_STAGE_IN || item->way == TDICT_WAY_STAGE_OUT;
@@ -193,9 +198,9 @@ uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first);
 /* Returns the index of an item: the first item at index `low` or later whose end on the line is greater than `at`. The
  * caller guarantees that this item exists. */
 uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
-/* Reserves space for more items and leaves. Returns false if memory is exhausted or the numbers exceed 32 bits. The
+/* Reserves space for `more` items and leaves. Returns false if memory is exhausted or the numbers exceed 32 bits. The
  * plan's items and leaves are then unchanged. */
-bool tdict_plan_reserve(tdict_plan *plan, size_t more_items, size_t more_leaves);
+bool tdict_plan_reserve(tdict_plan *plan, size_t more);
 /* Doubles the capacity of an array of elements of `bytes` bytes. Returns false if memory is exhausted or the capacity
  * exceeds 32 bits. The array is then unchanged. */
 bool tdict_grow_array(void **array, uint32_t *cap, size_t bytes);

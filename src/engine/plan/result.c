@@ -77,7 +77,7 @@ static void lock_child(tdict_tree *made, const tdict_tree *like, const tdict_tre
 /* Returns the flattened tree of the next object, or NULL if the object is not entered like a tree. Skips the leaves of
  * an object that is kept. */
 static tdict_tree *next_flat(builder *b, tdict_object_step **step) {
-  *step = &b->plan->objects[b->object++];
+  *step = &b->plan->objects->steps[b->object++];
   if (b->mirror || (*step)->action == TDICT_OBJECT_FLAT) return (*step)->flat;
   b->leaf += (*step)->num_leaves;
   return NULL;
@@ -149,10 +149,10 @@ static tdict_status unflatten_object(tdict_object_step *step, tdict_error *err) 
   return TDICT_OK;
 }
 
-static tdict_status unflatten_objects(const tdict_plan *plan, tdict_error *err) {
+static tdict_status unflatten_objects(const tdict_objects *objects, tdict_error *err) {
   tdict_status status = TDICT_OK;
-  for (uint32_t i = 0; i < plan->num_objects && status == TDICT_OK; i++) {
-    tdict_object_step *step = &plan->objects[i];
+  for (uint32_t i = 0; i < objects->count && status == TDICT_OK; i++) {
+    tdict_object_step *step = &objects->steps[i];
     if (step->action != TDICT_OBJECT_FLAT) continue;
     status = unflatten_object(step, err);
     tdict_release(step->moved);
@@ -195,7 +195,7 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   status = fill_nodes(b, src, result, err);
   if (b->slab) /* also after a failure, because tdict_release() drops one reference for each tensor */
     tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors);
-  if (status == TDICT_OK && b->plan->num_objects && !b->mirror) status = unflatten_objects(b->plan, err);
+  if (status == TDICT_OK && b->plan->objects && !b->mirror) status = unflatten_objects(b->plan->objects, err);
   if (status == TDICT_OK && b->device && b->plan->keeps_elsewhere) status = clear_devices(b, result, err);
   if (status == TDICT_OK && src->consolidated && !b->mirror) status = keep_consolidated(b, result, src, err);
   if (status != TDICT_OK) {

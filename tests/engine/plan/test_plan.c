@@ -239,7 +239,7 @@ GPU_CASE(plan_memory_serves_every_schema) {
     if (step < 2) continue;
     tdict_plan spare;
     tdict_engine_take_plan(tdict_context_engine(w.c), &spare);
-    assert_true(spare.cap_items >= VARIED); /* so it is used again */
+    assert_true(spare.cap >= VARIED); /* so it is used again */
     tdict_engine_give_plan(tdict_context_engine(w.c), &spare);
   }
   close_world(&w);
