@@ -46,6 +46,22 @@ typedef struct tdict_target {
   size_t position;        /* of the tree in the result of the promise */
 } tdict_target;
 
+/* How a transfer runs. These fields do not change after the transfer has begun. */
+typedef struct tdict_how {
+  int32_t mode; /* never TDICT_MODE_AUTO */
+  int num_workers;
+  int max_slots;            /* maximum number of slots that a worker holds, see tdict_tuning_row */
+  uint32_t num_parts;       /* maximum number of parts of a chunk; threads fill the parts in parallel */
+  tdict_stream_kind stores; /* store instructions with which host threads copy */
+  int64_t spin_ns;          /* a thread that waits for the transfer's end spins for this time before it sleeps */
+  bool on_caller;           /* see tdict_choice; may become false when the transfer begins */
+  bool on_caller_if_ready;
+  bool caller_waits; /* the starting call blocks until the transfer has ended, so no stream can wait for the transfer */
+  int num_helpers;   /* threads that may help the starting thread to mark many sources */
+  bool places_while_marking; /* true if the transfer has many items: the thread that marks an item's source also sets
+                              * the item's dst_data */
+} tdict_how;
+
 struct tdict_transfer {
   tdict_future future; /* first member, so that a pointer to the transfer is also a pointer to the future */
 
@@ -56,7 +72,7 @@ struct tdict_transfer {
   /* retained; the tree in which error paths are looked up; NULL: error paths are looked up in the result */
   tdict_tree *named;
 
-  tdict_how how;  /* on_caller may become false when the transfer begins */
+  tdict_how how;
   tdict_gpu *gpu; /* retained; the first GPU that copies, else the target's GPU; NULL: the transfer uses no GPU */
 
   /* Events and uses that copies wait for */

@@ -145,7 +145,7 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   const tdict_transfer *t = lane->worker->transfer;
   tdict_status status = tdict_engine_ring(t->future.engine, lane->gpu, &lane->ring, err);
   if (status != TDICT_OK) return status;
-  int slots = lane->ring->num_slots, each = slots / t->how.num_workers, most = t->how.row.slots;
+  int slots = lane->ring->num_slots, each = slots / t->how.num_workers, most = t->how.max_slots;
   lane->depth = each < 1 ? 1 : each > most ? most : each;
   if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots || t->chunk_parts)
     lane->depth = TDICT_LANE_DEPTH; /* the maximum: all chunks fit into the ring, or lanes queue slots that other lanes

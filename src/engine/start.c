@@ -47,7 +47,8 @@ typedef struct starter {
   int64_t num_keep_matches;       /* number of entries that patterns of `keep` matched */
   int64_t num_conversion_matches; /* number of tensors that patterns of `conversions` matched */
   int32_t mode;
-  tdict_how how;
+  size_t max_copy_bytes; /* limit of a driver copy, from the option max_queued_bytes; 0: no limit */
+  tdict_choice choice;
   bool skips_stats; /* true: no caller can read the statistics */
   bool is_traced;   /* true: a recording was on when the call began */
   int64_t begin_ns; /* 0: nobody reads the times */
@@ -377,13 +378,11 @@ static bool is_queued_without_waiting(const tdict_plan *plan, size_t max_queued_
   return plain && plan->num_chunks <= TDICT_DIRECT_IN_FLIGHT;
 }
 
-static tdict_status cut_plan(tdict_transfer *t, tdict_error *err) {
-  const tdict_how *how = &t->how;
-  if (how->mode == TDICT_MODE_NON_BLOCKING_PIN && t->plan.way_bytes[TDICT_WAY_DIRECT]) tdict_plan_pack(&t->plan);
-  return tdict_plan_cut(
-      &t->plan,
-      &(tdict_cut){how->row.first_bytes, how->row.chunk_bytes, how->max_copy_bytes, how->mode == TDICT_MODE_BLOCKING},
-      err);
+static tdict_status cut_plan(const starter *s, tdict_transfer *t, tdict_error *err) {
+  const tdict_tuning_row *row = &s->choice.row;
+  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && t->plan.way_bytes[TDICT_WAY_DIRECT]) tdict_plan_pack(&t->plan);
+  const tdict_cut cut = {row->first_bytes, row->chunk_bytes, s->max_copy_bytes, s->mode == TDICT_MODE_BLOCKING};
+  return tdict_plan_cut(&t->plan, &cut, err);
 }
 
 /* Prepares the memory, the result, the chunks, the optional parts and the wait events, before copies begin. */
@@ -396,15 +395,16 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
   s->builds_result = builds_during_copies(s, t);
   if (status == TDICT_OK && !s->builds_result) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
-  status = cut_plan(t, err);
-  if (t->how.on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, t->how.max_queued_bytes))
+  const size_t max_queued_bytes = s->start->options.max_queued_bytes;
+  status = cut_plan(s, t, err);
+  if (t->how.on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, max_queued_bytes))
     t->how.on_caller_if_ready = t->how.on_caller = false;
   if (status == TDICT_OK && t->how.num_parts > 1) status = tdict_chunk_parts_create(t, err);
   if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS && t->num_targets == 1)
-    status = tdict_batch_create(&t->plan, &t->how, s->engine->num_slots, s->engine->slot_bytes, &t->batch, err);
-  if (status == TDICT_OK && t->how.max_queued_bytes)
     status =
-        tdict_queue_limit_create(t->how.max_queued_bytes, t->how.num_workers * TDICT_LANE_DEPTH, &t->queue_limit, err);
+        tdict_batch_create(&t->plan, max_queued_bytes, s->engine->num_slots, s->engine->slot_bytes, &t->batch, err);
+  if (status == TDICT_OK && max_queued_bytes)
+    status = tdict_queue_limit_create(max_queued_bytes, t->how.num_workers * TDICT_LANE_DEPTH, &t->queue_limit, err);
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK && t->plan.objects)
     status = tdict_hooks_prepare(t, context, s->device, s->memory, tdict_to_device, err);
@@ -459,26 +459,20 @@ static tdict_status begin_transfer(const starter *s, tdict_transfer *t, tdict_er
 static void choose_work(starter *s) {
   const tdict_start *start = s->start;
   const size_t max_queued_bytes = start->options.max_queued_bytes;
-  const size_t max_copy_bytes = max_queued_bytes ? tdict_queue_limit_chunk_bytes(max_queued_bytes) : 0;
-  s->how = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
-                                                .pool = s->engine->config.pool,
-                                                .tuning = &s->engine->tuning,
-                                                .slot_bytes = s->engine->slot_bytes,
-                                                .num_slots = s->engine->num_slots,
-                                                .num_threads = start->options.num_threads,
-                                                .mode = s->mode,
-                                                .max_copy_bytes = max_copy_bytes,
-                                                .caller_waits = start->caller_waits,
-                                                .reads_files = start->reads_files});
-  s->how.mode = s->mode;
-  s->how.stores = s->how.row.streaming ? s->engine->best_stores : TDICT_STREAM_PLAIN;
-  s->how.num_helpers = s->how.num_workers > 1 ? count_plan_helpers(s) : 0;
-  s->how.max_queued_bytes = max_queued_bytes;
-  s->how.max_copy_bytes = max_copy_bytes;
-  s->how.caller_waits = start->caller_waits;
-  int others = s->how.num_workers - (s->how.on_caller ? 1 : 0);
+  if (max_queued_bytes) s->max_copy_bytes = tdict_queue_limit_chunk_bytes(max_queued_bytes);
+  s->choice = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
+                                                   .pool = s->engine->config.pool,
+                                                   .tuning = &s->engine->tuning,
+                                                   .slot_bytes = s->engine->slot_bytes,
+                                                   .num_slots = s->engine->num_slots,
+                                                   .num_threads = start->options.num_threads,
+                                                   .mode = s->mode,
+                                                   .max_copy_bytes = s->max_copy_bytes,
+                                                   .caller_waits = start->caller_waits,
+                                                   .reads_files = start->reads_files});
+  int others = s->choice.num_workers - (s->choice.on_caller ? 1 : 0);
   atomic_store_explicit(&s->engine->last_helpers, others, memory_order_relaxed);
-  if (others > 0 && s->how.wakes_in_chain)
+  if (others > 0 && s->choice.wakes_in_chain)
     tdict_pool_wake_chain(s->engine->config.pool, others);
   else if (others > 0)
     tdict_pool_wake(s->engine->config.pool, others);
@@ -487,11 +481,12 @@ static void choose_work(starter *s) {
 /* Reads the tree and creates the future, which then owns the plan. */
 static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error *err) {
   const tdict_start *start = s->start;
+  const tdict_choice *choice = &s->choice;
   tdict_transfer *t;
   tdict_status status = collect_plan(s, err);
   if (status != TDICT_OK) return status;
   choose_work(s);
-  status = tdict_transfer_create(s->engine, s->how.num_workers, 1 + start->num_more_targets, &t, err);
+  status = tdict_transfer_create(s->engine, choice->num_workers, 1 + start->num_more_targets, &t, err);
   if (status != TDICT_OK) {
     tdict_plan_reset(&s->plan);
     return status;
@@ -502,7 +497,16 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
   t->future.begin_ns = s->begin_ns;
   t->traced.skips_stats = s->skips_stats;
-  t->how = s->how;
+  t->how = (tdict_how){.mode = s->mode,
+                       .num_workers = choice->num_workers,
+                       .max_slots = choice->row.slots,
+                       .num_parts = choice->num_parts,
+                       .stores = choice->row.streaming ? s->engine->best_stores : TDICT_STREAM_PLAIN,
+                       .spin_ns = choice->spin_ns,
+                       .on_caller = choice->on_caller,
+                       .on_caller_if_ready = choice->on_caller_if_ready,
+                       .caller_waits = start->caller_waits,
+                       .num_helpers = choice->num_workers > 1 ? count_plan_helpers(s) : 0};
   if (t->plan.objects || start->options.num_keep || start->options.num_conversions) count_entries(s, t);
   if (start->promise) tdict_future_begin_part(start->promise, &t->future, start->position);
   *out = t;

@@ -218,7 +218,7 @@ SIM_CASE(lane_reports_a_lost_device) {
   td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, w.memory, &to, err));
   tdict_transfer *t = planned(&w, &line, 1, 2);
   td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
-  t->how.row.slots = 4;
+  t->how.max_slots = 4;
   t->plan.items[0].dst_data = to->data;
   t->plan.items[0].dst_plain = true;
   tdict_lane lane = {.worker = &t->workers[0]};

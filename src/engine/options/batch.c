@@ -6,20 +6,21 @@
 #include "core/base/assert.h"
 #include "core/base/error.h"
 #include "core/sched/spin.h"
+#include "engine/options/queue_limit.h"
 
 /* Returns the maximum number of copies in a batch: at most TDICT_BATCH_MOST, and at most 3/16 of the slots. In a ring
  * of 32 slots, two batches in flight and the batch that is being gathered have at most 18 slots, and leave 14 slots for
  * the threads. With a limit of queued bytes, a batch has at most half of these bytes. */
-static int most_copies(const tdict_how *how, size_t num_slots, size_t slot_bytes) {
+static int most_copies(size_t max_queued_bytes, size_t num_slots, size_t slot_bytes) {
   size_t most = num_slots * 3 / 16;
   if (most > TDICT_BATCH_MOST) most = TDICT_BATCH_MOST;
-  if (!how->max_queued_bytes) return (int)most;
-  const size_t chunk = how->max_copy_bytes < slot_bytes ? how->max_copy_bytes : slot_bytes;
-  const size_t in_half = how->max_queued_bytes / 2 / chunk;
+  if (!max_queued_bytes) return (int)most;
+  const size_t limit = tdict_queue_limit_chunk_bytes(max_queued_bytes), chunk = limit < slot_bytes ? limit : slot_bytes;
+  const size_t in_half = max_queued_bytes / 2 / chunk;
   return (int)(in_half < most ? in_half : most);
 }
 
-tdict_status tdict_batch_create(const tdict_plan *plan, const tdict_how *how, size_t num_slots, size_t slot_bytes,
+tdict_status tdict_batch_create(const tdict_plan *plan, size_t max_queued_bytes, size_t num_slots, size_t slot_bytes,
                                 tdict_batch **out, tdict_error *err) {
   TDICT_ASSERT(plan->num_chunks >= TDICT_BATCH_CHUNKS);
   uint32_t chunk = 0;
@@ -30,8 +31,8 @@ tdict_status tdict_batch_create(const tdict_plan *plan, const tdict_how *how, si
   if (!b) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for copies that are queued together");
   b->gpu = plan->items[plan->chunks[chunk].first].gpu;
   b->kind = (tdict_cu_kind)plan->items[plan->chunks[chunk].first].kind;
-  b->most = most_copies(how, num_slots, slot_bytes);
-  b->is_limited = how->max_queued_bytes > 0;
+  b->most = most_copies(max_queued_bytes, num_slots, slot_bytes);
+  b->is_limited = max_queued_bytes > 0;
   pthread_mutex_init(&b->lock, NULL);
   *out = b;
   return TDICT_OK;

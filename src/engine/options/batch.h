@@ -8,7 +8,7 @@
 #ifndef TDICT_ENGINE_OPTIONS_BATCH_H
 #define TDICT_ENGINE_OPTIONS_BATCH_H
 
-#include "engine/plan/choose.h"
+#include "engine/plan/plan.h"
 #include "engine/ring.h"
 
 /* TDICT_BATCH_MOST: maximum number of copies in a batch. TDICT_BATCH_CHUNKS: a transfer with fewer chunks has no
@@ -32,10 +32,10 @@ typedef struct tdict_batch {
   tdict_cu_event last_event, previous_event;
 } tdict_batch;
 
-/* Creates the batch of a transfer with this plan and these limits of queued bytes. num_slots and slot_bytes: of each
+/* Creates the batch of a transfer with this plan. max_queued_bytes: value of the option. num_slots, slot_bytes: of each
  * ring. If nothing is copied through slots, sets *out to NULL. Call for plans of at least TDICT_BATCH_CHUNKS chunks.
  * Errors: TDICT_ENOMEM. */
-tdict_status tdict_batch_create(const tdict_plan *plan, const tdict_how *how, size_t num_slots, size_t slot_bytes,
+tdict_status tdict_batch_create(const tdict_plan *plan, size_t max_queued_bytes, size_t num_slots, size_t slot_bytes,
                                 tdict_batch **out, tdict_error *err);
 void tdict_batch_free(tdict_batch *batch);
 /* Returns true if the batch accepts copies of this kind on this GPU. */

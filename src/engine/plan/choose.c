@@ -69,7 +69,7 @@ static tdict_tuning_direction find_direction(const tdict_plan *p) {
 /* Chooses the threads. If a pool thread starts a transfer, that thread makes all copies, so that tasks never wait for
  * other tasks. */
 static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction direction, size_t bytes,
-                           tdict_how *c) {
+                           tdict_choice *c) {
   const tdict_pool *pool = r->pool;
   const bool on_worker = tdict_pool_is_worker(pool);
   const int threads = tdict_pool_size(pool), cpus = tdict_pool_num_cpus(pool);
@@ -100,7 +100,7 @@ static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction
  * transfer then needs one slot for each chunk. If the transfer uses slots, reduces chunks that are larger than a slot.
  * If first_bytes is not less than chunk_bytes, makes all chunks about equal. With unequal chunks, one thread could copy
  * a large last chunk while the other threads have no work. Keeps the chunk size for copies into a new host result. */
-static void fit_chunks(const tdict_choice_request *r, tdict_tuning_direction direction, size_t bytes, tdict_how *c) {
+static void fit_chunks(const tdict_choice_request *r, tdict_tuning_direction direction, size_t bytes, tdict_choice *c) {
   size_t slot = r->slot_bytes, step = TDICT_LEAF_ALIGNMENT;
   if (c->on_caller && !r->caller_waits) {
     size_t fitting = (r->plan->line_bytes / r->num_slots / step + 1) * step;
@@ -126,11 +126,11 @@ const tdict_tuning_row *tdict_choose_row(const tdict_tuning *tuning, tdict_tunin
   return row;
 }
 
-tdict_how tdict_choose(const tdict_choice_request *r) {
+tdict_choice tdict_choose(const tdict_choice_request *r) {
   const tdict_tuning_direction direction = find_direction(r->plan);
   const size_t bytes = thread_bytes(r);
   const bool is_small = bytes <= SPIN_MAX_BYTES;
-  tdict_how c = {.row = *tdict_choose_row(r->tuning, direction, bytes), .num_parts = 1};
+  tdict_choice c = {.row = *tdict_choose_row(r->tuning, direction, bytes), .num_parts = 1};
   choose_threads(r, direction, bytes, &c);
   fit_chunks(r, direction, bytes, &c);
   /* In a small transfer, several threads fill one slot together, because the link would otherwise wait long for the

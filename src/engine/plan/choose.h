@@ -20,9 +20,8 @@ typedef struct tdict_choice_request {
   bool reads_files;      /* true: the threads read the source from files instead of memory */
   size_t max_copy_bytes; /* maximum bytes of a chunk, a multiple of 256; 0: no limit */
 } tdict_choice_request;
-/* How a transfer runs. tdict_choose() sets the first group of fields, and start.c the second. The fields do not change
- * after the transfer has begun. */
-typedef struct tdict_how {
+/* The threads and the chunks of a transfer. */
+typedef struct tdict_choice {
   tdict_tuning_row row; /* chunk sizes, threads and slots. If the transfer uses slots, chunk_bytes is at most the slot
                          * size */
   int num_workers;
@@ -35,17 +34,7 @@ typedef struct tdict_how {
    * longer than waking threads */
   bool wakes_in_chain;
   int64_t spin_ns; /* a thread that waits for the transfer's end spins for this time before it sleeps */
-
-  int32_t mode;              /* never TDICT_MODE_AUTO */
-  tdict_stream_kind stores;  /* store instructions with which host threads copy */
-  int num_helpers;           /* threads that may help the starting thread to mark many sources */
-  bool places_while_marking; /* true if the transfer has many items: the thread that marks an item's source also sets
-                              * the item's dst_data */
-  size_t max_queued_bytes;   /* value of the option; 0: no limit */
-  size_t max_copy_bytes;     /* limit of a driver copy, from max_queued_bytes; 0: no limit */
-  bool caller_waits;         /* the starting call blocks until the transfer has ended, so no stream can wait for the
-                              * transfer */
-} tdict_how;
+} tdict_choice;
 
 /* Below this size, handing out a part of a chunk costs more than filling the part. */
 #define TDICT_PART_BYTES ((size_t)32 << 10)
@@ -58,6 +47,6 @@ static inline uint32_t tdict_parts_of_bytes(size_t bytes) {
 
 /* Returns the row for a transfer of `bytes` bytes, from a table that was checked. */
 const tdict_tuning_row *tdict_choose_row(const tdict_tuning *tuning, tdict_tuning_direction direction, size_t bytes);
-tdict_how tdict_choose(const tdict_choice_request *request);
+tdict_choice tdict_choose(const tdict_choice_request *request);
 
 #endif

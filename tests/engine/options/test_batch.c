@@ -21,7 +21,7 @@ typedef struct hand {
 
 static void make_batch(tdict_transfer *t) {
   const tdict_engine *e = t->future.engine;
-  td_ok(tdict_batch_create(&t->plan, &t->how, e->num_slots, e->slot_bytes, &t->batch, err));
+  td_ok(tdict_batch_create(&t->plan, 0, e->num_slots, e->slot_bytes, &t->batch, err));
 }
 
 static void open_hand(hand *h) {
@@ -38,7 +38,7 @@ static void open_hand(hand *h) {
     h->t->plan.items[i].dst_data = (char *)h->device->data + h->t->plan.items[i].offset;
     h->t->plan.items[i].dst_plain = true;
   }
-  h->t->how.row.slots = TDICT_LANE_DEPTH;
+  h->t->how.max_slots = TDICT_LANE_DEPTH;
   make_batch(h->t);
   assert_non_null(h->t->batch);
   for (int i = 0; i < LANES; i++) {

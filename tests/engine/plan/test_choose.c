@@ -8,7 +8,8 @@
 
 typedef enum source_kind { MEMORY, FILES, PACKED } source_kind;
 /* A plan of so many bytes that is never carried out. */
-static tdict_how choose_for(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits, source_kind kind) {
+static tdict_choice choose_for(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits,
+                               source_kind kind) {
   tdict_wire wire = {.slot_bytes = bytes, .packs = true};
   tdict_plan plan = {.line_bytes = bytes, .wire = kind == PACKED ? &wire : NULL};
   plan.way_bytes[by] = bytes;
@@ -18,7 +19,7 @@ static tdict_how choose_for(const world *w, tdict_way by, size_t bytes, int32_t 
       waits, kind == FILES,  0};
   return tdict_choose(&r);
 }
-static tdict_how choose(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits) {
+static tdict_choice choose(const world *w, tdict_way by, size_t bytes, int32_t asked, bool waits) {
   return choose_for(w, by, bytes, asked, waits, MEMORY);
 }
 
@@ -33,7 +34,7 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
     for (int k = 0; k < 8; k++) {
       const int32_t asked = k / 2 == 0 ? -1 : k / 2 == 1 ? 0 : k / 2 == 2 ? 1 : threads;
       const bool waits = k % 2;
-      const tdict_how c = choose(&w, i % 3 ? TDICT_WAY_STAGE_IN : TDICT_WAY_STAGE_OUT, sizes[i], asked, waits);
+      const tdict_choice c = choose(&w, i % 3 ? TDICT_WAY_STAGE_IN : TDICT_WAY_STAGE_OUT, sizes[i], asked, waits);
       assert_in_range(c.num_workers, 1, threads + 1);
       if (asked > 0) assert_int_equal(c.num_workers, asked);
       if (asked > 0) assert_false(c.on_caller); /* n threads of the pool */
@@ -91,11 +92,11 @@ GPU_CASE(choose_more_threads_for_files) {
 /* A tree of a few bytes is sent by the caller; of two chunks neither is a crumb. */
 GPU_CASE(choose_caller_moves_small_trees) {
   world w = open_world();
-  const tdict_how c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);
+  const tdict_choice c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);
   assert_true(c.on_caller);
   assert_int_equal(c.num_workers, 1);
   const size_t slot = tdict_context_engine(w.c)->slot_bytes;
-  const tdict_how two = choose(&w, TDICT_WAY_STAGE_IN, slot + 256, 1, true);
+  const tdict_choice two = choose(&w, TDICT_WAY_STAGE_IN, slot + 256, 1, true);
   assert_in_range(two.row.chunk_bytes, slot / 2, slot / 2 + 256);
   close_world(&w);
 }
