@@ -13,6 +13,9 @@
 /* While a pool thread waits for a future, the thread looks for other tasks at least once in this interval. */
 enum { HELP_EVERY_NS = 200000 };
 
+/* The functions of the fence are the first member of a kind. */
+static const tdict_future_kind *kind_of(const tdict_future *f) { return (const tdict_future_kind *)f->fence.ops; }
+
 /* A forked child has no other threads. A thread of the parent may have held the latch's lock when the child was forked.
  * The child therefore reads the count without locking. */
 bool tdict_future_is_open(const tdict_future *f, tdict_latch *latch) {
@@ -53,7 +56,6 @@ void tdict_future_fence_release(tdict_fence *fence) { tdict_future_drop((tdict_f
 
 void tdict_future_init(tdict_future *f, tdict_engine *engine, const tdict_future_kind *kind) {
   f->fence.ops = &kind->fence;
-  f->kind = kind;
   atomic_init(&f->refs, 1);
   atomic_init(&f->handles, 1);
   f->engine = engine;
@@ -82,17 +84,16 @@ void tdict_future_end_live(tdict_future *f) {
   pthread_mutex_unlock(&e->lock);
 }
 
-void tdict_future_begin_part(tdict_future *promise, tdict_future *part, size_t position) {
+void tdict_future_begin_part(tdict_future *promise, tdict_future *part) {
   atomic_fetch_add_explicit(&promise->refs, 1, memory_order_relaxed);
-  promise->kind->part_began(promise);
+  kind_of(promise)->part_began(promise);
   atomic_store_explicit(&part->part_of, promise, memory_order_release);
-  part->position = position;
 }
 
 void tdict_future_end_part(tdict_future *part) {
   tdict_future *promise = atomic_exchange_explicit(&part->part_of, NULL, memory_order_acq_rel);
   if (!promise) return;
-  promise->kind->part_ended(promise, part);
+  kind_of(promise)->part_ended(promise, part);
   tdict_future_drop(promise);
 }
 
@@ -106,7 +107,7 @@ static void log_unreported_error(const tdict_future *f) {
 
 static void free_future(tdict_future *f) {
   if (f->error.status) log_unreported_error(f);
-  f->kind->free(f);
+  kind_of(f)->free(f);
   if (f->result) tdict_release(f->result);
   tdict_latch_destroy(&f->ended);
   pthread_mutex_destroy(&f->error_lock);
@@ -169,7 +170,7 @@ static tdict_status return_outcome(tdict_future *f, tdict_tree **out, tdict_erro
 /* Returns TDICT_OK if this thread may wait for f, else the reason why not. */
 static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
   if (!f) return tdict_fail(err, TDICT_EINVAL, "future: future is NULL");
-  if (tdict_pool_thread_data() && f->kind->is_inside(f))
+  if (tdict_pool_thread_data() && kind_of(f)->is_inside(f))
     return tdict_fail(err, TDICT_EDEADLOCK, "future: a hook waits for the transfer that runs it");
   if (tdict_forkmark_forked(f->mark) && f->ended.count != 0)
     return tdict_fail(err, TDICT_EFORKED, "future: this process is a fork; the transfer runs in its parent");
@@ -180,7 +181,7 @@ tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_err
   tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
   if (!tdict_future_is_open(future, &future->ended)) {
-    future->kind->help(future);
+    kind_of(future)->help(future);
     wait_cancellable(future, &future->ended, INT64_MAX);
   }
   return return_outcome(future, out, err);
@@ -206,7 +207,7 @@ tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stre
   tdict_status status = check_may_wait(future, err);
   /* check the stream before the state of the future, so that a wrong stream is always an error */
   if (status == TDICT_OK) status = tdict_stream_check(&future->streams, stream, "wait_on_stream", err);
-  if (status == TDICT_OK) status = future->kind->wait_on_stream(future, stream, err);
+  if (status == TDICT_OK) status = kind_of(future)->wait_on_stream(future, stream, err);
   if (status != TDICT_OK) return status;
   if (tdict_future_is_open(future, &future->ended)) return return_outcome(future, out, err);
   pthread_mutex_lock(&future->error_lock);
@@ -226,7 +227,7 @@ void tdict_future_cancel(tdict_future *future) {
   tdict_error err;
   (void)!tdict_fail(&err, TDICT_ECANCELLED, "transfer: cancelled");
   tdict_future_fail(future, UINT32_MAX, "", &err);
-  if (future->kind->cancel) future->kind->cancel(future);
+  if (kind_of(future)->cancel) kind_of(future)->cancel(future);
 }
 
 tdict_future_phase tdict_future_state(const tdict_future *future) {

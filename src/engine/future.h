@@ -15,7 +15,7 @@
 /* The functions in which kinds of futures differ. Thread rule: safe from any thread, if no comment says otherwise. The
  * caller holds no lock. */
 typedef struct tdict_future_kind {
-  tdict_fence_ops fence;
+  tdict_fence_ops fence; /* first member, so that the `ops` of a future's fence are also the kind of the future */
   /* Before a thread waits for the end of the future: does the work that no thread has begun yet. */
   void (*help)(tdict_future *future);
   /* Makes a checked stream wait for the future's copies. If that is impossible, waits until the future has ended. If
@@ -33,7 +33,6 @@ typedef struct tdict_future_kind {
 
 struct tdict_future {
   tdict_fence fence; /* first member, so that a pointer to the fence is also a pointer to the future */
-  const tdict_future_kind *kind;
 
   _Atomic(int64_t) refs;    /* counts the program's handles, references to `fence`, one reference for the work, and
                              * further references of the kind */
@@ -49,7 +48,6 @@ struct tdict_future {
   /* retained; the promise of which this future is a part. NULL: the future is no part, or the promise knows that the
    * part has ended. acq_rel: the thread that sets the field to NULL tells the promise */
   _Atomic(tdict_future *) part_of;
-  size_t position; /* of the part's tree in the result of the promise */
 
   _Atomic(bool) failed;             /* relaxed: tells workers to stop. error_lock guards the error itself */
   _Atomic(bool) error_was_reported; /* relaxed: true if the program has the error, which is then not logged */
@@ -77,7 +75,7 @@ void tdict_future_count_live(tdict_future *f);
 /* Takes back tdict_future_count_live() after the end. The context may be gone afterwards. */
 void tdict_future_end_live(tdict_future *f);
 /* Makes `part`, which has not begun, a part of a promise. The part retains the promise. */
-void tdict_future_begin_part(tdict_future *promise, tdict_future *part, size_t position);
+void tdict_future_begin_part(tdict_future *promise, tdict_future *part);
 /* Reports the end of a part to its promise, also of a part that failed to begin. Does nothing if the future is no part,
  * or if its end was reported. */
 void tdict_future_end_part(tdict_future *part);

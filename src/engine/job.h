@@ -20,6 +20,8 @@ typedef struct tdict_worker {
   tdict_transfer *transfer;
   tdict_gpu *tail_gpu; /* retained; the device of `tail`, NULL if there is no tail */
   tdict_cu_event tail; /* recorded after the worker's last copy, for streams that wait for the transfer */
+  bool lacks_tail; /* true: the tail could not be recorded, so no stream can wait for this worker's copies. The latch
+                        * `queued` makes the store visible */
   bool worked;
   int64_t copy_ns, wait_ns, cpu_ns;
   size_t packed_bytes; /* bytes of packed elements in the copies that the worker queued */
@@ -43,7 +45,7 @@ typedef struct tdict_wait_event {
 typedef struct tdict_target {
   tdict_storage *storage; /* retained until the transfer has ended; NULL: no leaf is new */
   tdict_tree *tree;       /* retained; NULL until the tree is built, and for target 0, whose tree is future.result */
-  size_t position;        /* of the tree in the result of the promise */
+  size_t position;        /* of the tree in the result of the promise; 0 if the transfer is no part of a promise */
 } tdict_target;
 
 /* How a transfer runs. These fields do not change after the transfer has begun. */
@@ -107,10 +109,7 @@ struct tdict_transfer {
   struct tdict_batch *batch;             /* owned, see options/batch.h. NULL: each copy is queued at once */
 
   /* Progress of the workers */
-  tdict_latch queued; /* counts workers that still queue copies, and a thread that builds the result */
-  /* relaxed: a worker could not record its tail, so a stream cannot wait for the copies of this worker. The latch
-   * `queued` makes the store visible */
-  _Atomic(bool) missing_tail_event;
+  tdict_latch queued;          /* counts workers that still queue copies, and a thread that builds the result */
   _Atomic(uint32_t) next_part; /* relaxed: a ticket counter for parts of chunks */
   /* acq_rel: the last worker ends the transfer. A thread that builds the result counts as a worker */
   _Atomic(int32_t) workers_left;

@@ -9,12 +9,11 @@
 #include "core/tree/node.h"
 #include "engine/job.h"
 
-/* Returns the tree that a part has for a position, or NULL. */
+/* Returns the tree that a part, which is a transfer, has for a position, or NULL. */
 static tdict_tree *result_at(const tdict_future *part, size_t position) {
   const tdict_transfer *t = (const tdict_transfer *)part;
-  if (part->result && part->position == position) return part->result;
-  for (size_t i = 1; i < t->num_targets; i++)
-    if (t->targets[i].position == position) return t->targets[i].tree;
+  for (size_t i = 0; i < t->num_targets; i++)
+    if (t->targets[i].position == position) return i ? t->targets[i].tree : part->result;
   return NULL;
 }
 
@@ -112,11 +111,12 @@ static void cancel_parts(tdict_future *f) {
 /* Gives the promise the error of a part. The path begins with the position of the part. */
 static void pass_error(tdict_future *f, tdict_future *part) {
   tdict_error error = part->error;
+  const size_t position = ((const tdict_transfer *)part)->targets[0].position;
   char path[sizeof error.path];
   if (error.path[0])
-    snprintf(path, sizeof path, "%zu.%.*s", part->position, (int)sizeof path - 24, error.path);
+    snprintf(path, sizeof path, "%zu.%.*s", position, (int)sizeof path - 24, error.path);
   else
-    snprintf(path, sizeof path, "%zu", part->position);
+    snprintf(path, sizeof path, "%zu", position);
   atomic_store_explicit(&part->error_was_reported, true, memory_order_relaxed);
   error.path[0] = '\0';
   tdict_future_fail(f, UINT32_MAX, error.status == TDICT_ECANCELLED ? "" : path, &error);
@@ -145,7 +145,7 @@ static void part_ended(tdict_future *f, tdict_future *part) {
 static bool is_inside(const tdict_future *f) {
   const tdict_promise *p = (const tdict_promise *)f;
   bool inside = false;
-  for (size_t i = 0; i < p->num_parts && !inside; i++) inside = p->parts[i]->kind->is_inside(p->parts[i]);
+  for (size_t i = 0; i < p->num_parts && !inside; i++) inside = tdict_transfer_kind.is_inside(p->parts[i]);
   return inside;
 }
 

@@ -232,7 +232,7 @@ static tdict_status make_wait_events(const starter *s, tdict_transfer *t, tdict_
 /* Returns the NUMA node of the first GPU that writes to a new host result, or -1. The result's memory should be on this
  * node. */
 static int find_memory_node(const tdict_plan *p) {
-  for (uint32_t i = 0; p->reads_device && i < p->num_items; i++)
+  for (uint32_t i = 0; i < p->num_items; i++)
     if (p->items[i].gpu) return p->items[i].gpu->node;
   return -1;
 }
@@ -252,7 +252,8 @@ static tdict_status make_storages(const starter *s, tdict_transfer *t, tdict_err
   if (start->storage) first->storage = tdict_storage_retain(start->storage);
   if (start->dst || start->storage || t->plan.num_items == 0) return TDICT_OK;
   const size_t bytes = t->plan.line_bytes;
-  tdict_status status = tdict_storage_create_near(s->memory, bytes, find_memory_node(&t->plan), &first->storage, err);
+  const int node = t->plan.reads_device ? find_memory_node(&t->plan) : -1;
+  tdict_status status = tdict_storage_create_near(s->memory, bytes, node, &first->storage, err);
   for (size_t i = 1; i < t->num_targets && status == TDICT_OK; i++) {
     t->targets[i].position = start->more_targets[i - 1].position;
     status = tdict_storage_create(start->more_targets[i - 1].memory, bytes, false, &t->targets[i].storage, err);
@@ -508,7 +509,8 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
                        .caller_waits = start->caller_waits,
                        .num_helpers = choice->num_workers > 1 ? count_plan_helpers(s) : 0};
   if (t->plan.objects || start->options.num_keep || start->options.num_conversions) count_entries(s, t);
-  if (start->promise) tdict_future_begin_part(start->promise, &t->future, start->position);
+  t->targets[0].position = start->position;
+  if (start->promise) tdict_future_begin_part(start->promise, &t->future);
   *out = t;
   return TDICT_OK;
 }

@@ -20,7 +20,9 @@ static tdict_status queue_tail_waits(tdict_transfer *t, tdict_gpu *gpu, tdict_cu
  * this case, the host must wait for the end of the transfer. */
 static bool wait_until_queued(tdict_transfer *t) {
   tdict_future_wait_latch(&t->future, &t->queued, INT64_MAX);
-  return !atomic_load_explicit(&t->missing_tail_event, memory_order_relaxed) && !tdict_future_has_failed(&t->future);
+  bool have_tails = true;
+  for (int i = 0; i < t->how.num_workers; i++) have_tails &= !t->workers[i].lacks_tail;
+  return have_tails && !tdict_future_has_failed(&t->future);
 }
 
 /* Implements tdict_fence_ops.wait_on_stream of transfers. Waits on the host until all copies are queued. */

@@ -100,8 +100,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   if (status == TDICT_OK && t->batch && !tdict_future_has_failed(&t->future) &&
       (status = tdict_lane_flush(lane, err)) != TDICT_OK)
     tdict_transfer_fail(t, UINT32_MAX, err);
-  if (!t->how.caller_waits && lane->gpu && !tdict_lane_record_tail(lane))
-    atomic_store_explicit(&t->missing_tail_event, true, memory_order_relaxed);
+  if (!t->how.caller_waits && lane->gpu) worker->lacks_tail = !tdict_lane_record_tail(lane);
   if (!t->how.caller_waits) tdict_latch_down(&t->queued); /* if the caller waits, no thread can wait for `queued` */
   return status;
 }
