@@ -66,15 +66,15 @@ static tdict_status create_parts(tdict_context *c, const tdict_context_options *
   tdict_status status = o->tuning_file ? tdict_tuning_read(o->tuning_file, &tuning, NULL, err) : TDICT_OK;
   if (status == TDICT_OK) status = tdict_forkmark_create(&c->mark, err);
   if (status == TDICT_OK) status = tdict_log_create(o->log, o->user, &c->log, err);
+  if (status == TDICT_OK) tdict_forkmark_keep_log(c->mark, c->log);
   if (status == TDICT_OK) status = tdict_pool_create(threads, &c->pool, err);
   if (status != TDICT_OK) return status;
   tdict_pool_set_quota(c->pool, tdict_quota_cpus(""));
-  tdict_devices_config devices = {o, driver, tdict_driver_sim_open, c->pool, c->mark, c->log, sysfs};
+  tdict_devices_config devices = {o, driver, tdict_driver_sim_open, c->pool, c->mark, sysfs};
   status = tdict_devices_create(&devices, &c->devices, err);
   if (status != TDICT_OK) return status;
   place_workers(c); /* after tdict_devices_create(), because that call opens the GPU */
-  tdict_engine_config config = {c->devices, c->pool, o->staging_bytes,
-                                c->mark,    c->log,  o->tuning_file ? &tuning : NULL};
+  tdict_engine_config config = {c->devices, c->pool, o->staging_bytes, c->mark, o->tuning_file ? &tuning : NULL};
   return tdict_engine_create(&config, &c->engine, err);
 }
 

@@ -22,7 +22,6 @@ struct tdict_devices {
   tdict_stream_range streams;
   size_t cache_bytes, pin_piece;
   tdict_forkmark *mark; /* retained */
-  tdict_log *log;       /* retained; may be NULL */
   const char *sysfs;    /* borrowed; may be NULL */
   tdict_device device;
   tdict_memory *pinned;
@@ -111,8 +110,9 @@ static tdict_status open_default_device(tdict_devices *d, tdict_device requested
   }
   d->device = d->sim ? tdict_sim(0) : tdict_cpu();
   tdict_status status = d->sim ? tdict_devices_gpu(d, d->device, &gpu, err) : TDICT_OK;
-  if (status == TDICT_OK && d->log)
-    tdict_log_write(d->log, LOG_WARNING, "no usable GPU, so the default device of the context is the %s: %s",
+  tdict_log *log = tdict_forkmark_log(d->mark);
+  if (status == TDICT_OK && log)
+    tdict_log_write(log, LOG_WARNING, "no usable GPU, so the default device of the context is the %s: %s",
                     d->sim ? "simulated device" : "cpu", d->no_cuda.message);
   return status;
 }
@@ -152,7 +152,6 @@ tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devi
   d->cache_bytes = options->device_cache_bytes;
   d->pin_piece = round_piece_bytes(options->pin_piece_bytes);
   d->mark = tdict_forkmark_retain(config->mark);
-  d->log = config->log ? tdict_log_retain(config->log) : NULL;
   d->sysfs = config->sysfs;
   tdict_status status = open_drivers(d, config, err);
   if (status == TDICT_OK) status = count_devices(d, err);
@@ -180,7 +179,6 @@ void tdict_devices_destroy(tdict_devices *d) {
   tdict_driver_release(d->sim);
   pthread_mutex_destroy(&d->lock);
   tdict_forkmark_release(d->mark);
-  tdict_log_release(d->log);
   free(d);
 }
 
@@ -231,7 +229,6 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
     status = d->num_gpus == MAX_GPUS ? tdict_fail(err, TDICT_ENODEVICE, "a context opens at most %d devices", MAX_GPUS)
                                      : tdict_gpu_open(driver, device.index, d->cache_bytes, &gpu, err);
     if (status == TDICT_OK) tdict_gpu_set_mark(gpu, d->mark);
-    if (status == TDICT_OK && d->log) tdict_gpu_set_log(gpu, d->log);
     if (status == TDICT_OK && d->sysfs) gpu->node = tdict_placement_node(d->sysfs, gpu);
     if (status == TDICT_OK) gpu->pin_piece = d->pin_piece;
     if (status == TDICT_OK) d->gpus[d->num_gpus++] = gpu;

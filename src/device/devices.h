@@ -20,7 +20,6 @@ typedef struct tdict_devices_config {
   tdict_status (*open_sim)(const tdict_sim_options *options, tdict_driver **out, tdict_error *err);
   tdict_pool *pool;     /* must outlive the devices */
   tdict_forkmark *mark; /* retained */
-  tdict_log *log;       /* retained; may be NULL */
   const char *sysfs;    /* root of sysfs, where NUMA nodes are looked up; NULL: no lookup. Must outlive the devices */
 } tdict_devices_config;
 /* Opens the drivers and the default device. Returns TDICT_ENODEVICE if the options name a device that is absent or has

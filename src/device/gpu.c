@@ -90,7 +90,6 @@ void tdict_gpu_enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope) {
 }
 
 void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark) { gpu->mark = tdict_forkmark_retain(mark); }
-void tdict_gpu_set_log(tdict_gpu *gpu, tdict_log *log) { gpu->log = tdict_log_retain(log); }
 
 tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu) {
   atomic_fetch_add_explicit(&gpu->refs, 1, memory_order_relaxed);
@@ -212,7 +211,6 @@ void tdict_gpu_release(tdict_gpu *gpu) {
   free(gpu->events);
   tdict_driver_release(gpu->driver);
   tdict_forkmark_release(gpu->mark);
-  tdict_log_release(gpu->log);
   free(gpu);
 }
 
@@ -470,8 +468,9 @@ static void pin_free(void *self, void *pages, size_t bytes) {
 }
 static void pin_unbound(void *self, int node, int code) {
   tdict_gpu *gpu = self;
-  if (!gpu->log || atomic_exchange_explicit(&gpu->logged_refused_node, true, memory_order_relaxed)) return;
-  tdict_log_write(gpu->log, TDICT_LOG_INFO, "pinned memory may be on any node: binding it to node %d failed (errno %d)",
+  tdict_log *log = tdict_forkmark_log(gpu->mark);
+  if (!log || atomic_exchange_explicit(&gpu->logged_refused_node, true, memory_order_relaxed)) return;
+  tdict_log_write(log, TDICT_LOG_INFO, "pinned memory may be on any node: binding it to node %d failed (errno %d)",
                   node, code);
 }
 static bool pin_is_gone(void *self) {
@@ -484,5 +483,5 @@ static void pin_release(void *self) { tdict_gpu_release(self); }
 tdict_pinner tdict_gpu_pinner(tdict_gpu *gpu, tdict_pool *pool) {
   static const tdict_pin_ops ops = {pin_register, pin_unregister, pin_allocate, pin_free,
                                     pin_unbound,  pin_is_gone,    pin_retain,   pin_release};
-  return (tdict_pinner){&ops, gpu, pool, gpu->log, gpu->node, gpu->pin_piece, NULL};
+  return (tdict_pinner){&ops, gpu, pool, tdict_forkmark_log(gpu->mark), gpu->node, gpu->pin_piece, NULL};
 }

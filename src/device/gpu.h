@@ -53,7 +53,6 @@ struct tdict_gpu {
   bool reads_pageable; /* the gpu reads ordinary host memory through the page tables of the host. Constant after open */
   _Atomic(bool) logged_refused_node; /* relaxed: a message about a failed binding was logged */
   tdict_forkmark *mark;              /* retained; NULL: forks are not detected */
-  tdict_log *log;                    /* retained; NULL: no log */
   _Atomic(uint64_t) peers_asked;     /* relaxed; bit n: allow_peer_access() ran for ordinal n */
   _Atomic(int32_t) lost;             /* relaxed; the driver's code if the device is lost, else 0 */
   pthread_mutex_t lock;              /* guards: the fields from `streams` to large_bytes */
@@ -79,9 +78,6 @@ void tdict_gpu_release(tdict_gpu *gpu);
 /* Sets the mark by which tdict_gpu_enter() detects a forked child. Retains the mark. Call before other threads use the
  * gpu. */
 void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark);
-/* Sets the log that receives messages about pinned memory and kernels. Retains the log. Call before other threads use
- * the gpu. */
-void tdict_gpu_set_log(tdict_gpu *gpu, tdict_log *log);
 
 /* The state of the calling thread before tdict_gpu_enter(). tdict_gpu_leave() restores this state. */
 typedef struct tdict_gpu_scope {

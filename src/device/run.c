@@ -58,9 +58,10 @@ static tdict_status load_module(tdict_gpu *gpu, tdict_error *err) {
 /* Logs the first failure to load the kernels. Some calls do their work without kernels then, and return no error. The
  * caller holds the lock. */
 static void log_failure(tdict_gpu *gpu, const tdict_error *cause) {
-  if (!gpu->log || gpu->kernels.logged_failure) return;
+  tdict_log *log = tdict_forkmark_log(gpu->mark);
+  if (!log || gpu->kernels.logged_failure) return;
   gpu->kernels.logged_failure = true;
-  tdict_log_write(gpu->log, TDICT_LOG_WARNING, "calls that can do without kernels are slower: %s", cause->message);
+  tdict_log_write(log, TDICT_LOG_WARNING, "calls that can do without kernels are slower: %s", cause->message);
 }
 
 /* Finds the kernel of an operation. Loads the module at the first call. */

@@ -17,7 +17,6 @@ tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine
   e->num_slots = config->staging_bytes / e->slot_bytes;
   e->best_stores = tdict_stream_best();
   tdict_forkmark_retain(config->mark);
-  tdict_log_retain(config->log);
   pthread_mutex_init(&e->lock, NULL);
   pthread_mutex_init(&e->ring_lock, NULL);
   pthread_cond_init(&e->idle, NULL);
@@ -49,7 +48,6 @@ void tdict_engine_destroy(tdict_engine *e) {
   pthread_mutex_destroy(&e->ring_lock);
   pthread_mutex_destroy(&e->lock);
   tdict_forkmark_release(e->config.mark);
-  tdict_log_release(e->config.log);
   free(e);
 }
 

@@ -5,7 +5,6 @@
 #define TDICT_ENGINE_ENGINE_H
 
 #include "core/base/forkmark.h"
-#include "core/base/log.h"
 #include "core/base/stream_copy.h"
 #include "engine/options/trace/trace.h"
 #include "engine/plan/plan.h"
@@ -18,8 +17,7 @@ typedef struct tdict_engine_config {
   tdict_devices *devices; /* devices and pool: borrowed */
   tdict_pool *pool;
   size_t staging_bytes;
-  tdict_forkmark *mark; /* mark and log: retained */
-  tdict_log *log;
+  tdict_forkmark *mark;       /* retained */
   const tdict_tuning *tuning; /* copied; NULL: the engine uses the built-in table */
 } tdict_engine_config;
 

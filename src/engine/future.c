@@ -63,7 +63,6 @@ void tdict_future_init(tdict_future *f, tdict_engine *engine, const tdict_future
   f->error_leaf = UINT32_MAX;
   pthread_mutex_init(&f->error_lock, NULL);
   f->mark = tdict_forkmark_retain(engine->config.mark);
-  if (engine->config.log) f->log = tdict_log_retain(engine->config.log);
   f->streams = tdict_devices_streams(engine->config.devices);
   f->stats.struct_size = sizeof f->stats;
   tdict_latch_init(&f->ended, 1);
@@ -101,7 +100,8 @@ void tdict_future_end_part(tdict_future *part) {
 static void log_unreported_error(const tdict_future *f) {
   const tdict_error *e = &f->error;
   if (e->status == TDICT_ECANCELLED || atomic_load_explicit(&f->error_was_reported, memory_order_relaxed)) return;
-  tdict_log_write(f->log, TDICT_LOG_ERROR, "a transfer failed and no call returned its error: %s at '%s': %s",
+  tdict_log_write(tdict_forkmark_log(f->mark), TDICT_LOG_ERROR,
+                  "a transfer failed and no call returned its error: %s at '%s': %s",
                   tdict_status_name((tdict_status)e->status), e->path, e->message);
 }
 
@@ -111,7 +111,6 @@ static void free_future(tdict_future *f) {
   if (f->result) tdict_release(f->result);
   tdict_latch_destroy(&f->ended);
   pthread_mutex_destroy(&f->error_lock);
-  if (f->log) tdict_log_release(f->log);
   tdict_forkmark_release(f->mark);
   free(f);
 }

@@ -41,8 +41,7 @@ struct tdict_future {
 
   tdict_engine *engine; /* must not be used after `ended` is open, because the program may then destroy the context */
   tdict_pool *pool;     /* the engine's pool; the rule for `engine` applies */
-  tdict_forkmark *mark; /* mark and log: retained */
-  tdict_log *log;
+  tdict_forkmark *mark; /* retained; keeps the log */
   tdict_stream_range streams; /* devices whose streams may wait for the future */
 
   /* retained; the promise of which this future is a part. NULL: the future is no part, or the promise knows that the

@@ -15,6 +15,7 @@ struct tdict_forkmark {
   /* *page is 1 in the creating process and 0 in a child. If `page` is NULL, process ids are compared. */
   unsigned char *page;
   pid_t creator;
+  tdict_log *log; /* retained; NULL: no log */
 };
 enum { PAGE_BYTES = 4096 };
 
@@ -42,8 +43,13 @@ tdict_forkmark *tdict_forkmark_retain(tdict_forkmark *mark) {
 void tdict_forkmark_release(tdict_forkmark *mark) {
   if (!mark || atomic_fetch_sub_explicit(&mark->refs, 1, memory_order_acq_rel) != 1) return;
   if (mark->page) munmap(mark->page, PAGE_BYTES);
+  tdict_log_release(mark->log);
   free(mark);
 }
+
+void tdict_forkmark_keep_log(tdict_forkmark *mark, tdict_log *log) { mark->log = tdict_log_retain(log); }
+
+tdict_log *tdict_forkmark_log(const tdict_forkmark *mark) { return mark ? mark->log : NULL; }
 
 bool tdict_forkmark_forked(const tdict_forkmark *mark) {
   if (!mark) return false;

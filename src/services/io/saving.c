@@ -19,9 +19,8 @@ struct tdict_saving {
   tdict_engine_job job;
   _Atomic(int) refs;      /* acq_rel */
   tdict_context *context; /* must not be used after tdict_engine_end_job() */
-  tdict_forkmark *mark;   /* mark and log: retained */
-  tdict_log *log;
-  char *path; /* owned */
+  tdict_forkmark *mark;   /* retained; keeps the log */
+  char *path;             /* owned */
   tdict_save_options options;
   pthread_mutex_t lock;   /* guards: snapshot, has_ended, is_released */
   tdict_future *snapshot; /* retained; NULL after the file was written, so that the memory of the copy is free */
@@ -39,7 +38,8 @@ static void log_unreported_error(const tdict_saving *s) {
   const tdict_error *e = &s->error;
   if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&s->error_was_reported, memory_order_relaxed))
     return;
-  tdict_log_write(s->log, TDICT_LOG_ERROR, "a save failed and no call returned its error: %s at '%s': %s",
+  tdict_log_write(tdict_forkmark_log(s->mark), TDICT_LOG_ERROR,
+                  "a save failed and no call returned its error: %s at '%s': %s",
                   tdict_status_name((tdict_status)e->status), e->path, e->message);
 }
 
@@ -51,7 +51,6 @@ static void drop(tdict_saving *s) {
   tdict_latch_destroy(&s->copied);
   tdict_latch_destroy(&s->ended);
   pthread_mutex_destroy(&s->lock);
-  tdict_log_release(s->log);
   tdict_forkmark_release(s->mark);
   free(s->path);
   free(s);
@@ -153,7 +152,6 @@ static tdict_status create(tdict_context *context, const char *path, const tdict
   s->context = context;
   s->options = *options;
   s->mark = tdict_forkmark_retain(engine->config.mark);
-  s->log = tdict_log_retain(engine->config.log);
   pthread_mutex_init(&s->lock, NULL);
   tdict_latch_init(&s->copied, 1);
   tdict_latch_init(&s->ended, 1);
