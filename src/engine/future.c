@@ -177,12 +177,11 @@ static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
 }
 
 tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err) {
+  if (future && tdict_future_is_open(future, &future->ended)) return return_outcome(future, out, err);
   tdict_status status = check_may_wait(future, err);
   if (status != TDICT_OK) return status;
-  if (!tdict_future_is_open(future, &future->ended)) {
-    kind_of(future)->help(future);
-    wait_cancellable(future, &future->ended, INT64_MAX);
-  }
+  kind_of(future)->help(future);
+  wait_cancellable(future, &future->ended, INT64_MAX);
   return return_outcome(future, out, err);
 }
 
