@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/base/thread.h"
 #include "core/memory/pinned_pool.h"
-#include "core/sched/spin.h"
 #include "device/counted.h"
 #include "tdict/context.h"
 

@@ -1,9 +1,10 @@
 /* Starts the library's threads, and waits so that no thread is cancelled inside the library. A cancelled thread would
- * keep its locks and unwind past state that other threads wait for. Thread-safe. */
+ * keep its locks and unwind past state that other threads wait for. Also waits without sleeping. Thread-safe. */
 #ifndef TDICT_CORE_BASE_THREAD_H
 #define TDICT_CORE_BASE_THREAD_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <time.h>
 
 /* Starts a thread like pthread_create(). Blocks all signals on the new thread except SIGABRT and the signals that
@@ -44,6 +45,26 @@ static inline void tdict_thread_join(pthread_t thread) {
 static inline void tdict_sleep(const struct timespec *time) {
   TDICT_UNCANCELLED;
   nanosleep(time, NULL);
+}
+
+/* Tells the processor that this thread is in a spin loop. */
+static inline void tdict_spin_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/* Tries to lock a mutex without sleeping. Call only for a mutex that threads hold for a few microseconds, since
+ * sleeping and waking up would take longer. Returns false after 400 tries, since the system might have suspended the
+ * holder. */
+static inline bool tdict_spin_try(pthread_mutex_t *lock) {
+  for (int tries = 0; tries < 400; tries++) {
+    if (pthread_mutex_trylock(lock) == 0) return true;
+    for (int i = 0; i < 4; i++) tdict_spin_pause();
+  }
+  return false;
 }
 
 #endif

@@ -6,7 +6,6 @@
 #include "core/base/assert.h"
 #include "core/base/clock.h"
 #include "core/base/thread.h"
-#include "core/sched/spin.h"
 
 enum { POLLS_PER_CLOCK_READ = 16 };
 

@@ -5,7 +5,7 @@
 
 #include "core/base/assert.h"
 #include "core/base/error.h"
-#include "core/sched/spin.h"
+#include "core/base/thread.h"
 #include "engine/options/queue_limit.h"
 
 /* Returns the maximum number of copies in a batch: at most TDICT_BATCH_MOST, and at most 3/16 of the slots. In a ring

@@ -7,7 +7,6 @@
 #include "core/base/assert.h"
 #include "core/base/error.h"
 #include "core/base/thread.h"
-#include "core/sched/spin.h"
 
 tdict_status tdict_chunk_parts_create(tdict_transfer *t, tdict_error *err) {
   const uint32_t count = t->plan.num_chunks;

@@ -12,7 +12,6 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/thread.h"
-#include "core/sched/spin.h"
 #include "engine/plan/plan.h"
 
 /* Chunks do not become smaller than this, as long as two chunks fit. */

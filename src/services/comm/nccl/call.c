@@ -5,7 +5,6 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/thread.h"
-#include "core/sched/spin.h"
 #include "services/comm/nccl/link.h"
 
 static tdict_status fail_ended(const tdict_nccl_link *link, tdict_error *err) {
