@@ -99,7 +99,7 @@ static double measure_setting(tune_size *s, const tdict_tuning_row *row) {
 static bool fit_row(const tune_size *s, tdict_tuning_row *row) {
   if (row->chunk_bytes > s->slot_bytes) return false;
   if (row->first_bytes > row->chunk_bytes) row->first_bytes = row->chunk_bytes;
-  int64_t share = (int64_t)engine_of(s)->num_slots / row->workers;
+  int64_t share = (int64_t)engine_of(s)->rings.num_slots / row->workers;
   if (row->slots > share) row->slots = share < 1 ? 1 : (int32_t)share;
   return true;
 }
@@ -190,7 +190,7 @@ static bool open_size(tune_size *s) {
   if (!bench_samples_reserve(&s->samples, (int)s->job->o.repeats)) return false;
   if (!check_source_make(&s->source, &group, 1, NULL)) return false;
   check_source_seed(&s->source, (uint64_t)s->bytes + (uint64_t)s->direction);
-  s->slot_bytes = engine_of(s)->slot_bytes;
+  s->slot_bytes = engine_of(s)->rings.slot_bytes;
   if (s->direction == TDICT_TUNING_IN) return true;
   if (tdict_to_device(s->job->place.context, s->source.tree, s->job->place.device, NULL, &s->there, &err) == TDICT_OK)
     return true;

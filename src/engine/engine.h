@@ -11,8 +11,6 @@
 #include "engine/plan/tuning.h"
 #include "engine/ring.h"
 
-enum { TDICT_MAX_RINGS = 64 };
-
 typedef struct tdict_engine_config {
   tdict_devices *devices; /* devices and pool: borrowed */
   tdict_pool *pool;
@@ -30,19 +28,14 @@ typedef struct tdict_engine_job {
 typedef struct tdict_engine {
   tdict_engine_config config;
   tdict_tuning tuning; /* a program that measures tables may change this field while no transfer starts or runs */
-  size_t slot_bytes;   /* bytes of a slot in each ring */
-  size_t num_slots;
   tdict_stream_kind best_stores; /* the result of tdict_stream_best() */
-  /* guards num_live, jobs and spare_plan, and the fields num_pending, dependents and finished of every transfer */
+  /* guards num_live and jobs, and the fields num_pending, dependents and finished of every transfer */
   pthread_mutex_t lock;
   pthread_cond_t idle;
   int64_t num_live;       /* transfers and jobs that have not ended */
   tdict_engine_job *jobs; /* in the order in which the jobs began */
-  /* memory of an ended transfer's plan. Reusing this memory avoids page faults, which cost more than filling a plan */
-  tdict_plan spare_plan;
-  pthread_mutex_t ring_lock; /* guards: rings, num_rings. Held while a ring is created */
-  tdict_ring *rings[TDICT_MAX_RINGS];
-  int num_rings;
+  tdict_spare_plan spare_plan;
+  tdict_rings rings;
   tdict_tracer tracer;
   _Atomic(int32_t) last_helpers; /* relaxed: number of pool threads that the last transfer used, a hint only */
 } tdict_engine;
@@ -56,17 +49,6 @@ void tdict_engine_begin_job(tdict_engine *engine, tdict_engine_job *job);
 void tdict_engine_await_turn(tdict_engine *engine, const tdict_engine_job *job);
 /* Ends a job. After this call, the program may destroy the context, so the job must not use the context any more. */
 void tdict_engine_end_job(tdict_engine *engine, tdict_engine_job *job);
-/* Writes the ring of a GPU to *out. The caller borrows the ring. The first call for a GPU creates the ring, and must be
- * inside a scope of the GPU. Errors: TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
-tdict_status tdict_engine_ring(tdict_engine *engine, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);
-/* Returns how the memory of a GPU's ring was pinned, as a tdict_pinned_way. Returns -1 if the memory is not pinned, and
- * 0 if the GPU has no ring. */
-int tdict_engine_pin_way(tdict_engine *engine, const tdict_gpu *gpu);
-/* Moves the spare plan to *out. If there is no spare plan, *out is empty. */
-void tdict_engine_take_plan(tdict_engine *engine, tdict_plan *out);
-/* Clears a plan and keeps the memory of the plan as the spare plan. Frees the memory if the spare plan is at least as
- * large, or if the memory exceeds 32 MiB. */
-void tdict_engine_give_plan(tdict_engine *engine, tdict_plan *plan);
 /* Returns the context's engine. src/context.c defines this function. */
 tdict_engine *tdict_context_engine(const tdict_context *context);
 

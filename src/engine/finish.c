@@ -38,7 +38,7 @@ static int32_t pin_path(const tdict_transfer *t) {
   int way = target ? tdict_pinned_pool_way(target->memory, target) : 0;
   if (!way && (p->way_bytes[TDICT_WAY_STAGE_IN] || p->way_bytes[TDICT_WAY_STAGE_OUT]))
     for (uint32_t i = 0; i < p->num_items && !way; i++)
-      if (tdict_item_uses_slot(&p->items[i])) way = tdict_engine_pin_way(t->future.engine, p->items[i].gpu);
+      if (tdict_item_uses_slot(&p->items[i])) way = tdict_rings_pin_way(&t->future.engine->rings, p->items[i].gpu);
   return way == TDICT_PINNED_REGISTERED ? TDICT_PIN_REGISTER
          : way == TDICT_PINNED_SMALL    ? TDICT_PIN_SMALL_PIECES
          : way == TDICT_PINNED_DRIVER   ? TDICT_PIN_DRIVER
@@ -87,7 +87,7 @@ static void fill_stats(tdict_transfer *t) {
     s->cpu_seconds += 1e-9 * (double)w->cpu_ns;
   }
   s->peak_staging_bytes =
-      (size_t)atomic_load_explicit(&t->peak_slots, memory_order_relaxed) * t->future.engine->slot_bytes;
+      (size_t)atomic_load_explicit(&t->peak_slots, memory_order_relaxed) * t->future.engine->rings.slot_bytes;
   s->peak_queued_bytes = t->queue_limit ? t->queue_limit->peak_bytes : 0;
   tdict_memory_counts pinned;
   tdict_memory_get_counts(tdict_devices_pinned(t->future.engine->config.devices), &pinned);
@@ -212,7 +212,7 @@ static void release_all(tdict_transfer *t) {
   t->num_uses = 0;
   free(t->hooks);
   t->hooks = NULL;
-  tdict_engine_give_plan(t->future.engine, &t->plan);
+  tdict_plan_give_spare(&t->future.engine->spare_plan, &t->plan);
   if (t->named) tdict_release(t->named);
   t->named = NULL;
   /* the results are kept even after a failure, because tdict_future_wait_on_stream() may be returning them */

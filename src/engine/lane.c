@@ -143,7 +143,7 @@ tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
 static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   if (lane->ring) return TDICT_OK;
   const tdict_transfer *t = lane->worker->transfer;
-  tdict_status status = tdict_engine_ring(t->future.engine, lane->gpu, &lane->ring, err);
+  tdict_status status = tdict_rings_get(&t->future.engine->rings, lane->gpu, &lane->ring, err);
   if (status != TDICT_OK) return status;
   int slots = lane->ring->num_slots, each = slots / t->how.num_workers, most = t->how.max_slots;
   lane->depth = each < 1 ? 1 : each > most ? most : each;

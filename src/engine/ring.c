@@ -1,5 +1,5 @@
-/* Implements the staging ring with a list of idle slots and a list of slots that a copy may still use. See ring.h for
- * ownership and threads. */
+/* Implements the staging ring with a list of idle slots and a list of slots that a copy may still use, and creates the
+ * rings of a context on demand. See ring.h for ownership and threads. */
 #include "engine/ring.h"
 
 #include <stdlib.h>
@@ -163,4 +163,54 @@ void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
   }
   pthread_cond_signal(&ring->slot_returned);
   pthread_mutex_unlock(&ring->lock);
+}
+
+void tdict_rings_init(tdict_rings *r, tdict_pool *pool, size_t staging_bytes) {
+  *r = (tdict_rings){.pool = pool, .staging_bytes = staging_bytes, .slot_bytes = tdict_ring_slot_bytes(staging_bytes)};
+  r->num_slots = staging_bytes / r->slot_bytes;
+  pthread_mutex_init(&r->list_lock, NULL);
+}
+
+void tdict_rings_reset(tdict_rings *r) {
+  for (int i = 0; i < r->count; i++) {
+    /* Destroying a ring calls the driver, so the GPU's context must be current. If the device is lost, entering the
+     * context may fail, and the ring is destroyed nevertheless. */
+    tdict_gpu *gpu = r->list[i]->gpu;
+    tdict_gpu_scope scope;
+    (void)!tdict_gpu_enter(gpu, &scope, NULL);
+    tdict_ring_destroy(r->list[i]);
+    tdict_gpu_leave(gpu, &scope);
+  }
+  pthread_mutex_destroy(&r->list_lock);
+}
+
+/* The caller holds list_lock. Returns NULL if the GPU has no ring. */
+static tdict_ring *find_ring(const tdict_rings *r, const tdict_gpu *gpu) {
+  for (int i = 0; i < r->count; i++)
+    if (r->list[i]->gpu == gpu) return r->list[i];
+  return NULL;
+}
+
+tdict_status tdict_rings_get(tdict_rings *r, tdict_gpu *gpu, tdict_ring **out, tdict_error *err) {
+  /* Hold the lock while a ring is created, so that two workers do not create two rings of one GPU. */
+  tdict_status status = TDICT_OK;
+  pthread_mutex_lock(&r->list_lock);
+  tdict_ring *ring = find_ring(r, gpu);
+  if (!ring) {
+    status = r->count == TDICT_MAX_RINGS
+                 ? tdict_fail(err, TDICT_ENOMEM, "staging: rings for at most %d devices", TDICT_MAX_RINGS)
+                 : tdict_ring_create(gpu, r->pool, r->staging_bytes, &ring, err);
+    if (status == TDICT_OK) r->list[r->count++] = ring;
+  }
+  pthread_mutex_unlock(&r->list_lock);
+  if (status == TDICT_OK) *out = ring;
+  return status;
+}
+
+int tdict_rings_pin_way(tdict_rings *r, const tdict_gpu *gpu) {
+  pthread_mutex_lock(&r->list_lock);
+  const tdict_ring *ring = find_ring(r, gpu);
+  const int way = !ring ? 0 : ring->pages.data ? (int)ring->pages.way : -1;
+  pthread_mutex_unlock(&r->list_lock);
+  return way;
 }

@@ -1,8 +1,9 @@
 /* Declares the staging ring of a GPU, which is a fixed amount of pinned memory, divided into slots. Leaves in ordinary
  * memory, strided leaves and small pinned leaves are copied through the slots. A slot belongs to the lane that took the
  * slot. A lane may return a slot while a copy still uses the slot. The ring reuses the slot only after the copy has
- * ended and the slot's event is complete. Thread rule: safe from any thread. A thread must be inside a scope of the
- * ring's GPU, except in tdict_ring_give(). */
+ * ended and the slot's event is complete. A context has one ring for each GPU that has needed a ring. Thread rule: safe
+ * from any thread, except tdict_rings_init() and tdict_rings_reset(). A thread must be inside a scope of the ring's
+ * GPU, except in tdict_ring_give(), tdict_rings_pin_way() and these two functions. */
 #ifndef TDICT_ENGINE_RING_H
 #define TDICT_ENGINE_RING_H
 
@@ -35,6 +36,27 @@ typedef struct tdict_ring {
                                           * first */
   tdict_slot *oldest_busy, *newest_busy; /* slots that were returned while a copy used their bytes */
 } tdict_ring;
+
+enum { TDICT_MAX_RINGS = 64 };
+/* The rings of a context. */
+typedef struct tdict_rings {
+  tdict_pool *pool;          /* borrowed */
+  size_t staging_bytes;      /* bytes of each ring */
+  size_t slot_bytes;         /* bytes of a slot in each ring */
+  size_t num_slots;          /* of each ring */
+  pthread_mutex_t list_lock; /* guards: list, count. Held while a ring is created */
+  tdict_ring *list[TDICT_MAX_RINGS];
+  int count;
+} tdict_rings;
+
+void tdict_rings_init(tdict_rings *rings, tdict_pool *pool, size_t staging_bytes);
+void tdict_rings_reset(tdict_rings *rings); /* destroys the rings */
+/* Writes the ring of a GPU to *out. The caller borrows the ring. The first call for a GPU creates the ring. Errors:
+ * TDICT_ENOMEM, TDICT_EDEVICE, TDICT_ELOST. */
+tdict_status tdict_rings_get(tdict_rings *rings, tdict_gpu *gpu, tdict_ring **out, tdict_error *err);
+/* Returns how the memory of a GPU's ring was pinned, as a tdict_pinned_way. Returns -1 if the memory is not pinned, and
+ * 0 if the GPU has no ring. */
+int tdict_rings_pin_way(tdict_rings *rings, const tdict_gpu *gpu);
 
 /* Returns the size in bytes of a slot, in a ring of staging_bytes bytes. */
 size_t tdict_ring_slot_bytes(size_t staging_bytes);

@@ -153,7 +153,7 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
   if (status == TDICT_OK && o->num_conversions)
     status = tdict_conversions_create(start->what, o->conversions, o->num_conversions, &request.conversions, err);
   if (status == TDICT_OK) {
-    tdict_engine_take_plan(s->engine, &spare);
+    tdict_plan_take_spare(&s->engine->spare_plan, &spare);
     status = start->named ? tdict_plan_collect_pairs(&s->plan, &request, start->pairs, start->num_pairs, err)
                           : tdict_plan_collect(&s->plan, &request, start->src, err);
   }
@@ -287,7 +287,7 @@ static void run_storage_task(tdict_task *task) {
 static bool is_first_use_of_ring(const starter *s, const tdict_transfer *t) {
   if (!t->gpu || s->start->dst || s->start->storage || t->plan.line_bytes < s->engine->config.staging_bytes)
     return false;
-  if (tdict_pool_is_worker(s->engine->config.pool) || tdict_engine_pin_way(s->engine, t->gpu) != 0) return false;
+  if (tdict_pool_is_worker(s->engine->config.pool) || tdict_rings_pin_way(&s->engine->rings, t->gpu) != 0) return false;
   for (uint32_t i = 0; i < t->plan.num_items; i++)
     if (tdict_item_uses_slot(&t->plan.items[i])) return true;
   return false;
@@ -304,7 +304,7 @@ static tdict_status make_storages_and_ring(const starter *s, tdict_transfer *t, 
   tdict_ring *ring;
   tdict_latch_init(&a.is_done, 1);
   tdict_pool_submit(pool, &a.task);
-  if (tdict_gpu_enter(t->gpu, &scope, NULL) == TDICT_OK) (void)!tdict_engine_ring(s->engine, t->gpu, &ring, NULL);
+  if (tdict_gpu_enter(t->gpu, &scope, NULL) == TDICT_OK) (void)!tdict_rings_get(&s->engine->rings, t->gpu, &ring, NULL);
   tdict_gpu_leave(t->gpu, &scope);
   if (tdict_pool_remove(pool, &a.task)) run_storage_task(&a.task);
   tdict_latch_wait(&a.is_done, INT64_MAX);
@@ -402,8 +402,8 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
     t->how.on_caller_if_ready = t->how.on_caller = false;
   if (status == TDICT_OK && t->how.num_parts > 1) status = tdict_chunk_parts_create(t, err);
   if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS && t->num_targets == 1)
-    status =
-        tdict_batch_create(&t->plan, max_queued_bytes, s->engine->num_slots, s->engine->slot_bytes, &t->batch, err);
+    status = tdict_batch_create(&t->plan, max_queued_bytes, s->engine->rings.num_slots, s->engine->rings.slot_bytes,
+                                &t->batch, err);
   if (status == TDICT_OK && max_queued_bytes)
     status = tdict_queue_limit_create(max_queued_bytes, t->how.num_workers * TDICT_LANE_DEPTH, &t->queue_limit, err);
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
@@ -464,8 +464,8 @@ static void choose_work(starter *s) {
   s->choice = tdict_choose(&(tdict_choice_request){.plan = &s->plan,
                                                    .pool = s->engine->config.pool,
                                                    .tuning = &s->engine->tuning,
-                                                   .slot_bytes = s->engine->slot_bytes,
-                                                   .num_slots = s->engine->num_slots,
+                                                   .slot_bytes = s->engine->rings.slot_bytes,
+                                                   .num_slots = s->engine->rings.num_slots,
                                                    .num_threads = start->options.num_threads,
                                                    .mode = s->mode,
                                                    .max_copy_bytes = s->max_copy_bytes,

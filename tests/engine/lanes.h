@@ -52,7 +52,7 @@ static inline int take_slots(tdict_ring *ring, int count, tdict_slot **out) {
 static inline int take_all_but(const world *w, int left, tdict_ring **ring, tdict_slot **out) {
   tdict_gpu_scope scope;
   td_ok(tdict_gpu_enter(gpu_of(w), &scope, err));
-  td_ok(tdict_engine_ring(tdict_context_engine(w->c), gpu_of(w), ring, err));
+  td_ok(tdict_rings_get(&tdict_context_engine(w->c)->rings, gpu_of(w), ring, err));
   const int taken = take_slots(*ring, (*ring)->num_slots - left, out);
   tdict_gpu_leave(gpu_of(w), &scope);
   assert_int_equal(taken, (*ring)->num_slots - left);

@@ -219,7 +219,7 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
     o.stats = &stats;
     disk_init(&d);
     tdict_tree *twin = disk_twin(&d, tree, 100, 1);
-    const size_t bytes = tdict_tensor_bytes(leaf_of(tree, "large")), slot = tdict_context_engine(w.c)->slot_bytes;
+    const size_t bytes = tdict_tensor_bytes(leaf_of(tree, "large")), slot = tdict_context_engine(w.c)->rings.slot_bytes;
     if (w.gpu) {
       td_ok(tdict_to_device(w.c, twin, w.device, &o, &out, err));
       assert_int_equal(stats.staged_bytes, bytes);

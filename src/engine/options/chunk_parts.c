@@ -28,7 +28,7 @@ void tdict_chunk_parts_close(tdict_transfer *t) {
     tdict_ring *ring;
     if (!slot) continue;
     tdict_gpu *gpu = t->plan.items[t->plan.chunks[i].first].gpu;
-    if (tdict_engine_ring(t->future.engine, gpu, &ring, NULL) == TDICT_OK) tdict_ring_give(ring, slot, false);
+    if (tdict_rings_get(&t->future.engine->rings, gpu, &ring, NULL) == TDICT_OK) tdict_ring_give(ring, slot, false);
   }
 }
 

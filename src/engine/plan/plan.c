@@ -1,4 +1,4 @@
-/* Places the items of a plan and cuts its line into chunks. See plan.h for ownership and threads. */
+/* Keeps the memory of a plan, places its items and cuts its line into chunks. See plan.h for ownership and threads. */
 #include "engine/plan/plan.h"
 
 #include <stdlib.h>
@@ -86,6 +86,29 @@ void tdict_plan_reset(tdict_plan *plan) {
   free(plan->item_of_leaf);
   free(plan->chunks);
   memset(plan, 0, sizeof *plan);
+}
+
+#define MAX_SPARE_BYTES ((size_t)32 << 20) /* enough for about 350,000 leaves; a larger plan is freed */
+
+void tdict_plan_take_spare(tdict_spare_plan *spare, tdict_plan *out) {
+  pthread_mutex_lock(&spare->lock);
+  *out = spare->plan;
+  memset(&spare->plan, 0, sizeof spare->plan);
+  pthread_mutex_unlock(&spare->lock);
+}
+
+void tdict_plan_give_spare(tdict_spare_plan *spare, tdict_plan *plan) {
+  tdict_plan_clear(plan);
+  pthread_mutex_lock(&spare->lock);
+  size_t bytes = plan->cap * (sizeof *plan->items + sizeof *plan->nodes);
+  if (bytes <= MAX_SPARE_BYTES && plan->cap > spare->plan.cap) {
+    /* Keep the larger plan. The smaller plan is freed after the unlock. */
+    tdict_plan kept = spare->plan;
+    spare->plan = *plan;
+    *plan = kept;
+  }
+  pthread_mutex_unlock(&spare->lock);
+  if (plan->items || plan->item_of_leaf || plan->chunks) tdict_plan_reset(plan);
 }
 
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena) {

@@ -10,6 +10,8 @@
 #ifndef TDICT_ENGINE_PLAN_PLAN_H
 #define TDICT_ENGINE_PLAN_PLAN_H
 
+#include <pthread.h>
+
 #include "core/sched/pool.h"
 #include "core/tensor/cast.h"
 #include "core/tree/box.h"
@@ -147,6 +149,17 @@ typedef struct tdict_plan {
   tdict_consolidated *whole;
   bool borrows; /* true: the plan does not retain the sources, because the caller keeps the tree alive */
 } tdict_plan;
+
+/* The memory of an ended plan. Reusing this memory avoids page faults, which cost more than filling a plan. */
+typedef struct tdict_spare_plan {
+  pthread_mutex_t lock; /* guards: plan */
+  tdict_plan plan;      /* empty: there is no memory to reuse */
+} tdict_spare_plan;
+/* Moves the spare plan to *out. If there is no spare plan, *out is empty. */
+void tdict_plan_take_spare(tdict_spare_plan *spare, tdict_plan *out);
+/* Clears a plan and keeps the memory of the plan as the spare plan. Frees the memory if the spare plan is at least as
+ * large, or if the memory exceeds 32 MiB. */
+void tdict_plan_give_spare(tdict_spare_plan *spare, tdict_plan *plan);
 
 /* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);

@@ -21,7 +21,7 @@ typedef struct hand {
 
 static void make_batch(tdict_transfer *t) {
   const tdict_engine *e = t->future.engine;
-  td_ok(tdict_batch_create(&t->plan, 0, e->num_slots, e->slot_bytes, &t->batch, err));
+  td_ok(tdict_batch_create(&t->plan, 0, e->rings.num_slots, e->rings.slot_bytes, &t->batch, err));
 }
 
 static void open_hand(hand *h) {

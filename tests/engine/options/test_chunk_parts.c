@@ -131,7 +131,7 @@ GPU_CASE(chunk_parts_give_slots_back_after_a_failure) {
   tdict_gpu_scope scope;
   tdict_slot *slots[64];
   td_ok(tdict_gpu_enter(gpu_of(&w), &scope, err));
-  td_ok(tdict_engine_ring(engine, gpu_of(&w), &ring, err));
+  td_ok(tdict_rings_get(&engine->rings, gpu_of(&w), &ring, err));
   const size_t sizes[] = {100000, 100000};
   tdict_transfer *t = planned(&w, sizes, 2, 4);
   td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));

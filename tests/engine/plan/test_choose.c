@@ -15,7 +15,7 @@ static tdict_choice choose_for(const world *w, tdict_way by, size_t bytes, int32
   plan.way_bytes[by] = bytes;
   const tdict_engine *e = tdict_context_engine(w->c);
   tdict_choice_request r = {
-      &plan, e->config.pool, &e->tuning, e->slot_bytes, e->num_slots, asked, TDICT_MODE_NON_BLOCKING_PIN,
+      &plan, e->config.pool, &e->tuning, e->rings.slot_bytes, e->rings.num_slots, asked, TDICT_MODE_NON_BLOCKING_PIN,
       waits, kind == FILES,  0};
   return tdict_choose(&r);
 }
@@ -27,7 +27,7 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
   world w = open_world();
   const int threads = tdict_context_num_threads(w.c),
             cpus = tdict_pool_num_cpus(tdict_context_engine(w.c)->config.pool);
-  const size_t slot = tdict_context_engine(w.c)->slot_bytes;
+  const size_t slot = tdict_context_engine(w.c)->rings.slot_bytes;
   const size_t sizes[] = {1,       256,      4000,     65536,     300000,         1105920,
                           4000000, 10948608, 38535168, 100000000, (size_t)4 << 30};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -95,7 +95,7 @@ GPU_CASE(choose_caller_moves_small_trees) {
   const tdict_choice c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);
   assert_true(c.on_caller);
   assert_int_equal(c.num_workers, 1);
-  const size_t slot = tdict_context_engine(w.c)->slot_bytes;
+  const size_t slot = tdict_context_engine(w.c)->rings.slot_bytes;
   const tdict_choice two = choose(&w, TDICT_WAY_STAGE_IN, slot + 256, 1, true);
   assert_in_range(two.row.chunk_bytes, slot / 2, slot / 2 + 256);
   close_world(&w);

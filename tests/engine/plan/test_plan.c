@@ -238,9 +238,9 @@ GPU_CASE(plan_memory_serves_every_schema) {
     tdict_release(src);
     if (step < 2) continue;
     tdict_plan spare;
-    tdict_engine_take_plan(tdict_context_engine(w.c), &spare);
+    tdict_plan_take_spare(&tdict_context_engine(w.c)->spare_plan, &spare);
     assert_true(spare.cap >= VARIED); /* so it is used again */
-    tdict_engine_give_plan(tdict_context_engine(w.c), &spare);
+    tdict_plan_give_spare(&tdict_context_engine(w.c)->spare_plan, &spare);
   }
   close_world(&w);
 }
