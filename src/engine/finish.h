@@ -1,12 +1,18 @@
-/* Ends a transfer. Also releases sources early, while the transfer still runs. Thread rule: the last worker ends a
- * transfer. If the workers end before the result is built, the starting thread ends the transfer. If no copy begins
- * after the hooks, the thread in tdict_hooks_begin_copies() ends the transfer. The thread that queued the copy of a
- * slot calls tdict_transfer_chunk_read(). */
+/* Creates, ends and frees transfers. Also releases sources early, while a transfer still runs. Thread rule: the last
+ * worker ends a transfer. If the workers end before the result is built, the starting thread ends the transfer. If no
+ * copy begins after the hooks, the thread in tdict_hooks_begin_copies() ends the transfer. The thread that queued the
+ * copy of a slot calls tdict_transfer_chunk_read(). */
 #ifndef TDICT_ENGINE_FINISH_H
 #define TDICT_ENGINE_FINISH_H
 
 #include "engine/job.h"
 
+/* Creates an empty transfer with space for its workers and targets. *out has one reference, which is a handle. Errors:
+ * TDICT_ENOMEM. */
+tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t num_targets, tdict_transfer **out,
+                                   tdict_error *err);
+/* Releases what a transfer adds to its future, see tdict_future_kind. */
+void tdict_transfer_free(tdict_future *future);
 /* Ends a transfer: removes the transfer's marks, opens the transfer's latches, and launches each transfer that now
  * waits for no other transfer. May free the transfer. */
 void tdict_transfer_finish(tdict_transfer *transfer);

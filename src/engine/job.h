@@ -124,14 +124,10 @@ struct tdict_transfer {
 };
 
 extern const tdict_future_kind tdict_transfer_kind; /* see transfer_kind.c */
-/* Creates an empty transfer with space for its workers and targets. *out has one reference, which is a handle. Errors:
- * TDICT_ENOMEM. */
-tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t num_targets, tdict_transfer **out,
-                                   tdict_error *err);
-/* Releases what a transfer adds to its future, see tdict_future_kind. */
-void tdict_transfer_free(tdict_future *future);
 /* Stores the error like tdict_future_fail(), and so tells the workers to stop. The error names the leaf of item number
  * `item`. If `item` is UINT32_MAX or the item of one block, the error names no leaf. */
-void tdict_transfer_fail(tdict_transfer *t, uint32_t item, const tdict_error *error);
+static inline void tdict_transfer_fail(tdict_transfer *t, uint32_t item, const tdict_error *error) {
+  tdict_future_fail(&t->future, item < t->plan.num_items ? t->plan.items[item].leaf : UINT32_MAX, "", error);
+}
 
 #endif

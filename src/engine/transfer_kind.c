@@ -2,6 +2,7 @@
 #include "core/base/assert.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
+#include "engine/finish.h"
 #include "engine/options/hooks.h"
 #include "engine/worker.h"
 

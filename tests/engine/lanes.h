@@ -2,8 +2,8 @@
 #ifndef TDICT_TESTS_ENGINE_LANES_H
 #define TDICT_TESTS_ENGINE_LANES_H
 
+#include "engine/finish.h"
 #include "engine/help.h"
-#include "engine/job.h"
 #include "engine/ring.h"
 
 static inline tdict_transfer *transfer_of(tdict_future *f) { return (tdict_transfer *)f; }

@@ -216,12 +216,9 @@ static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, 
                                tdict_error *err) {
   tdict_status status = TDICT_OK;
   uint32_t first = whole.first;
-  const bool uniform = tdict_plan_is_uniform(plan), in_slots = plan->wire && tdict_item_uses_slot(&plan->items[first]);
+  const bool in_slots = plan->wire && tdict_item_uses_slot(&plan->items[first]);
   for (size_t at = whole.begin, end; at < whole.end && status == TDICT_OK; at = end) {
-    if (uniform)
-      first = tdict_plan_item_at(plan, first, at);
-    else
-      while (plan->items[first].offset + plan->items[first].bytes <= at) first++;
+    if (plan->items[first].offset + plan->items[first].bytes <= at) first = tdict_plan_item_at(plan, first + 1, at);
     size_t piece = choose_piece(whole, at, low, high);
     end = whole.end - at < piece ? whole.end : at + piece;
     if (in_slots) {
