@@ -426,9 +426,7 @@ bool tdict_storage_is_lost(tdict_storage *s, const tdict_extent *bytes) {
   return lost;
 }
 
-typedef enum use_kind { USE_READS, USE_FILLS, USE_WRITES } use_kind;
-
-static tdict_status add_use(tdict_storage *s, tdict_fence *fence, use_kind kind, tdict_error *err) {
+tdict_status tdict_storage_add(tdict_storage *s, tdict_fence *fence, tdict_use_kind kind, tdict_error *err) {
   tdict_status status = TDICT_OK;
   lock_uses(s);
   if (s->num_uses == s->cap_uses) prune_uses(s); /* not at every call, because polling can call the driver */
@@ -445,24 +443,12 @@ static tdict_status add_use(tdict_storage *s, tdict_fence *fence, use_kind kind,
   if (status == TDICT_OK) {
     fence->ops->retain(fence);
     s->uses[s->num_uses++] = fence;
-    if (kind != USE_READS) {
+    if (kind != TDICT_USE_READS) {
       s->filler = fence;
-      s->filler_is_owners = kind == USE_FILLS;
+      s->filler_is_owners = kind == TDICT_USE_FILLS;
     }
     atomic_store_explicit(&s->busy_uses, s->num_uses, memory_order_release);
   }
   unlock_uses(s);
   return status;
-}
-
-tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err) {
-  return add_use(s, fence, USE_READS, err);
-}
-
-tdict_status tdict_storage_add_filler(tdict_storage *s, tdict_fence *fence, tdict_error *err) {
-  return add_use(s, fence, USE_FILLS, err);
-}
-
-tdict_status tdict_storage_add_writer(tdict_storage *s, tdict_fence *fence, tdict_error *err) {
-  return add_use(s, fence, USE_WRITES, err);
 }

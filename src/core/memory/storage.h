@@ -34,6 +34,14 @@ struct tdict_fence_node {
   bool was_detached; /* only for the owner of the mark: true if the owner has detached the mark early */
 };
 
+/* How work on a stream uses the bytes of a storage. */
+typedef enum tdict_use_kind {
+  TDICT_USE_READS, /* reading the bytes need not wait for the work */
+  TDICT_USE_FILLS, /* work of the memory's owner. Reading waits for the work, but freeing memory of the program does
+                       * not, because the owner orders later work after the filler */
+  TDICT_USE_WRITES /* work of the library. Reading waits for the work, and so does freeing memory of the program */
+} tdict_use_kind;
+
 /* Reads the bytes of an unloaded storage. */
 typedef struct tdict_storage_reader {
   /* Copies `bytes` bytes, which begin `offset` bytes after the start of the storage, to `dst`. Sets *done to the number
@@ -84,7 +92,7 @@ struct tdict_storage {
   tdict_fence **uses; /* retained fences of work on streams of the program; writing and freeing the bytes wait for this
                        * work */
   int num_uses, cap_uses;
-  tdict_fence *filler;          /* the use that still writes the bytes, see tdict_storage_add_filler(); NULL: none */
+  tdict_fence *filler;          /* the use that still writes the bytes, see tdict_use_kind; NULL: none */
   bool filler_is_owners;        /* true: the owner of the memory orders its work after the filler */
   tdict_extent_set *lost_bytes; /* owned; if NULL while `lost` is true, all bytes are lost */
 };
@@ -171,16 +179,10 @@ tdict_fence *tdict_storage_find_pending(tdict_storage *s, bool to_write);
  * streams of the program. In a forked child, transfers of the parent process never end, so the function returns at the
  * first unfinished transfer of the parent. */
 void tdict_storage_wait(tdict_storage *s, bool to_write);
-/* Adds a use: the bytes may be freed or written only after the fence is done. Retains the fence. If the
- * list of uses is full, removes the uses that are done. Returns TDICT_ENOMEM if host memory is exhausted. */
-tdict_status tdict_storage_add_use(tdict_storage *s, tdict_fence *fence, tdict_error *err);
-/* Adds the use that writes the bytes of a new storage. Reading the bytes waits for this use, too. A storage has at most
- * one filler. Freeing memory of the program does not wait for the filler. Fails as tdict_storage_add_use() does. */
-tdict_status tdict_storage_add_filler(tdict_storage *s, tdict_fence *fence, tdict_error *err);
-/* Adds the use of a work of the library that writes bytes. The work must run after all earlier uses of the storage.
- * Reading the bytes waits for the use, and so does freeing memory of the program. Fails as tdict_storage_add_use()
- * does. */
-tdict_status tdict_storage_add_writer(tdict_storage *s, tdict_fence *fence, tdict_error *err);
+/* Adds a use: the bytes may be freed or written only after the fence is done. If the use fills or writes the bytes, it
+ * must run after all earlier uses of the storage. Retains the fence. If the list of uses is full, removes the uses that
+ * are done. Returns TDICT_ENOMEM if host memory is exhausted. */
+tdict_status tdict_storage_add(tdict_storage *s, tdict_fence *fence, tdict_use_kind kind, tdict_error *err);
 /* Calls fn for every use. If `to_write` is false, calls fn for the filler only. The list of uses is locked during these
  * calls, so fn must be short and must not touch storages. */
 void tdict_storage_each_use(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user);

@@ -65,7 +65,7 @@ static tdict_status note_stream_gpu(void *user, tdict_storage *s, tdict_error *e
 
 /* Memory of the program gets the use, too: its release function must run after the work. */
 static tdict_status add_use(void *user, tdict_storage *s, tdict_error *err) {
-  return tdict_storage_add_use(s, user, err);
+  return tdict_storage_add(s, user, TDICT_USE_READS, err);
 }
 
 tdict_status tdict_record_stream(const tdict_tree *tree, tdict_stream stream, tdict_error *err) {

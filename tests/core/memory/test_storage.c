@@ -298,7 +298,7 @@ static void live_in_fork(tdict_storage *s) {
   bool good = stands_in_the_way(s, true, NULL, &own);
   tdict_storage_detach(&node);
   fake_fence_end(&own);
-  good = tdict_storage_add_use(s, &own.fence, NULL) == TDICT_OK && good;
+  good = tdict_storage_add(s, &own.fence, TDICT_USE_READS, NULL) == TDICT_OK && good;
   _exit(good && s->num_uses == 1 ? 0 : 1);
 }
 typedef struct forking {
@@ -329,7 +329,7 @@ CASE(storage_drops_lists_locked_by_a_forked_parent) {
   assert_true(stands_in_the_way(f.storage, true, &fences[0], &fences[1])); /* here all is as it was */
   for (int i = 0; i < 2; i++) tdict_storage_detach(&nodes[i]);
   f.status = -1;
-  td_ok(tdict_storage_add_use(f.storage, &fences[0].fence, err));
+  td_ok(tdict_storage_add(f.storage, &fences[0].fence, TDICT_USE_READS, err));
   tdict_storage_each_use(f.storage, true, fork_once, &f);
   assert_int_equal(f.status, 0);
   assert_int_equal(f.storage->num_uses, 1);
@@ -379,7 +379,7 @@ CASE(storage_uses_are_handed_to_the_memory) {
   td_ok(tdict_storage_create(&memory.memory, 64, false, &s, err));
   for (int i = 0; i < COUNT; i++) {
     fake_fence_init(&fences[i]);
-    td_ok(tdict_storage_add_use(s, &fences[i].fence, err));
+    td_ok(tdict_storage_add(s, &fences[i].fence, TDICT_USE_READS, err));
     assert_int_equal(atomic_load(&fences[i].refs), 2);
   }
   assert_null(tdict_storage_conflict(s, true, NULL)); /* only the giving back waits for uses */
@@ -388,7 +388,7 @@ CASE(storage_uses_are_handed_to_the_memory) {
   for (int i = 0; i < COUNT; i++) assert_int_equal(atomic_load(&fences[i].refs), 1);
 }
 
-CASE(storage_add_use_survives_enomem) {
+CASE(storage_add_survives_enomem) {
   fake_fence fences[5];
   tdict_storage *s = NULL;
   td_ok(tdict_storage_create(NULL, 64, false, &s, err));
@@ -396,12 +396,12 @@ CASE(storage_add_use_survives_enomem) {
     fake_fence_init(&fences[i]); /* not done: uses that are done are dropped, and make room */
     if (i == 0 || i == 4) {      /* room for four was made by the first */
       td_fail_alloc(0, true);
-      td_fails(TDICT_ENOMEM, "use", tdict_storage_add_use(s, &fences[i].fence, err));
+      td_fails(TDICT_ENOMEM, "use", tdict_storage_add(s, &fences[i].fence, TDICT_USE_READS, err));
       td_fail_alloc_stop();
       assert_int_equal(atomic_load(&fences[i].refs), 1);
       assert_int_equal(s->num_uses, i);
     }
-    td_ok(tdict_storage_add_use(s, &fences[i].fence, err));
+    td_ok(tdict_storage_add(s, &fences[i].fence, TDICT_USE_READS, err));
   }
   for (int i = 0; i < 5; i++) fake_fence_end(&fences[i]);
   tdict_storage_release(s);
@@ -428,7 +428,7 @@ CASE(storage_release_callback_follows_uses) {
   td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
   s->release = note_done;
   s->user = &fence;
-  td_ok(tdict_storage_add_use(s, &fence.fence, err));
+  td_ok(tdict_storage_add(s, &fence.fence, TDICT_USE_READS, err));
   assert_int_equal(pthread_create(&thread, NULL, fake_fence_end_later, &fence), 0);
   tdict_storage_release(s);
   pthread_join(thread, NULL);
@@ -446,11 +446,11 @@ CASE(storage_fillers_hold_readers) {
   fake_fence_init(&use);
   td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
   td_fail_alloc(0, true);
-  td_fails(TDICT_ENOMEM, "use", tdict_storage_add_filler(s, &filler.fence, err));
+  td_fails(TDICT_ENOMEM, "use", tdict_storage_add(s, &filler.fence, TDICT_USE_FILLS, err));
   td_fail_alloc_stop();
   assert_true(tdict_storage_is_idle(s));
-  td_ok(tdict_storage_add_filler(s, &filler.fence, err));
-  td_ok(tdict_storage_add_use(s, &use.fence, err));
+  td_ok(tdict_storage_add(s, &filler.fence, TDICT_USE_FILLS, err));
+  td_ok(tdict_storage_add(s, &use.fence, TDICT_USE_READS, err));
   assert_false(tdict_storage_is_idle(s));
   int seen = 0;
   tdict_storage_each_use(s, false, count_fence, &seen);
@@ -470,7 +470,7 @@ CASE(storage_fillers_hold_readers) {
   /* released while the work goes on */
   fake_fence_init(&filler);
   td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
-  td_ok(tdict_storage_add_filler(s, &filler.fence, err));
+  td_ok(tdict_storage_add(s, &filler.fence, TDICT_USE_FILLS, err));
   tdict_storage_release(s);
   assert_int_equal(atomic_load(&filler.waits), 0);
   assert_int_equal(atomic_load(&filler.refs), 1);
@@ -486,8 +486,8 @@ CASE(storage_writers_hold_readers_and_the_end) {
     fake_fence_init(&filler);
     fake_fence_init(&writer);
     td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
-    td_ok(tdict_storage_add_filler(s, &filler.fence, err));
-    td_ok(tdict_storage_add_writer(s, &writer.fence, err));
+    td_ok(tdict_storage_add(s, &filler.fence, TDICT_USE_FILLS, err));
+    td_ok(tdict_storage_add(s, &writer.fence, TDICT_USE_WRITES, err));
     int seen = 0;
     tdict_storage_each_use(s, false, count_fence, &seen);
     assert_int_equal(seen, 1);

@@ -322,10 +322,11 @@ static tdict_status launch_memory(launch *l, tdict_run_order *order, tdict_error
 static void attach_use(const tdict_moves *all, const storage_list *list, tdict_fence *use) {
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < list->count && status == TDICT_OK; i++)
-    status = i < list->num_written ? tdict_storage_add_writer(list->storages[i], use, NULL)
-                                   : tdict_storage_add_use(list->storages[i], use, NULL);
+    status =
+        tdict_storage_add(list->storages[i], use, i < list->num_written ? TDICT_USE_WRITES : TDICT_USE_READS, NULL);
   for (int k = 0; all->lists && k < all->lists->count && status == TDICT_OK; k++)
-    if (!all->lists->list[k].positions) status = tdict_storage_add_use(all->lists->list[k].tensor->storage, use, NULL);
+    if (!all->lists->list[k].positions)
+      status = tdict_storage_add(all->lists->list[k].tensor->storage, use, TDICT_USE_READS, NULL);
   if (status != TDICT_OK) use->ops->wait(use, INT64_MAX);
 }
 

@@ -75,7 +75,7 @@ static void end_import(importer *im) {
  * because host threads may read the bytes immediately. */
 static tdict_status order_after_producer(importer *im, tdict_storage *s, tdict_error *err) {
   if (!im->filler) return TDICT_OK;
-  if (s->device.type != TDICT_DEVICE_CPU) return tdict_storage_add_filler(s, im->filler, err);
+  if (s->device.type != TDICT_DEVICE_CPU) return tdict_storage_add(s, im->filler, TDICT_USE_FILLS, err);
   if (!im->host_has_waited) im->filler->ops->wait(im->filler, INT64_MAX);
   im->host_has_waited = true;
   return TDICT_OK;

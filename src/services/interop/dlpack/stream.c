@@ -101,7 +101,7 @@ void tdict_dlpack_record_consumer(tdict_gpu *gpu, tdict_cu_stream handle, tdict_
   tdict_fence *use = NULL;
   bool recorded = tdict_use_create(gpu, handle, &use, NULL) == TDICT_OK;
   for (size_t i = 0; i < count && recorded; i++)
-    recorded = !is_used_by(storages[i], gpu) || tdict_storage_add_use(storages[i], use, NULL) == TDICT_OK;
+    recorded = !is_used_by(storages[i], gpu) || tdict_storage_add(storages[i], use, TDICT_USE_READS, NULL) == TDICT_OK;
   if (use) use->ops->release(use);
   if (recorded) return;
   /* The host cannot wait for a stream that is lost or being captured, or that belongs to the parent process. */

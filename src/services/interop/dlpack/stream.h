@@ -27,7 +27,7 @@ tdict_status tdict_dlpack_check_device(const tdict_dlpack_stream *stream, const 
                                        tdict_error *err);
 
 /* Orders the consumer after the transfers that write the bytes of `count` storages, and after the fillers of the
- * storages, see tdict_storage_add_filler(). If `to_write` is true, also orders the consumer after transfers that read
+ * storages, see tdict_use_kind. If `to_write` is true, also orders the consumer after transfers that read
  * the bytes and after recorded uses, except for read-only storages. The stream waits for work on device memory. The
  * host waits for work on host memory, and for all work if there is no stream. If `is_unordered` is true, neither waits
  * for work on device memory. Returns TDICT_ENOMEM or an error of the driver. */
