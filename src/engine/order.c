@@ -92,66 +92,56 @@ static tdict_status make_marks(tdict_transfer *t, tdict_error *err) {
   return TDICT_OK;
 }
 
-typedef struct conflict_search {
+/* Collects what the transfer waits for. */
+typedef struct search {
   tdict_transfer *self;
-  uint32_t cap;
+  uint32_t cap_waits_for;
   bool no_memory;
-  bool has_fillers; /* true: a source's storage may have a filler */
-  bool lost;        /* true: a source's storage has lost bytes */
-  tdict_fence *foreign;
-} conflict_search;
+  bool lost;            /* true: a source's storage has lost bytes */
+  tdict_fence *foreign; /* retained; the first transfer of another context; NULL: none */
+} search;
 
-/* Adds a recorded use, or the filler of a source, to `uses` of the transfer. Retains the fence. */
-static void gather_use(void *user, tdict_fence *use) {
-  conflict_search *g = user;
-  tdict_transfer *t = g->self;
-  for (uint32_t i = 0; i < t->num_uses; i++)
+/* Adds a fence of stream work to `uses` of the transfer. Retains the fence. */
+static void await_use(search *s, tdict_fence *use) {
+  tdict_transfer *t = s->self;
+  for (uint32_t i = t->num_uses; i-- > 0;)
     if (t->uses[i] == use) return;
-  if (g->no_memory) return;
-  g->no_memory = t->num_uses == t->cap_uses && !tdict_grow_array((void **)&t->uses, &t->cap_uses, sizeof use);
-  if (g->no_memory) return;
+  if (s->no_memory) return;
+  s->no_memory = t->num_uses == t->cap_uses && !tdict_grow_array((void **)&t->uses, &t->cap_uses, sizeof use);
+  if (s->no_memory) return;
   use->ops->retain(use);
   t->uses[t->num_uses++] = use;
 }
 
-static tdict_status gather_uses(tdict_transfer *t, tdict_error *err) {
-  conflict_search g = {.self = t};
-  for (uint32_t i = 0; i < t->num_writes; i++) tdict_storage_each_use(t->writes[i].storage, true, gather_use, &g);
-  return g.no_memory ? tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the uses it waits for") : TDICT_OK;
-}
-
 /* Adds a transfer of this engine to waits_for, if the transfer has not ended. */
-static void await_transfer(conflict_search *g, tdict_transfer *awaited) {
-  tdict_transfer *t = g->self;
-  if (awaited->finished || g->no_memory) return;
+static void await_transfer(search *s, tdict_transfer *awaited) {
+  tdict_transfer *t = s->self;
+  if (awaited->finished || s->no_memory) return;
   for (uint32_t i = 0; i < t->num_waits_for; i++)
     if (t->waits_for[i].awaited == awaited) return;
-  g->no_memory =
-      t->num_waits_for == g->cap && !tdict_grow_array((void **)&t->waits_for, &g->cap, sizeof t->waits_for[0]);
-  if (g->no_memory) return;
+  s->no_memory = t->num_waits_for == s->cap_waits_for &&
+                 !tdict_grow_array((void **)&t->waits_for, &s->cap_waits_for, sizeof t->waits_for[0]);
+  if (s->no_memory) return;
   t->waits_for[t->num_waits_for++] = (tdict_dependent){.waiting = t, .awaited = awaited};
 }
 
-/* If the fence is an unfinished transfer of this engine, adds the transfer to waits_for. Parts of one promise name the
- * parts that they wait for, so their marks do not count. A part whose part_of is NULL has set `finished`
- * before, under the engine's lock, so await_transfer() skips it. */
-static void gather_conflict(void *user, tdict_fence *fence) {
-  conflict_search *g = user;
-  tdict_transfer *t = g->self, *other = (tdict_transfer *)fence;
-  if (fence->ops != t->future.fence.ops || other == t || other->future.engine != t->future.engine) return;
-  const tdict_future *promise = atomic_load_explicit(&t->future.part_of, memory_order_relaxed);
-  if (!promise || atomic_load_explicit(&other->future.part_of, memory_order_relaxed) != promise)
-    await_transfer(g, other);
-}
-
-/* If the fence is not a transfer of this engine, stores the fence in g->foreign. Only the first such fence is
- * stored. */
-static void find_foreign(void *user, tdict_fence *fence) {
-  conflict_search *g = user;
-  bool foreign = fence->ops != g->self->future.fence.ops || ((tdict_future *)fence)->engine != g->self->future.engine;
-  if (!foreign || g->foreign) return;
-  fence->ops->retain(fence);
-  g->foreign = fence;
+/* Notes a fence that must be done before the copies: stream work, a transfer of another context, or a transfer of this
+ * engine. Parts of one promise name the parts that they wait for, so their marks do not count. A part whose part_of is
+ * NULL has set `finished` before, under the engine's lock, so await_transfer() skips the part. */
+static void note_earlier(void *user, tdict_fence *fence) {
+  search *s = user;
+  tdict_transfer *t = s->self, *other = (tdict_transfer *)fence;
+  if (fence->ops != t->future.fence.ops) {
+    await_use(s, fence);
+  } else if (other->future.engine != t->future.engine) {
+    if (s->foreign) return;
+    fence->ops->retain(fence);
+    s->foreign = fence;
+  } else if (other != t) {
+    const tdict_future *promise = atomic_load_explicit(&t->future.part_of, memory_order_relaxed);
+    if (!promise || atomic_load_explicit(&other->future.part_of, memory_order_relaxed) != promise)
+      await_transfer(s, other);
+  }
 }
 
 /* Waits for the fence, at most FOREIGN_WAIT_NS. The time is limited, because the transfer of the other engine may wait
@@ -163,22 +153,20 @@ static void wait_for_foreign(const tdict_transfer *t, tdict_fence *foreign) {
   foreign->ops->release(foreign);
 }
 
-/* Attaches a mark to a storage that may have other marks. Adds conflicting transfers of this engine to waits_for. Looks
- * for fences of other engines after attaching the mark. If two engines mark a storage at the same time, at least one
- * engine then sees the mark of the other engine. */
-static void mark_with_conflicts(tdict_fence_node *node, conflict_search *g) {
-  tdict_storage_each_conflict(node->storage, node->writes, gather_conflict, g);
+/* Marks a storage that may have other marks and uses, and notes these. Looks for other marks after attaching the mark.
+ * If two engines mark a storage at the same time, at least one engine then sees the mark of the other engine. */
+static void mark_busy(tdict_fence_node *node, search *s) {
   tdict_storage_attach(node);
-  if (!g->foreign) tdict_storage_each_conflict(node->storage, node->writes, find_foreign, g);
+  tdict_storage_each_before(node->storage, node->writes, note_earlier, s);
 }
 
 enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
 
-/* The state of threads that mark sources in parallel. If a source's storage already has a mark, these threads skip the
- * source and leave the fence of the source's node NULL. Then mark_sources() marks the skipped sources. */
+/* The state of threads that mark sources in parallel. If a source's storage is not idle, these threads skip the source
+ * and leave the fence of the source's node NULL. Then mark_sources() marks the skipped sources. */
 typedef struct marking {
   tdict_transfer *self;
-  _Atomic(bool) skipped, lost, used; /* relaxed: the end of the parallel loop makes the stores visible */
+  _Atomic(bool) skipped, lost; /* relaxed: the end of the parallel loop makes the stores visible */
 } marking;
 
 static void mark_stretch(void *user, long n) {
@@ -187,7 +175,7 @@ static void mark_stretch(void *user, long n) {
   const tdict_plan *p = &m->self->plan;
   const uint32_t first = (uint32_t)n * STRETCH_MARKS;
   const uint32_t end = p->num_items - first < STRETCH_MARKS ? p->num_items : first + STRETCH_MARKS;
-  bool skipped = false, lost = false, used = false;
+  bool skipped = false, lost = false;
   for (uint32_t i = first; i < end && m->self->how.places_while_marking; i++)
     p->items[i].dst_data = (char *)m->self->targets[0].storage->data + p->items[i].offset;
   for (uint32_t i = first; i < end; i++) {
@@ -195,10 +183,9 @@ static void mark_stretch(void *user, long n) {
     if (i + MARKS_AHEAD < end) __builtin_prefetch(p->nodes[i + MARKS_AHEAD].storage, 1);
     if (!node->storage) continue;
     node->fence = fence;
-    if (tdict_storage_attach_first(node)) {
+    if (tdict_storage_attach_if_idle(node)) {
       /* read after attaching the mark: an earlier writer records lost bytes before removing its own mark */
       lost |= tdict_storage_has_lost(node->storage);
-      used |= !tdict_storage_has_no_uses(node->storage);
       continue;
     }
     node->fence = NULL;
@@ -206,10 +193,9 @@ static void mark_stretch(void *user, long n) {
   }
   if (skipped) atomic_store_explicit(&m->skipped, true, memory_order_relaxed);
   if (lost) atomic_store_explicit(&m->lost, true, memory_order_relaxed);
-  if (used) atomic_store_explicit(&m->used, true, memory_order_relaxed);
 }
 
-static void mark_sources(tdict_transfer *t, conflict_search *g) {
+static void mark_sources(tdict_transfer *t, search *s) {
   const tdict_plan *p = &t->plan;
   marking m = {.self = t};
   long stretches = ((long)p->num_items + STRETCH_MARKS - 1) / STRETCH_MARKS;
@@ -217,25 +203,16 @@ static void mark_sources(tdict_transfer *t, conflict_search *g) {
     for (long n = 0; n < stretches; n++) mark_stretch(&m, n);
   else
     tdict_parallel_for(t->future.pool, t->how.num_helpers, stretches, mark_stretch, &m);
-  g->lost = atomic_load_explicit(&m.lost, memory_order_relaxed);
-  g->has_fillers = atomic_load_explicit(&m.used, memory_order_relaxed);
+  s->lost = atomic_load_explicit(&m.lost, memory_order_relaxed);
   if (!atomic_load_explicit(&m.skipped, memory_order_relaxed)) return;
-  for (uint32_t i = 0; i < p->num_items && !g->no_memory && !g->foreign; i++) {
+  for (uint32_t i = 0; i < p->num_items && !s->no_memory && !s->foreign; i++) {
     tdict_fence_node *node = &p->nodes[i];
     if (!node->storage || node->fence) continue;
     node->fence = &t->future.fence;
-    mark_with_conflicts(node, g);
-    /* mark_stretch() reads these flags only for the sources that mark_stretch() marks */
-    g->lost |= tdict_storage_has_lost(node->storage);
-    g->has_fillers |= !tdict_storage_has_no_uses(node->storage);
+    mark_busy(node, s);
+    s->lost |=
+        tdict_storage_has_lost(node->storage); /* mark_stretch() reads this flag only for sources that it marks */
   }
-}
-
-/* Collects the fillers of all sources. A filler is work that the program queued on a stream before the storage was
- * created. The work may still write the bytes, so the copies wait for the work. */
-static void gather_fillers(tdict_transfer *t, conflict_search *g) {
-  for (uint32_t i = 0; i < t->plan.num_items && !g->no_memory; i++)
-    if (t->plan.nodes[i].storage) tdict_storage_each_use(t->plan.nodes[i].storage, false, gather_use, g);
 }
 
 void tdict_transfer_unmark(tdict_transfer *t, uint32_t num_writes) {
@@ -255,25 +232,20 @@ void tdict_transfer_unmark(tdict_transfer *t, uint32_t num_writes) {
 static tdict_status mark_and_order(tdict_transfer *t, const tdict_beginning *from, tdict_fence **foreign,
                                    tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&t->future.engine->lock) && !t->marked);
-  conflict_search g = {.self = t};
+  search s = {.self = t};
   t->num_waits_for = 0;
   uint32_t writes = 0;
   /* Mark the sources, then the written storages. */
-  mark_sources(t, &g);
-  if (g.has_fillers) gather_fillers(t, &g);
-  for (size_t i = 0; i < from->num_awaits; i++) await_transfer(&g, (tdict_transfer *)from->awaits[i]);
-  uint32_t lost = g.lost && !t->num_waits_for && !g.foreign ? find_lost(t) : UINT32_MAX;
-  for (; writes < t->num_writes && !g.no_memory && !g.foreign && lost == UINT32_MAX; writes++)
-    if (!tdict_storage_attach_first(&t->writes[writes])) mark_with_conflicts(&t->writes[writes], &g);
+  mark_sources(t, &s);
+  for (size_t i = 0; i < from->num_awaits; i++) await_transfer(&s, (tdict_transfer *)from->awaits[i]);
+  uint32_t lost = s.lost && !t->num_waits_for && !s.foreign ? find_lost(t) : UINT32_MAX;
+  for (; writes < t->num_writes && !s.no_memory && !s.foreign && lost == UINT32_MAX; writes++)
+    if (!tdict_storage_attach_if_idle(&t->writes[writes])) mark_busy(&t->writes[writes], &s);
   /* Remove the marks after a failure or a conflict with another context. */
-  *foreign = g.foreign;
-  if (g.no_memory || g.foreign || lost != UINT32_MAX) tdict_transfer_unmark(t, writes);
-  if (g.no_memory) {
-    if (g.foreign) g.foreign->ops->release(g.foreign);
-    *foreign = NULL;
-    return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to wait for others");
-  }
-  if (g.foreign) return TDICT_OK;
+  if (s.no_memory || s.foreign || lost != UINT32_MAX) tdict_transfer_unmark(t, writes);
+  *foreign = s.foreign;
+  if (s.foreign) return TDICT_OK;
+  if (s.no_memory) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to wait for others");
   if (lost != UINT32_MAX) return name_leaf(t, from->source, lost, refuse_lost(err), err);
   /* Register with the transfers to wait for. */
   t->marked = true;
@@ -291,8 +263,6 @@ tdict_status tdict_transfer_begin(tdict_transfer *t, const tdict_beginning *from
   tdict_status status = make_marks(t, err);
   if (status != TDICT_OK) return status;
   if (!t->traced.skips_stats) t->future.stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->future.begin_ns);
-  if (t->plan.writes_existing) status = gather_uses(t, err); /* no queued work uses a new storage */
-  if (status != TDICT_OK) return status;
   for (;;) {
     tdict_fence *foreign = NULL;
     pthread_mutex_lock(&e->lock);

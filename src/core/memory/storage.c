@@ -287,26 +287,6 @@ void tdict_storage_detach(tdict_fence_node *node) {
   unlock_marks(s, at == first && at ? next_of(node) : first);
 }
 
-tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except) {
-  if (atomic_load_explicit(&s->marks, memory_order_acquire) == 0) return NULL;
-  tdict_fence *found = NULL;
-  tdict_fence_node *first = lock_marks(s);
-  for (tdict_fence_node *n = first; n && !found; n = next_of(n))
-    if (n->fence != except && (to_write || n->writes)) found = n->fence;
-  if (found) found->ops->retain(found);
-  unlock_marks(s, first);
-  return found;
-}
-
-void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
-                                 void *user) {
-  if (atomic_load_explicit(&s->marks, memory_order_acquire) == 0) return;
-  tdict_fence_node *first = lock_marks(s);
-  for (tdict_fence_node *n = first; n; n = next_of(n))
-    if (to_write || n->writes) fn(user, n->fence);
-  unlock_marks(s, first);
-}
-
 static void lock_uses(tdict_storage *s) {
   uintptr_t none;
   if (lock_word(&s->lock, &none)) return;
@@ -321,9 +301,17 @@ static void unlock_uses(tdict_storage *s) {
   atomic_store_explicit(&s->lock, 0, memory_order_release);
 }
 
-void tdict_storage_each_use(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user) {
+void tdict_storage_each_before(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
+                               void *user) {
+  if (atomic_load_explicit(&s->marks, memory_order_acquire) != 0) {
+    tdict_fence_node *first = lock_marks(s);
+    for (tdict_fence_node *n = first; n; n = next_of(n))
+      if (to_write || n->writes) fn(user, n->fence);
+    unlock_marks(s, first);
+  }
+  if (tdict_storage_has_no_uses(s)) return;
   lock_uses(s);
-  for (int i = 0; i < s->num_uses; i++)
+  for (int i = s->num_uses; i-- > 0;) /* the newest use first, because usually the other uses are done before it */
     if (to_write || s->uses[i] == s->filler) fn(user, s->uses[i]);
   unlock_uses(s);
 }
@@ -345,30 +333,28 @@ static void prune_uses(tdict_storage *s) {
   atomic_store_explicit(&s->busy_uses, kept, memory_order_release);
 }
 
-/* Returns an unfinished use with a new reference, or NULL if every use is finished. If `to_write` is false, only the
- * filler counts. The use remains in the list for other waiters. */
-static tdict_fence *find_use(tdict_storage *s, bool to_write) {
-  if (tdict_storage_has_no_uses(s)) return NULL;
+/* Retains the first fence that is not done. */
+static void retain_unfinished(void *user, tdict_fence *fence) {
+  tdict_fence **found = user;
+  if (*found || fence->ops->poll(fence)) return;
+  fence->ops->retain(fence);
+  *found = fence;
+}
+
+bool tdict_storage_wait(tdict_storage *s, bool to_write, int64_t deadline_ns) {
+  for (;;) {
+    tdict_fence *fence = NULL;
+    tdict_storage_each_before(s, to_write, retain_unfinished, &fence);
+    if (!fence) break;
+    const bool is_done = fence->ops->wait(fence, deadline_ns);
+    fence->ops->release(fence);
+    if (!is_done) return false;
+  }
+  if (tdict_storage_has_no_uses(s)) return true;
   lock_uses(s);
   prune_uses(s);
-  tdict_fence *use = to_write && s->num_uses > 0 ? s->uses[s->num_uses - 1] : s->filler;
-  if (use) use->ops->retain(use);
   unlock_uses(s);
-  return use;
-}
-
-tdict_fence *tdict_storage_find_pending(tdict_storage *s, bool to_write) {
-  tdict_fence *fence = tdict_storage_conflict(s, to_write, NULL);
-  return fence ? fence : find_use(s, to_write);
-}
-
-void tdict_storage_wait(tdict_storage *s, bool to_write) {
-  tdict_fence *fence;
-  while ((fence = tdict_storage_find_pending(s, to_write)) != NULL) {
-    bool done = fence->ops->wait(fence, INT64_MAX);
-    fence->ops->release(fence);
-    if (!done) break; /* the fence belongs to the parent process and cannot finish in this process */
-  }
+  return true;
 }
 
 /* Sets the flag that tdict_storage_has_lost() reads without the lock. Call under the lock. */

@@ -147,10 +147,11 @@ static inline bool tdict_storage_devices_equal(const tdict_storage *a, const tdi
  * `storage`, `fence` and `writes` of the node. */
 void tdict_storage_attach(tdict_fence_node *node);
 void tdict_storage_detach(tdict_fence_node *node);
-/* Marks node->storage if the storage has no other mark, which is the usual case. If the storage has another mark,
- * returns false and changes nothing but node->next. */
-static inline bool tdict_storage_attach_first(tdict_fence_node *node) {
+/* Marks node->storage if the storage is idle, which is the usual case. Nothing uses the bytes then before the owner of
+ * the mark. If the storage has another mark or a recorded use, returns false and changes nothing but node->next. */
+static inline bool tdict_storage_attach_if_idle(tdict_fence_node *node) {
   uintptr_t none = 0;
+  if (atomic_load_explicit(&node->storage->busy_uses, memory_order_acquire) != 0) return false;
   atomic_store_explicit(&node->next, NULL, memory_order_relaxed);
   return atomic_compare_exchange_strong_explicit(&node->storage->marks, &none, (uintptr_t)node, memory_order_acq_rel,
                                                  memory_order_acquire);
@@ -163,29 +164,19 @@ static inline bool tdict_storage_has_no_uses(const tdict_storage *s) {
 static inline bool tdict_storage_is_idle(const tdict_storage *s) {
   return atomic_load_explicit(&s->marks, memory_order_acquire) == 0 && tdict_storage_has_no_uses(s);
 }
-/* Returns the fence of a conflicting mark with a new reference, or NULL. The mark of a writer always conflicts. If
- * `to_write` is true, the mark of a reader conflicts, too. Ignores the marks of the fence `except`, which may be
- * NULL. */
-tdict_fence *tdict_storage_conflict(tdict_storage *s, bool to_write, const tdict_fence *except);
-/* Calls fn for the fence of every mark that conflicts as in tdict_storage_conflict(). The list of marks is locked
- * during these calls, so fn must be short and must not touch storages. */
-void tdict_storage_each_conflict(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence),
-                                 void *user);
-/* Returns a fence to wait for before the bytes are read, or written if `to_write` is true. The fence belongs to a
- * conflicting mark, or to an unfinished use. If `to_write` is false, the filler is the only use that counts. The caller
- * owns a new reference to the fence. Removes uses that are done. Returns NULL if there is nothing to wait for. */
-tdict_fence *tdict_storage_find_pending(tdict_storage *s, bool to_write);
-/* Waits until no mark conflicts, and until the filler is done. If `to_write` is true, also waits for the uses by
- * streams of the program. In a forked child, transfers of the parent process never end, so the function returns at the
- * first unfinished transfer of the parent. */
-void tdict_storage_wait(tdict_storage *s, bool to_write);
+/* Calls fn for every fence that must be done before the bytes are read, or written if `to_write` is true. A reader
+ * waits for the marks of writers and for the filler. A writer waits for all marks and uses. Some fences may be done
+ * already, and one fence may come twice. The list of marks or of uses is locked during these calls, so fn must be
+ * short, must not wait, and must not touch storages. To keep a fence, fn retains the fence. */
+void tdict_storage_each_before(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user);
+/* Waits for the fences of tdict_storage_each_before() until tdict_now_ns() passes the deadline. Returns true if all
+ * fences are done, and then removes uses that are done. In a forked child, transfers of the parent process never end,
+ * so the function returns false at the first unfinished transfer of the parent. */
+bool tdict_storage_wait(tdict_storage *s, bool to_write, int64_t deadline_ns);
 /* Adds a use: the bytes may be freed or written only after the fence is done. If the use fills or writes the bytes, it
  * must run after all earlier uses of the storage. Retains the fence. If the list of uses is full, removes the uses that
  * are done. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_storage_add(tdict_storage *s, tdict_fence *fence, tdict_use_kind kind, tdict_error *err);
-/* Calls fn for every use. If `to_write` is false, calls fn for the filler only. The list of uses is locked during these
- * calls, so fn must be short and must not touch storages. */
-void tdict_storage_each_use(tdict_storage *s, bool to_write, void (*fn)(void *user, tdict_fence *fence), void *user);
 /* Marks the bytes of the extent as lost. Call this function if a transfer into these bytes failed or was cancelled. If
  * memory to record the bytes is exhausted, marks all bytes of the storage as lost. */
 void tdict_storage_lose(tdict_storage *s, const tdict_extent *bytes);

@@ -96,7 +96,7 @@ static inline void tdict_tensor_regain(const tdict_tensor *t) {
 }
 /* Waits like tdict_storage_wait(). Usually the storage is idle, and the function returns at once. */
 static inline void tdict_tensor_await(const tdict_tensor *t, bool to_write) {
-  if (!tdict_storage_is_idle(t->storage)) tdict_storage_wait(t->storage, to_write);
+  if (!tdict_storage_is_idle(t->storage)) (void)tdict_storage_wait(t->storage, to_write, INT64_MAX);
 }
 /* Returns the result of tdict_tensor_bytes(). This version is inline, for use in loops. */
 static inline size_t tdict_tensor_nbytes(const tdict_tensor *t) {

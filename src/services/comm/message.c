@@ -187,12 +187,12 @@ tdict_status tdict_comm_copy(const tdict_comm *comm, tdict_tree *dst, const tdic
 tdict_status tdict_message_fill(const tdict_comm *comm, tdict_block_message *message, bool writes, tdict_error *err) {
   if (message->needs_transfer || message->is_copy)
     return tdict_comm_copy(comm, message->packed, message->tree, !message->needs_transfer, err);
-  if (message->storage) tdict_storage_wait(message->storage, writes);
+  if (message->storage) (void)tdict_storage_wait(message->storage, writes, INT64_MAX);
   return TDICT_OK;
 }
 
 void tdict_message_await(const tdict_block_message *message) {
-  if (message->storage) tdict_storage_wait(message->storage, true);
+  if (message->storage) (void)tdict_storage_wait(message->storage, true, INT64_MAX);
 }
 
 tdict_status tdict_message_unpack(const tdict_block_message *message, tdict_tree *dst, tdict_error *err) {

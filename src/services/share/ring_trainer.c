@@ -95,9 +95,7 @@ static uint32_t return_slots(tdict_share_ring *r) {
   for (uint32_t i = 0; i < r->num_slots; i++) {
     tdict_ring_slot *slot = &r->slots[i];
     if (slot->use != TDICT_SLOT_GIVEN_BACK) continue;
-    tdict_fence *fence = tdict_storage_find_pending(slot->storage, true);
-    if (fence) {
-      fence->ops->release(fence);
+    if (!tdict_storage_wait(slot->storage, true, 0)) {
       busy = i;
       continue;
     }
@@ -186,19 +184,16 @@ static tdict_status check_workers(tdict_share_ring *r, bool *any, tdict_error *e
   return TDICT_OK;
 }
 
-/* If `busy` is a slot, waits for a transfer or a stream that still uses the slot, at most USE_WAIT_NS. If the slot is
- * no longer in use, returns at once. If `busy` is num_slots, waits until `published` changes from `seen`, at most
- * TDICT_RING_CHECK_NS. Never waits longer than `left` nanoseconds. */
+/* If `busy` is a slot, waits until no transfer and no stream uses the slot, at most USE_WAIT_NS. If `busy` is
+ * num_slots, waits until `published` changes from `seen`, at most TDICT_RING_CHECK_NS. Never waits longer than `left`
+ * nanoseconds. */
 static void wait_for_change(tdict_share_ring *r, uint32_t busy, uint32_t seen, int64_t left) {
   if (busy == r->num_slots) {
     tdict_futex_wait(&r->words->published, seen, left < TDICT_RING_CHECK_NS ? left : TDICT_RING_CHECK_NS);
     return;
   }
-  /* Wait for the end of the use, because the workers may need the slot. */
-  tdict_fence *fence = tdict_storage_find_pending(r->slots[busy].storage, true);
-  if (!fence) return;
-  (void)fence->ops->wait(fence, tdict_deadline_ns(left < USE_WAIT_NS ? left : USE_WAIT_NS));
-  fence->ops->release(fence);
+  /* the workers may need the slot */
+  (void)tdict_storage_wait(r->slots[busy].storage, true, tdict_deadline_ns(left < USE_WAIT_NS ? left : USE_WAIT_NS));
 }
 
 /* Takes a full slot. Sets *out to num_slots if no slot is full, or if another process has changed the slot. */

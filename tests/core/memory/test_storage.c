@@ -173,14 +173,30 @@ CASE(storage_wrap_calls_release_once) {
 static tdict_fence_node mark(tdict_storage *s, fake_fence *f, bool writes) {
   return (tdict_fence_node){.storage = s, .fence = &f->fence, .writes = writes};
 }
-static bool stands_in_the_way(tdict_storage *s, bool to_write, const fake_fence *except, fake_fence *wanted) {
-  tdict_fence *found = tdict_storage_conflict(s, to_write, except ? &except->fence : NULL);
-  bool right = found == (wanted ? &wanted->fence : NULL);
-  if (found) {
-    right = right && atomic_load(&((fake_fence *)found)->refs) == 2; /* a new reference */
-    found->ops->release(found);
+typedef struct gathered {
+  int count;
+  tdict_fence *fences[8];
+} gathered;
+static void gather(void *user, tdict_fence *fence) {
+  gathered *g = user;
+  g->fences[g->count++] = fence;
+}
+static int gather_all(tdict_storage *s, bool to_write, gathered *g) {
+  g->count = 0;
+  tdict_storage_each_before(s, to_write, gather, g);
+  return g->count;
+}
+/* Returns true if `wanted` is the only fence to wait for, besides `except`. NULL: there is none. */
+static bool stands_in_the_way(tdict_storage *s, bool to_write, const fake_fence *except, const fake_fence *wanted) {
+  gathered g;
+  int num_wanted = 0, num_others = 0;
+  gather_all(s, to_write, &g);
+  for (int i = 0; i < g.count; i++) {
+    if (except && g.fences[i] == &except->fence) continue;
+    num_wanted += wanted && g.fences[i] == &wanted->fence;
+    num_others += !wanted || g.fences[i] != &wanted->fence;
   }
-  return right;
+  return num_wanted == (wanted ? 1 : 0) && num_others == 0;
 }
 
 CASE(storage_readers_and_writers_conflict) {
@@ -209,21 +225,7 @@ CASE(storage_readers_and_writers_conflict) {
   tdict_storage_release(s);
 }
 
-typedef struct gathered {
-  int count;
-  tdict_fence *fences[8];
-} gathered;
-static void gather(void *user, tdict_fence *fence) {
-  gathered *g = user;
-  g->fences[g->count++] = fence;
-}
-static int gather_all(tdict_storage *s, bool to_write, gathered *g) {
-  g->count = 0;
-  tdict_storage_each_conflict(s, to_write, gather, g);
-  return g->count;
-}
-
-CASE(storage_each_conflict_calls_for_all) {
+CASE(storage_each_before_calls_for_all_marks) {
   enum { COUNT = 5 };
   static const int order[COUNT] = {2, 0, 4, 1, 3};
   tdict_storage *s = NULL;
@@ -276,9 +278,11 @@ CASE(storage_wait_waits_for_conflicting_fences) {
     fake_fence_init(&u.fence);
     u.node = mark(s, &u.fence, round == 0);
     tdict_storage_attach(&u.node);
-    if (round == 1) tdict_storage_wait(s, false); /* readers do not wait for each other */
+    assert_false(tdict_storage_wait(s, true, tdict_deadline_ns(1000)));
+    atomic_store(&u.fence.waits, 0);
+    if (round == 1) assert_true(tdict_storage_wait(s, false, INT64_MAX)); /* readers do not wait for each other */
     assert_int_equal(pthread_create(&thread, NULL, use_then_end, &u), 0);
-    tdict_storage_wait(s, round == 1);
+    assert_true(tdict_storage_wait(s, round == 1, INT64_MAX));
     assert_int_equal(*(int64_t *)s->data, 4711);
     pthread_join(thread, NULL);
     assert_int_equal(atomic_load(&u.fence.refs), 1);
@@ -291,11 +295,11 @@ CASE(storage_wait_waits_for_conflicting_fences) {
 static void live_in_fork(tdict_storage *s) {
   fake_fence own;
   alarm(10);
-  tdict_storage_wait(s, true);
+  bool good = tdict_storage_wait(s, true, INT64_MAX);
   fake_fence_init(&own);
   tdict_fence_node node = mark(s, &own, true);
   tdict_storage_attach(&node);
-  bool good = stands_in_the_way(s, true, NULL, &own);
+  good = stands_in_the_way(s, true, NULL, &own) && good;
   tdict_storage_detach(&node);
   fake_fence_end(&own);
   good = tdict_storage_add(s, &own.fence, TDICT_USE_READS, NULL) == TDICT_OK && good;
@@ -324,13 +328,13 @@ CASE(storage_drops_lists_locked_by_a_forked_parent) {
     nodes[i] = mark(f.storage, &fences[i], true);
     tdict_storage_attach(&nodes[i]);
   }
-  tdict_storage_each_conflict(f.storage, true, fork_once, &f);
+  tdict_storage_each_before(f.storage, true, fork_once, &f);
   assert_int_equal(f.status, 0);
   assert_true(stands_in_the_way(f.storage, true, &fences[0], &fences[1])); /* here all is as it was */
   for (int i = 0; i < 2; i++) tdict_storage_detach(&nodes[i]);
   f.status = -1;
   td_ok(tdict_storage_add(f.storage, &fences[0].fence, TDICT_USE_READS, err));
-  tdict_storage_each_use(f.storage, true, fork_once, &f);
+  tdict_storage_each_before(f.storage, true, fork_once, &f);
   assert_int_equal(f.status, 0);
   assert_int_equal(f.storage->num_uses, 1);
   fake_fence_end(&fences[0]);
@@ -342,6 +346,12 @@ enum { MARKERS = 4, MARKS = 500 };
 typedef struct marker {
   tdict_storage *storage;
 } marker;
+static void retain_last(void *user, tdict_fence *fence) {
+  tdict_fence **last = user;
+  fence->ops->retain(fence);
+  if (*last) (*last)->ops->release(*last);
+  *last = fence;
+}
 static void *mark_often(void *user) {
   marker *m = user;
   fake_fence fence;
@@ -350,8 +360,9 @@ static void *mark_often(void *user) {
     tdict_storage *s = tdict_storage_retain(m->storage);
     tdict_fence_node node = mark(s, &fence, true);
     tdict_storage_attach(&node);
-    tdict_fence *other = tdict_storage_conflict(s, false, &fence.fence);
-    if (other) other->ops->release(other);
+    tdict_fence *other = NULL;
+    tdict_storage_each_before(s, false, retain_last, &other);
+    other->ops->release(other);
     tdict_storage_detach(&node);
     tdict_storage_release(s);
   }
@@ -382,7 +393,7 @@ CASE(storage_uses_are_handed_to_the_memory) {
     td_ok(tdict_storage_add(s, &fences[i].fence, TDICT_USE_READS, err));
     assert_int_equal(atomic_load(&fences[i].refs), 2);
   }
-  assert_null(tdict_storage_conflict(s, true, NULL)); /* only the giving back waits for uses */
+  assert_int_equal(gather_all(s, false, &(gathered){0}), 0); /* reading waits for no use */
   tdict_storage_release(s);
   assert_int_equal(memory.freed_fences, COUNT);
   for (int i = 0; i < COUNT; i++) assert_int_equal(atomic_load(&fences[i].refs), 1);
@@ -453,16 +464,16 @@ CASE(storage_fillers_hold_readers) {
   td_ok(tdict_storage_add(s, &use.fence, TDICT_USE_READS, err));
   assert_false(tdict_storage_is_idle(s));
   int seen = 0;
-  tdict_storage_each_use(s, false, count_fence, &seen);
+  tdict_storage_each_before(s, false, count_fence, &seen);
   assert_int_equal(seen, 1);
-  tdict_storage_each_use(s, true, count_fence, &seen);
+  tdict_storage_each_before(s, true, count_fence, &seen);
   assert_int_equal(seen, 3);
   assert_int_equal(pthread_create(&thread, NULL, fake_fence_end_later, &filler), 0);
-  tdict_storage_wait(s, false);
+  assert_true(tdict_storage_wait(s, false, INT64_MAX));
   pthread_join(thread, NULL);
   assert_true(atomic_load(&filler.done));
-  assert_int_equal(atomic_load(&use.waits), 0); /* readers do not wait for readers */
-  tdict_storage_wait(s, false);                 /* the filler is gone */
+  assert_int_equal(atomic_load(&use.waits), 0);         /* readers do not wait for readers */
+  assert_true(tdict_storage_wait(s, false, INT64_MAX)); /* the filler is gone */
   assert_int_equal(atomic_load(&filler.refs), 1);
   fake_fence_end(&use);
   tdict_storage_release(s);
@@ -489,11 +500,11 @@ CASE(storage_writers_hold_readers_and_the_end) {
     td_ok(tdict_storage_add(s, &filler.fence, TDICT_USE_FILLS, err));
     td_ok(tdict_storage_add(s, &writer.fence, TDICT_USE_WRITES, err));
     int seen = 0;
-    tdict_storage_each_use(s, false, count_fence, &seen);
+    tdict_storage_each_before(s, false, count_fence, &seen);
     assert_int_equal(seen, 1);
     fake_fence_end(&filler);
     assert_int_equal(pthread_create(&thread, NULL, fake_fence_end_later, &writer), 0);
-    if (reads) tdict_storage_wait(s, false);
+    if (reads) assert_true(tdict_storage_wait(s, false, INT64_MAX));
     tdict_storage_release(s);
     assert_true(atomic_load(&writer.done));
     pthread_join(thread, NULL);

@@ -27,7 +27,7 @@ static long model_futex(_Atomic(uint32_t) *word, int operation, long value) {
 
 /* The other functions that the sources call. */
 bool tdict_forkmark_forked(const tdict_forkmark *mark) { return mark != NULL; }
-tdict_fence *tdict_storage_find_pending(tdict_storage *s, bool to_write) { return NULL; }
+bool tdict_storage_wait(tdict_storage *s, bool to_write, int64_t deadline_ns) { return true; }
 int poll(struct pollfd *fds, nfds_t count, int timeout) { return 0; }
 int close(int fd) { return 0; }
 

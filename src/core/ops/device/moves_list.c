@@ -25,9 +25,7 @@ static void add_fence(void *user, tdict_fence *fence) {
 }
 
 void tdict_fence_set_add(tdict_fence_set *set, tdict_storage *s, bool to_write) {
-  if (tdict_storage_is_idle(s)) return;
-  tdict_storage_each_conflict(s, to_write, add_fence, set);
-  tdict_storage_each_use(s, to_write, add_fence, set);
+  tdict_storage_each_before(s, to_write, add_fence, set);
 }
 
 void tdict_fence_set_reset(tdict_fence_set *set) {

@@ -78,11 +78,10 @@ tdict_status tdict_dlpack_order_consumer(const tdict_dlpack_stream *consumer, td
     const bool writes = to_write && !(s->flags & TDICT_STORAGE_READ_ONLY);
     if (tdict_storage_is_idle(s) || (consumer->is_unordered && !on_host)) continue;
     if (on_host || !consumer->gpu) {
-      tdict_storage_wait(s, writes);
+      (void)tdict_storage_wait(s, writes, INT64_MAX);
       continue;
     }
-    tdict_storage_each_conflict(s, writes, add_fence, &set);
-    tdict_storage_each_use(s, writes, add_fence, &set);
+    tdict_storage_each_before(s, writes, add_fence, &set);
   }
   tdict_status status = wait_for_fences(consumer, &set, err);
   for (size_t i = 0; i < set.count; i++) set.fences[i]->ops->release(set.fences[i]);
