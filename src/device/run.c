@@ -171,16 +171,6 @@ static tdict_status queue_and_end(launch *l, tdict_error *err) {
   return status;
 }
 
-/* Makes the stream wait for the fences. If a fence cannot be queued on the stream, waits for the fence here. */
-static void queue_waits(tdict_gpu *gpu, const tdict_run_order *order) {
-  for (int i = 0; i < order->num_after; i++) {
-    const tdict_fence_ops *o = order->after[i]->ops;
-    if (o->poll(order->after[i])) continue;
-    if (!o->wait_on_stream || !o->wait_on_stream(order->after[i], gpu, order->stream.handle))
-      o->wait(order->after[i], INT64_MAX);
-  }
-}
-
 /* Runs the work on a stream of the gpu, after the work that is queued on the legacy stream, and waits. */
 static tdict_status run_and_wait(launch *l, tdict_error *err) {
   tdict_status status = tdict_gpu_take_stream(l->gpu, &l->stream, err);
@@ -201,8 +191,9 @@ static tdict_status run_on_stream(launch *l, tdict_run_order *order, tdict_error
                       tdict_device_format(order->stream.device, name, sizeof name), l->gpu->name);
   l->stream = order->stream.handle;
   tdict_status status = tdict_gpu_refuse_capture(l->gpu, l->stream, order->what, err);
+  if (status == TDICT_OK && order->after)
+    status = tdict_fences_wait_on_stream(order->after, order->what, l->gpu, l->stream, err);
   if (status != TDICT_OK) return status;
-  queue_waits(l->gpu, order);
   status = queue_and_end(l, err);
   if (status == TDICT_OK) status = tdict_use_create(l->gpu, l->stream, &order->use, err);
   if (status != TDICT_OK) (void)!tdict_gpu_sync_stream(l->gpu, l->stream, NULL); /* leave nothing queued */

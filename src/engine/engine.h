@@ -29,7 +29,7 @@ typedef struct tdict_engine {
   tdict_engine_config config;
   tdict_tuning tuning; /* a program that measures tables may change this field while no transfer starts or runs */
   tdict_stream_kind best_stores; /* the result of tdict_stream_best() */
-  /* guards num_live and jobs, and the fields num_pending, dependents and finished of every transfer */
+  /* guards num_live and jobs, and the fields num_pending, waiters and finished of every transfer */
   pthread_mutex_t lock;
   pthread_cond_t idle;
   int64_t num_live;       /* transfers and jobs that have not ended */

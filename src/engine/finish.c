@@ -227,8 +227,7 @@ static void release_all(tdict_transfer *t) {
     tdict_transfer_unmark(t, t->num_writes);
     t->marked = false;
   }
-  for (uint32_t i = 0; i < t->num_uses; i++) t->uses[i]->ops->release(t->uses[i]);
-  t->num_uses = 0;
+  if (t->waits.cap) tdict_fences_reset(&t->waits);
   free(t->hooks);
   t->hooks = NULL;
   tdict_plan_give_spare(&t->future.engine->spare_plan, &t->plan);
@@ -258,8 +257,8 @@ void tdict_transfer_finish(tdict_transfer *t) {
   /* Collect the transfers that wait for this transfer. */
   pthread_mutex_lock(&e->lock);
   t->finished = true;
-  tdict_dependent *next = t->dependents;
-  t->dependents = NULL;
+  tdict_edge *next = t->waiters;
+  t->waiters = NULL;
   pthread_mutex_unlock(&e->lock);
   /* Release the sources before waking the waiting threads, because these threads may reuse the bytes. */
   release_all(t);
@@ -269,14 +268,13 @@ void tdict_transfer_finish(tdict_transfer *t) {
     tdict_future_end_part(&t->future); /* before a transfer that waits for this transfer can fail, too */
   /* Launch the transfers that wait for no other transfer. */
   while (next) {
-    tdict_dependent *d = next;
-    next = d->next;
-    tdict_transfer *waiting = d->waiting;
+    tdict_transfer *waiting = next->waiting;
+    next = next->next;
     pthread_mutex_lock(&e->lock);
     TDICT_ASSERT(waiting->num_pending > 0);
     bool ready = --waiting->num_pending == 0;
     pthread_mutex_unlock(&e->lock);
-    if (ready) tdict_transfer_launch(waiting); /* this call may free `waiting`, which owns d */
+    if (ready) tdict_transfer_launch(waiting); /* this call may free `waiting`, which owns the edge */
   }
   tdict_future_end_live(&t->future);
 }
@@ -304,7 +302,7 @@ void tdict_transfer_free(tdict_future *future) {
   if (t->traced.recording) tdict_trace_leave(&t->traced, future->begin_ns, tdict_plan_bytes(&t->plan));
   if (t->plan.cap || t->plan.objects) tdict_plan_reset(&t->plan); /* else the engine has taken the plan's memory */
   for (int i = 0; i < t->num_wait_events; i++) tdict_gpu_give_event(t->wait_events[i].gpu, t->wait_events[i].event);
-  for (uint32_t i = 0; i < t->num_uses; i++) t->uses[i]->ops->release(t->uses[i]);
+  if (t->waits.cap) tdict_fences_reset(&t->waits);
   tdict_gpu_release(t->gpu);
   for (size_t i = 0; i < t->num_targets; i++) {
     if (t->targets[i].storage) tdict_storage_release(t->targets[i].storage);
@@ -316,8 +314,7 @@ void tdict_transfer_free(tdict_future *future) {
   if (t->batch) tdict_batch_free(t->batch);
   if (t->queue_limit) tdict_queue_limit_free(t->queue_limit);
   free(t->writes);
-  free(t->waits_for);
-  free(t->uses);
+  free(t->edges);
   free(t->hashes);
   free(t->hooks);
   tdict_latch_destroy(&t->queued);

@@ -28,11 +28,11 @@ typedef struct tdict_worker {
 } tdict_worker;
 
 /* An edge of the order: the copies of `waiting` must not begin before `awaited` has ended. */
-typedef struct tdict_dependent {
+typedef struct tdict_edge {
   tdict_transfer *waiting; /* not retained: this transfer cannot end while its num_pending is above 0 */
   tdict_transfer *awaited;
-  struct tdict_dependent *next;
-} tdict_dependent;
+  struct tdict_edge *next; /* in the list `waiters` of `awaited` */
+} tdict_edge;
 
 /* An event recorded on a stream of the program. All copies of the transfer that access a device wait for the event. */
 typedef struct tdict_wait_event {
@@ -80,20 +80,19 @@ struct tdict_transfer {
   /* Events and uses that copies wait for */
   tdict_wait_event wait_events[TDICT_MAX_WAIT_EVENTS];
   int num_wait_events;
-  /* retained: recorded uses of the bytes that the transfer writes, and fillers of the bytes that the transfer reads.
-   * Copies wait for these uses */
-  tdict_fence **uses;
-  uint32_t num_uses, cap_uses;
+  /* recorded uses of the bytes that the transfer writes, and fillers of the bytes that the transfer reads. Copies wait
+   * for these uses */
+  tdict_fences waits;
 
   /* The order among transfers, see order.c */
   tdict_fence_node *writes; /* the marks on written storages; the marks on sources are in the plan */
   uint32_t num_writes;
-  bool marked; /* true while marks are attached. A mark that was removed early has the flag `was_detached` */
-  tdict_dependent *waits_for;
-  /* num_pending, dependents and finished: guarded by the engine's lock. num_pending: transfers in waits_for that
-   * have not ended */
-  uint32_t num_waits_for, num_pending;
-  tdict_dependent *dependents;
+  bool marked;       /* true while marks are attached. A mark that was removed early has the flag `was_detached` */
+  tdict_edge *edges; /* from the transfers that this transfer waits for */
+  /* num_pending, waiters and finished: guarded by the engine's lock. num_pending: transfers of `edges` that have not
+   * ended */
+  uint32_t num_edges, num_pending;
+  tdict_edge *waiters; /* edges to the transfers that wait for this transfer */
   bool finished;
   tdict_latch may_start; /* opened when the starting thread may copy */
 

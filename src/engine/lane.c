@@ -33,10 +33,8 @@ static tdict_status begin_stream(tdict_lane *lane, tdict_error *err) {
   lane->begun = true;
   for (int i = 0; i < t->num_wait_events && status == TDICT_OK; i++)
     status = tdict_gpu_stream_wait(lane->gpu, lane->stream, t->wait_events[i].event, err);
-  for (uint32_t i = 0; i < t->num_uses && status == TDICT_OK; i++) {
-    const tdict_fence_ops *o = t->uses[i]->ops;
-    if (!o->wait_on_stream || !o->wait_on_stream(t->uses[i], lane->gpu, lane->stream)) o->wait(t->uses[i], INT64_MAX);
-  }
+  if (t->waits.count && status == TDICT_OK)
+    status = tdict_fences_wait_on_stream(&t->waits, "transfer", lane->gpu, lane->stream, err);
   return status;
 }
 
@@ -250,7 +248,7 @@ tdict_status tdict_lane_wait_all(tdict_lane *lane, tdict_error *err) {
  * a slot for each chunk. */
 static int slots_to_keep_free(const tdict_lane *lane) {
   const tdict_transfer *t = lane->worker->transfer;
-  if (t->deferred_tail || (t->num_wait_events == 0 && t->num_uses == 0)) return 0;
+  if (t->deferred_tail || (t->num_wait_events == 0 && t->waits.count == 0)) return 0;
   return atomic_load_explicit(&t->first_copy_done, memory_order_relaxed) ? 0 : lane->ring->num_slots / 8;
 }
 

@@ -53,7 +53,7 @@ static tdict_status refuse_lost(tdict_error *err) {
 void tdict_transfer_launch(tdict_transfer *t) {
   TDICT_ASSERT(t->num_pending == 0 && !t->finished);
   /* if the transfer waited for no other transfer, mark_and_order() has already checked the sources */
-  uint32_t lost = t->num_waits_for ? find_lost(t) : UINT32_MAX;
+  uint32_t lost = t->num_edges ? find_lost(t) : UINT32_MAX;
   tdict_error err = {0};
   if (lost != UINT32_MAX) {
     (void)!refuse_lost(&err);
@@ -68,7 +68,7 @@ void tdict_transfer_launch(tdict_transfer *t) {
     tasks = &t->workers[i].task;
   }
   if (tasks) tdict_pool_submit_list(pool, tasks); /* the transfer may be freed from now on, unless on_caller is true */
-  if (on_caller && t->num_waits_for) tdict_latch_down(&t->may_start); /* else the starting thread does not wait */
+  if (on_caller && t->num_edges) tdict_latch_down(&t->may_start); /* else the starting thread does not wait */
 }
 
 /* Prepares the marks on written storages. Consecutive destinations in one storage share a mark. The marks on sources
@@ -95,52 +95,40 @@ static tdict_status make_marks(tdict_transfer *t, tdict_error *err) {
 /* Collects what the transfer waits for. */
 typedef struct search {
   tdict_transfer *self;
-  uint32_t cap_waits_for;
+  uint32_t cap_edges;
   bool no_memory;
   bool lost;            /* true: a source's storage has lost bytes */
   tdict_fence *foreign; /* retained; the first transfer of another context; NULL: none */
 } search;
 
-/* Adds a fence of stream work to `uses` of the transfer. Retains the fence. */
-static void await_use(search *s, tdict_fence *use) {
-  tdict_transfer *t = s->self;
-  for (uint32_t i = t->num_uses; i-- > 0;)
-    if (t->uses[i] == use) return;
-  if (s->no_memory) return;
-  s->no_memory = t->num_uses == t->cap_uses && !tdict_grow_array((void **)&t->uses, &t->cap_uses, sizeof use);
-  if (s->no_memory) return;
-  use->ops->retain(use);
-  t->uses[t->num_uses++] = use;
-}
-
-/* Adds a transfer of this engine to waits_for, if the transfer has not ended. */
-static void await_transfer(search *s, tdict_transfer *awaited) {
+/* Adds an edge from a transfer of this engine, if that transfer has not ended. */
+static void add_edge(search *s, tdict_transfer *awaited) {
   tdict_transfer *t = s->self;
   if (awaited->finished || s->no_memory) return;
-  for (uint32_t i = 0; i < t->num_waits_for; i++)
-    if (t->waits_for[i].awaited == awaited) return;
-  s->no_memory = t->num_waits_for == s->cap_waits_for &&
-                 !tdict_grow_array((void **)&t->waits_for, &s->cap_waits_for, sizeof t->waits_for[0]);
+  for (uint32_t i = 0; i < t->num_edges; i++)
+    if (t->edges[i].awaited == awaited) return;
+  s->no_memory =
+      t->num_edges == s->cap_edges && !tdict_grow_array((void **)&t->edges, &s->cap_edges, sizeof t->edges[0]);
   if (s->no_memory) return;
-  t->waits_for[t->num_waits_for++] = (tdict_dependent){.waiting = t, .awaited = awaited};
+  t->edges[t->num_edges++] = (tdict_edge){.waiting = t, .awaited = awaited};
 }
 
 /* Notes a fence that must be done before the copies: stream work, a transfer of another context, or a transfer of this
  * engine. Parts of one promise name the parts that they wait for, so their marks do not count. A part whose part_of is
- * NULL has set `finished` before, under the engine's lock, so await_transfer() skips the part. */
+ * NULL has set `finished` before, under the engine's lock, so add_edge() skips the part. */
 static void note_earlier(void *user, tdict_fence *fence) {
   search *s = user;
   tdict_transfer *t = s->self, *other = (tdict_transfer *)fence;
   if (fence->ops != t->future.fence.ops) {
-    await_use(s, fence);
+    tdict_fences_add(&t->waits, fence);
+    s->no_memory |= t->waits.no_memory;
   } else if (other->future.engine != t->future.engine) {
     if (s->foreign) return;
     fence->ops->retain(fence);
     s->foreign = fence;
   } else if (other != t) {
     const tdict_future *promise = atomic_load_explicit(&t->future.part_of, memory_order_relaxed);
-    if (!promise || atomic_load_explicit(&other->future.part_of, memory_order_relaxed) != promise)
-      await_transfer(s, other);
+    if (!promise || atomic_load_explicit(&other->future.part_of, memory_order_relaxed) != promise) add_edge(s, other);
   }
 }
 
@@ -224,7 +212,7 @@ void tdict_transfer_unmark(tdict_transfer *t, uint32_t num_writes) {
   for (uint32_t i = 0; i < num_writes; i++) tdict_storage_detach(&t->writes[i]);
 }
 
-/* Attaches the marks, and stores the transfers to wait for in waits_for. The caller holds the engine's lock. Pool
+/* Attaches the marks, and makes the edges. The caller holds the engine's lock. Pool
  * threads that help to mark sources do not take this lock. The order cannot include transfers of other contexts. If a
  * transfer of another context conflicts, removes all marks and returns a new reference to that transfer's fence in
  * *foreign. The caller then waits for the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost and
@@ -233,12 +221,12 @@ static tdict_status mark_and_order(tdict_transfer *t, const tdict_beginning *fro
                                    tdict_error *err) {
   TDICT_ASSERT(tdict_lock_is_held(&t->future.engine->lock) && !t->marked);
   search s = {.self = t};
-  t->num_waits_for = 0;
+  t->num_edges = 0;
   uint32_t writes = 0;
   /* Mark the sources, then the written storages. */
   mark_sources(t, &s);
-  for (size_t i = 0; i < from->num_awaits; i++) await_transfer(&s, (tdict_transfer *)from->awaits[i]);
-  uint32_t lost = s.lost && !t->num_waits_for && !s.foreign ? find_lost(t) : UINT32_MAX;
+  for (size_t i = 0; i < from->num_awaits; i++) add_edge(&s, (tdict_transfer *)from->awaits[i]);
+  uint32_t lost = s.lost && !t->num_edges && !s.foreign ? find_lost(t) : UINT32_MAX;
   for (; writes < t->num_writes && !s.no_memory && !s.foreign && lost == UINT32_MAX; writes++)
     if (!tdict_storage_attach_if_idle(&t->writes[writes])) mark_busy(&t->writes[writes], &s);
   /* Remove the marks after a failure or a conflict with another context. */
@@ -249,12 +237,12 @@ static tdict_status mark_and_order(tdict_transfer *t, const tdict_beginning *fro
   if (lost != UINT32_MAX) return name_leaf(t, from->source, lost, refuse_lost(err), err);
   /* Register with the transfers to wait for. */
   t->marked = true;
-  for (uint32_t i = 0; i < t->num_waits_for; i++) {
-    tdict_dependent *d = &t->waits_for[i];
-    d->next = d->awaited->dependents;
-    d->awaited->dependents = d;
+  for (uint32_t i = 0; i < t->num_edges; i++) {
+    tdict_edge *edge = &t->edges[i];
+    edge->next = edge->awaited->waiters;
+    edge->awaited->waiters = edge;
   }
-  t->num_pending = t->num_waits_for;
+  t->num_pending = t->num_edges;
   return TDICT_OK;
 }
 

@@ -417,7 +417,7 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
  * transfer, on_caller may have become false. In this case, a pool thread does the work. */
 static void work_on_caller(tdict_transfer *t, bool returns_early) {
   if (!t->how.on_caller) return;
-  if (t->num_waits_for) {
+  if (t->num_edges) {
     if (t->how.spin_ns > 0) tdict_latch_spin(&t->may_start, tdict_deadline_ns(t->how.spin_ns));
     (void)tdict_future_wait_latch(&t->future, &t->may_start, INT64_MAX);
   }

@@ -67,10 +67,9 @@ static tdict_status switch_gpu(tdict_lane *lane, tdict_gpu *gpu, tdict_error *er
   return status == TDICT_OK ? tdict_lane_open(lane, gpu, err) : status;
 }
 
-/* Waits for recorded uses before host threads write the bytes. */
-static void wait_for_uses(const tdict_transfer *t) {
-  if (!t->plan.way_bytes[TDICT_WAY_STAGE_OUT] && !t->plan.way_bytes[TDICT_WAY_HOST]) return;
-  for (uint32_t i = 0; i < t->num_uses; i++) t->uses[i]->ops->wait(t->uses[i], INT64_MAX);
+/* Returns true if host threads write the bytes, so that they must wait for recorded uses. */
+static bool writes_on_host(const tdict_transfer *t) {
+  return t->plan.way_bytes[TDICT_WAY_STAGE_OUT] || t->plan.way_bytes[TDICT_WAY_HOST];
 }
 
 /* Claims the next chunk, or the next part of a chunk. Returns false if none is left. */
@@ -87,7 +86,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   tdict_transfer *t = worker->transfer;
   tdict_status status = TDICT_OK;
   /* Claim chunks until none is left. */
-  wait_for_uses(t);
+  if (t->waits.count && writes_on_host(t)) tdict_fences_wait(&t->waits);
   for (tdict_claim claim; status == TDICT_OK && claim_next(t, &claim) && !tdict_future_has_failed(&t->future);) {
     uint32_t error_item = claim.chunk->first;
     worker->worked = true;

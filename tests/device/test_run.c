@@ -153,11 +153,11 @@ static void at_gate(void *user) {
 /* A fence that notes what is asked of it. */
 typedef struct noted_fence {
   tdict_fence fence; /* first */
-  bool is_done;
   int waits;
   void *device, *stream; /* of wait_on_stream */
 } noted_fence;
-static bool noted_poll(tdict_fence *fence) { return ((noted_fence *)fence)->is_done; }
+static bool noted_poll(tdict_fence *fence) { return fence == NULL; }
+static void note_reference(tdict_fence *fence) { (void)fence; }
 static bool noted_wait(tdict_fence *fence, int64_t deadline_ns) {
   assert_true(deadline_ns == INT64_MAX);
   ((noted_fence *)fence)->waits++;
@@ -170,29 +170,33 @@ static bool noted_wait_on_stream(tdict_fence *fence, void *device, void *stream)
   return true;
 }
 
-/* The stream waits for the fences of the order that are not done. The host waits only for a fence that cannot be queued
- * on a stream. */
+/* The stream waits for the fences of the order. The host waits only for a fence that cannot be queued on a stream. If a
+ * fence is missing, nothing is launched. */
 GPU_CASE(run_waits_for_the_fences_of_its_order) {
-  static const tdict_fence_ops queued = {noted_poll, noted_wait, noted_wait_on_stream, NULL, NULL};
-  static const tdict_fence_ops waited = {noted_poll, noted_wait, NULL, NULL, NULL};
+  static const tdict_fence_ops queued = {noted_poll, noted_wait, noted_wait_on_stream, note_reference, note_reference};
+  static const tdict_fence_ops waited = {noted_poll, noted_wait, NULL, note_reference, note_reference};
   run_case c;
   tdict_kernel_work work;
-  noted_fence f[] = {{.fence = {&queued}}, {.fence = {&waited}}, {.fence = {&queued}, .is_done = true}};
-  tdict_fence *const after[] = {&f[0].fence, &f[1].fence, &f[2].fence};
+  noted_fence f[] = {{.fence = {&queued}}, {.fence = {&waited}}};
+  tdict_fences after = {0};
   open_case(&c, NULL);
-  tdict_run_order order = {.what = "test", .stream = c.stream, .after = after, .num_after = 3};
+  for (int i = 0; i < 2; i++) tdict_fences_add(&after, &f[i].fence);
+  tdict_run_order order = {.what = "test", .stream = c.stream, .after = &after};
   make_gather(&work, c.dst.data, c.src.data, true);
+  after.no_memory = true;
+  td_fails(TDICT_ENOMEM, "test: no host memory for the work to wait for", run(&c, &work, &order, err));
+  assert_null(f[0].device);
+  after.no_memory = false;
   td_ok(run(&c, &work, &order, err));
   assert_ptr_equal(f[0].device, c.b.gpu);
   assert_ptr_equal(f[0].stream, c.stream.handle);
   assert_int_equal(f[0].waits, 0);
   assert_int_equal(f[1].waits, 1);
-  assert_null(f[2].stream);
-  assert_int_equal(f[2].waits, 0);
   assert_true(order.use->ops->wait(order.use, INT64_MAX));
   check_gathered(&c, true);
   order.use->ops->release(order.use);
   tdict_kernel_work_reset(&work);
+  tdict_fences_reset(&after);
   close_case(&c);
 }
 

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tdict/status.h"
+
 typedef struct tdict_fence tdict_fence;
 typedef struct tdict_fence_ops {
   bool (*poll)(tdict_fence *fence); /* returns true if the fence is done; never waits */
@@ -25,5 +27,26 @@ typedef struct tdict_fence_ops {
 struct tdict_fence {
   const tdict_fence_ops *ops;
 };
+
+/* A set of fences to wait for. A struct of zeros is an empty set. Thread rule: several threads can wait for a set at
+ * the same time if no thread changes the set. */
+typedef struct tdict_fences {
+  tdict_fence **at;    /* a hash table; the set owns a reference to each fence. NULL: the place is free */
+  uint32_t count, cap; /* cap is a power of two, or 0 */
+  bool no_memory;      /* true: memory was exhausted, and fences are missing */
+} tdict_fences;
+
+/* Adds a fence to the tdict_fences `set`, if the set does not have the fence. Retains the fence. If memory is
+ * exhausted, sets no_memory. The type of the function is that of a visitor of tdict_storage_each_before(). */
+void tdict_fences_add(void *set, tdict_fence *fence);
+/* Waits until all fences are done. */
+void tdict_fences_wait(const tdict_fences *set);
+/* Makes the stream `stream` of the GPU `device` wait for all fences. If the stream cannot wait for a fence, the calling
+ * thread waits. Call inside a scope of the GPU. Returns TDICT_ENOMEM if fences are missing. The error message then
+ * begins with `what`. */
+tdict_status tdict_fences_wait_on_stream(const tdict_fences *set, const char *what, void *device, void *stream,
+                                         tdict_error *err);
+/* Releases the fences, and makes the set empty. */
+void tdict_fences_reset(tdict_fences *set);
 
 #endif

@@ -32,8 +32,7 @@ typedef enum tdict_direction {
 typedef struct tdict_run_order {
   const char *what; /* begins error messages, for example "index_get" */
   tdict_stream stream;
-  tdict_fence *const *after; /* borrowed; the work starts after these fences */
-  int num_after;
+  const tdict_fences *after; /* borrowed; the work starts after these fences. NULL: none */
   tdict_fence *use; /* set on success: a new reference to the fence of all work that is queued on the stream so far */
 } tdict_run_order;
 

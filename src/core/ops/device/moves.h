@@ -7,7 +7,6 @@
 #include "core/ops/device/move.h"
 #include "core/tensor/affine.h"
 #include "core/tree/node.h"
-#include "core/tree/pointers.h"
 
 /* Positions along one dimension, which replace the index of a listed dimension. */
 typedef struct tdict_move_list {
@@ -85,17 +84,6 @@ tdict_status tdict_moves_check_list(const tdict_moves *moves, const tdict_tensor
                                     tdict_error *err);
 /* Returns true if moves between two tensors can use a list on a device. */
 bool tdict_moves_reach_list(const tdict_tensor *a, const tdict_tensor *b, const tdict_tensor *list);
-/* The fences of transfers and uses that must end before moves read or write bytes. tdict_fence_set_add() adds the
- * fences of one storage. */
-typedef struct tdict_fence_set {
-  tdict_fence **fences; /* owns a reference to each fence */
-  int count, cap;
-  tdict_pointers found; /* has every fence of `fences` */
-  bool no_memory;       /* true: memory was exhausted, and fences are missing */
-} tdict_fence_set;
-void tdict_fence_set_add(tdict_fence_set *set, tdict_storage *s, bool to_write);
-void tdict_fence_set_reset(tdict_fence_set *set);
-
 /* Checks that a tensor can be filled with an element: like tdict_element_check(), but a launch can write any element of
  * at most TDICT_MOVE_FILL_BYTES bytes. Also returns the errors of tdict_moves_check_devices(). */
 tdict_status tdict_moves_check_fill(const tdict_moves *moves, const tdict_tensor *t, const void *element,

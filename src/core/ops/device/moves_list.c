@@ -6,34 +6,6 @@
 #include "core/kernel/work.h"
 #include "core/ops/device/moves.h"
 
-static void add_fence(void *user, tdict_fence *fence) {
-  tdict_fence_set *set = user;
-  if (set->no_memory || (set->count > 0 && set->fences[set->count - 1] == fence)) return;
-  if (set->count == set->cap) {
-    const int cap = set->cap ? 2 * set->cap : 8;
-    tdict_fence **larger = realloc(set->fences, (size_t)cap * sizeof *larger);
-    set->no_memory = larger == NULL;
-    if (!larger) return;
-    set->fences = larger;
-    set->cap = cap;
-  }
-  const int added = tdict_pointers_add(&set->found, fence, NULL);
-  set->no_memory = added < 0;
-  if (added <= 0) return;
-  fence->ops->retain(fence);
-  set->fences[set->count++] = fence;
-}
-
-void tdict_fence_set_add(tdict_fence_set *set, tdict_storage *s, bool to_write) {
-  tdict_storage_each_before(s, to_write, add_fence, set);
-}
-
-void tdict_fence_set_reset(tdict_fence_set *set) {
-  for (int i = 0; i < set->count; i++) set->fences[i]->ops->release(set->fences[i]);
-  free(set->fences);
-  tdict_pointers_reset(&set->found);
-}
-
 /* Runs a work of the memory of `t` after the work that writes `t`. On a stream, waits for all work on the stream. */
 static tdict_status run_after(const tdict_moves *moves, const tdict_tensor *t, tdict_kernel_work *work,
                               tdict_error *err) {
@@ -42,18 +14,15 @@ static tdict_status run_after(const tdict_moves *moves, const tdict_tensor *t, t
     tdict_tensor_await(t, false);
     return memory->ops->run(memory, work, NULL, err);
   }
-  tdict_fence_set fences = {0};
-  tdict_status status = TDICT_OK;
-  tdict_fence_set_add(&fences, t->storage, false);
-  if (fences.no_memory) status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the work to wait for", moves->what);
-  tdict_run_order order = {
-      .what = moves->what, .stream = *moves->stream, .after = fences.fences, .num_after = fences.count};
-  if (status == TDICT_OK) status = memory->ops->run(memory, work, &order, err);
+  tdict_fences before = {0};
+  tdict_storage_each_before(t->storage, false, tdict_fences_add, &before);
+  tdict_run_order order = {.what = moves->what, .stream = *moves->stream, .after = &before};
+  tdict_status status = memory->ops->run(memory, work, &order, err);
   if (status == TDICT_OK) {
     order.use->ops->wait(order.use, INT64_MAX);
     order.use->ops->release(order.use);
   }
-  tdict_fence_set_reset(&fences);
+  tdict_fences_reset(&before);
   return status;
 }
 

@@ -54,13 +54,6 @@ static tdict_status find_storages(const tdict_moves *all, const tdict_memory *me
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the list of storages", all->what);
 }
 
-/* Collects the transfers and uses that must end before the moves begin. */
-static tdict_status find_fences(const tdict_moves *all, const storage_list *list, tdict_fence_set *set,
-                                tdict_error *err) {
-  for (size_t i = 0; i < list->count; i++) tdict_fence_set_add(set, list->storages[i], i < list->num_written);
-  return set->no_memory ? tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the work to wait for", all->what) : TDICT_OK;
-}
-
 /* The launch for one memory. */
 typedef struct launch {
   tdict_moves *all;
@@ -360,18 +353,18 @@ static bool is_launched(const tdict_moves *all, size_t i) {
 /* Queues the moves of one memory on the stream. */
 static tdict_status queue_memory(launch *l, tdict_error *err) {
   tdict_moves *all = l->all;
-  tdict_fence_set fences = {0};
+  tdict_fences before = {0};
   storage_list list;
   tdict_status status = find_storages(all, l->memory, &list, err);
-  if (status == TDICT_OK) status = find_fences(all, &list, &fences, err);
-  tdict_run_order order = {
-      .what = all->what, .stream = *all->stream, .after = fences.fences, .num_after = fences.count};
+  for (size_t i = 0; i < list.count && status == TDICT_OK; i++)
+    tdict_storage_each_before(list.storages[i], i < list.num_written, tdict_fences_add, &before);
+  tdict_run_order order = {.what = all->what, .stream = *all->stream, .after = &before};
   if (status == TDICT_OK) status = launch_memory(l, &order, err);
   if (status == TDICT_OK) {
     attach_use(all, &list, order.use);
     order.use->ops->release(order.use);
   }
-  tdict_fence_set_reset(&fences);
+  tdict_fences_reset(&before);
   free(list.storages);
   return status;
 }

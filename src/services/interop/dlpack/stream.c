@@ -1,8 +1,6 @@
 /* Orders streams of other libraries with the work of this library. See stream.h for ownership and threads. */
 #include "services/interop/dlpack/stream.h"
 
-#include <stdlib.h>
-
 #include "core/base/error.h"
 #include "device/use.h"
 #include "tdict/dlpack.h"
@@ -31,47 +29,11 @@ tdict_status tdict_dlpack_check_device(const tdict_dlpack_stream *s, const tdict
   return TDICT_OK;
 }
 
-/* Fences that a stream must wait for. Owns a reference to each fence. */
-typedef struct fence_set {
-  tdict_fence **fences;
-  size_t count, cap;
-  bool no_memory;
-} fence_set;
-
-static void add_fence(void *user, tdict_fence *fence) {
-  fence_set *set = user;
-  for (size_t i = set->count; i-- > 0;)
-    if (set->fences[i] == fence) return;
-  if (set->no_memory) return;
-  if (set->count == set->cap) {
-    const size_t cap = set->cap ? 2 * set->cap : 8;
-    tdict_fence **grown = realloc(set->fences, cap * sizeof *grown);
-    set->no_memory = grown == NULL;
-    if (!grown) return;
-    set->fences = grown;
-    set->cap = cap;
-  }
-  fence->ops->retain(fence);
-  set->fences[set->count++] = fence;
-}
-
-/* Makes the stream wait for the fences. If a stream cannot wait for a fence, the host waits for the fence. */
-static tdict_status wait_for_fences(const tdict_dlpack_stream *s, const fence_set *set, tdict_error *err) {
-  tdict_gpu_scope scope;
-  if (set->no_memory) return tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory for the work to wait for");
-  if (set->count == 0) return TDICT_OK;
-  tdict_status status = tdict_gpu_enter(s->gpu, &scope, err);
-  for (size_t i = 0; i < set->count && status == TDICT_OK; i++) {
-    const tdict_fence_ops *o = set->fences[i]->ops;
-    if (!o->wait_on_stream || !o->wait_on_stream(set->fences[i], s->gpu, s->handle)) o->wait(set->fences[i], INT64_MAX);
-  }
-  tdict_gpu_leave(s->gpu, &scope);
-  return status;
-}
-
 tdict_status tdict_dlpack_order_consumer(const tdict_dlpack_stream *consumer, tdict_storage *const *storages,
                                          size_t count, bool to_write, tdict_error *err) {
-  fence_set set = {0};
+  tdict_gpu_scope scope;
+  tdict_fences before = {0};
+  tdict_status status = TDICT_OK;
   for (size_t i = 0; i < count; i++) {
     tdict_storage *s = storages[i];
     const bool on_host = s->device.type == TDICT_DEVICE_CPU;
@@ -81,11 +43,13 @@ tdict_status tdict_dlpack_order_consumer(const tdict_dlpack_stream *consumer, td
       (void)tdict_storage_wait(s, writes, INT64_MAX);
       continue;
     }
-    tdict_storage_each_before(s, writes, add_fence, &set);
+    tdict_storage_each_before(s, writes, tdict_fences_add, &before);
   }
-  tdict_status status = wait_for_fences(consumer, &set, err);
-  for (size_t i = 0; i < set.count; i++) set.fences[i]->ops->release(set.fences[i]);
-  free(set.fences);
+  if (before.count == 0 && !before.no_memory) return status;
+  status = tdict_gpu_enter(consumer->gpu, &scope, err);
+  if (status == TDICT_OK) status = tdict_fences_wait_on_stream(&before, "dlpack", consumer->gpu, consumer->handle, err);
+  tdict_gpu_leave(consumer->gpu, &scope);
+  tdict_fences_reset(&before);
   return status;
 }
 

@@ -1,0 +1,69 @@
+/* Sets of fences. */
+#include "core/memory/fakes.h"
+#include "support/fail_alloc.h"
+
+enum { COUNT = 100 };
+
+typedef struct queued_fence {
+  fake_fence fake; /* first */
+  int queued;
+} queued_fence;
+static bool queue_wait(tdict_fence *fence, void *device, void *stream) {
+  assert_string_equal(device, "device");
+  assert_string_equal(stream, "stream");
+  ((queued_fence *)fence)->queued++;
+  return true;
+}
+static bool refuse_wait(tdict_fence *fence, void *device, void *stream) {
+  return queue_wait(fence, device, stream) && false;
+}
+
+/* A set has each fence once, and waits for each fence. A stream waits for the fences that it can wait for. */
+CASE(fences_wait_for_each_fence) {
+  static const tdict_fence_ops kinds[] = {{fake_poll, fake_wait, queue_wait, fake_retain, fake_release},
+                                          {fake_poll, fake_wait, refuse_wait, fake_retain, fake_release},
+                                          {fake_poll, fake_wait, NULL, fake_retain, fake_release}};
+  queued_fence fences[COUNT];
+  tdict_fences set = {0};
+  char device[] = "device", stream[] = "stream";
+  td_ok(tdict_fences_wait_on_stream(&set, "test", device, stream, err));
+  for (int i = 0; i < COUNT; i++) {
+    fake_fence_init(&fences[i].fake);
+    fake_fence_end(&fences[i].fake);
+    fences[i].fake.fence.ops = &kinds[i % 3];
+    fences[i].queued = 0;
+  }
+  for (int i = 0; i < 3 * COUNT; i++) tdict_fences_add(&set, &fences[7 * i % COUNT].fake.fence);
+  assert_int_equal(set.count, COUNT);
+  td_ok(tdict_fences_wait_on_stream(&set, "test", device, stream, err));
+  for (int i = 0; i < COUNT; i++) {
+    assert_int_equal(atomic_load(&fences[i].fake.refs), 2);
+    assert_int_equal(fences[i].queued, i % 3 < 2);
+    assert_int_equal(atomic_load(&fences[i].fake.waits), i % 3 > 0);
+  }
+  tdict_fences_wait(&set);
+  for (int i = 0; i < COUNT; i++) assert_int_equal(atomic_load(&fences[i].fake.waits), 1 + (i % 3 > 0));
+  tdict_fences_reset(&set);
+  assert_int_equal(set.count, 0);
+  for (int i = 0; i < COUNT; i++) assert_int_equal(atomic_load(&fences[i].fake.refs), 1);
+}
+
+/* Without memory, the set keeps what it has, and waiting fails. */
+CASE(fences_survive_enomem) {
+  fake_fence fences[5];
+  for (int left = 0; left < 2; left++) {
+    tdict_fences set = {0};
+    td_fail_alloc(left, true);
+    for (int i = 0; i < 5; i++) {
+      fake_fence_init(&fences[i]);
+      tdict_fences_add(&set, &fences[i].fence);
+    }
+    td_fail_alloc_stop();
+    assert_true(set.no_memory);
+    assert_int_equal(set.count, left ? 4 : 0);
+    td_fails(TDICT_ENOMEM, "test: no host memory", tdict_fences_wait_on_stream(&set, "test", NULL, NULL, err));
+    for (int i = 0; i < 5; i++) assert_int_equal(atomic_load(&fences[i].waits), 0);
+    tdict_fences_reset(&set);
+    for (int i = 0; i < 5; i++) assert_int_equal(atomic_load(&fences[i].refs), 1);
+  }
+}
