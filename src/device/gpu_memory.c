@@ -74,7 +74,8 @@ static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fence
   for (int i = 0; i < num_fences; i++) {
     const tdict_fence_ops *o = fences[i]->ops;
     bool done = o->poll(fences[i]);
-    bool follows = !done && entered && o->wait_on_stream && o->wait_on_stream(fences[i], gpu, gpu->free_stream);
+    bool follows =
+        !done && entered && o->wait_on_stream && o->wait_on_stream(fences[i], gpu, gpu->free_stream, NULL) == TDICT_OK;
     if (!done && !follows) o->wait(fences[i], INT64_MAX);
     busy |= follows;
     o->release(fences[i]);

@@ -52,11 +52,12 @@ static bool use_wait(tdict_fence *fence, int64_t deadline_ns) {
   return true;
 }
 
-static bool use_wait_on_stream(tdict_fence *fence, void *device, void *stream) {
+static tdict_status use_wait_on_stream(tdict_fence *fence, void *device, void *stream, tdict_error *err) {
   use *u = (use *)fence;
   tdict_gpu *gpu = device;
-  if (gpu->driver != u->gpu->driver) return false;
-  return gpu->driver->ops->stream_wait_event(gpu->driver, stream, u->event) == TDICT_CU_SUCCESS;
+  if (gpu->driver == u->gpu->driver) return tdict_gpu_stream_wait(gpu, stream, u->event, err);
+  (void)use_wait(fence, INT64_MAX);
+  return TDICT_OK;
 }
 
 static void use_retain(tdict_fence *fence) {

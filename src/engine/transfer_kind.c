@@ -26,19 +26,23 @@ static bool wait_until_queued(tdict_transfer *t) {
   return have_tails && !tdict_future_has_failed(&t->future);
 }
 
-/* Implements tdict_fence_ops.wait_on_stream of transfers. Waits on the host until all copies are queued. */
-static bool fence_wait_on_stream(tdict_fence *fence, void *device, void *stream) {
+/* Implements tdict_fence_ops.wait_on_stream of transfers. If no tail event can be waited for, waits until the transfer
+ * has ended, which no failure of a driver call prevents. So this function always returns TDICT_OK. */
+static tdict_status fence_wait_on_stream(tdict_fence *fence, void *device, void *stream, tdict_error *err) {
   tdict_transfer *t = (tdict_transfer *)fence;
   tdict_gpu *gpu = device;
+  bool waits = false;
+  (void)err;
   /* The caller of a blocking transfer waits until the transfer has ended, so this transfer records no events for
    * streams. */
-  if (t->how.caller_waits || tdict_forkmark_forked(t->future.mark) || !t->gpu || t->gpu->driver != gpu->driver)
-    return false;
-  if (!wait_until_queued(t)) return false;
-  pthread_mutex_lock(&t->future.error_lock);
-  const bool waits = !t->future.outcome_is_final && queue_tail_waits(t, gpu, stream, NULL) == TDICT_OK;
-  pthread_mutex_unlock(&t->future.error_lock);
-  return waits;
+  if (!t->how.caller_waits && !tdict_forkmark_forked(t->future.mark) && t->gpu && t->gpu->driver == gpu->driver &&
+      wait_until_queued(t)) {
+    pthread_mutex_lock(&t->future.error_lock);
+    waits = !t->future.outcome_is_final && queue_tail_waits(t, gpu, stream, NULL) == TDICT_OK;
+    pthread_mutex_unlock(&t->future.error_lock);
+  }
+  if (!waits) (void)tdict_future_wait_latch(&t->future, &t->future.ended, INT64_MAX);
+  return TDICT_OK;
 }
 
 /* Makes a stream of the program wait for the tail events. The caller holds error_lock, and the outcome is not final

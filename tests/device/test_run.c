@@ -163,11 +163,12 @@ static bool noted_wait(tdict_fence *fence, int64_t deadline_ns) {
   ((noted_fence *)fence)->waits++;
   return true;
 }
-static bool noted_wait_on_stream(tdict_fence *fence, void *device, void *stream) {
+static tdict_status noted_wait_on_stream(tdict_fence *fence, void *device, void *stream, tdict_error *error) {
   noted_fence *f = (noted_fence *)fence;
+  (void)error;
   f->device = device;
   f->stream = stream;
-  return true;
+  return TDICT_OK;
 }
 
 /* The stream waits for the fences of the order. The host waits only for a fence that cannot be queued on a stream. If a

@@ -46,7 +46,7 @@ SIM_CASE(use_is_done_when_the_queued_work_is) {
   void *host = NULL;
   CU(SUCCESS, host_alloc, &host, 4096, TDICT_CU_HOST_PORTABLE);
   td_ok(tdict_stream_create(b.context, td_device(), &behind, err));
-  assert_true(use->ops->wait_on_stream(use, b.gpu, behind.handle));
+  td_ok(use->ops->wait_on_stream(use, b.gpu, behind.handle, err));
   CU(SUCCESS, copy_h2d_async, block.data, host, 4096, behind.handle); /* a function would wait for the other function */
   td_rest();
   CU(NOT_READY, stream_query, behind.handle);
@@ -134,15 +134,26 @@ SIM_CASE(use_returns_its_event_to_the_gpu) {
   tdict_driver_release(d);
 }
 
-/* Of another driver: a stream cannot wait, and the caller is told so. */
+static void *open_at_rest(void *user) {
+  gate *g = user;
+  td_rest(); /* until the host waits */
+  atomic_store(&g->open, true);
+  return NULL;
+}
+
+/* Of another driver: a stream cannot wait, so the host waits. */
 SIM_CASE(use_cannot_be_queued_on_another_driver) {
   fixture b = fixture_open(NULL), other = fixture_open(NULL);
-  tdict_stream s = {0};
-  td_ok(tdict_stream_create(b.context, td_device(), &s, err));
+  gate g;
+  pthread_t opener;
+  tdict_stream s = busy_stream(&b, &g);
   tdict_fence *use = use_of(&b, s);
   tdict_cu_stream foreign;
   td_ok(tdict_gpu_take_stream(other.gpu, &foreign, err));
-  assert_false(use->ops->wait_on_stream(use, other.gpu, foreign));
+  assert_int_equal(pthread_create(&opener, NULL, open_at_rest, &g), 0);
+  td_ok(use->ops->wait_on_stream(use, other.gpu, foreign, err));
+  assert_true(atomic_load(&g.done));
+  assert_int_equal(pthread_join(opener, NULL), 0);
   tdict_gpu_give_stream(other.gpu, foreign);
   use->ops->release(use);
   tdict_stream_destroy(b.context, s);
@@ -152,6 +163,10 @@ SIM_CASE(use_cannot_be_queued_on_another_driver) {
 
 static tdict_cu refuse_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {
   (void)d, (void)e, (void)s;
+  return TDICT_CU_UNKNOWN;
+}
+static tdict_cu refuse_wait(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e) {
+  (void)d, (void)s, (void)e;
   return TDICT_CU_UNKNOWN;
 }
 static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
@@ -183,6 +198,8 @@ SIM_CASE(use_create_fails_without_leaks) {
   assert_null(use);
   assert_int_equal(fixture_counts(&b).num_events, events);
   use = use_of(&b, s);
+  x.ops.stream_wait_event = refuse_wait;
+  td_fails(TDICT_EDEVICE, "cuStreamWaitEvent", use->ops->wait_on_stream(use, b.gpu, s.handle, err));
   x.ops.event_query = event_fault; /* an event that answers an error will never be done: nobody waits for ever */
   x.ops.event_synchronize = event_fault;
   assert_true(use->ops->poll(use));

@@ -47,12 +47,15 @@ void tdict_fences_wait(const tdict_fences *set) {
 tdict_status tdict_fences_wait_on_stream(const tdict_fences *set, const char *what, void *device, void *stream,
                                          tdict_error *err) {
   if (set->no_memory) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for the work to wait for", what);
-  for (uint32_t i = 0; i < set->cap; i++) {
+  tdict_status status = TDICT_OK;
+  for (uint32_t i = 0; i < set->cap && status == TDICT_OK; i++) {
     tdict_fence *fence = set->at[i];
-    if (!fence || (fence->ops->wait_on_stream && fence->ops->wait_on_stream(fence, device, stream))) continue;
-    (void)fence->ops->wait(fence, INT64_MAX);
+    if (fence && fence->ops->wait_on_stream)
+      status = fence->ops->wait_on_stream(fence, device, stream, err);
+    else if (fence)
+      (void)fence->ops->wait(fence, INT64_MAX);
   }
-  return TDICT_OK;
+  return status;
 }
 
 void tdict_fences_reset(tdict_fences *set) {

@@ -16,11 +16,11 @@ typedef struct tdict_fence_ops {
   /* Waits until the fence is done or tdict_now_ns() passes the deadline. Returns true if the fence is done. In a forked
    * child, returns false at once for a transfer of the parent process that has not ended. */
   bool (*wait)(tdict_fence *fence, int64_t deadline_ns);
-  /* Makes the stream `stream` of the GPU `device` (types of the device layer) wait for the fence. The calling thread
-   * does not wait for the fence. If the fence is a transfer, the thread first waits until all copies of the transfer
-   * are queued. Returns false if the stream cannot wait: the caller then calls `wait`. If `wait_on_stream` is NULL, the
-   * caller calls `wait`, too. */
-  bool (*wait_on_stream)(tdict_fence *fence, void *device, void *stream);
+  /* Makes the stream `stream` of the GPU `device` (types of the device layer) wait for the fence. If the fence is a
+   * transfer, the calling thread first waits until all copies of the transfer are queued. If the stream cannot wait,
+   * the calling thread waits until the fence is done. Returns an error of the driver if the wait cannot be queued.
+   * NULL: no stream can wait, so the caller calls `wait`. */
+  tdict_status (*wait_on_stream)(tdict_fence *fence, void *device, void *stream, tdict_error *err);
   void (*retain)(tdict_fence *fence);
   void (*release)(tdict_fence *fence);
 } tdict_fence_ops;
@@ -42,8 +42,8 @@ void tdict_fences_add(void *set, tdict_fence *fence);
 /* Waits until all fences are done. */
 void tdict_fences_wait(const tdict_fences *set);
 /* Makes the stream `stream` of the GPU `device` wait for all fences. If the stream cannot wait for a fence, the calling
- * thread waits. Call inside a scope of the GPU. Returns TDICT_ENOMEM if fences are missing. The error message then
- * begins with `what`. */
+ * thread waits. Call inside a scope of the GPU. Returns an error of the driver, or TDICT_ENOMEM if fences are missing.
+ * The message of TDICT_ENOMEM begins with `what`. */
 tdict_status tdict_fences_wait_on_stream(const tdict_fences *set, const char *what, void *device, void *stream,
                                          tdict_error *err);
 /* Releases the fences, and makes the set empty. */

@@ -8,20 +8,21 @@ typedef struct queued_fence {
   fake_fence fake; /* first */
   int queued;
 } queued_fence;
-static bool queue_wait(tdict_fence *fence, void *device, void *stream) {
+static tdict_status queue_wait(tdict_fence *fence, void *device, void *stream, tdict_error *error) {
+  (void)error;
   assert_string_equal(device, "device");
   assert_string_equal(stream, "stream");
   ((queued_fence *)fence)->queued++;
-  return true;
+  return TDICT_OK;
 }
-static bool refuse_wait(tdict_fence *fence, void *device, void *stream) {
-  return queue_wait(fence, device, stream) && false;
+static tdict_status fail_wait(tdict_fence *fence, void *device, void *stream, tdict_error *error) {
+  (void)queue_wait(fence, device, stream, error);
+  return tdict_fail(error, TDICT_EDEVICE, "the wait failed");
 }
 
-/* A set has each fence once, and waits for each fence. A stream waits for the fences that it can wait for. */
+/* A set has each fence once, and waits for each fence. The host waits for a fence that no stream can wait for. */
 CASE(fences_wait_for_each_fence) {
   static const tdict_fence_ops kinds[] = {{fake_poll, fake_wait, queue_wait, fake_retain, fake_release},
-                                          {fake_poll, fake_wait, refuse_wait, fake_retain, fake_release},
                                           {fake_poll, fake_wait, NULL, fake_retain, fake_release}};
   queued_fence fences[COUNT];
   tdict_fences set = {0};
@@ -30,7 +31,7 @@ CASE(fences_wait_for_each_fence) {
   for (int i = 0; i < COUNT; i++) {
     fake_fence_init(&fences[i].fake);
     fake_fence_end(&fences[i].fake);
-    fences[i].fake.fence.ops = &kinds[i % 3];
+    fences[i].fake.fence.ops = &kinds[i % 2];
     fences[i].queued = 0;
   }
   for (int i = 0; i < 3 * COUNT; i++) tdict_fences_add(&set, &fences[7 * i % COUNT].fake.fence);
@@ -38,14 +39,32 @@ CASE(fences_wait_for_each_fence) {
   td_ok(tdict_fences_wait_on_stream(&set, "test", device, stream, err));
   for (int i = 0; i < COUNT; i++) {
     assert_int_equal(atomic_load(&fences[i].fake.refs), 2);
-    assert_int_equal(fences[i].queued, i % 3 < 2);
-    assert_int_equal(atomic_load(&fences[i].fake.waits), i % 3 > 0);
+    assert_int_equal(fences[i].queued, i % 2 == 0);
+    assert_int_equal(atomic_load(&fences[i].fake.waits), i % 2);
   }
   tdict_fences_wait(&set);
-  for (int i = 0; i < COUNT; i++) assert_int_equal(atomic_load(&fences[i].fake.waits), 1 + (i % 3 > 0));
+  for (int i = 0; i < COUNT; i++) assert_int_equal(atomic_load(&fences[i].fake.waits), 1 + i % 2);
   tdict_fences_reset(&set);
   assert_int_equal(set.count, 0);
   for (int i = 0; i < COUNT; i++) assert_int_equal(atomic_load(&fences[i].fake.refs), 1);
+}
+
+/* A wait that cannot be queued is an error, and no wait on the host takes its place. */
+CASE(fences_report_failed_waits) {
+  static const tdict_fence_ops kind = {fake_poll, fake_wait, fail_wait, fake_retain, fake_release};
+  queued_fence fences[3];
+  tdict_fences set = {0};
+  char device[] = "device", stream[] = "stream";
+  for (int i = 0; i < 3; i++) {
+    fake_fence_init(&fences[i].fake);
+    fences[i].fake.fence.ops = &kind;
+    fences[i].queued = 0;
+    tdict_fences_add(&set, &fences[i].fake.fence);
+  }
+  td_fails(TDICT_EDEVICE, "the wait failed", tdict_fences_wait_on_stream(&set, "test", device, stream, err));
+  assert_int_equal(fences[0].queued + fences[1].queued + fences[2].queued, 1);
+  for (int i = 0; i < 3; i++) assert_int_equal(atomic_load(&fences[i].fake.waits), 0);
+  tdict_fences_reset(&set);
 }
 
 /* Without memory, the set keeps what it has, and waiting fails. */

@@ -108,6 +108,40 @@ SIM_CASE(record_stream_holds_an_overwrite) {
   place_close(&w);
 }
 
+static atomic_int waits_before_failure;
+static const tdict_driver_ops *real_ops;
+static tdict_cu fail_wait(tdict_driver *d, tdict_cu_stream s, tdict_cu_event event) {
+  const bool fails = atomic_fetch_sub(&waits_before_failure, 1) == 0;
+  return fails ? TDICT_CU_UNKNOWN : real_ops->stream_wait_event(d, s, event);
+}
+
+/* The stream of the copies cannot be made to wait for the kernel: the transfer fails, and overwrites nothing. */
+SIM_CASE(record_stream_reports_failed_waits) {
+  place w = place_open(2);
+  tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
+  reader r;
+  shim x;
+  read_later(&w, &r, dst);
+  td_ok(tdict_record_stream(dst, r.s, err));
+  tdict_transfer_options o = threads(1);
+  tdict_stream idle = new_stream(&w);
+  o.after = &idle;
+  real_ops = w.d->ops;
+  shim_begin(&x, w.d);
+  x.ops.stream_wait_event = fail_wait;
+  atomic_store(&waits_before_failure, 1); /* the first wait is for `idle` */
+  tdict_future *f = copy_async(&w, src, dst, &o);
+  td_fails(TDICT_EDEVICE, "cuStreamWaitEvent", tdict_future_wait(f, NULL, err));
+  shim_end(&x, w.d);
+  tdict_future_release(f);
+  check_read(&w, &r, 7);
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
+  check_tree_number(&w, dst, 8);
+  RELEASE(dst, src);
+  tdict_stream_destroy(w.c, idle);
+  place_close(&w);
+}
+
 /* Pinned host memory that a kernel reads: neither used again, nor written by a transfer, nor given to a writer. */
 typedef struct writer {
   tdict_tree *td;
