@@ -183,7 +183,7 @@ class ErrorPrinter:
 
 
 class FuturePrinter:
-    """The fields are those of src/engine/future.h. `queued` is a field of src/engine/job.h: only transfers have it."""
+    """The fields are those of src/engine/future.h. `queued` is a field of src/engine/transfer.h: only transfers have it."""
 
     def __init__(self, value):
         self.value = value

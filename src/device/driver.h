@@ -106,12 +106,12 @@ typedef struct tdict_cu_rect {
 } tdict_cu_rect;
 
 /* One contiguous copy of a batch of copies, between page-locked host memory and a device. */
-typedef struct tdict_cu_line {
+typedef struct tdict_cu_copy {
   void *dst;
   const void *src;
   size_t bytes;
-} tdict_cu_line;
-enum { TDICT_CU_MOST_LINES = 64 };
+} tdict_cu_copy;
+enum { TDICT_CU_MOST_COPIES = 64 };
 
 /* A launch of a kernel with one parameter, which is a struct passed by value. The grid and its blocks have one
  * dimension. */
@@ -185,10 +185,10 @@ typedef struct tdict_driver_ops {
   tdict_cu (*copy_rect_async)(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s); /* (ctx) */
   tdict_cu (*fill_async)(tdict_driver *d, void *device, unsigned char byte, size_t bytes,
                          tdict_cu_stream s); /* (ctx) */
-  /* (ctx) Queues up to TDICT_CU_MOST_LINES copies, which can run in any order. On failure some of the copies may be
+  /* (ctx) Queues up to TDICT_CU_MOST_COPIES copies, which can run in any order. On failure some of the copies may be
    * queued. `s` must not be the legacy stream. Returns TDICT_CU_NOT_SUPPORTED if the driver has no call for batches of
    * copies. */
-  tdict_cu (*copy_batch_async)(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+  tdict_cu (*copy_batch_async)(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
                                tdict_cu_stream s);
 
   /* module_load loads PTX, which is a text that ends with 0. The driver compiles the text for the current device. These

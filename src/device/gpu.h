@@ -156,12 +156,12 @@ void tdict_gpu_end_queue(tdict_gpu *gpu, bool locked);
  * tdict_gpu_check(). After a failure, a part of the copy may be queued. */
 tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_rect *rect, tdict_cu_stream stream,
                                   tdict_error *err);
-/* Queues up to TDICT_CU_MOST_LINES contiguous copies between host and device, which can run in any order. Uses one
+/* Queues up to TDICT_CU_MOST_COPIES contiguous copies between host and device, which can run in any order. Uses one
  * driver call if the driver supports batches, no copy is empty, and the host memory of each copy is in one
  * registration. With one driver call, the gaps between the copies are shorter. `stream` must not be the legacy stream.
  * Call inside a scope. Returns the errors of tdict_gpu_queue_rect(). */
-tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
-                                   tdict_cu_stream stream, tdict_error *err);
+tdict_status tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
+                                    tdict_cu_stream stream, tdict_error *err);
 /* Returns true if the driver gives the two GPUs peer access to each other. Returns false for one and the same GPU. */
 bool tdict_gpu_has_peer_access(tdict_gpu *gpu, tdict_gpu *other);
 /* Queues the copy of a rectangle from memory of `from`, another gpu of the same driver, to memory of `gpu`. The driver

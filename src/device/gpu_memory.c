@@ -174,7 +174,7 @@ static size_t bytes_to_boundary(tdict_gpu *gpu, const void *host, size_t bytes) 
 /* Queues the copy of contiguous bytes, split at the ends of registrations. `from` is the other gpu whose memory the
  * copy reads. NULL: the copy reads no memory of another gpu. */
 static tdict_status queue_contiguous(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind,
-                                     const tdict_cu_line *line, tdict_cu_stream stream, tdict_error *err) {
+                                     const tdict_cu_copy *line, tdict_cu_stream stream, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   tdict_cu result = TDICT_CU_SUCCESS;
   const char *call = "";
@@ -221,7 +221,7 @@ static tdict_status queue_rectangle(tdict_gpu *gpu, const tdict_gpu *from, tdict
   if (r->height == 0) return TDICT_OK;
   bool line = r->dst_pitch == (int64_t)r->width && r->src_pitch == (int64_t)r->width;
   if (line || r->height == 1) {
-    const tdict_cu_line whole = {r->dst, r->src, r->width * r->height};
+    const tdict_cu_copy whole = {r->dst, r->src, r->width * r->height};
     return queue_contiguous(gpu, from, kind, &whole, stream, err);
   }
   if (fits_single_copy(gpu, kind, r)) {
@@ -236,7 +236,7 @@ static tdict_status queue_rectangle(tdict_gpu *gpu, const tdict_gpu *from, tdict
                  * rectangle */
   for (size_t i = 0; i < r->height && status == TDICT_OK; i++)
     status = queue_contiguous(gpu, from, kind,
-                              &(tdict_cu_line){(char *)r->dst + (int64_t)i * r->dst_pitch,
+                              &(tdict_cu_copy){(char *)r->dst + (int64_t)i * r->dst_pitch,
                                                (const char *)r->src + (int64_t)i * r->src_pitch, r->width},
                               stream, err);
   return status;
@@ -254,8 +254,8 @@ tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_r
   return queue_rectangle(gpu, from, TDICT_CU_D2D, r, stream, err);
 }
 
-tdict_status tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
-                                   tdict_cu_stream stream, tdict_error *err) {
+tdict_status tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
+                                    tdict_cu_stream stream, tdict_error *err) {
   /* A driver call for several copies accepts no empty copy, and no copy whose host memory is in two registrations. If
    * there is such a copy, queue the copies one by one. */
   bool as_batch = count > 1;

@@ -14,7 +14,7 @@ tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine
   e->best_stores = tdict_stream_best();
   tdict_forkmark_retain(config->mark);
   pthread_mutex_init(&e->lock, NULL);
-  pthread_mutex_init(&e->spare_plan.lock, NULL);
+  pthread_mutex_init(&e->used_plan.lock, NULL);
   tdict_rings_init(&e->rings, config->pool, config->staging_bytes);
   pthread_cond_init(&e->idle, NULL);
   tdict_tracer_init(&e->tracer, e->config.mark, e->config.pool);
@@ -32,9 +32,9 @@ void tdict_engine_destroy(tdict_engine *e) {
   if (!e) return;
   tdict_tracer_reset(&e->tracer);
   tdict_rings_reset(&e->rings);
-  tdict_plan_reset(&e->spare_plan.plan);
+  tdict_plan_reset(&e->used_plan.plan);
   pthread_cond_destroy(&e->idle);
-  pthread_mutex_destroy(&e->spare_plan.lock);
+  pthread_mutex_destroy(&e->used_plan.lock);
   pthread_mutex_destroy(&e->lock);
   tdict_forkmark_release(e->config.mark);
   free(e);

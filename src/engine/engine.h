@@ -1,6 +1,6 @@
 /* Declares the engine, which is the state that all transfers of a context share. The engine owns the staging rings, the
- * recordings, the tuning table and the lock under which transfers are ordered. See order.h for the order and job.h for
- * a transfer. Thread rule: safe from any thread. */
+ * recordings, the tuning table and the lock under which transfers are ordered. See order.h for the order and transfer.h
+ * for a transfer. Thread rule: safe from any thread. */
 #ifndef TDICT_ENGINE_ENGINE_H
 #define TDICT_ENGINE_ENGINE_H
 
@@ -34,7 +34,7 @@ typedef struct tdict_engine {
   pthread_cond_t idle;
   int64_t num_live;       /* transfers and jobs that have not ended */
   tdict_engine_job *jobs; /* in the order in which the jobs began */
-  tdict_spare_plan spare_plan;
+  tdict_used_plan used_plan;
   tdict_rings rings;
   tdict_tracer tracer;
   _Atomic(int32_t) last_helpers; /* relaxed: number of pool threads that the last transfer used, a hint only */

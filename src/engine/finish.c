@@ -10,10 +10,10 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/memory/pinned_pool.h"
-#include "engine/options/batch.h"
+#include "engine/options/burst.h"
 #include "engine/options/check_sources.h"
-#include "engine/options/chunk_parts.h"
 #include "engine/options/queue_limit.h"
+#include "engine/options/strips.h"
 #include "engine/order.h"
 #include "engine/plan/result.h"
 
@@ -26,7 +26,7 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t
   t->how.num_workers = num_workers;
   t->targets = (tdict_target *)(void *)((char *)t + bytes);
   t->num_targets = num_targets;
-  t->how.num_parts = 1;
+  t->how.num_strips = 1;
   atomic_init(&t->workers_left, num_workers);
   for (int i = 0; i < num_workers; i++) t->workers[i].transfer = t;
   tdict_latch_init(&t->may_start, 1);
@@ -230,7 +230,7 @@ static void release_all(tdict_transfer *t) {
   if (t->waits.cap) tdict_fences_reset(&t->waits);
   free(t->hooks);
   t->hooks = NULL;
-  tdict_plan_give_spare(&t->future.engine->spare_plan, &t->plan);
+  tdict_plan_give_used(&t->future.engine->used_plan, &t->plan);
   if (t->named) tdict_release(t->named);
   t->named = NULL;
   /* the results are kept even after a failure, because tdict_future_wait_on_stream() may be returning them */
@@ -244,7 +244,7 @@ void tdict_transfer_finish(tdict_transfer *t) {
   tdict_engine *e = t->future.engine;
   TDICT_ASSERT(!tdict_latch_is_zero(&t->future.ended) && t->num_pending == 0);
   /* Make the transfer's outcome final. */
-  if (t->chunk_parts) tdict_chunk_parts_close(t);
+  if (t->strips) tdict_strips_close(t);
   if (t->hashes) tdict_check_sources_after(t);
   pthread_mutex_lock(&t->future.error_lock);
   t->future.outcome_is_final = true;
@@ -310,8 +310,8 @@ void tdict_transfer_free(tdict_future *future) {
   }
   if (t->named) tdict_release(t->named);
   free(t->deferred_tail);
-  free(t->chunk_parts);
-  if (t->batch) tdict_batch_free(t->batch);
+  free(t->strips);
+  if (t->burst) tdict_burst_free(t->burst);
   if (t->queue_limit) tdict_queue_limit_free(t->queue_limit);
   free(t->writes);
   free(t->edges);

@@ -5,7 +5,7 @@
 #ifndef TDICT_ENGINE_FINISH_H
 #define TDICT_ENGINE_FINISH_H
 
-#include "engine/job.h"
+#include "engine/transfer.h"
 
 /* Creates an empty transfer with space for its workers and targets. *out has one reference, which is a handle. Errors:
  * TDICT_ENOMEM. */

@@ -1,4 +1,4 @@
-/* Defines the struct of a future: its references, its first error and its result. A transfer (job.h) and a promise
+/* Defines the struct of a future: its references, its first error and its result. A transfer (transfer.h) and a promise
  * (promise.h) are structs of their own that begin with a future, and each has a table of the functions in which the
  * kinds differ. Storages see a future as a fence. Thread rule: safe from any thread, if no comment says otherwise. The
  * comment of a field names the lock or the memory order of the field. Fields without such a comment do not change after

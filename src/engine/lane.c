@@ -7,10 +7,10 @@
 #include "core/base/assert.h"
 #include "core/base/clock.h"
 #include "engine/kinds/direct.h"
-#include "engine/options/batch.h"
+#include "engine/options/burst.h"
 #include "engine/options/queue_limit.h"
 #include "engine/pieces.h"
-#include "engine/spread.h"
+#include "engine/targets.h"
 
 /* Adds `by` to the number of slots that the lane holds, and updates the statistics. */
 static void count_slots(tdict_lane *lane, int by) {
@@ -45,13 +45,13 @@ static void add_flight(tdict_lane *lane, const tdict_flight *flight) {
   lane->flights[(lane->first + lane->count++) % TDICT_LANE_DEPTH] = *flight;
 }
 
-/* Copies that are queued together on the stream of a lane: the copies of a chunk, or of the batch. */
+/* Copies that are queued together on the stream of a lane: the copies of a chunk, or of the burst. */
 typedef struct submission {
-  const tdict_chunk *chunk; /* NULL: the batch */
+  const tdict_chunk *chunk; /* NULL: the burst */
   tdict_slot *slot;         /* of the chunk; NULL: the copies of the chunk need no slot */
   tdict_cu_kind kind;
   size_t bytes;
-  const tdict_cu_line *lines;   /* one line for each slot, or NULL if lines are not enough */
+  const tdict_cu_copy *lines;   /* one line for each slot, or NULL if lines are not enough */
   const tdict_cu_event *events; /* recorded after the copies */
   int num_lines, num_events;
   char *scratch;       /* see tdict_pieces_queue */
@@ -81,9 +81,10 @@ static tdict_status queue_copy(tdict_lane *lane, submission *s, tdict_error *err
   const bool locked = (s->slot || s->lines) && tdict_gpu_begin_queue(lane->gpu);
   tdict_slice *slice = t->traced.recording ? tdict_trace_open(&t->traced, lane->gpu, lane->stream, s->bytes) : NULL;
   tdict_status status =
-      s->lines ? tdict_gpu_queue_lines(lane->gpu, s->kind, s->lines, (size_t)s->num_lines, lane->stream, err)
+      s->lines ? tdict_gpu_queue_copies(lane->gpu, s->kind, s->lines, (size_t)s->num_lines, lane->stream, err)
                : queue_pieces(lane, s, err);
-  if (t->num_targets > 1 && status == TDICT_OK) status = tdict_spread_chunk(t, s->chunk, lane->gpu, lane->stream, err);
+  if (t->num_targets > 1 && status == TDICT_OK)
+    status = tdict_targets_add_chunk(t, s->chunk, lane->gpu, lane->stream, err);
   if (slice) tdict_trace_close(slice, lane->gpu);
   for (int i = 0; i < s->num_events && status == TDICT_OK; i++)
     status = tdict_gpu_record(lane->gpu, s->events[i], lane->stream, err);
@@ -92,9 +93,9 @@ static tdict_status queue_copy(tdict_lane *lane, submission *s, tdict_error *err
   return status;
 }
 
-/* Queues the copies in the batch. The caller holds the batch's lock. */
-static tdict_status queue_batch(tdict_lane *lane, tdict_error *err) {
-  tdict_batch *b = lane->worker->transfer->batch;
+/* Queues the copies in the burst. The caller holds the burst's lock. */
+static tdict_status queue_burst(tdict_lane *lane, tdict_error *err) {
+  tdict_burst *b = lane->worker->transfer->burst;
   if (b->count == 0) return TDICT_OK;
   submission s = {
       .kind = b->kind, .lines = b->lines, .events = b->events, .num_lines = b->count, .num_events = b->count};
@@ -107,32 +108,32 @@ static tdict_status queue_batch(tdict_lane *lane, tdict_error *err) {
     (void)!tdict_gpu_sync_stream(lane->gpu, lane->stream, NULL); /* copies of other lanes' slots may be in flight */
     tdict_transfer_fail(lane->worker->transfer, b->items[0], err);
   }
-  tdict_batch_clear(b, status == TDICT_OK);
+  tdict_burst_clear(b, status == TDICT_OK);
   return status;
 }
 
-/* Adds the copy of a slot to the batch. Queues the batch if no more copies may be gathered. */
+/* Adds the copy of a slot to the burst. Queues the burst if no more copies may be gathered. */
 static tdict_status post(tdict_lane *lane, const submission *s, tdict_error *err) {
-  tdict_batch *b = lane->worker->transfer->batch;
-  tdict_batch_lock(b);
-  const bool is_full = tdict_batch_add(b, lane->gpu, lane, s->slot, s->lines, s->chunk->first);
-  tdict_status status = is_full ? queue_batch(lane, err) : TDICT_OK;
-  tdict_batch_unlock(b);
+  tdict_burst *b = lane->worker->transfer->burst;
+  tdict_burst_lock(b);
+  const bool is_full = tdict_burst_add(b, lane->gpu, lane, s->slot, s->lines, s->chunk->first);
+  tdict_status status = is_full ? queue_burst(lane, err) : TDICT_OK;
+  tdict_burst_unlock(b);
   return status;
 }
 
 tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err) {
-  tdict_batch *b = lane->worker->transfer->batch;
+  tdict_burst *b = lane->worker->transfer->burst;
   if (!lane->gpu || b->gpu != lane->gpu) return TDICT_OK;
-  tdict_batch_lock(b);
+  tdict_burst_lock(b);
   const bool is_empty = b->count == 0;
-  tdict_batch_unlock(b);
+  tdict_burst_unlock(b);
   if (is_empty) return TDICT_OK;
-  tdict_status status = begin_stream(lane, err); /* this call may wait, so the batch's lock must not be held */
+  tdict_status status = begin_stream(lane, err); /* this call may wait, so the burst's lock must not be held */
   if (status != TDICT_OK) return status;
-  tdict_batch_lock(b);
-  status = queue_batch(lane, err);
-  tdict_batch_unlock(b);
+  tdict_burst_lock(b);
+  status = queue_burst(lane, err);
+  tdict_burst_unlock(b);
   return status;
 }
 
@@ -145,7 +146,7 @@ static tdict_status find_ring(tdict_lane *lane, tdict_error *err) {
   if (status != TDICT_OK) return status;
   int slots = lane->ring->num_slots, each = slots / t->how.num_workers, most = t->how.max_slots;
   lane->depth = each < 1 ? 1 : each > most ? most : each;
-  if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots || t->chunk_parts)
+  if (lane->depth > TDICT_LANE_DEPTH || t->plan.num_chunks <= (uint32_t)slots || t->strips)
     lane->depth = TDICT_LANE_DEPTH; /* the maximum: all chunks fit into the ring, or lanes queue slots that other lanes
                                      * took */
   return TDICT_OK;
@@ -216,7 +217,7 @@ static void retire_oldest(tdict_lane *lane, bool abandon) {
 static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   tdict_flight *f = &lane->flights[lane->first];
   tdict_transfer *t = lane->worker->transfer;
-  tdict_status status = t->batch && tdict_slot_is_in_batch(f->slot) ? tdict_lane_flush(lane, err) : TDICT_OK;
+  tdict_status status = t->burst && tdict_slot_is_in_burst(f->slot) ? tdict_lane_flush(lane, err) : TDICT_OK;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
   if (status == TDICT_OK) status = tdict_gpu_sync_event(lane->gpu, f->event, err);
   lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
@@ -308,11 +309,11 @@ tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_slot *slot, tdict_erro
 
 tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err) {
   tdict_cu answer = TDICT_CU_SUCCESS;
-  if (lane->count > 0 && tdict_slot_is_in_batch(lane->flights[lane->first].slot)) {
+  if (lane->count > 0 && tdict_slot_is_in_burst(lane->flights[lane->first].slot)) {
     tdict_status status = tdict_lane_flush(lane, err);
     if (status != TDICT_OK) return status;
   }
-  while (lane->count > 0 && answer == TDICT_CU_SUCCESS && !tdict_slot_is_in_batch(lane->flights[lane->first].slot)) {
+  while (lane->count > 0 && answer == TDICT_CU_SUCCESS && !tdict_slot_is_in_burst(lane->flights[lane->first].slot)) {
     answer = tdict_gpu_query_event(lane->gpu, lane->flights[lane->first].event);
     if (answer == TDICT_CU_SUCCESS) retire_oldest(lane, false);
   }
@@ -394,15 +395,15 @@ tdict_status tdict_lane_submit(tdict_lane *lane, tdict_slot *slot, const tdict_c
                   .bytes = chunk->end - chunk->begin,
                   .events = &flight.event,
                   .error_item = *error_item};
-  tdict_cu_line line;
+  tdict_cu_copy line;
   bool may_queue;
   tdict_status status = prepare(lane, &s, &flight.event, &may_queue, err);
   if (status != TDICT_OK || !may_queue) return status;
   s.num_events = flight.event != NULL;
-  if (slot && tdict_pieces_line(&t->plan, chunk, slot->data, &line)) s.lines = &line, s.num_lines = 1;
+  if (slot && tdict_pieces_as_copy(&t->plan, chunk, slot->data, &line)) s.lines = &line, s.num_lines = 1;
   if (flight.event) add_flight(lane, &flight);
-  const bool is_batched = s.lines && t->batch && tdict_batch_accepts(t->batch, lane->gpu, s.kind);
-  status = is_batched ? post(lane, &s, err) : queue_copy(lane, &s, err);
+  const bool is_in_burst = s.lines && t->burst && tdict_burst_accepts(t->burst, lane->gpu, s.kind);
+  status = is_in_burst ? post(lane, &s, err) : queue_copy(lane, &s, err);
   *error_item = s.error_item;
   if (t->queue_limit && status == TDICT_OK)
     tdict_queue_limit_add(t->queue_limit, &(tdict_counted_copy){lane->gpu, slot, flight.event, s.bytes});
@@ -412,11 +413,11 @@ tdict_status tdict_lane_submit(tdict_lane *lane, tdict_slot *slot, const tdict_c
 /* Drops all flights of a failed transfer. Copies of the lane's slots may be on the streams of other lanes, so this
  * function waits for the event of each slot. */
 static void end_flights(tdict_lane *lane) {
-  tdict_batch *b = lane->worker->transfer->batch;
+  tdict_burst *b = lane->worker->transfer->burst;
   if (b) {
-    tdict_batch_lock(b);
-    tdict_batch_clear(b, false);
-    tdict_batch_unlock(b);
+    tdict_burst_lock(b);
+    tdict_burst_clear(b, false);
+    tdict_burst_unlock(b);
   }
   for (; lane->count > 0; retire_oldest(lane, true))
     if (lane->flights[lane->first].slot) (void)!tdict_gpu_sync_event(lane->gpu, lane->flights[lane->first].event, NULL);

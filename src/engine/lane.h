@@ -1,12 +1,12 @@
 /* Declares lanes. A lane is the stream of one thread on one GPU, with the copies in flight, oldest first. A lane owns
  * each slot that it has taken, until it hands over the slot or returns the slot to the ring. Only lane.c calls the
- * batch (batch.h) and the limit of queued bytes (queue_limit.h). A function that fails returns TDICT_EDEVICE,
+ * burst (burst.h) and the limit of queued bytes (queue_limit.h). A function that fails returns TDICT_EDEVICE,
  * TDICT_ELOST or TDICT_ENOMEM. Thread rule: one thread at a time uses a lane. This thread is inside the GPU's scope
  * while the lane is open and not paused. */
 #ifndef TDICT_ENGINE_LANE_H
 #define TDICT_ENGINE_LANE_H
 
-#include "engine/job.h"
+#include "engine/transfer.h"
 
 enum { TDICT_LANE_DEPTH = 16 }; /* maximum number of flights of a lane */
 /* A copy in flight that a lane tracks. */
@@ -36,7 +36,7 @@ tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err)
 /* Waits for all copies, then closes the lane, even if waiting fails. If `abandon` is true, slots are not copied to the
  * host. Does nothing if the lane is closed. */
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err);
-/* Queues the copies of a chunk, now or later with the transfer's batch. `slot` must be the slot that the lane has taken
+/* Queues the copies of a chunk, now or later with the transfer's burst. `slot` must be the slot that the lane has taken
  * last. NULL: the copies need no slot. If this lane queues its first copies, first makes the stream wait for the
  * transfer's wait events and uses. If the transfer has a limit of queued bytes, first waits until the bytes of the
  * chunk fit into the limit. Queues nothing if the transfer has failed meanwhile. May wait for earlier copies of the
@@ -55,10 +55,10 @@ void tdict_lane_hand_over(tdict_lane *lane);
 /* Takes a slot that another lane handed over, and makes room for its flight. May wait for copies of this lane. */
 tdict_status tdict_lane_take_over(tdict_lane *lane, tdict_slot *slot, tdict_error *err);
 /* Returns the spare and the slots of finished copies to the ring. Stops at the first unfinished copy. If the oldest
- * copy waits in the batch, first queues the batch. Does not wait for copies, except for a copy whose event cannot be
+ * copy waits in the burst, first queues the burst. Does not wait for copies, except for a copy whose event cannot be
  * queried. */
 tdict_status tdict_lane_return_finished(tdict_lane *lane, tdict_error *err);
-/* Queues the transfer's batch if the lane is on the batch's GPU. The transfer must have a batch. */
+/* Queues the transfer's burst if the lane is on the burst's GPU. The transfer must have a burst. */
 tdict_status tdict_lane_flush(tdict_lane *lane, tdict_error *err);
 /* Records the worker's tail event after the last copy. A stream that waits for the transfer waits for this event.
  * Returns false on failure. */

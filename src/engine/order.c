@@ -15,11 +15,11 @@ enum { FOREIGN_WAIT_NS = 1000000 };
 
 /* Returns the number of the first leaf of a consolidated source whose bytes are lost. Returns UINT32_MAX if there is no
  * such leaf, or if the source is unloaded. Ignores lost bytes between leaves, because no program reads these bytes. */
-static uint32_t find_lost_inside(const tdict_consolidated *whole) {
-  tdict_storage *storage = whole->bytes->storage;
+static uint32_t find_lost_inside(const tdict_consolidated *block) {
+  tdict_storage *storage = block->bytes->storage;
   if (tdict_storage_is_unloaded(storage)) return UINT32_MAX;
-  for (uint32_t i = 0; i < whole->num_leaves && tdict_storage_has_lost(storage); i++) {
-    const tdict_extent leaf = tdict_extent_all(whole->leaves[i].begin, whole->leaves[i].begin + whole->leaves[i].bytes);
+  for (uint32_t i = 0; i < block->num_leaves && tdict_storage_has_lost(storage); i++) {
+    const tdict_extent leaf = tdict_extent_all(block->leaves[i].begin, block->leaves[i].begin + block->leaves[i].bytes);
     if (tdict_storage_is_lost(storage, &leaf)) return i;
   }
   return UINT32_MAX;
@@ -33,7 +33,7 @@ static bool is_lost_source(const tdict_tensor *src) {
 /* Returns the number of the first leaf whose source bytes are lost, else UINT32_MAX. Call only if no earlier transfer
  * can still write the sources. */
 static uint32_t find_lost(const tdict_transfer *t) {
-  if (t->plan.whole) return find_lost_inside(t->plan.whole);
+  if (t->plan.block) return find_lost_inside(t->plan.block);
   for (uint32_t i = 0; i < t->plan.num_items; i++)
     if (t->plan.items[i].src && is_lost_source(t->plan.items[i].src)) return t->plan.items[i].leaf;
   return UINT32_MAX;

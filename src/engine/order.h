@@ -4,7 +4,7 @@
 #ifndef TDICT_ENGINE_ORDER_H
 #define TDICT_ENGINE_ORDER_H
 
-#include "engine/job.h"
+#include "engine/transfer.h"
 
 /* What only the starting call knows. */
 typedef struct tdict_beginning {

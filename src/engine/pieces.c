@@ -100,8 +100,8 @@ static tdict_status cast_block(const casting *c, size_t first, size_t count, tdi
   const char *from = c->from ? c->from + slot * from_bytes : c->from_buffer ? c->from_buffer : item->src_data + read;
   char *to = c->to ? c->to + slot * to_bytes : c->to_buffer ? c->to_buffer : item->dst_data + written;
   if (c->from_buffer) {
-    const tdict_pair_part part = {tdict_shift_back(from, read), item->src->data, read, read + count * from_bytes};
-    tdict_status status = tdict_leaf_copy(item, false, true, &part, err);
+    const tdict_pair_span span = {tdict_shift_back(from, read), item->src->data, read, read + count * from_bytes};
+    tdict_status status = tdict_leaf_copy(item, false, true, &span, err);
     if (status != TDICT_OK) return status;
   }
   /* Threads of the library have the default environment already, but a hook can change it. */
@@ -112,8 +112,8 @@ static tdict_status cast_block(const casting *c, size_t first, size_t count, tdi
     return tdict_convert_overflow("transfer", cast->to, item->src, first + fitting, from + fitting * from_bytes, err);
   if (!c->to_buffer) return TDICT_OK;
   if (tdict_leaf_goes_to_sink(item)) return tdict_leaf_write_sink(item, written, to, count * to_bytes, err);
-  const tdict_pair_part part = {item->dst_data, tdict_shift_back(to, written), written, written + count * to_bytes};
-  return tdict_leaf_copy(item, true, false, &part, err);
+  const tdict_pair_span span = {item->dst_data, tdict_shift_back(to, written), written, written + count * to_bytes};
+  return tdict_leaf_copy(item, true, false, &span, err);
 }
 
 /* Converts a piece from the leaf or the slot `from` to the leaf or the slot `to`. A NULL address means the leaf. Leaves
@@ -157,8 +157,8 @@ static tdict_status read_blocks(const piece *p, size_t room,
   tdict_status status = TDICT_OK;
   for (size_t at = p->begin, end; at < p->end && status == TDICT_OK; at = end) {
     end = p->end - at < room ? p->end : at + room;
-    const tdict_pair_part part = {tdict_shift_back(buffer, at), p->item->src->data, at, end};
-    status = tdict_leaf_copy(p->item, false, true, &part, err);
+    const tdict_pair_span span = {tdict_shift_back(buffer, at), p->item->src->data, at, end};
+    status = tdict_leaf_copy(p->item, false, true, &span, err);
     if (status == TDICT_OK) status = use(p, user, at, buffer, end - at, err);
   }
   free(buffer);
@@ -241,9 +241,9 @@ tdict_status tdict_pieces_gather(const tdict_plan *plan, const tdict_chunk *chun
       if (stores != TDICT_STREAM_PLAIN) filled = padded_end(filled, room);
       gather_plain(stores, slot, &p, filled - p.at, more ? &following : NULL);
     } else {
-      const tdict_pair_part part = {tdict_shift_back(slot + p.at, p.wire_begin), p.item->src->data, p.wire_begin,
+      const tdict_pair_span span = {tdict_shift_back(slot + p.at, p.wire_begin), p.item->src->data, p.wire_begin,
                                     p.wire_end};
-      status = tdict_leaf_copy(p.item, false, true, &part, err);
+      status = tdict_leaf_copy(p.item, false, true, &span, err);
     }
     if (status == TDICT_OK) continue;
     *error_item = (uint32_t)(p.item - plan->items);
@@ -277,7 +277,7 @@ tdict_status tdict_pieces_scatter(const tdict_plan *plan, const tdict_chunk *chu
     else
       (void)!tdict_leaf_copy(
           p.item, true, false,
-          &(tdict_pair_part){p.item->dst_data, tdict_shift_back(slot + p.at, p.begin), p.begin, p.end}, NULL);
+          &(tdict_pair_span){p.item->dst_data, tdict_shift_back(slot + p.at, p.begin), p.begin, p.end}, NULL);
     if (status != TDICT_OK) *error_item = p.number;
   }
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
@@ -297,13 +297,13 @@ tdict_status tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk,
   walk w = {chunk->first, 0, NULL};
   tdict_status status = TDICT_OK;
   for (piece p; status == TDICT_OK && next_piece(plan, chunk, &w, &p);) {
-    const tdict_pair_part part = {p.item->dst_data, p.item->src->data, p.begin, p.end};
+    const tdict_pair_span span = {p.item->dst_data, p.item->src->data, p.begin, p.end};
     if (p.host)
       status = cast_piece(&p, NULL, NULL, err);
     else if (p.item->src_plain && p.item->dst_plain)
       copy_with_stores(stores, p.item->dst_data + p.begin, (const char *)p.item->src->data + p.begin, p.end - p.begin);
     else
-      status = tdict_leaf_goes_to_sink(p.item) ? write_piece(&p, err) : tdict_leaf_copy(p.item, true, true, &part, err);
+      status = tdict_leaf_goes_to_sink(p.item) ? write_piece(&p, err) : tdict_leaf_copy(p.item, true, true, &span, err);
     if (status != TDICT_OK) *error_item = p.number;
   }
   if (stores != TDICT_STREAM_PLAIN) tdict_stream_fence();
@@ -400,7 +400,7 @@ static tdict_status queue_launches(const tdict_plan *plan, const tdict_chunk *ch
   return status == TDICT_OK && plan->wire->packs ? queue_launch(plan, chunk, TDICT_KERNEL_UNPACK, q, err) : status;
 }
 
-bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_line *out) {
+bool tdict_pieces_as_copy(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_copy *out) {
   const bool in = plan->items[chunk->first].kind == TDICT_CU_H2D,
              arena = in && !plan->writes_existing && !(plan->wire && plan->wire->uses_kernels);
   walk w = {chunk->first, 0, slot};
@@ -419,7 +419,7 @@ bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *s
   }
   if (!run.bytes) return false;
   char *slot_data = slot + run.at;
-  *out = in ? (tdict_cu_line){run.device, slot_data, run.bytes} : (tdict_cu_line){slot_data, run.device, run.bytes};
+  *out = in ? (tdict_cu_copy){run.device, slot_data, run.bytes} : (tdict_cu_copy){slot_data, run.device, run.bytes};
   return true;
 }
 
@@ -437,9 +437,9 @@ static tdict_status queue_copies(const tdict_plan *plan, const tdict_chunk *chun
       void *packed = tdict_shift_back(q->slot + p.at, p.wire_begin);
       tdict_pair pair;
       tdict_leaf_pair(&pair, item, in, !in);
-      tdict_pair_part part = {in ? (void *)item->dst_data : packed, in ? packed : item->src->data, p.wire_begin,
+      tdict_pair_span span = {in ? (void *)item->dst_data : packed, in ? packed : item->src->data, p.wire_begin,
                               p.wire_end};
-      status = tdict_pair_walk(&pair, &part, queue_rect, q, err);
+      status = tdict_pair_walk(&pair, &span, queue_rect, q, err);
       continue;
     }
     stretch next = uses_kernel(&p) ? make_scratch_stretch(q, &p) : make_stretch(&p, in);

@@ -27,7 +27,7 @@ tdict_status tdict_pieces_copy(const tdict_plan *plan, const tdict_chunk *chunk,
 void tdict_pieces_touch(const tdict_plan *plan, const tdict_chunk *chunk);
 /* If one copy between the slot and the device is enough for the chunk, writes this copy to *out and returns true. If
  * more copies are needed, returns false. */
-bool tdict_pieces_line(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_line *out);
+bool tdict_pieces_as_copy(const tdict_plan *plan, const tdict_chunk *chunk, char *slot, tdict_cu_copy *out);
 /* The arguments of tdict_pieces_submit(). */
 typedef struct tdict_pieces_queue {
   tdict_gpu *gpu;

@@ -7,7 +7,7 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/tree/node.h"
-#include "engine/job.h"
+#include "engine/transfer.h"
 
 /* Returns the tree that a part, which is a transfer, has for a position, or NULL. */
 static tdict_tree *result_at(const tdict_future *part, size_t position) {

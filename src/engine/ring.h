@@ -18,7 +18,7 @@ struct tdict_slot {
   tdict_cu_event event; /* recorded after the copy that uses the bytes */
   char *scratch;        /* device memory of slot_bytes, see tdict_ring_scratch(); NULL: not allocated yet */
   tdict_slot *next;     /* link of the ring's lists */
-  _Atomic(bool) posted; /* acquire/release: true while the slot's copy waits in a batch and the slot's event is not
+  _Atomic(bool) posted; /* acquire/release: true while the slot's copy waits in a burst and the slot's event is not
                          * recorded yet */
 };
 typedef struct tdict_ring {
@@ -80,9 +80,9 @@ tdict_status tdict_ring_scratch(tdict_ring *ring, tdict_slot *slot, char **out, 
 /* Returns a slot to the ring. `busy` is true if a copy may still use the slot's bytes. If `busy` is true, the slot's
  * event must have been recorded after that copy. */
 void tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy);
-/* Returns true while the slot's copy waits in a batch, see batch.h. While the copy waits, the slot's event is not
+/* Returns true while the slot's copy waits in a burst, see burst.h. While the copy waits, the slot's event is not
  * recorded yet and must not be queried. NULL is allowed. */
-static inline bool tdict_slot_is_in_batch(const tdict_slot *slot) {
+static inline bool tdict_slot_is_in_burst(const tdict_slot *slot) {
   return slot && atomic_load_explicit(&slot->posted, memory_order_acquire);
 }
 

@@ -12,11 +12,11 @@
 #include "core/base/thread.h"
 #include "device/host.h"
 #include "engine/finish.h"
-#include "engine/options/batch.h"
+#include "engine/options/burst.h"
 #include "engine/options/check_sources.h"
-#include "engine/options/chunk_parts.h"
 #include "engine/options/hooks.h"
 #include "engine/options/queue_limit.h"
+#include "engine/options/strips.h"
 #include "engine/order.h"
 #include "engine/plan/choose.h"
 #include "engine/plan/collect.h"
@@ -133,7 +133,7 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
   const tdict_start *start = s->start;
   const tdict_transfer_options *o = &start->options;
   const bool has_helpers = s->mode == TDICT_MODE_NON_BLOCKING_PIN && o->num_threads != 0;
-  tdict_plan spare;
+  tdict_plan used;
   tdict_plan_request request = {.devices = s->engine->config.devices,
                                 .device = s->device,
                                 .gpu = s->gpu,
@@ -148,12 +148,12 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
                                 .pool = has_helpers ? s->engine->config.pool : NULL,
                                 .num_helpers = has_helpers ? count_plan_helpers(s) : 0,
                                 .narrow = o->narrow,
-                                .spare = &spare};
+                                .used = &used};
   tdict_status status = o->num_keep ? read_keep(s, &request.keep, err) : TDICT_OK;
   if (status == TDICT_OK && o->num_conversions)
     status = tdict_conversions_create(start->what, o->conversions, o->num_conversions, &request.conversions, err);
   if (status == TDICT_OK) {
-    tdict_plan_take_spare(&s->engine->spare_plan, &spare);
+    tdict_plan_take_used(&s->engine->used_plan, &used);
     status = start->named ? tdict_plan_collect_pairs(&s->plan, &request, start->pairs, start->num_pairs, err)
                           : tdict_plan_collect(&s->plan, &request, start->src, err);
   }
@@ -334,8 +334,8 @@ static tdict_status make_result(const starter *s, tdict_transfer *t, tdict_error
   status =
       tdict_result_build(&t->plan, start->src, first->storage, start->pin ? NULL : &s->device, &t->future.result, err);
   for (size_t i = 1; i < t->num_targets && status == TDICT_OK; i++)
-    status = tdict_result_repeat(&t->plan, t->future.result, first->storage, t->targets[i].storage, &t->targets[i].tree,
-                                 err);
+    status = tdict_result_for_target(&t->plan, t->future.result, first->storage, t->targets[i].storage,
+                                     &t->targets[i].tree, err);
   return status;
 }
 
@@ -381,7 +381,7 @@ static bool is_queued_without_waiting(const tdict_plan *plan, size_t max_queued_
 
 static tdict_status cut_plan(const starter *s, tdict_transfer *t, tdict_error *err) {
   const tdict_tuning_row *row = &s->choice.row;
-  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && t->plan.way_bytes[TDICT_WAY_DIRECT]) tdict_plan_pack(&t->plan);
+  if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && t->plan.way_bytes[TDICT_WAY_DIRECT]) tdict_plan_stage_small(&t->plan);
   const tdict_cut cut = {row->first_bytes, row->chunk_bytes, s->max_copy_bytes, s->mode == TDICT_MODE_BLOCKING};
   return tdict_plan_cut(&t->plan, &cut, err);
 }
@@ -400,10 +400,10 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
   status = cut_plan(s, t, err);
   if (t->how.on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, max_queued_bytes))
     t->how.on_caller_if_ready = t->how.on_caller = false;
-  if (status == TDICT_OK && t->how.num_parts > 1) status = tdict_chunk_parts_create(t, err);
-  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BATCH_CHUNKS && t->num_targets == 1)
-    status = tdict_batch_create(&t->plan, max_queued_bytes, s->engine->rings.num_slots, s->engine->rings.slot_bytes,
-                                &t->batch, err);
+  if (status == TDICT_OK && t->how.num_strips > 1) status = tdict_strips_create(t, err);
+  if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BURST_CHUNKS && t->num_targets == 1)
+    status = tdict_burst_create(&t->plan, max_queued_bytes, s->engine->rings.num_slots, s->engine->rings.slot_bytes,
+                                &t->burst, err);
   if (status == TDICT_OK && max_queued_bytes)
     status = tdict_queue_limit_create(max_queued_bytes, t->how.num_workers * TDICT_LANE_DEPTH, &t->queue_limit, err);
   if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
@@ -501,7 +501,7 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   t->how = (tdict_how){.mode = s->mode,
                        .num_workers = choice->num_workers,
                        .max_slots = choice->row.slots,
-                       .num_parts = choice->num_parts,
+                       .num_strips = choice->num_strips,
                        .stores = choice->row.streaming ? s->engine->best_stores : TDICT_STREAM_PLAIN,
                        .spin_ns = choice->spin_ns,
                        .on_caller = choice->on_caller,

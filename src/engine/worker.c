@@ -7,23 +7,22 @@
 #include "core/base/clock.h"
 #include "engine/finish.h"
 #include "engine/lane.h"
-#include "engine/options/chunk_parts.h"
+#include "engine/options/strips.h"
 #include "engine/pieces.h"
 
-/* Fills the claimed part of a slot. *out is the slot if the whole chunk is in the slot and this thread must queue the
+/* Fills the claimed strip of a slot. *out is the slot if the whole chunk is in the slot and this thread must queue the
  * copy, else NULL. */
 static tdict_status fill_slot(tdict_lane *lane, const tdict_claim *claim, tdict_slot **out, uint32_t *error_item,
                               tdict_error *err) {
   const tdict_transfer *t = lane->worker->transfer;
-  tdict_status status =
-      claim->parts ? tdict_chunk_parts_slot(lane, claim, out, err) : tdict_lane_take_slot(lane, out, err);
+  tdict_status status = claim->strips ? tdict_strips_slot(lane, claim, out, err) : tdict_lane_take_slot(lane, out, err);
   if (status != TDICT_OK || !*out) return status;
-  const tdict_chunk *part = &claim->part;
+  const tdict_chunk *strip = &claim->strip;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
-  char *to = (*out)->data + (part->begin - claim->chunk->begin);
-  status = tdict_pieces_gather(&t->plan, part, to, t->how.stores, error_item, err);
-  lane->worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, part->end - part->begin);
-  return claim->parts && status == TDICT_OK ? tdict_chunk_parts_filled(lane, claim, out, err) : status;
+  char *to = (*out)->data + (strip->begin - claim->chunk->begin);
+  status = tdict_pieces_gather(&t->plan, strip, to, t->how.stores, error_item, err);
+  lane->worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, strip->end - strip->begin);
+  return claim->strips && status == TDICT_OK ? tdict_strips_filled(lane, claim, out, err) : status;
 }
 
 /* Touches the pages of a large new host result while the copy runs. Smaller results have few pages, which are mostly
@@ -72,10 +71,10 @@ static bool writes_on_host(const tdict_transfer *t) {
   return t->plan.way_bytes[TDICT_WAY_STAGE_OUT] || t->plan.way_bytes[TDICT_WAY_HOST];
 }
 
-/* Claims the next chunk, or the next part of a chunk. Returns false if none is left. */
+/* Claims the next chunk, or the next strip of a chunk. Returns false if none is left. */
 static bool claim_next(tdict_transfer *t, tdict_claim *out) {
-  if (t->chunk_parts) return tdict_chunk_parts_claim(t, out);
-  const uint32_t n = atomic_fetch_add_explicit(&t->next_part, 1, memory_order_relaxed);
+  if (t->strips) return tdict_strips_claim(t, out);
+  const uint32_t n = atomic_fetch_add_explicit(&t->next_strip, 1, memory_order_relaxed);
   if (n >= t->plan.num_chunks) return false;
   *out = (tdict_claim){&t->plan.chunks[n], NULL, t->plan.chunks[n]};
   return true;
@@ -95,8 +94,8 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
     if (status == TDICT_OK && t->how.mode == TDICT_MODE_BLOCKING && lane->gpu) status = tdict_lane_wait_all(lane, err);
     if (status != TDICT_OK) tdict_transfer_fail(t, error_item, err);
   }
-  /* Queue the copies that wait in the batch, and record the last event. */
-  if (status == TDICT_OK && t->batch && !tdict_future_has_failed(&t->future) &&
+  /* Queue the copies that wait in the burst, and record the last event. */
+  if (status == TDICT_OK && t->burst && !tdict_future_has_failed(&t->future) &&
       (status = tdict_lane_flush(lane, err)) != TDICT_OK)
     tdict_transfer_fail(t, UINT32_MAX, err);
   if (!t->how.caller_waits && lane->gpu) worker->lacks_tail = !tdict_lane_record_tail(lane);

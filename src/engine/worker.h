@@ -4,7 +4,7 @@
 #ifndef TDICT_ENGINE_WORKER_H
 #define TDICT_ENGINE_WORKER_H
 
-#include "engine/job.h"
+#include "engine/transfer.h"
 
 /* Copies chunks until no chunk is left, then waits for the copies of this worker. The last worker ends the transfer.
  * `task` is the task of a tdict_worker. */

@@ -418,14 +418,14 @@ GPU_CASE(gpu_copies_are_split_at_registrations) {
 }
 
 /* Copies that are queued together are right with a driver that has a call for it and with one that has none. */
-static tdict_cu no_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+static tdict_cu no_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
                          tdict_cu_stream s) {
   (void)d, (void)kind, (void)lines, (void)count, (void)s;
   return TDICT_CU_NOT_SUPPORTED;
 }
 
-GPU_CASE(gpu_queue_lines) {
-  enum { COUNT = TDICT_CU_MOST_LINES, BYTES = COUNT * 3000 };
+GPU_CASE(gpu_queue_copies) {
+  enum { COUNT = TDICT_CU_MOST_COPIES, BYTES = COUNT * 3000 };
   fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   raw_memory *raw = raw_open(b.context, td_device());
@@ -438,26 +438,26 @@ GPU_CASE(gpu_queue_lines) {
   td_ok(tdict_gpu_take_stream(b.gpu, &stream, err));
   assert_int_equal(tdict_counted_host_alloc(d, &host, BYTES), TDICT_CU_SUCCESS);
   for (int without = 0; without < 2; without++) {
-    tdict_cu_line lines[COUNT];
+    tdict_cu_copy lines[COUNT];
     char *device = block.data;
     for (size_t i = 0; i < COUNT; i++) /* in another order on the device */
-      lines[i] = (tdict_cu_line){device + (COUNT - 1 - i) * 3000, (char *)host + i * 3000, 3000 - i};
+      lines[i] = (tdict_cu_copy){device + (COUNT - 1 - i) * 3000, (char *)host + i * 3000, 3000 - i};
     if (without) {
       shim_begin(&old, d);
       old.ops.copy_batch_async = no_batch;
     }
     memcpy(host, sent, BYTES);
     raw_fill(raw, device, 0xA5, BYTES);
-    td_ok(tdict_gpu_queue_lines(b.gpu, TDICT_CU_H2D, lines, COUNT, stream, err));
+    td_ok(tdict_gpu_queue_copies(b.gpu, TDICT_CU_H2D, lines, COUNT, stream, err));
     CU(SUCCESS, stream_synchronize, stream);
     raw_read(raw, found, device, BYTES);
     for (size_t i = 0; i < COUNT; i++) {
       assert_memory_equal(found + (COUNT - 1 - i) * 3000, sent + i * 3000, 3000 - i);
       if (i) assert_int_equal(found[(COUNT - i) * 3000 - 1], 0xA5);
-      lines[i] = (tdict_cu_line){(char *)host + i * 3000, device + (COUNT - 1 - i) * 3000, 3000 - i};
+      lines[i] = (tdict_cu_copy){(char *)host + i * 3000, device + (COUNT - 1 - i) * 3000, 3000 - i};
     }
     memset(host, 0x5A, BYTES);
-    td_ok(tdict_gpu_queue_lines(b.gpu, TDICT_CU_D2H, lines, COUNT, stream, err));
+    td_ok(tdict_gpu_queue_copies(b.gpu, TDICT_CU_D2H, lines, COUNT, stream, err));
     CU(SUCCESS, stream_synchronize, stream);
     for (size_t i = 0; i < COUNT; i++) assert_memory_equal((char *)host + i * 3000, sent + i * 3000, 3000 - i);
     if (without) shim_end(&old, d);

@@ -31,7 +31,7 @@ static inline tdict_transfer *planned(const world *w, const size_t *bytes, uint3
   }
   t->plan.num_items = t->plan.cap = count;
   t->plan.way_bytes[TDICT_WAY_STAGE_IN] = t->plan.line_bytes;
-  t->how.num_parts = parts;
+  t->how.num_strips = parts;
   return t;
 }
 static inline void drop(tdict_transfer *t) {

@@ -7,7 +7,7 @@
 
 #include "core/ops/visit.h"
 #include "device/sim/queue.h"
-#include "engine/job.h"
+#include "engine/transfer.h"
 #include "support/sanitized.h"
 #include "tdict/trace.h"
 
@@ -222,7 +222,7 @@ GPU_CASE(fork_ignores_locks_of_other_threads) {
 static void lock_all(family *f, bool locks) {
   tdict_engine *e = tdict_context_engine(f->w.c);
   int (*fn)(pthread_mutex_t * lock) = locks ? pthread_mutex_lock : pthread_mutex_unlock;
-  pthread_mutex_t *all[] = {&e->lock,        &e->rings.list_lock,  &e->spare_plan.lock,    &e->tracer.lock,
+  pthread_mutex_t *all[] = {&e->lock,        &e->rings.list_lock,  &e->used_plan.lock,     &e->tracer.lock,
                             &f->w.gpu->lock, &f->w.gpu->kept.lock, &f->w.gpu->bounce_lock, &f->w.gpu->queue_lock};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) assert_int_equal(fn(all[i]), 0);
   if (f->w.device.type != TDICT_DEVICE_SIM) return;

@@ -495,7 +495,7 @@ static tdict_cu lose_rect(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_s
   return loses(d) ? LAUNCH_FAILED : losing.real->copy_rect_async(d, rect, s);
 }
 
-static tdict_cu lose_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+static tdict_cu lose_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
                            tdict_cu_stream s) {
   bool lost = false;
   for (size_t i = 0; i < count; i++) lost |= loses(d);

@@ -147,11 +147,11 @@ GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
 
 /* What was queued to the device, one copy after the other. */
 static struct {
-  tdict_cu_line lines[16];
+  tdict_cu_copy lines[16];
   int count;
 } noted;
 static tdict_cu note_h2d(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
-  if (noted.count < 16) noted.lines[noted.count++] = (tdict_cu_line){device, host, bytes};
+  if (noted.count < 16) noted.lines[noted.count++] = (tdict_cu_copy){device, host, bytes};
   return wrap.real->copy_h2d_async(d, device, host, bytes, s);
 }
 
@@ -174,7 +174,7 @@ static tdict_tree *side_by_side(const world *w, int64_t bytes, int64_t step) {
 
 /* The copy that a chunk is, where it is one, is the one that would have been queued; no copy goes over bytes that are
  * not the chunk's. */
-GPU_CASE(pieces_line_is_the_copy_that_would_be_queued) {
+GPU_CASE(pieces_as_copy_is_the_copy_that_would_be_queued) {
   static const struct {
     int64_t bytes, step;
     size_t chunk;
@@ -198,8 +198,8 @@ GPU_CASE(pieces_line_is_the_copy_that_would_be_queued) {
     td_ok(tdict_gpu_enter(gpu, &scope, err));
     td_ok(tdict_gpu_take_stream(gpu, &stream, err));
     for (uint32_t i = 0; i < p.num_chunks; i++) {
-      tdict_cu_line line = {0};
-      const bool one = tdict_pieces_line(&p, &p.chunks[i], slot, &line);
+      tdict_cu_copy line = {0};
+      const bool one = tdict_pieces_as_copy(&p, &p.chunks[i], slot, &line);
       noted.count = 0;
       tdict_pieces_queue queue = {gpu, TDICT_CU_H2D, stream, slot, 0, NULL, 0};
       td_ok(tdict_pieces_submit(&p, &p.chunks[i], &queue, err));

@@ -2,7 +2,7 @@
 #include "context.h"
 #include "core/memory/pinned_blocks.h"
 #include "core/sched/gate.h"
-#include "engine/job.h"
+#include "engine/transfer.h"
 #include "trees.h"
 
 /* The same context, seen from each of its two devices. */

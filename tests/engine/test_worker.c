@@ -2,7 +2,7 @@
  * right. */
 #include <sys/mman.h>
 
-#include "engine/job.h"
+#include "engine/transfer.h"
 #include "engine/trees.h"
 #include "engine/wrap.h"
 #include "support/fail_alloc.h"

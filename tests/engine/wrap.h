@@ -71,7 +71,7 @@ static inline tdict_cu wrap_h2d(tdict_driver *d, void *dst, const void *src, siz
 static inline tdict_cu wrap_d2h(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
   return WRAP_CALL(CALL_COPY, wrap.real->copy_d2h_async(d, dst, src, bytes, s));
 }
-static inline tdict_cu wrap_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+static inline tdict_cu wrap_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
                                   tdict_cu_stream s) {
   for (size_t i = 0; i < count && kind == TDICT_CU_H2D; i++)
     atomic_fetch_add(&wrap.copied_bytes, (int64_t)lines[i].bytes);

@@ -241,7 +241,7 @@ static tdict_cu copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect, tdic
   if (result == TDICT_CU_SUCCESS) CALL_INNER(f, result, copy_rect_async, rect, s);
   return result;
 }
-static tdict_cu copy_batch_async(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+static tdict_cu copy_batch_async(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
                                  tdict_cu_stream s) {
   fault_driver *f = fault_of(d);
   tdict_cu result = count_call(f, kind == TDICT_CU_H2D ? TDICT_FAULT_COPY_IN : TDICT_FAULT_COPY_OUT);

@@ -11,11 +11,11 @@
 
 #include "device/gpu.h"
 
-__attribute__((weak)) tdict_status __wrap_tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind,
-                                                                const tdict_cu_line *lines, size_t count,
-                                                                tdict_cu_stream stream, tdict_error *err);
-tdict_status __real_tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
-                                          tdict_cu_stream stream, tdict_error *err);
+__attribute__((weak)) tdict_status __wrap_tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind,
+                                                                 const tdict_cu_copy *lines, size_t count,
+                                                                 tdict_cu_stream stream, tdict_error *err);
+tdict_status __real_tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
+                                           tdict_cu_stream stream, tdict_error *err);
 __attribute__((weak)) tdict_status __wrap_tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind,
                                                                const tdict_rect *rect, tdict_cu_stream stream,
                                                                tdict_error *err);
@@ -31,13 +31,13 @@ static bool was_launched[TDICT_KERNEL_NUM_OPS];          /* guarded by `lock` */
 
 static bool is_checking(void) { return getenv("TDICT_INITCHECK") != NULL; }
 
-tdict_status __wrap_tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
-                                          tdict_cu_stream stream, tdict_error *err) {
-  if (!is_checking()) return __real_tdict_gpu_queue_lines(gpu, kind, lines, count, stream, err);
+tdict_status __wrap_tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
+                                           tdict_cu_stream stream, tdict_error *err) {
+  if (!is_checking()) return __real_tdict_gpu_queue_copies(gpu, kind, lines, count, stream, err);
   tdict_status status = TDICT_OK;
   pthread_mutex_lock(&lock);
   for (size_t i = 0; i < count && status == TDICT_OK; i++)
-    status = __real_tdict_gpu_queue_lines(gpu, kind, lines + i, 1, stream, err);
+    status = __real_tdict_gpu_queue_copies(gpu, kind, lines + i, 1, stream, err);
   pthread_mutex_unlock(&lock);
   return status;
 }

@@ -76,7 +76,7 @@ static void copy_chunk(side *s, size_t at, size_t count, bool to_buffer) {
   const size_t begin = at * s->item;
   /* The address at which the first element would be if the buffer held all elements. */
   void *first = (void *)((uintptr_t)s->buffer - begin);
-  const tdict_pair_part part = {to_buffer ? first : s->data, to_buffer ? s->data : first, begin,
+  const tdict_pair_span part = {to_buffer ? first : s->data, to_buffer ? s->data : first, begin,
                                 begin + count * s->item};
   (void)tdict_pair_walk(&s->pair, &part, copy_rect, NULL,
                         NULL); /* cannot fail, since copy_rect() always returns TDICT_OK */

@@ -81,7 +81,7 @@ static tdict_status copy_elements(tdict_tensor *dst, const tdict_tensor *src, mo
   }
   tdict_pair_init(&pair, dst->ndim, dst->dims, tdict_tensor_dims_strides(dst), tdict_tensor_dims_strides(src),
                   tdict_dtype_bytes(dst->dtype));
-  const tdict_pair_part whole = {dst->data, src->data, 0, tdict_tensor_nbytes(dst)};
+  const tdict_pair_span whole = {dst->data, src->data, 0, tdict_tensor_nbytes(dst)};
   return tdict_pair_walk(&pair, &whole, copy_rect, m, err);
 }
 

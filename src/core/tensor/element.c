@@ -113,7 +113,7 @@ tdict_status tdict_element_fill(const tdict_tensor *t, const void *element, tdic
   tdict_tensor_await(t, true);
   tdict_pair pair;
   tdict_pair_init(&pair, t->ndim, t->dims, tdict_tensor_dims_strides(t), tdict_tensor_dims_strides(t), f.item);
-  const tdict_pair_part whole = {t->data, t->data, 0, tdict_tensor_nbytes(t)};
+  const tdict_pair_span whole = {t->data, t->data, 0, tdict_tensor_nbytes(t)};
   tdict_status status = tdict_pair_walk(&pair, &whole, fill_rect, &f, err);
   if (status == TDICT_OK) tdict_tensor_regain(t);
   return status;

@@ -30,8 +30,8 @@ bool tdict_layout_extent(int ndim, const int64_t *shape, const int64_t *strides,
 
 /* Two layouts of one shape, which are walked together as rectangles of bytes. */
 typedef struct tdict_pair {
-  int ndim;         /* number of dimensions after merging, at least 1; dimension ndim - 1 is the innermost */
-  size_t run_bytes; /* bytes of a run, contiguous on both sides */
+  int ndim;             /* number of dimensions after merging, at least 1; dimension ndim - 1 is the innermost */
+  size_t stretch_bytes; /* bytes of a run, contiguous on both sides */
   /* sizes of the dimensions, and strides in bytes; one index of the innermost dimension is one run */
   int64_t shape[TDICT_MAX_NDIM], dst_strides[TDICT_MAX_NDIM], src_strides[TDICT_MAX_NDIM];
 } tdict_pair;
@@ -42,15 +42,15 @@ void tdict_pair_init(tdict_pair *pair, int ndim, const int64_t *shape, const int
 /* The part of two tensors that a walk visits: the bytes [begin, end), counted in C order. `dst` and `src` are the
  * addresses of the first elements of the tensors. Offsets are added to the addresses as numbers, so the addresses may
  * be NULL or device addresses. `end` may be larger than the number of bytes; the walk then ends at the last byte. */
-typedef struct tdict_pair_part {
+typedef struct tdict_pair_span {
   void *dst;
   const void *src;
   size_t begin, end;
-} tdict_pair_part;
+} tdict_pair_span;
 /* Handles one rectangle of a walk. A status other than TDICT_OK ends the walk. */
 typedef tdict_status (*tdict_rect_fn)(void *user, const tdict_rect *rect, tdict_error *err);
 /* Calls fn for each rectangle of the part. Returns the first status of fn that is not TDICT_OK, else TDICT_OK. */
-tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_part *part, tdict_rect_fn fn, void *user,
+tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_span *part, tdict_rect_fn fn, void *user,
                              tdict_error *err);
 /* Copies one rectangle between host addresses. */
 void tdict_rect_copy(const tdict_rect *rect);

@@ -286,13 +286,13 @@ static tdict_cu cuda_copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect,
   return api_of(d)->rect_async(&r, to_cuda_stream(s));
 }
 
-static tdict_cu cuda_copy_batch_async(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+static tdict_cu cuda_copy_batch_async(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
                                       tdict_cu_stream s) {
-  tdict_cuda_address dsts[TDICT_CU_MOST_LINES], srcs[TDICT_CU_MOST_LINES];
-  size_t sizes[TDICT_CU_MOST_LINES], first = 0;
+  tdict_cuda_address dsts[TDICT_CU_MOST_COPIES], srcs[TDICT_CU_MOST_COPIES];
+  size_t sizes[TDICT_CU_MOST_COPIES], first = 0;
   (void)kind; /* the driver determines the direction from the addresses */
   if (!api_of(d)->batch_async) return TDICT_CU_NOT_SUPPORTED;
-  if (count == 0 || count > TDICT_CU_MOST_LINES) return TDICT_CU_INVALID_VALUE;
+  if (count == 0 || count > TDICT_CU_MOST_COPIES) return TDICT_CU_INVALID_VALUE;
   for (size_t i = 0; i < count; i++) {
     dsts[i] = to_cuda_address(lines[i].dst);
     srcs[i] = to_cuda_address(lines[i].src);

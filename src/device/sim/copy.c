@@ -199,9 +199,9 @@ tdict_cu tdict_sim_copy_rect_async(tdict_driver *base, const tdict_cu_rect *rect
   return copy_on_current(base, rect, handle, false);
 }
 
-tdict_cu tdict_sim_copy_batch_async(tdict_driver *base, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+tdict_cu tdict_sim_copy_batch_async(tdict_driver *base, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
                                     tdict_cu_stream handle) {
-  if (count == 0 || count > TDICT_CU_MOST_LINES || !handle) return TDICT_CU_INVALID_VALUE;
+  if (count == 0 || count > TDICT_CU_MOST_COPIES || !handle) return TDICT_CU_INVALID_VALUE;
   tdict_cu result = TDICT_CU_SUCCESS;
   for (size_t i = 0; i < count && result == TDICT_CU_SUCCESS; i++) {
     tdict_cu_rect r = make_row(kind, lines[i].dst, lines[i].src, lines[i].bytes);

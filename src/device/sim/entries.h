@@ -89,7 +89,7 @@ tdict_cu tdict_sim_copy_d2d_async(tdict_driver *base, void *dst, const void *src
 tdict_cu tdict_sim_copy_peer_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_context to,
                                    tdict_cu_context from, tdict_cu_stream handle);
 tdict_cu tdict_sim_copy_rect_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_stream handle);
-tdict_cu tdict_sim_copy_batch_async(tdict_driver *base, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+tdict_cu tdict_sim_copy_batch_async(tdict_driver *base, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
                                     tdict_cu_stream handle);
 tdict_cu tdict_sim_fill_async(tdict_driver *base, void *address, unsigned char byte, size_t bytes,
                               tdict_cu_stream handle);

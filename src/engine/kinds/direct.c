@@ -29,24 +29,24 @@ static tdict_status queue_casts(const tdict_direct *d, tdict_error *err) {
   return status;
 }
 
-/* Queues the copies of a chunk between host and device with one call. Each copy covers one run of items. Converted
+/* Queues the copies of a chunk between host and device with one call. Each copy covers one stretch of items. Converted
  * items are left out. */
-static tdict_status queue_runs(const tdict_direct *d, tdict_error *err) {
+static tdict_status queue_stretches(const tdict_direct *d, tdict_error *err) {
   const tdict_plan *p = d->plan;
   const tdict_chunk *chunk = d->chunk;
-  tdict_cu_line lines[TDICT_CU_MOST_LINES];
+  tdict_cu_copy lines[TDICT_CU_MOST_COPIES];
   size_t count = 0;
   for (uint32_t i = chunk->first, end; i < p->num_items && p->items[i].offset < chunk->end; i = end) {
     const tdict_item *item = &p->items[i];
-    end = tdict_plan_run_end(p, i);
+    end = tdict_plan_stretch_end(p, i);
     size_t from = item->offset < chunk->begin ? chunk->begin - item->offset : 0;
     size_t to = p->items[end - 1].offset + p->items[end - 1].bytes;
     if (to > chunk->end) to = chunk->end;
     if (to <= item->offset + from || tdict_plan_cast(p, i)) continue; /* an empty leaf needs no copy */
-    lines[count++] = (tdict_cu_line){item->dst_data + from, item->src_data + from, to - item->offset - from};
+    lines[count++] = (tdict_cu_copy){item->dst_data + from, item->src_data + from, to - item->offset - from};
   }
   if (count == 0) return TDICT_OK;
-  return tdict_gpu_queue_lines(d->gpu, (tdict_cu_kind)p->items[chunk->first].kind, lines, count, d->stream, err);
+  return tdict_gpu_queue_copies(d->gpu, (tdict_cu_kind)p->items[chunk->first].kind, lines, count, d->stream, err);
 }
 
 /* A copy between device memories. `to` owns the destination. */
@@ -82,12 +82,12 @@ static tdict_status queue_within_devices(const tdict_direct *d, tdict_error *err
   const int64_t *dst = item->dst ? tdict_tensor_dims_strides(item->dst) : NULL;
   tdict_pair_init(&pair, item->src->ndim, item->src->dims, dst, tdict_tensor_dims_strides(item->src),
                   tdict_dtype_bytes(item->src->dtype));
-  tdict_pair_part part = {item->dst_data, item->src->data, chunk->begin - item->offset, chunk->end - item->offset};
-  return tdict_pair_walk(&pair, &part, queue_between, &b, err);
+  tdict_pair_span span = {item->dst_data, item->src->data, chunk->begin - item->offset, chunk->end - item->offset};
+  return tdict_pair_walk(&pair, &span, queue_between, &b, err);
 }
 
 tdict_status tdict_direct_queue(const tdict_direct *d, tdict_error *err) {
   if (d->plan->items[d->chunk->first].kind == TDICT_CU_D2D) return queue_within_devices(d, err);
-  tdict_status status = queue_runs(d, err);
+  tdict_status status = queue_stretches(d, err);
   return status == TDICT_OK && d->plan->wire && d->plan->wire->pinned_bytes ? queue_casts(d, err) : status;
 }

@@ -27,13 +27,13 @@ static tdict_status read_rect(void *user, const tdict_rect *rect, tdict_error *e
   return status;
 }
 
-tdict_status tdict_leaf_copy(const tdict_item *item, bool use_dst, bool use_src, const tdict_pair_part *part,
+tdict_status tdict_leaf_copy(const tdict_item *item, bool use_dst, bool use_src, const tdict_pair_span *span,
                              tdict_error *err) {
   tdict_storage *s = item->src->storage;
   const bool reads = use_src && tdict_storage_is_unloaded(s);
   tdict_pair pair;
   tdict_leaf_pair(&pair, item, use_dst, use_src);
-  return tdict_pair_walk(&pair, part, reads ? read_rect : copy_host_rect, s, err);
+  return tdict_pair_walk(&pair, span, reads ? read_rect : copy_host_rect, s, err);
 }
 
 tdict_status tdict_leaf_write_sink(const tdict_item *item, size_t at, const char *bytes, size_t count,

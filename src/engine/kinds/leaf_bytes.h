@@ -15,7 +15,7 @@ static inline void *tdict_shift_back(const void *address, size_t back) { return 
 void tdict_leaf_pair(tdict_pair *pair, const tdict_item *item, bool use_dst, bool use_src);
 /* Copies a part of an item, or reads a part from an unloaded storage. Only reading can fail: returns the errors of
  * tdict_storage_read(). */
-tdict_status tdict_leaf_copy(const tdict_item *item, bool use_dst, bool use_src, const tdict_pair_part *part,
+tdict_status tdict_leaf_copy(const tdict_item *item, bool use_dst, bool use_src, const tdict_pair_span *span,
                              tdict_error *err);
 static inline bool tdict_leaf_goes_to_sink(const tdict_item *item) {
   return item->dst && tdict_storage_is_sink(item->dst->storage);

@@ -66,7 +66,7 @@ static void store_low(char *dst, size_t i, unsigned bytes, uint64_t number) {
 /* A packed block, and the vector functions for its elements. */
 typedef struct block {
   const char *src, *ahead;
-  size_t bytes, steps; /* steps: whole steps of the vector functions, 0 without these functions */
+  size_t bytes, steps; /* steps: full steps of the vector functions, 0 without these functions */
   const tdict_pack_ops *ops;
 } block;
 
@@ -90,10 +90,10 @@ static void narrow(const tdict_packer *p, const block *b, char *dst, unsigned to
 
 /* Writes one bit for each bool. Returns false if a byte is neither 0 nor 1. */
 static bool write_bits(const block *b, char *dst) {
-  const size_t whole = b->steps * TDICT_PACK_STEP;
+  const size_t full = b->steps * TDICT_PACK_STEP;
   unsigned all = b->steps ? b->ops->bits(dst, b->src, b->steps, b->ahead) : 0;
-  memset(dst + whole / 8, 0, (b->bytes - whole + 7) / 8);
-  for (size_t i = whole; i < b->bytes; i++) {
+  memset(dst + full / 8, 0, (b->bytes - full + 7) / 8);
+  for (size_t i = full; i < b->bytes; i++) {
     const unsigned byte = (unsigned char)b->src[i];
     all |= byte;
     dst[i / 8] = (char)((unsigned char)dst[i / 8] | (byte & 1) << i % 8);

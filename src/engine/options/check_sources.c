@@ -38,8 +38,8 @@ static uint64_t hash_item(const tdict_item *item) {
   if (item->src_plain) return hash_bytes(h, t->data, tdict_tensor_nbytes(t));
   tdict_pair pair;
   tdict_pair_init(&pair, t->ndim, t->dims, NULL, tdict_tensor_dims_strides(t), tdict_dtype_bytes(t->dtype));
-  tdict_pair_part part = {NULL, t->data, 0, tdict_tensor_nbytes(t)};
-  (void)!tdict_pair_walk(&pair, &part, hash_rect, &h, NULL);
+  tdict_pair_span span = {NULL, t->data, 0, tdict_tensor_nbytes(t)};
+  (void)!tdict_pair_walk(&pair, &span, hash_rect, &h, NULL);
   return h;
 }
 
@@ -50,15 +50,15 @@ static bool is_in_host_memory(const tdict_item *item) {
 }
 
 /* A consolidated tree has one item, but a hash for each leaf, so that an error can name the leaf. */
-static uint32_t count_hashes(const tdict_plan *p) { return p->whole ? (uint32_t)p->whole->num_leaves : p->num_items; }
+static uint32_t count_hashes(const tdict_plan *p) { return p->block ? (uint32_t)p->block->num_leaves : p->num_items; }
 
 /* Returns the hash of item number i, or of leaf number i if the tree is consolidated. Returns 0 if the bytes are
  * not in host memory. */
 static uint64_t hash_nth(const tdict_plan *p, uint32_t i) {
-  const tdict_item *item = &p->items[p->whole ? 0 : i];
+  const tdict_item *item = &p->items[p->block ? 0 : i];
   if (!is_in_host_memory(item)) return 0;
-  if (!p->whole) return hash_item(item);
-  const tdict_leaf_span *leaf = &p->whole->leaves[i];
+  if (!p->block) return hash_item(item);
+  const tdict_leaf_span *leaf = &p->block->leaves[i];
   return hash_bytes(0, (const unsigned char *)item->src_data + leaf->begin, leaf->bytes);
 }
 
@@ -81,7 +81,7 @@ void tdict_check_sources_after(tdict_transfer *t) {
     tdict_error err;
     (void)!tdict_fail(&err, TDICT_ECHANGED,
                       "transfer: the source changed during the copy; call tdict_future_wait_source() first");
-    tdict_future_fail(&t->future, p->whole ? i : p->items[i].leaf, "", &err);
+    tdict_future_fail(&t->future, p->block ? i : p->items[i].leaf, "", &err);
     return;
   }
 }

@@ -4,7 +4,7 @@
 #ifndef TDICT_ENGINE_OPTIONS_CHECK_SOURCES_H
 #define TDICT_ENGINE_OPTIONS_CHECK_SOURCES_H
 
-#include "engine/job.h"
+#include "engine/transfer.h"
 
 /* Allocates the hashes. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_check_sources_prepare(tdict_transfer *transfer, tdict_error *err);

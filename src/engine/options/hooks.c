@@ -96,7 +96,7 @@ static tdict_status move_tensors(const tdict_hook *hook, tdict_box *box, tdict_b
 }
 
 /* Pins or moves an object, and writes the box of the new object to *out. The caller owns the box. */
-static tdict_status run_part(tdict_hook *hook, bool pins, tdict_box *box, tdict_box **out, tdict_error *err) {
+static tdict_status run_one(tdict_hook *hook, bool pins, tdict_box *box, tdict_box **out, tdict_error *err) {
   const hook_fn move = TDICT_HOOK_OF(box->type, to_device);
   hook->pins = pins;
   hook->device = pins ? tdict_cpu() : hook->transfer->hooks->device;
@@ -122,21 +122,21 @@ static tdict_status end_hook_stream(tdict_hook *hook, tdict_error *err) {
  * a failure. */
 static tdict_status run_step(tdict_transfer *t, tdict_object_step *step, tdict_error *err) {
   tdict_hook hook = {t, t->hooks->context, tdict_cpu(), true, t->hooks->gpu, NULL};
-  tdict_box *boxes[3] = {step->box, NULL, NULL}; /* the object of the source, and the objects that the parts made */
+  tdict_box *boxes[3] = {step->box, NULL, NULL}; /* the object of the source, and the objects that the hooks made */
   const bool pins_first = step->pin && !(step->move && t->hooks->device.type == TDICT_DEVICE_CPU);
-  const int num_parts = step->pin + step->move;
+  const int num_calls = step->pin + step->move;
   tdict_status status = TDICT_OK, ended;
-  for (int i = 0; i < num_parts && status == TDICT_OK; i++) {
+  for (int i = 0; i < num_calls && status == TDICT_OK; i++) {
     if (i > 0 && tdict_future_has_failed(&t->future))
       status = tdict_fail(err, TDICT_ECANCELLED, "transfer: failed or cancelled before this hook");
     else
-      status = run_part(&hook, (i == 0) == pins_first, boxes[i], &boxes[i + 1], err);
+      status = run_one(&hook, (i == 0) == pins_first, boxes[i], &boxes[i + 1], err);
   }
   /* Wait for the copies that the hooks queued, even after a failure. */
   ended = end_hook_stream(&hook, status == TDICT_OK ? err : NULL);
   if (status == TDICT_OK) status = ended;
-  tdict_box *last = boxes[num_parts];
-  if (num_parts == 2) tdict_box_release(boxes[1]);
+  tdict_box *last = boxes[num_calls];
+  if (num_calls == 2) tdict_box_release(boxes[1]);
   if (status == TDICT_OK)
     step->result = last;
   else

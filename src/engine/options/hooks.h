@@ -5,7 +5,7 @@
 #ifndef TDICT_ENGINE_OPTIONS_HOOKS_H
 #define TDICT_ENGINE_OPTIONS_HOOKS_H
 
-#include "engine/job.h"
+#include "engine/transfer.h"
 #include "tdict/hook.h"
 
 /* The argument of a hook. The argument is valid while the hooks of one step run. */

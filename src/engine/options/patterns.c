@@ -11,16 +11,16 @@
 #include "core/tree/path.h"
 #include "core/tree/suggest.h"
 
-typedef enum part_kind { PART_KEY, PART_ANY_KEY, PART_ANY_KEYS } part_kind;
-/* A part of a pattern: a key, `*` or `**`. */
-typedef struct pattern_part {
+typedef enum segment_kind { SEGMENT_KEY, SEGMENT_ANY_KEY, SEGMENT_ANY_KEYS } segment_kind;
+/* A segment of a pattern: a key, `*` or `**`. */
+typedef struct pattern_segment {
   const char *key; /* points into `text`; unescaped, without a zero byte at the end */
   size_t length;
-  part_kind kind;
-} pattern_part;
+  segment_kind kind;
+} pattern_segment;
 
 typedef struct pattern {
-  size_t end;       /* the index in `parts` after the last part of the pattern */
+  size_t end;       /* the index in `segments` after the last segment of the pattern */
   const char *text; /* the program's text, borrowed for the call */
   bool is_optional, has_matched;
 } pattern;
@@ -30,24 +30,24 @@ struct tdict_patterns {
   size_t count;        /* number of patterns */
   int64_t num_matches; /* entries for which tdict_patterns_find() found a pattern */
   pattern *list;
-  char *text;           /* the unescaped keys */
-  pattern_part parts[]; /* the parts of all patterns, one pattern after another */
+  char *text;                 /* the unescaped keys */
+  pattern_segment segments[]; /* the segments of all patterns, one pattern after another */
 };
 
-/* Allocates space for the parts of all patterns. A pattern has at most as many parts as bytes. */
+/* Allocates space for the segments of all patterns. A pattern has at most as many segments as bytes. */
 static tdict_patterns *new_patterns(const char *const *patterns, size_t count) {
-  size_t bytes = 0, parts_bytes, list_bytes, all;
+  size_t bytes = 0, segments_bytes, list_bytes, all;
   for (size_t i = 0; i < count; i++)
     if (!tdict_add_size(bytes, strlen(patterns[i]), &bytes)) return NULL;
-  if (!tdict_mul_size(bytes, sizeof(pattern_part), &parts_bytes) ||
+  if (!tdict_mul_size(bytes, sizeof(pattern_segment), &segments_bytes) ||
       !tdict_mul_size(count, sizeof(pattern), &list_bytes) || !tdict_add_size(bytes, list_bytes, &all) ||
-      !tdict_add_size(all, parts_bytes, &all) || !tdict_add_size(all, sizeof(tdict_patterns), &all))
+      !tdict_add_size(all, segments_bytes, &all) || !tdict_add_size(all, sizeof(tdict_patterns), &all))
     return NULL;
   tdict_patterns *made = malloc(all);
   if (!made) return NULL;
   made->count = 0;
   made->num_matches = 0;
-  made->list = (pattern *)(void *)(made->parts + bytes);
+  made->list = (pattern *)(void *)(made->segments + bytes);
   made->text = (char *)(made->list + count);
   return made;
 }
@@ -63,7 +63,7 @@ static bool has_star(const char *begin, const char *end) {
   return false;
 }
 
-/* Reads the parts of one pattern. Writes the keys to *text and advances *text. */
+/* Reads the segments of one pattern. Writes the keys to *text and advances *text. */
 static tdict_status read_pattern(tdict_patterns *made, size_t first, tdict_path *path, char **text, tdict_error *err) {
   size_t at = first;
   do {
@@ -71,18 +71,18 @@ static tdict_status read_pattern(tdict_patterns *made, size_t first, tdict_path 
     if (status != TDICT_OK) return status;
     const char *end = path->last ? path->end : path->rest - 1;
     const size_t length = (size_t)(end - path->begin);
-    pattern_part *part = &made->parts[at++];
-    *part = (pattern_part){*text, path->name.length, PART_KEY};
+    pattern_segment *segment = &made->segments[at++];
+    *segment = (pattern_segment){*text, path->name.length, SEGMENT_KEY};
     if (length <= 2 && strncmp(path->begin, "**", length) == 0) {
-      part->kind = length == 1 ? PART_ANY_KEY : PART_ANY_KEYS;
+      segment->kind = length == 1 ? SEGMENT_ANY_KEY : SEGMENT_ANY_KEYS;
       continue;
     }
     if (has_star(path->begin, end))
       return tdict_error_at(
           err, tdict_fail(err, TDICT_EINVAL, "%s: a star is a part of a key: wanted * or ** alone, or \\*", path->what),
           path->whole);
-    memcpy(*text, path->name.text, part->length);
-    *text += part->length;
+    memcpy(*text, path->name.text, segment->length);
+    *text += segment->length;
   } while (!path->last);
   made->list[made->count++].end = at;
   return TDICT_OK;
@@ -117,38 +117,38 @@ tdict_status tdict_patterns_create(const char *what, const char *const *patterns
 
 void tdict_patterns_destroy(tdict_patterns *patterns) { free(patterns); }
 
-static bool part_matches(const pattern_part *part, const tdict_cursor *cursor, size_t level) {
+static bool segment_matches(const pattern_segment *segment, const tdict_cursor *cursor, size_t level) {
   const tdict_frame *frame = &cursor->frames[level];
   const tdict_key *key = &frame->node->keys->slots[frame->slot - 1];
-  if (part->kind == PART_ANY_KEY) return true;
-  return key->length == part->length && memcmp(key->name, part->key, part->length) == 0;
+  if (segment->kind == SEGMENT_ANY_KEY) return true;
+  return key->length == segment->length && memcmp(key->name, segment->key, segment->length) == 0;
 }
 
-/* Returns true if the pattern matches the cursor's path. Matches parts and keys from the left. If a part and a key
- * differ, the last `**` covers one more key, and the parts after this `**` are matched again. */
-static bool pattern_matches(const pattern_part *part, const pattern_part *end, const tdict_cursor *cursor) {
-  const pattern_part *after_stars = NULL;
+/* Returns true if the pattern matches the cursor's path. Matches segments and keys from the left. If a segment and a
+ * key differ, the last `**` covers one more key, and the segments after this `**` are matched again. */
+static bool pattern_matches(const pattern_segment *segment, const pattern_segment *end, const tdict_cursor *cursor) {
+  const pattern_segment *after_stars = NULL;
   size_t level = 0, retry = 0;
   while (level < cursor->depth) {
-    if (part < end && part->kind == PART_ANY_KEYS) {
-      after_stars = ++part;
+    if (segment < end && segment->kind == SEGMENT_ANY_KEYS) {
+      after_stars = ++segment;
       retry = level;
-    } else if (part < end && part_matches(part, cursor, level)) {
-      part++;
+    } else if (segment < end && segment_matches(segment, cursor, level)) {
+      segment++;
       level++;
     } else if (after_stars) {
-      part = after_stars;
+      segment = after_stars;
       level = ++retry;
     } else {
       return false;
     }
   }
-  while (part < end && part->kind == PART_ANY_KEYS) part++;
-  return part == end;
+  while (segment < end && segment->kind == SEGMENT_ANY_KEYS) segment++;
+  return segment == end;
 }
 
 static bool matches(const tdict_patterns *p, size_t i, const tdict_cursor *cursor) {
-  return pattern_matches(p->parts + (i ? p->list[i - 1].end : 0), p->parts + p->list[i].end, cursor);
+  return pattern_matches(p->segments + (i ? p->list[i - 1].end : 0), p->segments + p->list[i].end, cursor);
 }
 
 size_t tdict_patterns_find(tdict_patterns *patterns, const tdict_cursor *cursor) {
@@ -170,24 +170,24 @@ static size_t find_unmatched(const tdict_patterns *p) {
   return i;
 }
 
-/* Writes why a pattern matches nothing: the keys that exist at the first part that is no key of the tree, or the kind
- * of the entry to which the pattern leads. */
+/* Writes why a pattern matches nothing: the keys that exist at the first segment that is no key of the tree, or the
+ * kind of the entry to which the pattern leads. */
 static void explain(const tdict_patterns *p, size_t i, const tdict_tree *tree, char *buffer, size_t bytes) {
-  const pattern_part *part = p->parts + (i ? p->list[i - 1].end : 0), *end = p->parts + p->list[i].end;
+  const pattern_segment *segment = p->segments + (i ? p->list[i - 1].end : 0), *end = p->segments + p->list[i].end;
   buffer[0] = 0;
-  for (; part < end && part->kind == PART_KEY; part++) {
-    const tdict_name name = tdict_name_of(part->key, part->length);
-    const int64_t slot = tdict_keys_find(tree->keys, part->key, part->length);
+  for (; segment < end && segment->kind == SEGMENT_KEY; segment++) {
+    const tdict_name name = tdict_name_of(segment->key, segment->length);
+    const int64_t slot = tdict_keys_find(tree->keys, segment->key, segment->length);
     if (slot < 0) {
       (void)tdict_suggest(tree->keys, &name, buffer, bytes);
       return;
     }
     tree = tdict_leaf_tree(tree->leaves[slot]);
     if (tree) continue;
-    if (part + 1 == end) snprintf(buffer, bytes, "; an object is there, whose tensors match no pattern");
+    if (segment + 1 == end) snprintf(buffer, bytes, "; an object is there, whose tensors match no pattern");
     return;
   }
-  if (part == end) snprintf(buffer, bytes, "; a tree is there: append .** for its tensors");
+  if (segment == end) snprintf(buffer, bytes, "; a tree is there: append .** for its tensors");
 }
 
 tdict_status tdict_patterns_check(tdict_patterns *p, const tdict_tree *tree, bool tensors_only, tdict_error *err) {

@@ -24,8 +24,8 @@ enum { REST_NS = 4000, POLL_NS = 200000, SLEEP_NS = 20000 };
 /* TDICT_DIRECT_IN_FLIGHT chunks fit into the limit, or fewer chunks if these would be small. With two chunks, the link
  * often waits for a thread. */
 size_t tdict_queue_limit_chunk_bytes(size_t max_queued_bytes) {
-  const size_t part = max_queued_bytes / TDICT_DIRECT_IN_FLIGHT, half = max_queued_bytes / 2;
-  const size_t most = part > SMALL_CHUNK_BYTES ? part : half < SMALL_CHUNK_BYTES ? half : SMALL_CHUNK_BYTES;
+  const size_t share = max_queued_bytes / TDICT_DIRECT_IN_FLIGHT, half = max_queued_bytes / 2;
+  const size_t most = share > SMALL_CHUNK_BYTES ? share : half < SMALL_CHUNK_BYTES ? half : SMALL_CHUNK_BYTES;
   return most / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
 }
 
@@ -59,7 +59,7 @@ static tdict_status end_finished(tdict_queue_limit *limit, tdict_error *err) {
   for (int i = 0; i < limit->num_copies;) {
     const tdict_counted_copy *copy = &limit->copies[i];
     const tdict_cu answer =
-        tdict_slot_is_in_batch(copy->slot) ? TDICT_CU_NOT_READY : tdict_gpu_query_event(copy->gpu, copy->event);
+        tdict_slot_is_in_burst(copy->slot) ? TDICT_CU_NOT_READY : tdict_gpu_query_event(copy->gpu, copy->event);
     if (answer == TDICT_CU_SUCCESS)
       end_copy(limit, i);
     else if (answer == TDICT_CU_NOT_READY)

@@ -10,11 +10,11 @@
 #include "device/gpu.h"
 #include "engine/ring.h"
 
-/* A counted chunk whose copies are queued or wait in a batch. */
+/* A counted chunk whose copies are queued or wait in a burst. */
 typedef struct tdict_counted_copy {
   tdict_gpu *gpu;
   const tdict_slot *slot; /* NULL: the copies use no slot */
-  tdict_cu_event event; /* recorded after the copies. While the copy waits in a batch, the event must not be queried */
+  tdict_cu_event event; /* recorded after the copies. While the copy waits in a burst, the event must not be queried */
   size_t bytes;
 } tdict_counted_copy;
 
@@ -36,7 +36,7 @@ void tdict_queue_limit_free(tdict_queue_limit *limit);
  * *failed becomes true meanwhile. Errors: the driver's, if it cannot say whether a copy has finished. */
 tdict_status tdict_queue_limit_reserve(tdict_queue_limit *limit, size_t bytes, const _Atomic(bool) *failed, bool *out,
                                        tdict_error *err);
-/* Adds a counted chunk whose copies are queued or wait in a batch. */
+/* Adds a counted chunk whose copies are queued or wait in a burst. */
 void tdict_queue_limit_add(tdict_queue_limit *limit, const tdict_counted_copy *copy);
 /* Ends the count of the chunk with this event, unless another thread has ended the count already. Call before the event
  * is recorded again. */

@@ -12,8 +12,8 @@ enum { FILE_WORKERS = 16 };
  * so the threads limit the transfer, and not the link. */
 enum { PACK_WORKERS = 12 };
 
-/* Returns the bytes of pinned leaves that tdict_plan_pack() will probably send through slots. The result is only an
- * estimate, because leaves have no addresses yet. */
+/* Returns the bytes of pinned leaves that tdict_plan_stage_small() will probably send through slots. The result is only
+ * an estimate, because leaves have no addresses yet. */
 static size_t packed_bytes(const tdict_plan *p) {
   size_t bytes = 0;
   for (uint32_t i = 0; i < p->num_items; i++) {
@@ -130,13 +130,13 @@ tdict_choice tdict_choose(const tdict_choice_request *r) {
   const tdict_tuning_direction direction = find_direction(r->plan);
   const size_t bytes = thread_bytes(r);
   const bool is_small = bytes <= SPIN_MAX_BYTES;
-  tdict_choice c = {.row = *tdict_choose_row(r->tuning, direction, bytes), .num_parts = 1};
+  tdict_choice c = {.row = *tdict_choose_row(r->tuning, direction, bytes), .num_strips = 1};
   choose_threads(r, direction, bytes, &c);
   fit_chunks(r, direction, bytes, &c);
   /* In a small transfer, several threads fill one slot together, because the link would otherwise wait long for the
    * first slot. In a larger transfer each thread fills its own slots, which takes less time in total. */
   if (c.num_workers > 1 && direction == TDICT_TUNING_IN && is_small && !(r->plan->wire && r->plan->wire->uses_kernels))
-    c.num_parts = tdict_parts_of_bytes(c.row.chunk_bytes);
+    c.num_strips = tdict_strips_of_bytes(c.row.chunk_bytes);
   c.wakes_in_chain = !r->caller_waits && !is_small;
   return c;
 }

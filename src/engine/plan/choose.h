@@ -25,8 +25,8 @@ typedef struct tdict_choice {
   tdict_tuning_row row; /* chunk sizes, threads and slots. If the transfer uses slots, chunk_bytes is at most the slot
                          * size */
   int num_workers;
-  uint32_t num_parts; /* maximum number of parts of a chunk; threads fill the parts in parallel */
-  bool on_caller;     /* true: the starting thread is the first worker, and pool threads are the other workers */
+  uint32_t num_strips; /* maximum number of strips of a chunk; threads fill the strips in parallel */
+  bool on_caller;      /* true: the starting thread is the first worker, and pool threads are the other workers */
   /* true: on_caller must become false if the copies cannot be queued without waiting, or if the transfer must wait for
    * another transfer */
   bool on_caller_if_ready;
@@ -36,12 +36,12 @@ typedef struct tdict_choice {
   int64_t spin_ns; /* a thread that waits for the transfer's end spins for this time before it sleeps */
 } tdict_choice;
 
-/* Below this size, handing out a part of a chunk costs more than filling the part. */
-#define TDICT_PART_BYTES ((size_t)32 << 10)
-/* Returns the number of parts of a chunk of `bytes` bytes: one part for each 32 KiB, rounded, from 1 to 8. */
-static inline uint32_t tdict_parts_of_bytes(size_t bytes) {
+/* Below this size, handing out a strip of a chunk costs more than filling the strip. */
+#define TDICT_STRIP_BYTES ((size_t)32 << 10)
+/* Returns the number of strips of a chunk of `bytes` bytes: one strip for each 32 KiB, rounded, from 1 to 8. */
+static inline uint32_t tdict_strips_of_bytes(size_t bytes) {
   enum { MOST = 8 };
-  const size_t count = (bytes + TDICT_PART_BYTES / 2) / TDICT_PART_BYTES;
+  const size_t count = (bytes + TDICT_STRIP_BYTES / 2) / TDICT_STRIP_BYTES;
   return count < 1 ? 1 : count < MOST ? (uint32_t)count : MOST;
 }
 

@@ -327,7 +327,7 @@ static TDICT_COLD bool is_kept(collector *c, const tdict_cursor *cursor) {
 
 /* Adds a step for each object of a consolidated tree. The result shares these objects, which are text, numbers and
  * JSON. */
-static tdict_status keep_whole_objects(collector *c, const tdict_tree *src, tdict_error *err) {
+static tdict_status keep_block_objects(collector *c, const tdict_tree *src, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
   tdict_cursor_init(&cursor, src, false);
@@ -369,7 +369,7 @@ static tdict_status collect_block(collector *c, tdict_consolidated *block, bool 
       return TDICT_OK;
     tdict_status status = tdict_item_append(&c->make, &item, err);
     if (status != TDICT_OK) return status;
-    p->whole = tdict_consolidated_retain(block);
+    p->block = tdict_consolidated_retain(block);
     p->num_new = block->num_leaves;
     p->num_new_dims = block->num_dims;
   }
@@ -377,12 +377,12 @@ static tdict_status collect_block(collector *c, tdict_consolidated *block, bool 
   *done = true;
   return TDICT_OK;
 }
-static tdict_status collect_whole(collector *c, const tdict_tree *src, bool *done, tdict_error *err) {
+static tdict_status collect_if_block(collector *c, const tdict_tree *src, bool *done, tdict_error *err) {
   tdict_consolidated *block;
   tdict_status status = find_block(c, src, &block, err);
   if (!block) return status;
   status = collect_block(c, block, done, err);
-  if (status == TDICT_OK && *done && block->has_objects) status = keep_whole_objects(c, src, err);
+  if (status == TDICT_OK && *done && block->has_objects) status = keep_block_objects(c, src, err);
   tdict_consolidated_release(block);
   return status;
 }
@@ -404,7 +404,7 @@ static inline void try_uniform(collector *c, tdict_cursor *cursor) {
   if (top->slot >= node->keys->num_slots || !is_reached_once(&c->reached_src, cursor, node)) return;
   const uint32_t before = c->plan->num_items;
   /* a single leaf needs only one copy, so packing saves nothing */
-  c->uniform.packs_pinned = c->uniform.way == TDICT_WAY_STAGE_IN && node->keys->num_live > 1;
+  c->uniform.stages_small = c->uniform.way == TDICT_WAY_STAGE_IN && node->keys->num_live > 1;
   tdict_uniform_collect(&c->uniform, top);
   c->misses = c->plan->num_items > before ? 0 : c->misses + 1;
 }
@@ -422,7 +422,7 @@ tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *requ
   cursor.frames[0].mark = (size_t)(uintptr_t)request->dst;
   if (request->dst && status == TDICT_OK) status = tdict_destination_check_keys(&cursor, src, request->dst, err);
   bool done = false;
-  if (status == TDICT_OK && src->locked) status = collect_whole(&c, src, &done, err);
+  if (status == TDICT_OK && src->locked) status = collect_if_block(&c, src, &done, err);
   if (status == TDICT_OK && !done && !reserve_node(&c, src)) status = fail_plan_memory(err);
   if (!done) begin_uniform(&c);
   while (status == TDICT_OK && !done) {

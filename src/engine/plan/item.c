@@ -25,7 +25,7 @@ bool tdict_item_is_unshared(const tdict_tensor *t) {
 tdict_status tdict_item_maker_init(tdict_item_maker *m, tdict_plan *plan, const tdict_plan_request *request,
                                    tdict_error *err) {
   *m = (tdict_item_maker){.plan = plan, .request = request, .found_device = request->device, .found_gpu = request->gpu};
-  *plan = request->spare ? *request->spare : (tdict_plan){0};
+  *plan = request->used ? *request->used : (tdict_plan){0};
   if (!request->conversions && !request->narrow) return TDICT_OK;
   plan->wire = calloc(1, sizeof *plan->wire);
   return plan->wire ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for its conversions");
@@ -199,15 +199,15 @@ bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t) {
   const uintptr_t begin = (uintptr_t)t->data;
   const size_t bytes = tdict_tensor_nbytes(t);
   if (!bytes || !tdict_item_is_plain(t)) return false;
-  if (same->num_runs && same->runs[same->num_runs - 1] == t->storage) {
-    if (begin < same->run_end) return false;
+  if (same->num_storages && same->storages[same->num_storages - 1] == t->storage) {
+    if (begin < same->storage_end) return false;
   } else {
-    for (int i = 0; i < same->num_runs; i++)
-      if (same->runs[i] == t->storage) return false;
-    if (same->num_runs == TDICT_SAME_BYTES_RUNS) return false;
-    same->runs[same->num_runs++] = t->storage;
+    for (int i = 0; i < same->num_storages; i++)
+      if (same->storages[i] == t->storage) return false;
+    if (same->num_storages == TDICT_SAME_BYTES_STORAGES) return false;
+    same->storages[same->num_storages++] = t->storage;
   }
-  same->run_end = begin + bytes;
+  same->storage_end = begin + bytes;
   return true;
 }
 
@@ -293,7 +293,7 @@ enum { FEW_HELPERS = 3, PARALLEL_BY_FEW = 8192 };
  * leaf is alone in its storage, so packing the leaf splits no larger copy. */
 static inline bool uses_slots(const tdict_uniform *m, const tdict_storage *s) {
   if (!(s->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED | TDICT_STORAGE_UNLOADED))) return true;
-  return m->packs_pinned && s->bytes < TDICT_SMALL_DIRECT_BYTES && !tdict_storage_is_unloaded(s);
+  return m->stages_small && s->bytes < TDICT_SMALL_DIRECT_BYTES && !tdict_storage_is_unloaded(s);
 }
 
 static inline bool is_uniform(const tdict_uniform *m, tdict_leaf leaf) {

@@ -50,7 +50,7 @@ void tdict_item_count_slab(tdict_item_maker *maker);
 tdict_status tdict_plan_collect_pairs(tdict_plan *plan, const tdict_plan_request *request, const tdict_copy_pair *pairs,
                                       size_t num_pairs, tdict_error *err);
 
-enum { TDICT_SAME_BYTES_RUNS = 8 };
+enum { TDICT_SAME_BYTES_STORAGES = 8 };
 /* A table that finds leaves with exactly the same bytes of one storage, so that these bytes are copied once. */
 typedef struct tdict_same_bytes {
   uint32_t *table; /* number of an item plus 1; 0: the entry is empty. The hash key is the address of the first
@@ -59,9 +59,9 @@ typedef struct tdict_same_bytes {
   size_t cap, count; /* cap is a power of two, or 0 */
   const tdict_storage
       /* storages for which tdict_same_bytes_follows() has returned true; the last of these is the current storage */
-      *runs[TDICT_SAME_BYTES_RUNS];
-  int num_runs;
-  uintptr_t run_end; /* end address of the last leaf in the current storage */
+      *storages[TDICT_SAME_BYTES_STORAGES];
+  int num_storages;
+  uintptr_t storage_end; /* end address of the last leaf in the current storage */
   /* borrowed; the plan with the conversions of the items, and the conversion of the leaf that is searched. NULL: no
    * leaf is converted */
   const tdict_plan *plan;
@@ -71,7 +71,7 @@ typedef struct tdict_same_bytes {
 /* Returns true only if the leaf is in C order and begins at or after the end of all leaves of its storage that were
  * passed to this function. If the result is true, no earlier leaf covers the same bytes. The result can be false even
  * if no earlier leaf covers the same bytes. Examples are an empty leaf, leaves that alternate between storages, and a
- * leaf after TDICT_SAME_BYTES_RUNS other storages. After the function has returned false, the caller must add all
+ * leaf after TDICT_SAME_BYTES_STORAGES other storages. After the function has returned false, the caller must add all
  * leaves to the table. */
 bool tdict_same_bytes_follows(tdict_same_bytes *same, const tdict_tensor *t);
 
@@ -83,13 +83,13 @@ bool tdict_same_bytes_add(tdict_same_bytes *same, const tdict_tensor *t, uint32_
 void tdict_same_bytes_reset(tdict_same_bytes *same);
 
 /* The fast path for uniform leaves. A uniform leaf is in C order in ordinary host memory. Only the tree references the
- * leaf, and the leaf is copied to a GPU. A small pinned leaf that is packed into slots is uniform, too. No other leaf
- * can cover the same bytes, so no table is searched, and several threads can read leaves in parallel. */
+ * leaf, and the leaf is copied to a GPU. A small pinned leaf that is copied through slots is uniform, too. No other
+ * leaf can cover the same bytes, so no table is searched, and several threads can read leaves in parallel. */
 typedef struct tdict_uniform {
   tdict_plan *plan;
   tdict_gpu *to;     /* borrowed; NULL: no leaf of this collection is uniform */
   uint8_t way;       /* a tdict_way */
-  bool packs_pinned; /* true: small pinned leaves are packed into slots, too */
+  bool stages_small; /* true: small pinned leaves are copied through slots, too */
   tdict_pool *pool;
   int num_helpers;
   const tdict_tree *mixed_node; /* the last node in which helpers found a leaf that is not uniform */

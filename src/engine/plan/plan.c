@@ -69,7 +69,7 @@ void tdict_plan_clear(tdict_plan *plan) {
   if (plan->objects) free_objects(plan->objects);
   if (plan->wire) free(plan->wire->casts);
   free(plan->wire);
-  if (plan->whole) tdict_consolidated_release(plan->whole);
+  if (plan->block) tdict_consolidated_release(plan->block);
   tdict_plan kept = {.items = plan->items,
                      .nodes = plan->nodes,
                      .item_of_leaf = plan->item_of_leaf,
@@ -88,26 +88,26 @@ void tdict_plan_reset(tdict_plan *plan) {
   memset(plan, 0, sizeof *plan);
 }
 
-#define MAX_SPARE_BYTES ((size_t)32 << 20) /* enough for about 350,000 leaves; a larger plan is freed */
+#define MAX_USED_BYTES ((size_t)32 << 20) /* enough for about 350,000 leaves; a larger plan is freed */
 
-void tdict_plan_take_spare(tdict_spare_plan *spare, tdict_plan *out) {
-  pthread_mutex_lock(&spare->lock);
-  *out = spare->plan;
-  memset(&spare->plan, 0, sizeof spare->plan);
-  pthread_mutex_unlock(&spare->lock);
+void tdict_plan_take_used(tdict_used_plan *used, tdict_plan *out) {
+  pthread_mutex_lock(&used->lock);
+  *out = used->plan;
+  memset(&used->plan, 0, sizeof used->plan);
+  pthread_mutex_unlock(&used->lock);
 }
 
-void tdict_plan_give_spare(tdict_spare_plan *spare, tdict_plan *plan) {
+void tdict_plan_give_used(tdict_used_plan *used, tdict_plan *plan) {
   tdict_plan_clear(plan);
-  pthread_mutex_lock(&spare->lock);
+  pthread_mutex_lock(&used->lock);
   size_t bytes = plan->cap * (sizeof *plan->items + sizeof *plan->nodes);
-  if (bytes <= MAX_SPARE_BYTES && plan->cap > spare->plan.cap) {
+  if (bytes <= MAX_USED_BYTES && plan->cap > used->plan.cap) {
     /* Keep the larger plan. The smaller plan is freed after the unlock. */
-    tdict_plan kept = spare->plan;
-    spare->plan = *plan;
+    tdict_plan kept = used->plan;
+    used->plan = *plan;
     *plan = kept;
   }
-  pthread_mutex_unlock(&spare->lock);
+  pthread_mutex_unlock(&used->lock);
   if (plan->items || plan->item_of_leaf || plan->chunks) tdict_plan_reset(plan);
 }
 
@@ -123,7 +123,7 @@ bool tdict_plan_gap_is_free(const tdict_tensor *t) {
 
 /* Returns true if one driver copy can continue from item a into item b. On both sides, the items must lie in one
  * storage, at the same distance as on the line. The bytes between the items must belong to no tensor. */
-static bool continues_run(const tdict_item *a, const tdict_item *b) {
+static bool continues_stretch(const tdict_item *a, const tdict_item *b) {
   if (!b->shares_storage || b->way != TDICT_WAY_DIRECT || a->gpu != b->gpu || a->kind != b->kind) return false;
   if (!a->src_plain || !a->dst_plain || !b->src_plain || !b->dst_plain) return false;
   if (!a->dst != !b->dst || (a->dst && a->dst->storage != b->dst->storage)) return false;
@@ -134,24 +134,24 @@ static bool continues_run(const tdict_item *a, const tdict_item *b) {
   return step == a->bytes || (tdict_plan_gap_is_free(a->dst) && tdict_plan_gap_is_free(a->src));
 }
 
-uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first) {
-  uint32_t end = plan->is_one_run ? plan->num_items : first + 1;
+uint32_t tdict_plan_stretch_end(const tdict_plan *plan, uint32_t first) {
+  uint32_t end = plan->is_one_stretch ? plan->num_items : first + 1;
   while (end < plan->num_items && !tdict_plan_cast(plan, end - 1) && !tdict_plan_cast(plan, end) &&
-         continues_run(&plan->items[end - 1], &plan->items[end]))
+         continues_stretch(&plan->items[end - 1], &plan->items[end]))
     end++;
   return end;
 }
 
-void tdict_plan_pack(tdict_plan *plan) {
+void tdict_plan_stage_small(tdict_plan *plan) {
   for (uint32_t i = 0, end; i < plan->num_items; i = end) {
     end = i + 1;
     if (plan->items[i].way != TDICT_WAY_DIRECT || plan->items[i].kind != TDICT_CU_H2D || tdict_plan_cast(plan, i))
       continue;
-    end = tdict_plan_run_end(plan, i);
-    /* Store whether one run covers all items. In this case, tdict_plan_run_end() need not compare items. */
-    plan->is_one_run = i == 0 && end == plan->num_items;
-    size_t run_bytes = plan->items[end - 1].offset + plan->items[end - 1].bytes - plan->items[i].offset;
-    if (run_bytes >= TDICT_SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
+    end = tdict_plan_stretch_end(plan, i);
+    /* Store whether one stretch covers all items. In this case, tdict_plan_stretch_end() need not compare items. */
+    plan->is_one_stretch = i == 0 && end == plan->num_items;
+    size_t stretch_bytes = plan->items[end - 1].offset + plan->items[end - 1].bytes - plan->items[i].offset;
+    if (stretch_bytes >= TDICT_SMALL_DIRECT_BYTES || plan->num_items == end - i) continue;
     for (uint32_t k = i; k < end; k++) {
       plan->items[k].way = TDICT_WAY_STAGE_IN;
       plan->way_bytes[TDICT_WAY_DIRECT] -= plan->items[k].bytes;
@@ -182,8 +182,8 @@ uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at) {
 /* Returns the bytes of the next chunk, from `low` to `high`. The chunk gets a quarter of the bytes before `at` or of
  * the bytes after `at`, whichever is less. Small first chunks start the device early. Small last chunks keep all
  * threads busy until the end. */
-static size_t choose_piece(tdict_chunk whole, size_t at, size_t low, size_t high) {
-  size_t before = at - whole.begin, after = whole.end - at;
+static size_t choose_piece(tdict_chunk all, size_t at, size_t low, size_t high) {
+  size_t before = at - all.begin, after = all.end - at;
   size_t piece = (before < after ? before : after) / 4 / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
   return piece < low ? low : piece > high ? high : piece;
 }
@@ -211,18 +211,18 @@ static size_t end_in_slot(const tdict_plan *plan, tdict_chunk chunk, size_t room
 }
 
 /* Cuts an interval of the line into chunks of `low` to `high` bytes. The last chunk can be smaller. The interval begins
- * in item number whole.first. */
-static tdict_status add_pieces(tdict_plan *plan, tdict_chunk whole, size_t low, size_t high, size_t max_copy_bytes,
+ * in item number all.first. */
+static tdict_status add_pieces(tdict_plan *plan, tdict_chunk all, size_t low, size_t high, size_t max_copy_bytes,
                                tdict_error *err) {
   tdict_status status = TDICT_OK;
-  uint32_t first = whole.first;
+  uint32_t first = all.first;
   const bool in_slots = plan->wire && tdict_item_uses_slot(&plan->items[first]);
-  for (size_t at = whole.begin, end; at < whole.end && status == TDICT_OK; at = end) {
+  for (size_t at = all.begin, end; at < all.end && status == TDICT_OK; at = end) {
     if (plan->items[first].offset + plan->items[first].bytes <= at) first = tdict_plan_item_at(plan, first + 1, at);
-    size_t piece = choose_piece(whole, at, low, high);
-    end = whole.end - at < piece ? whole.end : at + piece;
+    size_t piece = choose_piece(all, at, low, high);
+    end = all.end - at < piece ? all.end : at + piece;
     if (in_slots) {
-      end = end_in_slot(plan, (tdict_chunk){.begin = at, .end = whole.end, .first = first}, piece);
+      end = end_in_slot(plan, (tdict_chunk){.begin = at, .end = all.end, .first = first}, piece);
       if (max_copy_bytes && end - at > max_copy_bytes) end = at + max_copy_bytes;
     }
     status = add_chunk(plan, (tdict_chunk){.begin = at, .end = end, .first = first}, err);
@@ -245,15 +245,15 @@ static size_t most_direct_bytes(const tdict_cut *cut) {
   return most && most < TDICT_LARGE_DIRECT_BYTES ? most : TDICT_LARGE_DIRECT_BYTES;
 }
 
-/* Returns the number of the item after the runs that are queued in one chunk. The first of these runs has the items
- * from `first` up to `end`. */
-static uint32_t batch_end(const tdict_plan *plan, const tdict_cut *cut, uint32_t first, uint32_t end) {
+/* Returns the number of the item after the stretches that are queued in one chunk. The first of these stretches has the
+ * items from `first` up to `end`. */
+static uint32_t direct_end(const tdict_plan *plan, const tdict_cut *cut, uint32_t first, uint32_t end) {
   const tdict_item *a = &plan->items[first];
   if (cut->one_by_one || a->kind == TDICT_CU_D2D) return end;
-  for (int runs = 1; runs < TDICT_CU_MOST_LINES && end < plan->num_items; runs++) {
+  for (int stretches = 1; stretches < TDICT_CU_MOST_COPIES && end < plan->num_items; stretches++) {
     const tdict_item *b = &plan->items[end];
     if (b->way != TDICT_WAY_DIRECT || b->gpu != a->gpu || b->kind != a->kind) break;
-    uint32_t next = tdict_plan_run_end(plan, end);
+    uint32_t next = tdict_plan_stretch_end(plan, end);
     if (plan->items[next - 1].offset + plan->items[next - 1].bytes - a->offset > most_direct_bytes(cut)) break;
     end = next;
   }
@@ -277,14 +277,14 @@ tdict_status tdict_plan_cut(tdict_plan *plan, const tdict_cut *cut, tdict_error 
     const tdict_item *item = &plan->items[i];
     /* Without a limit, a pageable copy is not divided, and a chunk of direct copies has up to 16 MiB. All other chunks
      * have up to chunk_bytes. */
-    const bool pageable = item->way == TDICT_WAY_PAGEABLE_IN, whole = pageable && !cut->max_copy_bytes;
-    const bool direct = item->way == TDICT_WAY_DIRECT || (pageable && !whole);
-    end = pageable ? i + 1 : direct ? batch_end(plan, cut, i, tdict_plan_run_end(plan, i)) : group_end(plan, i);
+    const bool pageable = item->way == TDICT_WAY_PAGEABLE_IN, unsplit = pageable && !cut->max_copy_bytes;
+    const bool direct = item->way == TDICT_WAY_DIRECT || (pageable && !unsplit);
+    end = pageable ? i + 1 : direct ? direct_end(plan, cut, i, tdict_plan_stretch_end(plan, i)) : group_end(plan, i);
     tdict_chunk span = {.begin = item->offset, .first = i};
     span.end = plan->items[end - 1].offset + plan->items[end - 1].bytes;
-    size_t most = whole ? SIZE_MAX / 2 : direct ? most_direct_bytes(cut) : cut->chunk_bytes;
+    size_t most = unsplit ? SIZE_MAX / 2 : direct ? most_direct_bytes(cut) : cut->chunk_bytes;
     if (tdict_item_uses_slot(item)) most = shrink_chunk(plan, most);
-    const size_t first = whole || direct || cut->first_bytes > most ? most : cut->first_bytes;
+    const size_t first = unsplit || direct || cut->first_bytes > most ? most : cut->first_bytes;
     status = add_pieces(plan, span, first, most, cut->max_copy_bytes, err);
   }
   return status;

@@ -139,27 +139,27 @@ typedef struct tdict_plan {
   size_t peer_bytes;                  /* bytes of the items that are copied from one GPU to another GPU */
   size_t way_bytes[5];                /* bytes of the items that have each tdict_way */
   uint32_t num_uniform;               /* number of items that are uniform leaves, see item.h */
-  bool is_one_run;                    /* true: one driver copy can cover all items */
+  bool is_one_stretch;                /* true: one driver copy can cover all items */
   size_t num_new, num_new_dims;       /* number of new tensors in the result, and the sum of their ndim */
   bool reads_device, writes_existing; /* true: a source is on a GPU; a destination existed before the transfer */
   bool keeps_elsewhere;               /* the option `keep` keeps a tensor that is on another device than the result */
   bool may_overlap;                   /* transfer_into: some destinations may share bytes */
   /* retained; the tree is one block of memory. The tree is copied as one item, and no leaf has an entry in
    * item_of_leaf. NULL: each item is one leaf */
-  tdict_consolidated *whole;
+  tdict_consolidated *block;
   bool borrows; /* true: the plan does not retain the sources, because the caller keeps the tree alive */
 } tdict_plan;
 
 /* The memory of an ended plan. Reusing this memory avoids page faults, which cost more than filling a plan. */
-typedef struct tdict_spare_plan {
+typedef struct tdict_used_plan {
   pthread_mutex_t lock; /* guards: plan */
   tdict_plan plan;      /* empty: there is no memory to reuse */
-} tdict_spare_plan;
-/* Moves the spare plan to *out. If there is no spare plan, *out is empty. */
-void tdict_plan_take_spare(tdict_spare_plan *spare, tdict_plan *out);
-/* Clears a plan and keeps the memory of the plan as the spare plan. Frees the memory if the spare plan is at least as
+} tdict_used_plan;
+/* Moves the used plan to *out. If there is no used plan, *out is empty. */
+void tdict_plan_take_used(tdict_used_plan *used, tdict_plan *out);
+/* Clears a plan and keeps the memory of the plan as the used plan. Frees the memory if the used plan is at least as
  * large, or if the memory exceeds 32 MiB. */
-void tdict_plan_give_spare(tdict_spare_plan *spare, tdict_plan *plan);
+void tdict_plan_give_used(tdict_used_plan *used, tdict_plan *plan);
 
 /* Sets the destination address of each item without a `dst` to the address at the item's offset in `arena`. */
 void tdict_plan_place(tdict_plan *plan, tdict_storage *arena);
@@ -172,7 +172,7 @@ static inline size_t tdict_plan_bytes(const tdict_plan *plan) {
 /* Returns the number of leaves that are already in place, cover the same bytes as another leaf, or are kept by the
  * option `keep`. All other leaves are items, or are copied as one block. */
 static inline uint32_t tdict_plan_num_shared(const tdict_plan *plan) {
-  return plan->whole || plan->num_leaves < plan->num_items ? 0 : plan->num_leaves - plan->num_items;
+  return plan->block || plan->num_leaves < plan->num_items ? 0 : plan->num_leaves - plan->num_items;
 }
 static inline bool tdict_item_uses_slot(const tdict_item *item) {
   return item->way == TDICT_WAY_STAGE_IN || item->way == TDICT_WAY_STAGE_OUT;
@@ -188,26 +188,26 @@ static inline size_t tdict_plan_slot_bytes(const tdict_item_cast *cast, size_t b
   const size_t in_slot = cast ? bytes / tdict_dtype_bytes(cast->cast.to) * tdict_dtype_bytes(cast->wire) : bytes;
   return (in_slot + TDICT_LEAF_ALIGNMENT - 1) / TDICT_LEAF_ALIGNMENT * TDICT_LEAF_ALIGNMENT;
 }
-/* Changes the way of pinned leaves that are in small runs, so that these leaves are copied through slots. A driver copy
- * for each small run would take longer. Does nothing if all items are in one run. Call after tdict_plan_place(), unless
- * all items are uniform. */
-void tdict_plan_pack(tdict_plan *plan);
+/* Changes the way of pinned leaves that are in small stretches, so that these leaves are copied through slots. A driver
+ * copy for each small stretch would take longer. Does nothing if all items are in one stretch. Call after
+ * tdict_plan_place(), unless all items are uniform. */
+void tdict_plan_stage_small(tdict_plan *plan);
 /* How the line is cut. first_bytes and chunk_bytes must be multiples of 256. */
 typedef struct tdict_cut {
   size_t first_bytes, chunk_bytes; /* a chunk that is copied through slots or on the host has at most chunk_bytes */
   /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0, pageable copies are divided, too */
   size_t max_copy_bytes;
-  bool one_by_one; /* true: each driver copy covers one leaf or one run, see tdict_plan_run_end() */
+  bool one_by_one; /* true: each driver copy covers one leaf or one stretch, see tdict_plan_stretch_end() */
 } tdict_cut;
 /* Cuts the line into chunks. Consecutive items with the same `way` and the same GPU form a group. In a group, the sizes
  * of the chunks grow from first_bytes to chunk_bytes, and shrink again towards the end. If elements are converted, the
  * size of a chunk that is copied through a slot is the number of bytes in the slot. If items are packed, chunks are
  * smaller. Errors: TDICT_ENOMEM. */
 tdict_status tdict_plan_cut(tdict_plan *plan, const tdict_cut *cut, tdict_error *err);
-/* Returns the number of the item after the run that begins at item `first`. One driver copy can cover a run, because
- * the leaves of a run have the same distances in the source, in the destination and on the line. A chunk of direct
- * copies between host and device has up to TDICT_CU_MOST_LINES runs, unless it is cut one_by_one. */
-uint32_t tdict_plan_run_end(const tdict_plan *plan, uint32_t first);
+/* Returns the number of the item after the stretch that begins at item `first`. One driver copy can cover a stretch,
+ * because the leaves of a stretch have the same distances in the source, in the destination and on the line. A chunk of
+ * direct copies between host and device has up to TDICT_CU_MOST_COPIES stretches, unless it is cut one_by_one. */
+uint32_t tdict_plan_stretch_end(const tdict_plan *plan, uint32_t first);
 /* Returns the index of an item: the first item at index `low` or later whose end on the line is greater than `at`. The
  * caller guarantees that this item exists. */
 uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);

@@ -27,7 +27,7 @@ typedef struct tdict_plan_request {
   tdict_patterns *keep;           /* patterns of the entries that are not copied; NULL: no patterns */
   tdict_conversions *conversions; /* NULL: no leaf is converted */
   bool narrow;                    /* the option `narrow` */
-  const tdict_plan *spare;        /* a cleared plan whose memory the new plan takes over, or NULL */
+  const tdict_plan *used;         /* a cleared plan whose memory the new plan takes over, or NULL */
 } tdict_plan_request;
 
 #endif

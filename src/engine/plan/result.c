@@ -13,8 +13,8 @@ typedef struct builder {
   tdict_slab *slab;
   tdict_storage *arena; /* NULL: no leaf is new */
   const tdict_device *device;
-  bool mirror;  /* true: the new tree is a mirror, see tdict_result_mirror() */
-  bool repeats; /* true: the source tree is an earlier result, see tdict_result_repeat() */
+  bool mirror;     /* true: the new tree is a mirror, see tdict_result_mirror() */
+  bool is_further; /* true: the source tree is an earlier result, see tdict_result_for_target() */
   /* the storage of all leaves of the source tree, if the leaves have the same offsets in the arena; otherwise NULL */
   const tdict_storage *block;
   uint32_t leaf, object;
@@ -89,7 +89,7 @@ static tdict_status make_object(builder *b, tdict_leaf leaf, tdict_leaf *place, 
                                 tdict_error *err) {
   tdict_object_step *step;
   *child = NULL;
-  if (b->repeats) {
+  if (b->is_further) {
     *place = tdict_leaf_retain(leaf);
     return TDICT_OK;
   }
@@ -164,8 +164,8 @@ static tdict_status unflatten_objects(const tdict_objects *objects, tdict_error 
 /* Makes the result of a consolidated tree consolidated. If the tree has no leaves, the result shares the source's
  * record. */
 static tdict_status keep_consolidated(const builder *b, tdict_tree *result, const tdict_tree *src, tdict_error *err) {
-  const tdict_consolidated *whole = b->plan->whole;
-  if (whole) return tdict_consolidated_create_like(whole, b->arena, &result->consolidated, err);
+  const tdict_consolidated *block = b->plan->block;
+  if (block) return tdict_consolidated_create_like(block, b->arena, &result->consolidated, err);
   if (b->plan->num_leaves == 0) result->consolidated = tdict_consolidated_retain(src->consolidated);
   return TDICT_OK;
 }
@@ -219,18 +219,18 @@ static tdict_status build_with_slab(builder *b, const tdict_tree *src, tdict_tre
 
 tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
                                 const tdict_device *device, tdict_tree **out, tdict_error *err) {
-  const tdict_storage *block = plan->whole ? plan->whole->bytes->storage : NULL;
+  const tdict_storage *block = plan->block ? plan->block->bytes->storage : NULL;
   builder b = {.plan = plan, .arena = arena, .device = device, .block = block};
   return build_with_slab(&b, src, out, err);
 }
 
-tdict_status tdict_result_repeat(const tdict_plan *plan, const tdict_tree *result, const tdict_storage *like,
-                                 tdict_storage *arena, tdict_tree **out, tdict_error *err) {
-  const tdict_plan own = {.whole = result->consolidated,
+tdict_status tdict_result_for_target(const tdict_plan *plan, const tdict_tree *result, const tdict_storage *like,
+                                     tdict_storage *arena, tdict_tree **out, tdict_error *err) {
+  const tdict_plan own = {.block = result->consolidated,
                           .num_leaves = plan->num_leaves,
                           .num_new = plan->num_new,
                           .num_new_dims = plan->num_new_dims};
-  builder b = {.plan = &own, .arena = arena, .device = &arena->device, .repeats = true, .block = like};
+  builder b = {.plan = &own, .arena = arena, .device = &arena->device, .is_further = true, .block = like};
   return build_with_slab(&b, result, out, err);
 }
 

@@ -15,8 +15,8 @@ tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, t
  * all tensors of `result`, which was built from the plan. The new tensors have the same offsets in `arena`, which must
  * have the size of `like`. All trees of the new result have the device of `arena`. Returns TDICT_ENOMEM or
  * TDICT_EOVERFLOW. */
-tdict_status tdict_result_repeat(const tdict_plan *plan, const tdict_tree *result, const tdict_storage *like,
-                                 tdict_storage *arena, tdict_tree **out, tdict_error *err);
+tdict_status tdict_result_for_target(const tdict_plan *plan, const tdict_tree *result, const tdict_storage *like,
+                                     tdict_storage *arena, tdict_tree **out, tdict_error *err);
 /* Builds a tree with the nodes and leaves of `src`, in which flattened objects are trees. Paths can be looked up in
  * this tree while other threads change `src`. Errors: TDICT_ENOMEM. */
 tdict_status tdict_result_mirror(const tdict_plan *plan, const tdict_tree *src, tdict_tree **out, tdict_error *err);

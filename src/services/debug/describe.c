@@ -106,7 +106,7 @@ TDICT_FLOAT_ENV_BODY static summary compute_summary(const tdict_tensor *t) {
   summary s = {.dtype = lane, .kind = kind_of(lane)};
   tdict_pair pair;
   tdict_pair_init(&pair, t->ndim, t->dims, strides, strides, tdict_dtype_bytes(t->dtype));
-  const tdict_pair_part whole = {t->data, t->data, 0, tdict_tensor_nbytes(t)};
+  const tdict_pair_span whole = {t->data, t->data, 0, tdict_tensor_nbytes(t)};
   (void)!tdict_pair_walk(&pair, &whole, add_rect, &s, NULL);
   return s;
 }

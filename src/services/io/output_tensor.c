@@ -45,7 +45,7 @@ static tdict_status write_strided(const tdict_tensor *tensor, const void *data, 
   for (size_t begin = 0; begin < bytes && status == TDICT_OK; begin += BUFFER_BYTES) {
     const size_t end = bytes - begin < BUFFER_BYTES ? bytes : begin + BUFFER_BYTES;
     /* The walk adds the offset of a byte in the tensor to `dst`, so subtract the offset of the piece. */
-    const tdict_pair_part part = {(void *)((uintptr_t)buffer - begin), data, begin, end};
+    const tdict_pair_span part = {(void *)((uintptr_t)buffer - begin), data, begin, end};
     tdict_pair_walk(&pair, &part, copy_rect, NULL, NULL);
     status = write_elements(to, buffer, end - begin, err);
   }

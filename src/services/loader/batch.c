@@ -7,7 +7,7 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/tree/create_from.h"
-#include "engine/job.h"
+#include "engine/transfer.h"
 #include "services/loader/loader_internal.h"
 #include "services/loader/sampler_order.h"
 #include "tdict/combine.h"

@@ -97,10 +97,10 @@ CASE(pair_merges_adjacent_dimensions) {
   tdict_pair_init(&pair, 4, shape, NULL, NULL, 4);
   assert_int_equal(pair.ndim, 1);
   assert_int_equal(pair.shape[0], 1);
-  assert_int_equal(pair.run_bytes, 96);
+  assert_int_equal(pair.stretch_bytes, 96);
   /* rows with a gap after each: the two outer dimensions do not follow, since 3 * 5 is not 20 */
   tdict_pair_init(&pair, 4, shape, NULL, rows, 4);
-  assert_int_equal(pair.run_bytes, 16);
+  assert_int_equal(pair.stretch_bytes, 16);
   assert_int_equal(pair.ndim, 2);
   assert_int_equal(pair.shape[0], 2);
   assert_int_equal(pair.shape[1], 3);
@@ -112,12 +112,12 @@ CASE(pair_merges_adjacent_dimensions) {
   tdict_pair_init(&pair, 4, shape, even, NULL, 4);
   assert_int_equal(pair.ndim, 1);
   assert_int_equal(pair.shape[0], 6);
-  assert_int_equal(pair.run_bytes, 16);
+  assert_int_equal(pair.stretch_bytes, 16);
   tdict_pair_init(&pair, 4, shape, NULL, zero, 4);
   assert_int_equal(pair.ndim, 1);
   assert_int_equal(pair.shape[0], 24);
   assert_int_equal(pair.src_strides[0], 0);
-  assert_int_equal(pair.run_bytes, 4);
+  assert_int_equal(pair.stretch_bytes, 4);
 }
 
 static tdict_status count_rect(void *user, const tdict_rect *rect, tdict_error *err) {
@@ -133,11 +133,11 @@ CASE(pair_walk_without_elements_calls_nothing) {
   int count = 0;
   tdict_pair_init(&pair, 3, shape, wild, wild, 8);
   assert_true(pair.ndim >= 1);
-  const tdict_pair_part part = {NULL, NULL, 0, 1000};
+  const tdict_pair_span part = {NULL, NULL, 0, 1000};
   td_ok(tdict_pair_walk(&pair, &part, count_rect, &count, err));
   assert_int_equal(count, 0);
   tdict_pair_init(&pair, 0, NULL, NULL, NULL, 8);
-  const tdict_pair_part nothing = {NULL, NULL, 3, 3}, all = {NULL, NULL, 0, 1000};
+  const tdict_pair_span nothing = {NULL, NULL, 3, 3}, all = {NULL, NULL, 0, 1000};
   td_ok(tdict_pair_walk(&pair, &nothing, count_rect, &count, err));
   assert_int_equal(count, 0);
   td_ok(tdict_pair_walk(&pair, &all, count_rect, &count, err));
@@ -157,7 +157,7 @@ CASE(pair_walk_stops_at_failure) {
   int count = 0;
   tdict_error err = {0};
   tdict_pair_init(&pair, 2, shape, NULL, column, 1);
-  const tdict_pair_part part = {NULL, NULL, 0, 20};
+  const tdict_pair_span part = {NULL, NULL, 0, 20};
   assert_int_equal(tdict_pair_walk(&pair, &part, fail_third, &count, &err), TDICT_EIO);
   assert_int_equal(count, 3);
   assert_int_equal(err.status, TDICT_EIO);
@@ -224,7 +224,7 @@ CASE(pair_walk_parts_equal_whole) {
     size_t total = (size_t)s.dst.numel * s.item;
     for (size_t at = 0; at < total;) {
       size_t most = naive_below(&r, 3) ? total - at : total - at < 9 ? total - at : 9;
-      tdict_pair_part part = {dst, src, at, at + 1 + (size_t)naive_below(&r, (int64_t)most)};
+      tdict_pair_span part = {dst, src, at, at + 1 + (size_t)naive_below(&r, (int64_t)most)};
       walked seen = {0, 0};
       td_ok(tdict_pair_walk(&pair, &part, copy_bytes, &seen, err));
       assert_int_equal(seen.bytes, part.end - part.begin);
@@ -233,7 +233,7 @@ CASE(pair_walk_parts_equal_whole) {
     assert_memory_equal(s.dst_data, s.wanted, s.dst_bytes);
     memset(s.dst_data, 0xA5, s.dst_bytes);
     walked seen = {0, 0};
-    tdict_pair_part whole = {dst, src, 0, SIZE_MAX};
+    tdict_pair_span whole = {dst, src, 0, SIZE_MAX};
     td_ok(tdict_pair_walk(&pair, &whole, copy_bytes, &seen, err));
     assert_int_equal(seen.bytes, total);
     assert_memory_equal(s.dst_data, s.wanted, s.dst_bytes);
@@ -248,7 +248,7 @@ CASE(pair_walk_writes_its_part_only) {
     make_sides(&r, &s);
     unsigned char *dst = s.dst_data + first_byte(&s.dst, s.item), *src = s.src_data + first_byte(&s.src, s.item);
     size_t total = (size_t)s.dst.numel * s.item, at = 0;
-    tdict_pair_part part = {dst, src, (size_t)naive_below(&r, (int64_t)total + 1), 0};
+    tdict_pair_span part = {dst, src, (size_t)naive_below(&r, (int64_t)total + 1), 0};
     part.end = part.begin + (size_t)naive_below(&r, (int64_t)(total - part.begin) + 1);
     int64_t index[8] = {0};
     if (total) do { /* byte by byte, in C order */
@@ -273,7 +273,7 @@ CASE(pair_walk_shows_few_rectangles) {
   static unsigned char dst[100 * 10], src[120 * 10];
   const int64_t shape[] = {100, 10}, rows[] = {12, 1};
   tdict_pair_init(&pair, 2, shape, NULL, rows, 1);
-  const tdict_pair_part whole = {dst, src, 0, 1000}, middle = {dst, src, 15, 985};
+  const tdict_pair_span whole = {dst, src, 0, 1000}, middle = {dst, src, 15, 985};
   td_ok(tdict_pair_walk(&pair, &whole, copy_bytes, &seen, err));
   assert_int_equal(seen.num_rects, 1);
   seen.num_rects = 0;
@@ -287,7 +287,7 @@ CASE(pair_walk_only_computes_addresses) {
   const int64_t shape[] = {3, 5}, back[] = {-5, -1};
   tdict_pair_init(&pair, 2, shape, NULL, back, 8);
   const uintptr_t far = (uintptr_t)1 << 62;
-  const tdict_pair_part part = {(void *)far, (const void *)(far + 112), 0, 120};
+  const tdict_pair_span part = {(void *)far, (const void *)(far + 112), 0, 120};
   td_ok(tdict_pair_walk(&pair, &part, count_rect, &count, err));
   assert_int_equal(count, 1);
 }

@@ -26,14 +26,14 @@ tdict_status __wrap_tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, con
   num_copies++;
   return __real_tdict_gpu_queue_rect(gpu, kind, rect, s, err);
 }
-tdict_status __real_tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
-                                          tdict_cu_stream s, tdict_error *err);
-tdict_status __wrap_tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
-                                          tdict_cu_stream s, tdict_error *err);
-tdict_status __wrap_tdict_gpu_queue_lines(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
-                                          tdict_cu_stream s, tdict_error *err) {
+tdict_status __real_tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
+                                           tdict_cu_stream s, tdict_error *err);
+tdict_status __wrap_tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
+                                           tdict_cu_stream s, tdict_error *err);
+tdict_status __wrap_tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
+                                           tdict_cu_stream s, tdict_error *err) {
   num_copies++;
-  return __real_tdict_gpu_queue_lines(gpu, kind, lines, count, s, err);
+  return __real_tdict_gpu_queue_copies(gpu, kind, lines, count, s, err);
 }
 
 /* Moves the tree to the device with one thread, and counts what is queued. */

@@ -33,7 +33,7 @@ static tdict_cu look_d2h(tdict_driver *d, void *dst, const void *src, size_t byt
 static tdict_cu look_d2d(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
   return look(wrap_d2d(d, dst, src, bytes, s));
 }
-static tdict_cu look_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_line *lines, size_t count,
+static tdict_cu look_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
                            tdict_cu_stream s) {
   return look(wrap_batch(d, kind, lines, count, s));
 }

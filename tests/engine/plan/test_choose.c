@@ -1,7 +1,7 @@
 /* Who works on a transfer and in which chunks, and what comes of it. */
 #include "core/sched/gate.h"
-#include "engine/job.h"
 #include "engine/plan/choose.h"
+#include "engine/transfer.h"
 #include "engine/trees.h"
 #include "engine/wrap.h"
 #include "support/cpus.h"

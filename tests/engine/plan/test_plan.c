@@ -102,7 +102,7 @@ GPU_CASE(plan_chunks_cover_the_line) {
         if (!p.items[k].dst) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
       }
       assert_int_equal(p.num_leaves, tdict_num_leaves(src));
-      tdict_plan_pack(&p);
+      tdict_plan_stage_small(&p);
       td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = i % 3 ? sizes[i % 4] : 256, .chunk_bytes = sizes[i % 4]},
                            err));
       check_chunks(&p, sizes[i % 4]);
@@ -148,14 +148,14 @@ GPU_CASE(plan_packs_small_pinned_leaves) {
   tdict_tree *batch = batch_tree(w.pinned), *many = tiny_tree(w.pinned), *large = new_tree();
   tdict_plan p = collect(&w, batch, TDICT_MODE_NON_BLOCKING_PIN);
   for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
-  tdict_plan_pack(&p);
+  tdict_plan_stage_small(&p);
   td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
   assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], tdict_plan_bytes(&p));
   assert_int_equal(p.num_chunks, 1); /* the gaps of an arena are nobody's */
   tdict_plan_reset(&p);
   p = collect(&w, many, TDICT_MODE_NON_BLOCKING_PIN);
   for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
-  tdict_plan_pack(&p);
+  tdict_plan_stage_small(&p);
   td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
   assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_IN], tdict_plan_bytes(&p));
   assert_int_equal(p.num_chunks, (p.line_bytes + 65535) / 65536);
@@ -163,7 +163,7 @@ GPU_CASE(plan_packs_small_pinned_leaves) {
   give(large, "x", random_tensor(TDICT_U8, SHAPE(((int64_t)40 << 20) + 1), w.pinned));
   p = collect(&w, large, TDICT_MODE_NON_BLOCKING_PIN);
   p.items[0].dst_data = (char *)(uintptr_t)0x10000;
-  tdict_plan_pack(&p);
+  tdict_plan_stage_small(&p);
   td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
   assert_int_equal(p.num_chunks, 3);
   tdict_plan_reset(&p);
@@ -238,9 +238,9 @@ GPU_CASE(plan_memory_serves_every_schema) {
     tdict_release(src);
     if (step < 2) continue;
     tdict_plan spare;
-    tdict_plan_take_spare(&tdict_context_engine(w.c)->spare_plan, &spare);
+    tdict_plan_take_used(&tdict_context_engine(w.c)->used_plan, &spare);
     assert_true(spare.cap >= VARIED); /* so it is used again */
-    tdict_plan_give_spare(&tdict_context_engine(w.c)->spare_plan, &spare);
+    tdict_plan_give_used(&tdict_context_engine(w.c)->used_plan, &spare);
   }
   close_world(&w);
 }

@@ -64,7 +64,7 @@ typedef struct gathering {
   const int64_t *strides;  /* strides of the affine result, in elements */
   int64_t item, step;      /* item: bytes of an element; step: bytes between two positions in the other tensor */
   tdict_pair one_position; /* the elements of one position, in both tensors */
-  tdict_pair_part all;     /* all bytes of position 0 */
+  tdict_pair_span all;     /* all bytes of position 0 */
   bool writes_indexed, position_by_position;
   /* The copy is divided into parts that write different bytes. If divides_bytes is true, each part has a range of the
    * bytes of all positions, in order. Otherwise each part has a range of the positions. */
@@ -112,13 +112,13 @@ static tdict_status copy_rows(void *user, const tdict_rect *rect, tdict_error *e
 }
 
 /* Copies the given bytes of a chunk of positions. */
-static void copy_chunk(const gathering *g, tdict_rows *rows, const tdict_pair_part *bytes) {
+static void copy_chunk(const gathering *g, tdict_rows *rows, const tdict_pair_span *bytes) {
   if (!g->position_by_position) {
     (void)tdict_pair_walk(&g->one_position, bytes, copy_rows, rows, NULL);
     return;
   }
   for (int64_t i = 0; i < rows->count; i++) {
-    tdict_pair_part one = *bytes;
+    tdict_pair_span one = *bytes;
     one.dst = (void *)((uintptr_t)bytes->dst + (uintptr_t)rows->dst[i]);
     one.src = (const void *)((uintptr_t)bytes->src + (uintptr_t)rows->src[i]);
     (void)tdict_pair_walk(&g->one_position, &one, copy_position_rect, NULL, NULL);
@@ -136,7 +136,7 @@ static void copy_part(void *user, long part) {
   const gathering *g = user;
   int64_t indexed[MAX_ROWS], other_side[MAX_ROWS], begin = 0, end = g->plan->gather_count;
   tdict_rows rows = g->writes_indexed ? (tdict_rows){indexed, other_side, 0} : (tdict_rows){other_side, indexed, 0};
-  tdict_pair_part bytes = g->all;
+  tdict_pair_span bytes = g->all;
   if (g->divides_bytes) {
     bytes.begin = (size_t)part_start(g, (int64_t)g->all.end, part);
     bytes.end = (size_t)part_start(g, (int64_t)g->all.end, part + 1);
@@ -227,9 +227,9 @@ static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_ind
   tdict_made *dst = writes_indexed ? &row_view : &other_view, *src = writes_indexed ? &other_view : &row_view;
   tdict_pair_init(&g.one_position, row_view.ndim, row_view.shape, dst->strides, src->strides, item);
   const int64_t row = other->numel / plan->gather_count;
-  g.all = (tdict_pair_part){dst->data, src->data, 0, (size_t)row * item};
+  g.all = (tdict_pair_span){dst->data, src->data, 0, (size_t)row * item};
   /* The inner loop goes over the runs of one position, or over the positions, whichever are more. */
-  g.position_by_position = g.all.end / g.one_position.run_bytes > (size_t)plan->gather_count;
+  g.position_by_position = g.all.end / g.one_position.stretch_bytes > (size_t)plan->gather_count;
   divide(&g, helpers, t, other);
   if (g.num_parts == 1)
     copy_part(&g, 0);

@@ -4,8 +4,8 @@
  * Later, several threads use the fields. The comment of a field then names the lock or the memory order of the field.
  * Workers only read fields without such a comment. The thread that ends the transfer releases the objects that these
  * fields hold. */
-#ifndef TDICT_ENGINE_JOB_H
-#define TDICT_ENGINE_JOB_H
+#ifndef TDICT_ENGINE_TRANSFER_H
+#define TDICT_ENGINE_TRANSFER_H
 
 #include "engine/future.h"
 #include "engine/plan/choose.h"
@@ -41,7 +41,7 @@ typedef struct tdict_wait_event {
 } tdict_wait_event;
 
 /* A place of the new leaves. A transfer with several targets writes target 0 and copies its bytes to the others, which
- * are on other devices, see spread.h. */
+ * are on other devices, see targets.h. */
 typedef struct tdict_target {
   tdict_storage *storage; /* retained until the transfer has ended; NULL: no leaf is new */
   tdict_tree *tree;       /* retained; NULL until the tree is built, and for target 0, whose tree is future.result */
@@ -53,7 +53,7 @@ typedef struct tdict_how {
   int32_t mode; /* never TDICT_MODE_AUTO */
   int num_workers;
   int max_slots;            /* maximum number of slots that a worker holds, see tdict_tuning_row */
-  uint32_t num_parts;       /* maximum number of parts of a chunk; threads fill the parts in parallel */
+  uint32_t num_strips;      /* maximum number of strips of a chunk; threads fill the strips in parallel */
   tdict_stream_kind stores; /* store instructions with which host threads copy */
   int64_t spin_ns;          /* a thread that waits for the transfer's end spins for this time before it sleeps */
   bool on_caller;           /* see tdict_choice; may become false when the transfer begins */
@@ -102,14 +102,14 @@ struct tdict_transfer {
   struct tdict_hooks *hooks; /* owned, see hooks.h. NULL: no hook must run */
   /* owned, see worker.h. NULL: every worker waits for its copies itself */
   struct tdict_deferred_tail *deferred_tail;
-  /* owned, one for each chunk, see options/chunk_parts.h. NULL: every chunk has one part */
-  struct tdict_chunk_parts *chunk_parts;
+  /* owned, one for each chunk, see options/strips.h. NULL: every chunk has one strip */
+  struct tdict_strips *strips;
   struct tdict_queue_limit *queue_limit; /* owned, see options/queue_limit.h. NULL: no limit of queued bytes */
-  struct tdict_batch *batch;             /* owned, see options/batch.h. NULL: each copy is queued at once */
+  struct tdict_burst *burst;             /* owned, see options/burst.h. NULL: each copy is queued at once */
 
   /* Progress of the workers */
-  tdict_latch queued;          /* counts workers that still queue copies, and a thread that builds the result */
-  _Atomic(uint32_t) next_part; /* relaxed: a ticket counter for parts of chunks */
+  tdict_latch queued;           /* counts workers that still queue copies, and a thread that builds the result */
+  _Atomic(uint32_t) next_strip; /* relaxed: a ticket counter for strips of chunks */
   /* acq_rel: the last worker ends the transfer. A thread that builds the result counts as a worker */
   _Atomic(int32_t) workers_left;
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */

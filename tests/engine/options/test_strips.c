@@ -1,36 +1,36 @@
-/* Chunks that several threads fill: the parts, who queues the whole, who waits for a slot, and what a failure
+/* Chunks that several threads fill: the strips, who queues the whole, who waits for a slot, and what a failure
  * leaves. */
 #include "engine/lanes.h"
-#include "engine/options/chunk_parts.h"
+#include "engine/options/strips.h"
 #include "engine/trees.h"
 #include "engine/wrap.h"
 
-/* The parts follow one another, cover the chunk, begin on multiples of 256 with the item that lies there. */
-GPU_CASE(chunk_parts_cover_the_chunk) {
+/* The strips follow one another, cover the chunk, begin on multiples of 256 with the item that lies there. */
+GPU_CASE(strips_cover_the_chunk) {
   world w = open_world();
   const size_t sizes[] = {40000, 1, 0, 255, 256, 257, 170000, 0, 1, 40000, 4096, 300001, 65536, 7};
   const uint32_t count = sizeof sizes / sizeof *sizes;
-  for (uint32_t parts = 2; parts <= 8; parts++) {
-    tdict_transfer *t = planned(&w, sizes, count, parts);
+  for (uint32_t strips = 2; strips <= 8; strips++) {
+    tdict_transfer *t = planned(&w, sizes, count, strips);
     const size_t line = t->plan.line_bytes;
     for (size_t begin = 0; begin < line; begin += 256 * 97)
       for (size_t end = begin + 256; end < line + 256 * 32; end += 256 * 31) {
         tdict_chunk chunk = {.begin = begin, .end = end < line ? end : line};
         while (t->plan.items[chunk.first].offset + t->plan.items[chunk.first].bytes <= begin) chunk.first++;
-        const uint32_t num = tdict_chunk_parts_count(t, &chunk);
-        assert_in_range(num, 1, parts);
-        if (num < parts) assert_true((chunk.end - begin) / (num + 1) < TDICT_PART_BYTES);
-        if (num > 1) assert_true((chunk.end - begin) / num >= TDICT_PART_BYTES * 3 / 4);
+        const uint32_t num = tdict_strips_count(t, &chunk);
+        assert_in_range(num, 1, strips);
+        if (num < strips) assert_true((chunk.end - begin) / (num + 1) < TDICT_STRIP_BYTES);
+        if (num > 1) assert_true((chunk.end - begin) / num >= TDICT_STRIP_BYTES * 3 / 4);
         size_t at = begin;
         for (uint32_t n = 0; n < num; n++) {
-          const tdict_chunk part = tdict_chunk_part_at(t, &chunk, n);
-          assert_int_equal(part.begin, at);
-          assert_true(part.begin < part.end);
-          at = part.end;
-          assert_int_equal(part.begin % 256, 0);
+          const tdict_chunk strip = tdict_strip_at(t, &chunk, n);
+          assert_int_equal(strip.begin, at);
+          assert_true(strip.begin < strip.end);
+          at = strip.end;
+          assert_int_equal(strip.begin % 256, 0);
           uint32_t first = 0; /* looked for one by one */
-          while (t->plan.items[first].offset + t->plan.items[first].bytes <= part.begin) first++;
-          assert_int_equal(part.first, first);
+          while (t->plan.items[first].offset + t->plan.items[first].bytes <= strip.begin) first++;
+          assert_int_equal(strip.first, first);
         }
         assert_int_equal(at, chunk.end);
       }
@@ -39,8 +39,8 @@ GPU_CASE(chunk_parts_cover_the_chunk) {
   close_world(&w);
 }
 
-/* Trees whose chunks have parts, by any number of threads: every byte, and a copy a chunk. */
-GPU_CASE(chunk_parts_queue_full_slots_once) {
+/* Trees whose chunks have strips, by any number of threads: every byte, and a copy a chunk. */
+GPU_CASE(strips_queue_full_slots_once) {
   world w = open_wrapped(NULL);
   const int64_t sizes[] = {70000, 300001, 1105920, 2500000};
   for (int round = 0; round < 5; round++)
@@ -68,7 +68,7 @@ GPU_CASE(chunk_parts_queue_full_slots_once) {
 
 /* One slot for all threads, of one transfer or of three at once: who waits for it to be taken must not sit on it. A
  * hang is the failure. */
-GPU_CASE(chunk_parts_wait_without_a_slot) {
+GPU_CASE(strips_wait_without_a_slot) {
   enum { AT_ONCE = 3 };
   world w = open_sized(4 * STAGING, 8);
   tdict_ring *ring = NULL;
@@ -101,7 +101,7 @@ GPU_CASE(chunk_parts_wait_without_a_slot) {
 
 /* One chunk that several threads fill behind a stream that does not come to it: one of them queues the copy, and the
  * streams of the others wait for nothing, since the next transfers get them. A hang is the failure. */
-SIM_CASE(chunk_parts_queue_waits_only_before_copies) {
+SIM_CASE(strips_queue_waits_only_before_copies) {
   world w = open_sized(64 << 20, 8);
   tdict_tree *src = bytes_tree("x", 350000, NULL);
   for (int i = 0; i < 20; i++) {
@@ -124,7 +124,7 @@ SIM_CASE(chunk_parts_queue_waits_only_before_copies) {
 
 /* A transfer that stopped before a slot was full leaves it with its share: it goes back, and so do those of transfers
  * whose driver fails at any of their copies. */
-GPU_CASE(chunk_parts_give_slots_back_after_a_failure) {
+GPU_CASE(strips_give_slots_back_after_a_failure) {
   world w = open_wrapped(NULL);
   tdict_engine *engine = tdict_context_engine(w.c);
   tdict_ring *ring = NULL;
@@ -135,12 +135,12 @@ GPU_CASE(chunk_parts_give_slots_back_after_a_failure) {
   const size_t sizes[] = {100000, 100000};
   tdict_transfer *t = planned(&w, sizes, 2, 4);
   td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
-  td_ok(tdict_chunk_parts_create(t, err));
+  td_ok(tdict_strips_create(t, err));
   for (int i = 0; i < 2; i++) {
     td_ok(tdict_ring_take(ring, 0, true, &slots[i], err));
-    atomic_store(&t->chunk_parts[i].slot, slots[i]);
+    atomic_store(&t->strips[i].slot, slots[i]);
   }
-  tdict_chunk_parts_close(t);
+  tdict_strips_close(t);
   int there = take_slots(ring, ring->num_slots, slots);
   assert_int_equal(there, ring->num_slots);
   for (int i = 0; i < there; i++) tdict_ring_give(ring, slots[i], false);

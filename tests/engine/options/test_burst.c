@@ -3,7 +3,7 @@
 
 #include "engine/lane.h"
 #include "engine/lanes.h"
-#include "engine/options/batch.h"
+#include "engine/options/burst.h"
 #include "engine/trees.h"
 #include "engine/wrap.h"
 
@@ -21,7 +21,7 @@ typedef struct hand {
 
 static void make_batch(tdict_transfer *t) {
   const tdict_engine *e = t->future.engine;
-  td_ok(tdict_batch_create(&t->plan, 0, e->rings.num_slots, e->rings.slot_bytes, &t->batch, err));
+  td_ok(tdict_burst_create(&t->plan, 0, e->rings.num_slots, e->rings.slot_bytes, &t->burst, err));
 }
 
 static void open_hand(hand *h) {
@@ -40,7 +40,7 @@ static void open_hand(hand *h) {
   }
   h->t->how.max_slots = TDICT_LANE_DEPTH;
   make_batch(h->t);
-  assert_non_null(h->t->batch);
+  assert_non_null(h->t->burst);
   for (int i = 0; i < LANES; i++) {
     h->t->workers[i].transfer = h->t;
     h->lanes[i].worker = &h->t->workers[i];
@@ -58,7 +58,7 @@ static int post(hand *h, int lane) {
   td_fill_random(slot->data, SLOT, next_seed());
   memcpy(h->line + chunk->begin, slot->data, SLOT);
   td_ok(tdict_lane_submit(l, slot, chunk, &error_item, err));
-  return h->t->batch->count;
+  return h->t->burst->count;
 }
 
 static void check_line(const hand *h) {
@@ -75,9 +75,9 @@ static void close_hand(hand *h) {
   close_world(&h->w);
 }
 
-/* Two batches are on their way before anything waits; then six make one, of whichever lanes, and fewer when the one
+/* Two bursts are on their way before anything waits; then six make one, of whichever lanes, and fewer when the one
  * before the last has ended. */
-SIM_CASE(batch_gathers_while_the_link_is_busy) {
+SIM_CASE(burst_gathers_while_the_link_is_busy) {
   static const int waiting[] = {0, 0, 1, 2, 3, 4, 5, 0, 1};
   hand h;
   open_hand(&h);
@@ -99,7 +99,7 @@ SIM_CASE(batch_gathers_while_the_link_is_busy) {
 
 /* A transfer by one thread, in both directions: as many copies as chunks, in fewer calls, and all are queued when the
  * thread says so. */
-SIM_CASE(batch_is_empty_when_all_is_queued) {
+SIM_CASE(burst_is_empty_when_all_is_queued) {
   world w = open_wrapped(NULL);
   for (int chunks = 3; chunks <= 16; chunks += chunks == 3 ? 1 : 4)
     for (int out = 0; out < 2; out++) {
@@ -110,7 +110,7 @@ SIM_CASE(batch_is_empty_when_all_is_queued) {
       const int64_t calls = atomic_load(&wrap.calls[CALL_COPY]), copies = num_copies();
       tdict_future *f = start_move(&w, from, out ? tdict_cpu() : w.device, &o);
       tdict_latch_wait(&transfer_of(f)->queued, INT64_MAX);
-      assert_int_equal(transfer_of(f)->batch != NULL, chunks > 3);
+      assert_int_equal(transfer_of(f)->burst != NULL, chunks > 3);
       assert_int_equal(num_copies() - copies, chunks);
       assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]) - calls, 2 + (chunks - 2 + 5) / 6);
       td_ok(tdict_sim_resume(w.c, err));
@@ -122,7 +122,7 @@ SIM_CASE(batch_is_empty_when_all_is_queued) {
 }
 
 /* A thread that waits for its slot has its copy queued, and so has one that only looks whether it is done. */
-SIM_CASE(batch_is_queued_by_a_thread_that_waits) {
+SIM_CASE(burst_is_queued_by_a_thread_that_waits) {
   for (int looks = 0; looks < 2; looks++) {
     hand h;
     open_hand(&h);
@@ -137,7 +137,7 @@ SIM_CASE(batch_is_queued_by_a_thread_that_waits) {
     }
     if (!looks) td_ok(tdict_lane_wait_all(&h.lanes[0], err));
     assert_int_equal(h.lanes[0].count, 0);
-    assert_int_equal(h.t->batch->count, 0);
+    assert_int_equal(h.t->burst->count, 0);
     for (int i = 0; i < LANES; i++) td_ok(tdict_lane_wait_all(&h.lanes[i], err));
     check_line(&h);
     close_hand(&h);
@@ -176,7 +176,7 @@ static void *finish_own_stream_first(void *user) {
 
 /* A lane that queues what others posted waits before that for what the transfer waits for, and does not give its stream
  * to another transfer before the copies are done. */
-SIM_CASE(batch_keeps_streams_until_copies_are_done) {
+SIM_CASE(burst_keeps_streams_until_copies_are_done) {
   hand h;
   open_hand(&h);
   td_ok(tdict_gpu_take_event(gpu_of(&h.w), &h.t->wait_events[0].event, err));
@@ -199,9 +199,9 @@ SIM_CASE(batch_keeps_streams_until_copies_are_done) {
   close_hand(&h);
 }
 
-/* A batch that cannot be queued fails the transfer at the first of its leaves, whoever queued it. Whose slots it was
+/* A burst that cannot be queued fails the transfer at the first of its leaves, whoever queued it. Whose slots it was
  * finds them free, and writes nothing out. */
-SIM_CASE(batch_failure_fails_all_its_lanes) {
+SIM_CASE(burst_failure_fails_all_its_lanes) {
   for (int k = 0; k < 2; k++) {
     hand h;
     open_hand(&h);
@@ -225,7 +225,7 @@ SIM_CASE(batch_failure_fails_all_its_lanes) {
     pthread_join(thread, NULL);
     assert_true(tdict_future_has_failed(&h.t->future));
     assert_int_equal(h.t->future.error_leaf, 2);
-    assert_int_equal(h.t->batch->count, 0);
+    assert_int_equal(h.t->burst->count, 0);
     td_ok(tdict_lane_wait_all(&h.lanes[0], err));
     for (int i = 0; i < SLOT; i++) assert_int_equal(host[i], POISON);
     free(host);
@@ -234,7 +234,7 @@ SIM_CASE(batch_failure_fails_all_its_lanes) {
 }
 
 /* A lane of a failed transfer takes back what was not queued, and waits for copies on other lanes' streams. */
-SIM_CASE(batch_is_cleared_when_a_transfer_fails) {
+SIM_CASE(burst_is_cleared_when_a_transfer_fails) {
   hand h;
   open_hand(&h);
   td_ok(tdict_sim_hold(h.w.c, err));
@@ -250,7 +250,7 @@ SIM_CASE(batch_is_cleared_when_a_transfer_fails) {
   atomic_store(&c.returned, true);
   tdict_driver *d = gpu_of(&h.w)->driver;
   assert_int_equal(d->ops->event_query(d, goes->event), TDICT_CU_SUCCESS);
-  assert_false(tdict_slot_is_in_batch(waits));
+  assert_false(tdict_slot_is_in_burst(waits));
   pthread_join(thread, NULL);
   assert_false(c.returned_early);
   td_ok(tdict_lane_close(&h.lanes[1], true, err));
@@ -262,8 +262,8 @@ SIM_CASE(batch_is_cleared_when_a_transfer_fails) {
   close_hand(&h);
 }
 
-/* Copies that use no slots need no batch. */
-SIM_CASE(batch_is_made_where_it_helps) {
+/* Copies that use no slots need no burst. */
+SIM_CASE(burst_is_made_where_it_helps) {
   hand h;
   open_hand(&h);
   for (int within_host = 0; within_host < 2; within_host++) {
@@ -272,14 +272,14 @@ SIM_CASE(batch_is_made_where_it_helps) {
     if (within_host) t->plan.items[0].way = TDICT_WAY_HOST;
     td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
     make_batch(t);
-    assert_int_equal(t->batch != NULL, !within_host);
+    assert_int_equal(t->burst != NULL, !within_host);
     drop(t);
   }
-  assert_true(tdict_batch_accepts(h.t->batch, h.lanes[0].gpu, TDICT_CU_H2D));
-  assert_false(tdict_batch_accepts(h.t->batch, h.lanes[0].gpu, TDICT_CU_D2H));
+  assert_true(tdict_burst_accepts(h.t->burst, h.lanes[0].gpu, TDICT_CU_H2D));
+  assert_false(tdict_burst_accepts(h.t->burst, h.lanes[0].gpu, TDICT_CU_D2H));
   tdict_gpu *gpu = h.lanes[0].gpu;
-  h.t->batch->gpu = NULL;
-  assert_false(tdict_batch_accepts(h.t->batch, h.lanes[0].gpu, TDICT_CU_H2D));
-  h.t->batch->gpu = gpu;
+  h.t->burst->gpu = NULL;
+  assert_false(tdict_burst_accepts(h.t->burst, h.lanes[0].gpu, TDICT_CU_H2D));
+  h.t->burst->gpu = gpu;
   close_hand(&h);
 }

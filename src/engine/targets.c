@@ -1,5 +1,5 @@
-/* Copies chunks to the other targets of a transfer. See spread.h for threads. */
-#include "engine/spread.h"
+/* Copies chunks to the other targets of a transfer. See targets.h for threads. */
+#include "engine/targets.h"
 
 #include <stdio.h>
 
@@ -10,8 +10,8 @@ static void name_position(const tdict_transfer *t, size_t position, const tdict_
   tdict_future_fail(atomic_load_explicit(&t->future.part_of, memory_order_acquire), UINT32_MAX, path, error);
 }
 
-tdict_status tdict_spread_chunk(const tdict_transfer *t, const tdict_chunk *chunk, tdict_gpu *gpu,
-                                tdict_cu_stream stream, tdict_error *err) {
+tdict_status tdict_targets_add_chunk(const tdict_transfer *t, const tdict_chunk *chunk, tdict_gpu *gpu,
+                                     tdict_cu_stream stream, tdict_error *err) {
   const int64_t bytes = (int64_t)(chunk->end - chunk->begin);
   const char *from = t->targets[0].storage->data;
   tdict_status status = TDICT_OK;

@@ -1,0 +1,49 @@
+/* Lets several threads fill the slot of one chunk. Each copy costs the link some microseconds regardless of its size,
+ * so copies should be large. However, the first copy should begin soon. Therefore several threads fill a slot, and each
+ * thread copies one strip of the chunk. The thread that finishes its strip last queues the copy. A thread that waits
+ * long for a chunk's slot returns its finished slots to the ring, so that the thread of the first strip can take a
+ * slot. Thread rule: tdict_strips_create() and tdict_strips_close() are called while no worker runs. Workers call the
+ * other functions, each with its own lane. */
+#ifndef TDICT_ENGINE_OPTIONS_STRIPS_H
+#define TDICT_ENGINE_OPTIONS_STRIPS_H
+
+#include "engine/lane.h"
+#include "engine/plan/choose.h"
+
+typedef struct tdict_strips {
+  /* release/acquire: the thread of the first strip sets the slot. NULL before that, and again after a lane has taken
+   * over the slot */
+  _Atomic(tdict_slot *) slot;
+  /* acq_rel: number of strips that are not filled yet. The thread that fills the last strip sees all bytes */
+  _Atomic(uint32_t) num_unfilled;
+} tdict_strips;
+
+/* Allocates the strips of all chunks. If no bytes are copied through slots to a device, sets num_strips to 1. If
+ * num_strips is 1, allocates nothing. Errors: TDICT_ENOMEM. */
+tdict_status tdict_strips_create(tdict_transfer *transfer, tdict_error *err);
+/* Returns slots to their rings if the slots' copies were never queued. Such slots exist only after a failure. */
+void tdict_strips_close(tdict_transfer *transfer);
+/* Returns the number of strips of the chunk, from 1 to the transfer's num_strips. A chunk that is not copied through a
+ * slot to a device has 1 strip. */
+uint32_t tdict_strips_count(const tdict_transfer *transfer, const tdict_chunk *chunk);
+/* Returns strip `n` of the chunk as an interval. The first strip is strip 0. The strip begins at a multiple of 256
+ * bytes from the start of the chunk. */
+tdict_chunk tdict_strip_at(const tdict_transfer *transfer, const tdict_chunk *chunk, uint32_t n);
+/* What a thread has claimed: a strip of a chunk, or the whole chunk. */
+typedef struct tdict_claim {
+  const tdict_chunk *chunk;
+  tdict_strips *strips; /* NULL: the chunk has one strip, and the lane that takes the slot keeps the slot */
+  tdict_chunk strip;
+} tdict_claim;
+/* Claims the next strip of a transfer with strips. Returns false if no strip is left. Strips are claimed in order, so
+ * the first strip of a chunk is claimed before any other strip. */
+bool tdict_strips_claim(tdict_transfer *transfer, tdict_claim *out);
+/* Returns the slot of a chunk with several strips. For the first strip, takes a slot. For the other strips, waits until
+ * the thread of the first strip has taken the slot. *out is NULL if the transfer has failed. Returns the errors of
+ * tdict_lane_take_slot(). */
+tdict_status tdict_strips_slot(tdict_lane *lane, const tdict_claim *claim, tdict_slot **out, tdict_error *err);
+/* Counts the strip as filled. If this was the last strip, the lane owns the slot, and must queue the slot's copy.
+ * Otherwise sets *slot to NULL. Returns the errors of tdict_lane_take_over(). */
+tdict_status tdict_strips_filled(tdict_lane *lane, const tdict_claim *claim, tdict_slot **slot, tdict_error *err);
+
+#endif
