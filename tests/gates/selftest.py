@@ -115,6 +115,8 @@ FAULTS = [
      "planted: 6 fields in the flat count;", "names struct absent, which src/engine does not have"),
     ("walk", "tests/gates/limits.ini", "[walk]\ncalls = 1\nfiles = 2\nreturns = 3\n", "calls; at most 1 are allowed",
      "files; at most 2 are allowed", "returns; at most 3 are allowed"),
+    ("words", "src/engine/planted.h", "int num_runs, part_planted;\n", "num_runs has the word 'runs': say 'stretch'",
+     "part_planted: 'part' is a word of", "planted: 'planted' is no word"),
     ("kernels", "src/device/kernels/kernels.ptx", ".version 8.5\n.target sm_90\nfma.rn.f32 %f1, %f2, %f3, %f4;\n",
      ".version is ['8.0', '8.5'], wanted 8.0 once", ".target is ['sm_75', 'sm_90'], wanted sm_75 once", "contains fma.rn.f32"),
     ("kernels", "src/device/kernels/body.h", "/* planted */\n", "was made from other sources"),
