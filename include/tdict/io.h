@@ -245,11 +245,11 @@ typedef struct tdict_save_options {
    *  separate keys when the file is opened. Other formats ignore the option. false (default): writes the entry. */
   bool without_structure;
   int32_t format; /**< a tdict_file_format; default TDICT_FORMAT_AUTO */
-  /** Concerns a MEMMAP directory that replaces a directory. Some file systems cannot exchange two names. true: on such
-   *  a file system, the call renames the old directory and then the new directory. For a moment, no directory has the
-   *  name. If the process is killed in this moment, the old directory stays as `.NAME.<16 hexadecimal digits>.old`. The
-   *  next save first gives the old directory its name again. false (default): on such a file system, the call returns
-   *  #TDICT_ENOTSUP. */
+  /** Concerns a MEMMAP directory that replaces a directory. Some file systems cannot exchange two names in one step.
+   *  true: on such a file system, the call first renames the old directory, and then gives the new directory its name.
+   *  For a moment, no directory has the name. If the process is killed in this moment, the old directory stays as
+   *  `.NAME.<16 hexadecimal digits>.old`. The next save first gives the old directory its name again. false (default):
+   *  on such a file system, the call returns #TDICT_ENOTSUP. */
   bool allows_gap;
   const tdict_stream *after; /**< as in tdict_transfer_options; borrowed for the call; NULL (default): none */
   int32_t snapshot;          /**< a tdict_snapshot, for tdict_save_async() only; default TDICT_SNAPSHOT_AUTO */

@@ -33,8 +33,8 @@ typedef struct tdict_sampler_options {
    *  rank 0, world_size 1. */
   int32_t rank, world_size;
   /** In each round, every rank draws one sample. If the number of samples is not a multiple of `world_size`, the last
-   *  round is incomplete. If `drop_uneven` is true, the last round is left out. If `drop_uneven` is false (default),
-   *  the first samples of the epoch complete the last round, and are drawn again. */
+   *  round is incomplete. If `drop_uneven` is true, an incomplete last round is left out. If `drop_uneven` is false
+   *  (default), the first samples of the epoch complete the last round, and are drawn again. */
   bool drop_uneven;
   int64_t num_weights; /**< WEIGHTED: the number of `weights`; must equal the `length` of tdict_sampler_create() */
 } tdict_sampler_options;

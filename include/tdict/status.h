@@ -22,7 +22,7 @@ typedef enum tdict_status {
   TDICT_OK = 0,
   TDICT_EINVAL = 1,        /**< an argument is invalid */
   TDICT_ENOMEM = 2,        /**< out of memory, or a limit such as `pinned_bytes` of the context is reached */
-  TDICT_ENOTFOUND = 3,     /**< a key, an entry, a process or a full slot of a ring (tdict/share.h) does not exist */
+  TDICT_ENOTFOUND = 3,     /**< there is no such key, entry or process, or no full slot in a ring (tdict/share.h) */
   TDICT_EEXIST = 4,        /**< a key, a path or the name of a file is already in use */
   TDICT_ETYPE = 5,         /**< an entry, a value or an Arrow array has the wrong kind or type */
   TDICT_ESHAPE = 6,        /**< a shape, a batch size or a number of elements does not match */

@@ -100,7 +100,8 @@ void tdict_gpu_enter_for_cleanup(tdict_gpu *gpu, tdict_gpu_scope *scope);
  * TDICT_EDEVICE for all other codes. After TDICT_ELOST, tdict_gpu_enter() fails. */
 tdict_status tdict_gpu_check(tdict_gpu *gpu, tdict_cu result, const char *call, tdict_error *err);
 
-/* Creates a non-blocking stream, and then waits on the host for the allocations that are queued. The caller owns the
+/* Creates a non-blocking stream. The calling thread then waits until the queued allocations are done, because
+ * compute-sanitizer does not see an earlier wait (gpu.c). The caller owns the
  * stream, and destroys it with tdict_counted_stream_destroy(). Call inside a scope. Returns the errors of
  * tdict_gpu_check(). */
 tdict_status tdict_gpu_create_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_error *err);

@@ -101,7 +101,7 @@ typedef struct tdict_kernel_cast {
   bool is_scaled; /* true: an element x becomes x * scale + offset, computed in float32 and rounded twice */
   float scale, offset;
 } tdict_kernel_cast;
-/* Returns true if tdict_kernel_add_convert() supports the pair: the pairs of tdict_convert_supports(). */
+/* Returns true if tdict_kernel_add_convert() supports the pair, that is, if tdict_convert_supports() accepts it. */
 bool tdict_kernel_converts(tdict_dtype to, tdict_dtype from);
 /* Returns true if `to` is an integer type that cannot hold all numbers of `from`. */
 bool tdict_kernel_cast_can_fail(const tdict_kernel_cast *cast);

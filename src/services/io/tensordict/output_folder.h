@@ -31,7 +31,7 @@ typedef struct tdict_output_folder_options {
 
 /* The address of the struct must not change, because `parent` points to `target`. */
 typedef struct tdict_output_folder {
-  tdict_folder root;   /* the new directory, in which the caller creates files. `path` is the path of the program */
+  tdict_folder root;   /* the new directory, in which the caller creates files; `root.path` is the path of the call */
   tdict_folder parent; /* the folder of both directories */
   bool replaces;       /* a directory has the final name already */
   bool exchanges;      /* the file system can exchange two names */
