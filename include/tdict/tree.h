@@ -199,11 +199,10 @@ TDICT_API int tdict_batch_ndim(const tdict_tree *tree);
 TDICT_API const int64_t *tdict_batch_size(const tdict_tree *tree);
 /** @brief Changes the batch size of a tree.
  *
- *  The call also changes trees below @p tree. Such a tree gets @p batch_size if it has fewer than
- *  @p batch_ndim batch dimensions. It is unchanged if its batch size begins with @p batch_size. Any other tree below @p
- *  tree gets @p batch_size if it has no tensor and no object with batch dimensions. If it has a tensor or such an
- *  object, the call fails. The call does not compare @p batch_size with the parents of @p tree: see the top of this
- *  header.
+ *  The call also changes trees below @p tree. Such a tree gets @p batch_size if it has fewer than @p batch_ndim batch
+ *  dimensions. It is unchanged if its batch size begins with @p batch_size. Any other tree below @p tree gets
+ *  @p batch_size if it has no tensor and no object with batch dimensions. If it has a tensor or such an object, the
+ *  call fails. The call does not compare @p batch_size with the parents of @p tree: see the top of this header.
  *  @return #TDICT_OK; #TDICT_EINVAL as tdict_create(); #TDICT_ESHAPE a tensor or a tree below @p tree does not match,
  *          and err->path names the first mismatch; #TDICT_ELOCKED @p tree, or a tree below @p tree that must change, is
  *          locked; #TDICT_ENOMEM.

@@ -188,7 +188,7 @@ typedef struct tdict_driver_ops {
   /* (ctx) Queues up to TDICT_CU_MOST_COPIES copies, which can run in any order. On failure some of the copies may be
    * queued. `s` must not be the legacy stream. Returns TDICT_CU_NOT_SUPPORTED if the driver has no call for batches of
    * copies. */
-  tdict_cu (*copy_batch_async)(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
+  tdict_cu (*copy_batch_async)(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *copies, size_t count,
                                tdict_cu_stream s);
 
   /* module_load loads PTX, which is a text that ends with 0. The driver compiles the text for the current device. These

@@ -161,7 +161,7 @@ tdict_status tdict_gpu_queue_rect(tdict_gpu *gpu, tdict_cu_kind kind, const tdic
  * driver call if the driver supports batches, no copy is empty, and the host memory of each copy is in one
  * registration. With one driver call, the gaps between the copies are shorter. `stream` must not be the legacy stream.
  * Call inside a scope. Returns the errors of tdict_gpu_queue_rect(). */
-tdict_status tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
+tdict_status tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_copy *copies, size_t count,
                                     tdict_cu_stream stream, tdict_error *err);
 /* Returns true if the driver gives the two GPUs peer access to each other. Returns false for one and the same GPU. */
 bool tdict_gpu_has_peer_access(tdict_gpu *gpu, tdict_gpu *other);

@@ -174,15 +174,15 @@ static size_t bytes_to_boundary(tdict_gpu *gpu, const void *host, size_t bytes) 
 /* Queues the copy of contiguous bytes, split at the ends of registrations. `from` is the other gpu whose memory the
  * copy reads. NULL: the copy reads no memory of another gpu. */
 static tdict_status queue_contiguous(tdict_gpu *gpu, const tdict_gpu *from, tdict_cu_kind kind,
-                                     const tdict_cu_copy *line, tdict_cu_stream stream, tdict_error *err) {
+                                     const tdict_cu_copy *copy, tdict_cu_stream stream, tdict_error *err) {
   tdict_driver *d = gpu->driver;
   tdict_cu result = TDICT_CU_SUCCESS;
   const char *call = "";
   size_t at = 0;
   do {
-    char *dst = (char *)line->dst + at;
-    const char *src = (const char *)line->src + at;
-    const size_t left = line->bytes - at,
+    char *dst = (char *)copy->dst + at;
+    const char *src = (const char *)copy->src + at;
+    const size_t left = copy->bytes - at,
                  part = kind == TDICT_CU_D2D ? left : bytes_to_boundary(gpu, kind == TDICT_CU_H2D ? src : dst, left);
     if (from) {
       call = "cuMemcpyPeerAsync";
@@ -199,7 +199,7 @@ static tdict_status queue_contiguous(tdict_gpu *gpu, const tdict_gpu *from, tdic
       result = d->ops->copy_d2d_async(d, dst, src, part, stream);
     }
     at += part;
-  } while (at < line->bytes && result == TDICT_CU_SUCCESS);
+  } while (at < copy->bytes && result == TDICT_CU_SUCCESS);
   return result == TDICT_CU_SUCCESS ? TDICT_OK : tdict_gpu_check(gpu, result, call, err);
 }
 
@@ -254,22 +254,22 @@ tdict_status tdict_gpu_queue_from(tdict_gpu *gpu, tdict_gpu *from, const tdict_r
   return queue_rectangle(gpu, from, TDICT_CU_D2D, r, stream, err);
 }
 
-tdict_status tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
+tdict_status tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, const tdict_cu_copy *copies, size_t count,
                                     tdict_cu_stream stream, tdict_error *err) {
   /* A driver call for several copies accepts no empty copy, and no copy whose host memory is in two registrations. If
    * there is such a copy, queue the copies one by one. */
   bool as_batch = count > 1;
   for (size_t i = 0; i < count && as_batch; i++) {
-    const void *host = kind == TDICT_CU_H2D ? lines[i].src : lines[i].dst;
-    as_batch = lines[i].bytes > 0 && bytes_to_boundary(gpu, host, lines[i].bytes) == lines[i].bytes;
+    const void *host = kind == TDICT_CU_H2D ? copies[i].src : copies[i].dst;
+    as_batch = copies[i].bytes > 0 && bytes_to_boundary(gpu, host, copies[i].bytes) == copies[i].bytes;
   }
   if (as_batch) {
-    tdict_cu result = gpu->driver->ops->copy_batch_async(gpu->driver, kind, lines, count, stream);
+    tdict_cu result = gpu->driver->ops->copy_batch_async(gpu->driver, kind, copies, count, stream);
     if (result != TDICT_CU_NOT_SUPPORTED) return tdict_gpu_check(gpu, result, "cuMemcpyBatchAsync", err);
   }
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < count && status == TDICT_OK; i++)
-    status = queue_contiguous(gpu, NULL, kind, &lines[i], stream, err);
+    status = queue_contiguous(gpu, NULL, kind, &copies[i], stream, err);
   return status;
 }
 

@@ -51,14 +51,14 @@ typedef struct submission {
   tdict_slot *slot;         /* of the chunk; NULL: the copies of the chunk need no slot */
   tdict_cu_kind kind;
   size_t bytes;
-  const tdict_cu_copy *lines;   /* one line for each slot, or NULL if lines are not enough */
+  const tdict_cu_copy *copies;  /* one for each slot. NULL: a slot needs several copies */
   const tdict_cu_event *events; /* recorded after the copies */
-  int num_lines, num_events;
+  int num_copies, num_events;
   char *scratch;       /* see tdict_pieces_queue */
   uint32_t error_item; /* output: the number of the item that an error names */
 } submission;
 
-/* Queues the copies of a chunk that are more than one line. */
+/* Queues the copies of a chunk that needs more than one driver copy. */
 static tdict_status queue_pieces(tdict_lane *lane, submission *s, tdict_error *err) {
   const tdict_transfer *t = lane->worker->transfer;
   if (!s->slot) {
@@ -78,11 +78,11 @@ static tdict_status queue_pieces(tdict_lane *lane, submission *s, tdict_error *e
 static tdict_status queue_copy(tdict_lane *lane, submission *s, tdict_error *err) {
   const tdict_transfer *t = lane->worker->transfer;
   const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_SUBMIT);
-  const bool locked = (s->slot || s->lines) && tdict_gpu_begin_queue(lane->gpu);
+  const bool locked = (s->slot || s->copies) && tdict_gpu_begin_queue(lane->gpu);
   tdict_slice *slice = t->traced.recording ? tdict_trace_open(&t->traced, lane->gpu, lane->stream, s->bytes) : NULL;
   tdict_status status =
-      s->lines ? tdict_gpu_queue_copies(lane->gpu, s->kind, s->lines, (size_t)s->num_lines, lane->stream, err)
-               : queue_pieces(lane, s, err);
+      s->copies ? tdict_gpu_queue_copies(lane->gpu, s->kind, s->copies, (size_t)s->num_copies, lane->stream, err)
+                : queue_pieces(lane, s, err);
   if (t->num_targets > 1 && status == TDICT_OK)
     status = tdict_targets_add_chunk(t, s->chunk, lane->gpu, lane->stream, err);
   if (slice) tdict_trace_close(slice, lane->gpu);
@@ -98,9 +98,9 @@ static tdict_status queue_burst(tdict_lane *lane, tdict_error *err) {
   tdict_burst *b = lane->worker->transfer->burst;
   if (b->count == 0) return TDICT_OK;
   submission s = {
-      .kind = b->kind, .lines = b->lines, .events = b->events, .num_lines = b->count, .num_events = b->count};
+      .kind = b->kind, .copies = b->copies, .events = b->events, .num_copies = b->count, .num_events = b->count};
   for (int i = 0; i < b->count; i++) {
-    s.bytes += b->lines[i].bytes;
+    s.bytes += b->copies[i].bytes;
     lane->has_untracked_copies |= b->lanes[i] != lane;
   }
   tdict_status status = queue_copy(lane, &s, err);
@@ -116,7 +116,7 @@ static tdict_status queue_burst(tdict_lane *lane, tdict_error *err) {
 static tdict_status post(tdict_lane *lane, const submission *s, tdict_error *err) {
   tdict_burst *b = lane->worker->transfer->burst;
   tdict_burst_lock(b);
-  const bool is_full = tdict_burst_add(b, lane->gpu, lane, s->slot, s->lines, s->chunk->first);
+  const bool is_full = tdict_burst_add(b, lane->gpu, lane, s->slot, s->copies, s->chunk->first);
   tdict_status status = is_full ? queue_burst(lane, err) : TDICT_OK;
   tdict_burst_unlock(b);
   return status;
@@ -395,14 +395,14 @@ tdict_status tdict_lane_submit(tdict_lane *lane, tdict_slot *slot, const tdict_c
                   .bytes = chunk->end - chunk->begin,
                   .events = &flight.event,
                   .error_item = *error_item};
-  tdict_cu_copy line;
+  tdict_cu_copy copy;
   bool may_queue;
   tdict_status status = prepare(lane, &s, &flight.event, &may_queue, err);
   if (status != TDICT_OK || !may_queue) return status;
   s.num_events = flight.event != NULL;
-  if (slot && tdict_pieces_as_copy(&t->plan, chunk, slot->data, &line)) s.lines = &line, s.num_lines = 1;
+  if (slot && tdict_pieces_as_copy(&t->plan, chunk, slot->data, &copy)) s.copies = &copy, s.num_copies = 1;
   if (flight.event) add_flight(lane, &flight);
-  const bool is_in_burst = s.lines && t->burst && tdict_burst_accepts(t->burst, lane->gpu, s.kind);
+  const bool is_in_burst = s.copies && t->burst && tdict_burst_accepts(t->burst, lane->gpu, s.kind);
   status = is_in_burst ? post(lane, &s, err) : queue_copy(lane, &s, err);
   *error_item = s.error_item;
   if (t->queue_limit && status == TDICT_OK)

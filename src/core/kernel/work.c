@@ -214,10 +214,10 @@ static uint64_t take_run(dims *d, uint64_t item_bytes) {
 }
 
 /* Divides a run into units: adds the units of a run as the innermost dimension. */
-static void split_run(dims *d, uint64_t stretch_bytes, uint64_t width) {
-  if (stretch_bytes == width) return;
+static void split_run(dims *d, uint64_t run_bytes, uint64_t width) {
+  if (run_bytes == width) return;
   /* NOLINTNEXTLINE(clang-analyzer-core.DivideZero): width_of() returns at least 1 */
-  d->count[d->ndim] = stretch_bytes / width;
+  d->count[d->ndim] = run_bytes / width;
   d->dst[d->ndim] = d->src[d->ndim] = width;
   d->ndim++;
 }

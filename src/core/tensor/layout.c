@@ -90,9 +90,9 @@ static bool is_whole_step(int64_t outer, int64_t count, int64_t inner) {
  * there is no gap, merges the dimension with the inner dimension. */
 static void add_dim(tdict_pair *pair, int64_t count, int64_t dst, int64_t src) {
   int last = pair->ndim - 1;
-  int64_t run = (int64_t)pair->stretch_bytes;
+  int64_t run = (int64_t)pair->run_bytes;
   if (last < 0 && dst == run && src == run) {
-    pair->stretch_bytes *= (size_t)count;
+    pair->run_bytes *= (size_t)count;
   } else if (last >= 0 && is_whole_step(dst, pair->shape[last], pair->dst_strides[last]) &&
              is_whole_step(src, pair->shape[last], pair->src_strides[last])) {
     pair->shape[last] *= count;
@@ -122,7 +122,7 @@ void tdict_pair_init(tdict_pair *pair, int ndim, const int64_t *shape, const int
                      const int64_t *src_strides, size_t item_bytes) {
   int64_t c_order[TDICT_MAX_NDIM], item = (int64_t)item_bytes;
   memset(pair, 0, sizeof *pair);
-  pair->stretch_bytes = item_bytes;
+  pair->run_bytes = item_bytes;
   bool has_any = has_elements(ndim, shape);
   if (has_any) {
     tdict_layout_strides(ndim, shape, c_order);
@@ -135,7 +135,7 @@ void tdict_pair_init(tdict_pair *pair, int ndim, const int64_t *shape, const int
   if (pair->ndim == 0) {
     pair->ndim = 1;
     pair->shape[0] = has_any ? 1 : 0;
-    pair->dst_strides[0] = pair->src_strides[0] = (int64_t)pair->stretch_bytes;
+    pair->dst_strides[0] = pair->src_strides[0] = (int64_t)pair->run_bytes;
   }
 }
 
@@ -174,14 +174,14 @@ static void advance_runs(pair_cursor *w, int64_t runs) {
 }
 
 static size_t pair_bytes(const tdict_pair *pair) {
-  size_t bytes = pair->stretch_bytes;
+  size_t bytes = pair->run_bytes;
   for (int i = 0; i < pair->ndim; i++) bytes *= (size_t)pair->shape[i];
   return bytes;
 }
 
 tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_span *part, tdict_rect_fn fn, void *user,
                              tdict_error *err) {
-  size_t run = pair->stretch_bytes, end = pair_bytes(pair);
+  size_t run = pair->run_bytes, end = pair_bytes(pair);
   int inner = pair->ndim - 1;
   if (end > part->end) end = part->end;
   if (part->begin >= end) return TDICT_OK;

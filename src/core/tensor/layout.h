@@ -30,8 +30,8 @@ bool tdict_layout_extent(int ndim, const int64_t *shape, const int64_t *strides,
 
 /* Two layouts of one shape, which are walked together as rectangles of bytes. */
 typedef struct tdict_pair {
-  int ndim;             /* number of dimensions after merging, at least 1; dimension ndim - 1 is the innermost */
-  size_t stretch_bytes; /* bytes of a run, contiguous on both sides */
+  int ndim;         /* number of dimensions after merging, at least 1; dimension ndim - 1 is the innermost */
+  size_t run_bytes; /* bytes of a run, contiguous on both sides */
   /* sizes of the dimensions, and strides in bytes; one index of the innermost dimension is one run */
   int64_t shape[TDICT_MAX_NDIM], dst_strides[TDICT_MAX_NDIM], src_strides[TDICT_MAX_NDIM];
 } tdict_pair;

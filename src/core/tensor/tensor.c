@@ -498,7 +498,7 @@ void tdict_tensor_regain_lost(const tdict_tensor *t) {
   const size_t bytes = tdict_tensor_nbytes(t);
   tdict_pair pair;
   tdict_pair_init(&pair, t->ndim, t->dims, strides, strides, tdict_dtype_bytes(t->dtype));
-  if (bytes / pair.stretch_bytes > MAX_REGAINED_ROWS) return;
+  if (bytes / pair.run_bytes > MAX_REGAINED_ROWS) return;
   const tdict_pair_span whole = {t->data, t->data, 0, bytes};
   (void)!tdict_pair_walk(&pair, &whole, regain_rows, t->storage, NULL);
 }

@@ -34,7 +34,7 @@ static tdict_status queue_casts(const tdict_direct *d, tdict_error *err) {
 static tdict_status queue_stretches(const tdict_direct *d, tdict_error *err) {
   const tdict_plan *p = d->plan;
   const tdict_chunk *chunk = d->chunk;
-  tdict_cu_copy lines[TDICT_CU_MOST_COPIES];
+  tdict_cu_copy copies[TDICT_CU_MOST_COPIES];
   size_t count = 0;
   for (uint32_t i = chunk->first, end; i < p->num_items && p->items[i].offset < chunk->end; i = end) {
     const tdict_item *item = &p->items[i];
@@ -43,10 +43,10 @@ static tdict_status queue_stretches(const tdict_direct *d, tdict_error *err) {
     size_t to = p->items[end - 1].offset + p->items[end - 1].bytes;
     if (to > chunk->end) to = chunk->end;
     if (to <= item->offset + from || tdict_plan_cast(p, i)) continue; /* an empty leaf needs no copy */
-    lines[count++] = (tdict_cu_copy){item->dst_data + from, item->src_data + from, to - item->offset - from};
+    copies[count++] = (tdict_cu_copy){item->dst_data + from, item->src_data + from, to - item->offset - from};
   }
   if (count == 0) return TDICT_OK;
-  return tdict_gpu_queue_copies(d->gpu, (tdict_cu_kind)p->items[chunk->first].kind, lines, count, d->stream, err);
+  return tdict_gpu_queue_copies(d->gpu, (tdict_cu_kind)p->items[chunk->first].kind, copies, count, d->stream, err);
 }
 
 /* A copy between device memories. `to` owns the destination. */

@@ -55,12 +55,12 @@ static bool may_gather(const tdict_burst *b, tdict_gpu *gpu) {
   return b->count < b->most && event && tdict_gpu_query_event(gpu, event) == TDICT_CU_NOT_READY;
 }
 
-bool tdict_burst_add(tdict_burst *b, tdict_gpu *gpu, const void *lane, tdict_slot *slot, const tdict_cu_copy *line,
+bool tdict_burst_add(tdict_burst *b, tdict_gpu *gpu, const void *lane, tdict_slot *slot, const tdict_cu_copy *copy,
                      uint32_t item) {
   TDICT_ASSERT(tdict_lock_is_held(&b->lock) && b->count < TDICT_BURST_MOST);
   b->slots[b->count] = slot;
   b->lanes[b->count] = lane;
-  b->lines[b->count] = *line;
+  b->copies[b->count] = *copy;
   b->events[b->count] = slot->event;
   b->items[b->count++] = item;
   /* Relaxed: until another thread clears the flag, only this thread reads the flag. The lock orders the clearing. */

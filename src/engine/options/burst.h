@@ -24,7 +24,7 @@ typedef struct tdict_burst {
   int count;
   tdict_slot *slots[TDICT_BURST_MOST];
   const void *lanes[TDICT_BURST_MOST]; /* the owners of the slots; used only for comparisons */
-  tdict_cu_copy lines[TDICT_BURST_MOST];
+  tdict_cu_copy copies[TDICT_BURST_MOST];
   tdict_cu_event events[TDICT_BURST_MOST]; /* the events of the slots */
   uint32_t items[TDICT_BURST_MOST]; /* the first item of each chunk. If queueing fails, the error names items[0] */
   /* last_event was recorded after the last burst, previous_event after the burst before the last burst. The slots own
@@ -47,7 +47,7 @@ void tdict_burst_lock(tdict_burst *burst);
 void tdict_burst_unlock(tdict_burst *burst);
 /* Adds the copy of a slot of the lane. `item` is the first item of the slot's chunk. Returns true if no more copies may
  * be gathered: the caller must then queue the copies. Call under the lock, inside a scope of `gpu`. */
-bool tdict_burst_add(tdict_burst *burst, tdict_gpu *gpu, const void *lane, tdict_slot *slot, const tdict_cu_copy *line,
+bool tdict_burst_add(tdict_burst *burst, tdict_gpu *gpu, const void *lane, tdict_slot *slot, const tdict_cu_copy *copy,
                      uint32_t item);
 /* Empties the burst, and allows the lanes to query the slots' events. If the copies were not queued, the transfer must
  * have failed, because the lanes then check for the failure. Call under the lock. */

@@ -97,10 +97,10 @@ CASE(pair_merges_adjacent_dimensions) {
   tdict_pair_init(&pair, 4, shape, NULL, NULL, 4);
   assert_int_equal(pair.ndim, 1);
   assert_int_equal(pair.shape[0], 1);
-  assert_int_equal(pair.stretch_bytes, 96);
+  assert_int_equal(pair.run_bytes, 96);
   /* rows with a gap after each: the two outer dimensions do not follow, since 3 * 5 is not 20 */
   tdict_pair_init(&pair, 4, shape, NULL, rows, 4);
-  assert_int_equal(pair.stretch_bytes, 16);
+  assert_int_equal(pair.run_bytes, 16);
   assert_int_equal(pair.ndim, 2);
   assert_int_equal(pair.shape[0], 2);
   assert_int_equal(pair.shape[1], 3);
@@ -112,12 +112,12 @@ CASE(pair_merges_adjacent_dimensions) {
   tdict_pair_init(&pair, 4, shape, even, NULL, 4);
   assert_int_equal(pair.ndim, 1);
   assert_int_equal(pair.shape[0], 6);
-  assert_int_equal(pair.stretch_bytes, 16);
+  assert_int_equal(pair.run_bytes, 16);
   tdict_pair_init(&pair, 4, shape, NULL, zero, 4);
   assert_int_equal(pair.ndim, 1);
   assert_int_equal(pair.shape[0], 24);
   assert_int_equal(pair.src_strides[0], 0);
-  assert_int_equal(pair.stretch_bytes, 4);
+  assert_int_equal(pair.run_bytes, 4);
 }
 
 static tdict_status count_rect(void *user, const tdict_rect *rect, tdict_error *err) {

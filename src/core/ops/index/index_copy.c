@@ -229,7 +229,7 @@ static tdict_status gather_on_host(const tdict_index_plan *plan, const tdict_ind
   const int64_t row = other->numel / plan->gather_count;
   g.all = (tdict_pair_span){dst->data, src->data, 0, (size_t)row * item};
   /* The inner loop goes over the runs of one position, or over the positions, whichever are more. */
-  g.position_by_position = g.all.end / g.one_position.stretch_bytes > (size_t)plan->gather_count;
+  g.position_by_position = g.all.end / g.one_position.run_bytes > (size_t)plan->gather_count;
   divide(&g, helpers, t, other);
   if (g.num_parts == 1)
     copy_part(&g, 0);
