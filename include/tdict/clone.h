@@ -2,6 +2,7 @@
 #ifndef TDICT_CLONE_H
 #define TDICT_CLONE_H
 
+#include "tdict/run.h"
 #include "tdict/tree.h"
 
 TDICT_BEGIN_DECLS

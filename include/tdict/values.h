@@ -82,6 +82,15 @@ typedef struct tdict_stream {
   tdict_device device;
   void *handle;
 } tdict_stream;
+/** @brief Returns the stream that stands for "no stream": all its fields are zero. A device of type
+ *  #TDICT_DEVICE_AUTO is no device, so no stream is equal to it. */
+static inline tdict_stream tdict_no_stream(void) {
+  tdict_stream none;
+  none.device.type = TDICT_DEVICE_AUTO;
+  none.device.index = 0;
+  none.handle = NULL;
+  return none;
+}
 
 TDICT_END_DECLS
 #endif

@@ -18,6 +18,7 @@ HEADERS = {
     "try.h": "base",
     "values.h": "base",
     "memory.h": "memory",
+    "run.h": "memory",
     "tensor.h": "tensor",
     "object.h": "tree",
     "tree.h": "tree",

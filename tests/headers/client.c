@@ -21,6 +21,7 @@
 #include "tdict/object.h"
 #include "tdict/ragged.h"
 #include "tdict/replay.h"
+#include "tdict/run.h"
 #include "tdict/sampler.h"
 #include "tdict/schema.h"
 #include "tdict/shape.h"
@@ -389,6 +390,13 @@ static void use_visit(const tdict_tree *td) {
   tdict_release(out);
 }
 
+static void use_run(void) {
+  const tdict_run run = tdict_run_default();
+  const tdict_stream none = tdict_no_stream();
+  TRUE(run.struct_size == sizeof run && run.num_threads == -1 && !run.memory);
+  TRUE(run.stream.device.type == none.device.type && run.stream.handle == none.handle);
+}
+
 static void use_tree(void) {
   tdict_tree *td = make_tree(NULL), *empty = NULL;
   OK(tdict_create(0, NULL, &empty, &last_error));
@@ -404,6 +412,7 @@ static void use_tree(void) {
   use_combine(td);
   use_keysets(td);
   use_visit(td);
+  use_run();
   tdict_release(td);
 }
 

@@ -1,4 +1,4 @@
-/* Checks device arguments. The functions keep no state. Thread-safe. */
+/* Checks devices and streams that the program passes. The functions keep no state. Thread-safe. */
 #ifndef TDICT_CORE_BASE_DEVICE_H
 #define TDICT_CORE_BASE_DEVICE_H
 
@@ -8,5 +8,10 @@
  * index other than 0. Does not check whether the device type is known or the device is present. The error message
  * begins with `what`. */
 tdict_status tdict_device_check(tdict_device device, const char *what, tdict_error *err);
+/* Returns true if the program passed a stream, and false if it passed tdict_no_stream(). */
+static inline bool tdict_has_stream(tdict_stream stream) { return stream.device.type != TDICT_DEVICE_AUTO; }
+/* Checks a stream that the program passed. Returns TDICT_EINVAL if the stream has a handle but no device. The error
+ * message begins with `what`. */
+tdict_status tdict_stream_check_device(tdict_stream stream, const char *what, tdict_error *err);
 
 #endif

@@ -126,6 +126,12 @@ tdict_status tdict_device_check(tdict_device device, const char *what, tdict_err
   return TDICT_OK;
 }
 
+tdict_status tdict_stream_check_device(tdict_stream stream, const char *what, tdict_error *err) {
+  if (tdict_has_stream(stream) || !stream.handle) return TDICT_OK;
+  return tdict_fail(err, TDICT_EINVAL, "%s: the stream has a handle but no device, wanted a device such as cuda:0",
+                    what);
+}
+
 char *tdict_device_format(tdict_device device, char *buffer, size_t bytes) {
   const char *name = NULL;
   bool indexed = true;

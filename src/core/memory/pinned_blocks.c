@@ -9,7 +9,7 @@
 
 tdict_pinned_block *tdict_blocks_new(void) {
   tdict_pinned_block *b = calloc(1, sizeof *b);
-  tdict_run *run = calloc(1, sizeof *run);
+  tdict_pinned_run *run = calloc(1, sizeof *run);
   if (!b || !run) {
     free(b);
     free(run);

@@ -9,9 +9,9 @@
 #include "core/memory/pinned_pages.h"
 
 /* A run of pages that were pinned together. The run is freed only when one block covers the whole run. */
-typedef struct tdict_run {
+typedef struct tdict_pinned_run {
   tdict_pinned_pages pages;
-} tdict_run;
+} tdict_pinned_run;
 
 /* The fences that a freed block waits for. Owned by the block. */
 typedef struct tdict_fence_list {
@@ -22,7 +22,7 @@ typedef struct tdict_fence_list {
 
 typedef struct tdict_pinned_block tdict_pinned_block;
 struct tdict_pinned_block {
-  tdict_run *run;
+  tdict_pinned_run *run;
   char *data;
   size_t bytes;                      /* a multiple of 4096 */
   tdict_pinned_block *left, *right;  /* neighbours in the run */

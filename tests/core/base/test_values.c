@@ -1,4 +1,5 @@
-/* Element types and devices. */
+/* Element types, devices and streams. */
+#include "core/base/device.h"
 #include "support/test.h"
 
 CASE(dtype_bytes_and_names) {
@@ -41,6 +42,26 @@ CASE(dtype_bytes_and_names) {
     assert_int_equal(tdict_dtype_bytes(unknown[i]), 0);
     assert_string_equal(tdict_dtype_name(unknown[i]), "unknown");
   }
+}
+
+CASE(no_stream_has_no_device) {
+  const tdict_stream none = tdict_no_stream(), zero = {{0, 0}, NULL};
+  const tdict_run run = tdict_run_default();
+  tdict_stream stream = {tdict_cpu(), NULL};
+  tdict_error err;
+  assert_memory_equal(&none, &zero, sizeof none);
+  assert_memory_equal(&run.stream, &zero, sizeof zero);
+  assert_int_equal(run.struct_size, sizeof run);
+  assert_int_equal(run.num_threads, -1);
+  assert_null(run.memory);
+  assert_false(tdict_has_stream(none));
+  assert_int_equal(tdict_stream_check_device(none, "call", &err), TDICT_OK);
+  assert_true(tdict_has_stream(stream));
+  stream.handle = &stream;
+  assert_int_equal(tdict_stream_check_device(stream, "call", &err), TDICT_OK);
+  stream.device = tdict_no_stream().device;
+  assert_int_equal(tdict_stream_check_device(stream, "call", &err), TDICT_EINVAL);
+  assert_string_equal(err.message, "call: the stream has a handle but no device, wanted a device such as cuda:0");
 }
 
 CASE(dtype_format_says_lanes) {
