@@ -94,7 +94,6 @@ static tdict_status prepare_job(cost_job *job, int scale) {
   job->leaves = (int64_t)scale * COST_LEAVES;
   job->picked = (int64_t)scale * COST_PICKED;
   job->items = (int64_t)scale * COST_ITEMS;
-  job->dataset = tdict_dataset_default();
   job->schema = (tdict_schema){job->fields, (size_t)job->leaves};
   tdict_status status = prepare_leaves(job);
   if (status == TDICT_OK) status = prepare_row_trees(job);
@@ -104,7 +103,7 @@ static tdict_status prepare_job(cost_job *job, int scale) {
 static void release_job(cost_job *job) {
   tdict_tree *const trees[] = {job->wide, job->other, job->nested, job->dotted,  job->deep,  job->table,
                                job->part, job->step,  job->square, job->stacked, job->joined};
-  tdict_dataset_reset(&job->dataset);
+  tdict_dataset_release(job->dataset);
   for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) tdict_release(trees[i]);
   for (int64_t i = 0; i < job->items; i++) {
     tdict_release(job->samples[i]);

@@ -27,7 +27,7 @@ typedef struct cost_job {
   int64_t positions[COST_MOST * COST_PICKED], zeros[COST_MOST * COST_PICKED], ones[COST_MOST * COST_ITEMS];
   tdict_tensor *mask, *column; /* column: borrowed from `part` */
   tdict_tensor *strip;         /* 16 x picked elements; the first dimension has stride 1 */
-  tdict_dataset dataset;
+  tdict_dataset *dataset;
   tdict_error err;
 } cost_job;
 

@@ -204,12 +204,13 @@ MAKES(cat, tdict_cat(ITEMS(job->pieces), NULL, &out, ERR))
 DOES(cat_into, tdict_cat_into(ITEMS(job->pieces), NULL, job->joined, ERR))
 MAKES(pad, tdict_pad_sequence(ITEMS(job->pieces), 0, NULL, &out, ERR))
 
-DOES(fetch, job->dataset.fetch_batch(job->dataset.self, job->positions, job->picked, job->part, ERR))
+#define ROWS tdict_dataset_get_table(job->dataset)
+DOES(fetch, ROWS->fetch_batch(ROWS->self, job->positions, job->picked, job->part, ERR))
 COST(fetch_sample) {
   tdict_status status = TDICT_OK;
   for (int64_t i = 0; i < job->picked && status == TDICT_OK; i++) {
     tdict_tree *out = NULL;
-    status = job->dataset.fetch_sample(job->dataset.self, i, &out, ERR);
+    status = ROWS->fetch_sample(ROWS->self, i, &out, ERR);
     tdict_release(out);
   }
   return status;

@@ -61,7 +61,7 @@ static bool write_shard(const run *r, const char *path) {
   return good;
 }
 
-static bool open_shard(const char *path, tdict_dataset *out) {
+static bool open_shard(const char *path, tdict_dataset **out) {
   tdict_error err;
   tdict_token_options o = tdict_token_options_default();
   o.paths = &path;
@@ -73,7 +73,7 @@ static bool open_shard(const char *path, tdict_dataset *out) {
 }
 
 /* Removes the temporary shard at once. The dataset keeps the file mapped until the program ends. */
-static bool open_temporary_shard(const run *r, tdict_dataset *out) {
+static bool open_temporary_shard(const run *r, tdict_dataset **out) {
   const char *place = getenv("TMPDIR");
   char folder[4096], path[4096 + 16];
   int length = snprintf(folder, sizeof folder, "%s/tdict-bench-XXXXXX", place && *place ? place : "/tmp");
@@ -92,7 +92,7 @@ static bool open_temporary_shard(const run *r, tdict_dataset *out) {
   return good;
 }
 
-static bool open_tokens(run *r, tdict_dataset *out) {
+static bool open_tokens(run *r, tdict_dataset **out) {
   if (!r->shard) return open_temporary_shard(r, out);
   FILE *there = fopen(r->shard, "rb");
   if (there) fclose(there);
@@ -109,7 +109,7 @@ static bool make_samples(run *r, const tdict_schema *schema, int64_t samples) {
   return false;
 }
 
-static bool open_tree(run *r, tdict_dataset *out) {
+static bool open_tree(run *r, tdict_dataset **out) {
   tdict_error err;
   if (tdict_dataset_from_tree(r->source, out, &err) == TDICT_OK) return true;
   bench_print_status("the samples", &err);
@@ -117,7 +117,7 @@ static bool open_tree(run *r, tdict_dataset *out) {
 }
 
 /* Makes the samples of the shard that write_shard() writes, in memory and with 16-bit tokens. */
-static bool open_tokens16(run *r, tdict_dataset *out) {
+static bool open_tokens16(run *r, tdict_dataset **out) {
   static const tdict_field fields[] = {{"tokens", TDICT_U16, 1, {WINDOW}}, {"targets", TDICT_U16, 1, {WINDOW}}};
   static const tdict_schema schema = {fields, 2};
   const int64_t samples = (r->tokens - 1) / WINDOW;
@@ -132,7 +132,7 @@ static bool open_tokens16(run *r, tdict_dataset *out) {
   return open_tree(r, out);
 }
 
-static bool open_samples(run *r, tdict_dataset *out) {
+static bool open_samples(run *r, tdict_dataset **out) {
   static const tdict_field fields[] = {
       {"obs.pixels", TDICT_U8, 3, {84, 84, 3}},
       {"obs.state", TDICT_F32, 1, {17}},
@@ -160,7 +160,7 @@ static bool open_samples(run *r, tdict_dataset *out) {
 
 static bool open_loader(run *r) {
   tdict_error err;
-  tdict_dataset dataset;
+  tdict_dataset *dataset = NULL;
   const bool shard = strcmp(r->work, "tokens") == 0, samples_of_tree = strcmp(r->work, "samples") == 0;
   if (!(shard ? open_tokens : samples_of_tree ? open_samples : open_tokens16)(r, &dataset)) return false;
   tdict_loader_options o = tdict_loader_options_default();
@@ -176,19 +176,15 @@ static bool open_loader(run *r) {
   o.drop_last = true;
   o.shuffle = true;
   o.seed = (uint64_t)r->seed;
-  o.endless = !r->digest;                         /* the digest counts epochs */
-  int64_t samples = dataset.length(dataset.self); /* before the loader takes the dataset */
-  if (samples < o.batch_size) {
+  o.endless = !r->digest; /* the digest counts epochs */
+  const tdict_dataset_table *table = tdict_dataset_get_table(dataset);
+  int64_t samples = table->length(table->self);
+  if (samples < o.batch_size)
     bench_print_error("batch_size is %" PRId64 ", but the dataset has %" PRId64 " samples", r->batch, samples);
-    tdict_dataset_reset(&dataset);
-    return false;
-  }
-  if (tdict_loader_create(r->context, &dataset, &o, &r->loader, &err) != TDICT_OK) {
-    tdict_dataset_reset(&dataset);
+  else if (tdict_loader_create(r->context, dataset, &o, &r->loader, &err) != TDICT_OK)
     bench_print_status("no loader", &err);
-    return false;
-  }
-  return true;
+  tdict_dataset_release(dataset);
+  return r->loader != NULL;
 }
 
 static bool open_loader_context(run *r) {
@@ -220,19 +216,20 @@ static int measure_rate(run *r) {
   tdict_loader_stats before = tdict_loader_stats_default();
   r->stats = tdict_loader_stats_default();
   while (status == TDICT_OK && (begin == 0 || bench_now() - begin < r->seconds)) {
-    status = tdict_loader_next(r->loader, gpu ? &stream : NULL, &batch, &err);
+    status = tdict_loader_next(r->loader, gpu ? stream : tdict_no_stream(), &batch, &err);
     if (status != TDICT_OK) break;
     tdict_release(batch);
     batches++;
     if (begin == 0 && bench_now() > warm_until) {
-      status = tdict_loader_next(r->loader, NULL, &batch, &err); /* wait for running transfers */
+      status = tdict_loader_next(r->loader, tdict_no_stream(), &batch, &err); /* wait for running transfers */
       tdict_release(batch);
       if (status == TDICT_OK) status = tdict_loader_get_stats(r->loader, &before, &err);
       batches = 0;
       begin = bench_now();
     }
   }
-  if (status == TDICT_OK) status = tdict_loader_next(r->loader, NULL, &batch, &err); /* waits for the queued copies */
+  if (status == TDICT_OK)
+    status = tdict_loader_next(r->loader, tdict_no_stream(), &batch, &err); /* waits for the queued copies */
   r->elapsed = bench_now() - begin;
   tdict_release(batch);
   if (status == TDICT_OK) status = tdict_loader_get_stats(r->loader, &r->stats, &err);
@@ -301,7 +298,7 @@ static int print_digest(run *r) {
   tdict_status status = tdict_loader_get_state(r->loader, &s, &err);
   for (int64_t taken = 0; status == TDICT_OK && s.epoch < r->epochs && !r->stopped; taken++) {
     tdict_tree *batch = NULL, *host = NULL;
-    status = tdict_loader_next(r->loader, NULL, &batch, &err);
+    status = tdict_loader_next(r->loader, tdict_no_stream(), &batch, &err);
     if (status == TDICT_OK && batch) status = tdict_to_device(r->context, batch, tdict_cpu(), NULL, &host, &err);
     if (status == TDICT_OK && host) status = tdict_walk(host, add_leaf, r, &err);
     tdict_release(host);

@@ -26,7 +26,7 @@ static tdict_error error;
 static tdict_tree *table_tree, *minibatch; /* rows of a replay buffer, and rows that are picked */
 static int64_t picked[PICKED];
 static tdict_tensor *picked_mask;
-static tdict_dataset dataset;
+static tdict_dataset *dataset;
 static tdict_tree *large_tree, *large_part; /* the same for rows that threads of a pool help to copy */
 static int64_t *large_picked;
 static tdict_index_options large_options;
@@ -204,8 +204,9 @@ static double time_scatter_mask(void) {
   return now_seconds() - begin;
 }
 static double time_fetch(void) {
+  const tdict_dataset_table *table_rows = tdict_dataset_get_table(dataset);
   double begin = now_seconds();
-  check_status(dataset.fetch_batch(dataset.self, picked, PICKED, minibatch, &error));
+  check_status(table_rows->fetch_batch(table_rows->self, picked, PICKED, minibatch, &error));
   return now_seconds() - begin;
 }
 /* The plain C lower bound of a row copy. The compiler does not know the size of a row. */
@@ -412,7 +413,7 @@ int main(int argc, char **argv) {
   printf("\"bytes_empty\": %zu, \"stack_bytes\": %zu}\n", (mallinfo2().uordblks - before) / LEAVES, row_bytes);
   for (int i = 0; i < LEAVES; i++) tdict_release(empty[i]);
   floor_free(&table);
-  tdict_dataset_reset(&dataset);
+  tdict_dataset_release(dataset);
   tdict_release(table_tree);
   tdict_release(minibatch);
   tdict_tensor_release(picked_mask);

@@ -73,13 +73,13 @@ static const tdict_type batch_type = {.struct_size = sizeof batch_type,
                                       .is_pinned = batch_is_pinned};
 
 /* ---- samples become a batch ---- */
-static tdict_status collate(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+static tdict_status collate(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                             tdict_tree **out, tdict_error *e) {
   tdict_tree *stacked, *td = NULL;
   void *b = NULL;
   (void)user;
   (void)memory; /* plain memory here, so that the hook has something to do */
-  tdict_status status = tdict_stack(samples, (size_t)count, NULL, &stacked, e);
+  tdict_status status = tdict_stack(samples, count, NULL, &stacked, e);
   if (status == TDICT_OK) status = batch_create(stacked, 1.0, &b);
   if (status == TDICT_OK) status = tdict_create(0, NULL, &td, e);
   if (status == TDICT_OK) status = tdict_set_object(td, "batch", &batch_type, b, e);
@@ -110,7 +110,7 @@ static bool check(tdict_context *c, const tdict_tree *td, bool on_host, int64_t 
 
 static bool epoch(tdict_context *c, tdict_device device, bool on_host) {
   static int64_t samples = SAMPLES;
-  tdict_dataset points = tdict_dataset_default();
+  tdict_dataset_table points = tdict_dataset_table_default();
   points.self = &samples;
   points.length = count_points;
   points.fetch_sample = make_point;
@@ -120,13 +120,17 @@ static bool epoch(tdict_context *c, tdict_device device, bool on_host) {
   o.pin_memory = tdict_context_device(c, NULL).type != TDICT_DEVICE_CPU; /* else there is nothing to pin for */
   o.collate = collate;
   o.endless = true; /* the loop counts samples, and needs no look for the end of an epoch */
-  tdict_loader *loader;
-  if (tdict_loader_create(c, &points, &o, &loader, &err) != TDICT_OK) return false;
+  tdict_dataset *dataset = NULL;
+  tdict_loader *loader = NULL;
+  tdict_status status = tdict_dataset_create(&points, &dataset, &err);
+  if (status == TDICT_OK) status = tdict_loader_create(c, dataset, &o, &loader, &err);
+  tdict_dataset_release(dataset);
+  if (status != TDICT_OK) return false;
   tdict_tree *td = NULL;
   int64_t seen = 0;
   bool good = true;
   for (; good && seen < SAMPLES; seen += BATCH) {
-    good = tdict_loader_next(loader, NULL, &td, &err) == TDICT_OK;
+    good = tdict_loader_next(loader, tdict_no_stream(), &td, &err) == TDICT_OK;
     if (!good) break;
     good = check(c, td, on_host && o.pin_memory, seen);
     tdict_release(td);

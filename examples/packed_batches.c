@@ -45,17 +45,17 @@ static tdict_status make_document(void *self, int64_t i, tdict_tree **out, tdict
   return status;
 }
 
-static tdict_dataset dataset_of(corpus *c) {
-  tdict_dataset data = tdict_dataset_default();
+static tdict_status open_corpus(corpus *c, tdict_dataset **out) {
+  tdict_dataset_table data = tdict_dataset_table_default();
   data.self = c;
   data.length = count_documents;
   data.fetch_sample = make_document;
   data.sample_length = document_length;
-  return data;
+  return tdict_dataset_create(&data, out, &err);
 }
 
 static int pack_documents(tdict_context *context, corpus *c) {
-  tdict_dataset data = dataset_of(c);
+  tdict_dataset *data = NULL;
   tdict_pack_options pack = tdict_pack_options_default();
   tdict_loader_options o = tdict_loader_options_default();
   tdict_batch_info info = tdict_batch_info_default();
@@ -66,9 +66,10 @@ static int pack_documents(tdict_context *context, corpus *c) {
   o.max_tokens = BUDGET;
   o.pack = &pack;
   o.shuffle = true;
-  TDICT_TRY(tdict_loader_create(context, &data, &o, &loader, &err));
+  TDICT_TRY(open_corpus(c, &data));
+  TDICT_TRY(tdict_loader_create(context, data, &o, &loader, &err));
   for (;;) {
-    TDICT_TRY(tdict_loader_next(loader, NULL, &batch, &err));
+    TDICT_TRY(tdict_loader_next(loader, tdict_no_stream(), &batch, &err));
     if (!batch) break; /* the end of the epoch */
     TDICT_TRY(tdict_loader_get_batch_info(loader, &info, &err));
     /* Here the kernels run on tdict_data(batch, "tokens") and tdict_data(batch, "cu_seqlens"). */
@@ -80,6 +81,7 @@ static int pack_documents(tdict_context *context, corpus *c) {
 
 done:
   tdict_loader_destroy(loader);
+  tdict_dataset_release(data);
   return documents == DOCUMENTS ? 0 : 1;
 }
 

@@ -14,8 +14,9 @@ int main(int argc, char **argv) {
   tdict_context_options options = tdict_context_options_default();
   tdict_sampler_options sampling = tdict_sampler_options_default();
   tdict_loader_options loading = tdict_loader_options_default();
-  tdict_dataset dataset = tdict_dataset_default();
+  tdict_replay_state counts = tdict_replay_state_default();
   tdict_context *context = NULL;
+  tdict_dataset *dataset = NULL;
   tdict_tree *buffer = NULL, *rows = NULL, *batch = NULL;
   tdict_replay *replay = NULL;
   tdict_sampler *sampler = NULL;
@@ -33,23 +34,24 @@ int main(int argc, char **argv) {
   TDICT_TRY(tdict_sampler_create(CAPACITY, &sampling, &sampler, &err));
   loading.batch_size = BATCH;
   loading.sampler = sampler;
-  TDICT_TRY(tdict_replay_dataset(replay, &dataset, &err));
-  TDICT_TRY(tdict_loader_create(context, &dataset, &loading, &loader, &err)); /* now owns the dataset */
+  TDICT_TRY(tdict_dataset_from_replay(replay, &dataset, &err));
+  TDICT_TRY(tdict_loader_create(context, dataset, &loading, &loader, &err));
   for (int step = 0; step < 10; step++) {
     for (int64_t i = 0; i < NEW_ROWS; i++) ((float *)tdict_data(rows, "reward"))[i] = (float)step;
     TDICT_TRY(tdict_replay_append(replay, rows, &err));
     for (;;) { /* An epoch draws from the rows that are filled at its first batch. */
-      TDICT_TRY(tdict_loader_next(loader, NULL, &batch, &err));
+      TDICT_TRY(tdict_loader_next(loader, tdict_no_stream(), &batch, &err));
       if (!batch) break;
       drawn += tdict_batch_size(batch)[0]; /* a training step would use the batch here */
       tdict_release(batch);
     }
   }
-  printf("%d of %d rows are filled, %d were appended, %d were drawn\n", (int)tdict_replay_length(replay), (int)CAPACITY,
-         (int)tdict_replay_total(replay), (int)drawn);
+  TDICT_TRY(tdict_replay_get_state(replay, &counts, &err));
+  printf("%d of %d rows are filled, %d were appended, %d were drawn\n", (int)counts.num_filled, (int)counts.capacity,
+         (int)counts.total, (int)drawn);
 done:
   tdict_loader_destroy(loader);
-  if (!loader) tdict_dataset_reset(&dataset);
+  tdict_dataset_release(dataset);
   tdict_sampler_release(sampler);
   tdict_replay_release(replay);
   tdict_release(rows);

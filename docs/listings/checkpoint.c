@@ -21,7 +21,7 @@ static tdict_status make_state(tdict_tree **out, tdict_error *err) {
 /* Makes a loader of the numbers 0 to 9. Both runs must use the same settings. */
 static tdict_status make_loader(tdict_context *context, tdict_loader **out, tdict_error *err) {
   tdict_loader_options loading = tdict_loader_options_default();
-  tdict_dataset dataset = tdict_dataset_default();
+  tdict_dataset *dataset = NULL;
   tdict_tensor *x = NULL;
   tdict_tree *samples = NULL;
   tdict_status status = tdict_create(TDICT_SHAPE(SAMPLES), &samples, err);
@@ -31,8 +31,8 @@ static tdict_status make_loader(tdict_context *context, tdict_loader **out, tdic
   if (status == TDICT_OK) status = tdict_tensor_arange(TDICT_F32, 0, 1, SAMPLES, &x, err);
   if (status == TDICT_OK) status = tdict_set(samples, "x", x, err);
   if (status == TDICT_OK) status = tdict_dataset_from_tree(samples, &dataset, err);
-  if (status == TDICT_OK) status = tdict_loader_create(context, &dataset, &loading, out, err);
-  if (status != TDICT_OK) tdict_dataset_reset(&dataset);
+  if (status == TDICT_OK) status = tdict_loader_create(context, dataset, &loading, out, err);
+  tdict_dataset_release(dataset);
   tdict_tensor_release(x);
   tdict_release(samples);
   return status;
@@ -73,7 +73,7 @@ static int run(void) {
   TDICT_TRY(make_loader(context, &loader, &err));
   if (access(path, F_OK) == 0) TDICT_TRY(resume(context, state, loader, &err));
   for (int i = 0; i < STEPS;) {
-    TDICT_TRY(tdict_loader_next(loader, NULL, &batch, &err));
+    TDICT_TRY(tdict_loader_next(loader, tdict_no_stream(), &batch, &err));
     if (!batch) continue; /* the end of an epoch */
     TDICT_TRY(tdict_loader_get_batch_info(loader, &info, &err));
     ((float *)tdict_data(state, "model.weight"))[0] += ((const float *)tdict_const_data(batch, "x"))[0];

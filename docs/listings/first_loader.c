@@ -9,9 +9,9 @@ int main(void) {
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options options = tdict_context_options_default();
   tdict_loader_options loading = tdict_loader_options_default();
-  tdict_dataset dataset = tdict_dataset_default();
   tdict_context *context = NULL;
   tdict_tree *samples = NULL, *batch = NULL;
+  tdict_dataset *dataset = NULL;
   tdict_loader *loader = NULL;
   tdict_error err = {0};
   options.sim = &sim;
@@ -21,9 +21,9 @@ int main(void) {
   loading.batch_size = BATCH;
   loading.shuffle = true;
   loading.seed = 1;
-  TDICT_TRY(tdict_loader_create(context, &dataset, &loading, &loader, &err)); /* the loader now owns the dataset */
+  TDICT_TRY(tdict_loader_create(context, dataset, &loading, &loader, &err));
   for (int epoch = 0; epoch < 2;) {
-    TDICT_TRY(tdict_loader_next(loader, NULL, &batch, &err)); /* the batch is on the device */
+    TDICT_TRY(tdict_loader_next(loader, tdict_no_stream(), &batch, &err)); /* the batch is on the device */
     if (batch)
       printf("epoch %d: a batch of %d samples\n", epoch, (int)tdict_batch_size(batch)[0]);
     else
@@ -32,7 +32,7 @@ int main(void) {
   }
 done:
   tdict_loader_destroy(loader);
-  if (!loader) tdict_dataset_reset(&dataset);
+  tdict_dataset_release(dataset);
   tdict_release(samples);
   tdict_context_destroy(context);
   return err.status != TDICT_OK;

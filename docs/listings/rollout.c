@@ -50,7 +50,7 @@ static int train_from_host(tdict_context *context, const tdict_tree *flat, const
   TDICT_TRY(tdict_to_device(context, rows, device, NULL, &batch, &err));
   for (int i = 0; i < EPOCHS * (ROWS / MINIBATCH); i++) {
     const int epoch = i / (ROWS / MINIBATCH), first = i % (ROWS / MINIBATCH) * MINIBATCH;
-    for (int k = 0; k < MINIBATCH; k++) order[k] = tdict_sampler_at(sampler, epoch, first + k);
+    for (int k = 0; k < MINIBATCH; k++) order[k] = tdict_sampler_get(sampler, epoch, first + k);
     TDICT_TRY(tdict_index_into(rows, flat, TDICT_INDEX(TDICT_LIST(order, MINIBATCH)), &err));
     tdict_future_release(future);
     future = NULL;
@@ -79,7 +79,7 @@ static int train_on_device(tdict_context *context, const tdict_tree *flat, const
   TDICT_TRY(tdict_to_device(context, flat, device, NULL, &all, &err));
   TDICT_TRY(tdict_tensor_full(TDICT_F32, TDICT_SHAPE(ROWS), &one, &weight, &err));
   TDICT_TRY(tdict_set_to(context, all, "weight", weight, &err)); /* adds a key: copies the tensor to the device */
-  for (int i = 0; i < ROWS; i++) numbers[i] = tdict_sampler_at(sampler, EPOCHS, i);
+  for (int i = 0; i < ROWS; i++) numbers[i] = tdict_sampler_get(sampler, EPOCHS, i);
   TDICT_TRY(tdict_tensor_from_array(TDICT_I64, TDICT_SHAPE(ROWS), numbers, &order, &err));
   TDICT_TRY(tdict_tensor_clone(order, tdict_device_memory(context, device), &list, &err));
   TDICT_TRY(tdict_index_get(all, TDICT_INDEX(TDICT_LIST_OF(list)), &batch, &err)); /* on the device */

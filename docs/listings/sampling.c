@@ -11,7 +11,7 @@ static int draw_indices(void) {
   options.world_size = 2;
   TDICT_TRY(tdict_sampler_create(100, &options, &sampler, &err));
   mine = tdict_sampler_retain(sampler);
-  for (int64_t i = 0; i < tdict_sampler_length(mine); i++) sum += tdict_sampler_at(mine, 0, i);
+  for (int64_t i = 0; i < tdict_sampler_length(mine); i++) sum += tdict_sampler_get(mine, 0, i);
   printf("%d of 100 indices; their sum is below 4950: %d\n", (int)tdict_sampler_length(mine), sum < 4950);
 done:
   tdict_sampler_release(mine);
@@ -20,6 +20,7 @@ done:
 }
 
 static int write_a_replay_buffer(tdict_tree *batch) { /* the rows of `batch` are the buffer: capacity 4 */
+  tdict_replay_state counts = tdict_replay_state_default();
   tdict_replay *replay = NULL, *mine = NULL;
   tdict_tree *rows = NULL;
   tdict_error err = {0};
@@ -30,9 +31,9 @@ static int write_a_replay_buffer(tdict_tree *batch) { /* the rows of `batch` are
   tdict_replay_lock(mine);                            /* no batch is fetched until the lock is released */
   ((float *)tdict_data(batch, "reward"))[0] = 8;
   tdict_replay_unlock(mine);
-  printf("%d of %d rows are filled\n", (int)tdict_replay_length(mine), (int)tdict_replay_capacity(mine));
   tdict_replay_clear(mine);
-  printf("%d rows are filled\n", (int)tdict_replay_length(mine));
+  TDICT_TRY(tdict_replay_get_state(mine, &counts, &err));
+  printf("%d of %d rows are filled\n", (int)counts.num_filled, (int)counts.capacity);
 done:
   tdict_release(rows);
   tdict_replay_release(mine);
@@ -50,8 +51,8 @@ static int load_from_a_callback(tdict_tree *batch) {
   tdict_context_options options = tdict_context_options_default();
   tdict_loader_options loading = tdict_loader_options_default();
   tdict_loader_stats stats = tdict_loader_stats_default();
-  tdict_dataset dataset = tdict_dataset_default();
   tdict_context *context = NULL;
+  tdict_dataset *dataset = NULL;
   tdict_loader *loader = NULL;
   tdict_tree *two = NULL;
   tdict_error err = {0};
@@ -59,15 +60,15 @@ static int load_from_a_callback(tdict_tree *batch) {
   TDICT_TRY(tdict_context_create(&options, &context, &err));
   TDICT_TRY(tdict_dataset_from_callback(make_sample, batch, 4, &dataset, &err));
   loading.batch_size = 2;
-  TDICT_TRY(tdict_loader_create(context, &dataset, &loading, &loader, &err));
-  TDICT_TRY(tdict_loader_next(loader, NULL, &two, &err));
+  TDICT_TRY(tdict_loader_create(context, dataset, &loading, &loader, &err));
+  TDICT_TRY(tdict_loader_next(loader, tdict_no_stream(), &two, &err));
   TDICT_TRY(tdict_loader_restart(loader, &err)); /* ends this epoch early */
   TDICT_TRY(tdict_loader_get_stats(loader, &stats, &err));
   printf("%d batch of %d samples delivered\n", (int)stats.num_batches, (int)stats.num_samples);
 done:
   tdict_release(two);
   tdict_loader_destroy(loader);
-  if (!loader) tdict_dataset_reset(&dataset);
+  tdict_dataset_release(dataset);
   tdict_context_destroy(context);
   return err.status != TDICT_OK;
 }

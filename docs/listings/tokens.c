@@ -18,7 +18,7 @@ static int write_tokens(void) {
 static tdict_status make_loader(tdict_context *context, int rank, tdict_loader **out, tdict_error *err) {
   tdict_token_options tokens = tdict_token_options_default();
   tdict_loader_options loading = tdict_loader_options_default();
-  tdict_dataset dataset = tdict_dataset_default();
+  tdict_dataset *dataset = NULL;
   tdict_status status;
   tokens.paths = &path;
   tokens.num_paths = 1;
@@ -31,8 +31,8 @@ static tdict_status make_loader(tdict_context *context, int rank, tdict_loader *
   loading.endless = true;
   loading.rank = rank;
   loading.world_size = RANKS;
-  status = tdict_loader_create(context, &dataset, &loading, out, err);
-  if (status != TDICT_OK) tdict_dataset_reset(&dataset);
+  status = tdict_loader_create(context, dataset, &loading, out, err);
+  tdict_dataset_release(dataset);
   return status;
 }
 
@@ -40,7 +40,7 @@ static tdict_status make_loader(tdict_context *context, int rank, tdict_loader *
 static tdict_status train(tdict_loader *loader, int batches, int64_t *sum, tdict_error *err) {
   for (int i = 0; i < batches; i++) {
     tdict_tree *batch = NULL;
-    const tdict_status status = tdict_loader_next(loader, NULL, &batch, err);
+    const tdict_status status = tdict_loader_next(loader, tdict_no_stream(), &batch, err);
     if (status != TDICT_OK) return status;
     *sum += ((const int64_t *)tdict_const_data(batch, "tokens"))[0];
     tdict_release(batch);

@@ -74,7 +74,7 @@ static void first_parameters(float *out) {
   }
 }
 
-static bool open_data(const trainer *t, tdict_dataset *out) {
+static bool open_data(const trainer *t, tdict_dataset **out) {
   if (!t->shard) return ok(text_dataset(t->text, t->window, out, &err), "the text");
   tdict_token_options o = tdict_token_options_default();
   o.paths = &t->shard;
@@ -109,7 +109,9 @@ static void run_queued(void *user) {
   if (!b.tokens || !b.targets || !q->t->maker->back(q->t->model, &b, NULL)) q->t->failed = true;
 }
 
-static const tdict_stream *stream_of(const trainer *t) { return t->place.type == TDICT_DEVICE_CPU ? NULL : &t->stream; }
+static tdict_stream stream_of(const trainer *t) {
+  return t->place.type == TDICT_DEVICE_CPU ? tdict_no_stream() : t->stream;
+}
 
 static const void *address(const tdict_tree *batch, const char *path) {
   tdict_tensor *tensor;
@@ -172,18 +174,20 @@ static bool has_batch(const trainer *t, int64_t samples) {
   return false;
 }
 
+static int64_t length_of(const tdict_dataset *data) {
+  const tdict_dataset_table *table = tdict_dataset_get_table(data);
+  return table->length(table->self);
+}
+
 static bool with_loader(trainer *t, bool talk, result *r) {
-  tdict_dataset data;
+  tdict_dataset *data = NULL;
   tdict_loader *loader = NULL;
   tdict_loader_options o = loader_options(t);
   if (!new_model(t) || !open_data(t, &data)) return false;
   o.device = t->place;
-  if (!has_batch(t, data.length(data.self)) ||
-      !ok(tdict_loader_create(t->context, &data, &o, &loader, &err), "the loader")) {
-    tdict_dataset_reset(&data);
-    return false;
-  }
-  bool good = true;
+  bool good =
+      has_batch(t, length_of(data)) && ok(tdict_loader_create(t->context, data, &o, &loader, &err), "the loader");
+  tdict_dataset_release(data);
   double begin = now();
   for (int64_t step = 0; step < t->steps && good; step++) {
     tdict_tree *batch;
@@ -206,7 +210,7 @@ static bool with_loader(trainer *t, bool talk, result *r) {
 /* The ordinary loop: the same samples in the same order, read, copied and waited for while the model waits. */
 typedef struct naive {
   trainer t;
-  tdict_dataset data;
+  tdict_dataset *data;
   tdict_sampler *sampler;
   tdict_tree *host;
   int64_t *indices;
@@ -214,10 +218,11 @@ typedef struct naive {
 
 static bool read_batch(naive *n, int64_t step) {
   int64_t rows = n->t.rows, each = tdict_sampler_length(n->sampler) / rows;
-  for (int64_t i = 0; i < rows; i++) n->indices[i] = tdict_sampler_at(n->sampler, step / each, step % each * rows + i);
-  if (n->data.fetch_batch) return ok(n->data.fetch_batch(n->data.self, n->indices, rows, n->host, &err), "samples");
+  for (int64_t i = 0; i < rows; i++) n->indices[i] = tdict_sampler_get(n->sampler, step / each, step % each * rows + i);
+  const tdict_dataset_table *d = tdict_dataset_get_table(n->data);
+  if (d->fetch_batch) return ok(d->fetch_batch(d->self, n->indices, rows, n->host, &err), "samples");
   for (int64_t i = 0; i < rows; i++)
-    if (!ok(n->data.fetch(n->data.self, n->indices[i], n->host, i, &err), "a sample")) return false;
+    if (!ok(d->fetch(d->self, n->indices[i], n->host, i, &err), "a sample")) return false;
   return true;
 }
 
@@ -241,6 +246,12 @@ static bool naive_steps(naive *n, result *r) {
   return good;
 }
 
+static bool new_batch(naive *n) {
+  const tdict_dataset_table *d = tdict_dataset_get_table(n->data);
+  const tdict_schema schema = {d->fields, d->num_fields};
+  return ok(tdict_create_from(&schema, 1, &n->t.rows, NULL, &n->host, &err), "a batch");
+}
+
 static bool without_loader(trainer *t, result *r) {
   naive n = {.t = *t};
   tdict_sampler_options so = tdict_sampler_options_default();
@@ -249,21 +260,19 @@ static bool without_loader(trainer *t, result *r) {
   so.seed = 1;
   bool good = new_model(&n.t) && open_data(t, &n.data);
   n.indices = calloc((size_t)t->rows, sizeof *n.indices);
-  good = good && n.indices &&
-         ok(tdict_sampler_create(n.data.length(n.data.self), &so, &n.sampler, &err), "the sampler") &&
-         ok(tdict_create_from(n.data.schema(n.data.self), 1, &t->rows, NULL, &n.host, &err), "a batch") &&
-         naive_steps(&n, r);
+  good = good && n.indices && ok(tdict_sampler_create(length_of(n.data), &so, &n.sampler, &err), "the sampler") &&
+         new_batch(&n) && naive_steps(&n, r);
   t->maker->destroy(n.t.model);
   tdict_release(n.host);
   tdict_sampler_release(n.sampler);
-  tdict_dataset_reset(&n.data);
+  tdict_dataset_release(n.data);
   free(n.indices);
   return good;
 }
 
 /* The steps alone: one batch that is there already, again and again. */
 static bool without_data(trainer *t, result *r) {
-  tdict_dataset data;
+  tdict_dataset *data = NULL;
   tdict_loader *loader = NULL;
   tdict_loader_options o = loader_options(t);
   tdict_tree *batch = NULL;
@@ -271,11 +280,9 @@ static bool without_data(trainer *t, result *r) {
   o.device = t->place;
   o.num_workers = 0;
   if (!new_model(t) || !open_data(t, &data)) return false;
-  if (!ok(tdict_loader_create(t->context, &data, &o, &loader, &err), "the loader")) {
-    tdict_dataset_reset(&data);
-    return false;
-  }
-  bool good = ok(tdict_loader_next(loader, NULL, &batch, &err), "a batch") && train_on(t, batch, &loss, r);
+  bool good = ok(tdict_loader_create(t->context, data, &o, &loader, &err), "the loader") &&
+              ok(tdict_loader_next(loader, tdict_no_stream(), &batch, &err), "a batch") && train_on(t, batch, &loss, r);
+  tdict_dataset_release(data);
   double begin = now();
   for (int64_t step = 0; step < t->steps && good; step++) good = train_on(t, batch, &loss, r);
   r->seconds = now() - begin;

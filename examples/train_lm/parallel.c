@@ -60,14 +60,13 @@ static tdict_status make_tree(float *memory, tdict_device device, int count, tdi
 
 /* Averages the tree over all ranks, or copies the tree of rank 0 to all ranks. MPI works in host memory. A tree on a
  * device is therefore copied to pinned host memory, and the result is copied back. */
-static tdict_status exchange(parallel *p, tdict_tree *tree, bool average, const tdict_stream *stream,
-                             tdict_error *err) {
+static tdict_status exchange(parallel *p, tdict_tree *tree, bool average, tdict_stream stream, tdict_error *err) {
   const bool is_near = tdict_device_equal(p->device, tdict_comm_device(p->comm));
   tdict_comm_options options = tdict_comm_options_default();
   tdict_transfer_options copy = tdict_transfer_options_default();
   tdict_tree *at = tree;
   tdict_status status = TDICT_OK;
-  options.after = copy.after = stream;
+  options.after = copy.after = stream.device.type == TDICT_DEVICE_AUTO ? NULL : &stream;
   if (!is_near) {
     copy.pinned_result = true;
     status = tdict_to_device(p->context, tree, tdict_comm_device(p->comm), &copy, &at, err);
@@ -123,10 +122,10 @@ tdict_status parallel_connect(parallel *p, tdict_context *context, tdict_device 
   }
   status = make_tree(arrays->parameters, device, NUM_WEIGHTS, &p->weights, err);
   if (status == TDICT_OK) status = make_tree(arrays->gradients, device, NUM_LEAVES, &p->gradients, err);
-  return status == TDICT_OK ? exchange(p, p->weights, false, NULL, err) : status;
+  return status == TDICT_OK ? exchange(p, p->weights, false, tdict_no_stream(), err) : status;
 }
 
-tdict_status parallel_average(parallel *p, const tdict_stream *stream, tdict_error *err) {
+tdict_status parallel_average(parallel *p, tdict_stream stream, tdict_error *err) {
   return exchange(p, p->gradients, true, stream, err);
 }
 

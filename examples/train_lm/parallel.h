@@ -33,7 +33,7 @@ bool parallel_begin(parallel *p, int *argc, char ***argv);
 tdict_status parallel_connect(parallel *p, tdict_context *context, tdict_device device, const lm_arrays *arrays,
                               tdict_error *err);
 /* Replaces gradients and loss by their means over all ranks, after the work that is queued on `stream`. */
-tdict_status parallel_average(parallel *p, const tdict_stream *stream, tdict_error *err);
+tdict_status parallel_average(parallel *p, tdict_stream stream, tdict_error *err);
 void parallel_disconnect(parallel *p);
 /* Ends MPI. If `status` is not 0, ends the processes of all ranks, because they may wait for this rank. */
 void parallel_end(parallel *p, int status);

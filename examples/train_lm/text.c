@@ -10,15 +10,12 @@ typedef struct text {
   unsigned char *bytes;
   int64_t count, window;
   tdict_field fields[2];
-  tdict_schema schema;
 } text;
 
 static int64_t length(void *self) {
   const text *t = self;
   return t->count - t->window;
 }
-
-static const tdict_schema *schema(void *self) { return &((text *)self)->schema; }
 
 static tdict_status fetch(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err) {
   const text *t = self;
@@ -71,7 +68,7 @@ static tdict_status refuse(text *t, int why, const char *path, tdict_error *err)
   return status;
 }
 
-tdict_status text_dataset(const char *path, int64_t window, tdict_dataset *out, tdict_error *err) {
+tdict_status text_dataset(const char *path, int64_t window, tdict_dataset **out, tdict_error *err) {
   text *t = calloc(1, sizeof *t);
   memset(err, 0, sizeof *err);
   if (!t) return refuse(t, ENOMEM, path, err);
@@ -80,13 +77,15 @@ tdict_status text_dataset(const char *path, int64_t window, tdict_dataset *out, 
   if (why || t->count <= window) return refuse(t, why, path, err);
   t->fields[0] = (tdict_field){"tokens", TDICT_I64, 1, {window}};
   t->fields[1] = (tdict_field){"targets", TDICT_I64, 1, {window}};
-  t->schema = (tdict_schema){t->fields, 2};
-  *out = tdict_dataset_default();
-  out->name = "text";
-  out->self = t;
-  out->length = length;
-  out->schema = schema;
-  out->fetch = fetch;
-  out->release = release;
-  return TDICT_OK;
+  tdict_dataset_table table = tdict_dataset_table_default();
+  table.name = "text";
+  table.self = t;
+  table.fields = t->fields;
+  table.num_fields = 2;
+  table.length = length;
+  table.fetch = fetch;
+  table.release = release;
+  tdict_status status = tdict_dataset_create(&table, out, err);
+  if (status != TDICT_OK) release(t);
+  return status;
 }

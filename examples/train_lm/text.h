@@ -6,6 +6,6 @@
 #include <tdict/tdict.h>
 
 /* Samples "tokens" and "targets" of `window` int64 each, one character further on; at random places everywhere. */
-tdict_status text_dataset(const char *path, int64_t window, tdict_dataset *out, tdict_error *err);
+tdict_status text_dataset(const char *path, int64_t window, tdict_dataset **out, tdict_error *err);
 
 #endif

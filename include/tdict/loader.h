@@ -33,7 +33,7 @@ typedef struct tdict_loader tdict_loader;
  *  the loader reports #TDICT_EHOOK. The function borrows the samples for the call. The tensors of the batch should be
  *  allocated from @p memory. If batches are pinned or sent to a device, @p memory is pinned memory. Otherwise @p memory
  *  is NULL. */
-typedef tdict_status (*tdict_collate)(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+typedef tdict_status (*tdict_collate)(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                                       tdict_tree **out, tdict_error *err);
 
 typedef struct tdict_loader_options {
@@ -76,7 +76,7 @@ typedef struct tdict_loader_options {
    *  `continue_on_error` is false (default), every call returns the error of the failed batch until the program calls
    *  tdict_loader_set_state() or tdict_loader_restart(). */
   bool continue_on_error;
-  /** Maximum time in nanoseconds that tdict_loader_next() waits. The call waits for a worker and, if `stream` is NULL,
+  /** Maximum time in nanoseconds that tdict_loader_next() waits. The call waits for a worker and, without a stream,
    *  for the device. 0 (default): no limit. */
   int64_t timeout_ns;
   /** The number of this process and the number of processes that share the samples. This process draws the samples at
@@ -111,10 +111,10 @@ typedef struct tdict_loader_options {
    *  kernels convert during the transfer. For a batch on the cpu, the worker converts. */
   const tdict_conversion *conversions;
   size_t num_conversions; /**< number of elements in `conversions`; default 0 */
-  /** 1: integers and bools of batches travel to a device in fewer bytes, see tdict/wire.h. Has an effect only for
+  /** true: integers and bools of batches travel to a device in fewer bytes, see tdict/wire.h. Has an effect only for
    *  batches that `collate` makes in ordinary memory. Batches that the loader itself makes are in pinned memory.
-   *  Default: 0 */
-  int32_t narrow;
+   *  Default false. */
+  bool narrow;
   /** true: objects whose type has neither `to_device` nor `flatten` stay on the cpu, and tdict_loader_stats counts
    *  them. false (default): a batch with such an object fails with #TDICT_ENOTSUP. Has an effect only for batches on a
    *  device. */
@@ -131,15 +131,14 @@ static inline tdict_loader_options tdict_loader_options_default(void) {
 }
 
 /** @brief Creates a loader and starts its workers.
- *  @param[in]  dataset  the loader copies the struct. On success, the loader owns the dataset, and
- *          tdict_loader_destroy() calls `release`.
+ *  @param[in]  dataset  retained until tdict_loader_destroy().
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      the new loader; destroy it with tdict_loader_destroy().
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, an option is out of range, or two options contradict each
  *          other; #TDICT_EINVAL also if the sampler has indices that the dataset lacks, the dataset lacks a function
  *          that the options need, or `endless` is true and an epoch has no batch; #TDICT_EINVAL also if `length_varies`
  *          is true and the length is negative or the sampler is WEIGHTED; #TDICT_EINVAL also for an invalid conversion;
- *          #TDICT_EDTYPE a conversion names an unknown dtype; an error of tdict_create_from() for the dataset's schema
+ *          #TDICT_EDTYPE a conversion names an unknown dtype; an error of tdict_create_from() for the dataset's fields
  *          (err->path names the field); #TDICT_EINVAL also if a sample of the first epoch is longer than `max_tokens`,
  *          or `sample_length` returned a negative number; #TDICT_ENODEVICE the device is absent, or `pin_memory` is set
  *          and no device reads pinned memory; #TDICT_EDEVICE the driver failed; #TDICT_EFORKED the process is a fork of
@@ -148,10 +147,10 @@ static inline tdict_loader_options tdict_loader_options_default(void) {
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *dataset,
                                                            const tdict_loader_options *options, tdict_loader **out,
                                                            tdict_error *err);
-/** @brief Stops the workers, and releases the dataset and the batches that were not delivered. NULL is allowed. The
- *  call waits until running functions of the dataset and running calls of `collate` have returned. Delivered batches
- *  stay valid. Running copies to a device are cancelled. The library frees the source and the destination of such a
- *  copy after the copy has stopped. */
+/** @brief Stops the workers, and releases the batches that were not delivered and the loader's reference to the
+ *  dataset. NULL is allowed. The call waits until running functions of the dataset and running calls of `collate` have
+ *  returned. Delivered batches stay valid. Running copies to a device are cancelled. The library frees the source and
+ *  the destination of such a copy after the copy has stopped. */
 TDICT_API void tdict_loader_destroy(tdict_loader *loader);
 
 /** @brief Returns the next batch, or NULL at the end of an epoch. The call after NULL returns the first batch of the
@@ -161,13 +160,13 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *  the length of the dataset. The workers fetch no batch of the epoch before this call. The loader uses this length
  *  until the end of the epoch.
  *
- *  If @p stream is not NULL, the program may release the batch as soon as the program has queued the work that uses the
+ *  If there is a stream, the program may release the batch as soon as the program has queued the work that uses the
  *  batch. The loader keeps the batch until the next call of tdict_loader_next() or tdict_loader_destroy(). That call
  *  records the work queued on @p stream as a use of the batch, see tdict_record_stream(), and then releases the batch.
  *  @param[in]  stream  a stream of the device of the batches. For pinned batches on the cpu, @p stream is a stream of
  *                      the GPU that pins the batches. Work queued on the stream after this call may use the batch.
- *                      NULL: the call waits until the batch has arrived on the device. The program then calls
- *                      tdict_record_stream() for each stream that uses the batch.
+ *                      tdict_no_stream(): the call waits until the batch has arrived on the device. The program then
+ *                      calls tdict_record_stream() for each stream that uses the batch.
  *  @param[out] out     a new reference; NULL at the end of an epoch. If epochs have no batches, every call returns
  *                      NULL.
  *  @return #TDICT_OK; the error of fetching, collating or pinning (the message names the sample or the batch); the
@@ -180,8 +179,8 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *          tdict_record_stream() for the previous batch; #TDICT_EFORKED the process is a fork of the process that
  *          created the loader.
  *  @note The call checks @p stream before it takes a batch. If this check fails, no batch is lost. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, const tdict_stream *stream,
-                                                         tdict_tree **out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, tdict_stream stream, tdict_tree **out,
+                                                         tdict_error *err);
 /** @brief Returns the number of batches in an epoch, or -1 for a stream. If the dataset's `length_varies` is true, the
  *  function returns the number for the epoch that began last. Before the first epoch, the function uses the length of
  *  the dataset at the creation of the loader.

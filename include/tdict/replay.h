@@ -5,10 +5,10 @@
  * tdict_replay_append() fills the rows in order. After the last row, tdict_replay_append() continues with row 0 and
  * overwrites the oldest rows. tdict_replay_write() rewrites filled rows.
  *
- * tdict_replay_dataset() makes a dataset whose samples are the filled rows. Sample i is row i of the tree. The order in
- * which the rows were appended does not matter. When an epoch begins, the loader reads the number of filled rows. The
- * epoch draws only from these rows. An epoch begins with the call of tdict_loader_next() that returns its first batch.
- * No batch of the epoch is fetched before this call. A program can therefore append or rewrite rows after
+ * tdict_dataset_from_replay() makes a dataset whose samples are the filled rows. Sample i is row i of the tree. The
+ * order in which the rows were appended does not matter. When an epoch begins, the loader reads the number of filled
+ * rows. The epoch draws only from these rows. An epoch begins with the call of tdict_loader_next() that returns its
+ * first batch. No batch of the epoch is fetched before this call. A program can therefore append or rewrite rows after
  * tdict_loader_next() has returned NULL. The next epoch then reads the rows only after these writes. To begin a new
  * epoch earlier, call tdict_loader_restart().
  *
@@ -82,14 +82,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_replay_write(tdict_replay *replay, 
  *  error, call tdict_loader_restart() before the next call of tdict_loader_next(). */
 TDICT_API void tdict_replay_clear(tdict_replay *replay);
 
-/** @brief Returns the number of filled rows. */
-TDICT_API int64_t tdict_replay_length(const tdict_replay *replay);
-/** @brief Returns the capacity: the number of all rows of the tree, whether they are filled or not. */
-TDICT_API int64_t tdict_replay_capacity(const tdict_replay *replay);
-/** @brief Returns the number of rows that all calls of tdict_replay_append() together have appended so far.
- *  tdict_replay_set_state() sets the number. */
-TDICT_API int64_t tdict_replay_total(const tdict_replay *replay);
-
 /** The counts of a replay buffer. All fields are numbers, so a program may save the struct in any format. The rows are
  *  not part of the state, so save the tree, too. The bytes of the struct are valid in all processes with the same byte
  *  order and the same version of the library.
@@ -99,10 +91,10 @@ TDICT_API int64_t tdict_replay_total(const tdict_replay *replay);
  *  0, and call tdict_replay_set_state(). */
 typedef struct tdict_replay_state {
   size_t struct_size;
-  int64_t capacity;
+  int64_t capacity;   /**< the number of rows of the tree, whether they are filled or not */
   int64_t num_filled; /**< the number of filled rows */
   int64_t next_row;   /**< the row that the next append writes first; if all rows are filled, the oldest row */
-  int64_t total;      /**< the result of tdict_replay_total() */
+  int64_t total;      /**< the number of rows that all calls of tdict_replay_append() together have appended */
 } tdict_replay_state;
 static inline tdict_replay_state tdict_replay_state_default(void) {
   tdict_replay_state s;
@@ -135,21 +127,21 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_replay_set_state(tdict_replay *repl
  *  tdict_replay_unlock(), the thread must not call tdict_replay_lock(), tdict_replay_append(),
  *  tdict_replay_write(), tdict_replay_clear() or tdict_replay_set_state() for this buffer. The thread must also not
  *  call tdict_loader_next(), tdict_loader_restart(), tdict_loader_set_state() or tdict_loader_destroy() for a
- *  loader of the buffer. The thread may call tdict_replay_length(), tdict_replay_capacity(), tdict_replay_total()
- *  and tdict_replay_get_state(). */
+ *  loader of the buffer. The thread may call tdict_replay_get_state(). */
 TDICT_API void tdict_replay_lock(tdict_replay *replay);
 /** @brief Releases the lock of the rows. Only the thread that called tdict_replay_lock() may call
  *  tdict_replay_unlock(). */
 TDICT_API void tdict_replay_unlock(tdict_replay *replay);
 
-/** @brief Creates a dataset of the filled rows. The member `length_varies` of the dataset is true. Several datasets may
+/** @brief Creates a dataset of the filled rows. `length_varies` of the dataset is true. Several datasets may
  *  use one buffer.
  *
  *  If the loader has no sampler, an epoch draws each filled row once. To draw another number of rows, pass a
  *  WITH_REPLACEMENT sampler with `num_samples` as the option `sampler` of the loader.
- *  @param[out] out  a dataset owned by the caller; written on success only. The dataset retains the buffer.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_replay_dataset(tdict_replay *replay, tdict_dataset *out, tdict_error *err);
+ *  @param[out] out  a new reference; written on success only. The dataset retains the buffer.
+ *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL; #TDICT_ENOMEM host memory is exhausted. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_replay(tdict_replay *replay, tdict_dataset **out,
+                                                                 tdict_error *err);
 
 TDICT_END_DECLS
 #endif

@@ -36,7 +36,7 @@ typedef struct tdict_sampler_options {
    *  round is incomplete. If `drop_uneven` is true, an incomplete last round is left out. If `drop_uneven` is false
    *  (default), the first samples of the epoch complete the last round, and are drawn again. */
   bool drop_uneven;
-  int64_t num_weights; /**< WEIGHTED: the number of `weights`; must equal the `length` of tdict_sampler_create() */
+  size_t num_weights; /**< WEIGHTED: the number of `weights`; must equal the `length` of tdict_sampler_create() */
 } tdict_sampler_options;
 static inline tdict_sampler_options tdict_sampler_options_default(void) {
   tdict_sampler_options o;
@@ -64,7 +64,7 @@ TDICT_API int64_t tdict_sampler_length(const tdict_sampler *sampler);
 /** @brief Returns the index of the sample at a position of an epoch, in constant time on average. Returns -1 if @p
  *  epoch is negative or @p position is out of range.
  *  @param[in] position  0 to tdict_sampler_length() - 1. Positions count only the samples of this rank. */
-TDICT_API int64_t tdict_sampler_at(const tdict_sampler *sampler, int64_t epoch, int64_t position);
+TDICT_API int64_t tdict_sampler_get(const tdict_sampler *sampler, int64_t epoch, int64_t position);
 
 TDICT_END_DECLS
 #endif

@@ -123,7 +123,7 @@ static tdict_status make_sample(void *user, int64_t index, tdict_tree **out, tdi
 static void *wait_for_batch(void *user) {
   yard *y = user;
   tdict_tree *batch = NULL;
-  (void)!tdict_loader_next(y->loader, NULL, &batch, NULL);
+  (void)!tdict_loader_next(y->loader, tdict_no_stream(), &batch, NULL);
   y->has_returned = true;
   tdict_release(batch);
   return NULL;
@@ -136,7 +136,7 @@ SIM_CASE(cancelled_loaders_lose_no_batch) {
   void *result = NULL;
   tdict_tree *batch = NULL;
   tdict_batch_info info = tdict_batch_info_default();
-  tdict_dataset dataset = tdict_dataset_default();
+  tdict_dataset *dataset = NULL;
   tdict_loader_options options = tdict_loader_options_default();
   options.num_workers = 2;
   options.device = tdict_cpu();
@@ -144,7 +144,8 @@ SIM_CASE(cancelled_loaders_lose_no_batch) {
   open_yard(&y);
   pthread_mutex_lock(&gate);
   td_ok(tdict_dataset_from_callback(make_sample, NULL, 5, &dataset, err));
-  td_ok(tdict_loader_create(y.c, &dataset, &options, &y.loader, err));
+  td_ok(tdict_loader_create(y.c, dataset, &options, &y.loader, err));
+  tdict_dataset_release(dataset);
   assert_int_equal(pthread_create(&thread, NULL, wait_for_batch, &y), 0);
   td_rest();
   assert_int_equal(pthread_cancel(thread), 0);
@@ -152,7 +153,7 @@ SIM_CASE(cancelled_loaders_lose_no_batch) {
   assert_ptr_equal(result, PTHREAD_CANCELED);
   assert_false(y.has_returned);
   pthread_mutex_unlock(&gate);
-  td_ok(tdict_loader_next(y.loader, NULL, &batch, err));
+  td_ok(tdict_loader_next(y.loader, tdict_no_stream(), &batch, err));
   assert_non_null(batch);
   td_ok(tdict_loader_get_batch_info(y.loader, &info, err));
   assert_int_equal(info.batch, 0);

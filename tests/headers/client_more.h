@@ -21,7 +21,7 @@ static tdict_status make_sample(void *user, int64_t index, tdict_tree **out, tdi
   return tdict_create(0, NULL, out, err);
 }
 
-static tdict_status collate_first(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+static tdict_status collate_first(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                                   tdict_tree **out, tdict_error *err) {
   (void)user;
   (void)count;
@@ -39,7 +39,7 @@ static void use_datasets(void) {
   const double weights[2] = {1, 2};
   tdict_token_options tokens = tdict_token_options_default();
   tdict_sampler_options options = tdict_sampler_options_default();
-  tdict_dataset dataset = tdict_dataset_default();
+  tdict_dataset *dataset = NULL;
   tdict_sampler *sampler = NULL;
   size_t i;
   for (i = 0; i < sizeof formats / sizeof formats[0]; i++) {
@@ -51,12 +51,13 @@ static void use_datasets(void) {
   for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
     options.kind = (int32_t)kinds[i];
     OK(tdict_sampler_create(2, &options, &sampler, &last_error));
-    TRUE(tdict_sampler_length(sampler) == 2 && tdict_sampler_at(sampler, 0, 1) >= 0);
+    TRUE(tdict_sampler_length(sampler) == 2 && tdict_sampler_get(sampler, 0, 1) >= 0);
     tdict_sampler_release(tdict_sampler_retain(sampler));
     tdict_sampler_release(sampler);
   }
   OK(tdict_dataset_from_callback(make_sample, NULL, 1, &dataset, &last_error));
-  tdict_dataset_reset(&dataset);
+  tdict_dataset_release(tdict_dataset_retain(dataset));
+  tdict_dataset_release(dataset);
 }
 
 static void use_loader(tdict_context *context, const tdict_tree *tree) {
@@ -65,17 +66,22 @@ static void use_loader(tdict_context *context, const tdict_tree *tree) {
   tdict_loader_options options = tdict_loader_options_default();
   tdict_loader_state state = tdict_loader_state_default();
   tdict_loader_stats stats = tdict_loader_stats_default();
-  tdict_dataset dataset = tdict_dataset_default();
+  tdict_dataset *dataset = NULL, *rows = NULL;
+  tdict_dataset_table table = tdict_dataset_table_default();
   tdict_batch_info info = tdict_batch_info_default();
   tdict_loader *loader = NULL;
   tdict_tree *batch = NULL;
   TRUE(tdict_dataset_from_tree(tree, &dataset, NULL) == TDICT_OK || tdict_batch_ndim(tree) == 0);
-  tdict_dataset_reset(&dataset);
-  OK(tdict_dataset_from_callback(make, NULL, 1, &dataset, &last_error));
+  tdict_dataset_release(dataset);
+  OK(tdict_dataset_from_callback(make, NULL, 1, &rows, &last_error));
+  table = *tdict_dataset_get_table(rows);
+  table.release = NULL;
+  OK(tdict_dataset_create(&table, &dataset, &last_error));
   options.collate = collate;
-  OK(tdict_loader_create(context, &dataset, &options, &loader, &last_error));
+  OK(tdict_loader_create(context, dataset, &options, &loader, &last_error));
+  tdict_dataset_release(dataset);
   TRUE(tdict_loader_length(loader) == 1);
-  OK(tdict_loader_next(loader, NULL, &batch, &last_error));
+  OK(tdict_loader_next(loader, tdict_no_stream(), &batch, &last_error));
   OK(tdict_loader_get_batch_info(loader, &info, &last_error));
   TRUE(info.num_samples == 1 && options.max_tokens == 0 && !options.pack && !options.pad_masks);
   OK(tdict_loader_get_state(loader, &state, &last_error));
@@ -85,4 +91,5 @@ static void use_loader(tdict_context *context, const tdict_tree *tree) {
   TRUE(stats.num_batches == 1);
   tdict_release(batch);
   tdict_loader_destroy(loader);
+  tdict_dataset_release(rows);
 }

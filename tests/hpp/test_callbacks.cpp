@@ -35,13 +35,14 @@ static tdict::context sim_context() {
 }
 static tdict_loader *loader_of(const tdict::context &context, tdict_make_sample make, tdict_error *user, int workers) {
   tdict_loader_options options = tdict_loader_options_default();
-  tdict_dataset dataset = tdict_dataset_default();
+  tdict_dataset *dataset = nullptr;
   tdict_loader *loader = nullptr;
   options.num_workers = workers;
   options.device = tdict_cpu();
   options.continue_on_error = true;
   td_ok(tdict_dataset_from_callback(make, user, 6, &dataset, err));
-  td_ok(tdict_loader_create(context.raw(), &dataset, &options, &loader, err));
+  td_ok(tdict_loader_create(context.raw(), dataset, &options, &loader, err));
+  tdict_dataset_release(dataset);
   return loader;
 }
 
@@ -55,13 +56,13 @@ CASE(hpp_callback_returns_the_exception) {
     tdict_loader *loader = loader_of(context, TDICT_CALLBACK(make_sample), &own, workers);
     tdict_tree *batch = nullptr;
     for (int i = 0; i < 2; i++) {
-      td_ok(tdict_loader_next(loader, nullptr, &batch, err));
+      td_ok(tdict_loader_next(loader, tdict_no_stream(), &batch, err));
       tdict_release(batch);
     }
-    td_fails(TDICT_EHOOK, "sample 2 is damaged", tdict_loader_next(loader, nullptr, &batch, err));
-    td_fails(TDICT_EDTYPE, "the dtype is odd", tdict_loader_next(loader, nullptr, &batch, err));
-    td_fails(TDICT_ENOMEM, "bad_alloc", tdict_loader_next(loader, nullptr, &batch, err));
-    td_fails(TDICT_EHOOK, "no std::exception", tdict_loader_next(loader, nullptr, &batch, err));
+    td_fails(TDICT_EHOOK, "sample 2 is damaged", tdict_loader_next(loader, tdict_no_stream(), &batch, err));
+    td_fails(TDICT_EDTYPE, "the dtype is odd", tdict_loader_next(loader, tdict_no_stream(), &batch, err));
+    td_fails(TDICT_ENOMEM, "bad_alloc", tdict_loader_next(loader, tdict_no_stream(), &batch, err));
+    td_fails(TDICT_EHOOK, "no std::exception", tdict_loader_next(loader, tdict_no_stream(), &batch, err));
     tdict_loader_destroy(loader);
   }
 }
@@ -137,13 +138,14 @@ CASE(hpp_exceptions_leave_the_loader_usable) {
   tdict_loader *loader = loader_of(context, make_sample, nullptr, 0);
   tdict_tree *batch = nullptr;
   for (int i = 0; i < 2; i++) {
-    td_ok(tdict_loader_next(loader, nullptr, &batch, err));
+    td_ok(tdict_loader_next(loader, tdict_no_stream(), &batch, err));
     tdict_release(batch);
   }
-  CHECK(passes([&] { (void)!tdict_loader_next(loader, nullptr, &batch, nullptr); }));
-  td_fails(TDICT_EHOOK, "a function of the program did not return", tdict_loader_next(loader, nullptr, &batch, err));
+  CHECK(passes([&] { (void)!tdict_loader_next(loader, tdict_no_stream(), &batch, nullptr); }));
+  td_fails(TDICT_EHOOK, "a function of the program did not return",
+           tdict_loader_next(loader, tdict_no_stream(), &batch, err));
   td_ok(tdict_loader_restart(loader, err));
-  td_ok(tdict_loader_next(loader, nullptr, &batch, err));
+  td_ok(tdict_loader_next(loader, tdict_no_stream(), &batch, err));
   CHECK(batch);
   tdict_release(batch);
   tdict_loader_destroy(loader);

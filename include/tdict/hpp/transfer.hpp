@@ -115,13 +115,15 @@ public:
   using owner::owner;
   /** Constructs an empty handle. */
   loader() noexcept = default;
-  /** Creates a loader; see tdict_loader_create(). On success, the loader owns the dataset. */
-  static outcome<loader> create(const context &owner, const tdict_dataset &dataset,
+  /** Creates a loader; see tdict_loader_create(). The loader retains the dataset. */
+  static outcome<loader> create(const context &owner, const dataset &source,
                                 const tdict_loader_options &options = tdict_loader_options_default()) {
-    return call<loader>(tdict_loader_create, owner.raw(), &dataset, &options);
+    return call<loader>(tdict_loader_create, owner.raw(), source.raw(), &options);
   }
   /** Returns the next batch. Returns an empty handle at the end of the epoch; see tdict_loader_next(). */
-  outcome<tree> next(const tdict_stream *stream = nullptr) const { return call<tree>(tdict_loader_next, raw_, stream); }
+  outcome<tree> next(tdict_stream stream = tdict_no_stream()) const {
+    return call<tree>(tdict_loader_next, raw_, stream);
+  }
   /** Returns the number of batches in an epoch, or -1 for a stream; see tdict_loader_length(). */
   int64_t length() const { return tdict_loader_length(raw_); }
 

@@ -24,7 +24,7 @@ static tdict_status name_failed_sample(const tdict_loader *l, tdict_loader_slot 
   int32_t native = slot->error.native;
   char path[sizeof slot->error.path];
   memcpy(path, slot->error.path, sizeof path);
-  const char *name = l->dataset.name ? l->dataset.name : "dataset";
+  const char *name = l->table->name ? l->table->name : "dataset";
   if (index >= 0)
     tdict_fail_native(&slot->error, status, native, "loader: sample %lld of %s: %.160s", (long long)index, name, text);
   else
@@ -41,7 +41,7 @@ static void find_indices(const tdict_loader *l, tdict_loader_slot *slot) {
     int64_t position = slot->first + i;
     slot->indices[i] = !sampler                   ? position
                        : l->limits.max_tokens > 0 ? tdict_sampler_draw(sampler, slot->position.epoch, position)
-                                                  : tdict_sampler_at(sampler, slot->position.epoch, position);
+                                                  : tdict_sampler_get(sampler, slot->position.epoch, position);
   }
 }
 
@@ -62,19 +62,20 @@ static tdict_status cut_to_count(tdict_loader_slot *slot) {
 
 /* Lets the dataset write its samples into the rows of a new batch. */
 static tdict_status fetch_rows(tdict_loader *l, tdict_loader_slot *slot) {
-  const tdict_dataset *d = &l->dataset;
+  const tdict_dataset_table *t = l->table;
   int64_t wanted = slot->count;
-  tdict_status status = tdict_create_unset(l->schema, 1, &wanted, l->memory, &slot->tree, &slot->error);
+  const tdict_schema schema = {t->fields, t->num_fields};
+  tdict_status status = tdict_create_unset(&schema, 1, &wanted, l->memory, &slot->tree, &slot->error);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
-  if (d->fetch_batch && !tdict_loader_is_stream(l)) {
+  if (t->fetch_batch && !tdict_loader_is_stream(l)) {
     tdict_error_clear(&slot->error);
-    status = d->fetch_batch(d->self, slot->indices, wanted, slot->tree, &slot->error);
+    status = t->fetch_batch(t->self, slot->indices, wanted, slot->tree, &slot->error);
     status = tdict_callback_status(status, "fetch_batch", &slot->error);
     return status == TDICT_OK ? TDICT_OK : name_failed_sample(l, slot, wanted == 1 ? slot->indices[0] : -1, status);
   }
   for (int64_t i = 0; i < wanted; i++) {
     tdict_error_clear(&slot->error);
-    status = d->fetch(d->self, slot->indices[i], slot->tree, i, &slot->error);
+    status = t->fetch(t->self, slot->indices[i], slot->tree, i, &slot->error);
     status = tdict_callback_status(status, "fetch", &slot->error);
     if (status == TDICT_ENOTFOUND && tdict_loader_is_stream(l)) {
       mark_stream_end(slot, i);
@@ -91,12 +92,12 @@ void tdict_loader_release_samples(tdict_loader_slot *slot) {
 
 /* Fetches each sample as a tree. The slot owns the trees, also after a failure. */
 static tdict_status fetch_samples(tdict_loader *l, tdict_loader_slot *slot) {
-  const tdict_dataset *d = &l->dataset;
+  const tdict_dataset_table *t = l->table;
   while (slot->num_fetched < slot->count) {
     tdict_tree *sample = NULL;
     int64_t index = slot->indices[slot->num_fetched];
     tdict_error_clear(&slot->error);
-    tdict_status status = d->fetch_sample(d->self, index, &sample, &slot->error);
+    tdict_status status = t->fetch_sample(t->self, index, &sample, &slot->error);
     status = tdict_callback_status(status, "fetch_sample", &slot->error);
     if (status == TDICT_ENOTFOUND && tdict_loader_is_stream(l)) {
       mark_stream_end(slot, slot->num_fetched);
@@ -140,7 +141,7 @@ static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
   if (l->options.collate) {
     tdict_error_clear(&slot->error);
     tdict_tree *made = NULL; /* not in the slot: only after a success, the tree belongs to the loader */
-    status = l->options.collate(l->options.user, samples, slot->count, l->memory, &made, &slot->error);
+    status = l->options.collate(l->options.user, samples, (size_t)slot->count, l->memory, &made, &slot->error);
     status = tdict_callback_status(status, "collate", &slot->error);
     if (status == TDICT_OK && !made)
       status = tdict_fail(&slot->error, TDICT_EINVAL, "collate returned TDICT_OK and no tree");
@@ -159,7 +160,7 @@ static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
 }
 
 static tdict_status fetch_tree(tdict_loader *l, tdict_loader_slot *slot) {
-  if (l->schema) return fetch_rows(l, slot);
+  if (l->by_row) return fetch_rows(l, slot);
   tdict_status status = fetch_samples(l, slot);
   if (status == TDICT_OK && slot->count > 0) status = collate_samples(l, slot);
   tdict_loader_release_samples(slot);

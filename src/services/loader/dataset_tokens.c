@@ -6,9 +6,9 @@
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "core/base/thread.h"
+#include "services/loader/dataset.h"
 #include "services/loader/row_stores.h"
 #include "services/loader/token_file.h"
-#include "tdict/dataset.h"
 
 static const char error_prefix[] = "dataset_from_tokens";
 
@@ -18,7 +18,6 @@ typedef struct token_source {
   tdict_token_file *files;
   int64_t *first_sample; /* index of the first sample of each file; the last element is the number of all samples */
   tdict_field fields[2];
-  tdict_schema schema;
 } token_source;
 
 static void release_tokens(void *self) {
@@ -32,7 +31,6 @@ static void release_tokens(void *self) {
 static int64_t tokens_length(void *self) {
   return ((token_source *)self)->first_sample[((token_source *)self)->num_files];
 }
-static const tdict_schema *tokens_schema(void *self) { return &((token_source *)self)->schema; }
 
 /* Returns the number of the file that holds a sample. Uses a binary search. */
 static int64_t find_file(const token_source *s, int64_t index) {
@@ -131,8 +129,8 @@ static tdict_status fetch_token_batch(void *self, const int64_t *indices, int64_
 
 static tdict_status check_token_options(const tdict_token_options *o, tdict_error *err) {
   if (o->num_paths < 1 || !o->paths) return tdict_fail(err, TDICT_EINVAL, "%s: paths names no file", error_prefix);
-  for (int64_t i = 0; i < o->num_paths; i++)
-    if (!o->paths[i]) return tdict_fail(err, TDICT_EINVAL, "%s: path %lld is NULL", error_prefix, (long long)i);
+  for (size_t i = 0; i < o->num_paths; i++)
+    if (!o->paths[i]) return tdict_fail(err, TDICT_EINVAL, "%s: path %zu is NULL", error_prefix, i);
   if (o->window < 1 || o->step < 0)
     return tdict_fail(err, TDICT_EINVAL, "%s: window is %lld and step %lld, wanted 1 or more, and 0 or more",
                       error_prefix, (long long)o->window, (long long)o->step);
@@ -147,11 +145,11 @@ static tdict_status check_token_options(const tdict_token_options *o, tdict_erro
 /* Maps all files, and numbers their samples. The token after a window must also be in the file, because this token is
  * the last target of the window. */
 static tdict_status open_token_files(token_source *s, const tdict_token_options *o, tdict_error *err) {
-  s->files = calloc((size_t)o->num_paths, sizeof *s->files);
-  s->first_sample = calloc((size_t)o->num_paths + 1, sizeof *s->first_sample);
+  s->files = calloc(o->num_paths, sizeof *s->files);
+  s->first_sample = calloc(o->num_paths + 1, sizeof *s->first_sample);
   if (!s->files || !s->first_sample)
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %lld files", error_prefix, (long long)o->num_paths);
-  s->num_files = o->num_paths;
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu files", error_prefix, o->num_paths);
+  s->num_files = (int64_t)o->num_paths;
   for (int64_t i = 0; i < s->num_files; i++) {
     tdict_status status = tdict_token_file_open(&s->files[i], o->paths[i], o->format, err);
     if (status != TDICT_OK) return status;
@@ -163,7 +161,7 @@ static tdict_status open_token_files(token_source *s, const tdict_token_options 
                     (long long)s->window);
 }
 
-tdict_status tdict_dataset_from_tokens(const tdict_token_options *options, tdict_dataset *out, tdict_error *err) {
+tdict_status tdict_dataset_from_tokens(const tdict_token_options *options, tdict_dataset **out, tdict_error *err) {
   TDICT_UNCANCELLED;
   if (!options || !out)
     return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", error_prefix, options ? "out" : "options");
@@ -187,14 +185,13 @@ tdict_status tdict_dataset_from_tokens(const tdict_token_options *options, tdict
   /* Fill the dataset. */
   s->fields[0] = (tdict_field){"tokens", o.dtype, 1, {o.window}};
   s->fields[1] = (tdict_field){"targets", o.dtype, 1, {o.window}};
-  s->schema = (tdict_schema){s->fields, 2};
-  tdict_dataset d = tdict_dataset_default();
-  d.name = "tokens";
-  d.self = s;
-  d.length = tokens_length;
-  d.schema = tokens_schema;
-  d.fetch_batch = fetch_token_batch;
-  d.release = release_tokens;
-  *out = d;
-  return TDICT_OK;
+  tdict_dataset_table t = tdict_dataset_table_default();
+  t.name = "tokens";
+  t.self = s;
+  t.fields = s->fields;
+  t.num_fields = 2;
+  t.length = tokens_length;
+  t.fetch_batch = fetch_token_batch;
+  t.release = release_tokens;
+  return tdict_dataset_wrap(&t, out, err);
 }

@@ -8,9 +8,9 @@
 #include "core/tensor/rows.h"
 #include "core/tree/agree.h"
 #include "core/tree/box.h"
+#include "services/loader/dataset.h"
 #include "services/loader/row_stores.h"
 #include "tdict/clone.h"
-#include "tdict/dataset.h"
 #include "tdict/index.h"
 #include "tdict/object.h"
 
@@ -26,8 +26,7 @@ typedef struct tree_source {
   tdict_field *fields;   /* owned, with the paths of the fields */
   size_t *row_bytes;     /* bytes of a row of each field */
   bool has_strided_rows; /* true if at least one field has rows that are not contiguous */
-  bool has_objects; /* true if the tree has objects, which a schema cannot describe; only `fetch_sample` is then set */
-  tdict_schema schema;
+  bool has_objects; /* true if the tree has objects, which fields cannot describe; only `fetch_sample` is then set */
 } tree_source;
 
 static void release_tree_source(void *self) {
@@ -104,7 +103,6 @@ static tdict_status add_tree_field(void *user, const tdict_entry *entry, tdict_e
 }
 
 static int64_t tree_length(void *self) { return ((tree_source *)self)->length; }
-static const tdict_schema *tree_schema(void *self) { return &((tree_source *)self)->schema; }
 
 static tdict_status fail_missing(const tdict_field *field, tdict_error *err) {
   return tdict_error_at(err, tdict_fail(err, TDICT_ECHANGED, "%s: the tensor is missing or has no data", error_prefix),
@@ -185,7 +183,7 @@ static tdict_status fetch_tree_sample(void *self, int64_t index, tdict_tree **ou
   return tdict_index_get(s->tree, TDICT_INDEX(TDICT_AT(index)), out, err);
 }
 
-tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset *out, tdict_error *err) {
+tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset **out, tdict_error *err) {
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", error_prefix, tree ? "out" : "the tree");
   if (tdict_batch_ndim(tree) < 1)
     return tdict_fail(err, TDICT_EINVAL, "%s: the tree has no batch dimension to take samples from", error_prefix);
@@ -208,17 +206,16 @@ tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset *out,
     release_tree_source(s);
     return status;
   }
-  s->schema = (tdict_schema){s->fields, s->num_fields};
-  tdict_dataset d = tdict_dataset_default();
-  d.name = "tree";
-  d.self = s;
-  d.length = tree_length;
+  tdict_dataset_table t = tdict_dataset_table_default();
+  t.name = "tree";
+  t.self = s;
+  t.length = tree_length;
   if (!s->has_objects) {
-    d.schema = tree_schema;
-    d.fetch_batch = fetch_tree_batch;
+    t.fields = s->fields;
+    t.num_fields = s->num_fields;
+    t.fetch_batch = fetch_tree_batch;
   }
-  d.fetch_sample = fetch_tree_sample;
-  d.release = release_tree_source;
-  *out = d;
-  return TDICT_OK;
+  t.fetch_sample = fetch_tree_sample;
+  t.release = release_tree_source;
+  return tdict_dataset_wrap(&t, out, err);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
+#include "core/base/device.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "core/base/thread.h"
@@ -127,9 +128,9 @@ static tdict_status record_failure(tdict_loader *l, const tdict_error *error, td
   return (tdict_status)error->status;
 }
 
-/* Returns the tree of a taken slot. If the batch has a transfer, makes `stream` wait for the transfer. If `stream` is
- * NULL, this thread waits. */
-static tdict_status deliver_tree(tdict_loader *l, tdict_loader_slot *slot, const tdict_stream *stream, tdict_tree **out,
+/* Returns the tree of a taken slot. If the batch has a transfer, makes `stream` wait for the transfer. If there is no
+ * stream, this thread waits. */
+static tdict_status deliver_tree(tdict_loader *l, tdict_loader_slot *slot, tdict_stream stream, tdict_tree **out,
                                  tdict_error *err) {
   TDICT_UNCANCELLED; /* the batch would be lost */
   tdict_error error;
@@ -141,8 +142,8 @@ static tdict_status deliver_tree(tdict_loader *l, tdict_loader_slot *slot, const
     *out = slot->tree;
     return TDICT_OK;
   } else {
-    status = stream ? tdict_future_wait_on_stream(slot->future, *stream, out, &error)
-                    : tdict_future_wait(slot->future, out, &error);
+    status = tdict_has_stream(stream) ? tdict_future_wait_on_stream(slot->future, stream, out, &error)
+                                      : tdict_future_wait(slot->future, out, &error);
   }
   tdict_future_release(slot->future);
   return status == TDICT_OK ? TDICT_OK : record_failure(l, &error, err);
@@ -216,13 +217,15 @@ static tdict_status check_epoch_had_batch(const tdict_loader *l, const tdict_loa
                     tdict_loader_is_stream(l) ? "stream" : "dataset", (long long)end->position.epoch);
 }
 
-tdict_status tdict_loader_next(tdict_loader *l, const tdict_stream *stream, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_loader_next(tdict_loader *l, tdict_stream stream, tdict_tree **out, tdict_error *err) {
   if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader: %s is NULL", l ? "out" : "the loader");
   l->info = tdict_batch_info_default();
+  const bool has_stream = tdict_has_stream(stream);
 
   /* Check the call, and release the previous batch. */
   tdict_status status = tdict_forkmark_check(l->mark, "loader", err);
-  if (status == TDICT_OK && stream) status = check_consumer_stream(l, *stream, err);
+  if (status == TDICT_OK) status = tdict_stream_check_device(stream, "loader", err);
+  if (status == TDICT_OK && has_stream) status = check_consumer_stream(l, stream, err);
   if (status == TDICT_OK) status = tdict_loader_finish_previous(l, err);
   if (status != TDICT_OK) return status;
 
@@ -232,7 +235,7 @@ tdict_status tdict_loader_next(tdict_loader *l, const tdict_stream *stream, tdic
   tdict_tree *tree = NULL;
   bool ended = false;
   do {
-    status = take_next_slot(l, !stream, &slot, err);
+    status = take_next_slot(l, !has_stream, &slot, err);
     ended = status == TDICT_OK && slot.ends_epoch && slot.count == 0;
     if (ended && l->options.endless) status = check_epoch_had_batch(l, &slot, err);
   } while (ended && l->options.endless && status == TDICT_OK);
@@ -242,9 +245,9 @@ tdict_status tdict_loader_next(tdict_loader *l, const tdict_stream *stream, tdic
 
   /* Keep the batch until the next call. That call records the work that the program has queued on the stream until
    * then. */
-  if (stream && tree) {
+  if (has_stream && tree) {
     l->previous = tdict_retain(tree);
-    l->previous_stream = *stream;
+    l->previous_stream = stream;
   }
   if (tree)
     l->info = (tdict_batch_info){.struct_size = sizeof l->info,

@@ -52,11 +52,11 @@ static tdict_status check_length(int64_t length, int64_t index, int64_t max_toke
 
 /* Divides all samples of an epoch into batches, in the order of the sampler. The batches include those of other
  * ranks. */
-static tdict_status divide_epoch(batch_list *list, const tdict_dataset *d, const tdict_sampler *sampler, int64_t epoch,
-                                 tdict_error *err) {
+static tdict_status divide_epoch(batch_list *list, const tdict_dataset_table *t, const tdict_sampler *sampler,
+                                 int64_t epoch, tdict_error *err) {
   int64_t num_samples = tdict_sampler_get_order(sampler).num_samples;
   for (int64_t draw = 0; draw < num_samples; draw++) {
-    int64_t index = tdict_sampler_draw(sampler, epoch, draw), length = d->sample_length(d->self, index);
+    int64_t index = tdict_sampler_draw(sampler, epoch, draw), length = t->sample_length(t->self, index);
     tdict_status status = check_length(length, index, list->limits->max_tokens, err);
     if (status != TDICT_OK) return status;
     if ((list->num_batches == 0 || !has_room(list, length)) && !add_batch(list, draw))
@@ -91,12 +91,12 @@ static tdict_status take_rank(tdict_epoch_plan *plan, const batch_list *list, co
   return TDICT_OK;
 }
 
-tdict_status tdict_epoch_plan_make(tdict_epoch_plan *plan, const tdict_dataset *dataset, const tdict_sampler *sampler,
-                                   const tdict_batch_limits *limits, int64_t epoch) {
+tdict_status tdict_epoch_plan_make(tdict_epoch_plan *plan, const tdict_dataset_table *table,
+                                   const tdict_sampler *sampler, const tdict_batch_limits *limits, int64_t epoch) {
   *plan = (tdict_epoch_plan){.epoch = epoch};
   batch_list list = {.limits = limits};
   tdict_error error = {0};
-  tdict_status status = divide_epoch(&list, dataset, sampler, epoch, &error);
+  tdict_status status = divide_epoch(&list, table, sampler, epoch, &error);
   if (status == TDICT_OK) status = take_rank(plan, &list, sampler, &error);
   free(list.ranges);
   if (status == TDICT_OK) return TDICT_OK;

@@ -30,8 +30,8 @@ typedef struct tdict_batch_limits {
 /* Divides an epoch into batches. Calls the dataset's `sample_length` for each sample of the epoch, so the caller must
  * hold no lock. Returns TDICT_EINVAL for a length that is negative or above max_tokens. Returns TDICT_ENOMEM if host
  * memory is exhausted. After a failure, the plan has one batch that fails with the same error. */
-tdict_status tdict_epoch_plan_make(tdict_epoch_plan *plan, const tdict_dataset *dataset, const tdict_sampler *sampler,
-                                   const tdict_batch_limits *limits, int64_t epoch);
+tdict_status tdict_epoch_plan_make(tdict_epoch_plan *plan, const tdict_dataset_table *table,
+                                   const tdict_sampler *sampler, const tdict_batch_limits *limits, int64_t epoch);
 /* Returns the samples of a batch. The count is 0 at the end of the epoch, and for a batch that fails. */
 tdict_batch_range tdict_epoch_plan_at(const tdict_epoch_plan *plan, int64_t batch);
 void tdict_epoch_plan_reset(tdict_epoch_plan *plan);

@@ -17,7 +17,7 @@ static tdict_status make_sampler(const tdict_loader *l, int64_t length, tdict_sa
     s.world_size = o->world_size;
     return tdict_sampler_create(length, &s, out, err);
   }
-  if (!l->dataset.length_varies) {
+  if (!l->table->length_varies) {
     *out = tdict_sampler_retain(o->sampler);
     return TDICT_OK;
   }
@@ -40,7 +40,7 @@ static tdict_status count_batches(const tdict_loader *l, tdict_loader_epoch *epo
   }
   int64_t drawn = tdict_sampler_length(epoch->sampler);
   epoch->num_batches = drawn / o->batch_size + (!o->drop_last && drawn % o->batch_size ? 1 : 0);
-  if (o->endless && epoch->num_batches == 0 && !l->dataset.length_varies)
+  if (o->endless && epoch->num_batches == 0 && !l->table->length_varies)
     return tdict_fail(
         err, TDICT_EINVAL,
         "loader: endless is set, but an epoch has no batch: %lld samples for this rank, batch_size is %lld%s",
@@ -57,7 +57,7 @@ tdict_status tdict_loader_plan_epoch(const tdict_loader *l, int64_t length, tdic
   const tdict_loader_options *o = &l->options;
   tdict_loader_epoch epoch = {NULL, length, -1};
   if (length < 0) {
-    if (l->dataset.length_varies) return fail_negative_length(err);
+    if (l->table->length_varies) return fail_negative_length(err);
     if (o->sampler || o->shuffle || o->world_size > 1)
       return tdict_fail(err, TDICT_EINVAL,
                         "loader: the dataset is a stream, so sampler, shuffle and world_size must not be set");
@@ -77,12 +77,12 @@ tdict_status tdict_loader_plan_epoch(const tdict_loader *l, int64_t length, tdic
 
 tdict_status tdict_loader_plan_saved_epoch(const tdict_loader *l, const tdict_loader_state *state,
                                            tdict_loader_epoch *out, tdict_error *err) {
-  if (!l->dataset.length_varies) {
+  if (!l->table->length_varies) {
     *out = l->epoch;
     if (out->sampler) tdict_sampler_retain(out->sampler);
     return TDICT_OK;
   }
-  int64_t now = l->dataset.length(l->dataset.self);
+  int64_t now = l->table->length(l->table->self);
   if (state->batch > 0 && state->dataset_length > now)
     return tdict_fail(err, TDICT_EINVAL, "loader state: the epoch has %lld samples, but the dataset has %lld",
                       (long long)state->dataset_length, (long long)now);
@@ -98,13 +98,13 @@ void tdict_loader_replace_epoch(tdict_loader *l, const tdict_loader_epoch *epoch
 }
 
 tdict_status tdict_loader_begin_epoch(tdict_loader *l, tdict_error *err) {
-  if (!l->dataset.length_varies) return TDICT_OK;
+  if (!l->table->length_varies) return TDICT_OK;
   pthread_mutex_lock(&l->lock);
   bool is_due = l->awaits_epoch && l->num_begun == l->num_taken && l->failure.status == 0;
   pthread_mutex_unlock(&l->lock);
   if (!is_due) return TDICT_OK;
   tdict_loader_epoch epoch;
-  tdict_status status = tdict_loader_plan_epoch(l, l->dataset.length(l->dataset.self), &epoch, err);
+  tdict_status status = tdict_loader_plan_epoch(l, l->table->length(l->table->self), &epoch, err);
   if (status != TDICT_OK) return status;
   pthread_mutex_lock(&l->lock);
   tdict_loader_replace_epoch(l, &epoch);
@@ -122,7 +122,7 @@ tdict_status tdict_loader_restart(tdict_loader *l, tdict_error *err) {
   tdict_batch_position to = l->next_to_take;
   if (to.batch > 0) to = (tdict_batch_position){to.epoch + 1, 0};
   tdict_loader_seek(l, to);
-  l->awaits_epoch = l->dataset.length_varies;
+  l->awaits_epoch = l->table->length_varies;
   pthread_mutex_unlock(&l->lock);
   return TDICT_OK;
 }

@@ -42,24 +42,23 @@ static tdict_status check_loader_options(const tdict_loader_options *o, tdict_er
   return TDICT_OK;
 }
 
-/* Checks the options of the transfers here, so that a bad pattern fails tdict_loader_create() and not the first
+/* Checks the conversions here, so that a bad pattern fails tdict_loader_create() and not the first
  * batch. */
-static tdict_status check_wire(const tdict_loader_options *o, tdict_error *err) {
+static tdict_status check_conversions(const tdict_loader_options *o, tdict_error *err) {
   tdict_conversions *read = NULL;
-  if (o->narrow != 0 && o->narrow != 1)
-    return tdict_fail(err, TDICT_EINVAL, "loader: narrow is %d, wanted 0 or 1", (int)o->narrow);
   if (!o->num_conversions) return TDICT_OK;
   tdict_status status = tdict_conversions_create("loader", o->conversions, o->num_conversions, &read, err);
   tdict_conversions_destroy(read);
   return status;
 }
 
-/* Checks the dataset's schema here, so that a bad field fails tdict_loader_create() and not the first batch. */
-static tdict_status check_dataset_schema(const tdict_loader *l, tdict_error *err) {
+/* Checks the dataset's fields here, so that a bad field fails tdict_loader_create() and not the first batch. */
+static tdict_status check_dataset_fields(const tdict_loader *l, tdict_error *err) {
   tdict_error why = {0};
-  tdict_status status = tdict_schema_check(l->schema, l->options.batch_size, &why);
+  const tdict_schema schema = {l->table->fields, l->table->num_fields};
+  tdict_status status = tdict_schema_check(&schema, l->options.batch_size, &why);
   if (status == TDICT_OK) return TDICT_OK;
-  tdict_fail(err, status, "loader: the dataset's schema: %.200s", why.message);
+  tdict_fail(err, status, "loader: the dataset's fields: %.200s", why.message);
   return why.path[0] ? tdict_error_at(err, status, why.path) : status;
 }
 
@@ -85,17 +84,15 @@ static tdict_status read_pack_options(tdict_loader *l, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Chooses how to fetch. If the dataset can write rows and no option needs separate samples, sets `schema`. The dataset
+/* Chooses how to fetch. If the dataset can write rows and no option needs separate samples, sets `by_row`. The dataset
  * then writes rows into the batch. In all other cases, the dataset returns a tree for each sample. The options
  * `collate`, `pad` and `pack` need these trees. */
 static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
-  const tdict_dataset *d = &l->dataset;
+  const tdict_dataset_table *t = l->table;
   bool wants_samples = l->options.collate || l->options.pad || l->options.pack;
-  bool by_row = d->schema && (d->fetch || (d->fetch_batch && l->epoch.dataset_length >= 0));
-  if (!wants_samples && by_row) l->schema = d->schema(d->self);
-  if (l->schema) return check_dataset_schema(l, err);
-  if (d->fetch_sample) return TDICT_OK;
-  if (by_row && !wants_samples) return tdict_fail(err, TDICT_EINVAL, "loader: the dataset's schema is NULL");
+  l->by_row = !wants_samples && t->fields && (t->fetch || (t->fetch_batch && l->epoch.dataset_length >= 0));
+  if (l->by_row) return check_dataset_fields(l, err);
+  if (t->fetch_sample) return TDICT_OK;
   return tdict_fail(err, TDICT_EINVAL, "loader: %s needs a dataset with fetch_sample",
                     l->options.collate ? "collate"
                     : l->options.pad   ? "pad"
@@ -112,15 +109,15 @@ static tdict_status plan_batches(tdict_loader *l, tdict_error *err) {
                                    .drop_last = o->drop_last};
   tdict_status status = tdict_loader_plan_epoch(l, l->epoch.dataset_length, &l->epoch, err);
   if (status != TDICT_OK || o->max_tokens == 0) return status;
-  if (tdict_loader_is_stream(l) || !l->dataset.sample_length)
+  if (tdict_loader_is_stream(l) || !l->table->sample_length)
     return tdict_fail(err, TDICT_EINVAL, "loader: max_tokens needs a dataset with length and sample_length");
-  status = tdict_epoch_plan_make(&l->plan, &l->dataset, l->epoch.sampler, &l->limits, 0);
+  status = tdict_epoch_plan_make(&l->plan, l->table, l->epoch.sampler, &l->limits, 0);
   if (status != TDICT_OK) {
     if (err) *err = l->plan.failure;
     return status;
   }
   l->epoch.num_batches = l->plan.num_batches;
-  if (!o->endless || l->plan.num_batches > 0 || l->dataset.length_varies) return TDICT_OK;
+  if (!o->endless || l->plan.num_batches > 0 || l->table->length_varies) return TDICT_OK;
   return tdict_fail(err, TDICT_EINVAL, "loader: endless is set, but an epoch has no batch of up to %lld tokens%s",
                     (long long)o->max_tokens, o->drop_last ? ", and drop_last is set" : "");
 }
@@ -159,8 +156,8 @@ static tdict_status allocate_slots(tdict_loader *l, tdict_error *err) {
                     (long long)o->batch_size);
 }
 
-/* Frees the loader, its prefetched batches and their transfers, but not the dataset. Call only after the workers have
- * stopped. */
+/* Frees the loader, its prefetched batches and their transfers. Releases the dataset last, because batches may refer to
+ * memory of the dataset. Call only after the workers have stopped. */
 static void free_loader(tdict_loader *l) {
   for (int32_t i = 0; i < l->depth && l->slots; i++) tdict_loader_empty_slot(&l->slots[i]);
   for (int i = 0; i < TDICT_LOADER_MAX_IN_FLIGHT; i++)
@@ -179,6 +176,7 @@ static void free_loader(tdict_loader *l) {
   pthread_cond_destroy(&l->batch_done);
   pthread_cond_destroy(&l->can_fetch);
   pthread_mutex_destroy(&l->lock);
+  tdict_dataset_release(l->dataset);
   free(l);
 }
 
@@ -196,9 +194,9 @@ static void init_sync(tdict_loader *l) {
 }
 
 static tdict_status set_up_loader(tdict_loader *l, tdict_error *err) {
-  int64_t length = l->dataset.length ? l->dataset.length(l->dataset.self) : -1;
+  int64_t length = l->table->length ? l->table->length(l->table->self) : -1;
   l->epoch.dataset_length = length < 0 ? -1 : length;
-  l->awaits_epoch = l->dataset.length_varies;
+  l->awaits_epoch = l->table->length_varies;
   tdict_status status = resolve_device(l, err);
   if (status == TDICT_OK) status = read_pack_options(l, err);
   if (status == TDICT_OK) status = choose_fetch(l, err);
@@ -215,13 +213,11 @@ tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *da
                       : dataset ? "out"
                                 : "the dataset");
   tdict_loader_options o = tdict_loader_options_default();
-  tdict_dataset d;
   tdict_forkmark *mark = tdict_context_engine(context)->config.mark;
   tdict_status status = tdict_options_read(&o, sizeof o, options, "loader options", err);
   if (status == TDICT_OK) status = check_loader_options(&o, err);
-  if (status == TDICT_OK) status = check_wire(&o, err);
+  if (status == TDICT_OK) status = check_conversions(&o, err);
   if (status == TDICT_OK) status = tdict_forkmark_check(mark, "loader", err);
-  if (status == TDICT_OK) status = tdict_dataset_read(&d, dataset, err);
   if (status != TDICT_OK) return status;
   tdict_loader *l = calloc(1, sizeof *l);
   if (!l) return tdict_fail(err, TDICT_ENOMEM, "loader: no host memory for its record");
@@ -229,7 +225,8 @@ tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *da
   l->tracer = tdict_context_tracer(context);
   l->options = o;
   if (o.sampler) tdict_sampler_retain(o.sampler);
-  l->dataset = d;
+  l->dataset = tdict_dataset_retain(dataset);
+  l->table = &l->dataset->table;
   l->mark = tdict_forkmark_retain(mark);
   init_sync(l);
   status = set_up_loader(l, err);
@@ -251,9 +248,7 @@ void tdict_loader_destroy(tdict_loader *l) {
   }
   tdict_loader_stop_workers(l);
   if (tdict_loader_finish_previous(l, NULL) != TDICT_OK) tdict_release(l->previous);
-  tdict_dataset d = l->dataset;
-  free_loader(l); /* Batches are freed before the dataset, because batches may refer to memory of the dataset. */
-  tdict_dataset_reset(&d);
+  free_loader(l);
 }
 
 int64_t tdict_loader_length(const tdict_loader *l) {
@@ -280,7 +275,7 @@ tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, td
 static tdict_status plan_saved_batches(const tdict_loader *l, const tdict_loader_state *s, tdict_loader_epoch *epoch,
                                        tdict_epoch_plan *plan, tdict_error *err) {
   if (l->limits.max_tokens > 0) {
-    tdict_status status = tdict_epoch_plan_make(plan, &l->dataset, epoch->sampler, &l->limits, s->epoch);
+    tdict_status status = tdict_epoch_plan_make(plan, l->table, epoch->sampler, &l->limits, s->epoch);
     if (status != TDICT_OK && err) *err = plan->failure;
     if (status != TDICT_OK) return status;
     epoch->num_batches = plan->num_batches;
@@ -309,7 +304,7 @@ tdict_status tdict_loader_set_state(tdict_loader *l, const tdict_loader_state *s
   tdict_loader_replace_epoch(l, &epoch);
   tdict_epoch_plan_reset(&l->plan);
   l->plan = plan;
-  l->awaits_epoch = l->dataset.length_varies && s.batch == 0;
+  l->awaits_epoch = l->table->length_varies && s.batch == 0;
   pthread_mutex_unlock(&l->lock);
   return TDICT_OK;
 }

@@ -1,5 +1,5 @@
 /* Defines the loader's private struct, and declares the functions that several files of the loader use. Ownership: the
- * loader owns its slots, its threads, the dataset and a reference to the sampler. A BUSY slot belongs to the worker
+ * loader owns its slots, its threads, and references to the dataset and the sampler. A BUSY slot belongs to the worker
  * that fills the slot. A READY slot belongs to the consumer.
  * Thread rule: the comments of the fields name the locks. The consumer is the thread that calls tdict_loader_next(). */
 #ifndef TDICT_SERVICES_LOADER_LOADER_INTERNAL_H
@@ -10,6 +10,7 @@
 #include "core/base/forkmark.h"
 #include "core/memory/fence.h"
 #include "engine/options/trace/trace.h"
+#include "services/loader/dataset.h"
 #include "services/loader/epoch_plan.h"
 #include "tdict/loader.h"
 
@@ -74,8 +75,9 @@ struct tdict_loader {
   tdict_loader_options options;
   tdict_pack_options pack; /* a copy of options.pack, with the loader's memory; used if options.pack is set */
   tdict_batch_limits limits;
-  tdict_dataset dataset;
-  const tdict_schema *schema; /* borrowed from the dataset; NULL if samples are fetched as trees */
+  tdict_dataset *dataset;           /* retained */
+  const tdict_dataset_table *table; /* of the dataset */
+  bool by_row; /* true: the dataset writes rows into batches; false: samples are fetched as trees */
   tdict_device device;
   tdict_memory *memory; /* allocates host batches; NULL: pageable memory */
   tdict_tracer *tracer; /* borrowed from the engine */
@@ -201,11 +203,5 @@ static inline bool tdict_loader_is_stream(const tdict_loader *loader) { return !
 /* Records the consumer's stream as a user of the previous batch, then releases the loader's reference to that batch.
  * Does nothing if there is no such batch. If tdict_record_stream() fails, returns its error and keeps the batch. */
 tdict_status tdict_loader_finish_previous(tdict_loader *loader, tdict_error *err);
-
-/* dataset.c */
-
-/* Copies the dataset struct of a program. Members that the struct of an older program lacks get their defaults. Returns
- * TDICT_EINVAL if the dataset has no function that fetches samples, and the errors of tdict_options_read(). */
-tdict_status tdict_dataset_read(tdict_dataset *out, const tdict_dataset *given, tdict_error *err);
 
 #endif

@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "core/ops/check_copy.h"
+#include "services/loader/dataset.h"
 #include "tdict/clone.h"
 #include "tdict/index.h"
 #include "tdict/object.h"
@@ -20,9 +21,8 @@
 
 struct tdict_replay {
   atomic_long references;
-  tdict_tree *tree;      /* a shallow clone of the program's tree */
-  tdict_dataset dataset; /* the dataset of all rows of the tree, filled or not */
-  const tdict_schema *schema;
+  tdict_tree *tree;       /* a shallow clone of the program's tree */
+  tdict_dataset *dataset; /* the dataset of all rows of the tree, filled or not */
   int64_t capacity;
 
   /* Held while a thread waits for `lock`. A fetch that begins while a writer waits must therefore wait for the writer,
@@ -51,7 +51,7 @@ void tdict_replay_lock(tdict_replay *r) {
 void tdict_replay_unlock(tdict_replay *r) { pthread_rwlock_unlock(&r->lock); }
 
 static void free_replay(tdict_replay *r) {
-  tdict_dataset_reset(&r->dataset);
+  tdict_dataset_release(r->dataset);
   tdict_release(r->tree);
   pthread_rwlock_destroy(&r->lock);
   pthread_mutex_destroy(&r->counts_lock);
@@ -68,14 +68,12 @@ static tdict_status refuse_object(void *user, const tdict_entry *entry, tdict_er
 
 /* Clones the tree, and makes the dataset of all rows of the clone. */
 static tdict_status open_tree(tdict_replay *r, const tdict_tree *tree, int64_t num_filled, tdict_error *err) {
-  r->dataset = tdict_dataset_default();
   tdict_status status = tdict_clone(tree, &r->tree, err);
   if (status == TDICT_OK) status = tdict_walk(r->tree, refuse_object, NULL, err);
   if (status == TDICT_OK) status = tdict_dataset_from_tree(r->tree, &r->dataset, err);
   if (status != TDICT_OK) return status;
-  r->schema = r->dataset.schema(r->dataset.self);
   r->capacity = tdict_batch_size(r->tree)[0];
-  if (r->capacity == 0 || r->schema->num_fields == 0)
+  if (r->capacity == 0 || r->dataset->table.num_fields == 0)
     return tdict_fail(err, TDICT_EINVAL, "replay: the tree has no %s", r->capacity == 0 ? "row" : "tensor");
   if (num_filled < 0 || num_filled > r->capacity)
     return tdict_fail(err, TDICT_EINVAL, "replay: num_filled is %lld, wanted 0 to the capacity %lld",
@@ -132,9 +130,9 @@ static tdict_status check_rows(const tdict_replay *r, const tdict_tree *rows, td
     return tdict_fail(err, TDICT_EINVAL, "replay: %lld rows, wanted at most the capacity %lld",
                       (long long)tdict_batch_size(rows)[0], (long long)r->capacity);
   if (tdict_num_objects(rows) > 0) return tdict_fail(err, TDICT_ENOTSUP, "replay: the rows have an object");
-  for (size_t f = 0; f < r->schema->num_fields; f++) {
+  for (size_t f = 0; f < r->dataset->table.num_fields; f++) {
     tdict_tensor *t;
-    const char *path = r->schema->fields[f].path;
+    const char *path = r->dataset->table.fields[f].path;
     tdict_status status = tdict_get(rows, path, &t, err);
     if (status == TDICT_OK) status = check_tensor(t, err);
     if (status != TDICT_OK) return tdict_error_at(err, status, path);
@@ -214,10 +212,6 @@ static tdict_replay_state describe_state(const tdict_replay *r) {
   return s;
 }
 
-int64_t tdict_replay_length(const tdict_replay *r) { return describe_state(r).num_filled; }
-int64_t tdict_replay_capacity(const tdict_replay *r) { return r->capacity; }
-int64_t tdict_replay_total(const tdict_replay *r) { return describe_state(r).total; }
-
 tdict_status tdict_replay_get_state(const tdict_replay *r, tdict_replay_state *out, tdict_error *err) {
   if (!r || !out) return tdict_fail(err, TDICT_EINVAL, "replay state: %s is NULL", r ? "out" : "the replay buffer");
   tdict_replay_state s = describe_state(r);
@@ -257,8 +251,7 @@ tdict_status tdict_replay_set_state(tdict_replay *r, const tdict_replay_state *s
 
 /* The functions of the dataset. */
 
-static int64_t count_filled(void *self) { return tdict_replay_length(self); }
-static const tdict_schema *get_schema(void *self) { return ((tdict_replay *)self)->schema; }
+static int64_t count_filled(void *self) { return describe_state(self).num_filled; }
 static void release_replay(void *self) { tdict_replay_release(self); }
 
 /* Checks that all rows are filled. The caller holds the lock. */
@@ -274,9 +267,10 @@ static tdict_status check_filled(const tdict_replay *r, const int64_t *indices, 
 static tdict_status fetch_filled_rows(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
                                       tdict_error *err) {
   tdict_replay *r = self;
+  const tdict_dataset_table *rows = &r->dataset->table;
   lock_for_reading(r);
   tdict_status status = check_filled(r, indices, count, err);
-  if (status == TDICT_OK) status = r->dataset.fetch_batch(r->dataset.self, indices, count, batch, err);
+  if (status == TDICT_OK) status = rows->fetch_batch(rows->self, indices, count, batch, err);
   tdict_replay_unlock(r);
   return status;
 }
@@ -294,17 +288,17 @@ static tdict_status fetch_filled_row(void *self, int64_t index, tdict_tree **out
   return status;
 }
 
-tdict_status tdict_replay_dataset(tdict_replay *r, tdict_dataset *out, tdict_error *err) {
+tdict_status tdict_dataset_from_replay(tdict_replay *r, tdict_dataset **out, tdict_error *err) {
   if (!r || !out) return tdict_fail(err, TDICT_EINVAL, "replay: %s is NULL", r ? "out" : "the replay buffer");
-  tdict_dataset d = tdict_dataset_default();
-  d.name = "replay";
-  d.self = tdict_replay_retain(r);
-  d.length = count_filled;
-  d.schema = get_schema;
-  d.fetch_batch = fetch_filled_rows;
-  d.fetch_sample = fetch_filled_row;
-  d.release = release_replay;
-  d.length_varies = true;
-  *out = d;
-  return TDICT_OK;
+  tdict_dataset_table t = tdict_dataset_table_default();
+  t.name = "replay";
+  t.self = tdict_replay_retain(r);
+  t.fields = r->dataset->table.fields;
+  t.num_fields = r->dataset->table.num_fields;
+  t.length = count_filled;
+  t.fetch_batch = fetch_filled_rows;
+  t.fetch_sample = fetch_filled_row;
+  t.release = release_replay;
+  t.length_varies = true;
+  return tdict_dataset_wrap(&t, out, err);
 }

@@ -51,9 +51,9 @@ static tdict_status check_sampler_options(int64_t length, const tdict_sampler_op
                       (long long)o->num_samples);
   if (o->kind == TDICT_SAMPLER_WEIGHTED && !o->weights && length > 0)
     return tdict_fail(err, TDICT_EINVAL, "sampler: weights is NULL, wanted an array of %lld", (long long)length);
-  if (o->kind == TDICT_SAMPLER_WEIGHTED && o->num_weights != length)
-    return tdict_fail(err, TDICT_EINVAL, "sampler: num_weights is %lld, wanted the length %lld",
-                      (long long)o->num_weights, (long long)length);
+  if (o->kind == TDICT_SAMPLER_WEIGHTED && o->num_weights != (size_t)length)
+    return tdict_fail(err, TDICT_EINVAL, "sampler: num_weights is %zu, wanted the length %lld", o->num_weights,
+                      (long long)length);
   return TDICT_OK;
 }
 
@@ -212,7 +212,7 @@ int64_t tdict_sampler_draw(const tdict_sampler *sampler, int64_t epoch, int64_t 
   return tdict_mix(~key, (uint64_t)draw) < c->own_share ? drawn : c->other;
 }
 
-int64_t tdict_sampler_at(const tdict_sampler *sampler, int64_t epoch, int64_t position) {
+int64_t tdict_sampler_get(const tdict_sampler *sampler, int64_t epoch, int64_t position) {
   if (epoch < 0 || position < 0 || position >= sampler->num_per_rank) return -1;
   /* The sum is unsigned, because it may exceed INT64_MAX. The sum is less than num_drawn + 2 * world_size. */
   uint64_t position_of_all = (uint64_t)position * (uint64_t)sampler->world_size + (uint64_t)sampler->rank;

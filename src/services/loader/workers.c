@@ -36,7 +36,7 @@ bool tdict_loader_plan_next(tdict_loader *l) {
   tdict_epoch_plan plan;
   l->is_planning = true;
   pthread_mutex_unlock(&l->lock);
-  (void)!tdict_epoch_plan_make(&plan, &l->dataset, l->epoch.sampler, &l->limits, epoch);
+  (void)!tdict_epoch_plan_make(&plan, l->table, l->epoch.sampler, &l->limits, epoch);
   pthread_mutex_lock(&l->lock);
   l->is_planning = false;
   tdict_epoch_plan_reset(&l->plan);
@@ -84,7 +84,7 @@ static tdict_loader_slot *begin_batch(tdict_loader *l, int32_t worker) {
   slot->began_ns = tdict_now_ns();
   slot->worker = worker;
   l->next_to_begin = tdict_loader_next_position(slot->epoch_batches, l->next_to_begin);
-  if (slot->ends_epoch && l->dataset.length_varies) l->awaits_epoch = true;
+  if (slot->ends_epoch && l->table->length_varies) l->awaits_epoch = true;
   l->num_busy++;
   /* Taking a batch woke only one worker, so wake another worker here. */
   if (may_begin_batch(l)) pthread_cond_signal(&l->can_begin);
@@ -112,13 +112,13 @@ static void finish_batch(tdict_loader *l, tdict_loader_slot *slot) {
 
 /* If the dataset is in_order, waits until all earlier batches have been fetched. */
 static void wait_to_fetch(tdict_loader *l, const tdict_loader_slot *slot) {
-  while (l->dataset.in_order && l->num_fetched != slot->ticket) tdict_cond_wait(&l->can_fetch, &l->lock);
+  while (l->table->in_order && l->num_fetched != slot->ticket) tdict_cond_wait(&l->can_fetch, &l->lock);
 }
 
 /* Lets the worker of the next ticket fetch. */
 static void allow_next_fetch(tdict_loader *l) {
   l->num_fetched++;
-  if (l->dataset.in_order) pthread_cond_broadcast(&l->can_fetch);
+  if (l->table->in_order) pthread_cond_broadcast(&l->can_fetch);
 }
 
 void tdict_loader_fill_next(tdict_loader *l, int32_t worker, int64_t since_ns) {

@@ -170,7 +170,7 @@ static void draw(const arguments *a, results *r) {
   o.weights = a->weights;
   o.num_weights = COUNT;
   td_ok(tdict_sampler_create(COUNT, &o, &s, err));
-  for (int64_t i = 0; i < COUNT; i++) r->drawn[i] = tdict_sampler_at(s, 0, i);
+  for (int64_t i = 0; i < COUNT; i++) r->drawn[i] = tdict_sampler_get(s, 0, i);
   tdict_sampler_release(s);
 }
 

@@ -41,10 +41,6 @@ typedef struct stage {
 /* ---- the dataset ---- */
 
 static int64_t length_of(void *self) { return ((stage *)self)->length; }
-static const tdict_schema *schema_of(void *self) {
-  (void)self;
-  return model_schema(WIDTH);
-}
 static void release(void *self) { atomic_fetch_add(&((stage *)self)->num_released, 1); }
 static tdict_status enter(stage *s, int64_t index, tdict_error *err) {
   if (s->delay_us && dst_roll(4) == 0) usleep((useconds_t)dst_roll(s->delay_us));
@@ -75,37 +71,38 @@ static tdict_status fetch_sample(void *self, int64_t index, tdict_tree **out, td
     tdict_release(td);
   return status;
 }
-static tdict_status collate(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+static tdict_status collate(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                             tdict_tree **out, tdict_error *err) {
   tdict_join_options o = tdict_join_options_default();
   (void)user;
   o.memory = memory;
-  return tdict_stack(samples, (size_t)count, &o, out, err);
+  return tdict_stack(samples, count, &o, out, err);
 }
 
 /* False: a misfortune. */
-static bool make_dataset(stage *s, tdict_dataset *d) {
+static bool make_dataset(stage *s, tdict_dataset **out) {
   if (s->kind == TREE) {
     const model_rows rows = model_rows_of(GENERATION, 0, s->length, WIDTH);
     tdict_tree *td = model_block(&rows, NULL);
-    const bool is_ok = td && model_ok(tdict_dataset_from_tree(td, d, model_error()));
+    const bool is_ok = td && model_ok(tdict_dataset_from_tree(td, out, model_error()));
     tdict_release(td);
     atomic_fetch_add(&s->num_released, 1); /* this dataset is released by the library */
     return is_ok;
   }
-  *d = tdict_dataset_default();
-  d->name = "rows";
-  d->self = s;
-  d->length = length_of;
-  d->release = release;
-  d->in_order = dst_roll(4) == 0;
+  tdict_dataset_table t = tdict_dataset_table_default();
+  t.name = "rows";
+  t.self = s;
+  t.length = length_of;
+  t.release = release;
+  t.in_order = dst_roll(4) == 0;
   if (s->kind == ROWS || s->kind == BATCHES) {
-    d->schema = schema_of;
-    d->fetch = fetch;
+    t.fields = model_schema(WIDTH)->fields;
+    t.num_fields = model_schema(WIDTH)->num_fields;
+    t.fetch = fetch;
   }
-  if (s->kind == BATCHES) d->fetch_batch = fetch_batch;
-  if (s->kind == SAMPLES || s->kind == COLLATED) d->fetch_sample = fetch_sample;
-  return true;
+  if (s->kind == BATCHES) t.fetch_batch = fetch_batch;
+  if (s->kind == SAMPLES || s->kind == COLLATED) t.fetch_sample = fetch_sample;
+  return model_ok(tdict_dataset_create(&t, out, model_error()));
 }
 
 /* ---- the thread that takes batches ---- */
@@ -115,7 +112,7 @@ static model_rows rows_of_batch(const stage *s) {
   model_rows rows = {.width = WIDTH, .count = s->options.batch_size};
   if (rows.count > s->length - first) rows.count = s->length - first;
   for (int64_t i = 0; i < rows.count; i++)
-    rows.stamps[i] = model_stamp_of(GENERATION, tdict_sampler_at(s->order, s->epoch, first + i));
+    rows.stamps[i] = model_stamp_of(GENERATION, tdict_sampler_get(s->order, s->epoch, first + i));
   return rows;
 }
 static bool has_bad_sample(const stage *s, const model_rows *rows) {
@@ -182,7 +179,7 @@ static void after_failure(stage *s, bool is_expected) {
   model_true(state.epoch + 1 >= s->epoch && state.epoch <= s->epoch + 1);
   if (is_expected && !s->options.continue_on_error) {
     tdict_tree *none = NULL;
-    model_true(!model_may(1u << TDICT_EFORMAT, tdict_loader_next(s->loader, NULL, &none, model_error())));
+    model_true(!model_may(1u << TDICT_EFORMAT, tdict_loader_next(s->loader, tdict_no_stream(), &none, model_error())));
   }
   s->epoch = state.epoch;
   s->batch = state.batch;
@@ -200,7 +197,7 @@ static void take(stage *s) {
   tdict_tree *batch = NULL;
   do {
     tdict_error *err = model_error();
-    const tdict_status status = tdict_loader_next(s->loader, is_on_stream ? &s->stream : NULL, &batch, err);
+    const tdict_status status = tdict_loader_next(s->loader, is_on_stream ? s->stream : tdict_no_stream(), &batch, err);
     if (model_judge(status, allowed, "loader_next")) break;
     if (status == TDICT_EFORMAT) model_true(strstr(err->message, "the disk is worn"));
   } while (model_status() == TDICT_ETIMEDOUT);
@@ -309,16 +306,17 @@ static bool make_order(stage *s) {
 /* The order is a permutation of all samples. */
 static void check_order(const stage *s) {
   uint64_t seen = 0;
-  for (int64_t i = 0; i < s->length; i++) seen |= UINT64_C(1) << tdict_sampler_at(s->order, s->epoch, i);
+  for (int64_t i = 0; i < s->length; i++) seen |= UINT64_C(1) << tdict_sampler_get(s->order, s->epoch, i);
   model_true(seen == (UINT64_C(1) << s->length) - 1);
 }
 
 /* Runs the loader in an open world. */
 static void load(stage *s) {
-  tdict_dataset d;
+  tdict_dataset *d = NULL;
   const bool has_dataset = make_dataset(s, &d);
   const bool has_loader =
-      has_dataset && model_ok(tdict_loader_create(s->world.context, &d, &s->options, &s->loader, model_error()));
+      has_dataset && model_ok(tdict_loader_create(s->world.context, d, &s->options, &s->loader, model_error()));
+  tdict_dataset_release(d);
   if (has_loader) {
     if (make_order(s)) {
       model_run(2, play, s);
@@ -327,8 +325,6 @@ static void load(stage *s) {
     }
     tdict_loader_destroy(s->loader);
     tdict_sampler_release(s->order);
-  } else if (has_dataset) {
-    tdict_dataset_reset(&d);
   }
   model_true(!has_dataset || atomic_load(&s->num_released) == 1);
   model_true(atomic_load(&s->num_running) == 0);

@@ -85,6 +85,12 @@ static void rewrite(stage *s, int write) {
   tdict_release(td);
 }
 
+static tdict_replay_state state_of(const stage *s) {
+  tdict_replay_state state = tdict_replay_state_default();
+  model_true(tdict_replay_get_state(s->replay, &state, NULL) == TDICT_OK);
+  return state;
+}
+
 /* Writes one row of the tree directly. */
 static void write_under_lock(stage *s, int write) {
   version v = last_version(s);
@@ -93,7 +99,8 @@ static void write_under_lock(stage *s, int write) {
   v.stamps[row] = stamp_at(write, row);
   add_version(s, &v);
   tdict_replay_lock(s->replay);
-  model_true(tdict_replay_length(s->replay) == v.num_filled && tdict_replay_total(s->replay) == v.total);
+  tdict_replay_state state = state_of(s);
+  model_true(state.num_filled == v.num_filled && state.total == v.total);
   /* No fetch may see the row in between. */
   model_true(model_write_row(s->tree, row, stamp_at(write + MOST_VERSIONS, row), WIDTH));
   usleep((useconds_t)dst_roll(60));
@@ -103,9 +110,8 @@ static void write_under_lock(stage *s, int write) {
 
 static void check_state(stage *s) {
   const version v = last_version(s);
-  tdict_replay_state state = tdict_replay_state_default();
-  model_true(tdict_replay_get_state(s->replay, &state, NULL) == TDICT_OK);
-  model_true(state.capacity == CAPACITY && tdict_replay_capacity(s->replay) == CAPACITY);
+  tdict_replay_state state = state_of(s);
+  model_true(state.capacity == CAPACITY);
   model_true(state.num_filled == v.num_filled && state.next_row == v.next_row && state.total == v.total);
   if (dst_roll(4) == 0) model_true(tdict_replay_set_state(s->replay, &state, NULL) == TDICT_OK); /* changes nothing */
 }
@@ -191,7 +197,7 @@ static void take_epoch(stage *s) {
   int64_t after = -1;
   for (int i = 0;; i++) {
     tdict_tree *batch = NULL;
-    if (!model_ok(tdict_loader_next(s->loader, NULL, &batch, model_error()))) {
+    if (!model_ok(tdict_loader_next(s->loader, tdict_no_stream(), &batch, model_error()))) {
       model_true(model_ok(tdict_loader_restart(s->loader, model_error())));
       return;
     }
@@ -222,16 +228,16 @@ static void play(int number, void *data) {
     take_batches(data);
 }
 
-static tdict_status stack(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+static tdict_status stack(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                           tdict_tree **out, tdict_error *err) {
   tdict_join_options o = tdict_join_options_default();
   (void)user;
   o.memory = memory;
-  return tdict_stack(samples, (size_t)count, &o, out, err);
+  return tdict_stack(samples, count, &o, out, err);
 }
 static bool open_loader(stage *s) {
   tdict_loader_options o = tdict_loader_options_default();
-  tdict_dataset d;
+  tdict_dataset *d = NULL;
   s->is_collated = dst_roll(4) == 0;
   s->device = dst_roll(2) ? tdict_sim(0) : tdict_cpu();
   s->batch_size = (int64_t)(1 + dst_roll(5));
@@ -241,10 +247,10 @@ static bool open_loader(stage *s) {
   o.seed = dst_roll(50);
   o.device = s->device;
   if (s->is_collated) o.collate = stack;
-  if (!model_ok(tdict_replay_dataset(s->replay, &d, model_error()))) return false;
-  if (model_ok(tdict_loader_create(s->world.context, &d, &o, &s->loader, model_error()))) return true;
-  tdict_dataset_reset(&d);
-  return false;
+  if (!model_ok(tdict_dataset_from_replay(s->replay, &d, model_error()))) return false;
+  const bool is_ok = model_ok(tdict_loader_create(s->world.context, d, &o, &s->loader, model_error()));
+  tdict_dataset_release(d);
+  return is_ok;
 }
 
 /* A buffer with some filled rows. */
@@ -254,7 +260,7 @@ static bool open_replay(stage *s) {
   version *v = &s->versions[0];
   s->tree = model_block(&rows, NULL);
   if (!s->tree || !model_ok(tdict_replay_create(s->tree, filled, &s->replay, model_error()))) return false;
-  *v = (version){.num_filled = filled, .next_row = filled % CAPACITY, .total = tdict_replay_total(s->replay)};
+  *v = (version){.num_filled = filled, .next_row = filled % CAPACITY, .total = state_of(s).total};
   for (int64_t i = 0; i < CAPACITY; i++) v->stamps[i] = i < filled ? rows.stamps[i] : EMPTY;
   s->num_versions = 1;
   return true;
@@ -267,7 +273,7 @@ static void check_rest(stage *s) {
   check_state(s);
   for (int64_t i = 0; i < v.num_filled; i++) model_true(stamps[i] == v.stamps[i]);
   tdict_replay_clear(s->replay);
-  model_true(tdict_replay_length(s->replay) == 0);
+  model_true(state_of(s).num_filled == 0);
 }
 
 void dst_workload(void) {

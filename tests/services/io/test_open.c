@@ -287,7 +287,7 @@ CASE(open_makes_the_source_of_a_dataset) {
   dice d = {3};
   tdict_tree *tree = NULL, *mapped = NULL, *sample = NULL;
   tdict_tensor *t = random_tensor(&d, TDICT_F64, 1, &rows);
-  tdict_dataset dataset = tdict_dataset_default();
+  tdict_dataset *dataset = NULL;
   td_ok(tdict_create(1, &rows, &tree, err));
   td_ok(tdict_set(tree, "x", t, err));
   td_ok(tdict_set_text(tree, "name", "data", err));
@@ -295,8 +295,9 @@ CASE(open_makes_the_source_of_a_dataset) {
   td_ok(tdict_open(in(&f, "x"), NULL, &mapped, err));
   td_ok(tdict_dataset_from_tree(mapped, &dataset, err));
   tdict_release(mapped);
-  assert_int_equal(dataset.length(dataset.self), rows);
-  td_ok(dataset.fetch_sample(dataset.self, 3, &sample, err));
+  const tdict_dataset_table *functions = tdict_dataset_get_table(dataset);
+  assert_int_equal(functions->length(functions->self), rows);
+  td_ok(functions->fetch_sample(functions->self, 3, &sample, err));
   tdict_tensor *row = NULL;
   td_ok(tdict_get(sample, "x", &row, err));
   unsigned char *all = elements_of(t), *one = elements_of(row);
@@ -304,7 +305,7 @@ CASE(open_makes_the_source_of_a_dataset) {
   free(all);
   free(one);
   tdict_release(sample);
-  tdict_dataset_reset(&dataset);
+  tdict_dataset_release(dataset);
   tdict_release(tree);
   tdict_tensor_release(t);
   folder_remove(&f);

@@ -56,8 +56,8 @@ static inline tdict_status documents_sample(void *self, int64_t index, tdict_tre
   return TDICT_OK;
 }
 
-static inline tdict_dataset documents_dataset(documents *d) {
-  tdict_dataset set = tdict_dataset_default();
+static inline tdict_dataset_table documents_dataset(documents *d) {
+  tdict_dataset_table set = tdict_dataset_table_default();
   set.name = "documents";
   set.self = d;
   set.length = documents_length;
@@ -77,7 +77,7 @@ static inline void divide(division *v, const documents *d, const tdict_sampler *
                           const tdict_loader_options *o) {
   int64_t count = tdict_sampler_length(all), at = 0;
   memset(v, 0, sizeof *v);
-  for (int64_t i = 0; i < count; i++) v->order[i] = tdict_sampler_at(all, epoch, i);
+  for (int64_t i = 0; i < count; i++) v->order[i] = tdict_sampler_get(all, epoch, i);
   while (at < count) {
     int64_t end = at;
     for (;;) {

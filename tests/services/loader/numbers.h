@@ -37,11 +37,10 @@ static inline float number_of(int64_t index, int i) { return (float)((uint64_t)i
 
 static inline int64_t numbers_length(void *self) { return ((numbers *)self)->length; }
 static inline void numbers_release(void *self) { atomic_fetch_add(&((numbers *)self)->released, 1); }
-static inline const tdict_schema *numbers_schema(void *self) {
-  static const tdict_field fields[] = {{"id", TDICT_I64, 0, {0}}, {"deep.x", TDICT_F32, 1, {X_COUNT}}};
-  static const tdict_schema schema = {fields, 2};
-  (void)self;
-  return &schema;
+static const tdict_field numbers_fields[] = {{"id", TDICT_I64, 0, {0}}, {"deep.x", TDICT_F32, 1, {X_COUNT}}};
+static inline void give_fields(tdict_dataset_table *d) {
+  d->fields = numbers_fields;
+  d->num_fields = 2;
 }
 /* Counts the call, waits if told to, and fails for the chosen sample. */
 static inline tdict_status numbers_enter(numbers *n, int64_t index, tdict_error *err) {
@@ -113,22 +112,22 @@ static inline tdict_status numbers_sample(void *self, int64_t index, tdict_tree 
   return TDICT_OK;
 }
 
-static inline tdict_dataset dataset_of(numbers *n) {
-  tdict_dataset d = tdict_dataset_default();
+static inline tdict_dataset_table dataset_of(numbers *n) {
+  tdict_dataset_table d = tdict_dataset_table_default();
   d.name = "numbers";
   d.self = n;
   d.length = numbers_length;
   d.release = numbers_release;
   return d;
 }
-static inline tdict_dataset by_row(numbers *n) {
-  tdict_dataset d = dataset_of(n);
-  d.schema = numbers_schema;
+static inline tdict_dataset_table by_row(numbers *n) {
+  tdict_dataset_table d = dataset_of(n);
+  give_fields(&d);
   d.fetch = numbers_fetch;
   return d;
 }
-static inline tdict_dataset by_sample(numbers *n) {
-  tdict_dataset d = dataset_of(n);
+static inline tdict_dataset_table by_sample(numbers *n) {
+  tdict_dataset_table d = dataset_of(n);
   d.fetch_sample = numbers_sample;
   return d;
 }
@@ -148,9 +147,26 @@ static inline void close_yard(yard *y) {
   raw_close(y->raw);
   tdict_context_destroy(y->c);
 }
-static inline tdict_loader *open_loader(const yard *y, const tdict_dataset *d, const tdict_loader_options *o) {
+/* Creates a loader of a new dataset, which the loader alone retains. */
+static inline tdict_status create_loader_of(tdict_context *c, const tdict_dataset_table *table,
+                                            const tdict_loader_options *o, tdict_loader **out, tdict_error *err) {
+  tdict_dataset *d = NULL;
+  tdict_status status = tdict_dataset_create(table, &d, err);
+  if (status == TDICT_OK) status = tdict_loader_create(c, d, o, out, err);
+  tdict_dataset_release(d);
+  return status;
+}
+static inline tdict_loader *open_loader(const yard *y, const tdict_dataset_table *table,
+                                        const tdict_loader_options *o) {
+  tdict_loader *l = NULL;
+  td_ok(create_loader_of(y->c, table, o, &l, err));
+  return l;
+}
+/* Creates a loader, and releases the dataset. */
+static inline tdict_loader *open_loader_on(const yard *y, tdict_dataset *d, const tdict_loader_options *o) {
   tdict_loader *l = NULL;
   td_ok(tdict_loader_create(y->c, d, o, &l, err));
+  tdict_dataset_release(d);
   return l;
 }
 /* Copies the elements of a contiguous tensor to `out`. Returns the number of bytes. */
@@ -181,7 +197,7 @@ static inline int64_t read_epoch(const yard *y, tdict_loader *l, int64_t *ids, i
   int64_t count = 0;
   for (;;) {
     tdict_tree *batch = NULL;
-    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     if (!batch) return count;
     count += read_batch(y, batch, ids + count, room - count);
     tdict_release(batch);

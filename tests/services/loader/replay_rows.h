@@ -10,7 +10,7 @@ enum { CAPACITY = 23, MAX_ROWS = 64 };
 /* Rows with "id" and "deep.x", as in numbers.h. */
 static inline tdict_tree *rows_of(int64_t count) {
   tdict_tree *td = NULL;
-  td_ok(tdict_create_from(numbers_schema(NULL), 1, &count, NULL, &td, err));
+  td_ok(tdict_create_from(&(tdict_schema){numbers_fields, 2}, 1, &count, NULL, &td, err));
   return td;
 }
 /* Writes sample `id` to a row. */
@@ -34,24 +34,29 @@ static inline void write_ids(tdict_replay *r, int64_t row, int64_t first, int64_
   td_ok(tdict_replay_write(r, row, rows, err));
   tdict_release(rows);
 }
+static inline tdict_replay_state state_of(const tdict_replay *r) {
+  tdict_replay_state s = tdict_replay_state_default();
+  td_ok(tdict_replay_get_state(r, &s, err));
+  return s;
+}
 static inline tdict_replay *replay_over(const tdict_tree *tree, int64_t num_filled) {
   tdict_replay *r = NULL;
   td_ok(tdict_replay_create(tree, num_filled, &r, err));
   return r;
 }
 static inline tdict_loader *loader_over(const yard *y, tdict_replay *r, const tdict_loader_options *o) {
-  tdict_dataset d;
-  td_ok(tdict_replay_dataset(r, &d, err));
-  return open_loader(y, &d, o);
+  tdict_dataset *d = NULL;
+  td_ok(tdict_dataset_from_replay(r, &d, err));
+  return open_loader_on(y, d, o);
 }
 
 /* A collate function, which makes the loader fetch samples as trees. */
-static inline tdict_status stack_rows(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+static inline tdict_status stack_rows(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                                       tdict_tree **out, tdict_error *err) {
   tdict_join_options join = tdict_join_options_default();
   (void)user;
   join.memory = memory;
-  return tdict_stack(samples, (size_t)count, &join, out, err);
+  return tdict_stack(samples, count, &join, out, err);
 }
 
 #endif

@@ -29,13 +29,13 @@ static tdict_status fetch_sample(void *self, int64_t index, tdict_tree **out, td
   leave(FETCH_SAMPLE);
   return numbers_sample(self, index, out, err);
 }
-static tdict_status collate(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+static tdict_status collate(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                             tdict_tree **out, tdict_error *err) {
   tdict_join_options join = tdict_join_options_default();
   (void)user;
   leave(COLLATE);
   join.memory = memory;
-  return tdict_stack(samples, (size_t)count, &join, out, err);
+  return tdict_stack(samples, count, &join, out, err);
 }
 static int64_t sample_length(void *self, int64_t index) {
   (void)self, (void)index;
@@ -47,16 +47,16 @@ static int64_t sample_length(void *self, int64_t index) {
 static bool was_left(tdict_loader *l) {
   tdict_tree *batch = NULL;
   if (setjmp(back)) return true;
-  td_ok(tdict_loader_next(l, NULL, &batch, err));
+  td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
   tdict_release(batch);
   return false;
 }
 static tdict_loader *loader_left_at(const yard *y, numbers *n, place at) {
   tdict_loader_options o = tdict_loader_options_default();
-  tdict_dataset d = dataset_of(n);
+  tdict_dataset_table d = dataset_of(n);
   o.num_workers = 0;
   o.batch_size = 4;
-  if (at == FETCH || at == FETCH_BATCH || at == SAMPLE_LENGTH) d.schema = numbers_schema;
+  if (at == FETCH || at == FETCH_BATCH || at == SAMPLE_LENGTH) give_fields(&d);
   if (at == FETCH || at == SAMPLE_LENGTH) d.fetch = fetch;
   if (at == FETCH_BATCH) d.fetch_batch = fetch_batch;
   if (at == FETCH_SAMPLE || at == COLLATE) d.fetch_sample = fetch_sample;
@@ -90,8 +90,10 @@ CASE(loader_survives_functions_that_do_not_return) {
       if (at == SAMPLE_LENGTH && calls_until_jump >= 0) assert_true(was_left(l));
       assert_int_equal(calls_until_jump, -1);
       if (call == NEXT && at != SAMPLE_LENGTH) {
-        td_fails(TDICT_EHOOK, "a function of the program did not return", tdict_loader_next(l, NULL, &batch, err));
-        td_fails(TDICT_EHOOK, "a function of the program did not return", tdict_loader_next(l, NULL, &batch, err));
+        td_fails(TDICT_EHOOK, "a function of the program did not return",
+                 tdict_loader_next(l, tdict_no_stream(), &batch, err));
+        td_fails(TDICT_EHOOK, "a function of the program did not return",
+                 tdict_loader_next(l, tdict_no_stream(), &batch, err));
         td_ok(tdict_loader_restart(l, err));
       }
       if (call == RESTART) td_ok(tdict_loader_restart(l, err));
@@ -113,7 +115,7 @@ CASE(loader_continues_after_an_abandoned_batch) {
   yard y = open_yard();
   numbers n = numbers_of(12);
   tdict_loader_options o = tdict_loader_options_default();
-  tdict_dataset d = dataset_of(&n);
+  tdict_dataset_table d = dataset_of(&n);
   tdict_loader *l;
   tdict_tree *batch = NULL;
   int64_t ids[12];
@@ -126,7 +128,7 @@ CASE(loader_continues_after_an_abandoned_batch) {
   l = open_loader(&y, &d, &o);
   assert_false(was_left(l));
   assert_true(was_left(l));
-  td_fails(TDICT_EHOOK, "batch 1", tdict_loader_next(l, NULL, &batch, err));
+  td_fails(TDICT_EHOOK, "batch 1", tdict_loader_next(l, tdict_no_stream(), &batch, err));
   assert_int_equal(read_epoch(&y, l, ids, 12), 4);
   assert_int_equal(ids[0], 8);
   tdict_loader_destroy(l);

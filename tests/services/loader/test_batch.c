@@ -57,9 +57,9 @@ DEVICE_CASE(loader_errors_in_place) {
         numbers n = numbers_of(20);
         n.fail_at = 11;
         n.delay_us = 100;
-        tdict_dataset d = way == 0 ? by_row(&n) : by_sample(&n);
+        tdict_dataset_table d = way == 0 ? by_row(&n) : by_sample(&n);
         if (way == 2) {
-          d.schema = numbers_schema;
+          give_fields(&d);
           d.fetch_batch = numbers_fetch_batch;
         }
         tdict_loader_options o = tdict_loader_options_default();
@@ -71,27 +71,27 @@ DEVICE_CASE(loader_errors_in_place) {
         tdict_tree *batch = NULL;
         for (int i = 0; i < 10; i++) {
           if (i == 5) {
-            td_fails(TDICT_EIO, "the disk is worn", tdict_loader_next(l, NULL, &batch, err));
+            td_fails(TDICT_EIO, "the disk is worn", tdict_loader_next(l, tdict_no_stream(), &batch, err));
             assert_non_null(strstr(td_last_error.message, way == 2 ? "batch 5 of numbers" : "sample 11 of numbers"));
             assert_int_equal(td_last_error.native, 5);
             if (!go_on) break;
             continue;
           }
-          td_ok(tdict_loader_next(l, NULL, &batch, err));
+          td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
           assert_int_equal(read_batch(&y, batch, ids, 2), 2);
           assert_int_equal(ids[0], 2 * i);
           tdict_release(batch);
         }
         if (go_on) {
-          td_ok(tdict_loader_next(l, NULL, &batch, err));
+          td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
           assert_null(batch);
         } else {
-          td_fails(TDICT_EIO, "the disk is worn", tdict_loader_next(l, NULL, &batch, err));
+          td_fails(TDICT_EIO, "the disk is worn", tdict_loader_next(l, tdict_no_stream(), &batch, err));
           tdict_loader_state s = tdict_loader_state_default();
           td_ok(tdict_loader_get_state(l, &s, err));
           assert_int_equal(s.batch, 6);
           td_ok(tdict_loader_set_state(l, &s, err)); /* from behind it on */
-          td_ok(tdict_loader_next(l, NULL, &batch, err));
+          td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
           assert_int_equal(read_batch(&y, batch, ids, 2), 2);
           assert_int_equal(ids[0], 12);
           tdict_release(batch);
@@ -122,19 +122,19 @@ static tdict_status ragged(void *user, int64_t index, tdict_tree **out, tdict_er
 
 DEVICE_CASE(loader_pads_ragged_samples) {
   yard y = open_yard();
-  tdict_dataset d;
+  tdict_dataset *d = NULL;
   td_ok(tdict_dataset_from_callback(ragged, NULL, 6, &d, err));
   tdict_loader_options o = tdict_loader_options_default();
   o.batch_size = 3;
   o.pad = true;
   o.pad_value = -7;
-  tdict_loader *l = open_loader(&y, &d, &o);
+  tdict_loader *l = open_loader_on(&y, d, &o);
   static const int32_t wanted[2][12] = {{0, -7, -7, 100, 101, -7, 200, 201, 202},
                                         {300, 301, 302, 303, 400, -7, -7, -7, 500, 501, -7, -7}};
   for (int i = 0; i < 2; i++) {
     tdict_tree *batch = NULL;
     int32_t words[12];
-    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     size_t bytes = read_leaf(&y, batch, "words", words, sizeof words);
     assert_int_equal(bytes, i ? 48 : 36);
     assert_memory_equal(words, wanted[i], bytes);
@@ -145,15 +145,16 @@ DEVICE_CASE(loader_pads_ragged_samples) {
 }
 
 /* A batch whose samples come to an object, with a count beside it. */
-static tdict_status collate_thing(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+static tdict_status collate_thing(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                                   tdict_tree **out, tdict_error *err) {
+  const int64_t length = (int64_t)count;
   tdict_tensor *parts[2] = {NULL, NULL};
   tdict_tree *td = NULL;
   (void)memory; /* plain memory: the hook has something to pin */
   tdict_status status = tdict_create(0, NULL, &td, err);
   for (int p = 0; p < 2 && status == TDICT_OK; p++)
-    status = tdict_tensor_empty(TDICT_I64, 1, &count, NULL, &parts[p], err);
-  for (int64_t i = 0; i < count && status == TDICT_OK; i++) {
+    status = tdict_tensor_empty(TDICT_I64, 1, &length, NULL, &parts[p], err);
+  for (int64_t i = 0; i < length && status == TDICT_OK; i++) {
     int64_t id = *(const int64_t *)tdict_const_data(samples[i], "id");
     ((int64_t *)tdict_tensor_data(parts[0]))[i] = id;
     ((int64_t *)tdict_tensor_data(parts[1]))[i] = -id;
@@ -194,7 +195,7 @@ GPU_CASE(loader_pins_objects) {
     for (int workers = 0; workers < 3; workers += 2) {
       for (int to_host = 0; to_host < 2; to_host++) {
         numbers n = numbers_of(9);
-        tdict_dataset d = by_sample(&n);
+        tdict_dataset_table d = by_sample(&n);
         tdict_loader_options o = tdict_loader_options_default();
         o.batch_size = 3;
         o.num_workers = workers;
@@ -205,7 +206,7 @@ GPU_CASE(loader_pins_objects) {
         tdict_loader *l = open_loader(&y, &d, &o);
         for (int64_t i = 0; i < 3; i++) {
           tdict_tree *batch = NULL;
-          td_ok(tdict_loader_next(l, NULL, &batch, err));
+          td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
           check_thing(to_host ? &host : &y, batch, types[k], 3 * i, to_host);
           tdict_release(batch);
         }
@@ -223,14 +224,14 @@ GPU_CASE(loader_pins_on_the_cpu) {
   for (int pin = 0; pin < 2; pin++) {
     for (int way = 0; way < 2; way++) {
       numbers n = numbers_of(9);
-      tdict_dataset d = way ? by_row(&n) : by_sample(&n);
+      tdict_dataset_table d = way ? by_row(&n) : by_sample(&n);
       tdict_loader_options o = tdict_loader_options_default();
       o.batch_size = 3;
       o.device = tdict_cpu();
       o.pin_memory = pin;
       tdict_loader *l = open_loader(&y, &d, &o);
       tdict_tree *batch = NULL;
-      td_ok(tdict_loader_next(l, NULL, &batch, err));
+      td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
       assert_int_equal(tdict_is_pinned(batch), pin);
       tdict_release(batch);
       tdict_loader_destroy(l);
@@ -247,8 +248,9 @@ GPU_CASE(loader_stacks_in_pinned_memory) {
     for (int way = 0; way < 4; way++) {
       numbers n = numbers_of(9);
       tdict_pack_options pack = tdict_pack_options_default();
-      tdict_dataset d = way ? by_sample(&n) : by_row(&n);
-      if (way >= 2) td_ok(tdict_dataset_from_callback(ragged, NULL, 9, &d, err));
+      tdict_dataset_table d = way ? by_sample(&n) : by_row(&n);
+      tdict_dataset *made = NULL;
+      if (way >= 2) td_ok(tdict_dataset_from_callback(ragged, NULL, 9, &made, err));
       tdict_loader_options o = tdict_loader_options_default();
       o.batch_size = 3;
       o.pin_memory = true;
@@ -257,10 +259,10 @@ GPU_CASE(loader_stacks_in_pinned_memory) {
       if (way == 3) o.pack = &pack;
       if (to_host) o.device = tdict_cpu();
       atomic_store(&joined, 0);
-      tdict_loader *l = open_loader(&y, &d, &o);
+      tdict_loader *l = made ? open_loader_on(&y, made, &o) : open_loader(&y, &d, &o);
       for (int i = 0; i < 3; i++) {
         tdict_tree *batch = NULL;
-        td_ok(tdict_loader_next(l, NULL, &batch, err));
+        td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
         if (to_host) assert_true(tdict_is_pinned(batch));
         tdict_release(batch);
       }
@@ -276,7 +278,7 @@ GPU_CASE(loader_stacks_in_pinned_memory) {
 DEVICE_CASE(loader_fork_is_refused) {
   yard y = open_yard();
   numbers n = numbers_of(9);
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   tdict_loader_options o = tdict_loader_options_default();
   o.num_workers = 2;
   tdict_loader *l = open_loader(&y, &d, &o);
@@ -286,8 +288,8 @@ DEVICE_CASE(loader_fork_is_refused) {
     tdict_loader *other = NULL;
     tdict_loader_state s = tdict_loader_state_default();
     tdict_loader_stats stats = tdict_loader_stats_default();
-    bool ok = tdict_loader_next(l, NULL, &batch, NULL) == TDICT_EFORKED;
-    ok = ok && tdict_loader_create(y.c, &d, NULL, &other, NULL) == TDICT_EFORKED;
+    bool ok = tdict_loader_next(l, tdict_no_stream(), &batch, NULL) == TDICT_EFORKED;
+    ok = ok && create_loader_of(y.c, &d, NULL, &other, NULL) == TDICT_EFORKED;
     ok = ok && tdict_loader_set_state(l, &s, NULL) == TDICT_EFORKED;
     ok = ok && tdict_loader_get_state(l, &s, NULL) == TDICT_EFORKED;
     ok = ok && tdict_loader_restart(l, NULL) == TDICT_EFORKED;
@@ -310,16 +312,18 @@ DEVICE_CASE(loader_survives_enomem) {
   yard y = open_yard();
   for (int way = 0; way < 2; way++) {
     numbers n = numbers_of(8);
-    tdict_dataset d = way ? by_sample(&n) : by_row(&n);
+    tdict_dataset_table table = way ? by_sample(&n) : by_row(&n);
     tdict_loader_options o = tdict_loader_options_default();
+    tdict_dataset *d = NULL;
     tdict_loader *l = NULL;
     tdict_error why;
     o.batch_size = 4;
     o.num_workers = 0;
     int64_t refused = 0;
+    TD_WITHOUT_MEMORY(tdict_dataset_create(&table, &d, err));
     for (int64_t k = 0;; k++) {
       td_fail_alloc(k, false);
-      tdict_status status = tdict_loader_create(y.c, &d, &o, &l, &why);
+      tdict_status status = tdict_loader_create(y.c, d, &o, &l, &why);
       if (!td_fail_alloc_stop()) {
         assert_int_equal(status, TDICT_OK);
         break;
@@ -329,6 +333,7 @@ DEVICE_CASE(loader_survives_enomem) {
       assert_int_equal(n.released, 0);
     }
     assert_true(refused >= 4);
+    tdict_dataset_release(d);
     tdict_loader_state begin = tdict_loader_state_default();
     td_ok(tdict_loader_get_state(l, &begin, err));
     for (int64_t k = 0, done = 0; !done; k++) {
@@ -336,7 +341,7 @@ DEVICE_CASE(loader_survives_enomem) {
       int64_t ids[4];
       td_ok(tdict_loader_set_state(l, &begin, err));
       td_fail_alloc(k, false);
-      tdict_status status = tdict_loader_next(l, NULL, &batch, &why);
+      tdict_status status = tdict_loader_next(l, tdict_no_stream(), &batch, &why);
       bool fired = td_fail_alloc_stop();
       if (status == TDICT_OK) { /* without a refusal, or with one that there is another way round */
         assert_int_equal(read_batch(&y, batch, ids, 4), 4);
@@ -369,7 +374,7 @@ static tdict_status fetch_sample_number(void *self, int64_t index, tdict_tree **
   (void)self, (void)index, (void)out, (void)err;
   return (tdict_status)-1;
 }
-static tdict_status collate_number(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+static tdict_status collate_number(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                                    tdict_tree **out, tdict_error *err) {
   (void)user, (void)samples, (void)count, (void)memory, (void)out, (void)err;
   return (tdict_status)NO_STATUS;
@@ -380,7 +385,7 @@ CASE(loader_rejects_unknown_statuses) {
   yard y = open_yard();
   for (int i = 0; i < 4; i++) {
     numbers n = numbers_of(4);
-    tdict_dataset d = i < 2 ? by_row(&n) : by_sample(&n);
+    tdict_dataset_table d = i < 2 ? by_row(&n) : by_sample(&n);
     tdict_loader_options o = tdict_loader_options_default();
     tdict_tree *batch = NULL;
     o.num_workers = 0;
@@ -389,7 +394,7 @@ CASE(loader_rejects_unknown_statuses) {
     if (i == 2) d.fetch_sample = fetch_sample_number;
     if (i == 3) o.collate = collate_number;
     tdict_loader *l = open_loader(&y, &d, &o);
-    td_fails(TDICT_EHOOK, names[i], tdict_loader_next(l, NULL, &batch, err));
+    td_fails(TDICT_EHOOK, names[i], tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_null(batch);
     tdict_loader_destroy(l);
   }
@@ -420,7 +425,7 @@ static tdict_status fetch_sample_words(void *self, int64_t index, tdict_tree **o
   (void)self, (void)index, (void)out;
   return say(err, speaks);
 }
-static tdict_status collate_words(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+static tdict_status collate_words(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                                   tdict_tree **out, tdict_error *err) {
   (void)user, (void)samples, (void)count, (void)memory, (void)out;
   return say(err, speaks);
@@ -430,7 +435,7 @@ CASE(loader_keeps_messages_of_functions) {
   yard y = open_yard();
   for (int i = 0; i < 2 * 4; i++) {
     numbers n = numbers_of(4);
-    tdict_dataset d = i / 2 < 2 ? by_row(&n) : by_sample(&n);
+    tdict_dataset_table d = i / 2 < 2 ? by_row(&n) : by_sample(&n);
     tdict_loader_options o = tdict_loader_options_default();
     tdict_tree *batch = NULL;
     o.num_workers = 0;
@@ -443,7 +448,7 @@ CASE(loader_keeps_messages_of_functions) {
     char silent[64];
     snprintf(silent, sizeof silent, ": %s returned TDICT_EIO without a message", names[i / 2]);
     tdict_loader *l = open_loader(&y, &d, &o);
-    td_fails(TDICT_EIO, speaks ? ": cannot read" : silent, tdict_loader_next(l, NULL, &batch, err));
+    td_fails(TDICT_EIO, speaks ? ": cannot read" : silent, tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_string_equal(td_last_error.path, speaks ? "file.u8" : "");
     assert_int_equal(td_last_error.native, speaks ? 2 : 0);
     tdict_loader_destroy(l);

@@ -19,7 +19,7 @@ static void check_epoch(const yard *y, tdict_loader *l, const uint16_t *tokens, 
   static float pixels[BATCH * LENGTH];
   for (int at = 0; at < ROWS * LENGTH; at += BATCH * LENGTH) {
     tdict_tree *batch = NULL;
-    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_non_null(batch);
     assert_int_equal(read_leaf(y, batch, "tokens", ids, sizeof ids), sizeof ids);
     assert_int_equal(read_leaf(y, batch, "image", pixels, sizeof pixels), sizeof pixels);
@@ -44,7 +44,7 @@ DEVICE_CASE(loader_converts_batches) {
   c[1].scale = 1 / 255.0;
   c[1].offset = -0.5;
   for (int workers = 0; workers < 4; workers += 3) {
-    tdict_dataset d;
+    tdict_dataset *d = NULL;
     td_ok(tdict_dataset_from_tree(rows, &d, err));
     tdict_loader_options o = tdict_loader_options_default();
     o.batch_size = BATCH;
@@ -52,11 +52,11 @@ DEVICE_CASE(loader_converts_batches) {
     o.device = y.device;
     o.conversions = c;
     o.num_conversions = 2;
-    tdict_loader *l = open_loader(&y, &d, &o);
+    tdict_loader *l = open_loader_on(&y, d, &o);
     for (int epoch = 0; epoch < 2; epoch++) {
       tdict_tree *end = NULL;
       check_epoch(&y, l, tdict_const_data(rows, "tokens"), tdict_const_data(rows, "image"));
-      td_ok(tdict_loader_next(l, NULL, &end, err));
+      td_ok(tdict_loader_next(l, tdict_no_stream(), &end, err));
       assert_null(end);
     }
     tdict_loader_destroy(l);
@@ -71,7 +71,7 @@ DEVICE_CASE(loader_reports_bad_conversions) {
   tdict_tree *rows = make_rows(), *batch = NULL;
   tdict_conversion c = tdict_conversion_default();
   tdict_loader *l = NULL;
-  tdict_dataset d;
+  tdict_dataset *d = NULL;
   ((uint16_t *)tdict_data(rows, "tokens"))[3] = 256;
   memset(tdict_data(rows, "tokens"), 0, 6);
   td_ok(tdict_dataset_from_tree(rows, &d, err));
@@ -84,11 +84,12 @@ DEVICE_CASE(loader_reports_bad_conversions) {
   c.pattern = "tok*";
   c.dtype = TDICT_U8;
   td_fails(TDICT_EINVAL, "loader: options.conversions[0]: a star is a part of a key",
-           tdict_loader_create(y.c, &d, &o, &l, err));
+           tdict_loader_create(y.c, d, &o, &l, err));
   assert_string_equal(td_last_error.path, "tok*");
   c.pattern = "tokens";
-  l = open_loader(&y, &d, &o);
-  td_fails(TDICT_EOVERFLOW, "element [0, 3] is 256, wanted 0 to 255 (uint8)", tdict_loader_next(l, NULL, &batch, err));
+  l = open_loader_on(&y, d, &o);
+  td_fails(TDICT_EOVERFLOW, "element [0, 3] is 256, wanted 0 to 255 (uint8)",
+           tdict_loader_next(l, tdict_no_stream(), &batch, err));
   assert_string_equal(td_last_error.path, "tokens");
   tdict_loader_destroy(l);
   tdict_release(rows);
@@ -100,7 +101,7 @@ DEVICE_CASE(loader_refuses_conversions_without_a_match) {
   for (int way = 0; way < 2 * 2 * 2; way++) {
     yard y = open_yard();
     numbers n = numbers_of(6);
-    tdict_dataset d = way & 1 ? by_row(&n) : by_sample(&n);
+    tdict_dataset_table d = way & 1 ? by_row(&n) : by_sample(&n);
     tdict_conversion c[2] = {tdict_conversion_default(), tdict_conversion_default()};
     tdict_loader_options o = tdict_loader_options_default();
     tdict_tree *batch = NULL;
@@ -114,13 +115,14 @@ DEVICE_CASE(loader_refuses_conversions_without_a_match) {
     if (way & 2) o.device = tdict_cpu();
     tdict_loader *l = open_loader(&y, &d, &o);
     if (way & 4) {
-      td_ok(tdict_loader_next(l, NULL, &batch, err));
+      td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
       tdict_tensor *id = NULL;
       td_ok(tdict_get(batch, "id", &id, err));
       assert_int_equal(tdict_tensor_dtype(id), TDICT_F64);
       tdict_release(batch);
     } else {
-      td_fails(TDICT_ENOTFOUND, "conversions[1] matches no tensor; keys: x", tdict_loader_next(l, NULL, &batch, err));
+      td_fails(TDICT_ENOTFOUND, "conversions[1] matches no tensor; keys: x",
+               tdict_loader_next(l, tdict_no_stream(), &batch, err));
       assert_string_equal(td_last_error.path, "deep.y");
     }
     tdict_loader_destroy(l);

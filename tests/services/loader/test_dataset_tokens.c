@@ -63,18 +63,18 @@ static void check_windows(const yard *y, int64_t window, int64_t step, tdict_dty
   o.window = window;
   o.step = step;
   o.dtype = dtype;
-  tdict_dataset d;
+  tdict_dataset *d = NULL;
   td_ok(tdict_dataset_from_tokens(&o, &d, err));
   tdict_loader_options lo = tdict_loader_options_default();
   lo.batch_size = 1;
-  tdict_loader *l = open_loader(y, &d, &lo);
+  tdict_loader *l = open_loader_on(y, d, &lo);
   static int64_t tokens[1000], targets[1000];
   int64_t seen = 0;
   size_t item = dtype == TDICT_I64 ? 8 : 4;
   for (int f = 0; f < 3; f++) {
     for (int64_t at = 0; at + window + 1 <= counts[f]; at += step ? step : window, seen++) {
       tdict_tree *batch = NULL;
-      td_ok(tdict_loader_next(l, NULL, &batch, err));
+      td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
       assert_non_null(batch);
       assert_int_equal(read_leaf(y, batch, "tokens", tokens, sizeof tokens), (size_t)window * item);
       assert_int_equal(read_leaf(y, batch, "targets", targets, sizeof targets), (size_t)window * item);
@@ -121,16 +121,16 @@ DEVICE_CASE(dataset_tokens_u32) {
     o.window = 2;
     o.step = 1;
     if (!wide) o.dtype = TDICT_I32;
-    tdict_dataset d;
+    tdict_dataset *d = NULL;
     td_ok(tdict_dataset_from_tokens(&o, &d, err));
-    tdict_loader *l = open_loader(&y, &d, NULL);
+    tdict_loader *l = open_loader_on(&y, d, NULL);
     for (int i = 0; i < 3; i++) {
       tdict_tree *batch = NULL;
       if (!wide && i == 1) {
-        td_fails(TDICT_EOVERFLOW, "sample 1", tdict_loader_next(l, NULL, &batch, err));
+        td_fails(TDICT_EOVERFLOW, "sample 1", tdict_loader_next(l, tdict_no_stream(), &batch, err));
         break;
       }
-      td_ok(tdict_loader_next(l, NULL, &batch, err));
+      td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
       int64_t out[2];
       size_t bytes = read_leaf(&y, batch, "targets", out, sizeof out);
       if (wide)
@@ -149,7 +149,7 @@ DEVICE_CASE(dataset_tokens_u32) {
 static void refused(const char *name, int32_t format, tdict_status status, const char *text) {
   const char *path = in_folder(name);
   tdict_token_options o = tdict_token_options_default();
-  tdict_dataset d;
+  tdict_dataset *d = NULL;
   o.paths = &path;
   o.num_paths = 1;
   o.window = 4;
@@ -177,7 +177,7 @@ CASE(dataset_tokens_refuses) {
   refused("odd", TDICT_TOKENS_U16, TDICT_EFORMAT, "multiple of 2");
   refused("none", TDICT_TOKENS_U16, TDICT_ESHAPE, "no file holds a window of 4");
   tdict_token_options o = tdict_token_options_default();
-  tdict_dataset d;
+  tdict_dataset *d = NULL;
   const char *path = "x";
   td_fails(TDICT_EINVAL, "options is NULL", tdict_dataset_from_tokens(NULL, &d, err));
   td_fails(TDICT_EINVAL, "paths names no file", tdict_dataset_from_tokens(&o, &d, err));

@@ -42,15 +42,18 @@ DEVICE_CASE(dataset_tree_rows) {
     for (int stacked = 0; stacked < 2; stacked++) {
       enum { COUNT = 37, BATCH = 5 };
       tdict_tree *td = many(COUNT, turned);
-      tdict_dataset d;
+      tdict_dataset *d = NULL;
       td_ok(tdict_dataset_from_tree(td, &d, err));
-      if (stacked) d.schema = NULL; /* samples as trees of their own */
+      tdict_dataset_table by_tree = *tdict_dataset_get_table(d);
+      by_tree.fields = NULL; /* samples as trees of their own */
+      by_tree.num_fields = 0;
+      by_tree.release = NULL;
       tdict_loader_options o = tdict_loader_options_default();
       o.batch_size = BATCH;
       o.shuffle = true;
       o.seed = 3;
       o.num_workers = 3;
-      tdict_loader *l = open_loader(&y, &d, &o);
+      tdict_loader *l = stacked ? open_loader(&y, &by_tree, &o) : open_loader_on(&y, tdict_dataset_retain(d), &o);
       tdict_sampler_options so = tdict_sampler_options_default();
       so.kind = TDICT_SAMPLER_SHUFFLED;
       so.seed = 3;
@@ -63,14 +66,14 @@ DEVICE_CASE(dataset_tree_rows) {
         unsigned char pixels[BATCH * 30];
         double rewards[BATCH];
         int16_t abs[BATCH * 3];
-        td_ok(tdict_loader_next(l, NULL, &batch, err));
+        td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
         int64_t rows = COUNT - at < BATCH ? COUNT - at : BATCH;
         assert_int_equal(read_leaf(&y, batch, "obs.pixels", pixels, sizeof pixels), (size_t)rows * 30);
         assert_int_equal(read_leaf(&y, batch, "reward", rewards, sizeof rewards), (size_t)rows * 8);
         assert_int_equal(read_leaf(&y, batch, "a\\.b", abs, sizeof abs), (size_t)rows * 6);
         assert_true(tdict_has(batch, "empty"));
         for (int64_t r = 0; r < rows; r++) {
-          int64_t i = tdict_sampler_at(sampler, 0, at + r);
+          int64_t i = tdict_sampler_get(sampler, 0, at + r);
           for (int64_t j = 0; j < 6; j++)
             for (int64_t k = 0; k < 5; k++) assert_int_equal(pixels[r * 30 + j * 5 + k], pixel(td, i, j, k));
           assert_memory_equal(&rewards[r], &reward[i], 8);
@@ -79,6 +82,7 @@ DEVICE_CASE(dataset_tree_rows) {
         tdict_release(batch);
       }
       tdict_loader_destroy(l);
+      tdict_dataset_release(d);
       tdict_sampler_release(sampler);
       tdict_release(td);
     }
@@ -88,7 +92,7 @@ DEVICE_CASE(dataset_tree_rows) {
 
 GPU_CASE(dataset_tree_refuses) {
   yard y = open_yard();
-  tdict_dataset d;
+  tdict_dataset *d = NULL;
   tdict_tree *td = NULL, *dev = NULL;
   td_fails(TDICT_EINVAL, "the tree is NULL", tdict_dataset_from_tree(NULL, &d, err));
   td_ok(tdict_create(0, NULL, &td, err));
@@ -120,7 +124,7 @@ CASE(dataset_tree_refuses_changed_children) {
   const int64_t bs[2] = {3, 2};
   tdict_tree *td = NULL, *n = NULL;
   tdict_tensor *a = NULL, *y = NULL;
-  tdict_dataset d;
+  tdict_dataset *d = NULL;
   td_ok(tdict_create(2, bs, &td, err));
   td_ok(tdict_tensor_zeros(TDICT_F32, 2, bs, NULL, &a, err));
   td_ok(tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &y, err));
@@ -140,7 +144,7 @@ CASE(dataset_tree_keeps_its_keys) {
   const int64_t length[] = {4}, indices[] = {3, 0};
   tdict_tree *td = NULL, *batch = NULL;
   tdict_tensor *x = NULL, *shorter = NULL;
-  tdict_dataset d;
+  tdict_dataset *d = NULL;
   td_ok(tdict_create(1, length, &td, err));
   td_ok(tdict_tensor_zeros(TDICT_I64, 1, length, NULL, &x, err));
   td_ok(tdict_tensor_zeros(TDICT_U8, 1, length, NULL, &shorter, err));
@@ -148,8 +152,9 @@ CASE(dataset_tree_keeps_its_keys) {
   td_ok(tdict_dataset_from_tree(td, &d, err));
   td_ok(tdict_set(td, "n.x", shorter, err));
   ((int64_t *)tdict_tensor_data(x))[3] = 33; /* elements are shared */
-  td_ok(tdict_create_from(d.schema(d.self), 1, (const int64_t[]){2}, NULL, &batch, err));
-  td_ok(d.fetch_batch(d.self, indices, 2, batch, err));
+  const tdict_dataset_table *t = tdict_dataset_get_table(d);
+  td_ok(tdict_create_from(&(tdict_schema){t->fields, t->num_fields}, 1, (const int64_t[]){2}, NULL, &batch, err));
+  td_ok(t->fetch_batch(t->self, indices, 2, batch, err));
   const int64_t *rows = tdict_const_data(batch, "n.x");
   assert_int_equal(rows[0], 33);
   assert_int_equal(rows[1], 0);
@@ -157,7 +162,7 @@ CASE(dataset_tree_keeps_its_keys) {
   tdict_tensor_release(shorter);
   tdict_release(batch);
   tdict_release(td);
-  tdict_dataset_reset(&d);
+  tdict_dataset_release(d);
 }
 
 enum { TEXTS = 11, ROW_TEXT = 24 };
@@ -190,17 +195,18 @@ static tdict_tree *texts(void) {
 DEVICE_CASE(dataset_tree_takes_text) {
   yard y = open_yard();
   tdict_tree *td = texts(), *batch = NULL;
-  tdict_dataset d;
+  tdict_dataset *d = NULL;
   td_ok(tdict_dataset_from_tree(td, &d, err));
-  assert_true(!d.schema && !d.fetch && !d.fetch_batch);
+  const tdict_dataset_table *t = tdict_dataset_get_table(d);
+  assert_true(!t->fields && !t->fetch && !t->fetch_batch);
   tdict_loader_options o = tdict_loader_options_default();
   o.batch_size = 4;
   o.shuffle = true;
   o.num_workers = 2;
-  tdict_loader *l = open_loader(&y, &d, &o);
+  tdict_loader *l = open_loader_on(&y, d, &o);
   int64_t seen = 0, ids[4];
   for (;;) {
-    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     if (!batch) break;
     const int64_t count = (int64_t)(read_leaf(&y, batch, "id", ids, sizeof ids) / sizeof *ids);
     for (int64_t i = 0; i < count; i++) {
@@ -242,7 +248,7 @@ CASE(dataset_tree_packs_ragged_rows) {
   tdict_tensor *values = NULL, *offsets = NULL;
   tdict_ragged *leaf = NULL;
   tdict_tree *td = NULL, *batch = NULL;
-  tdict_dataset d;
+  tdict_dataset *d = NULL;
   td_ok(tdict_tensor_arange(TDICT_I32, 100, 1, total, &values, err));
   td_ok(
       tdict_tensor_from_array(TDICT_I64, 1, (const int64_t[]){6}, (const int64_t[]){0, 3, 3, 5, 9, 10}, &offsets, err));
@@ -255,10 +261,10 @@ CASE(dataset_tree_packs_ragged_rows) {
   o.batch_size = 2;
   o.num_workers = 0;
   o.pack = &pack;
-  tdict_loader *l = open_loader(&y, &d, &o);
+  tdict_loader *l = open_loader_on(&y, d, &o);
   for (int64_t i = 0, at = 0; i < count; i += 2) {
     const int64_t sum = lengths[i] + (i + 1 < count ? lengths[i + 1] : 0);
-    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_int_equal(tdict_tensor_shape(tensor_at(batch, "tokens"))[0], sum);
     assert_int_equal(((const int32_t *)tdict_const_data(batch, "cu_seqlens"))[1], lengths[i]);
     assert_memory_equal(tdict_const_data(batch, "tokens"), (const int32_t *)tdict_tensor_const_data(values) + at,
@@ -295,14 +301,15 @@ CASE(dataset_of_unloaded_tree) {
   disk files;
   disk_init(&files);
   tdict_tree *twin = disk_twin(&files, td, 100, 1);
-  tdict_dataset d = tdict_dataset_default();
+  tdict_dataset *d = NULL;
   const int64_t indices[] = {5, 0};
   td_ok(tdict_dataset_from_tree(twin, &d, err));
-  td_ok(tdict_create_from(d.schema(d.self), 1, (const int64_t[]){2}, NULL, &batch, err));
+  const tdict_dataset_table *t = tdict_dataset_get_table(d);
+  td_ok(tdict_create_from(&(tdict_schema){t->fields, t->num_fields}, 1, (const int64_t[]){2}, NULL, &batch, err));
   td_fails(TDICT_EINVAL, "the elements are in a file; load the tree first",
-           d.fetch_batch(d.self, indices, 2, batch, err));
+           t->fetch_batch(t->self, indices, 2, batch, err));
   assert_string_equal(td_last_error.path, "obs.pixels");
-  d.release(d.self);
+  tdict_dataset_release(d);
   tdict_release(batch);
   tdict_release(twin);
   disk_reset(&files);

@@ -24,7 +24,7 @@ SIM_CASE(loader_records_stream_use) {
   enum { COUNT = 120, BATCH = 4, WINDOW = 3 };
   yard y = open_yard();
   numbers n = numbers_of(COUNT);
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   tdict_loader_options o = tdict_loader_options_default();
   o.batch_size = BATCH;
   o.num_workers = 3;
@@ -39,7 +39,7 @@ SIM_CASE(loader_records_stream_use) {
     tdict_tree *batch = NULL;
     if (i % WINDOW == 0) td_ok(tdict_sim_hold(y.c, err));
     if (i % WINDOW == WINDOW - 1) td_ok(tdict_sim_resume(y.c, err));
-    td_ok(tdict_loader_next(l, &s, &batch, err));
+    td_ok(tdict_loader_next(l, s, &batch, err));
     tdict_tensor *t = NULL;
     tdict_tensor_desc v = tdict_tensor_desc_default();
     td_ok(tdict_get(batch, "id", &t, err));
@@ -51,7 +51,7 @@ SIM_CASE(loader_records_stream_use) {
   }
   td_ok(tdict_sim_resume(y.c, err));
   tdict_tree *batch = NULL;
-  td_ok(tdict_loader_next(l, &s, &batch, err));
+  td_ok(tdict_loader_next(l, s, &batch, err));
   assert_null(batch);
   tdict_loader_destroy(l);
   tdict_stream_destroy(y.c, s);
@@ -61,7 +61,7 @@ SIM_CASE(loader_records_stream_use) {
 
 static void refuse_streams(tdict_loader *l, const tdict_stream *wrong, int count) {
   tdict_tree *batch = NULL;
-  for (int i = 0; i < count; i++) td_fails(TDICT_EWRONGDEVICE, "loader", tdict_loader_next(l, &wrong[i], &batch, err));
+  for (int i = 0; i < count; i++) td_fails(TDICT_EWRONGDEVICE, "loader", tdict_loader_next(l, wrong[i], &batch, err));
   assert_null(batch);
 }
 
@@ -74,7 +74,7 @@ SIM_CASE(loader_checks_the_stream_first) {
   td_ok(tdict_stream_create(other.c, y.device, &foreign, err));
   const tdict_stream wrong[] = {{tdict_cpu(), NULL}, {tdict_cuda(63), s.handle}, {tdict_sim(1), NULL}, foreign};
   numbers n = numbers_of(8);
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   tdict_loader_options o = tdict_loader_options_default();
   o.batch_size = 4;
   o.num_workers = 0;
@@ -83,7 +83,7 @@ SIM_CASE(loader_checks_the_stream_first) {
     tdict_tree *batch = NULL;
     int64_t ids[4];
     refuse_streams(l, wrong, 4);
-    td_ok(tdict_loader_next(l, &s, &batch, err));
+    td_ok(tdict_loader_next(l, s, &batch, err));
     td_ok(tdict_stream_synchronize(y.c, s, err));
     assert_int_equal(read_batch(&y, batch, ids, 4), 4);
     for (int k = 0; k < 4; k++) assert_int_equal(ids[k], 4 * i + k);
@@ -100,7 +100,7 @@ SIM_CASE(loader_checks_the_stream_first) {
     l = open_loader(&y, &d, &o);
     refuse_streams(l, &wrong[3], 1);
     if (pinned)
-      td_ok(tdict_loader_next(l, &s, &batch, err));
+      td_ok(tdict_loader_next(l, s, &batch, err));
     else
       refuse_streams(l, &s, 1);
     tdict_release(batch);
@@ -116,7 +116,7 @@ SIM_CASE(loader_checks_the_stream_first) {
 GPU_CASE(loader_reuses_memory) {
   yard y = open_yard();
   numbers n = numbers_of(4000);
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   tdict_loader_options o = tdict_loader_options_default();
   o.batch_size = 10;
   o.num_workers = 2;
@@ -157,7 +157,7 @@ DEVICE_CASE(loader_is_on_the_timeline) {
   yard y = open_yard();
   for (int workers = 0; workers < 3; workers += 2) {
     numbers n = numbers_of(40);
-    tdict_dataset d = by_row(&n);
+    tdict_dataset_table d = by_row(&n);
     tdict_loader_options o = tdict_loader_options_default();
     tdict_tree *batch = NULL;
     text t = {0};
@@ -167,7 +167,7 @@ DEVICE_CASE(loader_is_on_the_timeline) {
     td_ok(tdict_trace_start(y.c, NULL, err));
     tdict_loader *l = open_loader(&y, &d, &o);
     for (int i = 0; i < 4; i++) {
-      td_ok(tdict_loader_next(l, NULL, &batch, err));
+      td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
       tdict_release(batch);
     }
     tdict_loader_destroy(l);

@@ -35,7 +35,7 @@ static void check_epoch(const yard *y, tdict_loader *l, const documents *d, cons
   tdict_batch_info info = tdict_batch_info_default();
   for (int64_t b = 0; b < v->num_batches; b++) {
     tdict_tree *batch = NULL;
-    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_non_null(batch);
     assert_int_equal(tdict_loader_length(l), v->num_batches);
     check_packed_batch(y, l, batch, d, v->order + v->begins[b], v->begins[b + 1] - v->begins[b]);
@@ -48,7 +48,7 @@ static void check_epoch(const yard *y, tdict_loader *l, const documents *d, cons
 /* The epoch has ended: the next call returns no batch. */
 static void check_end(tdict_loader *l) {
   tdict_tree *batch = NULL;
-  td_ok(tdict_loader_next(l, NULL, &batch, err));
+  td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
   assert_null(batch);
 }
 
@@ -61,7 +61,7 @@ DEVICE_CASE(loader_packs_up_to_max_tokens) {
     o.shuffle = round & 1;
     o.num_workers = round & 2 ? 3 : 0;
     if (round & 4) o.batch_size = 3, o.max_tokens = LONGEST;
-    tdict_dataset set = documents_dataset(&d);
+    tdict_dataset_table set = documents_dataset(&d);
     tdict_loader *l = open_loader(&y, &set, &o);
     for (int64_t epoch = 0; epoch < 3; epoch++) {
       tdict_batch_info info = tdict_batch_info_default();
@@ -82,7 +82,7 @@ DEVICE_CASE(loader_packs_up_to_max_tokens) {
 /* Returns the ids of the next batch, and their number; -1 at the end of the epoch. */
 static int64_t take_ids(const yard *y, tdict_loader *l, int64_t *ids) {
   tdict_tree *batch = NULL;
-  td_ok(tdict_loader_next(l, NULL, &batch, err));
+  td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
   if (!batch) return -1;
   size_t bytes = read_leaf(y, batch, "id", ids, DOCUMENTS * sizeof *ids);
   tdict_release(batch);
@@ -116,7 +116,7 @@ CASE(loader_deals_batches_to_ranks) {
         td_ok(tdict_sampler_create(DOCUMENTS, &so, &mine, err));
         o.sampler = mine;
         o.num_workers = 0;
-        tdict_dataset set = documents_dataset(&d);
+        tdict_dataset_table set = documents_dataset(&d);
         tdict_loader *l = open_loader(&y, &set, &o);
         assert_int_equal(tdict_loader_length(l), wanted);
         for (int64_t k = 0; k < wanted; k++) {
@@ -140,7 +140,7 @@ DEVICE_CASE(loader_state_restores_token_batches) {
   tdict_loader_options o = by_tokens();
   o.shuffle = true;
   o.endless = true;
-  tdict_dataset set = documents_dataset(&d);
+  tdict_dataset_table set = documents_dataset(&d);
   tdict_loader *l = open_loader(&y, &set, &o);
   tdict_loader_state states[60];
   int64_t first[60], ids[DOCUMENTS];
@@ -189,7 +189,7 @@ DEVICE_CASE(loader_pads_up_to_max_tokens) {
   o.pad = true;
   o.pad_masks = "masks";
   o.pad_value = -1;
-  tdict_dataset set = documents_dataset(&d);
+  tdict_dataset_table set = documents_dataset(&d);
   tdict_loader *l = open_loader(&y, &set, &o);
   static int64_t tokens[1000];
   static unsigned char mask[1000];
@@ -197,7 +197,7 @@ DEVICE_CASE(loader_pads_up_to_max_tokens) {
   for (int64_t b = 0; b < v->num_batches; b++) {
     tdict_tree *batch = NULL;
     tdict_batch_info info = tdict_batch_info_default();
-    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     int64_t count = v->begins[b + 1] - v->begins[b], longest = tdict_batch_size(batch)[1], sum = 0;
     assert_int_equal(tdict_batch_size(batch)[0], count);
     assert_true(count * longest <= o.max_tokens);
@@ -235,15 +235,14 @@ CASE(loader_drops_a_short_last_token_batch) {
     o.drop_last = true;
     o.max_tokens = cases[i].max_tokens;
     o.batch_size = cases[i].batch_size;
-    tdict_dataset set = documents_dataset(&d);
+    tdict_dataset_table set = documents_dataset(&d);
     l = open_loader(&y, &set, &o);
     assert_int_equal(tdict_loader_length(l), cases[i].wanted);
     take_epoch(&y, l, cases[i].wanted);
     tdict_loader_destroy(l);
     l = NULL;
     o.endless = true;
-    if (cases[i].wanted == 0)
-      td_fails(TDICT_EINVAL, "an epoch has no batch", tdict_loader_create(y.c, &set, &o, &l, err));
+    if (cases[i].wanted == 0) td_fails(TDICT_EINVAL, "an epoch has no batch", create_loader_of(y.c, &set, &o, &l, err));
   }
   close_yard(&y);
 }
@@ -252,46 +251,45 @@ CASE(loader_max_tokens_refuses) {
   yard y = open_yard();
   documents d;
   documents_init(&d, 8);
-  tdict_dataset set = documents_dataset(&d), bare = set;
+  tdict_dataset_table set = documents_dataset(&d), bare = set;
   tdict_loader *l = NULL;
   tdict_loader_options o = by_tokens(), good = o;
   tdict_pack_options pack = tdict_pack_options_default();
   d.lengths[42] = 151;
-  td_fails(TDICT_EINVAL, "sample 42 has 151 tokens, but max_tokens is 150",
-           tdict_loader_create(y.c, &set, &o, &l, err));
+  td_fails(TDICT_EINVAL, "sample 42 has 151 tokens, but max_tokens is 150", create_loader_of(y.c, &set, &o, &l, err));
   d.lengths[42] = -3;
-  td_fails(TDICT_EINVAL, "sample_length returned -3 for sample 42", tdict_loader_create(y.c, &set, &o, &l, err));
+  td_fails(TDICT_EINVAL, "sample_length returned -3 for sample 42", create_loader_of(y.c, &set, &o, &l, err));
   d.lengths[42] = 150;
   o.max_tokens = -1;
-  td_fails(TDICT_EINVAL, "max_tokens is -1", tdict_loader_create(y.c, &set, &o, &l, err));
+  td_fails(TDICT_EINVAL, "max_tokens is -1", create_loader_of(y.c, &set, &o, &l, err));
   o = good;
   bare.sample_length = NULL;
-  td_fails(TDICT_EINVAL, "needs a dataset with length and sample_length", tdict_loader_create(y.c, &bare, &o, &l, err));
+  td_fails(TDICT_EINVAL, "needs a dataset with length and sample_length", create_loader_of(y.c, &bare, &o, &l, err));
   bare = set;
   bare.length = NULL;
-  td_fails(TDICT_EINVAL, "needs a dataset with length and sample_length", tdict_loader_create(y.c, &bare, &o, &l, err));
+  td_fails(TDICT_EINVAL, "needs a dataset with length and sample_length", create_loader_of(y.c, &bare, &o, &l, err));
   bare = set;
   bare.fetch_sample = NULL;
-  bare.schema = numbers_schema;
+  give_fields(&bare);
   bare.fetch = numbers_fetch;
-  td_fails(TDICT_EINVAL, "pack needs a dataset with fetch_sample", tdict_loader_create(y.c, &bare, &o, &l, err));
+  td_fails(TDICT_EINVAL, "pack needs a dataset with fetch_sample", create_loader_of(y.c, &bare, &o, &l, err));
   o.pad = true;
-  td_fails(TDICT_EINVAL, "both pad and pack are set", tdict_loader_create(y.c, &set, &o, &l, err));
+  td_fails(TDICT_EINVAL, "both pad and pack are set", create_loader_of(y.c, &set, &o, &l, err));
   o = good;
   o.pad_masks = "masks";
-  td_fails(TDICT_EINVAL, "pad_masks is set, but pad is not", tdict_loader_create(y.c, &set, &o, &l, err));
+  td_fails(TDICT_EINVAL, "pad_masks is set, but pad is not", create_loader_of(y.c, &set, &o, &l, err));
   o = good;
   o.pack = &pack;
   pack.num_tokens = 149;
-  td_fails(TDICT_EINVAL, "wanted at least max_tokens, which is 150", tdict_loader_create(y.c, &set, &o, &l, err));
+  td_fails(TDICT_EINVAL, "wanted at least max_tokens, which is 150", create_loader_of(y.c, &set, &o, &l, err));
   pack.num_tokens = 150;
   pack.num_sequences = 7;
-  td_fails(TDICT_EINVAL, "wanted at least batch_size, which is 8", tdict_loader_create(y.c, &set, &o, &l, err));
+  td_fails(TDICT_EINVAL, "wanted at least batch_size, which is 8", create_loader_of(y.c, &set, &o, &l, err));
   pack.num_sequences = 8;
   pack.cu_seqlens = NULL;
-  td_fails(TDICT_EINVAL, "a path that is NULL", tdict_loader_create(y.c, &set, &o, &l, err));
+  td_fails(TDICT_EINVAL, "a path that is NULL", create_loader_of(y.c, &set, &o, &l, err));
   pack.struct_size = 3;
-  td_fails(TDICT_EINVAL, "pack options", tdict_loader_create(y.c, &set, &o, &l, err));
+  td_fails(TDICT_EINVAL, "pack options", create_loader_of(y.c, &set, &o, &l, err));
   assert_null(l);
   tdict_batch_info info = tdict_batch_info_default();
   td_fails(TDICT_EINVAL, "the loader is NULL", tdict_loader_get_batch_info(NULL, &info, err));
@@ -314,7 +312,7 @@ CASE(loader_reports_a_failed_division) {
     o.num_workers = workers;
     o.prefetch = 1;
     o.continue_on_error = true;
-    tdict_dataset set = documents_dataset(&d);
+    tdict_dataset_table set = documents_dataset(&d);
     tdict_loader *l = open_loader(&y, &set, &o);
     tdict_tree *batch = NULL;
     int64_t batches = tdict_loader_length(l);
@@ -326,7 +324,7 @@ CASE(loader_reports_a_failed_division) {
     d.lengths[77] = 1000;
     atomic_store(&d.asked, 0);
     assert_int_equal(take_ids(&y, l, ids), -1);
-    td_fails(TDICT_EINVAL, "sample 77 has 1000 tokens", tdict_loader_next(l, NULL, &batch, err));
+    td_fails(TDICT_EINVAL, "sample 77 has 1000 tokens", tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_null(batch);
     assert_true(take_ids(&y, l, ids) == -1);
     d.lengths[77] = 10;
@@ -346,10 +344,10 @@ CASE(loader_reports_wrong_sample_lengths) {
     tdict_tree *batch = NULL;
     d.batched = pads;
     if (pads) o.pack = NULL, o.pad = true;
-    tdict_dataset set = documents_dataset(&d);
+    tdict_dataset_table set = documents_dataset(&d);
     tdict_loader *l = open_loader(&y, &set, &o);
     td_fails(TDICT_EINVAL, "but max_tokens is 150: sample_length returned less",
-             tdict_loader_next(l, NULL, &batch, err));
+             tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_null(batch);
     tdict_loader_destroy(l);
   }
@@ -367,14 +365,14 @@ CASE(loader_packs_constant_shapes) {
   pack.num_sequences = o.batch_size;
   pack.position_ids = "positions";
   o.pack = &pack;
-  tdict_dataset set = documents_dataset(&d);
+  tdict_dataset_table set = documents_dataset(&d);
   tdict_loader *l = open_loader(&y, &set, &o);
   memset(&pack, 0xff, sizeof pack); /* the loader has a copy */
   for (int64_t b = tdict_loader_length(l); b > 0; b--) {
     tdict_tree *batch = NULL;
     int64_t tokens[150], ids[8];
     int32_t offsets[9], positions[150];
-    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_int_equal(read_leaf(&y, batch, "tokens", tokens, sizeof tokens), sizeof tokens);
     assert_int_equal(read_leaf(&y, batch, "id", ids, sizeof ids), sizeof ids);
     assert_int_equal(read_leaf(&y, batch, "cu_seqlens", offsets, sizeof offsets), sizeof offsets);
@@ -396,7 +394,7 @@ CASE(loader_divides_without_its_lock) {
   documents_init(&d, 13);
   tdict_loader_options o = by_tokens();
   o.num_workers = 2;
-  tdict_dataset set = documents_dataset(&d);
+  tdict_dataset_table set = documents_dataset(&d);
   tdict_loader *l = open_loader(&y, &set, &o);
   pthread_mutex_lock(&d.gate);
   atomic_store(&d.waits, true);
@@ -427,7 +425,7 @@ CASE(loader_token_batches_follow_the_length) {
     tdict_loader_options o = by_tokens();
     o.num_workers = workers;
     o.shuffle = true;
-    tdict_dataset set = documents_dataset(&d);
+    tdict_dataset_table set = documents_dataset(&d);
     set.length_varies = true;
     tdict_loader *l = open_loader(&y, &set, &o);
     for (int64_t epoch = 0; epoch < 5; epoch++) {
@@ -461,19 +459,19 @@ CASE(loader_token_batches_need_memory) {
   tdict_loader_options o = by_tokens();
   o.num_workers = 0;
   o.shuffle = true;
-  tdict_dataset set = documents_dataset(&d);
+  tdict_dataset_table set = documents_dataset(&d);
   int64_t n = 0;
   for (bool failed = true; failed; n++) {
     tdict_loader *l = NULL;
     tdict_error error = {0};
     td_fail_alloc(n, false);
-    tdict_status status = tdict_loader_create(y.c, &set, &o, &l, &error);
+    tdict_status status = create_loader_of(y.c, &set, &o, &l, &error);
     for (int epoch = 0; status == TDICT_OK && epoch < 2; epoch++) {
       tdict_tree *batch = NULL;
       do {
         tdict_release(batch);
         batch = NULL;
-        status = tdict_loader_next(l, NULL, &batch, &error);
+        status = tdict_loader_next(l, tdict_no_stream(), &batch, &error);
       } while (status == TDICT_OK && batch);
     }
     failed = td_fail_alloc_stop();

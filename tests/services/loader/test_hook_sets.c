@@ -38,7 +38,7 @@ static tdict_status put_object(run *r, tdict_tree *td, const char *path, int num
 }
 
 /* Makes a batch with two objects in ordinary memory. Runs on threads of the loader, and therefore does not assert. */
-static tdict_status collate(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+static tdict_status collate(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                             tdict_tree **out, tdict_error *err) {
   run *r = user;
   tdict_tree *td = NULL;
@@ -48,7 +48,7 @@ static tdict_status collate(void *user, const tdict_tree *const *samples, int64_
   for (int k = 0; k < NUM_PATHS && status == TDICT_OK; k++) status = put_object(r, td, paths[k], first + k, err);
   tdict_tensor *number = NULL;
   if (status == TDICT_OK) status = tdict_tensor_empty(TDICT_I64, 0, NULL, NULL, &number, err);
-  if (status == TDICT_OK) *(int64_t *)tdict_tensor_data(number) = count;
+  if (status == TDICT_OK) *(int64_t *)tdict_tensor_data(number) = (int64_t)count;
   if (status == TDICT_OK) status = tdict_set(td, "count", number, err);
   tdict_tensor_release(number);
   if (status == TDICT_OK)
@@ -59,7 +59,7 @@ static tdict_status collate(void *user, const tdict_tree *const *samples, int64_
 }
 
 static tdict_status create_loader(const place *w, run *r, numbers *n, tdict_loader **out, tdict_error *err) {
-  tdict_dataset d = by_sample(n);
+  tdict_dataset_table d = by_sample(n);
   tdict_loader_options o = tdict_loader_options_default();
   o.batch_size = ROWS;
   o.num_workers = r->num_workers;
@@ -68,7 +68,7 @@ static tdict_status create_loader(const place *w, run *r, numbers *n, tdict_load
   o.pin_memory = r->pins;
   o.keep_objects = r->keeps;
   if (r->on_host) o.device = tdict_cpu();
-  return tdict_loader_create(w->c, &d, &o, out, err);
+  return create_loader_of(w->c, &d, &o, out, err);
 }
 
 static void check_stats(tdict_loader *l, const run *r) {
@@ -90,7 +90,7 @@ static void load(const place *w, run *r) {
   td_ok(create_loader(w, r, &n, &l, err));
   const bool moves = !r->on_host && can_move(r->set), asks = !r->on_host || r->pins;
   if (!r->on_host && !can_move(r->set) && !r->keeps) {
-    td_fails(TDICT_ENOTSUP, "has no hook to_device or flatten", tdict_loader_next(l, NULL, &td, err));
+    td_fails(TDICT_ENOTSUP, "has no hook to_device or flatten", tdict_loader_next(l, tdict_no_stream(), &td, err));
     assert_string_equal(td_last_error.path, "one");
     check_hook_calls(&r->p, r->set, 0, false, false);
     tdict_loader_destroy(l);
@@ -98,7 +98,7 @@ static void load(const place *w, run *r) {
   }
   const bool is_pinned = asks && (r->on_host ? r->set & (PINS | FLATTENS) : r->set == PINS);
   for (int i = 0; i < BATCHES; i++) {
-    td_ok(tdict_loader_next(l, NULL, &td, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &td, err));
     for (int k = 0; k < NUM_PATHS; k++) {
       const pair *x = pair_at(td, paths[k], &hook_sets[r->set]);
       check_pair(w, x, ROWS * i + k, moves ? w->device : tdict_cpu());
@@ -130,7 +130,7 @@ GPU_CASE(loader_converts_beside_objects) {
   place w = place_open(3);
   run r = {.set = 0, .on_host = true};
   numbers n = numbers_of(SAMPLES);
-  tdict_dataset d = by_sample(&n);
+  tdict_dataset_table d = by_sample(&n);
   tdict_conversion c = tdict_conversion_default();
   tdict_loader_options o = tdict_loader_options_default();
   tdict_loader *l = NULL;
@@ -144,8 +144,8 @@ GPU_CASE(loader_converts_beside_objects) {
   o.device = tdict_cpu();
   o.conversions = &c;
   o.num_conversions = 1;
-  td_ok(tdict_loader_create(w.c, &d, &o, &l, err));
-  td_ok(tdict_loader_next(l, NULL, &td, err));
+  td_ok(create_loader_of(w.c, &d, &o, &l, err));
+  td_ok(tdict_loader_next(l, tdict_no_stream(), &td, err));
   check_pair(&w, pair_at(td, "one", &hook_sets[0]), 0, tdict_cpu());
   assert_float_equal(*(const float *)tdict_const_data(td, "count"), ROWS, 0);
   tdict_release(td);
@@ -198,7 +198,7 @@ static tdict_status load_first(first_batch *b, tdict_error *err) {
   else
     status = create_loader(&b->w, &b->r, &b->n, &b->l, err);
   if (status == TDICT_OK) status = tdict_loader_get_state(b->l, &b->begin, err);
-  return status == TDICT_OK ? tdict_loader_next(b->l, NULL, &b->td, err) : status;
+  return status == TDICT_OK ? tdict_loader_next(b->l, tdict_no_stream(), &b->td, err) : status;
 }
 
 /* Makes the n-th driver call fail, or the n-th allocation of the caller. Returns false if there are fewer. */

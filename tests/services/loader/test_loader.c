@@ -8,9 +8,9 @@ DEVICE_CASE(loader_same_batches_for_any_workers) {
     for (int workers = 0; workers < 8; workers += workers ? 3 : 1) {
       numbers n = numbers_of(101);
       n.delay_us = 300;
-      tdict_dataset d = way == 0 ? by_row(&n) : by_sample(&n);
+      tdict_dataset_table d = way == 0 ? by_row(&n) : by_sample(&n);
       if (way == 2) {
-        d.schema = numbers_schema;
+        give_fields(&d);
         d.fetch_batch = numbers_fetch_batch;
       }
       tdict_loader_options o = tdict_loader_options_default();
@@ -58,7 +58,7 @@ DEVICE_CASE(loader_follows_the_sampler) {
       int64_t length = tdict_sampler_length(sampler), ids[DRAWN];
       numbers n = numbers_of(20);
       n.delay_us = 100;
-      tdict_dataset d = by_row(&n);
+      tdict_dataset_table d = by_row(&n);
       tdict_loader_options o = tdict_loader_options_default();
       o.batch_size = BATCH;
       o.num_workers = workers;
@@ -66,7 +66,7 @@ DEVICE_CASE(loader_follows_the_sampler) {
       tdict_loader *l = open_loader(&y, &d, &o);
       for (int epoch = 0; epoch < 2; epoch++) {
         assert_int_equal(read_epoch(&y, l, ids, DRAWN), length);
-        for (int64_t i = 0; i < length; i++) assert_int_equal(ids[i], tdict_sampler_at(sampler, epoch, i));
+        for (int64_t i = 0; i < length; i++) assert_int_equal(ids[i], tdict_sampler_get(sampler, epoch, i));
       }
       tdict_loader_state s = tdict_loader_state_default();
       td_ok(tdict_loader_get_state(l, &s, err));
@@ -76,7 +76,7 @@ DEVICE_CASE(loader_follows_the_sampler) {
       td_ok(tdict_loader_set_state(l, &s, err));
       assert_int_equal(read_epoch(&y, l, ids, DRAWN), length - STOP * BATCH);
       for (int64_t i = 0; i < length - STOP * BATCH; i++)
-        assert_int_equal(ids[i], tdict_sampler_at(sampler, 2, STOP * BATCH + i));
+        assert_int_equal(ids[i], tdict_sampler_get(sampler, 2, STOP * BATCH + i));
       tdict_loader_destroy(l);
       tdict_sampler_release(sampler);
     }
@@ -88,7 +88,7 @@ DEVICE_CASE(loader_keeps_order) {
   yard y = open_yard();
   numbers n = numbers_of(64);
   n.delay_us = 2000;
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   tdict_loader_options o = tdict_loader_options_default();
   o.num_workers = 6;
   tdict_loader *l = open_loader(&y, &d, &o);
@@ -105,7 +105,7 @@ DEVICE_CASE(loader_ends_epochs) {
   for (int workers = 0; workers < 3; workers += 2) {
     for (int64_t length = 0; length < 5; length += 4) {
       numbers n = numbers_of(length);
-      tdict_dataset d = by_row(&n);
+      tdict_dataset_table d = by_row(&n);
       tdict_loader_options o = tdict_loader_options_default();
       o.batch_size = 2;
       o.num_workers = workers;
@@ -129,7 +129,7 @@ DEVICE_CASE(loader_drop_last) {
   yard y = open_yard();
   for (int drop = 0; drop < 2; drop++) {
     numbers n = numbers_of(23);
-    tdict_dataset d = by_row(&n);
+    tdict_dataset_table d = by_row(&n);
     tdict_loader_options o = tdict_loader_options_default();
     o.batch_size = 5;
     o.drop_last = drop;
@@ -146,7 +146,7 @@ DEVICE_CASE(loader_drop_last) {
 DEVICE_CASE(loader_prefers_fetch_batch) {
   yard y = open_yard();
   numbers n = numbers_of(20);
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   d.fetch_batch = numbers_fetch_batch;
   d.fetch_sample = numbers_sample;
   tdict_loader_options o = tdict_loader_options_default();
@@ -170,7 +170,7 @@ DEVICE_CASE(loader_state_restores) {
     o.num_workers = workers;
     o.shuffle = true;
     o.seed = 9;
-    tdict_dataset d = by_row(&n);
+    tdict_dataset_table d = by_row(&n);
     tdict_loader *l = open_loader(&y, &d, &o);
     for (int i = 0; i < 3; i++) assert_int_equal(read_epoch(&y, l, whole + 40 * i, 40), 40);
     tdict_loader_destroy(l);
@@ -179,7 +179,7 @@ DEVICE_CASE(loader_state_restores) {
       read_epoch(&y, l, rest, 120);
       for (int i = 0; i < stop; i++) {
         tdict_tree *batch = NULL;
-        td_ok(tdict_loader_next(l, NULL, &batch, err));
+        td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
         read_batch(&y, batch, ids, 8);
         tdict_release(batch);
       }
@@ -208,7 +208,7 @@ DEVICE_CASE(loader_state_restores) {
 CASE(loader_state_refuses) {
   yard y = open_yard();
   numbers n = numbers_of(40);
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   tdict_loader *l = open_loader(&y, &d, NULL);
   tdict_loader_state s = tdict_loader_state_default(), was;
   td_fails(TDICT_EINVAL, "saved for version 0 of the orders, this library has 2", tdict_loader_set_state(l, &s, err));
@@ -232,58 +232,109 @@ CASE(loader_state_refuses) {
 CASE(loader_refuses) {
   yard y = open_yard();
   numbers n = numbers_of(4);
-  tdict_dataset d = by_row(&n), empty = dataset_of(&n);
+  tdict_dataset_table d = by_row(&n), empty = dataset_of(&n);
   tdict_loader *l = NULL;
   tdict_loader_options o = tdict_loader_options_default();
 #define REFUSED(field, value, text)   \
   o = tdict_loader_options_default(); \
   o.field = value;                    \
-  td_fails(TDICT_EINVAL, text, tdict_loader_create(y.c, &d, &o, &l, err))
+  td_fails(TDICT_EINVAL, text, create_loader_of(y.c, &d, &o, &l, err))
   REFUSED(batch_size, 0, "batch_size is 0");
   REFUSED(num_workers, -1, "num_workers is -1");
   REFUSED(prefetch, -2, "prefetch is -2");
   REFUSED(timeout_ns, -1, "timeout_ns is -1");
   REFUSED(pad, true, "pad needs a dataset with fetch_sample");
-  td_fails(TDICT_EINVAL, "it has neither fetch_sample, nor schema", tdict_loader_create(y.c, &empty, NULL, &l, err));
+  td_fails(TDICT_EINVAL, "it has neither fetch_sample, nor fields", create_loader_of(y.c, &empty, NULL, &l, err));
   td_fails(TDICT_EINVAL, "the dataset is NULL", tdict_loader_create(y.c, NULL, NULL, &l, err));
-  td_fails(TDICT_EINVAL, "the context is NULL", tdict_loader_create(NULL, &d, NULL, &l, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_loader_create(y.c, &d, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "the context is NULL", create_loader_of(NULL, &d, NULL, &l, err));
+  td_fails(TDICT_EINVAL, "out is NULL", create_loader_of(y.c, &d, NULL, NULL, err));
   o = tdict_loader_options_default();
   o.device = tdict_cuda(99);
-  td_fails(TDICT_ENODEVICE, "", tdict_loader_create(y.c, &d, &o, &l, err));
+  td_fails(TDICT_ENODEVICE, "", create_loader_of(y.c, &d, &o, &l, err));
   REFUSED(device, ((tdict_device){TDICT_DEVICE_CPU, 1}), "cpu:1 cannot hold memory");
   n.length = -1;
   REFUSED(shuffle, true, "a stream");
-  assert_int_equal(n.released, 0); /* what fails takes nothing */
   tdict_loader_destroy(NULL);
   close_yard(&y);
 }
 
-CASE(loader_owns_dataset_on_success) {
+/* The program may release the dataset as soon as the loader exists, and keep it for other loaders. */
+CASE(loader_retains_dataset) {
   yard y = open_yard();
   numbers n = numbers_of(4);
-  tdict_dataset d = by_row(&n);
-  tdict_loader *l = open_loader(&y, &d, NULL);
+  tdict_dataset_table t = by_row(&n);
+  tdict_dataset *d = NULL;
+  tdict_loader *first = NULL, *second = NULL, *none = NULL;
+  tdict_loader_options wrong = tdict_loader_options_default();
+  wrong.batch_size = 0;
+  td_ok(tdict_dataset_create(&t, &d, err));
+  td_ok(tdict_loader_create(y.c, d, NULL, &first, err));
+  td_ok(tdict_loader_create(y.c, d, NULL, &second, err));
+  td_fails(TDICT_EINVAL, "batch_size is 0", tdict_loader_create(y.c, d, &wrong, &none, err));
+  tdict_dataset_release(d);
+  tdict_loader_destroy(first);
   assert_int_equal(n.released, 0);
-  tdict_loader_destroy(l);
+  int64_t ids[4];
+  assert_int_equal(read_epoch(&y, second, ids, 4), 4);
+  tdict_loader_destroy(second);
   assert_int_equal(n.released, 1);
   assert_int_equal(n.running, 0);
   close_yard(&y);
 }
 
-CASE(dataset_reset) {
+/* A loader that cannot be created keeps no reference. */
+CASE(loader_that_fails_releases_dataset) {
+  yard y = open_yard();
   numbers n = numbers_of(4);
-  tdict_dataset d = by_row(&n);
-  tdict_dataset_reset(&d);
-  tdict_dataset_reset(&d);
-  tdict_dataset_reset(NULL);
+  tdict_dataset_table t = by_row(&n);
+  tdict_loader_options o = tdict_loader_options_default();
+  tdict_loader *l = NULL;
+  o.pad = true;
+  td_fails(TDICT_EINVAL, "pad needs a dataset with fetch_sample", create_loader_of(y.c, &t, &o, &l, err));
   assert_int_equal(n.released, 1);
+  close_yard(&y);
+}
+
+CASE(dataset_counts_references) {
+  numbers n = numbers_of(4);
+  tdict_dataset_table t = by_row(&n);
+  tdict_dataset *d = NULL;
+  td_ok(tdict_dataset_create(&t, &d, err));
+  t.name = "changed";
+  assert_string_equal(tdict_dataset_get_table(d)->name, "numbers");
+  assert_ptr_equal(tdict_dataset_get_table(d)->self, &n);
+  assert_ptr_equal(tdict_dataset_retain(d), d);
+  tdict_dataset_release(d);
+  assert_int_equal(n.released, 0);
+  tdict_dataset_release(d);
+  assert_int_equal(n.released, 1);
+  tdict_dataset_release(NULL);
+}
+
+CASE(dataset_create_refuses) {
+  numbers n = numbers_of(4);
+  tdict_dataset_table t = by_row(&n);
+  tdict_dataset *d = NULL;
+  td_fails(TDICT_EINVAL, "dataset: the table is NULL", tdict_dataset_create(NULL, &d, err));
+  td_fails(TDICT_EINVAL, "dataset: out is NULL", tdict_dataset_create(&t, NULL, err));
+  t.fields = NULL;
+  td_fails(TDICT_EINVAL, "numbers: num_fields is 2, but fields is NULL", tdict_dataset_create(&t, &d, err));
+  t.num_fields = 0;
+  td_fails(TDICT_EINVAL, "numbers: it has neither fetch_sample, nor fields with fetch or fetch_batch",
+           tdict_dataset_create(&t, &d, err));
+  t = by_row(&n);
+  t.fetch = NULL;
+  td_fails(TDICT_EINVAL, "numbers: it has neither", tdict_dataset_create(&t, &d, err));
+  t.struct_size = 1;
+  td_fails(TDICT_EINVAL, "dataset table", tdict_dataset_create(&t, &d, err));
+  assert_null(d);
+  assert_int_equal(n.released, 0); /* what fails takes nothing */
 }
 
 DEVICE_CASE(loader_counts_batches) {
   yard y = open_yard();
   numbers n = numbers_of(21);
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   tdict_loader_options o = tdict_loader_options_default();
   o.batch_size = 4;
   tdict_loader *l = open_loader(&y, &d, &o);

@@ -47,7 +47,7 @@ static tdict_status put_batch(tdict_tree *td, const char *path, report *r, int n
   if (status != TDICT_OK) pair_release(made);
   return status;
 }
-static tdict_status collate(void *user, const tdict_tree *const *samples, int64_t count, tdict_memory *memory,
+static tdict_status collate(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                             tdict_tree **out, tdict_error *err) {
   report *r = user;
   tdict_tree *td = NULL;
@@ -83,7 +83,7 @@ static void check_batch(const place *w, const tdict_tree *td, const report *r, i
 /* One epoch with pin_memory, handed over on the host or on the device. */
 static void load(place *w, report *r, int workers, bool on_host) {
   numbers n = numbers_of(SAMPLES);
-  tdict_dataset d = by_sample(&n);
+  tdict_dataset_table d = by_sample(&n);
   tdict_loader_options o = tdict_loader_options_default();
   tdict_loader *l = NULL;
   o.batch_size = ROWS;
@@ -92,10 +92,10 @@ static void load(place *w, report *r, int workers, bool on_host) {
   o.user = r;
   o.pin_memory = true;
   if (on_host) o.device = tdict_cpu();
-  td_ok(tdict_loader_create(w->c, &d, &o, &l, err));
+  td_ok(create_loader_of(w->c, &d, &o, &l, err));
   for (int64_t i = 0; i < BATCHES; i++) {
     tdict_tree *td = NULL;
-    td_ok(tdict_loader_next(l, NULL, &td, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &td, err));
     assert_non_null(td);
     for (int k = 0; k < MOST_PATHS && r->paths[k]; k++) check_batch(w, td, r, i * ROWS, k, on_host);
     tdict_release(td);

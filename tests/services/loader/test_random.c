@@ -35,7 +35,7 @@ static int64_t number_of_order(const int64_t *order, int64_t count) {
 static int64_t num_orders(int64_t count) { return count < 2 ? 1 : count * num_orders(count - 1); }
 static int64_t order_at(const tdict_sampler *s, int64_t epoch, int64_t count) {
   int64_t order[8];
-  for (int64_t i = 0; i < count; i++) order[i] = tdict_sampler_at(s, epoch, i);
+  for (int64_t i = 0; i < count; i++) order[i] = tdict_sampler_get(s, epoch, i);
   return number_of_order(order, count);
 }
 static int64_t order_of_seed(uint64_t seed, int64_t epoch, int64_t count) {
@@ -72,7 +72,7 @@ CASE(random_ranks_share_all_orders) {
   clear_cells();
   for (int64_t epoch = 0; epoch < draws_of(100000); epoch++) {
     int64_t order[COUNT];
-    for (int64_t i = 0; i < COUNT; i++) order[i] = tdict_sampler_at(ranks[i / 2], epoch, i % 2);
+    for (int64_t i = 0; i < COUNT; i++) order[i] = tdict_sampler_get(ranks[i / 2], epoch, i % 2);
     seen[number_of_order(order, COUNT)]++;
   }
   check_cells("orders of ranks", COUNT, seen, NULL, num_orders(COUNT));
@@ -184,7 +184,7 @@ CASE(random_large_shuffles_are_uniform) {
     tdict_sampler *s = sampler_of(TDICT_SAMPLER_SHUFFLED, count, 11, 0);
     tally t = tally_of(count);
     for (int64_t epoch = 0; epoch < epochs; epoch++) {
-      for (int64_t i = 0; i < count; i++) order[i] = tdict_sampler_at(s, epoch, i);
+      for (int64_t i = 0; i < count; i++) order[i] = tdict_sampler_get(s, epoch, i);
       count_order(&t, order);
     }
     check_tally(&t, epochs);
@@ -210,7 +210,7 @@ static void check_pairs_of(const char *what, const tdict_sampler *a, const tdict
   clear_cells();
   for (int64_t k = 0, draws = draws_of(200000); k < draws; k++) {
     int64_t epoch = k / each * 2, place = k % each;
-    int64_t x = tdict_sampler_at(a, epoch, place), y = tdict_sampler_at(b, epoch + more_epochs, place + more_places);
+    int64_t x = tdict_sampler_get(a, epoch, place), y = tdict_sampler_get(b, epoch + more_epochs, place + more_places);
     assert_true(x >= 0 && x < length && y >= 0 && y < length);
     seen[block_below(x, length) * side + block_below(y, length)]++;
   }
@@ -260,12 +260,12 @@ static void check_weights(const char *what, const double *weights, int64_t lengt
   tdict_sampler *s = NULL;
   o.kind = TDICT_SAMPLER_WEIGHTED;
   o.weights = weights;
-  o.num_weights = length;
+  o.num_weights = (size_t)length;
   o.num_samples = 1000;
   td_ok(tdict_sampler_create(length, &o, &s, err));
   clear_cells();
   for (int64_t k = 0, draws = draws_of(400000); k < draws; k++) {
-    int64_t at = tdict_sampler_at(s, k / 1000, k % 1000), next = tdict_sampler_at(s, k / 1000 + 1, k % 1000);
+    int64_t at = tdict_sampler_get(s, k / 1000, k % 1000), next = tdict_sampler_get(s, k / 1000 + 1, k % 1000);
     seen[joint ? at * length + next : at]++;
   }
   for (int64_t i = 0; i < length; i++) sum += weights[i];
@@ -292,11 +292,11 @@ CASE(random_draws_have_their_weights) {
 static void count_replay_orders(tdict_loader *l, int64_t count, int64_t epochs) {
   for (int64_t epoch = 0; epoch < epochs; epoch++) {
     tdict_tree *batch = NULL, *end = NULL;
-    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_int_equal(tdict_batch_size(batch)[0], count);
     seen[number_of_order(tdict_const_data(batch, "id"), count)]++;
     tdict_release(batch);
-    td_ok(tdict_loader_next(l, NULL, &end, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &end, err));
     assert_null(end);
   }
 }

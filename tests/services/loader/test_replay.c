@@ -16,9 +16,8 @@ typedef struct model {
 } model;
 
 static void check_model(const tdict_replay *r, const tdict_tree *tree, const model *m) {
-  assert_int_equal(tdict_replay_length(r), m->length);
-  assert_int_equal(tdict_replay_total(r), m->total);
-  assert_int_equal(tdict_replay_capacity(r), CAPACITY);
+  tdict_replay_state s = state_of(r);
+  assert_true(s.num_filled == m->length && s.total == m->total && s.capacity == CAPACITY);
   tdict_tree *wanted = rows_of(CAPACITY);
   for (int64_t i = 0; i < CAPACITY; i++) put_id(wanted, i, m->ids[i]);
   assert_memory_equal(tdict_const_data(tree, "id"), tdict_const_data(wanted, "id"), CAPACITY * sizeof(int64_t));
@@ -77,7 +76,7 @@ CASE(replay_create_refuses) {
   const int64_t none = 0;
   tdict_tree *tree = rows_from(0, CAPACITY), *flat = NULL, *empty = rows_of(0), *bare = NULL;
   tdict_replay *r = NULL;
-  tdict_dataset d;
+  tdict_dataset *d = NULL;
   td_fails(TDICT_EINVAL, "replay: the tree is NULL", tdict_replay_create(NULL, 0, &r, err));
   td_fails(TDICT_EINVAL, "replay: out is NULL", tdict_replay_create(tree, 0, NULL, err));
   td_fails(TDICT_EINVAL, "num_filled is -1, wanted 0 to the capacity 23", tdict_replay_create(tree, -1, &r, err));
@@ -100,8 +99,8 @@ CASE(replay_create_refuses) {
   td_ok(tdict_delete(tree, "what", err));
   assert_null(r);
   r = replay_over(tree, 0);
-  td_fails(TDICT_EINVAL, "replay: the replay buffer is NULL", tdict_replay_dataset(NULL, &d, err));
-  td_fails(TDICT_EINVAL, "replay: out is NULL", tdict_replay_dataset(r, NULL, err));
+  td_fails(TDICT_EINVAL, "replay: the replay buffer is NULL", tdict_dataset_from_replay(NULL, &d, err));
+  td_fails(TDICT_EINVAL, "replay: out is NULL", tdict_dataset_from_replay(r, NULL, err));
   tdict_replay_release(r);
   tdict_tensor_release(t);
   tdict_release(tree);
@@ -355,7 +354,7 @@ DEVICE_CASE(replay_rows_are_not_torn) {
       int64_t num_torn = 0, num_changes = 0, last = -1;
       for (int64_t k = 0; k < 400 / SANITIZED_STEP || (num_changes < 20 && k < 100000); k++) {
         tdict_tree *batch = NULL;
-        td_ok(tdict_loader_next(l, NULL, &batch, err));
+        td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
         assert_int_equal(read_leaf(&y, batch, "v", values, sizeof values), sizeof values);
         tdict_release(batch);
         for (int64_t row = 0; row < LONG_BATCH; row++) {
@@ -398,20 +397,20 @@ CASE(replay_lock_excludes) {
   void *result = NULL;
   tdict_replay_lock(r);
   assert_int_equal(pthread_create(&thread, NULL, append_one, r), 0);
-  td_fails(TDICT_ETIMEDOUT, "", tdict_loader_next(l, NULL, &batch, err));
+  td_fails(TDICT_ETIMEDOUT, "", tdict_loader_next(l, tdict_no_stream(), &batch, err));
   td_rest();
   td_ok(tdict_loader_get_stats(l, &stats, err));
   assert_int_equal(stats.num_ready, 0);
-  assert_int_equal(tdict_replay_length(r), CAPACITY - 1); /* allowed under the lock */
-  assert_int_equal(tdict_replay_total(r), 0);
+  assert_int_equal(state_of(r).num_filled, CAPACITY - 1); /* allowed under the lock */
+  assert_int_equal(state_of(r).total, 0);
   tdict_replay_unlock(r);
   pthread_join(thread, &result);
   assert_ptr_equal(result, r);
-  assert_int_equal(tdict_replay_length(r), CAPACITY);
+  assert_int_equal(state_of(r).num_filled, CAPACITY);
   int64_t ids[MAX_ROWS], count = 0;
   tdict_status status;
   do { /* The epoch has begun before the append. */
-    status = tdict_loader_next(l, NULL, &batch, NULL);
+    status = tdict_loader_next(l, tdict_no_stream(), &batch, NULL);
     if (status == TDICT_OK && batch) count += read_batch(&y, batch, ids + count, MAX_ROWS - count);
     if (status == TDICT_OK) tdict_release(batch);
   } while (status == TDICT_ETIMEDOUT || batch);
@@ -422,9 +421,14 @@ CASE(replay_lock_excludes) {
   close_yard(&y);
 }
 
+static tdict_status fetch_both(const tdict_dataset *d, tdict_tree *batch, tdict_error *err) {
+  const tdict_dataset_table *t = tdict_dataset_get_table(d);
+  return t->fetch_batch(t->self, (const int64_t[]){0, 1}, 2, batch, err);
+}
+
 /* A thread that fetches rows 0 and 1. */
 typedef struct fetcher {
-  tdict_dataset dataset;
+  tdict_dataset *dataset;
   tdict_tree *batch;
   pthread_t thread;
   tdict_status status;
@@ -432,7 +436,7 @@ typedef struct fetcher {
 } fetcher;
 static void *fetch_two(void *user) {
   fetcher *f = user;
-  f->status = f->dataset.fetch_batch(f->dataset.self, (const int64_t[]){0, 1}, 2, f->batch, NULL);
+  f->status = fetch_both(f->dataset, f->batch, NULL);
   atomic_store(&f->is_done, true);
   return NULL;
 }
@@ -457,29 +461,29 @@ void __wrap_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, 
       td_rest();
       is_later_done = atomic_load(&later->is_done);
     }
-    total_in_copy = tdict_replay_total(r);
+    total_in_copy = state_of(r).total;
   }
   __real_tdict_rows_copy(dst, src, rows, width);
 }
 
 CASE(replay_fetch_holds_the_lock) {
-  const int64_t indices[] = {0, 1};
   tdict_tree *tree = rows_from(0, CAPACITY), *batch = rows_of(2), *sample = NULL;
   tdict_replay *r = replay_over(tree, CAPACITY);
-  tdict_dataset d;
-  td_ok(tdict_replay_dataset(r, &d, err));
-  td_ok(d.fetch_sample(d.self, 0, &sample, err));
+  tdict_dataset *d = NULL;
+  td_ok(tdict_dataset_from_replay(r, &d, err));
+  const tdict_dataset_table *t = tdict_dataset_get_table(d);
+  td_ok(t->fetch_sample(t->self, 0, &sample, err));
   watched = r;
   total_in_copy = -1;
-  td_ok(d.fetch_batch(d.self, indices, 2, batch, err));
+  td_ok(fetch_both(d, batch, err));
   assert_null(watched);
   pthread_join(appender, NULL);
   assert_int_equal(total_in_copy, 0);
-  assert_int_equal(tdict_replay_total(r), 1);
+  assert_int_equal(state_of(r).total, 1);
   for (int64_t i = 0; i < 2; i++) assert_int_equal(((const int64_t *)tdict_const_data(batch, "id"))[i], i);
   assert_int_equal(*(const int64_t *)tdict_const_data(tree, "id"), 50);
   assert_int_equal(*(const int64_t *)tdict_const_data(sample, "id"), 0); /* a copy, not a view of row 0 */
-  tdict_dataset_reset(&d);
+  tdict_dataset_release(d);
   tdict_replay_release(r);
   tdict_release(sample);
   tdict_release(batch);
@@ -493,11 +497,11 @@ CASE(replay_writers_go_before_later_fetches) {
   tdict_replay *r = replay_over(tree, CAPACITY);
   fetcher f = {.batch = rows_of(2)};
   atomic_init(&f.is_done, false);
-  td_ok(tdict_replay_dataset(r, &f.dataset, err));
+  td_ok(tdict_dataset_from_replay(r, &f.dataset, err));
   later = &f;
   is_later_done = true;
   watched = r;
-  td_ok(f.dataset.fetch_batch(f.dataset.self, (const int64_t[]){0, 1}, 2, batch, err));
+  td_ok(fetch_both(f.dataset, batch, err));
   assert_null(watched);
   pthread_join(appender, NULL);
   pthread_join(f.thread, NULL);
@@ -507,7 +511,7 @@ CASE(replay_writers_go_before_later_fetches) {
   assert_int_equal(f.status, TDICT_OK);
   assert_int_equal(*(const int64_t *)tdict_const_data(batch, "id"), 0);
   assert_int_equal(*(const int64_t *)tdict_const_data(f.batch, "id"), 50);
-  tdict_dataset_reset(&f.dataset);
+  tdict_dataset_release(f.dataset);
   tdict_replay_release(r);
   tdict_release(f.batch);
   tdict_release(batch);

@@ -66,7 +66,7 @@ DEVICE_CASE(replay_epochs_see_new_rows) {
         int64_t count = 0;
         for (int i = 0; i < 3 && endless; i++) { /* Leave the epoch in the middle. */
           tdict_tree *batch = NULL;
-          td_ok(tdict_loader_next(l, NULL, &batch, err));
+          td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
           count += read_batch(&y, batch, ids + count, MAX_ROWS - count);
           tdict_release(batch);
         }
@@ -110,7 +110,7 @@ CASE(replay_states) {
     td_ok(tdict_loader_get_state(l, &start, err));
     assert_int_equal(start.dataset_length, 0);
     append_ids(r, 0, 10);
-    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     tdict_release(batch);
     td_ok(tdict_loader_get_state(l, &middle, err));
     assert_int_equal(middle.dataset_length, 10);
@@ -163,7 +163,7 @@ CASE(replay_clear_in_an_epoch) {
     tdict_loader *l = loader_over(&y, r, &o);
     int64_t ids[MAX_ROWS];
     for (int i = 0; i < 3; i++) {
-      td_ok(tdict_loader_next(l, NULL, &batch, err));
+      td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
       assert_int_equal(read_batch(&y, batch, ids, 1), 1);
       assert_int_equal(ids[0], i);
       tdict_release(batch);
@@ -171,18 +171,18 @@ CASE(replay_clear_in_an_epoch) {
     tdict_replay_clear(r);
     append_ids(r, 100, 2);
     td_fails(TDICT_ECHANGED, "row 3, but 2 rows are filled; call tdict_loader_restart()",
-             tdict_loader_next(l, NULL, &batch, err));
+             tdict_loader_next(l, tdict_no_stream(), &batch, err));
     td_ok(tdict_loader_restart(l, err));
-    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_int_equal(read_batch(&y, batch, ids, 1), 1);
     assert_int_equal(ids[0], 100);
     tdict_release(batch);
     tdict_replay_clear(r);
     td_ok(tdict_loader_restart(l, err));
     td_fails(TDICT_EINVAL, "endless is set, but the dataset returned no batch in epoch 2",
-             tdict_loader_next(l, NULL, &batch, err));
+             tdict_loader_next(l, tdict_no_stream(), &batch, err));
     append_ids(r, 200, 1);
-    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_int_equal(read_batch(&y, batch, ids, 1), 1);
     assert_int_equal(ids[0], 200);
     tdict_release(batch);
@@ -205,7 +205,7 @@ CASE(replay_epoch_survives_enomem) {
   tdict_tree *batch = NULL;
   tdict_error why;
   td_fail_alloc(0, false);
-  tdict_status status = tdict_loader_next(l, NULL, &batch, &why);
+  tdict_status status = tdict_loader_next(l, tdict_no_stream(), &batch, &why);
   assert_true(td_fail_alloc_stop());
   assert_int_equal(status, TDICT_ENOMEM);
   int64_t ids[MAX_ROWS];
@@ -226,7 +226,7 @@ CASE(replay_epoch_survives_enomem) {
 CASE(loader_refuses_bad_varying_datasets) {
   yard y = open_yard();
   numbers n = numbers_of(-1);
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   tdict_loader_options o = tdict_loader_options_default();
   tdict_loader *l = NULL;
   tdict_tree *batch = NULL;
@@ -234,18 +234,18 @@ CASE(loader_refuses_bad_varying_datasets) {
   tdict_sampler *sampler = NULL;
   tdict_sampler_options so = tdict_sampler_options_default();
   d.length_varies = true;
-  td_fails(TDICT_EINVAL, "must not be negative or missing", tdict_loader_create(y.c, &d, &o, &l, err));
+  td_fails(TDICT_EINVAL, "must not be negative or missing", create_loader_of(y.c, &d, &o, &l, err));
   so.kind = TDICT_SAMPLER_WEIGHTED;
   so.weights = weights;
   so.num_weights = 2;
   td_ok(tdict_sampler_create(2, &so, &sampler, err));
   o.sampler = sampler;
   n.length = 2;
-  td_fails(TDICT_EINVAL, "must not be WEIGHTED", tdict_loader_create(y.c, &d, &o, &l, err));
+  td_fails(TDICT_EINVAL, "must not be WEIGHTED", create_loader_of(y.c, &d, &o, &l, err));
   o.sampler = NULL;
   l = open_loader(&y, &d, &o);
   n.length = -1;
-  td_fails(TDICT_EINVAL, "must not be negative or missing", tdict_loader_next(l, NULL, &batch, err));
+  td_fails(TDICT_EINVAL, "must not be negative or missing", tdict_loader_next(l, tdict_no_stream(), &batch, err));
   n.length = 1;
   int64_t ids[4];
   assert_int_equal(read_epoch(&y, l, ids, 4), 1);
@@ -299,7 +299,7 @@ DEVICE_CASE(loader_restart) {
       numbers n = numbers_of(stream ? -1 : 30);
       n.end = 30;
       n.fail_at = 25;
-      tdict_dataset d = by_row(&n);
+      tdict_dataset_table d = by_row(&n);
       tdict_loader_options o = tdict_loader_options_default();
       tdict_loader_state s = tdict_loader_state_default();
       tdict_tree *batch = NULL;
@@ -312,13 +312,13 @@ DEVICE_CASE(loader_restart) {
       td_ok(tdict_loader_get_state(l, &s, err));
       assert_int_equal(s.epoch, 0); /* nothing was delivered */
       for (int i = 0; i < 2; i++) {
-        td_ok(tdict_loader_next(l, NULL, &batch, err));
+        td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
         tdict_release(batch);
       }
-      td_fails(TDICT_EIO, "worn", tdict_loader_next(l, NULL, &batch, err));
+      td_fails(TDICT_EIO, "worn", tdict_loader_next(l, tdict_no_stream(), &batch, err));
       td_rest();
       n.fail_at = -1;
-      td_fails(TDICT_EIO, "worn", tdict_loader_next(l, NULL, &batch, err));
+      td_fails(TDICT_EIO, "worn", tdict_loader_next(l, tdict_no_stream(), &batch, err));
       td_rest();
       int before = atomic_load(&n.fetches);
       td_ok(tdict_loader_restart(l, err));

@@ -5,12 +5,6 @@
 #include "support/guarded.h"
 #include "support/random.h"
 
-static tdict_replay_state state_of(const tdict_replay *r) {
-  tdict_replay_state s = tdict_replay_state_default();
-  td_ok(tdict_replay_get_state(r, &s, err));
-  return s;
-}
-
 /* Creates the buffer again from a copy of its rows and from its state. */
 static tdict_replay *restored(const tdict_replay *r, const tdict_tree *rows, tdict_tree **copy) {
   tdict_replay_state s = state_of(r);
@@ -22,8 +16,6 @@ static tdict_replay *restored(const tdict_replay *r, const tdict_tree *rows, tdi
 static void check_equal(const tdict_replay *a, const tdict_tree *of_a, const tdict_replay *b, const tdict_tree *of_b) {
   tdict_replay_state s = state_of(a), t = state_of(b);
   assert_memory_equal(&s, &t, sizeof s);
-  assert_int_equal(tdict_replay_length(a), tdict_replay_length(b));
-  assert_int_equal(tdict_replay_total(a), tdict_replay_total(b));
   assert_memory_equal(tdict_const_data(of_a, "id"), tdict_const_data(of_b, "id"), CAPACITY * sizeof(int64_t));
   assert_memory_equal(tdict_const_data(of_a, "deep.x"), tdict_const_data(of_b, "deep.x"),
                       CAPACITY * X_COUNT * sizeof(float));
@@ -55,7 +47,7 @@ CASE(replay_continues_after_a_restart) {
     r = again;
     tree = copy;
   }
-  assert_true(tdict_replay_total(r) == id - 1000);
+  assert_true(state_of(r).total == id - 1000);
   tdict_replay_release(r);
   tdict_release(tree);
 }
@@ -72,7 +64,7 @@ CASE(replay_restored_replaces_the_oldest_row) {
   assert_int_equal(ids[0], 200);
   assert_int_equal(ids[1], 201);
   assert_int_equal(ids[2], 300);
-  assert_int_equal(tdict_replay_total(again), CAPACITY + 3);
+  assert_int_equal(state_of(again).total, CAPACITY + 3);
   tdict_replay_release(r);
   tdict_replay_release(again);
   tdict_release(tree);
@@ -86,8 +78,7 @@ CASE(replay_state_is_read_under_the_lock) {
   tdict_replay_lock(r);
   tdict_replay_state s = state_of(r);
   assert_int_equal(s.num_filled, 4);
-  assert_int_equal(tdict_replay_length(r), 4);
-  assert_int_equal(tdict_replay_total(r), 0);
+  assert_int_equal(s.total, 0);
   tdict_replay_unlock(r);
   tdict_replay_release(r);
   tdict_release(tree);

@@ -27,11 +27,11 @@ CASE(sampler_is_deterministic) {
   for (o.kind = TDICT_SAMPLER_SEQUENTIAL; o.kind <= TDICT_SAMPLER_WEIGHTED; o.kind++) {
     tdict_sampler *a = made(10, &o), *b = made(10, &o);
     for (int64_t epoch = 0; epoch < 3; epoch++)
-      for (int64_t i = 9; i >= 0; i--) assert_int_equal(tdict_sampler_at(a, epoch, i), tdict_sampler_at(b, epoch, i));
-    for (int64_t i = 0; i < 5; i++) assert_int_equal(tdict_sampler_at(a, 1, i), known[o.kind][i]);
-    assert_int_equal(tdict_sampler_at(a, 0, 10), -1);
-    assert_int_equal(tdict_sampler_at(a, 0, -1), -1);
-    assert_int_equal(tdict_sampler_at(a, -1, 0), -1);
+      for (int64_t i = 9; i >= 0; i--) assert_int_equal(tdict_sampler_get(a, epoch, i), tdict_sampler_get(b, epoch, i));
+    for (int64_t i = 0; i < 5; i++) assert_int_equal(tdict_sampler_get(a, 1, i), known[o.kind][i]);
+    assert_int_equal(tdict_sampler_get(a, 0, 10), -1);
+    assert_int_equal(tdict_sampler_get(a, 0, -1), -1);
+    assert_int_equal(tdict_sampler_get(a, -1, 0), -1);
     tdict_sampler_release(tdict_sampler_retain(a));
     tdict_sampler_release(a);
     tdict_sampler_release(b);
@@ -51,12 +51,12 @@ CASE(sampler_shuffles) {
     for (int64_t epoch = 0; epoch < 4; epoch++) {
       bool seen[100] = {false};
       for (int64_t i = 0; i < 100; i++) {
-        int64_t at = tdict_sampler_at(s, epoch, i);
+        int64_t at = tdict_sampler_get(s, epoch, i);
         assert_in_range(at, 0, 99);
         assert_false(seen[at]);
         seen[at] = true;
-        same += at == tdict_sampler_at(s, epoch + 1, i);
-        same_by_seed += at == tdict_sampler_at(t, epoch, i);
+        same += at == tdict_sampler_get(s, epoch + 1, i);
+        same_by_seed += at == tdict_sampler_get(t, epoch, i);
       }
     }
     tdict_sampler_release(s);
@@ -76,7 +76,7 @@ CASE(sampler_draws_by_weight) {
   tdict_sampler *s = made(7, &o);
   int64_t seen[7] = {0};
   assert_int_equal(tdict_sampler_length(s), 100000);
-  for (int64_t i = 0; i < 100000; i++) seen[tdict_sampler_at(s, 3, i)]++;
+  for (int64_t i = 0; i < 100000; i++) seen[tdict_sampler_get(s, 3, i)]++;
   tdict_sampler_release(s);
   for (int i = 0; i < 7; i++) {
     int64_t wanted = (int64_t)(weights[i] * 10000);
@@ -93,7 +93,7 @@ CASE(sampler_with_replacement_draws_evenly) {
   o.num_samples = 70000;
   tdict_sampler *s = made(7, &o);
   int64_t seen[7] = {0};
-  for (int64_t i = 0; i < 70000; i++) seen[tdict_sampler_at(s, 0, i)]++;
+  for (int64_t i = 0; i < 70000; i++) seen[tdict_sampler_get(s, 0, i)]++;
   for (int i = 0; i < 7; i++) assert_in_range(seen[i], 9500, 10500);
   tdict_sampler_release(s);
 }
@@ -112,7 +112,7 @@ CASE(sampler_kinds_draw_independently) {
   o.num_weights = 100;
   tdict_sampler *weighted = made(100, &o);
   int same = 0;
-  for (int64_t i = 0; i < 10000; i++) same += tdict_sampler_at(even, 1, i) == tdict_sampler_at(weighted, 1, i);
+  for (int64_t i = 0; i < 10000; i++) same += tdict_sampler_get(even, 1, i) == tdict_sampler_get(weighted, 1, i);
   tdict_sampler_release(weighted);
   tdict_sampler_release(even);
   assert_in_range(same, 40, 160); /* each place by chance 1 in 100 */
@@ -133,7 +133,7 @@ CASE(sampler_splits_by_rank) {
           tdict_sampler *s = made(length, &o);
           if (each < 0) each = tdict_sampler_length(s);
           assert_int_equal(tdict_sampler_length(s), each);
-          for (int64_t i = 0; i < each; i++) seen[tdict_sampler_at(s, 2, i)]++;
+          for (int64_t i = 0; i < each; i++) seen[tdict_sampler_get(s, 2, i)]++;
           tdict_sampler_release(s);
         }
         int64_t total = 0, missing = 0, twice = 0;
@@ -167,8 +167,8 @@ CASE(sampler_ranks_share_one_order) {
         tdict_sampler *s = made(23, &o);
         for (int64_t epoch = 0; epoch < 3; epoch++)
           for (int64_t i = 0; i < tdict_sampler_length(s); i++)
-            assert_int_equal(tdict_sampler_at(s, epoch, i),
-                             tdict_sampler_at(whole, epoch, (i * o.world_size + o.rank) % 23));
+            assert_int_equal(tdict_sampler_get(s, epoch, i),
+                             tdict_sampler_get(whole, epoch, (i * o.world_size + o.rank) % 23));
         tdict_sampler_release(s);
       }
     }

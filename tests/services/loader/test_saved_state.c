@@ -27,7 +27,7 @@ static tdict_loader *loader_of(const yard *y, numbers *n, const setup *c) {
   so.kind = c->kind;
   so.seed = o.seed = c->seed;
   so.weights = weights;
-  so.num_weights = c->length;
+  so.num_weights = (size_t)c->length;
   so.num_samples = c->num_samples;
   so.rank = c->rank;
   so.world_size = c->world_size;
@@ -43,7 +43,7 @@ static tdict_loader *loader_of(const yard *y, numbers *n, const setup *c) {
     o.world_size = c->world_size;
   }
   *n = numbers_of(c->length);
-  tdict_dataset d = by_row(n);
+  tdict_dataset_table d = by_row(n);
   tdict_loader *l = open_loader(y, &d, &o);
   tdict_sampler_release(sampler);
   return l;
@@ -123,7 +123,7 @@ CASE(loader_state_refuses_extremes) {
     for (int workers = 0; workers < 3; workers += 2) {
       numbers n = numbers_of(stream ? -1 : 40);
       n.end = 0;
-      tdict_dataset d = by_row(&n);
+      tdict_dataset_table d = by_row(&n);
       tdict_loader_options o = tdict_loader_options_default();
       o.batch_size = 7;
       o.num_workers = workers;
@@ -141,7 +141,7 @@ CASE(loader_state_refuses_extremes) {
       s.batch = stream ? INT64_MAX / 14 : 6;
       td_ok(tdict_loader_set_state(l, &s, err));
       tdict_tree *batch = NULL;
-      td_ok(tdict_loader_next(l, NULL, &batch, err));
+      td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
       assert_null(batch); /* the end of the epoch */
       s = state_of(l);
       assert_int_equal(s.epoch, INT64_MAX / 2 + 1);
@@ -168,13 +168,13 @@ CASE(sampler_positions_do_not_overflow) {
         __extension__ typedef __int128 wide;
         wide counted = (wide)(end - 1) * worlds[w] + o.rank;
         if (o.kind == TDICT_SAMPLER_SEQUENTIAL)
-          assert_true(tdict_sampler_at(s, 0, end - 1) == (int64_t)(counted % lengths[i]));
+          assert_true(tdict_sampler_get(s, 0, end - 1) == (int64_t)(counted % lengths[i]));
         for (int64_t epoch = INT64_MAX - 1; epoch > 0; epoch /= 3) {
-          assert_true(tdict_sampler_at(s, epoch, end - 1) >= 0);
-          assert_true(tdict_sampler_at(s, epoch, end - 1) < lengths[i]);
-          assert_int_equal(tdict_sampler_at(s, epoch, end), -1);
-          assert_int_equal(tdict_sampler_at(s, epoch, INT64_MAX), -1);
-          assert_int_equal(tdict_sampler_at(s, -epoch, 0), -1);
+          assert_true(tdict_sampler_get(s, epoch, end - 1) >= 0);
+          assert_true(tdict_sampler_get(s, epoch, end - 1) < lengths[i]);
+          assert_int_equal(tdict_sampler_get(s, epoch, end), -1);
+          assert_int_equal(tdict_sampler_get(s, epoch, INT64_MAX), -1);
+          assert_int_equal(tdict_sampler_get(s, -epoch, 0), -1);
         }
         tdict_sampler_release(s);
       }
@@ -185,7 +185,7 @@ CASE(sampler_positions_do_not_overflow) {
 CASE(loader_structs_respect_struct_size) {
   yard y = open_yard();
   numbers n = numbers_of(9);
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   tdict_loader_options o = tdict_loader_options_default();
   o.num_workers = 0;
   o.world_size = 3;
@@ -217,7 +217,7 @@ CASE(loader_structs_respect_struct_size) {
 CASE(loader_state_with_damaged_size_is_refused) {
   yard y = open_yard();
   numbers n = numbers_of(9);
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   tdict_loader *l = open_loader(&y, &d, NULL);
   tdict_loader_state was = state_of(l);
   tdict_loader_state *s = before_a_wall(&was, sizeof was);
@@ -234,20 +234,19 @@ CASE(loader_state_with_damaged_size_is_refused) {
   close_yard(&y);
 }
 
-/* The dataset of an older program is shorter, too: nothing after it is read or written. */
-CASE(dataset_reset_respects_struct_size) {
+/* The table of an older program is shorter: nothing after it is read. */
+CASE(dataset_create_respects_struct_size) {
   numbers n = numbers_of(4);
-  tdict_dataset d = by_row(&n);
-  size_t size = offsetof(tdict_dataset, release) + sizeof d.release;
+  tdict_dataset_table t = by_row(&n);
+  tdict_dataset *d = NULL;
+  size_t size = offsetof(tdict_dataset_table, release) + sizeof t.release;
   guarded *g = guarded_of(size);
-  memcpy(g->bytes + sizeof size, (unsigned char *)&d + sizeof size, size - sizeof size);
-  tdict_dataset_reset((tdict_dataset *)g);
+  memcpy(g->bytes + sizeof size, (unsigned char *)&t + sizeof size, size - sizeof size);
+  td_ok(tdict_dataset_create((tdict_dataset_table *)g, &d, err));
+  const tdict_dataset_table *read = tdict_dataset_get_table(d);
+  assert_true(read->fetch == t.fetch && !read->in_order && !read->length_varies && !read->sample_length);
+  tdict_dataset_release(d);
   assert_int_equal(n.released, 1);
-  tdict_dataset empty = tdict_dataset_default();
-  check_guarded(g, size, &empty);
-  g = guarded_of(0);
-  tdict_dataset_reset((tdict_dataset *)g);
-  check_untouched(g);
 }
 
 /* No integer of an option struct overflows on its way, whatever it is. */
@@ -262,7 +261,7 @@ CASE(loader_options_may_be_extreme) {
       if (SANITIZED && value >= INT32_MAX && (field == 0 || field == 2)) continue;
       for (int64_t length = 3; length > 0; length = length == 3 ? INT64_MAX : 0) {
         numbers n = numbers_of(length);
-        tdict_dataset d = by_row(&n);
+        tdict_dataset_table d = by_row(&n);
         tdict_loader_options o = tdict_loader_options_default();
         o.num_workers = 0;
         if (field == 0) o.batch_size = value;
@@ -276,17 +275,17 @@ CASE(loader_options_may_be_extreme) {
         if (field == 8) o.device.type = value < 0 ? INT32_MIN : INT32_MAX;
         tdict_loader *l = NULL;
         tdict_error why = {0};
-        tdict_status status = tdict_loader_create(y.c, &d, &o, &l, &why);
+        tdict_status status = create_loader_of(y.c, &d, &o, &l, &why);
         assert_true(status == TDICT_OK || strlen(why.message) > 10);
         if (status == TDICT_OK && o.num_workers == 0 && o.batch_size < 100) {
           tdict_tree *batch = NULL;
           tdict_loader_state s = state_of(l);
           s.batch = tdict_loader_length(l) - 1;
           td_ok(tdict_loader_set_state(l, &s, err));
-          td_ok(tdict_loader_next(l, NULL, &batch, err));
+          td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
           assert_non_null(batch);
           tdict_release(batch);
-          td_ok(tdict_loader_next(l, NULL, &batch, err));
+          td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
           assert_null(batch);
         }
         tdict_loader_destroy(l);
@@ -310,19 +309,19 @@ CASE(dataset_options_may_be_extreme) {
       tdict_token_options o = tdict_token_options_default();
       tdict_sampler_options so = tdict_sampler_options_default();
       tdict_sampler *s = NULL;
-      tdict_dataset d = tdict_dataset_default();
+      tdict_dataset *d = NULL;
       o.paths = paths;
       o.num_paths = 1;
       o.window = extremes[i];
       o.step = extremes[k];
       tdict_status status = tdict_dataset_from_tokens(&o, &d, NULL);
       assert_int_equal(status == TDICT_OK, extremes[i] == 1 && extremes[k] >= 0);
-      tdict_dataset_reset(&d);
+      tdict_dataset_release(d);
       so.num_samples = extremes[i];
       so.kind = TDICT_SAMPLER_WITH_REPLACEMENT;
       status = tdict_sampler_create(extremes[k], &so, &s, NULL);
       if (status == TDICT_OK && tdict_sampler_length(s) > 0)
-        assert_true(tdict_sampler_at(s, INT64_MAX, tdict_sampler_length(s) - 1) < extremes[k]);
+        assert_true(tdict_sampler_get(s, INT64_MAX, tdict_sampler_length(s) - 1) < extremes[k]);
       tdict_sampler_release(s);
     }
   }

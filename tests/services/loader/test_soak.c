@@ -54,7 +54,7 @@ static int64_t take_epoch(const yard *y, tdict_loader *l, const numbers *n, cons
     if (batches == stop_at) return batches;
     bool on_stream = stream && roll(2);
     tdict_error err = {0};
-    tdict_status status = tdict_loader_next(l, on_stream ? stream : NULL, &batch, &err);
+    tdict_status status = tdict_loader_next(l, on_stream ? *stream : tdict_no_stream(), &batch, &err);
     if (status != TDICT_OK) { /* some batch holds the bad sample; what its others were is not said */
       assert_int_equal(status, TDICT_EIO);
       assert_true(n->fail_at >= 0);
@@ -85,8 +85,8 @@ static int64_t one_loader(const yard *y, const tdict_stream *stream) {
   numbers n = numbers_of((int64_t)(1 + roll(MOST)));
   n.delay_us = roll(3) ? 0 : (int)(1 + roll(300));
   if (roll(3) == 0) n.fail_at = (int64_t)roll((uint64_t)n.length);
-  tdict_dataset d = roll(2) ? by_row(&n) : by_sample(&n);
-  if (d.schema && roll(2)) d.fetch_batch = numbers_fetch_batch;
+  tdict_dataset_table d = roll(2) ? by_row(&n) : by_sample(&n);
+  if (d.fields && roll(2)) d.fetch_batch = numbers_fetch_batch;
   d.in_order = roll(4) == 0;
   tdict_loader_options o = tdict_loader_options_default();
   o.batch_size = (int64_t)(1 + roll(20));

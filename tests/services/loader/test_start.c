@@ -44,7 +44,7 @@ DEVICE_CASE(loader_thread_fails_to_start) {
   live_before = live_bytes(device);
   for (int at = 1; at <= WORKERS; at++) {
     numbers n = numbers_of(100 * BATCH);
-    tdict_dataset d = by_row(&n);
+    tdict_dataset_table d = by_row(&n);
     tdict_loader_options o = tdict_loader_options_default();
     tdict_loader *l = NULL;
     char text[64];
@@ -54,17 +54,17 @@ DEVICE_CASE(loader_thread_fails_to_start) {
     fetched = &n;
     seen = 0;
     fails_at = at;
-    td_fails(TDICT_ENOMEM, text, tdict_loader_create(y.c, &d, &o, &l, err));
+    td_fails(TDICT_ENOMEM, text, create_loader_of(y.c, &d, &o, &l, err));
     fails_at = 0;
     assert_int_equal(td_last_error.native, EAGAIN);
     assert_null(l);
     assert_int_equal(n.running, 0);
-    assert_int_equal(n.released, 0); /* the dataset is the caller's */
+    assert_int_equal(n.released, 1); /* the loader kept no reference */
     settle(device, live_before);
     settle(pinned, pinned_before);
     l = open_loader(&y, &d, &o);
     tdict_loader_destroy(l);
-    assert_int_equal(n.released, 1);
+    assert_int_equal(n.released, 2);
     settle(device, live_before);
   }
   if (device) {

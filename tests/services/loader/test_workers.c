@@ -17,7 +17,7 @@ DEVICE_CASE(loader_bounds_prefetched_bytes) {
   size_t one = 4 * (8 + 4 * X_COUNT);
   for (int limit = 0; limit < 2; limit++) {
     numbers n = numbers_of(400);
-    tdict_dataset d = by_row(&n);
+    tdict_dataset_table d = by_row(&n);
     tdict_loader_options o = tdict_loader_options_default();
     o.batch_size = 4;
     o.num_workers = 1;
@@ -29,7 +29,7 @@ DEVICE_CASE(loader_bounds_prefetched_bytes) {
     td_rest(); /* more would have been fetched by now */
     assert_int_equal(n.fetches, 4 * ahead);
     tdict_tree *batch = NULL;
-    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     settle(l, ahead);
     td_rest();
     assert_int_equal(n.fetches, 4 * ahead + 4);
@@ -46,7 +46,7 @@ SIM_CASE(loader_limits_transfers_in_flight) {
   yard y = open_yard();
   for (int ends = 0; ends < 2; ends++) {
     numbers n = numbers_of(LENGTH);
-    tdict_dataset d = by_row(&n);
+    tdict_dataset_table d = by_row(&n);
     tdict_loader_options o = tdict_loader_options_default();
     o.batch_size = 2;
     o.num_workers = WORKERS;
@@ -73,7 +73,7 @@ DEVICE_CASE(loader_in_order_dataset) {
   yard y = open_yard();
   numbers n = numbers_of(200);
   n.delay_us = 100;
-  tdict_dataset d = by_sample(&n);
+  tdict_dataset_table d = by_sample(&n);
   d.in_order = true;
   tdict_loader_options o = tdict_loader_options_default();
   o.batch_size = 3;
@@ -100,13 +100,14 @@ DEVICE_CASE(loader_stream_ends) {
           numbers n = numbers_of(-1);
           n.end = end;
           n.delay_us = 50;
-          tdict_dataset d = way == 0 ? by_row(&n) : by_sample(&n);
-          if (way == 2) td_ok(tdict_dataset_from_callback(make_one, &n, -1, &d, err));
+          tdict_dataset_table d = way == 0 ? by_row(&n) : by_sample(&n);
+          tdict_dataset *made = NULL;
+          if (way == 2) td_ok(tdict_dataset_from_callback(make_one, &n, -1, &made, err));
           tdict_loader_options o = tdict_loader_options_default();
           o.batch_size = 4;
           o.num_workers = workers;
           o.drop_last = drop;
-          tdict_loader *l = open_loader(&y, &d, &o);
+          tdict_loader *l = made ? open_loader_on(&y, made, &o) : open_loader(&y, &d, &o);
           assert_int_equal(tdict_loader_length(l), -1);
           for (int epoch = 0; epoch < 3; epoch++) {
             int64_t ids[16], wanted = drop ? end / 4 * 4 : end;
@@ -122,14 +123,15 @@ DEVICE_CASE(loader_stream_ends) {
 }
 
 CASE(dataset_callback_refuses) {
-  tdict_dataset d;
+  tdict_dataset *d = NULL;
   td_fails(TDICT_EINVAL, "the callback is NULL", tdict_dataset_from_callback(NULL, NULL, 3, &d, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_dataset_from_callback(make_one, NULL, 3, NULL, err));
 }
 
 static void take_in_time(tdict_loader *l, tdict_tree **out) {
   tdict_status status = TDICT_ETIMEDOUT;
-  for (int i = 0; i < 1000 && status == TDICT_ETIMEDOUT; i++) status = tdict_loader_next(l, NULL, out, NULL);
+  for (int i = 0; i < 1000 && status == TDICT_ETIMEDOUT; i++)
+    status = tdict_loader_next(l, tdict_no_stream(), out, NULL);
   assert_int_equal(status, TDICT_OK);
 }
 
@@ -137,7 +139,7 @@ DEVICE_CASE(loader_reports_stuck_worker) {
   yard y = open_yard();
   numbers n = numbers_of(20);
   n.gated = 9;
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   tdict_loader_options o = tdict_loader_options_default();
   o.batch_size = 2;
   o.num_workers = 2;
@@ -151,8 +153,8 @@ DEVICE_CASE(loader_reports_stuck_worker) {
     tdict_release(batch);
   }
   for (int i = 0; i < 5000 && !atomic_load(&n.at_gate); i++) usleep(1000);
-  td_fails(TDICT_ETIMEDOUT, "positions 8 to 9", tdict_loader_next(l, NULL, &batch, err));
-  td_fails(TDICT_ETIMEDOUT, "batch 4 of epoch 0", tdict_loader_next(l, NULL, &batch, err));
+  td_fails(TDICT_ETIMEDOUT, "positions 8 to 9", tdict_loader_next(l, tdict_no_stream(), &batch, err));
+  td_fails(TDICT_ETIMEDOUT, "batch 4 of epoch 0", tdict_loader_next(l, tdict_no_stream(), &batch, err));
   pthread_mutex_unlock(&n.gate);
   take_in_time(l, &batch);
   read_batch(&y, batch, ids, 2);
@@ -167,7 +169,7 @@ SIM_CASE(loader_reports_stuck_device) {
   for (int workers = 0; workers < 3; workers += 2) {
     yard y = open_yard();
     numbers n = numbers_of(20);
-    tdict_dataset d = by_row(&n);
+    tdict_dataset_table d = by_row(&n);
     tdict_loader_options o = tdict_loader_options_default();
     o.batch_size = 2;
     o.num_workers = workers;
@@ -180,7 +182,7 @@ SIM_CASE(loader_reports_stuck_device) {
     if (workers) settle(l, 2);
     for (int i = 0; i < 3; i++) {
       td_fails(TDICT_ETIMEDOUT, "batch 0 of epoch 0 has not arrived on the device",
-               tdict_loader_next(l, NULL, &batch, err));
+               tdict_loader_next(l, tdict_no_stream(), &batch, err));
       tdict_loader_state s = tdict_loader_state_default();
       td_ok(tdict_loader_get_state(l, &s, err));
       assert_int_equal(s.batch, 0);
@@ -212,7 +214,7 @@ SIM_CASE(loader_counts_waiting) {
     yard y = open_yard();
     numbers n = numbers_of(20);
     n.gated = at_device ? -1 : 0;
-    tdict_dataset d = by_row(&n);
+    tdict_dataset_table d = by_row(&n);
     tdict_loader_options o = tdict_loader_options_default();
     o.num_workers = 1;
     o.timeout_ns = WAIT_NS;
@@ -221,7 +223,7 @@ SIM_CASE(loader_counts_waiting) {
     tdict_loader *l = open_loader(&y, &d, &o);
     if (at_device) settle(l, 2);
     tdict_tree *batch = NULL;
-    for (int i = 0; i < TIMES; i++) td_fails(TDICT_ETIMEDOUT, "", tdict_loader_next(l, NULL, &batch, err));
+    for (int i = 0; i < TIMES; i++) td_fails(TDICT_ETIMEDOUT, "", tdict_loader_next(l, tdict_no_stream(), &batch, err));
     tdict_loader_stats s = tdict_loader_stats_default();
     td_ok(tdict_loader_get_stats(l, &s, err));
     assert_true(s.wait_seconds >= TIMES * WAIT_NS * 1e-9);
@@ -238,7 +240,7 @@ SIM_CASE(loader_counts_waiting_to_fetch_in_order) {
   yard y = open_yard();
   numbers n = numbers_of(200);
   n.gated = 0;
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   d.in_order = true;
   tdict_loader_options o = tdict_loader_options_default();
   o.num_workers = 2;
@@ -250,7 +252,7 @@ SIM_CASE(loader_counts_waiting_to_fetch_in_order) {
   pthread_mutex_unlock(&n.gate);
   for (int i = 0; i < 2; i++) {
     tdict_tree *batch = NULL;
-    td_ok(tdict_loader_next(l, NULL, &batch, err));
+    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     tdict_release(batch);
   }
   tdict_loader_stats s = tdict_loader_stats_default();
@@ -281,7 +283,7 @@ static void *resume_later(void *user) {
 SIM_CASE(loader_counts_waiting_for_the_device) {
   yard y = open_yard();
   numbers n = numbers_of(20);
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   tdict_loader_options o = tdict_loader_options_default();
   o.num_workers = 1;
   td_ok(tdict_sim_hold(y.c, err));
@@ -291,7 +293,7 @@ SIM_CASE(loader_counts_waiting_for_the_device) {
   pthread_t thread;
   tdict_tree *batch = NULL;
   assert_int_equal(pthread_create(&thread, NULL, resume_later, &h), 0);
-  td_ok(tdict_loader_next(l, NULL, &batch, err));
+  td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
   pthread_join(thread, NULL);
   assert_int_equal(atomic_load(&h.failed), 0);
   tdict_release(batch);
@@ -308,7 +310,7 @@ DEVICE_CASE(loader_reports_stuck_stream) {
   numbers n = numbers_of(-1);
   n.end = 1;
   n.delay_us = 200000;
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   tdict_loader_options o = tdict_loader_options_default();
   o.batch_size = 2;
   o.num_workers = 1;
@@ -317,11 +319,12 @@ DEVICE_CASE(loader_reports_stuck_stream) {
   int64_t ids[2];
   tdict_tree *batch = NULL;
   tdict_status status = TDICT_ETIMEDOUT;
-  for (int i = 0; i < 5000 && status == TDICT_ETIMEDOUT; i++) status = tdict_loader_next(l, NULL, &batch, NULL);
+  for (int i = 0; i < 5000 && status == TDICT_ETIMEDOUT; i++)
+    status = tdict_loader_next(l, tdict_no_stream(), &batch, NULL);
   assert_int_equal(status, TDICT_OK);
   assert_int_equal(read_batch(&y, batch, ids, 2), 1);
   tdict_release(batch);
-  td_ok(tdict_loader_next(l, NULL, &batch, err));
+  td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
   assert_null(batch);
   tdict_loader_destroy(l);
   close_yard(&y);
@@ -335,7 +338,7 @@ DEVICE_CASE(loader_destroy_in_any_state) {
       numbers n = numbers_of(20);
       n.delay_us = 400;
       n.fail_at = taken % 3 == 2 ? 11 : -1;
-      tdict_dataset d = taken % 2 ? by_row(&n) : by_sample(&n);
+      tdict_dataset_table d = taken % 2 ? by_row(&n) : by_sample(&n);
       tdict_loader_options o = tdict_loader_options_default();
       o.batch_size = 2;
       o.num_workers = workers;
@@ -343,7 +346,7 @@ DEVICE_CASE(loader_destroy_in_any_state) {
       tdict_loader *l = open_loader(&y, &d, &o);
       for (int i = 0; i < taken; i++) {
         tdict_tree *batch = NULL;
-        tdict_status status = tdict_loader_next(l, NULL, &batch, NULL);
+        tdict_status status = tdict_loader_next(l, tdict_no_stream(), &batch, NULL);
         assert_true(status == TDICT_OK || n.fail_at >= 0);
         if (!kept)
           kept = batch;
