@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "load.h"
-#include "tdict/saving.h"
+#include "tdict/io.h"
 
 enum { SAVED, WRITTEN, SAVE_ROWS }; /* the rows of saves in turns */
 /* The rows of tdict_save_async(), for a snapshot on the device and in host memory. A first call allocates memory. */
@@ -76,16 +76,16 @@ static int verify_save(load_job *job, save_state *s) {
 /* Measures the time until the program may write the tensors again. Then waits for the file. */
 static bool save_async_once(load_job *job, save_state *s, int32_t snapshot, bench_samples *samples) {
   tdict_error err;
-  tdict_saving *saving = NULL;
+  tdict_future *saving = NULL;
   tdict_save_options o = tdict_save_options_default();
   o.snapshot = snapshot;
   (void)unlink(s->path);
   const double begin = bench_now();
   tdict_status status = tdict_save_async(job->place.context, s->path, s->tree, &o, &saving, &err);
-  if (status == TDICT_OK) status = tdict_saving_wait_source(saving, &err);
+  if (status == TDICT_OK) status = tdict_future_wait_source(saving, &err);
   const double end = bench_now();
-  if (status == TDICT_OK) status = tdict_saving_wait(saving, &err);
-  tdict_saving_release(saving);
+  if (status == TDICT_OK) status = tdict_future_wait(saving, NULL, &err);
+  tdict_future_release(saving);
   if (status == TDICT_OK)
     bench_samples_add(samples, end - begin);
   else

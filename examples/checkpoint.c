@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <tdict/saving.h>
+#include <tdict/io.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 
@@ -31,7 +31,7 @@ static void step(tdict_tree *state) {
  * saves the copy on the device. */
 static int train(tdict_context *context, tdict_tree *state, const char *path) {
   tdict_tree *on_device = NULL;
-  tdict_saving *saving = NULL;
+  tdict_future *saving = NULL;
   tdict_error err;
   int code = 1;
   TDICT_TRY(tdict_to_device(context, state, tdict_context_device(context, NULL), NULL, &on_device, &err));
@@ -43,10 +43,10 @@ static int train(tdict_context *context, tdict_tree *state, const char *path) {
     TDICT_TRY(tdict_save_async(context, path, on_device, NULL, &saving, &err));
     printf("step %d: the save has begun\n", SAVED_STEP);
   }
-  if (saving) TDICT_TRY(tdict_saving_wait(saving, &err)); /* errors of the save come out here */
+  if (saving) TDICT_TRY(tdict_future_wait(saving, NULL, &err)); /* errors of the save come out here */
   code = 0;
 done:
-  tdict_saving_release(saving);
+  tdict_future_release(saving);
   tdict_release(on_device);
   return code;
 }

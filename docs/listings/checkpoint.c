@@ -2,8 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <tdict/io.h>     /* tdict_load_into(); tdict/tdict.h does not include this header */
-#include <tdict/saving.h> /* tdict_save_async(); tdict/tdict.h does not include this header */
+#include <tdict/io.h> /* tdict_load_into(); tdict/tdict.h does not include this header */
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 
@@ -49,7 +48,7 @@ static tdict_status resume(tdict_context *context, tdict_tree *state, tdict_load
 }
 
 /* Starts to save the state. The call returns before the file is written. */
-static tdict_status save(tdict_context *context, tdict_tree *state, tdict_loader *loader, tdict_saving **out,
+static tdict_status save(tdict_context *context, tdict_tree *state, tdict_loader *loader, tdict_future **out,
                          tdict_error *err) {
   tdict_loader_state position = tdict_loader_state_default();
   tdict_status status = tdict_loader_get_state(loader, &position, err);
@@ -65,7 +64,7 @@ static int run(void) {
   tdict_context *context = NULL;
   tdict_tree *state = NULL, *batch = NULL;
   tdict_loader *loader = NULL;
-  tdict_saving *saving = NULL;
+  tdict_future *saving = NULL;
   tdict_error err = {0};
   options.device = tdict_cpu(); /* so that this program can read the batches */
   TDICT_TRY(tdict_context_create(&options, &context, &err));
@@ -83,9 +82,9 @@ static int run(void) {
     i++;
   }
   TDICT_TRY(save(context, state, loader, &saving, &err));
-  TDICT_TRY(tdict_saving_wait(saving, &err)); /* returns the error of the save */
+  TDICT_TRY(tdict_future_wait(saving, NULL, &err)); /* returns the error of the save */
 done:
-  tdict_saving_release(saving);
+  tdict_future_release(saving);
   tdict_loader_destroy(loader);
   tdict_release(state);
   tdict_context_destroy(context);

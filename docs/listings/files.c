@@ -1,5 +1,4 @@
 #include <tdict/io.h>
-#include <tdict/saving.h>
 
 #include "batch.h"
 
@@ -36,18 +35,18 @@ done:
 }
 
 static int save_in_background(tdict_context *context, tdict_tree *batch, tdict_stream stream) {
-  tdict_saving *saving = NULL, *second = NULL;
+  tdict_future *saving = NULL, *second = NULL;
   tdict_error err = {0};
   TDICT_TRY(tdict_save_async(context, "first.safetensors", batch, NULL, &saving, &err));
-  TDICT_TRY(tdict_saving_wait_on_stream(saving, stream, &err)); /* kernels on the stream may now write the batch */
-  TDICT_TRY(tdict_saving_wait_source(saving, &err));            /* and so may this thread */
-  TDICT_TRY(tdict_saving_wait(saving, &err));                   /* the file is complete */
-  printf("done: %d\n", tdict_saving_is_done(saving));
+  TDICT_TRY(tdict_future_wait_on_stream(saving, stream, NULL, &err)); /* kernels may now write the batch */
+  TDICT_TRY(tdict_future_wait_source(saving, &err));                  /* and so may this thread */
+  TDICT_TRY(tdict_future_wait(saving, NULL, &err));                   /* the file is complete */
+  printf("done: %d\n", tdict_future_is_ready(saving));
   TDICT_TRY(tdict_save_async(context, "second.safetensors", batch, NULL, &second, &err));
-  tdict_saving_cancel(second); /* the file is not written, or is complete */
+  tdict_future_cancel(second); /* the file is not written, or is complete */
 done:
-  tdict_saving_release(second);
-  tdict_saving_release(saving);
+  tdict_future_release(second);
+  tdict_future_release(saving);
   return err.status != TDICT_OK;
 }
 

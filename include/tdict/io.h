@@ -9,13 +9,6 @@
  * large model can consist of several safetensors files, called shards, and an index: a file
  * `model.safetensors.index.json` that names the shard of each tensor.
  *
- * Leaves of tdict in TensorDict's entry. A ragged leaf (tdict/ragged.h) is a nested JSON object with the member
- * `"tdict": "ragged"` and the tensors `values` and `offsets`. TensorDict reads this object as a TensorDict of two
- * tensors without batch dimensions. A column of values (tdict/nontensor.h) is a JSON list with the mark `"tdict":
- * "column"`. TensorDict reads the column as a list. JSON texts are written without spaces between tokens. A JSON text
- * that is a single string, number, bool or null is read as a value of that kind. The names of dimensions and the
- * classes of tensorclasses are ignored. A lazy stack of TensorDict is read as one tree.
- *
  * Dtypes of safetensors. A file can hold all dtypes of tdict except complex128 and dtypes with several lanes. Some
  * files have dtypes that tdict does not have: F8_E8M0, F8_E4M3FNUZ, F8_E5M2FNUZ, F6_E2M3, F6_E3M2 and F4. These dtypes
  * are refused, and the message names the dtype.
@@ -34,15 +27,7 @@
  * floats in these formats. A key `a/b` has the file `a%2Fb.memmap`, and a tree at the key `..` has the folder `%2E%2E`,
  * so no key leads out of the directory. Symbolic links in a directory, pickles, and compressed entries of archives are
  * refused. Values that are NaN or infinity are refused, too.
- *
- * Lazy stacks in these formats are read as a tree with the children "0", "1" and so on, and
- * tdict_lazy_stack_from_tree() makes a stack of this tree. The trees above the stack lose the batch dimension of the
- * stack, and all batch dimensions after it. Tensorclasses are read as trees. The names of dimensions are ignored.
- *
- * Leaves of tdict in TensorDict's formats. A ragged leaf is a jagged tensor in a consolidated file. In a directory, the
- * leaf is a folder with the tensors `values` and `offsets` and a mark. A leaf without batch dimensions is a tensor with
- * a mark. TensorDict ignores the marks. A consolidated file holds the values of a tree first, then the tensors, then
- * the child trees, so the order of keys can change.
+ * docs/files.md says how each format holds text, values, columns and ragged leaves.
  *
  * Thread rule: any thread may call any function. A tree that is written must not change during the call. */
 #ifndef TDICT_IO_H
@@ -225,7 +210,7 @@ typedef enum tdict_file_format {
   TDICT_FORMAT_NPZ           /**< NumPy's zip file of arrays, without compression */
 } tdict_file_format;
 
-/** Where tdict_save_async() keeps the copy of a tree, see tdict/saving.h. */
+/** Where tdict_save_async() keeps the copy of a tree, the snapshot. */
 typedef enum tdict_snapshot {
   /** On the device if all tensors are on one device and the device has room, else in host memory (default). */
   TDICT_SNAPSHOT_AUTO,
@@ -335,6 +320,29 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *  @note Cost: one write of all elements, and O(files in the folder of @p path). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tree *tree,
                                                   const tdict_save_options *options, tdict_error *err);
+
+/** @brief Starts tdict_save(), and returns a future. A thread of the library writes the file.
+ *
+ *  The call first starts to copy the tensors to other memory, the snapshot. The thread then writes the snapshot. After
+ *  the call, the program may change and release @p tree, but not the elements of its tensors. Before it writes these
+ *  elements, the program calls tdict_future_wait_source(), or tdict_future_wait_on_stream() for tensors on a device.
+ *  Both wait for the snapshot only. Accessors of host tensors and later transfers wait for the snapshot by themselves.
+ *  tdict_future_wait() waits until the tree is in the file. The result of the future is NULL.
+ *  The saves of a context write one after another, in the order of their calls. tdict_context_destroy() waits for them.
+ *  A program that exits without waiting stops the save, and the old file stays.
+ *  tdict_future_cancel() ends the save with #TDICT_ECANCELLED, and the old file stays. If the new file is in place
+ *  already, the save succeeds. tdict_future_get_stats() returns the statistics of the snapshot. Only `total_seconds` is
+ *  the time of the whole save.
+ *  @param[in]  context  Makes the snapshot. Must not be NULL.
+ *  @param[out] out      New future, released with tdict_future_release(). Written on success only.
+ *  @return #TDICT_EINVAL a NULL pointer, a wrong option, or TDICT_SNAPSHOT_DEVICE for a tree without tensors, or with
+ *          tensors that are not all on one device; errors of tdict_to_device_async(). tdict_future_wait()
+ *          returns all other errors of tdict_save().
+ *  @note Cost: O(keys), plus the memory of the snapshot. If the system cannot start a thread, the call saves the tree
+ *        before it returns. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_save_async(tdict_context *context, const char *path,
+                                                        const tdict_tree *tree, const tdict_save_options *options,
+                                                        tdict_future **out, tdict_error *err);
 
 /** Options of tdict_append(). */
 typedef struct tdict_append_options {

@@ -1,5 +1,5 @@
-/* Includes all public headers of tdict except tdict/comm_mpi.h, tdict/io.h, tdict/saving.h and tdict/try.h. Declares
- * the version of the library. */
+/* Includes all public headers of tdict except tdict/comm_mpi.h, tdict/io.h and tdict/try.h. Declares the version of the
+ * library. */
 #ifndef TDICT_TDICT_H
 #define TDICT_TDICT_H
 

@@ -207,6 +207,8 @@ static inline tdict_pin_options tdict_pin_options_default(void) {
   return o;
 }
 
+/** Work that a call has started: a transfer, a load, a save, or a call of a communicator. In the functions of futures,
+ *  "transfer" means any such work. */
 typedef struct tdict_future tdict_future;
 typedef enum tdict_future_phase {
   TDICT_FUTURE_PENDING,
@@ -330,11 +332,15 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_record_stream(const tdict_tree *tre
                                                            tdict_error *err);
 
 /** @brief Waits until the transfer has ended. A program may call tdict_future_wait() several times.
- *  @param[out] out  May be NULL. A new reference to the result, written on success only.
+ *  @param[out] out  May be NULL. A new reference to the result, written on success only. NULL if there is none.
  *  @return #TDICT_OK; the error of the transfer on every call, with the path of the leaf if the error is about one
  *          leaf; #TDICT_ECANCELLED; #TDICT_EDEADLOCK a hook of this transfer waits for the transfer; #TDICT_EFORKED the
  *          process is a fork and the transfer had not ended; #TDICT_EINVAL @p future is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err);
+/** @brief Waits like tdict_future_wait(), and then releases the caller's reference, also after an error.
+ *  @param[out] out  May be NULL. A new reference to the result, written on success only.
+ *  @return Errors of tdict_future_wait(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_future_take(tdict_future *future, tdict_tree **out, tdict_error *err);
 /** @brief Waits like tdict_future_wait(), for at most @p timeout_ns nanoseconds.
  *  @return Errors of tdict_future_wait(); #TDICT_ETIMEDOUT the transfer has not ended (the program may wait again);
  *          #TDICT_EINVAL @p timeout_ns is negative. */
@@ -355,7 +361,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *futur
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stream,
                                                                    tdict_tree **out, tdict_error *err);
 /** @brief Waits until the transfer no longer reads the source. Then the program may write or free the source, even
- *  through pointers that the program obtained before the transfer.
+ *  through pointers that the program obtained before the transfer. For a save, waits for the snapshot only.
  *  @return Errors of tdict_future_wait(). If the transfer has failed, the program may write or free the source too. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err);
 /** @brief Asks the transfer to stop, and returns immediately.

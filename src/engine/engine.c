@@ -46,7 +46,6 @@ void tdict_engine_begin_job(tdict_engine *e, tdict_engine_job *job) {
   pthread_mutex_lock(&e->lock);
   while (*end) end = &(*end)->next;
   *end = job;
-  e->num_live++;
   pthread_mutex_unlock(&e->lock);
 }
 
@@ -61,7 +60,6 @@ void tdict_engine_end_job(tdict_engine *e, tdict_engine_job *job) {
   pthread_mutex_lock(&e->lock);
   while (*at != job) at = &(*at)->next;
   *at = job->next;
-  e->num_live--;
   pthread_cond_broadcast(&e->idle);
   pthread_mutex_unlock(&e->lock);
 }

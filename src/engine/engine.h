@@ -19,8 +19,8 @@ typedef struct tdict_engine_config {
   const tdict_tuning *tuning; /* copied; NULL: the engine uses the built-in table */
 } tdict_engine_config;
 
-/* A job: work that an upper layer does with the context on a thread of its own. tdict_engine_wait() waits until all
- * jobs have ended. */
+/* A job: work that an upper layer does with the context on a thread of its own. Jobs can take turns. The future of the
+ * work makes tdict_engine_wait() wait for the job. */
 typedef struct tdict_engine_job {
   struct tdict_engine_job *next;
 } tdict_engine_job;
@@ -32,7 +32,7 @@ typedef struct tdict_engine {
   /* guards num_live and jobs, and the fields num_pending, waiters and finished of every transfer */
   pthread_mutex_t lock;
   pthread_cond_t idle;
-  int64_t num_live;       /* transfers and jobs that have not ended */
+  int64_t num_live;       /* futures that have not ended */
   tdict_engine_job *jobs; /* in the order in which the jobs began */
   tdict_used_plan used_plan;
   tdict_rings rings;
@@ -41,13 +41,13 @@ typedef struct tdict_engine {
 } tdict_engine;
 
 tdict_status tdict_engine_create(const tdict_engine_config *config, tdict_engine **out, tdict_error *err);
-void tdict_engine_wait(tdict_engine *engine);    /* waits until all transfers and jobs have ended */
+void tdict_engine_wait(tdict_engine *engine);    /* waits until all futures have ended */
 void tdict_engine_destroy(tdict_engine *engine); /* call tdict_engine_wait() first; NULL is allowed */
 /* Adds a job. The struct must stay valid until tdict_engine_end_job(). */
 void tdict_engine_begin_job(tdict_engine *engine, tdict_engine_job *job);
 /* Waits until all earlier jobs have ended. */
 void tdict_engine_await_turn(tdict_engine *engine, const tdict_engine_job *job);
-/* Ends a job. After this call, the program may destroy the context, so the job must not use the context any more. */
+/* Ends a job, so that the next job has its turn. */
 void tdict_engine_end_job(tdict_engine *engine, tdict_engine_job *job);
 /* Returns the context's engine. src/context.c defines this function. */
 tdict_engine *tdict_context_engine(const tdict_context *context);

@@ -101,7 +101,7 @@ static void log_unreported_error(const tdict_future *f) {
   const tdict_error *e = &f->error;
   if (e->status == TDICT_ECANCELLED || atomic_load_explicit(&f->error_was_reported, memory_order_relaxed)) return;
   tdict_log_write(tdict_forkmark_log(f->mark), TDICT_LOG_ERROR,
-                  "a transfer failed and no call returned its error: %s at '%s': %s",
+                  "a %s failed and no call returned its error: %s at '%s': %s", kind_of(f)->name,
                   tdict_status_name((tdict_status)e->status), e->path, e->message);
 }
 
@@ -166,14 +166,21 @@ static tdict_status return_outcome(tdict_future *f, tdict_tree **out, tdict_erro
   return TDICT_OK;
 }
 
-/* Returns TDICT_OK if this thread may wait for f, else the reason why not. */
-static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
+/* Returns TDICT_OK if this thread runs no hook of f, else the error. */
+static tdict_status check_not_inside(const tdict_future *f, tdict_error *err) {
   if (!f) return tdict_fail(err, TDICT_EINVAL, "future: future is NULL");
   if (tdict_pool_thread_data() && kind_of(f)->is_inside(f))
-    return tdict_fail(err, TDICT_EDEADLOCK, "future: a hook waits for the transfer that runs it");
-  if (tdict_forkmark_forked(f->mark) && f->ended.count != 0)
-    return tdict_fail(err, TDICT_EFORKED, "future: this process is a fork; the transfer runs in its parent");
+    return tdict_fail(err, TDICT_EDEADLOCK, "future: a hook waits for the %s that runs it", kind_of(f)->name);
   return TDICT_OK;
+}
+
+/* Returns TDICT_OK if this thread may wait for f, else the reason why not. */
+static tdict_status check_may_wait(const tdict_future *f, tdict_error *err) {
+  tdict_status status = check_not_inside(f, err);
+  if (status == TDICT_OK && tdict_forkmark_forked(f->mark) && f->ended.count != 0)
+    status =
+        tdict_fail(err, TDICT_EFORKED, "future: this process is a fork; the %s runs in its parent", kind_of(f)->name);
+  return status;
 }
 
 tdict_status tdict_future_wait(tdict_future *future, tdict_tree **out, tdict_error *err) {
@@ -191,13 +198,23 @@ tdict_status tdict_future_wait_for(tdict_future *future, int64_t timeout_ns, tdi
   if (timeout_ns < 0)
     return tdict_fail(err, TDICT_EINVAL, "future: timeout_ns is %lld, wanted 0 or more", (long long)timeout_ns);
   if (!wait_cancellable(future, &future->ended, tdict_deadline_ns(timeout_ns)))
-    return tdict_fail(err, TDICT_ETIMEDOUT, "future: the transfer has not ended after %lld ns", (long long)timeout_ns);
+    return tdict_fail(err, TDICT_ETIMEDOUT, "future: the %s has not ended after %lld ns", kind_of(future)->name,
+                      (long long)timeout_ns);
   return return_outcome(future, out, err);
 }
 
-/* Waits for the end of the whole transfer, because the driver may read pinned sources until then. */
+tdict_status tdict_future_take(tdict_future *future, tdict_tree **out, tdict_error *err) {
+  TDICT_UNCANCELLED; /* the future would not be released */
+  tdict_status status = tdict_future_wait(future, out, err);
+  tdict_future_release(future);
+  return status;
+}
+
+/* A transfer is waited for to its end, because the driver may read pinned sources until then. */
 tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err) {
-  return tdict_future_wait(future, NULL, err);
+  if (!future || !kind_of(future)->wait_source) return tdict_future_wait(future, NULL, err);
+  tdict_status status = check_not_inside(future, err);
+  return status == TDICT_OK ? kind_of(future)->wait_source(future, err) : status;
 }
 
 tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stream, tdict_tree **out,
@@ -212,7 +229,7 @@ tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stre
   const bool ended = future->outcome_is_final;
   if (!ended && out) {
     future->result_was_returned = true;
-    *out = tdict_retain(future->result);
+    *out = future->result ? tdict_retain(future->result) : NULL;
   }
   pthread_mutex_unlock(&future->error_lock);
   if (!ended) return TDICT_OK;
@@ -223,8 +240,10 @@ tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stre
 void tdict_future_cancel(tdict_future *future) {
   if (!future || tdict_forkmark_forked(future->mark) || tdict_latch_is_zero(&future->ended)) return;
   tdict_error err;
-  (void)!tdict_fail(&err, TDICT_ECANCELLED, "transfer: cancelled");
-  tdict_future_fail(future, UINT32_MAX, "", &err);
+  if (!kind_of(future)->decides_cancel) {
+    (void)!tdict_fail(&err, TDICT_ECANCELLED, "%s: cancelled", kind_of(future)->name);
+    tdict_future_fail(future, UINT32_MAX, "", &err);
+  }
   if (kind_of(future)->cancel) kind_of(future)->cancel(future);
 }
 
@@ -240,6 +259,7 @@ bool tdict_future_is_ready(const tdict_future *future) { return tdict_future_sta
 
 tdict_status tdict_future_get_stats(const tdict_future *future, tdict_transfer_stats *out, tdict_error *err) {
   if (!future || !out) return tdict_fail(err, TDICT_EINVAL, "future: %s is NULL", future ? "out" : "future");
-  if (!tdict_future_is_ready(future)) return tdict_fail(err, TDICT_EINVAL, "future: the transfer has not ended");
+  if (!tdict_future_is_ready(future))
+    return tdict_fail(err, TDICT_EINVAL, "future: the %s has not ended", kind_of(future)->name);
   return tdict_options_write(out, &future->stats, sizeof future->stats, "stats", err);
 }

@@ -1,8 +1,8 @@
-/* Defines the struct of a future: its references, its first error and its result. A transfer (transfer.h) and a promise
- * (promise.h) are structs of their own that begin with a future, and each has a table of the functions in which the
- * kinds differ. Storages see a future as a fence. Thread rule: safe from any thread, if no comment says otherwise. The
- * comment of a field names the lock or the memory order of the field. Fields without such a comment do not change after
- * the future was handed out, or the thread that ends the future writes them before the latch `ended` opens. */
+/* Defines the struct of a future: its references, its first error and its result. A transfer (transfer.h), a promise
+ * (promise.h) and a save are structs of their own that begin with a future. Each has a table of the functions in which
+ * the kinds differ. Storages see a future as a fence. Thread rule: safe from any thread, if no comment says otherwise.
+ * The comment of a field names the lock or the memory order of the field. Fields without such a comment do not change
+ * after the future was handed out, or the thread that ends the future writes them before the latch `ended` opens. */
 #ifndef TDICT_ENGINE_FUTURE_H
 #define TDICT_ENGINE_FUTURE_H
 
@@ -16,12 +16,16 @@
  * caller holds no lock. */
 typedef struct tdict_future_kind {
   tdict_fence_ops fence; /* first member, so that the `ops` of a future's fence are also the kind of the future */
+  const char *name;      /* what the future stands for, such as "transfer", for messages */
   /* Before a thread waits for the end of the future: does the work that no thread has begun yet. */
   void (*help)(tdict_future *future);
+  /* Waits until the program may write the source. NULL: the end of the future says so. */
+  tdict_status (*wait_source)(tdict_future *future, tdict_error *err);
   /* Makes a checked stream wait for the future's copies. If that is impossible, waits until the future has ended. If
    * this call returns TDICT_OK and the future has not failed, the result exists. */
   tdict_status (*wait_on_stream)(tdict_future *future, tdict_stream stream, tdict_error *err);
   void (*cancel)(tdict_future *future); /* after the error was stored; NULL: nothing more to do */
+  bool decides_cancel; /* true: a cancel stores no error, because the work decides whether the cancel comes in time */
   /* Returns true if the calling thread runs a hook of the future. */
   bool (*is_inside)(const tdict_future *future);
   /* Called once for each part of the future, before the part begins, and again on the thread that has ended the part.

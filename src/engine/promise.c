@@ -180,6 +180,7 @@ static void free_promise(tdict_future *f) {
 static const tdict_future_kind promise_kind = {
     .fence = {tdict_future_fence_poll, tdict_future_fence_wait, NULL, tdict_future_fence_retain,
               tdict_future_fence_release},
+    .name = "transfer",
     .help = help,
     .wait_on_stream = wait_on_stream,
     .cancel = cancel_parts,

@@ -105,6 +105,7 @@ static void help(tdict_future *f) {
 const tdict_future_kind tdict_transfer_kind = {
     .fence = {tdict_future_fence_poll, tdict_future_fence_wait, fence_wait_on_stream, tdict_future_fence_retain,
               tdict_future_fence_release},
+    .name = "transfer",
     .help = help,
     .wait_on_stream = wait_on_stream,
     .is_inside = tdict_hooks_is_inside,

@@ -86,6 +86,37 @@ GPU_CASE(future_reports_failure) {
   close_world(&w);
 }
 
+static char logged[512];
+static void note_log(void *user, int32_t level, const char *text) {
+  (void)user, (void)level;
+  if (strstr(text, "no call returned")) snprintf(logged, sizeof logged, "%s", text);
+}
+/* A future whose last reference is dropped without its error being returned is logged. */
+SIM_CASE(future_take_releases) {
+  tdict_context_options options = tdict_context_options_default();
+  options.staging_bytes = STAGING;
+  options.log = note_log;
+  world w = open_wrapped(&options);
+  tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
+  td_ok(tdict_future_take(start_move(&w, src, w.device, NULL), &out, err));
+  check_and_release(&w, src, out);
+  td_ok(tdict_future_take(start_move(&w, src, w.device, NULL), NULL, err));
+  out = mark;
+  for (int with_error = 1; with_error >= 0; with_error--) {
+    tdict_error error;
+    logged[0] = 0;
+    fail_call(CALL_COPY, 1);
+    assert_int_equal(tdict_future_take(start_move(&w, src, w.device, NULL), &out, with_error ? &error : NULL),
+                     TDICT_EDEVICE);
+    if (with_error) assert_string_equal(logged, "");
+  }
+  assert_ptr_equal(out, mark);
+  td_fails(TDICT_EINVAL, "NULL", tdict_future_take(NULL, &out, err));
+  tdict_release(src);
+  close_world(&w); /* waits for the thread that ended the transfer */
+  assert_non_null(strstr(logged, "a transfer failed and no call returned its error"));
+}
+
 GPU_CASE(future_stats) {
   world w = open_world();
   const tdict_transfer_stats nothing = tdict_transfer_stats_default();

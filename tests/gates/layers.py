@@ -51,7 +51,6 @@ HEADERS = {
     "transfer.h": "engine",
     "wire.h": "engine",
     "io.h": "io",
-    "saving.h": "io",
     "dataset.h": "loader",
     "sampler.h": "loader",
     "loader.h": "loader",

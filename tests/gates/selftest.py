@@ -74,7 +74,7 @@ FAULTS = [
     ("headers", "include/tdict/status.h", "static inline int planted(int class) { return class; }\n",
      "status.h: does not compile alone as c++11"),
     ("headers", "include/tdict/replay.h", "#ifndef __cplusplus\n#include <stdatomic.h>\n#endif\n", "holds atomics"),
-    ("headers", "include/tdict/saving.h", "#if 0\n#include <cuda.h>\n#endif\n", "holds a CUDA header"),
+    ("headers", "include/tdict/io.h", "#if 0\n#include <cuda.h>\n#endif\n", "holds a CUDA header"),
     ("headers", "include/tdict/debug.h", "#define TDICT_PLANTED 1\n", "does not use TDICT_PLANTED"),
     ("headers", "include/tdict/devices.h", FALLIBLE, "does not use tdict_planted"),
     ("promises", "tests/promises.txt", "  planted: planted_without_case\n", "no test has a case planted_without_case"),

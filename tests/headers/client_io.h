@@ -1,6 +1,5 @@
 /* The part of client.c that uses tdict/io.h. */
 #include "tdict/io.h"
-#include "tdict/saving.h"
 
 /* Saves in the background, with each kind of snapshot. */
 static void use_saving(const char *path, const tdict_tree *tree) {
@@ -16,17 +15,14 @@ static void use_saving(const char *path, const tdict_tree *tree) {
   OK(tdict_to_device(context, tree, tdict_sim(0), NULL, &moved, &last_error));
   TRUE(!save.after && save.snapshot == TDICT_SNAPSHOT_AUTO && !save.allows_gap);
   for (int i = 0; i < 3; i++) {
-    tdict_saving *saving = NULL;
+    tdict_future *saving = NULL;
     tdict_stream stream;
     save.snapshot = (int32_t)kinds[i];
     OK(tdict_stream_create(context, tdict_sim(0), &stream, &last_error));
     OK(tdict_save_async(context, path, moved, &save, &saving, &last_error));
-    OK(tdict_saving_wait_on_stream(saving, stream, &last_error));
-    OK(tdict_saving_wait_source(saving, &last_error));
-    OK(tdict_saving_wait(saving, &last_error));
-    TRUE(tdict_saving_is_done(saving));
-    tdict_saving_cancel(saving);
-    tdict_saving_release(saving);
+    OK(tdict_future_wait_on_stream(saving, stream, NULL, &last_error));
+    OK(tdict_future_wait_source(saving, &last_error));
+    OK(tdict_future_take(saving, NULL, &last_error));
     tdict_stream_destroy(context, stream);
   }
   tdict_release(moved);

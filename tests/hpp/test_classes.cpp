@@ -1,5 +1,9 @@
 /* The C++ classes with exceptions: handles, trees, elements, transfers, loaders. Results are read through the C
  * interface. */
+#include <unistd.h>
+
+#include <cstdlib>
+
 #include "hpp/check.hpp"
 
 static_assert(sizeof(tdict::tree) == sizeof(void *), "a handle is a pointer");
@@ -186,6 +190,32 @@ GPU_CASE(hpp_transfers_arrive) {
   tdict::tree pinned = context.pin_memory(host);
   CHECK(pinned.get("done").is_pinned());
   context.transfer_into_async(again, target).wait_source();
+}
+
+DEVICE_CASE(hpp_trees_are_saved_and_loaded) {
+  char folder[] = "/tmp/tdict_hpp_XXXXXX";
+  assert_non_null(mkdtemp(folder));
+  const std::string path = std::string(folder) + "/t.safetensors", none = std::string(folder) + "/none/t";
+  tdict::context context(td_context(NULL));
+  tdict::tree host = random_batch(17), source = context.to_device(host, td_device());
+  context.save(path.c_str(), source);
+  tdict::future saved = context.save_async(path.c_str(), source);
+  saved.wait_source();
+  CHECK(!saved.wait());
+  CHECK(saved.is_ready());
+  assert_int_equal(saved.stats().total_bytes, host.bytes());
+  CHECK(!saved.take());
+  CHECK(!saved);
+  check_throws(TDICT_EIO, none.c_str(), "", [&] { context.save_async(none.c_str(), source).take(); });
+  tdict::tree found = context.load(path.c_str(), tdict_cpu());
+  assert_memory_equal(found.data<float>("obs.state"), host.data<float>("obs.state"), sizeof(float) * ROWS * STATE);
+  found = context.load_async(path.c_str(), tdict_cpu()).take();
+  assert_memory_equal(found.data<float>("obs.state"), host.data<float>("obs.state"), sizeof(float) * ROWS * STATE);
+  td_ok(tdict_zero(found.raw(), err));
+  context.load_into_async(found, path.c_str()).take();
+  assert_memory_equal(found.data<float>("obs.state"), host.data<float>("obs.state"), sizeof(float) * ROWS * STATE);
+  assert_int_equal(std::remove(path.c_str()), 0);
+  assert_int_equal(rmdir(folder), 0);
 }
 
 /* The link is so slow that only a destructor that waits can leave an ended transfer. */

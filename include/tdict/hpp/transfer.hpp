@@ -3,12 +3,14 @@
 #define TDICT_HPP_TRANSFER_HPP
 
 #include "tdict/hpp/tree.hpp"
+#include "tdict/io.h"
 
 TDICT_HPP_BEGIN
 
-/** Owns the future of a transfer. The destructor and an assignment wait until the old transfer has ended. If the
- *  transfer failed and no member function has returned the error, the destructor or the assignment writes the error to
- *  the context's log. A function that has the name of a C function reports the same errors. */
+/** Owns the future of a transfer, a load, a save or a call of a communicator. Here, "transfer" means any of them. The
+ *  destructor and an assignment wait until the old transfer has ended. If the transfer failed and no member function
+ *  has returned the error, the destructor or the assignment writes the error to the context's log. A function that has
+ *  the name of a C function reports the same errors. */
 class future : public borrowed<tdict_future> {
 public:
   typedef tdict_future raw_type;
@@ -31,6 +33,9 @@ public:
 
   /** Waits for the transfer, and returns its result. The program may call this function several times. */
   outcome<tree> wait() const { return call<tree>(tdict_future_wait, raw_); }
+  /** Waits for the transfer, releases the future and returns the result. Leaves this object empty. A save has an empty
+   *  result. */
+  outcome<tree> take() { return call<tree>(tdict_future_take, detach()); }
   /** Waits for at most `nanoseconds` ns. Fails with #TDICT_ETIMEDOUT if the transfer has not ended by then. */
   outcome<tree> wait_for(int64_t nanoseconds) const { return call<tree>(tdict_future_wait_for, raw_, nanoseconds); }
   /** Makes a stream wait for the transfer, and returns the result; see tdict_future_wait_on_stream(). */
@@ -105,6 +110,32 @@ public:
   /** Returns a tree whose tensors are in pinned memory; see tdict_pin_memory(). */
   outcome<tree> pin_memory(tree_ref src, const tdict_pin_options &options = tdict_pin_options_default()) const {
     return call<tree>(tdict_pin_memory, raw_, src.raw(), &options);
+  }
+
+  /** Loads the tensors of files to a device, and waits; see tdict_load(). */
+  outcome<tree> load(const char *path, tdict_device device,
+                     const tdict_load_options &options = tdict_load_options_default()) const {
+    return call<tree>(tdict_load, raw_, path, device, &options);
+  }
+  /** Starts to load the tensors of files to a device; see tdict_load_async(). */
+  outcome<future> load_async(const char *path, tdict_device device,
+                             const tdict_load_options &options = tdict_load_options_default()) const {
+    return call<future>(tdict_load_async, raw_, path, device, &options);
+  }
+  /** Starts to load the tensors of files into the tensors of `dst`; see tdict_load_into_async(). */
+  outcome<future> load_into_async(tree_ref dst, const char *path,
+                                  const tdict_load_options &options = tdict_load_options_default()) const {
+    return call<future>(tdict_load_into_async, raw_, dst.raw(), path, &options);
+  }
+  /** Writes a tree to a file, and waits; see tdict_save(). */
+  outcome<void> save(const char *path, tree_ref src,
+                     const tdict_save_options &options = tdict_save_options_default()) const {
+    return run(tdict_save, raw_, path, src.raw(), &options);
+  }
+  /** Starts to write a tree to a file. The future has no result; see tdict_save_async(). */
+  outcome<future> save_async(const char *path, tree_ref src,
+                             const tdict_save_options &options = tdict_save_options_default()) const {
+    return call<future>(tdict_save_async, raw_, path, src.raw(), &options);
   }
 };
 

@@ -1,82 +1,118 @@
-/* Implements tdict_save_async(): starts a transfer that copies the tree, and writes the copy on a new thread. The
- * handle and the thread each hold a reference to a tdict_saving. Thread-safe. */
-#include "tdict/saving.h"
-
+/* Implements tdict_save_async(): starts a transfer that copies the tree, and writes the copy on a new thread. A save is
+ * a kind of future: the thread holds the reference for the work. Thread-safe. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/clock.h"
 #include "core/base/error.h"
 #include "core/base/thread.h"
-#include "core/sched/latch.h"
-#include "engine/engine.h"
+#include "engine/future.h"
 #include "engine/start.h"
+#include "engine/transfer.h"
 #include "services/io/request.h"
 #include "tdict/clone.h"
 
 static const char what[] = "save_async";
 
-struct tdict_saving {
+typedef struct saving {
+  tdict_future future; /* first member, so that a pointer to the saving is also a pointer to the future */
   tdict_engine_job job;
-  _Atomic(int) refs;      /* acq_rel */
-  tdict_context *context; /* must not be used after tdict_engine_end_job() */
-  tdict_forkmark *mark;   /* retained; keeps the log */
+  tdict_context *context; /* must not be used after the future has ended */
   char *path;             /* owned */
   tdict_save_options options;
-  pthread_mutex_t lock;   /* guards: snapshot, has_ended, is_released */
-  tdict_future *snapshot; /* retained; NULL after the file was written, so that the memory of the copy is free */
-  bool has_ended;         /* the outcome of the save is final */
-  bool is_released;       /* the program has dropped the handle */
-  tdict_tree *tree;       /* retained: a tree without tensors, which needs no snapshot; else NULL */
-  _Atomic(bool) is_cancelled, error_was_reported; /* relaxed */
-  tdict_latch copied, ended;
-  tdict_error copy_error, error; /* constant after the latches `copied` and `ended` are open */
-};
+  pthread_mutex_t lock;       /* guards: snapshot */
+  tdict_future *snapshot;     /* retained; NULL after the file was written, so that the memory of the copy is free */
+  tdict_tree *tree;           /* retained: a tree without tensors, which needs no snapshot; else NULL */
+  _Atomic(bool) is_cancelled; /* relaxed */
+  tdict_latch copied;
+  tdict_error copy_error; /* constant after the latch `copied` is open */
+} saving;
 
-/* Logs the error of the save if no call has returned the error. Call after the save has ended and the program has
- * dropped the handle. */
-static void log_unreported_error(const tdict_saving *s) {
-  const tdict_error *e = &s->error;
-  if (!e->status || e->status == TDICT_ECANCELLED || atomic_load_explicit(&s->error_was_reported, memory_order_relaxed))
-    return;
-  tdict_log_write(tdict_forkmark_log(s->mark), TDICT_LOG_ERROR,
-                  "a save failed and no call returned its error: %s at '%s': %s",
-                  tdict_status_name((tdict_status)e->status), e->path, e->message);
-}
-
-static void drop(tdict_saving *s) {
-  if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1) return;
+static void free_saving(tdict_future *f) {
+  saving *s = (saving *)f;
   tdict_future_release(s->snapshot);
   tdict_release(s->tree);
   tdict_release((tdict_tree *)(uintptr_t)s->options.metadata);
   tdict_latch_destroy(&s->copied);
-  tdict_latch_destroy(&s->ended);
   pthread_mutex_destroy(&s->lock);
-  tdict_forkmark_release(s->mark);
   free(s->path);
-  free(s);
 }
 
 /* Returns the future of the snapshot with a new reference, or NULL if the snapshot is not used any more. */
-static tdict_future *hold_snapshot(tdict_saving *s) {
+static tdict_future *hold_snapshot(saving *s) {
   pthread_mutex_lock(&s->lock);
-  tdict_future *f = tdict_future_retain(s->snapshot);
+  tdict_future *snapshot = tdict_future_retain(s->snapshot);
   pthread_mutex_unlock(&s->lock);
-  return f;
+  return snapshot;
 }
 
-/* Makes the outcome final and frees the memory of the copy. */
-static void settle(tdict_saving *s) {
+/* Frees the memory of the copy. */
+static void drop_snapshot(saving *s) {
   pthread_mutex_lock(&s->lock);
-  tdict_future *f = s->snapshot;
-  const bool is_released = s->is_released;
+  tdict_future *snapshot = s->snapshot;
   s->snapshot = NULL;
-  s->has_ended = true;
   pthread_mutex_unlock(&s->lock);
-  tdict_future_release(f);
-  if (is_released) log_unreported_error(s);
+  tdict_future_release(snapshot);
 }
 
-static tdict_status write_copy(tdict_saving *s, const tdict_tree *tree, tdict_error *err) {
+/* Does the part of the snapshot that no thread has begun. */
+static void help(tdict_future *f) {
+  tdict_future *snapshot = hold_snapshot((saving *)f);
+  if (snapshot) tdict_transfer_kind.help(snapshot);
+  tdict_future_release(snapshot);
+}
+
+static bool is_inside(const tdict_future *f) {
+  tdict_future *snapshot = hold_snapshot((saving *)(uintptr_t)f);
+  const bool inside = snapshot && tdict_transfer_kind.is_inside(snapshot);
+  tdict_future_release(snapshot);
+  return inside;
+}
+
+/* Waits for the snapshot. An error of the file is not an error of the source. */
+static tdict_status wait_source(tdict_future *f, tdict_error *err) {
+  saving *s = (saving *)f;
+  if (!tdict_future_is_open(f, &s->copied) && tdict_forkmark_forked(f->mark))
+    return tdict_fail(err, TDICT_EFORKED, "future: this process is a fork; its parent saves the tree");
+  help(f);
+  (void)tdict_future_wait_latch(f, &s->copied, INT64_MAX);
+  if (s->copy_error.status && err) {
+    *err = s->copy_error;
+    atomic_store_explicit(&f->error_was_reported, true, memory_order_relaxed);
+  }
+  return (tdict_status)s->copy_error.status;
+}
+
+static tdict_status wait_on_stream(tdict_future *f, tdict_stream stream, tdict_error *err) {
+  tdict_future *snapshot = hold_snapshot((saving *)f);
+  tdict_status status = snapshot ? tdict_future_wait_on_stream(snapshot, stream, NULL, err) : wait_source(f, err);
+  tdict_future_release(snapshot);
+  return status;
+}
+
+/* The writer decides whether the request comes in time. */
+static void cancel(tdict_future *f) {
+  saving *s = (saving *)f;
+  tdict_future *snapshot = hold_snapshot(s);
+  atomic_store_explicit(&s->is_cancelled, true, memory_order_relaxed);
+  tdict_future_cancel(snapshot);
+  tdict_future_release(snapshot);
+}
+
+static const tdict_future_kind saving_kind = {
+    .fence = {tdict_future_fence_poll, tdict_future_fence_wait, NULL, tdict_future_fence_retain,
+              tdict_future_fence_release},
+    .name = "save",
+    .help = help,
+    .wait_source = wait_source,
+    .wait_on_stream = wait_on_stream,
+    .cancel = cancel,
+    .decides_cancel = true,
+    .is_inside = is_inside,
+    .free = free_saving,
+};
+
+static tdict_status write_copy(saving *s, const tdict_tree *tree, tdict_error *err) {
   /* One thread writes, so that the save leaves the pool and most slots of the ring to the program. */
   tdict_save_request request = {
       .what = what, .path = s->path, .options = &s->options, .watch = {&s->is_cancelled, NULL}, .num_threads = 0};
@@ -87,18 +123,35 @@ static tdict_status write_copy(tdict_saving *s, const tdict_tree *tree, tdict_er
   return tdict_error_at(err, TDICT_ECANCELLED, s->path);
 }
 
-/* Waits for the snapshot, and writes the file. Drops the thread's reference. */
+/* Ends the future. The caller must not use the struct afterwards. */
+static void end(saving *s, tdict_status status, const tdict_error *error) {
+  tdict_future *f = &s->future;
+  if (status != TDICT_OK) tdict_future_fail(f, UINT32_MAX, "", error);
+  drop_snapshot(s);
+  pthread_mutex_lock(&f->error_lock);
+  f->outcome_is_final = true;
+  pthread_mutex_unlock(&f->error_lock);
+  f->stats.total_seconds = 1e-9 * (double)(tdict_now_ns() - f->begin_ns);
+  tdict_engine_end_job(f->engine, &s->job);
+  tdict_latch_open(&f->ended);
+  tdict_future_end_live(f);
+}
+
+/* Waits for the snapshot, and writes the file. */
 static void *run(void *argument) {
-  tdict_saving *s = argument;
+  saving *s = argument;
   tdict_tree *tree = s->tree ? tdict_retain(s->tree) : NULL;
-  if (s->snapshot && tdict_future_wait(s->snapshot, &tree, &s->copy_error) != TDICT_OK) s->error = s->copy_error;
+  tdict_error error = {0};
+  tdict_status status = TDICT_OK;
+  if (s->snapshot) {
+    status = tdict_future_wait(s->snapshot, &tree, &s->copy_error);
+    error = s->copy_error;
+    (void)!tdict_future_get_stats(s->snapshot, &s->future.stats, NULL);
+  }
   tdict_latch_open(&s->copied);
-  if (!s->error.status) (void)!write_copy(s, tree, &s->error);
+  if (status == TDICT_OK) status = write_copy(s, tree, &error);
   tdict_release(tree);
-  settle(s);
-  tdict_engine_end_job(tdict_context_engine(s->context), &s->job);
-  tdict_latch_open(&s->ended);
-  drop(s);
+  end(s, status, &error);
   return NULL;
 }
 
@@ -109,7 +162,7 @@ static tdict_status report(tdict_status status, const tdict_error *why, tdict_er
 }
 
 /* Starts the copies to a device or to host memory. */
-static tdict_status start_copies(tdict_saving *s, const tdict_tree *tree, tdict_device device, tdict_error *err) {
+static tdict_status start_copies(saving *s, const tdict_tree *tree, tdict_device device, tdict_error *err) {
   const bool to_host = device.type == TDICT_DEVICE_CPU;
   tdict_start start = {.what = what, .src = tree, .device = device, .copies = true};
   start.options = tdict_transfer_options_default();
@@ -123,7 +176,7 @@ static tdict_status start_copies(tdict_saving *s, const tdict_tree *tree, tdict_
   return tdict_start_transfer(s->context, &start, &s->snapshot, err);
 }
 
-static tdict_status start_snapshot(tdict_saving *s, const tdict_tree *tree, tdict_error *err) {
+static tdict_status start_snapshot(saving *s, const tdict_tree *tree, tdict_error *err) {
   tdict_save_places places;
   tdict_status status = tdict_save_find_places(tree, &places, err);
   if (status != TDICT_OK) return status;
@@ -139,37 +192,47 @@ static tdict_status start_snapshot(tdict_saving *s, const tdict_tree *tree, tdic
   return start_copies(s, tree, tdict_cpu(), err);
 }
 
-/* Creates a tdict_saving whose `snapshot` is NULL. */
-static tdict_status create(tdict_context *context, const char *path, const tdict_save_options *options,
-                           tdict_saving **out, tdict_error *err) {
-  const tdict_engine *engine = tdict_context_engine(context);
-  tdict_saving *s = calloc(1, sizeof *s);
+/* Creates a saving whose `snapshot` is NULL. */
+static tdict_status create(tdict_context *context, const char *path, const tdict_save_options *options, saving **out,
+                           tdict_error *err) {
+  saving *s = calloc(1, sizeof *s);
   if (s) s->path = strdup(path);
   if (!s || !s->path) {
     free(s);
     return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its record", what);
   }
+  tdict_future_init(&s->future, tdict_context_engine(context), &saving_kind);
   s->context = context;
   s->options = *options;
-  s->mark = tdict_forkmark_retain(engine->config.mark);
+  s->future.begin_ns = tdict_now_ns();
   pthread_mutex_init(&s->lock, NULL);
   tdict_latch_init(&s->copied, 1);
-  tdict_latch_init(&s->ended, 1);
-  atomic_init(&s->refs, 1);
   *out = s;
   return TDICT_OK;
 }
 
+/* Starts the thread of a save whose snapshot has been started. */
+static void start_thread(saving *s) {
+  tdict_engine *engine = s->future.engine;
+  pthread_t thread;
+  pthread_mutex_lock(&engine->lock);
+  tdict_future_count_live(&s->future);
+  pthread_mutex_unlock(&engine->lock);
+  tdict_engine_begin_job(engine, &s->job);
+  if (tdict_thread_create(&thread, run, s) == 0)
+    pthread_detach(thread);
+  else
+    run(s);
+}
+
 tdict_status tdict_save_async(tdict_context *context, const char *path, const tdict_tree *tree,
-                              const tdict_save_options *options, tdict_saving **out, tdict_error *err) {
+                              const tdict_save_options *options, tdict_future **out, tdict_error *err) {
   TDICT_UNCANCELLED;
   tdict_save_options o;
-  tdict_saving *s;
+  saving *s;
   tdict_tree *metadata = NULL;
-  pthread_t thread;
   if (!context || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, context ? "out" : "context");
-  tdict_engine *engine = tdict_context_engine(context);
-  tdict_status status = tdict_forkmark_check(engine->config.mark, what, err);
+  tdict_status status = tdict_forkmark_check(tdict_context_engine(context)->config.mark, what, err);
   if (status == TDICT_OK) status = tdict_save_read_options(what, path, tree, options, &o, err);
   /* The program may change its tree after the call. */
   if (status == TDICT_OK && o.metadata) status = tdict_clone(o.metadata, &metadata, err);
@@ -181,81 +244,11 @@ tdict_status tdict_save_async(tdict_context *context, const char *path, const td
   }
   status = start_snapshot(s, tree, err);
   if (status != TDICT_OK) {
-    drop(s);
+    tdict_future_release(&s->future);
     return status;
   }
   s->options.after = NULL; /* borrowed for the call; the copies are ordered already */
-  tdict_engine_begin_job(engine, &s->job);
-  atomic_store_explicit(&s->refs, 2, memory_order_relaxed);
-  if (tdict_thread_create(&thread, run, s) == 0)
-    pthread_detach(thread);
-  else
-    run(s);
-  *out = s;
+  start_thread(s);
+  *out = &s->future;
   return TDICT_OK;
-}
-
-/* Waits for a latch, and returns the error that belongs to the latch. */
-static tdict_status wait_for(tdict_saving *s, tdict_latch *latch, const tdict_error *result, tdict_error *err) {
-  if (tdict_forkmark_forked(s->mark) && atomic_load_explicit(&latch->count, memory_order_relaxed) != 0)
-    return tdict_fail(err, TDICT_EFORKED, "%s: this process is a fork; its parent saves the tree", what);
-  if (!tdict_forkmark_forked(s->mark)) {
-    /* Wait for the future first: during this wait, a thread of the pool runs other tasks, which the snapshot may
-     * need. */
-    tdict_future *f = hold_snapshot(s);
-    if (f) (void)!tdict_future_wait(f, NULL, NULL);
-    tdict_future_release(f);
-    (void)tdict_latch_wait(latch, INT64_MAX);
-  }
-  if (!result->status) return TDICT_OK;
-  if (err) {
-    *err = *result;
-    atomic_store_explicit(&s->error_was_reported, true, memory_order_relaxed);
-  }
-  return (tdict_status)result->status;
-}
-
-tdict_status tdict_saving_wait_source(tdict_saving *saving, tdict_error *err) {
-  TDICT_UNCANCELLED;
-  if (!saving) return tdict_fail(err, TDICT_EINVAL, "%s: saving is NULL", what);
-  return wait_for(saving, &saving->copied, &saving->copy_error, err);
-}
-
-tdict_status tdict_saving_wait_on_stream(tdict_saving *saving, tdict_stream stream, tdict_error *err) {
-  if (!saving) return tdict_fail(err, TDICT_EINVAL, "%s: saving is NULL", what);
-  tdict_future *f = tdict_forkmark_forked(saving->mark) ? NULL : hold_snapshot(saving);
-  if (!f) return tdict_saving_wait_source(saving, err);
-  tdict_status status = tdict_future_wait_on_stream(f, stream, NULL, err);
-  tdict_future_release(f);
-  return status;
-}
-
-tdict_status tdict_saving_wait(tdict_saving *saving, tdict_error *err) {
-  TDICT_UNCANCELLED;
-  if (!saving) return tdict_fail(err, TDICT_EINVAL, "%s: saving is NULL", what);
-  return wait_for(saving, &saving->ended, &saving->error, err);
-}
-
-bool tdict_saving_is_done(const tdict_saving *saving) {
-  TDICT_UNCANCELLED;
-  return atomic_load_explicit(&saving->ended.count, memory_order_acquire) == 0;
-}
-
-void tdict_saving_cancel(tdict_saving *saving) {
-  if (!saving || tdict_forkmark_forked(saving->mark)) return;
-  tdict_future *f = hold_snapshot(saving);
-  atomic_store_explicit(&saving->is_cancelled, true, memory_order_relaxed);
-  tdict_future_cancel(f);
-  tdict_future_release(f);
-}
-
-void tdict_saving_release(tdict_saving *saving) {
-  TDICT_UNCANCELLED;
-  if (!saving || tdict_forkmark_forked(saving->mark)) return;
-  pthread_mutex_lock(&saving->lock);
-  const bool has_ended = saving->has_ended;
-  saving->is_released = true;
-  pthread_mutex_unlock(&saving->lock);
-  if (has_ended) log_unreported_error(saving);
-  drop(saving);
 }

@@ -10,7 +10,6 @@
 
 #include "dst/workloads/model.h"
 #include "tdict/io.h"
-#include "tdict/saving.h"
 
 enum { NUM_PLAYERS = 2, NUM_SAVES = 5, ROWS = 4, WIDTH = 30, MOST_GENERATIONS = 30 };
 
@@ -118,18 +117,18 @@ static void save_behind(player *p) {
   const int64_t generation = ++p->generation;
   tdict_save_options o = tdict_save_options_default();
   tdict_tree *td = make_tree(p, generation, dst_roll(2));
-  tdict_saving *saving = NULL;
+  tdict_future *saving = NULL;
   o.format = p->format->format;
   o.allows_gap = true;
   if (p->format->has_shards) o.max_shard_bytes = 300;
   if (!td) return;
   note_start(p, generation);
   if (model_ok(tdict_save_async(p->stage->world.context, p->path, td, &o, &saving, model_error())) &&
-      model_ok(tdict_saving_wait(saving, model_error())))
+      model_ok(tdict_future_wait(saving, NULL, model_error())))
     note_success(p, generation);
   else
     note_failure(p, generation, model_status());
-  tdict_saving_release(saving);
+  tdict_future_release(saving);
   tdict_release(td);
 }
 
@@ -140,24 +139,24 @@ static void save_async(player *p, tdict_tree *td, int64_t generation, bool on_de
   const model_rows other = rows_of(MOST_GENERATIONS + 1);
   const bool will_cancel = dst_roll(4) == 0;
   const uint32_t allowed = (o.progress && reported.stops) || will_cancel ? 1u << TDICT_ECANCELLED : 0;
-  tdict_saving *saving = NULL;
+  tdict_future *saving = NULL;
   note_start(p, generation);
   if (!model_ok(tdict_save_async(p->stage->world.context, p->path, td, &o, &saving, model_error()))) {
     note_failure(p, generation, model_status());
     return;
   }
   if (dst_roll(3) == 0) save_behind(p);
-  if (will_cancel) tdict_saving_cancel(saving);
+  if (will_cancel) tdict_future_cancel(saving);
   if (!on_device && dst_roll(2)) {
-    (void)model_may(allowed, tdict_saving_wait_source(saving, model_error()));
+    (void)model_may(allowed, tdict_future_wait_source(saving, model_error()));
     model_true(model_write(td, &other));
   }
-  if (model_may(allowed, tdict_saving_wait(saving, model_error())))
+  if (model_may(allowed, tdict_future_wait(saving, NULL, model_error())))
     note_success(p, generation);
   else
     note_failure(p, generation, model_status());
-  model_true(tdict_saving_is_done(saving));
-  tdict_saving_release(saving);
+  model_true(tdict_future_is_ready(saving));
+  tdict_future_release(saving);
 }
 
 /* ---- loads ---- */

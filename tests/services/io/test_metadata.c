@@ -1,7 +1,7 @@
 /* Tests the metadata of safetensors files: what a file has, what a save writes, and that nothing is lost between. */
 #include "files.h"
 #include "support/fail_alloc.h"
-#include "tdict/saving.h"
+#include "tdict/io.h"
 
 static const char file_text[] =
     "{\"__metadata__\":{\"format\":\"pt\",\"a.b\":\"\",\"\\u00e9\\\"\":\"\\u0000x\\n\",\"part\":\"0\"},"
@@ -67,7 +67,7 @@ CASE(metadata_survives_opens_and_saves) {
   for (int way = 0; way < 4; way++) {
     const char *name = way == 1 ? "y.safetensors.index.json" : "y";
     tdict_tree *metadata, *again, *tree = open_with_metadata(in(&f, "x"), &metadata), *back;
-    tdict_saving *saving = NULL;
+    tdict_future *saving = NULL;
     check_entries(metadata, NUM_ENTRIES);
     o.metadata = metadata;
     o.max_shard_bytes = way == 1;
@@ -75,8 +75,8 @@ CASE(metadata_survives_opens_and_saves) {
     if (way == 3) {
       td_ok(tdict_save_async(c, in(&f, name), tree, &o, &saving, err));
       td_ok(tdict_delete(metadata, "part", err)); /* the save has read the metadata */
-      td_ok(tdict_saving_wait(saving, err));
-      tdict_saving_release(saving);
+      td_ok(tdict_future_wait(saving, NULL, err));
+      tdict_future_release(saving);
     } else {
       td_ok(tdict_save(NULL, in(&f, name), tree, &o, err));
     }

@@ -9,7 +9,7 @@
 #include "directory.h"
 #include "faults.h"
 #include "support/sanitized.h"
-#include "tdict/saving.h"
+#include "tdict/io.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
  * __wrap_unlinkat __wrap_flock __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
@@ -116,10 +116,10 @@ static tdict_status save_with_fault(world *w, fault what, int at, tdict_error *e
   begin_faults(what, at);
   tdict_status status;
   if (w->how == IN_BACKGROUND) {
-    tdict_saving *saving = NULL;
+    tdict_future *saving = NULL;
     td_ok(tdict_save_async(w->context, w->path, w->source, &w->o, &saving, err));
-    status = tdict_saving_wait(saving, error);
-    tdict_saving_release(saving);
+    status = tdict_future_wait(saving, NULL, error);
+    tdict_future_release(saving);
   } else {
     status = tdict_save(w->context, w->path, w->source, &w->o, error);
   }

@@ -9,8 +9,8 @@
 #include "random_tree.h"
 #include "support/sanitized.h"
 #include "tdict/combine.h"
+#include "tdict/io.h"
 #include "tdict/ragged.h"
-#include "tdict/saving.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
  * __wrap_unlinkat __wrap_flock __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
@@ -228,14 +228,14 @@ static void save(world *w) {
   tdict_tree *tree = next_tree(w), *source = NULL;
   const int way = (int)roll(&w->d, 16);
   tdict_context *context = way < 2 ? w->contexts[way] : NULL;
-  tdict_saving *saving = NULL;
+  tdict_future *saving = NULL;
   tdict_error error = {0};
   if (context) td_ok(tdict_to_device(context, tree, way ? tdict_sim(0) : tdict_cpu(), NULL, &source, err));
   tdict_status status = TDICT_OK;
   if (context && roll(&w->d, 2)) {
     td_ok(tdict_save_async(context, w->path, source, &w->o, &saving, err));
-    status = tdict_saving_wait(saving, &error);
-    tdict_saving_release(saving);
+    status = tdict_future_wait(saving, NULL, &error);
+    tdict_future_release(saving);
   } else {
     status = tdict_save(context, w->path, source ? source : tree, &w->o, &error);
   }

@@ -7,7 +7,7 @@
 #include "random_tree.h"
 #include "support/fail_alloc.h"
 #include "support/rest.h"
-#include "tdict/saving.h"
+#include "tdict/io.h"
 
 /* A gate before each pwrite(). */
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER; /* guards: is_closed, num_waiting, num_passed */
@@ -36,6 +36,16 @@ static void await_writer(void) {
   pthread_mutex_lock(&gate_lock);
   while (!num_waiting) pthread_cond_wait(&gate_changed, &gate_lock);
   pthread_mutex_unlock(&gate_lock);
+}
+
+/* After the new file has got its name, cancels a save. */
+static tdict_future *to_cancel;
+int __real_renameat(int old_folder, const char *old_name, int folder, const char *name);
+int __wrap_renameat(int old_folder, const char *old_name, int new_folder, const char *name);
+int __wrap_renameat(int old_folder, const char *old_name, int new_folder, const char *name) {
+  const int code = __real_renameat(old_folder, old_name, new_folder, name); /* __wrap_renameat */
+  tdict_future_cancel(to_cancel);
+  return code;
 }
 
 static bool refuses_threads;
@@ -85,18 +95,18 @@ static tdict_tree *move_to(tdict_context *c, const tdict_tree *tree, tdict_devic
   td_ok(tdict_to_device(c, tree, device, NULL, &moved, err));
   return moved;
 }
-static tdict_saving *begin(tdict_context *c, const char *path, const tdict_tree *tree, tdict_snapshot snapshot) {
+static tdict_future *begin(tdict_context *c, const char *path, const tdict_tree *tree, tdict_snapshot snapshot) {
   tdict_save_options o = tdict_save_options_default();
-  tdict_saving *s = NULL;
+  tdict_future *s = NULL;
   o.snapshot = (int32_t)snapshot;
   td_ok(tdict_save_async(c, path, tree, &o, &s, err));
   return s;
 }
-static void end(tdict_saving *s) {
-  td_ok(tdict_saving_wait(s, err));
-  assert_true(tdict_saving_is_done(s));
-  td_ok(tdict_saving_wait_source(s, err));
-  tdict_saving_release(s);
+static void end(tdict_future *s) {
+  td_ok(tdict_future_wait(s, NULL, err));
+  assert_true(tdict_future_is_ready(s));
+  td_ok(tdict_future_wait_source(s, err));
+  tdict_future_release(s);
 }
 
 /* Random trees on the host, pinned, and on a device, in each kind of snapshot. After wait_source(), the source is
@@ -115,9 +125,9 @@ DEVICE_CASE(saving_writes_what_the_tree_was) {
       source = move_to(c, tree, td_device());
     tdict_release(tree);
     set_gate(true);
-    tdict_saving *s = begin(c, in(&f, "t.safetensors"), source, seed % 3 ? TDICT_SNAPSHOT_AUTO : TDICT_SNAPSHOT_HOST);
-    td_ok(tdict_saving_wait_source(s, err));
-    assert_false(tdict_saving_is_done(s));
+    tdict_future *s = begin(c, in(&f, "t.safetensors"), source, seed % 3 ? TDICT_SNAPSHOT_AUTO : TDICT_SNAPSHOT_HOST);
+    td_ok(tdict_future_wait_source(s, err));
+    assert_false(tdict_future_is_ready(s));
     (void)!tdict_zero(source, NULL);
     (void)!tdict_set_text(source, "more", "words", NULL);
     tdict_release(source);
@@ -139,16 +149,16 @@ CASE(saving_returns_before_the_device_has_copied) {
     tdict_tree *tree = tree_of((float)kind), *source = move_to(c, tree, tdict_sim(0));
     td_ok(tdict_sim_hold(c, err));
     set_gate(true);
-    tdict_saving *s = begin(c, in(&f, "t"), source, kind);
+    tdict_future *s = begin(c, in(&f, "t"), source, kind);
     td_rest();
-    assert_false(tdict_saving_is_done(s));
+    assert_false(tdict_future_is_ready(s));
     assert_int_equal(num_waiting, 0);
     assert_int_equal(folder_count(&f, NULL), kind ? 1 : 0);
     td_ok(tdict_sim_resume(c, err));
-    td_ok(tdict_saving_wait_source(s, err));
+    td_ok(tdict_future_wait_source(s, err));
     td_ok(tdict_zero(source, err));
     await_writer();
-    assert_false(tdict_saving_is_done(s));
+    assert_false(tdict_future_is_ready(s));
     set_gate(false);
     end(s);
     check_file(in(&f, "t"), tree);
@@ -167,19 +177,19 @@ CASE(saving_orders_a_stream_after_the_snapshot) {
   tdict_stream stream;
   td_ok(tdict_stream_create(c, tdict_sim(0), &stream, err));
   td_ok(tdict_sim_hold(c, err));
-  tdict_saving *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_DEVICE);
-  td_ok(tdict_saving_wait_on_stream(s, stream, err));
+  tdict_future *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_DEVICE);
+  td_ok(tdict_future_wait_on_stream(s, stream, NULL, err));
   tdict_transfer_options o = tdict_transfer_options_default();
   tdict_future *later = NULL;
   o.after = &stream;
   td_ok(tdict_transfer_into_async(c, source, other, &o, &later, err));
   td_rest();
-  assert_false(tdict_saving_is_done(s));
+  assert_false(tdict_future_is_ready(s));
   td_ok(tdict_sim_resume(c, err));
   td_ok(tdict_future_wait(later, NULL, err));
   tdict_future_release(later);
-  td_ok(tdict_saving_wait(s, err));
-  td_ok(tdict_saving_wait_on_stream(s, stream, err)); /* nothing to wait for */
+  td_ok(tdict_future_wait(s, NULL, err));
+  td_ok(tdict_future_wait_on_stream(s, stream, NULL, err)); /* nothing to wait for */
   end(s);
   check_file(in(&f, "t"), tree);
   tdict_stream_destroy(c, stream);
@@ -205,7 +215,7 @@ CASE(saving_needs_no_room_on_the_device) {
   tdict_tensor_release(t);
   source = move_to(c, tree, tdict_sim(0));
   tdict_save_options o = tdict_save_options_default();
-  tdict_saving *s = NULL;
+  tdict_future *s = NULL;
   o.snapshot = TDICT_SNAPSHOT_DEVICE;
   td_fails(TDICT_ENOMEM, "", tdict_save_async(c, in(&f, "t"), source, &o, &s, err));
   assert_null(s);
@@ -232,7 +242,7 @@ CASE(saving_needs_no_room_on_the_device) {
 /* Starts a save that succeeds, and checks that no attempt of the call has written the error. */
 static void check_no_error(tdict_context *c, const char *path, const tdict_tree *tree) {
   tdict_error err, unwritten;
-  tdict_saving *s = NULL;
+  tdict_future *s = NULL;
   memset(&err, 0x5a, sizeof err);
   unwritten = err;
   assert_int_equal(tdict_save_async(c, path, tree, NULL, &s, &err), TDICT_OK);
@@ -269,28 +279,28 @@ CASE(savings_write_in_the_order_of_their_calls) {
   tdict_context *c = sim_context(0);
   folder f = folder_create();
   tdict_tree *trees[4];
-  tdict_saving *savings[4];
+  tdict_future *savings[4];
   set_gate(true);
   for (int i = 0; i < 4; i++) {
     trees[i] = tree_of((float)i);
     savings[i] = begin(c, in(&f, "t"), trees[i], TDICT_SNAPSHOT_AUTO);
     if (i == 0) await_writer();
   }
-  for (int i = 0; i < 4; i++) td_ok(tdict_saving_wait_source(savings[i], err));
+  for (int i = 0; i < 4; i++) td_ok(tdict_future_wait_source(savings[i], err));
   td_rest();
   assert_int_equal(num_waiting, 1);
   assert_int_equal(folder_count(&f, NULL), 1);
-  tdict_saving_cancel(savings[2]);
+  tdict_future_cancel(savings[2]);
   set_gate(false);
-  td_ok(tdict_saving_wait(savings[3], err));
-  for (int i = 0; i < 3; i++) assert_true(tdict_saving_is_done(savings[i]));
+  td_ok(tdict_future_wait(savings[3], NULL, err));
+  for (int i = 0; i < 3; i++) assert_true(tdict_future_is_ready(savings[i]));
   check_file(in(&f, "t"), trees[3]);
   for (int i = 0; i < 4; i++) {
     if (i == 2)
-      td_fails(TDICT_ECANCELLED, "cancelled", tdict_saving_wait(savings[i], err));
+      td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait(savings[i], NULL, err));
     else
-      td_ok(tdict_saving_wait(savings[i], err));
-    tdict_saving_release(savings[i]);
+      td_ok(tdict_future_wait(savings[i], NULL, err));
+    tdict_future_release(savings[i]);
     tdict_release(trees[i]);
   }
   folder_remove(&f);
@@ -304,12 +314,12 @@ CASE(saving_is_cancelled) {
   tdict_tree *old = tree_of(1), *new = tree_of(2), *source = move_to(c, new, tdict_sim(0));
   td_ok(tdict_save(c, in(&f, "t"), old, NULL, err));
   td_ok(tdict_sim_hold(c, err));
-  tdict_saving *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_HOST);
-  tdict_saving_cancel(s);
+  tdict_future *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_HOST);
+  tdict_future_cancel(s);
   td_ok(tdict_sim_resume(c, err));
-  td_fails(TDICT_ECANCELLED, "cancelled", tdict_saving_wait(s, err));
-  td_fails(TDICT_ECANCELLED, "cancelled", tdict_saving_wait_source(s, err));
-  tdict_saving_release(s);
+  td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait(s, NULL, err));
+  td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait_source(s, err));
+  tdict_future_release(s);
   static const tdict_file_format formats[] = {TDICT_FORMAT_SAFETENSORS, TDICT_FORMAT_NPZ};
   for (int i = 0; i < 2; i++) {
     tdict_save_options o = tdict_save_options_default();
@@ -320,25 +330,69 @@ CASE(saving_is_cancelled) {
     tdict_release(numbers);
     await_writer();
     assert_int_equal(folder_count(&f, NULL), 2);
-    tdict_saving_cancel(s);
+    tdict_future_cancel(s);
     set_gate(false);
-    td_fails(TDICT_ECANCELLED, "cancelled", tdict_saving_wait(s, err));
+    td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait(s, NULL, err));
     assert_string_equal(td_last_error.path, in(&f, "t"));
-    td_ok(tdict_saving_wait_source(s, err));
-    tdict_saving_release(s);
+    td_ok(tdict_future_wait_source(s, err));
+    tdict_future_release(s);
     check_file(in(&f, "t"), old);
     assert_int_equal(folder_count(&f, NULL), 1);
   }
   s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
-  td_ok(tdict_saving_wait(s, err));
-  tdict_saving_cancel(s);
+  td_ok(tdict_future_wait(s, NULL, err));
+  tdict_future_cancel(s);
   end(s);
   check_file(in(&f, "t"), new);
-  tdict_saving_cancel(NULL);
-  tdict_saving_release(NULL);
+  tdict_future_cancel(NULL);
+  tdict_future_release(NULL);
   tdict_release(source);
   tdict_release(new);
   tdict_release(old);
+  folder_remove(&f);
+  tdict_context_destroy(c);
+}
+
+/* A request that comes after the file is in place. */
+CASE(saving_may_be_cancelled_too_late) {
+  tdict_context *c = sim_context(0);
+  folder f = folder_create();
+  tdict_tree *tree = tree_of(1), *out = NULL;
+  set_gate(true);
+  tdict_future *s = begin(c, in(&f, "t"), tree, TDICT_SNAPSHOT_AUTO);
+  await_writer();
+  to_cancel = s;
+  set_gate(false);
+  td_ok(tdict_future_wait_for(s, INT64_MAX, &out, err));
+  to_cancel = NULL;
+  assert_null(out); /* a save has no result */
+  assert_int_equal(tdict_future_state(s), TDICT_FUTURE_DONE);
+  end(s);
+  check_file(in(&f, "t"), tree);
+  tdict_release(tree);
+  folder_remove(&f);
+  tdict_context_destroy(c);
+}
+
+CASE(saving_has_the_statistics_of_its_snapshot) {
+  tdict_context *c = sim_context(0);
+  folder f = folder_create();
+  tdict_tree *tree = tree_of(1), *source = move_to(c, tree, tdict_sim(0));
+  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  set_gate(true);
+  tdict_future *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_HOST);
+  td_ok(tdict_future_wait_source(s, err));
+  td_fails(TDICT_EINVAL, "the save has not ended", tdict_future_get_stats(s, &stats, err));
+  set_gate(false);
+  td_ok(tdict_future_wait(s, NULL, err));
+  td_ok(tdict_future_get_stats(s, &stats, err));
+  assert_int_equal(stats.num_leaves, 1);
+  assert_int_equal(stats.total_bytes, 12000);
+  assert_int_equal(stats.direct_bytes, 12000); /* a device to pinned memory */
+  assert_true(stats.total_seconds > 0 && stats.total_seconds >= stats.plan_seconds);
+  end(s);
+  tdict_release(source);
+  tdict_release(tree);
   folder_remove(&f);
   tdict_context_destroy(c);
 }
@@ -360,11 +414,11 @@ CASE(saving_keeps_the_context_alive) {
     pthread_t thread;
     void *was_early = NULL;
     set_gate(true);
-    tdict_saving *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
+    tdict_future *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
     await_writer();
     tdict_release(source);
     assert_int_equal(pthread_create(&thread, NULL, open_gate, &is_destroyed), 0);
-    if (round) tdict_saving_release(s); /* nobody waits for the save */
+    if (round) tdict_future_release(s); /* nobody waits for the save */
     tdict_context_destroy(c);
     is_destroyed = true;
     assert_int_equal(pthread_join(thread, &was_early), 0);
@@ -377,8 +431,11 @@ CASE(saving_keeps_the_context_alive) {
 }
 
 static char logged[512];
+static _Atomic(int) num_logged;
 static void note_log(void *user, int32_t level, const char *text) {
   (void)user, (void)level;
+  if (!strstr(text, "a save failed and no call returned its error")) return;
+  num_logged++;
   snprintf(logged, sizeof logged, "%s", text);
 }
 /* Errors of the file come out of wait(), on every call. An error that no call returned is logged. */
@@ -390,24 +447,20 @@ CASE(saving_returns_errors_from_wait) {
   o.device = tdict_cpu();
   o.log = note_log;
   td_ok(tdict_context_create(&o, &c, err));
-  tdict_saving *s = begin(c, in(&f, "none/t"), tree, TDICT_SNAPSHOT_AUTO);
+  tdict_future *s = begin(c, in(&f, "none/t"), tree, TDICT_SNAPSHOT_AUTO);
   for (int i = 0; i < 2; i++) {
-    td_fails(TDICT_EIO, "No such file", tdict_saving_wait(s, err));
+    td_fails(TDICT_EIO, "No such file", tdict_future_wait(s, NULL, err));
     assert_int_equal(td_last_error.native, ENOENT);
     assert_string_equal(td_last_error.path, in(&f, "none/t"));
   }
-  td_ok(tdict_saving_wait_source(s, err));
-  tdict_saving_release(s);
-  assert_string_equal(logged, "");
+  td_ok(tdict_future_wait_source(s, err));
+  tdict_future_release(s);
   s = begin(c, in(&f, "none/t"), tree, TDICT_SNAPSHOT_AUTO);
-  assert_int_equal(tdict_saving_wait(s, NULL), TDICT_EIO);
-  tdict_saving_release(s);
-  assert_non_null(strstr(logged, "a save failed and no call returned its error"));
-  logged[0] = 0;
+  assert_int_equal(tdict_future_take(s, NULL, NULL), TDICT_EIO);
   s = begin(c, in(&f, "none/t"), tree, TDICT_SNAPSHOT_AUTO);
-  tdict_saving_release(s); /* perhaps before the save fails */
+  tdict_future_release(s); /* perhaps before the save fails */
   tdict_context_destroy(c);
-  assert_non_null(strstr(logged, "a save failed and no call returned its error"));
+  assert_int_equal(num_logged, 2);
   assert_non_null(strstr(logged, "No such file"));
   tdict_release(tree);
   folder_remove(&f);
@@ -418,7 +471,7 @@ CASE(saving_refuses_wrong_arguments) {
   folder f = folder_create();
   tdict_tree *tree = tree_of(1), *empty = NULL;
   tdict_save_options o = tdict_save_options_default();
-  tdict_saving *s = NULL;
+  tdict_future *s = NULL;
   td_fails(TDICT_EINVAL, "context", tdict_save_async(NULL, in(&f, "t"), tree, NULL, &s, err));
   td_fails(TDICT_EINVAL, "out", tdict_save_async(c, in(&f, "t"), tree, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "path", tdict_save_async(c, NULL, tree, NULL, &s, err));
@@ -427,9 +480,9 @@ CASE(saving_refuses_wrong_arguments) {
   td_fails(TDICT_EINVAL, "tdict_snapshot", tdict_save_async(c, in(&f, "t"), tree, &o, &s, err));
   o.snapshot = TDICT_SNAPSHOT_DEVICE;
   td_fails(TDICT_EINVAL, "one device", tdict_save_async(c, in(&f, "t"), tree, &o, &s, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_saving_wait(NULL, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_saving_wait_source(NULL, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_saving_wait_on_stream(NULL, (tdict_stream){0}, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_future_wait(NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_future_wait_source(NULL, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_future_wait_on_stream(NULL, (tdict_stream){0}, NULL, err));
   assert_null(s);
   /* a tree without tensors, which changes after the call */
   td_ok(tdict_create(0, NULL, &empty, err));
@@ -453,9 +506,9 @@ CASE(saving_without_a_thread) {
   folder f = folder_create();
   tdict_tree *tree = tree_of(1), *source = move_to(c, tree, tdict_sim(0));
   refuses_threads = true;
-  tdict_saving *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
+  tdict_future *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
   refuses_threads = false;
-  assert_true(tdict_saving_is_done(s));
+  assert_true(tdict_future_is_ready(s));
   end(s);
   check_file(in(&f, "t"), tree);
   tdict_release(source);
@@ -469,16 +522,16 @@ CASE(saving_in_a_forked_process) {
   folder f = folder_create();
   tdict_tree *tree = tree_of(1), *source = move_to(c, tree, tdict_sim(0));
   set_gate(true);
-  tdict_saving *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
+  tdict_future *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
   await_writer();
   const pid_t child = fork();
   if (child == 0) {
-    tdict_saving *other = NULL;
-    const bool good = tdict_saving_wait(s, NULL) == TDICT_EFORKED && !tdict_saving_is_done(s) &&
-                      tdict_saving_wait_source(s, NULL) == TDICT_OK &&
+    tdict_future *other = NULL;
+    const bool good = tdict_future_wait(s, NULL, NULL) == TDICT_EFORKED && !tdict_future_is_ready(s) &&
+                      tdict_future_wait_source(s, NULL) == TDICT_OK &&
                       tdict_save_async(c, "t", tree, NULL, &other, NULL) == TDICT_EFORKED;
-    tdict_saving_cancel(s);
-    tdict_saving_release(s);
+    tdict_future_cancel(s);
+    tdict_future_release(s);
     _exit(good ? 0 : 1);
   }
   int status;
@@ -501,16 +554,16 @@ CASE(saving_without_memory) {
   end(begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO));
   for (int64_t n = 0;; n++) {
     tdict_error error;
-    tdict_saving *s = NULL;
+    tdict_future *s = NULL;
     refuses_threads = n % 2; /* the allocations of the writer, too */
     td_fail_alloc(n / 2, false);
     tdict_status status = tdict_save_async(c, in(&f, "t"), source, NULL, &s, &error);
     const bool failed = td_fail_alloc_stop();
     refuses_threads = false;
     assert_true(!status == !!s);
-    if (status == TDICT_OK) status = tdict_saving_wait(s, &error);
+    if (status == TDICT_OK) status = tdict_future_wait(s, NULL, &error);
     assert_true(status == TDICT_OK || (failed && status == TDICT_ENOMEM));
-    tdict_saving_release(s);
+    tdict_future_release(s);
     check_file(in(&f, "t"), tree);
     assert_int_equal(folder_count(&f, NULL), 1);
     if (!failed && n % 2) break;
