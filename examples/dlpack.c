@@ -20,7 +20,7 @@ int main(int argc, char **argv) {
   tdict_future *future = NULL;
   tdict_tree *host = NULL, *batch = NULL, *back = NULL;
   tdict_dlpack_entry *entries = NULL;
-  tdict_stream stream = {0}; /* the stream on which the other library works */
+  tdict_stream stream = tdict_no_stream(); /* the stream on which the other library works */
   size_t count = 0;
   tdict_error err = {0};
   options.sim = &sim;
@@ -32,12 +32,12 @@ int main(int argc, char **argv) {
   TDICT_TRY(tdict_future_wait_on_stream(future, stream, &batch, &err));
 
   /* Export. The other library takes the managed tensors, queues its work on its stream, and calls their deleters. */
-  consumer.stream = &stream;
+  consumer.stream = stream;
   TDICT_TRY(tdict_dlpack_export_tree(context, batch, &consumer, &entries, &count, &err));
   for (size_t i = 0; i < count; i++) printf("exported %s\n", entries[i].name);
 
   /* Import. Later transfers of the new tree wait for the work that the other library has queued on its stream. */
-  producer.stream = &stream;
+  producer.stream = stream;
   TDICT_TRY(tdict_dlpack_import_tree(context, entries, count, &producer, &back, &err));
   TDICT_TRY(tdict_set_batch_size(back, 1, (const int64_t[]){64}, &err));
   TDICT_TRY(tdict_print(back, stdout, &err));

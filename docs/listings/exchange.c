@@ -45,15 +45,16 @@ done:
 }
 
 static int exchange_with_dlpack(tdict_context *context, tdict_tree *batch) {
-  struct DLManagedTensorVersioned *managed = NULL;
-  struct DLManagedTensor *legacy = NULL;
+  tdict_dlpack_export_options older = tdict_dlpack_export_options_default();
+  tdict_dlpack_entry managed, legacy;
   tdict_tensor *reward, *back = NULL, *back_again = NULL;
   tdict_error err = {0};
   TDICT_TRY(tdict_get(batch, "reward", &reward, &err));
   TDICT_TRY(tdict_dlpack_export(context, reward, NULL, &managed, &err));
   TDICT_TRY(tdict_dlpack_import(context, &managed, NULL, &back, &err));
-  TDICT_TRY(tdict_dlpack_export_legacy(context, reward, NULL, &legacy, &err)); /* before DLPack 1.0 */
-  TDICT_TRY(tdict_dlpack_import_legacy(context, &legacy, NULL, &back_again, &err));
+  older.legacy = true; /* for libraries from before DLPack 1.0 */
+  TDICT_TRY(tdict_dlpack_export(context, reward, &older, &legacy, &err));
+  TDICT_TRY(tdict_dlpack_import(context, &legacy, NULL, &back_again, &err));
   printf("the same address: %d, %d\n", tdict_tensor_const_data(back) == tdict_tensor_const_data(reward),
          tdict_tensor_const_data(back_again) == tdict_tensor_const_data(reward));
 done:

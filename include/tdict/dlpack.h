@@ -15,7 +15,7 @@
  * Devices. The functions accept tensors in host memory, on cuda devices and on simulated devices. Pinned host memory is
  * DLPack's kDLCUDAHost. A simulated device is kDLExtDev. A tensor in CUDA managed memory (kDLCUDAManaged) can only be
  * imported. The imported tensor gets the device of the stream in the options. If the options have no stream or
- * #TDICT_DLPACK_NO_STREAM, the tensor gets the cuda device that the struct names. For any other device, the functions
+ * #TDICT_DLPACK_UNORDERED, the tensor gets the cuda device that the struct names. For any other device, the functions
  * return #TDICT_ENOTSUP.
  *
  * Streams. DLPack does not say when the elements are valid. The options of an export or import therefore name a stream
@@ -50,24 +50,24 @@ TDICT_BEGIN_DECLS
 /** A stream handle that turns off the ordering of work on devices. DLPack's Python method `__dlpack__` uses the stream
  *  -1 for this purpose. With this handle, the program itself must order the work of the producer and the consumer. */
 #ifdef __cplusplus
-#define TDICT_DLPACK_NO_STREAM reinterpret_cast<void *>(tdict_cast_(intptr_t, -1))
+#define TDICT_DLPACK_UNORDERED reinterpret_cast<void *>(tdict_cast_(intptr_t, -1))
 #else
-#define TDICT_DLPACK_NO_STREAM ((void *)(intptr_t)-1)
+#define TDICT_DLPACK_UNORDERED ((void *)(intptr_t)-1)
 #endif
 
 typedef struct tdict_dlpack_export_options {
   size_t struct_size;
-  /** The stream on which the consumer uses the tensor. The tdict_stream is borrowed for the call, but the stream itself
-   *  must exist until the deleter has run. If the stream is CUDA's per-thread stream, the deleter must run on the
-   *  thread of the export. NULL (default): the call waits for the library's work on the tensor, and the deleter records
-   *  no work. For host memory the call always waits, as tdict_tensor_data() does. */
-  const tdict_stream *stream;
+  /** The stream on which the consumer uses the tensor. The stream must exist until the deleter has run. If the stream
+   *  is CUDA's per-thread stream, the deleter must run on the thread of the export. Default: tdict_no_stream(). The
+   *  call then waits for the library's work on the tensor, and the deleter records no work. For host memory the call
+   *  always waits, as tdict_tensor_data() does. */
+  tdict_stream stream;
   /** true: the consumer only reads the tensor. The versioned struct then has the read-only flag, and the consumer's
    *  stream does not wait for transfers that read the tensor. */
   bool read_only;
   /** true: exports pinned host memory as kDLCPU, for consumers that refuse kDLCUDAHost, such as PyTorch */
   bool pinned_as_cpu;
-  bool legacy; /**< true: tdict_dlpack_export_tree() makes legacy structs. The other functions ignore this field. */
+  bool legacy; /**< true: makes legacy structs. false (default): makes versioned structs */
 } tdict_dlpack_export_options;
 static inline tdict_dlpack_export_options tdict_dlpack_export_options_default(void) {
   tdict_dlpack_export_options o;
@@ -78,9 +78,9 @@ static inline tdict_dlpack_export_options tdict_dlpack_export_options_default(vo
 
 typedef struct tdict_dlpack_import_options {
   size_t struct_size;
-  /** The stream on which the producer fills the tensor; borrowed for the call. NULL (default): the elements are valid
-   *  already. If the tensor is in host memory, the call waits for the stream. */
-  const tdict_stream *stream;
+  /** The stream on which the producer fills the tensor. Default: tdict_no_stream(), if the elements are valid already.
+   *  If the tensor is in host memory, the call waits for the stream. */
+  tdict_stream stream;
   /** true: the import copies a read-only tensor and calls the deleter. The copy may be written. The copy is in plain
    *  host memory, or in the memory of the tensor's device. false (default): a read-only tensor is not copied, and
    *  tdict_tensor_data() returns NULL for the tensor. */
@@ -93,6 +93,14 @@ static inline tdict_dlpack_import_options tdict_dlpack_import_options_default(vo
   return o;
 }
 
+/** A managed tensor, of either struct. Exactly one of the members `versioned` and `legacy` is not NULL. A program that
+ *  takes the managed tensor must set the member to NULL. */
+typedef struct tdict_dlpack_entry {
+  const char *name; /**< of a tensor of a tree: the path, escaped as in tdict/tree.h; else "" */
+  struct DLManagedTensorVersioned *versioned;
+  struct DLManagedTensor *legacy;
+} tdict_dlpack_entry;
+
 /** @brief Makes a managed tensor over the bytes of @p tensor. Copies no element.
  *
  *  The managed tensor holds a reference to the bytes until its deleter is called. The program may release @p tensor and
@@ -102,60 +110,41 @@ static inline tdict_dlpack_import_options tdict_dlpack_import_options_default(vo
  *  @param[in]  context  May be NULL if the options have no stream.
  *  @param[in]  tensor   Borrowed.
  *  @param[in]  options  NULL for the defaults.
- *  @param[out] out      Owned by the caller. Written on success only.
+ *  @param[out] out      The managed tensor, owned by the caller. Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, a missing context, or a transfer into the tensor has failed;
- *          #TDICT_EDTYPE the dtype has several lanes; #TDICT_ENOTSUP the library does not know the kind of device;
- *          #TDICT_EWRONGDEVICE the stream belongs to another device than the tensor, or to no GPU of the context, or
- *          the tensor is on a simulated device of another context; #TDICT_ECAPTURE the stream is being captured;
- *          #TDICT_EFORKED; #TDICT_ELOST; #TDICT_EDEVICE; #TDICT_ENOMEM.
+ *          #TDICT_EREADONLY the tensor is read-only, and of the options `legacy` is set and `read_only` is not (the
+ *          legacy struct has no read-only flag); #TDICT_EDTYPE the dtype has several lanes; #TDICT_ENOTSUP the library
+ *          does not know the kind of device; #TDICT_EWRONGDEVICE the stream belongs to another device than the tensor,
+ *          or to no GPU of the context, or the tensor is on a simulated device of another context; #TDICT_ECAPTURE the
+ *          stream is being captured; #TDICT_EFORKED; #TDICT_ELOST; #TDICT_EDEVICE; #TDICT_ENOMEM.
  *  @note If a transfer into the tensor fails after the call has returned, the consumer reads unspecified bytes. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export(tdict_context *context, const tdict_tensor *tensor,
                                                            const tdict_dlpack_export_options *options,
-                                                           struct DLManagedTensorVersioned **out, tdict_error *err);
-/** @brief Makes a managed tensor as tdict_dlpack_export() does, in the legacy struct.
- *  @return The errors of tdict_dlpack_export(); #TDICT_EREADONLY the tensor is read-only and the option `read_only` is
- *          not set. The legacy struct has no read-only flag. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export_legacy(tdict_context *context, const tdict_tensor *tensor,
-                                                                  const tdict_dlpack_export_options *options,
-                                                                  struct DLManagedTensor **out, tdict_error *err);
+                                                           tdict_dlpack_entry *out, tdict_error *err);
 
 /** @brief Makes a tensor over the bytes of a managed tensor.
  *
- *  NULL strides mean C order. The byte offset is added to the address. The library calls the deleter when the last
- *  reference to the bytes is dropped, on the thread that drops this reference. Transfers hold references, so this
- *  thread can belong to the pool of a context. tdict_record_stream() returns #TDICT_EWRONGDEVICE for a tree that has
- *  only imported tensors. Wait for your own streams before you release such a tree. If the tree also has a tensor in
- *  memory of a context, tdict_record_stream() records the work for the imported tensors, too.
+ *  A legacy tensor is never read-only. NULL strides mean C order. The byte offset is added to the address. The library
+ *  calls the deleter when the last reference to the bytes is dropped, on the thread that drops this reference.
+ *  Transfers hold references, so this thread can belong to the pool of a context. tdict_record_stream() returns
+ *  #TDICT_EWRONGDEVICE for a tree that has only imported tensors. Wait for your own streams before you release such a
+ *  tree. If the tree also has a tensor in memory of a context, tdict_record_stream() records the work for the imported
+ *  tensors, too.
  *  @param[in]     context  May be NULL if the options have no stream and no tensor on a device is copied.
- *  @param[in,out] managed  The managed tensor. Set to NULL on success, and also if the managed tensor has a newer major
- *                          version.
+ *  @param[in,out] entry    The managed tensor, of either struct. The name is not used. The member is set to NULL on
+ *                          success, and if the managed tensor has a newer major version.
  *  @param[in]     options  NULL for the defaults.
  *  @param[out]    out      New tensor, owned by the caller. Written on success only.
  *  @return #TDICT_OK; #TDICT_EFORMAT the major version is not 1; #TDICT_EDTYPE the library does not know the dtype, or
  *          the dtype has several lanes; #TDICT_ENOTSUP the library does not know the kind of device; #TDICT_EINVAL a
- *          NULL pointer, a missing context, or an invalid size or byte offset; the errors of tdict_tensor_from_data();
- *          #TDICT_EWRONGDEVICE the stream belongs to another device than the tensor, or to no GPU of the context, or
- *          the tensor is on a simulated device of another context; #TDICT_ECAPTURE the stream is being captured; the
- *          errors of tdict_tensor_clone() for a copy; #TDICT_EFORKED; #TDICT_ELOST; #TDICT_EDEVICE; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_import(tdict_context *context,
-                                                           struct DLManagedTensorVersioned **managed,
+ *          NULL pointer, a missing context, an entry without exactly one managed tensor, or an invalid size or byte
+ *          offset; the errors of tdict_tensor_from_data(); #TDICT_EWRONGDEVICE the stream belongs to another device
+ *          than the tensor, or to no GPU of the context, or the tensor is on a simulated device of another context;
+ *          #TDICT_ECAPTURE the stream is being captured; the errors of tdict_tensor_clone() for a copy; #TDICT_EFORKED;
+ *          #TDICT_ELOST; #TDICT_EDEVICE; #TDICT_ENOMEM. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_import(tdict_context *context, tdict_dlpack_entry *entry,
                                                            const tdict_dlpack_import_options *options,
                                                            tdict_tensor **out, tdict_error *err);
-/** @brief Makes a tensor over a legacy managed tensor, as tdict_dlpack_import() does. The tensor is not read-only.
- *  @return The errors of tdict_dlpack_import(). The legacy struct has no version, so the call cannot return
- *          #TDICT_EFORMAT. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_import_legacy(tdict_context *context,
-                                                                  struct DLManagedTensor **managed,
-                                                                  const tdict_dlpack_import_options *options,
-                                                                  tdict_tensor **out, tdict_error *err);
-
-/** Describes one tensor of a tree. Exactly one of the members `versioned` and `legacy` is not NULL. A program that
- *  takes the managed tensor must set the member to NULL. */
-typedef struct tdict_dlpack_entry {
-  const char *name; /**< the path of the tensor, escaped as in tdict/tree.h */
-  struct DLManagedTensorVersioned *versioned;
-  struct DLManagedTensor *legacy;
-} tdict_dlpack_entry;
 
 /** @brief Makes a managed tensor for each tensor of a tree, in insertion order.
  *
@@ -171,8 +160,8 @@ typedef struct tdict_dlpack_entry {
  *  @param[in]  tree     Borrowed. Later changes of the tree do not affect the result.
  *  @param[out] entries  New array, released with tdict_dlpack_release_entries(). Written on success only.
  *  @param[out] count    Number of entries. Written on success only.
- *  @return The errors of tdict_dlpack_export(), or for legacy structs the errors of tdict_dlpack_export_legacy();
- *          #TDICT_ENOTSUP also for an object without `flatten`; the errors of `flatten`. err->path names the leaf.
+ *  @return The errors of tdict_dlpack_export(); #TDICT_ENOTSUP also for an object without `flatten`; the errors of
+ *  `flatten`. err->path names the leaf.
  *  @note Cost: O(keys). In the result, one allocation holds all managed tensors, and another allocation holds the
  *        names. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export_tree(tdict_context *context, const tdict_tree *tree,
@@ -195,8 +184,7 @@ TDICT_API void tdict_dlpack_release_entries(tdict_dlpack_entry *entries, size_t 
  *  @param[out]    out      New tree, owned by the caller. Written on success only.
  *  @return The errors of tdict_dlpack_import(); the errors of tdict_set(); #TDICT_EEXIST two entries have the same
  *          name; #TDICT_ETYPE also if one entry has the name of a parent of another entry, such as "a" and "a.b";
- *          #TDICT_EINVAL also if a name is NULL, or if an entry does not have exactly one managed tensor. err->path is
- *          the name of the entry.
+ *          #TDICT_EINVAL also if a name is NULL. err->path is the name of the entry.
  *  @note Cost: O(keys). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_import_tree(tdict_context *context, tdict_dlpack_entry *entries,
                                                                 size_t count,

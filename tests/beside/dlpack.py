@@ -42,12 +42,12 @@ class Device(ctypes.Structure):
 
 
 class ExportOptions(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("stream", pointer(Stream)), ("read_only", ctypes.c_bool),
+    _fields_ = [("struct_size", c_size_t), ("stream", Stream), ("read_only", ctypes.c_bool),
                 ("pinned_as_cpu", ctypes.c_bool), ("legacy", ctypes.c_bool)]
 
 
 class ImportOptions(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("stream", pointer(Stream)), ("copy_read_only", ctypes.c_bool)]
+    _fields_ = [("struct_size", c_size_t), ("stream", Stream), ("copy_read_only", ctypes.c_bool)]
 
 
 class Entry(ctypes.Structure):
@@ -141,21 +141,21 @@ class Tdict:
         return out, released
 
     def export(self, tensor, versioned=True, context=None, **options):
-        o = ExportOptions(struct_size=ctypes.sizeof(ExportOptions), **options)
-        out = c_void_p()
-        name = "tdict_dlpack_export" if versioned else "tdict_dlpack_export_legacy"
-        self.call(name, context, tensor, ctypes.byref(o), ctypes.byref(out))
-        return out.value
+        o = ExportOptions(struct_size=ctypes.sizeof(ExportOptions), legacy=not versioned, **options)
+        out = Entry()
+        self.call("tdict_dlpack_export", context, tensor, ctypes.byref(o), ctypes.byref(out))
+        check((out.versioned if not versioned else out.legacy) is None, "the entry has one struct")
+        return out.versioned if versioned else out.legacy
 
     def take(self, capsule, context=None, **options):
         """Imports the tensor of a capsule and marks the capsule as used."""
         versioned = bool(api.PyCapsule_IsValid(capsule, NAMES[True]))
-        managed = c_void_p(api.PyCapsule_GetPointer(capsule, NAMES[versioned]))
+        managed = api.PyCapsule_GetPointer(capsule, NAMES[versioned])
+        entry = Entry(None, managed if versioned else None, None if versioned else managed)
         o = ImportOptions(struct_size=ctypes.sizeof(ImportOptions), **options)
         out = c_void_p()
-        name = "tdict_dlpack_import" if versioned else "tdict_dlpack_import_legacy"
-        self.call(name, context, ctypes.byref(managed), ctypes.byref(o), ctypes.byref(out))
-        check(managed.value is None, "the import takes the managed tensor")
+        self.call("tdict_dlpack_import", context, ctypes.byref(entry), ctypes.byref(o), ctypes.byref(out))
+        check(entry.versioned is None and entry.legacy is None, "the import takes the managed tensor")
         api.PyCapsule_SetName(capsule, USED[versioned])
         return out
 
@@ -419,7 +419,7 @@ def torch_cuda(tdict, torch):
         versioned = bool(api.PyCapsule_IsValid(capsule, NAMES[True]))
         managed = api.PyCapsule_GetPointer(capsule, NAMES[versioned])
         entry = (Entry * 1)(Entry(b"t", managed if versioned else None, None if versioned else managed))
-        o = ImportOptions(struct_size=ctypes.sizeof(ImportOptions), stream=pointer(Stream)(streams[0]))
+        o = ImportOptions(struct_size=ctypes.sizeof(ImportOptions), stream=streams[0])
         tree, host = c_void_p(), c_void_p()
         tdict.call("tdict_dlpack_import_tree", context, entry, c_size_t(1), ctypes.byref(o), ctypes.byref(tree))
         api.PyCapsule_SetName(capsule, USED[versioned])
@@ -434,7 +434,7 @@ def torch_cuda(tdict, torch):
         tdict.call("tdict_to_device_async", context, host, Device(2, 0), None, ctypes.byref(future))
         tdict.call("tdict_future_wait_on_stream", future, streams[0], ctypes.byref(moved))
         tdict.call("tdict_get", moved, b"t", ctypes.byref(leaf))
-        out = tdict.export(leaf, torch_versioned(torch), context, stream=pointer(Stream)(streams[1]))
+        out = tdict.export(leaf, torch_versioned(torch), context, stream=streams[1])
         with torch.cuda.stream(other):
             mine = torch.from_dlpack(api.PyCapsule_New(out, NAMES[torch_versioned(torch)], None))
             total = (mine == number + 0.5).all()

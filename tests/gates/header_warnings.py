@@ -22,8 +22,8 @@ ALLOWED = {
 USES = """
 extern const tdict_dtype known;
 const tdict_dtype known = TDICT_DTYPE(2, 32, 1);
-extern void *const no_stream;
-void *const no_stream = TDICT_DLPACK_NO_STREAM;
+extern void *const unordered;
+void *const unordered = TDICT_DLPACK_UNORDERED;
 tdict_status uses(tdict_tree *tree, tdict_tree **out);
 tdict_status uses(tdict_tree *tree, tdict_tree **out) {
   const tdict_field fields[] = {TDICT_FIELD("a", TDICT_U8, 3, 64, 64), TDICT_FIELD("b", TDICT_F32)};

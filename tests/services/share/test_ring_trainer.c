@@ -444,20 +444,21 @@ SIM_CASE(share_ring_waits_for_recorded_uses) {
   tdict_tree *batch = NULL, *next = NULL;
   tdict_tensor *x = NULL;
   tdict_stream stream;
-  struct DLManagedTensorVersioned *managed = NULL;
+  tdict_dlpack_entry entry;
   tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
   td_ok(tdict_stream_create(context, td_device(), &stream, err));
-  o.stream = &stream;
+  o.stream = stream;
   td_ok(tdict_share_ring_pin(ring, context, err));
   for (int64_t seed = 41; seed < 44; seed++) {
     rig_publish(worker, seed);
     td_ok(tdict_share_ring_take(ring, 0, &batch, err));
     assert_int_equal(rig_check(batch), seed);
     td_ok(tdict_get(batch, "x", &x, err));
-    td_ok(tdict_dlpack_export(context, x, &o, &managed, err));
+    td_ok(tdict_dlpack_export(context, x, &o, &entry, err));
     td_ok(tdict_sim_hold(context, err));
     td_ok(tdict_sim_launch(stream, run_nothing, NULL, err));
-    ((tdict_dl_versioned *)(void *)managed)->deleter((void *)managed);
+    tdict_dl_versioned *managed = (tdict_dl_versioned *)(void *)entry.versioned;
+    managed->deleter(managed);
     td_ok(tdict_share_ring_give_back(ring, batch, err));
     td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, 0, &next, err));
     num_polls = 0;

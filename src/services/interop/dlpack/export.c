@@ -159,36 +159,27 @@ static tdict_status begin_export(exporter *e, tdict_context *context, const tdic
   return status == TDICT_OK ? tdict_dlpack_stream_open(context, e->o.stream, &e->consumer, err) : status;
 }
 
-static tdict_status export_tensor(exporter *e, const tdict_tensor *tensor, export_block **out, tdict_error *err) {
-  const tdict_dlpack_leaf leaf = {tensor, 0};
-  e->leaves = &leaf;
-  e->count = 1;
-  return make_block(e, out, err);
+static tdict_dlpack_entry entry_of(const exporter *e, export_leaf *leaf, const char *name) {
+  tdict_dlpack_entry entry = {.name = name};
+  if (e->o.legacy)
+    entry.legacy = (struct DLManagedTensor *)(void *)&leaf->legacy;
+  else
+    entry.versioned = (struct DLManagedTensorVersioned *)(void *)&leaf->versioned;
+  return entry;
 }
 
 tdict_status tdict_dlpack_export(tdict_context *context, const tdict_tensor *tensor,
-                                 const tdict_dlpack_export_options *options, struct DLManagedTensorVersioned **out,
+                                 const tdict_dlpack_export_options *options, tdict_dlpack_entry *out,
                                  tdict_error *err) {
   exporter e;
   export_block *b;
   if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", tensor ? "out" : "tensor");
+  const tdict_dlpack_leaf leaf = {tensor, 0};
   tdict_status status = begin_export(&e, context, options, err);
-  e.o.legacy = false;
-  if (status == TDICT_OK) status = export_tensor(&e, tensor, &b, err);
-  if (status == TDICT_OK) *out = (struct DLManagedTensorVersioned *)(void *)&b->leaves[0].versioned;
-  return status;
-}
-
-tdict_status tdict_dlpack_export_legacy(tdict_context *context, const tdict_tensor *tensor,
-                                        const tdict_dlpack_export_options *options, struct DLManagedTensor **out,
-                                        tdict_error *err) {
-  exporter e;
-  export_block *b;
-  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", tensor ? "out" : "tensor");
-  tdict_status status = begin_export(&e, context, options, err);
-  e.o.legacy = true;
-  if (status == TDICT_OK) status = export_tensor(&e, tensor, &b, err);
-  if (status == TDICT_OK) *out = (struct DLManagedTensor *)(void *)&b->leaves[0].legacy;
+  e.leaves = &leaf;
+  e.count = 1;
+  if (status == TDICT_OK) status = make_block(&e, &b, err);
+  if (status == TDICT_OK) *out = entry_of(&e, &b->leaves[0], "");
   return status;
 }
 
@@ -196,14 +187,7 @@ tdict_status tdict_dlpack_export_legacy(tdict_context *context, const tdict_tens
 static void fill_entries(const exporter *e, export_block *b, tdict_dlpack_leaves *list) {
   b->names = list->names;
   list->names = NULL;
-  for (size_t i = 0; i < e->count; i++) {
-    export_leaf *leaf = &b->leaves[i];
-    b->entries[i] = (tdict_dlpack_entry){.name = b->names + list->leaves[i].name};
-    if (e->o.legacy)
-      b->entries[i].legacy = (struct DLManagedTensor *)(void *)&leaf->legacy;
-    else
-      b->entries[i].versioned = (struct DLManagedTensorVersioned *)(void *)&leaf->versioned;
-  }
+  for (size_t i = 0; i < e->count; i++) b->entries[i] = entry_of(e, &b->leaves[i], b->names + list->leaves[i].name);
 }
 
 tdict_status tdict_dlpack_export_tree(tdict_context *context, const tdict_tree *tree,

@@ -129,6 +129,16 @@ static void take_managed(const incoming *in, const tdict_tensor *tensor) {
   s->release = in->delete_managed;
 }
 
+static incoming open_entry(const tdict_dlpack_entry *entry) {
+  return entry->versioned ? open_versioned(entry->versioned) : open_legacy(entry->legacy);
+}
+
+/* Forgets the managed tensor of an entry, which a storage owns now. */
+static void empty_entry(tdict_dlpack_entry *entry) {
+  entry->versioned = NULL;
+  entry->legacy = NULL;
+}
+
 static tdict_status import_tensor(tdict_context *context, const incoming *in,
                                   const tdict_dlpack_import_options *options, tdict_tensor **out, tdict_error *err) {
   importer im;
@@ -142,31 +152,23 @@ static tdict_status import_tensor(tdict_context *context, const incoming *in,
   return TDICT_OK;
 }
 
-tdict_status tdict_dlpack_import(tdict_context *context, struct DLManagedTensorVersioned **managed,
+/* Returns TDICT_EINVAL if the entry does not have exactly one managed tensor. */
+static tdict_status check_managed(const tdict_dlpack_entry *entry, tdict_error *err) {
+  if (!entry->versioned != !entry->legacy) return TDICT_OK;
+  return tdict_fail(err, TDICT_EINVAL, "dlpack: the entry has %s, wanted one managed tensor",
+                    entry->legacy ? "two managed tensors" : "no managed tensor");
+}
+
+tdict_status tdict_dlpack_import(tdict_context *context, tdict_dlpack_entry *entry,
                                  const tdict_dlpack_import_options *options, tdict_tensor **out, tdict_error *err) {
-  if (!managed || !*managed || !out)
-    return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", managed && *managed ? "out" : "managed");
-  tdict_status status = check_version(managed, err);
+  if (!entry || !out) return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", entry ? "out" : "entry");
+  tdict_status status = check_managed(entry, err);
+  if (status == TDICT_OK && entry->versioned) status = check_version(&entry->versioned, err);
   if (status != TDICT_OK) return status;
-  const incoming in = open_versioned(*managed);
+  const incoming in = open_entry(entry);
   status = import_tensor(context, &in, options, out, err);
-  if (status == TDICT_OK) *managed = NULL;
+  if (status == TDICT_OK) empty_entry(entry);
   return status;
-}
-
-tdict_status tdict_dlpack_import_legacy(tdict_context *context, struct DLManagedTensor **managed,
-                                        const tdict_dlpack_import_options *options, tdict_tensor **out,
-                                        tdict_error *err) {
-  if (!managed || !*managed || !out)
-    return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", managed && *managed ? "out" : "managed");
-  const incoming in = open_legacy(*managed);
-  tdict_status status = import_tensor(context, &in, options, out, err);
-  if (status == TDICT_OK) *managed = NULL;
-  return status;
-}
-
-static incoming open_entry(const tdict_dlpack_entry *entry) {
-  return entry->versioned ? open_versioned(entry->versioned) : open_legacy(entry->legacy);
 }
 
 /* Checks the versions of all entries, and deletes the managed tensors of newer major versions. Reports the first
@@ -184,9 +186,8 @@ static tdict_status check_versions(tdict_dlpack_entry *entries, size_t count, td
 
 static tdict_status check_entry(const tdict_dlpack_entry *entry, size_t i, tdict_error *err) {
   if (!entry->name) return tdict_fail(err, TDICT_EINVAL, "dlpack: the name of entry %zu is NULL", i);
-  if (!entry->versioned != !entry->legacy) return TDICT_OK;
-  tdict_fail(err, TDICT_EINVAL, "dlpack: the entry has %s managed tensors, wanted one", entry->legacy ? "two" : "no");
-  return tdict_error_at(err, TDICT_EINVAL, entry->name);
+  const tdict_status status = check_managed(entry, err);
+  return status == TDICT_OK ? TDICT_OK : tdict_error_at(err, status, entry->name);
 }
 
 /* Makes the tensors and sets each tensor in the tree. The caller releases the tensors, on success and on failure. */
@@ -232,8 +233,7 @@ static tdict_status import_entries(importer *im, tdict_dlpack_entry *entries, si
   if (status == TDICT_OK) {
     for (size_t i = 0; i < count; i++) {
       const incoming in = open_entry(&entries[i]);
-      entries[i].versioned = NULL;
-      entries[i].legacy = NULL;
+      empty_entry(&entries[i]);
       take_managed(&in, tensors[i]);
     }
     *out = tree;

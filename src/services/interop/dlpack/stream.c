@@ -1,19 +1,21 @@
 /* Orders streams of other libraries with the work of this library. See stream.h for ownership and threads. */
 #include "services/interop/dlpack/stream.h"
 
+#include "core/base/device.h"
 #include "core/base/error.h"
 #include "device/use.h"
 #include "tdict/dlpack.h"
 
-tdict_status tdict_dlpack_stream_open(tdict_context *context, const tdict_stream *stream, tdict_dlpack_stream *out,
+tdict_status tdict_dlpack_stream_open(tdict_context *context, tdict_stream stream, tdict_dlpack_stream *out,
                                       tdict_error *err) {
-  *out = (tdict_dlpack_stream){.is_unordered = stream && stream->handle == TDICT_DLPACK_NO_STREAM};
-  if (!stream || out->is_unordered) return TDICT_OK;
+  *out = (tdict_dlpack_stream){.is_unordered = stream.handle == TDICT_DLPACK_UNORDERED};
+  if (out->is_unordered) return TDICT_OK;
+  if (!tdict_has_stream(stream)) return tdict_stream_check_device(stream, "dlpack", err);
   if (!context) return tdict_fail(err, TDICT_EINVAL, "dlpack: the options have a stream, and context is NULL");
   out->devices = tdict_context_devices(context);
-  out->device = stream->device;
-  out->handle = stream->handle;
-  return tdict_stream_open(out->devices, *stream, "dlpack", &out->gpu, err);
+  out->device = stream.device;
+  out->handle = stream.handle;
+  return tdict_stream_open(out->devices, stream, "dlpack", &out->gpu, err);
 }
 
 tdict_status tdict_dlpack_check_device(const tdict_dlpack_stream *s, const tdict_storage *storage, tdict_error *err) {

@@ -16,9 +16,9 @@ typedef struct tdict_dlpack_stream {
   bool is_unordered; /* true: the program orders device work itself */
 } tdict_dlpack_stream;
 
-/* Opens the stream that a program passes. If `stream` is NULL, there is no stream. Returns TDICT_EINVAL if there is a
- * stream but `context` is NULL. Also returns the errors of tdict_stream_open(). */
-tdict_status tdict_dlpack_stream_open(tdict_context *context, const tdict_stream *stream, tdict_dlpack_stream *out,
+/* Opens the stream that a program passes, which may be none. Returns TDICT_EINVAL if there is a stream but `context` is
+ * NULL, or if the stream has no device. Also returns the errors of tdict_stream_open(). */
+tdict_status tdict_dlpack_stream_open(tdict_context *context, tdict_stream stream, tdict_dlpack_stream *out,
                                       tdict_error *err);
 /* Returns TDICT_EWRONGDEVICE if the stream does not belong to the device of the storage. Also returns
  * TDICT_EWRONGDEVICE if the storage is on a simulated device of another context. Accepts host memory with any

@@ -74,10 +74,12 @@ CODE(TDICT_F8E5M2, kDLFloat8_e5m2);
 /* A consumer passes the structs of its header to the library without casts. */
 tdict_status use_versioned(DLManagedTensorVersioned *managed, tdict_tensor **out);
 tdict_status use_versioned(DLManagedTensorVersioned *managed, tdict_tensor **out) {
-  return tdict_dlpack_import(NULL, &managed, NULL, out, NULL);
+  tdict_dlpack_entry entry = {.versioned = managed};
+  return tdict_dlpack_import(NULL, &entry, NULL, out, NULL);
 }
 #endif
 tdict_status use_legacy(DLManagedTensor *managed, tdict_tensor **out);
 tdict_status use_legacy(DLManagedTensor *managed, tdict_tensor **out) {
-  return tdict_dlpack_import_legacy(NULL, &managed, NULL, out, NULL);
+  tdict_dlpack_entry entry = {.legacy = managed};
+  return tdict_dlpack_import(NULL, &entry, NULL, out, NULL);
 }

@@ -19,6 +19,47 @@ static inline void delete_versioned_of(struct DLManagedTensorVersioned *m) {
 }
 static inline void delete_legacy_of(struct DLManagedTensor *m) { legacy_of(m)->deleter(legacy_of(m)); }
 
+/* Exports and imports of one of the two structs. */
+static inline tdict_status export_versioned(tdict_context *context, const tdict_tensor *tensor,
+                                            const tdict_dlpack_export_options *options,
+                                            struct DLManagedTensorVersioned **out, tdict_error *err) {
+  tdict_dlpack_entry entry = {0};
+  tdict_status status = tdict_dlpack_export(context, tensor, options, out ? &entry : NULL, err);
+  if (status != TDICT_OK) return status;
+  assert_null(entry.legacy);
+  assert_string_equal(entry.name, "");
+  *out = entry.versioned;
+  return TDICT_OK;
+}
+static inline tdict_status export_legacy(tdict_context *context, const tdict_tensor *tensor,
+                                         const tdict_dlpack_export_options *options, struct DLManagedTensor **out,
+                                         tdict_error *err) {
+  tdict_dlpack_export_options o = options ? *options : tdict_dlpack_export_options_default();
+  tdict_dlpack_entry entry = {0};
+  o.legacy = true;
+  tdict_status status = tdict_dlpack_export(context, tensor, &o, out ? &entry : NULL, err);
+  if (status != TDICT_OK) return status;
+  assert_null(entry.versioned);
+  *out = entry.legacy;
+  return TDICT_OK;
+}
+static inline tdict_status import_versioned(tdict_context *context, struct DLManagedTensorVersioned **managed,
+                                            const tdict_dlpack_import_options *options, tdict_tensor **out,
+                                            tdict_error *err) {
+  tdict_dlpack_entry entry = {.versioned = *managed};
+  tdict_status status = tdict_dlpack_import(context, &entry, options, out, err);
+  *managed = entry.versioned;
+  return status;
+}
+static inline tdict_status import_legacy(tdict_context *context, struct DLManagedTensor **managed,
+                                         const tdict_dlpack_import_options *options, tdict_tensor **out,
+                                         tdict_error *err) {
+  tdict_dlpack_entry entry = {.legacy = *managed};
+  tdict_status status = tdict_dlpack_import(context, &entry, options, out, err);
+  *managed = entry.legacy;
+  return status;
+}
+
 /* A producer's tensor in both structs. Its bytes are the test's. */
 typedef struct produced {
   tdict_dl_versioned versioned;

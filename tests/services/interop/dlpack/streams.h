@@ -7,12 +7,12 @@
 #include "engine/promises.h"
 #include "rig.h"
 
-static inline tdict_dlpack_export_options consumer_on(const tdict_stream *s) {
+static inline tdict_dlpack_export_options consumer_on(tdict_stream s) {
   tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
   o.stream = s;
   return o;
 }
-static inline tdict_dlpack_import_options producer_on(const tdict_stream *s) {
+static inline tdict_dlpack_import_options producer_on(tdict_stream s) {
   tdict_dlpack_import_options o = tdict_dlpack_import_options_default();
   o.stream = s;
   return o;
@@ -110,13 +110,13 @@ typedef struct call {
 } call;
 static inline void *run_export(void *user) {
   call *c = user;
-  c->status = tdict_dlpack_export(c->c, c->tensor, &c->export_options, &c->managed, NULL);
+  c->status = export_versioned(c->c, c->tensor, &c->export_options, &c->managed, NULL);
   atomic_store(&c->done, true);
   return NULL;
 }
 static inline void *run_import(void *user) {
   call *c = user;
-  c->status = tdict_dlpack_import(c->c, &c->managed, &c->import_options, &c->made, NULL);
+  c->status = import_versioned(c->c, &c->managed, &c->import_options, &c->made, NULL);
   atomic_store(&c->done, true);
   return NULL;
 }

@@ -31,7 +31,7 @@ CASE(dlpack_import_has_the_elements) {
     if (!has_strides) p.versioned.tensor.strides = NULL;
     struct DLManagedTensorVersioned *m = give_versioned(&p);
     tdict_tensor *t = NULL;
-    td_ok(tdict_dlpack_import(NULL, &m, NULL, &t, err));
+    td_ok(import_versioned(NULL, &m, NULL, &t, err));
     assert_null(m);
     assert_int_equal(t->ndim, layout.ndim);
     assert_memory_equal(tdict_tensor_shape(t), layout.shape, (size_t)layout.ndim * sizeof(int64_t));
@@ -56,7 +56,7 @@ CASE(dlpack_import_of_empty_tensors) {
   produce_bytes(&p, NULL, 0);
   p.versioned.tensor.byte_offset = 64; /* NULL and an offset is no address */
   struct DLManagedTensorVersioned *m = give_versioned(&p);
-  td_ok(tdict_dlpack_import(NULL, &m, NULL, &t, err));
+  td_ok(import_versioned(NULL, &m, NULL, &t, err));
   assert_null(tdict_tensor_data(t));
   assert_int_equal(tdict_tensor_numel(t), 0);
   tdict_tensor_release(t);
@@ -77,9 +77,9 @@ CASE(dlpack_import_deletes_once) {
     struct DLManagedTensorVersioned *m = give_versioned(&p);
     struct DLManagedTensor *old = give_legacy(&p);
     if (legacy)
-      td_ok(tdict_dlpack_import_legacy(NULL, &old, NULL, &t, err));
+      td_ok(import_legacy(NULL, &old, NULL, &t, err));
     else
-      td_ok(tdict_dlpack_import(NULL, &m, NULL, &t, err));
+      td_ok(import_versioned(NULL, &m, NULL, &t, err));
     assert_ptr_equal(m, legacy ? give_versioned(&p) : NULL);
     assert_ptr_equal(old, legacy ? NULL : give_legacy(&p));
     td_ok(tdict_tensor_slice(t, &(tdict_tensor_range){0, 2, 3, 1}, &view, err));
@@ -95,7 +95,7 @@ CASE(dlpack_import_deletes_once) {
   produce_bytes(&p, bytes, 8);
   p.versioned.deleter = NULL;
   struct DLManagedTensorVersioned *m = give_versioned(&p);
-  td_ok(tdict_dlpack_import(NULL, &m, NULL, &t, err));
+  td_ok(import_versioned(NULL, &m, NULL, &t, err));
   tdict_tensor_release(t);
   assert_int_equal(times_deleted(&p), 0);
 }
@@ -109,26 +109,25 @@ CASE(dlpack_import_refuses_newer_versions) {
   p.versioned.minor = 7;
   p.versioned.tensor.ndim = -5; /* nothing behind the deleter has a meaning */
   struct DLManagedTensorVersioned *m = give_versioned(&p);
-  td_fails(TDICT_EFORMAT, "version 2.7, and the library knows version 1.3",
-           tdict_dlpack_import(NULL, &m, NULL, &t, err));
+  td_fails(TDICT_EFORMAT, "version 2.7, and the library knows version 1.3", import_versioned(NULL, &m, NULL, &t, err));
   assert_null(m);
   assert_int_equal(times_deleted(&p), 1);
   p.versioned.deleter = NULL;
   m = give_versioned(&p);
-  td_fails(TDICT_EFORMAT, "2.7", tdict_dlpack_import(NULL, &m, NULL, &t, err));
+  td_fails(TDICT_EFORMAT, "2.7", import_versioned(NULL, &m, NULL, &t, err));
   assert_null(m);
   /* no such version was published: the struct is none, and nothing in it is called */
   produce_bytes(&p, bytes, 8);
   p.versioned.major = 0;
   m = give_versioned(&p);
-  td_fails(TDICT_EFORMAT, "version 0.1", tdict_dlpack_import(NULL, &m, NULL, &t, err));
+  td_fails(TDICT_EFORMAT, "version 0.1", import_versioned(NULL, &m, NULL, &t, err));
   assert_ptr_equal(m, give_versioned(&p));
   assert_int_equal(times_deleted(&p), 0);
   /* a newer minor version has the same layout */
   produce_bytes(&p, bytes, 8);
   p.versioned.minor = 99;
   m = give_versioned(&p);
-  td_ok(tdict_dlpack_import(NULL, &m, NULL, &t, err));
+  td_ok(import_versioned(NULL, &m, NULL, &t, err));
   tdict_tensor_release(t);
   assert_int_equal(times_deleted(&p), 1);
 }
@@ -144,7 +143,7 @@ CASE(dlpack_import_keeps_read_only) {
     p.versioned.flags = TDICT_DL_READ_ONLY;
     struct DLManagedTensorVersioned *m = give_versioned(&p);
     o.copy_read_only = copies;
-    td_ok(tdict_dlpack_import(NULL, &m, &o, &t, err));
+    td_ok(import_versioned(NULL, &m, &o, &t, err));
     assert_null(m);
     assert_int_equal(times_deleted(&p), copies); /* a copy needs the producer's bytes no longer */
     if (copies)
@@ -158,7 +157,7 @@ CASE(dlpack_import_keeps_read_only) {
   /* what may be written is not copied */
   produce_bytes(&p, bytes, 6);
   struct DLManagedTensorVersioned *m = give_versioned(&p);
-  td_ok(tdict_dlpack_import(NULL, &m, &o, &t, err));
+  td_ok(import_versioned(NULL, &m, &o, &t, err));
   assert_ptr_equal(tdict_tensor_data(t), bytes);
   tdict_tensor_release(t);
 }
@@ -170,27 +169,27 @@ CASE(dlpack_import_refuses_arguments) {
   tdict_tree *tree = NULL;
   produce_bytes(&p, bytes, 8);
   struct DLManagedTensorVersioned *m = give_versioned(&p), *none = NULL;
-  struct DLManagedTensor *old = give_legacy(&p), *no_old = NULL;
+  struct DLManagedTensor *old = give_legacy(&p);
   tdict_dlpack_import_options o = tdict_dlpack_import_options_default();
-  td_fails(TDICT_EINVAL, "managed is NULL", tdict_dlpack_import(NULL, NULL, NULL, &t, err));
-  td_fails(TDICT_EINVAL, "managed is NULL", tdict_dlpack_import(NULL, &none, NULL, &t, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_dlpack_import(NULL, &m, NULL, NULL, err));
-  td_fails(TDICT_EINVAL, "managed is NULL", tdict_dlpack_import_legacy(NULL, NULL, NULL, &t, err));
-  td_fails(TDICT_EINVAL, "managed is NULL", tdict_dlpack_import_legacy(NULL, &no_old, NULL, &t, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_dlpack_import_legacy(NULL, &old, NULL, NULL, err));
+  tdict_dlpack_entry both = {NULL, m, old};
+  td_fails(TDICT_EINVAL, "entry is NULL", tdict_dlpack_import(NULL, NULL, NULL, &t, err));
+  td_fails(TDICT_EINVAL, "no managed tensor, wanted one", import_versioned(NULL, &none, NULL, &t, err));
+  td_fails(TDICT_EINVAL, "two managed tensors, wanted one", tdict_dlpack_import(NULL, &both, NULL, &t, err));
+  td_fails(TDICT_EINVAL, "out is NULL", import_versioned(NULL, &m, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "out is NULL", import_legacy(NULL, &old, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "entries is NULL", tdict_dlpack_import_tree(NULL, NULL, 1, NULL, &tree, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_dlpack_import_tree(NULL, NULL, 0, NULL, NULL, err));
   o.struct_size = 3;
-  td_fails(TDICT_EINVAL, "struct_size", tdict_dlpack_import(NULL, &m, &o, &t, err));
+  td_fails(TDICT_EINVAL, "struct_size", import_versioned(NULL, &m, &o, &t, err));
   o = tdict_dlpack_import_options_default();
   const tdict_stream stream = {tdict_sim(0), NULL};
-  o.stream = &stream;
-  td_fails(TDICT_EINVAL, "context is NULL", tdict_dlpack_import(NULL, &m, &o, &t, err));
-  o.stream = NULL;
+  o.stream = stream;
+  td_fails(TDICT_EINVAL, "context is NULL", import_versioned(NULL, &m, &o, &t, err));
+  o.stream = tdict_no_stream();
   o.copy_read_only = true; /* nobody can say which memory of the device */
   p.versioned.tensor.device = (tdict_dl_device){TDICT_DL_EXT_DEV, 0};
   p.versioned.flags = TDICT_DL_READ_ONLY;
-  td_fails(TDICT_EINVAL, "copy_read_only needs", tdict_dlpack_import(NULL, &m, &o, &t, err));
+  td_fails(TDICT_EINVAL, "copy_read_only needs", import_versioned(NULL, &m, &o, &t, err));
   assert_ptr_equal(m, give_versioned(&p));
   assert_int_equal(times_deleted(&p), 0);
 }
@@ -209,7 +208,7 @@ CASE(dlpack_import_survives_enomem) {
     produce_bytes(&p, bytes, 8);
     p.versioned.flags = TDICT_DL_READ_ONLY;
     struct DLManagedTensorVersioned *m = give_versioned(&p);
-    TD_WITHOUT_MEMORY_THEN(tdict_dlpack_import(NULL, &m, &o, &t, err), untouched(m, &p));
+    TD_WITHOUT_MEMORY_THEN(import_versioned(NULL, &m, &o, &t, err), untouched(m, &p));
     assert_memory_equal(tdict_tensor_const_data(t), bytes, 8);
     tdict_tensor_release(t);
     assert_int_equal(times_deleted(&p), 1);
@@ -306,7 +305,8 @@ CASE(dlpack_import_tree_refuses) {
   b.made[2].versioned.major = 3; /* only the newer one is deleted */
   fail_tree(&b, TDICT_EFORMAT, "version 3.1", "n.m.c\\.d", 2);
   b.entries[2].versioned = NULL;
-  td_fails(TDICT_EINVAL, "no managed tensors", tdict_dlpack_import_tree(NULL, b.entries, COUNT, NULL, &tree, err));
+  td_fails(TDICT_EINVAL, "no managed tensor, wanted one",
+           tdict_dlpack_import_tree(NULL, b.entries, COUNT, NULL, &tree, err));
 }
 
 static void owned_and_no_tree(batch *b, const tdict_tree *tree) {

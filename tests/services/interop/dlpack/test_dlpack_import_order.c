@@ -2,7 +2,7 @@
  * cannot be missed. */
 #include "streams.h"
 
-static tdict_tree *import_one(const place *w, produced *p, const tdict_stream *s) {
+static tdict_tree *import_one(const place *w, produced *p, tdict_stream s) {
   tdict_dlpack_import_options o = producer_on(s);
   tdict_dlpack_entry entry = {"t", give_versioned(p), NULL};
   tdict_tree *tree = NULL;
@@ -24,7 +24,7 @@ SIM_CASE(dlpack_import_waits_for_the_producer) {
     number_tree(&w, own, 7);
     start_writer(&w, &at, leaf, 50);
     produce_leaf(&p, leaf);
-    tdict_tree *in = import_one(&w, &p, &at.s); /* the host does not wait */
+    tdict_tree *in = import_one(&w, &p, at.s); /* the host does not wait */
     tdict_future *f = move_async(&w, in, tdict_cpu(), &o);
     tdict_release(in);
     check_pending(f);
@@ -54,7 +54,7 @@ SIM_CASE(dlpack_import_holds_writes_back) {
   give(src, "t", fresh);
   start_writer(&w, &at, leaf, 50);
   produce_leaf(&p, leaf);
-  tdict_tree *in = import_one(&w, &p, &at.s);
+  tdict_tree *in = import_one(&w, &p, at.s);
   o.after = &idle;
   tdict_future *f = copy_async(&w, src, in, &o);
   check_pending(f);
@@ -81,10 +81,10 @@ SIM_CASE(dlpack_import_passes_its_order_on) {
   consumer_copy read;
   start_writer(&w, &at, leaf, 50);
   produce_leaf(&p, leaf);
-  tdict_tree *in = import_one(&w, &p, &at.s);
-  tdict_dlpack_export_options o = consumer_on(&s);
+  tdict_tree *in = import_one(&w, &p, at.s);
+  tdict_dlpack_export_options o = consumer_on(s);
   o.read_only = true;
-  td_ok(tdict_dlpack_export(w.c, leaf_of(in, "t"), &o, &m, err));
+  td_ok(export_versioned(w.c, leaf_of(in, "t"), &o, &m, err));
   tdict_release(in);
   start_read(&w, &read, s, leaf);
   td_rest();
@@ -110,12 +110,12 @@ SIM_CASE(dlpack_import_copies_after_the_producer) {
   call c = {.c = w.c};
   start_writer(&w, &at, leaf, 50);
   produce_leaf(&p, leaf);
-  tdict_release(import_one(&w, &p, &at.s));
+  tdict_release(import_one(&w, &p, at.s));
   assert_int_equal(times_deleted(&p), 1);
   produce_leaf(&p, leaf);
   p.versioned.flags = TDICT_DL_READ_ONLY;
   c.managed = give_versioned(&p);
-  c.import_options = producer_on(&at.s);
+  c.import_options = producer_on(at.s);
   c.import_options.copy_read_only = true;
   start_waiting(&c, run_import);
   gate_open(&at.gate);
@@ -142,7 +142,7 @@ SIM_CASE(dlpack_import_of_pinned_memory_waits) {
   produce_leaf(&p, pinned);
   p.versioned.tensor.device.type = TDICT_DL_CUDA_HOST;
   c.managed = give_versioned(&p);
-  c.import_options = producer_on(&at.s);
+  c.import_options = producer_on(at.s);
   start_waiting(&c, run_import);
   gate_open(&at.gate);
   finish_waiting(&c);

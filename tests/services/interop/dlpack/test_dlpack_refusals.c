@@ -7,21 +7,21 @@
 /* Asks for both directions of a tensor with a stream; both must be refused, and nothing may be taken or retained. */
 static void refuse_stream(const place *w, const tdict_tensor *t, tdict_stream s, tdict_status status,
                           const char *text) {
-  tdict_dlpack_export_options e = consumer_on(&s);
-  tdict_dlpack_import_options i = producer_on(&s);
+  tdict_dlpack_export_options e = consumer_on(s);
+  tdict_dlpack_import_options i = producer_on(s);
   struct DLManagedTensorVersioned *m = NULL;
   struct DLManagedTensor *old = NULL;
   tdict_tensor *out = NULL;
   produced p;
   const int64_t refs = atomic_load(&t->storage->refs);
-  td_fails(status, text, tdict_dlpack_export(w->c, t, &e, &m, err));
-  td_fails(status, text, tdict_dlpack_export_legacy(w->c, t, &e, &old, err));
+  td_fails(status, text, export_versioned(w->c, t, &e, &m, err));
+  td_fails(status, text, export_legacy(w->c, t, &e, &old, err));
   assert_true(!m && !old);
   produce_leaf(&p, t);
   m = give_versioned(&p);
   old = give_legacy(&p);
-  td_fails(status, text, tdict_dlpack_import(w->c, &m, &i, &out, err));
-  td_fails(status, text, tdict_dlpack_import_legacy(w->c, &old, &i, &out, err));
+  td_fails(status, text, import_versioned(w->c, &m, &i, &out, err));
+  td_fails(status, text, import_legacy(w->c, &old, &i, &out, err));
   assert_true(m && old && !out);
   assert_int_equal(times_deleted(&p), 0);
   assert_int_equal(atomic_load(&t->storage->refs), refs);
@@ -50,7 +50,7 @@ SIM_CASE(dlpack_refuses_streams) {
   td_ok(tdict_to_device(w.c, td, tdict_sim(1), NULL, &second, err));
   refuse_stream(&w, leaf_of(second, "a"), s, TDICT_EWRONGDEVICE, "stream is of sim:0, and the tensor is on sim:1");
   /* in a tree the leaf is named */
-  tdict_dlpack_export_options e = consumer_on(&s);
+  tdict_dlpack_export_options e = consumer_on(s);
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
   tdict_tree *mixed = new_tree();
@@ -68,8 +68,8 @@ SIM_CASE(dlpack_refuses_streams) {
   produce_leaf(&p, t);
   struct DLManagedTensorVersioned *m = give_versioned(&p);
   tdict_tensor *out = NULL;
-  tdict_dlpack_import_options i = producer_on(&s);
-  td_fails(TDICT_ELOST, "cuEventRecord", tdict_dlpack_import(w.c, &m, &i, &out, err));
+  tdict_dlpack_import_options i = producer_on(s);
+  td_fails(TDICT_ELOST, "cuEventRecord", import_versioned(w.c, &m, &i, &out, err));
   assert_non_null(m);
   assert_int_equal(times_deleted(&p), 0);
   shim_end(&h, w.d);
@@ -88,10 +88,10 @@ SIM_CASE(dlpack_deleter_never_fails) {
   place w = place_open(2);
   tdict_tree *td = arena(&w, 1);
   tdict_stream s = new_stream(&w);
-  tdict_dlpack_export_options e = consumer_on(&s);
+  tdict_dlpack_export_options e = consumer_on(s);
   struct DLManagedTensorVersioned *m[2];
   shim h;
-  for (int n = 0; n < 2; n++) td_ok(tdict_dlpack_export(w.c, leaf_of(td, "a"), &e, &m[n], err));
+  for (int n = 0; n < 2; n++) td_ok(export_versioned(w.c, leaf_of(td, "a"), &e, &m[n], err));
   tdict_release(td);
   shim_begin(&h, w.d);
   h.ops.stream_capture_status = say_capturing;
@@ -111,10 +111,10 @@ GPU_CASE(dlpack_export_refuses_lost_bytes) {
   struct DLManagedTensorVersioned *m = NULL;
   size_t count = 0;
   tdict_tensor_lose(leaf_of(dst, "n.b"));
-  td_fails(TDICT_EINVAL, "bytes are lost", tdict_dlpack_export(w.c, leaf_of(dst, "n.b"), NULL, &m, err));
+  td_fails(TDICT_EINVAL, "bytes are lost", export_versioned(w.c, leaf_of(dst, "n.b"), NULL, &m, err));
   td_fails(TDICT_EINVAL, "bytes are lost", tdict_dlpack_export_tree(w.c, dst, NULL, &entries, &count, err));
   assert_string_equal(td_last_error.path, "n.b");
-  td_ok(tdict_dlpack_export(w.c, leaf_of(dst, "d"), NULL, &m, err));
+  td_ok(export_versioned(w.c, leaf_of(dst, "d"), NULL, &m, err));
   delete_versioned_of(m);
   tdict_release(dst);
   place_close(&w);
@@ -130,7 +130,7 @@ GPU_CASE(dlpack_export_refuses_unloaded_leaves) {
   tdict_dlpack_entry *entries = NULL;
   struct DLManagedTensorVersioned *m = NULL;
   size_t count = 0;
-  td_fails(TDICT_EINVAL, "load the tree first", tdict_dlpack_export(w.c, leaf_of(twin, "n.b"), NULL, &m, err));
+  td_fails(TDICT_EINVAL, "load the tree first", export_versioned(w.c, leaf_of(twin, "n.b"), NULL, &m, err));
   td_fails(TDICT_EINVAL, "load the tree first", tdict_dlpack_export_tree(w.c, twin, NULL, &entries, &count, err));
   assert_true(tdict_has(td, td_last_error.path));
   assert_true(!m && !entries);
@@ -145,7 +145,7 @@ GPU_CASE(dlpack_in_a_fork) {
   place w = place_open(2);
   tdict_tree *td = arena(&w, 1), *host = numbered_tree(&w, NULL, 2);
   tdict_stream s = new_stream(&w);
-  tdict_dlpack_export_options e = consumer_on(&s);
+  tdict_dlpack_export_options e = consumer_on(s);
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
   td_ok(tdict_dlpack_export_tree(w.c, td, &e, &entries, &count, err));
@@ -156,9 +156,9 @@ GPU_CASE(dlpack_in_a_fork) {
     struct DLManagedTensorVersioned *m = NULL;
     tdict_tensor *back = NULL;
     alarm(20);
-    bool good = tdict_dlpack_export(w.c, leaf_of(td, "a"), &e, &m, NULL) == TDICT_EFORKED;
-    good = good && tdict_dlpack_export(w.c, leaf_of(host, "a"), NULL, &m, NULL) == TDICT_OK;
-    good = good && tdict_dlpack_import(w.c, &m, NULL, &back, NULL) == TDICT_OK;
+    bool good = export_versioned(w.c, leaf_of(td, "a"), &e, &m, NULL) == TDICT_EFORKED;
+    good = good && export_versioned(w.c, leaf_of(host, "a"), NULL, &m, NULL) == TDICT_OK;
+    good = good && import_versioned(w.c, &m, NULL, &back, NULL) == TDICT_OK;
     good = good && tdict_tensor_const_data(back) == leaf_of(host, "a")->data;
     tdict_tensor_release(back);
     tdict_dlpack_release_entries(entries, count);

@@ -16,14 +16,14 @@ SIM_CASE(dlpack_consumer_waits_for_transfers) {
   tdict_stream s = new_stream(&w);
   stopped at;
   consumer_copy read;
-  tdict_dlpack_export_options o = consumer_on(&s);
+  tdict_dlpack_export_options o = consumer_on(s);
   for (int reads = 0; reads < 2; reads++) {
     struct DLManagedTensorVersioned *m = NULL;
     number_tree(&w, dst, 7);
     stop_stream(&w, &at, leaf);
     tdict_future *f = stopped_copy(&w, src, dst, &at);
     o.read_only = reads;
-    td_ok(tdict_dlpack_export(w.c, leaf, &o, &m, err)); /* the host does not wait */
+    td_ok(export_versioned(w.c, leaf, &o, &m, err)); /* the host does not wait */
     assert_ptr_equal(versioned_of(m)->tensor.data, leaf->data);
     assert_int_equal(versioned_of(m)->tensor.device.type, TDICT_DL_EXT_DEV);
     start_read(&w, &read, s, leaf);
@@ -48,7 +48,7 @@ SIM_CASE(dlpack_consumer_of_a_tree_waits) {
   stopped at;
   consumer_copy read[NUM_NUMBERED];
   tdict_future *f[NUM_NUMBERED];
-  tdict_dlpack_export_options o = consumer_on(&s);
+  tdict_dlpack_export_options o = consumer_on(s);
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
   stop_stream(&w, &at, leaf_of(dst, "a"));
@@ -81,14 +81,14 @@ SIM_CASE(dlpack_consumer_of_a_tree_waits) {
 SIM_CASE(dlpack_export_without_a_stream_waits) {
   place w = place_open(2);
   tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
-  const tdict_stream unordered = {w.device, TDICT_DLPACK_NO_STREAM};
+  const tdict_stream unordered = {w.device, TDICT_DLPACK_UNORDERED};
   struct DLManagedTensorVersioned *m = NULL;
   call c = {.c = w.c, .tensor = leaf_of(dst, "d"), .export_options = tdict_dlpack_export_options_default()};
   stopped at;
   stop_stream(&w, &at, leaf_of(dst, "a"));
   tdict_future *f = stopped_copy(&w, src, dst, &at);
-  tdict_dlpack_export_options o = consumer_on(&unordered);
-  td_ok(tdict_dlpack_export(NULL, c.tensor, &o, &m, err));
+  tdict_dlpack_export_options o = consumer_on(unordered);
+  td_ok(export_versioned(NULL, c.tensor, &o, &m, err));
   delete_versioned_of(m);
   check_export_waits(&w, &c, &at);
   assert_true(has_number(&w, c.tensor, number_of_leaf(8, 3)));
@@ -118,7 +118,7 @@ SIM_CASE(dlpack_consumer_waits_for_blocking_transfers) {
   tdict_stream s = new_stream(&w);
   stopped at;
   pthread_t thread;
-  call c = {.c = w.c, .tensor = leaf_of(dst, "a"), .export_options = consumer_on(&s)};
+  call c = {.c = w.c, .tensor = leaf_of(dst, "a"), .export_options = consumer_on(s)};
   stop_stream(&w, &at, c.tensor);
   blocking b = {&w, src, dst, &at.s};
   assert_int_equal(pthread_create(&thread, NULL, copy_blocking, &b), 0);
@@ -144,15 +144,15 @@ SIM_CASE(dlpack_consumer_that_reads_passes_readers) {
   consumer_copy read, write;
   stop_stream(&w, &at, leaf_of(src, "d"));
   tdict_future *f = stopped_copy(&w, src, dst, &at);
-  tdict_dlpack_export_options o = consumer_on(&reads);
+  tdict_dlpack_export_options o = consumer_on(reads);
   o.read_only = true;
-  td_ok(tdict_dlpack_export(w.c, leaf, &o, &m[0], err));
+  td_ok(export_versioned(w.c, leaf, &o, &m[0], err));
   assert_int_equal(versioned_of(m[0])->flags, TDICT_DL_READ_ONLY);
   start_read(&w, &read, reads, leaf);
   assert_true(end_copy(&w, &read, number_of_leaf(7, 0)));
   check_pending(f);
-  o = consumer_on(&writes);
-  td_ok(tdict_dlpack_export(w.c, leaf, &o, &m[1], err));
+  o = consumer_on(writes);
+  td_ok(export_versioned(w.c, leaf, &o, &m[1], err));
   start_write(&w, &write, writes, leaf, 99);
   check_pending(f);
   assert_false(is_copied(&w, &write));
@@ -175,13 +175,13 @@ SIM_CASE(dlpack_export_of_host_memory_waits) {
   tdict_tree *host = numbered_tree(&w, w.pinned, 7), *dev = arena(&w, 8);
   tdict_stream s = new_stream(&w);
   stopped at;
-  call c = {.c = w.c, .tensor = leaf_of(host, "a"), .export_options = consumer_on(&s)};
+  call c = {.c = w.c, .tensor = leaf_of(host, "a"), .export_options = consumer_on(s)};
   /* a transfer reads: a reader passes, a writer waits */
   stop_stream(&w, &at, leaf_of(dev, "a"));
   tdict_future *f = stopped_copy(&w, host, dev, &at);
-  tdict_dlpack_export_options o = consumer_on(&s);
+  tdict_dlpack_export_options o = consumer_on(s);
   o.read_only = true;
-  td_ok(tdict_dlpack_export(w.c, c.tensor, &o, &c.managed, err));
+  td_ok(export_versioned(w.c, c.tensor, &o, &c.managed, err));
   assert_int_equal(versioned_of(c.managed)->tensor.device.type, TDICT_DL_CUDA_HOST);
   delete_versioned_of(c.managed);
   check_export_waits(&w, &c, &at);
@@ -211,7 +211,7 @@ SIM_CASE(dlpack_deleter_holds_bytes) {
   out = arena(&w, 2);
   assert_ptr_equal(arena_of(out), place_of);
   tdict_stream s = new_stream(&w);
-  tdict_dlpack_export_options o = consumer_on(&s);
+  tdict_dlpack_export_options o = consumer_on(s);
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
   gate g = {0};
@@ -237,11 +237,11 @@ SIM_CASE(dlpack_deleter_holds_an_overwrite) {
   place w = place_open(2);
   tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
   tdict_stream s = new_stream(&w), idle = new_stream(&w);
-  tdict_dlpack_export_options o = consumer_on(&s);
+  tdict_dlpack_export_options o = consumer_on(s);
   struct DLManagedTensorVersioned *m = NULL;
   gate g = {0};
   kernel k;
-  td_ok(tdict_dlpack_export(w.c, leaf_of(dst, "a"), &o, &m, err));
+  td_ok(export_versioned(w.c, leaf_of(dst, "a"), &o, &m, err));
   kernel_launch(&k, s, leaf_of(dst, "a"), &g, NULL);
   gate_await(&g, 1);
   delete_versioned_of(m);
@@ -271,11 +271,11 @@ SIM_CASE(dlpack_deleter_holds_pinned_bytes) {
   assert_ptr_equal(t->data, address); /* blocks are reused at once */
   put_number(&w, t, 5);
   tdict_stream s = new_stream(&w);
-  tdict_dlpack_export_options o = consumer_on(&s);
+  tdict_dlpack_export_options o = consumer_on(s);
   struct DLManagedTensorVersioned *m = NULL;
   gate g = {0};
   kernel k;
-  td_ok(tdict_dlpack_export(w.c, t, &o, &m, err));
+  td_ok(export_versioned(w.c, t, &o, &m, err));
   kernel_launch(&k, s, t, &g, NULL);
   gate_await(&g, 1);
   tdict_tensor_release(t);
@@ -298,8 +298,8 @@ SIM_CASE(dlpack_deleter_without_memory_waits) {
   tdict_stream s = new_stream(&w);
   gate g = {0};
   kernel k;
-  call c = {.c = w.c, .tensor = leaf_of(out, "a"), .export_options = consumer_on(&s)};
-  td_ok(tdict_dlpack_export(w.c, c.tensor, &c.export_options, &c.managed, err));
+  call c = {.c = w.c, .tensor = leaf_of(out, "a"), .export_options = consumer_on(s)};
+  td_ok(export_versioned(w.c, c.tensor, &c.export_options, &c.managed, err));
   kernel_launch(&k, s, c.tensor, &g, NULL);
   tdict_release(out);
   gate_await(&g, 1);
@@ -317,11 +317,11 @@ GPU_CASE(dlpack_export_outlives_its_context) {
   place w = place_open(2);
   tdict_tree *out = arena(&w, 2);
   tdict_stream s = new_stream(&w);
-  tdict_dlpack_export_options o = consumer_on(&s);
+  tdict_dlpack_export_options o = consumer_on(s);
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
   const tdict_stream legacy = {w.device, NULL};
-  o.stream = &legacy;
+  o.stream = legacy;
   td_ok(tdict_dlpack_export_tree(w.c, out, &o, &entries, &count, err));
   assert_int_equal(versioned_of(entries[0].versioned)->tensor.device.type, w.device.type);
   assert_int_equal(versioned_of(entries[0].versioned)->tensor.device.id, w.device.index);

@@ -36,7 +36,7 @@ GPU_CASE(dlpack_import_tries) {
   for (int n = 0; n < tries; n++) {
     const uint64_t number = (uint64_t)n + 100;
     produced p;
-    tdict_dlpack_import_options i = producer_on(&writes.s);
+    tdict_dlpack_import_options i = producer_on(writes.s);
     tdict_dlpack_entry entry = {"t", NULL, NULL};
     tdict_tree *in = NULL;
     fill_pinned(&writes, number);
@@ -52,9 +52,9 @@ GPU_CASE(dlpack_import_tries) {
       wrong += !has_number(&w, leaf_of(host, "t"), number);
       tdict_release(host);
     } else {
-      tdict_dlpack_export_options e = consumer_on(&reads.s);
+      tdict_dlpack_export_options e = consumer_on(reads.s);
       struct DLManagedTensorVersioned *m = NULL;
-      td_ok(tdict_dlpack_export(w.c, leaf_of(in, "t"), &e, &m, err));
+      td_ok(export_versioned(w.c, leaf_of(in, "t"), &e, &m, err));
       tdict_release(in);
       queue_copy(&w, &reads, TDICT_CU_D2H, bytes);
       delete_versioned_of(m); /* waits for the consumer: the bytes are the producer's */
@@ -91,7 +91,7 @@ GPU_CASE(dlpack_export_tries) {
   for (int n = 0; n < tries; n++) {
     const uint64_t number = (uint64_t)n + 100;
     tdict_tree *src[2] = {new_tree(), new_tree()};
-    tdict_dlpack_export_options e = consumer_on(&reads.s);
+    tdict_dlpack_export_options e = consumer_on(reads.s);
     tdict_dlpack_entry *entries = NULL;
     size_t count = 0;
     tdict_transfer_options o = tdict_transfer_options_default();

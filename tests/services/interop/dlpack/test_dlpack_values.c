@@ -16,18 +16,18 @@ CASE(dlpack_dtypes_both_ways) {
     tdict_tensor *t = small_tensor(known[i].dtype, 3, i + 1), *back = NULL;
     struct DLManagedTensorVersioned *m = NULL;
     struct DLManagedTensor *old = NULL;
-    td_ok(tdict_dlpack_export(NULL, t, NULL, &m, err));
-    td_ok(tdict_dlpack_export_legacy(NULL, t, NULL, &old, err));
+    td_ok(export_versioned(NULL, t, NULL, &m, err));
+    td_ok(export_legacy(NULL, t, NULL, &old, err));
     const tdict_dl_dtype d = versioned_of(m)->tensor.dtype, e = legacy_of(old)->tensor.dtype;
     assert_int_equal(d.code, known[i].code);
     assert_int_equal(d.bits, known[i].bits);
     assert_int_equal(d.lanes, 1);
     assert_memory_equal(&d, &e, sizeof d);
-    td_ok(tdict_dlpack_import(NULL, &m, NULL, &back, err));
+    td_ok(import_versioned(NULL, &m, NULL, &back, err));
     assert_int_equal(tdict_tensor_dtype(back), known[i].dtype);
     assert_memory_equal(tdict_tensor_const_data(back), tdict_tensor_const_data(t), tdict_tensor_bytes(t));
     tdict_tensor_release(back);
-    td_ok(tdict_dlpack_import_legacy(NULL, &old, NULL, &back, err));
+    td_ok(import_legacy(NULL, &old, NULL, &back, err));
     assert_int_equal(tdict_tensor_dtype(back), known[i].dtype);
     tdict_tensor_release(back);
     tdict_tensor_release(t);
@@ -40,8 +40,8 @@ static void refuse(produced *p, tdict_status status, const char *text) {
   struct DLManagedTensor *old = give_legacy(p);
   tdict_tensor *out = NULL;
   p->legacy.tensor = p->versioned.tensor;
-  td_fails(status, text, tdict_dlpack_import(NULL, &m, NULL, &out, err));
-  td_fails(status, text, tdict_dlpack_import_legacy(NULL, &old, NULL, &out, err));
+  td_fails(status, text, import_versioned(NULL, &m, NULL, &out, err));
+  td_fails(status, text, import_legacy(NULL, &old, NULL, &out, err));
   assert_null(out);
   assert_ptr_equal(m, give_versioned(p));
   assert_ptr_equal(old, give_legacy(p));
@@ -77,7 +77,7 @@ CASE(dlpack_refuses_dtypes_by_name) {
   tdict_tensor *lanes = NULL;
   struct DLManagedTensorVersioned *m = NULL;
   td_ok(tdict_tensor_zeros(TDICT_DTYPE(2, 32, 4), 1, &shape, NULL, &lanes, err));
-  td_fails(TDICT_EDTYPE, "float (code 2, 32 bits, 4 lanes)", tdict_dlpack_export(NULL, lanes, NULL, &m, err));
+  td_fails(TDICT_EDTYPE, "float (code 2, 32 bits, 4 lanes)", export_versioned(NULL, lanes, NULL, &m, err));
   assert_null(m);
   tdict_tensor_release(lanes);
 }
@@ -97,7 +97,7 @@ CASE(dlpack_devices_by_code) {
     p.versioned.tensor.device = good[i].from;
     struct DLManagedTensorVersioned *m = give_versioned(&p);
     tdict_tensor *t = NULL;
-    td_ok(tdict_dlpack_import(NULL, &m, NULL, &t, err));
+    td_ok(import_versioned(NULL, &m, NULL, &t, err));
     assert_true(tdict_device_equal(tdict_tensor_device(t), good[i].to));
     assert_int_equal(tdict_tensor_is_pinned(t), good[i].pinned);
     tdict_tensor_release(t);
@@ -135,7 +135,7 @@ CASE(dlpack_refuses_devices_by_name) {
   desc.device.type = 10;
   desc.dtype = TDICT_U8;
   td_ok(tdict_tensor_from_data(&desc, NULL, NULL, &t, err));
-  td_fails(TDICT_ENOTSUP, "rocm:0", tdict_dlpack_export(NULL, t, NULL, &m, err));
+  td_fails(TDICT_ENOTSUP, "rocm:0", export_versioned(NULL, t, NULL, &m, err));
   tdict_tensor_release(t);
 }
 
