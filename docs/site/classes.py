@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ElementTree
 import headers
 
 # The page begins with these classes. All other classes follow.
-ORDER = ["context", "tree", "tree_ref", "entry", "tensor", "tensor_ref", "future", "loader", "shape", "span", "error",
+ORDER = ["context", "tree", "tree_ref", "entry", "tensor", "tensor_ref", "future", "dataset", "loader", "replay", "shape", "span", "error",
          "result", "owner", "borrowed"]
 SETTINGS = """FILE_PATTERNS = *.hpp
 INPUT = {root}/include/tdict/hpp

@@ -20,6 +20,7 @@
 
 #include "tdict/hpp/bind.hpp"
 #include "tdict/hpp/callback.hpp"
+#include "tdict/hpp/data.hpp"
 #include "tdict/hpp/handle.hpp"
 #include "tdict/hpp/result.hpp"
 #include "tdict/hpp/tensor.hpp"

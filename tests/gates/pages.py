@@ -50,7 +50,7 @@ def check_listings(report, root, page):
 
 
 def check_outputs(report, root):
-    for file in source.files(root, "docs/listings/*.c"):
+    for file in source.files(root, "docs/listings/*.c", "docs/listings/*.cpp"):
         report.checked()
         if not file.with_suffix(".out").exists():
             report.fail(file.relative_to(root), "no .out file has its output")

@@ -90,7 +90,8 @@ def main():
     root = source.root_argument()
     report = source.Report("sizes")
     code = source.files(root, "include/**/*.h", "include/**/*.hpp", "src/**/*.[ch]", "tests/**/*.[ch]", "tests/**/*.cpp", "bench/**/*.[ch]",
-                        "examples/**/*.[ch]", "examples/**/*.cpp", "tools/**/*.[ch]", "docs/listings/*.[ch]")
+                        "examples/**/*.[ch]", "examples/**/*.cpp", "tools/**/*.[ch]", "docs/listings/*.[ch]",
+                        "docs/listings/*.cpp")
     others = source.files(root, "tests/**/*.py", "scripts/*", "cmake/*", ".ci/*", "**/CMakeLists.txt")
     checked_code = set(code)
     others = [file for file in others if "build" not in file.relative_to(root).parts]

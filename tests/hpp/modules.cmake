@@ -3,7 +3,7 @@
 
 target_compile_options(test_hpp_results PRIVATE -fno-exceptions)
 foreach(standard 17 20)
-  foreach(file classes bind results)
+  foreach(file classes bind data results)
     set(name hpp_${file}_${standard})
     add_library(${name} OBJECT hpp/test_${file}.cpp)
     tdict_compile(${name})

@@ -244,8 +244,7 @@ GPU_CASE(hpp_loader_is_a_range) {
   tdict::tree rows = random_batch(17);
   tdict_loader_options options = tdict_loader_options_default();
   options.batch_size = 50;
-  tdict::dataset dataset = tdict::call<tdict::dataset>(tdict_dataset_from_tree, rows.raw());
-  tdict::loader loader = tdict::loader::create(context, dataset, options);
+  tdict::loader loader = tdict::loader::create(context, tdict::dataset::from_tree(rows), options);
   for (int epoch = 0; epoch < 2; epoch++) {
     int64_t seen = 0;
     for (tdict::tree &batch : loader) {

@@ -62,3 +62,30 @@ CASE(hpp_temporary_results_give_values) {
   static_assert(std::is_same<decltype(*std::declval<tdict::result<int>>()), int>::value, "a value");
   static_assert(std::is_same<decltype(*std::declval<tdict::result<int> &>()), int &>::value, "a reference");
 }
+
+static tdict::result<tdict::tree> make_sample(int64_t index) {
+  if (index == 2) return tdict::tree::create({-1});
+  return tdict::tree::create(fields, {});
+}
+
+/* A sample that is an error is the error of its batch. */
+CASE(hpp_loaders_return_results) {
+  tdict_context_options options = tdict_context_options_default();
+  options.device = tdict_cpu();
+  tdict::result<tdict::context> context = tdict::context::create(options);
+  CHECK(context);
+  tdict::result<tdict::dataset> samples = tdict::dataset::from_function(make_sample, 3);
+  CHECK(samples);
+  tdict::result<tdict::loader> loader = tdict::loader::create(*context, *samples);
+  CHECK(loader);
+  for (int i = 0; i < 2; i++) CHECK(*loader->next());
+  const tdict::result<tdict::tree> failed = loader->next();
+  assert_int_equal(failed.status(), TDICT_EINVAL);
+  CHECK(strstr(failed.error().message(), "sample 2"));
+  assert_int_equal(loader->state()->batch, 3);
+  CHECK(!loader->set_state(tdict_loader_state_default()));
+  CHECK(!tdict::open("/no/such/file"));
+  tdict::tree rows = *tdict::tree::create(fields, {4});
+  tdict::result<tdict::replay> buffer = tdict::replay::create(rows, 9);
+  assert_int_equal(buffer.status(), TDICT_EINVAL);
+}

@@ -58,7 +58,7 @@ protected:
   T *raw_;
 };
 
-/** Owns a tdict_memory. This handle and the next six have no members for the functions of their C types. Pass raw() to
+/** Owns a tdict_memory. This handle and the next four have no members for the functions of their C types. Pass raw() to
  *  the C functions. */
 typedef owner<tdict_memory, tdict_memory_release, borrowed<tdict_memory>> memory_handle;
 /** Owns a tdict_ragged: a leaf of rows of different lengths. */
@@ -67,10 +67,6 @@ typedef owner<tdict_ragged, tdict_ragged_release, borrowed<tdict_ragged>> ragged
 typedef owner<tdict_lazy_stack, tdict_lazy_stack_release, borrowed<tdict_lazy_stack>> lazy_stack;
 /** Owns a tdict_tree_schema. */
 typedef owner<tdict_tree_schema, tdict_tree_schema_release, borrowed<tdict_tree_schema>> tree_schema;
-/** Owns a tdict_replay. */
-typedef owner<tdict_replay, tdict_replay_release, borrowed<tdict_replay>> replay;
-/** Owns a tdict_dataset. A loader takes a reference of its own. */
-typedef owner<tdict_dataset, tdict_dataset_release, borrowed<tdict_dataset>> dataset;
 /** Owns a tdict_sampler. */
 typedef owner<tdict_sampler, tdict_sampler_release, borrowed<tdict_sampler>> sampler;
 

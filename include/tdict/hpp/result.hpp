@@ -107,6 +107,11 @@ public:
     assert(ok_);
     return value_;
   }
+  /** Returns the value of a constant result. */
+  const T &value() const &noexcept {
+    assert(ok_);
+    return value_;
+  }
   /** Returns the value of a temporary result, moved out of the result. A loop over it is therefore safe:
    *  `for (float &x : *tree.elements<float>("x"))`. */
   T value() &&noexcept(std::is_nothrow_move_constructible<T>::value) {
@@ -115,10 +120,14 @@ public:
   }
   /** Does the same as value(). */
   T &operator*() &noexcept { return value(); }
+  /** Does the same as value(). */
+  const T &operator*() const &noexcept { return value(); }
   /** Does the same as value() of a temporary result. */
   T operator*() &&noexcept(std::is_nothrow_move_constructible<T>::value) { return std::move(*this).value(); }
   /** Returns the address of value(). */
   T *operator->() noexcept { return &value(); }
+  /** Returns the address of value(). */
+  const T *operator->() const noexcept { return &value(); }
   /** Returns the error. The result must hold an error. */
   const class error &error() const &noexcept {
     assert(!ok_);
@@ -189,6 +198,13 @@ inline outcome<void> give(tdict_status status, const tdict_error &failure) {
   if (status != TDICT_OK) return error(failure);
   return result<void>();
 #endif
+}
+
+/* Calls a C function that fills a struct, which begins with its defaults. */
+template <class F, class T, class S> outcome<S> read(F function, T *raw, S filled) {
+  tdict_error err;
+  tdict_status status = function(raw, &filled, &err);
+  return give<S>(status, err, std::move(filled));
 }
 
 /* The C type of an `out` parameter: a pointer if T owns or borrows a C type, else T itself. */

@@ -1,9 +1,10 @@
-/* Defines the classes context, future and loader. */
+/* Defines the classes context and future. */
 #ifndef TDICT_HPP_TRANSFER_HPP
 #define TDICT_HPP_TRANSFER_HPP
 
 #include "tdict/hpp/tree.hpp"
 #include "tdict/io.h"
+#include "tdict/transfer.h"
 
 TDICT_HPP_BEGIN
 
@@ -50,10 +51,7 @@ public:
   bool is_ready() const { return tdict_future_is_ready(raw_); }
   /** Returns the statistics of a transfer that has ended; see tdict_future_get_stats(). */
   outcome<tdict_transfer_stats> stats() const {
-    tdict_error err;
-    tdict_transfer_stats stats = tdict_transfer_stats_default();
-    tdict_status status = tdict_future_get_stats(raw_, &stats, &err);
-    return detail::give<tdict_transfer_stats>(status, err, std::move(stats));
+    return detail::read(tdict_future_get_stats, raw_, tdict_transfer_stats_default());
   }
   /** Returns the C future, which the caller must release. Leaves this object empty, so the destructor does not wait. */
   tdict_future *detach() noexcept {
@@ -139,63 +137,16 @@ public:
   }
 };
 
-/** Owns a loader. With exceptions, `for (tdict::tree &batch : loader)` reads the batches of an epoch.
- *  A function that has the name of a C function reports the same errors. */
-class loader : public owner<tdict_loader, tdict_loader_destroy, borrowed<tdict_loader>> {
-public:
-  using owner::owner;
-  /** Constructs an empty handle. */
-  loader() noexcept = default;
-  /** Creates a loader; see tdict_loader_create(). The loader retains the dataset. */
-  static outcome<loader> create(const context &owner, const dataset &source,
-                                const tdict_loader_options &options = tdict_loader_options_default()) {
-    return call<loader>(tdict_loader_create, owner.raw(), source.raw(), &options);
-  }
-  /** Returns the next batch. Returns an empty handle at the end of the epoch; see tdict_loader_next(). */
-  outcome<tree> next(tdict_stream stream = tdict_no_stream()) const {
-    return call<tree>(tdict_loader_next, raw_, stream);
-  }
-  /** Returns the number of batches in an epoch, or -1 for a stream; see tdict_loader_length(). */
-  int64_t length() const { return tdict_loader_length(raw_); }
-
-#if TDICT_HPP_EXCEPTIONS
-  /** Reads the remaining batches of an epoch. Each increment releases the batch and reads the next batch. */
-  class iterator {
-  public:
-    typedef std::input_iterator_tag iterator_category;
-    typedef tree value_type;
-    typedef std::ptrdiff_t difference_type;
-    typedef tree *pointer;
-    typedef tree &reference;
-    /** Constructs the end of the epoch. */
-    iterator() noexcept : loader_(nullptr) {}
-    /** Reads the first remaining batch. Throws the errors of next(). */
-    explicit iterator(const class loader *loader) : loader_(loader), batch_(loader->next()) {}
-    /** Returns the batch, owned by the iterator. */
-    tree &operator*() noexcept { return batch_; }
-    /** Returns the address of the batch, owned by the iterator. */
-    tree *operator->() noexcept { return &batch_; }
-    /** Releases the batch, and reads the next one. Throws the errors of next(). */
-    iterator &operator++() {
-      batch_.reset();
-      batch_ = loader_->next();
-      return *this;
-    }
-    /** True if both iterators have the same batch, or if both are at the end. */
-    bool operator==(const iterator &other) const noexcept { return batch_.raw() == other.batch_.raw(); }
-    /** True if the iterators are not equal. */
-    bool operator!=(const iterator &other) const noexcept { return !(*this == other); }
-
-  private:
-    const class loader *loader_;
-    tree batch_;
-  };
-  /** Reads the first remaining batch of the epoch. Throws the errors of next(). */
-  iterator begin() const { return iterator(this); }
-  /** Returns the end of the epoch. */
-  iterator end() const noexcept { return iterator(); }
-#endif
-};
+/** Opens files as a tree whose tensors are mapped into memory; see tdict_open(). */
+inline outcome<tree> open(const char *path, const tdict_open_options &options = tdict_open_options_default()) {
+  return call<tree>(tdict_open, path, &options);
+}
+/** Saves a tree in host memory, and waits until it is in the file; see tdict_save(). */
+inline outcome<void> save(const char *path, tree_ref tree,
+                          const tdict_save_options &options = tdict_save_options_default()) {
+  tdict_context *const none = nullptr;
+  return run(tdict_save, none, path, tree.raw(), &options);
+}
 
 TDICT_HPP_END
 

@@ -1,0 +1,73 @@
+#include <cstdio>
+#include <mutex>
+
+#include <tdict/tdict.hpp>
+
+static const tdict_field fields[] = {TDICT_FIELD("x", TDICT_F32, 2), TDICT_FIELD("y", TDICT_I64)};
+static const char *const path = "model.safetensors";
+
+/* Moves a tree to the device and back. */
+static void transfer(const tdict::context &context, const tdict::tree &batch) {
+  tdict::future moving = context.to_device_async(batch, context.device());
+  const tdict::tree moved = moving.take(); // throws the error of the transfer
+  const tdict::tree back = context.to_device(moved, tdict_cpu());
+  std::printf("transfer: equal: %d\n", back == batch);
+}
+
+/* Draws batches from a dataset that makes each sample when the loader needs it. */
+static void load_batches(const tdict::context &context) {
+  const auto make = [](int64_t index) {
+    tdict::tree sample = tdict::tree::create(fields, {});
+    *sample.data<int64_t>("y") = index;
+    return sample;
+  };
+  tdict_loader_options options = tdict_loader_options_default();
+  options.batch_size = 4;
+  const tdict::loader loader = tdict::loader::create(context, tdict::dataset::from_function(make, 10), options);
+  for (tdict::tree &batch : loader) // one epoch
+    std::printf("loader: batch %d of %d samples\n", static_cast<int>(loader.batch_info().batch),
+                static_cast<int>(batch.batch_size()[0]));
+}
+
+/* Appends rows to a replay buffer, and writes one under its lock. */
+static void replay(const tdict::tree &batch) {
+  const tdict::tree rows = tdict::tree::create(fields, {100});
+  const tdict::replay buffer = tdict::replay::create(rows);
+  buffer.append(batch);
+  {
+    const std::lock_guard<const tdict::replay> lock(buffer);
+    rows.elements<int64_t>("y")[0] = 7;
+  }
+  std::printf("replay: %d rows\n", static_cast<int>(buffer.state().num_filled));
+}
+
+/* Saves a tree in the background, and loads it. */
+static void files(const tdict::context &context, const tdict::tree &batch) {
+  tdict::future saving = context.save_async(path, batch);
+  saving.wait_source(); // the elements may now change
+  saving.wait();        // the tree is in the file
+  const tdict::tree loaded = context.load(path, context.device()), mapped = tdict::open(path);
+  std::printf("files: %d tensors, equal: %d\n", static_cast<int>(loaded.num_leaves()), mapped == batch);
+}
+
+int main() try {
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_context_options options = tdict_context_options_default();
+  options.sim = &sim; // the default device where there is no GPU
+  const tdict::context context = tdict::context::create(options);
+  const tdict::tree batch = tdict::tree::create(fields, {4});
+  for (float &x : batch.elements<float>("x")) x = 1;
+  transfer(context, batch);
+  load_batches(context);
+  replay(batch);
+  files(context, batch);
+  try {
+    batch.get("z");
+  } catch (const tdict::error &e) {
+    std::printf("%s\n", e.what());
+  }
+  return std::remove(path);
+} catch (const tdict::error &e) {
+  std::fprintf(stderr, "%s\n", e.what());
+  return 1;
+}
