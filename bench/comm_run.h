@@ -4,6 +4,8 @@
 #ifndef TDICT_BENCH_COMM_RUN_H
 #define TDICT_BENCH_COMM_RUN_H
 
+#include "tdict/comm.h"
+
 #include "comm_trees.h"
 #include "options.h"
 

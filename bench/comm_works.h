@@ -3,6 +3,8 @@
 #ifndef TDICT_BENCH_COMM_WORKS_H
 #define TDICT_BENCH_COMM_WORKS_H
 
+#include "tdict/comm.h"
+
 #include "comm_trees.h"
 
 /* Borrowed handles of a rank. */

@@ -2,6 +2,14 @@
  * cloned. Each operation releases what it makes. Main owns the data. Thread rule: one thread. */
 #include <stdio.h>
 
+#include "tdict/clone.h"
+#include "tdict/combine.h"
+#include "tdict/convert.h"
+#include "tdict/dlpack.h"
+#include "tdict/keysets.h"
+#include "tdict/shape.h"
+#include "tdict/write.h"
+
 #include "costs.h"
 
 #if defined(__clang__)

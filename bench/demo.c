@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tdict/clone.h"
+
 #include "options.h"
 #include "table.h"
 

@@ -1,5 +1,10 @@
 /* The works of `tdict-bench device` that read and write rows, join, copy, fill and convert trees. Each way on a stream
  * ends with a wait for the stream. See device.h for ownership and threads. */
+#include "tdict/clone.h"
+#include "tdict/combine.h"
+#include "tdict/convert.h"
+#include "tdict/write.h"
+
 #include "device.h"
 
 #include <stdlib.h>

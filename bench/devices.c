@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/devices.h"
+#include "tdict/shape.h"
+
 #include "devices_plain.h"
 #include "options.h"
 #include "rows.h"

@@ -9,6 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tdict/clone.h"
+#include "tdict/share.h"
+
 #include "options.h"
 #include "rows.h"
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tdict/trace.h"
+
 #include "options.h"
 #include "table.h"
 

@@ -11,6 +11,10 @@
 #include <time.h>
 
 #include "output.h"
+#include "tdict/clone.h"
+#include "tdict/combine.h"
+#include "tdict/index.h"
+#include "tdict/keysets.h"
 #include "tdict/tdict.h"
 
 enum { ROWS = 8192, PICKED = 512, TABLE_LEAVES = 5 };

@@ -4,6 +4,7 @@
  *   arrow [DEVICE]     auto (default), sim, cuda:N */
 #include <stdio.h>
 
+#include <tdict/arrow.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

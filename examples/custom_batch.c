@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tdict/hook.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tdict/combine.h>
+#include <tdict/hook.h>
 #include <tdict/tdict.h>
 
 enum { SAMPLES = 20, BATCH = 4 };

@@ -4,6 +4,7 @@
  *   dlpack [DEVICE]     auto (default), sim, cuda:N */
 #include <stdio.h>
 
+#include <tdict/dlpack.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <tdict/io.h>
+#include <tdict/nontensor.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

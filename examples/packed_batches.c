@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <tdict/combine.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

@@ -3,6 +3,9 @@
  *   ragged [DEVICE]     auto (default), cpu, sim, cuda:N */
 #include <stdio.h>
 
+#include <tdict/combine.h>
+#include <tdict/index.h>
+#include <tdict/ragged.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

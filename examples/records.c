@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <tdict/debug.h>
+#include <tdict/records.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

@@ -2,6 +2,8 @@
  * rows.
  *
  *   replay [DEVICE]     auto (default), cpu, sim, cuda:N */
+#include <tdict/replay.h>
+#include <tdict/sampler.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

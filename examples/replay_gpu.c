@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <tdict/index.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

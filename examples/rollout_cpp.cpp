@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include <tdict/shape.h>
 #include <tdict/tdict.hpp>
 
 enum { STEPS = 64, ENVS = 8, STATE = 17, MINIBATCH = 128, EPOCHS = 2 };

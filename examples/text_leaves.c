@@ -1,4 +1,6 @@
 /* text_leaves: keeps the prompt of each sample in its batch, through a shuffle, a copy to a device and a print. */
+#include <tdict/index.h>
+#include <tdict/nontensor.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <tdict/share.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 #include <unistd.h>

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/convert.h"
+
 #include "elements.h"
 #include "json.h"
 #include "leaves.h"

@@ -1,4 +1,6 @@
 /* Reads elements of tensors in C order. See elements.h. */
+#include "tdict/convert.h"
+
 #include "elements.h"
 
 #include <inttypes.h>

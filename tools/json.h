@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#include "tdict/nontensor.h"
+
 #include "tool.h"
 
 enum { JSON_MOST_DEPTH = 8 };

@@ -1,4 +1,6 @@
 /* Lists the entries of a tree. See leaves.h. Owns the lists' memory. Thread rule: one thread per list. */
+#include "tdict/unbatched.h"
+
 #include "leaves.h"
 
 #include <stdlib.h>

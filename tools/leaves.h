@@ -3,6 +3,9 @@
 #ifndef TDICT_TOOLS_LEAVES_H
 #define TDICT_TOOLS_LEAVES_H
 
+#include "tdict/nontensor.h"
+#include "tdict/ragged.h"
+
 #include "tool.h"
 
 typedef enum leaf_kind { LEAF_TREE, LEAF_TENSOR, LEAF_UNBATCHED, LEAF_RAGGED, LEAF_VALUE, LEAF_VALUES } leaf_kind;

@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include <tdict/hook.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

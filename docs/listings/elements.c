@@ -1,3 +1,8 @@
+#include <tdict/clone.h>
+#include <tdict/convert.h>
+#include <tdict/debug.h>
+#include <tdict/write.h>
+
 #include "batch.h"
 
 static float reward(const tdict_tree *batch, int i) { return ((const float *)tdict_const_data(batch, "reward"))[i]; }

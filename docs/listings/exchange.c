@@ -1,3 +1,7 @@
+#include <tdict/arrow.h>
+#include <tdict/clone.h>
+#include <tdict/dlpack.h>
+
 #include "batch.h"
 
 static int exchange_with_arrow(tdict_tree *batch) {

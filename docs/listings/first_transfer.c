@@ -1,3 +1,4 @@
+#include <tdict/clone.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

@@ -1,5 +1,8 @@
 #include <stdlib.h>
 
+#include <tdict/hook.h>
+#include <tdict/write.h>
+
 #include "batch.h"
 
 /* A struct of the program with one tensor. */

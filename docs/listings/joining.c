@@ -1,3 +1,6 @@
+#include <tdict/combine.h>
+#include <tdict/ragged.h>
+
 #include "batch.h"
 
 static int join_batches(tdict_tree *batch) {

@@ -1,5 +1,9 @@
 #include <string.h>
 
+#include <tdict/clone.h>
+#include <tdict/keysets.h>
+#include <tdict/visit.h>
+
 #include "batch.h"
 
 static int choose_keys(tdict_tree *batch) {

@@ -1,3 +1,6 @@
+#include <tdict/index.h>
+#include <tdict/sampler.h>
+#include <tdict/shape.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

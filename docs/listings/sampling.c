@@ -1,3 +1,8 @@
+#include <tdict/clone.h>
+#include <tdict/index.h>
+#include <tdict/replay.h>
+#include <tdict/sampler.h>
+
 #include "batch.h"
 
 static int draw_indices(void) {

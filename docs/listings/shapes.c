@@ -1,3 +1,6 @@
+#include <tdict/index.h>
+#include <tdict/shape.h>
+
 #include "batch.h"
 
 static void show(const char *name, const tdict_tree *tree) {

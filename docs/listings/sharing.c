@@ -2,6 +2,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <tdict/clone.h>
+#include <tdict/records.h>
+#include <tdict/share.h>
+
 #include "batch.h"
 
 /* Sends a tree in shared memory through a socket. Here both ends are in one process. */

@@ -1,3 +1,7 @@
+#include <tdict/clone.h>
+#include <tdict/lazy_stack.h>
+#include <tdict/schema.h>
+
 #include "batch.h"
 
 static int stack_lazily(tdict_tree *batch) {

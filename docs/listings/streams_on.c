@@ -1,3 +1,6 @@
+#include <tdict/clone.h>
+#include <tdict/write.h>
+
 #include "batch.h"
 
 /* Queues copies and fills on a stream of the device. `moved` is a batch on the device. */

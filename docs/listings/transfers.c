@@ -1,5 +1,9 @@
 #include <stdlib.h>
 
+#include <tdict/clone.h>
+#include <tdict/lazy_stack.h>
+#include <tdict/trace.h>
+
 #include "batch.h"
 
 static int wait_in_other_ways(tdict_context *context, tdict_tree *batch) {

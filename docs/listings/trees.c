@@ -1,3 +1,5 @@
+#include <tdict/clone.h>
+
 #include "batch.h"
 
 static int change_entries(tdict_tree *batch) {

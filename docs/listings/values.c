@@ -1,3 +1,6 @@
+#include <tdict/nontensor.h>
+#include <tdict/unbatched.h>
+
 #include "batch.h"
 
 static int set_values(tdict_tree *batch) {

@@ -11,9 +11,11 @@
 #include <mpi.h>
 #include <stdio.h>
 
+#include <tdict/comm.h>
 #include <tdict/comm_mpi.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
+#include <tdict/write.h>
 
 enum { FEATURES = 8, ACTIONS = 4, STEPS = 128, ROUNDS = 200, ROUNDS_SHOWN = 40 };
 

@@ -5,9 +5,12 @@
 #include <mpi.h>
 #include <stdio.h>
 
+#include <tdict/comm.h>
 #include <tdict/comm_mpi.h>
+#include <tdict/debug.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
+#include <tdict/write.h>
 
 static const tdict_field weights[] = {TDICT_FIELD("layer.weight", TDICT_F32, 4, 3),
                                       TDICT_FIELD("layer.bias", TDICT_F32, 4)};

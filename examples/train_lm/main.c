@@ -17,6 +17,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <tdict/sampler.h>
+
 #include "model.h"
 #include "parallel.h"
 #include "text.h"

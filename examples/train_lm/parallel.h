@@ -12,6 +12,7 @@
 #ifndef TRAIN_LM_PARALLEL_H
 #define TRAIN_LM_PARALLEL_H
 
+#include <tdict/comm.h>
 #include <tdict/tdict.h>
 
 #include "model.h"

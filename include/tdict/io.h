@@ -1,6 +1,4 @@
-/* Declares functions that read trees from files and write trees to files. The header tdict.h does not include this
- * header.
- *
+/* Declares functions that read trees from files and write trees to files. *
  * safetensors. A safetensors file holds named tensors. A dot in a name separates two keys, so the name "obs.pixels" is
  * the path obs.pixels. A name becomes one key if its path would have an empty key, or more than 128 keys. The same
  * holds if its path would lead through a tensor: the names "a" and "a.b" become the keys `a` and `a.b`. TensorDict 0.15

@@ -19,14 +19,14 @@
 #ifndef TDICT_LOADER_H
 #define TDICT_LOADER_H
 
-#include "tdict/combine.h"
 #include "tdict/dataset.h"
-#include "tdict/sampler.h"
 #include "tdict/transfer.h"
 
 TDICT_BEGIN_DECLS
 
 typedef struct tdict_loader tdict_loader;
+struct tdict_sampler;      /* tdict/sampler.h */
+struct tdict_pack_options; /* tdict/combine.h */
 
 /** Makes a batch from samples. The batch is a new tree of any tensors and objects, and the loader owns the tree.
  *  Several workers may call the function at the same time. If the function returns a number that is not a tdict_status,
@@ -60,7 +60,7 @@ typedef struct tdict_loader_options {
    *  If the dataset's `length_varies` is true, each epoch uses a new sampler with the options of `sampler` and the
    *  current length of the dataset. If `num_samples` of `sampler` is too large for this length, the new sampler draws
    *  each index once. If `length_varies` is true, the kind of `sampler` must not be WEIGHTED. */
-  const tdict_sampler *sampler;
+  const struct tdict_sampler *sampler;
   tdict_device device; /**< device of the delivered batches; all zero (default): the context's default device */
   /** true: pins batches that are delivered on the cpu, with their objects, see tdict_pin_memory(). The context must
    *  have a device that reads pinned memory. Batches for any other device are made in pinned memory, and their objects
@@ -93,7 +93,7 @@ typedef struct tdict_loader_options {
   const char *pad_masks;
   /** Options with which the loader packs samples, see tdict_pack_sequence(). The loader copies the struct, and replaces
    *  `memory`. The strings must live as long as the loader. NULL (default): samples are not packed. */
-  const tdict_pack_options *pack;
+  const struct tdict_pack_options *pack;
   /** Maximum number of tokens in a batch; 0 (default): no limit. A batch takes samples in the order of the sampler,
    *  until the next sample would exceed `max_tokens` or the batch has `batch_size` samples. The dataset must have
    *  `length` and `sample_length`. The number of tokens of a batch is the sum of the results of `sample_length`. If

@@ -1,39 +1,52 @@
-/* Includes all public headers of tdict except tdict/comm_mpi.h, tdict/io.h and tdict/try.h. Declares the version of the
- * library. */
+/* Includes the core of tdict: values, errors, tensors, trees, the context, transfers, objects, the loader, and files. A
+ * program includes the other headers by name:
+ *
+ * - tdict/arrow.h: exchange of trees with Arrow libraries
+ * - tdict/clone.h: copies and consolidated copies of trees; comparison
+ * - tdict/combine.h: stack, cat, pad and pack: several trees become one
+ * - tdict/comm.h: trees between processes and machines
+ * - tdict/comm_mpi.h: the operations of a communicator through MPI
+ * - tdict/comm_nccl.h: the operations of a communicator through NCCL
+ * - tdict/comm_table.h: the operations of a communicator, for a program's own network
+ * - tdict/convert.h: other dtypes
+ * - tdict/debug.h: summaries of elements, for programs and debuggers
+ * - tdict/devices.h: one tree to several devices, whole or in parts, and back
+ * - tdict/dlpack.h: exchange of tensors with other libraries through DLPack
+ * - tdict/hook.h: what the hooks of an object can ask and call
+ * - tdict/index.h: indices: positions, ranges, masks and lists of rows
+ * - tdict/keysets.h: trees with other keys: select, exclude, flatten, merge
+ * - tdict/lazy_stack.h: a list of trees that is used as one tree
+ * - tdict/nontensor.h: leaves of text, numbers and JSON
+ * - tdict/ragged.h: leaves of rows of different lengths
+ * - tdict/records.h: arrays of C structs as trees
+ * - tdict/replay.h: replay buffers, from which a loader draws batches
+ * - tdict/run.h: how a call on elements runs: threads, stream, memory
+ * - tdict/sampler.h: the order in which a loader draws samples
+ * - tdict/schema.h: the keys, shapes and dtypes of a tree, as a value
+ * - tdict/shape.h: views with other batch dimensions, and pieces of a tree
+ * - tdict/share.h: trees in memory that several processes share
+ * - tdict/trace.h: a timeline of transfers
+ * - tdict/try.h: macros that print an error and leave the function
+ * - tdict/unbatched.h: leaves without batch dimensions
+ * - tdict/visit.h: a function of the program for each tensor
+ * - tdict/write.h: elements in place: fill, copy, update
+ *
+ * This header also declares the version of the library. */
 #ifndef TDICT_TDICT_H
 #define TDICT_TDICT_H
 
-#include "tdict/arrow.h"
-#include "tdict/clone.h"
-#include "tdict/combine.h"
-#include "tdict/comm.h"
-#include "tdict/comm_nccl.h"
-#include "tdict/convert.h"
-#include "tdict/debug.h"
-#include "tdict/devices.h"
-#include "tdict/dlpack.h"
-#include "tdict/hook.h"
-#include "tdict/index.h"
-#include "tdict/keysets.h"
-#include "tdict/lazy_stack.h"
+#include "tdict/context.h"
+#include "tdict/io.h"
 #include "tdict/loader.h"
-#include "tdict/nontensor.h"
 #include "tdict/object.h"
-#include "tdict/ragged.h"
-#include "tdict/records.h"
-#include "tdict/replay.h"
-#include "tdict/schema.h"
-#include "tdict/shape.h"
-#include "tdict/share.h"
-#include "tdict/trace.h"
+#include "tdict/status.h"
+#include "tdict/tensor.h"
 #include "tdict/transfer.h"
-#include "tdict/unbatched.h"
-#include "tdict/visit.h"
-#include "tdict/wire.h"
-#include "tdict/write.h"
+#include "tdict/tree.h"
+#include "tdict/values.h"
 
 #define TDICT_VERSION_MAJOR 0
-#define TDICT_VERSION_MINOR 2
+#define TDICT_VERSION_MINOR 3
 #define TDICT_VERSION_PATCH 0
 
 TDICT_BEGIN_DECLS

@@ -1,5 +1,5 @@
-/* Defines two macros for programs that print an error and then leave the function. tdict/tdict.h does not include this
- * header. To use the macros, include tdict/try.h too. The macros are not part of the library's ABI.
+/* Defines two macros for programs that print an error and then leave the function. The macros are not part of the
+ * library's ABI.
  *
  * Each macro takes a call that returns a tdict_status, and evaluates the call once. If the status is #TDICT_OK, nothing
  * else happens. Otherwise the macro prints one line to stderr, such as

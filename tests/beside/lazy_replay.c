@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/lazy_stack.h"
 #include "tdict/tdict.h"
 
 enum { MOST_KNOWN = 64, MOST_WORDS = 64, MOST_LINE = 1 << 16, MOST_ITEMS = 16 };

@@ -5,8 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/clone.h"
+#include "tdict/combine.h"
+#include "tdict/index.h"
 #include "tdict/io.h"
+#include "tdict/nontensor.h"
+#include "tdict/shape.h"
 #include "tdict/tdict.h"
+#include "tdict/unbatched.h"
 
 enum { MOST_VALUES = 4096, MOST_TEXT = 1 << 16 };
 static tdict_error error;

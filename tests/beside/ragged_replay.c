@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/clone.h"
+#include "tdict/index.h"
+#include "tdict/ragged.h"
 #include "tdict/tdict.h"
 
 enum { MOST_ROWS = 16, MOST_NUMBERS = 512 };

@@ -6,8 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/clone.h"
+#include "tdict/combine.h"
 #include "tdict/io.h"
+#include "tdict/keysets.h"
+#include "tdict/nontensor.h"
+#include "tdict/shape.h"
 #include "tdict/tdict.h"
+#include "tdict/visit.h"
+#include "tdict/write.h"
 
 enum { POOL = 4, MOST_WORDS = 64, MOST_MADE = 512, MOST_TEXTS = 4096 };
 

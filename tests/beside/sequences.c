@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tdict/combine.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

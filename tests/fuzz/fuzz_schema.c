@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/schema.h"
 #include "tdict/tdict.h"
 
 enum { MOST_BYTES = 1 << 20 }; /* of the trees that are made */

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tdict/clone.h"
 #include "tdict/io.h"
 #include "tdict/tdict.h"
 

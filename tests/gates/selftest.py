@@ -66,7 +66,7 @@ FAULTS = [
     ("sizes", "src/core/base/error.c", LONG_FUNCTION, "tdict_planted has 61 lines"),
     ("sizes", "src/core/base/error.h", SEVEN, "tdict_planted has 7 parameters"),
     ("sizes", "src/core/base/error.h", "struct s { void (*planted)(int, int, int, int, int, int, int); };\n", "planted has 7 parameters"),
-    ("headers", "include/tdict/tdict.h", '#include "tdict/io.h"\n', "and its comment names others"),
+    ("headers", "include/tdict/tdict.h", '#include "tdict/arrow.h"\n', "and its comment names others"),
     ("headers", "include/tdict/status.h", "size_t planted(tdict_tree *td);\n", "status.h: does not compile alone as c99"),
     ("cxx_headers", "include/tdict/hpp/result.hpp", "inline void planted() { throw 1; }\n", "c++11 -fno-exceptions"),
     ("header_warnings", "include/tdict/tdict.hpp", "inline int planted(double x) { return (int)x; }\n", "old-style-cast]"),

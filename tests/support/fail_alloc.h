@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "tdict/status.h"
+
 /* Lets the next `n` allocations of this thread succeed and the one after them fail. With `and_all_after` all later
  * ones fail too. */
 void td_fail_alloc(int64_t n, bool and_all_after);

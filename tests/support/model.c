@@ -1,4 +1,6 @@
 /* Trees of arrays as plain lists of cells: see model.h. All memory is the model's own until m_reset(). */
+#include "tdict/clone.h"
+
 #include "support/model.h"
 
 #include <stdio.h>

@@ -3,6 +3,9 @@
 #ifndef TDICT_TESTS_SUPPORT_OPS_H
 #define TDICT_TESTS_SUPPORT_OPS_H
 
+#include "tdict/lazy_stack.h"
+#include "tdict/nontensor.h"
+
 #include "support/model.h"
 
 enum { OPS_POOL = 5, OPS_KINDS = 96, OPS_MOST_CELLS = 600, OPS_MOST_DIMS = 5 };

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/shape.h"
+
 #include "support/ops.h"
 
 enum { MOST_DEPTH = 5, MOST_CELLS = 200 };

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/ragged.h"
+
 #include "support/ops.h"
 
 enum { MOST_ARRAYS = 64 };

@@ -1,6 +1,8 @@
 /* The conversion of a tree to another dtype. See ops.h. */
 #include <string.h>
 
+#include "tdict/convert.h"
+
 #include "support/ops.h"
 
 typedef struct cast {

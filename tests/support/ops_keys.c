@@ -3,6 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/clone.h"
+#include "tdict/keysets.h"
+#include "tdict/visit.h"
+#include "tdict/write.h"
+
 #include "support/ops.h"
 
 static const char *const names[] = {"a", "b", "c.d", "e\\", "n", "m", "z"};

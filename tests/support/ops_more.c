@@ -3,6 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/clone.h"
+#include "tdict/keysets.h"
+#include "tdict/shape.h"
+#include "tdict/visit.h"
+#include "tdict/write.h"
+
 #include "support/ops.h"
 
 enum { MOST_ARRAYS = 64 };

@@ -3,6 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/clone.h"
+#include "tdict/shape.h"
+#include "tdict/visit.h"
+#include "tdict/write.h"
+
 #include "support/ops.h"
 
 typedef struct holder {

@@ -4,6 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/clone.h"
+#include "tdict/ragged.h"
+#include "tdict/shape.h"
+#include "tdict/write.h"
+
 #include "support/ops.h"
 
 enum { MOST_ROWS = 5, MOST_LENGTH = 4, MOST_JOINED = 3 };

@@ -2,6 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/clone.h"
+#include "tdict/schema.h"
+
 #include "support/ops.h"
 
 enum { MOST_ARRAYS = 64 };

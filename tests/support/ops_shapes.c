@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/shape.h"
+
 #include "support/ops.h"
 
 static m_array *map_array(const m_array *a, void *user) { return m_array_map(a, user); }

@@ -3,6 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/clone.h"
+#include "tdict/convert.h"
+#include "tdict/write.h"
+
 #include "support/ops.h"
 
 enum { MOST_ARRAYS = 64, MOST_PATH = 1024, STAGING_BYTES = 1 << 16 };

@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/clone.h"
+#include "tdict/unbatched.h"
+
 #include "support/ops.h"
 
 static const char whole[] = "whole";

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/write.h"
+
 #include "support/ops.h"
 
 /* True when no cell is listed twice. */

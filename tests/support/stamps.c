@@ -1,4 +1,6 @@
 /* Trees and objects that say what they are: see stamps.h. An object owns its tree. */
+#include "tdict/hook.h"
+
 #include "support/stamps.h"
 
 #include <pthread.h>

@@ -24,7 +24,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/arrow.h"
+#include "tdict/clone.h"
+#include "tdict/combine.h"
+#include "tdict/comm.h"
+#include "tdict/comm_nccl.h"
+#include "tdict/comm_table.h"
+#include "tdict/convert.h"
+#include "tdict/debug.h"
+#include "tdict/devices.h"
+#include "tdict/dlpack.h"
+#include "tdict/hook.h"
+#include "tdict/index.h"
+#include "tdict/keysets.h"
+#include "tdict/lazy_stack.h"
+#include "tdict/nontensor.h"
+#include "tdict/ragged.h"
+#include "tdict/records.h"
+#include "tdict/replay.h"
+#include "tdict/run.h"
+#include "tdict/sampler.h"
+#include "tdict/schema.h"
+#include "tdict/shape.h"
+#include "tdict/share.h"
 #include "tdict/tdict.h"
+#include "tdict/trace.h"
+#include "tdict/unbatched.h"
+#include "tdict/visit.h"
+#include "tdict/write.h"
 
 TDICT_BEGIN_DECLS
 #include <cmocka.h> /* for C++ too */

@@ -1,4 +1,6 @@
 /* Objects of two tensors: see things.h. A thing owns a reference to each. */
+#include "tdict/hook.h"
+
 #include "support/things.h"
 
 #include <stdatomic.h>

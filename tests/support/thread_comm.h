@@ -4,6 +4,7 @@
 #ifndef TDICT_TESTS_SUPPORT_THREAD_COMM_H
 #define TDICT_TESTS_SUPPORT_THREAD_COMM_H
 
+#include "tdict/comm_table.h"
 #include "tdict/tdict.h"
 
 enum { THREAD_MOST_RANKS = 8 };

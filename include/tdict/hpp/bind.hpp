@@ -12,6 +12,7 @@
 #ifndef TDICT_HPP_BIND_HPP
 #define TDICT_HPP_BIND_HPP
 
+#include "tdict/hook.h"
 #include "tdict/hpp/callback.hpp"
 #include "tdict/hpp/tree.hpp"
 

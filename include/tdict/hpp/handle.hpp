@@ -7,6 +7,10 @@
 #define TDICT_HPP_HANDLE_HPP
 
 #include "tdict/hpp/result.hpp"
+#include "tdict/lazy_stack.h"
+#include "tdict/ragged.h"
+#include "tdict/sampler.h"
+#include "tdict/schema.h"
 
 TDICT_HPP_BEGIN
 

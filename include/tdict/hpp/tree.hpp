@@ -5,7 +5,9 @@
 #include <iterator>
 #include <string>
 
+#include "tdict/clone.h"
 #include "tdict/hpp/tensor.hpp"
+#include "tdict/nontensor.h"
 
 TDICT_HPP_BEGIN
 

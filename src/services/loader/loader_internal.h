@@ -12,7 +12,9 @@
 #include "engine/options/trace/trace.h"
 #include "services/loader/dataset.h"
 #include "services/loader/epoch_plan.h"
+#include "tdict/combine.h"
 #include "tdict/loader.h"
+#include "tdict/sampler.h"
 
 /* The position of a batch. The position after the last batch of an epoch is the end of that epoch. */
 typedef struct tdict_batch_position {

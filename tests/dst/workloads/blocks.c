@@ -6,6 +6,8 @@
  * transfer copies is what the tree was at its start. */
 #include <pthread.h>
 
+#include "tdict/clone.h"
+
 #include "dst/workloads/model.h"
 
 enum { NUM_SENDERS = 2, NUM_SENDS = 6, NUM_CHANGES = 4, ROWS = 3 };

@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "dst/workloads/model.h"
+#include "tdict/combine.h"
 #include "tdict/loader.h"
+#include "tdict/sampler.h"
 
 enum { NUM_STEPS = 16, NUM_LOOKS = 6, GENERATION = 3, MOST_SAMPLES = 40, MOST_BATCH = 7, WIDTH = 20, NONE = -1 };
 

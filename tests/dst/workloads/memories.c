@@ -5,6 +5,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "tdict/convert.h"
+#include "tdict/write.h"
+
 #include "dst/workloads/model.h"
 
 enum { NUM_PLAYERS = 3, NUM_ACTIONS = 4, ROWS = 3, MOST_BLOCKS = 4, NUM_DEVICES = 2 };

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "dst/workloads/model.h"
+#include "tdict/clone.h"
 #include "tdict/hook.h"
 
 enum { NUM_PLAYERS = 2, NUM_TREES = 3, ROWS = 3, WIDTH = 30, NUM_OBJECTS = 4, MOST_GENERATIONS = 32, RELEASED = -1 };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "dst/workloads/model.h"
+#include "tdict/combine.h"
 #include "tdict/loader.h"
 #include "tdict/replay.h"
 

@@ -1,6 +1,7 @@
 /* The program that tests/services/debug/gdb.py stops in GDB. */
 #include <stdio.h>
 
+#include "tdict/nontensor.h"
 #include "tdict/tdict.h"
 #include "tdict/try.h"
 
