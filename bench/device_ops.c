@@ -77,40 +77,40 @@ static bool prepare_gather(device_job *job) {
 }
 
 static tdict_status get_list(device_job *job, tdict_tree **out, tdict_error *err) {
-  return tdict_index_get(job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), out, err);
+  return tdict_index_get(NULL, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), NULL, out, err);
 }
 
 static tdict_status get_list_stream(device_job *job, tdict_tree **out, tdict_error *err) {
-  tdict_index_options o = tdict_index_options_default();
-  o.stream = &job->stream;
-  return wait_stream(job, tdict_index_get_with(job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), &o, out, err), err);
+  tdict_run o = tdict_run_default();
+  o.stream = job->stream;
+  return wait_stream(job, tdict_index_get(NULL, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), &o, out, err), err);
 }
 
 static tdict_status into_list(device_job *job, tdict_tree **out, tdict_error *err) {
   (void)out;
-  return tdict_index_into(job->target, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), err);
+  return tdict_index_into(NULL, job->target, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), NULL, err);
 }
 
 static tdict_status into_list_stream(device_job *job, tdict_tree **out, tdict_error *err) {
-  tdict_index_options o = tdict_index_options_default();
+  tdict_run o = tdict_run_default();
   (void)out;
-  o.stream = &job->stream;
-  return wait_stream(job, tdict_index_into_with(job->target, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), &o, err),
-                     err);
+  o.stream = job->stream;
+  return wait_stream(
+      job, tdict_index_into(NULL, job->target, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), &o, err), err);
 }
 
 static tdict_status get_mask(device_job *job, tdict_tree **out, tdict_error *err) {
-  return tdict_index_get(job->tree, TDICT_INDEX(TDICT_MASK(job->mask)), out, err);
+  return tdict_index_get(NULL, job->tree, TDICT_INDEX(TDICT_MASK(job->mask)), NULL, out, err);
 }
 
 static tdict_status into_mask(device_job *job, tdict_tree **out, tdict_error *err) {
   (void)out;
-  return tdict_index_into(job->target, job->tree, TDICT_INDEX(TDICT_MASK(job->mask)), err);
+  return tdict_index_into(NULL, job->target, job->tree, TDICT_INDEX(TDICT_MASK(job->mask)), NULL, err);
 }
 
 static tdict_status set_list(device_job *job, tdict_tree **out, tdict_error *err) {
   (void)out;
-  return tdict_index_set(job->tree, TDICT_INDEX(TDICT_LIST(job->positions, job->picked)), job->value, err);
+  return tdict_index_set(NULL, job->tree, TDICT_INDEX(TDICT_LIST(job->positions, job->picked)), job->value, NULL, err);
 }
 
 /* The plain C lower bound: a loop of memcpy, whose row size the compiler does not know. */
@@ -180,7 +180,7 @@ static bool prepare_join(device_job *job) {
   job->num_items = tdict_batch_size(job->host)[0];
   if (job->num_items > DEVICE_MOST_ITEMS || !prepare_tree(job)) return false;
   for (int64_t i = 0; i < job->num_items && status == TDICT_OK; i++) {
-    status = tdict_index_get(job->tree, TDICT_INDEX(TDICT_AT(i)), &job->views[i], &err);
+    status = tdict_index_get(NULL, job->tree, TDICT_INDEX(TDICT_AT(i)), NULL, &job->views[i], &err);
     if (status == TDICT_OK) status = tdict_clone_deep(job->views[i], NULL, &job->items[i], &err);
   }
   return report(status, &err);
@@ -191,16 +191,17 @@ static bool renew_items(device_job *job) {
   tdict_status status = TDICT_OK;
   if (!renew_tree(job)) return false;
   for (int64_t i = 0; i < job->num_items && status == TDICT_OK; i++)
-    status = tdict_copy(job->items[i], job->views[i], &err);
+    status = tdict_copy(job->items[i], job->views[i], NULL, &err);
   return report(status, &err);
 }
 
 static tdict_status join_items(device_job *job, bool stack, bool stream, tdict_tree **out, tdict_error *err) {
-  tdict_join_options o = tdict_join_options_default();
+  tdict_run o = tdict_run_default();
   const tdict_tree *const *items = (const tdict_tree *const *)job->items;
   const size_t count = (size_t)job->num_items;
-  if (stream) o.stream = &job->stream;
-  const tdict_status status = stack ? tdict_stack(items, count, &o, out, err) : tdict_cat(items, count, &o, out, err);
+  if (stream) o.stream = job->stream;
+  const tdict_status status =
+      stack ? tdict_stack(items, count, NULL, &o, out, err) : tdict_cat(items, count, NULL, &o, out, err);
   return stream ? wait_stream(job, status, err) : status;
 }
 
@@ -231,7 +232,9 @@ static tdict_status clone_tree(device_job *job, tdict_tree **out, tdict_error *e
 }
 
 static tdict_status clone_tree_stream(device_job *job, tdict_tree **out, tdict_error *err) {
-  return wait_stream(job, tdict_clone_deep_on(job->tree, NULL, job->stream, out, err), err);
+  tdict_run o = tdict_run_default();
+  o.stream = job->stream;
+  return wait_stream(job, tdict_clone_deep(job->tree, &o, out, err), err);
 }
 
 static const device_way clone_ways[] = {{"clone_deep", clone_tree, DEVICE_RESULT_NEW},
@@ -243,12 +246,14 @@ const device_kind device_clone = {"clone", prepare_tree, renew_tree, expect_same
 
 static tdict_status fill_tree(device_job *job, tdict_tree **out, tdict_error *err) {
   (void)out;
-  return tdict_fill(job->tree, NULL, 1, err);
+  return tdict_fill(job->tree, NULL, 1, NULL, err);
 }
 
 static tdict_status fill_tree_stream(device_job *job, tdict_tree **out, tdict_error *err) {
+  tdict_run o = tdict_run_default();
   (void)out;
-  return wait_stream(job, tdict_fill_on(job->tree, NULL, 1, job->stream, err), err);
+  o.stream = job->stream;
+  return wait_stream(job, tdict_fill(job->tree, NULL, 1, &o, err), err);
 }
 
 static size_t expect_ones(const device_job *job, const device_way *way, int64_t i, unsigned char *to) {
@@ -270,13 +275,13 @@ const device_kind device_fill = {"fill", prepare_tree, renew_tree, expect_ones, 
 /* To_dtype: converts uint8, bool or float32 to bfloat16. */
 
 static tdict_status to_bf16(device_job *job, tdict_tree **out, tdict_error *err) {
-  return tdict_to_dtype(job->tree, TDICT_BF16, NULL, out, err);
+  return tdict_to_dtype(job->tree, TDICT_BF16, NULL, NULL, out, err);
 }
 
 static tdict_status to_bf16_stream(device_job *job, tdict_tree **out, tdict_error *err) {
-  tdict_dtype_options o = tdict_dtype_options_default();
-  o.stream = &job->stream;
-  return wait_stream(job, tdict_to_dtype(job->tree, TDICT_BF16, &o, out, err), err);
+  tdict_run o = tdict_run_default();
+  o.stream = job->stream;
+  return wait_stream(job, tdict_to_dtype(job->tree, TDICT_BF16, NULL, &o, out, err), err);
 }
 
 static size_t expect_bf16(const device_job *job, const device_way *way, int64_t i, unsigned char *to) {

@@ -33,7 +33,8 @@ static tdict_tensor *picked_mask;
 static tdict_dataset *dataset;
 static tdict_tree *large_tree, *large_part; /* the same for rows that threads of a pool help to copy */
 static int64_t *large_picked;
-static tdict_index_options large_options;
+static tdict_context *large_context;
+static tdict_run large_options;
 static int count; /* numbers of keys, for operations that are measured at several sizes */
 
 static double now_seconds(void) {
@@ -126,7 +127,7 @@ static double time_get_deep(void) {
 static double time_slice(void) {
   tdict_tree *out = NULL;
   double begin = now_seconds();
-  check_status(tdict_index_get(flat, TDICT_INDEX(TDICT_RANGE(2, 5, 1)), &out, &error));
+  check_status(tdict_index_get(NULL, flat, TDICT_INDEX(TDICT_RANGE(2, 5, 1)), NULL, &out, &error));
   double seconds = now_seconds() - begin;
   tdict_release(out);
   return seconds;
@@ -150,14 +151,14 @@ static double time_flatten_keys(void) {
 static double time_stack(void) {
   tdict_tree *out = NULL;
   double begin = now_seconds();
-  check_status(tdict_stack((const tdict_tree *const *)samples, SAMPLES, NULL, &out, &error));
+  check_status(tdict_stack((const tdict_tree *const *)samples, SAMPLES, NULL, NULL, &out, &error));
   double seconds = now_seconds() - begin;
   tdict_release(out);
   return seconds;
 }
 static double time_stack_into(void) {
   double begin = now_seconds();
-  check_status(tdict_stack_into((const tdict_tree *const *)samples, SAMPLES, NULL, stacked, &error));
+  check_status(tdict_stack_into(stacked, (const tdict_tree *const *)samples, SAMPLES, NULL, NULL, &error));
   return now_seconds() - begin;
 }
 static double time_memcpy_into(void) {
@@ -179,7 +180,7 @@ static double time_memcpy_new(void) {
 static double time_gather(void) {
   tdict_tree *out = NULL;
   double begin = now_seconds();
-  check_status(tdict_index_get(table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), &out, &error));
+  check_status(tdict_index_get(NULL, table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), NULL, &out, &error));
   double seconds = now_seconds() - begin;
   tdict_release(out);
   return seconds;
@@ -187,24 +188,24 @@ static double time_gather(void) {
 static double time_gather_mask(void) {
   tdict_tree *out = NULL;
   double begin = now_seconds();
-  check_status(tdict_index_get(table_tree, TDICT_INDEX(TDICT_MASK(picked_mask)), &out, &error));
+  check_status(tdict_index_get(NULL, table_tree, TDICT_INDEX(TDICT_MASK(picked_mask)), NULL, &out, &error));
   double seconds = now_seconds() - begin;
   tdict_release(out);
   return seconds;
 }
 static double time_gather_into(void) {
   double begin = now_seconds();
-  check_status(tdict_index_into(minibatch, table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), &error));
+  check_status(tdict_index_into(NULL, minibatch, table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), NULL, &error));
   return now_seconds() - begin;
 }
 static double time_scatter(void) {
   double begin = now_seconds();
-  check_status(tdict_index_set(table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), minibatch, &error));
+  check_status(tdict_index_set(NULL, table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), minibatch, NULL, &error));
   return now_seconds() - begin;
 }
 static double time_scatter_mask(void) {
   double begin = now_seconds();
-  check_status(tdict_index_set(table_tree, TDICT_INDEX(TDICT_MASK(picked_mask)), minibatch, &error));
+  check_status(tdict_index_set(NULL, table_tree, TDICT_INDEX(TDICT_MASK(picked_mask)), minibatch, NULL, &error));
   return now_seconds() - begin;
 }
 static double time_fetch(void) {
@@ -231,14 +232,14 @@ static double time_gather_floor(void) {
 
 static double time_large_into(void) {
   double begin = now_seconds();
-  check_status(tdict_index_into_with(large_part, large_tree, TDICT_INDEX(TDICT_LIST(large_picked, LARGE_PICKED)),
-                                     &large_options, &error));
+  check_status(tdict_index_into(large_context, large_part, large_tree,
+                                TDICT_INDEX(TDICT_LIST(large_picked, LARGE_PICKED)), &large_options, &error));
   return now_seconds() - begin;
 }
 static double time_large_set(void) {
   double begin = now_seconds();
-  check_status(tdict_index_set_with(large_tree, TDICT_INDEX(TDICT_LIST(large_picked, LARGE_PICKED)), large_part,
-                                    &large_options, &error));
+  check_status(tdict_index_set(large_context, large_tree, TDICT_INDEX(TDICT_LIST(large_picked, LARGE_PICKED)),
+                               large_part, &large_options, &error));
   return now_seconds() - begin;
 }
 static double time_large_floor(void) {
@@ -291,7 +292,7 @@ static void prepare_trees(void) {
       tdict_tensor_release(t);
     }
   }
-  check_status(tdict_stack((const tdict_tree *const *)samples, SAMPLES, NULL, &stacked, &error));
+  check_status(tdict_stack((const tdict_tree *const *)samples, SAMPLES, NULL, NULL, &stacked, &error));
   row_bytes = tdict_bytes(stacked);
   rows = malloc(row_bytes);
   target = malloc(row_bytes);
@@ -346,8 +347,8 @@ static void report_large_rows(void) {
   large_picked = calloc(LARGE_PICKED, sizeof *large_picked);
   if (!large_picked) exit(1);
   for (int64_t i = 0; i < LARGE_PICKED; i++) large_picked[i] = i * 314159 % LARGE_ROWS; /* distinct rows */
-  large_options = tdict_index_options_default();
-  large_options.context = context;
+  large_options = tdict_run_default();
+  large_context = context;
   for (int threads = 0; threads <= HELPERS; threads++) {
     char name[48];
     large_options.num_threads = threads;

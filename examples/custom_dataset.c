@@ -81,7 +81,7 @@ static tdict_status collate(void *user, const tdict_tree *const *samples, size_t
   void *b = NULL;
   (void)user;
   (void)memory; /* plain memory here, so that the hook has something to do */
-  tdict_status status = tdict_stack(samples, count, NULL, &stacked, e);
+  tdict_status status = tdict_stack(samples, count, NULL, NULL, &stacked, e);
   if (status == TDICT_OK) status = batch_create(stacked, 1.0, &b);
   if (status == TDICT_OK) status = tdict_create(0, NULL, &td, e);
   if (status == TDICT_OK) status = tdict_set_object(td, "batch", &batch_type, b, e);

@@ -32,12 +32,12 @@ int main(int argc, char **argv) {
   if (argc > 1) TDICT_TRY(tdict_device_parse(argv[1], &options.device, &err));
   TDICT_TRY(tdict_context_create(&options, &context, &err));
   for (int i = 0; i < 3; i++) TDICT_TRY(make_sample(100 * i, 2 + 3 * i, &samples[i], &err));
-  TDICT_TRY(tdict_stack((const tdict_tree *const *)samples, 3, &ragged, &batch, &err));
+  TDICT_TRY(tdict_stack((const tdict_tree *const *)samples, 3, &ragged, NULL, &batch, &err));
   TDICT_TRY(tdict_to_device(context, batch, tdict_context_device(context, NULL), NULL, &moved, &err));
   TDICT_TRY(tdict_print(moved, stdout, &err)); /* a kernel gets tdict_ragged_values() and tdict_ragged_offsets() */
   TDICT_TRY(tdict_to_device(context, moved, tdict_cpu(), NULL, &back, &err));
   TDICT_TRY(tdict_get_ragged(back, "ids", &ids, &err));
-  TDICT_TRY(tdict_index_get(back, TDICT_INDEX(TDICT_AT(1)), &row, &err));
+  TDICT_TRY(tdict_index_get(NULL, back, TDICT_INDEX(TDICT_AT(1)), NULL, &row, &err));
   printf("row 1 of %lld has %lld ids, the first is %d\n", (long long)tdict_ragged_num_rows(ids),
          (long long)tdict_ragged_row_length(ids, 1), ((const int32_t *)tdict_const_data(row, "ids"))[0]);
 done:

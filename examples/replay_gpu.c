@@ -25,8 +25,8 @@ typedef struct buffer {
   tdict_context *context;
   tdict_memory *host; /* memory of the actors' host trees; NULL: plain host memory */
   tdict_device device;
-  tdict_stream stream;     /* the actors queue their writes on this stream; not used on the cpu */
-  tdict_index_options how; /* options of the actors' writes, with the stream */
+  tdict_stream stream; /* the actors queue their writes on this stream; not used on the cpu */
+  tdict_run how;       /* options of the actors' writes, with the stream */
   tdict_tree *tree;
   int64_t capacity, goal; /* the actors stop when `goal` rows were written */
   pthread_mutex_t lock;   /* guards the rows and the fields below, so that no sample has a row that is half written */
@@ -74,9 +74,10 @@ static tdict_status write_rows(buffer *b, const tdict_tree *rows, tdict_error *e
     tdict_tree *part;
     const int64_t first = (b->written + done) % b->capacity, room = b->capacity - first, left = NEW_ROWS - done;
     const int64_t count = left < room ? left : room;
-    status = tdict_index_get(rows, TDICT_INDEX(TDICT_RANGE(done, done + count, 1)), &part, err); /* a view */
+    status =
+        tdict_index_get(NULL, rows, TDICT_INDEX(TDICT_RANGE(done, done + count, 1)), NULL, &part, err); /* a view */
     if (status != TDICT_OK) return status;
-    status = tdict_index_set_with(b->tree, TDICT_INDEX(TDICT_RANGE(first, first + count, 1)), part, &b->how, err);
+    status = tdict_index_set(NULL, b->tree, TDICT_INDEX(TDICT_RANGE(first, first + count, 1)), part, &b->how, err);
     tdict_release(part);
     done += count;
   }
@@ -124,15 +125,15 @@ static tdict_status make_lists(buffer *b, tdict_tree **out, tdict_error *err) {
 }
 
 /* Copies the rows that a list names. With a stream, the copy is only queued. */
-static tdict_status sample(buffer *b, const tdict_tree *lists, int n, const tdict_index_options *how, tdict_tree **out,
+static tdict_status sample(buffer *b, const tdict_tree *lists, int n, const tdict_run *how, tdict_tree **out,
                            tdict_error *err) {
   tdict_tree *row;
   tdict_tensor *list;
-  tdict_status status = tdict_index_get(lists, TDICT_INDEX(TDICT_AT(n % LISTS)), &row, err);
+  tdict_status status = tdict_index_get(NULL, lists, TDICT_INDEX(TDICT_AT(n % LISTS)), NULL, &row, err);
   if (status != TDICT_OK) return status;
   status = tdict_get(row, "list", &list, err);
   pthread_mutex_lock(&b->lock);
-  if (status == TDICT_OK) status = tdict_index_get_with(b->tree, TDICT_INDEX(TDICT_LIST_OF(list)), how, out, err);
+  if (status == TDICT_OK) status = tdict_index_get(NULL, b->tree, TDICT_INDEX(TDICT_LIST_OF(list)), how, out, err);
   pthread_mutex_unlock(&b->lock);
   tdict_release(row);
   return status;
@@ -168,7 +169,7 @@ static int run(buffer *b) {
   const bool has_stream = b->device.type != TDICT_DEVICE_CPU;
   pthread_t threads[ACTORS];
   tdict_stream stream = {0};
-  tdict_index_options how = tdict_index_options_default();
+  tdict_run how = tdict_run_default();
   tdict_tree *lists = NULL, *batch = NULL, *kept[CHECKED] = {NULL};
   tdict_error err = {0};
   const int samples = b->device.type == TDICT_DEVICE_CUDA ? 4000 : 64; /* number of batches, a multiple of CHECKED */
@@ -178,8 +179,8 @@ static int run(buffer *b) {
   if (has_stream) {
     TDICT_TRY(tdict_stream_create(b->context, b->device, &b->stream, &err));
     TDICT_TRY(tdict_stream_create(b->context, b->device, &stream, &err));
-    b->how.stream = &b->stream;
-    how.stream = &stream;
+    b->how.stream = b->stream;
+    how.stream = stream;
   }
   TDICT_TRY(
       tdict_create_from(&schema, TDICT_SHAPE(b->capacity), tdict_device_memory(b->context, b->device), &b->tree, &err));

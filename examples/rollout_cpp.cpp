@@ -48,7 +48,7 @@ static int64_t run(const tdict::context &context) {
   const tdict::tree buffer = tdict::pack(tdict::make<step>({ENVS, STEPS}));
   for (int64_t time = 0; time < STEPS; time++) {
     simulate(now, time);
-    tdict::run(tdict_index_set, buffer.raw(), TDICT_INDEX(TDICT_ALL, TDICT_AT(time)), row.raw());
+    tdict::run(tdict_index_set, nullptr, buffer.raw(), TDICT_INDEX(TDICT_ALL, TDICT_AT(time)), row.raw(), nullptr);
   }
   const tdict::tree flat = tdict::call<tdict::tree>(tdict_flatten, buffer.raw(), 0, 1);
   tdict::tree batches[2]; // gathered in turns: one is filled while the other one moves
@@ -62,8 +62,8 @@ static int64_t run(const tdict::context &context) {
     tdict::future before;
     for (std::size_t first = 0; first < order.size(); first += MINIBATCH) {
       const tdict::tree &batch = batches[count++ % 2];
-      const tdict_indices some = TDICT_INDEX(TDICT_LIST(order.data() + first, MINIBATCH));
-      tdict::run(tdict_index_into, batch.raw(), flat.raw(), some);
+      tdict::run(tdict_index_into, nullptr, batch.raw(), flat.raw(),
+                 TDICT_INDEX(TDICT_LIST(order.data() + first, MINIBATCH)), nullptr);
       tdict::future next = context.to_device_async(batch, context.device());
       if (before) sum += train_on(context, before);
       before = std::move(next);

@@ -17,7 +17,7 @@ int main(int argc, char **argv) {
   TDICT_TRY(tdict_create(1, (const int64_t[]){4}, &batch, &err));
   TDICT_TRY(tdict_set_texts(batch, "prompt", prompts, 4, &err)); /* one text for each sample */
   TDICT_TRY(tdict_set_text(batch, "source", "demo", &err));      /* one text for the whole batch */
-  TDICT_TRY(tdict_index_get(batch, TDICT_INDEX(TDICT_LIST(order, 4)), &shuffled, &err));
+  TDICT_TRY(tdict_index_get(NULL, batch, TDICT_INDEX(TDICT_LIST(order, 4)), NULL, &shuffled, &err));
   TDICT_TRY(tdict_to_device(context, shuffled, tdict_context_device(context, NULL), NULL, &moved, &err));
   TDICT_TRY(tdict_get_text_at(moved, "prompt", 0, &prompt, NULL, &err));
   printf("sample 0: %s\n", prompt);

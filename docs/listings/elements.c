@@ -13,7 +13,7 @@ static int write_elements(tdict_tree *batch) {
   tdict_error err = {0};
   TDICT_TRY(tdict_tensor_full(TDICT_F32, TDICT_SHAPE(4), &seven, &sevens, &err));
   TDICT_TRY(tdict_write(batch, "reward", sevens, &err)); /* all elements of one tensor */
-  TDICT_TRY(tdict_fill(batch, "obs", 0.5, &err));        /* one number, everywhere below obs */
+  TDICT_TRY(tdict_fill(batch, "obs", 0.5, NULL, &err));  /* one number, everywhere below obs */
   TDICT_TRY(tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &one, &err));
   TDICT_TRY(tdict_write_at(batch, "reward", TDICT_INDEX(TDICT_AT(2)), one, &err)); /* reward[2] = 0 */
   printf("rewards: %.0f %.0f %.0f\n", (double)reward(batch, 1), (double)reward(batch, 2), (double)reward(batch, 3));
@@ -30,9 +30,9 @@ static int update_trees(tdict_tree *batch) {
   tdict_tree *other = NULL, *keys = NULL;
   tdict_error err = {0};
   TDICT_TRY(tdict_clone_deep(batch, NULL, &other, &err)); /* copies all elements */
-  TDICT_TRY(tdict_fill(other, NULL, 9, &err));
+  TDICT_TRY(tdict_fill(other, NULL, 9, NULL, &err));
   TDICT_TRY(tdict_update_in_place(batch, other, only, 1, &err)); /* copies the elements of reward */
-  TDICT_TRY(tdict_copy(batch, other, &err));                     /* copies the elements of all tensors */
+  TDICT_TRY(tdict_copy(batch, other, NULL, &err));               /* copies the elements of all tensors */
   TDICT_TRY(tdict_create(TDICT_SHAPE(4), &keys, &err));
   TDICT_TRY(tdict_update(keys, batch, NULL, 0, &err)); /* copies no elements: both trees share the tensors */
   printf("reward: %.0f, keys: %d\n", (double)reward(keys, 0), (int)tdict_num_keys(keys));
@@ -62,7 +62,7 @@ static int put_into_one_block(tdict_tree *batch) {
   tdict_tree *block = NULL, *straight = NULL;
   tdict_tensor *bytes = NULL;
   tdict_error err = {0};
-  TDICT_TRY(tdict_contiguous(batch, &straight, &err)); /* copies only tensors with gaps */
+  TDICT_TRY(tdict_contiguous(batch, NULL, &straight, &err)); /* copies only tensors with gaps */
   TDICT_TRY(tdict_consolidate(straight, NULL, &block, &err));
   TDICT_TRY(tdict_consolidated_bytes(block, &bytes, &err)); /* for example for write() or MPI_Send() */
   printf("consolidated: %d, %d bytes\n", tdict_is_consolidated(block), (int)tdict_tensor_numel(bytes));
@@ -77,7 +77,7 @@ static int convert_dtypes(tdict_tree *batch) {
   tdict_tree *halves = NULL;
   tdict_tensor *rewards, *doubles = NULL;
   tdict_error err = {0};
-  TDICT_TRY(tdict_to_dtype(batch, TDICT_F16, NULL, &halves, &err)); /* all tensors */
+  TDICT_TRY(tdict_to_dtype(batch, TDICT_F16, NULL, NULL, &halves, &err)); /* all tensors */
   TDICT_TRY(tdict_get(batch, "reward", &rewards, &err));
   TDICT_TRY(tdict_tensor_to_dtype(rewards, TDICT_F64, NULL, &doubles, &err)); /* one tensor, new memory */
   TDICT_TRY(tdict_convert(rewards, doubles, &err));                           /* into existing memory */

@@ -13,7 +13,8 @@ int main(void) {
   if (!reward) goto done;
   for (int i = 0; i < 4; i++) reward[i] = 0.5f * (float)i;
   TDICT_TRY(tdict_print(batch, stdout, &err));
-  TDICT_TRY(tdict_index_get(batch, TDICT_INDEX(TDICT_AT(3)), &row, &err)); /* sample 3: a view, nothing is copied */
+  TDICT_TRY(tdict_index_get(NULL, batch, TDICT_INDEX(TDICT_AT(3)), NULL, &row,
+                            &err)); /* sample 3: a view, nothing is copied */
   printf("reward of sample 3: %.1f\n", *(const float *)tdict_const_data(row, "reward"));
 done:
   tdict_release(row);

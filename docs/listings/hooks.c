@@ -15,25 +15,25 @@ static void sample_release(void *self) {
   free(self);
 }
 
-/* Queues work on a stream: writes 1 to each element of a tensor on the device. */
-static tdict_status write_ones(tdict_tensor *x, tdict_stream stream, tdict_error *err) {
+/* Queues work on the stream of `run`: writes 1 to each element of a tensor on the device. */
+static tdict_status write_ones(tdict_tensor *x, const tdict_run *run, tdict_error *err) {
   tdict_tree *tree = NULL;
   tdict_status status = tdict_create(0, NULL, &tree, err);
   if (status == TDICT_OK) status = tdict_set(tree, "x", x, err);
-  if (status == TDICT_OK) status = tdict_fill_on(tree, "x", 1, stream, err);
+  if (status == TDICT_OK) status = tdict_fill(tree, "x", 1, run, err);
   tdict_release(tree);
   return status;
 }
 
 /* Moves the tensor to the device of the transfer, and then queues work of its own on the stream of the hook. */
 static tdict_status sample_to_device(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
-  sample *moved;
-  tdict_status status;
+  tdict_run run = tdict_run_default();
   if (tdict_hook_cancelled(hook)) return TDICT_ECANCELLED;
-  moved = calloc(1, sizeof *moved);
+  sample *moved = calloc(1, sizeof *moved);
   if (!moved) return TDICT_ENOMEM;
-  status = tdict_hook_move(hook, ((const sample *)self)->x, &moved->x, err);
-  if (status == TDICT_OK) status = write_ones(moved->x, tdict_hook_stream(hook), err);
+  run.stream = tdict_hook_stream(hook);
+  tdict_status status = tdict_hook_move(hook, ((const sample *)self)->x, &moved->x, err);
+  if (status == TDICT_OK) status = write_ones(moved->x, &run, err);
   if (status == TDICT_OK)
     *out = moved;
   else

@@ -7,11 +7,11 @@ static int join_batches(tdict_tree *batch) {
   const tdict_tree *items[2] = {batch, batch};
   tdict_tree *stacked = NULL, *joined = NULL;
   tdict_error err = {0};
-  TDICT_TRY(tdict_stack(items, 2, NULL, &stacked, &err)); /* [2, 4] */
-  TDICT_TRY(tdict_cat(items, 2, NULL, &joined, &err));    /* [8] */
+  TDICT_TRY(tdict_stack(items, 2, NULL, NULL, &stacked, &err)); /* [2, 4] */
+  TDICT_TRY(tdict_cat(items, 2, NULL, NULL, &joined, &err));    /* [8] */
   printf("stack: %d dimensions, cat: %d rows\n", tdict_batch_ndim(stacked), (int)tdict_batch_size(joined)[0]);
-  TDICT_TRY(tdict_stack_into(items, 2, NULL, stacked, &err)); /* again, into the same memory */
-  TDICT_TRY(tdict_cat_into(items, 2, NULL, joined, &err));
+  TDICT_TRY(tdict_stack_into(stacked, items, 2, NULL, NULL, &err)); /* again, into the same memory */
+  TDICT_TRY(tdict_cat_into(joined, items, 2, NULL, NULL, &err));
 done:
   tdict_release(joined);
   tdict_release(stacked);
@@ -31,14 +31,14 @@ static tdict_status make_sentence(int64_t count, tdict_tree **out, tdict_error *
 static int pad_or_pack(void) {
   tdict_tree *sentences[2] = {NULL, NULL}, *padded = NULL, *packed = NULL;
   const tdict_tree *const *items = (const tdict_tree *const *)sentences;
+  const tdict_pad_options pad = {sizeof pad, -1, NULL};
   tdict_error err = {0};
   TDICT_TRY(make_sentence(2, &sentences[0], &err));
   TDICT_TRY(make_sentence(5, &sentences[1], &err));
-  TDICT_TRY(tdict_pad_sequence(items, 2, -1, NULL, &padded, &err)); /* ids is [2, 5], padded with -1 */
-  TDICT_TRY(tdict_pack_sequence(items, 2, NULL, &packed, &err));    /* ids is [7], and cu_seqlens has the offsets */
-  printf("padded: %d\n", ((const int32_t *)tdict_const_data(padded, "ids"))[2]);
-  printf("offsets: %d, %d\n", ((const int32_t *)tdict_const_data(packed, "cu_seqlens"))[1],
-         ((const int32_t *)tdict_const_data(packed, "cu_seqlens"))[2]);
+  TDICT_TRY(tdict_pad_sequence(items, 2, &pad, NULL, &padded, &err));  /* ids is [2, 5], padded with -1 */
+  TDICT_TRY(tdict_pack_sequence(items, 2, NULL, NULL, &packed, &err)); /* ids is [7], and cu_seqlens has the offsets */
+  const int32_t *ids = tdict_const_data(padded, "ids"), *offsets = tdict_const_data(packed, "cu_seqlens");
+  printf("padded: %d\noffsets: %d, %d\n", ids[2], offsets[1], offsets[2]);
 done:
   tdict_release(packed);
   tdict_release(padded);

@@ -72,13 +72,11 @@ static bool is_state(void *user, const tdict_leaves *at) {
 
 static int call_for_each_leaf(tdict_tree *batch) {
   const tdict_tree *trees[1] = {batch};
-  tdict_visit_options options = tdict_visit_options_default();
   tdict_tree *zeros = NULL, *states = NULL;
   size_t bytes = 0;
   tdict_error err = {0};
-  options.user = &bytes;
-  TDICT_TRY(tdict_visit(trees, 1, add_bytes, &options, &err));
-  TDICT_TRY(tdict_apply(trees, 1, make_zeros, NULL, &zeros, &err)); /* a new tree with the same keys */
+  TDICT_TRY(tdict_visit(NULL, trees, 1, add_bytes, &bytes, NULL, &err));
+  TDICT_TRY(tdict_apply(NULL, trees, 1, make_zeros, NULL, NULL, &zeros, &err)); /* a new tree with the same keys */
   TDICT_TRY(tdict_filter(batch, is_state, NULL, &states, &err));
   printf("%d bytes; %d tensors of zeros; %d kept\n", (int)bytes, (int)tdict_num_leaves(zeros),
          (int)tdict_num_leaves(states));

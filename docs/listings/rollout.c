@@ -23,7 +23,7 @@ static tdict_status act(tdict_tree *buffer, tdict_tree *step, int t, tdict_error
     reward[e] = 1;
     done[e] = t == STEPS - 1 - e; /* the episode of environment e ends earlier than that of e - 1 */
   }
-  return tdict_index_set(buffer, TDICT_INDEX(TDICT_ALL, TDICT_AT(t)), step, err);
+  return tdict_index_set(NULL, buffer, TDICT_INDEX(TDICT_ALL, TDICT_AT(t)), step, NULL, err);
 }
 
 /* Adds the key `returns`: the sum of the rewards until the end of the episode. */
@@ -54,7 +54,7 @@ static int train_from_host(tdict_context *context, const tdict_tree *flat, const
   for (int i = 0; i < EPOCHS * (ROWS / MINIBATCH); i++) {
     const int epoch = i / (ROWS / MINIBATCH), first = i % (ROWS / MINIBATCH) * MINIBATCH;
     for (int k = 0; k < MINIBATCH; k++) order[k] = tdict_sampler_get(sampler, epoch, first + k);
-    TDICT_TRY(tdict_index_into(rows, flat, TDICT_INDEX(TDICT_LIST(order, MINIBATCH)), &err));
+    TDICT_TRY(tdict_index_into(NULL, rows, flat, TDICT_INDEX(TDICT_LIST(order, MINIBATCH)), NULL, &err));
     tdict_future_release(future);
     future = NULL;
     TDICT_TRY(tdict_transfer_into_async(context, batch, rows, NULL, &future, &err)); /* returns at once */
@@ -85,7 +85,7 @@ static int train_on_device(tdict_context *context, const tdict_tree *flat, const
   for (int i = 0; i < ROWS; i++) numbers[i] = tdict_sampler_get(sampler, EPOCHS, i);
   TDICT_TRY(tdict_tensor_from_array(TDICT_I64, TDICT_SHAPE(ROWS), numbers, &order, &err));
   TDICT_TRY(tdict_tensor_clone(order, tdict_device_memory(context, device), &list, &err));
-  TDICT_TRY(tdict_index_get(all, TDICT_INDEX(TDICT_LIST_OF(list)), &batch, &err)); /* on the device */
+  TDICT_TRY(tdict_index_get(NULL, all, TDICT_INDEX(TDICT_LIST_OF(list)), NULL, &batch, &err)); /* on the device */
   TDICT_TRY(tdict_to_device(context, batch, tdict_cpu(), NULL, &back, &err));
   printf("row %d has returns %.0f, weight %.0f\n", (int)numbers[0],
          ((const float *)tdict_const_data(back, "returns"))[0], ((const float *)tdict_const_data(back, "weight"))[0]);

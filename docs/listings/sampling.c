@@ -49,7 +49,7 @@ done:
 /* Makes sample `index`: a tree without batch dimensions. */
 static tdict_status make_sample(void *user, int64_t index, tdict_tree **out, tdict_error *err) {
   tdict_tree *batch = user;
-  return tdict_index_get(batch, TDICT_INDEX(TDICT_AT(index)), out, err);
+  return tdict_index_get(NULL, batch, TDICT_INDEX(TDICT_AT(index)), NULL, out, err);
 }
 
 static int load_from_a_callback(tdict_tree *batch) {

@@ -76,15 +76,15 @@ done:
 
 static int write_rows(tdict_tree *batch) {
   tdict_tree *row = NULL, *rows = NULL;
-  tdict_index_options options = tdict_index_options_default();
+  tdict_run run = tdict_run_default();
   const int64_t order[2] = {3, 0};
   tdict_error err = {0};
-  TDICT_TRY(tdict_index_get(batch, TDICT_INDEX(TDICT_AT(3)), &row, &err));
-  TDICT_TRY(tdict_write_row(batch, 0, row, &err)); /* row 0 becomes a copy of row 3 */
-  TDICT_TRY(tdict_index_get_with(batch, TDICT_INDEX(TDICT_LIST(order, 2)), &options, &rows, &err));
+  TDICT_TRY(tdict_index_get(NULL, batch, TDICT_INDEX(TDICT_AT(3)), NULL, &row, &err));
+  TDICT_TRY(tdict_write_rows(batch, 0, row, &err)); /* row 0 becomes a copy of row 3 */
+  TDICT_TRY(tdict_index_get(NULL, batch, TDICT_INDEX(TDICT_LIST(order, 2)), &run, &rows, &err));
   TDICT_TRY(tdict_write_rows(batch, 1, rows, &err)); /* rows 1 and 2 */
-  TDICT_TRY(tdict_index_into_with(rows, batch, TDICT_INDEX(TDICT_LIST(order, 2)), &options, &err));
-  TDICT_TRY(tdict_index_set_with(batch, TDICT_INDEX(TDICT_LIST(order, 2)), rows, &options, &err));
+  TDICT_TRY(tdict_index_into(NULL, rows, batch, TDICT_INDEX(TDICT_LIST(order, 2)), &run, &err));
+  TDICT_TRY(tdict_index_set(NULL, batch, TDICT_INDEX(TDICT_LIST(order, 2)), rows, &run, &err));
   printf("reward 1: %.0f\n", (double)((const float *)tdict_const_data(batch, "reward"))[1]);
 done:
   tdict_release(rows);

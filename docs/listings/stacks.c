@@ -60,8 +60,8 @@ static int join_lazy_stack(tdict_tree *batch) {
   tdict_tree *dense = NULL, *padded = NULL;
   tdict_error err = {0};
   TDICT_TRY(tdict_lazy_stack_create(items, 2, &stack, &err));
-  TDICT_TRY(tdict_lazy_stack_densify(stack, NULL, &dense, &err)); /* all items have equal shapes */
-  TDICT_TRY(tdict_lazy_stack_pad(stack, NULL, &padded, &err));    /* shapes may differ */
+  TDICT_TRY(tdict_lazy_stack_densify(stack, NULL, NULL, &dense, &err)); /* all items have equal shapes */
+  TDICT_TRY(tdict_lazy_stack_pad(stack, NULL, &padded, &err));          /* shapes may differ */
   printf("one tree of %d dimensions; equal: %d\n", tdict_batch_ndim(dense), tdict_equal(dense, padded));
 done:
   tdict_release(padded);

@@ -3,17 +3,16 @@
 
 #include "batch.h"
 
-/* Queues copies and fills on a stream of the device. `moved` is a batch on the device. */
-static int queue_writes(tdict_context *context, tdict_tree *moved, tdict_stream stream) {
-  tdict_memory *memory = tdict_device_memory(context, stream.device);
+/* Queues copies and fills on the stream of `run`. `moved` is a batch on the device. */
+static int queue_writes(tdict_context *context, tdict_tree *moved, const tdict_run *run) {
   tdict_tree *copy = NULL, *straight = NULL, *back = NULL;
   tdict_error err = {0};
-  TDICT_TRY(tdict_fill_on(moved, "reward", 3, stream, &err));
-  TDICT_TRY(tdict_clone_deep_on(moved, memory, stream, &copy, &err));
-  TDICT_TRY(tdict_fill_on(moved, NULL, 4, stream, &err)); /* in the order of the stream: does not change `copy` */
-  TDICT_TRY(tdict_copy_on(moved, copy, stream, &err));
-  TDICT_TRY(tdict_contiguous_on(moved, stream, &straight, &err));
-  TDICT_TRY(tdict_stream_synchronize(context, stream, &err));
+  TDICT_TRY(tdict_fill(moved, "reward", 3, run, &err));
+  TDICT_TRY(tdict_clone_deep(moved, run, &copy, &err));
+  TDICT_TRY(tdict_fill(moved, NULL, 4, run, &err)); /* in the order of the stream: does not change `copy` */
+  TDICT_TRY(tdict_copy(moved, copy, run, &err));
+  TDICT_TRY(tdict_contiguous(moved, run, &straight, &err));
+  TDICT_TRY(tdict_stream_synchronize(context, run->stream, &err));
   TDICT_TRY(tdict_to_device(context, straight, tdict_cpu(), NULL, &back, &err));
   printf("reward: %.0f\n", (double)*(const float *)tdict_const_data(back, "reward"));
 done:
@@ -26,19 +25,19 @@ done:
 int main(void) {
   tdict_context_options options = tdict_context_options_default();
   tdict_context *context = NULL;
-  tdict_stream stream = {{0, 0}, NULL};
+  tdict_run run = tdict_run_default();
   tdict_tree *batch = make_batch(), *moved = NULL;
   int failed = 1;
   tdict_error err = {0};
   options.device = tdict_sim(0);
   TDICT_TRY(tdict_context_create(&options, &context, &err));
-  TDICT_TRY(tdict_stream_create(context, options.device, &stream, &err));
+  TDICT_TRY(tdict_stream_create(context, options.device, &run.stream, &err));
   TDICT_TRY(tdict_to_device(context, batch, options.device, NULL, &moved, &err));
-  failed = queue_writes(context, moved, stream);
+  failed = queue_writes(context, moved, &run);
 done:
   tdict_release(moved);
   tdict_release(batch);
-  if (stream.handle) tdict_stream_destroy(context, stream);
+  if (run.stream.handle) tdict_stream_destroy(context, run.stream);
   tdict_context_destroy(context);
   return failed;
 }

@@ -81,7 +81,7 @@ static int look_at_memory(tdict_context *context, tdict_tree *batch) {
   tdict_memory_counts counts;
   tdict_tree *copy = NULL;
   tdict_error err = {0};
-  TDICT_TRY(tdict_clone_deep(batch, pinned, &copy, &err));
+  TDICT_TRY(tdict_consolidate(batch, pinned, &copy, &err));
   tdict_memory_get_counts(pinned, &counts);
   printf("pinned bytes in use: %d; memory of the cpu: %d; threads: %d\n", counts.live_bytes > 0,
          tdict_device_equal(tdict_memory_device(pinned), tdict_cpu()), tdict_context_num_threads(context) > 0);
@@ -112,7 +112,7 @@ static int use_an_allocator(tdict_context *context, tdict_tree *batch) {
   allocator.allocate = take_block;
   allocator.release = give_block;
   TDICT_TRY(tdict_memory_create(context, &allocator, &memory, &err));
-  TDICT_TRY(tdict_clone_deep(batch, memory, &copy, &err)); /* any function that takes a memory */
+  TDICT_TRY(tdict_consolidate(batch, memory, &copy, &err)); /* any function that takes a memory */
   printf("equal: %d\n", tdict_equal(batch, copy));
 done:
   tdict_memory_release(memory); /* the memory lives until its last block is freed */

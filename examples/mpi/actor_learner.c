@@ -101,7 +101,7 @@ static tdict_status run(tdict_comm *comm) {
   tdict_tree *policy = NULL, *rollout = NULL, *rollouts = NULL;
   tdict_error err = {0};
   TDICT_TRY(tdict_create_from(&policy_schema, 0, NULL, NULL, &policy, &err));
-  TDICT_TRY(tdict_fill(policy, NULL, 0, &err));
+  TDICT_TRY(tdict_fill(policy, NULL, 0, NULL, &err));
   TDICT_TRY(tdict_create_from(&rollout_schema, 1, &steps, NULL, &rollout, &err));
   for (int round = 0; round < ROUNDS; round++) {
     TDICT_TRY(tdict_broadcast_into(comm, policy, 0, NULL, &err));

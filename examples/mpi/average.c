@@ -32,11 +32,11 @@ int main(int argc, char **argv) {
   const double rank = tdict_comm_rank(comm);
 
   TDICT_TRY(tdict_create_from(&gradient_schema, 0, NULL, NULL, &gradients, &err));
-  TDICT_TRY(tdict_fill(gradients, NULL, rank, &err));
+  TDICT_TRY(tdict_fill(gradients, NULL, rank, NULL, &err));
   TDICT_TRY(tdict_all_reduce(comm, gradients, TDICT_REDUCE_MEAN, NULL, &err)); /* one message for all tensors */
 
   TDICT_TRY(tdict_create_from(&row_schema, 1, (const int64_t[]){1}, NULL, &row, &err));
-  TDICT_TRY(tdict_fill(row, NULL, 10 * rank, &err));
+  TDICT_TRY(tdict_fill(row, NULL, 10 * rank, NULL, &err));
   TDICT_TRY(tdict_gather_to(comm, row, 0, NULL, &rows, &err));
   if (rows) {
     TDICT_TRY(tdict_describe(gradients, stdout, &err));

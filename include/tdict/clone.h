@@ -22,40 +22,33 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict
  *  share one storage, except tensors that hooks make. The copy is not locked.
  *
  *  The `clone` hook of a type copies the objects of this type. If the type has no `clone` hook, the call copies the
- *  tensors of the object. If @p memory is set and the type has `flatten`, the call copies the tensors instead of
- *  calling the hook, because the hook cannot allocate from @p memory.
- *  @param[in]  memory  Memory of the copies. If NULL, a device tensor is copied within its own memory, and a host
- *                      tensor is copied to plain host memory.
- *  @param[out] out     New tree with one reference. Written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_ENOTSUP the tensors are in more than 16 memories;
- *          #TDICT_EOVERFLOW the size does not fit in 63 bits; #TDICT_ENOMEM; the errors of tdict_tensor_clone() and of
- *          objects, see tdict/object.h.
+ *  tensors of the object. If `memory` is set and the type has `flatten`, the call copies the tensors instead of
+ *  calling the hook, because the hook cannot allocate from `memory`.
+ *  @param[in]  run  Uses `stream` and `memory`; NULL for the defaults. On a stream, one launch copies all tensors of
+ *                   one memory, in the order that tdict/index.h describes. If `memory` is NULL, a device tensor is
+ *                   copied within its own memory, and a host tensor to plain host memory.
+ *  @param[out] out  New tree with one reference. Written on success only.
+ *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, or an option that is not used; #TDICT_ENOTSUP the tensors are in
+ *          more than 16 memories; #TDICT_EOVERFLOW the size does not fit in 63 bits; #TDICT_ENOMEM; the errors of
+ *          tdict_tensor_clone() and of objects, see tdict/object.h. With `stream`: #TDICT_ENOTSUP also for an object
+ *          other than text, numbers and JSON, for a tensor whose copy would be on another device, and if the driver
+ *          cannot compile kernels; #TDICT_EWRONGDEVICE the stream is not of the device of a tensor; #TDICT_ECAPTURE the
+ *          stream is being captured.
  *  @note Cost: one copy of all bytes, plus O(tensors + nodes). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out,
+TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *tree, const tdict_run *run, tdict_tree **out,
                                                         tdict_error *err);
-/** @brief Makes a deep copy like tdict_clone_deep(), and queues the copies on @p stream.
- *
- *  One launch copies all tensors of one memory. The copies are ordered as tdict/index.h describes for streams. Tensors
- *  in host memory are copied before the call returns.
- *  @return The same errors as tdict_clone_deep(); #TDICT_ENOTSUP also for an object other than text, numbers and JSON,
- *          and for a tensor whose copy would be on another device; #TDICT_ENOTSUP also if the driver cannot compile
- *          kernels; #TDICT_EWRONGDEVICE @p stream is not of the device of a tensor; #TDICT_ECAPTURE @p stream
- *          is being captured. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep_on(const tdict_tree *tree, tdict_memory *memory,
-                                                           tdict_stream stream, tdict_tree **out, tdict_error *err);
 /** @brief Makes a tree whose tensors are all contiguous: the tensors of @p tree, or copies of tensors that are not
  *  contiguous.
  *
  *  The copy of a device tensor is in the memory of this tensor. The copy of a host tensor is in plain host memory.
  *  Objects are made again from contiguous tensors if the type has `flatten`, and shared otherwise. The result is not
  *  locked.
+ *  @param[in]  run  Uses `stream`, as tdict_clone_deep() does; NULL for the defaults.
  *  @param[out] out  New tree with one reference. Written on success only.
  *  @return The same errors as tdict_clone_deep().
  *  @note Cost: one copy of the bytes of tensors that are not contiguous, plus O(tensors + nodes). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_contiguous(const tdict_tree *tree, tdict_tree **out, tdict_error *err);
-/** @brief Calls tdict_contiguous(), and queues the copies on @p stream. Returns the errors of tdict_clone_deep_on(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_contiguous_on(const tdict_tree *tree, tdict_stream stream,
-                                                           tdict_tree **out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_contiguous(const tdict_tree *tree, const tdict_run *run, tdict_tree **out,
+                                                        tdict_error *err);
 
 /** @brief Copies all tensors of a tree into one storage, and locks the new tree.
  *

@@ -5,8 +5,8 @@
  * storage, except masks, ragged leaves, and tensors that hooks make. tdict_pack_sequence() refuses objects. The other
  * functions join objects as tdict/object.h describes. If a child of the first tree has additional batch dimensions, the
  * child of the result at the same path has these dimensions too. The result and its children have the devices of the
- * first tree and its children. If the option `memory` is set, the device of `memory` replaces each of these devices.
- * The result of tdict_pack_sequence() and its children have no batch dimensions and no device.
+ * first tree and its children. If `memory` of the tdict_run is set, the device of `memory` replaces each of these
+ * devices. The result of tdict_pack_sequence() and its children have no batch dimensions and no device.
  *
  * Cost of each function: O(tensors of all trees), plus one copy of the bytes of the result. A new tree consists of one
  * storage per memory, one block for the structs of all tensors, and one block per node. The functions also allocate
@@ -22,6 +22,7 @@
 #ifndef TDICT_COMBINE_H
 #define TDICT_COMBINE_H
 
+#include "tdict/run.h"
 #include "tdict/tree.h"
 
 TDICT_BEGIN_DECLS
@@ -32,21 +33,9 @@ typedef struct tdict_join_options {
   /** Stack: position of the new batch dimension. Cat: the dimension along which trees are joined. Negative values count
    *  from the end: -1 is the last batch dimension of the result. Default 0. */
   int32_t dim;
-  /** Memory of the result. NULL (default): tensors on a device are joined in the memory of the first tree's tensor, and
-   *  other tensors in plain host memory. */
-  tdict_memory *memory;
   /** true: if the tensors at a key differ in the size of their first dimension, tdict_stack() makes a ragged leaf
-   *  (tdict/ragged.h). If `ragged` is true, tdict_cat(), tdict_stack_into(), tdict_cat_into() and tdict_pad_sequence()
-   *  return #TDICT_EINVAL. Default false. */
+   *  (tdict/ragged.h). In the other functions, and with a stream, #TDICT_EINVAL. Default false. */
   bool ragged;
-  /** Path at which tdict_pad_sequence() adds a tree of masks. If `masks` is set, tdict_stack(), tdict_cat(),
-   *  tdict_stack_into() and tdict_cat_into() return #TDICT_EINVAL. NULL (default): no masks. */
-  const char *masks;
-  /** Stream of a GPU on which the copies between tensors on this GPU are queued. The call then returns without waiting
-   *  for these copies, which are ordered as tdict/index.h describes for streams. If `stream` is set, `ragged` must be
-   *  false, and tdict_pad_sequence() returns #TDICT_EINVAL. NULL (default): the call waits for all copies. Borrowed for
-   *  the call. */
-  const tdict_stream *stream;
 } tdict_join_options;
 static inline tdict_join_options tdict_join_options_default(void) {
   tdict_join_options o;
@@ -63,11 +52,14 @@ static inline tdict_join_options tdict_join_options_default(void) {
  *  size of their first dimension. If these sizes differ, the result has a ragged leaf with int64 offsets at the key.
  *  @param[in] items  @p count trees, borrowed.
  *  @param[in] options  NULL for the defaults.
+ *  @param[in] run  Uses `stream` and `memory`; NULL for the defaults. Copies on a stream are ordered as tdict/index.h
+ *                  describes. If `memory` is NULL, tensors on a device are joined in the memory of the first tree's
+ *                  tensor, and other tensors in plain host memory.
  *  @param[out] out  New tree, owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL if there are no trees, a pointer is NULL, `dim` does not exist, `masks` is set, or
- *          `ragged` is set for trees with batch dimensions; #TDICT_EINVAL also if the result would have too many
- *          dimensions, or if a transfer into a tensor has failed; #TDICT_ENOTFOUND if a key is missing in one of the
- *          trees; #TDICT_ETYPE if the entries at a key differ in kind (tensor, tree, object) or in the type of the
+ *  @return #TDICT_OK; #TDICT_EINVAL if there are no trees, a pointer is NULL, `dim` does not exist, an option is not
+ *          used, or `ragged` is set for trees with batch dimensions; #TDICT_EINVAL also if the result would have too
+ *          many dimensions, or if a transfer into a tensor has failed; #TDICT_ENOTFOUND if a key is missing in one of
+ *          the trees; #TDICT_ETYPE if the entries at a key differ in kind (tensor, tree, object) or in the type of the
  *          object; #TDICT_ESHAPE if batch sizes or shapes differ; #TDICT_ESHAPE also if a child tree would have too
  *          many batch dimensions, or if a ragged leaf would be in a child tree with a batch dimension; #TDICT_EDTYPE if
  *          dtypes differ; #TDICT_EWRONGDEVICE if the tensors of one key are on different devices, or if `memory` is
@@ -75,14 +67,13 @@ static inline tdict_join_options tdict_join_options_default(void) {
  *          in more than 16 memories; #TDICT_ENOTSUP also if `ragged` is set and the tensors of an object are used
  *          instead of its `stack` hook; #TDICT_EOVERFLOW if the size of the result does not fit in 63 bits;
  *          #TDICT_ENOMEM; the errors of tdict_tensor_empty() and tdict_tensor_copy(); the errors of objects, see
- *          tdict/object.h. err->path names the key, and the message gives the index of the tree in @p items.
- *          With `stream`: #TDICT_EINVAL also if `ragged` is set; #TDICT_ENOTSUP also for a copy that cannot be queued,
- *          for an object other than text, numbers and JSON, and if the driver cannot compile kernels;
- *          #TDICT_EWRONGDEVICE also if the stream is not of the device of a tensor; #TDICT_ECAPTURE if the stream is
- *          being captured. */
+ *          tdict/object.h. err->path names the key, and the message gives the index of the tree in @p items. With
+ *          `stream`: #TDICT_EINVAL also if `ragged` is set; #TDICT_ENOTSUP also for a copy that cannot be queued, for
+ *          an object other than text, numbers and JSON, and if the driver cannot compile kernels; #TDICT_EWRONGDEVICE
+ *          also if the stream is not of the device of a tensor; #TDICT_ECAPTURE if the stream is being captured. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *items, size_t count,
-                                                   const tdict_join_options *options, tdict_tree **out,
-                                                   tdict_error *err);
+                                                   const tdict_join_options *options, const tdict_run *run,
+                                                   tdict_tree **out, tdict_error *err);
 /** @brief Concatenates the @p count trees of @p items along an existing batch dimension.
  *
  *  The batch sizes of the trees may differ only in this dimension. In the result, the size of this dimension is the sum
@@ -90,53 +81,67 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *item
  *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `ragged` is set; #TDICT_EOVERFLOW also if the sum of
  *          the sizes is too large. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items, size_t count,
-                                                 const tdict_join_options *options, tdict_tree **out, tdict_error *err);
+                                                 const tdict_join_options *options, const tdict_run *run,
+                                                 tdict_tree **out, tdict_error *err);
 /** @brief Stacks trees like tdict_stack(), but writes the result into the storages of @p dst.
  *
  *  Addresses of elements of @p dst stay valid, and @p dst may be locked. The call checks all tensors before it writes
  *  the first byte. If tensors of @p dst share bytes, these bytes keep the values that are written last. On a device,
  *  the shared bytes are unspecified.
- *  @param[in] options  `dim` and `stream` are used, and `memory` is ignored. `ragged` and `masks` must not be set.
  *  @param[in,out] dst  Must have the keys of the trees in @p items, and the batch size, shapes and dtypes of the
  *          result.
+ *  @param[in] run  Uses `stream`; NULL for the defaults.
  *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `ragged` is set; #TDICT_EREADONLY if a tensor of @p
  *          dst is read-only; #TDICT_EWRONGDEVICE also as for tdict_tensor_copy(); #TDICT_ENOTSUP also if a leaf that
  *          cannot be written in place, such as a text, would change. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count,
-                                                        const tdict_join_options *options, tdict_tree *dst,
+TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(tdict_tree *dst, const tdict_tree *const *items, size_t count,
+                                                        const tdict_join_options *options, const tdict_run *run,
                                                         tdict_error *err);
 /** @brief Concatenates trees like tdict_cat(), but writes the result into the storages of @p dst. tdict_stack_into()
  *  describes the rules for @p dst and the errors.
  *
  *  If a ragged leaf of @p dst (tdict/ragged.h) does not have the offsets of the result, the call returns
  *  #TDICT_ESHAPE. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(const tdict_tree *const *items, size_t count,
-                                                      const tdict_join_options *options, tdict_tree *dst,
+TDICT_API TDICT_NODISCARD tdict_status tdict_cat_into(tdict_tree *dst, const tdict_tree *const *items, size_t count,
+                                                      const tdict_join_options *options, const tdict_run *run,
                                                       tdict_error *err);
+/** Options of tdict_pad_sequence(). */
+typedef struct tdict_pad_options {
+  size_t struct_size;
+  double value;      /**< written to the padding, converted to the dtype of each tensor; default 0 */
+  const char *masks; /**< path at which a tree of masks is added; NULL (default): no masks */
+} tdict_pad_options;
+static inline tdict_pad_options tdict_pad_options_default(void) {
+  tdict_pad_options o;
+  memset(&o, 0, sizeof o);
+  o.struct_size = sizeof o;
+  return o;
+}
 /** @brief Stacks the @p count trees of @p items, which are sequences of different lengths, and pads the shorter
  *  sequences.
  *
  *  The first dimension of each tensor is the sequence dimension. If the trees have batch dimensions, the result has the
  *  batch size [count, length of the longest sequence, ...]. If the trees have no batch dimensions, the tensors of a
  *  tree may have different lengths. The result then has the batch size [count], and the tensor at a path has the shape
- *  [count, length of the longest sequence at this path, ...]. Elements after the end of a sequence are set to @p value,
- *  converted to the dtype of the tensor. For bool, 0 is false and every other number is true.
+ *  [count, length of the longest sequence at this path, ...]. Elements after the end of a sequence are set to
+ *  the option `value`. For bool, 0 is false and every other number is true.
  *
  *  If the option `masks` is set, the result also has a tree of masks at the path `masks`. The tree of masks has one
  *  bool tensor for each tensor of the result, at the same path. If the result has leaves of tdict/nontensor.h or
  *  tdict/unbatched.h, the tree of masks has the same leaves. The shape of each mask is the batch size of the result. If
  *  the trees have no batch dimensions, the shape is [count, length of the longest sequence at this path]. A mask is
  *  true where an element belongs to a sequence, and false in the padding. All masks in one memory share one storage.
- *  @param[in] options  Only `memory` and `masks` are used; `dim` must be 0, and `ragged` false.
- *  @return The same errors as tdict_stack(); #TDICT_EINVAL also if `dim` is not 0 or `ragged` is set; #TDICT_ESHAPE
- *          also if a tensor has no dimension; #TDICT_EOVERFLOW also if an integer dtype cannot hold @p value;
+ *  @param[in] options  NULL for the defaults.
+ *  @param[in] run  Uses `memory`, as tdict_stack() does; NULL for the defaults.
+ *  @return The same errors as tdict_stack(); #TDICT_ESHAPE
+ *          also if a tensor has no dimension; #TDICT_EOVERFLOW also if an integer dtype cannot hold `value`;
  *          #TDICT_ENOTSUP if a tensor is on a device and the bytes of the padding element are not all equal;
- *          #TDICT_ENOTSUP also if @p value is not 0 and a dtype has several lanes, or if an element has more than 64
+ *          #TDICT_ENOTSUP also if `value` is not 0 and a dtype has several lanes, or if an element has more than 64
  *          bytes; #TDICT_EEXIST if the trees have an entry at the path `masks`; the errors of tdict_set_tree() for that
  *          path. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, double value,
-                                                          const tdict_join_options *options, tdict_tree **out,
-                                                          tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count,
+                                                          const tdict_pad_options *options, const tdict_run *run,
+                                                          tdict_tree **out, tdict_error *err);
 
 /** Options of tdict_pack_sequence(). */
 typedef struct tdict_pack_options {
@@ -152,8 +157,7 @@ typedef struct tdict_pack_options {
   /** Number of sequences that `cu_seqlens` describes. Sequences for which there is no tree have length 0. 0 (default):
    *  the number of trees. */
   int64_t num_sequences;
-  double pad_value;     /**< converted to each dtype, as in tdict_pad_sequence(); default 0 */
-  tdict_memory *memory; /**< host memory of the result; NULL (default): plain host memory */
+  double pad_value; /**< converted to each dtype, as in tdict_pad_sequence(); default 0 */
 } tdict_pack_options;
 static inline tdict_pack_options tdict_pack_options_default(void) {
   tdict_pack_options o;
@@ -185,6 +189,8 @@ static inline tdict_pack_options tdict_pack_options_default(void) {
  *  All tensors of the result share one storage. Each element of the source trees is copied once.
  *  @param[in] items  @p count trees in host memory, borrowed. The call does not use the batch sizes of the trees.
  *  @param[in] options  NULL for the defaults. The strings are borrowed for the call.
+ *  @param[in] run  Uses `memory`, which must be host memory, and NULL stands for plain host memory. NULL for the
+ *                  defaults.
  *  @param[out] out  New tree, owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL there are no trees, a pointer is NULL, no tensor has a sequence dimension, an
  *          option is out of range, or `stack_paths` has a path twice; #TDICT_EINVAL also if a tensor of the result
@@ -198,8 +204,8 @@ static inline tdict_pack_options tdict_pack_options_default(void) {
  *          cannot hold `pad_value`; #TDICT_ENOTSUP a tree has an object, or a dtype as in tdict_pad_sequence();
  *          #TDICT_ENOMEM. err->path names the key. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pack_sequence(const tdict_tree *const *items, size_t count,
-                                                           const tdict_pack_options *options, tdict_tree **out,
-                                                           tdict_error *err);
+                                                           const tdict_pack_options *options, const tdict_run *run,
+                                                           tdict_tree **out, tdict_error *err);
 
 TDICT_END_DECLS
 #endif

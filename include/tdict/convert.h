@@ -42,15 +42,11 @@ TDICT_BEGIN_DECLS
  *  If @p tensor has this dtype already, the function returns @p tensor itself with a new reference. A tensor on a
  *  device is converted on this device, as by tdict_to_dtype().
  *  Before a conversion, the call waits for transfers that write @p tensor.
- *  @param[in]  memory  Memory of the result, on the device of @p tensor. NULL: plain host memory for a tensor on the
- *                      host, and its own memory for a tensor on a device.
+ *  @param[in]  run  Used as in tdict_to_dtype(); NULL for the defaults.
  *  @param[out] out  One reference, owned by the caller. Written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, or a transfer into @p tensor has failed; #TDICT_EDTYPE @p dtype
- *          is unknown; #TDICT_ENOTSUP the pair of dtypes is not supported; #TDICT_EWRONGDEVICE @p memory is not
- *          on the device of @p tensor; #TDICT_EOVERFLOW an element is out of range; the errors of tdict_tensor_empty(),
- *          and for a tensor on a device those of tdict_to_dtype(). */
+ *  @return The errors of tdict_to_dtype(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_to_dtype(const tdict_tensor *tensor, tdict_dtype dtype,
-                                                             tdict_memory *memory, tdict_tensor **out,
+                                                             const tdict_run *run, tdict_tensor **out,
                                                              tdict_error *err);
 /** @brief Converts all elements of @p src to the dtype of @p dst, and writes the results to @p dst.
  *
@@ -66,18 +62,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_convert(tdict_tensor *dst, const td
 
 typedef struct tdict_dtype_options {
   size_t struct_size;
-  /** Memory in which the new elements are allocated. The memory must be on the device of each converted tensor. NULL
-   *  (default): tensors on a device are converted in their own memory, and other tensors in plain host memory. */
-  tdict_memory *memory;
   /** Returns true if tdict_to_dtype() must convert the tensor. NULL (default): all tensors are converted. Before the
    *  conversion, the calling thread calls `filter` once for each tensor, in the order of tdict_visit(). */
   tdict_leaf_predicate filter;
   void *user;       /**< Passed to `filter`. */
   bool floats_only; /**< true: only floats are converted. false (default): all dtypes are converted. */
-  /** Stream of a GPU on which the conversions of tensors on this GPU are queued. The call then returns without waiting
-   *  for these conversions, which are ordered as tdict/index.h describes for streams. The call waits for conversions to
-   *  integers that can be out of range. NULL (default): the call waits for all conversions. Borrowed for the call. */
-  const tdict_stream *stream;
 } tdict_dtype_options;
 static inline tdict_dtype_options tdict_dtype_options_default(void) {
   tdict_dtype_options o;
@@ -93,8 +82,13 @@ static inline tdict_dtype_options tdict_dtype_options_default(void) {
  *  are in C order. The new tensors in one memory share one storage. An object is converted through its tensors, as
  *  tdict/object.h describes. The result shares an object without `flatten`.
  *  @param[in]  options  NULL for the defaults.
+ *  @param[in]  run  Uses `stream` and `memory`; NULL for the defaults. Conversions on a stream are ordered as
+ *                   tdict/index.h describes, but the call waits for conversions to integers that can be out of range.
+ *                   `memory` must be on the device of each converted tensor. If `memory` is NULL, tensors on a device
+ *                   are converted in their own memory, and other tensors in plain host memory.
  *  @param[out] out  New tree, owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, or a transfer into a tensor has failed; #TDICT_EDTYPE @p dtype
+ *  @return #TDICT_OK; #TDICT_EINVAL a pointer is NULL, an option is not used, or a transfer into a tensor has failed;
+ *          #TDICT_EDTYPE @p dtype
  *          is unknown; #TDICT_ENOTSUP a pair of dtypes is not supported, or the driver of a device cannot compile
  *          kernels; #TDICT_EWRONGDEVICE `memory` or `stream` is not of the device of a tensor to convert, or the tensor
  *          is in device memory of the program; #TDICT_EOVERFLOW an element is out of range; the errors of
@@ -104,8 +98,8 @@ static inline tdict_dtype_options tdict_dtype_options_default(void) {
  *  @note Cost: one read and one write of the converted elements, plus O(tensors + nodes). If `filter` is set, the call
  *        also allocates a list of all paths. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_dtype(const tdict_tree *tree, tdict_dtype dtype,
-                                                      const tdict_dtype_options *options, tdict_tree **out,
-                                                      tdict_error *err);
+                                                      const tdict_dtype_options *options, const tdict_run *run,
+                                                      tdict_tree **out, tdict_error *err);
 
 TDICT_END_DECLS
 #endif

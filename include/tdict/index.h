@@ -1,35 +1,53 @@
 /* Indexes the batch dimensions of a tree. In C, Python's `tree[2, :, None, 5:1:-1]` is written as
  *
- *     tdict_index_get(tree, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)), &out, err)
+ *     tdict_index_get(NULL, tree, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)), NULL,
+ *                     &out, err)
  *
  * Copies and views. If an index has a list or a mask, tdict_index_get() returns copies. Otherwise tdict_index_get()
  * returns views that share storage with the tree. An index applies to the batch dimensions of the tree only. All other
  * dimensions stay whole, including additional batch dimensions of child trees.
- * tdict_index_get_with(), tdict_index_into_with() and tdict_index_set_with() take options. With the options, threads of
- * a context help to copy, or the copies are queued on a stream. tdict_index_get_with() also takes a memory for the
- * result.
+ *
+ * Threads. With a context, threads of its pool help to copy. The pool is used only if the index has a list or a mask,
+ * and only for tensors with large copies, of about 2 MB or more. `num_threads` -1 stands for one thread less than the
+ * CPUs that the pool may use. On a thread of the pool, for example in a hook or in the function of tdict_visit(), this
+ * thread makes all copies.
  *
  * Devices. Tensors on a device are indexed where they are. One kernel launch makes all copies between tensors of one
  * memory. A call first waits for earlier transfers and uses of the bytes, as tdict/transfer.h describes. The call
  * returns when its copies are complete. If a list names a position twice, a write stores any of the values for this
- * position. If tensors of the destination share bytes, these bytes are unspecified after a write. If the driver cannot
- * compile the library's kernels, copies by lists and masks on the device return #TDICT_ENOTSUP.
- * Streams. If tdict_index_options.stream is set, the copies are queued on this stream, and the call returns. The copies
- * begin when the earlier transfers and uses of the bytes are complete. Later calls and transfers that need the bytes
- * wait for the copies. The program may release the trees immediately. If an earlier transfer into a source fails after
- * the call, the copied elements are unspecified. Copies between tensors in host memory are complete when the call
- * returns. A call with a stream returns #TDICT_ENOTSUP for a copy between the host and a device, for device memory
- * without a context, and for objects other than text, numbers and JSON.
+ * position. If tensors of the destination share bytes, these bytes are unspecified after a write.
+ *
+ * Streams. With a stream, the copies on its GPU are queued on the stream, and the call returns. The copies begin when
+ * the earlier transfers and uses of the bytes are complete. Later calls and transfers that need the bytes wait for the
+ * copies. The program may release the trees immediately. If an earlier transfer into a source fails after the call, the
+ * copied elements are unspecified. Copies between tensors in host memory are complete when the call returns.
+ *
+ * Errors of all functions:
+ * - #TDICT_EINVAL: an argument is NULL, or an option is not used or out of range. The index has too many items, an
+ *   invalid item, items for more dimensions than the tree has, two TDICT_REST, a step of 0, or a position outside its
+ *   dimension. The result would have more than TDICT_MAX_BATCH_NDIM batch dimensions, or a tensor more than
+ *   TDICT_MAX_NDIM dimensions. A transfer into a mask, a list or a copied tensor has failed.
+ * - #TDICT_ESHAPE: the sizes of a mask are not those of its dimensions. Lists have different numbers of positions, or
+ *   the tensor of a list does not have one dimension. A child tree of the result would have too many batch dimensions.
+ *   A tensor of a child tree no longer begins with the batch size of the tree (see tdict/tree.h).
+ * - #TDICT_EDTYPE: a mask is neither bool nor uint8, or the tensor of a list is not int64.
+ * - #TDICT_EWRONGDEVICE: a mask, a list or a tensor to copy is in device memory of the program, or `stream` is not of
+ *   the device of a tensor to copy.
+ * - #TDICT_ENOTSUP: the driver cannot compile kernels for lists and masks. With `stream`: a copy between the host and a
+ *   device, device memory without a context, or an object other than text, numbers and JSON.
+ * - #TDICT_ECAPTURE: `stream` is being captured.
+ * - #TDICT_EOVERFLOW: the size of the result does not fit in 63 bits.
+ * - #TDICT_ENOMEM; #TDICT_EDEVICE and other errors of the driver; the errors of objects, see tdict/object.h.
+ *
  * Thread rule: as in tdict/tree.h. In addition, several threads may write different elements of one tree at once, if no
  * thread changes keys of the tree. */
 #ifndef TDICT_INDEX_H
 #define TDICT_INDEX_H
 
+#include "tdict/run.h"
 #include "tdict/tree.h"
 
 TDICT_BEGIN_DECLS
-
-struct tdict_context; /* declared in tdict/context.h */
 
 /** Stands for a missing bound of a range, such as the start in Python's `[:5]`. */
 #define TDICT_NONE INT64_MIN
@@ -104,157 +122,102 @@ static inline tdict_indices tdict_indices_none(void) {
   memset(&all, 0, sizeof all);
   return all;
 }
-static inline tdict_indices tdict_indices_add(tdict_indices all, tdict_index next) {
-  if (all.count < TDICT_MAX_INDEX) all.item[all.count] = next;
-  all.count++;
+/** Appends an item to an index that a program builds at run time, beginning with tdict_indices_none(). */
+static inline void tdict_indices_add(tdict_indices *all, tdict_index next) {
+  if (all->count < TDICT_MAX_INDEX) all->item[all->count] = next;
+  all->count++;
+}
+/** Creates an index of one item or more, and expands to a `const tdict_indices *`. In C, the index is valid to the end
+ *  of the block, and in C++ to the end of the expression: use the macro as an argument. */
+#ifdef __cplusplus
+#define TDICT_INDEX(...) (&static_cast<const tdict_indices &>(tdict_indices_of_({__VA_ARGS__})))
+static inline tdict_indices tdict_indices_of_(std::initializer_list<tdict_index> items) {
+  tdict_indices all = tdict_indices_none();
+  for (const tdict_index &item : items) tdict_indices_add(&all, item);
   return all;
 }
-/** Creates an index of one to eight items. Use tdict_indices_add() for longer indices. */
-#define TDICT_INDEX(...)                                                                                         \
-  tdict_index_pick_(__VA_ARGS__, tdict_index_8_, tdict_index_7_, tdict_index_6_, tdict_index_5_, tdict_index_4_, \
-                    tdict_index_3_, tdict_index_2_, tdict_index_1_, 0)(__VA_ARGS__)
-#define tdict_index_pick_(a, b, c, d, e, f, g, h, name, ...) name
-#define tdict_index_1_(a) tdict_indices_add(tdict_indices_none(), a)
-#define tdict_index_2_(a, b) tdict_indices_add(tdict_index_1_(a), b)
-#define tdict_index_3_(a, b, c) tdict_indices_add(tdict_index_2_(a, b), c)
-#define tdict_index_4_(a, b, c, d) tdict_indices_add(tdict_index_3_(a, b, c), d)
-#define tdict_index_5_(a, b, c, d, e) tdict_indices_add(tdict_index_4_(a, b, c, d), e)
-#define tdict_index_6_(a, b, c, d, e, f) tdict_indices_add(tdict_index_5_(a, b, c, d, e), f)
-#define tdict_index_7_(a, b, c, d, e, f, g) tdict_indices_add(tdict_index_6_(a, b, c, d, e, f), g)
-#define tdict_index_8_(a, b, c, d, e, f, g, h) tdict_indices_add(tdict_index_7_(a, b, c, d, e, f, g), h)
+#else
+#define TDICT_INDEX(...) \
+  (&(const tdict_indices){(int32_t)(sizeof((const tdict_index[]){__VA_ARGS__}) / sizeof(tdict_index)), {__VA_ARGS__}})
+#endif
 
-/** @brief Returns the elements that an index selects, as a new unlocked tree with the keys of @p tree. Objects are
- *  indexed as tdict/object.h describes.
+/** @brief Returns the elements that an index selects, as a new unlocked tree with the keys of @p tree.
  *
  *  The batch dimensions of the result follow the rules of PyTorch. Dimensions after the last item stay whole. All lists
  *  and masks together produce one dimension of the result, the list dimension. If a range, TDICT_REST or a new axis
  *  between two lists or masks also produces a dimension, the list dimension is the first dimension of the result.
  *  Otherwise the list dimension replaces the first dimension to which a list or mask applies. Unlike in NumPy, TDICT_AT
  *  does not count as a list. A tree without batch dimensions can only be indexed with TDICT_NEW_AXIS and TDICT_REST.
+ *  Objects are indexed as tdict/object.h describes.
+ *
+ *  If `memory` of @p run is set, all tensors of the result are new tensors in C order in this memory, also without
+ *  lists and masks. The memory must be host memory, for example tdict_pinned_memory(). All these tensors share one
+ *  storage. Elements on a device are copied to `memory` too, and so are the tensors of objects whose type has
+ *  `flatten`. Objects of built-in types are indexed as without `memory`, and their elements are not in `memory`. If
+ *  `memory` is NULL, views share their storages, and copies are in plain host memory or in the memory of the device
+ *  tensor.
  *
  *  Cost without lists and masks: O(tensors + nodes). One block is allocated for all tensors, and one block per node. No
  *  element is read. With lists or masks, the call also copies the bytes of the result. In each tensor, every position
  *  of a list or mask is copied separately, in one or more pieces.
- *  @param[out] out  New tree, owned by the caller; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, or a position is outside its dimension; #TDICT_EINVAL also if
- *          the index has too many items, items for more dimensions than the tree has, an invalid item, two TDICT_REST
- *          or a step of 0; #TDICT_EINVAL also if the result would have more than TDICT_MAX_BATCH_NDIM batch dimensions,
- *          or a tensor more than TDICT_MAX_NDIM dimensions; #TDICT_EINVAL also if a transfer into a mask, a list or a
- *          copied tensor has failed; #TDICT_ESHAPE if the sizes of a mask are not the sizes of the dimensions to which
- *          the mask applies; #TDICT_ESHAPE also if lists have different numbers of positions, or the tensor of a list
- *          does not have one dimension; #TDICT_ESHAPE also if a child tree of the result would have too many batch
- *          dimensions; #TDICT_ESHAPE also if a tensor of a child tree no longer begins with the batch size of @p tree
- *          (see tdict/tree.h); #TDICT_EDTYPE if a mask is neither bool nor uint8, or the tensor of a list is not int64;
- *          #TDICT_EWRONGDEVICE if a mask, a list or a tensor to copy is in device memory of the program; #TDICT_ENOTSUP
- *          if the driver cannot compile kernels; #TDICT_EOVERFLOW if the size of the result does not fit in 63 bits;
- *          #TDICT_ENOMEM; #TDICT_EDEVICE and other errors of the driver; the errors of objects, see tdict/object.h. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out,
-                                                       tdict_error *err);
-typedef struct tdict_index_options {
-  size_t struct_size;
-  /** Host memory of all tensors that tdict_index_get_with() makes, for example tdict_pinned_memory(). NULL (default):
-   *  an index without lists and masks returns views, and other indices return copies in plain host memory. Must be NULL
-   *  in the other functions, which write to an existing tree. */
-  tdict_memory *memory;
-  /** Context whose thread pool is used. NULL (default): the calling thread makes all copies. The pool is used only for
-   *  tensors with large copies, of about 2 MB or more, and only if the index has a list or a mask. */
-  struct tdict_context *context;
-  /** Maximum number of pool threads that are used in addition to the calling thread. -1 (default): one less than the
-   *  number of CPUs that the pool may use. */
-  int32_t num_threads;
-  /** Stream of a GPU on which the copies between tensors on this GPU are queued, see the start of this header. NULL
-   *  (default): the call waits for all copies. Borrowed for the call. */
-  const tdict_stream *stream;
-} tdict_index_options;
-static inline tdict_index_options tdict_index_options_default(void) {
-  tdict_index_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
-  o.num_threads = -1;
-  return o;
-}
-/** @brief Reads elements like tdict_index_get(), with options.
- *
- *  If `memory` is set, all tensors of the result are new tensors in C order, even if the index has no list and no mask.
- *  All these tensors share one storage in `memory`. The call also copies elements from a device to `memory`. The
- *  tensors of objects are copied to `memory` too, if the type has `flatten`. Objects of built-in types are indexed as
- *  in tdict_index_get(), and their elements are not in `memory`.
- *
- *  Without `stream`, the call waits until all copies are complete. On a thread of the pool, for example in a hook or in
- *  the function of tdict_visit(), this thread makes all copies.
- *  @param[in]  options  NULL for the defaults.
+ *  @param[in]  context  Context whose threads help. NULL: the calling thread makes all copies.
+ *  @param[in]  run      NULL for the defaults.
  *  @param[out] out      New tree, owned by the caller; written on success only.
- *  @return The same errors as tdict_index_get(); #TDICT_EINVAL also if an option is out of range, or if `memory` and
- *          `stream` are both set; #TDICT_EWRONGDEVICE also if `memory` is not in host memory, or if `stream` is not of
- *          the device of a tensor to copy; #TDICT_ECAPTURE if `stream` is being captured; #TDICT_ENOTSUP also if a copy
- *          cannot be queued on `stream`; the errors of tdict_tensor_copy(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_index_get_with(const tdict_tree *tree, tdict_indices index,
-                                                            const tdict_index_options *options, tdict_tree **out,
-                                                            tdict_error *err);
+ *  @return The errors at the top; #TDICT_EINVAL also if `memory` and `stream` are both set; #TDICT_EWRONGDEVICE also
+ *          if `memory` is on a device; with `memory`, the errors of tdict_tensor_copy(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(tdict_context *context, const tdict_tree *tree,
+                                                       const tdict_indices *index, const tdict_run *run,
+                                                       tdict_tree **out, tdict_error *err);
 /** @brief Reads elements like tdict_index_get(), but writes the elements into the storages of @p dst. Use this function
  *  to read many minibatches into the same tree.
  *
  *  Addresses of elements of @p dst stay valid, and @p dst may be pinned or locked.
  *  Cost: two passes of O(tensors + nodes), plus one copy of the result. The first pass checks all tensors. Memory is
  *  allocated only for lists, masks, objects and copies on devices.
- *  @param[in,out] dst  Must have the keys of @p src, and the batch size, shapes and dtypes of the result. If @p dst and
- *                      @p src share elements, the values of these elements are unspecified after the call.
- *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if one of the trees lacks a key of the other tree;
- *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE also if @p dst does not have the batch
- *          size of the result; #TDICT_ENOTSUP also if a leaf that cannot be written in place, such as a text, would
- *          change; the errors of tdict_tensor_copy(). If a copy on a device fails, the elements of @p dst are
- *          unspecified. After any other error, no element has been written. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_tree *dst, const tdict_tree *src, tdict_indices index,
+ *  @param[in]     context  As in tdict_index_get().
+ *  @param[in,out] dst      Must have the keys of @p src, and the batch size, shapes and dtypes of the result. If @p dst
+ *                          and @p src share elements, the values of these elements are unspecified after the call.
+ *  @param[in]     run      NULL for the defaults. `memory` is not used.
+ *  @return The errors at the top and of tdict_tensor_copy(); #TDICT_ENOTFOUND if one of the trees lacks a key of the
+ *          other tree; #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE also if @p dst does not have
+ *          the batch size of the result; #TDICT_ENOTSUP also if a leaf that cannot be written in place, such as a text,
+ *          would change. If a copy on a device fails, the elements of @p dst are unspecified. After any other error, no
+ *          element has been written. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_context *context, tdict_tree *dst, const tdict_tree *src,
+                                                        const tdict_indices *index, const tdict_run *run,
                                                         tdict_error *err);
-/** @brief Reads elements like tdict_index_into(), with options.
- *  @param[in] options  NULL for the defaults. `memory` must be NULL.
- *  @return The same errors as tdict_index_into(); #TDICT_EINVAL also if an option is out of range or `memory` is set.
- *          #TDICT_EWRONGDEVICE also if `memory` is on a device. With `stream`, the errors of tdict_index_get_with(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_index_into_with(tdict_tree *dst, const tdict_tree *src,
-                                                             tdict_indices index, const tdict_index_options *options,
-                                                             tdict_error *err);
 /** @brief Writes the elements of @p value to the elements that an index selects: `tree[index] = value`.
  *
  *  If @p tree has keys, its keys and the addresses of its elements do not change. The batch size of @p value must equal
  *  the batch size of tree[index], or the last dimensions of that batch size. In the second case, @p value is repeated
- *  along the other dimensions. In host memory, if a list names a position twice, the element keeps the value that is
- *  written last. If @p value lacks a key, the tensor at this key does not change. Objects are written through their
- *  tensors. If @p tree has no keys, the call first creates zeroed tensors and objects for all elements of @p tree. A
- *  locked tree can be written if it has keys.
+ *  along the other dimensions. If @p value lacks a key, the tensor at this key does not change. Objects are written
+ *  through their tensors. If @p tree has no keys, the call first creates zeroed tensors and objects for all elements of
+ *  @p tree. A locked tree can be written if it has keys.
+ *
+ *  In host memory, if a list names a position twice, the element keeps the value that is last in @p value, with any
+ *  number of threads. Threads of the pool write by lists only if no position is repeated, or if the selected elements
+ *  of a position have at least 64 KiB. To find repeated positions, the call allocates one bit for each number from the
+ *  lowest to the highest position.
  *  Cost: two passes of O(tensors of @p value), plus one copy of the elements. The first pass checks all tensors. Memory
  *  is allocated only for lists, masks, objects, copies on devices, and the tensors of a tree without keys.
- *  @return The same errors as tdict_index_get(); #TDICT_ENOTFOUND if @p tree has keys, but lacks a key of @p value;
- *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE also if the batch size of @p value does
- *          not fit; #TDICT_ENOTSUP also if a leaf that cannot be written in place, such as a text, would change; the
- *          errors of tdict_tensor_copy(); #TDICT_ELOCKED if @p tree has no keys and is locked. If a copy on a device
- *          fails, the selected elements are unspecified. After any other error, no element has been written. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_tree *tree, tdict_indices index, const tdict_tree *value,
-                                                       tdict_error *err);
-/** @brief Writes elements like tdict_index_set(), with options.
+ *  @param[in] context  As in tdict_index_get().
+ *  @param[in] run      NULL for the defaults. `memory` is not used.
+ *  @return The errors at the top and of tdict_tensor_copy(); #TDICT_ENOTFOUND if @p tree has keys, but lacks a key of
+ *          @p value; #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ESHAPE also if the batch size of @p
+ *          value does not fit; #TDICT_ENOTSUP also if a leaf that cannot be written in place, such as a text, would
+ *          change; #TDICT_ELOCKED if @p tree has no keys and is locked. If a copy on a device fails, the selected
+ *          elements are unspecified. After any other error, no element has been written. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_context *context, tdict_tree *tree,
+                                                       const tdict_indices *index, const tdict_tree *value,
+                                                       const tdict_run *run, tdict_error *err);
+/** @brief Writes @p rows to consecutive rows of @p tree, from row @p first on. Use this function to build a batch.
  *
- *  If a list names a position twice, the element keeps the value that is last in @p value, with any number of threads.
- *  Threads of the pool write by lists only if no position is repeated, or if the selected elements of a position have
- *  at least 64 KiB. To find repeated positions, the call allocates one bit for each number from the lowest to the
- *  highest position.
- *  @param[in] options  NULL for the defaults. `memory` must be NULL.
- *  @return The same errors as tdict_index_set(); #TDICT_EINVAL also if an option is out of range or `memory` is set.
- *          #TDICT_EWRONGDEVICE also if `memory` is on a device. With `stream`, the errors of tdict_index_get_with(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_index_set_with(tdict_tree *tree, tdict_indices index,
-                                                            const tdict_tree *value, const tdict_index_options *options,
-                                                            tdict_error *err);
-
-/** @brief Writes @p row to row @p i of @p tree. Use this function to build a batch row by row.
- *
- *  A row is an element of the first batch dimension. The call does the same as tdict_index_set() with the index
- *  TDICT_AT(i), and returns the same errors. If @p tree has keys, several threads may write different rows at once.
- *  Cost: O(tensors), plus one copy of the row. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_write_row(tdict_tree *tree, int64_t i, const tdict_tree *row,
-                                                       tdict_error *err);
-/** @brief Writes all rows of @p rows to consecutive rows of @p tree, starting at row @p first.
- *
- *  tdict_index_set() describes the rules and errors. The call also returns #TDICT_EINVAL if @p rows has no batch
- *  dimension, @p first is negative, or the rows do not fit into @p tree.
- *  Cost: O(tensors), plus one copy of the rows. */
+ *  A row is an element of the first batch dimension. A negative @p first counts from the end. If @p rows has as many
+ *  batch dimensions as @p tree, all rows of @p rows are written. If @p rows has fewer, it is one row. tdict_index_set()
+ *  describes the rules. If @p tree has keys, several threads may write different rows at once.
+ *  Cost: O(tensors), plus one copy of the rows.
+ *  @return The errors of tdict_index_set(); #TDICT_EINVAL also if @p tree has no batch dimension, or the rows do not
+ *          fit into @p tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_write_rows(tdict_tree *tree, int64_t first, const tdict_tree *rows,
                                                         tdict_error *err);
 

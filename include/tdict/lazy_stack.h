@@ -192,17 +192,18 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_from_tree(const tdict_tr
  *  If the option `ragged` is set, the items must have no batch dimension. The tensors at one key may then differ in the
  *  size of their first dimension. If these sizes differ, the tensors become a ragged leaf (tdict/ragged.h).
  *  @param[in]  options  `dim` must be 0. NULL for the defaults.
+ *  @param[in]  run      As in tdict_stack().
  *  @param[out] out      New tree, owned by the caller; written on success only.
  *  @return The errors of tdict_stack(); #TDICT_EINVAL also if `dim` is not 0; #TDICT_ESHAPE also if the batch size of
  *          an item has changed. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_densify(const tdict_lazy_stack *stack,
-                                                                const tdict_join_options *options, tdict_tree **out,
-                                                                tdict_error *err);
+                                                                const tdict_join_options *options, const tdict_run *run,
+                                                                tdict_tree **out, tdict_error *err);
 /** Options of tdict_lazy_stack_pad(). */
 typedef struct tdict_lazy_pad_options {
   size_t struct_size;
   double value;         /**< written to padded elements, converted to each dtype; default 0 */
-  tdict_memory *memory; /**< memory of the results; NULL (default): as in tdict_join_options */
+  tdict_memory *memory; /**< memory of the results; NULL (default): as in tdict_stack() */
   tdict_tree **mask;    /**< on success, receives a new tree of masks, which the caller owns; NULL (default): no
                              masks */
 } tdict_lazy_pad_options;

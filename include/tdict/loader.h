@@ -91,8 +91,8 @@ typedef struct tdict_loader_options {
   /** Path of a tree of masks in the batch, as in tdict_pad_sequence(). Requires `pad`. The string must live as long as
    *  the loader. NULL (default): no masks. */
   const char *pad_masks;
-  /** Options with which the loader packs samples, see tdict_pack_sequence(). The loader copies the struct, and replaces
-   *  `memory`. The strings must live as long as the loader. NULL (default): samples are not packed. */
+  /** Options with which the loader packs samples, see tdict_pack_sequence(). The loader copies the struct. The
+   *  strings must live as long as the loader. NULL (default): samples are not packed. */
   const struct tdict_pack_options *pack;
   /** Maximum number of tokens in a batch; 0 (default): no limit. A batch takes samples in the order of the sampler,
    *  until the next sample would exceed `max_tokens` or the batch has `batch_size` samples. The dataset must have

@@ -39,7 +39,7 @@
  * - tdict_compare() uses the tensors, unless both trees hold the same object.
  * - tdict_to_dtype() uses the tensors. An object without `flatten` is shared.
  *
- * If the caller passes a memory to tdict_clone_deep(), tdict_stack() or tdict_index_get_with(), and the type has
+ * If the caller passes a memory to tdict_clone_deep(), tdict_stack() or tdict_index_get(), and the type has
  * `flatten`, the call uses the tensors instead of the hook. The reason is that the hooks cannot allocate from this
  * memory.
  *

@@ -24,8 +24,6 @@
 
 TDICT_BEGIN_DECLS
 
-typedef struct tdict_context tdict_context;
-
 /** Says which simulated devices have peer access to each other, and so copy directly from each other. */
 typedef enum tdict_sim_peers {
   TDICT_SIM_PEERS_PAIRS, /**< devices 0 and 1, 2 and 3, and so on (default) */

@@ -9,7 +9,7 @@
  * tdict_future_wait_source().
  * Device memory. Accessors of device tensors never wait. To order work of the program relative to transfers, use the
  * option `after`, tdict_future_wait_on_stream() and tdict_record_stream(). Some calls of the library read or write
- * elements on a device, for example tdict_zero(), tdict_clone_deep() and tdict_write_row(). Such a call first waits for
+ * elements on a device, for example tdict_zero(), tdict_copy() and tdict_write_rows(). Such a call first waits for
  * all earlier transfers that use the same bytes. All reads and writes of the call are complete when the call returns.
  * Order among transfers. Transfers conflict if they share bytes and at least one of them writes these bytes.
  * Conflicting transfers run in the order in which they were started. A transfer with hooks counts as started when all

@@ -10,7 +10,7 @@
  * program passes to tdict_apply() may return a tensor of another shape.
  *
  * Writes in place. The functions tdict_copy(), tdict_update_in_place() and tdict_transfer_into() write the elements of
- * the tensor. Functions that write some elements of a tree, such as tdict_write_row() and tdict_stack_into(), cannot
+ * the tensor. Functions that write some elements of a tree, such as tdict_write_rows() and tdict_stack_into(), cannot
  * write the tensor, because the tensor belongs to all elements of the tree. These functions require that the source and
  * the destination share the tensor. Otherwise these functions return #TDICT_ENOTSUP.
  *

@@ -76,6 +76,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_device_parse(const char *text, tdic
  *  @return @p buffer. */
 TDICT_API char *tdict_device_format(tdict_device device, char *buffer, size_t bytes);
 
+/** The devices, memories and threads of a program; see tdict/context.h. */
+typedef struct tdict_context tdict_context;
+
 /** A stream of a device. For CUDA, `handle` is a cudaStream_t or CUstream; NULL is the legacy default stream. The
  *  program owns the stream. */
 typedef struct tdict_stream {

@@ -15,11 +15,10 @@
 #ifndef TDICT_VISIT_H
 #define TDICT_VISIT_H
 
+#include "tdict/run.h"
 #include "tdict/tree.h"
 
 TDICT_BEGIN_DECLS
-
-struct tdict_context; /* declared in tdict/context.h */
 
 /** The tensors at one path, one per tree. All members are borrowed for the call. */
 typedef struct tdict_leaves {
@@ -35,36 +34,22 @@ typedef tdict_status (*tdict_leaf_maker)(void *user, const tdict_leaves *at, tdi
 /** Returns true if tdict_filter() must keep the tensor at a path. */
 typedef bool (*tdict_leaf_predicate)(void *user, const tdict_leaves *at);
 
-typedef struct tdict_visit_options {
-  size_t struct_size;
-  void *user;                    /**< Passed to the function of the program. */
-  struct tdict_context *context; /**< Context whose thread pool is used. NULL (default): all calls are made on the
-                                      calling thread, in order. */
-  int32_t num_threads;           /**< Number of pool threads that are used in addition to the calling thread. -1
-                                      (default): all threads of the pool. */
-} tdict_visit_options;
-static inline tdict_visit_options tdict_visit_options_default(void) {
-  tdict_visit_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
-  o.num_threads = -1;
-  return o;
-}
-
 /** @brief Calls @p visit for every path of a tensor, with the tensors that all trees have at this path.
  *
  *  If several calls of @p visit fail, tdict_visit() returns the error of the call whose path comes first in the first
  *  tree. If no pool is used, @p visit is not called again after a failed call. On a pool, @p visit is still called for
  *  the paths that come before the failed path in the first tree.
- *  @param[in] trees  @p count trees, borrowed.
- *  @param[in] options  NULL for the defaults.
- *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, there are no trees, or an option is out of range;
+ *  @param[in] context  Context whose threads make the calls. NULL: all calls are made on the calling thread, in order.
+ *  @param[in] trees    @p count trees, borrowed.
+ *  @param[in] user     Passed to @p visit.
+ *  @param[in] run      Uses `num_threads`, where -1 stands for all threads of the pool. NULL for the defaults.
+ *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, there are no trees, or an option is not used or out of range;
  *          #TDICT_ENOTFOUND if a key is missing in one of the trees; #TDICT_ETYPE if the entries at a key differ in
  *          kind; #TDICT_ENOTSUP if an object of the program has no `flatten`; #TDICT_ENOMEM; the status that `flatten`
  *          or @p visit returned. If @p visit left err->path empty, the call sets err->path to the path of the tensor.
  *          All other errors are returned before @p visit is called. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_visit(const tdict_tree *const *trees, size_t count,
-                                                   tdict_leaf_visitor visit, const tdict_visit_options *options,
+TDICT_API TDICT_NODISCARD tdict_status tdict_visit(tdict_context *context, const tdict_tree *const *trees, size_t count,
+                                                   tdict_leaf_visitor visit, void *user, const tdict_run *run,
                                                    tdict_error *err);
 /** @brief Makes a new tree from the tensors that @p make stores in *out, with the keys, batch sizes and devices of the
  *  first tree. If @p make stores no tensor for a path, the result has no entry at this path. Trees that become empty
@@ -76,9 +61,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_visit(const tdict_tree *const *tree
  *          some tensors of an object; #TDICT_ESHAPE, #TDICT_EWRONGDEVICE if a tensor that @p make stores does not match
  *          the batch size or device of the tree that receives the tensor; the status that the hook `unflatten` of an
  *          object returned. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_apply(const tdict_tree *const *trees, size_t count, tdict_leaf_maker make,
-                                                   const tdict_visit_options *options, tdict_tree **out,
-                                                   tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_apply(tdict_context *context, const tdict_tree *const *trees, size_t count,
+                                                   tdict_leaf_maker make, void *user, const tdict_run *run,
+                                                   tdict_tree **out, tdict_error *err);
 /** @brief Makes a new tree with the tensors for which @p keep returns true. The new tree shares these tensors. Trees
  *  that become empty are kept.
  *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, or if @p keep returns true for only some tensors of an

@@ -31,48 +31,44 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_write(tdict_tree *tree, const char 
  *  The index applies to all dimensions of the tensor, not only to batch dimensions. If @p value has fewer dimensions
  *  than the selected elements, @p value is repeated along the missing leading dimensions.
  *  @return The same errors as tdict_write() and tdict_index_get(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_write_at(tdict_tree *tree, const char *path, tdict_indices index,
+TDICT_API TDICT_NODISCARD tdict_status tdict_write_at(tdict_tree *tree, const char *path, const tdict_indices *index,
                                                       const tdict_tensor *value, tdict_error *err);
 /** @brief Writes one number to every element of the tensor, tree or object at a path.
+ *  On a stream, one launch fills all tensors of one memory, in the order that tdict/index.h describes. Tensors in host
+ *  memory are filled before the call returns.
  *  @param[in] path  NULL for the whole tree.
  *  @param[in] value  Converted to the dtype of each tensor as tdict_tensor_arange() does. In a bool tensor, 0 is stored
  *                    as false and any other value as true. In a complex tensor, @p value is the real part.
- *  @return #TDICT_OK; #TDICT_ENOTFOUND, #TDICT_EINVAL as tdict_get(); #TDICT_ETYPE if the path leads through a tensor
- *          or an object; #TDICT_EOVERFLOW if an integer dtype cannot hold @p value; #TDICT_EREADONLY;
- *          #TDICT_EWRONGDEVICE if a tensor is in device memory that the program owns; #TDICT_ENOTSUP for an object of
- *          the program without `flatten`, or for elements of more than 64 bytes; #TDICT_ENOTSUP also if @p value is not
- *          0 and the dtype has several lanes; #TDICT_ENOTSUP also on a device if the bytes of the new element are not
- *          all equal, and the element has more than 16 bytes or the driver cannot compile kernels; #TDICT_EDEVICE;
- *          #TDICT_ELOST; #TDICT_EFORKED; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, tdict_error *err);
-/** @brief Fills like tdict_fill(), and queues the fills on @p stream.
- *
- *  One launch fills all tensors of one memory of the device. The fills are ordered as tdict/index.h describes for
- *  streams. Tensors in host memory are filled before the call returns.
- *  @return The same errors as tdict_fill(); #TDICT_ENOTSUP also for an object other than text, numbers and JSON;
- *          #TDICT_ENOTSUP also on a device if an element has more than 16 bytes, or if the driver cannot compile
- *          kernels; #TDICT_EWRONGDEVICE @p stream is not of the device of a tensor; #TDICT_ECAPTURE @p stream is being
- *          captured. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_fill_on(tdict_tree *tree, const char *path, double value,
-                                                     tdict_stream stream, tdict_error *err);
+ *  @param[in] run   Uses `stream`; NULL for the defaults.
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND, #TDICT_EINVAL as tdict_get(); #TDICT_EINVAL also for an option that is not
+ *          used; #TDICT_ETYPE if the path leads through a tensor or an object; #TDICT_EOVERFLOW if an integer dtype
+ *          cannot hold @p value; #TDICT_EREADONLY; #TDICT_EWRONGDEVICE if a tensor is in device memory that the program
+ *          owns; #TDICT_ENOTSUP for an object of the program without `flatten`, or for elements of more than 64 bytes;
+ *          #TDICT_ENOTSUP also if @p value is not 0 and the dtype has several lanes; #TDICT_ENOTSUP also on a device if
+ *          the bytes of the new element are not all equal, and the element has more than 16 bytes or the driver cannot
+ *          compile kernels; #TDICT_EDEVICE; #TDICT_ELOST; #TDICT_EFORKED; #TDICT_ENOMEM. With `stream`: #TDICT_ENOTSUP
+ *          also for an object other than text, numbers and JSON, on a device if an element has more than 16 bytes, and
+ *          if the driver cannot compile kernels; #TDICT_EWRONGDEVICE the stream is not of the device of a tensor;
+ *          #TDICT_ECAPTURE the stream is being captured. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_fill(tdict_tree *tree, const char *path, double value,
+                                                  const tdict_run *run, tdict_error *err);
 /** @brief Writes 0 to every element of the tree. Returns the same errors as tdict_fill(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_zero(tdict_tree *tree, tdict_error *err);
 /** @brief Writes all elements of @p src to the tensors of @p dst with the same paths. Both trees must have the same
  *  keys, in any order.
+ *
+ *  On a stream, one launch makes all copies between tensors of one memory, in the order that tdict/index.h describes.
+ *  Copies within host memory are made before the call returns.
+ *  @param[in] run  Uses `stream`; NULL for the defaults.
  *  @return The same errors as tdict_write(); #TDICT_ENOTFOUND if one of the trees lacks a key of the other tree;
  *          #TDICT_ETYPE if the entries at a key differ in kind; #TDICT_ENOTSUP if an object of the program has no
- *          `flatten`; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_copy(tdict_tree *dst, const tdict_tree *src, tdict_error *err);
-/** @brief Copies like tdict_copy(), and queues the copies on @p stream.
- *
- *  One launch makes all copies between tensors of one memory. The copies are ordered as tdict/index.h describes for
- *  streams. Copies within host memory are made before the call returns.
- *  @return The same errors as tdict_copy(); #TDICT_ENOTSUP also for a copy between the host and a device, and for
- *          device memory without a context; #TDICT_ENOTSUP also for an object other than text, numbers and JSON, and
- *          if the driver cannot compile kernels; #TDICT_EWRONGDEVICE @p stream is not of the device of a tensor;
- *          #TDICT_ECAPTURE @p stream is being captured. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_copy_on(tdict_tree *dst, const tdict_tree *src, tdict_stream stream,
-                                                     tdict_error *err);
+ *          `flatten`; #TDICT_EINVAL also for an option that is not used; #TDICT_ENOMEM. With `stream`: #TDICT_ENOTSUP
+ *          also for a copy between the host and a device, and for device memory without a context; #TDICT_ENOTSUP also
+ *          for an object other than text, numbers and JSON, and if the driver cannot compile kernels;
+ *          #TDICT_EWRONGDEVICE the stream is not of the device of a tensor; #TDICT_ECAPTURE the stream is being
+ *          captured. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_copy(tdict_tree *dst, const tdict_tree *src, const tdict_run *run,
+                                                  tdict_error *err);
 /** @brief Writes the elements of all tensors of @p src to the tensors of @p dst with the same paths.
  *
  *  Tensors of @p dst whose paths @p src does not have are unchanged. If @p src is @p dst, nothing changes.

@@ -61,8 +61,7 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
   if (o->mode < TDICT_MODE_AUTO || o->mode > TDICT_MODE_NON_BLOCKING_PIN)
     return tdict_fail(err, TDICT_EINVAL, "%s: mode is %d, wanted a tdict_mode", what, (int)o->mode);
   if (o->num_threads < -1 || (o->num_threads > 0 && o->num_threads > tdict_pool_size(s->engine->config.pool)))
-    return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 to %d, the threads of the context's pool",
-                      what, (int)o->num_threads, tdict_pool_size(s->engine->config.pool));
+    return tdict_pool_refuse_threads(s->engine->config.pool, o->num_threads, what, err);
   if (o->max_queued_bytes && o->max_queued_bytes < MIN_QUEUED_BYTES)
     return tdict_fail(err, TDICT_EINVAL, "%s: max_queued_bytes is %zu, wanted 0 or at least %zu", what,
                       o->max_queued_bytes, MIN_QUEUED_BYTES);

@@ -223,7 +223,7 @@ static tdict_status run_whole(char **words) {
     }
   } else if (strcmp(words[0], "dense") == 0) {
     tdict_tree *dense = NULL;
-    status = tdict_lazy_stack_densify(stack, NULL, &dense, &error);
+    status = tdict_lazy_stack_densify(stack, NULL, NULL, &dense, &error);
     if (status == TDICT_OK) add_leaves(dense);
     tdict_release(dense);
   } else {

@@ -76,7 +76,7 @@ static tdict_tree *join(const tdict_tree *td, const tdict_tree *other, bool stac
   tdict_tree *out = NULL;
   tdict_join_options o = tdict_join_options_default();
   o.dim = dim;
-  NEED(stacks ? tdict_stack(both, 2, &o, &out, &error) : tdict_cat(both, 2, &o, &out, &error));
+  NEED(stacks ? tdict_stack(both, 2, &o, NULL, &out, &error) : tdict_cat(both, 2, &o, NULL, &out, &error));
   return out;
 }
 
@@ -117,13 +117,16 @@ static tdict_tree *run(const tdict_tree *td, const char *name, const int64_t n[4
   int order[TDICT_MAX_BATCH_NDIM];
   tdict_indices index = tdict_indices_none();
   for (int i = 0; i < n[0] && strchr("arl", name[0]); i++)
-    index = tdict_indices_add(index, tdict_index_of(TDICT_INDEX_RANGE, TDICT_NONE, TDICT_NONE, 1, NULL));
+    tdict_indices_add(&index, tdict_index_of(TDICT_INDEX_RANGE, TDICT_NONE, TDICT_NONE, 1, NULL));
   if (strcmp(name, "at") == 0) {
-    NEED(tdict_index_get(td, tdict_indices_add(index, TDICT_AT(n[1])), &out, &error));
+    tdict_indices_add(&index, TDICT_AT(n[1]));
+    NEED(tdict_index_get(NULL, td, &index, NULL, &out, &error));
   } else if (strcmp(name, "range") == 0) {
-    NEED(tdict_index_get(td, tdict_indices_add(index, TDICT_RANGE(n[1], n[2], n[3])), &out, &error));
+    tdict_indices_add(&index, TDICT_RANGE(n[1], n[2], n[3]));
+    NEED(tdict_index_get(NULL, td, &index, NULL, &out, &error));
   } else if (strcmp(name, "list") == 0) {
-    NEED(tdict_index_get(td, tdict_indices_add(index, TDICT_LIST(list, length)), &out, &error));
+    tdict_indices_add(&index, TDICT_LIST(list, length));
+    NEED(tdict_index_get(NULL, td, &index, NULL, &out, &error));
   } else if (strncmp(name, "stack", 5) == 0 || strncmp(name, "cat", 3) == 0) {
     const bool is_other = name[strlen(name) - 1] == '2';
     tdict_tree *other = is_other ? make(tdict_batch_ndim(td), tdict_batch_size(td), 100) : tdict_retain(td);

@@ -98,7 +98,7 @@ static void check_case(void) {
     tdict_tensor_release(row);
   }
   read_word("index");
-  must(tdict_index_get(td, TDICT_INDEX(TDICT_AT(read_number())), &indexed, NULL) == TDICT_OK &&
+  must(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(read_number())), NULL, &indexed, NULL) == TDICT_OK &&
            tdict_get(indexed, "x", &row, NULL) == TDICT_OK && tdict_tensor_shape(row)[0] == read_number(),
        "an indexed row");
   compare(row, "an indexed row");

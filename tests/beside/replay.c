@@ -189,12 +189,10 @@ static tdict_status number_leaf(void *user, const tdict_leaves *at, tdict_error 
 /* A copy of a tree with other elements: base and on, in the order of a walk, without one key. */
 static tdict_tree *renumbered(const tdict_tree *td, int64_t base, char *const *without, int count) {
   tdict_tree *copy = NULL;
-  tdict_visit_options o = tdict_visit_options_default();
-  o.user = &base;
   if (tdict_clone_deep(td, NULL, &copy, &error) != TDICT_OK) exit(2);
   for (int i = 0; i < count; i++)
     if (tdict_delete(copy, without[i], &error) != TDICT_OK) exit(2);
-  if (tdict_visit((const tdict_tree *const *)&copy, 1, number_leaf, &o, &error) != TDICT_OK) exit(2);
+  if (tdict_visit(NULL, (const tdict_tree *const *)&copy, 1, number_leaf, &base, NULL, &error) != TDICT_OK) exit(2);
   return copy;
 }
 
@@ -206,19 +204,19 @@ static tdict_indices read_index(char **words, int count) {
   for (int i = 0; i < count && i < MOST_LISTS; i++) {
     int64_t n[16];
     const char *word = words[i];
-    if (*word == 'A') all = tdict_indices_add(all, TDICT_AT(strtoll(word + 1, NULL, 10)));
-    if (*word == 'N') all = tdict_indices_add(all, TDICT_NEW_AXIS);
-    if (*word == 'E') all = tdict_indices_add(all, TDICT_REST);
+    if (*word == 'A') tdict_indices_add(&all, TDICT_AT(strtoll(word + 1, NULL, 10)));
+    if (*word == 'N') tdict_indices_add(&all, TDICT_NEW_AXIS);
+    if (*word == 'E') tdict_indices_add(&all, TDICT_REST);
     if (*word == 'R') {
       read_numbers(word + 1, n);
-      all = tdict_indices_add(all, TDICT_RANGE(n[0], n[1], n[2]));
+      tdict_indices_add(&all, TDICT_RANGE(n[0], n[1], n[2]));
     }
-    if (*word == 'L') all = tdict_indices_add(all, TDICT_LIST(positions[i], read_numbers(word + 1, positions[i])));
+    if (*word == 'L') tdict_indices_add(&all, TDICT_LIST(positions[i], read_numbers(word + 1, positions[i])));
     if (*word == 'M') {
       const int64_t shape[1] = {(int64_t)strlen(word) - 1};
       if (tdict_tensor_zeros(TDICT_BOOL, 1, shape, NULL, &masks[i], &error) != TDICT_OK) exit(2);
       for (int64_t k = 0; k < shape[0]; k++) ((char *)tdict_tensor_data(masks[i]))[k] = word[1 + k] == '1';
-      all = tdict_indices_add(all, TDICT_MASK(masks[i]));
+      tdict_indices_add(&all, TDICT_MASK(masks[i]));
     }
   }
   return all;
@@ -250,7 +248,10 @@ static tdict_status do_shape(const char *op, const tdict_tree *td, char **w, int
   tdict_tree **out = &made[0];
   size_t count = MOST_MADE;
   tdict_status status = TDICT_EINVAL;
-  if (!strcmp(op, "index")) status = tdict_index_get(td, read_index(w + 3, n - 3), out, &error);
+  if (!strcmp(op, "index")) {
+    const tdict_indices index = read_index(w + 3, n - 3);
+    status = tdict_index_get(NULL, td, &index, NULL, out, &error);
+  }
   if (!strcmp(op, "view")) status = tdict_view(td, read_numbers(w[3], c), c, out, &error);
   if (!strcmp(op, "reshape")) status = tdict_reshape(td, read_numbers(w[3], c), c, out, &error);
   if (!strcmp(op, "flatten")) status = tdict_flatten(td, a, b, out, &error);
@@ -281,7 +282,7 @@ static tdict_status keep_rows(void *user, const tdict_leaves *at, tdict_tensor *
   tdict_status status = tdict_create(tdict_tensor_ndim(t) > 0, tdict_tensor_shape(t), &whole, err);
   if (status == TDICT_OK) status = tdict_set(whole, "t", t, err);
   if (status == TDICT_OK && tdict_tensor_ndim(t) > 0)
-    status = tdict_index_get(whole, TDICT_INDEX(TDICT_RANGE(0, *rows, 1)), &part, err);
+    status = tdict_index_get(NULL, whole, TDICT_INDEX(TDICT_RANGE(0, *rows, 1)), NULL, &part, err);
   if (status == TDICT_OK) status = tdict_get(part ? part : whole, "t", out, err);
   if (status == TDICT_OK) (void)tdict_tensor_retain(*out);
   tdict_release(part);
@@ -291,12 +292,11 @@ static tdict_status keep_rows(void *user, const tdict_leaves *at, tdict_tensor *
 
 static tdict_status do_pad(const tdict_tree *td, int64_t count, tdict_tree **out) {
   tdict_tree *rows = NULL;
-  tdict_visit_options o = tdict_visit_options_default();
-  o.user = &count;
-  tdict_status status = tdict_batch_ndim(td) ? tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(0, count, 1)), &rows, &error)
-                                             : tdict_apply(&td, 1, keep_rows, &o, &rows, &error);
+  tdict_status status = tdict_batch_ndim(td)
+                            ? tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(0, count, 1)), NULL, &rows, &error)
+                            : tdict_apply(NULL, &td, 1, keep_rows, &count, NULL, &rows, &error);
   const tdict_tree *both[] = {td, rows};
-  if (status == TDICT_OK) status = tdict_pad_sequence(both, 2, 0, NULL, out, &error);
+  if (status == TDICT_OK) status = tdict_pad_sequence(both, 2, NULL, NULL, out, &error);
   tdict_release(rows);
   return status;
 }
@@ -337,7 +337,7 @@ static tdict_status do_keys(const char *op, const tdict_tree *td, char **w, int 
     int64_t texts = strtoll(w[7], NULL, 10);
     if (strcmp(w[7], "-") != 0) renumber_texts(other, &texts);
     const tdict_tree *both[] = {td, other};
-    status = *w[3] == 's' ? tdict_stack(both, 2, &o, out, &error) : tdict_cat(both, 2, &o, out, &error);
+    status = *w[3] == 's' ? tdict_stack(both, 2, &o, NULL, out, &error) : tdict_cat(both, 2, &o, NULL, out, &error);
     tdict_release(other);
   }
   if (!strcmp(op, "handle")) {
@@ -392,7 +392,7 @@ static tdict_status do_change(const char *op, tdict_tree *td, char **w, int n) {
   if (!strcmp(op, "delete")) return tdict_delete(td, w[2], &error);
   if (!strcmp(op, "rename")) return tdict_rename(td, w[2], w[3], *w[4] == '1', &error);
   if (!strcmp(op, "update")) return tdict_update(td, pool[atoi(w[2])], NULL, 0, &error);
-  if (!strcmp(op, "fill")) return tdict_fill(td, w[2], (double)base, &error);
+  if (!strcmp(op, "fill")) return tdict_fill(td, w[2], (double)base, NULL, &error);
   if (!strcmp(op, "zero")) return tdict_zero(td, &error);
   if (!strcmp(op, "batch")) {
     const int ndim = read_numbers(w[2], shape);
@@ -416,9 +416,9 @@ static tdict_status do_change(const char *op, tdict_tree *td, char **w, int n) {
   if (!strcmp(op, "setindex")) {
     const tdict_indices index = read_index(w + 3, n - 3);
     tdict_tree *part = NULL;
-    status = tdict_index_get(td, index, &part, &error);
+    status = tdict_index_get(NULL, td, &index, NULL, &part, &error);
     tdict_tree *value = status == TDICT_OK ? renumbered(part, strtoll(w[2], NULL, 10), NULL, 0) : NULL;
-    if (value) status = tdict_index_set(td, index, value, &error);
+    if (value) status = tdict_index_set(NULL, td, &index, value, NULL, &error);
     tdict_release(part);
     tdict_release(value);
   }

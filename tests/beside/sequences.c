@@ -48,9 +48,10 @@ static bool is_equal(const tdict_tree *tree, const char *path, const numbers *n)
 
 static bool check_record(const numbers *record) {
   tdict_tree *items[MOST] = {NULL}, *padded = NULL, *packed = NULL;
-  tdict_join_options o = tdict_join_options_default();
+  tdict_pad_options o = tdict_pad_options_default();
   bool good = false;
   const int64_t *values = record[VALUES].at;
+  o.value = PAD;
   o.masks = "masks";
   for (int i = 0; i < record[LENGTHS].count; i++) {
     const int64_t *length = &record[LENGTHS].at[i];
@@ -64,8 +65,8 @@ static bool check_record(const numbers *record) {
     TDICT_TRY(status);
   }
   const tdict_tree *const *trees = (const tdict_tree *const *)items;
-  TDICT_TRY(tdict_pad_sequence(trees, (size_t)record[LENGTHS].count, PAD, &o, &padded, &err));
-  TDICT_TRY(tdict_pack_sequence(trees, (size_t)record[LENGTHS].count, NULL, &packed, &err));
+  TDICT_TRY(tdict_pad_sequence(trees, (size_t)record[LENGTHS].count, &o, NULL, &padded, &err));
+  TDICT_TRY(tdict_pack_sequence(trees, (size_t)record[LENGTHS].count, NULL, NULL, &packed, &err));
   good = is_equal(padded, "x", &record[PADDED]) && is_equal(padded, "masks.x", &record[MASK]) &&
          is_equal(packed, "x", &record[VALUES]) && is_equal(packed, "cu_seqlens", &record[OFFSETS]) &&
          is_equal(packed, "max_seqlen", &record[LONGEST]);

@@ -92,9 +92,7 @@ CASE(deep_trees_are_seen_in_time_for_each_level) {
   td_ok(tdict_clone_deep(td, NULL, &copy, err));
   td_ok(tdict_walk(td, count_entry, &seen, err));
   const tdict_tree *both[] = {td, copy};
-  tdict_visit_options o = tdict_visit_options_default();
-  o.user = &seen;
-  td_ok(tdict_visit(both, 2, count_leaves, &o, err));
+  td_ok(tdict_visit(NULL, both, 2, count_leaves, &seen, NULL, err));
   assert_int_equal(seen, 3);
   tdict_lock(td);
   td_ok(tdict_unlock(td, err));

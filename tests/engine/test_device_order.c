@@ -26,36 +26,36 @@ typedef struct things {
 } things;
 
 static tdict_status do_zero(things *t, tdict_error *e) { return tdict_zero(t->dst, e); }
-static tdict_status do_fill(things *t, tdict_error *e) { return tdict_fill(t->dst, "x", 0, e); }
-static tdict_status do_copy(things *t, tdict_error *e) { return tdict_copy(t->dst, t->src, e); }
+static tdict_status do_fill(things *t, tdict_error *e) { return tdict_fill(t->dst, "x", 0, NULL, e); }
+static tdict_status do_copy(things *t, tdict_error *e) { return tdict_copy(t->dst, t->src, NULL, e); }
 static tdict_status do_update(things *t, tdict_error *e) { return tdict_update_in_place(t->dst, t->src, NULL, 0, e); }
 static tdict_status do_write(things *t, tdict_error *e) { return tdict_write(t->dst, "x", leaf_of(t->src, "x"), e); }
 static tdict_status do_write_at(things *t, tdict_error *e) {
   return tdict_write_at(t->dst, "x", TDICT_INDEX(TDICT_ALL), leaf_of(t->src, "x"), e);
 }
 static tdict_status do_index_set(things *t, tdict_error *e) {
-  return tdict_index_set(t->dst, TDICT_INDEX(TDICT_ALL), t->src, e);
+  return tdict_index_set(NULL, t->dst, TDICT_INDEX(TDICT_ALL), t->src, NULL, e);
 }
-static tdict_status do_write_row(things *t, tdict_error *e) { return tdict_write_row(t->dst, 1, t->row, e); }
+static tdict_status do_write_row(things *t, tdict_error *e) { return tdict_write_rows(t->dst, 1, t->row, e); }
 static tdict_status do_write_rows(things *t, tdict_error *e) { return tdict_write_rows(t->dst, 0, t->src, e); }
 static tdict_status do_cat_into(things *t, tdict_error *e) {
-  return tdict_cat_into((const tdict_tree *[]){t->src}, 1, NULL, t->dst, e);
+  return tdict_cat_into(t->dst, (const tdict_tree *[]){t->src}, 1, NULL, NULL, e);
 }
 static tdict_status do_stack_into(things *t, tdict_error *e) {
-  return tdict_stack_into((const tdict_tree *[]){t->row, t->row, t->row, t->row}, ROWS, NULL, t->dst, e);
+  return tdict_stack_into(t->dst, (const tdict_tree *[]){t->row, t->row, t->row, t->row}, ROWS, NULL, NULL, e);
 }
 static tdict_status do_tensor_copy(things *t, tdict_error *e) {
   return tdict_tensor_copy(leaf_of(t->dst, "x"), leaf_of(t->src, "x"), e);
 }
 static tdict_status do_clone(things *t, tdict_error *e) { return tdict_clone_deep(t->src, NULL, &t->out, e); }
 static tdict_status do_cat(things *t, tdict_error *e) {
-  return tdict_cat((const tdict_tree *[]){t->src}, 1, NULL, &t->out, e);
+  return tdict_cat((const tdict_tree *[]){t->src}, 1, NULL, NULL, &t->out, e);
 }
 static tdict_status do_stack(things *t, tdict_error *e) {
-  return tdict_stack((const tdict_tree *[]){t->src}, 1, NULL, &t->out, e);
+  return tdict_stack((const tdict_tree *[]){t->src}, 1, NULL, NULL, &t->out, e);
 }
 static tdict_status do_pad(things *t, tdict_error *e) {
-  return tdict_pad_sequence((const tdict_tree *[]){t->src}, 1, 0, NULL, &t->out, e);
+  return tdict_pad_sequence((const tdict_tree *[]){t->src}, 1, NULL, NULL, &t->out, e);
 }
 static tdict_status do_compare(things *t, tdict_error *e) {
   tdict_difference d;

@@ -262,11 +262,8 @@ static void refuse_streams(family *f) {
 /* The pool has no threads any more, so the calling one does all of it. */
 static void visit_alone(family *f) {
   size_t seen = 0;
-  tdict_visit_options o = tdict_visit_options_default();
   const tdict_tree *one = f->host;
-  o.context = f->w.c;
-  o.user = &seen;
-  CHILD(tdict_visit(&one, 1, see_leaf, &o, NULL) == TDICT_OK);
+  CHILD(tdict_visit(f->w.c, &one, 1, see_leaf, &seen, NULL, NULL) == TDICT_OK);
   CHILD(seen == NUM_NUMBERED);
   CHILD(tdict_context_pool(f->w.c) == NULL); /* whose lock a lost thread may hold */
 }

@@ -134,7 +134,7 @@ GPU_CASE(kept_entries_are_not_pinned) {
 DEVICE_CASE(kept_entries_are_not_written) {
   world w = open_world();
   tdict_tree *src = mixed_sources(), *like = mixed_sources(), *dst = NULL;
-  td_ok(tdict_clone_deep(like, w.memory, &dst, err));
+  td_ok(tdict_clone_deep(like, TD_IN(w.memory), &dst, err));
   give(src, "text", random_tensor(TDICT_F64, SHAPE(3, 3), NULL)); /* another dtype and shape */
   td_ok(tdict_delete(dst, "meta", err));
   tdict_tensor *number = NULL;

@@ -124,11 +124,11 @@ SIM_CASE(lost_bytes_come_back_by_any_write) {
       tdict_memory *memory = on_device ? w.memory : NULL;
       tdict_tree *src = shared_tree(&w, on_device ? NULL : w.memory, 10), *dst = shared_tree(&w, memory, 20);
       lose(&w, src, dst);
-      if (how == 0) td_ok(tdict_copy(dst, src, err));
+      if (how == 0) td_ok(tdict_copy(dst, src, NULL, err));
       if (how == 1) td_ok(tdict_zero(dst, err));
       if (how == 2) td_ok(tdict_update_in_place(dst, src, NULL, 0, err));
       if (how == 3) td_ok(tdict_write(dst, "a", leaf_of(src, "a"), err));
-      if (how == 4) td_ok(tdict_fill(dst, "a", 0, err));
+      if (how == 4) td_ok(tdict_fill(dst, "a", 0, NULL, err));
       for (int i = 0; i < NUM_FIELDS; i++)
         assert_int_equal(tdict_const_data(dst, fields[i].path) != NULL, how < 3 || i == 0);
       tdict_release(src);
@@ -151,9 +151,9 @@ SIM_CASE(lost_rows_come_back_one_by_one) {
   lose(&w, src, dst);
   for (int64_t i = 0; i < 30; i++) {
     assert_null(tdict_data(dst, "a"));
-    td_ok(tdict_index_get(dst, TDICT_INDEX(TDICT_AT(i)), &seen, err));
+    td_ok(tdict_index_get(NULL, dst, TDICT_INDEX(TDICT_AT(i)), NULL, &seen, err));
     assert_null(tdict_data(seen, "a"));
-    td_ok(tdict_write_row(dst, i, row, err));
+    td_ok(tdict_write_rows(dst, i, row, err));
     assert_true(tdict_data(seen, "a") && has_number(&w, leaf_of(seen, "a"), 7));
     tdict_release(seen);
   }
@@ -170,7 +170,7 @@ SIM_CASE(lost_rows_come_back_one_by_one) {
   td_ok(tdict_set_batch_size(dst, 2, all, err));
   tdict_join_options o = tdict_join_options_default();
   o.dim = 1;
-  td_ok(tdict_cat_into((const tdict_tree *[]){columns[0], columns[1]}, 2, &o, dst, err));
+  td_ok(tdict_cat_into(dst, (const tdict_tree *[]){columns[0], columns[1]}, 2, &o, NULL, err));
   assert_non_null(tdict_data(dst, "a"));
   assert_true(has_number(&w, leaf_of(dst, "a"), 3));
   for (int i = 0; i < 2; i++) tdict_release(columns[i]);
@@ -209,14 +209,14 @@ SIM_CASE(lost_mask_is_refused) {
   give(from, "m", new_tensor(TDICT_BOOL, 1, rows, w.memory));
   td_ok(tdict_zero(masks, err));
   td_ok(tdict_zero(from, err));
-  td_ok(tdict_index_get(batch, TDICT_INDEX(TDICT_MASK(leaf_of(masks, "m"))), &out, err));
+  td_ok(tdict_index_get(NULL, batch, TDICT_INDEX(TDICT_MASK(leaf_of(masks, "m"))), NULL, &out, err));
   tdict_release(out);
   out = NULL;
   lose(&w, from, masks);
   td_fails(TDICT_EINVAL, "transfer into them failed",
-           tdict_index_get(batch, TDICT_INDEX(TDICT_MASK(leaf_of(masks, "m"))), &out, err));
+           tdict_index_get(NULL, batch, TDICT_INDEX(TDICT_MASK(leaf_of(masks, "m"))), NULL, &out, err));
   td_fails(TDICT_EINVAL, "transfer into them failed",
-           tdict_index_set(batch, TDICT_INDEX(TDICT_MASK(leaf_of(masks, "m"))), batch, err));
+           tdict_index_set(NULL, batch, TDICT_INDEX(TDICT_MASK(leaf_of(masks, "m"))), batch, NULL, err));
   assert_null(out);
   RELEASE(td, batch, masks, from);
   place_close(&w);

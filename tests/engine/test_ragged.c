@@ -179,7 +179,7 @@ SIM_CASE(ragged_is_indexed_while_it_moves) {
   tdict_future *f = start_move(&w, src, w.device, &o);
   atomic_store(&h.open, true);
   td_ok(tdict_future_wait(f, &there, err));
-  td_ok(tdict_index_get(there, TDICT_INDEX(TDICT_AT(3)), &row, err));
+  td_ok(tdict_index_get(NULL, there, TDICT_INDEX(TDICT_AT(3)), NULL, &row, err));
   rows_check_row(&w, &r, 3, help_get(row, "n.x"));
   tdict_future_release(f);
   tdict_stream_destroy(w.c, h.s);

@@ -158,7 +158,7 @@ DEVICE_CASE(sinks_receive_strided_and_unloaded_leaves) {
   world w = open_world();
   tdict_tree *tree = new_tree(), *there = NULL, *turned = new_tree();
   give(tree, "x", random_tensor(TDICT_I32, SHAPE(70, 300), NULL));
-  td_ok(tdict_clone_deep(tree, w.gpu ? w.memory : NULL, &there, err));
+  td_ok(tdict_clone_deep(tree, TD_IN(w.gpu ? w.memory : NULL), &there, err));
   give(turned, "x", permuted(tdict_tensor_retain(leaf_of(tree, "x")), (const int[]){1, 0}));
   twin *t = twin_create(turned);
   tdict_tree *source = new_tree();

@@ -130,7 +130,7 @@ GPU_CASE(staging_without_pinned_memory) {
   v.o.num_conversions = 1;
   tdict_tree *bytes = bytes_tree("a", 3000, NULL), *wide, *want = NULL;
   wide = move_tree(&w, bytes, w.device, &v); /* a kernel cannot read the ring */
-  td_ok(tdict_to_dtype(bytes, TDICT_F64, NULL, &want, err));
+  td_ok(tdict_to_dtype(bytes, TDICT_F64, NULL, NULL, &want, err));
   check_tree(&w, want, wide);
   RELEASE(want, wide, bytes, there, src);
   close_world(&w);

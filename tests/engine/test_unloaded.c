@@ -63,7 +63,7 @@ DEVICE_CASE(unloaded_trees_go_into_trees) {
   world w = open_world();
   for (int k = 0; k < 4; k++) {
     tdict_tree *tree = make_tree(&w, kinds[k]), *dst[2];
-    td_ok(tdict_clone_deep(tree, w.gpu ? w.memory : NULL, &dst[0], err));
+    td_ok(tdict_clone_deep(tree, TD_IN(w.gpu ? w.memory : NULL), &dst[0], err));
     td_ok(tdict_clone_deep(tree, NULL, &dst[1], err));
     for (int i = 0; i < NUM_WAYS; i += 1 + 2 * WAYS_STEP) {
       const way v = way_at(i);
@@ -159,7 +159,7 @@ static void fail_each_read(const world *w, const way *v, disk_fault fault) {
   disk d;
   disk_init(&d);
   tdict_tree *twin = disk_twin(&d, tree, 100, 1);
-  td_ok(tdict_clone_deep(tree, w->gpu ? w->memory : NULL, &dst, err));
+  td_ok(tdict_clone_deep(tree, TD_IN(w->gpu ? w->memory : NULL), &dst, err));
   tdict_release(move_tree(w, twin, w->device, v));
   const int64_t reads = d.begun;
   assert_true(reads >= 11); /* at least the nine rows and the two other leaves */

@@ -20,6 +20,7 @@ ALLOWED = {
 }
 # Macros give warnings only where a program uses them.
 USES = """
+#define INDEX TDICT_INDEX(TDICT_AT(0), TDICT_RANGE(0, 2, 1), TDICT_LIST(list, 2), TDICT_ALL)
 extern const tdict_dtype known;
 const tdict_dtype known = TDICT_DTYPE(2, 32, 1);
 extern void *const unordered;
@@ -28,10 +29,9 @@ tdict_status uses(tdict_tree *tree, tdict_tree **out);
 tdict_status uses(tdict_tree *tree, tdict_tree **out) {
   const tdict_field fields[] = {TDICT_FIELD("a", TDICT_U8, 3, 64, 64), TDICT_FIELD("b", TDICT_F32)};
   const int64_t list[] = {0, 1};
-  tdict_indices index = TDICT_INDEX(TDICT_AT(0), TDICT_RANGE(0, 2, 1), TDICT_LIST(list, 2), TDICT_ALL);
   tdict_error err;
   err.status = 0;
-  TDICT_TRY_RETURN(tdict_index_get(tree, index, out, &err), TDICT_EINVAL);
+  TDICT_TRY_RETURN(tdict_index_get(NULL, tree, INDEX, NULL, out, &err), TDICT_EINVAL);
   TDICT_TRY(tdict_delete(tree, fields[0].path, &err));
 done:
   return TDICT_OK;

@@ -231,33 +231,34 @@ static void use_index(tdict_tree *td) {
   const int32_t kinds[] = {TDICT_INDEX_AT,   TDICT_INDEX_RANGE, TDICT_INDEX_NEW_AXIS, TDICT_INDEX_REST,
                            TDICT_INDEX_LIST, TDICT_INDEX_MASK,  TDICT_INDEX_LIST_OF};
   tdict_index item = tdict_index_of(kinds[0], 1, 0, 0, NULL);
-  tdict_indices index = tdict_indices_add(tdict_indices_none(), item);
+  tdict_indices index = tdict_indices_none();
   tdict_tensor *mask = NULL;
   tdict_tree *out = NULL;
-  tdict_index_options options = tdict_index_options_default();
-  TRUE(options.memory == NULL && options.context == NULL && options.num_threads == -1 && options.stream == NULL);
+  const tdict_run run = tdict_run_default();
+  tdict_indices_add(&index, item);
   TRUE(kinds[6] > kinds[5] && kinds[5] > kinds[4] && kinds[3] > kinds[2] && kinds[1] > kinds[0] &&
        index.count < TDICT_MAX_INDEX);
-  OK(tdict_index_get(td, index, &out, &last_error));
-  OK(tdict_index_set(td, TDICT_INDEX(TDICT_AT(2)), out, &last_error));
-  OK(tdict_write_row(td, 3, out, &last_error));
+  OK(tdict_index_get(NULL, td, &index, NULL, &out, &last_error));
+  OK(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_AT(2)), out, NULL, &last_error));
+  OK(tdict_write_rows(td, 3, out, &last_error));
   tdict_release(out);
-  OK(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, 4, 2), TDICT_NEW_AXIS, TDICT_REST), &out, &last_error));
+  OK(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, 4, 2), TDICT_NEW_AXIS, TDICT_REST), NULL, &out,
+                     &last_error));
   tdict_release(out);
-  OK(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(rows, 2)), &out, &last_error));
-  OK(tdict_index_into(out, td, TDICT_INDEX(TDICT_LIST(rows, 2)), &last_error));
+  OK(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(rows, 2)), NULL, &out, &last_error));
+  OK(tdict_index_into(NULL, out, td, TDICT_INDEX(TDICT_LIST(rows, 2)), NULL, &last_error));
   OK(tdict_write_rows(td, 6, out, &last_error));
-  OK(tdict_index_into_with(out, td, TDICT_INDEX(TDICT_LIST(rows, 2)), &options, &last_error));
-  OK(tdict_index_set_with(td, TDICT_INDEX(TDICT_LIST(rows, 2)), out, &options, &last_error));
+  OK(tdict_index_into(NULL, out, td, TDICT_INDEX(TDICT_LIST(rows, 2)), &run, &last_error));
+  OK(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(rows, 2)), out, &run, &last_error));
   tdict_release(out);
-  OK(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(rows, 2)), &options, &out, &last_error));
+  OK(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(rows, 2)), &run, &out, &last_error));
   tdict_release(out);
   OK(tdict_tensor_from_array(TDICT_I64, 1, two, rows, &mask, &last_error));
-  OK(tdict_index_get(td, TDICT_INDEX(TDICT_LIST_OF(mask)), &out, &last_error));
+  OK(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST_OF(mask)), NULL, &out, &last_error));
   tdict_release(out);
   tdict_tensor_release(mask);
   OK(tdict_tensor_zeros(TDICT_BOOL, 1, batch, NULL, &mask, &last_error));
-  OK(tdict_index_get(td, TDICT_INDEX(TDICT_MASK(mask)), &out, &last_error));
+  OK(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_MASK(mask)), NULL, &out, &last_error));
   TRUE(tdict_batch_size(out)[0] == 0);
   OK(tdict_write(td, "done", mask, &last_error));
   OK(tdict_write_at(td, "done", TDICT_INDEX(TDICT_ALL), mask, &last_error));
@@ -298,18 +299,20 @@ static void use_shape(const tdict_tree *td) {
 static void use_combine(const tdict_tree *td) {
   const tdict_tree *both[2];
   tdict_join_options options = tdict_join_options_default();
-  TRUE(options.stream == NULL);
+  tdict_run run = tdict_run_default();
+  tdict_pad_options padding = tdict_pad_options_default();
   tdict_pack_options packing = tdict_pack_options_default();
   tdict_tree *out[4];
   int i;
   both[0] = both[1] = td;
-  OK(tdict_stack(both, 2, &options, &out[0], &last_error));
-  OK(tdict_stack_into(both, 2, &options, out[0], &last_error));
-  OK(tdict_cat(both, 2, &options, &out[1], &last_error));
-  OK(tdict_cat_into(both, 2, &options, out[1], &last_error));
-  options.masks = "masks";
-  OK(tdict_pad_sequence(both, 2, 0, &options, &out[2], &last_error));
-  OK(tdict_pack_sequence(both, 2, &packing, &out[3], &last_error));
+  OK(tdict_stack(both, 2, &options, &run, &out[0], &last_error));
+  OK(tdict_stack_into(out[0], both, 2, &options, &run, &last_error));
+  OK(tdict_cat(both, 2, &options, &run, &out[1], &last_error));
+  OK(tdict_cat_into(out[1], both, 2, &options, &run, &last_error));
+  padding.value = 0;
+  padding.masks = "masks";
+  OK(tdict_pad_sequence(both, 2, &padding, &run, &out[2], &last_error));
+  OK(tdict_pack_sequence(both, 2, &packing, NULL, &out[3], &last_error));
   for (i = 0; i < 4; i++) tdict_release(out[i]);
 }
 
@@ -356,12 +359,12 @@ static bool keep_all(void *user, const tdict_leaves *at) {
 
 static void use_dtypes(const tdict_tree *td) {
   tdict_dtype_options options = tdict_dtype_options_default();
+  tdict_run run = tdict_run_default();
   tdict_tree *out = NULL;
   tdict_tensor *wide = NULL, *narrow = NULL;
   options.filter = keep_all;
   options.floats_only = true;
-  TRUE(options.stream == NULL);
-  OK(tdict_to_dtype(td, TDICT_F64, &options, &out, &last_error));
+  OK(tdict_to_dtype(td, TDICT_F64, &options, &run, &out, &last_error));
   tdict_release(out);
   OK(tdict_tensor_arange(TDICT_I64, 0, 1, 6, &wide, &last_error));
   OK(tdict_tensor_to_dtype(wide, TDICT_I32, NULL, &narrow, &last_error));
@@ -371,7 +374,6 @@ static void use_dtypes(const tdict_tree *td) {
 }
 
 static void use_visit(const tdict_tree *td) {
-  tdict_visit_options options = tdict_visit_options_default();
   tdict_compare_options exact = tdict_compare_options_default();
   tdict_leaf_visitor visit = see_leaves;
   tdict_leaf_maker make = same_leaf;
@@ -379,20 +381,20 @@ static void use_visit(const tdict_tree *td) {
   tdict_difference found;
   tdict_tree *out = NULL, *deep = NULL;
   tdict_tensor *bytes = NULL;
-  OK(tdict_visit(&td, 1, visit, &options, &last_error));
-  OK(tdict_apply(&td, 1, make, &options, &out, &last_error));
+  OK(tdict_visit(NULL, &td, 1, visit, NULL, NULL, &last_error));
+  OK(tdict_apply(NULL, &td, 1, make, NULL, NULL, &out, &last_error));
   tdict_release(out);
   OK(tdict_filter(td, keep, NULL, &out, &last_error));
   TRUE(tdict_depth(out) == 0 && !tdict_is_empty(out));
   use_dtypes(td);
-  OK(tdict_contiguous(td, &deep, &last_error));
+  OK(tdict_contiguous(td, NULL, &deep, &last_error));
   tdict_release(deep);
   OK(tdict_clone_deep(td, NULL, &deep, &last_error));
   OK(tdict_compare(deep, out, &exact, &found, &last_error));
   TRUE(!found.differs && tdict_equal(deep, out));
-  OK(tdict_fill(deep, "obs", 1, &last_error));
+  OK(tdict_fill(deep, "obs", 1, NULL, &last_error));
   OK(tdict_zero(deep, &last_error));
-  OK(tdict_copy(deep, td, &last_error));
+  OK(tdict_copy(deep, td, NULL, &last_error));
   OK(tdict_update_in_place(deep, td, NULL, 0, &last_error));
   tdict_release(deep);
   OK(tdict_consolidate(td, NULL, &deep, &last_error));
@@ -433,19 +435,19 @@ static void use_device_operations(tdict_context *context) {
   static const int64_t batch[1] = {4};
   tdict_tensor *t = NULL;
   tdict_tree *host = NULL, *device = NULL, *out = NULL;
-  tdict_stream stream;
+  tdict_run run = tdict_run_default();
   OK(tdict_create(1, batch, &host, &last_error));
   OK(tdict_tensor_zeros(TDICT_F32, 1, batch, NULL, &t, &last_error));
   OK(tdict_set(host, "a", t, &last_error));
   OK(tdict_to_device(context, host, tdict_sim(0), NULL, &device, &last_error));
-  OK(tdict_stream_create(context, tdict_sim(0), &stream, &last_error));
-  OK(tdict_clone_deep_on(device, NULL, stream, &out, &last_error));
-  OK(tdict_fill_on(device, "a", 2, stream, &last_error));
-  OK(tdict_copy_on(out, device, stream, &last_error));
+  OK(tdict_stream_create(context, tdict_sim(0), &run.stream, &last_error));
+  OK(tdict_clone_deep(device, &run, &out, &last_error));
+  OK(tdict_fill(device, "a", 2, &run, &last_error));
+  OK(tdict_copy(out, device, &run, &last_error));
   tdict_release(out);
-  OK(tdict_contiguous_on(device, stream, &out, &last_error));
-  OK(tdict_stream_synchronize(context, stream, &last_error));
-  tdict_stream_destroy(context, stream);
+  OK(tdict_contiguous(device, &run, &out, &last_error));
+  OK(tdict_stream_synchronize(context, run.stream, &last_error));
+  tdict_stream_destroy(context, run.stream);
   tdict_release(out);
   tdict_release(device);
   tdict_release(host);

@@ -30,7 +30,7 @@ static void use_records(void) {
   OK(tdict_records_view(&records, NULL, NULL, &tree, &last_error));
   OK(tdict_clone_deep(tree, NULL, &dense, &last_error));
   TRUE(((const double *)tdict_const_data(dense, "body.mass"))[1] == 2.5);
-  OK(tdict_fill(dense, "body.mass", 4, &last_error));
+  OK(tdict_fill(dense, "body.mass", 4, NULL, &last_error));
   OK(tdict_records_write(&records, dense, &last_error));
   TRUE(array[0].body.mass == 4 && array[1].body.mass == 4);
   tdict_release(dense);

@@ -9,7 +9,7 @@ static void use_lazy_dense(const tdict_lazy_stack *stack) {
   tdict_lazy_pad_options options = tdict_lazy_pad_options_default();
   tdict_tree *dense = NULL, *padded = NULL, *mask = NULL;
   options.mask = &mask;
-  OK(tdict_lazy_stack_densify(stack, NULL, &dense, &last_error));
+  OK(tdict_lazy_stack_densify(stack, NULL, NULL, &dense, &last_error));
   OK(tdict_lazy_stack_pad(stack, &options, &padded, &last_error));
   tdict_release(dense);
   tdict_release(padded);

@@ -173,9 +173,8 @@ CASE(hpp_exceptions_end_the_process) {
   terminates([] {
     tdict::tree tree = tdict::tree::create({3});
     const tdict_tree *raw = tree.raw();
-    tdict_visit_options options = tdict_visit_options_default();
     tree.set("x", tdict::tensor::zeros(TDICT_F32, {3}));
-    (void)!tdict_visit(&raw, 1, visit_and_throw, &options, nullptr);
+    (void)!tdict_visit(nullptr, &raw, 1, visit_and_throw, nullptr, nullptr, nullptr);
   });
   for (int threads = -1; threads < 2; threads++)
     terminates([=] {

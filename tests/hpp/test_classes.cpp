@@ -122,7 +122,7 @@ CASE(hpp_elements_are_typed) {
   check_throws(TDICT_EDTYPE, "action", "the dtype is int64, wanted float32", [&] { tree.elements<float>("action"); });
   check_throws(TDICT_ENOTFOUND, "obs.stat", "keys: state", [&] { tree.elements<float>("obs.stat"); });
   check_throws(TDICT_ETYPE, "obs", "", [&] { tree.elements<float>("obs"); });
-  tdict::tree turned = tdict::call<tdict::tree>(tdict_index_get, tree.raw(), TDICT_INDEX(TDICT_RANGE(0, ROWS, 2)));
+  tdict::tree turned = tree.index(TDICT_INDEX(TDICT_RANGE(0, ROWS, 2)));
   check_throws(TDICT_ENOTSUP, "action", "contiguous", [&] { turned.elements<int64_t>("action"); });
   check_throws(TDICT_EINVAL, "", "NULL", [] { tdict::tensor().elements<float>(); });
   static const float fixed[2] = {1, 2};
@@ -164,9 +164,8 @@ CASE(hpp_call_reaches_every_function) {
   CHECK(tree.has("a"));
   check_throws(TDICT_ENOTFOUND, "action", "", [&] { tdict::run(tdict_rename, tree.raw(), "action", "b", true); });
   check_throws(TDICT_ENOTFOUND, "none", "", [&] { tree.remove("none"); });
-  assert_string_equal(
-      tree.index(TDICT_INDEX(TDICT_AT(5)), tdict_index_options_default()).format().substr(0, 13).c_str(),
-      "tree batch=[]");
+  assert_string_equal(tree.index(nullptr, TDICT_INDEX(TDICT_AT(5)), tdict_run_default()).format().substr(0, 13).c_str(),
+                      "tree batch=[]");
   assert_string_equal(tree.index(TDICT_INDEX(TDICT_AT(5))).format().substr(0, 13).c_str(), "tree batch=[]");
 }
 

@@ -15,9 +15,10 @@ static void op_densify(ops *o) {
   tdict_join_options options = tdict_join_options_default();
   options.dim = ops_pick(o, 8) == 0;
   tdict_tree *td = NULL, *plain = NULL;
-  tdict_status status = OPS_CALL(o, tdict_lazy_stack_densify(p.lazy, &options, &td, o->err));
+  tdict_status status = OPS_CALL(o, tdict_lazy_stack_densify(p.lazy, &options, NULL, &td, o->err));
   tdict_status wanted =
-      o->refused ? TDICT_OK : tdict_stack((const tdict_tree *const *)p.trees, (size_t)p.count, NULL, &plain, NULL);
+      o->refused ? TDICT_OK
+                 : tdict_stack((const tdict_tree *const *)p.trees, (size_t)p.count, NULL, NULL, &plain, NULL);
   tdict_release(plain);
   const bool is_done = ops_judge(o, status, options.dim ? TDICT_EINVAL : wanted);
   m_tree *made = is_done ? ops_stacked((const m_tree *const *)p.models, p.count) : NULL;
@@ -83,7 +84,7 @@ static void op_ragged(ops *o) {
   tdict_join_options options = tdict_join_options_default();
   options.ragged = true;
   const int count = m_arrays(first, list, paths, MOST_ARRAYS);
-  tdict_status status = OPS_CALL(o, tdict_lazy_stack_densify(p.lazy, &options, &td, o->err));
+  tdict_status status = OPS_CALL(o, tdict_lazy_stack_densify(p.lazy, &options, NULL, &td, o->err));
   if (ops_judge(o, status, can_be_ragged(&p, paths, count) ? TDICT_OK : TDICT_ESHAPE))
     for (int k = 0; k < count; k++) check_rows(o, &p, paths[k], td);
   tdict_release(td);

@@ -76,7 +76,7 @@ void ops_to_dtype(ops *o) {
   options.floats_only = c.floats_only;
   if (c.filtered) options.filter = filter;
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_to_dtype(o->td[s], c.to, &options, &td, o->err));
+  tdict_status status = OPS_CALL(o, tdict_to_dtype(o->td[s], c.to, &options, NULL, &td, o->err));
   m_tree *made = cast_tree(o->model[s], &c);
   if (ops_judge(o, status, c.refused ? TDICT_EOVERFLOW : TDICT_OK)) ops_keep(o, td, made);
 }

@@ -508,7 +508,7 @@ static void op_apply(ops *o) {
   const m_tree *t = o->model[s];
   const tdict_tree *trees[2] = {o->td[s], o->td[s]};
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_apply(trees, 2, clone_first, NULL, &td, o->err));
+  tdict_status status = OPS_CALL(o, tdict_apply(NULL, trees, 2, clone_first, NULL, NULL, &td, o->err));
   if (!ops_judge(o, status, TDICT_OK)) return;
   m_tree *made = m_tree_each(t, 0, 0, NULL, copy_array, NULL);
   m_open(made);

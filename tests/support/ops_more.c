@@ -119,9 +119,8 @@ static void op_sums(ops *o) {
   if ((1 << 20) - w.left != count + w.trees) ops_complain(o, "entries");
   w.left = 0;
   if (tdict_num_keys(td) && tdict_walk(td, count_down, &w, o->err) != TDICT_EHOOK) ops_complain(o, "walk on");
-  tdict_visit_options v = tdict_visit_options_default();
-  v.user = &left;
-  if (tdict_visit(&td, 1, stop, &v, o->err) != (count >= most ? TDICT_EHOOK : TDICT_OK)) ops_complain(o, "visit");
+  if (tdict_visit(NULL, &td, 1, stop, &left, NULL, o->err) != (count >= most ? TDICT_EHOOK : TDICT_OK))
+    ops_complain(o, "visit");
   FILE *null = fopen("/dev/null", "w");
   if (null && tdict_print(td, null, o->err) != TDICT_OK) ops_complain(o, "print");
   if (null) fclose(null);
@@ -172,9 +171,9 @@ static void op_row_of_empty(ops *o) {
   for (int i = 0; i < row->nb; i++) bs[i + 1] = row->bs[i];
   tdict_tree *td = NULL, *part = NULL;
   if (tdict_create(row->nb + 1, bs, &td, NULL) != TDICT_OK) abort();
-  tdict_status status = OPS_CALL(o, tdict_write_row(td, 1, o->td[s], o->err));
+  tdict_status status = OPS_CALL(o, tdict_write_rows(td, 1, o->td[s], o->err));
   if (ops_judge(o, status, m_fits(row) ? TDICT_OK : TDICT_ESHAPE)) {
-    if (tdict_index_get(td, TDICT_INDEX(TDICT_AT(1)), &part, NULL) != TDICT_OK) abort();
+    if (tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &part, NULL) != TDICT_OK) abort();
     m_tree *wanted = m_tree_each(row, row->nb, row->nb, row->bs, same_array, NULL);
     wanted->cpu = false; /* that of the tree that was written to */
     m_open(wanted);
@@ -199,11 +198,12 @@ static void op_misfits(ops *o) {
   if (tdict_create(t->nb, bs, &other, NULL) != TDICT_OK) abort();
   const tdict_tree *both[] = {o->td[s], other};
   uint32_t way = ops_pick(o, 5);
-  tdict_status status = OPS_CALL(o, way == 0   ? tdict_stack(both, 2, NULL, &out, o->err)
-                                    : way == 1 ? tdict_stack_into(both, 1, NULL, other, o->err)
-                                    : way == 2 ? tdict_index_set(o->td[s], TDICT_INDEX(TDICT_REST), other, o->err)
-                                    : way == 3 ? tdict_cat_into(both, 1, NULL, other, o->err)
-                                               : tdict_write_row(o->td[s], 0, o->td[s], o->err));
+  tdict_status status =
+      OPS_CALL(o, way == 0   ? tdict_stack(both, 2, NULL, NULL, &out, o->err)
+                  : way == 1 ? tdict_stack_into(other, both, 1, NULL, NULL, o->err)
+                  : way == 2 ? tdict_index_set(NULL, o->td[s], TDICT_INDEX(TDICT_REST), other, NULL, o->err)
+                  : way == 3 ? tdict_cat_into(other, both, 1, NULL, NULL, o->err)
+                             : tdict_index_set(NULL, o->td[s], TDICT_INDEX(TDICT_AT(0)), o->td[s], NULL, o->err));
   ops_judge(o, status, TDICT_ESHAPE);
   tdict_release(pad);
   tdict_release(other);
@@ -281,17 +281,18 @@ static void op_bad_indices(ops *o) {
               tdict_set(td, "x", constant, err) == TDICT_OK && tdict_set(value, "x", number, err) == TDICT_OK;
   if (!made) abort();
   const tdict_tree *items[] = {value};
-  const tdict_status answers[] = {tdict_index_get(td, TDICT_INDEX(TDICT_MASK(wide)), &out, err),
-                                  tdict_index_get(td, TDICT_INDEX(TDICT_MASK(narrow)), &out, err),
-                                  tdict_index_get(td, TDICT_INDEX(TDICT_MASK(empty)), &out, err),
-                                  tdict_index_get(td, TDICT_INDEX(tdict_index_of(9, 0, 0, 0, NULL)), &out, err),
-                                  tdict_write(td, "x", number, err),
-                                  tdict_write(td, "x", wide, err),
-                                  tdict_copy(td, value, err),
-                                  tdict_zero(td, err),
-                                  tdict_index_set(td, TDICT_INDEX(TDICT_REST), value, err),
-                                  tdict_cat_into(items, 1, NULL, td, err),
-                                  tdict_fill(value, "x.y", 0, err)};
+  const tdict_status answers[] = {
+      tdict_index_get(NULL, td, TDICT_INDEX(TDICT_MASK(wide)), NULL, &out, err),
+      tdict_index_get(NULL, td, TDICT_INDEX(TDICT_MASK(narrow)), NULL, &out, err),
+      tdict_index_get(NULL, td, TDICT_INDEX(TDICT_MASK(empty)), NULL, &out, err),
+      tdict_index_get(NULL, td, TDICT_INDEX(tdict_index_of(9, 0, 0, 0, NULL)), NULL, &out, err),
+      tdict_write(td, "x", number, err),
+      tdict_write(td, "x", wide, err),
+      tdict_copy(td, value, NULL, err),
+      tdict_zero(td, err),
+      tdict_index_set(NULL, td, TDICT_INDEX(TDICT_REST), value, NULL, err),
+      tdict_cat_into(td, items, 1, NULL, NULL, err),
+      tdict_fill(value, "x.y", 0, NULL, err)};
   static const tdict_status wanted[] = {TDICT_EDTYPE,    TDICT_ESHAPE,    TDICT_ESHAPE,    TDICT_EINVAL,
                                         TDICT_EREADONLY, TDICT_EDTYPE,    TDICT_EREADONLY, TDICT_EREADONLY,
                                         TDICT_EREADONLY, TDICT_EREADONLY, TDICT_ETYPE};
@@ -322,12 +323,12 @@ static void nulls_of_shapes(ops *o) {
   const tdict_tree *td = o->td[0], *holes[] = {td, NULL};
   tdict_tree *to = o->td[0], *out = NULL;
   tdict_error *err = o->err;
-  const tdict_indices all = TDICT_INDEX(TDICT_REST);
+  const tdict_indices *all = TDICT_INDEX(TDICT_REST);
   const int64_t one[] = {1};
   size_t count = 9;
-  const tdict_status answers[] = {tdict_index_get(NULL, all, &out, err),
-                                  tdict_index_set(to, all, NULL, err),
-                                  tdict_write_row(to, 0, NULL, err),
+  const tdict_status answers[] = {tdict_index_get(NULL, NULL, all, NULL, &out, err),
+                                  tdict_index_set(NULL, to, all, NULL, NULL, err),
+                                  tdict_write_rows(to, 0, NULL, err),
                                   tdict_write_rows(NULL, 0, td, err),
                                   tdict_view(NULL, 1, one, &out, err),
                                   tdict_reshape(td, 99, one, &out, err),
@@ -342,10 +343,10 @@ static void nulls_of_shapes(ops *o) {
                                   tdict_split_every(td, 0, 0, NULL, &count, err),
                                   tdict_chunks(NULL, 0, &out, &count, err),
                                   tdict_unbind(NULL, 0, &out, &count, err),
-                                  tdict_stack(holes, 2, NULL, &out, err),
-                                  tdict_cat(holes, 0, NULL, &out, err),
-                                  tdict_stack_into(holes, 2, NULL, NULL, err),
-                                  tdict_pad_sequence(holes, 2, 0, NULL, &out, err)};
+                                  tdict_stack(holes, 2, NULL, NULL, &out, err),
+                                  tdict_cat(holes, 0, NULL, NULL, &out, err),
+                                  tdict_stack_into(NULL, holes, 2, NULL, NULL, err),
+                                  tdict_pad_sequence(holes, 2, NULL, NULL, &out, err)};
   judge_nulls(o, answers, sizeof answers / sizeof *answers);
 }
 
@@ -358,8 +359,8 @@ static void nulls_of_keys(ops *o) {
   tdict_difference found;
   const tdict_status writes[] = {tdict_write(to, "a", NULL, err),
                                  tdict_write_at(to, "a", TDICT_INDEX(TDICT_REST), NULL, err),
-                                 tdict_fill(NULL, NULL, 0, err),
-                                 tdict_copy(to, NULL, err),
+                                 tdict_fill(NULL, NULL, 0, NULL, err),
+                                 tdict_copy(to, NULL, NULL, err),
                                  tdict_update_in_place(to, NULL, NULL, 0, err),
                                  tdict_update(NULL, td, NULL, 0, err),
                                  tdict_update(to, o->td[1], none, 1, err),
@@ -379,8 +380,8 @@ static void nulls_of_keys(ops *o) {
                                 tdict_clone(NULL, &out, err),
                                 tdict_clone_deep(td, NULL, NULL, err),
                                 tdict_compare(td, NULL, NULL, &found, err),
-                                tdict_visit(holes, 2, stop, NULL, err),
-                                tdict_apply(NULL, 0, NULL, NULL, &out, err),
+                                tdict_visit(NULL, holes, 2, stop, NULL, NULL, err),
+                                tdict_apply(NULL, NULL, 0, NULL, NULL, NULL, &out, err),
                                 tdict_filter(td, NULL, NULL, &out, err),
                                 tdict_walk(td, NULL, NULL, err),
                                 tdict_unique_bytes(NULL, &count, err),

@@ -51,7 +51,7 @@ static tdict_status clone(const void *self, void **out, tdict_error *err) {
 }
 static tdict_status at(const void *self, int64_t i, void **out, tdict_error *err) {
   tdict_tree *own = NULL;
-  tdict_status status = tdict_index_get(((const holder *)self)->tree, TDICT_INDEX(TDICT_AT(i)), &own, err);
+  tdict_status status = tdict_index_get(NULL, ((const holder *)self)->tree, TDICT_INDEX(TDICT_AT(i)), NULL, &own, err);
   return hold(own, status, out);
 }
 static tdict_status stack(const void *const *items, size_t count, void **out, tdict_error *err) {
@@ -59,7 +59,7 @@ static tdict_status stack(const void *const *items, size_t count, void **out, td
   tdict_tree *own = NULL;
   if (count > 4) return TDICT_ENOTSUP;
   for (size_t i = 0; i < count; i++) trees[i] = ((const holder *)items[i])->tree;
-  tdict_status status = tdict_stack(trees, count, NULL, &own, err);
+  tdict_status status = tdict_stack(trees, count, NULL, NULL, &own, err);
   return hold(own, status, out);
 }
 static const tdict_type flat = {
@@ -188,17 +188,18 @@ tdict_status ops_index_of(const tdict_tree *td, const choice *c, tdict_tree **ou
   const int64_t *n = c->n;
   switch (c->way) {
   case 0:
-    return tdict_index_get(td, TDICT_INDEX(TDICT_AT(n[0])), out, err);
+    return tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(n[0])), NULL, out, err);
   case 1:
-    return tdict_index_get(td, TDICT_INDEX(TDICT_AT(n[0]), TDICT_AT(n[1])), out, err);
+    return tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(n[0]), TDICT_AT(n[1])), NULL, out, err);
   case 2:
-    return tdict_index_get(td, TDICT_INDEX(TDICT_REST, TDICT_RANGE(n[0], n[1], n[2] | 1)), out, err);
+    return tdict_index_get(NULL, td, TDICT_INDEX(TDICT_REST, TDICT_RANGE(n[0], n[1], n[2] | 1)), NULL, out, err);
   case 3:
-    return tdict_index_get(td, TDICT_INDEX(TDICT_LIST(n, 3)), out, err);
+    return tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(n, 3)), NULL, out, err);
   case 4:
-    return tdict_index_get(td, TDICT_INDEX(TDICT_LIST(n, 2), TDICT_NEW_AXIS, TDICT_LIST(n + 2, 2)), out, err);
+    return tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(n, 2), TDICT_NEW_AXIS, TDICT_LIST(n + 2, 2)), NULL, out,
+                           err);
   default:
-    return tdict_index_get(td, TDICT_INDEX(TDICT_NEW_AXIS, TDICT_AT(n[0])), out, err);
+    return tdict_index_get(NULL, td, TDICT_INDEX(TDICT_NEW_AXIS, TDICT_AT(n[0])), NULL, out, err);
   }
 }
 
@@ -249,17 +250,17 @@ tdict_status ops_join_of(const tdict_tree *td, const choice *c, tdict_tree **out
   options.dim = (int32_t)c->n[0];
   switch (c->way) {
   case 0:
-    return tdict_stack(items, 3, NULL, out, err);
+    return tdict_stack(items, 3, NULL, NULL, out, err);
   case 1:
-    return tdict_stack(items, 2, &options, out, err);
+    return tdict_stack(items, 2, &options, NULL, out, err);
   case 2:
-    return tdict_cat(items, 2, &options, out, err);
+    return tdict_cat(items, 2, &options, NULL, out, err);
   case 3:
-    return tdict_pad_sequence(items, 2, 0, NULL, out, err);
+    return tdict_pad_sequence(items, 2, NULL, NULL, out, err);
   case 4:
     return tdict_clone_deep(td, NULL, out, err);
   default:
-    return tdict_apply(items, 2, copy_leaf, NULL, out, err);
+    return tdict_apply(NULL, items, 2, copy_leaf, NULL, NULL, out, err);
   }
 }
 
@@ -272,19 +273,19 @@ static tdict_status write(tdict_tree *td, const tdict_tree *from, const choice *
   const int64_t rows = tdict_batch_size(td)[0];
   switch (c->way) {
   case 0:
-    return tdict_copy(td, from, err);
+    return tdict_copy(td, from, NULL, err);
   case 1:
     return tdict_update_in_place(td, from, NULL, 0, err);
   case 2:
-    return tdict_fill(td, NULL, (double)c->n[0] + 1, err);
+    return tdict_fill(td, NULL, (double)c->n[0] + 1, NULL, err);
   case 3:
     return tdict_write_rows(td, 0, from, err);
   case 4:
-    return tdict_index_set(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), from, err);
+    return tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), from, NULL, err);
   default: {
     tdict_tree *row = NULL;
-    tdict_status status = tdict_index_get(from, TDICT_INDEX(TDICT_AT(0)), &row, err);
-    if (status == TDICT_OK) status = tdict_write_row(td, rows - 1, row, err);
+    tdict_status status = tdict_index_get(NULL, from, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err);
+    if (status == TDICT_OK) status = tdict_write_rows(td, rows - 1, row, err);
     tdict_release(row);
     return status;
   }

@@ -110,13 +110,14 @@ static tdict_status select_rows(const tdict_tree *td, const choice *c, tdict_tre
   tdict_status status;
   switch (c->way) {
   case 0:
-    return tdict_index_get(td, TDICT_INDEX(TDICT_AT(c->n[0])), out, err);
+    return tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(c->n[0])), NULL, out, err);
   case 1:
-    return tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(c->n[0], c->n[1], 1)), out, err);
+    return tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(c->n[0], c->n[1], 1)), NULL, out, err);
   case 2:
-    return tdict_index_get(td, TDICT_INDEX(TDICT_REST, TDICT_RANGE(c->n[0], TDICT_NONE, c->n[2])), out, err);
+    return tdict_index_get(NULL, td, TDICT_INDEX(TDICT_REST, TDICT_RANGE(c->n[0], TDICT_NONE, c->n[2])), NULL, out,
+                           err);
   case 3:
-    return tdict_index_get(td, TDICT_INDEX(TDICT_LIST(c->n, 3)), out, err);
+    return tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(c->n, 3)), NULL, out, err);
   case 4:
     return tdict_clone_deep(td, NULL, out, err);
   default:
@@ -129,7 +130,7 @@ static tdict_status select_rows(const tdict_tree *td, const choice *c, tdict_tre
 
 static tdict_status join_rows(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err) {
   const tdict_tree *items[MOST_JOINED] = {td, td, td};
-  return tdict_cat(items, 1 + c->way % MOST_JOINED, NULL, out, err);
+  return tdict_cat(items, 1 + c->way % MOST_JOINED, NULL, NULL, out, err);
 }
 
 typedef tdict_status (*maker)(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err);
@@ -183,14 +184,14 @@ static tdict_status write_value(tdict_tree *td, int64_t first, const tdict_tree 
   case 0:
     return tdict_write_rows(td, first, value, err);
   case 1:
-    return tdict_index_set(td, TDICT_INDEX(TDICT_LIST(list, tdict_batch_size(value)[0])), value, err);
+    return tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(list, tdict_batch_size(value)[0])), value, NULL, err);
   case 2:
     return first ? tdict_write_rows(td, first, value, err) : tdict_update_in_place(td, value, NULL, 0, err);
   default: {
     tdict_status status = TDICT_OK; /* row by row, so a failure may leave the rows before */
     for (int64_t i = 0; i < tdict_batch_size(value)[0] && status == TDICT_OK; i++) {
-      status = tdict_index_get(value, TDICT_INDEX(TDICT_AT(i)), &row, err);
-      if (status == TDICT_OK) status = tdict_write_row(td, first + i, row, err);
+      status = tdict_index_get(NULL, value, TDICT_INDEX(TDICT_AT(i)), NULL, &row, err);
+      if (status == TDICT_OK) status = tdict_write_rows(td, first + i, row, err);
       tdict_release(row);
       row = NULL;
     }
@@ -229,7 +230,8 @@ static void op_ragged_stack(ops *o) {
   must(tdict_unbind(td, 0, samples, &count, NULL) == TDICT_OK);
   bool is_ragged = false;
   for (int64_t i = 1; i < r.count; i++) is_ragged |= r.length[i] != r.length[0];
-  tdict_status status = OPS_CALL(o, tdict_stack((const tdict_tree *const *)samples, count, &options, &out, o->err));
+  tdict_status status =
+      OPS_CALL(o, tdict_stack((const tdict_tree *const *)samples, count, &options, NULL, &out, o->err));
   if (ops_judge(o, status, TDICT_OK)) {
     if (is_ragged)
       check_rows(o, &r, out);
@@ -250,7 +252,7 @@ static void op_ragged_cat_into(ops *o) {
   const row_list before = choose_values(o, &r, 0, differs);
   tdict_tree *from = make_tree(&r), *td = make_tree(&before), *parts[2] = {NULL, NULL};
   must(tdict_split(from, 0, (const int64_t[]){at, r.count - at}, parts, &(size_t){2}, NULL) == TDICT_OK);
-  tdict_status status = OPS_CALL(o, tdict_cat_into((const tdict_tree *const *)parts, 2, NULL, td, o->err));
+  tdict_status status = OPS_CALL(o, tdict_cat_into(td, (const tdict_tree *const *)parts, 2, NULL, NULL, o->err));
   check_rows(o, ops_judge(o, status, differs ? TDICT_ESHAPE : TDICT_OK) ? &r : &before, td);
   check_rows(o, &r, from);
   tdict_release(parts[0]);

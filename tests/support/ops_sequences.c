@@ -118,7 +118,7 @@ static void op_pack(ops *o) {
   tdict_tree *trees[MOST_SEQUENCES], *td = NULL;
   for (int i = 0; i < p.count; i++) trees[i] = ops_tree(p.models[i]);
   tdict_status status =
-      OPS_CALL(o, tdict_pack_sequence((const tdict_tree *const *)trees, (size_t)p.count, &options, &td, o->err));
+      OPS_CALL(o, tdict_pack_sequence((const tdict_tree *const *)trees, (size_t)p.count, &options, NULL, &td, o->err));
   if (ops_judge(o, status, wanted)) ops_check_tree(o, pack_models(&p, has_positions), td);
   for (int i = 0; i < p.count; i++) tdict_release(trees[i]);
   tdict_release(td);

@@ -82,7 +82,7 @@ static bool choose_mask(ops *o, index_choice *c, const m_tree *t, int d, int dim
     found += bits[k];
     for (int i = dims - 1; i >= 0 && ++at[i] == t->bs[d + i]; i--) at[i] = 0;
   }
-  c->index = tdict_indices_add(c->index, TDICT_MASK(*mask));
+  tdict_indices_add(&c->index, TDICT_MASK(*mask));
   *status = note_list(c, d, dims, found);
   return true;
 }
@@ -92,7 +92,7 @@ static void choose_range(ops *o, index_choice *c, int64_t n, int d) {
   int64_t step = steps[ops_pick(o, 7)], start = (int64_t)ops_pick(o, 9) - 4, stop = (int64_t)ops_pick(o, 9) - 4;
   if (ops_pick(o, 3) == 0) start = TDICT_NONE;
   if (ops_pick(o, 3) == 0) stop = TDICT_NONE;
-  c->index = tdict_indices_add(c->index, TDICT_RANGE(start, stop, step));
+  tdict_indices_add(&c->index, TDICT_RANGE(start, stop, step));
   /* Python's rule, found by trying: the elements that a loop would visit. */
   int64_t from = start == TDICT_NONE ? (step > 0 ? 0 : n - 1) : start < 0 ? start + n : start;
   int64_t to = stop == TDICT_NONE ? (step > 0 ? n : -1) : stop < 0 ? stop + n : stop;
@@ -113,7 +113,7 @@ static tdict_status choose_list(ops *o, index_choice *c, int64_t n, int d) {
     c->list[d][i] = (int64_t)ops_pick(o, (uint32_t)(2 * n)) - n;
     c->coords[d][i] = c->list[d][i] < 0 ? c->list[d][i] + n : c->list[d][i];
   }
-  c->index = tdict_indices_add(c->index, TDICT_LIST(c->list[d], count));
+  tdict_indices_add(&c->index, TDICT_LIST(c->list[d], count));
   tdict_status status = note_list(c, d, 1, count);
   return status == TDICT_OK && n == 0 && count ? TDICT_EINVAL : status;
 }
@@ -133,13 +133,13 @@ static tdict_status choose_index(ops *o, const m_tree *t, index_choice *c) {
   for (int items = 0; items < 5 && status == TDICT_OK; items++) {
     uint32_t kind = ops_pick(o, 8);
     if (kind == 0) {
-      c->index = tdict_indices_add(c->index, TDICT_NEW_AXIS);
+      tdict_indices_add(&c->index, TDICT_NEW_AXIS);
       c->map.shape[c->map.out_ndim++] = 1;
     } else if (d == t->nb) {
       break;
     } else if (kind < 3) {
       int64_t at = (int64_t)ops_pick(o, (uint32_t)(2 * t->bs[d] + 1)) - t->bs[d];
-      c->index = tdict_indices_add(c->index, TDICT_AT(at));
+      tdict_indices_add(&c->index, TDICT_AT(at));
       c->map.out[d] = -1;
       c->map.start[d] = at < 0 ? at + t->bs[d] : at;
       if (at >= t->bs[d]) status = TDICT_EINVAL;
@@ -148,7 +148,7 @@ static tdict_status choose_index(ops *o, const m_tree *t, index_choice *c) {
       choose_range(o, c, t->bs[d], d);
       d++;
     } else if (kind == 5 && !rest && ops_pick(o, 2)) {
-      c->index = tdict_indices_add(c->index, TDICT_REST); /* the end of the index: all that is left */
+      tdict_indices_add(&c->index, TDICT_REST); /* the end of the index: all that is left */
       rest = true;
       while (d < t->nb) whole(c, t, d++);
     } else {
@@ -172,7 +172,7 @@ static void op_index_get(ops *o) {
   index_choice c;
   tdict_status wanted = choose_index(o, o->model[s], &c);
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_index_get(o->td[s], c.index, &td, o->err));
+  tdict_status status = OPS_CALL(o, tdict_index_get(NULL, o->td[s], &c.index, NULL, &td, o->err));
   if (wanted == TDICT_OK && !m_fits(o->model[s])) wanted = TDICT_ESHAPE;
   if (ops_judge(o, status, wanted)) {
     m_tree *made = mapped(o->model[s], &c.map);
@@ -240,8 +240,8 @@ static void write_misfit(ops *o, int s) {
   if (t->nb == 0 || t->bs[0] == 0) return;
   const uint32_t way = ops_pick(o, 2);
   tdict_tree *td = ops_tree(way ? row_of(t, t) : t);
-  tdict_status status = OPS_CALL(o, way ? tdict_write_row(o->td[s], t->bs[0] - 1, td, o->err)
-                                        : tdict_index_set(o->td[s], TDICT_INDEX(TDICT_REST), td, o->err));
+  tdict_status status = OPS_CALL(o, way ? tdict_write_rows(o->td[s], t->bs[0] - 1, td, o->err)
+                                        : tdict_index_set(NULL, o->td[s], TDICT_INDEX(TDICT_REST), td, NULL, o->err));
   ops_judge(o, status, TDICT_ESHAPE);
   tdict_release(td);
 }
@@ -260,7 +260,7 @@ static void op_index_set(ops *o) {
     if (all_distinct(part)) {
       m_tree *value = values_like(o, part, part->nb && ops_pick(o, 3) == 0 ? 1 : 0);
       tdict_tree *td = ops_tree(value);
-      tdict_status status = OPS_CALL(o, tdict_index_set(o->td[s], c.index, td, o->err));
+      tdict_status status = OPS_CALL(o, tdict_index_set(NULL, o->td[s], &c.index, td, NULL, o->err));
       if (ops_judge(o, status, TDICT_OK)) write_values(part, value);
       tdict_release(td);
     }

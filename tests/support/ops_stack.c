@@ -169,7 +169,7 @@ static tdict_status select_numbers(int count, tdict_index index, int *positions,
   must(tdict_create(1, &size, &td, NULL) == TDICT_OK &&
        tdict_tensor_arange(TDICT_I64, 0, 1, size, &t, NULL) == TDICT_OK && tdict_set(td, "t", t, NULL) == TDICT_OK);
   tdict_tensor_release(t);
-  tdict_status status = tdict_index_get(td, TDICT_INDEX(index), &part, NULL);
+  tdict_status status = tdict_index_get(NULL, td, TDICT_INDEX(index), NULL, &part, NULL);
   *selected = 0;
   if (status == TDICT_OK && tdict_batch_ndim(part) == 1) {
     must(tdict_get(part, "t", &t, NULL) == TDICT_OK);

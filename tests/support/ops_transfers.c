@@ -8,6 +8,7 @@
 #include "tdict/write.h"
 
 #include "support/ops.h"
+#include "support/run.h"
 
 enum { MOST_ARRAYS = 64, MOST_PATH = 1024, STAGING_BYTES = 1 << 16 };
 
@@ -168,10 +169,11 @@ tdict_status ops_whole_of(const tdict_tree *td, const ops_choice *c, tdict_tree 
   tdict_lazy_stack *lazy = NULL;
   options.floats_only = true;
   if (c->way == 0) return ops_there_and_back(td, out, err);
-  if (c->way == 1) return tdict_to_dtype(td, TDICT_F32, &options, out, err);
+  if (c->way == 1) return tdict_to_dtype(td, TDICT_F32, &options, NULL, out, err);
   tdict_status status = tdict_lazy_stack_create(items, 2, &lazy, err);
   if (status == TDICT_OK)
-    status = c->way == 2 ? tdict_lazy_stack_densify(lazy, NULL, out, err) : tdict_lazy_stack_pad(lazy, NULL, out, err);
+    status =
+        c->way == 2 ? tdict_lazy_stack_densify(lazy, NULL, NULL, out, err) : tdict_lazy_stack_pad(lazy, NULL, out, err);
   tdict_lazy_stack_release(lazy);
   return status;
 }
@@ -192,40 +194,41 @@ typedef struct device_op {
 
 /* A list of rows, none of which is named twice, or a range. `list` is NULL for a list in an array. */
 static tdict_indices rows_of(const device_op *d, const tdict_tensor *list) {
-  if (d->n[0] % 3 == 0) return TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, d->n[1] % 2 ? -2 : 3));
-  return d->n[0] % 3 == 1 ? TDICT_INDEX(TDICT_LIST(d->rows, d->count)) : TDICT_INDEX(TDICT_LIST_OF(list));
+  if (d->n[0] % 3 == 0) return *TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, d->n[1] % 2 ? -2 : 3));
+  return d->n[0] % 3 == 1 ? *TDICT_INDEX(TDICT_LIST(d->rows, d->count)) : *TDICT_INDEX(TDICT_LIST_OF(list));
 }
 
 static tdict_status run_device_op(const device_op *d, tdict_tree *td, const tdict_tree *other, const tdict_tensor *list,
                                   tdict_tree **out, tdict_error *err) {
   const tdict_tree *both[2] = {td, other};
   tdict_join_options join = tdict_join_options_default();
+  const tdict_indices rows = rows_of(d, list);
   tdict_tree *value = NULL;
   tdict_status status;
   join.dim = d->dim;
   switch (d->way) {
   case 0:
-    return tdict_index_get(td, rows_of(d, list), out, err);
+    return tdict_index_get(NULL, td, &rows, NULL, out, err);
   case 1:
-    status = tdict_index_get(other, rows_of(d, list), &value, err);
-    if (status == TDICT_OK) status = tdict_index_set(td, rows_of(d, list), value, err);
+    status = tdict_index_get(NULL, other, &rows, NULL, &value, err);
+    if (status == TDICT_OK) status = tdict_index_set(NULL, td, &rows, value, NULL, err);
     tdict_release(value);
     return status;
   case 2:
     return tdict_clone_deep(td, NULL, out, err);
   case 3:
-    return tdict_copy(td, other, err);
+    return tdict_copy(td, other, NULL, err);
   case 4:
-    return tdict_fill(td, NULL, d->n[2] % 100, err);
+    return tdict_fill(td, NULL, d->n[2] % 100, NULL, err);
   case 5:
-    return tdict_stack(both, 2, &join, out, err);
+    return tdict_stack(both, 2, &join, NULL, out, err);
   case 6:
-    return tdict_cat(both, 2, &join, out, err);
+    return tdict_cat(both, 2, &join, NULL, out, err);
   case 7:
-    return tdict_to_dtype(td, d->dtype, NULL, out, err);
+    return tdict_to_dtype(td, d->dtype, NULL, NULL, out, err);
   default:
-    status = tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), &value, err);
-    if (status == TDICT_OK) status = tdict_contiguous(value, out, err);
+    status = tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), NULL, &value, err);
+    if (status == TDICT_OK) status = tdict_contiguous(value, NULL, out, err);
     tdict_release(value);
     return status;
   }
@@ -256,9 +259,9 @@ static void op_device(ops *o) {
     abort();
   for (int i = 0; i < 2; i++)
     for (int k = 0; k < 2; k++)
-      if (tdict_clone_deep(o->td[s], i ? memory : NULL, &trees[i][k], NULL) != TDICT_OK) abort();
+      if (tdict_clone_deep(o->td[s], TD_IN(i ? memory : NULL), &trees[i][k], NULL) != TDICT_OK) abort();
   for (int i = 0; i < 2; i++)
-    if (tdict_fill(trees[i][1], NULL, 1 + d.n[1] % 9, NULL) != TDICT_OK) abort();
+    if (tdict_fill(trees[i][1], NULL, 1 + d.n[1] % 9, NULL, NULL) != TDICT_OK) abort();
   const tdict_status wanted = run_device_op(&d, trees[0][0], trees[0][1], lists[0], &trees[0][2], NULL);
   tdict_status status = OPS_CALL(o, run_device_op(&d, trees[1][0], trees[1][1], lists[1], &trees[1][2], o->err));
   if (ops_judge(o, status, wanted) && trees[0][2]) check_moved(o, trees[1][2], trees[0][2]);

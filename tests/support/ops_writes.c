@@ -5,6 +5,7 @@
 #include "tdict/write.h"
 
 #include "support/ops.h"
+#include "support/run.h"
 
 /* True when no cell is listed twice. */
 static bool distinct(const m_array *a) {
@@ -97,7 +98,7 @@ static void op_fill(ops *o) {
   for (int i = at; i < end; i++) good = good && !(all.list[i]->dtype == TDICT_U8 && (value < 0 || value > 255));
   tdict_status status =
       OPS_CALL(o, !one && value == 0 ? tdict_zero(o->td[s], o->err)
-                                     : tdict_fill(o->td[s], one ? all.paths[at] : NULL, value, o->err));
+                                     : tdict_fill(o->td[s], one ? all.paths[at] : NULL, value, NULL, o->err));
   if (!ops_judge(o, status, good ? TDICT_OK : TDICT_EOVERFLOW)) return;
   for (int i = at; i < end; i++)
     for (int64_t k = 0; k < all.list[i]->n; k++) m_write(all.list[i]->cells[k], ops_number(all.list[i]->dtype, value));
@@ -141,8 +142,8 @@ static void op_copy(ops *o) {
     wanted = TDICT_ENOTFOUND;
   }
   tdict_tree *td = ops_tree(value);
-  tdict_status status =
-      OPS_CALL(o, way == 0 ? tdict_copy(o->td[s], td, o->err) : tdict_update_in_place(o->td[s], td, NULL, 0, o->err));
+  tdict_status status = OPS_CALL(o, way == 0 ? tdict_copy(o->td[s], td, NULL, o->err)
+                                             : tdict_update_in_place(o->td[s], td, NULL, 0, o->err));
   if (ops_judge(o, status, wanted)) write_tree(t, value);
   tdict_release(td);
 }
@@ -230,11 +231,11 @@ static void join_misfit(ops *o, int s, bool stacks, bool into) {
   tdict_status status;
   if (into) {
     td = ops_tree(o->model[s]);
-    status = OPS_CALL(o, tdict_cat_into(items, count, &options, td, o->err));
+    status = OPS_CALL(o, tdict_cat_into(td, items, count, &options, NULL, o->err));
     tdict_release(td);
   } else {
-    status = OPS_CALL(o, stacks ? tdict_stack(items, count, &options, &td, o->err)
-                                : tdict_cat(items, count, &options, &td, o->err));
+    status = OPS_CALL(o, stacks ? tdict_stack(items, count, &options, NULL, &td, o->err)
+                                : tdict_cat(items, count, &options, NULL, &td, o->err));
   }
   ops_judge(o, status, TDICT_ESHAPE);
 }
@@ -262,11 +263,11 @@ static void join(ops *o, bool stacks, bool into) {
   tdict_tree *td = out ? ops_tree(out) : NULL;
   tdict_status status;
   if (into)
-    status = OPS_CALL(o, stacks ? tdict_stack_into(trees, (size_t)count, &options, td, o->err)
-                                : tdict_cat_into(trees, (size_t)count, &options, td, o->err));
+    status = OPS_CALL(o, stacks ? tdict_stack_into(td, trees, (size_t)count, &options, NULL, o->err)
+                                : tdict_cat_into(td, trees, (size_t)count, &options, NULL, o->err));
   else
-    status = OPS_CALL(o, stacks ? tdict_stack(trees, (size_t)count, &options, &td, o->err)
-                                : tdict_cat(trees, (size_t)count, &options, &td, o->err));
+    status = OPS_CALL(o, stacks ? tdict_stack(trees, (size_t)count, &options, NULL, &td, o->err)
+                                : tdict_cat(trees, (size_t)count, &options, NULL, &td, o->err));
   bool good = ops_judge(o, status, TDICT_OK);
   if (good && into) write_tree(out, made);
   if (good)
@@ -290,7 +291,7 @@ static void op_stack_refused(ops *o) {
     m_drop(other, other->entries[0].key);
   const tdict_tree *trees[2] = {o->td[s], ops_tree(other)};
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_stack(trees, 2, NULL, &td, o->err));
+  tdict_status status = OPS_CALL(o, tdict_stack(trees, 2, NULL, NULL, &td, o->err));
   ops_judge(o, status, TDICT_ENOTFOUND);
   tdict_release((tdict_tree *)(uintptr_t)trees[1]);
 }
@@ -359,7 +360,6 @@ static void check_masks(ops *o, tdict_tree *td, const char *path, const m_tree *
 
 static void op_pad(ops *o) {
   static const char *const masks[] = {NULL, "masks", "m"};
-  tdict_join_options options = tdict_join_options_default();
   int s = ops_slot(o);
   m_tree *t = o->model[s];
   if (t->nb == 0 || ops_cells(t) > OPS_MOST_CELLS / 3) return;
@@ -367,15 +367,14 @@ static void op_pad(ops *o) {
   if (!m_fits(t)) {
     const tdict_tree *same[2] = {o->td[s], o->td[s]};
     tdict_tree *none = NULL;
-    ops_judge(o, OPS_CALL(o, tdict_pad_sequence(same, 2, 0, NULL, &none, o->err)), TDICT_ESHAPE);
+    ops_judge(o, OPS_CALL(o, tdict_pad_sequence(same, 2, NULL, NULL, &none, o->err)), TDICT_ESHAPE);
     return;
   }
   m_tree *shorter = m_tree_each(t, 1, 1, &rows, ops_first_rows, &rows);
   const tdict_tree *trees[2] = {o->td[s], ops_tree(shorter)};
   tdict_tree *td = NULL;
   const uint32_t way = ops_pick(o, 3);
-  options.masks = masks[way];
-  tdict_status status = OPS_CALL(o, tdict_pad_sequence(trees, 2, 0, &options, &td, o->err));
+  tdict_status status = OPS_CALL(o, tdict_pad_sequence(trees, 2, TD_PAD(0, masks[way]), NULL, &td, o->err));
   m_tree out = {.nb = t->nb + 1, .bs = {2, t->bs[0]}}; /* the first is the longest */
   memcpy(out.bs + 2, t->bs + 1, (size_t)(t->nb - 1) * sizeof *t->bs);
   if (ops_judge(o, status, way && m_find(t, masks[way]) ? TDICT_EEXIST : TDICT_OK)) {

@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/run.h"
 #include "tdict/arrow.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"

@@ -116,9 +116,10 @@ public:
   /** Returns a new tree with copies of the tensors in `memory`, which may be NULL; see tdict_clone_deep(). */
   outcome<tree> clone_deep(tdict_memory *memory = nullptr) const;
   /** Returns a tree of the elements that an index selects: `batch.index(TDICT_INDEX(TDICT_AT(3)))`. */
-  outcome<tree> index(const tdict_indices &index) const;
-  /** Does the same with options, for example a memory for the copies; see tdict_index_get_with(). */
-  outcome<tree> index(const tdict_indices &index, const tdict_index_options &options) const;
+  outcome<tree> index(const tdict_indices *index) const;
+  /** Does the same with threads of a context, and with options such as a memory; see tdict_index_get(). `context` may
+   *  be NULL. */
+  outcome<tree> index(tdict_context *context, const tdict_indices *index, const tdict_run &run) const;
   /** Returns a new reference. */
   tree share() const;
   /** Returns the text of tdict_format(). */
@@ -157,13 +158,15 @@ inline tree_ref entry::as_tree() const noexcept { return tree_ref(tdict_entry::t
 inline tree tree_ref::share() const { return tree(tdict_retain(raw_)); }
 inline outcome<tree> tree_ref::clone() const { return call<tree>(tdict_clone, raw_); }
 inline outcome<tree> tree_ref::clone_deep(tdict_memory *memory) const {
-  return call<tree>(tdict_clone_deep, raw_, memory);
+  tdict_run run = tdict_run_default();
+  run.memory = memory;
+  return call<tree>(tdict_clone_deep, raw_, &run);
 }
-inline outcome<tree> tree_ref::index(const tdict_indices &index) const {
-  return call<tree>(tdict_index_get, raw_, index);
+inline outcome<tree> tree_ref::index(const tdict_indices *index) const {
+  return call<tree>(tdict_index_get, nullptr, raw_, index, nullptr);
 }
-inline outcome<tree> tree_ref::index(const tdict_indices &index, const tdict_index_options &options) const {
-  return call<tree>(tdict_index_get_with, raw_, index, &options);
+inline outcome<tree> tree_ref::index(tdict_context *context, const tdict_indices *index, const tdict_run &run) const {
+  return call<tree>(tdict_index_get, context, raw_, index, &run);
 }
 /** True if the trees do not differ; see tdict_equal(). */
 inline bool operator==(tree_ref a, tree_ref b) noexcept { return tdict_equal(a.raw(), b.raw()); }

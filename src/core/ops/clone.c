@@ -6,6 +6,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/error.h"
+#include "core/memory/run.h"
 #include "core/ops/map.h"
 #include "tdict/clone.h"
 
@@ -37,35 +38,27 @@ static tdict_status clone_object(const tdict_map *map, size_t entry, tdict_box *
   return tdict_box_clone(from, out, err);
 }
 
-/* Makes a deep copy. Queues the copies on devices on `stream` if `stream` is not NULL. */
-static tdict_status clone_elements(const tdict_tree *tree, tdict_memory *memory, const tdict_stream *stream,
-                                   tdict_tree **out, tdict_error *err) {
-  tdict_moves moves = {.what = "clone_deep", .stream = stream};
+tdict_status tdict_clone_deep(const tdict_tree *tree, const tdict_run *run, tdict_tree **out, tdict_error *err) {
+  tdict_run r;
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "clone_deep: %s is NULL", tree ? "out" : "tree");
+  tdict_status status = tdict_run_read(&r, run, TDICT_USES_STREAM | TDICT_USES_MEMORY, "clone_deep", err);
+  if (status != TDICT_OK) return status;
+  tdict_moves moves = {.what = "clone_deep", .stream = tdict_run_stream(&r)};
   /* batch_in and batch_out are 0: no batch dimension changes, so the tensors of objects need not begin with the batch
    * size. */
   const tdict_map map = {.what = "clone_deep",
                          .drops_locks = true,
-                         .memory = memory,
+                         .memory = r.memory,
                          .describe = describe_clone,
                          .fill = fill_clone,
                          .describes_shapes = true,
                          .moves = &moves,
                          .way = TDICT_OBJECT_CLONE,
                          .object = clone_object};
-  tdict_status status = tdict_moves_check_objects(&moves, tree, err);
+  status = tdict_moves_check_objects(&moves, tree, err);
   if (status == TDICT_OK) status = tdict_map_run(&map, tree, out, err);
   tdict_moves_reset(&moves);
   return status;
-}
-
-tdict_status tdict_clone_deep(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
-  return clone_elements(tree, memory, NULL, out, err);
-}
-
-tdict_status tdict_clone_deep_on(const tdict_tree *tree, tdict_memory *memory, tdict_stream stream, tdict_tree **out,
-                                 tdict_error *err) {
-  return clone_elements(tree, memory, &stream, out, err);
 }
 
 static bool is_not_contiguous(const tdict_map *map, size_t tensor, const tdict_tensor *from) {
@@ -73,10 +66,12 @@ static bool is_not_contiguous(const tdict_map *map, size_t tensor, const tdict_t
   return !tdict_tensor_is_contiguous(from);
 }
 
-static tdict_status make_contiguous(const tdict_tree *tree, const tdict_stream *stream, tdict_tree **out,
-                                    tdict_error *err) {
-  tdict_moves moves = {.what = "contiguous", .stream = stream};
+tdict_status tdict_contiguous(const tdict_tree *tree, const tdict_run *run, tdict_tree **out, tdict_error *err) {
+  tdict_run r;
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "contiguous: %s is NULL", tree ? "out" : "tree");
+  tdict_status status = tdict_run_read(&r, run, TDICT_USES_STREAM, "contiguous", err);
+  if (status != TDICT_OK) return status;
+  tdict_moves moves = {.what = "contiguous", .stream = tdict_run_stream(&r)};
   const tdict_map map = {.what = "contiguous",
                          .drops_locks = true,
                          .changes = is_not_contiguous,
@@ -86,18 +81,10 @@ static tdict_status make_contiguous(const tdict_tree *tree, const tdict_stream *
                          .moves = &moves,
                          .way = TDICT_OBJECT_ELEMENTS,
                          .keeps_bare = true};
-  tdict_status status = tdict_moves_check_objects(&moves, tree, err);
+  status = tdict_moves_check_objects(&moves, tree, err);
   if (status == TDICT_OK) status = tdict_map_run(&map, tree, out, err);
   tdict_moves_reset(&moves);
   return status;
-}
-
-tdict_status tdict_contiguous(const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
-  return make_contiguous(tree, NULL, out, err);
-}
-
-tdict_status tdict_contiguous_on(const tdict_tree *tree, tdict_stream stream, tdict_tree **out, tdict_error *err) {
-  return make_contiguous(tree, &stream, out, err);
 }
 
 /* Copies the elements. Writes zeros to the padding after the elements, so that the padding never holds old bytes of the

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "core/leaves/ragged.h"
+#include "core/memory/run.h"
 #include "core/ops/align.h"
 #include "core/ops/check_copy.h"
 #include "core/ops/shape.h"
@@ -23,10 +24,10 @@ typedef struct joiner {
   bool is_stack; /* true: stack, which adds a dimension; false: cat, which extends a dimension */
   int dim, ndim;
   int64_t batch_size[TDICT_MAX_BATCH_NDIM + 1]; /* batch size of the result */
-  tdict_memory *memory;
-  tdict_moves moves;      /* collects copies on devices */
-  bool makes_ragged;      /* true: tensors with different lengths are stacked as a ragged leaf */
-  tdict_aligned aligned;  /* the items; if an existing tree is written, this tree comes first */
+  tdict_run run;                                /* run.memory: memory of the result; NULL: as tdict/combine.h says */
+  tdict_moves moves;                            /* collects copies on devices */
+  bool makes_ragged;                            /* true: tensors with different lengths are stacked as a ragged leaf */
+  tdict_aligned aligned;                        /* the items; if an existing tree is written, this tree comes first */
   size_t first_item;      /* index of item 0 in an entry of `aligned`: 1 if an existing tree is written, else 0 */
   tdict_flat_pairs pairs; /* pairs of elements, for objects whose elements overwrite an existing object */
 } joiner;
@@ -65,19 +66,24 @@ static tdict_status plan_joined_batch_size(joiner *j, tdict_error *err) {
   return status;
 }
 
+/* The options of a call that the program passed. */
+typedef struct join_options {
+  const tdict_join_options *join;
+  const tdict_run *run;
+  unsigned uses; /* options of the run that the call uses */
+} join_options;
+
 /* Checks the arguments, reads the options, and computes the batch size of the result. */
-static tdict_status read_join_options(joiner *j, const tdict_join_options *options, const void *out, tdict_error *err) {
+static tdict_status read_join_options(joiner *j, const join_options *given, const void *out, tdict_error *err) {
   tdict_join_options o = tdict_join_options_default();
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", j->what);
   if (!j->items || j->count == 0) return tdict_fail(err, TDICT_EINVAL, "%s: no trees", j->what);
   for (size_t i = 0; i < j->count; i++)
     if (!j->items[i]) return tdict_fail(err, TDICT_EINVAL, "%s: tree %zu is NULL", j->what, i);
-  tdict_status status = tdict_options_read(&o, sizeof o, options, "join options", err);
+  tdict_status status = tdict_options_read(&o, sizeof o, given->join, "join options", err);
+  if (status == TDICT_OK) status = tdict_run_read(&j->run, given->run, given->uses, j->what, err);
   if (status != TDICT_OK) return status;
   j->dim = o.dim;
-  j->memory = o.memory;
-  if (o.masks)
-    return tdict_fail(err, TDICT_EINVAL, "%s: the option masks is set, and only pad_sequence makes masks", j->what);
   if (o.ragged && !j->makes_ragged)
     return tdict_fail(err, TDICT_EINVAL, "%s: the option ragged is set, and only stack makes ragged leaves", j->what);
   j->makes_ragged = o.ragged;
@@ -85,10 +91,10 @@ static tdict_status read_join_options(joiner *j, const tdict_join_options *optio
     return tdict_fail(err, TDICT_EINVAL,
                       "%s: the option ragged is set, and the trees have %d batch dimensions, wanted 0", j->what,
                       (int)j->items[0]->batch_ndim);
-  if (o.ragged && o.stream)
+  if (o.ragged && tdict_run_stream(&j->run))
     return tdict_fail(err, TDICT_EINVAL, "%s: the options ragged and stream are set, wanted at most one of them",
                       j->what);
-  j->moves = (tdict_moves){.what = j->what, .stream = o.stream};
+  j->moves = (tdict_moves){.what = j->what, .stream = tdict_run_stream(&j->run)};
   for (size_t i = 0; i < j->count && status == TDICT_OK; i++)
     status = tdict_moves_check_objects(&j->moves, j->items[i], err);
   return status == TDICT_OK ? plan_joined_batch_size(j, err) : status;
@@ -191,7 +197,7 @@ static bool has_different_lengths(const tdict_map *map, size_t entry) {
 static tdict_status stack_as_ragged(const joiner *j, size_t entry, tdict_box **out, tdict_error *err) {
   tdict_ragged_options options = tdict_ragged_options_default();
   tdict_ragged *made;
-  options.memory = j->memory;
+  options.memory = j->run.memory;
   tdict_tensor **rows = malloc(j->count * sizeof *rows); /* cannot overflow: j->items has j->count pointers */
   if (!rows) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu tensors", j->what, j->count);
   for (size_t i = 0; i < j->count; i++) rows[i] = tdict_leaf_tensor(j->aligned.leaves[entry * j->count + i]);
@@ -207,13 +213,12 @@ static tdict_status join_builtins(const tdict_map *map, size_t entry, tdict_box 
                                   tdict_box **out, tdict_error *err) {
   const joiner *j = map->user;
   if (!from) return stack_as_ragged(j, entry, out, err);
-  const tdict_joining how = {j->dim, j->is_stack, node, j->items, j->memory};
+  const tdict_joining how = {j->dim, j->is_stack, node, j->items, j->run.memory};
   return tdict_box_join(j->aligned.leaves + entry * j->count, j->count, &how, out, err);
 }
 
 /* Joins the trees into a new tree. */
-static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *options, tdict_tree **out,
-                                       tdict_error *err) {
+static tdict_status join_into_new_tree(joiner *j, const join_options *options, tdict_tree **out, tdict_error *err) {
   tdict_tree **opened = NULL, *made = NULL;
   tdict_status status = read_join_options(j, options, out, err);
   if (status == TDICT_OK) status = tdict_align_trees(j->what, j->items, j->count, true, &j->aligned, err);
@@ -223,7 +228,7 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
   /* Flatten the program's objects that no `stack` hook can stack. If the caller passed a memory, flatten all objects of
    * the program whose type has `flatten`. */
   if (j->aligned.has_objects) {
-    const tdict_flatten_rule opening = {.what = j->what, .way = way, .tensors_first = j->memory != NULL};
+    const tdict_flatten_rule opening = {.what = j->what, .way = way, .tensors_first = j->run.memory != NULL};
     status = tdict_aligned_open(&j->aligned, &opening, true, j->items, &opened, err);
   }
   /* A flattened object must be made again from tensors, not from ragged leaves. */
@@ -236,7 +241,7 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
                          .batch_size = j->batch_size,
                          .more_dims = j->is_stack,
                          .drops_locks = true,
-                         .memory = j->memory,
+                         .memory = j->run.memory,
                          .describe = describe_joined_leaf,
                          .fill = fill_joined,
                          .user = j,
@@ -259,15 +264,15 @@ static tdict_status join_into_new_tree(joiner *j, const tdict_join_options *opti
 }
 
 tdict_status tdict_stack(const tdict_tree *const *items, size_t count, const tdict_join_options *options,
-                         tdict_tree **out, tdict_error *err) {
+                         const tdict_run *run, tdict_tree **out, tdict_error *err) {
   joiner j = {.what = "stack", .items = items, .count = count, .is_stack = true, .makes_ragged = true};
-  return join_into_new_tree(&j, options, out, err);
+  return join_into_new_tree(&j, &(join_options){options, run, TDICT_USES_STREAM | TDICT_USES_MEMORY}, out, err);
 }
 
 tdict_status tdict_cat(const tdict_tree *const *items, size_t count, const tdict_join_options *options,
-                       tdict_tree **out, tdict_error *err) {
+                       const tdict_run *run, tdict_tree **out, tdict_error *err) {
   joiner j = {.what = "cat", .items = items, .count = count};
-  return join_into_new_tree(&j, options, out, err);
+  return join_into_new_tree(&j, &(join_options){options, run, TDICT_USES_STREAM | TDICT_USES_MEMORY}, out, err);
 }
 
 /* Returns true if the elements of the existing object `to` are overwritten. Only cat along dimension 0 overwrites
@@ -365,7 +370,8 @@ static tdict_status write_joined_leaves(joiner *j, const tdict_tree *out, bool c
 }
 
 /* Joins the trees into the existing tensors of `out`. */
-static tdict_status join_into(joiner *j, const tdict_join_options *options, tdict_tree *out, tdict_error *err) {
+static tdict_status join_into(joiner *j, const join_options *options, tdict_tree *out, tdict_error *err) {
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: dst is NULL", j->what);
   tdict_status status = read_join_options(j, options, out, err);
   if (status != TDICT_OK) return status;
   bool is_equal = out->batch_ndim == j->ndim;
@@ -405,14 +411,14 @@ static tdict_status join_into(joiner *j, const tdict_join_options *options, tdic
   return status;
 }
 
-tdict_status tdict_stack_into(const tdict_tree *const *items, size_t count, const tdict_join_options *options,
-                              tdict_tree *dst, tdict_error *err) {
+tdict_status tdict_stack_into(tdict_tree *dst, const tdict_tree *const *items, size_t count,
+                              const tdict_join_options *options, const tdict_run *run, tdict_error *err) {
   joiner j = {.what = "stack_into", .items = items, .count = count, .is_stack = true};
-  return join_into(&j, options, dst, err);
+  return join_into(&j, &(join_options){options, run, TDICT_USES_STREAM}, dst, err);
 }
 
-tdict_status tdict_cat_into(const tdict_tree *const *items, size_t count, const tdict_join_options *options,
-                            tdict_tree *dst, tdict_error *err) {
+tdict_status tdict_cat_into(tdict_tree *dst, const tdict_tree *const *items, size_t count,
+                            const tdict_join_options *options, const tdict_run *run, tdict_error *err) {
   joiner j = {.what = "cat_into", .items = items, .count = count};
-  return join_into(&j, options, dst, err);
+  return join_into(&j, &(join_options){options, run, TDICT_USES_STREAM}, dst, err);
 }

@@ -6,6 +6,7 @@
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
+#include "core/memory/run.h"
 #include "core/ops/align.h"
 #include "core/ops/pad.h"
 #include "core/tensor/affine.h"
@@ -26,6 +27,7 @@ typedef struct packer {
   const tdict_tree *const *items;
   size_t count;
   tdict_pack_options o;
+  tdict_memory *memory; /* host memory of the result; NULL: plain host memory */
   tdict_aligned aligned;
   size_t num_leaves, num_fields; /* num_fields: num_leaves plus the number of new leaves */
   packed_leaf *leaves;
@@ -225,7 +227,7 @@ static void fill_new_leaves(const packer *p, tdict_tree *made) {
 static tdict_status make_packed(packer *p, tdict_tree **out, tdict_error *err) {
   const tdict_schema schema = {p->fields, p->num_fields};
   tdict_tree *made;
-  tdict_status status = tdict_create_unset(&schema, 0, NULL, p->o.memory, &made, err);
+  tdict_status status = tdict_create_unset(&schema, 0, NULL, p->memory, &made, err);
   if (status != TDICT_OK) return status;
   for (size_t i = 0; i < p->num_leaves && status == TDICT_OK; i++) {
     tdict_tensor *to = NULL;
@@ -265,18 +267,22 @@ static tdict_status check_pack_options(const packer *p, tdict_error *err) {
   if (o->num_sequences && (size_t)o->num_sequences < p->count)
     return tdict_fail(err, TDICT_ESHAPE, "%s: %zu trees, but num_sequences is %lld", what, p->count,
                       (long long)o->num_sequences);
-  if (!o->memory || o->memory->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
+  if (!p->memory || p->memory->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
   char name[32];
   return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory is on %s, wanted host memory", what,
-                    tdict_device_format(o->memory->device, name, sizeof name));
+                    tdict_device_format(p->memory->device, name, sizeof name));
 }
 
 tdict_status tdict_pack_sequence(const tdict_tree *const *items, size_t count, const tdict_pack_options *options,
-                                 tdict_tree **out, tdict_error *err) {
+                                 const tdict_run *run, tdict_tree **out, tdict_error *err) {
+  tdict_run r;
   packer p = {.items = items, .count = count, .o = tdict_pack_options_default()};
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
   tdict_status status = tdict_options_read(&p.o, sizeof p.o, options, "pack options", err);
-  if (status == TDICT_OK) status = check_pack_options(&p, err);
+  if (status == TDICT_OK) status = tdict_run_read(&r, run, TDICT_USES_MEMORY, what, err);
+  if (status != TDICT_OK) return status;
+  p.memory = r.memory;
+  status = check_pack_options(&p, err);
   if (status == TDICT_OK) status = tdict_align_trees(what, items, count, false, &p.aligned, err);
   if (status != TDICT_OK) return status;
   p.num_sequences = p.o.num_sequences ? p.o.num_sequences : (int64_t)count;

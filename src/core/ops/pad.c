@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/options.h"
+#include "core/memory/run.h"
 #include "core/ops/align.h"
 #include "core/ops/map.h"
 #include "core/tensor/element.h"
@@ -277,20 +278,16 @@ static tdict_status add_masks(const char *what, const char *path, tdict_tree *ma
   return tdict_error_at(err, TDICT_EEXIST, path);
 }
 
-tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, double value,
-                                const tdict_join_options *options, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, const tdict_pad_options *options,
+                                const tdict_run *run, tdict_tree **out, tdict_error *err) {
   static const char what[] = "pad_sequence";
-  tdict_join_options o = tdict_join_options_default();
+  tdict_pad_options o = tdict_pad_options_default();
+  tdict_run r;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
-  tdict_status status = tdict_options_read(&o, sizeof o, options, "join options", err);
-  if (status == TDICT_OK && o.ragged)
-    status = tdict_fail(err, TDICT_EINVAL, "%s: the option ragged is set, and only stack makes ragged leaves", what);
-  if (status == TDICT_OK && o.stream)
-    status = tdict_fail(err, TDICT_EINVAL, "%s: the option stream is set, and padding is not queued on a stream", what);
-  if (status == TDICT_OK && o.dim != 0)
-    status = tdict_fail(err, TDICT_EINVAL, "%s: dim is %d, wanted 0", what, (int)o.dim);
+  tdict_status status = tdict_options_read(&o, sizeof o, options, "pad options", err);
+  if (status == TDICT_OK) status = tdict_run_read(&r, run, TDICT_USES_MEMORY, what, err);
   if (status != TDICT_OK) return status;
-  const tdict_pad_rule rule = {.what = what, .pads_sequence = true, .value = value, .memory = o.memory};
+  const tdict_pad_rule rule = {.what = what, .pads_sequence = true, .value = o.value, .memory = r.memory};
   tdict_tree *made = NULL, *masks = NULL;
   status = tdict_pad_trees(&rule, items, count, &made, o.masks ? &masks : NULL, err);
   if (status == TDICT_OK && o.masks) status = add_masks(what, o.masks, made, masks, err);

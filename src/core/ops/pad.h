@@ -12,7 +12,7 @@ typedef struct tdict_pad_rule {
    * batch sizes, and every dimension after the batch dimensions is padded. */
   bool pads_sequence;
   double value;
-  tdict_memory *memory; /* NULL: as in tdict_join_options */
+  tdict_memory *memory; /* NULL: as in tdict_stack() */
 } tdict_pad_rule;
 
 /* Stacks the trees along a new first dimension. Each tensor of the result has the largest size in each padded

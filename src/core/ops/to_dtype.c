@@ -3,6 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/base/options.h"
+#include "core/memory/run.h"
 #include "core/ops/map.h"
 #include "core/ops/visit.h"
 #include "core/tensor/convert_tensor.h"
@@ -15,32 +16,33 @@ tdict_status tdict_convert(tdict_tensor *dst, const tdict_tensor *src, tdict_err
 }
 
 /* Converts a tensor on a device as the only leaf of a tree. */
-static tdict_status convert_on_device(const tdict_tensor *tensor, tdict_dtype dtype, tdict_memory *memory,
+static tdict_status convert_on_device(const tdict_tensor *tensor, tdict_dtype dtype, const tdict_run *run,
                                       tdict_tensor **out, tdict_error *err) {
   tdict_tree *tree = NULL, *converted = NULL;
-  tdict_dtype_options options = tdict_dtype_options_default();
-  options.memory = memory;
   tdict_status status = tdict_create(0, NULL, &tree, err);
   if (status == TDICT_OK) status = tdict_set(tree, "tensor", (tdict_tensor *)(uintptr_t)tensor, err);
-  if (status == TDICT_OK) status = tdict_to_dtype(tree, dtype, &options, &converted, err);
+  if (status == TDICT_OK) status = tdict_to_dtype(tree, dtype, NULL, run, &converted, err);
   if (status == TDICT_OK) status = tdict_pop(converted, "tensor", out, err);
   tdict_release(converted);
   tdict_release(tree);
   return status == TDICT_OK ? status : tdict_error_at(err, status, "");
 }
 
-tdict_status tdict_tensor_to_dtype(const tdict_tensor *tensor, tdict_dtype dtype, tdict_memory *memory,
+tdict_status tdict_tensor_to_dtype(const tdict_tensor *tensor, tdict_dtype dtype, const tdict_run *run,
                                    tdict_tensor **out, tdict_error *err) {
   tdict_tensor *made;
+  tdict_run r;
   if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tensor ? "out" : "tensor");
+  tdict_status status = tdict_run_read(&r, run, TDICT_USES_STREAM | TDICT_USES_MEMORY, what, err);
+  if (status != TDICT_OK) return status;
   if (tensor->dtype == dtype) {
     *out = tdict_tensor_retain(tensor);
     return TDICT_OK;
   }
-  if (tensor->storage->device.type != TDICT_DEVICE_CPU) return convert_on_device(tensor, dtype, memory, out, err);
-  tdict_status status = tdict_convert_check(what, dtype, tensor, err);
-  if (status == TDICT_OK) status = tdict_convert_check_memory(what, memory, err);
-  if (status == TDICT_OK) status = tdict_tensor_empty(dtype, tensor->ndim, tensor->dims, memory, &made, err);
+  if (tensor->storage->device.type != TDICT_DEVICE_CPU) return convert_on_device(tensor, dtype, &r, out, err);
+  status = tdict_convert_check(what, dtype, tensor, err);
+  if (status == TDICT_OK) status = tdict_convert_check_memory(what, r.memory, err);
+  if (status == TDICT_OK) status = tdict_tensor_empty(dtype, tensor->ndim, tensor->dims, r.memory, &made, err);
   if (status != TDICT_OK) return status;
   status = tdict_convert_tensor(what, made, tensor, err);
   if (status != TDICT_OK) {
@@ -107,17 +109,20 @@ static tdict_status fill_converted(const tdict_map *map, size_t entry, const tdi
 }
 
 tdict_status tdict_to_dtype(const tdict_tree *tree, tdict_dtype dtype, const tdict_dtype_options *options,
-                            tdict_tree **out, tdict_error *err) {
+                            const tdict_run *run, tdict_tree **out, tdict_error *err) {
+  tdict_run r;
   caster c = {.dtype = dtype, .options = tdict_dtype_options_default()};
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "out" : "tree");
   tdict_status status = tdict_options_read(&c.options, sizeof c.options, options, "dtype options", err);
+  if (status == TDICT_OK) status = tdict_run_read(&r, run, TDICT_USES_STREAM | TDICT_USES_MEMORY, what, err);
   if (status == TDICT_OK && !tdict_dtype_bytes(dtype))
     status = tdict_fail(err, TDICT_EDTYPE, "%s: dtype 0x%x is unknown", what, (unsigned)dtype);
-  tdict_moves moves = {.what = what, .stream = c.options.stream};
-  if (status == TDICT_OK) status = tdict_moves_check_objects(&moves, tree, err);
+  if (status != TDICT_OK) return status;
+  tdict_moves moves = {.what = what, .stream = tdict_run_stream(&r)};
+  status = tdict_moves_check_objects(&moves, tree, err);
   if (status == TDICT_OK && c.options.filter) status = tdict_visit_in_order(what, tree, ask_filter, &c, err);
   const tdict_map map = {.what = what,
-                         .memory = c.options.memory,
+                         .memory = r.memory,
                          .dtype = dtype,
                          .changes = is_converted,
                          .describe = describe_converted,

@@ -10,7 +10,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/error.h"
-#include "core/base/options.h"
+#include "core/memory/run.h"
 #include "core/ops/align.h"
 #include "core/ops/visit.h"
 #include "core/tree/agree.h"
@@ -24,7 +24,8 @@ typedef struct visit_job {
   tdict_tree **opened;      /* copies of the trees with flattened objects; NULL if there are no objects */
   tdict_leaf_visitor visit; /* exactly one of visit and make is set */
   tdict_leaf_maker make;
-  tdict_visit_options o;
+  void *user;
+  tdict_context *context; /* NULL: the calling thread makes all calls */
   tdict_aligned aligned;
   tdict_leaves *leaves;   /* one element for each tensor of get_first_tree(), in cursor order */
   tdict_tensor **tensors; /* the tensors that `leaves` points to, `count` per leaf */
@@ -110,8 +111,7 @@ static void call_function(void *user, long i) {
   tdict_error own_error = {0};
   /* The function is still called for leaves before the failed leaf, since the first failure in order is reported. */
   if ((size_t)i > atomic_load_explicit(&j->failed_at, memory_order_relaxed)) return;
-  tdict_status status =
-      j->visit ? j->visit(j->o.user, at, &own_error) : j->make(j->o.user, at, &j->made[i], &own_error);
+  tdict_status status = j->visit ? j->visit(j->user, at, &own_error) : j->make(j->user, at, &j->made[i], &own_error);
   if (status == TDICT_OK) return;
   char what[32]; /* holds the name of each public call */
   snprintf(what, sizeof what, "%s: the function", j->what);
@@ -121,11 +121,11 @@ static void call_function(void *user, long i) {
 }
 
 /* Matches the trees, lists their leaves, and calls the function for each leaf. */
-static tdict_status call_for_all(visit_job *j, const tdict_visit_options *options, tdict_error *err) {
-  j->o = tdict_visit_options_default();
-  tdict_status status = tdict_options_read(&j->o, sizeof j->o, options, "visit options", err);
-  if (status == TDICT_OK && j->o.num_threads < -1)
-    status = tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 or more", j->what, (int)j->o.num_threads);
+static tdict_status call_for_all(visit_job *j, const tdict_run *given, tdict_error *err) {
+  tdict_run run;
+  tdict_pool *pool = j->context ? tdict_context_pool(j->context) : NULL;
+  tdict_status status = tdict_run_read(&run, given, TDICT_USES_THREADS, j->what, err);
+  if (status == TDICT_OK) status = tdict_run_check_threads(&run, j->context, pool, j->what, err);
   if (status == TDICT_OK) status = tdict_align_trees(j->what, j->trees, j->count, false, &j->aligned, err);
   if (status == TDICT_OK && j->aligned.has_objects) {
     const tdict_flatten_rule opening = {.what = j->what, .way = TDICT_OBJECT_ELEMENTS, .keeps_bare = j->skips_bare};
@@ -133,8 +133,7 @@ static tdict_status call_for_all(visit_job *j, const tdict_visit_options *option
   }
   if (status == TDICT_OK) status = list_leaves(j, err);
   if (status != TDICT_OK) return status;
-  tdict_pool *pool = j->o.context ? tdict_context_pool(j->o.context) : NULL;
-  int helpers = !pool ? 0 : j->o.num_threads < 0 ? tdict_pool_size(pool) : j->o.num_threads;
+  const int helpers = !pool ? 0 : run.num_threads < 0 ? tdict_pool_size(pool) : run.num_threads;
   tdict_parallel_for(pool, helpers, (long)j->num_leaves, call_function, j);
   if (j->status != TDICT_OK && err) *err = j->error;
   return j->status;
@@ -156,26 +155,24 @@ static void reset_job(visit_job *j) {
   pthread_mutex_destroy(&j->lock);
 }
 
-static tdict_status run_visit(visit_job *j, const tdict_visit_options *options, tdict_error *err) {
+static tdict_status run_visit(visit_job *j, const tdict_run *run, tdict_error *err) {
   init_job(j);
-  tdict_status status = call_for_all(j, options, err);
+  tdict_status status = call_for_all(j, run, err);
   reset_job(j);
   return status;
 }
 
-tdict_status tdict_visit(const tdict_tree *const *trees, size_t count, tdict_leaf_visitor visit,
-                         const tdict_visit_options *options, tdict_error *err) {
+tdict_status tdict_visit(tdict_context *context, const tdict_tree *const *trees, size_t count, tdict_leaf_visitor visit,
+                         void *user, const tdict_run *run, tdict_error *err) {
   if (!visit) return tdict_fail(err, TDICT_EINVAL, "visit: the function is NULL");
-  visit_job j = {.what = "visit", .trees = trees, .count = count, .visit = visit};
-  return run_visit(&j, options, err);
+  visit_job j = {.what = "visit", .trees = trees, .count = count, .visit = visit, .user = user, .context = context};
+  return run_visit(&j, run, err);
 }
 
 tdict_status tdict_visit_in_order(const char *what, const tdict_tree *tree, tdict_leaf_visitor visit, void *user,
                                   tdict_error *err) {
-  tdict_visit_options o = tdict_visit_options_default();
-  o.user = user;
-  visit_job j = {.what = what, .trees = &tree, .count = 1, .skips_bare = true, .visit = visit};
-  return run_visit(&j, &o, err);
+  visit_job j = {.what = what, .trees = &tree, .count = 1, .skips_bare = true, .visit = visit, .user = user};
+  return run_visit(&j, NULL, err);
 }
 
 /* Removes the keys without a leaf from a node that only this call holds. Returns false if out of memory. */
@@ -258,19 +255,19 @@ static tdict_status make_result_tree(const visit_job *j, tdict_tree **out, tdict
   return TDICT_OK;
 }
 
-static tdict_status run_apply(visit_job *j, const tdict_visit_options *options, tdict_tree **out, tdict_error *err) {
+static tdict_status run_apply(visit_job *j, const tdict_run *run, tdict_tree **out, tdict_error *err) {
   init_job(j);
-  tdict_status status = call_for_all(j, options, err);
+  tdict_status status = call_for_all(j, run, err);
   if (status == TDICT_OK) status = make_result_tree(j, out, err);
   reset_job(j);
   return status;
 }
 
-tdict_status tdict_apply(const tdict_tree *const *trees, size_t count, tdict_leaf_maker make,
-                         const tdict_visit_options *options, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_apply(tdict_context *context, const tdict_tree *const *trees, size_t count, tdict_leaf_maker make,
+                         void *user, const tdict_run *run, tdict_tree **out, tdict_error *err) {
   if (!make || !out) return tdict_fail(err, TDICT_EINVAL, "apply: %s is NULL", make ? "out" : "the function");
-  visit_job j = {.what = "apply", .trees = trees, .count = count, .make = make};
-  return run_apply(&j, options, out, err);
+  visit_job j = {.what = "apply", .trees = trees, .count = count, .make = make, .user = user, .context = context};
+  return run_apply(&j, run, out, err);
 }
 
 typedef struct filter {
@@ -291,10 +288,8 @@ tdict_status tdict_filter(const tdict_tree *tree, tdict_leaf_predicate keep, voi
   if (!tree || !keep || !out)
     return tdict_fail(err, TDICT_EINVAL, "filter: %s is NULL", !tree ? "tree" : !keep ? "the function" : "out");
   filter f = {keep, user};
-  tdict_visit_options o = tdict_visit_options_default();
-  o.user = &f;
-  visit_job j = {.what = "filter", .trees = &tree, .count = 1, .make = keep_or_drop};
-  return run_apply(&j, &o, out, err);
+  visit_job j = {.what = "filter", .trees = &tree, .count = 1, .make = keep_or_drop, .user = &f};
+  return run_apply(&j, NULL, out, err);
 }
 
 /* Recurses only if memory for a deeper cursor is exhausted. */

@@ -2,6 +2,7 @@
 #include "tdict/write.h"
 
 #include "core/base/error.h"
+#include "core/memory/run.h"
 #include "core/ops/check_copy.h"
 #include "core/ops/index/index_plan.h"
 #include "core/ops/select.h"
@@ -61,15 +62,16 @@ static tdict_status write_at(tdict_tensor *to, tdict_index_plan *plan, const tdi
   return status == TDICT_OK ? tdict_moves_run(plan->moves, err) : status;
 }
 
-tdict_status tdict_write_at(tdict_tree *tree, const char *path, tdict_indices index, const tdict_tensor *value,
+tdict_status tdict_write_at(tdict_tree *tree, const char *path, const tdict_indices *index, const tdict_tensor *value,
                             tdict_error *err) {
   tdict_tensor *to = NULL;
   tdict_index_plan plan;
-  if (!tree || !path || !value) return fail_null_argument("write_at", !tree ? "tree" : !path ? "path" : "value", err);
+  const char *null = !tree ? "tree" : !path ? "path" : !index ? "index" : !value ? "value" : NULL;
+  if (null) return fail_null_argument("write_at", null, err);
   tdict_status status = tdict_get(tree, path, &to, err);
   if (status != TDICT_OK) return status;
   tdict_moves moves = {.what = "write_at"};
-  status = tdict_index_plan_init(&plan, &moves, to->ndim, to->dims, &index, err);
+  status = tdict_index_plan_init(&plan, &moves, to->ndim, to->dims, index, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
   status = write_at(to, &plan, value, err);
   tdict_moves_reset(&moves);
@@ -140,7 +142,6 @@ static tdict_status fill_at(tdict_moves *moves, tdict_tree *tree, const char *pa
   static const tdict_flatten_rule opening = {.what = "fill", .way = TDICT_OBJECT_ELEMENTS};
   tdict_place place;
   tdict_tree *opened = NULL;
-  if (!tree) return fail_null_argument("fill", "tree", err);
   if (!path) return fill_tree(moves, tree, NULL, value, err);
   tdict_status status = tdict_place_get(&place, tree, path, "fill", err);
   if (status != TDICT_OK) return status;
@@ -164,21 +165,18 @@ static tdict_status fill_at(tdict_moves *moves, tdict_tree *tree, const char *pa
   return status == TDICT_OK ? status : tdict_error_at(err, status, path);
 }
 
-tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, tdict_error *err) {
-  tdict_moves moves = {.what = "fill"};
-  tdict_status status = fill_at(&moves, tree, path, value, err);
+tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, const tdict_run *run, tdict_error *err) {
+  tdict_run r;
+  if (!tree) return fail_null_argument("fill", "tree", err);
+  tdict_status status = tdict_run_read(&r, run, TDICT_USES_STREAM, "fill", err);
+  if (status != TDICT_OK) return status;
+  tdict_moves moves = {.what = "fill", .stream = tdict_run_stream(&r)};
+  status = fill_at(&moves, tree, path, value, err);
   tdict_moves_reset(&moves);
   return status;
 }
 
-tdict_status tdict_fill_on(tdict_tree *tree, const char *path, double value, tdict_stream stream, tdict_error *err) {
-  tdict_moves moves = {.what = "fill", .stream = &stream};
-  tdict_status status = fill_at(&moves, tree, path, value, err);
-  tdict_moves_reset(&moves);
-  return status;
-}
-
-tdict_status tdict_zero(tdict_tree *tree, tdict_error *err) { return tdict_fill(tree, NULL, 0, err); }
+tdict_status tdict_zero(tdict_tree *tree, tdict_error *err) { return tdict_fill(tree, NULL, 0, NULL, err); }
 
 /* The state of a copy between trees. A cursor walks the source. The mark of each frame is the node of the destination
  * at the same path. */
@@ -311,15 +309,12 @@ static tdict_status copy_tree_elements(tdict_moves *moves, bool needs_same_keys,
   return status;
 }
 
-tdict_status tdict_copy(tdict_tree *dst, const tdict_tree *src, tdict_error *err) {
-  tdict_moves moves = {.what = "copy"};
+tdict_status tdict_copy(tdict_tree *dst, const tdict_tree *src, const tdict_run *run, tdict_error *err) {
+  tdict_run r;
   if (!dst || !src) return fail_null_argument("copy", dst ? "src" : "dst", err);
-  return copy_tree_elements(&moves, true, dst, src, err);
-}
-
-tdict_status tdict_copy_on(tdict_tree *dst, const tdict_tree *src, tdict_stream stream, tdict_error *err) {
-  tdict_moves moves = {.what = "copy", .stream = &stream};
-  if (!dst || !src) return fail_null_argument("copy", dst ? "src" : "dst", err);
+  tdict_status status = tdict_run_read(&r, run, TDICT_USES_STREAM, "copy", err);
+  if (status != TDICT_OK) return status;
+  tdict_moves moves = {.what = "copy", .stream = tdict_run_stream(&r)};
   return copy_tree_elements(&moves, true, dst, src, err);
 }
 

@@ -214,6 +214,12 @@ void tdict_pool_destroy(tdict_pool *pool) {
 }
 
 int tdict_pool_size(const tdict_pool *pool) { return pool->num_threads; }
+
+tdict_status tdict_pool_refuse_threads(const tdict_pool *pool, int32_t num_threads, const char *what,
+                                       tdict_error *err) {
+  return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 to %d, the threads of the context's pool",
+                    what, (int)num_threads, tdict_pool_size(pool));
+}
 int tdict_pool_num_cpus(const tdict_pool *pool) { return pool->num_cpus; }
 int tdict_pool_max_working(const tdict_pool *pool, int reserved_cpus) {
   return pool->num_cpus <= MAX_UNRESERVED_CPUS || pool->num_cpus <= reserved_cpus ? pool->num_cpus

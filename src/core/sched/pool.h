@@ -33,6 +33,9 @@ tdict_status tdict_pool_create(int num_threads, tdict_pool **out, tdict_error *e
 void tdict_pool_destroy(tdict_pool *pool);
 /* Returns the number of threads. */
 int tdict_pool_size(const tdict_pool *pool);
+/* Returns TDICT_EINVAL for an option num_threads that is neither -1 nor from 0 to the number of threads. The error
+ * message begins with `what`. */
+tdict_status tdict_pool_refuse_threads(const tdict_pool *pool, int32_t num_threads, const char *what, tdict_error *err);
 /* Returns the number of CPUs that the pool's threads may use at once. */
 int tdict_pool_num_cpus(const tdict_pool *pool);
 /* Returns how many threads may work at once if `reserved_cpus` CPUs are reserved for other threads. No CPU is reserved

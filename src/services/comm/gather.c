@@ -192,10 +192,10 @@ static tdict_status run_all_gather_stack(tdict_comm_call *call, tdict_tree **out
   if (status == TDICT_OK) status = queue_equal(call, &s.message, &s.blocks, err);
   if (status == TDICT_OK) status = receive_stack(call, &s, out, err);
   if (status == TDICT_OK && !s.is_view) {
-    tdict_join_options o = tdict_join_options_default();
-    o.memory = call->memory;
+    tdict_run run = tdict_run_default();
+    run.memory = call->memory;
     call->keeps_comm = true;
-    status = tdict_stack((const tdict_tree *const *)s.blocks.trees, (size_t)s.blocks.world, &o, out, err);
+    status = tdict_stack((const tdict_tree *const *)s.blocks.trees, (size_t)s.blocks.world, NULL, &run, out, err);
   }
   tdict_message_reset(&s.message);
   tdict_rank_blocks_reset(&s.blocks);

@@ -181,7 +181,8 @@ tdict_status tdict_message_prepare(const tdict_comm *comm, const tdict_comm_sour
 /* Copies within a device with one launch, and other trees with the threads of the context. */
 tdict_status tdict_comm_copy(const tdict_comm *comm, tdict_tree *dst, const tdict_tree *src, bool is_near,
                              tdict_error *err) {
-  return is_near && comm->gpu ? tdict_copy(dst, src, err) : tdict_transfer_into(comm->context, dst, src, NULL, err);
+  return is_near && comm->gpu ? tdict_copy(dst, src, NULL, err)
+                              : tdict_transfer_into(comm->context, dst, src, NULL, err);
 }
 
 tdict_status tdict_message_fill(const tdict_comm *comm, tdict_block_message *message, bool writes, tdict_error *err) {
@@ -196,7 +197,7 @@ void tdict_message_await(const tdict_block_message *message) {
 }
 
 tdict_status tdict_message_unpack(const tdict_block_message *message, tdict_tree *dst, tdict_error *err) {
-  return message->is_copy ? tdict_copy(dst, message->packed, err) : TDICT_OK;
+  return message->is_copy ? tdict_copy(dst, message->packed, NULL, err) : TDICT_OK;
 }
 
 void tdict_message_reset(tdict_block_message *message) {

@@ -132,9 +132,11 @@ tdict_status tdict_rank_join_run(const tdict_comm_call *call, const tdict_rank_b
                                  tdict_tree **out, tdict_error *err) {
   tdict_join_options o = tdict_join_options_default();
   o.dim = blocks->dim;
-  o.memory = call->memory;
+  tdict_run run = tdict_run_default();
+  run.memory = call->memory;
   if (!call->comm->gpu && blocks->world <= TDICT_MAX_DEVICES) return join_on_host(call, blocks, out, err);
-  if (!join->result) return tdict_cat((const tdict_tree *const *)blocks->trees, (size_t)blocks->world, &o, out, err);
+  if (!join->result)
+    return tdict_cat((const tdict_tree *const *)blocks->trees, (size_t)blocks->world, &o, &run, out, err);
   tdict_status status = tdict_moves_run(&join->moves, err);
   if (status == TDICT_OK) *out = tdict_retain(join->result);
   return status;

@@ -176,10 +176,10 @@ static tdict_status combine_tree(tdict_comm_call *call, reduction *red, tdict_er
     if (status != TDICT_OK) tdict_comm_lose(call->tree);
     return status;
   }
-  status = tdict_copy(red->copy, call->tree, err);
+  status = tdict_copy(red->copy, call->tree, NULL, err);
   if (status == TDICT_OK) status = combine(call, red, err);
   if (status != TDICT_OK) return status;
-  status = tdict_copy(call->tree, red->copy, err);
+  status = tdict_copy(call->tree, red->copy, NULL, err);
   if (status != TDICT_OK) tdict_comm_lose(call->tree);
   return status;
 }

@@ -54,7 +54,8 @@ static void mark_stream_end(tdict_loader_slot *slot, int64_t rows) {
 /* Shortens the batch to the rows that were read before the stream ended. */
 static tdict_status cut_to_count(tdict_loader_slot *slot) {
   tdict_tree *whole = slot->tree;
-  tdict_status status = tdict_index_get(whole, TDICT_INDEX(TDICT_RANGE(0, slot->count, 1)), &slot->tree, &slot->error);
+  tdict_status status =
+      tdict_index_get(NULL, whole, TDICT_INDEX(TDICT_RANGE(0, slot->count, 1)), NULL, &slot->tree, &slot->error);
   tdict_release(whole);
   if (status != TDICT_OK) slot->tree = NULL;
   return status;
@@ -135,8 +136,8 @@ static tdict_status read_padded_lengths(const tdict_loader *l, tdict_loader_slot
 /* Makes the batch from its samples: with the program's function `collate`, by packing, by padding, or by stacking. */
 static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_tree *const *samples = (const tdict_tree *const *)slot->samples;
-  tdict_join_options join = tdict_join_options_default();
-  join.memory = l->memory;
+  tdict_run run = tdict_run_default();
+  run.memory = l->memory;
   tdict_status status;
   if (l->options.collate) {
     tdict_error_clear(&slot->error);
@@ -147,14 +148,16 @@ static tdict_status collate_samples(tdict_loader *l, tdict_loader_slot *slot) {
       status = tdict_fail(&slot->error, TDICT_EINVAL, "collate returned TDICT_OK and no tree");
     if (status == TDICT_OK) slot->tree = made;
   } else if (l->options.pack) {
-    status = tdict_pack_sequence(samples, (size_t)slot->count, &l->pack, &slot->tree, &slot->error);
+    status = tdict_pack_sequence(samples, (size_t)slot->count, &l->pack, &run, &slot->tree, &slot->error);
     if (status == TDICT_OK) status = read_packed_lengths(l, slot);
   } else if (l->options.pad) {
-    join.masks = l->options.pad_masks;
-    status = tdict_pad_sequence(samples, (size_t)slot->count, l->options.pad_value, &join, &slot->tree, &slot->error);
+    tdict_pad_options pad = tdict_pad_options_default();
+    pad.value = l->options.pad_value;
+    pad.masks = l->options.pad_masks;
+    status = tdict_pad_sequence(samples, (size_t)slot->count, &pad, &run, &slot->tree, &slot->error);
     if (status == TDICT_OK) status = read_padded_lengths(l, slot);
   } else {
-    status = tdict_stack(samples, (size_t)slot->count, &join, &slot->tree, &slot->error);
+    status = tdict_stack(samples, (size_t)slot->count, NULL, &run, &slot->tree, &slot->error);
   }
   return status == TDICT_OK ? TDICT_OK : name_failed_sample(l, slot, -1, status);
 }

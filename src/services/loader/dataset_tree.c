@@ -155,9 +155,9 @@ static tdict_status write_strided_rows(const tree_source *s, const int64_t *indi
   tdict_status status = TDICT_OK;
   for (int64_t i = 0; i < count && status == TDICT_OK; i++) {
     tdict_tree *row;
-    status = tdict_index_get(s->tree, TDICT_INDEX(TDICT_AT(indices[i])), &row, err);
+    status = tdict_index_get(NULL, s->tree, TDICT_INDEX(TDICT_AT(indices[i])), NULL, &row, err);
     if (status != TDICT_OK) break;
-    status = tdict_write_row(batch, i, row, err);
+    status = tdict_write_rows(batch, i, row, err);
     tdict_release(row);
   }
   return status;
@@ -180,7 +180,7 @@ static tdict_status fetch_tree_batch(void *self, const int64_t *indices, int64_t
 
 static tdict_status fetch_tree_sample(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
   const tree_source *s = self;
-  return tdict_index_get(s->tree, TDICT_INDEX(TDICT_AT(index)), out, err);
+  return tdict_index_get(NULL, s->tree, TDICT_INDEX(TDICT_AT(index)), NULL, out, err);
 }
 
 tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset **out, tdict_error *err) {

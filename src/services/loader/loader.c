@@ -70,7 +70,6 @@ static tdict_status read_pack_options(tdict_loader *l, tdict_error *err) {
   l->pack = tdict_pack_options_default();
   tdict_status status = tdict_options_read(&l->pack, sizeof l->pack, o->pack, "pack options", err);
   if (status != TDICT_OK) return status;
-  l->pack.memory = l->memory;
   if (!l->pack.cu_seqlens || !l->pack.max_seqlen)
     return tdict_fail(err, TDICT_EINVAL, "loader: pack has a path that is NULL");
   if (l->pack.num_tokens && l->pack.num_tokens < o->max_tokens)

@@ -75,7 +75,7 @@ struct tdict_loader {
   tdict_context *context; /* borrowed */
   tdict_forkmark *mark;   /* retained */
   tdict_loader_options options;
-  tdict_pack_options pack; /* a copy of options.pack, with the loader's memory; used if options.pack is set */
+  tdict_pack_options pack; /* a copy of options.pack; used if options.pack is set */
   tdict_batch_limits limits;
   tdict_dataset *dataset;           /* retained */
   const tdict_dataset_table *table; /* of the dataset */

@@ -146,7 +146,7 @@ static tdict_status write_around_end(tdict_replay *r, const tdict_tree *rows, in
   int64_t *positions = malloc((size_t)count * sizeof *positions);
   if (!positions) return tdict_fail(err, TDICT_ENOMEM, "replay: no host memory for %lld positions", (long long)count);
   for (int64_t i = 0; i < count; i++) positions[i] = (r->next_row + i) % r->capacity;
-  tdict_status status = tdict_index_set(r->tree, TDICT_INDEX(TDICT_LIST(positions, count)), rows, err);
+  tdict_status status = tdict_index_set(NULL, r->tree, TDICT_INDEX(TDICT_LIST(positions, count)), rows, NULL, err);
   free(positions);
   return status;
 }
@@ -281,7 +281,7 @@ static tdict_status fetch_filled_row(void *self, int64_t index, tdict_tree **out
   tdict_tree *row = NULL;
   lock_for_reading(r);
   tdict_status status = check_filled(r, &index, 1, err);
-  if (status == TDICT_OK) status = tdict_index_get(r->tree, TDICT_INDEX(TDICT_AT(index)), &row, err);
+  if (status == TDICT_OK) status = tdict_index_get(NULL, r->tree, TDICT_INDEX(TDICT_AT(index)), NULL, &row, err);
   if (status == TDICT_OK) status = tdict_clone_deep(row, NULL, out, err);
   tdict_replay_unlock(r);
   tdict_release(row);

@@ -5,7 +5,7 @@
 #include "services/stack/lazy_stack.h"
 
 tdict_status tdict_lazy_stack_densify(const tdict_lazy_stack *stack, const tdict_join_options *options,
-                                      tdict_tree **out, tdict_error *err) {
+                                      const tdict_run *run, tdict_tree **out, tdict_error *err) {
   static const char what[] = "lazy_stack_densify";
   tdict_join_options o = tdict_join_options_default();
   tdict_status status = tdict_lazy_stack_check(what, stack, out, err);
@@ -13,7 +13,7 @@ tdict_status tdict_lazy_stack_densify(const tdict_lazy_stack *stack, const tdict
   if (status == TDICT_OK && o.dim != 0)
     status = tdict_fail(err, TDICT_EINVAL, "%s: dim is %d, wanted 0", what, (int)o.dim);
   if (status != TDICT_OK) return status;
-  return tdict_stack((const tdict_tree *const *)stack->items, stack->count, &o, out, err);
+  return tdict_stack((const tdict_tree *const *)stack->items, stack->count, &o, run, out, err);
 }
 
 tdict_status tdict_lazy_stack_pad(const tdict_lazy_stack *stack, const tdict_lazy_pad_options *options,

@@ -148,9 +148,8 @@ tdict_status tdict_lazy_stack_index(const tdict_lazy_stack *stack, tdict_index i
       index.kind != TDICT_INDEX_MASK)
     return tdict_fail(err, TDICT_EINVAL, "%s: wanted a range, a list or a mask%s", what,
                       index.kind == TDICT_INDEX_AT ? "; call tdict_lazy_stack_get_item() for one item" : "");
-  const tdict_indices indices = tdict_indices_add(tdict_indices_none(), index);
   tdict_moves moves = {.what = what};
-  status = tdict_index_plan_init(&plan, &moves, 1, stack->batch_size, &indices, err);
+  status = tdict_index_plan_init(&plan, &moves, 1, stack->batch_size, TDICT_INDEX(index), err);
   if (status != TDICT_OK) return status;
   status = tdict_index_plan_read_lists(&plan, err);
   if (status == TDICT_OK) status = select_items(what, stack, &plan, out, err);

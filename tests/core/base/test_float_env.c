@@ -125,12 +125,12 @@ static void read_leaf(const tdict_tree *tree, const char *path, void *out, size_
   memcpy(out, tdict_tensor_const_data(t), bytes);
 }
 static void compute_fills(const arguments *a, results *r) {
-  td_ok(tdict_fill(a->tree, "f64", 0.1, err));
-  td_ok(tdict_fill(a->tree, "f32", 0x1.234567p-133, err));
-  td_ok(tdict_fill(a->tree, "f16", 0.1, err));
-  td_ok(tdict_fill(a->tree, "bf16", 0.1, err));
-  td_ok(tdict_fill(a->tree, "c64", 0.1, err));
-  td_ok(tdict_fill(a->tree, "bool", 0x1p-1070, err));
+  td_ok(tdict_fill(a->tree, "f64", 0.1, NULL, err));
+  td_ok(tdict_fill(a->tree, "f32", 0x1.234567p-133, NULL, err));
+  td_ok(tdict_fill(a->tree, "f16", 0.1, NULL, err));
+  td_ok(tdict_fill(a->tree, "bf16", 0.1, NULL, err));
+  td_ok(tdict_fill(a->tree, "c64", 0.1, NULL, err));
+  td_ok(tdict_fill(a->tree, "bool", 0x1p-1070, NULL, err));
   read_leaf(a->tree, "f64", &r->filled64, 8);
   read_leaf(a->tree, "f32", &r->filled32, 4);
   read_leaf(a->tree, "f16", &r->filled16, 2);

@@ -36,9 +36,9 @@ static tdict_tree *tree_of_six(void) {
   return td;
 }
 
-static tdict_tree *indexed(const tdict_tree *td, tdict_indices index) {
+static tdict_tree *indexed(const tdict_tree *td, const tdict_indices *index) {
   tdict_tree *out = NULL;
-  td_ok(tdict_index_get(td, index, &out, err));
+  td_ok(tdict_index_get(NULL, td, index, NULL, &out, err));
   return out;
 }
 
@@ -107,7 +107,7 @@ static tdict_tree *joined(const tdict_tree *a, const tdict_tree *b, bool stacks,
   tdict_tree *out = NULL;
   o.dim = dim;
   const tdict_tree *both[] = {a, b};
-  td_ok(stacks ? tdict_stack(both, 2, &o, &out, err) : tdict_cat(both, 2, &o, &out, err));
+  td_ok(stacks ? tdict_stack(both, 2, &o, NULL, &out, err) : tdict_cat(both, 2, &o, NULL, &out, err));
   return out;
 }
 
@@ -165,18 +165,18 @@ CASE(values_refuse_to_join) {
   tdict_tree *a = column_of(2, six, "w"), *b = column_of(2, six, "w"), *c = column_of(1, six, "w"), *out = NULL;
   const tdict_tree *both[] = {a, b}, *unequal[] = {a, c};
   td_fails(TDICT_ESHAPE, "the values have shape [1] in tree 1, but [2] in tree 0",
-           tdict_pad_sequence(unequal, 2, 0, NULL, &out, err));
+           tdict_pad_sequence(unequal, 2, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "s");
   td_ok(tdict_delete(b, "s", err));
   help_put(b, "s", TENSOR(2));
   td_fails(TDICT_ETYPE, "a tensor in tree 1, but an object of type nontensor in tree 0",
-           tdict_stack(both, 2, NULL, &out, err));
-  td_fails(TDICT_ETYPE, "the key holds", tdict_cat(both, 2, NULL, &out, err));
+           tdict_stack(both, 2, NULL, NULL, &out, err));
+  td_fails(TDICT_ETYPE, "the key holds", tdict_cat(both, 2, NULL, NULL, &out, err));
   tdict_tensor *t = TENSOR(2);
   td_ok(tdict_set_unbatched(b, "s", t, err));
   tdict_tensor_release(t);
   td_fails(TDICT_ETYPE, "an object of type nontensor in one tree, and of type unbatched in another",
-           tdict_stack(both, 2, NULL, &out, err));
+           tdict_stack(both, 2, NULL, NULL, &out, err));
   assert_null(out);
   tdict_release(a);
   tdict_release(b);
@@ -192,10 +192,10 @@ CASE(values_of_changed_children) {
   td_ok(tdict_delete(kid, "s", err));
   td_ok(tdict_set_batch_size(kid, 1, (const int64_t[]){3}, err));
   td_ok(tdict_set_texts(kid, "s", six, 3, err));
-  td_fails(TDICT_ESHAPE, "[3]", tdict_index_get(td, TDICT_INDEX(TDICT_AT(1)), &out, err));
+  td_fails(TDICT_ESHAPE, "[3]", tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
   assert_string_equal(td_last_error.path, "kid.s");
   const tdict_tree *both[] = {td, td};
-  td_fails(TDICT_ESHAPE, "[3]", tdict_stack(both, 2, NULL, &out, err));
+  td_fails(TDICT_ESHAPE, "[3]", tdict_stack(both, 2, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "kid.s");
   /* The other functions that put leaves into a node check the column, too. */
   td_ok(tdict_create(1, (const int64_t[]){4}, &loose, err));
@@ -327,13 +327,11 @@ CASE(values_are_skipped_by_visits) {
   help_put(td, "t", TENSOR(2, 3));
   const tdict_tree *trees[] = {td};
   int visits = 0;
-  tdict_visit_options o = tdict_visit_options_default();
-  o.user = &visits;
-  td_ok(tdict_visit(trees, 1, count_entry, &o, err));
+  td_ok(tdict_visit(NULL, trees, 1, count_entry, &visits, NULL, err));
   assert_int_equal(visits, 1);
-  td_ok(tdict_fill(td, NULL, 3, err));
+  td_ok(tdict_fill(td, NULL, 3, NULL, err));
   assert_true(((const float *)tdict_const_data(td, "t"))[5] == 3);
-  td_fails(TDICT_ENOTSUP, "nontensor", tdict_fill(td, "s", 3, err));
+  td_fails(TDICT_ENOTSUP, "nontensor", tdict_fill(td, "s", 3, NULL, err));
   td_ok(tdict_filter(td, keep_all, NULL, &out, err));
   assert_ptr_equal(values_of(out, "s"), values_of(td, "s"));
   tdict_release(out);
@@ -348,39 +346,39 @@ CASE(values_are_not_written) {
   help_put(same, "t", TENSOR(2, 3));
   help_put(other, "t", TENSOR(2, 3));
   td_ok(tdict_set_text(other, "s", "all", err));
-  td_ok(tdict_copy(td, same, err));
+  td_ok(tdict_copy(td, same, NULL, err));
   assert_memory_equal(tdict_const_data(td, "t"), tdict_const_data(same, "t"), 24);
   td_ok(tdict_update_in_place(td, same, NULL, 0, err));
   char *before = help_snapshot(td);
   td_fails(TDICT_ENOTSUP,
            "copy: leaves of type nontensor cannot be written in place and differ: values of shape [2, 3]",
-           tdict_copy(td, other, err));
+           tdict_copy(td, other, NULL, err));
   assert_string_equal(td_last_error.path, "s");
   assert_non_null(strstr(td_last_error.message, advice));
   assert_memory_equal(tdict_const_data(td, "t"), tdict_const_data(same, "t"), 24); /* checked before the first write */
   td_fails(TDICT_ENOTSUP, advice, tdict_update_in_place(td, other, NULL, 0, err));
   /* A part of a column is never written, even if it is equal. */
-  td_fails(TDICT_ENOTSUP, advice, tdict_index_set(td, TDICT_INDEX(TDICT_ALL), same, err));
+  td_fails(TDICT_ENOTSUP, advice, tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), same, NULL, err));
   assert_string_equal(td_last_error.path, "s");
-  td_fails(TDICT_ENOTSUP, advice, tdict_index_set(td, TDICT_INDEX(TDICT_ALL), td, err));
-  td_fails(TDICT_ENOTSUP, advice, tdict_index_into(td, same, TDICT_INDEX(TDICT_ALL), err));
+  td_fails(TDICT_ENOTSUP, advice, tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), td, NULL, err));
+  td_fails(TDICT_ENOTSUP, advice, tdict_index_into(NULL, td, same, TDICT_INDEX(TDICT_ALL), NULL, err));
   row = indexed(same, TDICT_INDEX(TDICT_AT(0)));
-  td_fails(TDICT_ENOTSUP, "write_row", tdict_write_row(td, 1, row, err));
+  td_fails(TDICT_ENOTSUP, "write_row", tdict_write_rows(td, 1, row, err));
   td_fails(TDICT_ENOTSUP, "write_rows", tdict_write_rows(td, 0, same, err));
   /* Equal values of the whole tree are left alone. */
   td_ok(tdict_delete(row, "s", err));
-  td_ok(tdict_write_row(td, 1, row, err));
+  td_ok(tdict_write_rows(td, 1, row, err));
   assert_memory_equal((const char *)tdict_const_data(td, "t") + 12, tdict_const_data(same, "t"), 12);
   td_ok(tdict_set_text(row, "w", "another", err));
-  td_fails(TDICT_ENOTSUP, "and differ: value: text \"whole\" and text \"another\"", tdict_write_row(td, 0, row, err));
+  td_fails(TDICT_ENOTSUP, "and differ: value: text \"whole\" and text \"another\"", tdict_write_rows(td, 0, row, err));
   assert_string_equal(td_last_error.path, "w");
   td_ok(tdict_set_text(text_only, "w", "whole", err));
   const tdict_tree *items[] = {text_only, text_only};
   tdict_tree *dst = TREE(2, 2, 3);
   td_ok(tdict_set_text(dst, "w", "whole", err));
-  td_ok(tdict_stack_into(items, 2, NULL, dst, err));
+  td_ok(tdict_stack_into(dst, items, 2, NULL, NULL, err));
   td_ok(tdict_set_text(dst, "w", "another", err));
-  td_fails(TDICT_ENOTSUP, advice, tdict_stack_into(items, 2, NULL, dst, err));
+  td_fails(TDICT_ENOTSUP, advice, tdict_stack_into(dst, items, 2, NULL, NULL, err));
   assert_string_equal(td_last_error.path, "w");
   help_unchanged(td, before);
   tdict_release(dst);
@@ -397,17 +395,17 @@ CASE(values_survive_enomem_in_operations) {
   const tdict_tree *both[] = {td, td};
   tdict_join_options second = tdict_join_options_default();
   second.dim = 1;
-  RIG_WITHOUT_MEMORY(td, tdict_index_get(td, TDICT_INDEX(TDICT_AT(1)), &out, err));
+  RIG_WITHOUT_MEMORY(td, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
   tdict_release(out);
-  RIG_WITHOUT_MEMORY(td, tdict_index_get(td, TDICT_INDEX(TDICT_ALL, TDICT_LIST(list, 2)), &out, err));
+  RIG_WITHOUT_MEMORY(td, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_ALL, TDICT_LIST(list, 2)), NULL, &out, err));
   tdict_release(out);
-  RIG_WITHOUT_MEMORY(td, tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 2)), &out, err));
+  RIG_WITHOUT_MEMORY(td, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 2)), NULL, &out, err));
   tdict_release(out);
   RIG_WITHOUT_MEMORY(td, tdict_transpose(td, 0, 1, &out, err));
   tdict_release(out);
-  RIG_WITHOUT_MEMORY(td, tdict_stack(both, 2, &second, &out, err));
+  RIG_WITHOUT_MEMORY(td, tdict_stack(both, 2, &second, NULL, &out, err));
   tdict_release(out);
-  RIG_WITHOUT_MEMORY(td, tdict_cat(both, 2, NULL, &out, err));
+  RIG_WITHOUT_MEMORY(td, tdict_cat(both, 2, NULL, NULL, &out, err));
   tdict_release(out);
   tdict_release(td);
 }
@@ -485,9 +483,9 @@ DEVICE_CASE(values_beside_device_tensors) {
   rig r = rig_open();
   tdict_tree *host = TREE(2, 3), *td = NULL, *out = NULL, *back = NULL;
   ops_put_values(host);
-  td_ok(tdict_clone_deep(host, r.memory, &td, err));
+  td_ok(tdict_clone_deep(host, TD_IN(r.memory), &td, err));
   const tdict_tree *both[] = {td, td};
-  td_ok(tdict_stack(both, 2, NULL, &out, err));
+  td_ok(tdict_stack(both, 2, NULL, NULL, &out, err));
   td_ok(tdict_clone_deep(out, NULL, &back, err));
   if (!r.memory) {
     const char *wrong = ops_check_values(back);

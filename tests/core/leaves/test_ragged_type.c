@@ -50,18 +50,18 @@ DEVICE_CASE(ragged_index_takes_rows_and_ranges) {
     tdict_tensor *values = tdict_ragged_values(rows_get(td, "n.x"));
     const int64_t i = rows_pick((uint32_t)r.count), first = rows_pick((uint32_t)r.count);
     const int64_t count = rows_pick((uint32_t)(r.count - first) + 1);
-    td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(i - r.count)), &out, err));
+    td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(i - r.count)), NULL, &out, err));
     assert_int_equal(tdict_batch_ndim(out), 0);
     rows_check_row(&w, &r, i, help_get(out, "n.x"));
     assert_true(tdict_tensor_shares_storage(help_get(out, "n.x"), values));
     tdict_release(out);
-    td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(first, first + count, 1)), &out, err));
+    td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(first, first + count, 1)), NULL, &out, err));
     int64_t positions[MOST_ROWS];
     for (int64_t k = 0; k < count; k++) positions[k] = first + k;
     rows part = rows_select(&r, count, positions);
     assert_true(tdict_tensor_shares_storage(tdict_ragged_values(rows_get(out, "n.x")), values));
     rows_check_and_release(&w, &part, out);
-    td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_ALL), &out, err));
+    td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_ALL), NULL, &out, err));
     assert_ptr_equal(rows_get(out, "n.x"), rows_get(td, "n.x"));
     tdict_release(out);
     rows_check_and_release(&w, &r, td);
@@ -87,20 +87,21 @@ DEVICE_CASE(ragged_index_lists_copy) {
     }
     td_ok(tdict_tensor_from_array(TDICT_BOOL, COUNTS(r.count), mask, &mask_tensor, err));
     if (w.gpu) {
-      td_fails(TDICT_ENOTSUP, "", tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 1)), &out, err));
+      td_fails(TDICT_ENOTSUP, "", tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 1)), NULL, &out, err));
       td_ok(tdict_delete(td, "t", err));
-      td_fails(TDICT_ENOTSUP, "rows on a device", tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 1)), &out, err));
+      td_fails(TDICT_ENOTSUP, "rows on a device",
+               tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 1)), NULL, &out, err));
       assert_string_equal(td_last_error.path, "n.x");
     } else {
       const tdict_tensor *values = tdict_ragged_values(rows_get(td, "n.x"));
-      td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, count)), &out, err));
+      td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, count)), NULL, &out, err));
       rows part = rows_select(&r, count, list);
       assert_false(tdict_tensor_shares_storage(tdict_ragged_values(rows_get(out, "n.x")), values));
       rows_check_and_release(&w, &part, out);
-      td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_MASK(mask_tensor)), &out, err));
+      td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_MASK(mask_tensor)), NULL, &out, err));
       part = rows_select(&r, num_set, set);
       rows_check_and_release(&w, &part, out);
-      td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), &out, err));
+      td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), NULL, &out, err));
       part = rows_select(&r, r.count, back);
       rows_check_and_release(&w, &part, out);
     }
@@ -122,13 +123,13 @@ CASE(ragged_shapes_refuse) {
     assert_string_equal(td_last_error.path, "n.x"); \
     assert_null(out);                               \
   } while (0)
-  REFUSED(tdict_index_get(td, TDICT_INDEX(TDICT_NEW_AXIS), &out, err));
+  REFUSED(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_NEW_AXIS), NULL, &out, err));
   REFUSED(tdict_unsqueeze(td, 0, &out, err));
   REFUSED(tdict_reshape(td, 2, pairs, &out, err));
   REFUSED(tdict_expand(td, 2, (const int64_t[]){3, 4}, &out, err));
-  REFUSED(tdict_stack(both, 2, NULL, &out, err));
+  REFUSED(tdict_stack(both, 2, NULL, NULL, &out, err));
   assert_non_null(strstr(td_last_error.message, "would get a second batch dimension, wanted cat"));
-  REFUSED(tdict_pad_sequence(both, 2, 0, NULL, &out, err));
+  REFUSED(tdict_pad_sequence(both, 2, NULL, NULL, &out, err));
   rows_check_and_release(&w, &r, td);
   close_world(&w);
 }
@@ -165,7 +166,7 @@ DEVICE_CASE(ragged_cat_joins_rows) {
       td[i] = rows_tree(&r[i], MEMORY(w));
       for (int64_t k = 0; k < r[i].count; k++) rows_add_copy(&sum, &r[i], k);
     }
-    td_ok(tdict_cat((const tdict_tree *const *)td, 3, NULL, &out, err));
+    td_ok(tdict_cat((const tdict_tree *const *)td, 3, NULL, NULL, &out, err));
     assert_int_equal(tdict_tensor_dtype(tdict_ragged_offsets(rows_get(out, "n.x"))),
                      tdict_tensor_dtype(tdict_ragged_offsets(rows_get(td[0], "n.x"))));
     assert_true(tdict_device_equal(tdict_tensor_device(tdict_ragged_values(rows_get(out, "n.x"))), w.device));
@@ -180,9 +181,9 @@ CASE(ragged_cat_refuses) {
   rows r = rows_random(3, 2), wide = rows_random(3, 3);
   tdict_tree *a = rows_tree(&r, NULL), *b = rows_tree(&wide, NULL), *out = NULL;
   const tdict_tree *both[] = {a, b}, *same[] = {a, a};
-  td_fails(TDICT_ESHAPE, "tensor 1 has shape", tdict_cat(both, 2, NULL, &out, err));
+  td_fails(TDICT_ESHAPE, "tensor 1 has shape", tdict_cat(both, 2, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.x");
-  TD_WITHOUT_MEMORY(tdict_cat(same, 2, NULL, &out, err));
+  TD_WITHOUT_MEMORY(tdict_cat(same, 2, NULL, NULL, &out, err));
   tdict_release(out);
   rows_check_and_release(&w, &wide, b);
   rows_check_and_release(&w, &r, a);
@@ -212,12 +213,13 @@ DEVICE_CASE(ragged_stack_makes_leaves) {
     make_samples(&r, MEMORY(w), samples);
     const tdict_tree *const *items = (const tdict_tree *const *)samples;
     tdict_join_options o = tdict_join_options_default();
+    tdict_run run = tdict_run_default();
     bool is_ragged = false;
     for (int i = 1; i < 5; i++) is_ragged |= r.length[i] != r.length[0];
-    if (is_ragged) td_fails(TDICT_ESHAPE, "shape", tdict_stack(items, 5, &o, &out, err));
+    if (is_ragged) td_fails(TDICT_ESHAPE, "shape", tdict_stack(items, 5, &o, &run, &out, err));
     o.ragged = true;
-    if (w.gpu && n == 1) o.memory = w.memory;
-    td_ok(tdict_stack(items, 5, &o, &out, err));
+    if (w.gpu && n == 1) run.memory = w.memory;
+    td_ok(tdict_stack(items, 5, &o, &run, &out, err));
     assert_int_equal(tdict_tensor_shape(help_get(out, "t"))[0], 5);
     if (is_ragged) {
       rows_check_at(&w, &r, out, "n.x");
@@ -228,7 +230,7 @@ DEVICE_CASE(ragged_stack_makes_leaves) {
     assert_int_equal(tdict_batch_size(out)[0], 5);
     tdict_release(out);
     if (!w.gpu) {
-      TD_WITHOUT_MEMORY(tdict_stack(items, 5, &o, &out, err));
+      TD_WITHOUT_MEMORY(tdict_stack(items, 5, &o, &run, &out, err));
       tdict_release(out);
     }
     for (int i = 0; i < 5; i++) tdict_release(samples[i]);
@@ -260,24 +262,23 @@ CASE(ragged_stack_refuses) {
   const tdict_tree *const *items = (const tdict_tree *const *)samples, *one[] = {batched};
   tdict_join_options o = tdict_join_options_default();
   o.ragged = true;
-  td_fails(TDICT_EINVAL, "1 batch dimensions, wanted 0", tdict_stack(one, 1, &o, &out, err));
-  td_fails(TDICT_EINVAL, "only stack makes ragged leaves", tdict_cat(one, 1, &o, &out, err));
-  td_fails(TDICT_EINVAL, "only stack makes ragged leaves", tdict_cat_into(one, 1, &o, batched, err));
-  td_fails(TDICT_EINVAL, "only stack makes ragged leaves", tdict_stack_into(items, 2, &o, batched, err));
-  td_fails(TDICT_EINVAL, "only stack makes ragged leaves", tdict_pad_sequence(one, 1, 0, &o, &out, err));
+  td_fails(TDICT_EINVAL, "1 batch dimensions, wanted 0", tdict_stack(one, 1, &o, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "only stack makes ragged leaves", tdict_cat(one, 1, &o, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "only stack makes ragged leaves", tdict_cat_into(batched, one, 1, &o, NULL, err));
+  td_fails(TDICT_EINVAL, "only stack makes ragged leaves", tdict_stack_into(batched, items, 2, &o, NULL, err));
   /* a child with a batch dimension of its own cannot hold a ragged leaf */
   for (int i = 0; i < 2; i++)
     td_ok(tdict_set_batch_size(help_get_tree(samples[i], "n"), 1, (const int64_t[]){i ? 3 : 1}, err));
-  td_fails(TDICT_ESHAPE, "batch size is [2, 1], the object has [2]", tdict_stack(items, 2, &o, &out, err));
+  td_fails(TDICT_ESHAPE, "batch size is [2, 1], the object has [2]", tdict_stack(items, 2, &o, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.x");
   for (int i = 0; i < 2; i++) td_ok(tdict_set_batch_size(help_get_tree(samples[i], "n"), 0, NULL, err));
   tdict_tensor *t = TENSOR(3);
   td_ok(tdict_set(samples[1], "n.x", t, err));
-  td_fails(TDICT_ESHAPE, "has shape [3] in tree 1", tdict_stack(items, 2, &o, &out, err));
+  td_fails(TDICT_ESHAPE, "has shape [3] in tree 1", tdict_stack(items, 2, &o, NULL, &out, err));
   td_ok(tdict_delete(samples[0], "n", err));
   td_ok(tdict_delete(samples[1], "n", err));
   for (int i = 0; i < 2; i++) td_ok(tdict_set_object(samples[i], "o", &number_type, malloc(1), err));
-  td_fails(TDICT_ENOTSUP, "an object has no stack hook", tdict_stack(items, 2, &o, &out, err));
+  td_fails(TDICT_ENOTSUP, "an object has no stack hook", tdict_stack(items, 2, &o, NULL, &out, err));
   assert_null(out);
   tdict_tensor_release(t);
   for (int i = 0; i < 2; i++) tdict_release(samples[i]);
@@ -313,18 +314,16 @@ CASE(ragged_visits_see_values) {
   tdict_tree *td = rows_tree(&r, NULL), *out = NULL;
   const tdict_tree *trees[] = {td};
   help_text seen = {NULL, 0, 0, false};
-  tdict_visit_options o = tdict_visit_options_default();
-  o.user = &seen;
-  td_ok(tdict_visit(trees, 1, note_leaf, &o, err));
+  td_ok(tdict_visit(NULL, trees, 1, note_leaf, &seen, NULL, err));
   assert_string_equal(seen.text, "t n.x.values ");
   free(seen.text);
-  td_ok(tdict_apply(trees, 1, negate, NULL, &out, err));
+  td_ok(tdict_apply(NULL, trees, 1, negate, NULL, NULL, &out, err));
   rows ones = rows_of(2, COUNTS(3, 0, 2));
   for (int i = 0; i < 3; i++)
     for (int64_t k = 0; k < ones.length[i] * 2; k++) ones.value[i][k] = 1;
   rows_check_at(&w, &ones, out, "n.x");
   assert_ptr_equal(tdict_ragged_offsets(rows_get(out, "n.x")), tdict_ragged_offsets(rows_get(td, "n.x")));
-  td_ok(tdict_fill(td, "n.x", 1, err));
+  td_ok(tdict_fill(td, "n.x", 1, NULL, err));
   rows_check_at(&w, &ones, td, "n.x");
   td_ok(tdict_zero(td, err));
   for (int i = 0; i < 3; i++) memset(ones.value[i], 0, (size_t)(ones.length[i] * 2) * sizeof(float));
@@ -333,7 +332,7 @@ CASE(ragged_visits_see_values) {
   out = NULL;
   td_ok(tdict_delete(td, "t", err));
   td_fails(TDICT_ESHAPE, "the new values have shape [1, 2], wanted 5 elements",
-           tdict_apply(trees, 1, shorten, NULL, &out, err));
+           tdict_apply(NULL, trees, 1, shorten, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.x");
   td_ok(tdict_filter(td, drop_values, NULL, &out, err));
   assert_false(tdict_has(out, "n.x"));
@@ -349,14 +348,14 @@ DEVICE_CASE(ragged_clone_and_compare) {
   tdict_tree *td = rows_tree(&r, MEMORY(w)), *shallow = NULL, *deep = NULL, *changed = TREE(3), *host = NULL;
   td_ok(tdict_clone(td, &shallow, err));
   assert_ptr_equal(rows_get(shallow, "n.x"), rows_get(td, "n.x"));
-  td_ok(tdict_clone_deep(td, MEMORY(w), &deep, err));
+  td_ok(tdict_clone_deep(td, TD_IN(MEMORY(w)), &deep, err));
   const tdict_ragged *a = rows_get(td, "n.x"), *b = rows_get(deep, "n.x");
   assert_false(tdict_tensor_shares_storage(tdict_ragged_values(a), tdict_ragged_values(b)));
   assert_false(tdict_tensor_shares_storage(tdict_ragged_offsets(a), tdict_ragged_offsets(b)));
   rows_check(&w, &r, b);
   assert_true(tdict_equal(td, deep) && tdict_equal(td, shallow));
   assert_int_equal(tdict_bytes(td), 3 * 8 + 5 * 2 * 4 + 4 * 4); /* int32 offsets */
-  td_ok(tdict_fill(deep, "n.x", 0, err));
+  td_ok(tdict_fill(deep, "n.x", 0, NULL, err));
   assert_false(tdict_equal(td, deep));
   rows_check(&w, &r, a);
   rows_put(changed, "n.x", &other, MEMORY(w));
@@ -384,7 +383,7 @@ DEVICE_CASE(ragged_clone_and_compare) {
 CASE(ragged_values_are_converted) {
   rows r = rows_of(2, COUNTS(3, 0, 2, 1));
   tdict_tree *td = rows_tree(&r, NULL), *out = NULL;
-  td_ok(tdict_to_dtype(td, TDICT_F64, NULL, &out, err));
+  td_ok(tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err));
   const tdict_ragged *leaf = rows_get(out, "n.x");
   assert_int_equal(tdict_tensor_dtype(tdict_ragged_values(leaf)), TDICT_F64);
   assert_ptr_equal(tdict_ragged_offsets(leaf), tdict_ragged_offsets(rows_get(td, "n.x")));
@@ -394,9 +393,9 @@ CASE(ragged_values_are_converted) {
     for (int64_t k = 0; k < r.length[i] * 2; k++) assert_true(data[at++] == (double)r.value[i][k]);
   }
   tdict_release(out);
-  TD_WITHOUT_MEMORY(tdict_to_dtype(td, TDICT_F64, NULL, &out, err));
+  TD_WITHOUT_MEMORY(tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err));
   tdict_release(out);
-  td_ok(tdict_to_dtype(td, TDICT_F32, NULL, &out, err)); /* nothing changes in the leaf */
+  td_ok(tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err)); /* nothing changes in the leaf */
   assert_ptr_equal(tdict_ragged_values(rows_get(out, "n.x")), tdict_ragged_values(rows_get(td, "n.x")));
   tdict_release(out);
   tdict_release(td);

@@ -18,18 +18,18 @@ DEVICE_CASE(ragged_rows_are_written) {
     tdict_tensor *values = tdict_ragged_values(rows_get(td, "n.x"));
     const int64_t i = rows_pick((uint32_t)r.count), first = rows_pick((uint32_t)r.count), count = r.count - first;
     /* one row from a tensor */
-    td_ok(tdict_index_get(new_rows, TDICT_INDEX(TDICT_AT(i)), &row, err));
-    td_ok(tdict_write_row(td, i, row, err));
+    td_ok(tdict_index_get(NULL, new_rows, TDICT_INDEX(TDICT_AT(i)), NULL, &row, err));
+    td_ok(tdict_write_rows(td, i, row, err));
     replace_row(&r, i, &fresh, i);
     rows_check_at(&w, &r, td, "n.x");
     /* one row from a leaf of one row */
-    td_ok(tdict_index_get(new_rows, TDICT_INDEX(TDICT_RANGE(first, first + 1, 1)), &part, err));
-    td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_RANGE(first, first + 1, 1)), part, err));
+    td_ok(tdict_index_get(NULL, new_rows, TDICT_INDEX(TDICT_RANGE(first, first + 1, 1)), NULL, &part, err));
+    td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(first, first + 1, 1)), part, NULL, err));
     replace_row(&r, first, &fresh, first);
     rows_check_at(&w, &r, td, "n.x");
     tdict_release(part);
     /* consecutive rows */
-    td_ok(tdict_index_get(new_rows, TDICT_INDEX(TDICT_RANGE(first, TDICT_NONE, 1)), &part, err));
+    td_ok(tdict_index_get(NULL, new_rows, TDICT_INDEX(TDICT_RANGE(first, TDICT_NONE, 1)), NULL, &part, err));
     td_ok(tdict_write_rows(td, first, part, err));
     for (int64_t k = first; k < r.count; k++) replace_row(&r, k, &fresh, k);
     rows_check_at(&w, &r, td, "n.x");
@@ -38,8 +38,8 @@ DEVICE_CASE(ragged_rows_are_written) {
     for (int64_t k = 0; k < r.count; k++)
       for (int64_t j = 0; j < fresh.length[k] * 2; j++) fresh.value[k][j] += 1;
     tdict_tree *again = rows_tree(&fresh, MEMORY(w));
-    if (n % 3 == 0) td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_ALL), again, err));
-    if (n % 3 == 1) td_ok(tdict_copy(td, again, err));
+    if (n % 3 == 0) td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), again, NULL, err));
+    if (n % 3 == 1) td_ok(tdict_copy(td, again, NULL, err));
     if (n % 3 == 2) td_ok(tdict_update_in_place(td, again, NULL, 0, err));
     rows_check_at(&w, &fresh, td, "n.x");
     assert_ptr_equal(tdict_ragged_values(rows_get(td, "n.x")), values);
@@ -64,21 +64,21 @@ CASE(ragged_lists_are_written) {
       rows_add(&fresh, r.length[list[k]]);
     }
     tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&fresh, NULL), *out = NULL;
-    td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(list, count)), value, err));
+    td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(list, count)), value, NULL, err));
     for (int64_t k = 0; k < count; k++) replace_row(&r, list[k], &fresh, k); /* the last value remains */
     rows_check_at(&w, &r, td, "n.x");
     /* and read into the same leaf */
-    td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, count)), &out, err));
+    td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, count)), NULL, &out, err));
     td_ok(tdict_zero(out, err));
-    td_ok(tdict_index_into(out, td, TDICT_INDEX(TDICT_LIST(list, count)), err));
+    td_ok(tdict_index_into(NULL, out, td, TDICT_INDEX(TDICT_LIST(list, count)), NULL, err));
     rows part = rows_select(&r, count, list);
     rows_check_and_release(&w, &part, out);
     /* one row is read into a tensor */
-    td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(n % 6)), &out, err));
+    td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(n % 6)), NULL, &out, err));
     tdict_tree *copy = NULL;
     td_ok(tdict_clone_deep(out, NULL, &copy, err));
     td_ok(tdict_zero(copy, err));
-    td_ok(tdict_index_into(copy, td, TDICT_INDEX(TDICT_AT(n % 6)), err));
+    td_ok(tdict_index_into(NULL, copy, td, TDICT_INDEX(TDICT_AT(n % 6)), NULL, err));
     rows_check_row(&w, &r, n % 6, help_get(copy, "n.x"));
     tdict_release(copy);
     tdict_release(out);
@@ -95,13 +95,13 @@ CASE(ragged_one_row_is_repeated) {
   tdict_tree *td = TREE(4), *value = help_tree(0, NULL);
   rows_put(td, "n.x", &r, NULL);
   help_put(value, "n.x", rows_tensor(&fresh, 0, NULL));
-  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(((const int64_t[]){3, 0, 1}), 3)), value, err));
+  td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(((const int64_t[]){3, 0, 1}), 3)), value, NULL, err));
   replace_row(&r, 0, &fresh, 0);
   replace_row(&r, 1, &fresh, 0);
   replace_row(&r, 3, &fresh, 0);
   rows_check_at(&w, &r, td, "n.x");
   td_fails(TDICT_ESHAPE, "row 2 has length 2, but row 0 of the other side has 3",
-           tdict_index_set(td, TDICT_INDEX(TDICT_ALL), value, err));
+           tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), value, NULL, err));
   tdict_release(value);
   rows_free(&fresh);
   rows_check_and_release(&w, &r, td);
@@ -123,10 +123,10 @@ DEVICE_CASE(ragged_cat_into_writes_rows) {
     tdict_tree *td = rows_tree(&before, MEMORY(w));
     tdict_tensor *values = tdict_ragged_values(rows_get(td, "n.x"));
     tdict_lock(td);
-    td_ok(tdict_cat_into((const tdict_tree *const *)items, 3, NULL, td, err));
+    td_ok(tdict_cat_into(td, (const tdict_tree *const *)items, 3, NULL, NULL, err));
     rows_check_at(&w, &all, td, "n.x");
     assert_ptr_equal(tdict_ragged_values(rows_get(td, "n.x")), values);
-    td_ok(tdict_cat_into((const tdict_tree *const[]){td}, 1, NULL, td, err)); /* onto itself */
+    td_ok(tdict_cat_into(td, (const tdict_tree *const[]){td}, 1, NULL, NULL, err)); /* onto itself */
     rows_check_at(&w, &all, td, "n.x");
     for (int i = 0; i < 3; i++) rows_check_and_release(&w, &parts[i], items[i]);
     rows_check_and_release(&w, &all, td);
@@ -145,15 +145,15 @@ CASE(ragged_cat_into_refuses) {
   td_ok(tdict_zero(td, err));
   for (int64_t i = 0; i < 3; i++) memset(r.value[i], 0, (size_t)r.length[i] * 2 * sizeof(float));
   td_fails(TDICT_ESHAPE, "row 2 has length 4, but row 0 of the other side has 2",
-           tdict_cat_into(both, 2, NULL, longer, err));
+           tdict_cat_into(longer, both, 2, NULL, NULL, err));
   assert_string_equal(td_last_error.path, "n.x");
-  td_fails(TDICT_ESHAPE, "has shape", tdict_cat_into(misfit, 2, NULL, td, err));
+  td_fails(TDICT_ESHAPE, "has shape", tdict_cat_into(td, misfit, 2, NULL, NULL, err));
   assert_string_equal(td_last_error.path, "n.x.values");
   rows_check_at(&w, &r, td, "n.x"); /* nothing of the first tree was written */
   for (int64_t n = 0, done = 0; !done; n++) {
     tdict_error error, *err = &error;
     td_fail_alloc(n, false);
-    tdict_status status = tdict_cat_into(both, 2, NULL, td, err);
+    tdict_status status = tdict_cat_into(td, both, 2, NULL, NULL, err);
     done = !td_fail_alloc_stop();
     assert_int_equal(status, done ? TDICT_OK : TDICT_ENOMEM);
     if (!done) rows_check_at(&w, &r, td, "n.x");
@@ -161,7 +161,7 @@ CASE(ragged_cat_into_refuses) {
   /* a child whose leaf has other rows than the tree */
   td_ok(tdict_set_batch_size(help_get_tree(second, "n"), 0, NULL, err));
   rows_put(help_get_tree(second, "n"), "x", &many, NULL);
-  td_fails(TDICT_ESHAPE, "the object has [2]", tdict_cat_into(both, 2, NULL, td, err));
+  td_fails(TDICT_ESHAPE, "the object has [2]", tdict_cat_into(td, both, 2, NULL, NULL, err));
   assert_string_equal(td_last_error.path, "n.x");
   tdict_release(second);
   rows_check_and_release(&w, &a, first);
@@ -182,36 +182,37 @@ CASE(ragged_writes_refuse) {
   const int64_t two[] = {0, 1};
   /* the tensor "t" comes first, and must not change either */
   td_ok(tdict_zero(value, err));
-  td_fails(TDICT_ESHAPE, "row 1 has length 1, but row 1 of the other side has 2", tdict_copy(td, value, err));
+  td_fails(TDICT_ESHAPE, "row 1 has length 1, but row 1 of the other side has 2", tdict_copy(td, value, NULL, err));
   assert_string_equal(td_last_error.path, "n.x");
-  td_fails(TDICT_ESHAPE, "row 1 has length 1", tdict_index_set(td, TDICT_INDEX(TDICT_ALL), value, err));
+  td_fails(TDICT_ESHAPE, "row 1 has length 1", tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), value, NULL, err));
   td_fails(TDICT_ESHAPE, "row 1 has length 1", tdict_write_rows(td, 0, value, err));
   td_fails(TDICT_ESHAPE, "row 1 has length 1", tdict_update_in_place(td, value, NULL, 0, err));
-  td_fails(TDICT_ESHAPE, "row 1 has length 2", tdict_index_into(td, value, TDICT_INDEX(TDICT_ALL), err));
-  td_ok(tdict_index_get(value, TDICT_INDEX(TDICT_AT(1)), &row, err));
-  td_fails(TDICT_ESHAPE, "row 0 has length 3, but row 0 of the other side has 2", tdict_write_row(td, 0, row, err));
+  td_fails(TDICT_ESHAPE, "row 1 has length 2", tdict_index_into(NULL, td, value, TDICT_INDEX(TDICT_ALL), NULL, err));
+  td_ok(tdict_index_get(NULL, value, TDICT_INDEX(TDICT_AT(1)), NULL, &row, err));
+  td_fails(TDICT_ESHAPE, "row 0 has length 3, but row 0 of the other side has 2", tdict_write_rows(td, 0, row, err));
   assert_string_equal(td_last_error.path, "n.x");
-  td_fails(TDICT_ESHAPE, "has shape", tdict_copy(td, wider, err));
+  td_fails(TDICT_ESHAPE, "has shape", tdict_copy(td, wider, NULL, err));
   assert_string_equal(td_last_error.path, "n.x.values");
-  td_fails(TDICT_ENOTSUP, "ragged", tdict_index_set(td, TDICT_INDEX(TDICT_NEW_AXIS), row, err));
+  td_fails(TDICT_ENOTSUP, "ragged", tdict_index_set(NULL, td, TDICT_INDEX(TDICT_NEW_AXIS), row, NULL, err));
   help_put(plain, "n.x", TENSOR(3, 2));
-  td_fails(TDICT_ETYPE, "an object of type ragged", tdict_index_set(td, TDICT_INDEX(TDICT_ALL), plain, err));
+  td_fails(TDICT_ETYPE, "an object of type ragged",
+           tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), plain, NULL, err));
   td_fails(TDICT_ETYPE, "an object of type ragged", tdict_update_in_place(td, plain, NULL, 0, err));
   td_ok(tdict_set_object(objects, "n.x", &bare_type, malloc(1), err));
   td_fails(TDICT_ETYPE, "type ragged", tdict_update_in_place(td, objects, NULL, 0, err));
-  td_fails(TDICT_ETYPE, "type ragged", tdict_index_set(td, TDICT_INDEX(TDICT_ALL), objects, err));
+  td_fails(TDICT_ETYPE, "type ragged", tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), objects, NULL, err));
   td_fails(TDICT_ENOTSUP, "ragged", tdict_write_rows(empty, 0, value, err)); /* nothing says the lengths */
   assert_int_equal(tdict_num_keys(empty), 0);
   tdict_ragged *leaf = rows_make(&r, TDICT_I64, NULL);
   td_ok(tdict_delete(row, "t", err));
   td_ok(tdict_set_ragged(row, "n.x", leaf, err)); /* three rows for two */
   td_fails(TDICT_ESHAPE, "2 rows are selected, but the other leaf has 3",
-           tdict_index_set(td, TDICT_INDEX(TDICT_LIST(two, 2)), row, err));
+           tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(two, 2)), row, NULL, err));
   tdict_ragged_release(leaf);
   tdict_tensor *scalar = NULL;
   td_ok(tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &scalar, err));
   help_put(row, "n.x", scalar);
-  td_fails(TDICT_ESHAPE, "a row is a scalar", tdict_write_row(td, 0, row, err));
+  td_fails(TDICT_ESHAPE, "a row is a scalar", tdict_write_rows(td, 0, row, err));
   for (int64_t i = 0; i < 3; i++) assert_int_equal(((const int64_t *)tdict_const_data(td, "t"))[i], i);
   tdict_release(row);
   tdict_release(objects);
@@ -229,13 +230,13 @@ CASE(ragged_changed_child_is_refused) {
   world w = open_world();
   rows r = rows_of(1, COUNTS(2, 1)), other = rows_of(1, COUNTS(1, 1, 1));
   tdict_tree *td = rows_tree(&r, NULL), *out = NULL, *row = NULL;
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(0)), &row, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
   td_ok(tdict_delete(td, "t", err));
   td_ok(tdict_delete(row, "t", err));
   td_ok(tdict_set_batch_size(help_get_tree(td, "n"), 0, NULL, err));
   rows_put(help_get_tree(td, "n"), "x", &other, NULL);
-  td_fails(TDICT_ESHAPE, "the object has [3]", tdict_index_get(td, TDICT_INDEX(TDICT_AT(1)), &out, err));
-  td_fails(TDICT_ESHAPE, "the object has [3]", tdict_write_row(td, 1, row, err));
+  td_fails(TDICT_ESHAPE, "the object has [3]", tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
+  td_fails(TDICT_ESHAPE, "the object has [3]", tdict_write_rows(td, 1, row, err));
   assert_string_equal(td_last_error.path, "n.x");
   tdict_release(row);
   tdict_release(td);
@@ -249,24 +250,24 @@ CASE(ragged_operations_survive_enomem) {
   rows r = rows_of(2, COUNTS(3, 0, 2, 1)), fresh = rows_of(2, COUNTS(3, 0, 2, 1));
   tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&fresh, NULL), *out = NULL;
   const int64_t list[] = {3, 0};
-  TD_WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_AT(2)), &out, err));
+  TD_WITHOUT_MEMORY(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(2)), NULL, &out, err));
   tdict_release(out);
-  TD_WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), &out, err));
+  TD_WITHOUT_MEMORY(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), NULL, &out, err));
   tdict_release(out);
-  TD_WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 2)), &out, err));
+  TD_WITHOUT_MEMORY(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 2)), NULL, &out, err));
   tdict_release(out);
-  TD_WITHOUT_MEMORY(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -2)), &out, err));
+  TD_WITHOUT_MEMORY(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -2)), NULL, &out, err));
   tdict_release(out);
   for (int64_t n = 0, done = 0; !done; n++) { /* nothing is written before everything was checked */
     tdict_error error, *err = &error;
     td_fail_alloc(n, false);
-    tdict_status status = tdict_copy(td, value, err);
+    tdict_status status = tdict_copy(td, value, NULL, err);
     done = !td_fail_alloc_stop();
     assert_int_equal(status, done ? TDICT_OK : TDICT_ENOMEM);
     rows_check_at(&w, done ? &fresh : &r, td, "n.x");
   }
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), &out, err));
-  TD_WITHOUT_MEMORY(tdict_index_set(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), out, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), NULL, &out, err));
+  TD_WITHOUT_MEMORY(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), out, NULL, err));
   tdict_release(out);
   tdict_release(value);
   rows_free(&r);
@@ -290,20 +291,20 @@ CASE(builtin_without_pair_is_not_written) {
   help_put(value, "a", TENSOR(2));
   td_ok(tdict_set_object(td, "n.x", &fixed_type.type, malloc(1), err));
   td_ok(tdict_set_object(value, "n.x", &fixed_type.type, malloc(1), err));
-  td_ok(tdict_index_get(value, TDICT_INDEX(TDICT_AT(1)), &row, err));
+  td_ok(tdict_index_get(NULL, value, TDICT_INDEX(TDICT_AT(1)), NULL, &row, err));
   const float before = ((const float *)tdict_const_data(td, "a"))[1];
-  td_fails(TDICT_ENOTSUP, "type fixed", tdict_copy(td, value, err));
+  td_fails(TDICT_ENOTSUP, "type fixed", tdict_copy(td, value, NULL, err));
   assert_string_equal(td_last_error.path, "n.x");
   td_fails(TDICT_ENOTSUP, "type fixed", tdict_update_in_place(td, value, NULL, 0, err));
-  td_fails(TDICT_ENOTSUP, "type fixed", tdict_index_set(td, TDICT_INDEX(TDICT_ALL), value, err));
-  td_fails(TDICT_ENOTSUP, "type fixed", tdict_write_row(td, 1, row, err));
+  td_fails(TDICT_ENOTSUP, "type fixed", tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), value, NULL, err));
+  td_fails(TDICT_ENOTSUP, "type fixed", tdict_write_rows(td, 1, row, err));
   assert_string_equal(td_last_error.path, "n.x");
-  td_fails(TDICT_ENOTSUP, "type fixed", tdict_index_into(value, td, TDICT_INDEX(TDICT_ALL), err));
+  td_fails(TDICT_ENOTSUP, "type fixed", tdict_index_into(NULL, value, td, TDICT_INDEX(TDICT_ALL), NULL, err));
   const tdict_tree *one[] = {td};
-  td_fails(TDICT_ENOTSUP, "type fixed", tdict_cat_into(one, 1, NULL, value, err));
+  td_fails(TDICT_ENOTSUP, "type fixed", tdict_cat_into(value, one, 1, NULL, NULL, err));
   assert_string_equal(td_last_error.path, "n.x");
   assert_memory_equal(&before, (const float *)tdict_const_data(td, "a") + 1, sizeof before);
-  td_ok(tdict_fill(td, NULL, 3, err)); /* skips the object */
+  td_ok(tdict_fill(td, NULL, 3, NULL, err)); /* skips the object */
   assert_true(((const float *)tdict_const_data(td, "a"))[1] == 3);
   tdict_release(row);
   tdict_release(value);

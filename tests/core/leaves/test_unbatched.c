@@ -16,7 +16,7 @@ static tdict_tree *make_tree(const rig *r) {
   assert_ptr_equal(unbatched(td, "n.u"), u); /* not copied */
   tdict_tensor_release(u);
   if (!r->memory) return td;
-  td_ok(tdict_clone_deep(td, r->memory, &out, err));
+  td_ok(tdict_clone_deep(td, TD_IN(r->memory), &out, err));
   tdict_release(td);
   return out;
 }
@@ -32,18 +32,19 @@ DEVICE_CASE(unbatched_is_shared) {
     assert_ptr_equal(unbatched(out, "n.u"), u); \
     tdict_release(out);                         \
   } while (0)
-  SHARES(tdict_index_get(td, TDICT_INDEX(TDICT_AT(1)), &out, err));
-  SHARES(tdict_index_get(td, TDICT_INDEX(TDICT_AT(1), TDICT_AT(2)), &out, err));
-  SHARES(tdict_index_get(td, TDICT_INDEX(TDICT_ALL, TDICT_RANGE(0, 2, 1)), &out, err));
-  if (!r.memory) SHARES(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(((const int64_t[]){1, 1}), 2)), &out, err));
+  SHARES(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
+  SHARES(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1), TDICT_AT(2)), NULL, &out, err));
+  SHARES(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_ALL, TDICT_RANGE(0, 2, 1)), NULL, &out, err));
+  if (!r.memory)
+    SHARES(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(((const int64_t[]){1, 1}), 2)), NULL, &out, err));
   SHARES(tdict_reshape(td, 1, (const int64_t[]){6}, &out, err));
   SHARES(tdict_transpose(td, 0, 1, &out, err));
   SHARES(tdict_expand(td, 3, (const int64_t[]){7, 2, 3}, &out, err));
   SHARES(tdict_unsqueeze(td, 0, &out, err));
   SHARES(tdict_clone(td, &out, err));
-  SHARES(tdict_stack(both, 2, NULL, &out, err));
-  SHARES(tdict_cat(both, 2, NULL, &out, err));
-  SHARES(tdict_pad_sequence(both, 2, 0, NULL, &out, err));
+  SHARES(tdict_stack(both, 2, NULL, NULL, &out, err));
+  SHARES(tdict_cat(both, 2, NULL, NULL, &out, err));
+  SHARES(tdict_pad_sequence(both, 2, NULL, NULL, &out, err));
   td_ok(tdict_unbind(td, 0, parts, &(size_t){2}, err));
   for (int i = 0; i < 2; i++) {
     assert_ptr_equal(unbatched(parts[i], "n.u"), u);
@@ -63,7 +64,7 @@ static tdict_tree *twin_of(const rig *r, const tdict_tree *td, bool changes) {
   td_ok(tdict_set_unbatched(host, "n.u", u, err));
   tdict_tensor_release(u);
   if (!r->memory) return host;
-  td_ok(tdict_clone_deep(host, r->memory, &out, err));
+  td_ok(tdict_clone_deep(host, TD_IN(r->memory), &out, err));
   tdict_release(host);
   return out;
 }
@@ -74,16 +75,16 @@ DEVICE_CASE(unbatched_is_joined_if_equal) {
   const tdict_tree *good[] = {td, equal}, *bad[] = {td, equal, other};
   tdict_join_options second = tdict_join_options_default();
   second.dim = 1;
-  td_ok(tdict_stack(good, 2, &second, &out, err));
+  td_ok(tdict_stack(good, 2, &second, NULL, &out, err));
   assert_ptr_equal(unbatched(out, "n.u"), unbatched(td, "n.u"));
   tdict_release(out);
-  td_ok(tdict_cat(good, 2, &second, &out, err));
+  td_ok(tdict_cat(good, 2, &second, NULL, &out, err));
   assert_ptr_equal(unbatched(out, "n.u"), unbatched(td, "n.u"));
   tdict_release(out);
   out = NULL;
-  td_fails(TDICT_EINVAL, "the tensors of tree 0 and tree 2 differ", tdict_stack(bad, 3, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "the tensors of tree 0 and tree 2 differ", tdict_stack(bad, 3, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.u");
-  td_fails(TDICT_EINVAL, "the tensors of tree 0 and tree 2 differ", tdict_cat(bad, 3, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "the tensors of tree 0 and tree 2 differ", tdict_cat(bad, 3, NULL, NULL, &out, err));
   assert_null(out);
   tdict_release(td);
   tdict_release(equal);
@@ -110,10 +111,12 @@ CASE(unbatched_is_compared_by_elements) {
     td_ok(tdict_set_unbatched(trees[i], "u", t, err));
     tdict_tensor_release(t);
   }
-  td_ok(tdict_stack((const tdict_tree *const[]){trees[0], trees[1]}, 2, NULL, &out, err));
+  td_ok(tdict_stack((const tdict_tree *const[]){trees[0], trees[1]}, 2, NULL, NULL, &out, err));
   tdict_release(out);
-  td_fails(TDICT_EINVAL, "differ", tdict_stack((const tdict_tree *const[]){trees[0], trees[2]}, 2, NULL, &out, err));
-  td_fails(TDICT_EINVAL, "differ", tdict_stack((const tdict_tree *const[]){trees[0], trees[3]}, 2, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "differ",
+           tdict_stack((const tdict_tree *const[]){trees[0], trees[2]}, 2, NULL, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "differ",
+           tdict_stack((const tdict_tree *const[]){trees[0], trees[3]}, 2, NULL, NULL, &out, err));
   assert_true(tdict_equal(trees[0], trees[1]));
   assert_false(tdict_equal(trees[0], trees[2]));
   assert_false(tdict_equal(trees[0], trees[3]));
@@ -124,7 +127,7 @@ DEVICE_CASE(unbatched_is_copied_and_compared) {
   rig r = rig_open();
   tdict_tree *td = make_tree(&r), *deep = NULL, *other = twin_of(&r, td, true);
   tdict_difference found;
-  td_ok(tdict_clone_deep(td, r.memory, &deep, err));
+  td_ok(tdict_clone_deep(td, TD_IN(r.memory), &deep, err));
   assert_false(tdict_tensor_shares_storage(unbatched(deep, "n.u"), unbatched(td, "n.u")));
   assert_true(tdict_equal(td, deep));
   td_ok(tdict_compare(td, other, NULL, &found, err));
@@ -133,7 +136,7 @@ DEVICE_CASE(unbatched_is_copied_and_compared) {
   assert_int_equal(found.index[0] * 5 + found.index[1], 19);
   /* Whole writes write the elements. */
   const tdict_tensor *u = unbatched(td, "n.u");
-  td_ok(tdict_copy(td, other, err));
+  td_ok(tdict_copy(td, other, NULL, err));
   assert_true(tdict_equal(td, other));
   assert_ptr_equal(unbatched(td, "n.u"), u);
   td_ok(tdict_update_in_place(td, deep, (const char *const[]){"n"}, 1, err));
@@ -148,25 +151,26 @@ DEVICE_CASE(unbatched_is_copied_and_compared) {
 CASE(unbatched_is_not_written_in_part) {
   rig r = {NULL, NULL};
   tdict_tree *td = make_tree(&r), *equal = twin_of(&r, td, false), *row = NULL, *dst = TREE(2, 2, 3);
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(0)), &row, err));
-  td_ok(tdict_write_row(td, 1, row, err)); /* the same tensor */
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
+  td_ok(tdict_write_rows(td, 1, row, err)); /* the same tensor */
   tdict_tensor *u = unbatched(td, "n.u");
   td_ok(tdict_set_unbatched(row, "n.u", u, err)); /* in another object */
-  td_ok(tdict_write_row(td, 1, row, err));
+  td_ok(tdict_write_rows(td, 1, row, err));
   td_fails(TDICT_ENOTSUP, "belongs to all elements of the tree",
-           tdict_index_set(td, TDICT_INDEX(TDICT_ALL), equal, err));
+           tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), equal, NULL, err));
   assert_string_equal(td_last_error.path, "n.u");
-  td_fails(TDICT_ENOTSUP, "belongs to all elements", tdict_index_into(td, equal, TDICT_INDEX(TDICT_ALL), err));
+  td_fails(TDICT_ENOTSUP, "belongs to all elements",
+           tdict_index_into(NULL, td, equal, TDICT_INDEX(TDICT_ALL), NULL, err));
   tdict_release(row);
-  td_ok(tdict_index_get(equal, TDICT_INDEX(TDICT_AT(0)), &row, err));
-  td_fails(TDICT_ENOTSUP, "belongs to all elements", tdict_write_row(td, 1, row, err));
+  td_ok(tdict_index_get(NULL, equal, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
+  td_fails(TDICT_ENOTSUP, "belongs to all elements", tdict_write_rows(td, 1, row, err));
   const tdict_tree *both[] = {td, td};
   help_put(dst, "t", TENSOR(2, 2, 3));
   td_ok(tdict_set_unbatched(dst, "n.u", u, err));
-  td_ok(tdict_stack_into(both, 2, NULL, dst, err));
+  td_ok(tdict_stack_into(dst, both, 2, NULL, NULL, err));
   assert_memory_equal((const char *)tdict_const_data(dst, "t") + 24, tdict_const_data(td, "t"), 24);
   both[1] = equal;
-  td_fails(TDICT_ENOTSUP, "belongs to all elements", tdict_stack_into(both, 2, NULL, dst, err));
+  td_fails(TDICT_ENOTSUP, "belongs to all elements", tdict_stack_into(dst, both, 2, NULL, NULL, err));
   assert_string_equal(td_last_error.path, "n.u");
   tdict_release(dst);
   tdict_release(row);
@@ -191,16 +195,14 @@ CASE(unbatched_is_visited) {
   tdict_tree *td = make_tree(&r), *out = NULL;
   const tdict_tree *trees[] = {td};
   char paths[64] = "";
-  tdict_visit_options o = tdict_visit_options_default();
-  o.user = paths;
-  td_ok(tdict_visit(trees, 1, note_path, &o, err));
+  td_ok(tdict_visit(NULL, trees, 1, note_path, paths, NULL, err));
   assert_string_equal(paths, "t n.u.tensor ");
-  td_ok(tdict_apply(trees, 1, first_row, NULL, &out, err));
+  td_ok(tdict_apply(NULL, trees, 1, first_row, NULL, NULL, &out, err));
   assert_int_equal(tdict_tensor_ndim(unbatched(out, "n.u")), 1);
   tdict_release(out);
-  td_ok(tdict_fill(td, NULL, 2.5, err));
+  td_ok(tdict_fill(td, NULL, 2.5, NULL, err));
   for (int i = 0; i < 20; i++) assert_true(((const float *)tdict_tensor_const_data(unbatched(td, "n.u")))[i] == 2.5f);
-  td_ok(tdict_fill(td, "n.u", 1.5, err));
+  td_ok(tdict_fill(td, "n.u", 1.5, NULL, err));
   assert_true(((const float *)tdict_tensor_const_data(unbatched(td, "n.u")))[19] == 1.5f);
   assert_int_equal(tdict_bytes(td), 24 + 80);
   assert_int_equal(tdict_num_objects(td), 1);
@@ -251,11 +253,11 @@ CASE(unbatched_survives_enomem) {
   const tdict_tree *both[] = {td, equal};
   RIG_WITHOUT_MEMORY(td, tdict_set_unbatched(td, "a.b", t, err));
   RIG_WITHOUT_MEMORY(td, tdict_set_unbatched(equal, "a.b", t, err));
-  RIG_WITHOUT_MEMORY(td, tdict_stack(both, 2, NULL, &out, err));
+  RIG_WITHOUT_MEMORY(td, tdict_stack(both, 2, NULL, NULL, &out, err));
   tdict_release(out);
   RIG_WITHOUT_MEMORY(td, tdict_clone_deep(td, NULL, &out, err));
   tdict_release(out);
-  RIG_WITHOUT_MEMORY(td, tdict_copy(td, equal, err));
+  RIG_WITHOUT_MEMORY(td, tdict_copy(td, equal, NULL, err));
   tdict_tensor_release(t);
   tdict_release(td);
   tdict_release(equal);

@@ -28,7 +28,7 @@ static inline void rig_close(rig *r) {
 static inline tdict_tree *rig_tree(const rig *r, const m_tree *t) {
   tdict_tree *host = ops_tree(t), *td = NULL;
   if (!r->memory) return host;
-  td_ok(tdict_clone_deep(host, r->memory, &td, err));
+  td_ok(tdict_clone_deep(host, TD_IN(r->memory), &td, err));
   tdict_release(host);
   return td;
 }
@@ -45,7 +45,7 @@ static inline void rig_check(const rig *r, const m_tree *t, const tdict_tree *td
   const tdict_tree *trees[1] = {td};
   m_tree open = *t;
   if (r->memory) {
-    td_ok(tdict_apply(trees, 1, rig_to_host, NULL, &host, err));
+    td_ok(tdict_apply(NULL, trees, 1, rig_to_host, NULL, NULL, &host, err));
     open.locked = false;
     assert_int_equal(tdict_is_locked(td), t->locked);
   }

@@ -51,16 +51,16 @@ DEVICE_CASE(changed_child_is_not_indexed) {
   tdict_tree *td = shrunk(&r), *made = NULL, *row = TREE(2), *rows = TREE(1, 2);
   char *before = help_snapshot(td);
   if (!r.memory) { /* lists need host memory */
-    MISMATCH(made, tdict_index_get(td, TDICT_INDEX(TDICT_LIST(at, 2)), &made, err));
+    MISMATCH(made, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(at, 2)), NULL, &made, err));
     help_put(rows, "n.y", byte_tensor(&r, 2, (const int64_t[]){1, 2}));
-    MISMATCH(made, tdict_index_set(td, TDICT_INDEX(TDICT_LIST(at, 1)), rows, err));
+    MISMATCH(made, tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(at, 1)), rows, NULL, err));
   }
-  MISMATCH(made, tdict_index_get(td, TDICT_INDEX(TDICT_AT(2)), &made, err));
-  MISMATCH(made, tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), &made, err));
-  MISMATCH(made, tdict_index_get(td, TDICT_INDEX(TDICT_NEW_AXIS), &made, err));
+  MISMATCH(made, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(2)), NULL, &made, err));
+  MISMATCH(made, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), NULL, &made, err));
+  MISMATCH(made, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_NEW_AXIS), NULL, &made, err));
   help_put(row, "n.y", byte_tensor(&r, 1, (const int64_t[]){2}));
   help_put(rows, "n.y", byte_tensor(&r, 2, (const int64_t[]){1, 2}));
-  MISMATCH(made, tdict_write_row(td, 2, row, err));
+  MISMATCH(made, tdict_write_rows(td, 2, row, err));
   MISMATCH(made, tdict_write_rows(td, 2, rows, err));
   help_unchanged(td, before);
   tdict_release(td);
@@ -103,23 +103,23 @@ DEVICE_CASE(changed_child_is_not_joined) {
   }
   for (int first = 0; first < 2; first++) {
     const tdict_tree *items[2] = {first ? bad : good, first ? good : bad};
-    MISMATCH(made, tdict_stack(items, 2, NULL, &made, err));
-    MISMATCH(made, tdict_stack(items, 2, &along, &made, err));
-    MISMATCH(made, tdict_cat(items, 2, NULL, &made, err));
-    MISMATCH(made, tdict_cat(items, 2, &along, &made, err));
-    MISMATCH(made, tdict_stack_into(items, 2, NULL, out, err));
-    MISMATCH(made, tdict_cat_into(items, 2, &along, wide, err));
-    MISMATCH(made, tdict_pad_sequence(items, 2, 0, NULL, &made, err));
+    MISMATCH(made, tdict_stack(items, 2, NULL, NULL, &made, err));
+    MISMATCH(made, tdict_stack(items, 2, &along, NULL, &made, err));
+    MISMATCH(made, tdict_cat(items, 2, NULL, NULL, &made, err));
+    MISMATCH(made, tdict_cat(items, 2, &along, NULL, &made, err));
+    MISMATCH(made, tdict_stack_into(out, items, 2, NULL, NULL, err));
+    MISMATCH(made, tdict_cat_into(wide, items, 2, &along, NULL, err));
+    MISMATCH(made, tdict_pad_sequence(items, 2, NULL, NULL, &made, err));
   }
   const tdict_tree *all[1] = {bad};
-  MISMATCH(made, tdict_stack(all, 1, &along, &made, err));
+  MISMATCH(made, tdict_stack(all, 1, &along, NULL, &made, err));
   /* Tests a changed child in the tree that is written. */
   const tdict_tree *one[1] = {good};
   td_ok(tdict_set_batch_size(help_get_tree(wide, "n"), 0, NULL, err));
   help_put(wide, "n.y", byte_tensor(&r, 0, NULL));
-  td_fails(TDICT_ESHAPE, "dst has batch size", tdict_cat_into(one, 1, NULL, wide, err));
+  td_fails(TDICT_ESHAPE, "dst has batch size", tdict_cat_into(wide, one, 1, NULL, NULL, err));
   tdict_tree *same = shrunk(&r);
-  MISMATCH(made, tdict_cat_into(one, 1, NULL, same, err));
+  MISMATCH(made, tdict_cat_into(same, one, 1, NULL, NULL, err));
   tdict_release(same);
   tdict_release(bad);
   tdict_release(good);
@@ -138,15 +138,15 @@ DEVICE_CASE(changed_child_of_two_trees_is_refused) {
   td_ok(tdict_set_batch_size(a, 1, (const int64_t[]){2}, err));
   help_put(a, "c.y", byte_tensor(&r, 1, (const int64_t[]){2}));
   td_fails(TDICT_ESHAPE, "batch size is [3], tensor has shape [2]",
-           tdict_index_get(b, TDICT_INDEX(TDICT_AT(2)), &made, err));
+           tdict_index_get(NULL, b, TDICT_INDEX(TDICT_AT(2)), NULL, &made, err));
   assert_string_equal(td_last_error.path, "c.y");
-  td_ok(tdict_index_get(a, TDICT_INDEX(TDICT_AT(1)), &made, err));
+  td_ok(tdict_index_get(NULL, a, TDICT_INDEX(TDICT_AT(1)), NULL, &made, err));
   tdict_release(made);
   /* A batch size that fits again repairs the tree. */
   td_ok(tdict_delete(a, "c.y", err));
   td_ok(tdict_set_batch_size(b, 1, (const int64_t[]){3}, err));
   help_put(b, "c.y", byte_tensor(&r, 1, (const int64_t[]){3}));
-  td_ok(tdict_index_get(b, TDICT_INDEX(TDICT_AT(2)), &made, err));
+  td_ok(tdict_index_get(NULL, b, TDICT_INDEX(TDICT_AT(2)), NULL, &made, err));
   tdict_release(made);
   tdict_release(a);
   tdict_release(b);
@@ -162,7 +162,7 @@ CASE(changed_child_gets_the_parent_batch_size) {
   help_put_tree(td, "e", TREE(2, 4));
   td_ok(tdict_set_batch_size(help_get_tree(td, "n"), 0, NULL, err));
   td_ok(tdict_set_batch_size(help_get_tree(td, "e"), 2, (const int64_t[]){3, 4}, err));
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(0, 1, 1), TDICT_NEW_AXIS), &made, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 1, 1), TDICT_NEW_AXIS), NULL, &made, err));
   static const char *const nodes[] = {"n", "n.m", "e"};
   for (int i = 0; i < 3; i++) {
     const tdict_tree *node = help_get_tree(made, nodes[i]);
@@ -198,23 +198,23 @@ static tdict_status make_result(int n, const tdict_tree *td, tdict_tree **out, t
   const tdict_tree *both[2] = {td, td};
   if (n == 0) return tdict_clone(td, out, err);
   if (n == 1) return tdict_clone_deep(td, NULL, out, err);
-  if (n == 2) return tdict_contiguous(td, out, err);
+  if (n == 2) return tdict_contiguous(td, NULL, out, err);
   if (n == 3) return tdict_consolidate(td, NULL, out, err);
   if (n == 4) return tdict_select(td, (const char *[]){"d.x"}, 1, true, out, err);
   if (n == 5) return tdict_exclude(td, (const char *[]){"a"}, 1, out, err);
   if (n == 6) return tdict_unflatten_keys(td, ".", out, err);
   if (n == 7) return tdict_merge(both, 2, out, err);
-  if (n == 8) return tdict_apply(both, 1, same_tensor, NULL, out, err);
+  if (n == 8) return tdict_apply(NULL, both, 1, same_tensor, NULL, NULL, out, err);
   if (n == 9) return tdict_filter(td, keep_all, NULL, out, err);
-  if (n == 10) return tdict_to_dtype(td, TDICT_F64, NULL, out, err);
-  if (n == 11) return tdict_index_get(td, TDICT_INDEX(TDICT_ALL), out, err);
-  if (n == 12) return tdict_index_get(td, TDICT_INDEX(TDICT_LIST(zero, 1)), out, err);
+  if (n == 10) return tdict_to_dtype(td, TDICT_F64, NULL, NULL, out, err);
+  if (n == 11) return tdict_index_get(NULL, td, TDICT_INDEX(TDICT_ALL), NULL, out, err);
+  if (n == 12) return tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(zero, 1)), NULL, out, err);
   if (n == 13) return tdict_view(td, 2, turned, out, err);
   if (n == 14) return tdict_unsqueeze(td, 0, out, err);
   if (n == 15) return tdict_permute(td, 2, (const int[]){0, 1}, out, err);
-  if (n == 16) return tdict_stack(both, 2, NULL, out, err);
-  if (n == 17) return tdict_cat(both, 2, NULL, out, err);
-  return tdict_pad_sequence(both, 2, 0, NULL, out, err);
+  if (n == 16) return tdict_stack(both, 2, NULL, NULL, out, err);
+  if (n == 17) return tdict_cat(both, 2, NULL, NULL, out, err);
+  return tdict_pad_sequence(both, 2, NULL, NULL, out, err);
 }
 
 /* Functions that use the batch size of the parent give a child a batch size that begins with it. All others keep the
@@ -243,10 +243,10 @@ DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
   td_ok(tdict_clone(td, &made, err));
   assert_true(tdict_equal(td, made));
   tdict_release(made);
-  td_ok(tdict_clone_deep(td, r.memory, &made, err));
+  td_ok(tdict_clone_deep(td, TD_IN(r.memory), &made, err));
   assert_true(tdict_equal(td, made));
   assert_int_equal(tdict_batch_ndim(help_get_tree(made, "n")), 0);
-  td_ok(tdict_copy(made, td, err));
+  td_ok(tdict_copy(made, td, NULL, err));
   tdict_release(made);
   if (r.context) {
     td_ok(tdict_to_device(r.context, td, tdict_cpu(), NULL, &made, err));
@@ -255,7 +255,7 @@ DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
   }
   td_ok(tdict_delete(td, "n.y", err));
   td_ok(tdict_set_batch_size(td, 2, (const int64_t[]){3, 2}, err));
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(2)), &made, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(2)), NULL, &made, err));
   tdict_release(made);
   tdict_release(td);
   rig_close(&r);
@@ -288,9 +288,10 @@ CASE(changed_child_of_an_object_is_refused) {
   const tdict_tree *items[1] = {td};
   tdict_join_options along = tdict_join_options_default();
   along.dim = 1;
-  td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []", tdict_stack(items, 1, &along, &made, err));
+  td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []", tdict_stack(items, 1, &along, NULL, &made, err));
   assert_string_equal(td_last_error.path, "o.n.y");
-  td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []", tdict_index_set(td, TDICT_INDEX(TDICT_REST), td, err));
+  td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []",
+           tdict_index_set(NULL, td, TDICT_INDEX(TDICT_REST), td, NULL, err));
   assert_null(made);
   tdict_release(td);
 }

@@ -56,7 +56,7 @@ DEVICE_CASE(clone_deep_copies) {
   rig_check(&r, made, out);
   tdict_release(out);
   if (r.context) { /* copy to pinned memory; the device of the tree changes too */
-    td_ok(tdict_clone_deep(td, tdict_pinned_memory(r.context), &out, err));
+    td_ok(tdict_clone_deep(td, TD_IN(tdict_pinned_memory(r.context)), &out, err));
     assert_true(tdict_tensor_is_pinned(help_get(out, "n.m.u")));
     assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, tdict_cpu()));
     tdict_release(out);
@@ -90,7 +90,7 @@ CASE(clone_of_a_deep_tree) {
   assert_int_equal(tdict_depth(out), LEVELS);
   assert_true(tdict_equal(td, out));
   tdict_release(out);
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(0)), &out, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &out, err));
   assert_int_equal(tdict_depth(out), LEVELS);
   tdict_release(out);
   tdict_release(td);
@@ -438,7 +438,7 @@ CASE(consolidated_until_unlocked) {
   td_ok(tdict_clone_deep(out, NULL, &other, err));
   assert_false(tdict_is_consolidated(other));
   tdict_release(other);
-  td_ok(tdict_index_get(out, TDICT_INDEX(TDICT_AT(0)), &other, err));
+  td_ok(tdict_index_get(NULL, out, TDICT_INDEX(TDICT_AT(0)), NULL, &other, err));
   assert_false(tdict_is_consolidated(other));
   tdict_release(other);
   td_ok(tdict_unlock(out, err));
@@ -473,15 +473,15 @@ CASE(contiguous_keeps_objects) {
   tdict_tree *turned[2] = {NULL}, *out = NULL, *plain = NULL;
   td_ok(tdict_transpose(w.td, 0, 1, &turned[0], err));
   td_ok(tdict_transpose(w.plain, 0, 1, &turned[1], err));
-  td_ok(tdict_contiguous(turned[0], &out, err));
-  td_ok(tdict_contiguous(turned[1], &plain, err));
+  td_ok(tdict_contiguous(turned[0], NULL, &out, err));
+  td_ok(tdict_contiguous(turned[1], NULL, &plain, err));
   assert_true(tdict_equal(plain, turned[1]) && tdict_tensor_is_contiguous(help_get(plain, "n.o.a")));
   agree(out, plain, &w, &flat_type);
   tdict_release(out);
   out = NULL;
-  TD_WITHOUT_MEMORY_THEN(tdict_contiguous(turned[0], &out, err), assert_null(out));
+  TD_WITHOUT_MEMORY_THEN(tdict_contiguous(turned[0], NULL, &out, err), assert_null(out));
   tdict_release(out);
-  td_fails(TDICT_EINVAL, "NULL", tdict_contiguous(NULL, &out, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_contiguous(NULL, NULL, &out, err));
   for (int i = 0; i < 2; i++) tdict_release(turned[i]);
   tdict_release(plain);
   end_twins(&w);

@@ -71,7 +71,7 @@ DEVICE_CASE(stack_stacks) {
     tdict_tree *out = NULL;
     const tdict_join_options o = along(dim);
     tdict_lock(all.td[0]); /* results are not locked */
-    td_ok(tdict_stack(TREES(all), ITEMS, &o, &out, err));
+    td_ok(tdict_stack(TREES(all), ITEMS, &o, NULL, &out, err));
     rig_check(&r, joined(&all, dim < 0 ? dim + 3 : dim, true), out);
     rig_shares(out, all.td[0], false);
     assert_true(tdict_device_equal(tdict_tensor_device(help_get(out, "n.m.u")), td_device()));
@@ -87,12 +87,13 @@ DEVICE_CASE(stack_one_storage) {
   items_open(&r, &all, 0);
   tdict_tree *out = NULL;
   tdict_join_options o = along(0);
-  td_ok(tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  tdict_run run = tdict_run_default();
+  td_ok(tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   assert_true(tdict_tensor_shares_storage(help_get(out, "a"), help_get(out, "n.m.u")));
   tdict_release(out);
   if (r.context) { /* pinned memory, on any device */
-    o.memory = tdict_pinned_memory(r.context);
-    td_ok(tdict_stack(TREES(all), ITEMS, &o, &out, err));
+    run.memory = tdict_pinned_memory(r.context);
+    td_ok(tdict_stack(TREES(all), ITEMS, &o, &run, &out, err));
     assert_true(tdict_tensor_is_pinned(help_get(out, "a")));
     m_tree *wanted = joined(&all, 0, true);
     rig_check(&r, wanted, out);
@@ -111,7 +112,7 @@ CASE(stack_keys_in_any_order) {
   help_put(b, "x", TENSOR(2));
   td_ok(tdict_delete(b, "gone", err));
   const tdict_tree *both[] = {a, b};
-  td_ok(tdict_stack(both, 2, NULL, &out, err));
+  td_ok(tdict_stack(both, 2, NULL, NULL, &out, err));
   help_paths(out, "x y");
   const float *x = tdict_const_data(out, "x");
   assert_memory_equal(x, tdict_const_data(a, "x"), 2 * sizeof(float));
@@ -128,30 +129,30 @@ DEVICE_CASE(stack_refuses) {
   items_open(&r, &all, 0);
   const tdict_join_options far = along(3);
   char *before = help_snapshot(all.td[0]);
-  td_fails(TDICT_EINVAL, "no trees", tdict_stack(TREES(all), 0, NULL, &out, err));
-  td_fails(TDICT_EINVAL, "no trees", tdict_stack(NULL, 1, NULL, &out, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_stack(TREES(all), ITEMS, NULL, NULL, err));
-  td_fails(TDICT_EINVAL, "dimension 3", tdict_stack(TREES(all), ITEMS, &far, &out, err));
+  td_fails(TDICT_EINVAL, "no trees", tdict_stack(TREES(all), 0, NULL, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "no trees", tdict_stack(NULL, 1, NULL, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_stack(TREES(all), ITEMS, NULL, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "dimension 3", tdict_stack(TREES(all), ITEMS, &far, NULL, &out, err));
   kept = all.td[2];
   all.td[2] = NULL;
-  td_fails(TDICT_EINVAL, "tree 2 is NULL", tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "tree 2 is NULL", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   all.td[2] = TREE(2, 4);
-  td_fails(TDICT_ESHAPE, "tree 2 has batch size [2, 4]", tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  td_fails(TDICT_ESHAPE, "tree 2 has batch size [2, 4]", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   tdict_release(all.td[2]);
   all.td[2] = kept;
   help_put(kept, "n.b", TENSOR(2, 3, 3));
-  td_fails(TDICT_EDTYPE, "tree 2", tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  td_fails(TDICT_EDTYPE, "tree 2", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
   help_put(kept, "n.b", TENSOR(2, 3, 4));
-  td_fails(TDICT_ESHAPE, "[2, 3, 4] in tree 2", tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  td_fails(TDICT_ESHAPE, "[2, 3, 4] in tree 2", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   help_put_tree(kept, "n.b", TREE(2, 3));
-  td_fails(TDICT_ETYPE, "tree 2", tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  td_fails(TDICT_ETYPE, "tree 2", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
   td_ok(tdict_delete(kept, "n.b", err));
-  td_fails(TDICT_ENOTFOUND, "tree 2 lacks", tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  td_fails(TDICT_ENOTFOUND, "tree 2 lacks", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
   help_put(all.td[1], "n.z", TENSOR(2, 3));
-  td_fails(TDICT_ENOTFOUND, "tree 1 has a key", tdict_stack(TREES(all), 2, NULL, &out, err));
+  td_fails(TDICT_ENOTFOUND, "tree 1 has a key", tdict_stack(TREES(all), 2, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.z");
   assert_null(out);
   help_unchanged(all.td[0], before);
@@ -164,19 +165,19 @@ GPU_CASE(stack_refuses_mixed_devices) {
   m_tree *model = SAMPLE(2, 3);
   tdict_tree *host = ops_tree(model), *there = rig_tree(&r, model), *out = NULL, *into = NULL;
   const tdict_tree *both[] = {there, host}, *same[] = {host, host};
-  tdict_join_options o = tdict_join_options_default();
+  tdict_run o = tdict_run_default();
   for (int way = 0; way < 2; way++) { /* a given memory for the result changes nothing */
-    td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_stack(both, 2, &o, &out, err));
+    td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_stack(both, 2, NULL, &o, &out, err));
     assert_string_equal(td_last_error.path, "a");
-    td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_cat(both, 2, &o, &out, err));
-    td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_pad_sequence(both, 2, 0, &o, &out, err));
+    td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_cat(both, 2, NULL, &o, &out, err));
+    td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_pad_sequence(both, 2, NULL, &o, &out, err));
     assert_null(out);
     o.memory = r.memory;
   }
-  td_ok(tdict_stack(same, 2, &o, &out, err)); /* host items, device result */
-  td_ok(tdict_stack(same, 2, NULL, &into, err));
-  td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_stack_into(both, 2, NULL, into, err));
-  td_ok(tdict_stack_into(same, 2, NULL, out, err));
+  td_ok(tdict_stack(same, 2, NULL, &o, &out, err)); /* host items, device result */
+  td_ok(tdict_stack(same, 2, NULL, NULL, &into, err));
+  td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_stack_into(into, both, 2, NULL, NULL, err));
+  td_ok(tdict_stack_into(out, same, 2, NULL, NULL, err));
   tdict_release(into);
   tdict_release(out);
   tdict_release(there);
@@ -189,9 +190,9 @@ CASE(stack_survives_enomem) {
   items all;
   items_open(&r, &all, 0);
   tdict_tree *out = NULL, *into = NULL;
-  RIG_WITHOUT_MEMORY(all.td[0], tdict_stack(TREES(all), ITEMS, NULL, &out, err));
+  RIG_WITHOUT_MEMORY(all.td[0], tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   td_ok(tdict_clone_deep(out, NULL, &into, err));
-  RIG_WITHOUT_MEMORY(into, tdict_stack_into(TREES(all), ITEMS, NULL, into, err));
+  RIG_WITHOUT_MEMORY(into, tdict_stack_into(into, TREES(all), ITEMS, NULL, NULL, err));
   rig_check(&r, joined(&all, 0, true), into);
   tdict_release(out);
   tdict_release(into);
@@ -209,7 +210,7 @@ DEVICE_CASE(stack_into_keeps_addresses) {
   tdict_lock(out);
   char *before = help_snapshot(out);
   const tdict_join_options o = along(1);
-  td_ok(tdict_stack_into(TREES(all), ITEMS, &o, out, err));
+  td_ok(tdict_stack_into(out, TREES(all), ITEMS, &o, NULL, err));
   help_unchanged(out, before);
   m_array *to[8], *from[8];
   int count = m_arrays(old, to, NULL, 8);
@@ -230,14 +231,14 @@ DEVICE_CASE(stack_into_refuses) {
   m_tree *old = rig_like(joined(&all, 0, true));
   tdict_tree *out = rig_tree(&r, old), *small = TREE(2, 2, 3);
   rig_check(&r, old, out);
-  td_fails(TDICT_EINVAL, "NULL", tdict_stack_into(TREES(all), ITEMS, NULL, NULL, err));
-  td_fails(TDICT_ESHAPE, "wanted [3, 2, 3]", tdict_stack_into(TREES(all), ITEMS, NULL, small, err));
-  td_fails(TDICT_ESHAPE, "dst has batch size", tdict_cat_into(TREES(all), ITEMS, NULL, out, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_stack_into(NULL, TREES(all), ITEMS, NULL, NULL, err));
+  td_fails(TDICT_ESHAPE, "wanted [3, 2, 3]", tdict_stack_into(small, TREES(all), ITEMS, NULL, NULL, err));
+  td_fails(TDICT_ESHAPE, "dst has batch size", tdict_cat_into(out, TREES(all), ITEMS, NULL, NULL, err));
   help_put(all.td[2], "n.b", TENSOR(2, 3, 3));
-  td_fails(TDICT_EDTYPE, "float32", tdict_stack_into(TREES(all), ITEMS, NULL, out, err));
+  td_fails(TDICT_EDTYPE, "float32", tdict_stack_into(out, TREES(all), ITEMS, NULL, NULL, err));
   assert_string_equal(td_last_error.path, "n.b");
   td_ok(tdict_delete(all.td[2], "n.b", err));
-  td_fails(TDICT_ENOTFOUND, "lacks", tdict_stack_into(TREES(all), ITEMS, NULL, out, err));
+  td_fails(TDICT_ENOTFOUND, "lacks", tdict_stack_into(out, TREES(all), ITEMS, NULL, NULL, err));
   rig_check(&r, old, out); /* nothing was written */
   tdict_release(small);
   tdict_release(out);
@@ -251,14 +252,14 @@ DEVICE_CASE(cat_joins) {
   items_open(&r, &all, 1); /* 2, 3 and 4 rows */
   tdict_tree *out = NULL;
   const tdict_join_options o = along(-2);
-  td_ok(tdict_cat(TREES(all), ITEMS, &o, &out, err));
+  td_ok(tdict_cat(TREES(all), ITEMS, &o, NULL, &out, err));
   assert_int_equal(tdict_batch_size(out)[0], 9);
   rig_check(&r, joined(&all, 0, false), out);
   tdict_release(out);
   items_close(&all);
   items_open(&r, &all, 0);
   const tdict_join_options second = along(1);
-  td_ok(tdict_cat(TREES(all), ITEMS, &second, &out, err));
+  td_ok(tdict_cat(TREES(all), ITEMS, &second, NULL, &out, err));
   rig_check(&r, joined(&all, 1, false), out);
   tdict_release(out);
   items_close(&all);
@@ -272,11 +273,11 @@ CASE(cat_refuses) {
   tdict_tree *out = NULL, *scalar = help_tree(0, NULL);
   const tdict_join_options second = along(1), far = along(2);
   const tdict_tree *scalars[] = {scalar, scalar};
-  td_fails(TDICT_ESHAPE, "batch size", tdict_cat(TREES(all), ITEMS, &second, &out, err));
-  td_fails(TDICT_EINVAL, "dimension 2", tdict_cat(TREES(all), ITEMS, &far, &out, err));
-  td_fails(TDICT_EINVAL, "dimension 0", tdict_cat(scalars, 2, NULL, &out, err));
+  td_fails(TDICT_ESHAPE, "batch size", tdict_cat(TREES(all), ITEMS, &second, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "dimension 2", tdict_cat(TREES(all), ITEMS, &far, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "dimension 0", tdict_cat(scalars, 2, NULL, NULL, &out, err));
   help_put(all.td[1], "n.b", TENSOR(3, 3, 4));
-  td_fails(TDICT_ESHAPE, "tree 1", tdict_cat(TREES(all), ITEMS, NULL, &out, err));
+  td_fails(TDICT_ESHAPE, "tree 1", tdict_cat(TREES(all), ITEMS, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
   assert_null(out);
   tdict_release(scalar);
@@ -292,7 +293,7 @@ DEVICE_CASE(cat_into_keeps_addresses) {
   tdict_tree *out = rig_tree(&r, old);
   rig_check(&r, old, out);
   char *before = help_snapshot(out);
-  td_ok(tdict_cat_into(TREES(all), ITEMS, NULL, out, err));
+  td_ok(tdict_cat_into(out, TREES(all), ITEMS, NULL, NULL, err));
   help_unchanged(out, before);
   m_ignore_places = false;
   rig_check(&r, made, out);

@@ -22,10 +22,10 @@ static tdict_tree *numbers(void) {
 DEVICE_CASE(compare_finds_first_difference) {
   rig r = rig_open();
   tdict_tree *host = numbers(), *a = NULL, *b = NULL, *other = NULL;
-  td_ok(tdict_clone_deep(host, r.memory, &a, err));
+  td_ok(tdict_clone_deep(host, TD_IN(r.memory), &a, err));
   ((float *)tdict_data(host, "x"))[4] = 2;
   ((int64_t *)tdict_data(host, "n.i"))[1] = 5;
-  td_ok(tdict_clone_deep(host, r.memory, &b, err));
+  td_ok(tdict_clone_deep(host, TD_IN(r.memory), &b, err));
   tdict_difference d = differ(a, b, NULL);
   assert_true(d.differs);
   assert_string_equal(d.path, "x");

@@ -138,11 +138,11 @@ DEVICE_CASE(must_write_in_place) {
   tdict_lock(td);
   td_ok(tdict_write(td, "a", help_get(other, "a"), err));
   td_ok(tdict_zero(td, err));
-  td_ok(tdict_fill(td, "n", 0, err));
-  td_ok(tdict_copy(td, other, err));
+  td_ok(tdict_fill(td, "n", 0, NULL, err));
+  td_ok(tdict_copy(td, other, NULL, err));
   assert_true(tdict_equal(td, other));
   tdict_tree *row = NULL;
-  td_ok(tdict_index_get(other, TDICT_INDEX(TDICT_AT(0)), &row, err));
+  td_ok(tdict_index_get(NULL, other, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
   td_ok(tdict_write_at(td, "a", TDICT_INDEX(TDICT_AT(2)), help_get(row, "a"), err));
   td_fails(TDICT_ENOTFOUND, "'x'", tdict_write(td, "x", help_get(other, "a"), err));
   td_fails(TDICT_ESHAPE, "[4]", tdict_write(td, "a", help_get(row, "a"), err));
@@ -234,26 +234,26 @@ DEVICE_CASE(must_index) {
   const int64_t list[] = {2, 0};
   tdict_tensor *mask = NULL;
   td_ok(tdict_tensor_zeros(TDICT_BOOL, 1, (const int64_t[]){3}, NULL, &mask, err));
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(1), TDICT_NEW_AXIS, TDICT_RANGE(3, 0, -2)), &out, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1), TDICT_NEW_AXIS, TDICT_RANGE(3, 0, -2)), NULL, &out, err));
   rig_shares(out, td, true);
   assert_int_equal(tdict_batch_ndim(out), 2);
   assert_int_equal(tdict_batch_size(out)[1], 2);
   tdict_release(out);
   out = NULL;
-  const tdict_indices copies[] = {TDICT_INDEX(TDICT_LIST(list, 2)), TDICT_INDEX(TDICT_MASK(mask)),
-                                  TDICT_INDEX(TDICT_LIST(list, 2), TDICT_LIST(list, 2))};
+  const tdict_indices *const copies[] = {TDICT_INDEX(TDICT_LIST(list, 2)), TDICT_INDEX(TDICT_MASK(mask)),
+                                         TDICT_INDEX(TDICT_LIST(list, 2), TDICT_LIST(list, 2))};
   for (int i = 0; i < 3; i++) {
-    td_ok(tdict_index_get(td, copies[i], &out, err));
+    td_ok(tdict_index_get(NULL, td, copies[i], NULL, &out, err));
     rig_shares(out, td, false);
     assert_int_equal(tdict_batch_size(out)[0], i == 1 ? 0 : 2);
     tdict_release(out);
   }
-  td_fails(TDICT_EINVAL, "for 1 dimensions", tdict_index_get(none, TDICT_INDEX(TDICT_AT(0)), &out, err));
+  td_fails(TDICT_EINVAL, "for 1 dimensions", tdict_index_get(NULL, none, TDICT_INDEX(TDICT_AT(0)), NULL, &out, err));
   td_fails(TDICT_EINVAL, "TDICT_REST is used twice",
-           tdict_index_get(td, TDICT_INDEX(TDICT_REST, TDICT_REST), &out, err));
+           tdict_index_get(NULL, td, TDICT_INDEX(TDICT_REST, TDICT_REST), NULL, &out, err));
   tdict_tree *row = rig_tree(&r, rig_like(SAMPLE(4)));
-  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_RANGE(0, 2, 1)), row, err)); /* repeated */
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(1)), &out, err));
+  td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 2, 1)), row, NULL, err)); /* repeated */
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
   assert_true(tdict_equal(out, row));
   tdict_release(out);
   tdict_release(row);
@@ -297,22 +297,22 @@ DEVICE_CASE(must_split_chunk_unbind_stack_cat) {
   td_ok(tdict_chunks(td, 0, pieces, &count, err));
   assert_int_equal(tdict_batch_size(pieces[1])[0], 2); /* the last one is short */
   rig_shares(pieces[1], td, true);
-  td_ok(tdict_cat((const tdict_tree *const *)pieces, 2, NULL, &whole, err));
+  td_ok(tdict_cat((const tdict_tree *const *)pieces, 2, NULL, NULL, &whole, err));
   assert_true(tdict_equal(whole, td));
-  td_fails(TDICT_ESHAPE, "tree 1", tdict_stack((const tdict_tree *const *)pieces, 2, NULL, &into, err));
+  td_fails(TDICT_ESHAPE, "tree 1", tdict_stack((const tdict_tree *const *)pieces, 2, NULL, NULL, &into, err));
   for (int i = 0; i < 2; i++) tdict_release(pieces[i]);
   count = 5;
   td_ok(tdict_unbind(td, 0, pieces, &count, err));
-  td_ok(tdict_stack((const tdict_tree *const *)pieces, 5, NULL, &into, err));
+  td_ok(tdict_stack((const tdict_tree *const *)pieces, 5, NULL, NULL, &into, err));
   assert_true(tdict_equal(into, td));
   const void *before = address(into, "n.b");
   td_ok(tdict_zero(into, err));
-  td_ok(tdict_stack_into((const tdict_tree *const *)pieces, 5, NULL, into, err));
+  td_ok(tdict_stack_into(into, (const tdict_tree *const *)pieces, 5, NULL, NULL, err));
   assert_true(tdict_equal(into, td));
   assert_ptr_equal(address(into, "n.b"), before);
   td_ok(tdict_delete(pieces[3], "n.b", err));
   tdict_tree *none = NULL;
-  td_fails(TDICT_ENOTFOUND, "tree 3", tdict_stack((const tdict_tree *const *)pieces, 5, NULL, &none, err));
+  td_fails(TDICT_ENOTFOUND, "tree 3", tdict_stack((const tdict_tree *const *)pieces, 5, NULL, NULL, &none, err));
   assert_string_equal(td_last_error.path, "n.b");
   for (int i = 0; i < 5; i++) tdict_release(pieces[i]);
   tdict_release(into);
@@ -327,15 +327,15 @@ DEVICE_CASE(must_preallocate) {
   const tdict_schema schema = {fields, 2};
   tdict_tree *td = NULL, *empty = TREE(4), *row = NULL, *got = NULL;
   td_ok(tdict_create_from(&schema, 1, (const int64_t[]){4}, r.memory, &td, err));
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(0)), &row, err));
-  td_ok(tdict_write_row(empty, 2, row, err)); /* allocates */
-  assert_true(tdict_equal(empty, td));        /* zeroed */
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
+  td_ok(tdict_write_rows(empty, 2, row, err)); /* allocates */
+  assert_true(tdict_equal(empty, td));         /* zeroed */
   tdict_release(row);
   td_ok(tdict_create_from(&schema, 0, NULL, r.memory, &row, err));
   tdict_tensor *obs = NEW(&r, 3);
   td_ok(tdict_write(row, "obs", obs, err));
-  td_ok(tdict_write_row(td, 3, row, err));
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(3)), &got, err));
+  td_ok(tdict_write_rows(td, 3, row, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(3)), NULL, &got, err));
   assert_true(tdict_equal(got, row));
   tdict_tensor_release(obs);
   tdict_release(got);
@@ -348,10 +348,10 @@ DEVICE_CASE(must_preallocate) {
 DEVICE_CASE(must_pad_sequence) {
   rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(4)), *two = NULL, *out = NULL, *end = NULL, *zeros = NULL;
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(0, 2, 1)), &two, err));
-  td_ok(tdict_pad_sequence((const tdict_tree *const[]){two, td}, 2, 0, NULL, &out, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 2, 1)), NULL, &two, err));
+  td_ok(tdict_pad_sequence((const tdict_tree *const[]){two, td}, 2, NULL, NULL, &out, err));
   assert_int_equal(tdict_batch_size(out)[1], 4);
-  td_ok(tdict_index_get(out, TDICT_INDEX(TDICT_AT(0), TDICT_RANGE(2, 4, 1)), &end, err));
+  td_ok(tdict_index_get(NULL, out, TDICT_INDEX(TDICT_AT(0), TDICT_RANGE(2, 4, 1)), NULL, &end, err));
   td_ok(tdict_clone_deep(two, NULL, &zeros, err));
   td_ok(tdict_zero(zeros, err));
   assert_true(tdict_equal(end, zeros));
@@ -397,9 +397,7 @@ DEVICE_CASE(must_walk_and_apply) {
   rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(3)), *other = rig_tree(&r, rig_like(SAMPLE(3))), *out = NULL;
   help_paths(td, "a n n.b n.m n.m.u e");
-  tdict_visit_options o = tdict_visit_options_default();
-  o.context = r.context; /* on the pool */
-  td_ok(tdict_apply((const tdict_tree *const[]){td, other}, 2, clone_leaf, &o, &out, err));
+  td_ok(tdict_apply(r.context, (const tdict_tree *const[]){td, other}, 2, clone_leaf, NULL, NULL, &out, err));
   assert_true(tdict_equal(out, other));
   size_t bytes = 0;
   assert_int_equal(tdict_num_leaves(td), 3);
@@ -413,7 +411,7 @@ DEVICE_CASE(must_walk_and_apply) {
   td_ok(tdict_delete(other, "n.m.u", err));
   tdict_tree *none = NULL;
   td_fails(TDICT_ENOTFOUND, "tree 1",
-           tdict_apply((const tdict_tree *const[]){td, other}, 2, clone_leaf, &o, &none, err));
+           tdict_apply(r.context, (const tdict_tree *const[]){td, other}, 2, clone_leaf, NULL, NULL, &none, err));
   tdict_release(out);
   tdict_release(other);
   tdict_release(td);
@@ -427,7 +425,7 @@ DEVICE_CASE(must_compare_and_print) {
   char text[1024], line[160], *shown;
   td_ok(tdict_clone_deep(td, NULL, &other, err));
   assert_true(tdict_equal(td, other));
-  td_ok(tdict_fill(other, "n.b", 0, err));
+  td_ok(tdict_fill(other, "n.b", 0, NULL, err));
   td_ok(tdict_compare(td, other, NULL, &found, err));
   assert_true(found.differs);
   assert_string_equal(found.path, "n.b");
@@ -477,7 +475,7 @@ GPU_CASE(must_pin_memory) {
   assert_true(tdict_equal(pinned, host));
   td_ok(tdict_pin_memory(r.context, pinned, NULL, &again, err));
   rig_shares(again, pinned, true); /* pinned tensors are shared */
-  td_ok(tdict_clone_deep(host, r.memory, &device, err));
+  td_ok(tdict_clone_deep(host, TD_IN(r.memory), &device, err));
   td_ok(tdict_set_tree(host, "d", device, err));
   tdict_tree *none = NULL;
   td_fails(TDICT_EWRONGDEVICE, "", tdict_pin_memory(r.context, host, NULL, &none, err));

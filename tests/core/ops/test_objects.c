@@ -8,13 +8,14 @@ typedef tdict_status (*operation)(const tdict_tree *td, tdict_tree **out, tdict_
   static tdict_status name(const tdict_tree *td, tdict_tree **out, tdict_error *err) { return call; }
 static const int64_t six[] = {3, 2}, wide[] = {2, 2, 3}, parts[] = {1, 2}, list_of[] = {1, 0, 1};
 static const int order[] = {1, 0};
-OPERATION(do_at, tdict_index_get(td, TDICT_INDEX(TDICT_AT(-1)), out, err))
-OPERATION(do_at_at, tdict_index_get(td, TDICT_INDEX(TDICT_AT(1), TDICT_AT(2)), out, err))
-OPERATION(do_at_second, tdict_index_get(td, TDICT_INDEX(TDICT_ALL, TDICT_AT(2)), out, err))
-OPERATION(do_range, tdict_index_get(td, TDICT_INDEX(TDICT_ALL, TDICT_RANGE(2, TDICT_NONE, -2)), out, err))
-OPERATION(do_new_axis, tdict_index_get(td, TDICT_INDEX(TDICT_NEW_AXIS, TDICT_REST), out, err))
-OPERATION(do_list, tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list_of, 3)), out, err))
-OPERATION(do_lists, tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list_of, 3), TDICT_LIST(list_of, 1)), out, err))
+OPERATION(do_at, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(-1)), NULL, out, err))
+OPERATION(do_at_at, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1), TDICT_AT(2)), NULL, out, err))
+OPERATION(do_at_second, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_ALL, TDICT_AT(2)), NULL, out, err))
+OPERATION(do_range, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_ALL, TDICT_RANGE(2, TDICT_NONE, -2)), NULL, out, err))
+OPERATION(do_new_axis, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_NEW_AXIS, TDICT_REST), NULL, out, err))
+OPERATION(do_list, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list_of, 3)), NULL, out, err))
+OPERATION(do_lists,
+          tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list_of, 3), TDICT_LIST(list_of, 1)), NULL, out, err))
 OPERATION(do_view, tdict_view(td, 2, six, out, err))
 OPERATION(do_reshape, tdict_reshape(td, 2, six, out, err))
 OPERATION(do_flatten, tdict_flatten(td, 0, 1, out, err))
@@ -64,17 +65,17 @@ static tdict_status join(const tdict_tree *td, int dim, bool stacks, tdict_tree 
   const tdict_tree *both[] = {td, td, td};
   tdict_join_options o = tdict_join_options_default();
   o.dim = dim;
-  return stacks ? tdict_stack(both, 3, &o, out, err) : tdict_cat(both, 3, &o, out, err);
+  return stacks ? tdict_stack(both, 3, &o, NULL, out, err) : tdict_cat(both, 3, &o, NULL, out, err);
 }
 OPERATION(do_stack, join(td, 0, true, out, err))
 OPERATION(do_stack_second, join(td, 1, true, out, err))
 OPERATION(do_cat, join(td, 1, false, out, err))
-OPERATION(do_pad, tdict_pad_sequence((const tdict_tree *const[]){td, td}, 2, 0, NULL, out, err))
+OPERATION(do_pad, tdict_pad_sequence((const tdict_tree *const[]){td, td}, 2, NULL, NULL, out, err))
 static tdict_status copy_leaf(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
   (void)user;
   return tdict_tensor_clone(at->tensors[0], NULL, out, err);
 }
-OPERATION(do_apply, tdict_apply(&td, 1, copy_leaf, NULL, out, err))
+OPERATION(do_apply, tdict_apply(NULL, &td, 1, copy_leaf, NULL, NULL, out, err))
 static bool keep_all(void *user, const tdict_leaves *at) {
   (void)user, (void)at;
   return true;
@@ -133,7 +134,7 @@ DEVICE_CASE(objects_pass_as_tensors) {
   for (int i = 0; i < OPERATIONS; i++)
     if (!skipped(&r, &operations[i])) run_both(&operations[i], &w, &flat_type);
   tdict_tree *copy = NULL;
-  td_ok(tdict_clone_deep(w.td, r.memory, &copy, err)); /* and in a given memory */
+  td_ok(tdict_clone_deep(w.td, TD_IN(r.memory), &copy, err)); /* and in a given memory */
   assert_true(tdict_device_equal(tdict_tensor_device(thing_at(copy, &flat_type)->b), td_device()));
   tdict_release(copy);
   end_twins(&w);
@@ -166,19 +167,19 @@ CASE(objects_are_copied_to_the_given_memory) {
   tdict_tree *copy = NULL, *stacked = NULL;
   o.device = tdict_sim(0);
   td_ok(tdict_context_create(&o, &context, err));
-  tdict_join_options j = tdict_join_options_default();
+  tdict_run j = tdict_run_default();
   j.memory = tdict_pinned_memory(context);
   twins w = make_twins(&r, &both_type);
-  td_ok(tdict_clone_deep(w.td, j.memory, &copy, err));
+  td_ok(tdict_clone_deep(w.td, TD_IN(j.memory), &copy, err));
   assert_true(tdict_tensor_is_pinned(thing_at(copy, &both_type)->a));
-  td_ok(tdict_stack((const tdict_tree *const[]){w.td, w.td}, 2, &j, &stacked, err));
+  td_ok(tdict_stack((const tdict_tree *const[]){w.td, w.td}, 2, NULL, &j, &stacked, err));
   assert_true(tdict_tensor_is_pinned(thing_at(stacked, &both_type)->b));
   assert_int_equal(calls[HOOK_CLONE] + calls[HOOK_STACK], 0);
   tdict_release(copy);
   tdict_release(stacked);
   end_twins(&w);
   w = make_twins(&r, &hooks_type);
-  td_ok(tdict_clone_deep(w.td, j.memory, &copy, err)); /* the hook is the only way */
+  td_ok(tdict_clone_deep(w.td, TD_IN(j.memory), &copy, err)); /* the hook is the only way */
   assert_false(tdict_tensor_is_pinned(thing_at(copy, &hooks_type)->a));
   assert_int_equal(calls[HOOK_CLONE], 1);
   tdict_release(copy);
@@ -221,7 +222,7 @@ CASE(objects_are_shared_if_no_element_moves) {
   const int straight[] = {0, 1};
   tdict_tree *outs[8] = {NULL};
   size_t count = 1;
-  td_ok(tdict_index_get(w.td, TDICT_INDEX(TDICT_ALL), &outs[0], err));
+  td_ok(tdict_index_get(NULL, w.td, TDICT_INDEX(TDICT_ALL), NULL, &outs[0], err));
   td_ok(tdict_view(w.td, 2, same, &outs[1], err));
   td_ok(tdict_reshape(w.td, 2, (const int64_t[]){2, -1}, &outs[2], err));
   td_ok(tdict_squeeze(w.td, TDICT_EVERY_DIM, &outs[3], err));
@@ -248,7 +249,7 @@ CASE(objects_keep_locks) {
   assert_false(tdict_is_locked(out));
   assert_true(tdict_is_locked(help_get_tree(out, "n")));
   tdict_release(out);
-  td_ok(tdict_index_get(w.td, TDICT_INDEX(TDICT_AT(0)), &out, err));
+  td_ok(tdict_index_get(NULL, w.td, TDICT_INDEX(TDICT_AT(0)), NULL, &out, err));
   assert_false(tdict_is_locked(help_get_tree(out, "n")));
   tdict_release(out);
   end_twins(&w);
@@ -312,16 +313,16 @@ CASE(objects_of_two_types_are_refused) {
   twins w = make_twins(&r, &flat_type), other = make_twins(&r, &both_type);
   const tdict_tree *both[] = {w.td, other.td};
   tdict_tree *out = NULL;
-  td_fails(TDICT_ETYPE, "of type flat in one tree, and of type both", tdict_stack(both, 2, NULL, &out, err));
+  td_fails(TDICT_ETYPE, "of type flat in one tree, and of type both", tdict_stack(both, 2, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.o");
-  td_fails(TDICT_ETYPE, "of type flat", tdict_cat(both, 2, NULL, &out, err));
-  td_fails(TDICT_ETYPE, "of type flat", tdict_pad_sequence(both, 2, 0, NULL, &out, err));
-  td_fails(TDICT_ETYPE, "of type flat", tdict_apply(both, 2, copy_leaf, NULL, &out, err));
+  td_fails(TDICT_ETYPE, "of type flat", tdict_cat(both, 2, NULL, NULL, &out, err));
+  td_fails(TDICT_ETYPE, "of type flat", tdict_pad_sequence(both, 2, NULL, NULL, &out, err));
+  td_fails(TDICT_ETYPE, "of type flat", tdict_apply(NULL, both, 2, copy_leaf, NULL, NULL, &out, err));
   both[1] = w.plain;
   td_fails(TDICT_ETYPE, "the key holds a tree in tree 1, but an object of type flat in tree 0",
-           tdict_stack(both, 2, NULL, &out, err));
-  td_fails(TDICT_ETYPE, "the key holds a tree in the source", tdict_copy(w.td, w.plain, err));
-  td_fails(TDICT_ETYPE, "a tree in the value", tdict_index_set(w.td, TDICT_INDEX(TDICT_ALL), w.plain, err));
+           tdict_stack(both, 2, NULL, NULL, &out, err));
+  td_fails(TDICT_ETYPE, "the key holds a tree in the source", tdict_copy(w.td, w.plain, NULL, err));
+  td_fails(TDICT_ETYPE, "a tree in the value", tdict_index_set(NULL, w.td, TDICT_INDEX(TDICT_ALL), w.plain, NULL, err));
   assert_null(out);
   end_twins(&w);
   end_twins(&other);
@@ -338,10 +339,10 @@ CASE(objects_with_another_batch_size_are_refused) {
     td_fails(TDICT_ESHAPE, "batch size is [2, 3], tensor has shape [5]", run(td, &out, err));
     assert_string_equal(td_last_error.path, "o.b");
   }
-  td_fails(TDICT_ESHAPE, "[5]", tdict_index_set(td, TDICT_INDEX(TDICT_ALL), td, err));
+  td_fails(TDICT_ESHAPE, "[5]", tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), td, NULL, err));
   td_ok(do_clone_deep(td, &out, err)); /* without a change of batch dimensions any shape is allowed */
   assert_true(tdict_equal(td, out));
-  td_ok(tdict_copy(td, out, err));
+  td_ok(tdict_copy(td, out, NULL, err));
   tdict_release(out);
   flat_has_object = true;
   td_fails(TDICT_EHOOK, "the tree from flatten holds an object of type inner", do_clone_deep(td, &out, err));
@@ -367,9 +368,9 @@ DEVICE_CASE(objects_compared) {
   close.absolute = 255;
   td_ok(tdict_compare(w.td, copy, &close, &found, err));
   assert_false(found.differs);
-  td_ok(tdict_copy(other.td, other.td, err)); /* itself */
+  td_ok(tdict_copy(other.td, other.td, NULL, err)); /* itself */
   td_ok(tdict_update(copy, other.td, NULL, 0, err));
-  td_ok(tdict_copy(copy, copy, err));
+  td_ok(tdict_copy(copy, copy, NULL, err));
   td_ok(tdict_set(copy, "t", help_get(w.td, "t"), err));
   td_ok(tdict_compare(w.td, copy, NULL, &found, err));
   assert_string_equal(found.message, "objects of type flat and both");
@@ -410,18 +411,14 @@ CASE(objects_visited) {
   help_text seen = {NULL, 0, 0, false};
   const tdict_tree *both[] = {w.td, w.td};
   tdict_tree *out = NULL;
-  tdict_visit_options o = tdict_visit_options_default();
-  o.user = &seen;
-  td_ok(tdict_visit(both, 2, note_path, &o, err));
+  td_ok(tdict_visit(NULL, both, 2, note_path, &seen, NULL, err));
   assert_string_equal(seen.text, "t n.o.a n.o.b ");
   free(seen.text);
-  o.user = (void *)(uintptr_t) "n.o";
-  td_ok(tdict_apply(both, 2, drop, &o, &out, err));
+  td_ok(tdict_apply(NULL, both, 2, drop, (void *)(uintptr_t) "n.o", NULL, &out, err));
   help_paths(out, "t n");
   tdict_release(out);
-  o.user = (void *)(uintptr_t) "n.o.b";
   td_fails(TDICT_EINVAL, "1 tensors of an object of type flat are dropped, wanted all or none",
-           tdict_apply(both, 2, drop, &o, &out, err));
+           tdict_apply(NULL, both, 2, drop, (void *)(uintptr_t) "n.o.b", NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.o");
   end_twins(&w);
   rig_close(&r);

@@ -9,17 +9,18 @@ typedef tdict_status (*writing)(tdict_tree *td, const tdict_tree *from, tdict_er
     (void)from;                                                                        \
     return call;                                                                       \
   }
-static tdict_status with_part(tdict_tree *td, const tdict_tree *from, tdict_indices of, int way, tdict_error *err) {
+static tdict_status with_part(tdict_tree *td, const tdict_tree *from, const tdict_indices *of, int way,
+                              tdict_error *err) {
   tdict_tree *part = NULL;
-  tdict_status status = tdict_index_get(from, of, &part, err);
+  tdict_status status = tdict_index_get(NULL, from, of, NULL, &part, err);
   if (status != TDICT_OK) return status;
   const tdict_tree *rows[] = {part, part};
-  if (way == 0) status = tdict_index_set(td, TDICT_INDEX(TDICT_ALL, TDICT_RANGE(0, 3, 2)), part, err);
-  if (way == 1) status = tdict_write_row(td, 1, part, err);
+  if (way == 0) status = tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL, TDICT_RANGE(0, 3, 2)), part, NULL, err);
+  if (way == 1) status = tdict_write_rows(td, 1, part, err);
   if (way == 2) status = tdict_write_rows(td, 1, part, err);
-  if (way == 3) status = tdict_index_set(td, TDICT_INDEX(TDICT_ALL), part, err); /* repeated */
-  if (way == 4) status = tdict_stack_into(rows, 2, NULL, td, err);
-  if (way == 5) status = tdict_cat_into(rows, 2, NULL, td, err);
+  if (way == 3) status = tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), part, NULL, err); /* repeated */
+  if (way == 4) status = tdict_stack_into(td, rows, 2, NULL, NULL, err);
+  if (way == 5) status = tdict_cat_into(td, rows, 2, NULL, NULL, err);
   tdict_release(part);
   return status;
 }
@@ -29,12 +30,12 @@ WRITING(set_rows, with_part(td, from, TDICT_INDEX(TDICT_RANGE(0, 1, 1)), 2, err)
 WRITING(set_repeated, with_part(td, from, TDICT_INDEX(TDICT_AT(0)), 3, err))
 WRITING(set_stacked, with_part(td, from, TDICT_INDEX(TDICT_AT(0)), 4, err))
 WRITING(set_joined, with_part(td, from, TDICT_INDEX(TDICT_RANGE(0, 1, 1)), 5, err))
-WRITING(set_picked, tdict_index_into(td, from, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), err))
-WRITING(set_all, tdict_copy(td, from, err))
+WRITING(set_picked, tdict_index_into(NULL, td, from, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), NULL, err))
+WRITING(set_all, tdict_copy(td, from, NULL, err))
 WRITING(set_some, tdict_update_in_place(td, from, (const char *const[]){"n"}, 1, err))
 WRITING(set_zero, tdict_zero(td, err))
-WRITING(set_filled, tdict_fill(td, "n", 7 * (td_device().type == TDICT_DEVICE_CPU), err))
-WRITING(set_object, tdict_fill(td, "n.o", 0, err))
+WRITING(set_filled, tdict_fill(td, "n", 7 * (td_device().type == TDICT_DEVICE_CPU), NULL, err))
+WRITING(set_object, tdict_fill(td, "n.o", 0, NULL, err))
 static const struct {
   const char *name;
   writing run;
@@ -113,12 +114,12 @@ DEVICE_CASE(objects_are_preallocated) {
   rig r = rig_open();
   twins w = make_twins(&r, &flat_type);
   tdict_tree *td = TREE(4, 2, 3), *plain = TREE(4, 2, 3);
-  td_ok(tdict_write_row(td, 2, w.td, err));
-  td_ok(tdict_write_row(plain, 2, w.plain, err));
+  td_ok(tdict_write_rows(td, 2, w.td, err));
+  td_ok(tdict_write_rows(plain, 2, w.plain, err));
   assert_int_equal(tdict_tensor_shape(thing_at(td, &flat_type)->a)[0], 4);
   agree(td, plain, &w, &flat_type);
-  td_ok(tdict_write_row(td, 0, w.td, err));
-  td_ok(tdict_write_row(plain, 0, w.plain, err));
+  td_ok(tdict_write_rows(td, 0, w.td, err));
+  td_ok(tdict_write_rows(plain, 0, w.plain, err));
   agree(td, plain, &w, &flat_type);
   tdict_release(td);
   tdict_release(plain);

@@ -119,7 +119,7 @@ CASE(pack_sequence_matches_a_loop) {
       o.num_sequences = count + (int64_t)(next_random(&state) % 3);
       o.pad_value = 7;
     }
-    td_ok(tdict_pack_sequence((const tdict_tree *const *)td, (size_t)count, &o, &out, err));
+    td_ok(tdict_pack_sequence((const tdict_tree *const *)td, (size_t)count, &o, NULL, &out, err));
     check_packed(out, s, count, &o, is_fixed ? o.num_tokens : total, is_fixed ? o.num_sequences : count);
     tdict_release(out);
     for (int i = 0; i < count; i++) tdict_release(td[i]);
@@ -130,7 +130,7 @@ CASE(pack_sequence_matches_a_loop) {
 CASE(pack_sequence_ignores_batch_sizes) {
   tdict_tree *td[2] = {TREE(2), TREE(3)}, *out = NULL;
   for (int i = 0; i < 2; i++) help_put(td[i], "n.x", TENSOR(i + 2, 4));
-  td_ok(tdict_pack_sequence((const tdict_tree *const *)td, 2, NULL, &out, err));
+  td_ok(tdict_pack_sequence((const tdict_tree *const *)td, 2, NULL, NULL, &out, err));
   assert_int_equal(tdict_batch_ndim(out), 0);
   assert_int_equal(tdict_batch_ndim(help_get_tree(out, "n")), 0);
   const float *x = leaf_of(out, "n.x", TDICT_F32, COUNTS(5, 4));
@@ -146,9 +146,9 @@ SIM_CASE(pack_sequence_writes_pinned_memory) {
   tdict_tree *td[2] = {TREE(2), TREE(3)}, *out = NULL;
   size_t unique = 0;
   for (int i = 0; i < 2; i++) help_put(td[i], "x", TENSOR(i + 2));
-  tdict_pack_options o = tdict_pack_options_default();
+  tdict_run o = tdict_run_default();
   o.memory = tdict_pinned_memory(c);
-  td_ok(tdict_pack_sequence((const tdict_tree *const *)td, 2, &o, &out, err));
+  td_ok(tdict_pack_sequence((const tdict_tree *const *)td, 2, NULL, &o, &out, err));
   assert_true(tdict_is_pinned(out));
   td_ok(tdict_unique_bytes(out, &unique, err));
   assert_true(unique <= 3 * 256);
@@ -156,12 +156,12 @@ SIM_CASE(pack_sequence_writes_pinned_memory) {
   out = NULL;
   o.memory = tdict_device_memory(c, td_device());
   td_fails(TDICT_EWRONGDEVICE, "the memory is on",
-           tdict_pack_sequence((const tdict_tree *const *)td, 2, &o, &out, err));
+           tdict_pack_sequence((const tdict_tree *const *)td, 2, NULL, &o, &out, err));
   tdict_tree *there = NULL;
-  td_ok(tdict_clone_deep(td[1], o.memory, &there, err));
+  td_ok(tdict_clone_deep(td[1], TD_IN(o.memory), &there, err));
   o.memory = NULL;
   const tdict_tree *one[] = {there};
-  td_fails(TDICT_EWRONGDEVICE, "the tensor is on", tdict_pack_sequence(one, 1, &o, &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "the tensor is on", tdict_pack_sequence(one, 1, NULL, &o, &out, err));
   assert_string_equal(td_last_error.path, "x");
   assert_null(out);
   tdict_release(there);
@@ -217,13 +217,14 @@ CASE(pack_sequence_refuses_options) {
   }
   for (int i = 0; i < (int)(sizeof wanted / sizeof *wanted); i++) {
     tdict_pack_options o = wrong_options(i);
-    td_fails(wanted[i].status, wanted[i].text, tdict_pack_sequence((const tdict_tree *const *)td, 2, &o, &out, err));
+    td_fails(wanted[i].status, wanted[i].text,
+             tdict_pack_sequence((const tdict_tree *const *)td, 2, &o, NULL, &out, err));
     if (i == 6) assert_string_equal(td_last_error.path, "nothing");
     if (i == 14) assert_string_equal(td_last_error.path, "y");
     assert_null(out);
   }
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_pack_sequence((const tdict_tree *const *)td, 2, NULL, NULL, err));
-  td_fails(TDICT_EINVAL, "no trees", tdict_pack_sequence((const tdict_tree *const *)td, 0, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_pack_sequence((const tdict_tree *const *)td, 2, NULL, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "no trees", tdict_pack_sequence((const tdict_tree *const *)td, 0, NULL, NULL, &out, err));
   for (int i = 0; i < 2; i++) tdict_release(td[i]);
 }
 
@@ -235,7 +236,7 @@ static void refuse_second(tdict_status status, const char *text, const char *pat
   help_put(b, "x", TENSOR(4));
   if (y) help_put(b, "y", y);
   const tdict_tree *both[] = {a, b};
-  td_fails(status, text, tdict_pack_sequence(both, 2, NULL, &out, err));
+  td_fails(status, text, tdict_pack_sequence(both, 2, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, path);
   assert_null(out);
   tdict_release(a);
@@ -252,10 +253,10 @@ CASE(pack_sequence_refuses_trees) {
   refuse_second(TDICT_ENOTFOUND, "tree 1 lacks", "y", NULL);
   tdict_tree *td = help_tree_without_batch(), *out = NULL;
   const tdict_tree *one[] = {td};
-  td_fails(TDICT_EINVAL, "has a dimension to join", tdict_pack_sequence(one, 1, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "has a dimension to join", tdict_pack_sequence(one, 1, NULL, NULL, &out, err));
   td_ok(tdict_tensor_zeros(TDICT_U8, COUNTS(1, 1, 1, 1, 1, 1, 1), NULL, &deep, err));
   help_put(td, "deep", deep);
-  td_fails(TDICT_EINVAL, "7 dimensions", tdict_pack_sequence(one, 1, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "7 dimensions", tdict_pack_sequence(one, 1, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "deep");
   assert_null(out);
   tdict_release(td);
@@ -266,7 +267,7 @@ CASE(pack_sequence_refuses_objects) {
   const tdict_tree *one[] = {td};
   help_put(td, "x", TENSOR(2));
   td_ok(tdict_set_object(td, "thing", &thing_flat, thing_create(TENSOR(2), TENSOR(2)), err));
-  td_fails(TDICT_ENOTSUP, "an object", tdict_pack_sequence(one, 1, NULL, &out, err));
+  td_fails(TDICT_ENOTSUP, "an object", tdict_pack_sequence(one, 1, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "thing");
   assert_null(out);
   tdict_release(td);
@@ -282,7 +283,7 @@ CASE(pack_sequence_needs_memory) {
     tdict_tree *out = NULL;
     tdict_error error = {0};
     td_fail_alloc(failures, false);
-    tdict_status status = tdict_pack_sequence((const tdict_tree *const *)td, 2, NULL, &out, &error);
+    tdict_status status = tdict_pack_sequence((const tdict_tree *const *)td, 2, NULL, NULL, &out, &error);
     failed = td_fail_alloc_stop();
     assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
     assert_true(failed == (out == NULL));

@@ -10,7 +10,7 @@ DEVICE_CASE(pad_sequence_pads) {
     model[i] = SAMPLE(lengths[i], 2);
     td[i] = rig_tree(&r, model[i]);
   }
-  td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 3, 0, NULL, &out, err));
+  td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 3, NULL, NULL, &out, err));
   assert_int_equal(tdict_batch_ndim(out), 3);
   const int64_t wanted[] = {3, 5, 2};
   assert_memory_equal(tdict_batch_size(out), wanted, sizeof wanted);
@@ -42,7 +42,7 @@ CASE(pad_sequence_converts_the_value) {
     help_put(i ? b : a, "z", t);
   }
   const tdict_tree *both[] = {a, b};
-  td_ok(tdict_pad_sequence(both, 2, -7, NULL, &out, err));
+  td_ok(tdict_pad_sequence(both, 2, TD_PAD(-7, NULL), NULL, &out, err));
   assert_true(((const float *)tdict_const_data(out, "x"))[1] == -7);
   assert_int_equal(((const int16_t *)tdict_const_data(out, "y"))[2], -7);
   assert_int_equal(((const int16_t *)tdict_const_data(out, "y"))[3], -7);
@@ -66,7 +66,7 @@ DEVICE_CASE(pad_sequence_pads_8_bit_floats) {
       td_ok(tdict_tensor_zeros(dtypes[d], COUNTS(2 + i, 2), r.memory, &t, err));
       help_put(td[i], "x", t);
     }
-    td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 2, 3, NULL, &out, err));
+    td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 2, TD_PAD(3, NULL), NULL, &out, err));
     td_ok(tdict_tensor_clone(help_get(out, "x"), NULL, &host, err));
     const unsigned char *found = tdict_tensor_const_data(host);
     for (int k = 0; k < 12; k++) assert_int_equal(found[k], k == 4 || k == 5 ? three[d] : 0);
@@ -120,9 +120,7 @@ DEVICE_CASE(pad_sequence_pads_samples) {
     for (int k = 0; k < 3; k++) elements[k][i] = put_bytes(&r, td[i], paths[k], lengths[k][i], widths[k]);
     td_ok(tdict_set_text(td[i], "source", i ? "b" : "a", err));
   }
-  tdict_join_options o = tdict_join_options_default();
-  o.masks = "m";
-  td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 3, 7, &o, &out, err));
+  td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 3, TD_PAD(7, "m"), NULL, &out, err));
   static const char *const nodes[] = {"n", "m", "m.n"};
   for (int i = 0; i < 4; i++) {
     const tdict_tree *node = i < 3 ? help_get_tree(out, nodes[i]) : out;
@@ -160,13 +158,13 @@ DEVICE_CASE(pad_sequence_of_samples_keeps_batch_sizes_of_children) {
       help_put_tree(td[i], "one", TREE(4));
     free(put_bytes(&r, td[i], "one.x", 4, 0));
   }
-  td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 2, 0, NULL, &out, err));
+  td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 2, NULL, NULL, &out, err));
   const int64_t wanted[] = {2, 3, 3};
   const tdict_tree *both = help_get_tree(out, "both"), *one = help_get_tree(out, "one");
   assert_int_equal(tdict_batch_ndim(both), 3);
   assert_memory_equal(tdict_batch_size(both), wanted, sizeof wanted);
   assert_int_equal(tdict_batch_ndim(one), 1);
-  td_ok(tdict_index_get(both, TDICT_INDEX(TDICT_AT(1), TDICT_AT(2), TDICT_AT(2)), &row, err));
+  td_ok(tdict_index_get(NULL, both, TDICT_INDEX(TDICT_AT(1), TDICT_AT(2), TDICT_AT(2)), NULL, &row, err));
   tdict_release(row);
   tdict_release(out);
   for (int i = 0; i < 2; i++) tdict_release(td[i]);
@@ -180,23 +178,22 @@ DEVICE_CASE(pad_sequence_refuses) {
   tdict_tensor *t = NULL;
   td_ok(tdict_tensor_zeros(TDICT_F32, 0, NULL, r.memory, &t, err));
   help_put(scalar, "n.b", t);
-  tdict_join_options o = tdict_join_options_default();
-  o.dim = 1;
-  td_fails(TDICT_EINVAL, "no trees", tdict_pad_sequence(NULL, 0, 0, NULL, &out, err));
-  td_fails(TDICT_EINVAL, "dim is 1", tdict_pad_sequence(both, 2, 0, &o, &out, err));
-  td_fails(TDICT_ESHAPE, "no dimension to pad", tdict_pad_sequence(scalars, 1, 0, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "no trees", tdict_pad_sequence(NULL, 0, NULL, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "pad_sequence: the option num_threads is set",
+           tdict_pad_sequence(both, 2, NULL, TD_THREADS(0), &out, err));
+  td_fails(TDICT_ESHAPE, "no dimension to pad", tdict_pad_sequence(scalars, 1, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
   td_ok(tdict_delete(scalar, "n", err));
-  td_fails(TDICT_ENOTFOUND, "tree 1 has a key", tdict_pad_sequence(mixed, 2, 0, NULL, &out, err));
-  td_fails(TDICT_EOVERFLOW, "uint8 does not hold 300", tdict_pad_sequence(both, 2, 300, NULL, &out, err));
-  if (r.context) td_fails(TDICT_ENOTSUP, "equal bytes", tdict_pad_sequence(both, 2, 1, NULL, &out, err));
+  td_fails(TDICT_ENOTFOUND, "tree 1 has a key", tdict_pad_sequence(mixed, 2, NULL, NULL, &out, err));
+  td_fails(TDICT_EOVERFLOW, "uint8 does not hold 300", tdict_pad_sequence(both, 2, TD_PAD(300, NULL), NULL, &out, err));
+  if (r.context) td_fails(TDICT_ENOTSUP, "equal bytes", tdict_pad_sequence(both, 2, TD_PAD(1, NULL), NULL, &out, err));
   help_put(b, "n.b", TENSOR(3, 3));
-  td_fails(TDICT_EDTYPE, "tree 1", tdict_pad_sequence(both, 2, 0, NULL, &out, err));
+  td_fails(TDICT_EDTYPE, "tree 1", tdict_pad_sequence(both, 2, NULL, NULL, &out, err));
   help_put(b, "n.b", TENSOR(3, 4));
-  td_fails(TDICT_ESHAPE, "tree 1", tdict_pad_sequence(both, 2, 0, NULL, &out, err));
+  td_fails(TDICT_ESHAPE, "tree 1", tdict_pad_sequence(both, 2, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
   td_ok(tdict_delete(b, "n.b", err));
-  td_fails(TDICT_ENOTFOUND, "tree 1 lacks", tdict_pad_sequence(both, 2, 0, NULL, &out, err));
+  td_fails(TDICT_ENOTFOUND, "tree 1 lacks", tdict_pad_sequence(both, 2, NULL, NULL, &out, err));
   assert_null(out);
   tdict_release(a);
   tdict_release(b);
@@ -225,12 +222,10 @@ DEVICE_CASE(pad_sequence_makes_a_mask) {
   tdict_tree *td[4], *out = NULL, *plain = NULL;
   for (int i = 0; i < 4; i++) td[i] = rig_tree(&r, SAMPLE(lengths[i], 2));
   const tdict_tree *const *items = (const tdict_tree *const *)td;
-  tdict_join_options o = tdict_join_options_default();
   const char *paths[] = {"masks", "n.masks", "deep.masks"};
-  td_ok(tdict_pad_sequence(items, 4, 0, NULL, &plain, err));
+  td_ok(tdict_pad_sequence(items, 4, NULL, NULL, &plain, err));
   for (int i = 0; i < 3; i++) {
-    o.masks = paths[i];
-    td_ok(tdict_pad_sequence(items, 4, 0, &o, &out, err));
+    td_ok(tdict_pad_sequence(items, 4, TD_PAD(0, paths[i]), NULL, &out, err));
     char path[32];
     static const char *const leaves[] = {"a", "n.b", "n.m.u"};
     for (int k = 0; k < 3; k++) {
@@ -243,13 +238,9 @@ DEVICE_CASE(pad_sequence_makes_a_mask) {
     tdict_release(out);
   }
   out = NULL;
-  o.masks = "n.b";
-  td_fails(TDICT_EEXIST, "path of the masks", tdict_pad_sequence(items, 4, 0, &o, &out, err));
+  td_fails(TDICT_EEXIST, "path of the masks", tdict_pad_sequence(items, 4, TD_PAD(0, "n.b"), NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
-  o.masks = "a.masks";
-  td_fails(TDICT_ETYPE, "", tdict_pad_sequence(items, 4, 0, &o, &out, err));
-  o.masks = "masks";
-  td_fails(TDICT_EINVAL, "only pad_sequence", tdict_stack(items, 4, &o, &out, err));
+  td_fails(TDICT_ETYPE, "", tdict_pad_sequence(items, 4, TD_PAD(0, "a.masks"), NULL, &out, err));
   assert_null(out);
   tdict_release(plain);
   for (int i = 0; i < 4; i++) tdict_release(td[i]);
@@ -260,14 +251,13 @@ DEVICE_CASE(pad_sequence_makes_a_mask) {
 CASE(pad_sequence_mask_needs_memory) {
   tdict_tree *td[2] = {help_tree_without_batch(), help_tree_without_batch()};
   for (int i = 0; i < 2; i++) help_put(td[i], "n.x", TENSOR(i + 2));
-  tdict_join_options o = tdict_join_options_default();
-  o.masks = "deep.masks";
   int64_t failures = 0;
   for (bool failed = true; failed; failures++) {
     tdict_tree *out = NULL;
     tdict_error error = {0};
     td_fail_alloc(failures, false);
-    tdict_status status = tdict_pad_sequence((const tdict_tree *const *)td, 2, 0, &o, &out, &error);
+    tdict_status status =
+        tdict_pad_sequence((const tdict_tree *const *)td, 2, TD_PAD(0, "deep.masks"), NULL, &out, &error);
     failed = td_fail_alloc_stop();
     assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
     assert_true(failed == (out == NULL));

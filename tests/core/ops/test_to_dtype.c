@@ -29,7 +29,7 @@ CASE(to_dtype_converts_every_tensor) {
   const tdict_device cpu = tdict_cpu();
   td_ok(tdict_set_device(td, &cpu, err));
   tdict_lock(help_get_tree(td, "n"));
-  td_ok(tdict_to_dtype(td, TDICT_F32, NULL, &out, err));
+  td_ok(tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err));
   help_paths(out, "a n n.b n.m n.m.u e");
   assert_int_equal(tdict_batch_ndim(out), 2);
   assert_int_equal(tdict_batch_ndim(help_get_tree(out, "n.m")), 3);
@@ -64,7 +64,7 @@ CASE(to_dtype_filters) {
   tdict_dtype_options o = tdict_dtype_options_default();
   o.filter = is_wanted;
   o.user = &a;
-  td_ok(tdict_to_dtype(td, TDICT_I16, &o, &out, err));
+  td_ok(tdict_to_dtype(td, TDICT_I16, &o, NULL, &out, err));
   assert_string_equal(a.paths, "a n.b n.m.u "); /* each once */
   assert_ptr_equal(help_get(out, "a"), help_get(td, "a"));
   assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
@@ -73,7 +73,7 @@ CASE(to_dtype_filters) {
   tdict_release(out);
   a = (asked){"n.m.u a", ""};
   o.floats_only = true;
-  td_ok(tdict_to_dtype(td, TDICT_F64, &o, &out, err));
+  td_ok(tdict_to_dtype(td, TDICT_F64, &o, NULL, &out, err));
   assert_true(tdict_tensor_dtype(help_get(out, "a")) == TDICT_F64);
   assert_ptr_equal(help_get(out, "n.b"), help_get(td, "n.b"));
   assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
@@ -96,14 +96,14 @@ CASE(to_dtype_floats_only) {
     td_ok(tdict_tensor_zeros(i < 11 ? kept[i] : changed[i - 11], TDICT_SHAPE(3), NULL, &t, err));
     help_put(td, name, t);
   }
-  td_ok(tdict_to_dtype(td, TDICT_BF16, &o, &out, err));
+  td_ok(tdict_to_dtype(td, TDICT_BF16, &o, NULL, &out, err));
   for (int i = 0; i < 16; i++) {
     snprintf(name, sizeof name, "%d", i);
     assert_int_equal(help_get(out, name) == help_get(td, name), i < 11);
     if (i >= 11) assert_true(tdict_tensor_dtype(help_get(out, name)) == TDICT_BF16);
   }
   tdict_release(out);
-  td_fails(TDICT_ENOTSUP, "from complex64 to bfloat16", tdict_to_dtype(td, TDICT_BF16, NULL, &out, err));
+  td_fails(TDICT_ENOTSUP, "from complex64 to bfloat16", tdict_to_dtype(td, TDICT_BF16, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "9");
   tdict_release(td);
 }
@@ -113,21 +113,21 @@ CASE(to_dtype_names_path_and_element) {
   char *before = help_snapshot(td);
   ((int64_t *)tdict_data(td, "n.b"))[3 * 4 + 2] = 200;
   td_fails(TDICT_EOVERFLOW, "to_dtype: element [1, 1, 2] is 200, wanted -128 to 127 (int8)",
-           tdict_to_dtype(td, TDICT_I8, NULL, &out, err));
+           tdict_to_dtype(td, TDICT_I8, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
   ((float *)tdict_data(td, "a"))[4] = NAN;
-  td_fails(TDICT_EOVERFLOW, "to_dtype: element [1, 1] is nan", tdict_to_dtype(td, TDICT_I64, NULL, &out, err));
+  td_fails(TDICT_EOVERFLOW, "to_dtype: element [1, 1] is nan", tdict_to_dtype(td, TDICT_I64, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "a");
   assert_null(out);
   help_unchanged(td, before);
-  td_fails(TDICT_EINVAL, "to_dtype: tree is NULL", tdict_to_dtype(NULL, TDICT_I8, NULL, &out, err));
-  td_fails(TDICT_EINVAL, "to_dtype: out is NULL", tdict_to_dtype(td, TDICT_I8, NULL, NULL, err));
-  td_fails(TDICT_EDTYPE, "to_dtype: dtype 0x99 is unknown", tdict_to_dtype(td, 0x99, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "to_dtype: tree is NULL", tdict_to_dtype(NULL, TDICT_I8, NULL, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "to_dtype: out is NULL", tdict_to_dtype(td, TDICT_I8, NULL, NULL, NULL, err));
+  td_fails(TDICT_EDTYPE, "to_dtype: dtype 0x99 is unknown", tdict_to_dtype(td, 0x99, NULL, NULL, &out, err));
   tdict_dtype_options o = tdict_dtype_options_default();
   o.struct_size = 3;
-  td_fails(TDICT_EINVAL, "dtype options", tdict_to_dtype(td, TDICT_I8, &o, &out, err));
+  td_fails(TDICT_EINVAL, "dtype options", tdict_to_dtype(td, TDICT_I8, &o, NULL, &out, err));
   tdict_storage_lose_all(help_get(td, "n.b")->storage);
-  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_to_dtype(td, TDICT_F32, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
   tdict_release(td);
   m_reset();
@@ -138,25 +138,26 @@ GPU_CASE(to_dtype_shares_on_devices) {
   tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL;
   tdict_device device = td_device();
   tdict_dtype_options o = tdict_dtype_options_default();
+  tdict_run run = tdict_run_default();
   asked a = {"nothing", ""};
   td_ok(tdict_set_device(td, &device, err));
-  o.memory = tdict_pinned_memory(r.context);
-  td_fails(TDICT_EWRONGDEVICE, "to cpu, wanted one device", tdict_to_dtype(td, TDICT_F32, &o, &out, err));
+  run.memory = tdict_pinned_memory(r.context);
+  td_fails(TDICT_EWRONGDEVICE, "to cpu, wanted one device", tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
   o.filter = is_wanted;
   o.user = &a;
-  td_ok(tdict_to_dtype(td, TDICT_F32, &o, &out, err)); /* nothing is converted: the tree stays on its device */
+  td_ok(tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err)); /* nothing is converted: the tree stays on its device */
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, td_device()));
   assert_ptr_equal(help_get(out, "n.b"), help_get(td, "n.b"));
   tdict_release(out);
   tdict_release(td);
   td = numbers();
   o.filter = NULL;
-  o.memory = r.memory;
-  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_to_dtype(td, TDICT_F32, &o, &out, err));
+  run.memory = r.memory;
+  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
-  o.memory = tdict_pinned_memory(r.context);
-  td_ok(tdict_to_dtype(td, TDICT_F32, &o, &out, err));
+  run.memory = tdict_pinned_memory(r.context);
+  td_ok(tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err));
   assert_true(tdict_tensor_is_pinned(help_get(out, "n.b")) && tdict_tensor_is_pinned(help_get(out, "n.m.u")));
   assert_false(tdict_tensor_is_pinned(help_get(out, "a")));
   tdict_release(out);
@@ -175,7 +176,7 @@ CASE(to_dtype_converts_objects) {
   td_ok(tdict_set_object(td, "n.object", &thing_flat, thing_create(a, b), err));
   o.filter = is_wanted;
   o.user = &asks;
-  td_ok(tdict_to_dtype(td, TDICT_F32, &o, &out, err));
+  td_ok(tdict_to_dtype(td, TDICT_F32, &o, NULL, &out, err));
   assert_string_equal(asks.paths, "a n.b n.m.u n.object.a n.object.b ");
   td_ok(tdict_get_object(out, "n.object", &thing_flat, &self, err));
   assert_ptr_equal(((thing *)self)->a, a);
@@ -183,7 +184,7 @@ CASE(to_dtype_converts_objects) {
   assert_true(((const float *)tdict_tensor_const_data(((thing *)self)->b))[3] == 13);
   tdict_release(out);
   out = NULL;
-  RIG_WITHOUT_MEMORY(td, tdict_to_dtype(td, TDICT_F32, &o, &out, err));
+  RIG_WITHOUT_MEMORY(td, tdict_to_dtype(td, TDICT_F32, &o, NULL, &out, err));
   tdict_release(out);
   out = NULL;
   td_ok(tdict_tensor_arange(TDICT_I32, 0, 1, 4, &a, err));
@@ -193,7 +194,7 @@ CASE(to_dtype_converts_objects) {
   for (int i = 0; i < 4; i++) {
     void *shared = NULL;
     asks.paths[0] = 0;
-    td_ok(tdict_to_dtype(td, TDICT_F32, i % 2 ? &o : NULL, &out, err));
+    td_ok(tdict_to_dtype(td, TDICT_F32, i % 2 ? &o : NULL, NULL, &out, err));
     assert_true(!strstr(asks.paths, "hooked"));
     assert_int_equal(tdict_num_keys(out), tdict_num_keys(td));
     td_ok(tdict_get_object(td, "hooked", &thing_hooked, &self, err));
@@ -207,7 +208,7 @@ CASE(to_dtype_converts_objects) {
     tdict_release(out);
     out = NULL;
     asks.paths[0] = 0;
-    RIG_WITHOUT_MEMORY(td, (asks.paths[0] = 0, tdict_to_dtype(td, TDICT_F32, i % 2 ? &o : NULL, &out, err)));
+    RIG_WITHOUT_MEMORY(td, (asks.paths[0] = 0, tdict_to_dtype(td, TDICT_F32, i % 2 ? &o : NULL, NULL, &out, err)));
     tdict_release(out);
     out = NULL;
     if (i == 1) td_ok(tdict_delete(td, "n.object", err));
@@ -221,12 +222,12 @@ CASE(to_dtype_survives_enomem) {
   tdict_tree *td = numbers(), *out = NULL;
   asked a = {"n.b", ""};
   tdict_dtype_options o = tdict_dtype_options_default();
-  RIG_WITHOUT_MEMORY(td, tdict_to_dtype(td, TDICT_F32, NULL, &out, err));
+  RIG_WITHOUT_MEMORY(td, tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err));
   tdict_release(out);
   out = NULL;
   o.filter = is_wanted;
   o.user = &a;
-  RIG_WITHOUT_MEMORY(td, (a.paths[0] = 0, tdict_to_dtype(td, TDICT_F32, &o, &out, err)));
+  RIG_WITHOUT_MEMORY(td, (a.paths[0] = 0, tdict_to_dtype(td, TDICT_F32, &o, NULL, &out, err)));
   tdict_release(out);
   tdict_release(td);
   m_reset();

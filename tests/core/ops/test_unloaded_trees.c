@@ -144,18 +144,18 @@ CASE(unloaded_trees_are_arranged) {
   tdict_tree *out = NULL;
   const float *matrix = tdict_const_data(r->tree, "file.matrix");
   /* a slice of rows is a view at an offset */
-  td_ok(tdict_index_get(r->twin, TDICT_INDEX(TDICT_RANGE(2, 5, 1)), &out, err));
+  td_ok(tdict_index_get(NULL, r->twin, TDICT_INDEX(TDICT_RANGE(2, 5, 1)), NULL, &out, err));
   assert_int_equal(tdict_tensor_shape(leaf(out, "file.matrix"))[0], 3);
   check_bytes(leaf(out, "file.matrix"), matrix + 2 * 15);
   r->d.begun = 0;
   assert_null(tdict_const_data(out, "file.matrix"));
   tdict_release(out);
-  td_ok(tdict_index_get(r->twin, TDICT_INDEX(TDICT_AT(4)), &out, err));
+  td_ok(tdict_index_get(NULL, r->twin, TDICT_INDEX(TDICT_AT(4)), NULL, &out, err));
   check_bytes(leaf(out, "file.matrix"), matrix + 4 * 15);
   r->d.begun = 0;
   tdict_release(out);
   /* no rows: no address is shown */
-  td_ok(tdict_index_get(r->twin, TDICT_INDEX(TDICT_RANGE(3, 3, 1)), &out, err));
+  td_ok(tdict_index_get(NULL, r->twin, TDICT_INDEX(TDICT_RANGE(3, 3, 1)), NULL, &out, err));
   assert_null(tdict_const_data(out, "file.matrix"));
   tdict_release(out);
   /* keys */
@@ -182,8 +182,8 @@ CASE(unloaded_trees_are_arranged) {
   assert_non_null(strstr(line, "not read: in a file"));
   assert_int_equal(tdict_num_leaves(r->twin), 3);
   td_ok(tdict_to_dtype(r->twin, TDICT_F32,
-                       &(tdict_dtype_options){.struct_size = sizeof(tdict_dtype_options), .floats_only = true}, &out,
-                       err));
+                       &(tdict_dtype_options){.struct_size = sizeof(tdict_dtype_options), .floats_only = true}, NULL,
+                       &out, err));
   tdict_release(out);
   rig_close(r);
 }
@@ -208,17 +208,18 @@ CASE(unloaded_elements_are_refused) {
   REFUSED("file.matrix", tdict_consolidate(r->twin, NULL, &out, err));
   REFUSED("file.matrix", tdict_share_create(r->twin, &out, err));
   REFUSED("file.matrix", tdict_arrow_export(r->twin, &schema, &array, err));
-  REFUSED("file.matrix", tdict_stack((const tdict_tree *const[]){r->tree, r->twin}, 2, NULL, &out, err));
-  REFUSED("file.matrix", tdict_cat((const tdict_tree *const[]){r->tree, r->twin}, 2, NULL, &out, err));
-  REFUSED("file.matrix", tdict_index_get(r->twin, TDICT_INDEX(TDICT_LIST(((const int64_t[]){5, 1}), 2)), &out, err));
+  REFUSED("file.matrix", tdict_stack((const tdict_tree *const[]){r->tree, r->twin}, 2, NULL, NULL, &out, err));
+  REFUSED("file.matrix", tdict_cat((const tdict_tree *const[]){r->tree, r->twin}, 2, NULL, NULL, &out, err));
+  REFUSED("file.matrix",
+          tdict_index_get(NULL, r->twin, TDICT_INDEX(TDICT_LIST(((const int64_t[]){5, 1}), 2)), NULL, &out, err));
   REFUSED("file.matrix", tdict_update_in_place(deep, r->twin, NULL, 0, err));
   REFUSED("file.matrix", tdict_write(deep, "file.matrix", matrix, err));
   REFUSED("file.matrix", tdict_write_rows(deep, 0, r->twin, err));
-  REFUSED("file.matrix", tdict_to_dtype(r->twin, TDICT_F64, NULL, &out, err));
+  REFUSED("file.matrix", tdict_to_dtype(r->twin, TDICT_F64, NULL, NULL, &out, err));
   tdict_difference difference;
   REFUSED("file.matrix", tdict_compare(r->tree, r->twin, NULL, &difference, err));
   assert_false(tdict_equal(r->tree, r->twin));
-  REFUSED("", tdict_index_get(r->tree, TDICT_INDEX(TDICT_MASK(mask)), &out, err));
+  REFUSED("", tdict_index_get(NULL, r->tree, TDICT_INDEX(TDICT_MASK(mask)), NULL, &out, err));
   REFUSED("", tdict_tensor_clone(matrix, NULL, &made, err));
   REFUSED("", tdict_tensor_copy(leaf(deep, "file.matrix"), matrix, err));
   /* a shape that strides cannot describe */

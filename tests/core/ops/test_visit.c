@@ -21,12 +21,6 @@ static tdict_status look(void *user, const tdict_leaves *at, tdict_error *err) {
   if (s->stop_at && strcmp(s->stop_at, at->path) == 0) return TDICT_EHOOK;
   return TDICT_OK;
 }
-static tdict_visit_options with(void *user) {
-  tdict_visit_options o = tdict_visit_options_default();
-  o.user = user;
-  return o;
-}
-
 static tdict_status subtract(void *user, const tdict_leaves *at, tdict_error *err) {
   (void)user, (void)err;
   float *to = tdict_tensor_data(at->tensors[0]);
@@ -38,11 +32,10 @@ static tdict_status subtract(void *user, const tdict_leaves *at, tdict_error *er
 CASE(visit_passes_every_tensor) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *other = NULL;
   seen s = {.calls = 0};
-  const tdict_visit_options o = with(&s);
   const char *const paths[] = {"n", "e", "a"}; /* the same keys in another order */
   td_ok(tdict_select(td, paths, 3, true, &other, err));
   const tdict_tree *both[] = {td, other};
-  td_ok(tdict_visit(both, 2, look, &o, err));
+  td_ok(tdict_visit(NULL, both, 2, look, &s, NULL, err));
   assert_string_equal(s.text.text, "a n.b n.m.u");
   assert_int_equal(s.trees, 2);
   free(s.text.text);
@@ -55,7 +48,7 @@ CASE(visit_passes_every_tensor) {
   help_put(y, "q", TENSOR(4));
   help_put(y, "p", TENSOR(4));
   const tdict_tree *pair[] = {x, y};
-  td_ok(tdict_visit(pair, 2, subtract, NULL, err));
+  td_ok(tdict_visit(NULL, pair, 2, subtract, NULL, NULL, err));
   for (int i = 0; i < 4; i++)
     assert_true(((const float *)tdict_const_data(x, "q"))[i] == ((const float *)tdict_const_data(y, "q"))[i] + 1 ||
                 ((const float *)tdict_const_data(y, "q"))[i] != ((const float *)tdict_const_data(y, "q"))[i]);
@@ -67,19 +60,34 @@ CASE(visit_passes_every_tensor) {
 CASE(visit_refuses) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *other = ops_tree(SAMPLE(3));
   seen s = {.calls = 0};
-  tdict_visit_options o = with(&s);
   const tdict_tree *both[] = {td, other}, *holes[] = {td, NULL};
-  td_fails(TDICT_EINVAL, "function is NULL", tdict_visit(both, 2, NULL, &o, err));
-  td_fails(TDICT_EINVAL, "no trees", tdict_visit(NULL, 0, look, &o, err));
-  td_fails(TDICT_EINVAL, "tree 1 is NULL", tdict_visit(holes, 2, look, &o, err));
+  const tdict_stream cpu = {tdict_cpu(), NULL};
+  tdict_context_options options = tdict_context_options_default();
+  tdict_context *context = NULL;
+  options.num_threads = 2;
+  options.device = tdict_cpu();
+  td_ok(tdict_context_create(&options, &context, err));
+  td_fails(TDICT_EINVAL, "function is NULL", tdict_visit(NULL, both, 2, NULL, &s, NULL, err));
+  td_fails(TDICT_EINVAL, "no trees", tdict_visit(NULL, NULL, 0, look, &s, NULL, err));
+  td_fails(TDICT_EINVAL, "tree 1 is NULL", tdict_visit(NULL, holes, 2, look, &s, NULL, err));
   td_ok(tdict_delete(other, "n.b", err));
-  td_fails(TDICT_ENOTFOUND, "tree 1 lacks", tdict_visit(both, 2, look, &o, err));
+  td_fails(TDICT_ENOTFOUND, "tree 1 lacks", tdict_visit(NULL, both, 2, look, &s, NULL, err));
   assert_string_equal(td_last_error.path, "n.b");
   help_put_tree(other, "n.b", TREE(3));
-  td_fails(TDICT_ETYPE, "tree", tdict_visit(both, 2, look, &o, err));
-  o.num_threads = -2;
-  td_fails(TDICT_EINVAL, "num_threads", tdict_visit(both, 2, look, &o, err));
+  td_fails(TDICT_ETYPE, "tree", tdict_visit(NULL, both, 2, look, &s, NULL, err));
+  td_fails(TDICT_EINVAL, "num_threads is -2, but context is NULL",
+           tdict_visit(NULL, both, 2, look, &s, TD_THREADS(-2), err));
+  td_fails(TDICT_EINVAL, "num_threads is 1, but context is NULL",
+           tdict_visit(NULL, both, 2, look, &s, TD_THREADS(1), err));
+  td_fails(TDICT_EINVAL, "visit: the option memory is set",
+           tdict_visit(NULL, both, 2, look, &s, TD_IN(tdict_pinned_memory(context)), err));
+  td_fails(TDICT_EINVAL, "visit: the option stream is set", tdict_visit(NULL, both, 2, look, &s, TD_ON(cpu), err));
+  td_fails(TDICT_EINVAL, "wanted -1 to 2, the threads of the context's pool",
+           tdict_visit(context, both, 2, look, &s, TD_THREADS(3), err));
+  td_fails(TDICT_EINVAL, "num_threads is -2, wanted -1 to 2",
+           tdict_visit(context, both, 2, look, &s, TD_THREADS(-2), err));
   assert_int_equal(s.calls, 0);
+  tdict_context_destroy(context);
   tdict_release(td);
   tdict_release(other);
   m_reset();
@@ -89,9 +97,8 @@ CASE(visit_stops) {
   tdict_tree *td = ops_tree(SAMPLE(3));
   const tdict_tree *one[] = {td};
   seen s = {.stop_at = "n.b"};
-  const tdict_visit_options o = with(&s);
   td_fails(TDICT_EHOOK, "visit: the function returned TDICT_EHOOK without a message",
-           tdict_visit(one, 1, look, &o, err));
+           tdict_visit(NULL, one, 1, look, &s, NULL, err));
   assert_string_equal(td_last_error.path, "n.b");
   assert_string_equal(s.text.text, "a n.b");
   free(s.text.text);
@@ -131,16 +138,14 @@ DEVICE_CASE(visit_on_pool) {
   }
   crowd c = {.calls = 0};
   c.caller = pthread_self();
-  tdict_visit_options o = with(&c);
-  o.context = context;
   const tdict_tree *one[] = {td};
-  td_ok(tdict_visit(one, 1, count_call, &o, err));
+  td_ok(tdict_visit(context, one, 1, count_call, &c, NULL, err));
   assert_int_equal(c.calls, MANY);
   assert_true(c.others > 0);
   c.fail_from = 200;
-  td_fails(TDICT_EHOOK, "the function returned", tdict_visit(one, 1, count_call, &o, err));
+  td_fails(TDICT_EHOOK, "the function returned", tdict_visit(context, one, 1, count_call, &c, NULL, err));
   assert_string_equal(td_last_error.path, "k200"); /* the first path in order, since threads start paths in order */
-  td_ok(tdict_apply(one, 1, make_copy, &o, &out, err));
+  td_ok(tdict_apply(context, one, 1, make_copy, &c, NULL, &out, err));
   tdict_compare_options same = tdict_compare_options_default();
   tdict_difference found;
   same.nan_equal = true;
@@ -171,7 +176,7 @@ CASE(apply_makes_a_tree) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
   const tdict_tree *one[] = {td};
   tdict_lock(td);
-  td_ok(tdict_apply(one, 1, leave_out_b, NULL, &out, err));
+  td_ok(tdict_apply(NULL, one, 1, leave_out_b, NULL, NULL, &out, err));
   help_paths(out, "a n n.b n.m e");
   assert_false(tdict_is_locked(out));
   assert_ptr_equal(help_get(out, "n.b"), help_get(td, "n.b"));
@@ -186,15 +191,15 @@ CASE(apply_makes_a_tree) {
 CASE(apply_refuses) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
   const tdict_tree *one[] = {td};
-  td_fails(TDICT_EINVAL, "function is NULL", tdict_apply(one, 1, NULL, NULL, &out, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_apply(one, 1, make_copy, NULL, NULL, err));
-  td_fails(TDICT_ESHAPE, "batch size is [3]", tdict_apply(one, 1, make_wrong, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "function is NULL", tdict_apply(NULL, one, 1, NULL, NULL, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_apply(NULL, one, 1, make_copy, NULL, NULL, NULL, err));
+  td_fails(TDICT_ESHAPE, "batch size is [3]", tdict_apply(NULL, one, 1, make_wrong, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "a");
-  td_fails(TDICT_EHOOK, "the function returned", tdict_apply(one, 1, make_then_fail, NULL, &out, err));
+  td_fails(TDICT_EHOOK, "the function returned", tdict_apply(NULL, one, 1, make_then_fail, NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_filter(td, NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_filter(NULL, NULL, NULL, &out, err));
   assert_null(out);
-  RIG_WITHOUT_MEMORY(td, tdict_apply(one, 1, leave_out_b, NULL, &out, err));
+  RIG_WITHOUT_MEMORY(td, tdict_apply(NULL, one, 1, leave_out_b, NULL, NULL, &out, err));
   tdict_release(out);
   tdict_release(td);
   m_reset();
@@ -267,21 +272,19 @@ CASE(visitor_statuses_are_checked) {
   td_ok(tdict_set(td, "n.x", t, err));
   tdict_tensor_release(t);
   const tdict_tree *one = td;
-  tdict_visit_options o = tdict_visit_options_default();
   int numbers[] = {-7, 4711};
   for (int i = 0; i < 2; i++) {
-    o.user = &numbers[i];
-    td_fails(TDICT_EHOOK, "not a tdict_status", tdict_visit(&one, 1, answer_number, &o, err));
+    td_fails(TDICT_EHOOK, "not a tdict_status", tdict_visit(NULL, &one, 1, answer_number, &numbers[i], NULL, err));
     assert_string_equal(td_last_error.path, "n.x");
-    td_fails(TDICT_EHOOK, "apply: the function returned", tdict_apply(&one, 1, make_number, &o, &out, err));
+    td_fails(TDICT_EHOOK, "apply: the function returned",
+             tdict_apply(NULL, &one, 1, make_number, &numbers[i], NULL, &out, err));
     td_fails(TDICT_EHOOK, "not a tdict_status", tdict_walk(td, entry_number, &numbers[i], err));
     assert_string_equal(td_last_error.path, "n");
     assert_int_equal(tdict_walk(td, entry_number, &numbers[i], NULL), TDICT_EHOOK);
   }
-  o.user = NULL;
-  td_fails(TDICT_EIO, "only a message", tdict_visit(&one, 1, say_message, &o, err));
+  td_fails(TDICT_EIO, "only a message", tdict_visit(NULL, &one, 1, say_message, NULL, NULL, err));
   assert_string_equal(td_last_error.path, "n.x");
-  td_fails(TDICT_EIO, "only a message", tdict_apply(&one, 1, make_message, &o, &out, err));
+  td_fails(TDICT_EIO, "only a message", tdict_apply(NULL, &one, 1, make_message, NULL, NULL, &out, err));
   assert_null(out);
   tdict_release(td);
 }

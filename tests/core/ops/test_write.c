@@ -129,7 +129,7 @@ CASE(fill_fills) {
     memset(tdict_tensor_data(t), 0xA5, tdict_tensor_bytes(t));
     help_put(td, path, t);
   }
-  td_ok(tdict_fill(td, NULL, 3, err));
+  td_ok(tdict_fill(td, NULL, 3, NULL, err));
   for (int i = 0; i < 8; i++) {
     char path[16];
     snprintf(path, sizeof path, "n.k%d", i);
@@ -137,18 +137,18 @@ CASE(fill_fills) {
     for (size_t k = 0; k < 10; k++)
       assert_memory_equal((const char *)tdict_const_data(td, path) + k * item, bytes[i], item);
   }
-  td_ok(tdict_fill(td, "n.k1", -1, err)); /* one tensor, and one in a child tree */
+  td_ok(tdict_fill(td, "n.k1", -1, NULL, err)); /* one tensor, and one in a child tree */
   td_ok(tdict_delete(td, "n.k0", err));
   assert_int_equal(((const int16_t *)tdict_const_data(td, "n.k1"))[9], -1);
   assert_true(((const float *)tdict_const_data(td, "n.k3"))[9] == 3);
-  td_ok(tdict_fill(td, "n", -2, err));
+  td_ok(tdict_fill(td, "n", -2, NULL, err));
   assert_true(((const float *)tdict_const_data(td, "n.k3"))[9] == -2);
   /* columns of a strided view only */
   tdict_tree *part = NULL;
   help_put(td, "m", TENSOR(2, 3));
   float was = ((const float *)tdict_const_data(td, "m"))[0];
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_AT(1)), &part, err));
-  td_ok(tdict_fill(part, NULL, 8, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &part, err));
+  td_ok(tdict_fill(part, NULL, 8, NULL, err));
   assert_memory_equal(tdict_const_data(td, "m"), &was, sizeof was);
   assert_true(((const float *)tdict_const_data(td, "m"))[3] == 8);
   tdict_release(part);
@@ -165,7 +165,7 @@ DEVICE_CASE(fill_zero) {
   m_map map;
   m_map_whole(&map, t->nb, t->bs);
   rig_cut(&map, 1, 1, 0, -1);
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_ALL, TDICT_AT(1)), &turned, err)); /* bytes with gaps */
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_ALL, TDICT_AT(1)), NULL, &turned, err)); /* bytes with gaps */
   td_ok(tdict_zero(turned, err));
   for (int i = 0; i < count; i++) {
     m_array *part = m_array_map(all[i], &map);
@@ -195,7 +195,7 @@ DEVICE_CASE(fill_converts_to_8_bit_floats) {
     td_ok(tdict_tensor_zeros(dtypes[d], COUNTS(5, 3), r.memory, &t, err));
     help_put(td, "n.x", t);
     for (int i = 0; i < 6; i++) {
-      td_ok(tdict_fill(td, i % 2 ? "n.x" : NULL, values[i], err));
+      td_ok(tdict_fill(td, i % 2 ? "n.x" : NULL, values[i], NULL, err));
       td_ok(tdict_tensor_clone(help_get(td, "n.x"), NULL, &host, err));
       const unsigned char *found = tdict_tensor_const_data(host);
       for (int k = 0; k < 15; k++) assert_int_equal(found[k], wanted[i][d]);
@@ -211,20 +211,20 @@ DEVICE_CASE(fill_refuses) {
   m_tree *t = SAMPLE(4);
   tdict_tree *td = rig_tree(&r, t);
   rig_check(&r, t, td);
-  td_fails(TDICT_EINVAL, "NULL", tdict_fill(NULL, NULL, 0, err));
-  td_fails(TDICT_ENOTFOUND, "no key", tdict_fill(td, "q", 0, err));
-  td_fails(TDICT_EINVAL, "empty key", tdict_fill(td, "", 0, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_fill(NULL, NULL, 0, NULL, err));
+  td_fails(TDICT_ENOTFOUND, "no key", tdict_fill(td, "q", 0, NULL, err));
+  td_fails(TDICT_EINVAL, "empty key", tdict_fill(td, "", 0, NULL, err));
   if (!r.context) {
-    td_fails(TDICT_EOVERFLOW, "does not hold 256", tdict_fill(td, NULL, 256, err));
+    td_fails(TDICT_EOVERFLOW, "does not hold 256", tdict_fill(td, NULL, 256, NULL, err));
     assert_string_equal(td_last_error.path, "n.m.u");
     tdict_tensor *lanes = NULL;
     td_ok(tdict_tensor_zeros(TDICT_DTYPE(2, 16, 2), 1, t->bs, NULL, &lanes, err));
     help_put(td, "two", lanes);
-    td_fails(TDICT_ENOTSUP, "with 0 only", tdict_fill(td, NULL, 1, err));
+    td_fails(TDICT_ENOTSUP, "with 0 only", tdict_fill(td, NULL, 1, NULL, err));
     td_ok(tdict_delete(td, "two", err));
   }
   help_put(td, "d", help_tensor_on(tdict_sim(7), 1, t->bs));
-  td_fails(TDICT_EWRONGDEVICE, "no context", tdict_fill(td, NULL, 0, err));
+  td_fails(TDICT_EWRONGDEVICE, "no context", tdict_fill(td, NULL, 0, NULL, err));
   td_ok(tdict_delete(td, "d", err));
   rig_check(&r, t, td); /* checked before the first write */
   tdict_release(td);
@@ -243,10 +243,10 @@ DEVICE_CASE(copy_copies_every_element) {
   m_tree *t = SAMPLE(4, 3), *value = rig_like(t);
   tdict_tree *td = rig_tree(&r, t), *from = ops_tree(value), *back = ops_tree(SAMPLE(4, 3));
   rig_check(&r, t, td);
-  td_ok(tdict_copy(td, from, err));
+  td_ok(tdict_copy(td, from, NULL, err));
   take_tree(t, value);
   rig_check(&r, t, td);
-  td_ok(tdict_copy(back, td, err)); /* from the device */
+  td_ok(tdict_copy(back, td, NULL, err)); /* from the device */
   tdict_compare_options same = tdict_compare_options_default();
   tdict_difference found;
   same.nan_equal = true;
@@ -263,16 +263,16 @@ CASE(copy_refuses) {
   tdict_tree *td = ops_tree(t), *from = ops_tree(rig_like(t));
   rig r = {NULL, NULL};
   rig_check(&r, t, td);
-  td_fails(TDICT_EINVAL, "src is NULL", tdict_copy(td, NULL, err));
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_copy(td, NULL, NULL, err));
   help_put(td, "more", TENSOR(4));
-  td_fails(TDICT_ENOTFOUND, "has 4 keys", tdict_copy(td, from, err));
+  td_fails(TDICT_ENOTFOUND, "has 4 keys", tdict_copy(td, from, NULL, err));
   td_ok(tdict_delete(td, "more", err));
   help_put(from, "n.m.x", TENSOR(4, 2));
-  td_fails(TDICT_ENOTFOUND, "no such key", tdict_copy(td, from, err));
+  td_fails(TDICT_ENOTFOUND, "no such key", tdict_copy(td, from, NULL, err));
   assert_string_equal(td_last_error.path, "n.m.x");
   td_ok(tdict_delete(from, "n.m.x", err));
   help_put(from, "e", TENSOR(4));
-  td_fails(TDICT_ETYPE, "in the destination", tdict_copy(td, from, err));
+  td_fails(TDICT_ETYPE, "in the destination", tdict_copy(td, from, NULL, err));
   rig_check(&r, t, td);
   tdict_release(from);
   tdict_release(td);
@@ -326,12 +326,12 @@ DEVICE_CASE(write_allowed_when_locked) {
   tdict_tree *td = rig_tree(&r, t), *from = rig_tree(&r, value), *row = NULL;
   rig_check(&r, t, td);
   tdict_lock(td);
-  td_ok(tdict_index_get(from, TDICT_INDEX(TDICT_AT(1)), &row, err));
+  td_ok(tdict_index_get(NULL, from, TDICT_INDEX(TDICT_AT(1)), NULL, &row, err));
   td_ok(tdict_write(td, "a", help_get(from, "a"), err));
   td_ok(tdict_write_at(td, "a", TDICT_INDEX(TDICT_AT(1)), help_get(row, "a"), err));
-  td_ok(tdict_fill(td, "n", 0, err));
-  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_AT(1)), row, err));
-  td_ok(tdict_copy(td, from, err));
+  td_ok(tdict_fill(td, "n", 0, NULL, err));
+  td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_AT(1)), row, NULL, err));
+  td_ok(tdict_copy(td, from, NULL, err));
   take_tree(t, value);
   t->locked = true;
   rig_check(&r, t, td);

@@ -60,7 +60,7 @@ static inline tdict_status hook_index(const void *self, int64_t i, void **out, t
   if (fails(HOOK_INDEX, &status, err)) return status;
   status = thing_flat.flatten(self, &flat, err);
   if (status == TDICT_OK) status = tdict_set_batch_size(flat, 1, tdict_tensor_shape(((const thing *)self)->a), err);
-  if (status == TDICT_OK) status = tdict_index_get(flat, TDICT_INDEX(TDICT_AT(i)), &part, err);
+  if (status == TDICT_OK) status = tdict_index_get(NULL, flat, TDICT_INDEX(TDICT_AT(i)), NULL, &part, err);
   tdict_release(flat);
   return thing_of(part, status, out, err);
 }
@@ -71,7 +71,7 @@ static inline tdict_status hook_stack(const void *const *items, size_t count, vo
   if (fails(HOOK_STACK, &status, err)) return status;
   status = TDICT_OK;
   for (size_t i = 0; i < count && status == TDICT_OK; i++) status = thing_flat.flatten(items[i], &flat[i], err);
-  if (status == TDICT_OK) status = tdict_stack((const tdict_tree *const *)flat, count, NULL, &all, err);
+  if (status == TDICT_OK) status = tdict_stack((const tdict_tree *const *)flat, count, NULL, NULL, &all, err);
   for (size_t i = 0; i < count; i++) tdict_release(flat[i]);
   return thing_of(all, status, out, err);
 }

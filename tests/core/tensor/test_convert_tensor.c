@@ -157,12 +157,12 @@ GPU_CASE(convert_refuses_devices) {
   td_fails(TDICT_EWRONGDEVICE, "tdict_to_dtype() converts on devices", tdict_convert(host, device, err));
   td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_convert(device, host, err));
   td_fails(TDICT_EWRONGDEVICE, "cpu",
-           tdict_tensor_to_dtype(device, TDICT_F32, tdict_pinned_memory(context), &out, err));
-  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_tensor_to_dtype(host, TDICT_F64, memory, &out, err));
+           tdict_tensor_to_dtype(device, TDICT_F32, TD_IN(tdict_pinned_memory(context)), &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_tensor_to_dtype(host, TDICT_F64, TD_IN(memory), &out, err));
   assert_null(out);
   td_ok(tdict_tensor_to_dtype(device, TDICT_I32, NULL, &out, err)); /* nothing to convert */
   assert_ptr_equal(out, device);
-  td_ok(tdict_tensor_to_dtype(host, TDICT_F64, tdict_pinned_memory(context), &pinned, err));
+  td_ok(tdict_tensor_to_dtype(host, TDICT_F64, TD_IN(tdict_pinned_memory(context)), &pinned, err));
   assert_true(tdict_tensor_is_pinned(pinned));
   const double *wide = tdict_tensor_const_data(pinned);
   const float *single = tdict_tensor_const_data(host);

@@ -97,7 +97,7 @@ CASE(tree_format_marks_shared) {
              "    again  float32 [4, 2] cpu shared\n"
              "3 tensors, 80 bytes\n");
   td_ok(tdict_delete(td, "n", err));
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), &rows, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), NULL, &rows, err));
   expect(rows, "tree batch=[2]\n"
                "  alone  float32 [2]    cpu\n"
                "  twice  float32 [2, 2] cpu\n"
@@ -107,7 +107,7 @@ CASE(tree_format_marks_shared) {
   tdict_tree *apart = NULL, *first = NULL;
   td_ok(tdict_create_from(&schema, 1, (const int64_t[]){4}, NULL, &apart, err));
   expect(apart, "tree batch=[4]\n  a  uint8 [4] cpu\n  b  uint8 [4] cpu\n2 tensors, 8 bytes\n");
-  td_ok(tdict_index_get(apart, TDICT_INDEX(TDICT_RANGE(3, 0, -1)), &first, err));
+  td_ok(tdict_index_get(NULL, apart, TDICT_INDEX(TDICT_RANGE(3, 0, -1)), NULL, &first, err));
   td_ok(tdict_set_batch_size(apart, 0, NULL, err));
   td_ok(tdict_set(apart, "c", help_get(first, "a"), err)); /* the last three elements of a, backwards */
   expect(apart, "tree batch=[]\n  a  uint8 [4] cpu shared\n  b  uint8 [4] cpu\n  c  uint8 [3] cpu shared\n"

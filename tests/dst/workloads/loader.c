@@ -75,10 +75,10 @@ static tdict_status fetch_sample(void *self, int64_t index, tdict_tree **out, td
 }
 static tdict_status collate(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                             tdict_tree **out, tdict_error *err) {
-  tdict_join_options o = tdict_join_options_default();
+  tdict_run o = tdict_run_default();
   (void)user;
   o.memory = memory;
-  return tdict_stack(samples, count, &o, out, err);
+  return tdict_stack(samples, count, NULL, &o, out, err);
 }
 
 /* False: a misfortune. */

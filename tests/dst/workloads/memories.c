@@ -9,6 +9,7 @@
 #include "tdict/write.h"
 
 #include "dst/workloads/model.h"
+#include "support/run.h"
 
 enum { NUM_PLAYERS = 3, NUM_ACTIONS = 4, ROWS = 3, MOST_BLOCKS = 4, NUM_DEVICES = 2 };
 
@@ -173,12 +174,12 @@ static void check_doubles(stage *s, const tdict_tree *wide, const model_rows *ro
 static void convert(stage *s) {
   const model_rows rows = rows_of(s);
   const tdict_device device = roll_device();
-  tdict_dtype_options o = tdict_dtype_options_default();
+  tdict_run o = tdict_run_default();
   tdict_stream stream;
   tdict_tree *there = send(s, &rows, device), *wide = NULL;
   const bool on_stream = dst_roll(2) && model_ok(tdict_stream_create(s->world.context, device, &stream, model_error()));
-  if (on_stream) o.stream = &stream;
-  if (there && model_ok(tdict_to_dtype(there, TDICT_F64, &o, &wide, model_error()))) {
+  if (on_stream) o.stream = stream;
+  if (there && model_ok(tdict_to_dtype(there, TDICT_F64, NULL, &o, &wide, model_error()))) {
     if (on_stream && dst_roll(2)) {
       tdict_release(there); /* the queued work keeps the bytes */
       there = NULL;
@@ -200,16 +201,17 @@ static void copy(stage *s) {
   tdict_stream stream;
   bool is_ok = from && to && host;
   if (is_ok && dst_roll(2) && model_ok(tdict_stream_create(s->world.context, device, &stream, model_error()))) {
-    is_ok = model_ok(tdict_copy_on(to, from, stream, model_error()));
+    is_ok = model_ok(tdict_copy(to, from, TD_ON(stream), model_error()));
     model_synchronize(&s->world, stream);
     tdict_stream_destroy(s->world.context, stream);
   } else if (is_ok) {
-    is_ok = model_ok(tdict_copy(to, from, model_error()));
+    is_ok = model_ok(tdict_copy(to, from, NULL, model_error()));
   }
   if (is_ok) model_check_device(&s->world, to, &rows, &on_device);
-  if (is_ok && model_ok(tdict_copy(from, host, model_error()))) model_check_device(&s->world, from, &third, &on_device);
-  if (is_ok && model_ok(tdict_copy(host, to, model_error()))) model_check(host, &rows, &plain);
-  if (is_ok && model_ok(tdict_fill(to, "n.m.d", 5, model_error()))) check_filled(s, to, 5);
+  if (is_ok && model_ok(tdict_copy(from, host, NULL, model_error())))
+    model_check_device(&s->world, from, &third, &on_device);
+  if (is_ok && model_ok(tdict_copy(host, to, NULL, model_error()))) model_check(host, &rows, &plain);
+  if (is_ok && model_ok(tdict_fill(to, "n.m.d", 5, NULL, model_error()))) check_filled(s, to, 5);
   tdict_release(host);
   tdict_release(to);
   tdict_release(from);

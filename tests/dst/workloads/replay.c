@@ -231,10 +231,10 @@ static void play(int number, void *data) {
 
 static tdict_status stack(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                           tdict_tree **out, tdict_error *err) {
-  tdict_join_options o = tdict_join_options_default();
+  tdict_run o = tdict_run_default();
   (void)user;
   o.memory = memory;
-  return tdict_stack(samples, count, &o, out, err);
+  return tdict_stack(samples, count, NULL, &o, out, err);
 }
 static bool open_loader(stage *s) {
   tdict_loader_options o = tdict_loader_options_default();

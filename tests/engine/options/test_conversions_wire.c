@@ -62,7 +62,7 @@ GPU_CASE(conversions_with_a_named_wire) {
   fill_fitting(t, &p);
   give(src, "a", t);
   tdict_tree *there = to_device(&w, src, w.device), *rounded = NULL;
-  td_ok(tdict_to_dtype(src, TDICT_BF16, NULL, &rounded, err));
+  td_ok(tdict_to_dtype(src, TDICT_BF16, NULL, NULL, &rounded, err));
   tdict_conversion c = to_dtype("a", TDICT_F64);
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = converting(&c, 1, &s);

@@ -65,7 +65,7 @@ static inline tdict_tree *op_tree(const char *second_key, tdict_dtype dtype, int
   const tdict_schema schema = {fields, 3};
   tdict_tree *tree = NULL;
   td_ok(tdict_create_from(&schema, COUNTS(4), tdict_device_memory(rig_context(), td_device()), &tree, err));
-  td_ok(tdict_fill(tree, NULL, 3, err));
+  td_ok(tdict_fill(tree, NULL, 3, NULL, err));
   return tree;
 }
 static inline tdict_tree *op_good_tree(void) { return op_tree("child.b", TDICT_F32, 2); }

@@ -71,7 +71,7 @@ static tdict_tree *small_tree(const char *key) {
   const tdict_schema schema = {fields, 2};
   tdict_tree *tree = NULL;
   td_ok(tdict_create_from(&schema, 1, &two, tdict_device_memory(rig_context(), td_device()), &tree, err));
-  td_ok(tdict_fill(tree, NULL, 1, err));
+  td_ok(tdict_fill(tree, NULL, 1, NULL, err));
   return tree;
 }
 

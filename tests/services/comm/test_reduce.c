@@ -129,7 +129,7 @@ DEVICE_CASE(comm_all_reduce_sends_one_message_for_a_dtype) {
     reduce_case c = {.op = TDICT_REDUCE_SUM};
     for (int r = 0; r < WORLD; r++) {
       c.tree[r] = is_mixed ? tree_of(mixed, 4) : tree_of(same, 3);
-      td_ok(tdict_fill(c.tree[r], NULL, r + 1, err));
+      td_ok(tdict_fill(c.tree[r], NULL, r + 1, NULL, err));
     }
     thread_world_forget(g->threads);
     rig_run(g, all_reduce, &c);

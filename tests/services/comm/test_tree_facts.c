@@ -46,8 +46,8 @@ static void compare_calls(rig *g, tree_plan *plan, tdict_tree *const *locked, td
     for (int r = 0; r < WORLD; r++) {
       plan->value_seed = plan->shape_seed * 100 + (uint64_t)(call * WORLD + r);
       tdict_tree *fresh = tree_make(plan);
-      td_ok(tdict_copy(locked[r], fresh, err));
-      td_ok(tdict_copy(unlocked[r], fresh, err));
+      td_ok(tdict_copy(locked[r], fresh, NULL, err));
+      td_ok(tdict_copy(unlocked[r], fresh, NULL, err));
       tdict_release(fresh);
     }
     tdict_tree *wanted[WORLD];
@@ -100,7 +100,7 @@ static tdict_tensor *device_tensor(int64_t size, double value) {
   tdict_tensor *t = NULL, *made = NULL;
   td_ok(tdict_tensor_zeros(TDICT_F32, COUNTS(4, size), NULL, &t, err));
   help_put(tree, "x", t);
-  td_ok(tdict_fill(tree, NULL, value, err));
+  td_ok(tdict_fill(tree, NULL, value, NULL, err));
   td_ok(tdict_tensor_clone(t, tdict_device_memory(rig_context(), td_device()), &made, err));
   tdict_release(tree);
   return made;
@@ -117,7 +117,7 @@ DEVICE_CASE(comm_changed_trees_are_checked_again) {
       memset(&c, 0, sizeof c);
       for (int r = 0; r < WORLD; r++) {
         trees[r] = op_good_tree();
-        td_ok(tdict_fill(trees[r], NULL, 10 + r, err));
+        td_ok(tdict_fill(trees[r], NULL, 10 + r, NULL, err));
         tdict_lock(trees[r]);
         c.of[r] = (op_args){.op = OP_BROADCAST_INTO, .tree = trees[r], .root = 1};
       }
@@ -127,11 +127,11 @@ DEVICE_CASE(comm_changed_trees_are_checked_again) {
       td_ok(tdict_unlock(trees[changed], err));
       help_put(trees[changed], "child.b", device_tensor(same ? 2 : 3, 77));
       tdict_lock(trees[changed]);
-      td_ok(tdict_fill(trees[1], NULL, 20, err));
+      td_ok(tdict_fill(trees[1], NULL, 20, NULL, err));
       rig_run(g, op_try, &c);
       if (!same) op_check_all(g, TDICT_ESHAPE, "child.b", "[3]");
       tdict_tree *wanted = op_good_tree();
-      td_ok(tdict_fill(wanted, NULL, 20, err));
+      td_ok(tdict_fill(wanted, NULL, 20, NULL, err));
       for (int r = 0; r < WORLD && same; r++) {
         assert_int_equal(g->ranks[r].status, TDICT_OK);
         tree_check_equal(trees[r], wanted);
@@ -344,12 +344,12 @@ DEVICE_CASE(comm_async_calls_check_a_locked_tree_once) {
     tdict_tree *trees[WORLD], *wanted = op_good_tree();
     for (int r = 0; r < WORLD; r++) {
       trees[r] = op_good_tree();
-      td_ok(tdict_fill(trees[r], NULL, r + 1, err));
+      td_ok(tdict_fill(trees[r], NULL, r + 1, NULL, err));
       tdict_lock(trees[r]);
     }
     forget_walks();
     rig_run(g, reduce_async, trees);
-    td_ok(tdict_fill(wanted, NULL, (1 + 2 + 3) * 3, err));
+    td_ok(tdict_fill(wanted, NULL, (1 + 2 + 3) * 3, NULL, err));
     for (int r = 0; r < WORLD; r++) {
       assert_int_equal(walks[r], 1);
       if (r != 1) tree_check_equal(trees[r], wanted);

@@ -118,7 +118,7 @@ static inline tdict_tree *tree_make(const tree_plan *plan) {
     o.memory = memory;
     td_ok(tdict_tree_schema_export(tree, &schema, err));
     td_ok(tdict_tree_schema_create(schema, &o, &made, err));
-    td_ok(tdict_copy(made, tree, err));
+    td_ok(tdict_copy(made, tree, NULL, err));
     tdict_tree_schema_release(schema);
   }
   if (made != tree) tdict_release(tree);

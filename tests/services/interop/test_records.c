@@ -106,7 +106,7 @@ CASE(records_view_shares_members) {
   /* A write to a tensor writes the member, and nothing else. */
   particle *before = malloc(COUNT * sizeof *p);
   memcpy(before, p, COUNT * sizeof *p);
-  td_ok(tdict_fill(td, "state.charge", -7, err));
+  td_ok(tdict_fill(td, "state.charge", -7, NULL, err));
   for (size_t i = 0; i < COUNT; i++) before[i].state.charge = -7;
   assert_memory_equal(before, p, COUNT * sizeof *p);
   free(before);
@@ -349,8 +349,8 @@ CASE(records_overlap) {
   assert_int_equal(((const uint32_t *)tdict_const_data(dense, "whole"))[1], 0x00070005);
   assert_int_equal(((const uint16_t *)tdict_const_data(dense, "halves"))[2], 5);
   assert_int_equal(((const uint16_t *)tdict_const_data(dense, "halves"))[3], 7);
-  td_ok(tdict_fill(dense, "whole", 9, err));
-  td_ok(tdict_fill(dense, "halves", 2, err));
+  td_ok(tdict_fill(dense, "whole", 9, NULL, err));
+  td_ok(tdict_fill(dense, "halves", 2, NULL, err));
   td_ok(tdict_records_write(&r, dense, err));
   for (int i = 0; i < 3; i++) assert_int_equal(words[i].whole, 0x00020002); /* the last field */
   tdict_release(dense);

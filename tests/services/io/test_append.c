@@ -44,7 +44,7 @@ static void save(const folder *f, const tdict_tree *tree) {
 static bool holds(const folder *f, tdict_tree *const *parts, size_t count) {
   tdict_tree *found = NULL, *wanted = NULL;
   td_ok(tdict_open(in(f, "x"), NULL, &found, err));
-  td_ok(tdict_cat((const tdict_tree *const *)parts, count, NULL, &wanted, err));
+  td_ok(tdict_cat((const tdict_tree *const *)parts, count, NULL, NULL, &wanted, err));
   const bool same = tdict_batch_size(found)[0] == tdict_batch_size(wanted)[0];
   if (same) same_trees(found, wanted);
   tdict_release(found);

@@ -276,7 +276,7 @@ CASE(every_allocation_of_an_append_fails_once) {
       same_images(&before, &after);
     } else {
       const tdict_tree *parts[] = {tree, rows};
-      td_ok(tdict_cat(parts, 2, NULL, &whole, err));
+      td_ok(tdict_cat(parts, 2, NULL, NULL, &whole, err));
       td_ok(tdict_open(in(&f, "x"), NULL, &found, err));
       same_trees(found, whole);
       tdict_release(found);

@@ -37,7 +37,7 @@ static tdict_tree *make_tree(double number) {
     td_ok(tdict_set(tree, paths[i], t, err));
     tdict_tensor_release(t);
   }
-  for (int i = 0; i < 4; i++) td_ok(tdict_fill(tree, paths[i], number, err));
+  for (int i = 0; i < 4; i++) td_ok(tdict_fill(tree, paths[i], number, NULL, err));
   return tree;
 }
 

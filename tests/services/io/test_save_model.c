@@ -347,7 +347,7 @@ static void kill_appends(world *w) {
   for (int round = 0; round < 6; round++) {
     other_bytes = roll(&w->d, 1u << 30);
     tdict_tree *rows = rows_tree(shape, 0, (int64_t)roll(&w->d, 4)), *whole = NULL, *found = NULL;
-    td_ok(tdict_cat((const tdict_tree *const[]){w->now, rows}, 2, NULL, &whole, err));
+    td_ok(tdict_cat((const tdict_tree *const[]){w->now, rows}, 2, NULL, NULL, &whole, err));
     counts.trees++;
     int code = round % 2 ? append_in_child(w, rows) : run_child(w, append_in_child, rows);
     tdict_error error = {0};

@@ -53,10 +53,10 @@ static inline tdict_loader *loader_over(const yard *y, tdict_replay *r, const td
 /* A collate function, which makes the loader fetch samples as trees. */
 static inline tdict_status stack_rows(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                                       tdict_tree **out, tdict_error *err) {
-  tdict_join_options join = tdict_join_options_default();
+  tdict_run join = tdict_run_default();
   (void)user;
   join.memory = memory;
-  return tdict_stack(samples, count, &join, out, err);
+  return tdict_stack(samples, count, NULL, &join, out, err);
 }
 
 #endif

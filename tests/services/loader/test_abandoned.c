@@ -31,11 +31,11 @@ static tdict_status fetch_sample(void *self, int64_t index, tdict_tree **out, td
 }
 static tdict_status collate(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                             tdict_tree **out, tdict_error *err) {
-  tdict_join_options join = tdict_join_options_default();
+  tdict_run join = tdict_run_default();
   (void)user;
   leave(COLLATE);
   join.memory = memory;
-  return tdict_stack(samples, count, &join, out, err);
+  return tdict_stack(samples, count, NULL, &join, out, err);
 }
 static int64_t sample_length(void *self, int64_t index) {
   (void)self, (void)index;

@@ -7,7 +7,7 @@ DEVICE_CASE(lazy_stack_densify_stacks) {
   tdict_lazy_stack *host = STACK(rig_new_item(4, NULL), rig_new_item(4, NULL)), *s = NULL;
   tdict_tree *dense = NULL;
   td_ok(tdict_lazy_stack_to_device(context, host, td_device(), NULL, &s, err));
-  td_ok(tdict_lazy_stack_densify(s, NULL, &dense, err));
+  td_ok(tdict_lazy_stack_densify(s, NULL, NULL, &dense, err));
   help_paths(dense, "x n n.y");
   assert_true(tdict_batch_ndim(dense) == 2 && tdict_batch_size(dense)[0] == 2 && tdict_batch_size(dense)[1] == 2);
   assert_true(tdict_device_equal(tdict_tensor_device(help_get(dense, "n.y")), td_device()));
@@ -23,15 +23,15 @@ DEVICE_CASE(lazy_stack_densify_stacks) {
   s = rig_three();
   dense = NULL;
   td_ok(tdict_delete(rig_item(s, 1), "only", err));
-  td_fails(TDICT_ESHAPE, "tree 1", tdict_lazy_stack_densify(s, NULL, &dense, err));
+  td_fails(TDICT_ESHAPE, "tree 1", tdict_lazy_stack_densify(s, NULL, NULL, &dense, err));
   assert_string_equal(td_last_error.path, "n.y");
-  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_densify(s, NULL, NULL, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_densify(NULL, NULL, &dense, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_densify(s, NULL, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_densify(NULL, NULL, NULL, &dense, err));
   tdict_join_options o = tdict_join_options_default();
   o.dim = 1;
-  td_fails(TDICT_EINVAL, "dim is 1, wanted 0", tdict_lazy_stack_densify(s, &o, &dense, err));
+  td_fails(TDICT_EINVAL, "dim is 1, wanted 0", tdict_lazy_stack_densify(s, &o, NULL, &dense, err));
   help_put(rig_item(s, 0), "own", TENSOR(2));
-  td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_densify(s, NULL, &dense, err));
+  td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_densify(s, NULL, NULL, &dense, err));
   assert_string_equal(td_last_error.path, "own");
   assert_null(dense);
   tdict_lazy_stack_release(s);
@@ -48,7 +48,7 @@ CASE(lazy_stack_densify_makes_ragged_leaves) {
   tdict_lazy_stack *s = rig_stack(items, 3);
   tdict_join_options o = tdict_join_options_default();
   o.ragged = true;
-  td_ok(tdict_lazy_stack_densify(s, &o, &dense, err));
+  td_ok(tdict_lazy_stack_densify(s, &o, NULL, &dense, err));
   td_ok(tdict_get_ragged(dense, "tokens", &ragged, err));
   const float *values = tdict_tensor_const_data(tdict_ragged_values(ragged));
   for (int i = 0; i < 3; i++) {

@@ -199,7 +199,7 @@ CASE(lazy_stack_refuses_changed_items) {
   REFUSED(tdict_lazy_stack_set(s, "a", t, err));
   REFUSED(tdict_lazy_stack_to_device(context, s, tdict_cpu(), NULL, &other, err));
   REFUSED(tdict_lazy_stack_to_device_async(context, s, tdict_cpu(), NULL, &future, err));
-  REFUSED(tdict_lazy_stack_densify(s, NULL, &tree, err));
+  REFUSED(tdict_lazy_stack_densify(s, NULL, NULL, &tree, err));
   REFUSED(tdict_lazy_stack_pad(s, NULL, &tree, err));
   assert_false(tdict_has(rig_item(s, 0), "a"));
   tdict_tensor_release(t);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "core/base/options.h"
+#include "core/memory/run.h"
 #include "core/ops/check_copy.h"
 #include "core/ops/index/index_plan.h"
 #include "core/ops/map.h"
@@ -29,50 +29,46 @@ static tdict_status plan_batch_index(tdict_index_plan *plan, tdict_moves *moves,
   return status;
 }
 
-/* Returns the threads that may help the calling thread. */
-static tdict_index_helpers find_helpers(const tdict_index_options *o) {
-  tdict_pool *pool = o->context ? tdict_context_pool(o->context) : NULL;
-  if (!pool) return (tdict_index_helpers){NULL, 0};
-  const int wanted = o->num_threads < 0 ? tdict_pool_num_cpus(pool) - 1 : o->num_threads, most = tdict_pool_size(pool);
-  return (tdict_index_helpers){pool, wanted < most ? wanted : most};
-}
-
 /* The name and the options of a call. */
 typedef struct index_call {
   const char *what;
   tdict_index_helpers helpers;
-  const tdict_stream *stream; /* NULL: the call waits for all copies */
+  tdict_run run;
 } index_call;
 
-/* Reads and checks the options of a call. */
-static tdict_status read_index_options(index_call *call, const tdict_index_options *options, tdict_index_options *o,
-                                       tdict_error *err) {
-  const char *what = call->what;
-  *o = tdict_index_options_default();
-  tdict_status status = tdict_options_read(o, sizeof *o, options, "index options", err);
-  if (status != TDICT_OK) return status;
-  if (o->num_threads < -1)
-    return tdict_fail(err, TDICT_EINVAL, "%s: num_threads is %d, wanted -1 or more", what, (int)o->num_threads);
-  if (o->memory && o->memory->device.type != TDICT_DEVICE_CPU) {
-    char device[32];
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory is on %s, wanted host memory", what,
-                      tdict_device_format(o->memory->device, device, sizeof device));
-  }
-  if (o->memory && o->stream)
-    return tdict_fail(err, TDICT_EINVAL, "%s: the options memory and stream are set, wanted at most one of them", what);
-  call->helpers = find_helpers(o);
-  call->stream = o->stream;
+/* Finds the threads that may help the calling thread. Returns TDICT_EINVAL if num_threads is out of range. */
+static tdict_status find_helpers(index_call *call, tdict_context *context, tdict_error *err) {
+  tdict_pool *pool = context ? tdict_context_pool(context) : NULL;
+  tdict_status status = tdict_run_check_threads(&call->run, context, pool, call->what, err);
+  if (status != TDICT_OK || !pool) return status;
+  const int wanted = call->run.num_threads < 0 ? tdict_pool_num_cpus(pool) - 1 : call->run.num_threads,
+            most = tdict_pool_size(pool);
+  call->helpers = (tdict_index_helpers){pool, wanted < most ? wanted : most};
   return TDICT_OK;
 }
 
-/* Reads the options of a call that writes to an existing tree. */
-static tdict_status read_write_options(index_call *call, const tdict_index_options *options, tdict_error *err) {
-  tdict_index_options o;
-  tdict_status status = read_index_options(call, options, &o, err);
-  if (status == TDICT_OK && o.memory)
-    return tdict_fail(err, TDICT_EINVAL, "%s: the option memory is set, but the elements are written to a given tree",
-                      call->what);
-  return status;
+/* Reads and checks the options of a call that makes a tree. */
+static tdict_status read_get_options(index_call *call, tdict_context *context, const tdict_run *run, tdict_error *err) {
+  tdict_status status =
+      tdict_run_read(&call->run, run, TDICT_USES_THREADS | TDICT_USES_STREAM | TDICT_USES_MEMORY, call->what, err);
+  if (status == TDICT_OK) status = find_helpers(call, context, err);
+  const tdict_memory *memory = call->run.memory;
+  if (status != TDICT_OK || !memory) return status;
+  if (memory->device.type != TDICT_DEVICE_CPU) {
+    char device[32];
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory is on %s, wanted host memory", call->what,
+                      tdict_device_format(memory->device, device, sizeof device));
+  }
+  if (!tdict_run_stream(&call->run)) return TDICT_OK;
+  return tdict_fail(err, TDICT_EINVAL, "%s: the options memory and stream are set, wanted at most one of them",
+                    call->what);
+}
+
+/* Reads and checks the options of a call that writes to an existing tree. */
+static tdict_status read_write_options(index_call *call, tdict_context *context, const tdict_run *run,
+                                       tdict_error *err) {
+  tdict_status status = tdict_run_read(&call->run, run, TDICT_USES_THREADS | TDICT_USES_STREAM, call->what, err);
+  return status == TDICT_OK ? find_helpers(call, context, err) : status;
 }
 
 typedef struct getter {
@@ -136,27 +132,34 @@ static tdict_status get_checked(getter *g, const tdict_map *map, const tdict_tre
   return status;
 }
 
-tdict_status tdict_index_get_with(const tdict_tree *tree, tdict_indices index, const tdict_index_options *options,
-                                  tdict_tree **out, tdict_error *err) {
+/* Returns the name of the first argument that is NULL, or NULL if no argument is NULL. */
+static const char *find_null(const void *first, const char *first_name, const void *second, const char *second_name,
+                             const tdict_indices *index) {
+  return !first ? first_name : !second ? second_name : !index ? "index" : NULL;
+}
+
+tdict_status tdict_index_get(tdict_context *context, const tdict_tree *tree, const tdict_indices *index,
+                             const tdict_run *run, tdict_tree **out, tdict_error *err) {
   getter g = {.call.what = "index"};
-  tdict_index_options o;
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "index: %s is NULL", tree ? "out" : "tree");
-  tdict_status status = read_index_options(&g.call, options, &o, err);
-  g.moves = (tdict_moves){.what = "index", .stream = g.call.stream, .defers_checks = !g.call.stream};
-  if (status == TDICT_OK) status = plan_batch_index(&g.plan, &g.moves, tree, &index, err);
+  const char *null = find_null(tree, "tree", out, "out", index);
+  if (null) return tdict_fail(err, TDICT_EINVAL, "index: %s is NULL", null);
+  tdict_status status = read_get_options(&g.call, context, run, err);
+  const tdict_stream *stream = tdict_run_stream(&g.call.run);
+  g.moves = (tdict_moves){.what = "index", .stream = stream, .defers_checks = !stream};
+  if (status == TDICT_OK) status = plan_batch_index(&g.plan, &g.moves, tree, index, err);
   if (status != TDICT_OK) return status;
   if (tdict_index_plan_has_unread_lists(&g.plan) && tdict_num_objects(tree))
     status = tdict_index_plan_read_lists(&g.plan, err);
   const tdict_index_plan *plan = &g.plan;
   const tdict_pick *pick = find_pick(plan, tree->batch_size, &g.pick) ? &g.pick : NULL;
-  g.copies = plan->num_gathers != 0 || o.memory;
+  g.copies = plan->num_gathers != 0 || g.call.run.memory;
   const tdict_map map = {.what = "index",
                          .batch_in = tree->batch_ndim,
                          .batch_out = plan->ndim,
                          .batch_size = plan->shape,
                          .more_dims = plan->ndim > tree->batch_ndim ? plan->ndim - tree->batch_ndim : 0,
                          .drops_locks = true,
-                         .memory = o.memory,
+                         .memory = g.call.run.memory,
                          .describe = describe_indexed,
                          .fill = g.copies ? copy_indexed : NULL,
                          .describes_shapes = g.copies,
@@ -170,10 +173,6 @@ tdict_status tdict_index_get_with(const tdict_tree *tree, tdict_indices index, c
   tdict_moves_reset(&g.moves);
   tdict_index_plan_reset(&g.plan);
   return status;
-}
-
-tdict_status tdict_index_get(const tdict_tree *tree, tdict_indices index, tdict_tree **out, tdict_error *err) {
-  return tdict_index_get_with(tree, index, NULL, out, err);
 }
 
 /* The state of a write from all leaves of one tree to the leaves at the same paths of another tree. If
@@ -450,14 +449,15 @@ static tdict_status check_out_batch_size(const tdict_index_plan *plan, const tdi
                     tdict_text_shape(plan->ndim, plan->shape, wanted, sizeof wanted));
 }
 
-tdict_status tdict_index_into_with(tdict_tree *dst, const tdict_tree *src, tdict_indices index,
-                                   const tdict_index_options *options, tdict_error *err) {
+tdict_status tdict_index_into(tdict_context *context, tdict_tree *dst, const tdict_tree *src,
+                              const tdict_indices *index, const tdict_run *run, tdict_error *err) {
   tdict_index_plan plan;
   index_call call = {.what = "index_into"};
-  if (!src || !dst) return tdict_fail(err, TDICT_EINVAL, "index_into: %s is NULL", src ? "dst" : "src");
-  tdict_status status = read_write_options(&call, options, err);
-  tdict_moves moves = {.what = call.what, .stream = call.stream};
-  if (status == TDICT_OK) status = plan_batch_index(&plan, &moves, src, &index, err);
+  const char *null = find_null(src, "src", dst, "dst", index);
+  if (null) return tdict_fail(err, TDICT_EINVAL, "index_into: %s is NULL", null);
+  tdict_status status = read_write_options(&call, context, run, err);
+  tdict_moves moves = {.what = call.what, .stream = tdict_run_stream(&call.run)};
+  if (status == TDICT_OK) status = plan_batch_index(&plan, &moves, src, index, err);
   if (status != TDICT_OK) return status;
   writer w = {.plan = &plan, .helpers = &call.helpers, .to = dst, .from = src, .reads_index = true};
   status = check_out_batch_size(&plan, dst, err);
@@ -465,10 +465,6 @@ tdict_status tdict_index_into_with(tdict_tree *dst, const tdict_tree *src, tdict
   tdict_moves_reset(&moves);
   tdict_index_plan_reset(&plan);
   return status;
-}
-
-tdict_status tdict_index_into(tdict_tree *dst, const tdict_tree *src, tdict_indices index, tdict_error *err) {
-  return tdict_index_into_with(dst, src, index, NULL, err);
 }
 
 /* Creates the tensors of a tree without keys. Writes into a new tree first, so that a failure leaves `td` unchanged. */
@@ -491,7 +487,7 @@ static tdict_status set_indexed(tdict_tree *td, const index_call *call, const td
                                 const tdict_tree *value, tdict_error *err) {
   tdict_index_plan plan;
   const tdict_index_helpers *helpers = &call->helpers;
-  tdict_moves moves = {.what = call->what, .stream = call->stream};
+  tdict_moves moves = {.what = call->what, .stream = tdict_run_stream(&call->run)};
   tdict_status status = plan_batch_index(&plan, &moves, td, index, err);
   if (status != TDICT_OK) return status;
   status = check_value_batch_size(&plan, value, err);
@@ -506,35 +502,23 @@ static tdict_status set_indexed(tdict_tree *td, const index_call *call, const td
   return status;
 }
 
-tdict_status tdict_index_set_with(tdict_tree *tree, tdict_indices index, const tdict_tree *value,
-                                  const tdict_index_options *options, tdict_error *err) {
+tdict_status tdict_index_set(tdict_context *context, tdict_tree *tree, const tdict_indices *index,
+                             const tdict_tree *value, const tdict_run *run, tdict_error *err) {
   index_call call = {.what = "index_set"};
-  if (!tree || !value) return tdict_fail(err, TDICT_EINVAL, "index_set: %s is NULL", tree ? "value" : "tree");
-  tdict_status status = read_write_options(&call, options, err);
-  return status == TDICT_OK ? set_indexed(tree, &call, &index, value, err) : status;
-}
-
-tdict_status tdict_index_set(tdict_tree *tree, tdict_indices index, const tdict_tree *value, tdict_error *err) {
-  return tdict_index_set_with(tree, index, value, NULL, err);
-}
-
-tdict_status tdict_write_row(tdict_tree *tree, int64_t i, const tdict_tree *row, tdict_error *err) {
-  if (!tree || !row) return tdict_fail(err, TDICT_EINVAL, "write_row: %s is NULL", tree ? "row" : "tree");
-  const tdict_indices index = TDICT_INDEX(TDICT_AT(i));
-  const index_call call = {.what = "write_row"};
-  return set_indexed(tree, &call, &index, row, err);
+  const char *null = find_null(tree, "tree", value, "value", index);
+  if (null) return tdict_fail(err, TDICT_EINVAL, "index_set: %s is NULL", null);
+  tdict_status status = read_write_options(&call, context, run, err);
+  return status == TDICT_OK ? set_indexed(tree, &call, index, value, err) : status;
 }
 
 tdict_status tdict_write_rows(tdict_tree *tree, int64_t first, const tdict_tree *rows, tdict_error *err) {
   if (!tree || !rows) return tdict_fail(err, TDICT_EINVAL, "write_rows: %s is NULL", tree ? "rows" : "tree");
-  if (tree->batch_ndim == 0 || rows->batch_ndim == 0)
-    return tdict_fail(err, TDICT_EINVAL, "write_rows: %s has no batch dimension",
-                      tree->batch_ndim ? "rows" : "the tree");
-  int64_t count = rows->batch_size[0];
-  if (first < 0 || count > tree->batch_size[0] || first > tree->batch_size[0] - count)
-    return tdict_fail(err, TDICT_EINVAL, "write_rows: %lld rows from row %lld of %lld", (long long)count,
-                      (long long)first, (long long)tree->batch_size[0]);
-  const tdict_indices index = TDICT_INDEX(TDICT_RANGE(first, first + count, 1));
+  if (tree->batch_ndim == 0) return tdict_fail(err, TDICT_EINVAL, "write_rows: the tree has no batch dimension");
   const index_call call = {.what = "write_rows"};
-  return set_indexed(tree, &call, &index, rows, err);
+  if (rows->batch_ndim < tree->batch_ndim) return set_indexed(tree, &call, TDICT_INDEX(TDICT_AT(first)), rows, err);
+  const int64_t count = rows->batch_size[0], size = tree->batch_size[0], at = first < 0 ? first + size : first;
+  if (at < 0 || count > size || at > size - count)
+    return tdict_fail(err, TDICT_EINVAL, "write_rows: %lld rows from row %lld of %lld", (long long)count,
+                      (long long)first, (long long)size);
+  return set_indexed(tree, &call, TDICT_INDEX(TDICT_RANGE(at, at + count, 1)), rows, err);
 }

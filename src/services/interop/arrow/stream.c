@@ -211,7 +211,7 @@ static tdict_status drop_full_masks(const char *path, tdict_tree *tree, tdict_er
 static tdict_status join_trees(tdict_arrow_importer *m, const tree_list *list, const struct ArrowSchema *schema,
                                tdict_tree **out, tdict_error *err) {
   if (list->count == 0) return tdict_arrow_import_tree(m, schema, NULL, out, err);
-  if (list->count > 1) return tdict_cat((const tdict_tree *const *)list->trees, list->count, NULL, out, err);
+  if (list->count > 1) return tdict_cat((const tdict_tree *const *)list->trees, list->count, NULL, NULL, out, err);
   *out = tdict_retain(list->trees[0]);
   return TDICT_OK;
 }

@@ -97,7 +97,7 @@ static inline void add_list(model *m, model_index *x, int dim, int64_t size) {
     x->tensors[x->num_tensors++] = position_tensor(m, given, count);
     item = TDICT_LIST_OF(x->tensors[x->num_tensors - 1]);
   }
-  x->index = tdict_indices_add(x->index, item);
+  tdict_indices_add(&x->index, item);
 }
 
 /* Adds a mask for one or two dimensions. Returns their number. */
@@ -119,7 +119,7 @@ static inline int add_mask(model *m, model_index *x, int dim, const plain_tree *
   for (int i = 0; i < dims; i++) x->plan.list[x->plan.num_lists - dims + i].count = count;
   note_list(x, count);
   plain_drop(&mask);
-  x->index = tdict_indices_add(x->index, TDICT_MASK(x->tensors[x->num_tensors - 1]));
+  tdict_indices_add(&x->index, TDICT_MASK(x->tensors[x->num_tensors - 1]));
   return dims;
 }
 
@@ -128,7 +128,7 @@ static inline void add_range(model *m, model_index *x, int dim, int64_t size) {
   const int64_t start = pick(&m->r, 0, 3) ? pick(&m->r, -size - 1, size + 1) : TDICT_NONE;
   const int64_t stop = pick(&m->r, 0, 3) ? pick(&m->r, -size - 1, size + 1) : TDICT_NONE;
   const int64_t step = steps[pick(&m->r, 0, 7)];
-  x->index = tdict_indices_add(x->index, TDICT_RANGE(start, stop, step));
+  tdict_indices_add(&x->index, TDICT_RANGE(start, stop, step));
   x->plan.dim[x->plan.ndim++] = plain_range(dim, size, start, stop, step);
   x->ranges++;
 }
@@ -153,9 +153,9 @@ static inline void model_index_make(model *m, const plain_tree *p, model_index *
       const int64_t given = maybe_bad(m, x, d, size, pick(&m->r, 0, 1) ? good : good - size);
       if (size == 0 && wanted == x->wants_bad) continue; /* no position is good */
       x->plan.fixed[d++] = good;
-      x->index = tdict_indices_add(x->index, TDICT_AT(given));
+      tdict_indices_add(&x->index, TDICT_AT(given));
     } else if (kind == 2 && p->nb < 4 && x->index.count < 8) {
-      x->index = tdict_indices_add(x->index, TDICT_NEW_AXIS);
+      tdict_indices_add(&x->index, TDICT_NEW_AXIS);
       x->plan.dim[x->plan.ndim++] = (plain_dim){.src = PLAIN_NEW_AXIS, .size = 1};
       x->ranges++;
     } else if (kind <= 6 && kind > 3 && takes_list) {
@@ -164,7 +164,7 @@ static inline void model_index_make(model *m, const plain_tree *p, model_index *
       d += add_mask(m, x, d, p);
     } else if (kind == 8 && !has_rest) {
       const int end = (int)pick(&m->r, d, p->nb); /* the items that follow must fill the rest */
-      x->index = tdict_indices_add(x->index, TDICT_REST);
+      tdict_indices_add(&x->index, TDICT_REST);
       add_whole(x, p, d, end);
       has_rest = true;
       d = end;

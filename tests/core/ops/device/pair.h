@@ -96,15 +96,14 @@ static inline void pair_view(rng *r, pair *p) {
     const int j = (int)pick(r, 0, i);
     order[i] = order[j];
     order[j] = i;
-    index = tdict_indices_add(index,
-                              pick(r, 0, 1) ? TDICT_ALL : TDICT_RANGE(TDICT_NONE, TDICT_NONE, pick(r, 0, 1) ? -1 : 2));
+    tdict_indices_add(&index, pick(r, 0, 1) ? TDICT_ALL : TDICT_RANGE(TDICT_NONE, TDICT_NONE, pick(r, 0, 1) ? -1 : 2));
   }
   if (pick(r, 0, 1)) {
     td_ok(tdict_permute(p->host, nb, order, &made.host, err));
     td_ok(tdict_permute(p->device, nb, order, &made.device, err));
   } else {
-    td_ok(tdict_index_get(p->host, index, &made.host, err));
-    td_ok(tdict_index_get(p->device, index, &made.device, err));
+    td_ok(tdict_index_get(NULL, p->host, &index, NULL, &made.host, err));
+    td_ok(tdict_index_get(NULL, p->device, &index, NULL, &made.device, err));
   }
   pair_release(p);
   *p = made;
@@ -282,7 +281,7 @@ static inline void make_index(rng *r, const world *w, const tdict_tree *td, bool
       item = TDICT_MASK(pick(r, 0, 1) ? out->mask : out->device_mask);
       out->has_lists = true;
     }
-    out->index = tdict_indices_add(out->index, item);
+    tdict_indices_add(&out->index, item);
     d += dims;
     if (pick(r, 0, 5) == 0) break;
   }

@@ -55,12 +55,6 @@ static inline void begin_counting(shim *s, const place *w) {
   num_launches = 0;
 }
 
-static inline tdict_index_options on(const tdict_stream *s) {
-  tdict_index_options o = tdict_index_options_default();
-  o.stream = s;
-  return o;
-}
-
 /* A stream whose work waits at a gate. */
 typedef struct blocked {
   gate gate;

@@ -15,8 +15,8 @@ GPU_CASE(device_index_get_equals_host) {
     random_index i;
     pair p = pair_random(&w, seed, seed), got = {NULL, NULL};
     make_index(&r, &w, p.host, false, &i);
-    td_ok(tdict_index_get(p.host, i.index, &got.host, err));
-    td_ok(tdict_index_get(p.device, i.index, &got.device, err));
+    td_ok(tdict_index_get(NULL, p.host, &i.index, NULL, &got.host, err));
+    td_ok(tdict_index_get(NULL, p.device, &i.index, NULL, &got.device, err));
     pair_check(&w, &got);
     num_lists += i.has_lists;
     num_on_device += i.num_on_device;
@@ -35,10 +35,10 @@ GPU_CASE(device_index_set_equals_host) {
     random_index i;
     pair p = pair_random(&w, seed, seed), other = pair_random(&w, seed, seed + 1000), value = {NULL, NULL};
     make_index(&r, &w, p.host, true, &i);
-    td_ok(tdict_index_get(other.host, i.index, &value.host, err));
-    td_ok(tdict_index_get(other.device, i.index, &value.device, err));
-    td_ok(tdict_index_set(p.host, i.index, value.host, err));
-    td_ok(tdict_index_set(p.device, i.index, value.device, err));
+    td_ok(tdict_index_get(NULL, other.host, &i.index, NULL, &value.host, err));
+    td_ok(tdict_index_get(NULL, other.device, &i.index, NULL, &value.device, err));
+    td_ok(tdict_index_set(NULL, p.host, &i.index, value.host, NULL, err));
+    td_ok(tdict_index_set(NULL, p.device, &i.index, value.device, NULL, err));
     pair_check(&w, &p);
     random_index_release(&i);
     pair_release(&value);
@@ -55,10 +55,10 @@ GPU_CASE(device_index_into_equals_host) {
     random_index i;
     pair p = pair_random(&w, seed, seed), other = pair_random(&w, seed, seed + 1000), into = {NULL, NULL};
     make_index(&r, &w, p.host, true, &i);
-    td_ok(tdict_index_get(other.host, i.index, &into.host, err));
-    td_ok(tdict_index_get(other.device, i.index, &into.device, err));
-    td_ok(tdict_index_into(into.host, p.host, i.index, err));
-    td_ok(tdict_index_into(into.device, p.device, i.index, err));
+    td_ok(tdict_index_get(NULL, other.host, &i.index, NULL, &into.host, err));
+    td_ok(tdict_index_get(NULL, other.device, &i.index, NULL, &into.device, err));
+    td_ok(tdict_index_into(NULL, into.host, p.host, &i.index, NULL, err));
+    td_ok(tdict_index_into(NULL, into.device, p.device, &i.index, NULL, err));
     pair_check(&w, &into);
     random_index_release(&i);
     pair_release(&into);
@@ -78,17 +78,17 @@ GPU_CASE(device_index_takes_many_lists) {
   tdict_indices index = tdict_indices_none();
   for (int d = 0; d < 9; d++) {
     for (int i = 0; i < 5; i++) positions[d][i] = d < 3 ? i >> d & 1 : pick(&r, 0, 1); /* no element twice */
-    index = tdict_indices_add(index, TDICT_LIST(positions[d], 5));
+    tdict_indices_add(&index, TDICT_LIST(positions[d], 5));
   }
   add_tensors(&w, &p, "a", (layout){TDICT_F32, 9, bs}, 1);
   add_tensors(&w, &p, "n.b", (layout){TDICT_U8, 9, bs}, 2);
   add_tensors(&w, &other, "a", (layout){TDICT_F32, 9, bs}, 3);
   add_tensors(&w, &other, "n.b", (layout){TDICT_U8, 9, bs}, 4);
-  td_ok(tdict_index_get(other.host, index, &got.host, err));
-  td_ok(tdict_index_get(other.device, index, &got.device, err));
+  td_ok(tdict_index_get(NULL, other.host, &index, NULL, &got.host, err));
+  td_ok(tdict_index_get(NULL, other.device, &index, NULL, &got.device, err));
   pair_check(&w, &got);
-  td_ok(tdict_index_set(p.host, index, got.host, err));
-  td_ok(tdict_index_set(p.device, index, got.device, err));
+  td_ok(tdict_index_set(NULL, p.host, &index, got.host, NULL, err));
+  td_ok(tdict_index_set(NULL, p.device, &index, got.device, NULL, err));
   pair_check(&w, &p);
   pair_release(&got);
   pair_release(&other);
@@ -100,18 +100,18 @@ SIM_CASE(device_index_launches_once_for_all_leaves) {
   place w = place_open(2);
   shim s;
   const int64_t list[] = {3, -1, 7};
-  const tdict_indices indices[] = {TDICT_INDEX(TDICT_LIST(list, 3)), TDICT_INDEX(TDICT_RANGE(2, 20, 3))};
+  const tdict_indices *const indices[] = {TDICT_INDEX(TDICT_LIST(list, 3)), TDICT_INDEX(TDICT_RANGE(2, 20, 3))};
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;
   begin_counting(&s, &w);
-  td_ok(tdict_index_get(td, indices[0], &out, err));
+  td_ok(tdict_index_get(NULL, td, indices[0], NULL, &out, err));
   assert_int_equal(num_launches, 1);
-  td_ok(tdict_index_into(out, td, indices[0], err));
+  td_ok(tdict_index_into(NULL, out, td, indices[0], NULL, err));
   assert_int_equal(num_launches, 2);
-  td_ok(tdict_index_set(td, indices[0], out, err));
+  td_ok(tdict_index_set(NULL, td, indices[0], out, NULL, err));
   assert_int_equal(num_launches, 3);
   tdict_release(out);
   out = rows_tree(&w, 6, 50);
-  td_ok(tdict_index_set(td, indices[1], out, err));
+  td_ok(tdict_index_set(NULL, td, indices[1], out, NULL, err));
   assert_int_equal(num_launches, 4);
   for (int64_t i = 0; i < 6; i++) check_row(&w, help_get(td, "n.d"), 2 + 3 * i, 6, 53, i);
   shim_end(&s, w.d);
@@ -125,24 +125,25 @@ SIM_CASE(device_index_refuses_lost_rows) {
   place w = place_open(2);
   const int64_t good[] = {3, 4}, bad[] = {4, 9};
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 2, 21), *row = NULL;
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(9, 11, 1)), &row, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(9, 11, 1)), NULL, &row, err));
   tdict_tensor_lose(help_get(row, "n.c"));
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(good, 2)), &out, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(good, 2)), NULL, &out, err));
   tdict_release(out);
   out = NULL;
   for (int i = 0; i < 2; i++) {
-    const tdict_index_options o = on(i ? &(tdict_stream){w.device, NULL} : NULL);
+    const tdict_run o = td_run(i ? (tdict_stream){w.device, NULL} : tdict_no_stream(), NULL);
     td_fails(TDICT_EINVAL, "index: the source's bytes are lost",
-             tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(bad, 2)), &o, &out, err));
+             tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(bad, 2)), &o, &out, err));
     assert_string_equal(td_last_error.path, "n.c");
     td_fails(TDICT_EINVAL, "index_into: the source's bytes are lost",
-             tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST(bad, 2)), &o, err));
+             tdict_index_into(NULL, few, td, TDICT_INDEX(TDICT_LIST(bad, 2)), &o, err));
     check_row(&w, help_get(few, "a"), 0, 2, 21, 0);
   }
-  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(bad, 2)), few, err));
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(bad, 2)), &out, err)); /* row 10 is still lost */
+  td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(bad, 2)), few, NULL, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(bad, 2)), NULL, &out, err)); /* row 10 is still lost */
   tdict_release(out);
-  td_fails(TDICT_EINVAL, "lost", tdict_index_get(td, TDICT_INDEX(TDICT_LIST(((int64_t[]){10}), 1)), &out, err));
+  td_fails(TDICT_EINVAL, "lost",
+           tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(((int64_t[]){10}), 1)), NULL, &out, err));
   tdict_release(row);
   tdict_release(few);
   tdict_release(td);
@@ -157,23 +158,23 @@ SIM_CASE(device_index_takes_mixed_trees) {
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21);
   give(td, "h", rows_on(&host, 40, 60));
   give(few, "h", rows_on(&host, 3, 61));
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 3)), &out, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), NULL, &out, err));
   for (int i = 0; i < 3; i++) {
     check_row(&w, help_get(out, "h"), i, 40, 60, list[i]);
     check_row(&w, help_get(out, "e"), i, 40, 5, list[i]);
   }
   tdict_release(out);
   give(few, "a", rows_on(&host, 3, 62)); /* from the host to the device */
-  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(list, 3)), few, err));
+  td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), few, NULL, err));
   for (int i = 0; i < 3; i++) {
     check_row(&w, help_get(td, "h"), list[i], 3, 61, i);
     check_row(&w, help_get(td, "a"), list[i], 3, 62, i);
     check_row(&w, help_get(td, "e"), list[i], 3, 25, i);
   }
   tdict_stream s = new_stream(&w);
-  const tdict_index_options o = on(&s);
+  const tdict_run o = td_run(s, NULL);
   td_fails(TDICT_ENOTSUP, "index_set: from cpu to sim:0; on a stream, both tensors must be",
-           tdict_index_set_with(td, TDICT_INDEX(TDICT_RANGE(0, 3, 1)), few, &o, err));
+           tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 3, 1)), few, &o, err));
   assert_string_equal(td_last_error.path, "a");
   check_row(&w, help_get(td, "b"), 1, 40, 2, 1);
   tdict_stream_destroy(w.c, s);
@@ -186,29 +187,29 @@ SIM_CASE(device_index_on_stream_refuses) {
   place w = place_sim(2, 0, 2);
   rig r = {w.c, w.memory};
   const int64_t list[] = {9, 0, 33};
-  const tdict_indices index = TDICT_INDEX(TDICT_LIST(list, 3));
+  const tdict_indices *index = TDICT_INDEX(TDICT_LIST(list, 3));
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21);
   tdict_stream s = new_stream(&w), wrong = {tdict_cpu(), NULL}, second = {tdict_sim(1), NULL};
-  tdict_index_options o = on(&wrong);
-  td_fails(TDICT_EWRONGDEVICE, "the stream is of the cpu", tdict_index_get_with(td, index, &o, &out, err));
-  o.stream = &second;
+  tdict_run o = td_run(wrong, NULL);
+  td_fails(TDICT_EWRONGDEVICE, "the stream is of the cpu", tdict_index_get(NULL, td, index, &o, &out, err));
+  o.stream = second;
   td_fails(TDICT_EWRONGDEVICE, "index: the tensor is on sim:0, but the stream is of sim:1",
-           tdict_index_get_with(td, index, &o, &out, err));
+           tdict_index_get(NULL, td, index, &o, &out, err));
   td_fails(TDICT_EWRONGDEVICE, "index_set: the tensor is on sim:0, but the stream is of sim:1",
-           tdict_index_set_with(td, index, few, &o, err));
+           tdict_index_set(NULL, td, index, few, &o, err));
   assert_string_equal(td_last_error.path, "a");
-  o.stream = &s;
+  o.stream = s;
   o.memory = w.pinned;
-  td_fails(TDICT_EINVAL, "memory and stream are set", tdict_index_get_with(td, index, &o, &out, err));
+  td_fails(TDICT_EINVAL, "memory and stream are set", tdict_index_get(NULL, td, index, &o, &out, err));
   o.memory = NULL;
   twins both = make_twins(&r, &flat_type);
   td_fails(TDICT_ENOTSUP, "an object of type flat; on a stream, only tensors",
-           tdict_index_get_with(both.td, TDICT_INDEX(TDICT_LIST(((int64_t[]){1}), 1)), &o, &out, err));
+           tdict_index_get(NULL, both.td, TDICT_INDEX(TDICT_LIST(((int64_t[]){1}), 1)), &o, &out, err));
   assert_string_equal(td_last_error.path, "n.o");
   assert_null(out);
   end_twins(&both);
   td_ok(tdict_set_text(td, "text", "whole", err)); /* stays on the host */
-  td_ok(tdict_index_get_with(td, index, &o, &out, err));
+  td_ok(tdict_index_get(NULL, td, index, &o, &out, err));
   tdict_release(out);
   tdict_stream_destroy(w.c, s);
   tdict_release(few);
@@ -220,25 +221,26 @@ SIM_CASE(device_index_fails_whole) {
   place w = place_open(2);
   shim s;
   const int64_t list[] = {9, 0, 33}, outside[] = {9, 40};
-  const tdict_indices index = TDICT_INDEX(TDICT_LIST(list, 3));
+  const tdict_indices *index = TDICT_INDEX(TDICT_LIST(list, 3));
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21), *two = rows_tree(&w, 2, 31);
   tdict_stream stream = new_stream(&w);
-  const tdict_index_options o = on(&stream);
-  td_fails(TDICT_EINVAL, "position 40 is outside", tdict_index_set(td, TDICT_INDEX(TDICT_LIST(outside, 2)), two, err));
+  const tdict_run o = td_run(stream, NULL);
+  td_fails(TDICT_EINVAL, "position 40 is outside",
+           tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(outside, 2)), two, NULL, err));
   check_row(&w, help_get(td, "a"), 9, 40, 1, 9);
   begin_counting(&s, &w);
   fault_code = TDICT_CU_INVALID_VALUE;
-  td_fails(TDICT_EDEVICE, "cuLaunchKernel", tdict_index_get(td, index, &out, err));
-  td_fails(TDICT_EDEVICE, "cuLaunchKernel", tdict_index_get_with(td, index, &o, &out, err));
-  td_fails(TDICT_EDEVICE, "cuLaunchKernel", tdict_index_set(td, index, few, err));
+  td_fails(TDICT_EDEVICE, "cuLaunchKernel", tdict_index_get(NULL, td, index, NULL, &out, err));
+  td_fails(TDICT_EDEVICE, "cuLaunchKernel", tdict_index_get(NULL, td, index, &o, &out, err));
+  td_fails(TDICT_EDEVICE, "cuLaunchKernel", tdict_index_set(NULL, td, index, few, NULL, err));
   assert_null(out);
   fault_code = TDICT_CU_SUCCESS;
   shim_end(&s, w.d);
-  td_ok(tdict_index_get(td, index, &out, err)); /* the device still works */
+  td_ok(tdict_index_get(NULL, td, index, NULL, &out, err)); /* the device still works */
   tdict_release(out);
   out = NULL;
-  TD_WITHOUT_MEMORY(tdict_index_set(td, index, few, err));
-  TD_WITHOUT_MEMORY_THEN(tdict_index_get(td, index, &out, err), assert_null(out));
+  TD_WITHOUT_MEMORY(tdict_index_set(NULL, td, index, few, NULL, err));
+  TD_WITHOUT_MEMORY_THEN(tdict_index_get(NULL, td, index, NULL, &out, err), assert_null(out));
   tdict_release(out);
   /* Without memory for the use, the call waits for the launch instead. */
   int num_succeeded = 0;
@@ -246,7 +248,7 @@ SIM_CASE(device_index_fails_whole) {
     tdict_error err = {0};
     out = NULL;
     td_fail_alloc(n, false);
-    const tdict_status status = tdict_index_get_with(td, index, &o, &out, &err);
+    const tdict_status status = tdict_index_get(NULL, td, index, &o, &out, &err);
     const bool had_failure = td_fail_alloc_stop();
     assert_int_equal(status, out ? TDICT_OK : TDICT_ENOMEM);
     assert_true(had_failure || out);
@@ -277,14 +279,14 @@ SIM_CASE(device_index_checks_lists) {
     put_bytes(&w, lists[i], positions);
   }
   for (int i = 0; i < 2; i++) {
-    const tdict_index_options o = on(i ? &stream : NULL);
+    const tdict_run o = td_run(i ? stream : tdict_no_stream(), NULL);
     td_fails(TDICT_EINVAL, "index_set: position 40 is outside dimension 0, which has 40 elements",
-             tdict_index_set_with(td, TDICT_INDEX(TDICT_LIST_OF(lists[1])), four, &o, err));
+             tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST_OF(lists[1])), four, &o, err));
     td_fails(TDICT_EINVAL, "position 40",
-             tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST_OF(lists[2])), &o, &out, err));
+             tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST_OF(lists[2])), &o, &out, err));
     check_row(&w, help_get(td, "a"), 9, 40, 1, 9);
     begin_counting(&s, &w);
-    td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), &o, &out, err));
+    td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), &o, &out, err));
     assert_int_equal(num_launches, i ? 2 : 1);                         /* on a stream, a check runs before the copy */
     if (i) assert_false(tdict_storage_has_no_uses(lists[0]->storage)); /* a write would wait for the copy */
     shim_end(&s, w.d);
@@ -294,15 +296,15 @@ SIM_CASE(device_index_checks_lists) {
     tdict_release(out);
   }
   td_fails(TDICT_EDTYPE, "the list has dtype int32, wanted int64",
-           tdict_index_get(td, TDICT_INDEX(TDICT_LIST_OF(wrong)), &out, err));
+           tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST_OF(wrong)), NULL, &out, err));
   td_fails(TDICT_ESHAPE, "the list has shape [1, 2], wanted one dimension",
-           tdict_index_get(td, TDICT_INDEX(TDICT_LIST_OF(square)), &out, err));
-  td_fails(TDICT_EINVAL, "a NULL tensor", tdict_index_get(td, TDICT_INDEX(TDICT_LIST_OF(NULL)), &out, err));
+           tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST_OF(square)), NULL, &out, err));
+  td_fails(TDICT_EINVAL, "a NULL tensor", tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST_OF(NULL)), NULL, &out, err));
   tdict_tensor_lose(lists[0]);
   td_fails(TDICT_EINVAL, "the list's bytes are lost",
-           tdict_index_get(td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), &out, err));
+           tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), NULL, &out, err));
   tdict_tensor_regain(lists[0]);
-  TD_WITHOUT_MEMORY(tdict_index_set(td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), few, err));
+  TD_WITHOUT_MEMORY(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), few, NULL, err));
   check_row(&w, help_get(td, "e"), 0, 3, 25, 1);
   for (int i = 0; i < 3; i++) tdict_tensor_release(lists[i]);
   tdict_tensor_release(wrong);
@@ -324,10 +326,10 @@ GPU_CASE(device_index_checks_lists_without_elements) {
   td_ok(tdict_set(empty, "none", leaf, err));
   put_bytes(&w, list, bad);
   td_fails(TDICT_EINVAL, "index: position -41 is outside dimension 0",
-           tdict_index_get(empty, TDICT_INDEX(TDICT_LIST_OF(list)), &out, err));
+           tdict_index_get(NULL, empty, TDICT_INDEX(TDICT_LIST_OF(list)), NULL, &out, err));
   assert_null(out);
   put_bytes(&w, list, good);
-  td_ok(tdict_index_get(empty, TDICT_INDEX(TDICT_LIST_OF(list)), &out, err));
+  td_ok(tdict_index_get(NULL, empty, TDICT_INDEX(TDICT_LIST_OF(list)), NULL, &out, err));
   assert_int_equal(tdict_batch_size(out)[0], 2);
   tdict_release(out);
   tdict_release(empty);
@@ -344,8 +346,9 @@ SIM_CASE(device_index_without_compiler) {
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21);
   shim_begin(&s, w.d);
   s.ops.module_load = refuse_module;
-  td_fails(TDICT_ENOTSUP, "cannot compile", tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 3)), &out, err));
-  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_RANGE(12, 3, -4)), few, err));
+  td_fails(TDICT_ENOTSUP, "cannot compile",
+           tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), NULL, &out, err));
+  td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(12, 3, -4)), few, NULL, err));
   for (int i = 0; i < 3; i++) check_row(&w, help_get(td, "b"), 12 - 4 * i, 3, 22, i);
   shim_end(&s, w.d);
   tdict_release(few);

@@ -9,13 +9,17 @@ enum { NUM_SEEDS = 100, MOST_ITEMS = 3 };
 /* The four functions that join trees. */
 typedef struct join_way {
   bool is_stack, into;
+  int32_t dim;
 } join_way;
-static tdict_status join(join_way way, tdict_tree *const *items, size_t count, const tdict_join_options *o,
-                         tdict_tree **out, tdict_error *err) {
+static tdict_status join(join_way way, tdict_tree *const *items, size_t count, const tdict_run *run, tdict_tree **out,
+                         tdict_error *err) {
+  tdict_join_options o = tdict_join_options_default();
+  o.dim = way.dim;
   const tdict_tree *const *all = (const tdict_tree *const *)items;
   if (way.into)
-    return way.is_stack ? tdict_stack_into(all, count, o, *out, err) : tdict_cat_into(all, count, o, *out, err);
-  return way.is_stack ? tdict_stack(all, count, o, out, err) : tdict_cat(all, count, o, out, err);
+    return way.is_stack ? tdict_stack_into(*out, all, count, &o, run, err)
+                        : tdict_cat_into(*out, all, count, &o, run, err);
+  return way.is_stack ? tdict_stack(all, count, &o, run, out, err) : tdict_cat(all, count, &o, run, out, err);
 }
 
 GPU_CASE(device_join_equals_host) {
@@ -33,11 +37,11 @@ GPU_CASE(device_join_equals_host) {
       device[i] = p.device;
     }
     join_way way = {.is_stack = pick(&r, 0, 1)};
-    tdict_join_options o = tdict_join_options_default();
-    o.dim = (int32_t)pick(&r, 0, tdict_batch_ndim(host[0]) - !way.is_stack);
-    td_ok(join(way, host, count, &o, &got.host, err));
-    if (seed % 2) o.stream = &s;
-    td_ok(join(way, device, count, &o, &got.device, err));
+    tdict_run run = tdict_run_default();
+    way.dim = (int32_t)pick(&r, 0, tdict_batch_ndim(host[0]) - !way.is_stack);
+    td_ok(join(way, host, count, &run, &got.host, err));
+    if (seed % 2) run.stream = s;
+    td_ok(join(way, device, count, &run, &got.device, err));
     td_ok(tdict_stream_synchronize(w.context, s, err));
     pair_check(&w, &got);
     /* into existing trees: the results of other elements */
@@ -51,10 +55,10 @@ GPU_CASE(device_join_equals_host) {
       device[count - 1] = last[1];
     }
     way.into = true;
-    o.stream = NULL;
-    td_ok(join(way, host, count, &o, &into.host, err));
-    if (seed % 4 > 1) o.stream = &s;
-    td_ok(join(way, device, count, &o, &into.device, err));
+    run.stream = tdict_no_stream();
+    td_ok(join(way, host, count, &run, &into.host, err));
+    if (seed % 4 > 1) run.stream = s;
+    td_ok(join(way, device, count, &run, &into.device, err));
     td_ok(tdict_stream_synchronize(w.context, s, err));
     pair_check(&w, &into);
     pair_release(&into);
@@ -79,7 +83,7 @@ SIM_CASE(device_join_launches_once) {
   place w = place_open(2);
   shim s;
   for (int n = 0; n < 4; n++) {
-    const join_way way = {n & 1, n & 2};
+    const join_way way = {n & 1, n & 2, 0};
     tdict_tree *items[2], *out;
     open_items(&w, way, items, &out);
     begin_counting(&s, &w);
@@ -97,16 +101,16 @@ SIM_CASE(device_join_launches_once) {
 SIM_CASE(device_join_on_stream_is_ordered) {
   for (int n = 0; n < 4; n++) {
     place w = place_open(2), host = w;
-    const join_way way = {n & 1, n & 2};
+    const join_way way = {n & 1, n & 2, 0};
     host.memory = NULL;
     tdict_tree *items[2], *out, *source = rows_tree(&host, 40, 71);
     tdict_transfer_options o = threads(1);
-    tdict_join_options options = tdict_join_options_default();
+    tdict_run options = tdict_run_default();
     blocked b;
     open_items(&w, way, items, &out);
     if (out) td_ok(tdict_zero(out, err));
     block(&w, &b);
-    options.stream = &b.s;
+    options.stream = b.s;
     td_ok(join(way, items, 2, &options, &out, err));
     tdict_future *f = move_async(&w, out, tdict_cpu(), &o), *over = copy_async(&w, source, items[1], &o);
     check_pending(f);
@@ -132,19 +136,19 @@ SIM_CASE(device_join_fails_whole) {
   shim s;
   tdict_stream stream = new_stream(&w), second = {tdict_sim(1), NULL};
   for (int n = 0; n < 4; n++) {
-    const join_way way = {n & 1, n & 2};
+    const join_way way = {n & 1, n & 2, 0};
     tdict_tree *items[2], *out, *before;
-    tdict_join_options o = tdict_join_options_default();
+    tdict_run run = tdict_run_default();
     open_items(&w, way, items, &out);
     before = out;
-    o.stream = &second;
-    td_fails(TDICT_EWRONGDEVICE, "but the stream is of sim:1", join(way, items, 2, &o, &out, err));
+    run.stream = second;
+    td_fails(TDICT_EWRONGDEVICE, "but the stream is of sim:1", join(way, items, 2, &run, &out, err));
     assert_string_equal(td_last_error.path, "a");
     begin_counting(&s, &w);
     fault_code = TDICT_CU_INVALID_VALUE;
     td_fails(TDICT_EDEVICE, "cuLaunchKernel", join(way, items, 2, NULL, &out, err));
-    o.stream = &stream;
-    td_fails(TDICT_EDEVICE, "cuLaunchKernel", join(way, items, 2, &o, &out, err));
+    run.stream = stream;
+    td_fails(TDICT_EDEVICE, "cuLaunchKernel", join(way, items, 2, &run, &out, err));
     fault_code = TDICT_CU_SUCCESS;
     shim_end(&s, w.d);
     assert_ptr_equal(out, before);
@@ -155,19 +159,19 @@ SIM_CASE(device_join_fails_whole) {
     tdict_tree *const objects[2] = {both.td, both.td};
     out = NULL;
     td_fails(TDICT_ENOTSUP, "an object of type flat; on a stream, only tensors",
-             join((join_way){.is_stack = way.is_stack}, objects, 2, &o, &out, err));
+             join((join_way){.is_stack = way.is_stack}, objects, 2, &run, &out, err));
     assert_string_equal(td_last_error.path, "n.o");
     end_twins(&both);
     tdict_release(items[0]);
     tdict_release(items[1]);
   }
   tdict_join_options o = tdict_join_options_default();
+  tdict_run run = td_run(stream, NULL);
   tdict_tree *one = help_tree_without_batch(), *out = NULL;
-  o.stream = &stream;
   td_fails(TDICT_EINVAL, "the option stream is set",
-           tdict_pad_sequence((const tdict_tree *[]){one}, 1, 0, &o, &out, err));
+           tdict_pad_sequence((const tdict_tree *[]){one}, 1, NULL, &run, &out, err));
   o.ragged = true;
-  td_fails(TDICT_EINVAL, "ragged and stream", tdict_stack((const tdict_tree *[]){one}, 1, &o, &out, err));
+  td_fails(TDICT_EINVAL, "ragged and stream", tdict_stack((const tdict_tree *[]){one}, 1, &o, &run, &out, err));
   tdict_release(one);
   tdict_stream_destroy(w.c, stream);
   place_close(&w);
@@ -178,12 +182,12 @@ SIM_CASE(device_join_without_compiler) {
   place w = place_open(2);
   shim s;
   for (int n = 0; n < 4; n++) {
-    const join_way way = {n & 1, n & 2};
+    const join_way way = {n & 1, n & 2, 0};
     tdict_tree *items[2], *out;
-    open_items(&w, (join_way){way.is_stack, false}, items, &out);
+    open_items(&w, (join_way){way.is_stack, false, 0}, items, &out);
     shim_begin(&s, w.d);
     s.ops.module_load = refuse_module;
-    td_ok(join((join_way){way.is_stack, false}, items, 2, NULL, &out, err));
+    td_ok(join((join_way){way.is_stack, false, 0}, items, 2, NULL, &out, err));
     if (way.into) td_ok(join(way, items, 2, NULL, &out, err));
     shim_end(&s, w.d);
     check_row(&w, help_get(out, "e"), 42, 40, 15, 2);

@@ -80,12 +80,6 @@ static slot *slot_to_write(model *m, bool has_batch) {
   return s;
 }
 
-static tdict_index_options index_options(const tdict_stream *s) {
-  tdict_index_options o = tdict_index_options_default();
-  o.stream = s;
-  return o;
-}
-
 /* The form of tree[index]. */
 static plain_tree indexed_form(const plain_plan *plan, const plain_tree *p) {
   plain_tree form = {.nb = plan->ndim, .more = p->more};
@@ -102,11 +96,11 @@ static plain_tree indexed_form(const plain_plan *plan, const plain_tree *p) {
 static void get_by_index(model *m) {
   slot *s = slot_with_batch(m), out = {NULL, {0}};
   model_index x = {.wants_bad = pick(&m->r, 0, 9) == 0};
-  const tdict_index_options o = index_options(model_stream(m));
+  const tdict_stream *stream = model_stream(m);
   tdict_error e = {0};
   model_index_make(m, &s->plain, &x);
   const wanted w = {x.refusal[0] ? TDICT_EINVAL : TDICT_OK, x.refusal, {0}};
-  check_status(&w, tdict_index_get_with(s->tree, x.index, &o, &out.tree, &e), &e);
+  check_status(&w, tdict_index_get(NULL, s->tree, &x.index, TD_ON_IF(stream), &out.tree, &e), &e);
   if (w.status == TDICT_OK) {
     out.plain = indexed_form(&x.plan, &s->plain);
     for (int i = 0; i < PLAIN_LEAVES; i++)
@@ -120,7 +114,7 @@ static void get_by_index(model *m) {
 static void get_into(model *m) {
   slot *s = slot_with_batch(m);
   model_index x = {.wants_bad = pick(&m->r, 0, 9) == 0};
-  const tdict_index_options o = index_options(model_stream(m));
+  const tdict_stream *stream = model_stream(m);
   tdict_error e = {0};
   model_index_make(m, &s->plain, &x);
   plain_tree form = indexed_form(&x.plan, &s->plain);
@@ -128,8 +122,8 @@ static void get_into(model *m) {
     model_move_leaves(&m->r, &form);
     slot dst = model_tree(m, &form, false);
     wanted w = {TDICT_EINVAL, x.refusal, {0}};
-    if (!x.refusal[0]) w = wanted_of_copy(&dst.plain, &s->plain, o.stream);
-    check_status(&w, tdict_index_into_with(dst.tree, s->tree, x.index, &o, &e), &e);
+    if (!x.refusal[0]) w = wanted_of_copy(&dst.plain, &s->plain, stream);
+    check_status(&w, tdict_index_into(NULL, dst.tree, s->tree, &x.index, TD_ON_IF(stream), &e), &e);
     for (int i = 0; i < PLAIN_LEAVES && w.status == TDICT_OK; i++) {
       if (!s->plain.has[i]) continue;
       plain_array part = plain_get(&x.plan, &s->plain.leaf[i]);
@@ -157,7 +151,7 @@ static void shorten(model *m, plain_tree *form) {
 static void set_by_index(model *m) {
   slot *s = slot_to_write(m, true);
   model_index x = {.wants_bad = pick(&m->r, 0, 9) == 0, .is_distinct = true};
-  const tdict_index_options o = index_options(model_stream(m));
+  const tdict_stream *stream = model_stream(m);
   tdict_error e = {0};
   model_index_make(m, &s->plain, &x);
   plain_tree form = indexed_form(&x.plan, &s->plain);
@@ -165,8 +159,8 @@ static void set_by_index(model *m) {
   model_move_leaves(&m->r, &form);
   slot value = model_tree(m, &form, true);
   wanted w = {TDICT_EINVAL, x.refusal, {0}};
-  if (!x.refusal[0]) w = wanted_of_copy(&s->plain, &value.plain, o.stream);
-  check_status(&w, tdict_index_set_with(s->tree, x.index, value.tree, &o, &e), &e);
+  if (!x.refusal[0]) w = wanted_of_copy(&s->plain, &value.plain, stream);
+  check_status(&w, tdict_index_set(NULL, s->tree, &x.index, value.tree, TD_ON_IF(stream), &e), &e);
   for (int i = 0; i < PLAIN_LEAVES && w.status == TDICT_OK; i++)
     if (value.plain.has[i]) plain_set(&x.plan, &s->plain.leaf[i], &value.plain.leaf[i]);
   if (w.status != TDICT_OK || pick(&m->r, 0, 1)) model_check(m, s);
@@ -225,13 +219,15 @@ static void join_leaf(const join *j, int leaf, plain_array *out) {
     at += j->items[k].plain.bs[j->dim];
   }
 }
-static tdict_status call_join(const join *j, const tdict_join_options *o, tdict_tree **out, tdict_error *err) {
+static tdict_status call_join(const join *j, const tdict_join_options *o, const tdict_run *run, tdict_tree **out,
+                              tdict_error *err) {
   const tdict_tree *items[MOST_ITEMS];
   const size_t count = (size_t)j->count;
   for (int k = 0; k < j->count; k++) items[k] = j->items[k].tree;
   if (j->is_into)
-    return j->is_stack ? tdict_stack_into(items, count, o, *out, err) : tdict_cat_into(items, count, o, *out, err);
-  return j->is_stack ? tdict_stack(items, count, o, out, err) : tdict_cat(items, count, o, out, err);
+    return j->is_stack ? tdict_stack_into(*out, items, count, o, run, err)
+                       : tdict_cat_into(*out, items, count, o, run, err);
+  return j->is_stack ? tdict_stack(items, count, o, run, out, err) : tdict_cat(items, count, o, run, out, err);
 }
 static void join_trees(model *m) {
   join j = {.count = 0};
@@ -242,10 +238,10 @@ static void join_trees(model *m) {
   const plain_tree form = joined_form(&j);
   if (plain_total(&form) <= MODEL_MOST_ELEMENTS) {
     o.dim = j.dim;
-    o.stream = model_stream(m);
+    const tdict_stream *stream = model_stream(m);
     if (pick(&m->r, 0, 3) == 0) o.dim -= form.nb; /* counted from the end */
     if (j.is_into) out = model_tree(m, &form, false);
-    check_status(&(wanted){.status = TDICT_OK}, call_join(&j, &o, &out.tree, &e), &e);
+    check_status(&(wanted){.status = TDICT_OK}, call_join(&j, &o, TD_ON_IF(stream), &out.tree, &e), &e);
     if (!j.is_into) out.plain = form;
     for (int i = 0; i < PLAIN_LEAVES; i++) {
       if (!form.has[i]) continue;
@@ -268,10 +264,9 @@ static void clone_tree(model *m) {
   tdict_error e = {0};
   tdict_status status;
   if (is_clone)
-    status = stream ? tdict_clone_deep_on(s->tree, NULL, *stream, &out.tree, &e)
-                    : tdict_clone_deep(s->tree, NULL, &out.tree, &e);
+    status = tdict_clone_deep(s->tree, TD_ON_IF(stream), &out.tree, &e);
   else
-    status = stream ? tdict_contiguous_on(s->tree, *stream, &out.tree, &e) : tdict_contiguous(s->tree, &out.tree, &e);
+    status = tdict_contiguous(s->tree, TD_ON_IF(stream), &out.tree, &e);
   check_status(&(wanted){.status = TDICT_OK}, status, &e);
   for (int i = 0; i < PLAIN_LEAVES; i++) {
     if (!s->plain.has[i]) continue;
@@ -290,7 +285,7 @@ static void copy_tree(model *m) {
   model_move_leaves(&m->r, &form);
   slot from = model_tree(m, &form, true);
   const wanted w = wanted_of_copy(&s->plain, &from.plain, stream);
-  check_status(&w, stream ? tdict_copy_on(s->tree, from.tree, *stream, &e) : tdict_copy(s->tree, from.tree, &e), &e);
+  check_status(&w, tdict_copy(s->tree, from.tree, TD_ON_IF(stream), &e), &e);
   for (int i = 0; i < PLAIN_LEAVES && w.status == TDICT_OK; i++)
     if (s->plain.has[i]) plain_copy(&s->plain.leaf[i], &from.plain.leaf[i]);
   if (w.status != TDICT_OK || pick(&m->r, 0, 1)) model_check(m, s);
@@ -323,9 +318,7 @@ static void fill_tree(model *m) {
     w.path[i] = w.status != TDICT_OK;
   }
   if ((at == 1 && !s->plain.has[0]) || (at == 4 && !s->plain.has[3])) w.status = TDICT_ENOTFOUND;
-  check_status(
-      &w, stream ? tdict_fill_on(s->tree, paths[at], value, *stream, &e) : tdict_fill(s->tree, paths[at], value, &e),
-      &e);
+  check_status(&w, tdict_fill(s->tree, paths[at], value, TD_ON_IF(stream), &e), &e);
   for (int i = 0; i < PLAIN_LEAVES && w.status == TDICT_OK; i++) {
     plain_array *a = &s->plain.leaf[i];
     if (!s->plain.has[i] || !below[at][i]) continue;
@@ -379,9 +372,9 @@ static void convert_tree(model *m) {
   const tdict_dtype dtype = dtypes[pick(&m->r, 0, m->delayed ? 8 : 16)]; /* a conversion to an integer waits */
   tdict_error e = {0};
   o.floats_only = pick(&m->r, 0, 3) == 0;
-  o.stream = model_stream(m);
+  const tdict_stream *stream = model_stream(m);
   const wanted w = convert_all(&s->plain, dtype, o.floats_only, &out.plain);
-  check_status(&w, tdict_to_dtype(s->tree, dtype, &o, &out.tree, &e), &e);
+  check_status(&w, tdict_to_dtype(s->tree, dtype, &o, TD_ON_IF(stream), &out.tree, &e), &e);
   if (w.status == TDICT_OK)
     model_keep(m, &out);
   else

@@ -11,8 +11,8 @@ SIM_CASE(device_index_get_on_stream_is_ordered) {
   tdict_tree *td = rows_tree(&w, 40, 1), *other = rows_tree(&host, 40, 11), *out = NULL;
   tdict_transfer_options o = threads(1);
   block(&w, &b);
-  const tdict_index_options options = on(&b.s);
-  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, &out, err));
+  const tdict_run options = td_run(b.s, NULL);
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, &out, err));
   tdict_future *to_host = move_async(&w, out, tdict_cpu(), &o), *over = copy_async(&w, other, td, &o);
   check_pending(to_host);
   check_pending(over);
@@ -37,8 +37,8 @@ SIM_CASE(device_index_on_stream_keeps_memory) {
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;
   void *places[2];
   block(&w, &b);
-  const tdict_index_options options = on(&b.s);
-  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, &out, err));
+  const tdict_run options = td_run(b.s, NULL);
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, &out, err));
   places[0] = help_get(td, "a")->data;
   places[1] = help_get(out, "a")->data;
   tdict_release(td);
@@ -60,12 +60,12 @@ SIM_CASE(device_index_set_on_stream_is_ordered) {
     blocked b;
     const int64_t list[] = {9, 0, 33};
     tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21), *read = into ? few : td;
-    const tdict_indices index = TDICT_INDEX(TDICT_LIST(list, 3));
+    const tdict_indices *index = TDICT_INDEX(TDICT_LIST(list, 3));
     tdict_transfer_options o = threads(1);
     block(&w, &b);
-    const tdict_index_options options = on(&b.s);
-    td_ok(into ? tdict_index_into_with(few, td, index, &options, err)
-               : tdict_index_set_with(td, index, few, &options, err));
+    const tdict_run options = td_run(b.s, NULL);
+    td_ok(into ? tdict_index_into(NULL, few, td, index, &options, err)
+               : tdict_index_set(NULL, td, index, few, &options, err));
     tdict_future *f = move_async(&w, read, tdict_cpu(), &o);
     check_pending(f);
     unblock(&b);
@@ -138,8 +138,8 @@ SIM_CASE(device_index_on_stream_waits_for_transfers) {
   stick(&w, &b);
   const tdict_transfer_options o = after(&b.s);
   tdict_future *f = copy_async(&w, fresh, td, &o);
-  const tdict_index_options options = on(&s);
-  td_ok(tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
+  const tdict_run options = td_run(s, NULL);
+  td_ok(tdict_index_into(NULL, few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
   check_pending(f);
   check_row(&w, help_get(few, "a"), 1, 3, 21, 1); /* the launch has not run */
   gate_open(&b.gate);
@@ -168,8 +168,8 @@ SIM_CASE(device_index_on_stream_waits_for_uses) {
   assert_int_equal(w.d->ops->copy_d2h_async(w.d, seen->data, help_get(few, "a")->data, 72, b.s.handle), 0);
   tdict_gpu_leave(w.gpu, &scope);
   td_ok(tdict_record_stream(few, b.s, err));
-  const tdict_index_options options = on(&s);
-  td_ok(tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
+  const tdict_run options = td_run(s, NULL);
+  td_ok(tdict_index_into(NULL, few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
   td_rest();
   check_row(&w, help_get(few, "a"), 1, 3, 21, 1); /* the launch has not run */
   gate_open(&b.gate);
@@ -198,9 +198,9 @@ SIM_CASE(device_index_waits_for_transfers) {
     tdict_future *f = writes ? move_async(&w, td, tdict_cpu(), &o) : copy_async(&w, fresh, td, &o);
     assert_int_equal(pthread_create(&opener, NULL, open_later, &b.gate), 0);
     if (writes)
-      td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(list, 3)), few, err));
+      td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), few, NULL, err));
     else
-      td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 3)), &out, err));
+      td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), NULL, &out, err));
     assert_int_equal(pthread_join(opener, NULL), 0);
     tdict_tree *result = finish(f);
     for (int i = 0; i < 3; i++) {
@@ -230,14 +230,14 @@ SIM_CASE(device_index_waits_without_memory) {
   const int64_t list[] = {9, 0, 33};
   tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21);
   tdict_stream stream = new_stream(&w);
-  const tdict_index_options o = on(&stream);
+  const tdict_run o = td_run(stream, NULL);
   int num_waits = 0;
   bool had_failure = true;
   for (int64_t n = 0; had_failure; n++) {
     number_rows(&w, few, 21);
     tdict_error err = {0};
     td_fail_alloc(n, false);
-    const tdict_status status = tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &o, &err);
+    const tdict_status status = tdict_index_into(NULL, few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &o, &err);
     had_failure = td_fail_alloc_stop();
     if (status == TDICT_OK && had_failure) {
       for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "e"), i, 40, 5, list[i]);
@@ -261,7 +261,7 @@ SIM_CASE(device_index_lists_are_ordered) {
   tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21), *by_mask = NULL;
   tdict_tensor *list = new_tensor(TDICT_I64, 1, &three, w.memory), *mask = new_tensor(TDICT_BOOL, 1, &forty, w.memory);
   tdict_stream s = new_stream(&w);
-  const tdict_index_options o = on(&s);
+  const tdict_run o = td_run(s, NULL);
   kernel k[2];
   put_bytes(&w, list, others);
   put_bytes(&w, mask, (unsigned char[40]){0});
@@ -270,8 +270,8 @@ SIM_CASE(device_index_lists_are_ordered) {
   kernel_launch(&k[1], s, mask, NULL, bits);
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, resume_later, &w), 0);
-  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_MASK(mask)), &o, &by_mask, err));
-  td_ok(tdict_index_into_with(few, td, TDICT_INDEX(TDICT_LIST_OF(list)), &o, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_MASK(mask)), &o, &by_mask, err));
+  td_ok(tdict_index_into(NULL, few, td, TDICT_INDEX(TDICT_LIST_OF(list)), &o, err));
   pthread_join(thread, NULL);
   sync_stream(&w, s);
   assert_int_equal(tdict_batch_size(by_mask)[0], 2);
@@ -306,22 +306,22 @@ static int count_uses(tdict_tree *td) { return help_get(td, "k0")->storage->num_
 SIM_CASE(device_ops_on_stream_add_one_use) {
   place w = place_open(2);
   tdict_tree *separate = many_leaves(&w), *items[NUM_ITEMS], *out[3];
-  tdict_join_options o = tdict_join_options_default();
+  tdict_run o = tdict_run_default();
   const int64_t list[] = {2, 0};
   blocked b;
   for (int i = 0; i < NUM_ITEMS; i++) td_ok(tdict_clone_deep(separate, NULL, &items[i], err));
   assert_ptr_equal(help_get(items[0], "k0")->storage, help_get(items[0], "k63")->storage);
   block(&w, &b);
-  const tdict_index_options index_options = on(&b.s);
-  o.stream = &b.s;
-  td_ok(tdict_stack((const tdict_tree *const *)items, NUM_ITEMS, &o, &out[0], err));
+  const tdict_run index_options = td_run(b.s, NULL);
+  o.stream = b.s;
+  td_ok(tdict_stack((const tdict_tree *const *)items, NUM_ITEMS, NULL, &o, &out[0], err));
   for (int i = 0; i < NUM_ITEMS; i++) assert_int_equal(count_uses(items[i]), 1);
   assert_int_equal(count_uses(out[0]), 1);
-  td_ok(tdict_index_get_with(items[0], TDICT_INDEX(TDICT_LIST(list, 2)), &index_options, &out[1], err));
+  td_ok(tdict_index_get(NULL, items[0], TDICT_INDEX(TDICT_LIST(list, 2)), &index_options, &out[1], err));
   assert_int_equal(count_uses(items[0]), 2);
   assert_int_equal(count_uses(out[1]), 1);
-  td_ok(tdict_clone_deep_on(items[1], NULL, b.s, &out[2], err));
-  td_ok(tdict_fill_on(items[1], NULL, 7, b.s, err));
+  td_ok(tdict_clone_deep(items[1], TD_ON(b.s), &out[2], err));
+  td_ok(tdict_fill(items[1], NULL, 7, TD_ON(b.s), err));
   assert_int_equal(count_uses(items[1]), 3);
   unblock(&b);
   end_blocked(&w, &b);
@@ -349,16 +349,16 @@ SIM_CASE(device_ops_on_stream_poll_seldom) {
   blocked b;
   shim s;
   block(&w, &b);
-  const tdict_index_options o = on(&b.s);
-  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(list, 2)), &o, &out[0], err));
+  const tdict_run o = td_run(b.s, NULL);
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 2)), &o, &out[0], err));
   begin_counting(&s, &w);
   s.ops.event_query = count_poll;
   num_polls = 0;
-  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(list, 2)), &o, &out[1], err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 2)), &o, &out[1], err));
   assert_true(num_polls <= MOST_POLLS);
   unblock(&b);
   sync_stream(&w, b.s);
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_LIST(list, 2)), &out[2], err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 2)), NULL, &out[2], err));
   assert_in_range(num_polls, 1, 2 * MOST_POLLS);
   shim_end(&s, w.d);
   end_blocked(&w, &b);

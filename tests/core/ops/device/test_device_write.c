@@ -14,11 +14,11 @@ GPU_CASE(device_clone_equals_host) {
     if (seed % 4 < 2) {
       td_ok(tdict_clone_deep(p.host, NULL, &got.host, err));
       td_ok(seed % 4 ? tdict_clone_deep(p.device, NULL, &got.device, err)
-                     : tdict_clone_deep_on(p.device, w.memory, s, &got.device, err));
+                     : tdict_clone_deep(p.device, TD_RUN(s, w.memory), &got.device, err));
     } else {
-      td_ok(tdict_contiguous(p.host, &got.host, err));
-      td_ok(seed % 4 == 2 ? tdict_contiguous(p.device, &got.device, err)
-                          : tdict_contiguous_on(p.device, s, &got.device, err));
+      td_ok(tdict_contiguous(p.host, NULL, &got.host, err));
+      td_ok(seed % 4 == 2 ? tdict_contiguous(p.device, NULL, &got.device, err)
+                          : tdict_contiguous(p.device, TD_ON(s), &got.device, err));
     }
     td_ok(tdict_stream_synchronize(w.context, s, err));
     pair_check(&w, &got);
@@ -41,8 +41,8 @@ GPU_CASE(device_copy_equals_host) {
   td_ok(tdict_stream_create(w.context, td_device(), &s, err));
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     pair p = pair_random(&w, seed, seed), other = pair_random(&w, seed, seed + 1000);
-    td_ok(tdict_copy(p.host, other.host, err));
-    td_ok(seed % 2 ? tdict_copy(p.device, other.device, err) : tdict_copy_on(p.device, other.device, s, err));
+    td_ok(tdict_copy(p.host, other.host, NULL, err));
+    td_ok(seed % 2 ? tdict_copy(p.device, other.device, NULL, err) : tdict_copy(p.device, other.device, TD_ON(s), err));
     td_ok(tdict_stream_synchronize(w.context, s, err));
     pair_check(&w, &p);
     pair_release(&other);
@@ -63,8 +63,8 @@ GPU_CASE(device_fill_equals_host) {
     pair p = pair_random(&w, seed, seed);
     const double value = values[pick(&r, 0, 3)];
     const char *path = paths[pick(&r, 0, 3)];
-    td_ok(tdict_fill(p.host, path, value, err));
-    td_ok(seed % 2 ? tdict_fill(p.device, path, value, err) : tdict_fill_on(p.device, path, value, s, err));
+    td_ok(tdict_fill(p.host, path, value, NULL, err));
+    td_ok(seed % 2 ? tdict_fill(p.device, path, value, NULL, err) : tdict_fill(p.device, path, value, TD_ON(s), err));
     td_ok(tdict_stream_synchronize(w.context, s, err));
     pair_check(&w, &p);
     pair_release(&p);
@@ -81,18 +81,18 @@ typedef struct trees {
 static tdict_status call_on(const trees *t, int way, const tdict_stream *s, tdict_tree **out, tdict_error *err) {
   switch (way) {
   case CLONE:
-    return s ? tdict_clone_deep_on(t->td, NULL, *s, out, err) : tdict_clone_deep(t->td, NULL, out, err);
+    return tdict_clone_deep(t->td, TD_ON_IF(s), out, err);
   case CONTIGUOUS:
-    return s ? tdict_contiguous_on(t->view, *s, out, err) : tdict_contiguous(t->view, out, err);
+    return tdict_contiguous(t->view, TD_ON_IF(s), out, err);
   case COPY:
-    return s ? tdict_copy_on(t->other, t->td, *s, err) : tdict_copy(t->other, t->td, err);
+    return tdict_copy(t->other, t->td, TD_ON_IF(s), err);
   default:
-    return s ? tdict_fill_on(t->other, NULL, 9, *s, err) : tdict_fill(t->other, NULL, 9, err);
+    return tdict_fill(t->other, NULL, 9, TD_ON_IF(s), err);
   }
 }
 static trees trees_open(const place *w) {
   trees t = {.td = rows_tree(w, 40, 1), .other = rows_tree(w, 40, 11)};
-  td_ok(tdict_index_get(t.td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), &t.view, err));
+  td_ok(tdict_index_get(NULL, t.td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), NULL, &t.view, err));
   return t;
 }
 static void trees_close(trees *t) {
@@ -181,11 +181,11 @@ SIM_CASE(device_writes_fail_whole) {
   check_row(&w, help_get(t.td, "e"), 4, 40, 5, 4);
   give(t.td, "h", rows_on(&host, 40, 60));
   give(t.other, "h", rows_on(&w, 40, 60));
-  td_fails(TDICT_ENOTSUP, "copy: from cpu to sim:0", tdict_copy_on(t.other, t.td, stream, err));
+  td_fails(TDICT_ENOTSUP, "copy: from cpu to sim:0", tdict_copy(t.other, t.td, TD_ON(stream), err));
   assert_string_equal(td_last_error.path, "h");
-  td_ok(tdict_copy(t.other, t.td, err));
+  td_ok(tdict_copy(t.other, t.td, NULL, err));
   tdict_tree *out = NULL;
-  td_ok(tdict_clone_deep_on(t.td, NULL, stream, &out, err)); /* each tensor stays where it is */
+  td_ok(tdict_clone_deep(t.td, TD_ON(stream), &out, err)); /* each tensor stays where it is */
   check_row(&w, help_get(out, "h"), 4, 40, 60, 4);
   sync_stream(&w, stream);
   check_row(&w, help_get(out, "e"), 4, 40, 5, 4);
@@ -208,9 +208,9 @@ SIM_CASE(device_writes_without_compiler) {
     check_result(&w, out ? out : t.other, way);
     tdict_release(out);
   }
-  td_fails(TDICT_ENOTSUP, "equal bytes", tdict_fill(t.other, NULL, 9, err));
+  td_fails(TDICT_ENOTSUP, "equal bytes", tdict_fill(t.other, NULL, 9, NULL, err));
   check_result(&w, t.other, COPY);
-  td_ok(tdict_fill(t.other, NULL, 0, err));
+  td_ok(tdict_fill(t.other, NULL, 0, NULL, err));
   unsigned char *zeros = get_bytes(&w, help_get(t.other, "e"));
   assert_memory_equal(zeros, ((char[960]){0}), 960);
   free(zeros);

@@ -66,7 +66,7 @@ static inline ways ways_open(const place *w, const place *second) {
   t.few = ways_tree(&t, 3, 21);
   t.joined = ways_tree(&t, 80, 41);
   t.stacked = ways_stacked(&t);
-  td_ok(tdict_index_get(t.td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), &t.view, err));
+  td_ok(tdict_index_get(NULL, t.td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), NULL, &t.view, err));
   t.list = new_tensor(TDICT_I64, 1, &three, w->memory);
   put_bytes(w, t.list, way_rows);
   ways_reset(&t);
@@ -85,39 +85,36 @@ static inline void ways_close(ways *t) {
 /* Calls the operation. `s` is NULL if the call waits. *out is set by operations that return a new tree. */
 static inline tdict_status ways_call(const ways *t, tree_way way, const tdict_stream *s, tdict_tree **out,
                                      tdict_error *err) {
-  const tdict_index_options o = on(s);
-  const tdict_indices index = TDICT_INDEX(TDICT_LIST(way_rows, 3));
+  const tdict_run *run = TD_ON_IF(s);
+  const tdict_indices *index = TDICT_INDEX(TDICT_LIST(way_rows, 3));
   const tdict_tree *const items[] = {t->td, t->other};
-  tdict_join_options join = tdict_join_options_default();
-  tdict_dtype_options dtype = tdict_dtype_options_default();
-  join.stream = dtype.stream = s;
   switch (way) {
   case WAY_GET:
-    return tdict_index_get_with(t->td, index, &o, out, err);
+    return tdict_index_get(NULL, t->td, index, run, out, err);
   case WAY_GET_BY_DEVICE_LIST:
-    return tdict_index_get_with(t->td, TDICT_INDEX(TDICT_LIST_OF(t->list)), &o, out, err);
+    return tdict_index_get(NULL, t->td, TDICT_INDEX(TDICT_LIST_OF(t->list)), run, out, err);
   case WAY_INTO:
-    return tdict_index_into_with(t->few, t->td, index, &o, err);
+    return tdict_index_into(NULL, t->few, t->td, index, run, err);
   case WAY_SET:
-    return tdict_index_set_with(t->td, index, t->few, &o, err);
+    return tdict_index_set(NULL, t->td, index, t->few, run, err);
   case WAY_STACK:
-    return tdict_stack(items, 2, &join, out, err);
+    return tdict_stack(items, 2, NULL, run, out, err);
   case WAY_CAT:
-    return tdict_cat(items, 2, &join, out, err);
+    return tdict_cat(items, 2, NULL, run, out, err);
   case WAY_STACK_INTO:
-    return tdict_stack_into(items, 2, &join, t->stacked, err);
+    return tdict_stack_into(t->stacked, items, 2, NULL, run, err);
   case WAY_CAT_INTO:
-    return tdict_cat_into(items, 2, &join, t->joined, err);
+    return tdict_cat_into(t->joined, items, 2, NULL, run, err);
   case WAY_CLONE:
-    return s ? tdict_clone_deep_on(t->td, NULL, *s, out, err) : tdict_clone_deep(t->td, NULL, out, err);
+    return tdict_clone_deep(t->td, run, out, err);
   case WAY_CONTIGUOUS:
-    return s ? tdict_contiguous_on(t->view, *s, out, err) : tdict_contiguous(t->view, out, err);
+    return tdict_contiguous(t->view, run, out, err);
   case WAY_COPY:
-    return s ? tdict_copy_on(t->other, t->td, *s, err) : tdict_copy(t->other, t->td, err);
+    return tdict_copy(t->other, t->td, run, err);
   case WAY_FILL:
-    return s ? tdict_fill_on(t->other, NULL, 9, *s, err) : tdict_fill(t->other, NULL, 9, err);
+    return tdict_fill(t->other, NULL, 9, run, err);
   default:
-    return tdict_to_dtype(t->td, TDICT_F64, &dtype, out, err);
+    return tdict_to_dtype(t->td, TDICT_F64, NULL, run, out, err);
   }
 }
 /* The destination of an operation that makes no new tree, or NULL. */

@@ -27,7 +27,7 @@ static tdict_indices at_position(const lists *l, int64_t i) {
 static void make_lists(naive_random *r, const int64_t *shape, lists *l) {
   bool some = false;
   int last = -1;
-  l->all = TDICT_INDEX(TDICT_ALL, TDICT_ALL, TDICT_ALL);
+  l->all = *TDICT_INDEX(TDICT_ALL, TDICT_ALL, TDICT_ALL);
   l->count = naive_below(r, 4) ? naive_below(r, 6) : 250 + naive_below(r, MOST - 250);
   l->side_by_side = true;
   for (int d = 0; d < DIMS; d++) {
@@ -70,20 +70,21 @@ static void check_lists(naive_random *r, tdict_dtype dtype) {
   td_ok(tdict_clone_deep(td, NULL, &same, err));
   td_ok(tdict_clone_deep(td, NULL, &zeros, err));
   td_ok(tdict_zero(zeros, err));
-  td_ok(tdict_index_get(td, l.all, &got, err));
-  td_ok(tdict_index_set(zeros, l.all, got, err));
-  td_ok(tdict_index_set(same, l.all, got, err));
+  td_ok(tdict_index_get(NULL, td, &l.all, NULL, &got, err));
+  td_ok(tdict_index_set(NULL, zeros, &l.all, got, NULL, err));
+  td_ok(tdict_index_set(NULL, same, &l.all, got, NULL, err));
   assert_true(tdict_equal(same, td)); /* no other element is written */
   const int place = l.side_by_side ? l.first : 0;
   assert_int_equal(tdict_batch_size(got)[place], l.count);
   for (int64_t i = 0; i < l.count; i++) {
     tdict_tree *wanted = NULL, *here = NULL, *written = NULL;
-    tdict_indices row = TDICT_INDEX(TDICT_ALL, TDICT_ALL, TDICT_ALL);
+    const tdict_indices at = at_position(&l, i);
+    tdict_indices row = *TDICT_INDEX(TDICT_ALL, TDICT_ALL, TDICT_ALL);
     row.item[place] = TDICT_AT(i);
     row.count = tdict_batch_ndim(got);
-    td_ok(tdict_index_get(td, at_position(&l, i), &wanted, err));
-    td_ok(tdict_index_get(got, row, &here, err));
-    td_ok(tdict_index_get(zeros, at_position(&l, i), &written, err));
+    td_ok(tdict_index_get(NULL, td, &at, NULL, &wanted, err));
+    td_ok(tdict_index_get(NULL, got, &row, NULL, &here, err));
+    td_ok(tdict_index_get(NULL, zeros, &at, NULL, &written, err));
     assert_true(tdict_equal(here, wanted));
     assert_true(tdict_equal(written, wanted));
     tdict_release(wanted);
@@ -120,7 +121,7 @@ CASE(index_copy_reads_any_mask) {
       const int64_t *shape = tdict_tensor_shape(m), *strides = tdict_tensor_strides(m);
       tdict_tree *td = help_tree(2, shape), *got = NULL;
       help_put(td, "x", naive_tensor(TDICT_I32, 2, shape, naive_next(&r)));
-      td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_MASK(m)), &got, err));
+      td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_MASK(m)), NULL, &got, err));
       const int32_t *all = tdict_const_data(td, "x"), *some = tdict_const_data(got, "x");
       int64_t found = 0;
       for (int64_t i = 0; i < shape[0] * shape[1]; i++)
@@ -137,15 +138,15 @@ CASE(index_copy_reads_any_mask) {
 /* A transfer that writes the source or uses the destination must be waited for before the first row is copied. */
 static void check_waits(tdict_storage *busy, bool writes, tdict_tree *td, const tdict_tree *value) {
   static const int64_t positions[] = {2, 0};
-  const tdict_indices index = TDICT_INDEX(TDICT_LIST(positions, 2));
+  const tdict_indices *index = TDICT_INDEX(TDICT_LIST(positions, 2));
   slow_fence transfer;
   tdict_tree *got = NULL;
   begin_use(&transfer, busy, writes);
   assert_int_equal(pthread_create(&transfer.thread, NULL, end_later, &transfer), 0);
   if (value)
-    td_ok(tdict_index_set(td, index, value, err));
+    td_ok(tdict_index_set(NULL, td, index, value, NULL, err));
   else
-    td_ok(tdict_index_get(td, index, &got, err));
+    td_ok(tdict_index_get(NULL, td, index, NULL, &got, err));
   assert_true(transfer.ended);
   end_use(&transfer);
   tdict_release(got);
@@ -164,22 +165,23 @@ CASE(index_copy_waits_for_transfers) {
 
 CASE(index_copy_refuses_lost_bytes) {
   static const int64_t positions[] = {2, 0};
-  const tdict_indices index = TDICT_INDEX(TDICT_LIST(positions, 2));
+  const tdict_indices *index = TDICT_INDEX(TDICT_LIST(positions, 2));
   tdict_tree *td = TREE(3), *value = TREE(2), *got = NULL;
   tdict_storage *mine = help_put(td, "x", TENSOR(3, 5))->storage, *others = help_put(value, "x", TENSOR(2, 5))->storage;
   tdict_tensor *x = help_get(td, "x");
   tdict_tree *part = NULL;
-  td_ok(tdict_index_get(value, TDICT_INDEX(TDICT_RANGE(1, 2, 1)), &part, err));
+  td_ok(tdict_index_get(NULL, value, TDICT_INDEX(TDICT_RANGE(1, 2, 1)), NULL, &part, err));
   tdict_storage_lose_all(mine);
-  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_get(td, index, &got, err));
+  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_get(NULL, td, index, NULL, &got, err));
   assert_null(got);
-  td_ok(tdict_index_set(td, index, value, err)); /* these rows are valid again, the row between them is not */
-  td_ok(tdict_index_get(td, index, &got, err));
+  td_ok(
+      tdict_index_set(NULL, td, index, value, NULL, err)); /* these rows are valid again, the row between them is not */
+  td_ok(tdict_index_get(NULL, td, index, NULL, &got, err));
   assert_null(tdict_tensor_const_data(x));
-  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(&(int64_t){1}, 1)), part, err));
+  td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(&(int64_t){1}, 1)), part, NULL, err));
   assert_non_null(tdict_tensor_const_data(x));
   tdict_storage_lose_all(others);
-  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_set(td, index, value, err));
+  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_set(NULL, td, index, value, NULL, err));
   tdict_release(got);
   tdict_release(part);
   tdict_release(td);
@@ -202,7 +204,7 @@ CASE(lost_rows_are_restored_in_any_order) {
   td_ok(tdict_tensor_slice(column, &(tdict_tensor_range){0, 20, 10, 1}, &row, err));
   assert_non_null(tdict_tensor_const_data(row));
   for (int64_t i = 0; i < ROWS; i++) positions[i] = i * 37 % ROWS;
-  td_ok(tdict_index_set(td, TDICT_INDEX(TDICT_LIST(positions, ROWS)), value, err));
+  td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(positions, ROWS)), value, NULL, err));
   assert_non_null(tdict_tensor_const_data(column));
   assert_non_null(tdict_tensor_const_data(whole));
   tdict_tensor_release(row);
@@ -216,7 +218,7 @@ CASE(lost_rows_are_restored_in_any_order) {
 /* The source of the second leaf is lost: the first leaf must stay unchanged. */
 CASE(lost_sources_are_found_before_writing) {
   static const int64_t all[] = {2, 0, 1};
-  const tdict_indices index = TDICT_INDEX(TDICT_LIST(all, 3));
+  const tdict_indices *index = TDICT_INDEX(TDICT_LIST(all, 3));
   tdict_tree *dst = TREE(3), *src = TREE(3);
   tdict_tensor *x = help_put(dst, "x", TENSOR(3, 5));
   help_put(dst, "y", TENSOR(3, 5));
@@ -225,14 +227,14 @@ CASE(lost_sources_are_found_before_writing) {
   unsigned char before[60];
   assert_int_equal(tdict_tensor_bytes(x), sizeof before);
   memcpy(before, tdict_tensor_const_data(x), sizeof before);
-  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_copy(dst, src, err));
+  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_copy(dst, src, NULL, err));
   assert_string_equal(td_last_error.path, "y");
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_update_in_place(dst, src, NULL, 0, err));
-  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_set(dst, index, src, err));
-  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_into(dst, src, index, err));
+  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_set(NULL, dst, index, src, NULL, err));
+  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_into(NULL, dst, src, index, NULL, err));
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_write_rows(dst, 0, src, err));
   const tdict_tree *items[] = {src};
-  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_cat_into(items, 1, NULL, dst, err));
+  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_cat_into(dst, items, 1, NULL, NULL, err));
   assert_memory_equal(tdict_tensor_const_data(x), before, sizeof before);
   tdict_release(dst);
   tdict_release(src);
@@ -248,18 +250,18 @@ static tdict_tree *rollout(void) {
 
 CASE(index_into_keeps_addresses) {
   static const int64_t rows[] = {5, 0, 5}, columns[] = {1};
-  const tdict_indices picks[] = {
+  const tdict_indices *const picks[] = {
       TDICT_INDEX(TDICT_LIST(rows, 3)), TDICT_INDEX(TDICT_AT(2), TDICT_RANGE(3, TDICT_NONE, -1)),
       TDICT_INDEX(TDICT_ALL, TDICT_LIST(columns, 1)), TDICT_INDEX(TDICT_NEW_AXIS, TDICT_ALL)};
   tdict_tree *td = rollout();
   for (int i = 0; i < 4; i++) {
     tdict_tree *wanted = NULL, *out = NULL;
-    td_ok(tdict_index_get(td, picks[i], &wanted, err));
+    td_ok(tdict_index_get(NULL, td, picks[i], NULL, &wanted, err));
     td_ok(tdict_clone_deep(wanted, NULL, &out, err));
     td_ok(tdict_zero(out, err));
     tdict_lock(out);
     const void *a = tdict_const_data(out, "a"), *b = tdict_const_data(out, "n.b");
-    td_ok(tdict_index_into(out, td, picks[i], err));
+    td_ok(tdict_index_into(NULL, out, td, picks[i], NULL, err));
     assert_true(tdict_equal(out, wanted));
     assert_ptr_equal(tdict_const_data(out, "a"), a);
     assert_ptr_equal(tdict_const_data(out, "n.b"), b);
@@ -271,36 +273,36 @@ CASE(index_into_keeps_addresses) {
 
 CASE(index_into_refuses) {
   static const int64_t rows[] = {5, 0, 5};
-  const tdict_indices index = TDICT_INDEX(TDICT_LIST(rows, 3));
+  const tdict_indices *index = TDICT_INDEX(TDICT_LIST(rows, 3));
   tdict_tree *td = rollout(), *out = NULL, *small = TREE(3);
-  td_ok(tdict_index_get(td, TDICT_INDEX(TDICT_RANGE(0, 3, 1)), &out, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 3, 1)), NULL, &out, err));
   tdict_tree *kept = NULL, *copy = NULL;
   td_ok(tdict_clone_deep(out, NULL, &kept, err));
   tdict_release(out);
   td_ok(tdict_clone_deep(kept, NULL, &copy, err));
-  td_fails(TDICT_EINVAL, "dst is NULL", tdict_index_into(NULL, td, index, err));
-  td_fails(TDICT_EINVAL, "src is NULL", tdict_index_into(copy, NULL, index, err));
-  td_fails(TDICT_ESHAPE, "dst has batch size [3], wanted [3, 4]", tdict_index_into(small, td, index, err));
-  td_fails(TDICT_EINVAL, "position 5", tdict_index_into(copy, copy, index, err));
+  td_fails(TDICT_EINVAL, "dst is NULL", tdict_index_into(NULL, NULL, td, index, NULL, err));
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_index_into(NULL, copy, NULL, index, NULL, err));
+  td_fails(TDICT_ESHAPE, "dst has batch size [3], wanted [3, 4]", tdict_index_into(NULL, small, td, index, NULL, err));
+  td_fails(TDICT_EINVAL, "position 5", tdict_index_into(NULL, copy, copy, index, NULL, err));
   help_put(copy, "z", TENSOR(3, 4)); /* one key too many */
-  td_fails(TDICT_ENOTFOUND, "dst has 3 keys, but the tree has 2", tdict_index_into(copy, td, index, err));
+  td_fails(TDICT_ENOTFOUND, "dst has 3 keys, but the tree has 2", tdict_index_into(NULL, copy, td, index, NULL, err));
   td_ok(tdict_delete(copy, "z", err));
   help_put(copy, "n.z", TENSOR(3, 4));
-  td_fails(TDICT_ENOTFOUND, "dst has 2 keys, but the tree has 1", tdict_index_into(copy, td, index, err));
+  td_fails(TDICT_ENOTFOUND, "dst has 2 keys, but the tree has 1", tdict_index_into(NULL, copy, td, index, NULL, err));
   assert_string_equal(td_last_error.path, "n");
   td_ok(tdict_delete(copy, "n.z", err));
   td_ok(tdict_delete(copy, "a", err));
-  td_fails(TDICT_ENOTFOUND, "no such key", tdict_index_into(copy, td, index, err));
+  td_fails(TDICT_ENOTFOUND, "no such key", tdict_index_into(NULL, copy, td, index, NULL, err));
   assert_string_equal(td_last_error.path, "a");
   help_put(copy, "a", TENSOR(3, 4, 2)); /* n.b comes before it, and is not written */
-  td_fails(TDICT_ESHAPE, "", tdict_index_into(copy, td, index, err));
+  td_fails(TDICT_ESHAPE, "", tdict_index_into(NULL, copy, td, index, NULL, err));
   help_put(copy, "a", naive_tensor(TDICT_I32, 2, (const int64_t[]){3, 4}, 7));
-  td_fails(TDICT_EDTYPE, "", tdict_index_into(copy, td, index, err));
+  td_fails(TDICT_EDTYPE, "", tdict_index_into(NULL, copy, td, index, NULL, err));
   assert_string_equal(td_last_error.path, "a");
   assert_memory_equal(tdict_const_data(copy, "n.b"), tdict_const_data(kept, "n.b"), 3 * 4 * 3 * sizeof(float));
   td_ok(tdict_delete(copy, "a", err));
   help_put_tree(copy, "a", TREE(3, 4));
-  td_fails(TDICT_ETYPE, "tree", tdict_index_into(copy, td, index, err));
+  td_fails(TDICT_ETYPE, "tree", tdict_index_into(NULL, copy, td, index, NULL, err));
   tdict_release(td);
   tdict_release(kept);
   tdict_release(copy);

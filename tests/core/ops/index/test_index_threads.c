@@ -37,9 +37,8 @@ static tdict_context *open_context(void) {
   o.num_threads = HELPERS;
   return td_context(&o);
 }
-static tdict_index_options with(tdict_context *context) {
-  tdict_index_options o = tdict_index_options_default();
-  o.context = context;
+static tdict_run helped(void) {
+  tdict_run o = tdict_run_default();
   o.num_threads = HELPERS;
   loop.parts = 0;
   return o;
@@ -76,7 +75,7 @@ static void make_mask(naive_random *r, plan *p) {
     p->rows[p->count] = ndim == 1 ? i : i / p->sizes[1];
     p->columns[p->count++] = ndim == 1 ? 0 : i % p->sizes[1];
   }
-  p->index = TDICT_INDEX(TDICT_MASK(p->mask));
+  p->index = *TDICT_INDEX(TDICT_MASK(p->mask));
 }
 
 static void choose(naive_random *r, int kind, plan *p) {
@@ -95,9 +94,9 @@ static void choose(naive_random *r, int kind, plan *p) {
     p->rows[i] = naive_below(r, p->sizes[0]);
     p->columns[i] = naive_below(r, p->sizes[1]);
   }
-  p->index = kind == ROWS      ? TDICT_INDEX(TDICT_LIST(p->rows, p->count))
-             : kind == COLUMNS ? TDICT_INDEX(TDICT_ALL, TDICT_LIST(p->columns, p->count))
-                               : TDICT_INDEX(TDICT_LIST(p->rows, p->count), TDICT_LIST(p->columns, p->count));
+  p->index = kind == ROWS      ? *TDICT_INDEX(TDICT_LIST(p->rows, p->count))
+             : kind == COLUMNS ? *TDICT_INDEX(TDICT_ALL, TDICT_LIST(p->columns, p->count))
+                               : *TDICT_INDEX(TDICT_LIST(p->rows, p->count), TDICT_LIST(p->columns, p->count));
 }
 
 /* Writes the batch size of the result. Returns its number of dimensions. */
@@ -169,8 +168,8 @@ static void check_random(naive_random *r, tdict_context *context, int kind, tdic
   help_put(td, "small", make_tensor(r, TDICT_U8, 2, p.sizes, 1));
   help_put(part, "x", make_tensor(r, dtype, ndim, sizes, width));
   help_put(part, "small", make_tensor(r, TDICT_U8, ndim, sizes, 1));
-  const tdict_index_options o = with(context);
-  td_ok(tdict_index_set_with(td, p.index, part, &o, err));
+  const tdict_run o = helped();
+  td_ok(tdict_index_set(context, td, &p.index, part, &o, err));
   td_ok(tdict_clone_deep(part, NULL, &wanted, err));
   tdict_tree *model = NULL;
   td_ok(tdict_clone_deep(td, NULL, &model, err));
@@ -179,10 +178,10 @@ static void check_random(naive_random *r, tdict_context *context, int kind, tdic
   assert_true(tdict_equal(td, model));
   model_copy(&p, help_get(model, "x"), help_get(wanted, "x"), false);
   model_copy(&p, help_get(model, "small"), help_get(wanted, "small"), false);
-  td_ok(tdict_index_get_with(td, p.index, &o, &got, err));
+  td_ok(tdict_index_get(context, td, &p.index, &o, &got, err));
   assert_true(tdict_equal(got, wanted));
   td_ok(tdict_zero(part, err));
-  td_ok(tdict_index_into_with(part, td, p.index, &o, err));
+  td_ok(tdict_index_into(context, part, td, &p.index, &o, err));
   assert_true(tdict_equal(part, wanted));
   if (loop.is_reversed) assert_true(loop.parts > 1);
   tdict_release(td);
@@ -220,8 +219,8 @@ static long write_rows(tdict_context *context, int64_t rows, int64_t width, cons
   const unsigned char *from = tdict_const_data(value, "x");
   for (int64_t i = 0; i < count; i++)
     memcpy(to + (at[i] < 0 ? at[i] + rows : at[i]) * width, from + i * width, (size_t)width);
-  const tdict_index_options o = with(context);
-  td_ok(tdict_index_set_with(td, TDICT_INDEX(TDICT_LIST(at, count)), value, &o, err));
+  const tdict_run o = helped();
+  td_ok(tdict_index_set(context, td, TDICT_INDEX(TDICT_LIST(at, count)), value, &o, err));
   assert_memory_equal(tdict_const_data(td, "x"), to, (size_t)(rows * width));
   tdict_tensor_release(model);
   tdict_release(td);
@@ -274,9 +273,9 @@ CASE(index_plan_finds_distinct_lists) {
       is_ascending = is_ascending && (i == 0 || at[i] > at[i - 1]);
     }
     tdict_index_plan made;
-    const tdict_indices index = TDICT_INDEX(TDICT_LIST(at, count));
+    const tdict_indices *index = TDICT_INDEX(TDICT_LIST(at, count));
     tdict_moves moves = {.what = "test"};
-    td_ok(tdict_index_plan_init(&made, &moves, 1, &size, &index, err));
+    td_ok(tdict_index_plan_init(&made, &moves, 1, &size, index, err));
     td_ok(tdict_index_plan_find_distinct(&made, err));
     const bool is_far = !is_ascending && high - low > 1024 * (count + 2);
     if (is_far || (high - low < 1000 * count && count > 1))
@@ -301,8 +300,9 @@ CASE(index_set_with_pairs_repeats) {
     for (int64_t i = 0; i < COUNT; i++)
       memcpy((char *)tdict_tensor_data(model) + (rows[i] * SIDE + columns[i]) * WIDTH,
              (const char *)tdict_const_data(value, "x") + i * WIDTH, WIDTH);
-    const tdict_index_options o = with(context);
-    td_ok(tdict_index_set_with(td, TDICT_INDEX(TDICT_LIST(rows, COUNT), TDICT_LIST(columns, COUNT)), value, &o, err));
+    const tdict_run o = helped();
+    td_ok(
+        tdict_index_set(context, td, TDICT_INDEX(TDICT_LIST(rows, COUNT), TDICT_LIST(columns, COUNT)), value, &o, err));
     assert_memory_equal(tdict_tensor_const_data(x), tdict_tensor_const_data(model), SIDE * SIDE * WIDTH);
     tdict_tensor_release(model);
     tdict_release(td);
@@ -318,27 +318,27 @@ CASE(index_with_divides_only_separate_elements) {
   tdict_context *context = open_context();
   loop.is_reversed = true;
   for (int i = 0; i < COUNT; i++) at[i] = COUNT - 1 - i;
-  const tdict_indices index = TDICT_INDEX(TDICT_LIST(at, COUNT));
-  tdict_index_options o = with(context);
+  const tdict_indices *index = TDICT_INDEX(TDICT_LIST(at, COUNT));
+  tdict_run o = helped();
   /* All rows of the destination are one row. */
   tdict_tree *one = make_rows(1, WIDTH, 2), *td = NULL, *value = make_rows(COUNT, WIDTH, 3), *part = NULL;
   td_ok(tdict_expand(one, 1, (const int64_t[]){COUNT}, &td, err));
   const tdict_tensor *row = help_get(one, "x");
-  td_ok(tdict_index_set_with(td, index, value, &o, err));
+  td_ok(tdict_index_set(context, td, index, value, &o, err));
   const unsigned char *from = tdict_const_data(value, "x");
   assert_memory_equal(tdict_tensor_const_data(row), from + (COUNT - 1) * WIDTH, WIDTH);
   assert_int_equal(loop.parts, 0);
-  td_ok(tdict_index_into_with(td, value, index, &o, err));
+  td_ok(tdict_index_into(context, td, value, index, &o, err));
   assert_memory_equal(tdict_tensor_const_data(row), from, WIDTH);
   assert_int_equal(loop.parts, 0);
   /* A source that is one row is only read. */
-  td_ok(tdict_index_get_with(td, index, &o, &part, err));
+  td_ok(tdict_index_get(context, td, index, &o, &part, err));
   assert_true(loop.parts > 1);
   assert_memory_equal((const char *)tdict_const_data(part, "x") + 7 * WIDTH, tdict_tensor_const_data(row), WIDTH);
   /* A tree that is written to itself. */
   loop.parts = 0;
-  td_ok(tdict_index_set_with(value, index, value, &o, err));
-  td_ok(tdict_index_into_with(value, value, index, &o, err));
+  td_ok(tdict_index_set(context, value, index, value, &o, err));
+  td_ok(tdict_index_into(context, value, value, index, &o, err));
   assert_int_equal(loop.parts, 0);
   tdict_release(one);
   tdict_release(td);
@@ -353,35 +353,34 @@ CASE(index_with_uses_threads_for_large_copies) {
   static int64_t at[COUNT];
   tdict_context *context = open_context();
   tdict_tree *td = make_rows(COUNT, WIDTH, 4), *out = NULL;
-  tdict_index_options o = with(context);
+  tdict_run o = helped();
   loop.is_reversed = true;
   for (int i = 0; i < COUNT; i++) at[i] = i * 5 % COUNT;
-  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
+  td_ok(tdict_index_get(context, td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
   assert_true(loop.parts > 1);
   assert_int_equal(loop.helpers, HELPERS);
   tdict_release(out);
-  o = with(context);
-  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(at, 512)), &o, &out, err));
+  o = helped();
+  td_ok(tdict_index_get(context, td, TDICT_INDEX(TDICT_LIST(at, 512)), &o, &out, err));
   assert_int_equal(loop.parts, 0);
   tdict_release(out);
   o.num_threads = 0;
-  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
+  td_ok(tdict_index_get(context, td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
   assert_int_equal(loop.parts, 0);
   tdict_release(out);
-  o.num_threads = 1000;
-  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
-  assert_int_equal(loop.helpers, HELPERS);
+  o.num_threads = 1;
+  td_ok(tdict_index_get(context, td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
+  assert_int_equal(loop.helpers, 1);
   tdict_release(out);
   /* the default leaves one CPU for the calling thread */
   const int cpus = tdict_pool_num_cpus(tdict_context_pool(context)), most = cpus - 1 < HELPERS ? cpus - 1 : HELPERS;
   loop.helpers = 0;
   o.num_threads = -1;
-  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
+  td_ok(tdict_index_get(context, td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
   assert_int_equal(loop.helpers, most);
   tdict_release(out);
   loop.parts = 0;
-  o.context = NULL;
-  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
   assert_int_equal(loop.parts, 0);
   tdict_release(out);
   tdict_release(td);
@@ -394,11 +393,11 @@ CASE(index_set_with_survives_enomem) {
   static int64_t at[COUNT];
   tdict_context *context = open_context();
   tdict_tree *td = make_rows(COUNT, WIDTH, 4), *value = make_rows(COUNT, WIDTH, 9), *before = NULL;
-  const tdict_index_options o = with(context);
+  const tdict_run o = helped();
   loop.is_reversed = true;
   for (int i = 0; i < COUNT; i++) at[i] = i * 5 % COUNT;
   td_ok(tdict_clone_deep(td, NULL, &before, err));
-  TD_WITHOUT_MEMORY_THEN(tdict_index_set_with(td, TDICT_INDEX(TDICT_LIST(at, COUNT)), value, &o, err),
+  TD_WITHOUT_MEMORY_THEN(tdict_index_set(context, td, TDICT_INDEX(TDICT_LIST(at, COUNT)), value, &o, err),
                          assert_true(tdict_equal(td, before)));
   assert_false(tdict_equal(td, before));
   tdict_release(td);
@@ -409,8 +408,8 @@ CASE(index_set_with_survives_enomem) {
 
 typedef struct job {
   const tdict_tree *td;
-  tdict_index_options o;
-  tdict_indices index;
+  tdict_context *context;
+  const tdict_indices *index;
 } job;
 
 /* Reads rows on the thread that visits a tensor. */
@@ -418,7 +417,7 @@ static tdict_status read_rows(void *user, const tdict_leaves *at, tdict_error *e
   const job *j = user;
   tdict_tree *out = NULL;
   (void)at;
-  tdict_status status = tdict_index_get_with(j->td, j->index, &j->o, &out, err);
+  tdict_status status = tdict_index_get(j->context, j->td, j->index, NULL, &out, err);
   tdict_release(out);
   return status;
 }
@@ -436,11 +435,9 @@ CASE(index_with_works_on_pool_threads) {
     snprintf(key, sizeof key, "k%d", i);
     help_put(many, key, TENSOR(1));
   }
-  job j = {td, with(context), TDICT_INDEX(TDICT_LIST(at, COUNT))};
-  tdict_visit_options o = tdict_visit_options_default();
-  o.context = context;
-  o.user = &j;
-  td_ok(tdict_visit((const tdict_tree *const[]){many}, 1, read_rows, &o, err));
+  loop.parts = 0;
+  job j = {td, context, TDICT_INDEX(TDICT_LIST(at, COUNT))};
+  td_ok(tdict_visit(context, (const tdict_tree *const[]){many}, 1, read_rows, &j, NULL, err));
   tdict_release(td);
   tdict_release(many);
   tdict_context_destroy(context);

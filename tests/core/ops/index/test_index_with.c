@@ -21,30 +21,30 @@ static void choose(naive_random *r, const m_tree *t, choice *c) {
     const int64_t n = t->bs[d], start = naive_below(r, n), kind = naive_below(r, has_list ? 3 : 4);
     if (kind == 0) {
       rig_cut(&c->map, d, start, 0, -1);
-      c->index = tdict_indices_add(c->index, TDICT_AT(naive_below(r, 2) ? start : start - n));
+      tdict_indices_add(&c->index, TDICT_AT(naive_below(r, 2) ? start : start - n));
     } else if (kind == 1) {
       const int64_t step = 1 + naive_below(r, 3);
       rig_cut(&c->map, d, start, step, (n - start + step - 1) / step);
-      c->index = tdict_indices_add(c->index, TDICT_RANGE(start, TDICT_NONE, step));
+      tdict_indices_add(&c->index, TDICT_RANGE(start, TDICT_NONE, step));
     } else if (kind == 2) {
       rig_cut(&c->map, d, start, -1, start + 1);
-      c->index = tdict_indices_add(c->index, TDICT_RANGE(start, TDICT_NONE, -1));
+      tdict_indices_add(&c->index, TDICT_RANGE(start, TDICT_NONE, -1));
     } else {
       const int64_t count = naive_below(r, MOST + 1);
       for (int64_t i = 0; i < count; i++) c->positions[i] = naive_below(r, n);
       c->map.list[d] = c->positions;
       c->map.shape[c->map.out[d]] = count;
-      c->index = tdict_indices_add(c->index, TDICT_LIST(c->positions, count));
+      tdict_indices_add(&c->index, TDICT_LIST(c->positions, count));
       has_list = true;
     }
   }
 }
 
-static tdict_tree *get_with(const tdict_tree *td, tdict_indices index, tdict_memory *memory) {
-  tdict_index_options o = tdict_index_options_default();
+static tdict_tree *get_with(const tdict_tree *td, const tdict_indices *index, tdict_memory *memory) {
+  tdict_run o = tdict_run_default();
   tdict_tree *out = NULL;
   o.memory = memory;
-  td_ok(tdict_index_get_with(td, index, &o, &out, err));
+  td_ok(tdict_index_get(NULL, td, index, &o, &out, err));
   return out;
 }
 
@@ -71,7 +71,7 @@ SIM_CASE(index_with_copies_to_a_memory) {
     rig_check(&host, t, td);
     choose(&r, t, &c);
     if (i % 4 == 0) tdict_lock(td);
-    tdict_tree *out = get_with(td, c.index, memory);
+    tdict_tree *out = get_with(td, &c.index, memory);
     assert_false(tdict_is_locked(out));
     rig_check(&host, rig_mapped(t, &c.map), out);
     check_places(out);
@@ -89,7 +89,7 @@ SIM_CASE(index_with_defaults_is_index_get) {
   const int64_t rows[] = {2, 0};
   m_tree *t = SAMPLE(3, 4);
   tdict_tree *td = ops_tree(t), *out = NULL;
-  td_ok(tdict_index_get_with(td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), NULL, &out, err));
+  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), NULL, &out, err));
   rig_shares(out, td, true);
   tdict_release(out);
   out = get_with(td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), NULL);
@@ -132,8 +132,8 @@ static tdict_memory *counting_memory(tdict_context *context, counter *c) {
 
 SIM_CASE(index_with_allocates_one_block) {
   static const int64_t rows[] = {2, 0, 2};
-  const tdict_indices picks[] = {TDICT_INDEX(TDICT_LIST(rows, 3)), TDICT_INDEX(TDICT_RANGE(0, 2, 1)),
-                                 TDICT_INDEX(TDICT_AT(1), TDICT_LIST(rows, 3))};
+  const tdict_indices *const picks[] = {TDICT_INDEX(TDICT_LIST(rows, 3)), TDICT_INDEX(TDICT_RANGE(0, 2, 1)),
+                                        TDICT_INDEX(TDICT_AT(1), TDICT_LIST(rows, 3))};
   counter c = {0, 0};
   tdict_context *context = td_context(NULL);
   tdict_memory *memory = counting_memory(context, &c);
@@ -157,7 +157,7 @@ GPU_CASE(index_with_reads_devices) {
   rig r = rig_open();
   const rig host = {NULL, NULL};
   tdict_memory *pinned = tdict_pinned_memory(r.context);
-  tdict_index_options o = tdict_index_options_default();
+  tdict_run o = tdict_run_default();
   tdict_device device;
   m_tree *t = SAMPLE(3, 4);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
@@ -188,7 +188,8 @@ GPU_CASE(index_with_reads_devices) {
   tdict_release(out);
   out = NULL;
   o.memory = r.memory;
-  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_index_get_with(td, TDICT_INDEX(TDICT_AT(0)), &o, &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "wanted host memory",
+           tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), &o, &out, err));
   assert_null(out);
   tdict_release(td);
   rig_close(&r);
@@ -196,32 +197,33 @@ GPU_CASE(index_with_reads_devices) {
 
 SIM_CASE(index_with_refuses) {
   static const int64_t rows[] = {2, 0}, outside[] = {3};
-  const tdict_indices index = TDICT_INDEX(TDICT_LIST(rows, 2));
+  const tdict_indices *index = TDICT_INDEX(TDICT_LIST(rows, 2));
   tdict_context *context = td_context(NULL);
-  tdict_index_options o = tdict_index_options_default();
+  tdict_run o = tdict_run_default();
   m_tree *t = SAMPLE(3, 4);
   tdict_tree *td = ops_tree(t), *part = get_with(td, index, NULL), *out = NULL;
   char *before = help_snapshot(td), *part_before = help_snapshot(part);
-  td_fails(TDICT_EINVAL, "tree is NULL", tdict_index_get_with(NULL, index, NULL, &out, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_index_get_with(td, index, NULL, NULL, err));
-  td_fails(TDICT_EINVAL, "position 3", tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(outside, 1)), NULL, &out, err));
-  td_fails(TDICT_EINVAL, "dst is NULL", tdict_index_into_with(NULL, td, index, NULL, err));
-  td_fails(TDICT_EINVAL, "src is NULL", tdict_index_into_with(part, NULL, index, NULL, err));
-  td_fails(TDICT_EINVAL, "tree is NULL", tdict_index_set_with(NULL, index, part, NULL, err));
-  td_fails(TDICT_EINVAL, "value is NULL", tdict_index_set_with(td, index, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_index_get(NULL, NULL, index, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_index_get(NULL, td, index, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "position 3", tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(outside, 1)), NULL, &out, err));
+  td_fails(TDICT_EINVAL, "dst is NULL", tdict_index_into(NULL, NULL, td, index, NULL, err));
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_index_into(NULL, part, NULL, index, NULL, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_index_set(NULL, NULL, index, part, NULL, err));
+  td_fails(TDICT_EINVAL, "value is NULL", tdict_index_set(NULL, td, index, NULL, NULL, err));
   o.num_threads = -2;
-  td_fails(TDICT_EINVAL, "num_threads is -2", tdict_index_get_with(td, index, &o, &out, err));
-  td_fails(TDICT_EINVAL, "num_threads is -2", tdict_index_into_with(part, td, index, &o, err));
-  td_fails(TDICT_EINVAL, "num_threads is -2", tdict_index_set_with(td, index, part, &o, err));
+  td_fails(TDICT_EINVAL, "num_threads is -2", tdict_index_get(NULL, td, index, &o, &out, err));
+  td_fails(TDICT_EINVAL, "num_threads is -2", tdict_index_into(NULL, part, td, index, &o, err));
+  td_fails(TDICT_EINVAL, "num_threads is -2", tdict_index_set(NULL, td, index, part, &o, err));
   o.num_threads = -1;
   o.memory = tdict_device_memory(context, td_device());
-  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_index_get_with(td, index, &o, &out, err));
-  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_index_get_with(td, TDICT_INDEX(TDICT_AT(0)), &o, &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_index_get(NULL, td, index, &o, &out, err));
+  td_fails(TDICT_EWRONGDEVICE, "wanted host memory",
+           tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), &o, &out, err));
   o.memory = tdict_pinned_memory(context);
-  td_fails(TDICT_EINVAL, "memory is set", tdict_index_into_with(part, td, index, &o, err));
-  td_fails(TDICT_EINVAL, "memory is set", tdict_index_set_with(td, index, part, &o, err));
+  td_fails(TDICT_EINVAL, "memory is set", tdict_index_into(NULL, part, td, index, &o, err));
+  td_fails(TDICT_EINVAL, "memory is set", tdict_index_set(NULL, td, index, part, &o, err));
   o.struct_size = 0;
-  td_fails(TDICT_EINVAL, "index options", tdict_index_get_with(td, index, &o, &out, err));
+  td_fails(TDICT_EINVAL, "run", tdict_index_get(NULL, td, index, &o, &out, err));
   assert_null(out);
   rig_check_snapshot(td, before);
   rig_check_snapshot(part, part_before);
@@ -236,13 +238,13 @@ SIM_CASE(index_with_refuses) {
 SIM_CASE(index_with_survives_enomem) {
   static const int64_t rows[] = {2, 0};
   tdict_context *context = td_context(NULL);
-  tdict_index_options o = tdict_index_options_default();
+  tdict_run o = tdict_run_default();
   counter c = {0, 0};
   tdict_tree *td = ops_tree(SAMPLE(3, 4)), *out = NULL;
   o.memory = counting_memory(context, &c);
-  RIG_WITHOUT_MEMORY(td, tdict_index_get_with(td, TDICT_INDEX(TDICT_LIST(rows, 2)), &o, &out, err));
+  RIG_WITHOUT_MEMORY(td, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(rows, 2)), &o, &out, err));
   tdict_release(out);
-  RIG_WITHOUT_MEMORY(td, tdict_index_get_with(td, TDICT_INDEX(TDICT_AT(1)), &o, &out, err));
+  RIG_WITHOUT_MEMORY(td, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), &o, &out, err));
   tdict_release(out);
   assert_int_equal(c.live, 0);
   tdict_memory_release(o.memory);
@@ -268,7 +270,7 @@ SIM_CASE(index_with_uses_tensors_of_objects) {
   tdict_tensor *a = TENSOR(3, 2), *b = TENSOR(3);
   td_ok(tdict_set_object(td, "object", &type, thing_create(a, b), err));
   help_put(td, "x", TENSOR(3, 5));
-  td_fails(TDICT_EHOOK, "", tdict_index_get(td, TDICT_INDEX(TDICT_AT(1)), &out, err));
+  td_fails(TDICT_EHOOK, "", tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
   assert_int_equal(index_calls, 1);
   for (int whole = 0; whole < 2; whole++) {
     const int64_t at = whole ? 0 : 1;
@@ -294,8 +296,8 @@ SIM_CASE(index_with_uses_tensors_of_objects) {
 SIM_CASE(index_with_indexes_built_in_objects) {
   static const int64_t rows[] = {2, 0, 2};
   const char *const texts[] = {"a", "bc", "def"};
-  const tdict_indices picks[] = {TDICT_INDEX(TDICT_LIST(rows, 3)), TDICT_INDEX(TDICT_RANGE(1, 3, 1)),
-                                 TDICT_INDEX(TDICT_AT(1)), TDICT_INDEX(TDICT_ALL)};
+  const tdict_indices *const picks[] = {TDICT_INDEX(TDICT_LIST(rows, 3)), TDICT_INDEX(TDICT_RANGE(1, 3, 1)),
+                                        TDICT_INDEX(TDICT_AT(1)), TDICT_INDEX(TDICT_ALL)};
   tdict_context *context = td_context(NULL);
   tdict_tree *td = TREE(3);
   help_put(td, "x", naive_tensor(TDICT_I32, COUNTS(3, 5), 4));
@@ -308,7 +310,7 @@ SIM_CASE(index_with_indexes_built_in_objects) {
   td_ok(tdict_set_ragged(td, "ragged", ragged, err));
   for (int i = 0; i < 4; i++) {
     tdict_tree *out = get_with(td, picks[i], tdict_pinned_memory(context)), *wanted = NULL;
-    td_ok(tdict_index_get(td, picks[i], &wanted, err));
+    td_ok(tdict_index_get(NULL, td, picks[i], NULL, &wanted, err));
     assert_true(tdict_equal(out, wanted));
     assert_true(tdict_tensor_is_pinned(help_get(out, "x")));
     tdict_release(out);

@@ -430,7 +430,7 @@ CASE(arrow_round_trips_return_equal_trees) {
       e.array.length = rows - start;
       td_ok(tdict_arrow_import(&e.schema, &e.array, NULL, &back, err));
       e.schema.release(&e.schema);
-      td_ok(tdict_index_get(tree, TDICT_INDEX(TDICT_RANGE(start, rows, 1)), &part, err));
+      td_ok(tdict_index_get(NULL, tree, TDICT_INDEX(TDICT_RANGE(start, rows, 1)), NULL, &part, err));
       equal_trees(part, back);
       tdict_release(back);
       tdict_release(part);

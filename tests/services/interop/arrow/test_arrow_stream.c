@@ -230,7 +230,7 @@ CASE(arrow_streams_survive_enomem) {
   tdict_tree *trees[2] = {sample_tree(3, 2), sample_tree(5, 2)};
   const tdict_tree *const *list = (const tdict_tree *const *)trees;
   tdict_tree *wanted = NULL;
-  td_ok(tdict_cat(list, 2, NULL, &wanted, err));
+  td_ok(tdict_cat(list, 2, NULL, NULL, &wanted, err));
   bool done = false;
   int export_failures = 0, import_failures = 0;
   for (int64_t n = 0; !done; n++) {
