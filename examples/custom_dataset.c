@@ -58,13 +58,13 @@ static bool batch_is_pinned(const void *self) { return tdict_is_pinned(((const b
 static tdict_status batch_pin(const void *self, const tdict_hook *hook, void **out, tdict_error *e) {
   const batch *b = self;
   tdict_tree *pinned;
-  tdict_status status = tdict_pin_memory(tdict_hook_context(hook), b->tensors, NULL, &pinned, e);
+  tdict_status status = tdict_pin_memory(hook->context, b->tensors, NULL, &pinned, e);
   return status == TDICT_OK ? batch_create(pinned, b->radius, out) : status;
 }
 static tdict_status batch_move(const void *self, const tdict_hook *hook, void **out, tdict_error *e) {
   const batch *b = self;
   tdict_tree *moved;
-  tdict_status status = tdict_to_device(tdict_hook_context(hook), b->tensors, tdict_hook_device(hook), NULL, &moved, e);
+  tdict_status status = tdict_to_device(hook->context, b->tensors, hook->device, NULL, &moved, e);
   return status == TDICT_OK ? batch_create(moved, b->radius, out) : status;
 }
 static const tdict_type batch_type = {.struct_size = sizeof batch_type,

@@ -31,7 +31,7 @@ static tdict_status sample_to_device(const void *self, const tdict_hook *hook, v
   if (tdict_hook_cancelled(hook)) return TDICT_ECANCELLED;
   sample *moved = calloc(1, sizeof *moved);
   if (!moved) return TDICT_ENOMEM;
-  run.stream = tdict_hook_stream(hook);
+  run.stream = hook->stream;
   tdict_status status = tdict_hook_move(hook, ((const sample *)self)->x, &moved->x, err);
   if (status == TDICT_OK) status = write_ones(moved->x, &run, err);
   if (status == TDICT_OK)
@@ -46,7 +46,7 @@ static tdict_status sample_pin(const void *self, const tdict_hook *hook, void **
   sample *pinned = calloc(1, sizeof *pinned);
   tdict_status status;
   if (!pinned) return TDICT_ENOMEM;
-  status = tdict_tensor_clone(((const sample *)self)->x, tdict_hook_memory(hook), &pinned->x, err);
+  status = tdict_tensor_clone(((const sample *)self)->x, hook->memory, &pinned->x, err);
   if (status == TDICT_OK)
     *out = pinned;
   else

@@ -60,7 +60,7 @@
 
 TDICT_BEGIN_DECLS
 
-/** An argument of hooks. A hook passes this argument to the functions of tdict/hook.h. */
+/** The argument of hooks: where to put the new object; see tdict/hook.h. */
 typedef struct tdict_hook tdict_hook;
 
 /** A type of object: a table of hooks. All members after `release` may be NULL.
@@ -76,9 +76,9 @@ struct tdict_type {
   /** Makes an object of the same type whose tensors are pinned. Called by all calls that pin objects, see the top of
    *  this header. Runs on threads of the context's pool, except if `num_threads` is 0. */
   tdict_status (*pin_memory)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
-  /** Makes an object of the same type on the device that tdict_hook_device() returns. Called by transfers to a device
-   *  and to the cpu. If the transfer has called `pin_memory` before, `self` is the pinned object. If the hook queues
-   *  work, the hook must use the stream that tdict_hook_stream() returns. */
+  /** Makes an object of the same type on the device `hook->device`. Called by transfers to a device and to the cpu. If
+   *  the transfer has called `pin_memory` before, `self` is the pinned object. If the hook queues work, the hook must
+   *  use the stream `hook->stream`. */
   tdict_status (*to_device)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
   bool (*is_pinned)(const void *self); /**< returns true if every host tensor of the object is pinned */
   /** Makes a tree that shares the tensors of the object and holds no objects. The library may read and write the

@@ -114,7 +114,7 @@ typedef struct meeting {
 static tdict_status meet(const pair *self, const tdict_hook *hook, tdict_error *err) {
   meeting *m = self->user;
   (void)err;
-  if (tdict_hook_device(hook).type == TDICT_DEVICE_CPU && self->number >= 0 && m->wanted == 0) return TDICT_OK;
+  if (hook->device.type == TDICT_DEVICE_CPU && self->number >= 0 && m->wanted == 0) return TDICT_OK;
   if (atomic_fetch_add(&m->gate.entered, 1) + 1 >= m->wanted) atomic_store(&m->gate.open, true);
   return wait_flag(&m->gate.open) ? TDICT_OK : TDICT_ETIMEDOUT;
 }

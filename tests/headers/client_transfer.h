@@ -72,16 +72,16 @@ static tdict_status make_holder(tdict_tensor *tensor, void **out) {
 static tdict_status pin_holder(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   tdict_tensor *pinned = NULL;
   tdict_status status = tdict_hook_pin(hook, ((const holder *)self)->tensor, &pinned, err);
-  TRUE(tdict_hook_context(hook) != NULL && tdict_hook_device(hook).type == TDICT_DEVICE_CPU);
-  TRUE(tdict_hook_memory(hook) != NULL && !tdict_hook_cancelled(hook));
+  TRUE(hook->context != NULL && hook->device.type == TDICT_DEVICE_CPU);
+  TRUE(hook->memory != NULL && !tdict_hook_cancelled(hook));
   return status == TDICT_OK ? make_holder(pinned, out) : status;
 }
 
 static tdict_status move_holder(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   tdict_tensor *moved = NULL;
   tdict_status status = tdict_hook_move(hook, ((const holder *)self)->tensor, &moved, err);
-  TRUE(tdict_device_equal(tdict_hook_device(hook), tdict_sim(0)));
-  TRUE(tdict_device_equal(tdict_hook_stream(hook).device, tdict_sim(0)));
+  TRUE(tdict_device_equal(hook->device, tdict_sim(0)));
+  TRUE(tdict_device_equal(hook->stream.device, tdict_sim(0)));
   return status == TDICT_OK ? make_holder(moved, out) : status;
 }
 

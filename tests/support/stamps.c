@@ -171,7 +171,7 @@ static int choose_threads(uint32_t by) {
 static tdict_status visit_contested(const tdict_hook *hook, const tdict_transfer_options *o, tdict_error *err) {
   tdict_tree *td = take_contested(), *made = NULL;
   if (!td) return TDICT_OK;
-  tdict_status status = tdict_to_device(tdict_hook_context(hook), td, tdict_hook_device(hook), o, &made, err);
+  tdict_status status = tdict_to_device(hook->context, td, hook->device, o, &made, err);
   tdict_release(made);
   tdict_release(td);
   return status;
@@ -183,15 +183,15 @@ static tdict_status pin(const void *self, const tdict_hook *hook, void **out, td
   tdict_tree *made = NULL;
   o.num_threads = choose_threads(now);
   watch_bump();
-  tdict_status status = tdict_pin_memory(tdict_hook_context(hook), ((const nest *)self)->tree, &o, &made, err);
+  tdict_status status = tdict_pin_memory(hook->context, ((const nest *)self)->tree, &o, &made, err);
   return give(status, made, out);
 }
 
 static tdict_status move(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   uint32_t now = atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed);
   tdict_transfer_options o = tdict_transfer_options_default();
-  tdict_context *context = tdict_hook_context(hook);
-  tdict_device to = tdict_hook_device(hook);
+  tdict_context *context = hook->context;
+  tdict_device to = hook->device;
   const tdict_tree *tree = ((const nest *)self)->tree;
   tdict_tree *made = NULL;
   tdict_future *f;

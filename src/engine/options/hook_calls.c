@@ -1,34 +1,17 @@
-/* Implements the public calls for hooks. These calls return the hook's context, device, memory and stream, and pin or
- * move a tensor. The argument of a hook belongs to the transfer that runs the hook. Thread rule: only the thread that
- * runs the hook may call these functions. */
+/* Implements the public calls for hooks, which pin or move a tensor. The argument of a hook belongs to the transfer
+ * that runs the hook. Thread rule: only the thread that runs the hook may call these functions. */
 #include "core/base/error.h"
 #include "engine/options/hooks.h"
 #include "engine/start.h"
 #include "tdict/transfer.h"
 
-tdict_context *tdict_hook_context(const tdict_hook *hook) { return hook->context; }
-tdict_device tdict_hook_device(const tdict_hook *hook) { return hook->device; }
-tdict_memory *tdict_hook_memory(const tdict_hook *hook) {
-  tdict_devices *devices = hook->transfer->future.engine->config.devices;
-  return hook->pins ? tdict_devices_pinned(devices) : tdict_devices_memory(devices, hook->device);
-}
-bool tdict_hook_cancelled(const tdict_hook *hook) { return tdict_future_has_failed(&hook->transfer->future); }
-
-tdict_stream tdict_hook_stream(const tdict_hook *hook) {
-  tdict_hook *mutable_hook = (tdict_hook *)(uintptr_t)hook;
-  tdict_gpu_scope scope;
-  if (!mutable_hook->stream && mutable_hook->gpu && tdict_gpu_enter(mutable_hook->gpu, &scope, NULL) == TDICT_OK) {
-    if (tdict_gpu_take_stream(mutable_hook->gpu, &mutable_hook->stream, NULL) != TDICT_OK) mutable_hook->stream = NULL;
-    tdict_gpu_leave(mutable_hook->gpu, &scope);
-  }
-  return (tdict_stream){mutable_hook->gpu ? mutable_hook->gpu->memory.device : tdict_cpu(), mutable_hook->stream};
-}
+bool tdict_hook_cancelled(const tdict_hook *hook) { return tdict_future_has_failed(&hook->call->transfer->future); }
 
 tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
   if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "hook_pin: %s is NULL", tensor ? "out" : "tensor");
   char name[32];
   const bool is_on_device = tdict_tensor_device(tensor).type != TDICT_DEVICE_CPU;
-  const bool is_moved_next = hook->pins && hook->gpu; /* then only host tensors need pinned memory */
+  const bool is_moved_next = hook->call->pins && hook->call->gpu; /* then only host tensors need pinned memory */
   if (is_on_device && !is_moved_next)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "hook_pin: the tensor is on %s, wanted one on the cpu",
                       tdict_device_format(tdict_tensor_device(tensor), name, sizeof name));
@@ -36,7 +19,8 @@ tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_
     *out = tdict_tensor_retain(tensor);
     return TDICT_OK;
   }
-  return tdict_tensor_clone(tensor, tdict_devices_pinned(hook->transfer->future.engine->config.devices), out, err);
+  return tdict_tensor_clone(tensor, tdict_devices_pinned(hook->call->transfer->future.engine->config.devices), out,
+                            err);
 }
 
 tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {

@@ -65,30 +65,55 @@ tdict_status tdict_hooks_prepare(tdict_transfer *t, tdict_context *context, tdic
   return TDICT_OK;
 }
 
+/* Takes a stream for the hooks of a step to a GPU. end_hook_stream() gives the stream back. */
+static tdict_status take_hook_stream(tdict_hook_call *call, tdict_error *err) {
+  tdict_gpu_scope scope;
+  if (call->stream || !call->gpu) return TDICT_OK;
+  tdict_status status = tdict_gpu_enter(call->gpu, &scope, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_gpu_take_stream(call->gpu, &call->stream, err);
+  tdict_gpu_leave(call->gpu, &scope);
+  return status;
+}
+
+/* Fills the argument of a hook. */
+static tdict_hook hook_of(tdict_hook_call *call) {
+  const tdict_hooks *h = call->transfer->hooks;
+  tdict_devices *devices = call->transfer->future.engine->config.devices;
+  tdict_hook hook = {.struct_size = sizeof hook, .context = h->context, .call = call};
+  hook.device = call->pins ? tdict_cpu() : h->device;
+  hook.memory = call->pins ? tdict_devices_pinned(devices) : tdict_devices_memory(devices, hook.device);
+  if (call->gpu) hook.stream = (tdict_stream){call->gpu->memory.device, call->stream};
+  return hook;
+}
+
 typedef tdict_status (*hook_fn)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
 /* Calls one hook and writes the box of the object that the hook returned to *out. The caller owns the box. */
-static tdict_status call_hook(hook_fn fn, const char *name, const tdict_hook *hook, tdict_box *box, tdict_box **out,
+static tdict_status call_hook(hook_fn fn, const char *name, tdict_hook_call *call, tdict_box *box, tdict_box **out,
                               tdict_error *err) {
   void *returned = NULL;
   tdict_error hook_error = {0};
-  const int64_t span = tdict_phase_begin(&hook->transfer->traced, TDICT_RANGE_HOOK);
+  tdict_status status = take_hook_stream(call, err);
+  if (status != TDICT_OK) return status;
+  const tdict_hook hook = hook_of(call);
+  const int64_t span = tdict_phase_begin(&call->transfer->traced, TDICT_RANGE_HOOK);
   /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): the step was planned for a hook that the type has */
-  tdict_status status = fn(box->self, hook, &returned, &hook_error);
-  (void)tdict_phase_end(&hook->transfer->traced, TDICT_RANGE_HOOK, span, 0);
+  status = fn(box->self, &hook, &returned, &hook_error);
+  (void)tdict_phase_end(&call->transfer->traced, TDICT_RANGE_HOOK, span, 0);
   status = tdict_hook_finish(box->type, name, status, returned, &hook_error, err);
   return status == TDICT_OK ? tdict_box_of(box, returned, out, err) : status;
 }
 
 /* Moves the tensors of an object that has `flatten` and no `to_device`. The call queues all copies itself, because the
  * hooks may occupy all threads of the pool. */
-static tdict_status move_tensors(const tdict_hook *hook, tdict_box *box, tdict_box **out, tdict_error *err) {
+static tdict_status move_tensors(const tdict_hooks *hooks, tdict_box *box, tdict_box **out, tdict_error *err) {
   tdict_tree *flat, *moved = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
   o.num_threads = 0;
-  o.memory = hook->transfer->hooks->memory;
+  o.memory = hooks->memory;
   tdict_status status = tdict_flatten_object(box, &flat, err);
   if (status != TDICT_OK) return status;
-  status = hook->transfer->hooks->move(hook->context, flat, hook->device, &o, &moved, err);
+  status = hooks->move(hooks->context, flat, hooks->device, &o, &moved, err);
   if (status == TDICT_OK) status = tdict_unflatten_object(box, moved, out, err);
   tdict_release(moved);
   tdict_release(flat);
@@ -96,24 +121,24 @@ static tdict_status move_tensors(const tdict_hook *hook, tdict_box *box, tdict_b
 }
 
 /* Pins or moves an object, and writes the box of the new object to *out. The caller owns the box. */
-static tdict_status run_one(tdict_hook *hook, bool pins, tdict_box *box, tdict_box **out, tdict_error *err) {
+static tdict_status run_one(tdict_hook_call *call, bool pins, tdict_box *box, tdict_box **out, tdict_error *err) {
   const hook_fn move = TDICT_HOOK_OF(box->type, to_device);
-  hook->pins = pins;
-  hook->device = pins ? tdict_cpu() : hook->transfer->hooks->device;
-  if (pins) return call_hook(TDICT_HOOK_OF(box->type, pin_memory), "pin_memory", hook, box, out, err);
-  return move ? call_hook(move, "to_device", hook, box, out, err) : move_tensors(hook, box, out, err);
+  call->pins = pins;
+  if (pins) return call_hook(TDICT_HOOK_OF(box->type, pin_memory), "pin_memory", call, box, out, err);
+  if (move) return call_hook(move, "to_device", call, box, out, err);
+  return move_tensors(call->transfer->hooks, box, out, err);
 }
 
-/* Waits for the copies that the hook queued on the hook's stream, before the hook's argument is released. */
-static tdict_status end_hook_stream(tdict_hook *hook, tdict_error *err) {
-  tdict_gpu *gpu = hook->gpu;
+/* Waits for the copies that the hooks queued on their stream, before the hook's argument is released. */
+static tdict_status end_hook_stream(tdict_hook_call *call, tdict_error *err) {
+  tdict_gpu *gpu = call->gpu;
   tdict_gpu_scope scope;
-  if (!hook->stream) return TDICT_OK;
+  if (!call->stream) return TDICT_OK;
   tdict_gpu_enter_for_cleanup(gpu, &scope);
-  const tdict_status status = tdict_gpu_sync_stream(gpu, hook->stream, err);
+  const tdict_status status = tdict_gpu_sync_stream(gpu, call->stream, err);
   tdict_gpu_leave(gpu, &scope);
-  tdict_gpu_give_stream(gpu, hook->stream);
-  hook->stream = NULL;
+  tdict_gpu_give_stream(gpu, call->stream);
+  call->stream = NULL;
   return status;
 }
 
@@ -121,7 +146,7 @@ static tdict_status end_hook_stream(tdict_hook *hook, tdict_error *err) {
  * for a pinned result on the cpu is moved first. If both are done, releases the first new object at the end, also after
  * a failure. */
 static tdict_status run_step(tdict_transfer *t, tdict_object_step *step, tdict_error *err) {
-  tdict_hook hook = {t, t->hooks->context, tdict_cpu(), true, t->hooks->gpu, NULL};
+  tdict_hook_call call = {.transfer = t, .gpu = t->hooks->gpu};
   tdict_box *boxes[3] = {step->box, NULL, NULL}; /* the object of the source, and the objects that the hooks made */
   const bool pins_first = step->pin && !(step->move && t->hooks->device.type == TDICT_DEVICE_CPU);
   const int num_calls = step->pin + step->move;
@@ -130,10 +155,10 @@ static tdict_status run_step(tdict_transfer *t, tdict_object_step *step, tdict_e
     if (i > 0 && tdict_future_has_failed(&t->future))
       status = tdict_fail(err, TDICT_ECANCELLED, "transfer: failed or cancelled before this hook");
     else
-      status = run_one(&hook, (i == 0) == pins_first, boxes[i], &boxes[i + 1], err);
+      status = run_one(&call, (i == 0) == pins_first, boxes[i], &boxes[i + 1], err);
   }
   /* Wait for the copies that the hooks queued, even after a failure. */
-  ended = end_hook_stream(&hook, status == TDICT_OK ? err : NULL);
+  ended = end_hook_stream(&call, status == TDICT_OK ? err : NULL);
   if (status == TDICT_OK) status = ended;
   tdict_box *last = boxes[num_calls];
   if (num_calls == 2) tdict_box_release(boxes[1]);

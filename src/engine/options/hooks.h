@@ -8,15 +8,13 @@
 #include "engine/transfer.h"
 #include "tdict/hook.h"
 
-/* The argument of a hook. The argument is valid while the hooks of one step run. */
-struct tdict_hook {
+/* The hooks of one step. The member `call` of a tdict_hook points to this struct while the hooks run. */
+typedef struct tdict_hook_call {
   tdict_transfer *transfer;
-  tdict_context *context;
-  tdict_device device;    /* the hook's device: the cpu while pin_memory runs, else the target */
   bool pins;              /* true while pin_memory runs */
   tdict_gpu *gpu;         /* device of `stream`; NULL: the target is the cpu */
-  tdict_cu_stream stream; /* NULL until the hook first calls tdict_hook_stream() */
-};
+  tdict_cu_stream stream; /* the stream of the step's hooks; NULL: no hook has been called */
+} tdict_hook_call;
 
 /* The type of tdict_to_device(). A parameter, because this file is below the code that starts transfers. */
 typedef tdict_status (*tdict_move_fn)(tdict_context *context, const tdict_tree *src, tdict_device device,

@@ -53,13 +53,13 @@ static tdict_status pin_crate(const void *self, const tdict_hook *hook, void **o
   tdict_pin_options o = tdict_pin_options_default();
   tdict_tree *pinned = NULL;
   o.num_threads = roll_threads();
-  tdict_status status = tdict_pin_memory(tdict_hook_context(hook), t->tree, &o, &pinned, err);
+  tdict_status status = tdict_pin_memory(hook->context, t->tree, &o, &pinned, err);
   return status == TDICT_OK ? make_thing(&(thing){.tree = pinned, .fails = t->fails}, out) : status;
 }
 static tdict_status move_crate(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   const thing *t = self;
   tdict_transfer_options o = tdict_transfer_options_default();
-  tdict_context *context = tdict_hook_context(hook);
+  tdict_context *context = hook->context;
   tdict_tree *moved = NULL;
   tdict_future *f = NULL;
   if (t->fails) return tdict_error_set(err, TDICT_EFORMAT, NULL, "this crate cannot be moved");
@@ -67,10 +67,10 @@ static tdict_status move_crate(const void *self, const tdict_hook *hook, void **
   o.num_threads = roll_threads();
   if (tdict_hook_cancelled(hook) && dst_roll(2)) return tdict_error_set(err, TDICT_ECANCELLED, NULL, "left early");
   if (dst_roll(2)) {
-    tdict_status status = tdict_to_device(context, t->tree, tdict_hook_device(hook), &o, &moved, err);
+    tdict_status status = tdict_to_device(context, t->tree, hook->device, &o, &moved, err);
     return status == TDICT_OK ? make_thing(&(thing){.tree = moved}, out) : status;
   }
-  tdict_status status = tdict_to_device_async(context, t->tree, tdict_hook_device(hook), &o, &f, err);
+  tdict_status status = tdict_to_device_async(context, t->tree, hook->device, &o, &f, err);
   if (status != TDICT_OK) return status;
   status = tdict_future_wait(f, &moved, err);
   tdict_future_release(f);
@@ -97,7 +97,7 @@ static void count_run(void *user) {
 }
 /* Also queues work on the stream of the hook. The transfer must wait for this work. */
 static tdict_status move_box(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
-  const tdict_stream stream = tdict_hook_stream(hook);
+  const tdict_stream stream = hook->stream;
   const thing *t = self;
   tdict_tensor *moved = NULL;
   if (stream.handle && tdict_tensor_device(t->tensor).type == TDICT_DEVICE_CPU) {

@@ -19,17 +19,21 @@ static void expect(const pair *self, bool true_one) {
 typedef struct place_seen {
   tdict_context *c;
   tdict_memory *memory, *pinned;
-  tdict_device device, seen[2];
+  tdict_device device, seen[2], target;
   bool pinned_argument;
   int calls;
 } place_seen;
 static tdict_status note_place(const pair *self, const tdict_hook *hook, tdict_error *err) {
   place_seen *s = self->user;
   (void)err;
-  tdict_device device = tdict_hook_device(hook);
+  tdict_device device = hook->device;
   bool pins = s->calls == 0; /* the pin hook runs before the other */
-  expect(self, tdict_hook_context(hook) == s->c);
-  expect(self, tdict_hook_memory(hook) == (pins ? s->pinned : s->memory));
+  expect(self, hook->context == s->c);
+  expect(self, hook->struct_size == sizeof *hook);
+  expect(self, hook->memory == (pins ? s->pinned : s->memory));
+  expect(self, (hook->stream.handle != NULL) == (s->target.type != TDICT_DEVICE_CPU));
+  expect(self, s->target.type == TDICT_DEVICE_CPU ? hook->stream.device.type == 0
+                                                  : tdict_device_equal(hook->stream.device, s->target));
   expect(self, !tdict_hook_cancelled(hook));
   if (s->calls < 2) s->seen[s->calls] = device;
   if (!pins) s->pinned_argument = tdict_tensor_is_pinned(self->inp) && tdict_tensor_is_pinned(self->tgt);
@@ -42,7 +46,7 @@ GPU_CASE(hook_knows_its_context_and_device) {
   probe p = {0};
   pair *x;
   tdict_tree *src = tree_of_pair(&p, &x), *out = NULL;
-  place_seen s = {.c = w.c, .memory = w.memory, .pinned = w.pinned, .device = w.device};
+  place_seen s = {.c = w.c, .memory = w.memory, .pinned = w.pinned, .device = w.device, .target = w.device};
   x->also = note_place;
   x->user = &s;
   out = moved(&w, src, w.device); /* pins, then moves what was pinned */
@@ -52,6 +56,7 @@ GPU_CASE(hook_knows_its_context_and_device) {
   assert_true(s.pinned_argument);
   tdict_release(out);
   s.calls = 0;
+  s.target = tdict_cpu();
   td_ok(tdict_pin_memory(w.c, src, NULL, &out, err));
   assert_int_equal(s.calls, 1);
   tdict_release(out);
@@ -71,14 +76,15 @@ GPU_CASE(hook_knows_its_context_and_device) {
 static tdict_status pin_and_move(const pair *self, const tdict_hook *hook, tdict_error *err) {
   tdict_tensor *pinned = NULL, *again = NULL, *there = NULL, *once = NULL, *untouched = NULL;
   tdict_error said = {0};
-  if (tdict_hook_device(hook).type == TDICT_DEVICE_CPU) return TDICT_OK;
-  tdict_status status = tdict_hook_pin(hook, self->inp, &pinned, err);
+  if (hook->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
+  const tdict_hook copy = *hook; /* a copy has the same functions */
+  tdict_status status = tdict_hook_pin(&copy, self->inp, &pinned, err);
   if (status == TDICT_OK) status = tdict_hook_pin(hook, pinned, &again, err);
   if (status == TDICT_OK) status = tdict_hook_move(hook, self->inp, &there, err);
   if (status == TDICT_OK) status = tdict_hook_move(hook, there, &once, err);
   if (status == TDICT_OK) {
     expect(self, tdict_tensor_is_pinned(pinned) && again == pinned && once == there);
-    expect(self, tdict_device_equal(tdict_tensor_device(there), tdict_hook_device(hook)));
+    expect(self, tdict_device_equal(tdict_tensor_device(there), hook->device));
     /* its bytes are there on return: the library's own copy of one tensor reads them */
     tdict_tensor *back = NULL;
     status = tdict_tensor_clone(there, NULL, &back, err);
@@ -148,10 +154,9 @@ typedef struct on_stream {
 } on_stream;
 static tdict_status use_stream(const pair *self, const tdict_hook *hook, tdict_error *err) {
   on_stream *s = self->user;
-  if (tdict_hook_device(hook).type == TDICT_DEVICE_CPU) return TDICT_OK;
-  tdict_stream stream = tdict_hook_stream(hook), again = tdict_hook_stream(hook);
-  expect(self, stream.handle && stream.handle == again.handle);
-  expect(self, tdict_device_equal(stream.device, tdict_hook_device(hook)));
+  if (hook->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
+  const tdict_stream stream = hook->stream;
+  expect(self, stream.handle && tdict_device_equal(stream.device, hook->device));
   s->k.gate = &s->gate;
   s->k.stream = stream;
   s->k.address = self->inp->data; /* pinned: the object that pin_memory gave */
@@ -197,7 +202,7 @@ static void run_slowly(void *user) {
 static tdict_status move_and_arm(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   slow_work *s = ((const pair *)self)->user;
   const tdict_fault fault = {.kinds = TDICT_FAULT_BIT(TDICT_FAULT_CTX_PUSH), .n = 1, .code = TDICT_CU_INVALID_HANDLE};
-  tdict_status status = tdict_sim_launch(tdict_hook_stream(hook), run_slowly, s, err);
+  tdict_status status = tdict_sim_launch(hook->stream, run_slowly, s, err);
   if (status == TDICT_OK) status = pair_move(self, hook, out, err);
   tdict_driver_fault_arm(s->driver, &fault);
   return status;
@@ -227,18 +232,45 @@ SIM_CASE(hook_stream_is_waited_for_after_a_failed_call) {
   check_gone(&p);
 }
 
+/* The only failed call creates the stream of the hooks. Without hooks, the transfer makes none of a new context. */
+SIM_CASE(hook_needs_its_stream) {
+  static const tdict_fault fault = {
+      .kinds = TDICT_FAULT_BIT(TDICT_FAULT_STREAM_CREATE), .n = 1, .code = TDICT_CU_OUT_OF_MEMORY};
+  tdict_context_options o = tdict_context_options_default();
+  tdict_sim_options sim = tdict_sim_options_default();
+  tdict_driver *inner = NULL, *driver = NULL;
+  tdict_context *c = NULL;
+  tdict_tree *src = new_tree(), *out = NULL;
+  probe p = {0};
+  o.device = td_device();
+  td_ok(tdict_driver_sim_open(&sim, &inner, err));
+  td_ok(tdict_driver_fault_open(inner, &driver, err));
+  td_ok(tdict_context_create_over(&o, driver, &c, err));
+  put_pair(src, "pair", &pair_hooked, &p, 1);
+  tdict_driver_fault_arm(driver, &fault);
+  td_fails_at(TDICT_ENOMEM, "", "pair", tdict_to_device(c, src, o.device, NULL, &out, err));
+  assert_true(tdict_driver_fault_fired(driver));
+  assert_int_equal(atomic_load(&p.pins) + atomic_load(&p.moves), 0); /* no hook ran without a stream */
+  td_ok(tdict_to_device(c, src, o.device, NULL, &out, err));
+  tdict_release(out);
+  tdict_release(src);
+  tdict_context_destroy(c);
+  tdict_driver_release(driver);
+  tdict_driver_release(inner);
+  check_gone(&p);
+}
+
 /* Moves by copies of its own, by the driver. */
 static tdict_status move_by_itself(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   const pair *own = self;
   const tdict_tensor *from[] = {own->inp, own->tgt};
   tdict_tensor *t[2] = {NULL, NULL};
   tdict_gpu *gpu = own->user;
-  tdict_stream stream = tdict_hook_stream(hook);
+  tdict_stream stream = hook->stream;
   tdict_gpu_scope scope;
   tdict_status status = TDICT_OK;
   for (int i = 0; i < 2 && status == TDICT_OK; i++)
-    status = tdict_tensor_empty(tdict_tensor_dtype(from[i]), 2, tdict_tensor_shape(from[i]), tdict_hook_memory(hook),
-                                &t[i], err);
+    status = tdict_tensor_empty(tdict_tensor_dtype(from[i]), 2, tdict_tensor_shape(from[i]), hook->memory, &t[i], err);
   if (status == TDICT_OK) status = tdict_gpu_enter(gpu, &scope, err);
   for (int i = 0; i < 2 && status == TDICT_OK; i++)
     if (gpu->driver->ops->copy_h2d_async(gpu->driver, t[i]->data, from[i]->data, tdict_tensor_bytes(t[i]),
@@ -353,7 +385,7 @@ static tdict_status nest_tree(const pair *self, level *deeper, tdict_tree **out,
   return status;
 }
 static tdict_status nest_transfers(const pair *self, const tdict_hook *hook, const tdict_tree *td, tdict_error *err) {
-  tdict_context *c = tdict_hook_context(hook);
+  tdict_context *c = hook->context;
   nest *all = ((level *)self->user)->all;
   tdict_transfer_options o = threads(all->num_threads);
   tdict_tree *there = NULL, *back = NULL, *pinned = NULL;
@@ -466,8 +498,7 @@ static tdict_status wait_for_itself(const pair *self, const tdict_hook *hook, td
     tdict_status status = tdict_create(0, NULL, &td, err);
     pair *below = pair_around(self, tdict_tensor_retain(self->inp), tdict_tensor_retain(self->tgt));
     if (status == TDICT_OK && below) status = tdict_set_object(td, "below", &pair_hooked, below, err);
-    if (status == TDICT_OK)
-      status = tdict_to_device(tdict_hook_context(hook), td, tdict_hook_device(hook), NULL, &out, err);
+    if (status == TDICT_OK) status = tdict_to_device(hook->context, td, hook->device, NULL, &out, err);
     tdict_release(td);
     tdict_release(out);
     return status;
