@@ -6,20 +6,19 @@
 
 static int stack_lazily(tdict_tree *batch) {
   tdict_tree *items[2] = {batch, batch}, *item = NULL;
-  tdict_lazy_stack *stack = NULL, *also = NULL, *part = NULL;
+  tdict_lazy_stack *stack = NULL, *also = NULL;
+  const int64_t *sizes;
+  int ndim;
   tdict_error err = {0};
   TDICT_TRY(tdict_lazy_stack_create(items, 2, &stack, &err)); /* copies nothing */
-  TDICT_TRY(tdict_lazy_stack_append(stack, batch, &err));
+  TDICT_TRY(tdict_lazy_stack_insert(stack, 2, batch, &err));  /* at the end */
   TDICT_TRY(tdict_lazy_stack_insert(stack, 0, batch, &err));
   TDICT_TRY(tdict_lazy_stack_get_item(stack, 1, &item, &err)); /* borrowed, as tdict_get() */
-  TDICT_TRY(tdict_lazy_stack_index(stack, TDICT_RANGE(0, 2, 1), &part, &err));
   also = tdict_lazy_stack_retain(stack);
-  printf("%d items of %d dimension, %d rows each; a part has %d\n", (int)tdict_lazy_stack_count(also),
-         tdict_lazy_stack_batch_ndim(also), (int)tdict_batch_size(item)[0], (int)tdict_lazy_stack_count(part));
-  printf("batch size: %d, ...\n", (int)tdict_lazy_stack_batch_size(also)[0]);
+  sizes = tdict_lazy_stack_get_batch_size(also, &ndim);
+  printf("%d items of %d rows, %d batch dimensions\n", (int)sizes[0], (int)tdict_batch_size(item)[0], ndim);
 done:
   tdict_lazy_stack_release(also);
-  tdict_lazy_stack_release(part);
   tdict_lazy_stack_release(stack);
   return err.status != TDICT_OK;
 }
@@ -33,19 +32,14 @@ static tdict_status count_entry(void *user, const tdict_lazy_entry *entry, tdict
 static int read_lazy_stack(tdict_tree *batch) {
   tdict_tree *items[2] = {batch, batch};
   tdict_lazy_stack *stack = NULL, *obs = NULL;
-  tdict_tensor *list[2], *rewards = NULL;
-  size_t count = 2;
-  int entries = 0, ndim = TDICT_MAX_NDIM;
-  int64_t shape[TDICT_MAX_NDIM];
+  tdict_tensor *rewards = NULL;
+  int entries = 0;
   tdict_error err = {0};
   TDICT_TRY(tdict_lazy_stack_create(items, 2, &stack, &err));
   TDICT_TRY(tdict_lazy_stack_walk(stack, count_entry, &entries, &err));
-  TDICT_TRY(tdict_lazy_stack_get_list(stack, "reward", list, &count, &err)); /* the tensor of each item, borrowed */
-  TDICT_TRY(tdict_lazy_stack_get_shape(stack, "reward", &ndim, shape, &err));
   TDICT_TRY(tdict_lazy_stack_get(stack, "reward", NULL, &rewards, &err)); /* copies: a new tensor of [2, 4] */
   TDICT_TRY(tdict_lazy_stack_get_tree(stack, "obs", &obs, &err));
-  printf("%d entries, %d dimensions, %d elements, has state: %d\n", entries, ndim, (int)tdict_tensor_numel(rewards),
-         tdict_lazy_stack_has(obs, "state"));
+  printf("%d entries, %d elements\n", entries, (int)tdict_tensor_numel(rewards));
   TDICT_TRY(tdict_lazy_stack_set(stack, "also", rewards, &err)); /* item i gets row i */
 done:
   tdict_lazy_stack_release(obs);

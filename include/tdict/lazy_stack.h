@@ -1,40 +1,23 @@
 /* Declares lazy stacks. A lazy stack is a list of trees, called items. A program uses the stack like one tree with a
- * new first batch dimension. No call that creates, indexes or changes a stack copies elements.
+ * new first batch dimension. No call that creates or changes a stack copies elements.
  *
- * The items must have the same batch size. The keys, the shapes of tensors and the devices of the items may differ. A
- * lazy stack shares its items: a change to an item is visible in the stack. If a program changes the batch size of an
- * item, calls that use all items return #TDICT_ESHAPE, and the message names the item.
+ * The items must have the same batch size. Their keys, the shapes of their tensors and their devices may differ. A
+ * stack shares its items: a change to an item is visible in the stack. To select some items, to test each item for a
+ * key, or to read the tensor of each item, loop over tdict_lazy_stack_get_item().
  *
- * In an error about one item, err->path begins with the index of this item. For example, err->path "2.obs.x" is the
+ * Errors of all functions: #TDICT_EINVAL a pointer is NULL; #TDICT_ENOMEM; #TDICT_ESHAPE the program has changed the
+ * batch size of an item, so that it differs from the others. The last error is not for tdict_lazy_stack_get_item() and
+ * tdict_lazy_stack_insert(). In an error about one item, err->path begins with the index of this item: "2.obs.x" is the
  * path obs.x in item 2. If tdict_lazy_stack_densify() or tdict_lazy_stack_pad() cannot join the entries at a path,
- * err->path is the path in the items. For entries that differ, the message names the item.
+ * err->path is the path in the items, and the message names the item.
  *
- * A lazy stack works like LazyStackedTensorDict of TensorDict 0.15 with stack_dim 0, with these differences:
- *
- * - The items must have equal batch sizes. TensorDict shows -1 for sizes that differ.
- * - A stack has at least one item. In TensorDict, an index that selects nothing gives an empty TensorDict.
- * - The items are stacked along dimension 0 only, and an index applies to dimension 0 only. TensorDict allows other
- *   dimensions.
- * - If the tensors at a path have different numbers of dimensions, tdict_lazy_stack_get_shape() returns an error.
- *   TensorDict returns [-1].
- * - If the tensors at a path have different dtypes, tdict_lazy_stack_get() returns an error. TensorDict converts the
- *   tensors to a common dtype.
- * - If an item is locked, tdict_lazy_stack_set() changes no item. TensorDict may change other items.
- * - If all items are locked, the program can unlock an item. In TensorDict, only the stack can unlock its items.
- * - For an index beyond the end, tdict_lazy_stack_insert() returns an error. TensorDict appends the item.
- * - If the items have different keys, tdict_lazy_stack_densify() returns an error. The method contiguous() of
- *   TensorDict leaves out keys that an item lacks.
- * - tdict_lazy_stack_pad() pads a dimension of one element like any other dimension. TensorDict repeats the element
- *   instead.
- * - tdict_lazy_stack_to_device() moves all items in one transfer. TensorDict moves the items one after another.
- *
+ * docs/container.md compares lazy stacks with those of TensorDict.
  * Thread rule: many threads may read a lazy stack and its items at the same time. While a thread changes the stack or
  * an item, no other thread may use the stack or its items. */
 #ifndef TDICT_LAZY_STACK_H
 #define TDICT_LAZY_STACK_H
 
 #include "tdict/combine.h"
-#include "tdict/index.h"
 #include "tdict/transfer.h"
 
 TDICT_BEGIN_DECLS
@@ -44,51 +27,41 @@ typedef struct tdict_lazy_stack tdict_lazy_stack;
 /** @brief Creates a lazy stack of trees.
  *  @param[in]  items  @p count trees, retained by the stack. A tree may be in the list several times.
  *  @param[out] out    New stack with one reference, written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, no items, or items with #TDICT_MAX_BATCH_NDIM batch dimensions;
- *          #TDICT_ESHAPE the batch sizes of two items differ; #TDICT_ENOMEM. */
+ *  @return #TDICT_OK; #TDICT_EINVAL also for no items, or items with #TDICT_MAX_BATCH_NDIM batch dimensions;
+ *          #TDICT_ESHAPE the batch sizes of two items differ. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_create(tdict_tree *const *items, size_t count,
                                                                tdict_lazy_stack **out, tdict_error *err);
+/** @brief Creates a lazy stack of the children of a tree, which the stack shares.
+ *
+ *  The keys of the tree must be "0", "1", ... in this order, as in the result of tdict_lazy_stack_to_device_async().
+ *  @return #TDICT_OK; #TDICT_ENOTFOUND the keys are not "0", "1", ... in this order; #TDICT_ETYPE an entry is not a
+ *          tree; #TDICT_EINVAL also if the tree has no keys; the errors of tdict_lazy_stack_create(). */
+TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_from_tree(const tdict_tree *tree, tdict_lazy_stack **out,
+                                                                  tdict_error *err);
 /** @brief Adds a reference and returns @p stack, which must not be NULL. Thread-safe. */
 TDICT_API tdict_lazy_stack *tdict_lazy_stack_retain(const tdict_lazy_stack *stack);
 /** @brief Drops a reference. The last release also releases the items. NULL is allowed. Thread-safe. */
 TDICT_API void tdict_lazy_stack_release(tdict_lazy_stack *stack);
 
-/** @brief Returns the number of items. */
-TDICT_API size_t tdict_lazy_stack_count(const tdict_lazy_stack *stack);
-/** @brief Returns the number of batch dimensions of an item, plus one. */
-TDICT_API int tdict_lazy_stack_batch_ndim(const tdict_lazy_stack *stack);
-/** @brief Returns the batch size: the number of items, then the batch size of the items. Borrowed from the stack. */
-TDICT_API const int64_t *tdict_lazy_stack_batch_size(const tdict_lazy_stack *stack);
+/** @brief Returns the batch size: the number of items, then the batch size of the items. Borrowed from the stack.
+ *  @param[out] ndim  Number of sizes: the batch dimensions of an item, plus one. May be NULL. */
+TDICT_API const int64_t *tdict_lazy_stack_get_batch_size(const tdict_lazy_stack *stack, int *ndim);
 /** @brief Returns item @p i. Negative indices count from the end.
  *  @param[out] out  Borrowed from the stack. Written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL the stack has no item @p i, or a NULL pointer. */
+ *  @return #TDICT_OK; #TDICT_EINVAL also if the stack has no item @p i. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_item(const tdict_lazy_stack *stack, int64_t i,
                                                                  tdict_tree **out, tdict_error *err);
-/** @brief Returns a new stack of the items that an index selects. Both stacks share these items.
- *  @param[in]  index  #TDICT_RANGE, #TDICT_ALL, #TDICT_LIST, or #TDICT_MASK with one dimension.
- *  @param[out] out    New stack with one reference, written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL a position is outside the stack, a step is 0, the index selects no item or is not
- *          one of the kinds above, or a pointer is NULL; #TDICT_ESHAPE, #TDICT_EDTYPE and #TDICT_EWRONGDEVICE for a
- *          mask as in tdict_index_get(); #TDICT_ESHAPE also if the batch size of an item has changed; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_index(const tdict_lazy_stack *stack, tdict_index index,
-                                                              tdict_lazy_stack **out, tdict_error *err);
-/** @brief Adds an item at the end.
+/** @brief Adds an item before item @p i. Negative indices count from the end. If @p i is the number of items, the item
+ *  is added at the end.
  *
  *  A stack whose items are all locked is locked: no item can be added until one of its items is unlocked.
  *  @param[in] item  Retained by the stack.
- *  @return #TDICT_OK; #TDICT_ELOCKED all items of the stack are locked; #TDICT_ESHAPE the batch size of @p item
- *          differs; #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM.
- *  @note Cost: O(items) if the first items are locked, else O(1) on average. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_append(tdict_lazy_stack *stack, tdict_tree *item,
-                                                               tdict_error *err);
-/** @brief Adds an item before item @p i. Negative indices count from the end. If @p i is the number of items, the item
- *  is added at the end.
- *  @return The same errors as tdict_lazy_stack_append(); #TDICT_EINVAL also if @p i is out of range. */
+ *  @return #TDICT_OK; #TDICT_EINVAL also if @p i is out of range; #TDICT_ELOCKED all items of the stack are locked;
+ *          #TDICT_ESHAPE the batch size of @p item differs.
+ *  @note Cost: O(items after @p i), plus O(items) if the first items are locked. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_insert(tdict_lazy_stack *stack, int64_t i, tdict_tree *item,
                                                                tdict_error *err);
 
-/** @brief Returns true if every item has an entry at the path. */
-TDICT_API bool tdict_lazy_stack_has(const tdict_lazy_stack *stack, const char *path);
 /** The kind of the entries that the items have at a path. */
 typedef enum tdict_lazy_kind {
   TDICT_LAZY_TENSORS, /**< all entries are tensors */
@@ -110,82 +83,47 @@ typedef tdict_status (*tdict_lazy_visitor)(void *user, const tdict_lazy_entry *e
  *  children.
  *
  *  The visitor must not change the stack or the keys of its items.
- *  @return The errors of tdict_walk(), with the path in the items as err->path; #TDICT_ESHAPE the batch size of an item
- *          has changed.
+ *  @return The errors of tdict_walk(), with the path in the items as err->path.
  *  @note Cost: O(entries of the first item * items). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_walk(const tdict_lazy_stack *stack, tdict_lazy_visitor visit,
                                                              void *user, tdict_error *err);
 
-/** @brief Writes the tensor of each item at a path to an array of the program.
- *  @param[out]    tensors  Borrowed from the items.
- *  @param[in,out] count    Before the call, the capacity of @p tensors. After the call, the number of items. The array
- *                          and *@p count are written on success only.
- *  @return The errors of tdict_get(); #TDICT_EINVAL also if the capacity is too small; #TDICT_ESHAPE the batch size of
- *          an item has changed. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_list(const tdict_lazy_stack *stack, const char *path,
-                                                                 tdict_tensor **tensors, size_t *count,
-                                                                 tdict_error *err);
-/** @brief Writes the common shape of the tensors at a path. The first size is the number of items. For a size that
- *  differs between items, the function writes -1.
- *  @param[out] ndim   The number of sizes. Written on success only.
- *  @param[out] shape  An array with room for #TDICT_MAX_NDIM + 1 sizes. Written on success only.
- *  @return The errors of tdict_lazy_stack_get_list(); #TDICT_ESHAPE also if the numbers of dimensions differ. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_shape(const tdict_lazy_stack *stack, const char *path,
-                                                                  int *ndim, int64_t *shape, tdict_error *err);
 /** @brief Stacks the tensors at a path: copies the tensors into one tensor with a new first dimension.
  *  @param[in]  memory  Memory of the result. If NULL, tensors on a device are stacked in the memory of the first
  *                      tensor, and other tensors in plain host memory.
  *  @param[out] out     Owned by the caller. Written on success only.
- *  @return The errors of tdict_lazy_stack_get_list(), tdict_tensor_empty() and tdict_tensor_copy(); #TDICT_ESHAPE and
- *          #TDICT_EDTYPE if the shapes or dtypes differ; #TDICT_EWRONGDEVICE if the devices differ, or if @p memory is
- *          NULL and the program owns the device memory of the tensors.
+ *  @return The errors of tdict_get(), tdict_tensor_empty() and tdict_tensor_copy(); #TDICT_ESHAPE and #TDICT_EDTYPE the
+ *          shapes or dtypes differ; #TDICT_EWRONGDEVICE the devices differ, or @p memory is NULL and the program owns
+ *          the device memory of the tensors.
  *  @note Cost: one copy of the elements. The call first waits for transfers that write the tensors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get(const tdict_lazy_stack *stack, const char *path,
                                                             tdict_memory *memory, tdict_tensor **out, tdict_error *err);
 /** @brief Returns a lazy stack of the trees at a path. The new stack shares these trees with the items.
  *  @param[out] out  New stack with one reference, written on success only.
- *  @return The errors of tdict_get_tree() and tdict_lazy_stack_create(); #TDICT_ESHAPE the batch size of an item has
- *          changed. */
+ *  @return The errors of tdict_get_tree() and tdict_lazy_stack_create(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_tree(const tdict_lazy_stack *stack, const char *path,
                                                                  tdict_lazy_stack **out, tdict_error *err);
 /** @brief Sets a key of every item. Item i gets a view of element i of the first dimension of @p tensor.
  *
  *  On failure, no item has changed. If an item is in the stack several times, the item gets the view for its last
  *  position.
- *  @param[in] tensor  A tensor whose shape begins with the batch size of the stack. The items share the storage of @p
- *          tensor.
- *  @return The errors of tdict_set(); #TDICT_ESHAPE also if @p tensor does not begin with the batch size of the stack,
- *          or the batch size of an item has changed.
+ *  @param[in] tensor  The items share its storage.
+ *  @return The errors of tdict_set(); #TDICT_ESHAPE @p tensor does not begin with the batch size of the stack.
  *  @note Cost: O(items * keys of the changed node). Pointers to the changed nodes stay valid. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_set(tdict_lazy_stack *stack, const char *path,
                                                             tdict_tensor *tensor, tdict_error *err);
 
-/** @brief Moves all items to a device in one transfer, and waits until the transfer has ended.
+/** @brief Starts to move all items to a device in one transfer, and returns a future.
  *
- *  The function transfers the items as the children "0", "1", ... of one tree. Leaves that several items share are
- *  copied once.
- *  @param[in]  options  See tdict_to_device(). NULL for the defaults.
- *  @param[out] out      New stack with one reference, written on success only.
- *  @return The errors of tdict_to_device(); #TDICT_ESHAPE the batch size of an item has changed. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_to_device(tdict_context *context, const tdict_lazy_stack *stack,
-                                                                  tdict_device device,
-                                                                  const tdict_transfer_options *options,
-                                                                  tdict_lazy_stack **out, tdict_error *err);
-/** @brief Starts the transfer of tdict_lazy_stack_to_device() and returns a future. The result of the future is a tree
- *  whose children "0", "1" and so on are the moved items. To make a stack of this tree, call
- *  tdict_lazy_stack_from_tree().
- *  @return The errors of tdict_to_device_async(); #TDICT_ESHAPE the batch size of an item has changed. */
+ *  The items travel as the children "0", "1", ... of one tree, which is the result of the future. Make a stack of the
+ *  result with tdict_lazy_stack_from_tree(). Leaves that several items share are copied once.
+ *  @param[in] options  As in tdict_to_device_async(). NULL for the defaults.
+ *  @return The errors of tdict_to_device_async(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_to_device_async(tdict_context *context,
                                                                         const tdict_lazy_stack *stack,
                                                                         tdict_device device,
                                                                         const tdict_transfer_options *options,
                                                                         tdict_future **out, tdict_error *err);
-/** @brief Creates a lazy stack of the children of a tree. The keys of the tree must be "0", "1", ... in this order. The
- *  stack shares the children.
- *  @return #TDICT_OK; #TDICT_ENOTFOUND the keys are not "0", "1", ... in this order; #TDICT_ETYPE an entry is not a
- *          tree; #TDICT_EINVAL the tree has no keys; the errors of tdict_lazy_stack_create(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_from_tree(const tdict_tree *tree, tdict_lazy_stack **out,
-                                                                  tdict_error *err);
 
 /** @brief Copies the items into one tree with tdict_stack(). The items must have the same keys, shapes and dtypes.
  *
@@ -194,8 +132,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_from_tree(const tdict_tr
  *  @param[in]  options  `dim` must be 0. NULL for the defaults.
  *  @param[in]  run      As in tdict_stack().
  *  @param[out] out      New tree, owned by the caller; written on success only.
- *  @return The errors of tdict_stack(); #TDICT_EINVAL also if `dim` is not 0; #TDICT_ESHAPE also if the batch size of
- *          an item has changed. */
+ *  @return The errors of tdict_stack(); #TDICT_EINVAL also if `dim` is not 0. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_densify(const tdict_lazy_stack *stack,
                                                                 const tdict_join_options *options, const tdict_run *run,
                                                                 tdict_tree **out, tdict_error *err);
@@ -217,14 +154,14 @@ static inline tdict_lazy_pad_options tdict_lazy_pad_options_default(void) {
  *  the end, up to the largest size.
  *
  *  The items must have the same keys. The tensors at a key must have the same number of dimensions and the same dtype.
- *  The tree of masks has the keys of the result. A mask is a bool tensor. A mask is true for elements that come from an
- *  item, and false for padding. A mask has the batch dimensions of the result, and the following dimensions up to the
- *  last padded dimension. At the path of an object, the tree of masks has a tree with the masks of the object's
- *  tensors. If the result has leaves of tdict/nontensor.h or tdict/unbatched.h, the tree of masks has the same leaves.
+ *  The tree of masks has the keys of the result. A mask is a bool tensor: true for elements that come from an item, and
+ *  false for padding. It has the batch dimensions of the result, and the following dimensions up to the last padded
+ *  dimension. At the path of an object, the tree of masks has a tree with the masks of the object's tensors. Leaves of
+ *  tdict/nontensor.h and tdict/unbatched.h are in the tree of masks, too.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New tree, owned by the caller; written on success only.
  *  @return The errors of tdict_stack(); #TDICT_EOVERFLOW and #TDICT_ENOTSUP also for `value`, as in
- *          tdict_pad_sequence(); #TDICT_ESHAPE also if the batch size of an item has changed. */
+ *          tdict_pad_sequence(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_pad(const tdict_lazy_stack *stack,
                                                             const tdict_lazy_pad_options *options, tdict_tree **out,
                                                             tdict_error *err);

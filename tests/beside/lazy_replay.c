@@ -85,14 +85,15 @@ static tdict_tree *item_at(const tdict_lazy_stack *s, size_t i) {
   if (tdict_lazy_stack_get_item(s, (int64_t)i, &item, NULL) != TDICT_OK) exit(2);
   return item;
 }
+static size_t count_of(const tdict_lazy_stack *s) { return (size_t)tdict_lazy_stack_get_batch_size(s, NULL)[0]; }
 static void add_all_leaves(const tdict_lazy_stack *s) {
-  for (size_t i = 0; i < tdict_lazy_stack_count(s); i++) {
+  for (size_t i = 0; i < count_of(s); i++) {
     add(i ? " ; " : "");
     add_leaves(item_at(s, i));
   }
 }
 static void add_order(const tdict_lazy_stack *s) {
-  for (size_t i = 0; i < tdict_lazy_stack_count(s); i++) {
+  for (size_t i = 0; i < count_of(s); i++) {
     int64_t k = 0;
     while (known[k] != item_at(s, i)) k++;
     add(i ? "," : "");
@@ -138,31 +139,68 @@ static void reset(void) {
   while (num_known) tdict_release(known[--num_known]);
 }
 
-static tdict_status run_shape(const char *path) {
-  int ndim;
-  int64_t shape[TDICT_MAX_NDIM + 1];
-  tdict_status status = tdict_lazy_stack_get_shape(stack, path, &ndim, shape, &error);
-  if (status == TDICT_OK) add_numbers(ndim, shape);
+/* The tensor of each item at a path. */
+static tdict_status list_tensors(const char *path, tdict_tensor *list[MOST_ITEMS]) {
+  tdict_status status = count_of(stack) <= MOST_ITEMS ? TDICT_OK : TDICT_EINVAL;
+  for (size_t i = 0; i < count_of(stack) && status == TDICT_OK; i++)
+    status = tdict_get(item_at(stack, i), path, &list[i], &error);
   return status;
+}
+
+/* The common shape of the tensors at a path, with -1 for a size that differs. */
+static tdict_status run_shape(const char *path) {
+  tdict_tensor *list[MOST_ITEMS];
+  int64_t shape[TDICT_MAX_NDIM + 1] = {(int64_t)count_of(stack)};
+  tdict_status status = list_tensors(path, list);
+  if (status != TDICT_OK) return status;
+  const int ndim = tdict_tensor_ndim(list[0]);
+  for (int d = 0; d < ndim; d++) shape[d + 1] = tdict_tensor_shape(list[0])[d];
+  for (size_t i = 1; i < count_of(stack); i++) {
+    if (tdict_tensor_ndim(list[i]) != ndim) return TDICT_ESHAPE;
+    for (int d = 0; d < ndim; d++)
+      if (tdict_tensor_shape(list[i])[d] != tdict_tensor_shape(list[0])[d]) shape[d + 1] = -1;
+  }
+  add_numbers(ndim + 1, shape);
+  return TDICT_OK;
 }
 
 static tdict_status run_list(const char *path) {
   tdict_tensor *list[MOST_ITEMS];
-  size_t count = MOST_ITEMS;
-  tdict_status status = tdict_lazy_stack_get_list(stack, path, list, &count, &error);
-  for (size_t i = 0; status == TDICT_OK && i < count; i++) {
+  tdict_status status = list_tensors(path, list);
+  for (size_t i = 0; status == TDICT_OK && i < count_of(stack); i++) {
     add(i ? " " : "");
     add_tensor(list[i]);
   }
   return status;
 }
 
-static tdict_status run_index(tdict_index index) {
+/* A stack of some items. */
+static tdict_status run_pick(const int64_t *places, size_t count) {
+  tdict_tree *items[MOST_WORDS];
   tdict_lazy_stack *some = NULL;
-  tdict_status status = tdict_lazy_stack_index(stack, index, &some, &error);
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < count && status == TDICT_OK; i++)
+    status = tdict_lazy_stack_get_item(stack, places[i], &items[i], &error);
+  if (status == TDICT_OK) status = tdict_lazy_stack_create(items, count, &some, &error);
   if (status == TDICT_OK) add_order(some);
   tdict_lazy_stack_release(some);
   return status;
+}
+
+/* A bound of a Python slice: `word` as a place from 0 to the number of items. */
+static int64_t bound_of(const char *word, int64_t otherwise) {
+  const int64_t count = (int64_t)count_of(stack);
+  int64_t place = strcmp(word, "-") != 0 ? strtoll(word, NULL, 10) : otherwise;
+  if (place < 0) place += count;
+  return place < 0 ? 0 : place > count ? count : place;
+}
+
+static tdict_status run_range(char **words) {
+  int64_t places[MOST_WORDS];
+  const int64_t end = bound_of(words[1], (int64_t)count_of(stack));
+  size_t count = 0;
+  for (int64_t i = bound_of(words[0], 0); i < end && count < MOST_WORDS; i++) places[count++] = i;
+  return run_pick(places, count);
 }
 
 static tdict_status run_set(char **words) {
@@ -178,8 +216,8 @@ static tdict_status run_set(char **words) {
 static tdict_status run_add(char **words, const char *place) {
   int64_t batch[TDICT_MAX_BATCH_NDIM];
   tdict_tree *item = new_item(read_numbers(words[0], batch), batch, words + 1);
-  tdict_status status = place ? tdict_lazy_stack_insert(stack, strtoll(place, NULL, 10), item, &error)
-                              : tdict_lazy_stack_append(stack, item, &error);
+  const int64_t at = place ? strtoll(place, NULL, 10) : (int64_t)count_of(stack);
+  tdict_status status = tdict_lazy_stack_insert(stack, at, item, &error);
   if (status == TDICT_OK)
     add_order(stack);
   else
@@ -192,8 +230,8 @@ static tdict_status run_pad(const char *path, double value) {
   tdict_tensor *list[MOST_ITEMS], *t = NULL;
   tdict_tree *items[MOST_ITEMS], *padded = NULL;
   tdict_lazy_stack *alone = NULL;
-  size_t count = MOST_ITEMS;
-  tdict_status status = tdict_lazy_stack_get_list(stack, path, list, &count, &error);
+  const size_t count = count_of(stack);
+  tdict_status status = list_tensors(path, list);
   if (status != TDICT_OK) return status;
   for (size_t i = 0; i < count; i++) {
     if (tdict_create(batch_ndim, batch_size, &items[i], NULL) != TDICT_OK) exit(2);
@@ -246,7 +284,7 @@ static tdict_status run_get(const char *path) {
 /* Locks one item, or unlocks all items. */
 static tdict_status run_lock(const char *place) {
   tdict_tree *item;
-  for (size_t i = 0; i < tdict_lazy_stack_count(stack); i++) {
+  for (size_t i = 0; i < count_of(stack); i++) {
     tdict_status status =
         tdict_lazy_stack_get_item(stack, place ? strtoll(place, NULL, 10) : (int64_t)i, &item, &error);
     if (status == TDICT_OK && place) tdict_lock(item);
@@ -262,14 +300,8 @@ static tdict_status run(char **words) {
   if (strcmp(name, "shape") == 0) return run_shape(words[1]);
   if (strcmp(name, "get") == 0) return run_get(words[1]);
   if (strcmp(name, "list") == 0) return run_list(words[1]);
-  if (strcmp(name, "range") == 0) {
-    for (int i = 0; i < 2; i++) numbers[i] = strcmp(words[1 + i], "-") ? strtoll(words[1 + i], NULL, 10) : TDICT_NONE;
-    return run_index(TDICT_RANGE(numbers[0], numbers[1], 1));
-  }
-  if (strcmp(name, "pick") == 0) {
-    int count = read_numbers(words[1], numbers);
-    return run_index(TDICT_LIST(numbers, count));
-  }
+  if (strcmp(name, "range") == 0) return run_range(words + 1);
+  if (strcmp(name, "pick") == 0) return run_pick(numbers, (size_t)read_numbers(words[1], numbers));
   if (strcmp(name, "set") == 0) return run_set(words);
   if (strcmp(name, "append") == 0) return run_add(words + 1, NULL);
   if (strcmp(name, "insert") == 0) return run_add(words + 2, words[1]);
@@ -288,8 +320,8 @@ static bool prepare(char **words) {
   }
   if (strcmp(words[0], "item") != 0) return false;
   tdict_tree *item = new_item(batch_ndim, batch_size, words + 1);
-  tdict_status status =
-      stack ? tdict_lazy_stack_append(stack, item, &error) : tdict_lazy_stack_create(&item, 1, &stack, &error);
+  tdict_status status = stack ? tdict_lazy_stack_insert(stack, (int64_t)count_of(stack), item, &error)
+                              : tdict_lazy_stack_create(&item, 1, &stack, &error);
   if (status != TDICT_OK) exit(2);
   return true;
 }

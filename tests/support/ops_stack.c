@@ -102,8 +102,9 @@ void ops_end_pile(ops *o, ops_pile *p) {
 /* The stack has these items, in this order. */
 static void check_items(ops *o, const tdict_lazy_stack *lazy, tdict_tree *const *items, int count) {
   const int nb = tdict_batch_ndim(items[0]);
-  const int64_t *bs = tdict_lazy_stack_batch_size(lazy);
-  if (tdict_lazy_stack_count(lazy) != (size_t)count || tdict_lazy_stack_batch_ndim(lazy) != nb + 1 || bs[0] != count ||
+  int ndim;
+  const int64_t *bs = tdict_lazy_stack_get_batch_size(lazy, &ndim);
+  if (ndim != nb + 1 || bs[0] != count ||
       (nb && memcmp(bs + 1, tdict_batch_size(items[0]), (size_t)nb * sizeof *bs) != 0)) {
     ops_complain(o, "another batch size");
     return;
@@ -145,8 +146,7 @@ static void op_insert(ops *o) {
   for (int i = 0; i < p.count; i++) are_locked = are_locked && m_is_locked(p.models[i]);
   tdict_tree *items[OPS_MOST_ITEMS + 1];
   memcpy(items, p.trees, sizeof p.trees);
-  tdict_status status = OPS_CALL(o, appends ? tdict_lazy_stack_append(p.lazy, o->td[s], o->err)
-                                            : tdict_lazy_stack_insert(p.lazy, at, o->td[s], o->err));
+  tdict_status status = OPS_CALL(o, tdict_lazy_stack_insert(p.lazy, at, o->td[s], o->err));
   const bool is_done = ops_judge(o, status,
                                  !is_there    ? TDICT_EINVAL
                                  : are_locked ? TDICT_ELOCKED
@@ -158,58 +158,6 @@ static void op_insert(ops *o) {
     items[place] = o->td[s];
   }
   check_items(o, p.lazy, items, p.count + is_done);
-  ops_end_pile(o, &p);
-}
-
-/* The numbers that an index selects from 0, 1, ..., by the plain operation. */
-static tdict_status select_numbers(int count, tdict_index index, int *positions, int *selected) {
-  const int64_t size = count;
-  tdict_tree *td = NULL, *part = NULL;
-  tdict_tensor *t = NULL;
-  must(tdict_create(1, &size, &td, NULL) == TDICT_OK &&
-       tdict_tensor_arange(TDICT_I64, 0, 1, size, &t, NULL) == TDICT_OK && tdict_set(td, "t", t, NULL) == TDICT_OK);
-  tdict_tensor_release(t);
-  tdict_status status = tdict_index_get(NULL, td, TDICT_INDEX(index), NULL, &part, NULL);
-  *selected = 0;
-  if (status == TDICT_OK && tdict_batch_ndim(part) == 1) {
-    must(tdict_get(part, "t", &t, NULL) == TDICT_OK);
-    const int64_t *numbers = tdict_tensor_const_data(t);
-    for (int64_t i = 0; i < tdict_batch_size(part)[0]; i++)
-      positions[(*selected)++] = (int)numbers[i * tdict_tensor_strides(t)[0]];
-  }
-  tdict_release(part);
-  tdict_release(td);
-  return status;
-}
-
-static void op_index(ops *o) {
-  ops_pile p;
-  if (!ops_begin_pile(o, &p, OPS_VARY_KEYS | OPS_VARY_SHAPES)) return;
-  const int64_t size = p.count + (ops_pick(o, 8) == 0);
-  int64_t n[3];
-  int positions[8], selected = 0;
-  tdict_tensor *mask = NULL;
-  tdict_tree *items[8];
-  tdict_lazy_stack *part = NULL;
-  for (int i = 0; i < 3; i++) n[i] = (int64_t)ops_pick(o, 2 * (uint32_t)p.count + 1) - p.count;
-  must(tdict_tensor_empty(TDICT_BOOL, 1, &size, NULL, &mask, NULL) == TDICT_OK);
-  for (int64_t i = 0; i < size; i++) ((unsigned char *)tdict_tensor_data(mask))[i] = (unsigned char)ops_pick(o, 2);
-  const uint32_t way = ops_pick(o, 6);
-  const tdict_index index = way == 0   ? TDICT_AT(n[0])
-                            : way == 1 ? TDICT_RANGE(n[0], TDICT_NONE, n[1])
-                            : way == 2 ? TDICT_RANGE(n[0], n[1], 1)
-                            : way == 3 ? TDICT_LIST(n, n[2] > 0)
-                            : way == 4 ? TDICT_LIST(n, 3)
-                                       : TDICT_MASK(mask);
-  tdict_status wanted = select_numbers(p.count, index, positions, &selected);
-  if (wanted == TDICT_OK && selected == 0) wanted = TDICT_EINVAL;
-  tdict_status status = OPS_CALL(o, tdict_lazy_stack_index(p.lazy, index, &part, o->err));
-  if (ops_judge(o, status, way == 0 ? TDICT_EINVAL : wanted)) {
-    for (int i = 0; i < selected; i++) items[i] = p.trees[positions[i]];
-    check_items(o, part, items, selected);
-  }
-  tdict_lazy_stack_release(part);
-  tdict_tensor_release(mask);
   ops_end_pile(o, &p);
 }
 
@@ -226,21 +174,21 @@ static void pick_path(ops *o, const ops_pile *p, char path[2 * M_KEY]) {
 }
 
 /* Item i has a tensor as item 0 has. */
-static tdict_status compare_shapes(const ops_pile *p, int i, const char *path, bool needs_sizes) {
+static tdict_status compare_shapes(const ops_pile *p, int i, const char *path) {
   const m_array *a = ops_array_at(p->models[i], path), *first = ops_array_at(p->models[0], path);
   if (!a || !first) abort();
-  if (a->ndim != first->ndim || (needs_sizes && !m_same_shape(a, first))) return TDICT_ESHAPE;
-  return needs_sizes && a->dtype != first->dtype ? TDICT_EDTYPE : TDICT_OK;
+  if (a->ndim != first->ndim || !m_same_shape(a, first)) return TDICT_ESHAPE;
+  return a->dtype != first->dtype ? TDICT_EDTYPE : TDICT_OK;
 }
 
-enum { GET, GET_SHAPE, GET_LIST, GET_TREE, GETTERS };
+enum { GET, GET_TREE, GETTERS };
 /* The status of the first item that fails. */
 static tdict_status expect_entries(const ops_pile *p, const char *path, uint32_t way, tdict_tree **children) {
   for (int i = 0; i < p->count; i++) {
     tdict_tensor *t;
     tdict_status status = way == GET_TREE ? tdict_get_tree(p->trees[i], path, &children[i], NULL)
                                           : tdict_get(p->trees[i], path, &t, NULL);
-    if (status == TDICT_OK && way < GET_LIST) status = compare_shapes(p, i, path, way == GET);
+    if (status == TDICT_OK && way == GET) status = compare_shapes(p, i, path);
     if (status != TDICT_OK) return status;
   }
   for (int i = 0; way == GET_TREE && i < p->count; i++)
@@ -261,44 +209,21 @@ m_array *ops_join_items(const ops_pile *p, const char *path) {
   return made;
 }
 
-static void check_shape(ops *o, const ops_pile *p, const char *path, int ndim, const int64_t *shape) {
-  const m_array *first = ops_array_at(p->models[0], path);
-  if (ndim != first->ndim + 1 || shape[0] != p->count) ops_complain(o, "another shape");
-  for (int d = 0; d < first->ndim; d++) {
-    int64_t wanted = first->shape[d];
-    for (int i = 1; i < p->count; i++)
-      if (ops_array_at(p->models[i], path)->shape[d] != first->shape[d]) wanted = -1;
-    if (shape[d + 1] != wanted) ops_complain(o, "another size");
-  }
-}
-
 static void op_entries(ops *o) {
   ops_pile p;
   if (!ops_begin_pile(o, &p, ops_pick(o, 2) ? 0 : OPS_VARY_KEYS | OPS_VARY_SHAPES | OPS_VARY_DTYPES)) return;
   const uint32_t way = ops_pick(o, GETTERS);
   char path[2 * M_KEY];
-  int ndim = 0;
-  int64_t shape[TDICT_MAX_NDIM + 1];
-  tdict_tensor *made = NULL, *list[OPS_MOST_ITEMS], *t;
+  tdict_tensor *made = NULL;
   tdict_tree *children[OPS_MOST_ITEMS];
   tdict_lazy_stack *lazy = NULL;
-  size_t count = OPS_MOST_ITEMS;
   pick_path(o, &p, path);
-  bool has = true;
-  for (int i = 0; i < p.count; i++) has = has && tdict_has(p.trees[i], path);
-  if (tdict_lazy_stack_has(p.lazy, path) != has) ops_complain(o, "has answered otherwise");
   tdict_status wanted = expect_entries(&p, path, way, children);
-  tdict_status status = OPS_CALL(o, way == GET         ? tdict_lazy_stack_get(p.lazy, path, NULL, &made, o->err)
-                                    : way == GET_SHAPE ? tdict_lazy_stack_get_shape(p.lazy, path, &ndim, shape, o->err)
-                                    : way == GET_LIST  ? tdict_lazy_stack_get_list(p.lazy, path, list, &count, o->err)
-                                                       : tdict_lazy_stack_get_tree(p.lazy, path, &lazy, o->err));
+  tdict_status status = OPS_CALL(o, way == GET ? tdict_lazy_stack_get(p.lazy, path, NULL, &made, o->err)
+                                               : tdict_lazy_stack_get_tree(p.lazy, path, &lazy, o->err));
   if (ops_judge(o, status, wanted)) {
     if (way == GET) ops_check_tensor(o, ops_join_items(&p, path), made);
-    if (way == GET_SHAPE) check_shape(o, &p, path, ndim, shape);
     if (way == GET_TREE) check_items(o, lazy, children, p.count);
-    for (int i = 0; way == GET_LIST && i < p.count; i++)
-      if (count != (size_t)p.count || tdict_get(p.trees[i], path, &t, NULL) != TDICT_OK || list[i] != t)
-        ops_complain(o, "another tensor");
   }
   tdict_tensor_release(made);
   tdict_lazy_stack_release(lazy);
@@ -439,7 +364,6 @@ static void op_walk(ops *o) {
   ops_end_pile(o, &p);
 }
 
-const ops_fn ops_stacks[] = {op_create, op_insert, op_index, op_entries, op_set, op_walk};
-const char *const ops_stack_names[] = {"lazy_create",  "lazy_insert", "lazy_index",
-                                       "lazy_entries", "lazy_set",    "lazy_walk"};
+const ops_fn ops_stacks[] = {op_create, op_insert, op_entries, op_set, op_walk};
+const char *const ops_stack_names[] = {"lazy_create", "lazy_insert", "lazy_entries", "lazy_set", "lazy_walk"};
 const int ops_num_stacks = sizeof ops_stacks / sizeof *ops_stacks;

@@ -7,6 +7,7 @@
 #include "tdict/convert.h"
 #include "tdict/write.h"
 
+#include "support/lazy.h"
 #include "support/ops.h"
 #include "support/run.h"
 
@@ -150,9 +151,9 @@ static void op_lazy_move(ops *o) {
   if (!ops_begin_pile(o, &p, OPS_VARY_KEYS | OPS_VARY_SHAPES | OPS_VARY_DTYPES)) return;
   tdict_lazy_stack *moved = NULL;
   tdict_context *c = ops_context();
-  tdict_status status = OPS_CALL(o, tdict_lazy_stack_to_device(c, p.lazy, tdict_sim(0), NULL, &moved, o->err));
+  tdict_status status = OPS_CALL(o, td_lazy_to_device(c, p.lazy, tdict_sim(0), NULL, &moved, o->err));
   if (ops_judge(o, status, TDICT_OK)) {
-    if (tdict_lazy_stack_count(moved) != (size_t)p.count) ops_complain(o, "another number of items");
+    if (td_lazy_count(moved) != (size_t)p.count) ops_complain(o, "another number of items");
     for (int i = 0; i < p.count; i++) {
       tdict_tree *item = NULL;
       if (tdict_lazy_stack_get_item(moved, i, &item, NULL) != TDICT_OK) abort();

@@ -1,6 +1,5 @@
 /* Reads and sets entries of all items of a lazy stack. Thread rule: as in tdict/lazy_stack.h. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/error.h"
 #include "core/ops/changes.h"
@@ -12,12 +11,6 @@
 #include "services/stack/lazy_stack.h"
 
 enum { SHAPE_BYTES = 80 };
-
-bool tdict_lazy_stack_has(const tdict_lazy_stack *stack, const char *path) {
-  for (size_t i = 0; i < stack->count; i++)
-    if (!tdict_has(stack->items[i], path)) return false;
-  return true;
-}
 
 typedef struct walker {
   const tdict_lazy_stack *stack;
@@ -69,21 +62,6 @@ static tdict_status get_tensor(const tdict_lazy_stack *stack, size_t i, const ch
   return status == TDICT_OK ? status : tdict_lazy_fail_at(err, status, i, path);
 }
 
-tdict_status tdict_lazy_stack_get_list(const tdict_lazy_stack *stack, const char *path, tdict_tensor **tensors,
-                                       size_t *count, tdict_error *err) {
-  static const char what[] = "lazy_stack_get_list";
-  tdict_tensor *tensor;
-  tdict_status status = tdict_lazy_stack_check(what, stack, tensors ? (const void *)count : NULL, err);
-  if (status != TDICT_OK) return status;
-  if (*count < stack->count)
-    return tdict_fail(err, TDICT_EINVAL, "%s: room for %zu tensors, wanted %zu", what, *count, stack->count);
-  for (size_t i = 0; i < stack->count && status == TDICT_OK; i++) status = get_tensor(stack, i, path, &tensor, err);
-  if (status != TDICT_OK) return status;
-  for (size_t i = 0; i < stack->count; i++) (void)!tdict_get(stack->items[i], path, &tensors[i], NULL);
-  *count = stack->count;
-  return TDICT_OK;
-}
-
 /* Returns TDICT_ESHAPE. The message names the shapes of the tensors in item 0 and in item `i`. */
 static tdict_status fail_shapes(const char *what, const tdict_tensor *first, const tdict_tensor *t, size_t i,
                                 tdict_error *err) {
@@ -91,29 +69,6 @@ static tdict_status fail_shapes(const char *what, const tdict_tensor *first, con
   return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in item %zu, but %s in item 0", what,
                     tdict_text_shape(t->ndim, t->dims, found, sizeof found), i,
                     tdict_text_shape(first->ndim, first->dims, wanted, sizeof wanted));
-}
-
-tdict_status tdict_lazy_stack_get_shape(const tdict_lazy_stack *stack, const char *path, int *ndim, int64_t *shape,
-                                        tdict_error *err) {
-  static const char what[] = "lazy_stack_get_shape";
-  tdict_tensor *first = NULL, *t = NULL;
-  int64_t common[TDICT_MAX_NDIM + 1];
-  tdict_status status = tdict_lazy_stack_check(what, stack, ndim ? shape : NULL, err);
-  if (status == TDICT_OK) status = get_tensor(stack, 0, path, &first, err);
-  if (status != TDICT_OK) return status;
-  common[0] = (int64_t)stack->count;
-  for (int d = 0; d < first->ndim; d++) common[d + 1] = first->dims[d];
-  for (size_t i = 1; i < stack->count; i++) {
-    status = get_tensor(stack, i, path, &t, err);
-    if (status == TDICT_OK && t->ndim != first->ndim)
-      status = tdict_lazy_fail_at(err, fail_shapes(what, first, t, i, err), i, path);
-    if (status != TDICT_OK) return status;
-    for (int d = 0; d < first->ndim; d++)
-      if (t->dims[d] != first->dims[d]) common[d + 1] = -1;
-  }
-  *ndim = first->ndim + 1;
-  memcpy(shape, common, (size_t)*ndim * sizeof *shape);
-  return TDICT_OK;
 }
 
 /* Checks that a tensor can be stacked with the first tensor. */

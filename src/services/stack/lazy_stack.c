@@ -1,4 +1,4 @@
-/* Creates lazy stacks, and adds, selects and returns their items. Thread rule: as in tdict/lazy_stack.h. */
+/* Creates lazy stacks, and adds and returns their items. Thread rule: as in tdict/lazy_stack.h. */
 #include "services/stack/lazy_stack.h"
 
 #include <inttypes.h>
@@ -7,7 +7,6 @@
 
 #include "core/base/checked.h"
 #include "core/base/error.h"
-#include "core/ops/index/index_plan.h"
 #include "core/tensor/text.h"
 
 enum { SHAPE_BYTES = 96 };
@@ -107,9 +106,10 @@ void tdict_lazy_stack_release(tdict_lazy_stack *stack) {
   free(stack);
 }
 
-size_t tdict_lazy_stack_count(const tdict_lazy_stack *stack) { return stack->count; }
-int tdict_lazy_stack_batch_ndim(const tdict_lazy_stack *stack) { return stack->batch_ndim; }
-const int64_t *tdict_lazy_stack_batch_size(const tdict_lazy_stack *stack) { return stack->batch_size; }
+const int64_t *tdict_lazy_stack_get_batch_size(const tdict_lazy_stack *stack, int *ndim) {
+  if (ndim) *ndim = stack->batch_ndim;
+  return stack->batch_size;
+}
 
 tdict_status tdict_lazy_stack_get_item(const tdict_lazy_stack *stack, int64_t i, tdict_tree **out, tdict_error *err) {
   static const char what[] = "lazy_stack_get_item";
@@ -121,70 +121,21 @@ tdict_status tdict_lazy_stack_get_item(const tdict_lazy_stack *stack, int64_t i,
   return TDICT_OK;
 }
 
-/* Makes a stack of the items that an index plan selects. */
-static tdict_status select_items(const char *what, const tdict_lazy_stack *stack, const tdict_index_plan *plan,
-                                 tdict_lazy_stack **out, tdict_error *err) {
-  const int64_t count = plan->shape[0];
-  const tdict_index_gather *list = plan->num_gathers ? &plan->gathers[0] : NULL;
-  if (count == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the index selects no item, wanted at least one", what);
-  tdict_lazy_stack *made;
-  tdict_status status = create_empty(what, stack->items[0], (size_t)count, &made, err);
-  if (status != TDICT_OK) return status;
-  for (int64_t k = 0; k < count; k++) {
-    const int64_t i = list ? list->positions[k] : plan->affine.starts[0] + k * plan->affine.axes[0].step;
-    put_item(made, (size_t)k, stack->items[i]);
-  }
-  *out = made;
-  return TDICT_OK;
-}
-
-tdict_status tdict_lazy_stack_index(const tdict_lazy_stack *stack, tdict_index index, tdict_lazy_stack **out,
-                                    tdict_error *err) {
-  static const char what[] = "lazy_stack_index";
-  tdict_index_plan plan;
-  tdict_status status = tdict_lazy_stack_check(what, stack, out, err);
-  if (status != TDICT_OK) return status;
-  if (index.kind != TDICT_INDEX_RANGE && index.kind != TDICT_INDEX_LIST && index.kind != TDICT_INDEX_LIST_OF &&
-      index.kind != TDICT_INDEX_MASK)
-    return tdict_fail(err, TDICT_EINVAL, "%s: wanted a range, a list or a mask%s", what,
-                      index.kind == TDICT_INDEX_AT ? "; call tdict_lazy_stack_get_item() for one item" : "");
-  tdict_moves moves = {.what = what};
-  status = tdict_index_plan_init(&plan, &moves, 1, stack->batch_size, TDICT_INDEX(index), err);
-  if (status != TDICT_OK) return status;
-  status = tdict_index_plan_read_lists(&plan, err);
-  if (status == TDICT_OK) status = select_items(what, stack, &plan, out, err);
-  tdict_index_plan_reset(&plan);
-  return status;
-}
-
 static bool is_locked(const tdict_lazy_stack *stack) {
   bool all_locked = true;
   for (size_t i = 0; all_locked && i < stack->count; i++) all_locked = tdict_is_locked(stack->items[i]);
   return all_locked;
 }
 
-static tdict_status insert_item(const char *what, tdict_lazy_stack *stack, size_t i, const tdict_tree *item,
-                                tdict_error *err) {
-  if (is_locked(stack))
-    return tdict_fail(err, TDICT_ELOCKED, "%s: all items are locked, so the stack is locked: unlock an item first",
-                      what);
-  tdict_status status = check_item(what, stack, item, i, err);
-  if (status != TDICT_OK) return status;
-  if (stack->count == stack->cap) {
-    size_t bytes;
-    tdict_tree **items = tdict_mul_size(stack->cap, 2 * sizeof *items, &bytes) ? realloc(stack->items, bytes) : NULL;
-    if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, stack->count + 1);
-    stack->items = items;
-    stack->cap *= 2;
-  }
-  put_item(stack, i, item);
+/* Makes room for one more item. */
+static tdict_status reserve(const char *what, tdict_lazy_stack *stack, tdict_error *err) {
+  size_t bytes;
+  if (stack->count < stack->cap) return TDICT_OK;
+  tdict_tree **items = tdict_mul_size(stack->cap, 2 * sizeof *items, &bytes) ? realloc(stack->items, bytes) : NULL;
+  if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, stack->count + 1);
+  stack->items = items;
+  stack->cap *= 2;
   return TDICT_OK;
-}
-
-tdict_status tdict_lazy_stack_append(tdict_lazy_stack *stack, tdict_tree *item, tdict_error *err) {
-  static const char what[] = "lazy_stack_append";
-  if (!stack || !item) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, stack ? "item" : "stack");
-  return insert_item(what, stack, stack->count, item, err);
 }
 
 tdict_status tdict_lazy_stack_insert(tdict_lazy_stack *stack, int64_t i, tdict_tree *item, tdict_error *err) {
@@ -193,5 +144,12 @@ tdict_status tdict_lazy_stack_insert(tdict_lazy_stack *stack, int64_t i, tdict_t
   const int64_t count = (int64_t)stack->count;
   if (i < -count || i > count)
     return tdict_fail(err, TDICT_EINVAL, "%s: index %" PRId64 ", but the stack has %" PRId64 " items", what, i, count);
-  return insert_item(what, stack, (size_t)(i < 0 ? i + count : i), item, err);
+  if (is_locked(stack))
+    return tdict_fail(err, TDICT_ELOCKED, "%s: all items are locked, so the stack is locked: unlock an item first",
+                      what);
+  const size_t place = (size_t)(i < 0 ? i + count : i);
+  tdict_status status = check_item(what, stack, item, place, err);
+  if (status == TDICT_OK) status = reserve(what, stack, err);
+  if (status == TDICT_OK) put_item(stack, place, item);
+  return status;
 }

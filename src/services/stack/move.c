@@ -44,22 +44,6 @@ tdict_status tdict_lazy_stack_to_device_async(tdict_context *context, const tdic
   return status;
 }
 
-tdict_status tdict_lazy_stack_to_device(tdict_context *context, const tdict_lazy_stack *stack, tdict_device device,
-                                        const tdict_transfer_options *options, tdict_lazy_stack **out,
-                                        tdict_error *err) {
-  static const char what[] = "lazy_stack_to_device";
-  tdict_tree *parent, *moved;
-  tdict_status status = tdict_lazy_stack_check(what, stack, out, err);
-  if (status == TDICT_OK) status = create_parent(what, stack, &parent, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_to_device(context, parent, device, options, &moved, err);
-  tdict_release(parent);
-  if (status != TDICT_OK) return status;
-  status = tdict_lazy_stack_from_tree(moved, out, err);
-  tdict_release(moved);
-  return status;
-}
-
 /* Finds the child at the key with index `i`. The key must be the number `i` as decimal text. */
 static tdict_status get_child(const char *what, const tdict_tree *tree, size_t i, tdict_tree **out, tdict_error *err) {
   char key[KEY_BYTES];

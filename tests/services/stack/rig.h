@@ -4,6 +4,7 @@
 
 #include "core/tree/help.h"
 #include "support/fail_alloc.h"
+#include "support/lazy.h"
 
 /* A stack of items, whose references it takes. */
 #define STACK(...) rig_stack((tdict_tree *[]){__VA_ARGS__}, sizeof(tdict_tree *[]){__VA_ARGS__} / sizeof(tdict_tree *))

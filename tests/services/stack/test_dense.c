@@ -6,7 +6,7 @@ DEVICE_CASE(lazy_stack_densify_stacks) {
   tdict_context *context = td_context(NULL);
   tdict_lazy_stack *host = STACK(rig_new_item(4, NULL), rig_new_item(4, NULL)), *s = NULL;
   tdict_tree *dense = NULL;
-  td_ok(tdict_lazy_stack_to_device(context, host, td_device(), NULL, &s, err));
+  td_ok(td_lazy_to_device(context, host, td_device(), NULL, &s, err));
   td_ok(tdict_lazy_stack_densify(s, NULL, NULL, &dense, err));
   help_paths(dense, "x n n.y");
   assert_true(tdict_batch_ndim(dense) == 2 && tdict_batch_size(dense)[0] == 2 && tdict_batch_size(dense)[1] == 2);
@@ -77,7 +77,7 @@ static int64_t element(const tdict_tensor *t, const int64_t *index) {
 /* Checks the padded tensor and its mask element by element. The items have batch size [2]. */
 static void check_padded(const tdict_lazy_stack *s, const tdict_tensor *padded, const tdict_tensor *mask,
                          int32_t value) {
-  const int64_t count = (int64_t)tdict_lazy_stack_count(s);
+  const int64_t count = (int64_t)td_lazy_count(s);
   int64_t most[1 + DIMS] = {2, 0, 0, 0};
   int masked = 1;
   for (int64_t i = 0; i < count; i++) {
@@ -150,7 +150,7 @@ DEVICE_CASE(lazy_stack_pad_on_devices) {
   tdict_lazy_stack *s = rig_stack(items, 2), *moved = NULL;
   tdict_lazy_pad_options o = tdict_lazy_pad_options_default();
   o.mask = &mask;
-  td_ok(tdict_lazy_stack_to_device(context, s, td_device(), NULL, &moved, err));
+  td_ok(td_lazy_to_device(context, s, td_device(), NULL, &moved, err));
   td_ok(tdict_lazy_stack_pad(moved, &o, &padded, err));
   tdict_tensor *y = NULL, *bits = NULL;
   assert_true(tdict_device_equal(tdict_tensor_device(help_get(padded, "n.y")), td_device()));

@@ -1,4 +1,4 @@
-/* Entries of all items: common keys, lists, shapes, stacked copies, nested stacks, set. */
+/* Entries of all items: common keys, stacked copies, nested stacks, set. */
 #include "rig.h"
 
 typedef struct seen {
@@ -12,7 +12,7 @@ static tdict_status note(void *user, const tdict_lazy_entry *entry, tdict_error 
   size_t length = strlen(to->text);
   snprintf(to->text + length, sizeof to->text - length, "%s:%d:%s ", entry->path, (int)entry->depth,
            kinds[entry->kind]);
-  assert_int_equal(entry->count, tdict_lazy_stack_count(to->stack));
+  assert_int_equal(entry->count, td_lazy_count(to->stack));
   assert_int_equal(entry->tensors != NULL, entry->kind == TDICT_LAZY_TENSORS);
   for (size_t i = 0; entry->tensors && i < entry->count; i++)
     assert_ptr_equal(entry->tensors[i], help_get(rig_item(to->stack, (int64_t)i), entry->path));
@@ -36,11 +36,6 @@ CASE(lazy_stack_walks_common_keys) {
   seen all = {s, ""};
   td_ok(tdict_lazy_stack_walk(s, note, &all, err));
   assert_string_equal(all.text, "x:0:tensors n:0:trees n.y:1:tensors m:0:trees m.a\\.b:1:mixed o:0:objects ");
-  assert_true(tdict_lazy_stack_has(s, "n.y"));
-  assert_true(tdict_lazy_stack_has(s, "m.a\\.b"));
-  assert_false(tdict_lazy_stack_has(s, "only"));
-  assert_false(tdict_lazy_stack_has(s, "first"));
-  assert_false(tdict_lazy_stack_has(s, "n..y"));
   td_fails(TDICT_EIO, "only a message", tdict_lazy_stack_walk(s, stop, NULL, err));
   assert_string_equal(td_last_error.path, "x");
   td_fails(TDICT_EINVAL, "visit is NULL", tdict_lazy_stack_walk(s, NULL, NULL, err));
@@ -57,53 +52,13 @@ CASE(lazy_stack_walks_common_keys) {
   assert_int_equal(ends, 3);
 }
 
-CASE(lazy_stack_get_lists_tensors) {
-  tdict_lazy_stack *s = rig_three();
-  tdict_tensor *list[4] = {NULL};
-  size_t count = 4;
-  td_ok(tdict_lazy_stack_get_list(s, "n.y", list, &count, err));
-  assert_int_equal(count, 3);
-  for (int i = 0; i < 3; i++) assert_ptr_equal(list[i], help_get(rig_item(s, i), "n.y"));
-  tdict_tensor *kept = list[0];
-  count = 2;
-  td_fails(TDICT_EINVAL, "room for 2 tensors, wanted 3", tdict_lazy_stack_get_list(s, "x", list, &count, err));
-  count = 4;
-  td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_get_list(s, "only", list, &count, err));
-  assert_string_equal(td_last_error.path, "0.only");
-  td_fails(TDICT_ETYPE, "", tdict_lazy_stack_get_list(s, "n", list, &count, err));
-  td_fails(TDICT_EINVAL, "", tdict_lazy_stack_get_list(s, "", list, &count, err));
-  td_fails(TDICT_EINVAL, "", tdict_lazy_stack_get_list(s, NULL, list, &count, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_get_list(s, "x", NULL, &count, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_get_list(s, "x", list, NULL, err));
-  assert_true(count == 4 && list[0] == kept);
-  tdict_lazy_stack_release(s);
-}
-
-CASE(lazy_stack_get_shape_marks_differences) {
-  tdict_lazy_stack *s = rig_three();
-  int ndim = 7;
-  int64_t shape[TDICT_MAX_NDIM + 1] = {0};
-  td_ok(tdict_lazy_stack_get_shape(s, "n.y", &ndim, shape, err));
-  assert_true(ndim == 3 && shape[0] == 3 && shape[1] == 2 && shape[2] == -1);
-  td_ok(tdict_lazy_stack_get_shape(s, "x", &ndim, shape, err));
-  assert_true(ndim == 3 && shape[0] == 3 && shape[1] == 2 && shape[2] == 3);
-  help_put(rig_item(s, 2), "x", TENSOR(2));
-  td_fails(TDICT_ESHAPE, "[2] in item 2, but [2, 3] in item 0", tdict_lazy_stack_get_shape(s, "x", &ndim, shape, err));
-  assert_string_equal(td_last_error.path, "2.x");
-  td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_get_shape(s, "n.z", &ndim, shape, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_get_shape(s, "x", NULL, shape, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_get_shape(s, "x", &ndim, NULL, err));
-  assert_int_equal(ndim, 3);
-  tdict_lazy_stack_release(s);
-}
-
 DEVICE_CASE(lazy_stack_get_stacks_a_copy) {
   tdict_context *context = td_context(NULL);
   tdict_lazy_stack *s = rig_three(), *moved = NULL;
   float wanted[3][6], found[18];
   tdict_tensor *t = NULL, *host = NULL;
   for (int i = 0; i < 3; i++) memcpy(wanted[i], tdict_const_data(rig_item(s, i), "x"), sizeof wanted[i]);
-  td_ok(tdict_lazy_stack_to_device(context, s, td_device(), NULL, &moved, err));
+  td_ok(td_lazy_to_device(context, s, td_device(), NULL, &moved, err));
   td_ok(tdict_lazy_stack_get(moved, "x", NULL, &t, err));
   assert_true(tdict_device_equal(tdict_tensor_device(t), td_device()));
   assert_int_equal(tdict_tensor_ndim(t), 3);
@@ -146,8 +101,9 @@ CASE(lazy_stack_get_refuses) {
   td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_get_tree(s, "q", &nested, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_get_tree(s, "n", NULL, err));
   assert_true(t == nothing && nested == NULL);
+  tdict_tree *first_two[] = {rig_item(s, 0), rig_item(s, 1)};
   tdict_lazy_stack *two = NULL;
-  td_ok(tdict_lazy_stack_index(s, TDICT_RANGE(0, 2, 1), &two, err));
+  td_ok(tdict_lazy_stack_create(first_two, 2, &two, err));
   for (int64_t n = 0;; n++) {
     td_fail_alloc(n, false);
     tdict_status status = tdict_lazy_stack_get(two, "x", NULL, &t, NULL);
@@ -164,7 +120,7 @@ CASE(lazy_stack_get_refuses) {
 CASE(lazy_stack_get_tree_stacks_children) {
   tdict_lazy_stack *s = rig_three(), *nested = NULL;
   td_ok(tdict_lazy_stack_get_tree(s, "n", &nested, err));
-  assert_int_equal(tdict_lazy_stack_count(nested), 3);
+  assert_int_equal(td_lazy_count(nested), 3);
   for (int i = 0; i < 3; i++) assert_ptr_equal(rig_item(nested, i), help_get_tree(rig_item(s, i), "n"));
   tdict_lazy_stack_release(nested);
   td_ok(tdict_set_batch_size(help_get_tree(rig_item(s, 1), "n"), COUNTS(2, 4), err));

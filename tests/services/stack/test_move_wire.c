@@ -1,7 +1,7 @@
 /* Lazy stacks that are moved with the options `conversions` and `narrow` of transfers. */
 #include "engine/conversions.h"
 #include "engine/narrow.h"
-#include "tdict/lazy_stack.h"
+#include "support/lazy.h"
 
 /* The items are the children "0", "1", ... of one tree, and patterns match their paths. */
 DEVICE_CASE(wire_options_of_lazy_stacks) {
@@ -21,7 +21,7 @@ DEVICE_CASE(wire_options_of_lazy_stacks) {
     give(layers[i], "mask", pv_tensor(TDICT_BOOL, SHAPE(5000), i == 1 ? PV_OUTLIER : PV_BYTE, NULL));
   }
   td_ok(tdict_lazy_stack_create(layers, 3, &stack, err));
-  td_ok(tdict_lazy_stack_to_device(w.c, stack, w.device, &o, &moved, err));
+  td_ok(td_lazy_to_device(w.c, stack, w.device, &o, &moved, err));
   for (int i = 0; i < 3; i++) {
     tdict_tree *got = NULL;
     td_ok(tdict_lazy_stack_get_item(moved, i, &got, err));
