@@ -21,8 +21,7 @@ static tdict_status make_joined(int64_t leaves, int64_t elements, tdict_memory *
     write_key(keys[i], i);
     fields[i] = (tdict_field){.path = keys[i], .dtype = TDICT_F32};
   }
-  const tdict_schema schema = {fields, (size_t)leaves};
-  if (fields && keys) status = tdict_create_from(&schema, 1, &elements, memory, out, err);
+  if (fields && keys) status = tdict_create_from(fields, (size_t)leaves, 1, &elements, memory, out, err);
   free(fields);
   free(keys);
   return status;

@@ -23,12 +23,11 @@ static const tdict_field fields[] = {{"a", TDICT_F32, 1, {17}},
                                      {"c", TDICT_F32, 0, {0}},
                                      {"d", TDICT_F32, 0, {0}},
                                      {"e", TDICT_BOOL, 0, {0}}};
-static const tdict_schema schema = {fields, 5};
 
 /* Makes a tree with the fields of the table. */
 static tdict_status make_tree(cost_job *job, int ndim, int64_t rows, int64_t columns, tdict_tree **out) {
   const int64_t batch[2] = {rows, columns};
-  return tdict_create_from(&schema, ndim, batch, NULL, out, &job->err);
+  return tdict_create_from(fields, 5, ndim, batch, NULL, out, &job->err);
 }
 
 /* Makes the trees of many small tensors. */
@@ -94,7 +93,6 @@ static tdict_status prepare_job(cost_job *job, int scale) {
   job->leaves = (int64_t)scale * COST_LEAVES;
   job->picked = (int64_t)scale * COST_PICKED;
   job->items = (int64_t)scale * COST_ITEMS;
-  job->schema = (tdict_schema){job->fields, (size_t)job->leaves};
   tdict_status status = prepare_leaves(job);
   if (status == TDICT_OK) status = prepare_row_trees(job);
   return status == TDICT_OK ? prepare_items(job) : status;

@@ -14,7 +14,6 @@ typedef struct cost_job {
   char names[COST_MOST * COST_LEAVES][COST_KEY]; /* the dotted names of the leaves of `nested` */
   const char *paths[COST_MOST * COST_LEAVES];    /* the paths of the leaves of `nested` */
   tdict_field fields[COST_MOST * COST_LEAVES];   /* a scalar field for each path */
-  tdict_schema schema;
   tdict_tensor *tensors[COST_MOST * COST_LEAVES];
   tdict_tree *wide, *other, *nested, *dotted,
       *deep;                 /* trees of `leaves` tensors of shape 2 x 4; `nested` has subtrees of 8 */

@@ -130,7 +130,7 @@ static bool keep_all(void *user, const tdict_leaves *at) {
   (void)user, (void)at;
   return true;
 }
-MAKES(create_from, tdict_create_from(&job->schema, 0, NULL, NULL, &out, ERR))
+MAKES(create_from, tdict_create_from(job->fields, (size_t)job->leaves, 0, NULL, NULL, &out, ERR))
 COST(split_keys) {
   const tdict_key_set half = {job->paths, (size_t)job->leaves / 2};
   tdict_status status = tdict_split_keys(job->nested, &half, 1, job->out, &(size_t){2}, ERR);
@@ -260,7 +260,7 @@ COST(tensors) {
   { "cost_" #name, what, cost_##name, unit, count }
 const cost_op cost_ops[] = {
     OP(build, "create a tree, set each key, release", "key", COST_LEAVES),
-    OP(create_from, "create_from a schema", "field", COST_LEAVES),
+    OP(create_from, "create_from a list of fields", "field", COST_LEAVES),
     OP(get, "get a key", "key", COST_LEAVES),
     OP(get_deep, "get a path of three keys", "path", COST_LEAVES),
     OP(has, "has a key", "key", COST_LEAVES),

@@ -35,9 +35,8 @@ static tdict_status make_batch(tdict_tree **out, tdict_error *err) {
   const tdict_field fields[] = {TDICT_FIELD("obs.pixels", TDICT_U8, 3, 64, 64), TDICT_FIELD("obs.state", TDICT_F32, 17),
                                 TDICT_FIELD("action", TDICT_F32, 6), TDICT_FIELD("reward", TDICT_F32)};
   const int64_t batch[] = {SAMPLES};
-  const tdict_schema schema = {fields, sizeof fields / sizeof *fields};
-  tdict_status status = tdict_create_from(&schema, 1, batch, NULL, out, err);
-  for (size_t i = 0; i < schema.num_fields && status == TDICT_OK; i++) {
+  tdict_status status = tdict_create_from(fields, sizeof fields / sizeof *fields, 1, batch, NULL, out, err);
+  for (size_t i = 0; i < sizeof fields / sizeof *fields && status == TDICT_OK; i++) {
     int64_t bytes = SAMPLES * (int64_t)tdict_dtype_bytes(fields[i].dtype);
     for (int d = 0; d < fields[i].ndim; d++) bytes *= fields[i].shape[d];
     unsigned char *data = tdict_data(*out, fields[i].path);

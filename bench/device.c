@@ -83,14 +83,13 @@ static tdict_status make_separate_leaves(const device_job *job, const int64_t *b
 }
 
 bool device_make_tree(const device_job *job, int ndim, const int64_t *batch, tdict_memory *memory, tdict_tree **out) {
-  const tdict_schema schema = {job->fields, (size_t)job->num_leaves};
   tdict_error err;
   tdict_status status;
   if (device_number(job, "separate", 0)) {
     status = tdict_create(ndim, batch, out, &err);
     if (status == TDICT_OK) status = make_separate_leaves(job, batch, ndim, memory, *out, &err);
   } else {
-    status = tdict_create_from(&schema, ndim, batch, memory, out, &err);
+    status = tdict_create_from(job->fields, (size_t)job->num_leaves, ndim, batch, memory, out, &err);
   }
   if (status != TDICT_OK) bench_print_status("cannot make a tree", &err);
   return status == TDICT_OK;

@@ -102,9 +102,9 @@ static bool open_tokens(run *r, tdict_dataset **out) {
 }
 
 /* Makes the samples of a dataset in memory. */
-static bool make_samples(run *r, const tdict_schema *schema, int64_t samples) {
+static bool make_samples(run *r, const tdict_field *fields, size_t num_fields, int64_t samples) {
   tdict_error err;
-  if (tdict_create_from(schema, 1, &samples, NULL, &r->source, &err) == TDICT_OK) return true;
+  if (tdict_create_from(fields, num_fields, 1, &samples, NULL, &r->source, &err) == TDICT_OK) return true;
   bench_print_status("the samples", &err);
   return false;
 }
@@ -119,9 +119,8 @@ static bool open_tree(run *r, tdict_dataset **out) {
 /* Makes the samples of the shard that write_shard() writes, in memory and with 16-bit tokens. */
 static bool open_tokens16(run *r, tdict_dataset **out) {
   static const tdict_field fields[] = {{"tokens", TDICT_U16, 1, {WINDOW}}, {"targets", TDICT_U16, 1, {WINDOW}}};
-  static const tdict_schema schema = {fields, 2};
   const int64_t samples = (r->tokens - 1) / WINDOW;
-  if (!make_samples(r, &schema, samples)) return false;
+  if (!make_samples(r, fields, 2, samples)) return false;
   uint16_t *tokens = tdict_data(r->source, "tokens"), *targets = tdict_data(r->source, "targets");
   uint64_t state = 1;
   for (int64_t i = 0; i <= samples * WINDOW; i++) {
@@ -142,11 +141,10 @@ static bool open_samples(run *r, tdict_dataset **out) {
       {"next.reward", TDICT_F64, 0, {0}},
       {"next.done", TDICT_BOOL, 0, {0}},
   };
-  static const tdict_schema schema = {fields, sizeof fields / sizeof fields[0]};
   tdict_error err;
-  if (!make_samples(r, &schema, r->samples)) return false;
+  if (!make_samples(r, fields, sizeof fields / sizeof fields[0], r->samples)) return false;
   uint64_t state = 2;
-  for (size_t f = 0; f < schema.num_fields; f++) {
+  for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++) {
     tdict_tensor *t = NULL;
     if (tdict_get(r->source, fields[f].path, &t, &err) != TDICT_OK) return false;
     unsigned char *bytes = tdict_tensor_data(t);

@@ -39,10 +39,9 @@ typedef struct share_job {
 } share_job;
 
 static tdict_tree *make_batch(tdict_memory *memory) {
-  const tdict_schema schema = {fields, LEAVES};
   tdict_error err;
   tdict_tree *made = NULL, *batch = NULL;
-  if (tdict_create_from(&schema, 0, NULL, NULL, &made, &err) != TDICT_OK ||
+  if (tdict_create_from(fields, LEAVES, 0, NULL, NULL, &made, &err) != TDICT_OK ||
       tdict_consolidate(made, memory, &batch, &err) != TDICT_OK)
     bench_print_status("a batch", &err);
   tdict_release(made);
@@ -116,7 +115,7 @@ static bool open_pass(share_job *job, const pass *p) {
     fill_batch(job->own[i], (uint64_t)i);
   }
   if (tdict_share_ring_create(job->own[0], &o, &job->ring, &err) != TDICT_OK ||
-      (p->is_pinned && tdict_share_ring_pin(job->ring, job->place.context, &err) != TDICT_OK)) {
+      (p->is_pinned && tdict_share_ring_pin(job->place.context, job->ring, &err) != TDICT_OK)) {
     bench_print_status("the ring", &err);
     return false;
   }

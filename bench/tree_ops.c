@@ -307,10 +307,9 @@ static void prepare_row_tables(void) {
                                                    {"c", TDICT_F32, 0, {0}},
                                                    {"d", TDICT_F32, 0, {0}},
                                                    {"e", TDICT_BOOL, 0, {0}}};
-  const tdict_schema schema = {fields, TABLE_LEAVES};
   const int64_t rows_of_table[1] = {ROWS}, rows_of_part[1] = {PICKED};
-  check_status(tdict_create_from(&schema, 1, rows_of_table, NULL, &table_tree, &error));
-  check_status(tdict_create_from(&schema, 1, rows_of_part, NULL, &minibatch, &error));
+  check_status(tdict_create_from(fields, TABLE_LEAVES, 1, rows_of_table, NULL, &table_tree, &error));
+  check_status(tdict_create_from(fields, TABLE_LEAVES, 1, rows_of_part, NULL, &minibatch, &error));
   check_status(tdict_tensor_zeros(TDICT_BOOL, 1, rows_of_table, NULL, &picked_mask, &error));
   check_status(tdict_dataset_from_tree(table_tree, &dataset, &error));
   unsigned char *mask = tdict_tensor_data(picked_mask);
@@ -334,15 +333,14 @@ static void report_rows(void) {
 /* Measures copies of 65536 of 1,000,000 rows of 512 bytes, without and with threads of a pool. */
 static void report_large_rows(void) {
   static const tdict_field fields[] = {{"x", TDICT_U8, 1, {LARGE_ROW}}};
-  const tdict_schema schema = {fields, 1};
   const int64_t all[1] = {LARGE_ROWS}, part[1] = {LARGE_PICKED};
   tdict_context_options options = tdict_context_options_default();
   tdict_context *context = NULL;
   options.device = tdict_cpu();
   options.num_threads = HELPERS;
   check_status(tdict_context_create(&options, &context, &error));
-  check_status(tdict_create_from(&schema, 1, all, NULL, &large_tree, &error));
-  check_status(tdict_create_from(&schema, 1, part, NULL, &large_part, &error));
+  check_status(tdict_create_from(fields, 1, 1, all, NULL, &large_tree, &error));
+  check_status(tdict_create_from(fields, 1, 1, part, NULL, &large_part, &error));
   memset(tdict_data(large_tree, "x"), 1, (size_t)LARGE_ROWS * LARGE_ROW); /* before, all pages are the zero page */
   large_picked = calloc(LARGE_PICKED, sizeof *large_picked);
   if (!large_picked) exit(1);

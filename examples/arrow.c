@@ -10,7 +10,6 @@
 
 static const tdict_field fields[] = {TDICT_FIELD("obs.state", TDICT_F32, 17), TDICT_FIELD("action", TDICT_F32, 6),
                                      TDICT_FIELD("done", TDICT_BOOL)};
-static const tdict_schema schema = {fields, 3};
 
 int main(int argc, char **argv) {
   tdict_sim_options sim = tdict_sim_options_default(); /* so that "auto" finds a device on any machine */
@@ -25,8 +24,8 @@ int main(int argc, char **argv) {
   TDICT_TRY(tdict_context_create(&options, &context, &err));
 
   /* The producer: two trees of different lengths become a stream of two arrays. */
-  TDICT_TRY(tdict_create_from(&schema, 1, (const int64_t[]){64}, NULL, &parts[0], &err));
-  TDICT_TRY(tdict_create_from(&schema, 1, (const int64_t[]){32}, NULL, &parts[1], &err));
+  TDICT_TRY(tdict_create_from(fields, 3, 1, (const int64_t[]){64}, NULL, &parts[0], &err));
+  TDICT_TRY(tdict_create_from(fields, 3, 1, (const int64_t[]){32}, NULL, &parts[1], &err));
   TDICT_TRY(tdict_arrow_export_stream((const tdict_tree *const *)parts, 2, &stream, &err));
   if (stream.get_schema(&stream, &columns) == 0)
     for (int64_t i = 0; i < columns.n_children; i++)

@@ -55,11 +55,10 @@ static int train_and_resume(tdict_context *context, const char *path) {
   static const tdict_field fields[] = {TDICT_FIELD("model.weight", TDICT_F32, SIZE),
                                        TDICT_FIELD("optimizer.momentum", TDICT_F32, SIZE),
                                        TDICT_FIELD("random", TDICT_U32), TDICT_FIELD("step", TDICT_I64)};
-  const tdict_schema schema = {fields, 4};
   tdict_tree *state = NULL, *resumed = NULL;
   tdict_error err;
   int code = 1;
-  TDICT_TRY(tdict_create_from(&schema, 0, NULL, NULL, &state, &err));
+  TDICT_TRY(tdict_create_from(fields, 4, 0, NULL, NULL, &state, &err));
   if (train(context, state, path) != 0) goto done;
   TDICT_TRY(tdict_load(context, path, tdict_cpu(), NULL, &resumed, &err));
   printf("resumed after step %lld\n", (long long)*(const int64_t *)tdict_const_data(resumed, "step"));

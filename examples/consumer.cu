@@ -225,11 +225,10 @@ static bool write_timeline(const program *p, const char *name) {
 
 static bool prepare(program *p) {
   static const tdict_field field = {"x", TDICT_U32, 1, {COUNT}};
-  const tdict_schema schema = {&field, 1};
   const uint64_t weight = (uint64_t)PASSES * (PASSES + 1) / 2;
   tdict_error err;
   for (int h = 0; h < HOSTS; h++) {
-    TDICT_TRY_RETURN(tdict_create_from(&schema, 0, NULL, tdict_pinned_memory(p->c), &p->hosts[h], &err), false);
+    TDICT_TRY_RETURN(tdict_create_from(&field, 1, 0, NULL, tdict_pinned_memory(p->c), &p->hosts[h], &err), false);
     uint32_t *x = (uint32_t *)tdict_data(p->hosts[h], "x");
     for (int i = 0; i < COUNT; i++) {
       x[i] = (uint32_t)(h + 1) * 2654435761u ^ (uint32_t)i;

@@ -127,13 +127,12 @@ static double now_ms(void) {
 
 static int consume(tdict_context *c) {
   static const tdict_field field = TDICT_FIELD("x", TDICT_U32, COUNT);
-  const tdict_schema schema = {&field, 1};
   program p = {.c = c, .device = tdict_context_device(c, NULL)};
   tdict_error err;
   int code = 1;
   TDICT_TRY(tdict_stream_create(c, p.device, &p.stream, &err));
   for (int i = 0; i < HOSTS; i++)
-    TDICT_TRY(tdict_create_from(&schema, 0, NULL, tdict_pinned_memory(c), &p.hosts[i], &err));
+    TDICT_TRY(tdict_create_from(&field, 1, 0, NULL, tdict_pinned_memory(c), &p.hosts[i], &err));
   double begin = now_ms();
   if (!one_by_one(&p) || !sums_are_right(&p)) goto done;
   double middle = now_ms();

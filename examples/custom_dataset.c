@@ -22,10 +22,9 @@ static int64_t count_points(void *self) { return *(int64_t *)self; }
 
 static tdict_status make_point(void *self, int64_t index, tdict_tree **out, tdict_error *e) {
   static const tdict_field fields[] = {TDICT_FIELD("xy", TDICT_F32, 2), TDICT_FIELD("inside", TDICT_F32)};
-  static const tdict_schema schema = {fields, 2};
   tdict_tree *td;
   (void)self;
-  tdict_status status = tdict_create_from(&schema, 0, NULL, NULL, &td, e);
+  tdict_status status = tdict_create_from(fields, 2, 0, NULL, NULL, &td, e);
   if (status != TDICT_OK) return status;
   float x = (float)(index % 5) / 4, y = (float)(index / 5) / 3;
   memcpy(tdict_data(td, "xy"), (float[]){x, y}, 2 * sizeof(float));

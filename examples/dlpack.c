@@ -10,7 +10,6 @@
 
 static const tdict_field fields[] = {TDICT_FIELD("obs.state", TDICT_F32, 17), TDICT_FIELD("action", TDICT_F32, 6),
                                      TDICT_FIELD("done", TDICT_BOOL)};
-static const tdict_schema schema = {fields, 3};
 
 int main(int argc, char **argv) {
   tdict_sim_options sim = tdict_sim_options_default(); /* so that "auto" finds a device on any machine */
@@ -28,7 +27,7 @@ int main(int argc, char **argv) {
   if (argc > 1) TDICT_TRY(tdict_device_parse(argv[1], &options.device, &err));
   TDICT_TRY(tdict_context_create(&options, &context, &err));
   TDICT_TRY(tdict_stream_create(context, tdict_context_device(context, NULL), &stream, &err));
-  TDICT_TRY(tdict_create_from(&schema, 1, (const int64_t[]){64}, NULL, &host, &err));
+  TDICT_TRY(tdict_create_from(fields, 3, 1, (const int64_t[]){64}, NULL, &host, &err));
   TDICT_TRY(tdict_to_device_async(context, host, stream.device, NULL, &future, &err));
   TDICT_TRY(tdict_future_wait_on_stream(future, stream, &batch, &err));
 

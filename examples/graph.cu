@@ -59,11 +59,10 @@ static bool launch_step(program *p) {
 
 static bool prepare(program *p) {
   static const tdict_field field = {"x", TDICT_U32, 1, {COUNT}};
-  const tdict_schema schema = {&field, 1};
   tdict_error err;
   for (int h = 0; h < HOSTS; h++)
-    TDICT_TRY_RETURN(tdict_create_from(&schema, 0, NULL, tdict_pinned_memory(p->c), &p->hosts[h], &err), false);
-  TDICT_TRY_RETURN(tdict_create_from(&schema, 0, NULL, tdict_device_memory(p->c, p->device), &p->batch, &err), false);
+    TDICT_TRY_RETURN(tdict_create_from(&field, 1, 0, NULL, tdict_pinned_memory(p->c), &p->hosts[h], &err), false);
+  TDICT_TRY_RETURN(tdict_create_from(&field, 1, 0, NULL, tdict_device_memory(p->c, p->device), &p->batch, &err), false);
   CUDA(cudaStreamCreateWithFlags(&p->stream, cudaStreamNonBlocking));
   CUDA(cudaMalloc((void **)&p->sums, BATCHES * sizeof *p->sums));
   CUDA(cudaMalloc((void **)&p->replay, sizeof *p->replay));

@@ -20,14 +20,13 @@
 static int write_small_file(char *path) {
   static const tdict_field fields[] = {TDICT_FIELD("layers.0.weight", TDICT_F32, 64, 32),
                                        TDICT_FIELD("layers.0.bias", TDICT_F32, 64), TDICT_FIELD("steps", TDICT_I64)};
-  const tdict_schema schema = {fields, 3};
   tdict_tree *tree = NULL;
   tdict_error err;
   int code = 1;
   const int fd = mkstemp(path);
   if (fd < 0) return 1;
   close(fd);
-  TDICT_TRY(tdict_create_from(&schema, 0, NULL, NULL, &tree, &err));
+  TDICT_TRY(tdict_create_from(fields, 3, 0, NULL, NULL, &tree, &err));
   float *weight = tdict_data(tree, "layers.0.weight");
   for (int i = 0; i < 64 * 32; i++) weight[i] = (float)i / 7;
   TDICT_TRY(tdict_set_text(tree, "name", "a small model", &err));

@@ -56,7 +56,6 @@ static size_t compare(tdict_tree *a, tdict_tree *b) {
 }
 
 static int round_trip(tdict_context *c) {
-  const tdict_schema schema = {fields, NUM_FIELDS};
   const int64_t batch[1] = {BATCH};
   tdict_tree *host = NULL, *dev = NULL, *back = NULL;
   tdict_future *f = NULL;
@@ -64,8 +63,8 @@ static int round_trip(tdict_context *c) {
   size_t equal = 0;
 
   /* Allocates pinned memory, which a device reads fastest. Without a device, allocates ordinary memory. */
-  tdict_status status = tdict_create_from(&schema, 1, batch, tdict_pinned_memory(c), &host, &err);
-  if (status == TDICT_ENODEVICE) status = tdict_create_from(&schema, 1, batch, NULL, &host, &err);
+  tdict_status status = tdict_create_from(fields, NUM_FIELDS, 1, batch, tdict_pinned_memory(c), &host, &err);
+  if (status == TDICT_ENODEVICE) status = tdict_create_from(fields, NUM_FIELDS, 1, batch, NULL, &host, &err);
   TDICT_TRY(status);
   fill(host);
   TDICT_TRY(tdict_to_device_async(c, host, tdict_context_device(c, NULL), NULL, &f, &err)); /* returns at once */

@@ -11,7 +11,6 @@ enum { CAPACITY = 1000, NEW_ROWS = 150, BATCH = 32, BATCHES = 4 };
 
 int main(int argc, char **argv) {
   const tdict_field fields[] = {TDICT_FIELD("obs", TDICT_F32, 17), TDICT_FIELD("reward", TDICT_F32)};
-  const tdict_schema schema = {fields, 2};
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options options = tdict_context_options_default();
   tdict_sampler_options sampling = tdict_sampler_options_default();
@@ -28,8 +27,8 @@ int main(int argc, char **argv) {
   TDICT_TRY(tdict_device_parse(argc > 1 ? argv[1] : "auto", &options.device, &err));
   options.sim = &sim; /* the default device where there is no GPU */
   TDICT_TRY(tdict_context_create(&options, &context, &err));
-  TDICT_TRY(tdict_create_from(&schema, TDICT_SHAPE(CAPACITY), NULL, &buffer, &err));
-  TDICT_TRY(tdict_create_from(&schema, TDICT_SHAPE(NEW_ROWS), NULL, &rows, &err));
+  TDICT_TRY(tdict_create_from(fields, 2, TDICT_SHAPE(CAPACITY), NULL, &buffer, &err));
+  TDICT_TRY(tdict_create_from(fields, 2, TDICT_SHAPE(NEW_ROWS), NULL, &rows, &err));
   TDICT_TRY(tdict_replay_create(buffer, 0, &replay, &err));
   sampling.kind = TDICT_SAMPLER_WITH_REPLACEMENT;
   sampling.num_samples = BATCHES * BATCH; /* in each epoch */

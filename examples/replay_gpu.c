@@ -18,7 +18,6 @@ enum { ACTORS = 4, NEW_ROWS = 2048, OBS = 376, ACTIONS = 17, BATCH = 512, LISTS 
 static const tdict_field fields[] = {TDICT_FIELD("obs", TDICT_F32, OBS), TDICT_FIELD("action", TDICT_F32, ACTIONS),
                                      TDICT_FIELD("reward", TDICT_F32), TDICT_FIELD("next.obs", TDICT_F32, OBS),
                                      TDICT_FIELD("checksum", TDICT_I64)};
-static const tdict_schema schema = {fields, 5};
 static const int widths[] = {OBS, ACTIONS, 1, OBS}; /* numbers of a row in each float leaf */
 
 typedef struct buffer {
@@ -91,7 +90,7 @@ static void *run_actor(void *user) {
   tdict_error err = {0};
   uint64_t random = (uint64_t)(uintptr_t)&err; /* differs between the actors */
   bool more = true;
-  TDICT_TRY(tdict_create_from(&schema, TDICT_SHAPE(NEW_ROWS), b->host, &host, &err));
+  TDICT_TRY(tdict_create_from(fields, 5, TDICT_SHAPE(NEW_ROWS), b->host, &host, &err));
   while (more) {
     fill_rows(host, &random);
     TDICT_TRY(tdict_to_device(b->context, host, b->device, NULL, &rows, &err));
@@ -113,9 +112,8 @@ done:
 /* Makes lists of random positions on the device, as a tree with the batch size [LISTS]. */
 static tdict_status make_lists(buffer *b, tdict_tree **out, tdict_error *err) {
   const tdict_field list = TDICT_FIELD("list", TDICT_I64, BATCH);
-  const tdict_schema lists = {&list, 1};
   tdict_tree *host;
-  tdict_status status = tdict_create_from(&lists, TDICT_SHAPE(LISTS), NULL, &host, err);
+  tdict_status status = tdict_create_from(&list, 1, TDICT_SHAPE(LISTS), NULL, &host, err);
   if (status != TDICT_OK) return status;
   int64_t *positions = tdict_data(host, "list");
   for (int i = 0; i < LISTS * BATCH; i++) positions[i] = (int64_t)(drand48() * (double)b->capacity);
@@ -182,8 +180,8 @@ static int run(buffer *b) {
     b->how.stream = b->stream;
     how.stream = stream;
   }
-  TDICT_TRY(
-      tdict_create_from(&schema, TDICT_SHAPE(b->capacity), tdict_device_memory(b->context, b->device), &b->tree, &err));
+  TDICT_TRY(tdict_create_from(fields, 5, TDICT_SHAPE(b->capacity), tdict_device_memory(b->context, b->device), &b->tree,
+                              &err));
   TDICT_TRY(make_lists(b, &lists, &err));
   const double row_bytes = (double)tdict_bytes(b->tree) / (double)b->capacity;
   start = seconds();

@@ -46,8 +46,7 @@ static void fill(float *x, float value) {
 /* Makes a batch on the host: pinned, or pageable if `memory` is NULL. */
 static tdict_status make_host(tdict_memory *memory, float value, tdict_tree **out, tdict_error *err) {
   static const tdict_field field = TDICT_FIELD("x", TDICT_F32, COUNT);
-  const tdict_schema schema = {&field, 1};
-  tdict_status status = tdict_create_from(&schema, 0, NULL, memory, out, err);
+  tdict_status status = tdict_create_from(&field, 1, 0, NULL, memory, out, err);
   if (status == TDICT_OK) fill(tdict_data(*out, "x"), value);
   return status;
 }
@@ -410,7 +409,6 @@ static int run_table(const scene *s) {
 
 static int run(tdict_context *c) {
   static const tdict_field field = TDICT_FIELD("sum", TDICT_F32, 1);
-  const tdict_schema schema = {&field, 1};
   scene s = {.c = c, .device = tdict_context_device(c, NULL)};
   tdict_error err;
   tdict_status status;
@@ -418,7 +416,7 @@ static int run(tdict_context *c) {
   GO(raw_open(c, s.device, &s.raw, &err));
   GO(tdict_stream_create(c, s.device, &s.copies, &err));
   GO(tdict_stream_create(c, s.device, &s.kernels, &err));
-  GO(tdict_create_from(&schema, 0, NULL, tdict_device_memory(c, s.device), &s.sum, &err));
+  GO(tdict_create_from(&field, 1, 0, NULL, tdict_device_memory(c, s.device), &s.sum, &err));
   code = run_table(&s) ? 1 : 0;
 
 done:

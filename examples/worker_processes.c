@@ -53,7 +53,6 @@ static tdict_status start_worker(tdict_share_ring *ring, tdict_error *err) {
 
 static int run_trainer(const char *device) {
   const tdict_field fields[] = {TDICT_FIELD("obs", TDICT_F32, 17), TDICT_FIELD("reward", TDICT_F32)};
-  const tdict_schema schema = {fields, 2};
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options options = tdict_context_options_default();
   tdict_context *context = NULL;
@@ -61,13 +60,13 @@ static int run_trainer(const char *device) {
   tdict_share_ring *ring = NULL;
   int num_batches = 0;
   tdict_error err = {0}, why = {0};
-  TDICT_TRY(tdict_create_from(&schema, TDICT_SHAPE(ROWS), NULL, &like, &err));
+  TDICT_TRY(tdict_create_from(fields, 2, TDICT_SHAPE(ROWS), NULL, &like, &err));
   TDICT_TRY(tdict_share_ring_create(like, NULL, &ring, &err));
   for (int i = 0; i < WORKERS; i++) TDICT_TRY(start_worker(ring, &err));
   TDICT_TRY(tdict_device_parse(device, &options.device, &err));
   options.sim = &sim; /* the default device where there is no GPU */
   TDICT_TRY(tdict_context_create(&options, &context, &err));
-  if (tdict_share_ring_pin(ring, context, &why) != TDICT_OK) printf("copies are staged: %s\n", why.message);
+  if (tdict_share_ring_pin(context, ring, &why) != TDICT_OK) printf("copies are staged: %s\n", why.message);
   for (;;) {
     tdict_status status = tdict_share_ring_take(ring, INT64_MAX, &batch, &err);
     if (status == TDICT_ENOTFOUND) break; /* all workers have left */

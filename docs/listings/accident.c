@@ -36,7 +36,6 @@ done:
 
 int main(void) {
   const tdict_field field = TDICT_FIELD("x", TDICT_F32, COUNT);
-  const tdict_schema schema = {&field, 1};
   tdict_context_options options = tdict_context_options_default();
   tdict_context *context = NULL;
   tdict_tree *batch = NULL;
@@ -44,7 +43,7 @@ int main(void) {
   tdict_error err = {0};
   options.device = tdict_sim(0);
   TDICT_TRY(tdict_context_create(&options, &context, &err));
-  TDICT_TRY(tdict_create_from(&schema, 0, NULL, tdict_pinned_memory(context), &batch, &err));
+  TDICT_TRY(tdict_create_from(&field, 1, 0, NULL, tdict_pinned_memory(context), &batch, &err));
   failed = send_and_reuse(context, batch, true) + send_and_reuse(context, batch, false);
 done:
   tdict_release(batch);

@@ -7,10 +7,9 @@
 
 static inline tdict_tree *make_batch(void) {
   static const tdict_field fields[] = {TDICT_FIELD("obs.state", TDICT_F32, 3), TDICT_FIELD("reward", TDICT_F32)};
-  const tdict_schema schema = {fields, 2};
   tdict_tree *batch = NULL;
   float *reward;
-  if (tdict_create_from(&schema, TDICT_SHAPE(4), NULL, &batch, NULL) != TDICT_OK) return NULL;
+  if (tdict_create_from(fields, 2, TDICT_SHAPE(4), NULL, &batch, NULL) != TDICT_OK) return NULL;
   reward = tdict_data(batch, "reward");
   for (int i = 0; i < 4; i++) reward[i] = (float)i;
   return batch;

@@ -13,8 +13,7 @@ static const char *const path = "checkpoint.safetensors";
 static tdict_status make_state(tdict_tree **out, tdict_error *err) {
   const tdict_field fields[] = {TDICT_FIELD("model.weight", TDICT_F32, 3), TDICT_FIELD("step", TDICT_I64),
                                 TDICT_FIELD("loader", TDICT_U8, sizeof(tdict_loader_state))};
-  const tdict_schema schema = {fields, 3};
-  return tdict_create_from(&schema, 0, NULL, NULL, out, err);
+  return tdict_create_from(fields, 3, 0, NULL, NULL, out, err);
 }
 
 /* Makes a loader of the numbers 0 to 9. Both runs must use the same settings. */

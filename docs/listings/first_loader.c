@@ -5,7 +5,6 @@ enum { SAMPLES = 10, BATCH = 4 };
 
 int main(void) {
   const tdict_field field = TDICT_FIELD("x", TDICT_F32, 2);
-  const tdict_schema schema = {&field, 1};
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options options = tdict_context_options_default();
   tdict_loader_options loading = tdict_loader_options_default();
@@ -16,7 +15,7 @@ int main(void) {
   tdict_error err = {0};
   options.sim = &sim;
   TDICT_TRY(tdict_context_create(&options, &context, &err));
-  TDICT_TRY(tdict_create_from(&schema, TDICT_SHAPE(SAMPLES), NULL, &samples, &err));
+  TDICT_TRY(tdict_create_from(&field, 1, TDICT_SHAPE(SAMPLES), NULL, &samples, &err));
   TDICT_TRY(tdict_dataset_from_tree(samples, &dataset, &err)); /* sample i is row i of the tree */
   loading.batch_size = BATCH;
   loading.shuffle = true;

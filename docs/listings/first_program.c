@@ -4,11 +4,10 @@
 
 int main(void) {
   const tdict_field fields[] = {TDICT_FIELD("obs.state", TDICT_F32, 3), TDICT_FIELD("reward", TDICT_F32)};
-  const tdict_schema schema = {fields, 2};
   tdict_tree *batch = NULL, *row = NULL;
   float *reward;
   tdict_error err = {0};
-  TDICT_TRY(tdict_create_from(&schema, TDICT_SHAPE(4), NULL, &batch, &err));     /* four samples, all elements 0 */
+  TDICT_TRY(tdict_create_from(fields, 2, TDICT_SHAPE(4), NULL, &batch, &err));   /* four samples, all elements 0 */
   reward = tdict_checked_data(batch, "reward", TDICT_F32, TDICT_SHAPE(4), &err); /* an ordinary pointer */
   if (!reward) goto done;
   for (int i = 0; i < 4; i++) reward[i] = 0.5f * (float)i;

@@ -4,7 +4,6 @@
 
 int main(void) {
   const tdict_field fields[] = {TDICT_FIELD("obs.state", TDICT_F32, 3), TDICT_FIELD("reward", TDICT_F32)};
-  const tdict_schema schema = {fields, 2};
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options options = tdict_context_options_default();
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -14,7 +13,7 @@ int main(void) {
   tdict_error err = {0};
   options.sim = &sim; /* without a GPU, the default device is a simulated device */
   TDICT_TRY(tdict_context_create(&options, &context, &err));
-  TDICT_TRY(tdict_create_from(&schema, TDICT_SHAPE(128), NULL, &batch, &err));
+  TDICT_TRY(tdict_create_from(fields, 2, TDICT_SHAPE(128), NULL, &batch, &err));
   ((float *)tdict_data(batch, "reward"))[7] = 1.5f;
 
   TDICT_TRY(tdict_to_device_async(context, batch, tdict_context_device(context, NULL), NULL, &future, &err));

@@ -10,7 +10,6 @@ enum { ENVS = 4, STEPS = 8, ROWS = ENVS * STEPS, MINIBATCH = 16, EPOCHS = 2 };
 static const tdict_field fields[] = {TDICT_FIELD("obs.state", TDICT_F32, 3), TDICT_FIELD("action", TDICT_I64),
                                      TDICT_FIELD("reward", TDICT_F32), TDICT_FIELD("done", TDICT_BOOL),
                                      TDICT_FIELD("returns", TDICT_F32)};
-static const tdict_schema collected = {fields, 4}, trained_on = {fields, 5};
 
 /* Writes step `t` of all environments to buffer[:, t]. `step` is one tree that the program fills again and again. */
 static tdict_status act(tdict_tree *buffer, tdict_tree *step, int t, tdict_error *err) {
@@ -49,7 +48,7 @@ static int train_from_host(tdict_context *context, const tdict_tree *flat, const
   int64_t order[MINIBATCH];
   tdict_error err = {0};
   TDICT_TRY(tdict_stream_create(context, device, &stream, &err)); /* or the program's own CUDA stream */
-  TDICT_TRY(tdict_create_from(&trained_on, TDICT_SHAPE(MINIBATCH), tdict_pinned_memory(context), &rows, &err));
+  TDICT_TRY(tdict_create_from(fields, 5, TDICT_SHAPE(MINIBATCH), tdict_pinned_memory(context), &rows, &err));
   TDICT_TRY(tdict_to_device(context, rows, device, NULL, &batch, &err));
   for (int i = 0; i < EPOCHS * (ROWS / MINIBATCH); i++) {
     const int epoch = i / (ROWS / MINIBATCH), first = i % (ROWS / MINIBATCH) * MINIBATCH;
@@ -112,8 +111,8 @@ int main(void) {
   shuffled.kind = TDICT_SAMPLER_SHUFFLED; /* in each epoch, each row once, in a new random order */
   shuffled.seed = 1;
   TDICT_TRY(tdict_context_create(&options, &context, &err));
-  TDICT_TRY(tdict_create_from(&collected, TDICT_SHAPE(ENVS, STEPS), NULL, &buffer, &err));
-  TDICT_TRY(tdict_create_from(&collected, TDICT_SHAPE(ENVS), NULL, &step, &err));
+  TDICT_TRY(tdict_create_from(fields, 4, TDICT_SHAPE(ENVS, STEPS), NULL, &buffer, &err));
+  TDICT_TRY(tdict_create_from(fields, 4, TDICT_SHAPE(ENVS), NULL, &step, &err));
   for (int t = 0; t < STEPS; t++) TDICT_TRY(act(buffer, step, t, &err));
   TDICT_TRY(add_returns(buffer, &err));
   TDICT_TRY(tdict_flatten(buffer, 0, 1, &flat, &err)); /* [4, 8] becomes [32]; a view */

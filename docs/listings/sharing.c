@@ -11,21 +11,20 @@
 /* Sends a tree in shared memory through a socket. Here both ends are in one process. */
 static int share_memory(tdict_tree *batch) {
   tdict_tree *shared = NULL, *received = NULL, *empty = NULL;
-  tdict_tree_schema *schema = NULL;
+  tdict_share_options options = tdict_share_options_default();
   int ends[2] = {-1, -1};
   tdict_error err = {0};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return 1;
-  TDICT_TRY(tdict_share_create(batch, &shared, &err)); /* a copy in shared memory */
+  TDICT_TRY(tdict_share_create(batch, NULL, &shared, &err)); /* a copy in shared memory */
   TDICT_TRY(tdict_share_send(ends[0], shared, &err));
   TDICT_TRY(tdict_share_receive(ends[1], INT64_MAX, &received, &err));
   ((float *)tdict_data(shared, "reward"))[1] = 5; /* visible at both ends */
   printf("received: %.0f\n", (double)((const float *)tdict_const_data(received, "reward"))[1]);
-  TDICT_TRY(tdict_tree_schema_export(batch, &schema, &err));
-  TDICT_TRY(tdict_share_create_from(schema, &empty, &err)); /* zeros in shared memory */
+  options.is_zero = true;
+  TDICT_TRY(tdict_share_create(batch, &options, &empty, &err)); /* the same tensors, with zeros */
   printf("%d tensors\n", (int)tdict_num_leaves(empty));
 done:
   tdict_release(empty);
-  tdict_tree_schema_release(schema);
   tdict_release(received);
   tdict_release(shared);
   close(ends[0]);

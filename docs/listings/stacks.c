@@ -65,45 +65,44 @@ done:
 }
 
 static int read_a_schema(tdict_tree *batch) {
-  tdict_tree_schema *schema = NULL, *mine = NULL;
+  tdict_schema *schema = NULL, *mine = NULL;
+  tdict_schema_info info;
   tdict_schema_entry entry;
   char path[64];
   tdict_error err = {0};
-  TDICT_TRY(tdict_tree_schema_export(batch, &schema, &err)); /* keys, dtypes and shapes, but no elements */
-  mine = tdict_tree_schema_retain(schema);
-  for (size_t i = 0; i < tdict_tree_schema_num_entries(mine); i++) {
-    TDICT_TRY(tdict_tree_schema_get_entry_at(mine, i, &entry, &err));
-    tdict_tree_schema_path(mine, i, path, sizeof path);
+  TDICT_TRY(tdict_schema_from_tree(batch, &schema, &err)); /* keys, dtypes and shapes, but no elements */
+  mine = tdict_schema_retain(schema);
+  info = tdict_schema_get_info(mine);
+  for (size_t i = 0; i < info.num_entries; i++) {
+    TDICT_TRY(tdict_schema_get_entry(mine, i, &entry, &err));
+    tdict_schema_get_path(mine, i, path, sizeof path);
     printf("%s has %d dimensions of its own\n", path, (int)entry.ndim);
   }
-  printf("%d tensors, %d objects, %d batch dimension of size %d\n", (int)tdict_tree_schema_num_leaves(mine),
-         (int)tdict_tree_schema_num_objects(mine), tdict_tree_schema_batch_ndim(mine),
-         (int)tdict_tree_schema_batch_size(mine)[0]);
+  printf("%d tensors, %d objects, %d batch dimension of size %d\n", (int)info.num_leaves, (int)info.num_objects,
+         (int)info.batch_ndim, (int)info.batch_size[0]);
 done:
-  tdict_tree_schema_release(mine);
-  tdict_tree_schema_release(schema);
+  tdict_schema_release(mine);
+  tdict_schema_release(schema);
   return err.status != TDICT_OK;
 }
 
 static int send_a_schema(tdict_tree *batch) {
   unsigned char blob[256];
-  tdict_tree_schema *schema = NULL, *received = NULL;
+  tdict_schema *schema = NULL, *received = NULL;
   tdict_schema_difference difference;
   tdict_tree *made = NULL;
   size_t bytes;
   tdict_error err = {0};
-  TDICT_TRY(tdict_tree_schema_export(batch, &schema, &err));
-  bytes = tdict_tree_schema_write(schema, blob, sizeof blob); /* send these bytes to another process */
-  TDICT_TRY(tdict_tree_schema_read(blob, bytes, &received, &err));
-  TDICT_TRY(tdict_tree_schema_compare(schema, received, &difference, &err));
-  TDICT_TRY(tdict_tree_schema_create(received, NULL, &made, &err)); /* a tree of zeros with this schema */
-  printf("differs: %d, equal: %d, equal hashes: %d, %d leaves\n", difference.differs,
-         tdict_tree_schema_equal(schema, received),
-         tdict_tree_schema_hash(schema).lo == tdict_tree_schema_hash(received).lo, (int)tdict_num_leaves(made));
+  TDICT_TRY(tdict_schema_from_tree(batch, &schema, &err));
+  bytes = tdict_schema_write(schema, blob, sizeof blob); /* send these bytes to another process */
+  TDICT_TRY(tdict_schema_read(blob, bytes, &received, &err));
+  TDICT_TRY(tdict_create_from_schema(received, NULL, &made, &err)); /* a tree of zeros with this schema */
+  printf("equal: %d, equal hashes: %d, %d leaves\n", tdict_schema_equal(schema, received, &difference),
+         tdict_schema_hash(schema).lo == tdict_schema_hash(received).lo, (int)tdict_num_leaves(made));
 done:
   tdict_release(made);
-  tdict_tree_schema_release(received);
-  tdict_tree_schema_release(schema);
+  tdict_schema_release(received);
+  tdict_schema_release(schema);
   return err.status != TDICT_OK;
 }
 

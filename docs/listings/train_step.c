@@ -33,7 +33,7 @@ static int train_step(tdict_context *context, tdict_stream stream) {
   tdict_tree *batch = NULL, *moved = NULL;
   tdict_future *future = NULL;
   tdict_error err = {0};
-  TDICT_TRY(tdict_create_from(&(tdict_schema){fields, 2}, TDICT_SHAPE(256), NULL, &batch, &err));
+  TDICT_TRY(tdict_create_from(fields, 2, TDICT_SHAPE(256), NULL, &batch, &err));
   read_samples(tdict_data(batch, "obs.pixels"), tdict_data(batch, "reward"));
   TDICT_TRY(tdict_to_device_async(context, batch, stream.device, NULL, &future, &err));
   TDICT_TRY(tdict_future_wait_on_stream(future, stream, &moved, &err)); /* the GPU waits, not this thread */

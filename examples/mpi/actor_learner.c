@@ -20,10 +20,8 @@
 enum { FEATURES = 8, ACTIONS = 4, STEPS = 128, ROUNDS = 200, ROUNDS_SHOWN = 40 };
 
 static const tdict_field weight_fields[] = {TDICT_FIELD("weight", TDICT_F32, ACTIONS, FEATURES)};
-static const tdict_schema policy_schema = {weight_fields, 1};
 static const tdict_field step_fields[] = {TDICT_FIELD("observation", TDICT_F32, FEATURES),
                                           TDICT_FIELD("action", TDICT_I64), TDICT_FIELD("reward", TDICT_F32)};
-static const tdict_schema rollout_schema = {step_fields, 3};
 
 /* A uniform number from 0 to 1. */
 static float draw(uint64_t *state) {
@@ -100,9 +98,9 @@ static tdict_status run(tdict_comm *comm) {
   uint64_t random = 88172645463325252u + (uint64_t)rank;
   tdict_tree *policy = NULL, *rollout = NULL, *rollouts = NULL;
   tdict_error err = {0};
-  TDICT_TRY(tdict_create_from(&policy_schema, 0, NULL, NULL, &policy, &err));
+  TDICT_TRY(tdict_create_from(weight_fields, 1, 0, NULL, NULL, &policy, &err));
   TDICT_TRY(tdict_fill(policy, NULL, 0, NULL, &err));
-  TDICT_TRY(tdict_create_from(&rollout_schema, 1, &steps, NULL, &rollout, &err));
+  TDICT_TRY(tdict_create_from(step_fields, 3, 1, &steps, NULL, &rollout, &err));
   for (int round = 0; round < ROUNDS; round++) {
     TDICT_TRY(tdict_broadcast_into(comm, policy, 0, NULL, &err));
     play(policy, &random, rollout);

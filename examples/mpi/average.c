@@ -14,9 +14,7 @@
 
 static const tdict_field weights[] = {TDICT_FIELD("layer.weight", TDICT_F32, 4, 3),
                                       TDICT_FIELD("layer.bias", TDICT_F32, 4)};
-static const tdict_schema gradient_schema = {weights, 2};
 static const tdict_field fields[] = {TDICT_FIELD("loss", TDICT_F32)};
-static const tdict_schema row_schema = {fields, 1};
 
 int main(int argc, char **argv) {
   tdict_comm_table table = {0};
@@ -31,11 +29,11 @@ int main(int argc, char **argv) {
   TDICT_TRY(tdict_comm_create(context, &table, NULL, &comm, &err));
   const double rank = tdict_comm_rank(comm);
 
-  TDICT_TRY(tdict_create_from(&gradient_schema, 0, NULL, NULL, &gradients, &err));
+  TDICT_TRY(tdict_create_from(weights, 2, 0, NULL, NULL, &gradients, &err));
   TDICT_TRY(tdict_fill(gradients, NULL, rank, NULL, &err));
   TDICT_TRY(tdict_all_reduce(comm, gradients, TDICT_REDUCE_MEAN, NULL, &err)); /* one message for all tensors */
 
-  TDICT_TRY(tdict_create_from(&row_schema, 1, (const int64_t[]){1}, NULL, &row, &err));
+  TDICT_TRY(tdict_create_from(fields, 1, 1, (const int64_t[]){1}, NULL, &row, &err));
   TDICT_TRY(tdict_fill(row, NULL, 10 * rank, NULL, &err));
   TDICT_TRY(tdict_gather_to(comm, row, 0, NULL, &rows, &err));
   if (rows) {

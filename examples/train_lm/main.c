@@ -250,8 +250,7 @@ static bool naive_steps(naive *n, result *r) {
 
 static bool new_batch(naive *n) {
   const tdict_dataset_table *d = tdict_dataset_get_table(n->data);
-  const tdict_schema schema = {d->fields, d->num_fields};
-  return ok(tdict_create_from(&schema, 1, &n->t.rows, NULL, &n->host, &err), "a batch");
+  return ok(tdict_create_from(d->fields, d->num_fields, 1, &n->t.rows, NULL, &n->host, &err), "a batch");
 }
 
 static bool without_loader(trainer *t, result *r) {

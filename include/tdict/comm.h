@@ -42,7 +42,7 @@
  * - #TDICT_ECANCELLED: tdict_comm_abort() was called.
  * - #TDICT_EFORMAT: another rank sent malformed data, or uses another version of the protocol.
  * - #TDICT_EFORKED: this process is a fork of the process that created the context.
- * - #TDICT_ENOMEM, #TDICT_EDEVICE, errors of the table, and errors of tdict_tree_schema_export().
+ * - #TDICT_ENOMEM, #TDICT_EDEVICE, errors of the table, and errors of tdict_schema_from_tree().
  *
  * **Asynchronous calls.** Each call that sends trees has a form with the suffix `_async`. This form returns a future
  * before the elements are sent. Keys and shapes of the trees are read before the _async call returns. The future ends

@@ -43,24 +43,33 @@
 
 TDICT_BEGIN_DECLS
 
-/** @brief Copies a tree into a new segment.
- *  @param[in]  tree  Borrowed. Its tensors may be on devices.
- *  @param[out] out   New consolidated tree with one reference, without a device. Written on success only.
+/** Options of tdict_share_create(). */
+typedef struct tdict_share_options {
+  size_t struct_size;
+  bool is_zero; /**< true: all elements are zero, and the elements of the tree are not read; false (default): all
+                     elements are copied */
+} tdict_share_options;
+static inline tdict_share_options tdict_share_options_default(void) {
+  tdict_share_options o;
+  memset(&o, 0, sizeof o);
+  o.struct_size = sizeof o;
+  return o;
+}
+/** @brief Copies a tree into a new segment, or creates a tree of the same structure there.
+ *  @param[in]  tree     Borrowed. Its tensors may be on devices.
+ *  @param[in]  options  NULL for the defaults.
+ *  @param[out] out      New consolidated tree with one reference, without a device. Written on success only.
  *  @return #TDICT_OK; #TDICT_ENOTSUP the tree has an object, such as text or a ragged leaf, and err->path names the
  *          object; #TDICT_EINVAL a NULL pointer; #TDICT_EOVERFLOW the tree is too large for a segment; #TDICT_ENOMEM;
  *          #TDICT_EIO the system refused the segment, and err->native is the errno; the errors of
- *          tdict_tree_schema_export() and tdict_tensor_copy(), with the path of the tensor.
+ *          tdict_schema_from_tree() and tdict_tensor_copy(), with the path of the tensor.
  *  @note Cost: one copy of all bytes, plus O(keys). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_share_create(const tdict_tree *tree, tdict_tree **out, tdict_error *err);
-/** @brief Creates a tree in a new segment from a schema. All elements are zero.
- *  @param[out] out  New consolidated tree with one reference, without a device. Written on success only.
- *  @return Errors of tdict_share_create(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_share_create_from(const tdict_tree_schema *schema, tdict_tree **out,
-                                                               tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_share_create(const tdict_tree *tree, const tdict_share_options *options,
+                                                          tdict_tree **out, tdict_error *err);
 /** @brief Sends a shared tree to another process. The message has 16 bytes and one descriptor.
  *  @param[in] socket  A connected Unix socket of type SOCK_STREAM or SOCK_SEQPACKET. Borrowed. If the buffer of the
  *                     socket is full, the call waits, unless the socket is non-blocking.
- *  @param[in] tree    From tdict_share_create(), tdict_share_create_from() or tdict_share_receive(). Borrowed.
+ *  @param[in] tree    From tdict_share_create() or tdict_share_receive(). Borrowed.
  *  @return #TDICT_OK; #TDICT_EINVAL @p tree is NULL, is not a shared tree, or was unlocked; #TDICT_EIO the socket
  *          refused the message, and err->native is the errno. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_send(int socket, const tdict_tree *tree, tdict_error *err);
@@ -139,7 +148,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_add_worker(tdict_share_r
  *          that the trainer has taken is not empty yet; #TDICT_ENODEVICE the default device of the context is the cpu;
  *          #TDICT_ENOMEM and #TDICT_EDEVICE the driver refused to register the memory; #TDICT_EFORKED.
  *  @note Cost: about 40 ms per GB. Other threads cannot queue copies during this time, see tdict_pinned_memory(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_pin(tdict_share_ring *ring, tdict_context *context,
+TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_pin(tdict_context *context, tdict_share_ring *ring,
                                                             tdict_error *err);
 /** @brief Waits until a worker has published a slot, and returns the slot. The trainer calls this function.
  *

@@ -10,7 +10,7 @@
  * with the parents of the child. After the change, the shape of a tensor in the child may no longer begin with the
  * batch size of a parent. In this case, functions that use the parent's batch size return TDICT_ESHAPE and change
  * nothing; err->path names the tensor. Examples are the functions of tdict/index.h, tdict/shape.h and tdict/combine.h,
- * tdict_flatten_keys(), tdict_dataset_from_tree() and tdict_tree_schema_export(). Functions that do not use the
+ * tdict_flatten_keys(), tdict_dataset_from_tree() and tdict_schema_from_tree(). Functions that do not use the
  * parent's batch size still work. If only the batch size of a child differs, and the shapes of all its tensors begin
  * with the parent's batch size, every function accepts the child. In the results of functions that use the parent's
  * batch size, the batch size of such a child begins with the batch size of the parent. Other functions, such as
@@ -49,7 +49,7 @@ typedef struct tdict_type tdict_type; /**< type of an object; see tdict/object.h
 TDICT_API TDICT_NODISCARD tdict_status tdict_create(int batch_ndim, const int64_t *batch_size, tdict_tree **out,
                                                     tdict_error *err);
 
-/** Describes one tensor of a tdict_schema. */
+/** Describes one tensor of a new tree; see tdict_create_from(). */
 typedef struct tdict_field {
   const char *path;
   tdict_dtype dtype;
@@ -71,23 +71,19 @@ typedef struct tdict_field {
 #define tdict_field_5_(path, dtype, a, b, c, d, e) {path, dtype, 5, {a, b, c, d, e}}
 #define tdict_field_6_(path, dtype, a, b, c, d, e, f) {path, dtype, 6, {a, b, c, d, e, f}}
 /* clang-format on */
-typedef struct tdict_schema {
-  const tdict_field *fields;
-  size_t num_fields;
-} tdict_schema;
 
-/** @brief Creates a tree with the tensors that a schema describes. All elements are zero.
+/** @brief Creates a tree with one tensor for each field. All elements are zero.
  *
  *  All tensors are views of one storage, in the order of the fields. The addresses of the storage and of each tensor
  *  are multiples of 256.
- *  @param[in]  schema  Borrowed for the call.
+ *  @param[in]  fields  @p num_fields fields, borrowed for the call.
  *  @param[in]  memory  Allocates the storage. NULL is plain host memory.
  *  @param[out] out     New tree with one reference, written on success only.
  *  @return #TDICT_OK; #TDICT_EEXIST two fields have the same path; #TDICT_ETYPE the path of one field leads through the
  *          tensor of another field; #TDICT_EINVAL a NULL pointer, an `ndim` that is not 0 to 6, or a size other than 0
  *          at `shape[ndim]` or later; the errors of tdict_create(), tdict_set() and tdict_tensor_empty(). If a field is
  *          wrong, err->path names the field. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_create_from(const tdict_schema *schema, int batch_ndim,
+TDICT_API TDICT_NODISCARD tdict_status tdict_create_from(const tdict_field *fields, size_t num_fields, int batch_ndim,
                                                          const int64_t *batch_size, tdict_memory *memory,
                                                          tdict_tree **out, tdict_error *err);
 

@@ -5,11 +5,10 @@
 
 enum { ROWS = 4 };
 static const tdict_field fields[] = {{"x", TDICT_F32, 1, {6}}, {"n.y", TDICT_U8, 2, {5, 7}}};
-static const tdict_schema schema = {fields, 2};
 
 static tdict_tree *rows_tree(const place *w, int64_t rows, tdict_memory *memory, uint64_t number) {
   tdict_tree *td = NULL;
-  td_ok(tdict_create_from(&schema, 1, &rows, memory, &td, err));
+  td_ok(tdict_create_from(fields, 2, 1, &rows, memory, &td, err));
   for (int i = 0; i < 2; i++) put_number(w, leaf_of(td, fields[i].path), number + (uint64_t)i);
   return td;
 }
@@ -90,7 +89,7 @@ static things open_things(const place *w) {
   things t = {.w = w};
   t.dst = rows_tree(w, ROWS, w->memory, 100);
   t.src = rows_tree(w, ROWS, w->memory, 200);
-  td_ok(tdict_create_from(&schema, 0, NULL, w->memory, &t.row, err));
+  td_ok(tdict_create_from(fields, 2, 0, NULL, w->memory, &t.row, err));
   for (int i = 0; i < 2; i++) put_number(w, leaf_of(t.row, fields[i].path), 300 + (uint64_t)i);
   return t;
 }

@@ -4,12 +4,11 @@
 
 static const tdict_field fields[] = {
     {"a", TDICT_U8, 2, {30, 8}}, {"n.b", TDICT_F32, 1, {77}}, {"c", TDICT_I16, 1, {5}}};
-static const tdict_schema schema = {fields, 3};
 enum { NUM_FIELDS = 3 };
 
 static tdict_tree *shared_tree(const place *w, tdict_memory *memory, uint64_t number) {
   tdict_tree *td = NULL;
-  td_ok(tdict_create_from(&schema, 0, NULL, memory, &td, err));
+  td_ok(tdict_create_from(fields, 3, 0, NULL, memory, &td, err));
   for (int i = 0; i < NUM_FIELDS; i++) put_number(w, leaf_of(td, fields[i].path), number + (uint64_t)i);
   return td;
 }
@@ -139,10 +138,9 @@ SIM_CASE(lost_bytes_come_back_by_any_write) {
 
 SIM_CASE(lost_rows_come_back_one_by_one) {
   place w = place_sim(2, 20e6, 1);
-  const tdict_schema only_a = {fields, 1};
   const int64_t row_shape[] = {8}, batch[] = {30};
   tdict_tree *src = NULL, *dst = NULL, *row = new_tree(), *seen = NULL;
-  for (int i = 0; i < 2; i++) td_ok(tdict_create_from(&only_a, 0, NULL, i ? NULL : w.memory, i ? &dst : &src, err));
+  for (int i = 0; i < 2; i++) td_ok(tdict_create_from(fields, 1, 0, NULL, i ? NULL : w.memory, i ? &dst : &src, err));
   td_ok(tdict_set_batch_size(src, 1, batch, err));
   td_ok(tdict_set_batch_size(dst, 1, batch, err));
   put_number(&w, leaf_of(src, "a"), 3);

@@ -300,9 +300,8 @@ DEVICE_CASE(transfer_into_leaves_gaps_alone) {
     for (int to = 0; to < 3; to++) {
       tdict_tree *src = new_tree(), *dst = new_tree(), *wholes[2];
       static const tdict_field field = {"whole", TDICT_U8, 1, {1024}};
-      static const tdict_schema schema = {&field, 1};
       for (int side = 0; side < 2; side++) {
-        td_ok(tdict_create_from(&schema, 0, NULL, memories[side ? to : from], &wholes[side], err));
+        td_ok(tdict_create_from(&field, 1, 0, NULL, memories[side ? to : from], &wholes[side], err));
         tdict_tensor *whole = leaf_of(wholes[side], "whole");
         unsigned char bytes[1024];
         td_fill_random(bytes, sizeof bytes, next_seed());
@@ -335,11 +334,10 @@ GPU_CASE(transfer_into_neighbouring_allocations) {
   tdict_memory *memories[] = {w.memory, w.pinned};
   static const tdict_field fields[] = {
       {"a", TDICT_U8, 1, {4096}}, {"b", TDICT_U8, 1, {4096}}, {"c", TDICT_U8, 1, {4096}}};
-  static const tdict_schema schema = {fields, 3};
   for (int from = 0; from < 2; from++)
     for (int to = 0; to < 2; to++) {
       tdict_tree *src = NULL, *dst = new_tree();
-      td_ok(tdict_create_from(&schema, 0, NULL, memories[from], &src, err));
+      td_ok(tdict_create_from(fields, 3, 0, NULL, memories[from], &src, err));
       unsigned char bytes[3 * 4096];
       td_fill_random(bytes, sizeof bytes, next_seed());
       raw_write(raw_of(&w, leaf_of(src, "a")), leaf_of(src, "a")->data, bytes, sizeof bytes);

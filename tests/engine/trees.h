@@ -75,10 +75,9 @@ static inline tdict_tree *batch_tree(tdict_memory *memory) {
       {"next.reward", TDICT_F64, 1, {1}},
       {"next.done", TDICT_BOOL, 1, {1}},
   };
-  static const tdict_schema schema = {fields, sizeof fields / sizeof *fields};
   tdict_tree *td = NULL;
-  td_ok(tdict_create_from(&schema, SHAPE(16), memory, &td, err));
-  for (size_t i = 0; i < schema.num_fields; i++) {
+  td_ok(tdict_create_from(fields, sizeof fields / sizeof *fields, SHAPE(16), memory, &td, err));
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
     tdict_tensor *t = leaf_of(td, fields[i].path);
     td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), next_seed());
   }

@@ -24,13 +24,13 @@ static void demand(int good, const char *text) {
 }
 
 /* Sums the bytes of all tensors, at most a little above MOST_BYTES. */
-static size_t sum_bytes(const tdict_tree_schema *s) {
+static size_t sum_bytes(const tdict_schema *s) {
   size_t sum = 0;
-  for (size_t i = 0; i < tdict_tree_schema_num_entries(s) && sum <= MOST_BYTES; i++) {
+  for (size_t i = 0; i < tdict_schema_get_info(s).num_entries && sum <= MOST_BYTES; i++) {
     tdict_schema_entry e;
     char path[64];
-    demand(tdict_tree_schema_get_entry_at(s, i, &e, NULL) == TDICT_OK, "an entry cannot be read");
-    demand(tdict_tree_schema_path(s, i, path, sizeof path) >= strlen(e.key), "a path is shorter than its key");
+    demand(tdict_schema_get_entry(s, i, &e, NULL) == TDICT_OK, "an entry cannot be read");
+    demand(tdict_schema_get_path(s, i, path, sizeof path) >= strlen(e.key), "a path is shorter than its key");
     demand(e.parent < (int64_t)i, "an entry comes before its parent");
     size_t size = e.kind == TDICT_SCHEMA_TENSOR ? tdict_dtype_bytes(e.dtype) : 0;
     for (int d = 0; d < e.batch_ndim + e.ndim && size; d++) {
@@ -44,43 +44,41 @@ static size_t sum_bytes(const tdict_tree_schema *s) {
   return sum;
 }
 
-static void make_tree(const tdict_tree_schema *s) {
+static void make_tree(const tdict_schema *s) {
   tdict_tree *tree = NULL;
-  tdict_tree_schema *again = NULL;
+  tdict_schema *again = NULL;
   tdict_schema_difference difference;
   trees++;
-  demand(tdict_tree_schema_create(s, NULL, &tree, NULL) == TDICT_OK, "the tree cannot be made");
-  demand(tdict_tree_schema_export(tree, &again, NULL) == TDICT_OK, "the tree has no schema");
-  demand(tdict_tree_schema_equal(s, again), "the tree has another schema");
-  demand(tdict_tree_schema_compare(s, again, &difference, NULL) == TDICT_OK && !difference.differs, "a difference");
-  tdict_tree_schema_release(again);
+  demand(tdict_create_from_schema(s, NULL, &tree, NULL) == TDICT_OK, "the tree cannot be made");
+  demand(tdict_schema_from_tree(tree, &again, NULL) == TDICT_OK, "the tree has no schema");
+  demand(tdict_schema_equal(s, again, &difference), "the tree has another schema");
+  demand(!difference.message[0], "a difference");
+  tdict_schema_release(again);
   tdict_release(tree);
 }
 
 /* Compares the schema with the one before, in both directions. */
-static void compare_with_last(tdict_tree_schema *s) {
-  static tdict_tree_schema *last;
+static void compare_with_last(tdict_schema *s) {
+  static tdict_schema *last;
   tdict_schema_difference a, b;
   if (last) {
-    const bool equal = tdict_tree_schema_equal(s, last);
-    demand(tdict_tree_schema_compare(s, last, &a, NULL) == TDICT_OK, "compare failed");
-    demand(tdict_tree_schema_compare(last, s, &b, NULL) == TDICT_OK, "compare failed");
-    demand(a.differs == !equal && b.differs == !equal, "compare and equal disagree");
-    demand(equal || (a.message[0] && b.message[0]), "a difference without a message");
+    const bool equal = tdict_schema_equal(s, last, &a);
+    demand(tdict_schema_equal(last, s, &b) == equal, "equal is not symmetric");
+    demand(equal == !a.message[0] && equal == !b.message[0], "a difference without a message");
   }
-  tdict_tree_schema_release(last);
+  tdict_schema_release(last);
   last = s;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   static bool begun;
-  tdict_tree_schema *s = NULL;
+  tdict_schema *s = NULL;
   tdict_error error = {0};
   if (!begun) {
     begun = true;
     atexit(fuzz_print_counts);
   }
-  tdict_status status = tdict_tree_schema_read(bytes, count, &s, &error);
+  tdict_status status = tdict_schema_read(bytes, count, &s, &error);
   if (status != TDICT_OK) {
     refused++;
     demand(status == TDICT_EFORMAT || status == TDICT_ENOTSUP, "another status");
@@ -89,10 +87,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
   }
   accepted++;
   uint8_t *again = malloc(count);
-  demand(again && tdict_tree_schema_write(s, again, count) == count && memcmp(again, bytes, count) == 0,
+  demand(again && tdict_schema_write(s, again, count) == count && memcmp(again, bytes, count) == 0,
          "the blob is written in another way");
   free(again);
-  if (tdict_tree_schema_num_objects(s) == 0 && sum_bytes(s) <= MOST_BYTES) make_tree(s);
+  if (tdict_schema_get_info(s).num_objects == 0 && sum_bytes(s) <= MOST_BYTES) make_tree(s);
   compare_with_last(s);
   return 0;
 }

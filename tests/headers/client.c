@@ -65,11 +65,8 @@ static void check(int good, const char *what, int line) {
 static tdict_tree *make_tree(tdict_memory *memory) {
   static const tdict_field fields[] = {TDICT_FIELD("obs", TDICT_F32, 5), {"done", TDICT_BOOL, 0, {0, 0, 0, 0, 0, 0}}};
   const int64_t batch[1] = {8};
-  tdict_schema schema;
   tdict_tree *td = NULL;
-  schema.fields = fields;
-  schema.num_fields = 2;
-  OK(tdict_create_from(&schema, 1, batch, memory, &td, &last_error));
+  OK(tdict_create_from(fields, 2, 1, batch, memory, &td, &last_error));
   return td;
 }
 

@@ -7,14 +7,11 @@ static void use_replay(void) {
   const tdict_dataset_table *table;
   tdict_replay_state state = tdict_replay_state_default();
   tdict_field field;
-  tdict_schema schema;
   memset(&field, 0, sizeof field);
   field.path = "x";
   field.dtype = TDICT_F32;
-  schema.fields = &field;
-  schema.num_fields = 1;
-  OK(tdict_create_from(&schema, 1, &capacity, NULL, &tree, &last_error));
-  OK(tdict_create_from(&schema, 1, &capacity, NULL, &rows, &last_error));
+  OK(tdict_create_from(&field, 1, 1, &capacity, NULL, &tree, &last_error));
+  OK(tdict_create_from(&field, 1, 1, &capacity, NULL, &rows, &last_error));
   OK(tdict_zero(rows, &last_error));
   OK(tdict_replay_create(tree, 0, &replay, &last_error));
   OK(tdict_replay_append(replay, rows, &last_error));

@@ -34,7 +34,6 @@ static int there_and_back(tdict_context *context, tdict_tree *host, tdict_error 
 
 int main(void) {
   const int64_t batch[1] = {4};
-  const tdict_schema schema = {fields, 2};
   tdict_context_options options = tdict_context_options_default();
   tdict_context *context = NULL;
   tdict_tree *host = NULL;
@@ -45,7 +44,7 @@ int main(void) {
   memset(&err, 0, sizeof err);
   options.device = tdict_sim(0);
   if (tdict_context_create(&options, &context, &err) != TDICT_OK) return fail("context", &err);
-  if (tdict_create_from(&schema, 1, batch, NULL, &host, &err) != TDICT_OK) {
+  if (tdict_create_from(fields, 2, 1, batch, NULL, &host, &err) != TDICT_OK) {
     tdict_context_destroy(context);
     return fail("tree", &err);
   }

@@ -31,9 +31,8 @@ static void op_create_from(ops *o) {
     fields[i].ndim = (int32_t)ops_pick(o, 2);
     fields[i].shape[0] = fields[i].ndim ? 3 : 0;
   }
-  const tdict_schema schema = {fields, 3};
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_create_from(&schema, 2, bs, NULL, &td, o->err));
+  tdict_status status = OPS_CALL(o, tdict_create_from(fields, 3, 2, bs, NULL, &td, o->err));
   /* What it refuses is the business of other cases; what it makes is looked at. */
   if (o->refused || status != TDICT_OK) return;
   m_tree *made = m_tree_make(2, bs);
@@ -388,7 +387,7 @@ static void nulls_of_keys(ops *o) {
                                 tdict_create(-1, NULL, &out, err),
                                 tdict_create(1, NULL, &out, err),
                                 tdict_print(NULL, NULL, err),
-                                tdict_create_from(NULL, 0, NULL, NULL, &out, err)};
+                                tdict_create_from(NULL, 1, 0, NULL, NULL, &out, err)};
   judge_nulls(o, writes, sizeof writes / sizeof *writes);
   judge_nulls(o, reads, sizeof reads / sizeof *reads);
 }

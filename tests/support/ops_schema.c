@@ -32,7 +32,7 @@ static bool same_sizes(int n, const int64_t *sizes, int wanted_n, const int64_t 
 }
 
 /* Compares the entries of a schema from *i on with a node, whose batch size there is `bs`. */
-static bool schema_is(const tdict_tree_schema *s, size_t *i, const m_tree *t, int depth, int nb, const int64_t *bs) {
+static bool schema_is(const tdict_schema *s, size_t *i, const m_tree *t, int depth, int nb, const int64_t *bs) {
   for (int k = 0; k < t->count; k++) {
     const m_entry *m = &t->entries[k];
     const m_array *a = m->array;
@@ -41,7 +41,7 @@ static bool schema_is(const tdict_tree_schema *s, size_t *i, const m_tree *t, in
     int64_t sizes[M_DIMS];
     memcpy(sizes, bs, sizeof sizes);
     if (m->tree) schema_batch(m->tree, &below, sizes);
-    if (tdict_tree_schema_get_entry_at(s, (*i)++, &e, NULL) != TDICT_OK) return false;
+    if (tdict_schema_get_entry(s, (*i)++, &e, NULL) != TDICT_OK) return false;
     if (strcmp(e.key, m->key) != 0 || e.depth != depth || !same_sizes(e.batch_ndim, e.batch_size, below, sizes) ||
         e.kind != (a ? TDICT_SCHEMA_TENSOR : TDICT_SCHEMA_TREE))
       return false;
@@ -52,16 +52,16 @@ static bool schema_is(const tdict_tree_schema *s, size_t *i, const m_tree *t, in
 }
 
 /* A tree from the bytes of the schema is zero and has the same schema. */
-static bool schema_makes(const tdict_tree_schema *s, const m_tree *t) {
+static bool schema_makes(const tdict_schema *s, const m_tree *t) {
   static uint8_t blob[1 << 16];
   m_array *list[MOST_ARRAYS];
   static char paths[MOST_ARRAYS][2 * M_KEY];
-  tdict_tree_schema *read = NULL, *again = NULL;
+  tdict_schema *read = NULL, *again = NULL;
   tdict_tree *made = NULL;
-  size_t bytes = tdict_tree_schema_write(s, blob, sizeof blob);
-  bool good = bytes <= sizeof blob && tdict_tree_schema_read(blob, bytes, &read, NULL) == TDICT_OK &&
-              tdict_tree_schema_create(read, NULL, &made, NULL) == TDICT_OK &&
-              tdict_tree_schema_export(made, &again, NULL) == TDICT_OK && tdict_tree_schema_equal(s, again) &&
+  size_t bytes = tdict_schema_write(s, blob, sizeof blob);
+  bool good = bytes <= sizeof blob && tdict_schema_read(blob, bytes, &read, NULL) == TDICT_OK &&
+              tdict_create_from_schema(read, NULL, &made, NULL) == TDICT_OK &&
+              tdict_schema_from_tree(made, &again, NULL) == TDICT_OK && tdict_schema_equal(s, again, NULL) &&
               tdict_num_leaves(made) == (size_t)m_arrays(t, list, paths, MOST_ARRAYS);
   for (int i = good ? m_arrays(t, list, paths, MOST_ARRAYS) : 0; i > 0; i--) {
     const uint8_t *data = tdict_const_data(made, paths[i - 1]);
@@ -69,28 +69,29 @@ static bool schema_makes(const tdict_tree_schema *s, const m_tree *t) {
       if (data[b - 1]) good = false;
   }
   tdict_release(made);
-  tdict_tree_schema_release(read);
-  tdict_tree_schema_release(again);
+  tdict_schema_release(read);
+  tdict_schema_release(again);
   return good;
 }
 
 /* True if the schema describes a tree. */
-static bool describes(const tdict_tree_schema *s, const m_tree *t) {
+static bool describes(const tdict_schema *s, const m_tree *t) {
   size_t i = 0;
-  return same_sizes(tdict_tree_schema_batch_ndim(s), tdict_tree_schema_batch_size(s), t->nb, t->bs) &&
-         schema_is(s, &i, t, 0, t->nb, t->bs) && i == tdict_tree_schema_num_entries(s);
+  const tdict_schema_info info = tdict_schema_get_info(s);
+  return same_sizes(info.batch_ndim, info.batch_size, t->nb, t->bs) && schema_is(s, &i, t, 0, t->nb, t->bs) &&
+         i == info.num_entries;
 }
 
 void ops_schema(ops *o) {
   const int slot = ops_slot(o);
   const m_tree *t = o->model[slot];
-  tdict_tree_schema *s = NULL;
-  tdict_status status = OPS_CALL(o, tdict_tree_schema_export(o->td[slot], &s, o->err));
+  tdict_schema *s = NULL;
+  tdict_status status = OPS_CALL(o, tdict_schema_from_tree(o->td[slot], &s, o->err));
   if (ops_judge(o, status, schema_fits(t, t->nb, t->bs) ? TDICT_OK : TDICT_ESHAPE)) {
     if (!describes(s, t)) ops_complain(o, "the entries");
     if (!schema_makes(s, t)) ops_complain(o, "the tree made from the bytes");
   }
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
 }
 
 /* A copy in which one array has another dtype or another last size. */
@@ -113,14 +114,14 @@ static m_tree *change_array(ops *o, const m_tree *t) {
   return made;
 }
 
-/* Two trees of the pool, or a tree and its copy, which may differ in one array. Compare, equal, the hash and the bytes
- * tell equal structure. */
+/* Two trees of the pool, or a tree and its copy, which may differ in one array. Equal, the hash and the bytes tell
+ * equal structure. */
 void ops_schema_pair(ops *o) {
   static uint8_t blobs[2][1 << 16];
   const int slots[2] = {ops_slot(o), ops_slot(o)};
   tdict_tree *trees[2] = {tdict_retain(o->td[slots[0]]), tdict_retain(o->td[slots[1]])};
   const m_tree *models[2] = {o->model[slots[0]], o->model[slots[1]]};
-  tdict_tree_schema *s[2] = {NULL, NULL};
+  tdict_schema *s[2] = {NULL, NULL};
   tdict_schema_difference found;
   const uint32_t way = ops_pick(o, 3);
   if (way) tdict_release(trees[1]);
@@ -135,23 +136,20 @@ void ops_schema_pair(ops *o) {
   }
   const bool good = schema_fits(models[0], models[0]->nb, models[0]->bs) &&
                     schema_fits(models[1], models[1]->nb, models[1]->bs) &&
-                    tdict_tree_schema_export(trees[0], &s[0], NULL) == TDICT_OK &&
-                    tdict_tree_schema_export(trees[1], &s[1], NULL) == TDICT_OK;
+                    tdict_schema_from_tree(trees[0], &s[0], NULL) == TDICT_OK &&
+                    tdict_schema_from_tree(trees[1], &s[1], NULL) == TDICT_OK;
   if (good) {
     const bool is_equal = describes(s[0], models[1]);
-    const tdict_hash128 a = tdict_tree_schema_hash(s[0]), b = tdict_tree_schema_hash(s[1]);
-    const size_t bytes = tdict_tree_schema_write(s[0], blobs[0], sizeof blobs[0]);
-    const bool has_bytes = tdict_tree_schema_write(s[1], blobs[1], sizeof blobs[1]) == bytes &&
-                           bytes <= sizeof blobs[0] && memcmp(blobs[0], blobs[1], bytes) == 0;
-    tdict_status status = OPS_CALL(o, tdict_tree_schema_compare(s[0], s[1], &found, o->err));
-    if (ops_judge(o, status, TDICT_OK) && (found.differs == is_equal || !found.message[0] != is_equal))
-      ops_complain(o, "compare");
-    if (tdict_tree_schema_equal(s[0], s[1]) != is_equal) ops_complain(o, "equal");
+    const tdict_hash128 a = tdict_schema_hash(s[0]), b = tdict_schema_hash(s[1]);
+    const size_t bytes = tdict_schema_write(s[0], blobs[0], sizeof blobs[0]);
+    const bool has_bytes = tdict_schema_write(s[1], blobs[1], sizeof blobs[1]) == bytes && bytes <= sizeof blobs[0] &&
+                           memcmp(blobs[0], blobs[1], bytes) == 0;
+    if (tdict_schema_equal(s[0], s[1], &found) != is_equal || !found.message[0] != is_equal) ops_complain(o, "equal");
     if ((a.lo == b.lo && a.hi == b.hi) != is_equal) ops_complain(o, "the hash");
     if (has_bytes != is_equal) ops_complain(o, "the bytes");
   }
   for (int i = 0; i < 2; i++) {
-    tdict_tree_schema_release(s[i]);
+    tdict_schema_release(s[i]);
     tdict_release(trees[i]);
   }
 }

@@ -69,8 +69,8 @@ typedef owner<tdict_memory, tdict_memory_release, borrowed<tdict_memory>> memory
 typedef owner<tdict_ragged, tdict_ragged_release, borrowed<tdict_ragged>> ragged;
 /** Owns a tdict_lazy_stack. */
 typedef owner<tdict_lazy_stack, tdict_lazy_stack_release, borrowed<tdict_lazy_stack>> lazy_stack;
-/** Owns a tdict_tree_schema. */
-typedef owner<tdict_tree_schema, tdict_tree_schema_release, borrowed<tdict_tree_schema>> tree_schema;
+/** Owns a tdict_schema. */
+typedef owner<tdict_schema, tdict_schema_release, borrowed<tdict_schema>> schema;
 /** Owns a tdict_sampler. */
 typedef owner<tdict_sampler, tdict_sampler_release, borrowed<tdict_sampler>> sampler;
 

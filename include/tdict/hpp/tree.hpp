@@ -149,8 +149,7 @@ public:
   /** Creates a tree with one tensor for each field of a table; see tdict_create_from(). */
   template <std::size_t N>
   static outcome<tree> create(const tdict_field (&fields)[N], const shape &batch_size, tdict_memory *memory = nullptr) {
-    const tdict_schema schema = {fields, N};
-    return call<tree>(tdict_create_from, &schema, batch_size.ndim(), batch_size.data(), memory);
+    return call<tree>(tdict_create_from, fields, N, batch_size.ndim(), batch_size.data(), memory);
   }
 };
 

@@ -225,9 +225,9 @@ static void fill_new_leaves(const packer *p, tdict_tree *made) {
 
 /* Makes the tree of the result, and writes the elements of all tensors. */
 static tdict_status make_packed(packer *p, tdict_tree **out, tdict_error *err) {
-  const tdict_schema schema = {p->fields, p->num_fields};
+  const tdict_fields list = {p->fields, p->num_fields};
   tdict_tree *made;
-  tdict_status status = tdict_create_unset(&schema, 0, NULL, p->memory, &made, err);
+  tdict_status status = tdict_create_unset(&list, 0, NULL, p->memory, &made, err);
   if (status != TDICT_OK) return status;
   for (size_t i = 0; i < p->num_leaves && status == TDICT_OK; i++) {
     tdict_tensor *to = NULL;

@@ -13,7 +13,7 @@
 #include "core/schema/hash128.h"
 #include "core/tensor/layout.h"
 
-static const char what[] = "tree_schema_read";
+static const char what[] = "schema_read";
 enum { VERSION_BYTES = 4, DTYPE_BYTES = 4, MAX_VARINT_BYTES = 9, LEAF_ALIGNMENT = 256 };
 
 typedef struct parser {
@@ -21,7 +21,7 @@ typedef struct parser {
   size_t count, at;
   size_t num_entries, num_tensors, num_objects, num_dims; /* found so far */
   tdict_schema_size size;                                 /* of the tensors so far */
-  tdict_tree_schema *out;                                 /* NULL in the first pass */
+  tdict_schema *out;                                      /* NULL in the first pass */
   int64_t *dims;                                          /* room for num_dims sizes; NULL in the first pass */
   int depth;                                              /* number of trees that are open below the root */
   uint8_t batch_ndim[TDICT_SCHEMA_MAX_DEPTH + 1];         /* numbers of batch dimensions of the open trees */
@@ -234,7 +234,7 @@ static int compare_keys(const void *a, const void *b) {
 
 /* Returns TDICT_EFORMAT if a tree has the same key twice, and TDICT_ENOMEM if host memory is exhausted. Sorts the
  * entries instead of hashing the keys, since an attacker could choose keys with equal hashes. */
-static tdict_status check_unique_keys(const tdict_tree_schema *s, tdict_error *err) {
+static tdict_status check_unique_keys(const tdict_schema *s, tdict_error *err) {
   if (s->num_entries < 2) return TDICT_OK;
   const tdict_schema_entry **sorted = malloc(s->num_entries * sizeof *sorted);
   if (!sorted) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu entries", what, s->num_entries);
@@ -252,13 +252,13 @@ static tdict_status check_unique_keys(const tdict_tree_schema *s, tdict_error *e
 }
 
 /* Allocates the schema that the first pass has measured: the entries, the sizes and the blob in one block. */
-static tdict_tree_schema *allocate_schema(const parser *p) {
+static tdict_schema *allocate_schema(const parser *p) {
   size_t entries, dims, bytes;
   if (!tdict_mul_size(p->num_entries, sizeof(tdict_schema_entry), &entries) ||
       !tdict_mul_size(p->num_dims, sizeof(int64_t), &dims) || !tdict_add_size(entries, dims, &bytes) ||
-      !tdict_add_size(bytes, sizeof(tdict_tree_schema) + p->count, &bytes))
+      !tdict_add_size(bytes, sizeof(tdict_schema) + p->count, &bytes))
     return NULL;
-  tdict_tree_schema *s = malloc(bytes);
+  tdict_schema *s = malloc(bytes);
   if (!s) return NULL;
   atomic_init(&s->refs, 1);
   atomic_init(&s->tables, NULL);
@@ -274,7 +274,7 @@ static tdict_tree_schema *allocate_schema(const parser *p) {
   return s;
 }
 
-tdict_status tdict_blob_parse(const uint8_t *bytes, size_t count, bool is_trusted, tdict_tree_schema **out,
+tdict_status tdict_blob_parse(const uint8_t *bytes, size_t count, bool is_trusted, tdict_schema **out,
                               tdict_error *err) {
   parser p;
   p.bytes = bytes;
@@ -284,7 +284,7 @@ tdict_status tdict_blob_parse(const uint8_t *bytes, size_t count, bool is_truste
   p.size = (tdict_schema_size){0};
   tdict_status status = read_blob(&p, err);
   if (status != TDICT_OK) return status;
-  tdict_tree_schema *s = allocate_schema(&p);
+  tdict_schema *s = allocate_schema(&p);
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu entries", what, p.num_entries);
   /* The second pass reads the copy, so the keys point into the copy. Later changes of `bytes` do not affect the
    * schema. */
@@ -301,7 +301,7 @@ tdict_status tdict_blob_parse(const uint8_t *bytes, size_t count, bool is_truste
   return TDICT_OK;
 }
 
-tdict_status tdict_tree_schema_read(const void *blob, size_t bytes, tdict_tree_schema **out, tdict_error *err) {
+tdict_status tdict_schema_read(const void *blob, size_t bytes, tdict_schema **out, tdict_error *err) {
   if (!blob || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, blob ? "out" : "blob");
   return tdict_blob_parse(blob, bytes, false, out, err);
 }

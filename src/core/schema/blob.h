@@ -12,7 +12,7 @@ enum { TDICT_BLOB_HEAD = 8, TDICT_BLOB_END = 0 }; /* number of bytes of magic an
 /* Makes a schema with one reference from a copy of the blob. If `is_trusted` is true, the blob was written from a tree,
  * so the function does not check that the keys of each tree are unique. Returns TDICT_EFORMAT, TDICT_ENOTSUP or
  * TDICT_ENOMEM. */
-tdict_status tdict_blob_parse(const uint8_t *bytes, size_t count, bool is_trusted, tdict_tree_schema **out,
+tdict_status tdict_blob_parse(const uint8_t *bytes, size_t count, bool is_trusted, tdict_schema **out,
                               tdict_error *err);
 
 #endif

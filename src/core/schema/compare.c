@@ -1,8 +1,7 @@
-/* Finds the first difference between two schemas. Thread rule: see tdict/schema.h. */
+/* Compares two schemas, and finds the first difference. Thread rule: see tdict/schema.h. */
 #include <stdio.h>
 #include <string.h>
 
-#include "core/base/error.h"
 #include "core/schema/schema.h"
 #include "core/tensor/text.h"
 
@@ -53,13 +52,12 @@ static bool entries_differ(const tdict_schema_entry *a, const tdict_schema_entry
 }
 
 /* Compares entry `i` of both schemas. One of the schemas can lack this entry. All entries before `i` are equal. */
-static bool schemas_differ_at(const tdict_tree_schema *a, const tdict_tree_schema *b, size_t i,
-                              tdict_schema_difference *out) {
+static bool schemas_differ_at(const tdict_schema *a, const tdict_schema *b, size_t i, tdict_schema_difference *out) {
   const tdict_schema_entry *x = i < a->num_entries ? &a->entries[i] : NULL;
   const tdict_schema_entry *y = i < b->num_entries ? &b->entries[i] : NULL;
   /* If the depths differ, the tree of the deeper entry has already ended in the other schema. */
   const int x_depth = x ? x->depth : -1, y_depth = y ? y->depth : -1;
-  const tdict_tree_schema *of = x_depth >= y_depth ? a : b;
+  const tdict_schema *of = x_depth >= y_depth ? a : b;
   bool differs = true;
   if (x_depth != y_depth)
     snprintf(out->message, sizeof out->message, "this key is only in the %s schema",
@@ -72,18 +70,20 @@ static bool schemas_differ_at(const tdict_tree_schema *a, const tdict_tree_schem
   return differs;
 }
 
-tdict_status tdict_tree_schema_compare(const tdict_tree_schema *a, const tdict_tree_schema *b,
-                                       tdict_schema_difference *out, tdict_error *err) {
-  if (!a || !b || !out)
-    return tdict_fail(err, TDICT_EINVAL, "tree_schema_compare: %s is NULL", out ? "a schema" : "out");
-  memset(out, 0, sizeof *out);
-  out->differs = !tdict_tree_schema_equal(a, b);
-  if (!out->differs) return TDICT_OK;
+/* Writes the first difference of two schemas that differ. */
+static void find_difference(const tdict_schema *a, const tdict_schema *b, tdict_schema_difference *out) {
   if (!sizes_equal(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
     note_sizes(out, "batch size", (const int[]){a->batch_ndim, b->batch_ndim},
                (const int64_t *const[]){a->batch_size, b->batch_size});
-    return TDICT_OK;
+    return;
   }
   for (size_t i = 0; (i < a->num_entries || i < b->num_entries) && !schemas_differ_at(a, b, i, out);) i++;
-  return TDICT_OK;
+}
+
+bool tdict_schema_equal(const tdict_schema *a, const tdict_schema *b, tdict_schema_difference *difference) {
+  const bool is_equal = a->num_bytes == b->num_bytes && memcmp(a->bytes, b->bytes, a->num_bytes) == 0;
+  if (!difference) return is_equal;
+  memset(difference, 0, sizeof *difference);
+  if (!is_equal) find_difference(a, b, difference);
+  return is_equal;
 }

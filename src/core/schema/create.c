@@ -14,10 +14,10 @@
 #include "core/tensor/arena.h"
 #include "core/tree/cursor.h"
 
-static const char what[] = "tree_schema_create";
+static const char what[] = "create_from_schema";
 
 typedef struct maker {
-  const tdict_tree_schema *schema;
+  const tdict_schema *schema;
   int batch_ndim; /* number of batch dimensions of the new root */
   const int64_t *batch_size;
   tdict_arena arena;
@@ -95,7 +95,7 @@ static tdict_status for_entries(maker *m, tdict_status (*make)(maker *, const td
 
 /* Keeps the key tables of the first tree of a schema. */
 static tdict_status keep_tables(const maker *m, tdict_tree *root, tdict_error *err) {
-  tdict_tree_schema *schema = (tdict_tree_schema *)(uintptr_t)m->schema;
+  tdict_schema *schema = (tdict_schema *)(uintptr_t)m->schema;
   const size_t count = 1 + schema->num_entries - schema->num_tensors;
   tdict_schema_tables *made = malloc(sizeof *made + count * sizeof made->tables[0]), *none = NULL;
   if (!made) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for key tables", what);
@@ -132,7 +132,7 @@ static tdict_status finish_tree(maker *m, tdict_status status, tdict_tree **out,
 }
 
 /* Prepares the maker of a tree whose root has the given batch size. */
-static void init_maker(maker *m, const tdict_tree_schema *schema, int batch_ndim, const int64_t *batch_size) {
+static void init_maker(maker *m, const tdict_schema *schema, int batch_ndim, const int64_t *batch_size) {
   m->schema = schema;
   m->batch_ndim = batch_ndim;
   m->batch_size = batch_size;
@@ -144,7 +144,7 @@ static void init_maker(maker *m, const tdict_tree_schema *schema, int batch_ndim
 
 /* Measures all entries. `replaces` is true if the root does not have the batch size of the schema. */
 static tdict_status measure(maker *m, bool replaces, tdict_error *err) {
-  const tdict_tree_schema *s = m->schema;
+  const tdict_schema *s = m->schema;
   if (replaces || s->num_objects || s->size.is_too_large) return for_entries(m, measure_entry, err);
   m->arena.num_tensors = s->num_tensors; /* the sizes in a schema were checked when the blob was read */
   m->arena.num_dims = s->size.num_dims;
@@ -165,7 +165,7 @@ static size_t measure_padding(const maker *m) {
   return 0;
 }
 
-tdict_status tdict_schema_measure_batch(const tdict_tree_schema *schema, const int64_t *batch_size, size_t *out,
+tdict_status tdict_schema_measure_batch(const tdict_schema *schema, const int64_t *batch_size, size_t *out,
                                         size_t *last_padding, tdict_error *err) {
   maker m;
   init_maker(&m, schema, schema->batch_ndim, batch_size ? batch_size : schema->batch_size);
@@ -176,11 +176,11 @@ tdict_status tdict_schema_measure_batch(const tdict_tree_schema *schema, const i
   return TDICT_OK;
 }
 
-tdict_status tdict_schema_measure(const tdict_tree_schema *schema, size_t *out, tdict_error *err) {
+tdict_status tdict_schema_measure(const tdict_schema *schema, size_t *out, tdict_error *err) {
   return tdict_schema_measure_batch(schema, NULL, out, NULL, err);
 }
 
-tdict_status tdict_schema_create_at(const tdict_tree_schema *schema, const tdict_schema_place *place, tdict_tree **out,
+tdict_status tdict_schema_create_at(const tdict_schema *schema, const tdict_schema_place *place, tdict_tree **out,
                                     tdict_error *err) {
   maker m;
   init_maker(&m, schema, schema->batch_ndim, place->batch_size ? place->batch_size : schema->batch_size);
@@ -192,7 +192,7 @@ tdict_status tdict_schema_create_at(const tdict_tree_schema *schema, const tdict
   return finish_tree(&m, status, out, err);
 }
 
-tdict_status tdict_schema_create_over(const tdict_tree_schema *schema, tdict_storage *storage, tdict_tree **out,
+tdict_status tdict_schema_create_over(const tdict_schema *schema, tdict_storage *storage, tdict_tree **out,
                                       tdict_error *err) {
   const tdict_schema_place place = {.storage = storage};
   size_t bytes;
@@ -200,13 +200,15 @@ tdict_status tdict_schema_create_over(const tdict_tree_schema *schema, tdict_sto
   return status == TDICT_OK ? tdict_schema_create_at(schema, &place, out, err) : status;
 }
 
-tdict_status tdict_tree_schema_create(const tdict_tree_schema *schema, const tdict_tree_schema_create_options *options,
-                                      tdict_tree **out, tdict_error *err) {
-  tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+tdict_status tdict_create_from_schema(const tdict_schema *schema, const tdict_create_options *options, tdict_tree **out,
+                                      tdict_error *err) {
+  tdict_create_options o = tdict_create_options_default();
   if (!schema || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, schema ? "out" : "schema");
-  tdict_status status = tdict_options_read(&o, sizeof o, options, "tree_schema_create_options", err);
+  tdict_status status = tdict_options_read(&o, sizeof o, options, "create_options", err);
   if (status != TDICT_OK) return status;
   const bool replaces = o.batch_ndim != -1;
+  if (!replaces && o.batch_size)
+    return tdict_fail(err, TDICT_EINVAL, "%s: batch_size is set, but batch_ndim is -1", what);
   maker m;
   init_maker(&m, schema, replaces ? o.batch_ndim : schema->batch_ndim, replaces ? o.batch_size : schema->batch_size);
   status = create_root(&m, err);

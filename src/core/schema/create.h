@@ -8,7 +8,7 @@
 /* Computes the number of bytes that the tensors of a schema need. Each tensor is padded to a multiple of 256 bytes.
  * Returns TDICT_ENOTSUP if the schema has an object, and TDICT_EOVERFLOW if the number of bytes is too large. err->path
  * names the entry. */
-tdict_status tdict_schema_measure(const tdict_tree_schema *schema, size_t *out, tdict_error *err);
+tdict_status tdict_schema_measure(const tdict_schema *schema, size_t *out, tdict_error *err);
 /* Where tdict_schema_create_at() creates a tree. */
 typedef struct tdict_schema_place {
   tdict_storage *storage;    /* borrowed; NULL if the schema has no tensors */
@@ -17,15 +17,15 @@ typedef struct tdict_schema_place {
 } tdict_schema_place;
 /* Computes the size like tdict_schema_measure(), for a root with another batch size. `batch_size` is as in
  * tdict_schema_place. If `last_padding` is not NULL, writes the padding after the last tensor with elements. */
-tdict_status tdict_schema_measure_batch(const tdict_tree_schema *schema, const int64_t *batch_size, size_t *out,
+tdict_status tdict_schema_measure_batch(const tdict_schema *schema, const int64_t *batch_size, size_t *out,
                                         size_t *last_padding, tdict_error *err);
 /* Creates a tree like tdict_schema_create_over(), from an offset of the storage on. The caller must have called
  * tdict_schema_measure_batch() for the batch size without an error. Returns TDICT_ENOMEM. */
-tdict_status tdict_schema_create_at(const tdict_tree_schema *schema, const tdict_schema_place *place, tdict_tree **out,
+tdict_status tdict_schema_create_at(const tdict_schema *schema, const tdict_schema_place *place, tdict_tree **out,
                                     tdict_error *err);
 /* Creates a tree whose tensors lie in `storage`, one after another. The tensors retain `storage`. `storage` must begin
  * at a multiple of 256 bytes, and must have at least the size that tdict_schema_measure() computes. The elements keep
- * the values that are in the storage. Returns the errors of tdict_tree_schema_create(). */
-tdict_status tdict_schema_create_over(const tdict_tree_schema *schema, tdict_storage *storage, tdict_tree **out,
+ * the values that are in the storage. Returns the errors of tdict_create_from_schema(). */
+tdict_status tdict_schema_create_over(const tdict_schema *schema, tdict_storage *storage, tdict_tree **out,
                                       tdict_error *err);
 #endif

@@ -8,7 +8,7 @@
 #include "core/tree/agree.h"
 #include "core/tree/text.h"
 
-static const char what[] = "tree_schema_export";
+static const char what[] = "schema_from_tree";
 enum { SHAPE_BYTES = 96 };
 
 typedef struct writer {
@@ -114,7 +114,7 @@ static tdict_status write_blob(writer *w, const tdict_tree *tree, tdict_error *e
   return TDICT_OK;
 }
 
-static tdict_status export_tree(writer *w, const tdict_tree *tree, tdict_tree_schema **out, tdict_error *err) {
+static tdict_status export_tree(writer *w, const tdict_tree *tree, tdict_schema **out, tdict_error *err) {
   w->bytes = NULL;
   tdict_status status = write_blob(w, tree, err);
   if (status != TDICT_OK) return status;
@@ -130,7 +130,7 @@ static tdict_status export_tree(writer *w, const tdict_tree *tree, tdict_tree_sc
   return status;
 }
 
-tdict_status tdict_tree_schema_export(const tdict_tree *tree, tdict_tree_schema **out, tdict_error *err) {
+tdict_status tdict_schema_from_tree(const tdict_tree *tree, tdict_schema **out, tdict_error *err) {
   writer w;
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "out" : "tree");
   tdict_cursor_init(&w.cursor, tree, false);

@@ -20,7 +20,7 @@ static bool tensor_matches(const tdict_schema_entry *e, const tdict_tensor *t) {
 
 /* `above` is the parent of the entry. A child whose batch size does not begin with the batch size of the parent is
  * exported with the batch size of the parent. */
-static bool tree_matches(const tdict_tree_schema *schema, const tdict_schema_entry *e, const tdict_tree *child) {
+static bool tree_matches(const tdict_schema *schema, const tdict_schema_entry *e, const tdict_tree *child) {
   const tdict_schema_entry *above = e->parent < 0 ? NULL : &schema->entries[e->parent];
   const int above_ndim = above ? above->batch_ndim : schema->batch_ndim;
   const int64_t *above_size = above ? above->batch_size : schema->batch_size;
@@ -30,7 +30,7 @@ static bool tree_matches(const tdict_tree_schema *schema, const tdict_schema_ent
   return child->batch_ndim == e->batch_ndim && sizes_equal(child->batch_size, e->batch_size, e->batch_ndim);
 }
 
-static bool entry_matches(const tdict_tree_schema *schema, const tdict_schema_entry *e, const tdict_cursor *cursor,
+static bool entry_matches(const tdict_schema *schema, const tdict_schema_entry *e, const tdict_cursor *cursor,
                           tdict_leaf leaf) {
   const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
   const tdict_tree *child = tdict_leaf_tree(leaf);
@@ -40,7 +40,7 @@ static bool entry_matches(const tdict_tree_schema *schema, const tdict_schema_en
   return e->kind == TDICT_SCHEMA_OBJECT && strcmp(e->type_name, tdict_leaf_box(leaf)->type->name) == 0;
 }
 
-bool tdict_schema_matches(const tdict_tree_schema *schema, const tdict_tree *tree) {
+bool tdict_schema_matches(const tdict_schema *schema, const tdict_tree *tree) {
   tdict_cursor cursor;
   size_t i = 0;
   if (tree->batch_ndim != schema->batch_ndim || !sizes_equal(tree->batch_size, schema->batch_size, tree->batch_ndim))

@@ -4,8 +4,8 @@
 
 #include "tdict/schema.h"
 
-/* Returns true if tdict_tree_schema_export() would make a schema that is equal to `schema`. Returns false also if
+/* Returns true if tdict_schema_from_tree() would make a schema that is equal to `schema`. Returns false also if
  * memory for the walk is exhausted, which only a tree of more than 24 levels needs. */
-bool tdict_schema_matches(const tdict_tree_schema *schema, const tdict_tree *tree);
+bool tdict_schema_matches(const tdict_schema *schema, const tdict_tree *tree);
 
 #endif

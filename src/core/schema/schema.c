@@ -7,38 +7,37 @@
 #include "core/base/error.h"
 #include "core/tree/node.h"
 
-tdict_tree_schema *tdict_tree_schema_retain(const tdict_tree_schema *schema) {
-  tdict_tree_schema *s = (tdict_tree_schema *)(uintptr_t)schema;
+tdict_schema *tdict_schema_retain(const tdict_schema *schema) {
+  tdict_schema *s = (tdict_schema *)(uintptr_t)schema;
   atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
   return s;
 }
 
-void tdict_tree_schema_release(tdict_tree_schema *schema) {
+void tdict_schema_release(tdict_schema *schema) {
   if (!schema || atomic_fetch_sub_explicit(&schema->refs, 1, memory_order_acq_rel) != 1) return;
   tdict_schema_tables_free(atomic_load_explicit(&schema->tables, memory_order_relaxed));
   free(schema);
 }
 
-int tdict_tree_schema_batch_ndim(const tdict_tree_schema *schema) { return schema->batch_ndim; }
-const int64_t *tdict_tree_schema_batch_size(const tdict_tree_schema *schema) { return schema->batch_size; }
-size_t tdict_tree_schema_num_entries(const tdict_tree_schema *schema) { return schema->num_entries; }
-size_t tdict_tree_schema_num_leaves(const tdict_tree_schema *schema) { return schema->num_tensors; }
-size_t tdict_tree_schema_num_objects(const tdict_tree_schema *schema) { return schema->num_objects; }
-tdict_hash128 tdict_tree_schema_hash(const tdict_tree_schema *schema) { return schema->hash; }
+tdict_schema_info tdict_schema_get_info(const tdict_schema *schema) {
+  return (tdict_schema_info){.batch_ndim = schema->batch_ndim,
+                             .batch_size = schema->batch_size,
+                             .num_entries = schema->num_entries,
+                             .num_leaves = schema->num_tensors,
+                             .num_objects = schema->num_objects};
+}
+tdict_hash128 tdict_schema_hash(const tdict_schema *schema) { return schema->hash; }
 
-tdict_status tdict_tree_schema_get_entry_at(const tdict_tree_schema *schema, size_t i, tdict_schema_entry *out,
-                                            tdict_error *err) {
-  if (!schema || !out)
-    return tdict_fail(err, TDICT_EINVAL, "tree_schema_get_entry_at: %s is NULL", schema ? "out" : "schema");
+tdict_status tdict_schema_get_entry(const tdict_schema *schema, size_t i, tdict_schema_entry *out, tdict_error *err) {
+  if (!schema || !out) return tdict_fail(err, TDICT_EINVAL, "schema_get_entry: %s is NULL", schema ? "out" : "schema");
   if (i >= schema->num_entries)
-    return tdict_fail(err, TDICT_ENOTFOUND, "tree_schema_get_entry_at: entry %zu of %zu entries", i,
-                      schema->num_entries);
+    return tdict_fail(err, TDICT_ENOTFOUND, "schema_get_entry: entry %zu of %zu entries", i, schema->num_entries);
   *out = schema->entries[i];
   return TDICT_OK;
 }
 
 /* Writes the keys of the path of entry `i` to `keys`, and returns the number of keys. */
-static int list_keys(const tdict_tree_schema *schema, size_t i, const char *keys[TDICT_SCHEMA_MAX_DEPTH]) {
+static int list_keys(const tdict_schema *schema, size_t i, const char *keys[TDICT_SCHEMA_MAX_DEPTH]) {
   const tdict_schema_entry *entry = &schema->entries[i];
   const int count = entry->depth + 1;
   for (int k = count - 1; k >= 0; k--) {
@@ -48,13 +47,13 @@ static int list_keys(const tdict_tree_schema *schema, size_t i, const char *keys
   return count;
 }
 
-size_t tdict_tree_schema_path(const tdict_tree_schema *schema, size_t i, char *buffer, size_t bytes) {
+size_t tdict_schema_get_path(const tdict_schema *schema, size_t i, char *buffer, size_t bytes) {
   const char *keys[TDICT_SCHEMA_MAX_DEPTH];
   int count = i < schema->num_entries ? list_keys(schema, i, keys) : 0;
   return tdict_path_join(keys, (size_t)count, buffer, bytes);
 }
 
-char *tdict_schema_cut_path(const tdict_tree_schema *schema, size_t i, char buffer[TDICT_SCHEMA_PATH_BYTES]) {
+char *tdict_schema_cut_path(const tdict_schema *schema, size_t i, char buffer[TDICT_SCHEMA_PATH_BYTES]) {
   const char *keys[TDICT_SCHEMA_MAX_DEPTH];
   int count = list_keys(schema, i, keys);
   buffer[0] = 0;
@@ -65,11 +64,7 @@ char *tdict_schema_cut_path(const tdict_tree_schema *schema, size_t i, char buff
   return buffer;
 }
 
-bool tdict_tree_schema_equal(const tdict_tree_schema *a, const tdict_tree_schema *b) {
-  return a->num_bytes == b->num_bytes && memcmp(a->bytes, b->bytes, a->num_bytes) == 0;
-}
-
-size_t tdict_tree_schema_write(const tdict_tree_schema *schema, void *buffer, size_t bytes) {
+size_t tdict_schema_write(const tdict_schema *schema, void *buffer, size_t bytes) {
   if (bytes) memcpy(buffer, schema->bytes, bytes < schema->num_bytes ? bytes : schema->num_bytes);
   return schema->num_bytes;
 }

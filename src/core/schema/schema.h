@@ -20,7 +20,7 @@ typedef struct tdict_schema_size {
   int32_t max_ndim, max_batch_ndim; /* of the tensors, and of the root and all trees below the root */
 } tdict_schema_size;
 
-struct tdict_tree_schema {
+struct tdict_schema {
   _Atomic(int64_t) refs;
   tdict_hash128 hash;
   size_t num_entries, num_tensors, num_objects, num_bytes;
@@ -36,6 +36,6 @@ struct tdict_tree_schema {
 /* Size of a buffer for the path of an entry in a tdict_error. */
 enum { TDICT_SCHEMA_PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 /* Writes the path of entry `i` and returns the buffer. Replaces the middle of a long path by "...". */
-char *tdict_schema_cut_path(const tdict_tree_schema *schema, size_t i, char buffer[TDICT_SCHEMA_PATH_BYTES]);
+char *tdict_schema_cut_path(const tdict_schema *schema, size_t i, char buffer[TDICT_SCHEMA_PATH_BYTES]);
 
 #endif

@@ -1,6 +1,6 @@
-/* Creates a tree from a schema. First checks the shapes and dtypes of all fields. Then makes one storage and one slab
- * of tensors, and adds the tensors to a new tree. tdict_place_add() checks the path of each tensor. The tree owns the
- * tensors, and the tensors own the storage. Thread rule: thread-safe, since only new trees are written. */
+/* Creates a tree from a list of fields. First checks the shapes and dtypes of all fields. Then makes one storage and
+ * one slab of tensors, and adds the tensors to a new tree. tdict_place_add() checks the path of each tensor. The tree
+ * owns the tensors, and the tensors own the storage. Thread rule: thread-safe, since only new trees are written. */
 #include <string.h>
 
 #include "core/base/error.h"
@@ -13,7 +13,6 @@ static const char what[] = "create_from";
 
 /* The tree to create, and the arena that measures and then holds its tensors. */
 typedef struct plan {
-  const tdict_schema *schema;
   bool zero;
   int batch_ndim;
   const int64_t *batch_size;
@@ -49,21 +48,22 @@ static tdict_status plan_field(plan *p, const tdict_field *field, tdict_error *e
   return tdict_arena_measure(&p->arena, what, field->dtype, ndim, shape, err);
 }
 
-static tdict_status plan_schema(plan *p, const tdict_schema *schema, tdict_error *err) {
+static tdict_status plan_fields(plan *p, const tdict_fields *list, tdict_error *err) {
   tdict_status status = tdict_batch_check(what, p->batch_ndim, p->batch_size, err);
-  p->schema = schema;
-  for (size_t i = 0; i < schema->num_fields && status == TDICT_OK; i++) {
-    status = plan_field(p, &schema->fields[i], err);
-    if (status != TDICT_OK) tdict_error_at(err, status, schema->fields[i].path);
+  if (status == TDICT_OK && list->count && !list->fields)
+    status = tdict_fail(err, TDICT_EINVAL, "%s: fields is NULL", what);
+  for (size_t i = 0; i < list->count && status == TDICT_OK; i++) {
+    status = plan_field(p, &list->fields[i], err);
+    if (status != TDICT_OK) tdict_error_at(err, status, list->fields[i].path);
   }
   return status;
 }
 
 /* Makes the tensors one after another and adds them to the tree. */
-static tdict_status add_field_tensors(tdict_tree *td, plan *p, tdict_error *err) {
+static tdict_status add_field_tensors(tdict_tree *td, plan *p, const tdict_fields *list, tdict_error *err) {
   tdict_status status = TDICT_OK;
-  for (size_t i = 0; i < p->schema->num_fields && status == TDICT_OK; i++) {
-    const tdict_field *field = &p->schema->fields[i];
+  for (size_t i = 0; i < list->count && status == TDICT_OK; i++) {
+    const tdict_field *field = &list->fields[i];
     int64_t shape[TDICT_MAX_BATCH_NDIM + TDICT_FIELD_NDIM];
     int ndim = write_field_shape(p, field, shape);
     tdict_tensor *tensor = tdict_arena_add(&p->arena, field->dtype, ndim, shape);
@@ -73,14 +73,14 @@ static tdict_status add_field_tensors(tdict_tree *td, plan *p, tdict_error *err)
   return status;
 }
 
-/* Checks the schema, then creates the tree that the schema describes. On failure nothing is left allocated. */
-static tdict_status create_planned_tree(plan *p, const tdict_schema *schema, tdict_memory *memory, tdict_tree **out,
+/* Checks the fields, then creates the tree that they describe. On failure nothing is left allocated. */
+static tdict_status create_planned_tree(plan *p, const tdict_fields *list, tdict_memory *memory, tdict_tree **out,
                                         tdict_error *err) {
   tdict_tree *td = NULL;
-  tdict_status status = plan_schema(p, schema, err);
+  tdict_status status = plan_fields(p, list, err);
   if (status == TDICT_OK) status = tdict_create(p->batch_ndim, p->batch_size, &td, err);
   if (status == TDICT_OK) status = tdict_arena_allocate(&p->arena, memory, p->zero, err);
-  if (status == TDICT_OK) status = add_field_tensors(td, p, err);
+  if (status == TDICT_OK) status = add_field_tensors(td, p, list, err);
   /* The tensors in the tree hold the slab from now on. */
   tdict_arena_reset(&p->arena);
   if (status != TDICT_OK) {
@@ -91,29 +91,20 @@ static tdict_status create_planned_tree(plan *p, const tdict_schema *schema, tdi
   return TDICT_OK;
 }
 
-static tdict_status check_schema_pointers(const tdict_schema *schema, tdict_error *err) {
-  if (!schema) return tdict_fail(err, TDICT_EINVAL, "%s: schema is NULL", what);
-  if (schema->num_fields && !schema->fields) return tdict_fail(err, TDICT_EINVAL, "%s: fields is NULL", what);
-  return TDICT_OK;
-}
-
-tdict_status tdict_schema_check(const tdict_schema *schema, int64_t count, tdict_error *err) {
+tdict_status tdict_fields_check(const tdict_fields *list, int64_t count, tdict_error *err) {
   plan p = {.batch_ndim = 1, .batch_size = &count};
-  tdict_status status = check_schema_pointers(schema, err);
-  return status == TDICT_OK ? plan_schema(&p, schema, err) : status;
+  return plan_fields(&p, list, err);
 }
 
-tdict_status tdict_create_from(const tdict_schema *schema, int batch_ndim, const int64_t *batch_size,
+tdict_status tdict_create_from(const tdict_field *fields, size_t num_fields, int batch_ndim, const int64_t *batch_size,
                                tdict_memory *memory, tdict_tree **out, tdict_error *err) {
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
   plan p = {.zero = true, .batch_ndim = batch_ndim, .batch_size = batch_size};
-  tdict_status status = check_schema_pointers(schema, err);
-  return status == TDICT_OK ? create_planned_tree(&p, schema, memory, out, err) : status;
+  return create_planned_tree(&p, &(tdict_fields){fields, num_fields}, memory, out, err);
 }
 
-tdict_status tdict_create_unset(const tdict_schema *schema, int batch_ndim, const int64_t *batch_size,
+tdict_status tdict_create_unset(const tdict_fields *list, int batch_ndim, const int64_t *batch_size,
                                 tdict_memory *memory, tdict_tree **out, tdict_error *err) {
   plan p = {.zero = false, .batch_ndim = batch_ndim, .batch_size = batch_size};
-  tdict_status status = check_schema_pointers(schema, err);
-  return status == TDICT_OK ? create_planned_tree(&p, schema, memory, out, err) : status;
+  return create_planned_tree(&p, list, memory, out, err);
 }

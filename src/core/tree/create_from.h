@@ -8,13 +8,19 @@
 /* The length of the array `shape` of a field. */
 enum { TDICT_FIELD_NDIM = 6 };
 
+/* The fields of a tree. */
+typedef struct tdict_fields {
+  const tdict_field *fields; /* borrowed */
+  size_t count;
+} tdict_fields;
+
 /* Checks the path, ndim and unused sizes of a field. `caller` begins the messages. Returns TDICT_OK or TDICT_EINVAL. */
 tdict_status tdict_field_check(const char *caller, const char *path, int ndim, const int64_t *shape, tdict_error *err);
 /* Makes a tree with uninitialized elements. Returns the errors of tdict_create_from(). */
-tdict_status tdict_create_unset(const tdict_schema *schema, int batch_ndim, const int64_t *batch_size,
+tdict_status tdict_create_unset(const tdict_fields *list, int batch_ndim, const int64_t *batch_size,
                                 tdict_memory *memory, tdict_tree **out, tdict_error *err);
 /* Checks the dtype of each field, and the shape of its tensor in a tree of batch size [count]. Does not check that the
  * paths are valid and different. Allocates nothing. Returns TDICT_EINVAL, TDICT_EDTYPE or TDICT_EOVERFLOW. */
-tdict_status tdict_schema_check(const tdict_schema *schema, int64_t count, tdict_error *err);
+tdict_status tdict_fields_check(const tdict_fields *list, int64_t count, tdict_error *err);
 
 #endif

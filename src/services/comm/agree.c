@@ -17,8 +17,8 @@ void tdict_comm_write_header(const tdict_comm_call *call, const tdict_comm_offer
                              .rows = offer->rows,
                              .has_counts = offer->has_counts};
   if (!offer->schema) return;
-  out->hash = tdict_tree_schema_hash(offer->schema);
-  out->blob_bytes = tdict_tree_schema_write(offer->schema, NULL, 0);
+  out->hash = tdict_schema_hash(offer->schema);
+  out->blob_bytes = tdict_schema_write(offer->schema, NULL, 0);
 }
 
 tdict_status tdict_comm_send_all(const tdict_comm_call *call, void *bytes, size_t count, int32_t root,
@@ -85,53 +85,53 @@ static tdict_status share_error(tdict_comm_call *call, int32_t r, tdict_error *e
 }
 
 tdict_status tdict_comm_read_schema(const tdict_comm_call *call, const void *blob, const tdict_comm_header *header,
-                                    int32_t from, tdict_tree_schema **out, tdict_error *err) {
-  tdict_tree_schema *found = NULL;
-  tdict_status status = tdict_tree_schema_read(blob, header->blob_bytes, &found, err);
+                                    int32_t from, tdict_schema **out, tdict_error *err) {
+  tdict_schema *found = NULL;
+  tdict_status status = tdict_schema_read(blob, header->blob_bytes, &found, err);
   if (status != TDICT_OK) return status;
-  const tdict_hash128 hash = tdict_tree_schema_hash(found);
+  const tdict_hash128 hash = tdict_schema_hash(found);
   if (hash.lo == header->hash.lo && hash.hi == header->hash.hi) {
     *out = found;
     return TDICT_OK;
   }
-  tdict_tree_schema_release(found);
+  tdict_schema_release(found);
   return tdict_fail(err, TDICT_EFORMAT, "%s: the schema from rank %d does not have the announced hash",
                     tdict_comm_what(call), (int)from);
 }
 
 /* Sends the schema of rank `root` to all ranks. The caller owns *out. */
-static tdict_status send_schema(const tdict_comm_call *call, const tdict_tree_schema *mine, int32_t root,
-                                tdict_tree_schema **out, tdict_error *err) {
+static tdict_status send_schema(const tdict_comm_call *call, const tdict_schema *mine, int32_t root, tdict_schema **out,
+                                tdict_error *err) {
   const tdict_comm_header *h = &call->comm->headers[root];
   const bool is_root = call->comm->table.rank == root;
   void *blob = h->blob_bytes <= INT32_MAX ? malloc(h->blob_bytes + 1) : NULL;
   if (!blob)
     return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a schema of %llu bytes", tdict_comm_what(call),
                       (unsigned long long)h->blob_bytes);
-  if (is_root) tdict_tree_schema_write(mine, blob, h->blob_bytes);
+  if (is_root) tdict_schema_write(mine, blob, h->blob_bytes);
   tdict_status status = tdict_comm_send_all(call, blob, h->blob_bytes, root, err);
-  if (status == TDICT_OK && is_root) *out = tdict_tree_schema_retain(mine);
+  if (status == TDICT_OK && is_root) *out = tdict_schema_retain(mine);
   if (status == TDICT_OK && !is_root) status = tdict_comm_read_schema(call, blob, h, root, out, err);
   free(blob);
   return status;
 }
 
 /* Finds the first difference between the trees of two ranks, whose schemas differ. */
-static tdict_status explain(tdict_comm_call *call, const tdict_tree_schema *mine, int32_t first, int32_t second,
+static tdict_status explain(tdict_comm_call *call, const tdict_schema *mine, int32_t first, int32_t second,
                             tdict_error *err) {
-  tdict_tree_schema *a = NULL, *b = NULL;
+  tdict_schema *a = NULL, *b = NULL;
   tdict_schema_difference difference;
   tdict_status status = send_schema(call, mine, first, &a, err);
   if (status == TDICT_OK) status = send_schema(call, mine, second, &b, err);
-  if (status == TDICT_OK) status = tdict_tree_schema_compare(a, b, &difference, err);
   if (status == TDICT_OK) {
+    (void)tdict_schema_equal(a, b, &difference);
     call->keeps_comm = true;
     status = tdict_fail(err, TDICT_ESHAPE, "%s: the trees of rank %d (first) and rank %d (second) differ: %.160s",
                         tdict_comm_what(call), (int)first, (int)second, difference.message);
     tdict_error_at(err, status, difference.path);
   }
-  tdict_tree_schema_release(a);
-  tdict_tree_schema_release(b);
+  tdict_schema_release(a);
+  tdict_schema_release(b);
   return status;
 }
 
@@ -161,16 +161,16 @@ tdict_status tdict_comm_agree(tdict_comm_call *call, const tdict_comm_offer *off
   return TDICT_OK;
 }
 
-tdict_status tdict_comm_share_schema(const tdict_comm_call *call, tdict_tree_schema *mine, int32_t root,
-                                     tdict_tree_schema **out, tdict_error *err) {
+tdict_status tdict_comm_share_schema(const tdict_comm_call *call, tdict_schema *mine, int32_t root, tdict_schema **out,
+                                     tdict_error *err) {
   tdict_comm *c = call->comm;
   const tdict_comm_header *h = &c->headers[root];
-  tdict_tree_schema *found = tdict_schema_cache_find(&c->schemas, h->hash, h->blob_bytes);
-  tdict_tree_schema *sent = NULL;
+  tdict_schema *found = tdict_schema_cache_find(&c->schemas, h->hash, h->blob_bytes);
+  tdict_schema *sent = NULL;
   tdict_status status = found ? TDICT_OK : send_schema(call, mine, root, &sent, err);
   if (status != TDICT_OK) return status;
   *out = found ? found : sent;
   tdict_schema_cache_use(&c->schemas, *out); /* retains a new schema */
-  tdict_tree_schema_release(sent);
+  tdict_schema_release(sent);
   return TDICT_OK;
 }

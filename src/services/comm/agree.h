@@ -7,7 +7,7 @@
 
 /* What a rank says about its tree. */
 typedef struct tdict_comm_offer {
-  const tdict_tree_schema *schema; /* borrowed; NULL: this rank has no tree */
+  const tdict_schema *schema; /* borrowed; NULL: this rank has no tree */
   int64_t rows;
   bool has_counts;
 } tdict_comm_offer;
@@ -26,10 +26,10 @@ tdict_status tdict_comm_send_all(const tdict_comm_call *call, void *bytes, size_
 /* Gives all ranks the schema of rank `root`, which its header describes. Sends the blob only if the schema is not in
  * the cache. `mine` is the schema of the root on the root, else NULL. *out is borrowed from the cache. Returns
  * TDICT_EFORMAT for a blob that is malformed or does not have the hash, TDICT_ENOMEM, and errors of the table. */
-tdict_status tdict_comm_share_schema(const tdict_comm_call *call, tdict_tree_schema *mine, int32_t root,
-                                     tdict_tree_schema **out, tdict_error *err);
+tdict_status tdict_comm_share_schema(const tdict_comm_call *call, tdict_schema *mine, int32_t root, tdict_schema **out,
+                                     tdict_error *err);
 /* Reads a blob that another rank has sent, and checks its hash. Writes *out on success only. */
 tdict_status tdict_comm_read_schema(const tdict_comm_call *call, const void *blob, const tdict_comm_header *header,
-                                    int32_t from, tdict_tree_schema **out, tdict_error *err);
+                                    int32_t from, tdict_schema **out, tdict_error *err);
 
 #endif

@@ -12,7 +12,7 @@ static tdict_status move_block(tdict_comm_call *call, const tdict_block_message 
 }
 
 /* Receives the block, and makes its tree while the elements are on their way. */
-static tdict_status receive_tree(tdict_comm_call *call, const tdict_tree_schema *schema, tdict_block_message *message,
+static tdict_status receive_tree(tdict_comm_call *call, const tdict_schema *schema, tdict_block_message *message,
                                  tdict_error *err) {
   tdict_error local;
   tdict_status status = tdict_message_allocate(call->comm, schema, call->memory, message, err);
@@ -35,7 +35,7 @@ static tdict_status send_tree(tdict_comm_call *call, tdict_block_message *messag
 static tdict_status run_broadcast(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
   const bool is_root = call->comm->table.rank == call->root;
   tdict_comm_source source = {0};
-  tdict_tree_schema *schema = NULL;
+  tdict_schema *schema = NULL;
   tdict_block_message message = {0};
   tdict_error local;
   if (is_root) {

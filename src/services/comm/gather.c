@@ -46,7 +46,7 @@ static tdict_status queue_unequal(const tdict_comm_call *call, tdict_rank_blocks
 /* The trees of all ranks for a join along a batch dimension. */
 typedef struct joined {
   tdict_comm_source source;
-  tdict_tree_schema *schema; /* of this rank's tree with 0 rows */
+  tdict_schema *schema; /* of this rank's tree with 0 rows */
   int dim;
   tdict_rank_blocks blocks;
   tdict_block_message message;
@@ -98,7 +98,7 @@ static void reset_joined(joined *j) {
   tdict_rank_join_reset(&j->join);
   tdict_rank_blocks_reset(&j->blocks);
   tdict_comm_source_reset(&j->source);
-  tdict_tree_schema_release(j->schema);
+  tdict_schema_release(j->schema);
 }
 
 static tdict_status run_all_gather(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {

@@ -109,7 +109,7 @@ bool tdict_comm_check_common(const tdict_comm *comm, int use, tdict_comm_source 
 }
 
 void tdict_comm_source_reset(tdict_comm_source *source) {
-  tdict_tree_schema_release(source->schema);
+  tdict_schema_release(source->schema);
   *source = (tdict_comm_source){0};
 }
 
@@ -120,14 +120,14 @@ size_t tdict_comm_entry_bytes(const tdict_schema_entry *entry) {
   return bytes;
 }
 
-tdict_status tdict_comm_block_bytes(const tdict_tree_schema *schema, size_t *out, tdict_error *err) {
+tdict_status tdict_comm_block_bytes(const tdict_schema *schema, size_t *out, tdict_error *err) {
   tdict_status status = tdict_schema_measure(schema, out, err);
   if (status != TDICT_OK) return status;
   *out -= schema->size.padding; /* which the storage of a tree may lack */
   return TDICT_OK;
 }
 
-tdict_status tdict_message_allocate(const tdict_comm *comm, const tdict_tree_schema *schema, tdict_memory *memory,
+tdict_status tdict_message_allocate(const tdict_comm *comm, const tdict_schema *schema, tdict_memory *memory,
                                     tdict_block_message *out, tdict_error *err) {
   tdict_block_message m = {.is_copy = true};
   size_t padded;
@@ -141,7 +141,7 @@ tdict_status tdict_message_allocate(const tdict_comm *comm, const tdict_tree_sch
   return TDICT_OK;
 }
 
-tdict_status tdict_message_make_tree(tdict_block_message *message, const tdict_tree_schema *schema, tdict_error *err) {
+tdict_status tdict_message_make_tree(tdict_block_message *message, const tdict_schema *schema, tdict_error *err) {
   return tdict_schema_create_over(schema, message->storage, &message->packed, err);
 }
 

@@ -10,7 +10,7 @@
 /* A tree of this rank that was checked. The owner of the struct calls tdict_comm_source_reset(). */
 typedef struct tdict_comm_source {
   const tdict_tree *tree;      /* borrowed */
-  tdict_tree_schema *schema;   /* retained; NULL: the tree was refused */
+  tdict_schema *schema;        /* retained; NULL: the tree was refused */
   const tdict_storage *common; /* borrowed; of all tensors; NULL: several storages, or there are no tensors */
   bool is_block;               /* the tensors lie in one storage, in the layout of tdict_create_from() */
   bool is_near;                /* all tensors are in memory of the communicator's device */
@@ -44,21 +44,21 @@ void tdict_comm_source_reset(tdict_comm_source *source);
 /* Returns the number of bytes of a tensor, and 0 for a tree. */
 size_t tdict_comm_entry_bytes(const tdict_schema_entry *entry);
 /* Computes the size of the block of a schema. Returns the errors of tdict_schema_measure(). */
-tdict_status tdict_comm_block_bytes(const tdict_tree_schema *schema, size_t *out, tdict_error *err);
+tdict_status tdict_comm_block_bytes(const tdict_schema *schema, size_t *out, tdict_error *err);
 
 /* Finds the block of a tree. If the tree is no block, out->packed is NULL. Returns the errors of
  * tdict_comm_block_bytes(). */
 tdict_status tdict_message_find(const tdict_comm_source *source, tdict_block_message *out, tdict_error *err);
 /* Finds the block of a tree, or allocates memory and a tree for the block. Copies nothing. Returns TDICT_ENOMEM and
- * errors of tdict_tree_schema_create(). */
+ * errors of tdict_create_from_schema(). */
 tdict_status tdict_message_prepare(const tdict_comm *comm, const tdict_comm_source *source, tdict_block_message *out,
                                    tdict_error *err);
 /* Allocates the block of a tree that will be received. `memory` is NULL for the memory of the communicator's device. */
-tdict_status tdict_message_allocate(const tdict_comm *comm, const tdict_tree_schema *schema, tdict_memory *memory,
+tdict_status tdict_message_allocate(const tdict_comm *comm, const tdict_schema *schema, tdict_memory *memory,
                                     tdict_block_message *out, tdict_error *err);
 /* Makes the tree over an allocated block. The elements of the block may arrive at the same time. Returns
  * TDICT_ENOMEM. */
-tdict_status tdict_message_make_tree(tdict_block_message *message, const tdict_tree_schema *schema, tdict_error *err);
+tdict_status tdict_message_make_tree(tdict_block_message *message, const tdict_schema *schema, tdict_error *err);
 /* Waits until the bytes of the tree may be read, or also written if `writes` is true. If the block is a copy, copies
  * the elements into the block. Returns the errors of tdict_copy() and tdict_transfer_into(). */
 tdict_status tdict_message_fill(const tdict_comm *comm, tdict_block_message *message, bool writes, tdict_error *err);

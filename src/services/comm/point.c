@@ -61,13 +61,13 @@ static tdict_status receive_header(tdict_comm_call *call, tdict_comm_op op, tdic
 }
 
 /* Sends the blob of the schema if the receiver does not have the schema. */
-static tdict_status send_schema(const tdict_comm_call *call, tdict_tree_schema *schema, tdict_error *err) {
+static tdict_status send_schema(const tdict_comm_call *call, tdict_schema *schema, tdict_error *err) {
   const tdict_schema_cache *cache = &call->comm->peers[call->root].sent;
-  const size_t bytes = tdict_tree_schema_write(schema, NULL, 0);
-  if (tdict_schema_cache_find(cache, tdict_tree_schema_hash(schema), bytes)) return TDICT_OK;
+  const size_t bytes = tdict_schema_write(schema, NULL, 0);
+  if (tdict_schema_cache_find(cache, tdict_schema_hash(schema), bytes)) return TDICT_OK;
   void *blob = malloc(bytes);
   if (!blob) return tdict_fail(err, TDICT_ENOMEM, "send: no host memory for a schema of %zu bytes", bytes);
-  tdict_tree_schema_write(schema, blob, bytes);
+  tdict_schema_write(schema, blob, bytes);
   tdict_status status = tdict_table_send_host(call, blob, bytes, call->root, err);
   free(blob);
   return status;
@@ -101,14 +101,14 @@ static tdict_status run_send(tdict_comm_call *call, tdict_tree **out, tdict_erro
 
 /* Receives the schema that the header describes, or finds it in the cache. The caller owns *out. Errors after the blob
  * has arrived are noted in the call. */
-static tdict_status receive_schema(tdict_comm_call *call, const tdict_comm_header *h, tdict_tree_schema **out,
+static tdict_status receive_schema(tdict_comm_call *call, const tdict_comm_header *h, tdict_schema **out,
                                    tdict_error *err) {
   const tdict_schema_cache *cache = &call->comm->peers[call->root].received;
-  tdict_tree_schema *found = tdict_schema_cache_find(cache, h->hash, h->blob_bytes);
+  tdict_schema *found = tdict_schema_cache_find(cache, h->hash, h->blob_bytes);
   tdict_error local;
   *out = NULL;
   if (found) {
-    *out = tdict_tree_schema_retain(found);
+    *out = tdict_schema_retain(found);
     return TDICT_OK;
   }
   void *blob = h->blob_bytes <= INT32_MAX ? malloc(h->blob_bytes + 1) : NULL;
@@ -124,8 +124,8 @@ static tdict_status receive_schema(tdict_comm_call *call, const tdict_comm_heade
 }
 
 /* Receives the block, and makes its tree while the elements are on their way. */
-static tdict_status receive_tree(const tdict_comm_call *call, const tdict_tree_schema *schema,
-                                 tdict_block_message *message, tdict_error *err) {
+static tdict_status receive_tree(const tdict_comm_call *call, const tdict_schema *schema, tdict_block_message *message,
+                                 tdict_error *err) {
   tdict_error local;
   if (!message->bytes) return tdict_message_make_tree(message, schema, err);
   tdict_status status = tdict_table_receive(call, message->data, message->bytes, call->root, err);
@@ -135,7 +135,7 @@ static tdict_status receive_tree(const tdict_comm_call *call, const tdict_tree_s
 }
 
 static tdict_status run_receive(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
-  tdict_tree_schema *schema = NULL;
+  tdict_schema *schema = NULL;
   tdict_block_message message = {0};
   tdict_comm_header header;
   tdict_error local;
@@ -154,7 +154,7 @@ static tdict_status run_receive(tdict_comm_call *call, tdict_tree **out, tdict_e
   if (status == TDICT_OK) status = receive_tree(call, schema, &message, err);
   if (status == TDICT_OK) *out = tdict_retain(message.packed);
   tdict_message_reset(&message);
-  tdict_tree_schema_release(schema);
+  tdict_schema_release(schema);
   return status;
 }
 

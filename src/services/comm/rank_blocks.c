@@ -24,7 +24,7 @@ tdict_status tdict_rank_blocks_init(const tdict_comm_call *call, tdict_rank_bloc
 void tdict_rank_blocks_reset(tdict_rank_blocks *blocks) {
   for (int32_t r = 0; blocks->trees && r < blocks->world; r++) tdict_release(blocks->trees[r]);
   if (blocks->storage) tdict_storage_release(blocks->storage);
-  tdict_tree_schema_release(blocks->schema);
+  tdict_schema_release(blocks->schema);
   free(blocks->rows);
   free(blocks->offsets);
   free(blocks->bytes);
@@ -59,10 +59,10 @@ static tdict_status measure_block(const tdict_comm_call *call, tdict_rank_blocks
   return status;
 }
 
-tdict_status tdict_rank_blocks_allocate(const tdict_comm_call *call, const tdict_tree_schema *schema, int dim,
+tdict_status tdict_rank_blocks_allocate(const tdict_comm_call *call, const tdict_schema *schema, int dim,
                                         tdict_memory *memory, tdict_rank_blocks *out, tdict_error *err) {
   tdict_status status = TDICT_OK;
-  out->schema = tdict_tree_schema_retain(schema);
+  out->schema = tdict_schema_retain(schema);
   out->dim = dim;
   for (int32_t r = 0; r < out->world && status == TDICT_OK; r++) status = measure_block(call, out, r, err);
   if (!memory) memory = tdict_comm_memory(call->comm);
@@ -105,7 +105,7 @@ static tdict_status describe_stacked(const tdict_map *map, size_t entry, const t
 
 tdict_status tdict_rank_blocks_check_stack(const tdict_rank_blocks *blocks, bool *out, tdict_error *err) {
   static const char what[] = "all_gather_stack";
-  const tdict_tree_schema *s = blocks->schema;
+  const tdict_schema *s = blocks->schema;
   char path[TDICT_SCHEMA_PATH_BYTES];
   *out = true;
   if (s->batch_ndim == TDICT_MAX_BATCH_NDIM)

@@ -9,17 +9,17 @@
 
 typedef struct tdict_rank_blocks {
   int32_t world;
-  tdict_tree_schema *schema; /* retained; NULL before tdict_rank_blocks_allocate() */
-  int dim;                   /* the dimension of the rows; -1: all trees have the schema */
-  tdict_storage *storage;    /* retained */
-  char *data;                /* start of the storage */
-  int64_t *rows;             /* of each rank; filled in by the caller of tdict_rank_blocks_allocate() */
-  size_t *offsets;           /* of each block; multiples of 256 */
-  size_t *bytes;             /* of each block, without padding at the end */
-  tdict_tree **trees;        /* retained; NULL for a tree that was not made */
-  size_t total;              /* bytes of all blocks */
-  size_t step;               /* distance between two blocks if all blocks have one size */
-  bool are_equal;            /* true: all ranks have the same number of rows */
+  tdict_schema *schema;   /* retained; NULL before tdict_rank_blocks_allocate() */
+  int dim;                /* the dimension of the rows; -1: all trees have the schema */
+  tdict_storage *storage; /* retained */
+  char *data;             /* start of the storage */
+  int64_t *rows;          /* of each rank; filled in by the caller of tdict_rank_blocks_allocate() */
+  size_t *offsets;        /* of each block; multiples of 256 */
+  size_t *bytes;          /* of each block, without padding at the end */
+  tdict_tree **trees;     /* retained; NULL for a tree that was not made */
+  size_t total;           /* bytes of all blocks */
+  size_t step;            /* distance between two blocks if all blocks have one size */
+  bool are_equal;         /* true: all ranks have the same number of rows */
 } tdict_rank_blocks;
 
 /* Allocates the lists. Returns TDICT_ENOMEM. */
@@ -27,7 +27,7 @@ tdict_status tdict_rank_blocks_init(const tdict_comm_call *call, tdict_rank_bloc
 /* Computes the sizes and offsets of the blocks for out->rows, and allocates the storage in the memory of the
  * communicator. `dim` is as in the struct. Makes no trees. Returns TDICT_EOVERFLOW, and the errors of
  * tdict_storage_create(). */
-tdict_status tdict_rank_blocks_allocate(const tdict_comm_call *call, const tdict_tree_schema *schema, int dim,
+tdict_status tdict_rank_blocks_allocate(const tdict_comm_call *call, const tdict_schema *schema, int dim,
                                         tdict_memory *memory, tdict_rank_blocks *out, tdict_error *err);
 /* Makes the tree over the block of rank `r`, unless the tree was made before. The elements of the block may arrive at
  * the same time. Returns TDICT_ENOMEM. */

@@ -22,9 +22,9 @@ typedef struct dtype_group {
 
 typedef struct reduction {
   tdict_comm_source source;
-  const tdict_tree_schema *schema; /* of the source */
-  tdict_block_message block;       /* the tree as a block; block.packed is NULL if the tree is none */
-  dtype_group *groups;             /* at most one for each entry */
+  const tdict_schema *schema; /* of the source */
+  tdict_block_message block;  /* the tree as a block; block.packed is NULL if the tree is none */
+  dtype_group *groups;        /* at most one for each entry */
   size_t num_groups;
   size_t *offsets;  /* of each entry of the schema in the copy; of a tree: unused; NULL: there is no copy */
   tdict_tree *copy; /* retained; NULL: the block is combined in place */
@@ -52,7 +52,7 @@ static bool can_combine(const tdict_comm_call *call, tdict_dtype of_tensor) {
 }
 
 /* Checks that the table can combine the elements of all tensors. */
-static tdict_status check_dtypes(const tdict_comm_call *call, const tdict_tree_schema *schema, tdict_error *err) {
+static tdict_status check_dtypes(const tdict_comm_call *call, const tdict_schema *schema, tdict_error *err) {
   static const char *const names[] = {"sum", "mean", "minimum", "maximum"};
   char text[TDICT_DTYPE_TEXT_BYTES], path[TDICT_SCHEMA_PATH_BYTES];
   tdict_dtype checked = 0;

@@ -21,8 +21,8 @@ static const uint8_t *skip_int(const uint8_t *at) {
 }
 
 /* Replaces the size of batch dimension `dim` of the root. */
-static tdict_status set_rows(const tdict_tree_schema *schema, const char *what, int dim, int64_t rows,
-                             tdict_tree_schema **out, tdict_error *err) {
+static tdict_status set_rows(const tdict_schema *schema, const char *what, int dim, int64_t rows, tdict_schema **out,
+                             tdict_error *err) {
   const size_t bytes = schema->num_bytes;
   if (dim < 0 || dim >= schema->batch_ndim)
     return tdict_fail(err, TDICT_EINVAL, "%s: dimension %d does not exist", what, dim);
@@ -43,12 +43,12 @@ static tdict_status set_rows(const tdict_tree_schema *schema, const char *what, 
 }
 
 static void drop(tdict_row_schema *s) {
-  tdict_tree_schema_release(s->from);
-  tdict_tree_schema_release(s->made);
+  tdict_schema_release(s->from);
+  tdict_schema_release(s->made);
 }
 
 tdict_status tdict_row_schemas_get(tdict_row_schemas *schemas, const char *what, const tdict_row_schema *wanted,
-                                   tdict_tree_schema **out, tdict_error *err) {
+                                   tdict_schema **out, tdict_error *err) {
   tdict_row_schema used = *wanted, *list = schemas->list;
   int at = 0;
   while (at < schemas->count &&
@@ -59,13 +59,13 @@ tdict_status tdict_row_schemas_get(tdict_row_schemas *schemas, const char *what,
   } else {
     tdict_status status = set_rows(wanted->from, what, wanted->dim, wanted->rows, &used.made, err);
     if (status != TDICT_OK) return status;
-    used.from = tdict_tree_schema_retain(wanted->from);
+    used.from = tdict_schema_retain(wanted->from);
     if (schemas->count == TDICT_ROW_SCHEMAS) drop(&list[--schemas->count]);
     at = schemas->count++;
   }
   memmove(&list[1], &list[0], (size_t)at * sizeof *list);
   list[0] = used;
-  *out = tdict_tree_schema_retain(used.made);
+  *out = tdict_schema_retain(used.made);
   return TDICT_OK;
 }
 

@@ -8,7 +8,7 @@
 
 enum { TDICT_ROW_SCHEMAS = 8 };
 typedef struct tdict_row_schema {
-  tdict_tree_schema *from, *made; /* retained, so that no other schema gets the address of `from` */
+  tdict_schema *from, *made; /* retained, so that no other schema gets the address of `from` */
   int dim;
   int64_t rows;
 } tdict_row_schema;
@@ -21,7 +21,7 @@ typedef struct tdict_row_schemas {
  * Returns TDICT_ENOMEM, and TDICT_EINVAL if the dimension does not exist. The message of an error begins with
  * `what`. */
 tdict_status tdict_row_schemas_get(tdict_row_schemas *schemas, const char *what, const tdict_row_schema *wanted,
-                                   tdict_tree_schema **out, tdict_error *err);
+                                   tdict_schema **out, tdict_error *err);
 /* Drops all schemas. */
 void tdict_row_schemas_reset(tdict_row_schemas *schemas);
 

@@ -12,10 +12,10 @@
 #include "tdict/shape.h"
 
 typedef struct scatter {
-  tdict_comm_source source;       /* on the root */
-  tdict_tree_schema *offered;     /* on the root: of the tree with 0 rows */
-  tdict_tree_schema *schema;      /* as `offered`; borrowed from the cache */
-  tdict_tree_schema *part_schema; /* of this rank's part */
+  tdict_comm_source source;  /* on the root */
+  tdict_schema *offered;     /* on the root: of the tree with 0 rows */
+  tdict_schema *schema;      /* as `offered`; borrowed from the cache */
+  tdict_schema *part_schema; /* of this rank's part */
   int dim;
   int64_t *counts;            /* in blocks.rows */
   tdict_tree **pieces;        /* on the root: views of the source, one for each rank; retained */
@@ -131,7 +131,7 @@ static tdict_status run_scatter(tdict_comm_call *call, tdict_tree **out, tdict_e
   tdict_status status = agree(call, &s, err);
   if (status == TDICT_OK) status = tdict_comm_share_schema(call, s.offered, call->root, &s.schema, err);
   if (status == TDICT_OK)
-    status = tdict_dim_find("scatter", call->dim, tdict_tree_schema_batch_ndim(s.schema), &s.dim, err);
+    status = tdict_dim_find("scatter", call->dim, tdict_schema_get_info(s.schema).batch_ndim, &s.dim, err);
   if (status == TDICT_OK) status = share_counts(call, &s, err);
   if (status == TDICT_OK) status = move_parts(call, &s, err);
   if (status == TDICT_OK) *out = tdict_retain(s.result.packed);
@@ -140,8 +140,8 @@ static tdict_status run_scatter(tdict_comm_call *call, tdict_tree **out, tdict_e
   tdict_message_reset(&s.result);
   tdict_rank_blocks_reset(&s.blocks);
   tdict_comm_source_reset(&s.source);
-  tdict_tree_schema_release(s.offered);
-  tdict_tree_schema_release(s.part_schema);
+  tdict_schema_release(s.offered);
+  tdict_schema_release(s.part_schema);
   return status;
 }
 

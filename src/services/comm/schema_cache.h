@@ -12,17 +12,17 @@
 enum { TDICT_SCHEMA_CACHE_SIZE = 64, TDICT_SCHEMA_CACHE_TRIED = 8 };
 typedef struct tdict_schema_cache {
   int count;
-  tdict_tree_schema *schemas[TDICT_SCHEMA_CACHE_SIZE]; /* retained; the one that was used last comes first */
+  tdict_schema *schemas[TDICT_SCHEMA_CACHE_SIZE]; /* retained; the one that was used last comes first */
 } tdict_schema_cache;
 
 /* Returns the schema with this hash and size of the blob, borrowed from the cache, or NULL. Changes nothing. */
-tdict_tree_schema *tdict_schema_cache_find(const tdict_schema_cache *cache, tdict_hash128 hash, size_t blob_bytes);
+tdict_schema *tdict_schema_cache_find(const tdict_schema_cache *cache, tdict_hash128 hash, size_t blob_bytes);
 /* Returns the schema of a tree if this schema is one of those that were used last, borrowed from the cache, or NULL.
  * Changes nothing. */
-tdict_tree_schema *tdict_schema_cache_match(const tdict_schema_cache *cache, const tdict_tree *tree);
+tdict_schema *tdict_schema_cache_match(const tdict_schema_cache *cache, const tdict_tree *tree);
 /* Puts a schema at the first place. If the schema is not in the cache, retains it; if the cache is full, the schema
  * that was used least recently is dropped. */
-void tdict_schema_cache_use(tdict_schema_cache *cache, tdict_tree_schema *schema);
+void tdict_schema_cache_use(tdict_schema_cache *cache, tdict_schema *schema);
 /* Drops all schemas. */
 void tdict_schema_cache_reset(tdict_schema_cache *cache);
 

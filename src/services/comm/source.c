@@ -5,10 +5,10 @@
 
 /* Finds the schema of a tree. Most programs send trees of few schemas again and again, and comparing a tree with a
  * schema takes less time than making a schema. */
-static tdict_status find_schema(tdict_comm *comm, const tdict_tree *tree, tdict_tree_schema **out, tdict_error *err) {
-  tdict_tree_schema *found = tdict_schema_cache_match(&comm->own_schemas, tree);
-  if (found) *out = tdict_tree_schema_retain(found);
-  tdict_status status = found ? TDICT_OK : tdict_tree_schema_export(tree, out, err);
+static tdict_status find_schema(tdict_comm *comm, const tdict_tree *tree, tdict_schema **out, tdict_error *err) {
+  tdict_schema *found = tdict_schema_cache_match(&comm->own_schemas, tree);
+  if (found) *out = tdict_schema_retain(found);
+  tdict_status status = found ? TDICT_OK : tdict_schema_from_tree(tree, out, err);
   if (status == TDICT_OK) tdict_schema_cache_use(&comm->own_schemas, *out);
   return status;
 }
@@ -46,8 +46,8 @@ void tdict_comm_prepare_message(tdict_comm_call *call, const tdict_comm_source *
   tdict_comm_note(call, tdict_message_prepare(call->comm, source, out, &err), &err);
 }
 
-tdict_status tdict_comm_get_rows(const tdict_comm_call *call, tdict_tree_schema *schema, int dim, int64_t rows,
-                                 tdict_tree_schema **out, tdict_error *err) {
+tdict_status tdict_comm_get_rows(const tdict_comm_call *call, tdict_schema *schema, int dim, int64_t rows,
+                                 tdict_schema **out, tdict_error *err) {
   const tdict_row_schema wanted = {.from = schema, .dim = dim, .rows = rows};
   return tdict_row_schemas_get(&call->comm->row_schemas, tdict_comm_what(call), &wanted, out, err);
 }

@@ -12,7 +12,7 @@ void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int 
 /* Makes the message of a tree that was checked. Does nothing after an error. */
 void tdict_comm_prepare_message(tdict_comm_call *call, const tdict_comm_source *source, tdict_block_message *out);
 /* Calls tdict_row_schemas_get() for the schemas of the communicator. */
-tdict_status tdict_comm_get_rows(const tdict_comm_call *call, tdict_tree_schema *schema, int dim, int64_t rows,
-                                 tdict_tree_schema **out, tdict_error *err);
+tdict_status tdict_comm_get_rows(const tdict_comm_call *call, tdict_schema *schema, int dim, int64_t rows,
+                                 tdict_schema **out, tdict_error *err);
 
 #endif

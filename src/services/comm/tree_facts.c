@@ -45,7 +45,7 @@ tdict_tree_facts *tdict_tree_facts_get(const tdict_tree *tree) {
 bool tdict_tree_facts_read(const tdict_tree_facts *facts, tdict_comm_source *out) {
   if (!facts || atomic_load_explicit(&facts->state, memory_order_acquire) != FACTS_KNOWN) return false;
   *out = facts->found;
-  out->schema = tdict_tree_schema_retain(out->schema);
+  out->schema = tdict_schema_retain(out->schema);
   return true;
 }
 
@@ -57,6 +57,6 @@ void tdict_tree_facts_write(tdict_tree_facts *facts, const tdict_comm_source *fo
     return;
   facts->found = *found;
   facts->found.tree = NULL; /* a call may have a copy of the tree */
-  facts->found.schema = tdict_tree_schema_retain(found->schema);
+  facts->found.schema = tdict_schema_retain(found->schema);
   atomic_store_explicit(&facts->state, FACTS_KNOWN, memory_order_release);
 }

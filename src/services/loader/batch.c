@@ -65,8 +65,8 @@ static tdict_status cut_to_count(tdict_loader_slot *slot) {
 static tdict_status fetch_rows(tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_dataset_table *t = l->table;
   int64_t wanted = slot->count;
-  const tdict_schema schema = {t->fields, t->num_fields};
-  tdict_status status = tdict_create_unset(&schema, 1, &wanted, l->memory, &slot->tree, &slot->error);
+  const tdict_fields list = {t->fields, t->num_fields};
+  tdict_status status = tdict_create_unset(&list, 1, &wanted, l->memory, &slot->tree, &slot->error);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
   if (t->fetch_batch && !tdict_loader_is_stream(l)) {
     tdict_error_clear(&slot->error);

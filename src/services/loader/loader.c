@@ -55,8 +55,8 @@ static tdict_status check_conversions(const tdict_loader_options *o, tdict_error
 /* Checks the dataset's fields here, so that a bad field fails tdict_loader_create() and not the first batch. */
 static tdict_status check_dataset_fields(const tdict_loader *l, tdict_error *err) {
   tdict_error why = {0};
-  const tdict_schema schema = {l->table->fields, l->table->num_fields};
-  tdict_status status = tdict_schema_check(&schema, l->options.batch_size, &why);
+  const tdict_fields list = {l->table->fields, l->table->num_fields};
+  tdict_status status = tdict_fields_check(&list, l->options.batch_size, &why);
   if (status == TDICT_OK) return TDICT_OK;
   tdict_fail(err, status, "loader: the dataset's fields: %.200s", why.message);
   return why.path[0] ? tdict_error_at(err, status, why.path) : status;

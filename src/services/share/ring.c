@@ -38,7 +38,7 @@ static void free_ring(tdict_share_ring *r) {
   free(r);
 }
 
-static tdict_status make_slots(tdict_share_ring *r, const tdict_tree_schema *schema, tdict_error *err) {
+static tdict_status make_slots(tdict_share_ring *r, const tdict_schema *schema, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0; i < r->num_slots && status == TDICT_OK; i++) {
     status = tdict_segment_make_tree(r->segment, schema, i, &r->slots[i].tree, err);
@@ -47,7 +47,7 @@ static tdict_status make_slots(tdict_share_ring *r, const tdict_tree_schema *sch
   return status;
 }
 
-tdict_status tdict_ring_make(tdict_segment *segment, const tdict_tree_schema *schema, bool is_trainer,
+tdict_status tdict_ring_make(tdict_segment *segment, const tdict_schema *schema, bool is_trainer,
                              tdict_share_ring **out, tdict_error *err) {
   tdict_share_ring *r = calloc(1, sizeof *r);
   if (!r) {
@@ -89,18 +89,18 @@ tdict_status tdict_share_ring_create(const tdict_tree *like, const tdict_share_r
   TDICT_UNCANCELLED;
   static const char what[] = "share_ring_create";
   tdict_share_ring_options o = tdict_share_ring_options_default();
-  tdict_tree_schema *schema;
+  tdict_schema *schema;
   tdict_segment *segment;
   if (!like || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, like ? "out" : "like");
   tdict_status status = tdict_options_read(&o, sizeof o, options, "share_ring_options", err);
   if (status == TDICT_OK) status = check_options(&o, what, err);
-  if (status == TDICT_OK) status = tdict_tree_schema_export(like, &schema, err);
+  if (status == TDICT_OK) status = tdict_schema_from_tree(like, &schema, err);
   if (status != TDICT_OK) return status;
   const tdict_segment_layout wanted = {
       .kind = TDICT_SEGMENT_RING, .num_slots = (uint32_t)o.num_slots, .max_workers = (uint32_t)o.max_workers};
   status = tdict_segment_create(schema, &wanted, &segment, err);
   if (status == TDICT_OK) status = tdict_ring_make(segment, schema, true, out, err);
-  tdict_tree_schema_release(schema);
+  tdict_schema_release(schema);
   return status;
 }
 
@@ -109,7 +109,7 @@ tdict_status tdict_share_ring_attach(int socket, int64_t timeout_ns, tdict_share
   static const char what[] = "share_ring_attach";
   tdict_message message = {.kind = TDICT_SEGMENT_RING, .num_fds = 2};
   tdict_segment *segment;
-  tdict_tree_schema *schema;
+  tdict_schema *schema;
   tdict_share_ring *made;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
   tdict_status status = tdict_message_receive(what, socket, timeout_ns, &message, err);
@@ -120,10 +120,10 @@ tdict_status tdict_share_ring_attach(int socket, int64_t timeout_ns, tdict_share
     status = tdict_fail(err, TDICT_EFORMAT, "%s: the worker has number %u, but the ring has %u workers", what,
                         message.worker, segment->layout.max_workers);
     tdict_segment_release(segment);
-    tdict_tree_schema_release(schema);
+    tdict_schema_release(schema);
   } else if (status == TDICT_OK) {
     status = tdict_ring_make(segment, schema, false, &made, err);
-    tdict_tree_schema_release(schema);
+    tdict_schema_release(schema);
   }
   if (status != TDICT_OK) {
     close(trainer_fd);

@@ -57,7 +57,7 @@ tdict_status tdict_share_ring_add_worker(tdict_share_ring *ring, int socket, int
   return TDICT_OK;
 }
 
-tdict_status tdict_share_ring_pin(tdict_share_ring *ring, tdict_context *context, tdict_error *err) {
+tdict_status tdict_share_ring_pin(tdict_context *context, tdict_share_ring *ring, tdict_error *err) {
   TDICT_UNCANCELLED;
   static const char what[] = "share_ring_pin";
   tdict_gpu *gpu;

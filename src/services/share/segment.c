@@ -85,7 +85,7 @@ static tdict_status make_segment(int fd, const tdict_segment_layout *layout, tdi
 }
 
 /* Returns TDICT_ENOTSUP if the schema has an object. err->path names the first object. */
-static tdict_status check_objects(const tdict_tree_schema *schema, tdict_error *err) {
+static tdict_status check_objects(const tdict_schema *schema, tdict_error *err) {
   char path[TDICT_SCHEMA_PATH_BYTES];
   for (size_t i = 0; schema->num_objects && i < schema->num_entries; i++) {
     const tdict_schema_entry *entry = &schema->entries[i];
@@ -113,8 +113,8 @@ static tdict_status allocate_and_seal(int fd, size_t bytes, tdict_error *err) {
   return fcntl(fd, F_ADD_SEALS, WANTED_SEALS) == 0 ? TDICT_OK : fail_errno("F_ADD_SEALS", err);
 }
 
-tdict_status tdict_segment_create(const tdict_tree_schema *schema, const tdict_segment_layout *wanted,
-                                  tdict_segment **out, tdict_error *err) {
+tdict_status tdict_segment_create(const tdict_schema *schema, const tdict_segment_layout *wanted, tdict_segment **out,
+                                  tdict_error *err) {
   tdict_segment_layout layout = *wanted;
   tdict_status status = check_objects(schema, err);
   if (status == TDICT_OK) status = tdict_schema_measure(schema, &layout.slot_bytes, err);
@@ -203,18 +203,17 @@ static tdict_status check_file(int fd, tdict_segment_kind kind, tdict_segment_la
 }
 
 /* Reads the schema from a copy of the blob, because another process may change the segment. */
-static tdict_status read_schema(int fd, const tdict_segment_layout *layout, tdict_tree_schema **out, tdict_error *err) {
+static tdict_status read_schema(int fd, const tdict_segment_layout *layout, tdict_schema **out, tdict_error *err) {
   void *blob = malloc(layout->blob_bytes ? layout->blob_bytes : 1);
   if (!blob) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu bytes", what, layout->blob_bytes);
   tdict_status status = read_at(fd, blob, layout->blob_bytes, layout->blob_at, err);
-  if (status == TDICT_OK) status = tdict_tree_schema_read(blob, layout->blob_bytes, out, err);
+  if (status == TDICT_OK) status = tdict_schema_read(blob, layout->blob_bytes, out, err);
   free(blob);
   return status;
 }
 
 /* Checks that the schema has no objects, and that the slots have the size that the schema needs. */
-static tdict_status check_schema(const tdict_tree_schema *schema, const tdict_segment_layout *layout,
-                                 tdict_error *err) {
+static tdict_status check_schema(const tdict_schema *schema, const tdict_segment_layout *layout, tdict_error *err) {
   size_t bytes;
   tdict_status status = check_objects(schema, err);
   if (status == TDICT_OK) status = tdict_schema_measure(schema, &bytes, err);
@@ -223,10 +222,10 @@ static tdict_status check_schema(const tdict_tree_schema *schema, const tdict_se
                     layout->slot_bytes, bytes);
 }
 
-tdict_status tdict_segment_open(int fd, tdict_segment_kind kind, tdict_segment **out, tdict_tree_schema **schema,
+tdict_status tdict_segment_open(int fd, tdict_segment_kind kind, tdict_segment **out, tdict_schema **schema,
                                 tdict_error *err) {
   tdict_segment_layout layout;
-  tdict_tree_schema *read = NULL;
+  tdict_schema *read = NULL;
   tdict_status status = check_file(fd, kind, &layout, err);
   if (status == TDICT_OK) status = read_schema(fd, &layout, &read, err);
   if (status == TDICT_OK) status = check_schema(read, &layout, err);
@@ -234,7 +233,7 @@ tdict_status tdict_segment_open(int fd, tdict_segment_kind kind, tdict_segment *
     status = tdict_fail(err, TDICT_EFORMAT, "%s: the trees of the schema do not fit 63 bits", what);
   if (status == TDICT_OK) status = make_segment(fd, &layout, out, err);
   if (status != TDICT_OK) {
-    tdict_tree_schema_release(read);
+    tdict_schema_release(read);
     close(fd);
     return status;
   }
@@ -258,7 +257,7 @@ void tdict_segment_release(tdict_segment *s) {
  * this callback. */
 static void release_storage(void *user) { tdict_segment_release(user); }
 
-tdict_status tdict_segment_make_tree(tdict_segment *s, const tdict_tree_schema *schema, uint32_t slot, tdict_tree **out,
+tdict_status tdict_segment_make_tree(tdict_segment *s, const tdict_schema *schema, uint32_t slot, tdict_tree **out,
                                      tdict_error *err) {
   tdict_storage *storage;
   tdict_tree *made;

@@ -1,5 +1,6 @@
 /* Implements shared trees. The callers own the trees; each tree retains its segment. Thread rule: see tdict/share.h. */
 #include "core/base/error.h"
+#include "core/base/options.h"
 #include "core/base/thread.h"
 #include "core/schema/schema.h"
 #include "core/tree/cursor.h"
@@ -9,7 +10,7 @@
 static const char create_what[] = "share_create", send_what[] = "share_send", receive_what[] = "share_receive";
 
 /* Makes the tree of a new segment. */
-static tdict_status make_shared(const tdict_tree_schema *schema, tdict_tree **out, tdict_error *err) {
+static tdict_status make_shared(const tdict_schema *schema, tdict_tree **out, tdict_error *err) {
   const tdict_segment_layout wanted = {.kind = TDICT_SEGMENT_TREE, .num_slots = 1};
   tdict_segment *segment;
   tdict_status status = tdict_segment_create(schema, &wanted, &segment, err);
@@ -42,29 +43,25 @@ static tdict_status copy_elements(tdict_tree *dst, const tdict_tree *src, tdict_
   return status;
 }
 
-tdict_status tdict_share_create(const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_share_create(const tdict_tree *tree, const tdict_share_options *options, tdict_tree **out,
+                                tdict_error *err) {
   TDICT_UNCANCELLED;
-  tdict_tree_schema *schema;
+  tdict_share_options o = tdict_share_options_default();
+  tdict_schema *schema;
   tdict_tree *made = NULL;
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", create_what, tree ? "out" : "tree");
-  tdict_status status = tdict_tree_schema_export(tree, &schema, err);
+  tdict_status status = tdict_options_read(&o, sizeof o, options, "share_options", err);
+  if (status == TDICT_OK) status = tdict_schema_from_tree(tree, &schema, err);
   if (status != TDICT_OK) return status;
   status = make_shared(schema, &made, err);
-  tdict_tree_schema_release(schema);
-  if (status == TDICT_OK) status = copy_elements(made, tree, err);
+  tdict_schema_release(schema);
+  if (status == TDICT_OK && !o.is_zero) status = copy_elements(made, tree, err);
   if (status != TDICT_OK) {
     tdict_release(made);
     return status;
   }
   *out = made;
   return TDICT_OK;
-}
-
-tdict_status tdict_share_create_from(const tdict_tree_schema *schema, tdict_tree **out, tdict_error *err) {
-  TDICT_UNCANCELLED;
-  if (!schema || !out)
-    return tdict_fail(err, TDICT_EINVAL, "%s_from: %s is NULL", create_what, schema ? "out" : "schema");
-  return make_shared(schema, out, err);
 }
 
 tdict_status tdict_share_send(int socket, const tdict_tree *tree, tdict_error *err) {
@@ -81,13 +78,13 @@ tdict_status tdict_share_receive(int socket, int64_t timeout_ns, tdict_tree **ou
   TDICT_UNCANCELLED;
   tdict_message message = {.kind = TDICT_SEGMENT_TREE, .num_fds = 1};
   tdict_segment *segment;
-  tdict_tree_schema *schema;
+  tdict_schema *schema;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", receive_what);
   tdict_status status = tdict_message_receive(receive_what, socket, timeout_ns, &message, err);
   if (status == TDICT_OK) status = tdict_segment_open(message.fds[0], TDICT_SEGMENT_TREE, &segment, &schema, err);
   if (status != TDICT_OK) return status;
   status = tdict_segment_make_tree(segment, schema, 0, out, err);
-  tdict_tree_schema_release(schema);
+  tdict_schema_release(schema);
   tdict_segment_release(segment);
   return status;
 }

@@ -324,14 +324,13 @@ DEVICE_CASE(must_split_chunk_unbind_stack_cat) {
 DEVICE_CASE(must_preallocate) {
   rig r = rig_open();
   static const tdict_field fields[] = {{"obs", TDICT_F32, 1, {3}}, {"n.done", TDICT_BOOL, 0, {0}}};
-  const tdict_schema schema = {fields, 2};
   tdict_tree *td = NULL, *empty = TREE(4), *row = NULL, *got = NULL;
-  td_ok(tdict_create_from(&schema, 1, (const int64_t[]){4}, r.memory, &td, err));
+  td_ok(tdict_create_from(fields, 2, 1, (const int64_t[]){4}, r.memory, &td, err));
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
   td_ok(tdict_write_rows(empty, 2, row, err)); /* allocates */
-  assert_true(tdict_equal(empty, td));         /* zeroed */
+  assert_true(tdict_equal(empty, td));        /* zeroed */
   tdict_release(row);
-  td_ok(tdict_create_from(&schema, 0, NULL, r.memory, &row, err));
+  td_ok(tdict_create_from(fields, 2, 0, NULL, r.memory, &row, err));
   tdict_tensor *obs = NEW(&r, 3);
   td_ok(tdict_write(row, "obs", obs, err));
   td_ok(tdict_write_rows(td, 3, row, err));

@@ -206,7 +206,7 @@ CASE(unloaded_elements_are_refused) {
   td_ok(tdict_clone_deep(r->tree, NULL, &deep, err));
   REFUSED("file.matrix", tdict_clone_deep(r->twin, NULL, &out, err));
   REFUSED("file.matrix", tdict_consolidate(r->twin, NULL, &out, err));
-  REFUSED("file.matrix", tdict_share_create(r->twin, &out, err));
+  REFUSED("file.matrix", tdict_share_create(r->twin, NULL, &out, err));
   REFUSED("file.matrix", tdict_arrow_export(r->twin, &schema, &array, err));
   REFUSED("file.matrix", tdict_stack((const tdict_tree *const[]){r->tree, r->twin}, 2, NULL, NULL, &out, err));
   REFUSED("file.matrix", tdict_cat((const tdict_tree *const[]){r->tree, r->twin}, 2, NULL, NULL, &out, err));

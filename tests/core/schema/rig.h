@@ -5,27 +5,27 @@
 #include "core/tree/help.h"
 #include "support/fail_alloc.h"
 
-static inline tdict_tree_schema *rig_export(const tdict_tree *tree) {
-  tdict_tree_schema *s = NULL;
-  td_ok(tdict_tree_schema_export(tree, &s, err));
+static inline tdict_schema *rig_export(const tdict_tree *tree) {
+  tdict_schema *s = NULL;
+  td_ok(tdict_schema_from_tree(tree, &s, err));
   return s;
 }
-static inline tdict_tree_schema *rig_read(const void *blob, size_t bytes) {
-  tdict_tree_schema *s = NULL;
-  td_ok(tdict_tree_schema_read(blob, bytes, &s, err));
+static inline tdict_schema *rig_read(const void *blob, size_t bytes) {
+  tdict_schema *s = NULL;
+  td_ok(tdict_schema_read(blob, bytes, &s, err));
   return s;
 }
 /* The blob, to be freed. Of exactly its size, so that a sanitizer sees reads beyond it. */
-static inline uint8_t *rig_blob(const tdict_tree_schema *s, size_t *bytes) {
-  *bytes = tdict_tree_schema_write(s, NULL, 0);
+static inline uint8_t *rig_blob(const tdict_schema *s, size_t *bytes) {
+  *bytes = tdict_schema_write(s, NULL, 0);
   uint8_t *blob = malloc(*bytes);
   assert_non_null(blob);
-  assert_int_equal(tdict_tree_schema_write(s, blob, *bytes), *bytes);
+  assert_int_equal(tdict_schema_write(s, blob, *bytes), *bytes);
   return blob;
 }
-static inline tdict_schema_entry rig_entry(const tdict_tree_schema *s, size_t i) {
+static inline tdict_schema_entry rig_entry(const tdict_schema *s, size_t i) {
   tdict_schema_entry e;
-  td_ok(tdict_tree_schema_get_entry_at(s, i, &e, err));
+  td_ok(tdict_schema_get_entry(s, i, &e, err));
   return e;
 }
 

@@ -6,17 +6,17 @@
 #define F32 "\2\x20\1\0"
 
 CASE(schema_read_returns_what_was_written) {
-  tdict_tree_schema *s = rig_read(rig_bytes, sizeof rig_bytes);
+  tdict_schema *s = rig_read(rig_bytes, sizeof rig_bytes);
   size_t bytes;
   uint8_t *blob = rig_blob(s, &bytes);
   assert_int_equal(bytes, sizeof rig_bytes);
   assert_memory_equal(blob, rig_bytes, bytes);
   free(blob);
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
   static const char large[] = HEAD "\1\xff\xff\xff\xff\xff\xff\xff\xff\x7f\0"; /* 2^63 - 1 */
   s = rig_read(BLOB(large));
-  assert_int_equal(tdict_tree_schema_batch_size(s)[0], INT64_MAX);
-  tdict_tree_schema_release(s);
+  assert_int_equal(tdict_schema_get_info(s).batch_size[0], INT64_MAX);
+  tdict_schema_release(s);
 }
 
 static const struct {
@@ -57,29 +57,29 @@ static const struct {
 };
 
 CASE(schema_read_refuses) {
-  tdict_tree_schema *const none = (tdict_tree_schema *)(uintptr_t)0xA5A5, *s = none;
+  tdict_schema *const none = (tdict_schema *)(uintptr_t)0xA5A5, *s = none;
   for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
     uint8_t *exact = malloc(attacks[i].bytes + 1);
     memcpy(exact, attacks[i].blob, attacks[i].bytes);
     exact = realloc(exact, attacks[i].bytes ? attacks[i].bytes : 1);
-    td_fails(TDICT_EFORMAT, attacks[i].text, tdict_tree_schema_read(exact, attacks[i].bytes, &s, err));
+    td_fails(TDICT_EFORMAT, attacks[i].text, tdict_schema_read(exact, attacks[i].bytes, &s, err));
     assert_ptr_equal(s, none);
     free(exact);
   }
-  td_fails(TDICT_EINVAL, "blob is NULL", tdict_tree_schema_read(NULL, 0, &s, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_tree_schema_read(rig_bytes, sizeof rig_bytes, NULL, err));
-  td_fails(TDICT_EFORMAT, "wanted at most 2147483647", tdict_tree_schema_read(rig_bytes, (size_t)1 << 31, &s, err));
+  td_fails(TDICT_EINVAL, "blob is NULL", tdict_schema_read(NULL, 0, &s, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_schema_read(rig_bytes, sizeof rig_bytes, NULL, err));
+  td_fails(TDICT_EFORMAT, "wanted at most 2147483647", tdict_schema_read(rig_bytes, (size_t)1 << 31, &s, err));
   td_fails(TDICT_ENOTSUP, "the version is 2, this library reads version 1",
-           tdict_tree_schema_read(BLOB("tdsc\2\0\0\0anything"), &s, err));
+           tdict_schema_read(BLOB("tdsc\2\0\0\0anything"), &s, err));
   /* The same key in two trees is no error. */
   static const char twice[] = HEAD "\0\2a\0\0\3a\0b\0\0\2b\0\0\3a\0b\0\0\0";
-  tdict_tree_schema_release(rig_read(BLOB(twice)));
+  tdict_schema_release(rig_read(BLOB(twice)));
 }
 
 CASE(schema_read_limits_depth) {
   enum { MORE = TDICT_SCHEMA_MAX_DEPTH + 1 };
   uint8_t blob[9 + 5 * MORE + 1] = HEAD;
-  tdict_tree_schema *s = NULL;
+  tdict_schema *s = NULL;
   for (int keys = MORE - 1; keys <= MORE; keys++) {
     size_t at = 9;
     for (int i = 0; i < keys; i++) {
@@ -89,24 +89,23 @@ CASE(schema_read_limits_depth) {
     memset(blob + at, 0, (size_t)keys + 1);
     at += (size_t)keys + 1;
     if (keys < MORE)
-      tdict_tree_schema_release(rig_read(blob, at));
+      tdict_schema_release(rig_read(blob, at));
     else
-      td_fails(TDICT_EFORMAT, "at byte 4105: a path has more than 1024 keys",
-               tdict_tree_schema_read(blob, at, &s, err));
+      td_fails(TDICT_EFORMAT, "at byte 4105: a path has more than 1024 keys", tdict_schema_read(blob, at, &s, err));
   }
 }
 
 /* What is accepted is written again byte by byte; what is refused says where. */
 static void try_blob(const uint8_t *blob, size_t bytes) {
-  tdict_tree_schema *s = NULL;
+  tdict_schema *s = NULL;
   tdict_error error = {0};
-  if (tdict_tree_schema_read(blob, bytes, &s, &error) == TDICT_OK) {
+  if (tdict_schema_read(blob, bytes, &s, &error) == TDICT_OK) {
     size_t written;
     uint8_t *again = rig_blob(s, &written);
     assert_int_equal(written, bytes);
     assert_memory_equal(again, blob, bytes);
     free(again);
-    tdict_tree_schema_release(s);
+    tdict_schema_release(s);
     return;
   }
   assert_true(error.status == TDICT_EFORMAT || error.status == TDICT_ENOTSUP);
@@ -115,10 +114,10 @@ static void try_blob(const uint8_t *blob, size_t bytes) {
 
 CASE(schema_read_is_canonical) {
   for (size_t n = 0; n < sizeof rig_bytes; n++) { /* every cut is refused */
-    tdict_tree_schema *s = NULL;
+    tdict_schema *s = NULL;
     uint8_t *exact = malloc(n ? n : 1);
     memcpy(exact, rig_bytes, n);
-    td_fails(TDICT_EFORMAT, "at byte ", tdict_tree_schema_read(exact, n, &s, err));
+    td_fails(TDICT_EFORMAT, "at byte ", tdict_schema_read(exact, n, &s, err));
     free(exact);
   }
   for (size_t i = 0; i < sizeof rig_bytes; i++) {
@@ -134,12 +133,12 @@ CASE(schema_read_is_canonical) {
 
 CASE(schema_read_survives_enomem) {
   for (int64_t n = 0;; n++) {
-    tdict_tree_schema *s = NULL;
+    tdict_schema *s = NULL;
     tdict_error error = {0};
     td_fail_alloc(n, false);
-    tdict_status status = tdict_tree_schema_read(rig_bytes, sizeof rig_bytes, &s, &error);
+    tdict_status status = tdict_schema_read(rig_bytes, sizeof rig_bytes, &s, &error);
     bool failed = td_fail_alloc_stop();
-    tdict_tree_schema_release(s);
+    tdict_schema_release(s);
     assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
     if (!failed) break;
     assert_true(s == NULL && error.message[0] && n < 10);

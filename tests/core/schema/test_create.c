@@ -18,25 +18,25 @@ static void check_shape(const tdict_tree *td, const char *path, tdict_dtype dtyp
 /* The law: export(create(read(write(export(tree))))) equals export(tree). */
 static void check_law(const tdict_tree *td) {
   size_t bytes;
-  tdict_tree_schema *first = rig_export(td);
+  tdict_schema *first = rig_export(td);
   uint8_t *blob = rig_blob(first, &bytes);
-  tdict_tree_schema *read = rig_read(blob, bytes);
+  tdict_schema *read = rig_read(blob, bytes);
   free(blob);
   tdict_tree *made = NULL;
-  td_ok(tdict_tree_schema_create(read, NULL, &made, err));
-  tdict_tree_schema *last = rig_export(made);
-  assert_true(tdict_tree_schema_equal(first, last));
-  tdict_tree_schema_release(first);
-  tdict_tree_schema_release(read);
-  tdict_tree_schema_release(last);
+  td_ok(tdict_create_from_schema(read, NULL, &made, err));
+  tdict_schema *last = rig_export(made);
+  assert_true(tdict_schema_equal(first, last, NULL));
+  tdict_schema_release(first);
+  tdict_schema_release(read);
+  tdict_schema_release(last);
   tdict_release(made);
 }
 
 CASE(schema_create_makes_the_tree_again) {
   tdict_tree *td = rig_tree(NULL), *made = NULL;
   check_law(td);
-  tdict_tree_schema *s = rig_export(td);
-  td_ok(tdict_tree_schema_create(s, NULL, &made, err));
+  tdict_schema *s = rig_export(td);
+  td_ok(tdict_create_from_schema(s, NULL, &made, err));
   help_paths(made, "obs obs.pixels obs.none r h\\.0");
   check_shape(made, "obs.pixels", TDICT_U8, COUNTS(2, 3, 4, 5));
   check_shape(made, "r", TDICT_F32, COUNTS(2, 3));
@@ -53,7 +53,7 @@ CASE(schema_create_makes_the_tree_again) {
   help_put(made, "more", TENSOR(2, 3));
   td_ok(tdict_delete(made, "obs.pixels", err));
   tdict_release(made);
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
   tdict_release(td);
   td = TREE(0, 4);
   check_law(td);
@@ -96,12 +96,12 @@ CASE(schema_measures_its_tensors) {
       max_batch_ndim = (int)pick(&random, 1, 3);
       help_put_tree(td, "c", help_tree(max_batch_ndim, (const int64_t[]){2, 3, 4}));
     }
-    tdict_tree_schema *s = rig_export(td);
-    for (size_t i = 0; i < tdict_tree_schema_num_entries(s); i++) { /* in the order of the schema */
+    tdict_schema *s = rig_export(td);
+    for (size_t i = 0; i < tdict_schema_get_info(s).num_entries; i++) { /* in the order of the schema */
       const tdict_schema_entry e = rig_entry(s, i);
       if (e.kind != TDICT_SCHEMA_TENSOR) continue;
       char path[32];
-      tdict_tree_schema_path(s, i, path, sizeof path);
+      tdict_schema_get_path(s, i, path, sizeof path);
       const size_t own = tdict_tensor_bytes(help_get(td, path));
       bytes += (own + 255) / 256 * 256;
       if (own) padding = (own + 255) / 256 * 256 - own;
@@ -114,7 +114,7 @@ CASE(schema_measures_its_tensors) {
     assert_int_equal(s->size.max_ndim, max_ndim);
     assert_int_equal(s->size.max_batch_ndim, max_batch_ndim);
     assert_false(s->size.is_too_large);
-    tdict_tree_schema_release(s);
+    tdict_schema_release(s);
     tdict_release(td);
   }
 }
@@ -127,25 +127,25 @@ CASE(schema_that_is_too_large_has_no_tree) {
       64,  1,   'b', 0,   1, 8, 1, 0, 1,    0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 64, 0,
   };
   tdict_tree *made = NULL;
-  tdict_tree_schema *s = rig_read(blob, sizeof blob);
+  tdict_schema *s = rig_read(blob, sizeof blob);
   size_t bytes = 77;
   td_fails(TDICT_EOVERFLOW, "up to this one", tdict_schema_measure(s, &bytes, err));
   assert_string_equal(td_last_error.path, "b");
-  td_fails(TDICT_EOVERFLOW, "up to this one", tdict_tree_schema_create(s, NULL, &made, err));
+  td_fails(TDICT_EOVERFLOW, "up to this one", tdict_create_from_schema(s, NULL, &made, err));
   assert_int_equal(bytes, 77);
   assert_null(made);
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
 }
 
 /* Storages that were freed are likely to be used again, and are not zero by themselves. */
 CASE(schema_create_zeroes) {
   enum { TREES = 64 };
   tdict_tree *td = rig_tree(NULL), *made[TREES];
-  tdict_tree_schema *s = rig_export(td);
-  tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+  tdict_schema *s = rig_export(td);
+  tdict_create_options o = tdict_create_options_default();
   for (int pass = 0; pass < 2; pass++) {
     o.is_uninitialized = pass == 0;
-    for (int i = 0; i < TREES; i++) td_ok(tdict_tree_schema_create(s, &o, &made[i], err));
+    for (int i = 0; i < TREES; i++) td_ok(tdict_create_from_schema(s, &o, &made[i], err));
     for (int i = 0; i < TREES; i++) {
       const tdict_storage *storage = help_get(made[i], "r")->storage;
       if (pass == 0) memset(storage->data, 0xA5, storage->bytes);
@@ -153,18 +153,18 @@ CASE(schema_create_zeroes) {
     }
     for (int i = 0; i < TREES; i++) tdict_release(made[i]);
   }
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
   tdict_release(td);
 }
 
 CASE(schema_create_with_another_batch_size) {
   tdict_tree *td = rig_tree(NULL), *made = NULL;
-  tdict_tree_schema *s = rig_export(td);
-  tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+  tdict_schema *s = rig_export(td);
+  tdict_create_options o = tdict_create_options_default();
   const int64_t seven[] = {7}, four[] = {1, 2, 0, 4};
   o.batch_ndim = 1;
   o.batch_size = seven;
-  td_ok(tdict_tree_schema_create(s, &o, &made, err));
+  td_ok(tdict_create_from_schema(s, &o, &made, err));
   check_shape(made, "obs.pixels", TDICT_U8, COUNTS(7, 4, 5));
   check_shape(made, "h\\.0", TDICT_I64, COUNTS(7, 0));
   assert_int_equal(tdict_batch_ndim(made), 1);
@@ -173,36 +173,36 @@ CASE(schema_create_with_another_batch_size) {
   tdict_release(made);
   o.batch_ndim = 4;
   o.batch_size = four;
-  td_ok(tdict_tree_schema_create(s, &o, &made, err));
+  td_ok(tdict_create_from_schema(s, &o, &made, err));
   check_shape(made, "obs.pixels", TDICT_U8, COUNTS(1, 2, 0, 4, 4, 5));
   tdict_release(made);
   o.batch_ndim = 0;
   o.is_uninitialized = true;
-  td_ok(tdict_tree_schema_create(s, &o, &made, err));
+  td_ok(tdict_create_from_schema(s, &o, &made, err));
   check_shape(made, "r", TDICT_F32, 0, NULL);
   td_fill_random(tdict_data(made, "obs.pixels"), 20, 3);
   tdict_release(made);
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
   tdict_release(td);
 }
 
 DEVICE_CASE(schema_create_in_device_memory) {
   tdict_context *context = td_context(NULL);
   tdict_tree *td = rig_tree(NULL), *made = NULL;
-  tdict_tree_schema *s = rig_export(td);
-  tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+  tdict_schema *s = rig_export(td);
+  tdict_create_options o = tdict_create_options_default();
   o.memory = tdict_device_memory(context, td_device());
-  td_ok(tdict_tree_schema_create(s, &o, &made, err));
+  td_ok(tdict_create_from_schema(s, &o, &made, err));
   tdict_tensor *t = help_get(made, "obs.pixels"), *host = NULL;
   assert_true(tdict_device_equal(tdict_tensor_device(t), td_device()));
   td_ok(tdict_tensor_empty(TDICT_U8, COUNTS(2, 3, 4, 5), NULL, &host, err));
   memset(tdict_tensor_data(host), 0xA5, 120);
   td_ok(tdict_tensor_copy(host, t, err));
   for (int i = 0; i < 120; i++) assert_int_equal(((const uint8_t *)tdict_tensor_const_data(host))[i], 0);
-  tdict_tree_schema *again = rig_export(made);
-  assert_true(tdict_tree_schema_equal(s, again)); /* the device is no part of it */
-  tdict_tree_schema_release(again);
-  tdict_tree_schema_release(s);
+  tdict_schema *again = rig_export(made);
+  assert_true(tdict_schema_equal(s, again, NULL)); /* the device is no part of it */
+  tdict_schema_release(again);
+  tdict_schema_release(s);
   tdict_tensor_release(host);
   tdict_release(made);
   tdict_release(td);
@@ -212,52 +212,53 @@ DEVICE_CASE(schema_create_in_device_memory) {
 CASE(schema_create_refuses) {
   int ends = 0;
   tdict_tree *const none = (tdict_tree *)(uintptr_t)0xA5A5, *made = none, *td = rig_tree(&ends);
-  tdict_tree_schema *s = rig_export(td);
-  td_fails(TDICT_ENOTSUP, "an object of type thing cannot be created", tdict_tree_schema_create(s, NULL, &made, err));
+  tdict_schema *s = rig_export(td);
+  td_fails(TDICT_ENOTSUP, "an object of type thing cannot be created", tdict_create_from_schema(s, NULL, &made, err));
   assert_string_equal(td_last_error.path, "x");
-  td_fails(TDICT_EINVAL, "schema is NULL", tdict_tree_schema_create(NULL, NULL, &made, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_tree_schema_create(s, NULL, NULL, err));
-  tdict_tree_schema_release(s);
+  td_fails(TDICT_EINVAL, "schema is NULL", tdict_create_from_schema(NULL, NULL, &made, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_create_from_schema(s, NULL, NULL, err));
+  tdict_schema_release(s);
   td_ok(tdict_delete(td, "x", err));
   s = rig_export(td);
-  tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+  tdict_create_options o = tdict_create_options_default();
   int64_t sizes[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   o.batch_size = sizes;
+  td_fails(TDICT_EINVAL, "batch_size is set, but batch_ndim is -1", tdict_create_from_schema(s, &o, &made, err));
   o.batch_ndim = 17;
-  td_fails(TDICT_EINVAL, "17 batch dimensions", tdict_tree_schema_create(s, &o, &made, err));
+  td_fails(TDICT_EINVAL, "17 batch dimensions", tdict_create_from_schema(s, &o, &made, err));
   o.batch_ndim = -2;
-  td_fails(TDICT_EINVAL, "-2 batch dimensions", tdict_tree_schema_create(s, &o, &made, err));
+  td_fails(TDICT_EINVAL, "-2 batch dimensions", tdict_create_from_schema(s, &o, &made, err));
   o.batch_ndim = 16;
-  td_fails(TDICT_EINVAL, "17 batch dimensions", tdict_tree_schema_create(s, &o, &made, err));
+  td_fails(TDICT_EINVAL, "17 batch dimensions", tdict_create_from_schema(s, &o, &made, err));
   assert_string_equal(td_last_error.path, "obs");
   sizes[3] = -1;
-  td_fails(TDICT_EINVAL, "is -1", tdict_tree_schema_create(s, &o, &made, err));
+  td_fails(TDICT_EINVAL, "is -1", tdict_create_from_schema(s, &o, &made, err));
   assert_string_equal(td_last_error.path, "");
   sizes[3] = INT64_MAX / 8;
   o.batch_ndim = 4;
-  td_fails(TDICT_EOVERFLOW, "do not fit 63 bits", tdict_tree_schema_create(s, &o, &made, err));
+  td_fails(TDICT_EOVERFLOW, "do not fit 63 bits", tdict_create_from_schema(s, &o, &made, err));
   assert_string_equal(td_last_error.path, "obs.pixels");
   sizes[3] = INT64_MAX / 22;
-  td_fails(TDICT_EOVERFLOW, "up to this one", tdict_tree_schema_create(s, &o, &made, err));
+  td_fails(TDICT_EOVERFLOW, "up to this one", tdict_create_from_schema(s, &o, &made, err));
   assert_string_equal(td_last_error.path, "r");
   o.batch_size = NULL;
-  td_fails(TDICT_EINVAL, "NULL", tdict_tree_schema_create(s, &o, &made, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_create_from_schema(s, &o, &made, err));
   o.struct_size = 1;
-  td_fails(TDICT_EINVAL, "tree_schema_create_options", tdict_tree_schema_create(s, &o, &made, err));
+  td_fails(TDICT_EINVAL, "create_options", tdict_create_from_schema(s, &o, &made, err));
   assert_ptr_equal(made, none);
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
   tdict_release(td);
 }
 
 CASE(schema_create_survives_enomem) {
   tdict_tree *td = rig_tree(NULL);
-  tdict_tree_schema *s = rig_export(td);
+  tdict_schema *s = rig_export(td);
   tdict_release(td);
   for (int64_t n = 0;; n++) {
     tdict_tree *made = NULL;
     tdict_error error = {0};
     td_fail_alloc(n, false);
-    tdict_status status = tdict_tree_schema_create(s, NULL, &made, &error);
+    tdict_status status = tdict_create_from_schema(s, NULL, &made, &error);
     bool failed = td_fail_alloc_stop();
     assert_true(!failed || (made == NULL && error.message[0]));
     tdict_release(made);
@@ -265,7 +266,7 @@ CASE(schema_create_survives_enomem) {
     if (!failed) break;
     assert_true(n < 100);
   }
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
 }
 
 /* Adds random tensors and trees to a tree. Returns the number of keys that were added. */
@@ -286,10 +287,10 @@ static int grow_randomly(tdict_tree *td, uint64_t seed, int depth) {
   }
   return added;
 }
-static void check_exports(const tdict_tree_schema *s, const tdict_tree *td) {
-  tdict_tree_schema *now = rig_export(td);
-  assert_true(tdict_tree_schema_equal(s, now));
-  tdict_tree_schema_release(now);
+static void check_exports(const tdict_schema *s, const tdict_tree *td) {
+  tdict_schema *now = rig_export(td);
+  assert_true(tdict_schema_equal(s, now, NULL));
+  tdict_schema_release(now);
 }
 
 /* All trees of one schema are equal, and a change of the keys of one tree changes no other tree. */
@@ -298,21 +299,21 @@ CASE(schema_create_again_makes_separate_trees) {
   for (uint64_t seed = 1; seed <= SEEDS; seed++) {
     tdict_tree *td = TREE(2, 3), *made[TREES];
     const int keys = grow_randomly(td, seed, 0);
-    tdict_tree_schema *s = rig_export(td);
-    assert_int_equal(tdict_tree_schema_num_entries(s), keys);
+    tdict_schema *s = rig_export(td);
+    assert_int_equal(tdict_schema_get_info(s).num_entries, keys);
     for (int i = 0; i < TREES; i++) {
-      td_ok(tdict_tree_schema_create(s, NULL, &made[i], err));
+      td_ok(tdict_create_from_schema(s, NULL, &made[i], err));
       check_exports(s, made[i]);
       help_put(made[i], "added", TENSOR(2, 3));
       if (tdict_has(made[i], "k1")) td_ok(tdict_delete(made[i], "k1", err));
     }
     tdict_release(made[0]);
-    td_ok(tdict_tree_schema_create(s, NULL, &made[0], err));
-    tdict_tree_schema_release(s);
+    td_ok(tdict_create_from_schema(s, NULL, &made[0], err));
+    tdict_schema_release(s);
     s = rig_export(td);
     check_exports(s, made[0]);
     for (int i = 1; i < TREES; i++) assert_true(tdict_has(made[i], "added"));
-    tdict_tree_schema_release(s);
+    tdict_schema_release(s);
     for (int i = 0; i < TREES; i++) tdict_release(made[i]);
     tdict_release(td);
   }
@@ -323,14 +324,14 @@ CASE(schema_create_again_measures_other_sizes) {
   tdict_tree *td = TREE(50, 60), *made = NULL;
   help_put(td, "r", TENSOR(50, 60));
   help_put(td, "p", TENSOR(50, 60, 20));
-  tdict_tree_schema *s = rig_export(td);
+  tdict_schema *s = rig_export(td);
   const int64_t many[] = {70, 80};
   const size_t item = tdict_dtype_bytes(tdict_tensor_dtype(help_get(td, "r")));
   for (int i = 0; i < 8; i++) {
-    tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+    tdict_create_options o = tdict_create_options_default();
     o.batch_ndim = i % 4 == 3 ? -1 : i % 4 == 1 ? 1 : 2;
-    o.batch_size = i % 4 == 2 ? many : tdict_tree_schema_batch_size(s);
-    td_ok(tdict_tree_schema_create(s, &o, &made, err));
+    o.batch_size = i % 4 == 2 ? many : i % 4 == 3 ? NULL : tdict_schema_get_info(s).batch_size;
+    td_ok(tdict_create_from_schema(s, &o, &made, err));
     const tdict_tensor *r = help_get(made, "r"), *p = help_get(made, "p");
     const size_t rows = i % 4 == 1 ? 50 : i % 4 == 2 ? 70 * 80 : 50 * 60;
     assert_int_equal(tdict_tensor_numel(r), rows);
@@ -338,13 +339,13 @@ CASE(schema_create_again_measures_other_sizes) {
     assert_int_equal(r->storage->bytes, (rows * item + 255) / 256 * 256 + (rows * 20 * item + 255) / 256 * 256);
     tdict_release(made);
   }
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
   tdict_release(td);
 }
 
 /* Threads create trees from one new schema at the same time. */
 typedef struct creator {
-  const tdict_tree_schema *schema;
+  const tdict_schema *schema;
   int failures;
 } creator;
 static void *create_often(void *user) {
@@ -352,8 +353,8 @@ static void *create_often(void *user) {
   for (int i = 0; i < 20; i++) {
     tdict_tree *made = NULL;
     tdict_error why;
-    c->failures += tdict_tree_schema_create(c->schema, NULL, &made, &why) != TDICT_OK;
-    c->failures += tdict_num_leaves(made) != tdict_tree_schema_num_leaves(c->schema);
+    c->failures += tdict_create_from_schema(c->schema, NULL, &made, &why) != TDICT_OK;
+    c->failures += tdict_num_leaves(made) != tdict_schema_get_info(c->schema).num_leaves;
     tdict_release(made);
   }
   return NULL;
@@ -363,7 +364,7 @@ CASE(schema_create_serves_several_threads) {
   for (uint64_t seed = 1; seed < 10; seed++) {
     tdict_tree *td = TREE(2, 3);
     (void)grow_randomly(td, seed, 0);
-    tdict_tree_schema *s = rig_export(td);
+    tdict_schema *s = rig_export(td);
     creator creators[THREADS];
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
@@ -374,7 +375,7 @@ CASE(schema_create_serves_several_threads) {
       pthread_join(threads[i], NULL);
       assert_int_equal(creators[i].failures, 0);
     }
-    tdict_tree_schema_release(s);
+    tdict_schema_release(s);
     tdict_release(td);
   }
 }

@@ -4,13 +4,13 @@
 CASE(schema_export_writes_the_blob) {
   int ends = 0;
   tdict_tree *td = rig_tree(&ends);
-  tdict_tree_schema *s = rig_export(td);
+  tdict_schema *s = rig_export(td);
   size_t bytes;
   uint8_t *blob = rig_blob(s, &bytes);
   assert_int_equal(bytes, sizeof rig_bytes);
   assert_memory_equal(blob, rig_bytes, sizeof rig_bytes);
   free(blob);
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
   tdict_release(td);
   assert_int_equal(ends, 1); /* a schema holds no object */
 }
@@ -26,10 +26,10 @@ CASE(schema_export_ignores_what_it_has_not) {
   help_put(b, "x", narrow);
   td_ok(tdict_set_device(b, &cpu, err));
   tdict_lock(b);
-  tdict_tree_schema *s = rig_export(a), *t = rig_export(b);
-  assert_true(tdict_tree_schema_equal(s, t));
-  tdict_tree_schema_release(s);
-  tdict_tree_schema_release(t);
+  tdict_schema *s = rig_export(a), *t = rig_export(b);
+  assert_true(tdict_schema_equal(s, t, NULL));
+  tdict_schema_release(s);
+  tdict_schema_release(t);
   tdict_release(a);
   tdict_release(b);
 }
@@ -40,22 +40,22 @@ CASE(schema_export_changed_children) {
   tdict_tree *child = help_put_tree(td, "n", TREE(2, 3, 4)), *below = help_put_tree(child, "m", TREE(2, 3, 4));
   help_put(below, "t", TENSOR(2, 3, 4));
   td_ok(tdict_set_batch_size(below, COUNTS(2), err));
-  tdict_tree_schema *s = rig_export(td);
+  tdict_schema *s = rig_export(td);
   tdict_schema_entry e = rig_entry(s, 1);
   assert_string_equal(e.key, "m");
   assert_int_equal(e.batch_ndim, 3); /* that of n */
   assert_int_equal(e.batch_size[2], 4);
   assert_int_equal(rig_entry(s, 2).ndim, 0);
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
   td_ok(tdict_delete(below, "t", err));
   td_ok(tdict_set_batch_size(below, COUNTS(7), err)); /* empty: it may have any */
   s = rig_export(td);
   assert_int_equal(rig_entry(s, 1).batch_ndim, 3);
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
   help_put(below, "t", TENSOR(7, 3, 4));
-  tdict_tree_schema *const none = (tdict_tree_schema *)(uintptr_t)0xA5A5;
+  tdict_schema *const none = (tdict_schema *)(uintptr_t)0xA5A5;
   s = none;
-  td_fails(TDICT_ESHAPE, "[2, 3, 4], the tensor has shape [7, 3, 4]", tdict_tree_schema_export(td, &s, err));
+  td_fails(TDICT_ESHAPE, "[2, 3, 4], the tensor has shape [7, 3, 4]", tdict_schema_from_tree(td, &s, err));
   assert_string_equal(td_last_error.path, "n.m.t");
   assert_ptr_equal(s, none);
   tdict_release(td);
@@ -68,17 +68,17 @@ static tdict_tree *deep_tree(int keys) {
 }
 
 CASE(schema_export_refuses) {
-  tdict_tree_schema *const none = (tdict_tree_schema *)(uintptr_t)0xA5A5, *s = none;
+  tdict_schema *const none = (tdict_schema *)(uintptr_t)0xA5A5, *s = none;
   tdict_tree *td = deep_tree(TDICT_SCHEMA_MAX_DEPTH);
-  td_fails(TDICT_EINVAL, "tree is NULL", tdict_tree_schema_export(NULL, &s, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_tree_schema_export(td, NULL, err));
-  tdict_tree_schema *deep = rig_export(td);
-  assert_int_equal(tdict_tree_schema_num_entries(deep), TDICT_SCHEMA_MAX_DEPTH);
-  assert_int_equal(tdict_tree_schema_path(deep, TDICT_SCHEMA_MAX_DEPTH - 1, NULL, 0), 2 * TDICT_SCHEMA_MAX_DEPTH - 1);
-  tdict_tree_schema_release(deep);
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_schema_from_tree(NULL, &s, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_schema_from_tree(td, NULL, err));
+  tdict_schema *deep = rig_export(td);
+  assert_int_equal(tdict_schema_get_info(deep).num_entries, TDICT_SCHEMA_MAX_DEPTH);
+  assert_int_equal(tdict_schema_get_path(deep, TDICT_SCHEMA_MAX_DEPTH - 1, NULL, 0), 2 * TDICT_SCHEMA_MAX_DEPTH - 1);
+  tdict_schema_release(deep);
   tdict_release(td);
   td = deep_tree(TDICT_SCHEMA_MAX_DEPTH + 1);
-  td_fails(TDICT_ENOTSUP, "more than 1024 keys", tdict_tree_schema_export(td, &s, err));
+  td_fails(TDICT_ENOTSUP, "more than 1024 keys", tdict_schema_from_tree(td, &s, err));
   assert_int_equal(strncmp(td_last_error.path, "d.d.d.", 6), 0);
   assert_ptr_equal(s, none);
   tdict_release(td);
@@ -89,14 +89,14 @@ CASE(schema_export_survives_enomem) {
   tdict_tree *td = rig_tree(&ends), *deep = deep_tree(100);
   help_put_tree(td, "deep", deep);
   for (int64_t n = 0;; n++) {
-    tdict_tree_schema *s = NULL;
+    tdict_schema *s = NULL;
     tdict_error error = {0};
     char *before = help_snapshot(td);
     td_fail_alloc(n, false);
-    tdict_status status = tdict_tree_schema_export(td, &s, &error);
+    tdict_status status = tdict_schema_from_tree(td, &s, &error);
     bool failed = td_fail_alloc_stop();
     help_unchanged(td, before);
-    tdict_tree_schema_release(s);
+    tdict_schema_release(s);
     assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
     assert_true(!failed || (s == NULL && error.message[0]));
     if (!failed) break;

@@ -126,21 +126,21 @@ CASE(schema_matches_exactly_the_trees_with_equal_schemas) {
     bool did_change;
     int count, ignored;
     tdict_tree *tree = grown(seed, NO_CHANGE, 0, &did_change, &count);
-    tdict_tree_schema *schema = rig_export(tree);
+    tdict_schema *schema = rig_export(tree);
     assert_true(tdict_schema_matches(schema, tree));
     for (int c = 0; c < NUM_CHANGES; c++)
       for (int at = -1; at < count; at++) {
         tdict_tree *other = grown(seed, (change)c, at, &did_change, &ignored);
-        tdict_tree_schema *found = rig_export(other);
-        const bool is_equal = tdict_tree_schema_equal(schema, found);
+        tdict_schema *found = rig_export(other);
+        const bool is_equal = tdict_schema_equal(schema, found, NULL);
         assert_int_equal(tdict_schema_matches(schema, other), is_equal);
         assert_int_equal(tdict_schema_matches(found, tree), is_equal);
         differences[c] += did_change && !is_equal;
         equal += is_equal;
-        tdict_tree_schema_release(found);
+        tdict_schema_release(found);
         tdict_release(other);
       }
-    tdict_tree_schema_release(schema);
+    tdict_schema_release(schema);
     tdict_release(tree);
   }
   for (int c = 0; c < NUM_CHANGES; c++) assert_true(differences[c] > 4);
@@ -152,22 +152,22 @@ CASE(schema_matches_changed_children) {
   tdict_tree *td = TREE(2, 3);
   tdict_tree *child = help_put_tree(td, "n", TREE(2, 3, 4)), *below = help_put_tree(child, "m", TREE(2, 3, 4));
   help_put(below, "t", TENSOR(2, 3, 4));
-  tdict_tree_schema *s = rig_export(td);
+  tdict_schema *s = rig_export(td);
   td_ok(tdict_set_batch_size(below, COUNTS(2), err));
   assert_true(tdict_schema_matches(s, td));
   td_ok(tdict_set_batch_size(child, COUNTS(2), err));
   assert_false(tdict_schema_matches(s, td));
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
   s = rig_export(td);
   assert_true(tdict_schema_matches(s, td));
   td_ok(tdict_delete(below, "t", err));
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
   s = rig_export(td);
   td_ok(tdict_set_batch_size(below, COUNTS(7, 3, 4), err)); /* an empty tree may have any */
   assert_true(tdict_schema_matches(s, td));
   help_put(below, "t", TENSOR(7, 3, 4));
   assert_false(tdict_schema_matches(s, td));
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
   tdict_release(td);
 }
 
@@ -177,21 +177,21 @@ CASE(schema_matches_the_depth_of_each_entry) {
   help_put_tree(after, "n", TREE(2));
   help_put(after, "x", TENSOR(2));
   help_put(help_put_tree(inside, "n", TREE(2)), "x", TENSOR(2));
-  tdict_tree_schema *s = rig_export(after), *t = rig_export(inside);
+  tdict_schema *s = rig_export(after), *t = rig_export(inside);
   assert_true(tdict_schema_matches(s, after) && tdict_schema_matches(t, inside));
   assert_false(tdict_schema_matches(s, inside) || tdict_schema_matches(t, after));
-  tdict_tree_schema_release(s);
-  tdict_tree_schema_release(t);
+  tdict_schema_release(s);
+  tdict_schema_release(t);
   tdict_release(after);
   tdict_release(inside);
 }
 
 CASE(schema_matches_the_batch_size_of_the_root) {
   tdict_tree *two = TREE(2), *three = TREE(3), *more = TREE(2, 3);
-  tdict_tree_schema *s = rig_export(two);
+  tdict_schema *s = rig_export(two);
   assert_true(tdict_schema_matches(s, two));
   assert_false(tdict_schema_matches(s, three) || tdict_schema_matches(s, more));
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
   tdict_release(two);
   tdict_release(three);
   tdict_release(more);
@@ -202,14 +202,14 @@ CASE(schema_matches_without_memory) {
   tdict_tree *td = TREE(2), *at = td;
   for (int i = 0; i < 20; i++) at = help_put_tree(at, "d", TREE(2));
   for (int deep = 0; deep < 2; deep++) {
-    tdict_tree_schema *s = rig_export(td);
+    tdict_schema *s = rig_export(td);
     td_fail_alloc(0, true);
     const bool matches = tdict_schema_matches(s, td);
     const bool refused = td_fail_alloc_stop();
     assert_int_equal(matches, !deep);
     assert_int_equal(refused, deep);
     assert_true(tdict_schema_matches(s, td));
-    tdict_tree_schema_release(s);
+    tdict_schema_release(s);
     for (int i = 0; i < 20; i++) at = help_put_tree(at, "d", TREE(2));
   }
   tdict_release(td);

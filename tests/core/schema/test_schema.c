@@ -17,12 +17,12 @@ CASE(schema_lists_entries) {
   };
   const size_t count = sizeof wanted / sizeof *wanted;
   const int64_t batch[] = {2, 3, 4};
-  tdict_tree_schema *s = rig_read(rig_bytes, sizeof rig_bytes);
-  assert_int_equal(tdict_tree_schema_num_entries(s), count);
-  assert_int_equal(tdict_tree_schema_num_leaves(s), 3);
-  assert_int_equal(tdict_tree_schema_num_objects(s), 1);
-  assert_int_equal(tdict_tree_schema_batch_ndim(s), 2);
-  assert_memory_equal(tdict_tree_schema_batch_size(s), batch, 2 * sizeof *batch);
+  tdict_schema *s = rig_read(rig_bytes, sizeof rig_bytes);
+  assert_int_equal(tdict_schema_get_info(s).num_entries, count);
+  assert_int_equal(tdict_schema_get_info(s).num_leaves, 3);
+  assert_int_equal(tdict_schema_get_info(s).num_objects, 1);
+  assert_int_equal(tdict_schema_get_info(s).batch_ndim, 2);
+  assert_memory_equal(tdict_schema_get_info(s).batch_size, batch, 2 * sizeof *batch);
   for (size_t i = 0; i < count; i++) {
     const tdict_schema_entry e = rig_entry(s, i), *w = &wanted[i].e;
     char path[32], cut[4];
@@ -36,32 +36,32 @@ CASE(schema_lists_entries) {
     assert_int_equal(e.ndim, w->ndim);
     if (e.ndim) assert_int_equal(e.shape[0], i == 1 ? 5 : 0);
     assert_true(w->type_name ? strcmp(e.type_name, w->type_name) == 0 : e.type_name == NULL);
-    assert_int_equal(tdict_tree_schema_path(s, i, path, sizeof path), strlen(wanted[i].path));
+    assert_int_equal(tdict_schema_get_path(s, i, path, sizeof path), strlen(wanted[i].path));
     assert_string_equal(path, wanted[i].path);
-    assert_int_equal(tdict_tree_schema_path(s, i, cut, sizeof cut), strlen(wanted[i].path));
+    assert_int_equal(tdict_schema_get_path(s, i, cut, sizeof cut), strlen(wanted[i].path));
     assert_int_equal(strncmp(cut, wanted[i].path, 3), 0);
   }
   tdict_schema_entry e;
   char path[4] = "zzz";
-  assert_int_equal(tdict_tree_schema_path(s, count, path, sizeof path), 0);
+  assert_int_equal(tdict_schema_get_path(s, count, path, sizeof path), 0);
   assert_string_equal(path, "");
-  td_fails(TDICT_ENOTFOUND, "entry 6 of 6", tdict_tree_schema_get_entry_at(s, count, &e, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_tree_schema_get_entry_at(s, 0, NULL, err));
-  td_fails(TDICT_EINVAL, "schema is NULL", tdict_tree_schema_get_entry_at(NULL, 0, &e, err));
-  tdict_tree_schema *same = tdict_tree_schema_retain(s);
+  td_fails(TDICT_ENOTFOUND, "entry 6 of 6", tdict_schema_get_entry(s, count, &e, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_schema_get_entry(s, 0, NULL, err));
+  td_fails(TDICT_EINVAL, "schema is NULL", tdict_schema_get_entry(NULL, 0, &e, err));
+  tdict_schema *same = tdict_schema_retain(s);
   assert_ptr_equal(same, s);
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
   assert_string_equal(rig_entry(same, 0).key, "obs");
-  tdict_tree_schema_release(same);
-  tdict_tree_schema_release(NULL);
+  tdict_schema_release(same);
+  tdict_schema_release(NULL);
 }
 
 static void check_hash(const uint8_t *blob, size_t bytes, uint64_t lo, uint64_t hi) {
-  tdict_tree_schema *s = rig_read(blob, bytes);
-  const tdict_hash128 h = tdict_tree_schema_hash(s);
+  tdict_schema *s = rig_read(blob, bytes);
+  const tdict_hash128 h = tdict_schema_hash(s);
   if (h.lo != lo || h.hi != hi)
     fail_msg("the hash is 0x%016llx 0x%016llx", (unsigned long long)h.lo, (unsigned long long)h.hi);
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
 }
 
 /* These numbers must never change: programs store them. */
@@ -74,7 +74,7 @@ CASE(schema_hash_is_pinned) {
 CASE(schema_hash_tells_schemas_apart) {
   enum { COUNT = 6 };
   tdict_tree *td = TREE(2, 3);
-  tdict_tree_schema *s[COUNT];
+  tdict_schema *s[COUNT];
   s[0] = rig_export(td);
   help_put(td, "a", TENSOR(2, 3));
   s[1] = rig_export(td);
@@ -88,25 +88,25 @@ CASE(schema_hash_tells_schemas_apart) {
   s[5] = rig_export(td);
   for (int i = 0; i < COUNT; i++) {
     for (int k = 0; k < COUNT; k++) {
-      const tdict_hash128 a = tdict_tree_schema_hash(s[i]), b = tdict_tree_schema_hash(s[k]);
+      const tdict_hash128 a = tdict_schema_hash(s[i]), b = tdict_schema_hash(s[k]);
       assert_int_equal(a.lo == b.lo, i == k);
       assert_int_equal(a.hi == b.hi, i == k);
-      assert_int_equal(tdict_tree_schema_equal(s[i], s[k]), i == k);
+      assert_int_equal(tdict_schema_equal(s[i], s[k], NULL), i == k);
     }
   }
-  for (int i = 0; i < COUNT; i++) tdict_tree_schema_release(s[i]);
+  for (int i = 0; i < COUNT; i++) tdict_schema_release(s[i]);
   tdict_release(td);
 }
 
 CASE(schema_write_cuts) {
-  tdict_tree_schema *s = rig_read(rig_bytes, sizeof rig_bytes);
+  tdict_schema *s = rig_read(rig_bytes, sizeof rig_bytes);
   uint8_t buffer[sizeof rig_bytes + 8];
   for (size_t n = 0; n <= sizeof buffer; n++) {
     const size_t written = n < sizeof rig_bytes ? n : sizeof rig_bytes;
     memset(buffer, 0xA5, sizeof buffer);
-    assert_int_equal(tdict_tree_schema_write(s, n ? buffer : NULL, n), sizeof rig_bytes);
+    assert_int_equal(tdict_schema_write(s, n ? buffer : NULL, n), sizeof rig_bytes);
     assert_memory_equal(buffer, rig_bytes, written);
     for (size_t i = written; i < sizeof buffer; i++) assert_int_equal(buffer[i], 0xA5);
   }
-  tdict_tree_schema_release(s);
+  tdict_schema_release(s);
 }

@@ -1,4 +1,4 @@
-/* Trees from a schema: one storage, zeroed, aligned, in order; refusals. */
+/* Trees from a list of fields: one storage, zeroed, aligned, in order; refusals. */
 #include "core/tensor/tensor.h"
 #include "help.h"
 
@@ -7,7 +7,6 @@ static const tdict_field fields[] = {
     {"next.none", TDICT_I16, 2, {0, 5}},      {"next.h\\.0", TDICT_BF16, 2, {3, 3}}, {"done", TDICT_BOOL, 1, {1}},
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
-static const tdict_schema schema = {fields, FIELDS};
 
 static void check(const tdict_tree *td) {
   size_t offset = 0;
@@ -37,7 +36,7 @@ CASE(tree_create_from_one_storage) {
   void *dirty = malloc(400000); /* what malloc gives back is not zero by itself */
   memset(dirty, 0xA5, 400000);
   free(dirty);
-  td_ok(tdict_create_from(&schema, COUNTS(4, 2), NULL, &td, err));
+  td_ok(tdict_create_from(fields, FIELDS, COUNTS(4, 2), NULL, &td, err));
   help_paths(td, "obs obs.pixels obs.state reward next next.none next.h\\.0 done");
   assert_int_equal(tdict_batch_ndim(help_get_tree(td, "next")), 2);
   assert_false(tdict_get_device(td, NULL));
@@ -60,8 +59,7 @@ CASE(tree_create_from_one_storage) {
   tdict_release(td);
   memset(tdict_tensor_data(kept), 1, tdict_tensor_bytes(kept));
   tdict_tensor_release(kept);
-  const tdict_schema nothing = {NULL, 0};
-  td_ok(tdict_create_from(&nothing, COUNTS(4), NULL, &td, err));
+  td_ok(tdict_create_from(NULL, 0, COUNTS(4), NULL, &td, err));
   assert_int_equal(tdict_num_keys(td), 0);
   assert_int_equal(tdict_batch_ndim(td), 1);
   tdict_release(td);
@@ -73,7 +71,7 @@ DEVICE_CASE(tree_create_from_device_memory) {
   for (size_t i = 0; i < 2; i++) {
     tdict_tree *td = NULL;
     if (i == 1 && td_device().type == TDICT_DEVICE_CPU) continue; /* nobody to pin for */
-    td_ok(tdict_create_from(&schema, COUNTS(4, 2), memories[i], &td, err));
+    td_ok(tdict_create_from(fields, FIELDS, COUNTS(4, 2), memories[i], &td, err));
     check(td);
     tdict_tensor *t = help_get(td, "obs.pixels"), *host = NULL;
     assert_true(tdict_device_equal(tdict_tensor_device(t), i == 0 ? td_device() : tdict_cpu()));
@@ -112,24 +110,22 @@ CASE(tree_create_from_refuses) {
   };
   tdict_tree *const none = (tdict_tree *)(uintptr_t)0xA5A5, *td = none;
   tdict_field three[3] = {{"a", TDICT_F32, 1, {3}}, {"n.x", TDICT_U8, 1, {5}}, {"", 0, 0, {0}}};
-  const tdict_schema s = {three, 3};
   for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
     three[2] = refusals[i].field;
-    td_fails(refusals[i].status, refusals[i].text, tdict_create_from(&s, COUNTS(4), NULL, &td, err));
+    td_fails(refusals[i].status, refusals[i].text, tdict_create_from(three, 3, COUNTS(4), NULL, &td, err));
     assert_string_equal(td_last_error.path, refusals[i].field.path);
     assert_ptr_equal(td, none);
   }
   three[2] = (tdict_field){NULL, TDICT_F32, 0, {0}};
-  td_fails(TDICT_EINVAL, "path is NULL", tdict_create_from(&s, COUNTS(4), NULL, &td, err));
+  td_fails(TDICT_EINVAL, "path is NULL", tdict_create_from(three, 3, COUNTS(4), NULL, &td, err));
   three[2] = (tdict_field){"b", TDICT_U8, 1, {INT64_MAX - 100}};
-  td_fails(TDICT_EOVERFLOW, "", tdict_create_from(&s, COUNTS(1), NULL, &td, err)); /* each fits, all do not */
-  td_fails(TDICT_EINVAL, "17 batch dimensions", tdict_create_from(&s, 17, (const int64_t[17]){0}, NULL, &td, err));
-  td_fails(TDICT_EINVAL, "is -1", tdict_create_from(&s, COUNTS(-1), NULL, &td, err));
-  td_fails(TDICT_EINVAL, "is NULL", tdict_create_from(&s, 1, NULL, NULL, &td, err));
-  td_fails(TDICT_EINVAL, "schema is NULL", tdict_create_from(NULL, COUNTS(4), NULL, &td, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_create_from(&schema, COUNTS(4), NULL, NULL, err));
-  const tdict_schema no_fields = {NULL, 3};
-  td_fails(TDICT_EINVAL, "fields is NULL", tdict_create_from(&no_fields, COUNTS(4), NULL, &td, err));
+  td_fails(TDICT_EOVERFLOW, "", tdict_create_from(three, 3, COUNTS(1), NULL, &td, err)); /* each fits, all do not */
+  td_fails(TDICT_EINVAL, "17 batch dimensions",
+           tdict_create_from(three, 3, 17, (const int64_t[17]){0}, NULL, &td, err));
+  td_fails(TDICT_EINVAL, "is -1", tdict_create_from(three, 3, COUNTS(-1), NULL, &td, err));
+  td_fails(TDICT_EINVAL, "is NULL", tdict_create_from(three, 3, 1, NULL, NULL, &td, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_create_from(fields, FIELDS, COUNTS(4), NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "fields is NULL", tdict_create_from(NULL, 3, COUNTS(4), NULL, &td, err));
   assert_ptr_equal(td, none);
 }
 
@@ -154,16 +150,15 @@ CASE(tree_create_from_refuses_shape_beyond_ndim) {
   for (int32_t ndim = 0; ndim < 6; ndim++) {
     for (int extra = ndim; extra < 6; extra++) {
       tdict_field field = {"a", TDICT_F32, ndim, {0}};
-      tdict_schema s = {&field, 1};
       tdict_tree *td = NULL;
       char text[64];
       for (int i = 0; i < ndim; i++) field.shape[i] = 2;
-      td_ok(tdict_create_from(&s, 0, NULL, NULL, &td, err));
+      td_ok(tdict_create_from(&field, 1, 0, NULL, NULL, &td, err));
       tdict_release(td);
       td = NULL;
       field.shape[extra] = 17;
       snprintf(text, sizeof text, "ndim is %d, but shape[%d] is 17", (int)ndim, extra);
-      td_fails(TDICT_EINVAL, text, tdict_create_from(&s, 0, NULL, NULL, &td, err));
+      td_fails(TDICT_EINVAL, text, tdict_create_from(&field, 1, 0, NULL, NULL, &td, err));
       assert_string_equal(td_last_error.path, "a");
       assert_null(td);
     }

@@ -133,12 +133,11 @@ CASE(tree_rename_and_delete_survive_enomem) {
 CASE(tree_create_from_survives_enomem) {
   static const tdict_field fields[] = {
       {"obs.pixels", TDICT_U8, 3, {8, 8, 3}}, {"obs.state", TDICT_F32, 1, {5}}, {"next.reward", TDICT_F32, 0, {0}}};
-  const tdict_schema schema = {fields, 3};
   for (int64_t n = 0;; n++) {
     tdict_tree *const none = (tdict_tree *)(uintptr_t)0xA5A5, *td = none;
     tdict_error error = {0};
     td_fail_alloc(n, n % 2 == 0);
-    tdict_status status = tdict_create_from(&schema, COUNTS(4), NULL, &td, &error);
+    tdict_status status = tdict_create_from(fields, 3, COUNTS(4), NULL, &td, &error);
     bool refused = td_fail_alloc_stop();
     if (!refused) {
       assert_int_equal(status, TDICT_OK);

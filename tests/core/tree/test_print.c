@@ -103,9 +103,8 @@ CASE(tree_format_marks_shared) {
                "  twice  float32 [2, 2] cpu\n"
                "2 tensors, 24 bytes\n");
   static const tdict_field fields[] = {{"a", TDICT_U8, 0, {0}}, {"b", TDICT_U8, 0, {0}}};
-  const tdict_schema schema = {fields, 2};
   tdict_tree *apart = NULL, *first = NULL;
-  td_ok(tdict_create_from(&schema, 1, (const int64_t[]){4}, NULL, &apart, err));
+  td_ok(tdict_create_from(fields, 2, 1, (const int64_t[]){4}, NULL, &apart, err));
   expect(apart, "tree batch=[4]\n  a  uint8 [4] cpu\n  b  uint8 [4] cpu\n2 tensors, 8 bytes\n");
   td_ok(tdict_index_get(NULL, apart, TDICT_INDEX(TDICT_RANGE(3, 0, -1)), NULL, &first, err));
   td_ok(tdict_set_batch_size(apart, 0, NULL, err));

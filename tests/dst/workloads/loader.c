@@ -65,7 +65,7 @@ static tdict_status fetch_batch(void *self, const int64_t *indices, int64_t coun
 }
 static tdict_status fetch_sample(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
   tdict_tree *td = NULL;
-  tdict_status status = tdict_create_from(model_schema(WIDTH), 0, NULL, NULL, &td, err);
+  tdict_status status = tdict_create_from(model_fields(WIDTH), MODEL_NUM_LEAVES, 0, NULL, NULL, &td, err);
   if (status == TDICT_OK) status = fetch(self, index, td, 0, err);
   if (status == TDICT_OK)
     *out = td;
@@ -98,8 +98,8 @@ static bool make_dataset(stage *s, tdict_dataset **out) {
   t.release = release;
   t.in_order = dst_roll(4) == 0;
   if (s->kind == ROWS || s->kind == BATCHES) {
-    t.fields = model_schema(WIDTH)->fields;
-    t.num_fields = model_schema(WIDTH)->num_fields;
+    t.fields = model_fields(WIDTH);
+    t.num_fields = MODEL_NUM_LEAVES;
     t.fetch = fetch;
   }
   if (s->kind == BATCHES) t.fetch_batch = fetch_batch;
@@ -336,7 +336,7 @@ void dst_workload(void) {
   stage s = {0};
   model_settings settings = model_settings_default();
   settings.latency_ns = dst_roll(2) ? 0 : 20000;
-  (void)model_schema(WIDTH);
+  (void)model_fields(WIDTH);
   roll_options(&s);
   model_begin();
   if (model_open(&s.world, &settings)) {

@@ -308,7 +308,7 @@ void dst_workload(void) {
   settings.num_threads = (int)(1 + dst_roll(2));
   settings.latency_ns = dst_roll(2) ? 0 : 20000;
   settings.peers = (int32_t)dst_roll(3);
-  (void)model_schema(s.width);
+  (void)model_fields(s.width);
   model_begin();
   if (model_open(&s.world, &settings)) {
     model_run(NUM_PLAYERS, play, &s);

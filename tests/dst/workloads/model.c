@@ -305,22 +305,23 @@ tdict_tree *model_tree(const model_rows *rows) {
   return NULL;
 }
 
-const tdict_schema *model_schema(int64_t width) {
+const tdict_field *model_fields(int64_t width) {
   static tdict_field fields[MODEL_NUM_LEAVES];
-  static const tdict_schema schema = {fields, MODEL_NUM_LEAVES};
   static int64_t known_width = -1;
-  if (width == known_width) return &schema;
+  if (width == known_width) return fields;
   for (int i = 0; i < MODEL_NUM_LEAVES; i++) {
     fields[i] = (tdict_field){.path = leaves[i].path, .dtype = leaves[i].dtype, .ndim = leaves[i].ndim};
     for (int d = 0; d < leaves[i].ndim; d++) fields[i].shape[d] = size_of(&leaves[i], d, width);
   }
   known_width = width;
-  return &schema;
+  return fields;
 }
 
 tdict_tree *model_block(const model_rows *rows, tdict_memory *memory) {
   tdict_tree *td = NULL;
-  if (!model_ok(tdict_create_from(model_schema(rows->width), 1, &rows->count, memory, &td, model_error()))) return NULL;
+  if (!model_ok(
+          tdict_create_from(model_fields(rows->width), MODEL_NUM_LEAVES, 1, &rows->count, memory, &td, model_error())))
+    return NULL;
   model_true(model_write(td, rows));
   return td;
 }

@@ -104,9 +104,9 @@ model_rows model_rows_slice(const model_rows *rows, int64_t first, int64_t count
 tdict_tree *model_tree(const model_rows *rows);
 /* The same tree, not strided, in one storage of `memory`, in the layout of tdict_create_from(). NULL: a misfortune. */
 tdict_tree *model_block(const model_rows *rows, tdict_memory *memory);
-/* The schema of a row of trees of this width. Valid until the next call with another width, which the main thread makes
- * while no other thread runs. */
-const tdict_schema *model_schema(int64_t width);
+/* The MODEL_NUM_LEAVES fields of a row of trees of this width. Valid until the next call with another width, which the
+ * main thread makes while no other thread runs. */
+const tdict_field *model_fields(int64_t width);
 /* Writes row `row` of a contiguous tree. A tree without batch dimensions has the row 0. False: an accessor is NULL. */
 bool model_write_row(tdict_tree *td, int64_t row, model_stamp stamp, int64_t width);
 /* Writes the rows through accessors. False: an accessor returned NULL. */

@@ -396,7 +396,7 @@ static bool open_comms(stage *s) {
 void dst_workload(void) {
   stage s = {0};
   model_settings settings = model_settings_default();
-  (void)model_schema(WIDTH);
+  (void)model_fields(WIDTH);
   roll_script(&s);
   s.device = dst_roll(2) ? tdict_cpu() : tdict_sim(0);
   model_begin();

@@ -281,7 +281,7 @@ void dst_workload(void) {
   stage s = {0};
   model_settings settings = model_settings_default();
   pthread_mutex_init(&s.lock, NULL);
-  (void)model_schema(WIDTH);
+  (void)model_fields(WIDTH);
   model_begin();
   if (model_open(&s.world, &settings)) {
     if (open_replay(&s) && open_loader(&s)) {

@@ -191,7 +191,7 @@ static bool open_ring(stage *s) {
   const bool is_ok = like && model_ok(tdict_share_ring_create(like, &o, &s->ring, model_error()));
   tdict_release(like);
   if (!is_ok) return false;
-  s->is_pinned = dst_roll(2) && model_ok(tdict_share_ring_pin(s->ring, s->trainer_world.context, model_error()));
+  s->is_pinned = dst_roll(2) && model_ok(tdict_share_ring_pin(s->trainer_world.context, s->ring, model_error()));
   for (int i = 0; i < NUM_WORKERS; i++) {
     worker *w = &s->workers[i];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, w->sockets) != 0) {
@@ -223,7 +223,7 @@ static void share_tree(void) {
   int sockets[2];
   tdict_tree *td = model_tree(&rows), *shared = NULL, *received = NULL;
   if (td && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0) {
-    if (model_ok(tdict_share_create(td, &shared, model_error())) &&
+    if (model_ok(tdict_share_create(td, NULL, &shared, model_error())) &&
         model_ok(tdict_share_send(sockets[0], shared, model_error())) &&
         model_ok(tdict_share_receive(sockets[1], MILLISECOND, &received, model_error()))) {
       const model_look look = slot_look(received);

@@ -45,9 +45,8 @@ static tdict_tree *from_schema(tdict_memory *memory) {
                                        {"b", TDICT_F64, 1, {32}},
                                        {"c.d.e", TDICT_DTYPE(1, 8, 3), 1, {400}},
                                        {"z", TDICT_BOOL, 0, {0}}};
-  static const tdict_schema schema = {fields, sizeof fields / sizeof *fields};
   tdict_tree *td = NULL;
-  td_ok(tdict_create_from(&schema, SHAPE(5), memory, &td, err));
+  td_ok(tdict_create_from(fields, sizeof fields / sizeof *fields, SHAPE(5), memory, &td, err));
   return td;
 }
 /* A locked tree that is one block, or whose leaves have storages of their own, and the path of a leaf of each. */
@@ -338,7 +337,7 @@ SIM_CASE(block_survives_enomem) {
   for (int k = 0; k < 2 * 4; k++) {
     tdict_tree *td = k % 4 < 2 ? locked_tree(k % 4, NULL) : odd_tree();
     if (k % 4 == 3) tdict_release(td);
-    if (k % 4 == 3) td_ok(tdict_create_from(&(tdict_schema){fields, 2}, 0, NULL, NULL, &td, err));
+    if (k % 4 == 3) td_ok(tdict_create_from(fields, 2, 0, NULL, NULL, &td, err));
     tdict_release(to_device(&w, td, w.device)); /* the ring exists from now on */
     bool has_failed = true;
     for (int64_t n = 0; has_failed; n++) {

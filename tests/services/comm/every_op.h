@@ -62,9 +62,8 @@ static inline tdict_tree *op_tree(const char *second_key, tdict_dtype dtype, int
   fields[0] = (tdict_field){"a", TDICT_F32, 1, {5}};
   fields[1] = (tdict_field){second_key, dtype, 1, {size}};
   fields[2] = (tdict_field){"z", TDICT_F32, 1, {5}};
-  const tdict_schema schema = {fields, 3};
   tdict_tree *tree = NULL;
-  td_ok(tdict_create_from(&schema, COUNTS(4), tdict_device_memory(rig_context(), td_device()), &tree, err));
+  td_ok(tdict_create_from(fields, 3, COUNTS(4), tdict_device_memory(rig_context(), td_device()), &tree, err));
   td_ok(tdict_fill(tree, NULL, 3, NULL, err));
   return tree;
 }

@@ -68,9 +68,8 @@ static void try_scene(rig_rank *r) {
 static tdict_tree *small_tree(const char *key) {
   static const int64_t two = 2;
   const tdict_field fields[] = {{key, TDICT_I16, 0, {0}}, {"b.c", TDICT_U8, 1, {3}}};
-  const tdict_schema schema = {fields, 2};
   tdict_tree *tree = NULL;
-  td_ok(tdict_create_from(&schema, 1, &two, tdict_device_memory(rig_context(), td_device()), &tree, err));
+  td_ok(tdict_create_from(fields, 2, 1, &two, tdict_device_memory(rig_context(), td_device()), &tree, err));
   td_ok(tdict_fill(tree, NULL, 1, NULL, err));
   return tree;
 }

@@ -113,9 +113,8 @@ static tdict_tree *tree_of(const tdict_dtype *dtypes, int count) {
   tdict_field fields[4];
   memset(fields, 0, sizeof fields);
   for (int i = 0; i < count; i++) fields[i] = (tdict_field){keys[i], dtypes[i], 1, {3}};
-  const tdict_schema schema = {fields, (size_t)count};
   tdict_tree *tree = NULL;
-  td_ok(tdict_create_from(&schema, 0, NULL, tdict_device_memory(rig_context(), td_device()), &tree, err));
+  td_ok(tdict_create_from(fields, (size_t)count, 0, NULL, tdict_device_memory(rig_context(), td_device()), &tree, err));
   return tree;
 }
 

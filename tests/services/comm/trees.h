@@ -113,13 +113,13 @@ static inline tdict_tree *tree_make(const tree_plan *plan) {
     void *user[] = {made, memory};
     td_ok(tdict_walk(tree, tree_move_leaf, user, err));
   } else if (plan->layout == LAYOUT_BLOCK) {
-    tdict_tree_schema *schema = NULL;
-    tdict_tree_schema_create_options o = tdict_tree_schema_create_options_default();
+    tdict_schema *schema = NULL;
+    tdict_create_options o = tdict_create_options_default();
     o.memory = memory;
-    td_ok(tdict_tree_schema_export(tree, &schema, err));
-    td_ok(tdict_tree_schema_create(schema, &o, &made, err));
+    td_ok(tdict_schema_from_tree(tree, &schema, err));
+    td_ok(tdict_create_from_schema(schema, &o, &made, err));
     td_ok(tdict_copy(made, tree, NULL, err));
-    tdict_tree_schema_release(schema);
+    tdict_schema_release(schema);
   }
   if (made != tree) tdict_release(tree);
   return made;
@@ -190,13 +190,13 @@ static inline void tree_check_part(const tdict_tree *whole, const tdict_tree *pa
 /* Checks that two trees on any devices have equal keys in the same order, batch sizes, dtypes, shapes and elements. */
 static inline void tree_check_equal(const tdict_tree *a, const tdict_tree *b) {
   tdict_tree *x = tree_on_host(a), *y = tree_on_host(b);
-  tdict_tree_schema *s = NULL, *t = NULL;
+  tdict_schema *s = NULL, *t = NULL;
   tree_check_part(x, y, false, -1, 0);
-  td_ok(tdict_tree_schema_export(x, &s, err));
-  td_ok(tdict_tree_schema_export(y, &t, err));
-  assert_true(tdict_tree_schema_equal(s, t));
-  tdict_tree_schema_release(s);
-  tdict_tree_schema_release(t);
+  td_ok(tdict_schema_from_tree(x, &s, err));
+  td_ok(tdict_schema_from_tree(y, &t, err));
+  assert_true(tdict_schema_equal(s, t, NULL));
+  tdict_schema_release(s);
+  tdict_schema_release(t);
   tdict_release(x);
   tdict_release(y);
 }

@@ -10,7 +10,7 @@ enum { CAPACITY = 23, MAX_ROWS = 64 };
 /* Rows with "id" and "deep.x", as in numbers.h. */
 static inline tdict_tree *rows_of(int64_t count) {
   tdict_tree *td = NULL;
-  td_ok(tdict_create_from(&(tdict_schema){numbers_fields, 2}, 1, &count, NULL, &td, err));
+  td_ok(tdict_create_from(numbers_fields, 2, 1, &count, NULL, &td, err));
   return td;
 }
 /* Writes sample `id` to a row. */

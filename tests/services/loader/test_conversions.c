@@ -5,9 +5,8 @@ enum { ROWS = 40, LENGTH = 77, BATCH = 8 };
 
 static tdict_tree *make_rows(void) {
   static const tdict_field fields[] = {{"tokens", TDICT_U16, 1, {LENGTH}}, {"image", TDICT_U8, 1, {LENGTH}}};
-  static const tdict_schema schema = {fields, 2};
   tdict_tree *td = NULL;
-  td_ok(tdict_create_from(&schema, 1, &(int64_t){ROWS}, NULL, &td, err));
+  td_ok(tdict_create_from(fields, 2, 1, &(int64_t){ROWS}, NULL, &td, err));
   td_fill_random(tdict_data(td, "tokens"), ROWS * LENGTH * 2, 5);
   td_fill_random(tdict_data(td, "image"), ROWS * LENGTH, 6);
   return td;

@@ -8,9 +8,8 @@ static tdict_tree *many(int64_t count, bool turned) {
                                        {"reward", TDICT_F64, 0, {0}},
                                        {"empty", TDICT_F32, 1, {0}},
                                        {"a\\.b", TDICT_I16, 1, {3}}};
-  static const tdict_schema schema = {fields, 4};
   tdict_tree *td = NULL;
-  td_ok(tdict_create_from(&schema, 1, &count, NULL, &td, err));
+  td_ok(tdict_create_from(fields, 4, 1, &count, NULL, &td, err));
   td_fill_random(tdict_data(td, "obs.pixels"), (size_t)count * 30, 1);
   td_fill_random(tdict_data(td, "reward"), (size_t)count * 8, 2);
   td_fill_random(tdict_data(td, "a\\.b"), (size_t)count * 6, 3);
@@ -153,7 +152,7 @@ CASE(dataset_tree_keeps_its_keys) {
   td_ok(tdict_set(td, "n.x", shorter, err));
   ((int64_t *)tdict_tensor_data(x))[3] = 33; /* elements are shared */
   const tdict_dataset_table *t = tdict_dataset_get_table(d);
-  td_ok(tdict_create_from(&(tdict_schema){t->fields, t->num_fields}, 1, (const int64_t[]){2}, NULL, &batch, err));
+  td_ok(tdict_create_from(t->fields, t->num_fields, 1, (const int64_t[]){2}, NULL, &batch, err));
   td_ok(t->fetch_batch(t->self, indices, 2, batch, err));
   const int64_t *rows = tdict_const_data(batch, "n.x");
   assert_int_equal(rows[0], 33);
@@ -305,7 +304,7 @@ CASE(dataset_of_unloaded_tree) {
   const int64_t indices[] = {5, 0};
   td_ok(tdict_dataset_from_tree(twin, &d, err));
   const tdict_dataset_table *t = tdict_dataset_get_table(d);
-  td_ok(tdict_create_from(&(tdict_schema){t->fields, t->num_fields}, 1, (const int64_t[]){2}, NULL, &batch, err));
+  td_ok(tdict_create_from(t->fields, t->num_fields, 1, (const int64_t[]){2}, NULL, &batch, err));
   td_fails(TDICT_EINVAL, "the elements are in a file; load the tree first",
            t->fetch_batch(t->self, indices, 2, batch, err));
   assert_string_equal(td_last_error.path, "obs.pixels");

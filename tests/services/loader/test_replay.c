@@ -295,9 +295,8 @@ typedef struct writer {
 
 static tdict_tree *long_rows(int64_t count) {
   static const tdict_field field = {"v", TDICT_I64, 1, {LONG_ROW}};
-  static const tdict_schema schema = {&field, 1};
   tdict_tree *td = NULL;
-  return tdict_create_from(&schema, 1, &count, NULL, &td, NULL) == TDICT_OK ? td : NULL;
+  return tdict_create_from(&field, 1, 1, &count, NULL, &td, NULL) == TDICT_OK ? td : NULL;
 }
 static void fill_long_rows(tdict_tree *rows, int64_t count, int64_t value) {
   int64_t *v = tdict_data(rows, "v");

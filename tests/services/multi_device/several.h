@@ -142,10 +142,9 @@ static inline tdict_tree *rows_tree(int64_t rows, tdict_memory *memory) {
       {"next.obs.pixels", TDICT_U8, 2, {31, 33}},
       {"next.done", TDICT_BOOL, 1, {1}},
   };
-  static const tdict_schema schema = {fields, sizeof fields / sizeof *fields};
   tdict_tree *td = NULL;
-  td_ok(tdict_create_from(&schema, 1, &rows, memory, &td, err));
-  for (size_t i = 0; i < schema.num_fields; i++) {
+  td_ok(tdict_create_from(fields, sizeof fields / sizeof *fields, 1, &rows, memory, &td, err));
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
     tdict_tensor *t = leaf_of(td, fields[i].path);
     if (rows) td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), next_seed());
   }

@@ -129,7 +129,7 @@ static inline tdict_tree *rig_tree(void) {
 /* A shared copy of rig_tree(). */
 static inline tdict_tree *rig_shared(void) {
   tdict_tree *td = rig_tree(), *shared = NULL;
-  td_ok(tdict_share_create(td, &shared, err));
+  td_ok(tdict_share_create(td, NULL, &shared, err));
   tdict_release(td);
   return shared;
 }

@@ -128,7 +128,7 @@ CASE(share_ring_in_a_fork) {
     wrong += tdict_share_ring_take(ring, 0, &other, &e) != TDICT_EFORKED;
     wrong += tdict_share_ring_give_back(ring, batch, &e) != TDICT_EFORKED;
     wrong += tdict_share_ring_add_worker(ring, 0, 1, &e) != TDICT_EFORKED;
-    wrong += tdict_share_ring_pin(ring, NULL, &e) != TDICT_EFORKED;
+    wrong += tdict_share_ring_pin(NULL, ring, &e) != TDICT_EFORKED;
     wrong += tdict_share_ring_begin(worker, 0, &other, &e) != TDICT_EFORKED;
     wrong += tdict_share_ring_publish(worker, batch, &e) != TDICT_EFORKED;
     tdict_share_ring_destroy(worker);

@@ -169,7 +169,7 @@ CASE(share_ring_trainer_refuses) {
   rig_close(pair);
   td_fails(TDICT_EIO, "refused the message", tdict_share_ring_add_worker(ring, pair.ours, self, err));
   assert_int_equal(td_count_descriptors(), without.fds - 2);
-  td_fails(TDICT_EINVAL, "context is NULL", tdict_share_ring_pin(ring, NULL, err));
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_share_ring_pin(NULL, ring, err));
   td_fails(TDICT_EINVAL, "ring is NULL", tdict_share_ring_pin(NULL, NULL, err));
   tdict_release(foreign);
   tdict_share_ring_destroy(ring);
@@ -394,7 +394,7 @@ SIM_CASE(share_ring_waits_for_transfers) {
     tdict_tree *batch = NULL, *next = NULL, *result = NULL, *host = NULL;
     tdict_future *future = NULL;
     tdict_transfer_options o = tdict_transfer_options_default();
-    if (is_pinned) td_ok(tdict_share_ring_pin(ring, context, err));
+    if (is_pinned) td_ok(tdict_share_ring_pin(context, ring, err));
     assert_int_equal(tdict_is_pinned(ring->slots[0].tree), is_pinned);
     rig_publish(worker, 21);
     td_ok(tdict_share_ring_take(ring, 0, &batch, err));
@@ -448,7 +448,7 @@ SIM_CASE(share_ring_waits_for_recorded_uses) {
   tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
   td_ok(tdict_stream_create(context, td_device(), &stream, err));
   o.stream = stream;
-  td_ok(tdict_share_ring_pin(ring, context, err));
+  td_ok(tdict_share_ring_pin(context, ring, err));
   for (int64_t seed = 41; seed < 44; seed++) {
     rig_publish(worker, seed);
     td_ok(tdict_share_ring_take(ring, 0, &batch, err));
@@ -483,7 +483,7 @@ SIM_CASE(share_ring_outlived_by_a_transfer) {
   tdict_share_ring *ring = rig_ring(1, 1), *worker = rig_own_worker(ring);
   tdict_tree *batch = NULL, *result = NULL, *host = NULL;
   tdict_future *future = NULL;
-  td_ok(tdict_share_ring_pin(ring, context, err));
+  td_ok(tdict_share_ring_pin(context, ring, err));
   rig_publish(worker, 21);
   td_ok(tdict_share_ring_take(ring, 0, &batch, err));
   td_ok(tdict_sim_hold(context, err));
@@ -518,19 +518,19 @@ SIM_CASE(share_ring_pin_falls_back) {
   const tdict_fault fault = {
       .kinds = TDICT_FAULT_BIT(TDICT_FAULT_HOST_REGISTER), .n = 1, .code = TDICT_CU_OUT_OF_MEMORY};
   tdict_driver_fault_arm(driver, &fault);
-  td_fails(TDICT_ENOMEM, "cuMemHostRegister", tdict_share_ring_pin(ring, context, err));
+  td_fails(TDICT_ENOMEM, "cuMemHostRegister", tdict_share_ring_pin(context, ring, err));
   tdict_driver_fault_arm(driver, NULL);
   rig_publish(worker, 31);
   td_ok(tdict_share_ring_take(ring, 0, &batch, err));
   td_ok(tdict_to_device(context, batch, td_device(), NULL, &moved, err));
-  td_fails(TDICT_EINVAL, "slot 0 is in use", tdict_share_ring_pin(ring, context, err));
+  td_fails(TDICT_EINVAL, "slot 0 is in use", tdict_share_ring_pin(context, ring, err));
   td_ok(tdict_share_ring_give_back(ring, batch, err));
   tdict_driver_fault_get_live(driver, &with);
-  td_ok(tdict_share_ring_pin(ring, context, err));
+  td_ok(tdict_share_ring_pin(context, ring, err));
   tdict_fault_live pinned;
   tdict_driver_fault_get_live(driver, &pinned);
   assert_int_equal(pinned.registrations, with.registrations + 1);
-  td_fails(TDICT_EINVAL, "pinned already", tdict_share_ring_pin(ring, context, err));
+  td_fails(TDICT_EINVAL, "pinned already", tdict_share_ring_pin(context, ring, err));
   tdict_release(moved);
   tdict_context_destroy(context);
   rig_publish(worker, 32);
@@ -551,7 +551,7 @@ CASE(share_ring_pin_needs_a_device) {
   o.device = tdict_cpu();
   td_ok(tdict_context_create(&o, &context, err));
   tdict_share_ring *ring = rig_ring(1, 1);
-  td_fails(TDICT_ENODEVICE, "is the cpu", tdict_share_ring_pin(ring, context, err));
+  td_fails(TDICT_ENODEVICE, "is the cpu", tdict_share_ring_pin(context, ring, err));
   tdict_share_ring_destroy(ring);
   tdict_context_destroy(context);
 }

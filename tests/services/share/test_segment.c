@@ -34,7 +34,7 @@ static int make_file(const void *image, size_t bytes, int seals) {
 static void refuse(int fd, tdict_status status, const char *text) {
   const rig_resources before = rig_resources_now();
   tdict_segment *out = NULL;
-  tdict_tree_schema *schema = NULL;
+  tdict_schema *schema = NULL;
   td_fails(status, text, tdict_segment_open(fd, TDICT_SEGMENT_TREE, &out, &schema, err));
   assert_null(out);
   assert_null(schema);
@@ -60,13 +60,13 @@ CASE(share_segment_is_sealed) {
 CASE(share_segment_is_made_among_signals) {
   enum { BYTES = 64 << 20 };
   tdict_tree *like = help_tree_without_batch(), *shared = NULL;
-  tdict_tree_schema *schema = NULL;
+  tdict_share_options o = tdict_share_options_default();
   tdict_tensor *t = NULL;
+  o.is_zero = true;
   td_ok(tdict_tensor_empty(TDICT_U8, COUNTS(BYTES), NULL, &t, err));
   help_put(like, "x", t);
-  td_ok(tdict_tree_schema_export(like, &schema, err));
   rig_signals_begin();
-  td_ok(tdict_share_create_from(schema, &shared, err));
+  td_ok(tdict_share_create(like, &o, &shared, err));
   rig_signals_end();
   struct stat file;
   assert_int_equal(fstat(tdict_segment_of(shared)->fd, &file), 0);
@@ -74,7 +74,6 @@ CASE(share_segment_is_made_among_signals) {
   assert_true(file.st_blocks * 512 >= file.st_size); /* all pages are allocated */
   tdict_release(shared);
   tdict_release(like);
-  tdict_tree_schema_release(schema);
 }
 
 CASE(share_segment_refuses_files) {
@@ -149,7 +148,7 @@ CASE(share_segment_refuses_blobs) {
   int num_refused = 0;
   for (size_t i = 0; i < kept.blob_bytes; i++) {
     tdict_segment *out = NULL;
-    tdict_tree_schema *schema = NULL;
+    tdict_schema *schema = NULL;
     const rig_resources before = rig_resources_now();
     memcpy(image + BLOB_AT, blob, kept.blob_bytes);
     td_fill_random(image + BLOB_AT + i, 1, i);
@@ -159,7 +158,7 @@ CASE(share_segment_refuses_blobs) {
       td_ok(tdict_segment_make_tree(out, schema, 0, &made, err));
       tdict_release(made);
       tdict_segment_release(out);
-      tdict_tree_schema_release(schema);
+      tdict_schema_release(schema);
     } else {
       num_refused++;
     }

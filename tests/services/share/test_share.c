@@ -27,7 +27,7 @@ WORKER(share_worker_reads) {
 CASE(share_passes_trees_to_other_processes) {
   const rig_resources before = rig_resources_now();
   tdict_tree *td = rig_tree(), *shared = NULL;
-  td_ok(tdict_share_create(td, &shared, err));
+  td_ok(tdict_share_create(td, NULL, &shared, err));
   rig_pair pair = rig_sockets(SOCK_STREAM);
   const pid_t pid = rig_spawn("share_worker_reads", &pair);
   td_ok(tdict_share_send(pair.ours, shared, err));
@@ -57,7 +57,7 @@ CASE(share_passes_trees_to_other_processes) {
 
 CASE(share_create_copies) {
   tdict_tree *td = rig_tree(), *shared = NULL;
-  td_ok(tdict_share_create(td, &shared, err));
+  td_ok(tdict_share_create(td, NULL, &shared, err));
   assert_true(rig_equal(td, shared));
   assert_true(tdict_is_consolidated(shared) && tdict_is_locked(shared));
   assert_false(tdict_get_device(shared, NULL));
@@ -72,20 +72,22 @@ CASE(share_create_copies) {
   tdict_release(td);
 }
 
-CASE(share_create_from_zeroes) {
+CASE(share_create_zeroes) {
   tdict_tree *td = rig_tree(), *shared = NULL;
-  tdict_tree_schema *schema = NULL, *made = NULL;
-  td_ok(tdict_tree_schema_export(td, &schema, err));
-  td_ok(tdict_share_create_from(schema, &shared, err));
-  td_ok(tdict_tree_schema_export(shared, &made, err));
-  assert_true(tdict_tree_schema_equal(schema, made));
+  tdict_schema *schema = NULL, *made = NULL;
+  tdict_share_options o = tdict_share_options_default();
+  o.is_zero = true;
+  td_ok(tdict_schema_from_tree(td, &schema, err));
+  td_ok(tdict_share_create(td, &o, &shared, err));
+  td_ok(tdict_schema_from_tree(shared, &made, err));
+  assert_true(tdict_schema_equal(schema, made, NULL));
   tdict_tensor *bytes = NULL;
   td_ok(tdict_consolidated_bytes(shared, &bytes, err));
   const unsigned char *at = tdict_tensor_const_data(bytes);
   for (size_t i = 0; i < tdict_tensor_bytes(bytes); i++) assert_int_equal(at[i], 0);
   tdict_tensor_release(bytes);
-  tdict_tree_schema_release(schema);
-  tdict_tree_schema_release(made);
+  tdict_schema_release(schema);
+  tdict_schema_release(made);
   tdict_release(td);
   tdict_release(shared);
 }
@@ -94,7 +96,7 @@ SIM_CASE(share_create_copies_from_devices) {
   tdict_context *context = td_context(NULL);
   tdict_tree *td = rig_tree(), *moved = NULL, *shared = NULL;
   td_ok(tdict_to_device(context, td, td_device(), NULL, &moved, err));
-  td_ok(tdict_share_create(moved, &shared, err));
+  td_ok(tdict_share_create(moved, NULL, &shared, err));
   assert_true(rig_equal(td, shared));
   tdict_release(moved);
   tdict_release(shared);
@@ -110,7 +112,7 @@ CASE(share_empty_trees) {
     tdict_tree *td = TREE(2), *shared = NULL, *received = NULL;
     help_put_tree(td, "child", TREE(2));
     if (i) help_put(td, "none", TENSOR(2, 0));
-    td_ok(tdict_share_create(td, &shared, err));
+    td_ok(tdict_share_create(td, NULL, &shared, err));
     td_ok(tdict_share_send(pair.ours, shared, err));
     td_ok(tdict_share_receive(pair.theirs, 0, &received, err));
     assert_true(rig_equal(td, received));
@@ -166,10 +168,10 @@ CASE(share_refuses) {
   const rig_resources before = rig_resources_now();
   rig_pair pair = rig_sockets(SOCK_SEQPACKET);
   tdict_tree *td = rig_tree(), *shared = rig_shared(), *out = (tdict_tree *)&pair;
-  tdict_tree_schema *schema = NULL;
-  td_fails(TDICT_EINVAL, "tree is NULL", tdict_share_create(NULL, &out, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_share_create(td, NULL, err));
-  td_fails(TDICT_EINVAL, "schema is NULL", tdict_share_create_from(NULL, &out, err));
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_share_create(NULL, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_share_create(td, NULL, NULL, err));
+  tdict_share_options wrong = {.struct_size = 0};
+  td_fails(TDICT_EINVAL, "share_options", tdict_share_create(td, &wrong, &out, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_share_send(pair.ours, NULL, err));
   td_fails(TDICT_EINVAL, "not shared: call tdict_share_create()", tdict_share_send(pair.ours, td, err));
   td_ok(tdict_unlock(shared, err));
@@ -187,12 +189,8 @@ CASE(share_refuses) {
   tdict_share_ring_destroy(ring);
   /* Objects, by name. */
   td_ok(tdict_set_text(td, "obs.words", "hello", err));
-  td_fails(TDICT_ENOTSUP, "an object of type", tdict_share_create(td, &out, err));
+  td_fails(TDICT_ENOTSUP, "an object of type", tdict_share_create(td, NULL, &out, err));
   assert_string_equal(td_last_error.path, "obs.words");
-  td_ok(tdict_tree_schema_export(td, &schema, err));
-  td_fails(TDICT_ENOTSUP, "an object of type", tdict_share_create_from(schema, &out, err));
-  assert_string_equal(td_last_error.path, "obs.words");
-  tdict_tree_schema_release(schema);
   assert_ptr_equal(out, &pair);
   tdict_release(td);
   rig_close(pair);
@@ -207,7 +205,7 @@ CASE(share_survives_enomem) {
   for (int n = 0; failed; n++) {
     tdict_error e = {0};
     td_fail_alloc(n, false);
-    tdict_status status = tdict_share_create(td, &out, &e);
+    tdict_status status = tdict_share_create(td, NULL, &out, &e);
     failed = td_fail_alloc_stop();
     assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
     if (!failed) break;
@@ -248,7 +246,7 @@ CASE(share_reports_the_system) {
   int held[4096], count = 0;
   while (count < 4096 && (held[count] = dup(0)) >= 0) count++;
   if (count < 4096) {
-    td_fails(TDICT_EIO, "memfd_create", tdict_share_create(td, &out, err));
+    td_fails(TDICT_EIO, "memfd_create", tdict_share_create(td, NULL, &out, err));
     assert_int_equal(td_last_error.native, EMFILE);
   }
   while (count) close(held[--count]);

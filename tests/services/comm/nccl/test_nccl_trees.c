@@ -27,8 +27,7 @@ static tdict_tree *rows_of(const rank *r, int64_t from, int64_t count) {
   tdict_tree *host = NULL, *moved = NULL;
   const tdict_field fields[] = {
       TDICT_FIELD("obs", TDICT_F32, WIDTH), {"action", TDICT_I64, 0, {0}}, TDICT_FIELD("more.image", TDICT_U8, PIXELS)};
-  const tdict_schema schema = {.fields = fields, .num_fields = 3};
-  td_ok(tdict_create_from(&schema, 1, &count, NULL, &host, err));
+  td_ok(tdict_create_from(fields, 3, 1, &count, NULL, &host, err));
   const size_t rows = (size_t)count;
   if (count > 0) {
     tdict_tensor *t = NULL;
