@@ -1,37 +1,24 @@
 /* Declares trees in shared memory: single trees, and rings of trees that carry batches from worker processes to a
- * trainer. Linux only.
+ * trainer. Linux only. docs/neighbours.md describes segments, trust, and the life of workers.
  *
- * **Segments.** A shared tree is consolidated, see tdict/clone.h. Its elements and its schema are in a segment. A
- * segment is an anonymous file of memfd_create(), so no file remains in /dev/shm. Each process that has the tree holds
- * one mapping and one descriptor of the segment. The process frees the mapping and the descriptor when the tree and all
- * tensors of the tree are released. The size of a segment cannot change. All memory of a segment is allocated when the
- * segment is created. If memory is short, the call that creates the segment returns #TDICT_ENOMEM.
+ * A shared tree is consolidated, see tdict/clone.h. Its elements and its schema are in a segment, an anonymous file of
+ * memfd_create(). All memory of a segment is allocated when the segment is created. The functions for single trees do
+ * not order accesses: every process that has the tree may write its elements at any time. A ring orders accesses.
  *
- * **Order.** The functions for single trees do not order accesses: every process that has the tree may write its
- * elements at any time. A ring orders accesses.
+ * A ring has slots. Each slot is a shared tree, and all slots have the same structure. The trainer is the process that
+ * created the ring. A worker calls tdict_share_ring_begin(), fills the tree, and calls tdict_share_ring_publish(). The
+ * trainer calls tdict_share_ring_take(), uses the tree, and calls tdict_share_ring_give_back(). The batches of one
+ * worker arrive in the order in which the worker published them.
  *
- * **Trust.** The library checks a received segment before it maps the segment, and parses the schema as untrusted
- * bytes. The segment of a ring also has state words. The trainer checks each state word before it takes a slot. Another
- * process can therefore write wrong elements, but cannot make this process access memory outside of the segment.
- * Programs that use elements as indices must check the indices.
+ * Start workers before the context is created, or with exec, as posix_spawn() does. In a process that was forked
+ * without exec after the context was created, the calls of rings return #TDICT_EFORKED, except
+ * tdict_share_ring_destroy().
  *
- * **Rings.** A ring has slots. Each slot is a shared tree, and all slots have the same structure. The trainer is the
- * process that created the ring. A worker calls tdict_share_ring_begin(), fills the tree, and calls
- * tdict_share_ring_publish(). The trainer calls tdict_share_ring_take(), uses the tree, and calls
- * tdict_share_ring_give_back(). The trainer receives the batches of one worker in the order in which the worker
- * published them. Batches that different workers publish at about the same time may arrive in any order.
- *
- * **Starting workers.** Start workers before the context is created, or start workers with exec, as posix_spawn() does.
- * A process that was forked without exec has copies of the trainer's locks, but not the trainer's threads. The CUDA
- * driver does not work in such a process, and calls that need threads or a driver return #TDICT_EFORKED. In such a
- * process, all calls on the trainer's ring except tdict_share_ring_destroy() return #TDICT_EFORKED, too. A worker that
- * was started with exec has none of these restrictions, and may create its own context.
- *
- * **Death of a worker.** The trainer holds a process descriptor of each worker. If a worker ends without
- * tdict_share_ring_destroy(), tdict_share_ring_take() reports the worker once. The slots that the worker was filling
- * become empty. The batches that the worker published before its end are still delivered. The ring continues with the
- * other workers. If the trainer ends, the next call of tdict_share_ring_begin() in each worker returns
- * #TDICT_ECANCELLED.
+ * Errors of all functions:
+ * - #TDICT_EINVAL: a pointer is NULL, a time or a socket is negative, or the ring belongs to the other side.
+ * - #TDICT_ENOMEM: host memory is exhausted, or there is no memory for a segment.
+ * - #TDICT_EFORKED: the process is a fork, see above.
+ * - #TDICT_EIO: a system call failed, and err->native is the errno.
  *
  * Thread rule: one thread at a time may use a handle of a ring. Functions for single trees are thread-safe. If two
  * threads receive from one socket, either thread may get the next tree. Trees: as in tdict/tree.h. */
@@ -60,9 +47,8 @@ static inline tdict_share_options tdict_share_options_default(void) {
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New consolidated tree with one reference, without a device. Written on success only.
  *  @return #TDICT_OK; #TDICT_ENOTSUP the tree has an object, such as text or a ragged leaf, and err->path names the
- *          object; #TDICT_EINVAL a NULL pointer; #TDICT_EOVERFLOW the tree is too large for a segment; #TDICT_ENOMEM;
- *          #TDICT_EIO the system refused the segment, and err->native is the errno; the errors of
- *          tdict_schema_from_tree() and tdict_tensor_copy(), with the path of the tensor.
+ *          object; #TDICT_EOVERFLOW the tree is too large for a segment; the errors of tdict_schema_from_tree() and
+ *          tdict_tensor_copy(), with the path of the tensor.
  *  @note Cost: one copy of all bytes, plus O(keys). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_create(const tdict_tree *tree, const tdict_share_options *options,
                                                           tdict_tree **out, tdict_error *err);
@@ -70,8 +56,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_create(const tdict_tree *tree
  *  @param[in] socket  A connected Unix socket of type SOCK_STREAM or SOCK_SEQPACKET. Borrowed. If the buffer of the
  *                     socket is full, the call waits, unless the socket is non-blocking.
  *  @param[in] tree    From tdict_share_create() or tdict_share_receive(). Borrowed.
- *  @return #TDICT_OK; #TDICT_EINVAL @p tree is NULL, is not a shared tree, or was unlocked; #TDICT_EIO the socket
- *          refused the message, and err->native is the errno. */
+ *  @return #TDICT_OK; #TDICT_EINVAL @p tree is not a shared tree, or was unlocked. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_send(int socket, const tdict_tree *tree, tdict_error *err);
 /** @brief Receives a tree that tdict_share_send() sent. The tree uses the sender's segment, so no element is copied.
  *
@@ -81,9 +66,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_send(int socket, const tdict_
  *  @param[out] out         New consolidated tree with one reference. Written on success only.
  *  @return #TDICT_OK; #TDICT_ETIMEDOUT no message has arrived; #TDICT_EFORMAT the message, its descriptors or the
  *          segment are invalid, and the error message gives the reason; #TDICT_ENOTSUP the message or the segment has
- *          another version, or the schema has an object; #TDICT_EIO the peer has closed the socket; #TDICT_EIO also if
- *          a system call failed, and err->native is then the errno; #TDICT_EINVAL a NULL pointer, or a negative time or
- *          socket; #TDICT_ENOMEM.
+ *          another version, or the schema has an object; #TDICT_EIO the peer has closed the socket.
  *  @note Cost: O(bytes of the schema * log(keys)). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_receive(int socket, int64_t timeout_ns, tdict_tree **out,
                                                            tdict_error *err);
@@ -114,43 +97,38 @@ static inline tdict_share_ring_options tdict_share_ring_options_default(void) {
  *                       its elements are not read.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      New ring, destroyed with tdict_share_ring_destroy(). Written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, or an option is out of range; the errors of
- *          tdict_share_create(). */
+ *  @return #TDICT_OK; #TDICT_EINVAL an option is out of range; the errors of tdict_share_create(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_create(const tdict_tree *like,
                                                                const tdict_share_ring_options *options,
                                                                tdict_share_ring **out, tdict_error *err);
 /** @brief Destroys a ring. NULL is allowed.
  *
- *  If the trainer calls this function, later calls of tdict_share_ring_begin() in the workers return #TDICT_ECANCELLED.
- *  Transfers that still read a slot keep the segment alive. If a worker calls this function, the slots that the worker
- *  was filling become empty. The trainer does not report this worker as dead. Do not use trees of the ring after the
- *  call, unless the program has retained the trees. In a fork of the process, the call changes nothing for other
- *  processes. */
+ *  In the trainer: later calls of tdict_share_ring_begin() in the workers return #TDICT_ECANCELLED, and transfers that
+ *  still read a slot keep the segment alive. In a worker: the slots that it was filling become empty, and the trainer
+ *  does not report the worker as dead. Do not use trees of the ring after the call, unless the program has retained
+ *  them. In a fork of the process, the call changes nothing for other processes. */
 TDICT_API void tdict_share_ring_destroy(tdict_share_ring *ring);
 
-/** @brief Adds a worker: opens a descriptor of its process, and sends the ring to the worker. The trainer calls this
- *  function.
+/** @brief Trainer: adds a worker, and sends the ring to it.
  *
  *  The call does not wait for the worker. The program may close the socket after the call.
  *  @param[in] socket  A Unix socket whose other end the worker has, as in tdict_share_send(). Borrowed.
  *  @param[in] pid     Process id of the worker. The program must not have reaped the process with waitpid().
- *  @return #TDICT_OK; #TDICT_EINVAL @p ring is NULL or belongs to a worker, or the ring already has `max_workers`
- *          workers; #TDICT_ENOTFOUND there is no such process; #TDICT_ENOTSUP the system has no process descriptors,
- *          which Linux 5.3 introduced; #TDICT_EIO a system call failed, and err->native is the errno;
- *          #TDICT_EFORKED. */
+ *  @return #TDICT_OK; #TDICT_EINVAL the ring already has `max_workers` workers; #TDICT_ENOTFOUND there is no such
+ *          process; #TDICT_ENOTSUP the system has no process descriptors, which Linux 5.3 introduced. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_add_worker(tdict_share_ring *ring, int socket, int32_t pid,
                                                                    tdict_error *err);
-/** @brief Registers all slots as pinned memory with the driver of the default device. The trainer calls this function.
+/** @brief Trainer: registers all slots as pinned memory with the driver of the default device.
  *
  *  Transfers then copy directly from the slots. Without this call, or if the call fails, transfers copy through the
  *  staging ring. The registration ends when the segment is freed. The ring may outlive the context.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, the ring belongs to a worker, the ring is already pinned, or a slot
- *          that the trainer has taken is not empty yet; #TDICT_ENODEVICE the default device of the context is the cpu;
- *          #TDICT_ENOMEM and #TDICT_EDEVICE the driver refused to register the memory; #TDICT_EFORKED.
+ *  @return #TDICT_OK; #TDICT_EINVAL the ring is already pinned, or a slot that the trainer has taken is not empty yet;
+ *          #TDICT_ENODEVICE the default device of the context is the cpu; #TDICT_ENOMEM and #TDICT_EDEVICE the driver
+ *          refused to register the memory.
  *  @note Cost: about 40 ms per GB. Other threads cannot queue copies during this time, see tdict_pinned_memory(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_pin(tdict_context *context, tdict_share_ring *ring,
                                                             tdict_error *err);
-/** @brief Waits until a worker has published a slot, and returns the slot. The trainer calls this function.
+/** @brief Trainer: waits until a worker has published a slot, and returns the slot.
  *
  *  The trainer may hold several slots at once. If the transfers and the recorded uses of a slot that was given back
  *  have ended, this call makes the slot empty.
@@ -160,14 +138,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_pin(tdict_context *conte
  *  @return #TDICT_OK; #TDICT_ETIMEDOUT no slot is full; #TDICT_ENOTFOUND no slot is full, and no worker is left;
  *          #TDICT_ELOST a worker has ended without tdict_share_ring_destroy() (err->native is the process id of the
  *          worker; if the worker was filling slots, the message names the first of these slots); #TDICT_EFORMAT a state
- *          word is wrong, and the slot that the message names is empty now; #TDICT_EINVAL a NULL pointer, a negative
- *          time, or the ring belongs to a worker; #TDICT_EFORKED.
+ *          word is wrong, and the slot that the message names is empty now.
  *  @note After #TDICT_ELOST and #TDICT_EFORMAT the ring is intact: call the function again. A call that waits notices
  *        the death of a worker within 20 ms. Calls that find a full slot check the workers at most every 20 ms.
  *  @note Cost: O(slots), plus O(workers) if the call checks the workers. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_take(tdict_share_ring *ring, int64_t timeout_ns,
                                                              tdict_tree **out, tdict_error *err);
-/** @brief Gives a slot back. The trainer calls this function. Never waits.
+/** @brief Trainer: gives a slot back. Never waits.
  *
  *  Call this function as soon as the transfer of the slot has been started, even with tdict_to_device_async(). The slot
  *  becomes empty after all transfers from the slot have ended, so no worker can overwrite elements that a transfer
@@ -180,36 +157,35 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_take(tdict_share_ring *r
  *  result that shares tensors of the slot, such as a result on the cpu, later shows the elements of another batch. To
  *  keep the elements, copy the tree with tdict_clone_deep().
  *  @param[in] tree  From tdict_share_ring_take().
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, the ring belongs to a worker, or the trainer has not taken @p tree
- *          from this ring; #TDICT_EFORKED. */
+ *  @return #TDICT_OK; #TDICT_EINVAL the trainer has not taken @p tree from this ring. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_give_back(tdict_share_ring *ring, tdict_tree *tree,
                                                                   tdict_error *err);
 
-/** @brief Receives a ring that tdict_share_ring_add_worker() sent. A worker calls this function.
+/** @brief Worker: receives a ring that tdict_share_ring_add_worker() sent.
  *  @param[in]  socket      As in tdict_share_receive(). The program may close the socket after the call.
  *  @param[in]  timeout_ns  As in tdict_share_receive().
  *  @param[out] out         New ring, destroyed with tdict_share_ring_destroy(). Written on success only.
  *  @return Errors of tdict_share_receive(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_attach(int socket, int64_t timeout_ns, tdict_share_ring **out,
                                                                tdict_error *err);
-/** @brief Waits until a slot is empty, and returns the slot for the worker to fill. A worker calls this function.
+/** @brief Worker: waits until a slot is empty, and returns the slot to fill.
  *
  *  The slot still has the elements of an earlier batch, or zeros. The worker may fill several slots at once.
  *  @param[in]  timeout_ns  As in tdict_share_ring_take().
  *  @param[out] out         Borrowed from the ring, until the slot is published. Do not unlock the tree. Written on
  *                          success only.
  *  @return #TDICT_OK; #TDICT_ETIMEDOUT no slot is empty; #TDICT_ECANCELLED the trainer has destroyed the ring or has
- *          ended; #TDICT_EINVAL a NULL pointer, a negative time, or the ring belongs to the trainer; #TDICT_EFORKED. */
+ *          ended. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_begin(tdict_share_ring *ring, int64_t timeout_ns,
                                                               tdict_tree **out, tdict_error *err);
-/** @brief Passes a filled slot to the trainer. A worker calls this function. Never waits.
+/** @brief Worker: passes a filled slot to the trainer. Never waits.
  *
  *  The trainer sees all writes that the worker made before the call. The worker must not write to the slot after the
  *  call.
  *  @param[in] tree  From tdict_share_ring_begin().
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, the ring belongs to the trainer, or @p tree is not a slot that
- *          tdict_share_ring_begin() returned; #TDICT_EFORMAT another process has changed the state word of the slot,
- *          and the worker no longer has the slot; #TDICT_EFORKED. */
+ *  @return #TDICT_OK; #TDICT_EINVAL @p tree is not a slot that tdict_share_ring_begin() returned; #TDICT_EFORMAT
+ *  another
+ *          process has changed the state word of the slot, and the worker no longer has the slot. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_publish(tdict_share_ring *ring, tdict_tree *tree,
                                                                 tdict_error *err);
 

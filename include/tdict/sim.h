@@ -11,10 +11,10 @@
  * tensor, the option `memory` or a stream belongs to a simulated device of another context. Copies without a context,
  * such as tdict_tensor_copy(), return #TDICT_EDEVICE in this case.
  *
- * In a forked child of the process that created the context, no function of this header waits. In such a child,
- * tdict_sim_hold(), tdict_sim_step(), tdict_sim_resume() and tdict_sim_launch() return #TDICT_EFORKED, and
- * tdict_sim_host_pointer() returns NULL. Thread rule: any thread may call tdict_sim_hold(), tdict_sim_step(),
- * tdict_sim_resume() and tdict_sim_launch(). */
+ * All functions return #TDICT_EINVAL if a pointer is NULL, #TDICT_ENODEVICE if the context has no simulated device, and
+ * #TDICT_EFORKED in a forked child of the process that created the context.
+ *
+ * Thread rule: any thread may call all functions but tdict_sim_host_pointer(). */
 #ifndef TDICT_SIM_H
 #define TDICT_SIM_H
 
@@ -66,30 +66,29 @@ static inline tdict_sim_options tdict_sim_options_default(void) {
 }
 
 /** @brief Stops all queues of the context's simulated devices. The program can still queue operations, but no operation
- *  finishes until tdict_sim_step() or tdict_sim_resume() is called.
- *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL; #TDICT_ENODEVICE the context has no simulated device;
- *          #TDICT_EFORKED. */
+ *  finishes until tdict_sim_step() or tdict_sim_resume() is called. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_hold(tdict_context *context, tdict_error *err);
 /** @brief Lets up to @p count operations finish while the queues are stopped.
+ *
  *  Operations finish in the order in which they were queued. If a stream waits for an event, the operations of other
  *  streams can finish earlier. The call returns after @p count operations, or earlier if no other operation can run.
- *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL, @p count is negative, or the queues are not stopped;
- *          #TDICT_ENODEVICE the context has no simulated device; #TDICT_EFORKED. */
+ *  @return #TDICT_OK; #TDICT_EINVAL @p count is negative, or the queues are not stopped. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_step(tdict_context *context, int64_t count, tdict_error *err);
-/** @brief Lets all queues run again after tdict_sim_hold(), or after a start with the option `held`.
- *  @return #TDICT_OK; #TDICT_EINVAL @p context is NULL; #TDICT_ENODEVICE the context has no simulated device;
- *          #TDICT_EFORKED. */
+/** @brief Lets all queues run again after tdict_sim_hold(), or after a start with the option `held`. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_resume(tdict_context *context, tdict_error *err);
-/** @brief Queues the call of @p fn on @p stream, as a kernel launch does. A thread of the device runs @p fn. To access
- *  device memory, @p fn may call tdict_sim_host_pointer(). @p fn must not call any other function of this library.
- *  @return #TDICT_OK; #TDICT_EINVAL @p fn is NULL, or @p stream is not a stream that tdict_stream_create() created on a
- *          simulated device; #TDICT_ENOMEM; #TDICT_EFORKED. */
+/** @brief Queues the call of @p fn on @p stream, as a kernel launch does.
+ *
+ *  A thread of the device runs @p fn. To access device memory, @p fn may call tdict_sim_host_pointer(). @p fn must not
+ *  call any other function of this library.
+ *  @return #TDICT_OK; #TDICT_EINVAL @p stream is not a stream that tdict_stream_create() created on a simulated device;
+ *          #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void *user,
                                                         tdict_error *err);
-/** @brief Returns the host address of the bytes at an address of simulated device memory. Call tdict_sim_host_pointer()
- *  only in a function that tdict_sim_launch() queued. The work of the device is not ordered with accesses from other
- *  functions.
- *  @return Borrowed; NULL if @p device_address is not an address of the stream's device. */
+/** @brief Returns the host address of the bytes at an address of simulated device memory.
+ *
+ *  Call the function only in a function that tdict_sim_launch() queued, because the work of the device is not ordered
+ *  with other accesses.
+ *  @return Borrowed; NULL if @p device_address is not an address of the stream's device, or in a forked child. */
 TDICT_API void *tdict_sim_host_pointer(tdict_stream stream, const void *device_address);
 
 TDICT_END_DECLS
