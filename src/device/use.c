@@ -74,22 +74,21 @@ static void use_release(tdict_fence *fence) {
 }
 
 static tdict_status record_event(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event *out, tdict_error *err) {
-  tdict_driver *d = gpu->driver;
-  tdict_status status = tdict_gpu_refuse_capture(gpu, stream, "record_stream", err);
+  tdict_status status = tdict_gpu_take_event(gpu, out, err);
   if (status != TDICT_OK) return status;
-  status = tdict_gpu_take_event(gpu, out, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_gpu_check(gpu, d->ops->event_record(d, *out, stream), "cuEventRecord", err);
+  status = tdict_gpu_record(gpu, *out, stream, err);
   if (status != TDICT_OK) tdict_gpu_give_event(gpu, *out);
   return status;
 }
 
-tdict_status tdict_use_create(tdict_gpu *gpu, tdict_cu_stream stream, tdict_fence **out, tdict_error *err) {
+tdict_status tdict_use_create(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_fence **out,
+                              tdict_error *err) {
   static const tdict_fence_ops ops = {use_poll, use_wait, use_wait_on_stream, use_retain, use_release};
   use *u = calloc(1, sizeof *u);
-  if (!u) return tdict_fail(err, TDICT_ENOMEM, "record_stream: no host memory for its record");
+  if (!u) return tdict_fail(err, TDICT_ENOMEM, "stream: no host memory to record its work");
   tdict_gpu_scope scope;
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK && what) status = tdict_gpu_refuse_capture(gpu, stream, what, err);
   if (status == TDICT_OK) status = record_event(gpu, stream, &u->event, err);
   tdict_gpu_leave(gpu, &scope);
   if (status != TDICT_OK) {
@@ -103,3 +102,5 @@ tdict_status tdict_use_create(tdict_gpu *gpu, tdict_cu_stream stream, tdict_fenc
   *out = &u->fence;
   return TDICT_OK;
 }
+
+const tdict_gpu *tdict_use_gpu(const tdict_fence *fence) { return ((const use *)fence)->gpu; }

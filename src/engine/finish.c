@@ -1,7 +1,7 @@
 /* Creates a transfer, ends it and frees it. The end fills in the statistics, releases the sources, and launches the
- * transfers that wait for the ended transfer. It also releases the marks, the uses, the wait events and the storages of
- * the targets. tdict_transfer_free() releases all other resources, and all resources of a transfer that never began.
- * See finish.h for threads. */
+ * transfers that wait for the ended transfer. It also releases the marks, the waits and the storages of the targets.
+ * tdict_transfer_free() releases all other resources, and all resources of a transfer that never began. See finish.h
+ * for threads. */
 #include "engine/finish.h"
 
 #include <stdlib.h>
@@ -43,11 +43,6 @@ static void add_error_path(tdict_transfer *t) {
   if (!tree) return;
   tdict_leaf_path(tree, t->future.error_leaf, path, sizeof path);
   if (path[0]) tdict_error_at(&t->future.error, TDICT_OK, path);
-}
-
-static void give_wait_events(tdict_transfer *t) {
-  for (int i = 0; i < t->num_wait_events; i++) tdict_gpu_give_event(t->wait_events[i].gpu, t->wait_events[i].event);
-  t->num_wait_events = 0;
 }
 
 /* Returns a tdict_pin_path: how the pinned memory of this transfer was obtained. */
@@ -217,17 +212,17 @@ static void release_sources(tdict_transfer *t) {
   p->borrows = true; /* the plan retains no source any more */
 }
 
-/* Releases the sources, the marks, the uses, the wait events, the plan and the storages of the targets. Releasing may
- * call functions of the program, so no lock is held. */
+/* Releases the sources, the marks, the waits, the plan and the storages of the targets. Releasing may call functions of
+ * the program, so no lock is held. */
 static void release_all(tdict_transfer *t) {
   if (t->traced.recording) tdict_trace_leave(&t->traced, t->future.begin_ns, tdict_plan_bytes(&t->plan));
-  if (t->num_wait_events) give_wait_events(t);
   if (t->marked) {
     release_sources(t);
     tdict_transfer_unmark(t, t->num_writes);
     t->marked = false;
   }
   if (t->waits.cap) tdict_fences_reset(&t->waits);
+  if (t->device_waits.cap) tdict_fences_reset(&t->device_waits);
   free(t->hooks);
   t->hooks = NULL;
   tdict_plan_give_used(&t->future.engine->used_plan, &t->plan);
@@ -301,8 +296,8 @@ void tdict_transfer_free(tdict_future *future) {
   TDICT_ASSERT(!t->marked);
   if (t->traced.recording) tdict_trace_leave(&t->traced, future->begin_ns, tdict_plan_bytes(&t->plan));
   if (t->plan.cap || t->plan.objects) tdict_plan_reset(&t->plan); /* else the engine has taken the plan's memory */
-  for (int i = 0; i < t->num_wait_events; i++) tdict_gpu_give_event(t->wait_events[i].gpu, t->wait_events[i].event);
   if (t->waits.cap) tdict_fences_reset(&t->waits);
+  if (t->device_waits.cap) tdict_fences_reset(&t->device_waits);
   tdict_gpu_release(t->gpu);
   for (size_t i = 0; i < t->num_targets; i++) {
     if (t->targets[i].storage) tdict_storage_release(t->targets[i].storage);

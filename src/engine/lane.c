@@ -23,16 +23,16 @@ static void count_slots(tdict_lane *lane, int by) {
                                                               memory_order_relaxed)) {}
 }
 
-/* Makes the stream wait for the transfer's wait events and uses. If the stream cannot wait for a use, the calling
- * thread waits. Later calls do nothing. Call only if a copy follows: streams are pooled, and a queued wait would delay
- * the stream's next user. */
+/* Makes the stream wait for the work that the transfer waits for. If the stream cannot wait, because the work is on a
+ * device of another driver, the calling thread waits. Later calls do nothing. Call only if a copy follows: streams are
+ * pooled, and a queued wait would delay the stream's next user. */
 static tdict_status begin_stream(tdict_lane *lane, tdict_error *err) {
   const tdict_transfer *t = lane->worker->transfer;
   tdict_status status = TDICT_OK;
   if (lane->begun) return status;
   lane->begun = true;
-  for (int i = 0; i < t->num_wait_events && status == TDICT_OK; i++)
-    status = tdict_gpu_stream_wait(lane->gpu, lane->stream, t->wait_events[i].event, err);
+  if (t->device_waits.count)
+    status = tdict_fences_wait_on_stream(&t->device_waits, "transfer", lane->gpu, lane->stream, err);
   if (t->waits.count && status == TDICT_OK)
     status = tdict_fences_wait_on_stream(&t->waits, "transfer", lane->gpu, lane->stream, err);
   return status;
@@ -249,7 +249,7 @@ tdict_status tdict_lane_wait_all(tdict_lane *lane, tdict_error *err) {
  * a slot for each chunk. */
 static int slots_to_keep_free(const tdict_lane *lane) {
   const tdict_transfer *t = lane->worker->transfer;
-  if (t->deferred_tail || (t->num_wait_events == 0 && t->waits.count == 0)) return 0;
+  if (t->deferred_tail || (t->device_waits.count == 0 && t->waits.count == 0)) return 0;
   return atomic_load_explicit(&t->first_copy_done, memory_order_relaxed) ? 0 : lane->ring->num_slots / 8;
 }
 

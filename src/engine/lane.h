@@ -27,7 +27,7 @@ typedef struct tdict_lane {
   int held;                   /* number of slots that the lane holds, in flight or spare */
   tdict_slot *spare;          /* the slot for the next copy, which may be filled already, or NULL */
   size_t bytes_without_event; /* bytes of the copies without slots that were queued after the last event */
-  bool begun;                 /* true: the stream already waits for the transfer's wait events and uses */
+  bool begun;                 /* true: the stream already waits for the work that the transfer waits for */
   bool has_untracked_copies;  /* true: copies that no flight of this lane tracks may be in flight on the stream */
 } tdict_lane;
 
@@ -37,10 +37,10 @@ tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err)
  * host. Does nothing if the lane is closed. */
 tdict_status tdict_lane_close(tdict_lane *lane, bool abandon, tdict_error *err);
 /* Queues the copies of a chunk, now or later with the transfer's burst. `slot` must be the slot that the lane has taken
- * last. NULL: the copies need no slot. If this lane queues its first copies, first makes the stream wait for the
- * transfer's wait events and uses. If the transfer has a limit of queued bytes, first waits until the bytes of the
- * chunk fit into the limit. Queues nothing if the transfer has failed meanwhile. May wait for earlier copies of the
- * lane. After a failure, the transfer must fail, and *error_item is the number of the item that the error names. */
+ * last. NULL: the copies need no slot. If this lane queues its first copies, first makes the stream wait for the work
+ * that the transfer waits for. If the transfer has a limit of queued bytes, first waits until the bytes of the chunk
+ * fit into the limit. Queues nothing if the transfer has failed meanwhile. May wait for earlier copies of the lane.
+ * After a failure, the transfer must fail, and *error_item is the number of the item that the error names. */
 tdict_status tdict_lane_submit(tdict_lane *lane, tdict_slot *slot, const tdict_chunk *chunk, uint32_t *error_item,
                                tdict_error *err);
 /* Takes a slot, and makes room for its flight. The lane keeps the slot until the slot is submitted or handed over. The

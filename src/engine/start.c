@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/thread.h"
 #include "device/host.h"
+#include "device/use.h"
 #include "engine/finish.h"
 #include "engine/options/burst.h"
 #include "engine/options/check_sources.h"
@@ -184,46 +185,38 @@ static void count_entries(const starter *s, tdict_transfer *t) {
   }
 }
 
-/* Records an event on `stream` and adds the event to the transfer's wait events. One event for each device is
- * sufficient. */
-static tdict_status add_wait_event(tdict_transfer *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
-  for (int i = 0; i < t->num_wait_events; i++)
-    if (t->wait_events[i].gpu == gpu) return TDICT_OK;
-  if (t->num_wait_events == TDICT_MAX_WAIT_EVENTS)
-    return tdict_fail(err, TDICT_ENOTSUP, "transfer: more than %d devices in one tree", TDICT_MAX_WAIT_EVENTS);
-  tdict_gpu_scope scope;
-  tdict_cu_event event = NULL;
-  tdict_status status = tdict_gpu_enter(gpu, &scope, err);
-  if (status == TDICT_OK) status = tdict_gpu_take_event(gpu, &event, err);
-  if (status == TDICT_OK) status = tdict_gpu_record(gpu, event, stream, err);
-  if (status == TDICT_OK)
-    t->wait_events[t->num_wait_events++] = (tdict_wait_event){gpu, event};
-  else if (event)
-    tdict_gpu_give_event(gpu, event);
-  tdict_gpu_leave(gpu, &scope);
-  return status;
+/* Makes the copies wait for the work that is queued on `stream` now. One use for each device is sufficient. */
+static tdict_status add_device_wait(tdict_transfer *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
+  const tdict_fences *waits = &t->device_waits;
+  for (uint32_t i = 0; i < waits->cap; i++)
+    if (waits->at[i] && tdict_use_gpu(waits->at[i]) == gpu) return TDICT_OK;
+  tdict_fence *use;
+  tdict_status status = tdict_use_create(gpu, stream, NULL, &use, err);
+  if (status != TDICT_OK) return status;
+  tdict_fences_add(&t->device_waits, use);
+  use->ops->release(use);
+  return waits->no_memory ? tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to wait for streams") : status;
 }
 
-static tdict_status add_after_event(const starter *s, tdict_transfer *t, const tdict_stream *after, tdict_error *err) {
-  tdict_gpu *gpu;
-  tdict_status status = tdict_devices_gpu(s->engine->config.devices, after->device, &gpu, err);
-  return status == TDICT_OK ? add_wait_event(t, gpu, after->handle, err) : status;
-}
-
-/* Records the transfer's wait events. If the option `after` is NULL, copies from the host into new device memory need
- * no events, because no queued work can use new memory. */
-static tdict_status make_wait_events(const starter *s, tdict_transfer *t, tdict_error *err) {
+/* Records the work that the copies wait for. If the option `after` is NULL, copies from the host into new device memory
+ * wait for no work, because no queued work can use new memory. */
+static tdict_status make_device_waits(const starter *s, tdict_transfer *t, tdict_error *err) {
   const tdict_stream *after = s->start->options.after;
-  if (after) return add_after_event(s, t, after, err);
+  tdict_devices *devices = s->engine->config.devices;
+  tdict_gpu *gpu;
   tdict_status status = TDICT_OK;
-  if (s->start->storage) return status;
-  for (uint32_t i = 0; i < t->plan.num_items && status == TDICT_OK; i++) {
+  if (after) {
+    status = tdict_devices_gpu(devices, after->device, &gpu, err);
+    return status == TDICT_OK ? add_device_wait(t, gpu, after->handle, err) : status;
+  }
+  const tdict_gpu *last = NULL;
+  for (uint32_t i = 0; i < t->plan.num_items && !s->start->storage && status == TDICT_OK; i++) {
     const tdict_item *item = &t->plan.items[i];
-    tdict_gpu *source;
-    if (item->gpu) status = add_wait_event(t, item->gpu, NULL, err);
+    if (item->gpu && item->gpu != last) status = add_device_wait(t, item->gpu, NULL, err);
+    last = item->gpu;
     if (status != TDICT_OK || item->way == TDICT_WAY_HOST || item->kind != TDICT_CU_D2D) continue;
-    status = tdict_devices_gpu(s->engine->config.devices, item->src->storage->device, &source, err);
-    if (status == TDICT_OK) status = add_wait_event(t, source, NULL, err);
+    status = tdict_devices_gpu(devices, item->src->storage->device, &gpu, err);
+    if (status == TDICT_OK) status = add_device_wait(t, gpu, NULL, err);
   }
   return status;
 }
@@ -385,7 +378,7 @@ static tdict_status cut_plan(const starter *s, tdict_transfer *t, tdict_error *e
   return tdict_plan_cut(&t->plan, &cut, err);
 }
 
-/* Prepares the memory, the result, the chunks, the optional parts and the wait events, before copies begin. */
+/* Prepares the memory, the result, the chunks, the optional parts and the waits, before copies begin. */
 static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_context *context, tdict_error *err) {
   if (is_already_there(s)) {
     t->future.result = tdict_retain(s->start->src);
@@ -409,7 +402,7 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
   if (status == TDICT_OK && t->plan.objects)
     status = tdict_hooks_prepare(t, context, s->device, s->memory, tdict_to_device, err);
   const bool waits = s->start->options.after || t->plan.reads_device || t->plan.writes_existing;
-  return status == TDICT_OK && waits ? make_wait_events(s, t, err) : status;
+  return status == TDICT_OK && waits ? make_device_waits(s, t, err) : status;
 }
 
 /* Does the work of the first worker on the starting thread if on_caller is set. If the transfer had to wait for another

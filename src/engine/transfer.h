@@ -10,8 +10,6 @@
 #include "engine/future.h"
 #include "engine/plan/choose.h"
 
-enum { TDICT_MAX_WAIT_EVENTS = 16 };
-
 typedef struct tdict_transfer tdict_transfer;
 
 /* The work of one thread on a transfer, see worker.h. */
@@ -33,12 +31,6 @@ typedef struct tdict_edge {
   tdict_transfer *awaited;
   struct tdict_edge *next; /* in the list `waiters` of `awaited` */
 } tdict_edge;
-
-/* An event recorded on a stream of the program. All copies of the transfer that access a device wait for the event. */
-typedef struct tdict_wait_event {
-  tdict_gpu *gpu;
-  tdict_cu_event event;
-} tdict_wait_event;
 
 /* A place of the new leaves. A transfer with several targets writes target 0 and copies its bytes to the others, which
  * are on other devices, see targets.h. */
@@ -77,12 +69,12 @@ struct tdict_transfer {
   tdict_how how;
   tdict_gpu *gpu; /* retained; the first GPU that copies, else the target's GPU; NULL: the transfer uses no GPU */
 
-  /* Events and uses that copies wait for */
-  tdict_wait_event wait_events[TDICT_MAX_WAIT_EVENTS];
-  int num_wait_events;
-  /* recorded uses of the bytes that the transfer writes, and fillers of the bytes that the transfer reads. Copies wait
-   * for these uses */
+  /* Work on streams that copies wait for */
+  /* recorded uses of the bytes that the transfer writes, and fillers of the bytes that the transfer reads */
   tdict_fences waits;
+  /* the work on the stream `after`, or on the legacy streams, at most one use for each device. Threads that copy on the
+   * host do not wait for this work */
+  tdict_fences device_waits;
 
   /* The order among transfers, see order.c */
   tdict_fence_node *writes; /* the marks on written storages; the marks on sources are in the plan */

@@ -122,7 +122,7 @@ static tdict_fence *use_held(const fixture *b, held *kernel, tdict_stream *strea
   tdict_fence *use = NULL;
   td_ok(tdict_stream_create(b->context, td_device(), stream, err));
   td_ok(tdict_sim_launch(*stream, hold, kernel, err));
-  td_ok(tdict_use_create(b->gpu, stream->handle, &use, err));
+  td_ok(tdict_use_create(b->gpu, stream->handle, NULL, &use, err));
   return use;
 }
 

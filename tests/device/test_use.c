@@ -25,7 +25,7 @@ static tdict_stream busy_stream(const fixture *b, gate *g) {
 }
 static tdict_fence *use_of(const fixture *b, tdict_stream s) {
   tdict_fence *use = NULL;
-  td_ok(tdict_use_create(b->gpu, s.handle, &use, err));
+  td_ok(tdict_use_create(b->gpu, s.handle, NULL, &use, err));
   return use;
 }
 
@@ -190,10 +190,10 @@ SIM_CASE(use_create_fails_without_leaks) {
   int64_t events = fixture_counts(&b).num_events;
   shim_begin(&x, b.d);
   x.ops.event_record = refuse_record;
-  td_fails(TDICT_EDEVICE, "cuEventRecord", tdict_use_create(b.gpu, s.handle, &use, err));
+  td_fails(TDICT_EDEVICE, "cuEventRecord", tdict_use_create(b.gpu, s.handle, "test", &use, err));
   x.ops.event_record = x.real->event_record;
   x.ops.stream_capture_status = say_capturing;
-  td_fails(TDICT_ECAPTURE, "captured", tdict_use_create(b.gpu, s.handle, &use, err));
+  td_fails(TDICT_ECAPTURE, "test: the stream is being captured", tdict_use_create(b.gpu, s.handle, "test", &use, err));
   x.ops.stream_capture_status = x.real->stream_capture_status;
   assert_null(use);
   assert_int_equal(fixture_counts(&b).num_events, events);

@@ -99,6 +99,55 @@ SIM_CASE(two_simulated_devices_follow_both_legacy_streams) {
   behind_legacy_of(0, true); /* the destination's */
 }
 
+/* A tree on all devices: the copies wait for the legacy stream of each device, whichever ends last. */
+static void on_all_devices(const place *w, int last) {
+  enum { DEVICES = 8 };
+  static const char *const names[DEVICES] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+  tdict_tree *src = new_tree();
+  tdict_gpu *gpus[DEVICES];
+  tdict_gpu_scope scope;
+  tdict_cu_stream handles[DEVICES];
+  gate gates[DEVICES] = {0};
+  kernel k[DEVICES];
+  unsigned char *fresh[DEVICES];
+  for (int i = 0; i < DEVICES; i++) {
+    const tdict_device device = tdict_sim(i);
+    td_ok(tdict_devices_gpu(tdict_context_devices(w->c), device, &gpus[i], err));
+    tdict_tensor *t = new_bytes(ROWS, &gpus[i]->memory);
+    td_ok(tdict_gpu_enter(gpus[i], &scope, err));
+    assert_int_equal(w->d->ops->stream_create(w->d, &handles[i], TDICT_CU_STREAM_DEFAULT), 0);
+    tdict_gpu_leave(gpus[i], &scope);
+    fresh[i] = malloc(ROWS);
+    assert_non_null(fresh[i]);
+    td_fill_random(fresh[i], ROWS, number_of_leaf(8, i));
+    kernel_launch(&k[i], (tdict_stream){device, handles[i]}, t, &gates[i], fresh[i]);
+    give(src, names[i], t);
+  }
+  tdict_future *f = move_async(w, src, tdict_cpu(), NULL);
+  for (int i = 0; i < DEVICES; i++)
+    if (i != last) gate_open(&gates[i]);
+  for (int i = 0; i < DEVICES; i++)
+    if (i != last) assert_true(wait_flag(&k[i].done));
+  check_pending(f);
+  gate_open(&gates[last]);
+  tdict_tree *out = finish(f);
+  for (int i = 0; i < DEVICES; i++) {
+    if (!has_number(w, leaf_of(out, names[i]), number_of_leaf(8, i))) fail_msg("leaf %d was copied too early", i);
+    assert_true(wait_flag(&k[i].done));
+    td_ok(tdict_gpu_enter(gpus[i], &scope, err));
+    assert_int_equal(w->d->ops->stream_destroy(w->d, handles[i]), 0);
+    tdict_gpu_leave(gpus[i], &scope);
+    kernel_end(&k[i]);
+    free(fresh[i]);
+  }
+  RELEASE(out, src);
+}
+SIM_CASE(eight_simulated_devices_follow_all_legacy_streams) {
+  place w = place_sim(4, 0, 8);
+  for (int last = 0; last < 8; last++) on_all_devices(&w, last);
+  place_close(&w);
+}
+
 /* libcuda's calls, declared here so that a mistake in the library's own cannot hide itself. */
 typedef struct cu_calls {
   int (*device_get)(int *device, int ordinal);

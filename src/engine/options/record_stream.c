@@ -81,7 +81,7 @@ tdict_status tdict_record_stream(const tdict_tree *tree, tdict_stream stream, td
         "record_stream: the stream is of %s, but no tensor of the tree is in memory allocated there or pinned for it",
         tdict_device_format(stream.device, name, sizeof name));
   tdict_fence *use;
-  status = tdict_use_create(f.gpu, stream.handle, &use, err);
+  status = tdict_use_create(f.gpu, stream.handle, "record_stream", &use, err);
   if (status != TDICT_OK) return status;
   status = each_storage(tree, add_use, use, err);
   use->ops->release(use);

@@ -16,17 +16,12 @@ void tdict_comm_note(tdict_comm_call *call, tdict_status status, const tdict_err
 static tdict_status record_after(tdict_comm_call *call, const tdict_stream *after, tdict_error *err) {
   const char *what = tdict_comm_what(call);
   tdict_gpu *gpu = call->comm->gpu;
-  tdict_gpu_scope scope;
   char found[40];
   if (!gpu) return TDICT_OK;
   if (after && !tdict_stream_is_of(*after, gpu))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, wanted a stream of %s", what,
                       tdict_device_format(after->device, found, sizeof found), gpu->name);
-  tdict_status status = tdict_gpu_enter(gpu, &scope, err);
-  if (status == TDICT_OK && after) status = tdict_gpu_refuse_capture(gpu, after->handle, what, err);
-  if (status == TDICT_OK) status = tdict_use_create(gpu, after ? after->handle : NULL, &call->after, err);
-  tdict_gpu_leave(gpu, &scope);
-  return status;
+  return tdict_use_create(gpu, after ? after->handle : NULL, what, &call->after, err);
 }
 
 static tdict_status check_memory(const tdict_comm_call *call, tdict_error *err) {

@@ -1,6 +1,7 @@
 /* Copies that are queued together: when, by whom, and what becomes of them when that goes wrong. */
 #include <pthread.h>
 
+#include "device/use.h"
 #include "engine/lane.h"
 #include "engine/lanes.h"
 #include "engine/options/burst.h"
@@ -179,14 +180,18 @@ static void *finish_own_stream_first(void *user) {
 SIM_CASE(burst_keeps_streams_until_copies_are_done) {
   hand h;
   open_hand(&h);
-  td_ok(tdict_gpu_take_event(gpu_of(&h.w), &h.t->wait_events[0].event, err));
-  h.t->wait_events[0].gpu = gpu_of(&h.w);
-  h.t->num_wait_events = 1;
+  tdict_fences *const sets[] = {&h.t->waits, &h.t->device_waits};
+  for (int i = 0; i < 2; i++) {
+    tdict_fence *use;
+    td_ok(tdict_use_create(gpu_of(&h.w), NULL, NULL, &use, err));
+    tdict_fences_add(sets[i], use);
+    use->ops->release(use);
+  }
   td_ok(tdict_sim_hold(h.w.c, err));
   for (int i = 0; i < 3; i++) post(&h, 0);
-  assert_int_equal(atomic_load(&wrap.calls[CALL_WAIT]), 1);
-  td_ok(tdict_lane_flush(&h.lanes[1], err));
   assert_int_equal(atomic_load(&wrap.calls[CALL_WAIT]), 2);
+  td_ok(tdict_lane_flush(&h.lanes[1], err));
+  assert_int_equal(atomic_load(&wrap.calls[CALL_WAIT]), 4); /* each lane waits for both */
   assert_int_equal(num_copies(), 3);
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, resume_soon, &h), 0);

@@ -108,6 +108,57 @@ SIM_CASE(record_stream_holds_an_overwrite) {
   place_close(&w);
 }
 
+/* A tree that takes several chunks, so that two workers write it. */
+enum { WIDE = 8, WIDE_BYTES = 512 << 10, WIDE_STAGING = 1 << 20 };
+static const char *const wide_names[WIDE] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+static tdict_tree *wide_tree(const place *w, tdict_memory *memory, uint64_t number) {
+  tdict_tree *td = new_tree();
+  for (int i = 0; i < WIDE; i++) {
+    give(td, wide_names[i], new_bytes(WIDE_BYTES, memory));
+    put_number(w, leaf_of(td, wide_names[i]), number_of_leaf(number, i));
+  }
+  return td;
+}
+static void check_wide(const place *w, const tdict_tree *td, uint64_t number) {
+  for (int i = 0; i < WIDE; i++)
+    if (!has_number(w, leaf_of(td, wide_names[i]), number_of_leaf(number, i)))
+      fail_msg("leaf '%s' does not hold the bytes of number %d", wide_names[i], (int)number);
+}
+
+/* Two workers overwrite a tree. Both wait for the recorded work and for the stream `after`, whichever ends last. */
+SIM_CASE(record_stream_and_after_hold_each_worker) {
+  tdict_context_options c = place_options(2);
+  c.staging_bytes = WIDE_STAGING; /* one worker cannot queue all copies */
+  place w = place_over(&c);
+  for (int recorded = 0; recorded < 2; recorded++) {
+    tdict_tree *dst = wide_tree(&w, w.memory, 1), *src = wide_tree(&w, NULL, 2);
+    reader r[2];
+    read_later(&w, &r[0], dst);
+    memset(&r[1], 0, sizeof r[1]);
+    r[1].s = new_stream(&w);
+    kernel_launch(&r[1].k, r[1].s, leaf_of(dst, "a"), &r[1].gate, NULL); /* runs after the first kernel */
+    td_ok(tdict_record_stream(dst, r[recorded].s, err));
+    tdict_transfer_options o = threads(2);
+    o.after = &r[!recorded].s;
+    tdict_future *f = copy_async(&w, src, dst, &o);
+    check_pending(f);
+    check_wide(&w, dst, 1);
+    check_read(&w, &r[0], 1);
+    gate_await(&r[1].gate, 1);
+    check_pending(f);
+    check_wide(&w, dst, 1);
+    check_read(&w, &r[1], 1);
+    tdict_transfer_stats stats = tdict_transfer_stats_default();
+    td_ok(tdict_future_wait(f, NULL, err));
+    td_ok(tdict_future_get_stats(f, &stats, err));
+    assert_int_equal(stats.num_threads, 2);
+    tdict_future_release(f);
+    check_wide(&w, dst, 2);
+    RELEASE(dst, src);
+  }
+  place_close(&w);
+}
+
 static atomic_int waits_before_failure;
 static const tdict_driver_ops *real_ops;
 static tdict_cu fail_wait(tdict_driver *d, tdict_cu_stream s, tdict_cu_event event) {

@@ -64,7 +64,7 @@ void tdict_dlpack_record_consumer(tdict_gpu *gpu, tdict_cu_stream handle, tdict_
                                   size_t count) {
   tdict_gpu_scope scope;
   tdict_fence *use = NULL;
-  bool recorded = tdict_use_create(gpu, handle, &use, NULL) == TDICT_OK;
+  bool recorded = tdict_use_create(gpu, handle, "dlpack", &use, NULL) == TDICT_OK;
   for (size_t i = 0; i < count && recorded; i++)
     recorded = !is_used_by(storages[i], gpu) || tdict_storage_add(storages[i], use, TDICT_USE_READS, NULL) == TDICT_OK;
   if (use) use->ops->release(use);
@@ -78,5 +78,5 @@ void tdict_dlpack_record_consumer(tdict_gpu *gpu, tdict_cu_stream handle, tdict_
 
 tdict_status tdict_dlpack_note_producer(const tdict_dlpack_stream *producer, tdict_fence **out, tdict_error *err) {
   *out = NULL;
-  return producer->gpu ? tdict_use_create(producer->gpu, producer->handle, out, err) : TDICT_OK;
+  return producer->gpu ? tdict_use_create(producer->gpu, producer->handle, NULL, out, err) : TDICT_OK;
 }
