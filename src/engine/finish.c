@@ -26,7 +26,6 @@ tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t
   t->how.num_workers = num_workers;
   t->targets = (tdict_target *)(void *)((char *)t + bytes);
   t->num_targets = num_targets;
-  t->how.num_strips = 1;
   atomic_init(&t->workers_left, num_workers);
   for (int i = 0; i < num_workers; i++) t->workers[i].transfer = t;
   tdict_latch_init(&t->may_start, 1);

@@ -154,6 +154,7 @@ enum { MARKS_AHEAD = 16, PARALLEL_MARKS = 8192, STRETCH_MARKS = 1024 };
  * and leave the fence of the source's node NULL. Then mark_sources() marks the skipped sources. */
 typedef struct marking {
   tdict_transfer *self;
+  bool places_items;
   _Atomic(bool) skipped, lost; /* relaxed: the end of the parallel loop makes the stores visible */
 } marking;
 
@@ -164,7 +165,7 @@ static void mark_stretch(void *user, long n) {
   const uint32_t first = (uint32_t)n * STRETCH_MARKS;
   const uint32_t end = p->num_items - first < STRETCH_MARKS ? p->num_items : first + STRETCH_MARKS;
   bool skipped = false, lost = false;
-  for (uint32_t i = first; i < end && m->self->how.places_while_marking; i++)
+  for (uint32_t i = first; i < end && m->places_items; i++)
     p->items[i].dst_data = (char *)m->self->targets[0].storage->data + p->items[i].offset;
   for (uint32_t i = first; i < end; i++) {
     tdict_fence_node *node = &p->nodes[i];
@@ -183,14 +184,14 @@ static void mark_stretch(void *user, long n) {
   if (lost) atomic_store_explicit(&m->lost, true, memory_order_relaxed);
 }
 
-static void mark_sources(tdict_transfer *t, search *s) {
+static void mark_sources(tdict_transfer *t, const tdict_beginning *from, search *s) {
   const tdict_plan *p = &t->plan;
-  marking m = {.self = t};
+  marking m = {.self = t, .places_items = from->places_items};
   long stretches = ((long)p->num_items + STRETCH_MARKS - 1) / STRETCH_MARKS;
   if (p->num_items < PARALLEL_MARKS)
     for (long n = 0; n < stretches; n++) mark_stretch(&m, n);
   else
-    tdict_parallel_for(t->future.pool, t->how.num_helpers, stretches, mark_stretch, &m);
+    tdict_parallel_for(t->future.pool, from->num_helpers, stretches, mark_stretch, &m);
   s->lost = atomic_load_explicit(&m.lost, memory_order_relaxed);
   if (!atomic_load_explicit(&m.skipped, memory_order_relaxed)) return;
   for (uint32_t i = 0; i < p->num_items && !s->no_memory && !s->foreign; i++) {
@@ -224,7 +225,7 @@ static tdict_status mark_and_order(tdict_transfer *t, const tdict_beginning *fro
   t->num_edges = 0;
   uint32_t writes = 0;
   /* Mark the sources, then the written storages. */
-  mark_sources(t, &s);
+  mark_sources(t, from, &s);
   for (size_t i = 0; i < from->num_awaits; i++) add_edge(&s, (tdict_transfer *)from->awaits[i]);
   uint32_t lost = s.lost && !t->num_edges && !s.foreign ? find_lost(t) : UINT32_MAX;
   for (; writes < t->num_writes && !s.no_memory && !s.foreign && lost == UINT32_MAX; writes++)

@@ -50,6 +50,7 @@ typedef struct starter {
   int32_t mode;
   size_t max_copy_bytes; /* limit of a driver copy, from the option max_queued_bytes; 0: no limit */
   tdict_choice choice;
+  tdict_beginning beginning;
   bool skips_stats; /* true: no caller can read the statistics */
   bool is_traced;   /* true: a recording was on when the call began */
   int64_t begin_ns; /* 0: nobody reads the times */
@@ -252,9 +253,7 @@ static tdict_status make_storages(const starter *s, tdict_transfer *t, tdict_err
   }
   if (status != TDICT_OK) return status;
   for (size_t i = 0; i < t->num_targets; i++) t->targets[i].storage->flags |= TDICT_STORAGE_ARENA;
-  t->how.places_while_marking =
-      t->how.num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && tdict_plan_is_uniform(&t->plan);
-  if (!t->how.places_while_marking) tdict_plan_place(&t->plan, first->storage);
+  if (!s->beginning.places_items) tdict_plan_place(&t->plan, first->storage);
   return TDICT_OK;
 }
 
@@ -380,28 +379,33 @@ static tdict_status cut_plan(const starter *s, tdict_transfer *t, tdict_error *e
 
 /* Prepares the memory, the result, the chunks, the optional parts and the waits, before copies begin. */
 static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_context *context, tdict_error *err) {
+  const tdict_start *start = s->start;
   if (is_already_there(s)) {
-    t->future.result = tdict_retain(s->start->src);
+    t->future.result = tdict_retain(start->src);
     return TDICT_OK;
   }
+  const int num_helpers = s->choice.num_workers > 1 ? count_plan_helpers(s) : 0;
+  const bool places_items = num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && !start->dst && !start->storage &&
+                            !t->plan.objects && tdict_plan_is_uniform(&t->plan);
+  s->beginning = (tdict_beginning){start->src, start->awaits, start->num_awaits, num_helpers, places_items};
   tdict_status status = is_first_use_of_ring(s, t) ? make_storages_and_ring(s, t, err) : make_storages(s, t, err);
   s->builds_result = builds_during_copies(s, t);
   if (status == TDICT_OK && !s->builds_result) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
-  const size_t max_queued_bytes = s->start->options.max_queued_bytes;
+  const size_t max_queued_bytes = start->options.max_queued_bytes;
   status = cut_plan(s, t, err);
   if (t->how.on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, max_queued_bytes))
     t->how.on_caller_if_ready = t->how.on_caller = false;
-  if (status == TDICT_OK && t->how.num_strips > 1) status = tdict_strips_create(t, err);
+  if (status == TDICT_OK && s->choice.num_strips > 1) status = tdict_strips_create(t, s->choice.num_strips, err);
   if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BURST_CHUNKS && t->num_targets == 1)
     status = tdict_burst_create(&t->plan, max_queued_bytes, s->engine->rings.num_slots, s->engine->rings.slot_bytes,
                                 &t->burst, err);
   if (status == TDICT_OK && max_queued_bytes)
     status = tdict_queue_limit_create(max_queued_bytes, t->how.num_workers * TDICT_LANE_DEPTH, &t->queue_limit, err);
-  if (status == TDICT_OK && s->start->options.check_sources) status = tdict_check_sources_prepare(t, err);
+  if (status == TDICT_OK && start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK && t->plan.objects)
     status = tdict_hooks_prepare(t, context, s->device, s->memory, tdict_to_device, err);
-  const bool waits = s->start->options.after || t->plan.reads_device || t->plan.writes_existing;
+  const bool waits = start->options.after || t->plan.reads_device || t->plan.writes_existing;
   return status == TDICT_OK && waits ? make_device_waits(s, t, err) : status;
 }
 
@@ -437,8 +441,7 @@ static tdict_status begin_transfer(const starter *s, tdict_transfer *t, tdict_er
     return status;
   }
   if (s->builds_result) tdict_transfer_will_build(t);
-  const tdict_start *start = s->start;
-  status = tdict_transfer_begin(t, &(tdict_beginning){start->src, start->awaits, start->num_awaits}, err);
+  status = tdict_transfer_begin(t, &s->beginning, err);
   if (status != TDICT_OK) return status;
   if (s->builds_result) status = build_during_copies(s, t, err);
   work_on_caller(t, returns_early);
@@ -493,13 +496,11 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   t->how = (tdict_how){.mode = s->mode,
                        .num_workers = choice->num_workers,
                        .max_slots = choice->row.slots,
-                       .num_strips = choice->num_strips,
                        .stores = choice->row.streaming ? s->engine->best_stores : TDICT_STREAM_PLAIN,
                        .spin_ns = choice->spin_ns,
                        .on_caller = choice->on_caller,
                        .on_caller_if_ready = choice->on_caller_if_ready,
-                       .caller_waits = start->caller_waits,
-                       .num_helpers = choice->num_workers > 1 ? count_plan_helpers(s) : 0};
+                       .caller_waits = start->caller_waits};
   if (t->plan.objects || start->options.num_keep || start->options.num_conversions) count_entries(s, t);
   t->targets[0].position = start->position;
   if (start->promise) tdict_future_begin_part(start->promise, &t->future);

@@ -45,15 +45,11 @@ typedef struct tdict_how {
   int32_t mode; /* never TDICT_MODE_AUTO */
   int num_workers;
   int max_slots;            /* maximum number of slots that a worker holds, see tdict_tuning_row */
-  uint32_t num_strips;      /* maximum number of strips of a chunk; threads fill the strips in parallel */
   tdict_stream_kind stores; /* store instructions with which host threads copy */
   int64_t spin_ns;          /* a thread that waits for the transfer's end spins for this time before it sleeps */
   bool on_caller;           /* see tdict_choice; may become false when the transfer begins */
   bool on_caller_if_ready;
   bool caller_waits; /* the starting call blocks until the transfer has ended, so no stream can wait for the transfer */
-  int num_helpers;   /* threads that may help the starting thread to mark many sources */
-  bool places_while_marking; /* true if the transfer has many items: the thread that marks an item's source also sets
-                              * the item's dst_data */
 } tdict_how;
 
 struct tdict_transfer {
@@ -94,7 +90,7 @@ struct tdict_transfer {
   struct tdict_hooks *hooks; /* owned, see hooks.h. NULL: no hook must run */
   /* owned, see worker.h. NULL: every worker waits for its copies itself */
   struct tdict_deferred_tail *deferred_tail;
-  /* owned, one for each chunk, see options/strips.h. NULL: every chunk has one strip */
+  /* owned, see options/strips.h. NULL: every chunk has one strip */
   struct tdict_strips *strips;
   struct tdict_queue_limit *queue_limit; /* owned, see options/queue_limit.h. NULL: no limit of queued bytes */
   struct tdict_burst *burst;             /* owned, see options/burst.h. NULL: each copy is queued at once */

@@ -15,7 +15,7 @@ static inline tdict_gpu *gpu_of(const world *w) {
 }
 
 /* Leaves of so many bytes, one behind the other on the line. */
-static inline tdict_transfer *planned(const world *w, const size_t *bytes, uint32_t count, uint32_t parts) {
+static inline tdict_transfer *planned(const world *w, const size_t *bytes, uint32_t count) {
   tdict_transfer *t = NULL;
   td_ok(tdict_transfer_create(tdict_context_engine(w->c), 2, 1, &t, err));
   t->plan.items = calloc(count, sizeof *t->plan.items);
@@ -31,7 +31,6 @@ static inline tdict_transfer *planned(const world *w, const size_t *bytes, uint3
   }
   t->plan.num_items = t->plan.cap = count;
   t->plan.way_bytes[TDICT_WAY_STAGE_IN] = t->plan.line_bytes;
-  t->how.num_strips = parts;
   return t;
 }
 static inline void drop(tdict_transfer *t) {

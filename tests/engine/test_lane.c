@@ -216,7 +216,7 @@ SIM_CASE(lane_reports_a_lost_device) {
   uint32_t error_item = 0;
   tdict_tensor *to = NULL;
   td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, w.memory, &to, err));
-  tdict_transfer *t = planned(&w, &line, 1, 2);
+  tdict_transfer *t = planned(&w, &line, 1);
   td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
   t->how.max_slots = 4;
   t->plan.items[0].dst_data = to->data;

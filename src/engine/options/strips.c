@@ -8,22 +8,22 @@
 #include "core/base/error.h"
 #include "core/base/thread.h"
 
-tdict_status tdict_strips_create(tdict_transfer *t, tdict_error *err) {
+tdict_status tdict_strips_create(tdict_transfer *t, uint32_t max_strips, tdict_error *err) {
   const uint32_t count = t->plan.num_chunks;
-  if (count == 0 || !t->plan.way_bytes[TDICT_WAY_STAGE_IN]) t->how.num_strips = 1;
-  if (t->how.num_strips == 1) return TDICT_OK;
-  t->strips = malloc(count * sizeof *t->strips);
+  if (count == 0 || !t->plan.way_bytes[TDICT_WAY_STAGE_IN]) return TDICT_OK;
+  t->strips = malloc(sizeof *t->strips + count * sizeof t->strips->chunks[0]);
   if (!t->strips) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for the strips of %u chunks", count);
+  t->strips->max_strips = max_strips;
   for (uint32_t i = 0; i < count; i++) {
-    atomic_init(&t->strips[i].slot, NULL);
-    atomic_init(&t->strips[i].num_unfilled, tdict_strips_count(t, &t->plan.chunks[i]));
+    atomic_init(&t->strips->chunks[i].slot, NULL);
+    atomic_init(&t->strips->chunks[i].num_unfilled, tdict_strips_count(t, &t->plan.chunks[i]));
   }
   return TDICT_OK;
 }
 
 void tdict_strips_close(tdict_transfer *t) {
   for (uint32_t i = 0; t->strips && i < t->plan.num_chunks; i++) {
-    tdict_slot *slot = atomic_load_explicit(&t->strips[i].slot, memory_order_relaxed);
+    tdict_slot *slot = atomic_load_explicit(&t->strips->chunks[i].slot, memory_order_relaxed);
     tdict_ring *ring;
     if (!slot) continue;
     tdict_gpu *gpu = t->plan.items[t->plan.chunks[i].first].gpu;
@@ -34,7 +34,7 @@ void tdict_strips_close(tdict_transfer *t) {
 uint32_t tdict_strips_count(const tdict_transfer *t, const tdict_chunk *chunk) {
   if (t->plan.items[chunk->first].way != TDICT_WAY_STAGE_IN) return 1;
   const uint32_t count = tdict_strips_of_bytes(chunk->end - chunk->begin);
-  return count < t->how.num_strips ? count : t->how.num_strips;
+  return count < t->strips->max_strips ? count : t->strips->max_strips;
 }
 
 tdict_chunk tdict_strip_at(const tdict_transfer *t, const tdict_chunk *chunk, uint32_t n) {
@@ -48,26 +48,29 @@ tdict_chunk tdict_strip_at(const tdict_transfer *t, const tdict_chunk *chunk, ui
 }
 
 bool tdict_strips_claim(tdict_transfer *t, tdict_claim *out) {
+  const uint32_t max_strips = t->strips->max_strips;
   uint32_t n, i, count;
   do {
     n = atomic_fetch_add_explicit(&t->next_strip, 1, memory_order_relaxed);
-    i = n / t->how.num_strips;
+    i = n / max_strips;
     if (i >= t->plan.num_chunks) return false;
     out->chunk = &t->plan.chunks[i];
     count = tdict_strips_count(t, out->chunk);
-  } while (n % t->how.num_strips >= count);
-  out->strips = count > 1 ? &t->strips[i] : NULL;
-  out->strip = tdict_strip_at(t, out->chunk, n % t->how.num_strips);
+  } while (n % max_strips >= count);
+  out->strips = count > 1 ? &t->strips->chunks[i] : NULL;
+  out->strip = tdict_strip_at(t, out->chunk, n % max_strips);
   return true;
 }
 
-static tdict_slot *load_slot(tdict_strips *strips) { return atomic_load_explicit(&strips->slot, memory_order_acquire); }
+static tdict_slot *load_slot(tdict_chunk_strips *strips) {
+  return atomic_load_explicit(&strips->slot, memory_order_acquire);
+}
 
 /* Waits for the slot of a chunk. The slot is usually set within microseconds, so this function spins first, unless the
  * transfer's spin_ns is 0. If the slot is still not set, the ring may be full. In this case, this function returns the
  * lane's finished slots to the ring, so that the thread of the first strip can take a slot. Then this function sleeps
  * and checks again. *out is NULL if the transfer has failed. */
-static tdict_status wait_for_slot(tdict_lane *lane, tdict_strips *strips, tdict_slot **out, tdict_error *err) {
+static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_strips *strips, tdict_slot **out, tdict_error *err) {
   enum { TRIES = 400 };
   static const struct timespec pause = {0, 20000};
   const tdict_transfer *t = lane->worker->transfer;
@@ -87,7 +90,7 @@ static tdict_status wait_for_slot(tdict_lane *lane, tdict_strips *strips, tdict_
 }
 
 tdict_status tdict_strips_slot(tdict_lane *lane, const tdict_claim *claim, tdict_slot **out, tdict_error *err) {
-  tdict_strips *strips = claim->strips;
+  tdict_chunk_strips *strips = claim->strips;
   if (claim->strip.begin > claim->chunk->begin) {
     *out = load_slot(strips);
     return *out ? TDICT_OK : wait_for_slot(lane, strips, out, err);
@@ -101,7 +104,7 @@ tdict_status tdict_strips_slot(tdict_lane *lane, const tdict_claim *claim, tdict
 }
 
 tdict_status tdict_strips_filled(tdict_lane *lane, const tdict_claim *claim, tdict_slot **slot, tdict_error *err) {
-  tdict_strips *strips = claim->strips;
+  tdict_chunk_strips *strips = claim->strips;
   TDICT_ASSERT(atomic_load_explicit(&strips->num_unfilled, memory_order_relaxed) > 0);
   if (atomic_fetch_sub_explicit(&strips->num_unfilled, 1, memory_order_acq_rel) > 1) {
     *slot = NULL;

@@ -10,21 +10,27 @@
 #include "engine/lane.h"
 #include "engine/plan/choose.h"
 
-typedef struct tdict_strips {
+/* The strips of one chunk. */
+typedef struct tdict_chunk_strips {
   /* release/acquire: the thread of the first strip sets the slot. NULL before that, and again after a lane has taken
    * over the slot */
   _Atomic(tdict_slot *) slot;
   /* acq_rel: number of strips that are not filled yet. The thread that fills the last strip sees all bytes */
   _Atomic(uint32_t) num_unfilled;
+} tdict_chunk_strips;
+/* The strips of a transfer. */
+typedef struct tdict_strips {
+  uint32_t max_strips; /* of a chunk; at least 2 */
+  tdict_chunk_strips chunks[];
 } tdict_strips;
 
-/* Allocates the strips of all chunks. If no bytes are copied through slots to a device, sets num_strips to 1. If
- * num_strips is 1, allocates nothing. Errors: TDICT_ENOMEM. */
-tdict_status tdict_strips_create(tdict_transfer *transfer, tdict_error *err);
+/* Allocates transfer->strips, with at most `max_strips` strips for each chunk. Allocates nothing if no bytes are copied
+ * through slots to a device. Errors: TDICT_ENOMEM. */
+tdict_status tdict_strips_create(tdict_transfer *transfer, uint32_t max_strips, tdict_error *err);
 /* Returns slots to their rings if the slots' copies were never queued. Such slots exist only after a failure. */
 void tdict_strips_close(tdict_transfer *transfer);
-/* Returns the number of strips of the chunk, from 1 to the transfer's num_strips. A chunk that is not copied through a
- * slot to a device has 1 strip. */
+/* Returns the number of strips of the chunk, from 1 to max_strips. A chunk that is not copied through a slot to a
+ * device has 1 strip. */
 uint32_t tdict_strips_count(const tdict_transfer *transfer, const tdict_chunk *chunk);
 /* Returns strip `n` of the chunk as an interval. The first strip is strip 0. The strip begins at a multiple of 256
  * bytes from the start of the chunk. */
@@ -32,7 +38,7 @@ tdict_chunk tdict_strip_at(const tdict_transfer *transfer, const tdict_chunk *ch
 /* What a thread has claimed: a strip of a chunk, or the whole chunk. */
 typedef struct tdict_claim {
   const tdict_chunk *chunk;
-  tdict_strips *strips; /* NULL: the chunk has one strip, and the lane that takes the slot keeps the slot */
+  tdict_chunk_strips *strips; /* NULL: the chunk has one strip, and the lane that takes the slot keeps the slot */
   tdict_chunk strip;
 } tdict_claim;
 /* Claims the next strip of a transfer with strips. Returns false if no strip is left. Strips are claimed in order, so

@@ -32,7 +32,7 @@ static void open_hand(hand *h) {
   size_t bytes[CHUNKS];
   for (int i = 0; i < CHUNKS; i++) bytes[i] = SLOT;
   td_ok(tdict_tensor_empty(TDICT_U8, 1, &dim, h->w.memory, &h->device, err));
-  h->t = planned(&h->w, bytes, CHUNKS, 1);
+  h->t = planned(&h->w, bytes, CHUNKS);
   td_ok(tdict_plan_cut(&h->t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
   assert_int_equal(h->t->plan.num_chunks, CHUNKS);
   for (int i = 0; i < CHUNKS; i++) {
@@ -273,7 +273,7 @@ SIM_CASE(burst_is_made_where_it_helps) {
   open_hand(&h);
   for (int within_host = 0; within_host < 2; within_host++) {
     const size_t bytes = BYTES;
-    tdict_transfer *t = planned(&h.w, &bytes, 1, 1);
+    tdict_transfer *t = planned(&h.w, &bytes, 1);
     if (within_host) t->plan.items[0].way = TDICT_WAY_HOST;
     td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
     make_batch(t);

@@ -11,7 +11,9 @@ GPU_CASE(strips_cover_the_chunk) {
   const size_t sizes[] = {40000, 1, 0, 255, 256, 257, 170000, 0, 1, 40000, 4096, 300001, 65536, 7};
   const uint32_t count = sizeof sizes / sizeof *sizes;
   for (uint32_t strips = 2; strips <= 8; strips++) {
-    tdict_transfer *t = planned(&w, sizes, count, strips);
+    tdict_transfer *t = planned(&w, sizes, count);
+    td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
+    td_ok(tdict_strips_create(t, strips, err));
     const size_t line = t->plan.line_bytes;
     for (size_t begin = 0; begin < line; begin += 256 * 97)
       for (size_t end = begin + 256; end < line + 256 * 32; end += 256 * 31) {
@@ -133,12 +135,12 @@ GPU_CASE(strips_give_slots_back_after_a_failure) {
   td_ok(tdict_gpu_enter(gpu_of(&w), &scope, err));
   td_ok(tdict_rings_get(&engine->rings, gpu_of(&w), &ring, err));
   const size_t sizes[] = {100000, 100000};
-  tdict_transfer *t = planned(&w, sizes, 2, 4);
+  tdict_transfer *t = planned(&w, sizes, 2);
   td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
-  td_ok(tdict_strips_create(t, err));
+  td_ok(tdict_strips_create(t, 4, err));
   for (int i = 0; i < 2; i++) {
     td_ok(tdict_ring_take(ring, 0, true, &slots[i], err));
-    atomic_store(&t->strips[i].slot, slots[i]);
+    atomic_store(&t->strips->chunks[i].slot, slots[i]);
   }
   tdict_strips_close(t);
   int there = take_slots(ring, ring->num_slots, slots);

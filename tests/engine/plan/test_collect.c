@@ -116,6 +116,16 @@ GPU_CASE(many_leaves_arrive) {
   close_world(&w);
 }
 
+/* The threads that mark the sources also say where the copies go. */
+GPU_CASE(many_leaves_are_placed_by_several_threads) {
+  world w = open_world();
+  tdict_tree *src = many_tree(MANY, false, ODD_NONE);
+  const tdict_transfer_options o = threads(3);
+  check_result(&w, src, start_move(&w, src, w.device, &o));
+  tdict_release(src);
+  close_world(&w);
+}
+
 /* A source on which somebody else's mark lies, found by one of the threads. */
 GPU_CASE(many_marks_with_a_transfer_of_another_context) {
   world w = open_world();
