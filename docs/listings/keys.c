@@ -27,13 +27,15 @@ done:
   return err.status != TDICT_OK;
 }
 
-static int choose_keys_in_place(tdict_tree *batch) {
-  const char *const state[] = {"obs.state"}, *const all[] = {"obs", "reward"};
+static int replace_keys(tdict_tree *batch) {
+  const char *const state[] = {"obs.state"};
+  tdict_tree *others = NULL;
   tdict_error err = {0};
-  TDICT_TRY(tdict_select_in_place(batch, all, 2, true, &err));
-  TDICT_TRY(tdict_exclude_in_place(batch, state, 1, &err));
+  TDICT_TRY(tdict_exclude(batch, state, 1, &others, &err));
+  TDICT_TRY(tdict_assign(batch, others, &err)); /* `batch` stays the same tree */
   printf("obs.state: %d\n", tdict_has(batch, "obs.state"));
 done:
+  tdict_release(others);
   return err.status != TDICT_OK;
 }
 
@@ -43,8 +45,6 @@ static int flatten_keys(tdict_tree *batch) {
   TDICT_TRY(tdict_flatten_keys(batch, "/", &flat, &err));
   printf("flat key: %s\n", tdict_key_at(flat, 0));
   TDICT_TRY(tdict_unflatten_keys(flat, "/", &nested, &err));
-  TDICT_TRY(tdict_flatten_keys_in_place(batch, ".", &err)); /* the same, but changes `batch` itself */
-  TDICT_TRY(tdict_unflatten_keys_in_place(batch, ".", &err));
   printf("equal: %d, depth %d, empty: %d\n", tdict_equal(batch, nested), tdict_depth(batch), tdict_is_empty(batch));
 done:
   tdict_release(nested);
@@ -87,6 +87,6 @@ done:
 }
 
 int main(void) {
-  return run_on_batch(choose_keys) + run_on_batch(choose_keys_in_place) + run_on_batch(flatten_keys) +
+  return run_on_batch(choose_keys) + run_on_batch(replace_keys) + run_on_batch(flatten_keys) +
          run_on_batch(call_for_each_leaf);
 }

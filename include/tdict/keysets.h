@@ -1,8 +1,8 @@
 /* Makes trees with other keys that share the tensors of the source trees. The functions select and exclude entries by
- * paths, flatten and nest keys, and merge trees.
+ * paths, flatten and nest keys, and merge trees. tdict_assign() puts such a result into an existing tree.
  *
  * A result has new nodes and shares tensors and objects with its sources. A result is not locked. The source trees do
- * not change. Functions whose names end in `_in_place` change @p tree itself and make no new tree.
+ * not change.
  * The root of a result has the batch size and device of the source tree. The result of tdict_merge() has the batch size
  * and device of the first tree. No element is read or copied, so the tensors may be on any device.
  * Errors. All functions return #TDICT_ENOMEM if memory is exhausted. All functions return #TDICT_EINVAL for an invalid
@@ -29,26 +29,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_select(const tdict_tree *tree, cons
  *  empty are kept. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_exclude(const tdict_tree *tree, const char *const *paths, size_t count,
                                                      tdict_tree **out, tdict_error *err);
-/** @brief Keeps only the entries at the paths and the child trees that lead to these entries, in the order of the
- *  paths. Removes all other entries of @p tree.
- *
- *  If each child tree is at one path only, @p tree equals the result of tdict_select() after the call. A child tree
- *  that leads to a path loses all keys that no path needs. These keys are then missing in every tree that shares the
- *  child tree. Pointers to @p tree and to the changed child trees stay valid. On failure, nothing has changed. Cost:
- *  O(keys of the trees that lead to the paths), plus the release of the removed entries.
- *  @param[in] strict  If false, paths that do not exist are ignored.
- *  @return The same errors as tdict_select(); #TDICT_ELOCKED if @p tree or a tree that leads to a path is locked. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_select_in_place(tdict_tree *tree, const char *const *paths, size_t count,
-                                                             bool strict, tdict_error *err);
-/** @brief Removes the keys at the paths from @p tree.
- *
- *  Paths that do not exist are ignored. Trees that become empty are kept. If a key is removed from a child tree, the
- *  key is missing in every tree that shares the child tree. Pointers to @p tree and to the child trees that lose keys
- *  stay valid. On failure, nothing has changed.
- *  Cost: O(keys of the trees that lose keys).
- *  @return #TDICT_OK; #TDICT_ELOCKED if a tree that would lose a key is locked. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_exclude_in_place(tdict_tree *tree, const char *const *paths, size_t count,
-                                                              tdict_error *err);
 /** A set of paths. The paths are borrowed. */
 typedef struct tdict_key_set {
   const char *const *paths;
@@ -78,12 +58,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *tree, 
  *          device. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys(const tdict_tree *tree, const char *separator,
                                                           tdict_tree **out, tdict_error *err);
-/** @brief Replaces the contents of @p tree with the contents of the tree that tdict_flatten_keys() returns.
- *
- *  The former child trees of @p tree do not change. On failure, nothing has changed.
- *  @return The same errors as tdict_flatten_keys(); #TDICT_ELOCKED if @p tree is locked. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys_in_place(tdict_tree *tree, const char *separator,
-                                                                   tdict_error *err);
 /** @brief Makes a tree in which the keys of the root are split at the separators into nested keys. Keys without a
  *  separator do not change.
  *
@@ -97,21 +71,28 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys_in_place(tdict_tree *t
  *          or device of that tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys(const tdict_tree *tree, const char *separator,
                                                             tdict_tree **out, tdict_error *err);
-/** @brief Replaces the contents of @p tree with the contents of the tree that tdict_unflatten_keys() returns.
- *
- *  New keys are added to existing child trees, and appear in every tree that shares these child trees. If a child tree
- *  is at several paths, the result may therefore differ from tdict_unflatten_keys(). If no key contains the separator,
- *  nothing changes. On failure, nothing has changed.
- *  @return The same errors as tdict_unflatten_keys(); #TDICT_ELOCKED if a tree that must change is locked;
- *          #TDICT_EINVAL if a tree would contain itself. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys_in_place(tdict_tree *tree, const char *separator,
-                                                                     tdict_error *err);
 /** @brief Makes a tree with the entries of all @p count trees of @p items.
  *
  *  The result equals a shallow copy of the first tree into which tdict_update() merges the other trees, in order.
  *  @return The same errors as tdict_update(); #TDICT_EINVAL if there are no trees. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_merge(const tdict_tree *const *items, size_t count, tdict_tree **out,
                                                    tdict_error *err);
+/** @brief Replaces the keys and entries of @p tree by the keys and entries of @p other.
+ *
+ *  Example: `tdict_select(tree, paths, count, true, &part, err)`, then `tdict_assign(tree, part, err)`.
+ *  @p tree stays the same node, so every tree that holds it has the new entries, and pointers to it stay valid. It
+ *  keeps its batch size and device, because the trees above depend on them. The new entries must fit both.
+ *  Entries are shared as tdict_clone() shares them: tensors and objects are the same, and child trees are new nodes. A
+ *  child that has fewer batch dimensions than @p tree, or no device where @p tree has one, gets them, as in
+ *  tdict_set_tree(). The former children of @p tree do not change, so other trees that hold them keep them. To keep a
+ *  child node, assign to the child itself.
+ *  @param[in] other  Borrowed for the call, and unchanged. May be above or below @p tree. If it is @p tree, nothing
+ *          changes.
+ *  @return #TDICT_OK; #TDICT_ELOCKED @p tree is locked; #TDICT_ESHAPE, #TDICT_EWRONGDEVICE an entry below @p other does
+ *          not fit the batch size or the device of @p tree, and err->path names the entry. On failure, nothing has
+ *          changed.
+ *  @note Cost: as tdict_clone(), plus O(keys below @p other) for the checks. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_assign(tdict_tree *tree, const tdict_tree *other, tdict_error *err);
 
 TDICT_END_DECLS
 #endif

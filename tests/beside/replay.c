@@ -358,16 +358,82 @@ static tdict_status do_keys(const char *op, const tdict_tree *td, char **w, int 
   return status;
 }
 
+enum { MOST_CHILDREN = 16 };
+
+/* The path of key number i of `wanted` if both trees have a tree there, else NULL. */
+static const char *path_of_both(const tdict_tree *wanted, const tdict_tree *td, size_t i) {
+  static char path[64];
+  tdict_tree *child;
+  const char *key = tdict_key_at(wanted, i);
+  tdict_path_join(&key, 1, path, sizeof path);
+  return tdict_get_tree(wanted, path, &child, NULL) == TDICT_OK && tdict_get_tree(td, path, &child, NULL) == TDICT_OK
+             ? path
+             : NULL;
+}
+
+/* True when two trees have the same keys in one order, with the same tensors. */
+static bool has_same_entries(const tdict_tree *td, const tdict_tree *wanted) {
+  tdict_entry a, b;
+  if (tdict_num_keys(td) != tdict_num_keys(wanted)) return false;
+  for (size_t i = 0; i < tdict_num_keys(td); i++) {
+    if (tdict_get_entry_at(td, i, &a, NULL) != TDICT_OK || tdict_get_entry_at(wanted, i, &b, NULL) != TDICT_OK) exit(2);
+    if (strcmp(a.key, b.key) != 0 || a.tensor != b.tensor || a.object != b.object || !a.tree != !b.tree) return false;
+  }
+  return true;
+}
+
+/* As TensorDict changes keys in place: children that stay are the same nodes, and change too. With `dry`, only answers
+ * whether a lock forbids it. */
+static tdict_status assign_nested(tdict_tree *td, const tdict_tree *wanted, bool dry) {
+  tdict_tree *mine[MOST_CHILDREN] = {NULL}, *theirs;
+  const bool changes = !has_same_entries(td, wanted);
+  const size_t keys = tdict_num_keys(wanted);
+  tdict_status status = changes && tdict_is_locked(td) ? TDICT_ELOCKED : TDICT_OK;
+  if (keys > MOST_CHILDREN) exit(2);
+  for (size_t i = 0; i < keys; i++) {
+    const char *path = path_of_both(wanted, td, i);
+    if (path && tdict_get_tree(td, path, &mine[i], NULL) == TDICT_OK) (void)tdict_retain(mine[i]);
+  }
+  if (!dry && changes && status == TDICT_OK) status = tdict_assign(td, wanted, &error);
+  for (size_t i = 0; i < keys; i++) {
+    if (!mine[i]) continue;
+    const char *path = path_of_both(wanted, wanted, i);
+    if (status == TDICT_OK && !dry && changes) status = tdict_set_tree(td, path, mine[i], &error);
+    if (status == TDICT_OK) status = tdict_get_tree(wanted, path, &theirs, &error);
+    if (status == TDICT_OK) status = assign_nested(mine[i], theirs, dry);
+    tdict_release(mine[i]);
+  }
+  return status;
+}
+
+static tdict_status do_assign(const char *op, tdict_tree *td, char **w, int n) {
+  tdict_tree *wanted = NULL;
+  tdict_status status;
+  if (!strcmp(op, "select_")) {
+    const char *const *paths = (const char *const *)w + 3;
+    status = tdict_select(td, paths, (size_t)(n - 3), *w[2] == '1', &wanted, &error);
+  } else {
+    status =
+        op[0] == 'f' ? tdict_flatten_keys(td, w[2], &wanted, &error) : tdict_unflatten_keys(td, w[2], &wanted, &error);
+  }
+  if (status == TDICT_OK && op[0] == 'f') status = tdict_assign(td, wanted, &error);
+  if (status == TDICT_OK && op[0] != 'f') status = assign_nested(td, wanted, true);
+  if (status == TDICT_OK && op[0] != 'f') status = assign_nested(td, wanted, false);
+  tdict_release(wanted);
+  return status;
+}
+
 /* Keys changed in place, and what one tree takes of another. */
 static tdict_status do_change_keys(const char *op, tdict_tree *td, char **w, int n) {
-  const char *const *paths = (const char *const *)w;
-  if (!strcmp(op, "select_")) return tdict_select_in_place(td, paths + 3, (size_t)(n - 3), *w[2] == '1', &error);
-  if (!strcmp(op, "exclude_")) return tdict_exclude_in_place(td, paths + 2, (size_t)(n - 2), &error);
-  if (!strcmp(op, "flatten_keys_")) return tdict_flatten_keys_in_place(td, w[2], &error);
-  if (!strcmp(op, "unflatten_keys_")) return tdict_unflatten_keys_in_place(td, w[2], &error);
   tdict_tree *child = NULL;
   tdict_tensor *tensor = NULL;
-  tdict_status status;
+  tdict_status status = TDICT_OK;
+  if (!strcmp(op, "exclude_")) {
+    for (int i = 2; i < n && status == TDICT_OK; i++)
+      if (tdict_has(td, w[i])) status = tdict_delete(td, w[i], &error);
+    return status;
+  }
+  if (strchr(op, '_')) return do_assign(op, td, w, n);
   if (!strcmp(op, "stray")) {
     status = tdict_get_tree(td, w[2], &child, &error);
     if (status == TDICT_OK) status = tdict_set_batch_size(child, 0, NULL, &error);

@@ -328,10 +328,7 @@ static void use_keysets(const tdict_tree *td) {
   OK(tdict_split_keys(td, &set, 1, out + 2, &num_trees, &last_error));
   OK(tdict_flatten_keys(td, NULL, &out[4], &last_error));
   OK(tdict_unflatten_keys(td, NULL, &out[5], &last_error));
-  OK(tdict_unflatten_keys_in_place(out[5], NULL, &last_error));
-  OK(tdict_flatten_keys_in_place(out[5], NULL, &last_error));
-  OK(tdict_exclude_in_place(out[5], NULL, 0, &last_error));
-  OK(tdict_select_in_place(out[5], NULL, 0, true, &last_error));
+  OK(tdict_assign(out[5], out[4], &last_error));
   both[0] = out[0];
   both[1] = out[1];
   OK(tdict_merge(both, 2, &out[6], &last_error));

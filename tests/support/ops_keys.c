@@ -195,16 +195,52 @@ static void take(m_tree *to, const m_tree *from, const way *w) {
   }
 }
 
-/* Half of the time a shallow clone of a slot, to be changed in place; else NULL. */
-static tdict_tree *clone_to_change(ops *o, int s) {
-  tdict_tree *td = NULL;
-  if (ops_pick(o, 2) && tdict_clone(o->td[s], &td, NULL) != TDICT_OK) return NULL;
-  return td;
+/* True when dimensions that both have differ. */
+static bool differs(const m_tree *t, const m_tree *under) {
+  int both = t->nb < under->nb ? t->nb : under->nb;
+  return both && memcmp(t->bs, under->bs, (size_t)both * sizeof *t->bs) != 0;
 }
 
-/* Keeps what was made, or changed in place, when the answer is as wanted. */
-static void keep_or_drop(ops *o, tdict_status status, tdict_status wanted, tdict_tree *td, m_tree *made) {
-  if (ops_judge(o, status, wanted))
+bool ops_grows(const m_tree *t, const m_tree *under) {
+  return t->nb < under->nb || differs(t, under) || (under->cpu && !t->cpu);
+}
+
+static bool agrees_below(const m_tree *t, const m_tree *under) {
+  for (int i = 0; i < t->count; i++) {
+    const m_entry *e = &t->entries[i];
+    if (e->array && !m_begins_with(e->array, under)) return false;
+    if (e->tree && differs(e->tree, under) && m_has_arrays(e->tree)) return false;
+    if (e->tree && !agrees_below(e->tree, under)) return false;
+  }
+  return true;
+}
+
+tdict_status ops_agrees(const m_tree *t, const m_tree *under) {
+  if (differs(t, under) && m_has_arrays(t)) return TDICT_ESHAPE;
+  return !ops_grows(t, under) || agrees_below(t, under) ? TDICT_OK : TDICT_ESHAPE;
+}
+
+void ops_grow(m_tree *t, const m_tree *under) {
+  if (t->nb < under->nb || differs(t, under)) t->nb = under->nb;
+  memcpy(t->bs, under->bs, (size_t)under->nb * sizeof *t->bs);
+  t->cpu = t->cpu || under->cpu;
+  for (int i = 0; i < t->count; i++)
+    if (t->entries[i].tree) ops_grow(t->entries[i].tree, under);
+}
+
+/* Keeps what was made of a slot. Half of the time, assigns it to a shallow clone of the slot, and keeps the clone. */
+static void keep_or_assign(ops *o, int s, tdict_status status, tdict_status wanted, tdict_tree *td, m_tree *made) {
+  tdict_tree *clone = NULL;
+  bool keeps = ops_judge(o, status, wanted);
+  if (keeps && ops_pick(o, 2) && tdict_clone(o->td[s], &clone, NULL) == TDICT_OK) {
+    status = OPS_CALL(o, tdict_assign(clone, td, o->err));
+    keeps = ops_judge(o, status, agrees_below(made, made) ? TDICT_OK : TDICT_ESHAPE);
+    for (int i = 0; keeps && i < made->count; i++)
+      if (made->entries[i].tree) ops_grow(made->entries[i].tree, made);
+    tdict_release(td);
+    td = clone;
+  }
+  if (keeps)
     ops_keep(o, td, made);
   else
     tdict_release(td);
@@ -230,10 +266,9 @@ static void op_select(ops *o) {
     else if (strict && wanted == TDICT_OK)
       wanted = through ? TDICT_ETYPE : TDICT_ENOTFOUND;
   }
-  tdict_tree *td = clone_to_change(o, s);
-  tdict_status status = td ? OPS_CALL(o, tdict_select_in_place(td, paths, (size_t)count, strict, o->err))
-                           : OPS_CALL(o, tdict_select(o->td[s], paths, (size_t)count, strict, &td, o->err));
-  keep_or_drop(o, status, wanted, td, made);
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_select(o->td[s], paths, (size_t)count, strict, &td, o->err));
+  keep_or_assign(o, s, status, wanted, td, made);
 }
 
 static void drop_way(m_tree *t, const way *w) {
@@ -252,10 +287,9 @@ static void op_exclude(ops *o) {
     paths[i] = ways[i].path;
     drop_way(made, &ways[i]);
   }
-  tdict_tree *td = clone_to_change(o, s);
-  tdict_status status = td ? OPS_CALL(o, tdict_exclude_in_place(td, paths, (size_t)count, o->err))
-                           : OPS_CALL(o, tdict_exclude(o->td[s], paths, (size_t)count, &td, o->err));
-  keep_or_drop(o, status, TDICT_OK, td, made);
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_exclude(o->td[s], paths, (size_t)count, &td, o->err));
+  keep_or_assign(o, s, status, TDICT_OK, td, made);
 }
 
 /* Takes out the trees that hold no array. */
@@ -314,43 +348,9 @@ static void op_flatten_keys(ops *o) {
   const char *separator = ops_pick(o, 2) ? NULL : "__";
   m_tree *made = m_tree_like(t);
   tdict_status wanted = flatten(made, t, "", separator ? separator : ".");
-  tdict_tree *td = clone_to_change(o, s);
-  tdict_status status = td ? OPS_CALL(o, tdict_flatten_keys_in_place(td, separator, o->err))
-                           : OPS_CALL(o, tdict_flatten_keys(o->td[s], separator, &td, o->err));
-  keep_or_drop(o, status, wanted, td, made);
-}
-
-/* True when dimensions that both have differ. */
-static bool differs(const m_tree *t, const m_tree *under) {
-  int both = t->nb < under->nb ? t->nb : under->nb;
-  return both && memcmp(t->bs, under->bs, (size_t)both * sizeof *t->bs) != 0;
-}
-
-bool ops_grows(const m_tree *t, const m_tree *under) {
-  return t->nb < under->nb || differs(t, under) || (under->cpu && !t->cpu);
-}
-
-static bool agrees_below(const m_tree *t, const m_tree *under) {
-  for (int i = 0; i < t->count; i++) {
-    const m_entry *e = &t->entries[i];
-    if (e->array && !m_begins_with(e->array, under)) return false;
-    if (e->tree && differs(e->tree, under) && m_has_arrays(e->tree)) return false;
-    if (e->tree && !agrees_below(e->tree, under)) return false;
-  }
-  return true;
-}
-
-tdict_status ops_agrees(const m_tree *t, const m_tree *under) {
-  if (differs(t, under) && m_has_arrays(t)) return TDICT_ESHAPE;
-  return !ops_grows(t, under) || agrees_below(t, under) ? TDICT_OK : TDICT_ESHAPE;
-}
-
-void ops_grow(m_tree *t, const m_tree *under) {
-  if (t->nb < under->nb || differs(t, under)) t->nb = under->nb;
-  memcpy(t->bs, under->bs, (size_t)under->nb * sizeof *t->bs);
-  t->cpu = t->cpu || under->cpu;
-  for (int i = 0; i < t->count; i++)
-    if (t->entries[i].tree) ops_grow(t->entries[i].tree, under);
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_flatten_keys(o->td[s], separator, &td, o->err));
+  keep_or_assign(o, s, status, wanted, td, made);
 }
 
 /* Puts a copy of an entry below a tree. */
@@ -412,10 +412,9 @@ static void op_unflatten_keys(ops *o) {
     if (!strstr(t->entries[i].key, between)) wanted = unflatten_in_turn(made, t, i, between, placed);
   for (int i = 0; i < t->count && wanted == TDICT_OK; i++) wanted = unflatten_in_turn(made, t, i, between, placed);
   free(placed);
-  tdict_tree *td = clone_to_change(o, s);
-  tdict_status status = td ? OPS_CALL(o, tdict_unflatten_keys_in_place(td, separator, o->err))
-                           : OPS_CALL(o, tdict_unflatten_keys(o->td[s], separator, &td, o->err));
-  keep_or_drop(o, status, wanted, td, made);
+  tdict_tree *td = NULL;
+  tdict_status status = OPS_CALL(o, tdict_unflatten_keys(o->td[s], separator, &td, o->err));
+  keep_or_assign(o, s, status, wanted, td, made);
 }
 
 /* `from` is a copy: what is merged into may hang in the source, too. */

@@ -10,25 +10,14 @@
 
 typedef struct tdict_changes {
   const char *what;           /* prefix of error messages */
-  tdict_pointers replacement; /* maps a node to its replacement; a new node maps to itself */
+  tdict_pointers replacement; /* maps a node to its replacement */
 } tdict_changes;
 
-/* Selects the initial contents of a replacement: no keys, or the keys and leaves of the node. */
-enum tdict_changes_from { TDICT_CHANGES_EMPTY, TDICT_CHANGES_COPY };
-
 void tdict_changes_init(tdict_changes *c, const char *what);
-/* Gets the replacement of a node. The first call for a node creates the replacement, with the initial contents that
- * `from` selects. The caller borrows *out. Returns TDICT_ELOCKED if the node is locked, and TDICT_ENOMEM if memory is
+/* Gets the replacement of a node. The first call for a node creates the replacement, with the keys and leaves of the
+ * node. The caller borrows *out. Returns TDICT_ELOCKED if the node is locked, and TDICT_ENOMEM if memory is
  * exhausted. */
-tdict_status tdict_changes_get(tdict_changes *c, tdict_tree *node, enum tdict_changes_from from, tdict_tree **out,
-                               tdict_error *err);
-/* Creates a new node that the caller will put into the replacement `under`. The caller owns the reference and may
- * modify the node directly. Returns NULL if memory is exhausted. */
-tdict_tree *tdict_changes_add_node(tdict_changes *c, const tdict_tree *under);
-/* Returns TDICT_EINVAL if a cycle of trees would exist after the changes and after the caller puts `tree` into `under`.
- * Returns TDICT_ENOMEM if memory is exhausted. */
-tdict_status tdict_changes_check_cycle(const tdict_changes *c, tdict_tree *tree, const tdict_tree *under,
-                                       tdict_error *err);
+tdict_status tdict_changes_get(tdict_changes *c, tdict_tree *node, tdict_tree **out, tdict_error *err);
 /* Ends the changes, releases the replacements and returns `status`. If `status` is TDICT_OK, the changes take effect.
  * If not, no tree changes. */
 tdict_status tdict_changes_end(tdict_changes *c, tdict_status status);

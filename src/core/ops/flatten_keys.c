@@ -164,16 +164,16 @@ static tdict_status flatten_into(const char *what, tdict_cursor *cursor, const c
   return TDICT_OK;
 }
 
-/* Makes a new node that holds all tensors and objects of the tree under flat keys. */
-static tdict_status make_flat(const char *what, const tdict_tree *td, const char *separator, tdict_tree **out,
-                              tdict_error *err) {
+tdict_status tdict_flatten_keys(const tdict_tree *tree, const char *separator, tdict_tree **out, tdict_error *err) {
+  static const char what[] = "flatten_keys";
+  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "out" : "tree");
   if (!separator) separator = ".";
   if (!*separator) return tdict_fail(err, TDICT_EINVAL, "%s: the separator is empty", what);
-  tdict_tree *made = tdict_node_create_under(td);
+  tdict_tree *made = tdict_node_create_under(tree);
   if (!made) return no_memory_to_flatten(what, err);
   tdict_cursor cursor;
   name_buffer name = {NULL, 0};
-  tdict_cursor_init(&cursor, td, false);
+  tdict_cursor_init(&cursor, tree, false);
   tdict_status status = flatten_into(what, &cursor, separator, &name, made, err);
   tdict_cursor_reset(&cursor);
   free(name.text);
@@ -182,23 +182,5 @@ static tdict_status make_flat(const char *what, const tdict_tree *td, const char
     return status;
   }
   *out = made;
-  return TDICT_OK;
-}
-
-tdict_status tdict_flatten_keys(const tdict_tree *tree, const char *separator, tdict_tree **out, tdict_error *err) {
-  static const char what[] = "flatten_keys";
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "out" : "tree");
-  return make_flat(what, tree, separator, out, err);
-}
-
-tdict_status tdict_flatten_keys_in_place(tdict_tree *tree, const char *separator, tdict_error *err) {
-  static const char what[] = "flatten_keys_in_place";
-  tdict_tree *made = NULL;
-  if (!tree) return tdict_fail(err, TDICT_EINVAL, "%s: tree is NULL", what);
-  if (tdict_node_is_locked(tree)) return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is locked", what);
-  tdict_status status = make_flat(what, tree, separator, &made, err);
-  if (status != TDICT_OK) return status;
-  tdict_node_swap(tree, made);
-  tdict_release(made); /* release last, since the release can run callbacks */
   return TDICT_OK;
 }

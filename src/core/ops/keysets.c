@@ -1,5 +1,5 @@
-/* Removes entries by their paths, splits trees by paths, and merges trees. The caller owns the results, which share
- * tensors and objects with the sources. Thread rule: as in tdict/keysets.h. */
+/* Removes entries by their paths, splits trees by paths, merges trees, and replaces the contents of a node. The caller
+ * owns the results, which share tensors and objects with the sources. Thread rule: as in tdict/keysets.h. */
 #include "tdict/keysets.h"
 
 #include <stdlib.h>
@@ -7,10 +7,9 @@
 
 #include "core/base/checked.h"
 #include "core/base/error.h"
-#include "core/ops/changes.h"
 #include "core/ops/map.h"
 #include "core/ops/select.h"
-#include "core/tree/cursor.h"
+#include "core/tree/agree.h"
 #include "core/tree/place.h"
 #include "tdict/write.h"
 
@@ -18,44 +17,25 @@ static tdict_status no_memory_for_keys(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-/* Removes the entry at each path from the replacement of the node that holds the entry. Ignores paths that do not
+/* Removes the entries at all paths from a tree of which only this call holds the nodes. Ignores paths that do not
  * exist. */
-static tdict_status remove_paths(tdict_changes *c, tdict_tree *td, const char *const *paths, size_t count,
-                                 tdict_error *err) {
+static tdict_status exclude_paths(const char *what, tdict_tree *made, const char *const *paths, size_t count,
+                                  tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     tdict_place place;
-    tdict_tree *replacement;
-    status = tdict_path_resolve(c->what, td, paths[i], false, &place, err);
+    status = tdict_path_resolve(what, made, paths[i], false, &place, err);
     if (!place.node) continue;
-    status = tdict_changes_get(c, place.node, TDICT_CHANGES_COPY, &replacement, err);
-    if (status == TDICT_OK && !tdict_node_own(replacement)) status = no_memory_for_keys(c->what, err);
-    int64_t slot = status == TDICT_OK ? tdict_keys_find_name(replacement->keys, &place.path.name) : -1;
-    /* The leaf is 0 if an earlier path named the same entry. */
-    tdict_leaf leaf = slot >= 0 ? replacement->leaves[slot] : 0;
-    if (leaf) {
-      tdict_node_remove(replacement, (uint32_t)slot);
-      tdict_leaf_release(leaf); /* never the last reference: the replaced node still holds the leaf */
+    if (tdict_node_own(place.node)) {
+      const tdict_leaf leaf = tdict_place_leaf(&place);
+      tdict_node_remove(place.node, (uint32_t)place.slot);
+      tdict_leaf_release(leaf); /* never the last reference to a tensor or object: the source holds them too */
+    } else {
+      status = tdict_error_at(err, no_memory_for_keys(what, err), paths[i]);
     }
     tdict_place_reset(&place);
-    if (status != TDICT_OK) status = tdict_error_at(err, status, paths[i]);
   }
   return status;
-}
-
-/* Removes the entries at all paths from a tree. On failure, removes no entry. */
-static tdict_status exclude_paths(const char *what, tdict_tree *td, const char *const *paths, size_t count,
-                                  tdict_error *err) {
-  tdict_changes changes;
-  tdict_changes_init(&changes, what);
-  return tdict_changes_end(&changes, remove_paths(&changes, td, paths, count, err));
-}
-
-tdict_status tdict_exclude_in_place(tdict_tree *tree, const char *const *paths, size_t count, tdict_error *err) {
-  static const char what[] = "exclude_in_place";
-  if (!tree) return tdict_fail(err, TDICT_EINVAL, "%s: tree is NULL", what);
-  tdict_status status = tdict_paths_check(what, paths, count, err);
-  return status == TDICT_OK ? exclude_paths(what, tree, paths, count, err) : status;
 }
 
 /* Removes all child trees without tensors and objects, children before parents. Only this call holds the tree. */
@@ -148,4 +128,19 @@ tdict_status tdict_merge(const tdict_tree *const *items, size_t count, tdict_tre
   }
   *out = made;
   return TDICT_OK;
+}
+
+tdict_status tdict_assign(tdict_tree *tree, const tdict_tree *other, tdict_error *err) {
+  static const char what[] = "assign";
+  tdict_tree *made = NULL;
+  if (!tree || !other) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "other" : "tree");
+  if (tdict_node_is_locked(tree)) return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is locked", what);
+  if (tree == other) return TDICT_OK;
+  /* `tree` keeps its batch size and device, since its parents depend on them. */
+  const tdict_demand demand = tdict_demand_of(tree, what, NULL);
+  tdict_status status = tdict_map_share(other, what, &made, err);
+  if (status == TDICT_OK) status = tdict_demand_apply_below(&demand, made, false, err);
+  if (status == TDICT_OK) tdict_node_swap(tree, made);
+  tdict_release(made); /* release last, since the release can run callbacks */
+  return status;
 }

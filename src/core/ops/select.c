@@ -2,10 +2,7 @@
  * tdict/keysets.h. */
 #include "core/ops/select.h"
 
-#include <stdlib.h>
-
 #include "core/base/error.h"
-#include "core/ops/changes.h"
 #include "core/ops/map.h"
 #include "tdict/keysets.h"
 
@@ -113,70 +110,4 @@ tdict_status tdict_select(const tdict_tree *tree, const char *const *paths, size
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "select: %s is NULL", tree ? "out" : "tree");
   const tdict_selection selection = {paths, count, strict};
   return tdict_select_paths("select", tree, &selection, out, err);
-}
-
-/* Puts each key of a path into the replacement of its node. Stops at a tree that is kept whole. The path must exist. */
-static tdict_status keep_path(tdict_changes *c, const tdict_pointers *whole_trees, tdict_tree *node, const char *text,
-                              tdict_error *err) {
-  tdict_path path;
-  tdict_path_init(&path, text, c->what);
-  tdict_status status = tdict_path_next(&path, err);
-  while (status == TDICT_OK) {
-    const tdict_leaf leaf = node->leaves[tdict_keys_find_name(node->keys, &path.name)];
-    tdict_tree *kept;
-    status = tdict_changes_get(c, node, TDICT_CHANGES_EMPTY, &kept, err);
-    if (status != TDICT_OK) break;
-    if (tdict_keys_find_name(kept->keys, &path.name) < 0) {
-      if (!tdict_node_add_name(kept, &path.name, leaf)) {
-        status = no_memory_to_select(c->what, err);
-        break;
-      }
-      (void)tdict_leaf_retain(leaf);
-    }
-    node = tdict_leaf_tree(leaf);
-    if (path.last || tdict_pointers_get(whole_trees, node)) break;
-    status = tdict_path_next(&path, err);
-  }
-  tdict_path_reset(&path);
-  return status == TDICT_OK ? status : tdict_error_at(err, status, text);
-}
-
-/* Sets found[i] for each path that exists, and collects the trees at these paths in `whole_trees`. */
-static tdict_status find_paths(const char *what, const tdict_tree *td, const tdict_selection *selection, bool *found,
-                               tdict_pointers *whole_trees, tdict_error *err) {
-  tdict_status status = TDICT_OK;
-  for (size_t i = 0; i < selection->count && status == TDICT_OK; i++) {
-    tdict_place place;
-    status = tdict_path_resolve(what, td, selection->paths[i], selection->strict, &place, err);
-    found[i] = place.node != NULL;
-    if (!found[i]) continue;
-    tdict_tree *tree = tdict_leaf_tree(tdict_place_leaf(&place));
-    if (tree && tdict_pointers_add(whole_trees, tree, tree) < 0) status = no_memory_to_select(what, err);
-    tdict_place_reset(&place);
-  }
-  return status;
-}
-
-tdict_status tdict_select_in_place(tdict_tree *tree, const char *const *paths, size_t count, bool strict,
-                                   tdict_error *err) {
-  static const char what[] = "select_in_place";
-  if (!tree) return tdict_fail(err, TDICT_EINVAL, "%s: tree is NULL", what);
-  tdict_status status = tdict_paths_check(what, paths, count, err);
-  if (status != TDICT_OK) return status;
-  const tdict_selection selection = {paths, count, strict};
-  tdict_changes changes;
-  tdict_pointers whole_trees;
-  tdict_tree *root;
-  bool *found = calloc(count ? count : 1, sizeof *found);
-  if (!found) return no_memory_to_select(what, err);
-  tdict_changes_init(&changes, what);
-  tdict_pointers_init(&whole_trees);
-  /* Find all paths before any key changes, since the tree must not change if a path is missing. */
-  status = find_paths(what, tree, &selection, found, &whole_trees, err);
-  if (status == TDICT_OK) status = tdict_changes_get(&changes, tree, TDICT_CHANGES_EMPTY, &root, err);
-  for (size_t i = 0; i < count && status == TDICT_OK; i++)
-    if (found[i]) status = keep_path(&changes, &whole_trees, tree, paths[i], err);
-  tdict_pointers_reset(&whole_trees);
-  free(found);
-  return tdict_changes_end(&changes, status);
 }

@@ -1,24 +1,24 @@
-/* Splits flat keys into nested trees. All changes go to replacements of the nodes, so a failure changes no tree. The
- * tdict_changes struct owns the replacements. Thread rule: as in tdict/keysets.h. */
+/* Splits flat keys into nested trees. All changes go to copies of the nodes, so a failure changes no tree. The caller
+ * owns the results, which share tensors and objects with the source. Thread rule: as in tdict/keysets.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
-#include "core/ops/changes.h"
 #include "core/ops/map.h"
 #include "core/tree/agree.h"
 #include "tdict/keysets.h"
 
 typedef struct unflattener {
-  const char *what, *separator;
-  const tdict_tree *td;
-  tdict_changes changes;
-  tdict_tree *root; /* the replacement of td, borrowed from changes */
-  bool *placed;     /* for each slot of td: true after the leaf of the slot was placed */
+  const char *separator;
+  const tdict_tree *td; /* a copy of the source; each of its nodes is at one place only, and may be changed */
+  tdict_tree *root;     /* the new root; its children are new nodes or nodes of td */
+  bool *placed;         /* for each slot of td: true after the leaf of the slot was placed */
 } unflattener;
 
-static tdict_status no_memory_to_unflatten(const unflattener *u, tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", u->what);
+static const char what[] = "unflatten_keys";
+
+static tdict_status no_memory_to_unflatten(tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
 /* Returns the length of the part of a name that begins at `text` and ends before the next separator or at the end of
@@ -32,34 +32,33 @@ static int64_t find_key(const tdict_tree *node, const char *name, size_t length)
   return tdict_keys_find_hashed(node->keys, name, length, tdict_keys_hash(name, length));
 }
 
-/* Finds the child of *node with the key `part`, and sets *node to the replacement of this child. If *node has no such
+/* Sets *node to the child of *node with the key `part`. If *node has no such
  * child, creates the child. Returns TDICT_EEXIST if a tensor or object has this key. */
-static tdict_status enter_part(unflattener *u, tdict_tree **node, const char *part, size_t length, tdict_error *err) {
+static tdict_status enter_part(tdict_tree **node, const char *part, size_t length, tdict_error *err) {
   const int64_t slot = find_key(*node, part, length);
   if (slot >= 0) {
     tdict_tree *tree = tdict_leaf_tree((*node)->leaves[slot]);
-    if (!tree) return tdict_fail(err, TDICT_EEXIST, "%s: a tensor or object is at the path of a tree", u->what);
-    return tdict_changes_get(&u->changes, tree, TDICT_CHANGES_COPY, node, err);
+    if (!tree) return tdict_fail(err, TDICT_EEXIST, "%s: a tensor or object is at the path of a tree", what);
+    *node = tree;
+    return TDICT_OK;
   }
-  tdict_tree *made = tdict_changes_add_node(&u->changes, *node);
+  tdict_tree *made = tdict_node_create_under(*node);
   if (!made || !tdict_node_add(*node, part, length, tdict_keys_hash(part, length), tdict_leaf_of_tree(made))) {
     tdict_release(made);
-    return no_memory_to_unflatten(u, err);
+    return no_memory_to_unflatten(err);
   }
   *node = made;
   return TDICT_OK;
 }
 
-/* Prepares a leaf for a replacement. *out is a reference that the caller owns. If a child tree lacks batch dimensions
- * or the device of `under`, *out is a shallow copy with these dimensions and the device. */
-static tdict_status adopt_leaf(unflattener *u, const tdict_tree *under, tdict_leaf leaf, tdict_leaf *out,
-                               tdict_error *err) {
-  const tdict_demand demand = tdict_demand_of(under, u->what, NULL);
+/* Prepares a leaf for the node `under`. *out is a reference that the caller owns. If a child tree lacks batch
+ * dimensions or the device of `under`, *out is a shallow copy with these dimensions and the device. */
+static tdict_status adopt_leaf(const tdict_tree *under, tdict_leaf leaf, tdict_leaf *out, tdict_error *err) {
+  const tdict_demand demand = tdict_demand_of(under, what, NULL);
   tdict_tree *tree = tdict_leaf_tree(leaf), *adopted = NULL;
   tdict_status status;
   if (tree) {
-    status = tdict_changes_check_cycle(&u->changes, tree, under, err);
-    if (status == TDICT_OK) status = tdict_agree_adopt(&demand, tree, &adopted, err);
+    status = tdict_agree_adopt(&demand, tree, &adopted, err);
     if (status == TDICT_OK) *out = tdict_leaf_of_tree(adopted);
     return status;
   }
@@ -69,7 +68,7 @@ static tdict_status adopt_leaf(unflattener *u, const tdict_tree *under, tdict_le
 }
 
 /* Puts the leaf of a slot at the path that the parts of the slot's key form. */
-static tdict_status put_leaf(unflattener *u, size_t slot, tdict_error *err) {
+static tdict_status put_leaf(const unflattener *u, size_t slot, tdict_error *err) {
   const char *name = u->td->keys->slots[slot].name;
   /* true: the key has no separator, so its leaf remains in this node */
   const bool is_unchanged = !name[get_part_length(u, name)];
@@ -79,24 +78,24 @@ static tdict_status put_leaf(unflattener *u, size_t slot, tdict_error *err) {
   /* Descend through all parts but the last. */
   for (;;) {
     const size_t length = get_part_length(u, name);
-    if (length == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the key has an empty part", u->what);
+    if (length == 0) return tdict_fail(err, TDICT_EINVAL, "%s: the key has an empty part", what);
     if (!name[length]) break;
-    status = enter_part(u, &node, name, length, err);
+    status = enter_part(&node, name, length, err);
     if (status != TDICT_OK) return status;
     name += length + strlen(u->separator);
   }
   /* Add the last part as a key. */
   const size_t length = strlen(name);
   if (find_key(node, name, length) >= 0)
-    return tdict_fail(err, TDICT_EEXIST, "%s: another key has the same path", u->what);
+    return tdict_fail(err, TDICT_EEXIST, "%s: another key has the same path", what);
   if (is_unchanged)
     held = tdict_leaf_retain(u->td->leaves[slot]);
   else
-    status = adopt_leaf(u, node, u->td->leaves[slot], &held, err);
+    status = adopt_leaf(node, u->td->leaves[slot], &held, err);
   if (status != TDICT_OK) return status;
   if (tdict_node_add(node, name, length, tdict_keys_hash(name, length), held)) return TDICT_OK;
   tdict_leaf_release(held);
-  return no_memory_to_unflatten(u, err);
+  return no_memory_to_unflatten(err);
 }
 
 /* Places the leaf of a slot, unless this leaf has been placed before. On failure, sets err->path to the key. */
@@ -130,53 +129,41 @@ static bool has_parts(const tdict_tree *td, const char *separator) {
   return false;
 }
 
-/* Puts all leaves of a node into replacements, and applies the replacements if all leaves were placed. */
-static tdict_status unflatten_node(const char *what, tdict_tree *td, const char *separator, tdict_error *err) {
-  const uint32_t slots = td->keys->num_slots;
-  unflattener u = {.what = what, .separator = separator, .td = td};
-  if (!has_parts(td, separator)) return TDICT_OK;
-  tdict_changes_init(&u.changes, what);
-  tdict_status status = tdict_changes_get(&u.changes, td, TDICT_CHANGES_EMPTY, &u.root, err);
-  if (status == TDICT_OK) {
-    u.placed = calloc(slots, sizeof *u.placed);
-    if (!u.placed) status = no_memory_to_unflatten(&u, err);
-  }
-  /* Keys without a separator come first. */
+/* Puts all leaves of `td` under a new root. Keys without a separator come first. */
+static tdict_status place_all(unflattener *u, tdict_error *err) {
+  const uint32_t slots = u->td->keys->num_slots;
+  tdict_status status = TDICT_OK;
+  u->root = tdict_node_create_under(u->td);
+  u->placed = calloc(slots ? slots : 1, sizeof *u->placed);
+  if (!u->root || !u->placed) status = no_memory_to_unflatten(err);
   for (int splits = 0; splits < 2; splits++) {
     for (uint32_t i = 0; i < slots && status == TDICT_OK; i++) {
-      const char *name = td->keys->slots[i].name;
-      if (name && (strstr(name, separator) != NULL) == (splits == 1)) status = place_after_prefixes(&u, i, err);
+      const char *name = u->td->keys->slots[i].name;
+      if (name && (strstr(name, u->separator) != NULL) == (splits == 1)) status = place_after_prefixes(u, i, err);
     }
   }
-  free(u.placed);
-  return tdict_changes_end(&u.changes, status);
-}
-
-static tdict_status check_separator_given(const char *what, const char *separator, tdict_error *err) {
-  if (*separator) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "%s: the separator is empty", what);
-}
-
-tdict_status tdict_unflatten_keys_in_place(tdict_tree *tree, const char *separator, tdict_error *err) {
-  static const char what[] = "unflatten_keys_in_place";
-  if (!tree) return tdict_fail(err, TDICT_EINVAL, "%s: tree is NULL", what);
-  if (!separator) separator = ".";
-  tdict_status status = check_separator_given(what, separator, err);
-  return status == TDICT_OK ? unflatten_node(what, tree, separator, err) : status;
+  free(u->placed);
+  return status;
 }
 
 tdict_status tdict_unflatten_keys(const tdict_tree *tree, const char *separator, tdict_tree **out, tdict_error *err) {
-  static const char what[] = "unflatten_keys";
-  tdict_tree *made = NULL;
+  tdict_tree *copy = NULL;
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "out" : "tree");
   if (!separator) separator = ".";
-  tdict_status status = check_separator_given(what, separator, err);
-  if (status == TDICT_OK) status = tdict_map_share(tree, what, &made, err);
-  if (status == TDICT_OK) status = unflatten_node(what, made, separator, err);
+  if (!*separator) return tdict_fail(err, TDICT_EINVAL, "%s: the separator is empty", what);
+  tdict_status status = tdict_map_share(tree, what, &copy, err);
+  if (status != TDICT_OK) return status;
+  if (!has_parts(copy, separator)) {
+    *out = copy;
+    return TDICT_OK;
+  }
+  unflattener u = {.separator = separator, .td = copy};
+  status = place_all(&u, err);
+  tdict_release(copy);
   if (status != TDICT_OK) {
-    tdict_release(made);
+    tdict_release(u.root);
     return status;
   }
-  *out = made;
+  *out = u.root;
   return TDICT_OK;
 }

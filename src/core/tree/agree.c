@@ -161,6 +161,26 @@ void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node) {
   node->device = *demand->device;
 }
 
+tdict_status tdict_demand_apply_below(const tdict_demand *demand, const tdict_tree *td, bool in_place,
+                                      tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_cursor_init(&cursor, td, true);
+  /* Check everything. */
+  tdict_status status = tdict_agree_below(demand, &cursor, in_place, err);
+  if (status == TDICT_OK) {
+    /* Apply. Entering a tree cannot fail: the cursor reuses the memory of the first walk. */
+    tdict_cursor_rewind(&cursor, td);
+    for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
+      tdict_tree *node = tdict_leaf_tree(leaf);
+      if (!node) continue;
+      if (tdict_demand_is_unmet(demand, node)) tdict_demand_apply(demand, node);
+      (void)tdict_cursor_enter(&cursor, node);
+    }
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
 /* Copies one node and applies the demand to the copy. The copy shares all leaves of the node, also the child trees.
  * Returns NULL if memory is exhausted. */
 static tdict_tree *copy_node_as_demanded(const tdict_demand *demand, const tdict_tree *node) {

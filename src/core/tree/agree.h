@@ -61,6 +61,10 @@ bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node);
  * of the node differ from the demand, drops the additional dimensions of the node. The caller must have checked the
  * tree, because this call cannot fail or undo changes. */
 void tdict_demand_apply(const tdict_demand *demand, tdict_tree *node);
+/* Checks all trees below `td` as tdict_agree_below() does, and then applies the demand to these trees. `td` itself is
+ * unchanged. On failure, no tree has changed. */
+tdict_status tdict_demand_apply_below(const tdict_demand *demand, const tdict_tree *td, bool in_place,
+                                      tdict_error *err);
 /* Writes to *out the tree to store for `child`. If `child` meets the demand, sets *out to `child` and adds a reference.
  * If not, copies all nodes of `child`, applies the demand to the copies, and sets *out to the copy of `child`. The
  * copies share all tensors and objects. Returns TDICT_ESHAPE, TDICT_EWRONGDEVICE or TDICT_ENOMEM. */

@@ -21,27 +21,6 @@ static tdict_status check_root_writable(const tdict_tree *td, const char *what, 
   return TDICT_OK;
 }
 
-/* Checks all trees below `td` against the demand, and then applies the demand to these trees. `td` itself is
- * unchanged. */
-static tdict_status apply_demand_below(const tdict_tree *td, const tdict_demand *demand, tdict_error *err) {
-  tdict_cursor cursor;
-  tdict_cursor_init(&cursor, td, true);
-  /* Check everything. */
-  tdict_status status = tdict_agree_below(demand, &cursor, true, err);
-  if (status == TDICT_OK) {
-    /* Apply. Entering a tree cannot fail: the cursor reuses the memory of the first walk. */
-    tdict_cursor_rewind(&cursor, td);
-    for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
-      tdict_tree *node = tdict_leaf_tree(leaf);
-      if (!node) continue;
-      if (tdict_demand_is_unmet(demand, node)) tdict_demand_apply(demand, node);
-      (void)tdict_cursor_enter(&cursor, node);
-    }
-  }
-  tdict_cursor_reset(&cursor);
-  return status;
-}
-
 tdict_status tdict_set_batch_size(tdict_tree *tree, int batch_ndim, const int64_t *batch_size, tdict_error *err) {
   static const char what[] = "set_batch_size";
   tdict_status status = check_root_writable(tree, what, err);
@@ -50,7 +29,7 @@ tdict_status tdict_set_batch_size(tdict_tree *tree, int batch_ndim, const int64_
   int64_t wanted[TDICT_MAX_BATCH_NDIM] = {0}; /* a copy: the argument can point into a node that changes */
   for (int i = 0; i < batch_ndim; i++) wanted[i] = batch_size[i];
   const tdict_demand demand = {what, batch_ndim, wanted, NULL, NULL};
-  status = apply_demand_below(tree, &demand, err);
+  status = tdict_demand_apply_below(&demand, tree, true, err);
   if (status != TDICT_OK) return status;
   /* Change the root last, because from here on nothing can fail. */
   tree->batch_ndim = batch_ndim;
@@ -92,7 +71,7 @@ tdict_status tdict_set_device(tdict_tree *tree, const tdict_device *device, tdic
   if (status != TDICT_OK) return status;
   tdict_device wanted = device ? *device : tdict_cpu();
   const tdict_demand demand = {"set_device", 0, NULL, &wanted, NULL};
-  status = device ? apply_demand_below(tree, &demand, err) : clear_device_below(tree, err);
+  status = device ? tdict_demand_apply_below(&demand, tree, true, err) : clear_device_below(tree, err);
   if (status != TDICT_OK) return status;
   tree->has_device = device != NULL;
   tree->device = wanted;

@@ -152,7 +152,7 @@ static tdict_status set_in_item(tdict_changes *changes, tdict_tree *item, const 
   if (status != TDICT_OK) return status;
   const tdict_demand demand = tdict_demand_of(place.node, changes->what, NULL);
   status = tdict_agree_tensor(&demand, tensor, path, err);
-  if (status == TDICT_OK) status = tdict_changes_get(changes, place.node, TDICT_CHANGES_COPY, &node, err);
+  if (status == TDICT_OK) status = tdict_changes_get(changes, place.node, &node, err);
   if (status == TDICT_OK) status = tdict_place_find(&changed, node, place.path.begin, changes->what, err);
   if (status == TDICT_OK) {
     status = tdict_place_set(&changed, tdict_leaf_of_tensor(tensor), err);

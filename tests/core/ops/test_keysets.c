@@ -1,4 +1,4 @@
-/* Tests selecting, excluding and splitting by paths, and merging. */
+/* Tests selecting, excluding and splitting by paths, merging, and replacing the contents of a node. */
 #include "rig.h"
 
 #define PATHS(...) (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
@@ -153,4 +153,135 @@ CASE(keysets_survive_enomem) {
   tdict_release(out);
   tdict_release(td);
   m_reset();
+}
+
+/* Makes a tree of two parents that share the child `n` of the sample. */
+typedef struct family {
+  tdict_tree *td, *n, *other;
+} family;
+static family family_open(void) {
+  family f = {ops_tree(SAMPLE(3)), NULL, TREE(3)};
+  f.n = tdict_retain(help_get_tree(f.td, "n"));
+  td_ok(tdict_set_tree(f.other, "n", f.n, err));
+  return f;
+}
+static void family_close(family *f) {
+  tdict_release(f->td);
+  tdict_release(f->n);
+  tdict_release(f->other);
+  m_reset();
+}
+
+CASE(assign_replaces_entries) {
+  family f = family_open();
+  tdict_tree *part = NULL, *from = ops_tree(SAMPLE(3));
+  tdict_tree *former = tdict_retain(help_get_tree(f.n, "m"));
+  td_ok(tdict_select(from, PATHS("n", "a"), true, &part, err));
+  tdict_lock(part);
+  td_ok(tdict_assign(f.n, part, err));
+  /* Both holders see the new entries in the same node, and the former child is as it was. */
+  assert_ptr_equal(help_get_tree(f.td, "n"), f.n);
+  assert_ptr_equal(help_get_tree(f.other, "n"), f.n);
+  help_paths(f.td, "a n n.n n.n.b n.n.m n.n.m.u n.a e");
+  help_paths(former, "u");
+  /* Tensors are shared. Child trees are new nodes, which are not locked. */
+  assert_ptr_equal(help_get(f.n, "n.m.u"), help_get(part, "n.m.u"));
+  assert_ptr_not_equal(help_get_tree(f.n, "n"), help_get_tree(part, "n"));
+  td_ok(tdict_delete(f.n, "n.m", err));
+  help_paths(part, "n n.b n.m n.m.u a");
+  td_ok(tdict_assign(f.td, f.td, err));
+  assert_ptr_equal(help_get_tree(f.td, "n"), f.n);
+  td_ok(tdict_unlock(part, err));
+  tdict_release(part);
+  tdict_release(from);
+  tdict_release(former);
+  family_close(&f);
+}
+
+/* Tests sources above and below the tree. */
+CASE(assign_takes_trees_above_and_below) {
+  family f = family_open();
+  td_ok(tdict_assign(f.n, f.td, err));
+  help_paths(f.td, "a n n.a n.n n.n.b n.n.m n.n.m.u n.e e");
+  td_ok(tdict_assign(f.td, help_get_tree(f.td, "n.n"), err)); /* frees the last holder of the source */
+  help_paths(f.td, "b m m.u");
+  help_paths(f.other, "n n.a n.n n.n.b n.n.m n.n.m.u n.e");
+  family_close(&f);
+}
+
+DEVICE_CASE(assign_keeps_batch_size_and_device) {
+  rig r = rig_open();
+  tdict_device device;
+  tdict_tree *td = TREE(3), *child = NULL, *other = rig_tree(&r, SAMPLE(3, 2)), *bare = help_tree_without_batch();
+  td_ok(tdict_set_tree(other, "n.bare", bare, err)); /* gets [3, 2] */
+  child = help_get_tree(other, "n.bare");
+  td_ok(tdict_set_batch_size(child, 0, NULL, err));
+  td_ok(tdict_set_device(td, &(tdict_device){td_device().type, td_device().index}, err));
+  td_ok(tdict_assign(td, other, err));
+  help_paths(td, "a n n.b n.m n.m.u n.bare e");
+  assert_int_equal(tdict_batch_ndim(td), 1);
+  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n")), 2);
+  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n.bare")), 1);
+  assert_int_equal(tdict_batch_size(help_get_tree(td, "n.bare"))[0], 3);
+  assert_true(tdict_get_device(td, NULL));
+  assert_true(tdict_get_device(help_get_tree(td, "n.m"), &device));
+  assert_int_equal(device.type, td_device().type);
+  assert_false(tdict_get_device(help_get_tree(other, "n.m"), NULL)); /* the source is unchanged */
+  assert_int_equal(tdict_batch_ndim(child), 0);
+  tdict_release(td);
+  tdict_release(bare);
+  tdict_release(other);
+  rig_close(&r);
+}
+
+DEVICE_CASE(assign_refuses_what_does_not_fit) {
+  rig r = rig_open();
+  tdict_tree *td = TREE(3), *other = rig_tree(&r, SAMPLE(3)), *wrong = help_tree_without_batch(), *on = TREE(3);
+  const tdict_device elsewhere = {td_device().type == TDICT_DEVICE_CPU ? TDICT_DEVICE_CUDA : TDICT_DEVICE_CPU, 0};
+  help_put(td, "x", TENSOR(3));
+  help_put(wrong, "q.deep", TENSOR(4));
+  char *before = help_snapshot(td);
+  td_fails(TDICT_ESHAPE, "batch size is [3]", tdict_assign(td, wrong, err));
+  assert_string_equal(td_last_error.path, "q.deep");
+  help_unchanged(td, before);
+  /* A child that the program changed through a handle. */
+  td_ok(tdict_set_batch_size(help_get_tree(other, "n"), 0, NULL, err));
+  help_put(other, "n.odd", TENSOR(2));
+  before = help_snapshot(td);
+  td_fails(TDICT_ESHAPE, "[2]", tdict_assign(td, other, err));
+  assert_string_equal(td_last_error.path, "n.odd");
+  help_unchanged(td, before);
+  td_ok(tdict_delete(other, "n.odd", err));
+  td_ok(tdict_set_device(on, &elsewhere, err));
+  td_fails(TDICT_EWRONGDEVICE, "", tdict_assign(on, other, err));
+  assert_string_equal(td_last_error.path, "a");
+  help_paths(on, "");
+  tdict_release(td);
+  tdict_release(other);
+  tdict_release(wrong);
+  tdict_release(on);
+  rig_close(&r);
+}
+
+CASE(assign_changes_nothing_on_failure) {
+  family f = family_open();
+  tdict_tree *from = ops_tree(SAMPLE(3));
+  char *before = help_snapshot(f.td);
+  td_fails(TDICT_EINVAL, "tree is NULL", tdict_assign(NULL, from, err));
+  td_fails(TDICT_EINVAL, "other is NULL", tdict_assign(f.td, NULL, err));
+  tdict_lock(f.td);
+  td_fails(TDICT_ELOCKED, "locked", tdict_assign(f.td, from, err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_assign(f.n, from, err)); /* below a locked tree */
+  td_fails(TDICT_ELOCKED, "locked", tdict_assign(f.td, f.td, err));
+  td_ok(tdict_unlock(f.td, err));
+  help_unchanged(f.td, before);
+  tdict_lock(f.n); /* a locked child is replaced, not changed */
+  RIG_WITHOUT_MEMORY(f.td, tdict_assign(f.td, from, err));
+  help_paths(f.td, "a n n.b n.m n.m.u e");
+  assert_ptr_equal(help_get(f.td, "n.m.u"), help_get(from, "n.m.u"));
+  assert_true(tdict_is_locked(f.n));
+  assert_false(tdict_is_locked(help_get_tree(f.td, "n")));
+  td_ok(tdict_unlock(f.n, err));
+  tdict_release(from);
+  family_close(&f);
 }
