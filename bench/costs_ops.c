@@ -186,9 +186,9 @@ DOES(write_rows, tdict_write_rows(job->table, 5, job->part, ERR))
 REPEATS(write_row, job->items, tdict_write_rows(job->stacked, i, job->samples[i], ERR))
 DOES(write_at, tdict_write_at(job->table, "c", TDICT_INDEX(PICKED), job->column, ERR))
 
-MAKES(view, tdict_view(job->wide, 2, (const int64_t[]){1, 2}, &out, ERR))
-MAKES(unflatten, tdict_unflatten(job->wide, 0, 2, (const int64_t[]){1, 2}, &out, ERR))
-MAKES(flatten, tdict_flatten(job->square, 0, 1, &out, ERR))
+MAKES(view, tdict_reshape_view(job->wide, 2, (const int64_t[]){1, 2}, &out, ERR))
+MAKES(split_dim, tdict_split_dim(job->wide, 0, 2, (const int64_t[]){1, 2}, &out, ERR))
+MAKES(merge_dims, tdict_merge_dims(job->square, 0, 1, &out, ERR))
 MAKES(unsqueeze, tdict_unsqueeze(job->wide, 0, &out, ERR))
 MAKES(squeeze, tdict_squeeze(job->wide, 0, &out, ERR))
 MAKES(expand, tdict_expand(job->wide, 2, (const int64_t[]){3, 2}, &out, ERR))
@@ -197,14 +197,13 @@ MAKES(transpose, tdict_transpose(job->square, 0, 1, &out, ERR))
 COST(reshape) { /* copies the bytes */
   tdict_tree *turned = NULL, *out = NULL;
   tdict_status status = tdict_transpose(job->square, 0, 1, &turned, ERR);
-  if (status == TDICT_OK) status = tdict_flatten(turned, 0, 1, &out, ERR);
+  if (status == TDICT_OK) status = tdict_merge_dims(turned, 0, 1, &out, ERR);
   tdict_release(out);
   tdict_release(turned);
   return status;
 }
 MAKES_MANY(split, job->items, tdict_split(job->stacked, 0, job->ones, job->out, &(size_t){count}, ERR))
 MAKES_MANY(split_every, job->items, tdict_split_every(job->stacked, 0, 1, job->out, &count, ERR))
-MAKES_MANY(chunks, job->items, tdict_chunks(job->stacked, 0, job->out, &count, ERR))
 MAKES_MANY(unbind, job->items, tdict_unbind(job->stacked, 0, job->out, &count, ERR))
 MAKES(stack, tdict_stack(ITEMS(job->samples), NULL, NULL, NULL, &out, ERR))
 DOES(stack_into, tdict_stack_into(NULL, job->stacked, ITEMS(job->samples), NULL, NULL, ERR))
@@ -308,8 +307,8 @@ const cost_op cost_ops[] = {
     OP(write_row, "write_row, 5 tensors", "row", COST_ITEMS),
     OP(write_at, "write_at [list], one tensor", "row", COST_PICKED),
     OP(view, "view", "leaf", COST_LEAVES),
-    OP(unflatten, "unflatten", "leaf", COST_LEAVES),
-    OP(flatten, "flatten, 5 tensors", "row", COST_PICKED),
+    OP(split_dim, "split_dim", "leaf", COST_LEAVES),
+    OP(merge_dims, "merge_dims, 5 tensors", "row", COST_PICKED),
     OP(unsqueeze, "unsqueeze", "leaf", COST_LEAVES),
     OP(squeeze, "squeeze", "leaf", COST_LEAVES),
     OP(expand, "expand", "leaf", COST_LEAVES),
@@ -318,7 +317,6 @@ const cost_op cost_ops[] = {
     OP(reshape, "reshape with copies, 5 tensors", "row of 8", COST_PICKED),
     OP(split, "split, 5 tensors", "piece", COST_ITEMS),
     OP(split_every, "split_every, 5 tensors", "piece", COST_ITEMS),
-    OP(chunks, "chunks, 5 tensors", "piece", COST_ITEMS),
     OP(unbind, "unbind, 5 tensors", "piece", COST_ITEMS),
     OP(stack, "stack, 5 tensors", "tree", COST_ITEMS),
     OP(stack_into, "stack_into, 5 tensors", "tree", COST_ITEMS),

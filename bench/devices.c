@@ -61,7 +61,8 @@ static tdict_status split_and_move_each(devices_job *job, tdict_tree **trees, td
   tdict_future *futures[MOST_DEVICES] = {NULL};
   tdict_tree *parts[MOST_DEVICES];
   size_t count = (size_t)job->count;
-  tdict_status status = tdict_chunks(job->source.tree, 0, parts, &count, err);
+  const int64_t rows = tdict_batch_size(job->source.tree)[0], part = (rows + job->count - 1) / job->count;
+  tdict_status status = tdict_split_every(job->source.tree, 0, part, parts, &count, err);
   for (size_t i = 0; i < count && status == TDICT_OK; i++)
     status = tdict_to_device_async(job->context, parts[i], job->devices[i], NULL, &futures[i], err);
   for (size_t i = 0; i < count; i++) tdict_release(parts[i]);

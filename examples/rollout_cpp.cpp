@@ -50,7 +50,7 @@ static int64_t run(const tdict::context &context) {
     simulate(now, time);
     tdict::run(tdict_index_set, nullptr, buffer.raw(), TDICT_INDEX(TDICT_ALL, TDICT_AT(time)), row.raw(), nullptr);
   }
-  const tdict::tree flat = tdict::call<tdict::tree>(tdict_flatten, buffer.raw(), 0, 1);
+  const tdict::tree flat = tdict::call<tdict::tree>(tdict_merge_dims, buffer.raw(), 0, 1);
   tdict::tree batches[2]; // gathered in turns: one is filled while the other one moves
   for (tdict::tree &batch : batches) batch = tdict::pack(tdict::make<step>({MINIBATCH}, context.pinned()));
   std::vector<int64_t> order(STEPS * ENVS);

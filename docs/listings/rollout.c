@@ -115,7 +115,7 @@ int main(void) {
   TDICT_TRY(tdict_create_from(fields, 4, TDICT_SHAPE(ENVS), NULL, &step, &err));
   for (int t = 0; t < STEPS; t++) TDICT_TRY(act(buffer, step, t, &err));
   TDICT_TRY(add_returns(buffer, &err));
-  TDICT_TRY(tdict_flatten(buffer, 0, 1, &flat, &err)); /* [4, 8] becomes [32]; a view */
+  TDICT_TRY(tdict_merge_dims(buffer, 0, 1, &flat, &err)); /* [4, 8] becomes [32]; a view */
   TDICT_TRY(tdict_sampler_create(ROWS, &shuffled, &sampler, &err));
   failed = train_from_host(context, flat, sampler) + train_on_device(context, flat, sampler);
 done:

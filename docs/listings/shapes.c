@@ -12,13 +12,13 @@ static void show(const char *name, const tdict_tree *tree) {
 static int change_shape(tdict_tree *batch) { /* batch size [4] */
   tdict_tree *viewed = NULL, *again = NULL, *split = NULL, *turned = NULL, *copied = NULL;
   tdict_error err = {0};
-  TDICT_TRY(tdict_view(batch, TDICT_SHAPE(2, -1), &viewed, &err)); /* [2, 2]; -1 is computed */
+  TDICT_TRY(tdict_reshape_view(batch, TDICT_SHAPE(2, -1), &viewed, &err)); /* [2, 2]; -1 is computed */
   TDICT_TRY(tdict_transpose(viewed, 0, 1, &turned, &err));
   TDICT_TRY(tdict_reshape(turned, TDICT_SHAPE(4), &copied, &err)); /* no view is possible, so this copies */
-  TDICT_TRY(tdict_flatten(viewed, 0, 1, &again, &err));            /* back to [4] */
-  TDICT_TRY(tdict_unflatten(batch, 0, TDICT_SHAPE(1, 4), &split, &err));
-  show("view", viewed);
-  show("unflatten", split);
+  TDICT_TRY(tdict_merge_dims(viewed, 0, 1, &again, &err));         /* back to [4] */
+  TDICT_TRY(tdict_split_dim(batch, 0, TDICT_SHAPE(1, 4), &split, &err));
+  show("reshape_view", viewed);
+  show("split_dim", split);
   printf("reward 1 after transpose: %.0f\n", (double)((const float *)tdict_const_data(copied, "reward"))[1]);
 done:
   tdict_release(copied);
@@ -60,13 +60,10 @@ static int cut_into_pieces(tdict_tree *batch) { /* batch size [4] */
   TDICT_TRY(tdict_split(batch, 0, sizes, pieces, &count, &err));
   printf("split: %d pieces, the first has %d rows\n", (int)count, (int)tdict_batch_size(pieces[0])[0]);
   release_all(pieces, count);
-  TDICT_TRY(tdict_split_every_count(batch, 0, 3, &count, &err)); /* how many pieces of 3 rows? */
+  TDICT_TRY(tdict_split_every(batch, 0, 3, NULL, &count, &err)); /* how many pieces of 3 rows? */
   TDICT_TRY(tdict_split_every(batch, 0, 3, pieces, &count, &err));
   release_all(pieces, count);
-  count = 2; /* at most two pieces */
-  TDICT_TRY(tdict_chunks(batch, 0, pieces, &count, &err));
-  release_all(pieces, count);
-  TDICT_TRY(tdict_unbind_count(batch, 0, &count, &err));
+  count = 4;
   TDICT_TRY(tdict_unbind(batch, 0, pieces, &count, &err)); /* one tree for each row */
   printf("unbind: %d trees\n", (int)count);
   release_all(pieces, count);

@@ -15,9 +15,9 @@
  *
  * - tdict_index_get() with TDICT_AT returns one row as a tensor. tdict_unbind() returns every row as a tensor. These
  *   tensors are views of `values`.
- * - tdict_index_get() with a TDICT_RANGE of step 1, tdict_split(), tdict_split_every() and tdict_chunks() return leaves
- *   whose values are views of `values`. If the first row of a result does not begin at element 0 of `values`, the
- *   result has new offsets.
+ * - tdict_index_get() with a TDICT_RANGE of step 1, tdict_split() and tdict_split_every() return leaves whose values
+ *   are views of `values`. If the first row of a result does not begin at element 0 of `values`, the result has new
+ *   offsets.
  * - tdict_index_get() with a list, a mask or a range of another step copies the selected rows. For a leaf on a device,
  *   the call returns #TDICT_ENOTSUP.
  * - tdict_cat() makes a leaf with the rows of all given leaves, one leaf after another. The offsets of the result have

@@ -5,7 +5,7 @@
  * tdict_unbind() are never locked. Negative dimensions count from the end. Objects are handled as tdict/object.h
  * describes.
  * Views. The tensors of a result are views that share storage with the source. If the strides of a tensor allow no
- * view, tdict_reshape() and tdict_flatten() copy the tensor.
+ * view, tdict_reshape() and tdict_merge_dims() copy the tensor.
  * Cost of each result: O(tensors + nodes). One block of memory is allocated for all tensors. No elements are read or
  * copied, except where a function says so.
  * Errors. All functions that make trees return #TDICT_ENOMEM if memory is exhausted. These functions return
@@ -28,9 +28,9 @@ TDICT_BEGIN_DECLS
  *  @param[in] shape  @p ndim sizes. At most one size may be -1; this size is then computed.
  *  @return #TDICT_OK; #TDICT_ESHAPE if the number of batch elements differs, or if the strides of a tensor allow no
  *          view (err->path names the tensor). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_view(const tdict_tree *tree, int ndim, const int64_t *shape,
-                                                  tdict_tree **out, tdict_error *err);
-/** @brief Returns a tree like tdict_view(), but copies each tensor whose strides allow no view.
+TDICT_API TDICT_NODISCARD tdict_status tdict_reshape_view(const tdict_tree *tree, int ndim, const int64_t *shape,
+                                                          tdict_tree **out, tdict_error *err);
+/** @brief Returns a tree like tdict_reshape_view(), but copies each tensor whose strides allow no view.
  *
  *  The copy of a host tensor is in plain host memory. The copy of a device tensor is in the memory of the device
  *  tensor. Copies are in C order. Cost: one copy of the elements of the copied tensors.
@@ -41,12 +41,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *tree, int
 /** @brief Joins the batch dimensions from @p first to @p last (inclusive) into one dimension. @p first must not be
  *  after @p last. The tensors of the result are views or copies, as in tdict_reshape(), which describes the cost and
  *  the errors. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_flatten(const tdict_tree *tree, int first, int last, tdict_tree **out,
-                                                     tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_merge_dims(const tdict_tree *tree, int first, int last, tdict_tree **out,
+                                                        tdict_error *err);
 /** @brief Splits batch dimension @p dim into one or more dimensions. The tensors of the result are always views.
  *  @param[in] shape  @p ndim sizes, at least one. At most one size may be -1; this size is then computed.
  *  @return #TDICT_OK; #TDICT_ESHAPE if the product of the sizes is not the size of the dimension. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten(const tdict_tree *tree, int dim, int ndim, const int64_t *shape,
+TDICT_API TDICT_NODISCARD tdict_status tdict_split_dim(const tdict_tree *tree, int dim, int ndim, const int64_t *shape,
                                                        tdict_tree **out, tdict_error *err);
 /** @brief Inserts a batch dimension of one element. The new dimension is dimension @p dim of the result. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unsqueeze(const tdict_tree *tree, int dim, tdict_tree **out,
@@ -76,49 +76,31 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_permute(const tdict_tree *tree, int
 TDICT_API TDICT_NODISCARD tdict_status tdict_transpose(const tdict_tree *tree, int a, int b, tdict_tree **out,
                                                        tdict_error *err);
 
-/* The functions tdict_split(), tdict_split_every(), tdict_chunks() and tdict_unbind() write new trees into an array of
- * the caller. Before the call, `*count` is the capacity of the array. After the call, `*count` is the number of new
- * trees. The array and `*count` are written on success only.
- * If the array is too small, the call returns #TDICT_EINVAL. */
+/* The functions tdict_split(), tdict_split_every() and tdict_unbind() write new trees into an array of the caller, who
+ * owns these trees. Before the call, `*count` is the capacity of the array. After the call, `*count` is the number of
+ * trees. To ask only for this number, pass NULL for the array; the call then makes no trees, and ignores the capacity.
+ * The array and `*count` are written on success only. If the array is too small, the call returns #TDICT_EINVAL. */
 
 /** @brief Cuts batch dimension @p dim into pieces of given sizes.
  *  @param[in] sizes  One size for each piece. The sum of the sizes must be the size of the dimension.
- *  @param[out] trees  The pieces; owned by the caller.
+ *  @param[out] trees  The pieces. NULL: the call only checks its other arguments.
  *  @param[in,out] count  The number of @p sizes, which is also the number of pieces.
  *  @return #TDICT_OK; #TDICT_ESHAPE if the sizes do not add up to the size of the dimension. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split(const tdict_tree *tree, int dim, const int64_t *sizes,
                                                    tdict_tree **trees, size_t *count, tdict_error *err);
 /** @brief Cuts batch dimension @p dim into pieces of @p size elements. The last piece may be shorter.
- *  @param[out] trees  The pieces; owned by the caller.
- *  @param[in,out] count  Before the call, the capacity of @p trees; after the call, the number of pieces. If the
- *          dimension has no elements, there is one empty piece, and @p size may be 0.
- *  @return #TDICT_OK; #TDICT_EINVAL if the capacity is too small, or @p size is below 1. */
+ *
+ *  To cut a dimension of n elements into at most k pieces of equal size, pass (n + k - 1) / k for @p size.
+ *  @param[in] size  1 or more. If the dimension has no elements, there is one empty piece, and @p size may be 0.
+ *  @param[out] trees  The pieces. NULL: the call only writes their number.
+ *  @return #TDICT_OK; #TDICT_EINVAL if the capacity or @p size is too small. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_every(const tdict_tree *tree, int dim, int64_t size,
                                                          tdict_tree **trees, size_t *count, tdict_error *err);
-/** @brief Returns the number of trees that tdict_split_every() writes, so that the caller can allocate the array.
- *  @param[out] count  The number of pieces; unchanged on failure.
- *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL, the dimension does not exist, or @p size is below 1. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_split_every_count(const tdict_tree *tree, int dim, int64_t size,
-                                                               size_t *count, tdict_error *err);
-/** @brief Cuts batch dimension @p dim into at most *@p count pieces. All pieces have the same size, except that the
- *  last piece may be shorter.
- *  @param[out] trees  The pieces; owned by the caller.
- *  @param[in,out] count  Before the call, the wanted number of pieces, which is also the capacity of @p trees;
- *          after the call, the number of pieces.
- *  @return #TDICT_OK; #TDICT_EINVAL if *@p count is 0. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_chunks(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count,
-                                                    tdict_error *err);
 /** @brief Returns one tree for each element of batch dimension @p dim. The new trees do not have this dimension.
- *  @param[out] trees  The new trees; owned by the caller.
- *  @param[in,out] count  Before the call, the capacity of @p trees; after the call, the number of trees.
+ *  @param[out] trees  The new trees. NULL: the call only writes their number.
  *  @return #TDICT_OK; #TDICT_EINVAL if the capacity is too small. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unbind(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count,
                                                     tdict_error *err);
-/** @brief Returns the number of trees that tdict_unbind() writes, so that the caller can allocate the array.
- *  @param[out] count  The number of elements of dimension @p dim; unchanged on failure.
- *  @return #TDICT_OK; #TDICT_EINVAL if a pointer is NULL or the dimension does not exist. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_unbind_count(const tdict_tree *tree, int dim, size_t *count,
-                                                          tdict_error *err);
 
 TDICT_END_DECLS
 #endif

@@ -252,10 +252,10 @@ static tdict_status do_shape(const char *op, const tdict_tree *td, char **w, int
     const tdict_indices index = read_index(w + 3, n - 3);
     status = tdict_index_get(NULL, td, &index, NULL, out, &error);
   }
-  if (!strcmp(op, "view")) status = tdict_view(td, read_numbers(w[3], c), c, out, &error);
+  if (!strcmp(op, "view")) status = tdict_reshape_view(td, read_numbers(w[3], c), c, out, &error);
   if (!strcmp(op, "reshape")) status = tdict_reshape(td, read_numbers(w[3], c), c, out, &error);
-  if (!strcmp(op, "flatten")) status = tdict_flatten(td, a, b, out, &error);
-  if (!strcmp(op, "unflatten")) status = tdict_unflatten(td, a, read_numbers(w[4], c), c, out, &error);
+  if (!strcmp(op, "flatten")) status = tdict_merge_dims(td, a, b, out, &error);
+  if (!strcmp(op, "unflatten")) status = tdict_split_dim(td, a, read_numbers(w[4], c), c, out, &error);
   if (!strcmp(op, "unsqueeze")) status = tdict_unsqueeze(td, a, out, &error);
   if (!strcmp(op, "squeeze")) status = tdict_squeeze(td, *w[3] == 'a' ? TDICT_EVERY_DIM : a, out, &error);
   if (!strcmp(op, "expand")) status = tdict_expand(td, read_numbers(w[3], c), c, out, &error);
@@ -267,7 +267,10 @@ static tdict_status do_shape(const char *op, const tdict_tree *td, char **w, int
   }
   if (!strcmp(op, "split"))
     status = tdict_split(td, a, c, out, &(size_t){count = (size_t)read_numbers(w[4], c)}, &error);
-  if (!strcmp(op, "chunk")) status = tdict_chunks(td, a, out, (count = (size_t)b, &count), &error);
+  if (!strcmp(op, "chunk") && a >= -tdict_batch_ndim(td) && a < tdict_batch_ndim(td)) {
+    const int64_t rows = tdict_batch_size(td)[a < 0 ? a + tdict_batch_ndim(td) : a];
+    status = tdict_split_every(td, a, (rows + b - 1) / b, out, &count, &error);
+  }
   if (!strcmp(op, "every")) status = tdict_split_every(td, a, b, out, &count, &error);
   if (!strcmp(op, "unbind")) status = tdict_unbind(td, a, out, &count, &error);
   num_made = status != TDICT_OK ? 0 : count == MOST_MADE ? 1 : count;

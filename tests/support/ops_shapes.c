@@ -319,7 +319,7 @@ static void view(ops *o, bool copies) {
   int open = (int)ops_pick(o, (uint32_t)r.ndim);
   if (total(t) && ops_pick(o, 3) == 0) asked[open] = -1;
   tdict_status status = OPS_CALL(o, copies ? tdict_reshape(o->td[s], r.ndim, asked, &td, o->err)
-                                           : tdict_view(o->td[s], r.ndim, asked, &td, o->err));
+                                           : tdict_reshape_view(o->td[s], r.ndim, asked, &td, o->err));
   regroup(o, status, td, t, &r);
 }
 
@@ -331,7 +331,7 @@ static void op_flatten(ops *o) {
   const m_tree *t = o->model[s];
   int first = (int)ops_pick(o, 3), last = (int)ops_pick(o, 3);
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_flatten(o->td[s], first, last, &td, o->err));
+  tdict_status status = OPS_CALL(o, tdict_merge_dims(o->td[s], first, last, &td, o->err));
   if (first > last || last >= t->nb) {
     finish(o, status, td, t, NULL);
     return;
@@ -357,7 +357,7 @@ static void op_unflatten(ops *o) {
   parts[1] = ops_pick(o, 2) && n ? -1 : n / f;
   tdict_tree *td = NULL;
   tdict_status status =
-      OPS_CALL(o, tdict_unflatten(o->td[s], dim - (ops_pick(o, 2) ? t->nb : 0), 2, parts, &td, o->err));
+      OPS_CALL(o, tdict_split_dim(o->td[s], dim - (ops_pick(o, 2) ? t->nb : 0), 2, parts, &td, o->err));
   regrouping r = {.in = t->nb};
   for (int i = 0; i < t->nb; i++) {
     r.shape[r.ndim++] = i == dim ? f : t->bs[i];
@@ -508,15 +508,17 @@ static void op_chunks(ops *o) {
   uint32_t way = ops_pick(o, 3);
   if (dim >= t->nb) return;
   int64_t n = t->bs[dim], size = 1 + ops_pick(o, 3), sizes[16];
-  size_t count = way == 1 ? (size_t)size : 16;
+  size_t count = 16, told = 0;
   if (n > 16) return;
   tdict_tree *made[16];
-  tdict_status status = OPS_CALL(o, way == 0   ? tdict_split_every(o->td[s], dim, size, made, &count, o->err)
-                                    : way == 1 ? tdict_chunks(o->td[s], dim, made, &count, o->err)
-                                               : tdict_unbind(o->td[s], dim, made, &count, o->err));
+  if (way == 1) size = n ? (n + size - 1) / size : 0; /* at most `size` pieces */
+  tdict_status status = OPS_CALL(o, way == 2 ? tdict_unbind(o->td[s], dim, made, &count, o->err)
+                                             : tdict_split_every(o->td[s], dim, size, made, &count, o->err));
   const bool none = n == 0 && way == 2;
   if (!ops_judge(o, status, none || m_fits(t) ? TDICT_OK : TDICT_ESHAPE)) return;
-  if (way == 1) size = n ? (n + size - 1) / size : 1;
+  status = way == 2 ? tdict_unbind(o->td[s], dim, NULL, &told, NULL)
+                    : tdict_split_every(o->td[s], dim, size, NULL, &told, NULL);
+  if (status != TDICT_OK || told != count) ops_complain(o, "a number of pieces that was told before");
   if (way == 2) size = 1;
   size_t wanted = 0;
   for (int64_t at = 0; at < n; at += size) sizes[wanted++] = n - at < size ? n - at : size;

@@ -1,5 +1,5 @@
-/* Changes the batch dimensions of trees by views. tdict_reshape() and tdict_flatten() copy tensors whose strides allow
- * no view. The caller owns the results. Thread rule: as in tdict/tree.h. */
+/* Changes the batch dimensions of trees by views. tdict_reshape() and tdict_merge_dims() copy tensors whose strides
+ * allow no view. The caller owns the results. Thread rule: as in tdict/tree.h. */
 #include "tdict/shape.h"
 
 #include <string.h>
@@ -177,7 +177,7 @@ static tdict_status fail_null_tree(const char *what, const void *td, tdict_error
   return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "tree");
 }
 
-/* Implements tdict_view() and tdict_reshape(), which differ in g->may_copy. */
+/* Implements tdict_reshape_view() and tdict_reshape(), which differ in g->may_copy. */
 static tdict_status view_or_reshape(const char *what, const tdict_tree *td, grouping *g, const int64_t *shape,
                                     tdict_tree **out, tdict_error *err) {
   if (!td || !out) return fail_null_tree(what, td, err);
@@ -186,9 +186,10 @@ static tdict_status view_or_reshape(const char *what, const tdict_tree *td, grou
   return status == TDICT_OK ? regroup(what, td, g, out, err) : status;
 }
 
-tdict_status tdict_view(const tdict_tree *tree, int ndim, const int64_t *shape, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_reshape_view(const tdict_tree *tree, int ndim, const int64_t *shape, tdict_tree **out,
+                                tdict_error *err) {
   grouping g = {.ndim = ndim, .may_copy = false};
-  return view_or_reshape("view", tree, &g, shape, out, err);
+  return view_or_reshape("reshape_view", tree, &g, shape, out, err);
 }
 
 tdict_status tdict_reshape(const tdict_tree *tree, int ndim, const int64_t *shape, tdict_tree **out, tdict_error *err) {
@@ -196,8 +197,8 @@ tdict_status tdict_reshape(const tdict_tree *tree, int ndim, const int64_t *shap
   return view_or_reshape("reshape", tree, &g, shape, out, err);
 }
 
-tdict_status tdict_flatten(const tdict_tree *tree, int first, int last, tdict_tree **out, tdict_error *err) {
-  static const char what[] = "flatten";
+tdict_status tdict_merge_dims(const tdict_tree *tree, int first, int last, tdict_tree **out, tdict_error *err) {
+  static const char what[] = "merge_dims";
   if (!tree || !out) return fail_null_tree(what, tree, err);
   tdict_status status = tdict_dim_find(what, first, tree->batch_ndim, &first, err);
   if (status == TDICT_OK) status = tdict_dim_find(what, last, tree->batch_ndim, &last, err);
@@ -211,9 +212,9 @@ tdict_status tdict_flatten(const tdict_tree *tree, int first, int last, tdict_tr
   return status == TDICT_OK ? regroup(what, tree, &g, out, err) : status;
 }
 
-tdict_status tdict_unflatten(const tdict_tree *tree, int dim, int ndim, const int64_t *shape, tdict_tree **out,
+tdict_status tdict_split_dim(const tdict_tree *tree, int dim, int ndim, const int64_t *shape, tdict_tree **out,
                              tdict_error *err) {
-  static const char what[] = "unflatten";
+  static const char what[] = "split_dim";
   if (!tree || !out) return fail_null_tree(what, tree, err);
   grouping g = {.ndim = ndim, .may_copy = false};
   tdict_status status = tdict_dim_find(what, dim, tree->batch_ndim, &dim, err);

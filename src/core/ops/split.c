@@ -13,12 +13,15 @@ typedef struct cutter {
   const tdict_tree *td;
   int dim;
   bool drops_dim; /* true: the results do not have the dimension that is cut */
+  /* Piece i has the size sizes[i], or `size` if `sizes` is NULL. The last piece is smaller if fewer elements are
+   * left. */
+  const int64_t *sizes;
+  int64_t size;
 } cutter;
 
-/* Checks the pointers that the functions of this file take, and finds the dimension to cut. Functions without a
- * parameter `trees` pass any other pointer that is not NULL. */
-static tdict_status find_cut_dim(cutter *c, int dim, const void *trees, const size_t *count, tdict_error *err) {
-  const char *missing = !c->td ? "tree" : !trees ? "trees" : !count ? "count" : NULL;
+/* Checks the pointers that the functions of this file take, and finds the dimension to cut. */
+static tdict_status find_cut_dim(cutter *c, int dim, const size_t *count, tdict_error *err) {
+  const char *missing = !c->td ? "tree" : !count ? "count" : NULL;
   if (missing) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", c->what, missing);
   return tdict_dim_find(c->what, dim, c->td->batch_ndim, &c->dim, err);
 }
@@ -36,14 +39,12 @@ static tdict_status cut_piece(const cutter *c, int64_t at, int64_t count, tdict_
   return tdict_dims_run(c->what, c->td, &a, c->drops_dim, out, err);
 }
 
-/* Makes `count` consecutive pieces. Piece i has the size sizes[i], or `size` if `sizes` is NULL. The last piece is
- * smaller if fewer elements are left. On failure releases the pieces made so far. */
-static tdict_status cut_pieces(const cutter *c, const int64_t *sizes, int64_t size, size_t count, tdict_tree **trees,
-                               tdict_error *err) {
+/* Makes `count` consecutive pieces. On failure releases the pieces made so far. */
+static tdict_status cut_pieces(const cutter *c, size_t count, tdict_tree **trees, tdict_error *err) {
   const int64_t whole = c->td->batch_size[c->dim];
   int64_t at = 0;
   for (size_t i = 0; i < count; i++) {
-    int64_t wanted = sizes ? sizes[i] : size, left = whole - at;
+    int64_t wanted = c->sizes ? c->sizes[i] : c->size, left = whole - at;
     tdict_tree *piece;
     tdict_status status = cut_piece(c, at, wanted < left ? wanted : left, &piece, err);
     if (status != TDICT_OK) {
@@ -56,24 +57,32 @@ static tdict_status cut_pieces(const cutter *c, const int64_t *sizes, int64_t si
   return TDICT_OK;
 }
 
-/* Makes the pieces in a temporary array first, so that `trees` is written only on success. */
-static tdict_status cut_all_or_nothing(const cutter *c, const int64_t *sizes, int64_t size, size_t count,
-                                       tdict_tree **trees, tdict_error *err) {
+/* Writes `pieces` pieces to `trees`, which has room for *count pieces, and then writes their number to *count. Makes
+ * the pieces in a temporary array first, so that `trees` is written only on success. If `trees` is NULL, makes no
+ * piece. */
+static tdict_status cut_all_or_nothing(const cutter *c, int64_t pieces, tdict_tree **trees, size_t *count,
+                                       tdict_error *err) {
   tdict_tree **made = NULL;
   size_t bytes;
-  if (count == 0) return TDICT_OK;
-  if (tdict_mul_size(count, sizeof *made, &bytes)) made = malloc(bytes);
-  if (!made) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %zu trees", c->what, count);
-  tdict_status status = cut_pieces(c, sizes, size, count, made, err);
-  if (status == TDICT_OK) memcpy(trees, made, bytes);
-  free(made);
-  return status;
+  if (trees && (uint64_t)pieces > *count)
+    return tdict_fail(err, TDICT_EINVAL, "%s: trees has room for %zu trees, wanted %lld", c->what, *count,
+                      (long long)pieces);
+  if (trees && pieces) {
+    if (tdict_mul_size((size_t)pieces, sizeof *made, &bytes)) made = malloc(bytes);
+    if (!made) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %lld trees", c->what, (long long)pieces);
+    tdict_status status = cut_pieces(c, (size_t)pieces, made, err);
+    if (status == TDICT_OK) memcpy(trees, made, bytes);
+    free(made);
+    if (status != TDICT_OK) return status;
+  }
+  *count = (size_t)pieces;
+  return TDICT_OK;
 }
 
 tdict_status tdict_split(const tdict_tree *tree, int dim, const int64_t *sizes, tdict_tree **trees, size_t *count,
                          tdict_error *err) {
-  cutter c = {"split", tree, 0, false};
-  tdict_status status = find_cut_dim(&c, dim, trees, count, err);
+  cutter c = {.what = "split", .td = tree, .sizes = sizes};
+  tdict_status status = find_cut_dim(&c, dim, count, err);
   if (status != TDICT_OK) return status;
   if (*count && !sizes) return tdict_fail(err, TDICT_EINVAL, "split: sizes is NULL");
   int64_t sum = 0;
@@ -86,73 +95,25 @@ tdict_status tdict_split(const tdict_tree *tree, int dim, const int64_t *sizes, 
   if (!fits || sum != tree->batch_size[c.dim])
     return tdict_fail(err, TDICT_ESHAPE, "split: sizes sum to %lld, but dimension %d has %lld elements",
                       fits ? (long long)sum : -1LL, c.dim, (long long)tree->batch_size[c.dim]);
-  return cut_all_or_nothing(&c, sizes, 0, *count, trees, err);
-}
-
-static tdict_status check_capacity(const char *what, size_t capacity, int64_t wanted, tdict_error *err) {
-  if ((uint64_t)wanted <= capacity) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "%s: trees has room for %zu trees, wanted %lld", what, capacity,
-                    (long long)wanted);
-}
-
-/* Returns the number of pieces of size `size`. An empty dimension gives one empty piece, also if `size` is 0. */
-static int64_t count_pieces(int64_t whole, int64_t size) { return whole ? (whole - 1) / size + 1 : 1; }
-
-static tdict_status check_piece_size(const cutter *c, int64_t size, tdict_error *err) {
-  const int64_t least = c->td->batch_size[c->dim] ? 1 : 0;
-  if (size >= least) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "%s: size is %lld, wanted %lld or more", c->what, (long long)size,
-                    (long long)least);
-}
-
-tdict_status tdict_split_every_count(const tdict_tree *tree, int dim, int64_t size, size_t *count, tdict_error *err) {
-  cutter c = {"split_every_count", tree, 0, false};
-  tdict_status status = find_cut_dim(&c, dim, &c, count, err);
-  if (status == TDICT_OK) status = check_piece_size(&c, size, err);
-  if (status == TDICT_OK) *count = (size_t)count_pieces(tree->batch_size[c.dim], size);
-  return status;
-}
-
-tdict_status tdict_unbind_count(const tdict_tree *tree, int dim, size_t *count, tdict_error *err) {
-  cutter c = {"unbind_count", tree, 0, true};
-  tdict_status status = find_cut_dim(&c, dim, &c, count, err);
-  if (status == TDICT_OK) *count = (size_t)tree->batch_size[c.dim];
-  return status;
+  return cut_all_or_nothing(&c, (int64_t)*count, trees, count, err);
 }
 
 tdict_status tdict_split_every(const tdict_tree *tree, int dim, int64_t size, tdict_tree **trees, size_t *count,
                                tdict_error *err) {
-  cutter c = {"split_every", tree, 0, false};
-  tdict_status status = find_cut_dim(&c, dim, trees, count, err);
-  if (status == TDICT_OK) status = check_piece_size(&c, size, err);
+  cutter c = {.what = "split_every", .td = tree, .size = size};
+  tdict_status status = find_cut_dim(&c, dim, count, err);
   if (status != TDICT_OK) return status;
-  const int64_t pieces = count_pieces(tree->batch_size[c.dim], size);
-  status = check_capacity(c.what, *count, pieces, err);
-  if (status == TDICT_OK) status = cut_all_or_nothing(&c, NULL, size, (size_t)pieces, trees, err);
-  if (status == TDICT_OK) *count = (size_t)pieces;
-  return status;
-}
-
-tdict_status tdict_chunks(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count, tdict_error *err) {
-  cutter c = {"chunk", tree, 0, false};
-  tdict_status status = find_cut_dim(&c, dim, trees, count, err);
-  if (status != TDICT_OK) return status;
-  if (*count < 1 || *count > INT64_MAX)
-    return tdict_fail(err, TDICT_EINVAL, "chunk: %zu pieces, wanted 1 or more", *count);
-  int64_t whole = tree->batch_size[c.dim], size = whole ? (whole - 1) / (int64_t)*count + 1 : 1;
-  const int64_t pieces = count_pieces(whole, size);
-  status = cut_all_or_nothing(&c, NULL, size, (size_t)pieces, trees, err);
-  if (status == TDICT_OK) *count = (size_t)pieces;
-  return status;
+  /* An empty dimension gives one empty piece, also if `size` is 0. */
+  const int64_t whole = tree->batch_size[c.dim], least = whole ? 1 : 0;
+  if (size < least)
+    return tdict_fail(err, TDICT_EINVAL, "split_every: size is %lld, wanted %lld or more", (long long)size,
+                      (long long)least);
+  return cut_all_or_nothing(&c, whole ? (whole - 1) / size + 1 : 1, trees, count, err);
 }
 
 tdict_status tdict_unbind(const tdict_tree *tree, int dim, tdict_tree **trees, size_t *count, tdict_error *err) {
-  cutter c = {"unbind", tree, 0, true};
-  tdict_status status = find_cut_dim(&c, dim, trees, count, err);
+  cutter c = {.what = "unbind", .td = tree, .drops_dim = true, .size = 1};
+  tdict_status status = find_cut_dim(&c, dim, count, err);
   if (status != TDICT_OK) return status;
-  int64_t pieces = tree->batch_size[c.dim];
-  status = check_capacity(c.what, *count, pieces, err);
-  if (status == TDICT_OK) status = cut_all_or_nothing(&c, NULL, 1, (size_t)pieces, trees, err);
-  if (status == TDICT_OK) *count = (size_t)pieces;
-  return status;
+  return cut_all_or_nothing(&c, tree->batch_size[c.dim], trees, count, err);
 }

@@ -77,7 +77,7 @@ CASE(values_take_new_shapes) {
   td_ok(tdict_reshape(td, 1, (const int64_t[]){-1}, &out, err));
   CHECK_TEXTS(out, "s", "a b c d e f", 6);
   tdict_release(out);
-  td_ok(tdict_view(td, 2, (const int64_t[]){3, 2}, &out, err));
+  td_ok(tdict_reshape_view(td, 2, (const int64_t[]){3, 2}, &out, err));
   CHECK_TEXTS(out, "s", "a b c d e f", 3, 2);
   tdict_release(out);
   td_ok(tdict_transpose(td, 0, 1, &out, err));

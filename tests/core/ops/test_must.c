@@ -268,10 +268,10 @@ DEVICE_CASE(must_change_shape) {
   tdict_tree *td = rig_tree(&r, SAMPLE(2, 6)), *outs[9] = {NULL};
   const int64_t grouped[] = {2, 2, 3}, wide[] = {5, 2, 6};
   const int order[] = {1, 0};
-  td_ok(tdict_view(td, 1, (const int64_t[]){-1}, &outs[0], err));
+  td_ok(tdict_reshape_view(td, 1, (const int64_t[]){-1}, &outs[0], err));
   td_ok(tdict_reshape(td, 3, grouped, &outs[1], err));
-  td_ok(tdict_flatten(td, 0, 1, &outs[2], err));
-  td_ok(tdict_unflatten(td, 1, 2, grouped + 1, &outs[3], err));
+  td_ok(tdict_merge_dims(td, 0, 1, &outs[2], err));
+  td_ok(tdict_split_dim(td, 1, 2, grouped + 1, &outs[3], err));
   td_ok(tdict_unsqueeze(td, 0, &outs[4], err));
   td_ok(tdict_squeeze(outs[4], 0, &outs[5], err));
   td_ok(tdict_expand(td, 3, wide, &outs[6], err));
@@ -294,7 +294,7 @@ DEVICE_CASE(must_split_chunk_unbind_stack_cat) {
   tdict_tree *td = rig_tree(&r, SAMPLE(5)), *pieces[5] = {NULL}, *whole = NULL, *into = NULL;
   size_t count = 2;
   td_fails(TDICT_ESHAPE, "sum to 4", tdict_split(td, 0, (const int64_t[]){2, 2}, pieces, &(size_t){2}, err));
-  td_ok(tdict_chunks(td, 0, pieces, &count, err));
+  td_ok(tdict_split_every(td, 0, 3, pieces, &count, err));
   assert_int_equal(tdict_batch_size(pieces[1])[0], 2); /* the last one is short */
   rig_shares(pieces[1], td, true);
   td_ok(tdict_cat((const tdict_tree *const *)pieces, 2, NULL, NULL, &whole, err));

@@ -16,10 +16,10 @@ OPERATION(do_new_axis, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_NEW_AXIS, TDI
 OPERATION(do_list, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list_of, 3)), NULL, out, err))
 OPERATION(do_lists,
           tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list_of, 3), TDICT_LIST(list_of, 1)), NULL, out, err))
-OPERATION(do_view, tdict_view(td, 2, six, out, err))
+OPERATION(do_view, tdict_reshape_view(td, 2, six, out, err))
 OPERATION(do_reshape, tdict_reshape(td, 2, six, out, err))
-OPERATION(do_flatten, tdict_flatten(td, 0, 1, out, err))
-OPERATION(do_unflatten, tdict_unflatten(td, 1, 2, (const int64_t[]){3, 1}, out, err))
+OPERATION(do_flatten, tdict_merge_dims(td, 0, 1, out, err))
+OPERATION(do_unflatten, tdict_split_dim(td, 1, 2, (const int64_t[]){3, 1}, out, err))
 OPERATION(do_unsqueeze, tdict_unsqueeze(td, 1, out, err))
 OPERATION(do_expand, tdict_expand(td, 3, wide, out, err))
 OPERATION(do_permute, tdict_permute(td, 2, order, out, err))
@@ -46,7 +46,7 @@ static tdict_status do_split_every(const tdict_tree *td, tdict_tree **out, tdict
 static tdict_status do_chunks(const tdict_tree *td, tdict_tree **out, tdict_error *err) {
   tdict_tree *p[4] = {NULL};
   size_t count = 2;
-  tdict_status status = tdict_chunks(td, 0, p, &count, err);
+  tdict_status status = tdict_split_every(td, 0, 1, p, &count, err);
   return last_of(p, count, status, out);
 }
 static tdict_status do_unbind(const tdict_tree *td, tdict_tree **out, tdict_error *err) {
@@ -223,12 +223,12 @@ CASE(objects_are_shared_if_no_element_moves) {
   tdict_tree *outs[8] = {NULL};
   size_t count = 1;
   td_ok(tdict_index_get(NULL, w.td, TDICT_INDEX(TDICT_ALL), NULL, &outs[0], err));
-  td_ok(tdict_view(w.td, 2, same, &outs[1], err));
+  td_ok(tdict_reshape_view(w.td, 2, same, &outs[1], err));
   td_ok(tdict_reshape(w.td, 2, (const int64_t[]){2, -1}, &outs[2], err));
   td_ok(tdict_squeeze(w.td, TDICT_EVERY_DIM, &outs[3], err));
   td_ok(tdict_expand(w.td, 2, same, &outs[4], err));
   td_ok(tdict_permute(w.td, 2, straight, &outs[5], err));
-  td_ok(tdict_chunks(w.td, 0, &outs[6], &count, err));
+  td_ok(tdict_split_every(w.td, 0, 4, &outs[6], &count, err));
   td_ok(tdict_clone(w.td, &outs[7], err));
   for (int i = 0; i < 8; i++) {
     assert_ptr_equal(thing_at(outs[i], &bare_type), before);

@@ -31,15 +31,15 @@ DEVICE_CASE(shape_view) {
   m_tree *t = SAMPLE(4, 6);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   rig_check(&r, t, td);
-  td_ok(tdict_view(td, COUNTS(2, 3, 4), &out, err));
+  td_ok(tdict_reshape_view(td, COUNTS(2, 3, 4), &out, err));
   check_group(&r, t, out, GROUP(2, false, 2, 3, 4));
-  td_ok(tdict_view(td, COUNTS(-1), &out, err));
+  td_ok(tdict_reshape_view(td, COUNTS(-1), &out, err));
   check_group(&r, t, out, GROUP(2, false, 24));
-  td_ok(tdict_view(td, COUNTS(1, 2, -1, 1), &out, err));
+  td_ok(tdict_reshape_view(td, COUNTS(1, 2, -1, 1), &out, err));
   rig_shares(td, out, true);
   check_group(&r, t, out, GROUP(2, false, 1, 2, 12, 1));
-  td_fails(TDICT_ESHAPE, "24 elements", tdict_view(td, COUNTS(5, -1), &out, err));
-  td_fails(TDICT_ESHAPE, "[5, 5]", tdict_view(td, COUNTS(5, 5), &out, err));
+  td_fails(TDICT_ESHAPE, "24 elements", tdict_reshape_view(td, COUNTS(5, -1), &out, err));
+  td_fails(TDICT_ESHAPE, "[5, 5]", tdict_reshape_view(td, COUNTS(5, 5), &out, err));
   tdict_release(td);
   rig_close(&r);
 }
@@ -48,9 +48,9 @@ DEVICE_CASE(shape_view_refuses_strides) {
   rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(4, 6)), *turned = NULL, *out = NULL;
   td_ok(tdict_transpose(td, 0, 1, &turned, err));
-  td_fails(TDICT_ESHAPE, "reshape copies", tdict_view(turned, COUNTS(24), &out, err));
+  td_fails(TDICT_ESHAPE, "reshape copies", tdict_reshape_view(turned, COUNTS(24), &out, err));
   assert_string_equal(td_last_error.path, "a");
-  td_ok(tdict_view(turned, COUNTS(3, 2, 4), &out, err)); /* the strides of the first dimension allow this */
+  td_ok(tdict_reshape_view(turned, COUNTS(3, 2, 4), &out, err)); /* the strides of the first dimension allow this */
   rig_shares(td, out, true);
   tdict_release(out);
   tdict_release(turned);
@@ -87,13 +87,13 @@ DEVICE_CASE(shape_flatten) {
   m_tree *t = SAMPLE(2, 3, 4);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   rig_check(&r, t, td);
-  td_ok(tdict_flatten(td, 0, 1, &out, err));
+  td_ok(tdict_merge_dims(td, 0, 1, &out, err));
   check_group(&r, t, out, GROUP(3, false, 6, 4));
-  td_ok(tdict_flatten(td, -2, -1, &out, err));
+  td_ok(tdict_merge_dims(td, -2, -1, &out, err));
   check_group(&r, t, out, GROUP(3, false, 2, 12));
-  td_ok(tdict_flatten(td, 1, 1, &out, err));
+  td_ok(tdict_merge_dims(td, 1, 1, &out, err));
   check_group(&r, t, out, GROUP(3, false, 2, 3, 4));
-  td_fails(TDICT_EINVAL, "is after dimension", tdict_flatten(td, 2, 1, &out, err));
+  td_fails(TDICT_EINVAL, "is after dimension", tdict_merge_dims(td, 2, 1, &out, err));
   tdict_release(td);
   rig_close(&r);
 }
@@ -103,11 +103,11 @@ DEVICE_CASE(shape_unflatten) {
   m_tree *t = SAMPLE(2, 12);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   rig_check(&r, t, td);
-  td_ok(tdict_unflatten(td, -1, COUNTS(3, -1, 2), &out, err));
+  td_ok(tdict_split_dim(td, -1, COUNTS(3, -1, 2), &out, err));
   rig_shares(td, out, true);
   check_group(&r, t, out, GROUP(2, false, 2, 3, 2, 2));
-  td_fails(TDICT_ESHAPE, "12 elements", tdict_unflatten(td, 1, COUNTS(5, 2), &out, err));
-  td_fails(TDICT_EINVAL, "no sizes", tdict_unflatten(td, 1, 0, NULL, &out, err));
+  td_fails(TDICT_ESHAPE, "12 elements", tdict_split_dim(td, 1, COUNTS(5, 2), &out, err));
+  td_fails(TDICT_EINVAL, "no sizes", tdict_split_dim(td, 1, 0, NULL, &out, err));
   tdict_release(td);
   rig_close(&r);
 }
@@ -206,7 +206,7 @@ DEVICE_CASE(shape_transpose) {
 DEVICE_CASE(shape_children) {
   rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(4)), *out = NULL;
-  td_ok(tdict_view(td, COUNTS(2, 2), &out, err));
+  td_ok(tdict_reshape_view(td, COUNTS(2, 2), &out, err));
   const tdict_tree *deep = help_get_tree(out, "n.m");
   assert_int_equal(tdict_batch_ndim(deep), 3);
   assert_int_equal(tdict_batch_size(deep)[2], 2);
@@ -223,7 +223,7 @@ DEVICE_CASE(shape_children) {
   int64_t ones[TDICT_MAX_BATCH_NDIM];
   for (int i = 0; i < TDICT_MAX_BATCH_NDIM; i++) ones[i] = 1;
   ones[0] = 4;
-  td_fails(TDICT_ESHAPE, "17 batch", tdict_view(td, TDICT_MAX_BATCH_NDIM, ones, &out, err));
+  td_fails(TDICT_ESHAPE, "17 batch", tdict_reshape_view(td, TDICT_MAX_BATCH_NDIM, ones, &out, err));
   tdict_release(td);
   rig_close(&r);
 }
@@ -232,7 +232,7 @@ DEVICE_CASE(shape_keeps_locks) {
   rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(2, 3)), *out = NULL;
   tdict_lock(td);
-  td_ok(tdict_flatten(td, 0, 1, &out, err));
+  td_ok(tdict_merge_dims(td, 0, 1, &out, err));
   assert_true(tdict_is_locked(out) && tdict_is_locked(help_get_tree(out, "n.m")));
   tdict_release(out);
   td_ok(tdict_permute(td, 2, (const int[]){1, 0}, &out, err));
@@ -291,7 +291,7 @@ CASE(shape_costs_one_slab) {
       const tdict_tree *td = i ? many : few;
       td_fail_alloc(INT64_MAX, false);
       td_ok(way == 0   ? tdict_transpose(td, 0, 1, &out, err)
-            : way == 1 ? tdict_view(td, 1, flat, &out, err)
+            : way == 1 ? tdict_reshape_view(td, 1, flat, &out, err)
                        : tdict_unsqueeze(td, 0, &out, err));
       assert_int_equal(td_allocs_seen(), 3); /* the slab, the node and its list */
       td_fail_alloc_stop();
@@ -304,14 +304,14 @@ CASE(shape_costs_one_slab) {
 CASE(shape_refuses) {
   tdict_tree *td = TREE(2, 3), *out = NULL, *many[3];
   size_t room = 3;
-  td_fails(TDICT_EINVAL, "NULL", tdict_view(NULL, COUNTS(6), &out, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_view(td, COUNTS(6), NULL, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_reshape_view(NULL, COUNTS(6), &out, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_reshape_view(td, COUNTS(6), NULL, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_reshape(td, 1, NULL, &out, err));
   td_fails(TDICT_EINVAL, "17 dimensions", tdict_reshape(td, 17, NULL, &out, err));
-  td_fails(TDICT_EINVAL, "-2", tdict_view(td, COUNTS(-2, 3), &out, err));
-  td_fails(TDICT_EINVAL, "an earlier count is -1", tdict_view(td, COUNTS(-1, -1), &out, err));
-  td_fails(TDICT_EINVAL, "dimension 2", tdict_flatten(td, 0, 2, &out, err));
-  td_fails(TDICT_EINVAL, "dimension -3", tdict_unflatten(td, -3, COUNTS(1), &out, err));
+  td_fails(TDICT_EINVAL, "-2", tdict_reshape_view(td, COUNTS(-2, 3), &out, err));
+  td_fails(TDICT_EINVAL, "an earlier count is -1", tdict_reshape_view(td, COUNTS(-1, -1), &out, err));
+  td_fails(TDICT_EINVAL, "dimension 2", tdict_merge_dims(td, 0, 2, &out, err));
+  td_fails(TDICT_EINVAL, "dimension -3", tdict_split_dim(td, -3, COUNTS(1), &out, err));
   td_fails(TDICT_EINVAL, "dimension 4", tdict_unsqueeze(td, 4, &out, err));
   td_fails(TDICT_EINVAL, "dimension 2", tdict_squeeze(td, 2, &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_permute(td, tdict_batch_ndim(td), NULL, &out, err));
@@ -324,7 +324,7 @@ CASE(shape_refuses) {
 CASE(shape_survives_enomem) {
   tdict_tree *td = ops_tree(SAMPLE(2, 3)), *out = NULL, *turned = NULL, *many[3];
   size_t room = 3;
-  RIG_WITHOUT_MEMORY(td, tdict_view(td, COUNTS(6), &out, err));
+  RIG_WITHOUT_MEMORY(td, tdict_reshape_view(td, COUNTS(6), &out, err));
   tdict_release(out);
   RIG_WITHOUT_MEMORY(td, tdict_transpose(td, 0, 1, &turned, err));
   RIG_WITHOUT_MEMORY(td, tdict_reshape(turned, COUNTS(6), &out, err));
@@ -343,7 +343,7 @@ CASE(shape_refuses_sizes_that_overflow) {
   help_put(td, "x", TENSOR(0, 3));
   td_fails(TDICT_EOVERFLOW, "reshape", tdict_reshape(td, COUNTS(0, most, most), &out, err));
   assert_string_equal(td_last_error.path, "x");
-  td_fails(TDICT_EOVERFLOW, "view", tdict_view(td, COUNTS(0, most, most), &out, err));
+  td_fails(TDICT_EOVERFLOW, "view", tdict_reshape_view(td, COUNTS(0, most, most), &out, err));
   assert_null(out);
   tdict_release(td);
 }

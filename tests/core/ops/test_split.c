@@ -46,20 +46,10 @@ DEVICE_CASE(split_every) {
   td_ok(tdict_split_every(td, 0, 100, out, &count, err));
   assert_int_equal(count, 1);
   check(&r, t, td, 0, out, (const int64_t[]){7});
-  tdict_release(td);
-  rig_close(&r);
-}
-
-DEVICE_CASE(split_chunk) {
-  rig r = rig_open();
-  m_tree *t = SAMPLE(7, 4);
-  tdict_tree *td = rig_tree(&r, t), *out[ROOM];
-  const int64_t sizes[] = {2, 2, 2, 1};
-  size_t count = 5; /* pieces of two: four of them */
-  rig_check(&r, t, td);
-  td_ok(tdict_chunks(td, 0, out, &count, err));
+  count = ROOM;
+  td_ok(tdict_split_every(td, 0, (7 + 5 - 1) / 5, out, &count, err)); /* at most five equal pieces: four of two */
   assert_int_equal(count, 4);
-  check(&r, t, td, 0, out, sizes);
+  check(&r, t, td, 0, out, (const int64_t[]){2, 2, 2, 1});
   tdict_release(td);
   rig_close(&r);
 }
@@ -89,14 +79,14 @@ CASE(split_counts_pieces) {
   for (int64_t whole = 0; whole < 9; whole++) {
     tdict_tree *td = TREE(2, whole), *out[ROOM];
     size_t told = 99, count;
-    td_ok(tdict_unbind_count(td, -1, &told, err));
+    td_ok(tdict_unbind(td, -1, NULL, &told, err));
     assert_int_equal(told, whole);
     count = told;
     td_ok(tdict_unbind(td, -1, out, &count, err));
     assert_int_equal(count, told);
     for (size_t i = 0; i < count; i++) tdict_release(out[i]);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-      td_ok(tdict_split_every_count(td, 1, sizes[s], &told, err));
+      td_ok(tdict_split_every(td, 1, sizes[s], NULL, &told, err));
       count = told - 1;
       td_fails(TDICT_EINVAL, "room for", tdict_split_every(td, 1, sizes[s], out, &count, err));
       count = told;
@@ -107,10 +97,10 @@ CASE(split_counts_pieces) {
     told = 99;
     count = ROOM;
     if (whole) {
-      td_fails(TDICT_EINVAL, "size is 0, wanted 1", tdict_split_every_count(td, 1, 0, &told, err));
+      td_fails(TDICT_EINVAL, "size is 0, wanted 1", tdict_split_every(td, 1, 0, NULL, &told, err));
       td_fails(TDICT_EINVAL, "size is 0, wanted 1", tdict_split_every(td, 1, 0, out, &count, err));
     } else { /* as PyTorch, which splits nothing into one piece of nothing */
-      td_ok(tdict_split_every_count(td, 1, 0, &told, err));
+      td_ok(tdict_split_every(td, 1, 0, NULL, &told, err));
       assert_int_equal(told, 1);
       td_ok(tdict_split_every(td, 1, 0, out, &count, err));
       assert_int_equal(count, 1);
@@ -118,12 +108,12 @@ CASE(split_counts_pieces) {
       tdict_release(out[0]);
       told = 99;
     }
-    td_fails(TDICT_EINVAL, "size is -1", tdict_split_every_count(td, 1, -1, &told, err));
-    td_fails(TDICT_EINVAL, "dimension 2", tdict_split_every_count(td, 2, 1, &told, err));
-    td_fails(TDICT_EINVAL, "dimension -3", tdict_unbind_count(td, -3, &told, err));
-    td_fails(TDICT_EINVAL, "tree is NULL", tdict_unbind_count(NULL, 0, &told, err));
-    td_fails(TDICT_EINVAL, "count is NULL", tdict_unbind_count(td, 0, NULL, err));
-    td_fails(TDICT_EINVAL, "count is NULL", tdict_split_every_count(td, 0, 1, NULL, err));
+    td_fails(TDICT_EINVAL, "size is -1", tdict_split_every(td, 1, -1, NULL, &told, err));
+    td_fails(TDICT_EINVAL, "dimension 2", tdict_split_every(td, 2, 1, NULL, &told, err));
+    td_fails(TDICT_EINVAL, "dimension -3", tdict_unbind(td, -3, NULL, &told, err));
+    td_fails(TDICT_EINVAL, "tree is NULL", tdict_unbind(NULL, 0, NULL, &told, err));
+    td_fails(TDICT_EINVAL, "count is NULL", tdict_unbind(td, 0, NULL, NULL, err));
+    td_fails(TDICT_EINVAL, "count is NULL", tdict_split_every(td, 0, 1, NULL, NULL, err));
     assert_int_equal(told, 99);
     tdict_release(td);
   }
@@ -136,14 +126,17 @@ CASE(split_refuses) {
   td_fails(TDICT_ESHAPE, "sum to 3", tdict_split(td, 0, sizes, out, &(size_t){2}, err));
   td_fails(TDICT_EINVAL, "-1", tdict_split(td, 0, negative, out, &(size_t){2}, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_split(td, 0, NULL, out, &(size_t){2}, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_split(td, 0, sizes, NULL, &(size_t){2}, err));
+  td_fails(TDICT_ESHAPE, "sum to 3", tdict_split(td, 0, sizes, NULL, &(size_t){2}, err));
   td_fails(TDICT_EINVAL, "room for 1", tdict_split_every(td, 0, 2, out, &count, err));
   td_fails(TDICT_EINVAL, "size is 0", tdict_split_every(td, 0, 0, out, &count, err));
   td_fails(TDICT_EINVAL, "room for 1", tdict_unbind(td, 0, out, &count, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_unbind(td, 0, out, NULL, err));
   assert_int_equal(count, 1);
-  count = 0;
-  td_fails(TDICT_EINVAL, "0 pieces", tdict_chunks(td, 0, out, &count, err));
+  td_ok(tdict_split(td, 0, (const int64_t[]){3, 1}, NULL, (count = 2, &count), err));
+  assert_int_equal(count, 2);
+  count = 0; /* the capacity is not read */
+  td_ok(tdict_split_every(td, 0, 1, NULL, &count, err));
+  assert_int_equal(count, 4);
   assert_null(out[0]);
   tdict_release(td);
 }

@@ -168,7 +168,7 @@ CASE(unloaded_trees_are_arranged) {
   tdict_release(out);
   td_ok(tdict_flatten_keys(r->twin, ".", &out, err));
   tdict_release(out);
-  td_ok(tdict_view(r->twin, 2, (const int64_t[]){2, 3}, &out, err));
+  td_ok(tdict_reshape_view(r->twin, 2, (const int64_t[]){2, 3}, &out, err));
   check_bytes(leaf(out, "file.matrix"), matrix);
   r->d.begun = 0;
   tdict_release(out);
