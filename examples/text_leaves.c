@@ -19,7 +19,7 @@ int main(int argc, char **argv) {
   TDICT_TRY(tdict_set_text(batch, "source", "demo", &err));      /* one text for the whole batch */
   TDICT_TRY(tdict_index_get(NULL, batch, TDICT_INDEX(TDICT_LIST(order, 4)), NULL, &shuffled, &err));
   TDICT_TRY(tdict_to_device(context, shuffled, tdict_context_device(context, NULL), NULL, &moved, &err));
-  TDICT_TRY(tdict_get_text_at(moved, "prompt", 0, &prompt, NULL, &err));
+  TDICT_TRY(tdict_get_text(moved, "prompt", 0, &prompt, NULL, &err));
   printf("sample 0: %s\n", prompt);
   TDICT_TRY(tdict_print(moved, stdout, &err));
 done:

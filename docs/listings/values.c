@@ -11,12 +11,12 @@ static int set_values(tdict_tree *batch) {
   tdict_error err = {0};
   for (int i = 0; i < 4; i++) scores[i] = (tdict_value){.kind = TDICT_VALUE_REAL, .real = 0.5 * i};
   TDICT_TRY(tdict_set_text(batch, "goal", "reach the door", &err)); /* one text for the whole batch */
-  TDICT_TRY(tdict_set_value(batch, "seed", &seed, &err));
+  TDICT_TRY(tdict_set_values(batch, "seed", &seed, TDICT_WHOLE_TREE, &err));
   TDICT_TRY(tdict_set_values(batch, "score", scores, 4, &err)); /* one value for each sample */
-  TDICT_TRY(tdict_get_text(batch, "goal", &goal, &length, &err));
-  TDICT_TRY(tdict_get_value(batch, "seed", &found, &err));
+  TDICT_TRY(tdict_get_text(batch, "goal", -1, &goal, &length, &err));
+  TDICT_TRY(tdict_get_value(batch, "seed", -1, &found, &err));
   printf("%s (%d bytes), seed %d\n", goal, (int)length, (int)found.integer);
-  TDICT_TRY(tdict_get_value_at(batch, "score", 3, &found, &err));
+  TDICT_TRY(tdict_get_value(batch, "score", 3, &found, &err));
   printf("score 3: %.1f\n", found.real);
 done:
   return err.status != TDICT_OK;

@@ -51,27 +51,25 @@ typedef struct tdict_value {
   size_t length;    /**< bytes of the text, without the 0 byte */
 } tdict_value;
 
-/** @brief Sets one value at a path, as tdict_set() sets a tensor. The value belongs to the whole tree that holds the
- *  leaf.
- *  @param[in] value  The call copies the value and its text.
- *  @return #TDICT_OK; #TDICT_EINVAL an invalid path, or a NULL pointer; #TDICT_EINVAL also if the kind is unknown, a
- *          bool is not 0 or 1, a text is not UTF-8, or JSON is invalid; #TDICT_ETYPE the path leads through a tensor or
- *          an object; #TDICT_ELOCKED the tree that gets the leaf is locked; #TDICT_EOVERFLOW the text is too long;
- *          #TDICT_ENOMEM. For an invalid text, the message gives the position of the first wrong byte.
- *  @note Cost: as tdict_set(), plus O(bytes of the text). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_set_value(tdict_tree *tree, const char *path, const tdict_value *value,
-                                                       tdict_error *err);
-/** @brief Sets a column at a path, with one value for each element of the tree that holds the leaf.
+/** Value for `count` of tdict_set_values(): sets one value for the whole tree. */
+#define TDICT_WHOLE_TREE SIZE_MAX
+
+/** @brief Sets values at a path, as tdict_set() sets a tensor: a column with one value for each element of the tree
+ *  that holds the leaf, or one value for this whole tree.
  *
- *  If this tree has no batch dimensions, the function sets one value for the whole tree.
+ *  If this tree has no batch dimensions, both are the same.
  *  @param[in] values  One value for each element, in C order. The call copies the values and texts into one allocation.
  *                     NULL is allowed if @p count is 0.
- *  @param[in] count   Number of values.
- *  @return The errors of tdict_set_value(); #TDICT_ESHAPE @p count is not the number of elements. The message names the
- *          first invalid value. */
+ *  @param[in] count   Number of values. #TDICT_WHOLE_TREE: @p values has one value for the whole tree.
+ *  @return #TDICT_OK; #TDICT_EINVAL an invalid path, or a NULL pointer; #TDICT_EINVAL also if the kind is unknown, a
+ *          bool is not 0 or 1, a text is not UTF-8, or JSON is invalid; #TDICT_ETYPE the path leads through a tensor or
+ *          an object; #TDICT_ESHAPE @p count is not the number of elements; #TDICT_ELOCKED the tree that gets the leaf
+ *          is locked; #TDICT_EOVERFLOW the text is too long; #TDICT_ENOMEM. The message names the first invalid value
+ *          of a column, and the position of the first wrong byte of a text.
+ *  @note Cost: as tdict_set(), plus O(bytes of the texts). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_values(tdict_tree *tree, const char *path, const tdict_value *values,
                                                         size_t count, tdict_error *err);
-/** @brief Sets one text for the whole tree. @p text ends with a 0 byte. Returns the errors of tdict_set_value(). */
+/** @brief Sets one text for the whole tree. @p text ends with a 0 byte. Returns the errors of tdict_set_values(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_text(tdict_tree *tree, const char *path, const char *text,
                                                       tdict_error *err);
 /** @brief Sets a column of texts. Each text ends with a 0 byte. For a NULL in @p texts, the value has the kind
@@ -79,41 +77,32 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_text(tdict_tree *tree, const ch
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_texts(tdict_tree *tree, const char *path, const char *const *texts,
                                                        size_t count, tdict_error *err);
 
-/** @brief Returns the value at a path. The leaf must hold one value for the whole tree.
- *  @param[out] out  Written on success only. The text of the value is borrowed from the tree until the leaf is replaced
- *          or removed.
- *  @return The errors of tdict_get(). Here, #TDICT_ETYPE means that the path names a tensor, a tree or another object,
- *          or leads through a tensor or an object; #TDICT_ESHAPE if the path names a column. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_get_value(const tdict_tree *tree, const char *path, tdict_value *out,
-                                                       tdict_error *err);
-/** @brief Returns the value of one element.
+/** @brief Returns the value of one element, or the value for the whole tree.
  *
  *  If the path names a value for the whole tree, the function returns this value for each element.
  *  @param[in]  i    Position of the element in C order. For a column, @p i must be below the number of values. For a
  *                   value for the whole tree, @p i must be below the number of elements of the tree that holds the
- *                   leaf.
- *  @param[out] out  As in tdict_get_value().
+ *                   leaf. -1: the leaf must hold one value for the whole tree.
+ *  @param[out] out  Written on success only. The text of the value is borrowed from the tree until the leaf is replaced
+ *          or removed.
  *  @return #TDICT_OK; #TDICT_EINVAL @p i is out of range; #TDICT_EINVAL also for an invalid path or a NULL pointer;
  *          #TDICT_ENOTFOUND there is no entry at the path; #TDICT_ETYPE the path names a tensor, a tree or another
- *          object, or leads through a tensor or an object; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_get_value_at(const tdict_tree *tree, const char *path, int64_t i,
-                                                          tdict_value *out, tdict_error *err);
-/** @brief Returns the text or JSON at a path. The leaf must hold one value for the whole tree.
- *  @param[out] text    Borrowed from the tree until the leaf is replaced. A 0 byte follows the text.
+ *          object, or leads through a tensor or an object; #TDICT_ESHAPE @p i is -1 and the path names a column;
+ *          #TDICT_ENOMEM. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_get_value(const tdict_tree *tree, const char *path, int64_t i,
+                                                       tdict_value *out, tdict_error *err);
+/** @brief Returns the text or JSON of one element, or the text or JSON for the whole tree.
+ *  @param[in]  i       As in tdict_get_value().
+ *  @param[out] text    Borrowed from the tree until the leaf is replaced or removed. A 0 byte follows the text.
  *  @param[out] length  Bytes of the text without the 0 byte. May be NULL.
  *  @return The errors of tdict_get_value(); #TDICT_ETYPE also if the value is neither text nor JSON. Nothing is written
  *          on failure. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_get_text(const tdict_tree *tree, const char *path, const char **text,
-                                                      size_t *length, tdict_error *err);
-/** @brief Returns the text or JSON of one element. The parameter @p i is as in tdict_get_value_at(). The parameters @p
- *  text and @p length are as in tdict_get_text().
- *  @return The errors of tdict_get_value_at(); #TDICT_ETYPE also if the value is neither text nor JSON. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_get_text_at(const tdict_tree *tree, const char *path, int64_t i,
-                                                         const char **text, size_t *length, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_get_text(const tdict_tree *tree, const char *path, int64_t i,
+                                                      const char **text, size_t *length, tdict_error *err);
 
 /** The object of a leaf of values. tdict_walk() and tdict_get_object() return this object. The tree owns the object. */
 typedef struct tdict_nontensor tdict_nontensor;
-/** @brief Returns the type of objects that hold values. To put such an object into a tree, call tdict_set_value() or
+/** @brief Returns the type of objects that hold values. To put such an object into a tree, call
  *  tdict_set_values(), and do not call tdict_set_object(). The type is static. Thread-safe. */
 TDICT_API const tdict_type *tdict_nontensor_type(void);
 /** @brief Returns the number of dimensions of @p values: 0 for a value for the whole tree.

@@ -116,7 +116,7 @@ def read_leaf(tree, path):
     rows = []
     for i in range(lib.tdict_batch_size(tree)[0]):
         value = Value()
-        ok("tdict_get_value_at", tree, path.encode(), C.c_int64(i), C.byref(value))
+        ok("tdict_get_value", tree, path.encode(), C.c_int64(i), C.byref(value))
         rows.append(None if value.kind == 0 else C.string_at(value.text, value.length).decode())
     return rows
 

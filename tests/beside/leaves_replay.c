@@ -168,7 +168,7 @@ static void dump(const tdict_tree *td, char *text) {
     text += sprintf(text, "%s%lld", i ? "," : "", (long long)tdict_batch_size(td)[i]);
   for (int k = 0; k < 2; k++) {
     for (int64_t i = 0; i < count_elements(td); i++) {
-      NEED(tdict_get_text_at(td, keys[k], i, &value, NULL, &error));
+      NEED(tdict_get_text(td, keys[k], i, &value, NULL, &error));
       text += sprintf(text, "%s%s", i ? "," : " ", value);
     }
   }

@@ -58,14 +58,14 @@ static void add_texts(const tdict_tree *td, const char *path) {
   const char *first = NULL, *value = NULL;
   int64_t count = 0;
   bool equal = true;
-  for (; tdict_get_text_at(td, path, count, &value, NULL, NULL) == TDICT_OK; count++) {
+  for (; tdict_get_text(td, path, count, &value, NULL, NULL) == TDICT_OK; count++) {
     if (!first) first = value;
     equal = equal && strcmp(first, value) == 0;
   }
   add("\"");
   for (int64_t i = 0; i < (equal && count ? 1 : count); i++) {
     add(i ? "," : "");
-    if (tdict_get_text_at(td, path, i, &value, NULL, NULL) != TDICT_OK) exit(2);
+    if (tdict_get_text(td, path, i, &value, NULL, NULL) != TDICT_OK) exit(2);
     add(value);
   }
   add("\"");

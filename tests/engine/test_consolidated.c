@@ -258,9 +258,9 @@ GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
     assert_true(tdict_is_consolidated(out) && tdict_is_locked(out) && tdict_is_consolidated(home));
     check_tree(&w, src, home);
     const char *text = NULL;
-    td_ok(tdict_get_text_at(home, "column", 2, &text, NULL, err));
+    td_ok(tdict_get_text(home, "column", 2, &text, NULL, err));
     assert_string_equal(text, "r");
-    td_ok(tdict_get_text(home, "group3.text", &text, NULL, err));
+    td_ok(tdict_get_text(home, "group3.text", -1, &text, NULL, err));
     assert_string_equal(text, "hello");
     td_ok(tdict_clone_deep(src, NULL, &into, err));
     td_ok(tdict_zero(into, err));

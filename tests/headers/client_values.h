@@ -19,17 +19,17 @@ static void use_leaves(void) {
     value.kind = (int32_t)kinds[i];
     value.text = "1";
     value.length = 1;
-    OK(tdict_set_value(td, "value", &value, &last_error));
-    OK(tdict_get_value(td, "value", &value, &last_error));
+    OK(tdict_set_values(td, "value", &value, TDICT_WHOLE_TREE, &last_error));
+    OK(tdict_get_value(td, "value", -1, &value, &last_error));
     TRUE(value.kind == (int32_t)kinds[i] && value.integer == 0 && value.real == 0);
   }
   OK(tdict_set_values(td, "values", values, 2, &last_error));
-  OK(tdict_get_value_at(td, "values", 1, &value, &last_error));
+  OK(tdict_get_value(td, "values", 1, &value, &last_error));
   OK(tdict_set_text(td, "text", "hello", &last_error));
-  OK(tdict_get_text(td, "text", &text, &length, &last_error));
+  OK(tdict_get_text(td, "text", -1, &text, &length, &last_error));
   TRUE(length == 5 && strcmp(text, "hello") == 0);
   OK(tdict_set_texts(td, "texts", texts, 2, &last_error));
-  OK(tdict_get_text_at(td, "texts", 1, &text, NULL, &last_error));
+  OK(tdict_get_text(td, "texts", 1, &text, NULL, &last_error));
   OK(tdict_get_object(td, "texts", tdict_nontensor_type(), &object, &last_error));
   column = (const tdict_nontensor *)object;
   TRUE(tdict_nontensor_shape(column, &shape) == 1 && shape[0] == 2);

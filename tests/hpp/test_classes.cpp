@@ -89,7 +89,7 @@ CASE(hpp_tree_holds_what_is_set) {
     CHECK(copy != tree);
     assert_int_equal(copy.get_tree("child").num_keys(), 1);
     const char *text = nullptr;
-    td_ok(tdict_get_text(copy.raw(), "text", &text, NULL, err));
+    td_ok(tdict_get_text(copy.raw(), "text", -1, &text, NULL, err));
     assert_string_equal(text, "words");
   }
   assert_int_equal(freed, 1);

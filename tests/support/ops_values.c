@@ -46,7 +46,7 @@ static void put_level(tdict_tree *td, int64_t first) {
   }
   ok = ok && tdict_set(td, "ids", ids, NULL) == TDICT_OK &&
        tdict_set_values(td, "s", values, (size_t)count, NULL) == TDICT_OK &&
-       tdict_set_value(td, "w", &w, NULL) == TDICT_OK;
+       tdict_set_values(td, "w", &w, TDICT_WHOLE_TREE, NULL) == TDICT_OK;
   tdict_tensor_release(ids);
   free(values);
   free(texts);
@@ -96,7 +96,7 @@ static const char *check_column(const tdict_tree *td) {
     ops_value(((const int64_t *)tdict_tensor_const_data(ids))[offset], &wanted, text);
     if (tdict_nontensor_get(values, k, &got, NULL) != TDICT_OK) return "no value";
     if (!ops_same_value(&got, &wanted)) return "another value";
-    if (tdict_get_value_at(td, "s", k, &again, NULL) != TDICT_OK || again.text != got.text) return "not by its path";
+    if (tdict_get_value(td, "s", k, &again, NULL) != TDICT_OK || again.text != got.text) return "not by its path";
     for (int d = ndim - 1; d >= 0 && ++at[d] == shape[d]; d--) at[d] = 0;
   }
   return NULL;

@@ -122,12 +122,6 @@ static tdict_status set_column(const char *what, tdict_tree *tree, const char *p
   return status == TDICT_OK ? set_given(what, tree, path, g, err) : tdict_error_at(err, status, path);
 }
 
-tdict_status tdict_set_value(tdict_tree *tree, const char *path, const tdict_value *value, tdict_error *err) {
-  static const char what[] = "set_value";
-  if (!tree || !path || !value) return fail_null(what, !tree ? "tree" : !path ? "path" : "value", err);
-  return set_one(what, tree, path, value, err);
-}
-
 tdict_status tdict_set_text(tdict_tree *tree, const char *path, const char *text, tdict_error *err) {
   static const char what[] = "set_text";
   if (!tree || !path || !text) return fail_null(what, !tree ? "tree" : !path ? "path" : "text", err);
@@ -140,7 +134,8 @@ tdict_status tdict_set_values(tdict_tree *tree, const char *path, const tdict_va
   static const char what[] = "set_values";
   given g = {.values = values};
   if (!tree || !path || (!values && count)) return fail_null(what, !tree ? "tree" : !path ? "path" : "values", err);
-  return set_column(what, tree, path, &g, count, err);
+  return count == TDICT_WHOLE_TREE ? set_one(what, tree, path, values, err)
+                                   : set_column(what, tree, path, &g, count, err);
 }
 
 tdict_status tdict_nontensor_set(tdict_tree *tree, const char *path, const tdict_value *values, int ndim,
@@ -159,18 +154,7 @@ tdict_status tdict_set_texts(tdict_tree *tree, const char *path, const char *con
   return set_column(what, tree, path, &g, count, err);
 }
 
-/* Returns the value for the whole tree. */
-static tdict_status get_one(const char *what, const tdict_tree *tree, const char *path, tdict_value *out,
-                            tdict_error *err) {
-  void *object = NULL;
-  tdict_status status = tdict_object_get(what, tree, path, tdict_nontensor_type(), &object, err);
-  if (status != TDICT_OK) return status;
-  if (tdict_nontensor_shape(object, NULL) == 0) return tdict_nontensor_get(object, 0, out, err);
-  status = tdict_fail(err, TDICT_ESHAPE, "%s: found a column of values, wanted one value; use %s_at", what, what);
-  return tdict_error_at(err, status, path);
-}
-
-/* Returns the value of element `i`. */
+/* Returns the value of element `i`. If `i` is -1, returns the value for the whole tree. */
 static tdict_status get_at(const char *what, const tdict_tree *tree, const char *path, int64_t i, tdict_value *out,
                            tdict_error *err) {
   void *object = NULL;
@@ -180,7 +164,15 @@ static tdict_status get_at(const char *what, const tdict_tree *tree, const char 
   if (status == TDICT_OK) status = tdict_place_get(&place, tree, path, what, err);
   if (status != TDICT_OK) return status;
   int ndim = tdict_nontensor_shape(object, &shape);
-  const bool is_column = ndim > 0;
+  const bool is_column = ndim > 0, is_whole = i == -1 && !is_column;
+  if (i == -1 && is_column) {
+    tdict_place_reset(&place);
+    status = tdict_fail(err, TDICT_ESHAPE,
+                        "%s: found a column of values, wanted one value; pass the position of an "
+                        "element instead of -1",
+                        what);
+    return tdict_error_at(err, status, path);
+  }
   if (!is_column) {
     ndim = place.node->batch_ndim;
     shape = place.node->batch_size;
@@ -196,7 +188,7 @@ static tdict_status get_at(const char *what, const tdict_tree *tree, const char 
   for (int d = 0; d < ndim; d++) is_in_range = is_in_range && shape[d] > 0;
   is_in_range = is_in_range && left == 0;
   tdict_place_reset(&place);
-  if (is_in_range) return tdict_nontensor_get(object, is_column ? i : 0, out, err);
+  if (is_in_range || is_whole) return tdict_nontensor_get(object, is_column ? i : 0, out, err);
   status = tdict_fail(err, TDICT_EINVAL, "%s: element %lld does not exist", what, (long long)i);
   return tdict_error_at(err, status, path);
 }
@@ -217,35 +209,18 @@ static const char *missing(const void *tree, const void *path, const void *out, 
   return !tree ? "tree" : !path ? "path" : !out ? out_name : NULL;
 }
 
-tdict_status tdict_get_value(const tdict_tree *tree, const char *path, tdict_value *out, tdict_error *err) {
+tdict_status tdict_get_value(const tdict_tree *tree, const char *path, int64_t i, tdict_value *out, tdict_error *err) {
   const char *name = missing(tree, path, out, "out");
-  return name ? fail_null("get_value", name, err) : get_one("get_value", tree, path, out, err);
+  return name ? fail_null("get_value", name, err) : get_at("get_value", tree, path, i, out, err);
 }
 
-tdict_status tdict_get_value_at(const tdict_tree *tree, const char *path, int64_t i, tdict_value *out,
-                                tdict_error *err) {
-  const char *name = missing(tree, path, out, "out");
-  return name ? fail_null("get_value_at", name, err) : get_at("get_value_at", tree, path, i, out, err);
-}
-
-tdict_status tdict_get_text(const tdict_tree *tree, const char *path, const char **text, size_t *length,
+tdict_status tdict_get_text(const tdict_tree *tree, const char *path, int64_t i, const char **text, size_t *length,
                             tdict_error *err) {
   tdict_value value;
   const char *name = missing(tree, path, text, "text");
   if (name) return fail_null("get_text", name, err);
-  tdict_status status = get_one("get_text", tree, path, &value, err);
+  tdict_status status = get_at("get_text", tree, path, i, &value, err);
   if (status == TDICT_OK) status = take_text("get_text", path, &value, text, err);
-  if (status == TDICT_OK && length) *length = value.length;
-  return status;
-}
-
-tdict_status tdict_get_text_at(const tdict_tree *tree, const char *path, int64_t i, const char **text, size_t *length,
-                               tdict_error *err) {
-  tdict_value value;
-  const char *name = missing(tree, path, text, "text");
-  if (name) return fail_null("get_text_at", name, err);
-  tdict_status status = get_at("get_text_at", tree, path, i, &value, err);
-  if (status == TDICT_OK) status = take_text("get_text_at", path, &value, text, err);
   if (status == TDICT_OK && length) *length = value.length;
   return status;
 }

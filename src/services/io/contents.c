@@ -246,7 +246,9 @@ static tdict_status set_metadata(tdict_contents *scratch, const tdict_metadata_e
   tdict_status status = from->key[0] ? tdict_contents_alloc(scratch, bytes, &path, err) : TDICT_OK;
   if (status != TDICT_OK || !path) return status;
   tdict_path_escape(from->key, path, bytes);
-  return tdict_get_entry(tree, path, &entry, NULL) == TDICT_OK ? TDICT_OK : tdict_set_value(tree, path, &value, err);
+  return tdict_get_entry(tree, path, &entry, NULL) == TDICT_OK
+             ? TDICT_OK
+             : tdict_set_values(tree, path, &value, TDICT_WHOLE_TREE, err);
 }
 
 tdict_status tdict_contents_metadata(const tdict_contents *contents, tdict_tree **out, tdict_error *err) {
@@ -349,7 +351,7 @@ static tdict_status set_item(tdict_tree *root, const tdict_item *item, tdict_ten
     return create_ragged(root, item->path, leaves, err);
   default:
     return item->ndim ? tdict_nontensor_set(root, item->path, item->values, item->ndim, item->shape, err)
-                      : tdict_set_value(root, item->path, item->values, err);
+                      : tdict_set_values(root, item->path, item->values, TDICT_WHOLE_TREE, err);
   }
 }
 

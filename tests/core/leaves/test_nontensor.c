@@ -226,8 +226,8 @@ CASE(values_are_shared_by_copies) {
 static void check_difference(const tdict_value *x, const tdict_value *y, const char *wanted) {
   tdict_tree *a = help_tree_without_batch(), *b = help_tree_without_batch();
   tdict_difference found;
-  td_ok(tdict_set_value(a, "x", x, err));
-  td_ok(tdict_set_value(b, "x", y, err));
+  td_ok(tdict_set_values(a, "x", x, TDICT_WHOLE_TREE, err));
+  td_ok(tdict_set_values(b, "x", y, TDICT_WHOLE_TREE, err));
   td_ok(tdict_compare(a, b, NULL, &found, err));
   assert_int_equal(found.differs, wanted != NULL);
   if (wanted) assert_string_equal(found.message, wanted);
@@ -256,12 +256,12 @@ CASE(values_are_compared) {
   tdict_tree *trees[COUNT];
   for (int i = 0; i < COUNT; i++) {
     trees[i] = help_tree_without_batch();
-    td_ok(tdict_set_value(trees[i], "x", &all[i], err));
+    td_ok(tdict_set_values(trees[i], "x", &all[i], TDICT_WHOLE_TREE, err));
   }
   for (int i = 0; i < COUNT; i++) {
     for (int k = 0; k < COUNT; k++) assert_int_equal(tdict_equal(trees[i], trees[k]), i == k);
     tdict_tree *again = help_tree_without_batch();
-    td_ok(tdict_set_value(again, "x", &all[i], err));
+    td_ok(tdict_set_values(again, "x", &all[i], TDICT_WHOLE_TREE, err));
     assert_true(tdict_equal(trees[i], again)); /* another object */
     tdict_release(again);
   }
@@ -295,10 +295,11 @@ CASE(values_are_printed) {
   td_ok(tdict_set_text(td, "note", "say \"hi\"\n", err));
   td_ok(tdict_set_text(td, "long", "0123456789012345678901234567890123456789!", err));
   td_ok(tdict_set_texts(td, "rows", six, 2, err));
-  td_ok(tdict_set_value(td, "n", &(const tdict_value){.kind = TDICT_VALUE_INTEGER, .integer = -5}, err));
-  td_ok(tdict_set_value(td, "json", &(const tdict_value)TEXT(JSON, "{\"a\": 1}"), err));
-  td_ok(tdict_set_value(td, "nul", &(const tdict_value)TEXT(TEXT, "ab\0cd"), err));
-  td_ok(tdict_set_value(td, "no", &(const tdict_value){.kind = TDICT_VALUE_NULL}, err));
+  td_ok(tdict_set_values(td, "n", &(const tdict_value){.kind = TDICT_VALUE_INTEGER, .integer = -5}, TDICT_WHOLE_TREE,
+                         err));
+  td_ok(tdict_set_values(td, "json", &(const tdict_value)TEXT(JSON, "{\"a\": 1}"), TDICT_WHOLE_TREE, err));
+  td_ok(tdict_set_values(td, "nul", &(const tdict_value)TEXT(TEXT, "ab\0cd"), TDICT_WHOLE_TREE, err));
+  td_ok(tdict_set_values(td, "no", &(const tdict_value){.kind = TDICT_VALUE_NULL}, TDICT_WHOLE_TREE, err));
   tdict_format(td, text, sizeof text);
   assert_string_equal(text, "tree batch=[2]\n"
                             "  note  text \"say \"hi\"\\x0a\"\n"

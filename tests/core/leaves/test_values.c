@@ -25,15 +25,15 @@ CASE(values_come_back) {
   tdict_value got;
   td_ok(tdict_set_values(td, "n.column", values, COUNT, err));
   for (int i = 0; i < COUNT; i++) {
-    td_ok(tdict_get_value_at(td, "n.column", i, &got, err));
+    td_ok(tdict_get_value(td, "n.column", i, &got, err));
     assert_true(ops_same_value(&got, &values[i]));
-    assert_true(got.text != values[i].text || !got.text); /* copied */
-    td_ok(tdict_set_value(single, "x", &values[i], err)); /* replaces the one before */
-    td_ok(tdict_get_value(single, "x", &got, err));
+    assert_true(got.text != values[i].text || !got.text);                    /* copied */
+    td_ok(tdict_set_values(single, "x", &values[i], TDICT_WHOLE_TREE, err)); /* replaces the one before */
+    td_ok(tdict_get_value(single, "x", -1, &got, err));
     assert_true(ops_same_value(&got, &values[i]));
     for (int k = 0; k < COUNT; k++) { /* belongs to every element */
       tdict_value at;
-      td_ok(tdict_get_value_at(single, "x", k, &at, err));
+      td_ok(tdict_get_value(single, "x", k, &at, err));
       assert_true(ops_same_value(&at, &got));
     }
   }
@@ -47,12 +47,13 @@ CASE(values_come_back) {
 CASE(values_ignore_unused_members) {
   tdict_tree *td = help_tree_without_batch();
   tdict_value got;
-  td_ok(tdict_set_value(
-      td, "x", VALUE(.kind = TDICT_VALUE_INTEGER, .integer = 5, .real = 2, .text = (const char *)8, .length = 9), err));
-  td_ok(tdict_get_value(td, "x", &got, err));
+  td_ok(tdict_set_values(
+      td, "x", VALUE(.kind = TDICT_VALUE_INTEGER, .integer = 5, .real = 2, .text = (const char *)8, .length = 9),
+      TDICT_WHOLE_TREE, err));
+  td_ok(tdict_get_value(td, "x", -1, &got, err));
   assert_true(ops_same_value(&got, VALUE(.kind = TDICT_VALUE_INTEGER, .integer = 5)));
-  td_ok(tdict_set_value(td, "x", VALUE(.kind = TDICT_VALUE_REAL, .integer = 5, .real = 2), err));
-  td_ok(tdict_get_value(td, "x", &got, err));
+  td_ok(tdict_set_values(td, "x", VALUE(.kind = TDICT_VALUE_REAL, .integer = 5, .real = 2), TDICT_WHOLE_TREE, err));
+  td_ok(tdict_get_value(td, "x", -1, &got, err));
   assert_true(ops_same_value(&got, VALUE(.kind = TDICT_VALUE_REAL, .real = 2)));
   tdict_release(td);
 }
@@ -66,19 +67,19 @@ CASE(texts_come_back) {
   td_ok(tdict_set_texts(td, "s", texts, 6, err));
   for (int i = 0; i < 6; i++) {
     if (!texts[i]) continue;
-    td_ok(tdict_get_text_at(td, "s", i, &text, &length, err));
+    td_ok(tdict_get_text(td, "s", i, &text, &length, err));
     assert_string_equal(text, texts[i]);
     assert_int_equal(length, strlen(texts[i]));
   }
-  td_ok(tdict_get_value_at(td, "s", 1, &value, err));
+  td_ok(tdict_get_value(td, "s", 1, &value, err));
   assert_int_equal(value.kind, TDICT_VALUE_NULL);
   td_ok(tdict_set_text(td, "w", "whole", err));
-  td_ok(tdict_get_text(td, "w", &text, NULL, err));
+  td_ok(tdict_get_text(td, "w", -1, &text, NULL, err));
   assert_string_equal(text, "whole");
-  td_ok(tdict_get_text_at(td, "w", 5, &text, &length, err));
+  td_ok(tdict_get_text(td, "w", 5, &text, &length, err));
   assert_string_equal(text, "whole");
-  td_ok(tdict_set_value(td, "j", TEXT(JSON, " [1]", 4), err));
-  td_ok(tdict_get_text(td, "j", &text, &length, err));
+  td_ok(tdict_set_values(td, "j", TEXT(JSON, " [1]", 4), TDICT_WHOLE_TREE, err));
+  td_ok(tdict_get_text(td, "j", -1, &text, &length, err));
   assert_string_equal(text, " [1]");
   tdict_release(td);
 }
@@ -89,17 +90,17 @@ CASE(values_of_special_trees) {
   const char *text = NULL;
   tdict_value value;
   td_ok(tdict_set_texts(none, "s", (const char *const[]){"only"}, 1, err));
-  td_ok(tdict_get_text(none, "s", &text, NULL, err));
+  td_ok(tdict_get_text(none, "s", -1, &text, NULL, err));
   assert_string_equal(text, "only");
-  td_ok(tdict_get_text_at(none, "s", 0, &text, NULL, err));
+  td_ok(tdict_get_text(none, "s", 0, &text, NULL, err));
   td_ok(tdict_set_texts(empty, "s", NULL, 0, err));
   td_ok(tdict_set_values(empty, "t", NULL, 0, err));
   td_ok(tdict_set_text(empty, "w", "whole", err));
-  td_fails(TDICT_EINVAL, "element 0 does not exist", tdict_get_value_at(empty, "s", 0, &value, err));
-  td_fails(TDICT_EINVAL, "element 0 does not exist", tdict_get_value_at(empty, "w", 0, &value, err));
-  td_fails(TDICT_EINVAL, "element 1 does not exist", tdict_get_value_at(none, "s", 1, &value, err));
-  td_fails(TDICT_EINVAL, "element -1 does not exist", tdict_get_value_at(none, "s", -1, &value, err));
-  td_ok(tdict_get_text(empty, "w", &text, NULL, err));
+  td_fails(TDICT_EINVAL, "element 0 does not exist", tdict_get_value(empty, "s", 0, &value, err));
+  td_fails(TDICT_EINVAL, "element 0 does not exist", tdict_get_value(empty, "w", 0, &value, err));
+  td_fails(TDICT_EINVAL, "element 1 does not exist", tdict_get_value(none, "s", 1, &value, err));
+  td_fails(TDICT_EINVAL, "element -2 does not exist", tdict_get_value(none, "s", -2, &value, err));
+  td_ok(tdict_get_text(empty, "w", -1, &text, NULL, err));
   tdict_release(none);
   tdict_release(empty);
 }
@@ -111,9 +112,9 @@ CASE(set_values_refuses) {
   char *before = help_snapshot(td);
   const tdict_value good = {.kind = TDICT_VALUE_NULL};
   const char *const two[] = {"a", "b"};
-  td_fails(TDICT_EINVAL, "set_value: tree is NULL", tdict_set_value(NULL, "x", &good, err));
-  td_fails(TDICT_EINVAL, "set_value: path is NULL", tdict_set_value(td, NULL, &good, err));
-  td_fails(TDICT_EINVAL, "set_value: value is NULL", tdict_set_value(td, "x", NULL, err));
+  td_fails(TDICT_EINVAL, "set_values: tree is NULL", tdict_set_values(NULL, "x", &good, TDICT_WHOLE_TREE, err));
+  td_fails(TDICT_EINVAL, "set_values: path is NULL", tdict_set_values(td, NULL, &good, TDICT_WHOLE_TREE, err));
+  td_fails(TDICT_EINVAL, "set_values: values is NULL", tdict_set_values(td, "x", NULL, TDICT_WHOLE_TREE, err));
   td_fails(TDICT_EINVAL, "set_values: values is NULL", tdict_set_values(td, "x", NULL, 2, err));
   td_fails(TDICT_EINVAL, "set_values: tree is NULL", tdict_set_values(NULL, "x", &good, 1, err));
   td_fails(TDICT_EINVAL, "set_text: text is NULL", tdict_set_text(td, "x", NULL, err));
@@ -124,16 +125,20 @@ CASE(set_values_refuses) {
   td_fails(TDICT_ETYPE, "set_text", tdict_set_text(td, "t.x", "a", err));
   td_fails(TDICT_ETYPE, "set_texts", tdict_set_texts(td, "s.x", two, 2, err));
   /* Values. */
-  td_fails(TDICT_EINVAL, "the kind is 6", tdict_set_value(td, "x", VALUE(.kind = 6), err));
+  td_fails(TDICT_EINVAL, "the kind is 6", tdict_set_values(td, "x", VALUE(.kind = 6), TDICT_WHOLE_TREE, err));
   assert_string_equal(td_last_error.path, "x");
-  td_fails(TDICT_EINVAL, "the kind is -1", tdict_set_value(td, "x", VALUE(.kind = -1), err));
-  td_fails(TDICT_EINVAL, "the bool is 2", tdict_set_value(td, "x", VALUE(.kind = TDICT_VALUE_BOOL, .integer = 2), err));
-  td_fails(TDICT_EINVAL, "the text is NULL", tdict_set_value(td, "x", TEXT(TEXT, NULL, 0), err));
-  td_fails(TDICT_EINVAL, "the text is NULL", tdict_set_value(td, "x", TEXT(JSON, NULL, 0), err));
-  td_fails(TDICT_EINVAL, "not UTF-8 at byte 2", tdict_set_value(td, "x", TEXT(TEXT, "ab\xff", 3), err));
+  td_fails(TDICT_EINVAL, "the kind is -1", tdict_set_values(td, "x", VALUE(.kind = -1), TDICT_WHOLE_TREE, err));
+  td_fails(TDICT_EINVAL, "the bool is 2",
+           tdict_set_values(td, "x", VALUE(.kind = TDICT_VALUE_BOOL, .integer = 2), TDICT_WHOLE_TREE, err));
+  td_fails(TDICT_EINVAL, "the text is NULL", tdict_set_values(td, "x", TEXT(TEXT, NULL, 0), TDICT_WHOLE_TREE, err));
+  td_fails(TDICT_EINVAL, "the text is NULL", tdict_set_values(td, "x", TEXT(JSON, NULL, 0), TDICT_WHOLE_TREE, err));
+  td_fails(TDICT_EINVAL, "not UTF-8 at byte 2",
+           tdict_set_values(td, "x", TEXT(TEXT, "ab\xff", 3), TDICT_WHOLE_TREE, err));
   td_fails(TDICT_EINVAL, "not UTF-8 at byte 1", tdict_set_text(td, "x", "a\xc3", err));
-  td_fails(TDICT_EINVAL, "not JSON at byte 3: wanted a value", tdict_set_value(td, "x", TEXT(JSON, "[1,]", 4), err));
-  td_fails(TDICT_EINVAL, "not JSON at byte 0: wanted a value", tdict_set_value(td, "x", TEXT(JSON, "", 0), err));
+  td_fails(TDICT_EINVAL, "not JSON at byte 3: wanted a value",
+           tdict_set_values(td, "x", TEXT(JSON, "[1,]", 4), TDICT_WHOLE_TREE, err));
+  td_fails(TDICT_EINVAL, "not JSON at byte 0: wanted a value",
+           tdict_set_values(td, "x", TEXT(JSON, "", 0), TDICT_WHOLE_TREE, err));
   /* Columns. */
   td_fails(TDICT_ESHAPE, "3 values, but the tree has 2 elements", tdict_set_texts(td, "x", two, 3, err));
   assert_string_equal(td_last_error.path, "x");
@@ -154,7 +159,7 @@ CASE(set_values_refuses) {
   td_fails(TDICT_ESHAPE, "more than", tdict_set_texts(td, "x", two, 2, err));
   td_ok(tdict_set_text(td, "w", "whole", err));
   tdict_value value;
-  td_ok(tdict_get_value_at(td, "w", INT64_MAX, &value, err));
+  td_ok(tdict_get_value(td, "w", INT64_MAX, &value, err));
   tdict_release(td);
 }
 
@@ -165,27 +170,27 @@ CASE(get_values_refuses) {
   tdict_value value = {.kind = 99};
   help_put(td, "t", TENSOR(2));
   td_ok(tdict_set_texts(td, "s", (const char *const[]){"a", NULL}, 2, err));
-  td_ok(tdict_set_value(td, "i", VALUE(.kind = TDICT_VALUE_INTEGER, .integer = 3), err));
-  td_fails(TDICT_EINVAL, "get_value: tree is NULL", tdict_get_value(NULL, "s", &value, err));
-  td_fails(TDICT_EINVAL, "get_value: path is NULL", tdict_get_value(td, NULL, &value, err));
-  td_fails(TDICT_EINVAL, "get_value: out is NULL", tdict_get_value(td, "s", NULL, err));
-  td_fails(TDICT_EINVAL, "get_value_at: out is NULL", tdict_get_value_at(td, "s", 0, NULL, err));
-  td_fails(TDICT_EINVAL, "get_text: text is NULL", tdict_get_text(td, "s", NULL, &length, err));
-  td_fails(TDICT_EINVAL, "get_text_at: tree is NULL", tdict_get_text_at(NULL, "s", 0, &text, &length, err));
-  td_fails(TDICT_ENOTFOUND, "get_value", tdict_get_value(td, "none", &value, err));
-  td_fails(TDICT_EINVAL, "empty key", tdict_get_value(td, "", &value, err));
+  td_ok(tdict_set_values(td, "i", VALUE(.kind = TDICT_VALUE_INTEGER, .integer = 3), TDICT_WHOLE_TREE, err));
+  td_fails(TDICT_EINVAL, "get_value: tree is NULL", tdict_get_value(NULL, "s", -1, &value, err));
+  td_fails(TDICT_EINVAL, "get_value: path is NULL", tdict_get_value(td, NULL, -1, &value, err));
+  td_fails(TDICT_EINVAL, "get_value: out is NULL", tdict_get_value(td, "s", -1, NULL, err));
+  td_fails(TDICT_EINVAL, "get_value: out is NULL", tdict_get_value(td, "s", 0, NULL, err));
+  td_fails(TDICT_EINVAL, "get_text: text is NULL", tdict_get_text(td, "s", -1, NULL, &length, err));
+  td_fails(TDICT_EINVAL, "get_text: tree is NULL", tdict_get_text(NULL, "s", 0, &text, &length, err));
+  td_fails(TDICT_ENOTFOUND, "get_value", tdict_get_value(td, "none", -1, &value, err));
+  td_fails(TDICT_EINVAL, "empty key", tdict_get_value(td, "", -1, &value, err));
   td_fails(TDICT_ETYPE, "get_value: found a tensor, wanted an object of type nontensor",
-           tdict_get_value(td, "t", &value, err));
+           tdict_get_value(td, "t", -1, &value, err));
   assert_string_equal(td_last_error.path, "t");
-  td_fails(TDICT_ETYPE, "get_text_at", tdict_get_text_at(td, "s.x", 0, &text, &length, err));
-  td_fails(TDICT_ESHAPE, "a column of values", tdict_get_value(td, "s", &value, err));
+  td_fails(TDICT_ETYPE, "get_text", tdict_get_text(td, "s.x", 0, &text, &length, err));
+  td_fails(TDICT_ESHAPE, "a column of values", tdict_get_value(td, "s", -1, &value, err));
   assert_string_equal(td_last_error.path, "s");
-  td_fails(TDICT_ESHAPE, "use get_text_at", tdict_get_text(td, "s", &text, &length, err));
-  td_fails(TDICT_EINVAL, "element 2 does not exist", tdict_get_value_at(td, "s", 2, &value, err));
+  td_fails(TDICT_ESHAPE, "pass the position of an element", tdict_get_text(td, "s", -1, &text, &length, err));
+  td_fails(TDICT_EINVAL, "element 2 does not exist", tdict_get_value(td, "s", 2, &value, err));
   assert_string_equal(td_last_error.path, "s");
-  td_fails(TDICT_EINVAL, "element -1 does not exist", tdict_get_text_at(td, "s", -1, &text, &length, err));
-  td_fails(TDICT_ETYPE, "found an integer, wanted text or JSON", tdict_get_text(td, "i", &text, &length, err));
-  td_fails(TDICT_ETYPE, "found null, wanted text or JSON", tdict_get_text_at(td, "s", 1, &text, &length, err));
+  td_fails(TDICT_EINVAL, "element -2 does not exist", tdict_get_text(td, "s", -2, &text, &length, err));
+  td_fails(TDICT_ETYPE, "found an integer, wanted text or JSON", tdict_get_text(td, "i", -1, &text, &length, err));
+  td_fails(TDICT_ETYPE, "found null, wanted text or JSON", tdict_get_text(td, "s", 1, &text, &length, err));
   assert_int_equal(value.kind, 99);
   assert_string_equal(text, "untouched");
   assert_int_equal(length, 77);
@@ -206,10 +211,10 @@ CASE(values_survive_enomem) {
   RIG_WITHOUT_MEMORY(td, tdict_set_texts(td, "n.m.s", two, 2, err));
   RIG_WITHOUT_MEMORY(td, tdict_set_text(td, "w", "whole", err));
   RIG_WITHOUT_MEMORY(td, tdict_set_text(td, "old", "after", err));
-  RIG_WITHOUT_MEMORY(td, tdict_set_value(td, "v", VALUE(.kind = TDICT_VALUE_REAL, .real = 1), err));
+  RIG_WITHOUT_MEMORY(td, tdict_set_values(td, "v", VALUE(.kind = TDICT_VALUE_REAL, .real = 1), TDICT_WHOLE_TREE, err));
   RIG_WITHOUT_MEMORY(td, tdict_set_values(td, "vs", (const tdict_value[]){{.kind = 0}, {.kind = 0}}, 2, err));
   const char *text = NULL;
-  td_ok(tdict_get_text(td, "old", &text, NULL, err));
+  td_ok(tdict_get_text(td, "old", -1, &text, NULL, err));
   assert_string_equal(text, "after");
   tdict_release(td);
 }
@@ -232,7 +237,7 @@ CASE(texts_are_packed) {
   assert_false(td_fail_alloc_stop());
   assert_int_equal(tdict_bytes(td), bytes + 16 * (size_t)COUNT);
   const char *text = NULL;
-  td_ok(tdict_get_text_at(td, "s", 765432, &text, NULL, err));
+  td_ok(tdict_get_text(td, "s", 765432, &text, NULL, err));
   assert_string_equal(text, "row 765432");
   free(names);
   free(texts);

@@ -382,7 +382,7 @@ CASE(consolidate_shares_values) {
     assert_int_equal(check_one_storage(out), i ? 256 : 0);
     assert_true(tdict_equal(td, out));
     const char *text = NULL;
-    td_ok(tdict_get_text_at(out, "m.column", 1, &text, NULL, err));
+    td_ok(tdict_get_text(out, "m.column", 1, &text, NULL, err));
     assert_string_equal(text, "q");
     tdict_release(out);
     help_put(td, "m.x", TENSOR(2));

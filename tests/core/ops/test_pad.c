@@ -132,9 +132,9 @@ DEVICE_CASE(pad_sequence_pads_samples) {
     check_rows(out, masks[k], lengths[k], longest[k], widths[k], NULL);
   }
   const char *text = NULL;
-  td_ok(tdict_get_text_at(out, "source", 0, &text, NULL, err));
+  td_ok(tdict_get_text(out, "source", 0, &text, NULL, err));
   assert_string_equal(text, "a");
-  td_ok(tdict_get_text_at(out, "source", 2, &text, NULL, err));
+  td_ok(tdict_get_text(out, "source", 2, &text, NULL, err));
   assert_string_equal(text, "b");
   tdict_release(out);
   for (int i = 0; i < 3; i++) {

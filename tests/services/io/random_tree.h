@@ -76,7 +76,7 @@ static inline void add_random_value(dice *d, tdict_tree *tree, const char *path)
   if (is_column)
     td_ok(tdict_set_values(tree, path, v, (size_t)count, err));
   else
-    td_ok(tdict_set_value(tree, path, &v[0], err));
+    td_ok(tdict_set_values(tree, path, &v[0], TDICT_WHOLE_TREE, err));
 }
 
 static inline void add_random_ragged(dice *d, tdict_tree *tree, const char *path) {

@@ -39,7 +39,7 @@ CASE(consolidated_file_reads_stacks_of_text) {
     td_ok(tdict_get_entry(tree, "s", &column, err));
     assert_int_equal(tdict_nontensor_shape(column.object, NULL), files[i].ndim);
     for (size_t k = 0; k < strlen(files[i].letters); k++) {
-      td_ok(tdict_get_text_at(tree, "s", (int64_t)k, &text, &length, err));
+      td_ok(tdict_get_text(tree, "s", (int64_t)k, &text, &length, err));
       assert_int_equal(length, 1);
       assert_int_equal(text[0], files[i].letters[k]);
     }

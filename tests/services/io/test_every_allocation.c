@@ -74,7 +74,7 @@ static tdict_tree *make_tree(content kind, int64_t rows) {
   tdict_release(child);
   if (is_numpy) return tree;
   td_ok(tdict_set_text(tree, "a longer name of a text", long_text, err));
-  td_ok(tdict_set_value(tree, "json", &value, err));
+  td_ok(tdict_set_values(tree, "json", &value, TDICT_WHOLE_TREE, err));
   if (kind == CONTENT_ROWS) return tree;
   add_values(tree, "a longer name of a column");
   add_tensor(tree, "a longer name without batch", TDICT_I8, 2, true);

@@ -61,9 +61,9 @@ CASE(memmap_reads_lazy_stacks_and_values_of_the_package) {
   tdict_lazy_stack_release(stack);
   tdict_release(tree);
   td_ok(tdict_open(golden("nontensor"), NULL, &tree, err));
-  td_ok(tdict_get_value(tree, "s", &value, err));
+  td_ok(tdict_get_value(tree, "s", -1, &value, err));
   assert_string_equal(value.text, "text");
-  td_ok(tdict_get_value(tree, "n", &value, err));
+  td_ok(tdict_get_value(tree, "n", -1, &value, err));
   assert_string_equal(value.text, "{\"k\":[1,2.5,null]}");
   assert_int_equal(value.kind, TDICT_VALUE_JSON);
   tdict_release(tree);

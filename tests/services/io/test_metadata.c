@@ -18,7 +18,7 @@ static void check_entries(const tdict_tree *metadata, size_t count) {
   assert_int_equal(tdict_num_keys(metadata), count);
   for (size_t i = 0; i < count; i++) {
     tdict_value value;
-    td_ok(tdict_get_value(metadata, entries[i].path, &value, err));
+    td_ok(tdict_get_value(metadata, entries[i].path, -1, &value, err));
     assert_int_equal(value.kind, TDICT_VALUE_TEXT);
     assert_int_equal(value.length, entries[i].length);
     assert_memory_equal(value.text, entries[i].text, value.length);
@@ -28,7 +28,7 @@ static void check_entries(const tdict_tree *metadata, size_t count) {
 static void check_text(const tdict_tree *metadata, const char *path, const char *wanted) {
   const char *text;
   size_t length;
-  td_ok(tdict_get_text(metadata, path, &text, &length, err));
+  td_ok(tdict_get_text(metadata, path, -1, &text, &length, err));
   assert_int_equal(length, strlen(wanted));
   assert_memory_equal(text, wanted, length);
 }
@@ -242,7 +242,7 @@ CASE(metadata_of_a_save) {
     static const char *const keys[] = {"tensordict", "total_size", "number", "tree"};
     const tdict_value value = {.kind = TDICT_VALUE_INTEGER, .integer = 3};
     if (i < 2) td_ok(tdict_set_text(metadata, keys[i], "x", err));
-    if (i == 2) td_ok(tdict_set_value(metadata, keys[i], &value, err));
+    if (i == 2) td_ok(tdict_set_values(metadata, keys[i], &value, TDICT_WHOLE_TREE, err));
     if (i == 3) td_ok(tdict_set_text(metadata, "tree.y", "x", err));
     o.max_shard_bytes = i == 1;
     td_fails(TDICT_EINVAL,

@@ -318,9 +318,10 @@ CASE(save_refuses_what_the_format_lacks) {
   REFUSED(TDICT_ENOTSUP, "__metadata__", "reserves the name", NULL, tdict_set(tree, "__metadata__", t, err));
   tdict_tensor_release(t);
   REFUSED(TDICT_ENOTSUP, "n.o", "an object of type gadget", NULL, tdict_set_object(tree, "n.o", &type, &f, err));
-  REFUSED(TDICT_ENOTSUP, "n.v", "not finite", NULL, tdict_set_value(tree, "n.v", &nan, err));
-  REFUSED(TDICT_ENOTSUP, "n.v", "duplicate keys", NULL, tdict_set_value(tree, "n.v", &twice, err));
-  REFUSED(TDICT_ENOTSUP, "n.v", "values need TensorDict's entry", &plain, tdict_set_value(tree, "n.v", &one, err));
+  REFUSED(TDICT_ENOTSUP, "n.v", "not finite", NULL, tdict_set_values(tree, "n.v", &nan, TDICT_WHOLE_TREE, err));
+  REFUSED(TDICT_ENOTSUP, "n.v", "duplicate keys", NULL, tdict_set_values(tree, "n.v", &twice, TDICT_WHOLE_TREE, err));
+  REFUSED(TDICT_ENOTSUP, "n.v", "values need TensorDict's entry", &plain,
+          tdict_set_values(tree, "n.v", &one, TDICT_WHOLE_TREE, err));
   tdict_tree *none = NULL;
   td_ok(tdict_create(0, NULL, &none, err));
   REFUSED(TDICT_ENOTSUP, "n", "an empty tree needs", &plain, tdict_set_tree(tree, "n", none, err));
@@ -359,7 +360,7 @@ CASE(save_limits_the_depth) {
   memset(deep + 500, ']', 500);
   const tdict_value value = {.kind = TDICT_VALUE_JSON, .text = deep, .length = 1000};
   tdict_tree *tree = small_tree();
-  td_ok(tdict_set_value(tree, "a.a.a.a.v", &value, err));
+  td_ok(tdict_set_values(tree, "a.a.a.a.v", &value, TDICT_WHOLE_TREE, err));
   td_fails(TDICT_ENOTSUP, "cannot be read again: too many levels", tdict_save(NULL, in(&f, "x"), tree, NULL, err));
   tdict_release(tree);
   tdict_tensor_release(t);

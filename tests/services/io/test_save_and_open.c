@@ -141,7 +141,7 @@ CASE(save_and_open_columns_of_more_dimensions) {
     td_ok(tdict_set_batch_size(opened, 2, sizes, err));
     for (int64_t i = 0; i < 6; i++) {
       const char *text = NULL;
-      td_ok(tdict_get_text_at(opened, i % 2 ? "c" : "n.c", i, &text, NULL, err));
+      td_ok(tdict_get_text(opened, i % 2 ? "c" : "n.c", i, &text, NULL, err));
       assert_string_equal(text, texts[i]);
     }
     td_ok(tdict_set_batch_size(tree, 2, sizes, err));
@@ -180,7 +180,7 @@ CASE(save_and_open_reals_in_every_float_environment) {
     assert_int_equal(status, TDICT_OK);
     for (int64_t i = 0; i < COUNT; i++) {
       tdict_value value;
-      td_ok(tdict_get_value_at(opened, "c", i, &value, err));
+      td_ok(tdict_get_value(opened, "c", i, &value, err));
       assert_int_equal(value.kind, TDICT_VALUE_REAL);
       assert_memory_equal(&value.real, &values[i].real, sizeof value.real);
     }
@@ -237,7 +237,7 @@ CASE(save_refuses_an_index_that_is_too_long) {
   o.max_shard_bytes = 1;
   const tdict_value value = {.kind = TDICT_VALUE_TEXT, .text = text, .length = BYTES};
   td_ok(tdict_create(0, NULL, &tree, err));
-  td_ok(tdict_set_value(tree, "text", &value, err));
+  td_ok(tdict_set_values(tree, "text", &value, TDICT_WHOLE_TREE, err));
   td_ok(tdict_tensor_zeros(TDICT_U8, 0, NULL, NULL, &t, err));
   td_ok(tdict_set(tree, "x", t, err));
   td_fails(TDICT_ENOTSUP, "the index has 1", tdict_save(NULL, in(&f, "a.safetensors.index.json"), tree, &o, err));

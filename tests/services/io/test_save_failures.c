@@ -39,7 +39,7 @@ static bool is_tree(const char *path, const tdict_tree *wanted) {
   td_ok(tdict_open(path, &o, &found, err));
   if (metadata) {
     const char *text = NULL;
-    td_ok(tdict_get_text(metadata, "step", &text, NULL, err));
+    td_ok(tdict_get_text(metadata, "step", -1, &text, NULL, err));
     assert_string_equal(text, "7");
     tdict_release(metadata);
   }

@@ -212,9 +212,9 @@ DEVICE_CASE(dataset_tree_takes_text) {
       char wanted[ROW_TEXT];
       const char *text = NULL;
       snprintf(wanted, sizeof wanted, "row %d", (int)ids[i]);
-      td_ok(tdict_get_text_at(batch, "n.text", i, &text, NULL, err));
+      td_ok(tdict_get_text(batch, "n.text", i, &text, NULL, err));
       assert_string_equal(text, wanted);
-      td_ok(tdict_get_text_at(batch, "all", i, &text, NULL, err));
+      td_ok(tdict_get_text(batch, "all", i, &text, NULL, err));
       assert_string_equal(text, "every row");
       seen += INT64_C(1) << ids[i];
     }

@@ -104,7 +104,7 @@ DEVICE_CASE(index_without_batch_dimensions) {
     for (int i = 0; i < tdict_batch_ndim(out); i++) assert_int_equal(tdict_batch_size(out)[i], 1);
     assert_int_equal(tdict_tensor_ndim(help_get(out, "a")), tdict_batch_ndim(out) + 2);
     assert_true(tdict_tensor_shares_storage(help_get(out, "a"), help_get(td, "a")));
-    td_ok(tdict_get_text(out, "t", &text, NULL, err));
+    td_ok(tdict_get_text(out, "t", -1, &text, NULL, err));
     assert_string_equal(text, "x");
   }
   td_fails(TDICT_EINVAL, "but there are only 0",

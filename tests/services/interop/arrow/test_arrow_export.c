@@ -148,7 +148,7 @@ CASE(arrow_export_makes_columns_of_values) {
   td_ok(tdict_set_values(tree, "mixed", mixed, 3, err));
   td_ok(tdict_set_values(tree, "bools", bools, 3, err));
   td_ok(tdict_set_values(tree, "nulls", nulls, 3, err));
-  td_ok(tdict_set_value(tree, "json", &json, err));
+  td_ok(tdict_set_values(tree, "json", &json, TDICT_WHOLE_TREE, err));
   exported e = export_tree(tree);
   struct ArrowArray **a = e.array.children;
   static const char *const formats[] = {"u", "l", "g", "b", "n", "u"};

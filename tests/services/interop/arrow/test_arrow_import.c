@@ -169,7 +169,7 @@ CASE(arrow_import_makes_ragged_leaves) {
 
 static void is_text(const tdict_tree *tree, const char *path, int64_t i, const char *wanted) {
   tdict_value value;
-  td_ok(tdict_get_value_at(tree, path, i, &value, err));
+  td_ok(tdict_get_value(tree, path, i, &value, err));
   assert_int_equal(value.kind, wanted ? TDICT_VALUE_TEXT : TDICT_VALUE_NULL);
   if (!wanted) return;
   assert_int_equal(value.length, strlen(wanted));
