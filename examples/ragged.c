@@ -34,7 +34,8 @@ int main(int argc, char **argv) {
   for (int i = 0; i < 3; i++) TDICT_TRY(make_sample(100 * i, 2 + 3 * i, &samples[i], &err));
   TDICT_TRY(tdict_stack((const tdict_tree *const *)samples, 3, &ragged, NULL, &batch, &err));
   TDICT_TRY(tdict_to_device(context, batch, tdict_context_device(context, NULL), NULL, &moved, &err));
-  TDICT_TRY(tdict_print(moved, stdout, &err)); /* a kernel gets tdict_ragged_values() and tdict_ragged_offsets() */
+  TDICT_TRY(
+      tdict_print(moved, stdout, &err)); /* a kernel gets tdict_ragged_get_values() and tdict_ragged_get_offsets() */
   TDICT_TRY(tdict_to_device(context, moved, tdict_cpu(), NULL, &back, &err));
   TDICT_TRY(tdict_get_ragged(back, "ids", &ids, &err));
   TDICT_TRY(tdict_index_get(NULL, back, TDICT_INDEX(TDICT_AT(1)), NULL, &row, &err));

@@ -22,7 +22,7 @@ static tdict_status describe_object(const tdict_tree *tree, const tdict_entry *e
   } else if (entry->type == tdict_ragged_type()) {
     out->kind = LEAF_RAGGED;
     out->ragged = entry->object;
-    out->tensor = tdict_ragged_values(out->ragged);
+    out->tensor = tdict_ragged_get_values(out->ragged);
   } else {
     *err = (tdict_error){.status = TDICT_ENOTSUP, .message = "an object of an unknown type"};
     return TDICT_ENOTSUP;

@@ -91,14 +91,11 @@ done:
 static int summarize(tdict_tree *batch) {
   tdict_tensor_summary summary = tdict_tensor_summary_default();
   tdict_tensor *rewards;
-  char text[512];
   tdict_error err = {0};
   TDICT_TRY(tdict_get(batch, "reward", &rewards, &err));
   TDICT_TRY(tdict_tensor_get_summary(rewards, &summary, &err));
   printf("minimum %.0f, maximum %.0f, mean %.1f\n", summary.min, summary.max, summary.mean);
-  printf("the whole text fits: %d\n", tdict_describe_format(batch, text, sizeof text) < sizeof text);
-  TDICT_TRY(tdict_describe(batch, stdout, &err));
-  tdict_dump(NULL); /* in GDB: call tdict_dump(batch) */
+  TDICT_TRY(tdict_describe(batch, stdout, &err)); /* in GDB: call tdict_describe(batch, 0, 0) */
 done:
   return err.status != TDICT_OK;
 }

@@ -64,8 +64,8 @@ static int make_ragged_leaves(void) {
   tdict_tree *tree = NULL;
   tdict_error err = {0};
   TDICT_TRY(make_ragged(&ragged, &err));
-  values = tdict_tensor_retain(tdict_ragged_values(ragged));
-  offsets = tdict_tensor_retain(tdict_ragged_offsets(ragged));
+  values = tdict_tensor_retain(tdict_ragged_get_values(ragged));
+  offsets = tdict_tensor_retain(tdict_ragged_get_offsets(ragged));
   TDICT_TRY(tdict_ragged_create(values, offsets, &same, &err)); /* shares both tensors */
   TDICT_TRY(tdict_create(TDICT_SHAPE(2), &tree, &err));
   TDICT_TRY(tdict_set_ragged(tree, "ids", ragged, &err));
@@ -92,7 +92,7 @@ static int pad_ragged_leaves(void) {
   TDICT_TRY(tdict_ragged_to_padded(ragged, -1, NULL, &padded, &mask, &err)); /* [2, 3], and a mask of bools */
   TDICT_TRY(tdict_tensor_from_array(TDICT_I64, TDICT_SHAPE(2), two_three, &lengths, &err));
   TDICT_TRY(tdict_ragged_from_padded(padded, lengths, NULL, &again, &err));
-  TDICT_TRY(tdict_ragged_row(again, 1, &row, &err)); /* a view */
+  TDICT_TRY(tdict_ragged_get_row(again, 1, &row, &err)); /* a view */
   printf("row 1 has %d elements, row 0 is padded with %d\n", (int)tdict_tensor_numel(row),
          ((const int32_t *)tdict_tensor_const_data(padded))[2]);
 done:

@@ -43,7 +43,7 @@ static int flatten_keys(tdict_tree *batch) {
   tdict_tree *flat = NULL, *nested = NULL;
   tdict_error err = {0};
   TDICT_TRY(tdict_flatten_keys(batch, "/", &flat, &err));
-  printf("flat key: %s\n", tdict_key_at(flat, 0));
+  printf("flat key: %s\n", tdict_get_key(flat, 0));
   TDICT_TRY(tdict_unflatten_keys(flat, "/", &nested, &err));
   printf("equal: %d, depth %d, empty: %d\n", tdict_equal(batch, nested), tdict_depth(batch), tdict_is_empty(batch));
 done:

@@ -8,7 +8,7 @@
  * - Bool: the number of true elements. Complex: the number of elements with a NaN part.
  * - `empty`: the tensor has no elements.
  * - `not read`, and the reason: the tensor is on a device, the elements are not loaded from a file yet, or a transfer
- *   into the tensor has failed. The function tdict_dump() has two more reasons, see below.
+ *   into the tensor has failed. For debuggers, there are two more reasons, see tdict_describe().
  *
  * The functions read only host memory, and transfer nothing. In types with several lanes, each lane counts as an
  * element. Objects are printed as tdict_format() prints them.
@@ -20,15 +20,20 @@
 
 TDICT_BEGIN_DECLS
 
-/** @brief Writes the text to @p file. Waits for transfers that write a host tensor of the tree.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer; #TDICT_EIO the file could not be written, and err->native is errno.
+/** @brief Writes the text to @p file, or for a debugger to the standard error output.
+ *
+ *  With a file, the call waits for transfers that write a host tensor of the tree. To get a text in memory, pass a file
+ *  of open_memstream().
+ *  In GDB, enter `call tdict_describe(tree, 0, 0)`. If @p file is NULL, the call waits for no transfer and takes no
+ *  lock, because the debugger may have stopped the other threads of the process. A host tensor is marked `not read: in
+ *  transfer` if a transfer reads or writes its storage, and `not read: in use by a stream` if a stream uses it. The
+ *  call then calls no hook of the program's objects, and does not change errno. It allocates memory only if the tree
+ *  has more than 24 levels. @p tree may be NULL.
+ *  @param[in] file  Borrowed. NULL: the standard error output, for debuggers.
+ *  @return #TDICT_OK; #TDICT_EINVAL @p tree is NULL and @p file is not; #TDICT_EIO the file could not be written, and
+ *          err->native is errno.
  *  @note Cost: the cost of tdict_format(), plus at most one read of each element in host memory. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_describe(const tdict_tree *tree, FILE *file, tdict_error *err);
-/** @brief Writes the text to @p buffer. The text is cut to @p bytes bytes, which include the final 0. Waits as
- *  tdict_describe() does, and has the same cost.
- *  @param[out] buffer  May be NULL if @p bytes is 0.
- *  @return The length of the full text without the final 0, as snprintf does. */
-TDICT_API size_t tdict_describe_format(const tdict_tree *tree, char *buffer, size_t bytes);
 
 /** The numbers of a summary. */
 typedef struct tdict_tensor_summary {
@@ -49,7 +54,7 @@ static inline tdict_tensor_summary tdict_tensor_summary_default(void) {
   s.struct_size = sizeof s;
   return s;
 }
-/** @brief Computes the numbers of the summary of one tensor. Waits as tdict_describe() does.
+/** @brief Computes the numbers of the summary of one tensor. Waits for transfers that write the tensor.
  *  @param[in,out] out  Initialized by tdict_tensor_summary_default(). At most out->struct_size bytes are written, on
  *                      success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, a wrong `struct_size`, or a transfer into the tensor has failed;
@@ -58,16 +63,6 @@ static inline tdict_tensor_summary tdict_tensor_summary_default(void) {
  *  @note Cost: one read of each element. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_get_summary(const tdict_tensor *tensor, tdict_tensor_summary *out,
                                                                 tdict_error *err);
-
-/** @brief Writes the text to the standard error output. To print a tree in GDB, enter `call tdict_dump(tree)`.
- *
- *  A debugger may have stopped the other threads of the process. The call therefore waits for no transfer and takes no
- *  lock. A host tensor is marked `not read: in transfer` if a transfer reads or writes its storage. A host tensor is
- *  marked `not read: in use by a stream` if a stream uses its storage. The call does not call hooks of the program's
- *  objects, does not write through a FILE, and does not change errno. The call allocates memory only if the tree has
- *  more than 24 levels.
- *  @param[in] tree  May be NULL. */
-TDICT_API void tdict_dump(const tdict_tree *tree);
 
 TDICT_END_DECLS
 #endif

@@ -139,9 +139,9 @@ TDICT_API tdict_ragged *tdict_ragged_retain(const tdict_ragged *ragged);
 TDICT_API void tdict_ragged_release(tdict_ragged *ragged);
 
 /** @brief Returns the elements of all rows, borrowed from the leaf. */
-TDICT_API tdict_tensor *tdict_ragged_values(const tdict_ragged *ragged);
+TDICT_API tdict_tensor *tdict_ragged_get_values(const tdict_ragged *ragged);
 /** @brief Returns the offsets, borrowed from the leaf. The program must not write the elements of the offsets. */
-TDICT_API const tdict_tensor *tdict_ragged_offsets(const tdict_ragged *ragged);
+TDICT_API const tdict_tensor *tdict_ragged_get_offsets(const tdict_ragged *ragged);
 /** @brief Returns the number of rows. */
 TDICT_API int64_t tdict_ragged_num_rows(const tdict_ragged *ragged);
 /** @brief Returns the length of row @p i, or -1 if there is no row @p i. Never reads device memory. */
@@ -151,8 +151,8 @@ TDICT_API int64_t tdict_ragged_max_length(const tdict_ragged *ragged);
 /** @brief Creates a tensor that is a view of the elements of row @p i.
  *  @param[out] out  Owned by the caller; written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL if an argument is NULL or there is no row @p i; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_row(const tdict_ragged *ragged, int64_t i, tdict_tensor **out,
-                                                        tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_get_row(const tdict_ragged *ragged, int64_t i, tdict_tensor **out,
+                                                            tdict_error *err);
 
 /** @brief Returns the type of ragged leaves. Compare this type with the result of tdict_object_type(), or with the type
  *  of an entry in tdict_walk(). */

@@ -236,7 +236,7 @@ TDICT_API size_t tdict_num_keys(const tdict_tree *tree);
  *  if @p i is too large.
  *
  *  The text is borrowed until the tree changes. Cost: constant if no key was deleted, else O(keys of the node). */
-TDICT_API const char *tdict_key_at(const tdict_tree *tree, size_t i);
+TDICT_API const char *tdict_get_key(const tdict_tree *tree, size_t i);
 /** @brief Returns the number of tensors in the tree. A tensor at several paths counts once per path. */
 TDICT_API size_t tdict_num_leaves(const tdict_tree *tree);
 /** @brief Returns the number of objects in the tree. An object at several paths counts once per path. */
@@ -278,11 +278,11 @@ typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdic
 TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *tree, tdict_visitor visit, void *user,
                                                   tdict_error *err);
 
-/** @brief Returns the tensor, tree or object at the key that tdict_key_at() returns for @p i.
+/** @brief Returns the tensor, tree or object at the key that tdict_get_key() returns for @p i.
  *  @param[out] out  Written on success only. The member `path` is NULL, and `depth` is 0. The other members are
  *                   borrowed from the tree until the tree changes.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND @p i is tdict_num_keys() or more; #TDICT_EINVAL a NULL pointer.
- *  @note Cost: as tdict_key_at(). */
+ *  @note Cost: as tdict_get_key(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry_at(const tdict_tree *tree, size_t i, tdict_entry *out,
                                                           tdict_error *err);
 /** @brief Returns the tensor, tree or object at a path.

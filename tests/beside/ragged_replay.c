@@ -83,17 +83,17 @@ static void check_case(void) {
   for (int64_t i = 0; i < count; i++) lengths[i] = read_number();
   tdict_ragged *leaf = read_rows(count, width, lengths);
   read_word("values");
-  must(tdict_tensor_shape(tdict_ragged_values(leaf))[0] == read_number(), "the number of elements");
-  compare(tdict_ragged_values(leaf), "values");
+  must(tdict_tensor_shape(tdict_ragged_get_values(leaf))[0] == read_number(), "the number of elements");
+  compare(tdict_ragged_get_values(leaf), "values");
   read_word("offsets");
-  const int64_t *offsets = tdict_tensor_const_data(tdict_ragged_offsets(leaf));
+  const int64_t *offsets = tdict_tensor_const_data(tdict_ragged_get_offsets(leaf));
   for (int64_t i = 0; i <= count; i++) must(offsets[i] == read_number(), "offsets");
   check_padded(leaf);
   must(tdict_create(1, &count, &td, NULL) == TDICT_OK && tdict_set_ragged(td, "x", leaf, NULL) == TDICT_OK, "a tree");
   for (int64_t i = 0; i < count; i++) {
     read_word("row");
     must(tdict_ragged_row_length(leaf, i) == read_number(), "the length of a row");
-    must(tdict_ragged_row(leaf, i, &row, NULL) == TDICT_OK, "a row");
+    must(tdict_ragged_get_row(leaf, i, &row, NULL) == TDICT_OK, "a row");
     compare(row, "a row");
     tdict_tensor_release(row);
   }

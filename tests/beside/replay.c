@@ -80,9 +80,9 @@ static void add_tree(const tdict_tree *td) {
     char path[128];
     tdict_tensor *t = NULL;
     tdict_tree *child = NULL;
-    tdict_path_escape(tdict_key_at(td, i), path, sizeof path);
+    tdict_path_escape(tdict_get_key(td, i), path, sizeof path);
     add(i ? ";" : "");
-    add(tdict_key_at(td, i));
+    add(tdict_get_key(td, i));
     add(":");
     if (tdict_get_tree(td, path, &child, NULL) == TDICT_OK) {
       add_tree(child);
@@ -169,7 +169,7 @@ static void renumber_texts(tdict_tree *td, int64_t *next) {
     char path[128];
     tdict_tensor *t = NULL;
     tdict_tree *child = NULL;
-    tdict_path_escape(tdict_key_at(td, i), path, sizeof path);
+    tdict_path_escape(tdict_get_key(td, i), path, sizeof path);
     const int64_t count = count_elements(td);
     if (tdict_get_tree(td, path, &child, NULL) == TDICT_OK) {
       renumber_texts(child, next);
@@ -367,7 +367,7 @@ enum { MOST_CHILDREN = 16 };
 static const char *path_of_both(const tdict_tree *wanted, const tdict_tree *td, size_t i) {
   static char path[64];
   tdict_tree *child;
-  const char *key = tdict_key_at(wanted, i);
+  const char *key = tdict_get_key(wanted, i);
   tdict_path_join(&key, 1, path, sizeof path);
   return tdict_get_tree(wanted, path, &child, NULL) == TDICT_OK && tdict_get_tree(td, path, &child, NULL) == TDICT_OK
              ? path

@@ -162,7 +162,7 @@ static void use_tree_keys(tdict_tree *td) {
   OK(tdict_pop(td, "next.obs", &tensor, &last_error));
   tdict_tensor_release(tensor);
   OK(tdict_delete(td, "next", &last_error));
-  TRUE(strcmp(tdict_key_at(td, 0), "obs") == 0);
+  TRUE(strcmp(tdict_get_key(td, 0), "obs") == 0);
   TRUE(tdict_data(td, "obs") == tdict_const_data(td, "obs"));
   TRUE(tdict_checked_data(td, "obs", TDICT_U8, 0, NULL, &last_error) == NULL && last_error.status == TDICT_EDTYPE);
   TRUE(tdict_checked_const_data(td, "obs", TDICT_F32, -1, NULL, &last_error) == tdict_const_data(td, "obs"));

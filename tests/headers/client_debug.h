@@ -41,7 +41,6 @@ static void use_debug(void) {
   tdict_tree *tree = NULL;
   FILE *file = fopen("/dev/null", "w");
   OK(tdict_create(0, NULL, &tree, &last_error));
-  TRUE(tdict_describe_format(tree, NULL, 0) == strlen("tree batch=[]\n0 tensors, 0 bytes\n"));
   if (file) OK(tdict_describe(tree, file, &last_error));
   if (file) fclose(file);
   {
@@ -54,6 +53,6 @@ static void use_debug(void) {
     TRUE(summary.mean == 1.5 && summary.num_elements == 2);
     tdict_tensor_release(tensor);
   }
-  tdict_dump(NULL);
+  OK(tdict_describe(NULL, NULL, &last_error));
   tdict_release(tree);
 }

@@ -15,8 +15,8 @@ static void use_ragged(void) {
   OK(tdict_ragged_from_rows(&values, 1, &options, &rows, &last_error));
   OK(tdict_ragged_to_padded(ragged, 0, NULL, &padded, &mask, &last_error));
   OK(tdict_ragged_from_padded(padded, mask, NULL, &again, &last_error));
-  OK(tdict_ragged_row(again, 1, &row, &last_error));
-  TRUE(tdict_ragged_values(ragged) == values && tdict_ragged_offsets(ragged) == at);
+  OK(tdict_ragged_get_row(again, 1, &row, &last_error));
+  TRUE(tdict_ragged_get_values(ragged) == values && tdict_ragged_get_offsets(ragged) == at);
   TRUE(tdict_ragged_num_rows(ragged) == 2 && tdict_ragged_row_length(ragged, 1) == 1);
   TRUE(tdict_ragged_max_length(rows) == 3);
   OK(tdict_create(1, &two, &tree, &last_error));

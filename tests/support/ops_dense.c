@@ -55,7 +55,7 @@ static void check_rows(ops *o, const ops_pile *p, const char *path, const tdict_
     return;
   }
   for (int i = 0; i < p->count; i++) {
-    if (tdict_ragged_row(leaf, i, &t, NULL) != TDICT_OK) abort();
+    if (tdict_ragged_get_row(leaf, i, &t, NULL) != TDICT_OK) abort();
     ops_check_tensor(o, ops_array_at(p->models[i], path), t);
     tdict_tensor_release(t);
   }

@@ -77,9 +77,9 @@ static void check_rows(ops *o, const row_list *r, const tdict_tree *td) {
     ops_complain(o, "no leaf of as many rows");
     return;
   }
-  const int64_t *at = tdict_tensor_const_data(tdict_ragged_offsets(leaf));
+  const int64_t *at = tdict_tensor_const_data(tdict_ragged_get_offsets(leaf));
   for (int64_t i = 0, sum = 0; i < count; i++) {
-    must(tdict_ragged_row(leaf, i, &row, NULL) == TDICT_OK);
+    must(tdict_ragged_get_row(leaf, i, &row, NULL) == TDICT_OK);
     sum += tdict_ragged_row_length(leaf, i);
     if (!is_row(r, numbers[i * tdict_tensor_strides(t)[0]], row) || at[0] != 0 || at[i + 1] != sum)
       ops_complain(o, "other rows");

@@ -217,8 +217,8 @@ tdict_status tdict_ragged_from_rows(tdict_tensor *const *rows, size_t count, con
   return status == TDICT_OK ? tdict_ragged_of_rows(what, rows, count, &o, out, err) : status;
 }
 
-tdict_tensor *tdict_ragged_values(const tdict_ragged *ragged) { return ragged->values; }
-const tdict_tensor *tdict_ragged_offsets(const tdict_ragged *ragged) { return ragged->offsets; }
+tdict_tensor *tdict_ragged_get_values(const tdict_ragged *ragged) { return ragged->values; }
+const tdict_tensor *tdict_ragged_get_offsets(const tdict_ragged *ragged) { return ragged->offsets; }
 int64_t tdict_ragged_num_rows(const tdict_ragged *ragged) { return ragged->num_rows; }
 
 int64_t tdict_ragged_row_length(const tdict_ragged *ragged, int64_t i) {
@@ -232,10 +232,10 @@ int64_t tdict_ragged_max_length(const tdict_ragged *ragged) {
   return longest;
 }
 
-tdict_status tdict_ragged_row(const tdict_ragged *ragged, int64_t i, tdict_tensor **out, tdict_error *err) {
-  if (!ragged || !out) return tdict_fail(err, TDICT_EINVAL, "ragged_row: %s is NULL", ragged ? "out" : "ragged");
+tdict_status tdict_ragged_get_row(const tdict_ragged *ragged, int64_t i, tdict_tensor **out, tdict_error *err) {
+  if (!ragged || !out) return tdict_fail(err, TDICT_EINVAL, "ragged_get_row: %s is NULL", ragged ? "out" : "ragged");
   if (i < 0 || i >= ragged->num_rows)
-    return tdict_fail(err, TDICT_EINVAL, "ragged_row: row %lld of %lld", (long long)i, (long long)ragged->num_rows);
+    return tdict_fail(err, TDICT_EINVAL, "ragged_get_row: row %lld of %lld", (long long)i, (long long)ragged->num_rows);
   const tdict_tensor_range range = {0, ragged->at[i], tdict_ragged_length(ragged, i), 1};
   return tdict_tensor_slice(ragged->values, &range, out, err);
 }

@@ -107,7 +107,7 @@ static int batch(const void *self, const int64_t **sizes) {
 
 static tdict_status at(const void *self, int64_t i, tdict_leaf *out, tdict_error *err) {
   tdict_tensor *row;
-  tdict_status status = tdict_ragged_row(self, i, &row, err);
+  tdict_status status = tdict_ragged_get_row(self, i, &row, err);
   if (status == TDICT_OK) *out = tdict_leaf_of_tensor(row);
   return status;
 }

@@ -230,7 +230,7 @@ static uint32_t find_nth_slot(const tdict_keys *keys, size_t i) {
   return slot;
 }
 
-const char *tdict_key_at(const tdict_tree *tree, size_t i) {
+const char *tdict_get_key(const tdict_tree *tree, size_t i) {
   return tree && i < tree->keys->num_live ? tree->keys->slots[find_nth_slot(tree->keys, i)].name : NULL;
 }
 

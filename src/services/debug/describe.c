@@ -158,12 +158,22 @@ static void describe_at_once(const tdict_tensor *t, char text[TDICT_PRINT_ABOUT_
 static const tdict_print_rule waiting = {describe_after_transfers, false};
 static const tdict_print_rule at_once = {describe_at_once, true};
 
-tdict_status tdict_describe(const tdict_tree *tree, FILE *file, tdict_error *err) {
-  return tdict_print_to_file("describe", tree, &waiting, file, err);
+/* Describes a tree for a debugger. */
+static void describe_on_stderr(const tdict_tree *tree) {
+  TDICT_UNCANCELLED;
+  static const char none[] = "tree: NULL\n";
+  const int kept = errno;
+  if (tree)
+    tdict_print_to_descriptor(tree, &at_once, STDERR_FILENO);
+  else if (write(STDERR_FILENO, none, sizeof none - 1) < 0)
+    (void)errno; /* a debugger needs no report of the error */
+  errno = kept;
 }
 
-size_t tdict_describe_format(const tdict_tree *tree, char *buffer, size_t bytes) {
-  return tdict_print_to_buffer(tree, &waiting, buffer, bytes);
+tdict_status tdict_describe(const tdict_tree *tree, FILE *file, tdict_error *err) {
+  if (file) return tdict_print_to_file("describe", tree, &waiting, file, err);
+  describe_on_stderr(tree);
+  return TDICT_OK;
 }
 
 /* Checks that the elements can be read. If the tensor is in host memory, first waits for transfers that write the
@@ -207,15 +217,4 @@ tdict_status tdict_tensor_get_summary(const tdict_tensor *tensor, tdict_tensor_s
     tdict_float_env_leave(&saved);
   }
   return tdict_options_write(out, &found, sizeof found, "summary", err);
-}
-
-void tdict_dump(const tdict_tree *tree) {
-  TDICT_UNCANCELLED;
-  static const char none[] = "tree: NULL\n";
-  const int kept = errno;
-  if (tree)
-    tdict_print_to_descriptor(tree, &at_once, STDERR_FILENO);
-  else if (write(STDERR_FILENO, none, sizeof none - 1) < 0)
-    (void)errno; /* tdict_dump() has no way to report the error */
-  errno = kept;
 }

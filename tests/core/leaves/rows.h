@@ -124,7 +124,7 @@ static inline void rows_check_row(const world *w, const rows *want, int64_t i, c
 }
 /* A leaf has these rows: its values, its offsets and what its functions say. */
 static inline void rows_check(const world *w, const rows *want, const tdict_ragged *got) {
-  const tdict_tensor *values = tdict_ragged_values(got), *offsets = tdict_ragged_offsets(got);
+  const tdict_tensor *values = tdict_ragged_get_values(got), *offsets = tdict_ragged_get_offsets(got);
   assert_int_equal(tdict_ragged_num_rows(got), want->count);
   assert_int_equal(tdict_tensor_ndim(values), 2);
   assert_int_equal(tdict_tensor_shape(values)[1], want->width);

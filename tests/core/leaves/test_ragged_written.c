@@ -15,7 +15,7 @@ DEVICE_CASE(ragged_rows_are_written) {
   for (int n = 0; n < 30; n++) {
     rows r = rows_random(2 + n % 6, 2), fresh = rows_of(2, (int)r.count, r.length);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *new_rows = rows_tree(&fresh, MEMORY(w)), *row = NULL, *part = NULL;
-    tdict_tensor *values = tdict_ragged_values(rows_get(td, "n.x"));
+    tdict_tensor *values = tdict_ragged_get_values(rows_get(td, "n.x"));
     const int64_t i = rows_pick((uint32_t)r.count), first = rows_pick((uint32_t)r.count), count = r.count - first;
     /* one row from a tensor */
     td_ok(tdict_index_get(NULL, new_rows, TDICT_INDEX(TDICT_AT(i)), NULL, &row, err));
@@ -42,7 +42,7 @@ DEVICE_CASE(ragged_rows_are_written) {
     if (n % 3 == 1) td_ok(tdict_copy(td, again, NULL, err));
     if (n % 3 == 2) td_ok(tdict_update_in_place(td, again, NULL, 0, err));
     rows_check_at(&w, &fresh, td, "n.x");
-    assert_ptr_equal(tdict_ragged_values(rows_get(td, "n.x")), values);
+    assert_ptr_equal(tdict_ragged_get_values(rows_get(td, "n.x")), values);
     (void)count;
     tdict_release(again);
     tdict_release(row);
@@ -121,11 +121,11 @@ DEVICE_CASE(ragged_cat_into_writes_rows) {
     }
     rows before = rows_of(2, (int)all.count, all.length);
     tdict_tree *td = rows_tree(&before, MEMORY(w));
-    tdict_tensor *values = tdict_ragged_values(rows_get(td, "n.x"));
+    tdict_tensor *values = tdict_ragged_get_values(rows_get(td, "n.x"));
     tdict_lock(td);
     td_ok(tdict_cat_into(td, (const tdict_tree *const *)items, 3, NULL, NULL, err));
     rows_check_at(&w, &all, td, "n.x");
-    assert_ptr_equal(tdict_ragged_values(rows_get(td, "n.x")), values);
+    assert_ptr_equal(tdict_ragged_get_values(rows_get(td, "n.x")), values);
     td_ok(tdict_cat_into(td, (const tdict_tree *const[]){td}, 1, NULL, NULL, err)); /* onto itself */
     rows_check_at(&w, &all, td, "n.x");
     for (int i = 0; i < 3; i++) rows_check_and_release(&w, &parts[i], items[i]);

@@ -99,7 +99,7 @@ CASE(tree_keys_in_order) {
   enum { COUNT = sizeof names / sizeof *names };
   tdict_tree *td = help_tree_without_batch();
   assert_int_equal(tdict_num_keys(td), 0);
-  assert_null(tdict_key_at(td, 0));
+  assert_null(tdict_get_key(td, 0));
   for (size_t i = 0; i < COUNT; i++) {
     char path[32];
     tdict_path_escape(names[i], path, sizeof path);
@@ -107,16 +107,16 @@ CASE(tree_keys_in_order) {
   }
   help_put(td, "zebra", TENSOR(2)); /* replacing keeps the place */
   assert_int_equal(tdict_num_keys(td), COUNT);
-  for (size_t i = 0; i < COUNT; i++) assert_string_equal(tdict_key_at(td, i), names[i]);
-  assert_null(tdict_key_at(td, COUNT));
-  assert_null(tdict_key_at(td, SIZE_MAX));
+  for (size_t i = 0; i < COUNT; i++) assert_string_equal(tdict_get_key(td, i), names[i]);
+  assert_null(tdict_get_key(td, COUNT));
+  assert_null(tdict_get_key(td, SIZE_MAX));
   td_ok(tdict_delete(td, "apple", err)); /* with a hole in the table */
   assert_int_equal(tdict_num_keys(td), COUNT - 1);
-  assert_string_equal(tdict_key_at(td, 0), "zebra");
-  for (size_t i = 1; i < COUNT - 1; i++) assert_string_equal(tdict_key_at(td, i), names[i + 1]);
-  assert_null(tdict_key_at(td, COUNT - 1));
+  assert_string_equal(tdict_get_key(td, 0), "zebra");
+  for (size_t i = 1; i < COUNT - 1; i++) assert_string_equal(tdict_get_key(td, i), names[i + 1]);
+  assert_null(tdict_get_key(td, COUNT - 1));
   help_put(td, "apple", TENSOR(1)); /* what comes back comes last */
-  assert_string_equal(tdict_key_at(td, COUNT - 1), "apple");
+  assert_string_equal(tdict_get_key(td, COUNT - 1), "apple");
   tdict_release(td);
 }
 

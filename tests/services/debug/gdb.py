@@ -1,4 +1,4 @@
-"""Stops a program in GDB and compares what the printers and tdict_dump() print there.
+"""Stops a program in GDB and compares what the printers and tdict_describe() print there.
 
 usage: gdb.py PROGRAM PRINTERS LIBRARY
 The printers lie where GDB finds them for the shared library, as after an installation. Exits with 77 if GDB is missing, cannot run programs here, or the library has no debug information."""
@@ -22,7 +22,7 @@ COMMANDS = [
     "echo == error\\n", "print *error", "print copy",
     "echo == null\\n", "print none",
     "echo == raw\\n", "print /r none",
-    "echo == dump\\n", "call tdict_dump(tree)", "call tdict_dump(none)",
+    "echo == dump\\n", "call (void)tdict_describe(tree, 0, 0)", "call (void)tdict_describe(none, 0, 0)",
     "echo == end\\n", "kill", "quit",
 ]
 TREE = """$ = tree batch=[2] locked = {
@@ -111,10 +111,10 @@ def main():
     for line in DUMPED:
         if line not in ended.stderr.splitlines():
             wrong += 1
-            print(f"tdict_dump() did not print\n{line}\n")
+            print(f"tdict_describe() did not print\n{line}\n")
     if wrong:
         sys.exit(f"{wrong} wrong; GDB also said:\n{ended.stderr}")
-    print(f"{len(WANTED)} values and {len(DUMPED)} lines of tdict_dump() are right")
+    print(f"{len(WANTED)} values and {len(DUMPED)} lines of tdict_describe() are right")
 
 
 main()

@@ -154,8 +154,8 @@ static inline void same_trees(const tdict_tree *a, const tdict_tree *b) {
     if (x.type == tdict_nontensor_type()) {
       same_values(x.object, y.object);
     } else if (x.type == tdict_ragged_type()) {
-      same_tensors(tdict_ragged_values(x.object), tdict_ragged_values(y.object));
-      same_tensors(tdict_ragged_offsets(x.object), tdict_ragged_offsets(y.object));
+      same_tensors(tdict_ragged_get_values(x.object), tdict_ragged_get_values(y.object));
+      same_tensors(tdict_ragged_get_offsets(x.object), tdict_ragged_get_offsets(y.object));
     } else {
       char path[PATH_BYTES];
       tdict_tensor *t = NULL, *u = NULL;

@@ -81,7 +81,7 @@ static uint64_t digest(const tdict_tree *tree) {
     } else if (e.type == tdict_nontensor_type()) {
       h = digest_values(h, e.object);
     } else if (e.type == tdict_ragged_type()) {
-      h = digest_tensor(digest_tensor(h + 1, tdict_ragged_values(e.object)), tdict_ragged_offsets(e.object));
+      h = digest_tensor(digest_tensor(h + 1, tdict_ragged_get_values(e.object)), tdict_ragged_get_offsets(e.object));
     } else {
       char path[PATH_BYTES];
       tdict_tensor *t = NULL;

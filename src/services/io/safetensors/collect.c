@@ -99,9 +99,9 @@ static tdict_status collect_ragged(collector *c, const tdict_tree *tree, const t
   tdict_io_text_add_string(text, "{\"td\":{\"batch_size\":");
   tdict_io_text_add_sizes(text, tdict_batch_ndim(tree), tdict_batch_size(tree));
   tdict_io_text_add_string(text, ",\"names\":null,\"tdict\":\"ragged\",\"keys\":{\"values\":");
-  tdict_status status = add_tensor(c, tdict_ragged_values(ragged), ".values", err);
+  tdict_status status = add_tensor(c, tdict_ragged_get_values(ragged), ".values", err);
   tdict_io_text_add_string(text, ",\"unbatched\":true},\"offsets\":");
-  if (status == TDICT_OK) status = add_tensor(c, tdict_ragged_offsets(ragged), ".offsets", err);
+  if (status == TDICT_OK) status = add_tensor(c, tdict_ragged_get_offsets(ragged), ".offsets", err);
   tdict_io_text_add_string(text, ",\"unbatched\":true}}}}");
   return status;
 }

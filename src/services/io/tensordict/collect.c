@@ -104,8 +104,8 @@ static void end_tree(tdict_io_text *meta, const tdict_tree *tree, bool has_keys_
 static tdict_status collect_ragged(collector *c, const tdict_tree *tree, const tdict_ragged *ragged, tdict_error *err) {
   tdict_io_text meta = {0};
   tdict_io_text_add(&meta, "{", 1);
-  tdict_status status = add_tensor(c, "values", tdict_ragged_values(ragged), "", &meta, err);
-  if (status == TDICT_OK) status = add_tensor(c, "offsets", tdict_ragged_offsets(ragged), "", &meta, err);
+  tdict_status status = add_tensor(c, "values", tdict_ragged_get_values(ragged), "", &meta, err);
+  if (status == TDICT_OK) status = add_tensor(c, "offsets", tdict_ragged_get_offsets(ragged), "", &meta, err);
   end_tree(&meta, tree, (bool[2]){false, false}, ragged_mark);
   if (status == TDICT_OK) status = add_meta(c, &meta, err);
   tdict_io_text_reset(&meta);

@@ -151,9 +151,9 @@ static tdict_status add_object(writer *w, const tdict_tree *tree, const tdict_en
   }
   if (entry->type == tdict_ragged_type()) {
     begin_member(&n->leaves, "<NJT_VALUES>", entry->key);
-    status = add_leaf(w, tdict_ragged_values(entry->object), false, &n->leaves, err);
+    status = add_leaf(w, tdict_ragged_get_values(entry->object), false, &n->leaves, err);
     begin_member(&n->leaves, "<NJT_OFFSETS>", entry->key);
-    return status == TDICT_OK ? add_leaf(w, tdict_ragged_offsets(entry->object), true, &n->leaves, err) : status;
+    return status == TDICT_OK ? add_leaf(w, tdict_ragged_get_offsets(entry->object), true, &n->leaves, err) : status;
   }
   if (entry->type != tdict_unbatched_type()) {
     char why[128];

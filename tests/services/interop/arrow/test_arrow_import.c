@@ -128,7 +128,7 @@ static void is_row(const tdict_tree *tree, int64_t i, int64_t length, int first)
   tdict_ragged *r = NULL;
   tdict_tensor *row = NULL;
   td_ok(tdict_get_ragged(tree, "x", &r, err));
-  td_ok(tdict_ragged_row(r, i, &row, err));
+  td_ok(tdict_ragged_get_row(r, i, &row, err));
   has_shape(row, 1, &length);
   for (int64_t k = 0; k < length; k++) assert_int_equal(((const int16_t *)tdict_tensor_const_data(row))[k], first + k);
   tdict_tensor_release(row);
@@ -154,10 +154,10 @@ CASE(arrow_import_makes_ragged_leaves) {
       tdict_ragged *r = NULL;
       td_ok(tdict_get_ragged(tree, "x", &r, err));
       assert_int_equal(tdict_ragged_num_rows(r), 4 - first);
-      const void *offsets = tdict_tensor_const_data(tdict_ragged_offsets(r));
-      assert_int_equal(tdict_tensor_dtype(tdict_ragged_offsets(r)), large ? TDICT_I64 : TDICT_I32);
+      const void *offsets = tdict_tensor_const_data(tdict_ragged_get_offsets(r));
+      assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_offsets(r)), large ? TDICT_I64 : TDICT_I32);
       if (first == 0) assert_ptr_equal(offsets, large ? (const void *)wide : narrow); /* not copied */
-      assert_ptr_equal(tdict_tensor_const_data(tdict_ragged_values(r)), numbers + 1 + (first ? 2 : 0));
+      assert_ptr_equal(tdict_tensor_const_data(tdict_ragged_get_values(r)), numbers + 1 + (first ? 2 : 0));
       if (!first) is_row(tree, 0, 2, 1);
       is_row(tree, 1 - first, 0, 0);
       is_row(tree, 2 - first, 3, 3);
