@@ -29,9 +29,9 @@ install(DIRECTORY build/docs/man/ DESTINATION ${CMAKE_INSTALL_MANDIR} OPTIONAL)
 # GDB looks for the printers of a library below its own data folder, by the full path of the library. A moved package
 # needs `source`, see docs/neighbours.md. Static libraries have no name that GDB could look for.
 set(gdb_dir ${CMAKE_INSTALL_DATADIR}/gdb)
-if(tdict IN_LIST tdict_asked)
+if(tdict_shared IN_LIST tdict_asked)
   install(FILES debug/tdict-gdb.py DESTINATION ${gdb_dir}/auto-load${CMAKE_INSTALL_FULL_LIBDIR}
-          RENAME $<TARGET_FILE_NAME:tdict>-gdb.py)
+          RENAME $<TARGET_FILE_NAME:tdict_shared>-gdb.py)
 else()
   install(FILES debug/tdict-gdb.py DESTINATION ${gdb_dir})
 endif()
@@ -54,6 +54,9 @@ endif()
 foreach(library ${tdict_dl_library})
   string(APPEND pc_private " -l${library}")
 endforeach()
+if(NOT tdict_shared IN_LIST tdict_asked) # then pkg-config is called without --static, too
+  set(pc_static_only " ${pc_private}")
+endif()
 configure_file(tdict.pc.in ${PROJECT_BINARY_DIR}/tdict.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tdict.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 foreach(pc_kind ${tdict_mpi_kinds})

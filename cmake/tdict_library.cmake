@@ -69,32 +69,35 @@ endif()
 target_include_directories(tdict_objects PRIVATE include src)
 
 set(tdict_version_script ${PROJECT_SOURCE_DIR}/cmake/tdict.map)
-add_library(tdict SHARED $<TARGET_OBJECTS:tdict_objects>)
-set_target_properties(tdict PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} LINK_DEPENDS ${tdict_version_script})
-target_link_options(tdict PRIVATE LINKER:--version-script=${tdict_version_script} ${tdict_sanitize_flags})
-tdict_harden_link(tdict)
+add_library(tdict_shared SHARED $<TARGET_OBJECTS:tdict_objects>)
+set_target_properties(tdict_shared PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} LINK_DEPENDS ${tdict_version_script})
+target_link_options(tdict_shared PRIVATE LINKER:--version-script=${tdict_version_script} ${tdict_sanitize_flags})
+tdict_harden_link(tdict_shared)
 if(NOT TDICT_SANITIZE) # the program provides the symbols of a sanitizer
-  target_link_options(tdict PRIVATE LINKER:--no-undefined)
+  target_link_options(tdict_shared PRIVATE LINKER:--no-undefined)
 endif()
-
 add_library(tdict_static STATIC $<TARGET_OBJECTS:tdict_objects>)
-set_target_properties(tdict_static PROPERTIES OUTPUT_NAME tdict)
 
-foreach(library tdict tdict_static)
+foreach(library tdict_shared tdict_static)
+  set_target_properties(${library} PROPERTIES OUTPUT_NAME tdict)
   add_library(tdict::${library} ALIAS ${library})
   target_include_directories(${library} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
   target_link_libraries(${library} PRIVATE Threads::Threads ${tdict_dl_library})
 endforeach()
 
-# Both targets always exist. BUILD_SHARED_LIBS chooses which are built by default and installed; if it is not set, both.
+# Both targets always exist. BUILD_SHARED_LIBS chooses which target is tdict::tdict, and which targets are built by default
+# and installed. If it is not set, a subproject is static. Otherwise both are built, and tdict::tdict is the shared library.
 # A subproject that installs nothing builds only the targets that its parent links.
-set(tdict_asked tdict tdict_static)
+set(tdict_asked tdict_shared tdict_static)
 if(DEFINED BUILD_SHARED_LIBS AND BUILD_SHARED_LIBS)
-  set(tdict_asked tdict)
-elseif(DEFINED BUILD_SHARED_LIBS)
+  set(tdict_asked tdict_shared)
+elseif(DEFINED BUILD_SHARED_LIBS OR NOT PROJECT_IS_TOP_LEVEL)
   set(tdict_asked tdict_static)
 endif()
-set_target_properties(tdict tdict_static tdict_objects PROPERTIES EXCLUDE_FROM_ALL ON)
+list(GET tdict_asked 0 tdict_chosen)
+add_library(tdict ALIAS ${tdict_chosen}) # otherwise a parent that links `tdict` would get -ltdict
+add_library(tdict::tdict ALIAS ${tdict_chosen})
+set_target_properties(tdict_shared tdict_static tdict_objects PROPERTIES EXCLUDE_FROM_ALL ON)
 if(TDICT_INSTALL OR PROJECT_IS_TOP_LEVEL)
   set_target_properties(${tdict_asked} PROPERTIES EXCLUDE_FROM_ALL OFF)
 endif()

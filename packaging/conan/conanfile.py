@@ -71,5 +71,6 @@ class TdictConan(ConanFile):
         self.cpp_info.libs = ["tdict"]
         self.cpp_info.system_libs = ["pthread", "dl", "m"]
         self.cpp_info.set_property("cmake_file_name", "tdict")
-        self.cpp_info.set_property("cmake_target_name", "tdict::tdict" if self.options.shared else "tdict::tdict_static")
+        self.cpp_info.set_property("cmake_target_name", "tdict::tdict")
+        self.cpp_info.set_property("cmake_target_aliases", ["tdict::tdict_shared" if self.options.shared else "tdict::tdict_static"])
         self.cpp_info.set_property("pkg_config_name", "tdict")

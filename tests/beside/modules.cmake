@@ -41,7 +41,7 @@ function(tdict_add_python test script device)
   if(EXISTS ${PROJECT_SOURCE_DIR}/build/python/bin/python AND NOT DEFINED CACHE{Python3_EXECUTABLE})
     set(python ${PROJECT_SOURCE_DIR}/build/python/bin/python)
   endif()
-  add_test(NAME ${test} COMMAND ${python} -B ${PROJECT_SOURCE_DIR}/tests/beside/${script} $<TARGET_FILE:tdict> ${ARGN})
+  add_test(NAME ${test} COMMAND ${python} -B ${PROJECT_SOURCE_DIR}/tests/beside/${script} $<TARGET_FILE:tdict_shared> ${ARGN})
   set_tests_properties(${test} PROPERTIES LABELS "beside;interop;${device}" SKIP_RETURN_CODE 77 TIMEOUT 300)
 endfunction()
 if(NOT TDICT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
@@ -49,7 +49,7 @@ if(NOT TDICT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
   # scripts/setup ci installs Debian's PyTorch for the CPU, which only the system's Python finds.
   if(EXISTS /usr/bin/python3)
     add_test(NAME beside_dlpack_torch COMMAND /usr/bin/python3 -B ${PROJECT_SOURCE_DIR}/tests/beside/dlpack.py
-      $<TARGET_FILE:tdict> torch)
+      $<TARGET_FILE:tdict_shared> torch)
     set_tests_properties(beside_dlpack_torch PROPERTIES LABELS "beside;interop;host" SKIP_RETURN_CODE 77 TIMEOUT 300)
   endif()
   # The same Python for the kernels' conversions of floats.

@@ -19,8 +19,8 @@ class TdictTestConan(ConanFile):
 
     def build(self):
         cmake = CMake(self)
-        library = "tdict::tdict" if self.dependencies["tdict"].options.shared else "tdict::tdict_static"
-        cmake.configure(variables={"TDICT_LIBRARY": library})
+        kind = "shared" if self.dependencies["tdict"].options.shared else "static"
+        cmake.configure(variables={"TDICT_KIND": kind})
         cmake.build()
 
     def test(self):

@@ -5,9 +5,9 @@ if(NOT TDICT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
   tdict_compile(debug_stopped)
   # The program needs its variables, and the printers need the private structs: also in a Release build.
   target_compile_options(debug_stopped PRIVATE -g -O0)
-  target_link_libraries(debug_stopped PRIVATE tdict::tdict)
+  target_link_libraries(debug_stopped PRIVATE tdict::tdict_shared)
   add_test(NAME gdb_prints COMMAND Python3::Interpreter -B ${CMAKE_CURRENT_SOURCE_DIR}/services/debug/gdb.py
                                    $<TARGET_FILE:debug_stopped> ${PROJECT_SOURCE_DIR}/debug/tdict-gdb.py
-                                   $<TARGET_FILE:tdict>)
+                                   $<TARGET_FILE:tdict_shared>)
   set_tests_properties(gdb_prints PROPERTIES LABELS "debug;sim;threads" SKIP_RETURN_CODE 77 TIMEOUT 120)
 endif()
