@@ -11,13 +11,24 @@ if(NOT tdict_mpi_libraries)
   endforeach()
 endif()
 install(DIRECTORY include/tdict DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp" ${tdict_left_out})
+install(FILES ${PROJECT_BINARY_DIR}/include/tdict/config.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tdict)
 install(
-  TARGETS ${tdict_asked} ${tdict_mpi_libraries}
+  TARGETS ${tdict_asked}
   EXPORT tdict-targets
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tdict-targets NAMESPACE tdict:: DESTINATION ${tdict_package_dir})
+# Each MPI has a file of its own, which is read only if its library is there: Debian has packages for these libraries.
+foreach(kind ${tdict_mpi_kinds})
+  install(
+    TARGETS tdict_${kind}
+    EXPORT tdict-${kind}-targets
+    INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT tdict-${kind}-targets NAMESPACE tdict:: DESTINATION ${tdict_package_dir})
+endforeach()
+set(tdict_libdir ${CMAKE_INSTALL_LIBDIR})
 configure_package_config_file(cmake/tdict-config.cmake.in ${PROJECT_BINARY_DIR}/tdict-config.cmake
-                              INSTALL_DESTINATION ${tdict_package_dir})
+                              INSTALL_DESTINATION ${tdict_package_dir} PATH_VARS tdict_libdir
+                              NO_CHECK_REQUIRED_COMPONENTS_MACRO)
 # 0.x: a minor version may change the interface.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tdict-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/tdict-config.cmake ${PROJECT_BINARY_DIR}/tdict-config-version.cmake

@@ -1,7 +1,8 @@
 /* Declares the table of operations that communicates through MPI. The functions of this header are in the libraries
  * libtdict_openmpi (pkg-config: tdict-openmpi) and libtdict_mpich (tdict-mpich). A program links the library of its own
- * MPI, in addition to libtdict. The header tdict.h does not include this header, and this header does not include
- * mpi.h. If the program includes mpi.h before this header, the compiler checks the type of the communicator.
+ * MPI, in addition to libtdict. TDICT_HAS_OPENMPI and TDICT_HAS_MPICH of tdict/config.h tell which libraries were
+ * built. The header tdict.h does not include this header, and this header does not include mpi.h. If the program
+ * includes mpi.h before this header, the compiler checks the type of the communicator.
  *
  * Initialization. The program calls MPI_Init_thread() before this header's functions, and MPI_Finalize() after the
  * communicators are destroyed.

@@ -8,6 +8,7 @@
  * - tdict/comm_mpi.h: the operations of a communicator through MPI
  * - tdict/comm_nccl.h: the operations of a communicator through NCCL
  * - tdict/comm_table.h: the operations of a communicator, for a program's own network
+ * - tdict/config.h: the optional parts of this build, as macros; the build writes this header
  * - tdict/convert.h: other dtypes
  * - tdict/debug.h: summaries of elements, for programs and debuggers
  * - tdict/devices.h: one tree to several devices, whole or in parts, and back

@@ -63,14 +63,14 @@ class TdictConan(ConanFile):
     def package(self):
         CMake(self).install()
         copy(self, "LICENSE", self.source_folder, os.path.join(self.package_folder, "licenses"))
-        # Conan writes files for CMake and pkg-config itself.
-        rmdir(self, os.path.join(self.package_folder, "lib", "cmake"))
-        rmdir(self, os.path.join(self.package_folder, "lib", "pkgconfig"))
+        rmdir(self, os.path.join(self.package_folder, "lib", "pkgconfig"))  # Conan writes the file for pkg-config itself
 
     def package_info(self):
         self.cpp_info.libs = ["tdict"]
         self.cpp_info.system_libs = ["pthread", "dl", "m"]
-        self.cpp_info.set_property("cmake_file_name", "tdict")
-        self.cpp_info.set_property("cmake_target_name", "tdict::tdict")
-        self.cpp_info.set_property("cmake_target_aliases", ["tdict::tdict_shared" if self.options.shared else "tdict::tdict_static"])
+        # The package's own files for CMake, which know the components.
+        self.cpp_info.set_property("cmake_find_mode", "none")
+        self.cpp_info.builddirs = [os.path.join("lib", "cmake")]
         self.cpp_info.set_property("pkg_config_name", "tdict")
+        parts = re.findall(r"#define TDICT_(HAS_\w+) ([01])", load(self, os.path.join(self.package_folder, "include/tdict/config.h")))
+        self.cpp_info.set_property("pkg_config_custom_content", {name.lower(): value for name, value in parts})

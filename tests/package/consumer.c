@@ -4,7 +4,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <tdict/config.h>
 #include <tdict/tdict.h>
+
+#ifdef EXPECT_PARTS /* what find_package() says of the optional parts */
+#if TDICT_HAS_CUDA != EXPECT_CUDA || TDICT_HAS_NVTX != EXPECT_NVTX
+#error tdict/config.h and the components of find_package differ: cuda or nvtx
+#endif
+#if TDICT_HAS_OPENMPI != EXPECT_OPENMPI || TDICT_HAS_MPICH != EXPECT_MPICH
+#error tdict/config.h and the components of find_package differ: openmpi or mpich
+#endif
+#endif
 
 static const tdict_field fields[] = {{"obs.pixels", TDICT_U8, 3, {3, 8, 8}}, {"reward", TDICT_F32, 1, {1}}};
 

@@ -2,7 +2,12 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include <tdict/config.h>
 #include <tdict/tdict.h>
+
+#if !TDICT_HAS_CUDA || TDICT_HAS_OPENMPI || TDICT_HAS_MPICH
+#error by default, a subproject has CUDA and no MPI
+#endif
 
 int main(void) {
   const int64_t batch[1] = {4};

@@ -1,0 +1,26 @@
+# The optional parts of the library, and which of them this build has. Writes tdict/config.h, whose macros tell programs.
+# cmake/tdict-config.cmake.in has the same parts as components of find_package(), and tdict.pc as variables.
+
+set(tdict_parts cuda nvtx openmpi mpich)
+set(tdict_parts_built ${tdict_mpi_kinds})
+if(TDICT_CUDA)
+  list(APPEND tdict_parts_built cuda)
+endif()
+if(tdict_nvtx)
+  list(APPEND tdict_parts_built nvtx)
+endif()
+
+set(tdict_pc_parts)
+foreach(part ${tdict_parts})
+  string(TOUPPER TDICT_HAS_${part} macro)
+  if(part IN_LIST tdict_parts_built)
+    set(${macro} 1)
+  else()
+    set(${macro} 0)
+  endif()
+  string(APPEND tdict_pc_parts "has_${part}=${${macro}}\n")
+endforeach()
+configure_file(cmake/tdict_config.h.in ${PROJECT_BINARY_DIR}/include/tdict/config.h @ONLY)
+foreach(library tdict_shared tdict_static)
+  target_include_directories(${library} INTERFACE $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>)
+endforeach()
