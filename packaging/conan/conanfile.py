@@ -10,6 +10,7 @@ from conan import ConanFile
 from conan.errors import ConanException
 from conan.tools.cmake import CMake, CMakeToolchain, cmake_layout
 from conan.tools.files import copy, load, rmdir, unzip
+from conan.tools.system.package_manager import Apt, Dnf
 
 required_conan_version = ">=2.0"
 
@@ -21,8 +22,9 @@ class TdictConan(ConanFile):
     topics = ("tensor", "tensordict", "cuda", "pinned-memory")
     package_type = "library"
     settings = "os", "arch", "compiler", "build_type"
-    options = {"shared": [True, False], "fPIC": [True, False]}
-    default_options = {"shared": False, "fPIC": True}
+    # tools: the programs tdict and tdict-bench. tdict-bench needs jansson of the system.
+    options = {"shared": [True, False], "fPIC": [True, False], "tools": [True, False]}
+    default_options = {"shared": False, "fPIC": True, "tools": True}
     implements = ["auto_shared_fpic"]
     languages = "C"
 
@@ -41,6 +43,11 @@ class TdictConan(ConanFile):
         if self.settings.os != "Linux":
             raise ConanException("tdict needs Linux")
 
+    def system_requirements(self):
+        if self.options.tools:
+            Apt(self).install(["libjansson-dev", "pkgconf"], check=True)
+            Dnf(self).install(["jansson-devel", "pkgconf"], check=True)
+
     def layout(self):
         cmake_layout(self, src_folder="src")
 
@@ -49,8 +56,10 @@ class TdictConan(ConanFile):
 
     def generate(self):
         toolchain = CMakeToolchain(self)
-        for name in ("TESTS", "EXAMPLES", "BENCH", "TOOL"):
+        for name in ("TESTS", "EXAMPLES"):
             toolchain.cache_variables[f"TDICT_BUILD_{name}"] = False
+        for name in ("BENCH", "TOOL"):
+            toolchain.cache_variables[f"TDICT_BUILD_{name}"] = bool(self.options.tools)
         toolchain.cache_variables["TDICT_NVTX"] = "OFF"
         toolchain.cache_variables["TDICT_MPI"] = "OFF"
         toolchain.generate()

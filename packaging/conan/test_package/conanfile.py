@@ -12,7 +12,7 @@ class TdictTestConan(ConanFile):
     generators = "CMakeDeps", "CMakeToolchain"
 
     def requirements(self):
-        self.requires(self.tested_reference_str)
+        self.requires(self.tested_reference_str, run=True)  # run: the programs of a static package, too
 
     def layout(self):
         cmake_layout(self)
@@ -27,3 +27,6 @@ class TdictTestConan(ConanFile):
         if can_run(self):
             for program in ("consumer_c", "consumer_cxx"):
                 self.run(os.path.join(self.cpp.build.bindir, program), env="conanrun")
+            if self.dependencies["tdict"].options.tools:
+                for program in ("tdict", "tdict-bench"):
+                    self.run(f"{program} --version", env="conanrun")
