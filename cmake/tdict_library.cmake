@@ -2,11 +2,17 @@
 
 find_package(Threads REQUIRED)
 include(CheckSymbolExists)
+include(CMakePushCheckState)
 check_symbol_exists(dlopen dlfcn.h TDICT_LIBC_HAS_DLOPEN)
 set(tdict_dl_library)
 if(NOT TDICT_LIBC_HAS_DLOPEN)
   set(tdict_dl_library ${CMAKE_DL_LIBS})
 endif()
+cmake_push_check_state()
+list(APPEND CMAKE_REQUIRED_DEFINITIONS -D_GNU_SOURCE)
+check_symbol_exists(pthread_setname_np pthread.h TDICT_LIBC_HAS_SETNAME)
+cmake_pop_check_state()
+set_source_files_properties(src/core/base/thread.c PROPERTIES COMPILE_DEFINITIONS TDICT_LIBC_HAS_SETNAME=$<BOOL:${TDICT_LIBC_HAS_SETNAME}>)
 
 file(GLOB tdict_sources CONFIGURE_DEPENDS src/*.c src/*/*.c src/*/*/*.c src/*/*/*/*.c)
 if(NOT TDICT_CUDA)

@@ -23,7 +23,7 @@ typedef struct tdict_context_options {
   tdict_device device;
   /** Number of threads in the pool, 1 to 1024. -1 (default): one thread for each CPU in the affinity mask of the thread
    *  that creates the context, but at least 8 and at most 1024. The threads of the pool block all signals, and start in
-   *  the default floating-point environment. */
+   *  the default floating-point environment. Debuggers show their names: tdict-pool-0, tdict-pool-1 and so on. */
   int32_t num_threads;
   size_t staging_bytes; /**< bytes of each device's pinned staging ring; default 64 MiB, at least 64 KiB */
   /** Maximum number of bytes in the pool of pinned memory. Freed bytes that the pool keeps for reuse also count. 0

@@ -10,6 +10,7 @@
 #include "support/fail_alloc.h"
 #include "support/rest.h"
 #include "support/test.h"
+#include "support/thread_name.h"
 
 CASE(version_matches_the_headers) {
   assert_int_equal(tdict_version(), TDICT_VERSION_MAJOR * 10000 + TDICT_VERSION_MINOR * 100 + TDICT_VERSION_PATCH);
@@ -365,4 +366,25 @@ GPU_CASE(context_two_in_one_process) {
   tdict_context_destroy(b);
   check_tree(src);
   tdict_release(src);
+}
+
+/* Every thread of a context with simulated devices has a name. */
+SIM_CASE(threads_of_a_context_have_names) {
+  static const char *const names[] = {"tdict-pool-0",   "tdict-pool-1",  "tdict-sim0-in",  "tdict-sim0-out",
+                                      "tdict-sim0-run", "tdict-sim1-in", "tdict-sim1-out", "tdict-sim1-run"};
+  const int count = sizeof names / sizeof *names, num_others = td_threads_named("*"); /* with those of a sanitizer */
+  tdict_sim_options sim = tdict_sim_options_default();
+  sim.num_devices = 2;
+  tdict_context *c = open_on(tdict_sim(0), &sim);
+  tdict_tree *host = make_tree();
+  for (int device = 0; device < 2; device++) {
+    tdict_tree *there = NULL;
+    td_ok(tdict_to_device(c, host, tdict_sim(device), NULL, &there, err));
+    tdict_release(there);
+  }
+  tdict_release(host);
+  td_rest();
+  for (int i = 0; i < count; i++) assert_int_equal(td_threads_named(names[i]), 1);
+  assert_int_equal(td_threads_named("*"), num_others + count);
+  tdict_context_destroy(c);
 }

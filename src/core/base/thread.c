@@ -1,8 +1,10 @@
-/* Starts threads that run no signal handlers of the program, except handlers of SIGABRT and of fault signals such as
- * SIGSEGV, and that compute in the default floating-point environment. Thread rule: safe from any thread. */
+/* Starts and names threads that run no signal handlers of the program, except handlers of SIGABRT and of fault signals
+ * such as SIGSEGV, and that compute in the default floating-point environment. Thread rule: safe from any thread. */
 #include "core/base/thread.h"
 
 #include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
 
 #include "core/base/float_env.h"
 
@@ -18,6 +20,20 @@ int tdict_thread_create(pthread_t *out, void *(*run)(void *argument), void *argu
   tdict_float_env_leave(&saved);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return code;
+}
+
+void tdict_thread_set_name(const char *format, ...) {
+#if TDICT_LIBC_HAS_SETNAME
+  enum { NAME_BYTES = 16, PREFIX_BYTES = 6 }; /* of the kernel, with the terminating zero */
+  char name[NAME_BYTES] = "tdict-";
+  va_list values;
+  va_start(values, format);
+  vsnprintf(name + PREFIX_BYTES, NAME_BYTES - PREFIX_BYTES, format, values);
+  va_end(values);
+  pthread_setname_np(pthread_self(), name);
+#else
+  (void)format;
+#endif
 }
 
 static void unlock(void *lock) { pthread_mutex_unlock(lock); }

@@ -148,7 +148,9 @@ static void *run_worker(void *argument) {
   tdict_pool *pool = argument;
   this_thread.pool = pool;
   pthread_mutex_lock(&pool->lock);
-  sleeper *self = &pool->sleepers[pool->num_started++];
+  const int number = pool->num_started++;
+  sleeper *self = &pool->sleepers[number];
+  tdict_thread_set_name("pool-%d", number);
   for (;;) {
     while (!pool->first && !pool->stop) sleep_for_tasks(pool, self);
     tdict_task *task = pool->first;

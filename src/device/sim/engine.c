@@ -164,6 +164,8 @@ static void do_work(tdict_sim_engine *engine, tdict_sim_op *op) {
 static void *run_engine(void *argument) {
   tdict_sim_engine *engine = argument;
   tdict_sim_driver *d = engine->device->driver;
+  static const char *const names[TDICT_SIM_NUM_ENGINES] = {"in", "out", "run"};
+  tdict_thread_set_name("sim%d-%s", (int)engine->device->ordinal, names[engine - engine->device->engines]);
   tdict_sim_lock(d);
   for (;;) {
     while (!d->closing && (!engine->head || (d->held && !engine->may_finish))) {

@@ -68,6 +68,7 @@ static queued_call *take_queued(tdict_comm_queue *queue) {
 }
 
 static void *run_queue(void *argument) {
+  tdict_thread_set_name("comm");
   for (queued_call *q; (q = take_queued(argument)) != NULL;) run_queued(q);
   return NULL;
 }

@@ -155,6 +155,11 @@ static void *run(void *argument) {
   return NULL;
 }
 
+static void *run_thread(void *argument) {
+  tdict_thread_set_name("save");
+  return run(argument);
+}
+
 /* Writes the error of an attempt after which no other attempt follows. */
 static tdict_status report(tdict_status status, const tdict_error *why, tdict_error *err) {
   if (status != TDICT_OK && err) *err = *why;
@@ -219,7 +224,7 @@ static void start_thread(saving *s) {
   tdict_future_count_live(&s->future);
   pthread_mutex_unlock(&engine->lock);
   tdict_engine_begin_job(engine, &s->job);
-  if (tdict_thread_create(&thread, run, s) == 0)
+  if (tdict_thread_create(&thread, run_thread, s) == 0)
     pthread_detach(thread);
   else
     run(s);

@@ -163,6 +163,7 @@ void tdict_loader_end_abandoned(tdict_loader *l) {
 static void *run_worker(void *user) {
   tdict_loader_worker *worker = user;
   tdict_loader *l = worker->loader;
+  tdict_thread_set_name("load-%d", (int)worker->number);
   pthread_mutex_lock(&l->lock);
   while (!l->is_stopping) {
     int64_t since = tdict_now_ns();

@@ -1,5 +1,6 @@
 /* The thread pool: order, taking back, ending, and starting that fails part way. */
 #include "support/test.h"
+#include "support/thread_name.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -382,5 +383,18 @@ CASE(pool_wakes_a_chain) {
   }
   /* a chain that nobody needs does not keep the pool from ending */
   tdict_pool_wake_chain(pool, THREADS);
+  tdict_pool_destroy(pool);
+}
+
+CASE(pool_threads_have_names) {
+  enum { THREADS = 4 };
+  tdict_pool *pool = open_pool(THREADS);
+  td_rest(); /* a thread names itself before it sleeps */
+  for (int i = 0; i < THREADS; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "tdict-pool-%d", i);
+    assert_int_equal(td_threads_named(name), 1);
+  }
+  assert_int_equal(td_threads_named("tdict-*"), THREADS);
   tdict_pool_destroy(pool);
 }

@@ -1,5 +1,6 @@
 /* Asynchronous calls: their order, their results and their errors. */
 #include "services/comm/trees.h"
+#include "support/thread_name.h"
 
 enum { MOST_CALLS = 12 };
 typedef struct async_case {
@@ -162,6 +163,20 @@ CASE(comm_destroy_waits_for_async_calls) {
   for (int r = 0; r < 3; r++) {
     assert_int_equal(thread_world_destroys(g->threads, r), 1);
     tdict_release(trees[r]);
+  }
+  rig_destroy(g);
+  rig_end();
+}
+
+/* A communicator has one thread after its first asynchronous call. */
+CASE(comm_thread_has_a_name) {
+  enum { WORLD = 3 };
+  rig *g = rig_create(WORLD);
+  assert_int_equal(td_threads_named("tdict-comm"), 0);
+  for (int i = 0; i < 2; i++) {
+    rig_run(g, start_and_change, NULL);
+    rig_drop_results(g);
+    assert_int_equal(td_threads_named("tdict-comm"), WORLD);
   }
   rig_destroy(g);
   rig_end();

@@ -7,6 +7,7 @@
 #include "random_tree.h"
 #include "support/fail_alloc.h"
 #include "support/rest.h"
+#include "support/thread_name.h"
 #include "tdict/io.h"
 
 /* A gate before each pwrite(). */
@@ -570,6 +571,31 @@ CASE(saving_without_memory) {
     assert_true(n < 2000);
   }
   tdict_release(source);
+  tdict_release(tree);
+  folder_remove(&f);
+  tdict_context_destroy(c);
+}
+
+/* The thread of a save has a name. If no thread can be started, the caller writes the file, and keeps its own name. */
+CASE(saving_thread_has_a_name) {
+  tdict_context *c = sim_context(0);
+  folder f = folder_create();
+  tdict_tree *tree = tree_of(3);
+  char before[32], after[32];
+  for (int round = 0; round < 2; round++) {
+    refuses_threads = round == 0;
+    set_gate(!refuses_threads);
+    pthread_getname_np(pthread_self(), before, sizeof before);
+    tdict_future *s = begin(c, in(&f, "t"), tree, TDICT_SNAPSHOT_AUTO);
+    if (!refuses_threads) await_writer();
+    assert_int_equal(td_threads_named("tdict-save"), refuses_threads ? 0 : 1);
+    pthread_getname_np(pthread_self(), after, sizeof after);
+    assert_string_equal(after, before);
+    set_gate(false);
+    refuses_threads = false;
+    end(s);
+    check_file(in(&f, "t"), tree);
+  }
   tdict_release(tree);
   folder_remove(&f);
   tdict_context_destroy(c);

@@ -54,6 +54,7 @@ static void sleep_until_change(tdict_nccl_watch *w) {
 
 static void *run(void *user) {
   tdict_nccl_watch *w = user;
+  tdict_thread_set_name("nccl");
   pthread_mutex_lock(&w->lock);
   while (!w->stops) {
     if (w->deadline_ns > tdict_now_ns()) {

@@ -3,6 +3,8 @@
 
 #include "device/gpu_help.h"
 #include "services/comm/nccl/ranks.h"
+#include "support/rest.h"
+#include "support/thread_name.h"
 
 SIM_CASE(nccl_table_describes_the_rank) {
   for (int size = 1; size <= MOST_RANKS; size++)
@@ -232,5 +234,15 @@ SIM_CASE(nccl_table_leaves_nothing) {
   assert_int_equal(after.num_allocations, before.num_allocations);
   assert_int_equal(after.num_streams, before.num_streams);
   assert_int_equal(after.num_events, before.num_events);
+  world_end(&w);
+}
+
+/* The thread that watches the time limits. */
+SIM_CASE(nccl_thread_has_a_name) {
+  world w;
+  world_open(&w, 2, false, 4096);
+  td_rest();
+  assert_int_equal(td_threads_named("tdict-nccl"), 2);
+  world_do(&w, ranks_destroy);
   world_end(&w);
 }
