@@ -2,6 +2,9 @@
  * creates one context and uses this context for all calls. The functions of the program, `log` and those of an
  * allocator, must return and must not throw: see docs/callbacks.md.
  *
+ * The library reads no environment variables. Other libraries that it loads, such as the CUDA driver and NCCL, have
+ * environment variables of their own.
+ *
  * Thread rule: every function is thread-safe, except that tdict_context_destroy() must be the last call on a
  * context. */
 #ifndef TDICT_CONTEXT_H

@@ -97,6 +97,12 @@ FAULTS = [
     ("numbers", "src/core/base/error.c", 'void tdict_planted(char *t) { snprintf(t, 9, "%+8.3f", 1.5); }\n', '"%+8.3f" depends on the locale'),
     ("numbers", "src/core/base/file.c", "double tdict_planted(const char *t) { return strtod(t, NULL); }\n", "strtod() depends on the locale"),
     ("numbers", "tools/tdict.c", 'void planted(void) { setlocale(LC_ALL, ""); }\n', "sets LC_ALL"),
+    ("process", "src/core/base/error.c", 'int planted(void) { return getenv("HOME") != NULL; }\n', "uses getenv: make it an option"),
+    ("process", "include/tdict/status.h", 'static inline void planted(void) { setenv("A", "B", 1); }\n', "uses setenv: make it"),
+    ("process", "src/core/sched/pool.c", "extern char **environ;\n", "uses environ: make it an option"),
+    ("process", "src/services/io/saving.c", "void planted(void) { tdict_thread_create(0, 0, 0); }\n",
+     "starts threads in 2 places, and names threads in 1"),
+    ("process", "src/services/io/open.c", "void planted(void) { pthread_create(0, 0, 0, 0); }\n", "calls pthread_create()"),
     ("orders", "src/core/base/error.c", "int planted(_Atomic(int) *w) { return atomic_load_explicit(&w[f(1, 2)], memory_order_acquire); }\n",
      "src/core/base/error.c: uses load acquire for w,"),
     ("orders", "src/core/base/file.c", "enum { PLANTED = memory_order_relaxed };\n", "src/core/base/file.c: names 1 memory orders outside"),
@@ -208,6 +214,8 @@ def check_symbols(report, root, folder):
         ("static int planted; int *tdict_version2(void); __attribute__((visibility(\"hidden\"))) int *tdict_version2(void) "
          "{ return &planted; }\n", "", "planted is a mutable global"),
         ("__attribute__((visibility(\"hidden\"))) int tdict_planted = 1;\n", "", "tdict_planted is a mutable global"),
+        ("char *getenv(const char *); __attribute__((visibility(\"hidden\"))) char *tdict_planted(void) { return getenv(\"A\"); }\n",
+         "", "stub.o uses getenv"),
     ]
     for added, removed, words in faults:
         (folder / "stub.c").write_text(stub.replace(removed, "") + added)

@@ -7,6 +7,8 @@ import re
 import shutil
 import sys
 
+# What reads or changes the environment variables of the process.
+ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\b|\b(?:set|unset|put|clear)env\b|\b_*environ\b")
 NOT_NAMES = re.compile(r"TDICT_(\w+_H|API|PRINTF|NODISCARD|BEGIN_DECLS|END_DECLS)$")
 CASE = re.compile(r"^(?:CASE|DEVICE_CASE|GPU_CASE|SIM_CASE|CUDA_CASE|MPI_CASE)\(([a-z0-9_]+)\)", re.M)
 DEVICES = {"DEVICE_CASE": ["host", "sim", "cuda"], "GPU_CASE": ["sim", "cuda"], "SIM_CASE": ["sim"], "CUDA_CASE": ["cuda"],

@@ -3,7 +3,8 @@
 usage: symbols.py ROOT SHARED STATIC [HEADER...]
 The shared library must export exactly the functions marked TDICT_API. The list of the Debian package has the same names.
 HEADER names a header whose functions the build leaves out. In the static library every global symbol must begin with
-tdict_ (or nvtx). Mutable globals are not allowed, except thread-local marks and those of NVTX."""
+tdict_ (or nvtx). Mutable globals are not allowed, except thread-local marks and those of NVTX. No file but that of NVTX
+uses a function of environment variables."""
 
 import re
 import subprocess
@@ -43,6 +44,12 @@ def main():
             report.checked()
             if not OURS.match(parts[2]):
                 report.fail(static, f"the global symbol {parts[2]} does not begin with tdict_")
+    member = ""
+    for line in run("nm", "-u", static).splitlines():
+        if line.endswith(":"):
+            member = line[:-1]
+        elif line and source.ENVIRONMENT.fullmatch(line.split()[-1].split("@")[0]) and not member.startswith("nvtx"):
+            report.fail(static, f"{member} uses {line.split()[-1]}: the library reads no environment variables")
     for line in run("objdump", "-t", static).splitlines():
         match = re.match(r"[0-9a-f]+ .{7} (\.data|\.bss|\*COM\*)(?:\.(?!rel\.ro)\S+)?\t([0-9a-f]+)\s+(?:\.hidden )?(\S+)$", line)
         if match and int(match.group(2), 16) > 0 and not re.search("nvtx", match.group(3), re.I):
