@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include <tdict/index.h>
 #include <tdict/shape.h>
 #include <tdict/tdict.hpp>
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/index.h"
 #include "tdict/shape.h"
 
 #include "support/ops.h"

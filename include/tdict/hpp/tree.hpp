@@ -7,6 +7,7 @@
 
 #include "tdict/clone.h"
 #include "tdict/hpp/tensor.hpp"
+#include "tdict/index.h"
 #include "tdict/nontensor.h"
 
 TDICT_HPP_BEGIN

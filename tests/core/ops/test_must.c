@@ -328,7 +328,7 @@ DEVICE_CASE(must_preallocate) {
   td_ok(tdict_create_from(fields, 2, 1, (const int64_t[]){4}, r.memory, &td, err));
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
   td_ok(tdict_write_rows(empty, 2, row, err)); /* allocates */
-  assert_true(tdict_equal(empty, td));        /* zeroed */
+  assert_true(tdict_equal(empty, td));         /* zeroed */
   tdict_release(row);
   td_ok(tdict_create_from(fields, 2, 0, NULL, r.memory, &row, err));
   tdict_tensor *obs = NEW(&r, 3);

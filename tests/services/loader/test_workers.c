@@ -369,7 +369,7 @@ DEVICE_CASE(loader_workers_have_names) {
   enum { WORKERS = 3 };
   yard y = open_yard();
   numbers n = numbers_of(40);
-  tdict_dataset d = by_row(&n);
+  tdict_dataset_table d = by_row(&n);
   tdict_loader_options o = tdict_loader_options_default();
   o.batch_size = 2;
   o.num_workers = WORKERS;
