@@ -10,17 +10,17 @@
 static atomic_int joined, joined_unpinned, pinned_again;
 
 tdict_status __real_tdict_stack(const tdict_tree *const *trees, size_t count, const tdict_join_options *options,
-                                tdict_tree **out, tdict_error *err);
+                                const tdict_run *run, tdict_tree **out, tdict_error *err);
 tdict_status __wrap_tdict_stack(const tdict_tree *const *trees, size_t count, const tdict_join_options *options,
-                                tdict_tree **out, tdict_error *err);
-tdict_status __real_tdict_pad_sequence(const tdict_tree *const *trees, size_t count, double value,
-                                       const tdict_join_options *options, tdict_tree **out, tdict_error *err);
-tdict_status __wrap_tdict_pad_sequence(const tdict_tree *const *trees, size_t count, double value,
-                                       const tdict_join_options *options, tdict_tree **out, tdict_error *err);
+                                const tdict_run *run, tdict_tree **out, tdict_error *err);
+tdict_status __real_tdict_pad_sequence(const tdict_tree *const *trees, size_t count, const tdict_pad_options *options,
+                                       const tdict_run *run, tdict_tree **out, tdict_error *err);
+tdict_status __wrap_tdict_pad_sequence(const tdict_tree *const *trees, size_t count, const tdict_pad_options *options,
+                                       const tdict_run *run, tdict_tree **out, tdict_error *err);
 tdict_status __real_tdict_pack_sequence(const tdict_tree *const *trees, size_t count, const tdict_pack_options *options,
-                                        tdict_tree **out, tdict_error *err);
+                                        const tdict_run *run, tdict_tree **out, tdict_error *err);
 tdict_status __wrap_tdict_pack_sequence(const tdict_tree *const *trees, size_t count, const tdict_pack_options *options,
-                                        tdict_tree **out, tdict_error *err);
+                                        const tdict_run *run, tdict_tree **out, tdict_error *err);
 tdict_status __real_tdict_pin_memory(tdict_context *c, const tdict_tree *td, const tdict_pin_options *o,
                                      tdict_tree **out, tdict_error *err);
 tdict_status __wrap_tdict_pin_memory(tdict_context *c, const tdict_tree *td, const tdict_pin_options *o,
@@ -32,16 +32,16 @@ static tdict_status look_at(tdict_status status, tdict_tree *const *made) {
   return status;
 }
 tdict_status __wrap_tdict_stack(const tdict_tree *const *trees, size_t count, const tdict_join_options *options,
-                                tdict_tree **out, tdict_error *err) {
-  return look_at(__real_tdict_stack(trees, count, options, out, err), out);
+                                const tdict_run *run, tdict_tree **out, tdict_error *err) {
+  return look_at(__real_tdict_stack(trees, count, options, run, out, err), out);
 }
-tdict_status __wrap_tdict_pad_sequence(const tdict_tree *const *trees, size_t count, double value,
-                                       const tdict_join_options *options, tdict_tree **out, tdict_error *err) {
-  return look_at(__real_tdict_pad_sequence(trees, count, value, options, out, err), out);
+tdict_status __wrap_tdict_pad_sequence(const tdict_tree *const *trees, size_t count, const tdict_pad_options *options,
+                                       const tdict_run *run, tdict_tree **out, tdict_error *err) {
+  return look_at(__real_tdict_pad_sequence(trees, count, options, run, out, err), out);
 }
 tdict_status __wrap_tdict_pack_sequence(const tdict_tree *const *trees, size_t count, const tdict_pack_options *options,
-                                        tdict_tree **out, tdict_error *err) {
-  return look_at(__real_tdict_pack_sequence(trees, count, options, out, err), out);
+                                        const tdict_run *run, tdict_tree **out, tdict_error *err) {
+  return look_at(__real_tdict_pack_sequence(trees, count, options, run, out, err), out);
 }
 tdict_status __wrap_tdict_pin_memory(tdict_context *c, const tdict_tree *td, const tdict_pin_options *o,
                                      tdict_tree **out, tdict_error *err) {
