@@ -100,6 +100,11 @@ typedef struct tdict_dlpack_entry {
   struct DLManagedTensorVersioned *versioned;
   struct DLManagedTensor *legacy;
 } tdict_dlpack_entry;
+static inline tdict_dlpack_entry tdict_dlpack_entry_default(void) {
+  tdict_dlpack_entry e;
+  memset(&e, 0, sizeof e);
+  return e;
+}
 
 /** @brief Makes a managed tensor over the bytes of @p tensor. Copies no element.
  *

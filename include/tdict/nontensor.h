@@ -1,29 +1,9 @@
-/* Declares leaves of text, numbers and JSON. A leaf holds one value for a whole tree, or a column. A column has one
- * value for each element of the tree.
+/* Sets and returns leaves of text, numbers and JSON. A leaf holds one value for a whole tree, or a column, which has
+ * one value for each element of the tree. A value never changes: to replace it, set the leaf again. Values stay in host
+ * memory. docs/leaves.md says what operations on trees do with them. Thread rule: as in tdict/tree.h.
  *
- * A value for a whole tree belongs to every element of the tree. TensorDict calls such a leaf NonTensorData, and a
- * column NonTensorStack. A value never changes. To replace a value, set the leaf again.
- *
- * Operations on trees. A new tree shares the values for whole trees with its source. If a function of tdict/index.h or
- * tdict/shape.h makes a tree, the values of a column move like the elements of a tensor. An index that removes all
- * dimensions of a column makes a value for the whole tree. The function tdict_stack() always makes a column. The
- * function tdict_cat() also makes a column, unless all trees have the same value for the whole tree. If the trees of
- * tdict_pad_sequence() have columns at one path, these columns must have equal lengths.
- *
- * Other functions. A deep clone and the result of a transfer share the values, which stay in host memory. No
- * transfer needs the option `keep_objects` for values. The functions tdict_visit(), tdict_apply(), tdict_filter() and
- * tdict_fill() skip values. Comparisons are exact: the integer 1 and the real 1.0 differ, reals are compared bit by
- * bit, and JSON is compared as text. The function tdict_bytes() counts 16 bytes for each value, plus the stored texts,
- * each with one byte for its end. If successive values of a column are set from the same `text` pointer, their text is
- * stored once.
- *
- * Writes in place. Functions that write to an existing tree cannot change a value. The functions tdict_copy(),
- * tdict_update_in_place() and tdict_transfer_into() accept a leaf of values if the leaf has equal values in both trees.
- * Functions that write some elements of a tree, such as tdict_index_set() and tdict_stack_into(), accept a leaf only if
- * both trees have the same value for the whole tree. Otherwise each of these functions returns #TDICT_ENOTSUP, and
- * err->path names the leaf.
- *
- * Thread rule: as in tdict/tree.h. */
+ * Errors of all functions with a path: #TDICT_EINVAL an invalid path or a NULL pointer; #TDICT_ETYPE the path leads
+ * through a tensor or an object; #TDICT_ENOMEM. Results are written on success only. */
 #ifndef TDICT_NONTENSOR_H
 #define TDICT_NONTENSOR_H
 
@@ -41,8 +21,7 @@ typedef enum tdict_value_kind {
   TDICT_VALUE_JSON = 5  /**< the text of one JSON value (RFC 8259), nested at most 512 levels deep */
 } tdict_value_kind;
 
-/** A value. Functions ignore members that the kind does not use. In values that functions return, these members are 0
- *  or NULL. */
+/** A value. Functions ignore members that the kind does not use; in values that they return, these members are 0. */
 typedef struct tdict_value {
   int32_t kind;     /**< a tdict_value_kind */
   int64_t integer;  /**< the value of an integer; 0 or 1 for a bool */
@@ -54,63 +33,44 @@ typedef struct tdict_value {
 /** Value for `count` of tdict_set_values(): sets one value for the whole tree. */
 #define TDICT_WHOLE_TREE SIZE_MAX
 
-/** @brief Sets values at a path, as tdict_set() sets a tensor: a column with one value for each element of the tree
- *  that holds the leaf, or one value for this whole tree.
- *
- *  If this tree has no batch dimensions, both are the same.
- *  @param[in] values  One value for each element, in C order. The call copies the values and texts into one allocation.
- *                     NULL is allowed if @p count is 0.
- *  @param[in] count   Number of values. #TDICT_WHOLE_TREE: @p values has one value for the whole tree.
- *  @return #TDICT_OK; #TDICT_EINVAL an invalid path, or a NULL pointer; #TDICT_EINVAL also if the kind is unknown, a
- *          bool is not 0 or 1, a text is not UTF-8, or JSON is invalid; #TDICT_ETYPE the path leads through a tensor or
- *          an object; #TDICT_ESHAPE @p count is not the number of elements; #TDICT_ELOCKED the tree that gets the leaf
- *          is locked; #TDICT_EOVERFLOW the text is too long; #TDICT_ENOMEM. The message names the first invalid value
- *          of a column, and the position of the first wrong byte of a text.
- *  @note Cost: as tdict_set(), plus O(bytes of the texts). */
+/** @brief Sets a column, or one value for the whole tree, as tdict_set() sets a tensor.
+ *  @param[in] values  One value for each element, in C order. The values and texts are copied into one allocation.
+ *  @param[in] count  Number of values: that of the elements of the tree that holds the leaf, or #TDICT_WHOLE_TREE.
+ *  @return #TDICT_ESHAPE @p count differs from the number of elements; #TDICT_EINVAL also for an invalid value, which
+ *          the message names with the position of the first wrong byte; #TDICT_ELOCKED; #TDICT_EOVERFLOW. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_values(tdict_tree *tree, const char *path, const tdict_value *values,
                                                         size_t count, tdict_error *err);
-/** @brief Sets one text for the whole tree. @p text ends with a 0 byte. Returns the errors of tdict_set_values(). */
+/** @brief Sets one text, which ends with a 0 byte, for the whole tree. Errors: as tdict_set_values(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_text(tdict_tree *tree, const char *path, const char *text,
                                                       tdict_error *err);
-/** @brief Sets a column of texts. Each text ends with a 0 byte. For a NULL in @p texts, the value has the kind
- *  #TDICT_VALUE_NULL. Returns the errors of tdict_set_values(). */
+/** @brief Sets a column of texts, which end with a 0 byte. NULL stands for a value of the kind #TDICT_VALUE_NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_texts(tdict_tree *tree, const char *path, const char *const *texts,
                                                        size_t count, tdict_error *err);
 
 /** @brief Returns the value of one element, or the value for the whole tree.
- *
- *  If the path names a value for the whole tree, the function returns this value for each element.
- *  @param[in]  i    Position of the element in C order. For a column, @p i must be below the number of values. For a
- *                   value for the whole tree, @p i must be below the number of elements of the tree that holds the
- *                   leaf. -1: the leaf must hold one value for the whole tree.
- *  @param[out] out  Written on success only. The text of the value is borrowed from the tree until the leaf is replaced
- *          or removed.
- *  @return #TDICT_OK; #TDICT_EINVAL @p i is out of range; #TDICT_EINVAL also for an invalid path or a NULL pointer;
- *          #TDICT_ENOTFOUND there is no entry at the path; #TDICT_ETYPE the path names a tensor, a tree or another
- *          object, or leads through a tensor or an object; #TDICT_ESHAPE @p i is -1 and the path names a column;
- *          #TDICT_ENOMEM. */
+ *  @param[in] i  Position of the element in C order; a value for the whole tree belongs to each element. -1: the leaf
+ *          must hold one value for the whole tree.
+ *  @param[out] out  Its text is borrowed from the tree until the leaf is replaced or removed.
+ *  @return #TDICT_EINVAL also if @p i is out of range; #TDICT_ENOTFOUND; #TDICT_ETYPE also for another kind of entry;
+ *          #TDICT_ESHAPE @p i is -1 and the leaf is a column. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_value(const tdict_tree *tree, const char *path, int64_t i,
                                                        tdict_value *out, tdict_error *err);
-/** @brief Returns the text or JSON of one element, or the text or JSON for the whole tree.
- *  @param[in]  i       As in tdict_get_value().
- *  @param[out] text    Borrowed from the tree until the leaf is replaced or removed. A 0 byte follows the text.
+/** @brief Returns the text or JSON of an element, or of the whole tree, as tdict_get_value().
+ *  @param[out] text  Borrowed until the leaf is replaced or removed. A 0 byte follows.
  *  @param[out] length  Bytes of the text without the 0 byte. May be NULL.
- *  @return The errors of tdict_get_value(); #TDICT_ETYPE also if the value is neither text nor JSON. Nothing is written
- *          on failure. */
+ *  @return #TDICT_ETYPE also if the value is neither text nor JSON. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_text(const tdict_tree *tree, const char *path, int64_t i,
                                                       const char **text, size_t *length, tdict_error *err);
 
-/** The object of a leaf of values. tdict_walk() and tdict_get_object() return this object. The tree owns the object. */
+/** The object of a leaf of values, as tdict_walk() and tdict_get_object() return it. The tree owns the object. */
 typedef struct tdict_nontensor tdict_nontensor;
-/** @brief Returns the type of objects that hold values. To put such an object into a tree, call
- *  tdict_set_values(), and do not call tdict_set_object(). The type is static. Thread-safe. */
+/** @brief Returns the type of these objects, to recognize them. Static. Not for tdict_set_object(). Thread-safe. */
 TDICT_API const tdict_type *tdict_nontensor_type(void);
-/** @brief Returns the number of dimensions of @p values: 0 for a value for the whole tree.
+/** @brief Returns the number of dimensions: 0 for a value for the whole tree.
  *  @param[out] shape  The sizes of the dimensions, borrowed from @p values. May be NULL. */
 TDICT_API int tdict_nontensor_shape(const tdict_nontensor *values, const int64_t **shape);
-/** @brief Returns value @p i in C order.
- *  @param[out] out  Written on success only. The text of the value is borrowed from @p values.
- *  @return #TDICT_OK; #TDICT_EINVAL a NULL pointer, or @p i is out of range. */
+/** @brief Returns value @p i in C order. Its text is borrowed from @p values.
+ *  @return #TDICT_EINVAL a NULL pointer, or @p i is out of range. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_nontensor_get(const tdict_nontensor *values, int64_t i, tdict_value *out,
                                                            tdict_error *err);
 

@@ -1,14 +1,10 @@
-/* Declares functions that use an array of C structs as a tree.
+/* Uses an array of C structs as a tree. A table of fields describes the members, and the tensors of the tree are views
+ * of them. The array is their common storage, so the distance between two elements of the batch is the size of the
+ * struct.
  *
- * A program describes the members of its struct by a table of fields. tdict_records_view() creates a tree whose tensors
- * are views of the members. All tensors share one storage, which is the array. tdict_records_write() copies the tensors
- * of another tree to the members.
- *
- * The tree has one batch dimension, the number of records. tdict_reshape() of tdict/shape.h gives the tree more batch
- * dimensions without a copy. The tensors are strided: the distance between two elements of the batch is the size of the
- * struct. Transfers to a device gather such tensors in staging buffers. tdict_transfer_into() copies from a device into
- * a view of records, and does not change the padding.
- * Thread rule: as in tdict/tensor.h. */
+ * The tree has one batch dimension, the number of records; tdict_reshape() gives it more without a copy. Transfers to a
+ * device gather the members in staging buffers. tdict_transfer_into() copies from a device into a view of records, and
+ * does not change the padding. Thread rule: as in tdict/tensor.h. */
 #ifndef TDICT_RECORDS_H
 #define TDICT_RECORDS_H
 
@@ -61,40 +57,29 @@ static inline tdict_records tdict_records_default(void) {
   return r;
 }
 
-/** @brief Creates a tree over an array of structs. Copies no element.
+/** @brief Creates a tree over an array of structs. Copies no element, so a write to a tensor writes the members.
  *
- *  The tensor of a field has the shape [num_records, sizes of the field...]. A write to the tensor writes the member.
- *  Members need not be aligned to the size of their elements, for example in a packed struct.
- *  @param[in]  records  Borrowed for the call.
- *  @param[in]  release  Called once with @p user after the last tensor of the array is released. NULL: nothing is
- *                       called. The rules of tdict_tensor_from_data() apply. If tdict_records_view() fails, the
- *                       callback is not called.
- *  @param[out] out      New tree with one reference, written on success only.
- *  @return #TDICT_OK; #TDICT_ENOTSUP `record_bytes` is not a multiple of the size of a field's element; #TDICT_ESHAPE a
- *          field reaches outside the record, or `member_bytes` differs from the size of the field; #TDICT_EDTYPE a
- *          dtype is unknown; #TDICT_EEXIST two fields have the same path; #TDICT_ETYPE the path of a field leads
- *          through the tensor of another field; #TDICT_EOVERFLOW the array does not fit into the address space;
- *          #TDICT_EINVAL a NULL pointer, an invalid size, flag or path, or no fields; #TDICT_ENOMEM. If a field is
- *          wrong, err->path names the field.
+ *  The tensor of a field has the shape [num_records, sizes of the field...]. Members need not be aligned.
+ *  @param[in] records  Borrowed for the call.
+ *  @param[in] release  Called once with @p user after the last tensor of the array is released, but not if this call
+ *          fails; NULL: nothing is called. The rules of tdict_tensor_from_data() apply.
+ *  @return #TDICT_ENOTSUP `record_bytes` is not a multiple of the size of a field's element; #TDICT_ESHAPE a field
+ *          reaches outside the record, or `member_bytes` differs; #TDICT_EDTYPE; #TDICT_EEXIST, #TDICT_ETYPE a path
+ *          does not fit that of another field; #TDICT_EOVERFLOW the size of the array; #TDICT_EINVAL a NULL pointer, a
+ *          size, flag or path, or no fields; #TDICT_ENOMEM. err->path names the wrong field.
  *  @note Cost: O(fields), for any number of records. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_records_view(const tdict_records *records, void (*release)(void *user),
                                                           void *user, tdict_tree **out, tdict_error *err);
 /** @brief Writes the tensors of a tree to the members of an array of structs.
  *
- *  For each field, @p src must have a tensor with the path, dtype and shape that tdict_records_view() gives the field.
- *  Other entries of @p src are ignored. Padding and members without a field do not change. If fields overlap, the last
- *  field in the table is written last. The call checks all fields before it writes the first byte. The call waits for
- *  transfers that write @p src.
- *  @param[in] records  Borrowed for the call. The call does not wait for transfers that use views of the same array. If
- *                      such transfers exist, call tdict_update_in_place() with the view as the destination.
- *  @param[in] src      In plain or pinned host memory, with any strides. To write from a device, call
- *                      tdict_transfer_into() with a view of the records as the destination.
- *  @return The errors of tdict_records_view(); #TDICT_ENOTFOUND @p src lacks a path; #TDICT_ETYPE the entry of @p src
- *          at a path is not a tensor; #TDICT_ESHAPE or #TDICT_EDTYPE a tensor does not match its field;
- *          #TDICT_EWRONGDEVICE a tensor is on a device; #TDICT_EREADONLY the flag #TDICT_DESC_READ_ONLY is set;
- *          #TDICT_EINVAL also if a transfer into a tensor failed or was cancelled. If the error is about a field,
- *          err->path names the field.
- *  @note Cost: O(fields), plus one strided copy of the elements. */
+ *  For each field, @p src must have a tensor with the path, dtype and shape of tdict_records_view(). Other entries,
+ *  padding, and members without a field stay. Checks all fields before the first write, which follows the table.
+ *  @param[in] records  Borrowed. If transfers use views of the array, call tdict_update_in_place() with a view instead.
+ *  @param[in] src  In host memory; the call waits for transfers that write it. To write from a device, call
+ *          tdict_transfer_into() with a view of the records.
+ *  @return The errors of tdict_records_view(); #TDICT_ENOTFOUND or #TDICT_ETYPE no tensor at a path; #TDICT_ESHAPE or
+ *          #TDICT_EDTYPE another shape or dtype; #TDICT_EWRONGDEVICE; #TDICT_EREADONLY by `flags`; #TDICT_EINVAL also
+ *          if a transfer into a tensor failed. err->path names the wrong field. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_records_write(const tdict_records *records, const tdict_tree *src,
                                                            tdict_error *err);
 

@@ -1,12 +1,11 @@
-/* Declares the status codes, and the error struct that failing calls fill.
+/* Declares the status codes, and the error struct that failing calls fill. docs/learn/errors.md has an example.
  *
- * Every function of the library that returns a tdict_status takes a `tdict_error *err` as its last argument. `err` may
- * be NULL. `*err` is written only on failure. A call that fails changes nothing, unless its comment says otherwise. If
- * a struct begins with `struct_size`, a call that reads the struct also returns #TDICT_EINVAL for a wrong
- * `struct_size`. The call returns #TDICT_ENOTSUP if the struct sets a field that this library does not know.
- * A function of the program that the library calls must return. No C++ exception and no longjmp() may leave it: see
- * docs/callbacks.md. The page also says what pthread_cancel() does.
- * Thread rule: during a call, no other thread may use the error struct that is passed to the call. */
+ * A function that can fail returns a tdict_status, and takes a `tdict_error *err` as its last argument, which may be
+ * NULL. #TDICT_OK is success; the comments list the other codes. `*err` is written only on failure. A call that fails
+ * changes nothing, unless its comment says otherwise. For a struct that begins with `struct_size`, a wrong size is
+ * #TDICT_EINVAL, and a field that this library does not know is #TDICT_ENOTSUP. A function of the program that the
+ * library calls must return, without a C++ exception or longjmp(): see docs/callbacks.md. During a call, no other
+ * thread may use the error struct of the call. */
 #ifndef TDICT_STATUS_H
 #define TDICT_STATUS_H
 
@@ -56,33 +55,24 @@ typedef struct tdict_error {
   char message[256]; /**< the cause, on one line; usually the value that was found and the value that was wanted */
 } tdict_error;
 
-/** @brief Returns the name of a status, such as "TDICT_EINVAL". Returns "TDICT_?" for an unknown number.
- *  @return a static string. Thread-safe. */
+/** @brief Returns the name of a status, such as "TDICT_EINVAL", or "TDICT_?". A static string. Thread-safe. */
 TDICT_API const char *tdict_status_name(tdict_status status);
 
-/** @brief Fills an error struct. Functions of the program that the library calls, such as the hooks of a type and the
- *  functions of a dataset, report their errors with this function.
+/** @brief Fills an error struct, in hooks, datasets and other functions of the program that the library calls.
  *
  *  Example: ``return tdict_error_set(err, TDICT_EIO, file, "cannot read: %s", strerror(errno));``
- *
- *  A function of the program may also write the members of the struct itself. The library then keeps the path, the
- *  message and `native`. It sets `status` to the status that the function returned, and writes a message if there is
- *  none.
- *  @param[out] err  NULL is allowed. `native` becomes 0; the caller may set `native` afterwards.
- *  @param[in] path  The entry or the file that the error is about; NULL for none. A long path is cut in the middle.
- *  @param[in] format  The message, as for printf(), on one line. A long message is cut at its end. @p path and the
- *                     arguments may point into @p err.
+ *  Such a function may also write the members itself: the library keeps them, and sets `status` to the returned status.
+ *  @param[out] err  NULL is allowed. `native` becomes 0; the caller may set it afterwards.
+ *  @param[in] path  The entry or the file that the error is about; NULL for none. Long paths are cut in the middle.
+ *  @param[in] format  The message, as for printf(), on one line, cut at its end. The arguments may point into @p err.
  *  @return @p status. Thread-safe. */
 TDICT_API tdict_status tdict_error_set(tdict_error *err, tdict_status status, const char *path, const char *format, ...)
     TDICT_PRINTF(4, 5);
 
-/** @brief Prints an error as one line.
+/** @brief Prints an error as one line, with `native` in brackets if it is not 0. Prints nothing for NULL.
  *
  *  Example: ``TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels``.
- *  @param[in] err  Borrowed. If `native` is not 0, the line ends with this number in brackets. If @p err is NULL, the
- *          function prints nothing.
- *  @param[in] file  Borrowed; not flushed. Use ferror() to detect write errors.
- *  @note Thread-safe. The macros of tdict/try.h call this function. */
+ *  @param[in] file  Borrowed; not flushed. Use ferror() to detect write errors. Thread-safe. */
 TDICT_API void tdict_error_print(const tdict_error *err, FILE *file);
 
 TDICT_END_DECLS

@@ -36,7 +36,7 @@ def check_umbrella(report, root):
         if name not in included:
             included.add(name)
             rest += re.findall(r'^#include "tdict/(\w+\.h)"', (root / "include/tdict" / name).read_text(), re.M)
-    left_out = {header.name for header in source.files(root, "include/tdict/*.h")} - included
+    left_out = {header.name for header in source.files(root, "include/tdict/*.h")} - included | {"config.h"}  # made by the build
     report.checked()
     if said != left_out:
         report.fail("include/tdict/tdict.h", f"does not include {', '.join(sorted(left_out))}, and its comment names others")

@@ -2,7 +2,7 @@
 static void use_dlpack(tdict_tensor *tensor) {
   tdict_dlpack_export_options give = tdict_dlpack_export_options_default();
   tdict_dlpack_import_options take = tdict_dlpack_import_options_default();
-  tdict_dlpack_entry managed, legacy, *entries = NULL;
+  tdict_dlpack_entry managed = tdict_dlpack_entry_default(), legacy = managed, *entries = NULL;
   tdict_tensor *back[2] = {NULL, NULL};
   tdict_tree *tree = NULL, *again = NULL;
   tdict_stream unordered;

@@ -1,5 +1,6 @@
 /* Tests the loader: batches and their order for every kind of dataset, saved states, and errors. */
 #include "numbers.h"
+#include "support/thread_name.h"
 
 DEVICE_CASE(loader_same_batches_for_any_workers) {
   yard y = open_yard();
@@ -349,6 +350,26 @@ DEVICE_CASE(loader_counts_batches) {
   assert_true(s.wait_seconds > 0 && s.fetch_seconds > 0 && s.idle_seconds >= 0);
   assert_true(s.mean_ready >= 0 && s.num_ready >= 0);
   td_fails(TDICT_EINVAL, "NULL", tdict_loader_get_stats(l, NULL, err));
+  tdict_loader_destroy(l);
+  close_yard(&y);
+}
+
+DEVICE_CASE(loader_workers_have_names) {
+  enum { WORKERS = 3 };
+  yard y = open_yard();
+  numbers n = numbers_of(40);
+  tdict_dataset_table d = by_row(&n);
+  tdict_loader_options o = tdict_loader_options_default();
+  o.batch_size = 2;
+  o.num_workers = WORKERS;
+  tdict_loader *l = open_loader(&y, &d, &o);
+  td_rest();
+  for (int i = 0; i < WORKERS; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "tdict-load-%d", i);
+    assert_int_equal(td_threads_named(name), 1);
+  }
+  assert_int_equal(td_threads_named("tdict-load-*"), WORKERS);
   tdict_loader_destroy(l);
   close_yard(&y);
 }

@@ -1,7 +1,6 @@
 /* Tests the worker threads: limits of prefetching, datasets in order, stuck workers and devices, and destroying at
  * any time. */
 #include "numbers.h"
-#include "support/thread_name.h"
 
 static void settle(tdict_loader *l, int32_t wanted) {
   for (int i = 0; i < 5000; i++) {
@@ -362,25 +361,5 @@ DEVICE_CASE(loader_destroy_in_any_state) {
       tdict_release(kept);
     }
   }
-  close_yard(&y);
-}
-
-DEVICE_CASE(loader_workers_have_names) {
-  enum { WORKERS = 3 };
-  yard y = open_yard();
-  numbers n = numbers_of(40);
-  tdict_dataset_table d = by_row(&n);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = 2;
-  o.num_workers = WORKERS;
-  tdict_loader *l = open_loader(&y, &d, &o);
-  td_rest();
-  for (int i = 0; i < WORKERS; i++) {
-    char name[32];
-    snprintf(name, sizeof name, "tdict-load-%d", i);
-    assert_int_equal(td_threads_named(name), 1);
-  }
-  assert_int_equal(td_threads_named("tdict-load-*"), WORKERS);
-  tdict_loader_destroy(l);
   close_yard(&y);
 }
