@@ -166,6 +166,9 @@ def thread_rule(paragraphs):
 
 def common_errors(paragraphs):
     """The sentences about errors, if the comment says the errors of all functions of the header."""
+    listed = [m.group() for p in paragraphs if (m := re.search(r"\bErrors\s+of\s+all\s+functions.*", p, re.S))]
+    if listed:
+        return " ".join(" ".join(listed).split())
     found = [s for p in paragraphs for s in sentences(p) if STATUS.search(s)]
     return " ".join(found) if any(re.match(r"(All|The) functions", s) for s in found) else ""
 

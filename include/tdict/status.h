@@ -69,10 +69,10 @@ TDICT_API const char *tdict_status_name(tdict_status status);
 TDICT_API tdict_status tdict_error_set(tdict_error *err, tdict_status status, const char *path, const char *format, ...)
     TDICT_PRINTF(4, 5);
 
-/** @brief Prints an error as one line, with `native` in brackets if it is not 0. Prints nothing for NULL.
+/** @brief Prints an error as one line, with `native` in brackets if it is not 0. Prints nothing for NULL. Thread-safe.
  *
  *  Example: ``TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels``.
- *  @param[in] file  Borrowed; not flushed. Use ferror() to detect write errors. Thread-safe. */
+ *  @param[in] file  Borrowed; not flushed. Use ferror() to detect write errors. */
 TDICT_API void tdict_error_print(const tdict_error *err, FILE *file);
 
 TDICT_END_DECLS

@@ -134,11 +134,11 @@ void ops_schema_pair(ops *o) {
     models[1] = models[0];
     if (tdict_clone_deep(trees[0], NULL, &trees[1], NULL) != TDICT_OK) abort();
   }
-  const bool good = schema_fits(models[0], models[0]->nb, models[0]->bs) &&
-                    schema_fits(models[1], models[1]->nb, models[1]->bs) &&
-                    tdict_schema_from_tree(trees[0], &s[0], NULL) == TDICT_OK &&
-                    tdict_schema_from_tree(trees[1], &s[1], NULL) == TDICT_OK;
-  if (good) {
+  const bool fits =
+      schema_fits(models[0], models[0]->nb, models[0]->bs) && schema_fits(models[1], models[1]->nb, models[1]->bs);
+  const tdict_status status = fits ? OPS_CALL(o, tdict_schema_from_tree(trees[0], &s[0], o->err)) : TDICT_OK;
+  if (fits && ops_judge(o, status, TDICT_OK)) {
+    if (tdict_schema_from_tree(trees[1], &s[1], NULL) != TDICT_OK) abort();
     const bool is_equal = describes(s[0], models[1]);
     const tdict_hash128 a = tdict_schema_hash(s[0]), b = tdict_schema_hash(s[1]);
     const size_t bytes = tdict_schema_write(s[0], blobs[0], sizeof blobs[0]);
