@@ -9,7 +9,7 @@
  * pattern. A `?` before the pattern, such as "?image", allows this. Patterns do not match the tensors inside an object.
  * Kept tensors are not converted.
  *
- * Elements. The results are those of tdict_to_dtype(), see tdict/convert.h. With a `scale` or an `offset`, the result
+ * Elements. The results are those of tdict_to_dtype(), see docs/elements.md. With a `scale` or an `offset`, the result
  * is x * scale + offset. The integer x is first rounded to float32. The product is rounded to float32, the sum is
  * rounded to float32, and the sum is then rounded to `dtype`. With a scale or an offset, the source must have an
  * integer dtype or bool, and `dtype` must be F16, BF16, F32 or F64. The scale and the offset are rounded to float32.

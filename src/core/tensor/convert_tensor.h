@@ -1,4 +1,4 @@
-/* Converts tensors of any strides to another dtype. tdict/convert.h describes the results. Thread rule: as in
+/* Converts tensors of any strides to another dtype. docs/elements.md describes the results. Thread rule: as in
  * tdict/tensor.h. */
 #ifndef TDICT_CORE_TENSOR_CONVERT_TENSOR_H
 #define TDICT_CORE_TENSOR_CONVERT_TENSOR_H
