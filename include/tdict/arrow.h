@@ -1,61 +1,23 @@
-/* Exchanges trees with Arrow libraries in the same process, such as pyarrow, nanoarrow, Polars and DuckDB.
+/* Exchanges trees with Arrow libraries in the same process, such as pyarrow, nanoarrow, Polars and DuckDB. A tree with
+ * one batch dimension is a struct array. Each element of the batch is a row, and each key is a field.
+ * docs/neighbours.md lists the types of Arrow, and what is copied and refused.
  *
- * A tree with one batch dimension corresponds to a struct array. Each element of the batch is a row, and each key is a
- * field:
+ * Errors of all functions:
+ * - #TDICT_EINVAL: an argument is NULL, an option is invalid, or a transfer into a leaf has failed.
+ * - #TDICT_ENOTSUP: a leaf or a type is refused. The message gives the reason.
+ * - #TDICT_EOVERFLOW: a size is too large.
+ * - #TDICT_ENOMEM: host memory is exhausted.
  *
- * - A child tree is a struct. An imported child has one batch dimension, even if the exported child had more.
- * - Integers of 8 to 64 bits, F16, F32 and F64 correspond to Arrow's integers and floats of the same size. An export
- *   shares contiguous tensors and copies other tensors. An import shares the elements if their buffer is aligned and no
- *   element is null.
- * - BOOL is Arrow's bool, which has one bit for each element. Exports and imports copy the elements.
- * - Each dimension of a tensor after the first is a fixed-size list. The outermost list is the second dimension.
- * - A ragged leaf is a list if its offsets are int32, and a large list if its offsets are int64. The values of the leaf
- *   follow the rules for tensors. An export shares contiguous offsets. An import shares the offsets if they are
- *   aligned, begin at 0 and are in host memory.
- * - A column of texts (tdict/nontensor.h) is utf8, or large utf8 if the texts have more than 2^31 - 1 bytes in all.
- *   Exports and imports copy the texts.
+ * If a leaf or field is wrong, err->path names it. The structs `out` are written on success only.
  *
- * Exports only:
+ * Ownership follows Arrow. The consumer calls `release` once, on any thread, and may move a child out of its parent. An
+ * exported array retains the tensors. A tensor that shares elements with an imported array is read-only, and retains
+ * the whole array until its last use. If no tensor shares elements, the import releases the array.
  *
- * - JSON values are exported as texts. A column of integers becomes int64, a column of reals becomes float64, and a
- *   column of bools becomes bool. A column that mixes integers and reals becomes float64.
- * - A null value becomes a null of Arrow, in every column. A column that has only null values gets the null type.
- * - One value for the whole tree becomes a column that repeats the value in each row, as in TensorDict's to_arrow().
- *
- * Imports only:
- *
- * - The extension type arrow.fixed_shape_tensor becomes a tensor with the shape and permutation of the type. Other
- *   extension types are read as their storage types.
- * - A field of the null type becomes a column of null values. If the field has rows and the option `nulls` is REFUSE,
- *   the import returns #TDICT_EINVAL.
- * - If a null row of a list has elements, the import copies the list.
- *
- * Exports refuse BF16, 8-bit floats, complex numbers, dtypes with several lanes, unbatched tensors and objects of the
- * program. Exports also refuse a column of values that has several dimensions, and a tree with more than 64 levels. A
- * column of values may mix integers with reals, or texts with JSON, and may contain null values. Exports refuse any
- * other mix of kinds.
- *
- * Imports refuse dictionary-encoded arrays, binary, dates, times, timestamps, durations, intervals, decimals, views,
- * maps, unions and run-end encoded arrays. The elements of a list must be numbers, bools, or fixed-size lists that
- * hold numbers or bools at any depth. Imports refuse all other lists. Imports also refuse more than 64 nested levels
- * of structs and fixed-size lists, and tensors with more than 32 dimensions.
- *
- * If a call refuses a leaf or a type by these rules, the call returns #TDICT_ENOTSUP. The message gives the reason.
- *
- * Ownership of arrays follows Arrow's rules. The consumer calls `release` once, on any thread. The consumer may move a
- * child out of its parent and release the child later. An exported array retains the tensors, so the tree may be
- * released before the array. Arrow treats elements as constant: do not write to tensors while a consumer reads their
- * elements. If an imported tensor shares elements with an array, the tensor is read-only and tdict_tensor_data()
- * returns NULL. To get elements that may be written, call tdict_clone_deep().
- * Each imported tensor that shares elements retains the whole array. A transfer of such a tensor retains the array,
- * too. The library releases the array when the last reference is dropped, on the thread that drops this reference. If
- * no tensor shares elements, the import releases the array.
- *
- * Safety. An import checks the structure of an array: types, lengths, offsets, numbers of buffers and children, missing
- * buffers, list and text offsets, and UTF-8. The Arrow structs do not contain the sizes of buffers. The library
- * therefore cannot check that a buffer is as long as its array needs.
- * Thread rule: every function may be called from any thread. Two calls must not use the same Arrow struct at once. No
- * other thread may change a tree during its export. */
+ * Safety. An import checks types, lengths, offsets, numbers of buffers and children, and UTF-8. The structs do not
+ * contain the sizes of buffers, so an import cannot check that a buffer is long enough.
+ * Thread rule: every function may be called from any thread. Two calls must not use the same Arrow struct at once, and
+ * no other thread may change a tree during its export. */
 #ifndef TDICT_ARROW_H
 #define TDICT_ARROW_H
 
@@ -142,45 +104,32 @@ struct ArrowArrayStream {
 
 /** @brief Exports a tree in host memory as a struct array.
  *
- *  The call waits for transfers that write the tree. Cost: O(keys), plus the copies that the top of this header names.
- *  @param[in]  tree    Borrowed. The batch size must have exactly one dimension; see tdict_reshape().
- *  @param[out] schema  Written on success only. The caller, or a consumer that takes the struct, calls
- *                      `schema->release`.
- *  @param[out] array   Written on success only. The caller, or a consumer that takes the struct, calls
- *                      `array->release`.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or a transfer into a leaf has failed; #TDICT_ESHAPE the batch
- *          size does not have one dimension, or a leaf does not begin with the batch size; #TDICT_EWRONGDEVICE a leaf
- *          is on a device; #TDICT_ENOTSUP a leaf is refused, see the top of this header; #TDICT_EOVERFLOW a column of
- *          reals has an integer that float64 cannot hold exactly, or a size is too large for Arrow; #TDICT_ENOMEM. If
- *          a leaf is wrong, err->path names the leaf. */
+ *  The call waits for transfers that write the tree. The caller, or a consumer that takes the structs, calls their
+ *  `release`.
+ *  @param[in] tree  Borrowed. The batch size must have exactly one dimension; see tdict_reshape().
+ *  @return #TDICT_OK; #TDICT_ESHAPE the batch size does not have one dimension, or a leaf does not begin with it;
+ *          #TDICT_EWRONGDEVICE a leaf is on a device; #TDICT_EOVERFLOW a column of reals has an integer that float64
+ *          cannot hold exactly. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export(const tdict_tree *tree, struct ArrowSchema *schema,
                                                           struct ArrowArray *array, tdict_error *err);
 /** @brief Exports a tree on any device as a device array.
  *
- *  All tensors must be on one device. The type of the device array is #ARROW_DEVICE_CUDA for a cuda device and
- *  #ARROW_DEVICE_EXT_DEV for a simulated device. For a tree in host memory the type is #ARROW_DEVICE_CUDA_HOST if all
- *  buffers are in tdict_pinned_memory() of a context with a cuda device, else #ARROW_DEVICE_CPU.
- *  `sync_event` is NULL, because the call waits for transfers that write the tree. The call does not wait for work that
- *  the program has queued on streams: synchronize these streams before the call. The consumer may release the array
- *  only after the consumer's own work on the device is done.
- *  The library converts bools and columns of values in host memory. For a tree on a device, the library then copies
- *  the converted elements to the memory of the first tensor of the tree.
- *  @return The errors of tdict_arrow_export(); the errors of tdict_tensor_clone() for a tree on a device. Here,
- *          #TDICT_EWRONGDEVICE means that tensors are on different devices, or that a copy is needed and the device
- *          memory belongs to the program. */
+ *  All tensors must be on one device: cuda, simulated (#ARROW_DEVICE_EXT_DEV), or the host, which is
+ *  #ARROW_DEVICE_CUDA_HOST if all buffers are pinned by a cuda context. `sync_event` is NULL, because the call waits
+ *  for transfers that write the tree. Synchronize your own streams first. The consumer may release the array only after
+ *  its own work on the device is done.
+ *  @return Errors of tdict_arrow_export() and tdict_tensor_clone(); #TDICT_EWRONGDEVICE tensors are on different
+ *          devices, or a copy is needed and the device memory belongs to the program. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export_device(const tdict_tree *tree, struct ArrowSchema *schema,
                                                                  struct ArrowDeviceArray *array, tdict_error *err);
 /** @brief Exports several trees as a stream of struct arrays, one array for each tree.
  *
- *  The call exports all trees before it returns. The callbacks of the stream therefore return no error, except ENOMEM
- *  from `get_schema`.
- *  @param[in]  trees   @p count trees, at least one; borrowed. All trees must have the same keys in the same order, and
- *                      the same Arrow types. The batch sizes may differ.
- *  @param[out] stream  Written on success only. The caller, or a consumer that takes the struct, calls
- *                      `stream->release`. Arrays that the consumer has obtained stay valid after the release of the
- *                      stream.
- *  @return The errors of tdict_arrow_export(); #TDICT_EINVAL also if there are no trees; #TDICT_EDTYPE the keys or
- *          Arrow types of a tree differ from those of tree 0, and the message has the index of the tree. */
+ *  The call exports all trees before it returns, so the callbacks fail only with ENOMEM in `get_schema`. Arrays stay
+ *  valid after the release of the stream.
+ *  @param[in] trees  @p count trees, at least one; borrowed. They must have the same keys in the same order, and the
+ *                    same Arrow types.
+ *  @return Errors of tdict_arrow_export(); #TDICT_EDTYPE keys or types differ from tree 0 (the message has the index
+ *          of the tree). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export_stream(const tdict_tree *const *trees, size_t count,
                                                                  struct ArrowArrayStream *stream, tdict_error *err);
 
@@ -190,9 +139,8 @@ typedef enum tdict_arrow_nulls {
   /** Null elements of a tensor, and all elements of its null rows, get the fill value. A null list becomes an empty
    *  row. A null text becomes a null value. A null struct makes each of its fields null. */
   TDICT_ARROW_NULLS_FILL,
-  /** As FILL. If there are null rows, the result also has a tree of masks. For each leaf with null rows, the tree of
-   *  masks has a bool tensor at the path of the leaf. Element i is true if row i is not null. Nulls inside the rows of
-   *  a list get no mask. */
+  /** As FILL. The result also has a tree of masks: for each leaf with null rows a bool tensor, true where a row is not
+   *  null. Nulls inside the rows of a list get no mask. */
   TDICT_ARROW_NULLS_MASK
 } tdict_arrow_nulls;
 
@@ -221,35 +169,26 @@ static inline tdict_arrow_import_options tdict_arrow_import_options_default(void
 /** @brief Imports a struct array in host memory as a tree with one batch dimension.
  *
  *  The array may be a slice of another array. A buffer that is not aligned to the size of its elements is copied.
- *  Cost: O(keys), plus one read of the validity bits and of the offsets of lists and texts, plus the copies that the
- *  top of this header names.
  *  @param[in]     schema   Borrowed for the call.
- *  @param[in,out] array    On success, the library takes the array and sets `array->release` to NULL. Unchanged on
- *                          failure.
+ *  @param[in,out] array    On success, the library takes the array and sets `array->release` to NULL.
  *  @param[in]     options  NULL for the defaults.
- *  @param[out]    out      New tree without a device. Written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, the schema or array is released, an option is invalid, a name
- *          is empty, a text is not UTF-8, or there are nulls and `nulls` is REFUSE; #TDICT_EFORMAT the array breaks the
- *          rules of Arrow; #TDICT_ETYPE the array is not a struct array, or `mask_path` leads through a leaf;
- *          #TDICT_ENOTSUP a type is refused, see the top of this header; #TDICT_EEXIST two fields have the same name,
- *          or a field has the path of the masks; #TDICT_EOVERFLOW an integer tensor cannot hold `fill_value`, or a
- *          size is too large; #TDICT_ENOMEM. If a field is wrong, err->path names the field. */
+ *  @param[out]    out      New tree without a device.
+ *  @return #TDICT_OK; #TDICT_EINVAL the schema or array is released, a name is empty, a text is not UTF-8, or a null
+ *          with REFUSE; #TDICT_EFORMAT the array breaks the rules of Arrow; #TDICT_ETYPE it is not a struct array,
+ *          or `mask_path` leads through a leaf; #TDICT_EEXIST two fields, or a field and the masks, have the same
+ *          name; #TDICT_EOVERFLOW an integer tensor cannot hold `fill_value`. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_import(const struct ArrowSchema *schema, struct ArrowArray *array,
                                                           const tdict_arrow_import_options *options, tdict_tree **out,
                                                           tdict_error *err);
 /** @brief Imports a struct array on a device.
  *
- *  If the array has a `sync_event`, the call first waits for this event. The call accepts all device types that
- *  tdict_arrow_export_device() writes. If the array is in device memory, the tree has the device of the array. For
- *  arrays in device memory, the library always copies the offsets of lists. Bools and leaves with nulls are copied
- *  through host memory, and texts are copied to host memory. For the type #ARROW_DEVICE_CUDA_HOST, tensors that share
- *  elements are marked as pinned. Device memory that is not copied counts as memory of the program, as in
- *  tdict_tensor_from_data(). Transfers accept tensors in this memory, but tdict_tensor_copy() to the host returns
+ *  The call first waits for the `sync_event` of the array, if there is one. It accepts all device types that
+ *  tdict_arrow_export_device() writes, and the tree has the device of the array. Device memory that is not copied
+ *  counts as memory of the program: transfers accept it, but tdict_tensor_copy() to the host returns
  *  #TDICT_EWRONGDEVICE.
- *  @param[in]     context  The context that has the device. Used only during the call.
- *  @param[in,out] array    On success, the library takes the array, as in tdict_arrow_import().
- *  @return The errors of tdict_arrow_import(); #TDICT_ENODEVICE the context does not have the device; #TDICT_ENOTSUP
- *          also for any other device type; #TDICT_EDEVICE; #TDICT_ELOST; #TDICT_EFORKED. */
+ *  @param[in] context  The context that has the device. Used only during the call.
+ *  @return Errors of tdict_arrow_import(); #TDICT_ENODEVICE the context does not have the device; #TDICT_EDEVICE;
+ *          #TDICT_ELOST; #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_import_device(tdict_context *context,
                                                                  const struct ArrowSchema *schema,
                                                                  struct ArrowDeviceArray *array,
@@ -259,19 +198,18 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_import_device(tdict_context *
  *
  *  If the import of an array fails, the array is released, and the next call reads the next array.
  *  @param[in]  stream  Borrowed. The caller releases the stream, before or after the trees.
- *  @param[out] out     New tree, or NULL at the end of the stream. Written on success only.
- *  @return The errors of tdict_arrow_import(); #TDICT_EINVAL also if the stream is released; #TDICT_EIO a callback of
- *          the stream returned an error, the message has the stream's text, and err->native is the error code. */
+ *  @param[out] out     New tree, or NULL at the end of the stream.
+ *  @return Errors of tdict_arrow_import(); #TDICT_EINVAL the stream is released; #TDICT_EIO a callback failed (the
+ *          message has its text, and err->native its error code). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_stream_next(struct ArrowArrayStream *stream,
                                                                const tdict_arrow_import_options *options,
                                                                tdict_tree **out, tdict_error *err);
 /** @brief Reads all remaining arrays of a stream into one tree.
  *
- *  If the stream has one array, the tree shares the elements of the array as tdict_arrow_import() does. If the stream
- *  has several arrays, tdict_cat() concatenates their elements. If the stream has no array, the tree has the keys of
- *  the schema and no rows. With MASK, a leaf gets a mask if any array has null rows in this leaf.
- *  @return The errors of tdict_arrow_stream_next() and tdict_cat(). After a failure, all arrays that the call has read
- *          are released. */
+ *  The tree shares the elements of a single array. tdict_cat() joins several arrays. Without an array, the tree has the
+ *  keys of the schema and no rows. With MASK, a leaf gets a mask if any array has null rows in this leaf.
+ *  @return Errors of tdict_arrow_stream_next() and tdict_cat(). After a failure, all arrays that were read are
+ *          released. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_import_stream(struct ArrowArrayStream *stream,
                                                                  const tdict_arrow_import_options *options,
                                                                  tdict_tree **out, tdict_error *err);

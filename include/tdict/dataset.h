@@ -1,11 +1,15 @@
 /* Declares datasets. A loader obtains its samples from a dataset. A program creates a dataset from a tree, from files
  * of tokens, from a callback, from a replay buffer (tdict/replay.h), or from a table of its own functions.
  *
- * Each sample has an index of 0 or more. A dataset should return equal samples for equal indices. Otherwise a loader
- * with a restored state does not repeat the same batches.
+ * Each sample has an index of 0 or more. A dataset should return equal samples for equal indices, so that a loader with
+ * a restored state repeats its batches.
  *
- * Ownership: reference counted. A loader retains its dataset, so the program may release the dataset as soon as the
- * loader exists. Several loaders may use one dataset.
+ * Errors of all functions that return a tdict_status:
+ * - #TDICT_EINVAL: an argument is NULL, or an option is out of range.
+ * - #TDICT_ENOMEM: host memory is exhausted.
+ *
+ * Ownership: reference counted. `out` is a new reference, written on success only. A loader retains its dataset, and
+ * several loaders may use one dataset.
  * Thread rule: any thread may call any function of this header. */
 #ifndef TDICT_DATASET_H
 #define TDICT_DATASET_H
@@ -16,11 +20,9 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_dataset tdict_dataset;
 
-/** The functions of a dataset. A dataset has one or more of `fetch`, `fetch_batch` and `fetch_sample`; the first two
- *  also need `fields`. If one of these three returns a number that is not a tdict_status, the loader reports
- *  #TDICT_EHOOK. They report errors with tdict_error_set(), and the loader puts the number of the sample before the
- *  message. All functions must return, and must not throw: see docs/callbacks.md.
- *
+/** The functions of a dataset: one or more of `fetch`, `fetch_batch` and `fetch_sample`. They report errors with
+ *  tdict_error_set(), and the loader puts the number of the sample before the message. A number that is not a
+ *  tdict_status becomes #TDICT_EHOOK. All functions must return, and must not throw: see docs/callbacks.md.
  *  Thread rule: if `in_order` is false, several threads can call the functions at once. */
 typedef struct tdict_dataset_table {
   size_t struct_size;
@@ -30,33 +32,28 @@ typedef struct tdict_dataset_table {
    *  the dataset and must not change. NULL (default): the dataset only has `fetch_sample`. */
   const tdict_field *fields;
   size_t num_fields;
-  /** Returns the number of samples in the dataset. If the number is negative, or `length` is NULL, the dataset is a
-   *  stream. The functions `fetch` and `fetch_sample` of a stream must return #TDICT_ENOTFOUND for every index at or
-   *  after the end. */
+  /** Returns the number of samples. If it is negative, or `length` is NULL, the dataset is a stream: `fetch` and
+   *  `fetch_sample` then return #TDICT_ENOTFOUND for every index at or after the end. */
   int64_t (*length)(void *self);
-  /** Writes sample @p index to row @p row of @p batch. The batch has the tensors of `fields`, in host memory. Row i
-   *  is element i of the first dimension of each tensor. Elements that `fetch` does not write have unspecified values.
-   *  The loader fetches the rows of one batch one after another. */
+  /** Writes sample @p index to row @p row of @p batch, which has the tensors of `fields` in host memory. Elements that
+   *  are not written have unspecified values. The rows of one batch are fetched one after another. Needs `fields`. */
   tdict_status (*fetch)(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err);
-  /** Writes @p count samples to rows 0 to @p count - 1 of @p batch. The loader prefers `fetch_batch` to `fetch`, but
-   *  never calls `fetch_batch` of a stream. An error message of `fetch_batch` should name the sample, because the
-   *  loader knows only the batch. */
+  /** Writes @p count samples to rows 0 to @p count - 1 of @p batch. Preferred to `fetch`, but never called for a
+   *  stream. An error message should name the sample, because the loader knows only the batch. Needs `fields`. */
   tdict_status (*fetch_batch)(void *self, const int64_t *indices, int64_t count, tdict_tree *batch, tdict_error *err);
-  /** Returns sample @p index as a new tree, owned by the caller. The loader calls `fetch_sample` if neither `fetch` nor
-   *  `fetch_batch` can be used, or if the loader's option `pad`, `pack` or `collate` is set. */
+  /** Returns sample @p index as a new tree, owned by the caller. Called if the other two cannot be used, or if the
+   *  loader's option `pad`, `pack` or `collate` is set. */
   tdict_status (*fetch_sample)(void *self, int64_t index, tdict_tree **out, tdict_error *err);
   /** Releases `self`. Called once, after all other calls have returned. NULL: the dataset needs no release. */
   void (*release)(void *self);
-  /** true: one loader calls `fetch`, `fetch_batch` and `fetch_sample` one at a time, in the order in which it delivers
-   *  the batches. A call of `sample_length` can run at the same time. Default false. */
+  /** true: one loader calls the three functions one at a time, in the order of its batches, but `sample_length` can run
+   *  at the same time. Default false. */
   bool in_order;
-  /** true: the result of `length` may change between epochs, but is never negative. The loader calls `length` in
-   *  tdict_loader_create() and tdict_loader_set_state(), and at the beginning of each epoch (see tdict_loader_next()).
-   *  These calls run on the thread of the program. Default false. */
+  /** true: the result of `length` may change between epochs, but is never negative. The program's thread calls `length`
+   *  in tdict_loader_create(), tdict_loader_set_state() and at the beginning of each epoch. Default false. */
   bool length_varies;
-  /** Returns the number of tokens of sample @p index, 0 or more. NULL: the dataset does not know the number of tokens.
-   *  If the loader's option `max_tokens` is set, the loader calls `sample_length` for all samples of an epoch before
-   *  the first batch of the epoch. A slow `sample_length` therefore delays the first batch. */
+  /** Returns the number of tokens of sample @p index, 0 or more, for the loader's option `max_tokens`. Called for all
+   *  samples of an epoch before its first batch. NULL: not known. */
   int64_t (*sample_length)(void *self, int64_t index);
 } tdict_dataset_table;
 static inline tdict_dataset_table tdict_dataset_table_default(void) {
@@ -67,11 +64,9 @@ static inline tdict_dataset_table tdict_dataset_table_default(void) {
 }
 
 /** @brief Creates a dataset from a table of functions.
- *  @param[in]  table  Copied. On success, the dataset owns `self`, and the last release of the dataset calls `release`.
- *                     On failure, the caller still owns `self`.
- *  @param[out] out    a new reference, released with tdict_dataset_release(); written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, struct_size is wrong, or the table lacks a function that
- *          fetches samples, or its fields; #TDICT_ENOMEM host memory is exhausted. */
+ *  @param[in] table  Copied. On success, the dataset owns `self`, and its last release calls `release`. On failure, the
+ *                    caller still owns `self`.
+ *  @return #TDICT_OK; #TDICT_EINVAL the table lacks a function that fetches samples, or its fields. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_create(const tdict_dataset_table *table, tdict_dataset **out,
                                                             tdict_error *err);
 /** @brief Adds a reference and returns @p dataset, which must not be NULL. */
@@ -84,31 +79,22 @@ TDICT_API const tdict_dataset_table *tdict_dataset_get_table(const tdict_dataset
 
 /** @brief Creates a dataset from a tree. Sample i is element i of the first batch dimension.
  *
- *  The dataset owns a shallow clone of the tree. If the program later writes elements of the tree, the samples have the
- *  new values. If the program later sets or deletes keys of the tree, the samples do not change. While a loader uses
- *  the dataset, the program must not write elements, because worker threads of the loader can read the elements at any
- *  time. To write rows while a loader reads rows, use a replay buffer (tdict/replay.h).
- *
- *  The tree may have leaves of tdict/nontensor.h, tdict/unbatched.h and tdict/ragged.h. If the tree has such leaves,
- *  the dataset has only `fetch_sample`, which returns a tree for each sample. A sample has one value of each column of
- *  values. A sample has one row of each ragged leaf, as a tensor. All samples share the tensors of leaves of
- *  tdict/unbatched.h. If the loader stacks the samples, the values become a column again. The loader's option `pack`
- *  joins ragged rows.
- *  @param[out] out  a new reference; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or the tree has no batch dimension; #TDICT_ESHAPE a leaf does
- *          not begin with the tree's batch size; #TDICT_EWRONGDEVICE a tensor is not in host memory; #TDICT_ENOTSUP the
- *          tree has an object of the program, or a tensor with more than seven dimensions; #TDICT_EOVERFLOW the size of
- *          a sample does not fit 64 bits; #TDICT_ENOMEM host memory is exhausted. If a leaf is wrong, err->path names
- *          the leaf. */
+ *  The dataset owns a shallow clone of the tree: later writes to elements are visible, later changes of keys are not.
+ *  While a loader uses the dataset, the program must not write elements, because workers read them at any time. To
+ *  write rows meanwhile, use a replay buffer (tdict/replay.h). If the tree has text, values, ragged or unbatched
+ *  leaves, the dataset has only `fetch_sample`, see docs/loader.md.
+ *  @return #TDICT_OK; #TDICT_EINVAL no batch dimension; #TDICT_ESHAPE a leaf does not begin with the batch size;
+ *          #TDICT_EWRONGDEVICE a tensor is not in host memory; #TDICT_ENOTSUP an object of the program, or more than
+ *          seven dimensions; #TDICT_EOVERFLOW the size of a sample does not fit 64 bits. If a leaf is wrong,
+ *          err->path names it. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset **out,
                                                                tdict_error *err);
 
 /** The layout of a file of tokens. */
 typedef enum tdict_token_format {
   TDICT_TOKENS_AUTO, /**< LLMC if the file begins with a magic number of llm.c, otherwise U16 */
-  /** A file of llm.c: a header of 256 little-endian int32 numbers, then the tokens. The header begins with a magic
-   *  number, a version and the number of tokens. For 16-bit tokens, the magic number is 20240520 and the version is 1.
-   *  For 32-bit tokens, the magic number is 20240801 and the version is 7. */
+  /** A file of llm.c: 256 little-endian int32 numbers, then the tokens. The first numbers are a magic number, a version
+   *  and the number of tokens: 20240520 and 1 for 16-bit tokens, 20240801 and 7 for 32-bit tokens. */
   TDICT_TOKENS_LLMC,
   TDICT_TOKENS_U16, /**< little-endian 16-bit tokens without a header */
   TDICT_TOKENS_U32  /**< little-endian 32-bit tokens without a header */
@@ -133,17 +119,12 @@ static inline tdict_token_options tdict_token_options_default(void) {
 /** @brief Creates a dataset from files of token ids. Each sample is a window of consecutive tokens. The files are
  *  mapped into memory.
  *
- *  A sample has the tensors `tokens` and `targets`, each with `window` elements. `targets` begins one token after
- *  `tokens`. A window never spans two files. A file of n tokens has (n - 1 - window) / step + 1 samples, with the
- *  quotient rounded down. If n is below window + 1, the file has no sample.
- *  @param[in]  options  `paths`, `num_paths` and `window` are required.
- *  @param[out] out      a new reference; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument or path is NULL, or an option is out of range; #TDICT_EIO a file cannot
- *          be read (err->path is its name, err->native the errno); #TDICT_EFORMAT a file's size or header is wrong, or
- *          the file is not a regular file (err->path is its name); #TDICT_ESHAPE every file is shorter than window + 1
- *          tokens; #TDICT_ENOMEM host memory is exhausted.
- *  @note If the dtype is TDICT_I32 and a 32-bit token does not fit int32, the loader reports #TDICT_EOVERFLOW for the
- *  batch. */
+ *  A sample has the tensors `tokens` and `targets`, each with `window` elements. `targets` begins one token later. A
+ *  window never spans two files. A file of n tokens has (n - 1 - window) / step + 1 samples, rounded down, or none if n
+ *  is below window + 1. If a token does not fit TDICT_I32, the loader reports #TDICT_EOVERFLOW for the batch.
+ *  @param[in] options  `paths`, `num_paths` and `window` are required.
+ *  @return #TDICT_OK; #TDICT_EIO a file cannot be read, err->native is the errno; #TDICT_EFORMAT not a regular file,
+ *          or a wrong size or header; #TDICT_ESHAPE no file has a sample. If a file is wrong, err->path is its name. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tokens(const tdict_token_options *options,
                                                                  tdict_dataset **out, tdict_error *err);
 
@@ -151,10 +132,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tokens(const tdict_tok
 typedef tdict_status (*tdict_make_sample)(void *user, int64_t index, tdict_tree **out, tdict_error *err);
 /** @brief Creates a dataset that obtains its samples from a callback. One loader calls the callback once at a time, in
  *  the order in which it delivers the batches.
- *  @param[in]  user    passed to @p make; must live as long as the dataset.
- *  @param[in]  length  number of samples; negative: the dataset is a stream.
- *  @param[out] out     a new reference; written on success only.
- *  @return #TDICT_OK; #TDICT_EINVAL @p make or @p out is NULL; #TDICT_ENOMEM host memory is exhausted. */
+ *  @param[in] user    passed to @p make; must live as long as the dataset.
+ *  @param[in] length  number of samples; negative: the dataset is a stream. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_callback(tdict_make_sample make, void *user, int64_t length,
                                                                    tdict_dataset **out, tdict_error *err);
 

@@ -1,7 +1,6 @@
-/* Declares samplers. A sampler determines the order in which a loader draws samples. For each position of each epoch,
- * the sampler returns the index of a sample. The index depends only on the length and options of the sampler, the epoch
- * and the position. The index is therefore the same on every machine, and for any number of workers of the loader. If
- * `world_size` processes share the samples of each epoch, each process has a number, called rank. Ranks begin at 0.
+/* Declares samplers. A sampler returns the index of a sample for each position of each epoch. The index depends only on
+ * the length and options of the sampler, the epoch and the position, so it is the same on every machine. If
+ * `world_size` processes share the samples of each epoch, each process has a number, called rank, from 0.
  * Ownership: reference counted. Thread rule: any thread may call any function. */
 #ifndef TDICT_SAMPLER_H
 #define TDICT_SAMPLER_H
@@ -32,9 +31,8 @@ typedef struct tdict_sampler_options {
   /** This process draws the positions rank, rank + world_size, rank + 2 * world_size and so on of each epoch. Default:
    *  rank 0, world_size 1. */
   int32_t rank, world_size;
-  /** In each round, every rank draws one sample. If the number of samples is not a multiple of `world_size`, the last
-   *  round is incomplete. If `drop_uneven` is true, an incomplete last round is left out. If `drop_uneven` is false
-   *  (default), the first samples of the epoch complete the last round, and are drawn again. */
+  /** In each round, every rank draws one sample. true: leaves out an incomplete last round. false (default): the first
+   *  samples of the epoch complete the round, and are drawn again. */
   bool drop_uneven;
   size_t num_weights; /**< WEIGHTED: the number of `weights`; must equal the `length` of tdict_sampler_create() */
 } tdict_sampler_options;
@@ -50,9 +48,9 @@ static inline tdict_sampler_options tdict_sampler_options_default(void) {
  *  @param[in]  length   number of indices, 0 or more.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      a new reference; release it with tdict_sampler_release().
- *  @return #TDICT_OK; #TDICT_EINVAL @p out is NULL, @p length is negative, or an option is out of range; #TDICT_EINVAL
- *          also if the weights are missing or invalid, or their number is not @p length; #TDICT_EINVAL also if @p
- *          length is 0 and `num_samples` is not 0; #TDICT_ENOMEM host memory is exhausted. */
+ *  @return #TDICT_OK; #TDICT_EINVAL @p out is NULL, @p length or an option is out of range, the weights are missing,
+ *          invalid or not @p length, or @p length is 0 and `num_samples` is not; #TDICT_ENOMEM host memory is
+ *          exhausted. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *options,
                                                             tdict_sampler **out, tdict_error *err);
 /** @brief Adds a reference and returns @p sampler. */
