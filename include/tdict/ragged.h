@@ -100,8 +100,8 @@ TDICT_API const tdict_type *tdict_ragged_type(void);
  *  @return The errors of tdict_set(). #TDICT_ESHAPE the batch size is neither [] nor [number of rows]. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_ragged(tdict_tree *tree, const char *path, tdict_ragged *ragged,
                                                         tdict_error *err);
-/** @brief Returns the ragged leaf at a path, borrowed from the tree. Errors: as tdict_get(), which means such a leaf.
- */
+/** @brief Returns the ragged leaf at a path, borrowed from the tree.
+ *  @return The errors of tdict_get(). #TDICT_ETYPE means that the entry is not a ragged leaf. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_ragged(const tdict_tree *tree, const char *path, tdict_ragged **out,
                                                         tdict_error *err);
 

@@ -65,8 +65,8 @@ typedef struct tdict_field {
 #define tdict_field_6_(path, dtype, a, b, c, d, e, f) {path, dtype, 6, {a, b, c, d, e, f}}
 /* clang-format on */
 
-/** @brief Creates a tree with one tensor for each field. All elements are zero, in one storage, in the order
- *  of the fields, at multiples of 256 bytes.
+/** @brief Creates a tree with one tensor for each field. All elements are zero, in one storage, in the order of the
+ *  fields, at multiples of 256 bytes.
  *  @param[in] memory  Allocates the storage. NULL is plain host memory.
  *  @return #TDICT_EEXIST two fields have the same path; #TDICT_ETYPE a path leads through the tensor of another field;
  *          #TDICT_EINVAL a wrong `ndim` or `shape`; the errors of tdict_create() and tdict_tensor_empty(). err->path
