@@ -1,18 +1,15 @@
 /* Declares simulated devices. A simulated device behaves like a GPU, but runs on any machine. Many mistakes that fail
  * on a GPU also fail on a simulated device.
  *
- * Device memory is not host memory: reading or writing a device address on the host causes a segmentation fault.
- * Streams are queues, and threads of the library run the queued work. Copies from pinned memory are asynchronous: the
- * destination holds its old bytes until the copy finishes. The speed of a simulated device says nothing about the speed
- * of a GPU.
+ * Reading or writing a device address on the host causes a segmentation fault. Streams are queues, whose work runs on
+ * threads of the library. Copies from pinned memory are asynchronous. The speed says nothing about the speed of a GPU.
  *
- * A context has simulated devices if its options set `sim`, or if its device is tdict_sim(n). Each simulated device
- * belongs to one context: sim:0 of another context is a different device. A transfer returns #TDICT_EWRONGDEVICE if a
- * tensor, the option `memory` or a stream belongs to a simulated device of another context. Copies without a context,
- * such as tdict_tensor_copy(), return #TDICT_EDEVICE in this case.
+ * A context has simulated devices if its options set `sim`, or if its device is tdict_sim(n). The device
+ * sim:0 of another context is a different device. With its tensors, memory or streams, transfers return
+ * #TDICT_EWRONGDEVICE, and copies without a context return #TDICT_EDEVICE.
  *
- * All functions return #TDICT_EINVAL if a pointer is NULL, #TDICT_ENODEVICE if the context has no simulated device, and
- * #TDICT_EFORKED in a forked child of the process that created the context.
+ * Errors of all functions: #TDICT_EINVAL a pointer is NULL; #TDICT_ENODEVICE the context has no simulated device;
+ * #TDICT_EFORKED in a forked child of its process.
  *
  * Thread rule: any thread may call all functions but tdict_sim_host_pointer(). */
 #ifndef TDICT_SIM_H
@@ -31,26 +28,14 @@ typedef enum tdict_sim_peers {
   TDICT_SIM_PEERS_NONE
 } tdict_sim_peers;
 
-/** Options of the simulated devices of a context.
- *
- *  Without `virtual_time`, work takes as much real time as bandwidth and latency say. With `virtual_time`, the
- *  devices of the context share a clock that starts at 0. If no device can run work and a thread waits for the
- *  devices, the clock jumps to the earliest time at which work ends. A query that finds work unfinished takes 1 us.
- *  Work ends in the order that bandwidth and latency give, and elapsed times of events are times of this clock. Work
- *  that is queued while the devices are held starts together at tdict_sim_resume(). The clock stands still while the
- *  devices are held, and while a function of tdict_sim_launch() runs. With `virtual_time`, such a function must not
- *  wait for other work of the devices, and a program must wait for such a function through the devices, for example
- *  with tdict_stream_synchronize(). */
+/** Options of the simulated devices of a context. docs/howto/testing.md describes `virtual_time`. */
 typedef struct tdict_sim_options {
   size_t struct_size;
   int32_t num_devices; /**< 1 to 8; default 1 */
   bool held;           /**< true: all queues are stopped at first, as after tdict_sim_hold() */
-  size_t memory_bytes; /**< memory of each device in bytes, at least 1 MiB; default 16 GiB; the system allocates pages
-                            at their first use */
-  double h2d_bytes_per_second, d2h_bytes_per_second; /**< bandwidth of copies to and from the device; 0 (default): no
-                                                          limit */
-  int64_t latency_ns;                                /**< time in nanoseconds that is added to each copy, fill and
-                                                          launch; default 0 */
+  size_t memory_bytes; /**< memory of each device in bytes, at least 1 MiB; default 16 GiB */
+  double h2d_bytes_per_second, d2h_bytes_per_second; /**< bandwidth of copies; 0 (default): no limit */
+  int64_t latency_ns;         /**< nanoseconds that are added to each copy, fill and launch; default 0 */
   bool reads_pageable_memory; /**< true: queued copies read ordinary host memory when they run, as on GPUs that read the
                                    page tables of the host; default false */
   int32_t peers;              /**< a tdict_sim_peers */
@@ -70,18 +55,17 @@ static inline tdict_sim_options tdict_sim_options_default(void) {
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_hold(tdict_context *context, tdict_error *err);
 /** @brief Lets up to @p count operations finish while the queues are stopped.
  *
- *  Operations finish in the order in which they were queued. If a stream waits for an event, the operations of other
- *  streams can finish earlier. The call returns after @p count operations, or earlier if no other operation can run.
- *  @return #TDICT_OK; #TDICT_EINVAL @p count is negative, or the queues are not stopped. */
+ *  Operations finish in the order in which they were queued, unless a stream waits for an event. The call returns after
+ *  @p count operations, or earlier if no other operation can run.
+ *  @return #TDICT_EINVAL @p count is negative, or the queues are not stopped. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_step(tdict_context *context, int64_t count, tdict_error *err);
 /** @brief Lets all queues run again after tdict_sim_hold(), or after a start with the option `held`. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_resume(tdict_context *context, tdict_error *err);
 /** @brief Queues the call of @p fn on @p stream, as a kernel launch does.
  *
- *  A thread of the device runs @p fn. To access device memory, @p fn may call tdict_sim_host_pointer(). @p fn must not
- *  call any other function of this library.
- *  @return #TDICT_OK; #TDICT_EINVAL @p stream is not a stream that tdict_stream_create() created on a simulated device;
- *          #TDICT_ENOMEM. */
+ *  A thread of the device runs @p fn, which must not call functions of this library other than
+ *  tdict_sim_host_pointer().
+ *  @return #TDICT_EINVAL @p stream is not from tdict_stream_create() on a simulated device; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void *user,
                                                         tdict_error *err);
 /** @brief Returns the host address of the bytes at an address of simulated device memory.

@@ -1,5 +1,5 @@
-/* Makes schemas from blobs. tdict/schema.h describes the format of a blob. A blob comes from a tree of this process or
- * from an untrusted source. Thread rule: thread-safe, since only new schemas are written. */
+/* Makes schemas from blobs. docs/neighbours.md describes the format of a blob. A blob comes from a tree of this process
+ * or from an untrusted source. Thread rule: thread-safe, since only new schemas are written. */
 #ifndef TDICT_CORE_SCHEMA_BLOB_H
 #define TDICT_CORE_SCHEMA_BLOB_H
 
