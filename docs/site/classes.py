@@ -5,11 +5,14 @@ The gate `cxx_reference` uses this module, too."""
 import dataclasses
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import xml.etree.ElementTree as ElementTree
 
-import headers
+from api import Block, clean
+
+SITE = pathlib.Path(__file__).resolve().parent
 
 # The page begins with these classes. All other classes follow.
 ORDER = ["context", "tree", "tree_ref", "entry", "tensor", "tensor_ref", "future", "dataset", "loader", "replay", "shape", "span", "error",
@@ -55,6 +58,56 @@ class Reference:
         yield from ((m.file, m.declaration, m.comment) for m in self.functions + self.types + self.macros)
 
 
+def inline(node):
+    """The text of a paragraph, with code in backticks. Blocks inside the paragraph are left out."""
+    parts = [node.text or ""]
+    for child in node:
+        if child.tag in ("computeroutput", "verbatim") and not has_lines(child):
+            parts.append("`" + "".join(child.itertext()) + "`")
+        elif child.tag == "bold":
+            parts.append("**" + "".join(child.itertext()) + "**")
+        elif child.tag == "emphasis":
+            parts.append("`" + "".join(child.itertext()) + "`")
+        elif child.tag == "sp":
+            parts.append(" ")
+        elif child.tag not in ("simplesect", "parameterlist", "itemizedlist", "programlisting", "verbatim", "table"):
+            parts.append(inline(child))
+        parts.append(child.tail or "")
+    return "".join(parts)
+
+
+def has_lines(node):
+    return "\n" in "".join(node.itertext()).strip()
+
+
+def blocks_of(node):
+    found = []
+    for para in node.findall("para"):
+        text = clean(inline(para))
+        if text:
+            found.append(Block("text", text))
+        for child in para:
+            if child.tag == "itemizedlist":
+                found.append(Block("list", items=[clean(" ".join(inline(p) for p in item.findall("para"))) for item in child]))
+            elif child.tag in ("programlisting", "verbatim") and has_lines(child):
+                found.append(Block("code", "".join(child.itertext()).strip("\n")))
+            elif child.tag == "table":
+                rows = [[clean(" ".join(inline(p) for p in cell.findall("para"))) for cell in row] for row in child.findall("row")]
+                found.append(Block("table", items=rows))
+            elif child.tag == "simplesect" and child.get("kind") == "note":
+                found += [Block("note", clean(inline(p))) for p in child.findall("para")]
+    return found
+
+
+def comment_of(node):
+    text = [b for tag in ("briefdescription", "detaileddescription") if node.find(tag) is not None for b in blocks_of(node.find(tag))]
+    return " ".join(b.text or "; ".join(map(str, b.items)) for b in text)
+
+
+def have_doxygen():
+    return shutil.which("doxygen") is not None
+
+
 def text_of(node):
     return "".join(node.itertext()) if node is not None else ""
 
@@ -87,21 +140,21 @@ def is_shown(member, own):
 
 
 def member_of(node):
-    return Member(file_of(node), declaration(node), headers.comment_of(node))
+    return Member(file_of(node), declaration(node), comment_of(node))
 
 
 def read_class(compound):
     name = compound.findtext("compoundname").removeprefix("tdict::").replace("< ", "<").replace(" >", ">")
     own = re.sub(r"<.*", "", name).rpartition("::")[2]
     nodes = [] if "<" in name and compound.get("kind") == "struct" else compound.iter("memberdef")
-    return Class(name, file_of(compound), headers.comment_of(compound),
+    return Class(name, file_of(compound), comment_of(compound),
                  sorted((member_of(m) for m in nodes if is_shown(m, own)), key=lambda m: not m.declaration.startswith("static ")))
 
 
 def read(root):
     found = Reference([], [], [], [])
     with tempfile.TemporaryDirectory() as folder:
-        text = (headers.SITE / "Doxyfile").read_text() + SETTINGS.format(root=root, folder=folder)
+        text = (SITE / "Doxyfile").read_text() + SETTINGS.format(root=root, folder=folder)
         subprocess.run(["doxygen", "-"], input=text, text=True, check=True, capture_output=True)
         for file in sorted(pathlib.Path(folder).glob("xml/*.xml")):
             compound = ElementTree.parse(file).find("compounddef")

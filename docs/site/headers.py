@@ -1,16 +1,14 @@
-"""Reads the public headers: the XML that Doxygen makes of them, their first comments, and the compiled examples.
+"""Completes what api.py reads from the public headers: errors, thread rules, and the compiled examples of functions.
 
 The site, the man pages and the gate `reference` use this module."""
 
 import dataclasses
 import pathlib
 import re
-import shutil
-import subprocess
-import tempfile
-import xml.etree.ElementTree as ElementTree
 
-SITE = pathlib.Path(__file__).resolve().parent
+import api
+
+clean = api.clean
 STATUS = re.compile(r"\bTDICT_E[A-Z]+\b")
 DEFINED = re.compile(r"^(?!typedef\b|enum\b|union\b|#)[A-Za-z_][^;{}#=]*?\b(\w+)\s*\([^;{}]*\)\s*\{", re.M)
 LONGEST_EXAMPLE = 32
@@ -18,14 +16,6 @@ LONGEST_EXAMPLE = 32
 USUAL = {"TDICT_OK": "success", "TDICT_ENOMEM": "memory is exhausted", "TDICT_EDEVICE": "the driver failed",
          "TDICT_ELOST": "the device was lost", "TDICT_EFORKED": "the process is a fork of the process that made the context",
          "TDICT_EREADONLY": "the storage is read-only"}
-
-
-@dataclasses.dataclass
-class Block:
-    """A paragraph, a list or code of a comment. `text` has `code` between backticks."""
-    kind: str  # "text", "list", "code" or "note"
-    text: str = ""
-    items: list = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
@@ -44,67 +34,6 @@ class Function:
     example: tuple = ()  # (file, text)
 
 
-def inline(node):
-    """The text of a paragraph, with code in backticks. Blocks inside the paragraph are left out."""
-    parts = [node.text or ""]
-    for child in node:
-        if child.tag in ("computeroutput", "verbatim") and not has_lines(child):
-            parts.append("`" + "".join(child.itertext()) + "`")
-        elif child.tag == "bold":
-            parts.append("**" + "".join(child.itertext()) + "**")
-        elif child.tag == "emphasis":
-            parts.append("`" + "".join(child.itertext()) + "`")
-        elif child.tag == "sp":
-            parts.append(" ")
-        elif child.tag not in ("simplesect", "parameterlist", "itemizedlist", "programlisting", "verbatim", "table"):
-            parts.append(inline(child))
-        parts.append(child.tail or "")
-    return "".join(parts)
-
-
-def has_lines(node):
-    return "\n" in "".join(node.itertext()).strip()
-
-
-def clean(text):
-    text = re.sub(r"\s+", " ", text).strip()
-    text = re.sub(r"\*`(\w+)`", r"`*\1`", text)
-    text = re.sub(r"`(\w+)`(\[\w+\])", r"`\1\2`", text)
-    return text.replace("``", "`")
-
-
-def blocks_of(node):
-    found = []
-    for para in node.findall("para"):
-        text = clean(inline(para))
-        if text:
-            found.append(Block("text", text))
-        for child in para:
-            if child.tag == "itemizedlist":
-                found.append(Block("list", items=[clean(" ".join(inline(p) for p in item.findall("para"))) for item in child]))
-            elif child.tag in ("programlisting", "verbatim") and has_lines(child):
-                found.append(Block("code", "".join(child.itertext()).strip("\n")))
-            elif child.tag == "table":
-                rows = [[clean(" ".join(inline(p) for p in cell.findall("para"))) for cell in row] for row in child.findall("row")]
-                found.append(Block("table", items=rows))
-            elif child.tag == "simplesect" and child.get("kind") == "note":
-                found += [Block("note", clean(inline(p))) for p in child.findall("para")]
-    return found
-
-
-def result_of(node):
-    return " ".join(clean(inline(p)) for sect in node.iter("simplesect") if sect.get("kind") == "return" for p in sect.findall("para"))
-
-
-def parameters_of(node):
-    found = []
-    for item in node.iter("parameteritem"):
-        name = item.find("parameternamelist/parametername")
-        text = " ".join(clean(inline(p)) for p in item.findall("parameterdescription/para"))
-        found.append(("".join(name.itertext()), name.get("direction", ""), text))
-    return found
-
-
 def split_errors(result):
     """Divides the text of @return at semicolons, and before "Also TDICT_E": (status or "", meaning)."""
     found = []
@@ -118,34 +47,6 @@ def split_errors(result):
         else:
             found.append(("", part.rstrip(".")))
     return found
-
-
-def prototype_of(member):
-    params = []
-    for param in member.findall("param"):
-        kind, name = "".join(param.find("type").itertext()), param.findtext("declname") or ""
-        array = param.findtext("array") or ""
-        if "(*" in kind:
-            params.append(kind + array)
-        else:
-            params.append(f"{kind}{'' if kind.endswith('*') else ' '}{name}{array}".strip())
-    kind = re.sub(r"\b(TDICT_API|TDICT_NODISCARD)\b\s*", "", "".join(member.find("type").itertext())).strip()
-    args = member.findtext("argsstring") or ""
-    return kind, f"{kind}{'' if kind.endswith('*') else ' '}{member.findtext('name')}{args.strip()}"
-
-
-def first_comment(path):
-    """The paragraphs of the comment at the top of a header."""
-    comment = re.match(r"/\*(.*?)\*/", path.read_text(), re.S).group(1).replace("#TDICT_", "TDICT_")
-    comment = re.sub(r"@p (\w+)", r"`\1`", comment)
-    lines = [re.sub(r"^ \* ?", "", line) for line in comment.split("\n")]
-    parts = []
-    for part in re.split(r"\n\s*\n", "\n".join(lines).strip()):
-        if parts and part.startswith("    ") and parts[-1].startswith("    "):
-            parts[-1] += "\n\n" + part  # an empty line inside code
-        else:
-            parts.append(part.strip("\n"))
-    return parts
 
 
 def sentences(text):
@@ -171,12 +72,6 @@ def common_errors(paragraphs):
         return " ".join(" ".join(listed).split())
     found = [s for p in paragraphs for s in sentences(p) if STATUS.search(s)]
     return " ".join(found) if any(re.match(r"(All|The) functions", s) for s in found) else ""
-
-
-def run_doxygen(root, folder):
-    text = (SITE / "Doxyfile").read_text() + f"INPUT = {root}/include/tdict\nOUTPUT_DIRECTORY = {folder}\n"
-    subprocess.run(["doxygen", "-"], input=text, text=True, check=True, capture_output=True)
-    return pathlib.Path(folder) / "xml"
 
 
 def definitions(text):
@@ -227,57 +122,38 @@ class Headers:
 
     def __init__(self, root):
         self.root = pathlib.Path(root)
-        self.comments = {p.name: first_comment(p) for p in sorted(self.root.glob("include/tdict/*.h"))}
+        self.api = api.Api(self.root)
+        self.comments = self.api.headers
         self.functions, self.structs, self.enums, self.macros, self.types = {}, {}, {}, {}, {}
-        with tempfile.TemporaryDirectory() as folder:
-            xml = run_doxygen(self.root, folder)
-            for header in self.comments:
-                self.read_file(ElementTree.parse(xml / f"{header[:-2].replace('_', '__')}_8h.xml"), header)
-            for file in sorted(xml.glob("struct*.xml")):
-                self.read_struct(ElementTree.parse(file))
+        for d in self.api.declarations:
+            self.add(d)
+        self.defaults = {d.name for d in self.api.of_kind("function") if d.name.endswith("_default")}
         examples = find_examples(self.root)
         for function in self.functions.values():
             function.example = examples.get(function.name, ())
 
-    def read_file(self, tree, header):
-        api = set(re.findall(r"TDICT_API[^;{(]*?\b(\w+)\s*\(", re.sub(r"/\*.*?\*/", "", (self.root / "include/tdict" / header).read_text(), flags=re.S)))
-        for member in tree.iter("memberdef"):
-            kind, name = member.get("kind"), member.findtext("name")
-            if kind == "function" and (name in api or is_inline(member)):
-                self.read_function(member, header)
-            elif kind == "enum":
-                values = [(v.findtext("name"), comment_of(v)) for v in member.findall("enumvalue")]
-                self.enums[name] = (header, comment_of(member), values)
-            elif kind == "define" and name.startswith("TDICT_") and not name.endswith("_H"):
-                params = [p.findtext("defname") for p in member.findall("param")]
-                shown = f"{name}({', '.join(params)})" if params else name
-                self.macros[name] = (header, shown, comment_of(member), "".join(member.find("initializer").itertext()) if member.find("initializer") is not None else "")
-            elif kind == "typedef":
-                self.types[name] = (header, typedef_of(member), comment_of(member))
+    def add(self, d):
+        text = d.comment.text()
+        if d.kind == "function" and (d.exported or (text and not d.name.endswith("_default"))):
+            self.add_function(d)  # an inline function only with a comment; the page of a struct names its defaults
+        elif d.kind == "struct":
+            self.structs[d.name] = (d.header, text, [(shown, comment.text()) for shown, _, comment in d.members])
+        elif d.kind == "enum":
+            self.enums[d.name] = (d.header, text, [(name, comment.text()) for _, name, comment in d.members])
+        elif d.kind == "macro" and d.name.startswith("TDICT_"):
+            self.macros[d.name] = (d.header, d.text, text, d.value)
+        elif d.kind == "type":
+            self.types[d.name] = (d.header, d.text, text)
 
-    def read_function(self, member, header):
-        brief, detail = member.find("briefdescription"), member.find("detaileddescription")
-        returns, prototype = prototype_of(member)
-        result = result_of(detail)
-        blocks = blocks_of(detail)
-        f = Function(member.findtext("name"), header, prototype, returns, [b for b in blocks_of(brief)], blocks, parameters_of(detail), result)
-        f.errors = split_errors(result) if returns == "tdict_status" and result else []
-        everything = " ".join(b.text for b in f.brief + blocks)
-        safe = [s for s in sentences(everything + " " + result) if re.search(r"thread-safe|any thread", s, re.I)]
-        f.thread = " ".join(safe) or thread_rule(self.comments[header])
-        if returns == "tdict_status":
-            f.common_errors = common_errors(self.comments[header])
+    def add_function(self, d):
+        f = Function(d.name, d.header, d.text, d.returns, d.comment.brief, d.comment.blocks, d.comment.parameters, d.comment.result)
+        f.errors = split_errors(f.result) if f.returns == "tdict_status" and f.result else []
+        everything = " ".join(b.text for b in f.brief + f.blocks)
+        safe = [s for s in sentences(everything + " " + f.result) if re.search(r"thread-safe|any thread", s, re.I)]
+        f.thread = " ".join(safe) or thread_rule(self.comments[f.header])
+        if f.returns == "tdict_status":
+            f.common_errors = common_errors(self.comments[f.header])
         self.functions[f.name] = f
-
-    def read_struct(self, tree):
-        compound = tree.find("compounddef")
-        name = compound.findtext("compoundname")
-        location = pathlib.Path(compound.find("location").get("file")).name
-        members = []
-        for member in compound.iter("memberdef"):
-            shown = "".join(member.find("type").itertext()) + " " + member.findtext("name") + (member.findtext("argsstring") or "")
-            members.append((re.sub(r"\* ", "*", shown), comment_of(member)))
-        self.structs[name] = (location, comment_of(compound), members)
 
     def says_errors(self, function):
         """True if the function's comment says its errors, or the header's comment says those of all functions."""
@@ -285,25 +161,6 @@ class Headers:
         return bool(STATUS.search(text) or re.search(r"\berrors\b", text, re.I) or STATUS.search(function.common_errors))
 
 
-def typedef_of(member):
-    definition, args = member.findtext("definition"), member.findtext("argsstring") or ""
-    return definition if "(*" in definition and definition.endswith(args[1:]) else definition + args
-
-
-def comment_of(node):
-    text = [b for tag in ("briefdescription", "detaileddescription") if node.find(tag) is not None for b in blocks_of(node.find(tag))]
-    return " ".join(b.text or "; ".join(map(str, b.items)) for b in text)
-
-
-def is_inline(member):
-    """True for an inline function with a comment. The pages of structs name the functions that return the defaults."""
-    return member.get("inline") == "yes" and comment_of(member) != "" and not member.findtext("name").endswith("_default")
-
-
 def is_dtype(value):
     """True if `value`, what a macro expands to, is a dtype."""
     return value.startswith("TDICT_DTYPE(")
-
-
-def have_doxygen():
-    return shutil.which("doxygen") is not None

@@ -1,4 +1,5 @@
-"""Prepares the source folder of the site: copies docs/, writes the reference, and adapts links for the site.
+"""Prepares the source folder of the site: copies docs/, writes the reference, and adapts links for the site. Writes
+tdict_api.json beside this folder.
 
 usage: prepare.py ROOT SOURCE MAN"""
 
@@ -97,6 +98,7 @@ def main():
         page.write("\n" + link_names(classes.markdown(root), names))
     reference.write_reference(root, source / "reference", all_headers)
     man.write_pages(root, pages, all_headers)
+    (source.parent / "tdict_api.json").write_text(all_headers.api.json() + "\n")
 
 
 main()

@@ -141,7 +141,7 @@ class Page:
 
     def struct(self, name, header, text, members):
         lines = [f".. c:struct:: {name}\n\n   {rst.text(text, self.names)}\n"]
-        if f"{name}_default" in (self.all.root / "include/tdict" / header).read_text():
+        if f"{name}_default" in self.all.defaults:
             lines.append(f"   ``{name}_default()`` returns the defaults.\n")
         if members:
             rows = [["member", "meaning"]] + [[f"`{shown}`", meaning] for shown, meaning in members]

@@ -14,12 +14,11 @@ import source
 SITE = pathlib.Path(__file__).resolve().parents[2] / "docs/site"
 sys.path.insert(0, str(SITE))
 import classes  # noqa: E402
-import headers  # noqa: E402
 
 
 def main():
     root = source.root_argument()
-    if not headers.have_doxygen():
+    if not classes.have_doxygen():
         print("cxx_reference: doxygen is not installed (scripts/setup docs)")
         sys.exit(77)
     report = source.Report("cxx_reference")

@@ -2,8 +2,9 @@
 
 usage: headers.py ROOT CC CXX
 Compiles each header with warnings as errors. No header may contain atomics or include a CUDA header. The comment of
-tdict.h has a line for each header that tdict.h does not include. tests/headers/client.c must use every public name. Other CTest
-entries compile and run it in both languages."""
+tdict.h has a line for each header that tdict.h does not include. docs/site/api.py must read every name of the headers: a program
+that names each function, field, value and type that it reads must compile in both languages. tests/headers/client.c must
+use every macro and inline function. Other CTest entries compile and run it in both languages."""
 
 import re
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import tempfile
 
 import source
+from source import api
 
 WARNINGS = ["-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror", "-fsyntax-only"]
 
@@ -42,6 +44,37 @@ def check_umbrella(report, root):
         report.fail("include/tdict/tdict.h", f"does not include {', '.join(sorted(left_out))}, and its comment names others")
 
 
+def check_names(report, root, public):
+    """Compiles a program that the names of api.py make up. Then finds names of the headers that api.py did not read."""
+    lines = [f'#include "tdict/{header}"' for header in public.headers]
+    for i, d in enumerate(public.declarations):
+        report.checked()
+        tag = "struct " if d.name.startswith("Arrow") and d.kind == "struct" else "enum " if d.kind == "enum" else ""
+        if d.kind == "function" and d.name.lower().startswith("tdict_"):
+            lines.append(f"void (*name_{i}(void))(void);\nvoid (*name_{i}(void))(void) {{ return (void (*)(void))&{d.name}; }}")
+        elif d.kind == "struct":
+            fields = " + ".join(["0u"] + [f"sizeof((({tag}{d.name} *)0)->{name})" for _, name, _ in d.members])
+            lines.append(f"size_t name_{i}(void);\nsize_t name_{i}(void) {{ return {fields}; }}")
+        elif d.kind in ("type", "enum"):
+            lines.append(f"extern {tag}{d.name} *name_{i};")
+            lines += [f"extern char name_{i}_{name}[{name} + 1 ? 1 : 2];" for _, name, _ in d.members]
+    for compiler, standard in ((sys.argv[2], "c99"), (sys.argv[3], "c++11")):
+        with tempfile.TemporaryDirectory() as folder:
+            file = f"{folder}/names.{'cpp' if '+' in standard else 'c'}"
+            with open(file, "w") as out:
+                out.write("\n".join(lines) + "\n")
+            result = subprocess.run([compiler, f"-std={standard}", "-fsyntax-only", f"-I{root}/include", file], capture_output=True, text=True)
+        if result.returncode != 0:
+            report.fail("docs/site/api.py", f"reads names that do not compile as {standard}:\n{result.stderr}")
+    known = public.names()
+    for header in public.headers:
+        code = source.without_preprocessor(source.blank((root / "include/tdict" / header).read_text()))
+        for name in sorted(set(re.findall(r"(?<!struct )\b(?:tdict|TDICT)_\w+", code)) - set(known)):
+            report.checked()
+            if not api.NO_NAMES.match(name):
+                report.fail(f"include/tdict/{header}", f"docs/site/api.py does not read {name}")
+
+
 def main():
     root = source.root_argument()
     report = source.Report("headers")
@@ -55,10 +88,12 @@ def main():
     check_umbrella(report, root)
     client = "".join(source.blank(part.read_text()) for part in sorted((root / "tests/headers").glob("client*")))
     used = set(re.findall(r"\w+", client))
-    for name, header in sorted(source.public_names(root).items()):
+    public = api.Api(root)
+    for d in public.declarations:
         report.checked()
-        if name not in used:
-            report.fail("tests/headers/client.c", f"does not use {name} of {header}")
+        if (d.kind == "macro" or (d.kind == "function" and not d.exported)) and d.name.lower().startswith("tdict_") and d.name not in used:
+            report.fail("tests/headers/client.c", f"does not use {d.name} of {d.header}")
+    check_names(report, root, public)
     report.end()
 
 

@@ -9,6 +9,7 @@ column. The name of a case must be unique in the repository, and its macro must 
 import re
 
 import source
+from source import api
 
 LIST = "tests/promises.txt"
 WHOLE_HEADER = "(header)"
@@ -78,12 +79,11 @@ def check_headers(report, root, promises):
         text = file.read_text()
         for match in re.finditer(r"\[T:", text):
             report.fail(f"{file.relative_to(root)}:{source.line_of(text, match.start())}", f"holds a tag [T:; cases are listed in {LIST}")
-        code = source.without_preprocessor(source.blank(text))
-        for match in re.finditer(r"\bTDICT_API\b[^;{(]*\btdict_status\s+(\w+)\s*\(", code):
+    for function in api.Api(root).functions():
+        if function.returns == "tdict_status":
             report.checked()
-            if (file.name, match.group(1)) not in promises:
-                where = f"{file.relative_to(root)}:{source.line_of(text, match.start())}"
-                report.fail(where, f"{match.group(1)} can fail, and {LIST} has no promise of it")
+            if (function.header, function.name) not in promises:
+                report.fail(f"include/tdict/{function.header}:{function.line}", f"{function.name} can fail, and {LIST} has no promise of it")
 
 
 def check_pages(report, root, cases):

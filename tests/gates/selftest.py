@@ -76,7 +76,8 @@ FAULTS = [
     ("headers", "include/tdict/replay.h", "#ifndef __cplusplus\n#include <stdatomic.h>\n#endif\n", "holds atomics"),
     ("headers", "include/tdict/io.h", "#if 0\n#include <cuda.h>\n#endif\n", "holds a CUDA header"),
     ("headers", "include/tdict/debug.h", "#define TDICT_PLANTED 1\n", "does not use TDICT_PLANTED"),
-    ("headers", "include/tdict/devices.h", FALLIBLE, "does not use tdict_planted"),
+    ("headers", "include/tdict/devices.h", "extern int tdict_planted;\n", "docs/site/api.py does not read tdict_planted"),
+    ("headers", "include/tdict/clone.h", "#if 0\nTDICT_API void tdict_planted_absent(void);\n#endif\n", "reads names that do not compile as c99"),
     ("promises", "tests/promises.txt", "  planted: planted_without_case\n", "no test has a case planted_without_case"),
     ("promises", "tests/promises.txt", "tdict_planted\n  planted: tree_reference_counts\n", "write.h has no public name tdict_planted"),
     ("promises", "tests/promises.txt", "tdict_get\n  planted: tree_reference_counts\n", "write.h has no public name tdict_get"),
@@ -251,7 +252,7 @@ def main():
             shutil.copy(file, copy)
         faults = [*FAULTS, command_fault(pathlib.Path(sys.argv[4]))]
         for gate in sorted({fault[0] for fault in faults}):
-            if gate in ("reference", "cxx_reference") and not shutil.which("doxygen"):
+            if gate == "cxx_reference" and not shutil.which("doxygen"):
                 continue  # the gate is skipped without doxygen
             for group in rounds_of([fault for fault in faults if fault[0] == gate]):
                 check_round(report, copy, gate, group)

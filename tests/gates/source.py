@@ -7,9 +7,11 @@ import re
 import shutil
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs/site"))
+import api  # noqa: E402
+
 # What reads or changes the environment variables of the process.
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\b|\b(?:set|unset|put|clear)env\b|\b_*environ\b")
-NOT_NAMES = re.compile(r"TDICT_(\w+_H|API|PRINTF|NODISCARD|BEGIN_DECLS|END_DECLS)$")
 CASE = re.compile(r"^(?:CASE|DEVICE_CASE|GPU_CASE|SIM_CASE|CUDA_CASE|MPI_CASE)\(([a-z0-9_]+)\)", re.M)
 DEVICES = {"DEVICE_CASE": ["host", "sim", "cuda"], "GPU_CASE": ["sim", "cuda"], "SIM_CASE": ["sim"], "CUDA_CASE": ["cuda"],
            "MPI_CASE": ["openmpi", "mpich"]}
@@ -121,29 +123,9 @@ def line_of(text, position):
 
 def api_functions(root):
     """Names of the public functions (those marked TDICT_API), each with its header."""
-    names = {}
-    for header in files(root, "include/tdict/*.h"):
-        text = without_preprocessor(blank(header.read_text()))
-        for match in re.finditer(r"\bTDICT_API\b[^;{(]*?\b(\w+)\s*\(", text):
-            names[match.group(1)] = header.name
-    return names
+    return {function.name: function.header for function in api.Api(root).functions()}
 
 
 def public_names(root):
     """Functions, types, constants and macros that the public headers define, each with its header."""
-    names = {}
-    for header in files(root, "include/tdict/*.h"):
-        text = blank(header.read_text())
-        found = set(re.findall(r"^#define (TDICT_\w+)", text, re.M))
-        code = without_preprocessor(text)
-        found |= set(re.findall(r"\b(tdict_\w+)\s*\([^*]", code))
-        found |= set(re.findall(r"\btypedef\s+struct\s+tdict_\w+\s+(tdict_\w+)\s*;", code))
-        found |= set(re.findall(r"\btypedef\s+\w+\s+\(\*(tdict_\w+)\)", code))
-        found |= set(re.findall(r"\}\s*(tdict_\w+)\s*;", code))
-        found |= set(re.findall(r"\btypedef\s+uint32_t\s+(tdict_\w+)", code))
-        for body in re.findall(r"\benum\s+\w+\s*\{([^}]*)\}", code):
-            found |= set(re.findall(r"\b(TDICT_\w+)", body))
-        for name in found:
-            if not NOT_NAMES.match(name) and not name.endswith("_"):  # tdict_try_ and others are parts of macros
-                names.setdefault(name, header.name)
-    return names
+    return api.Api(root).names()
