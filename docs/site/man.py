@@ -1,4 +1,5 @@
-"""Writes the man pages: section 3 from the headers, sections 1 and 7 from pages of docs/.
+"""Writes the man pages: section 3 from the headers (functions, structs, enums, types and macros), sections 1 and 7 from
+pages of docs/.
 
 usage: man.py ROOT FOLDER"""
 
@@ -65,15 +66,7 @@ def function_page(f, task, version):
     out = [head(f.name, 3, version), ".SH NAME", f"{f.name} \\- {roff(summary[:1].lower() + summary[1:]).replace(chr(10), ' ')}",
            ".SH LIBRARY", "tdict (libtdict, \\-ltdict)", ".SH SYNOPSIS", ".nf",
            f".B #include <tdict/{f.header}>", ".PP", synopsis(f.prototype), ".fi", ".SH DESCRIPTION"]
-    for i, block in enumerate(f.brief + f.blocks):
-        if block.kind in ("text", "note"):
-            out += ([".PP"] if i else []) + [roff(block.text)]
-        elif block.kind == "list":
-            out += [part for item in block.items for part in (".IP \\(bu 2", roff(item))]
-        elif block.kind == "code":
-            out.append(code(block.text))
-        else:
-            out += [part for row in block.items for part in (".PP", roff("; ".join(row)))]
+    out += body(f.brief + f.blocks)
     if f.parameters:
         out += [".SH PARAMETERS"] + [part for name, _, text in f.parameters for part in (".TP", f".I {name}", roff(text) or "See above.")]
     if f.errors:
@@ -91,6 +84,73 @@ def function_page(f, task, version):
     near = sorted(g.name for g in task.functions if g.header == f.header and g is not f)[:12]
     out += [".SH SEE ALSO", ",\n".join([f".BR {name} (3)" for name in near] + [".BR tdict (7)"]).replace(",\n", " ,\n").replace("(3) ,", '"(3)," ')]
     return finish(out)
+
+
+def body(blocks):
+    """The blocks of a comment."""
+    out = []
+    for block in blocks:
+        if block.kind == "list":
+            out += [part for item in block.items for part in (".IP \\(bu 2", roff(item))]
+        elif block.kind == "code":
+            out.append(code(block.text))
+        else:
+            out += ([".PP"] if out else []) + [roff(block.text)]
+    return out
+
+
+def shown_type(d):
+    """The declaration of a struct, an enum, a type or a macro, on lines of code."""
+    if d.kind in ("struct", "enum"):
+        end = ";" if d.kind == "struct" else ","
+        return [f"typedef {d.kind} {d.name} {{"] + [f"    {shown}{end}" for shown, _, _ in d.members] + [f"}} {d.name};"]
+    return [f"#define {d.text}" if d.kind == "macro" else f"typedef {d.text};"]
+
+
+def summary_of(d, users):
+    """The first sentence of the comment. A struct of options without a comment is named by the function that takes it."""
+    blocks = d.comment.brief + d.comment.blocks
+    if blocks and blocks[0].text:
+        summary = re.split(r"(?<=\.)\s", blocks[0].text)[0].rstrip(".:")
+        return summary[:1].lower() + summary[1:] if re.match(r"[A-Z][a-z]|A ", summary) else summary
+    if d.name.endswith("_options") and users:
+        return f"options of {users[0].name}()"
+    return f"{'an opaque type' if d.kind == 'type' else 'a struct' if d.kind == 'struct' else 'an enum'} of tdict/{d.header}"
+
+
+def type_page(d, all_headers, version):
+    """The page of a struct, an enum, a type or a macro."""
+    users = [f for f in all_headers.api.functions() if re.search(rf"\b{d.name}\b", f.text)]
+    lines = [f"#include <tdict/{d.header}>", ""] + shown_type(d)
+    default = f"{d.name}_default"
+    if default in all_headers.defaults:
+        lines += ["", f"{d.name} {default}(void);"]
+    out = [head(d.name, 3, version), ".SH NAME", f"{d.name} \\- {roff(summary_of(d, users))}".replace("\n", " "), ".SH LIBRARY",
+           "tdict (libtdict, \\-ltdict)", ".SH SYNOPSIS", code("\n".join(lines)), ".SH DESCRIPTION"]
+    described = body(d.comment.brief + d.comment.blocks)
+    if default in all_headers.defaults:
+        described += ([".PP"] if described else []) + [roff(f"{default}() returns the defaults.").replace("(3)", "()")]
+    out += described or [roff(f"See the functions below and the comment of tdict/{d.header}.")]
+    members = dtypes_of(all_headers) if d.name == "tdict_dtype" else d.members
+    if members:
+        out.append(".SH FIELDS" if d.kind == "struct" else ".SH VALUES")
+    for shown, _, comment in members:
+        out += [".TP", ".B " + shown.replace("\\", "\\e").replace("-", "\\-")]
+        out += body(comment.brief + comment.blocks) or ["\\&"]
+    named = sorted({f.name for f in users})[:12]
+    out += [".SH SEE ALSO", ",\n".join([f".BR {name} (3)" for name in named] + [".BR tdict (7)"]).replace(",\n", " ,\n").replace("(3) ,", '"(3)," ')]
+    return finish(out)
+
+
+def dtypes_of(all_headers):
+    return [(d.text, d.name, d.comment) for d in all_headers.api.of_kind("macro") if headers.is_dtype(d.value)]
+
+
+def has_page(d):
+    """The page of tdict_dtype has the dtypes. A macro without a comment, and names of other projects, have no page."""
+    if d.kind == "macro":
+        return bool(d.comment.text()) and not headers.is_dtype(d.value) and d.name.startswith("TDICT_")
+    return d.kind in ("struct", "enum", "type") and d.name.startswith("tdict_")
 
 
 def markdown_page(name, section, summary, text, version):
@@ -129,6 +189,12 @@ def write_pages(root, folder, all_headers):
     for task in reference.read_tasks(root, all_headers):
         for f in task.functions:
             (folder / "man3" / f"{f.name}.3").write_text(function_page(f, task, version))
+    pages = {}  # an opaque type can be declared by several headers
+    for d in filter(has_page, all_headers.api.declarations):
+        if d.name not in pages or (d.comment.text() and not pages[d.name].comment.text()):
+            pages[d.name] = d
+    for name, d in pages.items():
+        (folder / "man3" / f"{name}.3").write_text(type_page(d, all_headers, version))
     for section, name, summary, page in PAGES:
         text = (root / "docs" / page).read_text()
         (folder / f"man{section}" / f"{name}.{section}").write_text(markdown_page(name, section, summary, text, version))

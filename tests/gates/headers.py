@@ -2,9 +2,10 @@
 
 usage: headers.py ROOT CC CXX
 Compiles each header with warnings as errors. No header may contain atomics or include a CUDA header. The comment of
-tdict.h has a line for each header that tdict.h does not include. docs/site/api.py must read every name of the headers: a program
-that names each function, field, value and type that it reads must compile in both languages. tests/headers/client.c must
-use every macro and inline function. Other CTest entries compile and run it in both languages."""
+tdict.h has a line for each header that tdict.h does not include. docs/site/api.py must read every name of the headers: a
+program that names each function and type that it reads must compile in both languages, and the compilers must read the
+same fields of structs and values of enums. tests/headers/client.c must use every macro and inline function. Other CTest
+entries compile and run it in both languages."""
 
 import re
 import subprocess
@@ -44,28 +45,47 @@ def check_umbrella(report, root):
         report.fail("include/tdict/tdict.h", f"does not include {', '.join(sorted(left_out))}, and its comment names others")
 
 
+def compiled_fields(file):
+    """{name: fields or values} of the structs and enums, from the debug information that a compiler wrote."""
+    text = subprocess.run(["readelf", "--debug-dump=info", "--wide", file], capture_output=True, text=True, check=True).stdout
+    found, fields = {}, []
+    for kind, entry in re.findall(r"\(DW_TAG_(\w+)\)\n(.*?)(?=^ <|\Z)", text, re.M | re.S):
+        name = re.search(r"DW_AT_name\s*:.*?(\w+)\s*$", entry, re.M)
+        if kind in ("structure_type", "enumeration_type"):
+            fields = found.setdefault(name.group(1), []) if name and "DW_AT_declaration" not in entry else []
+        elif kind in ("member", "enumerator"):
+            fields.append(name.group(1))
+    return found
+
+
 def check_names(report, root, public):
     """Compiles a program that the names of api.py make up. Then finds names of the headers that api.py did not read."""
     lines = [f'#include "tdict/{header}"' for header in public.headers]
+    fields = {}
     for i, d in enumerate(public.declarations):
         report.checked()
-        tag = "struct " if d.name.startswith("Arrow") and d.kind == "struct" else "enum " if d.kind == "enum" else ""
+        tag = f"{d.kind} " if d.kind in ("struct", "enum") else ""
         if d.kind == "function" and d.name.lower().startswith("tdict_"):
             lines.append(f"void (*name_{i}(void))(void);\nvoid (*name_{i}(void))(void) {{ return (void (*)(void))&{d.name}; }}")
-        elif d.kind == "struct":
-            fields = " + ".join(["0u"] + [f"sizeof((({tag}{d.name} *)0)->{name})" for _, name, _ in d.members])
-            lines.append(f"size_t name_{i}(void);\nsize_t name_{i}(void) {{ return {fields}; }}")
-        elif d.kind in ("type", "enum"):
-            lines.append(f"extern {tag}{d.name} *name_{i};")
-            lines += [f"extern char name_{i}_{name}[{name} + 1 ? 1 : 2];" for _, name, _ in d.members]
+        elif d.kind != "macro":
+            lines.append(f"{tag}{d.name} *name_{i};")
+        if d.kind in ("struct", "enum"):
+            fields[d.name] = [name for _, name, _ in d.members]
     for compiler, standard in ((sys.argv[2], "c99"), (sys.argv[3], "c++11")):
         with tempfile.TemporaryDirectory() as folder:
             file = f"{folder}/names.{'cpp' if '+' in standard else 'c'}"
             with open(file, "w") as out:
                 out.write("\n".join(lines) + "\n")
-            result = subprocess.run([compiler, f"-std={standard}", "-fsyntax-only", f"-I{root}/include", file], capture_output=True, text=True)
-        if result.returncode != 0:
-            report.fail("docs/site/api.py", f"reads names that do not compile as {standard}:\n{result.stderr}")
+            command = [compiler, f"-std={standard}", "-g", f"-I{root}/include", "-c", file, "-o", f"{folder}/names.o"]
+            result = subprocess.run(command, capture_output=True, text=True)
+            if result.returncode != 0:
+                report.fail("docs/site/api.py", f"reads names that do not compile as {standard}:\n{result.stderr}")
+                continue
+            seen = compiled_fields(f"{folder}/names.o")
+        for name, own in fields.items():
+            report.checked()
+            if own != seen.get(name):
+                report.fail("docs/site/api.py", f"reads {own} in {name}; the {standard} compiler reads {seen.get(name)}")
     known = public.names()
     for header in public.headers:
         code = source.without_preprocessor(source.blank((root / "include/tdict" / header).read_text()))

@@ -7,6 +7,7 @@ program of docs/listings/, examples/ or tests/headers/ must call the function, a
 by task" must name the header of the function."""
 
 import pathlib
+import re
 import sys
 
 import source
@@ -14,7 +15,18 @@ import source
 SITE = pathlib.Path(__file__).resolve().parents[2] / "docs/site"
 sys.path.insert(0, str(SITE))
 import headers  # noqa: E402
+import man  # noqa: E402
 import reference  # noqa: E402
+
+
+def check_types(report, public):
+    """The man page of a struct or an enum lists its fields or values."""
+    for d in filter(man.has_page, public.api.declarations):
+        page = man.type_page(d, public, ("0.0.0", "2000-01-01"))
+        report.checked()
+        for shown, name, _ in d.members:
+            if not re.search(rf"^\.B .*\b{name}\b", page, re.M):
+                report.fail(f"include/tdict/{d.header}:{d.line}", f"the man page of {d.name} does not list {name}")
 
 
 def main():
@@ -38,6 +50,7 @@ def main():
             report.fail(where, f"{name} has no example: call the function in a program of docs/listings/")
         if name not in placed:
             report.fail(where, f"{name} is on no page: name its header in README's table of functions")
+    check_types(report, public)
     report.end()
 
 

@@ -73,6 +73,8 @@ FAULTS = [
     ("snippets", "editors/tdict.snippets", 'snippet planted "Planted"\nplanted\nendsnippet\n', "has other snippets"),
     ("headers", "include/tdict/status.h", "static inline int planted(int class) { return class; }\n",
      "status.h: does not compile alone as c++11"),
+    ("headers", "include/tdict/status.h", "typedef struct tdict_planted_struct {\n  int a;\n#if 0\n  int b;\n#endif\n} tdict_planted_struct;\n",
+     "reads ['a', 'b'] in tdict_planted_struct"),
     ("headers", "include/tdict/replay.h", "#ifndef __cplusplus\n#include <stdatomic.h>\n#endif\n", "holds atomics"),
     ("headers", "include/tdict/io.h", "#if 0\n#include <cuda.h>\n#endif\n", "holds a CUDA header"),
     ("headers", "include/tdict/debug.h", "#define TDICT_PLANTED 1\n", "does not use TDICT_PLANTED"),
