@@ -99,6 +99,7 @@ def main():
     reference.write_reference(root, source / "reference", all_headers)
     man.write_pages(root, pages, all_headers)
     (source.parent / "tdict_api.json").write_text(all_headers.api.json() + "\n")
+    (source / "tdict_api.json").symlink_to(source.parent / "tdict_api.json")
 
 
 main()

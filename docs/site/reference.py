@@ -6,6 +6,7 @@ import pathlib
 import re
 import sys
 
+import cheat_sheet
 import headers
 import rst
 
@@ -208,9 +209,10 @@ def write_reference(root, folder, all_headers):
     names = rst.Names(all_headers, labels_of(tasks, all_headers))
     for task in tasks:
         Page(task, tasks, all_headers, names).write(folder)
+    cheat_sheet.write(folder, all_headers, names)
     rows = [["task", "functions"]] + [[t.title, ", ".join(f"{f.name}()" for f in t.functions)] for t in tasks]
     index = [*rst.heading("Reference", "="), "Every public function of the C interface, by task. The headers contain the same text.\n",
-             ".. toctree::", "   :maxdepth: 1", ""] + [f"   {t.slug}" for t in tasks] + ["   cpp", "", rst.table(rows, names), ""]
+             ".. toctree::", "   :maxdepth: 1", ""] + [f"   {t.slug}" for t in tasks] + ["   cpp", "   cheat_sheet", "", rst.table(rows, names), ""]
     (folder / "index.rst").write_text("\n".join(index))
     return tasks
 

@@ -14,9 +14,22 @@ import source
 
 SITE = pathlib.Path(__file__).resolve().parents[2] / "docs/site"
 sys.path.insert(0, str(SITE))
+import cheat_sheet  # noqa: E402
 import headers  # noqa: E402
 import man  # noqa: E402
 import reference  # noqa: E402
+
+
+def check_sheet(report, public):
+    """Each function has one line of whole words on the cheat sheet.."""
+    lines = [(f, text) for _, rows in cheat_sheet.lines(public.api) for f, text in rows]
+    for f in public.api.functions():
+        report.checked()
+        texts = [text for other, text in lines if other is f]
+        words, own = (texts[0] if texts else "").removesuffix(" ...").split(), f.comment.text().split()
+        short = [w.rstrip(".,:;") for w in words] == [w.rstrip(".,:;") for w in own[:len(words)]]
+        if len(texts) != 1 or not words or not short or len(texts[0]) > cheat_sheet.LONGEST + 4:
+            report.fail(f"include/tdict/{f.header}:{f.line}", f"{f.name} has no line of at most {cheat_sheet.LONGEST} letters on the cheat sheet")
 
 
 def check_types(report, public):
@@ -50,6 +63,7 @@ def main():
             report.fail(where, f"{name} has no example: call the function in a program of docs/listings/")
         if name not in placed:
             report.fail(where, f"{name} is on no page: name its header in README's table of functions")
+    check_sheet(report, public)
     check_types(report, public)
     report.end()
 

@@ -132,6 +132,7 @@ FAULTS = [
     ("kernels", "src/device/kernels/kernels.cu", "// planted\n", "was made from other sources"),
     ("reference", "include/tdict/status.h", FALLIBLE, "tdict_planted says no errors", "tdict_planted has no example"),
     ("reference", "include/tdict/replay.h", "\nTDICT_API void tdict_planted_mute(void);\n", "tdict_planted_mute has no description"),
+    ("reference", "include/tdict/sampler.h", f"\n/** @brief Planted`{LONG_TAIL}`. */\nTDICT_API void tdict_planted_long(void);\n", "tdict_planted_long has no line of at most"),
     ("reference", "include/tdict/planted.h", "/* Declares. */\n/** @brief Planted. */\nTDICT_API void tdict_planted_alone(void);\n",
      "tdict_planted_alone has no thread rule", "tdict_planted_alone is on no page"),
     ("cxx_reference", "include/tdict/hpp/tree.hpp", CXX, "planted_class has no comment", "void planted_function() has no comment",
