@@ -1,6 +1,6 @@
-/* A program that uses every public name. It is compiled as C99 and as C++11 with -pedantic (client.cpp includes it), so
- * it stays within what both have; linked with the shared library, so every name must be exported; and run on the
- * simulated device. The gate `headers` fails when a name of include/ is missing here.
+/* A program that uses the public headers. It is compiled as C99 and as C++11 with -pedantic (client.cpp includes it),
+ * so it stays within what both have. It is linked with the shared library and runs on the simulated device. The gate
+ * `headers` fails if a macro or an inline function of include/ is missing here.
  * It asks only for success: what the calls do is the cases' business. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -471,6 +471,6 @@ int main(void) {
   if (context) use_trace(context);
   if (context) use_arrow(context);
   tdict_context_destroy(context);
-  printf("every public name used, %d checks failed\n", failures);
+  printf("the public headers used, %d checks failed\n", failures);
   return failures ? 1 : 0;
 }
