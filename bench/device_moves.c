@@ -120,7 +120,7 @@ static double copy_own(device_job *job) {
       bench_print_error("the program's own copy: %s", raw_why(raw));
       return -1;
     }
-  } else if (tdict_transfer_into(p->context, job->own_target, job->own_source, NULL, &err) != TDICT_OK) {
+  } else if (bench_transfer_into(p->context, job->own_target, job->own_source, NULL, &err) != TDICT_OK) {
     bench_print_status("the program's own copy", &err);
     return -1;
   }

@@ -37,7 +37,7 @@ static bool prepare_tree(device_job *job) {
 
 static bool renew_tree(device_job *job) {
   tdict_error err;
-  return report(tdict_transfer_into(job->place.context, job->tree, job->host, NULL, &err), &err);
+  return report(bench_transfer_into(job->place.context, job->tree, job->host, NULL, &err), &err);
 }
 
 static tdict_status wait_stream(device_job *job, tdict_status status, tdict_error *err) {

@@ -29,9 +29,25 @@ typedef struct devices_job {
 /* A way to bring the source to the devices, or back. Writes the trees. */
 typedef tdict_status way(devices_job *job, tdict_tree **trees, tdict_error *err);
 
+/* Takes the trees out of the result of tdict_to_devices_async(). */
+static tdict_status spread_and_wait(devices_job *job, const tdict_spread *spread, tdict_tree **trees,
+                                    tdict_error *err) {
+  tdict_future *future = NULL;
+  tdict_tree *all = NULL;
+  tdict_entry entry;
+  tdict_status status = tdict_to_devices_async(job->context, job->source.tree, spread, NULL, &future, err);
+  if (status == TDICT_OK) status = tdict_future_take(future, &all, err);
+  for (size_t i = 0; i < (size_t)job->count && status == TDICT_OK; i++) {
+    status = tdict_get_entry_at(all, i, &entry, err);
+    if (status == TDICT_OK) trees[i] = tdict_retain(entry.tree);
+  }
+  tdict_release(all);
+  return status;
+}
+
 static tdict_status replicate(devices_job *job, tdict_tree **trees, tdict_error *err) {
-  const tdict_spread spread = tdict_replicate_on(job->devices, (size_t)job->count);
-  return tdict_to_devices(job->context, job->source.tree, &spread, NULL, trees, err);
+  const tdict_spread spread = tdict_spread_replicate(job->devices, (size_t)job->count);
+  return spread_and_wait(job, &spread, trees, err);
 }
 
 /* Waits for all futures, and releases them. */
@@ -53,8 +69,8 @@ static tdict_status move_to_each(devices_job *job, tdict_tree **trees, tdict_err
 }
 
 static tdict_status split(devices_job *job, tdict_tree **trees, tdict_error *err) {
-  const tdict_spread spread = tdict_split_over(job->devices, (size_t)job->count, 0);
-  return tdict_to_devices(job->context, job->source.tree, &spread, NULL, trees, err);
+  const tdict_spread spread = tdict_spread_split(job->devices, (size_t)job->count, 0);
+  return spread_and_wait(job, &spread, trees, err);
 }
 
 static tdict_status split_and_move_each(devices_job *job, tdict_tree **trees, tdict_error *err) {
@@ -106,7 +122,8 @@ static bool run_way(devices_job *job, way *run, tdict_tree **trees, double *seco
 /* Runs a way and compares every byte on every device. Parts are joined on the first device before. */
 static int verify(devices_job *job, const devices_row *row, way *run) {
   tdict_tree *trees[MOST_DEVICES] = {NULL}, *joined = NULL;
-  tdict_gather_options o = tdict_gather_options_default();
+  tdict_gather_devices_options o = tdict_gather_devices_options_default();
+  tdict_future *future = NULL;
   check_poison poison = {0, 0};
   size_t poisoned = 0;
   double seconds;
@@ -114,7 +131,9 @@ static int verify(devices_job *job, const devices_row *row, way *run) {
   int answer = run_way(job, run, trees, &seconds) ? BENCH_OK : BENCH_FAILED;
   o.device = job->devices[0];
   if (answer == BENCH_OK && row->is_split &&
-      tdict_gather(job->context, (const tdict_tree *const *)trees, (size_t)job->count, &o, &joined, &err) != TDICT_OK) {
+      (tdict_gather_devices_async(job->context, (const tdict_tree *const *)trees, (size_t)job->count, &o, &future,
+                                  &err) != TDICT_OK ||
+       tdict_future_take(future, &joined, &err) != TDICT_OK)) {
     bench_print_status("devices: gather", &err);
     answer = BENCH_FAILED;
   }

@@ -120,7 +120,7 @@ static bool d2h_move(bench_job *job, int tree, tdict_tree **out) {
   tdict_error err;
   tdict_transfer_options o = move_options(job);
   tdict_tree *to = job->targets[tree % job->num_targets].tree;
-  if (tdict_transfer_into(job->place->context, to, job->device_trees[tree], &o, &err) != TDICT_OK) {
+  if (bench_transfer_into(job->place->context, to, job->device_trees[tree], &o, &err) != TDICT_OK) {
     bench_print_status("copy into", &err);
     return false;
   }

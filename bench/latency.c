@@ -96,7 +96,7 @@ static bool copy_small_block(bench_job *job) {
       bench_print_error("the program's own copy: %s", raw_why(raw));
       return false;
     }
-  } else if (tdict_transfer_into(p->context, state->target, state->own.tree, NULL, &err) != TDICT_OK) {
+  } else if (bench_transfer_into(p->context, state->target, state->own.tree, NULL, &err) != TDICT_OK) {
     bench_print_status("the program's own copy", &err);
     return false;
   }

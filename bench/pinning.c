@@ -69,7 +69,7 @@ static bool time_small_copy(pinning_job *job, double *longest) {
       bench_print_error("the program's own copy: %s", raw_why(raw));
       return false;
     }
-  } else if (tdict_transfer_into(job->place.context, job->own_target, job->own_source.tree, NULL, &err) != TDICT_OK) {
+  } else if (bench_transfer_into(job->place.context, job->own_target, job->own_source.tree, NULL, &err) != TDICT_OK) {
     bench_print_status("the program's own copy", &err);
     return false;
   }

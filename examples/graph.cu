@@ -3,7 +3,7 @@
  *   graph [[--device] cuda[:N]]
  *
  * A CUDA graph keeps the addresses that its kernels were captured with. So the program allocates the device batch once,
- * and tdict_transfer_into() writes each new batch to the same addresses. The graph does not contain copies: a call with a
+ * and tdict_transfer_into_async() writes each new batch to the same addresses. The graph does not contain copies: a call with a
  * stream that is being captured returns TDICT_ECAPTURE and does not break the capture. Other transfers continue. The
  * exit status is 77 if there is no device. */
 #include <stdint.h>
@@ -84,9 +84,11 @@ static bool try_transfers(program *p) {
   tdict_stream captured = {p->device, p->stream};
   tdict_transfer_options o = tdict_transfer_options_default();
   o.after = &captured;
-  tdict_status into = tdict_transfer_into(p->c, p->batch, p->hosts[0], &o, &err);
+  tdict_future *copy = NULL;
+  tdict_status into = tdict_transfer_into_async(p->c, p->batch, p->hosts[0], &o, &copy, &err);
+  if (into == TDICT_OK) into = tdict_future_take(copy, NULL, &err);
   tdict_status use = tdict_record_stream(p->batch, captured, &err);
-  printf("while capturing: transfer_into answers %s, record_stream answers %s\n", tdict_status_name(into),
+  printf("while capturing: transfer_into_async answers %s, record_stream answers %s\n", tdict_status_name(into),
          tdict_status_name(use));
   if (into != TDICT_ECAPTURE || use != TDICT_ECAPTURE) {
     fprintf(stderr, "graph: both should answer TDICT_ECAPTURE\n");

@@ -2,7 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <tdict/io.h> /* tdict_load_into(); tdict/tdict.h does not include this header */
+#include <tdict/io.h> /* tdict_load_into_async(); tdict/tdict.h does not include this header */
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 
@@ -39,7 +39,9 @@ static tdict_status make_loader(tdict_context *context, tdict_loader **out, tdic
 /* Reads the checkpoint into `state`, and moves the loader to its position. */
 static tdict_status resume(tdict_context *context, tdict_tree *state, tdict_loader *loader, tdict_error *err) {
   tdict_loader_state position;
-  tdict_status status = tdict_load_into(context, state, path, NULL, err);
+  tdict_future *load;
+  tdict_status status = tdict_load_into_async(context, state, path, NULL, &load, err);
+  if (status == TDICT_OK) status = tdict_future_take(load, NULL, err);
   if (status != TDICT_OK) return status;
   memcpy(&position, tdict_const_data(state, "loader"), sizeof position);
   printf("resumed: epoch %d, %d batches delivered\n", (int)position.epoch, (int)position.batch);

@@ -8,9 +8,8 @@ static int load_files(tdict_context *context, tdict_tree *batch) {
   tdict_error err = {0};
   TDICT_TRY(tdict_save(context, "batch.safetensors", batch, NULL, &err));
   TDICT_TRY(tdict_load_async(context, "batch.safetensors", tdict_sim(0), NULL, &future, &err));
-  TDICT_TRY(tdict_future_wait(future, &loaded, &err));                          /* on the device */
-  TDICT_TRY(tdict_load_into(context, loaded, "batch.safetensors", NULL, &err)); /* into the same memory */
-  TDICT_TRY(tdict_load_into_async(context, loaded, "batch.safetensors", NULL, &again, &err));
+  TDICT_TRY(tdict_future_wait(future, &loaded, &err));                                        /* on the device */
+  TDICT_TRY(tdict_load_into_async(context, loaded, "batch.safetensors", NULL, &again, &err)); /* to the same memory */
   TDICT_TRY(tdict_future_wait(again, NULL, &err));
   printf("%d tensors loaded\n", (int)tdict_num_leaves(loaded));
 done:

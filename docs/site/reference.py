@@ -16,7 +16,7 @@ TITLES = {
     "tdict_create_from": ("trees", "Trees"),
     "tdict_tensor_empty": ("tensors", "Tensors and dtypes"),
     "tdict_to_device": ("transfers", "Transfers and pinning"),
-    "tdict_to_devices": ("devices", "Several devices and processes"),
+    "tdict_to_devices_async": ("devices", "Several devices and processes"),
     "tdict_future_wait_on_stream": ("futures", "Futures and streams"),
     "tdict_set_text": ("objects", "Text, numbers and objects"),
     "tdict_loader_create": ("loaders", "Loaders, datasets and replay buffers"),

@@ -65,6 +65,7 @@ static tdict_status exchange(parallel *p, tdict_tree *tree, bool average, tdict_
   tdict_comm_options options = tdict_comm_options_default();
   tdict_transfer_options copy = tdict_transfer_options_default();
   tdict_tree *at = tree;
+  tdict_future *future;
   tdict_status status = TDICT_OK;
   options.after = copy.after = stream.device.type == TDICT_DEVICE_AUTO ? NULL : &stream;
   if (!is_near) {
@@ -76,7 +77,8 @@ static tdict_status exchange(parallel *p, tdict_tree *tree, bool average, tdict_
   status = average ? tdict_all_reduce(p->comm, at, TDICT_REDUCE_MEAN, &options, err)
                    : tdict_broadcast_into(p->comm, at, 0, &options, err);
   if (is_near) return status;
-  if (status == TDICT_OK) status = tdict_transfer_into(p->context, tree, at, &copy, err);
+  if (status == TDICT_OK) status = tdict_transfer_into_async(p->context, tree, at, &copy, &future, err);
+  if (status == TDICT_OK) status = tdict_future_take(future, NULL, err);
   tdict_release(at);
   return status;
 }

@@ -1,7 +1,7 @@
 /* Declares transfers of one tree to several devices of one process, and the gathering of trees from several devices.
  * docs/scale.md says which call serves which need.
  *
- * Several devices. tdict_to_devices() gives each device the whole tree, or a part of the tree. The rules of
+ * Several devices. tdict_to_devices_async() gives each device the whole tree, or a part of the tree. The rules of
  * tdict/transfer.h for lifetime, order, failure and the option `after` hold for the source and for all results.
  * Replicate. Devices with peer access to each other form a group. If the source is in host memory, each group reads
  * host memory once. Each device of the group receives a part of the bytes over its own link. The devices then copy the
@@ -46,7 +46,7 @@ typedef struct tdict_spread {
   const int64_t *counts;
 } tdict_spread;
 /** @brief Returns the description of a whole tree for each of @p num_devices devices. */
-static inline tdict_spread tdict_replicate_on(const tdict_device *devices, size_t num_devices) {
+static inline tdict_spread tdict_spread_replicate(const tdict_device *devices, size_t num_devices) {
   tdict_spread s;
   memset(&s, 0, sizeof s);
   s.struct_size = sizeof s;
@@ -55,41 +55,32 @@ static inline tdict_spread tdict_replicate_on(const tdict_device *devices, size_
   return s;
 }
 /** @brief Returns the description of equal parts along batch dimension @p dim for @p num_devices devices. */
-static inline tdict_spread tdict_split_over(const tdict_device *devices, size_t num_devices, int32_t dim) {
-  tdict_spread s = tdict_replicate_on(devices, num_devices);
+static inline tdict_spread tdict_spread_split(const tdict_device *devices, size_t num_devices, int32_t dim) {
+  tdict_spread s = tdict_spread_replicate(devices, num_devices);
   s.kind = TDICT_SPLIT;
   s.dim = dim;
   return s;
 }
 
-/** @brief Copies a tree to several devices, and waits until the copies are done.
+/** @brief Starts to copy a tree to several devices, and returns one future for all copies.
+ *
+ *  The result of the future is a tree without batch dimensions. The tree holds the tree of device i at the key that is
+ *  the number i, for example "0". tdict_get_tree() returns these trees. Cancelling stops the transfers to all devices.
  *  @param[in]  src      Borrowed. The transfer retains the storages of @p src until the copies have ended.
  *  @param[in]  spread   The devices and their parts.
  *  @param[in]  options  NULL for the defaults. `memory` must be NULL if there are several devices. The limit
  *                       `max_queued_bytes` holds for each device.
- *  @param[out] trees    Array of spread->num_devices new references, in the order of the devices. Written on success
- *                       only.
- *  @return Errors of tdict_to_device(). Also #TDICT_EINVAL @p spread is invalid, a device occurs twice, or the batch
- *          dimension does not exist; #TDICT_ESHAPE the sum of `counts` is wrong; errors of tdict_split() for
- *          objects. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_to_devices(tdict_context *context, const tdict_tree *src,
-                                                        const tdict_spread *spread,
-                                                        const tdict_transfer_options *options, tdict_tree **trees,
-                                                        tdict_error *err);
-/** @brief Starts the transfers of tdict_to_devices() and returns one future for all of them.
- *
- *  The result of the future is a tree without batch dimensions. The tree holds the tree of device i at the key that is
- *  the number i, for example "0". tdict_get_tree() returns these trees.
- *  @param[out] out  A new future, released with tdict_future_release(). Cancelling stops the transfers to all devices.
- *  @return Errors of tdict_to_devices() that occur before the call returns. tdict_future_wait() returns all later
- *          errors. */
+ *  @param[out] out      A new future, released with tdict_future_release().
+ *  @return Errors of tdict_to_device_async(). Also #TDICT_EINVAL @p spread is invalid, a device occurs twice, or the
+ *          batch dimension does not exist; #TDICT_ESHAPE the sum of `counts` is wrong; errors of tdict_split() for
+ *          objects. tdict_future_wait() returns all later errors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_devices_async(tdict_context *context, const tdict_tree *src,
                                                               const tdict_spread *spread,
                                                               const tdict_transfer_options *options, tdict_future **out,
                                                               tdict_error *err);
 
-/** Says where the result of tdict_gather() is. */
-typedef struct tdict_gather_options {
+/** Says where the result of tdict_gather_devices_async() is. */
+typedef struct tdict_gather_devices_options {
   size_t struct_size;
   tdict_device device; /**< tdict_cpu() (default) or a device of the context */
   int32_t dim;         /**< the batch dimension along which the trees are joined; -1 is the last one; default 0 */
@@ -97,34 +88,31 @@ typedef struct tdict_gather_options {
    *  with `pinned_result`, the result is in pinned memory. `keep` and `conversions` must not be set. Borrowed for the
    *  call. */
   const tdict_transfer_options *transfer;
-} tdict_gather_options;
-static inline tdict_gather_options tdict_gather_options_default(void) {
-  tdict_gather_options o;
+} tdict_gather_devices_options;
+static inline tdict_gather_devices_options tdict_gather_devices_options_default(void) {
+  tdict_gather_devices_options o;
   memset(&o, 0, sizeof o);
   o.struct_size = sizeof o;
   o.device = tdict_cpu();
   return o;
 }
 
-/** @brief Joins trees of several devices along a batch dimension, into one tree on a device or on the host.
+/** @brief Starts to join trees of several devices along a batch dimension, into one tree on a device or on the host.
+ *         Returns a future, whose result is this tree.
  *
  *  The batch sizes of the trees may differ only in this dimension. The result has the sum of their sizes. Its keys and
  *  their order are those of the first tree. The other trees may have another order.
  *  @param[in]  trees    Array of @p count trees, on any devices of the context and on the host.
  *  @param[in]  count    From 1 to #TDICT_MAX_DEVICES.
  *  @param[in]  options  NULL for the defaults.
- *  @param[out] out      A new reference, written on success only.
- *  @return Errors of tdict_transfer_into(). Also #TDICT_EINVAL the batch dimension does not exist; #TDICT_ENOTSUP an
- *          object. For these errors, and if trees differ in keys, dtypes or other sizes, err->path begins with the
- *          position of the tree in @p trees, and names the leaf. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_gather(tdict_context *context, const tdict_tree *const *trees,
-                                                    size_t count, const tdict_gather_options *options, tdict_tree **out,
-                                                    tdict_error *err);
-/** @brief Starts the transfer of tdict_gather() and returns a future. Returns the errors of tdict_gather() that occur
- *  before the call returns. tdict_future_wait() returns all later errors. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_gather_async(tdict_context *context, const tdict_tree *const *trees,
-                                                          size_t count, const tdict_gather_options *options,
-                                                          tdict_future **out, tdict_error *err);
+ *  @param[out] out      A new future, released with tdict_future_release().
+ *  @return Errors of tdict_transfer_into_async(). Also #TDICT_EINVAL the batch dimension does not exist; #TDICT_ENOTSUP
+ *          an object. For these errors, and if trees differ in keys, dtypes or other sizes, err->path begins with the
+ *          position of the tree in @p trees, and names the leaf. tdict_future_wait() returns all later errors. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_gather_devices_async(tdict_context *context,
+                                                                  const tdict_tree *const *trees, size_t count,
+                                                                  const tdict_gather_devices_options *options,
+                                                                  tdict_future **out, tdict_error *err);
 
 TDICT_END_DECLS
 #endif

@@ -180,17 +180,14 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_load(tdict_context *context, const 
 TDICT_API TDICT_NODISCARD tdict_status tdict_load_async(tdict_context *context, const char *path, tdict_device device,
                                                         const tdict_load_options *options, tdict_future **out,
                                                         tdict_error *err);
-/** @brief Loads the tensors of files into the tensors of @p dst, and waits until all elements are loaded.
+/** @brief Loads the tensors of files into the tensors of @p dst, and returns a future, as tdict_load_async() does.
  *
- *  @p dst must have the keys, shapes and dtypes of the selected part of the files. @p dst may be on any device of the
- *  context, and may be strided. Text, numbers and the offsets of ragged leaves are not written.
- *  @return Errors of tdict_load() and tdict_transfer_into(). If an error occurs before the transfer reads the first
- *          element, the elements of @p dst are unchanged. After any later error, the bytes of @p dst are lost until
- *          another call writes these bytes. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_load_into(tdict_context *context, tdict_tree *dst, const char *path,
-                                                       const tdict_load_options *options, tdict_error *err);
-/** @brief Starts tdict_load_into(), and returns a future. The future's result is @p dst. The call and the future return
- *  the errors of tdict_load_into(). */
+ *  The result of the future is @p dst. @p dst must have the keys, shapes and dtypes of the selected part of the files.
+ *  @p dst may be on any device of the context, and may be strided. Text, numbers and the offsets of ragged leaves are
+ *  not written.
+ *  @return Errors of tdict_load_async() and tdict_transfer_into_async(). If an error occurs before the transfer reads
+ *          the first element, the elements of @p dst are unchanged. After any later error, the bytes of @p dst are lost
+ *          until another call writes these bytes. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_load_into_async(tdict_context *context, tdict_tree *dst, const char *path,
                                                              const tdict_load_options *options, tdict_future **out,
                                                              tdict_error *err);

@@ -28,17 +28,17 @@
  * Blocks. If all tensors of a locked tree lie in one storage in the layout of tdict_create_from(), the storage is
  * copied as one block. The source itself must be locked with tdict_lock(), and must have no objects. The first transfer
  * compares the tensors with this layout. If they have it, the tree keeps a record until the tree is unlocked or freed.
- * The calls tdict_transfer_into(), tdict_pin_memory() and tdict_save_async() copy such a tree leaf by leaf, and so do
- * calls with the option `keep`, `conversions` or `narrow`. A lock speeds up no other transfer. The time until an
+ * The calls tdict_transfer_into_async(), tdict_pin_memory() and tdict_save_async() copy such a tree leaf by leaf, and
+ * so do calls with the option `keep`, `conversions` or `narrow`. A lock speeds up no other transfer. The time until an
  * asynchronous call returns grows with the number of tensors. On the host of an H200 it grew by at most 0.01 us for
  * each tensor of a block. It grew by 0.02 to 0.05 us for each tensor of other trees with 1000 or more tensors.
  * Consolidated trees. tdict_consolidate() makes a tree whose tensors are in one storage. The storage of a consolidated
- * tree is copied as one block, too, and the result is consolidated. The function tdict_transfer_into() also copies one
- * block if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in pinned
- * memory on the host and has at most 16 MiB, one driver copy moves the block. A larger block is copied in pieces of 16
- * MiB. If a block was copied, the byte counts of the statistics include the padding between leaves. If the copy of a
- * block fails, the error names no leaf. If a consolidated tree is a child of the source, the transfer copies the child
- * leaf by leaf. This child of the result is not consolidated.
+ * tree is copied as one block, too, and the result is consolidated. The function tdict_transfer_into_async() also
+ * copies one block if both trees are consolidated and equal in keys, order of keys, dtypes and shapes. If a block is in
+ * pinned memory on the host and has at most 16 MiB, one driver copy moves the block. A larger block is copied in pieces
+ * of 16 MiB. If a block was copied, the byte counts of the statistics include the padding between leaves. If the copy
+ * of a block fails, the error names no leaf. If a consolidated tree is a child of the source, the transfer copies the
+ * child leaf by leaf. This child of the result is not consolidated.
  * Cost. O(keys of all trees), plus the copies.
  * Thread rule: any thread may call any function of this header. Several transfers can run at the same time. */
 #ifndef TDICT_TRANSFER_H
@@ -145,8 +145,8 @@ typedef struct tdict_transfer_options {
   bool pinned_result;   /**< for results on the cpu: allocate pinned memory, on the NUMA node of the source's device */
   /** true: the result shares an object whose type has neither `to_device` nor `flatten`. The tensors of the object stay
    *  where they are. If such a type has `pin_memory`, the call pins the object if it pins other objects. For
-   *  tdict_transfer_into(), an object of a type without `flatten` stays in the destination as it is. false (default):
-   *  for such an object, the call returns #TDICT_ENOTSUP. */
+   *  tdict_transfer_into_async(), an object of a type without `flatten` stays in the destination as it is. false
+   *  (default): for such an object, the call returns #TDICT_ENOTSUP. */
   bool keep_objects;
   /** true: host sources are hashed before and after the copies. If a source has changed, the transfer fails with
    *  #TDICT_ECHANGED and the leaf's path. The option costs two additional reads of the sources. */
@@ -154,8 +154,8 @@ typedef struct tdict_transfer_options {
   tdict_transfer_stats *stats; /**< written when a blocking call succeeds; NULL (default): no statistics. Must be NULL
                                     for _async calls: use tdict_future_get_stats() */
   /** Patterns for entries that are not copied: tensors, objects and whole child trees. Borrowed for the call. The
-   *  result shares the kept tensors and objects. tdict_transfer_into() does not write kept entries. The destination
-   *  must have the keys of kept entries; types, shapes and dtypes of kept entries are not compared.
+   *  result shares the kept tensors and objects. tdict_transfer_into_async() does not write kept entries. The
+   *  destination must have the keys of kept entries; types, shapes and dtypes of kept entries are not compared.
    *  A pattern is an escaped path. In a pattern, the key `*` stands for any one key. The key `**` stands for zero or
    *  more keys. Examples: "meta", "meta.*", "**.text". To match a star itself, write a backslash before the star.
    *  Patterns do not match the tensors inside an object.
@@ -267,13 +267,14 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *context, c
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *context, const tdict_tree *src,
                                                              tdict_device device, const tdict_transfer_options *options,
                                                              tdict_future **out, tdict_error *err);
-/** @brief Copies all tensors of @p src into the tensors of @p dst, and waits until the copies are done.
+/** @brief Copies all tensors of @p src into the tensors of @p dst, and returns a future.
  *
- *  @p dst must have the keys, shapes and dtypes of @p src. @p dst may be locked. The addresses of tensors in @p dst do
- *  not change. Two tensors of @p dst may share bytes only if their sources share bytes in the same way. If strided
- *  tensors of @p dst overlap only in part, the call may fail to detect the overlap, and the common bytes are then
- *  unspecified. The call can miss an overlap if the strides of the tensors differ, or if more than 16 other tensors
- *  begin between the two tensors. If tensors of @p dst and @p src share bytes, these bytes are unspecified.
+ *  The result of the future is @p dst. @p dst must have the keys, shapes and dtypes of @p src. @p dst may be locked.
+ *  The addresses of tensors in @p dst do not change. Two tensors of @p dst may share bytes only if their sources share
+ *  bytes in the same way. If strided tensors of @p dst overlap only in part, the call may fail to detect the overlap,
+ *  and the common bytes are then unspecified. The call can miss an overlap if the strides of the tensors differ, or if
+ *  more than 16 other tensors begin between the two tensors. If tensors of @p dst and @p src share bytes, these bytes
+ *  are unspecified.
  *
  *  The call compares both trees before it copies. If they differ, nothing is written, and err->path names the leaf.
  *  @param[in] options  NULL for the defaults. `memory` and `pinned_result` must not be set.
@@ -284,11 +285,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *cont
  *          of @p dst are the same or share bytes, but have different sources (err->path names the second tensor).
  *  @note If the transfer fails after the comparison, the bytes of @p dst are lost until a later call writes these
  *        bytes. Transfers that read lost bytes fail, including transfers that were started before the failure. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into(tdict_context *context, tdict_tree *dst,
-                                                           const tdict_tree *src, const tdict_transfer_options *options,
-                                                           tdict_error *err);
-/** @brief Starts the transfer of tdict_transfer_into() and returns a future. The future's result is @p dst. Returns the
- *  errors of tdict_transfer_into() that occur before the call returns. tdict_future_wait() returns all later errors. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into_async(tdict_context *context, tdict_tree *dst,
                                                                  const tdict_tree *src,
                                                                  const tdict_transfer_options *options,

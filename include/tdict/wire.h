@@ -21,10 +21,10 @@
  *
  * Results. The result has the tensor with the dtype of the conversion. If a tensor has this dtype already, the tensor
  * is converted only if a scale, an offset or another `wire_dtype` is set. A converted tensor is always copied, even if
- * the tensor is on the target device already. For tdict_transfer_into(), the destination must have the dtype of the
- * conversion. If destination and source share bytes, the result is unspecified. Tensors with the same bytes share their
- * converted bytes if they have one dtype and the same conversion. A consolidated tree is copied leaf by leaf, and the
- * result is not consolidated.
+ * the tensor is on the target device already. For tdict_transfer_into_async(), the destination must have the dtype of
+ * the conversion. If destination and source share bytes, the result is unspecified. Tensors with the same bytes share
+ * their converted bytes if they have one dtype and the same conversion. A consolidated tree is copied leaf by leaf, and
+ * the result is not consolidated.
  *
  * Where elements are converted. Between host and device, the link carries the narrower of the two dtypes, for example
  * the bytes of images that become floats. If this dtype is the dtype on the device, threads of the host convert while

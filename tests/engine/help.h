@@ -12,6 +12,7 @@
 #include "support/raw.h"
 #include "support/rest.h"
 #include "support/sanitized.h"
+#include "support/take.h"
 #include "support/test.h"
 
 enum { POISON = 0xA5, STAGING = 1 << 20, SLOT = STAGING / 32 };
@@ -256,7 +257,7 @@ static inline tdict_tree *move_tree(const world *w, const tdict_tree *src, tdict
 }
 static inline void copy_tree(const world *w, const tdict_tree *src, tdict_tree *dst, const way *v) {
   if (!v->async) {
-    td_ok(tdict_transfer_into(w->c, dst, src, &v->o, err));
+    td_ok(td_transfer_into(w->c, dst, src, &v->o, err));
     return;
   }
   tdict_tree *out = result_of(start_copy(w, src, dst, &v->o));

@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 #include "engine/plan/collect.h"
 #include "support/fail_alloc.h"
+#include "support/take.h"
 #include "trees.h"
 #include "wrap.h"
 
@@ -264,7 +265,7 @@ GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
     assert_string_equal(text, "hello");
     td_ok(tdict_clone_deep(src, NULL, &into, err));
     td_ok(tdict_zero(into, err));
-    td_ok(tdict_transfer_into(w.c, into, out, NULL, err));
+    td_ok(td_transfer_into(w.c, into, out, NULL, err));
     check_and_release(&w, src, into);
     tdict_release(home);
     tdict_release(out);
@@ -315,7 +316,7 @@ GPU_CASE(consolidated_empty_trees_move) {
     td_ok(tdict_to_device(w.c, out, w.device, NULL, &home, err));
     assert_ptr_equal(home, out);
     tdict_release(home);
-    td_ok(tdict_transfer_into(w.c, out, src, NULL, err));
+    td_ok(td_transfer_into(w.c, out, src, NULL, err));
     tdict_release(out);
     tdict_release(src);
   }
@@ -360,12 +361,12 @@ GPU_CASE(consolidated_tree_is_copied_into_trees) {
     tdict_tree *src = consolidated(td, w.pinned), *into = consolidated(other, w.pinned);
     if (cases[i].status != TDICT_OK) {
       unsigned char *before = read_storage(&w, leaf_of(into, cases[i].a));
-      td_fails(cases[i].status, cases[i].error, tdict_transfer_into(w.c, into, src, NULL, err));
+      td_fails(cases[i].status, cases[i].error, td_transfer_into(w.c, into, src, NULL, err));
       assert_true(td_last_error.path[0]);
       assert_memory_equal(before, leaf_of(into, cases[i].a)->storage->data, leaf_of(into, cases[i].a)->storage->bytes);
       free(before);
     } else {
-      td_ok(tdict_transfer_into(w.c, into, src, NULL, err));
+      td_ok(td_transfer_into(w.c, into, src, NULL, err));
       check_tensor(&w, leaf_of(src, "n.x"), leaf_of(into, "n.x"), "n.x");
       check_tensor(&w, leaf_of(src, "y"), leaf_of(into, "y"), "y");
       assert_true(tdict_is_consolidated(into));
@@ -404,7 +405,7 @@ SIM_CASE(consolidated_copies_that_fail) {
   world w = open_wrapped(NULL);
   tdict_tree *src = consolidated(thousand_leaves(), w.pinned), *dst = to_device(&w, src, w.device), *out = NULL;
   fail_call(CALL_COPY, 1);
-  td_fails_at(TDICT_EDEVICE, "cuMemcpyHtoD", "", tdict_transfer_into(w.c, dst, src, NULL, err));
+  td_fails_at(TDICT_EDEVICE, "cuMemcpyHtoD", "", td_transfer_into(w.c, dst, src, NULL, err));
   leaf_list l = list_entries(dst);
   for (size_t i = 0; i < l.count; i++)
     if (l.tensors[i]) assert_null(tdict_tensor_const_data(l.tensors[i]));
@@ -422,13 +423,13 @@ SIM_CASE(consolidated_copies_that_fail) {
     tdict_tree *from = NULL, *to = NULL;
     td_ok(tdict_get_tree(parts, groups[g], &from, err));
     td_ok(tdict_get_tree(dst, groups[g], &to, err));
-    td_ok(tdict_transfer_into(w.c, to, from, NULL, err));
+    td_ok(td_transfer_into(w.c, to, from, NULL, err));
   }
   tdict_tensor *bytes = NULL;
   td_ok(tdict_consolidated_bytes(dst, &bytes, err));
   assert_null(tdict_tensor_const_data(bytes));
   check_and_release(&w, src, move_with(&w, dst, tdict_cpu(), NULL));
-  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
+  td_ok(td_transfer_into(w.c, dst, src, NULL, err));
   assert_non_null(tdict_tensor_const_data(bytes)); /* written as a whole */
   tdict_tensor_release(bytes);
   tdict_release(parts);
@@ -499,7 +500,7 @@ SIM_CASE(consolidated_transfers_survive_enomem) {
       tdict_tree *out = NULL;
       td_fail_alloc(n, false);
       tdict_status status =
-          into ? tdict_transfer_into(w.c, dst, src, &o, &err) : tdict_to_device(w.c, src, w.device, &o, &out, &err);
+          into ? td_transfer_into(w.c, dst, src, &o, &err) : tdict_to_device(w.c, src, w.device, &o, &out, &err);
       const bool hit = td_fail_alloc_stop();
       if (status == TDICT_OK) {
         assert_true(into || tdict_is_consolidated(out));

@@ -1,6 +1,7 @@
 /* Bytes that never came are told apart where leaves share a storage: what is lost are the leaves that a transfer was to
  * write, and what is there again are the leaves that were written since. */
 #include "promises.h"
+#include "support/take.h"
 
 static const tdict_field fields[] = {
     {"a", TDICT_U8, 2, {30, 8}}, {"n.b", TDICT_F32, 1, {77}}, {"c", TDICT_I16, 1, {5}}};
@@ -66,18 +67,18 @@ SIM_CASE(lost_leaves_of_one_storage_are_told_apart) {
     check_lost(&w, dst, "a");
     check_lost(&w, dst, "n.b");
     check_there(&w, dst, "c", 22);
-    td_ok(tdict_transfer_into(w.c, to_a, a, NULL, err));
+    td_ok(td_transfer_into(w.c, to_a, a, NULL, err));
     check_there(&w, dst, "a", 10);
     check_lost(&w, dst, "n.b");
     check_there(&w, dst, "c", 22);
     lose(&w, a, to_a); /* a is lost again, and b comes */
-    td_ok(tdict_transfer_into(w.c, to_both, both, NULL, err));
+    td_ok(td_transfer_into(w.c, to_both, both, NULL, err));
     check_there(&w, dst, "a", 10);
     check_there(&w, dst, "n.b", 11);
     lose(&w, a, to_a);
     check_there(&w, dst, "n.b", 11);
     check_lost(&w, dst, "a");
-    td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
+    td_ok(td_transfer_into(w.c, dst, src, NULL, err));
     assert_false(tdict_storage_has_lost(leaf_of(dst, "a")->storage));
     RELEASE(src, dst, a, to_a, both, to_both);
   }
@@ -105,9 +106,9 @@ SIM_CASE(lost_columns_are_told_apart) {
   assert_null(tdict_data(left[1], "k"));
   assert_null(tdict_data(wholes[1], "a"));
   assert_non_null(tdict_data(right[1], "k"));
-  td_ok(tdict_transfer_into(w.c, right[1], right[0], NULL, err));
+  td_ok(td_transfer_into(w.c, right[1], right[0], NULL, err));
   assert_null(tdict_data(left[1], "k"));
-  td_ok(tdict_transfer_into(w.c, left[1], left[0], NULL, err));
+  td_ok(td_transfer_into(w.c, left[1], left[0], NULL, err));
   assert_non_null(tdict_data(left[1], "k"));
   assert_true(has_number(&w, leaf_of(wholes[1], "a"), 10));
   check_there(&w, wholes[1], "a", 10);
@@ -190,7 +191,7 @@ SIM_CASE(lost_bytes_are_not_compared) {
     td_fails(TDICT_EINVAL, "transfer into them failed", tdict_compare(dst, src, NULL, &d, err));
     assert_false(tdict_equal(src, dst));
     assert_false(tdict_equal(dst, dst));
-    td_ok(tdict_transfer_into(w.c, to_b, b, NULL, err));
+    td_ok(td_transfer_into(w.c, to_b, b, NULL, err));
     assert_true(tdict_equal(src, dst));
     RELEASE(src, dst, b, to_b);
   }

@@ -1,5 +1,6 @@
 /* The turn of transfers whose trees hold objects with hooks: it is taken when the hooks have run. */
 #include "pair.h"
+#include "support/take.h"
 
 enum { SLOW = 20 << 20, BYTES = 1 << 20 }; /* a leaf takes 50 ms */
 
@@ -28,7 +29,7 @@ GPU_CASE(transfer_with_hooks_takes_its_place_later) {
   object->user = &g;
   tdict_future *f = move_async(&w, src, w.device, NULL);
   gate_await(&g, 1);
-  td_ok(tdict_transfer_into(w.c, dst, dev, NULL, err)); /* waits for nobody */
+  td_ok(td_transfer_into(w.c, dst, dev, NULL, err)); /* waits for nobody */
   gate_open(&g);
   tdict_tree *out = finish(f);
   assert_true(has_number(&w, leaf_of(out, "x"), 2));

@@ -3,6 +3,7 @@
 #include "trees.h"
 
 #include "core/memory/pinned_pages.h"
+#include "support/take.h"
 
 enum { MIB = 1 << 20, INVALID_VALUE = 1, PIECE = 8 * MIB };
 
@@ -112,7 +113,7 @@ static tdict_tree *make_from_schema(const world *w, const tdict_tree *sources) {
     fields[i] = (tdict_field){names[i], TDICT_U8, 1, {tdict_tensor_shape(wanted.tensors[i])[0]}};
   }
   td_ok(tdict_create_from(fields, wanted.count, 0, NULL, w->pinned, &out, err));
-  td_ok(tdict_transfer_into(w->c, out, sources, NULL, err));
+  td_ok(td_transfer_into(w->c, out, sources, NULL, err));
   free_list(&wanted);
   return out;
 }

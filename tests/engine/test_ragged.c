@@ -1,5 +1,6 @@
 /* Tests transfers of trees with ragged leaves: values and offsets move in one plan, in every mode. */
 #include "core/leaves/rows.h"
+#include "support/take.h"
 
 /* A tree with a ragged leaf at "n.x" and a tensor at "t". */
 static tdict_tree *tree_of(const rows *r, tdict_memory *memory) {
@@ -133,15 +134,14 @@ DEVICE_CASE(ragged_transfer_into_refuses) {
   there = to_device(&w, dst, w.device);
   tdict_ragged *leaf = rows_get(there, "x");
   td_fails(TDICT_ESHAPE, "row 0 has length 2, but row 0 of the other side has 3",
-           tdict_transfer_into(w.c, there, src, NULL, err));
+           td_transfer_into(w.c, there, src, NULL, err));
   assert_string_equal(td_last_error.path, "x");
   rows_check(&w, &moved, leaf);
   rows_put(src, "x", &more, NULL);
-  td_fails(TDICT_ESHAPE, "3 rows are selected, but the other leaf has 4",
-           tdict_transfer_into(w.c, there, src, NULL, err));
+  td_fails(TDICT_ESHAPE, "3 rows are selected, but the other leaf has 4", td_transfer_into(w.c, there, src, NULL, err));
   help_put(src, "x", TENSOR(5, 2));
-  td_fails(TDICT_ETYPE, "a tensor in the source", tdict_transfer_into(w.c, there, src, NULL, err));
-  td_fails(TDICT_ETYPE, "ragged", tdict_transfer_into(w.c, src, there, NULL, err));
+  td_fails(TDICT_ETYPE, "a tensor in the source", td_transfer_into(w.c, there, src, NULL, err));
+  td_fails(TDICT_ETYPE, "ragged", td_transfer_into(w.c, src, there, NULL, err));
   rows_check(&w, &moved, leaf);
   tdict_release(there);
   tdict_release(dst);
@@ -200,7 +200,7 @@ DEVICE_CASE(ragged_transfer_survives_enomem) {
   tdict_release(warm);
   TD_WITHOUT_MEMORY(tdict_to_device(w.c, src, w.device, &o, &there, err));
   rows_check_at(&w, &r, there, "n.x");
-  TD_WITHOUT_MEMORY(tdict_transfer_into(w.c, there, value, &o, err));
+  TD_WITHOUT_MEMORY(td_transfer_into(w.c, there, value, &o, err));
   rows_check_at(&w, &fresh, there, "n.x");
   tdict_release(there);
   tdict_release(value);

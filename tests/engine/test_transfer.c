@@ -1,5 +1,6 @@
 /* Moving trees: every mode, number of threads and kind of leaf, in both directions; what the result is and shares; what
  * is refused. */
+#include "support/take.h"
 #include "trees.h"
 
 /* From the host to new device memory, checked and spoiled, so that the next one cannot find its bytes there. */
@@ -302,7 +303,7 @@ DEVICE_CASE(transfer_refuses_foreign_device) {
   tdict_tree *dst = new_tree();
   give(dst, "a.here", random_tensor(TDICT_F32, SHAPE(8), NULL));
   give(dst, "a.there", random_tensor(TDICT_F32, SHAPE(8), NULL));
-  td_fails_at(TDICT_EWRONGDEVICE, "cuda:77", "a.there", tdict_transfer_into(w.c, dst, src, NULL, err));
+  td_fails_at(TDICT_EWRONGDEVICE, "cuda:77", "a.there", td_transfer_into(w.c, dst, src, NULL, err));
   /* memory of another place than the one moved to */
   tdict_transfer_options o = tdict_transfer_options_default();
   o.memory = w.gpu ? w.memory : tdict_device_memory(w.c, tdict_sim(0));

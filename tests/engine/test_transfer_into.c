@@ -1,5 +1,6 @@
 /* Copying into a tree that is there: every direction and layout; that nothing but the elements is written; what is
  * refused before anything is written. */
+#include "support/take.h"
 #include "trees.h"
 
 enum { PLAIN, TURNED, BACKWARDS, NUM_LAYOUTS };
@@ -157,9 +158,9 @@ DEVICE_CASE(transfer_into_keeps_addresses) {
   void *addresses[16];
   for (size_t i = 0; i < before.count; i++) addresses[i] = before.tensors[i] ? before.tensors[i]->data : NULL;
   tdict_lock(dst); /* contents may change, keys may not */
-  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
+  td_ok(td_transfer_into(w.c, dst, src, NULL, err));
   check_tree(&w, src, dst);
-  td_ok(tdict_transfer_into(w.c, dst, other, NULL, err));
+  td_ok(td_transfer_into(w.c, dst, other, NULL, err));
   check_tree(&w, other, dst);
   assert_true(tdict_is_locked(dst));
   leaf_list after = list_entries(dst);
@@ -204,7 +205,7 @@ DEVICE_CASE(transfer_into_matches_keys) {
   static const char *const paths[] = {"b.d", "a", "b.c"};
   for (int i = 0; i < 3; i++) give(dst, paths[i], like_tensor(&w, leaf_of(src, paths[i]), w.memory, PLAIN));
   td_ok(tdict_delete(dst, "gone", err));
-  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
+  td_ok(td_transfer_into(w.c, dst, src, NULL, err));
   for (int i = 0; i < 3; i++) check_leaf_once(&w, leaf_of(src, paths[i]), leaf_of(dst, paths[i]), paths[i]);
   tdict_release(src);
   tdict_release(dst);
@@ -220,7 +221,7 @@ typedef struct refusal {
 static void check_refused(const world *w, const tdict_tree *src, tdict_tree *dst, refusal wanted) {
   spoil_tree(w, dst);
   tdict_future *f = NULL;
-  td_fails(wanted.status, "", tdict_transfer_into(w->c, dst, src, NULL, err));
+  td_fails(wanted.status, "", td_transfer_into(w->c, dst, src, NULL, err));
   assert_string_equal(td_last_error.path, wanted.path);
   td_fails(wanted.status, "", tdict_transfer_into_async(w->c, dst, src, NULL, &f, err));
   assert_string_equal(td_last_error.path, wanted.path);
@@ -283,10 +284,10 @@ DEVICE_CASE(transfer_into_checks_first) {
     tdict_release(dst);
   }
   tdict_tree *empty = new_tree();
-  td_fails(TDICT_EINVAL, "dst is NULL", tdict_transfer_into(w.c, NULL, src, NULL, err));
-  td_fails(TDICT_EINVAL, "src is NULL", tdict_transfer_into(w.c, empty, NULL, NULL, err));
-  td_fails(TDICT_ENOTFOUND, "", tdict_transfer_into(w.c, empty, src, NULL, err));
-  td_ok(tdict_transfer_into(w.c, empty, empty, NULL, err));
+  td_fails(TDICT_EINVAL, "dst is NULL", td_transfer_into(w.c, NULL, src, NULL, err));
+  td_fails(TDICT_EINVAL, "src is NULL", td_transfer_into(w.c, empty, NULL, NULL, err));
+  td_fails(TDICT_ENOTFOUND, "", td_transfer_into(w.c, empty, src, NULL, err));
+  td_ok(td_transfer_into(w.c, empty, empty, NULL, err));
   tdict_release(empty);
   tdict_release(src);
   close_world(&w);

@@ -1,5 +1,6 @@
 /* Patterns of the options keep and conversions that match nothing, and the counts of matches. */
 #include "pair.h"
+#include "support/take.h"
 #include "tdict/devices.h"
 
 enum { MOST = 3 };
@@ -56,7 +57,7 @@ typedef struct trial {
 static tdict_status call(trial *t, tdict_error *err) {
   tdict_future *f = NULL;
   tdict_pin_options p = tdict_pin_options_default();
-  const tdict_spread spread = tdict_replicate_on(&t->w->device, 1);
+  const tdict_spread spread = tdict_spread_replicate(&t->w->device, 1);
   tdict_status status;
   t->stats = tdict_transfer_stats_default();
   t->o.stats = t->way == ASYNC ? NULL : &t->stats;
@@ -64,9 +65,9 @@ static tdict_status call(trial *t, tdict_error *err) {
   case TO_DEVICE:
     return tdict_to_device(t->w->c, t->src, t->w->device, &t->o, &t->out, err);
   case INTO:
-    return tdict_transfer_into(t->w->c, t->dst, t->src, &t->o, err);
+    return td_transfer_into(t->w->c, t->dst, t->src, &t->o, err);
   case TO_DEVICES:
-    return tdict_to_devices(t->w->c, t->src, &spread, &t->o, &t->out, err);
+    return td_to_devices(t->w->c, t->src, &spread, &t->o, &t->out, err);
   case PIN:
     p.keep = t->o.keep;
     p.num_keep = t->o.num_keep;

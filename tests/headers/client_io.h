@@ -51,7 +51,6 @@ static void use_load(const char *path, const tdict_open_options *names) {
   OK(tdict_context_create(&context_options, &context, &last_error));
   OK(tdict_load(context, path, tdict_sim(0), &o, &tree, &last_error));
   TRUE(seen == 4 && tdict_has(tree, "c.b"));
-  OK(tdict_load_into(context, tree, path, &o, &last_error));
   OK(tdict_load_into_async(context, tree, path, &o, &future, &last_error));
   OK(tdict_future_wait(future, &same, &last_error));
   TRUE(same == tree);

@@ -141,6 +141,7 @@ static void use_transfers(tdict_context *context) {
   tdict_pin_options pin = tdict_pin_options_default();
   tdict_conversion conversion = tdict_conversion_default();
   tdict_tree *host = make_tree(NULL), *device = NULL, *pinned = NULL;
+  tdict_future *into = NULL;
   size_t i;
   options.stats = &stats;
   for (i = 0; i < sizeof modes / sizeof modes[0]; i++) {
@@ -150,7 +151,11 @@ static void use_transfers(tdict_context *context) {
     TRUE(stats.pin_path >= (int32_t)paths[0] && stats.pin_path <= (int32_t)paths[4]);
   }
   options.max_queued_bytes = (size_t)1 << 20;
-  OK(tdict_transfer_into(context, device, host, &options, &last_error));
+  options.stats = NULL;
+  OK(tdict_transfer_into_async(context, device, host, &options, &into, &last_error));
+  OK(tdict_future_wait(into, NULL, &last_error));
+  OK(tdict_future_get_stats(into, &stats, &last_error));
+  tdict_future_release(into);
   TRUE(stats.peak_queued_bytes <= options.max_queued_bytes);
   options.keep = pin.keep = &nothing;
   options.num_keep = pin.num_keep = 1;
@@ -159,8 +164,8 @@ static void use_transfers(tdict_context *context) {
   options.conversions = &conversion;
   options.num_conversions = 1;
   options.narrow = 1;
-  OK(tdict_transfer_into(context, device, host, &options, &last_error));
-  TRUE(stats.wire_bytes <= stats.total_bytes);
+  OK(tdict_transfer_into_async(context, device, host, &options, &into, &last_error));
+  OK(tdict_future_take(into, NULL, &last_error));
   OK(tdict_pin_memory(context, host, &pin, &pinned, &last_error));
   TRUE(tdict_is_pinned(pinned) && !tdict_is_pinned(host));
   use_futures(context, host, device);

@@ -183,7 +183,7 @@ GPU_CASE(hpp_transfers_arrive) {
                       sizeof(float) * ROWS * STATE);
   tdict::tree target = host.clone_deep(context.pinned());
   td_ok(tdict_zero(target.raw(), err));
-  context.transfer_into(target, again);
+  context.transfer_into_async(target, again).take();
   assert_memory_equal(tdict_const_data(target.raw(), "obs.state"), tdict_const_data(host.raw(), "obs.state"),
                       sizeof(float) * ROWS * STATE);
   tdict::tree pinned = context.pin_memory(host);

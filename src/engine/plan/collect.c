@@ -293,7 +293,7 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
 }
 
 /* Collects an entry that is not copied, because the entry or a tree above matches a pattern of `keep`. For
- * tdict_transfer_into(), only checks that the destination has the key. */
+ * tdict_transfer_into_async(), only checks that the destination has the key. */
 static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, tdict_leaf leaf, tdict_error *err) {
   const tdict_plan_request *r = c->request;
   tdict_plan *p = c->plan;

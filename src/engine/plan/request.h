@@ -13,7 +13,7 @@ typedef struct tdict_plan_request {
   tdict_devices *devices;
   tdict_device device;    /* the target device; not used if `dst` is set */
   tdict_gpu *gpu;         /* the target's GPU; NULL: the GPU is looked up if needed */
-  const tdict_tree *dst;  /* the destination of tdict_transfer_into(); else NULL */
+  const tdict_tree *dst;  /* the destination of tdict_transfer_into_async(); else NULL */
   bool want_pinned;       /* the result is pinned host memory, so host leaves that are not pinned are copied */
   bool copies;            /* true: leaves that are in place already are copied, too */
   bool host_only;         /* true for pin_memory: a leaf on a device is an error, and hooks pin the objects */

@@ -60,7 +60,7 @@ tdict_status tdict_message_allocate(const tdict_comm *comm, const tdict_schema *
  * TDICT_ENOMEM. */
 tdict_status tdict_message_make_tree(tdict_block_message *message, const tdict_schema *schema, tdict_error *err);
 /* Waits until the bytes of the tree may be read, or also written if `writes` is true. If the block is a copy, copies
- * the elements into the block. Returns the errors of tdict_copy() and tdict_transfer_into(). */
+ * the elements into the block. Returns the errors of tdict_copy() and tdict_transfer_into_async(). */
 tdict_status tdict_message_fill(const tdict_comm *comm, tdict_block_message *message, bool writes, tdict_error *err);
 /* Waits until the bytes of the block may be written. */
 void tdict_message_await(const tdict_block_message *message);

@@ -10,6 +10,7 @@
 #include "core/schema/schema.h"
 #include "core/tensor/layout.h"
 #include "core/tree/cursor.h"
+#include "services/multi_device/gather.h"
 #include "tdict/combine.h"
 #include "tdict/devices.h"
 
@@ -112,14 +113,14 @@ tdict_status tdict_rank_join_prepare(tdict_rank_blocks *blocks, tdict_rank_join 
 /* Joins with the threads of the context. */
 static tdict_status join_on_host(const tdict_comm_call *call, const tdict_rank_blocks *b, tdict_tree **out,
                                  tdict_error *err) {
-  tdict_gather_options o = tdict_gather_options_default();
+  tdict_gather_devices_options o = tdict_gather_devices_options_default();
   tdict_transfer_options transfer = tdict_transfer_options_default();
   tdict_tree *joined = NULL;
   o.dim = b->dim;
   o.transfer = &transfer;
   transfer.memory = call->memory;
-  tdict_status status =
-      tdict_gather(call->comm->context, (const tdict_tree *const *)b->trees, (size_t)b->world, &o, &joined, err);
+  tdict_status status = tdict_gather_and_wait(call->comm->context, (const tdict_tree *const *)b->trees,
+                                              (size_t)b->world, &o, &joined, err);
   if (status == TDICT_OK) status = tdict_set_device(joined, NULL, err);
   if (status == TDICT_OK)
     *out = joined;

@@ -157,7 +157,7 @@ static tdict_status write_field(const char *path, const tdict_tree *dst, const t
     char device[32];
     return tdict_fail(err, TDICT_EWRONGDEVICE,
                       "%s: the tensor is on %s, wanted host memory; call tdict_to_device() with the cpu first, or "
-                      "tdict_transfer_into() with a view of the records",
+                      "tdict_transfer_into_async() with a view of the records",
                       what, tdict_device_format(from->storage->device, device, sizeof device));
   }
   status = tdict_check_shape(what, from, to->ndim, to->dims, err);

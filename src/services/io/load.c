@@ -155,13 +155,6 @@ tdict_status tdict_load_async(tdict_context *context, const char *path, tdict_de
   return load_async(context, &(tdict_start){.what = "load_async", .device = device}, path, options, out, err);
 }
 
-tdict_status tdict_load_into(tdict_context *context, tdict_tree *dst, const char *path,
-                             const tdict_load_options *options, tdict_error *err) {
-  TDICT_UNCANCELLED;
-  if (!dst) return tdict_fail(err, TDICT_EINVAL, "load_into: dst is NULL");
-  return load_and_wait(context, &(tdict_start){.what = "load_into", .dst = dst}, path, options, NULL, err);
-}
-
 tdict_status tdict_load_into_async(tdict_context *context, tdict_tree *dst, const char *path,
                                    const tdict_load_options *options, tdict_future **out, tdict_error *err) {
   TDICT_UNCANCELLED;

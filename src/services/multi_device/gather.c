@@ -9,11 +9,11 @@
 #include "core/base/options.h"
 #include "core/ops/shape.h"
 #include "engine/start.h"
+#include "services/multi_device/gather.h"
 #include "services/multi_device/source.h"
-#include "tdict/devices.h"
 #include "tdict/shape.h"
 
-/* The state of one tdict_gather() call. */
+/* The state of one tdict_gather_devices_async() call. */
 typedef struct gathering {
   const char *what;
   tdict_context *context;
@@ -175,12 +175,12 @@ static tdict_status start_transfer(const gathering *g, tdict_tree *result, bool 
   return status;
 }
 
-static tdict_status start_gather(gathering *g, const tdict_gather_options *options, bool waits, tdict_future **out,
-                                 tdict_error *err) {
-  tdict_gather_options own = tdict_gather_options_default();
+static tdict_status start_gather(gathering *g, const tdict_gather_devices_options *options, bool waits,
+                                 tdict_future **out, tdict_error *err) {
+  tdict_gather_devices_options own = tdict_gather_devices_options_default();
   tdict_tree *result;
   g->options = tdict_transfer_options_default();
-  tdict_status status = tdict_options_read(&own, sizeof own, options, "gather options", err);
+  tdict_status status = tdict_options_read(&own, sizeof own, options, "gather_devices options", err);
   if (status == TDICT_OK)
     status = tdict_options_read(&g->options, sizeof g->options, own.transfer, "transfer options", err);
   g->dim = own.dim;
@@ -196,18 +196,18 @@ static tdict_status start_gather(gathering *g, const tdict_gather_options *optio
   return status;
 }
 
-tdict_status tdict_gather(tdict_context *context, const tdict_tree *const *trees, size_t count,
-                          const tdict_gather_options *options, tdict_tree **out, tdict_error *err) {
-  gathering g = {.what = "gather", .context = context, .trees = trees, .num_trees = count};
+tdict_status tdict_gather_and_wait(tdict_context *context, const tdict_tree *const *trees, size_t count,
+                                   const tdict_gather_devices_options *options, tdict_tree **out, tdict_error *err) {
+  gathering g = {.what = "gather_devices", .context = context, .trees = trees, .num_trees = count};
   tdict_future *future;
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", g.what);
   tdict_status status = start_gather(&g, options, true, &future, err);
-  return status == TDICT_OK ? tdict_start_wait(future, g.options.stats, out, err) : status;
+  return status == TDICT_OK ? tdict_start_wait(future, NULL, out, err) : status;
 }
 
-tdict_status tdict_gather_async(tdict_context *context, const tdict_tree *const *trees, size_t count,
-                                const tdict_gather_options *options, tdict_future **out, tdict_error *err) {
-  gathering g = {.what = "gather_async", .context = context, .trees = trees, .num_trees = count};
+tdict_status tdict_gather_devices_async(tdict_context *context, const tdict_tree *const *trees, size_t count,
+                                        const tdict_gather_devices_options *options, tdict_future **out,
+                                        tdict_error *err) {
+  gathering g = {.what = "gather_devices_async", .context = context, .trees = trees, .num_trees = count};
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", g.what);
   return start_gather(&g, options, false, out, err);
 }

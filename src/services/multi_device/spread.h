@@ -6,7 +6,7 @@
 #include "engine/promise.h"
 #include "tdict/devices.h"
 
-/* The state of one tdict_to_devices() call. */
+/* The state of one tdict_to_devices_async() call. */
 typedef struct tdict_spreading {
   const char *what;
   tdict_context *context;

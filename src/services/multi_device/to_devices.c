@@ -1,5 +1,5 @@
-/* Implements tdict_to_devices(): checks the request, and starts one transfer for each device as parts of one promise.
- * The caller owns the results. Thread rule: safe from any thread, as long as no thread changes the tree. */
+/* Implements tdict_to_devices_async(): checks the request, and starts one transfer for each device as parts of one
+ * promise. The caller owns the results. Thread rule: safe from any thread, as long as no thread changes the tree. */
 #include "core/base/device.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
@@ -81,7 +81,7 @@ static tdict_status start_parts(tdict_spreading *s, const tdict_spread *spread, 
 /* Reads the request and starts all parts. */
 static tdict_status start_call(tdict_spreading *s, const tdict_spread *spread, const tdict_transfer_options *options,
                                tdict_future **out, tdict_error *err) {
-  tdict_spread own = tdict_replicate_on(NULL, 0);
+  tdict_spread own = tdict_spread_replicate(NULL, 0);
   s->options = tdict_transfer_options_default();
   if (!spread) return tdict_fail(err, TDICT_EINVAL, "%s: spread is NULL", s->what);
   tdict_status status = tdict_options_read(&own, sizeof own, spread, "spread", err);
@@ -89,33 +89,6 @@ static tdict_status start_call(tdict_spreading *s, const tdict_spread *spread, c
   if (status == TDICT_OK) status = check_request(s, &own, err);
   if (status == TDICT_OK) status = read_devices(s, &own, err);
   return status == TDICT_OK ? start_parts(s, &own, out, err) : status;
-}
-
-/* Takes the trees out of the result of the promise. */
-static void take_trees(const tdict_tree *result, size_t count, tdict_tree **trees) {
-  for (size_t i = 0; i < count; i++) {
-    tdict_entry entry;
-    if (tdict_get_entry_at(result, i, &entry, NULL) == TDICT_OK) trees[i] = tdict_retain(entry.tree);
-  }
-}
-
-tdict_status tdict_to_devices(tdict_context *context, const tdict_tree *src, const tdict_spread *spread,
-                              const tdict_transfer_options *options, tdict_tree **trees, tdict_error *err) {
-  tdict_spreading s = {.what = "to_devices", .context = context, .src = src, .caller_waits = true};
-  tdict_future *future;
-  tdict_tree *result;
-  if (!trees) return tdict_fail(err, TDICT_EINVAL, "%s: trees is NULL", s.what);
-  tdict_transfer_options own = tdict_transfer_options_default();
-  tdict_status status = tdict_options_read(&own, sizeof own, options, "transfer options", err);
-  tdict_transfer_stats *stats = own.stats;
-  own.stats = NULL; /* the parts have no caller that waits, so the promise gathers the statistics */
-  if (status == TDICT_OK && stats) status = tdict_options_check_size(stats, sizeof *stats, "to_devices: stats", err);
-  if (status == TDICT_OK) status = start_call(&s, spread, &own, &future, err);
-  if (status == TDICT_OK) status = tdict_start_wait(future, stats, &result, err);
-  if (status != TDICT_OK) return status;
-  take_trees(result, s.num_devices, trees);
-  tdict_release(result);
-  return TDICT_OK;
 }
 
 tdict_status tdict_to_devices_async(tdict_context *context, const tdict_tree *src, const tdict_spread *spread,

@@ -1,5 +1,6 @@
 /* Tests leaves without batch dimensions: shared by operations on batch dimensions, otherwise used as a tensor. */
 #include "core/ops/rig.h"
+#include "support/take.h"
 
 static tdict_tensor *unbatched(const tdict_tree *td, const char *path) {
   tdict_tensor *t = NULL;
@@ -292,7 +293,7 @@ DEVICE_CASE(unbatched_is_transferred) {
   }
   td_ok(tdict_to_device(context, src, td_device(), NULL, &dst, err));
   tdict_tree *changed = twin_of(&r, src, true);
-  td_ok(tdict_transfer_into(context, dst, changed, NULL, err));
+  td_ok(td_transfer_into(context, dst, changed, NULL, err));
   td_ok(tdict_to_device(context, dst, tdict_cpu(), NULL, &back, err));
   assert_true(tdict_equal(back, changed));
   assert_int_equal(tdict_equal(back, src), td_device().type == TDICT_DEVICE_CPU); /* there, `dst` shares tensors */

@@ -1,6 +1,7 @@
 /* Checks each area of TensorDict's behaviour on every device: one case per row of the table in docs/container.md. Other
  * files have the cases for details and errors. */
 #include "rig.h"
+#include "support/take.h"
 
 /* Makes a tensor of random bytes on the device of the case. */
 static tdict_tensor *new_tensor(const rig *r, tdict_dtype dtype, int ndim, const int64_t *shape) {
@@ -456,7 +457,7 @@ GPU_CASE(must_to) {
   assert_true(tdict_equal(back, host)); /* right when the call returns */
   const void *before = address(device, "n.b");
   td_ok(tdict_zero(host, err));
-  td_ok(tdict_transfer_into(r.context, device, host, NULL, err));
+  td_ok(td_transfer_into(r.context, device, host, NULL, err));
   assert_ptr_equal(address(device, "n.b"), before);
   assert_true(tdict_equal(device, host));
   tdict_release(back);

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "dst/workloads/model.h"
+#include "support/take.h"
 #include "tdict/devices.h"
 
 enum { NUM_PLAYERS = 3, NUM_ACTIONS = 4, ROWS = 8, MOST_DEVICES = 4, NARROW = 30, WIDE = 3000 };
@@ -51,8 +52,8 @@ static void roll_parts(const stage *s, parts *p) {
     left -= p->sizes[i];
   }
   if (p->count > 1 && dst_roll(4) == 0) p->devices[p->count - 1] = tdict_cpu();
-  p->spread = p->is_split ? tdict_split_over(p->devices, (size_t)p->count, 0)
-                          : tdict_replicate_on(p->devices, (size_t)p->count);
+  p->spread = p->is_split ? tdict_spread_split(p->devices, (size_t)p->count, 0)
+                          : tdict_spread_replicate(p->devices, (size_t)p->count);
   if (p->is_split && !p->is_equal) p->spread.counts = p->sizes;
 }
 
@@ -75,7 +76,7 @@ static void check_part(stage *s, const parts *p, const model_rows *rows, int num
 
 /* Joins the parts and compares the whole tree. */
 static void gather(stage *s, const parts *p, const model_rows *rows, const tdict_tree *const *trees) {
-  tdict_gather_options o = tdict_gather_options_default();
+  tdict_gather_devices_options o = tdict_gather_devices_options_default();
   tdict_transfer_options transfer = roll_options();
   tdict_tree *joined = NULL;
   tdict_future *f = NULL;
@@ -90,9 +91,9 @@ static void gather(stage *s, const parts *p, const model_rows *rows, const tdict
   o.transfer = &transfer;
   bool is_done;
   if (dst_roll(2)) {
-    is_done = model_ok(tdict_gather(s->world.context, trees, (size_t)p->count, &o, &joined, model_error()));
+    is_done = model_ok(td_gather_devices(s->world.context, trees, (size_t)p->count, &o, &joined, model_error()));
   } else {
-    is_done = model_ok(tdict_gather_async(s->world.context, trees, (size_t)p->count, &o, &f, model_error())) &&
+    is_done = model_ok(tdict_gather_devices_async(s->world.context, trees, (size_t)p->count, &o, &f, model_error())) &&
               model_ok(tdict_future_wait(f, &joined, model_error()));
     tdict_future_release(f);
   }
@@ -116,7 +117,7 @@ static void spread_and_gather(stage *s, int64_t generation) {
   parts p;
   roll_parts(s, &p);
   o.stats = &stats;
-  if (td && model_ok(tdict_to_devices(s->world.context, td, &p.spread, &o, trees, model_error()))) {
+  if (td && model_ok(td_to_devices(s->world.context, td, &p.spread, &o, trees, model_error()))) {
     for (int i = 0; i < p.count; i++) check_part(s, &p, &rows, i, trees[i]);
     gather(s, &p, &rows, (const tdict_tree *const *)trees);
   }
@@ -187,7 +188,7 @@ static void go_around(stage *s, int64_t generation) {
   look.is_pinned = -1;
   if (td && other && model_ok(tdict_to_device(s->world.context, td, first, &o, &here, model_error())) &&
       model_ok(tdict_to_device(s->world.context, other, last, &o, &there, model_error())) &&
-      model_ok(tdict_transfer_into(s->world.context, there, here, &o, model_error())))
+      model_ok(td_transfer_into(s->world.context, there, here, &o, model_error())))
     model_check_device(&s->world, there, &rows, &look);
   tdict_release(there);
   there = NULL;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "dst/workloads/model.h"
+#include "support/take.h"
 
 enum { NUM_PLAYERS = 3, NUM_TURNS = 12, ROWS = 3 };
 static const uint32_t cancelled = 1u << TDICT_ECANCELLED, lost = 1u << TDICT_EINVAL;
@@ -77,7 +78,7 @@ static void start_lost(stage *s) {
   tdict_future *f = NULL;
   o.num_threads = 1;
   s->rows = second;
-  if (before && after && model_ok(tdict_transfer_into(s->world.context, s->target, before, NULL, model_error())) &&
+  if (before && after && model_ok(td_transfer_into(s->world.context, s->target, before, NULL, model_error())) &&
       model_ok(tdict_transfer_into_async(s->world.context, s->target, after, &o, &f, model_error()))) {
     s->futures[0] = f;
     for (int i = 1; i < NUM_PLAYERS; i++) s->futures[i] = tdict_future_retain(f);

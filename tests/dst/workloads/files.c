@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "dst/workloads/model.h"
+#include "support/take.h"
 #include "tdict/io.h"
 
 enum { NUM_PLAYERS = 2, NUM_SAVES = 5, ROWS = 4, WIDTH = 30, MOST_GENERATIONS = 30 };
@@ -215,7 +216,7 @@ static void load(player *p) {
 static void load_into(player *p) {
   tdict_tree *dst = make_tree(p, MOST_GENERATIONS + 1, false);
   if (!dst) return;
-  if (model_may(allowed_of(p->live), tdict_load_into(p->stage->world.context, dst, p->path, NULL, model_error())))
+  if (model_may(allowed_of(p->live), td_load_into(p->stage->world.context, dst, p->path, NULL, model_error())))
     check_loaded(p, dst, &p->live);
   tdict_release(dst);
 }

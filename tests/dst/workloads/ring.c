@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "dst/workloads/model.h"
+#include "support/take.h"
 #include "tdict/share.h"
 
 enum { NUM_WORKERS = 2, MOST_BATCHES = 6, MOST_HELD = 3, ROWS = 2, WIDTH = 40, MILLISECOND = 1000000 };
@@ -67,7 +68,7 @@ static bool fill(stage *s, tdict_tree *slot, int64_t generation) {
   tdict_tree *td = model_tree(&rows), *there = NULL;
   const bool is_ok =
       td && model_ok(tdict_to_device(s->worker_world.context, td, tdict_sim(0), NULL, &there, model_error())) &&
-      model_ok(tdict_transfer_into(s->worker_world.context, slot, there, NULL, model_error()));
+      model_ok(td_transfer_into(s->worker_world.context, slot, there, NULL, model_error()));
   tdict_release(there);
   tdict_release(td);
   return is_ok || model_write(slot, &rows); /* accessors of lost bytes may return NULL for reading only */

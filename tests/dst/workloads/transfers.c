@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "dst/workloads/model.h"
+#include "support/take.h"
 
 enum {
   NUM_PLAYERS = 3,
@@ -405,7 +406,7 @@ static void check_all(stage *s) {
       const model_rows next = rows_of(s, c->generation = 900 + i);
       model_calm(true);
       td = model_tree(&next);
-      model_true(tdict_transfer_into(s->world.context, c->tree, td, NULL, NULL) == TDICT_OK);
+      model_true(td_transfer_into(s->world.context, c->tree, td, NULL, NULL) == TDICT_OK);
       model_calm(false);
       tdict_release(td);
     }

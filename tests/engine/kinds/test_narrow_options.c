@@ -3,6 +3,7 @@
 
 #include "engine/conversions.h"
 #include "support/fail_alloc.h"
+#include "support/take.h"
 #include "support/things.h"
 #include "support/unloaded.h"
 
@@ -159,7 +160,7 @@ SIM_CASE(narrow_can_be_cancelled) {
     tdict_future_release(f);
     assert_null(tdict_tensor_const_data(leaf_of(dst, "d0.k0")));
     o.after = NULL;
-    td_ok(tdict_transfer_into(w.c, dst, src, &o, err));
+    td_ok(td_transfer_into(w.c, dst, src, &o, err));
     check_tree(&w, src, dst);
     tdict_stream_destroy(w.c, h.s);
   }

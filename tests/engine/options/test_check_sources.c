@@ -1,5 +1,6 @@
 /* check_sources: a source that is changed while it is being read is noticed, and its leaf is named. */
 #include "engine/promises.h"
+#include "support/take.h"
 
 enum { SLOW = 20 << 20 };
 
@@ -61,7 +62,7 @@ GPU_CASE(check_sources_accepts_unchanged_sources) {
     td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
     assert_true(has_number(&w, leaf_of(out, "n.plain"), 1));
     assert_true(has_number(&w, leaf_of(out, "n.pinned"), 2));
-    td_ok(tdict_transfer_into(w.c, out, src, &o, err));
+    td_ok(td_transfer_into(w.c, out, src, &o, err));
     td_ok(tdict_to_device(w.c, out, tdict_cpu(), &o, &dst, err)); /* no source on the host */
     assert_true(has_number(&w, leaf_of(dst, "n.plain"), 1));
     tdict_release(dst);

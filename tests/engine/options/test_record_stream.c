@@ -1,6 +1,7 @@
 /* tdict_record_stream(): what a program has queued on a stream is done before the library frees, reuses or overwrites
  * the bytes. Kernels wait at a gate, so that "too early" cannot be missed. */
 #include "engine/promises.h"
+#include "support/take.h"
 
 /* A kernel that reads a leaf of the tree once its gate opens, on a stream of its own. */
 typedef struct reader {
@@ -186,7 +187,7 @@ SIM_CASE(record_stream_reports_failed_waits) {
   shim_end(&x, w.d);
   tdict_future_release(f);
   check_read(&w, &r, 7);
-  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
+  td_ok(td_transfer_into(w.c, dst, src, NULL, err));
   check_tree_number(&w, dst, 8);
   RELEASE(dst, src);
   tdict_stream_destroy(w.c, idle);
@@ -312,7 +313,7 @@ GPU_CASE(record_stream_holds_bytes_under_copies) {
       tdict_transfer_options o = threads(-1);
       tdict_stream idle = new_stream(&w);
       o.after = &idle;
-      td_ok(tdict_transfer_into(w.c, out, src, &o, err)); /* waits for the stream, then overwrites */
+      td_ok(td_transfer_into(w.c, out, src, &o, err)); /* waits for the stream, then overwrites */
       tdict_stream_destroy(w.c, idle);
       tdict_release(out);
     } else {

@@ -7,6 +7,7 @@
 
 #include "engine/conversions.h"
 #include "support/fail_alloc.h"
+#include "support/take.h"
 
 static bool has_record(const tdict_tree *td) { return tdict_node_attachment(td, TDICT_ATTACHED_BLOCK) != NULL; }
 /* Compares the record with the addresses of the leaves, which the walk of the test finds. */
@@ -157,7 +158,7 @@ GPU_CASE(block_is_copied_by_leaf_with_some_options) {
   }
   tdict_lock(td);
   spoil_tree(&w, dst);
-  td_ok(tdict_transfer_into(w.c, dst, td, &plain, err));
+  td_ok(td_transfer_into(w.c, dst, td, &plain, err));
   assert_int_equal(stats.total_bytes, bytes);
   check_tree(&w, td, dst);
   tdict_pin_options pin = tdict_pin_options_default();
@@ -224,7 +225,7 @@ SIM_CASE(block_errors_name_leaves) {
     tdict_tensor_lose(t);
     for (int i = 0; i < 2; i++)
       td_fails_at(TDICT_EINVAL, "lost", path_of[k], tdict_to_device(w.c, td, w.device, NULL, &out, err));
-    td_ok(tdict_transfer_into(w.c, td, saved, NULL, err));
+    td_ok(td_transfer_into(w.c, td, saved, NULL, err));
     out = to_device(&w, td, w.device);
     check_tree(&w, saved, out);
     tdict_release(out);

@@ -1,15 +1,16 @@
 /* A destination with bytes in common: what would be written from two sources is refused before anything is written, and
  * all else goes on as before. */
 #include "engine/trees.h"
+#include "support/take.h"
 
-#define REFUSED(w, src, dst, path_, other)                                                      \
-  do {                                                                                          \
-    tdict_future *none = NULL;                                                                  \
-    td_fails(TDICT_EINVAL, "sources differ", tdict_transfer_into((w)->c, dst, src, NULL, err)); \
-    assert_string_equal(td_last_error.path, path_);                                             \
-    assert_non_null(strstr(td_last_error.message, "'" other "'"));                              \
-    td_fails(TDICT_EINVAL, "", tdict_transfer_into_async((w)->c, dst, src, NULL, &none, err));  \
-    assert_null(none);                                                                          \
+#define REFUSED(w, src, dst, path_, other)                                                     \
+  do {                                                                                         \
+    tdict_future *none = NULL;                                                                 \
+    td_fails(TDICT_EINVAL, "sources differ", td_transfer_into((w)->c, dst, src, NULL, err));   \
+    assert_string_equal(td_last_error.path, path_);                                            \
+    assert_non_null(strstr(td_last_error.message, "'" other "'"));                             \
+    td_fails(TDICT_EINVAL, "", tdict_transfer_into_async((w)->c, dst, src, NULL, &none, err)); \
+    assert_null(none);                                                                         \
   } while (0)
 
 static tdict_tensor *bytes(int64_t count, tdict_memory *memory) {
@@ -50,7 +51,7 @@ DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths) {
   td_ok(tdict_set(other, "n.z", from, err)); /* one source for both is none too many */
   td_ok(tdict_set(other, "n.b", leaf_of(src, "n.b"), err));
   td_ok(tdict_set(other, "a", from, err));
-  td_ok(tdict_transfer_into(w.c, dst, other, NULL, err));
+  td_ok(td_transfer_into(w.c, dst, other, NULL, err));
   check_tensor(&w, from, t, "a");
   tdict_tensor_release(t);
   tdict_tensor_release(from);
@@ -71,7 +72,7 @@ DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths) {
   REFUSED(&w, src, dst, "right.m.x", "left.m.x");
   td_ok(tdict_set(same, "left.m.x", leaf_of(src, "left.m.x"), err));
   td_ok(tdict_set(same, "right.m.x", leaf_of(src, "left.m.x"), err));
-  td_ok(tdict_transfer_into(w.c, dst, same, NULL, err));
+  td_ok(td_transfer_into(w.c, dst, same, NULL, err));
   RELEASE(same, src, dst);
   close_world(&w);
 }
@@ -100,9 +101,9 @@ DEVICE_CASE(transfer_into_refuses_overlapping_leaves) {
     if (parts[i].overlap)
       REFUSED(&w, src, dst, "b", "a");
     else
-      td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
+      td_ok(td_transfer_into(w.c, dst, src, NULL, err));
     assert_int_equal(is_zero(&w, whole), parts[i].overlap);
-    td_ok(tdict_transfer_into(w.c, dst, same, NULL, err)); /* parts of one matrix as theirs are */
+    td_ok(td_transfer_into(w.c, dst, same, NULL, err)); /* parts of one matrix as theirs are */
     for (int k = 0; k < 2; k++)
       check_tensor(&w, leaf_of(same, k ? "b" : "a"), leaf_of(dst, k ? "b" : "a"), k ? "b" : "a");
     tdict_tensor_release(whole);
@@ -129,7 +130,7 @@ CASE(transfer_into_refuses_memory_wrapped_twice) {
     if (at < 100)
       REFUSED(&w, src, dst, "b", "a");
     else
-      td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
+      td_ok(td_transfer_into(w.c, dst, src, NULL, err));
     tdict_release(src);
     tdict_release(dst);
   }
@@ -150,7 +151,7 @@ CASE(transfer_into_takes_columns_of_two_storages) {
     give(dst, k ? "b" : "a", t);
     give(src, k ? "b" : "a", random_tensor(TDICT_U8, SHAPE(100), NULL));
   }
-  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
+  td_ok(td_transfer_into(w.c, dst, src, NULL, err));
   for (int i = 0; i < 200; i++)
     assert_int_equal(memory[i], ((const unsigned char *)tdict_const_data(src, i % 2 ? "b" : "a"))[i / 2]);
   tdict_release(src);
@@ -180,13 +181,13 @@ CASE(transfer_into_finds_two_among_many) {
       give(dst, path, rows_of(all, 0, 10 * order[i], 10));
       give(src, path, bytes(10, NULL));
     }
-    td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
+    td_ok(td_transfer_into(w.c, dst, src, NULL, err));
     const int first = 97 * round, second = MANY - 1 - 3 * round;
     snprintf(path, sizeof path, "k%d", second);
     t = rows_of(all, 0, 10 * order[first] + (order[first] ? -9 : 9),
                 10); /* one byte of it, and nine of a neighbour's */
     give(dst, path, t);
-    td_fails(TDICT_EINVAL, "shares bytes with", tdict_transfer_into(w.c, dst, src, NULL, err));
+    td_fails(TDICT_EINVAL, "shares bytes with", td_transfer_into(w.c, dst, src, NULL, err));
     tdict_tensor_release(all);
     tdict_release(src);
     tdict_release(dst);
@@ -211,7 +212,7 @@ CASE(transfer_into_finds_leaves_far_apart) {
     give(dst, path, rows_of(all, 0, 1000 + 10 * i, 2));
     give(src, path, rows_of(from, 0, 100 + 10 * i, 2));
   }
-  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
+  td_ok(td_transfer_into(w.c, dst, src, NULL, err));
   give(src, "k39", random_tensor(TDICT_U8, SHAPE(2), NULL));
   REFUSED(&w, src, dst, "k39", "long");
   tdict_tensor_release(all);

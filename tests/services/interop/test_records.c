@@ -3,6 +3,7 @@
 
 #include "core/tensor/tensor.h"
 #include "support/fail_alloc.h"
+#include "support/take.h"
 #include "support/test.h"
 
 typedef struct particle {
@@ -396,7 +397,7 @@ DEVICE_CASE(records_transfer) {
     td_ok(tdict_to_device(c, view, td_device(), NULL, &moved, err));
   td_ok(tdict_to_device(c, moved, tdict_cpu(), NULL, &back, err));
   check_dense(back, p, COUNT);
-  td_ok(tdict_transfer_into(c, view2, moved, NULL, err));
+  td_ok(td_transfer_into(c, view2, moved, NULL, err));
   copy_members(wanted, p, COUNT);
   assert_memory_equal(to, wanted, COUNT * sizeof *to);
   /* Written back from pinned memory. */

@@ -2,6 +2,7 @@
  * changed nothing, or succeeds and has read the bytes of the file. */
 #include "directory.h"
 #include "support/fail_alloc.h"
+#include "support/take.h"
 
 /* The keys and texts are longer than small buffers, and have escapes in JSON. */
 static const char long_key[] = "a key of more than sixteen bytes, \"quoted\", \\\\ and é漢 \t";
@@ -199,7 +200,7 @@ CASE(every_allocation_of_a_load_into_a_tree_fails_once) {
     bool has_failed = true;
     for (int64_t n = 0; has_failed; n++) {
       td_fail_alloc(n, false);
-      const tdict_status status = tdict_load_into(context, found, in(&f, formats[i].name), &o, &td_last_error);
+      const tdict_status status = td_load_into(context, found, in(&f, formats[i].name), &o, &td_last_error);
       has_failed = td_fail_alloc_stop();
       check_status(formats[i].name, n, status, has_failed);
       same_trees(found, status == TDICT_OK ? tree : filled);

@@ -7,6 +7,7 @@
 #include "random_tree.h"
 #include "support/fail_alloc.h"
 #include "support/rest.h"
+#include "support/take.h"
 
 enum { STAGING = 256 << 10 };
 static tdict_context *small_context(void) {
@@ -185,7 +186,7 @@ DEVICE_CASE(load_goes_into_trees) {
       tdict_tensor *t = NULL;
       tdict_future *future = NULL;
       td_ok(tdict_get(tree, first->tensors[0].name, &t, err));
-      td_ok(tdict_load_into(c, tree, second->path, &o, err));
+      td_ok(td_load_into(c, tree, second->path, &o, err));
       raw_check(c, second, tree, device, 0, -1);
       td_ok(tdict_load_into_async(c, tree, first->path, &o, &future, err));
       td_ok(tdict_future_wait(future, &same, err));
@@ -221,7 +222,7 @@ DEVICE_CASE(load_into_checks_the_tree) {
                                 "\"data_offsets\":[3,%d]}}",
                                 others[i], last);
     write_safetensors(in(&home, "y"), other, (size_t)length, (size_t)last);
-    td_fails(wanted[i], "", tdict_load_into(c, tree, in(&home, "y"), NULL, err));
+    td_fails(wanted[i], "", td_load_into(c, tree, in(&home, "y"), NULL, err));
     assert_string_equal(td_last_error.path, i < 2 ? "b" : "c");
   }
   td_ok(tdict_to_device(c, tree, tdict_cpu(), NULL, &back, err));

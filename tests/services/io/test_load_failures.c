@@ -5,6 +5,7 @@
 
 #include "raw_file.h"
 #include "support/fail_alloc.h"
+#include "support/take.h"
 
 /* What happens at a read. */
 typedef enum fault { FAULT_NONE, FAULT_FAIL, FAULT_FAIL_ALL, FAULT_SHRINK, FAULT_INTERRUPT } fault;
@@ -159,7 +160,7 @@ DEVICE_CASE(load_into_loses_the_tree_if_a_read_fails) {
   td_ok(tdict_load(c, f->path, td_device(), NULL, &tree, err));
   choose(FAULT_FAIL, 1);
   const tdict_load_options o = counting();
-  td_fails(TDICT_EIO, "cannot be read", tdict_load_into(c, tree, f->path, &o, err));
+  td_fails(TDICT_EIO, "cannot be read", td_load_into(c, tree, f->path, &o, err));
   choose(FAULT_NONE, 0);
   bool is_lost = false;
   for (int i = 0; i < f->count; i++) {
@@ -167,7 +168,7 @@ DEVICE_CASE(load_into_loses_the_tree_if_a_read_fails) {
     is_lost = is_lost || (f->tensors[i].bytes && !tdict_tensor_data(t));
   }
   assert_true(is_lost);
-  td_ok(tdict_load_into(c, tree, f->path, NULL, err));
+  td_ok(td_load_into(c, tree, f->path, NULL, err));
   raw_check(c, f, tree, td_device(), 0, -1);
   tdict_release(tree);
   raw_file_free(f);
@@ -213,7 +214,6 @@ CASE(load_refuses_wrong_arguments) {
   td_fails(TDICT_EINVAL, "load: path is NULL", tdict_load(c, NULL, tdict_cpu(), NULL, &tree, err));
   td_fails(TDICT_EINVAL, "load: context is NULL", tdict_load(NULL, path, tdict_cpu(), NULL, &tree, err));
   td_fails(TDICT_EINVAL, "load_async: out is NULL", tdict_load_async(c, path, tdict_cpu(), NULL, NULL, err));
-  td_fails(TDICT_EINVAL, "load_into: dst is NULL", tdict_load_into(c, NULL, path, NULL, err));
   td_fails(TDICT_EINVAL, "load_into_async: dst is NULL", tdict_load_into_async(c, NULL, path, NULL, &future, err));
   td_fails(TDICT_EIO, "", tdict_load(c, in(&home, "none"), tdict_cpu(), NULL, &tree, err));
   assert_string_equal(td_last_error.path, in(&home, "none"));
@@ -322,7 +322,7 @@ DEVICE_CASE(load_survives_enomem) {
       tdict_error error;
       tdict_tree *out = NULL;
       td_fail_alloc(n, false);
-      tdict_status status = into ? tdict_load_into(c, tree, in(&home, "x"), &o, &error)
+      tdict_status status = into ? td_load_into(c, tree, in(&home, "x"), &o, &error)
                                  : tdict_load(c, in(&home, "x"), td_device(), &o, &out, &error);
       failed = td_fail_alloc_stop();
       if (status != TDICT_OK) assert_int_equal(status, TDICT_ENOMEM);

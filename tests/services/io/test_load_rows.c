@@ -3,6 +3,7 @@
 #include "archive.h"
 #include "random_tree.h"
 #include "raw_file.h"
+#include "support/take.h"
 
 static tdict_load_options rows_of(int64_t first, int64_t count) {
   tdict_load_options o = tdict_load_options_default();
@@ -31,7 +32,7 @@ DEVICE_CASE(load_selects_rows_of_plain_files) {
       raw_check(c, f, tree, td_device(), first, count < 0 ? left : count);
       assert_int_equal(stats.total_bytes, tdict_bytes(tree)); /* other rows are not read */
       if (i == 1 && count) {                                  /* other rows into the same tree */
-        td_ok(tdict_load_into(c, tree, f->path, (o.first_row = rows - count, o.transfer = NULL, &o), err));
+        td_ok(td_load_into(c, tree, f->path, (o.first_row = rows - count, o.transfer = NULL, &o), err));
         raw_check(c, f, tree, td_device(), rows - count, count);
       }
       tdict_release(tree);

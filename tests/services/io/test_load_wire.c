@@ -1,6 +1,7 @@
 /* Files that are loaded with the options `conversions` and `narrow` of transfers. The file is written by hand. */
 #include "engine/conversions.h"
 #include "engine/narrow.h"
+#include "support/take.h"
 #include "tdict/io.h"
 
 enum { IDS = 70001, PIXELS = 6003, FLAGS = 40005 };
@@ -66,7 +67,7 @@ DEVICE_CASE(load_converts_and_narrows) {
       if (w.gpu && i % 4) assert_true(s.wire_bytes < IDS * 2 + PIXELS + FLAGS + 10000);
       if (into) break;
       spoil_tree(&w, out);
-      td_ok(tdict_load_into(w.c, out, path, &o, err));
+      td_ok(td_load_into(w.c, out, path, &o, err));
     }
     tdict_release(out);
   }

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include "support/descriptors.h"
+#include "support/take.h"
 
 int __real_strcmp(const char *a, const char *b);
 int __wrap_strcmp(const char *a, const char *b);
@@ -75,7 +76,7 @@ CASE(shards_need_few_descriptors) {
   tdict_tree *zeros = NULL;
   td_ok(tdict_clone_deep(tree, NULL, &zeros, err));
   td_ok(tdict_zero(zeros, err));
-  td_ok(tdict_load_into(c, zeros, in(&f, "i.json"), NULL, err));
+  td_ok(td_load_into(c, zeros, in(&f, "i.json"), NULL, err));
   check_shards(zeros, COUNT, 2);
   tdict_release(zeros);
   tdict_release(tree);

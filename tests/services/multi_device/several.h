@@ -9,6 +9,7 @@
 #include "engine/trees.h"
 #include "support/driver_fault.h"
 #include "support/fail_alloc.h"
+#include "support/take.h"
 
 enum { MOST_DEVICES = 4 };
 
@@ -80,14 +81,14 @@ static inline several several_open_failing(size_t count, int32_t peers, tdict_co
 }
 
 static inline tdict_spread split_along(int32_t dim, const int64_t *counts) {
-  tdict_spread spread = tdict_split_over(NULL, 0, dim);
+  tdict_spread spread = tdict_spread_split(NULL, 0, dim);
   spread.counts = counts;
   return spread;
 }
 
 /* The request for all devices. `spread` says what they receive, NULL: the whole tree. */
 static inline tdict_spread on_all(const several *s, const tdict_spread *spread) {
-  tdict_spread how = spread ? *spread : tdict_replicate_on(NULL, 0);
+  tdict_spread how = spread ? *spread : tdict_spread_replicate(NULL, 0);
   how.devices = s->devices;
   how.num_devices = s->count;
   return how;
@@ -95,17 +96,17 @@ static inline tdict_spread on_all(const several *s, const tdict_spread *spread) 
 /* Joins trees of all devices. */
 static inline tdict_status gather(const several *s, tdict_tree *const *trees, int32_t dim, tdict_device device,
                                   tdict_tree **out, tdict_error *err) {
-  tdict_gather_options o = tdict_gather_options_default();
+  tdict_gather_devices_options o = tdict_gather_devices_options_default();
   o.dim = dim;
   o.device = device;
-  return tdict_gather(s->c, (const tdict_tree *const *)trees, s->count, &o, out, err);
+  return td_gather_devices(s->c, (const tdict_tree *const *)trees, s->count, &o, out, err);
 }
 /* Moves a tree to all devices, by the blocking call or by the future. */
 static inline void spread_tree(const several *s, const tdict_tree *src, const tdict_spread *spread, const way *v,
                                tdict_tree **trees) {
   const tdict_spread how = on_all(s, spread);
   if (!v->async) {
-    td_ok(tdict_to_devices(s->c, src, &how, &v->o, trees, err));
+    td_ok(td_to_devices(s->c, src, &how, &v->o, trees, err));
     return;
   }
   tdict_future *f = NULL;

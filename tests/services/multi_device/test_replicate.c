@@ -1,5 +1,6 @@
 /* REPLICATE: every device receives every byte, over links between devices where there are links. */
 #include "several.h"
+#include "support/take.h"
 
 /* Replicates one tree in every mode, with every number of threads, by both calls. */
 static void check_ways(const several *s, const tdict_tree *src, int first, int step) {
@@ -151,8 +152,8 @@ GPU_CASE(replicate_on_the_host_too) {
   several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(200, NULL), *trees[3];
   const tdict_device devices[3] = {s.devices[0], tdict_cpu(), s.devices[1]};
-  const tdict_spread how = tdict_replicate_on(devices, 3);
-  td_ok(tdict_to_devices(s.c, src, &how, NULL, trees, err));
+  const tdict_spread how = tdict_spread_replicate(devices, 3);
+  td_ok(td_to_devices(s.c, src, &how, NULL, trees, err));
   check_tree(&s.at[0], src, trees[0]);
   check_tree(&s.at[0], src, trees[1]);
   check_tree(&s.at[1], src, trees[2]);
@@ -189,32 +190,31 @@ CASE(to_devices_names_what_is_wrong) {
   tdict_tree *src = new_tree(), *trees[TDICT_MAX_DEVICES + 1];
   tdict_device devices[TDICT_MAX_DEVICES + 1] = {tdict_sim(0), tdict_sim(1)};
   tdict_future *f = NULL;
-  tdict_spread spread = tdict_replicate_on(devices, 2);
+  tdict_spread spread = tdict_spread_replicate(devices, 2);
   tdict_transfer_options t = tdict_transfer_options_default();
-  td_fails(TDICT_EINVAL, "trees is NULL", tdict_to_devices(c, src, &spread, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_to_devices_async(c, src, &spread, NULL, NULL, err));
-  td_fails(TDICT_EINVAL, "spread is NULL", tdict_to_devices(c, src, NULL, NULL, trees, err));
-  td_fails(TDICT_EINVAL, "context is NULL", tdict_to_devices(NULL, src, &spread, NULL, trees, err));
-  td_fails(TDICT_EINVAL, "src is NULL", tdict_to_devices(c, NULL, &spread, NULL, trees, err));
+  td_fails(TDICT_EINVAL, "spread is NULL", td_to_devices(c, src, NULL, NULL, trees, err));
+  td_fails(TDICT_EINVAL, "context is NULL", td_to_devices(NULL, src, &spread, NULL, trees, err));
+  td_fails(TDICT_EINVAL, "src is NULL", td_to_devices(c, NULL, &spread, NULL, trees, err));
   spread.devices = NULL;
-  td_fails(TDICT_EINVAL, "devices is NULL", tdict_to_devices(c, src, &spread, NULL, trees, err));
-  spread = tdict_replicate_on(devices, 0);
-  td_fails(TDICT_EINVAL, "num_devices is 0, wanted 1 to 64", tdict_to_devices(c, src, &spread, NULL, trees, err));
+  td_fails(TDICT_EINVAL, "devices is NULL", td_to_devices(c, src, &spread, NULL, trees, err));
+  spread = tdict_spread_replicate(devices, 0);
+  td_fails(TDICT_EINVAL, "num_devices is 0, wanted 1 to 64", td_to_devices(c, src, &spread, NULL, trees, err));
   spread.num_devices = TDICT_MAX_DEVICES + 1;
-  td_fails(TDICT_EINVAL, "num_devices is 65", tdict_to_devices(c, src, &spread, NULL, trees, err));
+  td_fails(TDICT_EINVAL, "num_devices is 65", td_to_devices(c, src, &spread, NULL, trees, err));
   spread.num_devices = 2;
   devices[1] = (tdict_device){TDICT_DEVICE_AUTO, 0};
-  td_fails(TDICT_EINVAL, "devices 0 and 1 are both sim:0", tdict_to_devices(c, src, &spread, NULL, trees, err));
+  td_fails(TDICT_EINVAL, "devices 0 and 1 are both sim:0", td_to_devices(c, src, &spread, NULL, trees, err));
   devices[1] = tdict_sim(2);
   td_fails(TDICT_ENODEVICE, "", tdict_to_devices_async(c, src, &spread, NULL, &f, err));
   devices[1] = tdict_sim(1);
   spread.kind = 7;
-  td_fails(TDICT_EINVAL, "kind is 7", tdict_to_devices(c, src, &spread, NULL, trees, err));
+  td_fails(TDICT_EINVAL, "kind is 7", td_to_devices(c, src, &spread, NULL, trees, err));
   spread.kind = TDICT_SPLIT;
-  td_fails(TDICT_EINVAL, "dim", tdict_to_devices(c, src, &spread, NULL, trees, err));
+  td_fails(TDICT_EINVAL, "dim", td_to_devices(c, src, &spread, NULL, trees, err));
   spread.kind = TDICT_REPLICATE;
   t.memory = tdict_device_memory(c, devices[0]);
-  td_fails(TDICT_EINVAL, "memory is set", tdict_to_devices(c, src, &spread, &t, trees, err));
+  td_fails(TDICT_EINVAL, "memory is set", td_to_devices(c, src, &spread, &t, trees, err));
   tdict_release(src);
   tdict_context_destroy(c);
 }

@@ -2,6 +2,7 @@
  * second, ... call fails, until a run meets no fault. After each fault, the status says what happened, nothing was
  * written to the caller's variables, and the next transfer is right. */
 #include "several.h"
+#include "support/take.h"
 
 enum { MOST_FAULTS = 4000, NUM_JOBS = 4 };
 
@@ -21,7 +22,7 @@ static tdict_context *open_large(tdict_driver *driver) { return open_with(driver
 static tdict_status run_job(const several *s, int job, const tdict_tree *src, tdict_tree **trees, tdict_tree **whole,
                             tdict_error *why) {
   const tdict_spread part = split_along(0, NULL), how = on_all(s, job % 2 ? &part : NULL);
-  if (job < 2) return tdict_to_devices(s->c, src, &how, NULL, trees, why);
+  if (job < 2) return td_to_devices(s->c, src, &how, NULL, trees, why);
   tdict_future *f;
   tdict_tree *all = NULL;
   tdict_status status = tdict_to_devices_async(s->c, src, &how, NULL, &f, why);
@@ -106,12 +107,12 @@ SIM_CASE(several_faults_while_results_are_made) {
   for (int round = 0; round < ROUNDS; round++) {
     const tdict_fault fault = {.kinds = TDICT_FAULT_BIT(TDICT_FAULT_COPY_IN), .n = 1, .code = TDICT_CU_UNKNOWN};
     tdict_driver_fault_arm(s.fault, &fault);
-    td_fails(TDICT_EDEVICE, "", tdict_to_devices(s.c, src, &how, &o, trees, err));
+    td_fails(TDICT_EDEVICE, "", td_to_devices(s.c, src, &how, &o, trees, err));
     assert_string_equal(td_last_error.path, "0.x");
     tdict_driver_fault_arm(s.fault, NULL);
     for (size_t i = 0; i < s.count; i++) assert_null(trees[i]);
   }
-  td_ok(tdict_to_devices(s.c, src, &how, &o, trees, err));
+  td_ok(td_to_devices(s.c, src, &how, &o, trees, err));
   check_replicas(&s, src, trees);
   for (size_t i = 0; i < s.count; i++) tdict_release(trees[i]);
   tdict_release(src);

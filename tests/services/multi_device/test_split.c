@@ -1,5 +1,6 @@
-/* SPLIT and tdict_gather(): parts along a batch dimension, even, uneven and empty, there and back. */
+/* SPLIT and tdict_gather_devices_async(): parts along a batch dimension, even, uneven and empty, there and back. */
 #include "several.h"
+#include "support/take.h"
 
 /* Rows [at, at + count) of the tree. */
 static tdict_tree *rows_of(const tdict_tree *td, int dim, int64_t at, int64_t count) {
@@ -42,18 +43,18 @@ static void check_ways(const several *s, const tdict_tree *src, int dim, const i
     check_parts(s, src, dim, counts, trees);
     const tdict_device to = i % 3 ? tdict_cpu() : s->devices[s->count - 1];
     tdict_transfer_options t = v.o;
-    tdict_gather_options o = tdict_gather_options_default();
+    tdict_gather_devices_options o = tdict_gather_devices_options_default();
     t.pinned_result = i % 3 == 1;
     o.transfer = &t;
     o.dim = spread.dim;
     o.device = to;
     if (v.async) {
       tdict_future *f = NULL;
-      td_ok(tdict_gather_async(s->c, (const tdict_tree *const *)trees, s->count, &o, &f, err));
+      td_ok(tdict_gather_devices_async(s->c, (const tdict_tree *const *)trees, s->count, &o, &f, err));
       td_ok(tdict_future_wait(f, &whole, err));
       tdict_future_release(f);
     } else {
-      td_ok(tdict_gather(s->c, (const tdict_tree *const *)trees, s->count, &o, &whole, err));
+      td_ok(td_gather_devices(s->c, (const tdict_tree *const *)trees, s->count, &o, &whole, err));
     }
     check_tree(&s->at[s->count - 1], src, whole);
     check_device(whole, to);
@@ -91,12 +92,12 @@ GPU_CASE(split_refuses_wrong_counts) {
   several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(10, NULL), *trees[2] = {NULL, NULL};
   tdict_spread part = split_along(0, (const int64_t[]){5, 4}), spread = on_all(&s, &part);
-  td_fails(TDICT_ESHAPE, "sizes sum to 9", tdict_to_devices(s.c, src, &spread, NULL, trees, err));
+  td_fails(TDICT_ESHAPE, "sizes sum to 9", td_to_devices(s.c, src, &spread, NULL, trees, err));
   spread.counts = (const int64_t[]){11, -1};
-  td_fails(TDICT_EINVAL, "size 1 is -1", tdict_to_devices(s.c, src, &spread, NULL, trees, err));
+  td_fails(TDICT_EINVAL, "size 1 is -1", td_to_devices(s.c, src, &spread, NULL, trees, err));
   spread.counts = NULL;
   spread.dim = 1;
-  td_fails(TDICT_EINVAL, "dimension", tdict_to_devices(s.c, src, &spread, NULL, trees, err));
+  td_fails(TDICT_EINVAL, "dimension", td_to_devices(s.c, src, &spread, NULL, trees, err));
   assert_null(trees[0]);
   tdict_release(src);
   several_close(&s);
@@ -127,7 +128,7 @@ GPU_CASE(gather_joins_by_key) {
   tdict_release(two);
   several_close(&s);
 }
-/* Calls tdict_gather() with rows 0 to 3 of two trees, of which the second was changed. */
+/* Calls tdict_gather_devices_async() with rows 0 to 3 of two trees, of which the second was changed. */
 static tdict_status gather_changed(const several *s, int change, tdict_error *why) {
   tdict_tree *one = rows_tree(4, NULL), *two = rows_tree(4, NULL), *out = NULL;
   if (change == 0) td_ok(tdict_delete(two, "obs.state", err));
@@ -153,18 +154,18 @@ GPU_CASE(gather_names_the_tree_and_the_leaf) {
   assert_string_equal(td_last_error.path, "1.obs.state");
   tdict_tree *src = rows_tree(4, NULL), *flat = new_tree(), *out = NULL;
   const tdict_tree *trees[2] = {src, NULL};
-  tdict_gather_options o = tdict_gather_options_default();
+  tdict_gather_devices_options o = tdict_gather_devices_options_default();
   o.dim = 1;
-  td_fails(TDICT_EINVAL, "tree 1 is NULL", tdict_gather(s.c, trees, 2, NULL, &out, err));
-  td_fails(TDICT_EINVAL, "count is 0", tdict_gather(s.c, trees, 0, NULL, &out, err));
-  td_fails(TDICT_EINVAL, "trees is NULL", tdict_gather(s.c, NULL, 1, NULL, &out, err));
-  td_fails(TDICT_EINVAL, "context is NULL", tdict_gather(NULL, trees, 1, NULL, &out, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_gather(s.c, trees, 1, NULL, NULL, err));
-  td_fails(TDICT_EINVAL, "dimension", tdict_gather(s.c, trees, 1, &o, &out, err));
+  td_fails(TDICT_EINVAL, "tree 1 is NULL", td_gather_devices(s.c, trees, 2, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "count is 0", td_gather_devices(s.c, trees, 0, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "trees is NULL", td_gather_devices(s.c, NULL, 1, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "context is NULL", td_gather_devices(NULL, trees, 1, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_gather_devices_async(s.c, trees, 1, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "dimension", td_gather_devices(s.c, trees, 1, &o, &out, err));
   trees[1] = flat;
-  td_fails(TDICT_ESHAPE, "tree 1 has 0 batch dimensions", tdict_gather(s.c, trees, 2, NULL, &out, err));
+  td_fails(TDICT_ESHAPE, "tree 1 has 0 batch dimensions", td_gather_devices(s.c, trees, 2, NULL, &out, err));
   td_ok(tdict_set_text(src, "name", "text", err));
-  td_fails(TDICT_ENOTSUP, "an object", tdict_gather(s.c, trees, 1, NULL, &out, err));
+  td_fails(TDICT_ENOTSUP, "an object", td_gather_devices(s.c, trees, 1, NULL, &out, err));
   assert_string_equal(td_last_error.path, "0.name");
   tdict_release(src);
   tdict_release(flat);

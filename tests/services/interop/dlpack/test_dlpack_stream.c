@@ -1,6 +1,7 @@
 /* The consumer's stream: it waits for what fills the bytes, and its work is done before bytes are freed or written.
  * Kernels wait at a gate, so "too early" cannot be missed. */
 #include "streams.h"
+#include "support/take.h"
 
 /* The export of `c` returns only after the stopped stream has gone on. */
 static void check_export_waits(const place *w, call *c, stopped *at) {
@@ -108,7 +109,7 @@ static void *copy_blocking(void *user) {
   blocking *b = user;
   tdict_transfer_options o = tdict_transfer_options_default();
   o.after = b->after;
-  (void)!tdict_transfer_into(b->w->c, b->dst, b->src, &o, NULL);
+  (void)!td_transfer_into(b->w->c, b->dst, b->src, &o, NULL);
   return NULL;
 }
 /* A blocking transfer of another thread records no events for streams. */
