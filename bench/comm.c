@@ -72,7 +72,7 @@ static void *run_rank(void *user) {
   r->answer = BENCH_FAILED;
   o.library = r->job->library;
   o.rank = (int32_t)(r - r->job->ranks);
-  o.world = r->job->count;
+  o.world_size = r->job->count;
   o.device = r->device;
   o.id = r->job->id;
   r->rank.table.struct_size = sizeof r->rank.table;

@@ -80,7 +80,7 @@ static int agree(run *r, int answer, double *seconds) {
     bench_print_status("the ranks do not answer", &err);
     return give_up(r);
   }
-  for (int i = 0; i < rank->table.world; i++) {
+  for (int i = 0; i < rank->table.world_size; i++) {
     if (all[i].seconds > *seconds) *seconds = all[i].seconds;
     /* A failure is worse than a difference. */
     if (all[i].answer == BENCH_FAILED || answer == BENCH_OK) answer = (int)all[i].answer;
@@ -206,7 +206,7 @@ static int measure_work(run *r, const comm_work *work) {
 /* Measures all works with trees of one size. */
 static int measure_size(run *r, int64_t leaf_bytes) {
   const comm_rank *rank = r->rank;
-  const int world = rank->table.world;
+  const int world = rank->table.world_size;
   const int64_t leaves = rank->settings->leaves, elements = leaf_bytes / (int64_t)sizeof(float) / world * world;
   const comm_size size = {leaves, elements, rank->settings->is_separate}, one = {1, leaves * elements, false};
   double unused = 0;
@@ -233,7 +233,7 @@ static void print_head(const comm_rank *rank) {
          "for at most 16 MiB, except leaf by leaf). bytes: of the whole tree, which scatter cuts and gathers join.\n"
          "of one buffer: time of plain calls of %s for one buffer of the same bytes / time of the tree. leaf by\n"
          "leaf: the same plain calls for each leaf.\n",
-         rank->table.name, (int)rank->table.world, (int)rank->settings->common.repeats,
+         rank->table.name, (int)rank->table.world_size, (int)rank->settings->common.repeats,
          (int)rank->settings->common.repeats * SMALL_REPEATS, rank->table.name);
 }
 
@@ -247,7 +247,7 @@ static int measure_sizes(run *r) {
 int comm_run(comm_rank *rank) {
   tdict_error err;
   run r = {.rank = rank, .handles = {rank->comm, &rank->table, NULL}};
-  const int world = rank->table.world;
+  const int world = rank->table.world_size;
   if (world < 2 || world > MOST_RANKS) {
     if (rank->rows) bench_print_error("found %d ranks, wanted 2 to %d", world, MOST_RANKS);
     return BENCH_FAILED;
@@ -271,7 +271,7 @@ int comm_run(comm_rank *rank) {
 bool comm_write_record(const bench_sink *sink, const comm_rank *rank, int argc, char **argv) {
   json_t *record = bench_record("comm", argc, argv);
   json_object_set_new(record, "backend", json_string(rank->table.name));
-  json_object_set_new(record, "ranks", json_integer(rank->table.world));
+  json_object_set_new(record, "ranks", json_integer(rank->table.world_size));
   json_object_set_new(record, "separate", json_boolean(rank->settings->is_separate));
   json_object_set_new(record, "rows", rank->rows);
   const bool good = bench_sink_write(sink, record);

@@ -5,33 +5,46 @@
 
 static const tdict_tree *on_root(const comm_trees *t) { return t->rank == 0 ? t->whole : NULL; }
 
+/* Waits for a call that was started with `status`. */
+static tdict_status take(tdict_status status, tdict_future **future, tdict_tree **out, tdict_error *err) {
+  return status == TDICT_OK ? tdict_future_take(*future, out, err) : status;
+}
+
 static tdict_status broadcast_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
-  return tdict_broadcast(h->comm, on_root(t), 0, NULL, out, err);
+  tdict_future *future = NULL;
+  return take(tdict_comm_broadcast_async(h->comm, on_root(t), 0, NULL, &future, err), &future, out, err);
 }
 static tdict_status broadcast_into_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out,
                                         tdict_error *err) {
+  tdict_future *future = NULL;
   (void)out;
-  return tdict_broadcast_into(h->comm, t->whole, 0, NULL, err);
+  return take(tdict_comm_broadcast_into_async(h->comm, t->whole, 0, NULL, &future, err), &future, NULL, err);
 }
 static tdict_status scatter_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
-  return tdict_scatter(h->comm, on_root(t), 0, NULL, out, err);
+  tdict_future *future = NULL;
+  return take(tdict_comm_scatter_async(h->comm, on_root(t), 0, NULL, &future, err), &future, out, err);
 }
 static tdict_status gather_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
-  return tdict_gather_to(h->comm, t->part, 0, NULL, out, err);
+  tdict_future *future = NULL;
+  return take(tdict_comm_gather_async(h->comm, t->part, 0, NULL, &future, err), &future, out, err);
 }
 static tdict_status all_gather_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
-  return tdict_all_gather(h->comm, t->part, NULL, out, err);
+  tdict_future *future = NULL;
+  return take(tdict_comm_all_gather_async(h->comm, t->part, NULL, &future, err), &future, out, err);
 }
 static tdict_status stack_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
-  return tdict_all_gather_stack(h->comm, t->part, NULL, out, err);
+  tdict_future *future = NULL;
+  return take(tdict_comm_all_gather_stack_async(h->comm, t->part, NULL, &future, err), &future, out, err);
 }
 static tdict_status reduce_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
+  tdict_future *future = NULL;
   (void)out;
-  return tdict_all_reduce(h->comm, t->whole, TDICT_REDUCE_SUM, NULL, err);
+  return take(tdict_comm_all_reduce_async(h->comm, t->whole, TDICT_REDUCE_SUM, NULL, &future, err), &future, NULL, err);
 }
 static tdict_status send_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
-  if (t->rank == 0) return tdict_send(h->comm, t->whole, 1, NULL, err);
-  return t->rank == 1 ? tdict_receive(h->comm, 0, NULL, out, err) : TDICT_OK;
+  tdict_future *future = NULL;
+  if (t->rank == 0) return take(tdict_comm_send_async(h->comm, t->whole, 1, NULL, &future, err), &future, NULL, err);
+  return t->rank == 1 ? take(tdict_comm_receive_async(h->comm, 0, NULL, &future, err), &future, out, err) : TDICT_OK;
 }
 
 /* Works of the table, for one leaf. */
@@ -81,7 +94,7 @@ const comm_work comm_works[COMM_WORKS] = {
     {.name = "broadcast", .tree = broadcast_tree, .leaf = broadcast_leaf},
     {.name = "broadcast_into", .tree = broadcast_into_tree, .leaf = broadcast_leaf},
     {.name = "scatter", .tree = scatter_tree, .leaf = scatter_leaf, .to_part = true, .has_messages = true},
-    {.name = "gather_to",
+    {.name = "gather",
      .tree = gather_tree,
      .leaf = gather_leaf,
      .from_part = true,

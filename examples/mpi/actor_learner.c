@@ -97,14 +97,17 @@ static tdict_status run(tdict_comm *comm) {
   const int64_t steps = rank == 0 ? 0 : STEPS; /* the learner gathers, and has no rollout itself */
   uint64_t random = 88172645463325252u + (uint64_t)rank;
   tdict_tree *policy = NULL, *rollout = NULL, *rollouts = NULL;
+  tdict_future *call;
   tdict_error err = {0};
   TDICT_TRY(tdict_create_from(weight_fields, 1, 0, NULL, NULL, &policy, &err));
   TDICT_TRY(tdict_fill(policy, NULL, 0, NULL, &err));
   TDICT_TRY(tdict_create_from(step_fields, 3, 1, &steps, NULL, &rollout, &err));
   for (int round = 0; round < ROUNDS; round++) {
-    TDICT_TRY(tdict_broadcast_into(comm, policy, 0, NULL, &err));
+    TDICT_TRY(tdict_comm_broadcast_into_async(comm, policy, 0, NULL, &call, &err));
+    TDICT_TRY(tdict_future_take(call, NULL, &err));
     play(policy, &random, rollout);
-    TDICT_TRY(tdict_gather_to(comm, rollout, 0, NULL, &rollouts, &err)); /* along the batch dimension */
+    TDICT_TRY(tdict_comm_gather_async(comm, rollout, 0, NULL, &call, &err)); /* along the batch dimension */
+    TDICT_TRY(tdict_future_take(call, &rollouts, &err));
     if (!rollouts) continue;
     const float reward = learn(policy, rollouts);
     if (round % ROUNDS_SHOWN == 0 || round == ROUNDS - 1)
@@ -130,7 +133,7 @@ int main(int argc, char **argv) {
   TDICT_TRY(tdict_context_create(NULL, &context, &err));
   TDICT_TRY(tdict_mpi_table(NULL, NULL, &table, &err));
   TDICT_TRY(tdict_comm_create(context, &table, NULL, &comm, &err));
-  err.status = tdict_comm_world(comm) < 2 ? TDICT_EINVAL : TDICT_OK;
+  err.status = tdict_comm_world_size(comm) < 2 ? TDICT_EINVAL : TDICT_OK;
   if (err.status != TDICT_OK)
     fprintf(stderr, "actor_learner: wanted at least 2 processes: start mpirun -np 3 actor_learner\n");
   else

@@ -21,8 +21,9 @@ int main(int argc, char **argv) {
   tdict_context *context = NULL;
   tdict_comm *comm = NULL;
   tdict_tree *gradients = NULL, *row = NULL, *rows = NULL;
+  tdict_future *call;
   tdict_error err = {0};
-  MPI_Init(&argc, &argv); /* MPI_THREAD_SINGLE suffices: this program makes no asynchronous call */
+  MPI_Init(&argc, &argv); /* MPI_THREAD_SINGLE suffices: all calls are made on this thread */
   table.struct_size = sizeof table;
   TDICT_TRY(tdict_context_create(NULL, &context, &err));
   TDICT_TRY(tdict_mpi_table(NULL, NULL, &table, &err));
@@ -31,11 +32,13 @@ int main(int argc, char **argv) {
 
   TDICT_TRY(tdict_create_from(weights, 2, 0, NULL, NULL, &gradients, &err));
   TDICT_TRY(tdict_fill(gradients, NULL, rank, NULL, &err));
-  TDICT_TRY(tdict_all_reduce(comm, gradients, TDICT_REDUCE_MEAN, NULL, &err)); /* one message for all tensors */
+  TDICT_TRY(tdict_comm_all_reduce_async(comm, gradients, TDICT_REDUCE_MEAN, NULL, &call, &err));
+  TDICT_TRY(tdict_future_take(call, NULL, &err)); /* one message for all tensors */
 
   TDICT_TRY(tdict_create_from(fields, 1, 1, (const int64_t[]){1}, NULL, &row, &err));
   TDICT_TRY(tdict_fill(row, NULL, 10 * rank, NULL, &err));
-  TDICT_TRY(tdict_gather_to(comm, row, 0, NULL, &rows, &err));
+  TDICT_TRY(tdict_comm_gather_async(comm, row, 0, NULL, &call, &err));
+  TDICT_TRY(tdict_future_take(call, &rows, &err));
   if (rows) {
     TDICT_TRY(tdict_describe(gradients, stdout, &err));
     TDICT_TRY(tdict_describe(rows, stdout, &err));

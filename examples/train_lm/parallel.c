@@ -67,15 +67,17 @@ static tdict_status exchange(parallel *p, tdict_tree *tree, bool average, tdict_
   tdict_tree *at = tree;
   tdict_future *future;
   tdict_status status = TDICT_OK;
-  options.after = copy.after = stream.device.type == TDICT_DEVICE_AUTO ? NULL : &stream;
+  copy.after = stream.device.type == TDICT_DEVICE_AUTO ? NULL : &stream;
+  if (is_near) options.after = stream;
   if (!is_near) {
     copy.pinned_result = true;
     status = tdict_to_device(p->context, tree, tdict_comm_device(p->comm), &copy, &at, err);
     copy.pinned_result = false;
   }
   if (status != TDICT_OK) return status;
-  status = average ? tdict_all_reduce(p->comm, at, TDICT_REDUCE_MEAN, &options, err)
-                   : tdict_broadcast_into(p->comm, at, 0, &options, err);
+  status = average ? tdict_comm_all_reduce_async(p->comm, at, TDICT_REDUCE_MEAN, &options, &future, err)
+                   : tdict_comm_broadcast_into_async(p->comm, at, 0, &options, &future, err);
+  if (status == TDICT_OK) status = tdict_future_take(future, NULL, err);
   if (is_near) return status;
   if (status == TDICT_OK) status = tdict_transfer_into_async(p->context, tree, at, &copy, &future, err);
   if (status == TDICT_OK) status = tdict_future_take(future, NULL, err);
@@ -94,7 +96,7 @@ static tdict_status nccl_table(const parallel *p, tdict_context *context, tdict_
                                tdict_error *err) {
   tdict_nccl_options o = tdict_nccl_options_default();
   o.rank = (int32_t)p->rank;
-  o.world = (int32_t)p->world;
+  o.world_size = (int32_t)p->world;
   o.device = device;
   tdict_status status = share_id(p, o.timeout_ns, &o.id, err);
   if (status == TDICT_OK) status = tdict_nccl_table(context, &o, out, err);

@@ -9,9 +9,10 @@
  *
  * Threads. The needed thread level of MPI depends on the program:
  *  - MPI_THREAD_SINGLE or MPI_THREAD_FUNNELED suffices if only the main thread makes, uses and destroys communicators.
- *    An operation that another thread calls returns #TDICT_EINVAL. The `_async` functions of tdict/comm.h call
- *    operations on another thread, so these functions fail.
- *  - MPI_THREAD_SERIALIZED suffices for all functions if the program itself never calls MPI while a communicator works.
+ *    The functions of tdict/comm.h then make a call before they return, so calls do not overlap with other work. An
+ *    operation that another thread calls returns #TDICT_EINVAL. The field `on_calling_thread` of the table is true.
+ *  - MPI_THREAD_SERIALIZED suffices for calls that overlap with other work, if the program itself never calls MPI while
+ *    a communicator works: until the futures of all its calls have ended.
  *  - MPI_THREAD_MULTIPLE is needed if the program calls MPI while a communicator works, or if several communicators
  *    work at the same time.
  *
@@ -81,11 +82,6 @@ static inline tdict_mpi_options tdict_mpi_options_default(void) {
  *          unknown option is not zero; #TDICT_ENOMEM; #TDICT_EIO MPI returned an error. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_mpi_table(const tdict_mpi_comm *comm, const tdict_mpi_options *options,
                                                        tdict_comm_table *out, tdict_error *err);
-
-/** @brief Returns true if the thread level of MPI permits the `_async` functions of tdict/comm.h: the level is
- *  MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE. Returns false if MPI is not initialized or already finalized.
- *  @note Any thread may call this function at any time. */
-TDICT_API bool tdict_mpi_supports_async(void);
 
 TDICT_END_DECLS
 #endif

@@ -53,8 +53,8 @@ typedef struct tdict_nccl_id {
 typedef struct tdict_nccl_options {
   size_t struct_size;
   const char *library; /**< path of NCCL; NULL (default): "libnccl.so.2", which the system searches. Borrowed */
-  int32_t rank;        /**< this rank, from 0 to world - 1; default 0 */
-  int32_t world;       /**< number of ranks, at least 1; default 1 */
+  int32_t rank;        /**< this rank, from 0 to world_size - 1; default 0 */
+  int32_t world_size;  /**< number of ranks, at least 1; default 1 */
   tdict_device device; /**< the device of this rank; default: "auto", which is the default device of the context */
   tdict_nccl_id id;    /**< from tdict_nccl_create_id() of rank 0 */
   int64_t timeout_ns; /**< maximum time in nanoseconds to wait for the other ranks; default 60 s; INT64_MAX: no limit */
@@ -63,7 +63,7 @@ static inline tdict_nccl_options tdict_nccl_options_default(void) {
   tdict_nccl_options o;
   memset(&o, 0, sizeof o);
   o.struct_size = sizeof o;
-  o.world = 1;
+  o.world_size = 1;
   o.timeout_ns = 60 * tdict_cast_(int64_t, 1000000000);
   return o;
 }
@@ -77,7 +77,7 @@ static inline tdict_nccl_options tdict_nccl_options_default(void) {
 TDICT_API TDICT_NODISCARD tdict_status tdict_nccl_create_id(const char *library, tdict_nccl_id *out, tdict_error *err);
 
 /** @brief Connects this rank with all other ranks, and fills in a table for tdict_comm_create(). Every rank calls this
- *         function, with the same id and the same `world`.
+ *         function, with the same id and the same `world_size`.
  *
  *  The call returns when all ranks have called it. Ranks that are threads must make the call at the same time.
  *  @param[in]     context  Must outlive the table.

@@ -12,8 +12,8 @@
  * makes no further call except `destroy`. A rank that waits for another rank longer than `timeout_ns` returns
  * #TDICT_ETIMEDOUT. A table that cannot give up, such as MPI's, ignores `timeout_ns`.
  * The operations must return, and must not throw: see docs/callbacks.md.
- * Thread rule: the library calls one operation of a table at a time, from any thread. `abort` may be called by any
- * thread while another operation runs. */
+ * Thread rule: the library calls one operation of a table at a time, from any thread unless `on_calling_thread` is
+ * true. `abort` may be called by any thread while another operation runs. */
 #ifndef TDICT_COMM_TABLE_H
 #define TDICT_COMM_TABLE_H
 
@@ -22,7 +22,7 @@
 
 TDICT_BEGIN_DECLS
 
-/** An operation of tdict_all_reduce(). */
+/** An operation of tdict_comm_all_reduce_async(). */
 typedef enum tdict_reduce_op {
   TDICT_REDUCE_SUM,  /**< the sum of all ranks' elements */
   TDICT_REDUCE_MEAN, /**< the sum divided by the number of ranks; for floating-point dtypes only */
@@ -36,9 +36,12 @@ typedef struct tdict_comm_table {
   size_t struct_size;  /**< sizeof(tdict_comm_table) */
   void *self;          /**< passed to all functions */
   const char *name;    /**< such as "nccl", for messages. Must stay valid until `destroy` */
-  int32_t rank;        /**< this process, from 0 to world - 1 */
-  int32_t world;       /**< number of ranks, at least 1 */
+  int32_t rank;        /**< this process, from 0 to world_size - 1 */
+  int32_t world_size;  /**< number of ranks, at least 1 */
   tdict_device device; /**< the device of the buffers; tdict_cpu() for host memory */
+  /** true: operations must run on the thread on which the program calls a function of tdict/comm.h. This function then
+   *  makes the whole call before it returns. false: operations may run on any thread. */
+  bool on_calling_thread;
 
   /** Copies `num_bytes` bytes of every rank to all ranks: the bytes of rank r go to dst + r * num_bytes. */
   tdict_status (*exchange)(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,

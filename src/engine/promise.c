@@ -155,18 +155,17 @@ static void help(tdict_future *f) {
   for (size_t i = 0; i < p->num_parts; i++) (void)!tdict_future_wait(p->parts[i], NULL, NULL);
 }
 
-/* If the promise has no parts, waits until the promise has ended, because only the owner knows the work. */
 static tdict_status wait_on_stream(tdict_future *f, tdict_stream stream, tdict_error *err) {
   tdict_promise *p = (tdict_promise *)f;
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < p->num_parts && status == TDICT_OK; i++)
     status = tdict_future_wait_on_stream(p->parts[i], stream, NULL, err);
-  if (status == TDICT_OK && p->num_parts) {
+  if (status == TDICT_OK) {
     pthread_mutex_lock(&p->lock);
     status = gather_results(p, err);
     pthread_mutex_unlock(&p->lock);
   }
-  if (p->num_parts && !tdict_future_has_failed(f)) return status;
+  if (!tdict_future_has_failed(f)) return status;
   tdict_future_wait_latch(f, &f->ended, INT64_MAX); /* if the promise has failed, the future has the error */
   return TDICT_OK;
 }
@@ -223,11 +222,8 @@ tdict_status tdict_promise_start(tdict_promise *p, tdict_context *context, tdict
   return status;
 }
 
-void tdict_promise_close(tdict_promise *p, tdict_tree *result, const tdict_error *error) {
+void tdict_promise_close(tdict_promise *p, const tdict_error *error) {
   if (error) tdict_future_fail(&p->future, UINT32_MAX, "", error);
   if (error) cancel_parts(&p->future);
-  pthread_mutex_lock(&p->lock);
-  if (result) p->future.result = result;
-  pthread_mutex_unlock(&p->lock);
   count_down(p);
 }

@@ -1,5 +1,5 @@
-/* Declares promises. A promise is a future without copies of its own. Its owner ends the promise, or the promise ends
- * when its parts have ended. A part is a transfer that the owner starts for the promise. The first error of a part is
+/* Declares promises. A promise is a future without copies of its own. The promise ends when its owner has closed it
+ * and its parts have ended. A part is a transfer that the owner starts for the promise. The first error of a part is
  * the error of the promise, and stops the other parts. Cancelling the promise cancels its parts.
  *
  * The owner is the code that creates the promise. The owner holds one handle, which the owner passes to the program.
@@ -28,10 +28,10 @@ tdict_status tdict_promise_create(tdict_context *context, const char *what, size
  * the errors of tdict_start_transfer(). In this case, the owner still calls tdict_promise_close(). */
 tdict_status tdict_promise_start(tdict_promise *promise, tdict_context *context, tdict_start *start, size_t position,
                                  tdict_error *err);
-/* Says that no more parts follow. The promise ends when all parts have ended, or in this call. Takes over the reference
- * to `result`. If `result` is NULL and the promise has parts, the result is a tree with a child for each position. The
- * key of the child is the number of the position. The child is the result that some part has for this position. If
- * `error` is not NULL, the promise fails with this error. Do not use the context after this call. */
-void tdict_promise_close(tdict_promise *promise, tdict_tree *result, const tdict_error *error);
+/* Says that no more parts follow. The promise ends when all parts have ended, or in this call. The result is
+ * a tree with a child for each position. The key of the child is the number of the position. The child is the result
+ * that some part has for this position. If `error` is not NULL, the promise fails with this error. Do not use the
+ * context after this call. */
+void tdict_promise_close(tdict_promise *promise, const tdict_error *error);
 
 #endif

@@ -60,7 +60,7 @@ static tdict_comm_table table_of_one(void) {
   memset(&t, 0, sizeof t);
   t.struct_size = sizeof t;
   t.name = "one";
-  t.world = 1;
+  t.world_size = 1;
   t.device = tdict_cpu();
   t.exchange = one_exchange, t.send_host = one_send_host, t.receive_host = one_receive_host;
   t.broadcast = one_broadcast, t.all_gather = one_all_gather;
@@ -71,52 +71,47 @@ static tdict_comm_table table_of_one(void) {
   return t;
 }
 
-static void wait_for_comm(tdict_future *future) {
-  OK(tdict_future_wait(future, NULL, &last_error));
-  tdict_future_release(future);
+static tdict_tree *take_comm(tdict_future *future) {
+  tdict_tree *result = NULL;
+  OK(tdict_future_take(future, &result, &last_error));
+  return result;
 }
 
-static void start_comm(tdict_comm *comm, tdict_tree *td) {
+static void make_calls(tdict_comm *comm, tdict_tree *td) {
+  const tdict_comm_options options = tdict_comm_options_default();
   tdict_future *future = NULL;
-  OK(tdict_broadcast_async(comm, td, 0, NULL, &future, &last_error)), wait_for_comm(future);
-  OK(tdict_broadcast_into_async(comm, td, 0, NULL, &future, &last_error)), wait_for_comm(future);
-  OK(tdict_scatter_async(comm, td, 0, NULL, &future, &last_error)), wait_for_comm(future);
-  OK(tdict_gather_to_async(comm, td, 0, NULL, &future, &last_error)), wait_for_comm(future);
-  OK(tdict_all_gather_async(comm, td, NULL, &future, &last_error)), wait_for_comm(future);
-  OK(tdict_all_gather_stack_async(comm, td, NULL, &future, &last_error)), wait_for_comm(future);
-  OK(tdict_all_reduce_async(comm, td, TDICT_REDUCE_MEAN, NULL, &future, &last_error)), wait_for_comm(future);
-  OK(tdict_send_async(comm, td, 0, NULL, &future, &last_error));
-  TRUE(tdict_future_wait(future, NULL, &last_error) == TDICT_EINVAL); /* there is no other rank */
-  tdict_future_release(future);
-  OK(tdict_receive_async(comm, 0, NULL, &future, &last_error));
-  TRUE(tdict_future_wait(future, NULL, &last_error) == TDICT_EINVAL);
-  tdict_future_release(future);
+  tdict_tree *stacked;
+  OK(tdict_comm_broadcast_async(comm, td, 0, &options, &future, &last_error)), tdict_release(take_comm(future));
+  OK(tdict_comm_broadcast_into_async(comm, td, 0, NULL, &future, &last_error)), tdict_release(take_comm(future));
+  OK(tdict_comm_scatter_async(comm, td, 0, NULL, &future, &last_error)), tdict_release(take_comm(future));
+  OK(tdict_comm_gather_async(comm, td, 0, NULL, &future, &last_error)), tdict_release(take_comm(future));
+  OK(tdict_comm_all_gather_async(comm, td, NULL, &future, &last_error)), tdict_release(take_comm(future));
+  OK(tdict_comm_all_gather_stack_async(comm, td, NULL, &future, &last_error));
+  stacked = take_comm(future);
+  TRUE(tdict_batch_ndim(stacked) == 2);
+  tdict_release(stacked);
+  OK(tdict_comm_all_reduce_async(comm, td, TDICT_REDUCE_SUM, NULL, &future, &last_error));
+  tdict_release(take_comm(future));
+  OK(tdict_comm_all_reduce_async(comm, td, TDICT_REDUCE_MEAN, NULL, &future, &last_error));
+  tdict_release(take_comm(future));
+  OK(tdict_comm_send_async(comm, td, 0, NULL, &future, &last_error));
+  TRUE(tdict_future_take(future, NULL, &last_error) == TDICT_EINVAL); /* there is no other rank */
+  OK(tdict_comm_receive_async(comm, 0, NULL, &future, &last_error));
+  TRUE(tdict_future_take(future, NULL, &last_error) == TDICT_EINVAL);
 }
 
 static void use_comm(tdict_context *context) {
   static const int64_t rows[] = {4};
   const tdict_comm_table table = table_of_one();
   tdict_comm_create_options create = tdict_comm_create_options_default();
-  tdict_comm_options options = tdict_comm_options_default();
   tdict_comm *comm = NULL;
-  tdict_tree *td = NULL, *result = NULL;
+  tdict_tree *td = NULL;
   OK(tdict_create(1, rows, &td, &last_error));
   OK(tdict_comm_create(context, &table, &create, &comm, &last_error));
-  TRUE(tdict_comm_rank(comm) == 0 && tdict_comm_world(comm) == 1);
+  TRUE(tdict_comm_rank(comm) == 0 && tdict_comm_world_size(comm) == 1);
   TRUE(tdict_device_equal(tdict_comm_device(comm), tdict_cpu()));
-  OK(tdict_broadcast(comm, td, 0, &options, &result, &last_error)), tdict_release(result);
-  OK(tdict_broadcast_into(comm, td, 0, NULL, &last_error));
-  OK(tdict_scatter(comm, td, 0, NULL, &result, &last_error)), tdict_release(result);
-  OK(tdict_gather_to(comm, td, 0, NULL, &result, &last_error)), tdict_release(result);
-  OK(tdict_all_gather(comm, td, NULL, &result, &last_error)), tdict_release(result);
-  OK(tdict_all_gather_stack(comm, td, NULL, &result, &last_error));
-  TRUE(tdict_batch_ndim(result) == 2);
-  tdict_release(result);
-  OK(tdict_all_reduce(comm, td, TDICT_REDUCE_SUM, NULL, &last_error));
   TRUE(TDICT_REDUCE_MIN != TDICT_REDUCE_MAX);
-  TRUE(tdict_send(comm, td, 0, NULL, &last_error) == TDICT_EINVAL);
-  TRUE(tdict_receive(comm, 0, NULL, &result, &last_error) == TDICT_EINVAL);
-  start_comm(comm, td);
+  make_calls(comm, td);
   tdict_comm_abort(comm);
   tdict_comm_destroy(comm);
   tdict_release(td);

@@ -379,7 +379,7 @@ void thread_world_table(thread_world *w, int rank, tdict_comm_table *out) {
                             .self = &w->ranks[rank],
                             .name = "threads",
                             .rank = rank,
-                            .world = w->world,
+                            .world_size = w->world,
                             .device = w->device,
                             .exchange = op_exchange,
                             .send_host = op_send_host,

@@ -23,7 +23,7 @@ void tdict_comm_write_header(const tdict_comm_call *call, const tdict_comm_offer
 
 tdict_status tdict_comm_send_all(const tdict_comm_call *call, void *bytes, size_t count, int32_t root,
                                  tdict_error *err) {
-  const int32_t world = call->comm->table.world;
+  const int32_t world = call->comm->table.world_size;
   const int32_t place = (call->comm->table.rank - root + world) % world; /* the root has place 0 */
   tdict_status status = TDICT_OK;
   int64_t step = 1;
@@ -65,7 +65,7 @@ static tdict_status compare_all(tdict_comm_call *call,
                                 tdict_status (*compare)(const tdict_comm_call *, int32_t, tdict_error *),
                                 tdict_error *err) {
   tdict_status status = TDICT_OK;
-  for (int32_t r = 0; r < call->comm->table.world && status == TDICT_OK; r++) status = compare(call, r, err);
+  for (int32_t r = 0; r < call->comm->table.world_size && status == TDICT_OK; r++) status = compare(call, r, err);
   call->keeps_comm = status != TDICT_OK;
   return status;
 }
@@ -151,12 +151,12 @@ tdict_status tdict_comm_agree(tdict_comm_call *call, const tdict_comm_offer *off
                       tdict_comm_what(call), (int)c->table.rank);
   status = compare_all(call, compare_functions, err);
   if (status != TDICT_OK) return status;
-  for (int32_t r = 0; r < c->table.world; r++)
+  for (int32_t r = 0; r < c->table.world_size; r++)
     if (c->headers[r].status != TDICT_OK) return share_error(call, r, err);
   status = compare_all(call, compare_arguments, err);
   if (status != TDICT_OK) return status;
   const int32_t first = call->has_root ? call->root : 0;
-  for (int32_t r = 0; r < c->table.world && must_match; r++)
+  for (int32_t r = 0; r < c->table.world_size && must_match; r++)
     if (!schemas_match(&c->headers[r], &c->headers[first])) return explain(call, offer->schema, first, r, err);
   return TDICT_OK;
 }

@@ -1,4 +1,4 @@
-/* Implements tdict_broadcast() and tdict_broadcast_into(). Thread rule: as in tdict/comm.h. */
+/* Implements tdict_comm_broadcast_async() and tdict_comm_broadcast_into_async(). Thread rule: as in tdict/comm.h. */
 #include "services/comm/agree.h"
 #include "services/comm/async.h"
 #include "services/comm/source.h"
@@ -105,26 +105,14 @@ static tdict_comm_call broadcast_into_call(tdict_comm *comm, tdict_tree *tree, i
                            .root = root};
 }
 
-tdict_status tdict_broadcast(tdict_comm *comm, const tdict_tree *src, int32_t root, const tdict_comm_options *options,
-                             tdict_tree **out, tdict_error *err) {
-  tdict_comm_call call = broadcast_call(comm, src, root);
-  return tdict_comm_make(&call, options, out, out, err);
-}
-
-tdict_status tdict_broadcast_into(tdict_comm *comm, tdict_tree *tree, int32_t root, const tdict_comm_options *options,
-                                  tdict_error *err) {
-  tdict_comm_call call = broadcast_into_call(comm, tree, root);
-  return tdict_comm_make(&call, options, true, NULL, err);
-}
-
-tdict_status tdict_broadcast_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
-                                   const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
+tdict_status tdict_comm_broadcast_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
+                                        const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
   const tdict_comm_call call = broadcast_call(comm, src, root);
   return tdict_comm_start(&call, options, out, err);
 }
 
-tdict_status tdict_broadcast_into_async(tdict_comm *comm, tdict_tree *tree, int32_t root,
-                                        const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
+tdict_status tdict_comm_broadcast_into_async(tdict_comm *comm, tdict_tree *tree, int32_t root,
+                                             const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
   const tdict_comm_call call = broadcast_into_call(comm, tree, root);
   return tdict_comm_start(&call, options, out, err);
 }

@@ -2,6 +2,7 @@
 #include "services/comm/call.h"
 
 #include "core/base/clock.h"
+#include "core/base/device.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "core/base/thread.h"
@@ -13,15 +14,16 @@ void tdict_comm_note(tdict_comm_call *call, tdict_status status, const tdict_err
 }
 
 /* Makes the fence of the work that is queued on the stream `after` now. */
-static tdict_status record_after(tdict_comm_call *call, const tdict_stream *after, tdict_error *err) {
+static tdict_status record_after(tdict_comm_call *call, tdict_stream after, tdict_error *err) {
   const char *what = tdict_comm_what(call);
   tdict_gpu *gpu = call->comm->gpu;
   char found[40];
   if (!gpu) return TDICT_OK;
-  if (after && !tdict_stream_is_of(*after, gpu))
+  const bool is_given = tdict_has_stream(after);
+  if (is_given && !tdict_stream_is_of(after, gpu))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of %s, wanted a stream of %s", what,
-                      tdict_device_format(after->device, found, sizeof found), gpu->name);
-  return tdict_use_create(gpu, after ? after->handle : NULL, what, &call->after, err);
+                      tdict_device_format(after.device, found, sizeof found), gpu->name);
+  return tdict_use_create(gpu, is_given ? after.handle : NULL, what, &call->after, err);
 }
 
 static tdict_status check_memory(const tdict_comm_call *call, tdict_error *err) {
@@ -35,11 +37,27 @@ static tdict_status check_memory(const tdict_comm_call *call, tdict_error *err) 
                     tdict_device_format(c->table.device, wanted, sizeof wanted));
 }
 
+/* Refuses options that the call does not use. */
+static tdict_status refuse_unused(const tdict_comm_call *call, const tdict_comm_options *o, tdict_error *err) {
+  const bool makes_tree = !call->tree && call->op != TDICT_COMM_SEND;
+  const char *unused = !call->has_dim && o->dim                         ? "dim"
+                       : call->op != TDICT_COMM_SCATTER && o->counts    ? "counts"
+                       : !makes_tree && o->memory                       ? "memory"
+                       : !call->comm->gpu && tdict_has_stream(o->after) ? "after"
+                                                                        : NULL;
+  if (!unused) return TDICT_OK;
+  return tdict_fail(err, TDICT_EINVAL, "%s: the option `%s` is set, but %s", tdict_comm_what(call), unused,
+                    unused[0] == 'a' ? "the device of the communicator is the cpu" : "this call does not use it");
+}
+
 static tdict_status read_options(tdict_comm_call *call, const tdict_comm_options *options, tdict_error *err) {
   tdict_comm_options o = tdict_comm_options_default();
   tdict_status status = tdict_options_read(&o, sizeof o, options, "comm options", err);
+  if (status == TDICT_OK) status = tdict_stream_check_device(o.after, tdict_comm_what(call), err);
   if (status != TDICT_OK) return status;
-  if (call->has_dim) call->dim = o.dim;
+  status = refuse_unused(call, &o, err);
+  if (status != TDICT_OK) return status;
+  call->dim = o.dim;
   call->counts = o.counts;
   if (o.timeout_ns < 0)
     return tdict_fail(err, TDICT_EINVAL, "%s: timeout_ns is %lld, wanted 0 or more", tdict_comm_what(call),
@@ -50,31 +68,27 @@ static tdict_status read_options(tdict_comm_call *call, const tdict_comm_options
   return status == TDICT_OK ? record_after(call, o.after, err) : status;
 }
 
-tdict_status tdict_comm_prepare(tdict_comm_call *call, const tdict_comm_options *options, bool out_is_valid,
-                                tdict_error *err) {
+tdict_status tdict_comm_prepare(tdict_comm_call *call, const tdict_comm_options *options, tdict_error *err) {
   const char *what = tdict_comm_what(call);
   tdict_comm *c = call->comm;
   tdict_error local;
-  if (!c) return tdict_fail(err, TDICT_EINVAL, "%s: comm is NULL", what);
   tdict_status status = tdict_devices_check_fork(tdict_context_devices(c->context), what, err);
   if (status != TDICT_OK) return status;
   call->timeout_ns = c->timeout_ns;
   tdict_comm_note(call, read_options(call, options, &local), &local);
-  if (call->has_root && (call->root < 0 || call->root >= c->table.world))
+  if (call->has_root && (call->root < 0 || call->root >= c->table.world_size))
     tdict_comm_note(call,
                     tdict_fail(&local, TDICT_EINVAL, "%s: rank %d does not exist, wanted 0 to %d", what,
-                               (int)call->root, (int)c->table.world - 1),
+                               (int)call->root, (int)c->table.world_size - 1),
                     &local);
   call->facts = tdict_tree_facts_get(call->tree ? call->tree : call->src);
-  if (!out_is_valid) tdict_comm_note(call, tdict_fail(&local, TDICT_EINVAL, "%s: out is NULL", what), &local);
   return TDICT_OK;
 }
 
-tdict_status tdict_comm_perform(tdict_comm_call *call, uint64_t ticket, tdict_tree **out, tdict_error *err) {
+tdict_status tdict_comm_perform(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
   TDICT_UNCANCELLED;
   tdict_error failure = {0};
   tdict_tree *result = NULL;
-  tdict_comm_begin_turn(call->comm, ticket);
   tdict_status status = tdict_comm_check(call->comm, tdict_comm_what(call), &failure);
   if (status == TDICT_OK) {
     status = call->run(call, &result, &failure);
@@ -82,7 +96,6 @@ tdict_status tdict_comm_perform(tdict_comm_call *call, uint64_t ticket, tdict_tr
     if (status != TDICT_OK && !call->keeps_comm && !tdict_comm_fail(call->comm, &failure))
       status = tdict_comm_check(call->comm, tdict_comm_what(call), &failure); /* another thread has aborted */
   }
-  tdict_comm_end_turn(call->comm);
   if (status == TDICT_OK && out) *out = result;
   if (status != TDICT_OK && err) *err = failure;
   return status;
@@ -93,15 +106,6 @@ void tdict_comm_reset(tdict_comm_call *call) {
   call->after = NULL;
   tdict_tree_facts_release(call->facts);
   call->facts = NULL;
-}
-
-tdict_status tdict_comm_make(tdict_comm_call *call, const tdict_comm_options *options, bool out_is_valid,
-                             tdict_tree **out, tdict_error *err) {
-  tdict_status status = tdict_comm_prepare(call, options, out_is_valid, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_comm_perform(call, tdict_comm_take_ticket(call->comm), out, err);
-  tdict_comm_reset(call);
-  return status;
 }
 
 tdict_status tdict_comm_await_stream(tdict_comm_call *call, tdict_error *err) {

@@ -1,6 +1,5 @@
-/* Declares calls. A call is one operation of a communicator with its arguments. It is made at once, or later on the
- * thread of the asynchronous calls. The functions of this header make the steps that all calls share. Thread rule: one
- * thread at a time may use a call. */
+/* Declares calls. A call is one operation of a communicator with its arguments. The functions of this header make the
+ * steps that all calls share. Thread rule: one thread at a time may use a call. */
 #ifndef TDICT_SERVICES_COMM_CALL_H
 #define TDICT_SERVICES_COMM_CALL_H
 
@@ -11,7 +10,7 @@ typedef struct tdict_comm_call tdict_comm_call;
 struct tdict_comm_call {
   tdict_comm *comm;
   tdict_comm_op op;
-  /* Makes the call when its turn has come. Returns a new reference in *out, or NULL if the call has no result. */
+  /* Makes the call. Returns a new reference in *out, or NULL if the call has no result. */
   tdict_status (*run)(tdict_comm_call *call, tdict_tree **out, tdict_error *err);
 
   /* Arguments */
@@ -43,17 +42,13 @@ void tdict_comm_note(tdict_comm_call *call, tdict_status status, const tdict_err
 static inline bool tdict_comm_is_fine(const tdict_comm_call *call) { return call->local.status == TDICT_OK; }
 
 /* Reads the options, and checks the arguments that do not depend on other ranks. Errors are noted in the call. Returns
- * an error only if the call must not take part: TDICT_EINVAL if the communicator is NULL, and TDICT_EFORKED. */
-tdict_status tdict_comm_prepare(tdict_comm_call *call, const tdict_comm_options *options, bool out_is_valid,
-                                tdict_error *err);
-/* Waits for the turn of the ticket, makes the call, and ends the turn. If the call fails, aborts the communicator
+ * an error only if the call must not take part: TDICT_EFORKED. */
+tdict_status tdict_comm_prepare(tdict_comm_call *call, const tdict_comm_options *options, tdict_error *err);
+/* Makes the call. No other call of the communicator may be made meanwhile. If the call fails, aborts the communicator
  * unless all ranks know the error. On failure *out is unchanged. */
-tdict_status tdict_comm_perform(tdict_comm_call *call, uint64_t ticket, tdict_tree **out, tdict_error *err);
+tdict_status tdict_comm_perform(tdict_comm_call *call, tdict_tree **out, tdict_error *err);
 /* Releases what tdict_comm_prepare() has made. */
 void tdict_comm_reset(tdict_comm_call *call);
-/* Makes a blocking call: all of the above. `out` may be NULL if the call has no result. */
-tdict_status tdict_comm_make(tdict_comm_call *call, const tdict_comm_options *options, bool out_is_valid,
-                             tdict_tree **out, tdict_error *err);
 
 /* Waits for the work of the option `after`. Call this function after the headers agree, before the elements of a tree
  * are used. Returns TDICT_ETIMEDOUT. */

@@ -1,4 +1,4 @@
-/* Creates, aborts and destroys communicators, and gives the calls their turns. Thread rule: see comm.h. */
+/* Creates, aborts and destroys communicators. Thread rule: see comm.h. */
 #include "services/comm/comm.h"
 
 #include <stdlib.h>
@@ -13,10 +13,10 @@ static tdict_status check_table(const tdict_comm_table *t, tdict_error *err) {
                            t->can_reduce && t->all_reduce && t->send && t->receive && t->group_begin && t->group_end &&
                            t->finish && t->abort && t->destroy && t->name;
   if (!is_complete) return tdict_fail(err, TDICT_EINVAL, "comm: the name or a function of the table is NULL");
-  if (t->world < 1 || t->rank < 0 || t->rank >= t->world)
+  if (t->world_size < 1 || t->rank < 0 || t->rank >= t->world_size)
     return tdict_fail(err, TDICT_EINVAL,
                       "comm: rank %d of %d ranks, wanted 0 or more and less than the number of ranks", (int)t->rank,
-                      (int)t->world);
+                      (int)t->world_size);
   return TDICT_OK;
 }
 
@@ -40,12 +40,11 @@ static void free_comm(tdict_comm *c) {
   tdict_schema_cache_reset(&c->schemas);
   tdict_schema_cache_reset(&c->own_schemas);
   tdict_row_schemas_reset(&c->row_schemas);
-  for (int i = 0; c->peers && i < c->table.world; i++) {
+  for (int i = 0; c->peers && i < c->table.world_size; i++) {
     tdict_schema_cache_reset(&c->peers[i].sent);
     tdict_schema_cache_reset(&c->peers[i].received);
   }
   pthread_mutex_destroy(&c->lock);
-  pthread_cond_destroy(&c->turn_changed);
   free(c->headers);
   free(c->peers);
   free(c);
@@ -69,11 +68,10 @@ tdict_status tdict_comm_create(tdict_context *context, const tdict_comm_table *t
   c->table = t;
   c->timeout_ns = o.timeout_ns;
   pthread_mutex_init(&c->lock, NULL);
-  pthread_cond_init(&c->turn_changed, NULL);
-  c->headers = calloc((size_t)t.world, sizeof *c->headers);
-  c->peers = calloc((size_t)t.world, sizeof *c->peers);
+  c->headers = calloc((size_t)t.world_size, sizeof *c->headers);
+  c->peers = calloc((size_t)t.world_size, sizeof *c->peers);
   if (!c->headers || !c->peers)
-    status = tdict_fail(err, TDICT_ENOMEM, "comm: no host memory for %d ranks", (int)t.world);
+    status = tdict_fail(err, TDICT_ENOMEM, "comm: no host memory for %d ranks", (int)t.world_size);
   if (status == TDICT_OK) status = open_device(c, err);
   if (status != TDICT_OK) {
     free_comm(c);
@@ -89,26 +87,6 @@ void tdict_comm_destroy(tdict_comm *comm) {
   if (comm->stop_queue) comm->stop_queue(comm);
   comm->table.destroy(comm->table.self);
   free_comm(comm);
-}
-
-uint64_t tdict_comm_take_ticket(tdict_comm *comm) {
-  pthread_mutex_lock(&comm->lock);
-  const uint64_t ticket = comm->next_ticket++;
-  pthread_mutex_unlock(&comm->lock);
-  return ticket;
-}
-
-void tdict_comm_begin_turn(tdict_comm *comm, uint64_t ticket) {
-  pthread_mutex_lock(&comm->lock);
-  while (comm->turn != ticket) tdict_cond_wait(&comm->turn_changed, &comm->lock);
-  pthread_mutex_unlock(&comm->lock);
-}
-
-void tdict_comm_end_turn(tdict_comm *comm) {
-  pthread_mutex_lock(&comm->lock);
-  comm->turn++;
-  pthread_cond_broadcast(&comm->turn_changed);
-  pthread_mutex_unlock(&comm->lock);
 }
 
 tdict_status tdict_comm_check(tdict_comm *comm, const char *what, tdict_error *err) {
@@ -137,5 +115,5 @@ void tdict_comm_abort(tdict_comm *comm) {
 }
 
 int32_t tdict_comm_rank(const tdict_comm *comm) { return comm->table.rank; }
-int32_t tdict_comm_world(const tdict_comm *comm) { return comm->table.world; }
+int32_t tdict_comm_world_size(const tdict_comm *comm) { return comm->table.world_size; }
 tdict_device tdict_comm_device(const tdict_comm *comm) { return comm->table.device; }

@@ -1,6 +1,6 @@
-/* Defines the communicator: its table, its stream, the order of its calls, and its first failure. The program owns the
- * communicator. Thread rule: any thread, except that only the call whose turn it is uses the table, the headers and the
- * caches. */
+/* Defines the communicator: its table, its stream, and its first failure. The program owns the
+ * communicator. Thread rule: any thread, except that only the call that is being made uses the table, the headers and
+ * the caches. */
 #ifndef TDICT_SERVICES_COMM_COMM_H
 #define TDICT_SERVICES_COMM_COMM_H
 
@@ -12,7 +12,7 @@
 #include "services/comm/schema_cache.h"
 #include "tdict/comm.h"
 
-typedef struct tdict_comm_queue tdict_comm_queue; /* asynchronous calls, see async.c */
+typedef struct tdict_comm_queue tdict_comm_queue; /* calls, see async.c */
 
 /* Schemas that were sent to one other rank and received from it. */
 typedef struct tdict_comm_peer {
@@ -31,19 +31,12 @@ struct tdict_comm {
   tdict_row_schemas row_schemas;  /* made of the schemas above */
   tdict_comm_peer *peers;         /* one for each rank */
 
-  pthread_mutex_t lock; /* guards all fields below */
-  pthread_cond_t turn_changed;
-  uint64_t next_ticket, turn;           /* a call has a ticket and runs while `turn` equals the ticket */
+  pthread_mutex_t lock;                 /* guards all fields below */
   tdict_error failure;                  /* the first failure; status 0: the communicator is usable */
-  tdict_comm_queue *queue;              /* NULL before the first asynchronous call */
-  void (*stop_queue)(tdict_comm *comm); /* waits for all asynchronous calls and frees the queue; NULL: no queue */
+  tdict_comm_queue *queue;              /* NULL before the first call; retained */
+  void (*stop_queue)(tdict_comm *comm); /* waits for all calls and releases the queue; NULL: no queue */
 };
 
-/* Takes the next place in the order of calls. */
-uint64_t tdict_comm_take_ticket(tdict_comm *comm);
-/* Waits for the turn of a ticket, and ends the turn. */
-void tdict_comm_begin_turn(tdict_comm *comm, uint64_t ticket);
-void tdict_comm_end_turn(tdict_comm *comm);
 /* If the communicator has failed, fills *err with the first failure and returns its status. `what` begins the
  * message. */
 tdict_status tdict_comm_check(tdict_comm *comm, const char *what, tdict_error *err);

@@ -1,4 +1,5 @@
-/* Implements tdict_all_gather_stack(), tdict_all_gather() and tdict_gather_to(). Thread rule: as in tdict/comm.h. */
+/* Implements tdict_comm_all_gather_stack_async(), tdict_comm_all_gather_async() and tdict_comm_gather_async(). Thread
+ * rule: as in tdict/comm.h. */
 #include "core/ops/shape.h"
 #include "services/comm/agree.h"
 #include "services/comm/async.h"
@@ -140,7 +141,7 @@ static tdict_status receive_on_root(tdict_comm_call *call, joined *j, tdict_tree
   return status == TDICT_OK ? receive_and_join(call, j, out, err) : status;
 }
 
-static tdict_status run_gather_to(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
+static tdict_status run_gather(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
   joined j;
   tdict_status status = agree_on_rows(call, &j, err);
   if (status == TDICT_OK)
@@ -207,10 +208,10 @@ static tdict_comm_call all_gather_call(tdict_comm *comm, const tdict_tree *src) 
   return (tdict_comm_call){
       .comm = comm, .op = TDICT_COMM_ALL_GATHER, .run = run_all_gather, .src = src, .has_dim = true};
 }
-static tdict_comm_call gather_to_call(tdict_comm *comm, const tdict_tree *src, int32_t root) {
+static tdict_comm_call gather_call(tdict_comm *comm, const tdict_tree *src, int32_t root) {
   return (tdict_comm_call){.comm = comm,
-                           .op = TDICT_COMM_GATHER_TO,
-                           .run = run_gather_to,
+                           .op = TDICT_COMM_GATHER,
+                           .run = run_gather,
                            .src = src,
                            .has_root = true,
                            .root = root,
@@ -220,38 +221,21 @@ static tdict_comm_call stack_call(tdict_comm *comm, const tdict_tree *src) {
   return (tdict_comm_call){.comm = comm, .op = TDICT_COMM_ALL_GATHER_STACK, .run = run_all_gather_stack, .src = src};
 }
 
-tdict_status tdict_all_gather(tdict_comm *comm, const tdict_tree *src, const tdict_comm_options *options,
-                              tdict_tree **out, tdict_error *err) {
-  tdict_comm_call call = all_gather_call(comm, src);
-  return tdict_comm_make(&call, options, out, out, err);
-}
-
-tdict_status tdict_all_gather_async(tdict_comm *comm, const tdict_tree *src, const tdict_comm_options *options,
-                                    tdict_future **out, tdict_error *err) {
+tdict_status tdict_comm_all_gather_async(tdict_comm *comm, const tdict_tree *src, const tdict_comm_options *options,
+                                         tdict_future **out, tdict_error *err) {
   const tdict_comm_call call = all_gather_call(comm, src);
   return tdict_comm_start(&call, options, out, err);
 }
 
-tdict_status tdict_gather_to(tdict_comm *comm, const tdict_tree *src, int32_t root, const tdict_comm_options *options,
-                             tdict_tree **out, tdict_error *err) {
-  tdict_comm_call call = gather_to_call(comm, src, root);
-  return tdict_comm_make(&call, options, out, out, err);
-}
-
-tdict_status tdict_gather_to_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
-                                   const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
-  const tdict_comm_call call = gather_to_call(comm, src, root);
+tdict_status tdict_comm_gather_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
+                                     const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
+  const tdict_comm_call call = gather_call(comm, src, root);
   return tdict_comm_start(&call, options, out, err);
 }
 
-tdict_status tdict_all_gather_stack(tdict_comm *comm, const tdict_tree *src, const tdict_comm_options *options,
-                                    tdict_tree **out, tdict_error *err) {
-  tdict_comm_call call = stack_call(comm, src);
-  return tdict_comm_make(&call, options, out, out, err);
-}
-
-tdict_status tdict_all_gather_stack_async(tdict_comm *comm, const tdict_tree *src, const tdict_comm_options *options,
-                                          tdict_future **out, tdict_error *err) {
+tdict_status tdict_comm_all_gather_stack_async(tdict_comm *comm, const tdict_tree *src,
+                                               const tdict_comm_options *options, tdict_future **out,
+                                               tdict_error *err) {
   const tdict_comm_call call = stack_call(comm, src);
   return tdict_comm_start(&call, options, out, err);
 }

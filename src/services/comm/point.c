@@ -1,6 +1,6 @@
-/* Implements tdict_send() and tdict_receive(). The sender sends its header, and the schema if the receiver lacks the
- * schema. The receiver answers with its own header when it is ready, or with an error. Then the block follows. Thread
- * rule: as in tdict/comm.h. */
+/* Implements tdict_comm_send_async() and tdict_comm_receive_async(). The sender sends its header, and the schema if the
+ * receiver lacks the schema. The receiver answers with its own header when it is ready, or with an error. Then the
+ * block follows. Thread rule: as in tdict/comm.h. */
 #include <stdlib.h>
 
 #include "services/comm/agree.h"
@@ -17,7 +17,7 @@ static bool has_no_peer(tdict_comm_call *call) {
                     tdict_fail(&local, TDICT_EINVAL, "%s: rank %d is this rank, wanted another rank",
                                tdict_comm_what(call), (int)call->root),
                     &local);
-  return call->root < 0 || call->root >= t->world || call->root == t->rank;
+  return call->root < 0 || call->root >= t->world_size || call->root == t->rank;
 }
 
 /* Returns the error of this rank's own checks. The communicator stays usable. */
@@ -166,26 +166,14 @@ static tdict_comm_call receive_call(tdict_comm *comm, int32_t peer) {
   return (tdict_comm_call){.comm = comm, .op = TDICT_COMM_RECEIVE, .run = run_receive, .has_root = true, .root = peer};
 }
 
-tdict_status tdict_send(tdict_comm *comm, const tdict_tree *src, int32_t peer, const tdict_comm_options *options,
-                        tdict_error *err) {
-  tdict_comm_call call = send_call(comm, src, peer);
-  return tdict_comm_make(&call, options, true, NULL, err);
-}
-
-tdict_status tdict_send_async(tdict_comm *comm, const tdict_tree *src, int32_t peer, const tdict_comm_options *options,
-                              tdict_future **out, tdict_error *err) {
+tdict_status tdict_comm_send_async(tdict_comm *comm, const tdict_tree *src, int32_t peer,
+                                   const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
   const tdict_comm_call call = send_call(comm, src, peer);
   return tdict_comm_start(&call, options, out, err);
 }
 
-tdict_status tdict_receive(tdict_comm *comm, int32_t peer, const tdict_comm_options *options, tdict_tree **out,
-                           tdict_error *err) {
-  tdict_comm_call call = receive_call(comm, peer);
-  return tdict_comm_make(&call, options, out, out, err);
-}
-
-tdict_status tdict_receive_async(tdict_comm *comm, int32_t peer, const tdict_comm_options *options, tdict_future **out,
-                                 tdict_error *err) {
+tdict_status tdict_comm_receive_async(tdict_comm *comm, int32_t peer, const tdict_comm_options *options,
+                                      tdict_future **out, tdict_error *err) {
   const tdict_comm_call call = receive_call(comm, peer);
   return tdict_comm_start(&call, options, out, err);
 }

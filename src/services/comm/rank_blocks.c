@@ -10,8 +10,8 @@
 #include "core/schema/schema.h"
 
 tdict_status tdict_rank_blocks_init(const tdict_comm_call *call, tdict_rank_blocks *out, tdict_error *err) {
-  const size_t world = (size_t)call->comm->table.world;
-  *out = (tdict_rank_blocks){.world = call->comm->table.world,
+  const size_t world = (size_t)call->comm->table.world_size;
+  *out = (tdict_rank_blocks){.world = call->comm->table.world_size,
                              .rows = calloc(world, sizeof *out->rows),
                              .offsets = calloc(world, sizeof *out->offsets),
                              .bytes = calloc(world, sizeof *out->bytes),

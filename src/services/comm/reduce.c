@@ -1,5 +1,5 @@
-/* Implements tdict_all_reduce(). The tensors of one dtype lie one after another, in the tree itself or in a copy, and
- * one operation of the table combines them. Thread rule: as in tdict/comm.h. */
+/* Implements tdict_comm_all_reduce_async(). The tensors of one dtype lie one after another, in the tree itself or in a
+ * copy, and one operation of the table combines them. Thread rule: as in tdict/comm.h. */
 #include <stdlib.h>
 
 #include "core/base/checked.h"
@@ -207,14 +207,8 @@ static tdict_comm_call reduce_call(tdict_comm *comm, tdict_tree *tree, tdict_red
       .comm = comm, .op = TDICT_COMM_ALL_REDUCE, .run = run_all_reduce, .tree = tree, .reduce = (int32_t)op};
 }
 
-tdict_status tdict_all_reduce(tdict_comm *comm, tdict_tree *tree, tdict_reduce_op op, const tdict_comm_options *options,
-                              tdict_error *err) {
-  tdict_comm_call call = reduce_call(comm, tree, op);
-  return tdict_comm_make(&call, options, true, NULL, err);
-}
-
-tdict_status tdict_all_reduce_async(tdict_comm *comm, tdict_tree *tree, tdict_reduce_op op,
-                                    const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
+tdict_status tdict_comm_all_reduce_async(tdict_comm *comm, tdict_tree *tree, tdict_reduce_op op,
+                                         const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
   const tdict_comm_call call = reduce_call(comm, tree, op);
   return tdict_comm_start(&call, options, out, err);
 }

@@ -1,4 +1,4 @@
-/* Implements tdict_scatter(). Thread rule: as in tdict/comm.h. */
+/* Implements tdict_comm_scatter_async(). Thread rule: as in tdict/comm.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ typedef struct scatter {
 static tdict_status check_counts(const tdict_comm_call *call, int64_t rows, tdict_error *err) {
   int64_t sum = 0;
   bool fits = true;
-  for (int32_t r = 0; call->counts && r < call->comm->table.world; r++) {
+  for (int32_t r = 0; call->counts && r < call->comm->table.world_size; r++) {
     if (call->counts[r] < 0)
       return tdict_fail(err, TDICT_EINVAL, "scatter: count %d is %lld, wanted 0 or more", (int)r,
                         (long long)call->counts[r]);
@@ -64,7 +64,7 @@ static tdict_status agree(tdict_comm_call *call, scatter *s, tdict_error *err) {
 /* Gives each rank the number of rows of all ranks. */
 static tdict_status share_counts(tdict_comm_call *call, scatter *s, tdict_error *err) {
   const tdict_comm_header *h = &call->comm->headers[call->root];
-  const int64_t world = call->comm->table.world;
+  const int64_t world = call->comm->table.world_size;
   tdict_status status = tdict_rank_blocks_init(call, &s->blocks, err);
   if (status != TDICT_OK) return status;
   s->counts = s->blocks.rows;
@@ -155,14 +155,8 @@ static tdict_comm_call scatter_call(tdict_comm *comm, const tdict_tree *src, int
                            .has_dim = true};
 }
 
-tdict_status tdict_scatter(tdict_comm *comm, const tdict_tree *src, int32_t root, const tdict_comm_options *options,
-                           tdict_tree **out, tdict_error *err) {
-  tdict_comm_call call = scatter_call(comm, src, root);
-  return tdict_comm_make(&call, options, out, out, err);
-}
-
-tdict_status tdict_scatter_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
-                                 const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
+tdict_status tdict_comm_scatter_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
+                                      const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
   const tdict_comm_call call = scatter_call(comm, src, root);
   return tdict_comm_start(&call, options, out, err);
 }

@@ -42,7 +42,8 @@ static void destroy(void *self) {
   free(mpi);
 }
 
-bool tdict_mpi_supports_async(void) {
+/* Returns true if the thread level of MPI permits calls on any thread. */
+static bool permits_any_thread(void) {
   int level = MPI_THREAD_SINGLE;
   return mpi_runs() && MPI_Query_thread(&level) == MPI_SUCCESS &&
          (level == MPI_THREAD_SERIALIZED || level == MPI_THREAD_MULTIPLE);
@@ -56,7 +57,7 @@ static tdict_status check_mpi(tdict_error *err) {
                       "library of the program's MPI");
   int is_main = 0;
   tdict_status status = tdict_mpi_status(MPI_Is_thread_main(&is_main), "table", err);
-  if (status == TDICT_OK && !is_main && !tdict_mpi_supports_async())
+  if (status == TDICT_OK && !is_main && !permits_any_thread())
     return tdict_fail(err, TDICT_EINVAL,
                       "mpi: found a call on another thread, and the thread level of MPI permits the main thread only: "
                       "initialize MPI with MPI_THREAD_SERIALIZED");
@@ -82,7 +83,7 @@ static tdict_status make_state(const tdict_mpi_options *given, const tdict_comm_
   }
   atomic_init(&mpi->aborted, false);
   mpi->piece_bytes = options.max_message_bytes;
-  mpi->on_one_thread = !tdict_mpi_supports_async();
+  mpi->on_one_thread = !permits_any_thread();
   mpi->thread = pthread_self();
   status = tdict_mpi_status(tdict_mpi_ops_make(&mpi->ops), "table", err);
   if (status != TDICT_OK) {
@@ -115,8 +116,9 @@ static tdict_comm_table table_of(tdict_mpi *mpi) {
       .self = mpi,
       .name = "mpi",
       .rank = mpi->rank,
-      .world = mpi->world,
+      .world_size = mpi->world,
       .device = {TDICT_DEVICE_CPU, 0},
+      .on_calling_thread = mpi->on_one_thread,
       .exchange = tdict_mpi_exchange,
       .send_host = tdict_mpi_send_host,
       .receive_host = tdict_mpi_receive_host,

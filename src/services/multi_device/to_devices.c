@@ -66,7 +66,7 @@ static tdict_status start_parts(tdict_spreading *s, const tdict_spread *spread, 
       tdict_promise_create(s->context, s->what, s->num_devices * TDICT_REPLICATE_MAX_PARTS, &s->promise, err);
   if (status != TDICT_OK) return status;
   status = spread->kind == TDICT_SPLIT ? split(s, spread, &why) : tdict_replicate_start(s, &why);
-  tdict_promise_close(s->promise, NULL, status == TDICT_OK ? NULL : &why);
+  tdict_promise_close(s->promise, status == TDICT_OK ? NULL : &why);
   if (status == TDICT_OK) {
     *out = &s->promise->future;
     return status;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "dst/workloads/model.h"
+#include "support/take_comm.h"
 #include "support/thread_comm.h"
 #include "tdict/comm.h"
 #include "tdict/shape.h"
@@ -154,35 +155,36 @@ static tdict_status make_call(stage *s, int call, int rank, taking *t) {
   if (c->kind == SCATTER) o.counts = c->counts;
   switch (c->kind) {
   case BROADCAST:
-    return s->is_async ? tdict_broadcast_async(comm, from_root, c->root, &o, f, err)
-                       : tdict_broadcast(comm, from_root, c->root, &o, out, err);
+    return s->is_async ? tdict_comm_broadcast_async(comm, from_root, c->root, &o, f, err)
+                       : td_comm_broadcast(comm, from_root, c->root, &o, out, err);
   case BROADCAST_INTO:
-    return s->is_async ? tdict_broadcast_into_async(comm, t->given, c->root, &o, f, err)
-                       : tdict_broadcast_into(comm, t->given, c->root, &o, err);
+    return s->is_async ? tdict_comm_broadcast_into_async(comm, t->given, c->root, &o, f, err)
+                       : td_comm_broadcast_into(comm, t->given, c->root, &o, err);
   case SCATTER:
-    return s->is_async ? tdict_scatter_async(comm, from_root, c->root, &o, f, err)
-                       : tdict_scatter(comm, from_root, c->root, &o, out, err);
+    return s->is_async ? tdict_comm_scatter_async(comm, from_root, c->root, &o, f, err)
+                       : td_comm_scatter(comm, from_root, c->root, &o, out, err);
   case GATHER_TO:
-    return s->is_async ? tdict_gather_to_async(comm, t->given, c->root, &o, f, err)
-                       : tdict_gather_to(comm, t->given, c->root, &o, out, err);
+    return s->is_async ? tdict_comm_gather_async(comm, t->given, c->root, &o, f, err)
+                       : td_comm_gather(comm, t->given, c->root, &o, out, err);
   case ALL_GATHER:
-    return s->is_async ? tdict_all_gather_async(comm, t->given, &o, f, err)
-                       : tdict_all_gather(comm, t->given, &o, out, err);
+    return s->is_async ? tdict_comm_all_gather_async(comm, t->given, &o, f, err)
+                       : td_comm_all_gather(comm, t->given, &o, out, err);
   case STACK:
-    return s->is_async ? tdict_all_gather_stack_async(comm, t->given, &o, f, err)
-                       : tdict_all_gather_stack(comm, t->given, &o, out, err);
+    return s->is_async ? tdict_comm_all_gather_stack_async(comm, t->given, &o, f, err)
+                       : td_comm_all_gather_stack(comm, t->given, &o, out, err);
   case REDUCE:
-    return s->is_async ? tdict_all_reduce_async(comm, t->given, c->reduce, &o, f, err)
-                       : tdict_all_reduce(comm, t->given, c->reduce, &o, err);
+    return s->is_async ? tdict_comm_all_reduce_async(comm, t->given, c->reduce, &o, f, err)
+                       : td_comm_all_reduce(comm, t->given, c->reduce, &o, err);
   case SEND:
     if (is_root)
-      return s->is_async ? tdict_send_async(comm, t->given, c->peer, &o, f, err)
-                         : tdict_send(comm, t->given, c->peer, &o, err);
+      return s->is_async ? tdict_comm_send_async(comm, t->given, c->peer, &o, f, err)
+                         : td_comm_send(comm, t->given, c->peer, &o, err);
     if (rank != c->peer) return TDICT_OK;
-    return s->is_async ? tdict_receive_async(comm, c->root, &o, f, err) : tdict_receive(comm, c->root, &o, out, err);
+    return s->is_async ? tdict_comm_receive_async(comm, c->root, &o, f, err)
+                       : td_comm_receive(comm, c->root, &o, out, err);
   default: /* MISMATCH */
-    return s->is_async ? tdict_broadcast_async(comm, rank == 0 ? NULL : t->given, rank == 0 ? 1 : rank, &o, f, err)
-                       : tdict_broadcast(comm, rank == 0 ? NULL : t->given, rank == 0 ? 1 : rank, &o, out, err);
+    return s->is_async ? tdict_comm_broadcast_async(comm, rank == 0 ? NULL : t->given, rank == 0 ? 1 : rank, &o, f, err)
+                       : td_comm_broadcast(comm, rank == 0 ? NULL : t->given, rank == 0 ? 1 : rank, &o, out, err);
   }
 }
 
@@ -299,7 +301,7 @@ static void check_result(stage *s, int call, int rank, const taking *t) {
 static void give_up(stage *s, int rank) {
   tdict_comm_abort(s->comms[rank]);
   tdict_tree *none = NULL;
-  const tdict_status status = tdict_broadcast(s->comms[rank], NULL, (rank + 1) % WORLD, NULL, &none, NULL);
+  const tdict_status status = td_comm_broadcast(s->comms[rank], NULL, (rank + 1) % WORLD, NULL, &none, NULL);
   model_true(status != TDICT_OK && !none);
 }
 
@@ -387,7 +389,7 @@ static bool open_comms(stage *s) {
     tdict_comm_table table;
     thread_world_table(s->threads, r, &table);
     if (!model_ok(tdict_comm_create(s->world.context, &table, NULL, &s->comms[r], model_error()))) return false;
-    model_true(tdict_comm_rank(s->comms[r]) == r && tdict_comm_world(s->comms[r]) == WORLD);
+    model_true(tdict_comm_rank(s->comms[r]) == r && tdict_comm_world_size(s->comms[r]) == WORLD);
     model_true(tdict_device_equal(tdict_comm_device(s->comms[r]), s->device));
   }
   return true;

@@ -3,10 +3,11 @@
 #define TDICT_TESTS_SERVICES_COMM_EVERY_OP_H
 
 #include "services/comm/trees.h"
+#include "support/take_comm.h"
 
 enum { OP_BROADCAST, OP_SCATTER, OP_BROADCAST_INTO, OP_GATHER_TO, OP_ALL_GATHER, OP_STACK, OP_REDUCE, NUM_OPS };
 enum { OP_FIRST_MATCHING = OP_BROADCAST_INTO }; /* from here on, all ranks have a tree */
-static const char *const op_names[] = {"broadcast",  "scatter",          "broadcast_into", "gather_to",
+static const char *const op_names[] = {"broadcast",  "scatter",          "broadcast_into", "gather",
                                        "all_gather", "all_gather_stack", "all_reduce"};
 
 /* The arguments of one rank. */
@@ -18,31 +19,31 @@ typedef struct op_args {
   tdict_reduce_op reduce;
   const int64_t *counts;
   const tdict_comm_options *options;
-  bool has_no_out;
+  bool has_bad_option;
 } op_args;
 
 /* The caller releases *out, which stays NULL if the call has no result. */
 static inline tdict_status op_call(rig_rank *r, const op_args *a, tdict_tree **out, tdict_error *err) {
   tdict_tree *src = r->rank == a->root || a->always_passes ? a->tree : NULL;
-  tdict_tree **to = a->has_no_out ? NULL : out;
   tdict_comm_options o = a->options ? *a->options : tdict_comm_options_default();
   o.dim = a->dim;
   o.counts = a->counts;
+  if (a->has_bad_option) o.timeout_ns = -1;
   switch (a->op) {
   case OP_BROADCAST:
-    return tdict_broadcast(r->comm, src, a->root, &o, to, err);
+    return td_comm_broadcast(r->comm, src, a->root, &o, out, err);
   case OP_SCATTER:
-    return tdict_scatter(r->comm, src, a->root, &o, to, err);
+    return td_comm_scatter(r->comm, src, a->root, &o, out, err);
   case OP_BROADCAST_INTO:
-    return tdict_broadcast_into(r->comm, a->tree, a->root, &o, err);
+    return td_comm_broadcast_into(r->comm, a->tree, a->root, &o, err);
   case OP_GATHER_TO:
-    return tdict_gather_to(r->comm, a->tree, a->root, &o, to, err);
+    return td_comm_gather(r->comm, a->tree, a->root, &o, out, err);
   case OP_ALL_GATHER:
-    return tdict_all_gather(r->comm, a->tree, &o, to, err);
+    return td_comm_all_gather(r->comm, a->tree, &o, out, err);
   case OP_STACK:
-    return tdict_all_gather_stack(r->comm, a->tree, &o, to, err);
+    return td_comm_all_gather_stack(r->comm, a->tree, &o, out, err);
   default:
-    return tdict_all_reduce(r->comm, a->tree, a->reduce, &o, err);
+    return td_comm_all_reduce(r->comm, a->tree, a->reduce, &o, err);
   }
 }
 

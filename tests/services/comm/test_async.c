@@ -1,5 +1,7 @@
 /* Asynchronous calls: their order, their results and their errors. */
 #include "services/comm/trees.h"
+#include "support/rest.h"
+#include "support/take_comm.h"
 #include "support/thread_name.h"
 
 enum { MOST_CALLS = 12 };
@@ -23,23 +25,23 @@ static void start_all(rig_rank *r) {
   tdict_tree *got[MOST_CALLS] = {0};
   tdict_tree *src = r->rank == 0 ? c->src : NULL, *part = c->part[r->rank];
   int n = 0;
-  rig_ok(r, tdict_broadcast_async(r->comm, src, 0, NULL, &f[n++], err));
-  rig_ok(r, tdict_all_reduce_async(r->comm, c->sum[r->rank], TDICT_REDUCE_SUM, NULL, &f[n++], err));
-  rig_ok(r, tdict_all_gather_async(r->comm, part, NULL, &f[n++], err));
+  rig_ok(r, tdict_comm_broadcast_async(r->comm, src, 0, NULL, &f[n++], err));
+  rig_ok(r, tdict_comm_all_reduce_async(r->comm, c->sum[r->rank], TDICT_REDUCE_SUM, NULL, &f[n++], err));
+  rig_ok(r, tdict_comm_all_gather_async(r->comm, part, NULL, &f[n++], err));
   int64_t counts[THREAD_MOST_RANKS];
   memcpy(counts, c->counts, sizeof counts);
   tdict_comm_options o = tdict_comm_options_default();
   if (r->rank == 0) o.counts = counts;
-  rig_ok(r, tdict_scatter_async(r->comm, src, 0, &o, &f[n++], err));
+  rig_ok(r, tdict_comm_scatter_async(r->comm, src, 0, &o, &f[n++], err));
   memset(counts, 0, sizeof counts); /* the call has a copy */
-  rig_ok(r, tdict_all_reduce_async(r->comm, c->sum[r->rank], TDICT_REDUCE_SUM, NULL, &f[n++], err));
-  rig_ok(r, tdict_gather_to_async(r->comm, part, world - 1, NULL, &f[n++], err));
-  rig_ok(r, tdict_all_gather_stack_async(r->comm, c->sum[r->rank], NULL, &f[n++], err));
-  rig_ok(r, tdict_broadcast_into_async(r->comm, c->sum[r->rank], 0, NULL, &f[n++], err));
-  if (r->rank == 0) rig_ok(r, tdict_send_async(r->comm, part, next, NULL, &f[n++], err));
-  rig_ok(r, tdict_receive_async(r->comm, last, NULL, &f[n++], err));
-  if (r->rank != 0) rig_ok(r, tdict_send_async(r->comm, part, next, NULL, &f[n++], err));
-  rig_ok(r, tdict_all_reduce(r->comm, c->sum[r->rank], TDICT_REDUCE_SUM, NULL, err)); /* waits for its turn */
+  rig_ok(r, tdict_comm_all_reduce_async(r->comm, c->sum[r->rank], TDICT_REDUCE_SUM, NULL, &f[n++], err));
+  rig_ok(r, tdict_comm_gather_async(r->comm, part, world - 1, NULL, &f[n++], err));
+  rig_ok(r, tdict_comm_all_gather_stack_async(r->comm, c->sum[r->rank], NULL, &f[n++], err));
+  rig_ok(r, tdict_comm_broadcast_into_async(r->comm, c->sum[r->rank], 0, NULL, &f[n++], err));
+  if (r->rank == 0) rig_ok(r, tdict_comm_send_async(r->comm, part, next, NULL, &f[n++], err));
+  rig_ok(r, tdict_comm_receive_async(r->comm, last, NULL, &f[n++], err));
+  if (r->rank != 0) rig_ok(r, tdict_comm_send_async(r->comm, part, next, NULL, &f[n++], err));
+  rig_ok(r, td_comm_all_reduce(r->comm, c->sum[r->rank], TDICT_REDUCE_SUM, NULL, err)); /* waits for its turn */
   for (int i = 0; i < n; i++) wait_for(r, f[i], &got[i]);
   const int sent = r->rank == 0 ? 8 : 9, received = r->rank == 0 ? 9 : 8;
   rig_true(r, r->rank != 0 || got[0] == c->src);
@@ -94,7 +96,7 @@ static void start_and_change(rig_rank *r) {
   tdict_tensor *t = NULL;
   rig_ok(r, tdict_tensor_full(TDICT_F32, 1, (const int64_t[]){3}, &(float){7}, &t, err));
   rig_ok(r, tdict_set(src, "x", t, err));
-  rig_ok(r, tdict_broadcast_async(r->comm, r->rank == 0 ? src : NULL, 0, NULL, &future, err));
+  rig_ok(r, tdict_comm_broadcast_async(r->comm, r->rank == 0 ? src : NULL, 0, NULL, &future, err));
   rig_ok(r, tdict_set(src, "y", t, err));
   tdict_tensor_release(t);
   tdict_release(src);
@@ -112,10 +114,24 @@ CASE(comm_async_calls_keep_their_arguments) {
   rig_end();
 }
 
+/* A communicator has one thread after its first call. */
+CASE(comm_thread_has_a_name) {
+  enum { WORLD = 3 };
+  rig *g = rig_create(WORLD);
+  assert_int_equal(td_threads_named("tdict-comm"), 0);
+  for (int i = 0; i < 2; i++) {
+    rig_run(g, start_and_change, NULL);
+    rig_drop_results(g);
+    assert_int_equal(td_threads_named("tdict-comm"), WORLD);
+  }
+  rig_destroy(g);
+  rig_end();
+}
+
 static void start_wrong(rig_rank *r) {
   tdict_future *future = NULL;
   tdict_tree **trees = r->rig->user;
-  rig_ok(r, tdict_all_gather_async(r->comm, trees[r->rank], NULL, &future, err));
+  rig_ok(r, tdict_comm_all_gather_async(r->comm, trees[r->rank], NULL, &future, err));
   rig_keep(r, tdict_future_wait(future, NULL, err));
   tdict_future_release(future);
 }
@@ -138,12 +154,139 @@ CASE(comm_async_calls_report_errors_with_the_path) {
   rig_end();
 }
 
+/* Wakes no thread of the library, so that the thread of a queue sleeps. */
+static _Atomic(bool) wakes_nobody;
+int __real_pthread_cond_signal(pthread_cond_t *cond);
+int __wrap_pthread_cond_signal(pthread_cond_t *cond);
+int __wrap_pthread_cond_signal(pthread_cond_t *cond) {
+  return wakes_nobody ? 0 : __real_pthread_cond_signal(cond); /* __wrap_pthread_cond_signal */
+}
+
+/* The thread on which the table exchanged headers. */
+static pthread_t exchanged_on;
+static tdict_status (*real_exchange)(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
+                                     tdict_error *err);
+static tdict_status note_exchange(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
+                                  tdict_error *err) {
+  exchanged_on = pthread_self();
+  return real_exchange(self, src, dst, num_bytes, timeout_ns, err);
+}
+/* A communicator of one rank whose table notes its thread. */
+static tdict_comm *lonely_comm(rig *g, bool on_calling_thread) {
+  tdict_comm_table table = g->ranks[0].table;
+  tdict_comm *comm = NULL;
+  real_exchange = table.exchange;
+  table.exchange = note_exchange;
+  table.on_calling_thread = on_calling_thread;
+  td_ok(tdict_comm_create(g->context, &table, NULL, &comm, err));
+  return comm;
+}
+static tdict_tree *tree_with_x(void) {
+  tdict_tree *tree = TREE(2);
+  help_put(tree, "x", TENSOR(2, 3));
+  return tree;
+}
+
+CASE(comm_calls_are_made_by_the_thread_that_waits) {
+  rig *g = rig_create_on(1, rig_context(), tdict_cpu(), false);
+  tdict_comm *comm = lonely_comm(g, false);
+  tdict_tree *tree = tree_with_x();
+  tdict_future *first = NULL, *second = NULL;
+  td_ok(tdict_comm_broadcast_into_async(comm, tree, 0, NULL, &first, err)); /* starts the thread */
+  td_ok(tdict_future_take(first, NULL, err));
+  td_rest();
+  wakes_nobody = true;
+  td_ok(tdict_comm_broadcast_into_async(comm, tree, 0, NULL, &first, err));
+  td_ok(tdict_comm_broadcast_into_async(comm, tree, 0, NULL, &second, err));
+  assert_false(tdict_future_is_ready(first));
+  td_ok(tdict_future_take(second, NULL, err)); /* makes both calls */
+  assert_true(pthread_equal(exchanged_on, pthread_self()));
+  assert_true(tdict_future_is_ready(first));
+  wakes_nobody = false;
+  tdict_future_release(first);
+  tdict_release(tree);
+  tdict_comm_destroy(comm);
+  rig_destroy(g);
+  rig_end();
+}
+
+CASE(comm_calls_stay_on_the_calling_thread) {
+  rig *g = rig_create_on(1, rig_context(), tdict_cpu(), false);
+  tdict_comm *comm = lonely_comm(g, true);
+  tdict_tree *tree = tree_with_x(), *out = NULL;
+  tdict_future *future = NULL;
+  for (int i = 0; i < 3; i++) {
+    exchanged_on = (pthread_t){0};
+    td_ok(tdict_comm_broadcast_async(comm, i == 1 ? NULL : tree, 0, NULL, &future, err));
+    assert_true(tdict_future_is_ready(future));
+    assert_true(pthread_equal(exchanged_on, pthread_self()));
+    if (i == 1)
+      td_fails(TDICT_EINVAL, "tree is NULL", tdict_future_take(future, &out, err));
+    else
+      td_ok(tdict_future_take(future, &out, err));
+    assert_true((out == NULL) == (i == 1));
+    tdict_release(out);
+    out = NULL;
+  }
+  tdict_release(tree);
+  tdict_comm_destroy(comm);
+  rig_destroy(g);
+  rig_end();
+}
+
+CASE(comm_calls_are_not_cancelled) {
+  rig *g = rig_create_on(1, rig_context(), tdict_cpu(), false);
+  tdict_comm *comm = lonely_comm(g, false);
+  tdict_tree *tree = tree_with_x();
+  tdict_future *future = NULL;
+  wakes_nobody = true;
+  td_ok(tdict_comm_broadcast_into_async(comm, tree, 0, NULL, &future, err));
+  tdict_future_cancel(future);
+  wakes_nobody = false;
+  td_ok(tdict_future_wait(future, NULL, err));
+  assert_int_equal(tdict_future_state(future), TDICT_FUTURE_DONE);
+  tdict_future_release(future);
+  tdict_release(tree);
+  tdict_comm_destroy(comm);
+  rig_destroy(g);
+  rig_end();
+}
+
+CASE(comm_calls_refuse_options_that_they_do_not_use) {
+  static const int64_t counts[1] = {2};
+  rig *g = rig_create_on(1, rig_context(), tdict_cpu(), true);
+  tdict_comm *comm = g->ranks[0].comm;
+  tdict_tree *tree = tree_with_x(), *out = NULL;
+  const tdict_comm_options none = tdict_comm_options_default();
+  tdict_comm_options o = none;
+  o.dim = 1;
+  td_fails(TDICT_EINVAL, "all_reduce: the option `dim`", td_comm_all_reduce(comm, tree, TDICT_REDUCE_SUM, &o, err));
+  td_fails(TDICT_EINVAL, "broadcast: the option `dim`", td_comm_broadcast(comm, tree, 0, &o, &out, err));
+  td_fails(TDICT_EINVAL, "receive: the option `dim`", td_comm_receive(comm, 0, &o, &out, err));
+  o = none;
+  o.counts = counts;
+  td_fails(TDICT_EINVAL, "gather: the option `counts`", td_comm_gather(comm, tree, 0, &o, &out, err));
+  td_ok(td_comm_scatter(comm, tree, 0, &o, &out, err));
+  tdict_release(out);
+  o = none;
+  o.memory = tdict_device_memory(rig_context(), tdict_cpu());
+  td_fails(TDICT_EINVAL, "broadcast_into: the option `memory`", td_comm_broadcast_into(comm, tree, 0, &o, err));
+  td_fails(TDICT_EINVAL, "send: the option `memory`", td_comm_send(comm, tree, 0, &o, err));
+  o = none;
+  o.after = (tdict_stream){{TDICT_DEVICE_SIM, 0}, NULL};
+  td_fails(TDICT_EINVAL, "all_gather: the option `after`", td_comm_all_gather(comm, tree, &o, &out, err));
+  td_ok(td_comm_all_reduce(comm, tree, TDICT_REDUCE_SUM, NULL, err)); /* the communicator stays usable */
+  tdict_release(tree);
+  rig_destroy(g);
+  rig_end();
+}
+
 /* Destroying the communicator waits for calls that nobody waited for. */
 static void start_and_destroy(rig_rank *r) {
   tdict_future *future[5];
   for (int i = 0; i < 5; i++)
-    rig_ok(r, tdict_all_reduce_async(r->comm, ((tdict_tree **)r->rig->user)[r->rank], TDICT_REDUCE_MAX, NULL,
-                                     &future[i], err));
+    rig_ok(r, tdict_comm_all_reduce_async(r->comm, ((tdict_tree **)r->rig->user)[r->rank], TDICT_REDUCE_MAX, NULL,
+                                          &future[i], err));
   tdict_comm_destroy(r->comm);
   r->comm = NULL;
   for (int i = 0; i < 5; i++) {
@@ -163,20 +306,6 @@ CASE(comm_destroy_waits_for_async_calls) {
   for (int r = 0; r < 3; r++) {
     assert_int_equal(thread_world_destroys(g->threads, r), 1);
     tdict_release(trees[r]);
-  }
-  rig_destroy(g);
-  rig_end();
-}
-
-/* A communicator has one thread after its first asynchronous call. */
-CASE(comm_thread_has_a_name) {
-  enum { WORLD = 3 };
-  rig *g = rig_create(WORLD);
-  assert_int_equal(td_threads_named("tdict-comm"), 0);
-  for (int i = 0; i < 2; i++) {
-    rig_run(g, start_and_change, NULL);
-    rig_drop_results(g);
-    assert_int_equal(td_threads_named("tdict-comm"), WORLD);
   }
   rig_destroy(g);
   rig_end();

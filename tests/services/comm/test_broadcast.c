@@ -1,5 +1,6 @@
 /* Broadcasts of random trees among 1 to 4 ranks, into new trees and into trees of the ranks. */
 #include "services/comm/trees.h"
+#include "support/take_comm.h"
 
 typedef struct broadcast_case {
   int root;
@@ -9,11 +10,11 @@ typedef struct broadcast_case {
 
 static void broadcast(rig_rank *r) {
   const broadcast_case *c = r->rig->user;
-  rig_ok(r, tdict_broadcast(r->comm, r->rank == c->root ? c->src : NULL, c->root, NULL, &r->got, err));
+  rig_ok(r, td_comm_broadcast(r->comm, r->rank == c->root ? c->src : NULL, c->root, NULL, &r->got, err));
 }
 static void broadcast_into(rig_rank *r) {
   const broadcast_case *c = r->rig->user;
-  rig_ok(r, tdict_broadcast_into(r->comm, c->into[r->rank], c->root, NULL, err));
+  rig_ok(r, td_comm_broadcast_into(r->comm, c->into[r->rank], c->root, NULL, err));
 }
 
 static tree_plan random_plan(rng *random) {

@@ -4,6 +4,7 @@
 #include "services/comm/every_op.h"
 #include "support/fail_alloc.h"
 #include "support/sanitized.h"
+#include "support/take_comm.h"
 
 enum { WORLD = 2, OP_SEND = NUM_OPS };
 
@@ -17,7 +18,7 @@ const char *__tsan_default_options(void) { return "allocator_may_return_null=1:m
 typedef struct scene {
   int op;
   bool has_other_tree; /* rank 1 has a tree with another schema, so the ranks exchange their schemas */
-  bool has_no_out;     /* rank 1 passes a bad argument, so its error is sent */
+  bool has_bad_option; /* rank 1 passes a bad argument, so its error is sent */
   bool has_no_tree;    /* rank 0 passes a bad argument */
   bool has_counts;
 } scene;
@@ -29,12 +30,12 @@ static const scene scenes[] = {
     {.op = OP_BROADCAST_INTO, .has_other_tree = true},
     {.op = OP_GATHER_TO},
     {.op = OP_ALL_GATHER},
-    {.op = OP_ALL_GATHER, .has_no_out = true},
+    {.op = OP_ALL_GATHER, .has_bad_option = true},
     {.op = OP_STACK},
     {.op = OP_REDUCE},
     {.op = OP_SEND},
     {.op = OP_SEND, .has_no_tree = true},
-    {.op = OP_SEND, .has_no_out = true},
+    {.op = OP_SEND, .has_bad_option = true},
 };
 enum { NUM_SCENES = sizeof scenes / sizeof *scenes };
 
@@ -54,13 +55,15 @@ static void try_scene(rig_rank *r) {
   damage_case *c = r->rig->user;
   const op_args *a = &c->of[r->rank];
   const bool is_short = c->is_short && r->rank == c->rank;
+  tdict_comm_options bad = tdict_comm_options_default();
+  bad.timeout_ns = -1;
   if (is_short) td_fail_alloc(c->allocation, false);
   if (c->s->op != OP_SEND)
     rig_keep(r, op_call(r, a, &r->got, err));
   else if (r->rank == 0)
-    rig_keep(r, tdict_send(r->comm, a->tree, 1, a->options, err));
+    rig_keep(r, td_comm_send(r->comm, a->tree, 1, a->options, err));
   else
-    rig_keep(r, tdict_receive(r->comm, 0, a->options, a->has_no_out ? NULL : &r->got, err));
+    rig_keep(r, td_comm_receive(r->comm, 0, a->has_bad_option ? &bad : a->options, &r->got, err));
   if (is_short) c->has_failed = td_fail_alloc_stop();
   thread_world_leave(r->rig->threads, r->rank);
 }
@@ -82,7 +85,7 @@ static void make_case(damage_case *c) {
     c->of[r] = (op_args){.op = s->op,
                          .tree = small_tree(r == 1 && s->has_other_tree ? "other" : "a"),
                          .counts = s->has_counts ? counts : NULL,
-                         .has_no_out = r == 1 && s->has_no_out};
+                         .has_bad_option = r == 1 && s->has_bad_option};
   if (!s->has_no_tree) return;
   tdict_release(c->of[0].tree);
   c->of[0].tree = NULL;
@@ -124,7 +127,7 @@ static void damage_all(int step, int *num_runs, int *num_errors) {
   for (int i = 0; i < NUM_SCENES; i++) {
     const scene *s = &scenes[i];
     rig *whole = run_scene(s, 0, 0, 0, 0);
-    const bool fails = s->has_other_tree || s->has_no_out || s->has_no_tree;
+    const bool fails = s->has_other_tree || s->has_bad_option || s->has_no_tree;
     for (int r = 0; r < WORLD; r++) assert_true((whole->ranks[r].status == TDICT_OK) == !fails);
     for (int rank = 0; rank < WORLD; rank++)
       for (int call = 0; call < thread_world_all_calls(whole->threads, rank); call++) {

@@ -3,6 +3,7 @@
 
 #include "core/tensor/tensor.h"
 #include "services/comm/every_op.h"
+#include "support/take_comm.h"
 
 enum { WORLD = 3 };
 
@@ -167,7 +168,7 @@ CASE(comm_abort_ends_calls_that_wait) {
       tdict_tree *got = NULL;
       assert_int_equal(thread_world_aborts(g->threads, r), 1);
       const tdict_status wanted = r == 1 ? (tdict_status)g->ranks[1].status : TDICT_ECANCELLED;
-      td_fails(wanted, "aborted", tdict_broadcast(g->ranks[r].comm, NULL, 0, NULL, &got, err));
+      td_fails(wanted, "aborted", td_comm_broadcast(g->ranks[r].comm, NULL, 0, NULL, &got, err));
     }
     release_args(&a.c);
     rig_destroy(g);
@@ -179,8 +180,8 @@ static void send_or_die(rig_rank *r) {
   absent_case *a = r->rig->user;
   tdict_comm_options o = tdict_comm_options_default();
   if (a->is_silent) o.timeout_ns = RIG_SECOND / 4;
-  if (r->rank == 0) rig_keep(r, tdict_send(r->comm, a->c.of[0].tree, 1, &o, err));
-  if (r->rank == 1) rig_keep(r, tdict_receive(r->comm, 0, &o, &r->got, err));
+  if (r->rank == 0) rig_keep(r, td_comm_send(r->comm, a->c.of[0].tree, 1, &o, err));
+  if (r->rank == 1) rig_keep(r, td_comm_receive(r->comm, 0, &o, &r->got, err));
 }
 
 CASE(comm_send_reports_dead_ranks) {
@@ -222,7 +223,7 @@ CASE(comm_create_checks_its_arguments) {
   t.rank = 2;
   td_fails(TDICT_EINVAL, "rank 2 of 2", tdict_comm_create(context, &t, NULL, &comm, err));
   t = good;
-  t.world = 0;
+  t.world_size = 0;
   td_fails(TDICT_EINVAL, "of 0 ranks", tdict_comm_create(context, &t, NULL, &comm, err));
   t = good;
   t.device = tdict_sim(77);
@@ -240,14 +241,14 @@ CASE(comm_create_checks_its_arguments) {
   assert_int_equal(thread_world_destroys(w, 1), 0);
   td_ok(tdict_comm_create(context, &good, NULL, &comm, err));
   assert_int_equal(tdict_comm_rank(comm), 1);
-  assert_int_equal(tdict_comm_world(comm), 2);
+  assert_int_equal(tdict_comm_world_size(comm), 2);
   assert_true(tdict_device_equal(tdict_comm_device(comm), tdict_cpu()));
   assert_int_equal(thread_world_all_calls(w, 1), 0);
   tdict_comm_destroy(comm);
   tdict_comm_destroy(NULL);
   assert_int_equal(thread_world_destroys(w, 1), 1);
   tdict_tree *got = NULL;
-  td_fails(TDICT_EINVAL, "comm is NULL", tdict_broadcast(NULL, NULL, 0, NULL, &got, err));
+  td_fails(TDICT_EINVAL, "comm is NULL", td_comm_broadcast(NULL, NULL, 0, NULL, &got, err));
   thread_world_destroy(w);
   rig_end();
 }

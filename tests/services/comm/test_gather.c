@@ -1,5 +1,6 @@
 /* Gathers and scatters of random trees among 1 to 4 ranks, with uneven and empty parts. */
 #include "services/comm/trees.h"
+#include "support/take_comm.h"
 
 typedef struct gather_case {
   int root, dim;
@@ -16,24 +17,24 @@ static tdict_comm_options options_of(const gather_case *c) {
 static void all_gather(rig_rank *r) {
   const gather_case *c = r->rig->user;
   const tdict_comm_options o = options_of(c);
-  rig_ok(r, tdict_all_gather(r->comm, c->part[r->rank], &o, &r->got, err));
+  rig_ok(r, td_comm_all_gather(r->comm, c->part[r->rank], &o, &r->got, err));
 }
 static void all_gather_stack(rig_rank *r) {
   const gather_case *c = r->rig->user;
-  rig_ok(r, tdict_all_gather_stack(r->comm, c->part[r->rank], NULL, &r->got, err));
+  rig_ok(r, td_comm_all_gather_stack(r->comm, c->part[r->rank], NULL, &r->got, err));
 }
 static void gather_to(rig_rank *r) {
   const gather_case *c = r->rig->user;
   const tdict_comm_options o = options_of(c);
   r->got = (tdict_tree *)(uintptr_t)c; /* must be overwritten */
-  rig_ok(r, tdict_gather_to(r->comm, c->part[r->rank], c->root, &o, &r->got, err));
+  rig_ok(r, td_comm_gather(r->comm, c->part[r->rank], c->root, &o, &r->got, err));
 }
 static void scatter(rig_rank *r) {
   const gather_case *c = r->rig->user;
   const bool is_root = r->rank == c->root;
   tdict_comm_options o = options_of(c);
   if (is_root) o.counts = c->counts;
-  rig_ok(r, tdict_scatter(r->comm, is_root ? c->src : NULL, c->root, &o, &r->got, err));
+  rig_ok(r, td_comm_scatter(r->comm, is_root ? c->src : NULL, c->root, &o, &r->got, err));
 }
 
 /* Makes a part for each rank. If `rows` is negative, the parts differ in the size of dimension `dim`. */

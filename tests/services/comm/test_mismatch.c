@@ -117,10 +117,11 @@ DEVICE_CASE(comm_errors_of_one_rank_reach_all_ranks) {
   tdict_tree *good = op_good_tree(), *text = tree_with_text(), *lost = tree_with_lost_bytes();
   tdict_comm_options slow = tdict_comm_options_default();
   slow.timeout_ns = -1;
+  static const int64_t counts[THREAD_MOST_RANKS] = {0};
   for (int op = 0; op < NUM_OPS; op++)
     for (int wrong = 0; wrong < WORLD; wrong++)
       for (int what = 0; what < 6; what++) {
-        const bool root_only = op < OP_FIRST_MATCHING, in_place = op == OP_BROADCAST_INTO || op == OP_REDUCE;
+        const bool root_only = op < OP_FIRST_MATCHING;
         op_case c;
         memset(&c, 0, sizeof c);
         for (int r = 0; r < WORLD; r++) c.of[r] = (op_args){.op = op, .tree = good, .root = 1};
@@ -134,7 +135,7 @@ DEVICE_CASE(comm_errors_of_one_rank_reach_all_ranks) {
           a->tree = lost, message = "failed", path = "a";
         if (what == 3 && root_only && wrong != 1) a->always_passes = true, message = "not the root";
         if (what == 4) a->options = &slow, message = "timeout_ns is -1";
-        if (what == 5 && !in_place) a->has_no_out = true, message = "out is NULL";
+        if (what == 5 && op != OP_SCATTER) a->counts = counts, message = "the option `counts` is set";
         if (!message) continue;
         rig_run(g, op_try, &c);
         char rank[16];

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "services/comm/every_op.h"
+#include "support/take_comm.h"
 
 enum { WORLD = 3, COUNT = 5 };
 
@@ -30,11 +31,11 @@ static void reduce_after_kernel(rig_rank *r) {
   order_case *c = r->rig->user;
   tdict_comm_options o = c->options;
   late_kernel kernel = {c->stream[r->rank], c->device_data[r->rank], (float)(r->rank + 1)};
-  o.after = &c->stream[r->rank];
+  o.after = c->stream[r->rank];
   rig_ok(r, tdict_sim_launch(c->stream[r->rank], write_late, &kernel, err));
-  if (c->op == OP_REDUCE) rig_ok(r, tdict_all_reduce(r->comm, c->tree[r->rank], TDICT_REDUCE_SUM, &o, err));
-  if (c->op == OP_BROADCAST_INTO) rig_ok(r, tdict_broadcast_into(r->comm, c->tree[r->rank], 1, &o, err));
-  if (c->op == OP_ALL_GATHER) rig_ok(r, tdict_all_gather_stack(r->comm, c->tree[r->rank], &o, &r->got, err));
+  if (c->op == OP_REDUCE) rig_ok(r, td_comm_all_reduce(r->comm, c->tree[r->rank], TDICT_REDUCE_SUM, &o, err));
+  if (c->op == OP_BROADCAST_INTO) rig_ok(r, td_comm_broadcast_into(r->comm, c->tree[r->rank], 1, &o, err));
+  if (c->op == OP_ALL_GATHER) rig_ok(r, td_comm_all_gather_stack(r->comm, c->tree[r->rank], &o, &r->got, err));
   rig_ok(r, tdict_stream_synchronize(r->rig->context, c->stream[r->rank], err)); /* `kernel` is on this stack */
 }
 
@@ -73,9 +74,9 @@ SIM_CASE(comm_calls_follow_the_stream_after) {
 /* A source in host memory, with a communicator on a device. */
 static void broadcast_from_host(rig_rank *r) {
   order_case *c = r->rig->user;
-  rig_ok(r, tdict_broadcast(r->comm, r->rank == 1 ? c->tree[1] : NULL, 1, NULL, &r->got, err));
+  rig_ok(r, td_comm_broadcast(r->comm, r->rank == 1 ? c->tree[1] : NULL, 1, NULL, &r->got, err));
   tdict_tree *joined = NULL;
-  rig_ok(r, tdict_all_gather(r->comm, c->tree[1], NULL, &joined, err));
+  rig_ok(r, td_comm_all_gather(r->comm, c->tree[1], NULL, &joined, err));
   rig_true(r, joined && tdict_batch_size(joined)[0] == 3 * tdict_batch_size(c->tree[1])[0]);
   tdict_release(joined);
 }
@@ -163,7 +164,7 @@ SIM_CASE(comm_results_are_in_the_given_memory) {
   memset(&c, 0, sizeof c);
   const tdict_stream cpu = {{TDICT_DEVICE_CPU, 0}, NULL};
   o = tdict_comm_options_default();
-  o.after = &cpu;
+  o.after = cpu;
   for (int r = 0; r < WORLD; r++) c.of[r] = (op_args){.op = OP_STACK, .tree = tree, .options = r == 1 ? &o : NULL};
   rig_run(on_device, op_try, &c);
   op_check_all(on_device, TDICT_EWRONGDEVICE, "", "rank 1: ");
@@ -178,7 +179,7 @@ SIM_CASE(comm_results_are_in_the_given_memory) {
 /* A transfer into the source is still running when the call begins. */
 static void stack_during_transfer(rig_rank *r) {
   order_case *c = r->rig->user;
-  rig_ok(r, tdict_all_gather_stack(r->comm, c->tree[r->rank], NULL, &r->got, err));
+  rig_ok(r, td_comm_all_gather_stack(r->comm, c->tree[r->rank], NULL, &r->got, err));
 }
 
 GPU_CASE(comm_calls_wait_for_transfers) {

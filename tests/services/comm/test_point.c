@@ -1,5 +1,6 @@
 /* Trees between two ranks. */
 #include "services/comm/trees.h"
+#include "support/take_comm.h"
 
 enum { MOST_TREES = 8 };
 typedef struct point_case {
@@ -13,9 +14,9 @@ static void pass_around(rig_rank *r) {
   point_case *c = r->rig->user;
   const int world = r->rig->world, next = (r->rank + 1) % world, last = (r->rank + world - 1) % world;
   for (int i = 0; i < c->count; i++) {
-    if (r->rank == 0) rig_ok(r, tdict_send(r->comm, c->src[i], next, NULL, err));
-    rig_ok(r, tdict_receive(r->comm, last, NULL, &c->got[i][r->rank], err));
-    if (r->rank != 0) rig_ok(r, tdict_send(r->comm, c->got[i][r->rank], next, NULL, err));
+    if (r->rank == 0) rig_ok(r, td_comm_send(r->comm, c->src[i], next, NULL, err));
+    rig_ok(r, td_comm_receive(r->comm, last, NULL, &c->got[i][r->rank], err));
+    if (r->rank != 0) rig_ok(r, td_comm_send(r->comm, c->got[i][r->rank], next, NULL, err));
   }
 }
 
@@ -76,14 +77,14 @@ static void pass_many(rig_rank *r) {
   for (int i = 0; i < 400; i++) {
     const int64_t k = pick(&random, 0, 99);
     if (r->rank == 0) {
-      rig_ok(r, tdict_send(r->comm, trees[k], 1, NULL, err));
-      rig_ok(r, tdict_broadcast(r->comm, trees[k], 0, NULL, &r->got, err));
+      rig_ok(r, td_comm_send(r->comm, trees[k], 1, NULL, err));
+      rig_ok(r, td_comm_broadcast(r->comm, trees[k], 0, NULL, &r->got, err));
     } else {
       tdict_tree *got = NULL;
-      rig_ok(r, tdict_receive(r->comm, 0, NULL, &got, err));
+      rig_ok(r, td_comm_receive(r->comm, 0, NULL, &got, err));
       rig_true(r, got && tdict_equal(got, trees[k]));
       tdict_release(got);
-      rig_ok(r, tdict_broadcast(r->comm, NULL, 0, NULL, &r->got, err));
+      rig_ok(r, td_comm_broadcast(r->comm, NULL, 0, NULL, &r->got, err));
       rig_true(r, r->got && tdict_equal(r->got, trees[k]));
     }
     tdict_release(r->got);
@@ -113,23 +114,25 @@ static void send_wrong(rig_rank *r) {
   const point_case *c = r->rig->user;
   tdict_tree *got = NULL;
   if (r->rank == 0) {
-    rig_keep(r, tdict_send(r->comm, c->src[0], 1, NULL, err));
+    rig_keep(r, td_comm_send(r->comm, c->src[0], 1, NULL, err));
     rig_true(r, r->status == TDICT_ENOTSUP && strcmp(r->error.path, "text") == 0);
-    rig_keep(r, tdict_send(r->comm, c->src[1], 0, NULL, err));
+    rig_keep(r, td_comm_send(r->comm, c->src[1], 0, NULL, err));
     rig_true(r, r->status == TDICT_EINVAL);
-    rig_keep(r, tdict_send(r->comm, c->src[1], 7, NULL, err));
+    rig_keep(r, td_comm_send(r->comm, c->src[1], 7, NULL, err));
     rig_true(r, r->status == TDICT_EINVAL);
-    rig_keep(r, tdict_send(r->comm, c->src[1], 1, NULL, err)); /* its receiver has no out */
-    rig_true(r, r->status == TDICT_EINVAL && strstr(r->error.message, "rank 1: receive: out is NULL"));
-    rig_ok(r, tdict_send(r->comm, c->src[1], 1, NULL, err));
+    rig_keep(r, td_comm_send(r->comm, c->src[1], 1, NULL, err)); /* its receiver has a wrong option */
+    rig_true(r, r->status == TDICT_EINVAL && strstr(r->error.message, "rank 1: receive: the option `dim`"));
+    rig_ok(r, td_comm_send(r->comm, c->src[1], 1, NULL, err));
     return;
   }
-  rig_keep(r, tdict_receive(r->comm, 0, NULL, &got, err));
+  rig_keep(r, td_comm_receive(r->comm, 0, NULL, &got, err));
   rig_true(r, r->status == TDICT_ENOTSUP && strcmp(r->error.path, "text") == 0 && !got);
   rig_true(r, strstr(r->error.message, "rank 0: "));
-  rig_keep(r, tdict_receive(r->comm, 0, NULL, NULL, err));
+  tdict_comm_options wrong = tdict_comm_options_default();
+  wrong.dim = 1;
+  rig_keep(r, td_comm_receive(r->comm, 0, &wrong, &got, err));
   rig_true(r, r->status == TDICT_EINVAL);
-  rig_ok(r, tdict_receive(r->comm, 0, NULL, &got, err));
+  rig_ok(r, td_comm_receive(r->comm, 0, NULL, &got, err));
   rig_true(r, got && tdict_equal(got, c->src[1]));
   tdict_release(got);
 }
@@ -149,7 +152,7 @@ CASE(comm_send_errors_reach_both_ranks) {
 
 static void both_send(rig_rank *r) {
   const point_case *c = r->rig->user;
-  rig_keep(r, tdict_send(r->comm, c->src[0], 1 - r->rank, NULL, err));
+  rig_keep(r, td_comm_send(r->comm, c->src[0], 1 - r->rank, NULL, err));
 }
 
 CASE(comm_two_ranks_that_both_send_get_an_error) {

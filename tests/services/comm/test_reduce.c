@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "services/comm/trees.h"
+#include "support/take_comm.h"
 
 typedef struct reduce_case {
   tdict_reduce_op op;
@@ -11,7 +12,7 @@ typedef struct reduce_case {
 
 static void all_reduce(rig_rank *r) {
   const reduce_case *c = r->rig->user;
-  rig_ok(r, tdict_all_reduce(r->comm, c->tree[r->rank], c->op, NULL, err));
+  rig_ok(r, td_comm_all_reduce(r->comm, c->tree[r->rank], c->op, NULL, err));
 }
 
 static double read_number(tdict_dtype dtype, const char *at, int lane) {
@@ -148,7 +149,7 @@ DEVICE_CASE(comm_all_reduce_sends_one_message_for_a_dtype) {
 
 static void try_all_reduce(rig_rank *r) {
   const reduce_case *c = r->rig->user;
-  rig_keep(r, tdict_all_reduce(r->comm, c->tree[r->rank], c->op, NULL, err));
+  rig_keep(r, td_comm_all_reduce(r->comm, c->tree[r->rank], c->op, NULL, err));
 }
 
 DEVICE_CASE(comm_all_reduce_names_the_tensor_that_it_cannot_combine) {

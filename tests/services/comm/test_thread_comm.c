@@ -1,5 +1,6 @@
 /* The table of tests/support/thread_comm.h itself: it moves bytes, logs calls and fails where it is told to. */
 #include "services/comm/rig.h"
+#include "support/take_comm.h"
 
 static void move_bytes(rig_rank *r) {
   const tdict_comm_table *t = &r->table;
@@ -75,7 +76,7 @@ CASE(comm_keeps_messages_of_a_table) {
     td_ok(tdict_comm_create(g->context, t, NULL, &comm, err));
     td_ok(tdict_create(0, NULL, &src, err));
     td_fails(TDICT_EIO, i ? "the cable is out" : "comm: exchange returned TDICT_EIO without a message",
-             tdict_broadcast(comm, src, 0, NULL, &out, err));
+             td_comm_broadcast(comm, src, 0, NULL, &out, err));
     tdict_release(src);
     tdict_comm_destroy(comm);
     rig_destroy(g);

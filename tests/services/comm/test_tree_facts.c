@@ -3,6 +3,7 @@
 #include "services/comm/comm.h"
 #include "services/comm/every_op.h"
 #include "services/comm/message.h"
+#include "support/take_comm.h"
 
 enum { WORLD = 3 };
 static _Atomic(int) walks[THREAD_MOST_RANKS]; /* of each rank: how often all tensors of a tree were checked */
@@ -267,7 +268,7 @@ static void stack_rounds(rig_rank *r) {
   for (int i = 0; i < THREAD_ROUNDS; i++)
     for (int repeat = 0; repeat < 2; repeat++) {
       tdict_tree *got = NULL;
-      rig_ok(r, tdict_all_gather_stack(r->comm, b->trees[i][r->rank], NULL, &got, err));
+      rig_ok(r, td_comm_all_gather_stack(r->comm, b->trees[i][r->rank], NULL, &got, err));
       if (r->rank == 0 && repeat == 1)
         b->stacks[r->rig == b->other][i] = got;
       else
@@ -325,8 +326,8 @@ DEVICE_CASE(comm_two_communicators_use_a_locked_tree_at_once) {
 static void reduce_async(rig_rank *r) {
   tdict_tree *const *trees = r->rig->user;
   tdict_future *first, *second;
-  rig_ok(r, tdict_all_reduce_async(r->comm, trees[r->rank], TDICT_REDUCE_SUM, NULL, &first, err));
-  rig_ok(r, tdict_all_reduce_async(r->comm, trees[r->rank], TDICT_REDUCE_SUM, NULL, &second, err));
+  rig_ok(r, tdict_comm_all_reduce_async(r->comm, trees[r->rank], TDICT_REDUCE_SUM, NULL, &first, err));
+  rig_ok(r, tdict_comm_all_reduce_async(r->comm, trees[r->rank], TDICT_REDUCE_SUM, NULL, &second, err));
   if (r->rank == 1) { /* the calls have the tree as it was */
     rig_ok(r, tdict_unlock(trees[1], err));
     rig_ok(r, tdict_delete(trees[1], "z", err));

@@ -11,7 +11,7 @@ static size_t size_for(const tdict_comm_table *t, const tdict_comm_table *small,
 }
 
 static void gather_all(tdict_comm_table *t, bool exchange, bool in_place, size_t bytes, uint64_t seed) {
-  const size_t world = (size_t)t->world, own = (size_t)t->rank * bytes;
+  const size_t world = (size_t)t->world_size, own = (size_t)t->rank * bytes;
   unsigned char *dst = make_bytes(world * bytes, 99, 0), *src = make_bytes(bytes, seed, t->rank);
   if (in_place) memcpy(dst + own, src, bytes);
   const void *from = in_place ? dst + own : src;
@@ -19,7 +19,7 @@ static void gather_all(tdict_comm_table *t, bool exchange, bool in_place, size_t
     td_ok(t->exchange(t->self, from, dst, bytes, LONG_NS, err));
   else
     td_ok(t->all_gather(t->self, from, dst, bytes, NULL, LONG_NS, err));
-  for (int r = 0; r < t->world; r++) check_bytes(dst + (size_t)r * bytes, bytes, seed, r);
+  for (int r = 0; r < t->world_size; r++) check_bytes(dst + (size_t)r * bytes, bytes, seed, r);
   check_bytes(src, bytes, seed, t->rank);
   free(dst);
   free(src);
@@ -38,7 +38,7 @@ MPI_CASE(mpi_table_broadcasts) {
   for (uint64_t i = 0; i < 2 * NUM_SIZES; i++) {
     tdict_comm_table *t = &tables[i & 1];
     const size_t bytes = size_for(t, tables, i / 2);
-    for (int root = 0; root < t->world; root++) {
+    for (int root = 0; root < t->world_size; root++) {
       unsigned char *buffer = make_bytes(bytes, i, t->rank);
       td_ok(t->broadcast(t->self, buffer, bytes, root, NULL, LONG_NS, err));
       check_bytes(buffer, bytes, i, root);
@@ -56,8 +56,8 @@ MPI_CASE(mpi_table_sends) {
   for (uint64_t i = 0; i < 2 * NUM_SIZES; i++) {
     tdict_comm_table *t = &tables[i & 1];
     const size_t bytes = sizes[i / 2] > 1000 ? 700 : sizes[i / 2]; /* small messages do not wait for the receiver */
-    for (int from = 0; from < t->world; from++)
-      for (int to = 0; to < t->world; to++) {
+    for (int from = 0; from < t->world_size; from++)
+      for (int to = 0; to < t->world_size; to++) {
         if (from == to) continue;
         unsigned char *data = make_bytes(bytes, i, t->rank), *host = make_bytes(bytes, i + 100, t->rank);
         if (t->rank == from) {
@@ -89,7 +89,7 @@ static void run_group(tdict_comm_table *t, uint64_t round) {
   enum { MOST = 8 };
   unsigned char *sent[MOST], *received[MOST], *shared[MOST];
   td_ok(t->group_begin(t->self, err));
-  for (int peer = 0; peer < t->world; peer++) {
+  for (int peer = 0; peer < t->world_size; peer++) {
     const size_t to = size_between(t->rank, peer, round), from = size_between(peer, t->rank, round);
     const size_t all = size_between(peer, 50, round);
     sent[peer] = make_bytes(to, round, t->rank);
@@ -101,7 +101,7 @@ static void run_group(tdict_comm_table *t, uint64_t round) {
     check_bytes(received[peer], from, round + 1000, t->rank); /* nothing has begun */
   }
   td_ok(t->group_end(t->self, NULL, LONG_NS, err));
-  for (int peer = 0; peer < t->world; peer++) {
+  for (int peer = 0; peer < t->world_size; peer++) {
     check_bytes(received[peer], size_between(peer, t->rank, round), round, peer);
     check_bytes(shared[peer], size_between(peer, 50, round), round + 2000, peer);
     free(sent[peer]);
@@ -123,7 +123,7 @@ MPI_CASE(mpi_table_groups) {
 /* Two messages of a pair keep their order in a group. */
 MPI_CASE(mpi_table_groups_keep_the_order_of_a_pair) {
   tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 64);
-  const int next = (t.rank + 1) % t.world, previous = (t.rank + t.world - 1) % t.world;
+  const int next = (t.rank + 1) % t.world_size, previous = (t.rank + t.world_size - 1) % t.world_size;
   enum { COUNT = 40, BYTES = 150 };
   unsigned char *sent[COUNT], received[COUNT][BYTES];
   td_ok(t.group_begin(t.self, err));

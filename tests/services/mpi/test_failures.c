@@ -5,7 +5,7 @@
 
 /* Each operation, with messages of 64 bytes. All ranks call it. */
 static tdict_status run_operation(tdict_comm_table *t, int operation, char *a, char *b, tdict_error *err) {
-  const int next = (t->rank + 1) % t->world, previous = (t->rank + t->world - 1) % t->world;
+  const int next = (t->rank + 1) % t->world_size, previous = (t->rank + t->world_size - 1) % t->world_size;
   tdict_status status = TDICT_OK;
   switch (operation) {
   case 0:
@@ -40,7 +40,7 @@ MPI_CASE(mpi_table_returns_errors_of_mpi) {
                                       "all_reduce", "se",         "se",        "group_end"};
   tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 64);
   for (int operation = 0; operation < 8; operation++) {
-    if (t.world == 1 && (operation == 5 || operation == 6)) continue; /* a send to oneself may wait forever */
+    if (t.world_size == 1 && (operation == 5 || operation == 6)) continue; /* a send to oneself may wait forever */
     for (int n = 0;; n++) {
       tdict_comm_table used = make_table(64);
       char a[100] = {0}, b[400] = {0};
@@ -52,7 +52,7 @@ MPI_CASE(mpi_table_returns_errors_of_mpi) {
       drop_table(&used);
       if (!failed) {
         assert_int_equal(status, TDICT_OK);
-        assert_true(n > 0 || (t.world == 1 && operation == 1)); /* one rank gathers by a copy */
+        assert_true(n > 0 || (t.world_size == 1 && operation == 1)); /* one rank gathers by a copy */
         break;
       }
       const bool no_memory = error.native == MPI_ERR_NO_MEM;
@@ -73,7 +73,7 @@ MPI_CASE(mpi_table_returns_errors_of_mpi) {
 MPI_CASE(mpi_table_cancels_the_receives_of_a_failed_group) {
   tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
   unsigned char *a = make_bytes(100, 1, t.rank), *b = make_bytes(100, 2, t.rank), *c = make_bytes(100, 3, t.rank);
-  const int next = (t.rank + 1) % t.world, previous = (t.rank + t.world - 1) % t.world;
+  const int next = (t.rank + 1) % t.world_size, previous = (t.rank + t.world_size - 1) % t.world_size;
   td_ok(t.group_begin(t.self, err));
   td_ok(t.receive(t.self, b, 100, previous, NULL, LONG_NS, err));
   td_ok(t.send(t.self, a, 100, next, NULL, LONG_NS, err));
@@ -98,7 +98,7 @@ MPI_CASE(mpi_table_detects_messages_of_another_length) {
   tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
   char bytes[200] = {0};
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN); /* see comm_mpi.h */
-  for (int i = 0; i < 4 && t.world > 1; i++) {
+  for (int i = 0; i < 4 && t.world_size > 1; i++) {
     const bool in_group = i & 1;
     const size_t wanted = i & 2 ? 60 : 140;
     tdict_comm_table used = make_table(0);
@@ -120,7 +120,7 @@ MPI_CASE(mpi_table_detects_messages_of_another_length) {
 MPI_CASE(mpi_table_refuses_wrong_calls) {
   tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
   char bytes[8];
-  const int32_t wrong[] = {-1, -2, INT32_MIN, t.world, INT32_MAX};
+  const int32_t wrong[] = {-1, -2, INT32_MIN, t.world_size, INT32_MAX};
   for (int i = 0; i < 5; i++) {
     td_fails(TDICT_EINVAL, "send_host", t.send_host(t.self, bytes, 8, wrong[i], LONG_NS, err));
     td_fails(TDICT_EINVAL, "receive_host", t.receive_host(t.self, bytes, 8, wrong[i], LONG_NS, err));

@@ -80,16 +80,16 @@ static void check_float(const unsigned char *found, unsigned char *const *all, i
 
 /* Checks that all ranks have the same bytes. */
 static void check_equal_ranks(tdict_comm_table *t, const void *bytes, size_t count) {
-  unsigned char *all = malloc(count * (size_t)t->world + 1);
+  unsigned char *all = malloc(count * (size_t)t->world_size + 1);
   td_ok(t->exchange(t->self, bytes, all, count, LONG_NS, err));
-  for (int r = 0; r < t->world; r++) assert_memory_equal(all + (size_t)r * count, bytes, count);
+  for (int r = 0; r < t->world_size; r++) assert_memory_equal(all + (size_t)r * count, bytes, count);
   free(all);
 }
 
 static void reduce(tdict_comm_table *t, tdict_dtype dtype, tdict_reduce_op op, size_t count, uint64_t seed) {
   const size_t bytes = count * tdict_dtype_bytes(dtype);
   unsigned char *all[MOST_RANKS], *found = malloc(bytes + 1);
-  for (int r = 0; r < t->world; r++) {
+  for (int r = 0; r < t->world_size; r++) {
     all[r] = malloc(bytes + 1);
     make_elements(all[r], count, dtype, seed, r);
   }
@@ -98,10 +98,10 @@ static void reduce(tdict_comm_table *t, tdict_dtype dtype, tdict_reduce_op op, s
   td_ok(t->all_reduce(t->self, found, count, dtype, op, NULL, LONG_NS, err));
   assert_int_equal(found[bytes], 0x5a);
   for (size_t i = 0; i < count; i++)
-    ((dtype & 0xff) < 2 ? check_integer : check_float)(found, all, t->world, i, dtype, op);
+    ((dtype & 0xff) < 2 ? check_integer : check_float)(found, all, t->world_size, i, dtype, op);
   check_equal_ranks(t, found, bytes);
   free(found);
-  for (int r = 0; r < t->world; r++) free(all[r]);
+  for (int r = 0; r < t->world_size; r++) free(all[r]);
 }
 
 MPI_CASE(mpi_table_reduces) {
@@ -144,12 +144,12 @@ MPI_CASE(mpi_table_extremes_have_equal_bits) {
   static const tdict_dtype dtypes[] = {TDICT_F16, TDICT_BF16, TDICT_F32, TDICT_F64};
   tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
   for (int d = 0; d < 4; d++)
-    for (int odd = 0; odd < t.world; odd++) {
+    for (int odd = 0; odd < t.world_size; odd++) {
       const double or_nan = t.rank == odd ? (double)NAN : (double)t.rank, zero = t.rank == odd ? -0.0 : 0.0;
       assert_true(isnan(reduce_one(&t, dtypes[d], TDICT_REDUCE_MIN, or_nan)));
       assert_true(isnan(reduce_one(&t, dtypes[d], TDICT_REDUCE_MAX, or_nan)));
       assert_true(signbit(reduce_one(&t, dtypes[d], TDICT_REDUCE_MIN, zero)));
-      if (t.world > 1) assert_false(signbit(reduce_one(&t, dtypes[d], TDICT_REDUCE_MAX, zero)));
+      if (t.world_size > 1) assert_false(signbit(reduce_one(&t, dtypes[d], TDICT_REDUCE_MAX, zero)));
     }
   end_job(&t);
 }
@@ -160,7 +160,7 @@ MPI_CASE(mpi_table_small_floats_are_rounded_once) {
   assert_true(reduce_one(&t, TDICT_F16, TDICT_REDUCE_MEAN, 65504) == 65504);
   /* 1 and three quarters of a unit of the last place: each sum of two in bfloat16 would be rounded */
   const double small = t.rank == 0 ? 1 : 0x1p-9;
-  const double wanted = t.world == 4 ? 1 + 0x1p-7 : 1;
+  const double wanted = t.world_size == 4 ? 1 + 0x1p-7 : 1;
   assert_true(reduce_one(&t, TDICT_BF16, TDICT_REDUCE_SUM, small) == wanted);
   end_job(&t);
 }

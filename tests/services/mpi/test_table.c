@@ -7,7 +7,7 @@
 static void use(tdict_comm_table *t) {
   int32_t ranks[8] = {0};
   td_ok(t->exchange(t->self, &t->rank, ranks, sizeof *ranks, LONG_NS, err));
-  for (int32_t r = 0; r < t->world; r++) assert_int_equal(ranks[r], r);
+  for (int32_t r = 0; r < t->world_size; r++) assert_int_equal(ranks[r], r);
 }
 
 MPI_CASE(mpi_table_describes_itself) {
@@ -18,7 +18,7 @@ MPI_CASE(mpi_table_describes_itself) {
   assert_int_equal(t.struct_size, sizeof t);
   assert_string_equal(t.name, "mpi");
   assert_int_equal(t.rank, rank);
-  assert_int_equal(t.world, world);
+  assert_int_equal(t.world_size, world);
   assert_true(tdict_device_equal(t.device, tdict_cpu()));
   td_ok(t.finish(t.self, NULL, LONG_NS, err));
   use(&t);
@@ -27,14 +27,12 @@ MPI_CASE(mpi_table_describes_itself) {
 
 MPI_CASE(mpi_table_needs_initialized_mpi) {
   tdict_comm_table t = {.struct_size = sizeof t};
-  assert_false(tdict_mpi_supports_async());
   td_fails(TDICT_EINVAL, "not initialized", tdict_mpi_table(NULL, NULL, &t, err));
   t = start_job(MPI_THREAD_SERIALIZED, 0);
-  assert_true(tdict_mpi_supports_async());
+  assert_false(t.on_calling_thread);
   tdict_comm_table late = make_table(0);
   end_job(&t);
   late.destroy(late.self); /* MPI has freed the communicator */
-  assert_false(tdict_mpi_supports_async());
   td_fails(TDICT_EINVAL, "finalized", tdict_mpi_table(NULL, NULL, &t, err));
 }
 
@@ -49,7 +47,7 @@ MPI_CASE(mpi_table_duplicates_the_communicator) {
   MPI_Comm_rank(half, &rank);
   MPI_Comm_size(half, &world);
   assert_int_equal(of_half.rank, rank);
-  assert_int_equal(of_half.world, world);
+  assert_int_equal(of_half.world_size, world);
   const int next = (rank + 1) % world, previous = (rank + world - 1) % world;
   int number = t.rank, received = -1;
   MPI_Request request;
@@ -76,7 +74,7 @@ MPI_CASE(mpi_table_checks_options_on_all_ranks) {
   tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
   const size_t wrong[] = {0, 63, ((size_t)1 << 30) + 1};
   for (int i = 0; i < 5; i++)
-    for (int odd = 0; odd < t.world; odd++) {
+    for (int odd = 0; odd < t.world_size; odd++) {
       tdict_mpi_options options = tdict_mpi_options_default();
       tdict_comm_table out = {.struct_size = sizeof out};
       if (odd == t.rank && i < 3) options.max_message_bytes = wrong[i];
@@ -97,16 +95,16 @@ MPI_CASE(mpi_table_uses_the_smallest_limit) {
   tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0);
   for (int i = 0; i < 2; i++) {
     tdict_mpi_options options = tdict_mpi_options_default();
-    if (i == 0 && t.rank == t.world - 1) options.max_message_bytes = 200;
+    if (i == 0 && t.rank == t.world_size - 1) options.max_message_bytes = 200;
     if (i == 1) options.max_message_bytes = 64 + (size_t)t.rank;
     tdict_comm_table mixed = {.struct_size = sizeof mixed};
     td_ok(tdict_mpi_table(NULL, &options, &mixed, err));
     const size_t bytes = 1000;
-    unsigned char *buffer = make_bytes(bytes, 5, t.rank), *all = malloc(bytes * (size_t)t.world);
+    unsigned char *buffer = make_bytes(bytes, 5, t.rank), *all = malloc(bytes * (size_t)t.world_size);
     td_ok(mixed.broadcast(mixed.self, buffer, bytes, 0, NULL, LONG_NS, err));
     check_bytes(buffer, bytes, 5, 0);
     td_ok(mixed.all_gather(mixed.self, buffer, all, bytes, NULL, LONG_NS, err));
-    for (int r = 0; r < t.world; r++) check_bytes(all + (size_t)r * bytes, bytes, 5, 0);
+    for (int r = 0; r < t.world_size; r++) check_bytes(all + (size_t)r * bytes, bytes, 5, 0);
     free(buffer);
     free(all);
     drop_table(&mixed);
@@ -118,7 +116,7 @@ MPI_CASE(mpi_table_refuses_communicators) {
   tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0), out = {.struct_size = sizeof out};
   MPI_Comm none = MPI_COMM_NULL, half = MPI_COMM_NULL, between = MPI_COMM_NULL;
   td_fails(TDICT_EINVAL, "MPI_COMM_NULL", tdict_mpi_table(&none, NULL, &out, err));
-  if (t.world > 1) {
+  if (t.world_size > 1) {
     MPI_Comm_split(MPI_COMM_WORLD, t.rank == 0, t.rank, &half);
     MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, t.rank == 0 ? 1 : 0, 3, &between);
     td_fails(TDICT_EINVAL, "inter-communicator", tdict_mpi_table(&between, NULL, &out, err));
@@ -147,7 +145,7 @@ static void *try_on_thread(void *user) {
 
 static void check_threads(int level, tdict_status wanted) {
   tdict_comm_table t = start_job(level, 0);
-  assert_int_equal(tdict_mpi_supports_async(), level >= MPI_THREAD_SERIALIZED);
+  assert_int_equal(t.on_calling_thread, level < MPI_THREAD_SERIALIZED);
   attempt a = {.table = &t};
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, try_on_thread, &a), 0);

@@ -2,6 +2,7 @@
 #include "services/mpi/job.h"
 
 #include "services/comm/trees.h"
+#include "support/take_comm.h"
 
 static tdict_comm *start_comm(int level) {
   tdict_comm_table table = start_job(level, 0);
@@ -27,21 +28,21 @@ static tdict_tree *part_of(int rank, uint64_t shape_seed) {
 /* A call that rank `odd` makes with `wrong`, and the other ranks with good trees. */
 typedef tdict_status faulty_call(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err);
 static tdict_status broadcast(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
-  return tdict_broadcast(comm, tdict_comm_rank(comm) == odd ? tree : NULL, odd, NULL, out, err);
+  return td_comm_broadcast(comm, tdict_comm_rank(comm) == odd ? tree : NULL, odd, NULL, out, err);
 }
 static tdict_status scatter(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
-  return tdict_scatter(comm, tdict_comm_rank(comm) == odd ? tree : NULL, odd, NULL, out, err);
+  return td_comm_scatter(comm, tdict_comm_rank(comm) == odd ? tree : NULL, odd, NULL, out, err);
 }
 static tdict_status gather_to(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
-  return tdict_gather_to(comm, tree, (odd + 1) % tdict_comm_world(comm), NULL, out, err);
+  return td_comm_gather(comm, tree, (odd + 1) % tdict_comm_world_size(comm), NULL, out, err);
 }
 static tdict_status all_gather(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
   (void)odd;
-  return tdict_all_gather(comm, tree, NULL, out, err);
+  return td_comm_all_gather(comm, tree, NULL, out, err);
 }
 static tdict_status stack(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
   (void)odd;
-  return tdict_all_gather_stack(comm, tree, NULL, out, err);
+  return td_comm_all_gather_stack(comm, tree, NULL, out, err);
 }
 static faulty_call *const calls[] = {broadcast, scatter, gather_to, all_gather, stack};
 enum { NUM_CALLS = sizeof calls / sizeof *calls };
@@ -50,7 +51,7 @@ enum { NUM_CALLS = sizeof calls / sizeof *calls };
  * communicator works afterwards. */
 MPI_CASE(mpi_trees_report_the_errors_of_each_rank) {
   tdict_comm *comm = start_comm(MPI_THREAD_SINGLE);
-  const int rank = tdict_comm_rank(comm), world = tdict_comm_world(comm);
+  const int rank = tdict_comm_rank(comm), world = tdict_comm_world_size(comm);
   tdict_tree *good = part_of(rank, 7), *with_text = part_of(rank, 7), *other = part_of(rank, 8);
   td_ok(tdict_set_text(with_text, "name", "a", err));
   for (int odd = 0; odd < world; odd++)
@@ -79,7 +80,7 @@ MPI_CASE(mpi_trees_report_the_errors_of_each_rank) {
 /* One rank calls another function than the others. */
 MPI_CASE(mpi_trees_detect_different_calls) {
   tdict_comm *comm = start_comm(MPI_THREAD_SINGLE);
-  const int rank = tdict_comm_rank(comm), world = tdict_comm_world(comm);
+  const int rank = tdict_comm_rank(comm), world = tdict_comm_world_size(comm);
   tdict_tree *good = part_of(rank, 7), *got = NULL;
   for (int odd = 0; odd < world && world > 1; odd++)
     for (int c = 0; c < NUM_CALLS; c++) {
@@ -102,14 +103,14 @@ static tdict_tree *wait_for(tdict_future *future) {
 /* Several asynchronous calls before the first wait. The thread of the communicator calls MPI. */
 MPI_CASE(mpi_trees_arrive_asynchronously) {
   tdict_comm *comm = start_comm(MPI_THREAD_SERIALIZED);
-  const int rank = tdict_comm_rank(comm), world = tdict_comm_world(comm);
+  const int rank = tdict_comm_rank(comm), world = tdict_comm_world_size(comm);
   for (uint64_t round = 0; round < 5; round++) {
     tdict_tree *parts[8], *got[3];
     tdict_future *futures[3];
     for (int r = 0; r < world; r++) parts[r] = part_of(r, round);
-    td_ok(tdict_all_gather_async(comm, parts[rank], NULL, &futures[0], err));
-    td_ok(tdict_broadcast_async(comm, rank == world - 1 ? parts[rank] : NULL, world - 1, NULL, &futures[1], err));
-    td_ok(tdict_all_gather_stack_async(comm, parts[rank], NULL, &futures[2], err));
+    td_ok(tdict_comm_all_gather_async(comm, parts[rank], NULL, &futures[0], err));
+    td_ok(tdict_comm_broadcast_async(comm, rank == world - 1 ? parts[rank] : NULL, world - 1, NULL, &futures[1], err));
+    td_ok(tdict_comm_all_gather_stack_async(comm, parts[rank], NULL, &futures[2], err));
     for (int i = 0; i < 3; i++) got[i] = wait_for(futures[i]);
     for (int r = 0; r < world; r++) {
       tree_check_part(got[0], parts[r], false, 0, 3 * r);
@@ -122,29 +123,36 @@ MPI_CASE(mpi_trees_arrive_asynchronously) {
   end_comm(comm);
 }
 
-/* Below MPI_THREAD_SERIALIZED, an asynchronous call fails on all ranks, and aborts the communicator. */
-MPI_CASE(mpi_trees_refuse_asynchronous_calls_below_serialized) {
-  tdict_comm *comm = start_comm(MPI_THREAD_FUNNELED);
-  tdict_tree *part = part_of(tdict_comm_rank(comm), 7), *got = NULL;
-  tdict_future *future = NULL;
-  td_ok(tdict_all_gather(comm, part, NULL, &got, err));
-  tdict_release(got);
-  td_ok(tdict_all_gather_async(comm, part, NULL, &future, err));
-  td_fails(TDICT_EINVAL, "MPI_THREAD_SERIALIZED", tdict_future_wait(future, &got, err));
-  tdict_future_release(future);
-  td_fails(TDICT_EINVAL, "aborted", tdict_all_gather(comm, part, NULL, &got, err));
-  tdict_release(part);
+/* Below MPI_THREAD_SERIALIZED, a call is complete when its function returns. */
+static void arrive_at_once(int level) {
+  tdict_comm *comm = start_comm(level);
+  const int rank = tdict_comm_rank(comm), world = tdict_comm_world_size(comm);
+  tdict_tree *parts[8], *got = NULL;
+  for (int r = 0; r < world; r++) parts[r] = part_of(r, 7);
+  tdict_future *futures[2];
+  for (int i = 0; i < 2; i++) {
+    td_ok(tdict_comm_all_gather_async(comm, parts[rank], NULL, &futures[i], err));
+    assert_true(tdict_future_is_ready(futures[i]));
+  }
+  for (int i = 0; i < 2; i++) {
+    got = wait_for(futures[i]);
+    for (int r = 0; r < world; r++) tree_check_part(got, parts[r], false, 0, 3 * r);
+    tdict_release(got);
+  }
+  for (int r = 0; r < world; r++) tdict_release(parts[r]);
   end_comm(comm);
 }
+MPI_CASE(mpi_trees_arrive_on_the_calling_thread_below_serialized) { arrive_at_once(MPI_THREAD_FUNNELED); }
+MPI_CASE(mpi_trees_arrive_in_a_program_of_one_thread) { arrive_at_once(MPI_THREAD_SINGLE); }
 
 /* MPI fails on all ranks: the call returns the text of MPI, and the communicator is aborted. */
 MPI_CASE(mpi_trees_report_errors_of_mpi) {
   tdict_comm *comm = start_comm(MPI_THREAD_SINGLE);
   tdict_tree *part = part_of(tdict_comm_rank(comm), 7), *got = NULL;
   fail_mpi_call(0);
-  td_fails(TDICT_ENOMEM, "mpi: exchange", tdict_all_gather(comm, part, NULL, &got, err));
+  td_fails(TDICT_ENOMEM, "mpi: exchange", td_comm_all_gather(comm, part, NULL, &got, err));
   assert_true(stop_failing());
-  td_fails(TDICT_ENOMEM, "aborted", tdict_all_gather(comm, part, NULL, &got, err));
+  td_fails(TDICT_ENOMEM, "aborted", td_comm_all_gather(comm, part, NULL, &got, err));
   assert_null(got);
   tdict_release(part);
   end_comm(comm);

@@ -5,6 +5,7 @@
 #include "services/mpi/job.h"
 
 #include "services/comm/trees.h"
+#include "support/take_comm.h"
 
 enum { MPI_RANKS = 4 };
 
@@ -16,10 +17,10 @@ typedef struct tree_job {
 
 static tree_job start_trees(int level, size_t max_message_bytes) {
   tdict_comm_table table = start_job(level, max_message_bytes);
-  tree_job j = {.random = {(uint64_t)table.world}};
+  tree_job j = {.random = {(uint64_t)table.world_size}};
   td_ok(tdict_comm_create(rig_context(), &table, NULL, &j.comm, err));
   j.rank = tdict_comm_rank(j.comm);
-  j.world = tdict_comm_world(j.comm);
+  j.world = tdict_comm_world_size(j.comm);
   return j;
 }
 static void end_trees(tree_job *j) {
@@ -67,7 +68,7 @@ static void do_broadcast(tree_job *j) {
   const tree_plan plan = random_plan(j);
   const int root = (int)pick(&j->random, 0, j->world - 1);
   tdict_tree *src = tree_make(&plan), *got = NULL;
-  td_ok(tdict_broadcast(j->comm, j->rank == root ? src : NULL, root, NULL, &got, err));
+  td_ok(td_comm_broadcast(j->comm, j->rank == root ? src : NULL, root, NULL, &got, err));
   tree_check_equal(got, src);
   tdict_release(got);
   tdict_release(src);
@@ -78,7 +79,7 @@ static void do_broadcast_into(tree_job *j) {
   const int root = (int)pick(&j->random, 0, j->world - 1);
   make_parts(j, parts, -1);
   td_ok(tdict_clone_deep(parts[root], NULL, &kept, err));
-  td_ok(tdict_broadcast_into(j->comm, parts[j->rank], root, NULL, err));
+  td_ok(td_comm_broadcast_into(j->comm, parts[j->rank], root, NULL, err));
   tree_check_equal(parts[j->rank], kept);
   tdict_release(kept);
   release_parts(j, parts);
@@ -99,7 +100,7 @@ static void do_scatter(tree_job *j) {
   const bool is_root = j->rank == root;
   tdict_comm_options o = options_of(dim);
   if (is_root && !even) o.counts = counts;
-  td_ok(tdict_scatter(j->comm, is_root ? src : NULL, root, &o, &got, err));
+  td_ok(td_comm_scatter(j->comm, is_root ? src : NULL, root, &o, &got, err));
   assert_int_equal(tdict_batch_size(got)[dim], counts[j->rank]);
   tree_check_part(src, got, false, dim, from);
   tdict_release(got);
@@ -111,7 +112,7 @@ static void do_gather_to(tree_job *j) {
   const int root = (int)pick(&j->random, 0, j->world - 1), dim = (int)pick(&j->random, 0, 1);
   make_parts(j, parts, pick(&j->random, 0, 2) ? dim : -1);
   const tdict_comm_options o = options_of(dim);
-  td_ok(tdict_gather_to(j->comm, parts[j->rank], root, &o, &got, err));
+  td_ok(td_comm_gather(j->comm, parts[j->rank], root, &o, &got, err));
   assert_true((got != NULL) == (j->rank == root));
   if (got) check_joined(j, parts, dim, got);
   tdict_release(got);
@@ -123,7 +124,7 @@ static void do_all_gather(tree_job *j) {
   const int dim = (int)pick(&j->random, 0, 1);
   make_parts(j, parts, pick(&j->random, 0, 2) ? dim : -1);
   const tdict_comm_options o = options_of(dim);
-  td_ok(tdict_all_gather(j->comm, parts[j->rank], &o, &got, err));
+  td_ok(td_comm_all_gather(j->comm, parts[j->rank], &o, &got, err));
   check_joined(j, parts, dim, got);
   tdict_release(got);
   release_parts(j, parts);
@@ -132,7 +133,7 @@ static void do_all_gather(tree_job *j) {
 static void do_all_gather_stack(tree_job *j) {
   tdict_tree *parts[MPI_RANKS], *got = NULL;
   make_parts(j, parts, -1);
-  td_ok(tdict_all_gather_stack(j->comm, parts[j->rank], NULL, &got, err));
+  td_ok(td_comm_all_gather_stack(j->comm, parts[j->rank], NULL, &got, err));
   assert_int_equal(tdict_batch_size(got)[0], j->world);
   for (int r = 0; r < j->world; r++) tree_check_part(got, parts[r], true, 0, r);
   tdict_release(got);
@@ -158,7 +159,7 @@ static void do_all_reduce(tree_job *j) {
     tdict_tensor_release(wide);
     help_put(tree, key, t);
   }
-  td_ok(tdict_all_reduce(j->comm, tree, op, NULL, err));
+  td_ok(td_comm_all_reduce(j->comm, tree, op, NULL, err));
   for (int i = 0; i < count; i++) {
     char key[16];
     tdict_tensor *wide = NULL;
@@ -179,9 +180,9 @@ static void do_send(tree_job *j) {
   const tree_plan plan = random_plan(j);
   const int from = (int)pick(&j->random, 0, j->world - 1), to = (int)pick(&j->random, 0, j->world - 1);
   tdict_tree *src = tree_make(&plan), *got = NULL;
-  if (from != to && j->rank == from) td_ok(tdict_send(j->comm, src, to, NULL, err));
+  if (from != to && j->rank == from) td_ok(td_comm_send(j->comm, src, to, NULL, err));
   if (from != to && j->rank == to) {
-    td_ok(tdict_receive(j->comm, from, NULL, &got, err));
+    td_ok(td_comm_receive(j->comm, from, NULL, &got, err));
     tree_check_equal(got, src);
     tdict_release(got);
   }

@@ -134,7 +134,7 @@ static tdict_status create_link(const tdict_nccl_options *o, const tdict_nccl_ap
   link->gpu = tdict_gpu_retain(gpu);
   tdict_device_format(gpu->memory.device, link->where, sizeof link->where);
   link->rank = o->rank;
-  link->world = o->world;
+  link->world = o->world_size;
   link->timeout_ns = o->timeout_ns;
   pthread_mutex_init(&link->lock, NULL);
   tdict_nccl_watch_init(&link->watch, &link->api);
@@ -150,9 +150,10 @@ static tdict_status create_link(const tdict_nccl_options *o, const tdict_nccl_ap
 }
 
 static tdict_status check_options(const tdict_nccl_options *o, tdict_error *err) {
-  if (o->world < 1) return tdict_fail(err, TDICT_EINVAL, "nccl: world is %d, wanted 1 or more", (int)o->world);
-  if (o->rank < 0 || o->rank >= o->world)
-    return tdict_fail(err, TDICT_EINVAL, "nccl: rank is %d, wanted 0 to %d", (int)o->rank, (int)o->world - 1);
+  if (o->world_size < 1)
+    return tdict_fail(err, TDICT_EINVAL, "nccl: world_size is %d, wanted 1 or more", (int)o->world_size);
+  if (o->rank < 0 || o->rank >= o->world_size)
+    return tdict_fail(err, TDICT_EINVAL, "nccl: rank is %d, wanted 0 to %d", (int)o->rank, (int)o->world_size - 1);
   if (o->timeout_ns < 0)
     return tdict_fail(err, TDICT_EINVAL, "nccl: timeout_ns is %lld, wanted 0 or more", (long long)o->timeout_ns);
   return TDICT_OK;
@@ -180,7 +181,7 @@ tdict_status tdict_nccl_table(tdict_context *context, const tdict_nccl_options *
   tdict_comm_table table = {.self = link,
                             .name = "nccl",
                             .rank = link->rank,
-                            .world = link->world,
+                            .world_size = link->world,
                             .device = gpu->memory.device,
                             .abort = nccl_abort,
                             .destroy = nccl_destroy};

@@ -124,7 +124,7 @@ static inline tdict_nccl_options ranks_options(const rank *r) {
   tdict_nccl_options o = tdict_nccl_options_default();
   o.library = r->w->library;
   o.rank = r->number;
-  o.world = r->w->size;
+  o.world_size = r->w->size;
   o.device = r->stream.device;
   o.id = r->w->id;
   o.timeout_ns = r->w->timeout_ns;

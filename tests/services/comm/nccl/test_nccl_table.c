@@ -17,7 +17,7 @@ SIM_CASE(nccl_table_describes_the_rank) {
         assert_int_equal(t->struct_size, sizeof *t);
         assert_string_equal(t->name, "nccl");
         assert_int_equal(t->rank, i);
-        assert_int_equal(t->world, size);
+        assert_int_equal(t->world_size, size);
         assert_true(tdict_device_equal(t->device, tdict_sim(shared ? i : 0)));
         assert_true(t->exchange && t->send_host && t->receive_host && t->broadcast && t->all_gather && t->can_reduce);
         assert_true(t->all_reduce && t->send && t->receive && t->group_begin && t->group_end && t->finish);
@@ -65,7 +65,7 @@ SIM_CASE(nccl_table_checks_its_arguments) {
   o = ranks_options(r);               \
   change;                             \
   td_fails(status, text, tdict_nccl_table(r->context, &o, &t, err));
-  REFUSED(o.world = 0, TDICT_EINVAL, "world is 0, wanted 1 or more")
+  REFUSED(o.world_size = 0, TDICT_EINVAL, "world_size is 0, wanted 1 or more")
   REFUSED(o.rank = -1, TDICT_EINVAL, "rank is -1, wanted 0 to 0")
   REFUSED(o.rank = 1, TDICT_EINVAL, "rank is 1, wanted 0 to 0")
   REFUSED(o.timeout_ns = -1, TDICT_EINVAL, "timeout_ns is -1")

@@ -1,5 +1,6 @@
 /* Communicators over the table of NCCL: trees on the ranks' devices, compared with arrays of the test. */
 #include "services/comm/nccl/ranks.h"
+#include "support/take_comm.h"
 #include "tdict/comm.h"
 
 enum { ROWS = 24, WIDTH = 5, PIXELS = 64 };
@@ -66,6 +67,7 @@ static void has_rows(const rank *r, const tdict_tree *tree, int64_t from, int64_
 
 static tdict_status join(rank *r, tdict_error *err) {
   tdict_status status = ranks_join(r, err);
+  r->t.on_calling_thread = true; /* the fake asks for the device of the rank's thread */
   return status == TDICT_OK ? tdict_comm_create(r->context, &r->t, NULL, &comms[r->number], err) : status;
 }
 static tdict_status leave(rank *r, tdict_error *err) {
@@ -74,36 +76,36 @@ static tdict_status leave(rank *r, tdict_error *err) {
   return TDICT_OK;
 }
 static tdict_status broadcast(rank *r, tdict_error *err) {
-  return tdict_broadcast(comms[r->number], r->number == root_now ? sources[r->number] : NULL, root_now, NULL,
-                         &results[r->number], err);
+  return td_comm_broadcast(comms[r->number], r->number == root_now ? sources[r->number] : NULL, root_now, NULL,
+                           &results[r->number], err);
 }
 static tdict_status scatter(rank *r, tdict_error *err) {
   const bool is_root = r->number == root_now;
   tdict_comm_options o = tdict_comm_options_default();
   if (is_root) o.counts = counts_now;
-  return tdict_scatter(comms[r->number], is_root ? sources[r->number] : NULL, root_now, &o, &results[r->number], err);
+  return td_comm_scatter(comms[r->number], is_root ? sources[r->number] : NULL, root_now, &o, &results[r->number], err);
 }
 static tdict_status gather(rank *r, tdict_error *err) {
-  return tdict_gather_to(comms[r->number], sources[r->number], root_now, NULL, &results[r->number], err);
+  return td_comm_gather(comms[r->number], sources[r->number], root_now, NULL, &results[r->number], err);
 }
 static tdict_status all_gather(rank *r, tdict_error *err) {
-  return tdict_all_gather(comms[r->number], sources[r->number], NULL, &results[r->number], err);
+  return td_comm_all_gather(comms[r->number], sources[r->number], NULL, &results[r->number], err);
 }
 static tdict_status stack(rank *r, tdict_error *err) {
-  return tdict_all_gather_stack(comms[r->number], sources[r->number], NULL, &results[r->number], err);
+  return td_comm_all_gather_stack(comms[r->number], sources[r->number], NULL, &results[r->number], err);
 }
 static tdict_status broadcast_into(rank *r, tdict_error *err) {
-  return tdict_broadcast_into(comms[r->number], sources[r->number], root_now, NULL, err);
+  return td_comm_broadcast_into(comms[r->number], sources[r->number], root_now, NULL, err);
 }
 static tdict_status pass_on(rank *r, tdict_error *err) {
   tdict_status status = TDICT_OK;
-  if (r->number > 0) status = tdict_receive(comms[r->number], r->number - 1, NULL, &results[r->number], err);
+  if (r->number > 0) status = td_comm_receive(comms[r->number], r->number - 1, NULL, &results[r->number], err);
   if (status == TDICT_OK && r->number < r->w->size - 1)
-    status = tdict_send(comms[r->number], r->number ? results[r->number] : sources[0], r->number + 1, NULL, err);
+    status = td_comm_send(comms[r->number], r->number ? results[r->number] : sources[0], r->number + 1, NULL, err);
   return status;
 }
 static tdict_status all_reduce(rank *r, tdict_error *err) {
-  return tdict_all_reduce(comms[r->number], sources[r->number], TDICT_REDUCE_SUM, NULL, err);
+  return td_comm_all_reduce(comms[r->number], sources[r->number], TDICT_REDUCE_SUM, NULL, err);
 }
 
 static void release_all(tdict_tree **trees, int count) {
