@@ -66,7 +66,7 @@ static bool begin_transfer(bench_job *job, int tree, tdict_future **out) {
   bench_place *p = job->place;
   tdict_stream stream = overlap_stream(job);
   tdict_transfer_options o = move_options(job);
-  if (strcmp(job->row.calls, "same_stream") == 0) o.after = &stream;
+  if (strcmp(job->row.calls, "same_stream") == 0) o.after = stream;
   if (tdict_to_device_async(p->context, p->sources[tree].tree, p->device, &o, out, &err) == TDICT_OK) return true;
   bench_print_status("cannot start a transfer", &err);
   return false;

@@ -98,7 +98,6 @@ typedef struct stress_job {
 /* The options of one transfer. `after` is a stream to wait for. `early` releases the source during the copy. */
 typedef struct way {
   tdict_transfer_options o;
-  tdict_stream after;
   bool future, on_stream, early;
 } way;
 
@@ -131,21 +130,21 @@ static void choose_way(stress_job *job, way *w) {
   w->on_stream = w->future && stress_below(s, 3) == 0;
   w->early = w->future && stress_below(s, 4) == 0;
   if (stress_below(s, 5) == 0) {
-    w->after = stress_stream(&job->place);
-    w->o.after = &w->after;
+    w->o.after = stress_stream(&job->place);
     (void)occupy_stream(&job->place);
   }
   job->counts[K_AUTO + w->o.mode]++;
   job->counts[w->o.num_threads < 0 ? K_AUTO_THREADS : w->o.num_threads == 0 ? K_CALLER_ALONE : K_THREADS]++;
   job->counts[K_NARROW] += w->o.narrow;
   job->counts[w->future ? w->on_stream ? K_ON_STREAM : K_FUTURES : K_WAITING]++;
-  job->counts[K_AFTER_STREAM] += w->o.after != NULL;
+  job->counts[K_AFTER_STREAM] += w->o.after.device.type != TDICT_DEVICE_AUTO;
 }
 
 static void describe_call(stress_job *job, const char *call, const way *w) {
   static const char *const modes[] = {"auto", "blocking", "non_blocking", "non_blocking_pin"};
   snprintf(job->what, sizeof job->what, "%s, mode %s, num_threads %d%s%s%s%s", call, modes[w->o.mode],
-           (int)w->o.num_threads, w->o.narrow ? ", narrow" : "", w->o.after ? ", after a stream" : "",
+           (int)w->o.num_threads, w->o.narrow ? ", narrow" : "",
+           w->o.after.device.type != TDICT_DEVICE_AUTO ? ", after a stream" : "",
            w->on_stream ? ", waited for by a stream"
            : w->future  ? ", a future"
                         : "",

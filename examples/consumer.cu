@@ -70,7 +70,7 @@ static bool send(program *p, int n, tdict_future **out) {
   tdict_error err;
   tdict_stream copies = stream_of(p, p->copies);
   tdict_transfer_options o = tdict_transfer_options_default();
-  o.after = &copies;
+  o.after = copies;
   CUDA(cudaEventRecord(p->copy[n].begin, p->copies));
   TDICT_TRY_RETURN(tdict_to_device_async(p->c, p->hosts[n % HOSTS], p->device, &o, out, &err), false);
   TDICT_TRY_RETURN(tdict_future_wait_on_stream(*out, copies, NULL, &err), false);

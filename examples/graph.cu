@@ -83,7 +83,7 @@ static bool try_transfers(program *p) {
   tdict_tree *other = NULL;
   tdict_stream captured = {p->device, p->stream};
   tdict_transfer_options o = tdict_transfer_options_default();
-  o.after = &captured;
+  o.after = captured;
   tdict_future *copy = NULL;
   tdict_status into = tdict_transfer_into_async(p->c, p->batch, p->hosts[0], &o, &copy, &err);
   if (into == TDICT_OK) into = tdict_future_take(copy, NULL, &err);

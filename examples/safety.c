@@ -119,7 +119,7 @@ static tdict_status pinned_source_tdict(const scene *s, bool *happened, tdict_er
   tdict_future *f = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
   tdict_status status;
-  o.after = &s->copies;
+  o.after = s->copies;
   GO(make_pinned(s, 1, &host, err));
   float *kept = tdict_data(host, "x");
   for (int way = 0; way < 2 && !*happened; way++) {
@@ -253,7 +253,7 @@ static tdict_status early_read_tdict(const scene *s, bool *happened, tdict_error
   tdict_future *f = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
   tdict_status status;
-  o.after = &s->copies;
+  o.after = s->copies;
   GO(make_pinned(s, 0, &host, err));
   GO(make_on_device(s, 1, &dev, err));
   GO(raw_slow_kernel(s->raw, s->copies, err));

@@ -264,7 +264,7 @@ static tdict_status copy_views(raw_device *r, tdict_stream s, tdict_tree *dst, c
                                tdict_error *err) {
   tdict_future *f;
   tdict_transfer_options o = tdict_transfer_options_default();
-  o.after = &s;
+  o.after = s;
   tdict_status status = tdict_transfer_into_async(r->context, dst, src, &o, &f, err);
   if (status != TDICT_OK) return status;
   status = tdict_future_wait_on_stream(f, s, NULL, err);

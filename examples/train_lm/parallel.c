@@ -67,7 +67,7 @@ static tdict_status exchange(parallel *p, tdict_tree *tree, bool average, tdict_
   tdict_tree *at = tree;
   tdict_future *future;
   tdict_status status = TDICT_OK;
-  copy.after = stream.device.type == TDICT_DEVICE_AUTO ? NULL : &stream;
+  copy.after = stream;
   if (is_near) options.after = stream;
   if (!is_near) {
     copy.pinned_result = true;

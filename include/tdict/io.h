@@ -222,17 +222,17 @@ typedef struct tdict_save_options {
   uint64_t max_shard_bytes;
   /** true: leaves out TensorDict's entry. A file without the entry holds no batch sizes, and the call refuses text,
    *  numbers, ragged leaves and empty trees. Leaves without batch dimensions become ordinary tensors, and dots in keys
-   *  separate keys when the file is opened. Other formats ignore the option. false (default): writes the entry. */
+   *  separate keys when the file is opened. Must be false for other formats. false (default): writes the entry. */
   bool without_structure;
   int32_t format; /**< a tdict_file_format; default TDICT_FORMAT_AUTO */
-  /** Concerns a MEMMAP directory that replaces a directory. Some file systems cannot exchange two names in one step.
-   *  true: on such a file system, the call first renames the old directory, and then gives the new directory its name.
-   *  For a moment, no directory has the name. If the process is killed in this moment, the old directory stays as
-   *  `.NAME.<16 hexadecimal digits>.old`. The next save first gives the old directory its name again. false (default):
-   *  on such a file system, the call returns #TDICT_ENOTSUP. */
+  /** For MEMMAP only: concerns a directory that replaces a directory. Some file systems cannot exchange two names in
+   *  one step. true: on such a file system, the call first renames the old directory, and then gives the new directory
+   *  its name. For a moment, no directory has the name. If the process is killed in this moment, the old directory
+   *  stays as `.NAME.<16 hexadecimal digits>.old`. The next save first gives the old directory its name again. false
+   *  (default): on such a file system, the call returns #TDICT_ENOTSUP. */
   bool allows_gap;
-  const tdict_stream *after; /**< as in tdict_transfer_options; borrowed for the call; NULL (default): none */
-  int32_t snapshot;          /**< a tdict_snapshot, for tdict_save_async() only; default TDICT_SNAPSHOT_AUTO */
+  tdict_stream after; /**< as in tdict_transfer_options; none (default) */
+  int32_t snapshot;   /**< a tdict_snapshot, for tdict_save_async() only, default TDICT_SNAPSHOT_AUTO */
   /** The metadata of a safetensors file: a tree whose entries are texts, for example the tree that tdict_open() wrote.
    *  Borrowed for the call. Each shard gets the entries, and the index, too. The key `tensordict` is reserved, and for
    *  shards also `total_size`. For other formats, the tree must be empty. NULL (default): the entry "format" with the

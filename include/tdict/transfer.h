@@ -131,7 +131,7 @@ typedef struct tdict_transfer_options {
    *  BLOCKING and NON_BLOCKING, only one thread copies: the calling thread if the call is blocking or the value is 0,
    *  else a thread of the pool. */
   int32_t num_threads;
-  /** A stream. Copies from and to devices wait for the work that is queued on the stream at the time of the call. NULL
+  /** A stream. Copies from and to devices wait for the work that is queued on the stream at the time of the call. None
    *  (default): copies from the host into new device memory wait for nothing, and other copies from or to a device wait
    *  for the legacy stream of this device.
    *  While the first copy waits for a stream, the transfer leaves an eighth of the staging ring free for other
@@ -139,7 +139,7 @@ typedef struct tdict_transfer_options {
    *  The option `after` orders only accesses to device memory. Host threads read host sources without waiting for the
    *  stream. If a stream still writes a host source, wait for that stream before the call. Host destinations are
    *  written after the work that tdict_record_stream() recorded for these destinations. */
-  const tdict_stream *after;
+  tdict_stream after;
   tdict_memory *memory; /**< allocates the result; must belong to the target device. NULL (default): the context's
                              memory of the target device */
   bool pinned_result;   /**< for results on the cpu: allocate pinned memory, on the NUMA node of the source's device */
@@ -179,9 +179,9 @@ typedef struct tdict_transfer_options {
   const tdict_conversion
       *conversions;       /**< tensors to convert to other dtypes, see tdict/wire.h. Borrowed for the call */
   size_t num_conversions; /**< number of elements in `conversions`; default 0 */
-  /** 1: integers and bools travel from the host to a device in fewer bytes if their values allow this, see
-   *  tdict/wire.h. The results do not change. 0 (default): the elements travel with all bytes. */
-  int32_t narrow;
+  /** true: integers and bools travel from the host to a device in fewer bytes if their values allow this, see
+   *  tdict/wire.h. The results do not change. false (default): the elements travel with all bytes. */
+  bool narrow;
 } tdict_transfer_options;
 static inline tdict_transfer_options tdict_transfer_options_default(void) {
   tdict_transfer_options o;

@@ -67,8 +67,6 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
   if (o->max_queued_bytes && o->max_queued_bytes < MIN_QUEUED_BYTES)
     return tdict_fail(err, TDICT_EINVAL, "%s: max_queued_bytes is %zu, wanted 0 or at least %zu", what,
                       o->max_queued_bytes, MIN_QUEUED_BYTES);
-  if (o->narrow != 0 && o->narrow != 1)
-    return tdict_fail(err, TDICT_EINVAL, "%s: narrow is %d, wanted 0 or 1", what, (int)o->narrow);
   if (o->stats && !s->start->caller_waits)
     return tdict_fail(err, TDICT_EINVAL,
                       "%s: stats must be NULL: call tdict_future_get_stats() after the transfer has ended", what);
@@ -80,9 +78,10 @@ static tdict_status check_options(const starter *s, tdict_error *err) {
 
 /* Checks the option `after` even if no leaf must be copied, so that a wrong stream is always an error. */
 static tdict_status check_after(const starter *s, tdict_error *err) {
-  const tdict_stream *after = s->start->options.after;
+  const tdict_stream after = s->start->options.after;
   tdict_gpu *gpu;
-  return tdict_stream_open(s->engine->config.devices, *after, "options.after", &gpu, err);
+  if (!tdict_has_stream(after)) return tdict_stream_check_device(after, "options.after", err);
+  return tdict_stream_open(s->engine->config.devices, after, "options.after", &gpu, err);
 }
 
 /* Chooses the target device and the memory of the result. */
@@ -199,16 +198,16 @@ static tdict_status add_device_wait(tdict_transfer *t, tdict_gpu *gpu, tdict_cu_
   return waits->no_memory ? tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to wait for streams") : status;
 }
 
-/* Records the work that the copies wait for. If the option `after` is NULL, copies from the host into new device memory
- * wait for no work, because no queued work can use new memory. */
+/* Records the work that the copies wait for. If the option `after` is no stream, copies from the host into new device
+ * memory wait for no work, because no queued work can use new memory. */
 static tdict_status make_device_waits(const starter *s, tdict_transfer *t, tdict_error *err) {
-  const tdict_stream *after = s->start->options.after;
+  const tdict_stream after = s->start->options.after;
   tdict_devices *devices = s->engine->config.devices;
   tdict_gpu *gpu;
   tdict_status status = TDICT_OK;
-  if (after) {
-    status = tdict_devices_gpu(devices, after->device, &gpu, err);
-    return status == TDICT_OK ? add_device_wait(t, gpu, after->handle, err) : status;
+  if (tdict_has_stream(after)) {
+    status = tdict_devices_gpu(devices, after.device, &gpu, err);
+    return status == TDICT_OK ? add_device_wait(t, gpu, after.handle, err) : status;
   }
   const tdict_gpu *last = NULL;
   for (uint32_t i = 0; i < t->plan.num_items && !s->start->storage && status == TDICT_OK; i++) {
@@ -405,7 +404,7 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
   if (status == TDICT_OK && start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK && t->plan.objects)
     status = tdict_hooks_prepare(t, context, s->device, s->memory, tdict_to_device, err);
-  const bool waits = start->options.after || t->plan.reads_device || t->plan.writes_existing;
+  const bool waits = tdict_has_stream(start->options.after) || t->plan.reads_device || t->plan.writes_existing;
   return status == TDICT_OK && waits ? make_device_waits(s, t, err) : status;
 }
 
@@ -518,7 +517,7 @@ static void wake_helpers(const tdict_engine *e) {
 static tdict_status check_start(starter *s, tdict_error *err) {
   tdict_status status = tdict_forkmark_check(s->engine->config.mark, s->start->what, err);
   if (status == TDICT_OK) status = check_options(s, err);
-  if (status == TDICT_OK && s->start->options.after) status = check_after(s, err);
+  if (status == TDICT_OK) status = check_after(s, err);
   return status == TDICT_OK ? choose_memory(s, err) : status;
 }
 

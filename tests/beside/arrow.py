@@ -57,7 +57,7 @@ class Stats(C.Structure):
 
 class TransferOptions(C.Structure):
     """The first members of tdict_transfer_options."""
-    _fields_ = [("struct_size", C.c_size_t), ("mode", C.c_int32), ("num_threads", C.c_int32), ("after", C.c_void_p),
+    _fields_ = [("struct_size", C.c_size_t), ("mode", C.c_int32), ("num_threads", C.c_int32), ("after_device", C.c_int32 * 2), ("after", C.c_void_p),
                 ("memory", C.c_void_p), ("flags", C.c_bool * 3), ("stats", C.POINTER(Stats))]
 
 
@@ -485,7 +485,7 @@ def to_device(rng, device_type):
     table = pa.table({f"c{i}": numbers(name, 1000, rng) for i, name in enumerate(list(DTYPES)[:10])})
     tree = import_table(table)
     stats = Stats(C.sizeof(Stats))
-    transfer = TransferOptions(C.sizeof(TransferOptions), 0, -1, None, None, (C.c_bool * 3)(), C.pointer(stats))
+    transfer = TransferOptions(C.sizeof(TransferOptions), 0, -1, (C.c_int32 * 2)(), None, None, (C.c_bool * 3)(), C.pointer(stats))
     ok("tdict_to_device", context, tree, Device(device_type, 0), C.byref(transfer), C.byref(moved))
     assert stats.num_leaves == 10 and stats.total_bytes == sum(c.nbytes for c in table.columns)
     # Through a device array, and back to the host.

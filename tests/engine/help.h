@@ -185,7 +185,7 @@ static inline void hold_stream(const world *w, held_stream *h) {
 }
 static inline tdict_transfer_options behind(const held_stream *h) {
   tdict_transfer_options o = tdict_transfer_options_default();
-  o.after = &h->s;
+  o.after = h->s;
   return o;
 }
 

@@ -33,7 +33,7 @@ static void close_neighbours(neighbours *n) {
 static void refuse_foreign_streams(neighbours *n) {
   tdict_tree *out = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
-  o.after = &n->foreign;
+  o.after = n->foreign;
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_to_device(n->own.c, n->host, tdict_sim(0), &o, &out, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_to_device(n->own.c, n->here, tdict_sim(0), &o, &out, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", td_transfer_into(n->own.c, n->here, n->host, &o, err));
@@ -118,11 +118,11 @@ SIM_CASE(wait_on_stream_takes_the_legacy_stream_of_its_device) {
   tdict_stream s = new_stream(&w);
   tdict_transfer_options o = tdict_transfer_options_default();
   atomic_store(&may_go, false);
-  o.after = &s;
+  o.after = s;
   td_ok(tdict_sim_launch(s, wait_for_word, NULL, err));
   tdict_future *f = move_async(&w, src, w.device, &o);
   td_ok(tdict_future_wait_on_stream(f, legacy, NULL, err));
-  o.after = &legacy;
+  o.after = legacy;
   tdict_future *g = move_async(&w, src, tdict_sim(1), &o);
   td_rest();
   const bool early = tdict_future_is_ready(g);
@@ -189,7 +189,7 @@ SIM_CASE(streams_are_checked_for_capture_first) {
   tdict_future *f = move_async(&w, src, w.device, NULL);
   td_ok(tdict_future_wait(f, NULL, err));
   tdict_transfer_options o = tdict_transfer_options_default();
-  o.after = &s;
+  o.after = s;
   shim_begin(&h, w.d);
   h.ops.stream_capture_status = say_capturing;
   td_fails(TDICT_ECAPTURE, "captured", tdict_future_wait_on_stream(f, s, &out, err));

@@ -231,7 +231,7 @@ static void check_all(const world *w, const tdict_tree *td, unsigned char byte) 
 }
 
 /* What the program has queued on `after` (or on a blocking stream, which the legacy stream stands for) comes first. */
-static void check_behind(const world *w, tdict_stream stream, const tdict_stream *after) {
+static void check_behind(const world *w, tdict_stream stream, tdict_stream after) {
   kernel k;
   tdict_transfer_options o = tdict_transfer_options_default();
   tdict_tree *there = one_there(w), *other = one_there(w), *host = one_leaf(w->pinned), *out = NULL, *fresh = NULL;
@@ -267,12 +267,12 @@ SIM_CASE(transfer_after_a_stream) {
   tdict_stream s, t;
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
   td_ok(tdict_stream_create(w.c, w.device, &t, err));
-  check_behind(&w, s, &s);
+  check_behind(&w, s, s);
   /* a stream that is not asked for holds nothing up: neither another one nor, when one is given, the legacy stream */
   kernel k;
   tdict_tree *there = one_there(&w), *out = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
-  o.after = &t;
+  o.after = t;
   launch_kernel(&k, s, there, 0x33);
   tdict_tree *want = plain_copy(&w, there);
   td_ok(tdict_to_device(w.c, there, tdict_cpu(), &o, &out, err));
@@ -285,7 +285,7 @@ SIM_CASE(transfer_after_a_stream) {
   /* host memory to new device memory waits when it is told to */
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
   tdict_tree *host = one_leaf(NULL), *busy = one_there(&w);
-  o.after = &s;
+  o.after = s;
   launch_kernel(&k, s, busy, 0x44);
   tdict_future *f = start_move(&w, host, w.device, &o);
   td_rest();
@@ -305,8 +305,8 @@ SIM_CASE(transfer_follows_legacy_stream) {
   assert_int_equal(d->ops->ctx_push(d, context), TDICT_CU_SUCCESS);
   assert_int_equal(d->ops->stream_create(d, &blocking, TDICT_CU_STREAM_DEFAULT), TDICT_CU_SUCCESS);
   const tdict_stream s = {w.device, blocking}, legacy = {w.device, NULL};
-  check_behind(&w, s, NULL);
-  check_behind(&w, s, &legacy);
+  check_behind(&w, s, tdict_no_stream());
+  check_behind(&w, s, legacy);
   assert_int_equal(d->ops->stream_destroy(d, blocking), TDICT_CU_SUCCESS);
   assert_int_equal(d->ops->ctx_pop(d, &popped), TDICT_CU_SUCCESS);
   assert_int_equal(d->ops->ctx_release(d, 0), TDICT_CU_SUCCESS);

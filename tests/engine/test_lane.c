@@ -100,7 +100,7 @@ GPU_CASE(lane_takes_the_last_slot) {
   tdict_tree *src = bytes_tree("x", 700001, NULL), *there = NULL;
   for (int n = 1; n < 6; n++) {
     tdict_transfer_options o = threads(n);
-    o.after = &s;
+    o.after = s;
     tdict_future *f = start_move(&w, src, w.device, &o);
     td_ok(tdict_future_wait_for(f, PATIENCE, &there, err));
     check_and_release(&w, src, there);
@@ -152,7 +152,7 @@ SIM_CASE(lane_ends_when_slots_never_come) {
   there = to_device(&w, src, w.device);
   tdict_release(there);
   tdict_transfer_options o = threads(THREADS);
-  o.after = &s;
+  o.after = s;
   wrap.ops.stream_wait_event = wait_fails;
   tdict_future *f = start_move(&w, src, w.device, &o);
   while (atomic_load(&stopped) == 0) usleep(100);

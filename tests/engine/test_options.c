@@ -101,7 +101,7 @@ DEVICE_CASE(transfer_refuses_bad_options) {
   o = tdict_transfer_options_default();
   o = tdict_transfer_options_default();
   const tdict_stream host = {tdict_cpu(), NULL};
-  o.after = &host; /* the cpu has no streams */
+  o.after = host; /* the cpu has no streams */
   tdict_tree *src = batch_tree(NULL), *like = batch_tree(NULL), *dst = to_device(&w, like, w.device);
   td_fails(TDICT_EWRONGDEVICE, "cpu", td_transfer_into(w.c, dst, src, &o, err));
   RELEASE(src, like, dst);
@@ -170,14 +170,14 @@ SIM_CASE(transfer_refuses_capturing_stream) {
   tdict_stream s;
   tdict_transfer_options o = tdict_transfer_options_default();
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
-  o.after = &s;
+  o.after = s;
   wrap.ops.stream_capture_status = say_capturing;
   refuse(&w, &o, TDICT_ECAPTURE, "captured");
   wrap.ops.stream_capture_status = wrap.real->stream_capture_status;
   tdict_tree *src = batch_tree(NULL);
   check_and_release(&w, src, move_with(&w, src, w.device, &o));
   const tdict_stream absent = {tdict_sim(3), NULL};
-  o.after = &absent;
+  o.after = absent;
   refuse(&w, &o, TDICT_EWRONGDEVICE, "sim:3");
   tdict_release(src);
   tdict_stream_destroy(w.c, s);

@@ -167,7 +167,7 @@ SIM_CASE(transfer_after_stream) {
   kernel_launch(&k, s, a, &g, fresh); /* writes to the tree when the gate opens */
   gate_await(&g, 1);
   tdict_transfer_options o = threads(-1);
-  o.after = &s;
+  o.after = s;
   tdict_future *reads = move_async(&w, d, tdict_cpu(), &o), *writes = copy_async(&w, src, d2, &o),
                *makes = move_async(&w, src, w.device, &o);
   check_pending(reads);
@@ -200,7 +200,7 @@ SIM_CASE(transfer_follows_the_legacy_stream) {
   check_pending(reads);
   tdict_stream idle = new_stream(&w);
   tdict_transfer_options o = threads(-1);
-  o.after = &idle; /* instead of the legacy stream */
+  o.after = idle; /* instead of the legacy stream */
   check_number_and_release(&w, finish(move_async(&w, d, tdict_cpu(), &o)), 41);
   tdict_future *writes = copy_async(&w, src, d, NULL);
   check_pending(writes);
@@ -378,7 +378,7 @@ SIM_CASE(transfer_refuses_capture) {
   shim_begin(&capture_shim, w.d);
   capture_shim.ops.stream_capture_status = capture_status;
   atomic_store(&captured, (void *)s.handle);
-  o.after = &s;
+  o.after = s;
   td_fails(TDICT_ECAPTURE, "captured", tdict_to_device(w.c, src, w.device, &o, &out, err));
   td_fails(TDICT_ECAPTURE, "captured", tdict_to_device_async(w.c, d, tdict_cpu(), &o, &f, err));
   td_fails(TDICT_ECAPTURE, "captured", td_transfer_into(w.c, d, src, &o, err));
@@ -430,7 +430,7 @@ CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
     assert_int_equal(begin(s.handle, mode), 0);
     tdict_gpu_leave(w.gpu, &scope);
     tdict_transfer_options o = threads(-1);
-    o.after = &s;
+    o.after = s;
     td_fails(TDICT_ECAPTURE, "captured", tdict_to_device(w.c, src, w.device, &o, &out, err));
     td_fails(TDICT_ECAPTURE, "captured", tdict_record_stream(d, s, err));
     for (int i = 0; i < 10; i++) {

@@ -88,7 +88,7 @@ static void to_device_async(fw_world *w, fw_run *run, tdict_transfer_options *o)
   tdict_error err = {0};
   tdict_future *f;
   tdict_tree *early = NULL;
-  o->after = &run->stream;
+  o->after = run->stream;
   if (!note(run, tdict_to_device_async(run->context, w->host, w->device, o, &f, &err), &err)) return;
   if (note(run, tdict_future_wait_on_stream(f, run->stream, &early, &err), &err) && early) {
     note(run, tdict_record_stream(early, run->stream, &err), &err);

@@ -95,14 +95,25 @@ static int32_t format_of_path(const char *path) {
   return TDICT_FORMAT_SAFETENSORS;
 }
 
+/* Refuses options that the format does not use. */
+static tdict_status refuse_unused(const tdict_save_request *request, tdict_error *err) {
+  const tdict_save_options *o = request->options;
+  const bool is_safetensors = o->format == TDICT_FORMAT_SAFETENSORS;
+  const char *why = !is_safetensors && o->max_shard_bytes
+                        ? "max_shard_bytes is set, but only safetensors files have shards"
+                    : !is_safetensors && o->metadata && tdict_num_keys(o->metadata)
+                        ? "metadata is set, but only safetensors files hold metadata"
+                    : !is_safetensors && o->without_structure
+                        ? "without_structure is set, but only safetensors files have TensorDict's entry"
+                    : o->format != TDICT_FORMAT_MEMMAP && o->allows_gap
+                        ? "allows_gap is set, but only directories (MEMMAP) are exchanged"
+                        : NULL;
+  return why ? tdict_fail(err, TDICT_EINVAL, "%s: %s", request->what, why) : TDICT_OK;
+}
+
 static tdict_status write_tree(const tdict_save_request *request, tdict_error *err) {
-  if (request->options->max_shard_bytes && request->options->format != TDICT_FORMAT_SAFETENSORS)
-    return tdict_fail(err, TDICT_EINVAL, "%s: max_shard_bytes is set, but only safetensors files have shards",
-                      request->what);
-  if (request->options->metadata && tdict_num_keys(request->options->metadata) &&
-      request->options->format != TDICT_FORMAT_SAFETENSORS)
-    return tdict_fail(err, TDICT_EINVAL, "%s: metadata is set, but only safetensors files hold metadata",
-                      request->what);
+  tdict_status status = refuse_unused(request, err);
+  if (status != TDICT_OK) return status;
   switch (request->options->format) {
   case TDICT_FORMAT_SAFETENSORS:
     return tdict_safetensors_save(request, err);
@@ -163,5 +174,7 @@ tdict_status tdict_save(tdict_context *context, const char *path, const tdict_tr
   tdict_save_options o;
   tdict_save_request request = {.what = "save", .path = path, .options = &o, .num_threads = -1};
   tdict_status status = tdict_save_read_options(request.what, path, tree, options, &o, err);
+  if (status == TDICT_OK && o.snapshot != TDICT_SNAPSHOT_AUTO)
+    status = tdict_fail(err, TDICT_EINVAL, "save: snapshot is set, but only tdict_save_async() makes a snapshot");
   return status == TDICT_OK ? tdict_save_request_run(&request, context, tree, err) : status;
 }

@@ -252,7 +252,7 @@ tdict_status tdict_save_async(tdict_context *context, const char *path, const td
     tdict_future_release(&s->future);
     return status;
   }
-  s->options.after = NULL; /* borrowed for the call; the copies are ordered already */
+  s->options.after = tdict_no_stream(); /* the copies are ordered already */
   start_thread(s);
   *out = &s->future;
   return TDICT_OK;

@@ -134,10 +134,10 @@ static void look_early(stage *s) {
   model_look look = model_device_look(tdict_sim(0));
   look.is_locked = tdict_is_locked(s->source);
   o.num_threads = (int32_t)(1 + dst_roll(3));
-  o.after = &gate.stream;
   if (!model_ok(tdict_stream_create(s->world.context, tdict_sim(0), &stream, model_error()))) return;
   model_calm(true);
   const bool is_shut = model_shut_gate(&s->world, tdict_sim(1), &gate);
+  if (is_shut) o.after = gate.stream;
   bool is_done = is_shut &&
                  model_ok(tdict_to_device_async(s->world.context, s->source, tdict_sim(0), &o, &f, model_error())) &&
                  model_ok(tdict_future_wait_on_stream(f, stream, &there, model_error())) &&

@@ -82,8 +82,7 @@ static tdict_save_options roll_save_options(const player *p, progress *reported)
   tdict_save_options o = tdict_save_options_default();
   o.format = p->format->format;
   if (p->format->has_shards) o.max_shard_bytes = 300;
-  o.allows_gap = true;
-  o.snapshot = dst_roll(2) ? TDICT_SNAPSHOT_AUTO : TDICT_SNAPSHOT_HOST;
+  o.allows_gap = p->format->format == TDICT_FORMAT_MEMMAP;
   *reported = (progress){.stops = dst_roll(6) == 0};
   if (dst_roll(2)) {
     o.progress = report;
@@ -120,7 +119,7 @@ static void save_behind(player *p) {
   tdict_tree *td = make_tree(p, generation, dst_roll(2));
   tdict_future *saving = NULL;
   o.format = p->format->format;
-  o.allows_gap = true;
+  o.allows_gap = p->format->format == TDICT_FORMAT_MEMMAP;
   if (p->format->has_shards) o.max_shard_bytes = 300;
   if (!td) return;
   note_start(p, generation);
@@ -136,11 +135,12 @@ static void save_behind(player *p) {
 /* Saves in the background. The source changes as soon as the snapshot is complete. */
 static void save_async(player *p, tdict_tree *td, int64_t generation, bool on_device) {
   progress reported;
-  const tdict_save_options o = roll_save_options(p, &reported);
+  tdict_save_options o = roll_save_options(p, &reported);
   const model_rows other = rows_of(MOST_GENERATIONS + 1);
   const bool will_cancel = dst_roll(4) == 0;
   const uint32_t allowed = (o.progress && reported.stops) || will_cancel ? 1u << TDICT_ECANCELLED : 0;
   tdict_future *saving = NULL;
+  o.snapshot = dst_roll(2) ? TDICT_SNAPSHOT_AUTO : TDICT_SNAPSHOT_HOST;
   note_start(p, generation);
   if (!model_ok(tdict_save_async(p->stage->world.context, p->path, td, &o, &saving, model_error()))) {
     note_failure(p, generation, model_status());

@@ -140,10 +140,11 @@ static void let_go(stage *s) {
  * threads of the pool stay free. One gate is shut at a time. False: a misfortune. */
 static bool shut_gate(stage *s, model_gate *g, tdict_transfer_options *o) {
   *o = roll_options();
-  o->after = &g->stream;
   o->num_threads = 1;
   o->mode = TDICT_MODE_NON_BLOCKING;
-  return model_shut_gate(&s->world, tdict_sim(0), g);
+  if (!model_shut_gate(&s->world, tdict_sim(0), g)) return false;
+  o->after = g->stream;
+  return true;
 }
 
 /* A transfer behind a gate cannot end before it is cancelled, so it must end as cancelled. */
@@ -293,7 +294,7 @@ static void wait_on_stream(stage *s) {
   tdict_tree *there = NULL;
   tdict_future *f = NULL;
   if (!model_ok(tdict_stream_create(s->world.context, tdict_sim(0), &stream, model_error()))) return;
-  if (dst_roll(2)) o.after = &stream;
+  if (dst_roll(2)) o.after = stream;
   if (model_ok(tdict_to_device_async(s->world.context, s->sources[generation], tdict_sim(0), &o, &f, model_error()))) {
     if (model_ok(tdict_future_wait_on_stream(f, stream, &there, model_error()))) {
       const model_rows rows = rows_of(s, generation);

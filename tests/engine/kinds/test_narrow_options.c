@@ -106,20 +106,6 @@ GPU_CASE(narrow_of_unloaded_leaves) {
   close_world(&w);
 }
 
-DEVICE_CASE(narrow_is_checked) {
-  world w = open_world();
-  tdict_tree *src = new_tree(), *out = NULL;
-  tdict_transfer_options o = tdict_transfer_options_default();
-  give(src, "a", random_tensor(TDICT_I64, SHAPE(10), NULL));
-  o.narrow = 2;
-  td_fails(TDICT_EINVAL, "to_device: narrow is 2, wanted 0 or 1", tdict_to_device(w.c, src, w.device, &o, &out, err));
-  o.narrow = -1;
-  td_fails(TDICT_EINVAL, "narrow is -1, wanted 0 or 1", tdict_to_device(w.c, src, w.device, &o, &out, err));
-  assert_null(out);
-  tdict_release(src);
-  close_world(&w);
-}
-
 static tdict_status move_and_drop(const world *w, const tdict_tree *src, const tdict_transfer_options *o,
                                   tdict_error *err) {
   tdict_tree *out = NULL;
@@ -159,7 +145,7 @@ SIM_CASE(narrow_can_be_cancelled) {
     td_fails(TDICT_ECANCELLED, "", tdict_future_wait(f, &out, err));
     tdict_future_release(f);
     assert_null(tdict_tensor_const_data(leaf_of(dst, "d0.k0")));
-    o.after = NULL;
+    o.after = tdict_no_stream();
     td_ok(td_transfer_into(w.c, dst, src, &o, err));
     check_tree(&w, src, dst);
     tdict_stream_destroy(w.c, h.s);

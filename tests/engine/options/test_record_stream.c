@@ -95,7 +95,7 @@ SIM_CASE(record_stream_holds_an_overwrite) {
   td_ok(tdict_record_stream(dst, r.s, err));
   tdict_transfer_options o = threads(2);
   tdict_stream idle = new_stream(&w);
-  o.after = &idle; /* so that nothing but the record holds it up */
+  o.after = idle; /* so that nothing but the record holds it up */
   tdict_future *f = copy_async(&w, src, dst, &o);
   check_pending(f);
   check_tree_number(&w, dst, 7);
@@ -140,7 +140,7 @@ SIM_CASE(record_stream_and_after_hold_each_worker) {
     kernel_launch(&r[1].k, r[1].s, leaf_of(dst, "a"), &r[1].gate, NULL); /* runs after the first kernel */
     td_ok(tdict_record_stream(dst, r[recorded].s, err));
     tdict_transfer_options o = threads(2);
-    o.after = &r[!recorded].s;
+    o.after = r[!recorded].s;
     tdict_future *f = copy_async(&w, src, dst, &o);
     check_pending(f);
     check_wide(&w, dst, 1);
@@ -177,7 +177,7 @@ SIM_CASE(record_stream_reports_failed_waits) {
   td_ok(tdict_record_stream(dst, r.s, err));
   tdict_transfer_options o = threads(1);
   tdict_stream idle = new_stream(&w);
-  o.after = &idle;
+  o.after = idle;
   real_ops = w.d->ops;
   shim_begin(&x, w.d);
   x.ops.stream_wait_event = fail_wait;
@@ -312,7 +312,7 @@ GPU_CASE(record_stream_holds_bytes_under_copies) {
     if (round % 2) {
       tdict_transfer_options o = threads(-1);
       tdict_stream idle = new_stream(&w);
-      o.after = &idle;
+      o.after = idle;
       td_ok(td_transfer_into(w.c, out, src, &o, err)); /* waits for the stream, then overwrites */
       tdict_stream_destroy(w.c, idle);
       tdict_release(out);

@@ -80,7 +80,7 @@ static bool survives(const folder *f, const way *w, const tdict_tree *tree) {
   tdict_error why;
   o.format = w->format;
   o.max_shard_bytes = w->max_shard_bytes;
-  o.without_structure = w->is_plain;
+  o.without_structure = w->is_plain && w->format == TDICT_FORMAT_SAFETENSORS;
   flat.flat = true;
   const tdict_status status = tdict_save(NULL, in(f, w->name), tree, &o, &why);
   if (status != TDICT_OK) {

@@ -181,7 +181,7 @@ CASE(saving_orders_a_stream_after_the_snapshot) {
   td_ok(tdict_future_wait_on_stream(s, stream, NULL, err));
   tdict_transfer_options o = tdict_transfer_options_default();
   tdict_future *later = NULL;
-  o.after = &stream;
+  o.after = stream;
   td_ok(tdict_transfer_into_async(c, source, other, &o, &later, err));
   td_rest();
   assert_false(tdict_future_is_ready(s));

@@ -23,7 +23,7 @@ enum { MOST = 400 };
 static void pass_stream(const yard *y, const tdict_tree *batch, const tdict_stream *stream) {
   tdict_transfer_options o = tdict_transfer_options_default();
   tdict_tree *host = NULL;
-  o.after = stream;
+  if (stream) o.after = *stream;
   td_ok(tdict_to_device(y->c, batch, tdict_cpu(), &o, &host, err));
   tdict_release(host);
 }

@@ -121,7 +121,7 @@ static void *open_later(void *user) {
   gate_open(user);
   return NULL;
 }
-static tdict_transfer_options after(const tdict_stream *s) {
+static tdict_transfer_options after(tdict_stream s) {
   tdict_transfer_options o = threads(1);
   o.after = s;
   return o;
@@ -136,7 +136,7 @@ SIM_CASE(device_index_on_stream_waits_for_transfers) {
   tdict_stream s = new_stream(&w);
   stuck b;
   stick(&w, &b);
-  const tdict_transfer_options o = after(&b.s);
+  const tdict_transfer_options o = after(b.s);
   tdict_future *f = copy_async(&w, fresh, td, &o);
   const tdict_run options = td_run(s, NULL);
   td_ok(tdict_index_into(NULL, few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
@@ -194,7 +194,7 @@ SIM_CASE(device_index_waits_for_transfers) {
     pthread_t opener;
     stuck b;
     stick(&w, &b);
-    const tdict_transfer_options o = after(&b.s);
+    const tdict_transfer_options o = after(b.s);
     tdict_future *f = writes ? move_async(&w, td, tdict_cpu(), &o) : copy_async(&w, fresh, td, &o);
     assert_int_equal(pthread_create(&opener, NULL, open_later, &b.gate), 0);
     if (writes)

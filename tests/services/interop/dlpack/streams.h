@@ -44,7 +44,7 @@ static inline void go_on(const place *w, stopped *at) {
 /* Starts a transfer whose copies stand still. */
 static inline tdict_future *stopped_copy(const place *w, const tdict_tree *src, tdict_tree *dst, const stopped *at) {
   tdict_transfer_options o = tdict_transfer_options_default();
-  o.after = &at->s;
+  o.after = at->s;
   return copy_async(w, src, dst, &o);
 }
 

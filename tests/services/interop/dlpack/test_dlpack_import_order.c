@@ -20,7 +20,7 @@ SIM_CASE(dlpack_import_waits_for_the_producer) {
   for (int with_after = 0; with_after < 2; with_after++) {
     tdict_stream idle = new_stream(&w);
     tdict_transfer_options o = tdict_transfer_options_default();
-    if (with_after) o.after = &idle;
+    if (with_after) o.after = idle;
     number_tree(&w, own, 7);
     start_writer(&w, &at, leaf, 50);
     produce_leaf(&p, leaf);
@@ -55,7 +55,7 @@ SIM_CASE(dlpack_import_holds_writes_back) {
   start_writer(&w, &at, leaf, 50);
   produce_leaf(&p, leaf);
   tdict_tree *in = import_one(&w, &p, at.s);
-  o.after = &idle;
+  o.after = idle;
   tdict_future *f = copy_async(&w, src, in, &o);
   check_pending(f);
   gate_open(&at.gate);

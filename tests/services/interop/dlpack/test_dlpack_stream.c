@@ -1,7 +1,7 @@
 /* The consumer's stream: it waits for what fills the bytes, and its work is done before bytes are freed or written.
  * Kernels wait at a gate, so "too early" cannot be missed. */
+#include "engine/start.h"
 #include "streams.h"
-#include "support/take.h"
 
 /* The export of `c` returns only after the stopped stream has gone on. */
 static void check_export_waits(const place *w, call *c, stopped *at) {
@@ -103,16 +103,16 @@ SIM_CASE(dlpack_export_without_a_stream_waits) {
 typedef struct blocking {
   const place *w;
   tdict_tree *src, *dst;
-  const tdict_stream *after;
+  tdict_stream after;
 } blocking;
 static void *copy_blocking(void *user) {
   blocking *b = user;
   tdict_transfer_options o = tdict_transfer_options_default();
   o.after = b->after;
-  (void)!td_transfer_into(b->w->c, b->dst, b->src, &o, NULL);
+  (void)!tdict_start_and_wait_into(b->w->c, b->dst, b->src, &o, NULL);
   return NULL;
 }
-/* A blocking transfer of another thread records no events for streams. */
+/* A transfer whose caller waits, here on another thread, records no events for streams. */
 SIM_CASE(dlpack_consumer_waits_for_blocking_transfers) {
   place w = place_open(2);
   tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
@@ -121,7 +121,7 @@ SIM_CASE(dlpack_consumer_waits_for_blocking_transfers) {
   pthread_t thread;
   call c = {.c = w.c, .tensor = leaf_of(dst, "a"), .export_options = consumer_on(s)};
   stop_stream(&w, &at, c.tensor);
-  blocking b = {&w, src, dst, &at.s};
+  blocking b = {&w, src, dst, at.s};
   assert_int_equal(pthread_create(&thread, NULL, copy_blocking, &b), 0);
   td_rest();
   check_export_waits(&w, &c, &at);
@@ -247,7 +247,7 @@ SIM_CASE(dlpack_deleter_holds_an_overwrite) {
   gate_await(&g, 1);
   delete_versioned_of(m);
   tdict_transfer_options t = threads(2);
-  t.after = &idle; /* so that nothing but the record holds it up */
+  t.after = idle; /* so that nothing but the record holds it up */
   tdict_future *f = copy_async(&w, src, dst, &t);
   check_pending(f);
   gate_open(&g);

@@ -100,7 +100,7 @@ GPU_CASE(dlpack_export_tries) {
       td_fill_random(t->data, BYTES, number + (uint64_t)i);
       give(src[i], "t", t);
     }
-    o.after = &before.s;
+    o.after = before.s;
     queue_delay(&w, &r, &before, noise);
     tdict_future *first = copy_async(&w, src[0], dst, &o);
     td_ok(tdict_dlpack_export_tree(w.c, dst, &e, &entries, &count, err));
