@@ -404,7 +404,7 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
   if (status == TDICT_OK && start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK && t->plan.objects)
     status = tdict_hooks_prepare(t, context, s->device, s->memory, tdict_to_device, err);
-  const bool waits = tdict_has_stream(start->options.after) || t->plan.reads_device || t->plan.writes_existing;
+  const bool waits = start->options.after.device.type || t->plan.reads_device || t->plan.writes_existing;
   return status == TDICT_OK && waits ? make_device_waits(s, t, err) : status;
 }
 
@@ -517,7 +517,8 @@ static void wake_helpers(const tdict_engine *e) {
 static tdict_status check_start(starter *s, tdict_error *err) {
   tdict_status status = tdict_forkmark_check(s->engine->config.mark, s->start->what, err);
   if (status == TDICT_OK) status = check_options(s, err);
-  if (status == TDICT_OK) status = check_after(s, err);
+  const tdict_stream *after = &s->start->options.after;
+  if (status == TDICT_OK && (after->device.type || after->handle)) status = check_after(s, err);
   return status == TDICT_OK ? choose_memory(s, err) : status;
 }
 

@@ -180,7 +180,7 @@ class Checker:
             yield from self.check_cmake([name, *words])
         elif name == "man" and words:
             self.report.checked()
-            if words[-1] not in source.api_functions(self.root) and words[-1] not in PROGRAMS:
+            if words[-1] not in source.public_names(self.root) and words[-1] not in PROGRAMS:
                 yield f"there is no man page {words[-1]}"
 
     def check_page(self, page):
