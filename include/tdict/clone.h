@@ -44,7 +44,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_contiguous(const tdict_tree *tree, 
  *  The tensors are in the order of tdict_walk(), each in C order and at a multiple of 256 bytes. The result shares
  *  texts, numbers and JSON; other objects are #TDICT_ENOTSUP, and err->path names them. The result stays consolidated
  *  until tdict_unlock(). Its clones, views and children are not consolidated.
- *  @param[in] memory  Memory of the result, in host memory or on the device of the tensors. NULL: plain host memory.
+ *  @param[in] memory  Where the result is: on the host or the device of the tensors. NULL: plain host memory.
  *  @note Cost: one copy of all bytes, plus O(tensors + nodes). Copies from or to a device run one after another. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_consolidate(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out,
                                                          tdict_error *err);

@@ -41,8 +41,8 @@ static inline tdict_tensor_summary tdict_tensor_summary_default(void) {
   s.struct_size = sizeof s;
   return s;
 }
-/** @brief Computes the numbers of the summary of one tensor. Waits for transfers that write it. Reads each element
- *  once.
+/** @brief Computes the summary of one tensor. Waits for transfers that write to the tensor, then reads each
+ *  element once.
  *  @param[in,out] out  Initialized by tdict_tensor_summary_default(). At most out->struct_size bytes are written.
  *  @return #TDICT_EINVAL a NULL pointer, a wrong `struct_size`, or a failed transfer into the tensor;
  *          #TDICT_EWRONGDEVICE the tensor is not in host memory; #TDICT_ENOTSUP its elements are still in a file. */

@@ -24,7 +24,7 @@ typedef struct tdict_key_set {
   size_t count;
 } tdict_key_set;
 /** @brief Makes a tree for each set, as tdict_select() with `strict`, and a last one of the entries that no set names.
- *  @param[out] trees  The @p num_sets + 1 new trees, owned by the caller. Written on success only, as @p count.
+ *  @param[out] trees  The @p num_sets + 1 new trees, owned by the caller. Like @p count, written on success only.
  *  @param[in,out] count  The capacity of @p trees, then the number of trees. #TDICT_EINVAL if it is too small. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_split_keys(const tdict_tree *tree, const tdict_key_set *sets,
                                                         size_t num_sets, tdict_tree **trees, size_t *count,

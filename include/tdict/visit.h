@@ -28,8 +28,8 @@ typedef struct tdict_leaves {
 } tdict_leaves;
 /** Visits the tensors at one path. A number that is no tdict_status becomes #TDICT_EHOOK, here and below. */
 typedef tdict_status (*tdict_leaf_visitor)(void *user, const tdict_leaves *at, tdict_error *err);
-/** Stores a new reference in *@p out for the tensors at one path, or leaves NULL: the result then has no entry there.
- *  */
+/** Stores the new tensor for one path in *@p out, as a reference. If *@p out stays NULL, the result has no entry
+ *  there. */
 typedef tdict_status (*tdict_leaf_maker)(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err);
 /** Returns true if tdict_filter() must keep the tensor at a path. */
 typedef bool (*tdict_leaf_predicate)(void *user, const tdict_leaves *at);

@@ -94,7 +94,7 @@ static size_t results_bytes(const launch *l) {
   return l->work->has_results ? l->work->num_entries * sizeof(uint64_t) : 0;
 }
 
-/* Writes the table to the parameters if the table fits, else to a buffer. Queues the copy of a table in a buffer to the
+/* Writes the table to the parameters if the table fits. Otherwise writes it to a buffer, and queues its copy to the
  * device. The kernel writes results to the pinned half of the buffer, so results need no copy. */
 static tdict_status prepare_table(launch *l, tdict_error *err) {
   const size_t words = tdict_kernel_table_words(l->work);

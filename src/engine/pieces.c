@@ -91,7 +91,7 @@ typedef struct casting {
   char *from_buffer, *to_buffer;
 } casting;
 
-/* Converts the elements [first, first + count) of the item, at most a block if a buffer is used. */
+/* Converts the elements [first, first + count) of the item. If a buffer is used, they must fit into it. */
 static tdict_status cast_block(const casting *c, size_t first, size_t count, tdict_error *err) {
   const tdict_item *item = c->piece->item;
   const tdict_cast *cast = c->piece->host;

@@ -12,7 +12,7 @@
 
 typedef struct tdict_promise {
   tdict_future future; /* first member, so that a pointer to the promise is also a pointer to the future */
-  /* guards: parts, num_parts, num_open, and while the promise has not ended: its result and its statistics */
+  /* guards: parts, num_parts, num_open and, until the promise ends, its result and its statistics */
   pthread_mutex_t lock;
   size_t num_open; /* parts that have not ended, and 1 until the owner closes the promise */
   size_t num_parts;

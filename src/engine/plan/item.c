@@ -379,8 +379,8 @@ static bool join_stretches(tdict_plan *plan, stretch *stretches, long count) {
   return true;
 }
 
-/* Guesses the offset on the line at which a stretch begins. Returns a multiple of 256. Returns 0 if the offset
- * overflows or the first leaf is not a tensor. */
+/* Guesses the offset on the line at which a stretch begins. Returns a multiple of 256, or 0 if the
+ * offset overflows or the first leaf is not a tensor. */
 static size_t guess_begin(const tdict_plan *plan, tdict_leaf first_leaf, uint32_t first) {
   const tdict_tensor *t = tdict_leaf_tensor(first_leaf);
   size_t each, before, line, begin;

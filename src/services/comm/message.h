@@ -70,7 +70,7 @@ tdict_status tdict_message_unpack(const tdict_block_message *message, tdict_tree
  * the source are in memory of this device. */
 tdict_status tdict_comm_copy(const tdict_comm *comm, tdict_tree *dst, const tdict_tree *src, bool is_near,
                              tdict_error *err);
-/* Drops the references. All work on the block must be done. */
+/* Drops the references. Call only after all work on the block has ended. */
 void tdict_message_reset(tdict_block_message *message);
 
 /* Marks the elements of all tensors of a tree as lost, or as valid. */

@@ -42,7 +42,7 @@ typedef struct tdict_mpi {
 /* Checks that an operation may call MPI now. Returns TDICT_ECANCELLED after `abort`, and TDICT_EINVAL on a thread that
  * must not call MPI. `what` names the operation in the message. */
 tdict_status tdict_mpi_enter(const tdict_mpi *mpi, const char *what, tdict_error *err);
-/* Returns TDICT_EINVAL if `peer` is not a rank. MPI gives some negative numbers a meaning. */
+/* Returns TDICT_EINVAL if `peer` is not a rank, because MPI accepts some negative numbers. */
 tdict_status tdict_mpi_check_peer(const tdict_mpi *mpi, const char *what, int32_t peer, tdict_error *err);
 /* Returns TDICT_OK for MPI_SUCCESS. Otherwise fills *err with the text of MPI and its code. `what` names the operation.
  * Returns TDICT_ENOMEM for MPI_ERR_NO_MEM, and TDICT_EIO for all other codes. */

@@ -70,7 +70,7 @@ static tdict_status start_pairs(group *g, size_t i, size_t num_pairs, const awai
   return tdict_promise_start(s->promise, s->context, &start, g->positions[i], err);
 }
 
-/* Copies the bytes of part j of device j into the same bytes of device i, for the first `count` devices j. */
+/* Starts the copies of the parts j < `count`, except i, from device j to the same offsets on device i. */
 static tdict_status start_exchange(group *g, size_t i, const part *parts, size_t count, const awaited *awaits,
                                    tdict_error *err) {
   tdict_tensor *views[TDICT_MAX_DEVICES];
