@@ -2,6 +2,7 @@
 
 usage: pages.py ROOT
 Relative links in *.md and in the pages of docs/, paths in backticks, and included listings must name existing files.
+No page has the lines with which git marks a conflict.
 Every program of docs/listings/ has an .out file of the same name. README.md must show the
 function train_step of docs/listings/train_step.c, in at most PROGRAM_LINES lines, and has at most README_LINES lines.
 docs/figures/first.svg must be the chart of README's table. The table of gates in CONTRIBUTING.md must have a row for each
@@ -47,6 +48,11 @@ def check_listings(report, root, page):
         file = root / "docs" / name[1:] if name.startswith("/listings/") else root / name[1:]
         if not file.exists():
             report.fail(page.relative_to(root), f"shows {name}, which is not there")
+
+
+def check_conflicts(report, root, page):
+    for mark in re.findall(r"^(?:<{7}|>{7}) .*", page.read_text(), flags=re.M):
+        report.fail(page.relative_to(root), f"has the mark of a conflict: {mark}")
 
 
 def check_outputs(report, root):
@@ -100,6 +106,7 @@ def main():
     report = source.Report("pages")
     check_outputs(report, root)
     for page in source.files(root, "*.md", "docs/**/*.md"):
+        check_conflicts(report, root, page)
         check_links(report, root, page)
         check_listings(report, root, page)
         if page.name != "CHANGELOG.md":  # it also names what is gone

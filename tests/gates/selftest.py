@@ -148,6 +148,7 @@ FAULTS = [
     ("pages", "docs/learn/trees.md", "```{literalinclude} /listings/planted.c\n```\n", "shows /listings/planted.c"),
     ("pages", "docs/listings/planted.c", "int main(void) { return 0; }\n", "docs/listings/planted.c: no .out file"),
     ("sentences", "docs/learn/trees.md", f"\nThe planted{LONG_TAIL}.\n", "33 words, at most 32 are allowed: The planted"),
+    ("pages", "docs/learn/trees.md", "<" * 7 + " planted\n", "has the mark of a conflict"),
     ("pages", "CHANGELOG.md", "[planted](docs/planted.md)\n", "links to docs/planted.md"),
     ("pages", "README.md", "```c\nplanted();\n```\n", "shows another program"),
     ("pages", "README.md", "\n" * 120, "README.md: has"),
