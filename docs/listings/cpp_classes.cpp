@@ -1,6 +1,8 @@
+#include <array>
 #include <cstdio>
 #include <mutex>
 
+#include <tdict/shape.h>
 #include <tdict/tdict.hpp>
 
 static const tdict_field fields[] = {TDICT_FIELD("x", TDICT_F32, 2), TDICT_FIELD("y", TDICT_I64)};
@@ -12,6 +14,16 @@ static void transfer(const tdict::context &context, const tdict::tree &batch) {
   const tdict::tree moved = moving.take(); // throws the error of the transfer
   const tdict::tree back = context.to_device(moved, tdict_cpu());
   std::printf("transfer: equal: %d\n", back == batch);
+}
+
+/* Selects a row, writes a row, and makes another shape. run() and call() take any function of C without its last
+ * arguments `out` and `err`. Handles are passed as raw(). */
+static void rows_of(const tdict::tree &batch) {
+  const tdict::tree last = batch.index(TDICT_INDEX(TDICT_AT(-1)));
+  tdict::run(tdict_index_set, nullptr, batch.raw(), TDICT_INDEX(TDICT_AT(0)), last.raw(), nullptr);
+  const tdict::tree grid =
+      tdict::call<tdict::tree>(tdict_reshape_view, batch.raw(), 2, std::array<int64_t, 2>{{2, 2}}.data());
+  std::printf("rows: %d dimensions\n", static_cast<int>(grid.batch_size().size()));
 }
 
 /* Draws batches from a dataset that makes each sample when the loader needs it. */
@@ -58,6 +70,7 @@ int main() try {
   const tdict::tree batch = tdict::tree::create(fields, {4});
   for (float &x : batch.elements<float>("x")) x = 1;
   transfer(context, batch);
+  rows_of(batch);
   load_batches(context);
   replay(batch);
   files(context, batch);
