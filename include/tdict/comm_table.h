@@ -1,16 +1,13 @@
-/* Declares the table of operations of a communicator. tdict_nccl_table() (tdict/comm_nccl.h) and tdict_mpi_table()
- * (tdict/comm_mpi.h) fill in a table. A program may pass its own table to tdict_comm_create().
+/* Declares the table of operations of a communicator, which moves bytes. tdict_nccl_table() (tdict/comm_nccl.h) and
+ * tdict_mpi_table() (tdict/comm_mpi.h) fill in a table. A program may pass its own table to tdict_comm_create().
  *
- * A table moves bytes. The library makes trees of the bytes. Each operation is collective, except `send`, `receive`,
- * `send_host` and `receive_host`: every rank calls the operation, with the same sizes and in the same order.
- * Memory. The buffers of `broadcast`, `all_gather`, `all_reduce`, `send` and `receive` are on the table's device. The
- * buffers of `exchange`, `send_host` and `receive_host` are in host memory. A size may be 0, and exceed INT_MAX.
- * Streams. If the table's device is the cpu, `stream` is NULL and an operation returns after its buffers are complete.
- * Otherwise an operation queues its work on `stream`, which is a stream of the device, and returns. The operations on
- * host memory always return after their buffers are complete.
- * Errors. If an operation fails, the other ranks may be waiting for this rank. The library then calls `abort`, and
- * makes no further call except `destroy`. A rank that waits for another rank longer than `timeout_ns` returns
- * #TDICT_ETIMEDOUT. A table that cannot give up, such as MPI's, ignores `timeout_ns`.
+ * Every rank calls an operation, with the same sizes and in the same order, except `send` and `receive` of both kinds.
+ * Memory. The buffers of `exchange`, `send_host` and `receive_host` are in host memory, all others on the table's
+ * device. A size may be 0, and exceed INT_MAX.
+ * Streams. An operation queues its work on `stream`, a stream of the device, and returns. On host memory, operations
+ * return after their buffers are complete. `stream` is NULL if the device is the cpu.
+ * Errors. After a failed operation, other ranks may still wait. The library calls `abort`, and then only `destroy`. A
+ * rank that waits longer than `timeout_ns` returns #TDICT_ETIMEDOUT. A table that cannot give up ignores the limit.
  * The operations must return, and must not throw: see docs/callbacks.md.
  * Thread rule: the library calls one operation of a table at a time, from any thread unless `on_calling_thread` is
  * true. `abort` may be called by any thread while another operation runs. */
@@ -66,8 +63,8 @@ typedef struct tdict_comm_table {
                        tdict_error *err);
   tdict_status (*receive)(void *self, void *dst, size_t num_bytes, int32_t peer, void *stream, int64_t timeout_ns,
                           tdict_error *err);
-  /** Between `group_begin` and `group_end`, calls of `send`, `receive` and `broadcast` only collect their work, and
-   *  `group_end` does all of this work together, in no particular order. Groups are not nested. */
+  /** Between `group_begin` and `group_end`, calls of `send`, `receive` and `broadcast` only collect their work. Then
+   *  `group_end` does this work together, in no particular order. Groups are not nested. */
   tdict_status (*group_begin)(void *self, tdict_error *err);
   tdict_status (*group_end)(void *self, void *stream, int64_t timeout_ns, tdict_error *err);
 
