@@ -1,23 +1,9 @@
-/* Declares transfers of one tree to several devices of one process, and the gathering of trees from several devices.
- * docs/scale.md says which call serves which need.
+/* Declares transfers of one tree to several devices of one process, and of trees of several devices into one tree.
  *
- * Several devices. tdict_to_devices_async() gives each device the whole tree, or a part of the tree. The rules of
- * tdict/transfer.h for lifetime, order, failure and the option `after` hold for the source and for all results.
- * Replicate. Devices with peer access to each other form a group. If the source is in host memory, each group reads
- * host memory once. Each device of the group receives a part of the bytes over its own link. The devices then copy the
- * parts from each other. A tree of at most an eighth of the staging ring goes to the first device as a whole. From
- * there, it goes to the other devices. tdict_transfer_stats.peer_bytes counts the bytes that were copied between
- * devices. The driver says which devices have peer access. A device without peer access receives all bytes from the
- * host.
- * In some cases, each device receives all bytes from the source. This holds if the tree has objects of the program's
- * types, or a tensor on a device or in a file. This also holds if the option `keep`, `conversions`, `narrow`,
- * `max_queued_bytes`, `pinned_result` or `check_sources` is set.
- * Results. A result has the keys, batch sizes and locks of the source, and its device. In a group, all tensors of a
- * result are in one new storage, and tensors with the same bytes may be copied separately. A device that receives all
- * bytes from the source gets the result of tdict_to_device().
- * Errors. The path of an error begins with the position of the device, for example "1.obs.image".
- * Statistics. The counts are sums over all devices, so total_bytes contains the bytes of all results.
- * Thread rule: any thread may call any function of this header. */
+ * See docs/scale.md for which call serves which need. See docs/transfers.md for the rules of lifetime, order and
+ * failure, and for the bytes that the devices copy from each other.
+ * Errors: those of tdict/transfer.h. err->path begins with the position of the device, for example "1.obs.image".
+ * The counts of statistics are sums over all devices. Thread rule: any thread may call any function of this header. */
 #ifndef TDICT_DEVICES_H
 #define TDICT_DEVICES_H
 
@@ -25,8 +11,7 @@
 
 TDICT_BEGIN_DECLS
 
-/** Maximum number of devices, and of trees, in one call. */
-#define TDICT_MAX_DEVICES 64
+#define TDICT_MAX_DEVICES 64 /**< the largest number of devices, and of trees, in one call */
 
 typedef enum tdict_spread_kind {
   TDICT_REPLICATE, /**< every device receives the whole tree */
@@ -40,9 +25,8 @@ typedef struct tdict_spread {
   size_t num_devices;          /**< from 1 to #TDICT_MAX_DEVICES */
   int32_t kind;                /**< a tdict_spread_kind; default #TDICT_REPLICATE */
   int32_t dim;                 /**< SPLIT: the batch dimension to split; -1 is the last one; default 0 */
-  /** SPLIT: number of elements of the dimension for each device; 0 is allowed. The sum must be the size of the
-   *  dimension. NULL (default): the sizes differ by at most 1, and the first devices get the larger parts. Borrowed for
-   *  the call. */
+  /** SPLIT: elements for each device, with the size of the dimension as their sum; 0 is allowed. NULL (default): sizes
+   *  that differ by at most 1, the larger ones first. Borrowed for the call. */
   const int64_t *counts;
 } tdict_spread;
 /** @brief Returns the description of a whole tree for each of @p num_devices devices. */
@@ -64,16 +48,14 @@ static inline tdict_spread tdict_spread_split(const tdict_device *devices, size_
 
 /** @brief Starts to copy a tree to several devices, and returns one future for all copies.
  *
- *  The result of the future is a tree without batch dimensions. The tree holds the tree of device i at the key that is
- *  the number i, for example "0". tdict_get_tree() returns these trees. Cancelling stops the transfers to all devices.
+ *  The result is a tree without batch dimensions. Its child "0" is the tree of the first device, and so on. Get
+ *  them with tdict_get_tree(). Cancelling stops the transfers to all devices.
  *  @param[in]  src      Borrowed. The transfer retains the storages of @p src until the copies have ended.
- *  @param[in]  spread   The devices and their parts.
- *  @param[in]  options  NULL for the defaults. `memory` must be NULL if there are several devices. The limit
- *                       `max_queued_bytes` holds for each device.
+ *  @param[in]  options  NULL for the defaults. `max_queued_bytes` holds for each device. `memory` must be NULL
+ *                       if there are several devices.
  *  @param[out] out      A new future, released with tdict_future_release().
- *  @return Errors of tdict_to_device_async(). Also #TDICT_EINVAL @p spread is invalid, a device occurs twice, or the
- *          batch dimension does not exist; #TDICT_ESHAPE the sum of `counts` is wrong; errors of tdict_split() for
- *          objects. tdict_future_wait() returns all later errors. */
+ *  @return Errors of tdict_to_device_async(), and of tdict_split() for objects; #TDICT_EINVAL an invalid @p spread, a
+ *          device that occurs twice, or no such batch dimension; #TDICT_ESHAPE the sum of `counts` is wrong. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_devices_async(tdict_context *context, const tdict_tree *src,
                                                               const tdict_spread *spread,
                                                               const tdict_transfer_options *options, tdict_future **out,
@@ -84,9 +66,8 @@ typedef struct tdict_gather_devices_options {
   size_t struct_size;
   tdict_device device; /**< tdict_cpu() (default) or a device of the context */
   int32_t dim;         /**< the batch dimension along which the trees are joined; -1 is the last one; default 0 */
-  /** NULL (default) for the defaults. With `memory`, the result is in this memory of `device`. Without `memory` and
-   *  with `pinned_result`, the result is in pinned memory. `keep` and `conversions` must not be set. Borrowed for the
-   *  call. */
+  /** NULL (default) for the defaults. With `memory`, the result is in this memory of `device`. Without `memory`,
+   *  `pinned_result` makes it pinned. `keep` and `conversions` must not be set. Borrowed for the call. */
   const tdict_transfer_options *transfer;
 } tdict_gather_devices_options;
 static inline tdict_gather_devices_options tdict_gather_devices_options_default(void) {
@@ -97,18 +78,15 @@ static inline tdict_gather_devices_options tdict_gather_devices_options_default(
   return o;
 }
 
-/** @brief Starts to join trees of several devices along a batch dimension, into one tree on a device or on the host.
- *         Returns a future, whose result is this tree.
+/** @brief Starts to join trees of several devices along a batch dimension, and returns a future for the joined tree.
  *
- *  The batch sizes of the trees may differ only in this dimension. The result has the sum of their sizes. Its keys and
- *  their order are those of the first tree. The other trees may have another order.
+ *  Batch sizes may differ only in this dimension. The keys have the order of the first tree; other orders are allowed.
  *  @param[in]  trees    Array of @p count trees, on any devices of the context and on the host.
  *  @param[in]  count    From 1 to #TDICT_MAX_DEVICES.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      A new future, released with tdict_future_release().
- *  @return Errors of tdict_transfer_into_async(). Also #TDICT_EINVAL the batch dimension does not exist; #TDICT_ENOTSUP
- *          an object. For these errors, and if trees differ in keys, dtypes or other sizes, err->path begins with the
- *          position of the tree in @p trees, and names the leaf. tdict_future_wait() returns all later errors. */
+ *  @return Errors of tdict_transfer_into_async(); #TDICT_EINVAL no such batch dimension; #TDICT_ENOTSUP an object. If a
+ *          tree is wrong or differs, err->path begins with its position in @p trees, and names the leaf. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_gather_devices_async(tdict_context *context,
                                                                   const tdict_tree *const *trees, size_t count,
                                                                   const tdict_gather_devices_options *options,

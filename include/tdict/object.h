@@ -1,22 +1,13 @@
-/* Declares objects. An object is a struct of the program that is stored as a leaf of a tree. A tdict_type has the
- * functions, called hooks, that the library calls for the struct. docs/howto/custom_batch.md says which call uses which
- * hook. Hooks must return, and must not throw: see docs/callbacks.md.
+/* Declares objects: structs of the program that are leaves of a tree. Their tdict_type has functions, called hooks, for
+ * the library to call. docs/howto/custom_batch.md says which call uses which hook, and what happens without it. Hooks
+ * must return, and must not throw: see docs/callbacks.md.
  *
- * Ownership. A tree holds an object in a reference-counted box, which other trees may share. When the last reference to
- * the box is dropped, the library calls the type's `release`, on any thread. Set an object in one tree only, and only
- * once. An object must not hold a reference to a tree that contains the object.
+ * Errors of operations on trees, which are then unchanged. err->path names the object:
+ * - #TDICT_ENOTSUP: the type has neither the hook nor `flatten`.
+ * - #TDICT_ESHAPE: a tensor does not begin with the batch size of the tree.
+ * - #TDICT_ETYPE: two objects have different types. Also the errors of hooks.
  *
- * Pinning and moving. If a type has neither `to_device` nor `flatten`, a transfer of its objects fails, unless the
- * option `keep_objects` is set. An object that cannot be pinned is no error. tdict_transfer_stats counts both.
- *
- * Errors of operations on trees, whose err->path names the object:
- * - #TDICT_ENOTSUP: the type has neither the hook of the operation nor `flatten`.
- * - #TDICT_ESHAPE: the shapes of the object's tensors do not begin with the batch size of its tree.
- * - #TDICT_ETYPE: two objects have different types.
- * - The errors of hooks. After all these errors, the trees are unchanged.
- *
- * Thread rule: several hooks may run at the same time, also for one object, on threads of the program or of the pool. A
- * hook must therefore not change `self`. */
+ * Thread rule: several hooks may run at once, also for one object, on any thread. A hook must not change `self`. */
 #ifndef TDICT_OBJECT_H
 #define TDICT_OBJECT_H
 
@@ -27,46 +18,35 @@ TDICT_BEGIN_DECLS
 /** The argument of hooks: where to put the new object; see tdict/hook.h. */
 typedef struct tdict_hook tdict_hook;
 
-/** A type of object: a table of hooks. All members after `release` may be NULL. The type must outlive its objects. The
- *  library never writes to the type, and compares types by address.
- *
- *  A hook reports an error with tdict_error_set(), and writes its result on success only. If it returns another number
- *  than a tdict_status, or #TDICT_OK without a result, the status becomes #TDICT_EHOOK. A hook that makes an object may
- *  return `self` in *out. The result then shares the box of `self`. */
+/** A type of object: a table of hooks. All members after `release` may be NULL. Types are compared by address, and must
+ *  outlive their objects. A hook reports errors with tdict_error_set(), and writes its result on success only. */
 struct tdict_type {
   size_t struct_size;          /**< sizeof(tdict_type); hooks beyond this size are treated as NULL */
   const char *name;            /**< name in messages and in tdict_print(); not empty */
-  void (*release)(void *self); /**< frees the struct; called once */
-  /** Makes an object whose tensors are pinned. Runs on threads of the context's pool, unless `num_threads` is 0. */
+  void (*release)(void *self); /**< frees the struct; called once, on any thread, after the last reference */
+  /** Makes an object with pinned tensors. This and the next hook may return `self`, and the result then shares it. */
   tdict_status (*pin_memory)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
-  /** Makes an object on the device `hook->device`, which may be the cpu. `self` may be a result of `pin_memory`. */
+  /** Makes an object on `hook->device`, which may be the cpu, perhaps of a result of `pin_memory`. */
   tdict_status (*to_device)(const void *self, const tdict_hook *hook, void **out, tdict_error *err);
   bool (*is_pinned)(const void *self); /**< returns true if every host tensor of the object is pinned */
-  /** Makes a tree that shares the tensors of the object and holds no objects. The library may read and write the
-   *  elements of this tree, but does not change its keys. */
+  /** Makes a tree that shares the tensors, without objects. The library may write elements, but changes no keys. */
   tdict_status (*flatten)(const void *self, tdict_tree **out, tdict_error *err);
-  /** Makes an object like `self` from the tensors of `tree`, which has the keys that `flatten` returned. The shapes may
-   *  differ. The tree is borrowed: the hook must retain the tensors that the object keeps. In a transfer, the elements
-   *  are not valid yet, and the hook must not read them. */
+  /** Makes an object like `self` of a tree with the keys of `flatten`. Retain tensors; in transfers, do not read. */
   tdict_status (*unflatten)(const void *self, const tdict_tree *tree, void **out, tdict_error *err);
-  /** Makes a deep copy of the object. The copy should share no elements with `self`. */
+  /** Makes a deep copy, which should share no elements with `self`. */
   tdict_status (*clone)(const void *self, void **out, tdict_error *err);
-  /** Makes an object of element `i` of the first batch dimension. The library checks the range of `i`. */
+  /** Makes an object of element `i`, which is in range, of the first batch dimension. */
   tdict_status (*index)(const void *self, int64_t i, void **out, tdict_error *err);
-  /** Stacks `count` objects of this type into one new object, along a new first batch dimension. */
+  /** Makes an object of `count` objects of this type, along a new first batch dimension. */
   tdict_status (*stack)(const void *const *items, size_t count, void **out, tdict_error *err);
   size_t (*bytes)(const void *self); /**< returns the bytes of all elements, for tdict_bytes(); NULL: 0 bytes */
-  /** Writes a text without a newline to `buffer`, cut to `bytes` bytes including the final 0. Returns the length of the
-   *  full text, as snprintf() does. */
+  /** Writes a text without a newline, and returns the length of the full text, as snprintf() does. */
   size_t (*print)(const void *self, char *buffer, size_t bytes);
 };
 
-/** @brief Sets the object at a path, as tdict_set() sets a tensor. On success, the tree owns @p self.
- *
- *  The object's device may differ from that of the tree. The batch size is checked only for the library's types, such
- *  as tdict_ragged_type(). Setting an object where it is already changes nothing.
- *  @return The errors of tdict_set(); #TDICT_EINVAL @p type has no name, no `release`, too small a `struct_size`, or
- *          only one of `flatten` and `unflatten`. #TDICT_EINVAL also if @p self is at the path with another type. */
+/** @brief Sets the object at a path as tdict_set() does, once. On success, the tree owns @p self.
+ *  @return The errors of tdict_set(); #TDICT_EINVAL @p self is at the path with another type; #TDICT_EINVAL @p type has
+ *          no name, no `release`, too small a `struct_size`, or only one of `flatten` and `unflatten`. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_object(tdict_tree *tree, const char *path, const tdict_type *type,
                                                         void *self, tdict_error *err);
 /** @brief Returns the object at a path, borrowed from the tree.

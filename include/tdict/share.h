@@ -1,10 +1,7 @@
-/* Declares trees in shared memory: single trees, and rings of trees that carry batches from worker processes to a
- * trainer. Linux only. docs/neighbours.md describes segments, trust, and how workers start and end.
- *
- * A shared tree is consolidated (tdict/clone.h), and its elements and its schema are in a segment of shared memory.
- * Every process that has a single tree may write its elements at any time, without order. A ring orders accesses. It
- * has slots: shared trees of one structure. The trainer is the process that created the ring. The batches of one worker
- * arrive in the order in which the worker published them.
+/* Declares trees in shared memory, and rings of them that carry batches from workers to a trainer. Linux only. The
+ * trainer is the process that created the ring. The slots of a ring are shared trees of one structure. A shared
+ * tree is consolidated (tdict/clone.h). Its elements and its schema are in a segment of shared memory. See
+ * docs/neighbours.md for segments, order, trust and costs, and for how workers start and end.
  *
  * Errors of all functions:
  * - #TDICT_EINVAL: a pointer is NULL, a time or a socket is negative, or the ring belongs to the other side.
@@ -13,8 +10,7 @@
  * - #TDICT_EIO: a system call failed, and err->native is the errno.
  *
  * Results are written on success only. A `timeout_ns` is the longest time to wait, in nanoseconds; INT64_MAX: no limit.
- * Thread rule: one thread at a time may use a handle of a ring. Functions for single trees are thread-safe. If two
- * threads receive from one socket, either thread may get the next tree. Trees: as in tdict/tree.h. */
+ * Thread rule: one thread at a time may use a handle of a ring. Functions for single trees are thread-safe. */
 #ifndef TDICT_SHARE_H
 #define TDICT_SHARE_H
 
@@ -23,7 +19,6 @@
 
 TDICT_BEGIN_DECLS
 
-/** Options of tdict_share_create(). */
 typedef struct tdict_share_options {
   size_t struct_size;
   bool is_zero; /**< true: all elements are zero, and those of the tree are not read; false (default): copies */
@@ -40,21 +35,18 @@ static inline tdict_share_options tdict_share_options_default(void) {
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_create(const tdict_tree *tree, const tdict_share_options *options,
                                                           tdict_tree **out, tdict_error *err);
 /** @brief Sends a shared tree to another process, by a message of 16 bytes and one descriptor.
- *  @param[in] socket  A connected Unix socket of type SOCK_STREAM or SOCK_SEQPACKET. Borrowed. If the buffer of the
- *                     socket is full, the call waits, unless the socket is non-blocking.
+ *  @param[in] socket  A connected Unix socket of type SOCK_STREAM or SOCK_SEQPACKET. Borrowed. If it is full and
+ *                     blocking, the call waits.
  *  @return #TDICT_EINVAL @p tree is not a shared tree, or was unlocked. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_send(int socket, const tdict_tree *tree, tdict_error *err);
-/** @brief Receives a tree that tdict_share_send() sent. The tree uses the sender's segment, so no element is copied.
- *
- *  The call reads one message. If the message is wrong, the call closes all its descriptors.
+/** @brief Receives a tree that tdict_share_send() sent, in the sender's segment. No element is copied.
  *  @return #TDICT_ETIMEDOUT no message has arrived; #TDICT_EFORMAT the message, its descriptors or the segment are
- *          invalid; #TDICT_ENOTSUP the message or the segment has another version, or the schema has an object;
- *          #TDICT_EIO also if the peer has closed the socket. */
+ *          invalid, and the descriptors are closed; #TDICT_ENOTSUP the message or the segment has another version, or
+ *          the schema has an object; #TDICT_EIO also if the peer has closed the socket. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_receive(int socket, int64_t timeout_ns, tdict_tree **out,
                                                            tdict_error *err);
 
-/** A ring of shared trees. The trainer and each worker have their own handle of the ring. */
-typedef struct tdict_share_ring tdict_share_ring;
+typedef struct tdict_share_ring tdict_share_ring; /**< a ring; the trainer and each worker have their own handle */
 
 #define TDICT_SHARE_MAX_SLOTS 1024   /**< the largest number of slots of a ring */
 #define TDICT_SHARE_MAX_WORKERS 1024 /**< the largest number of workers of a ring */
@@ -79,45 +71,34 @@ static inline tdict_share_ring_options tdict_share_ring_options_default(void) {
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_create(const tdict_tree *like,
                                                                const tdict_share_ring_options *options,
                                                                tdict_share_ring **out, tdict_error *err);
-/** @brief Destroys a ring. NULL is allowed.
- *
- *  In the trainer: later calls of tdict_share_ring_begin() in the workers return #TDICT_ECANCELLED, and transfers that
- *  still read a slot keep the segment alive. In a worker: the slots that it was filling become empty, and the trainer
- *  does not report the worker as dead. Do not use trees of the ring after the call, unless the program has retained
- *  them. In a fork of the process, the call changes nothing for other processes. */
+/** @brief Destroys a ring, and ends the part of this process in it. NULL is allowed.
+ *  @note After the trainer's call, tdict_share_ring_begin() in the workers returns #TDICT_ECANCELLED. Trees of the ring
+ *        end too, unless they are retained. */
 TDICT_API void tdict_share_ring_destroy(tdict_share_ring *ring);
 
 /** @brief Trainer: adds a worker, and sends the ring to it. The call does not wait for the worker.
  *  @param[in] socket  As in tdict_share_send(). The program may close the socket after the call.
- *  @param[in] pid     Process id of the worker. The program must not have reaped the process with waitpid().
+ *  @param[in] pid     The worker, not yet reaped with waitpid().
  *  @return #TDICT_EINVAL the ring already has `max_workers` workers; #TDICT_ENOTFOUND there is no such process;
  *          #TDICT_ENOTSUP the system has no process descriptors, which Linux 5.3 introduced. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_add_worker(tdict_share_ring *ring, int socket, int32_t pid,
                                                                    tdict_error *err);
-/** @brief Trainer: registers all slots as pinned memory with the driver of the default device.
- *
- *  Transfers then copy directly from the slots, else through the staging ring. The registration ends when the segment
- *  is freed. The ring may outlive the context. Cost: about 40 ms per GB, during which no other thread can queue copies.
+/** @brief Trainer: pins all slots for the default device, so transfers copy directly from them. Takes 40 ms per GB.
  *  @return #TDICT_EINVAL the ring is already pinned, or a slot that the trainer has taken is not empty yet;
  *          #TDICT_ENODEVICE the default device of the context is the cpu; #TDICT_ENOMEM and #TDICT_EDEVICE the driver
  *          refused to register the memory. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_pin(tdict_context *context, tdict_share_ring *ring,
                                                             tdict_error *err);
 /** @brief Trainer: waits until a worker has published a slot, and returns the slot, borrowed until it is given back.
- *
- *  The trainer may hold several slots at once, and must not unlock their trees. After #TDICT_ELOST and #TDICT_EFORMAT
- *  the ring is intact: call the function again. Cost: O(slots), and O(workers) at most every 20 ms.
+ *  @note Several slots may be held at once. Do not unlock the trees. After #TDICT_ELOST and #TDICT_EFORMAT, call again.
  *  @return #TDICT_ETIMEDOUT no slot is full; #TDICT_ENOTFOUND no slot is full, and no worker is left; #TDICT_ELOST a
- *          worker has ended without tdict_share_ring_destroy(), and err->native is its process id; #TDICT_EFORMAT a
- *          state word is wrong, and the slot that the message names is empty now. */
+ *          worker, err->native, has ended without tdict_share_ring_destroy(); #TDICT_EFORMAT a state word is wrong, and
+ *          the slot that the message names is empty now. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_take(tdict_share_ring *ring, int64_t timeout_ns,
                                                              tdict_tree **out, tdict_error *err);
-/** @brief Trainer: gives a slot back. Never waits.
- *
- *  The slot becomes empty when all transfers from the slot have ended, and all uses that tdict_record_stream() or
- *  tdict/dlpack.h has recorded. So give it back as soon as its transfer has been started. The program's own reads must
- *  have ended. docs/neighbours.md says when to wait or to copy first.
- *  @return #TDICT_EINVAL the trainer has not taken @p tree from this ring. */
+/** @brief Trainer: gives a slot back, as soon as its transfer has been started. Never waits.
+ *  @return #TDICT_EINVAL the trainer has not taken @p tree from this ring.
+ *  @note The program's own reads must have ended. docs/neighbours.md says when to wait or to copy first. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_give_back(tdict_share_ring *ring, tdict_tree *tree,
                                                                   tdict_error *err);
 
@@ -126,17 +107,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_give_back(tdict_share_ri
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_attach(int socket, int64_t timeout_ns, tdict_share_ring **out,
                                                                tdict_error *err);
 /** @brief Worker: waits until a slot is empty, and returns the slot to fill, borrowed until it is published.
- *
- *  The slot still has the elements of an earlier batch, or zeros. The worker may fill several slots at once, and must
- *  not unlock their trees.
+ *  @note The slot has old elements, or zeros. Several slots may be filled at once. Do not unlock the trees.
  *  @return #TDICT_ETIMEDOUT no slot is empty; #TDICT_ECANCELLED the trainer has destroyed the ring or has ended. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_begin(tdict_share_ring *ring, int64_t timeout_ns,
                                                               tdict_tree **out, tdict_error *err);
-/** @brief Worker: passes a filled slot to the trainer, which sees all writes before the call. Never waits.
- *
- *  The worker must not write to the slot after the call.
+/** @brief Worker: passes a filled slot to the trainer, which sees all earlier writes. Do not write again. Never waits.
  *  @return #TDICT_EINVAL @p tree is not a slot of tdict_share_ring_begin(); #TDICT_EFORMAT another process has changed
- *          the state word of the slot, and the worker no longer has the slot. */
+ *          the state word, and the worker has lost the slot. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_publish(tdict_share_ring *ring, tdict_tree *tree,
                                                                 tdict_error *err);
 

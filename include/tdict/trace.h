@@ -1,25 +1,7 @@
-/* Declares functions that record a timeline of transfers and write the timeline as JSON for ui.perfetto.dev or
- * chrome://tracing.
+/* Declares timelines of transfers and loaders, as JSON for ui.perfetto.dev or chrome://tracing. docs/tuning.md has the
+ * tracks and slices, and docs/howto/timeline.md says how to read them. A slice is a named interval on a track.
  *
- * The timeline has a track for each thread that works on a transfer or for a loader, and a track for each stream. A
- * slice is a named interval on a track. These are the slices on threads:
- *
- * - `plan`: planning of a transfer
- * - `copy`: copying by the thread
- * - `submit`: queueing of copies
- * - `wait`: waiting for slots of the staging ring and for streams
- * - `hook`: a hook of an object
- * - `fetch`: a fetch of a loader
- *
- * The slices on streams are the queued copies, named `transfer`. An interval `transfer` in the group `host threads`
- * shows each whole transfer. Slices other than `wait` and `hook` contain a number of bytes. A curve shows the number of
- * batches that the loader holds ready.
- *
- * Two events of the device measure the time of each slice on a stream. Copies that are queued together share one slice.
- * A slice begins when the stream reaches the copy and ends when the copy is done. The slice therefore includes the wait
- * for the device's copy engine. Device times are converted to the host's clock with an error of some microseconds. If a
- * converted slice would begin before its copy was queued, all slices of the device are shifted to later times.
- *
+ * Errors of all functions: #TDICT_EINVAL an argument is NULL; #TDICT_EFORKED; #TDICT_ENOMEM.
  * Cost: if no recording is on, a transfer only checks one flag.
  * Thread rule: any thread may call any function of this header. */
 #ifndef TDICT_TRACE_H
@@ -31,9 +13,7 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_trace_options {
   size_t struct_size;
-  int64_t max_events; /**< maximum number of slices to keep, 16 to 2^24; default 65536. tdict_trace_start() allocates 64
-                           bytes for each slice. All further slices are dropped. The file contains the number of dropped
-                           slices */
+  int64_t max_events; /**< most slices, 16 to 2^24, of 64 bytes each; default 65536. Later slices are only counted */
 } tdict_trace_options;
 static inline tdict_trace_options tdict_trace_options_default(void) {
   tdict_trace_options o;
@@ -43,31 +23,23 @@ static inline tdict_trace_options tdict_trace_options_default(void) {
   return o;
 }
 
-/** @brief Starts a recording, and deletes the slices of the previous recording. Transfers that started before this call
- *  are not recorded.
+/** @brief Starts a recording, and deletes the previous one. Transfers that started before the call are not recorded.
  *  @param[in] options  NULL for the defaults.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, max_events is out of range, or a recording is already on;
- *          #TDICT_EFORKED; #TDICT_ENOMEM. */
+ *  @return #TDICT_EINVAL `max_events` is out of range, or a recording is on. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_trace_start(tdict_context *context, const tdict_trace_options *options,
                                                          tdict_error *err);
-/** @brief Stops the recording. The recorded slices are kept until the next call of tdict_trace_start(). If no recording
- *  is on, the call does nothing. */
+/** @brief Stops the recording, if one is on. The slices are kept until the next call of tdict_trace_start(). */
 TDICT_API void tdict_trace_stop(tdict_context *context);
-/** @brief Writes the slices that have been recorded so far to a file, and replaces an existing file. If a recording is
- *  on, the recording continues.
- *
- *  Slices that have not ended are not written. The file contains the number of these slices.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or tdict_trace_start() was never called; #TDICT_EIO the file
- *          cannot be written (err->native is errno), for example because @p path is a directory; #TDICT_EFORMAT @p path
- *          is another kind of file than a regular file or a character device; #TDICT_ENOMEM; #TDICT_EFORKED. */
+/** @brief Writes the slices that have ended so far to a file, which is replaced. A recording continues.
+ *  @return #TDICT_EINVAL tdict_trace_start() was never called; #TDICT_EIO the file cannot be written, for example a
+ *          directory, and err->native is errno; #TDICT_EFORMAT neither a regular file nor a character device. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_trace_write(tdict_context *context, const char *path, tdict_error *err);
-/** @brief Passes the text that tdict_trace_write() would write to the function @p write, piece by piece and in order.
+/** @brief Passes the text of tdict_trace_write() to @p write, piece by piece in order, on the calling thread.
  *
- *  The library calls @p write on the calling thread, and holds no lock during this call.
- *  @param[in] write  Receives a piece of text, which has no terminating 0. Returns #TDICT_OK to continue. Any other
- *                    status ends the call; an invalid status becomes #TDICT_EHOOK.
- *  @return #TDICT_OK; #TDICT_EINVAL an argument is NULL, or tdict_trace_start() was never called; #TDICT_ENOMEM;
- *          #TDICT_EFORKED; the status that @p write returned. */
+ *  The library holds no lock during the calls of @p write.
+ *  @param[in] write  Gets text without a final 0. A status other than #TDICT_OK ends the call and is returned; an
+ *                    invalid one becomes #TDICT_EHOOK.
+ *  @return #TDICT_EINVAL tdict_trace_start() was never called. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_trace_write_to(tdict_context *context,
                                                             tdict_status (*write)(void *user, const char *text,
                                                                                   size_t bytes),
