@@ -44,7 +44,7 @@ static inline tdict_nccl_options tdict_nccl_options_default(void) {
 
 /** @brief Creates the id of a new communicator. Only one rank calls this function.
  *  @param[in]  library  Path of NCCL, or NULL for "libnccl.so.2". Borrowed.
- *  @param[out] out      Valid until this process ends. Keep it secret: whoever has the id can connect to this rank.
+ *  @param[out] out      Valid until this process ends. Keep it secret, because its holders can connect to this rank.
  *  @return #TDICT_OK; #TDICT_ENOTSUP the library cannot be opened, lacks a function or is older than 2.18;
  *          #TDICT_EDEVICE NCCL failed, for example because the host has no network interface. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_nccl_create_id(const char *library, tdict_nccl_id *out, tdict_error *err);

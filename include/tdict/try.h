@@ -1,13 +1,13 @@
 /* Two macros for programs that print an error and then leave the function. The macros are not part of the ABI.
  * docs/learn/errors.md has an example.
  *
- * A macro evaluates a call once. If its status is not #TDICT_OK, the macro prints one line to stderr, such as
+ * A macro evaluates a call once. If its status is not #TDICT_OK, the macro prints a line such as this to stderr:
  *
  *     train.c:41: TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels
  *
- * and leaves the calling function, which must have a `tdict_error err = {0};` and pass `&err` to the call. Calls write
- * `err` only on failure, so the function can end with `done: ... return (tdict_status)err.status;`. For a failure that
- * the program can handle, pass another error struct or NULL, and use no macro. In C++, a goto must not skip an
+ * Then it leaves the calling function, which must have a `tdict_error err = {0};` and pass `&err` to the call. Calls
+ * write `err` only on failure, so the function can end with `done: ... return (tdict_status)err.status;`. For a failure
+ * that the program can handle, pass another error struct or NULL, and use no macro. In C++, a goto must not skip an
  * initialization: declare variables at the top, or use TDICT_TRY_RETURN(). */
 #ifndef TDICT_TRY_H
 #define TDICT_TRY_H
