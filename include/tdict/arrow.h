@@ -5,8 +5,7 @@
  * Errors of all functions:
  * - #TDICT_EINVAL: an argument is NULL, an option is invalid, or a transfer into a leaf has failed.
  * - #TDICT_ENOTSUP: a leaf or a type is refused. The message gives the reason.
- * - #TDICT_EOVERFLOW: a size is too large.
- * - #TDICT_ENOMEM: host memory is exhausted.
+ * - #TDICT_EOVERFLOW: a size is too large. #TDICT_ENOMEM.
  *
  * If a leaf or field is wrong, err->path names it. The structs `out` are written on success only.
  *
@@ -104,8 +103,7 @@ struct ArrowArrayStream {
 
 /** @brief Exports a tree in host memory as a struct array.
  *
- *  The call waits for transfers that write the tree. The caller, or a consumer that takes the structs, calls their
- *  `release`.
+ *  Waits for transfers that write the tree. The caller, or a consumer that takes the structs, calls `release`.
  *  @param[in] tree  Borrowed. The batch size must have exactly one dimension; see tdict_reshape().
  *  @return #TDICT_OK; #TDICT_ESHAPE the batch size does not have one dimension, or a leaf does not begin with it;
  *          #TDICT_EWRONGDEVICE a leaf is on a device; #TDICT_EOVERFLOW a column of reals has an integer that float64
@@ -126,10 +124,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export_device(const tdict_tre
  *
  *  The call exports all trees before it returns, so the callbacks fail only with ENOMEM in `get_schema`. Arrays stay
  *  valid after the release of the stream.
- *  @param[in] trees  @p count trees, at least one; borrowed. They must have the same keys in the same order, and the
- *                    same Arrow types.
- *  @return Errors of tdict_arrow_export(); #TDICT_EDTYPE keys or types differ from tree 0 (the message has the index
- *          of the tree). */
+ *  @param[in] trees  @p count trees, at least one; borrowed. Keys, their order and Arrow types must be the same.
+ *  @return Errors of tdict_arrow_export(); #TDICT_EDTYPE keys or types differ from tree 0 (the message has the
+ *          index). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export_stream(const tdict_tree *const *trees, size_t count,
                                                                  struct ArrowArrayStream *stream, tdict_error *err);
 
@@ -184,11 +181,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_import(const struct ArrowSche
  *
  *  The call first waits for the `sync_event` of the array, if there is one. It accepts all device types that
  *  tdict_arrow_export_device() writes, and the tree has the device of the array. Device memory that is not copied
- *  counts as memory of the program: transfers accept it, but tdict_tensor_copy() to the host returns
- *  #TDICT_EWRONGDEVICE.
+ *  counts as memory of the program: only transfers copy it to the host.
  *  @param[in] context  The context that has the device. Used only during the call.
- *  @return Errors of tdict_arrow_import(); #TDICT_ENODEVICE the context does not have the device; #TDICT_EDEVICE;
- *          #TDICT_ELOST; #TDICT_EFORKED. */
+ *  @return Errors of tdict_arrow_import(); #TDICT_ENODEVICE the context lacks the device; #TDICT_EDEVICE; #TDICT_ELOST;
+ *          #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_import_device(tdict_context *context,
                                                                  const struct ArrowSchema *schema,
                                                                  struct ArrowDeviceArray *array,
@@ -208,8 +204,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_stream_next(struct ArrowArray
  *
  *  The tree shares the elements of a single array. tdict_cat() joins several arrays. Without an array, the tree has the
  *  keys of the schema and no rows. With MASK, a leaf gets a mask if any array has null rows in this leaf.
- *  @return Errors of tdict_arrow_stream_next() and tdict_cat(). After a failure, all arrays that were read are
- *          released. */
+ *  @return Errors of tdict_arrow_stream_next() and tdict_cat(). After a failure, it has released all arrays. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_import_stream(struct ArrowArrayStream *stream,
                                                                  const tdict_arrow_import_options *options,
                                                                  tdict_tree **out, tdict_error *err);

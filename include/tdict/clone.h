@@ -26,8 +26,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict
  *
  *  Objects are copied by the `clone` hook, or by their tensors if there is no hook or if `memory` is set.
  *  @param[in] run  Uses `stream` and `memory`. NULL for `memory`: a device tensor stays in its memory, and a host
- *  tensor
- *                  is copied to plain host memory.
+ *                  tensor is copied to plain host memory.
  *  @note Cost: one copy of all bytes, plus O(tensors + nodes). On a device, one launch for each memory. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *tree, const tdict_run *run, tdict_tree **out,
                                                         tdict_error *err);
@@ -38,8 +37,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *tree, 
 TDICT_API TDICT_NODISCARD tdict_status tdict_contiguous(const tdict_tree *tree, const tdict_run *run, tdict_tree **out,
                                                         tdict_error *err);
 
-/** @brief Copies all tensors of a tree into one storage, and locks the new tree. A transfer then copies it as one
- *  block.
+/** @brief Copies all tensors of a tree into one storage, and locks the new tree. A transfer copies it as one block.
  *
  *  The tensors are in the order of tdict_walk(), each in C order and at a multiple of 256 bytes. The result shares
  *  texts, numbers and JSON; other objects are #TDICT_ENOTSUP, and err->path names them. The result stays consolidated

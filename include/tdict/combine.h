@@ -8,8 +8,7 @@
  * docs/elements.md says what is allocated. Thread rule: as in tdict/tree.h.
  *
  * @p items: @p count trees, borrowed. @p options, @p run: NULL for the defaults. @p run: uses `stream` and `memory`. If
- * `memory` is NULL, device tensors are joined in the memory of the first tree's tensor, and others in plain host
- * memory.
+ * `memory` is NULL, device tensors are joined in the memory of the first tree's tensor, others in plain host memory.
  * @p out: new tree, owned by the caller; written on success only.
  *
  * Errors of all functions, where err->path is the key, and the message has the number of the tree:
@@ -62,8 +61,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items,
  *  tensors of @p dst share bytes, the last write remains on the host, and is unspecified on a device.
  *  @param[in,out] dst  Has the keys of the trees, and the batch size, shapes and dtypes of the result.
  *  @param[in] run      Uses `stream`.
- *  @return Also #TDICT_EREADONLY; #TDICT_ENOTSUP: a leaf that cannot be written in place, such as a text, would change.
- *          */
+ *  @return Also #TDICT_EREADONLY; #TDICT_ENOTSUP: a leaf that cannot be written in place, such as text, would
+ *          change. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(tdict_tree *dst, const tdict_tree *const *items, size_t count,
                                                         const tdict_join_options *options, const tdict_run *run,
                                                         tdict_error *err);
@@ -95,8 +94,7 @@ static inline tdict_pad_options tdict_pad_options_default(void) {
  *  @param[in] run  Uses `memory`.
  *  @return Also #TDICT_ESHAPE: a tensor without dimensions; #TDICT_EOVERFLOW: an integer dtype cannot hold `value`;
  *          #TDICT_ENOTSUP: a device tensor and a `value` whose bytes are not all equal, several lanes unless it is 0,
- *          or elements that are too large; #TDICT_EEXIST: an entry at the path `masks`; the errors of tdict_set_tree().
- *          */
+ *          or elements that are too large; #TDICT_EEXIST: an entry at `masks`; the errors of tdict_set_tree(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count,
                                                           const tdict_pad_options *options, const tdict_run *run,
                                                           tdict_tree **out, tdict_error *err);

@@ -1,6 +1,6 @@
 /* Declares communicators, which send whole trees between processes, called ranks, also on different machines. They work
- * over a table of byte operations (tdict/comm_table.h). The page docs/scale.md says how calls work: threads, messages,
- * locked trees and failures.
+ * over a table of byte operations (tdict/comm_table.h). docs/scale.md describes threads, messages, locked trees and
+ * failures.
  *
  * Functions `_async` start a call, and return a new future, which tdict_future_take() waits for and releases. NULL
  * options are the defaults. Until the future has ended, the program must not write the elements of a source, or use a
@@ -59,8 +59,7 @@ static inline tdict_comm_create_options tdict_comm_create_options_default(void) 
  *  @param[in]  table    Copied. On success only, the communicator takes over table->self.
  *  @param[out] out      New communicator, destroyed with tdict_comm_destroy(). Written on success only.
  *  @return #TDICT_OK; #TDICT_EINVAL a wrong rank or time limit, or an argument or a function of the table is NULL;
- *          #TDICT_ENODEVICE the context lacks the device; #TDICT_ENOTSUP an unknown field is not zero; #TDICT_EDEVICE;
- *          #TDICT_ELOST. */
+ *          #TDICT_ENODEVICE; #TDICT_ENOTSUP an unknown field is not zero; #TDICT_EDEVICE; #TDICT_ELOST. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_comm_create(tdict_context *context, const tdict_comm_table *table,
                                                          const tdict_comm_create_options *options, tdict_comm **out,
                                                          tdict_error *err);
@@ -126,8 +125,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_comm_scatter_async(tdict_comm *comm
  *
  *  The schemas of the trees may differ only in the size of this dimension. A part may be empty.
  *  @param[out] out  The result of the future is a new tree on @p root, and NULL on other ranks.
- *  @return Errors of the future: #TDICT_EINVAL `dim` does not exist; #TDICT_EOVERFLOW the sum of the sizes is too
- *          large. */
+ *  @return Errors of the future: #TDICT_EINVAL no such `dim`; #TDICT_EOVERFLOW the sum of the sizes is too large. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_comm_gather_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
                                                                const tdict_comm_options *options, tdict_future **out,
                                                                tdict_error *err);
@@ -135,8 +133,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_comm_gather_async(tdict_comm *comm,
 TDICT_API TDICT_NODISCARD tdict_status tdict_comm_all_gather_async(tdict_comm *comm, const tdict_tree *src,
                                                                    const tdict_comm_options *options,
                                                                    tdict_future **out, tdict_error *err);
-/** @brief Joins the trees of all ranks along a new first batch dimension, whose size is the number of ranks.
- *  Collective.
+/** @brief Joins the trees of all ranks along a new first batch dimension, one element for each rank. Collective.
  *
  *  The trees must have equal schemas. The tensors of the result share one storage. They are usually strided: only the
  *  elements of one rank are contiguous, see tdict_contiguous().

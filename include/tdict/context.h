@@ -59,8 +59,7 @@ static inline tdict_context_options tdict_context_options_default(void) {
 /** @brief Creates a context: starts its threads and opens its default device.
  *  @param[in]  options  Borrowed for the call; NULL for the defaults, as for fields that a shorter `struct_size` lacks.
  *  @param[out] out      New context, destroyed with tdict_context_destroy(); untouched on failure.
- *  @return Also #TDICT_EIO: the tuning file cannot be read; #TDICT_EFORMAT: it is malformed, at the line of the
- *          message. */
+ *  @return Also #TDICT_EIO: cannot read the tuning file; #TDICT_EFORMAT: it is malformed (the message has the line). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_context_create(const tdict_context_options *options, tdict_context **out,
                                                             tdict_error *err);
 /** @brief Destroys a context: waits for running transfers, joins the threads and frees unused memory. NULL is allowed.
@@ -68,13 +67,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_context_create(const tdict_context_
 TDICT_API void tdict_context_destroy(tdict_context *context);
 
 /** @brief Returns the default device.
- *  @param[out] why  If this is no CUDA device, receives #TDICT_ENODEVICE and the reason, else it is unchanged. NULL:
- *          not written. */
+ *  @param[out] why  If this is not a CUDA device, #TDICT_ENODEVICE and the reason; else unchanged. May be NULL. */
 TDICT_API tdict_device tdict_context_device(const tdict_context *context, tdict_error *why);
 /** @brief Returns the number of threads in the pool. */
 TDICT_API int tdict_context_num_threads(const tdict_context *context);
-/** @brief Frees memory of a device that is kept for reuse, until at most @p keep_bytes bytes are kept. An absent device
- *  is ignored.
+/** @brief Frees memory of a device that is kept for reuse, down to @p keep_bytes bytes. Ignores an absent device.
  *
  *  tdict_cpu() stands for pinned memory, of which blocks in use, or registered with one in use, stay. For another
  *  device the call waits for work that still uses freed blocks. */

@@ -14,9 +14,8 @@
 TDICT_BEGIN_DECLS
 
 /** @brief Converts a tensor to @p dtype, in C order. A tensor of this dtype is returned itself, with a new reference.
- *  @param[in]  run  As in tdict_to_dtype(); NULL for the defaults.
  *  @param[out] out  One reference, owned by the caller; written on success only.
- *  @return The errors of tdict_to_dtype(). */
+ *  @return The errors of tdict_to_dtype(), whose @p run is the same. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_to_dtype(const tdict_tensor *tensor, tdict_dtype dtype,
                                                              const tdict_run *run, tdict_tensor **out,
                                                              tdict_error *err);

@@ -1,12 +1,10 @@
-/* Declares datasets. A loader obtains its samples from a dataset. A program creates a dataset from a tree, from files
- * of tokens, from a callback, from a replay buffer (tdict/replay.h), or from a table of its own functions.
+/* Declares datasets. A loader obtains its samples from a dataset. The samples come from a tree, files of tokens, a
+ * callback, a replay buffer (tdict/replay.h), or a table of functions.
  *
  * Each sample has an index of 0 or more. A dataset should return equal samples for equal indices, so that a loader with
  * a restored state repeats its batches.
  *
- * Errors of all functions that return a tdict_status:
- * - #TDICT_EINVAL: an argument is NULL, or an option is out of range.
- * - #TDICT_ENOMEM: host memory is exhausted.
+ * Errors of all functions: #TDICT_EINVAL an argument is NULL, or an option is out of range; #TDICT_ENOMEM.
  *
  * Ownership: reference counted. `out` is a new reference, written on success only. A loader retains its dataset, and
  * several loaders may use one dataset.
@@ -28,12 +26,12 @@ typedef struct tdict_dataset_table {
   size_t struct_size;
   const char *name; /**< for error messages; must live as long as the dataset; NULL: "dataset" */
   void *self;       /**< passed to every function */
-  /** The tensors of a sample, without the batch dimension: an array of `num_fields` fields, which must live as long as
-   *  the dataset and must not change. NULL (default): the dataset only has `fetch_sample`. */
+  /** The `num_fields` tensors of a sample, without the batch dimension. The array must outlive the dataset and must not
+   *  change. NULL (default): the dataset only has `fetch_sample`. */
   const tdict_field *fields;
   size_t num_fields;
-  /** Returns the number of samples. If it is negative, or `length` is NULL, the dataset is a stream: `fetch` and
-   *  `fetch_sample` then return #TDICT_ENOTFOUND for every index at or after the end. */
+  /** Returns the number of samples. If it is negative, or `length` is NULL, the dataset is a stream. `fetch` and
+   *  `fetch_sample` then return #TDICT_ENOTFOUND for every index from the end on. */
   int64_t (*length)(void *self);
   /** Writes sample @p index to row @p row of @p batch, which has the tensors of `fields` in host memory. Elements that
    *  are not written have unspecified values. The rows of one batch are fetched one after another. Needs `fields`. */
@@ -50,7 +48,7 @@ typedef struct tdict_dataset_table {
    *  at the same time. Default false. */
   bool in_order;
   /** true: the result of `length` may change between epochs, but is never negative. The program's thread calls `length`
-   *  in tdict_loader_create(), tdict_loader_set_state() and at the beginning of each epoch. Default false. */
+   *  in tdict_loader_create(), in tdict_loader_set_state(), and when an epoch begins. Default false. */
   bool length_varies;
   /** Returns the number of tokens of sample @p index, 0 or more, for the loader's option `max_tokens`. Called for all
    *  samples of an epoch before its first batch. NULL: not known. */
@@ -64,8 +62,7 @@ static inline tdict_dataset_table tdict_dataset_table_default(void) {
 }
 
 /** @brief Creates a dataset from a table of functions.
- *  @param[in] table  Copied. On success, the dataset owns `self`, and its last release calls `release`. On failure, the
- *                    caller still owns `self`.
+ *  @param[in] table  Copied. On success, the dataset owns `self`, and its last release calls `release`.
  *  @return #TDICT_OK; #TDICT_EINVAL the table lacks a function that fetches samples, or its fields. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_create(const tdict_dataset_table *table, tdict_dataset **out,
                                                             tdict_error *err);
@@ -93,8 +90,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree 
 /** The layout of a file of tokens. */
 typedef enum tdict_token_format {
   TDICT_TOKENS_AUTO, /**< LLMC if the file begins with a magic number of llm.c, otherwise U16 */
-  /** A file of llm.c: 256 little-endian int32 numbers, then the tokens. The first numbers are a magic number, a version
-   *  and the number of tokens: 20240520 and 1 for 16-bit tokens, 20240801 and 7 for 32-bit tokens. */
+  /** A file of llm.c: 256 little-endian int32 numbers, then the tokens. The first numbers are magic, version and number
+   *  of tokens. Magic and version are 20240520 and 1 for 16-bit tokens, and 20240801 and 7 for 32-bit tokens. */
   TDICT_TOKENS_LLMC,
   TDICT_TOKENS_U16, /**< little-endian 16-bit tokens without a header */
   TDICT_TOKENS_U32  /**< little-endian 32-bit tokens without a header */
@@ -116,8 +113,7 @@ static inline tdict_token_options tdict_token_options_default(void) {
   o.dtype = TDICT_I64;
   return o;
 }
-/** @brief Creates a dataset from files of token ids. Each sample is a window of consecutive tokens. The files are
- *  mapped into memory.
+/** @brief Creates a dataset from files of token ids. Each sample is a window of consecutive tokens. Maps the files.
  *
  *  A sample has the tensors `tokens` and `targets`, each with `window` elements. `targets` begins one token later. A
  *  window never spans two files. A file of n tokens has (n - 1 - window) / step + 1 samples, rounded down, or none if n

@@ -13,12 +13,10 @@ TDICT_BEGIN_DECLS
 
 /** @brief Writes the text to @p file. Waits for transfers that write a host tensor of the tree.
  *
- *  To get a text in memory, pass a file of open_memstream(). In GDB, enter `call tdict_describe(tree, 0, 0)`: without a
- *  file, the call writes to the standard error output, waits for nothing and takes no lock, because other threads may
- *  be stopped. It then does not read tensors that a transfer or a stream uses, calls no hook of an object, keeps errno,
- *  and accepts NULL for @p tree.
- *  @return #TDICT_EINVAL @p tree is NULL and @p file is not; #TDICT_EIO the file could not be written, and err->native
- *          is errno.
+ *  To get the text in memory, pass a file of open_memstream(). In GDB, enter `call tdict_describe(tree, 0, 0)`. Without
+ *  a file, the call writes to stderr and keeps errno. It then neither waits nor takes a lock, because other threads may
+ *  be stopped. It also skips tensors that a transfer or a stream uses, calls no hook, and accepts NULL for @p tree.
+ *  @return #TDICT_EINVAL @p tree is NULL and @p file is not; #TDICT_EIO the write failed, and err->native is errno.
  *  @note Cost: as tdict_format(), plus at most one read of each element in host memory. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_describe(const tdict_tree *tree, FILE *file, tdict_error *err);
 
@@ -31,8 +29,7 @@ typedef struct tdict_tensor_summary {
   /** Minimum, maximum and mean of the elements that are not NaN. 0 if all elements are NaN, if the tensor has no
    *  elements, and for bool and complex. The mean of inf and -inf is NaN. */
   double min, max, mean;
-  /** Exact minimum and maximum of an integer dtype; 0 for other dtypes. For #TDICT_U64, the uint64_t number converted
-   *  to int64_t. */
+  /** Exact minimum and maximum of an integer dtype, else 0. For #TDICT_U64, the uint64_t converted to int64_t. */
   int64_t min_integer, max_integer;
 } tdict_tensor_summary;
 static inline tdict_tensor_summary tdict_tensor_summary_default(void) {
@@ -41,8 +38,7 @@ static inline tdict_tensor_summary tdict_tensor_summary_default(void) {
   s.struct_size = sizeof s;
   return s;
 }
-/** @brief Computes the summary of one tensor. Waits for transfers that write to the tensor, then reads each
- *  element once.
+/** @brief Computes the summary of one tensor. Waits for transfers that write it, then reads each element once.
  *  @param[in,out] out  Initialized by tdict_tensor_summary_default(). At most out->struct_size bytes are written.
  *  @return #TDICT_EINVAL a NULL pointer, a wrong `struct_size`, or a failed transfer into the tensor;
  *          #TDICT_EWRONGDEVICE the tensor is not in host memory; #TDICT_ENOTSUP its elements are still in a file. */

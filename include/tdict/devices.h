@@ -3,7 +3,8 @@
  * See docs/scale.md for which call serves which need. See docs/transfers.md for the rules of lifetime, order and
  * failure, and for the bytes that the devices copy from each other.
  * Errors: those of tdict/transfer.h. err->path begins with the position of the device, for example "1.obs.image".
- * The counts of statistics are sums over all devices. Thread rule: any thread may call any function of this header. */
+ * The counts of statistics are sums over all devices. NULL options are the defaults. The caller releases the futures.
+ * Thread rule: any thread may call any function of this header. */
 #ifndef TDICT_DEVICES_H
 #define TDICT_DEVICES_H
 
@@ -51,9 +52,7 @@ static inline tdict_spread tdict_spread_split(const tdict_device *devices, size_
  *  The result is a tree without batch dimensions. Its child "0" is the tree of the first device, and so on. Get
  *  them with tdict_get_tree(). Cancelling stops the transfers to all devices.
  *  @param[in]  src      Borrowed. The transfer retains the storages of @p src until the copies have ended.
- *  @param[in]  options  NULL for the defaults. `max_queued_bytes` holds for each device. `memory` must be NULL
- *                       if there are several devices.
- *  @param[out] out      A new future, released with tdict_future_release().
+ *  @param[in]  options  `max_queued_bytes` holds for each device. `memory` must be NULL if there are several.
  *  @return Errors of tdict_to_device_async(), and of tdict_split() for objects; #TDICT_EINVAL an invalid @p spread, a
  *          device that occurs twice, or no such batch dimension; #TDICT_ESHAPE the sum of `counts` is wrong. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_devices_async(tdict_context *context, const tdict_tree *src,
@@ -83,8 +82,6 @@ static inline tdict_gather_devices_options tdict_gather_devices_options_default(
  *  Batch sizes may differ only in this dimension. The keys have the order of the first tree; other orders are allowed.
  *  @param[in]  trees    Array of @p count trees, on any devices of the context and on the host.
  *  @param[in]  count    From 1 to #TDICT_MAX_DEVICES.
- *  @param[in]  options  NULL for the defaults.
- *  @param[out] out      A new future, released with tdict_future_release().
  *  @return Errors of tdict_transfer_into_async(); #TDICT_EINVAL no such batch dimension; #TDICT_ENOTSUP an object. If a
  *          tree is wrong or differs, err->path begins with its position in @p trees, and names the leaf. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_gather_devices_async(tdict_context *context,

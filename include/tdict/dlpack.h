@@ -12,8 +12,8 @@
  * - #TDICT_EWRONGDEVICE: the tensor is on a simulated device of another context.
  * - #TDICT_ECAPTURE: the stream is being captured. #TDICT_EFORKED, #TDICT_ELOST, #TDICT_EDEVICE, #TDICT_ENOMEM.
  *
- * Results are written on success only, and owned by the caller. After a failed import, the caller still owns the
- * managed tensor, unless it has a newer major version: its deleter is then called.
+ * NULL options are the defaults. Results are written on success only, and owned by the caller. After a failed import,
+ * the caller still owns the managed tensor, unless it has a newer major version: its deleter is then called.
  * Thread rule: every function may be called from any thread. A tree or tensor must not change during the call. */
 #ifndef TDICT_DLPACK_H
 #define TDICT_DLPACK_H
@@ -83,7 +83,6 @@ static inline tdict_dlpack_entry tdict_dlpack_entry_default(void) {
  *  The managed tensor holds a reference to the bytes until its deleter runs. Release @p tensor at any time.
  *  @param[in]  context  May be NULL if the options have no stream.
  *  @param[in]  tensor   Borrowed.
- *  @param[in]  options  NULL for the defaults.
  *  @return The errors at the top; #TDICT_EREADONLY a read-only tensor with `legacy` and without `read_only`.
  *  @note If a transfer into the tensor fails after the call has returned, the consumer reads unspecified bytes. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export(tdict_context *context, const tdict_tensor *tensor,
@@ -96,7 +95,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export(tdict_context *contex
  *  streams before you release imported tensors, because tdict_record_stream() alone records no work for them.
  *  @param[in]     context  May be NULL if the options have no stream and no tensor on a device is copied.
  *  @param[in,out] entry    Its member is set to NULL on success, and for a newer major version. No name is needed.
- *  @param[in]     options  NULL for the defaults.
  *  @return The errors at the top; #TDICT_EFORMAT the major version is not 1; #TDICT_EINVAL not exactly one managed
  *          tensor, or an invalid size or byte offset; errors of tdict_tensor_from_data(), and of tdict_tensor_clone()
  *          for a copy. */
@@ -111,8 +109,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_import(tdict_context *contex
  *  @param[in]  context  May be NULL if the options have no stream.
  *  @param[in]  tree     Borrowed. Later changes of the tree do not affect the result.
  *  @param[out] entries  New array of @p count entries, released with tdict_dlpack_release_entries().
- *  @return Errors of tdict_dlpack_export() and of `flatten`, with the leaf in err->path; #TDICT_ENOTSUP an object
- *          without `flatten`. */
+ *  @return Errors of tdict_dlpack_export() and `flatten`, with the leaf in err->path; #TDICT_ENOTSUP no `flatten`. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export_tree(tdict_context *context, const tdict_tree *tree,
                                                                 const tdict_dlpack_export_options *options,
                                                                 tdict_dlpack_entry **entries, size_t *count,
@@ -123,7 +120,6 @@ TDICT_API void tdict_dlpack_release_entries(tdict_dlpack_entry *entries, size_t 
  *  @param[in]     context  As in tdict_dlpack_import().
  *  @param[in,out] entries  @p count entries, with names that are borrowed. All managed tensors are set to NULL on
  *                          success. On failure, only those of a newer major version are deleted and set to NULL.
- *  @param[in]     options  NULL for the defaults.
  *  @return Errors of tdict_dlpack_import() and tdict_set(), with the name in err->path; #TDICT_EEXIST two entries have
  *          one name; #TDICT_ETYPE a name is a parent of another name; #TDICT_EINVAL a name is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_import_tree(tdict_context *context, tdict_dlpack_entry *entries,

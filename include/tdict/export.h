@@ -1,5 +1,4 @@
-/* Defines the macros that mark declarations of the library, and the cast of other macros. This header includes no other
- * header. */
+/* Defines the macros that mark declarations, and the cast of other macros. This header includes no other header. */
 #ifndef TDICT_EXPORT_H
 #define TDICT_EXPORT_H
 

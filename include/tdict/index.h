@@ -115,14 +115,12 @@ static inline tdict_indices tdict_indices_of_(std::initializer_list<tdict_index>
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(tdict_context *context, const tdict_tree *tree,
                                                        const tdict_indices *index, const tdict_run *run,
                                                        tdict_tree **out, tdict_error *err);
-/** @brief Reads elements like tdict_index_get() into the storages of @p dst, for example many minibatches into one
- *  tree.
+/** @brief Reads elements like tdict_index_get() into the storages of @p dst, such as minibatches into one tree.
  *
  *  Addresses of elements stay, and @p dst may be pinned or locked. All tensors are checked before the first is written.
  *  @param[in,out] dst  Has the keys of @p src, and the batch size, shapes and dtypes of the result.
  *  @return Also #TDICT_ENOTFOUND: a tree lacks a key of the other; #TDICT_ETYPE: entries differ in kind;
- *  #TDICT_ENOTSUP:
- *          a leaf that cannot be written in place, such as a text, would change; the errors of tdict_tensor_copy(). */
+ *          #TDICT_ENOTSUP: a leaf that cannot be written in place, such as text; errors of tdict_tensor_copy(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_index_into(tdict_context *context, tdict_tree *dst, const tdict_tree *src,
                                                         const tdict_indices *index, const tdict_run *run,
                                                         tdict_error *err);

@@ -3,18 +3,15 @@
  * a file become paths, and how files are replaced.
  *
  * Errors of all functions:
- * - #TDICT_EINVAL: a pointer is NULL, an option is wrong, a tensor on a device has no context, or a transfer into a
- *   tensor has failed.
+ * - #TDICT_EINVAL: NULL, a wrong option, a tensor on a device without a context, or a failed transfer into a tensor.
  * - #TDICT_EIO: a system call failed. err->native is the errno, and err->path is the file or the argument `path`.
  * - #TDICT_EFORMAT: a file to read is not regular, or breaks a rule of its format.
- * - #TDICT_ENOTSUP: a file has a pickle, a compressed entry, or an unknown dtype or version, or exceeds a limit of
- *   docs/limits.md.
+ * - #TDICT_ENOTSUP: a file has a pickle, a compressed entry, an unknown dtype or version, or exceeds docs/limits.md.
  * - #TDICT_ENOMEM; for tensors on a device, the errors of tdict_to_device().
  *
  * In errors of a file to read, err->path is the file, and the message has the position of the wrong byte, or the key.
  * Results are written on success only. The caller releases new trees and futures. NULL options are the defaults. Thread
- * rule: any thread may call any function. A tree that is written to a file is borrowed and must not change during the
- * call. */
+ * rule: any thread may call any function. A tree to write is borrowed, and must not change during the call. */
 #ifndef TDICT_IO_H
 #define TDICT_IO_H
 
@@ -73,8 +70,7 @@ typedef struct tdict_load_options {
   /** Options of the transfer, such as `after`; borrowed for the call. `keep` and `check_sources` must not be set. */
   const tdict_transfer_options *transfer;
   /** Reports that @p done bytes of @p total bytes have been read. Reading threads make the calls, one at a time. The
-   *  function must not wait for a transfer of the context. false: the load ends with #TDICT_ECANCELLED. NULL (default):
-   *  none. */
+   *  function must not wait for a transfer of the context. false: the load ends with #TDICT_ECANCELLED. NULL: none. */
   bool (*progress)(void *user, uint64_t done, uint64_t total);
   void *user; /**< passed to `progress`; must be valid until the load has ended */
 } tdict_load_options;
@@ -146,8 +142,7 @@ typedef struct tdict_save_options {
    *  empty trees are refused. SAFETENSORS only. false (default): writes the entry. */
   bool without_structure;
   int32_t format; /**< a tdict_file_format; default TDICT_FORMAT_AUTO */
-  /** For MEMMAP on some file systems: permits a moment without a directory, see docs/files.md. false (default):
-   *  #TDICT_ENOTSUP */
+  /** For MEMMAP on some file systems: allows a moment without a directory, see docs/files.md. false: #TDICT_ENOTSUP */
   bool allows_gap;
   tdict_stream after; /**< as in tdict_transfer_options; none (default) */
   int32_t snapshot;   /**< a tdict_snapshot, for tdict_save_async() only, default TDICT_SNAPSHOT_AUTO */
@@ -219,8 +214,7 @@ static inline tdict_append_options tdict_append_options_default(void) {
  *  valid, with their number of rows. Repairs an interrupted append first: docs/files.md. Waits for transfers that write
  *  the tensors. Cost: reads each meta.json, writes the rows, and flushes each file.
  *  @param[in] context  Needed if a tensor of @p rows is on a device: the rows are then copied to host memory first.
- *  @param[in] path     The directory. One call at a time may append to it, and not while tdict_save() replaces it. Else
- *                      #TDICT_EIO with EWOULDBLOCK.
+ *  @param[in] path     The directory. #TDICT_EIO with EWOULDBLOCK while another append or tdict_save() writes it.
  *  @return #TDICT_OK; #TDICT_ENOTFOUND @p rows and the saved tree have different keys; #TDICT_ETYPE, #TDICT_EDTYPE or
  *          #TDICT_ESHAPE an entry has another kind, dtype or shape; #TDICT_EINVAL a value differs; #TDICT_ENOTSUP a
  *          saved entry cannot grow; #TDICT_EOVERFLOW too many rows; errors of tdict_open(). In errors of the rows,

@@ -40,8 +40,7 @@ TDICT_API const int64_t *tdict_lazy_stack_get_batch_size(const tdict_lazy_stack 
  *  @return #TDICT_EINVAL the stack has no item @p i. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_item(const tdict_lazy_stack *stack, int64_t i,
                                                                  tdict_tree **out, tdict_error *err);
-/** @brief Adds an item before item @p i, or at the end if @p i is the number of items. Negative indices count from
- *  the end.
+/** @brief Adds an item before item @p i, or at the end if @p i is the number of items. Negative: from the end.
  *  @return #TDICT_EINVAL @p i is out of range; #TDICT_ELOCKED all items of the stack are locked. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_insert(tdict_lazy_stack *stack, int64_t i, tdict_tree *item,
                                                                tdict_error *err);

@@ -3,8 +3,7 @@
  *
  * Errors of all functions that return a tdict_status:
  * - #TDICT_EINVAL: an argument is NULL, struct_size is wrong, or an option is out of range or contradicts another one.
- * - #TDICT_EFORKED: the process is a fork of the process that created the loader.
- * - #TDICT_ENOMEM: host memory is exhausted.
+ * - #TDICT_EFORKED: the process is a fork of the process that created the loader. #TDICT_ENOMEM.
  *
  * Thread rule: tdict_loader_next(), tdict_loader_set_state(), tdict_loader_restart() and tdict_loader_get_batch_info()
  * must not run at the same time. Any thread may call the other functions at any time. Destroy a loader before its
@@ -48,8 +47,8 @@ typedef struct tdict_loader_options {
   void *user;            /**< passed to `collate` */
   bool pad;              /**< true: pads samples of different lengths, as tdict_pad_sequence() does */
   double pad_value;
-  /** true: after a failed batch, the next call returns the next batch. false (default): each call returns the error,
-   *  until tdict_loader_set_state() or tdict_loader_restart(). */
+  /** true: after a failed batch, the next call returns the next batch. false (default): each call returns the error
+   *  until the loader is restarted or moved. */
   bool continue_on_error;
   int64_t timeout_ns; /**< longest wait of tdict_loader_next() for a worker, and without a stream for the device; 0
                            (default): no limit */
@@ -101,8 +100,7 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *  If there is a stream, the program may release the batch as soon as it has queued the work that uses the batch. The
  *  loader keeps the batch until the next call, which records this work, see tdict_record_stream().
  *  @param[in]  stream  a stream of the device of the batches, or of the GPU that pins them. Work queued later may use
- *                      the batch. tdict_no_stream(): the call waits until the batch has arrived, and the program calls
- *                      tdict_record_stream() itself.
+ *                      the batch. tdict_no_stream(): waits for the batch, and the program calls tdict_record_stream().
  *  @param[out] out     a new reference; NULL at the end of an epoch, and always if epochs have no batches.
  *  @return #TDICT_OK; the error of fetching, collating, pinning or moving the batch (the message names the sample or
  *          the batch); #TDICT_ETIMEDOUT not ready within `timeout_ns`, and the call may be repeated; #TDICT_ENOMEM
@@ -118,8 +116,7 @@ TDICT_API int64_t tdict_loader_length(const tdict_loader *loader);
 /** @brief Begins a new epoch, drops prefetched batches, and clears a failure.
  *
  *  If a batch of the current epoch was delivered or failed, the next epoch begins, else the current one begins again.
- *  Waits until running functions of the dataset and `collate` have returned. All later batches are fetched after this
- *  call. */
+ *  Waits until running functions of the dataset and `collate` have returned. Later batches are fetched after it. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_restart(tdict_loader *loader, tdict_error *err);
 
 /** Describes the last batch. All numbers are 0 if the last call of tdict_loader_next() returned no batch. */
@@ -136,8 +133,7 @@ static inline tdict_batch_info tdict_batch_info_default(void) {
   i.struct_size = sizeof i;
   return i;
 }
-/** @brief Describes the batch that the last call of tdict_loader_next() returned. Writes at most `out->struct_size`
- *  bytes. */
+/** @brief Describes the last batch of tdict_loader_next(). Writes at most `out->struct_size` bytes. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_batch_info(const tdict_loader *loader, tdict_batch_info *out,
                                                                    tdict_error *err);
 
@@ -174,8 +170,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_loader_get_state(tdict_loader *load
  *  If `length_varies`, `dataset_length` may differ from the current length. An epoch with a `batch` above 0 continues
  *  with `dataset_length` samples, which the dataset must have.
  *  @param[in] state  from tdict_loader_get_state(). A program may change the fields `epoch` and `batch`.
- *  @return #TDICT_OK; #TDICT_EINVAL another version saved the state, the order of samples differs (the message names
- *          the difference), the epoch is negative or has fewer batches, or a sample is longer than `max_tokens`. */
+ *  @return #TDICT_OK; #TDICT_EINVAL another version saved the state; the order of samples differs (the message says
+ *          how); the epoch is negative or has fewer batches; or a sample is longer than `max_tokens`. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_set_state(tdict_loader *loader, const tdict_loader_state *state,
                                                               tdict_error *err);
 

@@ -12,10 +12,9 @@ TDICT_BEGIN_DECLS
 
 typedef struct tdict_memory tdict_memory;
 
-/** Statistics of one memory. The counts contain the sizes of blocks, not of tensors. The size of a pinned block is a
- *  multiple of 4096 bytes, and the size of a device block is a multiple of 256 bytes. Blocks of a memory that
- *  tdict_memory_create() returned have the requested size.
- *  A reused block of device memory may be up to an eighth larger than requested, and counts with its full size. */
+/** Statistics of one memory. The counts are of blocks, not of tensors. Pinned blocks are multiples of 4096 bytes, and
+ *  device blocks of 256 bytes. Blocks of a memory that tdict_memory_create() returned have the requested size. A reused
+ *  device block may be up to an eighth larger than requested, and counts with its full size. */
 typedef struct tdict_memory_counts {
   size_t live_bytes;       /**< bytes of blocks that storages use */
   size_t cached_bytes;     /**< bytes of freed blocks that are kept for reuse */
@@ -24,8 +23,7 @@ typedef struct tdict_memory_counts {
   int64_t num_reused;      /**< number of allocations that reused a cached block */
 } tdict_memory_counts;
 
-/** @brief Copies the counts of @p memory to @p out. Plain host memory is not counted, so all counts are 0 if @p memory
- *  is NULL. */
+/** @brief Copies the counts of @p memory to @p out. Plain host memory (NULL) is not counted: all are 0. */
 TDICT_API void tdict_memory_get_counts(const tdict_memory *memory, tdict_memory_counts *out);
 /** @brief Returns the device of @p memory. Plain and pinned host memory belong to the cpu. */
 TDICT_API tdict_device tdict_memory_device(const tdict_memory *memory);

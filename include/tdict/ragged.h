@@ -6,9 +6,9 @@
  * reference. In a tree, a leaf is an object with one batch dimension. The batch size of the tree must therefore be []
  * or [number of rows]. docs/leaves.md says what operations on trees do with it.
  *
- * Errors of all functions: #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. Results are written on success only, and owned
- * by the caller, if the comment says nothing else. Thread rule: many threads may read a leaf. For the elements of
- * `values`, the rule of tdict/tensor.h applies. */
+ * NULL options are the defaults. Errors of all functions: #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. Results are
+ * written on success only, and owned by the caller, if the comment says nothing else. Thread rule: many threads may
+ * read a leaf. For the elements of `values`, the rule of tdict/tensor.h applies. */
 #ifndef TDICT_RAGGED_H
 #define TDICT_RAGGED_H
 
@@ -39,15 +39,14 @@ static inline tdict_ragged_options tdict_ragged_options_default(void) {
  *  @param[in] values  One dimension or more. Dimension 0 has the elements of all rows.
  *  @param[in] offsets  int64 or int32 of shape [rows + 1], on the device of @p values. From 0, never decreasing, to the
  *          size of dimension 0 of @p values.
- *  @return #TDICT_EINVAL also for a wrong offset (the message has the index), or after a failed transfer into
- *  @p offsets; #TDICT_ESHAPE a shape, or the last offset; #TDICT_EDTYPE; #TDICT_EWRONGDEVICE different devices, or
- *          offsets in device memory of the program; for a device also #TDICT_EDEVICE, #TDICT_ELOST, #TDICT_EFORKED. */
+ *  @return #TDICT_EINVAL also for a wrong offset (the message has the index) or a failed transfer into @p offsets;
+ *          #TDICT_ESHAPE; #TDICT_EDTYPE; #TDICT_EWRONGDEVICE different devices, or offsets in device memory of the
+ *          program; for a device also #TDICT_EDEVICE, #TDICT_ELOST, #TDICT_EFORKED. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_create(tdict_tensor *values, tdict_tensor *offsets,
                                                            tdict_ragged **out, tdict_error *err);
 /** @brief Creates a ragged leaf from one tensor per row. Copies the elements into one new storage.
  *  @param[in] rows  @p count tensors, at least one, borrowed. Dimension 0 is the length of the row. The other sizes,
  *          the dtype and the device must be equal in all rows.
- *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_ESHAPE, #TDICT_EDTYPE, #TDICT_EWRONGDEVICE a row differs from row 0 (the message has its index), or
  *          an option does not fit; #TDICT_EINVAL also after a failed transfer into a row; #TDICT_EOVERFLOW the last
  *          offset does not fit `offsets_dtype`; the errors of tdict_tensor_empty(). */
@@ -58,7 +57,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_from_rows(tdict_tensor *cons
  *  @param[in] padded  A tensor of shape [rows, longest, ...], borrowed.
  *  @param[in] lengths  int64 or int32 lengths of shape [rows], or a bool or uint8 mask of shape [rows, longest], on any
  *          device. Each row of a mask has nonzero elements for the row, and then zeros for the padding.
- *  @param[in] options  NULL for the defaults.
  *  @return #TDICT_EINVAL also for a wrong length or mask (the message names the row); #TDICT_ESHAPE; #TDICT_EDTYPE; the
  *          errors of tdict_ragged_from_rows(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_from_padded(const tdict_tensor *padded, const tdict_tensor *lengths,
@@ -89,8 +87,7 @@ TDICT_API int64_t tdict_ragged_num_rows(const tdict_ragged *ragged);
 TDICT_API int64_t tdict_ragged_row_length(const tdict_ragged *ragged, int64_t i);
 /** @brief Returns the length of the longest row; 0 if there are no rows. Cost: O(rows). */
 TDICT_API int64_t tdict_ragged_max_length(const tdict_ragged *ragged);
-/** @brief Makes a tensor that is a view of row @p i, owned by the caller. #TDICT_EINVAL also if there is no row @p i.
- */
+/** @brief Makes a view of row @p i, owned by the caller. #TDICT_EINVAL also if there is no row @p i. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_ragged_get_row(const tdict_ragged *ragged, int64_t i, tdict_tensor **out,
                                                             tdict_error *err);
 

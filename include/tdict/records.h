@@ -1,10 +1,9 @@
 /* Uses an array of C structs as a tree. A table of fields describes the members, and the tensors of the tree are views
- * of them. The array is their common storage, so the distance between two elements of the batch is the size of the
- * struct.
+ * of them. The array is their common storage, so two elements of the batch are one struct apart.
  *
  * The tree has one batch dimension, the number of records; tdict_reshape() gives it more without a copy. Transfers to a
  * device gather the members in staging buffers. tdict_transfer_into_async() copies from a device into a view of
- * records, and does not change the padding. Thread rule: as in tdict/tensor.h. */
+ * records, and keeps the padding. Thread rule: as in tdict/tensor.h. */
 #ifndef TDICT_RECORDS_H
 #define TDICT_RECORDS_H
 

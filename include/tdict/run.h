@@ -17,8 +17,8 @@ typedef struct tdict_run {
    *  of the pool work, and the calling thread may work too. The call needs a context with at least n threads.
    *  -1 (default): the library chooses; without a context, the calling thread does all work. */
   int32_t num_threads;
-  /** A stream of a GPU. Works on tensors on this GPU are queued on the stream, and the call does not wait for them.
-   *  docs/device_operations.md describes their order. tdict_no_stream() (default): the call waits for all works. */
+  /** A stream of a GPU. Work on tensors on this GPU is queued on the stream, and the call does not wait for it.
+   *  docs/device_operations.md has the order. tdict_no_stream() (default): the call waits for all work. */
   tdict_stream stream;
   /** Memory of the new elements. NULL (default): the function says which memory. */
   tdict_memory *memory;

@@ -28,11 +28,11 @@ typedef struct tdict_sampler_options {
   int64_t num_samples;
   const double *weights; /**< WEIGHTED: an array of `num_weights` numbers of 0 or more with a finite sum above 0; read
                               during the call */
-  /** This process draws the positions rank, rank + world_size, rank + 2 * world_size and so on of each epoch. Default:
-   *  rank 0, world_size 1. */
+  /** This process draws the positions rank, rank + world_size and so on of each epoch. Default: rank 0, world_size
+   *  1. */
   int32_t rank, world_size;
-  /** In each round, every rank draws one sample. true: leaves out an incomplete last round. false (default): the first
-   *  samples of the epoch complete the round, and are drawn again. */
+  /** In each round, every rank draws one sample. true: leaves out an incomplete last round. false (default): draws the
+   *  first samples of the epoch again to complete the round. */
   bool drop_uneven;
   size_t num_weights; /**< WEIGHTED: the number of `weights`; must equal the `length` of tdict_sampler_create() */
 } tdict_sampler_options;
@@ -48,9 +48,8 @@ static inline tdict_sampler_options tdict_sampler_options_default(void) {
  *  @param[in]  length   number of indices, 0 or more.
  *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      a new reference; release it with tdict_sampler_release().
- *  @return #TDICT_OK; #TDICT_EINVAL @p out is NULL, @p length or an option is out of range, the weights are missing,
- *          invalid or not @p length, or @p length is 0 and `num_samples` is not; #TDICT_ENOMEM host memory is
- *          exhausted. */
+ *  @return #TDICT_OK; #TDICT_EINVAL @p out is NULL, @p length or an option is out of range, or the weights are missing
+ *          or invalid; #TDICT_EINVAL also if @p length is 0 and `num_samples` is not; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *options,
                                                             tdict_sampler **out, tdict_error *err);
 /** @brief Adds a reference and returns @p sampler. */

@@ -67,8 +67,7 @@ typedef struct tdict_schema_entry {
  *  @return #TDICT_ENOTFOUND @p i is the number of entries or more. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_schema_get_entry(const tdict_schema *schema, size_t i,
                                                               tdict_schema_entry *out, tdict_error *err);
-/** @brief Writes the escaped path of entry @p i, cut to @p bytes and ended by 0. If @p bytes is 0, @p buffer
- *  may be NULL.
+/** @brief Writes the escaped path of entry @p i, cut to @p bytes and ended by 0. @p buffer may be NULL for 0 bytes.
  *  @return the length of the full path without the 0; 0 if there is no entry @p i. */
 TDICT_API size_t tdict_schema_get_path(const tdict_schema *schema, size_t i, char *buffer, size_t bytes);
 

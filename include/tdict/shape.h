@@ -7,8 +7,8 @@
  *
  * Errors of all functions:
  * - #TDICT_EINVAL: NULL, an invalid dimension or size, or too many dimensions;
- * - #TDICT_ESHAPE: the sizes do not fit the tree, a tensor of a child does not begin with the batch size (see
- *   docs/learn/trees.md), or a tree would have too many batch dimensions;
+ * - #TDICT_ESHAPE: the sizes do not fit, or there would be too many batch dimensions;
+ * - #TDICT_ESHAPE also: a tensor of a child does not begin with the batch size (docs/learn/trees.md);
  * - #TDICT_EOVERFLOW: a size that no tensor can have; #TDICT_ENOMEM. */
 #ifndef TDICT_SHAPE_H
 #define TDICT_SHAPE_H
@@ -20,8 +20,8 @@ TDICT_BEGIN_DECLS
 /** @brief Returns a tree of views with the batch size @p shape. #TDICT_ESHAPE also if the strides allow no view. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_reshape_view(const tdict_tree *tree, int ndim, const int64_t *shape,
                                                           tdict_tree **out, tdict_error *err);
-/** @brief Returns a tree like tdict_reshape_view(), but copies tensors whose strides allow no view, in C order, to
- *  plain host memory or the memory of the device tensor.
+/** @brief Returns a tree like tdict_reshape_view(), but copies tensors whose strides allow no view. Copies are in C
+ *  order, in plain host memory or the memory of the device tensor.
  *  @return #TDICT_EWRONGDEVICE for a copy in device memory of the program; the errors of tdict_tensor_copy(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_reshape(const tdict_tree *tree, int ndim, const int64_t *shape,
                                                      tdict_tree **out, tdict_error *err);

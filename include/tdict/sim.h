@@ -9,9 +9,7 @@
  * #TDICT_EWRONGDEVICE, and copies without a context return #TDICT_EDEVICE.
  *
  * Errors of all functions: #TDICT_EINVAL a pointer is NULL; #TDICT_ENODEVICE the context has no simulated device;
- * #TDICT_EFORKED in a forked child of its process.
- *
- * Thread rule: any thread may call all functions but tdict_sim_host_pointer(). */
+ * #TDICT_EFORKED in a forked child. Thread rule: any thread may call all functions but tdict_sim_host_pointer(). */
 #ifndef TDICT_SIM_H
 #define TDICT_SIM_H
 
@@ -63,15 +61,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_sim_step(tdict_context *context, in
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_resume(tdict_context *context, tdict_error *err);
 /** @brief Queues the call of @p fn on @p stream, as a kernel launch does.
  *
- *  A thread of the device runs @p fn, which must not call functions of this library other than
- *  tdict_sim_host_pointer().
+ *  A thread of the device runs @p fn. Of this library, it may call only tdict_sim_host_pointer().
  *  @return #TDICT_EINVAL @p stream is not from tdict_stream_create() on a simulated device; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void *user,
                                                         tdict_error *err);
 /** @brief Returns the host address of the bytes at an address of simulated device memory.
  *
- *  Call the function only in a function that tdict_sim_launch() queued, because the work of the device is not ordered
- *  with other accesses.
+ *  Call it only in a function that tdict_sim_launch() queued. Other accesses are not ordered with the device.
  *  @return Borrowed; NULL if @p device_address is not an address of the stream's device, or in a forked child. */
 TDICT_API void *tdict_sim_host_pointer(tdict_stream stream, const void *device_address);
 

@@ -60,8 +60,8 @@ TDICT_API const char *tdict_status_name(tdict_status status);
 
 /** @brief Fills an error struct, in hooks, datasets and other functions of the program that the library calls.
  *
- *  Example: ``return tdict_error_set(err, TDICT_EIO, file, "cannot read: %s", strerror(errno));``
- *  Such a function may also write the members itself: the library keeps them, and sets `status` to the returned status.
+ *  Example: ``return tdict_error_set(err, TDICT_EIO, file, "cannot read: %s", strerror(errno));`` The function may also
+ *  write the members itself. The library keeps them, and sets `status` to the returned status.
  *  @param[out] err  NULL is allowed. `native` becomes 0; the caller may set it afterwards.
  *  @param[in] path  The entry or the file that the error is about; NULL for none. Long paths are cut in the middle.
  *  @param[in] format  The message, as for printf(), on one line, cut at its end. The arguments may point into @p err.

@@ -14,7 +14,7 @@
  * - TDICT_BIND() (tdict/hpp/bind.hpp) binds a struct of tensors to a tree.
  * - TDICT_CALLBACK() (tdict/hpp/callback.hpp) makes a C callback that catches the exceptions of a function.
  *
- * The thread rules, ownership and errors are the same as in C. */
+ * The thread rules and ownership are the same as in C. A function with the name of a C function reports its errors. */
 #ifndef TDICT_TDICT_HPP
 #define TDICT_TDICT_HPP
 

@@ -2,8 +2,7 @@
  * storage: a block of bytes with a reference count, which several tensors can share. Shapes and strides are in
  * elements, names with "bytes" in bytes. Strides may be zero or negative. A function that creates a tensor returns one
  * reference in @p out, written on success only; release it with tdict_tensor_release(). A `shape` of @p ndim sizes may
- * be NULL if
- * @p ndim is 0. A @p memory of NULL is plain host memory, aligned to 256 bytes.
+ * be NULL if @p ndim is 0. A @p memory of NULL is plain host memory, aligned to 256 bytes.
  *
  * Errors of all functions:
  * - #TDICT_EINVAL: NULL, or an invalid number, size or index; #TDICT_EDTYPE: an unknown dtype; #TDICT_ENOMEM;
@@ -90,8 +89,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_array(tdict_dtype dtype
                                                                const void *data, tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor of @p count values in plain host memory: value i is start + i * step, computed as a double.
  *  For integer types it is truncated toward zero.
- *  @return #TDICT_ENOTSUP also for bool, complex types and several lanes; #TDICT_EOVERFLOW also for a value that an
- *          integer type cannot hold. */
+ *  @return #TDICT_ENOTSUP also for bool, complex types and several lanes; #TDICT_EOVERFLOW also for a value out of
+ *          range. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, int64_t count,
                                                            tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor over memory of the program. Copies nothing.
@@ -167,9 +166,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *
 
 /** @brief Copies all elements of @p src to @p dst, which have the same dtype and shape, and returns when done.
  *
- *  Strides may differ. Two device tensors must be on one device. If the tensors overlap, the result is unspecified. The
- *  call waits for transfers that write @p src or use @p dst, and for work that tdict_record_stream() recorded for @p
- *  dst.
+ *  Strides may differ. Two device tensors must be on one device. If the tensors overlap, the result is unspecified.
+ *  Waits for transfers that write @p src or use @p dst, and for recorded work on @p dst (tdict_record_stream()).
  *  @return #TDICT_ESHAPE, #TDICT_EDTYPE: they differ; #TDICT_EREADONLY; #TDICT_EWRONGDEVICE: two devices, or device
  *          memory without a context; #TDICT_EINVAL also if a transfer into @p src failed. After #TDICT_EDEVICE and
  *          #TDICT_ELOST the elements of @p dst are unspecified. */

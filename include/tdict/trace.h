@@ -2,8 +2,7 @@
  * tracks and slices, and docs/howto/timeline.md says how to read them. A slice is a named interval on a track.
  *
  * Errors of all functions: #TDICT_EINVAL an argument is NULL; #TDICT_EFORKED; #TDICT_ENOMEM.
- * Cost: if no recording is on, a transfer only checks one flag.
- * Thread rule: any thread may call any function of this header. */
+ * Cost: without a recording, a transfer only checks one flag. Thread rule: any thread may call any function. */
 #ifndef TDICT_TRACE_H
 #define TDICT_TRACE_H
 
@@ -37,8 +36,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_trace_write(tdict_context *context,
 /** @brief Passes the text of tdict_trace_write() to @p write, piece by piece in order, on the calling thread.
  *
  *  The library holds no lock during the calls of @p write.
- *  @param[in] write  Gets text without a final 0. A status other than #TDICT_OK ends the call and is returned; an
- *                    invalid one becomes #TDICT_EHOOK.
+ *  @param[in] write  Gets text without a final 0. A status other than #TDICT_OK ends the call, and an invalid one is
+ *                    #TDICT_EHOOK.
  *  @return #TDICT_EINVAL tdict_trace_start() was never called. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_trace_write_to(tdict_context *context,
                                                             tdict_status (*write)(void *user, const char *text,

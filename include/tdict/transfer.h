@@ -186,8 +186,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into_async(tdict_context *
  *
  *  The other leaves are copied into one new pinned storage. An object is pinned by the hook `pin_memory`,
  *  else through the tensors of `flatten`, else it is shared.
- *  @return The errors at the top; #TDICT_EWRONGDEVICE a leaf is on a device; #TDICT_ENODEVICE no device of the context
- *          reads pinned memory. */
+ *  @return The errors at the top; #TDICT_EWRONGDEVICE a leaf is on a device; #TDICT_ENODEVICE no device reads pinned
+ *          memory. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src,
                                                         const tdict_pin_options *options, tdict_tree **out,
                                                         tdict_error *err);
@@ -243,8 +243,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future 
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err);
 /** @brief Asks the transfer to stop, and returns immediately. NULL is allowed.
  *
- *  Copies in flight are completed, and no others start. The state becomes #TDICT_FUTURE_CANCELLED, unless the transfer
- *  ended or failed before. */
+ *  Copies in flight are completed, and no others start. The state becomes #TDICT_FUTURE_CANCELLED, unless it has
+ *  ended. */
 TDICT_API void tdict_future_cancel(tdict_future *future);
 /** @brief Returns true if the transfer has ended, with success or failure. Never waits. */
 TDICT_API bool tdict_future_is_ready(const tdict_future *future);
@@ -258,8 +258,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_get_stats(const tdict_future
 TDICT_API tdict_future *tdict_future_retain(const tdict_future *future);
 /** @brief Drops a reference. A running transfer continues. NULL is allowed.
  *
- *  The last release logs the error of a failed transfer, if no call has written it to a tdict_error. Cancelled
- *  transfers are not logged. */
+ *  The last release logs the error of a failed transfer, if no call has returned it. Cancelling is not logged. */
 TDICT_API void tdict_future_release(tdict_future *future);
 
 TDICT_END_DECLS

@@ -2,8 +2,8 @@
  *
  * A tree maps keys to tensors, trees and objects (tdict/object.h), and keeps the order in which the keys were added. A
  * tree at a key is a child, and a node is one tree without its children. The shape of every tensor below a tree begins
- * with the batch size of the tree. A program can break this rule through a borrowed child, and functions that need it
- * then return #TDICT_ESHAPE: see docs/learn/trees.md. docs/container.md has the differences from TensorDict 0.15.
+ * with the batch size of the tree. A program can break this rule through a borrowed child. Functions that need it then
+ * return #TDICT_ESHAPE: see docs/learn/trees.md. docs/container.md has the differences from TensorDict 0.15.
  *
  * Paths. A path such as "next.obs.pixels" names nested keys. Before a dot or a backslash in a key, write a backslash:
  * in C source, "h\\.0" is the single key `h.0`. A key is not empty, and may contain all bytes except 0.
@@ -70,15 +70,14 @@ typedef struct tdict_field {
  *  @param[in] memory  Allocates the storage. NULL is plain host memory.
  *  @return #TDICT_EEXIST two fields have the same path; #TDICT_ETYPE a path leads through the tensor of another field;
  *          #TDICT_EINVAL a wrong `ndim` or `shape`; the errors of tdict_create() and tdict_tensor_empty(). err->path
- *          names the wrong field. */
+ *          names the field. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_create_from(const tdict_field *fields, size_t num_fields, int batch_ndim,
                                                          const int64_t *batch_size, tdict_memory *memory,
                                                          tdict_tree **out, tdict_error *err);
 
 /** @brief Adds a reference and returns @p tree, which must not be NULL. Thread-safe. */
 TDICT_API tdict_tree *tdict_retain(const tdict_tree *tree);
-/** @brief Drops a reference. The last one frees the tree, and releases its tensors, children and objects. NULL is
- *  allowed. Thread-safe. */
+/** @brief Drops a reference. The last one frees the tree and releases its entries. NULL is allowed. Thread-safe. */
 TDICT_API void tdict_release(tdict_tree *tree);
 
 /** @brief Sets the tensor at a path. No elements are copied.
@@ -86,8 +85,7 @@ TDICT_API void tdict_release(tdict_tree *tree);
  *  Missing trees are created with the batch size and device of their parent. A replaced entry keeps its position. The
  *  parent below is the tree that gets the last key.
  *  @param[in] tensor  Retained by the tree. The caller still owns its reference.
- *  @return #TDICT_ESHAPE the shape does not begin with the batch size of the parent; #TDICT_EWRONGDEVICE the parent has
- *          another device.
+ *  @return #TDICT_ESHAPE the shape does not begin with the parent's batch size; #TDICT_EWRONGDEVICE another device.
  *  @note After a shallow clone, the first change copies the shared table of keys: O(keys of the parent). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set(tdict_tree *tree, const char *path, tdict_tensor *tensor,
                                                  tdict_error *err);
@@ -101,8 +99,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_tree(tdict_tree *tree, const ch
                                                       tdict_error *err);
 
 /** @brief Returns the tensor at a path, borrowed from the tree.
- *  @note The message for a missing key lists similar keys. This list takes tens of microseconds, unless @p err is NULL.
- */
+ *  @note The message for a missing key lists similar keys, in tens of microseconds, unless @p err is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get(const tdict_tree *tree, const char *path, tdict_tensor **out,
                                                  tdict_error *err);
 /** @brief Returns the tree at a path, borrowed from its parent. */

@@ -31,8 +31,7 @@
  *  macro also sets err.status to the status of the call. */
 #define TDICT_TRY(call) tdict_try_(call, goto done)
 
-/** @brief Evaluates a call. If the call fails, prints the error like TDICT_TRY(), and returns `value` from the calling
- *  function. */
+/** @brief Evaluates a call. If it fails, prints the error like TDICT_TRY(), and returns `value` from the function. */
 #define TDICT_TRY_RETURN(call, value) tdict_try_(call, return value)
 
 #endif

@@ -1,6 +1,5 @@
-/* Declares leaves without batch dimensions: one tensor of any shape that belongs to all elements of the tree.
- * TensorDict calls such a leaf UnbatchedTensor. docs/leaves.md says what operations on trees do with it. Thread rule:
- * as in tdict/tree.h. */
+/* Declares leaves without batch dimensions: one tensor of any shape for all elements of the tree. TensorDict calls one
+ * UnbatchedTensor. docs/leaves.md says what operations on trees do with it. Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_UNBATCHED_H
 #define TDICT_UNBATCHED_H
 

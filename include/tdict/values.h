@@ -39,8 +39,7 @@ typedef uint32_t tdict_dtype;
 /** @brief Returns the number of bytes of one element, including all lanes. Returns 0 for an unknown type. A type with
  *  several lanes is known if its one-lane type is listed above. */
 TDICT_API size_t tdict_dtype_bytes(tdict_dtype dtype);
-/** @brief Returns a static name such as "float32" or "bfloat16", without lanes. Returns "unknown" for an unknown
- * type. */
+/** @brief Returns a static name such as "float32" or "bfloat16", without lanes, or "unknown". */
 TDICT_API const char *tdict_dtype_name(tdict_dtype dtype);
 /** A buffer size that is sufficient for every text of tdict_dtype_format(). */
 #define TDICT_DTYPE_TEXT_BYTES 32

@@ -9,8 +9,7 @@
  *
  * Errors of all functions:
  * - #TDICT_EINVAL: NULL, no trees, or an option that is not used or out of range; #TDICT_ENOMEM;
- * - #TDICT_ENOTFOUND: a tree lacks a key; #TDICT_ETYPE: entries differ in kind; #TDICT_ENOTSUP: an object without
- *   `flatten`;
+ * - #TDICT_ENOTFOUND: a key is missing; #TDICT_ETYPE: entries differ in kind; #TDICT_ENOTSUP: no `flatten`;
  * - the status of the function. Its path is that of the tensor if the function has set none. */
 #ifndef TDICT_VISIT_H
 #define TDICT_VISIT_H
@@ -26,10 +25,9 @@ typedef struct tdict_leaves {
   size_t count;     /**< Number of trees. */
   tdict_tensor *const *tensors;
 } tdict_leaves;
-/** Visits the tensors at one path. A number that is no tdict_status becomes #TDICT_EHOOK, here and below. */
+/** Visits the tensors at one path. A number that is not a tdict_status becomes #TDICT_EHOOK, here and below. */
 typedef tdict_status (*tdict_leaf_visitor)(void *user, const tdict_leaves *at, tdict_error *err);
-/** Stores the new tensor for one path in *@p out, as a reference. If *@p out stays NULL, the result has no entry
- *  there. */
+/** Stores a reference to the new tensor for one path in *@p out. If it stays NULL, the result has no entry there. */
 typedef tdict_status (*tdict_leaf_maker)(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err);
 /** Returns true if tdict_filter() must keep the tensor at a path. */
 typedef bool (*tdict_leaf_predicate)(void *user, const tdict_leaves *at);
@@ -49,9 +47,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_visit(tdict_context *context, const
  *  Trees that become empty are kept. @p make stores all tensors of an object or none; without them there is no object.
  *  Dimensions after the batch size may differ from the source.
  *  @param[out] out  New tree, owned by the caller; written on success only.
- *  @return Also #TDICT_EINVAL: only some tensors of an object; #TDICT_ESHAPE, #TDICT_EWRONGDEVICE: a tensor does not
- *  fit
- *          the tree; the status of `unflatten`. */
+ *  @return Also #TDICT_EINVAL: only some tensors of an object; #TDICT_ESHAPE, #TDICT_EWRONGDEVICE: a tensor does
+ *          not fit the tree; the status of `unflatten`. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_apply(tdict_context *context, const tdict_tree *const *trees, size_t count,
                                                    tdict_leaf_maker make, void *user, const tdict_run *run,
                                                    tdict_tree **out, tdict_error *err);

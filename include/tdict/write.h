@@ -47,9 +47,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_update_in_place(tdict_tree *dst, co
                                                              tdict_error *err);
 /** @brief Adds the entries of @p src to @p dst, which then shares the tensors and objects. On failure nothing changes.
  *
- *  An entry of @p src replaces that of the same key, except that two trees at a key are merged. New keys are added
- *  after the others. A tree that only @p src has is copied with its tensors shared. Cost: O(keys that change + keys of
- *  @p src).
+ *  An entry of @p src replaces that of the same key, except that two trees at a key are merged. New keys come last. A
+ *  tree that only @p src has is copied with its tensors shared. Cost: O(keys that change + keys of @p src).
  *  @param[in] paths  @p num_paths paths of entries of @p src, which are added whole. NULL: all of @p src.
  *  @return Also #TDICT_ESHAPE, #TDICT_EWRONGDEVICE, #TDICT_ELOCKED: as tdict_set() and tdict_set_tree(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_update(tdict_tree *dst, const tdict_tree *src, const char *const *paths,

@@ -54,8 +54,7 @@ template <class S> struct binding;
   };
 
 namespace detail {
-/* Checks a tensor against its row of the table. Sets *batch_ndim to the number of dimensions before the sizes of the
- * row. */
+/* Checks a tensor against its row of the table. Sets *batch_ndim to the number of leading dimensions. */
 template <class S> tdict_status check_member(const member<S> &m, tensor_ref found, int *batch_ndim, tdict_error &err) {
   if (!found) return fail(err, TDICT_EINVAL, m.path, "bind: the member has no tensor");
   if (found.dtype() != m.dtype) return fail_dtype(err, m.path, found.dtype(), m.dtype);
@@ -205,8 +204,8 @@ template <class S> const tdict_type *type_of() noexcept {
 
 /** Returns a tree that shares the tensors of `value`. The batch size of the tree consists of the leading sizes of the
  *  first tensor, without the sizes that the row of this tensor lists. Fails with #TDICT_EINVAL if a member has no
- *  tensor. Fails with #TDICT_EDTYPE or #TDICT_ESHAPE if a tensor does not match its row. Fails also with errors of
- *  tdict_create() and tdict_set(). */
+ *  tensor. Fails with #TDICT_EDTYPE or #TDICT_ESHAPE if a tensor does not match its row. Also fails as tdict_create()
+ *  and tdict_set() do. */
 template <class S> outcome<tree> pack(const S &value) {
   tree made;
   tdict_error err;

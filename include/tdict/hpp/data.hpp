@@ -43,8 +43,7 @@ private:
 };
 } // namespace detail
 
-/** Owns a dataset. A loader takes a reference of its own. A function that has the name of a C function reports the same
- *  errors. */
+/** Owns a dataset. A loader takes a reference of its own. */
 class dataset : public owner<tdict_dataset, tdict_dataset_release, borrowed<tdict_dataset>> {
 public:
   using owner::owner;
@@ -86,8 +85,7 @@ public:
   dataset share() const { return dataset(tdict_dataset_retain(raw_)); }
 };
 
-/** Owns a replay buffer. std::lock_guard<const tdict::replay> holds the lock of the rows. A function that has the name
- *  of a C function reports the same errors. */
+/** Owns a replay buffer. std::lock_guard<const tdict::replay> holds the lock of the rows. */
 class replay : public owner<tdict_replay, tdict_replay_release, borrowed<tdict_replay>> {
 public:
   using owner::owner;
@@ -121,8 +119,7 @@ inline outcome<dataset> dataset::from_replay(const replay &rows) {
   return call<dataset>(tdict_dataset_from_replay, rows.raw());
 }
 
-/** Owns a loader. With exceptions, `for (tdict::tree &batch : loader)` reads the batches of an epoch.
- *  A function that has the name of a C function reports the same errors. */
+/** Owns a loader. With exceptions, `for (tdict::tree &batch : loader)` reads the batches of an epoch. */
 class loader : public owner<tdict_loader, tdict_loader_destroy, borrowed<tdict_loader>> {
 public:
   using owner::owner;

@@ -14,8 +14,7 @@
 
 TDICT_HPP_BEGIN
 
-/** Owns a T. The function `End` releases or destroys the T. `Base` stores the pointer, and has the functions of a
- *  borrowed T. */
+/** Owns a T. `End` releases or destroys the T. `Base` stores the pointer, and has the functions of a borrowed T. */
 template <class T, void (*End)(T *), class Base> class owner : public Base {
 public:
   typedef T raw_type;
@@ -62,8 +61,7 @@ protected:
   T *raw_;
 };
 
-/** Owns a tdict_memory. This handle and the next four have no members for the functions of their C types. Pass raw() to
- *  the C functions. */
+/** Owns a tdict_memory. To use this handle and the next four, pass raw() to the C functions. */
 typedef owner<tdict_memory, tdict_memory_release, borrowed<tdict_memory>> memory_handle;
 /** Owns a tdict_ragged: a leaf of rows of different lengths. */
 typedef owner<tdict_ragged, tdict_ragged_release, borrowed<tdict_ragged>> ragged;

@@ -105,8 +105,7 @@ public:
   bool is_pinned() const { return tdict_tensor_is_pinned(raw_); }
 
   /** Returns the address of the first element, as tdict_tensor_data() does. If T is const, calls
-   *  tdict_tensor_const_data() instead. Does not compare T with the dtype. Returns NULL if the C function returns
-   *  NULL. */
+   *  tdict_tensor_const_data() instead. Does not compare T with the dtype. May return NULL. */
   template <class T> T *data() const { return data_as(static_cast<T *>(nullptr)); }
   /** Returns all elements in C order. The tensor must be contiguous, in host memory, and have the dtype of T. Fails
    *  with #TDICT_EINVAL (the tensor is NULL), #TDICT_EDTYPE, #TDICT_EWRONGDEVICE or #TDICT_ENOTSUP (not contiguous).

@@ -10,8 +10,7 @@ TDICT_HPP_BEGIN
 
 /** Owns the future of a transfer, a load, a save or a call of a communicator. Here, "transfer" means any of them. The
  *  destructor and an assignment wait until the old transfer has ended. If the transfer failed and no member function
- *  has returned the error, the destructor or the assignment writes the error to the context's log. A function that has
- *  the name of a C function reports the same errors. */
+ *  has returned the error, the destructor or the assignment writes the error to the context's log. */
 class future : public borrowed<tdict_future> {
 public:
   typedef tdict_future raw_type;
@@ -34,8 +33,7 @@ public:
 
   /** Waits for the transfer, and returns its result. The program may call this function several times. */
   outcome<tree> wait() const { return call<tree>(tdict_future_wait, raw_); }
-  /** Waits for the transfer, releases the future and returns the result. Leaves this object empty. A save has an empty
-   *  result. */
+  /** Waits for the transfer, empties this object, and returns the result, which is empty for a save. */
   outcome<tree> take() { return call<tree>(tdict_future_take, detach()); }
   /** Waits for at most `nanoseconds` ns. Fails with #TDICT_ETIMEDOUT if the transfer has not ended by then. */
   outcome<tree> wait_for(int64_t nanoseconds) const { return call<tree>(tdict_future_wait_for, raw_, nanoseconds); }
@@ -67,8 +65,7 @@ private:
   }
 };
 
-/** Owns a context. Trees, tensors and futures may outlive the context. Destroy a loader before its context. A
- *  function that has the name of a C function reports the same errors. */
+/** Owns a context. Trees, tensors and futures may outlive the context. Destroy a loader before its context. */
 class context : public owner<tdict_context, tdict_context_destroy, borrowed<tdict_context>> {
 public:
   using owner::owner;

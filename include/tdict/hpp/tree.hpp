@@ -63,8 +63,7 @@ private:
   std::size_t i_;
 };
 
-/** Borrows a tree. A function that has the name of a C function follows the rules of the C function, and reports the
- *  same errors. */
+/** Borrows a tree. A function that has the name of a C function follows its rules. */
 class tree_ref : public borrowed<tdict_tree> {
 public:
   /** Borrows `raw`, which may be NULL. */
@@ -118,8 +117,7 @@ public:
   outcome<tree> clone_deep(tdict_memory *memory = nullptr) const;
   /** Returns a tree of the elements that an index selects: `batch.index(TDICT_INDEX(TDICT_AT(3)))`. */
   outcome<tree> index(const tdict_indices *index) const;
-  /** Does the same with threads of a context, and with options such as a memory; see tdict_index_get(). `context` may
-   *  be NULL. */
+  /** Does the same with threads of a context, which may be NULL, and with options; see tdict_index_get(). */
   outcome<tree> index(tdict_context *context, const tdict_indices *index, const tdict_run &run) const;
   /** Returns a new reference. */
   tree share() const;
