@@ -1,9 +1,10 @@
 """Gate: sentences of the public headers and of the pages can be read once.
 
 usage: sentences.py ROOT [FILE ...]
-A sentence has at most 32 words. Code in a block, tables, links' targets and URLs do not count; code inside a sentence
-counts as one word. A doxygen command, an item of a list and, after @return, a semicolon begin a new sentence.
-With FILE only these files are checked, source files too."""
+A sentence of a page has at most 32 words, and a sentence of a public header at most 25. Code in a block, tables, links'
+targets and URLs do not count; code inside a sentence counts as one word. A doxygen command and an item of a list begin
+a new sentence. In a list of errors, a semicolon does so too. Also a word like tdict_create(), docs/files.md or "true:"
+after a full stop begins a sentence. With FILE only these files are checked, source files too."""
 
 import pathlib
 import re
@@ -11,10 +12,10 @@ import sys
 
 import source
 
-MOST_WORDS = 32
+MOST_WORDS, MOST_WORDS_OF_HEADER = 32, 25
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 NEW_PART = re.compile(r"^\s*(?:[-*+]\s|\d+\.\s|#+\s|@(?:param|return|note|brief|p\s*$))")
-SENTENCE_END = re.compile(r"(?<=[.!?])[)\"']*\s+(?=[^a-z])")
+SENTENCE_END = re.compile(r"(?<=[.!?])[)\"']*\s+(?=[^a-z]|[a-z]+(?:[_(/]|:\s|\s\(default\)))")
 
 
 def parts_of_page(text):
@@ -46,12 +47,12 @@ def join(lines, first):
 
 def sentences(part):
     part = re.sub(r"\]\([^)]*\)", "]", part)
-    part = re.sub(r"`[^`]*`", "`code`", part)
+    part = re.sub(r"``.*?``|`[^`]*`", "`code`", part)
     part = re.sub(r"\b[a-z]+://\S+", "", part)
-    returns = part.startswith("@return")
-    part = re.sub(r"@(?:brief|note|return|p|param(?:\[[a-z,]+\])?)\s", " ", part)
+    lists_errors = part.startswith("@return") or "#TDICT_E" in part
     for sentence in SENTENCE_END.split(part):
-        yield from sentence.split(";") if returns else [sentence]
+        sentence = re.sub(r"@(?:brief|note|return|p|param(?:\[[a-z,]+\])?)\s", " ", sentence)
+        yield from sentence.split(";") if lists_errors else [sentence]
 
 
 def count_words(sentence):
@@ -65,13 +66,14 @@ def main():
     pages = source.files(root, "README.md", "CONTRIBUTING.md", "docs/**/*.md", "include/tdict/*.h", "include/tdict/**/*.hpp")
     for file in chosen or pages:
         parts = parts_of_page if file.suffix == ".md" else parts_of_source
+        most = MOST_WORDS_OF_HEADER if file.is_relative_to(root / "include") else MOST_WORDS
         for line, part in parts(file.read_text()):
             for sentence in sentences(part):
                 report.checked()
                 words = count_words(sentence)
-                if words > MOST_WORDS:
+                if words > most:
                     where = file.relative_to(root) if file.is_relative_to(root) else file
-                    report.fail(f"{where}:{line}", f"a sentence has {words} words, at most {MOST_WORDS} are allowed: "
+                    report.fail(f"{where}:{line}", f"a sentence has {words} words, at most {most} are allowed: "
                                 f"{' '.join(sentence.split())[:70]}...")
     report.end()
 
