@@ -1,7 +1,7 @@
 /* Declares transfers of one tree to several devices of one process, and of trees of several devices into one tree.
  *
- * See docs/scale.md for which call serves which need. See docs/transfers.md for the rules of lifetime, order and
- * failure, and for the bytes that the devices copy from each other.
+ * See docs/scale.md for which call to use. See docs/transfers.md for the rules of lifetime, order and failure, and for
+ * the bytes that the devices copy from each other.
  * Errors: those of tdict/transfer.h. err->path begins with the position of the device, for example "1.obs.image".
  * The counts of statistics are sums over all devices. NULL options are the defaults. The caller releases the futures.
  * Thread rule: any thread may call any function of this header. */
