@@ -399,7 +399,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
   case 't':
     r->seconds = strtod(arg, &end);
     if (*end || !(r->seconds > 0 && isfinite(r->seconds)))
-      argp_error(state, "--seconds: '%s' is no number of seconds above 0", arg);
+      argp_error(state, "--seconds: '%s' is not a number of seconds above 0", arg);
     break;
   case 'w':
     r->work = arg;

@@ -12,7 +12,7 @@ enum { KEY_FULL = 512, KEY_SMALL };
 void options_number(struct argp_state *state, const char *option, const char *text, int64_t low, int64_t high,
                     int64_t *out) {
   if (!bench_parse_number(text, low, high, out))
-    argp_error(state, "%s: '%s' is no number from %" PRId64 " to %" PRId64, option, text, low, high);
+    argp_error(state, "%s: '%s' is not a number from %" PRId64 " to %" PRId64, option, text, low, high);
 }
 
 const char *options_device(struct argp_state *state, const char *text) {

@@ -34,13 +34,13 @@ class Case(unittest.TestCase):
 class Options(Case):
     def test_numbers_name_their_option(self):
         for words, text in (
-                ("pin --repeat 0", "--repeat: '0' is no number from 1 to 10000"),
-                ("to-device --warmup x", "--warmup: 'x' is no number from 0 to 10000"),
-                ("tune --repeat 1001", "--repeat: '1001' is no number from 1 to 1000"),
-                ("advise --leaves -1", "--leaves: '-1' is no number from 1"),
-                ("stress --count 1.5", "--count: '1.5' is no number from 0"),
-                ("worker --delay-percent 1001", "--delay-percent: '1001' is no number from 0 to 1000"),
-                ("loader --seconds inf", "--seconds: 'inf' is no number of seconds")):
+                ("pin --repeat 0", "--repeat: '0' is not a number from 1 to 10000"),
+                ("to-device --warmup x", "--warmup: 'x' is not a number from 0 to 10000"),
+                ("tune --repeat 1001", "--repeat: '1001' is not a number from 1 to 1000"),
+                ("advise --leaves -1", "--leaves: '-1' is not a number from 1"),
+                ("stress --count 1.5", "--count: '1.5' is not a number from 0"),
+                ("worker --delay-percent 1001", "--delay-percent: '1001' is not a number from 0 to 1000"),
+                ("loader --seconds inf", "--seconds: 'inf' is not a number of seconds")):
             self.expect(words, 2, text)
 
     def test_loader_cuts_no_number(self):
@@ -333,8 +333,8 @@ class Loads(Case):
 
     def test_wrong_use(self):
         for words, text in (("--work even,odd", "--work: 'odd' is not even, mixed, many, cold or save"),
-                            ("--divide 0", "--divide: '0' is no number from 1"),
-                            ("--contexts 0", "--contexts: '0' is no number from 1")):
+                            ("--divide 0", "--divide: '0' is not a number from 1"),
+                            ("--contexts 0", "--contexts: '0' is not a number from 1")):
             self.expect(f"load {words}", 2, text)
         self.expect("load --device sim --folder ./absent", 1, "cannot be created")
 

@@ -294,7 +294,7 @@ int main(int argc, char **argv) {
   tdict_context_options o = tdict_context_options_default();
   tdict_status status = tdict_device_parse(device, &o.device, &err);
   if (status == TDICT_OK && o.device.type != TDICT_DEVICE_CUDA) {
-    fprintf(stderr, "consumer: %s is no cuda device\n", device);
+    fprintf(stderr, "consumer: %s is not a cuda device\n", device);
     return 2;
   }
   if (status == TDICT_OK) status = tdict_context_create(&o, &p.c, &err);

@@ -170,7 +170,7 @@ int main(int argc, char **argv) {
   tdict_context_options o = tdict_context_options_default();
   tdict_status status = tdict_device_parse(argc > 1 ? argv[argc - 1] : "cuda", &o.device, &err);
   if (status == TDICT_OK && o.device.type != TDICT_DEVICE_CUDA) {
-    fprintf(stderr, "graph: %s is no cuda device\n", argv[argc - 1]);
+    fprintf(stderr, "graph: %s is not a cuda device\n", argv[argc - 1]);
     return 2;
   }
   if (status == TDICT_OK) status = tdict_context_create(&o, &p.c, &err);

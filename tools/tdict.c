@@ -150,14 +150,15 @@ static bool read_number(const char *text, const char *units, uint64_t *out) {
 uint64_t tool_parse_bytes(struct argp_state *state, const char *option, const char *text) {
   uint64_t number = 0;
   if (!read_number(text, "KMG", &number))
-    argp_error(state, "%s: '%s' is no number of bytes, wanted digits, and K, M or G for KiB, MiB or GiB", option, text);
+    argp_error(state, "%s: '%s' is not a number of bytes, wanted digits, and K, M or G for KiB, MiB or GiB", option,
+               text);
   return number;
 }
 
 int64_t tool_parse_number(struct argp_state *state, const char *option, const char *text, int64_t low, int64_t high) {
   uint64_t number = 0;
   if (!read_number(text, "", &number) || number < (uint64_t)low || number > (uint64_t)high)
-    argp_error(state, "%s: '%s' is no number from %" PRId64 " to %" PRId64, option, text, low, high);
+    argp_error(state, "%s: '%s' is not a number from %" PRId64 " to %" PRId64, option, text, low, high);
   return (int64_t)number;
 }
 

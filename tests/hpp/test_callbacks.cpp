@@ -62,7 +62,7 @@ CASE(hpp_callback_returns_the_exception) {
     td_fails(TDICT_EHOOK, "sample 2 is damaged", tdict_loader_next(loader, tdict_no_stream(), &batch, err));
     td_fails(TDICT_EDTYPE, "the dtype is odd", tdict_loader_next(loader, tdict_no_stream(), &batch, err));
     td_fails(TDICT_ENOMEM, "bad_alloc", tdict_loader_next(loader, tdict_no_stream(), &batch, err));
-    td_fails(TDICT_EHOOK, "no std::exception", tdict_loader_next(loader, tdict_no_stream(), &batch, err));
+    td_fails(TDICT_EHOOK, "not a std::exception", tdict_loader_next(loader, tdict_no_stream(), &batch, err));
     tdict_loader_destroy(loader);
   }
 }

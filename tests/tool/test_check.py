@@ -288,7 +288,7 @@ def tool_bench_load_measures():
                         r"median of 5 +\d+\.\d{3} ms +\d+\.\d{3} GB/s\n", text), text
     run("bench-load", "--device", "cuda:99", "in.safetensors", status=1, stderr="tdict: cuda:99 ")
     run("bench-load", "--device", "disk", "in.safetensors", status=2, stderr="--device: ")
-    run("bench-load", "--repeat", "0", "in.safetensors", status=2, stderr="--repeat: '0' is no number from 1 to 10000")
+    run("bench-load", "--repeat", "0", "in.safetensors", status=2, stderr="--repeat: '0' is not a number from 1 to 10000")
     run("bench-load", "--device", "cpu", "missing", status=1, stderr="tdict: missing: ")
 
 

@@ -153,7 +153,7 @@ def tool_inspect_escapes_keys():
     equal([entry["path"] for entry in entries], ['qu"ote\\\\ \n\x1b[31m', "tab\t\x7f\x80", "é漢.sp ace/:*"])
     for entry in entries:
         equal(run("cat", "odd.safetensors", entry["path"]), "1\n")
-    run("cat", "odd.safetensors", "no\nkey\x1b", status=1, stderr="'no\\x0akey\\x1b' is no key")
+    run("cat", "odd.safetensors", "no\nkey\x1b", status=1, stderr="'no\\x0akey\\x1b' is not a key")
 
 
 def tool_inspect_is_quick():

@@ -22,7 +22,7 @@ template <class F> tdict_status catch_all(tdict_error *err, F body) {
   } catch (const std::exception &e) {
     status = fail(failure, TDICT_EHOOK, "", e.what());
   } catch (...) {
-    status = fail(failure, TDICT_EHOOK, "", "the function threw an object that is no std::exception");
+    status = fail(failure, TDICT_EHOOK, "", "the function threw an object that is not a std::exception");
   }
   if (err) *err = failure;
   return status;

@@ -65,7 +65,7 @@ public:
   /** Returns the message without the status and the path. Owned by this object. */
   const char *message() const noexcept { return raw_.message; }
   int native() const noexcept { return raw_.native; } /**< error code of the driver or errno; else 0 */
-  /** Returns one line, such as ``TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, pixels``. */
+  /** Returns one line: ``TDICT_ENOTFOUND obs.stat: get: 'stat' is not a key of the tree; keys: state, pixels``. */
   const char *what() const noexcept override { return text_; }
 
 private:

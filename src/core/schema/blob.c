@@ -152,7 +152,7 @@ static tdict_status read_entry(parser *p, uint8_t kind, tdict_error *err) {
   const int64_t parent = p->parents[p->depth];
   tdict_schema_entry entry = {.kind = (tdict_schema_kind)kind, .depth = p->depth, .parent = parent};
   if (kind != TDICT_SCHEMA_TENSOR && kind != TDICT_SCHEMA_TREE && kind != TDICT_SCHEMA_OBJECT)
-    return tdict_fail(err, TDICT_EFORMAT, "%s: at byte %zu: 0x%02x is no kind of entry", what, p->at - 1, kind);
+    return tdict_fail(err, TDICT_EFORMAT, "%s: at byte %zu: 0x%02x is not a kind of entry", what, p->at - 1, kind);
   if (p->depth == TDICT_SCHEMA_MAX_DEPTH)
     return tdict_fail(err, TDICT_EFORMAT, "%s: at byte %zu: a path has more than %d keys", what, p->at - 1,
                       TDICT_SCHEMA_MAX_DEPTH);

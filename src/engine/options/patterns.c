@@ -170,7 +170,7 @@ static size_t find_unmatched(const tdict_patterns *p) {
   return i;
 }
 
-/* Writes why a pattern matches nothing: the keys that exist at the first segment that is no key of the tree, or the
+/* Writes why a pattern matches nothing: the keys that exist at the first segment that is not a key of the tree, or the
  * kind of the entry to which the pattern leads. */
 static void explain(const tdict_patterns *p, size_t i, const tdict_tree *tree, char *buffer, size_t bytes) {
   const pattern_segment *segment = p->segments + (i ? p->list[i - 1].end : 0), *end = p->segments + p->list[i].end;

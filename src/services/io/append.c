@@ -38,9 +38,9 @@ static tdict_status check_directory(tdict_contents *c, tdict_error *err) {
   if (status == TDICT_OK && !tdict_json_exists(meta.root))
     status = tdict_fail_file(err, TDICT_EFORMAT, c->path, "%s: the directory has no meta.json", c->what);
   if (status == TDICT_OK && !tdict_json_is(tdict_json_get(meta.root, "shape"), TDICT_JSON_ARRAY))
-    status =
-        tdict_fail_file(err, TDICT_ENOTSUP, c->path,
-                        "%s: the directory is no plain TensorDict; lazy stacks and tensorclasses cannot grow", c->what);
+    status = tdict_fail_file(err, TDICT_ENOTSUP, c->path,
+                             "%s: the directory is not a plain TensorDict; lazy stacks and tensorclasses cannot grow",
+                             c->what);
   tdict_td_close_meta(&meta);
   return status;
 }

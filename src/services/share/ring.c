@@ -173,5 +173,5 @@ tdict_status tdict_ring_find(const tdict_share_ring *ring, const tdict_tree *tre
     *out = i;
     return TDICT_OK;
   }
-  return tdict_fail(err, TDICT_EINVAL, "%s: the tree is no slot that the program has from this ring", what);
+  return tdict_fail(err, TDICT_EINVAL, "%s: the tree is not a slot that the program took from this ring", what);
 }

@@ -190,7 +190,7 @@ static tdict_status check_file(int fd, tdict_segment_kind kind, tdict_segment_la
   struct stat file;
   segment_head head;
   const int seals = fcntl(fd, F_GET_SEALS);
-  if (seals < 0) return tdict_fail(err, TDICT_EFORMAT, "%s: the descriptor is no memfd", what);
+  if (seals < 0) return tdict_fail(err, TDICT_EFORMAT, "%s: the descriptor is not a memfd", what);
   if ((seals & WANTED_SEALS) != WANTED_SEALS)
     return tdict_fail(err, TDICT_EFORMAT, "%s: the segment has the seals 0x%x, wanted 0x%x", what, (unsigned)seals,
                       (unsigned)WANTED_SEALS);

@@ -116,8 +116,8 @@ CASE(error_print_writes_one_line) {
     tdict_error err;
     const char *text;
   } errors[] = {
-      {{TDICT_ENOTFOUND, 0, "obs.stat", "'stat' is no key there"},
-       "TDICT_ENOTFOUND obs.stat: 'stat' is no key there\n"},
+      {{TDICT_ENOTFOUND, 0, "obs.stat", "'stat' is not a key there"},
+       "TDICT_ENOTFOUND obs.stat: 'stat' is not a key there\n"},
       {{TDICT_EDEVICE, 700, "", "the copy was refused"}, "TDICT_EDEVICE: the copy was refused [700]\n"},
       {{TDICT_EIO, 0, "", ""}, "TDICT_EIO\n"},
       {{-1, -1, "a", ""}, "TDICT_? a [-1]\n"},

@@ -42,7 +42,7 @@ CASE(select_takes_paths) {
 
 CASE(select_refuses_missing) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
-  td_fails(TDICT_ENOTFOUND, "no key", tdict_select(td, PATHS("a", "n.q"), true, &out, err));
+  td_fails(TDICT_ENOTFOUND, "not a key", tdict_select(td, PATHS("a", "n.q"), true, &out, err));
   assert_string_equal(td_last_error.path, "n.q");
   td_fails(TDICT_ETYPE, "tensor", tdict_select(td, PATHS("a.q"), true, &out, err));
   td_fails(TDICT_EINVAL, "empty key", tdict_select(td, PATHS("a", ""), false, &out, err));
@@ -97,7 +97,7 @@ CASE(split_keys_refuses) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *out[2] = {NULL, NULL};
   static const char *const missing[] = {"q"};
   const tdict_key_set set = {missing, 1}, bare = {NULL, 1};
-  td_fails(TDICT_ENOTFOUND, "no key", tdict_split_keys(td, &set, 1, out, &(size_t){2}, err));
+  td_fails(TDICT_ENOTFOUND, "not a key", tdict_split_keys(td, &set, 1, out, &(size_t){2}, err));
   td_fails(TDICT_EINVAL, "paths is NULL", tdict_split_keys(td, &bare, 1, out, &(size_t){2}, err));
   td_fails(TDICT_EINVAL, "sets is NULL", tdict_split_keys(td, NULL, 1, out, &(size_t){2}, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_split_keys(NULL, &set, 1, out, &(size_t){2}, err));

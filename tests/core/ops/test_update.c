@@ -122,7 +122,7 @@ CASE(update_refuses) {
   char *before = help_snapshot(td);
   td_fails(TDICT_EINVAL, "src is NULL", tdict_update(td, NULL, NULL, 0, err));
   td_fails(TDICT_EINVAL, "dst is NULL", tdict_update(NULL, td, NULL, 0, err));
-  td_fails(TDICT_ENOTFOUND, "no key", tdict_update(td, from, missing, 2, err));
+  td_fails(TDICT_ENOTFOUND, "not a key", tdict_update(td, from, missing, 2, err));
   help_put(other, "w", TENSOR(5));
   td_fails(TDICT_ESHAPE, "[5]", tdict_update(td, other, NULL, 0, err));
   assert_string_equal(td_last_error.path, "w");

@@ -37,7 +37,7 @@ DEVICE_CASE(write_refuses) {
   rig_check(&r, t, td);
   td_fails(TDICT_EINVAL, "NULL", tdict_write(td, "a", NULL, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_write(td, NULL, f32, err));
-  td_fails(TDICT_ENOTFOUND, "no key", tdict_write(td, "q", f32, err));
+  td_fails(TDICT_ENOTFOUND, "not a key", tdict_write(td, "q", f32, err));
   td_fails(TDICT_ETYPE, "tree", tdict_write(td, "n", f32, err));
   td_fails(TDICT_EDTYPE, "float32", tdict_write(td, "n.b", f32, err));
   td_fails(TDICT_ESHAPE, "[3]", tdict_write(td, "a", row, err));
@@ -97,7 +97,7 @@ DEVICE_CASE(write_at_refuses) {
   tdict_tensor *one = TENSOR(1), *none = help_tensor(0, NULL);
   rig_check(&r, t, td);
   td_fails(TDICT_EINVAL, "NULL", tdict_write_at(td, NULL, TDICT_INDEX(TDICT_AT(0)), one, err));
-  td_fails(TDICT_ENOTFOUND, "no key", tdict_write_at(td, "q", TDICT_INDEX(TDICT_AT(0)), one, err));
+  td_fails(TDICT_ENOTFOUND, "not a key", tdict_write_at(td, "q", TDICT_INDEX(TDICT_AT(0)), one, err));
   td_fails(TDICT_EINVAL, "position 4", tdict_write_at(td, "a", TDICT_INDEX(TDICT_AT(4)), none, err));
   assert_string_equal(td_last_error.path, "a");
   td_fails(TDICT_ESHAPE, "[1]", tdict_write_at(td, "a", TDICT_INDEX(TDICT_AT(0)), one, err));
@@ -212,7 +212,7 @@ DEVICE_CASE(fill_refuses) {
   tdict_tree *td = rig_tree(&r, t);
   rig_check(&r, t, td);
   td_fails(TDICT_EINVAL, "NULL", tdict_fill(NULL, NULL, 0, NULL, err));
-  td_fails(TDICT_ENOTFOUND, "no key", tdict_fill(td, "q", 0, NULL, err));
+  td_fails(TDICT_ENOTFOUND, "not a key", tdict_fill(td, "q", 0, NULL, err));
   td_fails(TDICT_EINVAL, "empty key", tdict_fill(td, "", 0, NULL, err));
   if (!r.context) {
     td_fails(TDICT_EOVERFLOW, "does not hold 256", tdict_fill(td, NULL, 256, NULL, err));
@@ -306,7 +306,7 @@ DEVICE_CASE(update_in_place_refuses) {
   const char *const missing[] = {"a", "n.q"};
   rig_check(&r, t, td);
   td_fails(TDICT_EINVAL, "NULL", tdict_update_in_place(td, NULL, NULL, 0, err));
-  td_fails(TDICT_ENOTFOUND, "no key", tdict_update_in_place(td, from, missing, 2, err));
+  td_fails(TDICT_ENOTFOUND, "not a key", tdict_update_in_place(td, from, missing, 2, err));
   assert_string_equal(td_last_error.path, "n.q");
   help_put(from, "z", TENSOR(4));
   td_fails(TDICT_ENOTFOUND, "no such key", tdict_update_in_place(td, from, NULL, 0, err));

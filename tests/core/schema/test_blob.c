@@ -37,7 +37,7 @@ static const struct {
     {BLOB(HEAD "\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0"), "at byte 9: a size is 2^63 or more"},
     {BLOB(HEAD "\1\x80\x80\x80\x80\x80\x80\x80\x80\x80\1\0"), "at byte 9: a size is 2^63 or more"},
     {BLOB(HEAD "\0\0\0"), "at byte 10: 1 bytes after the end"},
-    {BLOB(HEAD "\0\4a\0\0\0"), "at byte 9: 0x04 is no kind"},
+    {BLOB(HEAD "\0\4a\0\0\0"), "at byte 9: 0x04 is not a kind"},
     {BLOB(HEAD "\0\1\0" F32 "\0\0"), "at byte 10: a key is empty"},
     {BLOB(HEAD "\0\1ab"), "at byte 10: the blob ends inside a key"},
     {BLOB(HEAD "\0\1a\0\2\x20"), "at byte 14: the blob ends, wanted a dtype"},

@@ -49,7 +49,7 @@ CASE(tree_get_refuses) {
   char path[600];
   memset(path, 'p', sizeof path);
   path[sizeof path - 1] = 0;
-  td_fails(TDICT_ENOTFOUND, "no key", tdict_get(td, path, &t, err));
+  td_fails(TDICT_ENOTFOUND, "not a key", tdict_get(td, path, &t, err));
   assert_int_equal(strlen(td_last_error.path), sizeof td_last_error.path - 1);
   tdict_release(td);
 }
@@ -150,7 +150,7 @@ CASE(tree_lookup_refuses) {
   tdict_entry entry, before;
   memset(&entry, 0xA5, sizeof entry);
   before = entry;
-  td_fails(TDICT_ENOTFOUND, "'laef' is no key of the tree; keys: leaf", tdict_get_entry(td, "n.laef", &entry, err));
+  td_fails(TDICT_ENOTFOUND, "'laef' is not a key of the tree; keys: leaf", tdict_get_entry(td, "n.laef", &entry, err));
   assert_string_equal(td_last_error.path, "n.laef");
   td_fails(TDICT_ENOTFOUND, "paths use dots", tdict_get_entry(td, "n/leaf", &entry, err));
   td_fails(TDICT_ETYPE, "'leaf' is a tensor", tdict_get_entry(td, "n.leaf.x", &entry, err));

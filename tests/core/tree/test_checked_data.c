@@ -26,7 +26,7 @@ static const question questions[] = {
     {"x", TDICT_I32, 1, {7}, TDICT_EDTYPE, "wanted int32"}, /* of the same size */
     {"n.s", TDICT_I64, 0, {0}, TDICT_OK, ""},
     {"empty", TDICT_U8, 2, {0, -1}, TDICT_OK, ""},
-    {"y", TDICT_F32, 2, {3, 4}, TDICT_ENOTFOUND, "'y' is no key of the tree; keys: x, "},
+    {"y", TDICT_F32, 2, {3, 4}, TDICT_ENOTFOUND, "'y' is not a key of the tree; keys: x, "},
     {"n", TDICT_F32, 2, {3, 4}, TDICT_ETYPE, ""},
     {"x.z", TDICT_F32, 2, {3, 4}, TDICT_ETYPE, ""},
     {"", TDICT_F32, 2, {3, 4}, TDICT_EINVAL, ""},

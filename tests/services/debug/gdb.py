@@ -49,7 +49,7 @@ TREE = """$ = tree batch=[2] locked = {
     note = object nontensor
   }
 }"""
-ERROR = "$ = TDICT_ENOTFOUND obs.stat: get: 'stat' is no key of the tree; keys: state, id"
+ERROR = "$ = TDICT_ENOTFOUND obs.stat: get: 'stat' is not a key of the tree; keys: state, id"
 WANTED = {
     "tree": TREE,
     "tensor": "$ = tensor int32 [2, 4] cpu {8, 6, 4, 2, 17, 15, ...}",

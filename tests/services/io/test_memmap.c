@@ -215,7 +215,7 @@ static const attack attacks[] = {
     {TD_META("\"_format_version\":2,", "[]"), TDICT_ENOTSUP, "the format version is 2, wanted at most 1"},
     {TD_META("", "5"), TDICT_EFORMAT, "no array 'shape'"},
     {TD_META("", "[-1]"), TDICT_EFORMAT, "shape[0] is -1, wanted 0 or more"},
-    {TD_META("", "[1.0]"), TDICT_EFORMAT, "shape[0] is no integer"},
+    {TD_META("", "[1.0]"), TDICT_EFORMAT, "shape[0] is not an integer"},
     {TD_META("", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"), TDICT_EFORMAT, "'shape' has 17 numbers"},
     {TD_META("\"\":" TD_LEAF(F32, "[2]") ",", "[]"), TDICT_ENOTSUP, "an empty key"},
     /* leaves; the file x.memmap has 8 bytes */
@@ -249,7 +249,7 @@ static const attack attacks[] = {
     {TD_META("\"class\":{\"type\":\"Sample\"},", "[]"), TDICT_ENOTSUP, "the data is in other.pickle, a pickle"},
     {TD_META("\"nodata\":{\"type\":\"NonTensorData\"},", "[]"), TDICT_EFORMAT, "a value without 'data'"},
     {TD_META("\"lazy\":{\"type\":\"LazyStackedTensorDict\"},", "[]"), TDICT_EFORMAT, "a lazy stack without trees"},
-    {TD_META("\"lazydim\":{\"type\":\"LazyStackedTensorDict\"},", "[]"), TDICT_EFORMAT, "stack_dim is no integer"},
+    {TD_META("\"lazydim\":{\"type\":\"LazyStackedTensorDict\"},", "[]"), TDICT_EFORMAT, "stack_dim is not an integer"},
     {TD_META("\"ragged\":{\"type\":\"TensorDict\"},", "[]"), TDICT_EFORMAT, "is no \"ragged\" with"},
     {TD_META("\"badrag\":{\"type\":\"TensorDict\"},", "[]"), TDICT_EFORMAT, "key 'badrag'"},
     {"{\"_type\":\"<class 'tensordict.tensorclass.NonTensorData'>\",\"data\":1}", TDICT_EFORMAT, "the root is a value"},

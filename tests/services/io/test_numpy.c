@@ -356,7 +356,7 @@ CASE(zip_refuses_other_archives) {
   refuse_archive(&f, &same, TDICT_EFORMAT, "entry 'a.npy': two entries have this name");
   put_entry(&text, "readme.txt", "", 0);
   put_directory(&text);
-  refuse_archive(&f, &text, TDICT_EFORMAT, "is no array: its name does not end with .npy");
+  refuse_archive(&f, &text, TDICT_EFORMAT, "is not an array: its name does not end with .npy");
   m = two_arrays();
   m.count--;
   refuse_archive(&f, &m, TDICT_EFORMAT, "no end of central directory");

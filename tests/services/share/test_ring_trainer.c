@@ -148,12 +148,12 @@ CASE(share_ring_trainer_refuses) {
   assert_null(batch);
   td_fails(TDICT_EINVAL, "ring is NULL", tdict_share_ring_give_back(NULL, foreign, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_share_ring_give_back(ring, NULL, err));
-  td_fails(TDICT_EINVAL, "no slot", tdict_share_ring_give_back(ring, foreign, err));
+  td_fails(TDICT_EINVAL, "not a slot", tdict_share_ring_give_back(ring, foreign, err));
   td_fails(TDICT_EINVAL, "belongs to a worker", tdict_share_ring_give_back(worker, foreign, err));
   rig_publish(worker, 1);
   td_ok(tdict_share_ring_take(ring, 0, &batch, err));
   td_ok(tdict_share_ring_give_back(ring, batch, err));
-  td_fails(TDICT_EINVAL, "no slot", tdict_share_ring_give_back(ring, batch, err));
+  td_fails(TDICT_EINVAL, "not a slot", tdict_share_ring_give_back(ring, batch, err));
   /* Workers: too many, no process, a closed socket. */
   const rig_resources before = rig_resources_now();
   td_fails(TDICT_EINVAL, "ring is NULL", tdict_share_ring_add_worker(NULL, pair.ours, self, err));

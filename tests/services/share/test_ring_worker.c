@@ -17,10 +17,10 @@ CASE(share_ring_begin_and_publish) {
   assert_true(tdict_now_ns() - begin >= RIG_SECOND / 20);
   for (int64_t i = 0; i < 3; i++) rig_fill(slots[i], 10 + i);
   /* Each worker publishes its own slots, each once. */
-  td_fails(TDICT_EINVAL, "no slot", tdict_share_ring_publish(worker, slots[1], err));
-  td_fails(TDICT_EINVAL, "no slot", tdict_share_ring_publish(other, slots[0], err));
+  td_fails(TDICT_EINVAL, "not a slot", tdict_share_ring_publish(worker, slots[1], err));
+  td_fails(TDICT_EINVAL, "not a slot", tdict_share_ring_publish(other, slots[0], err));
   td_ok(tdict_share_ring_publish(worker, slots[2], err));
-  td_fails(TDICT_EINVAL, "no slot", tdict_share_ring_publish(worker, slots[2], err));
+  td_fails(TDICT_EINVAL, "not a slot", tdict_share_ring_publish(worker, slots[2], err));
   td_ok(tdict_share_ring_publish(other, slots[1], err));
   td_ok(tdict_share_ring_publish(worker, slots[0], err));
   assert_int_equal(rig_take(ring), 12);
@@ -42,12 +42,12 @@ CASE(share_ring_worker_refuses) {
   td_ok(tdict_share_ring_begin(worker, 0, &batch, err));
   td_fails(TDICT_EINVAL, "ring is NULL", tdict_share_ring_publish(NULL, batch, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_share_ring_publish(worker, NULL, err));
-  td_fails(TDICT_EINVAL, "no slot", tdict_share_ring_publish(worker, foreign, err));
+  td_fails(TDICT_EINVAL, "not a slot", tdict_share_ring_publish(worker, foreign, err));
   td_fails(TDICT_EINVAL, "belongs to the trainer", tdict_share_ring_publish(ring, batch, err));
   /* Another process takes the slot away. */
   atomic_store(&ring->words->slots[0].state, TDICT_SHARE_EMPTY);
   td_fails(TDICT_EFORMAT, "the word of slot 0", tdict_share_ring_publish(worker, batch, err));
-  td_fails(TDICT_EINVAL, "no slot", tdict_share_ring_publish(worker, batch, err));
+  td_fails(TDICT_EINVAL, "not a slot", tdict_share_ring_publish(worker, batch, err));
   assert_null(unchanged);
   tdict_release(foreign);
   tdict_share_ring_destroy(worker);

@@ -82,8 +82,8 @@ CASE(share_segment_refuses_files) {
   int ends[2];
   assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
   close(ends[1]);
-  refuse(ends[0], TDICT_EFORMAT, "no memfd");
-  refuse(open("/proc/self/exe", O_RDONLY | O_CLOEXEC), TDICT_EFORMAT, "no memfd");
+  refuse(ends[0], TDICT_EFORMAT, "not a memfd");
+  refuse(open("/proc/self/exe", O_RDONLY | O_CLOEXEC), TDICT_EFORMAT, "not a memfd");
   refuse(make_file(image, bytes, F_SEAL_SHRINK | F_SEAL_GROW), TDICT_EFORMAT, "the seals 0x6");
   refuse(make_file(image, bytes, F_SEAL_SHRINK | F_SEAL_SEAL), TDICT_EFORMAT, "the seals 0x3");
   refuse(make_file(image, bytes, F_SEAL_GROW | F_SEAL_SEAL), TDICT_EFORMAT, "the seals 0x5");

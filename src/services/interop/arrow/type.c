@@ -75,7 +75,7 @@ tdict_status tdict_arrow_type_read(const char *what, const struct ArrowSchema *s
     if (strncmp(format, refused[i].begin, strlen(refused[i].begin)) == 0)
       return tdict_fail(err, TDICT_ENOTSUP, "%s: the Arrow type %s (format '%.20s') has no counterpart in a tree", what,
                         refused[i].name, format);
-  return tdict_fail(err, TDICT_EFORMAT, "%s: '%.20s' is no format of Arrow", what, format);
+  return tdict_fail(err, TDICT_EFORMAT, "%s: '%.20s' is not an Arrow format", what, format);
 }
 
 const char *tdict_arrow_format(tdict_dtype dtype) {

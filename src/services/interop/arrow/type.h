@@ -26,7 +26,7 @@ typedef struct tdict_arrow_type {
 } tdict_arrow_type;
 
 /* Reads the type of a schema. Returns TDICT_ENOTSUP for a dictionary-encoded array, and for an Arrow type that a tree
- * cannot hold; the message gives the reason. Returns TDICT_EFORMAT if the format is NULL, or is no format of Arrow. The
+ * cannot hold; the message gives the reason. Returns TDICT_EFORMAT if the format is NULL, or not an Arrow format. The
  * message begins with `what`. */
 tdict_status tdict_arrow_type_read(const char *what, const struct ArrowSchema *schema, tdict_arrow_type *out,
                                    tdict_error *err);

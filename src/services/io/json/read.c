@@ -73,7 +73,7 @@ tdict_status tdict_json_sizes(const tdict_json_place *place, const char *name, t
   out->count = 0;
   for (int64_t *to; tdict_json_next(&cursor, NULL, &size); out->count++) {
     to = &out->at[out->count];
-    if (!tdict_json_integer(size, to)) return tdict_json_fail(place, err, "%s[%d] is no integer", name, out->count);
+    if (!tdict_json_integer(size, to)) return tdict_json_fail(place, err, "%s[%d] is not an integer", name, out->count);
     if (*to < 0) return tdict_json_fail(place, err, "%s[%d] is %" PRId64 ", wanted 0 or more", name, out->count, *to);
   }
   return TDICT_OK;

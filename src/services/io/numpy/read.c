@@ -243,7 +243,7 @@ tdict_status tdict_npz_read(tdict_contents *contents, const tdict_zip *zip, tdic
     const char *name = NULL;
     if (length <= sizeof end - 1 || strcmp(entry->name + length - (sizeof end - 1), end) != 0)
       return tdict_fail_file(err, TDICT_EFORMAT, contents->files[entry->span.file].path,
-                             "%s: entry '%.120s' of the zip file is no array: its name does not end with .npy",
+                             "%s: entry '%.120s' of the zip file is not an array: its name does not end with .npy",
                              contents->what, entry->name);
     status = tdict_zip_check_stored(contents, entry, err);
     if (status == TDICT_OK)

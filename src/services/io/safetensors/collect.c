@@ -240,7 +240,7 @@ static tdict_status collect_metadata(tdict_out_tree *out, const tdict_save_optio
     const bool is_value = entry.type == tdict_nontensor_type() && tdict_nontensor_shape(entry.object, NULL) == 0;
     if (is_value) status = tdict_nontensor_get(entry.object, 0, &value, err);
     if (status != TDICT_OK) return status;
-    if (value.kind != TDICT_VALUE_TEXT) return fail_metadata(out, &entry, "the entry is no text", err);
+    if (value.kind != TDICT_VALUE_TEXT) return fail_metadata(out, &entry, "the entry is not text", err);
     if (tdict_utf8_length(entry.key, strlen(entry.key)) != strlen(entry.key) ||
         tdict_utf8_length(value.text, value.length) != value.length)
       return fail_metadata(out, &entry, "the key or the text is not UTF-8", err);

@@ -87,7 +87,7 @@ static tdict_status read_metadata(tdict_contents *c, const char *file, tdict_jso
     char name[81];
     (void)tdict_json_read_text(key, name, sizeof name);
     if (!tdict_json_is(value, TDICT_JSON_STRING))
-      return tdict_json_fail(&place, err, "the value of '%s' is no text", name);
+      return tdict_json_fail(&place, err, "the value of '%s' is not a string", name);
     if (!tdict_json_equals(key, "tensordict")) {
       tdict_status status = tdict_safetensors_keep_metadata(c, key, value, err);
       if (status != TDICT_OK) return status;

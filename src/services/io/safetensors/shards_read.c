@@ -75,9 +75,9 @@ static tdict_status read_references(reader *r, tdict_json map, tdict_error *err)
     if (status == TDICT_OK) status = tdict_json_text(r->contents, value, &next->shard, err);
     if (status != TDICT_OK) return status;
     const tdict_json_place place = {r->contents, r->path, "tensor", next->tensor};
-    if (!next->shard) return tdict_json_fail(&place, err, "the name of the shard is no text");
+    if (!next->shard) return tdict_json_fail(&place, err, "the name of the shard is not a string");
     if (!is_file_name(next->shard))
-      return tdict_json_fail(&place, err, "the shard '%.80s' is no name of a file beside the index", next->shard);
+      return tdict_json_fail(&place, err, "the shard '%.80s' is not the name of a file beside the index", next->shard);
   }
   return TDICT_OK;
 }
@@ -168,7 +168,7 @@ static tdict_status read_metadata(reader *r, tdict_json index, const char **stru
   if (status != TDICT_OK || !tdict_json_exists(entry)) return status;
   status = tdict_json_text(r->contents, entry, structure, err);
   if (status != TDICT_OK || *structure) return status;
-  return tdict_json_fail(&place, err, "the value of 'tensordict' is no text");
+  return tdict_json_fail(&place, err, "the value of 'tensordict' is not a string");
 }
 
 /* Opens the folder of the index. */

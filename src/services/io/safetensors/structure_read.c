@@ -43,7 +43,7 @@ static TDICT_NOINLINE tdict_status add_tensor(reader *r, tdict_json name, tdict_
   const char *text;
   tdict_status status = tdict_json_text(r->contents, name, &text, err);
   if (status != TDICT_OK) return status;
-  if (!text) return tdict_json_fail(&place, err, "'tensor' is no name");
+  if (!text) return tdict_json_fail(&place, err, "'tensor' is not a name");
   const tdict_item wanted = {.path = text}, *key = &wanted;
   const tdict_item **found =
       r->num_tensors ? bsearch(&key, (const void *)r->sorted, r->num_tensors, sizeof *r->sorted, compare_names) : NULL;
@@ -109,7 +109,7 @@ static TDICT_NOINLINE tdict_status add_ragged(reader *r, tdict_json level, tdict
   const tdict_json offsets = tdict_json_get(tdict_json_get(keys, "offsets"), "tensor");
   if (!tdict_json_equals(tdict_json_get(level, "tdict"), "ragged") || !tdict_json_exists(values) ||
       !tdict_json_exists(offsets) || tdict_json_count(keys) != 2)
-    return tdict_json_fail(&place, err, "a level with the mark 'tdict' is no ragged leaf of 'values' and 'offsets'");
+    return tdict_json_fail(&place, err, "a level with the mark 'tdict' is not a ragged leaf of 'values' and 'offsets'");
   tdict_status status = add_tensor(r, values, TDICT_ITEM_RAGGED_VALUES, err);
   return status == TDICT_OK ? add_tensor(r, offsets, TDICT_ITEM_RAGGED_OFFSETS, err) : status;
 }

@@ -53,7 +53,7 @@ static tdict_status read_number(const node_reader *r, tdict_json leaf, size_t i,
   const tdict_json_place place = tdict_td_place(&r->base);
   int64_t value;
   if (!tdict_json_integer(tdict_json_at(leaf, i), &value) || value < 0 || (uint64_t)value > most)
-    return tdict_json_fail(&place, err, "%s is no integer from 0 to %" PRIu64, names[i], most);
+    return tdict_json_fail(&place, err, "%s is not an integer from 0 to %" PRIu64, names[i], most);
   *out = (uint64_t)value;
   return TDICT_OK;
 }
@@ -67,7 +67,7 @@ static tdict_status read_leaf(node_reader *r, tdict_json leaf, tdict_item_kind k
   uint64_t stop = 0, pad = 0;
   const size_t members = tdict_json_count(leaf);
   if (!tdict_json_is(leaf, TDICT_JSON_ARRAY) || (members != LEAF_MEMBERS && members != LEAF_MEMBERS + 1))
-    return tdict_json_fail(&place, err, "a leaf is no array of %d members", LEAF_MEMBERS);
+    return tdict_json_fail(&place, err, "a leaf is not an array of %d members", LEAF_MEMBERS);
   tdict_status status = tdict_torch_dtype(&place, tdict_json_at(leaf, 0), &item.dtype, err);
   if (status == TDICT_OK)
     status = tdict_json_sizes(&place, "shape", tdict_json_at(leaf, 1), TDICT_MAX_NDIM, &shape, err);
@@ -178,7 +178,7 @@ static TDICT_NOINLINE tdict_status read_values(node_reader *r, tdict_json values
     if (status == TDICT_OK) status = tdict_td_push(&r->base, key, err);
     const tdict_json_place place = tdict_td_place(&r->base);
     if (status == TDICT_OK && !tdict_json_exists(data))
-      status = tdict_json_fail(&place, err, "a value is no array that begins with the data");
+      status = tdict_json_fail(&place, err, "a value is not an array that begins with the data");
     if (status == TDICT_OK) status = tdict_td_add_value(&r->base, data, err);
     if (status != TDICT_OK) return status;
     tdict_io_text_cut(&r->base.path, length);

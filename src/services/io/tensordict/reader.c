@@ -147,7 +147,7 @@ tdict_status tdict_td_stack_batch(tdict_td_reader *reader, int dim, size_t membe
   if (reader->flat) return TDICT_OK;
   const tdict_item *first = member < reader->contents->num_items ? &reader->contents->items[member] : NULL;
   if (!first || first->kind != TDICT_ITEM_TREE)
-    return tdict_json_fail(&place, err, "the members of a lazy stack are no trees");
+    return tdict_json_fail(&place, err, "the members of a lazy stack are not trees");
   tdict_item *stack = &reader->contents->items[reader->trees[reader->depth - 1].item];
   if (first->ndim < dim)
     return tdict_json_fail(&place, err, "stack_dim is %d, but the trees of the stack have %d batch dimensions", dim,
@@ -160,7 +160,7 @@ tdict_status tdict_td_stack_batch(tdict_td_reader *reader, int dim, size_t membe
 tdict_status tdict_td_read_dim(const tdict_json_place *place, tdict_json value, int most, int *out, tdict_error *err) {
   int64_t dim;
   if (!tdict_json_integer(value, &dim) || dim < 0 || dim > most)
-    return tdict_json_fail(place, err, "stack_dim is no integer from 0 to %d", most);
+    return tdict_json_fail(place, err, "stack_dim is not an integer from 0 to %d", most);
   *out = (int)dim;
   return TDICT_OK;
 }

@@ -142,7 +142,7 @@ CASE(arrow_stream_errors_are_reported) {
   /* An array that cannot be imported is released, and the next call reads the next array. */
   open_hand(&h, 3);
   h.is_malformed = true;
-  td_fails(TDICT_EFORMAT, "no format of Arrow", tdict_arrow_stream_next(&h.stream, NULL, &tree, err));
+  td_fails(TDICT_EFORMAT, "not an Arrow format", tdict_arrow_stream_next(&h.stream, NULL, &tree, err));
   assert_string_equal(td_last_error.path, "x");
   assert_int_equal(num_array_releases, 2);
   h.is_malformed = false;
