@@ -45,7 +45,7 @@ double bench_samples_median(const bench_samples *s);      /* 0 if there is no sa
 double bench_samples_spread(const bench_samples *s);      /* slowest minus fastest; 0 if there is no sample */
 json_t *bench_samples_json(const bench_samples *s);       /* returns a new array of seconds */
 
-/* Prints a progress line on stderr that the next line overwrites. Prints nothing if stderr is no terminal. */
+/* Prints a progress line on stderr that the next line overwrites. Prints nothing if stderr is not a terminal. */
 void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_progress_end(void);
 /* Work that may take longer than two seconds. */

@@ -1,4 +1,4 @@
-/* Implements the driver calls that are no copies: a kernel to overlap with, and properties of devices. See raw.h for
+/* Implements the driver calls that are not copies: a kernel to overlap with, and properties of devices. See raw.h for
  * ownership and threads. */
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Shows on a terminal how far a command is. Prints nothing if the standard error output is no terminal. Thread rule:
+/* Shows on a terminal how far a command is. Prints nothing if the standard error output is not a terminal. Thread rule:
  * one thread at a time. */
 #ifndef TDICT_TOOLS_PROGRESS_H
 #define TDICT_TOOLS_PROGRESS_H

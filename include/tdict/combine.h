@@ -90,7 +90,7 @@ static inline tdict_pad_options tdict_pad_options_default(void) {
  *  size [count], and each tensor the shape [count, longest length at this path, ...].
  *
  *  The tree of masks has a bool tensor for each tensor of the result, at the same path. It has the shape of the batch
- *  size or [count, longest length], and is true for elements of a sequence. Leaves that are no tensors are shared.
+ *  size or [count, longest length], and is true for elements of a sequence. Leaves that are not tensors are shared.
  *  @param[in] run  Uses `memory`.
  *  @return Also #TDICT_ESHAPE: a tensor without dimensions; #TDICT_EOVERFLOW: an integer dtype cannot hold `value`;
  *          #TDICT_ENOTSUP: a device tensor and a `value` whose bytes are not all equal, several lanes unless it is 0,

@@ -1,4 +1,4 @@
-/* Defines the macros that mark declarations, and the cast of other macros. This header includes no other header. */
+/* Defines the macros that mark declarations, and the cast that other macros use. Includes no other header. */
 #ifndef TDICT_EXPORT_H
 #define TDICT_EXPORT_H
 

@@ -75,8 +75,8 @@ tdict_gpu *tdict_gpu_retain(tdict_gpu *gpu);
  * allowed. */
 void tdict_gpu_release(tdict_gpu *gpu);
 
-/* Sets the mark by which tdict_gpu_enter() detects a forked child. Retains the mark. Call before other threads use the
- * gpu. */
+/* Sets the mark with which tdict_gpu_enter() detects a forked child. Retains the mark. Call before other threads use
+ * the gpu. */
 void tdict_gpu_set_mark(tdict_gpu *gpu, tdict_forkmark *mark);
 
 /* The state of the calling thread before tdict_gpu_enter(). tdict_gpu_leave() restores this state. */
@@ -113,7 +113,7 @@ tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_e
 void tdict_gpu_give_stream(tdict_gpu *gpu, tdict_cu_stream stream); /* the stream must have no pending work */
 tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_error *err);
 void tdict_gpu_give_event(tdict_gpu *gpu, tdict_cu_event event);
-/* Buffers for launches are pooled, too. tdict_gpu_take_table() takes an idle buffer whose halves have at least `bytes`
+/* Buffers for launches are also pooled. tdict_gpu_take_table() takes an idle buffer whose halves have at least `bytes`
  * bytes. If there is none, creates a buffer. Call inside a scope. Returns the errors of tdict_gpu_check(). */
 tdict_status tdict_gpu_take_table(tdict_gpu *gpu, size_t bytes, tdict_launch_table *out, tdict_error *err);
 /* Keeps a buffer for later launches. If the list is full, frees the buffer after its last use. Call inside a scope. */

@@ -10,7 +10,7 @@
 #include "device/use.h"
 #include "tdict/context.h"
 
-/* Returns true for codes by which a driver refuses the kernels: its compiler is missing, disabled or too old. */
+/* Returns true for codes with which a driver refuses the kernels: its compiler is missing, disabled or too old. */
 static bool means_no_compiler(tdict_cu result) {
   switch (result) {
   case TDICT_CU_NO_BINARY_FOR_GPU:

@@ -73,7 +73,7 @@ void tdict_stream_destroy(tdict_context *context, tdict_stream stream) {
   tdict_gpu *gpu;
   tdict_gpu_scope scope;
   if (!stream.handle || tdict_devices_gpu(tdict_context_devices(context), stream.device, &gpu, NULL) != TDICT_OK)
-    return;                                  /* a forked child returns here, too: the streams belong to the parent
+    return;                                  /* a forked child also returns here: the streams belong to the parent
                                               * process */
   (void)!tdict_gpu_enter(gpu, &scope, NULL); /* destroying a stream needs no current context */
   tdict_counted_stream_destroy(gpu->driver, stream.handle);

@@ -48,7 +48,7 @@ struct tdict_future {
   tdict_forkmark *mark; /* retained; keeps the log */
   tdict_stream_range streams; /* devices whose streams may wait for the future */
 
-  /* retained; the promise of which this future is a part. NULL: the future is no part, or the promise knows that the
+  /* retained; the promise of which this future is a part. NULL: the future is not a part, or the promise knows that the
    * part has ended. acq_rel: the thread that sets the field to NULL tells the promise */
   _Atomic(tdict_future *) part_of;
 
@@ -79,8 +79,8 @@ void tdict_future_count_live(tdict_future *f);
 void tdict_future_end_live(tdict_future *f);
 /* Makes `part`, which has not begun, a part of a promise. The part retains the promise. */
 void tdict_future_begin_part(tdict_future *promise, tdict_future *part);
-/* Reports the end of a part to its promise, also of a part that failed to begin. Does nothing if the future is no part,
- * or if its end was reported. */
+/* Reports the end of a part to its promise, also of a part that failed to begin. Does nothing if the future is not a
+ * part, or if its end was reported. */
 void tdict_future_end_part(tdict_future *part);
 /* Drops a reference that is not a handle of the program. The last reference frees the future. */
 void tdict_future_drop(tdict_future *f);

@@ -38,7 +38,7 @@ static tdict_status begin_stream(tdict_lane *lane, tdict_error *err) {
   return status;
 }
 
-/* The slot of the flight is no longer the lane's spare. */
+/* Adds a flight, whose slot is then no longer the lane's spare. */
 static void add_flight(tdict_lane *lane, const tdict_flight *flight) {
   TDICT_ASSERT(lane->count < TDICT_LANE_DEPTH && (!flight->slot || flight->slot == lane->spare));
   if (flight->slot) lane->spare = NULL;
@@ -168,7 +168,7 @@ tdict_status tdict_lane_open(tdict_lane *lane, tdict_gpu *gpu, tdict_error *err)
   return TDICT_OK;
 }
 
-/* Counts before returning the slot: another thread of the transfer may take the slot at once, and count it, too. */
+/* Counts before returning the slot: another thread of the transfer may take and count the slot at once. */
 static void return_slot(tdict_lane *lane, tdict_slot *slot) {
   count_slots(lane, -1);
   tdict_ring_give(lane->ring, slot, false);
@@ -465,7 +465,7 @@ void tdict_lane_pause(tdict_lane *lane) {
 /* Ignores a failure, because a later driver call on the lane reports the failure. */
 void tdict_lane_resume(tdict_lane *lane) { (void)!tdict_gpu_enter(lane->gpu, &lane->scope, NULL); }
 
-/* A failure is no error of the transfer, because waiters can wait for the end of the transfer instead. */
+/* A failure is not an error of the transfer, because waiters can wait for the end of the transfer instead. */
 bool tdict_lane_record_tail(tdict_lane *lane) {
   tdict_worker *w = lane->worker;
   tdict_cu_event event;

@@ -198,7 +198,7 @@ static tdict_status add_device_wait(tdict_transfer *t, tdict_gpu *gpu, tdict_cu_
   return waits->no_memory ? tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to wait for streams") : status;
 }
 
-/* Records the work that the copies wait for. If the option `after` is no stream, copies from the host into new device
+/* Records the work that the copies wait for. If the option `after` is not set, copies from the host into new device
  * memory wait for no work, because no queued work can use new memory. */
 static tdict_status make_device_waits(const starter *s, tdict_transfer *t, tdict_error *err) {
   const tdict_stream after = s->start->options.after;

@@ -15,7 +15,7 @@ typedef struct tdict_start {
   tdict_transfer_options options; /* all fields are set */
   bool caller_waits;              /* true if the public call blocks until the transfer has ended */
   bool reads_files;               /* true if the tensors of the source are unloaded tensors over files */
-  bool copies;                    /* true: leaves that are in place already are copied, too */
+  bool copies;                    /* true: leaves that are in place already are also copied */
   bool pin;                       /* true for tdict_pin_memory(): the result has the same tree device as the source, and
                                    * a leaf on a GPU is an error */
   /* If `storage` is not NULL, the transfer copies the pairs into this storage on `device`, and does not read `src`. The
@@ -49,7 +49,7 @@ tdict_status tdict_start_call(tdict_context *context, tdict_start *start, const 
 /* Waits for a transfer that was just started, and drops the future. On success, writes the statistics, and writes a new
  * reference to the result to *out. `stats` and `out` may be NULL. */
 tdict_status tdict_start_wait(tdict_future *future, tdict_transfer_stats *stats, tdict_tree **out, tdict_error *err);
-/* Copies the elements of `src` into `dst`, and waits; the calling thread may copy, too. For layers above. Returns the
+/* Copies the elements of `src` into `dst`, and waits; the calling thread may also copy. For layers above. Returns the
  * errors of tdict_transfer_into_async() and of its future. */
 tdict_status tdict_start_and_wait_into(tdict_context *context, tdict_tree *dst, const tdict_tree *src,
                                        const tdict_transfer_options *options, tdict_error *err);

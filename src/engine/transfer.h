@@ -37,7 +37,7 @@ typedef struct tdict_edge {
 typedef struct tdict_target {
   tdict_storage *storage; /* retained until the transfer has ended; NULL: no leaf is new */
   tdict_tree *tree;       /* retained; NULL until the tree is built, and for target 0, whose tree is future.result */
-  size_t position;        /* of the tree in the result of the promise; 0 if the transfer is no part of a promise */
+  size_t position;        /* of the tree in the result of the promise; 0 if the transfer is not part of a promise */
 } tdict_target;
 
 /* How a transfer runs. These fields do not change after the transfer has begun. */
@@ -57,7 +57,7 @@ struct tdict_transfer {
 
   /* Source and result */
   tdict_plan plan;
-  tdict_target *targets; /* at least one; in the memory of this struct, behind the workers */
+  tdict_target *targets; /* at least one; in the memory of this struct, after the workers */
   size_t num_targets;
   /* retained; the tree in which error paths are looked up; NULL: error paths are looked up in the result */
   tdict_tree *named;

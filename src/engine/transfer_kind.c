@@ -94,8 +94,8 @@ static tdict_status wait_on_stream(tdict_future *f, tdict_stream s, tdict_error 
   return status;
 }
 
-/* If no thread runs the deferred tail yet (see worker.h), this thread does so. This thread then need not wait until
- * a pool thread wakes up. */
+/* Runs the deferred tail (see worker.h) if no thread runs it yet, so that this thread need not wait until a pool thread
+ * wakes up. */
 static void help(tdict_future *f) {
   tdict_transfer *t = (tdict_transfer *)f;
   if (t->deferred_tail) tdict_deferred_tail_run(t);

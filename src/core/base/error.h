@@ -25,8 +25,8 @@ bool tdict_status_is_known(tdict_status status);
  * struct must have been empty before the call. `what` names the callback in messages.
  * Returns TDICT_OK if the callback returned TDICT_OK; `own` is then unchanged. If the callback returned another value
  * of enum tdict_status, returns this value, and sets own->status to it. Keeps the path, the message and the native code
- * that the callback wrote, and writes a message if there is none. If `returned` is no value of enum tdict_status, fills
- * `own` and returns TDICT_EHOOK. */
+ * that the callback wrote, and writes a message if there is none. If `returned` is not a value of enum tdict_status,
+ * fills `own` and returns TDICT_EHOOK. */
 tdict_status tdict_callback_status(tdict_status returned, const char *what, tdict_error *own);
 /* Empties an error struct. */
 static inline void tdict_error_clear(tdict_error *err) {

@@ -171,7 +171,8 @@ static void add_dim(dims *out, uint64_t count, uint64_t dst, uint64_t src, bool 
   out->src[out->ndim++] = src;
 }
 
-/* Merges the dimensions of a move. FILL has no source, so its strides count as those of the destination. */
+/* Merges the dimensions of a move. FILL has no source, so the strides of the destination stand for those of the
+ * source. */
 static void merge_dims(const tdict_kernel_move *m, bool is_fill, dims *out) {
   out->ndim = 0;
   out->listed = -1;
@@ -370,7 +371,8 @@ tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_m
   merge_dims(move, true, &d);
   const uint64_t run = take_run(&d, item);
   uint64_t width = width_of(run | alignment_bits(move, &d, true, false));
-  /* Whole units must repeat after at most 16 bytes. If the size is no power of two, a unit is a part of the element. */
+  /* Whole units must repeat after at most 16 bytes. If the size is not a power of two, a unit is a part of the
+   * element. */
   if (item & (item - 1)) width = width_of(width | item);
   const uint64_t pattern_bytes = item > width ? item : width;
   for (uint64_t i = 0; i < pattern_bytes; i++) pattern[i] = ((const unsigned char *)element)[i % item];

@@ -84,11 +84,11 @@ typedef struct tdict_kernel_move {
 enum { TDICT_KERNEL_MAX_NDIM = 33 };
 
 /* Adds the copy of elements of any type. Returns TDICT_EOVERFLOW if the work needs more blocks than a launch can have,
- * TDICT_ENOMEM, or TDICT_EINVAL if a number of the move is out of its range. After an error, the work is unchanged. */
+ * TDICT_ENOMEM, or TDICT_EINVAL if a member of the move is out of range. After an error, the work is unchanged. */
 tdict_status tdict_kernel_add_copy(tdict_kernel_work *work, const tdict_kernel_move *move, tdict_error *err);
 
 /* Adds the last copy or fill of the work again, with other addresses. The caller must make sure that all other members
- * of the two moves are equal, and the elements of two fills. `src` is NULL for a fill. If the work is empty, or if the
+ * of the two moves, and the elements of two fills, are equal. `src` is NULL for a fill. If the work is empty, or if the
  * addresses have another alignment, sets *done to false and adds nothing. Returns the errors of
  * tdict_kernel_add_copy(). */
 tdict_status tdict_kernel_repeat(tdict_kernel_work *work, void *dst, const void *src, bool *done, tdict_error *err);

@@ -37,7 +37,7 @@ typedef struct tdict_fences {
 } tdict_fences;
 
 /* Adds a fence to the tdict_fences `set`, if the set does not have the fence. Retains the fence. If memory is
- * exhausted, sets no_memory. The type of the function is that of a visitor of tdict_storage_each_before(). */
+ * exhausted, sets no_memory. The function has the type of a visitor of tdict_storage_each_before(). */
 void tdict_fences_add(void *set, tdict_fence *fence);
 /* Waits until all fences are done. */
 void tdict_fences_wait(const tdict_fences *set);

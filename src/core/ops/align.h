@@ -24,7 +24,7 @@ void tdict_aligned_reset(tdict_aligned *aligned);
 
 /* Copies the trees, flattens the objects in the copies as `opening` says, and replaces the table by a table of the
  * copies. *out is an array of the aligned->count copies. The caller frees the array with tdict_aligned_close(). If
- * `checks_batch_size` is true, tensors of objects must begin with the batch size of their tree, too. On failure
+ * `checks_batch_size` is true, tensors of objects must also begin with the batch size of their tree. On failure
  * `aligned` is unchanged. Returns the errors of tdict_objects_flatten() and tdict_align_trees(). */
 tdict_status tdict_aligned_open(tdict_aligned *aligned, const tdict_flatten_rule *opening, bool checks_batch_size,
                                 const tdict_tree *const *trees, tdict_tree ***out, tdict_error *err);

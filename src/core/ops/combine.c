@@ -155,8 +155,8 @@ static tdict_status copy_parts(joiner *j, size_t entry, const tdict_tensor *made
     status = tdict_moves_copy(&j->moves, tdict_temp_over(&temp, made, &place), part, err);
     at += (uintptr_t)count * step;
   }
-  /* Each copy wrote only a part of the tensor. Now all bytes are written, so none of them are lost. Copies on a device
-   * are not made yet. */
+  /* Each copy wrote only a part of the tensor. All bytes are written now, so no byte is lost. Copies on a device are
+   * not made yet. */
   if (status == TDICT_OK && tdict_is_on_host(made)) tdict_tensor_regain(made);
   return status;
 }

@@ -17,8 +17,7 @@ static tdict_status no_memory_for_keys(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-/* Removes the entries at all paths from a tree of which only this call holds the nodes. Ignores paths that do not
- * exist. */
+/* Removes the entries at all paths from a tree whose nodes only this call holds. Ignores paths that do not exist. */
 static tdict_status exclude_paths(const char *what, tdict_tree *made, const char *const *paths, size_t count,
                                   tdict_error *err) {
   tdict_status status = TDICT_OK;

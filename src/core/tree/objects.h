@@ -1,4 +1,4 @@
-/* Declares the functions by which operations on trees handle objects. Normally an operation calls the hook for the
+/* Declares the functions with which operations on trees handle objects. Normally an operation calls the hook for the
  * operation if the type has the hook. Otherwise the operation uses a tree of the tensors of the object (flatten, then
  * unflatten). If the type has no `flatten` either, flattening returns an error that names the missing hook. The caller
  * owns the results. Thread rule: as in tdict/tree.h; hooks run on the calling thread, with no lock held. */

@@ -24,7 +24,7 @@ static tdict_status fail_through_leaf(const tdict_place *place, tdict_leaf leaf,
 /* Returns TDICT_ENOTFOUND. The message lists the keys that are most similar to the missing key. */
 static TDICT_COLD tdict_status fail_missing_key(const tdict_place *place, tdict_error *err) {
   char keys[160], why[sizeof keys + 32];
-  /* The message has 256 bytes. At most 160 bytes are for the keys, so that the name of the missing key fits, too. */
+  /* The message has 256 bytes. At most 160 bytes are for the keys, so that the name of the missing key also fits. */
   snprintf(why, sizeof why, "is not a key of the tree%s",
            tdict_suggest(place->node->keys, &place->path.name, keys, sizeof keys));
   return fail_at_key(place, TDICT_ENOTFOUND, why, err);

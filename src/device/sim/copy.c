@@ -1,6 +1,6 @@
 /* Implements the copy and fill entries of the simulated driver's table. A queued copy accesses pinned memory only when
  * the copy runs. The pageable source of an asynchronous copy is first copied to a buffer, inside the call. With the
- * option reads_pageable_memory, the copy reads a pageable source when the copy runs, too. A call that copies to a
+ * option reads_pageable_memory, the copy also reads a pageable source only when the copy runs. A call that copies to a
  * pageable destination returns after the copy has ended. Thread rule: safe from any thread. */
 #include <stdlib.h>
 #include <string.h>

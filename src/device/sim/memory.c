@@ -87,7 +87,7 @@ void tdict_sim_space_close(tdict_sim_space *space) {
   memset(space, 0, sizeof *space);
 }
 
-/* The first test relies on unsigned wraparound, by which an address below base gives a large number. */
+/* The first test relies on unsigned wraparound: an address below base gives a large number. */
 bool tdict_sim_space_overlaps(const tdict_sim_space *space, const void *address, size_t bytes) {
   uintptr_t start = (uintptr_t)address, base = (uintptr_t)space->base;
   return start - base < 2 * space->span || (base > start && base - start < bytes);

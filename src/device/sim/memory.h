@@ -15,7 +15,7 @@ typedef struct tdict_cu_pool tdict_sim_pool;
 typedef struct tdict_sim_range {
   uintptr_t start;
   size_t bytes;         /* the requested bytes, not rounded */
-  uint64_t id;          /* unique number, by which a reused address is recognized */
+  uint64_t id;          /* unique number, which shows whether an address was reused */
   tdict_sim_pool *pool; /* the pool from which the memory was allocated, or NULL */
   int32_t ordinal;      /* the owning device */
   bool free_queued;     /* true: the free is queued, so new calls must not use the range */

@@ -7,7 +7,7 @@
  * a copy together, when the simulated time of the copy has passed.
  *
  * An operation is reference counted. The operation's stream holds a reference, and so does the event that the operation
- * records. Waiting operations and waiting threads hold references, too. Thread rule: the driver's lock guards
+ * records. Waiting operations and waiting threads also hold references. Thread rule: the driver's lock guards
  * everything. The lock is released while bytes are copied or a function runs. */
 #ifndef TDICT_DEVICE_SIM_QUEUE_H
 #define TDICT_DEVICE_SIM_QUEUE_H

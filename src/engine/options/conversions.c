@@ -43,7 +43,7 @@ static tdict_status check_rule(const char *what, const tdict_conversion *rule, s
   return status == TDICT_OK ? status : tdict_error_at(err, status, rule->pattern);
 }
 
-/* Copies the conversions, whose size may be that of another version of the library. */
+/* Copies the conversions, whose structs may have the size of another version of the library. */
 static tdict_status read_rules(const char *what, const tdict_conversion *given, tdict_conversions *made,
                                const char **patterns, tdict_error *err) {
   tdict_status status = TDICT_OK;

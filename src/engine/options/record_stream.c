@@ -63,7 +63,7 @@ static tdict_status note_stream_gpu(void *user, tdict_storage *s, tdict_error *e
   return TDICT_OK;
 }
 
-/* Memory of the program gets the use, too: its release function must run after the work. */
+/* Also adds the use to memory of the program, whose release function must run after the work. */
 static tdict_status add_use(void *user, tdict_storage *s, tdict_error *err) {
   return tdict_storage_add(s, user, TDICT_USE_READS, err);
 }

@@ -72,7 +72,7 @@ static tdict_status make_record(const tdict_tree *tree, tdict_consolidated **out
 
 /* The record that a locked tree keeps. */
 typedef struct block {
-  tdict_attachment attachment; /* first member, because detach() gets its address */
+  tdict_attachment attachment; /* first member, because detach() receives its address */
   tdict_consolidated *record;  /* retained */
 } block;
 

@@ -60,8 +60,8 @@ static inline bool is_in_place(const collector *c, const tdict_tensor *t) {
 }
 
 /* Returns true if only one path leads to the leaves of `node`, the current node of the source or of the destination:
- * each node below the root has one reference, and no other node shares the list of leaves. If the leaf's tensor has one
- * reference, too, no other leaf of the tree is the same tensor. `last` has the last result. */
+ * each node below the root has one reference, and no other node shares the list of leaves. If the leaf's tensor also
+ * has only one reference, no other leaf of the tree is the same tensor. `last` has the last result. */
 static inline bool is_reached_once(reached *last, const tdict_cursor *cursor, const tdict_tree *node) {
   const tdict_frame *top = &cursor->frames[cursor->depth - 1];
   if (last->node == node) return last->once;

@@ -13,7 +13,8 @@ tdict_status tdict_flatten_object(const tdict_box *box, tdict_tree **out, tdict_
  * caller owns the box. The type must have this hook. Returns the error of the hook, TDICT_EHOOK if the hook returned no
  * object, or TDICT_ENOMEM. */
 tdict_status tdict_unflatten_object(tdict_box *box, const tdict_tree *tree, tdict_box **out, tdict_error *err);
-/* Returns TDICT_ETYPE if `other`, the counterpart of an object in the destination, is no object of the same type. */
+/* Returns TDICT_ETYPE if `other`, the counterpart of an object in the destination, is not an object of the same
+ * type. */
 tdict_status tdict_flatten_check_pair(const tdict_box *box, tdict_leaf other, tdict_error *err);
 /* Flattens an object to *flat, and its counterpart `other` in the destination to *other_flat. For an object of a
  * built-in type with the function `pair`, both trees have only the tensors that a write may change. Returns TDICT_ETYPE

@@ -31,7 +31,7 @@ typedef struct tdict_item_maker {
   int64_t slab_count;
 } tdict_item_maker;
 
-/* Initializes the maker and its plan, which is empty. Returns TDICT_ENOMEM if host memory is exhausted. */
+/* Initializes the maker and an empty plan. Returns TDICT_ENOMEM if host memory is exhausted. */
 tdict_status tdict_item_maker_init(tdict_item_maker *maker, tdict_plan *plan, const tdict_plan_request *request,
                                    tdict_error *err);
 /* Finds the GPU of a device. Returns TDICT_EWRONGDEVICE if the device is absent, and the errors of
@@ -83,13 +83,13 @@ bool tdict_same_bytes_add(tdict_same_bytes *same, const tdict_tensor *t, uint32_
 void tdict_same_bytes_reset(tdict_same_bytes *same);
 
 /* The fast path for uniform leaves. A uniform leaf is in C order in ordinary host memory. Only the tree references the
- * leaf, and the leaf is copied to a GPU. A small pinned leaf that is copied through slots is uniform, too. No other
+ * leaf, and the leaf is copied to a GPU. A small pinned leaf that is copied through slots is also uniform. No other
  * leaf can cover the same bytes, so no table is searched, and several threads can read leaves in parallel. */
 typedef struct tdict_uniform {
   tdict_plan *plan;
   tdict_gpu *to;     /* borrowed; NULL: no leaf of this collection is uniform */
   uint8_t way;       /* a tdict_way */
-  bool stages_small; /* true: small pinned leaves are copied through slots, too */
+  bool stages_small; /* true: small pinned leaves are also copied through slots */
   tdict_pool *pool;
   int num_helpers;
   const tdict_tree *mixed_node; /* the last node in which helpers found a leaf that is not uniform */

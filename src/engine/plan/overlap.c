@@ -60,7 +60,7 @@ static bool is_same_view(const tdict_tensor *a, const tdict_tensor *b) {
 }
 
 /* Returns true only if both items write the same value to each byte that both items write. Both sources must be in one
- * storage. If the destinations are the same view, the sources must be the same view, too. Otherwise, each source must
+ * storage. If the destinations are the same view, the sources must also be the same view. Otherwise, each source must
  * have the strides of its destination, and the sources must be as far apart as the destinations. */
 static bool have_same_source(const tdict_item *a, const tdict_item *b) {
   if (a->src->storage != b->src->storage) return false;

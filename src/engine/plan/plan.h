@@ -195,7 +195,7 @@ void tdict_plan_stage_small(tdict_plan *plan);
 /* How the line is cut. first_bytes and chunk_bytes must be multiples of 256. */
 typedef struct tdict_cut {
   size_t first_bytes, chunk_bytes; /* a chunk that is copied through slots or on the host has at most chunk_bytes */
-  /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0, pageable copies are divided, too */
+  /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0, pageable copies are also divided */
   size_t max_copy_bytes;
   bool one_by_one; /* true: each driver copy covers one leaf or one stretch, see tdict_plan_stretch_end() */
 } tdict_cut;

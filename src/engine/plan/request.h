@@ -15,7 +15,7 @@ typedef struct tdict_plan_request {
   tdict_gpu *gpu;         /* the target's GPU; NULL: the GPU is looked up if needed */
   const tdict_tree *dst;  /* the destination of tdict_transfer_into_async(); else NULL */
   bool want_pinned;       /* the result is pinned host memory, so host leaves that are not pinned are copied */
-  bool copies;            /* true: leaves that are in place already are copied, too */
+  bool copies;            /* true: leaves that are in place already are also copied */
   bool host_only;         /* true for pin_memory: a leaf on a device is an error, and hooks pin the objects */
   bool keep_objects;      /* the option: an object whose type cannot be moved stays as it is */
   int32_t mode;           /* a tdict_mode, but never TDICT_MODE_AUTO */

@@ -118,8 +118,8 @@ static void *run_queue(void *argument) {
   return NULL;
 }
 
-/* Makes the calls up to that of the future, unless another thread makes a call. A thread that waits for a future
- * therefore need not wait until the thread of the queue wakes up. */
+/* Makes the calls up to the call of the future, unless another thread is making a call. So a thread that waits for a
+ * future need not wait until the thread of the queue wakes up. */
 static void help(tdict_future *f) {
   TDICT_UNCANCELLED; /* the queue would stop */
   tdict_comm_queue *queue = ((queued_call *)f)->queue;
@@ -149,7 +149,7 @@ static const tdict_future_kind queued_kind = {
     .name = "call of a communicator",
     .help = help,
     .wait_on_stream = wait_on_stream,
-    .decides_cancel = true, /* the other ranks go on, so only tdict_comm_abort() stops a call */
+    .decides_cancel = true, /* the other ranks continue, so only tdict_comm_abort() stops a call */
     .is_inside = is_inside,
     .free = free_queued,
 };

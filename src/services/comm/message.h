@@ -26,7 +26,7 @@ typedef struct tdict_block_message {
   char *data;             /* the block, on the device of the communicator */
   size_t bytes;           /* from the first tensor to the end of the last tensor */
   bool is_copy;           /* true: `packed` is not `tree` */
-  bool has_padding;       /* true: the bytes from the end of the block to the next multiple of 256 may be sent, too */
+  bool has_padding;       /* true: the bytes from the end of the block to the next multiple of 256 may also be sent */
   bool needs_transfer;    /* true: a tensor of `tree` is on another device, or not in memory */
 } tdict_block_message;
 
@@ -46,7 +46,7 @@ size_t tdict_comm_entry_bytes(const tdict_schema_entry *entry);
 /* Computes the size of the block of a schema. Returns the errors of tdict_schema_measure(). */
 tdict_status tdict_comm_block_bytes(const tdict_schema *schema, size_t *out, tdict_error *err);
 
-/* Finds the block of a tree. If the tree is no block, out->packed is NULL. Returns the errors of
+/* Finds the block of a tree. If the tree is not a block, out->packed is NULL. Returns the errors of
  * tdict_comm_block_bytes(). */
 tdict_status tdict_message_find(const tdict_comm_source *source, tdict_block_message *out, tdict_error *err);
 /* Finds the block of a tree, or allocates memory and a tree for the block. Copies nothing. Returns TDICT_ENOMEM and

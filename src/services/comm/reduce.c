@@ -23,7 +23,7 @@ typedef struct dtype_group {
 typedef struct reduction {
   tdict_comm_source source;
   const tdict_schema *schema; /* of the source */
-  tdict_block_message block;  /* the tree as a block; block.packed is NULL if the tree is none */
+  tdict_block_message block;  /* the tree as a block; block.packed is NULL if the tree is not a block */
   dtype_group *groups;        /* at most one for each entry */
   size_t num_groups;
   size_t *offsets;  /* of each entry of the schema in the copy; of a tree: unused; NULL: there is no copy */

@@ -17,8 +17,7 @@ typedef struct tdict_schema_cache {
 
 /* Returns the schema with this hash and size of the blob, borrowed from the cache, or NULL. Changes nothing. */
 tdict_schema *tdict_schema_cache_find(const tdict_schema_cache *cache, tdict_hash128 hash, size_t blob_bytes);
-/* Returns the schema of a tree if this schema is one of those that were used last, borrowed from the cache, or NULL.
- * Changes nothing. */
+/* Returns the schema of a tree, borrowed from the cache, or NULL if the cache does not have it. Changes nothing. */
 tdict_schema *tdict_schema_cache_match(const tdict_schema_cache *cache, const tdict_tree *tree);
 /* Puts a schema at the first place. If the schema is not in the cache, retains it; if the cache is full, the schema
  * that was used least recently is dropped. */

@@ -5,7 +5,7 @@
 
 enum { FACTS_UNKNOWN, FACTS_WRITTEN, FACTS_KNOWN };
 struct tdict_tree_facts {
-  tdict_attachment attachment; /* first member, because detach() gets its address */
+  tdict_attachment attachment; /* first member, because detach() receives its address */
   _Atomic(int64_t) refs;       /* of the tree and of the calls */
   /* acq_rel. WRITTEN: a call writes `found`. A call that comes meanwhile checks the tree itself, and does not wait: in
    * a forked child, the state may stay for ever */

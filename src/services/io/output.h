@@ -17,7 +17,7 @@
 struct tdict_save_request;
 
 /* The permissions of a file or directory that is replaced. A new file that replaces a file may only be used by its
- * owner until tdict_access_give(), so it is never more open than the old file. */
+ * owner until tdict_access_give(), so its permissions are never wider than those of the old file. */
 typedef struct tdict_access {
   bool exists; /* false: nothing is replaced */
   mode_t mode;
@@ -27,9 +27,9 @@ typedef struct tdict_access {
 /* Returns the permissions of the regular file `name`, or exists == false if there is no such file. The set-user-ID and
  * set-group-ID bits are left out, because the system also removes them from a file that is written. */
 tdict_access tdict_access_of_file(int folder, const char *name);
-/* Gives an open file the old permissions, the old group, and the old owner if this process may do so. If the file
- * cannot get the group, group and others get only the permissions that both had. Does nothing if `old` does not exist.
- * Returns the errno, or 0. */
+/* Gives an open file the old permissions, the old group, and the old owner if this process may do so. If the group
+ * cannot be set, the group and all others get only the permissions that both had before. Does nothing if `old` does not
+ * exist. Returns the errno, or 0. */
 int tdict_access_give(const tdict_access *old, int fd);
 
 /* The folder of a file that is to be written. */

@@ -160,7 +160,7 @@ static void *run_thread(void *argument) {
   return run(argument);
 }
 
-/* Writes the error of an attempt after which no other attempt follows. */
+/* Writes the error of the last attempt. */
 static tdict_status report(tdict_status status, const tdict_error *why, tdict_error *err) {
   if (status != TDICT_OK && err) *err = *why;
   return status;

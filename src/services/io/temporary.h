@@ -1,4 +1,4 @@
-/* Temporary files and directories, which are written beside the path of a save and then renamed. Thread-safe.
+/* Temporary files and directories, which are written next to the path of a save and then renamed. Thread-safe.
  *
  * A temporary name is ".BASE.<16 hexadecimal digits>.tmp". BASE is the last name of the path. If the temporary name
  * would be too long, the end of BASE is replaced by a hash. The process that writes holds a shared lock, flock(), until
@@ -32,14 +32,14 @@ int tdict_temporary_lock(int fd);
 
 /* Removes the files that belong to a temporary file. */
 typedef void (*tdict_temporary_remover)(int folder, const char *base, uint64_t unique);
-/* Removes what killed processes have left for the path whose last name is `base`. Moves a directory with the end ".old"
- * back to `base` if nothing has this name. Before a temporary file is removed, calls `remove_more`, which may be NULL.
- * Leaves files alone that cannot be locked or removed, and all files on file systems that several machines can share,
- * because a lock may be known to one machine only. */
+/* Removes the files that killed processes have left for the path whose last name is `base`. Moves a directory with the
+ * end ".old" back to `base` if nothing has this name. Before a temporary file is removed, calls `remove_more`, which
+ * may be NULL. Leaves files alone that cannot be locked or removed, and all files on file systems that several machines
+ * can share, because a lock may be known to one machine only. */
 void tdict_temporary_clean(int folder, const char *base, tdict_temporary_remover remove_more);
 
 /* Removes a file, a link or a directory with its files. Never follows a link. Makes directories writable if necessary.
- * A missing file is no error. Returns the errno, or 0. */
+ * A missing file is not an error. Returns the errno, or 0. */
 int tdict_entry_remove(int folder, const char *name);
 /* Calls `visit` for each name in a folder except "." and "..", until `visit` returns an errno. Returns the errno, or
  * 0. */

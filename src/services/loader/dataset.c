@@ -1,4 +1,4 @@
-/* Creates datasets, also those of a callback, whose record is a struct `callback`. Thread rule: see tdict/dataset.h. */
+/* Creates datasets. The record of a dataset of a callback is a struct `callback`. Thread rule: see tdict/dataset.h. */
 #include "services/loader/dataset.h"
 
 #include <stdlib.h>

@@ -180,7 +180,7 @@ static void free_loader(tdict_loader *l) {
 }
 
 /* Initializes the locks and condition variables. Timed waits use deadlines of the monotonic clock, so `batch_done` must
- * use that clock, too. */
+ * also use that clock. */
 static void init_sync(tdict_loader *l) {
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);

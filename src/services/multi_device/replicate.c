@@ -8,7 +8,7 @@
 #include "services/multi_device/source.h"
 #include "services/multi_device/spread.h"
 
-/* A tree of at most an eighth of the staging ring goes to the first device of a group as a whole. A second transfer
+/* A tree of at most an eighth of the staging ring is copied whole to the first device of a group. A second transfer
  * from the host would take longer than the copy between devices. A larger tree is divided into rounds, so that devices
  * exchange the parts of one round while the parts of the next round arrive. In each round, each device receives about
  * two staging rings. The maximum number of rounds is MAX_ROUNDS. */

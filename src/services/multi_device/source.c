@@ -54,7 +54,7 @@ tdict_status tdict_source_read(tdict_source *source, const tdict_tree *tree, tdi
     if (child)
       has_memory = tdict_cursor_enter(&cursor, child);
     else if (tdict_leaf_tensor(leaf))
-      cursor.frames[cursor.depth - 1].slot--; /* add_leaves() reads this leaf, too */
+      cursor.frames[cursor.depth - 1].slot--; /* add_leaves() also reads this leaf */
     else
       source->is_suitable &= tdict_box_has_fixed_elements(tdict_leaf_box(leaf));
     if (has_memory) has_memory = add_leaves(source, &cursor.frames[cursor.depth - 1]);

@@ -29,7 +29,7 @@ typedef struct tdict_moves {
   const tdict_stream *stream; /* NULL: tdict_moves_run() waits until the moves are made */
   const tdict_move_lists *lists;
   /* True: the launch that reads a list on a device checks its positions. Only for operations that make new tensors,
-   * because a launch with a bad position writes its destination, too. `stream` is then NULL. */
+   * because a launch with a bad position still writes to its destination. `stream` is then NULL. */
   bool defers_checks;
   bool has_checked_lists;  /* true: a launch has checked all unchecked lists, and no position is bad */
   bool found_bad_position; /* true: a launch has found a bad position, so tdict_moves_run() has failed */

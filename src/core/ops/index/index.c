@@ -196,8 +196,9 @@ static tdict_status check_extra_keys(const writer *w, const tdict_tree *to, cons
                     tdict_num_keys(to), tdict_num_keys(from));
 }
 
-/* Returns the object of a built-in type whose elements the plan selects, or NULL if the indexed leaf is no such object.
- * Other objects of built-in types have no elements that can be written, or belong to all elements of the tree. */
+/* Returns the object of a built-in type whose elements the plan selects, or NULL if the indexed leaf is not such an
+ * object. Other objects of built-in types have no elements that can be written, or belong to all elements of the
+ * tree. */
 static tdict_box *get_indexed_builtin(const writer *w, tdict_leaf to, tdict_leaf from) {
   tdict_box *box = tdict_leaf_box(w->reads_index ? from : to);
   const tdict_builtin *builtin = box ? tdict_builtin_of(box->type) : NULL;

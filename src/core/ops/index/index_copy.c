@@ -189,8 +189,8 @@ static bool positions_are_distinct(const tdict_index_plan *plan) {
   return plan->gather_count < 2;
 }
 
-/* Divides the copy among the caller and the helpers. A small copy has one part. The copy has one part, too, if two
- * parts could write the same byte, or if one part could read what another part writes. */
+/* Divides the copy among the caller and the helpers. A small copy has one part. The same holds if two parts could write
+ * the same byte, or one part could read what another part writes. */
 static void divide(gathering *g, const tdict_index_helpers *helpers, const tdict_tensor *t, const tdict_tensor *other) {
   const size_t count = (size_t)g->plan->gather_count;
   const size_t most = tdict_tensor_nbytes(other) / TDICT_INDEX_BYTES_PER_THREAD +

@@ -1,4 +1,4 @@
-/* Writes a recording as a timeline in Chrome's "Trace Event Format", which Perfetto reads, too. Times are microseconds
+/* Writes a recording as a timeline in Chrome's "Trace Event Format", which Perfetto also reads. Times are microseconds
  * since the recording began. Numbers are written without "%f", which writes a comma in some locales. The struct writer
  * lives for one call. Slices that are not complete are left out, because another thread may still write these slices.
  * Thread rule: see trace.h. */

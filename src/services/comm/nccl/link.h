@@ -1,6 +1,6 @@
-/* Declares the struct behind the table of NCCL, and the functions that its operations share. A link owns two
- * communicators of NCCL (see watch.h), a stream, an event and the memory for host messages. A link retains its gpu.
- * Thread rule: as in tdict/comm_table.h: one operation at a time, and `abort` at any time from any thread. */
+/* Declares the `self` of the table of NCCL, and the functions that its operations share. A link owns two communicators
+ * of NCCL (see watch.h), a stream, an event and the memory for host messages. A link retains its gpu. Thread rule: as
+ * in tdict/comm_table.h: one operation at a time, and `abort` at any time from any thread. */
 #ifndef TDICT_SERVICES_COMM_NCCL_LINK_H
 #define TDICT_SERVICES_COMM_NCCL_LINK_H
 

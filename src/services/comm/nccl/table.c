@@ -11,7 +11,7 @@
 #include "tdict/comm_nccl.h"
 
 /* Stops the work of NCCL and frees the communicators. Aborting the parent first makes a call of another thread return.
- * NCCL needs no current context here, so a lost device is no reason to return early. In a forked child, the
+ * NCCL needs no current context here, so the function continues if the device is lost. In a forked child, the
  * communicators belong to the parent process. */
 static void nccl_abort(void *self) {
   tdict_nccl_link *link = self;

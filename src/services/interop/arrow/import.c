@@ -77,7 +77,7 @@ static tdict_status import_child(tdict_arrow_importer *m, const tdict_arrow_colu
   uint8_t *valid = NULL;
   if (!*key) return tdict_fail(err, TDICT_EINVAL, "%s: the name of field %lld is empty", m->what, (long long)i);
   if (tdict_has(tree, key)) return tdict_fail(err, TDICT_EEXIST, "%s: two fields have the same name", m->what);
-  /* The offset of a struct applies to its children, too. */
+  /* The offset of a struct also applies to its children. */
   tdict_status status = tdict_arrow_column_child(m, parent, i, rows, &column, err);
   if (status == TDICT_OK) status = tdict_arrow_column_nulls(m, &column, above, &valid, err);
   if (status == TDICT_OK) {

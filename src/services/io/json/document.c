@@ -182,7 +182,7 @@ bool tdict_json_integer(tdict_json value, int64_t *out) {
 bool tdict_json_real(tdict_json value, double *out) {
   const tdict_json_kind kind = tdict_json_kind_of(value);
   if (kind != TDICT_JSON_INTEGER && kind != TDICT_JSON_REAL) return false;
-  /* glibc keeps this locale for ever, so it needs no memory and no release. */
+  /* glibc keeps this locale forever, so it needs no memory and no release. */
   const tdict_float_env saved = tdict_float_env_enter(); /* strtod_l() rounds as the environment says */
   const double number = strtod_l(tdict_json_start(value), NULL, newlocale(LC_ALL_MASK, "C", (locale_t)0));
   tdict_float_env_leave(&saved);

@@ -66,11 +66,11 @@ size_t tdict_json_count(tdict_json value); /* number of members or elements; O(m
 tdict_json tdict_json_get(tdict_json object, const char *key);
 tdict_json tdict_json_at(tdict_json array, size_t i); /* element i, or an absent value; O(i) */
 
-bool tdict_json_integer(tdict_json value, int64_t *out);    /* false if the value is no integer that fits */
-bool tdict_json_real(tdict_json value, double *out);        /* false if the value is no finite number */
+bool tdict_json_integer(tdict_json value, int64_t *out);    /* false if the value is not an integer that fits */
+bool tdict_json_real(tdict_json value, double *out);        /* false if the value is not a finite number */
 bool tdict_json_equals(tdict_json value, const char *text); /* true if the value is this string */
 /* Copies a string and a 0 byte into a buffer. A string that does not fit is cut after a whole character. Returns false
- * if the value is no string or has a 0 byte. */
+ * if the value is not a string or has a 0 byte. */
 bool tdict_json_read_text(tdict_json value, char *to, size_t bytes);
 
 #endif

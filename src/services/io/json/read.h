@@ -20,7 +20,7 @@ tdict_status tdict_json_read(const tdict_json_source *source, const char *text, 
 /* Copies a string to the contents, and adds a 0 byte. `length` may be NULL. The value must be a string. */
 tdict_status tdict_json_copy(tdict_contents *contents, tdict_json string, const char **out, size_t *length,
                              tdict_error *err);
-/* Copies a string as tdict_json_copy() does. If the value is no string or has a 0 byte, sets *out to NULL. */
+/* Copies a string as tdict_json_copy() does. If the value is not a string or has a 0 byte, sets *out to NULL. */
 tdict_status tdict_json_text(tdict_contents *contents, tdict_json value, const char **out, tdict_error *err);
 /* A place in a JSON text, for messages: "tensor 'obs.x'" or "level 'obs'". */
 typedef struct tdict_json_place {

@@ -46,7 +46,7 @@ static void add_string(tdict_io_text *to, tdict_json string) {
   free(decoded);
 }
 
-/* Appends a value that is no array and no object. */
+/* Appends a value that is neither an array nor an object. */
 static void add_scalar(tdict_io_text *to, tdict_json value) {
   int64_t integer = 0;
   double real = 0;

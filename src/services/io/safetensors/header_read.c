@@ -81,7 +81,7 @@ static tdict_status read_metadata(tdict_contents *c, const char *file, tdict_jso
   const tdict_json_place place = {c, file, "entry", "__metadata__"};
   tdict_json_cursor cursor = tdict_json_enter(metadata);
   tdict_json key, value;
-  if (tdict_json_is(metadata, TDICT_JSON_NULL)) return TDICT_OK; /* the package safetensors accepts null, too */
+  if (tdict_json_is(metadata, TDICT_JSON_NULL)) return TDICT_OK; /* the package safetensors also accepts null */
   if (!tdict_json_is(metadata, TDICT_JSON_OBJECT)) return tdict_json_fail(&place, err, "no JSON object");
   while (tdict_json_next(&cursor, &key, &value)) {
     char name[81];

@@ -37,7 +37,7 @@ typedef struct shards {
 } shards;
 
 /* Writes the part of the names of a save's shards that stands before the numbers of the shard. Returns false if `base`
- * is no name of an index. */
+ * is not the name of an index. */
 static bool name_start(const char *base, uint64_t unique, char start[TDICT_OUTPUT_NAME_BYTES]) {
   const size_t length = strlen(base), end = sizeof index_end - 1;
   if (length <= end || strcmp(base + length - end, index_end) != 0) return false;

@@ -1,13 +1,14 @@
 /* Appends rows to a memory-mapped directory of TensorDict. Thread-safe for different directories.
  *
- * The steps are the steps of append_memmap() of TensorDict 0.15, in the same order. First, the rows are written after
- * the saved elements of each file. Then each folder gets a file `.meta.json.append.tmp`, the root first. Then each of
- * these temporary files replaces the meta.json of its folder, the root first.
+ * The steps and their order are those of append_memmap() of TensorDict 0.15. First, the rows are written after the
+ * saved elements of each file. Then each folder gets a file `.meta.json.append.tmp`, the root first. Then each of these
+ * temporary files replaces the meta.json of its folder, the root first.
  *
  * Readers ignore the bytes of a file that follow the elements of the saved shape. A process that was killed during an
  * append therefore leaves one of two states. If the root still has its `.meta.json.append.tmp`, no meta.json was
  * replaced. To undo the append, remove the temporary files, the file of the root last. If the root has no
- * `.meta.json.append.tmp`, the remaining temporary files are complete. To end the append, replace each meta.json. */
+ * `.meta.json.append.tmp`, the remaining temporary files are complete. To complete the append, replace each
+ * meta.json. */
 #ifndef TDICT_SERVICES_IO_TENSORDICT_APPEND_H
 #define TDICT_SERVICES_IO_TENSORDICT_APPEND_H
 

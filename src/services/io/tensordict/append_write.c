@@ -160,7 +160,7 @@ static void shrink_leaves(tdict_td_append *a) {
 }
 
 /* Removes the temporary files, and puts the old texts back. Returns false if files meta.json with different numbers of
- * rows can remain, which readers refuse. A process that is killed while texts are put back leaves such files, too. */
+ * rows can remain, which readers refuse. A process that is killed while texts are put back also leaves such files. */
 static bool undo(tdict_td_append *a, size_t num_temporary, size_t num_renamed) {
   bool is_removed = true, is_restored = true;
   for (size_t i = num_temporary; i > num_renamed; i--) {

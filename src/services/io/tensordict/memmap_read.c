@@ -259,7 +259,7 @@ static TDICT_NOINLINE tdict_status read_value(save_reader *r, tdict_json meta, b
 }
 
 /* Reads a tensorclass: its tensors are in the folder `_tensordict`. The class is ignored. If the meta.json of the
- * tensorclass has values beside the tensors, returns TDICT_ENOTSUP. */
+ * tensorclass has values in addition to the tensors, returns TDICT_ENOTSUP. */
 static TDICT_NOINLINE tdict_status read_tensorclass(save_reader *r, tdict_json meta, bool *is_tensorclass,
                                                     tdict_error *err) {
   const size_t folder = r->folder.length;

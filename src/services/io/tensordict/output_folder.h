@@ -1,12 +1,12 @@
 /* Writes directories so that a reader never sees half a directory. The caller owns the structs. Thread rule: used by
  * one thread at a time.
  *
- * A new directory is created under a temporary name beside its final name. The caller writes the files of the new
+ * A new directory is created under a temporary name, next to its final name. The caller writes the files of the new
  * directory with the functions of output.h. tdict_output_folder_replace() then exchanges the names of the new and the
  * old directory by one system call, and removes the old directory. If the file system cannot exchange names and
  * allows_gap is true, two renames replace the exchange. If a process is killed, a directory with a temporary name can
  * stay, see temporary.h. The next save removes this directory. If no directory has the final name, the next save first
- * gives the old directory its name again.
+ * gives the old directory its name back.
  *
  *     tdict_output_folder new;
  *     tdict_output_folder_create(&new, &options, err);
@@ -40,7 +40,7 @@ typedef struct tdict_output_folder {
 } tdict_output_folder;
 
 /* Creates a new directory. Returns TDICT_EINVAL if the path has no name. Returns TDICT_EFORMAT if the path is an
- * existing file that is no directory, or a directory with files but without `mark`. Returns TDICT_ENOTSUP if an old
+ * existing file that is not a directory, or a directory with files but without `mark`. Returns TDICT_ENOTSUP if an old
  * directory must be replaced, the file system cannot exchange names and allows_gap is false. Returns TDICT_EIO. */
 tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_output_folder_options *options,
                                         tdict_error *err);

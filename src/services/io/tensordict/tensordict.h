@@ -18,7 +18,7 @@ enum { TDICT_TD_MAX_JSON = 100000000, TDICT_TD_FORMAT_VERSION = 1 };
 /* Returns the name of a dtype, such as "torch.float32", or NULL if the formats have no name for the dtype. */
 const char *tdict_torch_name(tdict_dtype dtype);
 /* Reads a dtype. Returns TDICT_ENOTSUP with the name if tdict does not have the dtype, and TDICT_EFORMAT if `name` is
- * no text. */
+ * not a string. */
 tdict_status tdict_torch_dtype(const tdict_json_place *place, tdict_json name, tdict_dtype *out, tdict_error *err);
 /* Appends the name of a key's file or folder: control characters, spaces, % and /<>:"|?*\ become %XX. An empty key
  * becomes "%", and each dot of "." and ".." becomes %2E. */
@@ -76,7 +76,7 @@ tdict_status tdict_td_add_stack(tdict_td_reader *reader, tdict_json node, tdict_
  * lose dimensions has a column. */
 tdict_status tdict_td_cut_batch(tdict_td_reader *reader, int dim, tdict_error *err);
 /* Sets the batch size of a lazy stack, which is the tree that is being read: the first `dim` sizes of item `member`.
- * Returns TDICT_EFORMAT if the item is no tree or has fewer batch dimensions. */
+ * Returns TDICT_EFORMAT if the item is not a tree or has fewer batch dimensions. */
 tdict_status tdict_td_stack_batch(tdict_td_reader *reader, int dim, size_t member, tdict_error *err);
 /* Reads a member that must be an integer from 0 to `most`. */
 tdict_status tdict_td_read_dim(const tdict_json_place *place, tdict_json value, int most, int *out, tdict_error *err);
