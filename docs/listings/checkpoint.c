@@ -2,7 +2,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <tdict/io.h> /* tdict_load_into_async(); tdict/tdict.h does not include this header */
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

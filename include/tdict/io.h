@@ -86,7 +86,7 @@ static inline tdict_load_options tdict_load_options_default(void) {
  *
  *  Opens the files like tdict_open(), but maps none. The threads of a transfer read the elements, for a device into the
  *  staging ring. If a file is overwritten meanwhile, the elements are unspecified. The result is in one new storage,
- *  except tensors that the call itself reads before: docs/files.md. Cost: tdict_open(), and one read of the elements.
+ *  except tensors that the call itself reads first: docs/files.md. Cost: tdict_open(), and one read of the elements.
  *  @param[in]  path    As in tdict_open().
  *  @param[in]  device  As in tdict_to_device().
  *  @param[out] out     New tree with one reference.
@@ -94,7 +94,7 @@ static inline tdict_load_options tdict_load_options_default(void) {
  *          #TDICT_ESHAPE the selected leaves have different numbers of rows, a tensor has no dimensions, or no leaf has
  *          rows; #TDICT_ENOTSUP rows of a tensor in Fortran order; #TDICT_ECANCELLED `progress` returned false;
  *          #TDICT_EIO elements cannot be read. err->path is then the leaf, or the file if the call itself reads the
- *          tensor. The message has file and byte. err->native is 0 if the file was shortened. */
+ *          tensor. The message names the file and the byte. err->native is 0 if the file was shortened. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_load(tdict_context *context, const char *path, tdict_device device,
                                                   const tdict_load_options *options, tdict_tree **out,
                                                   tdict_error *err);

@@ -31,13 +31,13 @@ struct tdict_type {
   bool (*is_pinned)(const void *self); /**< returns true if every host tensor of the object is pinned */
   /** Makes a tree that shares the tensors, without objects. The library may write elements, but changes no keys. */
   tdict_status (*flatten)(const void *self, tdict_tree **out, tdict_error *err);
-  /** Makes an object like `self` of a tree with the keys of `flatten`. Retain tensors; in transfers, do not read. */
+  /** Makes an object like `self` from a tree with the keys of `flatten`. Retain tensors; in transfers, do not read. */
   tdict_status (*unflatten)(const void *self, const tdict_tree *tree, void **out, tdict_error *err);
   /** Makes a deep copy, which should share no elements with `self`. */
   tdict_status (*clone)(const void *self, void **out, tdict_error *err);
-  /** Makes an object of element `i`, which is in range, of the first batch dimension. */
+  /** Makes an object from element `i`, which is in range, of the first batch dimension. */
   tdict_status (*index)(const void *self, int64_t i, void **out, tdict_error *err);
-  /** Makes an object of `count` objects of this type, along a new first batch dimension. */
+  /** Makes an object from `count` objects of this type, along a new first batch dimension. */
   tdict_status (*stack)(const void *const *items, size_t count, void **out, tdict_error *err);
   size_t (*bytes)(const void *self); /**< returns the bytes of all elements, for tdict_bytes(); NULL: 0 bytes */
   /** Writes a text without a newline, and returns the length of the full text, as snprintf() does. */

@@ -41,7 +41,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_replay_append(tdict_replay *replay,
 TDICT_API TDICT_NODISCARD tdict_status tdict_replay_write(tdict_replay *replay, int64_t first, const tdict_tree *rows,
                                                           tdict_error *err);
 /** @brief Makes the buffer empty, and the next row that is appended row 0. NULL is allowed.
- *  @note Batches of a running epoch can then fail with #TDICT_ECHANGED. Call tdict_loader_restart() before. */
+ *  @note Batches of a running epoch can then fail with #TDICT_ECHANGED. Call tdict_loader_restart() first. */
 TDICT_API void tdict_replay_clear(tdict_replay *replay);
 
 /** The counts, to be saved beside the rows. The bytes are valid for one byte order and version, the numbers always. */

@@ -14,7 +14,7 @@ TDICT_BEGIN_DECLS
 /** An element type: one number that contains the type code, bits and lanes of DLPack. Dtypes can be compared with ==
  *  and used in a switch. The type codes are the values of DLDataTypeCode in DLPack's dlpack.h. */
 typedef uint32_t tdict_dtype;
-/** Makes a dtype of DLPack's numbers. `lanes` is the number of values in one element. */
+/** Makes a dtype from DLPack's numbers. `lanes` is the number of values in one element. */
 #define TDICT_DTYPE(code, bits, lanes) \
   (tdict_cast_(tdict_dtype, code) | tdict_cast_(tdict_dtype, bits) << 8 | tdict_cast_(tdict_dtype, lanes) << 16)
 /* The comments name the type in C and the dtype in PyTorch. C11 has no type for 16-bit floats and 8-bit floats. */

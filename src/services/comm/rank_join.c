@@ -41,7 +41,8 @@ tdict_status tdict_rank_join_allocate(const tdict_comm_call *call, const tdict_r
   return TDICT_OK;
 }
 
-/* Describes the part of rank `r` in its block. `like` has the sizes and the dtype, and `offset` is in the block. */
+/* Describes the part of rank `r` in its block. The part has the sizes and the dtype of `like`, and begins `offset`
+ * bytes after the start of the block. */
 static const tdict_tensor *view_block(const tdict_rank_blocks *b, int32_t r, size_t offset, const tdict_tensor *like,
                                       tdict_temp *temp) {
   tdict_made part;

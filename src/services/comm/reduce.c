@@ -26,7 +26,7 @@ typedef struct reduction {
   tdict_block_message block;  /* the tree as a block; block.packed is NULL if the tree is not a block */
   dtype_group *groups;        /* at most one for each entry */
   size_t num_groups;
-  size_t *offsets;  /* of each entry of the schema in the copy; of a tree: unused; NULL: there is no copy */
+  size_t *offsets;  /* offset of each entry of the schema in the copy, unused for trees; NULL: there is no copy */
   tdict_tree *copy; /* retained; NULL: the block is combined in place */
   char *data;       /* start of the block or copy */
 } reduction;
