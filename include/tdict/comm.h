@@ -25,7 +25,7 @@
  * - #TDICT_ECANCELLED: tdict_comm_abort() was called.
  * - #TDICT_EFORMAT: another rank sent malformed data, or uses another version of the protocol.
  * - #TDICT_ENOMEM, #TDICT_EDEVICE, errors of the table, and errors of tdict_schema_from_tree().
- * After wrong arguments or trees, no element was sent. A failure after the ranks agree aborts the communicator.
+ * If arguments or trees are wrong, no element is sent. A failure after the ranks agree aborts the communicator.
  *
  * Ranks must trust each other: the library checks their data only to keep memory accesses valid.
  *
