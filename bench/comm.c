@@ -76,7 +76,7 @@ static void *run_rank(void *user) {
   o.device = r->device;
   o.id = r->job->id;
   r->rank.table.struct_size = sizeof r->rank.table;
-  if (tdict_nccl_table(r->rank.context, &o, &r->rank.table, &err) != TDICT_OK) {
+  if (tdict_nccl_create_table(r->rank.context, &o, &r->rank.table, &err) != TDICT_OK) {
     bench_print_status("cannot connect the ranks", &err);
     return NULL;
   }

@@ -15,7 +15,7 @@ static bool open_rank(comm_rank *rank) {
   o.device = tdict_cpu();
   rank->table.struct_size = sizeof rank->table;
   if (tdict_context_create(&o, &rank->context, &err) == TDICT_OK &&
-      tdict_mpi_table(NULL, NULL, &rank->table, &err) == TDICT_OK) {
+      tdict_mpi_create_table(NULL, NULL, &rank->table, &err) == TDICT_OK) {
     if (tdict_comm_create(rank->context, &rank->table, NULL, &rank->comm, &err) == TDICT_OK) return true;
     rank->table.abort(rank->table.self);
     rank->table.destroy(rank->table.self);

@@ -246,7 +246,7 @@ static int measure_sizes(run *r) {
 
 int comm_run(comm_rank *rank) {
   tdict_error err;
-  run r = {.rank = rank, .handles = {rank->comm, &rank->table, NULL}};
+  run r = {.rank = rank, .handles = {rank->comm, &rank->table, tdict_no_stream()}};
   const int world = rank->table.world_size;
   if (world < 2 || world > MOST_RANKS) {
     if (rank->rows) bench_print_error("found %d ranks, wanted 2 to %d", world, MOST_RANKS);
@@ -260,7 +260,7 @@ int comm_run(comm_rank *rank) {
     bench_print_status("cannot make a stream", &err);
     answer = BENCH_FAILED;
   }
-  r.handles.stream = r.stream.handle;
+  r.handles.stream = r.stream;
   answer = agree(&r, answer, &unused);
   if (answer == BENCH_OK) answer = measure_sizes(&r);
   if (r.stream.handle) tdict_stream_destroy(rank->context, r.stream);

@@ -11,7 +11,7 @@
 typedef struct comm_handles {
   tdict_comm *comm;
   const tdict_comm_table *table;
-  void *stream; /* of the table's device; NULL if the device is the cpu */
+  tdict_stream stream; /* of the table's device; no stream if the device is the cpu */
 } comm_handles;
 
 /* A work. The root is rank 0, and the receiver of `send` is rank 1. */

@@ -49,7 +49,7 @@ static int compare_trees(tdict_tree *batch) {
   TDICT_TRY(tdict_clone(batch, &shared, &err)); /* new keys, the same tensors */
   TDICT_TRY(tdict_clone_deep(batch, NULL, &copy, &err));
   ((float *)tdict_data(copy, "reward"))[2] = -1;
-  TDICT_TRY(tdict_compare(batch, copy, NULL, &difference, &err));
+  TDICT_TRY(tdict_get_difference(batch, copy, NULL, &difference, &err));
   printf("equal: %d; the copy differs at %s[%d]\n", tdict_equal(batch, shared), difference.path,
          (int)difference.index[0]);
 done:

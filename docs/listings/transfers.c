@@ -103,10 +103,11 @@ static void give_block(void *user, void *data, size_t bytes) {
 }
 
 static int use_an_allocator(tdict_context *context, tdict_tree *batch) {
-  tdict_allocator allocator = {.struct_size = sizeof allocator, .device = tdict_cpu()};
+  tdict_allocator allocator = tdict_allocator_default();
   tdict_memory *memory = NULL;
   tdict_tree *copy = NULL;
   tdict_error err = {0};
+  allocator.device = tdict_cpu();
   allocator.allocate = take_block;
   allocator.release = give_block;
   TDICT_TRY(tdict_memory_create(context, &allocator, &memory, &err));

@@ -125,13 +125,13 @@ done:
 }
 
 int main(int argc, char **argv) {
-  tdict_comm_table table = {.struct_size = sizeof table};
+  tdict_comm_table table = tdict_comm_table_default();
   tdict_context *context = NULL;
   tdict_comm *comm = NULL;
   tdict_error err = {0};
   MPI_Init(&argc, &argv);
   TDICT_TRY(tdict_context_create(NULL, &context, &err));
-  TDICT_TRY(tdict_mpi_table(NULL, NULL, &table, &err));
+  TDICT_TRY(tdict_mpi_create_table(NULL, NULL, &table, &err));
   TDICT_TRY(tdict_comm_create(context, &table, NULL, &comm, &err));
   err.status = tdict_comm_world_size(comm) < 2 ? TDICT_EINVAL : TDICT_OK;
   if (err.status != TDICT_OK)

@@ -17,16 +17,15 @@ static const tdict_field weights[] = {TDICT_FIELD("layer.weight", TDICT_F32, 4, 
 static const tdict_field fields[] = {TDICT_FIELD("loss", TDICT_F32)};
 
 int main(int argc, char **argv) {
-  tdict_comm_table table = {0};
+  tdict_comm_table table = tdict_comm_table_default();
   tdict_context *context = NULL;
   tdict_comm *comm = NULL;
   tdict_tree *gradients = NULL, *row = NULL, *rows = NULL;
   tdict_future *call;
   tdict_error err = {0};
   MPI_Init(&argc, &argv); /* MPI_THREAD_SINGLE suffices: all calls are made on this thread */
-  table.struct_size = sizeof table;
   TDICT_TRY(tdict_context_create(NULL, &context, &err));
-  TDICT_TRY(tdict_mpi_table(NULL, NULL, &table, &err));
+  TDICT_TRY(tdict_mpi_create_table(NULL, NULL, &table, &err));
   TDICT_TRY(tdict_comm_create(context, &table, NULL, &comm, &err));
   const double rank = tdict_comm_rank(comm);
 

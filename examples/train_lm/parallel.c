@@ -99,7 +99,7 @@ static tdict_status nccl_table(const parallel *p, tdict_context *context, tdict_
   o.world_size = (int32_t)p->world;
   o.device = device;
   tdict_status status = share_id(p, o.timeout_ns, &o.id, err);
-  if (status == TDICT_OK) status = tdict_nccl_table(context, &o, out, err);
+  if (status == TDICT_OK) status = tdict_nccl_create_table(context, &o, out, err);
   if (p->rank == 0) remove(p->id_file); /* all ranks have read the file, and a later run must not find it */
   return status;
 }
@@ -107,14 +107,14 @@ static tdict_status nccl_table(const parallel *p, tdict_context *context, tdict_
 static tdict_status make_table(const parallel *p, tdict_context *context, tdict_device device, tdict_comm_table *out,
                                tdict_error *err) {
 #ifdef TRAIN_LM_MPI
-  if (strcmp(p->kind, "mpi") == 0) return tdict_mpi_table(NULL, NULL, out, err);
+  if (strcmp(p->kind, "mpi") == 0) return tdict_mpi_create_table(NULL, NULL, out, err);
 #endif
   return nccl_table(p, context, device, out, err);
 }
 
 tdict_status parallel_connect(parallel *p, tdict_context *context, tdict_device device, const lm_arrays *arrays,
                               tdict_error *err) {
-  tdict_comm_table table = {.struct_size = sizeof table};
+  tdict_comm_table table = tdict_comm_table_default();
   p->context = context;
   p->device = device;
   tdict_status status = make_table(p, context, device, &table, err);

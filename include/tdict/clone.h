@@ -54,14 +54,14 @@ TDICT_API bool tdict_is_consolidated(const tdict_tree *tree);
 TDICT_API TDICT_NODISCARD tdict_status tdict_consolidated_bytes(const tdict_tree *tree, tdict_tensor **out,
                                                                 tdict_error *err);
 
-typedef struct tdict_compare_options {
+typedef struct tdict_difference_options {
   size_t struct_size;
   /** Elements x and y are equal if |x - y| <= absolute + relative*|y|, where y is of the second tree. 0 by default. */
   double relative, absolute;
   bool nan_equal; /**< true: NaN equals NaN; default false */
-} tdict_compare_options;
-static inline tdict_compare_options tdict_compare_options_default(void) {
-  tdict_compare_options o;
+} tdict_difference_options;
+static inline tdict_difference_options tdict_difference_options_default(void) {
+  tdict_difference_options o;
   memset(&o, 0, sizeof o);
   o.struct_size = sizeof o;
   return o;
@@ -82,10 +82,10 @@ typedef struct tdict_difference {
  *  @return #TDICT_OK also if the trees differ; #TDICT_EINVAL also for a tolerance below 0, or a tensor with lost bytes;
  *          #TDICT_EWRONGDEVICE a tensor is in device memory of the program; the errors of `flatten`.
  *  @note Cost: at most two reads of the tensors up to the first difference, plus the copies of device tensors. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b,
-                                                     const tdict_compare_options *options, tdict_difference *out,
-                                                     tdict_error *err);
-/** @brief Returns true if tdict_compare() with the default options succeeds and finds no difference. A tree with NaN
+TDICT_API TDICT_NODISCARD tdict_status tdict_get_difference(const tdict_tree *a, const tdict_tree *b,
+                                                            const tdict_difference_options *options,
+                                                            tdict_difference *out, tdict_error *err);
+/** @brief Returns true if tdict_get_difference() with the default options succeeds and finds no difference. A tree with NaN
  *  elements or with lost bytes (see tdict/transfer.h) is not equal to itself. */
 TDICT_API bool tdict_equal(const tdict_tree *a, const tdict_tree *b);
 

@@ -42,13 +42,14 @@ static inline tdict_mpi_options tdict_mpi_options_default(void) {
  *
  *  NULL options are the defaults. All ranks fail together, unless MPI is not initialized or @p comm is MPI_COMM_NULL.
  *  @param[in]  comm  Points to the MPI_Comm; borrowed for the call. NULL: MPI_COMM_WORLD.
- *  @param[in,out] out  The caller sets `out->struct_size`. Written on success only. If no communicator takes it
+ *  @param[in,out] out  Initialized by tdict_comm_table_default(). Written on success only. If no communicator takes it
  *                      over, call `out->destroy(out->self)`.
  *  @return #TDICT_OK; #TDICT_EINVAL an argument is invalid, @p comm is an inter-communicator, or another rank failed;
  *          #TDICT_EINVAL MPI is not initialized or already finalized, or its thread level forbids calls on this thread;
  *          #TDICT_ENOTSUP an unknown option is not zero; #TDICT_ENOMEM; #TDICT_EIO MPI returned an error. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_mpi_table(const tdict_mpi_comm *comm, const tdict_mpi_options *options,
-                                                       tdict_comm_table *out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_mpi_create_table(const tdict_mpi_comm *comm,
+                                                              const tdict_mpi_options *options, tdict_comm_table *out,
+                                                              tdict_error *err);
 
 TDICT_END_DECLS
 #endif

@@ -23,7 +23,7 @@ typedef struct tdict_nccl_id {
   char bytes[128];
 } tdict_nccl_id;
 
-/** The options of tdict_nccl_table(). */
+/** The options of tdict_nccl_create_table(). */
 typedef struct tdict_nccl_options {
   size_t struct_size;
   const char *library; /**< path of NCCL; NULL (default): "libnccl.so.2", which the system searches. Borrowed */
@@ -52,13 +52,14 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_nccl_create_id(const char *library,
 /** @brief Connects all ranks, and fills in a table for tdict_comm_create(). Returns when all ranks have made the call.
  *  @param[in]     context  Must outlive the table.
  *  @param[in]     options  The same `id` and `world_size` on all ranks. Not NULL. Borrowed for the call.
- *  @param[in,out] out      The caller sets out->struct_size. The table owns its memory, its stream and the connections.
+ *  @param[in,out] out      Initialized by tdict_comm_table_default(). The table owns its memory, its stream and the connections.
  *                          Its owner, usually a communicator, calls `destroy` once.
  *  @return #TDICT_OK; #TDICT_EINVAL the device is the cpu; #TDICT_ENOTSUP as tdict_nccl_create_id(); #TDICT_ETIMEDOUT a
  *          rank has not made the call in time; #TDICT_EDEVICE NCCL or the driver failed; #TDICT_ENODEVICE the device is
  *          absent; #TDICT_EFORKED; #TDICT_ELOST another rank or the device is lost; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_nccl_table(tdict_context *context, const tdict_nccl_options *options,
-                                                        tdict_comm_table *out, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_nccl_create_table(tdict_context *context,
+                                                               const tdict_nccl_options *options, tdict_comm_table *out,
+                                                               tdict_error *err);
 
 /** @brief Writes an id to a file that only this user can read. A reader sees the whole id or no file.
  *  @param[in] path  In a folder that all ranks can read, with a new name for each run of the program. Replaced if the

@@ -1,11 +1,12 @@
-/* Declares the table of operations of a communicator, which moves bytes. tdict_nccl_table() (tdict/comm_nccl.h) and
- * tdict_mpi_table() (tdict/comm_mpi.h) fill in a table. A program may pass its own table to tdict_comm_create().
+/* Declares the table of operations of a communicator, which moves bytes. tdict_nccl_create_table()
+ * (tdict/comm_nccl.h) and tdict_mpi_create_table() (tdict/comm_mpi.h) make a table. A program may pass its own table
+ * to tdict_comm_create(). Begin with tdict_comm_table_default(), and set `world_size`, `device` and all functions.
  *
  * Every rank calls an operation, with the same sizes and in the same order, except `send` and `receive` of both kinds.
  * Memory. The buffers of `exchange`, `send_host` and `receive_host` are in host memory, all others on the table's
  * device. A size may be 0, and exceed INT_MAX.
  * Streams. An operation queues its work on `stream`, a stream of the device, and returns. On host memory, operations
- * return after their buffers are complete. `stream` is NULL if the device is the cpu.
+ * return after their buffers are complete. For the cpu, `stream` is tdict_no_stream().
  * Errors. After a failed operation, other ranks may still wait. The library calls `abort`, and then only `destroy`. A
  * rank that waits longer than `timeout_ns` returns #TDICT_ETIMEDOUT. A table that cannot give up ignores the limit.
  * The operations must return, and must not throw: see docs/callbacks.md.
@@ -14,8 +15,9 @@
 #ifndef TDICT_COMM_TABLE_H
 #define TDICT_COMM_TABLE_H
 
-#include "tdict/memory.h"
-#include "tdict/status.h"
+#include <string.h>
+
+#include "tdict/values.h"
 
 TDICT_BEGIN_DECLS
 
@@ -49,33 +51,39 @@ typedef struct tdict_comm_table {
                                tdict_error *err);
 
   /** Copies the buffer of rank `root` to the buffers of all other ranks. */
-  tdict_status (*broadcast)(void *self, void *buffer, size_t num_bytes, int32_t root, void *stream, int64_t timeout_ns,
-                            tdict_error *err);
+  tdict_status (*broadcast)(void *self, void *buffer, size_t num_bytes, int32_t root, tdict_stream stream,
+                            int64_t timeout_ns, tdict_error *err);
   /** Copies `num_bytes` bytes of every rank to all ranks, as `exchange` does. `src` may be dst + rank * num_bytes. */
-  tdict_status (*all_gather)(void *self, const void *src, void *dst, size_t num_bytes, void *stream, int64_t timeout_ns,
-                             tdict_error *err);
+  tdict_status (*all_gather)(void *self, const void *src, void *dst, size_t num_bytes, tdict_stream stream,
+                             int64_t timeout_ns, tdict_error *err);
   /** Returns true if `all_reduce` supports the dtype and the operation. */
   bool (*can_reduce)(void *self, tdict_dtype dtype, tdict_reduce_op op);
   /** Reduces the elements of all ranks, in place. */
   tdict_status (*all_reduce)(void *self, void *buffer, size_t num_elements, tdict_dtype dtype, tdict_reduce_op op,
-                             void *stream, int64_t timeout_ns, tdict_error *err);
-  tdict_status (*send)(void *self, const void *src, size_t num_bytes, int32_t peer, void *stream, int64_t timeout_ns,
-                       tdict_error *err);
-  tdict_status (*receive)(void *self, void *dst, size_t num_bytes, int32_t peer, void *stream, int64_t timeout_ns,
-                          tdict_error *err);
+                             tdict_stream stream, int64_t timeout_ns, tdict_error *err);
+  tdict_status (*send)(void *self, const void *src, size_t num_bytes, int32_t peer, tdict_stream stream,
+                       int64_t timeout_ns, tdict_error *err);
+  tdict_status (*receive)(void *self, void *dst, size_t num_bytes, int32_t peer, tdict_stream stream,
+                          int64_t timeout_ns, tdict_error *err);
   /** Between `group_begin` and `group_end`, calls of `send`, `receive` and `broadcast` only collect their work. Then
    *  `group_end` does this work together, in no particular order. Groups are not nested. */
   tdict_status (*group_begin)(void *self, tdict_error *err);
-  tdict_status (*group_end)(void *self, void *stream, int64_t timeout_ns, tdict_error *err);
+  tdict_status (*group_end)(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err);
 
   /** Waits until the work queued on `stream` is done on this rank. Returns #TDICT_ETIMEDOUT after `timeout_ns`, and an
    *  error as soon as the table knows that another rank has failed. Does nothing if the device is the cpu. */
-  tdict_status (*finish)(void *self, void *stream, int64_t timeout_ns, tdict_error *err);
+  tdict_status (*finish)(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err);
   /** Gives up: operations that run on this rank return an error soon. Waits for no other rank. */
   void (*abort)(void *self);
   /** Frees `self`. Called once, also after `abort`. Without `abort`, every rank calls this function. */
   void (*destroy)(void *self);
 } tdict_comm_table;
+static inline tdict_comm_table tdict_comm_table_default(void) {
+  tdict_comm_table t;
+  memset(&t, 0, sizeof t);
+  t.struct_size = sizeof t;
+  return t;
+}
 
 TDICT_END_DECLS
 #endif

@@ -99,6 +99,12 @@ typedef struct tdict_allocator {
   void (*release)(void *user, void *data, size_t bytes);
   void *user; /**< passed to both functions */
 } tdict_allocator;
+static inline tdict_allocator tdict_allocator_default(void) {
+  tdict_allocator a;
+  memset(&a, 0, sizeof a);
+  a.struct_size = sizeof a;
+  return a;
+}
 /** @brief Creates a memory that calls the program's allocator, for every function and option that takes a tdict_memory.
  *  @param[in]  allocator  Copied. Its functions and `user` must live as long as the memory.
  *  @param[out] out        New memory, released with tdict_memory_release(). Storages in it keep it alive. */

@@ -30,11 +30,15 @@ typedef struct tdict_spread {
    *  that differ by at most 1, the larger ones first. Borrowed for the call. */
   const int64_t *counts;
 } tdict_spread;
-/** @brief Returns the description of a whole tree for each of @p num_devices devices. */
-static inline tdict_spread tdict_spread_replicate(const tdict_device *devices, size_t num_devices) {
+static inline tdict_spread tdict_spread_default(void) {
   tdict_spread s;
   memset(&s, 0, sizeof s);
   s.struct_size = sizeof s;
+  return s;
+}
+/** @brief Returns the description of a whole tree for each of @p num_devices devices. */
+static inline tdict_spread tdict_spread_replicate(const tdict_device *devices, size_t num_devices) {
+  tdict_spread s = tdict_spread_default();
   s.devices = devices;
   s.num_devices = num_devices;
   return s;

@@ -22,6 +22,12 @@ struct tdict_hook {
   tdict_stream stream;
   struct tdict_hook_call *call; /**< used by the functions of this header */
 };
+static inline tdict_hook tdict_hook_default(void) {
+  tdict_hook h;
+  memset(&h, 0, sizeof h);
+  h.struct_size = sizeof h;
+  return h;
+}
 
 /** @brief Returns true if the transfer has failed or was cancelled. The hook may then return an error early. */
 TDICT_API bool tdict_hook_cancelled(const tdict_hook *hook);

@@ -43,6 +43,12 @@ struct tdict_type {
   /** Writes a text without a newline, and returns the length of the full text, as snprintf() does. */
   size_t (*print)(const void *self, char *buffer, size_t bytes);
 };
+static inline tdict_type tdict_type_default(void) {
+  tdict_type t;
+  memset(&t, 0, sizeof t);
+  t.struct_size = sizeof t;
+  return t;
+}
 
 /** @brief Sets the object at a path as tdict_set() does, once. On success, the tree owns @p self.
  *  @return The errors of tdict_set(); #TDICT_EINVAL @p self is at the path with another type; #TDICT_EINVAL @p type has

@@ -17,7 +17,7 @@ tdict_memory *tdict_device_memory(tdict_context *context, tdict_device device) {
 
 tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *allocator, tdict_memory **out,
                                  tdict_error *err) {
-  tdict_allocator a = {0};
+  tdict_allocator a = tdict_allocator_default();
   if (!context || !allocator || !out)
     return tdict_fail(err, TDICT_EINVAL, "memory: %s is NULL", !context ? "context" : !allocator ? "allocator" : "out");
   tdict_status status = tdict_options_read(&a, sizeof a, allocator, "allocator", err);

@@ -58,7 +58,7 @@ static tdict_status do_pad(things *t, tdict_error *e) {
 }
 static tdict_status do_compare(things *t, tdict_error *e) {
   tdict_difference d;
-  return tdict_compare(t->src, t->dst, NULL, &d, e);
+  return tdict_get_difference(t->src, t->dst, NULL, &d, e);
 }
 
 typedef struct kind {

@@ -51,7 +51,7 @@ static void write_again(const tdict_tree *tree, tdict_file_format format) {
   tdict_error error = {0};
   tdict_difference difference;
   tdict_save_options o = tdict_save_options_default();
-  tdict_compare_options c = tdict_compare_options_default();
+  tdict_difference_options c = tdict_difference_options_default();
   tdict_open_options opened = tdict_open_options_default();
   opened.check_crc = true;
   o.format = (int32_t)format;
@@ -64,7 +64,7 @@ static void write_again(const tdict_tree *tree, tdict_file_format format) {
   if (format == TDICT_FORMAT_NPY) { /* the file has no name of the array */
     demand(tdict_bytes(back) == tdict_bytes(tree), "another number of bytes");
   } else {
-    demand(tdict_compare(tree, back, &c, &difference, &error) == TDICT_OK, error.message);
+    demand(tdict_get_difference(tree, back, &c, &difference, &error) == TDICT_OK, error.message);
     demand(!difference.differs, difference.message);
   }
   tdict_release(back);

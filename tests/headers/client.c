@@ -209,9 +209,7 @@ static tdict_status move_nothing(const void *self, const tdict_hook *hook, void 
 static void use_objects(tdict_tree *td) {
   int object = 0;
   void *got = NULL;
-  tdict_type type;
-  memset(&type, 0, sizeof type);
-  type.struct_size = sizeof type;
+  tdict_type type = tdict_type_default();
   type.name = "counter";
   type.release = release_nothing;
   type.to_device = move_nothing;
@@ -365,7 +363,7 @@ static void use_dtypes(const tdict_tree *td) {
 }
 
 static void use_visit(const tdict_tree *td) {
-  tdict_compare_options exact = tdict_compare_options_default();
+  tdict_difference_options exact = tdict_difference_options_default();
   tdict_leaf_visitor visit = see_leaves;
   tdict_leaf_maker make = same_leaf;
   tdict_leaf_predicate keep = keep_all;
@@ -381,7 +379,7 @@ static void use_visit(const tdict_tree *td) {
   OK(tdict_contiguous(td, NULL, &deep, &last_error));
   tdict_release(deep);
   OK(tdict_clone_deep(td, NULL, &deep, &last_error));
-  OK(tdict_compare(deep, out, &exact, &found, &last_error));
+  OK(tdict_get_difference(deep, out, &exact, &found, &last_error));
   TRUE(!found.differs && tdict_equal(deep, out));
   OK(tdict_fill(deep, "obs", 1, NULL, &last_error));
   OK(tdict_zero(deep, &last_error));

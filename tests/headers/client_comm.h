@@ -15,12 +15,12 @@ static tdict_status one_receive_host(void *self, void *dst, size_t num_bytes, in
   (void)self, (void)dst, (void)num_bytes, (void)peer, (void)timeout_ns, (void)err;
   return TDICT_ELOST;
 }
-static tdict_status one_broadcast(void *self, void *buffer, size_t num_bytes, int32_t root, void *stream,
+static tdict_status one_broadcast(void *self, void *buffer, size_t num_bytes, int32_t root, tdict_stream stream,
                                   int64_t timeout_ns, tdict_error *err) {
   (void)self, (void)buffer, (void)num_bytes, (void)root, (void)stream, (void)timeout_ns, (void)err;
   return TDICT_OK;
 }
-static tdict_status one_all_gather(void *self, const void *src, void *dst, size_t num_bytes, void *stream,
+static tdict_status one_all_gather(void *self, const void *src, void *dst, size_t num_bytes, tdict_stream stream,
                                    int64_t timeout_ns, tdict_error *err) {
   (void)self, (void)stream, (void)timeout_ns, (void)err;
   memmove(dst, src, num_bytes);
@@ -31,17 +31,17 @@ static bool one_can_reduce(void *self, tdict_dtype dtype, tdict_reduce_op op) {
   return true;
 }
 static tdict_status one_all_reduce(void *self, void *buffer, size_t num_elements, tdict_dtype dtype, tdict_reduce_op op,
-                                   void *stream, int64_t timeout_ns, tdict_error *err) {
+                                   tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   (void)self, (void)buffer, (void)num_elements, (void)dtype, (void)op, (void)stream, (void)timeout_ns, (void)err;
   return TDICT_OK;
 }
-static tdict_status one_send(void *self, const void *src, size_t num_bytes, int32_t peer, void *stream,
+static tdict_status one_send(void *self, const void *src, size_t num_bytes, int32_t peer, tdict_stream stream,
                              int64_t timeout_ns, tdict_error *err) {
   (void)stream;
   return one_send_host(self, src, num_bytes, peer, timeout_ns, err);
 }
-static tdict_status one_receive(void *self, void *dst, size_t num_bytes, int32_t peer, void *stream, int64_t timeout_ns,
-                                tdict_error *err) {
+static tdict_status one_receive(void *self, void *dst, size_t num_bytes, int32_t peer, tdict_stream stream,
+                                int64_t timeout_ns, tdict_error *err) {
   (void)stream;
   return one_receive_host(self, dst, num_bytes, peer, timeout_ns, err);
 }
@@ -49,16 +49,14 @@ static tdict_status one_group_begin(void *self, tdict_error *err) {
   (void)self, (void)err;
   return TDICT_OK;
 }
-static tdict_status one_finish(void *self, void *stream, int64_t timeout_ns, tdict_error *err) {
+static tdict_status one_finish(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   (void)self, (void)stream, (void)timeout_ns, (void)err;
   return TDICT_OK;
 }
 static void one_end(void *self) { (void)self; }
 
 static tdict_comm_table table_of_one(void) {
-  tdict_comm_table t;
-  memset(&t, 0, sizeof t);
-  t.struct_size = sizeof t;
+  tdict_comm_table t = tdict_comm_table_default();
   t.name = "one";
   t.world_size = 1;
   t.device = tdict_cpu();

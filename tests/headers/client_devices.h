@@ -4,10 +4,12 @@ static void use_devices(tdict_context *context) {
   const tdict_device devices[2] = {{TDICT_DEVICE_SIM, 0}, {TDICT_DEVICE_CPU, 0}};
   static const tdict_sim_peers peers[] = {TDICT_SIM_PEERS_PAIRS, TDICT_SIM_PEERS_ALL, TDICT_SIM_PEERS_NONE};
   const tdict_spread_kind kind = TDICT_REPLICATE;
-  tdict_spread spread = tdict_spread_replicate(devices, 2);
+  tdict_spread spread = tdict_spread_default();
   tdict_gather_devices_options options = tdict_gather_devices_options_default();
   tdict_tree *td = NULL, *trees[2], *joined = NULL, *whole = NULL, *result = NULL;
   tdict_future *future = NULL;
+  TRUE(spread.struct_size == sizeof spread && spread.num_devices == 0);
+  spread = tdict_spread_replicate(devices, 2);
   OK(tdict_create(1, rows, &td, &last_error));
   TRUE(peers[0] != peers[1] && peers[1] != peers[2] && (int)kind == spread.kind && TDICT_MAX_DEVICES >= 2);
   OK(tdict_to_devices_async(context, td, &spread, NULL, &future, &last_error));

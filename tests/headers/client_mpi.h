@@ -5,13 +5,11 @@
 
 static void use_mpi(void) {
   tdict_mpi_options options = tdict_mpi_options_default();
-  tdict_comm_table table;
+  tdict_comm_table table = tdict_comm_table_default();
   tdict_error error;
   const tdict_mpi_comm *world = NULL;
-  memset(&table, 0, sizeof table);
-  table.struct_size = sizeof table;
   TRUE(options.struct_size == sizeof options && options.max_message_bytes > 64);
-  TRUE(tdict_mpi_table(world, &options, &table, &error) == TDICT_EINVAL && !table.self);
+  TRUE(tdict_mpi_create_table(world, &options, &table, &error) == TDICT_EINVAL && !table.self);
 }
 #else
 static void use_mpi(void) {}

@@ -5,10 +5,9 @@ static void use_nccl(tdict_context *context) {
   static const char missing[] = "/no/such/libnccl.so.2";
   char path[64];
   tdict_nccl_id id, found;
-  tdict_comm_table table;
+  tdict_comm_table table = tdict_comm_table_default();
   tdict_nccl_options o = tdict_nccl_options_default();
   memset(&id, 7, sizeof id);
-  memset(&table, 0, sizeof table);
   sprintf(path, "/tmp/tdict-client-%ld.id", (long)getpid());
   TRUE(tdict_nccl_create_id(missing, &id, &last_error) == TDICT_ENOTSUP);
   OK(tdict_nccl_write_id_file(path, &id, &last_error));
@@ -18,6 +17,5 @@ static void use_nccl(tdict_context *context) {
   o.library = missing;
   o.device = tdict_sim(0);
   o.id = found;
-  table.struct_size = sizeof table;
-  TRUE(tdict_nccl_table(context, &o, &table, &last_error) == TDICT_ENOTSUP);
+  TRUE(tdict_nccl_create_table(context, &o, &table, &last_error) == TDICT_ENOTSUP);
 }

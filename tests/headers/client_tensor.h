@@ -76,11 +76,9 @@ static void take_place(void *user, void *data, size_t bytes) {
 static void use_own_memory(tdict_context *context) {
   static char place[512];
   const int64_t shape[1] = {8};
-  tdict_allocator allocator;
+  tdict_allocator allocator = tdict_allocator_default();
   tdict_memory *memory = NULL;
   tdict_tensor *tensor = NULL;
-  memset(&allocator, 0, sizeof allocator);
-  allocator.struct_size = sizeof allocator;
   allocator.device = tdict_cpu();
   allocator.allocate = give_place;
   allocator.release = take_place;

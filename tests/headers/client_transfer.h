@@ -86,17 +86,17 @@ static tdict_status move_holder(const void *self, const tdict_hook *hook, void *
 }
 
 static void use_hooks(tdict_context *context) {
+  const tdict_hook none = tdict_hook_default(); /* as a test of a type makes one */
   const int64_t shape[1] = {8};
-  tdict_type type;
+  tdict_type type = tdict_type_default();
   tdict_tree *td = NULL, *moved = NULL;
   tdict_tensor *tensor = NULL;
   void *object = NULL, *got = NULL;
-  memset(&type, 0, sizeof type);
-  type.struct_size = sizeof type;
   type.name = "holder";
   type.release = end_holder;
   type.pin_memory = pin_holder;
   type.to_device = move_holder;
+  TRUE(none.struct_size == sizeof none && !none.context && !none.stream.handle);
   OK(tdict_tensor_zeros(TDICT_F32, 1, shape, NULL, &tensor, &last_error));
   OK(make_holder(tensor, &object));
   OK(tdict_pin_object(context, &type, object, NULL, &got, &last_error));

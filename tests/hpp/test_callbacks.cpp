@@ -178,13 +178,12 @@ CASE(hpp_exceptions_end_the_process) {
   });
   for (int threads = -1; threads < 2; threads++)
     terminates([=] {
-      static tdict_type type = tdict_type();
+      static tdict_type type = tdict_type_default();
       static int object;
       tdict::context context = sim_context();
       tdict::tree tree = tdict::tree::create({3});
       tdict_transfer_options options = tdict_transfer_options_default();
       tdict_tree *out = nullptr;
-      type.struct_size = sizeof type;
       type.name = "thrower";
       type.release = release_nothing;
       type.to_device = hook_and_throw;
@@ -195,8 +194,7 @@ CASE(hpp_exceptions_end_the_process) {
     });
   terminates([] {
     tdict::context context = sim_context();
-    tdict_allocator allocator = tdict_allocator();
-    allocator.struct_size = sizeof allocator;
+    tdict_allocator allocator = tdict_allocator_default();
     tdict_memory *memory = nullptr;
     tdict_tensor *tensor = nullptr;
     const int64_t size = 3;

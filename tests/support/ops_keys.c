@@ -143,10 +143,11 @@ static void op_clone_deep(ops *o) {
   m_tree *made = m_tree_each(t, 0, 0, NULL, copy_array, NULL);
   m_open(made);
   if (!tdict_equal(td, o->td[s]) || !tdict_equal(o->td[s], td)) { /* but for NaN */
-    tdict_compare_options same = tdict_compare_options_default();
+    tdict_difference_options same = tdict_difference_options_default();
     tdict_difference found;
     same.nan_equal = true;
-    if (tdict_compare(td, o->td[s], &same, &found, NULL) != TDICT_OK || found.differs) ops_complain(o, "not equal");
+    if (tdict_get_difference(td, o->td[s], &same, &found, NULL) != TDICT_OK || found.differs)
+      ops_complain(o, "not equal");
   }
   ops_keep(o, td, made);
 }

@@ -132,7 +132,7 @@ static void op_compare(ops *o) {
   static char paths[MOST_ARRAYS][2 * M_KEY];
   int count = m_arrays(o->model[s], list, paths, MOST_ARRAYS);
   tdict_tree *copy = NULL;
-  tdict_compare_options options = tdict_compare_options_default();
+  tdict_difference_options options = tdict_difference_options_default();
   tdict_difference found;
   options.nan_equal = true;
   if (tdict_clone_deep(o->td[s], NULL, &copy, NULL) != TDICT_OK) abort();
@@ -145,7 +145,7 @@ static void op_compare(ops *o) {
     bytes[(size_t)k * item] ^= 1; /* of a float the last bit, of an integer one more or less */
   }
   if (ops_pick(o, 3) == 0) options.absolute = options.relative = 0.5;
-  tdict_status status = OPS_CALL(o, tdict_compare(o->td[s], copy, &options, &found, o->err));
+  tdict_status status = OPS_CALL(o, tdict_get_difference(o->td[s], copy, &options, &found, o->err));
   if (ops_judge(o, status, TDICT_OK) && options.absolute == 0) {
     bool nan = false;
     if (changes && list[at]->dtype == TDICT_F32) /* NaN with another last bit is NaN */
@@ -211,12 +211,12 @@ static void op_misfits(ops *o) {
 /* Two trees of the pool: both ways give the same answer, and a tree is like itself. */
 static void op_compare_two(ops *o) {
   int a = ops_slot(o), b = ops_slot(o);
-  tdict_compare_options options = tdict_compare_options_default();
+  tdict_difference_options options = tdict_difference_options_default();
   tdict_difference one, other;
   options.nan_equal = true;
-  tdict_status status = OPS_CALL(o, tdict_compare(o->td[a], o->td[b], &options, &one, o->err));
+  tdict_status status = OPS_CALL(o, tdict_get_difference(o->td[a], o->td[b], &options, &one, o->err));
   if (!ops_judge(o, status, TDICT_OK)) return;
-  if (tdict_compare(o->td[b], o->td[a], &options, &other, o->err) != TDICT_OK) ops_complain(o, "the other way");
+  if (tdict_get_difference(o->td[b], o->td[a], &options, &other, o->err) != TDICT_OK) ops_complain(o, "the other way");
   if (one.differs != other.differs || (a == b && one.differs)) ops_complain(o, "both ways");
 }
 
@@ -377,7 +377,7 @@ static void nulls_of_keys(ops *o) {
                                 tdict_merge(holes, 2, &out, err),
                                 tdict_clone(NULL, &out, err),
                                 tdict_clone_deep(td, NULL, NULL, err),
-                                tdict_compare(td, NULL, NULL, &found, err),
+                                tdict_get_difference(td, NULL, NULL, &found, err),
                                 tdict_visit(NULL, holes, 2, stop, NULL, NULL, err),
                                 tdict_apply(NULL, NULL, 0, NULL, NULL, NULL, &out, err),
                                 tdict_filter(td, NULL, NULL, &out, err),

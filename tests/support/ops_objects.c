@@ -135,7 +135,7 @@ static void compare(ops *o, const both *b, const tdict_tree *got, const tdict_tr
   tdict_tree *copy = NULL;
   void *object = NULL;
   tdict_difference found;
-  tdict_compare_options options = tdict_compare_options_default();
+  tdict_difference_options options = tdict_difference_options_default();
   options.nan_equal = true;
   if (tdict_clone(got, &copy, NULL) != TDICT_OK) abort();
   if (tdict_get_object(copy, b->path, b->type, &object, NULL) != TDICT_OK) {
@@ -144,7 +144,7 @@ static void compare(ops *o, const both *b, const tdict_tree *got, const tdict_tr
     tdict_tree *tree = tdict_retain(((holder *)object)->tree);
     tdict_status status = tdict_set_tree(copy, b->path, tree, &o->error);
     if (status != TDICT_OK) ops_complain(o, o->error.message);
-    if (status == TDICT_OK && tdict_compare(copy, wanted, &options, &found, NULL) != TDICT_OK) abort();
+    if (status == TDICT_OK && tdict_get_difference(copy, wanted, &options, &found, NULL) != TDICT_OK) abort();
     if (status == TDICT_OK && found.differs) ops_complain(o, found.message);
     tdict_release(tree);
   }

@@ -39,10 +39,10 @@ tdict_status ops_there_and_back(const tdict_tree *td, tdict_tree **out, tdict_er
 }
 
 static void check_equal(ops *o, const tdict_tree *a, const tdict_tree *b) {
-  tdict_compare_options options = tdict_compare_options_default();
+  tdict_difference_options options = tdict_difference_options_default();
   tdict_difference found;
   options.nan_equal = true;
-  if (tdict_compare(a, b, &options, &found, NULL) != TDICT_OK) abort();
+  if (tdict_get_difference(a, b, &options, &found, NULL) != TDICT_OK) abort();
   if (found.differs) ops_complain(o, found.message);
 }
 

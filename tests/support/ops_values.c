@@ -152,7 +152,7 @@ void ops_make_with_values(ops *o, ops_maker fn, uint32_t ways) {
   const m_tree *t = o->model[s];
   tdict_tree *td = NULL, *plain = NULL, *got = NULL, *wanted = NULL;
   tdict_difference found;
-  tdict_compare_options options = tdict_compare_options_default();
+  tdict_difference_options options = tdict_difference_options_default();
   options.nan_equal = true;
   int64_t count = 1; /* a tree without tensors may have any batch size */
   for (int i = 0; i < t->nb && count <= 200; i++) count *= t->bs[i];
@@ -167,7 +167,7 @@ void ops_make_with_values(ops *o, ops_maker fn, uint32_t ways) {
     tdict_tree *rest = without_values(got);
     const char *wrong = ops_check_values(got);
     if (wrong) ops_complain(o, wrong);
-    if (tdict_compare(rest, wanted, &options, &found, NULL) != TDICT_OK) abort();
+    if (tdict_get_difference(rest, wanted, &options, &found, NULL) != TDICT_OK) abort();
     if (found.differs) ops_complain(o, found.message);
     tdict_release(rest);
   }

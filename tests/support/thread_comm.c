@@ -207,11 +207,11 @@ static tdict_status take_mail(rank_state *r, const post *p, int64_t timeout_ns, 
 }
 
 /* Copies `bytes` bytes between the device and the host, after the work on the stream. */
-static tdict_status copy_device(thread_world *w, void *stream, const tdict_rect *rect, tdict_direction direction,
+static tdict_status copy_device(thread_world *w, tdict_stream stream, const tdict_rect *rect, tdict_direction direction,
                                 tdict_error *err) {
   tdict_memory *m = tdict_device_memory(w->context, w->device);
   if (rect->width == 0) return TDICT_OK;
-  tdict_status status = tdict_stream_synchronize(w->context, (tdict_stream){w->device, stream}, err);
+  tdict_status status = tdict_stream_synchronize(w->context, stream, err);
   return status == TDICT_OK ? m->ops->copy(m, rect, direction, err) : status;
 }
 
@@ -246,7 +246,7 @@ static tdict_status run(rank_state *r, post p, int64_t timeout_ns, tdict_error *
 }
 
 /* Runs an operation on buffers of the device of the world. */
-static tdict_status run_data(rank_state *r, post p, void *stream, int64_t timeout_ns, tdict_error *err) {
+static tdict_status run_data(rank_state *r, post p, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   if (!r->world->context || r->world->device.type == TDICT_DEVICE_CPU) return run(r, p, timeout_ns, err);
   char *in = calloc(1, p.reads + 1), *out = calloc(1, p.writes + 1);
   if (!in || !out) {
@@ -267,7 +267,7 @@ static tdict_status run_data(rank_state *r, post p, void *stream, int64_t timeou
 }
 
 /* Collects the operation if a group is open, else runs it. */
-static tdict_status add_or_run(rank_state *r, post p, void *stream, int64_t timeout_ns, tdict_error *err) {
+static tdict_status add_or_run(rank_state *r, post p, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   if (r->in_group) {
     if (r->num_grouped == MOST_GROUPED) abort();
     r->grouped[r->num_grouped++] = p;
@@ -291,12 +291,12 @@ static tdict_status op_receive_host(void *self, void *dst, size_t bytes, int32_t
                                     tdict_error *err) {
   return run(self, (post){.kind = THREAD_RECEIVE_HOST, .dst = dst, .bytes = bytes, .root = peer}, timeout_ns, err);
 }
-static tdict_status op_broadcast(void *self, void *buffer, size_t bytes, int32_t root, void *stream, int64_t timeout_ns,
-                                 tdict_error *err) {
+static tdict_status op_broadcast(void *self, void *buffer, size_t bytes, int32_t root, tdict_stream stream,
+                                 int64_t timeout_ns, tdict_error *err) {
   const post p = {.kind = THREAD_BROADCAST, .src = buffer, .dst = buffer, .bytes = bytes, .root = root};
   return add_or_run(self, p, stream, timeout_ns, err);
 }
-static tdict_status op_all_gather(void *self, const void *src, void *dst, size_t bytes, void *stream,
+static tdict_status op_all_gather(void *self, const void *src, void *dst, size_t bytes, tdict_stream stream,
                                   int64_t timeout_ns, tdict_error *err) {
   rank_state *r = self;
   const post p = {.kind = THREAD_ALL_GATHER,
@@ -312,7 +312,7 @@ static bool op_can_reduce(void *self, tdict_dtype dtype, tdict_reduce_op op) {
   return thread_can_reduce(dtype, op);
 }
 static tdict_status op_all_reduce(void *self, void *buffer, size_t count, tdict_dtype dtype, tdict_reduce_op op,
-                                  void *stream, int64_t timeout_ns, tdict_error *err) {
+                                  tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   const size_t bytes = count * tdict_dtype_bytes(dtype);
   const post p = {.kind = THREAD_ALL_REDUCE,
                   .src = buffer,
@@ -324,13 +324,13 @@ static tdict_status op_all_reduce(void *self, void *buffer, size_t count, tdict_
                   .writes = bytes};
   return run_data(self, p, stream, timeout_ns, err);
 }
-static tdict_status op_send(void *self, const void *src, size_t bytes, int32_t peer, void *stream, int64_t timeout_ns,
-                            tdict_error *err) {
+static tdict_status op_send(void *self, const void *src, size_t bytes, int32_t peer, tdict_stream stream,
+                            int64_t timeout_ns, tdict_error *err) {
   return add_or_run(self, (post){.kind = THREAD_SEND, .src = src, .bytes = bytes, .root = peer}, stream, timeout_ns,
                     err);
 }
-static tdict_status op_receive(void *self, void *dst, size_t bytes, int32_t peer, void *stream, int64_t timeout_ns,
-                               tdict_error *err) {
+static tdict_status op_receive(void *self, void *dst, size_t bytes, int32_t peer, tdict_stream stream,
+                               int64_t timeout_ns, tdict_error *err) {
   return add_or_run(self, (post){.kind = THREAD_RECEIVE, .dst = dst, .bytes = bytes, .root = peer}, stream, timeout_ns,
                     err);
 }
@@ -342,7 +342,7 @@ static tdict_status op_group_begin(void *self, tdict_error *err) {
   return TDICT_OK;
 }
 /* Sends first, since sending never waits. */
-static tdict_status op_group_end(void *self, void *stream, int64_t timeout_ns, tdict_error *err) {
+static tdict_status op_group_end(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   static const thread_kind order[] = {THREAD_SEND, THREAD_BROADCAST, THREAD_RECEIVE};
   rank_state *r = self;
   tdict_status status = TDICT_OK;
@@ -352,11 +352,11 @@ static tdict_status op_group_end(void *self, void *stream, int64_t timeout_ns, t
       if (r->grouped[i].kind == order[k]) status = add_or_run(r, r->grouped[i], stream, timeout_ns, err);
   return status;
 }
-static tdict_status op_finish(void *self, void *stream, int64_t timeout_ns, tdict_error *err) {
+static tdict_status op_finish(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   rank_state *r = self;
   (void)timeout_ns;
   if (!r->world->context || r->world->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
-  return tdict_stream_synchronize(r->world->context, (tdict_stream){r->world->device, stream}, err);
+  return tdict_stream_synchronize(r->world->context, stream, err);
 }
 static void op_abort(void *self) {
   rank_state *r = self;

@@ -181,8 +181,7 @@ template <class S> struct hooks {
     return total;
   }
   static tdict_type make() noexcept {
-    tdict_type type = tdict_type();
-    type.struct_size = sizeof type;
+    tdict_type type = tdict_type_default();
     type.name = binding<S>::name();
     type.release = release;
     type.pin_memory = pin_memory;

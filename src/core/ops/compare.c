@@ -12,7 +12,7 @@
 #include "tdict/clone.h"
 
 typedef struct comparer {
-  tdict_compare_options o;
+  tdict_difference_options o;
   tdict_difference *out;
   /* while the tensors of flattened objects are compared: path of the object in the whole tree; else NULL */
   const char *parent_path;
@@ -61,7 +61,7 @@ static bool compare_nodes(comparer *c, const tdict_tree *a, const tdict_tree *b)
 }
 
 /* Compares like numpy.isclose(): the tolerance is relative to b. */
-static bool is_close(const tdict_compare_options *o, double a, double b) {
+static bool is_close(const tdict_difference_options *o, double a, double b) {
   if (a == b) return true;
   if (isnan(a) || isnan(b)) return o->nan_equal && isnan(a) && isnan(b);
   if (isinf(a) || isinf(b)) return false;
@@ -272,10 +272,10 @@ static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_
   return TDICT_OK;
 }
 
-tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b, const tdict_compare_options *options,
-                           tdict_difference *out, tdict_error *err) {
+tdict_status tdict_get_difference(const tdict_tree *a, const tdict_tree *b, const tdict_difference_options *options,
+                                  tdict_difference *out, tdict_error *err) {
   tdict_difference found;
-  comparer c = {.o = tdict_compare_options_default(), .out = &found};
+  comparer c = {.o = tdict_difference_options_default(), .out = &found};
   if (!a || !b || !out) return tdict_fail(err, TDICT_EINVAL, "compare: %s is NULL", !a ? "a" : !b ? "b" : "out");
   tdict_status status = tdict_options_read(&c.o, sizeof c.o, options, "compare options", err);
   if (status != TDICT_OK) return status;
@@ -291,5 +291,5 @@ tdict_status tdict_compare(const tdict_tree *a, const tdict_tree *b, const tdict
 
 bool tdict_equal(const tdict_tree *a, const tdict_tree *b) {
   tdict_difference found;
-  return tdict_compare(a, b, NULL, &found, NULL) == TDICT_OK && !found.differs;
+  return tdict_get_difference(a, b, NULL, &found, NULL) == TDICT_OK && !found.differs;
 }

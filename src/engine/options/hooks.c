@@ -80,7 +80,9 @@ static tdict_status take_hook_stream(tdict_hook_call *call, tdict_error *err) {
 static tdict_hook hook_of(tdict_hook_call *call) {
   const tdict_hooks *h = call->transfer->hooks;
   tdict_devices *devices = call->transfer->future.engine->config.devices;
-  tdict_hook hook = {.struct_size = sizeof hook, .context = h->context, .call = call};
+  tdict_hook hook = tdict_hook_default();
+  hook.context = h->context;
+  hook.call = call;
   hook.device = call->pins ? tdict_cpu() : h->device;
   hook.memory = call->pins ? tdict_devices_pinned(devices) : tdict_devices_memory(devices, hook.device);
   if (call->gpu) hook.stream = (tdict_stream){call->gpu->memory.device, call->stream};

@@ -53,7 +53,7 @@ static void free_comm(tdict_comm *c) {
 tdict_status tdict_comm_create(tdict_context *context, const tdict_comm_table *table,
                                const tdict_comm_create_options *options, tdict_comm **out, tdict_error *err) {
   tdict_comm_create_options o = tdict_comm_create_options_default();
-  tdict_comm_table t = {.struct_size = sizeof t};
+  tdict_comm_table t = tdict_comm_table_default();
   if (!context || !table || !out)
     return tdict_fail(err, TDICT_EINVAL, "comm: %s is NULL", !context ? "context" : !table ? "table" : "out");
   tdict_status status = tdict_options_read(&o, sizeof o, options, "comm_create options", err);

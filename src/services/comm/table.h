@@ -28,35 +28,35 @@ static inline tdict_status tdict_table_receive_host(const tdict_comm_call *c, vo
 }
 static inline tdict_status tdict_table_broadcast(const tdict_comm_call *c, void *buffer, size_t bytes, int32_t root,
                                                  tdict_error *err) {
-  return TDICT_COMM_TABLE(c, broadcast, err, buffer, bytes, root, c->comm->stream.handle, c->timeout_ns);
+  return TDICT_COMM_TABLE(c, broadcast, err, buffer, bytes, root, c->comm->stream, c->timeout_ns);
 }
 static inline tdict_status tdict_table_all_gather(const tdict_comm_call *c, const void *src, void *dst, size_t bytes,
                                                   tdict_error *err) {
-  return TDICT_COMM_TABLE(c, all_gather, err, src, dst, bytes, c->comm->stream.handle, c->timeout_ns);
+  return TDICT_COMM_TABLE(c, all_gather, err, src, dst, bytes, c->comm->stream, c->timeout_ns);
 }
 static inline tdict_status tdict_table_all_reduce(const tdict_comm_call *c, void *buffer, size_t count,
                                                   tdict_dtype dtype, tdict_error *err) {
-  return TDICT_COMM_TABLE(c, all_reduce, err, buffer, count, dtype, (tdict_reduce_op)c->reduce, c->comm->stream.handle,
+  return TDICT_COMM_TABLE(c, all_reduce, err, buffer, count, dtype, (tdict_reduce_op)c->reduce, c->comm->stream,
                           c->timeout_ns);
 }
 static inline tdict_status tdict_table_send(const tdict_comm_call *c, const void *src, size_t bytes, int32_t peer,
                                             tdict_error *err) {
-  return TDICT_COMM_TABLE(c, send, err, src, bytes, peer, c->comm->stream.handle, c->timeout_ns);
+  return TDICT_COMM_TABLE(c, send, err, src, bytes, peer, c->comm->stream, c->timeout_ns);
 }
 static inline tdict_status tdict_table_receive(const tdict_comm_call *c, void *dst, size_t bytes, int32_t peer,
                                                tdict_error *err) {
-  return TDICT_COMM_TABLE(c, receive, err, dst, bytes, peer, c->comm->stream.handle, c->timeout_ns);
+  return TDICT_COMM_TABLE(c, receive, err, dst, bytes, peer, c->comm->stream, c->timeout_ns);
 }
 static inline tdict_status tdict_table_group_begin(const tdict_comm_call *c, tdict_error *err) {
   tdict_error_clear(err);
   return tdict_callback_status(c->comm->table.group_begin(c->comm->table.self, err), "comm: group_begin", err);
 }
 static inline tdict_status tdict_table_group_end(const tdict_comm_call *c, tdict_error *err) {
-  return TDICT_COMM_TABLE(c, group_end, err, c->comm->stream.handle, c->timeout_ns);
+  return TDICT_COMM_TABLE(c, group_end, err, c->comm->stream, c->timeout_ns);
 }
 /* Waits until the queued work is done. */
 static inline tdict_status tdict_table_finish(const tdict_comm_call *c, tdict_error *err) {
-  return TDICT_COMM_TABLE(c, finish, err, c->comm->stream.handle, c->timeout_ns);
+  return TDICT_COMM_TABLE(c, finish, err, c->comm->stream, c->timeout_ns);
 }
 
 /* Waits like tdict_table_finish(). `step` is the result of a step that this rank made while the work was on its way,

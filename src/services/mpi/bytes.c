@@ -56,7 +56,7 @@ tdict_status tdict_mpi_exchange(void *self, const void *src, void *dst, size_t n
   return gather(self, "exchange", src, dst, num_bytes, err);
 }
 
-tdict_status tdict_mpi_all_gather(void *self, const void *src, void *dst, size_t num_bytes, void *stream,
+tdict_status tdict_mpi_all_gather(void *self, const void *src, void *dst, size_t num_bytes, tdict_stream stream,
                                   int64_t timeout_ns, tdict_error *err) {
   (void)stream, (void)timeout_ns;
   return gather(self, "all_gather", src, dst, num_bytes, err);
@@ -82,7 +82,7 @@ tdict_status tdict_mpi_receive_host(void *self, void *dst, size_t num_bytes, int
   return status == TDICT_OK ? tdict_mpi_receive_pieces(self, dst, num_bytes, peer, TDICT_MPI_HOST_TAG, err) : status;
 }
 
-tdict_status tdict_mpi_send(void *self, const void *src, size_t num_bytes, int32_t peer, void *stream,
+tdict_status tdict_mpi_send(void *self, const void *src, size_t num_bytes, int32_t peer, tdict_stream stream,
                             int64_t timeout_ns, tdict_error *err) {
   (void)stream, (void)timeout_ns;
   tdict_mpi *mpi = self;
@@ -94,8 +94,8 @@ tdict_status tdict_mpi_send(void *self, const void *src, size_t num_bytes, int32
   return tdict_mpi_group_add(mpi, work, err);
 }
 
-tdict_status tdict_mpi_receive(void *self, void *dst, size_t num_bytes, int32_t peer, void *stream, int64_t timeout_ns,
-                               tdict_error *err) {
+tdict_status tdict_mpi_receive(void *self, void *dst, size_t num_bytes, int32_t peer, tdict_stream stream,
+                               int64_t timeout_ns, tdict_error *err) {
   (void)stream, (void)timeout_ns;
   tdict_mpi *mpi = self;
   tdict_status status = enter_peer(mpi, "receive", peer, err);
@@ -104,7 +104,7 @@ tdict_status tdict_mpi_receive(void *self, void *dst, size_t num_bytes, int32_t 
   return tdict_mpi_group_add(mpi, (tdict_mpi_work){TDICT_MPI_RECEIVE, dst, num_bytes, peer}, err);
 }
 
-tdict_status tdict_mpi_broadcast(void *self, void *buffer, size_t num_bytes, int32_t root, void *stream,
+tdict_status tdict_mpi_broadcast(void *self, void *buffer, size_t num_bytes, int32_t root, tdict_stream stream,
                                  int64_t timeout_ns, tdict_error *err) {
   (void)stream, (void)timeout_ns;
   tdict_mpi *mpi = self;

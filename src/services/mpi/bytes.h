@@ -11,13 +11,13 @@ tdict_status tdict_mpi_send_host(void *self, const void *src, size_t num_bytes, 
                                  tdict_error *err);
 tdict_status tdict_mpi_receive_host(void *self, void *dst, size_t num_bytes, int32_t peer, int64_t timeout_ns,
                                     tdict_error *err);
-tdict_status tdict_mpi_broadcast(void *self, void *buffer, size_t num_bytes, int32_t root, void *stream,
+tdict_status tdict_mpi_broadcast(void *self, void *buffer, size_t num_bytes, int32_t root, tdict_stream stream,
                                  int64_t timeout_ns, tdict_error *err);
-tdict_status tdict_mpi_all_gather(void *self, const void *src, void *dst, size_t num_bytes, void *stream,
+tdict_status tdict_mpi_all_gather(void *self, const void *src, void *dst, size_t num_bytes, tdict_stream stream,
                                   int64_t timeout_ns, tdict_error *err);
-tdict_status tdict_mpi_send(void *self, const void *src, size_t num_bytes, int32_t peer, void *stream,
+tdict_status tdict_mpi_send(void *self, const void *src, size_t num_bytes, int32_t peer, tdict_stream stream,
                             int64_t timeout_ns, tdict_error *err);
-tdict_status tdict_mpi_receive(void *self, void *dst, size_t num_bytes, int32_t peer, void *stream, int64_t timeout_ns,
-                               tdict_error *err);
+tdict_status tdict_mpi_receive(void *self, void *dst, size_t num_bytes, int32_t peer, tdict_stream stream,
+                               int64_t timeout_ns, tdict_error *err);
 
 #endif

@@ -95,7 +95,7 @@ static tdict_status send_and_receive(tdict_mpi *mpi, size_t num_requests, tdict_
   return status;
 }
 
-tdict_status tdict_mpi_group_end(void *self, void *stream, int64_t timeout_ns, tdict_error *err) {
+tdict_status tdict_mpi_group_end(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   (void)stream, (void)timeout_ns;
   tdict_mpi *mpi = self;
   tdict_status status = tdict_mpi_enter(mpi, "group_end", err);

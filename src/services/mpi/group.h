@@ -10,6 +10,6 @@
 tdict_status tdict_mpi_group_add(tdict_mpi *mpi, tdict_mpi_work work, tdict_error *err);
 /* Functions of tdict/comm_table.h, with their comments there. `self` is a tdict_mpi. */
 tdict_status tdict_mpi_group_begin(void *self, tdict_error *err);
-tdict_status tdict_mpi_group_end(void *self, void *stream, int64_t timeout_ns, tdict_error *err);
+tdict_status tdict_mpi_group_end(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err);
 
 #endif

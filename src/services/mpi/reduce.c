@@ -63,7 +63,7 @@ TDICT_FLOAT_ENV_BODY static tdict_status reduce_pieces(const tdict_mpi *mpi, con
 }
 
 tdict_status tdict_mpi_all_reduce(void *self, void *buffer, size_t num_elements, tdict_dtype dtype, tdict_reduce_op op,
-                                  void *stream, int64_t timeout_ns, tdict_error *err) {
+                                  tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   (void)stream, (void)timeout_ns;
   const tdict_mpi *mpi = self;
   reduction r = {.dtype = dtype, .is_mean = op == TDICT_REDUCE_MEAN};

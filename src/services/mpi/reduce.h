@@ -7,6 +7,6 @@
 
 bool tdict_mpi_can_reduce(void *self, tdict_dtype dtype, tdict_reduce_op op);
 tdict_status tdict_mpi_all_reduce(void *self, void *buffer, size_t num_elements, tdict_dtype dtype, tdict_reduce_op op,
-                                  void *stream, int64_t timeout_ns, tdict_error *err);
+                                  tdict_stream stream, int64_t timeout_ns, tdict_error *err);
 
 #endif

@@ -16,7 +16,7 @@
 enum { LEAST_BYTES = 64, SCRATCH_BYTES = 1 << 20 };
 static const size_t most_bytes = (size_t)1 << 30;
 
-static tdict_status finish(void *self, void *stream, int64_t timeout_ns, tdict_error *err) {
+static tdict_status finish(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   (void)self, (void)stream, (void)timeout_ns, (void)err;
   return TDICT_OK;
 }
@@ -150,8 +150,8 @@ static tdict_status duplicate(MPI_Comm comm, MPI_Comm *out, tdict_error *err) {
   return status;
 }
 
-tdict_status tdict_mpi_table(const MPI_Comm *comm, const tdict_mpi_options *options, tdict_comm_table *out,
-                             tdict_error *err) {
+tdict_status tdict_mpi_create_table(const MPI_Comm *comm, const tdict_mpi_options *options, tdict_comm_table *out,
+                                    tdict_error *err) {
   TDICT_UNCANCELLED;
   tdict_status status = check_mpi(err);
   if (status != TDICT_OK) return status;

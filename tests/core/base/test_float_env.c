@@ -148,10 +148,10 @@ static void compute_aranges(results *r) {
   tdict_tensor_release(t);
 }
 static void compute_comparisons(const arguments *a, results *r) {
-  tdict_compare_options o = tdict_compare_options_default();
+  tdict_difference_options o = tdict_difference_options_default();
   tdict_difference difference;
   o.absolute = 0x1p-23; /* the distance of 1 and the number of `near` */
-  td_ok(tdict_compare(a->near, a->one, &o, &difference, err));
+  td_ok(tdict_get_difference(a->near, a->one, &o, &difference, err));
   r->equals = (uint32_t)!difference.differs;
   r->equals |= (uint32_t)tdict_equal(a->tiny, a->zeros) << 1;
 }

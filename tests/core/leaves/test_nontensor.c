@@ -223,13 +223,13 @@ CASE(values_are_shared_by_copies) {
   tdict_release(deep);
 }
 
-/* A difference between the leaves "x" of two trees, as tdict_compare() describes it. */
+/* A difference between the leaves "x" of two trees, as tdict_get_difference() describes it. */
 static void check_difference(const tdict_value *x, const tdict_value *y, const char *wanted) {
   tdict_tree *a = help_tree_without_batch(), *b = help_tree_without_batch();
   tdict_difference found;
   td_ok(tdict_set_values(a, "x", x, TDICT_WHOLE_TREE, err));
   td_ok(tdict_set_values(b, "x", y, TDICT_WHOLE_TREE, err));
-  td_ok(tdict_compare(a, b, NULL, &found, err));
+  td_ok(tdict_get_difference(a, b, NULL, &found, err));
   assert_int_equal(found.differs, wanted != NULL);
   if (wanted) assert_string_equal(found.message, wanted);
   if (wanted) assert_string_equal(found.path, "x");
@@ -278,12 +278,12 @@ CASE(values_are_compared) {
   tdict_difference found;
   assert_true(tdict_equal(a, b));
   td_ok(tdict_set_texts(b, "s", (const char *const[]){"a", "b", "c", "d", "x", "y"}, 6, err));
-  td_ok(tdict_compare(a, b, NULL, &found, err));
+  td_ok(tdict_get_difference(a, b, NULL, &found, err));
   assert_string_equal(found.message, "value [1, 1]: text \"e\" and text \"x\"");
   td_ok(tdict_set_text(b, "s", "a", err));
-  td_ok(tdict_compare(a, b, NULL, &found, err));
+  td_ok(tdict_get_difference(a, b, NULL, &found, err));
   assert_string_equal(found.message, "values of shape [2, 3] and []");
-  td_ok(tdict_compare(a, c, NULL, &found, err));
+  td_ok(tdict_get_difference(a, c, NULL, &found, err));
   assert_true(found.differs);
   tdict_release(a);
   tdict_release(b);

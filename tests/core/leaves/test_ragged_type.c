@@ -361,14 +361,14 @@ DEVICE_CASE(ragged_clone_and_compare) {
   rows_put(changed, "n.x", &other, MEMORY(w));
   td_ok(tdict_set(changed, "t", help_get(td, "t"), err));
   tdict_difference found;
-  td_ok(tdict_compare(td, changed, NULL, &found, err));
+  td_ok(tdict_get_difference(td, changed, NULL, &found, err));
   assert_true(found.differs);
   td_ok(tdict_clone_deep(td, NULL, &host, err));
   if (!w.gpu) {
     tdict_tree *again = NULL;
     TD_WITHOUT_MEMORY(tdict_clone_deep(td, NULL, &again, err));
     rows_check_and_release(&w, &r, again);
-    TD_WITHOUT_MEMORY(tdict_compare(td, host, NULL, &found, err));
+    TD_WITHOUT_MEMORY(tdict_get_difference(td, host, NULL, &found, err));
   }
   tdict_release(host);
   tdict_release(changed);

@@ -131,7 +131,7 @@ DEVICE_CASE(unbatched_is_copied_and_compared) {
   td_ok(tdict_clone_deep(td, TD_IN(r.memory), &deep, err));
   assert_false(tdict_tensor_shares_storage(unbatched(deep, "n.u"), unbatched(td, "n.u")));
   assert_true(tdict_equal(td, deep));
-  td_ok(tdict_compare(td, other, NULL, &found, err));
+  td_ok(tdict_get_difference(td, other, NULL, &found, err));
   assert_true(found.differs);
   assert_string_equal(found.path, "n.u.tensor");
   assert_int_equal(found.index[0] * 5 + found.index[1], 19);

@@ -3,10 +3,10 @@
 
 #include "rig.h"
 
-static tdict_difference differ(const tdict_tree *a, const tdict_tree *b, const tdict_compare_options *o) {
+static tdict_difference differ(const tdict_tree *a, const tdict_tree *b, const tdict_difference_options *o) {
   tdict_difference found;
   memset(&found, 0xA5, sizeof found);
-  td_ok(tdict_compare(a, b, o, &found, err));
+  td_ok(tdict_get_difference(a, b, o, &found, err));
   return found;
 }
 static tdict_tree *numbers(void) {
@@ -85,7 +85,7 @@ CASE(compare_equal) {
 
 CASE(compare_uses_tolerances) {
   tdict_tree *a = numbers(), *b = NULL;
-  tdict_compare_options o = tdict_compare_options_default();
+  tdict_difference_options o = tdict_difference_options_default();
   td_ok(tdict_clone_deep(a, NULL, &b, err));
   ((float *)tdict_data(a, "x"))[2] = 100.5f;
   ((float *)tdict_data(b, "x"))[2] = 100;
@@ -117,7 +117,7 @@ CASE(compare_takes_bools_as_truth) {
       td_ok(tdict_set(trees[side], "b", t, err));
       tdict_tensor_release(t);
     }
-    tdict_compare_options o = tdict_compare_options_default();
+    tdict_difference_options o = tdict_difference_options_default();
     for (o.absolute = 0; o.absolute < 1; o.absolute += 0.5)
       assert_int_equal(differ(trees[0], trees[1], &o).differs, (bytes[i][0] != 0) != (bytes[i][1] != 0));
     tdict_release(trees[0]);
@@ -153,12 +153,12 @@ CASE(compare_finds_one_of_many_floats) {
         if (dtype == TDICT_F64) memcpy(bytes + at * 8, &other, 8);
         if (dtype == TDICT_F32) memcpy(bytes + at * 4, &single, 4);
       }
-      td_ok(tdict_compare(a, b, NULL, &d, err));
+      td_ok(tdict_get_difference(a, b, NULL, &d, err));
       assert_true(d.differs);
       assert_int_equal(d.index[0] * 50 + d.index[1], at);
-      tdict_compare_options o = tdict_compare_options_default();
+      tdict_difference_options o = tdict_difference_options_default();
       o.nan_equal = true;
-      td_ok(tdict_compare(a, b, &o, &d, err));
+      td_ok(tdict_get_difference(a, b, &o, &d, err));
       assert_int_equal(d.differs, !as_nan);
       tdict_tensor_release(x);
       tdict_release(a);
@@ -169,7 +169,7 @@ CASE(compare_finds_one_of_many_floats) {
 
 CASE(compare_nan) {
   tdict_tree *a = numbers(), *b = NULL;
-  tdict_compare_options o = tdict_compare_options_default();
+  tdict_difference_options o = tdict_difference_options_default();
   ((float *)tdict_data(a, "x"))[5] = NAN;
   td_ok(tdict_clone_deep(a, NULL, &b, err));
   assert_int_equal(differ(a, b, &o).index[1], 2);
@@ -194,7 +194,7 @@ CASE(compare_reads_all_dtypes) {
               {TDICT_C64, {0, 0, 0x80, 0x3f}, {0, 0, 0xa0, 0x3f}, {0, 0, 0x80, 0x3f, 0, 0, 0x80, 0x3f}},
               {TDICT_I8, {1}, {1}, {0xff}},
               {TDICT_U16, {1}, {1}, {0xff, 0xff}}};
-  tdict_compare_options o = tdict_compare_options_default();
+  tdict_difference_options o = tdict_difference_options_default();
   o.absolute = 0.3;
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     tdict_tree *td[3];
@@ -215,16 +215,16 @@ CASE(compare_reads_all_dtypes) {
 CASE(compare_refuses) {
   tdict_tree *a = numbers(), *b = numbers();
   tdict_difference d;
-  tdict_compare_options o = tdict_compare_options_default();
-  td_fails(TDICT_EINVAL, "b is NULL", tdict_compare(a, NULL, NULL, &d, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_compare(a, b, NULL, NULL, err));
+  tdict_difference_options o = tdict_difference_options_default();
+  td_fails(TDICT_EINVAL, "b is NULL", tdict_get_difference(a, NULL, NULL, &d, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_get_difference(a, b, NULL, NULL, err));
   o.absolute = -1;
-  td_fails(TDICT_EINVAL, "-1", tdict_compare(a, b, &o, &d, err));
+  td_fails(TDICT_EINVAL, "-1", tdict_get_difference(a, b, &o, &d, err));
   o.absolute = NAN;
-  td_fails(TDICT_EINVAL, "nan", tdict_compare(a, b, &o, &d, err));
+  td_fails(TDICT_EINVAL, "nan", tdict_get_difference(a, b, &o, &d, err));
   help_put(a, "far", help_tensor_on(tdict_sim(5), COUNTS(2)));
   help_put(b, "far", help_tensor_on(tdict_sim(5), COUNTS(2)));
-  td_fails(TDICT_EWRONGDEVICE, "no context", tdict_compare(a, b, NULL, &d, err));
+  td_fails(TDICT_EWRONGDEVICE, "no context", tdict_get_difference(a, b, NULL, &d, err));
   assert_string_equal(td_last_error.path, "far");
   tdict_release(a);
   tdict_release(b);

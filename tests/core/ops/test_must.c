@@ -426,7 +426,7 @@ DEVICE_CASE(must_compare_and_print) {
   td_ok(tdict_clone_deep(td, NULL, &other, err));
   assert_true(tdict_equal(td, other));
   td_ok(tdict_fill(other, "n.b", 0, NULL, err));
-  td_ok(tdict_compare(td, other, NULL, &found, err));
+  td_ok(tdict_get_difference(td, other, NULL, &found, err));
   assert_true(found.differs);
   assert_string_equal(found.path, "n.b");
   assert_int_equal(found.ndim, 2);

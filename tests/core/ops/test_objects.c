@@ -360,21 +360,21 @@ DEVICE_CASE(objects_compared) {
   td_ok(tdict_clone_deep(w.td, NULL, &copy, err));
   assert_true(tdict_equal(w.td, copy));
   td_ok(tdict_tensor_copy(thing_at(copy, &flat_type)->b, help_get(bare.plain, "n.o.b"), err));
-  td_ok(tdict_compare(w.td, copy, NULL, &found, err));
+  td_ok(tdict_get_difference(w.td, copy, NULL, &found, err));
   assert_true(found.differs);
   assert_string_equal(found.path, "n.o.b");
   assert_int_equal(found.ndim, 2);
-  tdict_compare_options close = tdict_compare_options_default();
+  tdict_difference_options close = tdict_difference_options_default();
   close.absolute = 255;
-  td_ok(tdict_compare(w.td, copy, &close, &found, err));
+  td_ok(tdict_get_difference(w.td, copy, &close, &found, err));
   assert_false(found.differs);
   td_ok(tdict_copy(other.td, other.td, NULL, err)); /* itself */
   td_ok(tdict_update(copy, other.td, NULL, 0, err));
   td_ok(tdict_copy(copy, copy, NULL, err));
   td_ok(tdict_set(copy, "t", help_get(w.td, "t"), err));
-  td_ok(tdict_compare(w.td, copy, NULL, &found, err));
+  td_ok(tdict_get_difference(w.td, copy, NULL, &found, err));
   assert_string_equal(found.message, "objects of type flat and both");
-  td_ok(tdict_compare(w.td, w.plain, NULL, &found, err));
+  td_ok(tdict_get_difference(w.td, w.plain, NULL, &found, err));
   assert_string_equal(found.message, "an object of type flat and a tree");
   assert_true(tdict_equal(bare.td, bare.td)); /* the same object needs no hook */
   tdict_release(copy);
@@ -383,7 +383,7 @@ DEVICE_CASE(objects_compared) {
                          thing_create(tdict_tensor_retain(help_get(bare.plain, "n.o.a")),
                                       tdict_tensor_retain(help_get(bare.plain, "n.o.b"))),
                          err));
-  td_fails(TDICT_ENOTSUP, "type bare have no flatten hook", tdict_compare(bare.td, copy, NULL, &found, err));
+  td_fails(TDICT_ENOTSUP, "type bare have no flatten hook", tdict_get_difference(bare.td, copy, NULL, &found, err));
   assert_string_equal(td_last_error.path, "n.o");
   assert_false(tdict_equal(bare.td, copy));
   tdict_release(copy);

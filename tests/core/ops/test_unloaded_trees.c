@@ -220,7 +220,7 @@ CASE(unloaded_elements_are_refused) {
   REFUSED("file.matrix", tdict_write_rows(deep, 0, r->twin, err));
   REFUSED("file.matrix", tdict_to_dtype(r->twin, TDICT_F64, NULL, NULL, &out, err));
   tdict_difference difference;
-  REFUSED("file.matrix", tdict_compare(r->tree, r->twin, NULL, &difference, err));
+  REFUSED("file.matrix", tdict_get_difference(r->tree, r->twin, NULL, &difference, err));
   assert_false(tdict_equal(r->tree, r->twin));
   REFUSED("", tdict_index_get(NULL, r->tree, TDICT_INDEX(TDICT_MASK(mask)), NULL, &out, err));
   REFUSED("", tdict_tensor_clone(matrix, NULL, &made, err));

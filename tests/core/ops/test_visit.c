@@ -146,10 +146,10 @@ DEVICE_CASE(visit_on_pool) {
   td_fails(TDICT_EHOOK, "the function returned", tdict_visit(context, one, 1, count_call, &c, NULL, err));
   assert_string_equal(td_last_error.path, "k200"); /* the first path in order, since threads start paths in order */
   td_ok(tdict_apply(context, one, 1, make_copy, &c, NULL, &out, err));
-  tdict_compare_options same = tdict_compare_options_default();
+  tdict_difference_options same = tdict_difference_options_default();
   tdict_difference found;
   same.nan_equal = true;
-  td_ok(tdict_compare(td, out, &same, &found, err));
+  td_ok(tdict_get_difference(td, out, &same, &found, err));
   assert_false(found.differs);
   assert_false(tdict_tensor_shares_storage(help_get(td, "k7"), help_get(out, "k7")));
   tdict_release(out);

@@ -247,10 +247,10 @@ DEVICE_CASE(copy_copies_every_element) {
   take_tree(t, value);
   rig_check(&r, t, td);
   td_ok(tdict_copy(back, td, NULL, err)); /* from the device */
-  tdict_compare_options same = tdict_compare_options_default();
+  tdict_difference_options same = tdict_difference_options_default();
   tdict_difference found;
   same.nan_equal = true;
-  td_ok(tdict_compare(back, from, &same, &found, err));
+  td_ok(tdict_get_difference(back, from, &same, &found, err));
   if (found.differs) fail_msg("%s: %s", found.path, found.message);
   tdict_release(back);
   tdict_release(from);

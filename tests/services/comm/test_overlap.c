@@ -26,19 +26,19 @@ static tdict_status note_queued(tdict_status status) {
   state.seen = td_allocs_seen();
   return status;
 }
-static tdict_status noting_broadcast(void *self, void *buffer, size_t bytes, int32_t root, void *stream,
+static tdict_status noting_broadcast(void *self, void *buffer, size_t bytes, int32_t root, tdict_stream stream,
                                      int64_t timeout_ns, tdict_error *err) {
   return note_queued(inner.broadcast(self, buffer, bytes, root, stream, timeout_ns, err));
 }
-static tdict_status noting_all_gather(void *self, const void *src, void *dst, size_t bytes, void *stream,
+static tdict_status noting_all_gather(void *self, const void *src, void *dst, size_t bytes, tdict_stream stream,
                                       int64_t timeout_ns, tdict_error *err) {
   return note_queued(inner.all_gather(self, src, dst, bytes, stream, timeout_ns, err));
 }
-static tdict_status noting_receive(void *self, void *dst, size_t bytes, int32_t peer, void *stream, int64_t timeout_ns,
-                                   tdict_error *err) {
+static tdict_status noting_receive(void *self, void *dst, size_t bytes, int32_t peer, tdict_stream stream,
+                                   int64_t timeout_ns, tdict_error *err) {
   return note_queued(inner.receive(self, dst, bytes, peer, stream, timeout_ns, err));
 }
-static tdict_status noting_group_end(void *self, void *stream, int64_t timeout_ns, tdict_error *err) {
+static tdict_status noting_group_end(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   return note_queued(inner.group_end(self, stream, timeout_ns, err));
 }
 /* The allocations of the thread table itself must not fail. */
@@ -61,7 +61,7 @@ static tdict_status noting_exchange(void *self, const void *src, void *dst, size
   note_first();
   return inner.exchange(self, src, dst, bytes, timeout_ns, err);
 }
-static tdict_status noting_finish(void *self, void *stream, int64_t timeout_ns, tdict_error *err) {
+static tdict_status noting_finish(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   if (state.is_queued) state.during = td_allocs_seen() - state.seen;
   state.is_queued = false;
   return inner.finish(self, stream, timeout_ns, err);

@@ -8,17 +8,17 @@ static void move_bytes(rig_rank *r) {
   int64_t mine = 100 + r->rank, all[THREAD_MOST_RANKS] = {0}, value = mine;
   rig_ok(r, t->exchange(t->self, &mine, all, sizeof mine, RIG_SECOND, err));
   for (int i = 0; i < world; i++) rig_true(r, all[i] == 100 + i);
-  rig_ok(r, t->broadcast(t->self, &value, sizeof value, world - 1, NULL, RIG_SECOND, err));
+  rig_ok(r, t->broadcast(t->self, &value, sizeof value, world - 1, tdict_no_stream(), RIG_SECOND, err));
   rig_true(r, value == 100 + world - 1);
-  rig_ok(r, t->all_reduce(t->self, &mine, 1, TDICT_I64, TDICT_REDUCE_SUM, NULL, RIG_SECOND, err));
+  rig_ok(r, t->all_reduce(t->self, &mine, 1, TDICT_I64, TDICT_REDUCE_SUM, tdict_no_stream(), RIG_SECOND, err));
   rig_true(r, mine == 100 * world + world * (world - 1) / 2);
   int32_t here = r->rank, there = -1;
   rig_ok(r, t->send_host(t->self, &here, sizeof here, next, RIG_SECOND, err));
   rig_ok(r, t->group_begin(t->self, err));
   int32_t there_too = -1;
-  rig_ok(r, t->receive(t->self, &there_too, sizeof there_too, last, NULL, RIG_SECOND, err));
-  rig_ok(r, t->send(t->self, &here, sizeof here, next, NULL, RIG_SECOND, err));
-  rig_ok(r, t->group_end(t->self, NULL, RIG_SECOND, err));
+  rig_ok(r, t->receive(t->self, &there_too, sizeof there_too, last, tdict_no_stream(), RIG_SECOND, err));
+  rig_ok(r, t->send(t->self, &here, sizeof here, next, tdict_no_stream(), RIG_SECOND, err));
+  rig_ok(r, t->group_end(t->self, tdict_no_stream(), RIG_SECOND, err));
   rig_ok(r, t->receive_host(t->self, &there, sizeof there, last, RIG_SECOND, err));
   rig_true(r, there == last && there_too == last);
 }

@@ -2,10 +2,10 @@
 #include "services/mpi/job.h"
 
 tdict_comm_table make_table(size_t max_message_bytes) {
-  tdict_comm_table table = {.struct_size = sizeof table};
+  tdict_comm_table table = tdict_comm_table_default();
   tdict_mpi_options options = tdict_mpi_options_default();
   if (max_message_bytes) options.max_message_bytes = max_message_bytes;
-  td_ok(tdict_mpi_table(NULL, &options, &table, err));
+  td_ok(tdict_mpi_create_table(NULL, &options, &table, err));
   return table;
 }
 

@@ -18,7 +18,7 @@ static void gather_all(tdict_comm_table *t, bool exchange, bool in_place, size_t
   if (exchange)
     td_ok(t->exchange(t->self, from, dst, bytes, LONG_NS, err));
   else
-    td_ok(t->all_gather(t->self, from, dst, bytes, NULL, LONG_NS, err));
+    td_ok(t->all_gather(t->self, from, dst, bytes, tdict_no_stream(), LONG_NS, err));
   for (int r = 0; r < t->world_size; r++) check_bytes(dst + (size_t)r * bytes, bytes, seed, r);
   check_bytes(src, bytes, seed, t->rank);
   free(dst);
@@ -40,7 +40,7 @@ MPI_CASE(mpi_table_broadcasts) {
     const size_t bytes = size_for(t, tables, i / 2);
     for (int root = 0; root < t->world_size; root++) {
       unsigned char *buffer = make_bytes(bytes, i, t->rank);
-      td_ok(t->broadcast(t->self, buffer, bytes, root, NULL, LONG_NS, err));
+      td_ok(t->broadcast(t->self, buffer, bytes, root, tdict_no_stream(), LONG_NS, err));
       check_bytes(buffer, bytes, i, root);
       free(buffer);
     }
@@ -61,11 +61,11 @@ MPI_CASE(mpi_table_sends) {
         if (from == to) continue;
         unsigned char *data = make_bytes(bytes, i, t->rank), *host = make_bytes(bytes, i + 100, t->rank);
         if (t->rank == from) {
-          td_ok(t->send(t->self, data, bytes, to, NULL, LONG_NS, err));
+          td_ok(t->send(t->self, data, bytes, to, tdict_no_stream(), LONG_NS, err));
           td_ok(t->send_host(t->self, host, bytes, to, LONG_NS, err));
         } else if (t->rank == to) {
           td_ok(t->receive_host(t->self, host, bytes, from, LONG_NS, err));
-          td_ok(t->receive(t->self, data, bytes, from, NULL, LONG_NS, err));
+          td_ok(t->receive(t->self, data, bytes, from, tdict_no_stream(), LONG_NS, err));
           check_bytes(data, bytes, i, from);
           check_bytes(host, bytes, i + 100, from);
         }
@@ -95,12 +95,12 @@ static void run_group(tdict_comm_table *t, uint64_t round) {
     sent[peer] = make_bytes(to, round, t->rank);
     received[peer] = make_bytes(from, round + 1000, t->rank);
     shared[peer] = make_bytes(all, round + 2000, t->rank);
-    td_ok(t->send(t->self, sent[peer], to, peer, NULL, LONG_NS, err));
-    td_ok(t->broadcast(t->self, shared[peer], all, peer, NULL, LONG_NS, err));
-    td_ok(t->receive(t->self, received[peer], from, peer, NULL, LONG_NS, err));
+    td_ok(t->send(t->self, sent[peer], to, peer, tdict_no_stream(), LONG_NS, err));
+    td_ok(t->broadcast(t->self, shared[peer], all, peer, tdict_no_stream(), LONG_NS, err));
+    td_ok(t->receive(t->self, received[peer], from, peer, tdict_no_stream(), LONG_NS, err));
     check_bytes(received[peer], from, round + 1000, t->rank); /* nothing has begun */
   }
-  td_ok(t->group_end(t->self, NULL, LONG_NS, err));
+  td_ok(t->group_end(t->self, tdict_no_stream(), LONG_NS, err));
   for (int peer = 0; peer < t->world_size; peer++) {
     check_bytes(received[peer], size_between(peer, t->rank, round), round, peer);
     check_bytes(shared[peer], size_between(peer, 50, round), round + 2000, peer);
@@ -115,7 +115,7 @@ MPI_CASE(mpi_table_groups) {
   for (uint64_t round = 0; round < 20; round++) run_group(&tables[round & 1], round);
   tdict_comm_table *t = &tables[0];
   td_ok(t->group_begin(t->self, err)); /* an empty group */
-  td_ok(t->group_end(t->self, NULL, LONG_NS, err));
+  td_ok(t->group_end(t->self, tdict_no_stream(), LONG_NS, err));
   drop_table(&tables[0]);
   end_job(&tables[1]);
 }
@@ -129,10 +129,10 @@ MPI_CASE(mpi_table_groups_keep_the_order_of_a_pair) {
   td_ok(t.group_begin(t.self, err));
   for (int i = 0; i < COUNT; i++) {
     sent[i] = make_bytes(BYTES, (uint64_t)i, t.rank);
-    td_ok(t.send(t.self, sent[i], BYTES, next, NULL, LONG_NS, err));
-    td_ok(t.receive(t.self, received[i], BYTES, previous, NULL, LONG_NS, err));
+    td_ok(t.send(t.self, sent[i], BYTES, next, tdict_no_stream(), LONG_NS, err));
+    td_ok(t.receive(t.self, received[i], BYTES, previous, tdict_no_stream(), LONG_NS, err));
   }
-  td_ok(t.group_end(t.self, NULL, LONG_NS, err));
+  td_ok(t.group_end(t.self, tdict_no_stream(), LONG_NS, err));
   for (int i = 0; i < COUNT; i++) {
     check_bytes(received[i], BYTES, (uint64_t)i, previous);
     free(sent[i]);

@@ -95,7 +95,7 @@ static void reduce(tdict_comm_table *t, tdict_dtype dtype, tdict_reduce_op op, s
   }
   memcpy(found, all[t->rank], bytes);
   found[bytes] = 0x5a;
-  td_ok(t->all_reduce(t->self, found, count, dtype, op, NULL, LONG_NS, err));
+  td_ok(t->all_reduce(t->self, found, count, dtype, op, tdict_no_stream(), LONG_NS, err));
   assert_int_equal(found[bytes], 0x5a);
   for (size_t i = 0; i < count; i++)
     ((dtype & 0xff) < 2 ? check_integer : check_float)(found, all, t->world_size, i, dtype, op);
@@ -119,7 +119,7 @@ MPI_CASE(mpi_table_reduces) {
         reduce(t, dtypes[d], all_ops[o], counts[seed / 3 % 4], seed);
       else
         td_fails(TDICT_ENOTSUP, tdict_dtype_name(dtypes[d]),
-                 t->all_reduce(t->self, &seed, 1, dtypes[d], all_ops[o], NULL, LONG_NS, err));
+                 t->all_reduce(t->self, &seed, 1, dtypes[d], all_ops[o], tdict_no_stream(), LONG_NS, err));
     }
   static const tdict_dtype others[] = {TDICT_BOOL,   TDICT_C64, TDICT_C128,           TDICT_F8E4M3,
                                        TDICT_F8E5M2, 0,         TDICT_DTYPE(2, 32, 2)};
@@ -134,7 +134,7 @@ MPI_CASE(mpi_table_reduces) {
 static double reduce_one(tdict_comm_table *t, tdict_dtype dtype, tdict_reduce_op op, double number) {
   unsigned char element[16];
   assert_int_equal(tdict_convert_simple(dtype, element, TDICT_F64, &number, 1), 1);
-  td_ok(t->all_reduce(t->self, element, 1, dtype, op, NULL, LONG_NS, err));
+  td_ok(t->all_reduce(t->self, element, 1, dtype, op, tdict_no_stream(), LONG_NS, err));
   check_equal_ranks(t, element, tdict_dtype_bytes(dtype));
   return number_at(element, dtype, 0);
 }
@@ -181,7 +181,8 @@ MPI_CASE(mpi_table_reduces_in_any_float_env) {
       for (int i = -1; i < TD_FLOAT_ENVS; i++) {
         const td_float_env set = i < 0 ? td_float_env_get() : td_float_env_set((i + t.rank) % TD_FLOAT_ENVS);
         memcpy(found, given, bytes);
-        const tdict_status status = t.all_reduce(t.self, found, 1, dtypes[d], TDICT_REDUCE_MEAN, NULL, LONG_NS, NULL);
+        const tdict_status status =
+            t.all_reduce(t.self, found, 1, dtypes[d], TDICT_REDUCE_MEAN, tdict_no_stream(), LONG_NS, NULL);
         const td_float_env left = td_float_env_get();
         td_float_env_reset();
         assert_int_equal(status, TDICT_OK);

@@ -20,20 +20,20 @@ MPI_CASE(mpi_table_describes_itself) {
   assert_int_equal(t.rank, rank);
   assert_int_equal(t.world_size, world);
   assert_true(tdict_device_equal(t.device, tdict_cpu()));
-  td_ok(t.finish(t.self, NULL, LONG_NS, err));
+  td_ok(t.finish(t.self, tdict_no_stream(), LONG_NS, err));
   use(&t);
   end_job(&t);
 }
 
 MPI_CASE(mpi_table_needs_initialized_mpi) {
   tdict_comm_table t = {.struct_size = sizeof t};
-  td_fails(TDICT_EINVAL, "not initialized", tdict_mpi_table(NULL, NULL, &t, err));
+  td_fails(TDICT_EINVAL, "not initialized", tdict_mpi_create_table(NULL, NULL, &t, err));
   t = start_job(MPI_THREAD_SERIALIZED, 0);
   assert_false(t.on_calling_thread);
   tdict_comm_table late = make_table(0);
   end_job(&t);
   late.destroy(late.self); /* MPI has freed the communicator */
-  td_fails(TDICT_EINVAL, "finalized", tdict_mpi_table(NULL, NULL, &t, err));
+  td_fails(TDICT_EINVAL, "finalized", tdict_mpi_create_table(NULL, NULL, &t, err));
 }
 
 /* Ranks with other numbers in a communicator of their own. Messages of the program do not meet those of the table. */
@@ -42,7 +42,7 @@ MPI_CASE(mpi_table_duplicates_the_communicator) {
   MPI_Comm half = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, t.rank % 2, -t.rank, &half);
   tdict_comm_table of_half = {.struct_size = sizeof of_half};
-  td_ok(tdict_mpi_table(&half, NULL, &of_half, err));
+  td_ok(tdict_mpi_create_table(&half, NULL, &of_half, err));
   int rank = -1, world = -1;
   MPI_Comm_rank(half, &rank);
   MPI_Comm_size(half, &world);
@@ -54,8 +54,8 @@ MPI_CASE(mpi_table_duplicates_the_communicator) {
   MPI_Irecv(&received, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, half, &request);
   if (world > 1) {
     unsigned char *sent = make_bytes(100, 1, rank), *got = make_bytes(100, 2, rank);
-    td_ok(of_half.send(of_half.self, sent, 100, next, NULL, LONG_NS, err));
-    td_ok(of_half.receive(of_half.self, got, 100, previous, NULL, LONG_NS, err));
+    td_ok(of_half.send(of_half.self, sent, 100, next, tdict_no_stream(), LONG_NS, err));
+    td_ok(of_half.receive(of_half.self, got, 100, previous, tdict_no_stream(), LONG_NS, err));
     check_bytes(got, 100, 1, previous);
     free(sent);
     free(got);
@@ -81,10 +81,10 @@ MPI_CASE(mpi_table_checks_options_on_all_ranks) {
       if (odd == t.rank && i == 3) options.struct_size = 1;
       if (odd == t.rank && i == 4) out.struct_size = 0;
       const char *text = odd != t.rank ? "another rank" : i < 3 ? "max_message_bytes" : "struct_size";
-      td_fails(TDICT_EINVAL, text, tdict_mpi_table(NULL, &options, &out, err));
+      td_fails(TDICT_EINVAL, text, tdict_mpi_create_table(NULL, &options, &out, err));
       assert_null(out.self);
       td_fails(TDICT_EINVAL, odd == t.rank ? "out is NULL" : "another rank",
-               tdict_mpi_table(NULL, NULL, odd == t.rank ? NULL : &out, err));
+               tdict_mpi_create_table(NULL, NULL, odd == t.rank ? NULL : &out, err));
     }
   use(&t);
   end_job(&t);
@@ -98,12 +98,12 @@ MPI_CASE(mpi_table_uses_the_smallest_limit) {
     if (i == 0 && t.rank == t.world_size - 1) options.max_message_bytes = 200;
     if (i == 1) options.max_message_bytes = 64 + (size_t)t.rank;
     tdict_comm_table mixed = {.struct_size = sizeof mixed};
-    td_ok(tdict_mpi_table(NULL, &options, &mixed, err));
+    td_ok(tdict_mpi_create_table(NULL, &options, &mixed, err));
     const size_t bytes = 1000;
     unsigned char *buffer = make_bytes(bytes, 5, t.rank), *all = malloc(bytes * (size_t)t.world_size);
-    td_ok(mixed.broadcast(mixed.self, buffer, bytes, 0, NULL, LONG_NS, err));
+    td_ok(mixed.broadcast(mixed.self, buffer, bytes, 0, tdict_no_stream(), LONG_NS, err));
     check_bytes(buffer, bytes, 5, 0);
-    td_ok(mixed.all_gather(mixed.self, buffer, all, bytes, NULL, LONG_NS, err));
+    td_ok(mixed.all_gather(mixed.self, buffer, all, bytes, tdict_no_stream(), LONG_NS, err));
     for (int r = 0; r < t.world_size; r++) check_bytes(all + (size_t)r * bytes, bytes, 5, 0);
     free(buffer);
     free(all);
@@ -115,11 +115,11 @@ MPI_CASE(mpi_table_uses_the_smallest_limit) {
 MPI_CASE(mpi_table_refuses_communicators) {
   tdict_comm_table t = start_job(MPI_THREAD_SINGLE, 0), out = {.struct_size = sizeof out};
   MPI_Comm none = MPI_COMM_NULL, half = MPI_COMM_NULL, between = MPI_COMM_NULL;
-  td_fails(TDICT_EINVAL, "MPI_COMM_NULL", tdict_mpi_table(&none, NULL, &out, err));
+  td_fails(TDICT_EINVAL, "MPI_COMM_NULL", tdict_mpi_create_table(&none, NULL, &out, err));
   if (t.world_size > 1) {
     MPI_Comm_split(MPI_COMM_WORLD, t.rank == 0, t.rank, &half);
     MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, t.rank == 0 ? 1 : 0, 3, &between);
-    td_fails(TDICT_EINVAL, "inter-communicator", tdict_mpi_table(&between, NULL, &out, err));
+    td_fails(TDICT_EINVAL, "inter-communicator", tdict_mpi_create_table(&between, NULL, &out, err));
     MPI_Comm_free(&between);
     MPI_Comm_free(&half);
   }
@@ -138,7 +138,7 @@ static void *try_on_thread(void *user) {
   tdict_comm_table *t = a->table, other = {.struct_size = sizeof other};
   int32_t ranks[8];
   a->exchanged = t->exchange(t->self, &t->rank, ranks, sizeof *ranks, LONG_NS, &a->exchange_error);
-  a->made = tdict_mpi_table(NULL, NULL, &other, &a->make_error);
+  a->made = tdict_mpi_create_table(NULL, NULL, &other, &a->make_error);
   if (a->made == TDICT_OK) other.destroy(other.self);
   return NULL;
 }
@@ -174,13 +174,13 @@ MPI_CASE(mpi_table_fails_after_abort) {
   CANCELLED(t.exchange(self, a, b, 8, LONG_NS, err));
   CANCELLED(t.send_host(self, a, 8, 0, LONG_NS, err));
   CANCELLED(t.receive_host(self, a, 8, 0, LONG_NS, err));
-  CANCELLED(t.broadcast(self, a, 8, 0, NULL, LONG_NS, err));
-  CANCELLED(t.all_gather(self, a, b, 8, NULL, LONG_NS, err));
-  CANCELLED(t.all_reduce(self, a, 2, TDICT_F32, TDICT_REDUCE_SUM, NULL, LONG_NS, err));
-  CANCELLED(t.send(self, a, 8, 0, NULL, LONG_NS, err));
-  CANCELLED(t.receive(self, a, 8, 0, NULL, LONG_NS, err));
+  CANCELLED(t.broadcast(self, a, 8, 0, tdict_no_stream(), LONG_NS, err));
+  CANCELLED(t.all_gather(self, a, b, 8, tdict_no_stream(), LONG_NS, err));
+  CANCELLED(t.all_reduce(self, a, 2, TDICT_F32, TDICT_REDUCE_SUM, tdict_no_stream(), LONG_NS, err));
+  CANCELLED(t.send(self, a, 8, 0, tdict_no_stream(), LONG_NS, err));
+  CANCELLED(t.receive(self, a, 8, 0, tdict_no_stream(), LONG_NS, err));
   CANCELLED(t.group_begin(self, err));
-  CANCELLED(t.group_end(self, NULL, LONG_NS, err));
+  CANCELLED(t.group_end(self, tdict_no_stream(), LONG_NS, err));
   use(&other);
   drop_table(&t);
   use(&other);

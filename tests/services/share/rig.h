@@ -212,10 +212,10 @@ static inline int64_t rig_take(tdict_share_ring *ring) {
 
 /* Random floats may be NaN, which equals no number. */
 static inline bool rig_equal(const tdict_tree *a, const tdict_tree *b) {
-  tdict_compare_options o = tdict_compare_options_default();
+  tdict_difference_options o = tdict_difference_options_default();
   tdict_difference difference;
   o.nan_equal = true;
-  td_ok(tdict_compare(a, b, &o, &difference, err));
+  td_ok(tdict_get_difference(a, b, &o, &difference, err));
   return !difference.differs;
 }
 

@@ -25,16 +25,16 @@ static tdict_status collect(tdict_nccl_link *link, const tdict_nccl_move *move, 
   return TDICT_OK;
 }
 
-static tdict_status queue_or_collect(tdict_nccl_link *link, const tdict_nccl_move *move, void *stream,
+static tdict_status queue_or_collect(tdict_nccl_link *link, const tdict_nccl_move *move, tdict_stream stream,
                                      int64_t timeout_ns, tdict_error *err) {
   if (link->is_grouping) return collect(link, move, err);
   if (move->kind != TDICT_NCCL_BROADCAST && move->peer == link->rank)
     return tdict_fail(err, TDICT_EINVAL, "%s: rank %d sends to itself, which only a group can do", link->where,
                       (int)link->rank);
-  return tdict_nccl_queue(link, move, 1, stream, tdict_deadline_ns(timeout_ns), err);
+  return tdict_nccl_queue(link, move, 1, stream.handle, tdict_deadline_ns(timeout_ns), err);
 }
 
-static tdict_status nccl_broadcast(void *self, void *buffer, size_t num_bytes, int32_t root, void *stream,
+static tdict_status nccl_broadcast(void *self, void *buffer, size_t num_bytes, int32_t root, tdict_stream stream,
                                    int64_t timeout_ns, tdict_error *err) {
   tdict_nccl_link *link = self;
   const tdict_nccl_move move = {TDICT_NCCL_BROADCAST, root, buffer, buffer, num_bytes};
@@ -42,14 +42,14 @@ static tdict_status nccl_broadcast(void *self, void *buffer, size_t num_bytes, i
   return status == TDICT_OK ? queue_or_collect(link, &move, stream, timeout_ns, err) : status;
 }
 
-static tdict_status nccl_all_gather(void *self, const void *src, void *dst, size_t num_bytes, void *stream,
+static tdict_status nccl_all_gather(void *self, const void *src, void *dst, size_t num_bytes, tdict_stream stream,
                                     int64_t timeout_ns, tdict_error *err) {
   tdict_nccl_link *link = self;
   const tdict_nccl_move move = {TDICT_NCCL_GATHER, 0, src, dst, num_bytes};
-  return tdict_nccl_queue(link, &move, 1, stream, tdict_deadline_ns(timeout_ns), err);
+  return tdict_nccl_queue(link, &move, 1, stream.handle, tdict_deadline_ns(timeout_ns), err);
 }
 
-static tdict_status nccl_send(void *self, const void *src, size_t num_bytes, int32_t peer, void *stream,
+static tdict_status nccl_send(void *self, const void *src, size_t num_bytes, int32_t peer, tdict_stream stream,
                               int64_t timeout_ns, tdict_error *err) {
   tdict_nccl_link *link = self;
   const tdict_nccl_move move = {TDICT_NCCL_SEND, peer, src, NULL, num_bytes};
@@ -57,7 +57,7 @@ static tdict_status nccl_send(void *self, const void *src, size_t num_bytes, int
   return status == TDICT_OK ? queue_or_collect(link, &move, stream, timeout_ns, err) : status;
 }
 
-static tdict_status nccl_receive(void *self, void *dst, size_t num_bytes, int32_t peer, void *stream,
+static tdict_status nccl_receive(void *self, void *dst, size_t num_bytes, int32_t peer, tdict_stream stream,
                                  int64_t timeout_ns, tdict_error *err) {
   tdict_nccl_link *link = self;
   const tdict_nccl_move move = {TDICT_NCCL_RECEIVE, peer, NULL, dst, num_bytes};
@@ -73,11 +73,11 @@ static tdict_status nccl_group_begin(void *self, tdict_error *err) {
   return TDICT_OK;
 }
 
-static tdict_status nccl_group_end(void *self, void *stream, int64_t timeout_ns, tdict_error *err) {
+static tdict_status nccl_group_end(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   tdict_nccl_link *link = self;
   if (!link->is_grouping) return tdict_fail(err, TDICT_EINVAL, "%s: no group has begun", link->where);
   link->is_grouping = false;
-  return tdict_nccl_queue(link, link->moves, link->num_moves, stream, tdict_deadline_ns(timeout_ns), err);
+  return tdict_nccl_queue(link, link->moves, link->num_moves, stream.handle, tdict_deadline_ns(timeout_ns), err);
 }
 
 /* Returns NCCL's number of a dtype, or -1. */
@@ -137,7 +137,7 @@ static bool nccl_can_reduce(void *self, tdict_dtype dtype, tdict_reduce_op op) {
 }
 
 static tdict_status nccl_all_reduce(void *self, void *buffer, size_t num_elements, tdict_dtype dtype,
-                                    tdict_reduce_op op, void *stream, int64_t timeout_ns, tdict_error *err) {
+                                    tdict_reduce_op op, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   tdict_nccl_link *link = self;
   const int type = type_of(link, dtype), nccl_op = type >= 0 ? op_of(link, op, type) : -1;
   if (nccl_op < 0) {
@@ -150,12 +150,13 @@ static tdict_status nccl_all_reduce(void *self, void *buffer, size_t num_element
   if (status != TDICT_OK) return status;
   tdict_nccl_result result = TDICT_NCCL_SUCCESS;
   if (num_elements > 0)
-    result = link->api.all_reduce(buffer, buffer, num_elements, type, nccl_op, link->comm, (tdict_nccl_stream)stream);
+    result =
+        link->api.all_reduce(buffer, buffer, num_elements, type, nccl_op, link->comm, (tdict_nccl_stream)stream.handle);
   return tdict_nccl_end(&call, result, err);
 }
 
-static tdict_status nccl_finish(void *self, void *stream, int64_t timeout_ns, tdict_error *err) {
-  return tdict_nccl_wait(self, stream, tdict_deadline_ns(timeout_ns), err);
+static tdict_status nccl_finish(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
+  return tdict_nccl_wait(self, stream.handle, tdict_deadline_ns(timeout_ns), err);
 }
 
 void tdict_nccl_add_operations(tdict_comm_table *table) {

@@ -159,8 +159,8 @@ static tdict_status check_options(const tdict_nccl_options *o, tdict_error *err)
   return TDICT_OK;
 }
 
-tdict_status tdict_nccl_table(tdict_context *context, const tdict_nccl_options *options, tdict_comm_table *out,
-                              tdict_error *err) {
+tdict_status tdict_nccl_create_table(tdict_context *context, const tdict_nccl_options *options, tdict_comm_table *out,
+                                     tdict_error *err) {
   TDICT_UNCANCELLED;
   tdict_nccl_options o = tdict_nccl_options_default();
   if (!context || !options || !out)

@@ -40,7 +40,7 @@ struct world {
   int size, absent; /* absent: a rank that runs no bodies, or -1 */
   bool one_context;
   size_t memory_bytes;
-  int64_t timeout_ns; /* of tdict_nccl_table() */
+  int64_t timeout_ns; /* of tdict_nccl_create_table() */
   char path[PATH_MAX];
   const char *library;
   fake_nccl_settings *fake; /* NULL: GPUs */
@@ -133,7 +133,7 @@ static inline tdict_nccl_options ranks_options(const rank *r) {
 static inline tdict_status ranks_join(rank *r, tdict_error *err) {
   const tdict_nccl_options o = ranks_options(r);
   r->t.struct_size = sizeof r->t;
-  return tdict_nccl_table(r->context, &o, &r->t, err);
+  return tdict_nccl_create_table(r->context, &o, &r->t, err);
 }
 static inline tdict_status ranks_destroy(rank *r, tdict_error *err) {
   (void)err;

@@ -49,8 +49,8 @@ static tdict_status exchange_header(rank *r, tdict_error *err) {
 
 static tdict_status broadcast_block(rank *r, tdict_error *err) {
   calls = (driver_calls){0};
-  tdict_status status = r->t.broadcast(r->t.self, r->memory, BYTES, 0, r->stream.handle, SECONDS(60), err);
-  if (status == TDICT_OK) status = r->t.finish(r->t.self, r->stream.handle, SECONDS(60), err);
+  tdict_status status = r->t.broadcast(r->t.self, r->memory, BYTES, 0, r->stream, SECONDS(60), err);
+  if (status == TDICT_OK) status = r->t.finish(r->t.self, r->stream, SECONDS(60), err);
   found[r->number] = calls;
   return status;
 }

@@ -12,7 +12,7 @@ static int64_t limit_now;
 /* The operations that wait for other ranks. Each uses the rank 1 - r if it needs a peer. */
 typedef tdict_status operation(rank *r, tdict_error *err);
 static tdict_status finish(rank *r, tdict_status status, tdict_error *err) {
-  return status == TDICT_OK ? r->t.finish(r->t.self, r->stream.handle, limit_now, err) : status;
+  return status == TDICT_OK ? r->t.finish(r->t.self, r->stream, limit_now, err) : status;
 }
 static tdict_status exchange(rank *r, tdict_error *err) {
   return r->t.exchange(r->t.self, host, host, BYTES, limit_now, err);
@@ -24,24 +24,24 @@ static tdict_status receive_host(rank *r, tdict_error *err) {
   return r->t.receive_host(r->t.self, host, BYTES, 1 - r->number, limit_now, err);
 }
 static tdict_status broadcast(rank *r, tdict_error *err) {
-  return finish(r, r->t.broadcast(r->t.self, r->memory, BYTES, 0, r->stream.handle, limit_now, err), err);
+  return finish(r, r->t.broadcast(r->t.self, r->memory, BYTES, 0, r->stream, limit_now, err), err);
 }
 static tdict_status all_gather(rank *r, tdict_error *err) {
-  return finish(r, r->t.all_gather(r->t.self, r->memory, r->memory, BYTES, r->stream.handle, limit_now, err), err);
+  return finish(r, r->t.all_gather(r->t.self, r->memory, r->memory, BYTES, r->stream, limit_now, err), err);
 }
 static tdict_status all_reduce(rank *r, tdict_error *err) {
   tdict_status status =
-      r->t.all_reduce(r->t.self, r->memory, 16, TDICT_F32, TDICT_REDUCE_SUM, r->stream.handle, limit_now, err);
+      r->t.all_reduce(r->t.self, r->memory, 16, TDICT_F32, TDICT_REDUCE_SUM, r->stream, limit_now, err);
   return finish(r, status, err);
 }
 static tdict_status send(rank *r, tdict_error *err) {
-  return finish(r, r->t.send(r->t.self, r->memory, BYTES, 1 - r->number, r->stream.handle, limit_now, err), err);
+  return finish(r, r->t.send(r->t.self, r->memory, BYTES, 1 - r->number, r->stream, limit_now, err), err);
 }
 static tdict_status receive(rank *r, tdict_error *err) {
-  return finish(r, r->t.receive(r->t.self, r->memory, BYTES, 1 - r->number, r->stream.handle, limit_now, err), err);
+  return finish(r, r->t.receive(r->t.self, r->memory, BYTES, 1 - r->number, r->stream, limit_now, err), err);
 }
 static tdict_status group(rank *r, tdict_error *err) {
-  void *s = r->stream.handle;
+  const tdict_stream s = r->stream;
   tdict_status status = r->t.group_begin(r->t.self, err);
   if (status == TDICT_OK) status = r->t.send(r->t.self, r->memory, BYTES, 1 - r->number, s, limit_now, err);
   if (status == TDICT_OK) status = r->t.receive(r->t.self, r->memory + BYTES, 8, 1 - r->number, s, limit_now, err);
@@ -59,7 +59,7 @@ static void check_aborted(world *w, rank *r) {
   for (int i = 0; i < NUM_OPERATIONS; i++) {
     td_fails(TDICT_ECANCELLED, "the communicator was aborted", operations[i](r, err));
   }
-  td_fails(TDICT_ECANCELLED, "aborted", r->t.finish(r->t.self, r->stream.handle, SECONDS(60), err));
+  td_fails(TDICT_ECANCELLED, "aborted", r->t.finish(r->t.self, r->stream, SECONDS(60), err));
   assert_int_equal(world_operations(w), before);
 }
 
@@ -143,10 +143,10 @@ SIM_CASE(nccl_aborted_work_is_not_finished) {
   world_open(&w, 2, false, 4 * BYTES);
   rank *r = &w.ranks[0];
   ranks_driver = r->gpu->driver;
-  td_ok(r->t.broadcast(r->t.self, r->memory, BYTES, 0, r->stream.handle, SECONDS(60), err));
+  td_ok(r->t.broadcast(r->t.self, r->memory, BYTES, 0, r->stream, SECONDS(60), err));
   abort_rank(r);
   td_ok(tdict_stream_synchronize(r->context, r->stream, err)); /* the work has ended */
-  td_fails(TDICT_ECANCELLED, "aborted", r->t.finish(r->t.self, r->stream.handle, SECONDS(60), err));
+  td_fails(TDICT_ECANCELLED, "aborted", r->t.finish(r->t.self, r->stream, SECONDS(60), err));
   abort_rank(&w.ranks[1]);
   world_close(&w);
 }
@@ -198,7 +198,8 @@ SIM_CASE(nccl_operations_check_ranks_and_groups) {
   world w;
   world_open(&w, 2, false, 4 * BYTES);
   rank *r = &w.ranks[0];
-  void *self = r->t.self, *s = r->stream.handle, *m = r->memory;
+  void *self = r->t.self, *m = r->memory;
+  const tdict_stream s = r->stream;
   const int before = w.fake->operations;
   const int64_t limit = SECONDS(60); /* refusals come at once */
   ranks_driver = r->gpu->driver;
@@ -268,7 +269,7 @@ SIM_CASE(nccl_operations_report_driver_errors) {
   broken.host_alloc = fail_host;
   tdict_nccl_options o = ranks_options(r);
   td_ok(tdict_nccl_create_id(w.library, &o.id, err));
-  td_fails(TDICT_ENOMEM, "cuMemHostAlloc", tdict_nccl_table(r->context, &o, &r->t, err));
+  td_fails(TDICT_ENOMEM, "cuMemHostAlloc", tdict_nccl_create_table(r->context, &o, &r->t, err));
   d->ops = real;
   td_ok(exchange(r, err)); /* the table still works */
   world_close(&w);

@@ -85,8 +85,8 @@ static void check_host_messages(world *w) {
 GPU_CASE(nccl_host_messages_arrive) { in_all_worlds(check_host_messages); }
 
 static tdict_status broadcast(rank *r, tdict_error *err) {
-  tdict_status status = r->t.broadcast(r->t.self, r->memory, bytes_now, root_now, r->stream.handle, SECONDS(60), err);
-  return status == TDICT_OK ? r->t.finish(r->t.self, r->stream.handle, SECONDS(60), err) : status;
+  tdict_status status = r->t.broadcast(r->t.self, r->memory, bytes_now, root_now, r->stream, SECONDS(60), err);
+  return status == TDICT_OK ? r->t.finish(r->t.self, r->stream, SECONDS(60), err) : status;
 }
 static void check_broadcast(world *w) {
   static const size_t sizes[] = {0, 1, 1000003};
@@ -119,8 +119,8 @@ GPU_CASE(nccl_broadcast_copies_the_root) { in_all_worlds(check_broadcast); }
 /* The ranks' bytes are at the end of the memory, or at their place in the result. */
 static tdict_status all_gather(rank *r, tdict_error *err) {
   const char *src = in_place_now ? r->memory + (size_t)r->number * bytes_now : r->memory + BYTES - bytes_now;
-  tdict_status status = r->t.all_gather(r->t.self, src, r->memory, bytes_now, r->stream.handle, SECONDS(60), err);
-  return status == TDICT_OK ? r->t.finish(r->t.self, r->stream.handle, SECONDS(60), err) : status;
+  tdict_status status = r->t.all_gather(r->t.self, src, r->memory, bytes_now, r->stream, SECONDS(60), err);
+  return status == TDICT_OK ? r->t.finish(r->t.self, r->stream, SECONDS(60), err) : status;
 }
 static void check_all_gather(world *w) {
   static const size_t sizes[] = {0, 3, 1000001};
@@ -146,7 +146,7 @@ GPU_CASE(nccl_all_gather_gives_all_bytes_to_all_ranks) { in_all_worlds(check_all
 static tdict_status send_around(rank *r, tdict_error *err) {
   const int next = (r->number + 1) % r->w->size, before = (r->number + r->w->size - 1) % r->w->size;
   char *half = r->memory + BYTES / 2;
-  void *s = r->stream.handle;
+  const tdict_stream s = r->stream;
   tdict_status status = TDICT_OK;
   if (r->number > 0) status = r->t.receive(r->t.self, half, bytes_now, before, s, SECONDS(60), err);
   if (status == TDICT_OK) status = r->t.send(r->t.self, r->memory, bytes_now, next, s, SECONDS(60), err);
@@ -173,7 +173,7 @@ GPU_CASE(nccl_messages_arrive) { in_all_worlds(check_messages); }
 static size_t part_bytes(int from, int to) { return (size_t)(from + to + 1) * 1000; }
 enum { PART = 16384, LAST = BYTES - 64 };
 static tdict_status all_to_all(rank *r, tdict_error *err) {
-  void *s = r->stream.handle;
+  const tdict_stream s = r->stream;
   tdict_status status = r->t.group_begin(r->t.self, err);
   for (int j = 0; j < r->w->size && status == TDICT_OK; j++) {
     status = r->t.send(r->t.self, r->memory + j * PART, part_bytes(r->number, j), j, s, SECONDS(60), err);
@@ -208,7 +208,7 @@ GPU_CASE(nccl_groups_do_their_work_together) { in_all_worlds(check_groups); }
 
 /* An empty group, and a group of empty messages. */
 static tdict_status empty_groups(rank *r, tdict_error *err) {
-  void *s = r->stream.handle;
+  const tdict_stream s = r->stream;
   const int next = (r->number + 1) % r->w->size, before = (r->number + r->w->size - 1) % r->w->size;
   tdict_status status = r->t.group_begin(r->t.self, err);
   if (status == TDICT_OK) status = r->t.group_end(r->t.self, s, SECONDS(60), err);
@@ -229,14 +229,14 @@ GPU_CASE(nccl_groups_may_be_empty) { in_all_worlds(check_empty_groups); }
 static unsigned char *early;
 static tdict_status in_order(rank *r, tdict_error *err) {
   tdict_driver *d = r->gpu->driver;
-  tdict_cu_stream s = r->stream.handle;
+  const tdict_stream s = r->stream;
   tdict_gpu_scope scope;
   tdict_status status = tdict_gpu_enter(r->gpu, &scope, err);
   if (status != TDICT_OK) return status;
   usleep((unsigned)r->number * 3000);
-  if (r->number == 0 && d->ops->copy_h2d_async(d, r->memory, early, 4096, s) != 0) return TDICT_EDEVICE;
+  if (r->number == 0 && d->ops->copy_h2d_async(d, r->memory, early, 4096, s.handle) != 0) return TDICT_EDEVICE;
   status = r->t.broadcast(r->t.self, r->memory, 4096, 0, s, SECONDS(60), err);
-  if (status == TDICT_OK && d->ops->copy_d2d_async(d, r->memory + 8192, r->memory, 4096, s) != TDICT_CU_SUCCESS)
+  if (status == TDICT_OK && d->ops->copy_d2d_async(d, r->memory + 8192, r->memory, 4096, s.handle) != TDICT_CU_SUCCESS)
     status = TDICT_EDEVICE;
   tdict_gpu_leave(r->gpu, &scope);
   return status == TDICT_OK ? r->t.finish(r->t.self, s, SECONDS(60), err) : status;

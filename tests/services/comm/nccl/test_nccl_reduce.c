@@ -13,8 +13,8 @@ static reduction now;
 
 static tdict_status all_reduce(rank *r, tdict_error *err) {
   tdict_status status =
-      r->t.all_reduce(r->t.self, r->memory, now.count, now.dtype, now.op, r->stream.handle, SECONDS(60), err);
-  return status == TDICT_OK ? r->t.finish(r->t.self, r->stream.handle, SECONDS(60), err) : status;
+      r->t.all_reduce(r->t.self, r->memory, now.count, now.dtype, now.op, r->stream, SECONDS(60), err);
+  return status == TDICT_OK ? r->t.finish(r->t.self, r->stream, SECONDS(60), err) : status;
 }
 
 /* Bit patterns of 0, 1, 2 ... 8 as 16-bit floats. */

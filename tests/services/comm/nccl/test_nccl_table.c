@@ -39,7 +39,7 @@ SIM_CASE(nccl_table_uses_the_default_device) {
     o.device = tdict_nccl_options_default().device;
     td_ok(tdict_nccl_create_id(w.library, &o.id, err));
     r->t.struct_size = sizeof r->t;
-    td_ok(tdict_nccl_table(r->context, &o, &r->t, err));
+    td_ok(tdict_nccl_create_table(r->context, &o, &r->t, err));
     assert_true(tdict_device_equal(r->t.device, tdict_sim(0)));
     r->t.destroy(r->t.self);
   }
@@ -53,18 +53,18 @@ SIM_CASE(nccl_table_checks_its_arguments) {
   tdict_comm_table t = {.struct_size = sizeof t};
   tdict_nccl_options o = ranks_options(r);
   ranks_driver = r->gpu->driver;
-  td_fails(TDICT_EINVAL, "context is NULL", tdict_nccl_table(NULL, &o, &t, err));
-  td_fails(TDICT_EINVAL, "options is NULL", tdict_nccl_table(r->context, NULL, &t, err));
-  td_fails(TDICT_EINVAL, "out is NULL", tdict_nccl_table(r->context, &o, NULL, err));
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_nccl_create_table(NULL, &o, &t, err));
+  td_fails(TDICT_EINVAL, "options is NULL", tdict_nccl_create_table(r->context, NULL, &t, err));
+  td_fails(TDICT_EINVAL, "out is NULL", tdict_nccl_create_table(r->context, &o, NULL, err));
   t.struct_size = 0;
-  td_fails(TDICT_EINVAL, "table: struct_size is 0", tdict_nccl_table(r->context, &o, &t, err));
+  td_fails(TDICT_EINVAL, "table: struct_size is 0", tdict_nccl_create_table(r->context, &o, &t, err));
   t.struct_size = sizeof t;
   o.struct_size = 0;
-  td_fails(TDICT_EINVAL, "struct_size is 0", tdict_nccl_table(r->context, &o, &t, err));
+  td_fails(TDICT_EINVAL, "struct_size is 0", tdict_nccl_create_table(r->context, &o, &t, err));
 #define REFUSED(change, status, text) \
   o = ranks_options(r);               \
   change;                             \
-  td_fails(status, text, tdict_nccl_table(r->context, &o, &t, err));
+  td_fails(status, text, tdict_nccl_create_table(r->context, &o, &t, err));
   REFUSED(o.world_size = 0, TDICT_EINVAL, "world_size is 0, wanted 1 or more")
   REFUSED(o.rank = -1, TDICT_EINVAL, "rank is -1, wanted 0 to 0")
   REFUSED(o.rank = 1, TDICT_EINVAL, "rank is 1, wanted 0 to 0")
@@ -94,13 +94,13 @@ SIM_CASE(nccl_table_writes_no_more_than_the_size) {
   ranks_driver = w.ranks[0].gpu->driver;
   memset(&u, 0xA5, sizeof u);
   u.t.struct_size = sizeof u - kept; /* without `destroy` */
-  td_ok(tdict_nccl_table(w.ranks[0].context, &o, &u.t, err));
+  td_ok(tdict_nccl_create_table(w.ranks[0].context, &o, &u.t, err));
   assert_int_equal(u.t.struct_size, sizeof u - kept);
   assert_true(all_bytes(u.bytes + sizeof u - kept, kept, 0xA5));
   /* The whole table of a second rank has the function that is missing. */
-  tdict_comm_table whole = {.struct_size = sizeof whole};
+  tdict_comm_table whole = tdict_comm_table_default();
   td_ok(tdict_nccl_create_id(w.library, &o.id, err));
-  td_ok(tdict_nccl_table(w.ranks[0].context, &o, &whole, err));
+  td_ok(tdict_nccl_create_table(w.ranks[0].context, &o, &whole, err));
   whole.destroy(u.t.self);
   whole.destroy(whole.self);
   world_end(&w);
@@ -152,7 +152,7 @@ static tdict_status join_as_zero(rank *r, tdict_error *err) {
   o.rank = 0;
   o.timeout_ns = SECONDS(0.5);
   r->t.struct_size = sizeof r->t;
-  return tdict_nccl_table(r->context, &o, &r->t, err);
+  return tdict_nccl_create_table(r->context, &o, &r->t, err);
 }
 static void *fail_soon(void *user) {
   const world *w = user;
@@ -201,11 +201,11 @@ SIM_CASE(nccl_table_survives_failures_after_the_start) {
     td_ok(tdict_nccl_create_id(w.library, &o.id, err));
     if (way == 0)
       td_fails(TDICT_EDEVICE, "ncclCommSplit returned 4, fake invalid argument",
-               tdict_nccl_table(r->context, &o, &r->t, err));
+               tdict_nccl_create_table(r->context, &o, &r->t, err));
     else if (way == 1)
-      td_fails(TDICT_ENOMEM, "cannot start a thread", tdict_nccl_table(r->context, &o, &r->t, err));
+      td_fails(TDICT_ENOMEM, "cannot start a thread", tdict_nccl_create_table(r->context, &o, &r->t, err));
     else
-      td_ok(tdict_nccl_table(r->context, &o, &r->t, err));
+      td_ok(tdict_nccl_create_table(r->context, &o, &r->t, err));
     assert_int_equal(w.fake->comms, way == 2 ? 2 : 0);
   }
   r->t.destroy(r->t.self);

@@ -121,12 +121,12 @@ static inline void put_ragged(tdict_tree *tree, const char *path, tdict_dtype of
   tdict_tensor_release(offsets);
 }
 
-/* Compares two trees by tdict_compare(), where NaN equals NaN. */
+/* Compares two trees by tdict_get_difference(), where NaN equals NaN. */
 static inline void equal_trees(const tdict_tree *a, const tdict_tree *b) {
-  tdict_compare_options o = tdict_compare_options_default();
+  tdict_difference_options o = tdict_difference_options_default();
   tdict_difference difference;
   o.nan_equal = true;
-  td_ok(tdict_compare(a, b, &o, &difference, err));
+  td_ok(tdict_get_difference(a, b, &o, &difference, err));
   if (difference.differs) fail_msg("%s: %s", difference.path, difference.message);
 }
 
