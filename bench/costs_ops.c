@@ -162,13 +162,11 @@ MAKES(select, tdict_select(job->nested, job->paths, (size_t)job->leaves, true, &
 MAKES(exclude, tdict_exclude(job->nested, job->paths, (size_t)job->leaves / 2, &out, ERR))
 MAKES(flatten_keys, tdict_flatten_keys(job->nested, NULL, &out, ERR))
 MAKES(unflatten_keys, tdict_unflatten_keys(job->dotted, "/", &out, ERR))
-MAKES(merge, tdict_merge(WIDES, &out, ERR))
 DOES(update, tdict_update(job->other, job->wide, NULL, 0, ERR))
 DOES(update_in_place, tdict_update_in_place(job->other, job->wide, NULL, 0, ERR))
 DOES(copy, tdict_copy(job->other, job->wide, NULL, ERR))
-REPEATS(write, job->leaves, tdict_write(job->other, job->keys[i], job->tensors[i], ERR))
+REPEATS(write, job->leaves, tdict_write(job->other, job->keys[i], NULL, job->tensors[i], ERR))
 DOES(fill, tdict_fill(job->other, NULL, 1, NULL, ERR))
-DOES(zero, tdict_zero(job->other, ERR))
 DOES(batch_size, tdict_set_batch_size(job->other, 1, (const int64_t[]){2}, ERR))
 
 MAKES(at, tdict_index_get(NULL, job->wide, TDICT_INDEX(TDICT_AT(1)), NULL, &out, ERR))
@@ -184,7 +182,7 @@ DOES(set_mask, tdict_index_set(NULL, job->table, TDICT_INDEX(TDICT_MASK(job->mas
 DOES(set_column, tdict_index_set(NULL, job->square, TDICT_INDEX(TDICT_ALL, TDICT_AT(3)), job->step, NULL, ERR))
 DOES(write_rows, tdict_write_rows(job->table, 5, job->part, ERR))
 REPEATS(write_row, job->items, tdict_write_rows(job->stacked, i, job->samples[i], ERR))
-DOES(write_at, tdict_write_at(job->table, "c", TDICT_INDEX(PICKED), job->column, ERR))
+DOES(write_at, tdict_write(job->table, "c", TDICT_INDEX(PICKED), job->column, ERR))
 
 MAKES(view, tdict_reshape_view(job->wide, 2, (const int64_t[]){1, 2}, &out, ERR))
 MAKES(split_dim, tdict_split_dim(job->wide, 0, 2, (const int64_t[]){1, 2}, &out, ERR))
@@ -286,12 +284,10 @@ const cost_op cost_ops[] = {
     OP(split_keys, "split_keys in two", "leaf", COST_LEAVES),
     OP(flatten_keys, "flatten_keys", "leaf", COST_LEAVES),
     OP(unflatten_keys, "unflatten_keys", "leaf", COST_LEAVES),
-    OP(merge, "merge two trees", "leaf", COST_LEAVES),
     OP(update_in_place, "update_in_place", "leaf", COST_LEAVES),
     OP(copy, "copy", "leaf", COST_LEAVES),
     OP(write, "write at a key", "leaf", COST_LEAVES),
     OP(fill, "fill", "leaf", COST_LEAVES),
-    OP(zero, "zero", "leaf", COST_LEAVES),
     OP(update, "update", "leaf", COST_LEAVES),
     OP(batch_size, "set_batch_size", "leaf", COST_LEAVES),
     OP(at, "index_get [1]", "leaf", COST_LEAVES),
@@ -305,7 +301,7 @@ const cost_op cost_ops[] = {
     OP(set_column, "index_set [:, 3], 5 tensors", "row", COST_PICKED),
     OP(write_rows, "write_rows, 5 tensors", "row", COST_PICKED),
     OP(write_row, "write_row, 5 tensors", "row", COST_ITEMS),
-    OP(write_at, "write_at [list], one tensor", "row", COST_PICKED),
+    OP(write_at, "write [list], one tensor", "row", COST_PICKED),
     OP(view, "view", "leaf", COST_LEAVES),
     OP(split_dim, "split_dim", "leaf", COST_LEAVES),
     OP(merge_dims, "merge_dims, 5 tensors", "row", COST_PICKED),

@@ -34,13 +34,10 @@ static tdict_status spread_and_wait(devices_job *job, const tdict_spread *spread
                                     tdict_error *err) {
   tdict_future *future = NULL;
   tdict_tree *all = NULL;
-  tdict_entry entry;
   tdict_status status = tdict_to_devices_async(job->context, job->source.tree, spread, NULL, &future, err);
   if (status == TDICT_OK) status = tdict_future_take(future, &all, err);
-  for (size_t i = 0; i < (size_t)job->count && status == TDICT_OK; i++) {
-    status = tdict_get_entry_at(all, i, &entry, err);
-    if (status == TDICT_OK) trees[i] = tdict_retain(entry.tree);
-  }
+  for (size_t i = 0; i < (size_t)job->count && status == TDICT_OK; i++)
+    trees[i] = tdict_retain(tdict_get_entry_at(all, i).tree);
   tdict_release(all);
   return status;
 }

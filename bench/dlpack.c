@@ -39,7 +39,7 @@ static int dlpack_verify(bench_job *job) {
   double seconds[2];
   bool good = exchange(job, &seconds[0], &seconds[1], &tree) && tdict_num_keys(tree) == tdict_num_keys(source);
   for (size_t i = 0; good && i < tdict_num_keys(source); i++) {
-    const char *key = tdict_get_key(source, i);
+    const char *key = tdict_get_entry_at(source, i).key;
     good = tdict_const_data(tree, key) && tdict_const_data(tree, key) == tdict_const_data(source, key);
   }
   tdict_release(tree);

@@ -34,12 +34,12 @@ int main(int argc, char **argv) {
   for (int i = 0; i < 3; i++) TDICT_TRY(make_sample(100 * i, 2 + 3 * i, &samples[i], &err));
   TDICT_TRY(tdict_stack((const tdict_tree *const *)samples, 3, &ragged, NULL, &batch, &err));
   TDICT_TRY(tdict_to_device(context, batch, tdict_context_device(context, NULL), NULL, &moved, &err));
-  TDICT_TRY(
-      tdict_print(moved, stdout, &err)); /* a kernel gets tdict_ragged_get_values() and tdict_ragged_get_offsets() */
+  TDICT_TRY(tdict_print(moved, stdout,
+                        &err)); /* a kernel gets tdict_ragged_get_info().values and tdict_ragged_get_info().offsets */
   TDICT_TRY(tdict_to_device(context, moved, tdict_cpu(), NULL, &back, &err));
   TDICT_TRY(tdict_get_ragged(back, "ids", &ids, &err));
   TDICT_TRY(tdict_index_get(NULL, back, TDICT_INDEX(TDICT_AT(1)), NULL, &row, &err));
-  printf("row 1 of %lld has %lld ids, the first is %d\n", (long long)tdict_ragged_num_rows(ids),
+  printf("row 1 of %lld has %lld ids, the first is %d\n", (long long)tdict_ragged_get_info(ids).num_rows,
          (long long)tdict_ragged_row_length(ids, 1), ((const int32_t *)tdict_const_data(row, "ids"))[0]);
 done:
   tdict_release(row);

@@ -66,7 +66,7 @@ static tdict_status print_elements(const leaf *l, const tdict_tensor *flat, int6
   }
   if (r.left) putchar('\n');                         /* the last line is cut */
   if (r.ragged && count == tdict_tensor_numel(flat)) /* empty rows at the end */
-    while (r.next_row++ < tdict_ragged_num_rows(r.ragged)) putchar('\n');
+    while (r.next_row++ < tdict_ragged_get_info(r.ragged).num_rows) putchar('\n');
   return TDICT_OK;
 }
 

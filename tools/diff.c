@@ -201,7 +201,7 @@ static tdict_status compare_leaves(comparison *c, const leaf *a, const leaf *b, 
   if (strcmp(x, y) != 0) report_pair(c, a->path, a->kind == LEAF_TREE ? "batch size" : "shape", x, y);
   if (c->num_differences != before || a->kind == LEAF_TREE) return TDICT_OK;
   if (a->values) return compare_values(c, a, b, err);
-  for (int64_t i = 0; a->ragged && i < tdict_ragged_num_rows(a->ragged); i++) {
+  for (int64_t i = 0; a->ragged && i < tdict_ragged_get_info(a->ragged).num_rows; i++) {
     if (tdict_ragged_row_length(a->ragged, i) == tdict_ragged_row_length(b->ragged, i)) continue;
     char text[64];
     snprintf(text, sizeof text, "row %" PRId64 " has different lengths", i);

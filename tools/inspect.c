@@ -223,10 +223,9 @@ static void print_totals(const leaf_list *list) {
 
 /* Prints a line for each entry of the metadata. */
 static void print_metadata(const tdict_tree *metadata) {
-  tdict_entry entry;
   for (size_t i = 0; metadata && i < tdict_num_keys(metadata); i++) {
+    const tdict_entry entry = tdict_get_entry_at(metadata, i);
     char text[SHAPE_TEXT_BYTES];
-    if (tdict_get_entry_at(metadata, i, &entry, NULL) != TDICT_OK) continue;
     char *key = printable_text(entry.key, strlen(entry.key));
     format_value(&(leaf){.values = entry.object}, text, sizeof text);
     printf("metadata %s: %s\n", key ? key : "?", text);
@@ -276,7 +275,7 @@ static int add_entry(json *j, const options *o, const leaf *l) {
     const int ndim = tdict_nontensor_shape(l->values, &shape);
     json_add_shape(j, "shape", ndim, shape);
   }
-  if (l->ragged) json_add_integer(j, "rows", tdict_ragged_num_rows(l->ragged));
+  if (l->ragged) json_add_integer(j, "rows", tdict_ragged_get_info(l->ragged).num_rows);
   json_add_unsigned(j, "bytes", l->bytes);
   if (l->kind == LEAF_VALUE && tdict_nontensor_get(l->values, 0, &value, NULL) == TDICT_OK)
     json_add_value(j, "value", &value);
@@ -290,13 +289,12 @@ static int add_entry(json *j, const options *o, const leaf *l) {
 }
 
 static void add_metadata(json *j, const tdict_tree *metadata) {
-  tdict_entry entry;
   tdict_value value;
   json_begin_object(j, "metadata");
-  for (size_t i = 0; i < tdict_num_keys(metadata); i++)
-    if (tdict_get_entry_at(metadata, i, &entry, NULL) == TDICT_OK &&
-        tdict_nontensor_get(entry.object, 0, &value, NULL) == TDICT_OK)
-      json_add_value(j, entry.key, &value);
+  for (size_t i = 0; i < tdict_num_keys(metadata); i++) {
+    const tdict_entry entry = tdict_get_entry_at(metadata, i);
+    if (tdict_nontensor_get(entry.object, 0, &value, NULL) == TDICT_OK) json_add_value(j, entry.key, &value);
+  }
   json_end(j);
 }
 

@@ -22,7 +22,7 @@ static tdict_status describe_object(const tdict_tree *tree, const tdict_entry *e
   } else if (entry->type == tdict_ragged_type()) {
     out->kind = LEAF_RAGGED;
     out->ragged = entry->object;
-    out->tensor = tdict_ragged_get_values(out->ragged);
+    out->tensor = tdict_ragged_get_info(out->ragged).values;
   } else {
     *err = (tdict_error){.status = TDICT_ENOTSUP, .message = "an object of an unknown type"};
     return TDICT_ENOTSUP;
@@ -113,8 +113,8 @@ void leaf_shape_text(const leaf *l, char *text, size_t bytes) {
   } else if (l->kind == LEAF_RAGGED) {
     char inner[SHAPE_TEXT_BYTES];
     shape_text(tdict_tensor_ndim(l->tensor) - 1, tdict_tensor_shape(l->tensor) + 1, inner, sizeof inner);
-    snprintf(text, bytes, "[%lld, *%s%s", (long long)tdict_ragged_num_rows(l->ragged), inner[1] == ']' ? "" : ", ",
-             inner + 1);
+    snprintf(text, bytes, "[%lld, *%s%s", (long long)tdict_ragged_get_info(l->ragged).num_rows,
+             inner[1] == ']' ? "" : ", ", inner + 1);
   } else if (l->tensor) {
     shape_text(tdict_tensor_ndim(l->tensor), tdict_tensor_shape(l->tensor), text, bytes);
   } else if (l->kind == LEAF_VALUES) {

@@ -12,13 +12,13 @@ static int write_elements(tdict_tree *batch) {
   tdict_tensor *sevens = NULL, *one = NULL;
   tdict_error err = {0};
   TDICT_TRY(tdict_tensor_full(TDICT_F32, TDICT_SHAPE(4), &seven, &sevens, &err));
-  TDICT_TRY(tdict_write(batch, "reward", sevens, &err)); /* all elements of one tensor */
-  TDICT_TRY(tdict_fill(batch, "obs", 0.5, NULL, &err));  /* one number, everywhere below obs */
+  TDICT_TRY(tdict_write(batch, "reward", NULL, sevens, &err)); /* all elements of one tensor */
+  TDICT_TRY(tdict_fill(batch, "obs", 0.5, NULL, &err));        /* one number, everywhere below obs */
   TDICT_TRY(tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &one, &err));
-  TDICT_TRY(tdict_write_at(batch, "reward", TDICT_INDEX(TDICT_AT(2)), one, &err)); /* reward[2] = 0 */
+  TDICT_TRY(tdict_write(batch, "reward", TDICT_INDEX(TDICT_AT(2)), one, &err)); /* reward[2] = 0 */
   printf("rewards: %.0f %.0f %.0f\n", (double)reward(batch, 1), (double)reward(batch, 2), (double)reward(batch, 3));
-  TDICT_TRY(tdict_zero(batch, &err));
-  printf("after tdict_zero: %.0f\n", (double)reward(batch, 1));
+  TDICT_TRY(tdict_fill(batch, NULL, 0, NULL, &err));
+  printf("after tdict_fill: %.0f\n", (double)reward(batch, 1));
 done:
   tdict_tensor_release(one);
   tdict_tensor_release(sevens);

@@ -64,15 +64,15 @@ static int make_ragged_leaves(void) {
   tdict_tree *tree = NULL;
   tdict_error err = {0};
   TDICT_TRY(make_ragged(&ragged, &err));
-  values = tdict_tensor_retain(tdict_ragged_get_values(ragged));
-  offsets = tdict_tensor_retain(tdict_ragged_get_offsets(ragged));
+  values = tdict_tensor_retain(tdict_ragged_get_info(ragged).values);
+  offsets = tdict_tensor_retain(tdict_ragged_get_info(ragged).offsets);
   TDICT_TRY(tdict_ragged_create(values, offsets, &same, &err)); /* shares both tensors */
   TDICT_TRY(tdict_create(TDICT_SHAPE(2), &tree, &err));
   TDICT_TRY(tdict_set_ragged(tree, "ids", ragged, &err));
   TDICT_TRY(tdict_get_ragged(tree, "ids", &found, &err));
   mine = tdict_ragged_retain(found); /* `found` is borrowed from the tree */
-  printf("%d rows, longest %d; ragged: %d\n", (int)tdict_ragged_num_rows(mine), (int)tdict_ragged_max_length(mine),
-         tdict_object_type(tree, "ids") == tdict_ragged_type());
+  printf("%d rows, longest %d; ragged: %d\n", (int)tdict_ragged_get_info(mine).num_rows,
+         (int)tdict_ragged_max_length(mine), tdict_object_type(tree, "ids") == tdict_ragged_type());
 done:
   tdict_ragged_release(mine);
   tdict_release(tree);

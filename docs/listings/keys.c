@@ -3,6 +3,7 @@
 #include <tdict/clone.h>
 #include <tdict/keysets.h>
 #include <tdict/visit.h>
+#include <tdict/write.h>
 
 #include "batch.h"
 
@@ -15,7 +16,8 @@ static int choose_keys(tdict_tree *batch) {
   TDICT_TRY(tdict_select(batch, paths, 1, true, &chosen, &err)); /* true: a missing path is an error */
   TDICT_TRY(tdict_exclude(batch, paths, 1, &others, &err));
   TDICT_TRY(tdict_split_keys(batch, &set, 1, sets, &count, &err)); /* the set, and all other entries */
-  TDICT_TRY(tdict_merge((const tdict_tree *const *)sets, count, &merged, &err));
+  TDICT_TRY(tdict_clone(sets[0], &merged, &err));
+  TDICT_TRY(tdict_update(merged, sets[1], NULL, 0, &err)); /* both again */
   printf("selected %d, excluded %d, merged %d tensors\n", (int)tdict_num_leaves(chosen), (int)tdict_num_leaves(others),
          (int)tdict_num_leaves(merged));
 done:
@@ -43,9 +45,9 @@ static int flatten_keys(tdict_tree *batch) {
   tdict_tree *flat = NULL, *nested = NULL;
   tdict_error err = {0};
   TDICT_TRY(tdict_flatten_keys(batch, "/", &flat, &err));
-  printf("flat key: %s\n", tdict_get_key(flat, 0));
+  printf("flat key: %s\n", tdict_get_entry_at(flat, 0).key);
   TDICT_TRY(tdict_unflatten_keys(flat, "/", &nested, &err));
-  printf("equal: %d, depth %d, empty: %d\n", tdict_equal(batch, nested), tdict_depth(batch), tdict_is_empty(batch));
+  printf("equal: %d, depth %d\n", tdict_equal(batch, nested), tdict_depth(batch));
 done:
   tdict_release(nested);
   tdict_release(flat);

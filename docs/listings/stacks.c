@@ -98,7 +98,7 @@ static int send_a_schema(tdict_tree *batch) {
   TDICT_TRY(tdict_schema_read(blob, bytes, &received, &err));
   TDICT_TRY(tdict_create_from_schema(received, NULL, &made, &err)); /* a tree of zeros with this schema */
   printf("equal: %d, equal hashes: %d, %d leaves\n", tdict_schema_equal(schema, received, &difference),
-         tdict_schema_hash(schema).lo == tdict_schema_hash(received).lo, (int)tdict_num_leaves(made));
+         tdict_schema_get_info(schema).hash.lo == tdict_schema_get_info(received).hash.lo, (int)tdict_num_leaves(made));
 done:
   tdict_release(made);
   tdict_schema_release(received);

@@ -25,8 +25,8 @@ static int read_entries(tdict_tree *batch) {
   size_t bytes = 0;
   tdict_error err = {0};
   for (size_t i = 0; i < tdict_num_keys(batch); i++) {
-    TDICT_TRY(tdict_get_entry_at(batch, i, &entry, &err));
-    printf("key %s is a %s\n", tdict_get_key(batch, i), entry.tensor ? "tensor" : "tree");
+    entry = tdict_get_entry_at(batch, i);
+    printf("key %s is a %s\n", tdict_get_entry_at(batch, i).key, entry.tensor ? "tensor" : "tree");
   }
   TDICT_TRY(tdict_get_entry(batch, "obs.state", &entry, &err));
   printf("%s has %d elements\n", entry.path, (int)tdict_tensor_numel(entry.tensor));

@@ -93,7 +93,7 @@ static float learn(tdict_tree *policy, const tdict_tree *rollouts) {
 }
 
 static tdict_status run(tdict_comm *comm) {
-  const int32_t rank = tdict_comm_rank(comm);
+  const int32_t rank = tdict_comm_get_info(comm).rank;
   const int64_t steps = rank == 0 ? 0 : STEPS; /* the learner gathers, and has no rollout itself */
   uint64_t random = 88172645463325252u + (uint64_t)rank;
   tdict_tree *policy = NULL, *rollout = NULL, *rollouts = NULL;
@@ -133,7 +133,7 @@ int main(int argc, char **argv) {
   TDICT_TRY(tdict_context_create(NULL, &context, &err));
   TDICT_TRY(tdict_mpi_create_table(NULL, NULL, &table, &err));
   TDICT_TRY(tdict_comm_create(context, &table, NULL, &comm, &err));
-  err.status = tdict_comm_world_size(comm) < 2 ? TDICT_EINVAL : TDICT_OK;
+  err.status = tdict_comm_get_info(comm).world_size < 2 ? TDICT_EINVAL : TDICT_OK;
   if (err.status != TDICT_OK)
     fprintf(stderr, "actor_learner: wanted at least 2 processes: start mpirun -np 3 actor_learner\n");
   else

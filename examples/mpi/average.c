@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
   TDICT_TRY(tdict_context_create(NULL, &context, &err));
   TDICT_TRY(tdict_mpi_create_table(NULL, NULL, &table, &err));
   TDICT_TRY(tdict_comm_create(context, &table, NULL, &comm, &err));
-  const double rank = tdict_comm_rank(comm);
+  const double rank = tdict_comm_get_info(comm).rank;
 
   TDICT_TRY(tdict_create_from(weights, 2, 0, NULL, NULL, &gradients, &err));
   TDICT_TRY(tdict_fill(gradients, NULL, rank, NULL, &err));

@@ -61,7 +61,7 @@ static tdict_status make_tree(float *memory, tdict_device device, int count, tdi
 /* Averages the tree over all ranks, or copies the tree of rank 0 to all ranks. MPI works in host memory. A tree on a
  * device is therefore copied to pinned host memory, and the result is copied back. */
 static tdict_status exchange(parallel *p, tdict_tree *tree, bool average, tdict_stream stream, tdict_error *err) {
-  const bool is_near = tdict_device_equal(p->device, tdict_comm_device(p->comm));
+  const bool is_near = tdict_device_equal(p->device, tdict_comm_get_info(p->comm).device);
   tdict_comm_options options = tdict_comm_options_default();
   tdict_transfer_options copy = tdict_transfer_options_default();
   tdict_tree *at = tree;
@@ -71,7 +71,7 @@ static tdict_status exchange(parallel *p, tdict_tree *tree, bool average, tdict_
   if (is_near) options.after = stream;
   if (!is_near) {
     copy.pinned_result = true;
-    status = tdict_to_device(p->context, tree, tdict_comm_device(p->comm), &copy, &at, err);
+    status = tdict_to_device(p->context, tree, tdict_comm_get_info(p->comm).device, &copy, &at, err);
     copy.pinned_result = false;
   }
   if (status != TDICT_OK) return status;

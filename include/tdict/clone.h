@@ -85,8 +85,8 @@ typedef struct tdict_difference {
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_difference(const tdict_tree *a, const tdict_tree *b,
                                                             const tdict_difference_options *options,
                                                             tdict_difference *out, tdict_error *err);
-/** @brief Returns true if tdict_get_difference() with the default options succeeds and finds no difference. A tree with NaN
- *  elements or with lost bytes (see tdict/transfer.h) is not equal to itself. */
+/** @brief Returns true if tdict_get_difference() with the default options succeeds and finds no difference. A tree
+ *  with NaN elements or with lost bytes (see tdict/transfer.h) is not equal to itself. */
 TDICT_API bool tdict_equal(const tdict_tree *a, const tdict_tree *b);
 
 TDICT_END_DECLS

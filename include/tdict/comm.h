@@ -70,12 +70,14 @@ TDICT_API void tdict_comm_destroy(tdict_comm *comm);
  *
  *  Waits for no other rank, and frees nothing. NULL is allowed. A second abort has no effect. */
 TDICT_API void tdict_comm_abort(tdict_comm *comm);
-/** @brief Returns the number of this rank, from 0 to tdict_comm_world_size() - 1. */
-TDICT_API int32_t tdict_comm_rank(const tdict_comm *comm);
-/** @brief Returns the number of ranks. */
-TDICT_API int32_t tdict_comm_world_size(const tdict_comm *comm);
-/** @brief Returns the device on which the communicator sends and receives. */
-TDICT_API tdict_device tdict_comm_device(const tdict_comm *comm);
+/** What a communicator connects. */
+typedef struct tdict_comm_info {
+  int32_t rank;        /**< the number of this rank, from 0 to world_size - 1 */
+  int32_t world_size;  /**< the number of ranks */
+  tdict_device device; /**< the device on which the communicator sends and receives */
+} tdict_comm_info;
+/** @brief Returns the rank, the number of ranks and the device: `tdict_comm_get_info(comm).rank`. */
+TDICT_API tdict_comm_info tdict_comm_get_info(const tdict_comm *comm);
 
 /** Options of calls. Ranks may pass different options, except `dim`. */
 typedef struct tdict_comm_options {

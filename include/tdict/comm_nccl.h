@@ -52,8 +52,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_nccl_create_id(const char *library,
 /** @brief Connects all ranks, and fills in a table for tdict_comm_create(). Returns when all ranks have made the call.
  *  @param[in]     context  Must outlive the table.
  *  @param[in]     options  The same `id` and `world_size` on all ranks. Not NULL. Borrowed for the call.
- *  @param[in,out] out      Initialized by tdict_comm_table_default(). The table owns its memory, its stream and the connections.
- *                          Its owner, usually a communicator, calls `destroy` once.
+ *  @param[in,out] out      Initialized by tdict_comm_table_default(). The table owns its memory, its stream and
+ *                          the connections. Its owner, usually a communicator, calls `destroy` once.
  *  @return #TDICT_OK; #TDICT_EINVAL the device is the cpu; #TDICT_ENOTSUP as tdict_nccl_create_id(); #TDICT_ETIMEDOUT a
  *          rank has not made the call in time; #TDICT_EDEVICE NCCL or the driver failed; #TDICT_ENODEVICE the device is
  *          absent; #TDICT_EFORKED; #TDICT_ELOST another rank or the device is lost; #TDICT_ENOMEM. */

@@ -39,9 +39,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_flatten_keys(const tdict_tree *tree
  *          #TDICT_EWRONGDEVICE an entry does not fit an existing tree. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_unflatten_keys(const tdict_tree *tree, const char *separator,
                                                             tdict_tree **out, tdict_error *err);
-/** @brief Makes a shallow copy of the first of @p count trees, and merges the others into it by tdict_update(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_merge(const tdict_tree *const *items, size_t count, tdict_tree **out,
-                                                   tdict_error *err);
 /** @brief Replaces the entries of @p tree by the entries of @p other, shared as by tdict_clone(). @p tree stays the
  *  same node, with its batch size and device. On failure, nothing has changed.
  *  @return #TDICT_ELOCKED; #TDICT_ESHAPE or #TDICT_EWRONGDEVICE an entry does not fit, and err->path names it. */

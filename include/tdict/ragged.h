@@ -77,12 +77,14 @@ TDICT_API tdict_ragged *tdict_ragged_retain(const tdict_ragged *ragged);
 /** @brief Releases a reference. NULL is allowed. Thread-safe. */
 TDICT_API void tdict_ragged_release(tdict_ragged *ragged);
 
-/** @brief Returns the elements of all rows, borrowed from the leaf. */
-TDICT_API tdict_tensor *tdict_ragged_get_values(const tdict_ragged *ragged);
-/** @brief Returns the offsets, borrowed from the leaf. The program must not write their elements. */
-TDICT_API const tdict_tensor *tdict_ragged_get_offsets(const tdict_ragged *ragged);
-/** @brief Returns the number of rows. */
-TDICT_API int64_t tdict_ragged_num_rows(const tdict_ragged *ragged);
+/** The parts of a ragged leaf. */
+typedef struct tdict_ragged_info {
+  tdict_tensor *values;        /**< the elements of all rows, borrowed from the leaf */
+  const tdict_tensor *offsets; /**< borrowed from the leaf; the program must not write the elements */
+  int64_t num_rows;            /**< the number of rows */
+} tdict_ragged_info;
+/** @brief Returns the parts of a leaf: `tdict_ragged_get_info(ragged).num_rows`. */
+TDICT_API tdict_ragged_info tdict_ragged_get_info(const tdict_ragged *ragged);
 /** @brief Returns the length of row @p i, or -1 if there is no row @p i. Never reads device memory. */
 TDICT_API int64_t tdict_ragged_row_length(const tdict_ragged *ragged, int64_t i);
 /** @brief Returns the length of the longest row; 0 if there are no rows. Cost: O(rows). */

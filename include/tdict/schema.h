@@ -33,6 +33,10 @@ TDICT_API tdict_schema *tdict_schema_retain(const tdict_schema *schema);
 /** @brief Drops a reference. NULL is allowed. */
 TDICT_API void tdict_schema_release(tdict_schema *schema);
 
+/** A 128-bit hash. */
+typedef struct tdict_hash128 {
+  uint64_t lo, hi;
+} tdict_hash128;
 /** The batch size of a schema's root, and what the schema has in all. */
 typedef struct tdict_schema_info {
   int32_t batch_ndim;        /**< number of batch dimensions of the root */
@@ -40,8 +44,12 @@ typedef struct tdict_schema_info {
   size_t num_entries;        /**< number of tensors, trees and objects; the root is not an entry */
   size_t num_leaves;         /**< number of tensors */
   size_t num_objects;        /**< number of objects */
+  /** Equal for equal schemas, on every machine and in all later versions. An attacker can make different schemas with
+   *  equal hashes, so compare schemas from untrusted sources with tdict_schema_equal(). */
+  tdict_hash128 hash;
 } tdict_schema_info;
-/** @brief Returns the batch size and the numbers of entries: `tdict_schema_get_info(schema).num_leaves`. */
+/** @brief Returns the batch size, the numbers of entries and the hash: `tdict_schema_get_info(schema).num_leaves`.
+ *  Cost: constant. docs/neighbours.md has the algorithm of the hash. */
 TDICT_API tdict_schema_info tdict_schema_get_info(const tdict_schema *schema);
 
 /** The kind of an entry of a schema. The blob contains the same numbers. */
@@ -79,16 +87,6 @@ typedef struct tdict_schema_difference {
 /** @brief Returns true if the schemas are equal, that is, their blobs are equal.
  *  @param[out] difference  Always written. May be NULL. */
 TDICT_API bool tdict_schema_equal(const tdict_schema *a, const tdict_schema *b, tdict_schema_difference *difference);
-
-/** A 128-bit hash. */
-typedef struct tdict_hash128 {
-  uint64_t lo, hi;
-} tdict_hash128;
-/** @brief Returns the hash of a schema. Equal schemas have equal hashes, on every machine and in all later versions.
- *
- *  An attacker can make different schemas with equal hashes, so compare schemas from untrusted sources with
- *  tdict_schema_equal(). docs/neighbours.md has the algorithm. Cost: constant. */
-TDICT_API tdict_hash128 tdict_schema_hash(const tdict_schema *schema);
 
 /** @brief Writes the blob of a schema to @p buffer, cut to @p bytes. If @p bytes is 0, @p buffer may be NULL.
  *  @return the length of the whole blob in bytes. */

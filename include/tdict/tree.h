@@ -176,19 +176,6 @@ TDICT_API bool tdict_is_locked(const tdict_tree *tree);
 
 /** @brief Returns the number of keys of this node. Keys of child trees are not counted. */
 TDICT_API size_t tdict_num_keys(const tdict_tree *tree);
-/** @brief Returns key number @p i of this node in insertion order, unescaped, or NULL if @p i is too large. Borrowed
- *  until the tree changes. Cost: constant if no key was deleted, else O(keys of the node). */
-TDICT_API const char *tdict_get_key(const tdict_tree *tree, size_t i);
-/** @brief Returns the number of tensors in the tree, once for each path. */
-TDICT_API size_t tdict_num_leaves(const tdict_tree *tree);
-/** @brief Returns the number of objects in the tree, once for each path. */
-TDICT_API size_t tdict_num_objects(const tdict_tree *tree);
-/** @brief Returns the bytes of the elements of all tensors and of the `bytes` hooks of objects, once for each path. */
-TDICT_API size_t tdict_bytes(const tdict_tree *tree);
-/** @brief Returns the bytes of all storages and of the `bytes` hooks of objects. Each storage and object counts once.
- *  @return #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_unique_bytes(const tdict_tree *tree, size_t *out, tdict_error *err);
-
 /** An entry of a tree: a key and its tensor, tree or object. A visitor borrows the entry for the call. */
 typedef struct tdict_entry {
   const char *path; /**< escaped path from the tree that the function received */
@@ -200,6 +187,22 @@ typedef struct tdict_entry {
   void *object;
   const tdict_type *type; /**< the type of `object`, or NULL */
 } tdict_entry;
+/** @brief Returns entry number @p i of this node, in the order in which the keys were added.
+ *
+ *  Example: `tdict_get_entry_at(tree, i).key`. Cost: constant if no key was deleted, else O(keys of the node).
+ *  @return `path` is NULL, and `depth` 0. The other members are borrowed until the tree changes. All members are 0 if
+ *          @p i is too large. */
+TDICT_API tdict_entry tdict_get_entry_at(const tdict_tree *tree, size_t i);
+/** @brief Returns the number of tensors in the tree, once for each path. */
+TDICT_API size_t tdict_num_leaves(const tdict_tree *tree);
+/** @brief Returns the number of objects in the tree, once for each path. */
+TDICT_API size_t tdict_num_objects(const tdict_tree *tree);
+/** @brief Returns the bytes of the elements of all tensors and of the `bytes` hooks of objects, once for each path. */
+TDICT_API size_t tdict_bytes(const tdict_tree *tree);
+/** @brief Returns the bytes of all storages and of the `bytes` hooks of objects. Each storage and object counts once.
+ *  @return #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_unique_bytes(const tdict_tree *tree, size_t *out, tdict_error *err);
+
 /** Visits one entry of a tree. Returns a tdict_status; any other number becomes #TDICT_EHOOK. */
 typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdict_error *err);
 /** @brief Calls @p visit for every entry below @p tree in insertion order, for a tree before its children. The visitor
@@ -209,10 +212,6 @@ typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdic
 TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *tree, tdict_visitor visit, void *user,
                                                   tdict_error *err);
 
-/** @brief Returns the entry of key number @p i, as tdict_get_key().
- *  @param[out] out  `path` is NULL, and `depth` 0. The members are borrowed from the tree until the tree changes. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry_at(const tdict_tree *tree, size_t i, tdict_entry *out,
-                                                          tdict_error *err);
 /** @brief Returns the tensor, tree or object at a path.
  *  @param[out] out  `path` is @p path. The other members are borrowed from the tree until the tree changes. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry(const tdict_tree *tree, const char *path, tdict_entry *out,

@@ -60,8 +60,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_filter(const tdict_tree *tree, tdic
 /** @brief Returns the number of trees between @p tree and its deepest tensor or object, 0 without children. Children
  *  without tensors and objects do not count. Cost: O(keys below @p tree). */
 TDICT_API int tdict_depth(const tdict_tree *tree);
-/** @brief Returns true if there is no tensor and no object below @p tree. Empty trees below it do not count. */
-TDICT_API bool tdict_is_empty(const tdict_tree *tree);
 
 TDICT_END_DECLS
 #endif

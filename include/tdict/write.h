@@ -17,15 +17,13 @@
 
 TDICT_BEGIN_DECLS
 
-/** @brief Writes the elements of @p value to the tensor at a path. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_tensor *value,
-                                                   tdict_error *err);
-/** @brief Writes @p value to the elements that @p index selects among all dimensions of the tensor at a path.
+/** @brief Writes @p value to the tensor at a path, or to the elements that an index selects.
  *
- *  If @p value has fewer dimensions than these elements, it is repeated along the missing leading dimensions.
+ *  If @p value has fewer dimensions than the selected elements, it is repeated along the missing leading dimensions.
+ *  @param[in] index  Applies to all dimensions of the tensor. NULL: all elements, and @p value has the same shape.
  *  @return Also the errors of tdict_index_get(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_write_at(tdict_tree *tree, const char *path, const tdict_indices *index,
-                                                      const tdict_tensor *value, tdict_error *err);
+TDICT_API TDICT_NODISCARD tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_indices *index,
+                                                   const tdict_tensor *value, tdict_error *err);
 /** @brief Writes one number, converted to the dtype of each tensor, to every element at and below a path.
  *  @param[in] path   NULL for the whole tree.
  *  @param[in] value  The real part of complex elements. A bool is false for 0.
@@ -34,8 +32,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_write_at(tdict_tree *tree, const ch
  *          (docs/limits.md), several lanes unless @p value is 0, and a driver without kernels. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_fill(tdict_tree *tree, const char *path, double value,
                                                   const tdict_run *run, tdict_error *err);
-/** @brief Writes 0 to every element of the tree, as tdict_fill() does. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_zero(tdict_tree *tree, tdict_error *err);
 /** @brief Writes all elements of @p src to the tensors of @p dst with the same paths. Both have the same keys.
  *  @param[in] run  Uses `stream`; NULL for the defaults. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_copy(tdict_tree *dst, const tdict_tree *src, const tdict_run *run,

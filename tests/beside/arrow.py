@@ -61,16 +61,20 @@ class TransferOptions(C.Structure):
                 ("memory", C.c_void_p), ("flags", C.c_bool * 3), ("stats", C.POINTER(Stats))]
 
 
+class RaggedInfo(C.Structure):
+    _fields_ = [("values", C.c_void_p), ("offsets", C.c_void_p), ("num_rows", C.c_int64)]
+
+
 SCHEMA_BYTES, ARRAY_BYTES, STREAM_BYTES = 72, 80, 40
 lib = C.CDLL(sys.argv[1]) if len(sys.argv) > 1 else sys.exit(__doc__)
-for name in ("tdict_tensor_shape", "tdict_tensor_const_data", "tdict_ragged_get_values", "tdict_ragged_get_offsets",
-             "tdict_get_key", "tdict_nontensor_type", "tdict_ragged_type"):
+for name in ("tdict_tensor_shape", "tdict_tensor_const_data", "tdict_nontensor_type", "tdict_ragged_type"):
     getattr(lib, name).restype = C.c_void_p
 for name in ("tdict_tensor_release", "tdict_release", "tdict_ragged_release", "tdict_num_keys", "tdict_tensor_shape",
-             "tdict_tensor_const_data", "tdict_ragged_get_values", "tdict_ragged_get_offsets", "tdict_tensor_ndim",
+             "tdict_tensor_const_data", "tdict_ragged_get_info", "tdict_tensor_ndim",
              "tdict_tensor_dtype", "tdict_tensor_is_contiguous", "tdict_context_destroy"):
     getattr(lib, name).argtypes = [C.c_void_p]
 lib.tdict_num_keys.restype = C.c_size_t
+lib.tdict_ragged_get_info.restype = RaggedInfo
 lib.tdict_tensor_dtype.restype = C.c_uint32
 lib.tdict_tensor_is_contiguous.restype = C.c_bool
 lib.tdict_tensor_device.restype = Device
@@ -111,7 +115,8 @@ def read_leaf(tree, path):
     if lib.tdict_get(tree, path.encode(), C.byref(found), C.byref(error)) == 0:
         return list(read_tensor(found))
     if lib.tdict_get_ragged(tree, path.encode(), C.byref(found), C.byref(error)) == 0:
-        values, offsets = read_tensor(lib.tdict_ragged_get_values(found)), read_tensor(lib.tdict_ragged_get_offsets(found))
+        info = lib.tdict_ragged_get_info(found)
+        values, offsets = read_tensor(info.values), read_tensor(info.offsets)
         return [values[a:b] for a, b in zip(offsets, offsets[1:])]
     rows = []
     for i in range(lib.tdict_batch_size(tree)[0]):

@@ -83,10 +83,10 @@ static void check_case(void) {
   for (int64_t i = 0; i < count; i++) lengths[i] = read_number();
   tdict_ragged *leaf = read_rows(count, width, lengths);
   read_word("values");
-  must(tdict_tensor_shape(tdict_ragged_get_values(leaf))[0] == read_number(), "the number of elements");
-  compare(tdict_ragged_get_values(leaf), "values");
+  must(tdict_tensor_shape(tdict_ragged_get_info(leaf).values)[0] == read_number(), "the number of elements");
+  compare(tdict_ragged_get_info(leaf).values, "values");
   read_word("offsets");
-  const int64_t *offsets = tdict_tensor_const_data(tdict_ragged_get_offsets(leaf));
+  const int64_t *offsets = tdict_tensor_const_data(tdict_ragged_get_info(leaf).offsets);
   for (int64_t i = 0; i <= count; i++) must(offsets[i] == read_number(), "offsets");
   check_padded(leaf);
   must(tdict_create(1, &count, &td, NULL) == TDICT_OK && tdict_set_ragged(td, "x", leaf, NULL) == TDICT_OK, "a tree");

@@ -80,9 +80,9 @@ static void add_tree(const tdict_tree *td) {
     char path[128];
     tdict_tensor *t = NULL;
     tdict_tree *child = NULL;
-    tdict_path_escape(tdict_get_key(td, i), path, sizeof path);
+    tdict_path_escape(tdict_get_entry_at(td, i).key, path, sizeof path);
     add(i ? ";" : "");
-    add(tdict_get_key(td, i));
+    add(tdict_get_entry_at(td, i).key);
     add(":");
     if (tdict_get_tree(td, path, &child, NULL) == TDICT_OK) {
       add_tree(child);
@@ -169,7 +169,7 @@ static void renumber_texts(tdict_tree *td, int64_t *next) {
     char path[128];
     tdict_tensor *t = NULL;
     tdict_tree *child = NULL;
-    tdict_path_escape(tdict_get_key(td, i), path, sizeof path);
+    tdict_path_escape(tdict_get_entry_at(td, i).key, path, sizeof path);
     const int64_t count = count_elements(td);
     if (tdict_get_tree(td, path, &child, NULL) == TDICT_OK) {
       renumber_texts(child, next);
@@ -367,7 +367,7 @@ enum { MOST_CHILDREN = 16 };
 static const char *path_of_both(const tdict_tree *wanted, const tdict_tree *td, size_t i) {
   static char path[64];
   tdict_tree *child;
-  const char *key = tdict_get_key(wanted, i);
+  const char *key = tdict_get_entry_at(wanted, i).key;
   tdict_path_join(&key, 1, path, sizeof path);
   return tdict_get_tree(wanted, path, &child, NULL) == TDICT_OK && tdict_get_tree(td, path, &child, NULL) == TDICT_OK
              ? path
@@ -379,7 +379,8 @@ static bool has_same_entries(const tdict_tree *td, const tdict_tree *wanted) {
   tdict_entry a, b;
   if (tdict_num_keys(td) != tdict_num_keys(wanted)) return false;
   for (size_t i = 0; i < tdict_num_keys(td); i++) {
-    if (tdict_get_entry_at(td, i, &a, NULL) != TDICT_OK || tdict_get_entry_at(wanted, i, &b, NULL) != TDICT_OK) exit(2);
+    a = tdict_get_entry_at(td, i), b = tdict_get_entry_at(wanted, i);
+    if (!a.key || !b.key) exit(2);
     if (strcmp(a.key, b.key) != 0 || a.tensor != b.tensor || a.object != b.object || !a.tree != !b.tree) return false;
   }
   return true;
@@ -462,7 +463,7 @@ static tdict_status do_change(const char *op, tdict_tree *td, char **w, int n) {
   if (!strcmp(op, "rename")) return tdict_rename(td, w[2], w[3], *w[4] == '1', &error);
   if (!strcmp(op, "update")) return tdict_update(td, pool[atoi(w[2])], NULL, 0, &error);
   if (!strcmp(op, "fill")) return tdict_fill(td, w[2], (double)base, NULL, &error);
-  if (!strcmp(op, "zero")) return tdict_zero(td, &error);
+  if (!strcmp(op, "zero")) return tdict_fill(td, NULL, 0, NULL, &error);
   if (!strcmp(op, "batch")) {
     const int ndim = read_numbers(w[2], shape);
     return tdict_set_batch_size(td, ndim, shape, &error);
@@ -474,7 +475,7 @@ static tdict_status do_change(const char *op, tdict_tree *td, char **w, int n) {
   tdict_status status = TDICT_EINVAL;
   if (!strcmp(op, "write")) {
     tdict_tensor *value = new_tensor(read_numbers(w[4], shape), shape, base);
-    status = tdict_write(td, w[2], value, &error);
+    status = tdict_write(td, w[2], NULL, value, &error);
     tdict_tensor_release(value);
   }
   if (!strcmp(op, "update_")) {

@@ -264,7 +264,7 @@ GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
     td_ok(tdict_get_text(home, "group3.text", -1, &text, NULL, err));
     assert_string_equal(text, "hello");
     td_ok(tdict_clone_deep(src, NULL, &into, err));
-    td_ok(tdict_zero(into, err));
+    td_ok(tdict_fill(into, NULL, 0, NULL, err));
     td_ok(td_transfer_into(w.c, into, out, NULL, err));
     check_and_release(&w, src, into);
     tdict_release(home);

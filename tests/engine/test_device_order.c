@@ -24,13 +24,15 @@ typedef struct things {
   tdict_tree *out;
 } things;
 
-static tdict_status do_zero(things *t, tdict_error *e) { return tdict_zero(t->dst, e); }
+static tdict_status do_zero(things *t, tdict_error *e) { return tdict_fill(t->dst, NULL, 0, NULL, e); }
 static tdict_status do_fill(things *t, tdict_error *e) { return tdict_fill(t->dst, "x", 0, NULL, e); }
 static tdict_status do_copy(things *t, tdict_error *e) { return tdict_copy(t->dst, t->src, NULL, e); }
 static tdict_status do_update(things *t, tdict_error *e) { return tdict_update_in_place(t->dst, t->src, NULL, 0, e); }
-static tdict_status do_write(things *t, tdict_error *e) { return tdict_write(t->dst, "x", leaf_of(t->src, "x"), e); }
+static tdict_status do_write(things *t, tdict_error *e) {
+  return tdict_write(t->dst, "x", NULL, leaf_of(t->src, "x"), e);
+}
 static tdict_status do_write_at(things *t, tdict_error *e) {
-  return tdict_write_at(t->dst, "x", TDICT_INDEX(TDICT_ALL), leaf_of(t->src, "x"), e);
+  return tdict_write(t->dst, "x", TDICT_INDEX(TDICT_ALL), leaf_of(t->src, "x"), e);
 }
 static tdict_status do_index_set(things *t, tdict_error *e) {
   return tdict_index_set(NULL, t->dst, TDICT_INDEX(TDICT_ALL), t->src, NULL, e);

@@ -125,9 +125,9 @@ SIM_CASE(lost_bytes_come_back_by_any_write) {
       tdict_tree *src = shared_tree(&w, on_device ? NULL : w.memory, 10), *dst = shared_tree(&w, memory, 20);
       lose(&w, src, dst);
       if (how == 0) td_ok(tdict_copy(dst, src, NULL, err));
-      if (how == 1) td_ok(tdict_zero(dst, err));
+      if (how == 1) td_ok(tdict_fill(dst, NULL, 0, NULL, err));
       if (how == 2) td_ok(tdict_update_in_place(dst, src, NULL, 0, err));
-      if (how == 3) td_ok(tdict_write(dst, "a", leaf_of(src, "a"), err));
+      if (how == 3) td_ok(tdict_write(dst, "a", NULL, leaf_of(src, "a"), err));
       if (how == 4) td_ok(tdict_fill(dst, "a", 0, NULL, err));
       for (int i = 0; i < NUM_FIELDS; i++)
         assert_int_equal(tdict_const_data(dst, fields[i].path) != NULL, how < 3 || i == 0);
@@ -206,8 +206,8 @@ SIM_CASE(lost_mask_is_refused) {
   td_ok(tdict_set_batch_size(batch, 1, rows, err));
   give(masks, "m", new_tensor(TDICT_BOOL, 1, rows, NULL));
   give(from, "m", new_tensor(TDICT_BOOL, 1, rows, w.memory));
-  td_ok(tdict_zero(masks, err));
-  td_ok(tdict_zero(from, err));
+  td_ok(tdict_fill(masks, NULL, 0, NULL, err));
+  td_ok(tdict_fill(from, NULL, 0, NULL, err));
   td_ok(tdict_index_get(NULL, batch, TDICT_INDEX(TDICT_MASK(leaf_of(masks, "m"))), NULL, &out, err));
   tdict_release(out);
   out = NULL;

@@ -12,8 +12,8 @@ static tdict_tree *tree_of(const rows *r, tdict_memory *memory) {
   return td;
 }
 static void check_at(const tdict_ragged *leaf, tdict_device device) {
-  assert_true(tdict_device_equal(tdict_tensor_device(tdict_ragged_get_values(leaf)), device));
-  assert_true(tdict_device_equal(tdict_tensor_device(tdict_ragged_get_offsets(leaf)), device));
+  assert_true(tdict_device_equal(tdict_tensor_device(tdict_ragged_get_info(leaf).values), device));
+  assert_true(tdict_device_equal(tdict_tensor_device(tdict_ragged_get_info(leaf).offsets), device));
 }
 
 DEVICE_CASE(ragged_moves_in_every_mode) {
@@ -61,8 +61,8 @@ GPU_CASE(ragged_moves_in_one_plan) {
   assert_int_equal(stats.num_objects_kept, 0);
   assert_int_equal(stats.total_bytes, 3 * 4 + 5 * 2 * 4 + 4 * 4);
   const tdict_ragged *leaf = rows_get(there, "n.x");
-  assert_true(tdict_tensor_shares_storage(tdict_ragged_get_values(leaf), tdict_ragged_get_offsets(leaf)));
-  assert_true(tdict_tensor_shares_storage(tdict_ragged_get_values(leaf), help_get(there, "t")));
+  assert_true(tdict_tensor_shares_storage(tdict_ragged_get_info(leaf).values, tdict_ragged_get_info(leaf).offsets));
+  assert_true(tdict_tensor_shares_storage(tdict_ragged_get_info(leaf).values, help_get(there, "t")));
   tdict_release(there);
   tdict_release(src);
   rows_free(&r);
@@ -93,7 +93,7 @@ GPU_CASE(ragged_is_pinned) {
   void *made = NULL;
   td_ok(tdict_pin_object(w.c, tdict_ragged_type(), rows_get(src, "n.x"), NULL, &made, err));
   alone = made;
-  assert_true(tdict_tensor_is_pinned(tdict_ragged_get_values(alone)));
+  assert_true(tdict_tensor_is_pinned(tdict_ragged_get_info(alone).values));
   rows_check(&w, &r, alone);
   tdict_ragged_release(alone);
   tdict_release(there);
@@ -111,10 +111,10 @@ DEVICE_CASE(ragged_is_written_by_transfer_into) {
     const way v = way_at(i);
     tdict_tree *src = tree_of(&fresh, NULL), *from = tree_of(&r, NULL), *dst = to_device(&w, from, w.device);
     const tdict_ragged *leaf = rows_get(dst, "n.x");
-    const tdict_tensor *values = tdict_ragged_get_values(leaf);
+    const tdict_tensor *values = tdict_ragged_get_info(leaf).values;
     copy_tree(&w, src, dst, &v);
     assert_ptr_equal(rows_get(dst, "n.x"), leaf);
-    assert_ptr_equal(tdict_ragged_get_values(leaf), values);
+    assert_ptr_equal(tdict_ragged_get_info(leaf).values, values);
     rows_check(&w, &fresh, leaf);
     tdict_release(dst);
     tdict_release(from);
@@ -160,8 +160,8 @@ GPU_CASE(ragged_records_streams) {
   tdict_stream s;
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
   td_ok(tdict_record_stream(td, s, err));
-  assert_int_equal(tdict_ragged_get_values(leaf)->storage->num_uses, 1);
-  assert_int_equal(tdict_ragged_get_offsets(leaf)->storage->num_uses, 1);
+  assert_int_equal(tdict_ragged_get_info(leaf).values->storage->num_uses, 1);
+  assert_int_equal(tdict_ragged_get_info(leaf).offsets->storage->num_uses, 1);
   tdict_release(td);
   tdict_stream_destroy(w.c, s);
   rows_free(&r);

@@ -153,7 +153,7 @@ static void use_tree_keys(tdict_tree *td) {
   OK(tdict_set_tree(td, "again", child, &last_error));
   OK(tdict_get_entry(td, "again", &entry, &last_error));
   TRUE(entry.tree == child);
-  OK(tdict_get_entry_at(td, 0, &entry, &last_error));
+  entry = tdict_get_entry_at(td, 0);
   TRUE(entry.tensor == tensor);
   TRUE(tdict_has(td, "again.obs") && tdict_num_keys(td) == 4 && tdict_num_leaves(td) == 4);
   OK(tdict_rename(td, "again", "later", true, &last_error));
@@ -162,7 +162,7 @@ static void use_tree_keys(tdict_tree *td) {
   OK(tdict_pop(td, "next.obs", &tensor, &last_error));
   tdict_tensor_release(tensor);
   OK(tdict_delete(td, "next", &last_error));
-  TRUE(strcmp(tdict_get_key(td, 0), "obs") == 0);
+  TRUE(strcmp(tdict_get_entry_at(td, 0).key, "obs") == 0);
   TRUE(tdict_data(td, "obs") == tdict_const_data(td, "obs"));
   TRUE(tdict_checked_data(td, "obs", TDICT_U8, 0, NULL, &last_error) == NULL && last_error.status == TDICT_EDTYPE);
   TRUE(tdict_checked_const_data(td, "obs", TDICT_F32, -1, NULL, &last_error) == tdict_const_data(td, "obs"));
@@ -255,8 +255,8 @@ static void use_index(tdict_tree *td) {
   OK(tdict_tensor_zeros(TDICT_BOOL, 1, batch, NULL, &mask, &last_error));
   OK(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_MASK(mask)), NULL, &out, &last_error));
   TRUE(tdict_batch_size(out)[0] == 0);
-  OK(tdict_write(td, "done", mask, &last_error));
-  OK(tdict_write_at(td, "done", TDICT_INDEX(TDICT_ALL), mask, &last_error));
+  OK(tdict_write(td, "done", NULL, mask, &last_error));
+  OK(tdict_write(td, "done", TDICT_INDEX(TDICT_ALL), mask, &last_error));
   tdict_release(out);
   tdict_tensor_release(mask);
 }
@@ -310,7 +310,6 @@ static void use_combine(const tdict_tree *td) {
 
 static void use_keysets(const tdict_tree *td) {
   static const char *const paths[1] = {"obs"};
-  const tdict_tree *both[2];
   tdict_key_set set;
   tdict_tree *out[8];
   size_t num_trees;
@@ -324,9 +323,8 @@ static void use_keysets(const tdict_tree *td) {
   OK(tdict_flatten_keys(td, NULL, &out[4], &last_error));
   OK(tdict_unflatten_keys(td, NULL, &out[5], &last_error));
   OK(tdict_assign(out[5], out[4], &last_error));
-  both[0] = out[0];
-  both[1] = out[1];
-  OK(tdict_merge(both, 2, &out[6], &last_error));
+  OK(tdict_clone(out[0], &out[6], &last_error));
+  OK(tdict_update(out[6], out[1], NULL, 0, &last_error));
   OK(tdict_clone(td, &out[7], &last_error));
   OK(tdict_update(out[7], td, NULL, 0, &last_error));
   for (i = 0; i < 8; i++) tdict_release(out[i]);
@@ -374,7 +372,7 @@ static void use_visit(const tdict_tree *td) {
   OK(tdict_apply(NULL, &td, 1, make, NULL, NULL, &out, &last_error));
   tdict_release(out);
   OK(tdict_filter(td, keep, NULL, &out, &last_error));
-  TRUE(tdict_depth(out) == 0 && !tdict_is_empty(out));
+  TRUE(tdict_depth(out) == 0 && !(tdict_num_leaves(out) + tdict_num_objects(out) == 0));
   use_dtypes(td);
   OK(tdict_contiguous(td, NULL, &deep, &last_error));
   tdict_release(deep);
@@ -382,7 +380,7 @@ static void use_visit(const tdict_tree *td) {
   OK(tdict_get_difference(deep, out, &exact, &found, &last_error));
   TRUE(!found.differs && tdict_equal(deep, out));
   OK(tdict_fill(deep, "obs", 1, NULL, &last_error));
-  OK(tdict_zero(deep, &last_error));
+  OK(tdict_fill(deep, NULL, 0, NULL, &last_error));
   OK(tdict_copy(deep, td, NULL, &last_error));
   OK(tdict_update_in_place(deep, td, NULL, 0, &last_error));
   tdict_release(deep);

@@ -106,8 +106,8 @@ static void use_comm(tdict_context *context) {
   tdict_tree *td = NULL;
   OK(tdict_create(1, rows, &td, &last_error));
   OK(tdict_comm_create(context, &table, &create, &comm, &last_error));
-  TRUE(tdict_comm_rank(comm) == 0 && tdict_comm_world_size(comm) == 1);
-  TRUE(tdict_device_equal(tdict_comm_device(comm), tdict_cpu()));
+  TRUE(tdict_comm_get_info(comm).rank == 0 && tdict_comm_get_info(comm).world_size == 1);
+  TRUE(tdict_device_equal(tdict_comm_get_info(comm).device, tdict_cpu()));
   TRUE(TDICT_REDUCE_MIN != TDICT_REDUCE_MAX);
   make_calls(comm, td);
   tdict_comm_abort(comm);

@@ -16,8 +16,8 @@ static void use_ragged(void) {
   OK(tdict_ragged_to_padded(ragged, 0, NULL, &padded, &mask, &last_error));
   OK(tdict_ragged_from_padded(padded, mask, NULL, &again, &last_error));
   OK(tdict_ragged_get_row(again, 1, &row, &last_error));
-  TRUE(tdict_ragged_get_values(ragged) == values && tdict_ragged_get_offsets(ragged) == at);
-  TRUE(tdict_ragged_num_rows(ragged) == 2 && tdict_ragged_row_length(ragged, 1) == 1);
+  TRUE(tdict_ragged_get_info(ragged).values == values && tdict_ragged_get_info(ragged).offsets == at);
+  TRUE(tdict_ragged_get_info(ragged).num_rows == 2 && tdict_ragged_row_length(ragged, 1) == 1);
   TRUE(tdict_ragged_max_length(rows) == 3);
   OK(tdict_create(1, &two, &tree, &last_error));
   OK(tdict_set_ragged(tree, "x", ragged, &last_error));

@@ -12,7 +12,7 @@ static void use_replay(void) {
   field.dtype = TDICT_F32;
   OK(tdict_create_from(&field, 1, 1, &capacity, NULL, &tree, &last_error));
   OK(tdict_create_from(&field, 1, 1, &capacity, NULL, &rows, &last_error));
-  OK(tdict_zero(rows, &last_error));
+  OK(tdict_fill(rows, NULL, 0, NULL, &last_error));
   OK(tdict_replay_create(tree, 0, &replay, &last_error));
   OK(tdict_replay_append(replay, rows, &last_error));
   OK(tdict_replay_write(replay, 0, rows, &last_error));

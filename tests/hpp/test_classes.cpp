@@ -182,7 +182,7 @@ GPU_CASE(hpp_transfers_arrive) {
   assert_memory_equal(tdict_const_data(back.raw(), "obs.state"), tdict_const_data(host.raw(), "obs.state"),
                       sizeof(float) * ROWS * STATE);
   tdict::tree target = host.clone_deep(context.pinned());
-  td_ok(tdict_zero(target.raw(), err));
+  td_ok(tdict_fill(target.raw(), NULL, 0, NULL, err));
   context.transfer_into_async(target, again).take();
   assert_memory_equal(tdict_const_data(target.raw(), "obs.state"), tdict_const_data(host.raw(), "obs.state"),
                       sizeof(float) * ROWS * STATE);
@@ -210,7 +210,7 @@ DEVICE_CASE(hpp_trees_are_saved_and_loaded) {
   assert_memory_equal(found.data<float>("obs.state"), host.data<float>("obs.state"), sizeof(float) * ROWS * STATE);
   found = context.load_async(path.c_str(), tdict_cpu()).take();
   assert_memory_equal(found.data<float>("obs.state"), host.data<float>("obs.state"), sizeof(float) * ROWS * STATE);
-  td_ok(tdict_zero(found.raw(), err));
+  td_ok(tdict_fill(found.raw(), NULL, 0, NULL, err));
   context.load_into_async(found, path.c_str()).take();
   assert_memory_equal(found.data<float>("obs.state"), host.data<float>("obs.state"), sizeof(float) * ROWS * STATE);
   assert_int_equal(std::remove(path.c_str()), 0);

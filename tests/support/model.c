@@ -449,7 +449,7 @@ static const char *check(const m_tree *t, const tdict_tree *td, bool above) {
   if (tdict_get_device(td, &device) != t->cpu) return SAY("device");
   for (int i = 0; i < t->count; i++) {
     const m_entry *e = &t->entries[i];
-    const char *key = tdict_get_key(td, (size_t)i), *wrong = NULL;
+    const char *key = tdict_get_entry_at(td, (size_t)i).key, *wrong = NULL;
     char path[2 * M_KEY];
     if (strcmp(key, e->key) != 0) return SAY("key %d is %s, wanted %s", i, key, e->key);
     escape(key, path);

@@ -155,8 +155,7 @@ static void op_clone_deep(ops *o) {
 /* Every tensor in C order in one storage, at the next multiple of 256 bytes. */
 static void check_places(ops *o, const tdict_tree *td, const char *begin, size_t *at) {
   for (size_t i = 0; i < tdict_num_keys(td); i++) {
-    tdict_entry e;
-    if (tdict_get_entry_at(td, i, &e, NULL) != TDICT_OK) abort();
+    const tdict_entry e = tdict_get_entry_at(td, i);
     if (e.tree) check_places(o, e.tree, begin, at);
     if (!e.tensor) continue;
     const size_t bytes = tdict_tensor_bytes(e.tensor);
@@ -469,10 +468,13 @@ static void op_merge(ops *o) {
   int a = ops_slot(o), b = ops_slot(o);
   m_tree *made = m_share(o->model[a]);
   tdict_status wanted = merge(made, m_share(o->model[b]));
-  const tdict_tree *items[2] = {o->td[a], o->td[b]};
   tdict_tree *td = NULL;
-  tdict_status status = OPS_CALL(o, tdict_merge(items, 2, &td, o->err));
-  if (ops_judge(o, status, wanted)) ops_keep(o, td, made);
+  tdict_status status = OPS_CALL(o, tdict_clone(o->td[a], &td, o->err));
+  if (status == TDICT_OK) status = OPS_CALL(o, tdict_update(td, o->td[b], NULL, 0, o->err));
+  if (ops_judge(o, status, wanted))
+    ops_keep(o, td, made);
+  else
+    tdict_release(td);
 }
 
 static bool is_wide(void *user, const tdict_leaves *at) {

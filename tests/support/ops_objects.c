@@ -106,8 +106,8 @@ static bool begin(ops *o, both *b) {
   memset(b, 0, sizeof *b);
   b->type = which == 0 ? &bare : which & 1 ? &flat : &full;
   b->before = alive;
-  if (!t->nb || ops_cells(t) > 200 || tdict_is_empty(o->td[s]) || !m_fits(t) || !is_regular(t, t) ||
-      (e && !is_regular(e->tree, e->tree)))
+  if (!t->nb || ops_cells(t) > 200 || (tdict_num_leaves(o->td[s]) + tdict_num_objects(o->td[s]) == 0) || !m_fits(t) ||
+      !is_regular(t, t) || (e && !is_regular(e->tree, e->tree)))
     return false;
   tdict_tree *source = NULL, *child = NULL;
   void *object = NULL;

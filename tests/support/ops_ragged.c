@@ -73,11 +73,11 @@ static void check_rows(ops *o, const row_list *r, const tdict_tree *td) {
     return;
   }
   const int64_t count = tdict_batch_size(td)[0];
-  if (tdict_get_ragged(td, "n.x", &leaf, NULL) != TDICT_OK || tdict_ragged_num_rows(leaf) != count) {
+  if (tdict_get_ragged(td, "n.x", &leaf, NULL) != TDICT_OK || tdict_ragged_get_info(leaf).num_rows != count) {
     ops_complain(o, "no leaf of as many rows");
     return;
   }
-  const int64_t *at = tdict_tensor_const_data(tdict_ragged_get_offsets(leaf));
+  const int64_t *at = tdict_tensor_const_data(tdict_ragged_get_info(leaf).offsets);
   for (int64_t i = 0, sum = 0; i < count; i++) {
     must(tdict_ragged_get_row(leaf, i, &row, NULL) == TDICT_OK);
     sum += tdict_ragged_row_length(leaf, i);

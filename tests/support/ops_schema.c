@@ -140,7 +140,7 @@ void ops_schema_pair(ops *o) {
   if (fits && ops_judge(o, status, TDICT_OK)) {
     if (tdict_schema_from_tree(trees[1], &s[1], NULL) != TDICT_OK) abort();
     const bool is_equal = describes(s[0], models[1]);
-    const tdict_hash128 a = tdict_schema_hash(s[0]), b = tdict_schema_hash(s[1]);
+    const tdict_hash128 a = tdict_schema_get_info(s[0]).hash, b = tdict_schema_get_info(s[1]).hash;
     const size_t bytes = tdict_schema_write(s[0], blobs[0], sizeof blobs[0]);
     const bool has_bytes = tdict_schema_write(s[1], blobs[1], sizeof blobs[1]) == bytes && bytes <= sizeof blobs[0] &&
                            memcmp(blobs[0], blobs[1], bytes) == 0;

@@ -47,7 +47,7 @@ static void op_write(ops *o) {
     wanted = TDICT_ESHAPE;
   }
   tdict_tensor *value = ops_tensor(from);
-  tdict_status status = OPS_CALL(o, tdict_write(o->td[s], all.paths[at], value, o->err));
+  tdict_status status = OPS_CALL(o, tdict_write(o->td[s], all.paths[at], NULL, value, o->err));
   if (ops_judge(o, status, wanted))
     for (int64_t i = 0; i < to->n; i++) m_write(to->cells[i], m_value(from->cells[i]));
   tdict_tensor_release(value);
@@ -71,7 +71,7 @@ static void op_write_at(ops *o) {
   m_array *part = good ? m_array_map(to, &map) : to;
   m_array *from = new_like(o, part);
   tdict_tensor *value = ops_tensor(from);
-  tdict_status status = OPS_CALL(o, tdict_write_at(o->td[s], all.paths[k], TDICT_INDEX(TDICT_AT(at)), value, o->err));
+  tdict_status status = OPS_CALL(o, tdict_write(o->td[s], all.paths[k], TDICT_INDEX(TDICT_AT(at)), value, o->err));
   if (ops_judge(o, status, good ? TDICT_OK : TDICT_EINVAL))
     for (int64_t i = 0; i < part->n; i++) m_write(part->cells[i], m_value(from->cells[i]));
   tdict_tensor_release(value);
@@ -97,7 +97,7 @@ static void op_fill(ops *o) {
   int at = one ? (int)ops_pick(o, (uint32_t)all.count) : 0, end = one ? at + 1 : all.count;
   for (int i = at; i < end; i++) good = good && !(all.list[i]->dtype == TDICT_U8 && (value < 0 || value > 255));
   tdict_status status =
-      OPS_CALL(o, !one && value == 0 ? tdict_zero(o->td[s], o->err)
+      OPS_CALL(o, !one && value == 0 ? tdict_fill(o->td[s], NULL, 0, NULL, o->err)
                                      : tdict_fill(o->td[s], one ? all.paths[at] : NULL, value, NULL, o->err));
   if (!ops_judge(o, status, good ? TDICT_OK : TDICT_EOVERFLOW)) return;
   for (int i = at; i < end; i++)

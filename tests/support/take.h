@@ -63,11 +63,8 @@ static inline tdict_status td_to_devices(tdict_context *context, const tdict_tre
   const tdict_transfer_options *o = td_split_stats(options, &copy, &stats);
   tdict_status status = tdict_to_devices_async(context, src, spread, o, &future, err);
   status = td_take(status, future, stats, &all, err);
-  for (size_t i = 0; status == TDICT_OK && i < spread->num_devices; i++) {
-    tdict_entry entry;
-    status = tdict_get_entry_at(all, i, &entry, err);
-    if (status == TDICT_OK) trees[i] = tdict_retain(entry.tree);
-  }
+  for (size_t i = 0; status == TDICT_OK && i < spread->num_devices; i++)
+    trees[i] = tdict_retain(tdict_get_entry_at(all, i).tree);
   if (all) tdict_release(all);
   return status;
 }

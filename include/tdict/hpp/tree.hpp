@@ -40,10 +40,9 @@ public:
   entry_iterator(tdict_tree *tree, std::size_t i) noexcept : tree_(tree), i_(i) {}
   /** Returns the key and its value, borrowed from the tree. The iterator must not be at the end. */
   entry operator*() const noexcept {
+    assert(i_ < tdict_num_keys(tree_));
     entry e = entry();
-    const tdict_status status = tdict_get_entry_at(tree_, i_, &e, nullptr);
-    assert(status == TDICT_OK);
-    (void)status;
+    static_cast<tdict_entry &>(e) = tdict_get_entry_at(tree_, i_);
     return e;
   }
   /** Goes to the next key. */

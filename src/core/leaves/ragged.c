@@ -217,9 +217,9 @@ tdict_status tdict_ragged_from_rows(tdict_tensor *const *rows, size_t count, con
   return status == TDICT_OK ? tdict_ragged_of_rows(what, rows, count, &o, out, err) : status;
 }
 
-tdict_tensor *tdict_ragged_get_values(const tdict_ragged *ragged) { return ragged->values; }
-const tdict_tensor *tdict_ragged_get_offsets(const tdict_ragged *ragged) { return ragged->offsets; }
-int64_t tdict_ragged_num_rows(const tdict_ragged *ragged) { return ragged->num_rows; }
+tdict_ragged_info tdict_ragged_get_info(const tdict_ragged *ragged) {
+  return (tdict_ragged_info){.values = ragged->values, .offsets = ragged->offsets, .num_rows = ragged->num_rows};
+}
 
 int64_t tdict_ragged_row_length(const tdict_ragged *ragged, int64_t i) {
   return i < 0 || i >= ragged->num_rows ? -1 : tdict_ragged_length(ragged, i);

@@ -1,4 +1,4 @@
-/* Removes entries by their paths, splits trees by paths, merges trees, and replaces the contents of a node. The caller
+/* Removes entries by their paths, splits trees by paths, and replaces the contents of a node. The caller
  * owns the results, which share tensors and objects with the sources. Thread rule: as in tdict/keysets.h. */
 #include "tdict/keysets.h"
 
@@ -11,7 +11,6 @@
 #include "core/ops/select.h"
 #include "core/tree/agree.h"
 #include "core/tree/place.h"
-#include "tdict/write.h"
 
 static tdict_status no_memory_for_keys(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
@@ -111,22 +110,6 @@ tdict_status tdict_split_keys(const tdict_tree *tree, const tdict_key_set *sets,
   }
   free(made);
   return status;
-}
-
-tdict_status tdict_merge(const tdict_tree *const *items, size_t count, tdict_tree **out, tdict_error *err) {
-  tdict_tree *made = NULL;
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "merge: out is NULL");
-  if (!items || count == 0) return tdict_fail(err, TDICT_EINVAL, "merge: no trees");
-  for (size_t i = 0; i < count; i++)
-    if (!items[i]) return tdict_fail(err, TDICT_EINVAL, "merge: tree %zu is NULL", i);
-  tdict_status status = tdict_map_share(items[0], "merge", &made, err);
-  for (size_t i = 1; i < count && status == TDICT_OK; i++) status = tdict_update(made, items[i], NULL, 0, err);
-  if (status != TDICT_OK) {
-    tdict_release(made);
-    return status;
-  }
-  *out = made;
-  return TDICT_OK;
 }
 
 tdict_status tdict_assign(tdict_tree *tree, const tdict_tree *other, tdict_error *err) {

@@ -292,24 +292,9 @@ tdict_status tdict_filter(const tdict_tree *tree, tdict_leaf_predicate keep, voi
   return run_apply(&j, NULL, out, err);
 }
 
-/* Recurses only if memory for a deeper cursor is exhausted. */
-int tdict_depth(const tdict_tree *tree) {
-  tdict_cursor cursor;
-  size_t deepest = 0;
-  if (!tree) return 0;
-  tdict_cursor_init(&cursor, tree, false);
-  for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    tdict_tree *child = tdict_leaf_tree(leaf);
-    size_t level = cursor.depth - 1; /* depth of a tensor or object; an empty child does not count */
-    if (child && (tdict_cursor_enter(&cursor, child) || tdict_is_empty(child))) continue;
-    if (child) level += 1 + (size_t)tdict_depth(child);
-    if (level > deepest) deepest = level;
-  }
-  tdict_cursor_reset(&cursor);
-  return (int)deepest;
-}
-
-bool tdict_is_empty(const tdict_tree *tree) {
+/* Returns true if there is no tensor and no object below a tree. Recurses only if memory for a deeper cursor is
+ * exhausted. */
+static bool is_empty(const tdict_tree *tree) {
   tdict_cursor cursor;
   bool empty = true;
   if (!tree) return true;
@@ -319,8 +304,25 @@ bool tdict_is_empty(const tdict_tree *tree) {
     if (!child)
       empty = false;
     else if (!tdict_cursor_enter(&cursor, child))
-      empty = tdict_is_empty(child);
+      empty = is_empty(child);
   }
   tdict_cursor_reset(&cursor);
   return empty;
+}
+
+/* Recurses for the same reason. */
+int tdict_depth(const tdict_tree *tree) {
+  tdict_cursor cursor;
+  size_t deepest = 0;
+  if (!tree) return 0;
+  tdict_cursor_init(&cursor, tree, false);
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    size_t level = cursor.depth - 1; /* depth of a tensor or object; an empty child does not count */
+    if (child && (tdict_cursor_enter(&cursor, child) || is_empty(child))) continue;
+    if (child) level += 1 + (size_t)tdict_depth(child);
+    if (level > deepest) deepest = level;
+  }
+  tdict_cursor_reset(&cursor);
+  return (int)deepest;
 }

@@ -39,18 +39,15 @@ static tdict_status check_tensor_copy(const tdict_moves *moves, const char *what
   return status == TDICT_OK ? tdict_moves_check_copy(moves, what, to, from, err) : status;
 }
 
-tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_tensor *value, tdict_error *err) {
-  tdict_tensor *to = NULL;
-  if (!tree || !path || !value) return fail_null_argument("write", !tree ? "tree" : !path ? "path" : "value", err);
-  tdict_status status = tdict_get(tree, path, &to, err);
-  if (status != TDICT_OK) return status;
-  status = check_tensor_copy(NULL, "write", to, value, err);
-  if (status == TDICT_OK && !is_same_view(to, value)) status = tdict_tensor_copy(to, value, err);
-  return status == TDICT_OK ? status : tdict_error_at(err, status, path);
+/* Writes the value to all elements of `to`. */
+static tdict_status write_whole(tdict_tensor *to, const tdict_tensor *value, tdict_error *err) {
+  tdict_status status = check_tensor_copy(NULL, "write", to, value, err);
+  return status == TDICT_OK && !is_same_view(to, value) ? tdict_tensor_copy(to, value, err) : status;
 }
 
 /* Writes the value to the elements of `to` that the plan selects. */
-static tdict_status write_at(tdict_tensor *to, tdict_index_plan *plan, const tdict_tensor *value, tdict_error *err) {
+static tdict_status write_planned(tdict_tensor *to, tdict_index_plan *plan, const tdict_tensor *value,
+                                  tdict_error *err) {
   tdict_made wanted, made;
   tdict_temp temp;
   tdict_status status = tdict_index_plan_describe(plan, to, &wanted, err);
@@ -62,20 +59,25 @@ static tdict_status write_at(tdict_tensor *to, tdict_index_plan *plan, const tdi
   return status == TDICT_OK ? tdict_moves_run(plan->moves, err) : status;
 }
 
-tdict_status tdict_write_at(tdict_tree *tree, const char *path, const tdict_indices *index, const tdict_tensor *value,
-                            tdict_error *err) {
-  tdict_tensor *to = NULL;
+static tdict_status write_indexed(tdict_tensor *to, const tdict_indices *index, const tdict_tensor *value,
+                                  tdict_error *err) {
+  tdict_moves moves = {.what = "write"};
   tdict_index_plan plan;
-  const char *null = !tree ? "tree" : !path ? "path" : !index ? "index" : !value ? "value" : NULL;
-  if (null) return fail_null_argument("write_at", null, err);
-  tdict_status status = tdict_get(tree, path, &to, err);
+  tdict_status status = tdict_index_plan_init(&plan, &moves, to->ndim, to->dims, index, err);
   if (status != TDICT_OK) return status;
-  tdict_moves moves = {.what = "write_at"};
-  status = tdict_index_plan_init(&plan, &moves, to->ndim, to->dims, index, err);
-  if (status != TDICT_OK) return tdict_error_at(err, status, path);
-  status = write_at(to, &plan, value, err);
+  status = write_planned(to, &plan, value, err);
   tdict_moves_reset(&moves);
   tdict_index_plan_reset(&plan);
+  return status;
+}
+
+tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_indices *index, const tdict_tensor *value,
+                         tdict_error *err) {
+  tdict_tensor *to = NULL;
+  if (!tree || !path || !value) return fail_null_argument("write", !tree ? "tree" : !path ? "path" : "value", err);
+  tdict_status status = tdict_get(tree, path, &to, err);
+  if (status != TDICT_OK) return status;
+  status = index ? write_indexed(to, index, value, err) : write_whole(to, value, err);
   return status == TDICT_OK ? status : tdict_error_at(err, status, path);
 }
 
@@ -175,8 +177,6 @@ tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, const 
   tdict_moves_reset(&moves);
   return status;
 }
-
-tdict_status tdict_zero(tdict_tree *tree, tdict_error *err) { return tdict_fill(tree, NULL, 0, NULL, err); }
 
 /* The state of a copy between trees. A cursor walks the source. The mark of each frame is the node of the destination
  * at the same path. */

@@ -24,9 +24,9 @@ tdict_schema_info tdict_schema_get_info(const tdict_schema *schema) {
                              .batch_size = schema->batch_size,
                              .num_entries = schema->num_entries,
                              .num_leaves = schema->num_tensors,
-                             .num_objects = schema->num_objects};
+                             .num_objects = schema->num_objects,
+                             .hash = schema->hash};
 }
-tdict_hash128 tdict_schema_hash(const tdict_schema *schema) { return schema->hash; }
 
 tdict_status tdict_schema_get_entry(const tdict_schema *schema, size_t i, tdict_schema_entry *out, tdict_error *err) {
   if (!schema || !out) return tdict_fail(err, TDICT_EINVAL, "schema_get_entry: %s is NULL", schema ? "out" : "schema");

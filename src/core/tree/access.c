@@ -230,14 +230,7 @@ static uint32_t find_nth_slot(const tdict_keys *keys, size_t i) {
   return slot;
 }
 
-const char *tdict_get_key(const tdict_tree *tree, size_t i) {
-  return tree && i < tree->keys->num_live ? tree->keys->slots[find_nth_slot(tree->keys, i)].name : NULL;
-}
-
-tdict_status tdict_get_entry_at(const tdict_tree *tree, size_t i, tdict_entry *out, tdict_error *err) {
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "get_entry_at: %s is NULL", tree ? "out" : "tree");
-  if (i >= tree->keys->num_live)
-    return tdict_fail(err, TDICT_ENOTFOUND, "get_entry_at: key %zu of %u", i, (unsigned)tree->keys->num_live);
-  *out = make_entry(tree, find_nth_slot(tree->keys, i));
-  return TDICT_OK;
+tdict_entry tdict_get_entry_at(const tdict_tree *tree, size_t i) {
+  if (!tree || i >= tree->keys->num_live) return (tdict_entry){0};
+  return make_entry(tree, find_nth_slot(tree->keys, i));
 }

@@ -17,7 +17,7 @@ void tdict_comm_write_header(const tdict_comm_call *call, const tdict_comm_offer
                              .rows = offer->rows,
                              .has_counts = offer->has_counts};
   if (!offer->schema) return;
-  out->hash = tdict_schema_hash(offer->schema);
+  out->hash = tdict_schema_get_info(offer->schema).hash;
   out->blob_bytes = tdict_schema_write(offer->schema, NULL, 0);
 }
 
@@ -89,7 +89,7 @@ tdict_status tdict_comm_read_schema(const tdict_comm_call *call, const void *blo
   tdict_schema *found = NULL;
   tdict_status status = tdict_schema_read(blob, header->blob_bytes, &found, err);
   if (status != TDICT_OK) return status;
-  const tdict_hash128 hash = tdict_schema_hash(found);
+  const tdict_hash128 hash = tdict_schema_get_info(found).hash;
   if (hash.lo == header->hash.lo && hash.hi == header->hash.hi) {
     *out = found;
     return TDICT_OK;

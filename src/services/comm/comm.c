@@ -114,6 +114,7 @@ void tdict_comm_abort(tdict_comm *comm) {
   (void)tdict_comm_fail(comm, &failure);
 }
 
-int32_t tdict_comm_rank(const tdict_comm *comm) { return comm->table.rank; }
-int32_t tdict_comm_world_size(const tdict_comm *comm) { return comm->table.world_size; }
-tdict_device tdict_comm_device(const tdict_comm *comm) { return comm->table.device; }
+tdict_comm_info tdict_comm_get_info(const tdict_comm *comm) {
+  const tdict_comm_table *t = &comm->table;
+  return (tdict_comm_info){.rank = t->rank, .world_size = t->world_size, .device = t->device};
+}

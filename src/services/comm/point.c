@@ -64,7 +64,7 @@ static tdict_status receive_header(tdict_comm_call *call, tdict_comm_op op, tdic
 static tdict_status send_schema(const tdict_comm_call *call, tdict_schema *schema, tdict_error *err) {
   const tdict_schema_cache *cache = &call->comm->peers[call->root].sent;
   const size_t bytes = tdict_schema_write(schema, NULL, 0);
-  if (tdict_schema_cache_find(cache, tdict_schema_hash(schema), bytes)) return TDICT_OK;
+  if (tdict_schema_cache_find(cache, tdict_schema_get_info(schema).hash, bytes)) return TDICT_OK;
   void *blob = malloc(bytes);
   if (!blob) return tdict_fail(err, TDICT_ENOMEM, "send: no host memory for a schema of %zu bytes", bytes);
   tdict_schema_write(schema, blob, bytes);

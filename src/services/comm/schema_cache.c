@@ -7,7 +7,7 @@
 
 static int find(const tdict_schema_cache *cache, tdict_hash128 hash, size_t blob_bytes) {
   for (int i = 0; i < cache->count; i++) {
-    const tdict_hash128 other = tdict_schema_hash(cache->schemas[i]);
+    const tdict_hash128 other = tdict_schema_get_info(cache->schemas[i]).hash;
     if (other.lo == hash.lo && other.hi == hash.hi && tdict_schema_write(cache->schemas[i], NULL, 0) == blob_bytes)
       return i;
   }
@@ -26,7 +26,7 @@ tdict_schema *tdict_schema_cache_match(const tdict_schema_cache *cache, const td
 }
 
 void tdict_schema_cache_use(tdict_schema_cache *cache, tdict_schema *schema) {
-  int at = find(cache, tdict_schema_hash(schema), tdict_schema_write(schema, NULL, 0));
+  int at = find(cache, tdict_schema_get_info(schema).hash, tdict_schema_write(schema, NULL, 0));
   tdict_schema *kept = at < 0 ? tdict_schema_retain(schema) : cache->schemas[at];
   if (at < 0 && cache->count == TDICT_SCHEMA_CACHE_SIZE) tdict_schema_release(cache->schemas[--cache->count]);
   if (at < 0) at = cache->count++;

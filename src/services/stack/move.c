@@ -47,9 +47,7 @@ tdict_status tdict_lazy_stack_to_device_async(tdict_context *context, const tdic
 /* Finds the child at the key with index `i`. The key must be the number `i` as decimal text. */
 static tdict_status get_child(const char *what, const tdict_tree *tree, size_t i, tdict_tree **out, tdict_error *err) {
   char key[KEY_BYTES];
-  tdict_entry entry;
-  tdict_status status = tdict_get_entry_at(tree, i, &entry, err);
-  if (status != TDICT_OK) return status;
+  const tdict_entry entry = tdict_get_entry_at(tree, i);
   name_item(i, key);
   if (strcmp(entry.key, key) != 0)
     return tdict_fail(err, TDICT_ENOTFOUND, "%s: key %zu is '%.80s', wanted '%s'", what, i, entry.key, key);

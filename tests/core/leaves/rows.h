@@ -124,8 +124,8 @@ static inline void rows_check_row(const world *w, const rows *want, int64_t i, c
 }
 /* A leaf has these rows: its values, its offsets and what its functions say. */
 static inline void rows_check(const world *w, const rows *want, const tdict_ragged *got) {
-  const tdict_tensor *values = tdict_ragged_get_values(got), *offsets = tdict_ragged_get_offsets(got);
-  assert_int_equal(tdict_ragged_num_rows(got), want->count);
+  const tdict_tensor *values = tdict_ragged_get_info(got).values, *offsets = tdict_ragged_get_info(got).offsets;
+  assert_int_equal(tdict_ragged_get_info(got).num_rows, want->count);
   assert_int_equal(tdict_tensor_ndim(values), 2);
   assert_int_equal(tdict_tensor_shape(values)[1], want->width);
   assert_int_equal(tdict_tensor_ndim(offsets), 1);

@@ -17,12 +17,12 @@ DEVICE_CASE(ragged_create_shares) {
     rows r = rows_random(i, 1 + i % 3);
     tdict_ragged *leaf = rows_make(&r, i % 2 ? TDICT_I32 : TDICT_I64, memory);
     rows_check(&w, &r, leaf);
-    tdict_tensor *values = tdict_tensor_retain(tdict_ragged_get_values(leaf));
-    tdict_tensor *offsets = tdict_tensor_retain(tdict_ragged_get_offsets(leaf));
+    tdict_tensor *values = tdict_tensor_retain(tdict_ragged_get_info(leaf).values);
+    tdict_tensor *offsets = tdict_tensor_retain(tdict_ragged_get_info(leaf).offsets);
     tdict_ragged *again = NULL;
     td_ok(tdict_ragged_create(values, offsets, &again, err));
-    assert_ptr_equal(tdict_ragged_get_values(again), values);
-    assert_ptr_equal(tdict_ragged_get_offsets(again), offsets);
+    assert_ptr_equal(tdict_ragged_get_info(again).values, values);
+    assert_ptr_equal(tdict_ragged_get_info(again).offsets, offsets);
     tdict_ragged_release(leaf);
     rows_check(&w, &r, again); /* the leaf has references of its own */
     assert_ptr_equal(tdict_ragged_retain(again), again);
@@ -44,7 +44,7 @@ CASE(ragged_create_takes_any_layout) {
   td_ok(tdict_tensor_permute(base, 2, (const int[]){1, 0}, &values, err));
   td_ok(tdict_tensor_slice(all, &(tdict_tensor_range){0, 0, 4, 2}, &offsets, err));
   td_ok(tdict_ragged_create(values, offsets, &leaf, err));
-  assert_int_equal(tdict_ragged_num_rows(leaf), 3);
+  assert_int_equal(tdict_ragged_get_info(leaf).num_rows, 3);
   const int64_t lengths[] = {2, 0, 3};
   const float *data = tdict_tensor_const_data(base);
   for (int64_t i = 0, at = 0; i < 3; at += lengths[i++]) {
@@ -117,10 +117,10 @@ DEVICE_CASE(ragged_from_rows_copies) {
     o.offsets_dtype = i % 2 ? TDICT_I32 : TDICT_I64;
     td_ok(tdict_ragged_from_rows(each, (size_t)i, i % 2 ? &o : NULL, &leaf, err));
     rows_check(&w, &r, leaf);
-    assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_offsets(leaf)), o.offsets_dtype);
-    assert_true(tdict_device_equal(tdict_tensor_device(tdict_ragged_get_values(leaf)), w.device));
+    assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_info(leaf).offsets), o.offsets_dtype);
+    assert_true(tdict_device_equal(tdict_tensor_device(tdict_ragged_get_info(leaf).values), w.device));
     for (int k = 0; k < i; k++) {
-      assert_false(tdict_tensor_shares_storage(each[k], tdict_ragged_get_values(leaf)));
+      assert_false(tdict_tensor_shares_storage(each[k], tdict_ragged_get_info(leaf).values));
       tdict_tensor_release(each[k]);
     }
     tdict_ragged_release(leaf);
@@ -141,9 +141,10 @@ GPU_CASE(ragged_from_rows_takes_a_memory) {
     o.memory = memories[i];
     td_ok(tdict_ragged_from_rows(each, 5, &o, &leaf, err));
     rows_check(&w, &r, leaf);
-    assert_int_equal(tdict_tensor_is_pinned(tdict_ragged_get_values(leaf)), i == 1);
-    assert_int_equal(tdict_tensor_is_pinned(tdict_ragged_get_offsets(leaf)), i == 1);
-    assert_int_equal(tdict_tensor_device(tdict_ragged_get_offsets(leaf)).type, i ? TDICT_DEVICE_CPU : w.device.type);
+    assert_int_equal(tdict_tensor_is_pinned(tdict_ragged_get_info(leaf).values), i == 1);
+    assert_int_equal(tdict_tensor_is_pinned(tdict_ragged_get_info(leaf).offsets), i == 1);
+    assert_int_equal(tdict_tensor_device(tdict_ragged_get_info(leaf).offsets).type,
+                     i ? TDICT_DEVICE_CPU : w.device.type);
     tdict_ragged_release(leaf);
   }
   for (int k = 0; k < 5; k++) tdict_tensor_release(each[k]);
@@ -229,7 +230,7 @@ DEVICE_CASE(ragged_rows_are_views) {
     tdict_tensor *row = NULL;
     td_ok(tdict_ragged_get_row(leaf, i, &row, err));
     rows_check_row(&w, &r, i, row);
-    assert_true(tdict_tensor_shares_storage(row, tdict_ragged_get_values(leaf)));
+    assert_true(tdict_tensor_shares_storage(row, tdict_ragged_get_info(leaf).values));
     tdict_tensor_release(row);
   }
   tdict_tensor *row = NULL;
@@ -251,8 +252,8 @@ CASE(ragged_survives_enomem) {
   for (int k = 0; k < 3; k++) each[k] = rows_tensor(&r, k, NULL);
   tdict_ragged *leaf = NULL, *again = NULL;
   TD_WITHOUT_MEMORY(tdict_ragged_from_rows(each, 3, NULL, &leaf, err));
-  TD_WITHOUT_MEMORY(tdict_ragged_create(tdict_ragged_get_values(leaf),
-                                        (tdict_tensor *)(uintptr_t)tdict_ragged_get_offsets(leaf), &again, err));
+  TD_WITHOUT_MEMORY(tdict_ragged_create(tdict_ragged_get_info(leaf).values,
+                                        (tdict_tensor *)(uintptr_t)tdict_ragged_get_info(leaf).offsets, &again, err));
   TD_WITHOUT_MEMORY(tdict_ragged_get_row(again, 0, &row, err));
   tdict_tensor_release(row);
   tdict_ragged_release(leaf);

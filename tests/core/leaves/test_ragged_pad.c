@@ -63,8 +63,8 @@ DEVICE_CASE(ragged_from_padded_copies_rows) {
     o.offsets_dtype = i % 2 ? TDICT_I32 : TDICT_I64;
     td_ok(tdict_ragged_from_padded(padded, lengths, &o, &leaf, err));
     rows_check(&w, &r, leaf);
-    assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_offsets(leaf)), o.offsets_dtype);
-    assert_true(tdict_device_equal(tdict_tensor_device(tdict_ragged_get_values(leaf)), w.device));
+    assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_info(leaf).offsets), o.offsets_dtype);
+    assert_true(tdict_device_equal(tdict_tensor_device(tdict_ragged_get_info(leaf).values), w.device));
     tdict_ragged_release(leaf);
     tdict_tensor_release(lengths);
     tdict_tensor_release(padded);

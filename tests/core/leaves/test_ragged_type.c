@@ -47,7 +47,7 @@ DEVICE_CASE(ragged_index_takes_rows_and_ranges) {
   for (int n = 0; n < 40; n++) {
     rows r = rows_random(1 + n % 7, 1 + n % 3);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *out = NULL;
-    tdict_tensor *values = tdict_ragged_get_values(rows_get(td, "n.x"));
+    tdict_tensor *values = tdict_ragged_get_info(rows_get(td, "n.x")).values;
     const int64_t i = rows_pick((uint32_t)r.count), first = rows_pick((uint32_t)r.count);
     const int64_t count = rows_pick((uint32_t)(r.count - first) + 1);
     td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(i - r.count)), NULL, &out, err));
@@ -59,7 +59,7 @@ DEVICE_CASE(ragged_index_takes_rows_and_ranges) {
     int64_t positions[MOST_ROWS];
     for (int64_t k = 0; k < count; k++) positions[k] = first + k;
     rows part = rows_select(&r, count, positions);
-    assert_true(tdict_tensor_shares_storage(tdict_ragged_get_values(rows_get(out, "n.x")), values));
+    assert_true(tdict_tensor_shares_storage(tdict_ragged_get_info(rows_get(out, "n.x")).values, values));
     rows_check_and_release(&w, &part, out);
     td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_ALL), NULL, &out, err));
     assert_ptr_equal(rows_get(out, "n.x"), rows_get(td, "n.x"));
@@ -93,10 +93,10 @@ DEVICE_CASE(ragged_index_lists_copy) {
                tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 1)), NULL, &out, err));
       assert_string_equal(td_last_error.path, "n.x");
     } else {
-      const tdict_tensor *values = tdict_ragged_get_values(rows_get(td, "n.x"));
+      const tdict_tensor *values = tdict_ragged_get_info(rows_get(td, "n.x")).values;
       td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, count)), NULL, &out, err));
       rows part = rows_select(&r, count, list);
-      assert_false(tdict_tensor_shares_storage(tdict_ragged_get_values(rows_get(out, "n.x")), values));
+      assert_false(tdict_tensor_shares_storage(tdict_ragged_get_info(rows_get(out, "n.x")).values, values));
       rows_check_and_release(&w, &part, out);
       td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_MASK(mask_tensor)), NULL, &out, err));
       part = rows_select(&r, num_set, set);
@@ -167,9 +167,9 @@ DEVICE_CASE(ragged_cat_joins_rows) {
       for (int64_t k = 0; k < r[i].count; k++) rows_add_copy(&sum, &r[i], k);
     }
     td_ok(tdict_cat((const tdict_tree *const *)td, 3, NULL, NULL, &out, err));
-    assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_offsets(rows_get(out, "n.x"))),
-                     tdict_tensor_dtype(tdict_ragged_get_offsets(rows_get(td[0], "n.x"))));
-    assert_true(tdict_device_equal(tdict_tensor_device(tdict_ragged_get_values(rows_get(out, "n.x"))), w.device));
+    assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_info(rows_get(out, "n.x")).offsets),
+                     tdict_tensor_dtype(tdict_ragged_get_info(rows_get(td[0], "n.x")).offsets));
+    assert_true(tdict_device_equal(tdict_tensor_device(tdict_ragged_get_info(rows_get(out, "n.x")).values), w.device));
     rows_check_and_release(&w, &sum, out);
     for (int i = 0; i < 3; i++) rows_check_and_release(&w, &r[i], td[i]);
   }
@@ -223,7 +223,7 @@ DEVICE_CASE(ragged_stack_makes_leaves) {
     assert_int_equal(tdict_tensor_shape(help_get(out, "t"))[0], 5);
     if (is_ragged) {
       rows_check_at(&w, &r, out, "n.x");
-      assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_offsets(rows_get(out, "n.x"))), TDICT_I64);
+      assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_info(rows_get(out, "n.x")).offsets), TDICT_I64);
     } else {
       assert_int_equal(tdict_tensor_ndim(help_get(out, "n.x")), 3);
     }
@@ -322,10 +322,11 @@ CASE(ragged_visits_see_values) {
   for (int i = 0; i < 3; i++)
     for (int64_t k = 0; k < ones.length[i] * 2; k++) ones.value[i][k] = 1;
   rows_check_at(&w, &ones, out, "n.x");
-  assert_ptr_equal(tdict_ragged_get_offsets(rows_get(out, "n.x")), tdict_ragged_get_offsets(rows_get(td, "n.x")));
+  assert_ptr_equal(tdict_ragged_get_info(rows_get(out, "n.x")).offsets,
+                   tdict_ragged_get_info(rows_get(td, "n.x")).offsets);
   td_ok(tdict_fill(td, "n.x", 1, NULL, err));
   rows_check_at(&w, &ones, td, "n.x");
-  td_ok(tdict_zero(td, err));
+  td_ok(tdict_fill(td, NULL, 0, NULL, err));
   for (int i = 0; i < 3; i++) memset(ones.value[i], 0, (size_t)(ones.length[i] * 2) * sizeof(float));
   rows_check_and_release(&w, &ones, tdict_retain(td));
   tdict_release(out);
@@ -350,8 +351,8 @@ DEVICE_CASE(ragged_clone_and_compare) {
   assert_ptr_equal(rows_get(shallow, "n.x"), rows_get(td, "n.x"));
   td_ok(tdict_clone_deep(td, TD_IN(MEMORY(w)), &deep, err));
   const tdict_ragged *a = rows_get(td, "n.x"), *b = rows_get(deep, "n.x");
-  assert_false(tdict_tensor_shares_storage(tdict_ragged_get_values(a), tdict_ragged_get_values(b)));
-  assert_false(tdict_tensor_shares_storage(tdict_ragged_get_offsets(a), tdict_ragged_get_offsets(b)));
+  assert_false(tdict_tensor_shares_storage(tdict_ragged_get_info(a).values, tdict_ragged_get_info(b).values));
+  assert_false(tdict_tensor_shares_storage(tdict_ragged_get_info(a).offsets, tdict_ragged_get_info(b).offsets));
   rows_check(&w, &r, b);
   assert_true(tdict_equal(td, deep) && tdict_equal(td, shallow));
   assert_int_equal(tdict_bytes(td), 3 * 8 + 5 * 2 * 4 + 4 * 4); /* int32 offsets */
@@ -385,9 +386,9 @@ CASE(ragged_values_are_converted) {
   tdict_tree *td = rows_tree(&r, NULL), *out = NULL;
   td_ok(tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err));
   const tdict_ragged *leaf = rows_get(out, "n.x");
-  assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_values(leaf)), TDICT_F64);
-  assert_ptr_equal(tdict_ragged_get_offsets(leaf), tdict_ragged_get_offsets(rows_get(td, "n.x")));
-  const double *data = tdict_tensor_const_data(tdict_ragged_get_values(leaf));
+  assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_info(leaf).values), TDICT_F64);
+  assert_ptr_equal(tdict_ragged_get_info(leaf).offsets, tdict_ragged_get_info(rows_get(td, "n.x")).offsets);
+  const double *data = tdict_tensor_const_data(tdict_ragged_get_info(leaf).values);
   for (int64_t i = 0, at = 0; i < 4; i++) {
     assert_int_equal(tdict_ragged_row_length(leaf, i), r.length[i]);
     for (int64_t k = 0; k < r.length[i] * 2; k++) assert_true(data[at++] == (double)r.value[i][k]);
@@ -396,7 +397,8 @@ CASE(ragged_values_are_converted) {
   TD_WITHOUT_MEMORY(tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err));
   tdict_release(out);
   td_ok(tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err)); /* nothing changes in the leaf */
-  assert_ptr_equal(tdict_ragged_get_values(rows_get(out, "n.x")), tdict_ragged_get_values(rows_get(td, "n.x")));
+  assert_ptr_equal(tdict_ragged_get_info(rows_get(out, "n.x")).values,
+                   tdict_ragged_get_info(rows_get(td, "n.x")).values);
   tdict_release(out);
   tdict_release(td);
   rows_free(&r);

@@ -15,7 +15,7 @@ DEVICE_CASE(ragged_rows_are_written) {
   for (int n = 0; n < 30; n++) {
     rows r = rows_random(2 + n % 6, 2), fresh = rows_of(2, (int)r.count, r.length);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *new_rows = rows_tree(&fresh, MEMORY(w)), *row = NULL, *part = NULL;
-    tdict_tensor *values = tdict_ragged_get_values(rows_get(td, "n.x"));
+    tdict_tensor *values = tdict_ragged_get_info(rows_get(td, "n.x")).values;
     const int64_t i = rows_pick((uint32_t)r.count), first = rows_pick((uint32_t)r.count), count = r.count - first;
     /* one row from a tensor */
     td_ok(tdict_index_get(NULL, new_rows, TDICT_INDEX(TDICT_AT(i)), NULL, &row, err));
@@ -42,7 +42,7 @@ DEVICE_CASE(ragged_rows_are_written) {
     if (n % 3 == 1) td_ok(tdict_copy(td, again, NULL, err));
     if (n % 3 == 2) td_ok(tdict_update_in_place(td, again, NULL, 0, err));
     rows_check_at(&w, &fresh, td, "n.x");
-    assert_ptr_equal(tdict_ragged_get_values(rows_get(td, "n.x")), values);
+    assert_ptr_equal(tdict_ragged_get_info(rows_get(td, "n.x")).values, values);
     (void)count;
     tdict_release(again);
     tdict_release(row);
@@ -69,7 +69,7 @@ CASE(ragged_lists_are_written) {
     rows_check_at(&w, &r, td, "n.x");
     /* and read into the same leaf */
     td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, count)), NULL, &out, err));
-    td_ok(tdict_zero(out, err));
+    td_ok(tdict_fill(out, NULL, 0, NULL, err));
     td_ok(tdict_index_into(NULL, out, td, TDICT_INDEX(TDICT_LIST(list, count)), NULL, err));
     rows part = rows_select(&r, count, list);
     rows_check_and_release(&w, &part, out);
@@ -77,7 +77,7 @@ CASE(ragged_lists_are_written) {
     td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(n % 6)), NULL, &out, err));
     tdict_tree *copy = NULL;
     td_ok(tdict_clone_deep(out, NULL, &copy, err));
-    td_ok(tdict_zero(copy, err));
+    td_ok(tdict_fill(copy, NULL, 0, NULL, err));
     td_ok(tdict_index_into(NULL, copy, td, TDICT_INDEX(TDICT_AT(n % 6)), NULL, err));
     rows_check_row(&w, &r, n % 6, help_get(copy, "n.x"));
     tdict_release(copy);
@@ -121,11 +121,11 @@ DEVICE_CASE(ragged_cat_into_writes_rows) {
     }
     rows before = rows_of(2, (int)all.count, all.length);
     tdict_tree *td = rows_tree(&before, MEMORY(w));
-    tdict_tensor *values = tdict_ragged_get_values(rows_get(td, "n.x"));
+    tdict_tensor *values = tdict_ragged_get_info(rows_get(td, "n.x")).values;
     tdict_lock(td);
     td_ok(tdict_cat_into(td, (const tdict_tree *const *)items, 3, NULL, NULL, err));
     rows_check_at(&w, &all, td, "n.x");
-    assert_ptr_equal(tdict_ragged_get_values(rows_get(td, "n.x")), values);
+    assert_ptr_equal(tdict_ragged_get_info(rows_get(td, "n.x")).values, values);
     td_ok(tdict_cat_into(td, (const tdict_tree *const[]){td}, 1, NULL, NULL, err)); /* onto itself */
     rows_check_at(&w, &all, td, "n.x");
     for (int i = 0; i < 3; i++) rows_check_and_release(&w, &parts[i], items[i]);
@@ -142,7 +142,7 @@ CASE(ragged_cat_into_refuses) {
   tdict_tree *first = rows_tree(&a, NULL), *second = rows_tree(&b, NULL), *td = rows_tree(&r, NULL);
   tdict_tree *longer = rows_tree(&other, NULL), *wider = rows_tree(&wide, NULL);
   const tdict_tree *both[] = {first, second}, *misfit[] = {first, wider};
-  td_ok(tdict_zero(td, err));
+  td_ok(tdict_fill(td, NULL, 0, NULL, err));
   for (int64_t i = 0; i < 3; i++) memset(r.value[i], 0, (size_t)r.length[i] * 2 * sizeof(float));
   td_fails(TDICT_ESHAPE, "row 2 has length 4, but row 0 of the other side has 2",
            tdict_cat_into(longer, both, 2, NULL, NULL, err));
@@ -181,7 +181,7 @@ CASE(ragged_writes_refuse) {
   tdict_tree *plain = TREE(3), *empty = TREE(3), *objects = TREE(3);
   const int64_t two[] = {0, 1};
   /* the tensor "t" comes first, and must not change either */
-  td_ok(tdict_zero(value, err));
+  td_ok(tdict_fill(value, NULL, 0, NULL, err));
   td_fails(TDICT_ESHAPE, "row 1 has length 1, but row 1 of the other side has 2", tdict_copy(td, value, NULL, err));
   assert_string_equal(td_last_error.path, "n.x");
   td_fails(TDICT_ESHAPE, "row 1 has length 1", tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), value, NULL, err));

@@ -121,7 +121,7 @@ static trees make_trees(void) {
   td_ok(tdict_set(t.td, "x", x, err));
   tdict_tensor_release(x);
   td_ok(tdict_clone_deep(t.td, NULL, &t.other, err));
-  td_ok(tdict_zero(t.other, err));
+  td_ok(tdict_fill(t.other, NULL, 0, NULL, err));
   const tdict_tree *const both[] = {t.other, t.other};
   td_ok(tdict_stack(both, 2, NULL, NULL, &t.stacked, err));
   td_ok(tdict_cat(both, 2, NULL, NULL, &t.joined, err));

@@ -190,6 +190,11 @@ static tdict_status same_tensor(void *user, const tdict_leaves *at, tdict_tensor
   return TDICT_OK;
 }
 
+static tdict_status clone_and_update(const tdict_tree *td, tdict_tree **out, tdict_error *err) {
+  const tdict_status status = tdict_clone(td, out, err);
+  return status == TDICT_OK ? tdict_update(*out, td, NULL, 0, err) : status;
+}
+
 /* The functions of the next case. The first KEEPERS of them do not use the batch size of the parent. */
 enum { KEEPERS = 11, FUNCTIONS = 19 };
 static tdict_status make_result(int n, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
@@ -202,7 +207,7 @@ static tdict_status make_result(int n, const tdict_tree *td, tdict_tree **out, t
   if (n == 4) return tdict_select(td, (const char *[]){"d.x"}, 1, true, out, err);
   if (n == 5) return tdict_exclude(td, (const char *[]){"a"}, 1, out, err);
   if (n == 6) return tdict_unflatten_keys(td, ".", out, err);
-  if (n == 7) return tdict_merge(both, 2, out, err);
+  if (n == 7) return clone_and_update(td, out, err);
   if (n == 8) return tdict_apply(NULL, both, 1, same_tensor, NULL, NULL, out, err);
   if (n == 9) return tdict_filter(td, keep_all, NULL, out, err);
   if (n == 10) return tdict_to_dtype(td, TDICT_F64, NULL, NULL, out, err);

@@ -52,7 +52,7 @@ DEVICE_CASE(clone_deep_copies) {
   m_tree *made = rig_mapped(t, &map);
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, td_device()));
   td_ok(tdict_set_device(out, NULL, err));
-  td_ok(tdict_zero(td, err)); /* does not appear in the copy */
+  td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* does not appear in the copy */
   rig_check(&r, made, out);
   tdict_release(out);
   if (r.context) { /* copy to pinned memory; the device of the tree changes too */
@@ -305,7 +305,7 @@ DEVICE_CASE(consolidate_copies_into_one_storage) {
     td_ok(tdict_unlock(out, err));
     td_ok(tdict_set_device(out, NULL, err));
     tdict_lock(out);
-    td_ok(tdict_zero(td, err)); /* does not appear in the copy */
+    td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* does not appear in the copy */
     rig there = i == 0 ? r : (rig){0};
     rig_check(&there, made, out);
     tdict_release(out);

@@ -33,7 +33,7 @@ DEVICE_CASE(compare_finds_first_difference) {
   assert_int_equal(d.index[0], 1);
   assert_int_equal(d.index[1], 1);
   assert_non_null(strstr(d.message, "0 and 2"));
-  td_ok(tdict_zero(b, err));
+  td_ok(tdict_fill(b, NULL, 0, NULL, err));
   assert_false(differ(a, b, NULL).differs);
   assert_false(differ(a, host, NULL).differs == differ(host, host, NULL).differs);
   td_ok(tdict_select(b, (const char *const[]){"n"}, 1, true, &other, err));

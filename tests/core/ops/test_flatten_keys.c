@@ -5,7 +5,7 @@ CASE(flatten_keys_flattens) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
   td_ok(tdict_flatten_keys(td, NULL, &out, err));
   help_paths(out, "a n\\.b n\\.m\\.u"); /* e was empty */
-  assert_string_equal(tdict_get_key(out, 2), "n.m.u");
+  assert_string_equal(tdict_get_entry_at(out, 2).key, "n.m.u");
   assert_ptr_equal(help_get(out, "n\\.m\\.u"), help_get(td, "n.m.u"));
   assert_int_equal(tdict_batch_ndim(out), 1);
   tdict_release(out);

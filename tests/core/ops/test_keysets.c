@@ -9,14 +9,13 @@ DEVICE_CASE(keysets_share_leaves) {
   char *before = help_snapshot(td);
   tdict_lock(td);
   td_ok(tdict_select(td, PATHS("n", "a"), true, &out, err));
-  for (int way = 0; way < 4; way++) {
+  for (int way = 0; way < 3; way++) {
     assert_false(tdict_is_locked(out));
     assert_ptr_equal(help_get(out, "a"), help_get(td, "a"));
-    if (way < 3) assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
+    if (way < 2) assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
     tdict_release(out);
     if (way == 0) td_ok(tdict_exclude(td, PATHS("e"), &out, err));
-    if (way == 1) td_ok(tdict_merge((const tdict_tree *const[]){td}, 1, &out, err));
-    if (way == 2) td_ok(tdict_flatten_keys(td, NULL, &out, err));
+    if (way == 1) td_ok(tdict_flatten_keys(td, NULL, &out, err));
   }
   td_ok(tdict_unlock(td, err));
   help_unchanged(td, before);
@@ -107,33 +106,6 @@ CASE(split_keys_refuses) {
   m_reset();
 }
 
-CASE(merge_merges) {
-  tdict_tree *a = ops_tree(SAMPLE(3)), *b = TREE(3), *out = NULL;
-  char *before = help_snapshot(a);
-  help_put(b, "n.b", TENSOR(3));
-  help_put(b, "x", TENSOR(3));
-  td_ok(tdict_merge((const tdict_tree *const[]){a, b}, 2, &out, err));
-  help_paths(out, "a n n.b n.m n.m.u e x");
-  assert_ptr_equal(help_get(out, "n.b"), help_get(b, "n.b"));
-  assert_ptr_equal(help_get(out, "a"), help_get(a, "a"));
-  help_unchanged(a, before);
-  tdict_release(out);
-  tdict_release(a);
-  tdict_release(b);
-  m_reset();
-}
-
-CASE(merge_refuses) {
-  tdict_tree *a = TREE(3), *b = TREE(4), *out = NULL;
-  help_put(b, "x", TENSOR(4));
-  td_fails(TDICT_EINVAL, "no trees", tdict_merge(NULL, 0, &out, err));
-  td_fails(TDICT_EINVAL, "tree 1 is NULL", tdict_merge((const tdict_tree *const[]){a, NULL}, 2, &out, err));
-  td_fails(TDICT_ESHAPE, "[3]", tdict_merge((const tdict_tree *const[]){a, b}, 2, &out, err));
-  assert_null(out);
-  tdict_release(a);
-  tdict_release(b);
-}
-
 CASE(keysets_survive_enomem) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL, *flat = NULL, *many[2];
   static const char *const set_paths[] = {"n.m"};
@@ -149,8 +121,6 @@ CASE(keysets_survive_enomem) {
   RIG_WITHOUT_MEMORY(flat, tdict_unflatten_keys(flat, NULL, &out, err));
   tdict_release(out);
   tdict_release(flat);
-  RIG_WITHOUT_MEMORY(td, tdict_merge((const tdict_tree *const[]){td, td}, 2, &out, err));
-  tdict_release(out);
   tdict_release(td);
   m_reset();
 }

@@ -137,16 +137,16 @@ DEVICE_CASE(must_write_in_place) {
   tdict_tree *td = rig_tree(&r, model), *other = rig_tree(&r, rig_like(model));
   const void *a = address(td, "a"), *u = address(td, "n.m.u");
   tdict_lock(td);
-  td_ok(tdict_write(td, "a", help_get(other, "a"), err));
-  td_ok(tdict_zero(td, err));
+  td_ok(tdict_write(td, "a", NULL, help_get(other, "a"), err));
+  td_ok(tdict_fill(td, NULL, 0, NULL, err));
   td_ok(tdict_fill(td, "n", 0, NULL, err));
   td_ok(tdict_copy(td, other, NULL, err));
   assert_true(tdict_equal(td, other));
   tdict_tree *row = NULL;
   td_ok(tdict_index_get(NULL, other, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
-  td_ok(tdict_write_at(td, "a", TDICT_INDEX(TDICT_AT(2)), help_get(row, "a"), err));
-  td_fails(TDICT_ENOTFOUND, "'x'", tdict_write(td, "x", help_get(other, "a"), err));
-  td_fails(TDICT_ESHAPE, "[4]", tdict_write(td, "a", help_get(row, "a"), err));
+  td_ok(tdict_write(td, "a", TDICT_INDEX(TDICT_AT(2)), help_get(row, "a"), err));
+  td_fails(TDICT_ENOTFOUND, "'x'", tdict_write(td, "x", NULL, help_get(other, "a"), err));
+  td_fails(TDICT_ESHAPE, "[4]", tdict_write(td, "a", NULL, help_get(row, "a"), err));
   assert_ptr_equal(address(td, "a"), a);
   assert_ptr_equal(address(td, "n.m.u"), u);
   tdict_release(row);
@@ -307,7 +307,7 @@ DEVICE_CASE(must_split_chunk_unbind_stack_cat) {
   td_ok(tdict_stack((const tdict_tree *const *)pieces, 5, NULL, NULL, &into, err));
   assert_true(tdict_equal(into, td));
   const void *before = address(into, "n.b");
-  td_ok(tdict_zero(into, err));
+  td_ok(tdict_fill(into, NULL, 0, NULL, err));
   td_ok(tdict_stack_into(into, (const tdict_tree *const *)pieces, 5, NULL, NULL, err));
   assert_true(tdict_equal(into, td));
   assert_ptr_equal(address(into, "n.b"), before);
@@ -333,7 +333,7 @@ DEVICE_CASE(must_preallocate) {
   tdict_release(row);
   td_ok(tdict_create_from(fields, 2, 0, NULL, r.memory, &row, err));
   tdict_tensor *obs = NEW(&r, 3);
-  td_ok(tdict_write(row, "obs", obs, err));
+  td_ok(tdict_write(row, "obs", NULL, obs, err));
   td_ok(tdict_write_rows(td, 3, row, err));
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(3)), NULL, &got, err));
   assert_true(tdict_equal(got, row));
@@ -353,7 +353,7 @@ DEVICE_CASE(must_pad_sequence) {
   assert_int_equal(tdict_batch_size(out)[1], 4);
   td_ok(tdict_index_get(NULL, out, TDICT_INDEX(TDICT_AT(0), TDICT_RANGE(2, 4, 1)), NULL, &end, err));
   td_ok(tdict_clone_deep(two, NULL, &zeros, err));
-  td_ok(tdict_zero(zeros, err));
+  td_ok(tdict_fill(zeros, NULL, 0, NULL, err));
   assert_true(tdict_equal(end, zeros));
   tdict_release(zeros);
   tdict_release(end);
@@ -372,7 +372,7 @@ DEVICE_CASE(must_lock) {
   td_fails(TDICT_ELOCKED, "", tdict_set(td, "a", t, err));
   td_fails(TDICT_ELOCKED, "", tdict_delete(td, "n.b", err));
   td_fails(TDICT_ELOCKED, "", tdict_unlock(help_get_tree(td, "n"), err));
-  td_ok(tdict_zero(td, err)); /* elements may be written */
+  td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* elements may be written */
   td_ok(tdict_clone(td, &out, err));
   assert_false(tdict_is_locked(out));
   tdict_release(out);
@@ -406,8 +406,8 @@ DEVICE_CASE(must_walk_and_apply) {
   td_ok(tdict_unique_bytes(out, &bytes, err));
   assert_int_equal(bytes, tdict_bytes(td)); /* shared elements count once; clones have their own */
   assert_int_equal(tdict_depth(td), 2);
-  assert_false(tdict_is_empty(td));
-  assert_true(tdict_is_empty(help_get_tree(td, "e")));
+  assert_false((tdict_num_leaves(td) + tdict_num_objects(td) == 0));
+  assert_true((tdict_num_leaves(help_get_tree(td, "e")) + tdict_num_objects(help_get_tree(td, "e")) == 0));
   td_ok(tdict_delete(other, "n.m.u", err));
   tdict_tree *none = NULL;
   td_fails(TDICT_ENOTFOUND, "tree 1",
@@ -456,7 +456,7 @@ GPU_CASE(must_to) {
   td_ok(tdict_to_device(r.context, device, tdict_cpu(), NULL, &back, err));
   assert_true(tdict_equal(back, host)); /* right when the call returns */
   const void *before = address(device, "n.b");
-  td_ok(tdict_zero(host, err));
+  td_ok(tdict_fill(host, NULL, 0, NULL, err));
   td_ok(td_transfer_into(r.context, device, host, NULL, err));
   assert_ptr_equal(address(device, "n.b"), before);
   assert_true(tdict_equal(device, host));

@@ -33,7 +33,7 @@ WRITING(set_joined, with_part(td, from, TDICT_INDEX(TDICT_RANGE(0, 1, 1)), 5, er
 WRITING(set_picked, tdict_index_into(NULL, td, from, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), NULL, err))
 WRITING(set_all, tdict_copy(td, from, NULL, err))
 WRITING(set_some, tdict_update_in_place(td, from, (const char *const[]){"n"}, 1, err))
-WRITING(set_zero, tdict_zero(td, err))
+WRITING(set_zero, tdict_fill(td, NULL, 0, NULL, err))
 WRITING(set_filled, tdict_fill(td, "n", 7 * (td_device().type == TDICT_DEVICE_CPU), NULL, err))
 WRITING(set_object, tdict_fill(td, "n.o", 0, NULL, err))
 static const struct {

@@ -216,7 +216,7 @@ CASE(unloaded_elements_are_refused) {
   REFUSED("file.matrix",
           tdict_index_get(NULL, r->twin, TDICT_INDEX(TDICT_LIST(((const int64_t[]){5, 1}), 2)), NULL, &out, err));
   REFUSED("file.matrix", tdict_update_in_place(deep, r->twin, NULL, 0, err));
-  REFUSED("file.matrix", tdict_write(deep, "file.matrix", matrix, err));
+  REFUSED("file.matrix", tdict_write(deep, "file.matrix", NULL, matrix, err));
   REFUSED("file.matrix", tdict_write_rows(deep, 0, r->twin, err));
   REFUSED("file.matrix", tdict_to_dtype(r->twin, TDICT_F64, NULL, NULL, &out, err));
   tdict_difference difference;
@@ -232,9 +232,9 @@ CASE(unloaded_elements_are_refused) {
   REFUSED("", tdict_tensor_contiguous(turned, &made, err));
   tdict_tensor_release(turned);
   /* as a destination */
-  td_fails(TDICT_EREADONLY, "", tdict_write(r->twin, "file.matrix", leaf(r->tree, "file.matrix"), err));
+  td_fails(TDICT_EREADONLY, "", tdict_write(r->twin, "file.matrix", NULL, leaf(r->tree, "file.matrix"), err));
   td_fails(TDICT_EREADONLY, "", tdict_update_in_place(r->twin, r->tree, NULL, 0, err));
-  td_fails(TDICT_EREADONLY, "", tdict_zero(r->twin, err));
+  td_fails(TDICT_EREADONLY, "", tdict_fill(r->twin, NULL, 0, NULL, err));
   assert_null(out);
   assert_null(made);
   assert_true(tdict_equal(deep, r->tree)); /* nothing was half written */

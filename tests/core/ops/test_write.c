@@ -18,10 +18,10 @@ DEVICE_CASE(write_keeps_address) {
   tdict_tensor *value = ops_tensor(new);
   char *before = help_snapshot(td);
   rig_check(&r, t, td);
-  td_ok(tdict_write(td, "n.b", value, err));
+  td_ok(tdict_write(td, "n.b", NULL, value, err));
   take_values(array_at(t, 1), new);
   rig_check(&r, t, td);
-  td_ok(tdict_write(td, "n.b", help_get(td, "n.b"), err)); /* itself */
+  td_ok(tdict_write(td, "n.b", NULL, help_get(td, "n.b"), err)); /* itself */
   rig_check(&r, t, td);
   help_unchanged(td, before);
   tdict_tensor_release(value);
@@ -35,12 +35,12 @@ DEVICE_CASE(write_refuses) {
   tdict_tree *td = rig_tree(&r, t);
   tdict_tensor *f32 = TENSOR(4, 3), *row = TENSOR(3), *whole = TENSOR(4);
   rig_check(&r, t, td);
-  td_fails(TDICT_EINVAL, "NULL", tdict_write(td, "a", NULL, err));
-  td_fails(TDICT_EINVAL, "NULL", tdict_write(td, NULL, f32, err));
-  td_fails(TDICT_ENOTFOUND, "not a key", tdict_write(td, "q", f32, err));
-  td_fails(TDICT_ETYPE, "tree", tdict_write(td, "n", f32, err));
-  td_fails(TDICT_EDTYPE, "float32", tdict_write(td, "n.b", f32, err));
-  td_fails(TDICT_ESHAPE, "[3]", tdict_write(td, "a", row, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_write(td, "a", NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_write(td, NULL, NULL, f32, err));
+  td_fails(TDICT_ENOTFOUND, "not a key", tdict_write(td, "q", NULL, f32, err));
+  td_fails(TDICT_ETYPE, "tree", tdict_write(td, "n", NULL, f32, err));
+  td_fails(TDICT_EDTYPE, "float32", tdict_write(td, "n.b", NULL, f32, err));
+  td_fails(TDICT_ESHAPE, "[3]", tdict_write(td, "a", NULL, row, err));
   assert_string_equal(td_last_error.path, "a");
   static const float fixed[4];
   tdict_tensor_desc v = tdict_tensor_desc_default();
@@ -52,10 +52,10 @@ DEVICE_CASE(write_refuses) {
   tdict_tensor *constant = NULL;
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &constant, err));
   help_put(td, "c", constant);
-  td_fails(TDICT_EREADONLY, "is read-only", tdict_write(td, "c", whole, err));
+  td_fails(TDICT_EREADONLY, "is read-only", tdict_write(td, "c", NULL, whole, err));
   td_ok(tdict_delete(td, "c", err));
   help_put(td, "d", help_tensor_on(tdict_sim(7), 1, t->bs));
-  td_fails(TDICT_EDTYPE, "uint8", tdict_write(td, "d", whole, err));
+  td_fails(TDICT_EDTYPE, "uint8", tdict_write(td, "d", NULL, whole, err));
   td_ok(tdict_delete(td, "d", err));
   rig_check(&r, t, td);
   tdict_tensor_release(f32);
@@ -77,12 +77,12 @@ DEVICE_CASE(write_at_writes_elements) {
   m_array *part = m_array_map(b, &map), *new = rig_new_array(part, NULL);
   tdict_tensor *value = ops_tensor(new);
   rig_check(&r, t, td);
-  td_ok(tdict_write_at(td, "n.b", TDICT_INDEX(TDICT_AT(2), TDICT_RANGE(1, TDICT_NONE, 1)), value, err));
+  td_ok(tdict_write(td, "n.b", TDICT_INDEX(TDICT_AT(2), TDICT_RANGE(1, TDICT_NONE, 1)), value, err));
   take_values(part, new);
   rig_check(&r, t, td);
   m_map_whole(&map, 2, b->shape); /* a short value is repeated */
   rig_cut(&map, 1, 0, 2, 2);
-  td_ok(tdict_write_at(td, "n.b", TDICT_INDEX(TDICT_REST, TDICT_RANGE(0, 3, 2)), value, err));
+  td_ok(tdict_write(td, "n.b", TDICT_INDEX(TDICT_REST, TDICT_RANGE(0, 3, 2)), value, err));
   take_values(m_array_map(b, &map), new);
   rig_check(&r, t, td);
   tdict_tensor_release(value);
@@ -96,12 +96,12 @@ DEVICE_CASE(write_at_refuses) {
   tdict_tree *td = rig_tree(&r, t);
   tdict_tensor *one = TENSOR(1), *none = help_tensor(0, NULL);
   rig_check(&r, t, td);
-  td_fails(TDICT_EINVAL, "NULL", tdict_write_at(td, NULL, TDICT_INDEX(TDICT_AT(0)), one, err));
-  td_fails(TDICT_ENOTFOUND, "not a key", tdict_write_at(td, "q", TDICT_INDEX(TDICT_AT(0)), one, err));
-  td_fails(TDICT_EINVAL, "position 4", tdict_write_at(td, "a", TDICT_INDEX(TDICT_AT(4)), none, err));
+  td_fails(TDICT_EINVAL, "NULL", tdict_write(td, NULL, TDICT_INDEX(TDICT_AT(0)), one, err));
+  td_fails(TDICT_ENOTFOUND, "not a key", tdict_write(td, "q", TDICT_INDEX(TDICT_AT(0)), one, err));
+  td_fails(TDICT_EINVAL, "position 4", tdict_write(td, "a", TDICT_INDEX(TDICT_AT(4)), none, err));
   assert_string_equal(td_last_error.path, "a");
-  td_fails(TDICT_ESHAPE, "[1]", tdict_write_at(td, "a", TDICT_INDEX(TDICT_AT(0)), one, err));
-  td_fails(TDICT_EDTYPE, "float32", tdict_write_at(td, "n.b", TDICT_INDEX(TDICT_AT(0)), one, err));
+  td_fails(TDICT_ESHAPE, "[1]", tdict_write(td, "a", TDICT_INDEX(TDICT_AT(0)), one, err));
+  td_fails(TDICT_EDTYPE, "float32", tdict_write(td, "n.b", TDICT_INDEX(TDICT_AT(0)), one, err));
   rig_check(&r, t, td);
   tdict_tensor_release(one);
   tdict_tensor_release(none);
@@ -166,7 +166,7 @@ DEVICE_CASE(fill_zero) {
   m_map_whole(&map, t->nb, t->bs);
   rig_cut(&map, 1, 1, 0, -1);
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_ALL, TDICT_AT(1)), NULL, &turned, err)); /* bytes with gaps */
-  td_ok(tdict_zero(turned, err));
+  td_ok(tdict_fill(turned, NULL, 0, NULL, err));
   for (int i = 0; i < count; i++) {
     m_array *part = m_array_map(all[i], &map);
     for (int64_t k = 0; k < part->n; k++) m_write(part->cells[k], 0);
@@ -174,7 +174,7 @@ DEVICE_CASE(fill_zero) {
   rig_check(&r, t, td);
   tdict_lock(td);
   t->locked = true;
-  td_ok(tdict_zero(td, err));
+  td_ok(tdict_fill(td, NULL, 0, NULL, err));
   for (int i = 0; i < count; i++)
     for (int64_t k = 0; k < all[i]->n; k++) m_write(all[i]->cells[k], 0);
   rig_check(&r, t, td);
@@ -327,8 +327,8 @@ DEVICE_CASE(write_allowed_when_locked) {
   rig_check(&r, t, td);
   tdict_lock(td);
   td_ok(tdict_index_get(NULL, from, TDICT_INDEX(TDICT_AT(1)), NULL, &row, err));
-  td_ok(tdict_write(td, "a", help_get(from, "a"), err));
-  td_ok(tdict_write_at(td, "a", TDICT_INDEX(TDICT_AT(1)), help_get(row, "a"), err));
+  td_ok(tdict_write(td, "a", NULL, help_get(from, "a"), err));
+  td_ok(tdict_write(td, "a", TDICT_INDEX(TDICT_AT(1)), help_get(row, "a"), err));
   td_ok(tdict_fill(td, "n", 0, NULL, err));
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_AT(1)), row, NULL, err));
   td_ok(tdict_copy(td, from, NULL, err));

@@ -114,7 +114,7 @@ static inline void help_add_node(help_text *to, const tdict_tree *td) {
   help_add(to, " %s", tdict_is_locked(td) ? "locked" : "open");
   for (int i = 0; i < tdict_batch_ndim(td); i++) help_add(to, "/%lld", (long long)tdict_batch_size(td)[i]);
   if (tdict_get_device(td, &device)) help_add(to, " on %d:%d", (int)device.type, (int)device.index);
-  for (size_t i = 0; tdict_get_key(td, i); i++) help_add(to, " (%.100s)", tdict_get_key(td, i));
+  for (size_t i = 0; tdict_get_entry_at(td, i).key; i++) help_add(to, " (%.100s)", tdict_get_entry_at(td, i).key);
 }
 
 static inline tdict_status help_visit(void *user, const tdict_entry *entry, tdict_error *err) {

@@ -219,7 +219,7 @@ CASE(tree_rename) {
   help_paths(td, "a moved");
   td_ok(tdict_rename(td, "a", "a", true, err)); /* to itself */
   td_ok(tdict_rename(td, "a", "h\\.0", true, err));
-  assert_string_equal(tdict_get_key(td, 0), "h.0");
+  assert_string_equal(tdict_get_entry_at(td, 0).key, "h.0");
   tdict_release(td);
 }
 

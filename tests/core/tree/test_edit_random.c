@@ -164,14 +164,14 @@ static void compare(const tdict_tree *td, const model *m) {
   assert_int_equal(tdict_num_keys(td), m->count);
   for (int i = 0; i < m->count; i++) {
     char escaped[64];
-    tdict_path_escape(tdict_get_key(td, (size_t)i), escaped, sizeof escaped);
+    tdict_path_escape(tdict_get_entry_at(td, (size_t)i).key, escaped, sizeof escaped);
     assert_string_equal(escaped, keys[m->entries[i].key]);
     if (m->entries[i].child)
       compare(help_get_tree(td, escaped), m->entries[i].child);
     else
       compare_leaf(td, escaped, &m->entries[i]);
   }
-  assert_null(tdict_get_key(td, (size_t)m->count));
+  assert_null(tdict_get_entry_at(td, (size_t)m->count).key);
 }
 
 typedef struct pair {

@@ -560,13 +560,13 @@ CASE(object_moves_with_keys) {
   help_put(td, "n.t", TENSOR(2));
   const char *const paths[] = {"n.o"}, *const others[] = {"n.t"};
   const tdict_key_set sets[] = {{paths, 1}};
-  const tdict_tree *both[] = {td, to};
   asked = 0;
   td_ok(tdict_clone(td, &outs[0], err));
   td_ok(tdict_select(td, paths, 1, true, &outs[1], err));
   td_ok(tdict_exclude(td, others, 1, &outs[2], err));
   td_ok(tdict_split_keys(td, sets, 1, &outs[3], &(size_t){2}, err)); /* and outs[4]: the rest */
-  td_ok(tdict_merge(both, 2, &outs[5], err));
+  td_ok(tdict_clone(to, &outs[5], err));
+  td_ok(tdict_update(outs[5], td, NULL, 0, err));
   td_ok(tdict_flatten_keys(td, "/", &outs[6], err));
   td_ok(tdict_unflatten_keys(outs[6], "/", &outs[7], err));
   for (int i = 0; i < 8; i++) {

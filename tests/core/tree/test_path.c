@@ -10,15 +10,15 @@ CASE(tree_path_syntax) {
   tdict_tree *td = help_tree_without_batch(), *tree;
   tdict_tensor *t = TENSOR(2), *found;
   td_ok(tdict_set(td, "next.obs.pixels", t, err));
-  assert_string_equal(tdict_get_key(help_get_tree(td, "next.obs"), 0), "pixels");
+  assert_string_equal(tdict_get_entry_at(help_get_tree(td, "next.obs"), 0).key, "pixels");
   td_ok(tdict_set(td, "h\\.0", t, err));
-  assert_string_equal(tdict_get_key(td, 1), "h.0");
+  assert_string_equal(tdict_get_entry_at(td, 1).key, "h.0");
   td_ok(tdict_set(td, "back\\\\slash", t, err));
-  assert_string_equal(tdict_get_key(td, 2), "back\\slash");
+  assert_string_equal(tdict_get_entry_at(td, 2).key, "back\\slash");
   td_ok(tdict_set(td, "\\p\\l\\ain", t, err));
-  assert_string_equal(tdict_get_key(td, 3), "plain");
+  assert_string_equal(tdict_get_entry_at(td, 3).key, "plain");
   td_ok(tdict_set(td, " \t\n/\x01\xff\xc3\xa9", t, err)); /* any other byte is legal */
-  assert_string_equal(tdict_get_key(td, 4), " \t\n/\x01\xff\xc3\xa9");
+  assert_string_equal(tdict_get_entry_at(td, 4).key, " \t\n/\x01\xff\xc3\xa9");
   td_ok(tdict_set(td, "\\..\\.", t, err)); /* a key "." in a tree "." */
   assert_ptr_equal(help_get(help_get_tree(td, "\\."), "\\."), t);
   assert_ptr_equal(help_get(td, "plain"), t);
@@ -70,12 +70,12 @@ CASE(tree_path_join) {
   help_put(td, buffer, TENSOR(1)); /* what is joined is what leads there */
   tdict_tree *node = td;
   for (int i = 0; i < 3; i++) {
-    assert_string_equal(tdict_get_key(node, 0), keys[i]);
+    assert_string_equal(tdict_get_entry_at(node, 0).key, keys[i]);
     char path[8];
     tdict_path_escape(keys[i], path, sizeof path);
     node = help_get_tree(node, path);
   }
-  assert_string_equal(tdict_get_key(node, 0), "x");
+  assert_string_equal(tdict_get_entry_at(node, 0).key, "x");
   tdict_release(td);
   assert_int_equal(tdict_path_join(keys, 4, buffer, 6), 14);
   assert_string_equal(buffer, "next.");

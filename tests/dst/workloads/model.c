@@ -406,7 +406,8 @@ void model_check_shape(const tdict_tree *td, const model_rows *rows, const model
   static const char *const keys[] = {"a", "n", "e", "f"};
   if (tdict_num_keys(td) != 4 + look->num_extra) dst_fail("the tree has %zu keys", tdict_num_keys(td));
   for (size_t i = 0; i < 4 && !look->is_mixed; i++)
-    if (strcmp(tdict_get_key(td, i), keys[i]) != 0) dst_fail("key %zu is '%s'", i, tdict_get_key(td, i));
+    if (strcmp(tdict_get_entry_at(td, i).key, keys[i]) != 0)
+      dst_fail("key %zu is '%s'", i, tdict_get_entry_at(td, i).key);
   if (!look->num_extra) {
     if (tdict_num_leaves(td) != MODEL_NUM_LEAVES) dst_fail("the tree has %zu leaves", tdict_num_leaves(td));
     if (tdict_bytes(td) != model_bytes(rows)) dst_fail("the tree has %zu bytes", tdict_bytes(td));

@@ -389,8 +389,8 @@ static bool open_comms(stage *s) {
     tdict_comm_table table;
     thread_world_table(s->threads, r, &table);
     if (!model_ok(tdict_comm_create(s->world.context, &table, NULL, &s->comms[r], model_error()))) return false;
-    model_true(tdict_comm_rank(s->comms[r]) == r && tdict_comm_world_size(s->comms[r]) == WORLD);
-    model_true(tdict_device_equal(tdict_comm_device(s->comms[r]), s->device));
+    model_true(tdict_comm_get_info(s->comms[r]).rank == r && tdict_comm_get_info(s->comms[r]).world_size == WORLD);
+    model_true(tdict_device_equal(tdict_comm_get_info(s->comms[r]).device, s->device));
   }
   return true;
 }

@@ -240,9 +240,9 @@ CASE(comm_create_checks_its_arguments) {
   assert_null(comm);
   assert_int_equal(thread_world_destroys(w, 1), 0);
   td_ok(tdict_comm_create(context, &good, NULL, &comm, err));
-  assert_int_equal(tdict_comm_rank(comm), 1);
-  assert_int_equal(tdict_comm_world_size(comm), 2);
-  assert_true(tdict_device_equal(tdict_comm_device(comm), tdict_cpu()));
+  assert_int_equal(tdict_comm_get_info(comm).rank, 1);
+  assert_int_equal(tdict_comm_get_info(comm).world_size, 2);
+  assert_true(tdict_device_equal(tdict_comm_get_info(comm).device, tdict_cpu()));
   assert_int_equal(thread_world_all_calls(w, 1), 0);
   tdict_comm_destroy(comm);
   tdict_comm_destroy(NULL);

@@ -176,7 +176,7 @@ CASE(records_view_read_only) {
   td_ok(tdict_get(td, "id", &t, err));
   assert_true(tdict_tensor_is_pinned(t));
   td_ok(tdict_clone_deep(td, NULL, &zeros, err));
-  td_ok(tdict_zero(zeros, err));
+  td_ok(tdict_fill(zeros, NULL, 0, NULL, err));
   td_fails(TDICT_EREADONLY, "read-only", tdict_records_write(&r, zeros, err));
   assert_string_equal(td_last_error.path, "tag");
   assert_memory_equal(p, before, 3 * sizeof *p);
@@ -305,7 +305,7 @@ CASE(records_write_checks_first) {
   tdict_tree *td = view_of(&r), *dense = NULL, *child = NULL;
   tdict_tensor *t = NULL;
   td_ok(tdict_clone_deep(td, NULL, &dense, err));
-  td_ok(tdict_zero(dense, err));
+  td_ok(tdict_fill(dense, NULL, 0, NULL, err));
   td_ok(tdict_delete(dense, "id", err));
   td_fails(TDICT_ENOTFOUND, "'id'", tdict_records_write(&r, dense, err));
   assert_string_equal(td_last_error.path, "id");

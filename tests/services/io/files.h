@@ -134,7 +134,7 @@ static inline void other_entry(const tdict_tree *b, size_t i, const char *key, t
   if (ignores_order)
     td_ok(tdict_get_entry(b, path, out, err));
   else
-    td_ok(tdict_get_entry_at(b, i, out, err));
+    *out = tdict_get_entry_at(b, i);
 }
 /* Checks that both trees have the same keys in the same order, the same batch sizes and equal leaves. */
 static inline void same_trees(const tdict_tree *a, const tdict_tree *b) {
@@ -143,7 +143,7 @@ static inline void same_trees(const tdict_tree *a, const tdict_tree *b) {
   assert_int_equal(tdict_num_keys(a), tdict_num_keys(b));
   for (size_t i = 0; i < tdict_num_keys(a); i++) {
     tdict_entry x, y;
-    td_ok(tdict_get_entry_at(a, i, &x, err));
+    x = tdict_get_entry_at(a, i);
     other_entry(b, i, x.key, &y);
     assert_string_equal(x.key, y.key);
     assert_ptr_equal(x.type, y.type);
@@ -154,8 +154,8 @@ static inline void same_trees(const tdict_tree *a, const tdict_tree *b) {
     if (x.type == tdict_nontensor_type()) {
       same_values(x.object, y.object);
     } else if (x.type == tdict_ragged_type()) {
-      same_tensors(tdict_ragged_get_values(x.object), tdict_ragged_get_values(y.object));
-      same_tensors(tdict_ragged_get_offsets(x.object), tdict_ragged_get_offsets(y.object));
+      same_tensors(tdict_ragged_get_info(x.object).values, tdict_ragged_get_info(y.object).values);
+      same_tensors(tdict_ragged_get_info(x.object).offsets, tdict_ragged_get_info(y.object).offsets);
     } else {
       char path[PATH_BYTES];
       tdict_tensor *t = NULL, *u = NULL;

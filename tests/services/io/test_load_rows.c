@@ -207,10 +207,10 @@ CASE(load_checks_offsets) {
     td_ok(tdict_load(c, in(&home, "y"), td_device(), &o, &part, err));
     tdict_entry entry;
     td_ok(tdict_get_entry(part, "r", &entry, err));
-    got = tdict_ragged_get_values(entry.object);
+    got = tdict_ragged_get_info(entry.object).values;
     assert_int_equal(tdict_tensor_bytes(got), 3);
     assert_memory_equal(tdict_tensor_const_data(got), "\2\3\4", 3);
-    const int64_t *at = tdict_tensor_const_data(tdict_ragged_get_offsets(entry.object));
+    const int64_t *at = tdict_tensor_const_data(tdict_ragged_get_info(entry.object).offsets);
     assert_true(at[0] == 0 && at[1] == 1 && at[2] == 3);
     tdict_release(part);
   }

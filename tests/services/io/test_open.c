@@ -52,8 +52,8 @@ CASE(open_reads_a_file_of_the_package) {
   td_ok(tdict_open(golden_path(), NULL, &tree, err));
   assert_int_equal(tdict_num_leaves(tree), NUM_GOLDENS);
   assert_int_equal(tdict_batch_ndim(tree), 0);
-  assert_string_equal(tdict_get_key(tree, 0), "i64"); /* the order of the header */
-  assert_string_equal(tdict_get_key(tree, 4), "nest");
+  assert_string_equal(tdict_get_entry_at(tree, 0).key, "i64"); /* the order of the header */
+  assert_string_equal(tdict_get_entry_at(tree, 4).key, "nest");
   for (int i = 0; i < NUM_GOLDENS; i++) {
     const golden *g = &goldens[i];
     tdict_tensor *t = NULL;
@@ -247,7 +247,7 @@ CASE(open_reads_many_tensors_in_order) {
   td_ok(tdict_open(in(&f, "x"), NULL, &tree, err));
   for (int i = 0; i < MANY; i++) {
     snprintf(key, sizeof key, "layer%d", i);
-    assert_string_equal(tdict_get_key(tree, (size_t)i), key);
+    assert_string_equal(tdict_get_entry_at(tree, (size_t)i).key, key);
     strcat(key, ".w");
     assert_int_equal(*(const unsigned char *)tdict_const_data(tree, key), (MANY - 1 - i) & 255);
   }

@@ -165,7 +165,7 @@ CASE(open_refuses_deep_nesting) {
   for (int flat = 0; flat < 2; flat++) {
     o.flat = flat != 0;
     td_ok(tdict_open(path, &o, &tree, err));
-    assert_int_equal(strlen(tdict_get_key(tree, 0)), 2 * MANY + 1);
+    assert_int_equal(strlen(tdict_get_entry_at(tree, 0).key), 2 * MANY + 1);
     tdict_release(tree);
   }
   free(header);
@@ -190,7 +190,7 @@ CASE(open_refuses_empty_flat_names) {
     assert_string_equal(td_last_error.path, in(&f, "x"));
     o.add_prefix = "p";
     td_ok(tdict_open(in(&f, "x"), &o, &tree, err));
-    assert_string_equal(tdict_get_key(tree, 0), "p.");
+    assert_string_equal(tdict_get_entry_at(tree, 0).key, "p.");
     tdict_release(tree);
     o.add_prefix = NULL;
   }

@@ -71,7 +71,7 @@ static uint64_t digest(const tdict_tree *tree) {
   uint64_t sum = mix(1, tdict_batch_size(tree), (size_t)tdict_batch_ndim(tree) * sizeof(int64_t));
   for (size_t i = 0; i < tdict_num_keys(tree); i++) {
     tdict_entry e;
-    td_ok(tdict_get_entry_at(tree, i, &e, err));
+    e = tdict_get_entry_at(tree, i);
     uint64_t h = mix(2, e.key, strlen(e.key));
     if (e.tensor) {
       h = digest_tensor(h, e.tensor);
@@ -81,7 +81,8 @@ static uint64_t digest(const tdict_tree *tree) {
     } else if (e.type == tdict_nontensor_type()) {
       h = digest_values(h, e.object);
     } else if (e.type == tdict_ragged_type()) {
-      h = digest_tensor(digest_tensor(h + 1, tdict_ragged_get_values(e.object)), tdict_ragged_get_offsets(e.object));
+      h = digest_tensor(digest_tensor(h + 1, tdict_ragged_get_info(e.object).values),
+                        tdict_ragged_get_info(e.object).offsets);
     } else {
       char path[PATH_BYTES];
       tdict_tensor *t = NULL;

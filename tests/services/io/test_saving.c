@@ -128,7 +128,7 @@ DEVICE_CASE(saving_writes_what_the_tree_was) {
     tdict_future *s = begin(c, in(&f, "t.safetensors"), source, seed % 3 ? TDICT_SNAPSHOT_AUTO : TDICT_SNAPSHOT_HOST);
     td_ok(tdict_future_wait_source(s, err));
     assert_false(tdict_future_is_ready(s));
-    (void)!tdict_zero(source, NULL);
+    (void)!tdict_fill(source, NULL, 0, NULL, NULL);
     (void)!tdict_set_text(source, "more", "words", NULL);
     tdict_release(source);
     set_gate(false);
@@ -156,7 +156,7 @@ CASE(saving_returns_before_the_device_has_copied) {
     assert_int_equal(folder_count(&f, NULL), kind ? 1 : 0);
     td_ok(tdict_sim_resume(c, err));
     td_ok(tdict_future_wait_source(s, err));
-    td_ok(tdict_zero(source, err));
+    td_ok(tdict_fill(source, NULL, 0, NULL, err));
     await_writer();
     assert_false(tdict_future_is_ready(s));
     set_gate(false);

@@ -75,7 +75,7 @@ CASE(shards_need_few_descriptors) {
   check_shards(tree, COUNT, 2);
   tdict_tree *zeros = NULL;
   td_ok(tdict_clone_deep(tree, NULL, &zeros, err));
-  td_ok(tdict_zero(zeros, err));
+  td_ok(tdict_fill(zeros, NULL, 0, NULL, err));
   td_ok(td_load_into(c, zeros, in(&f, "i.json"), NULL, err));
   check_shards(zeros, COUNT, 2);
   tdict_release(zeros);

@@ -28,13 +28,13 @@ static tdict_tree *part_of(int rank, uint64_t shape_seed) {
 /* A call that rank `odd` makes with `wrong`, and the other ranks with good trees. */
 typedef tdict_status faulty_call(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err);
 static tdict_status broadcast(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
-  return td_comm_broadcast(comm, tdict_comm_rank(comm) == odd ? tree : NULL, odd, NULL, out, err);
+  return td_comm_broadcast(comm, tdict_comm_get_info(comm).rank == odd ? tree : NULL, odd, NULL, out, err);
 }
 static tdict_status scatter(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
-  return td_comm_scatter(comm, tdict_comm_rank(comm) == odd ? tree : NULL, odd, NULL, out, err);
+  return td_comm_scatter(comm, tdict_comm_get_info(comm).rank == odd ? tree : NULL, odd, NULL, out, err);
 }
 static tdict_status gather_to(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
-  return td_comm_gather(comm, tree, (odd + 1) % tdict_comm_world_size(comm), NULL, out, err);
+  return td_comm_gather(comm, tree, (odd + 1) % tdict_comm_get_info(comm).world_size, NULL, out, err);
 }
 static tdict_status all_gather(tdict_comm *comm, int odd, const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
   (void)odd;
@@ -51,7 +51,7 @@ enum { NUM_CALLS = sizeof calls / sizeof *calls };
  * communicator works afterwards. */
 MPI_CASE(mpi_trees_report_the_errors_of_each_rank) {
   tdict_comm *comm = start_comm(MPI_THREAD_SINGLE);
-  const int rank = tdict_comm_rank(comm), world = tdict_comm_world_size(comm);
+  const int rank = tdict_comm_get_info(comm).rank, world = tdict_comm_get_info(comm).world_size;
   tdict_tree *good = part_of(rank, 7), *with_text = part_of(rank, 7), *other = part_of(rank, 8);
   td_ok(tdict_set_text(with_text, "name", "a", err));
   for (int odd = 0; odd < world; odd++)
@@ -80,7 +80,7 @@ MPI_CASE(mpi_trees_report_the_errors_of_each_rank) {
 /* One rank calls another function than the others. */
 MPI_CASE(mpi_trees_detect_different_calls) {
   tdict_comm *comm = start_comm(MPI_THREAD_SINGLE);
-  const int rank = tdict_comm_rank(comm), world = tdict_comm_world_size(comm);
+  const int rank = tdict_comm_get_info(comm).rank, world = tdict_comm_get_info(comm).world_size;
   tdict_tree *good = part_of(rank, 7), *got = NULL;
   for (int odd = 0; odd < world && world > 1; odd++)
     for (int c = 0; c < NUM_CALLS; c++) {
@@ -103,7 +103,7 @@ static tdict_tree *wait_for(tdict_future *future) {
 /* Several asynchronous calls before the first wait. The thread of the communicator calls MPI. */
 MPI_CASE(mpi_trees_arrive_asynchronously) {
   tdict_comm *comm = start_comm(MPI_THREAD_SERIALIZED);
-  const int rank = tdict_comm_rank(comm), world = tdict_comm_world_size(comm);
+  const int rank = tdict_comm_get_info(comm).rank, world = tdict_comm_get_info(comm).world_size;
   for (uint64_t round = 0; round < 5; round++) {
     tdict_tree *parts[8], *got[3];
     tdict_future *futures[3];
@@ -126,7 +126,7 @@ MPI_CASE(mpi_trees_arrive_asynchronously) {
 /* Below MPI_THREAD_SERIALIZED, a call is complete when its function returns. */
 static void arrive_at_once(int level) {
   tdict_comm *comm = start_comm(level);
-  const int rank = tdict_comm_rank(comm), world = tdict_comm_world_size(comm);
+  const int rank = tdict_comm_get_info(comm).rank, world = tdict_comm_get_info(comm).world_size;
   tdict_tree *parts[8], *got = NULL;
   for (int r = 0; r < world; r++) parts[r] = part_of(r, 7);
   tdict_future *futures[2];
@@ -148,7 +148,7 @@ MPI_CASE(mpi_trees_arrive_in_a_program_of_one_thread) { arrive_at_once(MPI_THREA
 /* MPI fails on all ranks: the call returns the text of MPI, and the communicator is aborted. */
 MPI_CASE(mpi_trees_report_errors_of_mpi) {
   tdict_comm *comm = start_comm(MPI_THREAD_SINGLE);
-  tdict_tree *part = part_of(tdict_comm_rank(comm), 7), *got = NULL;
+  tdict_tree *part = part_of(tdict_comm_get_info(comm).rank, 7), *got = NULL;
   fail_mpi_call(0);
   td_fails(TDICT_ENOMEM, "mpi: exchange", td_comm_all_gather(comm, part, NULL, &got, err));
   assert_true(stop_failing());

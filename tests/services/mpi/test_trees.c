@@ -19,8 +19,8 @@ static tree_job start_trees(int level, size_t max_message_bytes) {
   tdict_comm_table table = start_job(level, max_message_bytes);
   tree_job j = {.random = {(uint64_t)table.world_size}};
   td_ok(tdict_comm_create(rig_context(), &table, NULL, &j.comm, err));
-  j.rank = tdict_comm_rank(j.comm);
-  j.world = tdict_comm_world_size(j.comm);
+  j.rank = tdict_comm_get_info(j.comm).rank;
+  j.world = tdict_comm_get_info(j.comm).world_size;
   return j;
 }
 static void end_trees(tree_job *j) {

@@ -31,10 +31,7 @@ static tdict_status run_job(const several *s, int job, const tdict_tree *src, td
   tdict_future_release(f);
   if (status != TDICT_OK) return status;
   tdict_tree *got[MOST_DEVICES];
-  for (size_t i = 0; i < s->count; i++) {
-    tdict_entry entry;
-    if (tdict_get_entry_at(all, i, &entry, NULL) == TDICT_OK) got[i] = tdict_retain(entry.tree);
-  }
+  for (size_t i = 0; i < s->count; i++) got[i] = tdict_retain(tdict_get_entry_at(all, i).tree);
   tdict_release(all);
   status = gather(s, got, 0, s->devices[s->count - 1], whole, why);
   for (size_t i = 0; i < s->count; i++)

@@ -16,7 +16,7 @@ static void finish(const several *s, tdict_future *f, tdict_tree **trees) {
   td_ok(tdict_future_wait(f, &all, err));
   for (size_t i = 0; i < s->count; i++) {
     tdict_entry entry;
-    td_ok(tdict_get_entry_at(all, i, &entry, err));
+    entry = tdict_get_entry_at(all, i);
     trees[i] = tdict_retain(entry.tree);
   }
   tdict_release(all);

@@ -50,7 +50,7 @@ CASE(lazy_stack_densify_makes_ragged_leaves) {
   o.ragged = true;
   td_ok(tdict_lazy_stack_densify(s, &o, NULL, &dense, err));
   td_ok(tdict_get_ragged(dense, "tokens", &ragged, err));
-  const float *values = tdict_tensor_const_data(tdict_ragged_get_values(ragged));
+  const float *values = tdict_tensor_const_data(tdict_ragged_get_info(ragged).values);
   for (int i = 0; i < 3; i++) {
     assert_int_equal(tdict_ragged_row_length(ragged, i), 1 + 2 * i);
     assert_memory_equal(values, tdict_const_data(rig_item(s, i), "tokens"), (size_t)(1 + 2 * i) * 12);

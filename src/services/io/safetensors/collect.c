@@ -99,9 +99,9 @@ static tdict_status collect_ragged(collector *c, const tdict_tree *tree, const t
   tdict_io_text_add_string(text, "{\"td\":{\"batch_size\":");
   tdict_io_text_add_sizes(text, tdict_batch_ndim(tree), tdict_batch_size(tree));
   tdict_io_text_add_string(text, ",\"names\":null,\"tdict\":\"ragged\",\"keys\":{\"values\":");
-  tdict_status status = add_tensor(c, tdict_ragged_get_values(ragged), ".values", err);
+  tdict_status status = add_tensor(c, tdict_ragged_get_info(ragged).values, ".values", err);
   tdict_io_text_add_string(text, ",\"unbatched\":true},\"offsets\":");
-  if (status == TDICT_OK) status = add_tensor(c, tdict_ragged_get_offsets(ragged), ".offsets", err);
+  if (status == TDICT_OK) status = add_tensor(c, tdict_ragged_get_info(ragged).offsets, ".offsets", err);
   tdict_io_text_add_string(text, ",\"unbatched\":true}}}}");
   return status;
 }
@@ -162,10 +162,8 @@ static tdict_status collect_keys(collector *c, const tdict_tree *tree, tdict_err
   const size_t name_length = c->name.length, path_length = c->path.length, count = tdict_num_keys(tree);
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
-    tdict_entry entry;
+    tdict_entry entry = tdict_get_entry_at(tree, i);
     size_t escaped = 0;
-    status = tdict_get_entry_at(tree, i, &entry, err);
-    if (status != TDICT_OK) return status;
     if (i && !c->without_structure) tdict_io_text_add(&c->out->structure, ",", 1);
     status = push_key(c, entry.key, &escaped, err);
     if (status != TDICT_OK) return status;
@@ -233,10 +231,9 @@ static tdict_status collect_metadata(tdict_out_tree *out, const tdict_save_optio
   /* transformers 4 refuses files without this entry. */
   if (!options->metadata && !options->without_structure) tdict_io_text_add_string(text, "\"format\":\"pt\"");
   for (size_t i = 0; i < count; i++) {
-    tdict_entry entry;
+    const tdict_entry entry = tdict_get_entry_at(options->metadata, i);
     tdict_value value = {0};
-    tdict_status status = tdict_get_entry_at(options->metadata, i, &entry, err);
-    if (status != TDICT_OK) return status;
+    tdict_status status = TDICT_OK;
     const bool is_value = entry.type == tdict_nontensor_type() && tdict_nontensor_shape(entry.object, NULL) == 0;
     if (is_value) status = tdict_nontensor_get(entry.object, 0, &value, err);
     if (status != TDICT_OK) return status;

@@ -104,8 +104,8 @@ static void end_tree(tdict_io_text *meta, const tdict_tree *tree, bool has_keys_
 static tdict_status collect_ragged(collector *c, const tdict_tree *tree, const tdict_ragged *ragged, tdict_error *err) {
   tdict_io_text meta = {0};
   tdict_io_text_add(&meta, "{", 1);
-  tdict_status status = add_tensor(c, "values", tdict_ragged_get_values(ragged), "", &meta, err);
-  if (status == TDICT_OK) status = add_tensor(c, "offsets", tdict_ragged_get_offsets(ragged), "", &meta, err);
+  tdict_status status = add_tensor(c, "values", tdict_ragged_get_info(ragged).values, "", &meta, err);
+  if (status == TDICT_OK) status = add_tensor(c, "offsets", tdict_ragged_get_info(ragged).offsets, "", &meta, err);
   end_tree(&meta, tree, (bool[2]){false, false}, ragged_mark);
   if (status == TDICT_OK) status = add_meta(c, &meta, err);
   tdict_io_text_reset(&meta);
@@ -240,10 +240,9 @@ static tdict_status collect_keys(collector *c, const tdict_tree *tree, tdict_io_
   bool has_keys_of_format[2] = {false, false};
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
-    tdict_entry entry;
+    tdict_entry entry = tdict_get_entry_at(tree, i);
     size_t escaped = 0;
-    status = tdict_get_entry_at(tree, i, &entry, err);
-    if (status == TDICT_OK) status = push_key(c, entry.key, &escaped, err);
+    status = push_key(c, entry.key, &escaped, err);
     if (status != TDICT_OK) return status;
     has_keys_of_format[0] |= strcmp(entry.key, "_format_version") == 0;
     has_keys_of_format[1] |= strcmp(entry.key, "_class") == 0;

@@ -151,9 +151,10 @@ static tdict_status add_object(writer *w, const tdict_tree *tree, const tdict_en
   }
   if (entry->type == tdict_ragged_type()) {
     begin_member(&n->leaves, "<NJT_VALUES>", entry->key);
-    status = add_leaf(w, tdict_ragged_get_values(entry->object), false, &n->leaves, err);
+    status = add_leaf(w, tdict_ragged_get_info(entry->object).values, false, &n->leaves, err);
     begin_member(&n->leaves, "<NJT_OFFSETS>", entry->key);
-    return status == TDICT_OK ? add_leaf(w, tdict_ragged_get_offsets(entry->object), true, &n->leaves, err) : status;
+    return status == TDICT_OK ? add_leaf(w, tdict_ragged_get_info(entry->object).offsets, true, &n->leaves, err)
+                              : status;
   }
   if (entry->type != tdict_unbatched_type()) {
     char why[128];
@@ -197,10 +198,9 @@ static tdict_status add_entries(writer *w, const tdict_tree *tree, node *n, tdic
   const size_t length = w->path.length, count = tdict_num_keys(tree);
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
-    tdict_entry entry;
+    tdict_entry entry = tdict_get_entry_at(tree, i);
     size_t escaped = 0;
-    status = tdict_get_entry_at(tree, i, &entry, err);
-    if (status == TDICT_OK) status = push_key(w, entry.key, &escaped, err);
+    status = push_key(w, entry.key, &escaped, err);
     if (status != TDICT_OK) return status;
     entry.path = w->path.bytes + escaped;
     status = add_entry(w, tree, &entry, n, err);

@@ -108,7 +108,7 @@ SIM_CASE(device_join_on_stream_is_ordered) {
     tdict_run options = tdict_run_default();
     blocked b;
     open_items(&w, way, items, &out);
-    if (out) td_ok(tdict_zero(out, err));
+    if (out) td_ok(tdict_fill(out, NULL, 0, NULL, err));
     block(&w, &b);
     options.stream = b.s;
     td_ok(join(way, items, 2, &options, &out, err));

@@ -111,10 +111,10 @@ DEVICE_CASE(index_without_batch_dimensions) {
            tdict_index_get(NULL, td, TDICT_INDEX(TDICT_NEW_AXIS, TDICT_ALL), NULL, &out, err));
   td_ok(tdict_delete(td, "t", err));
   td_ok(tdict_clone_deep(td, TD_IN(r.memory), &out, err));
-  td_ok(tdict_zero(td, err));
+  td_ok(tdict_fill(td, NULL, 0, NULL, err));
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_REST), out, NULL, err));
   assert_true(tdict_equal(td, twin));
-  td_ok(tdict_zero(td, err));
+  td_ok(tdict_fill(td, NULL, 0, NULL, err));
   td_ok(tdict_index_into(NULL, out, td, TDICT_INDEX(TDICT_REST), NULL, err));
   assert_true(tdict_equal(td, out) && !tdict_equal(out, twin));
   tdict_release(out);
@@ -287,8 +287,8 @@ CASE(index_lists_are_written) {
     }
   tdict_tensor *numbers = NULL;
   td_ok(tdict_tensor_clone(help_get(value, "a"), NULL, &numbers, err));
-  td_ok(tdict_zero(td, err));
-  td_ok(tdict_write_at(td, "a", index, numbers, err)); /* of one tensor */
+  td_ok(tdict_fill(td, NULL, 0, NULL, err));
+  td_ok(tdict_write(td, "a", index, numbers, err)); /* of one tensor */
   assert_true(((const float *)tdict_const_data(td, "a"))[2 * 4 + 1] ==
               ((const float *)tdict_const_data(value, "a"))[0]);
   assert_true(((const float *)tdict_const_data(td, "a"))[0 * 4 + 3] ==

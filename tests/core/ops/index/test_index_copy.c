@@ -69,7 +69,7 @@ static void check_lists(naive_random *r, tdict_dtype dtype) {
   make_lists(r, tdict_batch_size(td), &l);
   td_ok(tdict_clone_deep(td, NULL, &same, err));
   td_ok(tdict_clone_deep(td, NULL, &zeros, err));
-  td_ok(tdict_zero(zeros, err));
+  td_ok(tdict_fill(zeros, NULL, 0, NULL, err));
   td_ok(tdict_index_get(NULL, td, &l.all, NULL, &got, err));
   td_ok(tdict_index_set(NULL, zeros, &l.all, got, NULL, err));
   td_ok(tdict_index_set(NULL, same, &l.all, got, NULL, err));
@@ -258,7 +258,7 @@ CASE(index_into_keeps_addresses) {
     tdict_tree *wanted = NULL, *out = NULL;
     td_ok(tdict_index_get(NULL, td, picks[i], NULL, &wanted, err));
     td_ok(tdict_clone_deep(wanted, NULL, &out, err));
-    td_ok(tdict_zero(out, err));
+    td_ok(tdict_fill(out, NULL, 0, NULL, err));
     tdict_lock(out);
     const void *a = tdict_const_data(out, "a"), *b = tdict_const_data(out, "n.b");
     td_ok(tdict_index_into(NULL, out, td, picks[i], NULL, err));

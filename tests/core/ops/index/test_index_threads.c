@@ -180,7 +180,7 @@ static void check_random(naive_random *r, tdict_context *context, int kind, tdic
   model_copy(&p, help_get(model, "small"), help_get(wanted, "small"), false);
   td_ok(tdict_index_get(context, td, &p.index, &o, &got, err));
   assert_true(tdict_equal(got, wanted));
-  td_ok(tdict_zero(part, err));
+  td_ok(tdict_fill(part, NULL, 0, NULL, err));
   td_ok(tdict_index_into(context, part, td, &p.index, &o, err));
   assert_true(tdict_equal(part, wanted));
   if (loop.is_reversed) assert_true(loop.parts > 1);

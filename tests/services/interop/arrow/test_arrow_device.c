@@ -72,8 +72,8 @@ GPU_CASE(arrow_export_device_shares_device_memory) {
   assert_int_equal(bits, wanted);
   tdict_ragged *r = NULL;
   td_ok(tdict_get_ragged(there, "r", &r, err));
-  assert_ptr_equal(a[2]->buffers[1], tdict_tensor_const_data(tdict_ragged_get_offsets(r)));
-  assert_ptr_equal(a[2]->children[0]->buffers[1], tdict_tensor_const_data(tdict_ragged_get_values(r)));
+  assert_ptr_equal(a[2]->buffers[1], tdict_tensor_const_data(tdict_ragged_get_info(r).offsets));
+  assert_ptr_equal(a[2]->children[0]->buffers[1], tdict_tensor_const_data(tdict_ragged_get_info(r).values));
   char text[9];
   int32_t offsets[4];
   raw_read(raw, text, a[3]->buffers[2], 9);

@@ -113,8 +113,8 @@ CASE(arrow_export_shares_ragged_leaves) {
     assert_string_equal(e.schema.children[i]->format, i ? "+L" : "+l");
     assert_string_equal(e.schema.children[i]->children[0]->format, "f");
     const struct ArrowArray *a = e.array.children[i];
-    assert_ptr_equal(a->buffers[1], tdict_tensor_const_data(tdict_ragged_get_offsets(r)));
-    assert_ptr_equal(a->children[0]->buffers[1], tdict_tensor_const_data(tdict_ragged_get_values(r)));
+    assert_ptr_equal(a->buffers[1], tdict_tensor_const_data(tdict_ragged_get_info(r).offsets));
+    assert_ptr_equal(a->children[0]->buffers[1], tdict_tensor_const_data(tdict_ragged_get_info(r).values));
     assert_int_equal(a->children[0]->length, 5);
   }
   release_exported(&e);

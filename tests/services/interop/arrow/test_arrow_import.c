@@ -153,11 +153,11 @@ CASE(arrow_import_makes_ragged_leaves) {
       tdict_tree *tree = import_hand(&root, NULL);
       tdict_ragged *r = NULL;
       td_ok(tdict_get_ragged(tree, "x", &r, err));
-      assert_int_equal(tdict_ragged_num_rows(r), 4 - first);
-      const void *offsets = tdict_tensor_const_data(tdict_ragged_get_offsets(r));
-      assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_offsets(r)), large ? TDICT_I64 : TDICT_I32);
+      assert_int_equal(tdict_ragged_get_info(r).num_rows, 4 - first);
+      const void *offsets = tdict_tensor_const_data(tdict_ragged_get_info(r).offsets);
+      assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_info(r).offsets), large ? TDICT_I64 : TDICT_I32);
       if (first == 0) assert_ptr_equal(offsets, large ? (const void *)wide : narrow); /* not copied */
-      assert_ptr_equal(tdict_tensor_const_data(tdict_ragged_get_values(r)), numbers + 1 + (first ? 2 : 0));
+      assert_ptr_equal(tdict_tensor_const_data(tdict_ragged_get_info(r).values), numbers + 1 + (first ? 2 : 0));
       if (!first) is_row(tree, 0, 2, 1);
       is_row(tree, 1 - first, 0, 0);
       is_row(tree, 2 - first, 3, 3);

@@ -254,9 +254,9 @@ CASE(dlpack_import_tree_has_the_leaves) {
   assert_int_equal(tdict_num_leaves(tree), COUNT);
   assert_int_equal(tdict_batch_ndim(tree), 0);
   assert_false(tdict_get_device(tree, NULL));
-  assert_string_equal(tdict_get_key(tree, 0), "a");
-  assert_string_equal(tdict_get_key(tree, 1), "n");
-  assert_string_equal(tdict_get_key(tree, 2), "z");
+  assert_string_equal(tdict_get_entry_at(tree, 0).key, "a");
+  assert_string_equal(tdict_get_entry_at(tree, 1).key, "n");
+  assert_string_equal(tdict_get_entry_at(tree, 2).key, "z");
   for (int i = 0; i < COUNT; i++) {
     assert_memory_equal(tdict_data(tree, names[i]), b.bytes[i], 4);
     assert_null(b.entries[i].versioned);
