@@ -10,6 +10,7 @@
 #include "engine/plan/tuning_file.h"
 #include "options.h"
 #include "rows.h"
+#include "tdict/memory.h"
 
 enum { REPEATS = 5, MAX_WAYS = 16 };
 static const size_t sample_bytes_gpu = (size_t)1 << 30, sample_bytes_sim = (size_t)64 << 20;

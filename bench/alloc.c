@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "rows.h"
+#include "tdict/memory.h"
 
 static bool take_pinned(bench_job *job, tdict_tensor **out) {
   tdict_error err;

@@ -1,5 +1,6 @@
 /* Makes source trees and verifies results. See check.h for ownership and threads. */
 #include "check.h"
+#include "tdict/sim.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -7,6 +7,7 @@
 #include "comm_run.h"
 #include "rows.h"
 #include "tdict/comm_nccl.h"
+#include "tdict/sim.h"
 
 enum { MOST_DEVICES = 16, MOST_SIMULATED = 8 };
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "output.h"
+#include "tdict/view.h"
 
 static const tdict_field fields[] = {{"a", TDICT_F32, 1, {17}},
                                      {"b", TDICT_F32, 1, {6}},

@@ -5,9 +5,11 @@
 #include "tdict/clone.h"
 #include "tdict/combine.h"
 #include "tdict/convert.h"
+#include "tdict/debug.h"
 #include "tdict/dlpack.h"
 #include "tdict/keysets.h"
 #include "tdict/shape.h"
+#include "tdict/view.h"
 #include "tdict/write.h"
 
 #include "costs.h"

@@ -25,6 +25,7 @@
 
 #include "options.h"
 #include "serve.h"
+#include "tdict/memory.h"
 
 static const device_kind *const kinds[] = {&device_gather,   &device_join,     &device_clone,   &device_fill,
                                            &device_to_dtype, &device_transfer, &device_convert, &device_own_copies};

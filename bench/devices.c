@@ -7,6 +7,7 @@
 
 #include "tdict/devices.h"
 #include "tdict/shape.h"
+#include "tdict/sim.h"
 
 #include "devices_plain.h"
 #include "options.h"

@@ -13,6 +13,7 @@
 #include "core/sched/quota.h"
 #include "options.h"
 #include "rows.h"
+#include "tdict/sim.h"
 
 static char *read_line(const char *path, char *buffer, size_t size) {
   buffer[0] = 0;

@@ -7,6 +7,8 @@
 #include <time.h>
 
 #include "rows.h"
+#include "tdict/memory.h"
+#include "tdict/sim.h"
 
 /* The program copies one block at a time with a pause after each. 200 copies then take about as long as a transfer of
  * 4 GB, and are spread over its whole time. */

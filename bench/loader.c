@@ -12,6 +12,8 @@
 
 #include "options.h"
 #include "rows.h"
+#include "tdict/sim.h"
+#include "tdict/tokens.h"
 
 enum { WINDOW = 1024, OPTION_DIGEST = 256, OPTION_STOP, OPTION_STATE, OPTION_TOKENS, OPTION_SAMPLES, OPTION_EPOCHS };
 

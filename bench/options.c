@@ -1,6 +1,7 @@
 /* Implements the shared command line options, see options.h. Each group of options is an argp parser. A subcommand
  * combines them with its own parser. Owns no data. Thread rule: one thread. */
 #include "options.h"
+#include "tdict/sim.h"
 
 #include <errno.h>
 #include <inttypes.h>

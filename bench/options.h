@@ -6,6 +6,7 @@
 
 #include "bench.h"
 #include "check.h"
+#include "tdict/sim.h"
 
 /* Strings are borrowed from the command line. */
 typedef struct common_options {

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "rows.h"
+#include "tdict/sim.h"
 
 enum { ALONE = 5, MOMENTS = 6 };
 typedef struct overlap_state {

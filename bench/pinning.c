@@ -11,6 +11,7 @@
 
 #include "options.h"
 #include "rows.h"
+#include "tdict/memory.h"
 
 enum { OWN_BYTES = 51200, ALONE = 2000, KEY_BYTES = 512, KEY_PIECES };
 

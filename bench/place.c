@@ -8,6 +8,8 @@
 
 #include "options.h"
 #include "rows.h"
+#include "tdict/memory.h"
+#include "tdict/sim.h"
 
 static const size_t line_bytes_cuda = (size_t)1 << 30, line_bytes_sim = (size_t)4 << 20;
 static const size_t evict_bytes = (size_t)768 << 20; /* more than twice the largest cache */

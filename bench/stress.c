@@ -4,6 +4,7 @@
 #include "stress.h"
 
 #include "options.h"
+#include "tdict/sim.h"
 
 #include <errno.h>
 #include <inttypes.h>

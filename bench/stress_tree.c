@@ -1,5 +1,6 @@
 /* Makes random trees with known bytes. See stress.h for ownership and threads. */
 #include "tdict/hook.h"
+#include "tdict/view.h"
 
 #include "stress.h"
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include <tdict/arrow.h>
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <tdict/io.h>
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

@@ -13,8 +13,10 @@
 #include <string.h>
 
 #include <tdict/hook.h>
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
+#include <tdict/view.h>
 
 enum { ITEMS = 10, FLOATS = 5, BATCH = 2 };
 

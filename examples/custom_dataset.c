@@ -12,6 +12,7 @@
 
 #include <tdict/combine.h>
 #include <tdict/hook.h>
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 
 enum { SAMPLES = 20, BATCH = 4 };

@@ -13,6 +13,7 @@
 
 #include <tdict/io.h>
 #include <tdict/nontensor.h>
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

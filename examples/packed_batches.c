@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include <tdict/combine.h>
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
+#include <tdict/view.h>
 
 enum { DOCUMENTS = 1000, SHORTEST = 8, LONGEST = 2048, BUDGET = 65536 };
 static tdict_error err;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

@@ -1,6 +1,7 @@
 /* quickstart_cpp: fills a batch on the host, moves it to a device and back, and compares. The C++ form of quickstart.c.
  *
  *   quickstart_cpp [DEVICE]     auto (default), cpu, sim, cuda:N */
+#include <tdict/sim.h>
 #include <tdict/tdict.hpp>
 
 static const tdict_field fields[] = {TDICT_FIELD("obs.pixels", TDICT_U8, 3, 64, 64), TDICT_FIELD("reward", TDICT_F32)};

@@ -6,6 +6,7 @@
 #include <tdict/combine.h>
 #include <tdict/index.h>
 #include <tdict/ragged.h>
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

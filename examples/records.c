@@ -6,6 +6,7 @@
 
 #include <tdict/debug.h>
 #include <tdict/records.h>
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

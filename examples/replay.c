@@ -4,6 +4,7 @@
  *   replay [DEVICE]     auto (default), cpu, sim, cuda:N */
 #include <tdict/replay.h>
 #include <tdict/sampler.h>
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include <tdict/index.h>
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

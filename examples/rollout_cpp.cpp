@@ -10,6 +10,7 @@
 
 #include <tdict/index.h>
 #include <tdict/shape.h>
+#include <tdict/sim.h>
 #include <tdict/tdict.hpp>
 
 enum { STEPS = 64, ENVS = 8, STATE = 17, MINIBATCH = 128, EPOCHS = 2 };

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "raw/device.h"
+#include "tdict/sim.h"
 
 enum { COUNT = 1 << 16 }; /* floats in a batch; all have the same value, so their sum is COUNT times the value */
 static const size_t batch_bytes = COUNT * sizeof(float);

@@ -1,5 +1,6 @@
 /* Reads elements of tensors in C order. See elements.h. */
 #include "tdict/convert.h"
+#include "tdict/view.h"
 
 #include "elements.h"
 

@@ -5,6 +5,7 @@
 
 #include "leaves.h"
 #include "progress.h"
+#include "tdict/view.h"
 
 /* Reads one byte of each page. The last byte is read too. */
 static void read_pages(const unsigned char *data, size_t bytes, progress *p, uint64_t done) {

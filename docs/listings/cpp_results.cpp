@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <mutex>
 
+#include <tdict/sim.h>
 #include <tdict/tdict.hpp>
 
 static const tdict_field fields[] = {TDICT_FIELD("x", TDICT_F32, 2), TDICT_FIELD("y", TDICT_I64)};

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include <tdict/hook.h>
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

@@ -1,6 +1,7 @@
 #include <tdict/index.h>
 #include <tdict/sampler.h>
 #include <tdict/shape.h>
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

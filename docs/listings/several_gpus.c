@@ -1,4 +1,5 @@
 #include <tdict/devices.h>
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 #include <tdict/try.h>
 

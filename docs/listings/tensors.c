@@ -1,4 +1,5 @@
 #include "batch.h"
+#include "tdict/view.h"
 
 static int make_tensors(void) {
   const int32_t numbers[2][3] = {{1, 2, 3}, {4, 5, 6}};

@@ -1,4 +1,5 @@
 #include <tdict/tdict.h>
+#include <tdict/tokens.h>
 #include <tdict/try.h>
 
 enum { TOKENS = 1601, WINDOW = 16, BATCH = 5, RANKS = 2 };

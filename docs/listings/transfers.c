@@ -2,6 +2,8 @@
 
 #include <tdict/clone.h>
 #include <tdict/lazy_stack.h>
+#include <tdict/memory.h>
+#include <tdict/sim.h>
 #include <tdict/trace.h>
 
 #include "batch.h"

@@ -1,4 +1,5 @@
 #include <tdict/clone.h>
+#include <tdict/debug.h>
 
 #include "batch.h"
 

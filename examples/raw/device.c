@@ -1,5 +1,6 @@
 /* Bare device calls for examples/safety.c: see device.h for owner and thread rule. The driver's calls are declared in
  * our own words after NVIDIA's "CUDA Driver API" manual. */
+#include <tdict/sim.h>
 #include <tdict/transfer.h>
 
 #include "raw/device.h"

@@ -18,6 +18,8 @@
 #include <time.h>
 
 #include <tdict/sampler.h>
+#include <tdict/sim.h>
+#include <tdict/tokens.h>
 
 #include "model.h"
 #include "parallel.h"

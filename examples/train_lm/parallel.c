@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <tdict/comm_nccl.h>
+#include <tdict/view.h>
 
 /* The parameters of the model as leaves. Each size is a multiple of 256 bytes, which is the alignment of leaves in a
  * message. The library therefore sends the model's own memory, without a copy. */

@@ -12,10 +12,12 @@
 #ifndef TDICT_CONTEXT_H
 #define TDICT_CONTEXT_H
 
-#include "tdict/memory.h"
-#include "tdict/sim.h"
+#include <string.h>
+
+#include "tdict/values.h"
 
 TDICT_BEGIN_DECLS
+struct tdict_sim_options; /* tdict/sim.h */
 
 #define TDICT_LOG_ERROR 1   /**< level of a message: an error that no call returned */
 #define TDICT_LOG_WARNING 2 /**< level of a message: the library works, but less well than it could */
@@ -40,9 +42,9 @@ typedef struct tdict_context_options {
   void *user; /**< passed to `log` */
   /** Path of a tuning table of `tdict-bench tune`, read by the call; NULL (default): the built-in table. */
   const char *tuning_file;
-  /** Options of the simulated devices of the context; borrowed for the call. NULL (default): simulated devices exist
-   *  only if `device` names one. */
-  const tdict_sim_options *sim;
+  /** Options of the simulated devices of the context, see tdict/sim.h; borrowed for the call. NULL (default):
+   *  simulated devices exist only if `device` names one. */
+  const struct tdict_sim_options *sim;
   /** Bytes of pinned memory that one driver call registers, rounded up to 4 MiB. 0 (default): a whole block. */
   size_t pin_piece_bytes;
 } tdict_context_options;
@@ -71,68 +73,27 @@ TDICT_API void tdict_context_destroy(tdict_context *context);
 TDICT_API tdict_device tdict_context_device(const tdict_context *context, tdict_error *why);
 /** @brief Returns the number of threads in the pool. */
 TDICT_API int tdict_context_num_threads(const tdict_context *context);
-/** @brief Frees memory of a device that is kept for reuse, down to @p keep_bytes bytes. Ignores an absent device.
- *
- *  tdict_cpu() stands for pinned memory, of which blocks in use, or registered with one in use, stay. For another
- *  device the call waits for work that still uses freed blocks. */
-TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep_bytes);
 
 /** @brief Returns the context's pool of pinned (page-locked) host memory, which the context owns. Never NULL.
  *
  *  Without a device that can read pinned memory, every allocation fails with #TDICT_ENODEVICE. For copies of your own,
  *  for example with cudaMemcpyAsync(), docs/learn/pinned_memory.md says which bytes one copy may span. */
 TDICT_API tdict_memory *tdict_pinned_memory(tdict_context *context);
-/** @brief Returns the memory of a device, which the context owns. Never NULL. For tdict_cpu(), plain host memory. If
- *  the device is absent, every allocation fails with #TDICT_ENODEVICE. */
+/** @brief Returns the memory of a device, which the context owns.
+ *  Never NULL. For tdict_cpu(), plain host memory. If the device is absent, every allocation fails with
+ *  #TDICT_ENODEVICE. */
 TDICT_API tdict_memory *tdict_device_memory(tdict_context *context, tdict_device device);
-
-/** The program's allocator, which the program passes to tdict_memory_create(). */
-typedef struct tdict_allocator {
-  size_t struct_size;
-  tdict_device device; /**< the cpu or a device of the context; "auto": the default device */
-  bool pinned;         /**< true: the memory is page-locked for the context's devices; allowed only for the cpu */
-  /** Returns a block of @p bytes bytes, aligned to 256 bytes, or NULL if out of memory. Called on any thread, without a
-   *  lock of the library. */
-  void *(*allocate)(void *user, size_t bytes);
-  /** Frees the block @p data of @p bytes bytes, after all copies and recorded uses of it. Called as `allocate` is, but
-   *  not for device memory in a forked process. */
-  void (*release)(void *user, void *data, size_t bytes);
-  void *user; /**< passed to both functions */
-} tdict_allocator;
-static inline tdict_allocator tdict_allocator_default(void) {
-  tdict_allocator a;
-  memset(&a, 0, sizeof a);
-  a.struct_size = sizeof a;
-  return a;
-}
-/** @brief Creates a memory that calls the program's allocator, for every function and option that takes a tdict_memory.
- *  @param[in]  allocator  Copied. Its functions and `user` must live as long as the memory.
- *  @param[out] out        New memory, released with tdict_memory_release(). Storages in it keep it alive. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *allocator,
-                                                           tdict_memory **out, tdict_error *err);
-/** @brief Drops the program's reference to a memory that tdict_memory_create() returned. NULL is allowed. */
-TDICT_API void tdict_memory_release(tdict_memory *memory);
 
 /** @brief Creates a non-blocking stream on a cuda or simulated device. Destroy it before the context. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stream_create(tdict_context *context, tdict_device device,
                                                            tdict_stream *out, tdict_error *err);
 /** @brief Destroys a stream. Queued work still runs. Does nothing in a forked process. */
 TDICT_API void tdict_stream_destroy(tdict_context *context, tdict_stream stream);
-/** @brief Waits until all work that is queued on a stream is done, as cudaStreamSynchronize() does. A NULL handle is
- *  the device's legacy stream. For the cpu, the call returns immediately.
+/** @brief Waits until all work that is queued on a stream is done, as cudaStreamSynchronize() does.
+ *  A NULL handle is the device's legacy stream. For the cpu, the call returns immediately.
  *  @return Also #TDICT_EWRONGDEVICE: a stream of no device of this context; #TDICT_ECAPTURE: it is being captured. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stream_synchronize(tdict_context *context, tdict_stream stream,
                                                                 tdict_error *err);
-
-/** Driver resources of a context. All but `device_bytes` count all CUDA, or all simulated, devices together. */
-typedef struct tdict_device_counts {
-  size_t pinned_bytes, peak_pinned_bytes; /**< bytes of pinned memory now, and the maximum so far */
-  size_t device_bytes;                    /**< bytes of device memory that storages use; freed blocks do not count */
-  int64_t num_streams, num_events;        /**< streams and events that the library has created and not destroyed */
-} tdict_device_counts;
-/** @brief Reads how many driver resources a context holds on a device that is not the cpu. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_context_get_counts(tdict_context *context, tdict_device device,
-                                                                tdict_device_counts *out, tdict_error *err);
 
 TDICT_END_DECLS
 #endif

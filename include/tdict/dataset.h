@@ -1,5 +1,5 @@
-/* Declares datasets. A loader obtains its samples from a dataset. The samples come from a tree, files of tokens, a
- * callback, a replay buffer (tdict/replay.h), or a table of functions.
+/* Declares datasets. A loader obtains its samples from a dataset. The samples come from a tree, files of tokens
+ * (tdict/tokens.h), a callback, a replay buffer (tdict/replay.h), or a table of functions.
  *
  * Each sample has an index of 0 or more. A dataset should return equal samples for equal indices, so that a loader with
  * a restored state repeats its batches.
@@ -70,8 +70,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_create(const tdict_dataset_
 TDICT_API tdict_dataset *tdict_dataset_retain(const tdict_dataset *dataset);
 /** @brief Releases a reference. NULL is allowed. */
 TDICT_API void tdict_dataset_release(tdict_dataset *dataset);
-/** @brief Returns the functions of a dataset, borrowed from the dataset. A dataset of the program can call them to
- *  change the samples of another dataset. Functions that the dataset does not have are NULL. */
+/** @brief Returns the functions of a dataset, borrowed from the dataset.
+ *  A dataset of the program can call them to change the samples of another dataset. Functions that the dataset does
+ *  not have are NULL. */
 TDICT_API const tdict_dataset_table *tdict_dataset_get_table(const tdict_dataset *dataset);
 
 /** @brief Creates a dataset from a tree. Sample i is element i of the first batch dimension.
@@ -87,47 +88,10 @@ TDICT_API const tdict_dataset_table *tdict_dataset_get_table(const tdict_dataset
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset **out,
                                                                tdict_error *err);
 
-/** The layout of a file of tokens. */
-typedef enum tdict_token_format {
-  TDICT_TOKENS_AUTO, /**< LLMC if the file begins with a magic number of llm.c, otherwise U16 */
-  /** A file of llm.c: 256 little-endian int32 numbers, then the tokens. The first numbers are magic, version and number
-   *  of tokens. Magic and version are 20240520 and 1 for 16-bit tokens, and 20240801 and 7 for 32-bit tokens. */
-  TDICT_TOKENS_LLMC,
-  TDICT_TOKENS_U16, /**< little-endian 16-bit tokens without a header */
-  TDICT_TOKENS_U32  /**< little-endian 32-bit tokens without a header */
-} tdict_token_format;
-typedef struct tdict_token_options {
-  size_t struct_size;
-  /** Names of files, borrowed for the call. The files must not be shortened while the dataset exists. */
-  const char *const *paths;
-  size_t num_paths;
-  int32_t format;    /**< a tdict_token_format, for all files; default TDICT_TOKENS_AUTO */
-  int64_t window;    /**< number of elements of `tokens` and of `targets` in a sample, 1 or more */
-  int64_t step;      /**< tokens between the starts of two adjacent windows; 0 (default): `window` */
-  tdict_dtype dtype; /**< dtype of the samples: TDICT_I64 (default) or TDICT_I32 */
-} tdict_token_options;
-static inline tdict_token_options tdict_token_options_default(void) {
-  tdict_token_options o;
-  memset(&o, 0, sizeof o);
-  o.struct_size = sizeof o;
-  o.dtype = TDICT_I64;
-  return o;
-}
-/** @brief Creates a dataset from files of token ids. Each sample is a window of consecutive tokens. Maps the files.
- *
- *  A sample has the tensors `tokens` and `targets`, each with `window` elements. `targets` begins one token later. A
- *  window never spans two files. A file of n tokens has (n - 1 - window) / step + 1 samples, rounded down, or none if n
- *  is below window + 1. If a token does not fit TDICT_I32, the loader reports #TDICT_EOVERFLOW for the batch.
- *  @param[in] options  `paths`, `num_paths` and `window` are required.
- *  @return #TDICT_OK; #TDICT_EIO a file cannot be read, err->native is the errno; #TDICT_EFORMAT not a regular file,
- *          or a wrong size or header; #TDICT_ESHAPE no file has a sample. If a file is wrong, err->path is its name. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tokens(const tdict_token_options *options,
-                                                                 tdict_dataset **out, tdict_error *err);
-
 /** Returns sample @p index as a new tree owned by the caller. Returns #TDICT_ENOTFOUND at the end of a stream. */
 typedef tdict_status (*tdict_make_sample)(void *user, int64_t index, tdict_tree **out, tdict_error *err);
-/** @brief Creates a dataset that obtains its samples from a callback. One loader calls the callback once at a time, in
- *  the order in which it delivers the batches.
+/** @brief Creates a dataset that obtains its samples from a callback.
+ *  One loader calls the callback once at a time, in the order in which it delivers the batches.
  *  @param[in] user    passed to @p make; must live as long as the dataset.
  *  @param[in] length  number of samples; negative: the dataset is a stream. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_callback(tdict_make_sample make, void *user, int64_t length,

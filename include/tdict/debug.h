@@ -1,15 +1,20 @@
-/* Prints trees with a summary of the elements of each tensor, in programs and in debuggers.
+/* Writes trees as texts, also with a summary of the elements of each tensor, in programs and in debuggers.
  *
- * The text has the lines of tdict_format(). The line of a tensor ends with `min`, `max`, `mean` and `nan`, the number
- * of NaN elements, which do not count for the others. A bool tensor has the number of true elements, a complex tensor
- * that of elements with a NaN part. Each lane counts as an element. `empty` and `not read`, with the reason, say why a
- * tensor has no summary. Only host memory is read, and nothing is transferred. Thread rule: as in tdict/tree.h. */
+ * The text of tdict_describe() has the lines of tdict_print(). The line of a tensor ends with `min`, `max`, `mean`
+ * and `nan`, the number of NaN elements, which do not count for the others. A bool tensor has the number of true
+ * elements, a complex tensor that of elements with a NaN part. Each lane counts as an element. `empty` and `not
+ * read`, with the reason, say why a tensor has no summary. Only host memory is read, and nothing is transferred.
+ * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_DEBUG_H
 #define TDICT_DEBUG_H
 
 #include "tdict/tree.h"
 
 TDICT_BEGIN_DECLS
+
+/** @brief Writes the text of tdict_print() to @p buffer, cut to @p bytes and ended by 0. Reads no elements.
+ *  @return the length of the full text without the 0, as snprintf does. @p buffer may be NULL if @p bytes is 0. */
+TDICT_API size_t tdict_format(const tdict_tree *tree, char *buffer, size_t bytes);
 
 /** @brief Writes the text to @p file. Waits for transfers that write a host tensor of the tree.
  *

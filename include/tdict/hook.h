@@ -6,8 +6,7 @@
 #ifndef TDICT_HOOK_H
 #define TDICT_HOOK_H
 
-#include "tdict/context.h"
-#include "tdict/object.h"
+#include "tdict/transfer.h"
 
 TDICT_BEGIN_DECLS
 
@@ -42,6 +41,15 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_hook_pin(const tdict_hook *hook, td
  *  @return The errors of tdict_to_device(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out,
                                                        tdict_error *err);
+
+/* The next function is not for hooks. */
+
+/** @brief Pins one object, as tdict_pin_memory() pins the objects of a tree. The caller still owns @p self.
+ *  @param[out] out  A new object of the type, owned by the caller. It is @p self if `pin_memory` returned @p self.
+ *                   Without this hook, it is @p self if there is no `flatten`, or all tensors are pinned already.
+ *  @return Errors of tdict_pin_memory(); #TDICT_EINVAL tdict_set_object() does not accept the type. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_pin_object(tdict_context *context, const tdict_type *type, void *self,
+                                                        const tdict_pin_options *options, void **out, tdict_error *err);
 
 TDICT_END_DECLS
 #endif

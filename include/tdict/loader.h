@@ -110,8 +110,8 @@ TDICT_API void tdict_loader_destroy(tdict_loader *loader);
  *          batch. The stream is checked first, so no batch is lost. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_loader_next(tdict_loader *loader, tdict_stream stream, tdict_tree **out,
                                                          tdict_error *err);
-/** @brief Returns the number of batches in an epoch, or -1 for a stream. If epochs differ, of the epoch that began
- *  last; with `max_tokens`, of the epoch of the last batch. */
+/** @brief Returns the number of batches in an epoch, or -1 for a stream.
+ *  If epochs differ, of the epoch that began last; with `max_tokens`, of the epoch of the last batch. */
 TDICT_API int64_t tdict_loader_length(const tdict_loader *loader);
 /** @brief Begins a new epoch, drops prefetched batches, and clears a failure.
  *

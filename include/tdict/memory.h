@@ -1,16 +1,15 @@
-/* Declares the allocators for the bytes of tensors.
- *
- * A `tdict_memory *` is an allocator. NULL means plain host memory. tdict_pinned_memory() and tdict_device_memory() of
- * tdict/context.h return the allocators of pinned and device memory. The context owns these allocators, and the program
- * borrows the pointers. A storage may outlive the context. Thread rule: any thread may call any function. */
+/* Declares allocators of the program, and counts of memory. Programs that only use the memories of a context need not
+ * include this header. A `tdict_memory *` is an allocator, and NULL means plain host memory. Errors of all functions:
+ * #TDICT_EINVAL, #TDICT_ENOMEM, and for a device as in tdict/context.h. Thread rule: any thread may call any function.
+ */
 #ifndef TDICT_MEMORY_H
 #define TDICT_MEMORY_H
+
+#include <string.h>
 
 #include "tdict/values.h"
 
 TDICT_BEGIN_DECLS
-
-typedef struct tdict_memory tdict_memory;
 
 /** Statistics of one memory. The counts are of blocks, not of tensors. Pinned blocks are multiples of 4096 bytes, and
  *  device blocks of 256 bytes. Blocks of a memory that tdict_memory_create() returned have the requested size. A reused
@@ -27,6 +26,48 @@ typedef struct tdict_memory_counts {
 TDICT_API void tdict_memory_get_counts(const tdict_memory *memory, tdict_memory_counts *out);
 /** @brief Returns the device of @p memory. Plain and pinned host memory belong to the cpu. */
 TDICT_API tdict_device tdict_memory_device(const tdict_memory *memory);
+
+/** The program's allocator, which the program passes to tdict_memory_create(). */
+typedef struct tdict_allocator {
+  size_t struct_size;
+  tdict_device device; /**< the cpu or a device of the context; "auto": the default device */
+  bool pinned;         /**< true: the memory is page-locked for the context's devices; allowed only for the cpu */
+  /** Returns a block of @p bytes bytes, aligned to 256 bytes, or NULL if out of memory. Called on any thread, without a
+   *  lock of the library. */
+  void *(*allocate)(void *user, size_t bytes);
+  /** Frees the block @p data of @p bytes bytes, after all copies and recorded uses of it. Called as `allocate` is, but
+   *  not for device memory in a forked process. */
+  void (*release)(void *user, void *data, size_t bytes);
+  void *user; /**< passed to both functions */
+} tdict_allocator;
+static inline tdict_allocator tdict_allocator_default(void) {
+  tdict_allocator a;
+  memset(&a, 0, sizeof a);
+  a.struct_size = sizeof a;
+  return a;
+}
+/** @brief Creates a memory that calls the program's allocator, for every function and option that takes a tdict_memory.
+ *  @param[in]  allocator  Copied. Its functions and `user` must live as long as the memory.
+ *  @param[out] out        New memory, released with tdict_memory_release(). Storages in it keep it alive. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_memory_create(tdict_context *context, const tdict_allocator *allocator,
+                                                           tdict_memory **out, tdict_error *err);
+/** @brief Drops the program's reference to a memory that tdict_memory_create() returned. NULL is allowed. */
+TDICT_API void tdict_memory_release(tdict_memory *memory);
+
+/** Driver resources of a context. All but `device_bytes` count all CUDA, or all simulated, devices together. */
+typedef struct tdict_device_counts {
+  size_t pinned_bytes, peak_pinned_bytes; /**< bytes of pinned memory now, and the maximum so far */
+  size_t device_bytes;                    /**< bytes of device memory that storages use; freed blocks do not count */
+  int64_t num_streams, num_events;        /**< streams and events that the library has created and not destroyed */
+} tdict_device_counts;
+/** @brief Reads how many driver resources a context holds on a device that is not the cpu. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_context_get_counts(tdict_context *context, tdict_device device,
+                                                                tdict_device_counts *out, tdict_error *err);
+/** @brief Frees memory of a device that is kept for reuse, down to @p keep_bytes bytes. Ignores an absent device.
+ *
+ *  tdict_cpu() stands for pinned memory, of which blocks in use, or registered with one in use, stay. For another
+ *  device the call waits for work that still uses freed blocks. */
+TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep_bytes);
 
 TDICT_END_DECLS
 #endif

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "tdict/memory.h"
+#include "tdict/values.h"
 
 TDICT_BEGIN_DECLS
 

@@ -10,13 +10,14 @@
  * - tdict/comm_table.h: the operations of a communicator, for a program's own network
  * - tdict/config.h: the optional parts of this build, as macros; the build writes this header
  * - tdict/convert.h: other dtypes
- * - tdict/debug.h: summaries of elements, for programs and debuggers
+ * - tdict/debug.h: trees as texts, with summaries of elements, for programs and debuggers
  * - tdict/devices.h: one tree to several devices, whole or in parts, and back
  * - tdict/dlpack.h: exchange of tensors with other libraries through DLPack
- * - tdict/hook.h: what the hooks of an object can ask and call
+ * - tdict/hook.h: what the hooks of an object can ask and call; one object pinned
  * - tdict/index.h: indices: positions, ranges, masks and lists of rows
- * - tdict/keysets.h: trees with other keys: select, exclude, flatten, merge
+ * - tdict/keysets.h: trees with other keys: select, exclude, flatten, assign
  * - tdict/lazy_stack.h: a list of trees that is used as one tree
+ * - tdict/memory.h: allocators of the program, and counts of memory
  * - tdict/nontensor.h: leaves of text, numbers and JSON
  * - tdict/ragged.h: leaves of rows of different lengths
  * - tdict/records.h: arrays of C structs as trees
@@ -26,9 +27,12 @@
  * - tdict/schema.h: the keys, shapes and dtypes of a tree, as a value
  * - tdict/shape.h: views with other batch dimensions, and pieces of a tree
  * - tdict/share.h: trees in memory that several processes share
+ * - tdict/sim.h: simulated devices, for tests without a GPU
+ * - tdict/tokens.h: datasets from files of token ids
  * - tdict/trace.h: a timeline of transfers
  * - tdict/try.h: macros that print an error and leave the function
  * - tdict/unbatched.h: leaves without batch dimensions
+ * - tdict/view.h: views of tensors: slices, other shapes and strides
  * - tdict/visit.h: a function of the program for each tensor
  * - tdict/write.h: elements in place: fill, copy, update
  *

@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-#include "tdict/memory.h"
+#include "tdict/values.h"
 
 #ifdef __cplusplus
 #include <initializer_list>
@@ -68,12 +68,6 @@ static inline tdict_tensor_desc tdict_tensor_desc_default(void) {
   return v;
 }
 
-/** Selects the `count` indices start, start + step, ... of dimension `dim`. The step may be negative, but not 0. */
-typedef struct tdict_tensor_range {
-  int32_t dim;
-  int64_t start, count, step;
-} tdict_tensor_range;
-
 /** @brief Creates a tensor in C order with unspecified elements. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_empty(tdict_dtype dtype, int ndim, const int64_t *shape,
                                                           tdict_memory *memory, tdict_tensor **out, tdict_error *err);
@@ -121,14 +115,13 @@ TDICT_API const int64_t *tdict_tensor_strides(const tdict_tensor *tensor);
 TDICT_API int64_t tdict_tensor_numel(const tdict_tensor *tensor);
 /** @brief Returns the number of elements times the bytes of one element. The result does not depend on the strides. */
 TDICT_API size_t tdict_tensor_bytes(const tdict_tensor *tensor);
-/** @brief Returns true if the elements are in C order without gaps. The strides of dimensions of size 1 are ignored. A
- *  tensor without elements is contiguous. */
+/** @brief Returns true if the elements are in C order without gaps.
+ *  The strides of dimensions of size 1 are ignored. A tensor without elements is contiguous. */
 TDICT_API bool tdict_tensor_is_contiguous(const tdict_tensor *tensor);
-/** @brief Returns true if the tensor is in page-locked host memory. This is memory of tdict_pinned_memory(), of a
- *  pinned tdict_allocator, with #TDICT_DESC_PINNED, or in a slot of a ring after tdict_share_ring_pin(). */
+/** @brief Returns true if the tensor is in page-locked host memory.
+ *  This is memory of tdict_pinned_memory(), of a pinned tdict_allocator, with #TDICT_DESC_PINNED, or in a slot of a
+ *  ring after tdict_share_ring_pin(). */
 TDICT_API bool tdict_tensor_is_pinned(const tdict_tensor *tensor);
-/** @brief Returns true if both tensors use the same storage. */
-TDICT_API bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b);
 /** @brief Returns the address of the element whose indices are all 0, for writing.
  *
  *  For host memory, waits until no transfer and no work of tdict_record_stream() uses the storage. Never waits for a
@@ -137,32 +130,11 @@ TDICT_API bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_te
 TDICT_API void *tdict_tensor_data(tdict_tensor *tensor);
 /** @brief Returns the same address for reading, also of read-only storages. Waits only for transfers that write. */
 TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *tensor);
-/** @brief Describes @p tensor in @p out without waiting. Shape and strides are borrowed; `storage_bytes` are the bytes
- *  from `data` to the end of the storage. Both are 0 without an address.
+/** @brief Describes @p tensor in @p out without waiting.
+ *  Shape and strides are borrowed; `storage_bytes` are the bytes from `data` to the end of the storage. Both are 0
+ *  without an address.
  *  @param[in,out] out  Initialized by tdict_tensor_desc_default(). At most out->struct_size bytes are written. */
 TDICT_API void tdict_tensor_get_desc(const tdict_tensor *tensor, tdict_tensor_desc *out);
-
-/** @brief Creates a view with any shape and strides over the storage of @p tensor, with the same dtype.
- *  @param[in] layout  Only its ndim, shape and strides are used. Borrowed for the call.
- *  @param[in] offset  Elements from element 0, 0, ... of @p tensor to that of the view; may be negative.
- *  @return #TDICT_ESHAPE also if the view would reach outside the storage. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_as_strided(const tdict_tensor *tensor,
-                                                               const tdict_tensor_desc *layout, int64_t offset,
-                                                               tdict_tensor **out, tdict_error *err);
-/** @brief Creates a view of the elements that @p range selects. All other dimensions are unchanged. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_slice(const tdict_tensor *tensor, const tdict_tensor_range *range,
-                                                          tdict_tensor **out, tdict_error *err);
-/** @brief Creates a view whose dimension i is dimension @p order[i] of @p tensor.
- *  @param[in] order  The @p ndim dimensions of @p tensor, each exactly once; may be NULL if @p ndim is 0. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *tensor, int ndim, const int *order,
-                                                            tdict_tensor **out, tdict_error *err);
-
-/** @brief Returns the elements of @p tensor, in C order, in another shape. One size may be -1, and is then computed.
- *
- *  The result is a view if strides can describe it, else a copy as of tdict_tensor_contiguous().
- *  @return #TDICT_ESHAPE also if the numbers of elements differ; the errors of tdict_tensor_clone(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *tensor, int ndim, const int64_t *shape,
-                                                            tdict_tensor **out, tdict_error *err);
 
 /** @brief Copies all elements of @p src to @p dst, which have the same dtype and shape, and returns when done.
  *
@@ -176,11 +148,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_copy(tdict_tensor *dst, cons
  *  @return The errors of tdict_tensor_copy(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_clone(const tdict_tensor *tensor, tdict_memory *memory,
                                                           tdict_tensor **out, tdict_error *err);
-/** @brief Returns @p tensor with a new reference if it is contiguous, else a clone in its memory. A clone of memory of
- *  the program or of a mapped file is in plain host memory.
- *  @return The errors of tdict_tensor_clone(). */
-TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_contiguous(const tdict_tensor *tensor, tdict_tensor **out,
-                                                               tdict_error *err);
 
 TDICT_END_DECLS
 #endif

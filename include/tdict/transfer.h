@@ -191,14 +191,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into_async(tdict_context *
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_memory(tdict_context *context, const tdict_tree *src,
                                                         const tdict_pin_options *options, tdict_tree **out,
                                                         tdict_error *err);
-/** @brief Pins one object, as tdict_pin_memory() pins the objects of a tree. The caller still owns @p self.
- *  @param[out] out  A new object of the type, owned by the caller. It is @p self if `pin_memory` returned @p self.
- *                   Without this hook, it is @p self if there is no `flatten`, or all tensors are pinned already.
- *  @return Errors of tdict_pin_memory(); #TDICT_EINVAL tdict_set_object() does not accept the type. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_pin_object(tdict_context *context, const tdict_type *type, void *self,
-                                                        const tdict_pin_options *options, void **out, tdict_error *err);
-/** @brief Returns true if all host tensors are pinned, and the hook `is_pinned` returns true for all objects that have
- *  it. Returns true if there are no such tensors and objects. */
+/** @brief Returns true if all host tensors are pinned, and all objects by their hook `is_pinned`.
+ *  Objects without this hook do not count. Returns true if there are no such tensors and objects. */
 TDICT_API bool tdict_is_pinned(const tdict_tree *tree);
 
 /** @brief Records that the work that is already queued on @p stream uses the tree. Never waits.

@@ -65,8 +65,8 @@ typedef struct tdict_field {
 #define tdict_field_6_(path, dtype, a, b, c, d, e, f) {path, dtype, 6, {a, b, c, d, e, f}}
 /* clang-format on */
 
-/** @brief Creates a tree with one tensor for each field. All elements are zero, in one storage, in the order of the
- *  fields, at multiples of 256 bytes.
+/** @brief Creates a tree with one tensor for each field.
+ *  All elements are zero, in one storage, in the order of the fields, at multiples of 256 bytes.
  *  @param[in] memory  Allocates the storage. NULL is plain host memory.
  *  @return #TDICT_EEXIST two fields have the same path; #TDICT_ETYPE a path leads through the tensor of another field;
  *          #TDICT_EINVAL a wrong `ndim` or `shape`; the errors of tdict_create() and tdict_tensor_empty(). err->path
@@ -135,8 +135,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_pop(tdict_tree *tree, const char *p
 /** @brief Removes the tree at a path, as tdict_pop() removes a tensor. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pop_tree(tdict_tree *tree, const char *path, tdict_tree **out,
                                                       tdict_error *err);
-/** @brief Moves the entry at the path @p from to the path @p to, as tdict_set() or tdict_set_tree() sets it. If only
- *  the last key differs, the entry keeps its position. Equal paths change nothing.
+/** @brief Moves the entry at the path @p from to the path @p to, as tdict_set() or tdict_set_tree() sets it.
+ *  If only the last key differs, the entry keeps its position. Equal paths change nothing.
  *  @param[in] safe  true: #TDICT_EEXIST if there is another entry at @p to. false: the call replaces it.
  *  @return The errors of tdict_set(); #TDICT_EINVAL also if @p to is below @p from. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_rename(tdict_tree *tree, const char *from, const char *to, bool safe,
@@ -164,8 +164,9 @@ TDICT_API bool tdict_get_device(const tdict_tree *tree, tdict_device *out);
  *  @note Cost: O(keys below the tree). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *tree, const tdict_device *device, tdict_error *err);
 
-/** @brief Locks the tree and all trees below. No entry of a locked tree can be added, removed or replaced, but the
- *  elements of its tensors can be written. NULL is allowed. Cost, also of tdict_unlock(): O(keys below the tree). */
+/** @brief Locks the tree and all trees below.
+ *  No entry of a locked tree can be added, removed or replaced, but the elements of its tensors can be written. NULL
+ *  is allowed. Cost, also of tdict_unlock(): O(keys below the tree). */
 TDICT_API void tdict_lock(tdict_tree *tree);
 /** @brief Unlocks the tree, if it is locked, and the trees below, except trees that another locked tree holds.
  *  @return #TDICT_ELOCKED @p tree is below a locked tree, which the program must unlock instead; #TDICT_EINVAL NULL. */
@@ -205,8 +206,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_unique_bytes(const tdict_tree *tree
 
 /** Visits one entry of a tree. Returns a tdict_status; any other number becomes #TDICT_EHOOK. */
 typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdict_error *err);
-/** @brief Calls @p visit for every entry below @p tree in insertion order, for a tree before its children. The visitor
- *  may write elements, but must not change the keys of these trees.
+/** @brief Calls @p visit for every entry below @p tree in insertion order, for a tree before its children.
+ *  The visitor may write elements, but must not change the keys of these trees.
  *  @return #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM; the first other status that the visitor returned, which ends
  *          the walk. If the visitor left err->path empty, it becomes the path of the entry. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *tree, tdict_visitor visit, void *user,
@@ -217,13 +218,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_walk(const tdict_tree *tree, tdict_
 TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry(const tdict_tree *tree, const char *path, tdict_entry *out,
                                                        tdict_error *err);
 
-/** @brief Writes a text with a line for each key to @p buffer, cut to @p bytes and ended by 0. Reads no elements.
+/** @brief Writes a text with a line for each key to @p file, and flushes @p file. Reads no elements.
  *
  *  A tensor has its dtype, shape, device, and the marks `pinned` and `shared` (its bytes overlap another tensor). An
  *  object has its type and text. The last line has the numbers of tensors, objects and bytes.
- *  @return the length of the full text without the 0, as snprintf does. @p buffer may be NULL if @p bytes is 0. */
-TDICT_API size_t tdict_format(const tdict_tree *tree, char *buffer, size_t bytes);
-/** @brief Writes the text of tdict_format() to @p file, and flushes @p file.
  *  @return #TDICT_EINVAL a NULL pointer; #TDICT_EIO the file could not be written, and err->native is errno. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_print(const tdict_tree *tree, FILE *file, tdict_error *err);
 

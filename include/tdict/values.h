@@ -36,15 +36,15 @@ typedef uint32_t tdict_dtype;
 #define TDICT_F8E4M3 TDICT_DTYPE(10, 8, 1) /**< uint8_t; torch.float8_e4m3fn */
 #define TDICT_F8E5M2 TDICT_DTYPE(12, 8, 1) /**< uint8_t; torch.float8_e5m2 */
 
-/** @brief Returns the number of bytes of one element, including all lanes. Returns 0 for an unknown type. A type with
- *  several lanes is known if its one-lane type is listed above. */
+/** @brief Returns the number of bytes of one element, including all lanes.
+ *  Returns 0 for an unknown type. A type with several lanes is known if its one-lane type is listed above. */
 TDICT_API size_t tdict_dtype_bytes(tdict_dtype dtype);
 /** @brief Returns a static name such as "float32" or "bfloat16", without lanes, or "unknown". */
 TDICT_API const char *tdict_dtype_name(tdict_dtype dtype);
 /** A buffer size that is sufficient for every text of tdict_dtype_format(). */
 #define TDICT_DTYPE_TEXT_BYTES 32
-/** @brief Writes a name such as "float32", or "float32 x 4" for four lanes. The text, including the terminating 0, is
- *  cut to @p bytes bytes.
+/** @brief Writes a name such as "float32", or "float32 x 4" for four lanes.
+ *  The text, including the terminating 0, is cut to @p bytes bytes.
  *  @return @p buffer. */
 TDICT_API char *tdict_dtype_format(tdict_dtype dtype, char *buffer, size_t bytes);
 
@@ -75,8 +75,9 @@ static inline tdict_device tdict_sim(int index) {
 }
 /** @brief Returns true if the devices have the same type and the same index. */
 static inline bool tdict_device_equal(tdict_device a, tdict_device b) { return a.type == b.type && a.index == b.index; }
-/** @brief Reads a device from a text: "cpu", "auto", "cuda" or "sim". In a text such as "cuda:1" or "sim:0", a colon
- *  and an index of up to 3 digits follow the type. If the text has no index, the index is 0.
+/** @brief Reads a device from a text: "cpu", "auto", "cuda" or "sim".
+ *  In a text such as "cuda:1" or "sim:0", a colon and an index of up to 3 digits follow the type. If the text has no
+ *  index, the index is 0.
  *  @param[out] out  Written only on success.
  *  @return #TDICT_OK; #TDICT_EINVAL for any other text, or if an argument is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_device_parse(const char *text, tdict_device *out, tdict_error *err);
@@ -86,6 +87,9 @@ TDICT_API char *tdict_device_format(tdict_device device, char *buffer, size_t by
 
 /** The devices, memories and threads of a program; see tdict/context.h. */
 typedef struct tdict_context tdict_context;
+/** An allocator for the bytes of tensors: tdict_pinned_memory() and tdict_device_memory() of tdict/context.h, and
+ *  tdict_memory_create() of tdict/memory.h. A context owns its allocators. A storage may outlive the context. */
+typedef struct tdict_memory tdict_memory;
 
 /** A stream of a device. For CUDA, `handle` is a cudaStream_t or CUstream; NULL is the legacy default stream. The
  *  program owns the stream. */
@@ -93,8 +97,8 @@ typedef struct tdict_stream {
   tdict_device device;
   void *handle;
 } tdict_stream;
-/** @brief Returns the stream that stands for "no stream": all its fields are zero. A device of type
- *  #TDICT_DEVICE_AUTO is no device, so no stream is equal to it. */
+/** @brief Returns the stream that stands for "no stream": all its fields are zero.
+ *  A device of type #TDICT_DEVICE_AUTO is no device, so no stream is equal to it. */
 static inline tdict_stream tdict_no_stream(void) {
   tdict_stream none;
   none.device.type = TDICT_DEVICE_AUTO;

@@ -7,6 +7,7 @@
 #include "core/base/error.h"
 #include "core/base/thread.h"
 #include "device/allocator_memory.h"
+#include "tdict/memory.h"
 
 typedef struct allocator_memory {
   tdict_memory memory; /* first, so that an allocator_memory * is also a tdict_memory * */

@@ -5,6 +5,7 @@
 
 #include "device/gpu.h"
 #include "tdict/context.h"
+#include "tdict/memory.h"
 
 /* Creates the memory with one reference. Copies `allocator`, which the caller has checked. `gpu` is the gpu of the
  * allocator's device, or NULL for the cpu. Retains the gpu. Returns TDICT_ENOMEM if host memory is exhausted. */

@@ -6,6 +6,7 @@
 #include "core/memory/pinned_pool.h"
 #include "device/allocator_memory.h"
 #include "device/devices.h"
+#include "tdict/memory.h"
 
 tdict_memory *tdict_pinned_memory(tdict_context *context) {
   return tdict_devices_pinned(tdict_context_devices(context));

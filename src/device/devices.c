@@ -11,6 +11,7 @@
 #include "device/gpu_open.h"
 #include "device/host.h"
 #include "device/placement.h"
+#include "tdict/sim.h"
 
 enum { MAX_GPUS = 64 };
 

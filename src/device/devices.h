@@ -6,6 +6,7 @@
 #include "core/sched/pool.h"
 #include "device/gpu.h"
 #include "tdict/context.h"
+#include "tdict/sim.h"
 
 typedef struct tdict_devices tdict_devices;
 

@@ -13,6 +13,7 @@
 #include "core/memory/storage.h"
 #include "device/block_cache.h"
 #include "device/driver.h"
+#include "tdict/memory.h"
 
 enum { TDICT_KEPT_TABLES = 8 };
 /* A buffer for the table and the results of a launch. The host writes the table to the pinned half, and a copy on the

@@ -11,6 +11,7 @@
 #include "device/allocator_memory.h"
 #include "device/counted.h"
 #include "device/gpu.h"
+#include "tdict/memory.h"
 
 enum { ALIGNMENT = 256 };
 #define MAX_PITCH ((int64_t)INT32_MAX) /* CU_DEVICE_ATTRIBUTE_MAX_PITCH of every GPU so far: 2 GiB - 1 */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "tdict/memory.h"
 
 enum { ALIGNMENT = 64 };
 

@@ -10,6 +10,7 @@
 #include "core/tree/place.h"
 #include "device/devices.h"
 #include "engine/start.h"
+#include "tdict/hook.h"
 
 tdict_status tdict_start_wait(tdict_future *future, tdict_transfer_stats *stats, tdict_tree **out, tdict_error *err) {
   TDICT_UNCANCELLED; /* the future would not be released */

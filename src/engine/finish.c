@@ -16,6 +16,7 @@
 #include "engine/options/strips.h"
 #include "engine/order.h"
 #include "engine/plan/result.h"
+#include "tdict/memory.h"
 
 tdict_status tdict_transfer_create(tdict_engine *engine, int num_workers, size_t num_targets, tdict_transfer **out,
                                    tdict_error *err) {

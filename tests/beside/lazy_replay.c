@@ -8,6 +8,7 @@
 
 #include "tdict/lazy_stack.h"
 #include "tdict/tdict.h"
+#include "tdict/view.h"
 
 enum { MOST_KNOWN = 64, MOST_WORDS = 64, MOST_LINE = 1 << 16, MOST_ITEMS = 16 };
 

@@ -8,6 +8,7 @@
 #include "tdict/index.h"
 #include "tdict/ragged.h"
 #include "tdict/tdict.h"
+#include "tdict/view.h"
 
 enum { MOST_ROWS = 16, MOST_NUMBERS = 512 };
 static FILE *file;

@@ -6,6 +6,7 @@
 
 #include "support/fail_alloc.h"
 #include "support/ops.h"
+#include "tdict/debug.h"
 
 enum { MOST_STEPS = 80 };
 

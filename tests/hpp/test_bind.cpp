@@ -1,5 +1,6 @@
 /* A struct bound to a tree by a table of fields: pack, unpack, make, and the struct as an object of a tree. */
 #include "hpp/check.hpp"
+#include "tdict/view.h"
 
 namespace rl {
 struct transition {

@@ -8,6 +8,8 @@
 
 #include "hpp/check.hpp"
 #include "tdict/lazy_stack.h"
+#include "tdict/memory.h"
+#include "tdict/sim.h"
 
 struct picky {
   tdict::tensor x;

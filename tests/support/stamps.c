@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "support/watchdog.h"
+#include "tdict/view.h"
 
 enum { STRIDED_ROWS = 90, STRIDED_COLUMNS = 40 };
 

@@ -6,6 +6,7 @@
 #include "tdict/hpp/transfer.hpp"
 #include "tdict/loader.h"
 #include "tdict/replay.h"
+#include "tdict/tokens.h"
 
 TDICT_HPP_BEGIN
 

@@ -8,6 +8,7 @@
 
 #include "tdict/hpp/result.hpp"
 #include "tdict/lazy_stack.h"
+#include "tdict/memory.h"
 #include "tdict/ragged.h"
 #include "tdict/sampler.h"
 #include "tdict/schema.h"

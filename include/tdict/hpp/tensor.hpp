@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include "tdict/hpp/handle.hpp"
+#include "tdict/view.h"
 
 TDICT_HPP_BEGIN
 

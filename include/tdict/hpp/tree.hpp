@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tdict/clone.h"
+#include "tdict/debug.h"
 #include "tdict/hpp/tensor.hpp"
 #include "tdict/index.h"
 #include "tdict/nontensor.h"

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "core/tensor/text.h"
+#include "tdict/view.h"
 
 enum { SHAPE_BYTES = 96, DEVICE_BYTES = 32 };
 

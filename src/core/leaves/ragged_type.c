@@ -8,6 +8,7 @@
 #include "core/leaves/ragged.h"
 #include "core/tree/objects.h"
 #include "core/tree/text.h"
+#include "tdict/view.h"
 
 static const char what[] = "ragged";
 

@@ -1,6 +1,8 @@
 /* Implements the functions of tdict/memory.h, which return the counts and the device of a memory. Thread-safe. */
 #include "core/memory/memory.h"
 
+#include "tdict/memory.h"
+
 #include <string.h>
 
 void tdict_memory_get_counts(const tdict_memory *memory, tdict_memory_counts *out) {

@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/thread.h"
 #include "core/memory/pinned_blocks.h"
+#include "tdict/memory.h"
 
 enum { PAGE_BYTES = 4096 };
 #define MIN_CACHE ((size_t)64 << 20)

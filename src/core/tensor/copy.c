@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/tensor/layout.h"
 #include "core/tensor/tensor.h"
+#include "tdict/view.h"
 
 /* Determines how rectangles are copied. If `memory` is NULL, the host copies the rectangles. Otherwise the copy
  * operation of `memory` copies the rectangles. */

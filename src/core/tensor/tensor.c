@@ -14,6 +14,7 @@
 #include "core/base/options.h"
 #include "core/tensor/convert.h"
 #include "core/tensor/layout.h"
+#include "tdict/view.h"
 
 /* Sets the fields of a tensor that describe its elements. Does not set `refs`, `slab` or `storage`. `dims` has room for
  * counts and strides. */

@@ -8,6 +8,7 @@
 #include "core/base/options.h"
 #include "core/tensor/layout.h"
 #include "core/tensor/tensor.h"
+#include "tdict/view.h"
 
 static size_t item_bytes(const tdict_tensor *t) { return tdict_dtype_bytes(t->dtype); }
 

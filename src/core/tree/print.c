@@ -11,6 +11,7 @@
 #include "core/tensor/layout.h"
 #include "core/tree/cursor.h"
 #include "core/tree/text.h"
+#include "tdict/debug.h"
 
 enum { MOST_LINES = 100, WIDEST_NAME = 48, WIDEST_SHAPE = 40 };
 enum { SHAPE_BYTES = 128, DEVICE_BYTES = 40, OBJECT_BYTES = 256 }; /* sizes of text buffers */

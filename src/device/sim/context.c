@@ -8,6 +8,7 @@
 
 #include "device/sim/engine.h"
 #include "device/sim/entries.h"
+#include "tdict/sim.h"
 
 enum { MAX_DEPTH = 32 };
 

@@ -3,6 +3,7 @@
 #include "core/base/error.h"
 #include "device/devices.h"
 #include "device/sim/driver.h"
+#include "tdict/sim.h"
 
 /* Finds the simulated driver of a context. Fails in a forked child, where the driver's threads do not exist. */
 static tdict_status find_sim_driver(tdict_context *context, tdict_driver **out, tdict_error *err) {

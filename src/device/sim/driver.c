@@ -11,6 +11,7 @@
 #include "core/base/error.h"
 #include "device/sim/engine.h"
 #include "device/sim/entries.h"
+#include "tdict/sim.h"
 
 enum { DRIVER_VERSION = 12000, NO_PCI_DOMAIN = 0xffff, MIN_MEMORY_BYTES = 1 << 20 };
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/base/thread.h"
+#include "tdict/sim.h"
 
 tdict_sim_device *tdict_sim_device_of(tdict_sim_driver *d, const void *address) {
   for (int32_t i = 0; i < d->num_devices; i++)

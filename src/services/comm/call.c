@@ -8,6 +8,7 @@
 #include "core/base/thread.h"
 #include "device/stream.h"
 #include "device/use.h"
+#include "tdict/memory.h"
 
 void tdict_comm_note(tdict_comm_call *call, tdict_status status, const tdict_error *err) {
   if (status != TDICT_OK && tdict_comm_is_fine(call)) call->local = *err;

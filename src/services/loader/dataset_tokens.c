@@ -9,6 +9,7 @@
 #include "services/loader/dataset.h"
 #include "services/loader/row_stores.h"
 #include "services/loader/token_file.h"
+#include "tdict/tokens.h"
 
 static const char error_prefix[] = "dataset_from_tokens";
 

@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "tdict/clone.h"
+#include "tdict/memory.h"
 
 #include "dst/workloads/model.h"
 #include "support/take.h"

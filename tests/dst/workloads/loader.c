@@ -12,6 +12,7 @@
 #include "tdict/combine.h"
 #include "tdict/loader.h"
 #include "tdict/sampler.h"
+#include "tdict/sim.h"
 
 enum { NUM_STEPS = 16, NUM_LOOKS = 6, GENERATION = 3, MOST_SAMPLES = 40, MOST_BATCH = 7, WIDTH = 20, NONE = -1 };
 

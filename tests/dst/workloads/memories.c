@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "tdict/convert.h"
+#include "tdict/memory.h"
 #include "tdict/write.h"
 
 #include "dst/workloads/model.h"

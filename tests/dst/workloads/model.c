@@ -8,6 +8,8 @@
 
 #include "context.h"
 #include "support/driver_fault.h"
+#include "tdict/sim.h"
+#include "tdict/view.h"
 
 static const unsigned all_kinds =
     1u << DST_SPURIOUS | 1u << DST_EARLY_TIMEOUT | 1u << DST_ALLOC | 1u << DST_THREAD | 1u << DST_DRIVER | 1u << DST_IO;

@@ -13,6 +13,7 @@
 
 #include "device/sim/driver.h"
 #include "dst/workload.h"
+#include "tdict/sim.h"
 #include "tdict/tdict.h"
 
 /* ---- the judgement of calls ---- */

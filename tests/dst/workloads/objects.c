@@ -11,6 +11,7 @@
 #include "support/take.h"
 #include "tdict/clone.h"
 #include "tdict/hook.h"
+#include "tdict/sim.h"
 
 enum { NUM_PLAYERS = 2, NUM_TREES = 3, ROWS = 3, WIDTH = 30, NUM_OBJECTS = 4, MOST_GENERATIONS = 32, RELEASED = -1 };
 

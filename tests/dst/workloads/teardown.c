@@ -7,6 +7,7 @@
 
 #include "context.h"
 #include "dst/workloads/model.h"
+#include "tdict/sim.h"
 
 enum { NUM_STARTERS = 3, NUM_FUTURES = 3, ROWS = 3, WIDE = 6000, NARROW = 20 };
 

@@ -8,6 +8,7 @@
 
 #include "dst/workloads/model.h"
 #include "support/take.h"
+#include "tdict/memory.h"
 
 enum {
   NUM_PLAYERS = 3,

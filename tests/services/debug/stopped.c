@@ -2,8 +2,10 @@
 #include <stdio.h>
 
 #include "tdict/nontensor.h"
+#include "tdict/sim.h"
 #include "tdict/tdict.h"
 #include "tdict/try.h"
+#include "tdict/view.h"
 
 /* GDB stops here. */
 __attribute__((noinline)) void stop_here(tdict_tree *tree, tdict_tensor *tensor, tdict_future *future,

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <tdict/sim.h>
 #include <tdict/tdict.h>
 
 #define NOT_TRACED __attribute__((no_instrument_function))

@@ -11,6 +11,7 @@
 #include "services/interop/arrow/import.h"
 #include "tdict/nontensor.h"
 #include "tdict/ragged.h"
+#include "tdict/view.h"
 
 static bool is_float(tdict_dtype dtype) { return dtype == TDICT_F16 || dtype == TDICT_F32 || dtype == TDICT_F64; }
 

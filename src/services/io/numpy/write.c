@@ -11,6 +11,7 @@
 #include "services/io/zip/zip.h"
 #include "tdict/nontensor.h"
 #include "tdict/unbatched.h"
+#include "tdict/view.h"
 
 enum { ALIGNMENT = 64, VERSION_BYTES = 8, LENGTH_BYTES = 2 };
 

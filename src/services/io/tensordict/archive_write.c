@@ -4,6 +4,7 @@
 #include "core/base/error.h"
 #include "services/io/tensordict/archive.h"
 #include "services/io/tensordict/memmap.h"
+#include "tdict/view.h"
 
 enum { ALIGNMENT = 64 };
 
