@@ -132,6 +132,17 @@ void tdict_future_fail(tdict_future *f, uint32_t leaf, const char *path, const t
   atomic_store_explicit(&f->failed, true, memory_order_relaxed);
 }
 
+void tdict_future_end(tdict_future *f, tdict_tree *result, const tdict_error *error) {
+  if (error) tdict_future_fail(f, UINT32_MAX, "", error);
+  pthread_mutex_lock(&f->error_lock);
+  if (result) f->result = result;
+  f->outcome_is_final = true;
+  pthread_mutex_unlock(&f->error_lock);
+  f->stats.total_seconds = 1e-9 * (double)(tdict_now_ns() - f->begin_ns);
+  tdict_latch_open(&f->ended);
+  tdict_future_end_live(f);
+}
+
 tdict_future *tdict_future_retain(const tdict_future *future) {
   if (!future) return NULL;
   tdict_future *f = (tdict_future *)(uintptr_t)future;

@@ -88,6 +88,10 @@ void tdict_future_drop(tdict_future *f);
  * tree order. Only the number is stored, because another thread may still be building the tree. If `leaf` is
  * UINT32_MAX, the error names `path`, which may be empty. */
 void tdict_future_fail(tdict_future *f, uint32_t leaf, const char *path, const tdict_error *error);
+/* Ends a future that is counted in num_live. For a transfer, see finish.h instead. If `error` is not NULL, fails the
+ * future first. Takes over the reference to `result`. If `result` is NULL, the future keeps the result that it has. The
+ * caller must not use the future or the context afterwards. */
+void tdict_future_end(tdict_future *f, tdict_tree *result, const tdict_error *error);
 /* Returns true if an error was stored or the future was cancelled. The returned value may be out of date, so use it
  * only to stop early. */
 static inline bool tdict_future_has_failed(const tdict_future *f) {

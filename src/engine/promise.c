@@ -60,15 +60,8 @@ static void count_down(tdict_promise *p) {
   pthread_mutex_lock(&p->lock);
   const bool last = --p->num_open == 0;
   const bool fails = last && !tdict_future_has_failed(f) && gather_results(p, &err) != TDICT_OK;
-  if (last) f->stats.total_seconds = 1e-9 * (double)(tdict_now_ns() - f->begin_ns);
   pthread_mutex_unlock(&p->lock);
-  if (!last) return;
-  if (fails) tdict_future_fail(f, UINT32_MAX, "", &err);
-  pthread_mutex_lock(&f->error_lock);
-  f->outcome_is_final = true;
-  pthread_mutex_unlock(&f->error_lock);
-  tdict_latch_open(&f->ended);
-  tdict_future_end_live(f);
+  if (last) tdict_future_end(f, NULL, fails ? &err : NULL);
 }
 
 /* Adds the statistics of a part to those of the promise. */

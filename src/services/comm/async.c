@@ -59,20 +59,7 @@ static void free_queued(tdict_future *f) {
   if (q->queue) release_queue(q->queue);
 }
 
-/* Ends the future. Takes over the reference to `result`. The caller must not use the struct afterwards. */
-static void end_queued(queued_call *q, tdict_tree *result, const tdict_error *error) {
-  tdict_future *f = &q->future;
-  if (error) tdict_future_fail(f, UINT32_MAX, "", error);
-  pthread_mutex_lock(&f->error_lock);
-  f->result = result;
-  f->outcome_is_final = true;
-  pthread_mutex_unlock(&f->error_lock);
-  f->stats.total_seconds = 1e-9 * (double)(tdict_now_ns() - f->begin_ns);
-  tdict_latch_open(&f->ended);
-  tdict_future_end_live(f);
-}
-
-/* Makes the call, and ends its future. */
+/* Makes the call, and ends its future. The caller must not use the struct afterwards. */
 static void run_queued(queued_call *q) {
   tdict_error error;
   tdict_tree *result = NULL;
@@ -80,7 +67,7 @@ static void run_queued(queued_call *q) {
   tdict_status status = tdict_comm_perform(&q->call, &result, &error);
   if (status == TDICT_OK && gives_back) result = tdict_retain(q->given);
   reset_queued(q); /* before the end of the future, so that the program may then destroy what the call used */
-  end_queued(q, result, status == TDICT_OK ? NULL : &error);
+  tdict_future_end(&q->future, result, status == TDICT_OK ? NULL : &error);
 }
 
 /* Takes the next call, unless a thread makes a call already. The caller holds the lock. */

@@ -123,21 +123,7 @@ static tdict_status write_copy(saving *s, const tdict_tree *tree, tdict_error *e
   return tdict_error_at(err, TDICT_ECANCELLED, s->path);
 }
 
-/* Ends the future. The caller must not use the struct afterwards. */
-static void end(saving *s, tdict_status status, const tdict_error *error) {
-  tdict_future *f = &s->future;
-  if (status != TDICT_OK) tdict_future_fail(f, UINT32_MAX, "", error);
-  drop_snapshot(s);
-  pthread_mutex_lock(&f->error_lock);
-  f->outcome_is_final = true;
-  pthread_mutex_unlock(&f->error_lock);
-  f->stats.total_seconds = 1e-9 * (double)(tdict_now_ns() - f->begin_ns);
-  tdict_engine_end_job(f->engine, &s->job);
-  tdict_latch_open(&f->ended);
-  tdict_future_end_live(f);
-}
-
-/* Waits for the snapshot, and writes the file. */
+/* Waits for the snapshot, writes the file and ends the future. */
 static void *run(void *argument) {
   saving *s = argument;
   tdict_tree *tree = s->tree ? tdict_retain(s->tree) : NULL;
@@ -151,7 +137,9 @@ static void *run(void *argument) {
   tdict_latch_open(&s->copied);
   if (status == TDICT_OK) status = write_copy(s, tree, &error);
   tdict_release(tree);
-  end(s, status, &error);
+  drop_snapshot(s);
+  tdict_engine_end_job(s->future.engine, &s->job);
+  tdict_future_end(&s->future, NULL, status == TDICT_OK ? NULL : &error);
   return NULL;
 }
 
