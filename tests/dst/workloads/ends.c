@@ -1,5 +1,5 @@
 /* The ends of transfers: threads wait for one future and release it at once, read what a cancelled transfer leaves, and
- * queue work on streams that wait for a transfer.
+ * queue work on streams that wait for a transfer, or that a transfer waits for.
  *
  * Each run has one of these scenes, and repeats it several times. */
 #include <pthread.h>
@@ -8,7 +8,7 @@
 #include "dst/workloads/model.h"
 #include "support/take.h"
 
-enum { NUM_PLAYERS = 3, NUM_TURNS = 12, ROWS = 3 };
+enum { NUM_PLAYERS = 3, NUM_TURNS = 12, ROWS = 3, WIDE_ROWS = 4096 };
 static const uint32_t cancelled = 1u << TDICT_ECANCELLED, lost = 1u << TDICT_EINVAL;
 
 typedef struct stage {
@@ -153,9 +153,51 @@ static void look_early(stage *s) {
   tdict_stream_destroy(s->world.context, stream);
 }
 
+/* ---- a transfer that waits for work on a stream ---- */
+
+/* Makes a transfer wait for a kernel behind a gate. The kernel writes the tree that the transfer reads, or reads the
+ * tree that the transfer overwrites. A lane that does not wait copies the old bytes, or overwrites them too early. */
+static void copy_late(stage *s) {
+  static int64_t generation = 500;
+  const bool writes = dst_roll(2);
+  const model_rows next = rows_of(s, ++generation);
+  model_gate gate;
+  model_writer writer;
+  model_reader reader;
+  tdict_tree *td = model_tree(&next), *there = NULL, *got = NULL;
+  tdict_future *f = NULL;
+  tdict_transfer_options o = tdict_transfer_options_default();
+  o.num_threads = (int32_t)(1 + dst_roll(3));
+  if (td && model_ok(tdict_to_device(s->world.context, s->source, tdict_sim(0), NULL, &there, model_error()))) {
+    model_calm(true);
+    const bool is_shut = model_shut_gate(&s->world, tdict_sim(0), &gate);
+    if (is_shut) o.after = gate.stream;
+    if (is_shut && writes && model_write_on(&writer, there, gate.stream, &next))
+      (void)model_ok(tdict_to_device_async(s->world.context, there, tdict_cpu(), &o, &f, model_error()));
+    if (is_shut && !writes && model_read_on(&reader, there, gate.stream, &s->rows))
+      (void)model_ok(tdict_transfer_into_async(s->world.context, there, td, &o, &f, model_error()));
+    if (f) usleep((unsigned)(1 + dst_roll(60)));
+    if (is_shut) model_open_gate(&s->world, &gate);
+    model_calm(false);
+  }
+  if (f && model_ok(tdict_future_wait(f, &got, model_error()))) {
+    model_look look = writes ? model_plain_look() : model_device_look(tdict_sim(0));
+    look.has_device = true;
+    look.is_locked = tdict_is_locked(s->source);
+    if (writes)
+      model_check(got, &next, &look);
+    else
+      model_check_device(&s->world, got, &next, &look);
+  }
+  tdict_future_release(f);
+  tdict_release(got);
+  tdict_release(there);
+  tdict_release(td);
+}
+
 /* ---- the run ---- */
 
-typedef enum scene { SHARE, SHARE_TOO, LOSE, LOOK_EARLY, NUM_SCENES } scene;
+typedef enum scene { SHARE, SHARE_TOO, LOSE, STREAMS, NUM_SCENES } scene;
 
 /* A source with ordinary or pinned memory, which may be locked. False: a misfortune. */
 static bool make_source(stage *s) {
@@ -182,7 +224,8 @@ void dst_workload(void) {
   stage s = {.width = dst_roll(2) ? 10 : 300};
   model_settings settings = model_settings_default();
   const scene chosen = (scene)dst_roll(NUM_SCENES);
-  settings.num_devices = chosen == LOOK_EARLY ? 2 : 1;
+  settings.num_devices = chosen == STREAMS ? 2 : 1;
+  if (chosen == STREAMS && dst_roll(2)) s.width = WIDE_ROWS; /* several chunks, so that several lanes copy */
   settings.num_threads = 3;
   settings.latency_ns = dst_roll(2) ? 0 : 20000;
   pthread_barrier_init(&s.barrier, NULL, NUM_PLAYERS);
@@ -190,8 +233,8 @@ void dst_workload(void) {
   if (model_open(&s.world, &settings)) {
     if (chosen <= SHARE_TOO && make_source(&s)) model_run(NUM_PLAYERS, share, &s);
     if (chosen == LOSE && make_target(&s)) model_run(NUM_PLAYERS, lose, &s);
-    if (chosen == LOOK_EARLY && make_source(&s))
-      for (int i = 0; i < NUM_TURNS; i++) look_early(&s);
+    if (chosen == STREAMS && make_source(&s))
+      for (int i = 0; i < NUM_TURNS; i++) (dst_roll(2) ? look_early : copy_late)(&s);
     tdict_release(s.source);
     tdict_release(s.target);
     model_next_transfer_works(&s.world);

@@ -451,6 +451,23 @@ bool model_read_on(model_reader *r, const tdict_tree *td, tdict_stream stream, c
   return r->first && r->largest && model_ok(tdict_sim_launch(stream, read_leaves, r, model_error()));
 }
 
+static void write_leaves(void *user) {
+  const model_writer *w = user;
+  for (int i = 0; i < MODEL_NUM_LEAVES; i++)
+    if (w->data[i]) visit_elements(w->leaves[i], i, &w->rows, tdict_sim_host_pointer(w->stream, w->data[i]), NULL);
+}
+bool model_write_on(model_writer *w, tdict_tree *td, tdict_stream stream, const model_rows *rows) {
+  *w = (model_writer){.stream = stream, .rows = *rows};
+  for (int i = 0; i < MODEL_NUM_LEAVES; i++) {
+    model_true(tdict_get(td, leaves[i].path, &w->leaves[i], NULL) == TDICT_OK);
+    if (!tdict_tensor_numel(w->leaves[i])) continue;
+    w->data[i] = tdict_tensor_data(w->leaves[i]);
+    model_true(w->data[i] || model_was_unlucky());
+    if (!w->data[i]) return false;
+  }
+  return model_ok(tdict_sim_launch(stream, write_leaves, w, model_error()));
+}
+
 bool model_has(const tdict_tree *td, const model_rows *rows) { return find_difference(td, rows) == MODEL_NUM_LEAVES; }
 
 int64_t model_generation(const tdict_tree *td) {

@@ -87,7 +87,7 @@ void model_open_gate(model_world *w, model_gate *g);
 
 /* ---- trees ---- */
 
-enum { MODEL_MOST_ROWS = 64 };
+enum { MODEL_MOST_ROWS = 64, MODEL_NUM_LEAVES = 6 };
 typedef int64_t model_stamp;
 /* The stamp of row `row` of a tree of a generation. */
 static inline model_stamp model_stamp_of(int64_t generation, int64_t row) { return generation * 1024 + row; }
@@ -138,6 +138,16 @@ typedef struct model_reader {
 } model_reader;
 /* True: the kernel is launched. False: a misfortune. */
 bool model_read_on(model_reader *r, const tdict_tree *td, tdict_stream stream, const model_rows *rows);
+/* What a kernel of the program would do: writes all leaves of a tree on a device. Must not move until the stream is
+ * synchronized. */
+typedef struct model_writer {
+  tdict_stream stream;
+  tdict_tensor *leaves[MODEL_NUM_LEAVES]; /* borrowed from the tree */
+  void *data[MODEL_NUM_LEAVES];           /* on the device; NULL: the leaf has no elements */
+  model_rows rows;
+} model_writer;
+/* True: the kernel is launched. False: a misfortune. */
+bool model_write_on(model_writer *w, tdict_tree *td, tdict_stream stream, const model_rows *rows);
 /* Without misfortunes: waits for the stream. */
 void model_synchronize(model_world *w, tdict_stream stream);
 /* True if the tree, in host memory, has the bytes of these rows. */
@@ -148,7 +158,6 @@ int64_t model_generation(const tdict_tree *td);
 size_t model_bytes(const model_rows *rows);
 /* The bytes of such a tree in one storage, in which each leaf begins at a multiple of 256 bytes. */
 size_t model_block_bytes(const model_rows *rows);
-enum { MODEL_NUM_LEAVES = 6 };
 /* The first element of leaf "n.m.d" of row `row`, an int32. */
 int32_t model_int_of(model_stamp stamp, int64_t index);
 
