@@ -8,13 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/thread.h"
 
-typedef struct use {
-  tdict_fence fence; /* first, so that a use * is also a tdict_fence * */
-  _Atomic(int64_t) refs;
-  tdict_gpu *gpu; /* retained */
-  tdict_cu_event event;
-  _Atomic(bool) is_done; /* true: the driver has reported that the event is done (acquire/release) */
-} use;
+typedef tdict_use use;
 
 /* Returns true if the event is done. If the query fails, waits for the event, because the caller may overwrite or reuse
  * the memory. If the driver cannot wait either, returns true, so that waiters return. Many storages can list one use,
@@ -68,8 +62,7 @@ static void use_release(tdict_fence *fence) {
   use *u = (use *)fence;
   if (atomic_fetch_sub_explicit(&u->refs, 1, memory_order_acq_rel) != 1) return;
   if (u->gpu->mark && tdict_forkmark_forked(u->gpu->mark)) return;
-  tdict_gpu_give_event(u->gpu, u->event); /* waits that are already queued on streams stay valid */
-  tdict_gpu_release(u->gpu);
+  tdict_use_reset(u);
   free(u);
 }
 
@@ -81,26 +74,34 @@ static tdict_status record_event(tdict_gpu *gpu, tdict_cu_stream stream, tdict_c
   return status;
 }
 
-tdict_status tdict_use_create(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_fence **out,
-                              tdict_error *err) {
+tdict_status tdict_use_init(tdict_use *u, tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err) {
   static const tdict_fence_ops ops = {use_poll, use_wait, use_wait_on_stream, use_retain, use_release};
-  use *u = calloc(1, sizeof *u);
-  if (!u) return tdict_fail(err, TDICT_ENOMEM, "stream: no host memory to record its work");
   tdict_gpu_scope scope;
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
   if (status == TDICT_OK && what) status = tdict_gpu_refuse_capture(gpu, stream, what, err);
   if (status == TDICT_OK) status = record_event(gpu, stream, &u->event, err);
   tdict_gpu_leave(gpu, &scope);
-  if (status != TDICT_OK) {
-    free(u);
-    return status;
-  }
+  if (status != TDICT_OK) return status;
   u->fence.ops = &ops;
   atomic_init(&u->refs, 1);
   atomic_init(&u->is_done, false);
   u->gpu = tdict_gpu_retain(gpu);
-  *out = &u->fence;
   return TDICT_OK;
 }
 
-const tdict_gpu *tdict_use_gpu(const tdict_fence *fence) { return ((const use *)fence)->gpu; }
+void tdict_use_reset(tdict_use *u) {
+  tdict_gpu_give_event(u->gpu, u->event); /* waits that are already queued on streams stay valid */
+  tdict_gpu_release(u->gpu);
+}
+
+tdict_status tdict_use_create(tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_fence **out,
+                              tdict_error *err) {
+  use *u = calloc(1, sizeof *u);
+  if (!u) return tdict_fail(err, TDICT_ENOMEM, "stream: no host memory to record its work");
+  tdict_status status = tdict_use_init(u, gpu, stream, what, err);
+  if (status == TDICT_OK)
+    *out = &u->fence;
+  else
+    free(u);
+  return status;
+}

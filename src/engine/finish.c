@@ -13,6 +13,7 @@
 #include "engine/options/burst.h"
 #include "engine/options/check_sources.h"
 #include "engine/options/queue_limit.h"
+#include "engine/options/stream_waits.h"
 #include "engine/options/strips.h"
 #include "engine/order.h"
 #include "engine/plan/result.h"
@@ -221,8 +222,8 @@ static void release_all(tdict_transfer *t) {
     tdict_transfer_unmark(t, t->num_writes);
     t->marked = false;
   }
-  if (t->waits.cap) tdict_fences_reset(&t->waits);
-  if (t->device_waits.cap) tdict_fences_reset(&t->device_waits);
+  if (t->stream_waits) tdict_stream_waits_free(t->stream_waits);
+  t->stream_waits = NULL;
   free(t->hooks);
   t->hooks = NULL;
   tdict_plan_give_used(&t->future.engine->used_plan, &t->plan);
@@ -296,8 +297,7 @@ void tdict_transfer_free(tdict_future *future) {
   TDICT_ASSERT(!t->marked);
   if (t->traced.recording) tdict_trace_leave(&t->traced, future->begin_ns, tdict_plan_bytes(&t->plan));
   if (t->plan.cap || t->plan.objects) tdict_plan_reset(&t->plan); /* else the engine has taken the plan's memory */
-  if (t->waits.cap) tdict_fences_reset(&t->waits);
-  if (t->device_waits.cap) tdict_fences_reset(&t->device_waits);
+  if (t->stream_waits) tdict_stream_waits_free(t->stream_waits);
   tdict_gpu_release(t->gpu);
   for (size_t i = 0; i < t->num_targets; i++) {
     if (t->targets[i].storage) tdict_storage_release(t->targets[i].storage);

@@ -9,6 +9,7 @@
 #include "engine/kinds/direct.h"
 #include "engine/options/burst.h"
 #include "engine/options/queue_limit.h"
+#include "engine/options/stream_waits.h"
 #include "engine/pieces.h"
 #include "engine/targets.h"
 
@@ -23,19 +24,13 @@ static void count_slots(tdict_lane *lane, int by) {
                                                               memory_order_relaxed)) {}
 }
 
-/* Makes the stream wait for the work that the transfer waits for. If the stream cannot wait, because the work is on a
- * device of another driver, the calling thread waits. Later calls do nothing. Call only if a copy follows: streams are
- * pooled, and a queued wait would delay the stream's next user. */
+/* Makes the stream wait for the work that the transfer waits for. Later calls do nothing. Call only if a copy follows:
+ * streams are pooled, and a queued wait would delay the stream's next user. */
 static tdict_status begin_stream(tdict_lane *lane, tdict_error *err) {
-  const tdict_transfer *t = lane->worker->transfer;
-  tdict_status status = TDICT_OK;
-  if (lane->begun) return status;
+  tdict_stream_waits *waits = lane->worker->transfer->stream_waits;
+  const bool must_wait = waits && !lane->begun;
   lane->begun = true;
-  if (t->device_waits.count)
-    status = tdict_fences_wait_on_stream(&t->device_waits, "transfer", lane->gpu, lane->stream, err);
-  if (t->waits.count && status == TDICT_OK)
-    status = tdict_fences_wait_on_stream(&t->waits, "transfer", lane->gpu, lane->stream, err);
-  return status;
+  return must_wait ? tdict_stream_waits_queue(waits, lane->gpu, lane->stream, err) : TDICT_OK;
 }
 
 /* Adds a flight, whose slot is then no longer the lane's spare. */
@@ -193,9 +188,7 @@ static void retire_oldest(tdict_lane *lane, bool abandon) {
   TDICT_ASSERT(lane->count > 0);
   tdict_flight *f = &lane->flights[lane->first];
   tdict_transfer *t = lane->worker->transfer;
-  _Atomic(bool) *done = &t->first_copy_done;
-  if (!abandon && !atomic_load_explicit(done, memory_order_relaxed))
-    atomic_store_explicit(done, true, memory_order_relaxed);
+  if (t->stream_waits && !abandon) atomic_store_explicit(&t->stream_waits->first_copy_done, true, memory_order_relaxed);
   lane->first = (lane->first + 1) % TDICT_LANE_DEPTH;
   lane->count--;
   if (t->queue_limit) tdict_queue_limit_remove(t->queue_limit, f->event);
@@ -244,36 +237,37 @@ tdict_status tdict_lane_wait_all(tdict_lane *lane, tdict_error *err) {
   return synchronize(lane, err);
 }
 
-/* Returns how many slots to leave free for other transfers. While a stream may block this transfer, 1/8 of the ring
- * stays free for other transfers. Returns 0 if the transfer has a deferred tail, because the starting thread then needs
- * a slot for each chunk. */
+/* Returns how many slots to leave free for other transfers, if the transfer waits for streams. While a stream may block
+ * this transfer, 1/8 of the ring stays free for other transfers. Returns 0 if the transfer has a deferred tail, because
+ * the starting thread then needs a slot for each chunk. */
 static int slots_to_keep_free(const tdict_lane *lane) {
   const tdict_transfer *t = lane->worker->transfer;
-  if (t->deferred_tail || (t->device_waits.count == 0 && t->waits.count == 0)) return 0;
-  return atomic_load_explicit(&t->first_copy_done, memory_order_relaxed) ? 0 : lane->ring->num_slots / 8;
+  if (t->deferred_tail || atomic_load_explicit(&t->stream_waits->first_copy_done, memory_order_relaxed)) return 0;
+  return lane->ring->num_slots / 8;
 }
 
 /* Returns true for the first request for a slot in a transfer. The first request may take the last free slots of the
  * ring. */
-static bool is_first_request(tdict_transfer *t) {
-  return !atomic_load_explicit(&t->slot_was_requested, memory_order_relaxed) &&
-         !atomic_exchange_explicit(&t->slot_was_requested, true, memory_order_relaxed);
+static bool is_first_request(tdict_stream_waits *w) {
+  return !atomic_load_explicit(&w->slot_was_requested, memory_order_relaxed) &&
+         !atomic_exchange_explicit(&w->slot_was_requested, true, memory_order_relaxed);
 }
 
-static tdict_status take_from_ring(tdict_lane *lane, bool first, bool wait, tdict_error *err) {
-  return tdict_ring_take(lane->ring, first ? 0 : slots_to_keep_free(lane), wait, &lane->spare, err);
+static tdict_status take_from_ring(tdict_lane *lane, bool may_take_last, bool wait, tdict_error *err) {
+  return tdict_ring_take(lane->ring, may_take_last ? 0 : slots_to_keep_free(lane), wait, &lane->spare, err);
 }
 
 /* Takes a slot of the ring as the spare. A lane without slots waits until a slot is free or the transfer has failed. A
  * lane that holds slots does not wait here, because its slots become free when its copies end. */
 static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   tdict_transfer *t = lane->worker->transfer;
-  const bool wait = lane->held == 0, first = wait && is_first_request(t);
-  tdict_status status = take_from_ring(lane, first, false, err);
+  const bool wait = lane->held == 0;
+  const bool may_take_last = !t->stream_waits || (wait && is_first_request(t->stream_waits));
+  tdict_status status = take_from_ring(lane, may_take_last, false, err);
   if (wait && !lane->spare && status == TDICT_OK) {
     const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
     while (!lane->spare && status == TDICT_OK && !tdict_future_has_failed(&t->future))
-      status = take_from_ring(lane, first, true, err);
+      status = take_from_ring(lane, may_take_last, true, err);
     lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
   }
   if (lane->spare) count_slots(lane, 1);

@@ -9,6 +9,7 @@
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "engine/options/check_sources.h"
+#include "engine/options/stream_waits.h"
 #include "engine/plan/result.h"
 
 enum { FOREIGN_WAIT_NS = 1000000 };
@@ -120,8 +121,7 @@ static void note_earlier(void *user, tdict_fence *fence) {
   search *s = user;
   tdict_transfer *t = s->self, *other = (tdict_transfer *)fence;
   if (fence->ops != t->future.fence.ops) {
-    tdict_fences_add(&t->waits, fence);
-    s->no_memory |= t->waits.no_memory;
+    s->no_memory |= !tdict_stream_waits_add(t, fence);
   } else if (other->future.engine != t->future.engine) {
     if (s->foreign) return;
     fence->ops->retain(fence);

@@ -18,7 +18,7 @@ typedef struct tdict_beginning {
 /* Attaches the transfer's marks to the storages that the transfer reads and writes. If transfers of other contexts
  * conflict with this transfer, first waits until those transfers have ended. If the transfer waits for no other
  * transfer, launches the transfer at once. If the transfer waits for other transfers, the thread that ends the last of
- * these transfers launches the transfer. Call after the plan, the device waits and the workers' tasks are set. After a
+ * these transfers launches the transfer. Call after the plan, the stream waits and the workers' tasks are set. After a
  * failure, no copy has begun. Returns TDICT_ENOMEM if host memory is exhausted. Returns TDICT_EINVAL if a source's
  * bytes are lost. If the transfer waits for other transfers, tdict_transfer_launch() checks for lost bytes. */
 tdict_status tdict_transfer_begin(tdict_transfer *transfer, const tdict_beginning *from, tdict_error *err);

@@ -11,12 +11,12 @@
 #include "core/base/error.h"
 #include "core/base/thread.h"
 #include "device/host.h"
-#include "device/use.h"
 #include "engine/finish.h"
 #include "engine/options/burst.h"
 #include "engine/options/check_sources.h"
 #include "engine/options/hooks.h"
 #include "engine/options/queue_limit.h"
+#include "engine/options/stream_waits.h"
 #include "engine/options/strips.h"
 #include "engine/order.h"
 #include "engine/plan/choose.h"
@@ -183,42 +183,6 @@ static void count_entries(const starter *s, tdict_transfer *t) {
     const tdict_object_step *step = &objects->steps[i];
     stats->num_objects_pinned += step->pin || (s->want_pinned && step->action == TDICT_OBJECT_FLAT);
   }
-}
-
-/* Makes the copies wait for the work that is queued on `stream` now. One use for each device is sufficient. */
-static tdict_status add_device_wait(tdict_transfer *t, tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
-  const tdict_fences *waits = &t->device_waits;
-  for (uint32_t i = 0; i < waits->cap; i++)
-    if (waits->at[i] && tdict_use_gpu(waits->at[i]) == gpu) return TDICT_OK;
-  tdict_fence *use;
-  tdict_status status = tdict_use_create(gpu, stream, NULL, &use, err);
-  if (status != TDICT_OK) return status;
-  tdict_fences_add(&t->device_waits, use);
-  use->ops->release(use);
-  return waits->no_memory ? tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to wait for streams") : status;
-}
-
-/* Records the work that the copies wait for. If the option `after` is not set, copies from the host into new device
- * memory wait for no work, because no queued work can use new memory. */
-static tdict_status make_device_waits(const starter *s, tdict_transfer *t, tdict_error *err) {
-  const tdict_stream after = s->start->options.after;
-  tdict_devices *devices = s->engine->config.devices;
-  tdict_gpu *gpu;
-  tdict_status status = TDICT_OK;
-  if (tdict_has_stream(after)) {
-    status = tdict_devices_gpu(devices, after.device, &gpu, err);
-    return status == TDICT_OK ? add_device_wait(t, gpu, after.handle, err) : status;
-  }
-  const tdict_gpu *last = NULL;
-  for (uint32_t i = 0; i < t->plan.num_items && !s->start->storage && status == TDICT_OK; i++) {
-    const tdict_item *item = &t->plan.items[i];
-    if (item->gpu && item->gpu != last) status = add_device_wait(t, item->gpu, NULL, err);
-    last = item->gpu;
-    if (status != TDICT_OK || item->way == TDICT_WAY_HOST || item->kind != TDICT_CU_D2D) continue;
-    status = tdict_devices_gpu(devices, item->src->storage->device, &gpu, err);
-    if (status == TDICT_OK) status = add_device_wait(t, gpu, NULL, err);
-  }
-  return status;
 }
 
 /* Returns the NUMA node of the first GPU that writes to a new host result, or -1. The result's memory should be on this
@@ -405,7 +369,9 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
   if (status == TDICT_OK && t->plan.objects)
     status = tdict_hooks_prepare(t, context, s->device, s->memory, tdict_to_device, err);
   const bool waits = start->options.after.device.type || t->plan.reads_device || t->plan.writes_existing;
-  return status == TDICT_OK && waits ? make_device_waits(s, t, err) : status;
+  if (status == TDICT_OK && waits)
+    status = tdict_stream_waits_record(t, start->options.after, start->storage != NULL, err);
+  return status;
 }
 
 /* Does the work of the first worker on the starting thread if on_caller is set. If the transfer had to wait for another

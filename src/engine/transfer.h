@@ -65,13 +65,6 @@ struct tdict_transfer {
   tdict_how how;
   tdict_gpu *gpu; /* retained; the first GPU that copies, else the target's GPU; NULL: the transfer uses no GPU */
 
-  /* Work on streams that copies wait for */
-  /* recorded uses of the bytes that the transfer writes, and fillers of the bytes that the transfer reads */
-  tdict_fences waits;
-  /* the work on the stream `after`, or on the legacy streams, at most one use for each device. Threads that copy on the
-   * host do not wait for this work */
-  tdict_fences device_waits;
-
   /* The order among transfers, see order.c */
   tdict_fence_node *writes; /* the marks on written storages; the marks on sources are in the plan */
   uint32_t num_writes;
@@ -87,7 +80,8 @@ struct tdict_transfer {
   /* Optional parts */
   /* owned, one for each item or leaf, see check_sources.h. NULL: sources are not checked */
   uint64_t *hashes;
-  struct tdict_hooks *hooks; /* owned, see hooks.h. NULL: no hook must run */
+  struct tdict_stream_waits *stream_waits; /* owned, see stream_waits.h. NULL: copies wait for no work on a stream */
+  struct tdict_hooks *hooks;               /* owned, see hooks.h. NULL: no hook must run */
   /* owned, see worker.h. NULL: every worker waits for its copies itself */
   struct tdict_deferred_tail *deferred_tail;
   /* owned, see options/strips.h. NULL: every chunk has one strip */
@@ -101,9 +95,6 @@ struct tdict_transfer {
   /* acq_rel: the last worker ends the transfer. A thread that builds the result counts as a worker */
   _Atomic(int32_t) workers_left;
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
-  /* relaxed: a lane has requested a slot. The first request may take the last free slots */
-  _Atomic(bool) slot_was_requested;
-  _Atomic(bool) first_copy_done; /* relaxed: a copy has ended, so no stream blocks the transfer */
 
   tdict_traced traced;
 

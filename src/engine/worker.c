@@ -7,6 +7,7 @@
 #include "core/base/clock.h"
 #include "engine/finish.h"
 #include "engine/lane.h"
+#include "engine/options/stream_waits.h"
 #include "engine/options/strips.h"
 #include "engine/pieces.h"
 
@@ -85,7 +86,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
   tdict_transfer *t = worker->transfer;
   tdict_status status = TDICT_OK;
   /* Claim chunks until none is left. */
-  if (t->waits.count && writes_on_host(t)) tdict_fences_wait(&t->waits);
+  if (t->stream_waits && writes_on_host(t)) tdict_fences_wait(&t->stream_waits->recorded);
   for (tdict_claim claim; status == TDICT_OK && claim_next(t, &claim) && !tdict_future_has_failed(&t->future);) {
     uint32_t error_item = claim.chunk->first;
     worker->worked = true;

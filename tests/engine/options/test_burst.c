@@ -5,6 +5,7 @@
 #include "engine/lane.h"
 #include "engine/lanes.h"
 #include "engine/options/burst.h"
+#include "engine/options/stream_waits.h"
 #include "engine/trees.h"
 #include "engine/wrap.h"
 
@@ -180,13 +181,11 @@ static void *finish_own_stream_first(void *user) {
 SIM_CASE(burst_keeps_streams_until_copies_are_done) {
   hand h;
   open_hand(&h);
-  tdict_fences *const sets[] = {&h.t->waits, &h.t->device_waits};
-  for (int i = 0; i < 2; i++) {
-    tdict_fence *use;
-    td_ok(tdict_use_create(gpu_of(&h.w), NULL, NULL, &use, err));
-    tdict_fences_add(sets[i], use);
-    use->ops->release(use);
-  }
+  tdict_fence *use;
+  td_ok(tdict_use_create(gpu_of(&h.w), NULL, NULL, &use, err));
+  assert_true(tdict_stream_waits_add(h.t, use));
+  use->ops->release(use);
+  td_ok(tdict_stream_waits_record(h.t, tdict_no_stream(), false, err));
   td_ok(tdict_sim_hold(h.w.c, err));
   for (int i = 0; i < 3; i++) post(&h, 0);
   assert_int_equal(atomic_load(&wrap.calls[CALL_WAIT]), 2);
