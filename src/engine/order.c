@@ -258,7 +258,7 @@ tdict_status tdict_transfer_begin(tdict_transfer *t, const tdict_beginning *from
     status = mark_and_order(t, from, &foreign, err);
     bool begins = status == TDICT_OK && !foreign;
     bool ready = begins && t->num_pending == 0;
-    if (begins && !ready && t->how.on_caller_if_ready)
+    if (begins && !ready && from->on_caller_if_ready)
       t->how.on_caller = false; /* the thread that launches the transfer reads on_caller after taking the lock */
     if (begins && !t->hooks) tdict_future_count_live(&t->future);
     pthread_mutex_unlock(&e->lock);

@@ -11,8 +11,9 @@ typedef struct tdict_beginning {
   const tdict_tree *source;    /* error paths are looked up in this tree if the result is not built yet; NULL: it is */
   tdict_future *const *awaits; /* transfers that must end before the copies begin */
   size_t num_awaits;
-  int num_helpers;   /* number of threads that may help the calling thread to mark many sources */
-  bool places_items; /* true: the thread that marks an item's source also sets the item's dst_data */
+  int num_helpers;         /* number of threads that may help the calling thread to mark many sources */
+  bool places_items;       /* true: the thread that marks an item's source also sets the item's dst_data */
+  bool on_caller_if_ready; /* see tdict_choice */
 } tdict_beginning;
 
 /* Attaches the transfer's marks to the storages that the transfer reads and writes. If transfers of other contexts

@@ -350,15 +350,16 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
   const int num_helpers = s->choice.num_workers > 1 ? count_plan_helpers(s) : 0;
   const bool places_items = num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && !start->dst && !start->storage &&
                             !t->plan.objects && tdict_plan_is_uniform(&t->plan);
-  s->beginning = (tdict_beginning){start->src, start->awaits, start->num_awaits, num_helpers, places_items};
+  s->beginning = (tdict_beginning){start->src,  start->awaits, start->num_awaits,
+                                   num_helpers, places_items,  s->choice.on_caller_if_ready};
   tdict_status status = is_first_use_of_ring(s, t) ? make_storages_and_ring(s, t, err) : make_storages(s, t, err);
   s->builds_result = builds_during_copies(s, t);
   if (status == TDICT_OK && !s->builds_result) status = make_result(s, t, err);
   if (status != TDICT_OK) return status;
   const size_t max_queued_bytes = start->options.max_queued_bytes;
   status = cut_plan(s, t, err);
-  if (t->how.on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, max_queued_bytes))
-    t->how.on_caller_if_ready = t->how.on_caller = false;
+  if (s->choice.on_caller_if_ready && status == TDICT_OK && !is_queued_without_waiting(&t->plan, max_queued_bytes))
+    t->how.on_caller = false;
   if (status == TDICT_OK && s->choice.num_strips > 1) status = tdict_strips_create(t, s->choice.num_strips, err);
   if (status == TDICT_OK && t->plan.num_chunks >= TDICT_BURST_CHUNKS && t->num_targets == 1)
     status = tdict_burst_create(&t->plan, max_queued_bytes, s->engine->rings.num_slots, s->engine->rings.slot_bytes,
@@ -464,7 +465,6 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
                        .stores = choice->row.streaming ? s->engine->best_stores : TDICT_STREAM_PLAIN,
                        .spin_ns = choice->spin_ns,
                        .on_caller = choice->on_caller,
-                       .on_caller_if_ready = choice->on_caller_if_ready,
                        .caller_waits = start->caller_waits};
   if (t->plan.objects || start->options.num_keep || start->options.num_conversions) count_entries(s, t);
   t->targets[0].position = start->position;

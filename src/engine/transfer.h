@@ -48,7 +48,6 @@ typedef struct tdict_how {
   tdict_stream_kind stores; /* store instructions with which host threads copy */
   int64_t spin_ns;          /* a thread that waits for the transfer's end spins for this time before it sleeps */
   bool on_caller;           /* see tdict_choice; may become false when the transfer begins */
-  bool on_caller_if_ready;
   bool caller_waits; /* the starting call blocks until the transfer has ended, so no stream can wait for the transfer */
 } tdict_how;
 
