@@ -132,6 +132,8 @@ void tdict_future_fail(tdict_future *f, uint32_t leaf, const char *path, const t
   atomic_store_explicit(&f->failed, true, memory_order_relaxed);
 }
 
+bool tdict_future_has_failed(const tdict_future *f) { return atomic_load_explicit(&f->failed, memory_order_relaxed); }
+
 void tdict_future_end(tdict_future *f, tdict_tree *result, const tdict_error *error) {
   if (error) tdict_future_fail(f, UINT32_MAX, "", error);
   pthread_mutex_lock(&f->error_lock);

@@ -94,9 +94,7 @@ void tdict_future_fail(tdict_future *f, uint32_t leaf, const char *path, const t
 void tdict_future_end(tdict_future *f, tdict_tree *result, const tdict_error *error);
 /* Returns true if an error was stored or the future was cancelled. The returned value may be out of date, so use it
  * only to stop early. */
-static inline bool tdict_future_has_failed(const tdict_future *f) {
-  return atomic_load_explicit(&f->failed, memory_order_relaxed);
-}
+bool tdict_future_has_failed(const tdict_future *f);
 /* Returns true if the latch is open. A forked child may call this function. */
 bool tdict_future_is_open(const tdict_future *f, tdict_latch *latch);
 /* Waits for a latch of the future until a deadline, and returns true if the latch is open. In a forked child, does

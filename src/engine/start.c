@@ -195,9 +195,9 @@ static int find_memory_node(const tdict_plan *p) {
 
 /* Returns the first GPU that copies, else the target's GPU, or NULL if the transfer uses no GPU.
  * tdict_future_wait_on_stream() accepts only streams of devices of the same type as this GPU. */
-static tdict_gpu *find_transfer_gpu(const starter *s, const tdict_plan *p) {
+static tdict_gpu *find_transfer_gpu(const starter *s) {
   tdict_gpu *gpu = NULL;
-  for (uint32_t i = 0; i < p->num_items && !gpu; i++) gpu = p->items[i].gpu;
+  for (uint32_t i = 0; i < s->plan.num_items && !gpu; i++) gpu = s->plan.items[i].gpu;
   return gpu ? gpu : s->gpu;
 }
 
@@ -447,6 +447,7 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   tdict_transfer *t;
   tdict_status status = collect_plan(s, err);
   if (status != TDICT_OK) return status;
+  tdict_gpu *gpu = find_transfer_gpu(s);
   choose_work(s);
   status = tdict_transfer_create(s->engine, choice->num_workers, 1 + start->num_more_targets, &t, err);
   if (status != TDICT_OK) {
@@ -455,7 +456,6 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   }
   t->plan = s->plan;
   for (int i = 0; i < t->how.num_workers; i++) t->workers[i].task.run = tdict_work;
-  tdict_gpu *gpu = find_transfer_gpu(s, &t->plan);
   t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
   t->future.begin_ns = s->begin_ns;
   t->traced.skips_stats = s->skips_stats;
