@@ -71,7 +71,10 @@ tdict_status tdict_folder_open_parent(tdict_folder *folder, const char *what, co
   memcpy(folder_path, length ? path : ".", length ? length : 1);
   folder_path[length ? length : 1] = 0;
   folder->fd = open(folder_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  return folder->fd < 0 ? fail_io(folder, "created", errno, err) : TDICT_OK;
+  if (folder->fd >= 0) return TDICT_OK;
+  if (errno != ENOENT) return fail_io(folder, "created", errno, err);
+  tdict_fail_native(err, TDICT_EIO, ENOENT, "%s: the folder '%.150s' does not exist", what, folder_path);
+  return tdict_error_at(err, TDICT_EIO, path);
 }
 
 tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const char *path,

@@ -38,13 +38,28 @@ tdict_status tdict_save_find_places(const tdict_tree *tree, tdict_save_places *o
   return tdict_walk(tree, note_place, out, err);
 }
 
+/* The visitor of refuse_devices(). `user` is the name of the public call. */
+static tdict_status refuse_device(void *user, const tdict_entry *entry, tdict_error *err) {
+  tdict_save_places places = {.num_tensors = 0};
+  char device[32];
+  tdict_status status = note_place(&places, entry, err);
+  if (status != TDICT_OK || !places.has_device) return status;
+  tdict_fail(err, TDICT_EINVAL, "%s: context is NULL, but the tensor is on %s, wanted host memory", (const char *)user,
+             tdict_device_format(places.device, device, sizeof device));
+  return tdict_error_at(err, TDICT_EINVAL, entry->path);
+}
+
+/* Returns TDICT_EINVAL with the path of the first tensor that is not in host memory. Such a tensor must exist. */
+static tdict_status refuse_devices(const char *what, const tdict_tree *tree, tdict_error *err) {
+  return tdict_walk(tree, refuse_device, (void *)(uintptr_t)what, err);
+}
+
 tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_tree **out,
                                   tdict_error *err) {
   tdict_save_places places;
   tdict_status status = tdict_save_find_places(tree, &places, err);
   if (status != TDICT_OK) return status;
-  if (places.has_device && !context)
-    return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL, but a tensor is not in host memory", what);
+  if (places.has_device && !context) return refuse_devices(what, tree, err);
   tdict_transfer_options o = tdict_transfer_options_default();
   o.keep_objects = true; /* the writer names an object that it cannot write */
   if (places.has_device) return tdict_to_device(context, tree, tdict_cpu(), &o, out, err);
@@ -67,8 +82,7 @@ static tdict_status prepare_tree(tdict_save_request *request, tdict_context *con
   o.after = request->options->after;
   o.keep_objects = true; /* the writer names an object that it cannot write */
   if (status != TDICT_OK) return status;
-  if (is_on_device && !context)
-    return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL, but a tensor is not in host memory", request->what);
+  if (is_on_device && !context) return refuse_devices(request->what, tree, err);
   if (is_on_device && !writes_devices(request->options->format))
     status = tdict_to_device(context, tree, tdict_cpu(), &o, &host, err);
   else

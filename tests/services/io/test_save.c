@@ -380,8 +380,11 @@ CASE(save_refuses_wrong_arguments) {
   o.format = TDICT_FORMAT_AUTO;
   td_fails(TDICT_EINVAL, "does not end with the name", tdict_save(NULL, in(&f, ".."), tree, NULL, err));
   td_fails(TDICT_EINVAL, "does not end with the name", tdict_save(NULL, "", tree, NULL, err));
-  td_fails(TDICT_EIO, "No such file", tdict_save(NULL, in(&f, "none/x"), tree, NULL, err));
+  td_fails(TDICT_EIO, "/none/' does not exist", tdict_save(NULL, in(&f, "none/x"), tree, NULL, err));
   assert_int_equal(td_last_error.native, ENOENT);
+  assert_string_equal(td_last_error.path, in(&f, "none/x"));
+  td_ok(tdict_save(NULL, in(&f, "y"), tree, NULL, err));
+  td_fails(TDICT_EIO, "the file cannot be created: Not a directory", tdict_save(NULL, in(&f, "y/x"), tree, NULL, err));
   td_fails(TDICT_EFORMAT, "names a directory", tdict_save(NULL, f.path, tree, NULL, err));
   assert_int_equal(mkfifo(in(&f, "fifo"), 0600), 0);
   td_fails(TDICT_EFORMAT, "a device, FIFO or socket", tdict_save(NULL, in(&f, "fifo"), tree, NULL, err));
@@ -399,11 +402,22 @@ GPU_CASE(save_copies_device_trees_to_the_host) {
   folder f = folder_create();
   tdict_context *context = td_context(NULL);
   dice d = {12};
-  tdict_tree *host = small_tree(), *moved = NULL;
+  tdict_tree *host = small_tree(), *moved = NULL, *part = NULL;
+  char name[32], text[96];
   add_random_ragged(&d, host, "r");
   td_ok(tdict_set_text(host, "text", "words", err));
   td_ok(tdict_to_device(context, host, td_device(), NULL, &moved, err));
-  td_fails(TDICT_EINVAL, "context is NULL", tdict_save(NULL, in(&f, "x"), moved, NULL, err));
+  snprintf(text, sizeof text, "save: context is NULL, but the tensor is on %s, wanted host memory",
+           tdict_device_format(td_device(), name, sizeof name));
+  static const char *const files[] = {"x", "x.npz", "x/"};
+  for (int i = 0; i < 3; i++) {
+    td_fails(TDICT_EINVAL, text, tdict_save(NULL, in(&f, files[i]), moved, NULL, err));
+    assert_string_equal(td_last_error.path, "b.small");
+  }
+  td_ok(tdict_select(moved, (const char *const[]){"r"}, 1, true, &part, err));
+  td_fails(TDICT_EINVAL, text, tdict_save(NULL, in(&f, "x"), part, NULL, err));
+  assert_string_equal(td_last_error.path, "r");
+  tdict_release(part);
   td_ok(tdict_save(context, in(&f, "x"), moved, NULL, err));
   tdict_tree *back = open_tree(in(&f, "x"));
   same_trees(back, host);
