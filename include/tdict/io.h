@@ -25,18 +25,18 @@ typedef struct tdict_open_options {
   /** Old paths to select, with all entries below; of `flat` trees, names in the file. NULL (default): all entries. */
   const char *const *keys;
   size_t num_keys; /**< number of strings in `keys` */
-  /** Moves entries below this path to the root. Other leaves stay, also a leaf at this path. NULL (default): none. */
+  /** Moves entries below this path to the root. Other leaves stay, also a leaf at this path. NULL (default): none. If
+   *  no entry of the file is at or below the path, the call fails with #TDICT_ENOTFOUND. Without a dot at the end. */
   const char *strip_prefix;
   const char *add_prefix; /**< added before all paths, with a dot, after `strip_prefix`; default NULL */
   bool flat; /**< true: one tree, batch size [], of tensors only, with their names as keys; default false: nested */
   /** true: opens shards, and the file `model.safetensors` of a folder, that are symbolic links, even out of the folder.
    *  false (default): refuses these links. The argument `path` may always be a link. */
   bool follows_links;
-  /** true: reads the whole .npz or .tdz file, and compares the checksums of all entries, even if `keys` selects a part.
-   *  Other formats have no checksums. false (default): compares none. */
+  /** true: reads a whole .npz or .tdz file and compares all checksums, even if `keys` selects a part. Default false. */
   bool check_crc;
-  /** Receives a new tree, owned by the caller, of the texts in the metadata of a safetensors file. Written on success
-   *  only: NULL for other formats. NULL (default): not wanted. */
+  /** Receives a new tree, owned by the caller, of the texts in the metadata of a safetensors file or an index, without
+   *  `tensordict` and numbers such as `total_size`. Written on success only: NULL for other formats. Default NULL. */
   tdict_tree **metadata;
 } tdict_open_options;
 static inline tdict_open_options tdict_open_options_default(void) {
@@ -49,13 +49,13 @@ static inline tdict_open_options tdict_open_options_default(void) {
 /** @brief Opens a file, a directory, or the shards of an index, as a tree of read-only tensors.
  *
  *  The tensors are normally views of mapped files, so no elements are copied. If another program shortens or overwrites
- *  such a file, elements change, or reading an element ends the program with SIGBUS. Headers are checked completely.
- *  Mapped elements are not read, except with `check_crc`. Cost: O(bytes of headers + entries * selected keys).
+ *  such a file, elements change, or reading an element ends the program with SIGBUS. Headers are checked wholly, but
+ *  tensors of shards that the index does not name are left out. Cost: O(bytes of headers + entries * selected keys).
  *  @param[in]  path  Its contents decide the format, see docs/files.md. A folder or an index is allowed.
  *  @param[out] out   New tree with one reference.
- *  @return #TDICT_OK; #TDICT_EFORMAT a wrong checksum; #TDICT_ENOTFOUND a selected key is not in the file;
- *          #TDICT_EEXIST two entries get the same path; #TDICT_ETYPE a path leads through a tensor; #TDICT_ESHAPE a
- *          tensor or a tree does not begin with the batch size of its tree; #TDICT_EINVAL an invalid prefix;
+ *  @return #TDICT_OK; #TDICT_EFORMAT a wrong checksum; #TDICT_ENOTFOUND a selected key or `strip_prefix` is not in the
+ *          file; #TDICT_EEXIST two entries get the same path; #TDICT_ETYPE a path leads through a tensor; #TDICT_ESHAPE
+ *          a tensor or a tree does not begin with the batch size of its tree; #TDICT_EINVAL an invalid prefix;
  *          #TDICT_ENOMEM the process has too many mappings. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_open(const char *path, const tdict_open_options *options, tdict_tree **out,
                                                   tdict_error *err);

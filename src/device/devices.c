@@ -183,6 +183,8 @@ void tdict_devices_destroy(tdict_devices *d) {
   free(d);
 }
 
+tdict_log *tdict_devices_log(const tdict_devices *d) { return tdict_forkmark_log(d->mark); }
+
 tdict_device tdict_devices_default(const tdict_devices *d, tdict_error *why) {
   if (why && d->device.type != TDICT_DEVICE_CUDA) {
     *why = d->no_cuda;

@@ -60,6 +60,8 @@ typedef struct tdict_stream_range {
 tdict_stream_range tdict_devices_streams(const tdict_devices *devices);
 /* Returns the simulated driver, or NULL if the context has no simulated device. The caller borrows the driver. */
 tdict_driver *tdict_devices_sim(tdict_devices *devices);
+/* Returns the log of the context. The caller borrows the log. */
+tdict_log *tdict_devices_log(const tdict_devices *devices);
 
 /* Returns the devices of a context. The caller borrows the devices. src/context.c defines this function. */
 tdict_devices *tdict_context_devices(const tdict_context *context);

@@ -4,6 +4,7 @@
 
 #include "core/base/error.h"
 #include "core/base/options.h"
+#include "core/tree/suggest.h"
 #include "services/io/contents.h"
 
 tdict_status tdict_contents_options(const char *what, const tdict_open_options *given, tdict_open_options *out,
@@ -19,6 +20,56 @@ tdict_status tdict_contents_options(const char *what, const tdict_open_options *
 static bool is_at_or_below(const char *path, const char *prefix) {
   const size_t length = strlen(prefix);
   return strncmp(path, prefix, length) == 0 && (path[length] == 0 || path[length] == '.');
+}
+
+/* Returns the length of the first key of a path. */
+static size_t first_key_length(const char *path) {
+  const char *at = path;
+  while (*at && *at != '.') at += *at == '\\' && at[1] ? 2 : 1;
+  return (size_t)(at - path);
+}
+
+/* Returns true if an item is at or below the first `length` bytes of `path`. */
+static bool has_item(const tdict_contents *c, const char *path, size_t length) {
+  for (size_t i = 0; i < c->num_items; i++) {
+    const char *found = c->items[i].path;
+    if (strncmp(found, path, length) == 0 && (found[length] == 0 || found[length] == '.')) return true;
+  }
+  return false;
+}
+
+/* Returns a table of the keys that the items have after the first `above` bytes of `path`, or NULL if memory is
+ * exhausted. */
+static tdict_keys *list_keys(const tdict_contents *c, const char *path, size_t above) {
+  tdict_keys *keys = tdict_keys_create();
+  for (size_t i = 0; keys && i < c->num_items; i++) {
+    if (strncmp(c->items[i].path, path, above) != 0) continue;
+    const char *key = c->items[i].path + above;
+    const tdict_name name = tdict_name_of(key, first_key_length(key));
+    if (name.length && tdict_keys_find(keys, key, name.length) < 0 && tdict_keys_append(keys, &name) < 0) break;
+  }
+  return keys;
+}
+
+/* Returns TDICT_ENOTFOUND for a path that no item has. The message names the first key that is missing, and
+ * similar keys. `before` and `after` are the words around the path. */
+static tdict_status fail_missing(const tdict_contents *c, const char *before, const char *path, const char *after,
+                                 tdict_error *err) {
+  char level[96] = "", similar[112] = "";
+  size_t above = 0, end = first_key_length(path);
+  while (path[end] && has_item(c, path, end)) {
+    above = end + 1;
+    end = above + first_key_length(path + above);
+  }
+  const tdict_name missing = tdict_name_of(path + above, end - above);
+  if (above)
+    snprintf(level, sizeof level, ": '%.*s' is no key of '%.*s'", (int)(missing.length < 30 ? missing.length : 30),
+             missing.text, (int)(above < 31 ? above - 1 : 30), path);
+  tdict_keys *keys = list_keys(c, path, above);
+  if (keys && keys->num_live) tdict_suggest(keys, &missing, similar, sizeof similar);
+  tdict_keys_release(keys);
+  return tdict_fail_file(err, TDICT_ENOTFOUND, c->path, "%s: %s '%.60s'%s%s%s", c->what, before, path, after, level,
+                         similar);
 }
 
 /* Orders names so that the names below a name follow this name: a dot comes before all other characters. */
@@ -105,12 +156,15 @@ static tdict_status select_items(tdict_contents *c, const tdict_open_options *o,
   tdict_status status = tdict_contents_alloc(c, o->num_keys + 1, &matched, err);
   if (status != TDICT_OK) return status;
   memset(matched, 0, o->num_keys + 1);
-  for (size_t i = 0; i < c->num_items; i++)
-    if (is_selected(&c->items[i], o, matched)) c->items[kept++] = c->items[i];
-  c->num_items = kept;
+  for (size_t i = 0; i < c->num_items; i++) {
+    if (!is_selected(&c->items[i], o, matched)) continue;
+    const tdict_item selected = c->items[i];
+    c->items[i] = c->items[kept]; /* an error lists all items */
+    c->items[kept++] = selected;
+  }
   for (size_t k = 0; k < o->num_keys; k++)
-    if (!((bool *)matched)[k])
-      return tdict_fail_file(err, TDICT_ENOTFOUND, c->path, "%s: the file has no key '%.150s'", c->what, o->keys[k]);
+    if (!((bool *)matched)[k]) return fail_missing(c, "the file has no key", o->keys[k], "", err);
+  c->num_items = kept;
   return TDICT_OK;
 }
 
@@ -176,8 +230,11 @@ static tdict_status rename_items(tdict_contents *c, const tdict_open_options *o,
 }
 
 tdict_status tdict_contents_arrange(tdict_contents *contents, const tdict_open_options *options, tdict_error *err) {
+  const char *strip = options->strip_prefix ? options->strip_prefix : "";
+  const bool renames = options->flat || strip[0] || (options->add_prefix && options->add_prefix[0]);
+  /* The file must have the prefix, but the selected part need not. */
+  if (strip[0] && !has_item(contents, strip, strlen(strip)))
+    return fail_missing(contents, "strip_prefix", strip, " matches no key", err);
   tdict_status status = select_items(contents, options, err);
-  const bool renames = options->flat || (options->strip_prefix && options->strip_prefix[0]) ||
-                       (options->add_prefix && options->add_prefix[0]);
   return status == TDICT_OK && renames ? rename_items(contents, options, err) : status;
 }

@@ -79,6 +79,7 @@ typedef struct tdict_contents {
   tdict_metadata_entry *metadata; /* without TensorDict's entry */
   size_t num_metadata, cap_metadata;
   bool has_metadata;                   /* the format holds metadata */
+  size_t num_unnamed;                  /* tensors of shards that the index does not name, and that are left out */
   struct tdict_contents_block *blocks; /* memory of texts, sizes and values */
 } tdict_contents;
 
@@ -136,8 +137,9 @@ tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err);
 tdict_status tdict_contents_options(const char *what, const tdict_open_options *given, tdict_open_options *out,
                                     tdict_error *err);
 /* Drops the items that `options` does not select, and renames the other items. If options->flat is true, the paths are
- * names, which become single keys. Returns TDICT_ENOTFOUND if a selected key matches no leaf and no tree. Returns
- * TDICT_EINVAL if a selected key is NULL, TDICT_EFORMAT if a new name is empty, and TDICT_ENOMEM. */
+ * names, which become single keys. Returns TDICT_ENOTFOUND, with similar keys in the message, if a selected key or
+ * `strip_prefix` matches no leaf and no tree. Returns TDICT_EINVAL if a selected key is NULL, TDICT_EFORMAT if a new
+ * name is empty, and TDICT_ENOMEM. */
 tdict_status tdict_contents_arrange(tdict_contents *contents, const tdict_open_options *options, tdict_error *err);
 /* Makes the tree. leaves[i] is the tensor of item i, borrowed; NULL if the item has no tensor. On failure, err->path is
  * the path of the file that the program opened, and the message names the key. */

@@ -112,6 +112,8 @@ static tdict_status read_file(tdict_contents *c, const tdict_open_options *o, de
   }
   if (!decides && tdict_zip_is_zip(c, 0)) return read_zip(c, o, &out->has_paths, err);
   if (!decides && ends_with(out->path, ".json")) {
+    status = tdict_safetensors_refuse_pointer(c, 0, err);
+    if (status != TDICT_OK) return status;
     close(c->files[0].fd);
     c->num_files = 0;
     return tdict_shards_read(c, out->path, o, &out->structure, err);

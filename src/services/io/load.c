@@ -3,8 +3,10 @@
 #include <stdlib.h>
 
 #include "core/base/error.h"
+#include "core/base/log.h"
 #include "core/base/options.h"
 #include "core/base/thread.h"
+#include "device/devices.h"
 #include "engine/start.h"
 #include "services/io/format.h"
 #include "services/io/rows.h"
@@ -97,6 +99,14 @@ static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) 
   return status;
 }
 
+/* Tells the program that the result lacks tensors that the files have. */
+static void log_unnamed(tdict_context *context, const tdict_contents *c) {
+  if (c->num_unnamed)
+    tdict_log_write(tdict_devices_log(tdict_context_devices(context)), TDICT_LOG_INFO,
+                    "%s: %zu tensors of the shards are left out, because the index of %.200s does not name them",
+                    c->what, c->num_unnamed, c->path);
+}
+
 /* Makes the source of a transfer and starts the transfer. The caller has set the name of the call and the target in
  * *start, and releases start->src, also after an error. If start->caller_waits is true, the transfer does not retain
  * the storages of start->src. The caller must then release start->src only after the transfer has ended. */
@@ -115,6 +125,7 @@ static tdict_status start_load(tdict_context *context, tdict_start *start, load_
   status = build_source(&l, &source, err);
   start->src = source;
   start->reads_files = true;
+  if (status == TDICT_OK) log_unnamed(context, &l.contents);
   if (status == TDICT_OK) status = tdict_start_call(context, start, &l.transfer, future, err);
   tdict_contents_close(&l.contents);
   tdict_io_progress_release(l.progress);

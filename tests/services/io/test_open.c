@@ -135,6 +135,7 @@ static tdict_tree *open_with(const char *path, tdict_open_options o) {
 
 CASE(open_selects_keys) {
   static const char *const keys[] = {"nest.obs", "u8"}, *const none[] = {"u8", "nest.ob"};
+  const char *none_of_root[1];
   tdict_open_options o = tdict_open_options_default();
   tdict_tree *tree;
   o.keys = keys;
@@ -150,8 +151,15 @@ CASE(open_selects_keys) {
   o.keys = none;
   o.num_keys = 2;
   tree = NULL;
-  td_fails(TDICT_ENOTFOUND, "no key 'nest.ob'", tdict_open(golden_path(), &o, &tree, err));
+  td_fails(TDICT_ENOTFOUND, "open: the file has no key 'nest.ob': 'ob' is no key of 'nest'; keys: obs, ",
+           tdict_open(golden_path(), &o, &tree, err));
   assert_null(tree);
+  td_fails(TDICT_ENOTFOUND, "open: the file has no key 'u9'; keys: u8, ",
+           (none_of_root[0] = "u9", o.keys = none_of_root, o.num_keys = 1, tdict_open(golden_path(), &o, &tree, err)));
+  td_fails(TDICT_ENOTFOUND, "open: the file has no key 'u8.x': 'x' is no key of 'u8'",
+           (none_of_root[0] = "u8.x", tdict_open(golden_path(), &o, &tree, err)));
+  assert_null(strstr(td_last_error.message, "keys: "));
+  o.num_keys = 2;
   o.keys = NULL;
   td_fails(TDICT_EINVAL, "num_keys is 2, but keys is NULL", tdict_open(golden_path(), &o, &tree, err));
   const char *const missing[] = {"u8", NULL};
@@ -177,6 +185,38 @@ CASE(open_renames_prefixes) {
   o.add_prefix = "a..b";
   tree = NULL;
   td_fails(TDICT_EINVAL, "empty key", tdict_open(golden_path(), &o, &tree, err));
+}
+
+/* A prefix that the file does not have is an error, also if `keys` selects a part without it. */
+CASE(open_refuses_prefixes_without_match) {
+  static const struct {
+    const char *strip, *text;
+  } wrong[] = {{"nst", "open: strip_prefix 'nst' matches no key; keys: nest, "},
+               {"nest.ob", "open: strip_prefix 'nest.ob' matches no key: 'ob' is no key of 'nest'; keys: obs, "},
+               {"nest.", "open: strip_prefix 'nest.' matches no key: '' is no key of 'nest'; keys: "}};
+  static const char *const keys[] = {"u8"};
+  tdict_open_options o = tdict_open_options_default();
+  tdict_tree *tree = NULL;
+  for (int flat = 0; flat < 2; flat++)
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+      o.flat = flat != 0;
+      o.strip_prefix = wrong[i].strip;
+      td_fails(TDICT_ENOTFOUND, wrong[i].text, tdict_open(golden_path(), &o, &tree, err));
+      assert_null(tree);
+      assert_string_equal(td_last_error.path, golden_path());
+    }
+  o.flat = false;
+  o.keys = keys;
+  o.num_keys = 1;
+  td_fails(TDICT_ENOTFOUND, wrong[0].text,
+           (o.strip_prefix = wrong[0].strip, tdict_open(golden_path(), &o, &tree, err)));
+  o.strip_prefix = "nest"; /* the file has the prefix, but the selected part has not */
+  tree = open_with(golden_path(), o);
+  assert_int_equal(tdict_num_leaves(tree), 1);
+  tdict_release(tree);
+  o.strip_prefix = "";
+  tree = open_with(golden_path(), o);
+  tdict_release(tree);
 }
 
 /* The structure keeps its batch sizes, and two entries must not get one path. */

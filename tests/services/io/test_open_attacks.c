@@ -179,8 +179,8 @@ CASE(open_refuses_empty_flat_names) {
   static const char *const names[] = {"", "m."};
   tdict_open_options o = tdict_open_options_default();
   o.flat = true;
-  o.strip_prefix = "m";
   for (int i = 0; i < 2; i++) {
+    o.strip_prefix = names[i][0] ? "m" : NULL;
     char header[128];
     tdict_tree *tree = NULL;
     snprintf(header, sizeof header, entry, names[i]);
@@ -211,6 +211,23 @@ CASE(open_refuses_other_files) {
   tdict_open_options o = tdict_open_options_default();
   o.struct_size = 1;
   td_fails(TDICT_EINVAL, "open_options", tdict_open("x", &o, &tree, err));
+  folder_remove(&f);
+}
+
+/* Without the data, git checks out small texts instead of files: as the file, as a shard and as the index. */
+CASE(open_names_pointers_of_git_lfs) {
+  static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n";
+  static const char index[] = "{\"weight_map\":{\"x\":\"shard\"}}", other[] = "version https://git-lf";
+  static const char text[] = "open: the file is a Git LFS pointer and not the data";
+  folder f = folder_create();
+  write_bytes(in(&f, "shard"), pointer, sizeof pointer - 1);
+  write_bytes(in(&f, "i.json"), index, sizeof index - 1);
+  refuse(in(&f, "shard"), TDICT_EFORMAT, text, in(&f, "shard"));
+  refuse(in(&f, "i.json"), TDICT_EFORMAT, text, in(&f, "shard"));
+  write_bytes(in(&f, "i.json"), pointer, sizeof pointer - 1);
+  refuse(in(&f, "i.json"), TDICT_EFORMAT, text, in(&f, "i.json"));
+  write_bytes(in(&f, "shard"), other, sizeof other - 1);
+  refuse(in(&f, "shard"), TDICT_EFORMAT, "is this a safetensors file?", in(&f, "shard"));
   folder_remove(&f);
 }
 

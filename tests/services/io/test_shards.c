@@ -85,6 +85,47 @@ CASE(shards_need_few_descriptors) {
   folder_remove(&f);
 }
 
+static char logged[512];
+static int32_t logged_level;
+static int num_logged;
+static void note_log(void *user, int32_t level, const char *text) {
+  (void)user;
+  if (!strstr(text, "does not name")) return;
+  num_logged++;
+  logged_level = level;
+  snprintf(logged, sizeof logged, "%s", text);
+}
+/* An index of another program may leave out tensors of its shards. They are left out, and a load logs their number. */
+CASE(shards_may_have_tensors_without_name) {
+  static const char index[] = "{\"weight_map\":{\"k1_0\":\"s00001\",\"k0_1\":\"s00000\"}}";
+  tdict_context_options options = tdict_context_options_default();
+  folder f = folder_create();
+  tdict_context *c = NULL;
+  tdict_tree *tree = NULL;
+  options.device = tdict_cpu();
+  options.log = note_log;
+  td_ok(tdict_context_create(&options, &c, err));
+  write_shards(&f, 2, 3);
+  td_ok(tdict_load(c, in(&f, "i.json"), tdict_cpu(), NULL, &tree, err));
+  check_shards(tree, 2, 3);
+  tdict_release(tree);
+  assert_int_equal(num_logged, 0);
+  write_bytes(in(&f, "i.json"), index, sizeof index - 1);
+  td_ok(tdict_open(in(&f, "i.json"), NULL, &tree, err));
+  assert_int_equal(tdict_num_leaves(tree), 2);
+  tdict_release(tree);
+  td_ok(tdict_load(c, in(&f, "i.json"), tdict_cpu(), NULL, &tree, err));
+  assert_int_equal(tdict_num_leaves(tree), 2);
+  assert_true(tdict_has(tree, "k1_0") && tdict_has(tree, "k0_1"));
+  tdict_release(tree);
+  assert_int_equal(num_logged, 1);
+  assert_int_equal(logged_level, TDICT_LOG_INFO);
+  assert_non_null(strstr(logged, "load: 4 tensors of the shards are left out"));
+  assert_non_null(strstr(logged, in(&f, "i.json")));
+  tdict_context_destroy(c);
+  folder_remove(&f);
+}
+
 /* Replaces a shard after its header was read. */
 static bool replace_shard(void *user, uint64_t done, uint64_t total) {
   const folder *f = user;

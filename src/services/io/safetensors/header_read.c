@@ -47,6 +47,18 @@ const tdict_safetensors_dtype *tdict_safetensors_of(tdict_dtype dtype) {
   return NULL;
 }
 
+tdict_status tdict_safetensors_refuse_pointer(const tdict_contents *contents, size_t file, tdict_error *err) {
+  static const char start[] = "version https://git-lfs";
+  const tdict_source_file *f = &contents->files[file];
+  char found[sizeof start - 1];
+  if (f->bytes < sizeof found) return TDICT_OK;
+  tdict_status status = tdict_contents_read(contents, (tdict_span){file, 0, sizeof found}, found, err);
+  if (status != TDICT_OK || memcmp(found, start, sizeof found) != 0) return status;
+  return tdict_fail_file(err, TDICT_EFORMAT, f->path,
+                         "%s: the file is a Git LFS pointer and not the data; run 'git lfs pull' in its folder",
+                         contents->what);
+}
+
 /* Reads the length of the header, which the first 8 bytes hold, and checks the length against the size of the file. */
 static tdict_status read_length(const tdict_contents *c, size_t file, uint64_t *out, tdict_error *err) {
   const tdict_source_file *f = &c->files[file];
@@ -59,11 +71,14 @@ static tdict_status read_length(const tdict_contents *c, size_t file, uint64_t *
   tdict_status status = tdict_contents_read(c, (tdict_span){file, 0, sizeof bytes}, bytes, err);
   if (status != TDICT_OK) return status;
   for (int i = TDICT_SAFETENSORS_PREFIX - 1; i >= 0; i--) length = length << 8 | bytes[i];
-  if (length > f->bytes - sizeof bytes)
+  if (length > f->bytes - sizeof bytes) {
+    status = tdict_safetensors_refuse_pointer(c, file, err);
+    if (status != TDICT_OK) return status;
     return tdict_fail_file(err, TDICT_EFORMAT, f->path,
                            "%s: at byte 0: the header has %" PRIu64 " bytes, but only %" PRIu64
                            " follow; is this a safetensors file?",
                            c->what, length, f->bytes - sizeof bytes);
+  }
   if (length > TDICT_SAFETENSORS_MAX_HEADER)
     return tdict_fail_file(err, TDICT_ENOTSUP, f->path,
                            "%s: at byte 0: the header has %" PRIu64 " bytes, wanted at most %d", c->what, length,

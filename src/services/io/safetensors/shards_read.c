@@ -124,6 +124,7 @@ static tdict_status choose_items(reader *r, tdict_error *err) {
   c->items = NULL;
   c->num_items = c->cap_items = 0;
   tdict_status status = add_items(r, count, err);
+  c->num_unnamed = count - c->num_items;
   free((void *)r->sorted);
   free(old);
   return status;
