@@ -44,7 +44,8 @@ tdict_status tdict_message_send(const char *what, int socket, const tdict_messag
   while (sent < 0 && errno == EINTR);
   if (sent == (ssize_t)sizeof body) return TDICT_OK;
   const int code = sent < 0 ? errno : 0;
-  return tdict_fail_native(err, TDICT_EIO, code, "%s: the socket refused the message (errno %d)", what, code);
+  return tdict_fail_native(err, TDICT_EIO, code, "%s: the socket refused the message: %s", what,
+                           code ? strerror(code) : "it took only a part");
 }
 
 /* Waits until the socket has a message or is closed, or until the deadline. A signal does not end the wait. */
@@ -57,7 +58,7 @@ static tdict_status wait_for_message(const char *what, int socket, int64_t deadl
     const int ready = ppoll(&entry, 1, deadline_ns == INT64_MAX ? NULL : &timeout, NULL);
     if (ready > 0) return TDICT_OK;
     if (ready == 0) return tdict_fail(err, TDICT_ETIMEDOUT, "%s: no message has arrived", what);
-    if (errno != EINTR) return tdict_fail_native(err, TDICT_EIO, errno, "%s: ppoll failed with errno %d", what, errno);
+    if (errno != EINTR) return tdict_fail_native(err, TDICT_EIO, errno, "%s: ppoll failed: %s", what, strerror(errno));
   }
 }
 
@@ -115,7 +116,7 @@ tdict_status tdict_message_receive(const char *what, int socket, int64_t timeout
     /* Another thread may have received the message in the meantime, so do not wait here. */
     r.bytes = recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (r.bytes < 0 && errno != EINTR && errno != EAGAIN)
-      return tdict_fail_native(err, TDICT_EIO, errno, "%s: recvmsg failed with errno %d", what, errno);
+      return tdict_fail_native(err, TDICT_EIO, errno, "%s: recvmsg failed: %s", what, strerror(errno));
   }
   r.flags = header.msg_flags;
   r.num_fds = get_fds(&header, r.fds);

@@ -98,7 +98,7 @@ tdict_status tdict_share_ring_create(const tdict_tree *like, const tdict_share_r
   if (status != TDICT_OK) return status;
   const tdict_segment_layout wanted = {
       .kind = TDICT_SEGMENT_RING, .num_slots = (uint32_t)o.num_slots, .max_workers = (uint32_t)o.max_workers};
-  status = tdict_segment_create(schema, &wanted, &segment, err);
+  status = tdict_segment_create(what, schema, &wanted, &segment, err);
   if (status == TDICT_OK) status = tdict_ring_make(segment, schema, true, out, err);
   tdict_schema_release(schema);
   return status;
@@ -115,7 +115,7 @@ tdict_status tdict_share_ring_attach(int socket, int64_t timeout_ns, tdict_share
   tdict_status status = tdict_message_receive(what, socket, timeout_ns, &message, err);
   if (status != TDICT_OK) return status;
   const int trainer_fd = message.fds[1];
-  status = tdict_segment_open(message.fds[0], TDICT_SEGMENT_RING, &segment, &schema, err);
+  status = tdict_segment_open(what, message.fds[0], TDICT_SEGMENT_RING, &segment, &schema, err);
   if (status == TDICT_OK && message.worker >= segment->layout.max_workers) {
     status = tdict_fail(err, TDICT_EFORMAT, "%s: the worker has number %u, but the ring has %u workers", what,
                         message.worker, segment->layout.max_workers);

@@ -1,6 +1,7 @@
 /* Implements the calls of the trainer: adds workers, pins the slots, takes slots and gives them back, and notices dead
  * workers. Thread rule: one thread at a time uses a ring. */
 #include <errno.h>
+#include <string.h>
 
 #include "core/base/clock.h"
 #include "core/base/error.h"
@@ -19,8 +20,8 @@ static tdict_status fail_open(const char *what, int32_t pid, tdict_error *err) {
     return tdict_fail_native(err, TDICT_ENOTFOUND, code, "%s: there is no process %d", what, (int)pid);
   if (code == ENOSYS)
     return tdict_fail_native(err, TDICT_ENOTSUP, code, "%s: process descriptors need Linux 5.3", what);
-  return tdict_fail_native(err, TDICT_EIO, code, "%s: pidfd_open for process %d failed with errno %d", what, (int)pid,
-                           code);
+  return tdict_fail_native(err, TDICT_EIO, code, "%s: pidfd_open for process %d failed: %s", what, (int)pid,
+                           strerror(code));
 }
 
 /* Sends the ring to a worker, with a descriptor of this process. */
@@ -216,7 +217,39 @@ static tdict_status take_slot(tdict_share_ring *r, uint32_t *out, tdict_error *e
   return TDICT_OK;
 }
 
-static tdict_status wait_for_slot(tdict_share_ring *r, int64_t deadline, uint32_t *out, tdict_error *err) {
+/* Returns the number of slots that the worker is filling. */
+static uint32_t count_filling(const tdict_share_ring *r, uint32_t worker) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < r->num_slots; i++)
+    count += atomic_load_explicit(&r->words->slots[i].state, memory_order_relaxed) ==
+             tdict_slot_word(TDICT_SHARE_FILLING, worker);
+  return count;
+}
+
+/* Returns TDICT_ETIMEDOUT. The message says who holds the slots: the program, and the first MOST_NAMED workers that are
+ * filling slots. */
+static tdict_status fail_late(const tdict_share_ring *r, int64_t waited_ns, tdict_error *err) {
+  enum { MOST_NAMED = 3 };
+  char holders[176];
+  uint32_t living = 0, held = 0, named = 0, more = 0;
+  for (uint32_t i = 0; i < r->num_slots; i++) held += r->slots[i].use != TDICT_SLOT_NOT_OURS;
+  size_t at = (size_t)snprintf(holders, sizeof holders, "%u of %u by this process", held, r->num_slots);
+  for (uint32_t w = 0; w < r->max_workers; w++) {
+    if (r->processes[w].fd < 0) continue;
+    living++;
+    const uint32_t count = count_filling(r, w);
+    if (count && named == MOST_NAMED) more++;
+    if (!count || named == MOST_NAMED) continue;
+    named++;
+    at += (size_t)snprintf(holders + at, sizeof holders - at, ", %u by process %d", count, (int)r->pids[w]);
+  }
+  if (more) snprintf(holders + at, sizeof holders - at, ", and others by %u more workers", more);
+  return tdict_fail(err, TDICT_ETIMEDOUT, "%s: no slot is full after %lld ms; living workers: %u; slots held: %s",
+                    take_what, (long long)(waited_ns / 1000000), living, holders);
+}
+
+static tdict_status wait_for_slot(tdict_share_ring *r, int64_t timeout, uint32_t *out, tdict_error *err) {
+  const int64_t begin = tdict_now_ns(), deadline = tdict_deadline_ns(timeout);
   bool has_worker = false, has_searched = false;
   for (;;) {
     /* Read the futex before the slots, so that a change after the search ends the wait at once. */
@@ -233,8 +266,8 @@ static tdict_status wait_for_slot(tdict_share_ring *r, int64_t deadline, uint32_
       continue;
     }
     if (!has_worker) return tdict_fail(err, TDICT_ENOTFOUND, "%s: no slot is full, and no worker is left", take_what);
-    const int64_t left = deadline - tdict_now_ns();
-    if (left <= 0) return tdict_fail(err, TDICT_ETIMEDOUT, "%s: no slot is full", take_what);
+    const int64_t now = tdict_now_ns(), left = deadline - now;
+    if (left <= 0) return fail_late(r, now - begin, err);
     wait_for_change(r, busy, seen, left);
   }
 }
@@ -247,7 +280,7 @@ tdict_status tdict_share_ring_take(tdict_share_ring *ring, int64_t timeout_ns, t
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", take_what);
   if (timeout_ns < 0)
     return tdict_fail(err, TDICT_EINVAL, "%s: timeout_ns is %lld, wanted 0 or more", take_what, (long long)timeout_ns);
-  status = wait_for_slot(ring, tdict_deadline_ns(timeout_ns), &slot, err);
+  status = wait_for_slot(ring, timeout_ns, &slot, err);
   if (status == TDICT_OK) *out = ring->slots[slot].tree;
   return status;
 }

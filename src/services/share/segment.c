@@ -17,8 +17,8 @@
 #include "core/schema/blob.h"
 #include "core/schema/create.h"
 #include "services/share/words.h"
+#include "tdict/nontensor.h"
 
-static const char what[] = "share";
 #ifndef MADV_COLLAPSE /* missing in headers before Linux 6.1 */
 #define MADV_COLLAPSE 25
 #endif
@@ -41,11 +41,11 @@ static bool compute_layout(tdict_segment_layout *l) {
          tdict_add_size(l->slots_at, slots, &l->total_bytes) && l->total_bytes <= INT64_MAX;
 }
 
-static tdict_status fail_errno(const char *call, tdict_error *err) {
+static tdict_status fail_errno(const char *what, const char *call, tdict_error *err) {
   const int code = errno;
   if (code == ENOMEM || code == ENOSPC)
     return tdict_fail_native(err, TDICT_ENOMEM, code, "%s: no memory for the segment: %s", what, call);
-  return tdict_fail_native(err, TDICT_EIO, code, "%s: %s failed with errno %d", what, call, code);
+  return tdict_fail_native(err, TDICT_EIO, code, "%s: %s failed: %s", what, call, strerror(code));
 }
 
 /* Maps a segment at a multiple of the size of a huge page, so that the processor can use huge pages. On failure returns
@@ -68,13 +68,14 @@ static char *map_segment(int fd, size_t bytes) {
   return map;
 }
 
-static tdict_status make_segment(int fd, const tdict_segment_layout *layout, tdict_segment **out, tdict_error *err) {
+static tdict_status make_segment(const char *what, int fd, const tdict_segment_layout *layout, tdict_segment **out,
+                                 tdict_error *err) {
   tdict_segment *s = calloc(1, sizeof *s);
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a segment", what);
   char *map = map_segment(fd, layout->total_bytes);
   if (map == MAP_FAILED) {
     free(s);
-    return fail_errno("mmap", err);
+    return fail_errno(what, "mmap", err);
   }
   atomic_init(&s->refs, 1);
   s->fd = fd;
@@ -85,21 +86,24 @@ static tdict_status make_segment(int fd, const tdict_segment_layout *layout, tdi
 }
 
 /* Returns TDICT_ENOTSUP if the schema has an object. err->path names the first object. */
-static tdict_status check_objects(const tdict_schema *schema, tdict_error *err) {
+static tdict_status check_objects(const char *what, const tdict_schema *schema, tdict_error *err) {
   char path[TDICT_SCHEMA_PATH_BYTES];
   for (size_t i = 0; schema->num_objects && i < schema->num_entries; i++) {
     const tdict_schema_entry *entry = &schema->entries[i];
     if (entry->kind != TDICT_SCHEMA_OBJECT) continue;
-    tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s, wanted tensors and trees only", what,
-               entry->type_name);
+    if (strcmp(entry->type_name, tdict_nontensor_type()->name) == 0)
+      tdict_fail(err, TDICT_ENOTSUP, "%s: a text or value, wanted tensors and trees only", what);
+    else
+      tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s, wanted tensors and trees only", what,
+                 entry->type_name);
     return tdict_error_at(err, TDICT_ENOTSUP, tdict_schema_cut_path(schema, i, path));
   }
   return TDICT_OK;
 }
 
 /* Allocates the memory of a new memfd and seals its size. */
-static tdict_status allocate_and_seal(int fd, size_t bytes, tdict_error *err) {
-  if (ftruncate(fd, (off_t)bytes) != 0) return fail_errno("ftruncate", err);
+static tdict_status allocate_and_seal(const char *what, int fd, size_t bytes, tdict_error *err) {
+  if (ftruncate(fd, (off_t)bytes) != 0) return fail_errno(what, "ftruncate", err);
   /* Allocate all pages now: a page that is missing later would end the process with SIGBUS. Allocate in short calls,
    * because older kernels undo a call that a signal interrupts. A long call might never end in a program with a fast
    * timer. */
@@ -108,15 +112,15 @@ static tdict_status allocate_and_seal(int fd, size_t bytes, tdict_error *err) {
     if (fallocate(fd, 0, (off_t)at, (off_t)piece) == 0)
       at += piece;
     else if (errno != EINTR)
-      return fail_errno("fallocate", err);
+      return fail_errno(what, "fallocate", err);
   }
-  return fcntl(fd, F_ADD_SEALS, WANTED_SEALS) == 0 ? TDICT_OK : fail_errno("F_ADD_SEALS", err);
+  return fcntl(fd, F_ADD_SEALS, WANTED_SEALS) == 0 ? TDICT_OK : fail_errno(what, "F_ADD_SEALS", err);
 }
 
-tdict_status tdict_segment_create(const tdict_schema *schema, const tdict_segment_layout *wanted, tdict_segment **out,
-                                  tdict_error *err) {
+tdict_status tdict_segment_create(const char *what, const tdict_schema *schema, const tdict_segment_layout *wanted,
+                                  tdict_segment **out, tdict_error *err) {
   tdict_segment_layout layout = *wanted;
-  tdict_status status = check_objects(schema, err);
+  tdict_status status = check_objects(what, schema, err);
   if (status == TDICT_OK) status = tdict_schema_measure(schema, &layout.slot_bytes, err);
   if (status != TDICT_OK) return status;
   layout.blob_bytes = schema->num_bytes;
@@ -124,9 +128,9 @@ tdict_status tdict_segment_create(const tdict_schema *schema, const tdict_segmen
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: %u trees of %zu bytes do not fit a segment", what, layout.num_slots,
                       layout.slot_bytes);
   const int fd = (int)syscall(SYS_memfd_create, "tdict", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) return fail_errno("memfd_create", err);
-  status = allocate_and_seal(fd, layout.total_bytes, err);
-  if (status == TDICT_OK) status = make_segment(fd, &layout, out, err);
+  if (fd < 0) return fail_errno(what, "memfd_create", err);
+  status = allocate_and_seal(what, fd, layout.total_bytes, err);
+  if (status == TDICT_OK) status = make_segment(what, fd, &layout, out, err);
   if (status != TDICT_OK) {
     close(fd);
     return status;
@@ -146,12 +150,12 @@ tdict_status tdict_segment_create(const tdict_schema *schema, const tdict_segmen
 }
 
 /* Reads exactly `bytes` bytes. */
-static tdict_status read_at(int fd, void *buffer, size_t bytes, size_t at, tdict_error *err) {
+static tdict_status read_at(const char *what, int fd, void *buffer, size_t bytes, size_t at, tdict_error *err) {
   char *to = buffer;
   while (bytes) {
     const ssize_t got = pread(fd, to, bytes, (off_t)at);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return fail_errno("pread", err);
+    if (got < 0) return fail_errno(what, "pread", err);
     if (got == 0) return tdict_fail(err, TDICT_EFORMAT, "%s: the segment ends at byte %zu", what, at);
     to += got;
     at += (size_t)got;
@@ -161,7 +165,7 @@ static tdict_status read_at(int fd, void *buffer, size_t bytes, size_t at, tdict
 }
 
 /* Checks the head of a segment of `found` bytes, and computes the layout. */
-static tdict_status check_head(const segment_head *h, tdict_segment_kind kind, size_t found,
+static tdict_status check_head(const char *what, const segment_head *h, tdict_segment_kind kind, size_t found,
                                tdict_segment_layout *layout, tdict_error *err) {
   const bool is_ring = kind == TDICT_SEGMENT_RING;
   if (h->magic != MAGIC)
@@ -186,7 +190,8 @@ static tdict_status check_head(const segment_head *h, tdict_segment_kind kind, s
 }
 
 /* Checks the seals, the size and the head of a segment. Nothing is mapped yet, so a file that shrinks does no harm. */
-static tdict_status check_file(int fd, tdict_segment_kind kind, tdict_segment_layout *layout, tdict_error *err) {
+static tdict_status check_file(const char *what, int fd, tdict_segment_kind kind, tdict_segment_layout *layout,
+                               tdict_error *err) {
   struct stat file;
   segment_head head;
   const int seals = fcntl(fd, F_GET_SEALS);
@@ -194,44 +199,46 @@ static tdict_status check_file(int fd, tdict_segment_kind kind, tdict_segment_la
   if ((seals & WANTED_SEALS) != WANTED_SEALS)
     return tdict_fail(err, TDICT_EFORMAT, "%s: the segment has the seals 0x%x, wanted 0x%x", what, (unsigned)seals,
                       (unsigned)WANTED_SEALS);
-  if (fstat(fd, &file) != 0) return fail_errno("fstat", err);
+  if (fstat(fd, &file) != 0) return fail_errno(what, "fstat", err);
   if (!S_ISREG(file.st_mode) || file.st_size < PAGE)
     return tdict_fail(err, TDICT_EFORMAT, "%s: the segment has %lld bytes, wanted at least %d", what,
                       (long long)file.st_size, PAGE);
-  tdict_status status = read_at(fd, &head, sizeof head, 0, err);
-  return status == TDICT_OK ? check_head(&head, kind, (size_t)file.st_size, layout, err) : status;
+  tdict_status status = read_at(what, fd, &head, sizeof head, 0, err);
+  return status == TDICT_OK ? check_head(what, &head, kind, (size_t)file.st_size, layout, err) : status;
 }
 
 /* Reads the schema from a copy of the blob, because another process may change the segment. */
-static tdict_status read_schema(int fd, const tdict_segment_layout *layout, tdict_schema **out, tdict_error *err) {
+static tdict_status read_schema(const char *what, int fd, const tdict_segment_layout *layout, tdict_schema **out,
+                                tdict_error *err) {
   void *blob = malloc(layout->blob_bytes ? layout->blob_bytes : 1);
   if (!blob) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu bytes", what, layout->blob_bytes);
-  tdict_status status = read_at(fd, blob, layout->blob_bytes, layout->blob_at, err);
+  tdict_status status = read_at(what, fd, blob, layout->blob_bytes, layout->blob_at, err);
   if (status == TDICT_OK) status = tdict_schema_read(blob, layout->blob_bytes, out, err);
   free(blob);
   return status;
 }
 
 /* Checks that the schema has no objects, and that the slots have the size that the schema needs. */
-static tdict_status check_schema(const tdict_schema *schema, const tdict_segment_layout *layout, tdict_error *err) {
+static tdict_status check_schema(const char *what, const tdict_schema *schema, const tdict_segment_layout *layout,
+                                 tdict_error *err) {
   size_t bytes;
-  tdict_status status = check_objects(schema, err);
+  tdict_status status = check_objects(what, schema, err);
   if (status == TDICT_OK) status = tdict_schema_measure(schema, &bytes, err);
   if (status != TDICT_OK || bytes == layout->slot_bytes) return status;
   return tdict_fail(err, TDICT_EFORMAT, "%s: the segment has slots of %zu bytes, but its schema needs %zu", what,
                     layout->slot_bytes, bytes);
 }
 
-tdict_status tdict_segment_open(int fd, tdict_segment_kind kind, tdict_segment **out, tdict_schema **schema,
-                                tdict_error *err) {
+tdict_status tdict_segment_open(const char *what, int fd, tdict_segment_kind kind, tdict_segment **out,
+                                tdict_schema **schema, tdict_error *err) {
   tdict_segment_layout layout;
   tdict_schema *read = NULL;
-  tdict_status status = check_file(fd, kind, &layout, err);
-  if (status == TDICT_OK) status = read_schema(fd, &layout, &read, err);
-  if (status == TDICT_OK) status = check_schema(read, &layout, err);
+  tdict_status status = check_file(what, fd, kind, &layout, err);
+  if (status == TDICT_OK) status = read_schema(what, fd, &layout, &read, err);
+  if (status == TDICT_OK) status = check_schema(what, read, &layout, err);
   if (status == TDICT_EOVERFLOW)
     status = tdict_fail(err, TDICT_EFORMAT, "%s: the trees of the schema do not fit 63 bits", what);
-  if (status == TDICT_OK) status = make_segment(fd, &layout, out, err);
+  if (status == TDICT_OK) status = make_segment(what, fd, &layout, out, err);
   if (status != TDICT_OK) {
     tdict_schema_release(read);
     close(fd);

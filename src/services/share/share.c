@@ -13,7 +13,7 @@ static const char create_what[] = "share_create", send_what[] = "share_send", re
 static tdict_status make_shared(const tdict_schema *schema, tdict_tree **out, tdict_error *err) {
   const tdict_segment_layout wanted = {.kind = TDICT_SEGMENT_TREE, .num_slots = 1};
   tdict_segment *segment;
-  tdict_status status = tdict_segment_create(schema, &wanted, &segment, err);
+  tdict_status status = tdict_segment_create(create_what, schema, &wanted, &segment, err);
   if (status != TDICT_OK) return status;
   status = tdict_segment_make_tree(segment, schema, 0, out, err);
   tdict_segment_release(segment);
@@ -81,7 +81,8 @@ tdict_status tdict_share_receive(int socket, int64_t timeout_ns, tdict_tree **ou
   tdict_schema *schema;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", receive_what);
   tdict_status status = tdict_message_receive(receive_what, socket, timeout_ns, &message, err);
-  if (status == TDICT_OK) status = tdict_segment_open(message.fds[0], TDICT_SEGMENT_TREE, &segment, &schema, err);
+  if (status == TDICT_OK)
+    status = tdict_segment_open(receive_what, message.fds[0], TDICT_SEGMENT_TREE, &segment, &schema, err);
   if (status != TDICT_OK) return status;
   status = tdict_segment_make_tree(segment, schema, 0, out, err);
   tdict_schema_release(schema);

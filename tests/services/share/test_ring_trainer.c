@@ -210,6 +210,42 @@ CASE(share_ring_reports_a_killed_worker) {
   rig_nothing_leaked(before);
 }
 
+/* The message of a timeout has the time, the living workers, and who holds slots. */
+CASE(share_ring_take_says_who_holds_slots) {
+  enum { WORKERS = 5 };
+  tdict_share_ring *ring = rig_ring(8, WORKERS + 1), *workers[WORKERS];
+  tdict_tree *taken = NULL, *batch = NULL;
+  char text[160];
+  pid_t pid;
+  const int socket = rig_add_process(ring, "share_worker_holds", &pid), self = (int)getpid();
+  wait_for_byte(socket);
+  close(socket);
+  snprintf(text, sizeof text,
+           "share_ring_take: no slot is full after 7 ms; living workers: 1; slots held: 1 of 8 by this "
+           "process, 1 by process %d",
+           (int)pid);
+  td_ok(tdict_share_ring_take(ring, INT64_MAX, &taken, err));
+  tdict_error late = {0};
+  do assert_int_equal(tdict_share_ring_take(ring, 7000000, &batch, &late), TDICT_ETIMEDOUT);
+  while (!strstr(late.message, " 7 ms")); /* a busy machine may wait longer */
+  assert_string_equal(late.message, text);
+  for (int i = 0; i < WORKERS; i++) {
+    workers[i] = rig_own_worker(ring);
+    td_ok(tdict_share_ring_begin(workers[i], 0, &batch, err));
+  }
+  snprintf(text, sizeof text,
+           "living workers: 6; slots held: 1 of 8 by this process, 1 by process %d, 1 by process %d, 1 "
+           "by process %d, and others by 3 more workers",
+           (int)pid, self, self);
+  td_fails(TDICT_ETIMEDOUT, text, tdict_share_ring_take(ring, 0, &batch, err));
+  for (int i = 0; i < WORKERS; i++) tdict_share_ring_destroy(workers[i]);
+  td_ok(tdict_share_ring_give_back(ring, taken, err));
+  snprintf(text, sizeof text, "living workers: 1; slots held: 0 of 8 by this process, 1 by process %d", (int)pid);
+  td_fails(TDICT_ETIMEDOUT, text, tdict_share_ring_take(ring, 0, &batch, err));
+  rig_kill(pid);
+  tdict_share_ring_destroy(ring);
+}
+
 static void *kill_at_rest(void *user) {
   td_rest();
   return kill(*(pid_t *)user, SIGKILL) == 0 ? NULL : user;
