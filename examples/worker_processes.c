@@ -2,7 +2,8 @@
  *
  *   worker_processes [DEVICE]     auto (default), cpu, sim, cuda:N
  *
- * The workers are this program, started again with the argument "worker". */
+ * The workers are this program, started again with the argument "worker". The first worker also has the argument
+ * "dies": it ends in the middle of a batch, and the trainer starts another worker in its place. */
 #include <spawn.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,15 +15,17 @@
 #include <unistd.h>
 
 enum { WORKERS = 2, BATCHES = 20, ROWS = 32, SOCKET = 3 /* the descriptor that a worker has for its socket */ };
+enum { BATCHES_OF_DYING = 4, MOST_LOST = 5 /* a program that always fails must not be started forever */ };
 
 /* A worker: fills and publishes its batches. */
-static int run_worker(void) {
+static int run_worker(bool dies) {
   tdict_share_ring *ring = NULL;
   tdict_tree *batch = NULL;
   tdict_error err = {0};
   TDICT_TRY(tdict_share_ring_attach(SOCKET, INT64_MAX, &ring, &err));
   for (int n = 0; n < BATCHES; n++) {
     TDICT_TRY(tdict_share_ring_begin(ring, INT64_MAX, &batch, &err));
+    if (dies && n == BATCHES_OF_DYING) _exit(1); /* as if the worker had crashed */
     float *obs = tdict_data(batch, "obs"), *reward = tdict_data(batch, "reward");
     for (int i = 0; i < ROWS * 17; i++) obs[i] = (float)i; /* a real worker would run an environment here */
     for (int i = 0; i < ROWS; i++) reward[i] = 1;
@@ -34,9 +37,9 @@ done:
 }
 
 /* Starts a worker and sends the ring to it. Starting by exec is safe, even if a context exists. */
-static tdict_status start_worker(tdict_share_ring *ring, tdict_error *err) {
+static tdict_status start_worker(tdict_share_ring *ring, bool dies, tdict_error *err) {
   extern char **environ;
-  char *const argv[] = {(char *)"worker_processes", (char *)"worker", NULL};
+  char *const argv[] = {(char *)"worker_processes", (char *)"worker", dies ? (char *)"dies" : NULL, NULL};
   posix_spawn_file_actions_t actions;
   int pair[2];
   pid_t pid = 0;
@@ -59,11 +62,11 @@ static int run_trainer(const char *device) {
   tdict_context *context = NULL;
   tdict_tree *like = NULL, *batch = NULL, *moved = NULL;
   tdict_share_ring *ring = NULL;
-  int num_batches = 0;
+  int num_batches = 0, num_lost = 0;
   tdict_error err = {0}, why = {0};
   TDICT_TRY(tdict_create_from(fields, 2, TDICT_SHAPE(ROWS), NULL, &like, &err));
   TDICT_TRY(tdict_share_ring_create(like, NULL, &ring, &err));
-  for (int i = 0; i < WORKERS; i++) TDICT_TRY(start_worker(ring, &err));
+  for (int i = 0; i < WORKERS; i++) TDICT_TRY(start_worker(ring, i == 0, &err));
   TDICT_TRY(tdict_device_parse(device, &options.device, &err));
   options.sim = &sim; /* the default device where there is no GPU */
   TDICT_TRY(tdict_context_create(&options, &context, &err));
@@ -71,23 +74,28 @@ static int run_trainer(const char *device) {
   for (;;) {
     tdict_status status = tdict_share_ring_take(ring, INT64_MAX, &batch, &err);
     if (status == TDICT_ENOTFOUND) break; /* all workers have left */
-    TDICT_TRY(status);                    /* another program might start a new worker after TDICT_ELOST */
+    if (status == TDICT_ELOST && num_lost++ < MOST_LOST) {
+      printf("started a new worker\n");
+      TDICT_TRY(start_worker(ring, false, &err));
+      continue;
+    }
+    TDICT_TRY(status);
     TDICT_TRY(tdict_to_device(context, batch, tdict_context_device(context, NULL), NULL, &moved, &err));
     TDICT_TRY(tdict_share_ring_give_back(ring, batch, &err));
     num_batches++; /* a training step would use `moved` here */
     tdict_release(moved);
   }
   err.status = TDICT_OK;
-  printf("%d batches of %d workers\n", num_batches, (int)WORKERS);
+  printf("%d batches of %d workers\n", num_batches, (int)WORKERS + num_lost);
 done:
   tdict_share_ring_destroy(ring); /* workers that still run then end */
   while (wait(NULL) > 0) {}
   tdict_release(like);
   tdict_context_destroy(context);
-  return err.status != TDICT_OK || num_batches != WORKERS * BATCHES;
+  return err.status != TDICT_OK || num_batches != WORKERS * BATCHES + BATCHES_OF_DYING;
 }
 
 int main(int argc, char **argv) {
-  if (argc > 1 && strcmp(argv[1], "worker") == 0) return run_worker();
+  if (argc > 1 && strcmp(argv[1], "worker") == 0) return run_worker(argc > 2);
   return run_trainer(argc > 1 ? argv[1] : "auto");
 }
