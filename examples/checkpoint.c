@@ -33,7 +33,7 @@ static void step(tdict_tree *state) {
 static int train(tdict_context *context, tdict_tree *state, const char *path) {
   tdict_tree *on_device = NULL;
   tdict_future *saving = NULL, *copy;
-  tdict_error err;
+  tdict_error err = {0};
   int code = 1;
   TDICT_TRY(tdict_to_device(context, state, tdict_context_device(context, NULL), NULL, &on_device, &err));
   while (*(const int64_t *)tdict_const_data(state, "step") < STEPS) {
@@ -60,7 +60,7 @@ static int train_and_resume(tdict_context *context, const char *path) {
                                        TDICT_FIELD("optimizer.momentum", TDICT_F32, SIZE),
                                        TDICT_FIELD("random", TDICT_U32), TDICT_FIELD("step", TDICT_I64)};
   tdict_tree *state = NULL, *resumed = NULL;
-  tdict_error err;
+  tdict_error err = {0};
   int code = 1;
   TDICT_TRY(tdict_create_from(fields, 4, 0, NULL, NULL, &state, &err));
   if (train(context, state, path) != 0) goto done;
@@ -78,7 +78,7 @@ done:
 int main(int argc, char **argv) {
   char path[64];
   tdict_context *context = NULL;
-  tdict_error err;
+  tdict_error err = {0};
   int code = 1;
   tdict_sim_options sim = tdict_sim_options_default(); /* so that "auto" finds a device on any machine */
   tdict_context_options options = tdict_context_options_default();

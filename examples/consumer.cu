@@ -67,7 +67,7 @@ static tdict_stream stream_of(const program *p, cudaStream_t s) {
 
 /* Starts a transfer behind the stream `copies`, and that stream behind the transfer. */
 static bool send(program *p, int n, tdict_future **out) {
-  tdict_error err;
+  tdict_error err = {};
   tdict_stream copies = stream_of(p, p->copies);
   tdict_transfer_options o = tdict_transfer_options_default();
   o.after = copies;
@@ -226,7 +226,7 @@ static bool write_timeline(const program *p, const char *name) {
 static bool prepare(program *p) {
   static const tdict_field field = {"x", TDICT_U32, 1, {COUNT}};
   const uint64_t weight = (uint64_t)PASSES * (PASSES + 1) / 2;
-  tdict_error err;
+  tdict_error err = {};
   for (int h = 0; h < HOSTS; h++) {
     TDICT_TRY_RETURN(tdict_create_from(&field, 1, 0, NULL, tdict_pinned_memory(p->c), &p->hosts[h], &err), false);
     uint32_t *x = (uint32_t *)tdict_data(p->hosts[h], "x");
@@ -278,7 +278,7 @@ static bool run(program *p, const char *timeline) {
 
 int main(int argc, char **argv) {
   program p = {};
-  tdict_error err;
+  tdict_error err = {};
   const char *device = "cuda", *timeline = NULL;
   for (int i = 1; i < argc; i++) {
     bool named = strcmp(argv[i], "--timeline") == 0 || strcmp(argv[i], "--device") == 0;

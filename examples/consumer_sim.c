@@ -65,7 +65,7 @@ static tdict_status send(program *p, int n, tdict_future **out, tdict_error *err
 static bool overlapped(program *p) {
   tdict_future *now = NULL, *next = NULL;
   tdict_tree *dev = NULL;
-  tdict_error err;
+  tdict_error err = {0};
   bool ok = false;
   TDICT_TRY(send(p, 0, &now, &err));
   for (int n = 0; n < BATCHES; n++) {
@@ -92,7 +92,7 @@ done:
 /* Without overlap: waits for each batch before launching its kernel, and for the kernel before the next copy. */
 static bool one_by_one(program *p) {
   tdict_tree *dev = NULL;
-  tdict_error err;
+  tdict_error err = {0};
   bool ok = false;
   for (int n = 0; n < BATCHES; n++) {
     load(p, n);
@@ -129,7 +129,7 @@ static double now_ms(void) {
 static int consume(tdict_context *c) {
   static const tdict_field field = TDICT_FIELD("x", TDICT_U32, COUNT);
   program p = {.c = c, .device = tdict_context_device(c, NULL)};
-  tdict_error err;
+  tdict_error err = {0};
   int code = 1;
   TDICT_TRY(tdict_stream_create(c, p.device, &p.stream, &err));
   for (int i = 0; i < HOSTS; i++)
@@ -152,7 +152,7 @@ done:
 
 int main(int argc, char **argv) {
   tdict_context *c = NULL;
-  tdict_error err;
+  tdict_error err = {0};
   int code = 1;
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();

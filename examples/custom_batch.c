@@ -119,7 +119,7 @@ done:
 static int all_batches(tdict_context *c) {
   const tdict_type *const types[2] = {&with_hook, &without_hook};
   tdict_tensor *rows[2] = {NULL, NULL}; /* inputs and targets */
-  tdict_error err;
+  tdict_error err = {0};
   int code = 1, wrong = 0;
   TDICT_TRY(make_rows(&rows[0], &err));
   TDICT_TRY(make_rows(&rows[1], &err));

@@ -59,7 +59,7 @@ static bool launch_step(program *p) {
 
 static bool prepare(program *p) {
   static const tdict_field field = {"x", TDICT_U32, 1, {COUNT}};
-  tdict_error err;
+  tdict_error err = {};
   for (int h = 0; h < HOSTS; h++)
     TDICT_TRY_RETURN(tdict_create_from(&field, 1, 0, NULL, tdict_pinned_memory(p->c), &p->hosts[h], &err), false);
   TDICT_TRY_RETURN(tdict_create_from(&field, 1, 0, NULL, tdict_device_memory(p->c, p->device), &p->batch, &err), false);
@@ -79,7 +79,7 @@ static bool prepare(program *p) {
 
 /* While the stream is captured: calls that are given it refuse, a transfer that has nothing to do with it goes on. */
 static bool try_transfers(program *p) {
-  tdict_error err;
+  tdict_error err = {};
   tdict_tree *other = NULL;
   tdict_stream captured = {p->device, p->stream};
   tdict_transfer_options o = tdict_transfer_options_default();
@@ -162,7 +162,7 @@ static void clean_up(program *p) {
 
 int main(int argc, char **argv) {
   program p = {};
-  tdict_error err;
+  tdict_error err = {};
   if (argc > 3 || (argc == 3 && strcmp(argv[1], "--device") != 0) || (argc == 2 && argv[1][0] == '-')) {
     fprintf(stderr, "usage: graph [[--device] cuda[:N]]\n");
     return 2;

@@ -22,7 +22,7 @@ static int write_small_file(char *path) {
   static const tdict_field fields[] = {TDICT_FIELD("layers.0.weight", TDICT_F32, 64, 32),
                                        TDICT_FIELD("layers.0.bias", TDICT_F32, 64), TDICT_FIELD("steps", TDICT_I64)};
   tdict_tree *tree = NULL;
-  tdict_error err;
+  tdict_error err = {0};
   int code = 1;
   const int fd = mkstemp(path);
   if (fd < 0) return 1;
@@ -50,7 +50,7 @@ static tdict_status add_to_checksum(void *user, const tdict_entry *entry, tdict_
 
 static int load(tdict_context *context, const char *path) {
   tdict_tree *model = NULL, *back = NULL, *mapped = NULL;
-  tdict_error err;
+  tdict_error err = {0};
   uint64_t in_file = 14695981039346656037u, on_device = in_file;
   int code = 1;
   TDICT_TRY(tdict_load(context, path, tdict_context_device(context, NULL), NULL, &model, &err));
@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
   char small[] = "/tmp/load_safetensors.XXXXXX";
   const char *path = argc > 2 ? argv[2] : small;
   tdict_context *context = NULL;
-  tdict_error err;
+  tdict_error err = {0};
   int code = 1;
   tdict_sim_options sim = tdict_sim_options_default(); /* so that "auto" finds a device on any machine */
   tdict_context_options options = tdict_context_options_default();

@@ -60,7 +60,7 @@ static int round_trip(tdict_context *c) {
   const int64_t batch[1] = {BATCH};
   tdict_tree *host = NULL, *dev = NULL, *back = NULL;
   tdict_future *f = NULL;
-  tdict_error err;
+  tdict_error err = {0};
   size_t equal = 0;
 
   /* Allocates pinned memory, which a device reads fastest. Without a device, allocates ordinary memory. */

@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
   tdict_context *context = NULL;
   tdict_tree *from = NULL, *to = NULL, *moved = NULL;
   tdict_future *back;
-  tdict_error err;
+  tdict_error err = {0};
   int code = 1;
   o.sim = &sim;
   for (int i = 0; a && b && i < COUNT; i++) {

@@ -394,7 +394,7 @@ static int run_table(const scene *s) {
   printf("%-50s| %-9s| %s\n", "accident", "raw", "through tdict");
   for (size_t i = 0; i < sizeof accidents / sizeof accidents[0]; i++) {
     bool raw = false, kept = false;
-    tdict_error err;
+    tdict_error err = {0};
     tdict_status status = accidents[i].raw(s, &raw, &err);
     if (status == TDICT_OK) status = accidents[i].tdict(s, &kept, &err);
     if (status != TDICT_OK) {
@@ -411,7 +411,7 @@ static int run_table(const scene *s) {
 static int run(tdict_context *c) {
   static const tdict_field field = TDICT_FIELD("sum", TDICT_F32, 1);
   scene s = {.c = c, .device = tdict_context_device(c, NULL)};
-  tdict_error err;
+  tdict_error err = {0};
   tdict_status status;
   int code = 1;
   GO(raw_open(c, s.device, &s.raw, &err));
