@@ -2,7 +2,7 @@
  * (tdict/tokens.h), a callback, a replay buffer (tdict/replay.h), or a table of functions.
  *
  * Each sample has an index of 0 or more. A dataset should return equal samples for equal indices, so that a loader with
- * a restored state repeats its batches.
+ * a restored state repeats its batches. For samples that also depend on the epoch, see docs/howto/augmentation.md.
  *
  * Errors of all functions: #TDICT_EINVAL an argument is NULL, or an option is out of range; #TDICT_ENOMEM.
  *
