@@ -23,9 +23,9 @@ typedef struct tdict_conversion {
   size_t struct_size;
   const char *pattern;    /**< as in the option `keep`; "meta.**" for all tensors below "meta". Borrowed for the call */
   tdict_dtype dtype;      /**< the dtype of the result */
-  double scale, offset;   /**< x * scale + offset, of integers and bools to floats of 16 to 64 bits; default 1 and 0 */
-  tdict_dtype wire_dtype; /**< on the link between host and device, even if it loses information: F32 can travel as
-                             BF16. 0 (default): the narrower of the source's dtype and `dtype` */
+  double scale, offset;   /**< x * scale + offset, of integers and bools to floats of 16 to 64 bits; default 1 and 0.
+                             One pair for the whole tensor: channels with pairs of their own need one leaf each */
+  tdict_dtype wire_dtype; /**< on the link, even if it loses information. 0 (default): the narrower of both dtypes */
 } tdict_conversion;
 static inline tdict_conversion tdict_conversion_default(void) {
   tdict_conversion c;
