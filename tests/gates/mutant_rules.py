@@ -1,0 +1,109 @@
+"""Makes mutants from rules, for scripts/test-mutants --all: each is one change in a function of src/.
+
+The rules delete a statement, negate the condition of an `if`, change a comparison, exchange && and ||, + and -, true and
+false, add 1 to a constant, and drop the retain of a reference. Declarations, assertions and messages stay as they are."""
+
+import pathlib
+import re
+
+import source
+
+SWAPS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&", "+": "-", "-": "+",
+         "true": "false", "false": "true"}
+SWAPPED = re.compile(r"(?<= )(<=?|>=?|==|!=|&&|\|\||\+|-)(?=\s)|\b(?:true|false)\b")
+NUMBER = re.compile(r"(?<![\w.'\"])\d+(?![\w.'\"])(?!\d*\])")
+IF = re.compile(r"\bif \(")
+UNCHANGED = re.compile(r"\b(?:tdict_fail\w*|TDICT_ASSERT|assert)\(")
+RETAIN = re.compile(r"\btdict_\w*retain\(")
+HEAD = re.compile(r"\s*(?:else\b|do\b|case [^:;]*:|default:|\w+:(?!:)|(?:if|for|while|switch) (?=\())")
+DECLARATION = re.compile(r"(?:[A-Za-z_]\w*\s+)+\**\s*[A-Za-z_]\w*\s*[=;\[,]")
+KEPT = re.compile(r"(?:return|break|continue|goto|const|static|struct|enum|typedef)\b|\(void\)|TDICT_ASSERT|assert"
+                  r"|pthread_\w*attr_|pthread_\w+_destroy")
+
+
+class RuleMutant:
+    build, result = "dev", "not run"
+
+    def __init__(self, file, text, rule, begin, end, new):
+        self.file, self.begin, self.end, self.new = file, begin, end, new
+        before = text[text.rfind("\n", 0, begin) + 1:begin].lstrip()[-40:]
+        after = text[end:text.find("\n", end)][:40]
+        old = text[begin:end] if rule in ("delete", "negate") else f"{text[begin:end]} -> {new}"
+        self.name = f"{file}:{source.line_of(text, begin)}"
+        self.promise = " ".join(f"{rule} {before}[{old}]{after}".split())
+        self.case = ""
+
+    def apply(self, text):
+        return text[:self.begin] + self.new + text[self.end:]
+
+
+def closing(code, begin):
+    """The place after the parenthesis that closes the one at begin."""
+    depth = 0
+    for i in range(begin, len(code)):
+        depth += {"(": 1, ")": -1}.get(code[i], 0)
+        if depth == 0:
+            return i + 1
+    return len(code)
+
+
+def statements(code, begin, end):
+    """Spans of the simple statements between two places, without what controls them."""
+    depth, start = 0, begin
+    for i in range(begin, end):
+        depth += {"(": 1, ")": -1}.get(code[i], 0)
+        if depth or code[i] not in ";{}":
+            continue
+        first, start = start, i + 1
+        while code[i] == ";" and (head := HEAD.match(code, first, i)):
+            first = closing(code, head.end()) if code[head.end()] == "(" else head.end()
+        if code[i] == ";":
+            yield first + len(code[first:i]) - len(code[first:i].lstrip()), i + 1
+
+
+def changes(text, code, begin, end, with_leaks):
+    """The changes of a function's body: rule, begin, end, new text. `code` is the text without comments and strings."""
+    for first, last in statements(code, begin, end):
+        old = code[first:last]
+        if len(old) > 1 and not KEPT.match(old) and not DECLARATION.match(old) and (with_leaks or "free(" not in old):
+            yield "delete", first, last, ";"
+    alone = set()  # comparisons whose change is the negation of their condition
+    unchanged = [(hit.start(), closing(code, hit.end() - 1)) for hit in UNCHANGED.finditer(code, begin, end)]
+    for hit in IF.finditer(code, begin, end):
+        first, last = hit.end() - 1, closing(code, hit.end() - 1)
+        yield "negate", first, last, f"(!{text[first:last]})"
+        inside = list(SWAPPED.finditer(code, first, last))
+        if len(inside) == 1 and inside[0].group() in ("==", "!="):
+            alone.add(inside[0].start())
+    for hit in (*SWAPPED.finditer(code, begin, end), *NUMBER.finditer(code, begin, end)):
+        old = hit.group()
+        if hit.start() in alone or any(first < hit.start() < last for first, last in unchanged):
+            continue
+        if old in SWAPS:
+            yield "exchange", *hit.span(), SWAPS[old]
+        else:
+            yield "constant", *hit.span(), str(int(old, 8 if old[0] == "0" else 10) + 1)
+    for hit in RETAIN.finditer(code, begin, end):
+        last = closing(code, hit.end() - 1)
+        yield "retain", hit.start(), last, text[hit.end() - 1:last]
+
+
+def make(root, match, with_leaks):
+    """The mutants of all files of src/ whose names match. Only with_leaks, some of them free no memory."""
+    made = []
+    for path in source.files(root, "src/**/*.[ch]"):
+        file = str(path.relative_to(root))
+        if re.search(match, file):
+            text = path.read_text()
+            code = source.without_preprocessor(source.blank(text))
+            for function in source.functions(code):
+                body = code.index("{", function.begin)
+                found = changes(text, code, body + 1, function.end, with_leaks)
+                made += [RuleMutant(file, text, *change) for change in found]
+    return made
+
+
+def folder_of(file, folders):
+    """The folder of tests that mirrors the folder of a source; an empty string if there is none."""
+    parents = pathlib.PurePath(file).relative_to("src").parents
+    return next((str(p) if p.name else "context" for p in parents if str(p) in folders or not p.name), "")
