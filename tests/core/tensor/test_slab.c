@@ -73,6 +73,29 @@ CASE(slab_releases_many_references_at_once) {
   assert_int_equal(released, 1);
 }
 
+/* Tensors with as many elements and dimensions as the tensor before have their own shapes. */
+CASE(slab_tensors_like_others_have_their_shapes) {
+  static unsigned char data[3][12];
+  const int64_t shapes[3][2] = {{3, 4}, {3, 4}, {4, 3}};
+  tdict_storage *storage = NULL;
+  tdict_slab *slab = NULL;
+  td_ok(tdict_storage_wrap(data, sizeof data, tdict_cpu(), 0, &storage, err));
+  td_ok(tdict_slab_create(3, 3 * 2, storage, &slab, err));
+  tdict_storage_release(storage);
+  for (int i = 0; i < 3; i++) {
+    tdict_tensor *like = NULL;
+    td_ok(tdict_tensor_from_array(TDICT_U8, 2, shapes[i], data[i], &like, err));
+    (void)tdict_slab_add_like(slab, like, 12 * (size_t)i);
+    tdict_tensor_release(like);
+  }
+  for (int i = 0; i < 3; i++) {
+    assert_ptr_equal(slab->tensors[i].data, data[i]);
+    assert_memory_equal(slab->tensors[i].dims, shapes[i], sizeof shapes[i]);
+    assert_int_equal(tdict_tensor_strides(&slab->tensors[i])[0], shapes[i][1]);
+  }
+  tdict_slab_release(slab, slab->refs);
+}
+
 /* A repeated view has the layout of the other view, its own address, and its own reference. */
 CASE(slab_repeats_views) {
   enum { VIEWS = 60 };

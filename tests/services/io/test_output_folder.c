@@ -2,6 +2,7 @@
  * in processes that are killed. See faults.h. */
 #include "faults.h"
 #include "services/io/tensordict/output_folder.h"
+#include "support/descriptors.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
  * __wrap_unlinkat __wrap_flock __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
@@ -64,6 +65,7 @@ static bool is_saved(const folder *f, const char *text) {
 CASE(output_folder_is_created_and_replaced) {
   folder f = folder_create();
   struct stat info;
+  const int descriptors = td_count_descriptors();
   td_ok(save(in(&f, "t"), "old", false, err));
   assert_true(is_saved(&f, "old"));
   assert_int_equal(chmod(in(&f, "t"), 0750), 0);
@@ -78,6 +80,7 @@ CASE(output_folder_is_created_and_replaced) {
   assert_int_equal(mkdir(in(&f, "e"), 0700), 0);
   td_ok(save(in(&f, "e"), "new", false, err));
   assert_true(has_text(&f, "e/child/x", "new"));
+  assert_int_equal(td_count_descriptors(), descriptors);
   remove_all(&f);
 }
 

@@ -138,6 +138,10 @@ CASE(lazy_stack_refuses_changed_items) {
   REFUSED(tdict_lazy_stack_densify(s, NULL, NULL, &tree, err));
   REFUSED(tdict_lazy_stack_pad(s, NULL, &tree, err));
   assert_false(tdict_has(rig_item(s, 0), "a"));
+  td_ok(tdict_set_batch_size(rig_item(s, 1), COUNTS(2, 1), err));
+  td_ok(tdict_set_batch_size(rig_item(s, 0), COUNTS(2), err));
+  td_fails(TDICT_ESHAPE, "item 0 has batch size [2], wanted [2, 1]",
+           tdict_lazy_stack_densify(s, NULL, NULL, &tree, err));
   tdict_tensor_release(t);
   tdict_lazy_stack_release(s);
   tdict_context_destroy(context);
