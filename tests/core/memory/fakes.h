@@ -55,6 +55,7 @@ typedef struct fake_pinner {
   atomic_size_t registered_bytes, allocated_bytes;
   atomic_size_t most_bytes;                               /* registered and allocated at once */
   tdict_status (*on_register)(void *pages, size_t bytes); /* may be NULL */
+  void (*on_free)(void);                                  /* may be NULL */
 } fake_pinner;
 static inline void fake_note_most(fake_pinner *p) {
   size_t now = atomic_load(&p->registered_bytes) + atomic_load(&p->allocated_bytes), most = atomic_load(&p->most_bytes);
@@ -95,6 +96,7 @@ static inline tdict_status fake_allocate(void *self, size_t bytes, void **out, t
 static inline void fake_free(void *self, void *pages, size_t bytes) {
   fake_pinner *p = self;
   atomic_fetch_add(&p->frees, 1);
+  if (p->on_free) p->on_free();
   atomic_fetch_sub(&p->allocated_bytes, bytes);
   free(pages);
 }

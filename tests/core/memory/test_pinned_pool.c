@@ -4,41 +4,16 @@
 
 #include <pthread.h>
 
-#include "core/memory/fakes.h"
+#include "core/memory/pools.h"
 #include "support/fail_alloc.h"
 #include "tdict/context.h"
 
-enum { PAGE = 4096, HUGE_PAGE = 2 << 20, MIB = 1 << 20 };
+enum { MIB = 1 << 20 };
 
-static fake_pinner fake;
-static tdict_memory *open_pool(size_t limit_bytes) {
-  tdict_memory *memory = NULL;
-  tdict_pinner pinner = fake_pinner_init(&fake, NULL);
-  td_ok(tdict_pinned_pool_create(&pinner, limit_bytes, &memory, err));
-  assert_int_equal(atomic_load(&fake.refs), 1);
-  return memory;
-}
-static void close_pool(tdict_memory *memory) {
-  memory->ops->release(memory);
-  assert_int_equal(atomic_load(&fake.refs), 0);
-  assert_int_equal(atomic_load(&fake.allocated_bytes) + atomic_load(&fake.registered_bytes), 0);
-}
-static tdict_block take(tdict_memory *memory, size_t bytes) {
-  tdict_block block = {0};
-  td_ok(memory->ops->allocate(memory, bytes, &block, err));
-  memset(block.data, 0xA5, block.bytes);
-  return block;
-}
-static void give(tdict_memory *memory, tdict_block *block) { memory->ops->free(memory, block, NULL, 0); }
 static void give_after(tdict_memory *memory, tdict_block *block, fake_fence *f) {
   tdict_fence *fences[1] = {&f->fence};
   fake_retain(&f->fence);
   memory->ops->free(memory, block, fences, 1);
-}
-static tdict_memory_counts counts_of(const tdict_memory *memory) {
-  tdict_memory_counts counts;
-  tdict_memory_get_counts(memory, &counts);
-  return counts;
 }
 
 CASE(pinned_pool_exact_sizes) {
@@ -445,95 +420,6 @@ CASE(pinned_pool_limit_trims_the_cache) {
   assert_int_equal(atomic_load(&fake.most_bytes), 10 * PAGE);  /* never more, not even for a moment */
   assert_int_equal(counts_of(memory).cached_bytes, 10 * PAGE); /* what can never fit trims nothing */
   close_pool(memory);
-}
-
-/* While one allocation is still with the pinner, others are held to what it will leave. */
-static tdict_memory *limited;
-static tdict_block between;
-static tdict_status second, third;
-static tdict_status allocate_meanwhile(void *pages, size_t bytes) {
-  tdict_block none;
-  (void)pages, (void)bytes;
-  assert_int_equal(counts_of(limited).live_bytes, 0); /* not there yet */
-  second = limited->ops->allocate(limited, HUGE_PAGE - PAGE, &between, NULL);
-  third = limited->ops->allocate(limited, 1, &none, NULL);
-  return TDICT_OK;
-}
-
-CASE(pinned_pool_limit_counts_pending_allocations) {
-  limited = open_pool(2 * HUGE_PAGE);
-  fake.on_register = allocate_meanwhile;
-  tdict_block a = take(limited, HUGE_PAGE + PAGE);
-  assert_int_equal(second, TDICT_OK);
-  assert_int_equal(third, TDICT_ENOMEM);
-  assert_int_equal(counts_of(limited).peak_bytes, 2 * HUGE_PAGE);
-  give(limited, &a);
-  give(limited, &between);
-  limited->ops->release(limited);
-}
-
-typedef struct taker {
-  tdict_memory *memory;
-  atomic_int refused, wrong;
-} taker;
-static void *take_often(void *user) {
-  taker *t = user;
-  for (int i = 0; i < 300; i++) {
-    tdict_block block;
-    if (t->memory->ops->allocate(t->memory, (size_t)(i % 5) * PAGE, &block, NULL) != TDICT_OK) {
-      atomic_fetch_add(&t->refused, 1);
-      continue;
-    }
-    memset(block.data, i, block.bytes); /* nobody else has it: a race otherwise */
-    tdict_memory_counts n = counts_of(t->memory);
-    if (n.live_bytes + n.cached_bytes > 6 * PAGE) atomic_fetch_add(&t->wrong, 1);
-    t->memory->ops->free(t->memory, &block, NULL, 0);
-  }
-  return NULL;
-}
-
-CASE(pinned_pool_limit_holds_for_many_threads) {
-  taker t = {.memory = open_pool(6 * PAGE)};
-  pthread_t threads[4];
-  atomic_init(&t.refused, 0);
-  atomic_init(&t.wrong, 0);
-  for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, take_often, &t), 0);
-  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-  tdict_memory_counts n = counts_of(t.memory);
-  assert_int_equal(atomic_load(&t.wrong), 0);
-  assert_int_equal(n.live_bytes, 0);
-  assert_true(n.peak_bytes <= 6 * PAGE);
-  assert_int_equal(n.num_allocations + atomic_load(&t.refused), 4 * 300);
-  close_pool(t.memory);
-}
-
-/* Pages count until they are unpinned: sizes that make each other leave. */
-static void *take_sizes(void *user) {
-  taker *t = user;
-  for (int i = 0; i < 200; i++) {
-    tdict_block block;
-    if (t->memory->ops->allocate(t->memory, (size_t)(1 + (i * 7) % 12) * PAGE, &block, NULL) != TDICT_OK) {
-      atomic_fetch_add(&t->refused, 1);
-      continue;
-    }
-    memset(block.data, i, block.bytes);
-    if (i % 16 == 0) tdict_pinned_pool_trim(t->memory, 0);
-    t->memory->ops->free(t->memory, &block, NULL, 0);
-  }
-  return NULL;
-}
-
-CASE(pinned_pool_limit_holds_at_every_moment) {
-  taker t = {.memory = open_pool(16 * PAGE)};
-  pthread_t threads[4];
-  atomic_init(&t.refused, 0);
-  for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, take_sizes, &t), 0);
-  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-  assert_true(atomic_load(&fake.most_bytes) <= 16 * PAGE);
-  assert_true(atomic_load(&fake.most_bytes) > 8 * PAGE);
-  assert_true(counts_of(t.memory).peak_bytes <= 16 * PAGE);
-  assert_int_equal(counts_of(t.memory).live_bytes, 0);
-  close_pool(t.memory);
 }
 
 /* The log has one line about it, however often it happens. */
