@@ -7,8 +7,6 @@
 
 #include "core/sched/pool.h"
 #include "device/sim/driver.h"
-#include "support/fail_alloc.h"
-#include "support/rest.h"
 #include "support/test.h"
 #include "support/thread_name.h"
 
@@ -17,12 +15,8 @@ CASE(version_matches_the_headers) {
 }
 
 static tdict_context *open_on(tdict_device device, const tdict_sim_options *sim) {
-  tdict_context_options o = tdict_context_options_default();
   tdict_context *c = NULL;
-  o.device = device;
-  o.sim = sim;
-  o.num_threads = 2;
-  td_ok(tdict_context_create(&o, &c, err));
+  td_ok(tdict_context_create(td_options(tdict_context_options, device = device, sim = sim, num_threads = 2), &c, err));
   return c;
 }
 
@@ -44,11 +38,8 @@ CASE(context_without_a_gpu_logs_a_warning) {
   for (int way = 0; way < 2 * 3; way++) {
     heard h = {.count = 0};
     tdict_error why = {0};
-    tdict_context *c = NULL;
-    tdict_context_options o = tdict_context_options_default();
-    o.log = hear;
-    o.user = &h;
-    o.sim = way % 2 ? &sim : NULL;
+    scoped_context c = NULL;
+    tdict_context_options o = td_with(tdict_context_options, log = hear, user = &h, sim = way % 2 ? &sim : NULL);
     if (way / 2 == 1) o.device = tdict_cpu();
     if (way / 2 == 2) o.device = tdict_sim(0);
     td_ok(tdict_context_create(&o, &c, err));
@@ -60,19 +51,17 @@ CASE(context_without_a_gpu_logs_a_warning) {
       assert_non_null(
           strstr(h.text, way % 2 ? "the default device of the context is the simulated device" : "the cpu"));
     }
-    tdict_context_destroy(c);
   }
 }
 
 /* Holds on machines with a gpu and without. */
 CASE(context_auto_device) {
-  tdict_context_options named = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
-  tdict_context *c = NULL;
+  scoped_context c = NULL;
   tdict_error why, untouched;
   tdict_device automatic = tdict_context_options_default().device;
   assert_int_equal(automatic.type, TDICT_DEVICE_AUTO);
-  named.device = tdict_cuda(0);
+  tdict_context_options named = td_with(tdict_context_options, device = tdict_cuda(0));
   tdict_status cuda = tdict_context_create(&named, &c, NULL);
   assert_true(cuda == TDICT_OK || cuda == TDICT_ENODEVICE);
   tdict_context_destroy(c);
@@ -98,7 +87,6 @@ CASE(context_auto_device) {
   c = open_on(tdict_sim(0), NULL); /* one that is named is taken, and says why no gpu is used */
   assert_true(tdict_device_equal(tdict_context_device(c, &why), tdict_sim(0)));
   assert_int_equal(why.status, TDICT_ENODEVICE);
-  tdict_context_destroy(c);
 }
 
 /* A struct that a newer header made: the library's own and fields that it does not know. */
@@ -109,8 +97,7 @@ typedef struct newer_options {
 
 CASE(context_option_sizes) {
   tdict_context *c = NULL;
-  newer_options newer;
-  memset(&newer, 0, sizeof newer);
+  newer_options newer = {0};
   newer.known = tdict_context_options_default();
   newer.known.device = tdict_cpu();
   newer.known.num_threads = 3;
@@ -147,8 +134,7 @@ CASE(context_create_refuses) {
   static const int32_t threads[] = {-2, 0, 1025, INT32_MIN, INT32_MAX};
   static const size_t staging[] = {0, 1, 65535};
   tdict_context *c = NULL;
-  tdict_context_options o = tdict_context_options_default();
-  o.device = tdict_cpu();
+  tdict_context_options o = td_with(tdict_context_options, device = tdict_cpu());
   for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
     o.num_threads = threads[i];
     td_fails(TDICT_EINVAL, "num_threads", tdict_context_create(&o, &c, err));
@@ -180,9 +166,8 @@ CASE(context_absent_device) {
   static const char *const texts[] = {
       "cuda:63 is absent", "cuda:-1 is absent", "sim:1 is absent", "cpu:1 is absent", "4", "-1"};
   for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
-    tdict_context_options o = tdict_context_options_default();
     tdict_context *c = NULL;
-    o.device = absent[i];
+    tdict_context_options o = td_with(tdict_context_options, device = absent[i]);
     td_fails(TDICT_ENODEVICE, texts[i], tdict_context_create(&o, &c, err));
     assert_true(strlen(td_last_error.message) > strlen(texts[i]) + 5); /* and why */
     assert_null(c);
@@ -192,30 +177,23 @@ CASE(context_absent_device) {
 CASE(context_num_threads) {
   static const int32_t asked[] = {1, 2, 17};
   for (size_t i = 0; i < 3; i++) {
-    tdict_context_options o = tdict_context_options_default();
-    tdict_context *c = NULL;
-    o.device = tdict_cpu();
-    o.num_threads = asked[i];
+    scoped_context c = NULL;
+    tdict_context_options o = td_with(tdict_context_options, device = tdict_cpu(), num_threads = asked[i]);
     td_ok(tdict_context_create(&o, &c, err));
     assert_int_equal(tdict_context_num_threads(c), asked[i]);
-    tdict_context_destroy(c);
   }
-  tdict_context_options o = tdict_context_options_default();
-  tdict_context *c = NULL;
-  o.device = tdict_cpu();
-  td_ok(tdict_context_create(&o, &c, err));
+  scoped_context c = NULL;
+  td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu()), &c, err));
   assert_int_equal(tdict_context_num_threads(c), tdict_pool_default_size());
   assert_true(tdict_context_num_threads(c) >= 8);
-  tdict_context_destroy(c);
 }
 
 CASE(context_create_survives_enomem) {
-  tdict_driver *d = NULL;
+  scoped_driver d = NULL;
   tdict_sim_options sim = tdict_sim_options_default();
-  tdict_context_options o = tdict_context_options_default();
   bool refused = true;
   int rounds = 0;
-  o.num_threads = 1;
+  tdict_context_options o = td_with(tdict_context_options, num_threads = 1);
   td_ok(tdict_driver_sim_open(&sim, &d, err));
   for (; refused; rounds++) {
     tdict_context *c = NULL;
@@ -230,30 +208,27 @@ CASE(context_create_survives_enomem) {
     assert_int_equal(atomic_load(&d->num_streams) + atomic_load(&d->num_events), 0);
   }
   assert_true(rounds > 5);
-  tdict_driver_release(d);
 }
 
 enum { LEAVES = 20, LEAF_BYTES = 300000 };
 
 static tdict_tree *make_tree(void) {
-  tdict_tree *td = NULL;
-  td_ok(tdict_create(0, NULL, &td, err));
+  tdict_tree *td = td_made(tree, tdict_create(0, NULL, &made, err));
   for (int i = 0; i < LEAVES; i++) {
-    tdict_tensor *t = NULL;
+    scoped_tensor t = NULL;
     char key[16];
     int64_t shape[1] = {LEAF_BYTES + i};
     snprintf(key, sizeof key, "leaf%d", i);
     td_ok(tdict_tensor_empty(TDICT_U8, 1, shape, NULL, &t, err));
     td_fill_random(tdict_tensor_data(t), (size_t)shape[0], (uint64_t)i + 50);
     td_ok(tdict_set(td, key, t, err));
-    tdict_tensor_release(t);
   }
   return td;
 }
 
 /* Every leaf of `moved`, brought to the host one by one, is as make_tree() made it. */
 static void check_tree(const tdict_tree *moved) {
-  unsigned char *wanted = malloc(LEAF_BYTES + LEAVES);
+  scoped_bytes wanted = malloc(LEAF_BYTES + LEAVES);
   assert_non_null(wanted);
   for (int i = 0; i < LEAVES; i++) {
     tdict_tensor *t = NULL, *host = NULL;
@@ -265,17 +240,13 @@ static void check_tree(const tdict_tree *moved) {
     assert_memory_equal(tdict_tensor_const_data(host), wanted, (size_t)(LEAF_BYTES + i));
     tdict_tensor_release(host);
   }
-  free(wanted);
 }
 
 GPU_CASE(context_destroy_waits) {
   enum { COUNT = 4 };
-  tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
   sim.latency_ns = 5000000; /* so that a context that did not wait would be gone before its transfers */
-  o.num_threads = 3;
-  o.sim = &sim;
-  tdict_context *c = td_context(&o);
+  tdict_context *c = td_context(td_options(tdict_context_options, num_threads = 3, sim = &sim));
   tdict_tree *src = make_tree(), *results[COUNT];
   tdict_future *futures[COUNT];
   for (int i = 0; i < COUNT; i++) td_ok(tdict_to_device_async(c, src, td_device(), NULL, &futures[i], err));
@@ -299,16 +270,14 @@ static void *destroy(void *user) {
 
 /* The context is entered by its simulated driver alone, which the test keeps to let it run again. */
 SIM_CASE(context_destroy_waits_for_a_held_device) {
-  tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
-  tdict_driver *d = NULL;
+  scoped_driver d = NULL;
   tdict_context *c = NULL;
   tdict_future *f = NULL;
   tdict_tree *src = make_tree(), *result = NULL;
   pthread_t thread;
-  o.num_threads = 2;
   td_ok(tdict_driver_sim_open(&sim, &d, err));
-  td_ok(tdict_context_create_over(&o, d, &c, err));
+  td_ok(tdict_context_create_over(td_options(tdict_context_options, num_threads = 2), d, &c, err));
   tdict_driver_sim_hold(d);
   td_ok(tdict_to_device_async(c, src, tdict_sim(0), NULL, &f, err));
   tdict_release(src);
@@ -326,19 +295,19 @@ SIM_CASE(context_destroy_waits_for_a_held_device) {
   assert_int_equal(atomic_load(&d->refs), 1);
   assert_int_equal(atomic_load(&d->num_streams) + atomic_load(&d->num_events), 0);
   assert_int_equal(atomic_load(&d->pinned_bytes), 0);
-  tdict_driver_release(d);
 }
 
 GPU_CASE(memory_outlives_context) {
   tdict_context *c = td_context(NULL);
-  tdict_tree *src = make_tree(), *pinned = NULL, *moved = NULL;
-  tdict_tensor *own = NULL, *copy = NULL, *leaf = NULL;
+  tdict_tree *src = make_tree();
+  scoped_tree pinned = NULL, moved = NULL;
+  scoped_tensor own = NULL, copy = NULL;
+  tdict_tensor *leaf = NULL;
   int64_t shape[1] = {LEAF_BYTES};
   td_ok(tdict_pin_memory(c, src, NULL, &pinned, err));
   td_ok(tdict_to_device(c, pinned, td_device(), NULL, &moved, err));
   td_ok(tdict_tensor_empty(TDICT_U8, 1, shape, tdict_device_memory(c, td_device()), &own, err));
-  tdict_release(src);
-  tdict_context_destroy(c);
+  td_release(src, c);
   check_tree(pinned);
   check_tree(moved);
   assert_true(tdict_is_pinned(pinned));
@@ -346,10 +315,6 @@ GPU_CASE(memory_outlives_context) {
   td_ok(tdict_tensor_copy(own, leaf, err));
   td_ok(tdict_tensor_clone(own, NULL, &copy, err));
   assert_memory_equal(tdict_tensor_const_data(copy), tdict_const_data(pinned, "leaf0"), LEAF_BYTES);
-  tdict_release(pinned);
-  tdict_release(moved);
-  tdict_tensor_release(own);
-  tdict_tensor_release(copy);
 }
 
 GPU_CASE(context_two_in_one_process) {
@@ -362,8 +327,7 @@ GPU_CASE(context_two_in_one_process) {
   check_tree(in_b);
   tdict_release(in_a);
   check_tree(in_b);
-  tdict_release(in_b);
-  tdict_context_destroy(b);
+  td_release(in_b, b);
   check_tree(src);
   tdict_release(src);
 }
@@ -379,18 +343,13 @@ SIM_CASE(threads_of_a_context_have_names) {
   assert_int_equal(pthread_create(&first, NULL, do_nothing, NULL), 0);
   pthread_join(first, NULL);
   const int count = sizeof names / sizeof *names, num_others = td_threads_named("*");
-  tdict_sim_options sim = tdict_sim_options_default();
-  sim.num_devices = 2;
-  tdict_context *c = open_on(tdict_sim(0), &sim);
+  scoped_context c = open_on(tdict_sim(0), td_options(tdict_sim_options, num_devices = 2));
   tdict_tree *host = make_tree();
   for (int device = 0; device < 2; device++) {
-    tdict_tree *there = NULL;
-    td_ok(tdict_to_device(c, host, tdict_sim(device), NULL, &there, err));
-    tdict_release(there);
+    scoped_tree there = td_made(tree, tdict_to_device(c, host, tdict_sim(device), NULL, &made, err));
   }
   tdict_release(host);
   td_rest();
   for (int i = 0; i < count; i++) assert_int_equal(td_threads_named(names[i]), 1);
   assert_int_equal(td_threads_named("*"), num_others + count);
-  tdict_context_destroy(c);
 }

@@ -38,6 +38,7 @@ static inline void drop_machine(machine *m) {
   snprintf(command, sizeof command, "rm -r %s", m->root);
   assert_int_equal(system(command), 0);
 }
+#define scoped_machine TD_SCOPED(drop_machine, machine)
 
 /* Writes the node of the gpu to the fake sysfs. */
 static inline void put_node(const machine *m, const tdict_gpu *gpu, int node) {
@@ -50,10 +51,8 @@ static inline void put_node(const machine *m, const tdict_gpu *gpu, int node) {
 /* Opens two simulated devices that use the fake sysfs. */
 static inline tdict_devices *open_on(const machine *m) {
   tdict_context_options o = tdict_context_options_default();
-  tdict_sim_options sim = tdict_sim_options_default();
   tdict_devices *devices = NULL;
-  sim.num_devices = 2;
-  o.sim = &sim;
+  o.sim = td_options(tdict_sim_options, num_devices = 2);
   o.device = tdict_sim(0);
   const tdict_devices_config config = {.options = &o, .open_sim = tdict_driver_sim_open, .sysfs = m->root};
   td_ok(tdict_devices_create(&config, &devices, err));

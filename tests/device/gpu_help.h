@@ -10,7 +10,6 @@
 #include "device/devices.h"
 #include "device/sim/driver.h"
 #include "support/raw.h"
-#include "support/rest.h"
 #include "support/shim.h"
 #include "support/test.h"
 
@@ -43,6 +42,7 @@ static inline void fixture_close(fixture *b) {
   tdict_gpu_leave(b->gpu, &b->scope);
   tdict_context_destroy(b->context);
 }
+#define scoped_fixture TD_SCOPED(fixture_close, fixture)
 static inline tdict_device_counts fixture_counts(const fixture *b) {
   tdict_device_counts counts;
   td_ok(tdict_context_get_counts(b->context, td_device(), &counts, err));
@@ -72,15 +72,12 @@ static inline bool all_bytes(const void *p, size_t bytes, unsigned char value) {
 }
 
 static inline tdict_sim_options small_sim(void) {
-  tdict_sim_options o = tdict_sim_options_default();
-  o.memory_bytes = (size_t)256 << 20;
+  tdict_sim_options o = td_with(tdict_sim_options, memory_bytes = (size_t)256 << 20);
   return o;
 }
 static inline tdict_driver *open_sim(void) {
   tdict_sim_options o = small_sim();
-  tdict_driver *d = NULL;
-  td_ok(tdict_driver_sim_open(&o, &d, err));
-  return d;
+  return td_made(driver, tdict_driver_sim_open(&o, &made, err));
 }
 
 #endif

@@ -49,51 +49,40 @@ static tdict_allocator allocator_of(own *o, tdict_device device, bool pinned) {
 }
 static tdict_memory *memory_of(tdict_context *c, own *o, tdict_device device, bool pinned) {
   tdict_allocator a = allocator_of(o, device, pinned);
-  tdict_memory *m = NULL;
-  td_ok(tdict_memory_create(c, &a, &m, err));
-  return m;
+  return td_made(memory, tdict_memory_create(c, &a, &made, err));
 }
 static tdict_tree *tree_of(int64_t count, uint64_t seed) {
   tdict_tree *td = NULL;
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   td_ok(tdict_create(0, NULL, &td, err));
   td_ok(tdict_tensor_empty(TDICT_U8, 1, &count, NULL, &t, err));
   td_fill_random(t->data, (size_t)count, seed);
   td_ok(tdict_set(td, "n.x", t, err));
-  tdict_tensor_release(t);
   return td;
 }
-static const tdict_tensor *leaf(const tdict_tree *td) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_get(td, "n.x", &t, err));
-  return t;
-}
+static const tdict_tensor *leaf(const tdict_tree *td) { return td_made(tensor, tdict_get(td, "n.x", &made, err)); }
 static void check_bytes(tdict_context *c, const tdict_tree *td, uint64_t seed) {
   const tdict_tensor *t = leaf(td);
   size_t count = tdict_tensor_bytes(t);
-  unsigned char *want = malloc(count), *got = malloc(count);
+  scoped_bytes want = malloc(count), got = malloc(count);
   raw_memory *raw = raw_open(c, tdict_tensor_device(t));
   assert_true(want && got);
   td_fill_random(want, count, seed);
   raw_read(raw, got, t->data, count);
   assert_memory_equal(got, want, count);
   raw_close(raw);
-  free(want);
-  free(got);
 }
 
 GPU_CASE(allocator_memory_holds_trees_and_results) {
   enum { COUNT = 300001 };
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   own o = {.from = b.memory};
   tdict_memory *m = memory_of(b.context, &o, td_device(), false);
   assert_true(tdict_device_equal(tdict_memory_device(m), td_device()));
-  tdict_tree *src = tree_of(COUNT, 1), *out = NULL, *back = NULL;
+  scoped_tree src = tree_of(COUNT, 1), out = NULL;
+  tdict_tree *back = NULL;
   for (int k = 0; k < 4 * 3; k++) { /* the result of a transfer */
-    tdict_transfer_options t = tdict_transfer_options_default();
-    t.memory = m;
-    t.mode = k / 3;
-    t.num_threads = k % 3 - 1;
+    tdict_transfer_options t = td_with(tdict_transfer_options, memory = m, mode = k / 3, num_threads = k % 3 - 1);
     td_ok(tdict_to_device(b.context, src, td_device(), &t, &out, err));
     assert_int_equal(atomic_load(&o.allocated), k + 1);
     assert_int_equal(atomic_load(&o.live), 1);
@@ -102,8 +91,7 @@ GPU_CASE(allocator_memory_holds_trees_and_results) {
     check_bytes(b.context, out, 1);
     td_ok(tdict_to_device(b.context, out, tdict_cpu(), NULL, &back, err));
     check_bytes(b.context, back, 1);
-    tdict_release(back);
-    tdict_release(out);
+    td_release(back, out);
     for (int i = 0; i < 50000 && atomic_load(&o.live); i++) usleep(100);
     assert_int_equal(atomic_load(&o.live), 0);
   }
@@ -124,8 +112,7 @@ GPU_CASE(allocator_memory_holds_trees_and_results) {
   tdict_tensor_release(host);
   td_ok(tdict_tensor_clone(t, NULL, &host, err));
   assert_true(all_bytes(host->data, 1000, 9));
-  tdict_tensor_release(host);
-  tdict_tensor_release(t);
+  td_release(host, t);
   assert_int_equal(atomic_load(&o.live), 0);
   assert_int_equal(atomic_load(&o.allocated), atomic_load(&o.released));
   assert_int_equal(atomic_load(&o.wrong), 0);
@@ -136,46 +123,37 @@ GPU_CASE(allocator_memory_holds_trees_and_results) {
   src = tree_of(10, 2);
   td_ok(tdict_to_device(b.context, src, td_device(), NULL, &out, err));
   check_bytes(b.context, out, 2);
-  tdict_release(out);
-  tdict_release(src);
-  fixture_close(&b);
 }
 
 GPU_CASE(allocator_memory_on_the_default_device) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   own o = {.from = b.memory};
-  tdict_memory *m = memory_of(b.context, &o, (tdict_device){TDICT_DEVICE_AUTO, 0}, false);
+  scoped_memory m = memory_of(b.context, &o, (tdict_device){TDICT_DEVICE_AUTO, 0}, false);
   assert_true(tdict_device_equal(tdict_memory_device(m), tdict_context_device(b.context, NULL)));
-  tdict_memory_release(m);
-  fixture_close(&b);
 }
 
 GPU_CASE(allocator_memory_on_the_host) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   own plain = {.from = NULL}, pinned = {.from = tdict_pinned_memory(b.context)};
   tdict_memory *m[2] = {memory_of(b.context, &plain, tdict_cpu(), false),
                         memory_of(b.context, &pinned, tdict_cpu(), true)};
-  tdict_tree *src = tree_of(200000, 3), *there = NULL, *back = NULL, *again = NULL;
+  scoped_tree src = tree_of(200000, 3), there = NULL;
+  tdict_tree *back = NULL, *again = NULL;
   td_ok(tdict_to_device(b.context, src, td_device(), NULL, &there, err));
   for (int i = 0; i < 2; i++) {
     own *o = i ? &pinned : &plain;
-    tdict_transfer_options t = tdict_transfer_options_default();
-    t.memory = m[i];
+    tdict_transfer_options t = td_with(tdict_transfer_options, memory = m[i]);
     td_ok(tdict_to_device(b.context, there, tdict_cpu(), &t, &back, err));
     assert_int_equal(atomic_load(&o->live), 1);
     assert_int_equal(tdict_is_pinned(back), i);
     check_bytes(b.context, back, 3);
     td_ok(tdict_to_device(b.context, back, td_device(), NULL, &again, err)); /* and as a source */
     check_bytes(b.context, again, 3);
-    tdict_release(again);
-    tdict_release(back);
+    td_release(again, back);
     for (int k = 0; k < 50000 && atomic_load(&o->live); k++) usleep(100);
     assert_int_equal(atomic_load(&o->live), 0);
     tdict_memory_release(m[i]);
   }
-  tdict_release(there);
-  tdict_release(src);
-  fixture_close(&b);
 }
 
 /* Released when copies and recorded uses are done, and not before. */
@@ -199,16 +177,15 @@ static void *open_later(void *user) {
   return NULL;
 }
 SIM_CASE(allocator_memory_is_released_after_its_uses) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   own o = {.from = b.memory};
   tdict_memory *m = memory_of(b.context, &o, td_device(), false);
   tdict_tree *src = tree_of(5000, 4), *out = NULL;
-  tdict_transfer_options t = tdict_transfer_options_default();
   tdict_stream s = {0};
   gate g = {0};
   opener x = {.g = &g, .o = &o};
   pthread_t thread;
-  t.memory = m;
+  tdict_transfer_options t = td_with(tdict_transfer_options, memory = m);
   td_ok(tdict_to_device(b.context, src, td_device(), &t, &out, err));
   td_ok(tdict_stream_create(b.context, td_device(), &s, err));
   td_ok(tdict_sim_launch(s, at_gate, &g, err));
@@ -221,22 +198,19 @@ SIM_CASE(allocator_memory_is_released_after_its_uses) {
   assert_int_equal(atomic_load(&o.released), 1);
   /* nor while a copy is under way */
   td_ok(tdict_sim_hold(b.context, err));
-  tdict_future *f = NULL;
-  td_ok(tdict_to_device_async(b.context, src, td_device(), &t, &f, err));
+  tdict_future *f = td_made(future, tdict_to_device_async(b.context, src, td_device(), &t, &made, err));
   tdict_future_release(f);
   td_rest();
   assert_int_equal(atomic_load(&o.released), 1);
   td_ok(tdict_sim_resume(b.context, err));
   for (int i = 0; i < 50000 && atomic_load(&o.released) < 2; i++) usleep(100);
   assert_int_equal(atomic_load(&o.released), 2);
-  tdict_release(src);
-  tdict_memory_release(m);
+  td_release(src, m);
   tdict_stream_destroy(b.context, s);
-  fixture_close(&b);
 }
 
 GPU_CASE(memory_create_refuses) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   own o = {.from = b.memory};
   tdict_allocator good = allocator_of(&o, td_device(), false), a = good;
   tdict_memory *m = NULL;
@@ -261,8 +235,7 @@ GPU_CASE(memory_create_refuses) {
   /* an allocator that has none, and a result that belongs somewhere else */
   m = memory_of(b.context, &o, td_device(), false);
   tdict_tree *src = tree_of(5000, 5), *out = NULL;
-  tdict_transfer_options t = tdict_transfer_options_default();
-  t.memory = m;
+  tdict_transfer_options t = td_with(tdict_transfer_options, memory = m);
   atomic_store(&o.empty, true);
   td_fails(TDICT_ENOMEM, "allocator", tdict_to_device(b.context, src, td_device(), &t, &out, err));
   td_fails(TDICT_EWRONGDEVICE, "", tdict_to_device(b.context, src, tdict_cpu(), &t, &out, err));
@@ -272,13 +245,11 @@ GPU_CASE(memory_create_refuses) {
   tdict_memory_counts counts;
   tdict_memory_get_counts(m, &counts);
   assert_int_equal(counts.live_bytes, 0);
-  tdict_memory_release(m);
-  tdict_release(src);
-  fixture_close(&b);
+  td_release(m, src);
 }
 
 SIM_CASE(allocator_memory_returns_its_gpu) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   own o = {.from = b.memory}, plain = {.from = NULL};
   tdict_memory *m = memory_of(b.context, &o, td_device(), false), *h = memory_of(b.context, &plain, tdict_cpu(), false);
   assert_ptr_equal(tdict_gpu_of_allocator_memory(m), b.gpu);
@@ -286,7 +257,5 @@ SIM_CASE(allocator_memory_returns_its_gpu) {
   assert_null(tdict_gpu_of_allocator_memory(h));
   assert_null(tdict_gpu_of_allocator_memory(b.memory));
   assert_null(tdict_gpu_of_allocator_memory(NULL));
-  tdict_memory_release(m);
-  tdict_memory_release(h);
-  fixture_close(&b);
+  td_release(m, h);
 }

@@ -26,7 +26,7 @@ static void begin_counting(fixture *b) {
 static void give(const fixture *b, tdict_block *block) { b->memory->ops->free(b->memory, block, NULL, 0); }
 
 GPU_CASE(kept_blocks_are_reused_without_the_driver) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_block first = fixture_take(&b, MIB), again;
   begin_counting(&b);
   for (int i = 0; i < 10; i++) {
@@ -48,12 +48,11 @@ GPU_CASE(kept_blocks_are_reused_without_the_driver) {
   assert_int_equal(num_frees, 1);
   assert_int_equal(fixture_memory(&b).cached_bytes, 0);
   shim_end(&counting, b.d);
-  fixture_close(&b);
 }
 
 /* The smallest that is large enough, and at most an eighth too large; what it is too large is live, too. */
 GPU_CASE(kept_blocks_are_reused_by_size) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_block small = fixture_take(&b, 900 * KIB), fits = fixture_take(&b, 1000 * KIB),
               large = fixture_take(&b, 1024 * KIB);
   void *at[3] = {small.data, fits.data, large.data};
@@ -74,15 +73,12 @@ GPU_CASE(kept_blocks_are_reused_by_size) {
   give(&b, &none);
   give(&b, &next);
   give(&b, &got);
-  fixture_close(&b);
 }
 
 /* No more than device_cache_bytes, no more than was in use at once, no more than the list holds: the oldest go
  * first. */
 GPU_CASE(kept_blocks_are_bounded) {
-  tdict_context_options o = tdict_context_options_default();
-  o.device_cache_bytes = MIB;
-  fixture b = fixture_open(&o);
+  scoped_fixture b = fixture_open(td_options(tdict_context_options, device_cache_bytes = MIB));
   tdict_block blocks[TDICT_KEPT_BLOCKS + 8];
   for (int i = 0; i < 3; i++) blocks[i] = fixture_take(&b, 512 * KIB);
   begin_counting(&b);
@@ -108,7 +104,6 @@ GPU_CASE(kept_blocks_are_bounded) {
   give(&b, &large);
   give(&b, &other);
   assert_int_equal(b.gpu->kept.bytes, 193 * MIB); /* as much as was live at once, so the small ones had to go */
-  fixture_close(&b);
 }
 
 typedef struct held {
@@ -129,7 +124,7 @@ static tdict_fence *use_held(const fixture *b, held *kernel, tdict_stream *strea
 /* A block that a stream still uses is passed by for one that is ready, or for the driver, and is there when it is
  * done. */
 SIM_CASE(kept_blocks_are_reused_after_their_uses) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_stream s;
   held kernel = {false};
   tdict_fence *use = use_held(&b, &kernel, &s);
@@ -151,7 +146,6 @@ SIM_CASE(kept_blocks_are_reused_after_their_uses) {
   give(&b, &second);
   give(&b, &third);
   tdict_stream_destroy(b.context, s);
-  fixture_close(&b);
 }
 
 /* A context that ends while a kept block is in use waits for the use; the block is no leak. */
@@ -163,7 +157,7 @@ SIM_CASE(kept_blocks_are_freed_with_their_gpu) {
   tdict_block busy = fixture_take(&b, MIB);
   tdict_fence *fences[1] = {use};
   b.memory->ops->free(b.memory, &busy, fences, 1);
-  tdict_driver *d = tdict_driver_retain(b.d);
+  scoped_driver d = tdict_driver_retain(b.d);
   atomic_store(&kernel.open, true);
   b.d->ops->stream_synchronize(b.d, s.handle);
   tdict_stream_destroy(b.context, s);
@@ -171,7 +165,6 @@ SIM_CASE(kept_blocks_are_freed_with_their_gpu) {
   tdict_driver_sim_count left;
   tdict_driver_sim_counts(d, 0, &left);
   assert_int_equal(left.num_allocations, 0);
-  tdict_driver_release(d);
 }
 
 /* Threads that free at once keep no more than they may, at no moment. */
@@ -193,9 +186,7 @@ static void *take_and_give(void *user) {
 }
 GPU_CASE(kept_blocks_are_bounded_for_many_threads) {
   enum { THREADS = 8 };
-  tdict_context_options o = tdict_context_options_default();
-  o.device_cache_bytes = 512 * KIB;
-  fixture b = fixture_open(&o);
+  scoped_fixture b = fixture_open(td_options(tdict_context_options, device_cache_bytes = 512 * KIB));
   freeing f[THREADS];
   pthread_t threads[THREADS];
   for (int i = 0; i < THREADS; i++) {
@@ -204,5 +195,4 @@ GPU_CASE(kept_blocks_are_bounded_for_many_threads) {
   }
   for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
   for (int i = 0; i < THREADS; i++) assert_in_range(f[i].most, 0, 512 * KIB);
-  fixture_close(&b);
 }

@@ -12,7 +12,7 @@ static void drain(tdict_driver *d) {
 }
 
 GPU_CASE(stream_create_and_destroy) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   raw_memory *raw = raw_open(b.context, td_device());
   tdict_device_counts begin = fixture_counts(&b);
@@ -55,12 +55,11 @@ GPU_CASE(stream_create_and_destroy) {
   free(found);
   fixture_give(&b, &block);
   raw_close(raw);
-  fixture_close(&b);
 }
 
 /* A stream whose work has not run is destroyed, and its work runs all the same. */
 SIM_CASE(stream_destroy_lets_queued_work_run) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   raw_memory *raw = raw_open(b.context, td_device());
   tdict_stream stream;
@@ -83,12 +82,11 @@ SIM_CASE(stream_destroy_lets_queued_work_run) {
   assert_int_equal(tdict_counted_host_free(d, host, 4096), TDICT_CU_SUCCESS);
   fixture_give(&b, &block);
   raw_close(raw);
-  fixture_close(&b);
 }
 
 CASE(stream_create_refuses) {
-  tdict_driver *d = open_sim();
-  tdict_context *c = NULL;
+  scoped_driver d = open_sim();
+  scoped_context c = NULL;
   tdict_context_options o = tdict_context_options_default();
   td_ok(tdict_context_create_over(&o, d, &c, err));
   tdict_stream s, s_before;
@@ -112,8 +110,6 @@ CASE(stream_create_refuses) {
   td_fails(TDICT_EINVAL, "context is NULL", tdict_sim_resume(NULL, err));
   assert_memory_equal(&s, &s_before, sizeof s);
   assert_memory_equal(&n, &n_before, sizeof n);
-  tdict_context_destroy(c);
-  tdict_driver_release(d);
 }
 
 static tdict_cu refuse_stream(tdict_driver *d, tdict_cu_stream *out, unsigned flags) {
@@ -122,7 +118,7 @@ static tdict_cu refuse_stream(tdict_driver *d, tdict_cu_stream *out, unsigned fl
 }
 
 SIM_CASE(stream_create_fails_with_the_driver) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_device_counts begin = fixture_counts(&b);
   tdict_stream stream = {tdict_cpu(), NULL};
   shim s;
@@ -133,11 +129,10 @@ SIM_CASE(stream_create_fails_with_the_driver) {
   assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
   assert_null(stream.handle);
   assert_int_equal(fixture_counts(&b).num_streams, begin.num_streams);
-  fixture_close(&b);
 }
 
 GPU_CASE(context_counts_follow_use) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_device_counts begin = fixture_counts(&b), now;
   tdict_storage *pinned = NULL;
   tdict_block block = fixture_take(&b, 3 * MIB);
@@ -153,11 +148,10 @@ GPU_CASE(context_counts_follow_use) {
   tdict_context_trim(b.context, tdict_cpu(), 0);
   assert_int_equal(fixture_counts(&b).pinned_bytes, begin.pinned_bytes);
   assert_int_equal(fixture_counts(&b).peak_pinned_bytes, now.peak_pinned_bytes);
-  fixture_close(&b);
 }
 
 GPU_CASE(context_trim) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_memory *pinned = tdict_pinned_memory(b.context);
   tdict_memory_counts n;
   tdict_storage *s[3] = {NULL, NULL, NULL};
@@ -183,5 +177,4 @@ GPU_CASE(context_trim) {
   tdict_context_trim(b.context, tdict_cpu(), 0);
   tdict_memory_get_counts(pinned, &n);
   assert_int_equal(n.cached_bytes, 0);
-  fixture_close(&b);
 }

@@ -13,7 +13,7 @@ static totals read_totals(const tdict_driver *d) {
 }
 
 GPU_CASE(counts_follow_create_and_destroy) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   totals begin = read_totals(d), now;
   tdict_cu_stream stream;
@@ -42,7 +42,6 @@ GPU_CASE(counts_follow_create_and_destroy) {
   assert_int_equal(now.events, begin.events);
   assert_int_equal(now.pinned, begin.pinned);
   free(pages);
-  fixture_close(&b);
 }
 
 SIM_CASE(counts_ignore_failed_calls) {
@@ -84,7 +83,7 @@ static void *make_often(void *user) {
 }
 
 GPU_CASE(counts_from_many_threads) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   pthread_t threads[4];
   totals begin = read_totals(b.d);
   for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, make_often, &b), 0);
@@ -97,5 +96,4 @@ GPU_CASE(counts_from_many_threads) {
   assert_true(end.peak >= begin.pinned + 4096 && end.peak <= begin.pinned + 4 * 4096);
   end.peak = begin.peak;
   assert_memory_equal(&begin, &end, sizeof begin);
-  fixture_close(&b);
 }

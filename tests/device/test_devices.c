@@ -5,7 +5,6 @@
 
 #include "core/memory/pinned_pool.h"
 #include "device/gpu_help.h"
-#include "support/fail_alloc.h"
 
 static tdict_status create(const tdict_context_options *options, tdict_driver *driver, tdict_pool *pool,
                            tdict_devices **out, tdict_error *err) {
@@ -15,8 +14,7 @@ static tdict_status create(const tdict_context_options *options, tdict_driver *d
 }
 
 static tdict_context_options options_for(tdict_device device) {
-  tdict_context_options o = tdict_context_options_default();
-  o.device = device;
+  tdict_context_options o = td_with(tdict_context_options, device = device);
   return o;
 }
 static const tdict_device any = {TDICT_DEVICE_AUTO, 0};
@@ -46,7 +44,7 @@ static void check_absent(tdict_devices *devices, tdict_device device, const char
 }
 
 CASE(devices_auto_prefers_cuda) {
-  tdict_driver *d = open_as_cuda();
+  scoped_driver d = open_as_cuda();
   tdict_devices *devices = open_devices(any, d);
   tdict_error why, untouched;
   tdict_gpu *gpu, *same;
@@ -67,11 +65,10 @@ CASE(devices_auto_prefers_cuda) {
   check_absent(devices, (tdict_device){99, 0}, "99");
   tdict_devices_destroy(devices);
   assert_int_equal(atomic_load(&d->refs), 1);
-  tdict_driver_release(d);
 }
 
 CASE(devices_auto_takes_sim_without_cuda) {
-  tdict_driver *d = open_sim();
+  scoped_driver d = open_sim();
   tdict_devices *devices = open_devices(any, d);
   tdict_error why = {0};
   assert_true(tdict_device_equal(tdict_devices_default(devices, &why), tdict_sim(0)));
@@ -82,11 +79,10 @@ CASE(devices_auto_takes_sim_without_cuda) {
   check_absent(devices, tdict_cuda(0), "cuda:0 is absent");
   check_absent(devices, tdict_sim(1), "sim:1 is absent");
   tdict_devices_destroy(devices);
-  tdict_driver_release(d);
 }
 
 CASE(devices_cpu_may_be_the_default) {
-  tdict_driver *d = open_as_cuda();
+  scoped_driver d = open_as_cuda();
   tdict_devices *devices = open_devices(tdict_cpu(), d);
   tdict_error why = {0};
   tdict_gpu *gpu = NULL;
@@ -102,12 +98,11 @@ CASE(devices_cpu_may_be_the_default) {
   tdict_devices_destroy(devices);
   tdict_storage_release(s);
   assert_int_equal(atomic_load(&d->refs), 1);
-  tdict_driver_release(d);
 }
 
 /* Pinned memory may outlive the context's threads, and is then had without them. */
 CASE(devices_pinned_memory_forgets_the_threads) {
-  tdict_driver *d = open_sim();
+  scoped_driver d = open_sim();
   tdict_context_options o = options_for(tdict_sim(0));
   tdict_devices *devices = NULL;
   tdict_pool *pool = NULL;
@@ -120,10 +115,8 @@ CASE(devices_pinned_memory_forgets_the_threads) {
   tdict_pool_destroy(pool);
   td_ok(tdict_storage_create(kept->memory, (size_t)8 << 20, true, &later, err));
   assert_int_equal(tdict_pinned_pool_way(pinned, later), TDICT_PINNED_REGISTERED);
-  tdict_storage_release(kept);
-  tdict_storage_release(later);
+  td_release(kept, later);
   assert_int_equal(atomic_load(&d->refs), 1);
-  tdict_driver_release(d);
 }
 
 static shim broken;
@@ -134,7 +127,7 @@ static tdict_cu no_context(tdict_driver *d, int ordinal, tdict_cu_context *out) 
 
 /* A gpu that is there and does not open: no context is refused for it unless it was named. */
 CASE(devices_broken_gpu_is_absent_with_its_reason) {
-  tdict_driver *d = open_as_cuda();
+  scoped_driver d = open_as_cuda();
   shim_begin(&broken, d);
   broken.ops.ctx_retain = no_context;
   tdict_context_options o = options_for(tdict_cuda(0));
@@ -156,12 +149,11 @@ CASE(devices_broken_gpu_is_absent_with_its_reason) {
   tdict_gpu *gpu = NULL;
   td_ok(tdict_devices_gpu(devices, tdict_cuda(0), &gpu, err)); /* it works again, and is not absent for ever */
   tdict_devices_destroy(devices);
-  tdict_driver_release(d);
 }
 
 CASE(devices_keep_one_memory_per_absent_device) {
   enum { COUNT = 300 };
-  tdict_driver *d = open_sim();
+  scoped_driver d = open_sim();
   tdict_devices *devices = open_devices(any, d);
   tdict_memory *memories[COUNT];
   for (int i = 0; i < COUNT; i++) {
@@ -181,11 +173,10 @@ CASE(devices_keep_one_memory_per_absent_device) {
   tdict_block block;
   td_fails(TDICT_ENOMEM, "host memory", none->ops->allocate(none, 1, &block, err));
   tdict_devices_destroy(devices);
-  tdict_driver_release(d);
 }
 
 CASE(devices_create_refuses) {
-  tdict_driver *d = open_sim();
+  scoped_driver d = open_sim();
   tdict_devices *devices = NULL;
   tdict_context_options o = options_for(tdict_sim(1));
   td_fails(TDICT_ENODEVICE, "sim:1 is absent", create(&o, d, NULL, &devices, err));
@@ -205,7 +196,6 @@ CASE(devices_create_refuses) {
   sim.struct_size = 3;
   td_fails(TDICT_EINVAL, "sim options", create(&o, NULL, NULL, &devices, err));
   assert_null(devices);
-  tdict_driver_release(d);
 }
 
 CASE(devices_sim_options_are_used) {
@@ -234,7 +224,7 @@ CASE(devices_sim_options_are_used) {
 }
 
 CASE(devices_create_survives_enomem) {
-  tdict_driver *d = open_sim();
+  scoped_driver d = open_sim();
   tdict_context_options o = options_for(any);
   bool refused = true;
   int rounds = 0;
@@ -253,7 +243,6 @@ CASE(devices_create_survives_enomem) {
     assert_int_equal(atomic_load(&d->refs), 1);
   }
   assert_true(rounds > 5);
-  tdict_driver_release(d);
 }
 
 typedef struct opener {
@@ -271,7 +260,7 @@ static void *open_gpu(void *user) {
 CASE(devices_open_each_gpu_once) {
   enum { THREADS = 6 };
   tdict_sim_options sim = small_sim();
-  tdict_driver *d = NULL;
+  scoped_driver d = NULL;
   opener openers[THREADS];
   pthread_t threads[THREADS];
   sim.num_devices = 2;
@@ -291,5 +280,4 @@ CASE(devices_open_each_gpu_once) {
   }
   assert_int_equal(atomic_load(&d->num_streams), 2 * streams); /* what one gpu needs, once more */
   tdict_devices_destroy(devices);
-  tdict_driver_release(d);
 }

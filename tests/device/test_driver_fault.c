@@ -32,6 +32,7 @@ static void close_pair(pair *p) {
   assert_int_equal(atomic_load(&p->inner->refs), 1); /* its reference is given back */
   tdict_driver_release(p->inner);
 }
+#define scoped_pair TD_SCOPED(close_pair, pair)
 
 static void arm(tdict_driver *d, tdict_fault_kind kind, int64_t n, bool lasts) {
   const tdict_fault fault = {.kinds = TDICT_FAULT_BIT(kind), .n = n, .code = TDICT_CU_UNKNOWN, .lasts = lasts};
@@ -39,7 +40,7 @@ static void arm(tdict_driver *d, tdict_fault_kind kind, int64_t n, bool lasts) {
 }
 
 CASE(driver_fault_forwards_every_call) {
-  pair p = open_pair();
+  scoped_pair p = open_pair();
   tdict_driver *d = p.d;
   assert_int_equal(d->device_type, TDICT_DEVICE_SIM);
   assert_int_equal(atomic_load(&p.inner->refs), 2);
@@ -85,11 +86,10 @@ CASE(driver_fault_forwards_every_call) {
   CU(SUCCESS, host_free, from, BYTES);
   CU(SUCCESS, host_free, to, BYTES);
   CU(SUCCESS, mem_free, device);
-  close_pair(&p);
 }
 
 CASE(driver_fault_nth_call_fails) {
-  pair p = open_pair();
+  scoped_pair p = open_pair();
   tdict_driver *d = p.d;
   tdict_cu_event events[4];
   tdict_cu_stream s = NULL;
@@ -118,12 +118,11 @@ CASE(driver_fault_nth_call_fails) {
   CU(SUCCESS, event_record, events[0], s);
   for (int i = 0; i < 4; i++) CU(SUCCESS, event_destroy, events[i]);
   CU(SUCCESS, stream_destroy, s);
-  close_pair(&p);
 }
 
 /* What is to fail is not begun; what waits or ends takes effect all the same. */
 CASE(driver_fault_fails_before_or_after_the_call) {
-  pair p = open_pair();
+  scoped_pair p = open_pair();
   tdict_driver *d = p.d;
   tdict_driver_sim_count counts;
   unsigned char *host = make_pinned(d, 4096, 3);
@@ -155,7 +154,6 @@ CASE(driver_fault_fails_before_or_after_the_call) {
   assert_int_equal(counts.num_streams, 0);
   assert_int_equal(counts.pinned_bytes, 0);
   assert_int_equal(counts.num_allocations, 0);
-  close_pair(&p);
 }
 
 typedef struct caller {
@@ -172,7 +170,7 @@ static void *run_caller(void *argument) {
 }
 
 CASE(driver_fault_stalls_until_released) {
-  pair p = open_pair();
+  scoped_pair p = open_pair();
   tdict_driver *d = p.d;
   caller c = {.d = d, .event = make_event(d)};
   for (int round = 0; round < 3; round++) {
@@ -194,7 +192,6 @@ CASE(driver_fault_stalls_until_released) {
     assert_false(tdict_driver_fault_is_stalled(d));
   }
   CU(SUCCESS, event_destroy, c.event);
-  close_pair(&p);
 }
 
 static _Thread_local int depth;
@@ -205,7 +202,7 @@ static void around(bool begins) {
   if (depth > most) most = depth;
 }
 CASE(driver_fault_calls_the_around_hook) {
-  pair p = open_pair();
+  scoped_pair p = open_pair();
   tdict_driver *d = p.d;
   tdict_cu_event e;
   tdict_driver_fault_set_around(d, around);
@@ -218,22 +215,20 @@ CASE(driver_fault_calls_the_around_hook) {
   assert_int_equal(most, 1);
   assert_int_equal(depth, 0);
   tdict_driver_fault_set_around(d, NULL);
-  close_pair(&p);
 }
 
 /* A context over it, and every kind's name. */
 /* The controls of the simulated device reach it through what stands before it, twice here. */
 CASE(driver_fault_wraps_a_held_device) {
   tdict_sim_options sim = sim_options(false);
-  tdict_context_options o = tdict_context_options_default();
-  tdict_driver *inner = NULL, *middle = NULL, *d = NULL;
-  tdict_context *c = NULL;
+  scoped_driver inner = NULL, middle = NULL, d = NULL;
+  scoped_context c = NULL;
   tdict_driver_sim_count counts;
   tdict_stream s;
   void *host;
   char *there;
   tdict_cu_context context;
-  o.device = tdict_sim(0);
+  tdict_context_options o = td_with(tdict_context_options, device = tdict_sim(0));
   td_ok(tdict_driver_sim_open(&sim, &inner, err));
   td_ok(tdict_driver_fault_open(inner, &middle, err));
   td_ok(tdict_driver_fault_open(middle, &d, err));
@@ -259,50 +254,36 @@ CASE(driver_fault_wraps_a_held_device) {
   CU(SUCCESS, ctx_pop, &context);
   CU(SUCCESS, ctx_release, 0);
   tdict_stream_destroy(c, s);
-  tdict_context_destroy(c);
-  tdict_driver_release(d);
-  tdict_driver_release(middle);
-  tdict_driver_release(inner);
 }
 
 /* A context whose default device is the cpu pins through a GPU. If this GPU cannot be opened, errors give its
  * reason. */
 CASE(pinned_memory_is_absent_for_a_reason) {
   tdict_sim_options sim = sim_options(false);
-  tdict_driver *inner = NULL, *d = NULL;
-  td_ok(tdict_driver_sim_open(&sim, &inner, err));
+  scoped_driver inner = td_made(driver, tdict_driver_sim_open(&sim, &made, err)), d = NULL;
   td_ok(tdict_driver_fault_open(inner, &d, err));
-  tdict_context_options o = tdict_context_options_default();
-  tdict_context *context = NULL;
+  scoped_context context = NULL;
   tdict_tensor *t = NULL;
-  o.device = tdict_cpu();
-  o.num_threads = 1;
+  tdict_context_options o = td_with(tdict_context_options, device = tdict_cpu(), num_threads = 1);
   arm(d, TDICT_FAULT_POOL, 1, true);
   td_ok(tdict_context_create_over(&o, d, &context, err));
   td_fails(TDICT_ENODEVICE, "pinned memory needs a device that reads it: ",
            tdict_tensor_empty(TDICT_U8, 1, (int64_t[]){64}, tdict_pinned_memory(context), &t, err));
   assert_non_null(strstr(td_last_error.message, "cuMemPoolCreate returned 999"));
   assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
-  tdict_context_destroy(context);
-  tdict_driver_release(d);
-  tdict_driver_release(inner);
 }
 
 CASE(driver_fault_under_a_context) {
   tdict_sim_options sim = sim_options(false);
-  tdict_driver *inner = NULL, *d = NULL;
-  td_ok(tdict_driver_sim_open(&sim, &inner, err));
+  scoped_driver inner = td_made(driver, tdict_driver_sim_open(&sim, &made, err)), d = NULL;
   td_ok(tdict_driver_fault_open(inner, &d, err));
-  tdict_context_options o = tdict_context_options_default();
   tdict_context *context = NULL;
-  o.device = tdict_sim(0);
-  o.num_threads = 1;
+  tdict_context_options o = td_with(tdict_context_options, device = tdict_sim(0), num_threads = 1);
   arm(d, TDICT_FAULT_POOL, 1, false);
   td_fails(TDICT_EDEVICE, "cuMemPoolCreate returned 999", tdict_context_create_over(&o, d, &context, err));
   assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
   assert_null(context);
-  td_ok(tdict_context_create_over(&o, d, &context, err));
-  tdict_context_destroy(context);
+  tdict_context_destroy(td_made(context, tdict_context_create_over(&o, d, &made, err)));
   assert_int_equal(atomic_load(&d->refs), 1);
   tdict_fault_live live, none = {0};
   tdict_driver_fault_get_live(d, &live);
@@ -312,6 +293,4 @@ CASE(driver_fault_under_a_context) {
       assert_string_not_equal(tdict_fault_kind_name((tdict_fault_kind)i), tdict_fault_kind_name((tdict_fault_kind)k));
   assert_string_equal(tdict_fault_kind_name(TDICT_FAULT_END), "end");
   assert_string_equal(tdict_fault_kind_name(TDICT_NUM_FAULT_KINDS), "?");
-  tdict_driver_release(d);
-  tdict_driver_release(inner);
 }

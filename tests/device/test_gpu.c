@@ -4,7 +4,6 @@
 
 #include "device/counted.h"
 #include "device/gpu_help.h"
-#include "support/fail_alloc.h"
 
 static int exchange_mode(tdict_driver *d, int mode) {
   CU(SUCCESS, capture_mode, &mode);
@@ -33,7 +32,7 @@ static const char *scope_leaves(tdict_gpu *gpu, tdict_cu_context outside) {
 static void *scope_on_a_new_thread(void *user) { return (void *)(uintptr_t)scope_leaves(user, NULL); }
 
 GPU_CASE(gpu_scope_leaves_the_thread_as_found) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   const char *wrong = scope_leaves(b.gpu, b.gpu->context); /* the fixture's own is current */
   assert_null(wrong);
   tdict_gpu_leave(b.gpu, &b.scope);
@@ -45,7 +44,6 @@ GPU_CASE(gpu_scope_leaves_the_thread_as_found) {
   assert_int_equal(pthread_create(&thread, NULL, scope_on_a_new_thread, b.gpu), 0);
   pthread_join(thread, &result);
   assert_null(result);
-  fixture_close(&b);
 }
 
 static tdict_cu refuse_push(tdict_driver *d, tdict_cu_context context) {
@@ -54,7 +52,7 @@ static tdict_cu refuse_push(tdict_driver *d, tdict_cu_context context) {
 }
 
 SIM_CASE(gpu_enter_fails_with_the_drivers_code) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_gpu_scope scope;
   tdict_block block = {0};
   tdict_memory_counts before = fixture_memory(&b);
@@ -69,23 +67,21 @@ SIM_CASE(gpu_enter_fails_with_the_drivers_code) {
   shim_end(&s, b.d);
   tdict_memory_counts after = fixture_memory(&b);
   assert_memory_equal(&before, &after, sizeof before);
-  fixture_close(&b);
 }
 
 GPU_CASE(gpu_check_separates_out_of_memory) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   td_ok(tdict_gpu_check(b.gpu, TDICT_CU_SUCCESS, "cuX", err));
   td_fails(TDICT_ENOMEM, "cuX", tdict_gpu_check(b.gpu, TDICT_CU_OUT_OF_MEMORY, "cuX", err));
   assert_int_equal(td_last_error.native, TDICT_CU_OUT_OF_MEMORY);
   td_fails(TDICT_EDEVICE, "cuY", tdict_gpu_check(b.gpu, TDICT_CU_INVALID_VALUE, "cuY", err));
   assert_non_null(strstr(td_last_error.message, "INVALID_VALUE"));
   td_fails(TDICT_EDEVICE, "12345", tdict_gpu_check(b.gpu, 12345, "cuZ", err)); /* a code that no driver knows */
-  fixture_close(&b);
 }
 
 GPU_CASE(gpu_keeps_idle_streams_and_events) {
   enum { COUNT = 40 };
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_cu_stream streams[COUNT];
   tdict_cu_event events[COUNT];
   tdict_device_counts begin = fixture_counts(&b), most;
@@ -106,11 +102,10 @@ GPU_CASE(gpu_keeps_idle_streams_and_events) {
   assert_in_range(most.num_streams, begin.num_streams, begin.num_streams + COUNT);
   assert_int_equal(fixture_counts(&b).num_streams, most.num_streams);
   assert_int_equal(fixture_counts(&b).num_events, most.num_events);
-  fixture_close(&b);
 }
 
 GPU_CASE(gpu_give_survives_enomem) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_device_counts begin = fixture_counts(&b);
   tdict_cu_stream stream;
   tdict_cu_event event;
@@ -123,7 +118,6 @@ GPU_CASE(gpu_give_survives_enomem) {
   td_fail_alloc_stop();
   assert_int_equal(fixture_counts(&b).num_streams, begin.num_streams);
   assert_int_equal(fixture_counts(&b).num_events, begin.num_events);
-  fixture_close(&b);
 }
 
 typedef struct barrier {
@@ -137,7 +131,7 @@ static void hold_stream(void *user) {
 
 /* Work on `stream` waits for what is on `after`, and what comes later on `after` does not matter. */
 SIM_CASE(gpu_follow_orders_two_streams) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   tdict_cu_stream after, stream;
   barrier first = {false, false}, later = {false, false};
@@ -164,20 +158,17 @@ SIM_CASE(gpu_follow_orders_two_streams) {
   tdict_gpu_give_stream(b.gpu, after);
   CU(SUCCESS, host_free, host, 4096);
   fixture_give(&b, &block);
-  fixture_close(&b);
 }
 
 static tdict_storage *wrap(void *data, size_t bytes, uint32_t flags) {
-  tdict_storage *s = NULL;
-  td_ok(tdict_storage_wrap(data, bytes, tdict_cpu(), flags, &s, err));
-  return s;
+  return td_made(storage, tdict_storage_wrap(data, bytes, tdict_cpu(), flags, &made, err));
 }
 
 GPU_CASE(gpu_is_pinned_asks_the_driver) {
   enum { BYTES = 3 << 20 };
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_storage *own = NULL, *plain = NULL, *claimed, *lied, *silent;
-  char *pages = aligned_alloc(4096, 2 * 4096), *pageable = malloc(4096);
+  scoped_chars pages = aligned_alloc(4096, 2 * 4096), pageable = malloc(4096);
   assert_true(pages && pageable);
   assert_int_equal(tdict_counted_host_register(b.d, pages, 4096), TDICT_CU_SUCCESS);
   td_ok(tdict_storage_create(tdict_pinned_memory(b.context), BYTES, false, &own, err));
@@ -204,13 +195,10 @@ GPU_CASE(gpu_is_pinned_asks_the_driver) {
   tdict_storage *all[] = {own, plain, claimed, lied, silent};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) tdict_storage_release(all[i]);
   assert_int_equal(tdict_counted_host_unregister(b.d, pages, 4096), TDICT_CU_SUCCESS);
-  free(pages);
-  free(pageable);
-  fixture_close(&b);
 }
 
 GPU_CASE(gpu_pinner_registers_and_unregisters) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_pinner p = tdict_gpu_pinner(b.gpu, NULL);
   size_t begin = fixture_counts(&b).pinned_bytes;
   void *pages = aligned_alloc(4096, 4096), *own = NULL;
@@ -227,7 +215,6 @@ GPU_CASE(gpu_pinner_registers_and_unregisters) {
   p.ops->retain(p.self);
   assert_int_equal(atomic_load(&b.gpu->refs), 3); /* the devices', the pinned pool's, ours */
   p.ops->release(p.self);
-  fixture_close(&b);
 }
 
 /* A node that is on no machine: pages are pinned all the same, and the log says so once. */
@@ -235,11 +222,8 @@ static void count_refusals(void *user, int32_t level, const char *text) {
   if (level == TDICT_LOG_INFO && strstr(text, "binding it to node 1023 failed")) ++*(int *)user;
 }
 GPU_CASE(gpu_logs_a_refused_node_once) {
-  tdict_context_options o = tdict_context_options_default();
   int lines = 0;
-  o.log = count_refusals;
-  o.user = &lines;
-  fixture b = fixture_open(&o);
+  scoped_fixture b = fixture_open(td_options(tdict_context_options, log = count_refusals, user = &lines));
   b.gpu->node = 1023;
   tdict_pinner p = tdict_gpu_pinner(b.gpu, NULL);
   for (int i = 0; i < 3; i++) {
@@ -250,7 +234,6 @@ GPU_CASE(gpu_logs_a_refused_node_once) {
     tdict_pinned_pages_put(&p, &pages);
     assert_int_equal(lines, 1);
   }
-  fixture_close(&b);
 }
 
 /* Some calls then use another way and return no error: the log has the cause, once. */
@@ -262,12 +245,9 @@ static void hear_of_kernels(void *user, int32_t level, const char *text) {
   ++*(int *)user;
 }
 GPU_CASE(gpu_logs_kernels_that_cannot_be_loaded_once) {
-  tdict_context_options o = tdict_context_options_default();
   int lines = 0;
   shim s;
-  o.log = hear_of_kernels;
-  o.user = &lines;
-  fixture b = fixture_open(&o);
+  scoped_fixture b = fixture_open(td_options(tdict_context_options, log = hear_of_kernels, user = &lines));
   shim_begin(&s, b.d);
   s.ops.module_load = refuse_module;
   for (int i = 0; i < 3; i++) {
@@ -277,18 +257,16 @@ GPU_CASE(gpu_logs_kernels_that_cannot_be_loaded_once) {
   }
   shim_end(&s, b.d);
   td_ok(tdict_gpu_load_kernels(b.gpu, err));
-  fixture_close(&b);
 }
 
 GPU_CASE(gpu_open_refuses_absent_ordinals) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_gpu *gpu = NULL;
   int count = 0;
   b.d->ops->device_count(b.d, &count);
   td_fails(TDICT_ENODEVICE, "absent", tdict_gpu_open(b.d, count, 0, &gpu, err));
   td_fails(TDICT_ENODEVICE, "absent", tdict_gpu_open(b.d, -1, 0, &gpu, err));
   assert_null(gpu);
-  fixture_close(&b);
 }
 
 /* Opening a gpu step by step: the call that is to fail, by its number. */
@@ -312,7 +290,7 @@ static tdict_cu open_stream(tdict_driver *d, tdict_cu_stream *out, unsigned flag
 }
 
 CASE(gpu_open_leaks_nothing_when_it_fails) {
-  tdict_driver *d = open_sim();
+  scoped_driver d = open_sim();
   tdict_gpu *gpu = NULL;
   tdict_driver_sim_count n;
   shim_begin(&opening, d);
@@ -339,7 +317,6 @@ CASE(gpu_open_leaks_nothing_when_it_fails) {
   td_ok(tdict_gpu_open(d, 0, 0, &gpu, err));
   tdict_gpu_release(gpu);
   shim_end(&opening, d);
-  tdict_driver_release(d);
 }
 
 static int num_unordered_frees;
@@ -351,7 +328,7 @@ static tdict_cu count_free(tdict_driver *d, void *memory) {
 /* Memory of the pool is freed in the order of a stream. compute-sanitizer --track-stream-ordered-races reports
  * cuMemFree() of such memory. */
 CASE(gpu_open_frees_in_the_order_of_the_stream) {
-  tdict_driver *d = open_sim();
+  scoped_driver d = open_sim();
   tdict_gpu *gpu = NULL;
   tdict_driver_sim_count n;
   shim_begin(&opening, d);
@@ -363,7 +340,6 @@ CASE(gpu_open_frees_in_the_order_of_the_stream) {
   tdict_gpu_release(gpu);
   assert_int_equal(num_unordered_frees, 0);
   shim_end(&opening, d);
-  tdict_driver_release(d);
 }
 
 static tdict_cu_stream created, waited_for;
@@ -381,7 +357,7 @@ static tdict_cu note_wait(tdict_driver *d, tdict_cu_stream stream) {
 /* compute-sanitizer --track-stream-ordered-races reports every use of a block by a stream that was created after the
  * host had waited for the allocation, unless the host waits again. */
 CASE(gpu_waits_for_allocations_after_creating_a_stream) {
-  tdict_driver *d = open_sim();
+  scoped_driver d = open_sim();
   tdict_gpu *gpu = NULL;
   tdict_gpu_scope scope;
   tdict_cu_stream stream;
@@ -397,7 +373,6 @@ CASE(gpu_waits_for_allocations_after_creating_a_stream) {
   tdict_gpu_give_stream(gpu, stream);
   tdict_gpu_leave(gpu, &scope);
   tdict_gpu_release(gpu);
-  tdict_driver_release(d);
 }
 
 static tdict_cu no_pools(tdict_driver *d, int ordinal, int attribute, int *value) {
@@ -407,18 +382,17 @@ static tdict_cu no_pools(tdict_driver *d, int ordinal, int attribute, int *value
 }
 
 CASE(gpu_open_needs_memory_pools) {
-  tdict_driver *d = open_sim();
+  scoped_driver d = open_sim();
   tdict_gpu *gpu = NULL;
   shim_begin(&opening, d);
   opening.ops.device_attribute = no_pools;
   td_fails(TDICT_ENODEVICE, "memory pools", tdict_gpu_open(d, 0, 0, &gpu, err));
   shim_end(&opening, d);
   assert_null(gpu);
-  tdict_driver_release(d);
 }
 
 CASE(gpu_open_survives_enomem) {
-  tdict_driver *d = open_sim();
+  scoped_driver d = open_sim();
   tdict_gpu *gpu = NULL;
   bool refused = true;
   int rounds = 0;
@@ -443,11 +417,10 @@ CASE(gpu_open_survives_enomem) {
   tdict_gpu_release(gpu);
   assert_int_equal(atomic_load(&d->refs), 1);
   tdict_gpu_release(NULL);
-  tdict_driver_release(d);
 }
 
 CASE(gpu_release_destroys_what_it_created) {
-  tdict_driver *d = open_sim();
+  scoped_driver d = open_sim();
   tdict_gpu *gpu = NULL;
   tdict_gpu_scope scope;
   tdict_cu_stream stream;
@@ -470,7 +443,6 @@ CASE(gpu_release_destroys_what_it_created) {
   assert_int_equal(atomic_load(&d->num_streams) + atomic_load(&d->num_events), 0);
   assert_int_equal(atomic_load(&d->pinned_bytes), 0);
   assert_int_equal(atomic_load(&d->refs), 1);
-  tdict_driver_release(d);
 }
 
 static void *take_and_give(void *user) {
@@ -490,7 +462,7 @@ static void *take_and_give(void *user) {
 }
 
 GPU_CASE(gpu_from_many_threads) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_device_counts begin = fixture_counts(&b), end;
   pthread_t threads[4];
   for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, b.gpu), 0);
@@ -502,5 +474,4 @@ GPU_CASE(gpu_from_many_threads) {
   end = fixture_counts(&b);
   assert_true(end.num_streams <= begin.num_streams + 8);
   assert_true(end.num_events <= begin.num_events + 4);
-  fixture_close(&b);
 }

@@ -10,7 +10,7 @@ enum { KIB = 1 << 10, MIB = 1 << 20 };
 GPU_CASE(gpu_memory_exact_sizes) {
   static const size_t asked[] = {0, 1, 255, 256, 257, 1000000, 5 * MIB + 1};
   enum { COUNT = sizeof asked / sizeof *asked };
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_block blocks[COUNT];
   size_t sum = 0;
   for (int i = 0; i < COUNT; i++) {
@@ -33,11 +33,10 @@ GPU_CASE(gpu_memory_exact_sizes) {
   for (int i = 0; i < COUNT; i++) fixture_give(&b, &blocks[i]);
   assert_int_equal(fixture_memory(&b).live_bytes, 0);
   assert_true(fixture_memory(&b).peak_bytes >= sum);
-  fixture_close(&b);
 }
 
 GPU_CASE(gpu_memory_reuses_freed_blocks) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_memory_counts n;
   tdict_block block = fixture_take(&b, 64 * MIB);
   fixture_give(&b, &block);
@@ -54,28 +53,23 @@ GPU_CASE(gpu_memory_reuses_freed_blocks) {
   assert_int_equal(n.num_reused, 5);
   assert_int_equal(n.peak_bytes, peak);
   assert_true(peak >= (size_t)64 * MIB && peak < (size_t)128 * MIB);
-  fixture_close(&b);
 }
 
 GPU_CASE(gpu_memory_trims) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_block block = fixture_take(&b, 64 * MIB);
   b.memory->ops->free(b.memory, &block, NULL, 0);
   tdict_gpu_trim(b.gpu, SIZE_MAX);
   assert_true(fixture_memory(&b).cached_bytes >= (size_t)64 * MIB);
   tdict_gpu_trim(b.gpu, 0); /* waits for the free by itself */
   assert_int_equal(fixture_memory(&b).cached_bytes, 0);
-  fixture_close(&b);
 }
 
 GPU_CASE(gpu_memory_without_cache) {
-  tdict_context_options o = tdict_context_options_default();
-  o.device_cache_bytes = 0;
-  fixture b = fixture_open(&o);
+  scoped_fixture b = fixture_open(td_options(tdict_context_options, device_cache_bytes = 0));
   tdict_block block = fixture_take(&b, 64 * MIB);
   fixture_give(&b, &block);
   assert_int_equal(fixture_memory(&b).cached_bytes, 0);
-  fixture_close(&b);
 }
 
 /* Large blocks come from mem_alloc(), are kept like other blocks, and are counted in the same way. A cache that would
@@ -92,9 +86,7 @@ static tdict_cu count_free(tdict_driver *d, void *data) {
 }
 enum { LARGE = 512 * MIB };
 static void take_large(size_t cache_bytes, bool plain) {
-  tdict_context_options o = tdict_context_options_default();
-  o.device_cache_bytes = cache_bytes;
-  fixture b = fixture_open(&o);
+  scoped_fixture b = fixture_open(td_options(tdict_context_options, device_cache_bytes = cache_bytes));
   shim s;
   shim_begin(&s, b.d);
   real_ops = s.real;
@@ -122,7 +114,6 @@ static void take_large(size_t cache_bytes, bool plain) {
   assert_int_equal(fixture_memory(&b).cached_bytes, 0);
   assert_int_equal(fixture_counts(&b).device_bytes, 0);
   shim_end(&s, b.d);
-  fixture_close(&b);
 }
 GPU_CASE(gpu_memory_large_blocks_come_from_the_driver) { take_large(SIZE_MAX, true); }
 GPU_CASE(gpu_memory_large_blocks_that_are_not_kept) { take_large(LARGE - 1, false); }
@@ -139,7 +130,7 @@ static void check_refused(fixture *b, size_t bytes, tdict_status wanted, const c
 }
 
 GPU_CASE(gpu_memory_reports_out_of_memory) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_block block = fixture_take(&b, 512);
   check_refused(&b, (size_t)1 << 50, TDICT_ENOMEM, "no room for 1125899906842624 bytes beside the 512 that are live");
   assert_int_equal(td_last_error.native, TDICT_CU_OUT_OF_MEMORY);
@@ -147,7 +138,6 @@ GPU_CASE(gpu_memory_reports_out_of_memory) {
   tdict_block other = fixture_take(&b, MIB); /* and goes on */
   fixture_give(&b, &other);
   fixture_give(&b, &block);
-  fixture_close(&b);
 }
 
 typedef struct slow_free {
@@ -163,10 +153,8 @@ static void take_a_while(void *user) {
 /* What is on its way back counts as room: the allocation waits for it rather than fail. */
 SIM_CASE(gpu_memory_waits_for_queued_frees) {
   tdict_context_options o = tdict_context_options_default();
-  tdict_sim_options sim = tdict_sim_options_default();
-  sim.memory_bytes = 16 * MIB;
-  o.sim = &sim;
-  fixture b = fixture_open(&o);
+  o.sim = td_options(tdict_sim_options, memory_bytes = 16 * MIB);
+  scoped_fixture b = fixture_open(&o);
   slow_free f = {false, false};
   tdict_block block = fixture_take(&b, 12 * MIB);
   td_ok(tdict_sim_launch((tdict_stream){td_device(), b.gpu->free_stream}, take_a_while, &f, err));
@@ -178,7 +166,6 @@ SIM_CASE(gpu_memory_waits_for_queued_frees) {
   fixture_give(&b, &block);
   block = fixture_take(&b, 13 * MIB); /* in the way now: what is cached */
   fixture_give(&b, &block);
-  fixture_close(&b);
 }
 
 static bool slow_poll(tdict_fence *fence) { return fence == NULL; }
@@ -204,7 +191,7 @@ SIM_CASE(gpu_memory_is_freed_after_its_fences) {
     tdict_fence fence;
     atomic_bool *seen;
   } slow = {{&ops}, &waited};
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_fence *fences[1] = {&slow.fence};
   tdict_block block = fixture_take(&b, 4096);
   shim_begin(&freeing, b.d);
@@ -213,7 +200,6 @@ SIM_CASE(gpu_memory_is_freed_after_its_fences) {
   shim_end(&freeing, b.d);
   assert_true(atomic_load(&waited));
   assert_false(atomic_load(&freed_too_early));
-  fixture_close(&b);
 }
 
 /* A rectangle copied by the library and the same by two loops; the rest of the destination keeps its 0xA5. */
@@ -234,7 +220,7 @@ static void copy_by_loops(const rect_case *r, unsigned char *dst, const unsigned
 }
 
 static void check_copies(fixture *b, raw_memory *raw, tdict_direction direction) {
-  unsigned char *source = malloc(ROOM), *wanted = malloc(ROOM), *found = malloc(ROOM);
+  scoped_bytes source = malloc(ROOM), wanted = malloc(ROOM), found = malloc(ROOM);
   tdict_block src = fixture_take(b, ROOM), dst = fixture_take(b, ROOM);
   assert_true(source && wanted && found);
   for (size_t i = 0; i < sizeof rects / sizeof *rects; i++) {
@@ -254,19 +240,15 @@ static void check_copies(fixture *b, raw_memory *raw, tdict_direction direction)
   }
   fixture_give(b, &src);
   fixture_give(b, &dst);
-  free(source);
-  free(wanted);
-  free(found);
 }
 
 GPU_CASE(gpu_memory_copies_rectangles) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   raw_memory *raw = raw_open(b.context, td_device());
   check_copies(&b, raw, TDICT_COPY_IN);
   check_copies(&b, raw, TDICT_COPY_OUT);
   check_copies(&b, raw, TDICT_COPY_WITHIN);
   raw_close(raw);
-  fixture_close(&b);
 }
 
 /* To the host in pieces: rows wider than the pinned buffer, and more rows than it holds. */
@@ -276,7 +258,7 @@ GPU_CASE(gpu_memory_copies_to_host_in_pieces) {
                                     {TDICT_GPU_BOUNCE_BYTES, 3, TDICT_GPU_BOUNCE_BYTES, TDICT_GPU_BOUNCE_BYTES},
                                     {TDICT_GPU_BOUNCE_BYTES + 1, 1, 0, 0}};
   enum { BYTES = 7 * MIB };
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   raw_memory *raw = raw_open(b.context, td_device());
   unsigned char *source = malloc(BYTES), *found = malloc(BYTES);
   tdict_block block = fixture_take(&b, BYTES);
@@ -300,7 +282,6 @@ GPU_CASE(gpu_memory_copies_to_host_in_pieces) {
   free(source);
   free(found);
   raw_close(raw);
-  fixture_close(&b);
 }
 
 static shim pitching;
@@ -312,7 +293,7 @@ static tdict_cu refuse_long_pitch(tdict_driver *d, const tdict_cu_rect *r, tdict
 GPU_CASE(gpu_queue_rect_rows_far_apart) {
   enum { WIDTH = 5000 };
   static const int64_t pitch = ((int64_t)1 << 31) + 512;
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   raw_memory *raw = raw_open(b.context, td_device());
   unsigned char source[2 * WIDTH], found[2 * WIDTH];
   tdict_block block = fixture_take(&b, (size_t)pitch + WIDTH);
@@ -331,12 +312,11 @@ GPU_CASE(gpu_queue_rect_rows_far_apart) {
   assert_memory_equal(found, source + WIDTH, WIDTH);
   fixture_give(&b, &block);
   raw_close(raw);
-  fixture_close(&b);
 }
 
 GPU_CASE(gpu_queue_rect_negative_pitches) {
   enum { WIDTH = 100, HEIGHT = 20, BYTES = WIDTH * HEIGHT };
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   raw_memory *raw = raw_open(b.context, td_device());
   unsigned char found[BYTES];
@@ -357,7 +337,6 @@ GPU_CASE(gpu_queue_rect_negative_pitches) {
   assert_int_equal(tdict_counted_host_free(d, host, BYTES), TDICT_CU_SUCCESS);
   fixture_give(&b, &block);
   raw_close(raw);
-  fixture_close(&b);
 }
 
 /* Pinned memory that is registered in pieces. The driver refuses a copy over the border of two (the simulated one,
@@ -397,9 +376,7 @@ static void copy_over_border(fixture *b, char *at, char *device, tdict_cu_stream
 }
 
 GPU_CASE(gpu_copies_are_split_at_registrations) {
-  tdict_context_options o = tdict_context_options_default();
-  o.pin_piece_bytes = TDICT_PINNED_PIECE;
-  fixture b = fixture_open(&o);
+  scoped_fixture b = fixture_open(td_options(tdict_context_options, pin_piece_bytes = TDICT_PINNED_PIECE));
   raw_memory *raw = raw_open(b.context, td_device());
   tdict_storage *pinned = NULL;
   tdict_block block = fixture_take(&b, AROUND);
@@ -414,7 +391,6 @@ GPU_CASE(gpu_copies_are_split_at_registrations) {
   tdict_storage_release(pinned);
   fixture_give(&b, &block);
   raw_close(raw);
-  fixture_close(&b);
 }
 
 /* Copies that are queued together are right with a driver that has a call for it and with one that has none. */
@@ -426,7 +402,7 @@ static tdict_cu no_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_cop
 
 GPU_CASE(gpu_queue_copies) {
   enum { COUNT = TDICT_CU_MOST_COPIES, BYTES = COUNT * 3000 };
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   raw_memory *raw = raw_open(b.context, td_device());
   static unsigned char sent[BYTES], found[BYTES];
@@ -466,12 +442,11 @@ GPU_CASE(gpu_queue_copies) {
   assert_int_equal(tdict_counted_host_free(d, host, BYTES), TDICT_CU_SUCCESS);
   fixture_give(&b, &block);
   raw_close(raw);
-  fixture_close(&b);
 }
 
 GPU_CASE(gpu_memory_fills) {
   enum { BYTES = 100003 };
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   raw_memory *raw = raw_open(b.context, td_device());
   unsigned char *found = malloc(BYTES);
   tdict_block block = fixture_take(&b, BYTES);
@@ -485,7 +460,6 @@ GPU_CASE(gpu_memory_fills) {
   fixture_give(&b, &block);
   free(found);
   raw_close(raw);
-  fixture_close(&b);
 }
 
 /* A copy that fails half way is drained before its stream, its buffer and the program's memory are anyone's again. */
@@ -503,7 +477,7 @@ static tdict_cu count_waits(tdict_driver *d, tdict_cu_stream stream) {
 }
 
 SIM_CASE(gpu_memory_drains_a_copy_that_fails) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   char host[512] = {0};
   tdict_block block = fixture_take(&b, 4096);
   shim_begin(&failing, b.d);
@@ -521,17 +495,15 @@ SIM_CASE(gpu_memory_drains_a_copy_that_fails) {
   }
   shim_end(&failing, b.d);
   fixture_give(&b, &block);
-  fixture_close(&b);
 }
 
 GPU_CASE(gpu_of_memory_returns_its_gpu) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   assert_ptr_equal(tdict_gpu_of_memory(b.memory), b.gpu);
   assert_null(tdict_gpu_of_memory(NULL));
   assert_null(tdict_gpu_of_memory(tdict_pinned_memory(b.context)));
   assert_null(tdict_gpu_of_memory(tdict_device_memory(b.context, tdict_cpu())));
   assert_false(b.memory->pinned);
-  fixture_close(&b);
 }
 
 static void *use_memory(void *user) {
@@ -552,7 +524,7 @@ static void *use_memory(void *user) {
 }
 
 GPU_CASE(gpu_memory_from_many_threads) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   pthread_t threads[4];
   for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, use_memory, b.memory), 0);
   for (int i = 0; i < 4; i++) {
@@ -562,5 +534,4 @@ GPU_CASE(gpu_memory_from_many_threads) {
   }
   assert_int_equal(fixture_memory(&b).live_bytes, 0);
   assert_int_equal(fixture_memory(&b).num_allocations, 120);
-  fixture_close(&b);
 }

@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 
 #include "core/base/error.h"
-#include "support/fail_alloc.h"
 #include "support/test.h"
 
 /* A fence that notes what was asked of it. */

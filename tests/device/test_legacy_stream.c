@@ -14,7 +14,7 @@ static void until_open(void *user) {
 
 /* A fill comes after the copy that the program has queued on the legacy stream. A function blocks this copy. */
 SIM_CASE(gpu_memory_fills_after_the_legacy_stream) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   tdict_block block = fixture_take(&b, BYTES);
   raw_memory *raw = raw_open(b.context, td_device());
@@ -38,5 +38,4 @@ SIM_CASE(gpu_memory_fills_after_the_legacy_stream) {
   CU(SUCCESS, host_free, host, BYTES);
   raw_close(raw);
   fixture_give(&b, &block);
-  fixture_close(&b);
 }

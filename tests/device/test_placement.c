@@ -16,7 +16,7 @@ static tdict_placement find(const machine *m) {
 }
 
 CASE(placement_uses_the_node_of_the_gpu) {
-  machine m = make_machine("0-1\n", "1\n");
+  scoped_machine m = make_machine("0-1\n", "1\n");
   put_file(&m, "devices/system/node/node0/cpulist", "0-7\n");
   put_file(&m, "devices/system/node/node1/cpulist", "8-9,11,14-15\n");
   tdict_placement p = find(&m);
@@ -29,18 +29,16 @@ CASE(placement_uses_the_node_of_the_gpu) {
   p = tdict_placement_find(m.root, bus, &mask); /* the mask allows none of them */
   assert_int_equal(p.kind, TDICT_PLACEMENT_ELSEWHERE);
   assert_true(td_cpus_equal(&p.cpus, &mask));
-  drop_machine(&m);
 }
 
 CASE(placement_knows_processors_above_1024) {
-  machine m = make_machine("0-1\n", "1\n");
+  scoped_machine m = make_machine("0-1\n", "1\n");
   const tdict_cpus mask = td_cpus(1500, 8191);
   put_file(&m, "devices/system/node/node1/cpulist", "1000-1999,8190-8191\n");
   const tdict_placement p = tdict_placement_find(m.root, bus, &mask);
   char text[64];
   assert_int_equal(p.kind, TDICT_PLACEMENT_NODE);
   assert_string_equal(tdict_cpus_format(&p.cpus, text, sizeof text), "1500-1999,8190-8191");
-  drop_machine(&m);
 }
 
 CASE(placement_reports_unknown_node) {
@@ -97,7 +95,7 @@ static void keep_text(void *user, int32_t level, const char *text) {
 CASE(gpu_open_finds_its_memory_node) {
   enum { ONE_NODE, NOT_KNOWN, KNOWN };
   for (int kind = ONE_NODE; kind <= KNOWN; kind++) {
-    machine m = make_machine(kind == ONE_NODE ? "0\n" : "0-1\n", NULL);
+    scoped_machine m = make_machine(kind == ONE_NODE ? "0\n" : "0-1\n", NULL);
     if (kind != NOT_KNOWN) put_nodes(&m, kind == ONE_NODE ? 0 : 1, 0);
     tdict_devices *devices = open_on(&m);
     for (int i = 0; i < 2; i++) {
@@ -106,23 +104,21 @@ CASE(gpu_open_finds_its_memory_node) {
       assert_int_equal(gpu->node, kind == KNOWN ? 1 - i : -1);
       assert_int_equal(tdict_gpu_pinner(gpu, NULL).node, gpu->node);
     }
-    tdict_storage *s = NULL;
-    td_ok(tdict_storage_create(tdict_devices_pinned(devices), 1, true, &s, err));
+    tdict_storage *s = td_made(storage, tdict_storage_create(tdict_devices_pinned(devices), 1, true, &made, err));
     assert_int_equal(((tdict_pinned_block *)s->block.cookie)->run->pages.node, kind == KNOWN ? 1 : -1);
     tdict_storage_release(s);
     tdict_devices_destroy(devices);
-    drop_machine(&m);
   }
 }
 
 /* One of this machine's own processors plays the gpu's node. */
 SIM_CASE(placement_moves_the_workers) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_cpus own, first;
   char text[256] = "", list[32];
   tdict_log *log;
   tdict_pool *pool;
-  machine m = make_machine("0-1\n", NULL);
+  scoped_machine m = make_machine("0-1\n", NULL);
   assert_true(tdict_cpus_read(&own));
   size_t cpu = 0;
   while (!CPU_ISSET_S(cpu, sizeof own.sets, own.sets)) cpu++;
@@ -146,6 +142,4 @@ SIM_CASE(placement_moves_the_workers) {
   assert_true(td_cpus_equal(&mask, &own)); /* the program's own thread stays where it was */
   tdict_pool_destroy(pool);
   tdict_log_release(log);
-  drop_machine(&m);
-  fixture_close(&b);
 }

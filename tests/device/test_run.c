@@ -4,7 +4,6 @@
 #include "device/gpu_open.h"
 #include "device/kernels/image.h"
 #include "support/driver_fault.h"
-#include "support/fail_alloc.h"
 
 enum { ROWS = 700, BYTES = ROWS * 8 };
 
@@ -67,6 +66,7 @@ static void close_case(run_case *c) {
   fixture_give(&c->b, &c->dst);
   fixture_close(&c->b);
 }
+#define scoped_run_case TD_SCOPED(close_case, run_case)
 static tdict_status run(const run_case *c, tdict_kernel_work *work, tdict_run_order *order, tdict_error *err) {
   return c->b.memory->ops->run(c->b.memory, work, order, err);
 }
@@ -80,20 +80,19 @@ static void check_gathered(const run_case *c, bool small) {
 
 GPU_CASE(run_returns_when_the_work_is_done) {
   for (int small = 0; small < 2; small++) {
-    run_case c;
+    scoped_run_case c;
     tdict_kernel_work work;
     open_case(&c, NULL);
     make_gather(&work, c.dst.data, c.src.data, small);
     td_ok(run(&c, &work, NULL, err));
     check_gathered(&c, small);
     tdict_kernel_work_reset(&work);
-    close_case(&c);
   }
 }
 
 /* On a stream: the copy that is queued before the run is its source, and what is queued after it sees its result. */
 GPU_CASE(run_on_a_stream_is_ordered_with_its_work) {
-  run_case c;
+  scoped_run_case c;
   tdict_kernel_work work;
   tdict_run_order order = {.what = "test"};
   open_case(&c, NULL);
@@ -113,13 +112,12 @@ GPU_CASE(run_on_a_stream_is_ordered_with_its_work) {
   for (int i = 0; i < ROWS; i++) assert_int_equal(((int64_t *)host)[ROWS + i], c.source[ROWS - 1 - i]);
   order.use->ops->release(order.use);
   CU(SUCCESS, host_free, host, 2 * BYTES);
-  close_case(&c);
 }
 
 /* The run returns at once; its work, a copy of the table and a launch, runs at its steps. */
 SIM_CASE(run_on_a_stream_returns_before_the_work) {
   for (int small = 0; small < 2; small++) {
-    run_case c;
+    scoped_run_case c;
     tdict_kernel_work work;
     tdict_run_order order = {.what = "test"};
     open_case(&c, NULL);
@@ -138,7 +136,6 @@ SIM_CASE(run_on_a_stream_returns_before_the_work) {
     order.use->ops->release(order.use);
     td_ok(tdict_sim_resume(c.b.context, err));
     check_gathered(&c, small);
-    close_case(&c);
   }
 }
 
@@ -176,7 +173,7 @@ static tdict_status noted_wait_on_stream(tdict_fence *fence, void *device, void 
 GPU_CASE(run_waits_for_the_fences_of_its_order) {
   static const tdict_fence_ops queued = {noted_poll, noted_wait, noted_wait_on_stream, note_reference, note_reference};
   static const tdict_fence_ops waited = {noted_poll, noted_wait, NULL, note_reference, note_reference};
-  run_case c;
+  scoped_run_case c;
   tdict_kernel_work work;
   noted_fence f[] = {{.fence = {&queued}}, {.fence = {&waited}}};
   tdict_fences after = {0};
@@ -198,7 +195,6 @@ GPU_CASE(run_waits_for_the_fences_of_its_order) {
   order.use->ops->release(order.use);
   tdict_kernel_work_reset(&work);
   tdict_fences_reset(&after);
-  close_case(&c);
 }
 
 static void *open_gate_at_rest(void *user) {
@@ -210,7 +206,7 @@ static void *open_gate_at_rest(void *user) {
 
 /* A run without an order follows the legacy stream, as copies do. A function at a gate blocks this stream. */
 SIM_CASE(run_follows_the_legacy_stream) {
-  run_case c;
+  scoped_run_case c;
   tdict_kernel_work work;
   tdict_cu_stream blocking = NULL;
   pthread_t opener;
@@ -232,13 +228,12 @@ SIM_CASE(run_follows_the_legacy_stream) {
   tdict_kernel_work_reset(&work);
   CU(SUCCESS, stream_destroy, blocking);
   CU(SUCCESS, host_free, host, BYTES);
-  close_case(&c);
 }
 
 /* Results are there when the run returns, on a stream, too. */
 GPU_CASE(run_waits_for_results) {
   for (int on_stream = 0; on_stream < 2; on_stream++) {
-    run_case c;
+    scoped_run_case c;
     tdict_kernel_work work;
     open_case(&c, NULL);
     tdict_run_order order = {.what = "test", .stream = c.stream};
@@ -251,7 +246,6 @@ GPU_CASE(run_waits_for_results) {
       if (i != 5 && i != 99) assert_int_equal(found[i], c.source[i]);
     if (on_stream) order.use->ops->release(order.use);
     tdict_kernel_work_reset(&work);
-    close_case(&c);
   }
 }
 
@@ -267,7 +261,7 @@ static tdict_cu counted_wait(tdict_driver *d, tdict_cu_stream s) {
 /* A run without an order waits for its stream once, also if it has results. */
 GPU_CASE(run_waits_once) {
   for (int results = 0; results < 2; results++) {
-    run_case c;
+    scoped_run_case c;
     tdict_kernel_work work;
     open_case(&c, NULL);
     if (results)
@@ -284,13 +278,12 @@ GPU_CASE(run_waits_once) {
     if (!results) check_gathered(&c, false);
     if (results) assert_int_equal(work.results[0], 5);
     tdict_kernel_work_reset(&work);
-    close_case(&c);
   }
 }
 
 /* A work without elements launches nothing, and still has a use. */
 GPU_CASE(run_of_an_empty_work) {
-  run_case c;
+  scoped_run_case c;
   tdict_kernel_work work;
   open_case(&c, NULL);
   tdict_run_order order = {.what = "test", .stream = c.stream};
@@ -299,7 +292,6 @@ GPU_CASE(run_of_an_empty_work) {
   td_ok(run(&c, &work, &order, err));
   assert_true(order.use->ops->wait(order.use, INT64_MAX));
   order.use->ops->release(order.use);
-  close_case(&c);
 }
 
 static struct load_shim {
@@ -327,7 +319,7 @@ GPU_CASE(run_loads_the_kernels_once) {
   run_case c;
   tdict_kernel_work work;
   open_case(&c, NULL);
-  tdict_driver *d = tdict_driver_retain(c.b.d);
+  scoped_driver d = tdict_driver_retain(c.b.d);
   shim_begin(&loading.s, d);
   loading.s.ops.module_load = counted_load;
   loading.s.ops.module_unload = counted_unload;
@@ -339,7 +331,6 @@ GPU_CASE(run_loads_the_kernels_once) {
   close_case(&c);
   assert_int_equal(loading.unloads, 1);
   shim_end(&loading.s, d);
-  tdict_driver_release(d);
 }
 
 /* A driver without a compiler refuses works only. If the reason ends, works run. */
@@ -347,7 +338,7 @@ GPU_CASE(run_without_a_compiler) {
   static const tdict_cu codes[] = {TDICT_CU_NO_BINARY_FOR_GPU,        TDICT_CU_INVALID_PTX,
                                    TDICT_CU_JIT_COMPILER_NOT_FOUND,   TDICT_CU_UNSUPPORTED_PTX_VERSION,
                                    TDICT_CU_JIT_COMPILATION_DISABLED, TDICT_CU_NOT_SUPPORTED};
-  run_case c;
+  scoped_run_case c;
   tdict_kernel_work work;
   open_case(&c, NULL);
   tdict_run_order order = {.what = "test", .stream = c.stream};
@@ -374,11 +365,10 @@ GPU_CASE(run_without_a_compiler) {
   check_gathered(&c, false);
   shim_end(&loading.s, c.b.d);
   tdict_kernel_work_reset(&work);
-  close_case(&c);
 }
 
 GPU_CASE(run_refuses_streams) {
-  run_case c;
+  scoped_run_case c;
   tdict_kernel_work work;
   open_case(&c, NULL);
   make_gather(&work, c.dst.data, c.src.data, true);
@@ -397,13 +387,12 @@ GPU_CASE(run_refuses_streams) {
   raw_read(c.raw, found, c.dst.data, BYTES);
   assert_memory_equal(found, c.old, BYTES);
   tdict_kernel_work_reset(&work);
-  close_case(&c);
 }
 
 /* Runs that wait on a stream each have a buffer of their own. Later runs reuse the buffers, and a trim frees them. */
 SIM_CASE(run_reuses_buffers_after_their_launch) {
   enum { RUNS = TDICT_KEPT_TABLES };
-  run_case c;
+  scoped_run_case c;
   tdict_kernel_work work;
   tdict_run_order order = {.what = "test"};
   open_case(&c, NULL);
@@ -434,13 +423,12 @@ SIM_CASE(run_reuses_buffers_after_their_launch) {
   tdict_gpu_trim(c.b.gpu, 0);
   assert_int_equal(fixture_counts(&c.b).pinned_bytes, before);
   tdict_kernel_work_reset(&work);
-  close_case(&c);
 }
 
 /* More runs in flight than buffers are kept. */
 GPU_CASE(run_with_more_buffers_than_are_kept) {
   enum { RUNS = 3 * TDICT_KEPT_TABLES };
-  run_case c;
+  scoped_run_case c;
   tdict_kernel_work work;
   tdict_run_order order = {.what = "test"};
   open_case(&c, NULL);
@@ -453,7 +441,6 @@ GPU_CASE(run_with_more_buffers_than_are_kept) {
   td_ok(tdict_stream_synchronize(c.b.context, c.stream, err));
   check_gathered(&c, false);
   tdict_kernel_work_reset(&work);
-  close_case(&c);
 }
 
 /* The memory of a program's allocator runs works on its gpu. */
@@ -467,7 +454,7 @@ static void release_block(void *user, void *data, size_t bytes) {
   (void)bytes;
 }
 GPU_CASE(run_in_memory_of_an_allocator) {
-  run_case c;
+  scoped_run_case c;
   tdict_kernel_work work;
   tdict_memory *memory;
   open_case(&c, NULL);
@@ -482,7 +469,6 @@ GPU_CASE(run_in_memory_of_an_allocator) {
   check_gathered(&c, false);
   tdict_memory_release(memory);
   tdict_kernel_work_reset(&work);
-  close_case(&c);
 }
 
 /* A gpu over the driver that fails on demand. */
@@ -516,8 +502,7 @@ static void close_fault(fault_case *c) {
   tdict_gpu_release(c->gpu);
   tdict_driver_fault_get_live(c->d, &live);
   assert_memory_equal(&live, &none, sizeof live); /* nothing leaks */
-  tdict_driver_release(c->d);
-  tdict_driver_release(c->inner);
+  td_release(c->d, c->inner);
 }
 
 /* Waits for the work of an order, and releases its use. */

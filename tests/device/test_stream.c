@@ -10,7 +10,7 @@ static void end_when_waited_for(void *ended) {
 }
 
 SIM_CASE(stream_synchronize_waits) {
-  tdict_context *c = td_context(NULL);
+  scoped_context c = td_context(NULL);
   tdict_stream s = {0};
   atomic_bool ended;
   atomic_init(&ended, false);
@@ -22,13 +22,12 @@ SIM_CASE(stream_synchronize_waits) {
   td_ok(tdict_stream_synchronize(c, (tdict_stream){td_device(), NULL}, err));
   td_ok(tdict_stream_synchronize(c, (tdict_stream){tdict_cpu(), NULL}, err));
   tdict_stream_destroy(c, s);
-  tdict_context_destroy(c);
 }
 
 /* Copies, on GPUs too. */
 GPU_CASE(stream_synchronize_waits_for_copies) {
   enum { BYTES = 8 << 20 };
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   raw_memory *raw = raw_open(b.context, td_device());
   tdict_stream s;
@@ -49,11 +48,10 @@ GPU_CASE(stream_synchronize_waits_for_copies) {
   fixture_give(&b, &block);
   free(found);
   raw_close(raw);
-  fixture_close(&b);
 }
 
 DEVICE_CASE(stream_synchronize_refuses) {
-  tdict_context *c = td_context(NULL);
+  scoped_context c = td_context(NULL);
   const tdict_stream none = {td_device(), NULL};
   td_fails(TDICT_EINVAL, "context is NULL", tdict_stream_synchronize(NULL, none, err));
   td_fails(TDICT_EWRONGDEVICE, "cuda:77", tdict_stream_synchronize(c, (tdict_stream){tdict_cuda(77), NULL}, err));
@@ -62,7 +60,6 @@ DEVICE_CASE(stream_synchronize_refuses) {
   td_fails(TDICT_EWRONGDEVICE, td_device().type == TDICT_DEVICE_CPU ? "wanted a stream of " : own,
            tdict_stream_synchronize(c, (tdict_stream){tdict_cuda(77), NULL}, err));
   td_fails(TDICT_EWRONGDEVICE, "auto", tdict_stream_synchronize(c, (tdict_stream){{TDICT_DEVICE_AUTO, 0}, NULL}, err));
-  tdict_context_destroy(c);
 }
 
 static tdict_cu answer_lost(tdict_driver *d, tdict_cu_stream s) {
@@ -70,9 +67,8 @@ static tdict_cu answer_lost(tdict_driver *d, tdict_cu_stream s) {
   return TDICT_CU_ILLEGAL_ADDRESS;
 }
 SIM_CASE(stream_synchronize_reports_faults) {
-  fixture b = fixture_open(NULL);
-  tdict_stream s;
-  td_ok(tdict_stream_create(b.context, td_device(), &s, err));
+  scoped_fixture b = fixture_open(NULL);
+  TD_STREAM(s, b.context, td_device());
   const tdict_driver_ops *real = b.d->ops;
   tdict_driver_ops ops = *real;
   ops.stream_synchronize = answer_lost;
@@ -80,6 +76,4 @@ SIM_CASE(stream_synchronize_reports_faults) {
   td_fails(TDICT_ELOST, "cuStreamSynchronize", tdict_stream_synchronize(b.context, s, err));
   b.d->ops = real;
   td_fails(TDICT_ELOST, "lost", tdict_stream_synchronize(b.context, s, err)); /* from then on */
-  tdict_stream_destroy(b.context, s);
-  fixture_close(&b);
 }

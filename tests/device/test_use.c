@@ -30,7 +30,7 @@ static tdict_fence *use_of(const fixture *b, tdict_stream s) {
 }
 
 SIM_CASE(use_is_done_when_the_queued_work_is) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   gate g;
   tdict_stream s = busy_stream(&b, &g);
   tdict_fence *use = use_of(&b, s);
@@ -51,8 +51,7 @@ SIM_CASE(use_is_done_when_the_queued_work_is) {
   td_rest();
   CU(NOT_READY, stream_query, behind.handle);
   /* what comes on the stream later is no part of it */
-  gate later;
-  memset(&later, 0, sizeof later);
+  gate later = {0};
   td_ok(tdict_sim_launch(s, at_gate, &later, err));
   atomic_store(&g.open, true);
   assert_true(use->ops->wait(use, INT64_MAX));
@@ -70,7 +69,6 @@ SIM_CASE(use_is_done_when_the_queued_work_is) {
   fixture_give(&b, &block);
   tdict_stream_destroy(b.context, s);
   tdict_stream_destroy(b.context, behind);
-  fixture_close(&b);
 }
 
 /* The event goes back to the gpu and is used again; the gpu lives as long as the use. */
@@ -83,15 +81,13 @@ static void run_slowly(void *user) {
  * work. */
 SIM_CASE(use_is_not_done_when_a_driver_call_fails) {
   static const tdict_fault_kind kinds[] = {TDICT_FAULT_EVENT_QUERY, TDICT_FAULT_CTX_PUSH};
-  tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_driver *inner = NULL, *driver = NULL;
   fixture b = {0};
-  o.device = td_device();
   td_ok(tdict_driver_sim_open(&sim, &inner, err));
   td_ok(tdict_driver_fault_open(inner, &driver, err));
   tdict_driver_release(inner);
-  td_ok(tdict_context_create_over(&o, driver, &b.context, err));
+  td_ok(tdict_context_create_over(td_options(tdict_context_options, device = td_device()), driver, &b.context, err));
   td_ok(tdict_devices_gpu(tdict_context_devices(b.context), td_device(), &b.gpu, err));
   for (int i = 0; i < 4; i++) {
     const tdict_fault fault = {.kinds = TDICT_FAULT_BIT(kinds[i / 2]), .n = 1, .code = TDICT_CU_INVALID_HANDLE};
@@ -111,8 +107,7 @@ SIM_CASE(use_is_not_done_when_a_driver_call_fails) {
     use->ops->release(use);
     tdict_stream_destroy(b.context, s);
   }
-  tdict_context_destroy(b.context);
-  tdict_driver_release(driver);
+  td_release(b.context, driver);
 }
 
 SIM_CASE(use_returns_its_event_to_the_gpu) {
@@ -126,12 +121,11 @@ SIM_CASE(use_returns_its_event_to_the_gpu) {
     use = use_of(&b, s);
   }
   assert_int_equal(fixture_counts(&b).num_events, events);
-  tdict_driver *d = tdict_driver_retain(b.d);
+  scoped_driver d = tdict_driver_retain(b.d);
   tdict_stream_destroy(b.context, s);
   fixture_close(&b);
   assert_true(use->ops->poll(use)); /* the context is gone, the gpu is not */
   use->ops->release(use);
-  tdict_driver_release(d);
 }
 
 static void *open_at_rest(void *user) {
@@ -143,7 +137,7 @@ static void *open_at_rest(void *user) {
 
 /* Of another driver: a stream cannot wait, so the host waits. */
 SIM_CASE(use_cannot_be_queued_on_another_driver) {
-  fixture b = fixture_open(NULL), other = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL), other = fixture_open(NULL);
   gate g;
   pthread_t opener;
   tdict_stream s = busy_stream(&b, &g);
@@ -157,8 +151,6 @@ SIM_CASE(use_cannot_be_queued_on_another_driver) {
   tdict_gpu_give_stream(other.gpu, foreign);
   use->ops->release(use);
   tdict_stream_destroy(b.context, s);
-  fixture_close(&other);
-  fixture_close(&b);
 }
 
 static tdict_cu refuse_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {
@@ -179,11 +171,10 @@ static tdict_cu event_fault(tdict_driver *d, tdict_cu_event e) {
   return TDICT_CU_ILLEGAL_ADDRESS;
 }
 SIM_CASE(use_create_fails_without_leaks) {
-  fixture b = fixture_open(NULL);
+  scoped_fixture b = fixture_open(NULL);
   shim x;
   tdict_fence *use = NULL;
-  tdict_stream s = {0};
-  td_ok(tdict_stream_create(b.context, td_device(), &s, err));
+  TD_STREAM(s, b.context, td_device());
   use = use_of(&b, s); /* an event is made and kept */
   use->ops->release(use);
   use = NULL;
@@ -206,6 +197,4 @@ SIM_CASE(use_create_fails_without_leaks) {
   assert_true(use->ops->wait(use, INT64_MAX));
   shim_end(&x, b.d);
   use->ops->release(use);
-  tdict_stream_destroy(b.context, s);
-  fixture_close(&b);
 }

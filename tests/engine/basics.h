@@ -1,5 +1,5 @@
-/* What all tests of transfers share: trees that are built from tensors, options, errors that name a path, and the
- * release of several trees. Thread rule: any thread, each tree by one thread at a time. */
+/* What all tests of transfers share: trees that are built from tensors, options, and errors that name a path.
+ * Thread rule: any thread, each tree by one thread at a time. */
 #ifndef TDICT_TESTS_ENGINE_BASICS_H
 #define TDICT_TESTS_ENGINE_BASICS_H
 
@@ -12,41 +12,18 @@
     assert_string_equal(td_last_error.path, where); \
   } while (0)
 
-static inline tdict_tree *new_tree(void) {
-  tdict_tree *td = NULL;
-  td_ok(tdict_create(0, NULL, &td, err));
-  return td;
-}
-/* Puts what was just made and gives it away. */
-static inline void give(tdict_tree *td, const char *path, tdict_tensor *t) {
-  td_ok(tdict_set(td, path, t, err));
-  tdict_tensor_release(t);
-}
+static inline tdict_tree *new_tree(void) { return td_made(tree, tdict_create(0, NULL, &made, err)); }
 static inline tdict_tensor *leaf_of(const tdict_tree *td, const char *path) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_get(td, path, &t, err));
-  return t;
+  return td_made(tensor, tdict_get(td, path, &made, err));
 }
 /* `count` elements, one after another, in memory of the program's. */
 static inline tdict_tensor_desc desc_of(void *data, tdict_dtype dtype, const int64_t *count) {
-  tdict_tensor_desc v = tdict_tensor_desc_default();
-  v.data = data;
-  v.dtype = dtype;
-  v.ndim = 1;
-  v.shape = count;
+  tdict_tensor_desc v = td_with(tdict_tensor_desc, data = data, dtype = dtype, ndim = 1, shape = count);
   return v;
 }
 static inline tdict_transfer_options threads(int32_t num_threads) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = num_threads;
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = num_threads);
   return o;
 }
-
-static inline void release_many(tdict_tree **trees, size_t count) {
-  for (size_t i = 0; i < count; i++) tdict_release(trees[i]);
-}
-/* Releases several trees, first to last. */
-#define RELEASE(...) \
-  release_many((tdict_tree *[]){__VA_ARGS__}, sizeof((tdict_tree *[]){__VA_ARGS__}) / sizeof(tdict_tree *))
 
 #endif

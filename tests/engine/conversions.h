@@ -7,9 +7,7 @@
 #include "trees.h"
 
 static inline tdict_conversion to_dtype(const char *pattern, tdict_dtype dtype) {
-  tdict_conversion c = tdict_conversion_default();
-  c.pattern = pattern;
-  c.dtype = dtype;
+  tdict_conversion c = td_with(tdict_conversion, pattern = pattern, dtype = dtype);
   return c;
 }
 static inline tdict_conversion scaled(const char *pattern, tdict_dtype dtype, double scale, double offset) {
@@ -78,7 +76,7 @@ static inline tdict_tree *make_sources(const world *w, int layout) {
     fill_fitting(t, &pairs[i]);
     if (layout == 1 && i % 2) t = permuted(t, (const int[]){1, 0});
     if (layout == 1 && i % 2 == 0) t = sliced(t, (tdict_tensor_range){1, columns - 2, columns / 2 - 1, -2});
-    give(td, pairs[i].path, t);
+    td_put(td, pairs[i].path, t);
   }
   return td;
 }
@@ -90,7 +88,7 @@ static inline void check_converted(const world *w, const pair_of *p, const tdict
   assert_int_equal(tdict_tensor_ndim(got), tdict_tensor_ndim(src));
   for (int i = 0; i < tdict_tensor_ndim(src); i++)
     assert_int_equal(tdict_tensor_shape(got)[i], tdict_tensor_shape(src)[i]);
-  unsigned char *a = read_elements(w, src), *b = read_elements(w, got);
+  scoped_bytes a = read_elements(w, src), b = read_elements(w, got);
   for (int64_t i = 0; i < tdict_tensor_numel(src); i++) {
     uint64_t want = 0;
     assert_true(naive_convert(is_scaled ? single : to, from, naive_load(from, a, (size_t)i), &want));
@@ -106,8 +104,6 @@ static inline void check_converted(const world *w, const pair_of *p, const tdict
       fail_msg("'%s': element %d is 0x%llx, wanted 0x%llx", p->path, (int)i,
                (unsigned long long)naive_load(to, b, (size_t)i), (unsigned long long)want);
   }
-  free(a);
-  free(b);
 }
 static inline void check_all(const world *w, const tdict_tree *src, const tdict_tree *out, tdict_device device) {
   for (int i = 0; i < NUM_PAIRS; i++)

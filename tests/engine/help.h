@@ -10,9 +10,6 @@
 #include "core/tensor/naive.h"
 #include "core/tensor/tensor.h"
 #include "support/raw.h"
-#include "support/rest.h"
-#include "support/sanitized.h"
-#include "support/take.h"
 #include "support/test.h"
 
 enum { POISON = 0xA5, STAGING = 1 << 20, SLOT = STAGING / 32 };
@@ -37,9 +34,7 @@ static inline world world_over(tdict_context *c) {
 }
 /* With so many threads, or -1: as many as the library chooses. */
 static inline world open_sized(size_t staging_bytes, int32_t num_threads) {
-  tdict_context_options o = tdict_context_options_default();
-  o.staging_bytes = staging_bytes;
-  o.num_threads = num_threads;
+  tdict_context_options o = td_with(tdict_context_options, staging_bytes = staging_bytes, num_threads = num_threads);
   return world_over(td_context(&o));
 }
 static inline world open_world(void) { return open_sized(STAGING, -1); }
@@ -48,6 +43,7 @@ static inline void close_world(world *w) {
   raw_close(w->host);
   tdict_context_destroy(w->c);
 }
+#define scoped_world TD_SCOPED(close_world, world)
 static inline raw_memory *raw_of(const world *w, const tdict_tensor *t) {
   return tdict_tensor_device(t).type == TDICT_DEVICE_CPU ? w->host : w->raw;
 }
@@ -74,9 +70,8 @@ static inline unsigned char *read_elements(const world *w, const tdict_tensor *t
   }
   naive_layout from = naive_layout_of(t), to = from;
   for (int64_t i = to.ndim - 1, step = 1; i >= 0; step *= to.shape[i--]) to.strides[i] = step;
-  unsigned char *all = read_storage(w, t);
+  scoped_bytes all = read_storage(w, t);
   naive_copy(&to, out, &from, all + ((char *)t->data - (char *)t->storage->data), item);
-  free(all);
   return out;
 }
 
@@ -110,6 +105,7 @@ static inline void free_list(leaf_list *l) {
   free(l->paths);
   free(l->tensors);
 }
+#define scoped_leaf_list TD_SCOPED(free_list, leaf_list)
 
 static inline void check_same_shape(const tdict_tensor *a, const tdict_tensor *b) {
   assert_int_equal(tdict_tensor_dtype(a), tdict_tensor_dtype(b));
@@ -118,15 +114,13 @@ static inline void check_same_shape(const tdict_tensor *a, const tdict_tensor *b
 }
 static inline void check_tensor(const world *w, const tdict_tensor *want, const tdict_tensor *got, const char *path) {
   check_same_shape(want, got);
-  unsigned char *a = read_elements(w, want), *b = read_elements(w, got);
+  scoped_bytes a = read_elements(w, want), b = read_elements(w, got);
   if (memcmp(a, b, tdict_tensor_bytes(want)) != 0) {
     size_t at = 0;
     while (a[at] == b[at]) at++;
     fail_msg("leaf '%s' differs from byte %zu of %zu on: 0x%02x, wanted 0x%02x", path, at, tdict_tensor_bytes(want),
              b[at], a[at]);
   }
-  free(a);
-  free(b);
 }
 /* Same keys in the same order, same shapes, same elements, whatever the strides and the device. */
 static inline void check_tree(const world *w, const tdict_tree *want, const tdict_tree *got) {
@@ -146,21 +140,19 @@ static inline void check_and_release(const world *w, const tdict_tree *want, tdi
   tdict_release(got);
 }
 static inline void check_device(const tdict_tree *td, tdict_device device) {
-  leaf_list l = list_entries(td);
+  scoped_leaf_list l = list_entries(td);
   for (size_t i = 0; i < l.count; i++)
     if (l.tensors[i]) assert_true(tdict_device_equal(tdict_tensor_device(l.tensors[i]), device));
-  free_list(&l);
 }
 /* Overwrites what a tree of the test's own holds, so that memory that is used again holds nothing right. */
 static inline void spoil_tree(const world *w, const tdict_tree *td) {
-  leaf_list l = list_entries(td);
+  scoped_leaf_list l = list_entries(td);
   const tdict_storage *filled = NULL; /* leaves that follow each other often share a storage */
   for (size_t i = 0; i < l.count; i++) {
     if (!l.tensors[i] || l.tensors[i]->storage == filled) continue;
     fill_storage(w, l.tensors[i], POISON);
     filled = l.tensors[i]->storage;
   }
-  free_list(&l);
 }
 
 /* Checks a tree, leaves its memory filled with poison, and releases it. */
@@ -184,27 +176,24 @@ static inline void hold_stream(const world *w, held_stream *h) {
   td_ok(tdict_sim_launch(h->s, hold_until_open, &h->open, err));
 }
 static inline tdict_transfer_options behind(const held_stream *h) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.after = h->s;
+  tdict_transfer_options o = td_with(tdict_transfer_options, after = h->s);
   return o;
 }
 
 /* The line of a new result: each leaf rounded up to 256. */
 static inline size_t line_bytes(const tdict_tree *td) {
-  leaf_list l = list_entries(td);
+  scoped_leaf_list l = list_entries(td);
   size_t at = 0;
   for (size_t i = 0; i < l.count; i++)
     if (l.tensors[i]) at = (at + 255) / 256 * 256 + tdict_tensor_bytes(l.tensors[i]);
-  free_list(&l);
   return at;
 }
 /* Leaves memory of that size filled with 0xA5 for the next allocation to take. */
 static inline void poison(const world *w, tdict_memory *memory, size_t bytes) {
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   const int64_t count = (int64_t)bytes;
   td_ok(tdict_tensor_empty(TDICT_U8, 1, &count, memory, &t, err));
   if (bytes) fill_storage(w, t, POISON);
-  tdict_tensor_release(t);
 }
 
 /* A way to transfer. */
@@ -226,8 +215,7 @@ static inline way way_at(int i) {
 }
 /* The result of a future that is released; its transfer must have gone well. */
 static inline tdict_tree *result_of(tdict_future *f) {
-  tdict_tree *out = NULL;
-  td_ok(tdict_future_wait(f, &out, err));
+  tdict_tree *out = td_made(tree, tdict_future_wait(f, &made, err));
   tdict_future_release(f);
   return out;
 }
@@ -260,9 +248,8 @@ static inline void copy_tree(const world *w, const tdict_tree *src, tdict_tree *
     td_ok(td_transfer_into(w->c, dst, src, &v->o, err));
     return;
   }
-  tdict_tree *out = result_of(start_copy(w, src, dst, &v->o));
+  scoped_tree out = result_of(start_copy(w, src, dst, &v->o));
   assert_ptr_equal(out, dst);
-  tdict_release(out);
 }
 /* The plain call. */
 static inline tdict_tree *to_device(const world *w, const tdict_tree *src, tdict_device device) {

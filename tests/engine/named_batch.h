@@ -37,8 +37,7 @@ static inline tdict_status batch_through(const batch *self, const tdict_hook *ho
     *out = made;
     return TDICT_OK;
   }
-  tdict_tensor_release(inp);
-  tdict_tensor_release(tgt);
+  td_release(inp, tgt);
   return status == TDICT_OK ? TDICT_ENOMEM : status;
 }
 static inline tdict_status batch_pin(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {

@@ -7,9 +7,7 @@
 #include "trees.h"
 
 static inline tdict_transfer_options narrow_options(tdict_transfer_stats *s) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.narrow = 1;
-  o.stats = s;
+  tdict_transfer_options o = td_with(tdict_transfer_options, narrow = 1, stats = s);
   return o;
 }
 /* Slots of 1 MiB, which hold many blocks. */
@@ -34,12 +32,12 @@ static inline tdict_tree *narrow_tree(tdict_memory *memory, bool strided) {
       if (strided && kind % 2) t = permuted(t, (const int[]){1, 0});
       if (strided && kind % 2 == 0) t = sliced(t, (tdict_tensor_range){1, columns - 2, columns / 2, -2});
       snprintf(path, sizeof path, "d%d.k%d", d, kind);
-      give(td, path, t);
+      td_put(td, path, t);
     }
-  give(td, "others.bytes", random_tensor(TDICT_U8, SHAPE(70001), memory));
-  give(td, "others.floats", random_tensor(TDICT_F32, SHAPE(20001), memory));
-  give(td, "others.small", pv_tensor(TDICT_I64, SHAPE(9), PV_BYTE, memory));
-  give(td, "others.none", pv_tensor(TDICT_I64, SHAPE(0, 9), PV_BYTE, memory));
+  td_put(td, "others.bytes", random_tensor(TDICT_U8, SHAPE(70001), memory));
+  td_put(td, "others.floats", random_tensor(TDICT_F32, SHAPE(20001), memory));
+  td_put(td, "others.small", pv_tensor(TDICT_I64, SHAPE(9), PV_BYTE, memory));
+  td_put(td, "others.none", pv_tensor(TDICT_I64, SHAPE(0, 9), PV_BYTE, memory));
   return td;
 }
 

@@ -6,8 +6,6 @@
 
 #include "promises.h"
 
-#include "tdict/hook.h"
-
 typedef struct pair pair;
 /* What the hooks of a test saw. */
 typedef struct probe {
@@ -34,8 +32,7 @@ static inline uint64_t pair_seed(int number, int which) { return 7000 + 2 * (uin
 static inline pair *pair_around(const pair *like, tdict_tensor *inp, tdict_tensor *tgt) {
   pair *made = malloc(sizeof *made);
   if (!made) {
-    tdict_tensor_release(inp);
-    tdict_tensor_release(tgt);
+    td_release(inp, tgt);
     return NULL;
   }
   *made = *like;
@@ -58,8 +55,7 @@ static inline pair *pair_make(probe *p, int number, tdict_memory *memory) {
 }
 static inline void pair_release(void *self) {
   pair *own = self;
-  tdict_tensor_release(own->inp);
-  tdict_tensor_release(own->tgt);
+  td_release(own->inp, own->tgt);
   atomic_fetch_sub(&own->p->live, 1);
   free(own);
 }

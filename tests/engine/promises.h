@@ -16,7 +16,6 @@
 #include "device/devices.h"
 #include "device/sim/driver.h"
 #include "support/raw.h"
-#include "support/rest.h"
 #include "support/shim.h"
 #include "support/test.h"
 
@@ -44,9 +43,7 @@ static inline place place_around(tdict_context *c) {
 }
 static inline place place_over(const tdict_context_options *options) { return place_around(td_context(options)); }
 static inline tdict_context_options place_options(int32_t num_threads) {
-  tdict_context_options o = tdict_context_options_default();
-  o.num_threads = num_threads;
-  o.staging_bytes = PROMISE_STAGING;
+  tdict_context_options o = td_with(tdict_context_options, num_threads = num_threads, staging_bytes = PROMISE_STAGING);
   return o;
 }
 static inline place place_open(int32_t num_threads) {
@@ -57,9 +54,7 @@ static inline place place_open(int32_t num_threads) {
  * may be. */
 static inline place place_sim(int32_t num_threads, double bytes_per_second, int32_t num_devices) {
   tdict_context_options o = place_options(num_threads);
-  tdict_sim_options sim = tdict_sim_options_default();
-  sim.memory_bytes = (size_t)1 << 30;
-  sim.num_devices = num_devices;
+  tdict_sim_options sim = td_with(tdict_sim_options, memory_bytes = (size_t)1 << 30, num_devices = num_devices);
   sim.h2d_bytes_per_second = sim.d2h_bytes_per_second = bytes_per_second;
   o.sim = &sim;
   return place_over(&o);
@@ -68,6 +63,7 @@ static inline void place_close(place *p) {
   raw_close(p->raw);
   tdict_context_destroy(p->c);
 }
+#define scoped_place TD_SCOPED(place_close, place)
 static inline void hold(const place *p) { td_ok(tdict_sim_hold(p->c, err)); }
 static inline void resume(const place *p) { td_ok(tdict_sim_resume(p->c, err)); }
 
@@ -83,9 +79,7 @@ static const struct numbered {
                             {"d", TDICT_F64, {9, 700}}};
 
 static inline tdict_tensor *new_tensor(tdict_dtype dtype, int ndim, const int64_t *shape, tdict_memory *memory) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(dtype, ndim, shape, memory, &t, err));
-  return t;
+  return td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, memory, &made, err));
 }
 static inline tdict_tensor *new_bytes(int64_t count, tdict_memory *memory) {
   return new_tensor(TDICT_U8, 1, &count, memory);
@@ -107,20 +101,17 @@ static inline unsigned char *get_bytes(const place *p, const tdict_tensor *t) {
   return bytes;
 }
 static inline void put_number(const place *p, const tdict_tensor *t, uint64_t number) {
-  unsigned char *bytes = malloc(tdict_tensor_bytes(t) + 1);
+  scoped_bytes bytes = malloc(tdict_tensor_bytes(t) + 1);
   assert_non_null(bytes);
   td_fill_random(bytes, tdict_tensor_bytes(t), number);
   put_bytes(p, t, bytes);
-  free(bytes);
 }
 static inline bool has_number(const place *p, const tdict_tensor *t, uint64_t number) {
   size_t count = tdict_tensor_bytes(t);
-  unsigned char *want = malloc(count + 1), *got = get_bytes(p, t);
+  scoped_bytes want = malloc(count + 1), got = get_bytes(p, t);
   assert_non_null(want);
   td_fill_random(want, count, number);
   bool same = memcmp(want, got, count) == 0;
-  free(want);
-  free(got);
   return same;
 }
 static inline uint64_t number_of_leaf(uint64_t number, int leaf) { return number * 16 + (uint64_t)leaf + 1; }
@@ -133,17 +124,16 @@ static inline void number_tree(const place *p, const tdict_tree *td, uint64_t nu
       put_number(p, t, number_of_leaf(number, i));
       continue;
     }
-    unsigned char *bytes = malloc(tdict_tensor_bytes(t));
+    scoped_bytes bytes = malloc(tdict_tensor_bytes(t));
     assert_non_null(bytes);
     memset(bytes, PROMISE_POISON, tdict_tensor_bytes(t));
     put_bytes(p, t, bytes);
-    free(bytes);
   }
 }
 static inline tdict_tree *numbered_tree(const place *p, tdict_memory *memory, uint64_t number) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < NUM_NUMBERED; i++)
-    give(td, numbered[i].path, new_tensor(numbered[i].dtype, 2, numbered[i].shape, memory));
+    td_put(td, numbered[i].path, new_tensor(numbered[i].dtype, 2, numbered[i].shape, memory));
   number_tree(p, td, number);
   return td;
 }
@@ -169,20 +159,16 @@ static inline void poison_arena(const place *p, tdict_memory *memory) {
   for (int i = 0; i < NUM_NUMBERED; i++)
     at = (at + 255) / 256 * 256 +
          tdict_dtype_bytes(numbered[i].dtype) * (size_t)(numbered[i].shape[0] * numbered[i].shape[1]);
-  tdict_tensor *t = new_bytes((int64_t)at, memory);
-  unsigned char *bytes = malloc(at);
+  scoped_tensor t = new_bytes((int64_t)at, memory);
+  scoped_bytes bytes = malloc(at);
   assert_non_null(bytes);
   memset(bytes, PROMISE_POISON, at);
   put_bytes(p, t, bytes);
-  free(bytes);
-  tdict_tensor_release(t);
 }
 
 /* Transfers. */
 static inline tdict_tree *moved(const place *p, const tdict_tree *src, tdict_device device) {
-  tdict_tree *out = NULL;
-  td_ok(tdict_to_device(p->c, src, device, NULL, &out, err));
-  return out;
+  return td_made(tree, tdict_to_device(p->c, src, device, NULL, &made, err));
 }
 static inline tdict_future *move_async(const place *p, const tdict_tree *src, tdict_device device,
                                        const tdict_transfer_options *o) {
@@ -198,8 +184,7 @@ static inline tdict_future *copy_async(const place *p, const tdict_tree *src, td
 }
 /* Ends a future, whose transfer must have gone well; its tree, to be released, or NULL when `out` is not wanted. */
 static inline tdict_tree *finish(tdict_future *f) {
-  tdict_tree *out = NULL;
-  td_ok(tdict_future_wait(f, &out, err));
+  tdict_tree *out = td_made(tree, tdict_future_wait(f, &made, err));
   tdict_future_release(f);
   return out;
 }
@@ -265,15 +250,15 @@ static inline void kernel_launch(kernel *k, tdict_stream stream, const tdict_ten
 }
 /* Waits for the kernel; true when it saw the bytes of that number. */
 static inline bool kernel_saw(kernel *k, uint64_t number) {
-  unsigned char *want = malloc(k->bytes);
+  scoped_bytes want = malloc(k->bytes);
   assert_non_null(want);
   assert_true(wait_flag(&k->done));
   td_fill_random(want, k->bytes, number);
   bool same = memcmp(want, k->seen, k->bytes) == 0;
-  free(want);
   return same;
 }
 static inline void kernel_end(kernel *k) { free(k->seen); }
+#define scoped_kernel TD_SCOPED(kernel_end, kernel)
 
 static inline tdict_stream new_stream(const place *p) {
   tdict_stream s = {0};

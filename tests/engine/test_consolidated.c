@@ -1,8 +1,6 @@
 /* Transfers of consolidated trees: one item and one copy, and a result that is consolidated again. */
 #include "engine/engine.h"
 #include "engine/plan/collect.h"
-#include "support/fail_alloc.h"
-#include "support/take.h"
 #include "trees.h"
 #include "wrap.h"
 
@@ -10,27 +8,24 @@ enum { LEAVES = 1000, MIB = 1 << 20 };
 
 /* A tree of 1000 leaves of many sizes in ten children, with a batch size. */
 static tdict_tree *thousand_leaves(void) {
-  tdict_tree *td = NULL;
-  td_ok(tdict_create(SHAPE(3), &td, err));
+  tdict_tree *td = td_made(tree, tdict_create(SHAPE(3), &made, err));
   for (int i = 0; i < LEAVES; i++) {
     char path[32];
     snprintf(path, sizeof path, "group%d.leaf%d", i / 100, i);
-    give(td, path, random_tensor(i % 2 ? TDICT_U8 : TDICT_F32, SHAPE(3, 1 + i % 41), NULL));
+    td_put(td, path, random_tensor(i % 2 ? TDICT_U8 : TDICT_F32, SHAPE(3, 1 + i % 41), NULL));
   }
   return td;
 }
 /* Consolidates a tree and releases it. */
 static tdict_tree *consolidated(tdict_tree *td, tdict_memory *memory) {
-  tdict_tree *out = NULL;
-  td_ok(tdict_consolidate(td, memory, &out, err));
+  tdict_tree *out = td_made(tree, tdict_consolidate(td, memory, &made, err));
   tdict_release(td);
   return out;
 }
 /* The same layout: one storage, each leaf at the same offset; the same key tables, batch sizes and locks. */
 static void check_layout(const tdict_tree *src, const tdict_tree *out) {
   assert_true(tdict_is_consolidated(out) && tdict_is_locked(out));
-  tdict_tensor *from = NULL, *to = NULL;
-  td_ok(tdict_consolidated_bytes(src, &from, err));
+  scoped_tensor from = td_made(tensor, tdict_consolidated_bytes(src, &made, err)), to = NULL;
   td_ok(tdict_consolidated_bytes(out, &to, err));
   assert_int_equal(tdict_tensor_bytes(from), tdict_tensor_bytes(to));
   assert_int_equal(tdict_tensor_bytes(to), to->storage->bytes);
@@ -43,8 +38,7 @@ static void check_layout(const tdict_tree *src, const tdict_tree *out) {
       assert_int_equal((char *)x->data - (char *)from->data, (char *)y->data - (char *)to->data);
     if (x) assert_ptr_equal(y->storage, to->storage);
     if (x) continue;
-    tdict_tree *p = NULL, *q = NULL;
-    td_ok(tdict_get_tree(src, a.paths[i], &p, err));
+    tdict_tree *p = td_made(tree, tdict_get_tree(src, a.paths[i], &made, err)), *q = NULL;
     td_ok(tdict_get_tree(out, a.paths[i], &q, err));
     assert_ptr_equal(p->keys, q->keys);
     assert_int_equal(p->batch_ndim, q->batch_ndim);
@@ -54,49 +48,38 @@ static void check_layout(const tdict_tree *src, const tdict_tree *out) {
   assert_ptr_equal(src->keys, out->keys);
   free_list(&a);
   free_list(&b);
-  tdict_tensor_release(from);
-  tdict_tensor_release(to);
 }
 static size_t whole_bytes(const tdict_tree *td) {
-  tdict_tensor *bytes = NULL;
-  td_ok(tdict_consolidated_bytes(td, &bytes, err));
+  scoped_tensor bytes = td_made(tensor, tdict_consolidated_bytes(td, &made, err));
   const size_t count = tdict_tensor_bytes(bytes);
-  tdict_tensor_release(bytes);
   return count;
 }
 
 /* Memory that served before holds no old bytes in the padding. */
 DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_memory *const memories[] = {NULL, w.memory, w.pinned};
-  tdict_tree *td = new_tree();
-  give(td, "a", random_tensor(TDICT_U8, SHAPE(70001), NULL));
-  give(td, "b", random_tensor(TDICT_F64, SHAPE(3), NULL));
+  scoped_tree td = td_tree("a:u8[70001] b:f64[3]");
   for (int i = 0; i < (w.gpu ? 3 : 1); i++) {
-    tdict_tree *out = NULL;
+    scoped_tree out = NULL;
     poison(&w, memories[i], i ? 70144 + 256 : 110000); /* malloc() may begin the next block a little later */
     td_ok(tdict_consolidate(td, memories[i], &out, err));
     check_tree(&w, td, out);
-    unsigned char *bytes = read_storage(&w, leaf_of(out, "a"));
+    scoped_bytes bytes = read_storage(&w, leaf_of(out, "a"));
     const size_t size = whole_bytes(out);
     for (size_t k = 70001; k < size; k++)
       if (k < size - 256 || k >= size - 256 + 24) assert_int_equal(bytes[k], 0);
-    free(bytes);
-    tdict_release(out);
   }
-  tdict_release(td);
-  close_world(&w);
 }
 
 /* One copy in every mode, with any threads, in blocking and _async calls, to the device and back to pinned memory. */
 GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
-  world w = open_wrapped(NULL);
-  tdict_tree *plain = thousand_leaves(), *src = NULL;
-  td_ok(tdict_consolidate(plain, w.pinned, &src, err));
+  scoped_world w = open_wrapped(NULL);
+  scoped_tree plain = thousand_leaves(), src = td_made(tree, tdict_consolidate(plain, w.pinned, &made, err));
   for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) {
     way v = way_at(i), back = v;
     int64_t before = num_copies();
-    tdict_tree *out = move_tree(&w, src, w.device, &v);
+    scoped_tree out = move_tree(&w, src, w.device, &v);
     assert_int_equal(num_copies() - before, 1);
     check_layout(src, out);
     check_tree(&w, plain, out);
@@ -105,35 +88,26 @@ GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
     assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, w.device));
     back.o.pinned_result = true;
     before = num_copies();
-    tdict_tree *home = move_tree(&w, out, tdict_cpu(), &back);
+    scoped_tree home = move_tree(&w, out, tdict_cpu(), &back);
     assert_int_equal(num_copies() - before, 1);
     check_layout(src, home);
     check_tree(&w, plain, home);
     assert_true(tdict_is_pinned(home));
-    tdict_release(home);
-    tdict_release(out);
   }
-  tdict_release(src);
-  tdict_release(plain);
-  close_world(&w);
 }
 
 /* Unlocking leads back to the ordinary path: its leaves are not one run, because the padding is not the library's. */
 GPU_CASE(consolidated_tree_moves_by_leaf_after_unlock) {
-  world w = open_wrapped(NULL);
-  tdict_tree *plain = thousand_leaves(), *src = NULL, *out = NULL;
+  scoped_world w = open_wrapped(NULL);
+  scoped_tree plain = thousand_leaves(), src = NULL;
+  tdict_tree *out = NULL;
   td_ok(tdict_consolidate(plain, w.pinned, &src, err));
   td_ok(tdict_unlock(src, err));
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.mode = TDICT_MODE_BLOCKING;
   const int64_t before = num_copies();
-  td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
+  td_ok(tdict_to_device(w.c, src, w.device, td_options(tdict_transfer_options, mode = TDICT_MODE_BLOCKING), &out, err));
   assert_true(num_copies() - before > 1);
   assert_false(tdict_is_consolidated(out) || tdict_is_locked(out));
   check_and_release(&w, plain, out);
-  tdict_release(src);
-  tdict_release(plain);
-  close_world(&w);
 }
 
 static tdict_plan collect(const world *w, const tdict_tree *src, const tdict_tree *dst) {
@@ -146,8 +120,8 @@ static tdict_plan collect(const world *w, const tdict_tree *src, const tdict_tre
   return p;
 }
 GPU_CASE(consolidated_tree_is_one_plan_item) {
-  world w = open_world();
-  tdict_tree *src = consolidated(thousand_leaves(), NULL), *dst = to_device(&w, src, w.device);
+  scoped_world w = open_world();
+  scoped_tree src = consolidated(thousand_leaves(), NULL), dst = to_device(&w, src, w.device);
   tdict_plan p = collect(&w, src, NULL);
   assert_int_equal(p.num_items, 1);
   assert_int_equal(p.num_leaves, LEAVES);
@@ -168,21 +142,17 @@ GPU_CASE(consolidated_tree_is_one_plan_item) {
   p = collect(&w, src, NULL);
   assert_int_equal(p.num_items, LEAVES);
   tdict_plan_reset(&p);
-  tdict_release(dst);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* Pageable: through the ring, in chunks. */
 GPU_CASE(consolidated_pageable_tree_goes_through_the_ring) {
-  world w = open_world();
-  tdict_tree *plain = thousand_leaves(), *src = NULL, *out = NULL;
+  scoped_world w = open_world();
+  scoped_tree plain = thousand_leaves(), src = NULL;
+  tdict_tree *out = NULL;
   td_ok(tdict_consolidate(plain, NULL, &src, err));
   tdict_transfer_stats s = tdict_transfer_stats_default();
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.stats = &s;
   poison(&w, w.memory, whole_bytes(src));
-  td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
+  td_ok(tdict_to_device(w.c, src, w.device, td_options(tdict_transfer_options, stats = &s), &out, err));
   assert_int_equal(s.num_leaves, LEAVES);
   assert_int_equal(s.num_shared_leaves, 0);
   assert_int_equal(s.staged_bytes, whole_bytes(src));
@@ -192,59 +162,50 @@ GPU_CASE(consolidated_pageable_tree_goes_through_the_ring) {
   assert_true(s.peak_staging_bytes > 0 && s.peak_staging_bytes <= STAGING);
   check_layout(src, out);
   check_and_release(&w, plain, out);
-  tdict_release(src);
-  tdict_release(plain);
-  close_world(&w);
 }
 
 /* Above 16 MiB a copy is made in pieces, so that the program's own copies can run between them. */
 GPU_CASE(consolidated_large_tree_moves_in_pieces) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   tdict_tree *td = new_tree();
-  give(td, "a", random_tensor(TDICT_U8, SHAPE(9 * MIB + 1), NULL));
-  give(td, "b", random_tensor(TDICT_U8, SHAPE(8 * MIB), NULL));
-  tdict_tree *src = consolidated(td, w.pinned);
+  td_put(td, "a", random_tensor(TDICT_U8, SHAPE(9 * MIB + 1), NULL));
+  td_put(td, "b", random_tensor(TDICT_U8, SHAPE(8 * MIB), NULL));
+  scoped_tree src = consolidated(td, w.pinned);
   const int64_t before = num_copies();
   tdict_tree *out = to_device(&w, src, w.device);
   assert_int_equal(num_copies() - before, 2);
   check_layout(src, out);
   check_and_release(&w, src, out);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* Every kind of tree, in every way. */
 DEVICE_CASE(consolidated_trees_of_every_kind) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int k = 0; k < NUM_TREE_KINDS; k++) {
     if (!w.gpu && (k == TREE_PINNED || k == TREE_MIXED)) continue;
-    tdict_tree *plain = make_tree(&w, (tree_kind)k), *src = NULL;
+    scoped_tree plain = make_tree(&w, (tree_kind)k);
     for (int pinned = 0; pinned <= (w.gpu ? 1 : 0); pinned++) {
-      td_ok(tdict_consolidate(plain, pinned ? w.pinned : NULL, &src, err));
+      scoped_tree src = td_made(tree, tdict_consolidate(plain, pinned ? w.pinned : NULL, &made, err));
       for (int i = k; i < NUM_WAYS; i += FEW_WAYS_STEP) {
         way v = way_at(i);
-        tdict_tree *out = move_tree(&w, src, w.device, &v);
+        scoped_tree out = move_tree(&w, src, w.device, &v);
         if (!w.gpu) assert_ptr_equal(out, src); /* in place */
         check_layout(src, out);
         check_tree(&w, plain, out);
         check_device(out, w.device);
-        tdict_tree *again = move_tree(&w, out, w.device, &v), *home = move_tree(&w, out, tdict_cpu(), &v);
+        scoped_tree again = move_tree(&w, out, w.device, &v), home = move_tree(&w, out, tdict_cpu(), &v);
         assert_ptr_equal(again, out);
         check_layout(src, home);
         check_tree(&w, plain, home);
-        RELEASE(again, home, out);
       }
-      tdict_release(src);
     }
-    tdict_release(plain);
   }
-  close_world(&w);
 }
 
 /* Text and columns of a consolidated tree are shared with the result. The tensors still move in one copy, also in a
  * second transfer. */
 GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   static const char *const texts[] = {"p", "q", "r"};
   tdict_tree *td = thousand_leaves();
   td_ok(tdict_set_text(td, "group3.text", "hello", err));
@@ -253,9 +214,9 @@ GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
   const way v = way_at(0);
   for (int i = 0; i < 3; i++) {
     const int64_t before = num_copies();
-    tdict_tree *out = move_tree(&w, src, w.device, &v);
+    scoped_tree out = move_tree(&w, src, w.device, &v);
     assert_int_equal(num_copies() - before, 1);
-    tdict_tree *home = move_tree(&w, out, tdict_cpu(), &v);
+    scoped_tree home = move_tree(&w, out, tdict_cpu(), &v);
     assert_true(tdict_is_consolidated(out) && tdict_is_locked(out) && tdict_is_consolidated(home));
     check_tree(&w, src, home);
     const char *text = NULL;
@@ -267,19 +228,15 @@ GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
     td_ok(tdict_fill(into, NULL, 0, NULL, err));
     td_ok(td_transfer_into(w.c, into, out, NULL, err));
     check_and_release(&w, src, into);
-    tdict_release(home);
-    tdict_release(out);
   }
   tdict_release(src);
-  close_world(&w);
 }
 
 GPU_CASE(consolidated_trees_are_pinned) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *plain = thousand_leaves(), *src = NULL, *out = NULL, *again = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
-  tdict_pin_options o = tdict_pin_options_default();
-  o.stats = &s;
+  tdict_pin_options o = td_with(tdict_pin_options, stats = &s);
   td_ok(tdict_consolidate(plain, NULL, &src, err));
   td_ok(tdict_pin_memory(w.c, src, &o, &out, err));
   assert_int_equal(s.num_leaves, LEAVES);
@@ -290,23 +247,22 @@ GPU_CASE(consolidated_trees_are_pinned) {
   td_ok(tdict_pin_memory(w.c, out, &o, &again, err)); /* pinned already */
   assert_ptr_equal(again, out);
   assert_int_equal(s.num_shared_leaves, LEAVES);
-  tdict_release(again);
-  tdict_release(out);
+  td_release(again, out);
   out = to_device(&w, src, w.device);
   td_fails(TDICT_EWRONGDEVICE, "wanted one on the cpu", tdict_pin_memory(w.c, out, NULL, &again, err));
   assert_string_equal(td_last_error.path, "group0.leaf0");
-  RELEASE(out, src, plain);
-  close_world(&w);
+  td_release(out, src, plain);
 }
 
 /* A tree without bytes, and a tree without leaves whose device is not known yet. */
 GPU_CASE(consolidated_empty_trees_move) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int k = 0; k < 2; k++) {
     tdict_tree *td = new_tree();
-    give_tree(td, "n", new_tree());
-    if (k) give(td, "n.none", random_tensor(TDICT_F32, SHAPE(0, 3), NULL));
-    tdict_tree *src = consolidated(td, NULL), *out = to_device(&w, src, w.device), *home = NULL;
+    td_put_tree(td, "n", new_tree());
+    if (k) td_put(td, "n.none", random_tensor(TDICT_F32, SHAPE(0, 3), NULL));
+    scoped_tree src = consolidated(td, NULL), out = to_device(&w, src, w.device);
+    tdict_tree *home = NULL;
     tdict_device device;
     check_layout(src, out);
     assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, w.device));
@@ -317,15 +273,12 @@ GPU_CASE(consolidated_empty_trees_move) {
     assert_ptr_equal(home, out);
     tdict_release(home);
     td_ok(td_transfer_into(w.c, out, src, NULL, err));
-    tdict_release(out);
-    tdict_release(src);
   }
-  close_world(&w);
 }
 
 /* Into a consolidated tree of the same structure: one copy. Into any other tree: leaf by leaf, with the same errors. */
 GPU_CASE(consolidated_tree_is_copied_into_trees) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   tdict_tree *first = consolidated(thousand_leaves(), w.pinned), *dst = to_device(&w, first, w.device);
   tdict_tree *second = consolidated(thousand_leaves(), w.pinned); /* equal keys in tables of its own */
   for (int i = 0; i < NUM_WAYS; i += 3) {
@@ -339,7 +292,7 @@ GPU_CASE(consolidated_tree_is_copied_into_trees) {
     assert_ptr_equal(leaf_of(dst, "group3.leaf300")->data, place);
     check_tree(&w, src, dst);
   }
-  RELEASE(dst, first, second);
+  td_release(dst, first, second);
   /* Other orders of keys, shapes, dtypes and keys. */
   static const struct {
     const char *a, *b, *error;
@@ -354,32 +307,28 @@ GPU_CASE(consolidated_tree_is_copied_into_trees) {
                {"n.z", "y", "no such key", TDICT_U8, 300, TDICT_ENOTFOUND}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     tdict_tree *td = new_tree(), *other = new_tree();
-    give(td, "n.x", random_tensor(TDICT_U8, SHAPE(i ? 300 : 256), NULL));
-    give(td, "y", random_tensor(TDICT_U8, SHAPE(i ? 300 : 256), NULL));
-    give(other, cases[i].a, random_tensor(TDICT_U8, SHAPE(i ? 300 : 256), NULL));
-    give(other, cases[i].b, random_tensor(cases[i].dtype, SHAPE(cases[i].size), NULL));
-    tdict_tree *src = consolidated(td, w.pinned), *into = consolidated(other, w.pinned);
+    td_put(td, "n.x", random_tensor(TDICT_U8, SHAPE(i ? 300 : 256), NULL));
+    td_put(td, "y", random_tensor(TDICT_U8, SHAPE(i ? 300 : 256), NULL));
+    td_put(other, cases[i].a, random_tensor(TDICT_U8, SHAPE(i ? 300 : 256), NULL));
+    td_put(other, cases[i].b, random_tensor(cases[i].dtype, SHAPE(cases[i].size), NULL));
+    scoped_tree src = consolidated(td, w.pinned), into = consolidated(other, w.pinned);
     if (cases[i].status != TDICT_OK) {
-      unsigned char *before = read_storage(&w, leaf_of(into, cases[i].a));
+      scoped_bytes before = read_storage(&w, leaf_of(into, cases[i].a));
       td_fails(cases[i].status, cases[i].error, td_transfer_into(w.c, into, src, NULL, err));
       assert_true(td_last_error.path[0]);
       assert_memory_equal(before, leaf_of(into, cases[i].a)->storage->data, leaf_of(into, cases[i].a)->storage->bytes);
-      free(before);
     } else {
       td_ok(td_transfer_into(w.c, into, src, NULL, err));
       check_tensor(&w, leaf_of(src, "n.x"), leaf_of(into, "n.x"), "n.x");
       check_tensor(&w, leaf_of(src, "y"), leaf_of(into, "y"), "y");
       assert_true(tdict_is_consolidated(into));
     }
-    tdict_release(src);
-    tdict_release(into);
   }
-  close_world(&w);
 }
 
 /* The program changes the source tree after the call has returned. */
 SIM_CASE(consolidated_source_may_change_after_the_call) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *plain = thousand_leaves(), *src = NULL, *out = NULL;
   td_ok(tdict_consolidate(plain, w.pinned, &src, err));
   tdict_storage *storage = leaf_of(src, "group0.leaf0")->storage;
@@ -394,16 +343,14 @@ SIM_CASE(consolidated_source_may_change_after_the_call) {
   td_ok(tdict_future_wait(f, &out, err));
   assert_true(tdict_is_consolidated(out));
   check_tree(&w, plain, out);
-  tdict_future_release(f);
-  tdict_release(out);
-  tdict_release(plain);
-  close_world(&w);
+  td_release(f, out, plain);
 }
 
 /* A failed copy loses the leaves. The error names no leaf, because the copy is of all leaves. */
 SIM_CASE(consolidated_copies_that_fail) {
-  world w = open_wrapped(NULL);
-  tdict_tree *src = consolidated(thousand_leaves(), w.pinned), *dst = to_device(&w, src, w.device), *out = NULL;
+  scoped_world w = open_wrapped(NULL);
+  scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);
+  tdict_tree *out = NULL;
   fail_call(CALL_COPY, 1);
   td_fails_at(TDICT_EDEVICE, "cuMemcpyHtoD", "", td_transfer_into(w.c, dst, src, NULL, err));
   leaf_list l = list_entries(dst);
@@ -412,43 +359,35 @@ SIM_CASE(consolidated_copies_that_fail) {
   free_list(&l);
   td_fails_at(TDICT_EINVAL, "lost", "group0.leaf0", tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
   /* Another tree writes all leaves but one, then the last one. The padding stays lost and does not matter. */
-  tdict_tree *parts = NULL;
-  td_ok(tdict_clone(src, &parts, err));
+  tdict_tree *parts = td_made(tree, tdict_clone(src, &made, err));
   static const char *const groups[] = {"group0", "group1", "group2", "group3", "group4",
                                        "group5", "group6", "group7", "group8", "group9"};
   for (int g = 0; g < 10; g++) {
     if (g == 9) {
       td_fails_at(TDICT_EINVAL, "lost", "group9.leaf900", tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
     }
-    tdict_tree *from = NULL, *to = NULL;
-    td_ok(tdict_get_tree(parts, groups[g], &from, err));
+    tdict_tree *from = td_made(tree, tdict_get_tree(parts, groups[g], &made, err)), *to = NULL;
     td_ok(tdict_get_tree(dst, groups[g], &to, err));
     td_ok(td_transfer_into(w.c, to, from, NULL, err));
   }
-  tdict_tensor *bytes = NULL;
-  td_ok(tdict_consolidated_bytes(dst, &bytes, err));
+  tdict_tensor *bytes = td_made(tensor, tdict_consolidated_bytes(dst, &made, err));
   assert_null(tdict_tensor_const_data(bytes));
   check_and_release(&w, src, move_with(&w, dst, tdict_cpu(), NULL));
   td_ok(td_transfer_into(w.c, dst, src, NULL, err));
   assert_non_null(tdict_tensor_const_data(bytes)); /* written as a whole */
-  tdict_tensor_release(bytes);
-  tdict_release(parts);
+  td_release(bytes, parts);
   /* A new result: nothing is returned. */
   fail_call(CALL_COPY, 1);
   td_fails_at(TDICT_EDEVICE, "cuMemcpyHtoD", "", tdict_to_device(w.c, src, w.device, NULL, &out, err));
-  tdict_release(dst);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* Bytes that a transfer which runs earlier fails to write. */
 SIM_CASE(consolidated_source_is_lost_meanwhile) {
-  world w = open_wrapped(NULL);
-  tdict_tree *src = consolidated(thousand_leaves(), w.pinned), *dst = to_device(&w, src, w.device);
-  tdict_tree *child = NULL, *from = NULL;
-  td_ok(tdict_get_tree(dst, "group4", &child, err));
+  scoped_world w = open_wrapped(NULL);
+  scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);
+  tdict_tree *child = td_made(tree, tdict_get_tree(dst, "group4", &made, err)), *from = NULL;
   td_ok(tdict_get_tree(src, "group4", &from, err));
-  tdict_future *a = NULL, *b = NULL;
+  scoped_future a = NULL, b = NULL;
   td_ok(tdict_sim_hold(w.c, err));
   td_ok(tdict_transfer_into_async(w.c, child, from, NULL, &a, err));
   td_ok(tdict_to_device_async(w.c, dst, tdict_cpu(), NULL, &b, err)); /* waits for the first */
@@ -456,43 +395,35 @@ SIM_CASE(consolidated_source_is_lost_meanwhile) {
   td_ok(tdict_sim_resume(w.c, err));
   td_fails(TDICT_ECANCELLED, "", tdict_future_wait(a, NULL, err));
   td_fails_at(TDICT_EINVAL, "lost", "group4.leaf400", tdict_future_wait(b, NULL, err));
-  tdict_future_release(a);
-  tdict_future_release(b);
-  tdict_release(dst);
-  tdict_release(src);
-  close_world(&w);
 }
 
 __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t at) {
   ((unsigned char *)data)[at] ^= 1;
 }
 SIM_CASE(consolidated_sources_are_checked_by_leaf) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *src = consolidated(thousand_leaves(), w.pinned), *out = NULL;
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.check_sources = true;
+  tdict_transfer_options o = td_with(tdict_transfer_options, check_sources = true);
   tdict_tensor *t = leaf_of(src, "group7.leaf723");
   void *data = tdict_tensor_data(t);
   for (int k = 0; k < 3; k++) { /* unchanged, the last byte of a leaf, the padding after it */
     td_ok(tdict_sim_hold(w.c, err));
-    tdict_future *f = start_move(&w, src, w.device, &o);
+    scoped_future f = start_move(&w, src, w.device, &o);
     if (k) spoil_bit(data, tdict_tensor_bytes(t) - (k == 1));
     td_ok(tdict_sim_resume(w.c, err));
     if (k == 1) {
       td_fails_at(TDICT_ECHANGED, "changed", "group7.leaf723", tdict_future_wait(f, &out, err));
     } else {
-      td_ok(tdict_future_wait(f, &out, err));
-      tdict_release(out);
+      tdict_release(td_made(tree, tdict_future_wait(f, &made, err)));
     }
-    tdict_future_release(f);
   }
   tdict_release(src);
-  close_world(&w);
 }
 
 SIM_CASE(consolidated_transfers_survive_enomem) {
-  world w = open_world();
-  tdict_tree *td = batch_tree(NULL), *src = consolidated(td, w.pinned), *dst = to_device(&w, src, w.device);
+  scoped_world w = open_world();
+  tdict_tree *td = batch_tree(NULL);
+  scoped_tree src = consolidated(td, w.pinned), dst = to_device(&w, src, w.device);
   tdict_transfer_options o = threads(0);
   for (int into = 0; into < 2; into++) {
     for (int64_t n = 0;; n++) {
@@ -516,33 +447,25 @@ SIM_CASE(consolidated_transfers_survive_enomem) {
       break;
     }
   }
-  tdict_release(dst);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* A device of another context: the ordinary path names the leaf. */
 SIM_CASE(consolidated_trees_of_another_context_are_refused) {
-  world w = open_world(), other = open_world();
-  tdict_tree *src = consolidated(thousand_leaves(), NULL), *there = to_device(&other, src, other.device), *out = NULL;
+  scoped_world w = open_world(), other = open_world();
+  scoped_tree src = consolidated(thousand_leaves(), NULL), there = to_device(&other, src, other.device);
+  tdict_tree *out = NULL;
   td_fails(TDICT_EWRONGDEVICE, "another context", tdict_to_device(w.c, there, tdict_cpu(), NULL, &out, err));
   assert_string_equal(td_last_error.path, "group0.leaf0");
-  tdict_release(there);
-  tdict_release(src);
-  close_world(&other);
-  close_world(&w);
 }
 
 /* Below another tree, a consolidated tree moves leaf by leaf, and its result is not consolidated. */
 GPU_CASE(consolidated_child_moves_by_leaf) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *td = new_tree(), *child = NULL;
-  give_tree(td, "child", consolidated(batch_tree(NULL), NULL));
-  tdict_tree *out = to_device(&w, td, w.device);
+  td_put_tree(td, "child", consolidated(batch_tree(NULL), NULL));
+  scoped_tree out = to_device(&w, td, w.device);
   check_tree(&w, td, out);
   td_ok(tdict_get_tree(out, "child", &child, err));
   assert_true(tdict_is_locked(child) && !tdict_is_consolidated(child));
-  tdict_release(out);
   tdict_release(td);
-  close_world(&w);
 }

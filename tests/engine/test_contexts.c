@@ -3,7 +3,6 @@
 #include <stdatomic.h>
 
 #include "promises.h"
-#include "support/take.h"
 
 enum { OTHER_BYTES = 512 };
 
@@ -23,7 +22,7 @@ static neighbours open_neighbours(void) {
   return n;
 }
 static void close_neighbours(neighbours *n) {
-  RELEASE(n->host, n->here, n->there);
+  td_release(n->host, n->here, n->there);
   tdict_stream_destroy(n->own.c, n->mine);
   tdict_stream_destroy(n->other.c, n->foreign);
   place_close(&n->own);
@@ -32,8 +31,7 @@ static void close_neighbours(neighbours *n) {
 
 static void refuse_foreign_streams(neighbours *n) {
   tdict_tree *out = NULL;
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.after = n->foreign;
+  tdict_transfer_options o = td_with(tdict_transfer_options, after = n->foreign);
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_to_device(n->own.c, n->host, tdict_sim(0), &o, &out, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_to_device(n->own.c, n->here, tdict_sim(0), &o, &out, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", td_transfer_into(n->own.c, n->here, n->host, &o, err));
@@ -58,8 +56,7 @@ static void refuse_foreign_trees(neighbours *n) {
   td_fails(TDICT_EWRONGDEVICE, "another context", td_transfer_into(n->own.c, n->there, n->host, NULL, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_pin_memory(n->own.c, n->there, NULL, &out, err));
   td_fails(TDICT_EWRONGDEVICE, "another context", tdict_set_to(n->own.c, n->here, "z", leaf_of(n->there, "a"), err));
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.memory = n->other.memory;
+  tdict_transfer_options o = td_with(tdict_transfer_options, memory = n->other.memory);
   td_fails(TDICT_EWRONGDEVICE, "another context", tdict_to_device(n->own.c, n->host, tdict_sim(0), &o, &out, err));
   assert_null(out);
   check_tree_number(&n->own, dst, 4); /* nothing was written */
@@ -77,14 +74,12 @@ static void tell_described_blocks_apart(neighbours *n) {
     tdict_tensor_desc v = desc_of((char *)block->data + 16, TDICT_U8, &less);
     v.device = tdict_sim(0);
     td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
-    tdict_tree *td = new_tree(), *out = NULL;
-    give(td, "x", t);
+    scoped_tree td = new_tree(), out = NULL;
+    td_put(td, "x", t);
     if (i)
       td_fails(TDICT_EWRONGDEVICE, "another context", tdict_to_device(n->own.c, td, tdict_cpu(), NULL, &out, err));
     else
       td_ok(tdict_to_device(n->own.c, td, tdict_cpu(), NULL, &out, err));
-    tdict_release(out);
-    tdict_release(td);
     tdict_tensor_release(block);
   }
 }
@@ -100,7 +95,7 @@ SIM_CASE(sim_devices_belong_to_their_context) {
   td_ok(tdict_pin_memory(n.other.c, back, NULL, &pinned, err));
   tdict_tree *again = moved(&n.own, pinned, tdict_sim(0));
   check_tree_number(&n.own, again, 3);
-  RELEASE(again, pinned, back);
+  td_release(again, pinned, back);
   close_neighbours(&n);
 }
 
@@ -112,41 +107,35 @@ static void wait_for_word(void *user) {
 
 /* The transfer to sim:0 stands behind a function that waits; what follows on sim:1's legacy stream waits for it. */
 SIM_CASE(wait_on_stream_takes_the_legacy_stream_of_its_device) {
-  place w = place_sim(2, 0, 2);
-  tdict_tree *src = numbered_tree(&w, NULL, 5);
+  scoped_place w = place_sim(2, 0, 2);
+  scoped_tree src = numbered_tree(&w, NULL, 5);
   const tdict_stream legacy = {tdict_sim(1), NULL};
-  tdict_stream s = new_stream(&w);
-  tdict_transfer_options o = tdict_transfer_options_default();
+  TD_STREAM(s, w.c, w.device);
   atomic_store(&may_go, false);
-  o.after = s;
+  tdict_transfer_options o = td_with(tdict_transfer_options, after = s);
   td_ok(tdict_sim_launch(s, wait_for_word, NULL, err));
-  tdict_future *f = move_async(&w, src, w.device, &o);
+  scoped_future f = move_async(&w, src, w.device, &o);
   td_ok(tdict_future_wait_on_stream(f, legacy, NULL, err));
   o.after = legacy;
-  tdict_future *g = move_async(&w, src, tdict_sim(1), &o);
+  scoped_future g = move_async(&w, src, tdict_sim(1), &o);
   td_rest();
   const bool early = tdict_future_is_ready(g);
   atomic_store(&may_go, true);
   td_ok(tdict_future_wait(g, NULL, err));
   td_ok(tdict_future_wait(f, NULL, err));
   assert_false(early);
-  tdict_future_release(f);
-  tdict_future_release(g);
-  tdict_stream_destroy(w.c, s);
-  tdict_release(src);
-  place_close(&w);
 }
 
 /* The stream is checked first, so a program's mistake does not hang on how fast the copy was. */
 SIM_CASE(wait_on_stream_refuses_when_it_has_ended) {
-  place w = place_sim(2, 0, 2);
+  scoped_place w = place_sim(2, 0, 2);
   tdict_tree *src = numbered_tree(&w, NULL, 5), *out = NULL;
-  tdict_stream s = new_stream(&w), second = {0};
-  td_ok(tdict_stream_create(w.c, tdict_sim(1), &second, err));
+  TD_STREAM(s, w.c, w.device);
+  TD_STREAM(second, w.c, tdict_sim(1));
   const tdict_stream wrong[] = {{tdict_cpu(), NULL},           {tdict_cpu(), s.handle}, {tdict_cuda(0), s.handle},
                                 {tdict_sim(2), NULL},          {tdict_sim(-1), NULL},   {tdict_sim(1), s.handle},
                                 {{TDICT_DEVICE_AUTO, 0}, NULL}};
-  tdict_tree *dev = moved(&w, src, w.device);
+  scoped_tree dev = moved(&w, src, w.device);
   hold(&w);
   tdict_future *cancelled = move_async(&w, src, w.device, NULL);
   tdict_future_cancel(cancelled);
@@ -169,11 +158,7 @@ SIM_CASE(wait_on_stream_refuses_when_it_has_ended) {
     }
   }
   for (int k = 0; k < 4; k++) tdict_future_release(futures[k]);
-  tdict_release(dev);
   tdict_release(src);
-  tdict_stream_destroy(w.c, second);
-  tdict_stream_destroy(w.c, s);
-  place_close(&w);
 }
 
 static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
@@ -182,14 +167,13 @@ static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
   return TDICT_CU_SUCCESS;
 }
 SIM_CASE(streams_are_checked_for_capture_first) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   shim h;
   tdict_tree *src = numbered_tree(&w, NULL, 6), *dev = moved(&w, src, w.device), *out = NULL;
-  tdict_stream s = new_stream(&w);
+  TD_STREAM(s, w.c, w.device);
   tdict_future *f = move_async(&w, src, w.device, NULL);
   td_ok(tdict_future_wait(f, NULL, err));
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.after = s;
+  tdict_transfer_options o = td_with(tdict_transfer_options, after = s);
   shim_begin(&h, w.d);
   h.ops.stream_capture_status = say_capturing;
   td_fails(TDICT_ECAPTURE, "captured", tdict_future_wait_on_stream(f, s, &out, err));
@@ -198,13 +182,8 @@ SIM_CASE(streams_are_checked_for_capture_first) {
   td_fails(TDICT_ECAPTURE, "captured", tdict_stream_synchronize(w.c, s, err));
   shim_end(&h, w.d);
   td_ok(tdict_future_wait_on_stream(f, s, NULL, err));
-  td_ok(tdict_to_device(w.c, dev, w.device, &o, &out, err));
-  tdict_release(out);
-  tdict_future_release(f);
-  tdict_release(dev);
-  tdict_release(src);
-  tdict_stream_destroy(w.c, s);
-  place_close(&w);
+  tdict_release(td_made(tree, tdict_to_device(w.c, dev, w.device, &o, &made, err)));
+  td_release(f, dev, src);
 }
 
 /* The transfer has ended well before the device is lost, and the wait says so: it writes no error. */
@@ -212,22 +191,17 @@ static tdict_cu lose_the_device(tdict_driver *d, tdict_cu_stream s, int *status)
   return (void)d, (void)s, (void)status, TDICT_CU_ILLEGAL_ADDRESS;
 }
 SIM_CASE(wait_on_stream_of_a_lost_device_leaves_the_error) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   shim h;
-  tdict_tree *src = numbered_tree(&w, NULL, 6), *out = NULL;
-  tdict_stream s = new_stream(&w);
-  tdict_future *f = move_async(&w, src, w.device, NULL);
+  scoped_tree src = numbered_tree(&w, NULL, 6), out = NULL;
+  TD_STREAM(s, w.c, w.device);
+  scoped_future f = move_async(&w, src, w.device, NULL);
   td_ok(tdict_future_wait(f, NULL, err));
   shim_begin(&h, w.d);
   h.ops.stream_capture_status = lose_the_device;
   td_ok(tdict_future_wait_on_stream(f, s, &out, err));
   shim_end(&h, w.d);
   assert_non_null(out);
-  tdict_release(out);
-  tdict_future_release(f);
-  tdict_release(src);
-  tdict_stream_destroy(w.c, s);
-  place_close(&w);
 }
 
 static void *no_block(void *user, size_t bytes) {
@@ -238,24 +212,20 @@ static void no_release(void *user, void *data, size_t bytes) { (void)user, (void
 
 /* There is one cpu, so its index says nothing but 0; a tree must not say that it is on another one. */
 DEVICE_CASE(devices_with_bad_indices_are_refused) {
-  tdict_context *c = td_context(NULL);
+  scoped_context c = td_context(NULL);
   tdict_tree *src = new_tree(), *out = NULL;
   tdict_future *f = NULL;
   tdict_tensor *t = NULL;
   tdict_memory *memory = NULL;
   tdict_stream s;
   const int64_t count = 4;
-  give(src, "x", new_bytes(16, NULL));
+  td_put(src, "x", new_bytes(16, NULL));
   const tdict_device wrong[] = {{TDICT_DEVICE_CPU, 5}, {TDICT_DEVICE_CPU, -1}, {TDICT_DEVICE_SIM, -1}};
   for (int i = 0; i < 3; i++) {
     tdict_allocator a = {.struct_size = sizeof a, .device = wrong[i], .allocate = no_block, .release = no_release};
-    tdict_tensor_desc v = tdict_tensor_desc_default();
     unsigned char bytes[4];
-    v.data = bytes;
-    v.device = wrong[i];
-    v.dtype = TDICT_U8;
-    v.ndim = 1;
-    v.shape = &count;
+    tdict_tensor_desc v =
+        td_with(tdict_tensor_desc, data = bytes, device = wrong[i], dtype = TDICT_U8, ndim = 1, shape = &count);
     td_fails(TDICT_EINVAL, "cannot hold memory", tdict_to_device(c, src, wrong[i], NULL, &out, err));
     td_fails(TDICT_EINVAL, "cannot hold memory", tdict_to_device_async(c, src, wrong[i], NULL, &f, err));
     td_fails(TDICT_EINVAL, "cannot hold memory", tdict_set_device(src, &wrong[i], err));
@@ -270,5 +240,4 @@ DEVICE_CASE(devices_with_bad_indices_are_refused) {
   tdict_device has;
   assert_false(tdict_get_device(src, &has));
   tdict_release(src);
-  tdict_context_destroy(c);
 }

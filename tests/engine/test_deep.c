@@ -1,8 +1,6 @@
 /* Trees of very many levels: every call takes time for each level, not for each pair of levels. A transfer that looks
  * at all levels above each leaf needs minutes here, and CTest ends the case. */
 #include "promises.h"
-#include "support/sanitized.h"
-#include "support/take.h"
 #include "tdict/object.h"
 
 enum { LEVELS = THREAD_SANITIZED ? 50000 : 200000 };
@@ -18,7 +16,7 @@ static char *deep_path(void) {
 
 /* A leaf at each level beside the one at the end of the path. */
 static void add_leaves(tdict_tree *td) {
-  do give(td, "y", new_bytes(8, NULL));
+  do td_put(td, "y", new_bytes(8, NULL));
   while (tdict_get_tree(td, "n", &td, NULL) == TDICT_OK);
 }
 
@@ -34,13 +32,13 @@ static tdict_status count_leaves(void *user, const tdict_leaves *at, tdict_error
 }
 
 GPU_CASE(transfers_of_deep_trees_take_time_for_each_level) {
-  place w = place_open(2);
-  char *path = deep_path();
+  scoped_place w = place_open(2);
+  scoped_chars path = deep_path();
   unsigned char want[16];
-  tdict_tree *src = new_tree(), *dev = NULL, *back = NULL, *pinned = NULL;
-  tdict_stream s = new_stream(&w);
+  scoped_tree src = new_tree(), dev = NULL, back = NULL, pinned = NULL;
+  TD_STREAM(s, w.c, w.device);
   td_fill_random(want, sizeof want, 11);
-  give(src, path, new_bytes(sizeof want, NULL));
+  td_put(src, path, new_bytes(sizeof want, NULL));
   memcpy(tdict_data(src, path), want, sizeof want);
   add_leaves(src);
   td_ok(tdict_to_device(w.c, src, w.device, NULL, &dev, err));
@@ -57,10 +55,6 @@ GPU_CASE(transfers_of_deep_trees_take_time_for_each_level) {
   td_ok(tdict_pin_memory(w.c, back, NULL, &pinned, err));
   assert_true(tdict_is_pinned(pinned));
   assert_memory_equal(tdict_const_data(pinned, path), want, sizeof want);
-  RELEASE(src, dev, back, pinned);
-  tdict_stream_destroy(w.c, s);
-  free(path);
-  place_close(&w);
 }
 
 static void end_nothing(void *self) { (void)self; }
@@ -68,28 +62,22 @@ static void end_nothing(void *self) { (void)self; }
 /* An object without hooks at each level. */
 GPU_CASE(objects_of_deep_trees_take_time_for_each_level) {
   static const tdict_type type = {.struct_size = sizeof type, .name = "still", .release = end_nothing};
-  place w = place_open(2);
-  char *path = deep_path();
-  tdict_tree *src = new_tree(), *dev = NULL;
-  give(src, path, new_bytes(16, NULL));
+  scoped_place w = place_open(2);
+  scoped_chars path = deep_path();
+  scoped_tree src = new_tree(), dev = NULL;
+  td_put(src, path, new_bytes(16, NULL));
   tdict_tree *td = src;
   do td_ok(tdict_set_object(td, "o", &type, path, err));
   while (tdict_get_tree(td, "n", &td, NULL) == TDICT_OK);
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.keep_objects = true;
-  td_ok(tdict_to_device(w.c, src, w.device, &o, &dev, err));
+  td_ok(tdict_to_device(w.c, src, w.device, td_options(tdict_transfer_options, keep_objects = true), &dev, err));
   assert_int_equal(tdict_num_objects(dev), LEVELS + 1);
-  tdict_release(src);
-  tdict_release(dev);
-  free(path);
-  place_close(&w);
 }
 
 CASE(deep_trees_are_seen_in_time_for_each_level) {
-  char *path = deep_path();
-  tdict_tree *td = new_tree(), *copy = NULL;
+  scoped_chars path = deep_path();
+  scoped_tree td = new_tree(), copy = NULL;
   size_t seen = 0;
-  give(td, path, new_bytes(16, NULL));
+  td_put(td, path, new_bytes(16, NULL));
   td_ok(tdict_clone_deep(td, NULL, &copy, err));
   td_ok(tdict_walk(td, count_entry, &seen, err));
   const tdict_tree *both[] = {td, copy};
@@ -98,7 +86,4 @@ CASE(deep_trees_are_seen_in_time_for_each_level) {
   tdict_lock(td);
   td_ok(tdict_unlock(td, err));
   assert_true(tdict_format(td, NULL, 0) > 0);
-  tdict_release(copy);
-  tdict_release(td);
-  free(path);
 }

@@ -7,8 +7,7 @@ enum { ROWS = 4 };
 static const tdict_field fields[] = {{"x", TDICT_F32, 1, {6}}, {"n.y", TDICT_U8, 2, {5, 7}}};
 
 static tdict_tree *rows_tree(const place *w, int64_t rows, tdict_memory *memory, uint64_t number) {
-  tdict_tree *td = NULL;
-  td_ok(tdict_create_from(fields, 2, 1, &rows, memory, &td, err));
+  tdict_tree *td = td_made(tree, tdict_create_from(fields, 2, 1, &rows, memory, &made, err));
   for (int i = 0; i < 2; i++) put_number(w, leaf_of(td, fields[i].path), number + (uint64_t)i);
   return td;
 }
@@ -95,7 +94,8 @@ static things open_things(const place *w) {
   for (int i = 0; i < 2; i++) put_number(w, leaf_of(t.row, fields[i].path), 300 + (uint64_t)i);
   return t;
 }
-static void close_things(things *t) { RELEASE(t->dst, t->src, t->row, t->out); }
+static void close_things(things *t) { td_release(t->dst, t->src, t->row, t->out); }
+#define scoped_things TD_SCOPED(close_things, things)
 
 /* Stands for a transfer. It ends when it is waited for, and writes the tensor then when it is to. */
 typedef struct transfer_stand_in {
@@ -127,25 +127,23 @@ static void begin_stand_in(transfer_stand_in *s, const place *w, const tdict_ten
 }
 
 SIM_CASE(device_writers_wait_for_transfers) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   for (int i = 0; i < NUM_KINDS; i++)
     for (int writes = 0; writes < 2 && kinds[i].writes; writes++) {
-      things t = open_things(&w);
+      scoped_things t = open_things(&w);
       transfer_stand_in s;
       begin_stand_in(&s, &w, leaf_of(t.dst, "x"), 100, writes ? 900 : 0);
       td_ok(kinds[i].run(&t, err));
       if (s.waits == 0 || !s.untouched) fail_msg("%s wrote beside a transfer", kinds[i].name);
       assert_false(has_number(&w, leaf_of(t.dst, "x"), writes ? 900 : 100)); /* it came after */
-      close_things(&t);
     }
-  place_close(&w);
 }
 
 SIM_CASE(device_readers_wait_for_writers) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   for (int i = 0; i < NUM_KINDS; i++) {
     if (!kinds[i].reads) continue;
-    things t = open_things(&w);
+    scoped_things t = open_things(&w);
     transfer_stand_in s;
     begin_stand_in(&s, &w, leaf_of(t.src, "x"), 200, 900);
     td_ok(kinds[i].run(&t, err));
@@ -158,9 +156,7 @@ SIM_CASE(device_readers_wait_for_writers) {
     td_ok(kinds[i].run(&t, err));
     assert_int_equal(s.waits, 0);
     wait_for_stand_in(&s.fence, 0);
-    close_things(&t);
   }
-  place_close(&w);
 }
 
 /* A call on a thread of its own. */
@@ -201,7 +197,7 @@ static void step_to_the_end(const place *w, tdict_future *f, const call *c) {
 
 /* Beside real transfers, which stand still until the test lets them go on. */
 SIM_CASE(device_calls_come_after_transfers) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   for (int i = 0; i < NUM_KINDS; i++)
     for (int32_t threads_of_it = 1; threads_of_it < 3; threads_of_it++) {
       const tdict_transfer_options o = threads(threads_of_it);
@@ -217,22 +213,19 @@ SIM_CASE(device_calls_come_after_transfers) {
       if (kinds[i].writes) assert_true(rows_have(&w, seen, 100));
       if (c.t.out) assert_true(has_number(&w, leaf_of(c.t.out, "x"), 900));
       if (kinds[i].writes) { /* a transfer that starts later sees what the call wrote */
-        unsigned char *now = get_bytes(&w, leaf_of(c.t.dst, "x"));
+        scoped_bytes now = get_bytes(&w, leaf_of(c.t.dst, "x"));
         tdict_release(seen);
         seen = finish(move_async(&w, c.t.dst, tdict_cpu(), &o));
         assert_memory_equal(leaf_of(seen, "x")->data, now, tdict_tensor_bytes(leaf_of(seen, "x")));
-        free(now);
       }
-      tdict_release(seen);
-      tdict_release(host);
+      td_release(seen, host);
       close_things(&c.t);
     }
-  place_close(&w);
 }
 
 /* A kernel of the program's that reads the bytes, noted by tdict_record_stream(). */
 SIM_CASE(device_writers_wait_for_recorded_uses) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   for (int i = 0; i < NUM_KINDS; i++) {
     if (!kinds[i].writes) continue;
     call c = {.t = open_things(&w), .kind = &kinds[i]};
@@ -252,5 +245,4 @@ SIM_CASE(device_writers_wait_for_recorded_uses) {
     tdict_stream_destroy(w.c, s);
     close_things(&c.t);
   }
-  place_close(&w);
 }

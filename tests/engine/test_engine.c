@@ -22,7 +22,7 @@ static tdict_tree *plain_copy(const world *w, const tdict_tree *td) {
   tdict_tensor *clone = random_tensor(TDICT_U8, SHAPE(BYTES), NULL);
   memcpy(tdict_tensor_data(clone), bytes, BYTES);
   free(bytes);
-  give(copy, "x", clone);
+  td_put(copy, "x", clone);
   return copy;
 }
 static void end(tdict_future *f) {
@@ -45,15 +45,14 @@ static void read_after_write(const world *w, tdict_tree *a, tdict_tree *x, tdict
   end(second);
   tdict_future_release(first);
   check_tree(w, want, b);
-  RELEASE(want, a, x, b);
+  td_release(want, a, x, b);
 }
 SIM_CASE(engine_read_after_write) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   read_after_write(&w, one_leaf(w.pinned), one_there(&w), one_leaf(w.pinned));
   read_after_write(&w, one_there(&w), one_leaf(w.pinned), one_there(&w));
   read_after_write(&w, one_there(&w), one_there(&w), one_there(&w));
   read_after_write(&w, one_leaf(NULL), one_there(&w), one_leaf(NULL));
-  close_world(&w);
 }
 
 /* x -> a, then b -> x: a has what x had. */
@@ -70,14 +69,13 @@ static void write_after_read(const world *w, tdict_tree *x, tdict_tree *a, tdict
   end(second);
   tdict_future_release(first);
   check_tree(w, want_x, x);
-  RELEASE(want, want_x, x, a, b);
+  td_release(want, want_x, x, a, b);
 }
 SIM_CASE(engine_write_after_read) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   write_after_read(&w, one_leaf(w.pinned), one_there(&w), one_there(&w));
   write_after_read(&w, one_there(&w), one_leaf(w.pinned), one_leaf(w.pinned));
   write_after_read(&w, one_there(&w), one_there(&w), one_leaf(w.pinned));
-  close_world(&w);
 }
 
 /* a -> x, then b -> x. */
@@ -93,22 +91,21 @@ static void write_after_write(const world *w, tdict_tree *a, tdict_tree *b, tdic
   end(second);
   tdict_future_release(first);
   check_tree(w, want, x);
-  RELEASE(want, a, b, x);
+  td_release(want, a, b, x);
 }
 SIM_CASE(engine_write_after_write) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   write_after_write(&w, one_leaf(w.pinned), one_leaf(w.pinned), one_there(&w));
   write_after_write(&w, one_there(&w), one_there(&w), one_leaf(w.pinned));
   write_after_write(&w, one_there(&w), one_leaf(w.pinned), one_there(&w));
-  close_world(&w);
 }
 
 SIM_CASE(engine_readers_do_not_wait_for_each_other) {
-  world w = open_wrapped(NULL);
-  tdict_tree *x = one_leaf(w.pinned), *a = one_there(&w), *b = one_there(&w), *out = NULL;
+  scoped_world w = open_wrapped(NULL);
+  scoped_tree x = one_leaf(w.pinned), a = one_there(&w), b = one_there(&w), out = NULL;
   td_ok(tdict_sim_hold(w.c, err));
   tdict_future *first = start_copy(&w, x, a, NULL), *second = start_copy(&w, x, b, NULL);
-  tdict_future *third = start_move(&w, x, w.device, NULL);
+  scoped_future third = start_move(&w, x, w.device, NULL);
   expect_pending(3);
   td_ok(tdict_sim_resume(w.c, err));
   end(first);
@@ -117,14 +114,11 @@ SIM_CASE(engine_readers_do_not_wait_for_each_other) {
   check_tree(&w, x, a);
   check_tree(&w, x, b);
   check_tree(&w, x, out);
-  tdict_future_release(third);
-  RELEASE(x, a, b, out);
-  close_world(&w);
 }
 
 /* Each step waits for the one before it, with futures released long before; many wait for one at once. */
 SIM_CASE(engine_chains_and_fans) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   tdict_tree *trees[9], *want;
   for (int i = 0; i < 9; i++) trees[i] = i % 2 ? one_there(&w) : one_leaf(i % 4 ? NULL : w.pinned);
   want = plain_copy(&w, trees[0]);
@@ -145,9 +139,8 @@ SIM_CASE(engine_chains_and_fans) {
     if (!tdict_tensor_const_data(leaf_of(back, "x"))) fail();
     check_and_release(&w, want, back);
   }
-  release_many(trees, 9);
+  for (int i = 0; i < 9; i++) tdict_release(trees[i]);
   tdict_release(want);
-  close_world(&w);
 }
 
 /* Pointers to host memory wait. */
@@ -177,9 +170,9 @@ static void start_asking(asker *a, tdict_tensor *t, bool writes) {
 }
 
 SIM_CASE(transfer_holds_back_host_pointers) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   asker reader, writer;
-  tdict_tree *x = one_leaf(w.pinned), *there = one_there(&w);
+  scoped_tree x = one_leaf(w.pinned), there = one_there(&w);
   td_ok(tdict_sim_hold(w.c, err));
   tdict_future *f = start_copy(&w, x, there, NULL);
   start_asking(&writer, leaf_of(x, "x"), true);
@@ -202,8 +195,6 @@ SIM_CASE(transfer_holds_back_host_pointers) {
   pthread_join(writer.thread, NULL);
   pthread_join(reader.thread, NULL);
   end(f);
-  RELEASE(x, there);
-  close_world(&w);
 }
 
 /* A kernel of the program that waits to be told, then writes. */
@@ -224,19 +215,17 @@ static void launch_kernel(kernel *k, tdict_stream stream, const tdict_tree *td, 
   td_ok(tdict_sim_launch(stream, run_kernel, k, err));
 }
 static void check_all(const world *w, const tdict_tree *td, unsigned char byte) {
-  unsigned char *bytes = read_elements(w, leaf_of(td, "x"));
+  scoped_bytes bytes = read_elements(w, leaf_of(td, "x"));
   for (int i = 0; i < BYTES; i++)
     if (bytes[i] != byte) fail_msg("byte %d is 0x%02x, wanted 0x%02x", i, bytes[i], byte);
-  free(bytes);
 }
 
 /* What the program has queued on `after` (or on a blocking stream, which the legacy stream stands for) comes first. */
 static void check_behind(const world *w, tdict_stream stream, tdict_stream after) {
   kernel k;
-  tdict_transfer_options o = tdict_transfer_options_default();
-  tdict_tree *there = one_there(w), *other = one_there(w), *host = one_leaf(w->pinned), *out = NULL, *fresh = NULL;
-  tdict_tree *want = plain_copy(w, host);
-  o.after = after;
+  scoped_tree there = one_there(w), other = one_there(w), host = one_leaf(w->pinned), out = NULL, fresh = NULL;
+  scoped_tree want = plain_copy(w, host);
+  tdict_transfer_options o = td_with(tdict_transfer_options, after = after);
   tdict_future *f = NULL, *g = NULL;
   launch_kernel(&k, stream, there, 0x11);
   td_ok(tdict_to_device_async(w->c, there, tdict_cpu(), &o, &f, err)); /* reads what the kernel writes */
@@ -260,10 +249,9 @@ static void check_behind(const world *w, tdict_stream stream, tdict_stream after
   atomic_store(&k.go, true);
   end(f);
   check_tree(w, want, other);
-  RELEASE(there, other, host, out, fresh, want);
 }
 SIM_CASE(transfer_after_a_stream) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   tdict_stream s, t;
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
   td_ok(tdict_stream_create(w.c, w.device, &t, err));
@@ -271,8 +259,7 @@ SIM_CASE(transfer_after_a_stream) {
   /* a stream that is not asked for holds nothing up: neither another one nor, when one is given, the legacy stream */
   kernel k;
   tdict_tree *there = one_there(&w), *out = NULL;
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.after = t;
+  tdict_transfer_options o = td_with(tdict_transfer_options, after = t);
   launch_kernel(&k, s, there, 0x33);
   tdict_tree *want = plain_copy(&w, there);
   td_ok(tdict_to_device(w.c, there, tdict_cpu(), &o, &out, err));
@@ -281,10 +268,10 @@ SIM_CASE(transfer_after_a_stream) {
   tdict_stream_destroy(w.c, s);
   tdict_stream_destroy(w.c, t);
   while (!atomic_load(&k.done)) usleep(100);
-  RELEASE(there, out, want);
+  td_release(there, out, want);
   /* host memory to new device memory waits when it is told to */
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
-  tdict_tree *host = one_leaf(NULL), *busy = one_there(&w);
+  scoped_tree host = one_leaf(NULL), busy = one_there(&w);
   o.after = s;
   launch_kernel(&k, s, busy, 0x44);
   tdict_future *f = start_move(&w, host, w.device, &o);
@@ -293,11 +280,9 @@ SIM_CASE(transfer_after_a_stream) {
   atomic_store(&k.go, true);
   end(f);
   tdict_stream_destroy(w.c, s);
-  RELEASE(host, busy);
-  close_world(&w);
 }
 SIM_CASE(transfer_follows_legacy_stream) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   tdict_driver *d = wrap.driver;
   tdict_cu_context context, popped;
   tdict_cu_stream blocking = NULL;
@@ -310,5 +295,4 @@ SIM_CASE(transfer_follows_legacy_stream) {
   assert_int_equal(d->ops->stream_destroy(d, blocking), TDICT_CU_SUCCESS);
   assert_int_equal(d->ops->ctx_pop(d, &popped), TDICT_CU_SUCCESS);
   assert_int_equal(d->ops->ctx_release(d, 0), TDICT_CU_SUCCESS);
-  close_world(&w);
 }

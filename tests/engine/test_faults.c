@@ -8,7 +8,6 @@
 
 #include "fault_cases.h"
 #include "support/fault_world.h"
-#include "support/sanitized.h"
 #include "support/test.h"
 
 enum { UNKNOWN = TDICT_CU_UNKNOWN, LAUNCH_FAILED = 719, MOST_FAULTS = 2000 };
@@ -249,12 +248,11 @@ GPU_CASE(faults_stalled_copy_is_waited_for) {
   fw_world w;
   fw_open(&w);
   for (int cancels = 0; cancels < 2; cancels++) {
-    tdict_context *c = fw_context(&w);
-    tdict_transfer_options o = tdict_transfer_options_default();
-    tdict_future *f;
+    scoped_context c = fw_context(&w);
+    scoped_future f = NULL;
     tdict_tree *moved = NULL;
     const tdict_fault stall = {.kinds = TDICT_FAULT_BIT(TDICT_FAULT_COPY_IN), .n = 3, .stalls = true};
-    o.num_threads = 1;
+    tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 1);
     tdict_driver_fault_arm(w.driver, &stall);
     td_ok(tdict_to_device_async(c, w.host_into, w.device, &o, &f, err));
     while (!tdict_driver_fault_is_stalled(w.driver)) sched_yield();
@@ -275,8 +273,6 @@ GPU_CASE(faults_stalled_copy_is_waited_for) {
       tdict_release(moved);
     }
     tdict_driver_fault_arm(w.driver, NULL);
-    tdict_future_release(f);
-    tdict_context_destroy(c);
   }
   fw_close(&w);
 }

@@ -6,9 +6,7 @@
 #include "core/sched/pool.h"
 #include "engine/engine.h"
 #include "fault_cases.h"
-#include "support/fail_alloc.h"
 #include "support/fault_world.h"
-#include "support/sanitized.h"
 #include "support/test.h"
 
 enum { MOST_FAULTS = 2000 };

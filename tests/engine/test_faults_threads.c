@@ -32,8 +32,8 @@ int __wrap_pthread_join(pthread_t thread, void **result) {
 }
 
 static void use(tdict_context *context, tdict_device device) {
-  tdict_tree *td = NULL, *moved = NULL, *back = NULL;
-  tdict_tensor *t = NULL;
+  scoped_tree td = NULL, moved = NULL, back = NULL;
+  scoped_tensor t = NULL;
   td_ok(tdict_create(0, NULL, &td, err));
   td_ok(tdict_tensor_empty(TDICT_U8, 1, (const int64_t[]){3000000}, NULL, &t, err));
   td_fill_random(tdict_tensor_data(t), 3000000, 5);
@@ -42,10 +42,6 @@ static void use(tdict_context *context, tdict_device device) {
   td_ok(tdict_to_device(context, moved, tdict_cpu(), NULL, &back, err));
   assert_memory_equal(tdict_const_data(back, "t"), tdict_const_data(td, "t"), 3000000);
   assert_int_equal(seen, 0); /* no call starts a thread */
-  tdict_tensor_release(t);
-  tdict_release(td);
-  tdict_release(moved);
-  tdict_release(back);
 }
 
 static tdict_driver *open_inner(void) {
@@ -62,10 +58,8 @@ static tdict_driver *open_inner(void) {
 }
 
 GPU_CASE(faults_threads_of_a_context) {
-  tdict_context_options o = tdict_context_options_default();
   int64_t met = 0;
-  o.device = td_device();
-  o.num_threads = 4;
+  tdict_context_options o = td_with(tdict_context_options, device = td_device(), num_threads = 4);
   for (fails_at = 1;; fails_at++) {
     tdict_driver *inner = open_inner(), *driver = NULL;
     tdict_context *context = NULL;
@@ -94,8 +88,7 @@ GPU_CASE(faults_threads_of_a_context) {
     tdict_context_destroy(context);
     tdict_driver_fault_get_live(driver, &live);
     assert_memory_equal(&live, &none, sizeof live);
-    tdict_driver_release(driver);
-    tdict_driver_release(inner);
+    td_release(driver, inner);
     assert_int_equal(started, before);
     if (!fired) break;
     assert_int_equal(met, fails_at);

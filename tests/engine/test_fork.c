@@ -8,9 +8,6 @@
 #include "core/ops/visit.h"
 #include "device/sim/queue.h"
 #include "engine/transfer.h"
-#include "support/sanitized.h"
-#include "support/take.h"
-#include "tdict/trace.h"
 
 /* In the child: the first call that answers something else ends it with its line. cmocka's asserts are the parent's. */
 #define CHILD(true_one)                                                            \
@@ -51,7 +48,7 @@ static void refuse_transfers(family *f) {
 }
 static void refuse_waits(family *f) {
   tdict_error err = {0};
-  tdict_tree *out = NULL;
+  scoped_tree out = NULL;
   if (f->pending) {
     CHILD(tdict_future_wait(f->pending, &out, &err) == TDICT_EFORKED);
     CHILD(strstr(err.message, "fork") != NULL);
@@ -65,7 +62,6 @@ static void refuse_waits(family *f) {
   }
   CHILD(!out);
   CHILD(tdict_future_wait(f->done, &out, NULL) == TDICT_OK); /* what has ended has ended */
-  tdict_release(out);
 }
 static void refuse_memory(family *f) {
   tdict_tensor *t = NULL;
@@ -85,16 +81,14 @@ static void refuse_memory(family *f) {
 /* Plain memory is the child's own, and as it was. */
 static void use_host(family *f) {
   unsigned char want[16];
-  tdict_tree *td = NULL;
-  tdict_tensor *t = NULL;
+  scoped_tree td = NULL;
+  scoped_tensor t = NULL;
   td_fill_random(want, sizeof want, number_of_leaf(1, 0));
   const unsigned char *a = tdict_const_data(f->host, "a");
   CHILD(a && memcmp(a, want, sizeof want) == 0);
   CHILD(tdict_create(0, NULL, &td, NULL) == TDICT_OK);
   CHILD(tdict_tensor_clone(leaf_of(f->host, "a"), NULL, &t, NULL) == TDICT_OK);
   CHILD(tdict_set(td, "a", t, NULL) == TDICT_OK);
-  tdict_tensor_release(t);
-  tdict_release(td);
 }
 /* Where the parent's pinned pages are, the child's next mapping may come to lie: nothing may take that away. */
 static void keep_own_pages(family *f) {
@@ -109,10 +103,7 @@ static void let_all_go(family *f) {
   keep_own_pages(f);
   tdict_context_trim(f->w.c, f->w.device, 0);
   tdict_stream_destroy(f->w.c, f->s);
-  tdict_future_release(f->pending);
-  tdict_future_release(f->done);
-  RELEASE(f->host, f->dev, f->pinned, f->dst);
-  tdict_context_destroy(f->w.c);
+  td_release(f->pending, f->done, f->host, f->dev, f->pinned, f->dst, f->w.c);
 }
 static void live_as_child(family *f) {
   alarm(30); /* a child that hangs is ended, and seen */
@@ -158,14 +149,15 @@ static void end_family(family *f) {
   check_tree_number(&f->w, again, 1);
   check_tree_number(&f->w, f->dev, 1);
   check_tree_number(&f->w, f->pinned, 1);
-  RELEASE(again, f->host, f->dev, f->pinned, f->dst);
+  td_release(again, f->host, f->dev, f->pinned, f->dst);
   tdict_stream_destroy(f->w.c, f->s);
   place_close(&f->w);
 }
+#define scoped_family TD_SCOPED(end_family, family)
 
 GPU_CASE(fork_is_refused) {
   for (int i = 0; i < 3; i++) {
-    family f = begin_family();
+    scoped_family f = begin_family();
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
@@ -174,13 +166,12 @@ GPU_CASE(fork_is_refused) {
     assert_int_equal(waitpid(child, &status, 0), child);
     if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
     assert_int_equal(WEXITSTATUS(status), 0);
-    end_family(&f);
   }
 }
 
 /* Other threads may hold locks at the fork, and nobody gives them back in the child: asking a future must need none. */
 GPU_CASE(fork_ignores_locks_of_other_threads) {
-  family f = begin_family();
+  scoped_family f = begin_family();
   tdict_future *futures[] = {f.done, f.pending};
   for (int i = 0; i < 2 && futures[i]; i++) {
     pthread_mutex_lock(&futures[i]->ended.lock);
@@ -202,8 +193,7 @@ GPU_CASE(fork_ignores_locks_of_other_threads) {
     if (f.pending) refuse_waits(&f);
     if (f.pending) CHILD(tdict_future_state(f.pending) == TDICT_FUTURE_PENDING);
     tdict_future_cancel(f.pending);
-    tdict_future_release(f.pending);
-    tdict_future_release(f.done);
+    td_release(f.pending, f.done);
     _exit(0);
   }
   for (int i = 0; i < 2 && futures[i]; i++) {
@@ -215,7 +205,6 @@ GPU_CASE(fork_ignores_locks_of_other_threads) {
   assert_int_equal(waitpid(child, &status, 0), child);
   if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
   assert_int_equal(WEXITSTATUS(status), 0);
-  end_family(&f);
 }
 
 /* As if every thread of the parent stood in the middle of a call: all locks that a program's call could meet are
@@ -270,7 +259,7 @@ static void visit_alone(family *f) {
 }
 
 GPU_CASE(fork_holds_all_locks) {
-  family f = begin_family();
+  scoped_family f = begin_family();
   lock_all(&f, true);
   fflush(NULL);
   pid_t child = fork();
@@ -292,7 +281,6 @@ GPU_CASE(fork_holds_all_locks) {
   assert_int_equal(waitpid(child, &status, 0), child);
   if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
   assert_int_equal(WEXITSTATUS(status), 0);
-  end_family(&f);
 }
 
 typedef struct mover {
@@ -318,8 +306,8 @@ static void *move_often(void *user) {
 /* Wherever the parent's threads are: a pointer of its trees is asked for in the child, and nobody is waited for. */
 SIM_CASE(fork_while_pointers_are_requested) {
   enum { FORKS = 100 };
-  place w = place_open(3);
-  tdict_tree *src = numbered_tree(&w, NULL, 1);
+  scoped_place w = place_open(3);
+  scoped_tree src = numbered_tree(&w, NULL, 1);
   mover m = {.w = &w, .src = src};
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, move_often, &m), 0);
@@ -341,14 +329,12 @@ SIM_CASE(fork_while_pointers_are_requested) {
   atomic_store(&m.stops, true);
   pthread_join(thread, NULL);
   assert_false(atomic_load(&m.fails));
-  tdict_release(src);
-  place_close(&w);
 }
 
 /* The child may make a context of its own, and use it. */
 SIM_CASE(fork_makes_a_context_of_its_own) {
   if (THREAD_SANITIZED) td_skip("ThreadSanitizer allows no new threads after a fork");
-  family f = begin_family();
+  scoped_family f = begin_family();
   fflush(NULL);
   pid_t child = fork();
   assert_true(child >= 0);
@@ -364,14 +350,11 @@ SIM_CASE(fork_makes_a_context_of_its_own) {
     CHILD(tdict_to_device(c, out, tdict_cpu(), NULL, &back, NULL) == TDICT_OK);
     td_fill_random(want, sizeof want, number_of_leaf(1, 0));
     CHILD(memcmp(tdict_const_data(back, "a"), want, sizeof want) == 0);
-    tdict_release(out);
-    tdict_release(back);
-    tdict_context_destroy(c);
+    td_release(out, back, c);
     _exit(0);
   }
   int status = 0;
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_true(WIFEXITED(status));
   assert_int_equal(WEXITSTATUS(status), 0);
-  end_family(&f);
 }

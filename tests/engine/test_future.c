@@ -5,7 +5,7 @@
 #include "wrap.h"
 
 SIM_CASE(future_wait_for_times_out) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
   td_ok(tdict_sim_hold(w.c, err));
   tdict_future *f = start_move(&w, src, w.device, NULL);
@@ -20,17 +20,14 @@ SIM_CASE(future_wait_for_times_out) {
   check_and_release(&w, src, out);
   td_ok(tdict_future_wait_for(f, 0, &out, err)); /* it has ended */
   td_ok(tdict_future_wait_for(f, 0, NULL, err));
-  tdict_future_release(f);
-  tdict_release(out);
-  tdict_release(src);
-  close_world(&w);
+  td_release(f, out, src);
 }
 
 SIM_CASE(future_poll) {
-  world w = open_wrapped(NULL);
-  tdict_tree *src = batch_tree(NULL);
+  scoped_world w = open_wrapped(NULL);
+  scoped_tree src = batch_tree(NULL);
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future *f = start_move(&w, src, w.device, NULL);
+  scoped_future f = start_move(&w, src, w.device, NULL);
   td_rest();
   assert_false(tdict_future_is_ready(f));
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
@@ -46,21 +43,18 @@ SIM_CASE(future_poll) {
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_FAILED);
   tdict_future_release(f);
   /* what is there already has ended when the call returns */
-  tdict_tree *there = to_device(&w, src, w.device), *out = NULL;
+  scoped_tree there = to_device(&w, src, w.device), out = NULL;
   f = start_move(&w, there, w.device, NULL);
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_DONE);
   td_ok(tdict_future_wait(f, &out, err));
   assert_ptr_equal(out, there);
-  tdict_future_release(f);
-  RELEASE(out, there, src);
-  close_world(&w);
 }
 
 GPU_CASE(future_reports_failure) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   tdict_tree *src = new_tree(), *const mark = src, *out = mark, *there = NULL;
-  give(src, "fine", random_tensor(TDICT_U8, SHAPE(SLOT), NULL));             /* fills a slot */
-  give(src, "a.b\\.c.at_fault", random_tensor(TDICT_U8, SHAPE(SLOT), NULL)); /* so does this one */
+  td_put(src, "fine", random_tensor(TDICT_U8, SHAPE(SLOT), NULL));             /* fills a slot */
+  td_put(src, "a.b\\.c.at_fault", random_tensor(TDICT_U8, SHAPE(SLOT), NULL)); /* so does this one */
   there = to_device(&w, src, w.device);
   fail_call(CALL_COPY, 2);
   tdict_transfer_options o = threads(1);
@@ -78,12 +72,9 @@ GPU_CASE(future_reports_failure) {
   td_ok(tdict_transfer_into_async(w.c, there, src, &o, &f, err));
   td_ok(tdict_delete(src, "a", err));
   td_fails_at(TDICT_EDEVICE, "", "a.b\\.c.at_fault", tdict_future_wait(f, &out, err));
-  tdict_future_release(f);
-  tdict_release(there);
-  tdict_release(src);
+  td_release(f, there, src);
   td_fails(TDICT_EINVAL, "NULL", tdict_future_wait(NULL, &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_future_wait_for(NULL, 0, &out, err));
-  close_world(&w);
 }
 
 static char logged[512];
@@ -93,10 +84,7 @@ static void note_log(void *user, int32_t level, const char *text) {
 }
 /* A future whose last reference is dropped without its error being returned is logged. */
 SIM_CASE(future_take_releases) {
-  tdict_context_options options = tdict_context_options_default();
-  options.staging_bytes = STAGING;
-  options.log = note_log;
-  world w = open_wrapped(&options);
+  world w = open_wrapped(td_options(tdict_context_options, staging_bytes = STAGING, log = note_log));
   tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
   td_ok(tdict_future_take(start_move(&w, src, w.device, NULL), &out, err));
   check_and_release(&w, src, out);
@@ -118,7 +106,7 @@ SIM_CASE(future_take_releases) {
 }
 
 GPU_CASE(future_stats) {
-  world w = open_world();
+  scoped_world w = open_world();
   const tdict_transfer_stats nothing = tdict_transfer_stats_default();
   tdict_tree *src = batch_tree(NULL), *there = NULL;
   size_t bytes = tdict_bytes(src);
@@ -172,15 +160,14 @@ GPU_CASE(future_stats) {
   assert_int_equal(s.total_bytes, 0);
   tdict_tree *trees[] = {src, there, pinned, back, plain, same};
   for (size_t i = 0; i < 6; i++) tdict_release(trees[i]);
-  close_world(&w);
 }
 
 SIM_CASE(future_stats_refuses) {
-  world w = open_wrapped(NULL);
-  tdict_tree *src = batch_tree(NULL);
+  scoped_world w = open_wrapped(NULL);
+  scoped_tree src = batch_tree(NULL);
   tdict_transfer_stats s = tdict_transfer_stats_default(), zero = s;
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future *f = start_move(&w, src, w.device, NULL);
+  scoped_future f = start_move(&w, src, w.device, NULL);
   td_fails(TDICT_EINVAL, "not ended", tdict_future_get_stats(f, &s, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_future_get_stats(NULL, &s, err));
   td_ok(tdict_sim_resume(w.c, err));
@@ -207,14 +194,11 @@ SIM_CASE(future_stats_refuses) {
   assert_int_equal(new.s.total_bytes, tdict_bytes(src));
   assert_int_equal(new.s.struct_size, sizeof new);
   for (size_t i = 0; i < sizeof new.more; i++) assert_int_equal(new.more[i], POISON);
-  tdict_future_release(f);
-  tdict_release(src);
-  close_world(&w);
 }
 
 GPU_CASE(future_released_early) {
-  world w = open_world();
-  tdict_tree *src = batch_tree(NULL), *dst = to_device(&w, src, w.device);
+  scoped_world w = open_world();
+  scoped_tree src = batch_tree(NULL), dst = to_device(&w, src, w.device);
   spoil_tree(&w, dst);
   for (int i = 0; i < NUM_WAYS; i++) {
     const way v = way_at(i);
@@ -230,14 +214,11 @@ GPU_CASE(future_released_early) {
   }
   tdict_future_release(NULL);
   assert_null(tdict_future_retain(NULL));
-  tdict_release(dst);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* Source and result live until the copy is done, whoever lets go of them. */
 SIM_CASE(transfer_keeps_source_alive) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   for (int pinned = 0; pinned < 2; pinned++)
     for (int i = 0; i < NUM_WAYS; i += 2) {
       way v = way_at(i);
@@ -247,30 +228,26 @@ SIM_CASE(transfer_keeps_source_alive) {
       td_ok(tdict_sim_hold(w.c, err));
       tdict_future *f = start_move(&w, src, w.device, &v.o);
       tdict_release(src); /* the last of it; its memory is used again at once */
-      tdict_tree *other = batch_tree(pinned ? w.pinned : NULL);
+      scoped_tree other = batch_tree(pinned ? w.pinned : NULL);
       td_ok(tdict_sim_resume(w.c, err));
       check_and_spoil(&w, want, result_of(f));
       /* the other way: the device tree goes while it is read */
       v.o.pinned_result = pinned;
-      tdict_tree *twin = to_device(&w, want, tdict_cpu());
+      scoped_tree twin = to_device(&w, want, tdict_cpu());
       td_ok(tdict_sim_hold(w.c, err));
       td_ok(tdict_to_device_async(w.c, want, tdict_cpu(), &v.o, &f, err));
       tdict_release(want);
       td_ok(tdict_sim_resume(w.c, err));
       check_result(&w, twin, f);
-      tdict_release(twin);
-      tdict_release(other);
     }
-  close_world(&w);
 }
 
 /* Two nodes of a tree that share their list of leaves: each tensor is counted once and hangs twice. */
 GPU_CASE(leaves_of_clones_are_sent_once) {
   enum { LEAVES = 7 };
   const int64_t shape[1] = {1000};
-  world w = open_world();
-  tdict_tree *src = NULL, *part = NULL, *clone = NULL;
-  td_ok(tdict_create(0, NULL, &src, err));
+  scoped_world w = open_world();
+  tdict_tree *src = td_made(tree, tdict_create(0, NULL, &made, err)), *part = NULL, *clone = NULL;
   td_ok(tdict_create(0, NULL, &part, err));
   for (int i = 0; i < LEAVES; i++) { /* each alone in its storage, held by the tree only */
     tdict_tensor *t = NULL;
@@ -278,29 +255,26 @@ GPU_CASE(leaves_of_clones_are_sent_once) {
     snprintf(name, sizeof name, "leaf %d", i);
     td_ok(tdict_tensor_zeros(TDICT_I32, 1, shape, NULL, &t, err));
     ((int32_t *)tdict_tensor_data(t))[i] = i + 1;
-    give(part, name, t);
+    td_put(part, name, t);
   }
   td_ok(tdict_clone(part, &clone, err));
   td_ok(tdict_set_tree(src, "a", part, err));
   td_ok(tdict_set_tree(src, "b", clone, err));
-  tdict_release(part);
-  tdict_release(clone);
+  td_release(part, clone);
   tdict_transfer_stats s = tdict_transfer_stats_default();
   way v = way_at(0);
   v.o.stats = &s;
-  tdict_tree *there = move_tree(&w, src, w.device, &v);
+  scoped_tree there = move_tree(&w, src, w.device, &v);
   check_tree(&w, there, src);
   assert_int_equal(s.num_leaves, 2 * LEAVES);
   assert_int_equal(s.num_shared_leaves, LEAVES);
   assert_int_equal(s.total_bytes, LEAVES * 4000);
-  tdict_release(there);
   tdict_release(src);
-  close_world(&w);
 }
 
 GPU_CASE(future_stats_keep_to_their_size) {
-  world w = open_wrapped(NULL);
-  tdict_tree *src = batch_tree(NULL), *out = NULL;
+  scoped_world w = open_wrapped(NULL);
+  scoped_tree src = batch_tree(NULL), out = NULL;
   tdict_transfer_stats whole = tdict_transfer_stats_default();
   tdict_future *f = start_move(&w, src, w.device, NULL);
   td_ok(tdict_future_wait(f, NULL, err));
@@ -314,10 +288,9 @@ GPU_CASE(future_stats_keep_to_their_size) {
   td_fails(TDICT_EINVAL, "struct_size is 0", tdict_future_get_stats(f, (tdict_transfer_stats *)g, err));
   check_untouched(g);
   tdict_future_release(f);
-  tdict_transfer_options o = tdict_transfer_options_default();
   size_t size = offsetof(tdict_transfer_stats, total_bytes);
   g = guarded_of(size);
-  o.stats = (tdict_transfer_stats *)g;
+  tdict_transfer_options o = td_with(tdict_transfer_options, stats = (tdict_transfer_stats *)g);
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   for (size_t i = size; i < sizeof *g; i++) assert_int_equal(g->bytes[i], GUARD_BYTE);
   assert_int_equal(g->struct_size, size);
@@ -326,13 +299,9 @@ GPU_CASE(future_stats_keep_to_their_size) {
   g = guarded_of(0);
   td_fails(TDICT_EINVAL, "to_device: stats: struct_size is 0", tdict_to_device(w.c, src, w.device, &o, &out, err));
   check_untouched(g);
-  tdict_pin_options p = tdict_pin_options_default();
-  p.stats = o.stats;
+  tdict_pin_options p = td_with(tdict_pin_options, stats = o.stats);
   td_fails(TDICT_EINVAL, "pin_memory: stats: struct_size is 0", tdict_pin_memory(w.c, src, &p, &out, err));
   g = guarded_of(size);
   td_ok(tdict_pin_memory(w.c, src, &p, &out, err));
   for (size_t i = size; i < sizeof *g; i++) assert_int_equal(g->bytes[i], GUARD_BYTE);
-  tdict_release(out);
-  tdict_release(src);
-  close_world(&w);
 }

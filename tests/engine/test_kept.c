@@ -1,14 +1,10 @@
 /* The option keep: entries that stay where they are. */
 #include "engine/engine.h"
-#include "support/fail_alloc.h"
-#include "support/take.h"
 #include "trees.h"
 
 static const char *const kept_patterns[] = {"meta", "**.text", "list.*"};
 static tdict_transfer_options keeping(void) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.keep = kept_patterns;
-  o.num_keep = 3;
+  tdict_transfer_options o = td_with(tdict_transfer_options, keep = kept_patterns, num_keep = 3);
   return o;
 }
 
@@ -19,27 +15,26 @@ static tdict_tree *mixed_sources(void) {
   tdict_tree *td = new_tree();
   const tdict_device cpu = tdict_cpu();
   for (size_t i = 0; i < 6; i++) {
-    if (i < 3) give(td, moving[i], random_tensor(TDICT_F32, SHAPE(100 + (int64_t)i), NULL));
-    give(td, staying[i], random_tensor(TDICT_U8, SHAPE(50 + (int64_t)i), NULL));
+    if (i < 3) td_put(td, moving[i], random_tensor(TDICT_F32, SHAPE(100 + (int64_t)i), NULL));
+    td_put(td, staying[i], random_tensor(TDICT_U8, SHAPE(50 + (int64_t)i), NULL));
   }
-  give_tree(td, "meta.empty", new_tree());
+  td_put_tree(td, "meta.empty", new_tree());
   td_ok(tdict_set_device(td, &cpu, err));
   return td;
 }
 static bool has_device(const tdict_tree *td, const char *path, tdict_device *out) {
-  tdict_tree *child = NULL;
-  td_ok(tdict_get_tree(td, path, &child, err));
+  tdict_tree *child = td_made(tree, tdict_get_tree(td, path, &made, err));
   return tdict_get_device(child, out);
 }
 
 GPU_CASE(kept_entries_stay_where_they_are) {
-  world w = open_world();
-  tdict_tree *src = mixed_sources();
+  scoped_world w = open_world();
+  scoped_tree src = mixed_sources();
   for (int i = 0; i < NUM_WAYS; i += 3) {
     way v = way_at(i);
     v.o.keep = kept_patterns;
     v.o.num_keep = 3;
-    tdict_tree *out = move_tree(&w, src, w.device, &v);
+    scoped_tree out = move_tree(&w, src, w.device, &v);
     check_tree(&w, src, out);
     tdict_device device;
     for (size_t k = 0; k < 6; k++) assert_ptr_equal(leaf_of(out, staying[k]), leaf_of(src, staying[k]));
@@ -54,33 +49,27 @@ GPU_CASE(kept_entries_stay_where_they_are) {
     /* nodes are not shared: a change of the result does not show in the source */
     td_ok(tdict_delete(out, "meta.id", err));
     assert_true(tdict_has(src, "meta.id"));
-    tdict_release(out);
   }
   tdict_transfer_options o = keeping();
   tdict_transfer_stats s = tdict_transfer_stats_default();
   o.stats = &s;
   tdict_lock(src);
-  tdict_tree *out = move_with(&w, src, w.device, &o);
+  scoped_tree out = move_with(&w, src, w.device, &o);
   assert_int_equal(s.num_leaves, 9);
   assert_int_equal(s.num_shared_leaves, 6);
   assert_int_equal(s.total_bytes, 4 * (100 + 101 + 102));
   assert_true(tdict_is_locked(out));
   tdict_device device;
   assert_true(tdict_get_device(src, &device) && device.type == TDICT_DEVICE_CPU);
-  tdict_release(out);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* Patterns that match nothing or everything, and tensors that are on the device already. */
 GPU_CASE(kept_entries_all_or_none) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *src = mixed_sources(), *out = NULL;
   tdict_device device;
-  tdict_transfer_options o = tdict_transfer_options_default();
   static const char *const none[] = {"?no.such", "?*.**.nowhere"}, *const all[] = {"**"}, *const obs[] = {"obs"};
-  o.keep = none;
-  o.num_keep = 2;
+  tdict_transfer_options o = td_with(tdict_transfer_options, keep = none, num_keep = 2);
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   check_device(out, w.device);
   check_tree(&w, src, out);
@@ -101,16 +90,13 @@ GPU_CASE(kept_entries_all_or_none) {
   o.num_keep = 0;
   td_ok(tdict_to_device(w.c, src, w.device, &o, &again, err));
   check_device(again, w.device);
-  RELEASE(again, out, src);
-  close_world(&w);
+  td_release(again, out, src);
 }
 
 GPU_CASE(kept_entries_are_not_pinned) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *src = mixed_sources(), *out = NULL, *there = NULL;
-  tdict_pin_options o = tdict_pin_options_default();
-  o.keep = kept_patterns;
-  o.num_keep = 3;
+  tdict_pin_options o = td_with(tdict_pin_options, keep = kept_patterns, num_keep = 3);
   td_ok(tdict_pin_memory(w.c, src, &o, &out, err));
   check_tree(&w, src, out);
   for (size_t k = 0; k < 6; k++) assert_ptr_equal(leaf_of(out, staying[k]), leaf_of(src, staying[k]));
@@ -126,20 +112,17 @@ GPU_CASE(kept_entries_are_not_pinned) {
   assert_ptr_equal(leaf_of(out, "text"), leaf_of(there, "text"));
   tdict_release(out);
   td_fails(TDICT_EWRONGDEVICE, "wanted one on the cpu", tdict_pin_memory(w.c, src, NULL, &out, err));
-  tdict_release(there);
-  tdict_release(src);
-  close_world(&w);
+  td_release(there, src);
 }
 
 /* Kept entries of a destination are not written, and only their keys are compared. */
 DEVICE_CASE(kept_entries_are_not_written) {
-  world w = open_world();
-  tdict_tree *src = mixed_sources(), *like = mixed_sources(), *dst = NULL;
+  scoped_world w = open_world();
+  scoped_tree src = mixed_sources(), like = mixed_sources(), dst = NULL;
   td_ok(tdict_clone_deep(like, TD_IN(w.memory), &dst, err));
-  give(src, "text", random_tensor(TDICT_F64, SHAPE(3, 3), NULL)); /* another dtype and shape */
+  td_put(src, "text", random_tensor(TDICT_F64, SHAPE(3, 3), NULL)); /* another dtype and shape */
   td_ok(tdict_delete(dst, "meta", err));
-  tdict_tensor *number = NULL;
-  td_ok(tdict_tensor_empty(TDICT_U8, 0, NULL, w.memory, &number, err));
+  tdict_tensor *number = td_made(tensor, tdict_tensor_empty(TDICT_U8, 0, NULL, w.memory, &made, err));
   td_ok(tdict_set(dst, "meta", number, err)); /* a tensor where the source has a tree */
   tdict_tensor_release(number);
   for (int i = 0; i < NUM_WAYS; i += 3) {
@@ -160,12 +143,10 @@ DEVICE_CASE(kept_entries_are_not_written) {
   o.num_keep = 3;
   td_ok(tdict_rename(dst, "text", "texts", false, err));
   td_fails_at(TDICT_ENOTFOUND, "no such key", "text", td_transfer_into(w.c, dst, src, &o, err));
-  RELEASE(dst, like, src);
-  close_world(&w);
 }
 
 DEVICE_CASE(kept_patterns_are_checked_first) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *src = mixed_sources(), *out = NULL;
   tdict_future *f = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
@@ -183,17 +164,16 @@ DEVICE_CASE(kept_patterns_are_checked_first) {
   assert_null(out);
   assert_null(f);
   tdict_release(src);
-  close_world(&w);
 }
 
 /* 30 levels above a kept tensor, so that every walk needs memory. */
 SIM_CASE(kept_entries_survive_enomem) {
-  world w = open_world();
-  tdict_tree *src = mixed_sources();
+  scoped_world w = open_world();
+  scoped_tree src = mixed_sources();
   char path[128] = "a";
   for (int i = 0; i < 30; i++) strcat(path, ".a");
   strcat(path, ".text");
-  give(src, path, random_tensor(TDICT_U8, SHAPE(5), NULL));
+  td_put(src, path, random_tensor(TDICT_U8, SHAPE(5), NULL));
   tdict_transfer_options o = keeping();
   o.num_threads = 0;
   for (int64_t n = 0;; n++) {
@@ -215,20 +195,16 @@ SIM_CASE(kept_entries_survive_enomem) {
     assert_true(n > 10);
     break;
   }
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* With patterns, consolidated trees go leaf by leaf. */
 GPU_CASE(kept_entries_of_consolidated_trees) {
-  world w = open_world();
-  tdict_tree *td = mixed_sources(), *src = NULL, *out = NULL;
+  scoped_world w = open_world();
+  scoped_tree td = mixed_sources(), src = NULL, out = NULL;
   tdict_transfer_options o = keeping();
   td_ok(tdict_consolidate(td, NULL, &src, err));
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   assert_true(tdict_is_locked(out) && !tdict_is_consolidated(out));
   check_tree(&w, td, out);
   for (size_t k = 0; k < 6; k++) assert_ptr_equal(leaf_of(out, staying[k]), leaf_of(src, staying[k]));
-  RELEASE(out, src, td);
-  close_world(&w);
 }

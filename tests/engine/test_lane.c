@@ -18,7 +18,7 @@ static world open_large(void) {
 /* A transfer behind a stream that stands still, with more chunks than the ring has slots: others come through. In both
  * directions, with few threads and with many. */
 SIM_CASE(lane_keeps_slots_free_for_others) {
-  world w = open_large();
+  scoped_world w = open_large();
   tdict_tree *src = bytes_tree("x", 2500000, NULL), *other = bytes_tree("y", 300001, NULL);
   tdict_tree *device = to_device(&w, src, w.device), *there = NULL;
   for (int i = 0; i < 12; i++) {
@@ -38,14 +38,12 @@ SIM_CASE(lane_keeps_slots_free_for_others) {
     assert_false(tdict_future_is_ready(first));
     assert_in_range(atomic_load(&transfer_of(first)->slots_held), 1,
                     29); /* 28, and one that was asked for before all others */
-    tdict_release(there);
-    tdict_future_release(second);
+    td_release(there, second);
     atomic_store(&held.open, true);
     check_result(&w, src, first);
     tdict_stream_destroy(w.c, held.s);
   }
-  RELEASE(device, other, src);
-  close_world(&w);
+  td_release(device, other, src);
 }
 
 /* The transfer whose count is compared with the ring's slots each time a slot is returned. */
@@ -67,10 +65,10 @@ void __wrap_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
 
 /* A slot that is back in the ring no longer counts for the transfer, so the peak cannot exceed the ring. */
 SIM_CASE(lane_counts_returned_slots_no_more) {
-  world w = open_large();
+  scoped_world w = open_large();
   tdict_tree *src = new_tree(), *there = NULL;
   held_stream held;
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(2500000), NULL));
+  td_put(src, "x", random_tensor(TDICT_U8, SHAPE(2500000), NULL));
   hold_stream(&w, &held);
   tdict_transfer_options o = behind(&held);
   o.num_threads = 1;
@@ -86,51 +84,41 @@ SIM_CASE(lane_counts_returned_slots_no_more) {
   tdict_future_release(f);
   tdict_stream_destroy(w.c, held.s);
   tdict_release(src);
-  close_world(&w);
 }
 
 /* All slots but one are with somebody else: what is left to others is there for the first that a transfer asks for. */
 GPU_CASE(lane_takes_the_last_slot) {
-  world w = open_large();
+  scoped_world w = open_large();
   tdict_ring *ring = NULL;
   tdict_slot *slots[64];
-  tdict_stream s;
-  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  TD_STREAM(s, w.c, w.device);
   const int taken = take_all_but(&w, 1, &ring, slots);
-  tdict_tree *src = bytes_tree("x", 700001, NULL), *there = NULL;
+  scoped_tree src = bytes_tree("x", 700001, NULL);
   for (int n = 1; n < 6; n++) {
     tdict_transfer_options o = threads(n);
     o.after = s;
-    tdict_future *f = start_move(&w, src, w.device, &o);
-    td_ok(tdict_future_wait_for(f, PATIENCE, &there, err));
-    check_and_release(&w, src, there);
-    tdict_future_release(f);
+    scoped_future f = start_move(&w, src, w.device, &o);
+    check_and_release(&w, src, td_made(tree, tdict_future_wait_for(f, PATIENCE, &made, err)));
   }
   give_slots(ring, taken, slots);
-  tdict_stream_destroy(w.c, s);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* The ring is with somebody else: a transfer that was cancelled does not wait for it. */
 GPU_CASE(lane_waits_no_longer_than_its_transfer) {
-  world w = open_large();
+  scoped_world w = open_large();
   tdict_ring *ring = NULL;
   tdict_slot *slots[64];
   const int taken = take_all_but(&w, 0, &ring, slots);
-  tdict_tree *src = bytes_tree("x", 2500000, NULL);
+  scoped_tree src = bytes_tree("x", 2500000, NULL);
   for (int n = 1; n < 4; n++) {
     tdict_transfer_options o = threads(n);
-    tdict_future *f = start_move(&w, src, w.device, &o);
+    scoped_future f = start_move(&w, src, w.device, &o);
     td_rest();
     assert_false(tdict_future_is_ready(f));
     tdict_future_cancel(f);
     td_fails(TDICT_ECANCELLED, "", tdict_future_wait_for(f, PATIENCE, NULL, err));
-    tdict_future_release(f);
   }
   give_slots(ring, taken, slots);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* No stream can wait for another: threads that have filled slots find out, while the next stands without one. */
@@ -145,7 +133,7 @@ static tdict_cu wait_fails(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e)
   return TDICT_CU_UNKNOWN;
 }
 SIM_CASE(lane_ends_when_slots_never_come) {
-  world w = open_large();
+  scoped_world w = open_large();
   tdict_tree *src = bytes_tree("x", 2500000, NULL), *there = NULL;
   tdict_stream s;
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
@@ -166,56 +154,50 @@ SIM_CASE(lane_ends_when_slots_never_come) {
   }
   tdict_stream_destroy(w.c, s);
   tdict_release(src);
-  close_world(&w);
 }
 
 /* A transfer that fails while the device stands still waits for copies that are under way: they read the program's
  * bytes. */
 SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
-  world w = open_large();
-  tdict_tree *src = new_tree();
+  scoped_world w = open_large();
+  scoped_tree src = new_tree();
   for (int i = 0; i < 3; i++) {
     const char key[2] = {(char)('a' + i), 0};
-    give(src, key, random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* a copy each: two are more than one carries */
+    td_put(src, key,
+           random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* a copy each: two are more than one carries */
   }
   tdict_transfer_options o = threads(1);
   td_ok(tdict_sim_hold(w.c, err));
   fail_call(CALL_COPY, 3);
-  tdict_future *f = start_move(&w, src, w.device, &o);
+  scoped_future f = start_move(&w, src, w.device, &o);
   for (int i = 0; i < 50000 && atomic_load(&wrap.calls[CALL_COPY]) < 3; i++) usleep(100);
   td_rest();
   assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]), 3);
   assert_false(tdict_future_is_ready(f));
   td_ok(tdict_sim_resume(w.c, err));
   td_fails_at(TDICT_EDEVICE, "999", "c", tdict_future_wait_for(f, PATIENCE, NULL, err));
-  tdict_future_release(f);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* A large copy without a slot has an event, which the device gets back. */
 GPU_CASE(lane_returns_its_events) {
-  world w = open_world();
-  tdict_tree *src = new_tree();
+  scoped_world w = open_world();
+  scoped_tree src = new_tree();
   tdict_device_counts first, last;
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
+  td_put(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
   for (int i = 0; i < 50; i++) {
     check_result(&w, src, start_move(&w, src, w.device, NULL));
     td_ok(tdict_context_get_counts(w.c, w.device, i < 10 ? &first : &last, err));
   }
   assert_int_equal(last.num_events, first.num_events);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* Who looks whether its copies are done is told when the device cannot say, and the transfer has failed. */
 SIM_CASE(lane_reports_a_lost_device) {
-  world w = open_large();
+  scoped_world w = open_large();
   const size_t line = 200000;
   const int64_t bytes = (int64_t)line;
   uint32_t error_item = 0;
-  tdict_tensor *to = NULL;
-  td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, w.memory, &to, err));
+  scoped_tensor to = td_made(tensor, tdict_tensor_empty(TDICT_U8, 1, &bytes, w.memory, &made, err));
   tdict_transfer *t = planned(&w, &line, 1);
   td_ok(tdict_plan_cut(&t->plan, &(tdict_cut){.first_bytes = SLOT, .chunk_bytes = SLOT}, err));
   t->how.max_slots = 4;
@@ -238,6 +220,4 @@ SIM_CASE(lane_reports_a_lost_device) {
   td_ok(tdict_sim_resume(w.c, err));
   (void)!tdict_lane_close(&lane, true, NULL);
   drop(t);
-  tdict_tensor_release(to);
-  close_world(&w);
 }

@@ -1,6 +1,5 @@
 /* Transfers that do not end well: cancelled ones, bytes that never came, errors that nobody asked for, lost devices. */
 #include "pair.h"
-#include "support/take.h"
 enum { SLOW = 20 << 20 };
 
 /* ---- cancel ---- */
@@ -43,8 +42,8 @@ static void cancel_while_hooks_run(void) {
 
 /* Behind another transfer, and before one that waits for it. */
 static void cancel_while_waiting(void) {
-  place w = place_sim(4, SLOW, 1);
-  tdict_tree *one = numbered_tree(&w, NULL, 2), *two = numbered_tree(&w, NULL, 3), *d = numbered_tree(&w, w.memory, 4);
+  scoped_place w = place_sim(4, SLOW, 1);
+  scoped_tree one = numbered_tree(&w, NULL, 2), two = numbered_tree(&w, NULL, 3), d = numbered_tree(&w, w.memory, 4);
   hold(&w);
   tdict_future *a = copy_async(&w, one, d, NULL), *b = copy_async(&w, two, d, NULL),
                *c = move_async(&w, d, tdict_cpu(), NULL);
@@ -58,8 +57,6 @@ static void cancel_while_waiting(void) {
   tdict_future_release(c);
   check_tree_number(&w, d, 2);
   tdict_future_release(b);
-  RELEASE(one, two, d);
-  place_close(&w);
 }
 
 /* Copies are queued, some done, more to come than the ring holds. */
@@ -67,10 +64,11 @@ static void cancel_in_flight(int32_t mode, int32_t num_threads, int64_t steps) {
   enum { BYTES = 3 << 20 };
   tdict_context_options o = place_options(2);
   o.staging_bytes = 256 << 10;
-  place w = place_over(&o);
-  tdict_tree *src = new_tree(), *dst = new_tree(), *none = NULL;
-  give(src, "x", new_bytes(BYTES, NULL));
-  give(dst, "x", new_bytes(BYTES, w.memory));
+  scoped_place w = place_over(&o);
+  scoped_tree src = new_tree(), dst = new_tree();
+  tdict_tree *none = NULL;
+  td_put(src, "x", new_bytes(BYTES, NULL));
+  td_put(dst, "x", new_bytes(BYTES, w.memory));
   put_number(&w, leaf_of(src, "x"), 5);
   tdict_transfer_options t = threads(num_threads);
   t.mode = mode;
@@ -92,14 +90,11 @@ static void cancel_in_flight(int32_t mode, int32_t num_threads, int64_t steps) {
   td_ok(td_transfer_into(w.c, dst, src, NULL, err));
   assert_true(has_number(&w, leaf_of(dst, "x"), 5));
   assert_non_null(tdict_data(dst, "x"));
-  tdict_release(src);
-  tdict_release(dst);
-  place_close(&w);
 }
 
 static void cancel_what_has_ended(void) {
-  place w = place_open(2);
-  tdict_tree *src = numbered_tree(&w, NULL, 6), *out = NULL;
+  scoped_place w = place_open(2);
+  scoped_tree src = numbered_tree(&w, NULL, 6), out = NULL;
   tdict_future_cancel(NULL);
   tdict_future *f = move_async(&w, src, w.device, NULL);
   td_ok(tdict_future_wait(f, NULL, err));
@@ -107,21 +102,17 @@ static void cancel_what_has_ended(void) {
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_DONE);
   td_ok(tdict_future_wait(f, &out, err));
   check_tree_number(&w, out, 6);
-  tdict_future_release(f);
-  tdict_release(out);
+  td_release(f, out);
   f = move_async(&w, src, tdict_cpu(), NULL); /* nothing travels: it has ended before it is handed out */
   tdict_future_cancel(f);
   out = finish(f);
   assert_ptr_equal(out, src);
-  tdict_release(out);
-  tdict_release(src);
-  place_close(&w);
 }
 
 /* At any time: it ends CANCELLED or DONE, and what it says is so. */
 static void cancel_at_random(void) {
-  place w = place_sim(3, 400e6, 1);
-  tdict_tree *src = numbered_tree(&w, NULL, 7), *dst = numbered_tree(&w, w.memory, 0);
+  scoped_place w = place_sim(3, 400e6, 1);
+  scoped_tree src = numbered_tree(&w, NULL, 7), dst = numbered_tree(&w, w.memory, 0);
   int ended[2] = {0, 0};
   uint64_t x = 99;
   for (int i = 0; i < 150; i++) {
@@ -141,9 +132,6 @@ static void cancel_at_random(void) {
   }
   printf("%d cancelled, %d done\n", ended[0], ended[1]);
   assert_true(ended[0] > 0 && ended[1] > 0);
-  tdict_release(src);
-  tdict_release(dst);
-  place_close(&w);
 }
 
 SIM_CASE(cancel_in_every_state) {
@@ -159,15 +147,12 @@ SIM_CASE(cancel_in_every_state) {
 
 /* A future that is cancelled and let go at once: the transfer ends without it, and the context waits for that. */
 SIM_CASE(cancel_and_release) {
-  place w = place_sim(2, SLOW, 1);
-  tdict_tree *src = numbered_tree(&w, NULL, 8);
+  scoped_place w = place_sim(2, SLOW, 1);
+  scoped_tree src = numbered_tree(&w, NULL, 8);
   for (int i = 0; i < 5; i++) {
-    tdict_future *f = move_async(&w, src, w.device, NULL);
+    scoped_future f = move_async(&w, src, w.device, NULL);
     tdict_future_cancel(f);
-    tdict_future_release(f);
   }
-  tdict_release(src);
-  place_close(&w);
 }
 
 /* ---- bytes that never came ---- */
@@ -196,11 +181,11 @@ static void end_failing(const place *w) {
 
 /* A tree that was handed out before its transfer failed. */
 static void lose_a_result(tdict_device to, bool pinned) {
-  place w = place_sim(2, SLOW, 1);
+  scoped_place w = place_sim(2, SLOW, 1);
   tdict_tree *src = numbered_tree(&w, to.type == TDICT_DEVICE_CPU ? w.memory : NULL, 10), *out = NULL;
   tdict_transfer_options o = threads(1);
   o.pinned_result = pinned;
-  tdict_stream s = new_stream(&w);
+  TD_STREAM(s, w.c, w.device);
   begin_failing(&w, false);
   hold(&w);
   tdict_future *f = move_async(&w, src, to, &o);
@@ -215,41 +200,33 @@ static void lose_a_result(tdict_device to, bool pinned) {
     assert_null(tdict_data(out, numbered[i].path));
   }
   end_failing(&w);
-  tdict_future_release(f);
-  tdict_release(out);
+  td_release(f, out);
   check_number_and_release(&w, src, 10);
-  tdict_stream_destroy(w.c, s);
-  place_close(&w);
 }
 /* The program changes a tree that it was handed before its transfer failed. */
 static void change_a_result(void) {
-  place w = place_sim(2, SLOW, 1);
-  tdict_tree *src = numbered_tree(&w, w.memory, 10), *out = NULL;
-  tdict_stream s = new_stream(&w);
+  scoped_place w = place_sim(2, SLOW, 1);
+  scoped_tree src = numbered_tree(&w, w.memory, 10), out = NULL;
+  TD_STREAM(s, w.c, w.device);
   begin_failing(&w, false);
   hold(&w);
-  tdict_future *f = move_async(&w, src, tdict_cpu(), NULL);
+  scoped_future f = move_async(&w, src, tdict_cpu(), NULL);
   td_ok(tdict_future_wait_on_stream(f, s, &out, err));
   atomic_store(&is_failing, true);
   resume(&w);
   for (int i = 0; !tdict_future_is_ready(f); i++) {
     char path[32];
     snprintf(path, sizeof path, "new%d", i % 100);
-    give(out, path, new_bytes(1, NULL));
+    td_put(out, path, new_bytes(1, NULL));
   }
   td_fails(TDICT_EDEVICE, "", tdict_future_wait(f, NULL, err));
   end_failing(&w);
-  tdict_future_release(f);
-  tdict_release(out);
-  tdict_release(src);
-  tdict_stream_destroy(w.c, s);
-  place_close(&w);
 }
 /* A destination that a later transfer_into writes after all; its source is as good as ever. */
 static void lose_a_destination(bool on_device) {
-  place w = place_sim(2, SLOW, 1);
-  tdict_tree *src = numbered_tree(&w, on_device ? NULL : w.memory, 11),
-             *dst = numbered_tree(&w, on_device ? w.memory : NULL, 0);
+  scoped_place w = place_sim(2, SLOW, 1);
+  scoped_tree src = numbered_tree(&w, on_device ? NULL : w.memory, 11),
+              dst = numbered_tree(&w, on_device ? w.memory : NULL, 0);
   void *address = leaf_of(dst, "n.b")->data;
   td_ok(td_transfer_into(w.c, dst, src, NULL, err)); /* creates the streams, which waits for a stream, too */
   begin_failing(&w, true);
@@ -263,9 +240,6 @@ static void lose_a_destination(bool on_device) {
   td_ok(td_transfer_into(w.c, dst, src, NULL, err));
   assert_ptr_equal(tdict_data(dst, "n.b"), address);
   check_tree_number(&w, dst, 11);
-  tdict_release(src);
-  tdict_release(dst);
-  place_close(&w);
 }
 /* An accessor that waits for the bytes is told when they do not come. */
 typedef struct waiter {
@@ -281,12 +255,12 @@ static void *wait_for_bytes(void *user) {
   return NULL;
 }
 static void lose_under_an_accessor(bool cancels) {
-  place w = place_sim(2, SLOW, 1);
-  tdict_tree *src = numbered_tree(&w, w.memory, 12), *dst = numbered_tree(&w, NULL, 0);
+  scoped_place w = place_sim(2, SLOW, 1);
+  scoped_tree src = numbered_tree(&w, w.memory, 12), dst = numbered_tree(&w, NULL, 0);
   waiter x = {.td = dst};
   pthread_t thread;
   hold(&w);
-  tdict_future *f = copy_async(&w, src, dst, NULL);
+  scoped_future f = copy_async(&w, src, dst, NULL);
   assert_int_equal(pthread_create(&thread, NULL, wait_for_bytes, &x), 0);
   assert_true(wait_flag(&x.started));
   td_rest();
@@ -296,10 +270,6 @@ static void lose_under_an_accessor(bool cancels) {
   assert_int_equal(pthread_join(thread, NULL), 0);
   assert_int_equal(x.data != NULL, !cancels);
   assert_int_equal(tdict_future_wait(f, NULL, NULL), cancels ? TDICT_ECANCELLED : TDICT_OK);
-  tdict_future_release(f);
-  tdict_release(src);
-  tdict_release(dst);
-  place_close(&w);
 }
 
 SIM_CASE(lost_result_is_changed_meanwhile) {
@@ -331,14 +301,13 @@ static void release_late(void *user) {
 
 GPU_CASE(cancel_after_the_last_copy_changes_nothing) {
   static const int64_t shape[] = {64};
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   late l = {0};
   tdict_tree *src = new_tree(), *out = NULL;
   tdict_tensor *t = NULL, *host = NULL;
   tdict_tensor_desc v = desc_of(l.bytes, TDICT_U8, shape);
   td_fill_random(l.bytes, sizeof l.bytes, 77);
-  td_ok(tdict_tensor_from_data(&v, release_late, &l, &t, err));
-  give(src, "a", t);
+  td_put(src, "a", td_made(tensor, tdict_tensor_from_data(&v, release_late, &l, &made, err)));
   tdict_transfer_options o = threads(1);
   const bool sim = w.device.type == TDICT_DEVICE_SIM;
   l.program = pthread_self();
@@ -355,9 +324,7 @@ GPU_CASE(cancel_after_the_last_copy_changes_nothing) {
   td_ok(tdict_get(out, "a", &t, err));
   td_ok(tdict_tensor_clone(t, NULL, &host, err));
   assert_memory_equal(tdict_tensor_const_data(host), l.bytes, sizeof l.bytes);
-  tdict_tensor_release(host);
-  tdict_release(out);
-  place_close(&w);
+  td_release(host, out);
 }
 
 /* ---- errors that nobody was told ---- */
@@ -436,8 +403,7 @@ GPU_CASE(unreported_errors_are_logged) {
   gate_open(&later);
   for (int i = 0; i < 50000 && errors_of(&h) < 2; i++) usleep(100);
   assert_int_equal(errors_of(&h), 2);
-  tdict_release(good);
-  tdict_release(bad);
+  td_release(good, bad);
   close_pairs(&w, &p);
   pthread_mutex_destroy(&h.lock);
 }
@@ -530,10 +496,9 @@ static void check_stays_lost(const place *w, const tdict_tree *src, tdict_tree *
 static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
   tdict_context_options o = place_options(2);
   o.staging_bytes = 256 << 10;
-  tdict_sim_options sim = tdict_sim_options_default();
-  sim.num_devices = 2;
+  tdict_sim_options sim = td_with(tdict_sim_options, num_devices = 2);
   if (td_device().type == TDICT_DEVICE_SIM) o.sim = &sim;
-  place w = place_over(&o);
+  scoped_place w = place_over(&o);
   tdict_tree *host = numbered_tree(&w, NULL, 21), *dev = numbered_tree(&w, w.memory, 22), *out = NULL;
   tdict_transfer_options t = threads(num_threads);
   t.mode = mode;
@@ -562,9 +527,8 @@ static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
       check_number_and_release(&w, moved(&w, out, tdict_cpu()), 21);
     }
   }
-  RELEASE(out, host, dev);
+  td_release(out, host, dev);
   shim_end(&losing, w.d);
-  place_close(&w);
   return met;
 }
 

@@ -1,15 +1,13 @@
 /* Bytes that never came are told apart where leaves share a storage: what is lost are the leaves that a transfer was to
  * write, and what is there again are the leaves that were written since. */
 #include "promises.h"
-#include "support/take.h"
 
 static const tdict_field fields[] = {
     {"a", TDICT_U8, 2, {30, 8}}, {"n.b", TDICT_F32, 1, {77}}, {"c", TDICT_I16, 1, {5}}};
 enum { NUM_FIELDS = 3 };
 
 static tdict_tree *shared_tree(const place *w, tdict_memory *memory, uint64_t number) {
-  tdict_tree *td = NULL;
-  td_ok(tdict_create_from(fields, 3, 0, NULL, memory, &td, err));
+  tdict_tree *td = td_made(tree, tdict_create_from(fields, 3, 0, NULL, memory, &made, err));
   for (int i = 0; i < NUM_FIELDS; i++) put_number(w, leaf_of(td, fields[i].path), number + (uint64_t)i);
   return td;
 }
@@ -23,11 +21,10 @@ static tdict_tree *part_of(const tdict_tree *td, const char *one, const char *ot
 /* A transfer_into that is cancelled before its first copy has ended. */
 static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
   hold(w);
-  tdict_future *f = copy_async(w, src, dst, NULL);
+  scoped_future f = copy_async(w, src, dst, NULL);
   tdict_future_cancel(f);
   resume(w);
   assert_int_equal(tdict_future_wait(f, NULL, NULL), TDICT_ECANCELLED);
-  tdict_future_release(f);
 }
 /* Where the leaf is not. */
 static tdict_device away_from(const place *w, const tdict_tensor *t) {
@@ -36,13 +33,11 @@ static tdict_device away_from(const place *w, const tdict_tensor *t) {
 
 /* The leaf is there, with these bytes, for accessors and for transfers. */
 static void check_there(const place *w, const tdict_tree *td, const char *path, uint64_t number) {
-  tdict_tree *part = part_of(td, path, NULL), *out = NULL;
+  scoped_tree part = part_of(td, path, NULL), out = NULL;
   assert_non_null(tdict_const_data(td, path));
   assert_true(has_number(w, leaf_of(td, path), number));
   td_ok(tdict_to_device(w->c, part, away_from(w, leaf_of(td, path)), NULL, &out, err));
   assert_true(has_number(w, leaf_of(out, path), number));
-  tdict_release(out);
-  tdict_release(part);
 }
 static void check_lost(const place *w, const tdict_tree *td, const char *path) {
   tdict_tree *part = part_of(td, path, NULL), *out = NULL;
@@ -57,12 +52,12 @@ static void check_lost(const place *w, const tdict_tree *td, const char *path) {
 }
 
 SIM_CASE(lost_leaves_of_one_storage_are_told_apart) {
-  place w = place_sim(2, 20e6, 1);
+  scoped_place w = place_sim(2, 20e6, 1);
   for (int on_device = 0; on_device < 2; on_device++) {
     tdict_memory *memory = on_device ? w.memory : NULL;
-    tdict_tree *src = shared_tree(&w, on_device ? NULL : w.memory, 10), *dst = shared_tree(&w, memory, 20);
-    tdict_tree *a = part_of(src, "a", NULL), *to_a = part_of(dst, "a", NULL), *both = part_of(src, "a", "n.b"),
-               *to_both = part_of(dst, "a", "n.b");
+    scoped_tree src = shared_tree(&w, on_device ? NULL : w.memory, 10), dst = shared_tree(&w, memory, 20);
+    scoped_tree a = part_of(src, "a", NULL), to_a = part_of(dst, "a", NULL), both = part_of(src, "a", "n.b"),
+                to_both = part_of(dst, "a", "n.b");
     lose(&w, both, to_both); /* then a good one of a alone */
     check_lost(&w, dst, "a");
     check_lost(&w, dst, "n.b");
@@ -80,20 +75,16 @@ SIM_CASE(lost_leaves_of_one_storage_are_told_apart) {
     check_lost(&w, dst, "a");
     td_ok(td_transfer_into(w.c, dst, src, NULL, err));
     assert_false(tdict_storage_has_lost(leaf_of(dst, "a")->storage));
-    RELEASE(src, dst, a, to_a, both, to_both);
   }
-  place_close(&w);
 }
 
 static void give_columns(tdict_tree *td, const char *path, tdict_tensor *whole, int64_t first, int64_t count) {
   const tdict_tensor_range range = {1, first, count, 1};
-  tdict_tensor *view = NULL;
-  td_ok(tdict_tensor_slice(whole, &range, &view, err));
-  give(td, path, view);
+  td_put(td, path, td_made(tensor, tdict_tensor_slice(whole, &range, &made, err)));
 }
 /* Columns of one matrix: they lie between each other. */
 SIM_CASE(lost_columns_are_told_apart) {
-  place w = place_sim(2, 20e6, 1);
+  scoped_place w = place_sim(2, 20e6, 1);
   tdict_tree *wholes[2], *left[2], *right[2];
   for (int i = 0; i < 2; i++) {
     wholes[i] = shared_tree(&w, i ? NULL : w.memory, 10 + 10 * (uint64_t)i);
@@ -112,17 +103,16 @@ SIM_CASE(lost_columns_are_told_apart) {
   assert_non_null(tdict_data(left[1], "k"));
   assert_true(has_number(&w, leaf_of(wholes[1], "a"), 10));
   check_there(&w, wholes[1], "a", 10);
-  for (int i = 0; i < 2; i++) RELEASE(wholes[i], left[i], right[i]);
-  place_close(&w);
+  for (int i = 0; i < 2; i++) td_release(wholes[i], left[i], right[i]);
 }
 
 /* Whatever of the library writes all elements brings the bytes back. */
 SIM_CASE(lost_bytes_come_back_by_any_write) {
-  place w = place_sim(2, 20e6, 1);
+  scoped_place w = place_sim(2, 20e6, 1);
   for (int on_device = 0; on_device < 2; on_device++)
     for (int how = 0; how < 5; how++) {
       tdict_memory *memory = on_device ? w.memory : NULL;
-      tdict_tree *src = shared_tree(&w, on_device ? NULL : w.memory, 10), *dst = shared_tree(&w, memory, 20);
+      scoped_tree src = shared_tree(&w, on_device ? NULL : w.memory, 10), dst = shared_tree(&w, memory, 20);
       lose(&w, src, dst);
       if (how == 0) td_ok(tdict_copy(dst, src, NULL, err));
       if (how == 1) td_ok(tdict_fill(dst, NULL, 0, NULL, err));
@@ -131,30 +121,26 @@ SIM_CASE(lost_bytes_come_back_by_any_write) {
       if (how == 4) td_ok(tdict_fill(dst, "a", 0, NULL, err));
       for (int i = 0; i < NUM_FIELDS; i++)
         assert_int_equal(tdict_const_data(dst, fields[i].path) != NULL, how < 3 || i == 0);
-      tdict_release(src);
-      tdict_release(dst);
     }
-  place_close(&w);
 }
 
 SIM_CASE(lost_rows_come_back_one_by_one) {
-  place w = place_sim(2, 20e6, 1);
+  scoped_place w = place_sim(2, 20e6, 1);
   const int64_t row_shape[] = {8}, batch[] = {30};
-  tdict_tree *src = NULL, *dst = NULL, *row = new_tree(), *seen = NULL;
+  scoped_tree src = NULL, dst = NULL, row = new_tree();
   for (int i = 0; i < 2; i++) td_ok(tdict_create_from(fields, 1, 0, NULL, i ? NULL : w.memory, i ? &dst : &src, err));
   td_ok(tdict_set_batch_size(src, 1, batch, err));
   td_ok(tdict_set_batch_size(dst, 1, batch, err));
   put_number(&w, leaf_of(src, "a"), 3);
-  give(row, "a", new_tensor(TDICT_U8, 1, row_shape, NULL));
+  td_put(row, "a", new_tensor(TDICT_U8, 1, row_shape, NULL));
   put_number(&w, leaf_of(row, "a"), 7);
   lose(&w, src, dst);
   for (int64_t i = 0; i < 30; i++) {
     assert_null(tdict_data(dst, "a"));
-    td_ok(tdict_index_get(NULL, dst, TDICT_INDEX(TDICT_AT(i)), NULL, &seen, err));
+    scoped_tree seen = td_made(tree, tdict_index_get(NULL, dst, TDICT_INDEX(TDICT_AT(i)), NULL, &made, err));
     assert_null(tdict_data(seen, "a"));
     td_ok(tdict_write_rows(dst, i, row, err));
     assert_true(tdict_data(seen, "a") && has_number(&w, leaf_of(seen, "a"), 7));
-    tdict_release(seen);
   }
   assert_non_null(tdict_data(dst, "a"));
   lose(&w, src, dst); /* by columns */
@@ -167,23 +153,20 @@ SIM_CASE(lost_rows_come_back_one_by_one) {
   }
   const int64_t all[] = {30, 8};
   td_ok(tdict_set_batch_size(dst, 2, all, err));
-  tdict_join_options o = tdict_join_options_default();
-  o.dim = 1;
+  tdict_join_options o = td_with(tdict_join_options, dim = 1);
   td_ok(tdict_cat_into(dst, (const tdict_tree *[]){columns[0], columns[1]}, 2, &o, NULL, err));
   assert_non_null(tdict_data(dst, "a"));
   assert_true(has_number(&w, leaf_of(dst, "a"), 3));
   for (int i = 0; i < 2; i++) tdict_release(columns[i]);
-  RELEASE(src, dst, row);
-  place_close(&w);
 }
 
 /* Comparing reads bytes: those that never came are refused, with their path. */
 SIM_CASE(lost_bytes_are_not_compared) {
-  place w = place_sim(2, 20e6, 1);
+  scoped_place w = place_sim(2, 20e6, 1);
   for (int on_device = 0; on_device < 2; on_device++) {
-    tdict_tree *src = shared_tree(&w, on_device ? NULL : w.memory, 10),
-               *dst = shared_tree(&w, on_device ? w.memory : NULL, 10);
-    tdict_tree *b = part_of(src, "n.b", NULL), *to_b = part_of(dst, "n.b", NULL);
+    scoped_tree src = shared_tree(&w, on_device ? NULL : w.memory, 10),
+                dst = shared_tree(&w, on_device ? w.memory : NULL, 10);
+    scoped_tree b = part_of(src, "n.b", NULL), to_b = part_of(dst, "n.b", NULL);
     tdict_difference d;
     assert_true(tdict_equal(src, dst));
     lose(&w, b, to_b);
@@ -193,19 +176,17 @@ SIM_CASE(lost_bytes_are_not_compared) {
     assert_false(tdict_equal(dst, dst));
     td_ok(td_transfer_into(w.c, to_b, b, NULL, err));
     assert_true(tdict_equal(src, dst));
-    RELEASE(src, dst, b, to_b);
   }
-  place_close(&w);
 }
 
 SIM_CASE(lost_mask_is_refused) {
-  place w = place_sim(2, 20e6, 1);
+  scoped_place w = place_sim(2, 20e6, 1);
   const int64_t rows[] = {30};
   tdict_tree *td = shared_tree(&w, NULL, 10), *masks = new_tree(), *from = new_tree(), *out = NULL;
   tdict_tree *batch = part_of(td, "a", NULL);
   td_ok(tdict_set_batch_size(batch, 1, rows, err));
-  give(masks, "m", new_tensor(TDICT_BOOL, 1, rows, NULL));
-  give(from, "m", new_tensor(TDICT_BOOL, 1, rows, w.memory));
+  td_put(masks, "m", new_tensor(TDICT_BOOL, 1, rows, NULL));
+  td_put(from, "m", new_tensor(TDICT_BOOL, 1, rows, w.memory));
   td_ok(tdict_fill(masks, NULL, 0, NULL, err));
   td_ok(tdict_fill(from, NULL, 0, NULL, err));
   td_ok(tdict_index_get(NULL, batch, TDICT_INDEX(TDICT_MASK(leaf_of(masks, "m"))), NULL, &out, err));
@@ -217,6 +198,5 @@ SIM_CASE(lost_mask_is_refused) {
   td_fails(TDICT_EINVAL, "transfer into them failed",
            tdict_index_set(NULL, batch, TDICT_INDEX(TDICT_MASK(leaf_of(masks, "m"))), batch, NULL, err));
   assert_null(out);
-  RELEASE(td, batch, masks, from);
-  place_close(&w);
+  td_release(td, batch, masks, from);
 }

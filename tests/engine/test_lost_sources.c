@@ -1,8 +1,6 @@
 /* Transfers from bytes that never came: they are refused with the leaf's path, and what they would have written
  * stays. */
 #include "pair.h"
-#include "support/sanitized.h"
-#include "support/take.h"
 
 static shim failing;
 static tdict_cu fail_copy_in(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
@@ -31,22 +29,22 @@ static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
 
 /* Only leaf "b" of three lies in memory whose bytes never came. */
 static void refuse(bool on_device, int32_t num_threads) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   tdict_device other = on_device ? tdict_cpu() : w.device;
-  tdict_tree *good = new_tree(), *bad = new_tree(), *mixed = new_tree(), *there = new_tree(), *out = NULL;
+  scoped_tree good = new_tree(), bad = new_tree(), mixed = new_tree(), there = new_tree(), out = NULL;
   tdict_future *f = NULL;
   tdict_transfer_options o = threads(num_threads);
-  give(good, "x", new_bytes(70000, on_device ? NULL : w.memory));
-  give(bad, "x", new_bytes(70000, on_device ? w.memory : NULL));
-  give(mixed, "a", new_bytes(5, NULL));
+  td_put(good, "x", new_bytes(70000, on_device ? NULL : w.memory));
+  td_put(bad, "x", new_bytes(70000, on_device ? w.memory : NULL));
+  td_put(mixed, "a", new_bytes(5, NULL));
   td_ok(tdict_set(mixed, "n.b", leaf_of(bad, "x"), err));
-  give(mixed, "z", new_bytes(7, NULL));
+  td_put(mixed, "z", new_bytes(7, NULL));
   put_number(&w, leaf_of(mixed, "a"), 3);
   put_number(&w, leaf_of(mixed, "z"), 4);
   put_number(&w, leaf_of(good, "x"), 1);
-  give(there, "a", new_bytes(5, NULL));
-  give(there, "n.b", new_bytes(70000, on_device ? NULL : w.memory));
-  give(there, "z", new_bytes(7, NULL));
+  td_put(there, "a", new_bytes(5, NULL));
+  td_put(there, "n.b", new_bytes(70000, on_device ? NULL : w.memory));
+  td_put(there, "z", new_bytes(7, NULL));
   put_number(&w, leaf_of(there, "n.b"), 2);
   put_number(&w, leaf_of(there, "z"), 9);
   lose(&w, good, bad);
@@ -64,8 +62,6 @@ static void refuse(bool on_device, int32_t num_threads) {
   td_ok(td_transfer_into(w.c, bad, good, NULL, err)); /* the bytes come after all */
   td_ok(tdict_to_device(w.c, mixed, other, &o, &out, err));
   assert_true(has_number(&w, leaf_of(out, "n.b"), 1));
-  RELEASE(out, good, bad, mixed, there);
-  place_close(&w);
 }
 GPU_CASE(lost_source_is_refused) {
   for (int32_t n = -1; n < 3; n++) {
@@ -76,8 +72,8 @@ GPU_CASE(lost_source_is_refused) {
 
 /* Behind a transfer that is cancelled, and behind one that then brings the bytes. */
 SIM_CASE(lost_source_of_a_queued_transfer) {
-  place w = place_sim(4, 20e6, 1);
-  tdict_tree *src = numbered_tree(&w, NULL, 1), *dst = numbered_tree(&w, w.memory, 2), *out = NULL;
+  scoped_place w = place_sim(4, 20e6, 1);
+  scoped_tree src = numbered_tree(&w, NULL, 1), dst = numbered_tree(&w, w.memory, 2), out = NULL;
   hold(&w);
   tdict_future *lost = copy_async(&w, src, dst, NULL), *reads = move_async(&w, dst, tdict_cpu(), NULL),
                *good = copy_async(&w, src, dst, NULL), *reads_too = move_async(&w, dst, tdict_cpu(), NULL);
@@ -88,10 +84,7 @@ SIM_CASE(lost_source_of_a_queued_transfer) {
   finish_copy(good);
   out = finish(reads_too);
   check_tree_number(&w, out, 1);
-  tdict_future_release(lost);
-  tdict_future_release(reads);
-  RELEASE(out, src, dst);
-  place_close(&w);
+  td_release(lost, reads);
 }
 
 /* Beside an object whose hooks run before. */
@@ -99,29 +92,27 @@ GPU_CASE(lost_source_beside_an_object) {
   place w = place_open(2);
   probe p = {0};
   tdict_tree *good = new_tree(), *bad = new_tree(), *out = NULL;
-  give(good, "n.x", new_bytes(1000, w.memory));
-  give(bad, "n.x", new_bytes(1000, NULL));
+  td_put(good, "n.x", new_bytes(1000, w.memory));
+  td_put(bad, "n.x", new_bytes(1000, NULL));
   lose(&w, good, bad);
   put_pair(bad, "pair", &pair_hooked, &p, 1);
   for (int32_t n = -1; n < 3; n++) {
     tdict_transfer_options o = threads(n);
     REFUSED("n.x", tdict_to_device(w.c, bad, w.device, &o, &out, err));
-    tdict_future *f = move_async(&w, bad, w.device, &o);
+    scoped_future f = move_async(&w, bad, w.device, &o);
     REFUSED("n.x", tdict_future_wait(f, &out, err));
-    tdict_future_release(f);
   }
   assert_null(out);
-  tdict_release(good);
-  tdict_release(bad);
+  td_release(good, bad);
   close_pairs(&w, &p);
 }
 
 GPU_CASE(lost_source_of_a_tensor_copy) {
-  place w = place_open(2);
-  tdict_tree *good = new_tree(), *bad = new_tree();
+  scoped_place w = place_open(2);
+  scoped_tree good = new_tree(), bad = new_tree();
   tdict_tensor *into = new_bytes(1000, NULL), *clone = NULL;
-  give(good, "x", new_bytes(1000, NULL));
-  give(bad, "x", new_bytes(1000, w.memory));
+  td_put(good, "x", new_bytes(1000, NULL));
+  td_put(bad, "x", new_bytes(1000, w.memory));
   put_number(&w, into, 5);
   lose(&w, good, bad);
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_tensor_copy(into, leaf_of(bad, "x"), err));
@@ -129,9 +120,6 @@ GPU_CASE(lost_source_of_a_tensor_copy) {
   assert_null(clone);
   assert_true(has_number(&w, into, 5));
   tdict_tensor_release(into);
-  tdict_release(good);
-  tdict_release(bad);
-  place_close(&w);
 }
 
 /* Reads of one leaf that begin while a transfer into it comes to its bad end. It has many more, so that its end takes
@@ -170,7 +158,7 @@ static int meet_an_end(const place *w, tdict_tree *src, tdict_tree *dst) {
   snprintf(last, sizeof last, "k%d", ENDING_LEAVES - 1);
   td_ok(tdict_set(one, "x", leaf_of(dst, last), err));
   td_ok(tdict_set(feed, "x", leaf_of(src, last), err));
-  give(from, "x", new_bytes(8, w->memory));
+  td_put(from, "x", new_bytes(8, w->memory));
   hold(w);
   tdict_future *before = copy_async(w, from, feed, NULL);
   *r = (reading){.w = w, .td = one, .ending = copy_async(w, src, dst, NULL)};
@@ -188,21 +176,18 @@ static int meet_an_end(const place *w, tdict_tree *src, tdict_tree *dst) {
     tdict_future_release(r->reads[i]);
   }
   if (wrong) fail_msg("%d of %d reads took bytes that never came", wrong, met);
-  RELEASE(one, feed, from);
+  td_release(one, feed, from);
   free(r);
   return met;
 }
 SIM_CASE(lost_source_is_seen_while_its_transfer_ends) {
-  place w = place_sim(4, 0, 1);
-  tdict_tree *src = new_tree(), *dst = new_tree();
+  scoped_place w = place_sim(4, 0, 1);
+  scoped_tree src = new_tree(), dst = new_tree();
   char path[16];
   for (int i = 0; i < ENDING_LEAVES; i++) {
     snprintf(path, sizeof path, "k%d", i);
-    give(src, path, new_bytes(8, NULL));
-    give(dst, path, new_bytes(8, NULL));
+    td_put(src, path, new_bytes(8, NULL));
+    td_put(dst, path, new_bytes(8, NULL));
   }
   for (int i = 0; i < 25; i += SANITIZED_STEP) assert_true(meet_an_end(&w, src, dst) >= 3);
-  tdict_release(src);
-  tdict_release(dst);
-  place_close(&w);
 }

@@ -95,9 +95,8 @@ static void check_tree(player *p, const char *what, const tdict_tree *td, int64_
 
 static tdict_transfer_options draw_options(player *p) {
   static const int32_t threads[] = {0, 1, 2, -1};
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.mode = (int32_t)draw(p, 4);
-  o.num_threads = threads[draw(p, 4)];
+  tdict_transfer_options o =
+      td_with(tdict_transfer_options, mode = (int32_t)draw(p, 4), num_threads = threads[draw(p, 4)]);
   if (o.num_threads > p->round->pool_threads) o.num_threads = 1;
   o.check_sources = draw(p, 16) == 0;
   return o;
@@ -191,8 +190,7 @@ static void play_let_go(player *p) {
   tdict_future_release(f);
   if (went_well(p, "of a tree let go of", status, &err) && move(p, td, tdict_cpu(), &back))
     check_tree(p, "of a tree let go of", back, 70 + p->number);
-  tdict_release(back);
-  tdict_release(td);
+  td_release(back, td);
 }
 
 static void play_cancel(player *p) {
@@ -264,11 +262,10 @@ static void play_own(player *p) {
 }
 
 static void play_pin(player *p) {
-  tdict_pin_options o = tdict_pin_options_default();
   tdict_error err = {0};
   tdict_tree *pinned = NULL;
   const tdict_tree *src = draw(p, 3) ? p->round->sources[draw(p, NUM_SOURCES)] : p->round->nested;
-  o.num_threads = draw(p, 2) ? 0 : -1;
+  tdict_pin_options o = td_with(tdict_pin_options, num_threads = draw(p, 2) ? 0 : -1);
   if (!went_well(p, "pin_memory", tdict_pin_memory(p->round->context, src, &o, &pinned, &err), &err)) return;
   if (!tdict_is_pinned(pinned)) wrong(p->round, "pin_memory: the result is not pinned");
   check_tree(p, "pinned", pinned, ANY);
@@ -391,8 +388,7 @@ static void *play(void *argument) {
 /* Trees whose nodes and tensors are shared: sources have leaves of their own (generation 10, 11, ...) and common
  * ones. */
 static void make_sources(round_of *r) {
-  tdict_tree *common = NULL;
-  td_ok(tdict_create(0, NULL, &common, err));
+  tdict_tree *common = td_made(tree, tdict_create(0, NULL, &made, err));
   td_ok(stamp_leaf(common, "l5", 2500, 1, err));
   td_ok(stamp_leaf(common, "x.l6", 11, 1, err));
   for (int i = 0; i < NUM_SOURCES; i++) {
@@ -412,18 +408,15 @@ static void make_sources(round_of *r) {
 }
 
 static tdict_tree *on_device(round_of *r, const tdict_tree *td) {
-  tdict_tree *moved = NULL;
-  td_ok(tdict_to_device(r->context, td, r->device, NULL, &moved, err));
-  return moved;
+  return td_made(tree, tdict_to_device(r->context, td, r->device, NULL, &made, err));
 }
 
 static tdict_driver *open_driver(const round_of *r, uint64_t seed) {
   tdict_driver *driver = NULL;
   tdict_error why = {0};
   tdict_status status = TDICT_ENODEVICE;
-  tdict_sim_options sim = tdict_sim_options_default();
-  sim.memory_bytes = (size_t)1 << 30;
-  sim.latency_ns = seed / 2 % 3 ? 0 : 20000;
+  tdict_sim_options sim =
+      td_with(tdict_sim_options, memory_bytes = (size_t)1 << 30, latency_ns = seed / 2 % 3 ? 0 : 20000);
   if (r->device.type == TDICT_DEVICE_SIM) status = tdict_driver_sim_open(&sim, &driver, &why);
 #if TDICT_CUDA
   if (r->device.type == TDICT_DEVICE_CUDA) status = tdict_driver_cuda_open(&driver, &why);
@@ -433,10 +426,8 @@ static tdict_driver *open_driver(const round_of *r, uint64_t seed) {
 }
 
 static tdict_context *make_context(const round_of *r, tdict_driver *driver, uint64_t seed) {
-  tdict_context_options o = tdict_context_options_default();
   tdict_context *context = NULL;
-  o.device = r->device;
-  o.num_threads = r->pool_threads;
+  tdict_context_options o = td_with(tdict_context_options, device = r->device, num_threads = r->pool_threads);
   o.staging_bytes = (size_t)64 << (10 + 4 * (seed % 2)); /* the least, or enough */
   td_ok(tdict_context_create_over(&o, driver, &context, err));
   return context;
@@ -468,12 +459,9 @@ static void release_trees(round_of *r) {
   for (int i = 0; i < NUM_SOURCES; i++) tdict_release((tdict_tree *)(uintptr_t)r->sources[i]);
   for (int i = 0; i < NUM_WRITERS; i++) tdict_release((tdict_tree *)(uintptr_t)r->writers[i]);
   tdict_release((tdict_tree *)(uintptr_t)r->nested);
-  tdict_release(r->shared_device);
-  tdict_release(r->shared_host);
-  tdict_release(r->racy_device);
+  td_release(r->shared_device, r->shared_host, r->racy_device);
   for (int i = 0; i < NUM_THREADS; i++) {
-    tdict_release(r->players[i].own_host);
-    tdict_release(r->players[i].own_device);
+    td_release(r->players[i].own_host, r->players[i].own_device);
   }
 }
 
@@ -485,8 +473,7 @@ static void end_round(round_of *r, uint64_t seed) {
   stamp_set_contested(NULL);
   if (seed % 3 == 0) release_trees(r);
   watch_note(NUM_THREADS, "destroys the context");
-  tdict_context_destroy(r->context);
-  tdict_context_destroy(r->other);
+  td_release(r->context, r->other);
   for (int i = 0; i < NUM_THREADS; i++) {
     player *p = &r->players[i];
     for (int k = 0; k < p->num_pending; k++) assert_true(tdict_future_is_ready(p->pending[k].future));

@@ -1,6 +1,5 @@
 /* Objects in transfers: which hook is asked, what the result holds, what is counted, what fails. */
 #include "pair.h"
-#include "support/take.h"
 
 static const tdict_type pair_pins = PAIR_TYPE(.pin_memory = pair_pin);
 static const tdict_type pair_moves = PAIR_TYPE(.to_device = pair_move);
@@ -73,7 +72,7 @@ GPU_CASE(objects_keep_their_type) {
     check_same_paths(src, back);
     check_tree_number(&w, back, 3);
     for (int i = 0; i < NUM_TYPES; i++) check_pair(&w, pair_at(back, path_of(i), types[i]), i, tdict_cpu());
-    RELEASE(src, out, back);
+    td_release(src, out, back);
     close_pairs(&w, &p);
   }
 }
@@ -83,10 +82,8 @@ GPU_CASE(objects_are_pinned_by_hook_or_flatten) {
   probe p = {0};
   pair *pairs[NUM_TYPES];
   tdict_tree *src = tree_of_all(&w, &p, 4, pairs), *out = NULL;
-  tdict_pin_options o = tdict_pin_options_default();
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  o.stats = &stats;
-  td_ok(tdict_pin_memory(w.c, src, &o, &out, err));
+  td_ok(tdict_pin_memory(w.c, src, td_options(tdict_pin_options, stats = &stats), &out, err));
   check_same_paths(src, out);
   check_tree_number(&w, out, 4);
   for (int i = 0; i < NUM_TYPES; i++) {
@@ -102,8 +99,7 @@ GPU_CASE(objects_are_pinned_by_hook_or_flatten) {
   assert_int_equal(stats.num_objects_pinned, 5);
   assert_int_equal(stats.num_objects_unpinned, 2);
   assert_int_equal(stats.num_objects_kept, 0);
-  tdict_release(out);
-  tdict_release(src);
+  td_release(out, src);
   close_pairs(&w, &p);
 }
 
@@ -112,7 +108,7 @@ typedef struct meeting {
   gate gate;
   int wanted;
 } meeting;
-static tdict_status meet(const pair *self, const tdict_hook *hook, tdict_error *err) {
+static tdict_status wait_for_all_hooks(const pair *self, const tdict_hook *hook, tdict_error *err) {
   meeting *m = self->user;
   (void)err;
   if (hook->device.type == TDICT_DEVICE_CPU && self->number >= 0 && m->wanted == 0) return TDICT_OK;
@@ -130,7 +126,7 @@ static void run_meeting(int way) {
   for (int i = 0; i < COUNT; i++) {
     char path[16];
     snprintf(path, sizeof path, "p%d", i);
-    put_pair_with(src, path, &p, i, meet, &m);
+    put_pair_with(src, path, &p, i, wait_for_all_hooks, &m);
   }
   tdict_transfer_options o = threads(way % 2 ? COUNT : -1);
   if (way < 2)
@@ -140,8 +136,7 @@ static void run_meeting(int way) {
   else
     td_ok(tdict_pin_memory(w.c, src, NULL, &out, err));
   assert_int_equal(atomic_load(&p.most_inside), COUNT);
-  tdict_release(out);
-  tdict_release(src);
+  td_release(out, src);
   close_pairs(&w, &p);
 }
 GPU_CASE(objects_hooks_run_in_parallel) {
@@ -180,8 +175,7 @@ GPU_CASE(objects_flatten_moves_in_one_plan) {
   assert_int_equal(stats.staged_bytes, stats.total_bytes);
   assert_int_equal(atomic_load(&p.flattens), 2);
   assert_int_equal(atomic_load(&p.unflattens), 2);
-  tdict_release(out);
-  tdict_release(src);
+  td_release(out, src);
   close_pairs(&w, &p);
 }
 
@@ -198,20 +192,20 @@ GPU_CASE(objects_already_in_place_are_shared) {
   tdict_release(again);
   /* beside a tensor that is not */
   td_ok(tdict_set_device(out, NULL, err));
-  give(out, "new", new_bytes(100, NULL));
+  td_put(out, "new", new_bytes(100, NULL));
   put_number(&w, leaf_of(out, "new"), 77);
   again = moved(&w, out, w.device);
   assert_ptr_not_equal(again, out);
   assert_ptr_equal(pair_at(again, "x", &pair_flat), pair_at(out, "x", &pair_flat));
   assert_true(has_number(&w, leaf_of(again, "new"), 77));
   assert_int_equal(atomic_load(&p.unflattens), 1);
-  RELEASE(again, out, src);
+  td_release(again, out, src);
   close_pairs(&w, &p);
 }
 
 /* An object that cannot be moved fails the call before anything has begun, and keep_objects lets it pass. */
 GPU_CASE(objects_without_hooks_are_kept_if_asked) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   for (int way = 0; way < 2 * 4; way++) {
     probe p = {0};
     const tdict_type *type = way % 2 ? &pair_pins : &pair_bare;
@@ -249,7 +243,6 @@ GPU_CASE(objects_without_hooks_are_kept_if_asked) {
     check_number_and_release(&w, out, 6);
     check_gone(&p);
   }
-  place_close(&w);
 }
 
 /* Answers that hooks give instead of an object. */
@@ -312,7 +305,7 @@ static void check_answer(answer a) {
 
 GPU_CASE(objects_failing_hook) {
   static const tdict_type *const bad[] = {&bad_pin, &bad_move, &bad_flat, &bad_unflat};
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   for (int k = 0; k < 4 * NUM_ANSWERS * 3; k++) {
     probe p = {0};
     answer a = (answer)(k % NUM_ANSWERS);
@@ -333,11 +326,9 @@ GPU_CASE(objects_failing_hook) {
     }
     check_answer(a);
     assert_null(out);
-    tdict_future_release(f);
-    tdict_release(src);
+    td_release(f, src);
     check_gone(&p);
   }
-  place_close(&w);
 }
 
 /* A flattened object may hold tensors and trees alone, and its tensors go by the rules of all others. */
@@ -370,9 +361,7 @@ static void refuse_bare_pairs(const place *w, tdict_tree *dst, tdict_tree *src, 
   check_pair(w, there, 2, w->device);
   /* with keep_objects, the object of the destination stays as it is */
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  tdict_transfer_options keep = tdict_transfer_options_default();
-  keep.keep_objects = true;
-  keep.stats = &stats;
+  tdict_transfer_options keep = td_with(tdict_transfer_options, keep_objects = true, stats = &stats);
   td_ok(td_transfer_into(w->c, dst, src, &keep, err));
   assert_int_equal(stats.num_objects_kept, 1);
   check_pair(w, pair_at(dst, "bare", &pair_bare), 4, tdict_cpu());
@@ -411,9 +400,9 @@ GPU_CASE(objects_transfer_into) {
   put_pair(dst, "x", &pair_all, &p, 6);
   td_fails_at(TDICT_ETYPE, "", "x", td_transfer_into(w.c, dst, src, NULL, err));
   td_ok(tdict_set_device(dst, NULL, err));
-  give(dst, "x", new_bytes(5, NULL));
+  td_put(dst, "x", new_bytes(5, NULL));
   td_fails(TDICT_ETYPE, "", td_transfer_into(w.c, dst, src, NULL, err));
-  give(src, "x", new_bytes(5, NULL));
+  td_put(src, "x", new_bytes(5, NULL));
   put_pair(dst, "x", &pair_flat, &p, 6);
   td_fails_at(TDICT_ETYPE, "", "x", td_transfer_into(w.c, dst, src, NULL, err));
   pair *wide = put_pair(src, "x", &pair_flat, &p, 7);
@@ -422,7 +411,7 @@ GPU_CASE(objects_transfer_into) {
   td_fails_at(TDICT_EDTYPE, "", "x.deep.tgt", td_transfer_into(w.c, dst, src, NULL, err));
   check_tree_number(&w, dst, 11);
   check_pair(&w, there, 2, w.device);
-  RELEASE(src, like, dst);
+  td_release(src, like, dst);
   close_pairs(&w, &p);
 }
 
@@ -443,7 +432,7 @@ GPU_CASE(objects_is_pinned) {
     *t = pinned;
     assert_int_equal(tdict_is_pinned(td), i == 1);
   }
-  give(td, "t", new_bytes(8, NULL));
+  td_put(td, "t", new_bytes(8, NULL));
   assert_false(tdict_is_pinned(td));
   tdict_release(td);
   close_pairs(&w, &p);
@@ -466,9 +455,8 @@ GPU_CASE(object_that_a_hook_keeps_is_retained) {
   pair *x = put_pair(src, "x", &keeps, &p, 1);
   for (int i = -1; i < 2; i++) {
     tdict_transfer_options o = threads(i);
-    tdict_tree *out = finish(move_async(&w, src, w.device, &o));
+    scoped_tree out = finish(move_async(&w, src, w.device, &o));
     assert_ptr_equal(pair_at(out, "x", &keeps), x);
-    tdict_release(out);
   }
   tdict_tree *out = moved(&w, src, w.device);
   tdict_release(src);
@@ -518,8 +506,7 @@ GPU_CASE(pin_object) {
   const tdict_type half = PAIR_TYPE(.flatten = pair_flatten);
   const tdict_type *const refused[] = {&no_name, &no_release, &no_size, &half};
   for (int i = 0; i < 4; i++) td_fails(TDICT_EINVAL, "", tdict_pin_object(w.c, refused[i], x, NULL, &out, err));
-  tdict_pin_options o = tdict_pin_options_default();
-  o.num_threads = 77;
+  tdict_pin_options o = td_with(tdict_pin_options, num_threads = 77);
   td_fails(TDICT_EINVAL, "num_threads", tdict_pin_object(w.c, &pair_hooked, x, &o, &out, err));
   assert_ptr_equal(out, &p);
   check_pair(&w, x, 1, tdict_cpu());
@@ -542,10 +529,7 @@ GPU_CASE(objects_are_kept_by_patterns) {
   static const char *const paths[] = {"hooked", "n.flat", "meta.hooked", "meta.deep.flat", "bare", "last"};
   const tdict_type *const of_paths[] = {&pair_hooked, &pair_flat, &pair_hooked, &pair_flat, &pair_bare, &pair_flat};
   tdict_transfer_stats s = tdict_transfer_stats_default();
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.stats = &s;
-  o.keep = keep;
-  o.num_keep = 5;
+  tdict_transfer_options o = td_with(tdict_transfer_options, stats = &s, keep = keep, num_keep = 5);
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   for (int i = 0; i < 6; i++)
     assert_ptr_equal(pair_at(out, paths[i], of_paths[i]), pair_at(src, paths[i], of_paths[i]));

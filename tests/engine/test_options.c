@@ -1,7 +1,6 @@
 /* What the options of transfers may be, and option structs of other versions of the header. */
 #include <time.h>
 
-#include "support/take.h"
 #include "trees.h"
 #include "wrap.h"
 
@@ -16,8 +15,7 @@ static void refuse(const world *w, const tdict_transfer_options *o, tdict_status
   td_fails(wanted, text, tdict_transfer_into_async(w->c, dst, src, o, &f, err));
   assert_ptr_equal(out, mark);
   assert_ptr_equal(f, mark);
-  tdict_release(dst);
-  tdict_release(src);
+  td_release(dst, src);
 }
 
 static void refuse_nulls(const world *w) {
@@ -58,9 +56,9 @@ static void refuse_threads(const world *w) {
 }
 
 static void refuse_result_memory(const world *w) {
-  tdict_tree *src = batch_tree(NULL), *dst = to_device(w, src, w->device), *out = src;
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.pinned_result = true;
+  scoped_tree src = batch_tree(NULL), dst = to_device(w, src, w->device);
+  tdict_tree *out = src;
+  tdict_transfer_options o = td_with(tdict_transfer_options, pinned_result = true);
   td_fails(TDICT_EINVAL, "pinned_result", td_transfer_into(w->c, dst, src, &o, err));
   if (w->gpu) td_fails(TDICT_EINVAL, "pinned_result", tdict_to_device(w->c, src, w->device, &o, &out, err));
   o.memory = tdict_device_memory(w->c, tdict_cpu()); /* not pinned */
@@ -68,8 +66,6 @@ static void refuse_result_memory(const world *w) {
   o.pinned_result = false;
   td_fails(TDICT_EINVAL, "memory", td_transfer_into(w->c, dst, src, &o, err));
   assert_ptr_equal(out, src);
-  tdict_release(dst);
-  tdict_release(src);
 }
 
 static void refuse_stats(const world *w) {
@@ -91,7 +87,7 @@ static void refuse_stats(const world *w) {
 }
 
 DEVICE_CASE(transfer_refuses_bad_options) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_transfer_options o = tdict_transfer_options_default();
   const int32_t modes[] = {-1, TDICT_MODE_NON_BLOCKING_PIN + 1, 1000};
   for (size_t i = 0; i < 3; i++) {
@@ -104,17 +100,16 @@ DEVICE_CASE(transfer_refuses_bad_options) {
   o.after = host; /* the cpu has no streams */
   tdict_tree *src = batch_tree(NULL), *like = batch_tree(NULL), *dst = to_device(&w, like, w.device);
   td_fails(TDICT_EWRONGDEVICE, "cpu", td_transfer_into(w.c, dst, src, &o, err));
-  RELEASE(src, like, dst);
+  td_release(src, like, dst);
   refuse_nulls(&w);
   refuse_threads(&w);
   refuse_result_memory(&w);
   refuse_stats(&w);
-  close_world(&w);
 }
 
 /* Structs of an older header are shorter, those of a newer one longer. */
 DEVICE_CASE(transfer_option_sizes) {
-  world w = open_world();
+  scoped_world w = open_world();
   struct {
     tdict_transfer_options o;
     unsigned char more[24];
@@ -156,7 +151,6 @@ DEVICE_CASE(transfer_option_sizes) {
     td_fails(TDICT_EINVAL, "struct_size", tdict_pin_memory(w.c, src, &pin.o, &out, err));
   }
   tdict_release(src);
-  close_world(&w);
 }
 
 /* A stream that is being captured is refused, and the capture goes on. */
@@ -166,33 +160,28 @@ static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
   return TDICT_CU_SUCCESS;
 }
 SIM_CASE(transfer_refuses_capturing_stream) {
-  world w = open_wrapped(NULL);
-  tdict_stream s;
-  tdict_transfer_options o = tdict_transfer_options_default();
-  td_ok(tdict_stream_create(w.c, w.device, &s, err));
-  o.after = s;
+  scoped_world w = open_wrapped(NULL);
+  TD_STREAM(s, w.c, w.device);
+  tdict_transfer_options o = td_with(tdict_transfer_options, after = s);
   wrap.ops.stream_capture_status = say_capturing;
   refuse(&w, &o, TDICT_ECAPTURE, "captured");
   wrap.ops.stream_capture_status = wrap.real->stream_capture_status;
-  tdict_tree *src = batch_tree(NULL);
+  scoped_tree src = batch_tree(NULL);
   check_and_release(&w, src, move_with(&w, src, w.device, &o));
   const tdict_stream absent = {tdict_sim(3), NULL};
   o.after = absent;
   refuse(&w, &o, TDICT_EWRONGDEVICE, "sim:3");
-  tdict_release(src);
-  tdict_stream_destroy(w.c, s);
-  close_world(&w);
 }
 
 /* With the device standing still: the call comes back before bytes have moved, by a thread of the pool; with
  * num_threads 0 when the last copy is queued. */
 SIM_CASE(transfer_async_returns_early) {
-  world w = open_wrapped(NULL);
-  tdict_tree *src = batch_tree(NULL), *small = new_tree(), *pinned = new_tree();
-  give(small, "x", random_tensor(TDICT_U8, SHAPE(4 * SLOT), NULL));
+  scoped_world w = open_wrapped(NULL);
+  scoped_tree src = batch_tree(NULL), small = new_tree(), pinned = new_tree();
+  td_put(small, "x", random_tensor(TDICT_U8, SHAPE(4 * SLOT), NULL));
   for (int i = 0; i < 4; i++) {
     char key[2] = {(char)('a' + i), 0};
-    give(pinned, key, random_tensor(TDICT_U8, SHAPE(STAGING / 4 + i), w.pinned));
+    td_put(pinned, key, random_tensor(TDICT_U8, SHAPE(STAGING / 4 + i), w.pinned));
   }
   tdict_tree *first = to_device(&w, src, w.device);
   tdict_release(first);
@@ -201,20 +190,16 @@ SIM_CASE(transfer_async_returns_early) {
     const tdict_tree *trees[] = {src, small, pinned};
     for (int k = 0; k < 3; k++) {
       if (v.o.num_threads == 0 && (k == 0 || v.o.mode == TDICT_MODE_BLOCKING)) continue; /* more than can be queued */
-      tdict_tree *out = NULL;
+      scoped_tree out = NULL;
       poison(&w, w.memory, line_bytes(trees[k]));
       td_ok(tdict_sim_hold(w.c, err));
-      tdict_future *f = start_move(&w, trees[k], w.device, &v.o);
+      scoped_future f = start_move(&w, trees[k], w.device, &v.o);
       assert_false(tdict_future_is_ready(f));
       if (v.o.num_threads == 0) expect_pending(k == 1 && v.o.mode == TDICT_MODE_NON_BLOCKING ? 1 : 4);
       td_ok(tdict_sim_resume(w.c, err));
       td_ok(tdict_future_wait(f, &out, err));
       check_tree(&w, trees[k], out);
       spoil_tree(&w, out);
-      tdict_future_release(f);
-      tdict_release(out);
     }
   }
-  RELEASE(src, small, pinned);
-  close_world(&w);
 }

@@ -1,23 +1,23 @@
 /* Order: transfers among themselves, behind a program's stream, before a program's stream; and streams that are
  * captured. */
 #include "promises.h"
-#include "support/take.h"
 
 #include <dlfcn.h>
 
 enum { SLOW = 20 << 20 }; /* bytes a second: a numbered tree takes 10 ms */
 
 /* A tree of a number on the device, by raw means. */
-static tdict_tree *there(const place *w, uint64_t number) { return numbered_tree(w, w->memory, number); }
+static tdict_tree *numbered_on_device(const place *w, uint64_t number) { return numbered_tree(w, w->memory, number); }
 
 /* Read after write, write after read, write after write: on device memory and on host memory, queued while nothing can
  * run, with copies that take their time. */
 static void check_raw_war_waw(int32_t num_threads, int32_t mode) {
-  place w = place_sim(4, SLOW, 1);
+  scoped_place w = place_sim(4, SLOW, 1);
   tdict_transfer_options o = threads(num_threads);
   o.mode = mode;
   bool waits_for_slots = mode == TDICT_MODE_BLOCKING || num_threads == 0;
-  tdict_tree *h[3], *d = there(&w, 0), *e = there(&w, 0), *host = numbered_tree(&w, NULL, 0), *seen[3];
+  tdict_tree *h[3], *d = numbered_on_device(&w, 0), *e = numbered_on_device(&w, 0), *host = numbered_tree(&w, NULL, 0),
+                    *seen[3];
   for (int i = 0; i < 3; i++) h[i] = numbered_tree(&w, NULL, 20 + (uint64_t)i);
   if (!waits_for_slots) hold(&w);
   tdict_future *f[7];
@@ -41,8 +41,7 @@ static void check_raw_war_waw(int32_t num_threads, int32_t mode) {
   check_tree_number(&w, d, 22);
   check_tree_number(&w, e, 22);
   for (int i = 0; i < 3; i++) tdict_release(h[i]);
-  RELEASE(seen[0], d, e, host);
-  place_close(&w);
+  td_release(seen[0], d, e, host);
 }
 SIM_CASE(transfers_of_shared_bytes_wait_for_each_other) {
   for (int32_t mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
@@ -54,7 +53,7 @@ GPU_CASE(transfers_are_ordered) {
   enum { TREES = 6, STEPS = 240, SNAPSHOTS = STEPS };
   tdict_context_options small = place_options(4);
   small.staging_bytes = 256 << 10; /* every tree is cut into many pieces */
-  place w = place_over(&small);
+  scoped_place w = place_over(&small);
   tdict_tree *trees[TREES];
   uint64_t model[TREES], wanted[SNAPSHOTS], x = 12345;
   tdict_future *f[STEPS], *snapshots[SNAPSHOTS];
@@ -82,27 +81,25 @@ GPU_CASE(transfers_are_ordered) {
   for (int i = 0; i < num_copies; i++) finish_copy(f[i]);
   for (int i = 0; i < TREES; i++) check_tree_number(&w, trees[i], model[i]);
   for (int i = 0; i < TREES; i++) tdict_release(trees[i]);
-  place_close(&w);
 }
 
 /* Trees that only share a storage: leaves of one block. Copies out are much faster than copies in, so that one that
  * does not wait comes first. */
 SIM_CASE(transfers_of_one_storage_are_ordered) {
   tdict_context_options o = place_options(4);
-  tdict_sim_options sim = tdict_sim_options_default();
-  sim.h2d_bytes_per_second = 2e6;
+  tdict_sim_options sim = td_with(tdict_sim_options, h2d_bytes_per_second = 2e6);
   sim.virtual_time = true; /* the device is resumed after everything is queued */
   o.sim = &sim;
-  place w = place_over(&o);
+  scoped_place w = place_over(&o);
   const int64_t half = 100000;
   tdict_tensor *whole = new_bytes(2 * half, w.memory), *part = NULL;
   tdict_tensor_range range = {0, 0, half, 1};
   td_ok(tdict_tensor_slice(whole, &range, &part, err));
-  tdict_tree *dst = new_tree(), *src = new_tree(), *both = new_tree();
-  give(dst, "x", part);
-  give(src, "x", new_bytes(half, NULL));
-  give(both, "y", whole);
-  unsigned char *want = malloc(2 * (size_t)half);
+  scoped_tree dst = new_tree(), src = new_tree(), both = new_tree();
+  td_put(dst, "x", part);
+  td_put(src, "x", new_bytes(half, NULL));
+  td_put(both, "y", whole);
+  scoped_bytes want = malloc(2 * (size_t)half);
   assert_non_null(want);
   td_fill_random(want, 2 * (size_t)half, 1);
   raw_write(w.raw, whole->data, want, 2 * (size_t)half);
@@ -112,12 +109,9 @@ SIM_CASE(transfers_of_one_storage_are_ordered) {
   tdict_future *one = copy_async(&w, src, dst, NULL), *two = move_async(&w, both, tdict_cpu(), NULL);
   check_pending(two);
   resume(&w);
-  tdict_tree *out = finish(two);
+  scoped_tree out = finish(two);
   assert_memory_equal(leaf_of(out, "y")->data, want, 2 * (size_t)half);
   finish_copy(one);
-  free(want);
-  RELEASE(out, dst, src, both);
-  place_close(&w);
 }
 
 /* A stream on which a kernel waits at a gate, and one that legacy work waits for. */
@@ -155,15 +149,15 @@ static void unblock(const place *w, blocker *b) {
 }
 
 SIM_CASE(transfer_after_stream) {
-  place w = place_open(2);
-  tdict_tree *src = numbered_tree(&w, NULL, 30), *d = there(&w, 31), *d2 = there(&w, 32);
+  scoped_place w = place_open(2);
+  scoped_tree src = numbered_tree(&w, NULL, 30), d = numbered_on_device(&w, 31), d2 = numbered_on_device(&w, 32);
   tdict_tensor *a = leaf_of(d, "a");
-  unsigned char *fresh = malloc(tdict_tensor_bytes(a));
+  scoped_bytes fresh = malloc(tdict_tensor_bytes(a));
   assert_non_null(fresh);
   td_fill_random(fresh, tdict_tensor_bytes(a), number_of_leaf(33, 0));
   gate g = {0};
-  tdict_stream s = new_stream(&w);
-  kernel k;
+  TD_STREAM(s, w.c, w.device);
+  scoped_kernel k;
   kernel_launch(&k, s, a, &g, fresh); /* writes to the tree when the gate opens */
   gate_await(&g, 1);
   tdict_transfer_options o = threads(-1);
@@ -175,30 +169,25 @@ SIM_CASE(transfer_after_stream) {
   check_pending(makes);
   check_tree_number(&w, d2, 32); /* and nothing of it has been written */
   gate_open(&g);
-  tdict_tree *out = finish(reads);
+  scoped_tree out = finish(reads);
   assert_true(has_number(&w, leaf_of(out, "a"), number_of_leaf(33, 0)));
   assert_true(has_number(&w, leaf_of(out, "d"), number_of_leaf(31, 3)));
   finish_copy(writes);
   check_tree_number(&w, d2, 30);
   tdict_release(finish(makes));
-  kernel_end(&k);
-  free(fresh);
-  RELEASE(out, src, d, d2);
-  tdict_stream_destroy(w.c, s);
-  place_close(&w);
 }
 
 /* Without `after`: from the host into new device memory nothing is waited for, everything else follows the legacy
  * stream. */
 SIM_CASE(transfer_follows_the_legacy_stream) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   blocker b;
-  tdict_tree *src = numbered_tree(&w, NULL, 40), *d = there(&w, 41);
+  scoped_tree src = numbered_tree(&w, NULL, 40), d = numbered_on_device(&w, 41);
   block(&w, &b, true);
   check_number_and_release(&w, finish(move_async(&w, src, w.device, NULL)), 40);
   tdict_future *reads = move_async(&w, d, tdict_cpu(), NULL);
   check_pending(reads);
-  tdict_stream idle = new_stream(&w);
+  TD_STREAM(idle, w.c, w.device);
   tdict_transfer_options o = threads(-1);
   o.after = idle; /* instead of the legacy stream */
   check_number_and_release(&w, finish(move_async(&w, d, tdict_cpu(), &o)), 41);
@@ -209,19 +198,15 @@ SIM_CASE(transfer_follows_the_legacy_stream) {
   check_number_and_release(&w, finish(reads), 41);
   finish_copy(writes);
   check_tree_number(&w, d, 40);
-  tdict_release(src);
-  tdict_release(d);
-  tdict_stream_destroy(w.c, idle);
-  place_close(&w);
 }
 
 SIM_CASE(wait_on_stream_orders) {
   for (int round = 0; round < 6; round++) {
-    place w = place_sim(2, SLOW, 1);
+    scoped_place w = place_sim(2, SLOW, 1);
     tdict_memory *from = round >= 3 ? w.pinned : NULL; /* staged, or by the driver alone */
     tdict_transfer_options o = threads(round % 3 - 1);
     tdict_tree *src = numbered_tree(&w, from, 50), *out = NULL;
-    tdict_stream s = new_stream(&w);
+    TD_STREAM(s, w.c, w.device);
     poison_arena(&w, w.memory);
     hold(&w);
     tdict_future *f = move_async(&w, src, w.device, &o);
@@ -238,20 +223,18 @@ SIM_CASE(wait_on_stream_orders) {
     tdict_release(out);
     tdict_release(finish(f));
     tdict_release(src);
-    tdict_stream_destroy(w.c, s);
-    place_close(&w);
   }
 }
 
 /* More than the staging ring holds: it returns when the last copy is queued. Read by a copy on the program's stream. */
 GPU_CASE(wait_on_stream_orders_large_trees) {
-  place w = place_open(4);
+  scoped_place w = place_open(4);
   enum { BYTES = 24 << 20 };
-  tdict_stream s = new_stream(&w);
-  tdict_tensor *sink = new_bytes(BYTES, w.memory);
+  TD_STREAM(s, w.c, w.device);
+  scoped_tensor sink = new_bytes(BYTES, w.memory);
   for (int i = 0; i < 6; i++) {
     tdict_tree *src = new_tree(), *out = NULL;
-    give(src, "x", new_bytes(BYTES, i % 2 ? w.pinned : NULL));
+    td_put(src, "x", new_bytes(BYTES, i % 2 ? w.pinned : NULL));
     put_number(&w, leaf_of(src, "x"), 60 + (uint64_t)i);
     tdict_future *f = move_async(&w, src, w.device, NULL);
     td_ok(tdict_future_wait_on_stream(f, s, &out, err));
@@ -265,17 +248,14 @@ GPU_CASE(wait_on_stream_orders_large_trees) {
     tdict_release(finish(f));
     tdict_release(src);
   }
-  tdict_tensor_release(sink);
-  tdict_stream_destroy(w.c, s);
-  place_close(&w);
 }
 
 /* To the host: the stream is behind the copies, and accessors wait for the bytes. */
 SIM_CASE(wait_on_stream_of_a_host_result) {
   for (int pinned = 0; pinned < 2; pinned++) {
-    place w = place_sim(2, SLOW, 1);
-    tdict_tree *d = there(&w, 70), *out = NULL;
-    tdict_stream s = new_stream(&w);
+    scoped_place w = place_sim(2, SLOW, 1);
+    tdict_tree *d = numbered_on_device(&w, 70), *out = NULL;
+    TD_STREAM(s, w.c, w.device);
     tdict_transfer_options o = threads(2);
     o.pinned_result = pinned;
     if (pinned) poison_arena(&w, w.pinned);
@@ -293,15 +273,13 @@ SIM_CASE(wait_on_stream_of_a_host_result) {
     tdict_release(out);
     tdict_release(finish(f));
     tdict_release(d);
-    tdict_stream_destroy(w.c, s);
-    place_close(&w);
   }
 }
 
 SIM_CASE(wait_on_stream_refuses) {
-  place w = place_sim(2, 0, 2);
+  scoped_place w = place_sim(2, 0, 2);
   tdict_tree *src = numbered_tree(&w, NULL, 80), *out = NULL;
-  tdict_stream s = new_stream(&w);
+  TD_STREAM(s, w.c, w.device);
   td_fails(TDICT_EINVAL, "NULL", tdict_future_wait_on_stream(NULL, s, &out, err));
   hold(&w);
   tdict_future *f = move_async(&w, src, w.device, NULL);
@@ -313,40 +291,34 @@ SIM_CASE(wait_on_stream_refuses) {
   tdict_release(finish(f));
   /* what has ended says how it ended */
   tdict_tree *bad = new_tree();
-  give(bad, "x", new_bytes(100, NULL));
+  td_put(bad, "x", new_bytes(100, NULL));
   hold(&w);
   tdict_future *g = move_async(&w, bad, w.device, NULL);
   tdict_future_cancel(g);
   resume(&w);
   td_fails(TDICT_ECANCELLED, "", tdict_future_wait_on_stream(g, s, &out, err));
   assert_null(out);
-  tdict_future_release(g);
-  tdict_release(bad);
-  tdict_release(src);
-  tdict_stream_destroy(w.c, s);
-  place_close(&w);
+  td_release(g, bad, src);
 }
 
 /* The source, through pointers kept from before, too, may be written when it returns. */
 SIM_CASE(wait_source) {
   for (int k = 0; k < 8; k++) {
-    place w = place_sim(2, SLOW, 1);
+    scoped_place w = place_sim(2, SLOW, 1);
     tdict_memory *from = k % 2 ? w.pinned : NULL;
     tdict_transfer_options o = threads(k / 4 ? 2 : -1);
     o.mode = k / 2 % 2 ? TDICT_MODE_NON_BLOCKING : TDICT_MODE_NON_BLOCKING_PIN;
-    tdict_tree *src = numbered_tree(&w, from, 90);
+    scoped_tree src = numbered_tree(&w, from, 90);
     tdict_future *f = move_async(&w, src, w.device, &o);
     td_ok(tdict_future_wait_source(f, err));
     number_tree(&w, src, 0); /* raw writes */
     check_number_and_release(&w, finish(f), 90);
-    tdict_release(src);
-    place_close(&w);
   }
   /* it tells what became of the transfer, and the source is free all the same */
-  place w = place_sim(2, SLOW, 1);
-  tdict_tree *src = numbered_tree(&w, w.pinned, 91);
+  scoped_place w = place_sim(2, SLOW, 1);
+  scoped_tree src = numbered_tree(&w, w.pinned, 91);
   hold(&w);
-  tdict_future *f = move_async(&w, src, w.device, NULL);
+  scoped_future f = move_async(&w, src, w.device, NULL);
   tdict_future_cancel(f);
   resume(&w);
   td_fails(TDICT_ECANCELLED, "", tdict_future_wait_source(f, err));
@@ -354,9 +326,6 @@ SIM_CASE(wait_source) {
   tdict_driver_sim_count counts;
   tdict_driver_sim_counts(w.d, 0, &counts);
   assert_int_equal(counts.num_pending, 0);
-  tdict_future_release(f);
-  tdict_release(src);
-  place_close(&w);
 }
 
 /* Streams that are captured into a graph. The simulator has none: its table says that one is. */
@@ -370,9 +339,9 @@ static tdict_cu capture_status(tdict_driver *d, tdict_cu_stream s, int *status) 
   return capture_shim.real->stream_capture_status(d, s, status);
 }
 SIM_CASE(transfer_refuses_capture) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   tdict_stream s = new_stream(&w), plain = new_stream(&w);
-  tdict_tree *src = numbered_tree(&w, NULL, 95), *out = NULL, *d = there(&w, 96);
+  tdict_tree *src = numbered_tree(&w, NULL, 95), *out = NULL, *d = numbered_on_device(&w, 96);
   tdict_transfer_options o = threads(-1);
   tdict_future *f = NULL;
   shim_begin(&capture_shim, w.d);
@@ -396,11 +365,10 @@ SIM_CASE(transfer_refuses_capture) {
   tdict_release(out);
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   td_ok(tdict_record_stream(out, s, err));
-  RELEASE(out, src, d);
+  td_release(out, src, d);
   tdict_stream_destroy(w.c, s);
   tdict_stream_destroy(w.c, plain);
   shim_end(&capture_shim, w.d);
-  place_close(&w);
 }
 
 /* A real capture, begun and ended by libcuda's own calls: refused on its stream, and whole whatever transfers ran. */
@@ -414,15 +382,15 @@ static void *symbol(const char *name) {
   return found;
 }
 CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   begin_capture begin;
   end_capture end;
   destroy_graph destroy;
   *(void **)&begin = symbol("cuStreamBeginCapture_v2");
   *(void **)&end = symbol("cuStreamEndCapture");
   *(void **)&destroy = symbol("cuGraphDestroy");
-  tdict_stream s = new_stream(&w);
-  tdict_tree *src = numbered_tree(&w, NULL, 97), *out = NULL, *d = there(&w, 98);
+  TD_STREAM(s, w.c, w.device);
+  tdict_tree *src = numbered_tree(&w, NULL, 97), *out = NULL, *d = numbered_on_device(&w, 98);
   for (int mode = 0; mode < 3; mode++) { /* global, of the thread, relaxed */
     tdict_gpu_scope scope;
     void *graph = NULL;
@@ -437,8 +405,7 @@ CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
       tdict_tree *to = moved(&w, src, w.device),
                  *back = moved(&w, to, tdict_cpu()); /* allocates, copies, frees, waits */
       check_tree_number(&w, back, 97);               /* on the host: a plain copy of the driver would end the capture */
-      tdict_release(back);
-      tdict_release(to);
+      td_release(back, to);
       check_number_and_release(&w, moved(&w, d, tdict_cpu()), 98);
     }
     td_ok(tdict_gpu_enter(w.gpu, &scope, err));
@@ -447,8 +414,5 @@ CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
     assert_int_equal(destroy(graph), 0);
     tdict_gpu_leave(w.gpu, &scope);
   }
-  tdict_release(src);
-  tdict_release(d);
-  tdict_stream_destroy(w.c, s);
-  place_close(&w);
+  td_release(src, d);
 }

@@ -1,6 +1,5 @@
 /* The turn of transfers whose trees hold objects with hooks: it is taken when the hooks have run. */
 #include "pair.h"
-#include "support/take.h"
 
 enum { SLOW = 20 << 20, BYTES = 1 << 20 }; /* a leaf takes 50 ms */
 
@@ -12,7 +11,7 @@ static tdict_status at_gate(const pair *self, const tdict_hook *hook, tdict_erro
 static tdict_tree *leaf_alone(const place *w, tdict_tensor *t, uint64_t number) {
   tdict_tree *td = new_tree();
   put_number(w, t, number);
-  give(td, "x", t);
+  td_put(td, "x", t);
   return td;
 }
 
@@ -33,7 +32,7 @@ GPU_CASE(transfer_with_hooks_takes_its_place_later) {
   gate_open(&g);
   tdict_tree *out = finish(f);
   assert_true(has_number(&w, leaf_of(out, "x"), 2));
-  RELEASE(out, src, dev, dst);
+  td_release(out, src, dev, dst);
   close_pairs(&w, &p);
 }
 
@@ -51,7 +50,7 @@ SIM_CASE(transfer_with_hooks_reads_after_a_write) {
     tdict_tree *out = finish(reads);
     assert_true(has_number(&w, leaf_of(out, "x"), 4));
     finish_copy(writes);
-    RELEASE(out, src, dev, dst);
+    td_release(out, src, dev, dst);
     close_pairs(&w, &p);
   }
 }

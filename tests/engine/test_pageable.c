@@ -7,10 +7,8 @@ enum { ITEMS = 50000 };
 
 static tdict_context *open_reader(bool reads, tdict_device *device) {
   tdict_context_options o = tdict_context_options_default();
-  tdict_sim_options sim = tdict_sim_options_default();
   tdict_context *c = NULL;
-  sim.reads_pageable_memory = reads;
-  o.sim = &sim;
+  o.sim = td_options(tdict_sim_options, reads_pageable_memory = reads);
   o.device = *device = tdict_sim(0);
   o.staging_bytes = (size_t)1 << 20;
   td_ok(tdict_context_create(&o, &c, err));
@@ -18,16 +16,14 @@ static tdict_context *open_reader(bool reads, tdict_device *device) {
 }
 
 static tdict_tree *tree_of(tdict_tensor *t) {
-  tdict_tree *tree = NULL;
-  td_ok(tdict_create(0, NULL, &tree, err));
-  give(tree, "x", t);
+  tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err));
+  td_put(tree, "x", t);
   return tree;
 }
 
 static tdict_tensor *random_floats(int64_t rows, int64_t columns, uint64_t seed) {
   const int64_t shape[] = {rows, columns};
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(TDICT_F32, 2, shape, NULL, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_empty(TDICT_F32, 2, shape, NULL, &made, err));
   td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), seed);
   return t;
 }
@@ -36,46 +32,42 @@ static tdict_tensor *random_floats(int64_t rows, int64_t columns, uint64_t seed)
 static tdict_transfer_stats move(tdict_context *c, const tdict_tree *src, tdict_transfer_options o,
                                  const void *expected, size_t bytes) {
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  tdict_tree *out = NULL, *back = NULL;
+  scoped_tree out = NULL, back = NULL;
   o.stats = &stats;
   td_ok(tdict_to_device(c, src, tdict_sim(0), &o, &out, err));
   td_ok(tdict_to_device(c, out, tdict_cpu(), NULL, &back, err));
   assert_memory_equal(tdict_data(back, "x"), expected, bytes);
-  tdict_release(out);
-  tdict_release(back);
   return stats;
 }
 
 SIM_CASE(pageable_memory_is_read_in_place) {
   tdict_device device;
   for (int reads = 0; reads < 2; reads++) {
-    tdict_context *c = open_reader(reads, &device);
-    tdict_tree *src = tree_of(random_floats(ITEMS, 4, 11 + (uint64_t)reads));
+    scoped_context c = open_reader(reads, &device);
+    scoped_tree src = tree_of(random_floats(ITEMS, 4, 11 + (uint64_t)reads));
     const size_t bytes = (size_t)ITEMS * 4 * sizeof(float);
     for (int mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++) {
-      tdict_transfer_options o = tdict_transfer_options_default();
-      o.mode = mode;
+      tdict_transfer_options o = td_with(tdict_transfer_options, mode = mode);
       const bool stages = mode == TDICT_MODE_NON_BLOCKING_PIN || (mode == TDICT_MODE_AUTO && !reads);
       const tdict_transfer_stats s = move(c, src, o, tdict_data(src, "x"), bytes);
       assert_int_equal(s.staged_bytes, stages ? bytes : 0);
       assert_int_equal(s.direct_bytes, mode == TDICT_MODE_AUTO && reads ? bytes : 0);
       assert_int_equal(s.pageable_bytes, mode == TDICT_MODE_BLOCKING || mode == TDICT_MODE_NON_BLOCKING ? bytes : 0);
     }
-    tdict_release(src);
-    tdict_context_destroy(c);
   }
 }
 
 /* The copy reads the source when the copy runs. The source must live until then. */
 SIM_CASE(pageable_source_is_kept_until_it_is_read) {
   tdict_device device;
-  tdict_context *c = open_reader(true, &device);
+  scoped_context c = open_reader(true, &device);
   tdict_tensor *t = random_floats(ITEMS, 4, 19);
   const size_t bytes = tdict_tensor_bytes(t);
-  char *expected = malloc(bytes);
+  scoped_chars expected = malloc(bytes);
   assert_non_null(expected);
   memcpy(expected, tdict_tensor_data(t), bytes);
-  tdict_tree *src = tree_of(t), *out = NULL, *back = NULL;
+  tdict_tree *src = tree_of(t);
+  scoped_tree out = NULL, back = NULL;
   tdict_future *f = NULL;
   td_ok(tdict_sim_hold(c, err));
   td_ok(tdict_to_device_async(c, src, device, NULL, &f, err));
@@ -87,10 +79,6 @@ SIM_CASE(pageable_source_is_kept_until_it_is_read) {
   tdict_future_release(f);
   td_ok(tdict_to_device(c, out, tdict_cpu(), NULL, &back, err));
   assert_memory_equal(tdict_data(back, "x"), expected, bytes);
-  tdict_release(out);
-  tdict_release(back);
-  tdict_context_destroy(c);
-  free(expected);
 }
 
 static void drop_mapping(void *user) { munmap(user, (size_t)ITEMS * sizeof(float)); }
@@ -99,7 +87,7 @@ static void drop_mapping(void *user) { munmap(user, (size_t)ITEMS * sizeof(float
  * leaves. */
 SIM_CASE(pageable_leaves_that_stay_staged) {
   tdict_device device;
-  tdict_context *c = open_reader(true, &device);
+  scoped_context c = open_reader(true, &device);
   tdict_transfer_options o = tdict_transfer_options_default();
   /* a file that the program has mapped */
   const size_t bytes = (size_t)ITEMS * sizeof(float);
@@ -114,7 +102,7 @@ SIM_CASE(pageable_leaves_that_stay_staged) {
   tdict_tensor *t = NULL;
   tdict_tensor_desc d = desc_of(mapped, TDICT_F32, shape);
   td_ok(tdict_tensor_from_data(&d, drop_mapping, mapped, &t, err));
-  tdict_tree *src = tree_of(t);
+  scoped_tree src = tree_of(t);
   assert_int_equal(move(c, src, o, mapped, bytes).staged_bytes, bytes);
   tdict_release(src);
   /* integers that fit 16 bits, narrowed: the packed bytes are fewer */
@@ -127,6 +115,4 @@ SIM_CASE(pageable_leaves_that_stay_staged) {
   tdict_transfer_stats s = move(c, src, o, values, ITEMS * sizeof *values);
   assert_int_equal(s.staged_bytes, ITEMS * sizeof *values);
   assert_true(s.wire_bytes < s.total_bytes);
-  tdict_release(src);
-  tdict_context_destroy(c);
 }

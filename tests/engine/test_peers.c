@@ -35,23 +35,23 @@ static void two_close(two *t) {
   raw_close(t->raw);
   place_close(&t->w);
 }
+#define scoped_two TD_SCOPED(two_close, two)
 
 static raw_memory *raw_at(const two *t, tdict_device device) {
   return tdict_device_equal(device, t->other) ? t->raw : t->w.raw;
 }
 static void put(two *t, const tdict_tensor *leaf) {
-  unsigned char *bytes = malloc(tdict_tensor_bytes(leaf));
+  scoped_bytes bytes = malloc(tdict_tensor_bytes(leaf));
   assert_non_null(bytes);
   td_fill_random(bytes, tdict_tensor_bytes(leaf), ++t->number);
   if (tdict_tensor_device(leaf).type == TDICT_DEVICE_CPU)
     memcpy(leaf->data, bytes, tdict_tensor_bytes(leaf));
   else
     raw_write(raw_at(t, tdict_tensor_device(leaf)), leaf->data, bytes, tdict_tensor_bytes(leaf));
-  free(bytes);
 }
 static void check(const two *t, const tdict_tensor *leaf) {
   size_t count = tdict_tensor_bytes(leaf), at = 0;
-  unsigned char *want = malloc(count), *got = malloc(count);
+  scoped_bytes want = malloc(count), got = malloc(count);
   assert_non_null(want);
   assert_non_null(got);
   td_fill_random(want, count, t->number);
@@ -62,13 +62,11 @@ static void check(const two *t, const tdict_tensor *leaf) {
   bool same = memcmp(want, got, count) == 0;
   while (!same && want[at] == got[at]) at++;
   if (!same) fail_msg("try %d: wrong from byte %zu of %zu on", (int)t->number, at, count);
-  free(want);
-  free(got);
 }
 
 static tdict_tree *tree_of(tdict_tensor *leaf) {
   tdict_tree *td = new_tree();
-  give(td, "n.x", leaf);
+  td_put(td, "n.x", leaf);
   return td;
 }
 /* Every mode and several thread counts in turn. */
@@ -85,7 +83,7 @@ static void one_way(two *t, tdict_device from, tdict_device to) {
   tdict_memory *pinned = t->w.pinned;
   for (int i = 0; i < TRIES; i++) {
     tdict_memory *memory = from.type != TDICT_DEVICE_CPU ? tdict_device_memory(t->w.c, from) : i % 2 ? pinned : NULL;
-    tdict_tree *src = tree_of(new_tensor(TDICT_F32, 2, shape, memory)), *out = NULL;
+    scoped_tree src = tree_of(new_tensor(TDICT_F32, 2, shape, memory)), out = NULL;
     tdict_transfer_options o = options_of(i);
     o.pinned_result = to.type == TDICT_DEVICE_CPU && i % 2;
     put(t, leaf_of(src, "n.x"));
@@ -95,61 +93,53 @@ static void one_way(two *t, tdict_device from, tdict_device to) {
       out = finish(move_async(&t->w, src, to, &o));
     assert_true(tdict_device_equal(tdict_tensor_device(leaf_of(out, "n.x")), to));
     check(t, leaf_of(out, "n.x"));
-    tdict_release(src);
-    tdict_release(out);
   }
 }
 
 GPU_CASE(two_devices_host_to_second) {
-  two t = two_open();
+  scoped_two t = two_open();
   one_way(&t, tdict_cpu(), t.other);
-  two_close(&t);
 }
 GPU_CASE(two_devices_second_to_host) {
-  two t = two_open();
+  scoped_two t = two_open();
   one_way(&t, t.other, tdict_cpu());
-  two_close(&t);
 }
 GPU_CASE(two_devices_first_to_second) {
-  two t = two_open();
+  scoped_two t = two_open();
   one_way(&t, t.w.device, t.other);
-  two_close(&t);
 }
 GPU_CASE(two_devices_second_to_first) {
-  two t = two_open();
+  scoped_two t = two_open();
   one_way(&t, t.other, t.w.device);
-  two_close(&t);
 }
 
 /* Copies in pieces; and there and back again into memory that is there. */
 GPU_CASE(two_devices_large_leaf) {
-  two t = two_open();
-  tdict_tree *one = tree_of(new_bytes(((int64_t)33 << 20) + 13, t.w.memory)), *back;
+  scoped_two t = two_open();
+  scoped_tree one = tree_of(new_bytes(((int64_t)33 << 20) + 13, t.w.memory)), back = NULL;
   put(&t, leaf_of(one, "n.x"));
-  tdict_tree *there = finish(move_async(&t.w, one, t.other, NULL));
+  scoped_tree there = finish(move_async(&t.w, one, t.other, NULL));
   check(&t, leaf_of(there, "n.x"));
   put(&t, leaf_of(there, "n.x"));
   finish_copy(copy_async(&t.w, there, one, NULL));
   check(&t, leaf_of(one, "n.x"));
   back = moved(&t.w, one, tdict_cpu());
   check(&t, leaf_of(back, "n.x"));
-  RELEASE(one, there, back);
-  two_close(&t);
 }
 
 /* A leaf with gaps between its rows, and one whose dimensions are swapped, from device to device. */
 static void strided_between(two *t, tdict_device from, tdict_device to) {
   const int64_t shape[] = {ROWS, COLUMNS};
   for (int i = 0; i < 8; i++) {
-    tdict_tensor *whole = new_tensor(TDICT_I32, 2, shape, tdict_device_memory(t->w.c, from)), *part = NULL;
-    tdict_tree *src = new_tree();
+    scoped_tensor whole = new_tensor(TDICT_I32, 2, shape, tdict_device_memory(t->w.c, from)), part = NULL;
+    scoped_tree src = new_tree();
     put(t, whole);
     if (i % 2)
       td_ok(tdict_tensor_permute(whole, 2, (const int[]){1, 0}, &part, err));
     else
       td_ok(tdict_tensor_slice(whole, &(tdict_tensor_range){1, 2, 4, 1}, &part, err));
     td_ok(tdict_set(src, "n.x", part, err));
-    tdict_tree *out = finish(move_async(&t->w, src, to, NULL));
+    scoped_tree out = finish(move_async(&t->w, src, to, NULL));
     const tdict_tensor *leaf = leaf_of(out, "n.x");
     int32_t *want = malloc(tdict_tensor_bytes(whole)), *got = malloc(tdict_tensor_bytes(leaf));
     assert_non_null(want);
@@ -162,29 +152,23 @@ static void strided_between(two *t, tdict_device from, tdict_device to) {
                          want[row * COLUMNS + column + (i % 2 ? 0 : 2)]);
     free(want);
     free(got);
-    tdict_tensor_release(part);
-    tdict_tensor_release(whole);
-    tdict_release(out);
-    tdict_release(src);
   }
 }
 GPU_CASE(two_devices_strided_leaf) {
-  two t = two_open();
+  scoped_two t = two_open();
   strided_between(&t, t.w.device, t.other);
   strided_between(&t, t.other, t.w.device);
-  two_close(&t);
 }
 
 /* Devices 0 and 2 of the simulated driver are not linked: a plain copy between them fails, as on GPUs. */
 SIM_CASE(two_devices_without_a_link) {
-  two t = two_over(place_sim(4, 0, 3), 2);
+  scoped_two t = two_over(place_sim(4, 0, 3), 2);
   int can = 1;
   assert_int_equal(t.w.d->ops->device_can_reach(t.w.d, 0, 2, &can), 0);
   assert_int_equal(can, 0);
   one_way(&t, t.w.device, t.other);
   one_way(&t, t.other, t.w.device);
   strided_between(&t, t.w.device, t.other);
-  two_close(&t);
 }
 
 /* A copy between devices that fails names its leaf, and the next one is right. */
@@ -194,9 +178,9 @@ static tdict_cu refuse_copy(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu
   return TDICT_CU_UNKNOWN;
 }
 GPU_CASE(two_devices_copy_that_fails) {
-  two t = two_open();
+  scoped_two t = two_open();
   shim s;
-  tdict_tree *src = tree_of(new_bytes(1000, t.w.memory)), *out = NULL;
+  scoped_tree src = tree_of(new_bytes(1000, t.w.memory)), out = NULL;
   put(&t, leaf_of(src, "n.x"));
   shim_begin(&s, t.w.d);
   s.ops.copy_peer_async = refuse_copy;
@@ -206,9 +190,6 @@ GPU_CASE(two_devices_copy_that_fails) {
   shim_end(&s, t.w.d);
   out = moved(&t.w, src, t.other);
   check(&t, leaf_of(out, "n.x"));
-  tdict_release(out);
-  tdict_release(src);
-  two_close(&t);
 }
 
 /* Where the devices are linked, their pools and their contexts let each other in, once; where that is refused, copies
@@ -229,7 +210,7 @@ static tdict_cu count_context(tdict_driver *d, tdict_cu_context peer) {
   return real_ops->ctx_allow_peer(d, peer);
 }
 static void let_in_by(tdict_cu (*entry)(tdict_driver *d, tdict_cu_pool pool, int ordinal)) {
-  two t = two_open();
+  scoped_two t = two_open();
   shim s;
   int can = 0;
   assert_int_equal(t.w.d->ops->device_can_reach(t.w.d, 0, 1, &can), 0);
@@ -243,7 +224,6 @@ static void let_in_by(tdict_cu (*entry)(tdict_driver *d, tdict_cu_pool pool, int
   assert_int_equal(atomic_load(&let_ins), can ? 2 : 0);
   assert_int_equal(atomic_load(&let_in_contexts), can ? 2 : 0);
   shim_end(&s, t.w.d);
-  two_close(&t);
 }
 GPU_CASE(two_devices_enable_peer_access_once) { let_in_by(count_let_in); }
 GPU_CASE(two_devices_without_peer_access) { let_in_by(refuse_let_in); }

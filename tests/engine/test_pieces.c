@@ -21,9 +21,8 @@ static unsigned char *line_of(const world *w, const tdict_plan *p) {
   unsigned char *line = calloc(1, p->line_bytes + 1);
   assert_non_null(line);
   for (uint32_t i = 0; i < p->num_items; i++) {
-    unsigned char *elements = read_elements(w, p->items[i].src);
+    scoped_bytes elements = read_elements(w, p->items[i].src);
     memcpy(line + p->items[i].offset, elements, p->items[i].bytes);
-    free(elements);
   }
   return line;
 }
@@ -44,7 +43,7 @@ static tdict_tree *random_tree(naive_random *r, tdict_tree **like) {
       naive_strides(r, side == 0, l);
       tdict_tensor *below = random_tensor(dtype, SHAPE(l->end - l->low + 1), NULL);
       if (side) memset(tdict_tensor_data(below), POISON, tdict_tensor_bytes(below));
-      give(side ? *like : td, path, restrided(below, -l->low, l->ndim, l->shape, l->strides));
+      td_put(side ? *like : td, path, restrided(below, -l->low, l->ndim, l->shape, l->strides));
     }
   }
   return td;
@@ -54,20 +53,19 @@ static tdict_tree *random_tree(naive_random *r, tdict_tree **like) {
 static void check_gather(const tdict_plan *p, const tdict_chunk *c, const unsigned char *line, tdict_stream_kind kind) {
   enum { BEHIND = 64 };
   const size_t bytes = c->end - c->begin;
-  unsigned char *slot = malloc(bytes + BEHIND);
+  scoped_bytes slot = malloc(bytes + BEHIND);
   assert_non_null(slot);
   memset(slot, POISON, bytes + BEHIND);
   td_ok(tdict_pieces_gather(p, c, (char *)slot, kind, NULL, err));
   assert_memory_equal(slot, line + c->begin, bytes);
   for (size_t k = bytes; k < bytes + BEHIND; k++) assert_int_equal(slot[k], POISON);
-  free(slot);
 }
 
 CASE(pieces_gather_and_scatter) {
-  world w = open_world();
+  scoped_world w = open_world();
   naive_random r = {5};
   for (int round = 0; round < 60; round++) {
-    tdict_tree *dst, *src = random_tree(&r, &dst);
+    scoped_tree dst = NULL, src = random_tree(&r, &dst);
     const size_t chunk_bytes = 256 * (size_t)(1 + naive_below(&r, 12));
     tdict_plan p = plan_of(&w, src, dst, chunk_bytes);
     unsigned char *line = line_of(&w, &p);
@@ -83,23 +81,20 @@ CASE(pieces_gather_and_scatter) {
     check_tree(&w, src, dst);
     free(line);
     tdict_plan_reset(&p);
-    tdict_release(src);
-    tdict_release(dst);
   }
-  close_world(&w);
 }
 
 /* What is asked for ahead of a copy changes none of its bytes, however much lies before it and behind. */
 CASE(pieces_gather_leaves_of_every_length) {
   static const int64_t lengths[] = {0,    1,    255,  256,  257,   4000,  4095,  4096,  4097,  4351, 4352,
                                     4353, 4608, 8191, 8192, 12287, 12288, 16384, 40000, 70001, 3};
-  world w = open_world();
-  tdict_tree *src = new_tree(), *dst = new_tree();
+  scoped_world w = open_world();
+  scoped_tree src = new_tree(), dst = new_tree();
   for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
     char path[16];
     snprintf(path, sizeof path, "r%zu", i);
-    give(src, path, random_tensor(TDICT_U8, SHAPE(lengths[i]), NULL));
-    give(dst, path, random_tensor(TDICT_U8, SHAPE(lengths[i]), NULL));
+    td_put(src, path, random_tensor(TDICT_U8, SHAPE(lengths[i]), NULL));
+    td_put(dst, path, random_tensor(TDICT_U8, SHAPE(lengths[i]), NULL));
   }
   static const size_t chunks[] = {4096, 4352, 8192, 9984, 33024, (size_t)1 << 20};
   for (size_t n = 0; n < sizeof chunks / sizeof chunks[0]; n++) {
@@ -111,9 +106,6 @@ CASE(pieces_gather_leaves_of_every_length) {
     free(line);
     tdict_plan_reset(&p);
   }
-  tdict_release(src);
-  tdict_release(dst);
-  close_world(&w);
 }
 
 /* Leaves that lie on the device as on the line are one copy; gaps are bridged where they are nobody's. */
@@ -123,10 +115,8 @@ GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
   tdict_tree *src = batch_tree(NULL), *there = to_device(&w, src, w.device), *apart = new_tree();
   leaf_list l = list_entries(src);
   for (size_t i = 0; i < l.count; i++) {
-    tdict_tensor *t = NULL;
     if (!l.tensors[i]) continue;
-    td_ok(tdict_tensor_clone(l.tensors[i], w.memory, &t, err));
-    give(apart, l.paths[i], t);
+    td_put(apart, l.paths[i], td_made(tensor, tdict_tensor_clone(l.tensors[i], w.memory, &made, err)));
   }
   free_list(&l);
   way v = way_at(0);
@@ -140,8 +130,7 @@ GPU_CASE(pieces_submit_as_few_copies_as_can_be) {
   assert_in_range(atomic_load(&wrap.calls[CALL_COPY]), stats.num_chunks + 7, 2 * stats.num_chunks + 7);
   check_tree(&w, src, there);
   check_and_release(&w, src, apart);
-  tdict_release(there);
-  tdict_release(src);
+  td_release(there, src);
   close_world(&w);
 }
 
@@ -161,14 +150,12 @@ static tdict_tree *side_by_side(const world *w, int64_t bytes, int64_t step) {
   enum { LEAVES = 12 };
   const int64_t all = LEAVES * step, one = 1;
   tdict_tree *td = new_tree();
-  tdict_tensor *shared = NULL;
-  td_ok(tdict_tensor_empty(TDICT_U8, 1, &all, w->memory, &shared, err));
+  scoped_tensor shared = td_made(tensor, tdict_tensor_empty(TDICT_U8, 1, &all, w->memory, &made, err));
   for (int i = 0; i < LEAVES; i++) {
     char path[16];
     snprintf(path, sizeof path, "r%d", i);
-    give(td, path, restrided(tdict_tensor_retain(shared), i * step, 1, &bytes, &one));
+    td_put(td, path, restrided(tdict_tensor_retain(shared), i * step, 1, &bytes, &one));
   }
-  tdict_tensor_release(shared);
   return td;
 }
 
@@ -181,11 +168,11 @@ GPU_CASE(pieces_as_copy_is_the_copy_that_would_be_queued) {
     bool one; /* every chunk is one copy */
   } cases[] = {{1024, 1024, 4096, true},  {1000, 1024, 4096, false}, {1000, 1024, 512, true},
                {1024, 2048, 4096, false}, {1024, 2048, 1024, true},  {1024, 1024, 1 << 20, true}};
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   wrap.ops.copy_h2d_async = note_h2d;
   tdict_gpu *gpu = gpu_of(&w);
   for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
-    tdict_tree *dst = side_by_side(&w, cases[n].bytes, cases[n].step), *src = to_device(&w, dst, tdict_cpu());
+    scoped_tree dst = side_by_side(&w, cases[n].bytes, cases[n].step), src = to_device(&w, dst, tdict_cpu());
     tdict_plan p;
     tdict_plan_request r = {
         .devices = tdict_context_engine(w.c)->config.devices, .dst = dst, .mode = TDICT_MODE_NON_BLOCKING_PIN};
@@ -215,8 +202,5 @@ GPU_CASE(pieces_as_copy_is_the_copy_that_would_be_queued) {
     tdict_gpu_leave(gpu, &scope);
     free(slot);
     tdict_plan_reset(&p);
-    tdict_release(src);
-    tdict_release(dst);
   }
-  close_world(&w);
 }

@@ -4,18 +4,15 @@
 
 #include "core/memory/pinned_pages.h"
 #include "support/driver_fault.h"
-#include "support/fail_alloc.h"
 
 GPU_CASE(pin_memory_pins_and_shares) {
-  world w = open_world();
+  scoped_world w = open_world();
   static const int threads[] = {-1, 0, 1, 2, 8};
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++)
     for (int i = THREAD_SANITIZED ? kind % 3 : 0; i < 5; i += THREAD_SANITIZED ? 3 : 1) {
-      tdict_tree *src = make_tree(&w, (tree_kind)kind), *out = NULL;
-      tdict_pin_options o = tdict_pin_options_default();
+      scoped_tree src = make_tree(&w, (tree_kind)kind), out = NULL;
       tdict_transfer_stats stats = tdict_transfer_stats_default();
-      o.num_threads = threads[i];
-      o.stats = &stats;
+      tdict_pin_options o = td_with(tdict_pin_options, num_threads = threads[i], stats = &stats);
       poison(&w, w.pinned, line_bytes(src));
       td_ok(tdict_pin_memory(w.c, src, &o, &out, err));
       assert_true(tdict_is_pinned(out));
@@ -38,101 +35,82 @@ GPU_CASE(pin_memory_pins_and_shares) {
       free_list(&a);
       free_list(&b);
       /* once more: nothing is left to do */
-      tdict_tree *again = NULL;
-      td_ok(tdict_pin_memory(w.c, out, NULL, &again, err));
+      tdict_tree *again = td_made(tree, tdict_pin_memory(w.c, out, NULL, &made, err));
       assert_ptr_equal(again, out);
       tdict_release(again);
       /* the device reads it by itself */
       if (block) {
         const way v = {
             .o = {.struct_size = sizeof v.o, .num_threads = 2, .mode = TDICT_MODE_NON_BLOCKING, .stats = &stats}};
-        tdict_tree *there = move_tree(&w, out, w.device, &v);
+        scoped_tree there = move_tree(&w, out, w.device, &v);
         check_tree(&w, src, there);
         if (kind == TREE_BATCH) assert_int_equal(stats.direct_bytes, tdict_bytes(src));
-        tdict_release(there);
       }
       spoil_tree(&w, out);
-      tdict_release(out);
-      tdict_release(src);
     }
-  close_world(&w);
 }
 
 GPU_CASE(pin_memory_refuses_device_leaf) {
-  world w = open_world();
-  tdict_tree *src = new_tree(), *there, *out = src;
-  give(src, "a.b", random_tensor(TDICT_U8, SHAPE(10), NULL));
+  scoped_world w = open_world();
+  tdict_tree *src = td_tree("a.b:u8[10]"), *there, *out = src;
   there = to_device(&w, src, w.device);
   tdict_tree *mixed = bytes_tree("host", 10, NULL);
   td_ok(tdict_set(mixed, "a.b", leaf_of(there, "a.b"), err));
   td_fails_at(TDICT_EWRONGDEVICE, "cpu", "a.b", tdict_pin_memory(w.c, mixed, NULL, &out, err));
   assert_ptr_equal(out, src);
-  RELEASE(mixed, there, src);
-  close_world(&w);
+  td_release(mixed, there, src);
 }
 
 CASE(pin_memory_without_device) {
-  tdict_context_options o = tdict_context_options_default();
-  tdict_context *c = NULL;
-  o.device = tdict_cpu();
-  td_ok(tdict_context_create(&o, &c, err));
+  scoped_context c = NULL;
+  td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu()), &c, err));
   tdict_error why = {0};
   tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
   tdict_status status = tdict_pin_memory(c, src, NULL, &out, &why);
   if (status == TDICT_OK) { /* this machine has a GPU, and the context pins for it */
     assert_true(tdict_is_pinned(out));
-    tdict_release(out);
-    tdict_release(src);
-    tdict_context_destroy(c);
+    td_release(out, src, c);
     td_skip("there is a GPU");
   }
   assert_int_equal(status, TDICT_ENODEVICE);
   assert_int_equal(why.status, TDICT_ENODEVICE);
   assert_non_null(strstr(why.message, "pinned memory"));
-  tdict_transfer_options t = tdict_transfer_options_default();
-  t.pinned_result = true;
+  tdict_transfer_options t = td_with(tdict_transfer_options, pinned_result = true);
   td_fails(TDICT_ENODEVICE, "pinned memory", tdict_to_device(c, src, tdict_cpu(), &t, &out, err));
   assert_ptr_equal(out, mark);
   /* what is pinned is shared, device or not */
   tdict_tree *pinned = new_tree();
-  give(pinned, "x", claimed_view(NULL, 100));
+  td_put(pinned, "x", claimed_view(NULL, 100));
   td_ok(tdict_pin_memory(c, pinned, NULL, &out, err));
   assert_ptr_equal(out, pinned);
-  RELEASE(out, pinned, src);
-  tdict_context_destroy(c);
+  td_release(out, pinned, src);
 }
 
 DEVICE_CASE(is_pinned_checks_host_leaves) {
-  world w = open_world();
-  tdict_tree *td = new_tree(), *host = batch_tree(NULL);
+  scoped_world w = open_world();
+  scoped_tree td = new_tree(), host = batch_tree(NULL);
   assert_false(tdict_is_pinned(NULL));
   assert_true(tdict_is_pinned(td)); /* without leaves */
   assert_false(tdict_is_pinned(host));
   if (w.gpu) {
-    tdict_tree *there = to_device(&w, host, w.device), *pinned = batch_tree(w.pinned);
+    scoped_tree there = to_device(&w, host, w.device), pinned = batch_tree(w.pinned);
     assert_true(tdict_is_pinned(there)); /* no host leaf that is not */
     assert_true(tdict_is_pinned(pinned));
     td_ok(tdict_set_tree(td, "a.pinned", pinned, err));
     td_ok(tdict_set(td, "a.b.there", leaf_of(there, "action"), err));
     assert_true(tdict_is_pinned(td));
-    give(td, "a.b.plain", random_tensor(TDICT_U8, SHAPE(1), NULL));
+    td_put(td, "a.b.plain", random_tensor(TDICT_U8, SHAPE(1), NULL));
     assert_false(tdict_is_pinned(td));
-    tdict_release(there);
-    tdict_release(pinned);
   }
-  tdict_release(host);
-  tdict_release(td);
-  close_world(&w);
 }
 
 /* The result is right without memory, also for a tree that is deeper than the cursor's own frames. */
 GPU_CASE(is_pinned_needs_no_memory) {
-  world w = open_world();
-  tdict_tree *td = batch_tree(w.pinned);
+  scoped_world w = open_world();
+  scoped_tree td = batch_tree(w.pinned);
   for (int i = 0; i < 40; i++) {
     tdict_tree *above = new_tree();
-    td_ok(tdict_set_tree(above, "down", td, err));
-    tdict_release(td);
+    td_put_tree(above, "down", td);
     td = above;
   }
   bool failed = true;
@@ -142,28 +120,21 @@ GPU_CASE(is_pinned_needs_no_memory) {
     failed = td_fail_alloc_stop();
     assert_true(is_pinned);
   }
-  tdict_release(td);
-  close_world(&w);
 }
 
 /* Over its limit pinned memory is short, and the tree stays as it was; released memory is used again. */
 GPU_CASE(pin_memory_keeps_to_the_limit) {
-  tdict_context_options o = tdict_context_options_default();
-  o.pinned_bytes = (size_t)1 << 20;
-  o.staging_bytes = STAGING;
-  world w = world_over(td_context(&o));
-  tdict_tree *src = new_tree(), *out = src, *first = NULL;
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(700000), NULL));
+  tdict_context_options o = td_with(tdict_context_options, pinned_bytes = (size_t)1 << 20, staging_bytes = STAGING);
+  scoped_world w = world_over(td_context(&o));
+  tdict_tree *src = td_tree("x:u8[700000]"), *out = src, *first = NULL;
   td_ok(tdict_pin_memory(w.c, src, NULL, &first, err));
   td_fails(TDICT_ENOMEM, "pinned_bytes", tdict_pin_memory(w.c, src, NULL, &out, err));
   assert_ptr_equal(out, src);
   tdict_release(first);
   for (int i = 0; i < 10; i++) {
-    td_ok(tdict_pin_memory(w.c, src, NULL, &out, err));
-    check_and_spoil(&w, src, out);
+    check_and_spoil(&w, src, td_made(tree, tdict_pin_memory(w.c, src, NULL, &made, err)));
   }
   tdict_release(src);
-  close_world(&w);
 }
 
 /* The ways to pinned memory, one after the other as the driver refuses them: as it was asked for, small pieces for who
@@ -202,20 +173,16 @@ GPU_CASE(pin_memory_tries_one_way_after_the_other) {
               {TDICT_FAULT_BIT(TDICT_FAULT_HOST_REGISTER), true, 2 * TDICT_PINNED_GRAIN, TDICT_PIN_DRIVER},
               {TDICT_FAULT_BIT(TDICT_FAULT_HOST_REGISTER) | TDICT_FAULT_BIT(TDICT_FAULT_HOST_ALLOC), true, 0, -1}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    tdict_driver *driver = faulty_driver();
-    tdict_context_options o = tdict_context_options_default();
+    scoped_driver driver = faulty_driver();
     tdict_context *c = NULL;
-    o.device = td_device();
-    o.log = count_told;
-    o.pin_piece_bytes = rows[i].piece;
+    tdict_context_options o =
+        td_with(tdict_context_options, device = td_device(), log = count_told, pin_piece_bytes = rows[i].piece);
     td_ok(tdict_context_create_over(&o, driver, &c, err));
-    world w = world_over(c);
-    tdict_tree *src = new_tree(), *const mark = src, *out = mark;
-    give(src, "x", random_tensor(TDICT_U8, SHAPE(9000000), NULL));
-    tdict_pin_options p = tdict_pin_options_default();
+    scoped_world w = world_over(c);
+    tdict_tree *src = td_tree("x:u8[9000000]"), *const mark = src, *out = mark;
     tdict_transfer_stats stats = tdict_transfer_stats_default();
     tdict_fault fault = {.kinds = rows[i].kinds, .n = 1, .code = TDICT_CU_UNKNOWN, .lasts = rows[i].lasts};
-    p.stats = &stats;
+    tdict_pin_options p = td_with(tdict_pin_options, stats = &stats);
     told = 0;
     if (rows[i].kinds) tdict_driver_fault_arm(driver, &fault);
     if (rows[i].path < 0) {
@@ -232,7 +199,5 @@ GPU_CASE(pin_memory_tries_one_way_after_the_other) {
       tdict_release(out);
     }
     tdict_release(src);
-    close_world(&w);
-    tdict_driver_release(driver);
   }
 }

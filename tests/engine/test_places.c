@@ -9,32 +9,30 @@ enum { TRIES = 1000, ROWS = 4096 };
 static void between_two(const place *w, tdict_device second, void (*make_current)(const place *w)) {
   const int64_t shape[] = {ROWS, 7};
   for (int i = 0; i < TRIES; i++) {
-    tdict_tree *src = new_tree();
-    give(src, "n.x", new_tensor(TDICT_F32, 2, shape, i % 2 ? w->pinned : NULL));
+    scoped_tree src = new_tree();
+    td_put(src, "n.x", new_tensor(TDICT_F32, 2, shape, i % 2 ? w->pinned : NULL));
     put_number(w, leaf_of(src, "n.x"), 1000 + (uint64_t)i);
     make_current(w);
-    tdict_tree *one = moved(w, src, w->device), *two = moved(w, one, second), *back = moved(w, two, tdict_cpu());
+    scoped_tree one = moved(w, src, w->device), two = moved(w, one, second), back = moved(w, two, tdict_cpu());
     assert_true(tdict_device_equal(tdict_tensor_device(leaf_of(two, "n.x")), second));
     if (!has_number(w, leaf_of(back, "n.x"), 1000 + (uint64_t)i)) fail_msg("try %d came back with wrong bytes", i);
-    RELEASE(src, one, two, back);
   }
 }
 static void sim_current(const place *w) { (void)w; }
 
 SIM_CASE(two_simulated_devices) {
-  place w = place_sim(4, 0, 2);
+  scoped_place w = place_sim(4, 0, 2);
   tdict_cu_context popped, current;
   assert_int_equal(w.d->ops->ctx_push(w.d, w.gpu->context), 0);
   between_two(&w, tdict_sim(1), sim_current);
   assert_int_equal(w.d->ops->ctx_current(w.d, &current), 0);
   assert_ptr_equal(current, w.gpu->context);
   assert_int_equal(w.d->ops->ctx_pop(w.d, &popped), 0);
-  place_close(&w);
 }
 
 /* The same ordered behind streams of either device, and with a tree whose leaves lie on both. */
 SIM_CASE(two_simulated_devices_in_one_tree) {
-  place w = place_sim(4, 50e6, 2);
+  scoped_place w = place_sim(4, 50e6, 2);
   tdict_tree *src = numbered_tree(&w, NULL, 5), *one = moved(&w, src, tdict_sim(0)),
              *two = moved(&w, src, tdict_sim(1)), *both = new_tree(), *out;
   td_ok(tdict_set(both, "zero", leaf_of(one, "a"), err));
@@ -49,31 +47,28 @@ SIM_CASE(two_simulated_devices_in_one_tree) {
     assert_true(has_number(&w, leaf_of(back, "zero"), number_of_leaf(5, 0)));
     assert_true(has_number(&w, leaf_of(back, "one"), number_of_leaf(5, 1)));
     assert_true(has_number(&w, leaf_of(back, "host"), number_of_leaf(5, 3)));
-    tdict_release(back);
-    tdict_release(out);
+    td_release(back, out);
   }
-  RELEASE(src, one, two, both);
-  place_close(&w);
+  td_release(src, one, two, both);
 }
 
 /* Between two devices both legacy streams are followed: a kernel on a blocking stream of either one holds the copy
  * up. */
 static void behind_legacy_of(int ordinal, bool writes_existing) {
-  place w = place_sim(4, 0, 2);
-  tdict_tree *src = numbered_tree(&w, NULL, 6), *from = moved(&w, src, tdict_sim(1)),
-             *to = moved(&w, src, tdict_sim(0));
+  scoped_place w = place_sim(4, 0, 2);
+  scoped_tree src = numbered_tree(&w, NULL, 6), from = moved(&w, src, tdict_sim(1)), to = moved(&w, src, tdict_sim(0));
   tdict_device device = tdict_sim(ordinal);
   tdict_gpu *gpu;
   tdict_gpu_scope scope;
   tdict_cu_stream handle = NULL;
   gate g = {0};
-  kernel k;
+  scoped_kernel k;
   td_ok(tdict_devices_gpu(tdict_context_devices(w.c), device, &gpu, err));
   td_ok(tdict_gpu_enter(gpu, &scope, err));
   assert_int_equal(w.d->ops->stream_create(w.d, &handle, TDICT_CU_STREAM_DEFAULT), 0);
   tdict_gpu_leave(gpu, &scope);
   tdict_tensor *a = leaf_of(ordinal ? from : to, "a");
-  unsigned char *fresh = malloc(tdict_tensor_bytes(a));
+  scoped_bytes fresh = malloc(tdict_tensor_bytes(a));
   assert_non_null(fresh);
   td_fill_random(fresh, tdict_tensor_bytes(a), number_of_leaf(7, 0));
   kernel_launch(&k, (tdict_stream){device, handle}, a, &g, fresh);
@@ -81,17 +76,13 @@ static void behind_legacy_of(int ordinal, bool writes_existing) {
   tdict_future *f = writes_existing ? copy_async(&w, from, to, NULL) : move_async(&w, from, tdict_sim(0), NULL);
   check_pending(f);
   gate_open(&g);
-  tdict_tree *out = finish(f), *back = moved(&w, out, tdict_cpu());
+  scoped_tree out = finish(f), back = moved(&w, out, tdict_cpu());
   assert_true(has_number(&w, leaf_of(back, "a"), number_of_leaf(ordinal ? 7 : 6, 0)));
   assert_true(has_number(&w, leaf_of(back, "d"), number_of_leaf(6, 3)));
   assert_true(wait_flag(&k.done));
   td_ok(tdict_gpu_enter(gpu, &scope, err));
   assert_int_equal(w.d->ops->stream_destroy(w.d, handle), 0);
   tdict_gpu_leave(gpu, &scope);
-  kernel_end(&k);
-  free(fresh);
-  RELEASE(back, out, from, to, src);
-  place_close(&w);
 }
 SIM_CASE(two_simulated_devices_follow_both_legacy_streams) {
   behind_legacy_of(1, false); /* the source's, into new memory */
@@ -103,7 +94,7 @@ SIM_CASE(two_simulated_devices_follow_both_legacy_streams) {
 static void on_all_devices(const place *w, int last) {
   enum { DEVICES = 8 };
   static const char *const names[DEVICES] = {"a", "b", "c", "d", "e", "f", "g", "h"};
-  tdict_tree *src = new_tree();
+  scoped_tree src = new_tree();
   tdict_gpu *gpus[DEVICES];
   tdict_gpu_scope scope;
   tdict_cu_stream handles[DEVICES];
@@ -121,7 +112,7 @@ static void on_all_devices(const place *w, int last) {
     assert_non_null(fresh[i]);
     td_fill_random(fresh[i], ROWS, number_of_leaf(8, i));
     kernel_launch(&k[i], (tdict_stream){device, handles[i]}, t, &gates[i], fresh[i]);
-    give(src, names[i], t);
+    td_put(src, names[i], t);
   }
   tdict_future *f = move_async(w, src, tdict_cpu(), NULL);
   for (int i = 0; i < DEVICES; i++)
@@ -130,7 +121,7 @@ static void on_all_devices(const place *w, int last) {
     if (i != last) assert_true(wait_flag(&k[i].done));
   check_pending(f);
   gate_open(&gates[last]);
-  tdict_tree *out = finish(f);
+  scoped_tree out = finish(f);
   for (int i = 0; i < DEVICES; i++) {
     if (!has_number(w, leaf_of(out, names[i]), number_of_leaf(8, i))) fail_msg("leaf %d was copied too early", i);
     assert_true(wait_flag(&k[i].done));
@@ -140,12 +131,10 @@ static void on_all_devices(const place *w, int last) {
     kernel_end(&k[i]);
     free(fresh[i]);
   }
-  RELEASE(out, src);
 }
 SIM_CASE(eight_simulated_devices_follow_all_legacy_streams) {
-  place w = place_sim(4, 0, 8);
+  scoped_place w = place_sim(4, 0, 8);
   for (int last = 0; last < 8; last++) on_all_devices(&w, last);
-  place_close(&w);
 }
 
 /* libcuda's calls, declared here so that a mistake in the library's own cannot hide itself. */
@@ -188,7 +177,7 @@ static void cuda_current(const place *w) {
 }
 
 CUDA_CASE(two_gpus_between_devices_and_back) {
-  place w = place_open(4);
+  scoped_place w = place_open(4);
   int count = 0;
   open_cu();
   assert_int_equal(cu.device_count(&count), 0);
@@ -202,7 +191,6 @@ CUDA_CASE(two_gpus_between_devices_and_back) {
   assert_int_equal(cu.get_current(&current), 0);
   assert_ptr_equal(current, zero);
   close_cu();
-  place_close(&w);
 }
 
 /* Every call of the library on the calling thread, whatever is current there. */
@@ -226,10 +214,8 @@ static void call_everything(place *w) {
     td_ok(tdict_future_wait(f, &back, err));
     tdict_future_release(f);
     tdict_stream_destroy(w->c, s);
-    tdict_release(back);
-    tdict_release(out);
-    td_ok(tdict_pin_memory(w->c, src, NULL, &out, err));
-    tdict_release(out);
+    td_release(back, out);
+    tdict_release(td_made(tree, tdict_pin_memory(w->c, src, NULL, &made, err)));
     tdict_context_trim(w->c, w->device, 0);
     tdict_context_trim(w->c, tdict_cpu(), 0);
   }
@@ -238,7 +224,7 @@ static void call_everything(place *w) {
 }
 
 SIM_CASE(context_of_the_program_is_left_as_found_on_sim) {
-  place w = place_sim(2, 0, 2);
+  scoped_place w = place_sim(2, 0, 2);
   tdict_cu_context one, now;
   int mode;
   assert_int_equal(w.d->ops->ctx_retain(w.d, 1, &one), 0);
@@ -258,11 +244,10 @@ SIM_CASE(context_of_the_program_is_left_as_found_on_sim) {
     assert_null(now);
   }
   assert_int_equal(w.d->ops->ctx_release(w.d, 1), 0);
-  place_close(&w);
 }
 
 CUDA_CASE(context_of_the_program_is_left_as_found_on_cuda) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   open_cu();
   for (int k = 0; k < 2; k++) {
     void *mine = k ? zero : NULL, *now = &w;
@@ -272,13 +257,12 @@ CUDA_CASE(context_of_the_program_is_left_as_found_on_cuda) {
     assert_ptr_equal(now, mine);
   }
   close_cu();
-  place_close(&w);
 }
 
 GPU_CASE(checked_data_refuses_device_tensors) {
-  place w = place_open(2);
-  tdict_tree *src = new_tree(), *out = NULL;
-  give(src, "n.x", new_tensor(TDICT_F32, 1, (const int64_t[]){4}, NULL));
+  scoped_place w = place_open(2);
+  scoped_tree src = new_tree(), out = NULL;
+  td_put(src, "n.x", new_tensor(TDICT_F32, 1, (const int64_t[]){4}, NULL));
   out = moved(&w, src, w.device);
   td_last_error = (tdict_error){0};
   assert_null(tdict_checked_data(out, "n.x", TDICT_F32, TDICT_SHAPE(4), &td_last_error));
@@ -287,7 +271,4 @@ GPU_CASE(checked_data_refuses_device_tensors) {
   assert_non_null(strstr(td_last_error.message, "wanted host memory; call tdict_to_device()"));
   assert_null(tdict_checked_const_data(out, "n.x", TDICT_F32, TDICT_SHAPE(4), NULL));
   assert_non_null(tdict_checked_const_data(src, "n.x", TDICT_F32, TDICT_SHAPE(4), NULL));
-  tdict_release(out);
-  tdict_release(src);
-  place_close(&w);
 }

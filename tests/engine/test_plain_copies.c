@@ -3,7 +3,6 @@
 #include "trees.h"
 
 #include "core/memory/pinned_pages.h"
-#include "support/take.h"
 
 enum { MIB = 1 << 20, INVALID_VALUE = 1, PIECE = 8 * MIB };
 
@@ -19,9 +18,7 @@ static int get_sizes(const int64_t **out) {
 }
 
 static world open_with_pieces(size_t piece_bytes) {
-  tdict_context_options o = tdict_context_options_default();
-  o.staging_bytes = STAGING;
-  o.pin_piece_bytes = piece_bytes;
+  tdict_context_options o = td_with(tdict_context_options, staging_bytes = STAGING, pin_piece_bytes = piece_bytes);
   return world_over(td_context(&o));
 }
 
@@ -43,11 +40,10 @@ static tdict_tree *make_sources(const int64_t *sizes, int count) {
   tdict_tree *tree = new_tree();
   for (int i = 0; i < count; i++) {
     char name[16];
-    tdict_tensor *t = NULL;
-    td_ok(tdict_tensor_empty(TDICT_U8, 1, &sizes[i], NULL, &t, err));
+    tdict_tensor *t = td_made(tensor, tdict_tensor_empty(TDICT_U8, 1, &sizes[i], NULL, &made, err));
     fill_fast(tdict_tensor_data(t), (size_t)sizes[i]);
     name_leaf(name, i);
-    give(tree, name, t);
+    td_put(tree, name, t);
   }
   return tree;
 }
@@ -97,16 +93,14 @@ static void check_tree_copies(const world *w, const tdict_tree *tree, const tdic
 }
 
 static tdict_tree *pin(const world *w, const tdict_tree *sources) {
-  tdict_tree *out = NULL;
-  td_ok(tdict_pin_memory(w->c, sources, NULL, &out, err));
-  return out;
+  return td_made(tree, tdict_pin_memory(w->c, sources, NULL, &made, err));
 }
 
 /* A tree in a storage of the pinned pool's, made from a schema. */
 static tdict_tree *make_from_schema(const world *w, const tdict_tree *sources) {
   static char names[MAX_SIZES][16];
   tdict_field fields[MAX_SIZES];
-  leaf_list wanted = list_entries(sources);
+  scoped_leaf_list wanted = list_entries(sources);
   tdict_tree *out = NULL;
   for (size_t i = 0; i < wanted.count; i++) {
     name_leaf(names[i], (int)i);
@@ -114,17 +108,14 @@ static tdict_tree *make_from_schema(const world *w, const tdict_tree *sources) {
   }
   td_ok(tdict_create_from(fields, wanted.count, 0, NULL, w->pinned, &out, err));
   td_ok(td_transfer_into(w->c, out, sources, NULL, err));
-  free_list(&wanted);
   return out;
 }
 
 /* A tree that comes from the device into pinned memory. */
 static tdict_tree *bring_back(const world *w, const tdict_tree *sources) {
   tdict_tree *there = NULL, *out = NULL;
-  tdict_transfer_options o = tdict_transfer_options_default();
   td_ok(tdict_to_device(w->c, sources, w->device, NULL, &there, err));
-  o.pinned_result = true;
-  td_ok(tdict_to_device(w->c, there, tdict_cpu(), &o, &out, err));
+  td_ok(tdict_to_device(w->c, there, tdict_cpu(), td_options(tdict_transfer_options, pinned_result = true), &out, err));
   tdict_release(there);
   return out;
 }
@@ -144,10 +135,10 @@ static tdict_tensor *make_target(const world *w, const int64_t *sizes, int count
 GPU_CASE(pinned_trees_take_plain_copies) {
   typedef tdict_tree *(*maker)(const world *, const tdict_tree *);
   static const maker makers[] = {pin, make_from_schema, bring_back};
-  world w = open_with_pieces(0);
+  scoped_world w = open_with_pieces(0);
   const int64_t *sizes;
   int count = get_sizes(&sizes);
-  tdict_tensor *target = make_target(&w, sizes, count);
+  scoped_tensor target = make_target(&w, sizes, count);
   tdict_tree *sources = make_sources(sizes, count), *tree;
   for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
     tree = makers[i](&w, sources);
@@ -160,18 +151,15 @@ GPU_CASE(pinned_trees_take_plain_copies) {
     sources = make_sources(&sizes[i], 1);
     tree = pin(&w, sources);
     check_tree_copies(&w, tree, sources, tdict_tensor_data(target));
-    tdict_release(tree);
-    tdict_release(sources);
+    td_release(tree, sources);
   }
-  tdict_tensor_release(target);
-  close_world(&w);
 }
 
 /* Blocks that are cut from what was freed, and blocks of neighbours that were put together again. */
 GPU_CASE(pinned_blocks_that_served_before_take_plain_copies) {
   static const int64_t wholes[] = {40 * MIB}, thirds[] = {12 * MIB, 12 * MIB, 16 * MIB};
-  world w = open_with_pieces(0);
-  tdict_tensor *target = make_target(&w, wholes, 1);
+  scoped_world w = open_with_pieces(0);
+  scoped_tensor target = make_target(&w, wholes, 1);
   tdict_tree *sources = make_sources(wholes, 1), *tree = pin(&w, sources), *parts[3], *part_sources[3];
   tdict_memory_counts counts;
   tdict_release(tree);
@@ -181,17 +169,13 @@ GPU_CASE(pinned_blocks_that_served_before_take_plain_copies) {
   }
   for (int i = 0; i < 3; i++) {
     check_tree_copies(&w, parts[i], part_sources[i], tdict_tensor_data(target));
-    tdict_release(parts[i]);
-    tdict_release(part_sources[i]);
+    td_release(parts[i], part_sources[i]);
   }
   tree = pin(&w, sources);
   tdict_memory_get_counts(w.pinned, &counts);
   assert_int_equal(counts.num_reused, 4); /* all of them from the first one's pages */
   check_tree_copies(&w, tree, sources, tdict_tensor_data(target));
-  tdict_release(tree);
-  tdict_release(sources);
-  tdict_tensor_release(target);
-  close_world(&w);
+  td_release(tree, sources);
 }
 
 /* With pieces: a copy over a border is refused, copies that are cut there are not, and the library's own are right. */
@@ -199,8 +183,8 @@ GPU_CASE(pinned_pieces_end_at_their_borders) {
   static const int64_t sizes[] = {1, 7 * MIB, 4095, 3 * MIB + 5};
   static const size_t wanted[] = {PIECE, PIECE - 1, PIECE - TDICT_PINNED_GRAIN + 1};
   for (int i = 0; i < 3; i++) { /* rounded up to the same */
-    world w = open_with_pieces(wanted[i]);
-    tdict_tensor *target = make_target(&w, sizes, 4);
+    scoped_world w = open_with_pieces(wanted[i]);
+    scoped_tensor target = make_target(&w, sizes, 4);
     tdict_tree *sources = make_sources(sizes, 4), *tree = pin(&w, sources), *there = NULL, *back;
     tdict_tensor *leaf = leaf_of(tree, "leaf0");
     char *device = tdict_tensor_data(target), *host = leaf->storage->data;
@@ -215,9 +199,7 @@ GPU_CASE(pinned_pieces_end_at_their_borders) {
     check_tree(&w, sources, there);
     back = bring_back(&w, tree);
     check_and_release(&w, sources, back);
-    RELEASE(there, tree, sources);
-    tdict_tensor_release(target);
-    close_world(&w);
+    td_release(there, tree, sources);
   }
 }
 
@@ -226,17 +208,13 @@ GPU_CASE(pinned_pieces_of_any_size) {
   static const int64_t sizes[] = {9 * MIB};
   static const size_t wanted[] = {1, 9 * MIB, 12 * MIB, (size_t)1 << 62, SIZE_MAX - 1, SIZE_MAX};
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-    world w = open_with_pieces(wanted[i]);
-    tdict_tensor *target = make_target(&w, sizes, 1);
-    tdict_tree *sources = make_sources(sizes, 1), *tree = pin(&w, sources);
+    scoped_world w = open_with_pieces(wanted[i]);
+    scoped_tensor target = make_target(&w, sizes, 1);
+    scoped_tree sources = make_sources(sizes, 1), tree = pin(&w, sources);
     tdict_tensor *leaf = leaf_of(tree, "leaf0");
     if (i == 0)
       assert_int_equal(raw_copy_in(w.raw, tdict_tensor_data(target), tdict_tensor_data(leaf), 9 * MIB), INVALID_VALUE);
     else
       check_tree_copies(&w, tree, sources, tdict_tensor_data(target));
-    tdict_release(tree);
-    tdict_release(sources);
-    tdict_tensor_release(target);
-    close_world(&w);
   }
 }

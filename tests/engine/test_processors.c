@@ -20,7 +20,7 @@ static tdict_tree *big_tree(int leaves) {
     snprintf(key, sizeof key, "l%d", i);
     tdict_tensor *t = new_bytes(1 << 20, NULL);
     memset(tdict_tensor_data(t), i + 1, 1 << 20);
-    give(td, key, t);
+    td_put(td, key, t);
   }
   return td;
 }
@@ -28,8 +28,8 @@ static tdict_tree *big_tree(int leaves) {
 /* The caller does all of it, so its own clock is another way to know. Both directions: slots are emptied at the very
  * end, all of them when the tree is small. */
 GPU_CASE(stats_count_processor_time) {
-  place p = place_open(2);
-  tdict_tree *src = big_tree(2), *there = NULL, *back = NULL;
+  scoped_place p = place_open(2);
+  scoped_tree src = big_tree(2), there = NULL, back = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_transfer_options o = threads(0);
   o.stats = &stats;
@@ -52,8 +52,6 @@ GPU_CASE(stats_count_processor_time) {
       fail_msg("direction %d: the statistics say %.6f s, the thread's clock %.6f, of which %.6f copying", direction,
                counted, own, copied);
   }
-  RELEASE(src, there, back);
-  place_close(&p);
 }
 
 static int quota = -1; /* that the library finds; -1: the system's */
@@ -67,20 +65,17 @@ int __wrap_tdict_quota_cpus(const char *root) {
 /* As in a container with a quota of one processor: one thread copies unless the program asks for more. */
 GPU_CASE(transfer_keeps_to_the_quota) {
   quota = 1;
-  place p = place_open(-1);
-  tdict_tree *src = big_tree(6), *there;
+  scoped_place p = place_open(-1);
+  scoped_tree src = big_tree(6);
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   assert_int_equal(tdict_pool_num_cpus(tdict_context_pool(p.c)), 1);
   assert_true(tdict_context_num_threads(p.c) >= 8);
   for (int asked = -1; asked <= 4; asked += 5) {
     tdict_transfer_options o = threads(asked);
     o.stats = &stats;
-    td_ok(tdict_to_device(p.c, src, p.device, &o, &there, err));
+    scoped_tree there = td_made(tree, tdict_to_device(p.c, src, p.device, &o, &made, err));
     assert_in_range(stats.num_threads, 1, asked < 0 ? 1 : asked);
-    tdict_release(there);
   }
-  tdict_release(src);
-  place_close(&p);
 }
 
 /* As under `taskset -c 0`: nobody may spin, since whom it waits for could not run, and the waiting caller works,
@@ -111,8 +106,7 @@ GPU_CASE(transfer_on_one_processor) {
       const unsigned char *bytes = tdict_const_data(back, key);
       for (size_t at = 0; at < 1 << 20; at += 4099) assert_int_equal(bytes[at], leaf + 1);
     }
-    tdict_release(there);
-    tdict_release(back);
+    td_release(there, back);
   }
   double begin = cpu_now(CLOCK_PROCESS_CPUTIME_ID); /* nothing is under way: threads that spin would be seen */
   const struct timespec pause = {0, 200000000};

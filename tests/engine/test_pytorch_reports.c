@@ -56,8 +56,7 @@ GPU_CASE(pytorch_32150_pin_keeps_the_type_of_the_batch) {
   check_pinned(&w, batch_at(pinned, "batch", &training_batch), 2);
   assert_true(tdict_is_pinned(pinned));
   assert_int_equal(atomic_load(&p.pins), 2);
-  tdict_release(pinned);
-  tdict_release(td);
+  td_release(pinned, td);
   close_pairs(&w, &p);
 }
 
@@ -75,7 +74,7 @@ GPU_CASE(pytorch_67831_a_batch_without_hook_keeps_its_methods) {
   tdict_tree *there = moved(&w, pinned, w.device);
   check_pair(&w, &batch_at(there, "values", &container)->base, 3, w.device);
   assert_int_equal(batch_area(batch_at(there, "values", &container)), 640 * 480 + 3);
-  RELEASE(there, pinned, td);
+  td_release(there, pinned, td);
   close_pairs(&w, &p);
 }
 
@@ -101,7 +100,7 @@ GPU_CASE(pytorch_70158_containers_keep_what_they_carry) {
       if (k == 0) check_pinned(&w, made, i);
     }
   }
-  RELEASE(back, there, pinned, td);
+  td_release(back, there, pinned, td);
   close_pairs(&w, &p);
 }
 
@@ -109,22 +108,18 @@ GPU_CASE(pytorch_70158_containers_keep_what_they_carry) {
  * has a `pin_memory` of its own, which is not called: its members are pinned one by one instead. Wherever it stands. */
 GPU_CASE(pytorch_82185_own_hook_is_asked_before_the_container_rule) {
   static const char *const paths[] = {"batch", "in.a.dict.of.dicts", "list.0", "list.1"};
-  place w = place_open(4);
+  scoped_place w = place_open(4);
   for (int num_threads = -1; num_threads <= 4; num_threads++) {
     probe p = {0};
     tdict_tree *td = new_tree(), *pinned = NULL;
-    tdict_pin_options o = tdict_pin_options_default();
-    o.num_threads = num_threads;
     for (int i = 0; i < 4; i++) put_batch(td, paths[i], &training_batch, &p, i);
     assert_false(tdict_is_pinned(td));
-    td_ok(tdict_pin_memory(w.c, td, &o, &pinned, err));
+    td_ok(tdict_pin_memory(w.c, td, td_options(tdict_pin_options, num_threads = num_threads), &pinned, err));
     assert_int_equal(atomic_load(&p.pins), 4);
     assert_int_equal(atomic_load(&p.flattens), 0); /* it is a container, too: nobody took it apart */
     for (int i = 0; i < 4; i++) check_pinned(&w, batch_at(pinned, paths[i], &training_batch), i);
     assert_true(tdict_is_pinned(pinned));
-    tdict_release(pinned);
-    tdict_release(td);
+    td_release(pinned, td);
     check_gone(&p);
   }
-  place_close(&w);
 }

@@ -1,13 +1,10 @@
 /* Tests transfers of trees with ragged leaves: values and offsets move in one plan, in every mode. */
 #include "core/leaves/rows.h"
-#include "support/take.h"
 
 /* A tree with a ragged leaf at "n.x" and a tensor at "t". */
 static tdict_tree *tree_of(const rows *r, tdict_memory *memory) {
   tdict_tree *td = TREE(r->count);
-  tdict_tensor *numbers = NULL;
-  td_ok(tdict_tensor_arange(TDICT_F32, 1, 1, r->count, &numbers, err));
-  help_put(td, "t", numbers);
+  td_put(td, "t", td_made(tensor, tdict_tensor_arange(TDICT_F32, 1, 1, r->count, &made, err)));
   rows_put(td, "n.x", r, memory);
   return td;
 }
@@ -17,8 +14,8 @@ static void check_at(const tdict_ragged *leaf, tdict_device device) {
 }
 
 DEVICE_CASE(ragged_moves_in_every_mode) {
-  world w = open_world();
-  rows r = rows_random(9, 3);
+  scoped_world w = open_world();
+  scoped_rows r = rows_random(9, 3);
   rows_add(&r, 40000); /* several slots of the staging ring */
   for (int i = 0; i < NUM_WAYS; i++) {
     way v = way_at(i);
@@ -28,33 +25,27 @@ DEVICE_CASE(ragged_moves_in_every_mode) {
       tdict_release(src);
       src = pinned;
     }
-    tdict_tree *there = move_tree(&w, src, w.device, &v);
+    scoped_tree there = move_tree(&w, src, w.device, &v);
     const tdict_ragged *leaf = rows_get(there, "n.x");
     check_at(leaf, w.device);
     rows_check(&w, &r, leaf);
     assert_int_equal(leaf == rows_get(src, "n.x"), !w.gpu); /* in place already: the same leaf */
     v.o.pinned_result = w.gpu && i % 2;
-    tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
+    scoped_tree back = move_tree(&w, there, tdict_cpu(), &v);
     check_at(rows_get(back, "n.x"), tdict_cpu());
     assert_int_equal(tdict_is_pinned(back), w.gpu && i % 2);
     rows_check_at(&w, &r, back, "n.x");
     assert_true(tdict_equal(src, back));
-    tdict_release(back);
-    tdict_release(there);
     tdict_release(src);
   }
-  rows_free(&r);
-  close_world(&w);
 }
 
 GPU_CASE(ragged_moves_in_one_plan) {
-  world w = open_world();
+  scoped_world w = open_world();
   rows r = rows_of(2, COUNTS(3, 0, 2)); /* int32 offsets */
   tdict_tree *src = tree_of(&r, NULL), *there = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.stats = &stats;
-  td_ok(tdict_to_device(w.c, src, w.device, &o, &there, err));
+  td_ok(tdict_to_device(w.c, src, w.device, td_options(tdict_transfer_options, stats = &stats), &there, err));
   assert_int_equal(stats.num_leaves, 3);
   assert_int_equal(stats.num_shared_leaves, 0);
   assert_int_equal(stats.num_objects, 1);
@@ -63,16 +54,14 @@ GPU_CASE(ragged_moves_in_one_plan) {
   const tdict_ragged *leaf = rows_get(there, "n.x");
   assert_true(tdict_tensor_shares_storage(tdict_ragged_get_info(leaf).values, tdict_ragged_get_info(leaf).offsets));
   assert_true(tdict_tensor_shares_storage(tdict_ragged_get_info(leaf).values, help_get(there, "t")));
-  tdict_release(there);
-  tdict_release(src);
+  td_release(there, src);
   rows_free(&r);
-  close_world(&w);
 }
 
 GPU_CASE(ragged_is_pinned) {
-  world w = open_world();
-  rows r = rows_of(2, COUNTS(3, 0, 2));
-  tdict_tree *src = tree_of(&r, NULL), *pinned = NULL, *there = NULL, *again = NULL;
+  scoped_world w = open_world();
+  scoped_rows r = rows_of(2, COUNTS(3, 0, 2));
+  scoped_tree src = tree_of(&r, NULL), pinned = NULL, there = NULL, again = NULL;
   char text[600];
   assert_false(tdict_is_pinned(src));
   td_ok(tdict_pin_memory(w.c, src, NULL, &pinned, err));
@@ -83,52 +72,38 @@ GPU_CASE(ragged_is_pinned) {
   td_ok(tdict_pin_memory(w.c, pinned, NULL, &again, err)); /* pinned already */
   assert_ptr_equal(rows_get(again, "n.x"), rows_get(pinned, "n.x"));
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.stats = &stats;
-  td_ok(tdict_to_device(w.c, pinned, w.device, &o, &there, err));
+  td_ok(tdict_to_device(w.c, pinned, w.device, td_options(tdict_transfer_options, stats = &stats), &there, err));
   rows_check_at(&w, &r, there, "n.x");
   assert_int_equal(stats.direct_bytes + stats.staged_bytes, stats.total_bytes);
   assert_int_equal(stats.pageable_bytes, 0);
-  tdict_ragged *alone = NULL;
+  scoped_ragged alone = NULL;
   void *made = NULL;
   td_ok(tdict_pin_object(w.c, tdict_ragged_type(), rows_get(src, "n.x"), NULL, &made, err));
   alone = made;
   assert_true(tdict_tensor_is_pinned(tdict_ragged_get_info(alone).values));
   rows_check(&w, &r, alone);
-  tdict_ragged_release(alone);
-  tdict_release(there);
-  tdict_release(again);
-  tdict_release(pinned);
-  tdict_release(src);
-  rows_free(&r);
-  close_world(&w);
 }
 
 DEVICE_CASE(ragged_is_written_by_transfer_into) {
-  world w = open_world();
-  rows r = rows_of(2, COUNTS(3, 0, 2, 7)), fresh = rows_of(2, COUNTS(3, 0, 2, 7));
+  scoped_world w = open_world();
+  scoped_rows r = rows_of(2, COUNTS(3, 0, 2, 7)), fresh = rows_of(2, COUNTS(3, 0, 2, 7));
   for (int i = 0; i < NUM_WAYS; i += 3) {
     const way v = way_at(i);
-    tdict_tree *src = tree_of(&fresh, NULL), *from = tree_of(&r, NULL), *dst = to_device(&w, from, w.device);
+    scoped_tree src = tree_of(&fresh, NULL), from = tree_of(&r, NULL), dst = to_device(&w, from, w.device);
     const tdict_ragged *leaf = rows_get(dst, "n.x");
     const tdict_tensor *values = tdict_ragged_get_info(leaf).values;
     copy_tree(&w, src, dst, &v);
     assert_ptr_equal(rows_get(dst, "n.x"), leaf);
     assert_ptr_equal(tdict_ragged_get_info(leaf).values, values);
     rows_check(&w, &fresh, leaf);
-    tdict_release(dst);
-    tdict_release(from);
-    tdict_release(src);
   }
-  rows_free(&fresh);
-  rows_free(&r);
-  close_world(&w);
 }
 
 DEVICE_CASE(ragged_transfer_into_refuses) {
-  world w = open_world();
-  rows r = rows_of(2, COUNTS(3, 0, 2)), moved = rows_of(2, COUNTS(2, 1, 2)), more = rows_of(2, COUNTS(3, 0, 1, 1));
-  tdict_tree *src = help_tree(0, NULL), *dst = help_tree(0, NULL), *there = NULL;
+  scoped_world w = open_world();
+  scoped_rows r = rows_of(2, COUNTS(3, 0, 2)), moved = rows_of(2, COUNTS(2, 1, 2)),
+              more = rows_of(2, COUNTS(3, 0, 1, 1));
+  scoped_tree src = help_tree(0, NULL), dst = help_tree(0, NULL), there = NULL;
   rows_put(src, "x", &r, NULL);
   rows_put(dst, "x", &moved, NULL);
   there = to_device(&w, dst, w.device);
@@ -139,40 +114,28 @@ DEVICE_CASE(ragged_transfer_into_refuses) {
   rows_check(&w, &moved, leaf);
   rows_put(src, "x", &more, NULL);
   td_fails(TDICT_ESHAPE, "3 rows are selected, but the other leaf has 4", td_transfer_into(w.c, there, src, NULL, err));
-  help_put(src, "x", TENSOR(5, 2));
+  td_put(src, "x", TENSOR(5, 2));
   td_fails(TDICT_ETYPE, "a tensor in the source", td_transfer_into(w.c, there, src, NULL, err));
   td_fails(TDICT_ETYPE, "ragged", td_transfer_into(w.c, src, there, NULL, err));
   rows_check(&w, &moved, leaf);
-  tdict_release(there);
-  tdict_release(dst);
-  tdict_release(src);
-  rows_free(&more);
-  rows_free(&moved);
-  rows_free(&r);
-  close_world(&w);
 }
 
 GPU_CASE(ragged_records_streams) {
-  world w = open_world();
-  rows r = rows_of(2, COUNTS(3, 0, 2));
-  tdict_tree *td = help_tree(0, NULL);
+  scoped_world w = open_world();
+  scoped_rows r = rows_of(2, COUNTS(3, 0, 2));
+  scoped_tree td = help_tree(0, NULL);
   tdict_ragged *leaf = rows_put(td, "x", &r, w.memory); /* two storages */
-  tdict_stream s;
-  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  TD_STREAM(s, w.c, w.device);
   td_ok(tdict_record_stream(td, s, err));
   assert_int_equal(tdict_ragged_get_info(leaf).values->storage->num_uses, 1);
   assert_int_equal(tdict_ragged_get_info(leaf).offsets->storage->num_uses, 1);
-  tdict_release(td);
-  tdict_stream_destroy(w.c, s);
-  rows_free(&r);
-  close_world(&w);
 }
 
 /* A result may be indexed before its bytes have arrived. */
 SIM_CASE(ragged_is_indexed_while_it_moves) {
-  world w = open_world();
-  rows r = rows_of(2, COUNTS(3, 0, 2, 4));
-  tdict_tree *src = tree_of(&r, NULL), *there = NULL, *row = NULL;
+  scoped_world w = open_world();
+  scoped_rows r = rows_of(2, COUNTS(3, 0, 2, 4));
+  scoped_tree src = tree_of(&r, NULL), there = NULL, row = NULL;
   held_stream h;
   hold_stream(&w, &h);
   tdict_transfer_options o = behind(&h);
@@ -183,17 +146,12 @@ SIM_CASE(ragged_is_indexed_while_it_moves) {
   rows_check_row(&w, &r, 3, help_get(row, "n.x"));
   tdict_future_release(f);
   tdict_stream_destroy(w.c, h.s);
-  tdict_release(row);
-  tdict_release(there);
-  tdict_release(src);
-  rows_free(&r);
-  close_world(&w);
 }
 
 DEVICE_CASE(ragged_transfer_survives_enomem) {
-  world w = open_world();
-  rows r = rows_of(2, COUNTS(3, 0, 2)), fresh = rows_of(2, COUNTS(3, 0, 2));
-  tdict_tree *src = tree_of(&r, NULL), *there = NULL, *value = tree_of(&fresh, NULL);
+  scoped_world w = open_world();
+  scoped_rows r = rows_of(2, COUNTS(3, 0, 2)), fresh = rows_of(2, COUNTS(3, 0, 2));
+  scoped_tree src = tree_of(&r, NULL), there = NULL, value = tree_of(&fresh, NULL);
   tdict_transfer_options o = tdict_transfer_options_default();
   o.num_threads = 0; /* this thread makes all allocations */
   tdict_tree *warm = to_device(&w, src, w.device);
@@ -202,10 +160,4 @@ DEVICE_CASE(ragged_transfer_survives_enomem) {
   rows_check_at(&w, &r, there, "n.x");
   TD_WITHOUT_MEMORY(td_transfer_into(w.c, there, value, &o, err));
   rows_check_at(&w, &fresh, there, "n.x");
-  tdict_release(there);
-  tdict_release(value);
-  tdict_release(src);
-  rows_free(&fresh);
-  rows_free(&r);
-  close_world(&w);
 }

@@ -29,6 +29,7 @@ static void close_bench(bench *b) {
   tdict_gpu_leave(b->gpu, &b->scope);
   close_world(&b->w);
 }
+#define scoped_bench TD_SCOPED(close_bench, bench)
 
 /* However long it takes. */
 static tdict_status take_one(tdict_ring *ring, tdict_slot **out, tdict_error *why) {
@@ -51,7 +52,7 @@ CASE(ring_slot_sizes) {
 
 /* In a made-up machine whose second device is on another node than the default one. */
 CASE(ring_lies_on_its_devices_node) {
-  machine m = make_machine("0-1\n", NULL);
+  scoped_machine m = make_machine("0-1\n", NULL);
   put_nodes(&m, 1, 0);
   tdict_devices *devices = open_on(&m);
   for (int i = 0; i < 2; i++) {
@@ -64,13 +65,12 @@ CASE(ring_lies_on_its_devices_node) {
     tdict_gpu_leave(b.gpu, &b.scope);
   }
   tdict_devices_destroy(devices);
-  drop_machine(&m);
 }
 
 GPU_CASE(ring_gives_each_slot_once) {
   const size_t staging[] = {64 << 10, 100000, STAGING, (size_t)5 << 20};
   for (size_t k = 0; k < 4; k++) {
-    bench b = open_bench(staging[k]);
+    scoped_bench b = open_bench(staging[k]);
     tdict_slot *slots[64], *none = NULL;
     const int count = b.ring->num_slots;
     assert_in_range((size_t)count * b.ring->slot_bytes, staging[k] - 16 * 4096, staging[k]);
@@ -91,7 +91,6 @@ GPU_CASE(ring_gives_each_slot_once) {
     td_ok(tdict_ring_take(b.ring, 0, true, &none, err));
     assert_ptr_equal(none, slots[3]);
     for (int i = 0; i < count; i++) tdict_ring_give(b.ring, slots[i], false);
-    close_bench(&b);
   }
 }
 
@@ -106,8 +105,7 @@ static void give_busy(bench *b, tdict_slot *slot, tdict_cu_stream stream, void *
 /* Where such a copy goes, and its stream. */
 static tdict_tensor *open_target(bench *b, tdict_cu_stream *stream) {
   const int64_t bytes = 4096;
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, b->w.memory, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_empty(TDICT_U8, 1, &bytes, b->w.memory, &made, err));
   td_ok(tdict_gpu_take_stream(b->gpu, stream, err));
   return t;
 }
@@ -138,13 +136,12 @@ static void start_taking(taker *t, bench *b) {
 }
 
 SIM_CASE(ring_waits_for_busy_slots) {
-  bench b = open_bench(64 << 10);
+  scoped_bench b = open_bench(64 << 10);
   const int count = b.ring->num_slots;
   const int64_t bytes = 4096 * (int64_t)count;
   tdict_slot *slots[64], *got = NULL;
   tdict_cu_stream streams[2];
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(TDICT_U8, 1, &bytes, b.w.memory, &t, err));
+  scoped_tensor t = td_made(tensor, tdict_tensor_empty(TDICT_U8, 1, &bytes, b.w.memory, &made, err));
   for (int i = 0; i < 2; i++) td_ok(tdict_gpu_take_stream(b.gpu, &streams[i], err));
   for (int i = 0; i < count; i++) td_ok(tdict_ring_take(b.ring, 0, true, &slots[i], err));
   td_ok(tdict_sim_hold(b.w.c, err));
@@ -181,13 +178,11 @@ SIM_CASE(ring_waits_for_busy_slots) {
   for (int i = 3; i < count; i++) tdict_ring_give(b.ring, rest[i], false);
   for (int i = 0; i < 3; i++) tdict_ring_give(b.ring, slots[i], false);
   for (int i = 0; i < 2; i++) tdict_gpu_give_stream(b.gpu, streams[i]);
-  tdict_tensor_release(t);
-  close_bench(&b);
 }
 
 /* All slots are with others: whoever waits gets the one that is given back. */
 GPU_CASE(ring_waits_for_slots_of_others) {
-  bench b = open_bench(64 << 10);
+  scoped_bench b = open_bench(64 << 10);
   tdict_slot *slots[64];
   for (int i = 0; i < b.ring->num_slots; i++) td_ok(tdict_ring_take(b.ring, 0, true, &slots[i], err));
   taker waiting[4];
@@ -197,15 +192,14 @@ GPU_CASE(ring_waits_for_slots_of_others) {
   for (int i = 0; i < 4; i++) pthread_join(waiting[i].thread, NULL);
   for (int i = 0; i < 4; i++) assert_non_null(waiting[i].slot);
   for (int i = 0; i < b.ring->num_slots; i++) tdict_ring_give(b.ring, i < 4 ? waiting[i].slot : slots[i], false);
-  close_bench(&b);
 }
 
 /* One of the slots stands behind a stream, the others are with others: whichever comes first is taken. */
 SIM_CASE(ring_waits_for_whichever_comes_first) {
-  bench b = open_bench(64 << 10);
+  scoped_bench b = open_bench(64 << 10);
   tdict_slot *slots[64];
   tdict_cu_stream stream;
-  tdict_tensor *t = open_target(&b, &stream);
+  scoped_tensor t = open_target(&b, &stream);
   for (int i = 0; i < b.ring->num_slots; i++) td_ok(take_one(b.ring, &slots[i], err));
   td_ok(tdict_sim_hold(b.w.c, err));
   give_busy(&b, slots[0], stream, t->data);
@@ -218,18 +212,16 @@ SIM_CASE(ring_waits_for_whichever_comes_first) {
   td_ok(tdict_sim_resume(b.w.c, err));
   for (int i = 1; i < b.ring->num_slots; i++) tdict_ring_give(b.ring, slots[i], false);
   tdict_gpu_give_stream(b.gpu, stream);
-  tdict_tensor_release(t);
-  close_bench(&b);
 }
 
 /* Some are left: free ones, and busy ones that have become so. */
 SIM_CASE(ring_keeps_slots_free) {
   enum { LEAVE = 3 };
-  bench b = open_bench(64 << 10);
+  scoped_bench b = open_bench(64 << 10);
   const int count = b.ring->num_slots;
   tdict_slot *slots[64], *none = NULL;
   tdict_cu_stream stream;
-  tdict_tensor *t = open_target(&b, &stream);
+  scoped_tensor t = open_target(&b, &stream);
   for (int i = 0; i < count - LEAVE; i++) td_ok(tdict_ring_take(b.ring, LEAVE, i % 2, &slots[i], err));
   for (int wait = 0; wait < 2; wait++) {
     td_ok(tdict_ring_take(b.ring, LEAVE, wait, &none, err));
@@ -250,16 +242,14 @@ SIM_CASE(ring_keeps_slots_free) {
   tdict_ring_give(b.ring, none, false);
   for (int i = LEAVE + 1; i < count; i++) tdict_ring_give(b.ring, slots[i], false);
   tdict_gpu_give_stream(b.gpu, stream);
-  tdict_tensor_release(t);
-  close_bench(&b);
 }
 
 /* Where the driver does not know whether a copy is done the slot stays with the ring. */
 SIM_CASE(ring_keeps_slots_when_waiting_fails) {
-  bench b = open_bench(64 << 10);
+  scoped_bench b = open_bench(64 << 10);
   tdict_slot *slots[64], *got = NULL;
   tdict_cu_stream stream;
-  tdict_tensor *t = open_target(&b, &stream);
+  scoped_tensor t = open_target(&b, &stream);
   for (int i = 0; i < b.ring->num_slots; i++) td_ok(tdict_ring_take(b.ring, 0, true, &slots[i], err));
   td_ok(tdict_sim_hold(b.w.c, err));
   for (int i = 0; i < b.ring->num_slots; i++) give_busy(&b, slots[i], stream, t->data);
@@ -275,13 +265,11 @@ SIM_CASE(ring_keeps_slots_when_waiting_fails) {
   assert_null(got);
   for (int i = 0; i < b.ring->num_slots; i++) tdict_ring_give(b.ring, slots[i], false);
   tdict_gpu_give_stream(b.gpu, stream);
-  tdict_tensor_release(t);
-  close_bench(&b);
 }
 
 GPU_CASE(ring_create_fails_without_leaks) {
   for (int n = 1; n < 20; n++) {
-    bench b = open_bench(64 << 10);
+    scoped_bench b = open_bench(64 << 10);
     tdict_ring *second = NULL;
     tdict_device_counts before, after;
     td_ok(tdict_context_get_counts(b.w.c, b.w.device, &before, err));
@@ -293,6 +281,5 @@ GPU_CASE(ring_create_fails_without_leaks) {
     fail_call(CALL_EVENT, 0);
     td_ok(tdict_context_get_counts(b.w.c, b.w.device, &after, err));
     assert_int_equal(after.pinned_bytes, before.pinned_bytes);
-    close_bench(&b);
   }
 }

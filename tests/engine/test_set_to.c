@@ -2,10 +2,10 @@
 #include "core/ops/rig.h"
 
 GPU_CASE(set_to_moves_first) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   const tdict_device here = td_device(), cpu = tdict_cpu();
-  tdict_tree *td = TREE(4), *want = TREE(4);
-  tdict_tensor *t = TENSOR(4, 3);
+  scoped_tree td = TREE(4), want = TREE(4);
+  scoped_tensor t = TENSOR(4, 3);
   td_ok(tdict_set_to(r.context, td, "plain", t, err)); /* no device: as tdict_set() */
   assert_ptr_equal(help_get(td, "plain"), t);
   td_ok(tdict_delete(td, "plain", err));
@@ -20,17 +20,13 @@ GPU_CASE(set_to_moves_first) {
   td_ok(tdict_set_device(want, &cpu, err));
   td_ok(tdict_set_to(r.context, want, "back", there, err)); /* and the other way */
   assert_memory_equal(tdict_const_data(want, "back"), tdict_tensor_const_data(t), 4 * 3 * sizeof(float));
-  tdict_tensor_release(t);
-  tdict_release(want);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 GPU_CASE(set_to_refuses) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   const tdict_device here = td_device();
-  tdict_tree *td = TREE(4);
-  tdict_tensor *t = TENSOR(4, 3), *wrong = TENSOR(5);
+  scoped_tree td = TREE(4);
+  scoped_tensor t = TENSOR(4, 3), wrong = TENSOR(5);
   td_ok(tdict_set_device(td, &here, err));
   td_ok(tdict_set_to(r.context, td, "n.x", t, err));
   char *before = help_snapshot(td);
@@ -42,16 +38,11 @@ GPU_CASE(set_to_refuses) {
   td_fails(TDICT_ETYPE, "'x' is a tensor", tdict_set_to(r.context, td, "n.x.y", t, err));
   td_fails(TDICT_ESHAPE, "[5]", tdict_set_to(r.context, td, "n.z", wrong, err));
   assert_string_equal(td_last_error.path, "n.z");
-  tdict_tensor *far = help_tensor_on(tdict_sim(7), COUNTS(4, 0));
+  scoped_tensor far = help_tensor_on(tdict_sim(7), COUNTS(4, 0));
   td_fails(TDICT_EWRONGDEVICE, "sim:7", tdict_set_to(r.context, td, "n.far", far, err));
   help_unchanged(td, before);
   tdict_lock(td);
   before = help_snapshot(td);
   td_fails(TDICT_ELOCKED, "locked", tdict_set_to(r.context, td, "n.x", t, err));
   help_unchanged(td, before);
-  tdict_tensor_release(far);
-  tdict_tensor_release(wrong);
-  tdict_tensor_release(t);
-  tdict_release(td);
-  rig_close(&r);
 }

@@ -1,7 +1,5 @@
 /* Transfers into sinks, which are storages whose bytes go to a callback: see tdict_storage_create_sink(). */
 #include "engine/engine.h"
-#include "support/fail_alloc.h"
-#include "support/take.h"
 #include "support/unloaded.h"
 #include "trees.h"
 
@@ -60,8 +58,8 @@ typedef struct twin {
 } twin;
 static twin *twin_create(const tdict_tree *tree) {
   twin *t = calloc(1, sizeof *t);
-  tdict_storage *s = NULL;
-  leaf_list l = list_entries(tree);
+  scoped_storage s = NULL;
+  scoped_leaf_list l = list_entries(tree);
   pthread_mutex_init(&t->b.lock, NULL);
   for (size_t i = 0; i < l.count; i++)
     if (l.tensors[i]) t->b.bytes += tdict_tensor_bytes(l.tensors[i]) + 13;
@@ -79,15 +77,11 @@ static twin *twin_create(const tdict_tree *tree) {
     if (!l.tensors[i]) continue;
     const tdict_tensor_desc layout = {
         .dtype = l.tensors[i]->dtype, .ndim = l.tensors[i]->ndim, .shape = l.tensors[i]->dims};
-    tdict_tensor *leaf = NULL;
-    td_ok(tdict_tensor_unloaded(s, &layout, at, &leaf, err));
-    give(t->tree, l.paths[i], leaf);
+    td_put(t->tree, l.paths[i], td_made(tensor, tdict_tensor_unloaded(s, &layout, at, &made, err)));
     copy_elements(l.tensors[i], t->want + at);
     memset(t->times + at, 1, tdict_tensor_bytes(l.tensors[i]));
     at += tdict_tensor_bytes(l.tensors[i]) + 13;
   }
-  tdict_storage_release(s);
-  free_list(&l);
   return t;
 }
 static void twin_release(twin *t) {
@@ -109,7 +103,7 @@ static void check_bin(twin *t) {
 }
 /* Sinks stay unreadable, also after a transfer into them. */
 static void check_unreadable(const world *w, const tdict_tree *sinks) {
-  leaf_list l = list_entries(sinks);
+  scoped_leaf_list l = list_entries(sinks);
   tdict_tree *out = NULL;
   for (size_t i = 0; i < l.count; i++) {
     if (!l.tensors[i]) continue;
@@ -118,7 +112,6 @@ static void check_unreadable(const world *w, const tdict_tree *sinks) {
   }
   td_fails(TDICT_EINVAL, "lost", tdict_to_device(w->c, sinks, w->gpu ? w->device : tdict_cpu(), NULL, &out, err));
   td_fails(TDICT_EINVAL, "", tdict_clone_deep(sinks, NULL, &out, err));
-  free_list(&l);
 }
 
 static const tree_kind kinds[] = {TREE_BATCH, TREE_TINY, TREE_LARGE, TREE_STRIDED, TREE_ODD, TREE_SHARED};
@@ -126,44 +119,39 @@ enum { NUM_KINDS = sizeof kinds / sizeof *kinds };
 
 static void send_all(const world *w) {
   for (int k = 0; k < NUM_KINDS; k++) {
-    tdict_tree *tree = make_tree(w, kinds[k]);
+    scoped_tree tree = make_tree(w, kinds[k]);
     twin *t = twin_create(tree);
     for (int i = 0; i < NUM_WAYS; i += 3) {
       const way v = way_at(i);
-      tdict_tree *there = move_tree(w, tree, w->device, &v);
+      scoped_tree there = move_tree(w, tree, w->device, &v);
       copy_tree(w, there, t->tree, &v);
       check_bin(t);
       copy_tree(w, tree, t->tree, &v);
       check_bin(t);
-      tdict_release(there);
     }
     check_unreadable(w, t->tree);
     twin_release(t);
-    tdict_release(tree);
   }
 }
 DEVICE_CASE(sinks_receive_trees) {
-  world w = open_world();
+  scoped_world w = open_world();
   send_all(&w);
-  close_world(&w);
 }
 /* Slots of several leaves, and batches of slots. */
 DEVICE_CASE(sinks_receive_trees_through_large_slots) {
-  world w = open_sized(16 << 20, -1);
+  scoped_world w = open_sized(16 << 20, -1);
   send_all(&w);
-  close_world(&w);
 }
 
 /* Strided device tensors, and bytes that come from a file and go to a file. */
 DEVICE_CASE(sinks_receive_strided_and_unloaded_leaves) {
-  world w = open_world();
-  tdict_tree *tree = new_tree(), *there = NULL, *turned = new_tree();
-  give(tree, "x", random_tensor(TDICT_I32, SHAPE(70, 300), NULL));
+  scoped_world w = open_world();
+  scoped_tree tree = td_tree("x:i32[70,300]"), there = NULL, turned = new_tree();
   td_ok(tdict_clone_deep(tree, TD_IN(w.gpu ? w.memory : NULL), &there, err));
-  give(turned, "x", permuted(tdict_tensor_retain(leaf_of(tree, "x")), (const int[]){1, 0}));
+  td_put(turned, "x", permuted(tdict_tensor_retain(leaf_of(tree, "x")), (const int[]){1, 0}));
   twin *t = twin_create(turned);
-  tdict_tree *source = new_tree();
-  give(source, "x", permuted(tdict_tensor_retain(leaf_of(there, "x")), (const int[]){1, 0}));
+  scoped_tree source = new_tree();
+  td_put(source, "x", permuted(tdict_tensor_retain(leaf_of(there, "x")), (const int[]){1, 0}));
   td_ok(td_transfer_into(w.c, t->tree, source, NULL, err));
   check_bin(t);
   disk d;
@@ -174,15 +162,13 @@ DEVICE_CASE(sinks_receive_strided_and_unloaded_leaves) {
   tdict_release(file);
   disk_reset(&d);
   twin_release(t);
-  RELEASE(source, turned, there, tree);
-  close_world(&w);
 }
 
 /* A large leaf that is not in C order is written in large pieces by several threads. */
 CASE(sink_gets_large_pieces) {
-  world w = world_over(td_context(NULL));
-  tdict_tree *tree = new_tree();
-  give(tree, "x", permuted(random_tensor(TDICT_U8, SHAPE(3000, 4000), NULL), (const int[]){1, 0}));
+  scoped_world w = world_over(td_context(NULL));
+  scoped_tree tree = new_tree();
+  td_put(tree, "x", permuted(random_tensor(TDICT_U8, SHAPE(3000, 4000), NULL), (const int[]){1, 0}));
   twin *t = twin_create(tree);
   tdict_transfer_options o = threads(4);
   td_ok(td_transfer_into(w.c, t->tree, tree, &o, err));
@@ -190,27 +176,24 @@ CASE(sink_gets_large_pieces) {
   assert_true(t->b.most_bytes <= 1 << 20);
   check_bin(t);
   twin_release(t);
-  tdict_release(tree);
-  close_world(&w);
 }
 
 static tdict_tree *three_leaves(void) {
-  tdict_tree *td = new_tree();
-  give(td, "a", random_tensor(TDICT_F32, SHAPE(30011), NULL));
-  give(td, "n.columns", permuted(random_tensor(TDICT_U8, SHAPE(90, 900), NULL), (const int[]){1, 0}));
-  give(td, "z", random_tensor(TDICT_F64, SHAPE(20000), NULL));
+  tdict_tree *td = td_tree("a:f32[30011]");
+  td_put(td, "n.columns", permuted(random_tensor(TDICT_U8, SHAPE(90, 900), NULL), (const int[]){1, 0}));
+  td_put(td, "z", random_tensor(TDICT_F64, SHAPE(20000), NULL));
   return td;
 }
 
 /* Every write fails in turn. The error has the status, the errno and the text of the write, and the path of the
  * leaf. */
 DEVICE_CASE(sink_write_that_fails) {
-  world w = open_world();
-  tdict_tree *tree = three_leaves();
+  scoped_world w = open_world();
+  scoped_tree tree = three_leaves();
   twin *t = twin_create(tree);
   for (int i = 0; i < NUM_WAYS; i += 1 + 2 * WAYS_STEP) {
     const way v = way_at(i);
-    tdict_tree *there = move_tree(&w, tree, w.device, &v);
+    scoped_tree there = move_tree(&w, tree, w.device, &v);
     bin_clear(&t->b);
     copy_tree(&w, there, t->tree, &v);
     const int writes = t->b.num_writes;
@@ -229,17 +212,14 @@ DEVICE_CASE(sink_write_that_fails) {
     bin_clear(&t->b);
     copy_tree(&w, there, t->tree, &v);
     check_bin(t);
-    tdict_release(there);
   }
   twin_release(t);
-  tdict_release(tree);
-  close_world(&w);
 }
 
 /* Memory runs out at each allocation. */
 DEVICE_CASE(sinks_without_memory) {
-  world w = open_world();
-  tdict_tree *tree = three_leaves(), *there = to_device(&w, tree, w.device);
+  scoped_world w = open_world();
+  scoped_tree tree = three_leaves(), there = to_device(&w, tree, w.device);
   twin *t = twin_create(tree);
   tdict_transfer_options o = threads(0);
   tdict_storage *made = NULL;
@@ -262,7 +242,4 @@ DEVICE_CASE(sinks_without_memory) {
     if (!failed) break;
   }
   twin_release(t);
-  tdict_release(there);
-  tdict_release(tree);
-  close_world(&w);
 }

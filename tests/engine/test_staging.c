@@ -15,22 +15,20 @@ static tdict_tree *large_tree(void) {
     size_t bytes = sizes[i % 7] < left ? sizes[i % 7] : left;
     char path[16];
     snprintf(path, sizeof path, "l%d", i);
-    give(td, path, random_tensor(TDICT_U8, SHAPE((int64_t)bytes), NULL));
+    td_put(td, path, random_tensor(TDICT_U8, SHAPE((int64_t)bytes), NULL));
     left -= bytes;
   }
   return td;
 }
 
 static void check_staging(size_t staging, bool all_ways) {
-  tdict_context_options o = tdict_context_options_default();
-  o.staging_bytes = staging;
-  world w = open_wrapped(&o);
+  world w = open_wrapped(td_options(tdict_context_options, staging_bytes = staging));
   tdict_tree *src = large_tree();
   poison(&w, w.memory, line_bytes(src));
   const int step = !all_ways ? NUM_WAYS : THREAD_SANITIZED ? 14 : SANITIZED ? 9 : 6;
   for (int i = 3; i < NUM_WAYS; i += step) { /* i / 10: the mode; 3: from auto, 1 thread, a future */
     way v = way_at(i);
-    tdict_tree *there = move_tree(&w, src, w.device, &v);
+    scoped_tree there = move_tree(&w, src, w.device, &v);
     if (i == 3) check_tree(&w, src, there);
     assert_in_range(atomic_load(&wrap.peak_pinned), v.o.mode == TDICT_MODE_AUTO ? 1 : 0, staging);
     tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
@@ -38,7 +36,6 @@ static void check_staging(size_t staging, bool all_ways) {
     assert_in_range(atomic_load(&wrap.peak_pinned), 1, staging);
     tdict_release(back);
     spoil_tree(&w, there);
-    tdict_release(there);
   }
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   way v = way_at(0);
@@ -52,8 +49,7 @@ static void check_staging(size_t staging, bool all_ways) {
   td_ok(tdict_context_get_counts(w.c, w.device, &counts, err));
   assert_int_equal(counts.pinned_bytes, atomic_load(&wrap.pinned));
   assert_int_equal(counts.peak_pinned_bytes, atomic_load(&wrap.peak_pinned));
-  tdict_release(there);
-  tdict_release(src);
+  td_release(there, src);
   close_world(&w);
   assert_int_equal(atomic_load(&wrap.pinned), 0); /* all of it was given back */
 }
@@ -67,30 +63,28 @@ GPU_CASE(staging_never_exceeds_other_sizes) {
 
 /* What needs no slots makes no ring. */
 GPU_CASE(staging_is_made_when_needed) {
-  world w = open_wrapped(NULL);
-  tdict_tree *src = batch_tree(NULL), *there = NULL;
+  scoped_world w = open_wrapped(NULL);
+  scoped_tree src = batch_tree(NULL), there = NULL;
   way v = way_at(0);
   v.o.mode = TDICT_MODE_BLOCKING;
   there = move_tree(&w, src, w.device, &v);
   assert_int_equal(atomic_load(&wrap.peak_pinned), 0);
   v.o.mode = TDICT_MODE_AUTO;
-  tdict_tree *staged = move_tree(&w, src, w.device, &v);
+  scoped_tree staged = move_tree(&w, src, w.device, &v);
   assert_int_equal(atomic_load(&wrap.peak_pinned), STAGING);
   check_tree(&w, src, there);
   check_tree(&w, src, staged);
-  RELEASE(there, staged, src);
-  close_world(&w);
 }
 
 /* Slots that the device still reads when their thread has gone are not filled again before it is done. */
 SIM_CASE(staging_slots_in_flight_are_not_reused) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   tdict_tree *src[4], *out[4] = {NULL};
   tdict_future *f[4] = {NULL};
   tdict_transfer_options o = threads(0);
   for (int i = 0; i < 4; i++) {
     src[i] = new_tree();
-    give(src[i], "x", random_tensor(TDICT_U8, SHAPE(STAGING / 4), NULL)); /* a quarter of the ring each */
+    td_put(src[i], "x", random_tensor(TDICT_U8, SHAPE(STAGING / 4), NULL)); /* a quarter of the ring each */
   }
   tdict_release(to_device(&w, src[0], w.device));
   poison(&w, w.memory, STAGING / 4);
@@ -104,36 +98,29 @@ SIM_CASE(staging_slots_in_flight_are_not_reused) {
   }
   for (int i = 0; i < 4; i++) {
     check_tree(&w, src[i], out[i]);
-    tdict_release(out[i]);
-    tdict_release(src[i]);
+    td_release(out[i], src[i]);
   }
-  close_world(&w);
 }
 
 /* Without pinned memory for the ring the transfer goes on from ordinary memory, and says so. */
 GPU_CASE(staging_without_pinned_memory) {
-  world w = open_wrapped(NULL);
-  tdict_tree *src = batch_tree(NULL);
+  scoped_world w = open_wrapped(NULL);
+  scoped_tree src = batch_tree(NULL);
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   way v = way_at(0);
   v.o.stats = &stats;
   fail_call(CALL_PIN, -1); /* both ways */
-  tdict_tree *there = move_tree(&w, src, w.device, &v);
+  scoped_tree there = move_tree(&w, src, w.device, &v);
   assert_int_equal(stats.pin_path, TDICT_PIN_PAGEABLE);
   assert_int_equal(atomic_load(&wrap.peak_pinned), 0);
   check_tree(&w, src, there);
   check_and_release(&w, src, move_tree(&w, there, tdict_cpu(), &v));
-  tdict_conversion c = tdict_conversion_default();
-  c.pattern = "**";
-  c.dtype = TDICT_F64;
-  v.o.conversions = &c;
+  v.o.conversions = td_options(tdict_conversion, pattern = "**", dtype = TDICT_F64);
   v.o.num_conversions = 1;
-  tdict_tree *bytes = bytes_tree("a", 3000, NULL), *wide, *want = NULL;
+  scoped_tree bytes = bytes_tree("a", 3000, NULL), wide = NULL, want = NULL;
   wide = move_tree(&w, bytes, w.device, &v); /* a kernel cannot read the ring */
   td_ok(tdict_to_dtype(bytes, TDICT_F64, NULL, NULL, &want, err));
   check_tree(&w, want, wide);
-  RELEASE(want, wide, bytes, there, src);
-  close_world(&w);
 }
 
 static int count_entries(const char *folder) {
@@ -151,8 +138,7 @@ typedef struct usage {
   int threads, descriptors;
 } usage;
 static usage measure(const world *w) {
-  usage u;
-  memset(&u, 0, sizeof u);
+  usage u = {0};
   td_ok(tdict_context_get_counts(w->c, w->device, &u.device, err));
   tdict_memory_get_counts(w->memory, &u.memory);
   tdict_memory_get_counts(w->pinned, &u.pinned);
@@ -179,22 +165,19 @@ static void check_usage(const usage *a, const usage *b) {
 static void transfer_once(const world *w, tdict_tree *src, tdict_tree *kept, int i) {
   way v = way_at(i % 10 * 13 % NUM_WAYS);        /* ten of them, all modes among them */
   if (v.o.num_threads != 0) v.o.num_threads = 1; /* the library's choice may be several, too */
-  tdict_tree *there = move_tree(w, src, w->device, &v);
+  scoped_tree there = move_tree(w, src, w->device, &v);
   v.o.pinned_result = i % 2;
-  tdict_tree *back = move_tree(w, there, tdict_cpu(), &v);
+  scoped_tree back = move_tree(w, there, tdict_cpu(), &v);
   v.o.pinned_result = false;
   copy_tree(w, back, kept, &v);
   if (i % 100 == 0) check_tree(w, src, back);
-  tdict_tree *pinned = NULL;
-  td_ok(tdict_pin_memory(w->c, src, NULL, &pinned, err));
-  RELEASE(pinned, back, there);
+  scoped_tree pinned = td_made(tree, tdict_pin_memory(w->c, src, NULL, &made, err));
 }
 
 GPU_CASE(context_counts_are_stable) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *src = batch_tree(NULL), *kept = to_device(&w, src, w.device);
-  usage first;
-  memset(&first, 0, sizeof first);
+  usage first = {0};
   for (int i = 0; i < (SANITIZED ? 200 : 1000); i++) {
     transfer_once(&w, src, kept, i);
     usage now = measure(&w);
@@ -207,21 +190,18 @@ GPU_CASE(context_counts_are_stable) {
   tdict_release(src);
   usage last = measure(&w);
   assert_int_equal(last.device.device_bytes, 0);
-  close_world(&w);
 }
 
 /* With many threads the counts are bounded by what may be open at once. */
 GPU_CASE(context_counts_are_bounded) {
-  world w = open_world();
-  tdict_tree *src = batch_tree(NULL);
+  scoped_world w = open_world();
+  scoped_tree src = batch_tree(NULL);
   tdict_device_counts before, after;
   td_ok(tdict_context_get_counts(w.c, w.device, &before, err));
   for (int i = 0; i < 200; i++) {
     way v = way_at(i % NUM_WAYS);
-    tdict_tree *there = move_tree(&w, src, w.device, &v), *back = move_tree(&w, there, tdict_cpu(), &v);
+    scoped_tree there = move_tree(&w, src, w.device, &v), back = move_tree(&w, there, tdict_cpu(), &v);
     if (i % 50 == 0) check_tree(&w, src, back);
-    tdict_release(back);
-    tdict_release(there);
   }
   td_ok(tdict_context_get_counts(w.c, w.device, &after, err));
   assert_int_equal(after.device_bytes, before.device_bytes);
@@ -229,6 +209,4 @@ GPU_CASE(context_counts_are_bounded) {
   assert_in_range(after.num_events, before.num_events,
                   before.num_events + 16 + 5 * (tdict_context_num_threads(w.c) + 1));
   assert_int_equal(after.pinned_bytes, before.pinned_bytes + STAGING);
-  tdict_release(src);
-  close_world(&w);
 }

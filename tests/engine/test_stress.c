@@ -29,7 +29,7 @@ static tdict_tree *uniform_tree(tdict_memory *memory, unsigned char byte) {
     snprintf(path, sizeof path, "u%d.x", i);
     tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(1 + 3001 * (int64_t)i * (i % 3)), i % 2 ? memory : NULL);
     memset(tdict_tensor_data(t), byte, tdict_tensor_bytes(t));
-    give(td, path, t);
+    td_put(td, path, t);
   }
   return td;
 }
@@ -120,9 +120,8 @@ static void run_stress(bool destroys) {
   stressor threads[NUM_THREADS];
   for (int i = 0; i < NUM_TREES; i++) {
     s.host[i] = uniform_tree(s.w.pinned, (unsigned char)(1 + i));
-    tdict_tree *like = uniform_tree(NULL, (unsigned char)(101 + i));
+    scoped_tree like = uniform_tree(NULL, (unsigned char)(101 + i));
     s.there[i] = to_device(&s.w, like, s.w.device);
-    tdict_release(like);
   }
   s.deadline_ns = tdict_now_ns() + (destroys ? STRESS_NS / 5 : STRESS_NS);
   for (int i = 0; i < NUM_THREADS; i++) {
@@ -141,14 +140,12 @@ static void run_stress(bool destroys) {
     for (int i = 0; i < NUM_TREES; i++) assert_true(is_uniform(s.host[i]));
   }
   for (int i = 0; i < NUM_TREES && !destroys; i++) {
-    tdict_tree *back = to_device(&s.w, s.there[i], tdict_cpu());
+    scoped_tree back = to_device(&s.w, s.there[i], tdict_cpu());
     assert_true(is_uniform(s.host[i]));
     assert_true(is_uniform(back));
-    tdict_release(back);
   }
   for (int i = 0; i < NUM_TREES; i++) {
-    tdict_release(s.host[i]);
-    tdict_release(s.there[i]);
+    td_release(s.host[i], s.there[i]);
   }
   if (!destroys) close_world(&s.w);
 }
@@ -160,17 +157,14 @@ GPU_CASE(stress_context_destroyed_under_way) {
 
 /* Transfers that wait for others are started by whoever ends: their futures may be gone long since. */
 SIM_CASE(stress_chains_released_early) {
-  world w = open_world();
-  tdict_tree *host = uniform_tree(NULL, 1), *a = to_device(&w, host, w.device), *b = to_device(&w, host, w.device);
+  scoped_world w = open_world();
+  scoped_tree host = uniform_tree(NULL, 1), a = to_device(&w, host, w.device), b = to_device(&w, host, w.device);
   tdict_transfer_options o = tdict_transfer_options_default();
   const int64_t deadline = tdict_now_ns() + STRESS_NS / 3;
   for (int i = 0; tdict_now_ns() < deadline; i++) {
     o.num_threads = 1 + i % 8;
-    tdict_future *f = start_copy(&w, i % 2 ? a : b, i % 2 ? b : a, &o);
-    tdict_future_release(f);
+    scoped_future f = start_copy(&w, i % 2 ? a : b, i % 2 ? b : a, &o);
   }
-  tdict_tree *back = to_device(&w, a, tdict_cpu());
+  scoped_tree back = to_device(&w, a, tdict_cpu());
   assert_true(is_uniform(back));
-  RELEASE(back, a, b, host);
-  close_world(&w);
 }

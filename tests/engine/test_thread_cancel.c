@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "support/rest.h"
 #include "support/test.h"
 #include "tdict/loader.h"
 
@@ -19,20 +18,15 @@ typedef struct yard {
 
 static void open_yard(yard *y) {
   const int64_t count = COUNT;
-  tdict_tensor *x = NULL;
+  scoped_tensor x = NULL;
   memset(y, 0, sizeof *y);
   y->c = td_context(NULL);
   td_ok(tdict_create(1, &count, &y->tree, err));
   td_ok(tdict_tensor_zeros(TDICT_F32, 1, &count, NULL, &x, err));
   td_ok(tdict_set(y->tree, "x", x, err));
-  tdict_tensor_release(x);
 }
-static void close_yard(yard *y) {
-  tdict_future_release(y->future);
-  tdict_loader_destroy(y->loader);
-  tdict_release(y->tree);
-  tdict_context_destroy(y->c);
-}
+static void close_yard(yard *y) { td_release(y->future, y->loader, y->tree, y->c); }
+#define scoped_yard TD_SCOPED(close_yard, yard)
 static void *wait_for_future(void *user) {
   yard *y = user;
   (void)!tdict_future_wait(y->future, NULL, NULL);
@@ -89,13 +83,11 @@ SIM_CASE(cancelled_waits_hold_no_lock) {
   void *(*const waits[])(void *) = {wait_for_future, wait_with_limit, wait_for_source};
   alarm(60); /* a call that waits forever ends the program */
   for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
-    yard y;
-    tdict_tree *out = NULL;
+    scoped_yard y;
+    scoped_tree out = NULL;
     open_yard(&y);
     cancel_while_held(&y, waits[i], true);
     td_ok(tdict_future_wait(y.future, &out, err));
-    tdict_release(out);
-    close_yard(&y);
   }
   alarm(0);
 }
@@ -103,12 +95,10 @@ SIM_CASE(cancelled_waits_hold_no_lock) {
 /* A blocking transfer is no cancellation point: the thread ends after the call. */
 SIM_CASE(cancelled_transfers_end_first) {
   yard y;
-  tdict_tree *out = NULL;
   alarm(60);
   open_yard(&y);
   cancel_while_held(&y, move_tree, false);
-  td_ok(tdict_to_device(y.c, y.tree, tdict_sim(0), NULL, &out, err));
-  tdict_release(out);
+  tdict_release(td_made(tree, tdict_to_device(y.c, y.tree, tdict_sim(0), NULL, &made, err)));
   close_yard(&y);
   alarm(0);
 }
@@ -122,10 +112,9 @@ static tdict_status make_sample(void *user, int64_t index, tdict_tree **out, tdi
 }
 static void *wait_for_batch(void *user) {
   yard *y = user;
-  tdict_tree *batch = NULL;
+  scoped_tree batch = NULL;
   (void)!tdict_loader_next(y->loader, tdict_no_stream(), &batch, NULL);
   y->has_returned = true;
-  tdict_release(batch);
   return NULL;
 }
 
@@ -137,9 +126,7 @@ SIM_CASE(cancelled_loaders_lose_no_batch) {
   tdict_tree *batch = NULL;
   tdict_batch_info info = tdict_batch_info_default();
   tdict_dataset *dataset = NULL;
-  tdict_loader_options options = tdict_loader_options_default();
-  options.num_workers = 2;
-  options.device = tdict_cpu();
+  tdict_loader_options options = td_with(tdict_loader_options, num_workers = 2, device = tdict_cpu());
   alarm(60);
   open_yard(&y);
   pthread_mutex_lock(&gate);

@@ -1,11 +1,10 @@
 /* Moving trees: every mode, number of threads and kind of leaf, in both directions; what the result is and shares; what
  * is refused. */
-#include "support/take.h"
 #include "trees.h"
 
 /* From the host to new device memory, checked and spoiled, so that the next one cannot find its bytes there. */
 static void move_in(const world *w, tree_kind kind) {
-  tdict_tree *src = make_tree(w, kind);
+  scoped_tree src = make_tree(w, kind);
   poison(w, w->memory, line_bytes(src));
   for (int i = kind % WAYS_STEP; i < NUM_WAYS; i += WAYS_STEP) {
     const way v = way_at(i);
@@ -13,11 +12,10 @@ static void move_in(const world *w, tree_kind kind) {
     check_device(there, w->device);
     check_and_spoil(w, src, there);
   }
-  tdict_release(src);
 }
 
 DEVICE_CASE(transfer_every_mode) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     if (w.gpu) {
       move_in(&w, (tree_kind)kind);
@@ -27,19 +25,17 @@ DEVICE_CASE(transfer_every_mode) {
     tdict_tree *src = make_tree(&w, (tree_kind)kind); /* on the host everything is there already */
     for (int i = 0; i < NUM_WAYS; i++) {
       const way v = way_at(i);
-      tdict_tree *there = move_tree(&w, src, w.device, &v);
+      scoped_tree there = move_tree(&w, src, w.device, &v);
       assert_ptr_equal(there, src);
-      tdict_release(there);
     }
     tdict_release(src);
   }
-  close_world(&w);
 }
 
 GPU_CASE(transfer_round_trip) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
-    tdict_tree *src = make_tree(&w, (tree_kind)kind), *there = to_device(&w, src, w.device);
+    scoped_tree src = make_tree(&w, (tree_kind)kind), there = to_device(&w, src, w.device);
     check_tree(&w, src, there);
     const int step = kind == TREE_BATCH || kind == TREE_TINY || kind == TREE_MIXED
                          ? WAYS_STEP
@@ -48,23 +44,19 @@ GPU_CASE(transfer_round_trip) {
       way v = way_at(i / 2);
       v.o.pinned_result = i % 2;
       poison(&w, i % 2 ? w.pinned : NULL, line_bytes(src));
-      tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
+      scoped_tree back = move_tree(&w, there, tdict_cpu(), &v);
       check_device(back, tdict_cpu());
       check_tree(&w, src, back);
       assert_int_equal(tdict_is_pinned(back), i % 2 || tdict_num_leaves(back) == 0);
       spoil_tree(&w, back);
-      tdict_release(back);
     }
-    tdict_release(there);
-    tdict_release(src);
   }
-  close_world(&w);
 }
 
 /* Strided leaves of a device go to the host, and to plain ones on the device by way of transfer_into. */
 GPU_CASE(transfer_strided_device_leaves) {
-  world w = open_world();
-  tdict_tree *src = strided_tree(), *there = to_device(&w, src, w.device), *views = new_tree(), *want = new_tree();
+  scoped_world w = open_world();
+  scoped_tree src = strided_tree(), there = to_device(&w, src, w.device), views = new_tree(), want = new_tree();
   leaf_list a = list_entries(src), b = list_entries(there);
   const int turn[] = {1, 0};
   for (size_t i = 0; i < a.count; i++) {
@@ -75,8 +67,8 @@ GPU_CASE(transfer_strided_device_leaves) {
     from = sliced(from, back);
     like = sliced(like, back);
     if (tdict_tensor_ndim(like) == 2) from = permuted(from, turn), like = permuted(like, turn);
-    give(views, a.paths[i], from);
-    give(want, a.paths[i], like);
+    td_put(views, a.paths[i], from);
+    td_put(want, a.paths[i], like);
   }
   for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) {
     way v = way_at(i);
@@ -86,12 +78,10 @@ GPU_CASE(transfer_strided_device_leaves) {
   }
   free_list(&a);
   free_list(&b);
-  RELEASE(views, want, there, src);
-  close_world(&w);
 }
 
 DEVICE_CASE(transfer_same_place_shares) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *host = batch_tree(NULL), *there = to_device(&w, host, w.device), *again = to_device(&w, there, w.device);
   assert_ptr_equal(again, there);
   tdict_release(again);
@@ -106,7 +96,7 @@ DEVICE_CASE(transfer_same_place_shares) {
   tdict_tree *mixed = new_tree();
   tdict_tensor *stays = leaf_of(there, "obs.pixels");
   td_ok(tdict_set(mixed, "a.stays", stays, err));
-  give(mixed, "a.goes", random_tensor(TDICT_F32, SHAPE(300), NULL));
+  td_put(mixed, "a.goes", random_tensor(TDICT_F32, SHAPE(300), NULL));
   td_ok(tdict_set(mixed, "stays_too", stays, err));
   tdict_tree *moved = to_device(&w, mixed, w.device);
   check_device(moved, w.device);
@@ -124,12 +114,11 @@ DEVICE_CASE(transfer_same_place_shares) {
   assert_ptr_equal(same, placed);
   tdict_tree *more[] = {same, placed, empty};
   for (size_t i = 0; i < 3; i++) tdict_release(more[i]);
-  close_world(&w);
 }
 
 /* All leaves that travelled: one storage, tree order, each at the next multiple of 256. */
 static void check_arena(const tdict_tree *td) {
-  leaf_list l = list_entries(td);
+  scoped_leaf_list l = list_entries(td);
   const tdict_tensor *first = NULL;
   size_t at = 0;
   for (size_t i = 0; i < l.count; i++) {
@@ -143,37 +132,34 @@ static void check_arena(const tdict_tree *td) {
     at += tdict_tensor_bytes(t);
   }
   assert_int_equal(first->storage->bytes, at);
-  free_list(&l);
 }
 
 GPU_CASE(transfer_one_arena) {
-  world w = open_world();
+  scoped_world w = open_world();
   static const tree_kind kinds[] = {TREE_BATCH, TREE_TINY, TREE_STRIDED, TREE_ODD, TREE_PINNED, TREE_MIXED};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     tdict_memory_counts before, after;
-    tdict_tree *src = make_tree(&w, kinds[i]);
+    scoped_tree src = make_tree(&w, kinds[i]);
     tdict_memory_get_counts(w.memory, &before);
-    tdict_tree *there = to_device(&w, src, w.device);
+    scoped_tree there = to_device(&w, src, w.device);
     tdict_memory_get_counts(w.memory, &after);
     assert_int_equal(after.num_allocations, before.num_allocations + 1);
     check_arena(there);
     way v = way_at(0);
     v.o.pinned_result = i % 2;
-    tdict_tree *back = move_tree(&w, there, tdict_cpu(), &v);
+    scoped_tree back = move_tree(&w, there, tdict_cpu(), &v);
     check_arena(back);
-    RELEASE(back, there, src);
   }
-  close_world(&w);
 }
 
 GPU_CASE(transfer_shared_leaves_sent_once) {
-  world w = open_world();
-  tdict_tree *src = shared_tree();
+  scoped_world w = open_world();
+  scoped_tree src = shared_tree();
   for (int i = 0; i < NUM_WAYS; i += 2) {
     way v = way_at(i);
     tdict_transfer_stats stats = tdict_transfer_stats_default();
     v.o.stats = &stats;
-    tdict_tree *there = move_tree(&w, src, w.device, &v);
+    scoped_tree there = move_tree(&w, src, w.device, &v);
     check_tree(&w, src, there);
     /* once each: both, x, y, top, overlap, a last column, rows */
     assert_int_equal(stats.total_bytes, 400 + 77 + 24 + 1000 + 1000 + 160 + 4000);
@@ -185,14 +171,11 @@ GPU_CASE(transfer_shared_leaves_sent_once) {
     assert_ptr_equal(leaf_of(there, "last_column")->data, leaf_of(there, "last_column_again")->data);
     assert_ptr_not_equal(leaf_of(there, "top")->data, leaf_of(there, "rows")->data);
     spoil_tree(&w, there);
-    tdict_release(there);
   }
-  tdict_release(src);
-  close_world(&w);
 }
 
 GPU_CASE(transfer_keeps_shape_of_tree) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *src = batch_tree(NULL), *next = NULL, *got = NULL;
   tdict_device device;
   td_ok(tdict_get_tree(src, "next", &next, err));
@@ -221,12 +204,11 @@ GPU_CASE(transfer_keeps_shape_of_tree) {
   check_tree(&w, src, back);
   tdict_tree *trees[] = {back, locked, there, src};
   for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
-  close_world(&w);
 }
 
 /* The result is in the memory that was given. */
 GPU_CASE(transfer_into_given_memory) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *src = batch_tree(NULL), *there = to_device(&w, src, w.device);
   way v = way_at(0);
   v.o.memory = w.pinned;
@@ -243,7 +225,6 @@ GPU_CASE(transfer_into_given_memory) {
   check_tree(&w, src, plain);
   tdict_tree *trees[] = {src, there, back, copied, same, plain};
   for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) tdict_release(trees[i]);
-  close_world(&w);
 }
 
 GPU_CASE(transfer_result_outlives_context) {
@@ -256,8 +237,7 @@ GPU_CASE(transfer_result_outlives_context) {
   raw_close(w.raw);
   tdict_context_destroy(w.c); /* waits for the transfer */
   assert_true(tdict_future_is_ready(f));
-  tdict_tree *late = NULL;
-  td_ok(tdict_future_wait(f, &late, err));
+  tdict_tree *late = td_made(tree, tdict_future_wait(f, &made, err));
   check_device(late, w.device);
   check_tree(&w, src, back);
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -270,7 +250,7 @@ GPU_CASE(transfer_result_outlives_context) {
 }
 
 DEVICE_CASE(transfer_refuses_absent_device) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *src = batch_tree(NULL), *const mark = src;
   tdict_tree *out = mark;
   tdict_future *f = (tdict_future *)mark;
@@ -285,11 +265,10 @@ DEVICE_CASE(transfer_refuses_absent_device) {
   assert_ptr_equal(out, mark);
   assert_ptr_equal(f, mark);
   tdict_release(src);
-  close_world(&w);
 }
 
 DEVICE_CASE(transfer_refuses_foreign_device) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *src = new_tree(), *out = src;
   tdict_tensor *foreign = NULL;
   static char place[256];
@@ -297,19 +276,16 @@ DEVICE_CASE(transfer_refuses_foreign_device) {
   tdict_tensor_desc v = desc_of(place, TDICT_F32, &count);
   v.device = (tdict_device){TDICT_DEVICE_CUDA, 77};
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &foreign, err));
-  give(src, "a.here", random_tensor(TDICT_F32, SHAPE(8), NULL));
-  give(src, "a.there", foreign);
+  td_put(src, "a.here", random_tensor(TDICT_F32, SHAPE(8), NULL));
+  td_put(src, "a.there", foreign);
   td_fails_at(TDICT_EWRONGDEVICE, "cuda:77", "a.there", tdict_to_device(w.c, src, w.device, NULL, &out, err));
-  tdict_tree *dst = new_tree();
-  give(dst, "a.here", random_tensor(TDICT_F32, SHAPE(8), NULL));
-  give(dst, "a.there", random_tensor(TDICT_F32, SHAPE(8), NULL));
+  tdict_tree *dst = td_tree("a.here:f32[8] a.there:f32[8]");
   td_fails_at(TDICT_EWRONGDEVICE, "cuda:77", "a.there", td_transfer_into(w.c, dst, src, NULL, err));
   /* memory of another place than the one moved to */
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.memory = w.gpu ? w.memory : tdict_device_memory(w.c, tdict_sim(0));
+  tdict_transfer_options o =
+      td_with(tdict_transfer_options, memory = w.gpu ? w.memory : tdict_device_memory(w.c, tdict_sim(0)));
   tdict_tree *plain = batch_tree(NULL);
   td_fails(TDICT_EWRONGDEVICE, "", tdict_to_device(w.c, plain, tdict_cpu(), &o, &out, err));
   assert_ptr_equal(out, src);
-  RELEASE(plain, src, dst);
-  close_world(&w);
+  td_release(plain, src, dst);
 }

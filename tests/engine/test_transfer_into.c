@@ -1,6 +1,5 @@
 /* Copying into a tree that is there: every direction and layout; that nothing but the elements is written; what is
  * refused before anything is written. */
-#include "support/take.h"
 #include "trees.h"
 
 enum { PLAIN, TURNED, BACKWARDS, NUM_LAYOUTS };
@@ -36,14 +35,13 @@ static int layout_at(const tdict_tensor *t, size_t i) {
 /* A tree like `src` whose leaves are in `memory`, laid out in turn if asked for; nodes as there. */
 static tdict_tree *like_tree(const world *w, const tdict_tree *src, tdict_memory *memory, bool strided) {
   tdict_tree *dst = new_tree();
-  leaf_list l = list_entries(src);
+  scoped_leaf_list l = list_entries(src);
   for (size_t i = 0; i < l.count; i++) {
     if (l.tensors[i])
-      give(dst, l.paths[i], like_tensor(w, l.tensors[i], memory, strided ? layout_at(l.tensors[i], i) : PLAIN));
+      td_put(dst, l.paths[i], like_tensor(w, l.tensors[i], memory, strided ? layout_at(l.tensors[i], i) : PLAIN));
     else
-      give_tree(dst, l.paths[i], new_tree());
+      td_put_tree(dst, l.paths[i], new_tree());
   }
-  free_list(&l);
   return dst;
 }
 
@@ -62,18 +60,16 @@ static unsigned char *expect_leaf(const world *w, const tdict_tensor *want, cons
   return expected;
 }
 static void check_leaf(const world *w, const unsigned char *expected, const tdict_tensor *got, const char *path) {
-  unsigned char *found = read_storage(w, got);
+  scoped_bytes found = read_storage(w, got);
   size_t at = 0, bytes = got->storage->bytes;
   if (memcmp(expected, found, bytes) != 0) {
     while (expected[at] == found[at]) at++;
     fail_msg("byte %zu of the %zu of '%s' is 0x%02x, wanted 0x%02x", at, bytes, path, found[at], expected[at]);
   }
-  free(found);
 }
 static void check_leaf_once(const world *w, const tdict_tensor *want, const tdict_tensor *got, const char *path) {
-  unsigned char *expected = expect_leaf(w, want, got);
+  scoped_bytes expected = expect_leaf(w, want, got);
   check_leaf(w, expected, got, path);
-  free(expected);
 }
 static void check_written(const world *w, const tdict_tree *want, const tdict_tree *got) {
   leaf_list a = list_entries(want), b = list_entries(got);
@@ -89,7 +85,7 @@ static void check_written(const world *w, const tdict_tree *want, const tdict_tr
 /* Every way from src into destinations of `memory`, plain and strided ones. */
 static void copy_everywhere(const world *w, const tdict_tree *src, tdict_memory *memory) {
   for (int strided = 0; strided < 2; strided++) {
-    tdict_tree *dst = like_tree(w, src, memory, strided);
+    scoped_tree dst = like_tree(w, src, memory, strided);
     leaf_list a = list_entries(src), b = list_entries(dst);
     unsigned char *expected[512] = {NULL};
     assert_int_equal(a.count, b.count);
@@ -106,7 +102,6 @@ static void copy_everywhere(const world *w, const tdict_tree *src, tdict_memory 
     for (size_t k = 0; k < a.count; k++) free(expected[k]);
     free_list(&a);
     free_list(&b);
-    tdict_release(dst);
   }
 }
 
@@ -119,42 +114,35 @@ static tdict_tree *strided_there(const world *w, const tdict_tree *src) {
 }
 
 DEVICE_CASE(transfer_into_from_host) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     if (!w.gpu && (kind == TREE_PINNED || kind == TREE_MIXED)) continue;
-    tdict_tree *src = make_tree(&w, (tree_kind)kind);
+    scoped_tree src = make_tree(&w, (tree_kind)kind);
     copy_everywhere(&w, src, w.memory);
-    tdict_release(src);
   }
-  close_world(&w);
 }
 GPU_CASE(transfer_into_host_and_pinned) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
-    tdict_tree *src = make_tree(&w, (tree_kind)kind), *there = strided_there(&w, src);
+    scoped_tree src = make_tree(&w, (tree_kind)kind), there = strided_there(&w, src);
     copy_everywhere(&w, there, NULL);
     copy_everywhere(&w, there, w.pinned);
-    tdict_release(there);
-    tdict_release(src);
   }
-  close_world(&w);
 }
 GPU_CASE(transfer_into_within_device) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
-    tdict_tree *src = make_tree(&w, (tree_kind)kind), *there = strided_there(&w, src),
-               *plain = to_device(&w, src, w.device);
+    scoped_tree src = make_tree(&w, (tree_kind)kind), there = strided_there(&w, src),
+                plain = to_device(&w, src, w.device);
     copy_everywhere(&w, there, w.memory);
     copy_everywhere(&w, plain, w.memory);
-    RELEASE(plain, there, src);
   }
-  close_world(&w);
 }
 
 DEVICE_CASE(transfer_into_keeps_addresses) {
-  world w = open_world();
-  tdict_tree *src = batch_tree(NULL), *other = batch_tree(NULL), *dst = like_tree(&w, src, w.memory, false);
-  leaf_list before = list_entries(dst);
+  scoped_world w = open_world();
+  scoped_tree src = batch_tree(NULL), other = batch_tree(NULL), dst = like_tree(&w, src, w.memory, false);
+  scoped_leaf_list before = list_entries(dst);
   void *addresses[16];
   for (size_t i = 0; i < before.count; i++) addresses[i] = before.tensors[i] ? before.tensors[i]->data : NULL;
   tdict_lock(dst); /* contents may change, keys may not */
@@ -163,53 +151,39 @@ DEVICE_CASE(transfer_into_keeps_addresses) {
   td_ok(td_transfer_into(w.c, dst, other, NULL, err));
   check_tree(&w, other, dst);
   assert_true(tdict_is_locked(dst));
-  leaf_list after = list_entries(dst);
+  scoped_leaf_list after = list_entries(dst);
   assert_int_equal(before.count, after.count);
   for (size_t i = 0; i < before.count; i++) {
     assert_ptr_equal(before.tensors[i], after.tensors[i]);
     if (after.tensors[i]) assert_ptr_equal(after.tensors[i]->data, addresses[i]);
   }
-  free_list(&before);
-  free_list(&after);
-  RELEASE(src, other, dst);
-  close_world(&w);
 }
 
 DEVICE_CASE(transfer_into_async) {
-  world w = open_world();
-  tdict_tree *src = batch_tree(NULL), *dst = like_tree(&w, src, w.memory, true), *out = NULL;
+  scoped_world w = open_world();
+  scoped_tree src = batch_tree(NULL), dst = like_tree(&w, src, w.memory, true);
+  tdict_tree *out = NULL;
   tdict_future *f = start_copy(&w, src, dst, NULL);
   td_ok(tdict_future_wait(f, &out, err));
   assert_ptr_equal(out, dst);
   check_written(&w, src, dst);
-  tdict_future_release(f);
-  tdict_release(out);
+  td_release(f, out);
   /* the destination is let go of while it is written */
   tdict_tree *late = like_tree(&w, src, w.memory, false);
   td_ok(tdict_transfer_into_async(w.c, late, src, NULL, &f, err));
   tdict_release(late);
   check_result(&w, src, f);
-  tdict_release(dst);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* The keys of two trees are compared, not their order. */
 DEVICE_CASE(transfer_into_matches_keys) {
-  world w = open_world();
-  tdict_tree *src = new_tree(), *dst = new_tree();
-  give(src, "a", random_tensor(TDICT_I32, SHAPE(70), NULL));
-  give(src, "b.c", random_tensor(TDICT_U8, SHAPE(9), NULL));
-  give(src, "b.d", random_tensor(TDICT_F64, SHAPE(33), NULL));
-  give(dst, "gone", random_tensor(TDICT_U8, SHAPE(1), NULL));
+  scoped_world w = open_world();
+  scoped_tree src = td_tree("a:i32[70] b.c:u8[9] b.d:f64[33]"), dst = td_tree("gone:u8[1]");
   static const char *const paths[] = {"b.d", "a", "b.c"};
-  for (int i = 0; i < 3; i++) give(dst, paths[i], like_tensor(&w, leaf_of(src, paths[i]), w.memory, PLAIN));
+  for (int i = 0; i < 3; i++) td_put(dst, paths[i], like_tensor(&w, leaf_of(src, paths[i]), w.memory, PLAIN));
   td_ok(tdict_delete(dst, "gone", err));
   td_ok(td_transfer_into(w.c, dst, src, NULL, err));
   for (int i = 0; i < 3; i++) check_leaf_once(&w, leaf_of(src, paths[i]), leaf_of(dst, paths[i]), paths[i]);
-  tdict_release(src);
-  tdict_release(dst);
-  close_world(&w);
 }
 
 typedef struct refusal {
@@ -226,14 +200,12 @@ static void check_refused(const world *w, const tdict_tree *src, tdict_tree *dst
   td_fails(wanted.status, "", tdict_transfer_into_async(w->c, dst, src, NULL, &f, err));
   assert_string_equal(td_last_error.path, wanted.path);
   assert_null(f);
-  leaf_list l = list_entries(dst);
+  scoped_leaf_list l = list_entries(dst);
   for (size_t i = 0; i < l.count; i++) {
     if (!l.tensors[i]) continue;
-    unsigned char *bytes = read_storage(w, l.tensors[i]);
+    scoped_bytes bytes = read_storage(w, l.tensors[i]);
     for (size_t k = 0; k < l.tensors[i]->storage->bytes; k++) assert_int_equal(bytes[k], POISON);
-    free(bytes);
   }
-  free_list(&l);
 }
 
 static tdict_tensor *read_only(void) {
@@ -247,11 +219,8 @@ static tdict_tensor *read_only(void) {
 }
 
 DEVICE_CASE(transfer_into_checks_first) {
-  world w = open_world();
-  tdict_tree *src = new_tree();
-  give(src, "first", random_tensor(TDICT_F32, SHAPE(64), NULL));
-  give(src, "a.x", random_tensor(TDICT_F32, SHAPE(100), NULL));
-  give(src, "a.b.y", random_tensor(TDICT_F32, SHAPE(4, 25), NULL));
+  scoped_world w = open_world();
+  scoped_tree src = td_tree("first:f32[64] a.x:f32[100] a.b.y:f32[4,25]");
   const int64_t wrong[] = {100}, longer[] = {101}, one_more[] = {4, 25, 1};
   struct {
     refusal wanted;
@@ -273,29 +242,25 @@ DEVICE_CASE(transfer_into_checks_first) {
       {{TDICT_ENOTFOUND, "a.none"}, "a.none", NULL, false},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    tdict_tree *dst = like_tree(&w, src, w.memory, false);
+    scoped_tree dst = like_tree(&w, src, w.memory, false);
     if (cases[i].deletes)
       td_ok(tdict_delete(dst, cases[i].path, err));
     else if (cases[i].tensor)
-      give(dst, cases[i].path, cases[i].tensor);
+      td_put(dst, cases[i].path, cases[i].tensor);
     else
-      give_tree(dst, cases[i].path, new_tree());
+      td_put_tree(dst, cases[i].path, new_tree());
     check_refused(&w, src, dst, cases[i].wanted);
-    tdict_release(dst);
   }
-  tdict_tree *empty = new_tree();
+  scoped_tree empty = new_tree();
   td_fails(TDICT_EINVAL, "dst is NULL", td_transfer_into(w.c, NULL, src, NULL, err));
   td_fails(TDICT_EINVAL, "src is NULL", td_transfer_into(w.c, empty, NULL, NULL, err));
   td_fails(TDICT_ENOTFOUND, "", td_transfer_into(w.c, empty, src, NULL, err));
   td_ok(td_transfer_into(w.c, empty, empty, NULL, err));
-  tdict_release(empty);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* Leaves that are parts of larger tensors: what lies between them belongs to somebody. */
 DEVICE_CASE(transfer_into_leaves_gaps_alone) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_memory *memories[] = {w.memory, NULL, w.pinned};
   for (int from = 0; from < 3; from++)
     for (int to = 0; to < 3; to++) {
@@ -310,8 +275,8 @@ DEVICE_CASE(transfer_into_leaves_gaps_alone) {
         raw_write(raw_of(&w, whole), whole->data, bytes, sizeof bytes);
         for (int i = 0; i < 4; i++) {
           const char *const keys[] = {"a", "b", "c", "d"};
-          give(side ? dst : src, keys[i],
-               sliced(tdict_tensor_retain(whole), (tdict_tensor_range){0, 256 * i, 100 + 20 * i, 1}));
+          td_put(side ? dst : src, keys[i],
+                 sliced(tdict_tensor_retain(whole), (tdict_tensor_range){0, 256 * i, 100 + 20 * i, 1}));
         }
       }
       for (int i = 0; i < NUM_WAYS; i += 3) {
@@ -324,20 +289,19 @@ DEVICE_CASE(transfer_into_leaves_gaps_alone) {
         free(b);
         spoil_tree(&w, dst);
       }
-      RELEASE(src, dst, wholes[0], wholes[1]);
+      td_release(src, dst, wholes[0], wholes[1]);
     }
-  close_world(&w);
 }
 
 /* Destinations whose addresses follow each other by chance, in storages of their own, from one source storage. */
 GPU_CASE(transfer_into_neighbouring_allocations) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_memory *memories[] = {w.memory, w.pinned};
   static const tdict_field fields[] = {
       {"a", TDICT_U8, 1, {4096}}, {"b", TDICT_U8, 1, {4096}}, {"c", TDICT_U8, 1, {4096}}};
   for (int from = 0; from < 2; from++)
     for (int to = 0; to < 2; to++) {
-      tdict_tree *src = NULL, *dst = new_tree();
+      scoped_tree src = NULL, dst = new_tree();
       td_ok(tdict_create_from(fields, 3, 0, NULL, memories[from], &src, err));
       unsigned char bytes[3 * 4096];
       td_fill_random(bytes, sizeof bytes, next_seed());
@@ -363,26 +327,19 @@ GPU_CASE(transfer_into_neighbouring_allocations) {
         spoil_tree(&w, dst);
       }
       for (int i = 0; i < 64; i++) tdict_tensor_release(many[i]);
-      tdict_release(src);
-      tdict_release(dst);
     }
-  close_world(&w);
 }
 
 /* Bytes are unspecified where both sides overlap, and that is all. */
 DEVICE_CASE(transfer_into_overlapping_bytes_does_not_crash) {
-  world w = open_world();
-  tdict_tree *src = new_tree(), *dst = new_tree();
-  tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(5000), NULL);
-  give(src, "x", sliced(tdict_tensor_retain(t), (tdict_tensor_range){0, 0, 4000, 1}));
-  give(dst, "x", sliced(tdict_tensor_retain(t), (tdict_tensor_range){0, 1000, 4000, 1}));
+  scoped_world w = open_world();
+  scoped_tree src = new_tree(), dst = new_tree();
+  scoped_tensor t = random_tensor(TDICT_U8, SHAPE(5000), NULL);
+  td_put(src, "x", sliced(tdict_tensor_retain(t), (tdict_tensor_range){0, 0, 4000, 1}));
+  td_put(dst, "x", sliced(tdict_tensor_retain(t), (tdict_tensor_range){0, 1000, 4000, 1}));
   for (int i = 0; i < NUM_WAYS; i++) {
     const way v = way_at(i);
     copy_tree(&w, src, dst, &v);
     copy_tree(&w, src, src, &v); /* all of it onto itself: nothing changes */
   }
-  tdict_tensor_release(t);
-  tdict_release(src);
-  tdict_release(dst);
-  close_world(&w);
 }

@@ -11,9 +11,7 @@ typedef struct pair {
 } pair;
 static pair open_pair(void) {
   tdict_context_options o = tdict_context_options_default();
-  tdict_sim_options sim = tdict_sim_options_default();
-  sim.num_devices = 2;
-  o.sim = &sim;
+  o.sim = td_options(tdict_sim_options, num_devices = 2);
   o.staging_bytes = STAGING;
   pair p = {.zero = world_over(td_context(&o))};
   p.one = p.zero;
@@ -26,35 +24,32 @@ static void close_pair(pair *p) {
   raw_close(p->one.raw);
   close_world(&p->zero);
 }
+#define scoped_pair TD_SCOPED(close_pair, pair)
 
 SIM_CASE(transfer_between_two_devices) {
-  pair p = open_pair();
+  scoped_pair p = open_pair();
   const world *w = &p.zero;
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
-    tdict_tree *src = make_tree(w, (tree_kind)kind), *one = to_device(w, src, tdict_sim(1));
+    scoped_tree src = make_tree(w, (tree_kind)kind), one = to_device(w, src, tdict_sim(1));
     check_device(one, tdict_sim(1));
     check_tree(&p.one, src, one);
     for (int i = kind; i < NUM_WAYS; i += FEW_WAYS_STEP) {
       const way v = way_at(i);
       poison(w, w->memory, line_bytes(src));
-      tdict_tree *zero = move_tree(w, one, tdict_sim(0), &v);
+      scoped_tree zero = move_tree(w, one, tdict_sim(0), &v);
       check_device(zero, tdict_sim(0));
       check_tree(w, src, zero);
       spoil_tree(&p.one, one);
       copy_tree(w, zero, one, &v); /* and back into what was there */
       check_tree(&p.one, src, one);
       spoil_tree(w, zero);
-      tdict_release(zero);
     }
-    tdict_release(one);
-    tdict_release(src);
   }
-  close_pair(&p);
 }
 
 /* A consolidated tree moves between devices as one item. tdict_consolidate() itself copies within one device. */
 SIM_CASE(consolidate_refuses_two_devices) {
-  pair p = open_pair();
+  scoped_pair p = open_pair();
   const world *w = &p.zero;
   tdict_tree *src = NULL, *batch = batch_tree(NULL), *other = NULL;
   td_ok(tdict_consolidate(batch, NULL, &src, err));
@@ -65,41 +60,36 @@ SIM_CASE(consolidate_refuses_two_devices) {
   assert_true(tdict_is_consolidated(one) && tdict_is_consolidated(zero));
   check_device(zero, tdict_sim(0));
   check_and_release(w, batch, zero);
-  RELEASE(one, src, batch);
-  close_pair(&p);
+  td_release(one, src, batch);
 }
 
 /* The second device is on memory node 1, the default one's node is not known. */
 SIM_CASE(transfer_pinned_results_lie_near_their_device) {
-  pair p = open_pair();
+  scoped_pair p = open_pair();
   const world *w = &p.zero;
-  tdict_transfer_options o = tdict_transfer_options_default();
-  tdict_tree *src = new_tree();
+  scoped_tree src = new_tree();
   tdict_gpu *gpu;
-  o.pinned_result = true;
+  tdict_transfer_options o = td_with(tdict_transfer_options, pinned_result = true);
   td_ok(tdict_devices_gpu(tdict_context_devices(w->c), tdict_sim(1), &gpu, err));
   gpu->node = 1;
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(100000), NULL));
+  td_put(src, "x", random_tensor(TDICT_U8, SHAPE(100000), NULL));
   for (int i = 0; i < 4; i++) { /* each finds only the other's block */
-    tdict_tree *there = to_device(w, src, tdict_sim(i % 2)), *home = NULL;
+    scoped_tree there = to_device(w, src, tdict_sim(i % 2)), home = NULL;
     td_ok(tdict_to_device(w->c, there, tdict_cpu(), &o, &home, err));
     check_tree(w, src, home);
     const tdict_storage *s = leaf_of(home, "x")->storage;
     assert_int_equal(((const tdict_pinned_block *)s->block.cookie)->run->pages.node, i % 2 ? 1 : -1);
-    tdict_release(there);
-    tdict_release(home);
   }
   tdict_memory_counts counts;
   tdict_memory_get_counts(w->pinned, &counts);
   assert_int_equal(counts.num_reused, 2);
-  tdict_release(src);
-  close_pair(&p);
 }
 
 /* Leaves of both devices and of the host in turn; those that are there stay. */
 static void move_mixed(const pair *p, tree_kind kind) {
   const world *w = &p->zero;
-  tdict_tree *src = make_tree(w, kind), *mixed = new_tree(), *want = new_tree();
+  tdict_tree *src = make_tree(w, kind);
+  scoped_tree mixed = new_tree(), want = new_tree();
   tdict_tree *parts[] = {src, to_device(w, src, tdict_sim(1)), to_device(w, src, tdict_sim(0))};
   leaf_list lists[] = {list_entries(parts[0]), list_entries(parts[1]), list_entries(parts[2])};
   for (size_t i = 0; i < lists[0].count; i++) {
@@ -109,58 +99,49 @@ static void move_mixed(const pair *p, tree_kind kind) {
   }
   for (int i = 0; i < NUM_WAYS; i += 11) {
     const way v = way_at(i);
-    tdict_tree *at_zero = move_tree(w, mixed, tdict_sim(0), &v), *at_one = move_tree(w, mixed, tdict_sim(1), &v);
-    tdict_tree *home = move_tree(w, mixed, tdict_cpu(), &v);
+    scoped_tree at_zero = move_tree(w, mixed, tdict_sim(0), &v), at_one = move_tree(w, mixed, tdict_sim(1), &v);
+    scoped_tree home = move_tree(w, mixed, tdict_cpu(), &v);
     check_device(at_zero, tdict_sim(0));
     check_device(at_one, tdict_sim(1));
     check_tree(w, want, at_zero);
     check_tree(&p->one, want, at_one);
     check_tree(w, want, home);
-    RELEASE(at_zero, at_one, home);
   }
   for (int i = 0; i < 3; i++) {
     free_list(&lists[i]);
     tdict_release(parts[i]);
   }
-  tdict_release(mixed);
-  tdict_release(want);
 }
 SIM_CASE(transfer_from_several_devices) {
-  pair p = open_pair();
+  scoped_pair p = open_pair();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) move_mixed(&p, (tree_kind)kind);
-  close_pair(&p);
 }
 
 /* A call that does not wait queues a whole leaf by itself; a strided one, which is many copies, is for a thread. */
 SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
-  pair p = open_pair();
+  scoped_pair p = open_pair();
   world *w = &p.zero;
   tdict_pool *pool = tdict_context_engine(w->c)->config.pool;
   pool_gate wait_events[2][64]; /* its thread looks at one after it was opened */
   const int threads = tdict_pool_size(pool);
   assert_in_range(threads, 1, 64);
-  tdict_tree *src = new_tree(), *at_zero = NULL;
+  scoped_tree src = new_tree(), at_zero = NULL;
   tdict_tensor *at_home, *plain, *turned[2];
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(700, 300), NULL));
+  td_put(src, "x", random_tensor(TDICT_U8, SHAPE(700, 300), NULL));
   td_ok(tdict_to_device(w->c, src, tdict_sim(0), NULL, &at_zero, err));
   td_ok(tdict_get(src, "x", &at_home, err));
   td_ok(tdict_get(at_zero, "x", &plain, err));
   td_ok(tdict_tensor_permute(at_home, 2, (int[]){1, 0}, &turned[0], err));
   td_ok(tdict_tensor_permute(plain, 2, (int[]){1, 0}, &turned[1], err));
   for (int strided = 0; strided < 2; strided++) {
-    tdict_tree *want = new_tree(), *from = new_tree(), *there = NULL;
-    give(want, "x", strided ? turned[0] : tdict_tensor_retain(at_home));
-    give(from, "x", strided ? turned[1] : tdict_tensor_retain(plain));
+    scoped_tree want = new_tree(), from = new_tree(), there = NULL;
+    td_put(want, "x", strided ? turned[0] : tdict_tensor_retain(at_home));
+    td_put(from, "x", strided ? turned[1] : tdict_tensor_retain(plain));
     for (int i = 0; i < threads; i++) pool_gate_close(pool, &wait_events[strided][i]);
-    tdict_future *f = start_move(w, from, tdict_sim(1), NULL);
+    scoped_future f = start_move(w, from, tdict_sim(1), NULL);
     assert_int_equal(tdict_latch_is_zero(&((tdict_transfer *)f)->queued), !strided);
     for (int i = 0; i < threads; i++) pool_gate_open(&wait_events[strided][i]);
     td_ok(tdict_future_wait(f, &there, err));
     check_tree(&p.one, want, there);
-    tdict_future_release(f);
-    RELEASE(there, from, want);
   }
-  tdict_release(at_zero);
-  tdict_release(src);
-  close_pair(&p);
 }

@@ -1,8 +1,6 @@
 /* Transfers of leaves whose bytes are not in memory: a callback reads them into slots, or straight into a host
  * result. */
 #include "engine/engine.h"
-#include "support/fail_alloc.h"
-#include "support/take.h"
 #include "support/unloaded.h"
 #include "trees.h"
 
@@ -13,80 +11,69 @@ static const tree_kind host_kinds[] = {TREE_BATCH, TREE_TINY, TREE_LARGE, TREE_S
 enum { NUM_HOST_KINDS = sizeof host_kinds / sizeof *host_kinds };
 
 static bool has_unloaded(const tdict_tree *td) {
-  leaf_list l = list_entries(td);
+  scoped_leaf_list l = list_entries(td);
   bool found = false;
   for (size_t i = 0; i < l.count; i++) found |= l.tensors[i] && tdict_storage_is_unloaded(l.tensors[i]->storage);
-  free_list(&l);
   return found;
 }
 
 /* Moves the twin in one way to the device and to the host. */
 static void move_twin(const world *w, const tdict_tree *tree, const tdict_tree *twin, const way *v) {
-  tdict_tree *there = move_tree(w, twin, w->device, v), *back;
+  scoped_tree there = move_tree(w, twin, w->device, v), back = NULL;
   check_tree(w, tree, there);
   assert_false(has_unloaded(there));
   back = move_tree(w, twin, tdict_cpu(), v);
   check_tree(w, tree, back);
   assert_false(has_unloaded(back));
-  tdict_release(there);
-  tdict_release(back);
 }
 
 static void move_all(const world *w, int step) {
   for (int k = 0; k < NUM_HOST_KINDS; k++) {
-    tdict_tree *tree = make_tree(w, host_kinds[k]);
+    scoped_tree tree = make_tree(w, host_kinds[k]);
     for (int i = 0; i < NUM_WAYS; i += step) {
       const way v = way_at(i);
-      disk d;
+      scoped_disk d;
       disk_init(&d);
-      tdict_tree *twin = disk_twin(&d, tree, i % 3 ? 100 : 60, next_seed());
+      scoped_tree twin = disk_twin(&d, tree, i % 3 ? 100 : 60, next_seed());
       move_twin(w, tree, twin, &v);
-      tdict_release(twin);
-      disk_reset(&d);
     }
-    tdict_release(tree);
   }
 }
 DEVICE_CASE(unloaded_trees_are_transferred) {
-  world w = open_world();
+  scoped_world w = open_world();
   move_all(&w, WAYS_STEP);
-  close_world(&w);
 }
 DEVICE_CASE(unloaded_trees_go_through_large_slots) {
-  world w = open_large_world();
+  scoped_world w = open_large_world();
   move_all(&w, 2 * WAYS_STEP);
-  close_world(&w);
 }
 
 /* Leaves that exist: poisoned, then written from the twin. */
 DEVICE_CASE(unloaded_trees_go_into_trees) {
   static const tree_kind kinds[] = {TREE_BATCH, TREE_LARGE, TREE_ODD, TREE_TINY};
-  world w = open_world();
+  scoped_world w = open_world();
   for (int k = 0; k < 4; k++) {
     tdict_tree *tree = make_tree(&w, kinds[k]), *dst[2];
     td_ok(tdict_clone_deep(tree, TD_IN(w.gpu ? w.memory : NULL), &dst[0], err));
     td_ok(tdict_clone_deep(tree, NULL, &dst[1], err));
     for (int i = 0; i < NUM_WAYS; i += 1 + 2 * WAYS_STEP) {
       const way v = way_at(i);
-      disk d;
+      scoped_disk d;
       disk_init(&d);
-      tdict_tree *twin = disk_twin(&d, tree, 80, next_seed());
+      scoped_tree twin = disk_twin(&d, tree, 80, next_seed());
       for (int side = 0; side < 2; side++) {
         spoil_tree(&w, dst[side]);
         copy_tree(&w, twin, dst[side], &v);
         check_tree(&w, tree, dst[side]);
       }
       if (has_unloaded(twin)) td_fails(TDICT_EREADONLY, "read-only", td_transfer_into(w.c, twin, tree, NULL, err));
-      tdict_release(twin);
-      disk_reset(&d);
     }
-    RELEASE(dst[0], dst[1], tree);
+    td_release(dst[0], dst[1], tree);
   }
-  close_world(&w);
 }
 
 GPU_CASE(unloaded_trees_are_pinned) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int k = 0; k < NUM_HOST_KINDS; k++) {
     tdict_tree *tree = make_tree(&w, host_kinds[k]), *out = NULL;
     disk d;
@@ -97,19 +84,18 @@ GPU_CASE(unloaded_trees_are_pinned) {
     check_tree(&w, tree, out);
     assert_false(has_unloaded(out));
     assert_true(tdict_is_pinned(out));
-    tdict_release(out);
-    tdict_release(twin);
+    td_release(out, twin);
     disk_reset(&d);
     tdict_release(tree);
   }
-  close_world(&w);
 }
 
 /* A consolidated tree over one file. */
 DEVICE_CASE(unloaded_consolidated_tree) {
-  world w = open_world();
-  tdict_tree *plain = make_tree(&w, TREE_BATCH), *tree = NULL, *twin, *out = NULL;
-  disk d;
+  scoped_world w = open_world();
+  scoped_tree plain = make_tree(&w, TREE_BATCH), tree = NULL;
+  scoped_disk d;
+  scoped_tree twin = NULL;
   disk_init(&d);
   td_ok(tdict_consolidate(plain, NULL, &tree, err));
   twin = disk_twin(&d, plain, 0, 1); /* the nodes */
@@ -119,7 +105,7 @@ DEVICE_CASE(unloaded_consolidated_tree) {
     if (!l.tensors[i]) continue;
     const tdict_storage *from = l.tensors[i]->storage;
     if (!file) file = disk_add(&d, from->data, from->bytes, "all");
-    give(twin, l.paths[i], disk_leaf(file, l.tensors[i]));
+    td_put(twin, l.paths[i], disk_leaf(file, l.tensors[i]));
   }
   free_list(&l);
   td_ok(tdict_consolidated_create_like(tree->consolidated, file, &twin->consolidated, err));
@@ -127,28 +113,19 @@ DEVICE_CASE(unloaded_consolidated_tree) {
   tdict_storage_release(file);
   for (int i = 0; i < NUM_WAYS; i += 1 + 2 * WAYS_STEP) {
     const way v = way_at(i);
-    out = move_tree(&w, twin, w.device, &v);
+    scoped_tree out = move_tree(&w, twin, w.device, &v);
     check_tree(&w, tree, out);
     assert_true(tdict_is_consolidated(out));
     assert_false(has_unloaded(out));
-    tdict_release(out);
   }
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.check_sources = true;
-  check_and_release(&w, tree, move_with(&w, twin, w.device, &o));
-  tdict_release(twin);
-  disk_reset(&d);
-  tdict_release(tree);
-  tdict_release(plain);
-  close_world(&w);
+  check_and_release(&w, tree, move_with(&w, twin, w.device, td_options(tdict_transfer_options, check_sources = true)));
 }
 
 /* A tree of three leaves that need several chunks, the middle one over columns. */
 static tdict_tree *three_leaves(void) {
-  tdict_tree *td = new_tree();
-  give(td, "a", random_tensor(TDICT_F32, SHAPE(30011), NULL));
-  give(td, "n.columns", sliced(random_tensor(TDICT_U8, SHAPE(9, 9000), NULL), (tdict_tensor_range){1, 100, 8000, 1}));
-  give(td, "z", random_tensor(TDICT_F64, SHAPE(20000), NULL));
+  tdict_tree *td = td_tree("a:f32[30011]");
+  td_put(td, "n.columns", sliced(random_tensor(TDICT_U8, SHAPE(9, 9000), NULL), (tdict_tensor_range){1, 100, 8000, 1}));
+  td_put(td, "z", random_tensor(TDICT_F64, SHAPE(20000), NULL));
   return td;
 }
 
@@ -156,10 +133,10 @@ static tdict_tree *three_leaves(void) {
 static void fail_each_read(const world *w, const way *v, disk_fault fault) {
   static const char *const texts[NUM_DISK_FAULTS] = {"the disk is on fire", "wanted", "wanted", "wanted",
                                                      "without a message",   "999"};
-  tdict_tree *tree = three_leaves(), *dst = NULL;
-  disk d;
+  scoped_tree tree = three_leaves(), dst = NULL;
+  scoped_disk d;
   disk_init(&d);
-  tdict_tree *twin = disk_twin(&d, tree, 100, 1);
+  scoped_tree twin = disk_twin(&d, tree, 100, 1);
   td_ok(tdict_clone_deep(tree, TD_IN(w->gpu ? w->memory : NULL), &dst, err));
   tdict_release(move_tree(w, twin, w->device, v));
   const int64_t reads = d.begun;
@@ -185,41 +162,35 @@ static void fail_each_read(const world *w, const way *v, disk_fault fault) {
   copy_tree(w, twin, dst, v);
   check_tree(w, tree, dst);
   assert_non_null(tdict_const_data(dst, "a"));
-  tdict_release(twin);
-  disk_reset(&d);
-  tdict_release(dst);
-  tdict_release(tree);
 }
 DEVICE_CASE(unloaded_read_that_fails) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) {
     const way v = way_at(i);
     fail_each_read(&w, &v, (disk_fault)(i % NUM_DISK_FAULTS));
   }
-  close_world(&w);
 }
 DEVICE_CASE(unloaded_part_that_fails) {
-  world w = open_large_world();
+  scoped_world w = open_large_world();
   for (int fault = 0; fault < NUM_DISK_FAULTS; fault++)
     for (int i = 0; i < 10; i += 2) {
       const way v = way_at(i);
       fail_each_read(&w, &v, (disk_fault)fault);
     }
-  close_world(&w);
 }
 
 /* Reads go straight to where the bytes are needed: into a slot, no more at once than a slot holds, or into the
  * result. */
 DEVICE_CASE(unloaded_reads_need_no_copy) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
   for (int32_t n = -1; n < 3; n++) {
-    disk d;
+    scoped_disk d;
     tdict_transfer_stats stats = tdict_transfer_stats_default();
     tdict_transfer_options o = threads(n);
     o.stats = &stats;
     disk_init(&d);
-    tdict_tree *twin = disk_twin(&d, tree, 100, 1);
+    scoped_tree twin = disk_twin(&d, tree, 100, 1);
     const size_t bytes = tdict_tensor_bytes(leaf_of(tree, "large")), slot = tdict_context_engine(w.c)->rings.slot_bytes;
     if (w.gpu) {
       td_ok(tdict_to_device(w.c, twin, w.device, &o, &out, err));
@@ -238,35 +209,29 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
     assert_int_equal(d.low, (uintptr_t)t->data);
     assert_int_equal(d.high, (uintptr_t)t->data + bytes);
     tdict_release(out);
-    tdict_release(twin);
-    disk_reset(&d);
   }
   tdict_release(tree);
-  close_world(&w);
 }
 
 /* check_sources hashes only what is in memory: nothing is read twice, and changes elsewhere are still found. */
 DEVICE_CASE(unloaded_sources_are_not_hashed) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *tree = three_leaves(), *out = NULL;
   disk d;
   disk_init(&d);
   tdict_tree *twin = disk_twin(&d, tree, 100, 1);
   tdict_transfer_options o = threads(1);
-  td_ok(tdict_to_device(w.c, twin, w.device, &o, &out, err));
-  tdict_release(out);
+  tdict_release(td_made(tree, tdict_to_device(w.c, twin, w.device, &o, &made, err)));
   const int64_t reads = d.begun;
   o.check_sources = true;
-  give(twin, "memory", random_tensor(TDICT_U8, SHAPE(1000), NULL));
-  give(tree, "memory", tdict_tensor_retain(leaf_of(twin, "memory")));
+  td_put(twin, "memory", random_tensor(TDICT_U8, SHAPE(1000), NULL));
+  td_put(tree, "memory", tdict_tensor_retain(leaf_of(twin, "memory")));
   td_ok(tdict_to_device(w.c, twin, w.device, &o, &out, err));
   check_tree(&w, tree, out);
   assert_int_equal(d.begun, 2 * reads);
-  tdict_release(out);
-  tdict_release(twin);
+  td_release(out, twin);
   disk_reset(&d);
   tdict_release(tree);
-  close_world(&w);
 }
 
 static void *wait_for_source(void *user) {
@@ -276,15 +241,15 @@ static void *wait_for_source(void *user) {
 
 /* Two workers read at the same time. The files outlive the program's references until the last read has ended. */
 DEVICE_CASE(unloaded_reads_run_in_parallel) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
   for (int to_host = 0; to_host < 2; to_host++) {
-    disk d;
+    scoped_disk d;
     disk_init(&d);
     tdict_tree *twin = disk_twin(&d, tree, 100, 1);
     tdict_transfer_options o = threads(2);
     disk_permit(&d, 0);
-    tdict_future *f = start_move(&w, twin, to_host ? tdict_cpu() : w.device, &o);
+    scoped_future f = start_move(&w, twin, to_host ? tdict_cpu() : w.device, &o);
     tdict_release(twin);
     disk_await(&d, 2);
     pthread_t waiter;
@@ -310,20 +275,17 @@ DEVICE_CASE(unloaded_reads_run_in_parallel) {
     td_ok(tdict_future_wait(f, &out, err));
     assert_int_equal(d.released, 1);
     check_and_release(&w, tree, out);
-    tdict_future_release(f);
-    disk_reset(&d);
   }
   tdict_release(tree);
-  close_world(&w);
 }
 
 /* Readers do not wait for each other. */
 DEVICE_CASE(unloaded_source_of_two_transfers) {
-  world w = open_world();
-  tdict_tree *tree = make_tree(&w, TREE_LARGE);
-  disk d;
+  scoped_world w = open_world();
+  scoped_tree tree = make_tree(&w, TREE_LARGE);
+  scoped_disk d;
   disk_init(&d);
-  tdict_tree *twin = disk_twin(&d, tree, 100, 1);
+  scoped_tree twin = disk_twin(&d, tree, 100, 1);
   tdict_transfer_options o = threads(1);
   tdict_future *f[2];
   disk_permit(&d, 0);
@@ -332,23 +294,19 @@ DEVICE_CASE(unloaded_source_of_two_transfers) {
   assert_int_equal(d.inside, 2);
   disk_permit(&d, -1);
   for (int i = 0; i < 2; i++) check_result(&w, tree, f[i]);
-  tdict_release(twin);
-  disk_reset(&d);
-  tdict_release(tree);
-  close_world(&w);
 }
 
 /* A cancelled transfer begins no read, and ends when those that have begun have ended. */
 DEVICE_CASE(unloaded_transfer_is_cancelled) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
   for (int32_t n = 1; n < 3; n++) {
-    disk d;
+    scoped_disk d;
     disk_init(&d);
     tdict_tree *twin = disk_twin(&d, tree, 100, 1);
     tdict_transfer_options o = threads(n);
     disk_permit(&d, 0);
-    tdict_future *f = start_move(&w, twin, w.device, &o);
+    scoped_future f = start_move(&w, twin, w.device, &o);
     tdict_release(twin);
     disk_await(&d, n);
     tdict_future_cancel(f);
@@ -359,25 +317,19 @@ DEVICE_CASE(unloaded_transfer_is_cancelled) {
     td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait(f, &out, err));
     assert_int_equal(d.begun, n);
     assert_int_equal(d.ended, n);
-    tdict_future_release(f);
-    disk_reset(&d);
   }
   tdict_release(tree);
-  close_world(&w);
 }
 
 /* The first allocation fails, then the second, and so on: of the constructors, and of a transfer on this thread. */
 DEVICE_CASE(unloaded_without_memory) {
-  world w = open_world();
-  tdict_tree *tree = three_leaves();
-  disk d;
+  scoped_world w = open_world();
+  scoped_tree tree = three_leaves();
+  scoped_disk d;
   disk_init(&d);
   const tdict_storage_reader reader = {disk_read, NULL, NULL};
   const int64_t shape = 3;
-  tdict_tensor_desc layout = tdict_tensor_desc_default();
-  layout.dtype = TDICT_U8;
-  layout.ndim = 1;
-  layout.shape = &shape;
+  tdict_tensor_desc layout = td_with(tdict_tensor_desc, dtype = TDICT_U8, ndim = 1, shape = &shape);
   tdict_storage *s = NULL, *made = NULL;
   tdict_tensor *t = NULL;
   td_ok(tdict_storage_create_unloaded(&reader, 3, &s, err));
@@ -412,7 +364,4 @@ DEVICE_CASE(unloaded_without_memory) {
   }
   check_and_release(&w, tree, out);
   tdict_release(twin);
-  disk_reset(&d);
-  tdict_release(tree);
-  close_world(&w);
 }

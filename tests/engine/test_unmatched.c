@@ -1,7 +1,5 @@
 /* Patterns of the options keep and conversions that match nothing, and the counts of matches. */
 #include "pair.h"
-#include "support/take.h"
-#include "tdict/devices.h"
 
 enum { MOST = 3 };
 typedef struct refused {
@@ -117,8 +115,7 @@ static void run_case(const place *w, const tdict_tree *src, const refused *r, in
     assert_int_equal(t.stats.num_keep_matches, r->num_keep_matches);
     assert_int_equal(t.stats.num_conversion_matches, r->num_conversion_matches);
   }
-  tdict_release(t.out);
-  tdict_release(t.dst);
+  td_release(t.out, t.dst);
 }
 
 GPU_CASE(patterns_without_a_match_are_refused) {
@@ -126,7 +123,7 @@ GPU_CASE(patterns_without_a_match_are_refused) {
   probe p = {0};
   tdict_tree *src = new_tree();
   static const char *const paths[] = {"a", "n.b", "n.m.c", "d"};
-  for (int i = 0; i < 4; i++) give(src, paths[i], new_bytes(100 + i, NULL));
+  for (int i = 0; i < 4; i++) td_put(src, paths[i], new_bytes(100 + i, NULL));
   put_pair(src, "n.o", &pair_flat, &p, 1);
   for (int i = 0; i < NUM_CASES; i++)
     for (int way = 0; way < NUM_WAYS; way++)

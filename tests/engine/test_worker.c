@@ -5,8 +5,6 @@
 #include "engine/transfer.h"
 #include "engine/trees.h"
 #include "engine/wrap.h"
-#include "support/fail_alloc.h"
-#include "support/take.h"
 
 enum { MOVE_IN, MOVE_OUT, MOVE_OUT_PINNED, COPY_IN, COPY_OUT, COPY_WITHIN, PIN, NUM_CALLS };
 
@@ -20,7 +18,7 @@ static tdict_tree *fault_tree(tdict_memory *memory) {
   for (int i = 0; i < 6; i++) {
     char path[16];
     snprintf(path, sizeof path, "leaf.f%d", i);
-    give(td, path, random_tensor(TDICT_U8, SHAPE(70000 + 11111 * i), memory));
+    td_put(td, path, random_tensor(TDICT_U8, SHAPE(70000 + 11111 * i), memory));
   }
   return td;
 }
@@ -39,18 +37,18 @@ static void close_field(field *f) {
   close_world(&f->w);
   assert_int_equal(atomic_load(&wrap.pinned), 0);
 }
+#define scoped_field TD_SCOPED(close_field, field)
 
 /* Runs one call; *out is its result. */
 static tdict_status run_call(const field *f, int call, const way *v, tdict_tree **out, tdict_error *err) {
   const world *w = &f->w;
   const tdict_tree *src = call == MOVE_IN || call == COPY_IN ? (v->o.num_threads == 2 ? f->pinned : f->src) : f->there;
   tdict_transfer_options o = v->o;
-  tdict_pin_options p = tdict_pin_options_default();
   tdict_future *future = NULL;
   tdict_tree *dst = call == COPY_OUT ? f->host_dst : f->device_dst;
   tdict_status status;
   o.pinned_result = call == MOVE_OUT_PINNED;
-  p.num_threads = o.num_threads;
+  tdict_pin_options p = td_with(tdict_pin_options, num_threads = o.num_threads);
   if (call == PIN) return tdict_pin_memory(w->c, f->src, &p, out, err);
   bool moves = call < COPY_IN;
   const tdict_device device = call == MOVE_IN ? w->device : tdict_cpu();
@@ -117,7 +115,7 @@ static int sweep(const field *f, call_kind kind, int call, const way *v) {
 }
 
 static void sweep_kind(call_kind kind, bool must_fail) {
-  field f = open_field();
+  scoped_field f = open_field();
   int failures = 0;
   for (int call = 0; call < NUM_CALLS; call++)
     for (int i = 0; i < NUM_WAYS; i += SANITIZED ? 9 : 3) {
@@ -129,7 +127,6 @@ static void sweep_kind(call_kind kind, bool must_fail) {
       failures += some;
     }
   if (must_fail) assert_true(failures > 0);
-  close_field(&f);
 }
 
 GPU_CASE(work_survives_failing_copies) { sweep_kind(CALL_COPY, true); }
@@ -159,7 +156,7 @@ static void sweep_fresh(call_kind kind) {
           tdict_tensor *t = NULL;
           td_ok(tdict_tensor_empty(TDICT_U8, 1, tdict_tensor_shape(l.tensors[i]), f.w.memory, &t, err));
           raw_write(f.w.raw, t->data, tdict_tensor_const_data(l.tensors[i]), tdict_tensor_bytes(t));
-          give(k ? f.there : f.device_dst, l.paths[i], t);
+          td_put(k ? f.there : f.device_dst, l.paths[i], t);
         }
       }
       free_list(&l);
@@ -192,7 +189,7 @@ GPU_CASE(work_survives_failing_events) { sweep_fresh(CALL_EVENT); }
 
 /* Host memory that runs out while a transfer starts, step by step: on the calling thread, so nothing is under way. */
 GPU_CASE(transfer_survives_enomem) {
-  field f = open_field();
+  scoped_field f = open_field();
   for (int call = 0; call < NUM_CALLS; call++)
     for (int async = 0; async < 2; async++) {
       way v = way_at(async);
@@ -216,20 +213,17 @@ GPU_CASE(transfer_survives_enomem) {
       assert_true(refused > 3);
       assert_in_range(n, 4, 500);
     }
-  close_field(&f);
 }
 
 /* Several leaves share a slot; the one whose copy is refused is named. */
 GPU_CASE(work_names_the_leaf_at_fault) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   tdict_tree *src = new_tree(), *apart = new_tree();
   for (int i = 0; i < 7; i++) {
     char path[16];
-    tdict_tensor *t = NULL;
     snprintf(path, sizeof path, "a.leaf%d", i);
-    give(src, path, random_tensor(TDICT_U8, SHAPE(100 + i), NULL));
-    td_ok(tdict_tensor_clone(leaf_of(src, path), w.memory, &t, err));
-    give(apart, path, t);
+    td_put(src, path, random_tensor(TDICT_U8, SHAPE(100 + i), NULL));
+    td_put(apart, path, td_made(tensor, tdict_tensor_clone(leaf_of(src, path), w.memory, &made, err)));
   }
   tdict_tree *whole = to_device(&w, src, w.device), *home = to_device(&w, whole, tdict_cpu());
   for (int i = 0; i < 7; i++) {
@@ -245,17 +239,13 @@ GPU_CASE(work_names_the_leaf_at_fault) {
   td_fails_at(TDICT_EDEVICE, "", "a.leaf0", td_transfer_into(w.c, whole, src, NULL, err));
   tdict_tree *trees[] = {src, apart, whole, home};
   for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
-  close_world(&w);
 }
 
 /* After the first failure nothing new is started, whoever works. */
 GPU_CASE(work_stops_after_a_failure) {
-  tdict_context_options slow = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
   sim.h2d_bytes_per_second = 20e6; /* 512 copies take 1.6 s: the thread whose copy fails may come to tell it late */
-  slow.sim = &sim;
-  slow.staging_bytes = STAGING;
-  world w = open_wrapped(&slow);
+  scoped_world w = open_wrapped(td_options(tdict_context_options, sim = &sim, staging_bytes = STAGING));
   tdict_tree *src = bytes_tree("x", (int64_t)64 << 20, NULL), *out = NULL;
   tdict_transfer_options o = threads(8);
   const int64_t before = atomic_load(&wrap.calls[CALL_COPY]);
@@ -264,7 +254,6 @@ GPU_CASE(work_stops_after_a_failure) {
   assert_in_range(atomic_load(&wrap.calls[CALL_COPY]) - before, 3, 512); /* of 1024 */
   assert_null(out);
   tdict_release(src);
-  close_world(&w);
 }
 
 /* Whether the kernel gives huge pages to who asks for them. */
@@ -295,25 +284,23 @@ static bool asks_for_huge_pages(const void *address) {
 enum { LARGE = 64 << 20 };
 SIM_CASE(work_new_results_lie_on_huge_pages) {
   if (!has_huge_pages()) td_skip("/sys/kernel/mm/transparent_hugepage/enabled is neither always nor madvise");
-  world w = open_world();
-  tdict_tree *src = bytes_tree("x", LARGE, NULL);
+  scoped_world w = open_world();
+  scoped_tree src = bytes_tree("x", LARGE, NULL);
   tdict_tree *there = to_device(&w, src, w.device), *home = to_device(&w, there, tdict_cpu());
   const char *data = tdict_const_data(home, "x");
   assert_int_equal((uintptr_t)data % (2 << 20), 0);
   for (size_t at = 0; at < LARGE; at += 2 << 20) assert_true(asks_for_huge_pages(data + at));
   check_and_release(&w, src, home);
   tdict_release(there);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* The device is held, so nobody writes to the result: its pages are there because a thread has touched them. */
 SIM_CASE(work_touches_new_results_ahead) {
-  world w = open_world();
-  tdict_tree *src = new_tree();
+  scoped_world w = open_world();
+  scoped_tree src = new_tree();
   unsigned char is_there = 0;
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(LARGE), NULL));
-  tdict_tree *there = to_device(&w, src, w.device);
+  td_put(src, "x", random_tensor(TDICT_U8, SHAPE(LARGE), NULL));
+  scoped_tree there = to_device(&w, src, w.device);
   td_ok(tdict_sim_hold(w.c, err));
   tdict_future *f = start_move(&w, there, tdict_cpu(), NULL);
   while (!(is_there & 1)) { /* for ever, if nobody does */
@@ -322,7 +309,4 @@ SIM_CASE(work_touches_new_results_ahead) {
   }
   td_ok(tdict_sim_resume(w.c, err));
   check_result(&w, src, f);
-  tdict_release(there);
-  tdict_release(src);
-  close_world(&w);
 }

@@ -25,41 +25,31 @@ static inline uint64_t next_seed(void) {
   return ++seed;
 }
 static inline tdict_tensor *random_tensor(tdict_dtype dtype, int ndim, const int64_t *shape, tdict_memory *memory) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(dtype, ndim, shape, memory, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, memory, &made, err));
   if (tdict_tensor_bytes(t)) td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), next_seed());
   return t;
-}
-static inline void give_tree(tdict_tree *td, const char *path, tdict_tree *child) {
-  td_ok(tdict_set_tree(td, path, child, err));
-  tdict_release(child);
 }
 /* A tree of one leaf of random bytes. */
 static inline tdict_tree *bytes_tree(const char *path, int64_t count, tdict_memory *memory) {
   tdict_tree *td = new_tree();
-  give(td, path, random_tensor(TDICT_U8, SHAPE(count), memory));
+  td_put(td, path, random_tensor(TDICT_U8, SHAPE(count), memory));
   return td;
 }
 /* A view in place of a tensor. */
 static inline tdict_tensor *sliced(tdict_tensor *t, tdict_tensor_range range) {
-  tdict_tensor *view = NULL;
-  td_ok(tdict_tensor_slice(t, &range, &view, err));
+  tdict_tensor *view = td_made(tensor, tdict_tensor_slice(t, &range, &made, err));
   tdict_tensor_release(t);
   return view;
 }
 static inline tdict_tensor *permuted(tdict_tensor *t, const int *order) {
-  tdict_tensor *view = NULL;
-  td_ok(tdict_tensor_permute(t, tdict_tensor_ndim(t), order, &view, err));
+  tdict_tensor *view = td_made(tensor, tdict_tensor_permute(t, tdict_tensor_ndim(t), order, &made, err));
   tdict_tensor_release(t);
   return view;
 }
 static inline tdict_tensor *restrided(tdict_tensor *t, int64_t offset, int ndim, const int64_t *shape,
                                       const int64_t *strides) {
-  tdict_tensor_desc v = tdict_tensor_desc_default();
   tdict_tensor *view = NULL;
-  v.ndim = ndim;
-  v.shape = shape;
-  v.strides = strides;
+  tdict_tensor_desc v = td_with(tdict_tensor_desc, ndim = ndim, shape = shape, strides = strides);
   td_ok(tdict_tensor_as_strided(t, &v, offset, &view, err));
   tdict_tensor_release(t);
   return view;
@@ -89,7 +79,7 @@ static inline tdict_tree *tiny_tree(tdict_memory *memory) {
   for (int i = 0; i < 300; i++) {
     char path[32];
     snprintf(path, sizeof path, "group%d.leaf%d", i / 30, i);
-    give(td, path, random_tensor(i % 2 ? TDICT_U8 : TDICT_F16, SHAPE(1 + i % 37), memory));
+    td_put(td, path, random_tensor(i % 2 ? TDICT_U8 : TDICT_F16, SHAPE(1 + i % 37), memory));
   }
   return td;
 }
@@ -97,55 +87,39 @@ static inline tdict_tree *tiny_tree(tdict_memory *memory) {
 static inline tdict_tree *strided_tree(void) {
   tdict_tree *td = new_tree();
   const int turn[] = {1, 0}, turn3[] = {2, 0, 1};
-  give(td, "turned", permuted(random_tensor(TDICT_F64, SHAPE(300, 101), NULL), turn));
-  give(td, "plain", random_tensor(TDICT_I16, SHAPE(333), NULL));
-  give(td, "turned3", permuted(random_tensor(TDICT_F32, SHAPE(7, 33, 65), NULL), turn3));
-  give(td, "backwards", sliced(random_tensor(TDICT_F32, SHAPE(9000), NULL), (tdict_tensor_range){0, 8999, 9000, -1}));
-  give(td, "stepped",
-       sliced(random_tensor(TDICT_DTYPE(1, 8, 3), SHAPE(50, 40), NULL), (tdict_tensor_range){1, 38, 13, -3}));
-  give(td, "rows", sliced(random_tensor(TDICT_C128, SHAPE(60, 31), NULL), (tdict_tensor_range){0, 1, 29, 2}));
-  give(td, "columns", sliced(random_tensor(TDICT_U8, SHAPE(400, 300), NULL), (tdict_tensor_range){1, 3, 290, 1}));
-  give(td, "repeated", restrided(random_tensor(TDICT_F16, SHAPE(20), NULL), 0, SHAPE(15, 20), (const int64_t[]){0, 1}));
-  give(td, "windows", restrided(random_tensor(TDICT_I32, SHAPE(64), NULL), 3, SHAPE(40, 9), (const int64_t[]){1, 2}));
+  td_put(td, "turned", permuted(random_tensor(TDICT_F64, SHAPE(300, 101), NULL), turn));
+  td_put(td, "plain", random_tensor(TDICT_I16, SHAPE(333), NULL));
+  td_put(td, "turned3", permuted(random_tensor(TDICT_F32, SHAPE(7, 33, 65), NULL), turn3));
+  td_put(td, "backwards", sliced(random_tensor(TDICT_F32, SHAPE(9000), NULL), (tdict_tensor_range){0, 8999, 9000, -1}));
+  td_put(td, "stepped",
+         sliced(random_tensor(TDICT_DTYPE(1, 8, 3), SHAPE(50, 40), NULL), (tdict_tensor_range){1, 38, 13, -3}));
+  td_put(td, "rows", sliced(random_tensor(TDICT_C128, SHAPE(60, 31), NULL), (tdict_tensor_range){0, 1, 29, 2}));
+  td_put(td, "columns", sliced(random_tensor(TDICT_U8, SHAPE(400, 300), NULL), (tdict_tensor_range){1, 3, 290, 1}));
+  td_put(td, "repeated",
+         restrided(random_tensor(TDICT_F16, SHAPE(20), NULL), 0, SHAPE(15, 20), (const int64_t[]){0, 1}));
+  td_put(td, "windows", restrided(random_tensor(TDICT_I32, SHAPE(64), NULL), 3, SHAPE(40, 9), (const int64_t[]){1, 2}));
   return td;
 }
 
 static inline tdict_tree *odd_tree(void) {
-  static const tdict_dtype dtypes[] = {TDICT_BOOL,
-                                       TDICT_I8,
-                                       TDICT_I16,
-                                       TDICT_I32,
-                                       TDICT_I64,
-                                       TDICT_U8,
-                                       TDICT_U16,
-                                       TDICT_U32,
-                                       TDICT_U64,
-                                       TDICT_F16,
-                                       TDICT_BF16,
-                                       TDICT_F32,
-                                       TDICT_F64,
-                                       TDICT_F8E4M3,
-                                       TDICT_F8E5M2,
-                                       TDICT_C64,
-                                       TDICT_C128,
-                                       TDICT_DTYPE(1, 8, 3),
-                                       TDICT_DTYPE(2, 32, 4),
-                                       TDICT_DTYPE(0, 64, 7)};
+  static const char *const dtypes[] = {"bool",   "i8",  "i16",  "i32",  "i64",   "u8",   "u16",
+                                       "u32",    "u64", "f16",  "bf16", "f32",   "f64",  "f8e4m3",
+                                       "f8e5m2", "c64", "c128", "u8x3", "f32x4", "i64x7"};
   tdict_tree *td = new_tree();
   char path[256];
-  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-    snprintf(path, sizeof path, "dtypes.d%zu", i);
-    give(td, path, random_tensor(dtypes[i], SHAPE(3, 5 + (int64_t)i), NULL));
-    snprintf(path, sizeof path, "scalars.s%zu", i);
-    give(td, path, random_tensor(dtypes[i], 0, NULL, NULL));
-    snprintf(path, sizeof path, "none.n%zu", i);
-    give(td, path, random_tensor(dtypes[i], SHAPE(2, 0, 4), NULL));
+  for (int i = 0; i < 20; i++) {
+    snprintf(path, sizeof path, "dtypes.d%d", i);
+    td_put(td, path, td_tensor("%s[3,%d]", dtypes[i], 5 + i));
+    snprintf(path, sizeof path, "scalars.s%d", i);
+    td_put(td, path, td_tensor("%s", dtypes[i]));
+    snprintf(path, sizeof path, "none.n%d", i);
+    td_put(td, path, td_tensor("%s[2,0,4]", dtypes[i]));
   }
-  give_tree(td, "empty.tree", new_tree());
+  td_put_tree(td, "empty.tree", new_tree());
   size_t at = 0;
   for (int i = 0; i < 40; i++) at += (size_t)snprintf(path + at, sizeof path - at, "d%s", i < 39 ? "." : "");
-  give(td, path, random_tensor(TDICT_U8, SHAPE(11), NULL));
-  give(td, "last", random_tensor(TDICT_F32, SHAPE(0), NULL));
+  td_put(td, path, random_tensor(TDICT_U8, SHAPE(11), NULL));
+  td_put(td, "last", random_tensor(TDICT_F32, SHAPE(0), NULL));
   return td;
 }
 
@@ -154,19 +128,18 @@ static inline tdict_tree *shared_tree(void) {
   tdict_tensor *both = random_tensor(TDICT_F32, SHAPE(100), NULL),
                *rows = random_tensor(TDICT_I32, SHAPE(40, 25), NULL);
   td_ok(tdict_set(td, "one", both, err));
-  give(child, "x", random_tensor(TDICT_U8, SHAPE(77), NULL));
-  give(child, "deeper.y", random_tensor(TDICT_F64, SHAPE(3), NULL));
+  td_put(child, "x", random_tensor(TDICT_U8, SHAPE(77), NULL));
+  td_put(child, "deeper.y", random_tensor(TDICT_F64, SHAPE(3), NULL));
   td_ok(tdict_set_tree(td, "left", child, err));
   td_ok(tdict_set(td, "two", both, err));
-  give(td, "as_integers", restrided(tdict_tensor_retain(both), 0, SHAPE(10, 10), (const int64_t[]){10, 1}));
+  td_put(td, "as_integers", restrided(tdict_tensor_retain(both), 0, SHAPE(10, 10), (const int64_t[]){10, 1}));
   td_ok(tdict_set_tree(td, "right", child, err));
-  give(td, "top", sliced(tdict_tensor_retain(rows), (tdict_tensor_range){0, 0, 10, 1}));
-  give(td, "overlap", sliced(tdict_tensor_retain(rows), (tdict_tensor_range){0, 5, 10, 1}));
-  give(td, "last_column", sliced(tdict_tensor_retain(rows), (tdict_tensor_range){1, 24, 1, 1}));
-  give(td, "last_column_again", sliced(tdict_tensor_retain(rows), (tdict_tensor_range){1, 24, 1, 1}));
-  give(td, "rows", rows);
-  tdict_tensor_release(both);
-  tdict_release(child);
+  td_put(td, "top", sliced(tdict_tensor_retain(rows), (tdict_tensor_range){0, 0, 10, 1}));
+  td_put(td, "overlap", sliced(tdict_tensor_retain(rows), (tdict_tensor_range){0, 5, 10, 1}));
+  td_put(td, "last_column", sliced(tdict_tensor_retain(rows), (tdict_tensor_range){1, 24, 1, 1}));
+  td_put(td, "last_column_again", sliced(tdict_tensor_retain(rows), (tdict_tensor_range){1, 24, 1, 1}));
+  td_put(td, "rows", rows);
+  td_release(both, child);
   return td;
 }
 
@@ -183,13 +156,13 @@ static inline tdict_tensor *claimed_view(tdict_memory *memory, int64_t count) {
 static inline tdict_tree *pinned_tree(tdict_memory *pinned) {
   tdict_tree *td = new_tree();
   const int turn[] = {1, 0};
-  give(td, "large", random_tensor(TDICT_U8, SHAPE(200000), pinned));
-  give(td, "small", random_tensor(TDICT_U8, SHAPE(100), pinned));
-  give(td, "strided", permuted(random_tensor(TDICT_F32, SHAPE(70, 41), pinned), turn));
-  give(td, "claimed", claimed_view(pinned, 90000));
-  give(td, "only_says_so", claimed_view(NULL, 80000));
-  give(td, "huge", random_tensor(TDICT_F64, SHAPE(5 << 17), pinned)); /* 5 MiB */
-  give_tree(td, "one_storage", batch_tree(pinned));
+  td_put(td, "large", random_tensor(TDICT_U8, SHAPE(200000), pinned));
+  td_put(td, "small", random_tensor(TDICT_U8, SHAPE(100), pinned));
+  td_put(td, "strided", permuted(random_tensor(TDICT_F32, SHAPE(70, 41), pinned), turn));
+  td_put(td, "claimed", claimed_view(pinned, 90000));
+  td_put(td, "only_says_so", claimed_view(NULL, 80000));
+  td_put(td, "huge", random_tensor(TDICT_F64, SHAPE(5 << 17), pinned)); /* 5 MiB */
+  td_put_tree(td, "one_storage", batch_tree(pinned));
   return td;
 }
 
@@ -199,7 +172,7 @@ static inline tdict_tree *mixed_tree(tdict_memory *pinned) {
   for (int i = 0; i < 24; i++) {
     char path[16];
     snprintf(path, sizeof path, "m%d", i);
-    give(td, path, random_tensor(TDICT_U8, SHAPE(100 + unit * i * i), i % 2 ? pinned : NULL));
+    td_put(td, path, random_tensor(TDICT_U8, SHAPE(100 + unit * i * i), i % 2 ? pinned : NULL));
   }
   return td;
 }

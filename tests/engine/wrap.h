@@ -126,9 +126,8 @@ static inline tdict_driver *open_driver(const tdict_sim_options *sim) {
 
 /* A world over the wrapped driver, whose counts begin at 0; options may be NULL. */
 static inline world open_wrapped(const tdict_context_options *options) {
-  tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
-  o.staging_bytes = STAGING;
+  tdict_context_options o = td_with(tdict_context_options, staging_bytes = STAGING);
   if (options) o = *options;
   if (o.sim) sim = *o.sim;
   o.device = td_device();
@@ -154,8 +153,7 @@ static inline world open_wrapped(const tdict_context_options *options) {
   wrap.ops.event_create = wrap_event;
   wrap.ops.stream_wait_event = wrap_wait;
   wrap.driver->ops = &wrap.ops;
-  tdict_context *c = NULL;
-  td_ok(tdict_context_create_over(&o, wrap.driver, &c, err));
+  tdict_context *c = td_made(context, tdict_context_create_over(&o, wrap.driver, &made, err));
   tdict_driver_release(wrap.driver); /* the context's from here on */
   return world_over(c);
 }

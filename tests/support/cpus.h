@@ -8,8 +8,7 @@
 
 /* The processors from `first` to `last`. */
 static inline tdict_cpus td_cpus(int first, int last) {
-  tdict_cpus set;
-  memset(&set, 0, sizeof set);
+  tdict_cpus set = {0};
   for (int i = first; i <= last; i++) CPU_SET_S((size_t)i, sizeof set.sets, set.sets);
   return set;
 }

@@ -7,15 +7,9 @@ enum { ROWS = 4 };
 
 static tdict_tensor *random_tensor(tdict_dtype dtype, int ndim, const int64_t *shape, tdict_memory *memory) {
   static uint64_t seed = 1000;
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(dtype, ndim, shape, memory, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, memory, &made, err));
   if (tdict_tensor_bytes(t)) td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), seed++);
   return t;
-}
-
-static void put(tdict_tree *td, const char *path, tdict_tensor *t) {
-  td_ok(tdict_set(td, path, t, err));
-  tdict_tensor_release(t);
 }
 
 static void put_thing(tdict_tree *td, const char *path, const tdict_type *type) {
@@ -57,26 +51,23 @@ static tdict_tree *make_host(fw_world *w, bool hooked, bool twice) {
   tdict_tree *td = NULL;
   const int64_t batch[] = {ROWS};
   td_ok(tdict_create(1, batch, &td, err));
-  tdict_tensor *a = random_tensor(TDICT_I64, 2, (const int64_t[]){ROWS, 3}, NULL);
+  scoped_tensor a = random_tensor(TDICT_I64, 2, (const int64_t[]){ROWS, 3}, NULL);
   td_ok(tdict_set(td, "a", a, err));
-  put(td, "n.big", random_tensor(TDICT_F32, 2, (const int64_t[]){ROWS, 75000}, NULL));
+  td_put(td, "n.big", random_tensor(TDICT_F32, 2, (const int64_t[]){ROWS, 75000}, NULL));
   if (hooked) put_thing(td, "n.hooked", &thing_hooked);
-  put(td, "n.turned", turned());
-  put(td, "n.wide", wide(NULL));
+  td_put(td, "n.turned", turned());
+  td_put(td, "n.wide", wide(NULL));
   put_thing(td, "n.m.flat", &thing_flat);
-  put(td, "pinned", random_tensor(TDICT_F32, 2, (const int64_t[]){ROWS, 20000}, tdict_pinned_memory(w->maker)));
+  td_put(td, "pinned", random_tensor(TDICT_F32, 2, (const int64_t[]){ROWS, 20000}, tdict_pinned_memory(w->maker)));
   if (twice) td_ok(tdict_set(td, "again", a, err));
-  put(td, "ids", small_numbers());
-  put(td, "none", random_tensor(TDICT_F32, 2, (const int64_t[]){ROWS, 0}, NULL));
-  put(td, "z\\.0", random_tensor(TDICT_U8, 2, (const int64_t[]){ROWS, 33}, NULL));
-  tdict_tensor_release(a);
+  td_put(td, "ids", small_numbers());
+  td_put(td, "none", random_tensor(TDICT_F32, 2, (const int64_t[]){ROWS, 0}, NULL));
+  td_put(td, "z\\.0", random_tensor(TDICT_U8, 2, (const int64_t[]){ROWS, 33}, NULL));
   return td;
 }
 
 static tdict_tree *to_device(fw_world *w, const tdict_tree *td) {
-  tdict_tree *moved = NULL;
-  td_ok(tdict_to_device(w->maker, td, w->device, NULL, &moved, err));
-  return moved;
+  return td_made(tree, tdict_to_device(w->maker, td, w->device, NULL, &made, err));
 }
 
 /* Bytes of a tree's leaves in C order, one after the other; objects' tensors where they hang. */
@@ -237,8 +228,7 @@ void fw_spoil(fw_world *w, tdict_tree *td) { td_ok(tdict_walk(td, spoil_leaf, w,
 static void open_drivers(fw_world *w) {
   tdict_error why = {0};
   tdict_status status = TDICT_ENODEVICE;
-  tdict_sim_options sim = tdict_sim_options_default();
-  sim.memory_bytes = (size_t)256 << 20;
+  tdict_sim_options sim = td_with(tdict_sim_options, memory_bytes = (size_t)256 << 20);
   if (w->device.type == TDICT_DEVICE_SIM) status = tdict_driver_sim_open(&sim, &w->inner, &why);
 #if TDICT_CUDA
   if (w->device.type == TDICT_DEVICE_CUDA) status = tdict_driver_cuda_open(&w->inner, &why);
@@ -257,7 +247,7 @@ static void expect(fw_world *w, int source, const tdict_tree *td) {
 
 /* What FW_WIRE makes of the source, by a loop of the test. */
 static void expect_converted(fw_world *w) {
-  tdict_tree *td = NULL;
+  scoped_tree td = NULL;
   tdict_tensor *bytes = NULL, *numbers = NULL;
   td_ok(tdict_clone(w->host, &td, err));
   td_ok(tdict_get(td, "n.wide", &bytes, err));
@@ -266,9 +256,8 @@ static void expect_converted(fw_world *w) {
   int32_t *to = tdict_tensor_data(numbers);
   for (int row = 0; row < ROWS; row++)
     for (int i = 0; i < 60; i++) to[row * 60 + i] = from[row * 64 + i];
-  put(td, "n.wide", numbers);
+  td_put(td, "n.wide", numbers);
   expect(w, 3, td);
-  tdict_release(td);
 }
 
 void fw_open(fw_world *w) {
@@ -282,13 +271,13 @@ void fw_open(fw_world *w) {
   w->host_into = make_host(w, false, true);
   w->dst_host = make_host(w, false, true);
   td_ok(tdict_create(1, (const int64_t[]){ROWS}, &w->one, err));
-  put(w->one, "t", random_tensor(TDICT_F32, 2, (const int64_t[]){ROWS, 40000}, NULL));
+  td_put(w->one, "t", random_tensor(TDICT_F32, 2, (const int64_t[]){ROWS, 40000}, NULL));
   tdict_tensor *again = random_tensor(TDICT_I64, 2, (const int64_t[]){ROWS, 3}, NULL);
-  put(w->dst_host, "again", again); /* a destination of its own */
+  td_put(w->dst_host, "again", again); /* a destination of its own */
   w->device_tree = to_device(w, w->host);
   w->device_into = to_device(w, w->host_into);
   w->dst_device = to_device(w, w->dst_host);
-  put(w->dst_device, "n.wide", wide(tdict_device_memory(w->maker, w->device)));
+  td_put(w->dst_device, "n.wide", wide(tdict_device_memory(w->maker, w->device)));
   w->room = tdict_bytes(w->host) + ((size_t)1 << 20);
   w->read = malloc(w->room);
   assert_non_null(w->read);
@@ -309,8 +298,7 @@ static void close_world(fw_world *w, bool asks) {
   tdict_driver_fault_get_live(w->driver, &live);
   if (asks) assert_memory_equal(&live, &none, sizeof live);
   assert_int_equal(thing_count(), 0);
-  tdict_driver_release(w->driver);
-  tdict_driver_release(w->inner);
+  td_release(w->driver, w->inner);
 }
 void fw_close(fw_world *w) { close_world(w, true); }
 void fw_abandon(fw_world *w) { close_world(w, false); }

@@ -21,18 +21,14 @@ const char *fw_op_name(fw_op op) {
 }
 
 static tdict_context_options options_of(const fw_world *w) {
-  tdict_context_options o = tdict_context_options_default();
-  o.device = w->device;
-  o.num_threads = w->num_threads;
+  tdict_context_options o = td_with(tdict_context_options, device = w->device, num_threads = w->num_threads);
   o.staging_bytes = (size_t)2 << 20; /* the least that is registered */
   return o;
 }
 
 tdict_context *fw_context(fw_world *w) {
   tdict_context_options o = options_of(w);
-  tdict_context *context = NULL;
-  td_ok(tdict_context_create_over(&o, w->driver, &context, err));
-  return context;
+  return td_made(context, tdict_context_create_over(&o, w->driver, &made, err));
 }
 
 void fw_prepare(fw_world *w, fw_run *run) {
@@ -121,8 +117,7 @@ static void into_host_async(fw_world *w, fw_run *run, const tdict_transfer_optio
 
 static void pin_memory(fw_world *w, fw_run *run) {
   tdict_error err = {0};
-  tdict_pin_options o = tdict_pin_options_default();
-  o.num_threads = run->variant->num_threads;
+  tdict_pin_options o = td_with(tdict_pin_options, num_threads = run->variant->num_threads);
   run->done = note(run, tdict_pin_memory(run->context, w->host, &o, &run->result, &err), &err);
 }
 
@@ -139,8 +134,7 @@ static void tensors(fw_world *w, fw_run *run) {
   if (status == TDICT_OK) status = tdict_create(0, NULL, &run->result, &err);
   if (status == TDICT_OK) status = tdict_set(run->result, "t", back, &err);
   run->done = note(run, status, &err);
-  tdict_tensor_release(there);
-  tdict_tensor_release(back);
+  td_release(there, back);
 }
 
 static void context(fw_world *w, fw_run *run) {
@@ -152,14 +146,12 @@ static void context(fw_world *w, fw_run *run) {
   tdict_status status = tdict_to_device(made, w->one, w->device, NULL, &there, &err);
   if (status == TDICT_OK) status = tdict_to_device(made, there, tdict_cpu(), NULL, &run->result, &err);
   run->done = note(run, status, &err);
-  tdict_release(there);
-  tdict_context_destroy(made);
+  td_release(there, made);
 }
 
 void fw_do(fw_world *w, fw_run *run) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.mode = run->variant->mode;
-  o.num_threads = run->variant->num_threads;
+  tdict_transfer_options o =
+      td_with(tdict_transfer_options, mode = run->variant->mode, num_threads = run->variant->num_threads);
   switch (run->op) {
   case FW_TO_DEVICE:
     move(w, run, w->device, &o);

@@ -92,17 +92,15 @@ static void fill_tree(tdict_tree *td, const m_tree *t) {
     tdict_path_escape(t->entries[i].key, path, sizeof path);
     tdict_status status = TDICT_OK;
     if (t->entries[i].array) {
-      tdict_tensor *tensor = ops_tensor(t->entries[i].array);
+      scoped_tensor tensor = ops_tensor(t->entries[i].array);
       status = tdict_set(td, path, tensor, NULL);
-      tdict_tensor_release(tensor);
     } else {
       const m_tree *below = t->entries[i].tree;
-      tdict_tree *child = NULL;
+      scoped_tree child = NULL;
       if (tdict_create(t->nb, t->bs, &child, NULL) != TDICT_OK) abort();
       status = tdict_set_tree(td, path, child, NULL);
       if (status == TDICT_OK) status = tdict_set_batch_size(child, below->nb, below->bs, NULL);
       fill_tree(child, below);
-      tdict_release(child);
     }
     if (status != TDICT_OK) abort();
   }

@@ -7,6 +7,7 @@
 #include "tdict/nontensor.h"
 
 #include "support/model.h"
+#include "support/scoped.h"
 
 enum { OPS_POOL = 5, OPS_KINDS = 96, OPS_MOST_CELLS = 600, OPS_MOST_DIMS = 5 };
 typedef struct ops ops;

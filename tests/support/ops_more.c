@@ -62,13 +62,11 @@ static void op_pop(ops *o) {
   char path[2 * M_KEY];
   bool tree = ops_pick(o, 2), fits = tree == (e->tree != NULL);
   tdict_path_escape(e->key, path, sizeof path);
-  tdict_tensor *tensor = NULL;
-  tdict_tree *child = NULL;
+  scoped_tensor tensor = NULL;
+  scoped_tree child = NULL;
   tdict_status status =
       OPS_CALL(o, tree ? tdict_pop_tree(o->td[s], path, &child, o->err) : tdict_pop(o->td[s], path, &tensor, o->err));
   if (ops_judge(o, status, !fits ? TDICT_ETYPE : m_is_locked(t) ? TDICT_ELOCKED : TDICT_OK)) m_drop(t, e->key);
-  tdict_tensor_release(tensor);
-  tdict_release(child);
 }
 
 static size_t bytes_of(const m_tree *t) {
@@ -131,7 +129,7 @@ static void op_compare(ops *o) {
   m_array *list[MOST_ARRAYS];
   static char paths[MOST_ARRAYS][2 * M_KEY];
   int count = m_arrays(o->model[s], list, paths, MOST_ARRAYS);
-  tdict_tree *copy = NULL;
+  scoped_tree copy = NULL;
   tdict_difference_options options = tdict_difference_options_default();
   tdict_difference found;
   options.nan_equal = true;
@@ -154,7 +152,6 @@ static void op_compare(ops *o) {
     if (!nan && found.differs != changes) ops_complain(o, "differs");
     if (!nan && changes && strcmp(found.path, paths[at]) != 0) ops_complain(o, "path");
   }
-  tdict_release(copy);
 }
 
 static m_array *same_array(const m_array *a, void *user) {
@@ -168,7 +165,7 @@ static void op_row_of_empty(ops *o) {
   int64_t bs[M_DIMS] = {3};
   if (row->nb > 3 || row->count == 0) return;
   for (int i = 0; i < row->nb; i++) bs[i + 1] = row->bs[i];
-  tdict_tree *td = NULL, *part = NULL;
+  scoped_tree td = NULL, part = NULL;
   if (tdict_create(row->nb + 1, bs, &td, NULL) != TDICT_OK) abort();
   tdict_status status = OPS_CALL(o, tdict_write_rows(td, 1, o->td[s], o->err));
   if (ops_judge(o, status, m_fits(row) ? TDICT_OK : TDICT_ESHAPE)) {
@@ -181,8 +178,6 @@ static void op_row_of_empty(ops *o) {
     m_ignore_places = false;
     if (wrong) ops_complain(o, wrong);
   }
-  tdict_release(part);
-  tdict_release(td);
 }
 
 /* Trees that do not fit one another. */
@@ -224,7 +219,7 @@ static void op_compare_two(ops *o) {
 static void op_many_keys(ops *o) {
   int64_t bs[1] = {2};
   m_tree *model = m_tree_make(1, bs);
-  tdict_tree *td = NULL;
+  scoped_tree td = NULL;
   if (tdict_create(1, bs, &td, NULL) != TDICT_OK) abort();
   int count = 5 + (int)ops_pick(o, 40);
   for (int i = 0; i < 2 * count; i++) {
@@ -255,15 +250,15 @@ static void op_many_keys(ops *o) {
   if (ops_judge(o, status, TDICT_OK)) ops_keep(o, copy, m_share(model));
   const char *wrong = m_check(model, td);
   if (wrong) ops_complain(o, wrong);
-  tdict_release(td);
 }
 
 /* Masks and items that are none, values of another dtype, storage that may not be written. */
 static void op_bad_indices(ops *o) {
   static const int64_t five[] = {5};
   static float fixed[5];
-  tdict_tree *td = NULL, *value = NULL, *out = NULL;
-  tdict_tensor *wide = NULL, *narrow = NULL, *constant = NULL, *number = NULL, *empty = NULL;
+  scoped_tree td = NULL, value = NULL;
+  tdict_tree *out = NULL;
+  scoped_tensor wide = NULL, narrow = NULL, constant = NULL, number = NULL, empty = NULL;
   tdict_tensor_desc v = tdict_tensor_desc_default();
   v.data = fixed;
   v.dtype = TDICT_F32;
@@ -298,13 +293,6 @@ static void op_bad_indices(ops *o) {
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
     if (answers[i] != wanted[i]) ops_complain(o, tdict_status_name(wanted[i]));
   o->answered = TDICT_EINVAL;
-  tdict_tensor_release(wide);
-  tdict_tensor_release(narrow);
-  tdict_tensor_release(empty);
-  tdict_tensor_release(number);
-  tdict_tensor_release(constant);
-  tdict_release(td);
-  tdict_release(value);
 }
 
 static void judge_nulls(ops *o, const tdict_status *answers, size_t count) {

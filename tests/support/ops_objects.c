@@ -132,7 +132,7 @@ static bool begin(ops *o, both *b) {
 
 /* The object's tree in its place. */
 static void compare(ops *o, const both *b, const tdict_tree *got, const tdict_tree *wanted) {
-  tdict_tree *copy = NULL;
+  scoped_tree copy = NULL;
   void *object = NULL;
   tdict_difference found;
   tdict_difference_options options = tdict_difference_options_default();
@@ -141,14 +141,12 @@ static void compare(ops *o, const both *b, const tdict_tree *got, const tdict_tr
   if (tdict_get_object(copy, b->path, b->type, &object, NULL) != TDICT_OK) {
     ops_complain(o, "no object");
   } else {
-    tdict_tree *tree = tdict_retain(((holder *)object)->tree);
+    scoped_tree tree = tdict_retain(((holder *)object)->tree);
     tdict_status status = tdict_set_tree(copy, b->path, tree, &o->error);
     if (status != TDICT_OK) ops_complain(o, o->error.message);
     if (status == TDICT_OK && tdict_get_difference(copy, wanted, &options, &found, NULL) != TDICT_OK) abort();
     if (status == TDICT_OK && found.differs) ops_complain(o, found.message);
-    tdict_release(tree);
   }
-  tdict_release(copy);
 }
 
 /* After a call that made `got`, which the same call on the plain tree made `wanted` of. A bare type is refused, unless

@@ -36,7 +36,7 @@ static tdict_tree *make_tree(const row_list *r) {
   int64_t offsets[MOST_ROWS + 1] = {0}, count = r->count + 1;
   int32_t values[MOST_ROWS * MOST_LENGTH];
   tdict_tensor *v = NULL, *at = NULL, *numbers = NULL;
-  tdict_ragged *leaf = NULL;
+  scoped_ragged leaf = NULL;
   tdict_tree *td = NULL;
   for (int64_t i = 0; i < r->count; i++) {
     offsets[i + 1] = offsets[i] + r->length[i];
@@ -50,7 +50,6 @@ static tdict_tree *make_tree(const row_list *r) {
   tdict_tensor_release(v);
   tdict_tensor_release(at);
   tdict_tensor_release(numbers);
-  tdict_ragged_release(leaf);
   return td;
 }
 
@@ -138,7 +137,7 @@ static void make(ops *o, maker fn, uint32_t ways) {
   row_list r;
   choose_rows(o, &r);
   const choice c = choose(o, ways);
-  tdict_tree *td = make_tree(&r), *plain = plain_of(td), *out = NULL, *wanted = NULL;
+  scoped_tree td = make_tree(&r), plain = plain_of(td), out = NULL, wanted = NULL;
   tdict_status status = OPS_CALL(o, fn(td, &c, &out, o->err));
   tdict_status answer = o->refused ? TDICT_OK : fn(plain, &c, &wanted, NULL);
   if (ops_judge(o, status, answer)) {
@@ -146,10 +145,6 @@ static void make(ops *o, maker fn, uint32_t ways) {
     check_rows(o, &r, out);
   }
   check_rows(o, &r, td);
-  tdict_release(out);
-  tdict_release(wanted);
-  tdict_release(plain);
-  tdict_release(td);
 }
 
 static tdict_status keep_rows(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err) {
@@ -207,15 +202,13 @@ static void op_ragged_write(ops *o) {
   const bool differs = ops_pick(o, 4) == 0 && r.count > first;
   const uint32_t way = ops_pick(o, 4);
   const row_list value = choose_values(o, &r, first, differs);
-  tdict_tree *td = make_tree(&r), *from = make_tree(&value);
+  scoped_tree td = make_tree(&r), from = make_tree(&value);
   must(tdict_delete(from, "t", NULL) == TDICT_OK);
   tdict_status status = OPS_CALL(o, write_value(td, first, from, way, o->err));
   const bool is_done = ops_judge(o, status, differs ? TDICT_ESHAPE : TDICT_OK);
   for (int64_t i = 0; is_done && i < value.count; i++)
     memcpy(r.value[first + i], value.value[i], sizeof value.value[i]);
   if (is_done || way != 3) check_rows(o, &r, td);
-  tdict_release(from);
-  tdict_release(td);
 }
 
 /* Samples become a ragged leaf, unless their lengths are equal. */

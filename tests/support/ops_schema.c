@@ -56,8 +56,8 @@ static bool schema_makes(const tdict_schema *s, const m_tree *t) {
   static uint8_t blob[1 << 16];
   m_array *list[MOST_ARRAYS];
   static char paths[MOST_ARRAYS][2 * M_KEY];
-  tdict_schema *read = NULL, *again = NULL;
-  tdict_tree *made = NULL;
+  scoped_schema read = NULL, again = NULL;
+  scoped_tree made = NULL;
   size_t bytes = tdict_schema_write(s, blob, sizeof blob);
   bool good = bytes <= sizeof blob && tdict_schema_read(blob, bytes, &read, NULL) == TDICT_OK &&
               tdict_create_from_schema(read, NULL, &made, NULL) == TDICT_OK &&
@@ -68,9 +68,6 @@ static bool schema_makes(const tdict_schema *s, const m_tree *t) {
     for (size_t b = (size_t)list[i - 1]->n * tdict_dtype_bytes(list[i - 1]->dtype); b > 0; b--)
       if (data[b - 1]) good = false;
   }
-  tdict_release(made);
-  tdict_schema_release(read);
-  tdict_schema_release(again);
   return good;
 }
 
@@ -85,13 +82,12 @@ static bool describes(const tdict_schema *s, const m_tree *t) {
 void ops_schema(ops *o) {
   const int slot = ops_slot(o);
   const m_tree *t = o->model[slot];
-  tdict_schema *s = NULL;
+  scoped_schema s = NULL;
   tdict_status status = OPS_CALL(o, tdict_schema_from_tree(o->td[slot], &s, o->err));
   if (ops_judge(o, status, schema_fits(t, t->nb, t->bs) ? TDICT_OK : TDICT_ESHAPE)) {
     if (!describes(s, t)) ops_complain(o, "the entries");
     if (!schema_makes(s, t)) ops_complain(o, "the tree made from the bytes");
   }
-  tdict_schema_release(s);
 }
 
 /* A copy in which one array has another dtype or another last size. */

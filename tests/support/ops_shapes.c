@@ -240,11 +240,10 @@ static void write_misfit(ops *o, int s) {
   const m_tree *t = o->model[s];
   if (t->nb == 0 || t->bs[0] == 0) return;
   const uint32_t way = ops_pick(o, 2);
-  tdict_tree *td = ops_tree(way ? row_of(t, t) : t);
+  scoped_tree td = ops_tree(way ? row_of(t, t) : t);
   tdict_status status = OPS_CALL(o, way ? tdict_write_rows(o->td[s], t->bs[0] - 1, td, o->err)
                                         : tdict_index_set(NULL, o->td[s], TDICT_INDEX(TDICT_REST), td, NULL, o->err));
   ops_judge(o, status, TDICT_ESHAPE);
-  tdict_release(td);
 }
 
 static void op_index_set(ops *o) {
@@ -260,10 +259,9 @@ static void op_index_set(ops *o) {
     m_tree *part = mapped(o->model[s], &c.map);
     if (all_distinct(part)) {
       m_tree *value = values_like(o, part, part->nb && ops_pick(o, 3) == 0 ? 1 : 0);
-      tdict_tree *td = ops_tree(value);
+      scoped_tree td = ops_tree(value);
       tdict_status status = OPS_CALL(o, tdict_index_set(NULL, o->td[s], &c.index, td, NULL, o->err));
       if (ops_judge(o, status, TDICT_OK)) write_values(part, value);
-      tdict_release(td);
     }
   }
   end_choice(&c);

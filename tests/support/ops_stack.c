@@ -20,12 +20,11 @@ void ops_check_tree(ops *o, const m_tree *model, const tdict_tree *td) {
 }
 
 void ops_check_tensor(ops *o, const m_array *a, tdict_tensor *t) {
-  tdict_tree *td = NULL;
+  scoped_tree td = NULL;
   m_tree *model = m_tree_make(0, NULL);
   m_put(model, "tensor", (m_array *)(uintptr_t)a, NULL);
   must(tdict_create(0, NULL, &td, NULL) == TDICT_OK && tdict_set(td, "tensor", t, NULL) == TDICT_OK);
   ops_check_tree(o, model, td);
-  tdict_release(td);
 }
 
 m_array *ops_array_at(const m_tree *t, const char *path) {
@@ -123,7 +122,7 @@ static void op_create(ops *o) {
   const int count = (int)ops_pick(o, OPS_MOST_ITEMS + 1);
   const m_tree *first = NULL;
   tdict_status wanted = count ? TDICT_OK : TDICT_EINVAL;
-  tdict_lazy_stack *lazy = NULL;
+  scoped_lazy_stack lazy = NULL;
   for (int i = 0; i < count; i++) {
     const int s = i && ops_pick(o, 2) ? (int)(items[0] == o->td[0] ? 0 : 1) : ops_slot(o);
     items[i] = o->td[s];
@@ -132,7 +131,6 @@ static void op_create(ops *o) {
   }
   tdict_status status = OPS_CALL(o, tdict_lazy_stack_create(items, (size_t)count, &lazy, o->err));
   if (ops_judge(o, status, wanted)) check_items(o, lazy, items, count);
-  tdict_lazy_stack_release(lazy);
 }
 
 static void op_insert(ops *o) {

@@ -31,10 +31,9 @@ void ops_close_context(void) {
 }
 
 tdict_status ops_there_and_back(const tdict_tree *td, tdict_tree **out, tdict_error *err) {
-  tdict_tree *moved = NULL;
+  scoped_tree moved = NULL;
   tdict_status status = tdict_to_device(ops_context(), td, tdict_sim(0), NULL, &moved, err);
   if (status == TDICT_OK) status = tdict_to_device(ops_context(), moved, tdict_cpu(), NULL, out, err);
-  tdict_release(moved);
   return status;
 }
 
@@ -128,7 +127,7 @@ static void choose_pattern(ops *o, const m_tree *t, pattern *p) {
 static void op_keep(ops *o) {
   const int s = ops_slot(o);
   static pattern p;
-  tdict_tree *moved = NULL;
+  scoped_tree moved = NULL;
   tdict_transfer_options options = tdict_transfer_options_default();
   choose_pattern(o, o->model[s], &p);
   const char *const keep[] = {p.text};
@@ -143,7 +142,6 @@ static void op_keep(ops *o) {
     check_kept(o, &p, o->model[s], "", false);
     check_moved(o, moved, o->td[s]);
   }
-  tdict_release(moved);
 }
 
 static void op_lazy_move(ops *o) {

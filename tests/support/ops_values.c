@@ -164,12 +164,11 @@ void ops_make_with_values(ops *o, ops_maker fn, uint32_t ways) {
   tdict_status status = OPS_CALL(o, fn(td, &c, &got, o->err));
   tdict_status answer = o->refused ? TDICT_OK : fn(plain, &c, &wanted, NULL);
   if (ops_judge(o, status, answer)) {
-    tdict_tree *rest = without_values(got);
+    scoped_tree rest = without_values(got);
     const char *wrong = ops_check_values(got);
     if (wrong) ops_complain(o, wrong);
     if (tdict_get_difference(rest, wanted, &options, &found, NULL) != TDICT_OK) abort();
     if (found.differs) ops_complain(o, found.message);
-    tdict_release(rest);
   }
   tdict_release(got);
   tdict_release(wanted);

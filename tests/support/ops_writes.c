@@ -46,11 +46,10 @@ static void op_write(ops *o) {
     m_array_zero(from);
     wanted = TDICT_ESHAPE;
   }
-  tdict_tensor *value = ops_tensor(from);
+  scoped_tensor value = ops_tensor(from);
   tdict_status status = OPS_CALL(o, tdict_write(o->td[s], all.paths[at], NULL, value, o->err));
   if (ops_judge(o, status, wanted))
     for (int64_t i = 0; i < to->n; i++) m_write(to->cells[i], m_value(from->cells[i]));
-  tdict_tensor_release(value);
 }
 
 static void op_write_at(ops *o) {
@@ -70,11 +69,10 @@ static void op_write_at(ops *o) {
   bool good = at < to->shape[0];
   m_array *part = good ? m_array_map(to, &map) : to;
   m_array *from = new_like(o, part);
-  tdict_tensor *value = ops_tensor(from);
+  scoped_tensor value = ops_tensor(from);
   tdict_status status = OPS_CALL(o, tdict_write(o->td[s], all.paths[k], TDICT_INDEX(TDICT_AT(at)), value, o->err));
   if (ops_judge(o, status, good ? TDICT_OK : TDICT_EINVAL))
     for (int64_t i = 0; i < part->n; i++) m_write(part->cells[i], m_value(from->cells[i]));
-  tdict_tensor_release(value);
 }
 
 uint64_t ops_number(tdict_dtype dtype, int value) {
@@ -141,11 +139,10 @@ static void op_copy(ops *o) {
     m_put(value, "extra", NULL, m_tree_make(t->nb, t->bs));
     wanted = TDICT_ENOTFOUND;
   }
-  tdict_tree *td = ops_tree(value);
+  scoped_tree td = ops_tree(value);
   tdict_status status = OPS_CALL(o, way == 0 ? tdict_copy(o->td[s], td, NULL, o->err)
                                              : tdict_update_in_place(o->td[s], td, NULL, 0, o->err));
   if (ops_judge(o, status, wanted)) write_tree(t, value);
-  tdict_release(td);
 }
 
 static void op_copy_self(ops *o) {

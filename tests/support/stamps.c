@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/scoped.h"
 #include "support/watchdog.h"
 #include "tdict/view.h"
 
@@ -123,10 +124,9 @@ static tdict_tree *contested;                            /* counted */
 
 void stamp_set_contested(const tdict_tree *td) {
   pthread_mutex_lock(&lock);
-  tdict_tree *before = contested;
+  scoped_tree before = contested;
   contested = td ? tdict_retain(td) : NULL;
   pthread_mutex_unlock(&lock);
-  tdict_release(before);
 }
 static tdict_tree *take_contested(void) {
   pthread_mutex_lock(&lock);

@@ -2,12 +2,13 @@
 #include "support/test.h"
 #include "support/random.h"
 
-enum { MAX_CASES = 128, SKIPPED = 77 };
+enum { MAX_CASES = 128, MAX_ENDS = 4, SKIPPED = 77 };
 static struct {
   const char *name;
   void (*run)(void);
 } cases[MAX_CASES];
-static int num_cases;
+static int num_cases, num_ends;
+static void (*ends[MAX_ENDS])(void);
 static void (*chosen)(void);
 static tdict_device device;
 static bool skipped, ran;
@@ -18,6 +19,11 @@ void td_register(const char *name, void (*run)(void)) {
   if (num_cases == MAX_CASES) abort();
   cases[num_cases].name = name;
   cases[num_cases++].run = run;
+}
+
+void td_at_end(void (*run)(void)) {
+  if (num_ends == MAX_ENDS) abort();
+  ends[num_ends++] = run;
 }
 
 void td_skip(const char *reason) {
@@ -69,6 +75,7 @@ static void run_chosen(void **state) {
   (void)state;
   ran = true;
   chosen();
+  while (num_ends > 0) ends[--num_ends]();
 }
 
 int main(int argc, char **argv) {

@@ -24,7 +24,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/expressions.h"
+#include "support/fail_alloc.h"
+#include "support/make.h"
+#include "support/rest.h"
 #include "support/run.h"
+#include "support/sanitized.h"
+#include "support/scoped.h"
+#include "support/take.h"
 #include "tdict/arrow.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"
@@ -80,6 +87,9 @@ tdict_device td_device(void);
 /* A context for it, skipping the case when there is no such device. `options` may be NULL; its device is
  * overwritten. */
 tdict_context *td_context(const tdict_context_options *options);
+
+/* Runs a function after the case, if the case passes. For what all cases of a folder share, such as a context. */
+void td_at_end(void (*run)(void));
 
 /* The value of an option of the command line, such as td_option("--ops"), or NULL. */
 const char *td_option(const char *name);

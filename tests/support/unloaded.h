@@ -58,6 +58,7 @@ static inline void disk_reset(disk *d) {
   pthread_cond_destroy(&d->changed);
   pthread_mutex_destroy(&d->lock);
 }
+#define scoped_disk TD_SCOPED(disk_reset, disk)
 static inline void disk_permit(disk *d, int64_t permits) {
   pthread_mutex_lock(&d->lock);
   d->permits = permits;
@@ -144,8 +145,7 @@ static inline tdict_storage *disk_add(disk *d, const void *bytes, size_t size, c
   *f = (disk_file){.disk = d, .bytes = bytes, .size = size};
   snprintf(f->path, sizeof f->path, "%s", path);
   const tdict_storage_reader reader = {disk_read, disk_release, f};
-  tdict_storage *s = NULL;
-  td_ok(tdict_storage_create_unloaded(&reader, size, &s, err));
+  tdict_storage *s = td_made(storage, tdict_storage_create_unloaded(&reader, size, &made, err));
   d->num_files++;
   return s;
 }
@@ -157,9 +157,7 @@ static inline tdict_tensor *disk_leaf(tdict_storage *file, const tdict_tensor *l
                                   .ndim = like->ndim,
                                   .shape = like->dims,
                                   .strides = tdict_tensor_dims_strides(like)};
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_over(file, &view, &t, err));
-  return t;
+  return td_made(tensor, tdict_tensor_over(file, &view, &made, err));
 }
 
 /* Replaces leaves of a tree by leaves over files. */
@@ -184,9 +182,8 @@ static inline tdict_status disk_replace(void *user, const tdict_entry *entry, td
     m->files[i] = disk_add(m->disk, entry->tensor->storage->data, entry->tensor->storage->bytes, entry->path);
     m->count++;
   }
-  tdict_tensor *t = disk_leaf(m->files[i], entry->tensor);
+  scoped_tensor t = disk_leaf(m->files[i], entry->tensor);
   tdict_status status = tdict_set(m->twin, entry->path, t, err);
-  tdict_tensor_release(t);
   return status;
 }
 /* A tree with the keys and elements of `tree`, of whose leaves about `percent` are over files. `tree` must outlive

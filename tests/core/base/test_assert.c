@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "support/sanitized.h"
 #include "support/test.h"
 
 /* Runs TDICT_ASSERT in a child and returns its wait status. `text` gets what the child wrote to stderr. */

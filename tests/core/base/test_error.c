@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
-#include "support/fail_alloc.h"
 #include "tdict/tensor.h"
 #include "tdict/try.h"
 
@@ -35,7 +34,7 @@ CASE(error_written_on_failure_only) {
   memset(&err, 0xA5, sizeof err);
   before = err;
   int64_t shape[] = {2, 3};
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   tdict_device device;
   assert_int_equal(tdict_device_parse("cuda:1", &device, &err), TDICT_OK);
   assert_int_equal(tdict_tensor_empty(TDICT_F32, 2, shape, NULL, &t, &err), TDICT_OK);
@@ -49,7 +48,6 @@ CASE(error_written_on_failure_only) {
   assert_non_null(strstr(err.message, "-1"));
   assert_ptr_equal(t, kept);
   assert_int_equal(tdict_tensor_empty(TDICT_F32, 2, shape, NULL, &t, NULL), TDICT_EINVAL);
-  tdict_tensor_release(t);
 }
 
 CASE(error_fail_fills) {
@@ -122,7 +120,7 @@ CASE(error_print_writes_one_line) {
       {{TDICT_EIO, 0, "", ""}, "TDICT_EIO\n"},
       {{-1, -1, "a", ""}, "TDICT_? a [-1]\n"},
   };
-  char *text = NULL;
+  scoped_chars text = NULL;
   size_t size = 0;
   FILE *file = open_memstream(&text, &size);
   assert_non_null(file);
@@ -136,7 +134,6 @@ CASE(error_print_writes_one_line) {
     assert_string_equal(text, errors[i].text);
   }
   fclose(file);
-  free(text);
 }
 
 /* What a call writes to stderr; the caller frees it. */
@@ -180,7 +177,7 @@ static int leave_by_return(tdict_status status, int *evaluated) {
 
 CASE(try_prints_and_goes_to_done) {
   int answer, evaluated = 0;
-  char *text = captured(leave_by_goto, TDICT_EIO, &evaluated, &answer);
+  scoped_chars text = captured(leave_by_goto, TDICT_EIO, &evaluated, &answer);
   assert_int_equal(answer, TDICT_EIO);
   assert_int_equal(evaluated, 1);
   assert_non_null(strstr(text, "test_error.c:"));
@@ -190,12 +187,11 @@ CASE(try_prints_and_goes_to_done) {
   assert_int_equal(answer, TDICT_OK);
   assert_int_equal(evaluated, 102);
   assert_string_equal(text, "");
-  free(text);
 }
 
 CASE(try_return_prints_and_returns) {
   int answer, evaluated = 0;
-  char *text = captured(leave_by_return, TDICT_EIO, &evaluated, &answer);
+  scoped_chars text = captured(leave_by_return, TDICT_EIO, &evaluated, &answer);
   assert_int_equal(answer, -7);
   assert_int_equal(evaluated, 1);
   assert_non_null(strstr(text, ": TDICT_EIO\n")); /* the call was given no error */
@@ -203,7 +199,6 @@ CASE(try_return_prints_and_returns) {
   text = captured(leave_by_return, TDICT_OK, &evaluated, &answer);
   assert_int_equal(answer, TDICT_OK);
   assert_string_equal(text, "");
-  free(text);
 }
 
 /* What a program's function answers is one of the codes, or says so. */

@@ -6,7 +6,6 @@
 #include "core/base/thread.h"
 #include "support/float_env.h"
 #include "support/test.h"
-#include "tdict/debug.h"
 
 static void *look(void *out) {
   *(td_float_env *)out = td_float_env_get();
@@ -68,25 +67,18 @@ typedef struct arguments {
   double weights[COUNT];
 } arguments;
 
-static void add(tdict_tree *tree, const char *path, tdict_tensor *t) {
-  td_ok(tdict_set(tree, path, t, err));
-  tdict_tensor_release(t);
-}
+static void add(tdict_tree *tree, const char *path, tdict_tensor *t) { td_put(tree, path, t); }
 static void make_leaves(tdict_tree *tree) {
   static const tdict_dtype dtypes[] = {TDICT_F64, TDICT_F32, TDICT_F16, TDICT_BF16, TDICT_C64, TDICT_BOOL};
   static const char *const names[] = {"f64", "f32", "f16", "bf16", "c64", "bool"};
   for (int i = 0; i < 6; i++) {
-    tdict_tensor *t = NULL;
-    td_ok(tdict_tensor_zeros(dtypes[i], TDICT_SHAPE(1), NULL, &t, err));
+    tdict_tensor *t = td_made(tensor, tdict_tensor_zeros(dtypes[i], TDICT_SHAPE(1), NULL, &made, err));
     add(tree, names[i], t);
   }
 }
 static tdict_tree *tree_of(float number) {
-  tdict_tensor *t = NULL;
-  tdict_tree *tree = NULL;
-  td_ok(tdict_create(TDICT_SHAPE(1), &tree, err));
-  td_ok(tdict_tensor_from_array(TDICT_F32, TDICT_SHAPE(1), &number, &t, err));
-  add(tree, "x", t);
+  tdict_tree *tree = td_made(tree, tdict_create(TDICT_SHAPE(1), &made, err));
+  add(tree, "x", td_made(tensor, tdict_tensor_from_array(TDICT_F32, TDICT_SHAPE(1), &number, &made, err)));
   return tree;
 }
 static void make_arguments(arguments *a) {
@@ -110,18 +102,11 @@ static void make_arguments(arguments *a) {
   td_ok(tdict_tensor_from_array(TDICT_I64, TDICT_SHAPE(COUNT), integers, &a->integers, err));
 }
 static void free_arguments(arguments *a) {
-  tdict_release(a->tree);
-  tdict_release(a->tiny);
-  tdict_release(a->zeros);
-  tdict_release(a->one);
-  tdict_release(a->near);
-  tdict_tensor_release(a->numbers);
-  tdict_tensor_release(a->integers);
+  td_release(a->tree, a->tiny, a->zeros, a->one, a->near, a->numbers, a->integers);
 }
 
 static void read_leaf(const tdict_tree *tree, const char *path, void *out, size_t bytes) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_get(tree, path, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_get(tree, path, &made, err));
   memcpy(out, tdict_tensor_const_data(t), bytes);
 }
 static void compute_fills(const arguments *a, results *r) {
@@ -139,13 +124,11 @@ static void compute_fills(const arguments *a, results *r) {
   read_leaf(a->tree, "bool", r->filled_bool, 1);
 }
 static void compute_aranges(results *r) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_arange(TDICT_F64, 0.1, 0.7, 4, &t, err));
+  scoped_tensor t = td_made(tensor, tdict_tensor_arange(TDICT_F64, 0.1, 0.7, 4, &made, err));
   memcpy(r->counted64, tdict_tensor_const_data(t), sizeof r->counted64);
   tdict_tensor_release(t);
   td_ok(tdict_tensor_arange(TDICT_F32, 0x1.2p-140, 0x1.34567p-130, 4, &t, err));
   memcpy(r->counted32, tdict_tensor_const_data(t), sizeof r->counted32);
-  tdict_tensor_release(t);
 }
 static void compute_comparisons(const arguments *a, results *r) {
   tdict_difference_options o = tdict_difference_options_default();
@@ -164,14 +147,11 @@ static void compute_summaries(const arguments *a, results *r) {
   r->mean_integers = s.mean;
 }
 static void draw(const arguments *a, results *r) {
-  tdict_sampler_options o = tdict_sampler_options_default();
-  tdict_sampler *s = NULL;
-  o.kind = TDICT_SAMPLER_WEIGHTED;
-  o.weights = a->weights;
-  o.num_weights = COUNT;
+  scoped_sampler s = NULL;
+  tdict_sampler_options o =
+      td_with(tdict_sampler_options, kind = TDICT_SAMPLER_WEIGHTED, weights = a->weights, num_weights = COUNT);
   td_ok(tdict_sampler_create(COUNT, &o, &s, err));
   for (int64_t i = 0; i < COUNT; i++) r->drawn[i] = tdict_sampler_get(s, 0, i);
-  tdict_sampler_release(s);
 }
 
 CASE(results_do_not_depend_on_the_float_env) {

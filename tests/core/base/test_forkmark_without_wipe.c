@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "support/fail_alloc.h"
 #include "support/test.h"
 
 static bool no_wipe, no_page;

@@ -5,8 +5,6 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "support/fail_alloc.h"
-#include "support/rest.h"
 #include "support/test.h"
 
 typedef struct heard {

@@ -59,8 +59,7 @@ CASE(options_longer_with_zeros_is_read) {
 CASE(options_longer_and_used_is_refused) {
   known_options known = defaults;
   for (size_t i = sizeof known; i < sizeof(newer_options); i++) {
-    newer_options given;
-    memset(&given, 0, sizeof given);
+    newer_options given = {0};
     given.known = (known_options){sizeof given, 10, 20, 30};
     ((unsigned char *)&given)[i] = 1;
     td_fails(TDICT_ENOTSUP, "my_options", tdict_options_read(&known, sizeof known, &given, "my_options", err));

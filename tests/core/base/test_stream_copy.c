@@ -1,7 +1,4 @@
 /* Streaming copies: each kind by itself against memcpy, at every alignment of either side. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/base/stream_copy.h"
 #include "support/test.h"
@@ -13,7 +10,7 @@ static const void *const nowhere = (const void *)(uintptr_t)(1 << 12);
 
 /* Bytes outside stay as they are; `more` of them become zero. */
 static void try_padded(tdict_stream_kind kind, size_t to, size_t from, size_t bytes, size_t more) {
-  unsigned char *block = NULL;
+  scoped_bytes block = NULL;
   if (posix_memalign((void **)&block, 4096, 2 * ROOM)) fail_msg("no memory");
   unsigned char *src = malloc(from + bytes + 1); /* exact, so that a sanitizer sees reads beyond */
   assert_non_null(src);
@@ -29,7 +26,6 @@ static void try_padded(tdict_stream_kind kind, size_t to, size_t from, size_t by
   for (size_t i = EDGE + to + bytes; i < 2 * ROOM; i++)
     assert_int_equal(block[i], i < EDGE + to + bytes + more ? 0 : 0xEE);
   free(src);
-  free(block);
 }
 
 static void try_copy(tdict_stream_kind kind, size_t to, size_t from, size_t bytes) {

@@ -37,12 +37,11 @@ static inline void areas_open(areas *a, uint64_t seed) {
   areas_fill(a, seed);
 }
 static inline void areas_check_dst(const areas *a) {
-  unsigned char *found = malloc(AREA_BYTES);
+  scoped_bytes found = malloc(AREA_BYTES);
   raw_read(a->raw, found, a->dst.data, AREA_BYTES);
   for (size_t i = 0; i < AREA_BYTES; i++)
     if (found[i] != a->model_dst[i])
       fail_msg("byte %zu of the destination is %d, wanted %d", i, found[i], a->model_dst[i]);
-  free(found);
 }
 static inline void areas_close(areas *a) {
   free(a->model_dst);
@@ -53,6 +52,7 @@ static inline void areas_close(areas *a) {
   fixture_give(&a->b, &a->lists);
   fixture_close(&a->b);
 }
+#define scoped_areas TD_SCOPED(areas_close, areas)
 
 /* The layout of one side: strides and the offset of the first element in the area, in bytes. */
 typedef struct side {

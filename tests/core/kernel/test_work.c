@@ -3,7 +3,6 @@
 
 #include "core/kernel/random_move.h"
 #include "device/kernels/body.h"
-#include "support/fail_alloc.h"
 
 typedef struct copy_model {
   areas *a;
@@ -66,7 +65,7 @@ static void model_fill(void *user, int64_t dst, int64_t src) {
 
 /* Random fills with elements of every size from 1 to 16 bytes. */
 GPU_CASE(kernel_fills_equal_a_model) {
-  areas a;
+  scoped_areas a;
   areas_open(&a, 0);
   for (uint64_t seed = 0; seed < 60; seed++) {
     rng r = {seed};
@@ -92,7 +91,6 @@ GPU_CASE(kernel_fills_equal_a_model) {
     }
     run_and_check(&a, &work);
   }
-  areas_close(&a);
 }
 
 /* One large leaf of many blocks between small leaves: each block finds its entry. */

@@ -5,7 +5,6 @@
 
 #include "core/tree/help.h"
 #include "engine/help.h"
-#include "support/fail_alloc.h"
 
 enum { MOST_ROWS = 40 };
 typedef struct rows {
@@ -53,6 +52,7 @@ static inline void rows_free(rows *r) {
   for (int64_t i = 0; i < r->count; i++) free(r->value[i]);
   r->count = 0;
 }
+#define scoped_rows TD_SCOPED(rows_free, rows)
 static inline rows rows_select(const rows *from, int64_t count, const int64_t *positions) {
   rows r = {.width = from->width};
   for (int64_t i = 0; i < count; i++) rows_add_copy(&r, from, positions[i]);
@@ -81,7 +81,8 @@ static inline tdict_ragged *rows_make(const rows *r, tdict_dtype dtype, tdict_me
   assert_non_null(all);
   for (int64_t i = 0; i < r->count; i++)
     memcpy(all + wide[i] * r->width, r->value[i], (size_t)(r->length[i] * r->width) * sizeof(float));
-  tdict_tensor *values = NULL, *offsets = NULL, *moved = NULL;
+  scoped_tensor values = NULL, offsets = NULL;
+  tdict_tensor *moved = NULL;
   td_ok(tdict_tensor_from_array(TDICT_F32, COUNTS(total, r->width), all, &values, err));
   td_ok(tdict_tensor_from_array(dtype, COUNTS(r->count + 1), dtype == TDICT_I64 ? (void *)wide : (void *)narrow,
                                 &offsets, err));
@@ -96,8 +97,6 @@ static inline tdict_ragged *rows_make(const rows *r, tdict_dtype dtype, tdict_me
   }
   tdict_ragged *made = NULL;
   td_ok(tdict_ragged_create(values, offsets, &made, err));
-  tdict_tensor_release(values);
-  tdict_tensor_release(offsets);
   return made;
 }
 /* Sets a new leaf of the rows and gives the reference away. */
@@ -108,9 +107,7 @@ static inline tdict_ragged *rows_put(tdict_tree *td, const char *path, const row
   return made;
 }
 static inline tdict_ragged *rows_get(const tdict_tree *td, const char *path) {
-  tdict_ragged *found = NULL;
-  td_ok(tdict_get_ragged(td, path, &found, err));
-  return found;
+  return td_made(ragged, tdict_get_ragged(td, path, &made, err));
 }
 
 /* A tensor has the numbers of one row. */
@@ -118,9 +115,8 @@ static inline void rows_check_row(const world *w, const rows *want, int64_t i, c
   assert_int_equal(tdict_tensor_ndim(got), 2);
   assert_int_equal(tdict_tensor_shape(got)[0], want->length[i]);
   assert_int_equal(tdict_tensor_shape(got)[1], want->width);
-  unsigned char *found = read_elements(w, got);
+  scoped_bytes found = read_elements(w, got);
   assert_memory_equal(found, want->value[i], (size_t)(want->length[i] * want->width) * sizeof(float));
-  free(found);
 }
 /* A leaf has these rows: its values, its offsets and what its functions say. */
 static inline void rows_check(const world *w, const rows *want, const tdict_ragged *got) {
@@ -132,7 +128,7 @@ static inline void rows_check(const world *w, const rows *want, const tdict_ragg
   assert_int_equal(tdict_tensor_shape(offsets)[0], want->count + 1);
   assert_true(tdict_device_equal(tdict_tensor_device(values), tdict_tensor_device(offsets)));
   const bool is_wide = tdict_tensor_dtype(offsets) == TDICT_I64;
-  unsigned char *found = read_elements(w, values), *at = read_elements(w, offsets);
+  scoped_bytes found = read_elements(w, values), at = read_elements(w, offsets);
   int64_t sum = 0, longest = 0;
   for (int64_t i = 0; i <= want->count; i++) {
     assert_int_equal(is_wide ? ((int64_t *)(void *)at)[i] : ((int32_t *)(void *)at)[i], sum);
@@ -145,8 +141,6 @@ static inline void rows_check(const world *w, const rows *want, const tdict_ragg
   }
   assert_int_equal(tdict_tensor_shape(values)[0], sum);
   assert_int_equal(tdict_ragged_max_length(got), longest);
-  free(found);
-  free(at);
 }
 static inline void rows_check_at(const world *w, const rows *want, const tdict_tree *td, const char *path) {
   rows_check(w, want, rows_get(td, path));
@@ -155,15 +149,13 @@ static inline void rows_check_at(const world *w, const rows *want, const tdict_t
 /* A tree of batch size [rows] with a ragged leaf at "n.x" and a tensor of the row numbers at "t". */
 static inline tdict_tree *rows_tree(const rows *r, tdict_memory *memory) {
   tdict_tree *td = TREE(r->count);
-  tdict_tensor *numbers = NULL;
-  td_ok(tdict_tensor_arange(TDICT_I64, 0, 1, r->count, &numbers, err));
+  tdict_tensor *numbers = td_made(tensor, tdict_tensor_arange(TDICT_I64, 0, 1, r->count, &made, err));
   if (memory) {
-    tdict_tensor *moved = NULL;
-    td_ok(tdict_tensor_clone(numbers, memory, &moved, err));
+    tdict_tensor *moved = td_made(tensor, tdict_tensor_clone(numbers, memory, &made, err));
     tdict_tensor_release(numbers);
     numbers = moved;
   }
-  help_put(td, "t", numbers);
+  td_put(td, "t", numbers);
   rows_put(td, "n.x", r, memory);
   return td;
 }

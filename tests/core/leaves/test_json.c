@@ -6,12 +6,11 @@
 
 /* A copy without room behind it. */
 static bool is_json(const void *bytes, size_t length, tdict_json_fault *fault) {
-  char *copy = malloc(length ? length : 1);
+  scoped_chars copy = malloc(length ? length : 1);
   assert_non_null(copy);
   if (length) memcpy(copy, bytes, length);
   *fault = (tdict_json_fault){9999, NULL};
   const bool is_valid = tdict_json_is_valid(copy, length, fault);
-  free(copy);
   return is_valid;
 }
 

@@ -1,7 +1,6 @@
 /* Tests leaves of values in operations on trees and in transfers. The values of a column must move as the elements of a
  * tensor beside them: see ops_put_values(). */
 #include "core/ops/rig.h"
-#include "support/take.h"
 
 static const tdict_nontensor *values_of(const tdict_tree *td, const char *path) {
   void *object = NULL;
@@ -38,14 +37,12 @@ static tdict_tree *tree_of_six(void) {
 }
 
 static tdict_tree *indexed(const tdict_tree *td, const tdict_indices *index) {
-  tdict_tree *out = NULL;
-  td_ok(tdict_index_get(NULL, td, index, NULL, &out, err));
-  return out;
+  return td_made(tree, tdict_index_get(NULL, td, index, NULL, &made, err));
 }
 
 CASE(values_are_indexed) {
   static const int64_t rows[] = {1, 0, 1}, columns[] = {2, 0, 0};
-  tdict_tree *td = tree_of_six(), *out = indexed(td, TDICT_INDEX(TDICT_AT(1)));
+  scoped_tree td = tree_of_six(), out = indexed(td, TDICT_INDEX(TDICT_AT(1)));
   CHECK_TEXTS(out, "s", "d e f", 3);
   assert_ptr_equal(values_of(out, "w"), values_of(td, "w")); /* shared */
   tdict_release(out);
@@ -69,8 +66,6 @@ CASE(values_are_indexed) {
   tdict_release(out);
   out = indexed(td, TDICT_INDEX(TDICT_NEW_AXIS, TDICT_AT(0)));
   CHECK_TEXTS(out, "s", "a b c", 1, 3);
-  tdict_release(out);
-  tdict_release(td);
 }
 
 CASE(values_take_new_shapes) {
@@ -94,8 +89,7 @@ CASE(values_take_new_shapes) {
   CHECK_TEXTS(parts[0], "s", "a b d e", 2, 2);
   CHECK_TEXTS(parts[1], "s", "c f", 2, 1);
   assert_ptr_equal(values_of(parts[1], "w"), values_of(td, "w"));
-  tdict_release(parts[0]);
-  tdict_release(parts[1]);
+  td_release(parts[0], parts[1]);
   td_ok(tdict_unbind(td, 1, parts, &(size_t){3}, err));
   CHECK_TEXTS(parts[2], "s", "c f", 2);
   for (int i = 0; i < 3; i++) tdict_release(parts[i]);
@@ -104,9 +98,8 @@ CASE(values_take_new_shapes) {
 
 /* Joins two trees; releases nothing. */
 static tdict_tree *joined(const tdict_tree *a, const tdict_tree *b, bool stacks, int dim) {
-  tdict_join_options o = tdict_join_options_default();
   tdict_tree *out = NULL;
-  o.dim = dim;
+  tdict_join_options o = td_with(tdict_join_options, dim = dim);
   const tdict_tree *both[] = {a, b};
   td_ok(stacks ? tdict_stack(both, 2, &o, NULL, &out, err) : tdict_cat(both, 2, &o, NULL, &out, err));
   return out;
@@ -120,8 +113,8 @@ static tdict_tree *column_of(int count, const char *const *texts, const char *wh
 }
 
 CASE(values_are_joined) {
-  tdict_tree *a = column_of(2, six, "same"), *b = column_of(2, six + 2, "same"), *c = column_of(1, six + 4, "other");
-  tdict_tree *out = joined(a, b, true, 0);
+  scoped_tree a = column_of(2, six, "same"), b = column_of(2, six + 2, "same"), c = column_of(1, six + 4, "other");
+  scoped_tree out = joined(a, b, true, 0);
   CHECK_TEXTS(out, "s", "a b c d", 2, 2);
   CHECK_TEXTS(out, "w", "same same same same", 2, 2); /* a column, as in TensorDict */
   tdict_release(out);
@@ -137,7 +130,7 @@ CASE(values_are_joined) {
   CHECK_TEXTS(out, "s", "a b e", 3);
   CHECK_TEXTS(out, "w", "same same other", 3);
   tdict_release(out);
-  tdict_tree *row_a = indexed(a, TDICT_INDEX(TDICT_AT(0))), *row_b = indexed(b, TDICT_INDEX(TDICT_AT(1)));
+  scoped_tree row_a = indexed(a, TDICT_INDEX(TDICT_AT(0))), row_b = indexed(b, TDICT_INDEX(TDICT_AT(1)));
   out = joined(row_a, row_b, true, 0); /* values of whole trees without batch dimensions become a column */
   CHECK_TEXTS(out, "s", "a d", 2);
   CHECK_TEXTS(out, "w", "same same", 2);
@@ -150,26 +143,20 @@ CASE(values_are_joined) {
   out = joined(b, a, false, 0);
   CHECK_TEXTS(out, "s", "all all a b", 4);
   tdict_release(out);
-  tdict_tree *six_values = tree_of_six();
+  scoped_tree six_values = tree_of_six();
   out = joined(six_values, six_values, false, 1);
   CHECK_TEXTS(out, "s", "a b c a b c d e f d e f", 2, 6);
-  tdict_release(out);
-  tdict_release(six_values);
-  tdict_release(row_a);
-  tdict_release(row_b);
-  tdict_release(a);
-  tdict_release(b);
-  tdict_release(c);
 }
 
 CASE(values_refuse_to_join) {
-  tdict_tree *a = column_of(2, six, "w"), *b = column_of(2, six, "w"), *c = column_of(1, six, "w"), *out = NULL;
+  scoped_tree a = column_of(2, six, "w"), b = column_of(2, six, "w"), c = column_of(1, six, "w");
+  tdict_tree *out = NULL;
   const tdict_tree *both[] = {a, b}, *unequal[] = {a, c};
   td_fails(TDICT_ESHAPE, "the values have shape [1] in tree 1, but [2] in tree 0",
            tdict_pad_sequence(unequal, 2, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "s");
   td_ok(tdict_delete(b, "s", err));
-  help_put(b, "s", TENSOR(2));
+  td_put(b, "s", TENSOR(2));
   td_fails(TDICT_ETYPE, "a tensor in tree 1, but an object of type nontensor in tree 0",
            tdict_stack(both, 2, NULL, NULL, &out, err));
   td_fails(TDICT_ETYPE, "the key holds", tdict_cat(both, 2, NULL, NULL, &out, err));
@@ -179,14 +166,13 @@ CASE(values_refuse_to_join) {
   td_fails(TDICT_ETYPE, "an object of type nontensor in one tree, and of type unbatched in another",
            tdict_stack(both, 2, NULL, NULL, &out, err));
   assert_null(out);
-  tdict_release(a);
-  tdict_release(b);
-  tdict_release(c);
 }
 
 /* A column that its node no longer fits, because a borrowed child was changed. */
 CASE(values_of_changed_children) {
-  tdict_tree *td = TREE(2), *kid = NULL, *out = NULL, *loose = NULL;
+  scoped_tree td = TREE(2), kid = NULL;
+  tdict_tree *out = NULL;
+  scoped_tree loose = NULL;
   td_ok(tdict_create(1, (const int64_t[]){2}, &kid, err));
   td_ok(tdict_set_texts(kid, "s", six, 2, err));
   td_ok(tdict_set_tree(td, "kid", kid, err));
@@ -206,26 +192,21 @@ CASE(values_of_changed_children) {
   td_ok(tdict_set_text(kid, "s", "whole", err)); /* fits every batch size */
   td_ok(tdict_update(loose, kid, NULL, 0, err));
   assert_null(out);
-  tdict_release(kid);
-  tdict_release(loose);
-  tdict_release(td);
 }
 
 CASE(values_are_shared_by_copies) {
-  tdict_tree *td = tree_of_six(), *clone = NULL, *deep = NULL;
-  td_ok(tdict_clone(td, &clone, err));
+  tdict_tree *td = tree_of_six();
+  scoped_tree clone = td_made(tree, tdict_clone(td, &made, err)), deep = NULL;
   td_ok(tdict_clone_deep(td, NULL, &deep, err));
   assert_ptr_equal(values_of(clone, "s"), values_of(td, "s"));
   assert_ptr_equal(values_of(deep, "s"), values_of(td, "s"));
   tdict_release(td);
   CHECK_TEXTS(deep, "s", "a b c d e f", 2, 3);
-  tdict_release(clone);
-  tdict_release(deep);
 }
 
 /* A difference between the leaves "x" of two trees, as tdict_get_difference() describes it. */
 static void check_difference(const tdict_value *x, const tdict_value *y, const char *wanted) {
-  tdict_tree *a = help_tree_without_batch(), *b = help_tree_without_batch();
+  scoped_tree a = help_tree_without_batch(), b = help_tree_without_batch();
   tdict_difference found;
   td_ok(tdict_set_values(a, "x", x, TDICT_WHOLE_TREE, err));
   td_ok(tdict_set_values(b, "x", y, TDICT_WHOLE_TREE, err));
@@ -233,8 +214,6 @@ static void check_difference(const tdict_value *x, const tdict_value *y, const c
   assert_int_equal(found.differs, wanted != NULL);
   if (wanted) assert_string_equal(found.message, wanted);
   if (wanted) assert_string_equal(found.path, "x");
-  tdict_release(a);
-  tdict_release(b);
 }
 #define TEXT(what, string) \
   { .kind = TDICT_VALUE_##what, .text = (string), .length = sizeof(string) - 1 }
@@ -261,10 +240,9 @@ CASE(values_are_compared) {
   }
   for (int i = 0; i < COUNT; i++) {
     for (int k = 0; k < COUNT; k++) assert_int_equal(tdict_equal(trees[i], trees[k]), i == k);
-    tdict_tree *again = help_tree_without_batch();
+    scoped_tree again = help_tree_without_batch();
     td_ok(tdict_set_values(again, "x", &all[i], TDICT_WHOLE_TREE, err));
     assert_true(tdict_equal(trees[i], again)); /* another object */
-    tdict_release(again);
   }
   for (int i = 0; i < COUNT; i++) tdict_release(trees[i]);
   check_difference(&all[1], &all[12], "value: true and false");
@@ -274,7 +252,7 @@ CASE(values_are_compared) {
   static const tdict_value e = TEXT(TEXT, "12345678901234567890123456789012345678\xe2\x82\xac and more"),
                            f = TEXT(TEXT, "12");
   check_difference(&e, &f, "value: text \"12345678901234567890123456789012345678...\" and text \"12\"");
-  tdict_tree *a = tree_of_six(), *b = tree_of_six(), *c = TREE(2, 3);
+  scoped_tree a = tree_of_six(), b = tree_of_six(), c = TREE(2, 3);
   tdict_difference found;
   assert_true(tdict_equal(a, b));
   td_ok(tdict_set_texts(b, "s", (const char *const[]){"a", "b", "c", "d", "x", "y"}, 6, err));
@@ -285,13 +263,10 @@ CASE(values_are_compared) {
   assert_string_equal(found.message, "values of shape [2, 3] and []");
   td_ok(tdict_get_difference(a, c, NULL, &found, err));
   assert_true(found.differs);
-  tdict_release(a);
-  tdict_release(b);
-  tdict_release(c);
 }
 
 CASE(values_are_printed) {
-  tdict_tree *td = TREE(2);
+  scoped_tree td = TREE(2);
   char text[600];
   td_ok(tdict_set_text(td, "note", "say \"hi\"\n", err));
   td_ok(tdict_set_text(td, "long", "0123456789012345678901234567890123456789!", err));
@@ -311,7 +286,6 @@ CASE(values_are_printed) {
                             "  nul   text \"ab...\"\n"
                             "  no    null\n"
                             "0 tensors, 7 objects, 199 bytes\n");
-  tdict_release(td);
 }
 
 static tdict_status count_entry(void *user, const tdict_leaves *at, tdict_error *err) {
@@ -325,8 +299,8 @@ static bool keep_all(void *user, const tdict_leaves *at) {
 }
 
 CASE(values_are_skipped_by_visits) {
-  tdict_tree *td = tree_of_six(), *out = NULL;
-  help_put(td, "t", TENSOR(2, 3));
+  scoped_tree td = tree_of_six(), out = NULL;
+  td_put(td, "t", TENSOR(2, 3));
   const tdict_tree *trees[] = {td};
   int visits = 0;
   td_ok(tdict_visit(NULL, trees, 1, count_entry, &visits, NULL, err));
@@ -336,17 +310,15 @@ CASE(values_are_skipped_by_visits) {
   td_fails(TDICT_ENOTSUP, "nontensor", tdict_fill(td, "s", 3, NULL, err));
   td_ok(tdict_filter(td, keep_all, NULL, &out, err));
   assert_ptr_equal(values_of(out, "s"), values_of(td, "s"));
-  tdict_release(out);
-  tdict_release(td);
 }
 
 /* The functions that write in place take values that need no writing. */
 CASE(values_are_not_written) {
   static const char advice[] = "tdict_set_values() or tdict_set_texts()";
-  tdict_tree *td = tree_of_six(), *same = tree_of_six(), *other = tree_of_six(), *row = NULL, *text_only = TREE(2, 3);
-  help_put(td, "t", TENSOR(2, 3));
-  help_put(same, "t", TENSOR(2, 3));
-  help_put(other, "t", TENSOR(2, 3));
+  scoped_tree td = tree_of_six(), same = tree_of_six(), other = tree_of_six(), row = NULL, text_only = TREE(2, 3);
+  td_put(td, "t", TENSOR(2, 3));
+  td_put(same, "t", TENSOR(2, 3));
+  td_put(other, "t", TENSOR(2, 3));
   td_ok(tdict_set_text(other, "s", "all", err));
   td_ok(tdict_copy(td, same, NULL, err));
   assert_memory_equal(tdict_const_data(td, "t"), tdict_const_data(same, "t"), 24);
@@ -376,27 +348,20 @@ CASE(values_are_not_written) {
   assert_string_equal(td_last_error.path, "w");
   td_ok(tdict_set_text(text_only, "w", "whole", err));
   const tdict_tree *items[] = {text_only, text_only};
-  tdict_tree *dst = TREE(2, 2, 3);
+  scoped_tree dst = TREE(2, 2, 3);
   td_ok(tdict_set_text(dst, "w", "whole", err));
   td_ok(tdict_stack_into(dst, items, 2, NULL, NULL, err));
   td_ok(tdict_set_text(dst, "w", "another", err));
   td_fails(TDICT_ENOTSUP, advice, tdict_stack_into(dst, items, 2, NULL, NULL, err));
   assert_string_equal(td_last_error.path, "w");
   help_unchanged(td, before);
-  tdict_release(dst);
-  tdict_release(text_only);
-  tdict_release(row);
-  tdict_release(td);
-  tdict_release(same);
-  tdict_release(other);
 }
 
 CASE(values_survive_enomem_in_operations) {
   static const int64_t list[] = {1, 0};
-  tdict_tree *td = tree_of_six(), *out = NULL;
+  scoped_tree td = tree_of_six(), out = NULL;
   const tdict_tree *both[] = {td, td};
-  tdict_join_options second = tdict_join_options_default();
-  second.dim = 1;
+  tdict_join_options second = td_with(tdict_join_options, dim = 1);
   RIG_WITHOUT_MEMORY(td, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
   tdict_release(out);
   RIG_WITHOUT_MEMORY(td, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_ALL, TDICT_LIST(list, 2)), NULL, &out, err));
@@ -408,23 +373,20 @@ CASE(values_survive_enomem_in_operations) {
   RIG_WITHOUT_MEMORY(td, tdict_stack(both, 2, &second, NULL, &out, err));
   tdict_release(out);
   RIG_WITHOUT_MEMORY(td, tdict_cat(both, 2, NULL, NULL, &out, err));
-  tdict_release(out);
-  tdict_release(td);
 }
 
 /* Values stay in host memory and pass every kind of transfer. */
 DEVICE_CASE(values_are_transferred) {
   static const int32_t modes[] = {TDICT_MODE_BLOCKING, TDICT_MODE_NON_BLOCKING, TDICT_MODE_NON_BLOCKING_PIN};
   rig r = {td_context(NULL), NULL};
-  tdict_tree *src = TREE(2, 3), *out = NULL, *back = NULL, *dst = NULL;
+  tdict_tree *src = TREE(2, 3), *dst = NULL;
   ops_put_values(src);
   for (int i = 0; i < 3; i++) {
-    tdict_transfer_options o = tdict_transfer_options_default();
     tdict_transfer_stats stats = tdict_transfer_stats_default();
     tdict_future *future = NULL;
-    o.mode = modes[i];
+    tdict_transfer_options o = td_with(tdict_transfer_options, mode = modes[i]);
     td_ok(tdict_to_device_async(r.context, src, td_device(), &o, &future, err));
-    td_ok(tdict_future_wait(future, &out, err));
+    scoped_tree out = td_made(tree, tdict_future_wait(future, &made, err));
     td_ok(tdict_future_get_stats(future, &stats, err));
     assert_int_equal(stats.num_objects_kept, 0);
     tdict_future_release(future);
@@ -433,19 +395,16 @@ DEVICE_CASE(values_are_transferred) {
     tdict_tensor *u = NULL;
     td_ok(tdict_get_unbatched(out, "u", &u, err));
     assert_true(tdict_device_equal(tdict_tensor_device(u), td_device()));
-    td_ok(tdict_to_device(r.context, out, tdict_cpu(), &o, &back, err));
+    scoped_tree back = td_made(tree, tdict_to_device(r.context, out, tdict_cpu(), &o, &made, err));
     const char *wrong = ops_check_values(back);
     if (wrong) fail_msg("%s", wrong);
-    tdict_release(out);
-    tdict_release(back);
   }
   tdict_pin_options pin = tdict_pin_options_default();
   if (td_device().type != TDICT_DEVICE_CPU) {
-    td_ok(tdict_pin_memory(r.context, src, &pin, &out, err));
+    scoped_tree out = td_made(tree, tdict_pin_memory(r.context, src, &pin, &made, err));
     assert_ptr_equal(values_of(out, "s"), values_of(src, "s"));
     assert_true(tdict_is_pinned(out));
     assert_false(tdict_is_pinned(src));
-    tdict_release(out);
   }
   /* Into a tree with equal values, and into a tree with others. */
   tdict_tree *twin = TREE(2, 3);
@@ -461,29 +420,23 @@ DEVICE_CASE(values_are_transferred) {
     td_ok(tdict_set(dst, "kid.w", t, err));
     td_fails(TDICT_ETYPE, "nontensor", td_transfer_into(r.context, dst, src, NULL, err));
   }
-  tdict_tensor_release(t);
-  tdict_release(dst);
-  tdict_release(twin);
-  tdict_release(src);
-  tdict_context_destroy(r.context);
+  td_release(t, dst, twin, src, r.context);
 }
 
 /* A transfer of values alone. */
 DEVICE_CASE(values_alone_are_transferred) {
   rig r = {td_context(NULL), NULL};
-  tdict_tree *src = tree_of_six(), *out = NULL;
-  td_ok(tdict_to_device(r.context, src, td_device(), NULL, &out, err));
+  tdict_tree *src = tree_of_six(), *out = td_made(tree, tdict_to_device(r.context, src, td_device(), NULL, &made, err));
   CHECK_TEXTS(out, "s", "a b c d e f", 2, 3);
   tdict_release(src);
   CHECK_ONE(out, "w", "whole");
-  tdict_release(out);
-  tdict_context_destroy(r.context);
+  td_release(out, r.context);
 }
 
 /* Operations on a tree whose tensors are on a device. */
 DEVICE_CASE(values_beside_device_tensors) {
-  rig r = rig_open();
-  tdict_tree *host = TREE(2, 3), *td = NULL, *out = NULL, *back = NULL;
+  scoped_rig r = rig_open();
+  scoped_tree host = TREE(2, 3), td = NULL, out = NULL, back = NULL;
   ops_put_values(host);
   td_ok(tdict_clone_deep(host, TD_IN(r.memory), &td, err));
   const tdict_tree *both[] = {td, td};
@@ -494,9 +447,4 @@ DEVICE_CASE(values_beside_device_tensors) {
     if (wrong) fail_msg("%s", wrong);
   }
   assert_int_equal(tdict_nontensor_shape(values_of(back, "s"), NULL), 3);
-  tdict_release(back);
-  tdict_release(out);
-  tdict_release(td);
-  tdict_release(host);
-  rig_close(&r);
 }

@@ -11,16 +11,15 @@ static tdict_tensor *integers(tdict_dtype dtype, int count, const int64_t *value
 #define INTEGERS(...) integers(TDICT_I64, COUNTS(__VA_ARGS__))
 
 DEVICE_CASE(ragged_create_shares) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 0; i < 12; i++) {
-    rows r = rows_random(i, 1 + i % 3);
+    scoped_rows r = rows_random(i, 1 + i % 3);
     tdict_ragged *leaf = rows_make(&r, i % 2 ? TDICT_I32 : TDICT_I64, memory);
     rows_check(&w, &r, leaf);
-    tdict_tensor *values = tdict_tensor_retain(tdict_ragged_get_info(leaf).values);
-    tdict_tensor *offsets = tdict_tensor_retain(tdict_ragged_get_info(leaf).offsets);
-    tdict_ragged *again = NULL;
-    td_ok(tdict_ragged_create(values, offsets, &again, err));
+    scoped_tensor values = tdict_tensor_retain(tdict_ragged_get_info(leaf).values);
+    scoped_tensor offsets = tdict_tensor_retain(tdict_ragged_get_info(leaf).offsets);
+    scoped_ragged again = td_made(ragged, tdict_ragged_create(values, offsets, &made, err));
     assert_ptr_equal(tdict_ragged_get_info(again).values, values);
     assert_ptr_equal(tdict_ragged_get_info(again).offsets, offsets);
     tdict_ragged_release(leaf);
@@ -28,19 +27,14 @@ DEVICE_CASE(ragged_create_shares) {
     assert_ptr_equal(tdict_ragged_retain(again), again);
     tdict_ragged_release(again);
     rows_check(&w, &r, again);
-    tdict_ragged_release(again);
-    tdict_tensor_release(values);
-    tdict_tensor_release(offsets);
-    rows_free(&r);
   }
   tdict_ragged_release(NULL);
-  close_world(&w);
 }
 
 CASE(ragged_create_takes_any_layout) {
   /* values with permuted dimensions, offsets with a stride of two */
-  tdict_tensor *base = TENSOR(2, 5), *values = NULL, *all = INTEGERS(0, 7, 2, 7, 2, 7, 5, 7), *offsets = NULL;
-  tdict_ragged *leaf = NULL;
+  scoped_tensor base = TENSOR(2, 5), values = NULL, all = INTEGERS(0, 7, 2, 7, 2, 7, 5, 7), offsets = NULL;
+  scoped_ragged leaf = NULL;
   td_ok(tdict_tensor_permute(base, 2, (const int[]){1, 0}, &values, err));
   td_ok(tdict_tensor_slice(all, &(tdict_tensor_range){0, 0, 4, 2}, &offsets, err));
   td_ok(tdict_ragged_create(values, offsets, &leaf, err));
@@ -48,7 +42,7 @@ CASE(ragged_create_takes_any_layout) {
   const int64_t lengths[] = {2, 0, 3};
   const float *data = tdict_tensor_const_data(base);
   for (int64_t i = 0, at = 0; i < 3; at += lengths[i++]) {
-    tdict_tensor *row = NULL;
+    scoped_tensor row = NULL;
     assert_int_equal(tdict_ragged_row_length(leaf, i), lengths[i]);
     td_ok(tdict_ragged_get_row(leaf, i, &row, err));
     assert_int_equal(tdict_tensor_shape(row)[0], lengths[i]);
@@ -59,13 +53,7 @@ CASE(ragged_create_takes_any_layout) {
         const float *got = (const float *)tdict_tensor_const_data(row) + k * strides[0] + d * strides[1];
         assert_memory_equal(got, data + d * 5 + at + k, sizeof *got);
       }
-    tdict_tensor_release(row);
   }
-  tdict_ragged_release(leaf);
-  tdict_tensor_release(offsets);
-  tdict_tensor_release(all);
-  tdict_tensor_release(values);
-  tdict_tensor_release(base);
 }
 
 /* Creates a leaf of five elements with these offsets, which must fail. */
@@ -74,8 +62,7 @@ static void refuse_offsets(tdict_status wanted, const char *text, tdict_tensor *
   tdict_ragged *leaf = NULL;
   td_fails(wanted, text, tdict_ragged_create(values, offsets, &leaf, err));
   assert_null(leaf);
-  tdict_tensor_release(values);
-  tdict_tensor_release(offsets);
+  td_release(values, offsets);
 }
 
 CASE(ragged_create_refuses) {
@@ -90,9 +77,7 @@ CASE(ragged_create_refuses) {
   tdict_tensor *far = help_tensor_on(tdict_sim(7), COUNTS(5));
   td_fails(TDICT_EWRONGDEVICE, "values is on sim:7, but offsets is on cpu",
            tdict_ragged_create(far, offsets, &leaf, err));
-  tdict_tensor_release(far);
-  tdict_tensor_release(scalar);
-  tdict_tensor_release(offsets);
+  td_release(far, scalar, offsets);
   refuse_offsets(TDICT_EDTYPE, "offsets is float32, wanted int64 or int32", tdict_tensor_retain(values));
   refuse_offsets(TDICT_ESHAPE, "offsets has shape [0]", integers(TDICT_I64, 0, NULL));
   refuse_offsets(TDICT_EINVAL, "offsets[0] is 1, wanted 0", INTEGERS(1, 5));
@@ -106,15 +91,14 @@ CASE(ragged_create_refuses) {
 }
 
 DEVICE_CASE(ragged_from_rows_copies) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 1; i < 9; i++) {
-    rows r = rows_random(i, 2);
+    scoped_rows r = rows_random(i, 2);
     tdict_tensor *each[9];
     for (int k = 0; k < i; k++) each[k] = rows_tensor(&r, k, memory);
-    tdict_ragged_options o = tdict_ragged_options_default();
-    tdict_ragged *leaf = NULL;
-    o.offsets_dtype = i % 2 ? TDICT_I32 : TDICT_I64;
+    scoped_ragged leaf = NULL;
+    tdict_ragged_options o = td_with(tdict_ragged_options, offsets_dtype = i % 2 ? TDICT_I32 : TDICT_I64);
     td_ok(tdict_ragged_from_rows(each, (size_t)i, i % 2 ? &o : NULL, &leaf, err));
     rows_check(&w, &r, leaf);
     assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_info(leaf).offsets), o.offsets_dtype);
@@ -123,37 +107,29 @@ DEVICE_CASE(ragged_from_rows_copies) {
       assert_false(tdict_tensor_shares_storage(each[k], tdict_ragged_get_info(leaf).values));
       tdict_tensor_release(each[k]);
     }
-    tdict_ragged_release(leaf);
-    rows_free(&r);
   }
-  close_world(&w);
 }
 
 GPU_CASE(ragged_from_rows_takes_a_memory) {
-  world w = open_world();
-  rows r = rows_random(5, 3);
+  scoped_world w = open_world();
+  scoped_rows r = rows_random(5, 3);
   tdict_tensor *each[5];
   for (int k = 0; k < 5; k++) each[k] = rows_tensor(&r, k, NULL);
   tdict_memory *const memories[] = {w.memory, w.pinned};
   for (int i = 0; i < 2; i++) {
-    tdict_ragged_options o = tdict_ragged_options_default();
-    tdict_ragged *leaf = NULL;
-    o.memory = memories[i];
-    td_ok(tdict_ragged_from_rows(each, 5, &o, &leaf, err));
+    scoped_ragged leaf = NULL;
+    td_ok(tdict_ragged_from_rows(each, 5, td_options(tdict_ragged_options, memory = memories[i]), &leaf, err));
     rows_check(&w, &r, leaf);
     assert_int_equal(tdict_tensor_is_pinned(tdict_ragged_get_info(leaf).values), i == 1);
     assert_int_equal(tdict_tensor_is_pinned(tdict_ragged_get_info(leaf).offsets), i == 1);
     assert_int_equal(tdict_tensor_device(tdict_ragged_get_info(leaf).offsets).type,
                      i ? TDICT_DEVICE_CPU : w.device.type);
-    tdict_ragged_release(leaf);
   }
   for (int k = 0; k < 5; k++) tdict_tensor_release(each[k]);
-  rows_free(&r);
-  close_world(&w);
 }
 
 CASE(ragged_from_rows_refuses) {
-  tdict_tensor *a = TENSOR(2, 3), *b = TENSOR(4, 2), *other = NULL, *scalar = NULL;
+  scoped_tensor a = TENSOR(2, 3), b = TENSOR(4, 2), other = NULL, scalar = NULL;
   tdict_tensor *far = help_tensor_on(tdict_sim(7), COUNTS(0, 3)), *far_f32 = NULL, *all[3] = {a, NULL, a};
   tdict_ragged_options o = tdict_ragged_options_default();
   tdict_ragged *leaf = NULL;
@@ -170,12 +146,8 @@ CASE(ragged_from_rows_refuses) {
   td_ok(tdict_tensor_empty(TDICT_F32, 0, NULL, NULL, &scalar, err));
   all[1] = scalar;
   td_fails(TDICT_ESHAPE, "tensor 1 has no dimension", tdict_ragged_from_rows(all, 3, NULL, &leaf, err));
-  tdict_tensor_desc view = tdict_tensor_desc_default();
   const int64_t none[] = {0, 3};
-  view.device = tdict_sim(7);
-  view.dtype = TDICT_F32;
-  view.ndim = 2;
-  view.shape = none;
+  tdict_tensor_desc view = td_with(tdict_tensor_desc, device = tdict_sim(7), dtype = TDICT_F32, ndim = 2, shape = none);
   td_ok(tdict_tensor_from_data(&view, NULL, NULL, &far_f32, err));
   all[1] = far_f32;
   td_fails(TDICT_EWRONGDEVICE, "tensor 1 is on sim:7, tensor 0 is on cpu",
@@ -187,25 +159,16 @@ CASE(ragged_from_rows_refuses) {
   o.struct_size = 1;
   td_fails(TDICT_EINVAL, "ragged options", tdict_ragged_from_rows(&a, 1, &o, &leaf, err));
   assert_null(leaf);
-  tdict_tensor_release(far_f32);
-  tdict_tensor_release(far);
-  tdict_tensor_release(scalar);
-  tdict_tensor_release(other);
-  tdict_tensor_release(b);
-  tdict_tensor_release(a);
+  td_release(far_f32, far);
 }
 
 CASE(ragged_offsets_must_fit) {
   /* one element at 2^31 indices: no bytes are needed */
   const int64_t huge[] = {INT64_C(1) << 31, 0}, most[] = {INT64_MAX, 0}, strides[] = {0, 1};
-  tdict_tensor *t = NULL;
-  tdict_tensor_desc view = tdict_tensor_desc_default();
+  scoped_tensor t = NULL;
   tdict_ragged_options o = tdict_ragged_options_default();
   tdict_ragged *leaf = NULL;
-  view.dtype = TDICT_U8;
-  view.ndim = 2;
-  view.shape = huge;
-  view.strides = strides;
+  tdict_tensor_desc view = td_with(tdict_tensor_desc, dtype = TDICT_U8, ndim = 2, shape = huge, strides = strides);
   td_ok(tdict_tensor_from_data(&view, NULL, NULL, &t, err));
   td_ok(tdict_ragged_from_rows(&t, 1, &o, &leaf, err));
   assert_int_equal(tdict_ragged_row_length(leaf, 0), huge[0]);
@@ -219,19 +182,16 @@ CASE(ragged_offsets_must_fit) {
   tdict_tensor *const both[] = {t, t};
   td_fails(TDICT_EOVERFLOW, "sum of the lengths", tdict_ragged_from_rows(both, 2, NULL, &leaf, err));
   assert_null(leaf);
-  tdict_tensor_release(t);
 }
 
 DEVICE_CASE(ragged_rows_are_views) {
-  world w = open_world();
-  rows r = rows_random(7, 2);
-  tdict_ragged *leaf = rows_make(&r, TDICT_I64, w.gpu ? w.memory : NULL);
+  scoped_world w = open_world();
+  scoped_rows r = rows_random(7, 2);
+  scoped_ragged leaf = rows_make(&r, TDICT_I64, w.gpu ? w.memory : NULL);
   for (int64_t i = 0; i < 7; i++) {
-    tdict_tensor *row = NULL;
-    td_ok(tdict_ragged_get_row(leaf, i, &row, err));
+    scoped_tensor row = td_made(tensor, tdict_ragged_get_row(leaf, i, &made, err));
     rows_check_row(&w, &r, i, row);
     assert_true(tdict_tensor_shares_storage(row, tdict_ragged_get_info(leaf).values));
-    tdict_tensor_release(row);
   }
   tdict_tensor *row = NULL;
   assert_int_equal(tdict_ragged_row_length(leaf, 7), -1);
@@ -241,13 +201,10 @@ DEVICE_CASE(ragged_rows_are_views) {
   td_fails(TDICT_EINVAL, "ragged is NULL", tdict_ragged_get_row(NULL, 0, &row, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_ragged_get_row(leaf, 0, NULL, err));
   assert_null(row);
-  tdict_ragged_release(leaf);
-  rows_free(&r);
-  close_world(&w);
 }
 
 CASE(ragged_survives_enomem) {
-  rows r = rows_of(2, COUNTS(3, 0, 2));
+  scoped_rows r = rows_of(2, COUNTS(3, 0, 2));
   tdict_tensor *each[3], *row = NULL;
   for (int k = 0; k < 3; k++) each[k] = rows_tensor(&r, k, NULL);
   tdict_ragged *leaf = NULL, *again = NULL;
@@ -255,9 +212,6 @@ CASE(ragged_survives_enomem) {
   TD_WITHOUT_MEMORY(tdict_ragged_create(tdict_ragged_get_info(leaf).values,
                                         (tdict_tensor *)(uintptr_t)tdict_ragged_get_info(leaf).offsets, &again, err));
   TD_WITHOUT_MEMORY(tdict_ragged_get_row(again, 0, &row, err));
-  tdict_tensor_release(row);
-  tdict_ragged_release(leaf);
-  tdict_ragged_release(again);
+  td_release(row, leaf, again);
   for (int k = 0; k < 3; k++) tdict_tensor_release(each[k]);
-  rows_free(&r);
 }

@@ -51,36 +51,30 @@ static tdict_tensor *lengths_of(const rows *r, int64_t longest, int kind, tdict_
 }
 
 DEVICE_CASE(ragged_from_padded_copies_rows) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 0; i < 24; i++) {
-    rows r = rows_random(i % 9, 1 + i % 3);
+    scoped_rows r = rows_random(i % 9, 1 + i % 3);
     const int64_t longest = longest_of(&r) + i % 2 * 3;
-    tdict_tensor *padded = padded_of(&r, longest, memory);
-    tdict_tensor *lengths = lengths_of(&r, longest, i % 4, i % 3 ? memory : NULL);
-    tdict_ragged_options o = tdict_ragged_options_default();
-    tdict_ragged *leaf = NULL;
-    o.offsets_dtype = i % 2 ? TDICT_I32 : TDICT_I64;
+    scoped_tensor padded = padded_of(&r, longest, memory);
+    scoped_tensor lengths = lengths_of(&r, longest, i % 4, i % 3 ? memory : NULL);
+    scoped_ragged leaf = NULL;
+    tdict_ragged_options o = td_with(tdict_ragged_options, offsets_dtype = i % 2 ? TDICT_I32 : TDICT_I64);
     td_ok(tdict_ragged_from_padded(padded, lengths, &o, &leaf, err));
     rows_check(&w, &r, leaf);
     assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_info(leaf).offsets), o.offsets_dtype);
     assert_true(tdict_device_equal(tdict_tensor_device(tdict_ragged_get_info(leaf).values), w.device));
-    tdict_ragged_release(leaf);
-    tdict_tensor_release(lengths);
-    tdict_tensor_release(padded);
-    rows_free(&r);
   }
-  close_world(&w);
 }
 
 DEVICE_CASE(ragged_to_padded_fills) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 0; i < 10; i++) {
-    rows r = rows_random(i, 1 + i % 2);
+    scoped_rows r = rows_random(i, 1 + i % 2);
     const int64_t longest = longest_of(&r), shape[] = {i, longest, r.width};
-    tdict_ragged *leaf = rows_make(&r, TDICT_I64, memory);
-    tdict_tensor *padded = NULL, *mask = NULL;
+    scoped_ragged leaf = rows_make(&r, TDICT_I64, memory);
+    scoped_tensor padded = NULL, mask = NULL;
     const float rest = w.gpu ? 0 : 2.5f; /* on a device only elements of equal bytes */
     td_ok(tdict_ragged_to_padded(leaf, (double)rest, NULL, &padded, i % 3 ? &mask : NULL, err));
     assert_int_equal(tdict_tensor_ndim(padded), 3);
@@ -96,44 +90,34 @@ DEVICE_CASE(ragged_to_padded_fills) {
       found = read_elements(&w, mask);
       for (int64_t k = 0; k < i * longest; k++) assert_int_equal(found[k], k % longest < r.length[k / longest]);
       free(found);
-      tdict_ragged *again = NULL;
-      td_ok(tdict_ragged_from_padded(padded, mask, NULL, &again, err));
+      scoped_ragged again = td_made(ragged, tdict_ragged_from_padded(padded, mask, NULL, &made, err));
       rows_check(&w, &r, again);
-      tdict_ragged_release(again);
     }
     assert_true(tdict_device_equal(tdict_tensor_device(padded), w.device));
-    tdict_tensor_release(padded);
-    tdict_tensor_release(mask);
-    tdict_ragged_release(leaf);
-    rows_free(&r);
   }
-  close_world(&w);
 }
 
 GPU_CASE(ragged_to_padded_takes_a_memory) {
-  world w = open_world();
-  rows r = rows_of(2, COUNTS(1, 4, 0));
-  tdict_ragged *leaf = rows_make(&r, TDICT_I64, w.memory);
+  scoped_world w = open_world();
+  scoped_rows r = rows_of(2, COUNTS(1, 4, 0));
+  scoped_ragged leaf = rows_make(&r, TDICT_I64, w.memory);
   tdict_tensor *padded = NULL, *mask = NULL;
   td_ok(tdict_ragged_to_padded(leaf, 3.5, w.pinned, &padded, &mask, err));
   assert_true(tdict_tensor_is_pinned(padded) && tdict_tensor_is_pinned(mask));
   float *wanted = pad(&r, 4, 3.5f);
   assert_memory_equal(tdict_tensor_const_data(padded), wanted, tdict_tensor_bytes(padded));
   free(wanted);
-  tdict_tensor_release(padded);
-  tdict_tensor_release(mask);
+  td_release(padded, mask);
   padded = mask = NULL;
   td_fails(TDICT_ENOTSUP, "equal bytes", tdict_ragged_to_padded(leaf, 3.5, NULL, &padded, &mask, err));
   assert_true(!padded && !mask);
-  tdict_ragged_release(leaf);
-  rows_free(&r);
-  close_world(&w);
 }
 
 CASE(ragged_padded_refuses) {
-  rows r = rows_of(2, COUNTS(1, 3));
-  tdict_tensor *padded = padded_of(&r, 3, NULL), *lengths = lengths_of(&r, 3, 0, NULL), *t = NULL, *out = NULL;
-  tdict_ragged *leaf = NULL;
+  scoped_rows r = rows_of(2, COUNTS(1, 3));
+  scoped_tensor padded = padded_of(&r, 3, NULL), lengths = lengths_of(&r, 3, 0, NULL);
+  tdict_tensor *t = NULL, *out = NULL;
+  scoped_ragged leaf = NULL;
   td_fails(TDICT_EINVAL, "padded is NULL", tdict_ragged_from_padded(NULL, lengths, NULL, &leaf, err));
   td_fails(TDICT_EINVAL, "lengths is NULL", tdict_ragged_from_padded(padded, NULL, NULL, &leaf, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_ragged_from_padded(padded, lengths, NULL, NULL, err));
@@ -156,8 +140,7 @@ CASE(ragged_padded_refuses) {
   td_fails(TDICT_EINVAL, "row 1 of the mask is set at 2, but not at 0",
            tdict_ragged_from_padded(padded, t, NULL, &leaf, err));
   tdict_tensor_release(t);
-  tdict_ragged_options o = tdict_ragged_options_default();
-  o.offsets_dtype = TDICT_F32;
+  tdict_ragged_options o = td_with(tdict_ragged_options, offsets_dtype = TDICT_F32);
   td_fails(TDICT_EDTYPE, "offsets_dtype is float32", tdict_ragged_from_padded(padded, lengths, &o, &leaf, err));
   assert_null(leaf);
   td_fails(TDICT_EINVAL, "ragged is NULL", tdict_ragged_to_padded(NULL, 0, NULL, &out, NULL, err));
@@ -165,25 +148,17 @@ CASE(ragged_padded_refuses) {
   td_fails(TDICT_EINVAL, "padded is NULL", tdict_ragged_to_padded(leaf, 0, NULL, NULL, NULL, err));
   td_fails(TDICT_EOVERFLOW, "int64 does not hold 1e+30", tdict_ragged_to_padded(leaf, 1e30, NULL, &out, NULL, err));
   assert_null(out);
-  tdict_ragged_release(leaf);
-  tdict_tensor_release(lengths);
-  tdict_tensor_release(padded);
-  rows_free(&r);
 }
 
 CASE(ragged_padded_survives_enomem) {
-  rows r = rows_of(2, COUNTS(1, 3));
+  scoped_rows r = rows_of(2, COUNTS(1, 3));
   tdict_tensor *padded = padded_of(&r, 3, NULL), *out = NULL, *mask = NULL;
   tdict_ragged *leaf = NULL;
   for (int kind = 0; kind < 4; kind++) {
-    tdict_tensor *lengths = lengths_of(&r, 3, kind, NULL);
+    scoped_tensor lengths = lengths_of(&r, 3, kind, NULL);
     TD_WITHOUT_MEMORY(tdict_ragged_from_padded(padded, lengths, NULL, &leaf, err));
     TD_WITHOUT_MEMORY(tdict_ragged_to_padded(leaf, 0, NULL, &out, &mask, err));
-    tdict_tensor_release(out);
-    tdict_tensor_release(mask);
-    tdict_ragged_release(leaf);
-    tdict_tensor_release(lengths);
+    td_release(out, mask, leaf);
   }
   tdict_tensor_release(padded);
-  rows_free(&r);
 }

@@ -2,7 +2,7 @@
 #include "rows.h"
 
 CASE(ragged_set_and_get) {
-  world w = open_world();
+  scoped_world w = open_world();
   rows r = rows_random(4, 2), other = rows_random(3, 1);
   tdict_tree *td = TREE(4), *plain = help_tree(0, NULL);
   tdict_ragged *leaf = rows_put(td, "n.x", &r, NULL), *wrong = rows_make(&other, TDICT_I64, NULL), *got = NULL;
@@ -35,15 +35,13 @@ CASE(ragged_set_and_get) {
   tdict_lock(td);
   td_fails(TDICT_ELOCKED, "locked", tdict_set_ragged(td, "n.x", leaf, err));
   TD_WITHOUT_MEMORY(tdict_set_ragged(plain, "c", wrong, err));
-  tdict_ragged_release(wrong);
-  tdict_release(plain);
+  td_release(wrong, plain);
   rows_check_and_release(&w, &r, td);
   rows_free(&other);
-  close_world(&w);
 }
 
 DEVICE_CASE(ragged_index_takes_rows_and_ranges) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int n = 0; n < 40; n++) {
     rows r = rows_random(1 + n % 7, 1 + n % 3);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *out = NULL;
@@ -66,11 +64,10 @@ DEVICE_CASE(ragged_index_takes_rows_and_ranges) {
     tdict_release(out);
     rows_check_and_release(&w, &r, td);
   }
-  close_world(&w);
 }
 
 DEVICE_CASE(ragged_index_lists_copy) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int n = 0; n < 40; n++) {
     rows r = rows_random(1 + n % 7, 1 + n % 3);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *out = NULL;
@@ -108,7 +105,6 @@ DEVICE_CASE(ragged_index_lists_copy) {
     tdict_tensor_release(mask_tensor);
     rows_check_and_release(&w, &r, td);
   }
-  close_world(&w);
 }
 
 CASE(ragged_shapes_refuse) {
@@ -135,7 +131,7 @@ CASE(ragged_shapes_refuse) {
 }
 
 DEVICE_CASE(ragged_split_and_unbind) {
-  world w = open_world();
+  scoped_world w = open_world();
   rows r = rows_random(7, 2);
   tdict_tree *td = rows_tree(&r, MEMORY(w)), *parts[8] = {NULL};
   size_t count = 8;
@@ -153,11 +149,10 @@ DEVICE_CASE(ragged_split_and_unbind) {
     rows_check_and_release(&w, &part, parts[i]);
   }
   rows_check_and_release(&w, &r, td);
-  close_world(&w);
 }
 
 DEVICE_CASE(ragged_cat_joins_rows) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int n = 0; n < 10; n++) {
     rows r[3], sum = {.width = 2};
     tdict_tree *td[3], *out = NULL;
@@ -173,11 +168,10 @@ DEVICE_CASE(ragged_cat_joins_rows) {
     rows_check_and_release(&w, &sum, out);
     for (int i = 0; i < 3; i++) rows_check_and_release(&w, &r[i], td[i]);
   }
-  close_world(&w);
 }
 
 CASE(ragged_cat_refuses) {
-  world w = open_world();
+  scoped_world w = open_world();
   rows r = rows_random(3, 2), wide = rows_random(3, 3);
   tdict_tree *a = rows_tree(&r, NULL), *b = rows_tree(&wide, NULL), *out = NULL;
   const tdict_tree *both[] = {a, b}, *same[] = {a, a};
@@ -187,24 +181,21 @@ CASE(ragged_cat_refuses) {
   tdict_release(out);
   rows_check_and_release(&w, &wide, b);
   rows_check_and_release(&w, &r, a);
-  close_world(&w);
 }
 
 /* Trees of batch size [] with row i of `r` at "n.x" and a tensor of two numbers at "t". */
 static void make_samples(const rows *r, tdict_memory *memory, tdict_tree **samples) {
   for (int64_t i = 0; i < r->count; i++) {
     samples[i] = help_tree(0, NULL);
-    help_put(samples[i], "n.x", rows_tensor(r, i, memory));
-    tdict_tensor *t = NULL;
-    td_ok(tdict_tensor_zeros(TDICT_I16, COUNTS(2), memory, &t, err));
-    help_put(samples[i], "t", t);
+    td_put(samples[i], "n.x", rows_tensor(r, i, memory));
+    td_put(samples[i], "t", td_made(tensor, tdict_tensor_zeros(TDICT_I16, COUNTS(2), memory, &made, err)));
   }
 }
 
 DEVICE_CASE(ragged_stack_makes_leaves) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int n = 0; n < 6; n++) {
-    rows r = rows_random(5, 2);
+    scoped_rows r = rows_random(5, 2);
     tdict_tree *samples[5], *out = NULL;
     if (n == 5) { /* equal lengths: a tensor */
       rows_free(&r);
@@ -234,9 +225,7 @@ DEVICE_CASE(ragged_stack_makes_leaves) {
       tdict_release(out);
     }
     for (int i = 0; i < 5; i++) tdict_release(samples[i]);
-    rows_free(&r);
   }
-  close_world(&w);
 }
 
 static void end_number(void *self) { free(self); }
@@ -256,12 +245,11 @@ static const tdict_type number_type = {.struct_size = sizeof number_type,
                                        .unflatten = unflatten_number};
 
 CASE(ragged_stack_refuses) {
-  rows r = rows_of(2, COUNTS(1, 3));
+  scoped_rows r = rows_of(2, COUNTS(1, 3));
   tdict_tree *samples[2], *batched = TREE(1), *out = NULL;
   make_samples(&r, NULL, samples);
   const tdict_tree *const *items = (const tdict_tree *const *)samples, *one[] = {batched};
-  tdict_join_options o = tdict_join_options_default();
-  o.ragged = true;
+  tdict_join_options o = td_with(tdict_join_options, ragged = true);
   td_fails(TDICT_EINVAL, "1 batch dimensions, wanted 0", tdict_stack(one, 1, &o, NULL, &out, err));
   td_fails(TDICT_EINVAL, "only stack makes ragged leaves", tdict_cat(one, 1, &o, NULL, &out, err));
   td_fails(TDICT_EINVAL, "only stack makes ragged leaves", tdict_cat_into(batched, one, 1, &o, NULL, err));
@@ -283,7 +271,6 @@ CASE(ragged_stack_refuses) {
   tdict_tensor_release(t);
   for (int i = 0; i < 2; i++) tdict_release(samples[i]);
   tdict_release(batched);
-  rows_free(&r);
 }
 
 static tdict_status note_leaf(void *user, const tdict_leaves *at, tdict_error *err) {
@@ -309,7 +296,7 @@ static bool drop_values(void *user, const tdict_leaves *at) {
 }
 
 CASE(ragged_visits_see_values) {
-  world w = open_world();
+  scoped_world w = open_world();
   rows r = rows_of(2, COUNTS(3, 0, 2));
   tdict_tree *td = rows_tree(&r, NULL), *out = NULL;
   const tdict_tree *trees[] = {td};
@@ -340,13 +327,12 @@ CASE(ragged_visits_see_values) {
   tdict_release(out);
   rows_free(&r);
   tdict_release(td);
-  close_world(&w);
 }
 
 DEVICE_CASE(ragged_clone_and_compare) {
-  world w = open_world();
-  rows r = rows_of(2, COUNTS(3, 0, 2)), other = rows_of(2, COUNTS(3, 1, 1));
-  tdict_tree *td = rows_tree(&r, MEMORY(w)), *shallow = NULL, *deep = NULL, *changed = TREE(3), *host = NULL;
+  scoped_world w = open_world();
+  scoped_rows r = rows_of(2, COUNTS(3, 0, 2)), other = rows_of(2, COUNTS(3, 1, 1));
+  scoped_tree td = rows_tree(&r, MEMORY(w)), shallow = NULL, deep = NULL, changed = TREE(3), host = NULL;
   td_ok(tdict_clone(td, &shallow, err));
   assert_ptr_equal(rows_get(shallow, "n.x"), rows_get(td, "n.x"));
   td_ok(tdict_clone_deep(td, TD_IN(MEMORY(w)), &deep, err));
@@ -371,20 +357,11 @@ DEVICE_CASE(ragged_clone_and_compare) {
     rows_check_and_release(&w, &r, again);
     TD_WITHOUT_MEMORY(tdict_get_difference(td, host, NULL, &found, err));
   }
-  tdict_release(host);
-  tdict_release(changed);
-  tdict_release(deep);
-  tdict_release(shallow);
-  tdict_release(td);
-  rows_free(&other);
-  rows_free(&r);
-  close_world(&w);
 }
 
 CASE(ragged_values_are_converted) {
-  rows r = rows_of(2, COUNTS(3, 0, 2, 1));
-  tdict_tree *td = rows_tree(&r, NULL), *out = NULL;
-  td_ok(tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err));
+  scoped_rows r = rows_of(2, COUNTS(3, 0, 2, 1));
+  scoped_tree td = rows_tree(&r, NULL), out = td_made(tree, tdict_to_dtype(td, TDICT_F64, NULL, NULL, &made, err));
   const tdict_ragged *leaf = rows_get(out, "n.x");
   assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_info(leaf).values), TDICT_F64);
   assert_ptr_equal(tdict_ragged_get_info(leaf).offsets, tdict_ragged_get_info(rows_get(td, "n.x")).offsets);
@@ -399,28 +376,20 @@ CASE(ragged_values_are_converted) {
   td_ok(tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err)); /* nothing changes in the leaf */
   assert_ptr_equal(tdict_ragged_get_info(rows_get(out, "n.x")).values,
                    tdict_ragged_get_info(rows_get(td, "n.x")).values);
-  tdict_release(out);
-  tdict_release(td);
-  rows_free(&r);
 }
 
 CASE(ragged_is_printed) {
-  rows r = rows_of(17, COUNTS(3, 0, 9)), flat = rows_of(1, COUNTS(1));
-  tdict_tree *td = help_tree(0, NULL);
+  scoped_rows r = rows_of(17, COUNTS(3, 0, 9)), flat = rows_of(1, COUNTS(1));
+  scoped_tree td = help_tree(0, NULL);
   char text[600];
   rows_put(td, "x", &r, NULL);
   tdict_tensor *one = TENSOR(1);
-  tdict_ragged *leaf = NULL;
-  td_ok(tdict_ragged_from_rows(&one, 1, NULL, &leaf, err));
+  tdict_ragged *leaf = td_made(ragged, tdict_ragged_from_rows(&one, 1, NULL, &made, err));
   td_ok(tdict_set_ragged(td, "y", leaf, err));
-  tdict_ragged_release(leaf);
-  tdict_tensor_release(one);
+  td_release(leaf, one);
   (void)tdict_format(td, text, sizeof text);
   assert_string_equal(text, "tree batch=[]\n"
                             "  x  ragged float32 [3, *, 17], 12 elements, cpu\n"
                             "  y  ragged float32 [1, *], 1 element, cpu\n"
                             "0 tensors, 2 objects, 852 bytes\n");
-  tdict_release(td);
-  rows_free(&flat);
-  rows_free(&r);
 }

@@ -11,7 +11,7 @@ static void replace_row(rows *r, int64_t i, const rows *from, int64_t k) {
 }
 
 DEVICE_CASE(ragged_rows_are_written) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int n = 0; n < 30; n++) {
     rows r = rows_random(2 + n % 6, 2), fresh = rows_of(2, (int)r.count, r.length);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *new_rows = rows_tree(&fresh, MEMORY(w)), *row = NULL, *part = NULL;
@@ -44,17 +44,15 @@ DEVICE_CASE(ragged_rows_are_written) {
     rows_check_at(&w, &fresh, td, "n.x");
     assert_ptr_equal(tdict_ragged_get_info(rows_get(td, "n.x")).values, values);
     (void)count;
-    tdict_release(again);
-    tdict_release(row);
+    td_release(again, row);
     rows_check_and_release(&w, &fresh, td);
     tdict_release(new_rows);
     rows_free(&r);
   }
-  close_world(&w);
 }
 
 CASE(ragged_lists_are_written) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int n = 0; n < 30; n++) {
     rows r = rows_random(6, 2), fresh = {.width = 2};
     int64_t list[8];
@@ -75,26 +73,22 @@ CASE(ragged_lists_are_written) {
     rows_check_and_release(&w, &part, out);
     /* one row is read into a tensor */
     td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(n % 6)), NULL, &out, err));
-    tdict_tree *copy = NULL;
-    td_ok(tdict_clone_deep(out, NULL, &copy, err));
+    tdict_tree *copy = td_made(tree, tdict_clone_deep(out, NULL, &made, err));
     td_ok(tdict_fill(copy, NULL, 0, NULL, err));
     td_ok(tdict_index_into(NULL, copy, td, TDICT_INDEX(TDICT_AT(n % 6)), NULL, err));
     rows_check_row(&w, &r, n % 6, help_get(copy, "n.x"));
-    tdict_release(copy);
-    tdict_release(out);
-    tdict_release(value);
+    td_release(copy, out, value);
     rows_free(&fresh);
     rows_check_and_release(&w, &r, td);
   }
-  close_world(&w);
 }
 
 CASE(ragged_one_row_is_repeated) {
-  world w = open_world();
+  scoped_world w = open_world();
   rows r = rows_of(2, COUNTS(3, 3, 2, 3)), fresh = rows_of(2, COUNTS(3));
   tdict_tree *td = TREE(4), *value = help_tree(0, NULL);
   rows_put(td, "n.x", &r, NULL);
-  help_put(value, "n.x", rows_tensor(&fresh, 0, NULL));
+  td_put(value, "n.x", rows_tensor(&fresh, 0, NULL));
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(((const int64_t[]){3, 0, 1}), 3)), value, NULL, err));
   replace_row(&r, 0, &fresh, 0);
   replace_row(&r, 1, &fresh, 0);
@@ -105,12 +99,11 @@ CASE(ragged_one_row_is_repeated) {
   tdict_release(value);
   rows_free(&fresh);
   rows_check_and_release(&w, &r, td);
-  close_world(&w);
 }
 
 /* Rows of three trees are written one after another, also into offsets of another dtype. */
 DEVICE_CASE(ragged_cat_into_writes_rows) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int n = 0; n < 20; n++) {
     rows parts[3], all = {.width = 2};
     tdict_tree *items[3];
@@ -119,7 +112,7 @@ DEVICE_CASE(ragged_cat_into_writes_rows) {
       items[i] = rows_tree(&parts[i], MEMORY(w));
       for (int64_t k = 0; k < parts[i].count; k++) rows_add_copy(&all, &parts[i], k);
     }
-    rows before = rows_of(2, (int)all.count, all.length);
+    scoped_rows before = rows_of(2, (int)all.count, all.length);
     tdict_tree *td = rows_tree(&before, MEMORY(w));
     tdict_tensor *values = tdict_ragged_get_info(rows_get(td, "n.x")).values;
     tdict_lock(td);
@@ -130,13 +123,11 @@ DEVICE_CASE(ragged_cat_into_writes_rows) {
     rows_check_at(&w, &all, td, "n.x");
     for (int i = 0; i < 3; i++) rows_check_and_release(&w, &parts[i], items[i]);
     rows_check_and_release(&w, &all, td);
-    rows_free(&before);
   }
-  close_world(&w);
 }
 
 CASE(ragged_cat_into_refuses) {
-  world w = open_world();
+  scoped_world w = open_world();
   rows a = rows_of(2, COUNTS(3, 1)), b = rows_of(2, COUNTS(2)), r = rows_of(2, COUNTS(3, 1, 2));
   rows other = rows_of(2, COUNTS(3, 1, 4)), wide = rows_of(3, COUNTS(2)), many = rows_of(2, COUNTS(2, 2));
   tdict_tree *first = rows_tree(&a, NULL), *second = rows_tree(&b, NULL), *td = rows_tree(&r, NULL);
@@ -171,11 +162,10 @@ CASE(ragged_cat_into_refuses) {
   rows_free(&b);
   rows_free(&r);
   rows_free(&many);
-  close_world(&w);
 }
 
 CASE(ragged_writes_refuse) {
-  world w = open_world();
+  scoped_world w = open_world();
   rows r = rows_of(2, COUNTS(3, 1, 2)), other = rows_of(2, COUNTS(3, 2, 2)), wide = rows_of(3, COUNTS(3, 1, 2));
   tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&other, NULL), *wider = rows_tree(&wide, NULL), *row = NULL;
   tdict_tree *plain = TREE(3), *empty = TREE(3), *objects = TREE(3);
@@ -194,7 +184,7 @@ CASE(ragged_writes_refuse) {
   td_fails(TDICT_ESHAPE, "has shape", tdict_copy(td, wider, NULL, err));
   assert_string_equal(td_last_error.path, "n.x.values");
   td_fails(TDICT_ENOTSUP, "ragged", tdict_index_set(NULL, td, TDICT_INDEX(TDICT_NEW_AXIS), row, NULL, err));
-  help_put(plain, "n.x", TENSOR(3, 2));
+  td_put(plain, "n.x", TENSOR(3, 2));
   td_fails(TDICT_ETYPE, "an object of type ragged",
            tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), plain, NULL, err));
   td_fails(TDICT_ETYPE, "an object of type ragged", tdict_update_in_place(td, plain, NULL, 0, err));
@@ -209,9 +199,8 @@ CASE(ragged_writes_refuse) {
   td_fails(TDICT_ESHAPE, "2 rows are selected, but the other leaf has 3",
            tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(two, 2)), row, NULL, err));
   tdict_ragged_release(leaf);
-  tdict_tensor *scalar = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &scalar, err));
-  help_put(row, "n.x", scalar);
+  tdict_tensor *scalar = td_made(tensor, tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &made, err));
+  td_put(row, "n.x", scalar);
   td_fails(TDICT_ESHAPE, "a row is a scalar", tdict_write_rows(td, 0, row, err));
   for (int64_t i = 0; i < 3; i++) assert_int_equal(((const int64_t *)tdict_const_data(td, "t"))[i], i);
   tdict_release(row);
@@ -222,12 +211,11 @@ CASE(ragged_writes_refuse) {
   rows_check_and_release(&w, &wide, wider);
   rows_free(&other);
   rows_check_and_release(&w, &r, td);
-  close_world(&w);
 }
 
 /* A child that was changed through its handle no longer has the rows of its parent. */
 CASE(ragged_changed_child_is_refused) {
-  world w = open_world();
+  scoped_world w = open_world();
   rows r = rows_of(1, COUNTS(2, 1)), other = rows_of(1, COUNTS(1, 1, 1));
   tdict_tree *td = rows_tree(&r, NULL), *out = NULL, *row = NULL;
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
@@ -238,15 +226,13 @@ CASE(ragged_changed_child_is_refused) {
   td_fails(TDICT_ESHAPE, "the object has [3]", tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
   td_fails(TDICT_ESHAPE, "the object has [3]", tdict_write_rows(td, 1, row, err));
   assert_string_equal(td_last_error.path, "n.x");
-  tdict_release(row);
-  tdict_release(td);
+  td_release(row, td);
   rows_free(&r);
   rows_free(&other);
-  close_world(&w);
 }
 
 CASE(ragged_operations_survive_enomem) {
-  world w = open_world();
+  scoped_world w = open_world();
   rows r = rows_of(2, COUNTS(3, 0, 2, 1)), fresh = rows_of(2, COUNTS(3, 0, 2, 1));
   tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&fresh, NULL), *out = NULL;
   const int64_t list[] = {3, 0};
@@ -268,12 +254,10 @@ CASE(ragged_operations_survive_enomem) {
   }
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), NULL, &out, err));
   TD_WITHOUT_MEMORY(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), out, NULL, err));
-  tdict_release(out);
-  tdict_release(value);
+  td_release(out, value);
   rows_free(&r);
   rows_free(&fresh);
   tdict_release(td);
-  close_world(&w);
 }
 
 static int no_batch(const void *self, const int64_t **sizes) {
@@ -286,9 +270,7 @@ static const tdict_builtin fixed_type = {.type = {.struct_size = sizeof fixed_ty
 
 /* Objects of a built-in type that cannot be written, and have no tensors. */
 CASE(builtin_without_pair_is_not_written) {
-  tdict_tree *td = TREE(2), *value = TREE(2), *row = NULL;
-  help_put(td, "a", TENSOR(2));
-  help_put(value, "a", TENSOR(2));
+  scoped_tree td = td_tree("[2] a:f32[2]"), value = td_tree("[2] a:f32[2]"), row = NULL;
   td_ok(tdict_set_object(td, "n.x", &fixed_type.type, malloc(1), err));
   td_ok(tdict_set_object(value, "n.x", &fixed_type.type, malloc(1), err));
   td_ok(tdict_index_get(NULL, value, TDICT_INDEX(TDICT_AT(1)), NULL, &row, err));
@@ -306,7 +288,4 @@ CASE(builtin_without_pair_is_not_written) {
   assert_memory_equal(&before, (const float *)tdict_const_data(td, "a") + 1, sizeof before);
   td_ok(tdict_fill(td, NULL, 3, NULL, err)); /* skips the object */
   assert_true(((const float *)tdict_const_data(td, "a"))[1] == 3);
-  tdict_release(row);
-  tdict_release(value);
-  tdict_release(td);
 }

@@ -1,17 +1,13 @@
 /* Tests leaves without batch dimensions: shared by operations on batch dimensions, otherwise used as a tensor. */
 #include "core/ops/rig.h"
-#include "support/take.h"
 
 static tdict_tensor *unbatched(const tdict_tree *td, const char *path) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_get_unbatched(td, path, &t, err));
-  return t;
+  return td_made(tensor, tdict_get_unbatched(td, path, &made, err));
 }
 
 /* A tree [2, 3] with the tensor "t", and at "n.u" an unbatched float32 [4, 5]. */
 static tdict_tree *make_tree(const rig *r) {
-  tdict_tree *td = TREE(2, 3), *out = NULL;
-  help_put(td, "t", TENSOR(2, 3));
+  tdict_tree *td = td_tree("[2,3] t:f32[2,3]"), *out = NULL;
   tdict_tensor *u = TENSOR(4, 5);
   td_ok(tdict_set_unbatched(td, "n.u", u, err));
   assert_ptr_equal(unbatched(td, "n.u"), u); /* not copied */
@@ -57,8 +53,7 @@ DEVICE_CASE(unbatched_is_shared) {
 
 /* Another tree like `td`, with its own tensors; `changes` one element of the unbatched tensor. */
 static tdict_tree *twin_of(const rig *r, const tdict_tree *td, bool changes) {
-  tdict_tree *host = NULL, *out = NULL;
-  td_ok(tdict_clone_deep(td, NULL, &host, err));
+  tdict_tree *host = td_made(tree, tdict_clone_deep(td, NULL, &made, err)), *out = NULL;
   tdict_tensor *u = NULL;
   td_ok(tdict_tensor_clone(unbatched(td, "n.u"), NULL, &u, err));
   if (changes) ((float *)tdict_tensor_data(u))[19] += 1;
@@ -71,11 +66,11 @@ static tdict_tree *twin_of(const rig *r, const tdict_tree *td, bool changes) {
 }
 
 DEVICE_CASE(unbatched_is_joined_if_equal) {
-  rig r = rig_open();
-  tdict_tree *td = make_tree(&r), *equal = twin_of(&r, td, false), *other = twin_of(&r, td, true), *out = NULL;
+  scoped_rig r = rig_open();
+  scoped_tree td = make_tree(&r), equal = twin_of(&r, td, false), other = twin_of(&r, td, true);
+  tdict_tree *out = NULL;
   const tdict_tree *good[] = {td, equal}, *bad[] = {td, equal, other};
-  tdict_join_options second = tdict_join_options_default();
-  second.dim = 1;
+  tdict_join_options second = td_with(tdict_join_options, dim = 1);
   td_ok(tdict_stack(good, 2, &second, NULL, &out, err));
   assert_ptr_equal(unbatched(out, "n.u"), unbatched(td, "n.u"));
   tdict_release(out);
@@ -87,10 +82,6 @@ DEVICE_CASE(unbatched_is_joined_if_equal) {
   assert_string_equal(td_last_error.path, "n.u");
   td_fails(TDICT_EINVAL, "the tensors of tree 0 and tree 2 differ", tdict_cat(bad, 3, NULL, NULL, &out, err));
   assert_null(out);
-  tdict_release(td);
-  tdict_release(equal);
-  tdict_release(other);
-  rig_close(&r);
 }
 
 /* Strides do not matter; dtype and shape do. */
@@ -101,7 +92,7 @@ CASE(unbatched_is_compared_by_elements) {
   tdict_tree *trees[4];
   tdict_tree *out = NULL;
   for (int i = 0; i < 4; i++) {
-    tdict_tensor *t = NULL;
+    scoped_tensor t = NULL;
     view.data = i == 1 ? down : across;
     view.dtype = i == 2 ? TDICT_I32 : TDICT_F32;
     view.ndim = i == 3 ? 1 : 2;
@@ -110,10 +101,8 @@ CASE(unbatched_is_compared_by_elements) {
     td_ok(tdict_tensor_from_data(&view, NULL, NULL, &t, err));
     trees[i] = TREE(2);
     td_ok(tdict_set_unbatched(trees[i], "u", t, err));
-    tdict_tensor_release(t);
   }
-  td_ok(tdict_stack((const tdict_tree *const[]){trees[0], trees[1]}, 2, NULL, NULL, &out, err));
-  tdict_release(out);
+  tdict_release(td_made(tree, tdict_stack((const tdict_tree *const[]){trees[0], trees[1]}, 2, NULL, NULL, &made, err)));
   td_fails(TDICT_EINVAL, "differ",
            tdict_stack((const tdict_tree *const[]){trees[0], trees[2]}, 2, NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "differ",
@@ -125,8 +114,8 @@ CASE(unbatched_is_compared_by_elements) {
 }
 
 DEVICE_CASE(unbatched_is_copied_and_compared) {
-  rig r = rig_open();
-  tdict_tree *td = make_tree(&r), *deep = NULL, *other = twin_of(&r, td, true);
+  scoped_rig r = rig_open();
+  scoped_tree td = make_tree(&r), deep = NULL, other = twin_of(&r, td, true);
   tdict_difference found;
   td_ok(tdict_clone_deep(td, TD_IN(r.memory), &deep, err));
   assert_false(tdict_tensor_shares_storage(unbatched(deep, "n.u"), unbatched(td, "n.u")));
@@ -143,15 +132,11 @@ DEVICE_CASE(unbatched_is_copied_and_compared) {
   td_ok(tdict_update_in_place(td, deep, (const char *const[]){"n"}, 1, err));
   assert_false(tdict_equal(td, other));
   assert_true(tdict_equal(td, deep));
-  tdict_release(td);
-  tdict_release(deep);
-  tdict_release(other);
-  rig_close(&r);
 }
 
 CASE(unbatched_is_not_written_in_part) {
   rig r = {NULL, NULL};
-  tdict_tree *td = make_tree(&r), *equal = twin_of(&r, td, false), *row = NULL, *dst = TREE(2, 2, 3);
+  scoped_tree td = make_tree(&r), equal = twin_of(&r, td, false), row = NULL, dst = TREE(2, 2, 3);
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
   td_ok(tdict_write_rows(td, 1, row, err)); /* the same tensor */
   tdict_tensor *u = unbatched(td, "n.u");
@@ -166,17 +151,13 @@ CASE(unbatched_is_not_written_in_part) {
   td_ok(tdict_index_get(NULL, equal, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
   td_fails(TDICT_ENOTSUP, "belongs to all elements", tdict_write_rows(td, 1, row, err));
   const tdict_tree *both[] = {td, td};
-  help_put(dst, "t", TENSOR(2, 2, 3));
+  td_put(dst, "t", TENSOR(2, 2, 3));
   td_ok(tdict_set_unbatched(dst, "n.u", u, err));
   td_ok(tdict_stack_into(dst, both, 2, NULL, NULL, err));
   assert_memory_equal((const char *)tdict_const_data(dst, "t") + 24, tdict_const_data(td, "t"), 24);
   both[1] = equal;
   td_fails(TDICT_ENOTSUP, "belongs to all elements", tdict_stack_into(dst, both, 2, NULL, NULL, err));
   assert_string_equal(td_last_error.path, "n.u");
-  tdict_release(dst);
-  tdict_release(row);
-  tdict_release(td);
-  tdict_release(equal);
 }
 
 static tdict_status note_path(void *user, const tdict_leaves *at, tdict_error *err) {
@@ -215,13 +196,13 @@ CASE(unbatched_is_visited) {
 }
 
 CASE(unbatched_refuses) {
-  tdict_tree *td = TREE(2);
+  scoped_tree td = TREE(2);
   tdict_tensor *t = TENSOR(5), *out = NULL;
   const tdict_device cpu = tdict_cpu();
-  help_put(td, "t", TENSOR(2));
+  td_put(td, "t", TENSOR(2));
   td_ok(tdict_set_text(td, "s", "text", err));
   td_ok(tdict_set_device(td, &cpu, err));
-  tdict_tensor *elsewhere = help_tensor_on(tdict_sim(0), 1, (const int64_t[]){0});
+  scoped_tensor elsewhere = help_tensor_on(tdict_sim(0), 1, (const int64_t[]){0});
   char *before = help_snapshot(td);
   td_fails(TDICT_EINVAL, "set_unbatched: tree is NULL", tdict_set_unbatched(NULL, "u", t, err));
   td_fails(TDICT_EINVAL, "set_unbatched: path is NULL", tdict_set_unbatched(td, NULL, t, err));
@@ -243,14 +224,13 @@ CASE(unbatched_refuses) {
   assert_null(out);
   help_unchanged(td, before);
   tdict_tensor_release(t);
-  tdict_tensor_release(elsewhere);
-  tdict_release(td);
 }
 
 CASE(unbatched_survives_enomem) {
   rig r = {NULL, NULL};
-  tdict_tree *td = make_tree(&r), *equal = twin_of(&r, td, false), *out = NULL;
-  tdict_tensor *t = TENSOR(5);
+  scoped_tree td = make_tree(&r), equal = twin_of(&r, td, false);
+  tdict_tree *out = NULL;
+  scoped_tensor t = TENSOR(5);
   const tdict_tree *both[] = {td, equal};
   RIG_WITHOUT_MEMORY(td, tdict_set_unbatched(td, "a.b", t, err));
   RIG_WITHOUT_MEMORY(td, tdict_set_unbatched(equal, "a.b", t, err));
@@ -259,25 +239,22 @@ CASE(unbatched_survives_enomem) {
   RIG_WITHOUT_MEMORY(td, tdict_clone_deep(td, NULL, &out, err));
   tdict_release(out);
   RIG_WITHOUT_MEMORY(td, tdict_copy(td, equal, NULL, err));
-  tdict_tensor_release(t);
-  tdict_release(td);
-  tdict_release(equal);
 }
 
 DEVICE_CASE(unbatched_is_transferred) {
   static const int32_t modes[] = {TDICT_MODE_BLOCKING, TDICT_MODE_NON_BLOCKING, TDICT_MODE_NON_BLOCKING_PIN};
   rig r = {NULL, NULL};
-  tdict_context *context = td_context(NULL);
-  tdict_tree *src = make_tree(&r), *out = NULL, *back = NULL, *dst = NULL;
+  scoped_context context = td_context(NULL);
+  scoped_tree src = make_tree(&r);
+  tdict_tree *out = NULL;
+  scoped_tree back = NULL, dst = NULL;
   for (int i = 0; i < 3; i++) {
-    tdict_transfer_options o = tdict_transfer_options_default();
-    o.mode = modes[i];
+    tdict_transfer_options o = td_with(tdict_transfer_options, mode = modes[i]);
     td_ok(tdict_to_device(context, src, td_device(), &o, &out, err));
     assert_true(tdict_device_equal(tdict_tensor_device(unbatched(out, "n.u")), td_device()));
     td_ok(tdict_to_device(context, out, tdict_cpu(), &o, &back, err));
     assert_true(tdict_equal(back, src));
-    tdict_release(back);
-    tdict_release(out);
+    td_release(back, out);
   }
   if (td_device().type != TDICT_DEVICE_CPU) {
     td_ok(tdict_pin_memory(context, src, NULL, &out, err));
@@ -288,18 +265,13 @@ DEVICE_CASE(unbatched_is_transferred) {
     assert_non_null(strstr(text, "u  unbatched float32 [4, 5] cpu pinned\n"));
     td_ok(tdict_delete(src, "t", err));
     assert_false(tdict_is_pinned(src));
-    help_put(src, "t", TENSOR(2, 3));
+    td_put(src, "t", TENSOR(2, 3));
     tdict_release(out);
   }
   td_ok(tdict_to_device(context, src, td_device(), NULL, &dst, err));
-  tdict_tree *changed = twin_of(&r, src, true);
+  scoped_tree changed = twin_of(&r, src, true);
   td_ok(td_transfer_into(context, dst, changed, NULL, err));
   td_ok(tdict_to_device(context, dst, tdict_cpu(), NULL, &back, err));
   assert_true(tdict_equal(back, changed));
   assert_int_equal(tdict_equal(back, src), td_device().type == TDICT_DEVICE_CPU); /* there, `dst` shares tensors */
-  tdict_release(back);
-  tdict_release(changed);
-  tdict_release(dst);
-  tdict_release(src);
-  tdict_context_destroy(context);
 }

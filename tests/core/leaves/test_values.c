@@ -21,7 +21,7 @@ CASE(values_come_back) {
                                 {.kind = TDICT_VALUE_TEXT, .text = nul, .length = 3},
                                 {.kind = TDICT_VALUE_JSON, .text = "{\"a\": [1, null]}", .length = 16}};
   enum { COUNT = sizeof values / sizeof *values };
-  tdict_tree *td = TREE(COUNT), *single = TREE(COUNT);
+  scoped_tree td = TREE(COUNT), single = TREE(COUNT);
   tdict_value got;
   td_ok(tdict_set_values(td, "n.column", values, COUNT, err));
   for (int i = 0; i < COUNT; i++) {
@@ -40,12 +40,10 @@ CASE(values_come_back) {
   assert_int_equal(tdict_num_keys(single), 1);
   assert_int_equal(tdict_num_objects(td), 1);
   assert_ptr_equal(tdict_object_type(td, "n.column"), tdict_nontensor_type());
-  tdict_release(td);
-  tdict_release(single);
 }
 
 CASE(values_ignore_unused_members) {
-  tdict_tree *td = help_tree_without_batch();
+  scoped_tree td = help_tree_without_batch();
   tdict_value got;
   td_ok(tdict_set_values(
       td, "x", VALUE(.kind = TDICT_VALUE_INTEGER, .integer = 5, .real = 2, .text = (const char *)8, .length = 9),
@@ -55,12 +53,11 @@ CASE(values_ignore_unused_members) {
   td_ok(tdict_set_values(td, "x", VALUE(.kind = TDICT_VALUE_REAL, .integer = 5, .real = 2), TDICT_WHOLE_TREE, err));
   td_ok(tdict_get_value(td, "x", -1, &got, err));
   assert_true(ops_same_value(&got, VALUE(.kind = TDICT_VALUE_REAL, .real = 2)));
-  tdict_release(td);
 }
 
 CASE(texts_come_back) {
   static const char *const texts[] = {"one", NULL, "three", "three", "", "six"};
-  tdict_tree *td = TREE(2, 3);
+  scoped_tree td = TREE(2, 3);
   const char *text = NULL;
   size_t length = 0;
   tdict_value value;
@@ -81,12 +78,11 @@ CASE(texts_come_back) {
   td_ok(tdict_set_values(td, "j", TEXT(JSON, " [1]", 4), TDICT_WHOLE_TREE, err));
   td_ok(tdict_get_text(td, "j", -1, &text, &length, err));
   assert_string_equal(text, " [1]");
-  tdict_release(td);
 }
 
 /* One value in a tree without batch dimensions; none in a tree without elements. */
 CASE(values_of_special_trees) {
-  tdict_tree *none = help_tree_without_batch(), *empty = TREE(3, 0);
+  scoped_tree none = help_tree_without_batch(), empty = TREE(3, 0);
   const char *text = NULL;
   tdict_value value;
   td_ok(tdict_set_texts(none, "s", (const char *const[]){"only"}, 1, err));
@@ -101,13 +97,10 @@ CASE(values_of_special_trees) {
   td_fails(TDICT_EINVAL, "element 1 does not exist", tdict_get_value(none, "s", 1, &value, err));
   td_fails(TDICT_EINVAL, "element -2 does not exist", tdict_get_value(none, "s", -2, &value, err));
   td_ok(tdict_get_text(empty, "w", -1, &text, NULL, err));
-  tdict_release(none);
-  tdict_release(empty);
 }
 
 CASE(set_values_refuses) {
-  tdict_tree *td = TREE(2);
-  help_put(td, "t", TENSOR(2));
+  scoped_tree td = td_tree("[2] t:f32[2]");
   td_ok(tdict_set_text(td, "s", "before", err));
   char *before = help_snapshot(td);
   const tdict_value good = {.kind = TDICT_VALUE_NULL};
@@ -160,15 +153,14 @@ CASE(set_values_refuses) {
   td_ok(tdict_set_text(td, "w", "whole", err));
   tdict_value value;
   td_ok(tdict_get_value(td, "w", INT64_MAX, &value, err));
-  tdict_release(td);
 }
 
 CASE(get_values_refuses) {
-  tdict_tree *td = TREE(2);
+  scoped_tree td = TREE(2);
   const char *text = "untouched";
   size_t length = 77;
   tdict_value value = {.kind = 99};
-  help_put(td, "t", TENSOR(2));
+  td_put(td, "t", TENSOR(2));
   td_ok(tdict_set_texts(td, "s", (const char *const[]){"a", NULL}, 2, err));
   td_ok(tdict_set_values(td, "i", VALUE(.kind = TDICT_VALUE_INTEGER, .integer = 3), TDICT_WHOLE_TREE, err));
   td_fails(TDICT_EINVAL, "get_value: tree is NULL", tdict_get_value(NULL, "s", -1, &value, err));
@@ -201,11 +193,10 @@ CASE(get_values_refuses) {
   td_fails(TDICT_EINVAL, "values is NULL", tdict_nontensor_get(NULL, 0, &value, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_nontensor_get(object, 0, NULL, err));
   assert_int_equal(tdict_nontensor_shape(object, NULL), 1);
-  tdict_release(td);
 }
 
 CASE(values_survive_enomem) {
-  tdict_tree *td = TREE(2);
+  scoped_tree td = TREE(2);
   const char *const two[] = {"a", "b"};
   td_ok(tdict_set_text(td, "old", "before", err));
   RIG_WITHOUT_MEMORY(td, tdict_set_texts(td, "n.m.s", two, 2, err));
@@ -216,13 +207,12 @@ CASE(values_survive_enomem) {
   const char *text = NULL;
   td_ok(tdict_get_text(td, "old", -1, &text, NULL, err));
   assert_string_equal(text, "after");
-  tdict_release(td);
 }
 
 /* A million texts are one allocation for the object, and few others. */
 CASE(texts_are_packed) {
   enum { COUNT = 1000000 };
-  tdict_tree *td = TREE(COUNT);
+  scoped_tree td = TREE(COUNT);
   const char **texts = malloc(COUNT * sizeof *texts);
   char(*names)[12] = malloc(COUNT * sizeof *names);
   size_t bytes = 0;
@@ -241,5 +231,4 @@ CASE(texts_are_packed) {
   assert_string_equal(text, "row 765432");
   free(names);
   free(texts);
-  tdict_release(td);
 }

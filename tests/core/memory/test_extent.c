@@ -2,7 +2,6 @@
 #include "core/memory/extent.h"
 
 #include "core/memory/storage.h"
-#include "support/fail_alloc.h"
 #include "support/test.h"
 
 enum { BYTES = 240 };
@@ -111,8 +110,7 @@ static bool is_lost(tdict_storage *s, size_t begin, size_t end) {
 CASE(storage_without_memory_for_its_list_is_lost) {
   const tdict_extent a = tdict_extent_all(0, 10), b = tdict_extent_all(20, 30), all = tdict_extent_all(0, 100);
   for (int fails = 0; fails < 4; fails++) {
-    tdict_storage *s = NULL;
-    td_ok(tdict_storage_create(NULL, 100, false, &s, err));
+    scoped_storage s = td_made(storage, tdict_storage_create(NULL, 100, false, &made, err));
     assert_false(tdict_storage_has_lost(s));
     td_fail_alloc(fails, true);
     tdict_storage_lose(s, &a);
@@ -134,6 +132,5 @@ CASE(storage_without_memory_for_its_list_is_lost) {
     assert_true(is_lost(s, 20, 30));
     tdict_storage_regain(s, &all);
     assert_false(is_lost(s, 0, 100));
-    tdict_storage_release(s);
   }
 }

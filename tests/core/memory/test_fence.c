@@ -1,6 +1,5 @@
 /* Sets of fences. */
 #include "core/memory/fakes.h"
-#include "support/fail_alloc.h"
 
 enum { COUNT = 100 };
 

@@ -13,19 +13,18 @@ CASE(memory_counts_ask_the_memory_or_are_zero) {
 }
 
 GPU_CASE(memory_devices) {
-  tdict_context *c = td_context(NULL);
+  scoped_context c = td_context(NULL);
   assert_true(tdict_device_equal(tdict_memory_device(NULL), tdict_cpu()));
   assert_true(tdict_device_equal(tdict_memory_device(tdict_pinned_memory(c)), tdict_cpu()));
   assert_true(tdict_device_equal(tdict_memory_device(tdict_device_memory(c, tdict_cpu())), tdict_cpu()));
   assert_true(tdict_device_equal(tdict_memory_device(tdict_device_memory(c, td_device())), td_device()));
   tdict_device absent = {td_device().type, 63};
   assert_true(tdict_device_equal(tdict_memory_device(tdict_device_memory(c, absent)), absent));
-  tdict_context_destroy(c);
 }
 
 /* Live, cached, peak and the numbers of allocations, seen through a tensor's life. */
 GPU_CASE(pinned_pool_counts) {
-  tdict_context *c = td_context(NULL);
+  scoped_context c = td_context(NULL);
   tdict_memory *memory = tdict_pinned_memory(c);
   tdict_memory_counts n;
   tdict_tensor *a = NULL, *b = NULL;
@@ -52,13 +51,11 @@ GPU_CASE(pinned_pool_counts) {
   assert_int_equal(n.cached_bytes, 0);
   assert_int_equal(n.num_allocations, 3);
   assert_int_equal(n.num_reused, 1);
-  tdict_tensor_release(a);
-  tdict_tensor_release(b);
+  td_release(a, b);
   tdict_context_trim(c, tdict_cpu(), 0);
   tdict_memory_get_counts(memory, &n);
   assert_int_equal(n.live_bytes + n.cached_bytes, 0);
   assert_int_equal(n.peak_bytes, 8192 + (3 << 20));
   tdict_memory_get_counts(NULL, &n);
   assert_int_equal(n.live_bytes + n.cached_bytes + n.peak_bytes, 0);
-  tdict_context_destroy(c);
 }

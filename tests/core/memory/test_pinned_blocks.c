@@ -2,9 +2,6 @@
  * together. */
 #include "core/memory/pinned_blocks.h"
 
-#include <stdint.h>
-
-#include "support/fail_alloc.h"
 #include "support/test.h"
 
 enum { PAGE = 4096 };

@@ -43,7 +43,7 @@ CASE(pinned_pages_large_blocks_are_registered) {
   for (int threads = 0; threads < 3; threads += 2)
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
       fake_pinner fake;
-      tdict_pool *pool = NULL;
+      scoped_pool pool = NULL;
       tdict_pinned_pages pages = {0};
       if (threads) td_ok(tdict_pool_create(threads, &pool, err));
       tdict_pinner pinner = fake_pinner_init(&fake, pool);
@@ -60,7 +60,6 @@ CASE(pinned_pages_large_blocks_are_registered) {
       assert_false(is_mapped(pages.data));
       assert_false(is_mapped((char *)pages.data + pages.bytes - PAGE));
       assert_int_equal(atomic_load(&fake.allocates) + atomic_load(&fake.frees), 0);
-      tdict_pool_destroy(pool);
     }
 }
 
@@ -139,7 +138,7 @@ static tdict_pinner noting_pinner(fake_pinner *fake, tdict_pool *pool, size_t pi
 static void check_registered(size_t bytes, size_t piece, int wanted) {
   for (int threads = 0; threads < 5; threads += 4) {
     fake_pinner fake;
-    tdict_pool *pool = NULL;
+    scoped_pool pool = NULL;
     tdict_pinned_pages pages;
     if (threads) td_ok(tdict_pool_create(threads, &pool, err));
     tdict_pinner pinner = noting_pinner(&fake, pool, piece);
@@ -156,7 +155,6 @@ static void check_registered(size_t bytes, size_t piece, int wanted) {
     tdict_pinned_pages_put(&pinner, &pages);
     assert_int_equal(atomic_load(&fake.unregisters), wanted);
     assert_int_equal(atomic_load(&fake.registered_bytes), 0);
-    tdict_pool_destroy(pool);
   }
 }
 

@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include "core/memory/pools.h"
-#include "support/fail_alloc.h"
 #include "tdict/context.h"
 
 enum { MIB = 1 << 20 };
@@ -229,8 +228,7 @@ CASE(pinned_pool_release_waits_for_fences) {
 
 CASE(pinned_pool_lives_as_long_as_its_storages) {
   tdict_memory *memory = open_pool(0);
-  tdict_storage *s = NULL;
-  td_ok(tdict_storage_create(memory, HUGE_PAGE, true, &s, err));
+  tdict_storage *s = td_made(storage, tdict_storage_create(memory, HUGE_PAGE, true, &made, err));
   assert_int_equal(s->flags, TDICT_STORAGE_PINNED);
   tdict_pinned_pool_forget_threads(memory);
   memory->ops->release(memory);
@@ -332,17 +330,14 @@ CASE(pinned_pool_trim_gives_the_oldest_back_first) {
 
 CASE(pinned_pool_reports_how_pages_were_obtained) {
   tdict_memory *memory = open_pool(0), *plain = NULL;
-  tdict_storage *small = NULL, *large = NULL, *other = NULL;
-  td_ok(tdict_storage_create(memory, PAGE, false, &small, err));
-  td_ok(tdict_storage_create(memory, HUGE_PAGE, false, &large, err));
+  tdict_storage *small = td_made(storage, tdict_storage_create(memory, PAGE, false, &made, err));
+  tdict_storage *large = td_made(storage, tdict_storage_create(memory, HUGE_PAGE, false, &made, err)), *other = NULL;
   td_ok(tdict_storage_create(NULL, PAGE, false, &other, err));
   assert_int_equal(tdict_pinned_pool_way(memory, small), TDICT_PINNED_DRIVER);
   assert_int_equal(tdict_pinned_pool_way(memory, large), TDICT_PINNED_REGISTERED);
   assert_int_equal(tdict_pinned_pool_way(memory, other), 0);
   assert_int_equal(tdict_pinned_pool_way(plain, other), 0);
-  tdict_storage_release(small);
-  tdict_storage_release(large);
-  tdict_storage_release(other);
+  td_release(small, large, other);
   close_pool(memory);
 }
 
@@ -449,11 +444,9 @@ CASE(pinned_pool_logs_each_fallback_once) {
 
 /* As a program meets it: tensors and trees over the limit are refused, and the pool works on. */
 GPU_CASE(pinned_pool_limit) {
-  tdict_context_options o = tdict_context_options_default();
-  o.pinned_bytes = (size_t)MIB;
-  tdict_context *c = td_context(&o);
+  scoped_context c = td_context(td_options(tdict_context_options, pinned_bytes = (size_t)MIB));
   tdict_tensor *half = NULL, *more = NULL;
-  tdict_tree *td = NULL, *pinned = NULL;
+  scoped_tree td = NULL, pinned = NULL;
   int64_t shape[1] = {MIB / 2}, large[1] = {MIB / 2 + 1};
   td_ok(tdict_tensor_empty(TDICT_U8, 1, shape, tdict_pinned_memory(c), &half, err));
   td_fails(TDICT_ENOMEM, "pinned_bytes", tdict_tensor_empty(TDICT_U8, 1, large, tdict_pinned_memory(c), &more, err));
@@ -469,7 +462,4 @@ GPU_CASE(pinned_pool_limit) {
   assert_memory_equal(tdict_const_data(pinned, "more"), tdict_tensor_const_data(more), (size_t)large[0]);
   assert_true(counts_of(tdict_pinned_memory(c)).peak_bytes <= MIB);
   tdict_tensor_release(more);
-  tdict_release(td);
-  tdict_release(pinned);
-  tdict_context_destroy(c);
 }

@@ -118,8 +118,7 @@ static trees make_trees(void) {
   const int64_t rows = 4;
   td_ok(tdict_create(1, &rows, &t.td, err));
   td_ok(tdict_tensor_arange(TDICT_I32, 1, 1, rows, &x, err));
-  td_ok(tdict_set(t.td, "x", x, err));
-  tdict_tensor_release(x);
+  td_put(t.td, "x", x);
   td_ok(tdict_clone_deep(t.td, NULL, &t.other, err));
   td_ok(tdict_fill(t.other, NULL, 0, NULL, err));
   const tdict_tree *const both[] = {t.other, t.other};
@@ -127,12 +126,7 @@ static trees make_trees(void) {
   td_ok(tdict_cat(both, 2, NULL, NULL, &t.joined, err));
   return t;
 }
-static void release_trees(trees *t) {
-  tdict_release(t->td);
-  tdict_release(t->other);
-  tdict_release(t->stacked);
-  tdict_release(t->joined);
-}
+static void release_trees(trees *t) { td_release(t->td, t->other, t->stacked, t->joined); }
 static bool is_zero(const tdict_tree *td) {
   const int32_t *x = tdict_const_data(td, "x");
   int64_t count = tdict_tensor_numel(tensor_of(td)), nonzero = 0;
@@ -143,10 +137,8 @@ static bool is_zero(const tdict_tree *td) {
 /* Runs with one option that the call does not use: the message names the option, and nothing is written. */
 CASE(run_names_unused_options) {
   static const char *const names[] = {"num_threads", "stream", "memory"};
-  tdict_context_options options = tdict_context_options_default();
-  tdict_context *context = NULL;
-  options.device = tdict_sim(0);
-  td_ok(tdict_context_create(&options, &context, err));
+  scoped_context context = NULL;
+  td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_sim(0)), &context, err));
   tdict_run runs[] = {tdict_run_default(), tdict_run_default(), tdict_run_default()};
   runs[0].num_threads = 0;
   td_ok(tdict_stream_create(context, tdict_sim(0), &runs[1].stream, err));
@@ -178,23 +170,18 @@ CASE(run_names_unused_options) {
     }
   release_trees(&t);
   tdict_stream_destroy(context, runs[1].stream);
-  tdict_context_destroy(context);
 }
 
 CASE(run_checks_threads) {
   static const int ways[] = {GET, INTO, SET, VISIT, APPLY};
-  tdict_context_options options = tdict_context_options_default();
-  tdict_context *context = NULL;
-  options.device = tdict_cpu();
-  options.num_threads = 3;
-  td_ok(tdict_context_create(&options, &context, err));
+  scoped_context context = NULL;
+  td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu(), num_threads = 3), &context, err));
   trees t = make_trees();
   for (size_t w = 0; w < sizeof ways / sizeof *ways; w++)
     for (int count = -3; count < 6; count++) {
       void *out = NULL;
       char message[100];
-      tdict_run run = tdict_run_default();
-      run.num_threads = count;
+      tdict_run run = td_with(tdict_run, num_threads = count);
       snprintf(message, sizeof message, "%s: num_threads is %d, wanted -1 to 3, the threads of the context's pool",
                calls[ways[w]].name, count);
       if (count < -1 || count > 3)
@@ -211,5 +198,4 @@ CASE(run_checks_threads) {
       tdict_release(out);
     }
   release_trees(&t);
-  tdict_context_destroy(context);
 }

@@ -4,8 +4,6 @@
 #include <sys/wait.h>
 
 #include "core/memory/fakes.h"
-#include "support/fail_alloc.h"
-#include "support/sanitized.h"
 
 static bool all_bytes(const void *p, size_t bytes, unsigned char value) {
   const unsigned char *c = p;
@@ -19,15 +17,13 @@ CASE(storage_plain_is_aligned_and_zeroed) {
       1, 63, 64, 65, 4096, 65535, 65536, 100003, (4 << 20) + 1, 9000001, (size_t)32 << 20, 40000003};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
     for (int again = 0; again < 3; again++) { /* malloc gives dirty bytes the second time */
-      tdict_storage *s = NULL;
-      td_ok(tdict_storage_create(NULL, sizes[i], true, &s, err));
+      scoped_storage s = td_made(storage, tdict_storage_create(NULL, sizes[i], true, &made, err));
       assert_int_equal((uintptr_t)s->data % 256, 0);
       assert_int_equal(s->bytes, sizes[i]);
       assert_true(tdict_device_equal(s->device, tdict_cpu()));
       assert_int_equal(s->flags, 0);
       assert_true(all_bytes(s->data, sizes[i], 0));
       memset(s->data, 0xA5, sizes[i]);
-      tdict_storage_release(s);
     }
   tdict_storage_release(NULL);
 }
@@ -41,7 +37,7 @@ CASE(storage_plain_pages_are_reused) {
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     struct rusage before, after;
     for (int again = 0; again < 4; again++) { /* the second time malloc no longer maps a block of that size apart */
-      tdict_storage *s = NULL;
+      scoped_storage s = NULL;
       void *small = malloc(300); /* something comes to lie behind the block */
       assert_int_equal(getrusage(RUSAGE_SELF, &before), 0);
       td_ok(tdict_storage_create(NULL, sizes[i], false, &s, err));
@@ -49,17 +45,14 @@ CASE(storage_plain_pages_are_reused) {
       assert_int_equal(getrusage(RUSAGE_SELF, &after), 0);
       if (again == 3) assert_in_range(after.ru_minflt - before.ru_minflt, 0, 8);
       free(small);
-      tdict_storage_release(s);
     }
   }
 }
 
 CASE(storage_may_be_empty) {
-  tdict_storage *s = NULL;
-  td_ok(tdict_storage_create(NULL, 0, true, &s, err));
+  scoped_storage s = td_made(storage, tdict_storage_create(NULL, 0, true, &made, err));
   assert_int_equal(s->bytes, 0);
   assert_null(s->data);
-  tdict_storage_release(s);
 }
 
 CASE(storage_create_survives_enomem) {
@@ -101,7 +94,7 @@ CASE(storage_gives_its_block_back_once) {
 
 CASE(storage_zeroes_by_the_memory_that_can) {
   fake_memory memory;
-  tdict_storage *s = NULL;
+  scoped_storage s = NULL;
   fake_memory_init(&memory, true);
   td_ok(tdict_storage_create(&memory.memory, 500, true, &s, err));
   assert_ptr_equal(memory.filled, s->data);
@@ -113,7 +106,6 @@ CASE(storage_zeroes_by_the_memory_that_can) {
   td_ok(tdict_storage_create(&memory.memory, 500, true, &s, err));
   assert_true(all_bytes(s->data, 500, 0));
   assert_int_equal(((unsigned char *)s->data)[500], 0xA5);
-  tdict_storage_release(s);
 }
 
 CASE(storage_create_fails_with_its_memory) {
@@ -134,12 +126,11 @@ CASE(storage_create_fails_with_its_memory) {
 
 CASE(storage_of_pinned_memory_says_so) {
   fake_memory memory;
-  tdict_storage *s = NULL;
+  scoped_storage s = NULL;
   fake_memory_init(&memory, false);
   memory.memory.pinned = true;
   td_ok(tdict_storage_create(&memory.memory, 10, false, &s, err));
   assert_int_equal(s->flags, TDICT_STORAGE_PINNED);
-  tdict_storage_release(s);
 }
 
 static void count_release(void *user) { ++*(int *)user; }
@@ -200,7 +191,7 @@ static bool stands_in_the_way(tdict_storage *s, bool to_write, const fake_fence 
 }
 
 CASE(storage_readers_and_writers_conflict) {
-  tdict_storage *s = NULL;
+  scoped_storage s = NULL;
   fake_fence reader, writer;
   fake_fence_init(&reader);
   fake_fence_init(&writer);
@@ -222,13 +213,12 @@ CASE(storage_readers_and_writers_conflict) {
   assert_true(stands_in_the_way(s, true, NULL, NULL));
   assert_true(tdict_storage_is_idle(s));
   assert_int_equal(atomic_load(&reader.refs), 1); /* marks count nothing */
-  tdict_storage_release(s);
 }
 
 CASE(storage_each_before_calls_for_all_marks) {
   enum { COUNT = 5 };
   static const int order[COUNT] = {2, 0, 4, 1, 3};
-  tdict_storage *s = NULL;
+  scoped_storage s = NULL;
   fake_fence fences[COUNT];
   tdict_fence_node nodes[COUNT];
   gathered g;
@@ -252,7 +242,6 @@ CASE(storage_each_before_calls_for_all_marks) {
     tdict_storage_detach(&nodes[order[COUNT - left]]);
   }
   assert_int_equal(gather_all(s, true, &g), 0);
-  tdict_storage_release(s);
 }
 
 typedef struct user_of_bytes {
@@ -270,11 +259,10 @@ static void *use_then_end(void *user) {
 }
 
 CASE(storage_wait_waits_for_conflicting_fences) {
-  tdict_storage *s = NULL;
   user_of_bytes u = {.value = 4711};
   pthread_t thread;
   for (int round = 0; round < 2; round++) { /* a writer, then a reader that a writer waits for */
-    td_ok(tdict_storage_create(NULL, sizeof(int64_t), true, &s, err));
+    scoped_storage s = td_made(storage, tdict_storage_create(NULL, sizeof(int64_t), true, &made, err));
     fake_fence_init(&u.fence);
     u.node = mark(s, &u.fence, round == 0);
     tdict_storage_attach(&u.node);
@@ -287,7 +275,6 @@ CASE(storage_wait_waits_for_conflicting_fences) {
     pthread_join(thread, NULL);
     assert_int_equal(atomic_load(&u.fence.refs), 1);
     assert_true(atomic_load(&u.fence.waits) >= 1);
-    tdict_storage_release(s);
   }
 }
 
@@ -357,14 +344,13 @@ static void *mark_often(void *user) {
   fake_fence fence;
   fake_fence_init(&fence);
   for (int i = 0; i < MARKS; i++) {
-    tdict_storage *s = tdict_storage_retain(m->storage);
+    scoped_storage s = tdict_storage_retain(m->storage);
     tdict_fence_node node = mark(s, &fence, true);
     tdict_storage_attach(&node);
     tdict_fence *other = NULL;
     tdict_storage_each_before(s, false, retain_last, &other);
     other->ops->release(other);
     tdict_storage_detach(&node);
-    tdict_storage_release(s);
   }
   while (atomic_load(&fence.refs) > 1) usleep(100); /* another thread still holds what it found */
   return NULL;

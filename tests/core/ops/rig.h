@@ -4,7 +4,6 @@
 #define TDICT_TESTS_CORE_OPS_RIG_H
 
 #include "core/tree/help.h"
-#include "support/fail_alloc.h"
 #include "support/ops.h"
 
 typedef struct rig {
@@ -23,6 +22,7 @@ static inline void rig_close(rig *r) {
   tdict_context_destroy(r->context);
   m_reset();
 }
+#define scoped_rig TD_SCOPED(rig_close, rig)
 
 /* Makes the model's tree on the device. */
 static inline tdict_tree *rig_tree(const rig *r, const m_tree *t) {
@@ -41,7 +41,7 @@ static inline tdict_status rig_to_host(void *user, const tdict_leaves *at, tdict
 /* Checks that the tree has the keys, shapes and elements of the model; on the host also the same addresses as
  * before. */
 static inline void rig_check(const rig *r, const m_tree *t, const tdict_tree *td) {
-  tdict_tree *host = NULL;
+  scoped_tree host = NULL;
   const tdict_tree *trees[1] = {td};
   m_tree open = *t;
   if (r->memory) {
@@ -53,7 +53,6 @@ static inline void rig_check(const rig *r, const m_tree *t, const tdict_tree *td
   const char *wrong = m_check(&open, host ? host : td);
   m_ignore_places = false;
   if (wrong) fail_msg("%s", wrong);
-  tdict_release(host);
 }
 
 static inline m_array *rig_array(tdict_dtype dtype, const m_tree *t, int extra, const int64_t *shape) {
@@ -128,9 +127,8 @@ static inline void rig_shares(const tdict_tree *a, const tdict_tree *b, bool wan
 }
 
 static inline void rig_check_snapshot(const tdict_tree *td, const char *before) {
-  char *after = help_snapshot(td);
+  scoped_chars after = help_snapshot(td);
   assert_string_equal(before, after);
-  free(after);
 }
 /* As TD_WITHOUT_MEMORY(). A failed call must leave `td` unchanged. */
 #define RIG_WITHOUT_MEMORY(td, call)                               \

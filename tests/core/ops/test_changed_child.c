@@ -4,9 +4,7 @@
 #include "rig.h"
 
 static tdict_tensor *byte_tensor(const rig *r, int ndim, const int64_t *shape) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_U8, ndim, shape, r->memory, &t, err));
-  return t;
+  return td_made(tensor, tdict_tensor_zeros(TDICT_U8, ndim, shape, r->memory, &made, err));
 }
 
 /* Makes a tree [3, 2] with "a" and "n.a", both [3, 2]. The batch size of "n" is changed to [], and "n.y" has one
@@ -14,11 +12,11 @@ static tdict_tensor *byte_tensor(const rig *r, int ndim, const int64_t *shape) {
 static tdict_tree *shrunk(const rig *r) {
   const int64_t shape[] = {3, 2};
   tdict_tree *td = TREE(3, 2), *n = NULL;
-  help_put(td, "a", byte_tensor(r, 2, shape));
-  help_put(td, "n.a", byte_tensor(r, 2, shape));
+  td_put(td, "a", byte_tensor(r, 2, shape));
+  td_put(td, "n.a", byte_tensor(r, 2, shape));
   n = help_get_tree(td, "n");
   td_ok(tdict_set_batch_size(n, 0, NULL, err));
-  help_put(n, "y", byte_tensor(r, 0, NULL));
+  td_put(n, "y", byte_tensor(r, 0, NULL));
   return td;
 }
 
@@ -46,31 +44,29 @@ static const tdict_type tree_type = {
   } while (0)
 
 DEVICE_CASE(changed_child_is_not_indexed) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   const int64_t at[2] = {2, 1};
-  tdict_tree *td = shrunk(&r), *made = NULL, *row = TREE(2), *rows = TREE(1, 2);
+  scoped_tree td = shrunk(&r);
+  tdict_tree *made = NULL;
+  scoped_tree row = TREE(2), rows = TREE(1, 2);
   char *before = help_snapshot(td);
   if (!r.memory) { /* lists need host memory */
     MISMATCH(made, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(at, 2)), NULL, &made, err));
-    help_put(rows, "n.y", byte_tensor(&r, 2, (const int64_t[]){1, 2}));
+    td_put(rows, "n.y", byte_tensor(&r, 2, (const int64_t[]){1, 2}));
     MISMATCH(made, tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(at, 1)), rows, NULL, err));
   }
   MISMATCH(made, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(2)), NULL, &made, err));
   MISMATCH(made, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), NULL, &made, err));
   MISMATCH(made, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_NEW_AXIS), NULL, &made, err));
-  help_put(row, "n.y", byte_tensor(&r, 1, (const int64_t[]){2}));
-  help_put(rows, "n.y", byte_tensor(&r, 2, (const int64_t[]){1, 2}));
+  td_put(row, "n.y", byte_tensor(&r, 1, (const int64_t[]){2}));
+  td_put(rows, "n.y", byte_tensor(&r, 2, (const int64_t[]){1, 2}));
   MISMATCH(made, tdict_write_rows(td, 2, row, err));
   MISMATCH(made, tdict_write_rows(td, 2, rows, err));
   help_unchanged(td, before);
-  tdict_release(td);
-  tdict_release(row);
-  tdict_release(rows);
-  rig_close(&r);
 }
 
 DEVICE_CASE(changed_child_is_not_reshaped) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   tdict_tree *td = shrunk(&r), *made = NULL, *pieces[6] = {NULL};
   size_t count = 6;
   MISMATCH(made, tdict_reshape_view(td, 1, (const int64_t[]){6}, &made, err));
@@ -85,20 +81,19 @@ DEVICE_CASE(changed_child_is_not_reshaped) {
   MISMATCH(pieces[0], tdict_split_every(td, 1, 1, pieces, &count, err));
   MISMATCH(pieces[0], tdict_unbind(td, 1, pieces, &count, err));
   tdict_release(td);
-  rig_close(&r);
 }
 
 /* Any of the trees may have the changed child, and the result may be new or an existing tree. */
 DEVICE_CASE(changed_child_is_not_joined) {
-  rig r = rig_open();
-  tdict_tree *made = NULL, *bad = shrunk(&r), *good = TREE(3, 2), *out = TREE(2, 3, 2), *wide = TREE(3, 4);
-  tdict_join_options along = tdict_join_options_default();
-  along.dim = 1;
+  scoped_rig r = rig_open();
+  tdict_tree *made = NULL;
+  scoped_tree bad = shrunk(&r), good = TREE(3, 2), out = TREE(2, 3, 2), wide = TREE(3, 4);
+  tdict_join_options along = td_with(tdict_join_options, dim = 1);
   static const char *const names[] = {"a", "n.a", "n.y"};
   for (int i = 0; i < 3; i++) {
-    help_put(good, names[i], byte_tensor(&r, 2, (const int64_t[]){3, 2}));
-    help_put(out, names[i], byte_tensor(&r, 3, (const int64_t[]){2, 3, 2}));
-    help_put(wide, names[i], byte_tensor(&r, 2, (const int64_t[]){3, 4}));
+    td_put(good, names[i], byte_tensor(&r, 2, (const int64_t[]){3, 2}));
+    td_put(out, names[i], byte_tensor(&r, 3, (const int64_t[]){2, 3, 2}));
+    td_put(wide, names[i], byte_tensor(&r, 2, (const int64_t[]){3, 4}));
   }
   for (int first = 0; first < 2; first++) {
     const tdict_tree *items[2] = {first ? bad : good, first ? good : bad};
@@ -115,27 +110,21 @@ DEVICE_CASE(changed_child_is_not_joined) {
   /* Tests a changed child in the tree that is written. */
   const tdict_tree *one[1] = {good};
   td_ok(tdict_set_batch_size(help_get_tree(wide, "n"), 0, NULL, err));
-  help_put(wide, "n.y", byte_tensor(&r, 0, NULL));
+  td_put(wide, "n.y", byte_tensor(&r, 0, NULL));
   td_fails(TDICT_ESHAPE, "dst has batch size", tdict_cat_into(wide, one, 1, NULL, NULL, err));
-  tdict_tree *same = shrunk(&r);
+  scoped_tree same = shrunk(&r);
   MISMATCH(made, tdict_cat_into(same, one, 1, NULL, NULL, err));
-  tdict_release(same);
-  tdict_release(bad);
-  tdict_release(good);
-  tdict_release(out);
-  tdict_release(wide);
-  rig_close(&r);
 }
 
 /* Two trees hold an empty tree; the first tree may give it another batch size. */
 DEVICE_CASE(changed_child_of_two_trees_is_refused) {
-  rig r = rig_open();
-  tdict_tree *a = TREE(3), *b = TREE(3), *c = TREE(3), *made = NULL;
+  scoped_rig r = rig_open();
+  scoped_tree a = TREE(3), b = TREE(3), c = TREE(3), made = NULL;
   td_ok(tdict_set_tree(a, "c", c, err));
   td_ok(tdict_set_tree(b, "c", c, err));
   assert_ptr_equal(help_get_tree(a, "c"), help_get_tree(b, "c"));
   td_ok(tdict_set_batch_size(a, 1, (const int64_t[]){2}, err));
-  help_put(a, "c.y", byte_tensor(&r, 1, (const int64_t[]){2}));
+  td_put(a, "c.y", byte_tensor(&r, 1, (const int64_t[]){2}));
   td_fails(TDICT_ESHAPE, "batch size is [3], tensor has shape [2]",
            tdict_index_get(NULL, b, TDICT_INDEX(TDICT_AT(2)), NULL, &made, err));
   assert_string_equal(td_last_error.path, "c.y");
@@ -144,21 +133,14 @@ DEVICE_CASE(changed_child_of_two_trees_is_refused) {
   /* A batch size that fits again repairs the tree. */
   td_ok(tdict_delete(a, "c.y", err));
   td_ok(tdict_set_batch_size(b, 1, (const int64_t[]){3}, err));
-  help_put(b, "c.y", byte_tensor(&r, 1, (const int64_t[]){3}));
+  td_put(b, "c.y", byte_tensor(&r, 1, (const int64_t[]){3}));
   td_ok(tdict_index_get(NULL, b, TDICT_INDEX(TDICT_AT(2)), NULL, &made, err));
-  tdict_release(made);
-  tdict_release(a);
-  tdict_release(b);
-  tdict_release(c);
-  rig_close(&r);
 }
 
 /* Only tensors are checked: a child with another batch size gets that of the parent in results. */
 CASE(changed_child_gets_the_parent_batch_size) {
-  tdict_tree *td = TREE(2), *made = NULL;
-  help_put(td, "n.x", TENSOR(2, 5));
-  help_put(td, "n.m.z", TENSOR(2));
-  help_put_tree(td, "e", TREE(2, 4));
+  tdict_tree *td = td_tree("[2] n.x:f32[2,5] n.m.z:f32[2]"), *made = NULL;
+  td_put_tree(td, "e", TREE(2, 4));
   td_ok(tdict_set_batch_size(help_get_tree(td, "n"), 0, NULL, err));
   td_ok(tdict_set_batch_size(help_get_tree(td, "e"), 2, (const int64_t[]){3, 4}, err));
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 1, 1), TDICT_NEW_AXIS), NULL, &made, err));
@@ -224,26 +206,21 @@ static tdict_status make_result(int n, const tdict_tree *td, tdict_tree **out, t
 /* Functions that use the batch size of the parent give a child a batch size that begins with it. All others keep the
  * child's own. */
 CASE(changed_child_keeps_its_batch_size) {
-  tdict_tree *td = TREE(1, 3);
-  help_put(td, "a", TENSOR(1, 3));
-  help_put(td, "d.x", TENSOR(1, 3, 2));
+  scoped_tree td = td_tree("[1,3] a:f32[1,3] d.x:f32[1,3,2]");
   td_ok(tdict_set_batch_size(help_get_tree(td, "d"), 1, (const int64_t[]){1}, err));
   for (int n = 0; n < FUNCTIONS; n++) {
-    tdict_tree *out = NULL;
-    td_ok(make_result(n, td, &out, err));
+    scoped_tree out = td_made(tree, make_result(n, td, &made, err));
     const tdict_tree *d = help_get_tree(out, "d");
     const int ndim = n < KEEPERS ? 1 : tdict_batch_ndim(out);
     if (tdict_batch_ndim(d) != ndim) fail_msg("function %d: %d dimensions, wanted %d", n, tdict_batch_ndim(d), ndim);
     assert_memory_equal(tdict_batch_size(d), tdict_batch_size(out), sizeof(int64_t) * (size_t)ndim);
-    tdict_release(out);
   }
-  tdict_release(td);
 }
 
 /* Functions that do not use the batch size still work: such a tree can be read, copied and repaired. */
 DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
-  rig r = rig_open();
-  tdict_tree *td = shrunk(&r), *made = NULL;
+  scoped_rig r = rig_open();
+  scoped_tree td = shrunk(&r), made = NULL;
   td_ok(tdict_clone(td, &made, err));
   assert_true(tdict_equal(td, made));
   tdict_release(made);
@@ -260,9 +237,6 @@ DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
   td_ok(tdict_delete(td, "n.y", err));
   td_ok(tdict_set_batch_size(td, 2, (const int64_t[]){3, 2}, err));
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(2)), NULL, &made, err));
-  tdict_release(made);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 /* Tensors that move to the root must have its batch size and device. */
@@ -271,15 +245,14 @@ CASE(changed_child_is_not_flattened) {
   const tdict_device cpu = tdict_cpu();
   tdict_tree *td = shrunk(&host), *made = NULL, *other = help_tree_without_batch();
   MISMATCH(made, tdict_flatten_keys(td, NULL, &made, err));
-  help_put_tree(other, "n", help_tree_without_batch());
+  td_put_tree(other, "n", help_tree_without_batch());
   td_ok(tdict_set_device(other, &cpu, err));
   td_ok(tdict_set_device(help_get_tree(other, "n"), NULL, err));
-  help_put(other, "n.far", help_tensor_on(tdict_sim(0), 1, (const int64_t[]){0}));
+  td_put(other, "n.far", help_tensor_on(tdict_sim(0), 1, (const int64_t[]){0}));
   td_fails(TDICT_EWRONGDEVICE, "the tensor is on sim:0", tdict_flatten_keys(other, NULL, &made, err));
   assert_string_equal(td_last_error.path, "n.far");
   assert_null(made);
-  tdict_release(td);
-  tdict_release(other);
+  td_release(td, other);
 }
 
 /* The tree of an object's tensors is checked at every level. */
@@ -290,8 +263,7 @@ CASE(changed_child_of_an_object_is_refused) {
   td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []", tdict_unsqueeze(td, 2, &made, err));
   assert_string_equal(td_last_error.path, "o.n.y");
   const tdict_tree *items[1] = {td};
-  tdict_join_options along = tdict_join_options_default();
-  along.dim = 1;
+  tdict_join_options along = td_with(tdict_join_options, dim = 1);
   td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []", tdict_stack(items, 1, &along, NULL, &made, err));
   assert_string_equal(td_last_error.path, "o.n.y");
   td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []",

@@ -2,13 +2,12 @@
 #include <pthread.h>
 
 #include "core/tree/cursor.h"
-#include "support/sanitized.h"
 #include "twins.h"
 
 DEVICE_CASE(clone_shallow_shares) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3);
-  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  scoped_tree td = rig_tree(&r, t), out = NULL;
   rig_check(&r, t, td);
   tdict_lock(td);
   char *before = help_snapshot(td);
@@ -18,19 +17,16 @@ DEVICE_CASE(clone_shallow_shares) {
   assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
   assert_ptr_not_equal(help_get_tree(out, "n.m"), help_get_tree(td, "n.m"));
   td_ok(tdict_delete(out, "n.b", err));
-  help_put(out, "n.new", TENSOR(3));
+  td_put(out, "n.new", TENSOR(3));
   td_ok(tdict_rename(out, "a", "z", false, err));
   help_unchanged(td, before);
   help_paths(out, "z n n.m n.m.u n.new e");
   td_fails(TDICT_EINVAL, "NULL", tdict_clone(NULL, &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_clone(td, NULL, err));
-  tdict_release(out);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(clone_deep_copies) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3);
   tdict_tree *td = rig_tree(&r, t), *turned = NULL, *out = NULL;
   tdict_device device = td_device();
@@ -63,7 +59,6 @@ DEVICE_CASE(clone_deep_copies) {
   }
   td_fails(TDICT_EINVAL, "NULL", tdict_clone_deep(NULL, NULL, &out, err));
   tdict_release(td);
-  rig_close(&r);
 }
 
 CASE(clone_survives_enomem) {
@@ -71,19 +66,17 @@ CASE(clone_survives_enomem) {
   RIG_WITHOUT_MEMORY(td, tdict_clone(td, &out, err));
   tdict_release(out);
   RIG_WITHOUT_MEMORY(td, tdict_clone_deep(td, NULL, &out, err));
-  tdict_release(out);
-  tdict_release(td);
+  td_release(out, td);
   m_reset();
 }
 
 CASE(clone_of_a_deep_tree) {
   /* deeper than recursion could reach */
   enum { LEVELS = 10000 / SANITIZED_STEP };
-  tdict_tree *td = TREE(2), *out = NULL;
-  help_put(td, "x", TENSOR(2));
+  scoped_tree td = td_tree("[2] x:f32[2]"), out = NULL;
   for (int i = 0; i < LEVELS; i++) {
     tdict_tree *above = TREE(2);
-    help_put_tree(above, "d", td);
+    td_put_tree(above, "d", td);
     td = above;
   }
   td_ok(tdict_clone_deep(td, NULL, &out, err));
@@ -92,8 +85,6 @@ CASE(clone_of_a_deep_tree) {
   tdict_release(out);
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &out, err));
   assert_int_equal(tdict_depth(out), LEVELS);
-  tdict_release(out);
-  tdict_release(td);
 }
 
 enum { SHARED_KEYS = 20 };
@@ -102,7 +93,7 @@ static tdict_tree *flat_tree(void) {
   for (int i = 0; i < SHARED_KEYS; i++) {
     char name[16];
     snprintf(name, sizeof name, "key %d", i);
-    help_put(td, name, TENSOR(3));
+    td_put(td, name, TENSOR(3));
   }
   return td;
 }
@@ -162,11 +153,7 @@ static material open_material(void) {
   td_ok(tdict_delete(m.part, "key 4", err));
   return m;
 }
-static void close_material(const material *m) {
-  tdict_tensor_release(m->tensor);
-  tdict_release(m->tree);
-  tdict_release(m->part);
-}
+static void close_material(const material *m) { td_release(m->tensor, m->tree, m->part); }
 
 /* Clones share one list of leaves. A change of any clone must not appear in the others. */
 CASE(clone_and_original_change_independently) {
@@ -177,16 +164,14 @@ CASE(clone_and_original_change_independently) {
       td_ok(tdict_clone(trees[0], &trees[1], err));
       td_ok(tdict_clone(trees[1], &trees[2], err));
       assert_ptr_equal(trees[0]->leaves, trees[2]->leaves);
-      char *before = help_snapshot(trees[0]);
+      scoped_chars before = help_snapshot(trees[0]);
       td_ok(changes[i](trees[which], &m, err));
       for (int t = 0; t < 3; t++) {
         if (t == which) continue;
-        char *now = help_snapshot(trees[t]);
+        scoped_chars now = help_snapshot(trees[t]);
         assert_string_equal(now, before);
-        free(now);
       }
       for (int t = 0; t < 3; t++) tdict_release(trees[(t + i) % 3]);
-      free(before);
     }
   close_material(&m);
 }
@@ -196,8 +181,7 @@ CASE(clone_changes_survive_enomem) {
   const material m = open_material();
   for (int i = 0; i < NUM_CHANGES; i++)
     for (int64_t n = 0;; n++) {
-      tdict_tree *td = flat_tree(), *clone = NULL;
-      td_ok(tdict_clone(td, &clone, err));
+      tdict_tree *td = flat_tree(), *clone = td_made(tree, tdict_clone(td, &made, err));
       char *before = help_snapshot(td), *now;
       tdict_error error;
       td_fail_alloc(n, false);
@@ -209,8 +193,7 @@ CASE(clone_changes_survive_enomem) {
         free(now);
       }
       help_unchanged(td, before);
-      tdict_release(td);
-      tdict_release(clone);
+      td_release(td, clone);
       assert_true(status == TDICT_OK || status == TDICT_ENOMEM);
       if (!refused) break;
     }
@@ -228,21 +211,20 @@ static void *clone_and_change(void *user) {
   cloner *c = user;
   c->good = true;
   for (int i = 0; i < 200; i++) {
-    tdict_tree *clone = NULL;
+    scoped_tree clone = NULL;
     char name[16];
     snprintf(name, sizeof name, "key %d", (i + c->number) % SHARED_KEYS);
     c->good = c->good && tdict_clone(c->source, &clone, NULL) == TDICT_OK;
     c->good = c->good && tdict_delete(clone, name, NULL) == TDICT_OK && tdict_has(c->source, name);
     c->good = c->good && tdict_set(clone, "another", help_get(c->source, "key 0"), NULL) == TDICT_OK;
     c->good = c->good && tdict_num_keys(clone) == SHARED_KEYS && tdict_num_keys(c->source) == SHARED_KEYS;
-    tdict_release(clone);
   }
   return NULL;
 }
 
 CASE(clone_in_several_threads) {
   enum { THREADS = 4 };
-  tdict_tree *td = flat_tree();
+  scoped_tree td = flat_tree();
   pthread_t threads[THREADS];
   cloner cloners[THREADS];
   for (int i = 0; i < THREADS; i++) {
@@ -251,14 +233,12 @@ CASE(clone_in_several_threads) {
   }
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
   for (int i = 0; i < THREADS; i++) assert_true(cloners[i].good);
-  tdict_release(td);
 }
 
 /* Checks that all tensors of `out` lie in one storage, in tree order, each at the next multiple of 256 bytes. Returns
  * the end of the last tensor. */
 static size_t check_one_storage(const tdict_tree *out) {
-  tdict_tensor *bytes = NULL;
-  td_ok(tdict_consolidated_bytes(out, &bytes, err));
+  scoped_tensor bytes = td_made(tensor, tdict_consolidated_bytes(out, &made, err));
   assert_int_equal(tdict_tensor_dtype(bytes), TDICT_U8);
   assert_int_equal(tdict_tensor_ndim(bytes), 1);
   assert_true(tdict_tensor_is_contiguous(bytes));
@@ -276,12 +256,11 @@ static size_t check_one_storage(const tdict_tree *out) {
   }
   tdict_cursor_reset(&cursor);
   assert_int_equal(tdict_tensor_bytes(bytes), at);
-  tdict_tensor_release(bytes);
   return at;
 }
 
 DEVICE_CASE(consolidate_copies_into_one_storage) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3);
   m_map map;
   m_map_whole(&map, t->nb, t->bs);
@@ -290,7 +269,7 @@ DEVICE_CASE(consolidate_copies_into_one_storage) {
   map.copies = true;
   tdict_memory *const memories[] = {r.memory, NULL, r.context ? tdict_pinned_memory(r.context) : NULL};
   for (int i = 0; i < 3; i++) {
-    tdict_tree *td = rig_tree(&r, t), *turned = NULL, *out = NULL;
+    scoped_tree td = rig_tree(&r, t), turned = NULL, out = NULL;
     tdict_device device = td_device();
     td_ok(tdict_set_device(td, &device, err));
     td_ok(tdict_transpose(td, 0, 1, &turned, err)); /* the tensors are strided */
@@ -308,21 +287,18 @@ DEVICE_CASE(consolidate_copies_into_one_storage) {
     td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* does not appear in the copy */
     rig there = i == 0 ? r : (rig){0};
     rig_check(&there, made, out);
-    tdict_release(out);
-    tdict_release(turned);
-    tdict_release(td);
   }
-  rig_close(&r);
 }
 
 /* Each tensor has bytes of its own. */
 CASE(consolidate_separates_shared_bytes) {
-  tdict_tree *td = TREE(3), *child = TREE(3), *out = NULL, *again = NULL;
-  tdict_tensor *x = help_put(child, "x", TENSOR(3)), *bytes = NULL;
+  scoped_tree td = TREE(3), child = TREE(3);
+  tdict_tree *out = NULL, *again = NULL;
+  tdict_tensor *x = td_put(child, "x", TENSOR(3)), *bytes = NULL;
   td_ok(tdict_set_tree(td, "left", child, err));
   td_ok(tdict_set_tree(td, "right", child, err));
   td_ok(tdict_set(td, "same", x, err));
-  help_put(td, "none", TENSOR(3, 0));
+  td_put(td, "none", TENSOR(3, 0));
   td_ok(tdict_consolidate(td, NULL, &out, err));
   assert_int_equal(check_one_storage(out), 3 * 256);
   help_paths(out, "left left.x right right.x same none");
@@ -338,18 +314,15 @@ CASE(consolidate_separates_shared_bytes) {
   td_ok(tdict_consolidate(out, NULL, &again, err)); /* copies again */
   assert_ptr_not_equal(help_get(again, "left.x")->storage, help_get(out, "left.x")->storage);
   assert_true(tdict_equal(out, again));
-  tdict_release(again);
-  tdict_release(out);
+  td_release(again, out);
   assert_int_equal(all[0], 7); /* the bytes outlive the tree */
   tdict_tensor_release(bytes);
-  tdict_release(child);
-  tdict_release(td);
 }
 
 CASE(consolidate_refuses) {
   tdict_tree *td = TREE(3), *out = NULL;
   tdict_tensor *bytes = NULL;
-  help_put(td, "n.x", TENSOR(3));
+  td_put(td, "n.x", TENSOR(3));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_consolidate(NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_consolidate(td, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_consolidated_bytes(NULL, &bytes, err));
@@ -385,7 +358,7 @@ CASE(consolidate_shares_values) {
     td_ok(tdict_get_text(out, "m.column", 1, &text, NULL, err));
     assert_string_equal(text, "q");
     tdict_release(out);
-    help_put(td, "m.x", TENSOR(2));
+    td_put(td, "m.x", TENSOR(2));
   }
   td_ok(tdict_set_unbatched(td, "u", help_get(td, "m.x"), err));
   out = NULL;
@@ -396,36 +369,33 @@ CASE(consolidate_shares_values) {
 }
 
 CASE(consolidate_empty_trees) {
-  tdict_tree *td = TREE(2), *out = NULL;
-  tdict_tensor *bytes = NULL;
-  help_put_tree(td, "n", TREE(2));
+  scoped_tree td = TREE(2), out = NULL;
+  scoped_tensor bytes = NULL;
+  td_put_tree(td, "n", TREE(2));
   td_ok(tdict_consolidate(td, NULL, &out, err));
   assert_true(tdict_is_consolidated(out));
   assert_int_equal(check_one_storage(out), 0);
   tdict_release(out);
-  help_put(td, "none", TENSOR(2, 0));
+  td_put(td, "none", TENSOR(2, 0));
   td_ok(tdict_consolidate(td, NULL, &out, err));
   td_ok(tdict_consolidated_bytes(out, &bytes, err));
   assert_int_equal(tdict_tensor_bytes(bytes), 0);
-  tdict_tensor_release(bytes);
-  tdict_release(out);
-  tdict_release(td);
 }
 
 CASE(consolidate_survives_enomem) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
   RIG_WITHOUT_MEMORY(td, tdict_consolidate(td, NULL, &out, err));
   assert_true(tdict_is_consolidated(out));
-  tdict_release(out);
-  tdict_release(td);
+  td_release(out, td);
   m_reset();
 }
 
 /* Unlocking ends it, by a call or through a parent. Copies, views and children are not consolidated. */
 CASE(consolidated_until_unlocked) {
-  tdict_tree *td = TREE(2), *parent = TREE(2), *out = NULL, *other = NULL;
+  scoped_tree td = TREE(2), parent = TREE(2), out = NULL;
+  tdict_tree *other = NULL;
   tdict_tensor *bytes = NULL, *t = TENSOR(2);
-  help_put(td, "n.x", TENSOR(2));
+  td_put(td, "n.x", TENSOR(2));
   td_ok(tdict_consolidate(td, NULL, &out, err));
   td_fails(TDICT_ELOCKED, "locked", tdict_set(out, "n.x", t, err));
   td_fails(TDICT_ELOCKED, "locked", tdict_delete(out, "n", err));
@@ -462,14 +432,11 @@ CASE(consolidated_until_unlocked) {
   td_ok(tdict_unlock(parent, err));
   assert_false(tdict_is_consolidated(out) || tdict_is_locked(out));
   tdict_tensor_release(t);
-  tdict_release(parent);
-  tdict_release(out);
-  tdict_release(td);
 }
 
 CASE(contiguous_keeps_objects) {
   const rig r = {NULL, NULL};
-  twins w = make_twins(&r, &flat_type);
+  scoped_twins w = make_twins(&r, &flat_type);
   tdict_tree *turned[2] = {NULL}, *out = NULL, *plain = NULL;
   td_ok(tdict_transpose(w.td, 0, 1, &turned[0], err));
   td_ok(tdict_transpose(w.plain, 0, 1, &turned[1], err));
@@ -484,5 +451,4 @@ CASE(contiguous_keeps_objects) {
   td_fails(TDICT_EINVAL, "NULL", tdict_contiguous(NULL, NULL, &out, err));
   for (int i = 0; i < 2; i++) tdict_release(turned[i]);
   tdict_release(plain);
-  end_twins(&w);
 }

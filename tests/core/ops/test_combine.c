@@ -16,6 +16,7 @@ static void items_open(const rig *r, items *all, int64_t step) {
 static void items_close(items *all) {
   for (int i = 0; i < ITEMS; i++) tdict_release(all->td[i]);
 }
+#define scoped_items TD_SCOPED(items_close, items)
 #define TREES(all) (const tdict_tree *const *)(all).td
 
 /* The state of joining the items' arrays along a dimension. Other cells are compared by value. */
@@ -58,32 +59,28 @@ static m_tree *joined(const items *all, int dim, bool stacks) {
   return m_tree_each(t, t->nb, t->nb + stacks, shape, join_array, &j);
 }
 static tdict_join_options along(int dim) {
-  tdict_join_options o = tdict_join_options_default();
-  o.dim = dim;
+  tdict_join_options o = td_with(tdict_join_options, dim = dim);
   return o;
 }
 
 DEVICE_CASE(stack_stacks) {
-  rig r = rig_open();
-  items all;
+  scoped_rig r = rig_open();
+  scoped_items all;
   items_open(&r, &all, 0);
   for (int dim = -3; dim < 3; dim++) {
-    tdict_tree *out = NULL;
+    scoped_tree out = NULL;
     const tdict_join_options o = along(dim);
     tdict_lock(all.td[0]); /* results are not locked */
     td_ok(tdict_stack(TREES(all), ITEMS, &o, NULL, &out, err));
     rig_check(&r, joined(&all, dim < 0 ? dim + 3 : dim, true), out);
     rig_shares(out, all.td[0], false);
     assert_true(tdict_device_equal(tdict_tensor_device(help_get(out, "n.m.u")), td_device()));
-    tdict_release(out);
   }
-  items_close(&all);
-  rig_close(&r);
 }
 
 DEVICE_CASE(stack_one_storage) {
-  rig r = rig_open();
-  items all;
+  scoped_rig r = rig_open();
+  scoped_items all;
   items_open(&r, &all, 0);
   tdict_tree *out = NULL;
   tdict_join_options o = along(0);
@@ -99,17 +96,10 @@ DEVICE_CASE(stack_one_storage) {
     rig_check(&r, wanted, out);
     tdict_release(out);
   }
-  items_close(&all);
-  rig_close(&r);
 }
 
 CASE(stack_keys_in_any_order) {
-  tdict_tree *a = TREE(2), *b = TREE(2), *out = NULL;
-  help_put(a, "x", TENSOR(2));
-  help_put(a, "y", TENSOR(2));
-  help_put(b, "gone", TENSOR(2));
-  help_put(b, "y", TENSOR(2));
-  help_put(b, "x", TENSOR(2));
+  scoped_tree a = td_tree("[2] x:f32[2] y:f32[2]"), b = td_tree("[2] gone:f32[2] y:f32[2] x:f32[2]"), out = NULL;
   td_ok(tdict_delete(b, "gone", err));
   const tdict_tree *both[] = {a, b};
   td_ok(tdict_stack(both, 2, NULL, NULL, &out, err));
@@ -117,14 +107,11 @@ CASE(stack_keys_in_any_order) {
   const float *x = tdict_const_data(out, "x");
   assert_memory_equal(x, tdict_const_data(a, "x"), 2 * sizeof(float));
   assert_memory_equal(x + 2, tdict_const_data(b, "x"), 2 * sizeof(float));
-  tdict_release(out);
-  tdict_release(a);
-  tdict_release(b);
 }
 
 DEVICE_CASE(stack_refuses) {
-  rig r = rig_open();
-  items all;
+  scoped_rig r = rig_open();
+  scoped_items all;
   tdict_tree *out = NULL, *kept;
   items_open(&r, &all, 0);
   const tdict_join_options far = along(3);
@@ -140,30 +127,28 @@ DEVICE_CASE(stack_refuses) {
   td_fails(TDICT_ESHAPE, "tree 2 has batch size [2, 4]", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   tdict_release(all.td[2]);
   all.td[2] = kept;
-  help_put(kept, "n.b", TENSOR(2, 3, 3));
+  td_put(kept, "n.b", TENSOR(2, 3, 3));
   td_fails(TDICT_EDTYPE, "tree 2", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
-  help_put(kept, "n.b", TENSOR(2, 3, 4));
+  td_put(kept, "n.b", TENSOR(2, 3, 4));
   td_fails(TDICT_ESHAPE, "[2, 3, 4] in tree 2", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
-  help_put_tree(kept, "n.b", TREE(2, 3));
+  td_put_tree(kept, "n.b", TREE(2, 3));
   td_fails(TDICT_ETYPE, "tree 2", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
   td_ok(tdict_delete(kept, "n.b", err));
   td_fails(TDICT_ENOTFOUND, "tree 2 lacks", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
-  help_put(all.td[1], "n.z", TENSOR(2, 3));
+  td_put(all.td[1], "n.z", TENSOR(2, 3));
   td_fails(TDICT_ENOTFOUND, "tree 1 has a key", tdict_stack(TREES(all), 2, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.z");
   assert_null(out);
   help_unchanged(all.td[0], before);
-  items_close(&all);
-  rig_close(&r);
 }
 
 GPU_CASE(stack_refuses_mixed_devices) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *model = SAMPLE(2, 3);
-  tdict_tree *host = ops_tree(model), *there = rig_tree(&r, model), *out = NULL, *into = NULL;
+  scoped_tree host = ops_tree(model), there = rig_tree(&r, model), out = NULL, into = NULL;
   const tdict_tree *both[] = {there, host}, *same[] = {host, host};
   tdict_run o = tdict_run_default();
   for (int way = 0; way < 2; way++) { /* a given memory for the result changes nothing */
@@ -178,34 +163,25 @@ GPU_CASE(stack_refuses_mixed_devices) {
   td_ok(tdict_stack(same, 2, NULL, NULL, &into, err));
   td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_stack_into(into, both, 2, NULL, NULL, err));
   td_ok(tdict_stack_into(out, same, 2, NULL, NULL, err));
-  tdict_release(into);
-  tdict_release(out);
-  tdict_release(there);
-  tdict_release(host);
-  rig_close(&r);
 }
 
 CASE(stack_survives_enomem) {
-  rig r = rig_open();
-  items all;
+  scoped_rig r = rig_open();
+  scoped_items all;
   items_open(&r, &all, 0);
-  tdict_tree *out = NULL, *into = NULL;
+  scoped_tree out = NULL, into = NULL;
   RIG_WITHOUT_MEMORY(all.td[0], tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   td_ok(tdict_clone_deep(out, NULL, &into, err));
   RIG_WITHOUT_MEMORY(into, tdict_stack_into(into, TREES(all), ITEMS, NULL, NULL, err));
   rig_check(&r, joined(&all, 0, true), into);
-  tdict_release(out);
-  tdict_release(into);
-  items_close(&all);
-  rig_close(&r);
 }
 
 DEVICE_CASE(stack_into_keeps_addresses) {
-  rig r = rig_open();
-  items all;
+  scoped_rig r = rig_open();
+  scoped_items all;
   items_open(&r, &all, 0);
   m_tree *made = joined(&all, 1, true), *old = rig_like(made);
-  tdict_tree *out = rig_tree(&r, old);
+  scoped_tree out = rig_tree(&r, old);
   rig_check(&r, old, out);
   tdict_lock(out);
   char *before = help_snapshot(out);
@@ -219,38 +195,31 @@ DEVICE_CASE(stack_into_keeps_addresses) {
     for (int64_t k = 0; k < to[i]->n; k++) m_write(to[i]->cells[k], m_value(from[i]->cells[k]));
   old->locked = true;
   rig_check(&r, old, out); /* on the host the addresses must be those recorded before */
-  tdict_release(out);
-  items_close(&all);
-  rig_close(&r);
 }
 
 DEVICE_CASE(stack_into_refuses) {
-  rig r = rig_open();
-  items all;
+  scoped_rig r = rig_open();
+  scoped_items all;
   items_open(&r, &all, 0);
   m_tree *old = rig_like(joined(&all, 0, true));
-  tdict_tree *out = rig_tree(&r, old), *small = TREE(2, 2, 3);
+  scoped_tree out = rig_tree(&r, old), small = TREE(2, 2, 3);
   rig_check(&r, old, out);
   td_fails(TDICT_EINVAL, "NULL", tdict_stack_into(NULL, TREES(all), ITEMS, NULL, NULL, err));
   td_fails(TDICT_ESHAPE, "wanted [3, 2, 3]", tdict_stack_into(small, TREES(all), ITEMS, NULL, NULL, err));
   td_fails(TDICT_ESHAPE, "dst has batch size", tdict_cat_into(out, TREES(all), ITEMS, NULL, NULL, err));
-  help_put(all.td[2], "n.b", TENSOR(2, 3, 3));
+  td_put(all.td[2], "n.b", TENSOR(2, 3, 3));
   td_fails(TDICT_EDTYPE, "float32", tdict_stack_into(out, TREES(all), ITEMS, NULL, NULL, err));
   assert_string_equal(td_last_error.path, "n.b");
   td_ok(tdict_delete(all.td[2], "n.b", err));
   td_fails(TDICT_ENOTFOUND, "lacks", tdict_stack_into(out, TREES(all), ITEMS, NULL, NULL, err));
   rig_check(&r, old, out); /* nothing was written */
-  tdict_release(small);
-  tdict_release(out);
-  items_close(&all);
-  rig_close(&r);
 }
 
 DEVICE_CASE(cat_joins) {
-  rig r = rig_open();
-  items all;
+  scoped_rig r = rig_open();
+  scoped_items all;
   items_open(&r, &all, 1); /* 2, 3 and 4 rows */
-  tdict_tree *out = NULL;
+  scoped_tree out = NULL;
   const tdict_join_options o = along(-2);
   td_ok(tdict_cat(TREES(all), ITEMS, &o, NULL, &out, err));
   assert_int_equal(tdict_batch_size(out)[0], 9);
@@ -261,14 +230,11 @@ DEVICE_CASE(cat_joins) {
   const tdict_join_options second = along(1);
   td_ok(tdict_cat(TREES(all), ITEMS, &second, NULL, &out, err));
   rig_check(&r, joined(&all, 1, false), out);
-  tdict_release(out);
-  items_close(&all);
-  rig_close(&r);
 }
 
 CASE(cat_refuses) {
-  rig r = rig_open();
-  items all;
+  scoped_rig r = rig_open();
+  scoped_items all;
   items_open(&r, &all, 1);
   tdict_tree *out = NULL, *scalar = help_tree(0, NULL);
   const tdict_join_options second = along(1), far = along(2);
@@ -276,28 +242,23 @@ CASE(cat_refuses) {
   td_fails(TDICT_ESHAPE, "batch size", tdict_cat(TREES(all), ITEMS, &second, NULL, &out, err));
   td_fails(TDICT_EINVAL, "dimension 2", tdict_cat(TREES(all), ITEMS, &far, NULL, &out, err));
   td_fails(TDICT_EINVAL, "dimension 0", tdict_cat(scalars, 2, NULL, NULL, &out, err));
-  help_put(all.td[1], "n.b", TENSOR(3, 3, 4));
+  td_put(all.td[1], "n.b", TENSOR(3, 3, 4));
   td_fails(TDICT_ESHAPE, "tree 1", tdict_cat(TREES(all), ITEMS, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
   assert_null(out);
   tdict_release(scalar);
-  items_close(&all);
-  rig_close(&r);
 }
 
 DEVICE_CASE(cat_into_keeps_addresses) {
-  rig r = rig_open();
-  items all;
+  scoped_rig r = rig_open();
+  scoped_items all;
   items_open(&r, &all, 1);
   m_tree *made = joined(&all, 0, false), *old = rig_like(made);
-  tdict_tree *out = rig_tree(&r, old);
+  scoped_tree out = rig_tree(&r, old);
   rig_check(&r, old, out);
   char *before = help_snapshot(out);
   td_ok(tdict_cat_into(out, TREES(all), ITEMS, NULL, NULL, err));
   help_unchanged(out, before);
   m_ignore_places = false;
   rig_check(&r, made, out);
-  tdict_release(out);
-  items_close(&all);
-  rig_close(&r);
 }

@@ -11,17 +11,15 @@ static tdict_difference differ(const tdict_tree *a, const tdict_tree *b, const t
 }
 static tdict_tree *numbers(void) {
   tdict_tree *td = TREE(2);
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_F32, COUNTS(2, 3), NULL, &t, err));
-  help_put(td, "x", t);
-  td_ok(tdict_tensor_zeros(TDICT_I64, COUNTS(2), NULL, &t, err));
-  help_put(td, "n.i", t);
+  td_put(td, "x", td_made(tensor, tdict_tensor_zeros(TDICT_F32, COUNTS(2, 3), NULL, &made, err)));
+  td_put(td, "n.i", td_made(tensor, tdict_tensor_zeros(TDICT_I64, COUNTS(2), NULL, &made, err)));
   return td;
 }
 
 DEVICE_CASE(compare_finds_first_difference) {
-  rig r = rig_open();
-  tdict_tree *host = numbers(), *a = NULL, *b = NULL, *other = NULL;
+  scoped_rig r = rig_open();
+  scoped_tree host = numbers(), a = NULL, b = NULL;
+  tdict_tree *other = NULL;
   td_ok(tdict_clone_deep(host, TD_IN(r.memory), &a, err));
   ((float *)tdict_data(host, "x"))[4] = 2;
   ((int64_t *)tdict_data(host, "n.i"))[1] = 5;
@@ -45,27 +43,22 @@ DEVICE_CASE(compare_finds_first_difference) {
   assert_string_equal(d.path, "x");
   assert_int_equal(d.ndim, 0);
   tdict_release(other);
-  help_put(b, "n.i", TENSOR(2));
+  td_put(b, "n.i", TENSOR(2));
   assert_non_null(strstr(differ(a, b, NULL).message, "dtypes int64"));
-  help_put_tree(b, "n.i", TREE(2));
+  td_put_tree(b, "n.i", TREE(2));
   assert_non_null(strstr(differ(a, b, NULL).message, "a tensor and a tree"));
-  help_put(b, "x", TENSOR(2, 4));
+  td_put(b, "x", TENSOR(2, 4));
   d = differ(a, b, NULL);
   assert_non_null(strstr(d.message, "[2, 3] and [2, 4]"));
   assert_string_equal(d.path, "x");
-  tdict_tree *none = TREE(3);
+  scoped_tree none = TREE(3);
   d = differ(a, none, NULL);
   assert_string_equal(d.path, "");
   assert_non_null(strstr(d.message, "batch sizes"));
-  tdict_release(none);
-  tdict_release(host);
-  tdict_release(a);
-  tdict_release(b);
-  rig_close(&r);
 }
 
 CASE(compare_equal) {
-  tdict_tree *a = numbers(), *b = NULL, *turned = NULL;
+  scoped_tree a = numbers(), b = NULL, turned = NULL;
   td_ok(tdict_select(a, (const char *const[]){"n", "x"}, 2, true, &b, err)); /* another order */
   assert_true(tdict_equal(a, b));
   tdict_lock(b);
@@ -78,19 +71,15 @@ CASE(compare_equal) {
   ((int64_t *)tdict_data(a, "n.i"))[0] = (INT64_C(1) << 62) + 1; /* not compared as doubles */
   assert_false(tdict_equal(a, turned));
   assert_false(tdict_equal(a, NULL));
-  tdict_release(turned);
-  tdict_release(b);
-  tdict_release(a);
 }
 
 CASE(compare_uses_tolerances) {
-  tdict_tree *a = numbers(), *b = NULL;
-  tdict_difference_options o = tdict_difference_options_default();
+  scoped_tree a = numbers(), b = NULL;
   td_ok(tdict_clone_deep(a, NULL, &b, err));
   ((float *)tdict_data(a, "x"))[2] = 100.5f;
   ((float *)tdict_data(b, "x"))[2] = 100;
   ((int64_t *)tdict_data(a, "n.i"))[1] = 1;
-  o.relative = 0.004;
+  tdict_difference_options o = td_with(tdict_difference_options, relative = 0.004);
   assert_string_equal(differ(a, b, &o).path, "x");
   o.absolute = 0.11;
   assert_string_equal(differ(a, b, &o).path, "n.i");
@@ -100,8 +89,6 @@ CASE(compare_uses_tolerances) {
   assert_true(differ(a, b, &o).differs);
   ((float *)tdict_data(b, "x"))[2] = INFINITY;
   assert_false(differ(a, b, &o).differs);
-  tdict_release(a);
-  tdict_release(b);
 }
 
 /* A bool is true for any byte other than 0, with a tolerance too. */
@@ -110,18 +97,16 @@ CASE(compare_takes_bools_as_truth) {
   for (size_t i = 0; i < 3; i++) {
     tdict_tree *trees[2] = {NULL, NULL};
     for (int side = 0; side < 2; side++) {
-      tdict_tensor *t = NULL;
+      scoped_tensor t = NULL;
       td_ok(tdict_create(0, NULL, &trees[side], err));
       td_ok(tdict_tensor_zeros(TDICT_BOOL, 0, NULL, NULL, &t, err));
       *(unsigned char *)tdict_tensor_data(t) = bytes[i][side];
       td_ok(tdict_set(trees[side], "b", t, err));
-      tdict_tensor_release(t);
     }
     tdict_difference_options o = tdict_difference_options_default();
     for (o.absolute = 0; o.absolute < 1; o.absolute += 0.5)
       assert_int_equal(differ(trees[0], trees[1], &o).differs, (bytes[i][0] != 0) != (bytes[i][1] != 0));
-    tdict_release(trees[0]);
-    tdict_release(trees[1]);
+    td_release(trees[0], trees[1]);
   }
 }
 
@@ -134,15 +119,12 @@ CASE(compare_finds_one_of_many_floats) {
     const tdict_dtype dtype = dtypes[i % 2];
     const int64_t at = places[i / 2];
     for (int as_nan = 0; as_nan < 2; as_nan++) {
-      tdict_tensor *x = NULL, *y = NULL;
-      tdict_tree *a = TREE(3), *b = NULL;
+      scoped_tensor x = NULL;
+      scoped_tree a = TREE(3), b = NULL;
       tdict_difference d = {0};
       td_ok(tdict_tensor_arange(dtype, 0, as_nan ? 0 : 1, 150, &x, err));
-      tdict_tensor_desc view = tdict_tensor_desc_default();
-      view.ndim = 2;
-      view.shape = shape;
-      td_ok(tdict_tensor_as_strided(x, &view, 0, &y, err));
-      help_put(a, "x", y);
+      tdict_tensor_desc view = td_with(tdict_tensor_desc, ndim = 2, shape = shape);
+      td_put(a, "x", td_made(tensor, tdict_tensor_as_strided(x, &view, 0, &made, err)));
       td_ok(tdict_clone_deep(a, NULL, &b, err));
       tdict_tensor *whole = help_get(b, "x");
       assert_true(tdict_equal(a, b));
@@ -156,19 +138,14 @@ CASE(compare_finds_one_of_many_floats) {
       td_ok(tdict_get_difference(a, b, NULL, &d, err));
       assert_true(d.differs);
       assert_int_equal(d.index[0] * 50 + d.index[1], at);
-      tdict_difference_options o = tdict_difference_options_default();
-      o.nan_equal = true;
-      td_ok(tdict_get_difference(a, b, &o, &d, err));
+      td_ok(tdict_get_difference(a, b, td_options(tdict_difference_options, nan_equal = true), &d, err));
       assert_int_equal(d.differs, !as_nan);
-      tdict_tensor_release(x);
-      tdict_release(a);
-      tdict_release(b);
     }
   }
 }
 
 CASE(compare_nan) {
-  tdict_tree *a = numbers(), *b = NULL;
+  scoped_tree a = numbers(), b = NULL;
   tdict_difference_options o = tdict_difference_options_default();
   ((float *)tdict_data(a, "x"))[5] = NAN;
   td_ok(tdict_clone_deep(a, NULL, &b, err));
@@ -177,8 +154,6 @@ CASE(compare_nan) {
   assert_false(differ(a, b, &o).differs);
   ((float *)tdict_data(a, "x"))[5] = 1;
   assert_true(differ(a, b, &o).differs);
-  tdict_release(a);
-  tdict_release(b);
 }
 
 /* Every number type is compared by value: x and x + a little are close, x and x + much are not. */
@@ -194,8 +169,7 @@ CASE(compare_reads_all_dtypes) {
               {TDICT_C64, {0, 0, 0x80, 0x3f}, {0, 0, 0xa0, 0x3f}, {0, 0, 0x80, 0x3f, 0, 0, 0x80, 0x3f}},
               {TDICT_I8, {1}, {1}, {0xff}},
               {TDICT_U16, {1}, {1}, {0xff, 0xff}}};
-  tdict_difference_options o = tdict_difference_options_default();
-  o.absolute = 0.3;
+  tdict_difference_options o = td_with(tdict_difference_options, absolute = 0.3);
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     tdict_tree *td[3];
     const unsigned char *bytes[] = {rows[i].one, rows[i].near, rows[i].far};
@@ -203,7 +177,7 @@ CASE(compare_reads_all_dtypes) {
       tdict_tensor *t = NULL;
       td[k] = help_tree(0, NULL);
       td_ok(tdict_tensor_full(rows[i].dtype, COUNTS(2), bytes[k], &t, err));
-      help_put(td[k], "t", t);
+      td_put(td[k], "t", t);
     }
     assert_false(differ(td[0], td[1], &o).differs);
     assert_true(differ(td[0], td[2], &o).differs);
@@ -213,19 +187,16 @@ CASE(compare_reads_all_dtypes) {
 }
 
 CASE(compare_refuses) {
-  tdict_tree *a = numbers(), *b = numbers();
+  scoped_tree a = numbers(), b = numbers();
   tdict_difference d;
-  tdict_difference_options o = tdict_difference_options_default();
   td_fails(TDICT_EINVAL, "b is NULL", tdict_get_difference(a, NULL, NULL, &d, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_get_difference(a, b, NULL, NULL, err));
-  o.absolute = -1;
+  tdict_difference_options o = td_with(tdict_difference_options, absolute = -1);
   td_fails(TDICT_EINVAL, "-1", tdict_get_difference(a, b, &o, &d, err));
   o.absolute = NAN;
   td_fails(TDICT_EINVAL, "nan", tdict_get_difference(a, b, &o, &d, err));
-  help_put(a, "far", help_tensor_on(tdict_sim(5), COUNTS(2)));
-  help_put(b, "far", help_tensor_on(tdict_sim(5), COUNTS(2)));
+  td_put(a, "far", help_tensor_on(tdict_sim(5), COUNTS(2)));
+  td_put(b, "far", help_tensor_on(tdict_sim(5), COUNTS(2)));
   td_fails(TDICT_EWRONGDEVICE, "no context", tdict_get_difference(a, b, NULL, &d, err));
   assert_string_equal(td_last_error.path, "far");
-  tdict_release(a);
-  tdict_release(b);
 }

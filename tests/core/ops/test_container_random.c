@@ -1,9 +1,7 @@
 /* Random operations on trees, each done on a plain model too (tests/support/model.h): statuses, keys, shapes, elements
  * and addresses are compared. TDICT_OPS in the environment sets how many, TDICT_SEED the first seed: the long runs that
  * docs/container.md speaks of. */
-#include "support/fail_alloc.h"
 #include "support/ops.h"
-#include "support/sanitized.h"
 #include "support/test.h"
 
 enum { EPISODE = 400 };

@@ -2,8 +2,7 @@
 #include "rig.h"
 
 CASE(flatten_keys_flattens) {
-  tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
-  td_ok(tdict_flatten_keys(td, NULL, &out, err));
+  tdict_tree *td = ops_tree(SAMPLE(3)), *out = td_made(tree, tdict_flatten_keys(td, NULL, &made, err));
   help_paths(out, "a n\\.b n\\.m\\.u"); /* e was empty */
   assert_string_equal(tdict_get_entry_at(out, 2).key, "n.m.u");
   assert_ptr_equal(help_get(out, "n\\.m\\.u"), help_get(td, "n.m.u"));
@@ -19,9 +18,7 @@ CASE(flatten_keys_flattens) {
 }
 
 CASE(flatten_keys_refuses_collision) {
-  tdict_tree *td = TREE(3), *out = NULL;
-  help_put(td, "n\\.b", TENSOR(3));
-  help_put(td, "n.b", TENSOR(3));
+  scoped_tree td = td_tree("[3] n\\.b:f32[3] n.b:f32[3]"), out = NULL;
   char *before = help_snapshot(td);
   td_fails(TDICT_EEXIST, "n.b", tdict_flatten_keys(td, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
@@ -29,34 +26,27 @@ CASE(flatten_keys_refuses_collision) {
   help_unchanged(td, before);
   td_ok(tdict_flatten_keys(td, "_", &out, err));
   help_paths(out, "n\\.b n_b");
-  tdict_release(out);
-  tdict_release(td);
 }
 
 CASE(unflatten_keys_unflattens) {
-  tdict_tree *td = ops_tree(SAMPLE(3)), *flat = NULL, *out = NULL;
-  td_ok(tdict_flatten_keys(td, NULL, &flat, err));
+  tdict_tree *td = ops_tree(SAMPLE(3)), *flat = td_made(tree, tdict_flatten_keys(td, NULL, &made, err)), *out = NULL;
   td_ok(tdict_unflatten_keys(flat, NULL, &out, err));
   help_paths(out, "a n n.b n.m n.m.u");
   assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
   tdict_release(out);
   td_ok(tdict_unflatten_keys(td, "x", &out, err)); /* no tree at this key */
   help_paths(out, "a n n.b n.m n.m.u e");
-  tdict_release(out);
-  tdict_release(flat);
-  tdict_release(td);
+  td_release(out, flat, td);
   m_reset();
 }
 
 /* As TensorDict orders keys: what was not split, then the new trees in the order of the split keys. */
 CASE(unflatten_keys_puts_split_keys_last) {
   static const char *const keys[] = {"a\\.b", "z", "k\\.n", "a\\.c", "y\\.u\\.v", "k.old", "q"};
-  tdict_tree *td = TREE(3), *out = NULL;
-  for (int i = 0; i < 7; i++) help_put(td, keys[i], TENSOR(3));
+  scoped_tree td = TREE(3), out = NULL;
+  for (int i = 0; i < 7; i++) td_put(td, keys[i], TENSOR(3));
   td_ok(tdict_unflatten_keys(td, NULL, &out, err));
   help_paths(out, "z k k.old k.n q a a.b a.c y y.u y.u.v");
-  tdict_release(out);
-  tdict_release(td);
 }
 
 /* Tests that five keys in any order give the same tree. Some keys lead to trees that others are put into. */
@@ -64,7 +54,7 @@ CASE(unflatten_keys_merges_in_every_order) {
   static const char *const keys[] = {"a\\.b", "a.c", "a\\.t", "a\\.t\\.u", "x\\.y\\.z"};
   static const char *const wanted[] = {"a.b", "a.c", "a.t.own", "a.t.u", "x.y.z"};
   enum { KEYS = 5, ORDERS = 120 };
-  tdict_tree *t = TREE(3);
+  scoped_tree t = TREE(3);
   tdict_tensor *tensors[KEYS];
   for (int i = 0; i < KEYS; i++) tensors[i] = TENSOR(3);
   td_ok(tdict_set(t, "own", tensors[2], err));
@@ -82,17 +72,15 @@ CASE(unflatten_keys_merges_in_every_order) {
     }
     assert_int_equal(tdict_num_leaves(out), KEYS);
     assert_int_equal(tdict_num_keys(out), 2);
-    tdict_release(out);
-    tdict_release(td);
+    td_release(out, td);
     help_paths(t, "own"); /* only a copy of this tree has the key u */
   }
   for (int i = 0; i < KEYS; i++) tdict_tensor_release(tensors[i]);
-  tdict_release(t);
 }
 
 /* Tests a tree that another child holds too: the result has copies, so no tree contains itself. */
 CASE(unflatten_keys_makes_no_cycles) {
-  tdict_tree *td = TREE(3), *x = TREE(3), *y = TREE(3), *out = NULL;
+  scoped_tree td = TREE(3), x = TREE(3), y = TREE(3), out = NULL;
   td_ok(tdict_set_tree(x, "holds", y, err));
   td_ok(tdict_set_tree(td, "y", y, err));
   td_ok(tdict_set_tree(td, "y\\.back", x, err));
@@ -100,32 +88,26 @@ CASE(unflatten_keys_makes_no_cycles) {
   td_ok(tdict_unflatten_keys(td, NULL, &out, err));
   help_paths(out, "y y.back y.back.holds");
   help_unchanged(td, before);
-  tdict_release(out);
-  tdict_release(td);
-  tdict_release(x);
-  tdict_release(y);
 }
 
 CASE(unflatten_keys_refuses) {
   static const char *const bad[][2] = {{"a", "a\\.b"}, {"a\\.b", "a"}, {"a\\.b\\.c", "a\\.b"}};
   tdict_tree *out = NULL;
   for (int i = 0; i < 3; i++) {
-    tdict_tree *td = TREE(3);
-    help_put(td, bad[i][0], TENSOR(3));
-    help_put(td, bad[i][1], TENSOR(3));
+    scoped_tree td = TREE(3);
+    td_put(td, bad[i][0], TENSOR(3));
+    td_put(td, bad[i][1], TENSOR(3));
     char *before = help_snapshot(td);
     td_fails(TDICT_EEXIST, "unflatten_keys", tdict_unflatten_keys(td, NULL, &out, err));
     assert_string_equal(td_last_error.path, bad[i][strlen(bad[i][1]) > strlen(bad[i][0])]); /* the longer one */
     help_unchanged(td, before);
-    tdict_release(td);
   }
   static const char *const empty[] = {"\\.a", "a\\.", "a\\.\\.b"};
   for (int i = 0; i < 3; i++) {
-    tdict_tree *td = TREE(3);
-    help_put(td, empty[i], TENSOR(3));
+    scoped_tree td = TREE(3);
+    td_put(td, empty[i], TENSOR(3));
     td_fails(TDICT_EINVAL, "empty part", tdict_unflatten_keys(td, NULL, &out, err));
     td_fails(TDICT_EINVAL, "separator is empty", tdict_unflatten_keys(td, "", &out, err));
-    tdict_release(td);
   }
   assert_null(out);
 }
@@ -133,8 +115,9 @@ CASE(unflatten_keys_refuses) {
 /* An existing tree may have more batch dimensions than the node; tensors without these dimensions are refused. */
 CASE(unflatten_keys_keeps_batch_sizes) {
   const int64_t two[] = {2}, two_three[] = {2, 3}, good[] = {2, 3, 4}, bad[] = {2, 5};
-  tdict_tree *td = NULL, *child = NULL, *out = NULL;
-  tdict_tensor *fits = NULL, *other = NULL;
+  scoped_tree td = NULL, child = NULL;
+  tdict_tree *out = NULL;
+  scoped_tensor fits = NULL, other = NULL;
   td_ok(tdict_create(1, two, &td, err));
   td_ok(tdict_create(2, two_three, &child, err));
   td_ok(tdict_set_tree(td, "x", child, err));
@@ -149,8 +132,4 @@ CASE(unflatten_keys_keeps_batch_sizes) {
   td_fails(TDICT_ESHAPE, "unflatten_keys", tdict_unflatten_keys(td, NULL, &out, err));
   assert_string_equal(td_last_error.path, "x\\.other");
   assert_null(out);
-  tdict_tensor_release(fits);
-  tdict_tensor_release(other);
-  tdict_release(child);
-  tdict_release(td);
 }

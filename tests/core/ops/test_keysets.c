@@ -4,7 +4,7 @@
 #define PATHS(...) (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
 
 DEVICE_CASE(keysets_share_leaves) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL;
   char *before = help_snapshot(td);
   tdict_lock(td);
@@ -20,7 +20,6 @@ DEVICE_CASE(keysets_share_leaves) {
   td_ok(tdict_unlock(td, err));
   help_unchanged(td, before);
   tdict_release(td);
-  rig_close(&r);
 }
 
 CASE(select_takes_paths) {
@@ -34,8 +33,7 @@ CASE(select_takes_paths) {
   tdict_release(out);
   td_ok(tdict_select(td, NULL, 0, true, &out, err));
   help_paths(out, "");
-  tdict_release(out);
-  tdict_release(td);
+  td_release(out, td);
   m_reset();
 }
 
@@ -50,8 +48,7 @@ CASE(select_refuses_missing) {
   assert_null(out);
   td_ok(tdict_select(td, PATHS("a", "n.q", "a.q", "q.q"), false, &out, err));
   help_paths(out, "a");
-  tdict_release(out);
-  tdict_release(td);
+  td_release(out, td);
   m_reset();
 }
 
@@ -87,8 +84,7 @@ CASE(split_keys_splits) {
   help_paths(td, "a n n.b n.m n.m.u e");
   td_ok(tdict_split_keys(td, NULL, 0, out, &(size_t){1}, err));
   help_paths(out[0], "a n n.b n.m n.m.u"); /* empty trees are left out of the last part */
-  tdict_release(out[0]);
-  tdict_release(td);
+  td_release(out[0], td);
   m_reset();
 }
 
@@ -115,13 +111,10 @@ CASE(keysets_survive_enomem) {
   RIG_WITHOUT_MEMORY(td, tdict_exclude(td, PATHS("n.m", "a"), &out, err));
   tdict_release(out);
   RIG_WITHOUT_MEMORY(td, tdict_split_keys(td, &set, 1, many, &(size_t){2}, err));
-  tdict_release(many[0]);
-  tdict_release(many[1]);
+  td_release(many[0], many[1]);
   RIG_WITHOUT_MEMORY(td, tdict_flatten_keys(td, NULL, &flat, err));
   RIG_WITHOUT_MEMORY(flat, tdict_unflatten_keys(flat, NULL, &out, err));
-  tdict_release(out);
-  tdict_release(flat);
-  tdict_release(td);
+  td_release(out, flat, td);
   m_reset();
 }
 
@@ -136,16 +129,15 @@ static family family_open(void) {
   return f;
 }
 static void family_close(family *f) {
-  tdict_release(f->td);
-  tdict_release(f->n);
-  tdict_release(f->other);
+  td_release(f->td, f->n, f->other);
   m_reset();
 }
+#define scoped_family TD_SCOPED(family_close, family)
 
 CASE(assign_replaces_entries) {
-  family f = family_open();
-  tdict_tree *part = NULL, *from = ops_tree(SAMPLE(3));
-  tdict_tree *former = tdict_retain(help_get_tree(f.n, "m"));
+  scoped_family f = family_open();
+  scoped_tree part = NULL, from = ops_tree(SAMPLE(3));
+  scoped_tree former = tdict_retain(help_get_tree(f.n, "m"));
   td_ok(tdict_select(from, PATHS("n", "a"), true, &part, err));
   tdict_lock(part);
   td_ok(tdict_assign(f.n, part, err));
@@ -162,27 +154,24 @@ CASE(assign_replaces_entries) {
   td_ok(tdict_assign(f.td, f.td, err));
   assert_ptr_equal(help_get_tree(f.td, "n"), f.n);
   td_ok(tdict_unlock(part, err));
-  tdict_release(part);
-  tdict_release(from);
-  tdict_release(former);
-  family_close(&f);
 }
 
 /* Tests sources above and below the tree. */
 CASE(assign_takes_trees_above_and_below) {
-  family f = family_open();
+  scoped_family f = family_open();
   td_ok(tdict_assign(f.n, f.td, err));
   help_paths(f.td, "a n n.a n.n n.n.b n.n.m n.n.m.u n.e e");
   td_ok(tdict_assign(f.td, help_get_tree(f.td, "n.n"), err)); /* frees the last holder of the source */
   help_paths(f.td, "b m m.u");
   help_paths(f.other, "n n.a n.n n.n.b n.n.m n.n.m.u n.e");
-  family_close(&f);
 }
 
 DEVICE_CASE(assign_keeps_batch_size_and_device) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   tdict_device device;
-  tdict_tree *td = TREE(3), *child = NULL, *other = rig_tree(&r, SAMPLE(3, 2)), *bare = help_tree_without_batch();
+  scoped_tree td = TREE(3);
+  tdict_tree *child = NULL;
+  scoped_tree other = rig_tree(&r, SAMPLE(3, 2)), bare = help_tree_without_batch();
   td_ok(tdict_set_tree(other, "n.bare", bare, err)); /* gets [3, 2] */
   child = help_get_tree(other, "n.bare");
   td_ok(tdict_set_batch_size(child, 0, NULL, err));
@@ -198,25 +187,21 @@ DEVICE_CASE(assign_keeps_batch_size_and_device) {
   assert_int_equal(device.type, td_device().type);
   assert_false(tdict_get_device(help_get_tree(other, "n.m"), NULL)); /* the source is unchanged */
   assert_int_equal(tdict_batch_ndim(child), 0);
-  tdict_release(td);
-  tdict_release(bare);
-  tdict_release(other);
-  rig_close(&r);
 }
 
 DEVICE_CASE(assign_refuses_what_does_not_fit) {
-  rig r = rig_open();
-  tdict_tree *td = TREE(3), *other = rig_tree(&r, SAMPLE(3)), *wrong = help_tree_without_batch(), *on = TREE(3);
+  scoped_rig r = rig_open();
+  scoped_tree td = TREE(3), other = rig_tree(&r, SAMPLE(3)), wrong = help_tree_without_batch(), on = TREE(3);
   const tdict_device elsewhere = {td_device().type == TDICT_DEVICE_CPU ? TDICT_DEVICE_CUDA : TDICT_DEVICE_CPU, 0};
-  help_put(td, "x", TENSOR(3));
-  help_put(wrong, "q.deep", TENSOR(4));
+  td_put(td, "x", TENSOR(3));
+  td_put(wrong, "q.deep", TENSOR(4));
   char *before = help_snapshot(td);
   td_fails(TDICT_ESHAPE, "batch size is [3]", tdict_assign(td, wrong, err));
   assert_string_equal(td_last_error.path, "q.deep");
   help_unchanged(td, before);
   /* A child that the program changed through a handle. */
   td_ok(tdict_set_batch_size(help_get_tree(other, "n"), 0, NULL, err));
-  help_put(other, "n.odd", TENSOR(2));
+  td_put(other, "n.odd", TENSOR(2));
   before = help_snapshot(td);
   td_fails(TDICT_ESHAPE, "[2]", tdict_assign(td, other, err));
   assert_string_equal(td_last_error.path, "n.odd");
@@ -226,16 +211,11 @@ DEVICE_CASE(assign_refuses_what_does_not_fit) {
   td_fails(TDICT_EWRONGDEVICE, "", tdict_assign(on, other, err));
   assert_string_equal(td_last_error.path, "a");
   help_paths(on, "");
-  tdict_release(td);
-  tdict_release(other);
-  tdict_release(wrong);
-  tdict_release(on);
-  rig_close(&r);
 }
 
 CASE(assign_changes_nothing_on_failure) {
-  family f = family_open();
-  tdict_tree *from = ops_tree(SAMPLE(3));
+  scoped_family f = family_open();
+  scoped_tree from = ops_tree(SAMPLE(3));
   char *before = help_snapshot(f.td);
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_assign(NULL, from, err));
   td_fails(TDICT_EINVAL, "other is NULL", tdict_assign(f.td, NULL, err));
@@ -252,6 +232,4 @@ CASE(assign_changes_nothing_on_failure) {
   assert_true(tdict_is_locked(f.n));
   assert_false(tdict_is_locked(help_get_tree(f.td, "n")));
   td_ok(tdict_unlock(f.n, err));
-  tdict_release(from);
-  family_close(&f);
 }

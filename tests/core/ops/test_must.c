@@ -1,13 +1,11 @@
 /* Checks each area of TensorDict's behaviour on every device: one case per row of the table in docs/container.md. Other
  * files have the cases for details and errors. */
 #include "rig.h"
-#include "support/take.h"
 
 /* Makes a tensor of random bytes on the device of the case. */
 static tdict_tensor *new_tensor(const rig *r, tdict_dtype dtype, int ndim, const int64_t *shape) {
   static uint64_t seed = 4000;
-  tdict_tensor *host = NULL, *t = NULL;
-  td_ok(tdict_tensor_empty(dtype, ndim, shape, NULL, &host, err));
+  tdict_tensor *host = td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, NULL, &made, err)), *t = NULL;
   td_fill_random(tdict_tensor_data(host), tdict_tensor_bytes(host), ++seed);
   if (!r->memory) return host;
   td_ok(tdict_tensor_clone(host, r->memory, &t, err));
@@ -24,14 +22,14 @@ static const void *address(const tdict_tree *td, const char *path) {
 }
 
 DEVICE_CASE(must_batch_size) {
-  rig r = rig_open();
-  tdict_tree *td = TREE(4), *none = help_tree_without_batch();
-  help_put(none, "x", NEW(&r, 7, 2));
+  scoped_rig r = rig_open();
+  scoped_tree td = TREE(4), none = help_tree_without_batch();
+  td_put(none, "x", NEW(&r, 7, 2));
   assert_int_equal(tdict_batch_ndim(none), 0); /* never inferred */
-  help_put(td, "n.a", NEW(&r, 4, 3));
-  help_put(td, "b", NEW(&r, 4, 3, 2));
+  td_put(td, "n.a", NEW(&r, 4, 3));
+  td_put(td, "b", NEW(&r, 4, 3, 2));
   char *before = help_snapshot(td);
-  tdict_tensor *other = NEW(&r, 5, 3);
+  scoped_tensor other = NEW(&r, 5, 3);
   td_fails(TDICT_ESHAPE, "[5, 3]", tdict_set(td, "n.c", other, err));
   assert_string_equal(td_last_error.path, "n.c");
   td_fails(TDICT_ESHAPE, "tensor has shape [4, 3]", tdict_set_batch_size(td, 2, (const int64_t[]){4, 9}, err));
@@ -40,17 +38,13 @@ DEVICE_CASE(must_batch_size) {
   assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n")), 2); /* children get more batch dimensions */
   td_ok(tdict_set_batch_size(td, 1, (const int64_t[]){4}, err));
   assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n")), 2); /* and may be longer */
-  help_put_tree(td, "empty", TREE(9));                           /* empty children may have any batch size */
-  tdict_tensor_release(other);
-  tdict_release(none);
-  tdict_release(td);
-  rig_close(&r);
+  td_put_tree(td, "empty", TREE(9));                             /* empty children may have any batch size */
 }
 
 DEVICE_CASE(must_set_shares) {
-  rig r = rig_open();
-  tdict_tree *td = TREE(4), *child = help_tree_without_batch();
-  tdict_tensor *t = NEW(&r, 4, 3);
+  scoped_rig r = rig_open();
+  scoped_tree td = TREE(4), child = help_tree_without_batch();
+  scoped_tensor t = NEW(&r, 4, 3);
   td_ok(tdict_set(td, "n.m.a", t, err));
   assert_ptr_equal(help_get(td, "n.m.a"), t);
   assert_int_equal(tdict_batch_size(help_get_tree(td, "n.m"))[0], 4); /* created nodes have the parent's batch size */
@@ -59,17 +53,13 @@ DEVICE_CASE(must_set_shares) {
   td_ok(tdict_set_tree(td, "c", child, err));
   assert_int_equal(tdict_batch_ndim(help_get_tree(td, "c")), 1);
   assert_int_equal(tdict_batch_ndim(child), 0); /* the original is unchanged */
-  tdict_tensor_release(t);
-  tdict_release(child);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(must_device) {
-  rig r = rig_open();
-  tdict_tree *td = TREE(2);
+  scoped_rig r = rig_open();
+  scoped_tree td = TREE(2);
   const tdict_device here = td_device(), other = tdict_sim(7);
-  help_put(td, "a", NEW(&r, 2));
+  td_put(td, "a", NEW(&r, 2));
   tdict_tensor *far = help_tensor_on(other, COUNTS(2, 0));
   td_ok(tdict_set(td, "far", far, err)); /* unset: leaves may be on any device */
   td_fails(TDICT_EWRONGDEVICE, "sim:7", tdict_set_device(td, &here, err));
@@ -79,23 +69,20 @@ DEVICE_CASE(must_device) {
   assert_string_equal(td_last_error.path, "far");
   tdict_tensor_release(far);
   if (r.context) { /* tdict_set_to() moves it first */
-    tdict_tensor *host = TENSOR(2, 3);
+    scoped_tensor host = TENSOR(2, 3);
     td_fails(TDICT_EWRONGDEVICE, "cpu", tdict_set(td, "b", host, err));
     td_ok(tdict_set_to(r.context, td, "b", host, err));
     assert_true(tdict_device_equal(tdict_tensor_device(help_get(td, "b")), here));
-    tdict_tensor_release(host);
   }
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(must_get_delete_pop_rename_has) {
-  rig r = rig_open();
-  tdict_tree *td = TREE(2), *tree = NULL;
-  tdict_tensor *got = NULL;
-  help_put(td, "n.a", NEW(&r, 2));
-  help_put(td, "b", NEW(&r, 2));
-  help_put(td, "c", NEW(&r, 2));
+  scoped_rig r = rig_open();
+  scoped_tree td = TREE(2), tree = NULL;
+  scoped_tensor got = NULL;
+  td_put(td, "n.a", NEW(&r, 2));
+  td_put(td, "b", NEW(&r, 2));
+  td_put(td, "c", NEW(&r, 2));
   td_fails(TDICT_ENOTFOUND, "'x'", tdict_get(td, "x.y", &got, err));
   td_fails(TDICT_ETYPE, "'b' is a tensor", tdict_get(td, "b.y", &got, err));
   td_fails(TDICT_ENOTFOUND, "'x'", tdict_delete(td, "x", err));
@@ -109,32 +96,25 @@ DEVICE_CASE(must_get_delete_pop_rename_has) {
   td_ok(tdict_pop_tree(td, "n", &tree, err));
   td_ok(tdict_delete(tree, "a", err));
   help_paths(td, "");
-  tdict_tensor_release(got);
-  tdict_release(tree);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(must_keep_order) {
-  rig r = rig_open();
-  tdict_tree *td = TREE(2);
+  scoped_rig r = rig_open();
+  scoped_tree td = TREE(2);
   const char *const paths[] = {"z", "n.q", "a", "n.b", "m"};
-  for (int i = 0; i < 5; i++) help_put(td, paths[i], NEW(&r, 2));
+  for (int i = 0; i < 5; i++) td_put(td, paths[i], NEW(&r, 2));
   help_paths(td, "z n n.q n.b a m");
-  help_put(td, "z", NEW(&r, 2, 2)); /* in its place */
+  td_put(td, "z", NEW(&r, 2, 2)); /* in its place */
   char *before = help_snapshot(td);
-  tdict_tensor *bad = NEW(&r, 3);
+  scoped_tensor bad = NEW(&r, 3);
   td_fails(TDICT_ESHAPE, "[3]", tdict_set(td, "new.path.x", bad, err)); /* and the old node is gone */
   help_unchanged(td, before);
-  tdict_tensor_release(bad);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(must_write_in_place) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *model = SAMPLE(3, 4);
-  tdict_tree *td = rig_tree(&r, model), *other = rig_tree(&r, rig_like(model));
+  scoped_tree td = rig_tree(&r, model), other = rig_tree(&r, rig_like(model));
   const void *a = address(td, "a"), *u = address(td, "n.m.u");
   tdict_lock(td);
   td_ok(tdict_write(td, "a", NULL, help_get(other, "a"), err));
@@ -142,25 +122,20 @@ DEVICE_CASE(must_write_in_place) {
   td_ok(tdict_fill(td, "n", 0, NULL, err));
   td_ok(tdict_copy(td, other, NULL, err));
   assert_true(tdict_equal(td, other));
-  tdict_tree *row = NULL;
-  td_ok(tdict_index_get(NULL, other, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
+  scoped_tree row = td_made(tree, tdict_index_get(NULL, other, TDICT_INDEX(TDICT_AT(0)), NULL, &made, err));
   td_ok(tdict_write(td, "a", TDICT_INDEX(TDICT_AT(2)), help_get(row, "a"), err));
   td_fails(TDICT_ENOTFOUND, "'x'", tdict_write(td, "x", NULL, help_get(other, "a"), err));
   td_fails(TDICT_ESHAPE, "[4]", tdict_write(td, "a", NULL, help_get(row, "a"), err));
   assert_ptr_equal(address(td, "a"), a);
   assert_ptr_equal(address(td, "n.m.u"), u);
-  tdict_release(row);
-  tdict_release(other);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(must_update) {
-  rig r = rig_open();
-  tdict_tree *td = TREE(2), *src = TREE(2);
-  help_put(td, "n.a", NEW(&r, 2));
-  help_put(td, "n.b", NEW(&r, 2));
-  tdict_tensor *a = help_put(src, "n.a", NEW(&r, 2, 3)), *c = help_put(src, "c", NEW(&r, 2));
+  scoped_rig r = rig_open();
+  scoped_tree td = TREE(2), src = TREE(2);
+  td_put(td, "n.a", NEW(&r, 2));
+  td_put(td, "n.b", NEW(&r, 2));
+  tdict_tensor *a = td_put(src, "n.a", NEW(&r, 2, 3)), *c = td_put(src, "c", NEW(&r, 2));
   td_ok(tdict_update(td, src, (const char *const[]){"n"}, 1, err));
   help_paths(td, "n n.a n.b");
   assert_ptr_equal(help_get(td, "n.a"), a);
@@ -170,21 +145,17 @@ DEVICE_CASE(must_update) {
   td_ok(tdict_update(td, td, NULL, 0, err)); /* itself */
   help_unchanged(td, before);
   before = help_snapshot(td);
-  help_put(src, "d", NEW(&r, 2));
-  tdict_tree *wrong = TREE(3);
-  help_put(wrong, "d", NEW(&r, 3));
+  td_put(src, "d", NEW(&r, 2));
+  scoped_tree wrong = TREE(3);
+  td_put(wrong, "d", NEW(&r, 3));
   td_fails(TDICT_ESHAPE, "[3]", tdict_update(td, wrong, NULL, 0, err)); /* all or nothing */
   td_fails(TDICT_ENOTFOUND, "no such key", tdict_update_in_place(td, src, NULL, 0, err));
   help_unchanged(td, before);
   td_ok(tdict_update_in_place(td, src, (const char *const[]){"n", "c"}, 2, err));
-  tdict_release(wrong);
-  tdict_release(src);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(must_select_exclude_split_keys) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL, *parts[2] = {NULL};
   const char *const one[] = {"n.m"}, *const gone[] = {"n.m", "x.y"}, *const missing[] = {"a", "x"};
   td_ok(tdict_select(td, one, 1, true, &out, err));
@@ -203,38 +174,31 @@ DEVICE_CASE(must_select_exclude_split_keys) {
   assert_false(tdict_has(parts[1], "n.m.u"));
   for (int i = 0; i < 2; i++) tdict_release(parts[i]);
   tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(must_flatten_and_unflatten_keys) {
-  rig r = rig_open();
-  tdict_tree *td = rig_tree(&r, SAMPLE(3)), *flat = NULL, *back = NULL;
-  td_ok(tdict_flatten_keys(td, NULL, &flat, err));
+  scoped_rig r = rig_open();
+  scoped_tree td = rig_tree(&r, SAMPLE(3)), flat = td_made(tree, tdict_flatten_keys(td, NULL, &made, err)), back = NULL;
   help_paths(flat, "a n\\.b n\\.m\\.u");
   assert_ptr_equal(help_get(flat, "n\\.m\\.u"), help_get(td, "n.m.u"));
   td_ok(tdict_unflatten_keys(flat, NULL, &back, err));
   help_paths(back, "a n n.b n.m n.m.u"); /* the empty one is gone */
-  help_put(td, "n\\.b", NEW(&r, 3));
+  td_put(td, "n\\.b", NEW(&r, 3));
   char *before = help_snapshot(td);
   tdict_tree *const nothing = NULL, *out = nothing;
   td_fails(TDICT_EEXIST, "", tdict_flatten_keys(td, NULL, &out, err));
   td_fails(TDICT_EEXIST, "", tdict_unflatten_keys(td, NULL, &out, err));
   assert_null(out);
   help_unchanged(td, before);
-  tdict_release(back);
-  tdict_release(flat);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 /* On a device lists and masks are refused; other indices return views there, too. */
 DEVICE_CASE(must_index) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *model = SAMPLE(3, 4);
-  tdict_tree *td = rig_tree(&r, model), *out = NULL, *none = help_tree_without_batch();
+  scoped_tree td = rig_tree(&r, model), out = NULL, none = help_tree_without_batch();
   const int64_t list[] = {2, 0};
-  tdict_tensor *mask = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_BOOL, 1, (const int64_t[]){3}, NULL, &mask, err));
+  scoped_tensor mask = td_made(tensor, tdict_tensor_zeros(TDICT_BOOL, 1, (const int64_t[]){3}, NULL, &made, err));
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1), TDICT_NEW_AXIS, TDICT_RANGE(3, 0, -2)), NULL, &out, err));
   rig_shares(out, td, true);
   assert_int_equal(tdict_batch_ndim(out), 2);
@@ -252,20 +216,14 @@ DEVICE_CASE(must_index) {
   td_fails(TDICT_EINVAL, "for 1 dimensions", tdict_index_get(NULL, none, TDICT_INDEX(TDICT_AT(0)), NULL, &out, err));
   td_fails(TDICT_EINVAL, "TDICT_REST is used twice",
            tdict_index_get(NULL, td, TDICT_INDEX(TDICT_REST, TDICT_REST), NULL, &out, err));
-  tdict_tree *row = rig_tree(&r, rig_like(SAMPLE(4)));
+  scoped_tree row = rig_tree(&r, rig_like(SAMPLE(4)));
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 2, 1)), row, NULL, err)); /* repeated */
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
   assert_true(tdict_equal(out, row));
-  tdict_release(out);
-  tdict_release(row);
-  tdict_tensor_release(mask);
-  tdict_release(none);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(must_change_shape) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(2, 6)), *outs[9] = {NULL};
   const int64_t grouped[] = {2, 2, 3}, wide[] = {5, 2, 6};
   const int order[] = {1, 0};
@@ -287,11 +245,10 @@ DEVICE_CASE(must_change_shape) {
   assert_true(tdict_equal(outs[5], td));
   for (int i = 0; i < 9; i++) tdict_release(outs[i]);
   tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(must_split_chunk_unbind_stack_cat) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(5)), *pieces[5] = {NULL}, *whole = NULL, *into = NULL;
   size_t count = 2;
   td_fails(TDICT_ESHAPE, "sum to 4", tdict_split(td, 0, (const int64_t[]){2, 2}, pieces, &(size_t){2}, err));
@@ -319,35 +276,28 @@ DEVICE_CASE(must_split_chunk_unbind_stack_cat) {
   tdict_release(into);
   tdict_release(whole);
   tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(must_preallocate) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   static const tdict_field fields[] = {{"obs", TDICT_F32, 1, {3}}, {"n.done", TDICT_BOOL, 0, {0}}};
-  tdict_tree *td = NULL, *empty = TREE(4), *row = NULL, *got = NULL;
+  scoped_tree td = NULL, empty = TREE(4), row = NULL, got = NULL;
   td_ok(tdict_create_from(fields, 2, 1, (const int64_t[]){4}, r.memory, &td, err));
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
   td_ok(tdict_write_rows(empty, 2, row, err)); /* allocates */
   assert_true(tdict_equal(empty, td));         /* zeroed */
   tdict_release(row);
   td_ok(tdict_create_from(fields, 2, 0, NULL, r.memory, &row, err));
-  tdict_tensor *obs = NEW(&r, 3);
+  scoped_tensor obs = NEW(&r, 3);
   td_ok(tdict_write(row, "obs", NULL, obs, err));
   td_ok(tdict_write_rows(td, 3, row, err));
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(3)), NULL, &got, err));
   assert_true(tdict_equal(got, row));
-  tdict_tensor_release(obs);
-  tdict_release(got);
-  tdict_release(row);
-  tdict_release(empty);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(must_pad_sequence) {
-  rig r = rig_open();
-  tdict_tree *td = rig_tree(&r, SAMPLE(4)), *two = NULL, *out = NULL, *end = NULL, *zeros = NULL;
+  scoped_rig r = rig_open();
+  scoped_tree td = rig_tree(&r, SAMPLE(4)), two = NULL, out = NULL, end = NULL, zeros = NULL;
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 2, 1)), NULL, &two, err));
   td_ok(tdict_pad_sequence((const tdict_tree *const[]){two, td}, 2, NULL, NULL, &out, err));
   assert_int_equal(tdict_batch_size(out)[1], 4);
@@ -355,18 +305,12 @@ DEVICE_CASE(must_pad_sequence) {
   td_ok(tdict_clone_deep(two, NULL, &zeros, err));
   td_ok(tdict_fill(zeros, NULL, 0, NULL, err));
   assert_true(tdict_equal(end, zeros));
-  tdict_release(zeros);
-  tdict_release(end);
-  tdict_release(out);
-  tdict_release(two);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(must_lock) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL;
-  tdict_tensor *t = NEW(&r, 3);
+  scoped_tensor t = NEW(&r, 3);
   tdict_lock(td);
   td_fails(TDICT_ELOCKED, "", tdict_set(td, "n.new", t, err));
   td_fails(TDICT_ELOCKED, "", tdict_set(td, "a", t, err));
@@ -384,9 +328,7 @@ DEVICE_CASE(must_lock) {
     assert_true(tdict_is_locked(out));
     tdict_release(out);
   }
-  tdict_tensor_release(t);
   tdict_release(td);
-  rig_close(&r);
 }
 
 static tdict_status clone_leaf(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
@@ -394,15 +336,15 @@ static tdict_status clone_leaf(void *user, const tdict_leaves *at, tdict_tensor 
   return tdict_tensor_clone(at->tensors[at->count - 1], NULL, out, err);
 }
 DEVICE_CASE(must_walk_and_apply) {
-  rig r = rig_open();
-  tdict_tree *td = rig_tree(&r, SAMPLE(3)), *other = rig_tree(&r, rig_like(SAMPLE(3))), *out = NULL;
+  scoped_rig r = rig_open();
+  scoped_tree td = rig_tree(&r, SAMPLE(3)), other = rig_tree(&r, rig_like(SAMPLE(3))), out = NULL;
   help_paths(td, "a n n.b n.m n.m.u e");
   td_ok(tdict_apply(r.context, (const tdict_tree *const[]){td, other}, 2, clone_leaf, NULL, NULL, &out, err));
   assert_true(tdict_equal(out, other));
   size_t bytes = 0;
   assert_int_equal(tdict_num_leaves(td), 3);
   assert_int_equal(tdict_bytes(td), 3 * 4 + 3 * 3 * 8 + 3 * 2 * 2);
-  help_put(out, "again", tdict_tensor_retain(help_get(out, "a")));
+  td_put(out, "again", tdict_tensor_retain(help_get(out, "a")));
   td_ok(tdict_unique_bytes(out, &bytes, err));
   assert_int_equal(bytes, tdict_bytes(td)); /* shared elements count once; clones have their own */
   assert_int_equal(tdict_depth(td), 2);
@@ -412,15 +354,11 @@ DEVICE_CASE(must_walk_and_apply) {
   tdict_tree *none = NULL;
   td_fails(TDICT_ENOTFOUND, "tree 1",
            tdict_apply(r.context, (const tdict_tree *const[]){td, other}, 2, clone_leaf, NULL, NULL, &none, err));
-  tdict_release(out);
-  tdict_release(other);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(must_compare_and_print) {
-  rig r = rig_open();
-  tdict_tree *td = rig_tree(&r, SAMPLE(3)), *other = NULL;
+  scoped_rig r = rig_open();
+  scoped_tree td = rig_tree(&r, SAMPLE(3)), other = NULL;
   tdict_difference found;
   char text[1024], line[160], *shown;
   td_ok(tdict_clone_deep(td, NULL, &other, err));
@@ -439,14 +377,11 @@ DEVICE_CASE(must_compare_and_print) {
   td_ok(tdict_set(td, "c", help_get(td, "n.b"), err));
   tdict_format(td, text, sizeof text);
   assert_non_null(strstr(text, " shared"));
-  tdict_release(other);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 GPU_CASE(must_to) {
-  rig r = rig_open();
-  tdict_tree *host = ops_tree(SAMPLE(3)), *device = NULL, *again = NULL, *back = NULL;
+  scoped_rig r = rig_open();
+  scoped_tree host = ops_tree(SAMPLE(3)), device = NULL, again = NULL, back = NULL;
   tdict_lock(host);
   td_ok(tdict_to_device(r.context, host, td_device(), NULL, &device, err));
   assert_true(tdict_is_locked(device));
@@ -460,16 +395,11 @@ GPU_CASE(must_to) {
   td_ok(td_transfer_into(r.context, device, host, NULL, err));
   assert_ptr_equal(address(device, "n.b"), before);
   assert_true(tdict_equal(device, host));
-  tdict_release(back);
-  tdict_release(again);
-  tdict_release(device);
-  tdict_release(host);
-  rig_close(&r);
 }
 
 GPU_CASE(must_pin_memory) {
-  rig r = rig_open();
-  tdict_tree *host = ops_tree(SAMPLE(3)), *pinned = NULL, *again = NULL, *device = NULL;
+  scoped_rig r = rig_open();
+  scoped_tree host = ops_tree(SAMPLE(3)), pinned = NULL, again = NULL, device = NULL;
   td_ok(tdict_pin_memory(r.context, host, NULL, &pinned, err));
   assert_true(tdict_is_pinned(pinned) && !tdict_is_pinned(host));
   assert_true(tdict_equal(pinned, host));
@@ -480,9 +410,4 @@ GPU_CASE(must_pin_memory) {
   tdict_tree *none = NULL;
   td_fails(TDICT_EWRONGDEVICE, "", tdict_pin_memory(r.context, host, NULL, &none, err));
   assert_string_equal(td_last_error.path, "d.a");
-  tdict_release(device);
-  tdict_release(again);
-  tdict_release(pinned);
-  tdict_release(host);
-  rig_close(&r);
 }

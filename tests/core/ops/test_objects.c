@@ -63,8 +63,7 @@ static tdict_status do_unbind_second(const tdict_tree *td, tdict_tree **out, tdi
 }
 static tdict_status join(const tdict_tree *td, int dim, bool stacks, tdict_tree **out, tdict_error *err) {
   const tdict_tree *both[] = {td, td, td};
-  tdict_join_options o = tdict_join_options_default();
-  o.dim = dim;
+  tdict_join_options o = td_with(tdict_join_options, dim = dim);
   return stacks ? tdict_stack(both, 3, &o, NULL, out, err) : tdict_cat(both, 3, &o, NULL, out, err);
 }
 OPERATION(do_stack, join(td, 0, true, out, err))
@@ -119,13 +118,11 @@ enum { OPERATIONS = sizeof operations / sizeof *operations };
 static bool skipped(const rig *r, const named *o) { return r->memory && o->host_only; }
 
 static void run_both(const named *o, const twins *w, const tdict_type *type) {
-  tdict_tree *got = NULL, *wanted = NULL;
+  scoped_tree got = NULL, wanted = NULL;
   print_message("%s\n", o->name);
   td_ok(o->run(w->td, &got, err));
   td_ok(o->run(w->plain, &wanted, err));
   agree(got, wanted, w, type);
-  tdict_release(got);
-  tdict_release(wanted);
 }
 
 DEVICE_CASE(objects_pass_as_tensors) {
@@ -146,14 +143,13 @@ DEVICE_CASE(objects_pass_by_hooks) {
   rig r = rig_open();
   for (int second = 0; second < 2; second++) {
     const tdict_type *type = second ? &both_type : &hooks_type;
-    twins w = make_twins(&r, type);
+    scoped_twins w = make_twins(&r, type);
     for (int i = 0; operations[i].hook >= 0; i++) {
       int before = calls[operations[i].hook];
       run_both(&operations[i], &w, type);
       assert_true(calls[operations[i].hook] > before);
     }
     assert_int_equal(calls[HOOK_FLATTEN] + calls[HOOK_UNFLATTEN], 0); /* the hook is asked first */
-    end_twins(&w);
   }
   rig_close(&r);
   assert_int_equal(thing_count(), 0);
@@ -162,21 +158,17 @@ DEVICE_CASE(objects_pass_by_hooks) {
 /* Hooks know no memory: if a memory is given, objects with `flatten` are copied through their tensors. */
 CASE(objects_are_copied_to_the_given_memory) {
   rig r = {NULL, NULL};
-  tdict_context_options o = tdict_context_options_default();
   tdict_context *context = NULL;
   tdict_tree *copy = NULL, *stacked = NULL;
-  o.device = tdict_sim(0);
-  td_ok(tdict_context_create(&o, &context, err));
-  tdict_run j = tdict_run_default();
-  j.memory = tdict_pinned_memory(context);
+  td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_sim(0)), &context, err));
+  tdict_run j = td_with(tdict_run, memory = tdict_pinned_memory(context));
   twins w = make_twins(&r, &both_type);
   td_ok(tdict_clone_deep(w.td, TD_IN(j.memory), &copy, err));
   assert_true(tdict_tensor_is_pinned(thing_at(copy, &both_type)->a));
   td_ok(tdict_stack((const tdict_tree *const[]){w.td, w.td}, 2, NULL, &j, &stacked, err));
   assert_true(tdict_tensor_is_pinned(thing_at(stacked, &both_type)->b));
   assert_int_equal(calls[HOOK_CLONE] + calls[HOOK_STACK], 0);
-  tdict_release(copy);
-  tdict_release(stacked);
+  td_release(copy, stacked);
   end_twins(&w);
   w = make_twins(&r, &hooks_type);
   td_ok(tdict_clone_deep(w.td, TD_IN(j.memory), &copy, err)); /* the hook is the only way */
@@ -194,7 +186,7 @@ DEVICE_CASE(objects_refused_by_name) {
                                       [HOOK_STACK] = "neither a stack hook nor flatten"};
   rig r = rig_open();
   for (int second = 0; second < 2; second++) {
-    twins w = make_twins(&r, second ? &hooks_type : &bare_type);
+    scoped_twins w = make_twins(&r, second ? &hooks_type : &bare_type);
     char *before = help_snapshot(w.td);
     for (int i = 0; i < OPERATIONS; i++) {
       tdict_tree *const untouched = (tdict_tree *)(uintptr_t)0xA5A5, *out = untouched;
@@ -207,7 +199,6 @@ DEVICE_CASE(objects_refused_by_name) {
       assert_ptr_equal(out, untouched);
     }
     help_unchanged(w.td, before);
-    end_twins(&w);
   }
   rig_close(&r);
   assert_int_equal(thing_count(), 0);
@@ -241,9 +232,9 @@ CASE(objects_are_shared_if_no_element_moves) {
 }
 
 CASE(objects_keep_locks) {
-  rig r = rig_open();
-  twins w = make_twins(&r, &flat_type);
-  tdict_tree *out = NULL;
+  scoped_rig r = rig_open();
+  scoped_twins w = make_twins(&r, &flat_type);
+  scoped_tree out = NULL;
   tdict_lock(help_get_tree(w.td, "n"));
   td_ok(tdict_transpose(w.td, 0, 1, &out, err));
   assert_false(tdict_is_locked(out));
@@ -251,9 +242,6 @@ CASE(objects_keep_locks) {
   tdict_release(out);
   td_ok(tdict_index_get(NULL, w.td, TDICT_INDEX(TDICT_AT(0)), NULL, &out, err));
   assert_false(tdict_is_locked(help_get_tree(out, "n")));
-  tdict_release(out);
-  end_twins(&w);
-  rig_close(&r);
 }
 
 static void expect_failure(const named *o, const twins *w, tdict_status wanted, const char *text) {
@@ -274,7 +262,7 @@ CASE(object_hook_errors_are_returned) {
     print_message("%s\n", o->name);
     for (int hook = 0; hook < HOOKS; hook++) {
       if (hook > HOOK_UNFLATTEN && hook != o->hook) continue;
-      twins w = make_twins(&r, hook > HOOK_UNFLATTEN ? &hooks_type : &flat_type);
+      scoped_twins w = make_twins(&r, hook > HOOK_UNFLATTEN ? &hooks_type : &flat_type);
       failing = hook;
       failure = TDICT_EIO;
       expect_failure(o, &w, TDICT_EIO, "the disk is gone");
@@ -283,7 +271,6 @@ CASE(object_hook_errors_are_returned) {
       failure = TDICT_OK; /* and nothing is given */
       expect_failure(o, &w, TDICT_EHOOK, "and no result");
       failing = -1;
-      end_twins(&w);
     }
   }
   rig_close(&r);
@@ -295,21 +282,20 @@ DEVICE_CASE(objects_survive_enomem) {
   for (int i = 0; i < OPERATIONS; i++)
     for (int way = 0; way < 2; way++) {
       if (skipped(&r, &operations[i]) || (way && operations[i].hook < 0)) continue;
-      twins w = make_twins(&r, way ? &hooks_type : &flat_type);
+      scoped_twins w = make_twins(&r, way ? &hooks_type : &flat_type);
       tdict_tree *out = NULL;
       int64_t alive = thing_count();
       print_message("%s\n", operations[i].name);
       RIG_WITHOUT_MEMORY(w.td, (assert_int_equal(thing_count(), alive), operations[i].run(w.td, &out, err)));
       tdict_release(out);
       assert_int_equal(thing_count(), alive);
-      end_twins(&w);
     }
   rig_close(&r);
   assert_int_equal(thing_count(), 0);
 }
 
 CASE(objects_of_two_types_are_refused) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   twins w = make_twins(&r, &flat_type), other = make_twins(&r, &both_type);
   const tdict_tree *both[] = {w.td, other.td};
   tdict_tree *out = NULL;
@@ -326,7 +312,6 @@ CASE(objects_of_two_types_are_refused) {
   assert_null(out);
   end_twins(&w);
   end_twins(&other);
-  rig_close(&r);
 }
 
 /* The tensors of an object that is opened must have the batch size. */
@@ -364,9 +349,7 @@ DEVICE_CASE(objects_compared) {
   assert_true(found.differs);
   assert_string_equal(found.path, "n.o.b");
   assert_int_equal(found.ndim, 2);
-  tdict_difference_options close = tdict_difference_options_default();
-  close.absolute = 255;
-  td_ok(tdict_get_difference(w.td, copy, &close, &found, err));
+  td_ok(tdict_get_difference(w.td, copy, td_options(tdict_difference_options, absolute = 255), &found, err));
   assert_false(found.differs);
   td_ok(tdict_copy(other.td, other.td, NULL, err)); /* itself */
   td_ok(tdict_update(copy, other.td, NULL, 0, err));

@@ -121,8 +121,7 @@ DEVICE_CASE(objects_are_preallocated) {
   td_ok(tdict_write_rows(td, 0, w.td, err));
   td_ok(tdict_write_rows(plain, 0, w.plain, err));
   agree(td, plain, &w, &flat_type);
-  tdict_release(td);
-  tdict_release(plain);
+  td_release(td, plain);
   end_twins(&w);
   rig_close(&r);
   assert_int_equal(thing_count(), 0);

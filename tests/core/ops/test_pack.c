@@ -14,25 +14,24 @@ typedef struct sample {
 } sample;
 
 static tdict_tensor *tensor_of(tdict_dtype dtype, int ndim, const int64_t *shape, const void *bytes) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(dtype, ndim, shape, NULL, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, NULL, &made, err));
   if (tdict_tensor_bytes(t)) memcpy(tdict_tensor_data(t), bytes, tdict_tensor_bytes(t));
   return t;
 }
 
 static tdict_tree *tree_of(const sample *s) {
   tdict_tree *td = help_tree_without_batch();
-  help_put(td, "tokens", tensor_of(TDICT_I64, COUNTS(s->length), s->tokens));
+  td_put(td, "tokens", tensor_of(TDICT_I64, COUNTS(s->length), s->tokens));
   float swapped[EMBED * 64]; /* The source is not contiguous. */
   for (int64_t k = 0; k < s->length; k++)
     for (int e = 0; e < EMBED; e++) swapped[e * s->length + k] = s->embed[k][e];
   tdict_tensor *t = tensor_of(TDICT_F32, COUNTS(EMBED, s->length), swapped), *view = NULL;
   td_ok(tdict_tensor_permute(t, 2, (const int[]){1, 0}, &view, err));
   tdict_tensor_release(t);
-  help_put(td, "embed", view);
-  help_put(td, "deep.bytes", tensor_of(TDICT_U8, COUNTS(s->length, PAIR), s->bytes));
-  help_put(td, "label", tensor_of(TDICT_F64, 0, NULL, &s->label));
-  help_put(td, "pair", tensor_of(TDICT_F32, COUNTS(PAIR), s->pair));
+  td_put(td, "embed", view);
+  td_put(td, "deep.bytes", tensor_of(TDICT_U8, COUNTS(s->length, PAIR), s->bytes));
+  td_put(td, "label", tensor_of(TDICT_F64, 0, NULL, &s->label));
+  td_put(td, "pair", tensor_of(TDICT_F32, COUNTS(PAIR), s->pair));
   return td;
 }
 
@@ -108,9 +107,7 @@ CASE(pack_sequence_matches_a_loop) {
       total += s[i].length;
       td[i] = tree_of(&s[i]);
     }
-    tdict_pack_options o = tdict_pack_options_default();
-    o.stack_paths = stacked;
-    o.num_stack_paths = 1;
+    tdict_pack_options o = td_with(tdict_pack_options, stack_paths = stacked, num_stack_paths = 1);
     if (round % 2) o.position_ids = "deep.positions";
     if (round % 3 == 1) o.cu_seqlens = "attention.offsets", o.max_seqlen = "attention.longest";
     bool is_fixed = round % 4 >= 2;
@@ -129,7 +126,7 @@ CASE(pack_sequence_matches_a_loop) {
 /* The samples may have a batch size, which the result does not have. */
 CASE(pack_sequence_ignores_batch_sizes) {
   tdict_tree *td[2] = {TREE(2), TREE(3)}, *out = NULL;
-  for (int i = 0; i < 2; i++) help_put(td[i], "n.x", TENSOR(i + 2, 4));
+  for (int i = 0; i < 2; i++) td_put(td[i], "n.x", TENSOR(i + 2, 4));
   td_ok(tdict_pack_sequence((const tdict_tree *const *)td, 2, NULL, NULL, &out, err));
   assert_int_equal(tdict_batch_ndim(out), 0);
   assert_int_equal(tdict_batch_ndim(help_get_tree(out, "n")), 0);
@@ -142,12 +139,11 @@ CASE(pack_sequence_ignores_batch_sizes) {
 
 /* Everything is in one storage of the memory that the program gives. */
 SIM_CASE(pack_sequence_writes_pinned_memory) {
-  tdict_context *c = td_context(NULL);
+  scoped_context c = td_context(NULL);
   tdict_tree *td[2] = {TREE(2), TREE(3)}, *out = NULL;
   size_t unique = 0;
-  for (int i = 0; i < 2; i++) help_put(td[i], "x", TENSOR(i + 2));
-  tdict_run o = tdict_run_default();
-  o.memory = tdict_pinned_memory(c);
+  for (int i = 0; i < 2; i++) td_put(td[i], "x", TENSOR(i + 2));
+  tdict_run o = td_with(tdict_run, memory = tdict_pinned_memory(c));
   td_ok(tdict_pack_sequence((const tdict_tree *const *)td, 2, NULL, &o, &out, err));
   assert_true(tdict_is_pinned(out));
   td_ok(tdict_unique_bytes(out, &unique, err));
@@ -157,8 +153,7 @@ SIM_CASE(pack_sequence_writes_pinned_memory) {
   o.memory = tdict_device_memory(c, td_device());
   td_fails(TDICT_EWRONGDEVICE, "the memory is on",
            tdict_pack_sequence((const tdict_tree *const *)td, 2, NULL, &o, &out, err));
-  tdict_tree *there = NULL;
-  td_ok(tdict_clone_deep(td[1], TD_IN(o.memory), &there, err));
+  tdict_tree *there = td_made(tree, tdict_clone_deep(td[1], TD_IN(o.memory), &made, err));
   o.memory = NULL;
   const tdict_tree *one[] = {there};
   td_fails(TDICT_EWRONGDEVICE, "the tensor is on", tdict_pack_sequence(one, 1, NULL, &o, &out, err));
@@ -166,7 +161,6 @@ SIM_CASE(pack_sequence_writes_pinned_memory) {
   assert_null(out);
   tdict_release(there);
   for (int i = 0; i < 2; i++) tdict_release(td[i]);
-  tdict_context_destroy(c);
 }
 
 static tdict_pack_options wrong_options(int which) {
@@ -211,9 +205,7 @@ CASE(pack_sequence_refuses_options) {
                 {TDICT_EINVAL, "stack_paths[2] is the same path"}};
   tdict_tree *td[2] = {TREE(2), TREE(3)}, *out = NULL;
   for (int i = 0; i < 2; i++) {
-    tdict_tensor *t = NULL;
-    td_ok(tdict_tensor_zeros(TDICT_I64, COUNTS(i + 2), NULL, &t, err));
-    help_put(td[i], "x", t);
+    td_put(td[i], "x", td_made(tensor, tdict_tensor_zeros(TDICT_I64, COUNTS(i + 2), NULL, &made, err)));
   }
   for (int i = 0; i < (int)(sizeof wanted / sizeof *wanted); i++) {
     tdict_pack_options o = wrong_options(i);
@@ -230,22 +222,20 @@ CASE(pack_sequence_refuses_options) {
 
 /* Packs {x: 2, y: 2} with a second tree whose y is wrong. */
 static void refuse_second(tdict_status status, const char *text, const char *path, tdict_tensor *y) {
-  tdict_tree *a = help_tree_without_batch(), *b = help_tree_without_batch(), *out = NULL;
-  help_put(a, "x", TENSOR(2));
-  help_put(a, "y", TENSOR(2, 3));
-  help_put(b, "x", TENSOR(4));
-  if (y) help_put(b, "y", y);
+  scoped_tree a = help_tree_without_batch(), b = help_tree_without_batch();
+  tdict_tree *out = NULL;
+  td_put(a, "x", TENSOR(2));
+  td_put(a, "y", TENSOR(2, 3));
+  td_put(b, "x", TENSOR(4));
+  if (y) td_put(b, "y", y);
   const tdict_tree *both[] = {a, b};
   td_fails(status, text, tdict_pack_sequence(both, 2, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, path);
   assert_null(out);
-  tdict_release(a);
-  tdict_release(b);
 }
 
 CASE(pack_sequence_refuses_trees) {
-  tdict_tensor *numbers = NULL, *deep = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_I64, COUNTS(4, 3), NULL, &numbers, err));
+  tdict_tensor *numbers = td_made(tensor, tdict_tensor_zeros(TDICT_I64, COUNTS(4, 3), NULL, &made, err)), *deep = NULL;
   refuse_second(TDICT_ESHAPE, "has length 5 in tree 1, but an earlier one has 4", "y", TENSOR(5, 3));
   refuse_second(TDICT_ESHAPE, "in tree 1", "y", TENSOR(4, 2));
   refuse_second(TDICT_ESHAPE, "in tree 1", "y", TENSOR(4));
@@ -255,7 +245,7 @@ CASE(pack_sequence_refuses_trees) {
   const tdict_tree *one[] = {td};
   td_fails(TDICT_EINVAL, "has a dimension to join", tdict_pack_sequence(one, 1, NULL, NULL, &out, err));
   td_ok(tdict_tensor_zeros(TDICT_U8, COUNTS(1, 1, 1, 1, 1, 1, 1), NULL, &deep, err));
-  help_put(td, "deep", deep);
+  td_put(td, "deep", deep);
   td_fails(TDICT_EINVAL, "7 dimensions", tdict_pack_sequence(one, 1, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "deep");
   assert_null(out);
@@ -265,7 +255,7 @@ CASE(pack_sequence_refuses_trees) {
 CASE(pack_sequence_refuses_objects) {
   tdict_tree *td = TREE(2), *out = NULL;
   const tdict_tree *one[] = {td};
-  help_put(td, "x", TENSOR(2));
+  td_put(td, "x", TENSOR(2));
   td_ok(tdict_set_object(td, "thing", &thing_flat, thing_create(TENSOR(2), TENSOR(2)), err));
   td_fails(TDICT_ENOTSUP, "an object", tdict_pack_sequence(one, 1, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "thing");
@@ -277,17 +267,16 @@ CASE(pack_sequence_refuses_objects) {
 /* Each allocation fails once. The sanitizers report what a failed call does not free. */
 CASE(pack_sequence_needs_memory) {
   tdict_tree *td[2] = {TREE(2), TREE(3)};
-  for (int i = 0; i < 2; i++) help_put(td[i], "deep.x", TENSOR(i + 2));
+  for (int i = 0; i < 2; i++) td_put(td[i], "deep.x", TENSOR(i + 2));
   int64_t failures = 0;
   for (bool failed = true; failed; failures++) {
-    tdict_tree *out = NULL;
+    scoped_tree out = NULL;
     tdict_error error = {0};
     td_fail_alloc(failures, false);
     tdict_status status = tdict_pack_sequence((const tdict_tree *const *)td, 2, NULL, NULL, &out, &error);
     failed = td_fail_alloc_stop();
     assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
     assert_true(failed == (out == NULL));
-    tdict_release(out);
   }
   assert_true(failures > 5);
   for (int i = 0; i < 2; i++) tdict_release(td[i]);

@@ -3,7 +3,7 @@
 
 DEVICE_CASE(pad_sequence_pads) {
   static const int64_t lengths[] = {2, 5, 0};
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   tdict_tree *td[3], *out = NULL;
   m_tree *model[3];
   for (int i = 0; i < 3; i++) {
@@ -28,18 +28,14 @@ DEVICE_CASE(pad_sequence_pads) {
   rig_check(&r, made, out);
   tdict_release(out);
   for (int i = 0; i < 3; i++) tdict_release(td[i]);
-  rig_close(&r);
 }
 
 CASE(pad_sequence_converts_the_value) {
-  tdict_tree *a = TREE(1), *b = TREE(2), *out = NULL;
+  scoped_tree a = TREE(1), b = TREE(2), out = NULL;
   for (int i = 0; i < 2; i++) {
-    help_put(i ? b : a, "x", TENSOR(i + 1));
-    tdict_tensor *t = NULL;
-    td_ok(tdict_tensor_zeros(TDICT_I16, COUNTS(i + 1, 2), NULL, &t, err));
-    help_put(i ? b : a, "y", t);
-    td_ok(tdict_tensor_zeros(TDICT_BOOL, COUNTS(i + 1), NULL, &t, err));
-    help_put(i ? b : a, "z", t);
+    td_put(i ? b : a, "x", TENSOR(i + 1));
+    td_put(i ? b : a, "y", td_made(tensor, tdict_tensor_zeros(TDICT_I16, COUNTS(i + 1, 2), NULL, &made, err)));
+    td_put(i ? b : a, "z", td_made(tensor, tdict_tensor_zeros(TDICT_BOOL, COUNTS(i + 1), NULL, &made, err)));
   }
   const tdict_tree *both[] = {a, b};
   td_ok(tdict_pad_sequence(both, 2, TD_PAD(-7, NULL), NULL, &out, err));
@@ -48,23 +44,18 @@ CASE(pad_sequence_converts_the_value) {
   assert_int_equal(((const int16_t *)tdict_const_data(out, "y"))[3], -7);
   assert_int_equal(((const int16_t *)tdict_const_data(out, "y"))[1], 0);
   assert_int_equal(((const char *)tdict_const_data(out, "z"))[1], 1);
-  tdict_release(out);
-  tdict_release(a);
-  tdict_release(b);
 }
 
 DEVICE_CASE(pad_sequence_pads_8_bit_floats) {
   static const tdict_dtype dtypes[] = {TDICT_F8E4M3, TDICT_F8E5M2};
   static const unsigned char three[] = {68, 66}; /* as PyTorch stores 3 */
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   for (int d = 0; d < 2; d++) {
     tdict_tree *td[2], *out = NULL;
     tdict_tensor *host = NULL;
     for (int i = 0; i < 2; i++) {
-      tdict_tensor *t = NULL;
       td[i] = TREE(2 + i);
-      td_ok(tdict_tensor_zeros(dtypes[d], COUNTS(2 + i, 2), r.memory, &t, err));
-      help_put(td[i], "x", t);
+      td_put(td[i], "x", td_made(tensor, tdict_tensor_zeros(dtypes[d], COUNTS(2 + i, 2), r.memory, &made, err)));
     }
     td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 2, TD_PAD(3, NULL), NULL, &out, err));
     td_ok(tdict_tensor_clone(help_get(out, "x"), NULL, &host, err));
@@ -74,7 +65,6 @@ DEVICE_CASE(pad_sequence_pads_8_bit_floats) {
     tdict_release(out);
     for (int i = 0; i < 2; i++) tdict_release(td[i]);
   }
-  rig_close(&r);
 }
 
 /* Puts a random byte tensor of 1 or 2 dimensions at a path, and returns its elements. */
@@ -88,14 +78,14 @@ static unsigned char *put_bytes(const rig *r, tdict_tree *td, const char *path, 
   td_ok(tdict_tensor_from_array(TDICT_U8, width ? 2 : 1, shape, bytes, &host, err));
   td_ok(tdict_tensor_clone(host, r->memory, &t, err));
   tdict_tensor_release(host);
-  help_put(td, path, t);
+  td_put(td, path, t);
   return bytes;
 }
 
 /* Checks the rows of a padded tensor, or of its mask if `elements` is NULL. */
 static void check_rows(const tdict_tree *out, const char *path, const int64_t *lengths, int64_t longest, int64_t width,
                        unsigned char *const *elements) {
-  tdict_tensor *host = NULL;
+  scoped_tensor host = NULL;
   td_ok(tdict_tensor_clone(help_get(out, path), NULL, &host, err));
   assert_int_equal(tdict_tensor_ndim(host), elements && width ? 3 : 2);
   const int64_t wanted[] = {3, longest, width}, row = elements && width ? width : 1;
@@ -104,7 +94,6 @@ static void check_rows(const tdict_tree *out, const char *path, const int64_t *l
   for (int64_t i = 0; i < 3; i++)
     for (int64_t k = 0; k < longest * row; k++, found++)
       assert_int_equal(*found, k / row < lengths[i] ? (elements ? elements[i][k] : 1) : (elements ? 7 : 0));
-  tdict_tensor_release(host);
 }
 
 /* Samples without batch dimensions: each key has lengths of its own, as in TensorDict. */
@@ -112,7 +101,7 @@ DEVICE_CASE(pad_sequence_pads_samples) {
   static const int64_t lengths[3][3] = {{2, 5, 0}, {4, 1, 3}, {0, 0, 0}}, longest[3] = {5, 4, 0}, widths[3] = {0, 3, 2};
   static const char *const paths[3] = {"ids", "n.pixels", "n.none"}, *const masks[3] = {"m.ids", "m.n.pixels",
                                                                                         "m.n.none"};
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   tdict_tree *td[3], *out = NULL;
   unsigned char *elements[3][3];
   for (int i = 0; i < 3; i++) {
@@ -141,21 +130,20 @@ DEVICE_CASE(pad_sequence_pads_samples) {
     tdict_release(td[i]);
     for (int k = 0; k < 3; k++) free(elements[k][i]);
   }
-  rig_close(&r);
 }
 
 /* The first batch dimension of a child can be the sequence dimension. The result must stay a sound tree. */
 DEVICE_CASE(pad_sequence_of_samples_keeps_batch_sizes_of_children) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   tdict_tree *td[2], *out = NULL, *row = NULL;
   for (int i = 0; i < 2; i++) {
     td[i] = help_tree_without_batch();
-    help_put_tree(td[i], "both", TREE(2 + i, 3));
+    td_put_tree(td[i], "both", TREE(2 + i, 3));
     free(put_bytes(&r, td[i], "both.x", 2 + i, 3));
     if (i)
-      help_put_tree(td[i], "one", help_tree_without_batch());
+      td_put_tree(td[i], "one", help_tree_without_batch());
     else
-      help_put_tree(td[i], "one", TREE(4));
+      td_put_tree(td[i], "one", TREE(4));
     free(put_bytes(&r, td[i], "one.x", 4, 0));
   }
   td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 2, NULL, NULL, &out, err));
@@ -165,19 +153,16 @@ DEVICE_CASE(pad_sequence_of_samples_keeps_batch_sizes_of_children) {
   assert_memory_equal(tdict_batch_size(both), wanted, sizeof wanted);
   assert_int_equal(tdict_batch_ndim(one), 1);
   td_ok(tdict_index_get(NULL, both, TDICT_INDEX(TDICT_AT(1), TDICT_AT(2), TDICT_AT(2)), NULL, &row, err));
-  tdict_release(row);
-  tdict_release(out);
+  td_release(row, out);
   for (int i = 0; i < 2; i++) tdict_release(td[i]);
-  rig_close(&r);
 }
 
 DEVICE_CASE(pad_sequence_refuses) {
-  rig r = rig_open();
-  tdict_tree *a = rig_tree(&r, SAMPLE(2)), *b = rig_tree(&r, SAMPLE(3)), *scalar = help_tree(0, NULL), *out = NULL;
+  scoped_rig r = rig_open();
+  scoped_tree a = rig_tree(&r, SAMPLE(2)), b = rig_tree(&r, SAMPLE(3)), scalar = help_tree(0, NULL);
+  tdict_tree *out = NULL;
   const tdict_tree *both[] = {a, b}, *scalars[] = {scalar}, *mixed[] = {scalar, a};
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_F32, 0, NULL, r.memory, &t, err));
-  help_put(scalar, "n.b", t);
+  td_put(scalar, "n.b", td_made(tensor, tdict_tensor_zeros(TDICT_F32, 0, NULL, r.memory, &made, err)));
   td_fails(TDICT_EINVAL, "no trees", tdict_pad_sequence(NULL, 0, NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "pad_sequence: the option num_threads is set",
            tdict_pad_sequence(both, 2, NULL, TD_THREADS(0), &out, err));
@@ -187,24 +172,19 @@ DEVICE_CASE(pad_sequence_refuses) {
   td_fails(TDICT_ENOTFOUND, "tree 1 has a key", tdict_pad_sequence(mixed, 2, NULL, NULL, &out, err));
   td_fails(TDICT_EOVERFLOW, "uint8 does not hold 300", tdict_pad_sequence(both, 2, TD_PAD(300, NULL), NULL, &out, err));
   if (r.context) td_fails(TDICT_ENOTSUP, "equal bytes", tdict_pad_sequence(both, 2, TD_PAD(1, NULL), NULL, &out, err));
-  help_put(b, "n.b", TENSOR(3, 3));
+  td_put(b, "n.b", TENSOR(3, 3));
   td_fails(TDICT_EDTYPE, "tree 1", tdict_pad_sequence(both, 2, NULL, NULL, &out, err));
-  help_put(b, "n.b", TENSOR(3, 4));
+  td_put(b, "n.b", TENSOR(3, 4));
   td_fails(TDICT_ESHAPE, "tree 1", tdict_pad_sequence(both, 2, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
   td_ok(tdict_delete(b, "n.b", err));
   td_fails(TDICT_ENOTFOUND, "tree 1 lacks", tdict_pad_sequence(both, 2, NULL, NULL, &out, err));
   assert_null(out);
-  tdict_release(a);
-  tdict_release(b);
-  tdict_release(scalar);
-  rig_close(&r);
 }
 
 /* Copies a mask to the host, and compares each element with the lengths. `width` elements belong to one step. */
 static void check_mask(const tdict_tree *out, const char *path, const int64_t *lengths, int64_t width) {
-  tdict_tensor *mask = NULL, *host = NULL;
-  td_ok(tdict_get(out, path, &mask, err));
+  tdict_tensor *mask = td_made(tensor, tdict_get(out, path, &made, err)), *host = NULL;
   assert_true(tdict_tensor_dtype(mask) == TDICT_BOOL);
   assert_int_equal(tdict_tensor_ndim(mask), tdict_batch_ndim(out));
   const int64_t *shape = tdict_tensor_shape(mask);
@@ -218,7 +198,7 @@ static void check_mask(const tdict_tree *out, const char *path, const int64_t *l
 
 DEVICE_CASE(pad_sequence_makes_a_mask) {
   static const int64_t lengths[] = {2, 5, 0, 3};
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   tdict_tree *td[4], *out = NULL, *plain = NULL;
   for (int i = 0; i < 4; i++) td[i] = rig_tree(&r, SAMPLE(lengths[i], 2));
   const tdict_tree *const *items = (const tdict_tree *const *)td;
@@ -244,16 +224,15 @@ DEVICE_CASE(pad_sequence_makes_a_mask) {
   assert_null(out);
   tdict_release(plain);
   for (int i = 0; i < 4; i++) tdict_release(td[i]);
-  rig_close(&r);
 }
 
 /* Each allocation fails once. The sanitizers report what a failed call does not free. */
 CASE(pad_sequence_mask_needs_memory) {
   tdict_tree *td[2] = {help_tree_without_batch(), help_tree_without_batch()};
-  for (int i = 0; i < 2; i++) help_put(td[i], "n.x", TENSOR(i + 2));
+  for (int i = 0; i < 2; i++) td_put(td[i], "n.x", TENSOR(i + 2));
   int64_t failures = 0;
   for (bool failed = true; failed; failures++) {
-    tdict_tree *out = NULL;
+    scoped_tree out = NULL;
     tdict_error error = {0};
     td_fail_alloc(failures, false);
     tdict_status status =
@@ -261,7 +240,6 @@ CASE(pad_sequence_mask_needs_memory) {
     failed = td_fail_alloc_stop();
     assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
     assert_true(failed == (out == NULL));
-    tdict_release(out);
   }
   assert_true(failures > 5);
   for (int i = 0; i < 2; i++) tdict_release(td[i]);

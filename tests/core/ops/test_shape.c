@@ -27,41 +27,35 @@ static void check_map(const rig *r, const m_tree *t, const tdict_tree *td, tdict
 }
 
 DEVICE_CASE(shape_view) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 6);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   rig_check(&r, t, td);
-  td_ok(tdict_reshape_view(td, COUNTS(2, 3, 4), &out, err));
-  check_group(&r, t, out, GROUP(2, false, 2, 3, 4));
-  td_ok(tdict_reshape_view(td, COUNTS(-1), &out, err));
-  check_group(&r, t, out, GROUP(2, false, 24));
+  check_group(&r, t, td_made(tree, tdict_reshape_view(td, COUNTS(2, 3, 4), &made, err)), GROUP(2, false, 2, 3, 4));
+  check_group(&r, t, td_made(tree, tdict_reshape_view(td, COUNTS(-1), &made, err)), GROUP(2, false, 24));
   td_ok(tdict_reshape_view(td, COUNTS(1, 2, -1, 1), &out, err));
   rig_shares(td, out, true);
   check_group(&r, t, out, GROUP(2, false, 1, 2, 12, 1));
   td_fails(TDICT_ESHAPE, "24 elements", tdict_reshape_view(td, COUNTS(5, -1), &out, err));
   td_fails(TDICT_ESHAPE, "[5, 5]", tdict_reshape_view(td, COUNTS(5, 5), &out, err));
   tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(shape_view_refuses_strides) {
-  rig r = rig_open();
-  tdict_tree *td = rig_tree(&r, SAMPLE(4, 6)), *turned = NULL, *out = NULL;
+  scoped_rig r = rig_open();
+  scoped_tree td = rig_tree(&r, SAMPLE(4, 6)), turned = NULL, out = NULL;
   td_ok(tdict_transpose(td, 0, 1, &turned, err));
   td_fails(TDICT_ESHAPE, "reshape copies", tdict_reshape_view(turned, COUNTS(24), &out, err));
   assert_string_equal(td_last_error.path, "a");
   td_ok(tdict_reshape_view(turned, COUNTS(3, 2, 4), &out, err)); /* the strides of the first dimension allow this */
   rig_shares(td, out, true);
-  tdict_release(out);
-  tdict_release(turned);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(shape_reshape_copies_where_needed) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 6);
-  tdict_tree *td = rig_tree(&r, t), *turned = NULL, *out = NULL;
+  scoped_tree td = rig_tree(&r, t), turned = NULL;
+  tdict_tree *out = NULL;
   m_map map;
   m_map_whole(&map, t->nb, t->bs);
   map.shape[0] = 6;
@@ -77,29 +71,22 @@ DEVICE_CASE(shape_reshape_copies_where_needed) {
   td_ok(tdict_reshape(td, COUNTS(2, 12), &out, err));
   rig_shares(td, out, true);
   check_group(&r, t, out, GROUP(2, false, 2, 12));
-  tdict_release(turned);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(shape_flatten) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 3, 4);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   rig_check(&r, t, td);
-  td_ok(tdict_merge_dims(td, 0, 1, &out, err));
-  check_group(&r, t, out, GROUP(3, false, 6, 4));
-  td_ok(tdict_merge_dims(td, -2, -1, &out, err));
-  check_group(&r, t, out, GROUP(3, false, 2, 12));
-  td_ok(tdict_merge_dims(td, 1, 1, &out, err));
-  check_group(&r, t, out, GROUP(3, false, 2, 3, 4));
+  check_group(&r, t, td_made(tree, tdict_merge_dims(td, 0, 1, &made, err)), GROUP(3, false, 6, 4));
+  check_group(&r, t, td_made(tree, tdict_merge_dims(td, -2, -1, &made, err)), GROUP(3, false, 2, 12));
+  check_group(&r, t, td_made(tree, tdict_merge_dims(td, 1, 1, &made, err)), GROUP(3, false, 2, 3, 4));
   td_fails(TDICT_EINVAL, "is after dimension", tdict_merge_dims(td, 2, 1, &out, err));
   tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(shape_unflatten) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 12);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   rig_check(&r, t, td);
@@ -109,46 +96,37 @@ DEVICE_CASE(shape_unflatten) {
   td_fails(TDICT_ESHAPE, "12 elements", tdict_split_dim(td, 1, COUNTS(5, 2), &out, err));
   td_fails(TDICT_EINVAL, "no sizes", tdict_split_dim(td, 1, 0, NULL, &out, err));
   tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(shape_unsqueeze) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 3);
-  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);
   for (int dim = -3; dim < 3; dim++) {
     m_map map;
     m_map_whole(&map, t->nb, t->bs);
     rig_insert(&map, dim < 0 ? dim + 3 : dim, 1);
-    td_ok(tdict_unsqueeze(td, dim, &out, err));
-    check_map(&r, t, td, out, &map);
+    check_map(&r, t, td, td_made(tree, tdict_unsqueeze(td, dim, &made, err)), &map);
   }
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(shape_squeeze) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(1, 3, 1);
-  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  scoped_tree td = rig_tree(&r, t);
   m_map map;
   rig_check(&r, t, td);
   m_map_whole(&map, t->nb, t->bs);
-  td_ok(tdict_squeeze(td, 1, &out, err));
-  check_map(&r, t, td, out, &map);
+  check_map(&r, t, td, td_made(tree, tdict_squeeze(td, 1, &made, err)), &map);
   rig_cut(&map, 2, 0, 1, -1);
-  td_ok(tdict_squeeze(td, -1, &out, err));
-  check_map(&r, t, td, out, &map);
+  check_map(&r, t, td, td_made(tree, tdict_squeeze(td, -1, &made, err)), &map);
   rig_cut(&map, 0, 0, 1, -1);
-  td_ok(tdict_squeeze(td, TDICT_EVERY_DIM, &out, err));
-  check_map(&r, t, td, out, &map);
-  tdict_release(td);
-  rig_close(&r);
+  check_map(&r, t, td, td_made(tree, tdict_squeeze(td, TDICT_EVERY_DIM, &made, err)), &map);
 }
 
 DEVICE_CASE(shape_expand) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(1, 3);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   m_map map;
@@ -157,18 +135,16 @@ DEVICE_CASE(shape_expand) {
   map.step[0] = 0;
   map.shape[0] = 5;
   rig_insert(&map, 0, 2);
-  td_ok(tdict_expand(td, COUNTS(2, 5, -1), &out, err));
-  check_map(&r, t, td, out, &map);
+  check_map(&r, t, td, td_made(tree, tdict_expand(td, COUNTS(2, 5, -1), &made, err)), &map);
   td_fails(TDICT_ESHAPE, "from 3 elements to 4", tdict_expand(td, COUNTS(1, 4), &out, err));
   td_fails(TDICT_EINVAL, "wanted at least 2", tdict_expand(td, COUNTS(3), &out, err));
   td_fails(TDICT_EINVAL, "-1", tdict_expand(td, COUNTS(-1, 1, 3), &out, err));
   td_fails(TDICT_EOVERFLOW, "63 bits", tdict_expand(td, COUNTS(INT64_MAX / 4, 1, 3), &out, err));
   tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(shape_permute) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 3, 4);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   m_map map;
@@ -176,8 +152,7 @@ DEVICE_CASE(shape_permute) {
   m_map_whole(&map, t->nb, t->bs);
   map.shape[0] = 4, map.shape[1] = 2, map.shape[2] = 3;
   map.out[2] = 0, map.out[0] = 1, map.out[1] = 2;
-  td_ok(tdict_permute(td, 3, (const int[]){-1, 0, 1}, &out, err));
-  check_map(&r, t, td, out, &map);
+  check_map(&r, t, td, td_made(tree, tdict_permute(td, 3, (const int[]){-1, 0, 1}, &made, err)), &map);
   td_fails(TDICT_EINVAL, "twice", tdict_permute(td, 3, (const int[]){0, 0, 1}, &out, err));
   td_fails(TDICT_EINVAL, "dimension 3", tdict_permute(td, 3, (const int[]){0, 3, 1}, &out, err));
   td_fails(TDICT_EINVAL, "order has 2 dimensions, the tree has 3",
@@ -185,28 +160,23 @@ DEVICE_CASE(shape_permute) {
   td_fails(TDICT_EINVAL, "order has 4 dimensions", tdict_permute(td, 4, (const int[]){3, 0, 1, 2}, &out, err));
   td_fails(TDICT_EINVAL, "order has -1 dimensions", tdict_permute(td, -1, (const int[]){0, 1, 2}, &out, err));
   tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(shape_transpose) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 3, 4);
-  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  scoped_tree td = rig_tree(&r, t);
   m_map map;
   rig_check(&r, t, td);
   m_map_whole(&map, t->nb, t->bs);
   map.shape[0] = 4, map.shape[2] = 2;
   map.out[2] = 0, map.out[0] = 2;
-  td_ok(tdict_transpose(td, 0, -1, &out, err));
-  check_map(&r, t, td, out, &map);
-  tdict_release(td);
-  rig_close(&r);
+  check_map(&r, t, td, td_made(tree, tdict_transpose(td, 0, -1, &made, err)), &map);
 }
 
 DEVICE_CASE(shape_children) {
-  rig r = rig_open();
-  tdict_tree *td = rig_tree(&r, SAMPLE(4)), *out = NULL;
-  td_ok(tdict_reshape_view(td, COUNTS(2, 2), &out, err));
+  scoped_rig r = rig_open();
+  tdict_tree *td = rig_tree(&r, SAMPLE(4)), *out = td_made(tree, tdict_reshape_view(td, COUNTS(2, 2), &made, err));
   const tdict_tree *deep = help_get_tree(out, "n.m");
   assert_int_equal(tdict_batch_ndim(deep), 3);
   assert_int_equal(tdict_batch_size(deep)[2], 2);
@@ -214,23 +184,21 @@ DEVICE_CASE(shape_children) {
   tdict_release(out);
   /* an empty child may have any batch size */
   tdict_tree *empty = TREE(4);
-  help_put_tree(empty, "x", TREE(4, 9));
+  td_put_tree(empty, "x", TREE(4, 9));
   td_ok(tdict_unsqueeze(empty, 0, &out, err));
   assert_int_equal(tdict_batch_ndim(help_get_tree(out, "x")), 3);
-  tdict_release(out);
-  tdict_release(empty);
+  td_release(out, empty);
   /* more batch dimensions than a tree may have */
   int64_t ones[TDICT_MAX_BATCH_NDIM];
   for (int i = 0; i < TDICT_MAX_BATCH_NDIM; i++) ones[i] = 1;
   ones[0] = 4;
   td_fails(TDICT_ESHAPE, "17 batch", tdict_reshape_view(td, TDICT_MAX_BATCH_NDIM, ones, &out, err));
   tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(shape_keeps_locks) {
-  rig r = rig_open();
-  tdict_tree *td = rig_tree(&r, SAMPLE(2, 3)), *out = NULL;
+  scoped_rig r = rig_open();
+  scoped_tree td = rig_tree(&r, SAMPLE(2, 3)), out = NULL;
   tdict_lock(td);
   td_ok(tdict_merge_dims(td, 0, 1, &out, err));
   assert_true(tdict_is_locked(out) && tdict_is_locked(help_get_tree(out, "n.m")));
@@ -244,21 +212,17 @@ DEVICE_CASE(shape_keeps_locks) {
   size_t count = 2;
   td_ok(tdict_unbind(td, 0, rows, &count, err));
   assert_false(tdict_is_locked(rows[0]) || tdict_is_locked(rows[1]));
-  tdict_release(rows[0]);
-  tdict_release(rows[1]);
+  td_release(rows[0], rows[1]);
   td_ok(tdict_unlock(td, err));
   tdict_lock(help_get_tree(td, "n")); /* a part only */
   td_ok(tdict_unsqueeze(td, 0, &out, err));
   assert_false(tdict_is_locked(out));
   assert_true(tdict_is_locked(help_get_tree(out, "n")) && tdict_is_locked(help_get_tree(out, "n.m")));
-  tdict_release(out);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(shape_views_share) {
-  rig r = rig_open();
-  tdict_tree *td = rig_tree(&r, SAMPLE(4, 3)), *out = NULL;
+  scoped_rig r = rig_open();
+  scoped_tree td = rig_tree(&r, SAMPLE(4, 3)), out = NULL;
   tdict_tensor_desc was = tdict_tensor_desc_default(), is = was;
   td_ok(tdict_unsqueeze(td, 1, &out, err));
   tdict_tensor_get_desc(help_get(td, "n.b"), &was);
@@ -272,19 +236,17 @@ DEVICE_CASE(shape_views_share) {
   const char *const paths[] = {"a"};
   td_ok(tdict_select(td, paths, 1, true, &out, err));
   rig_check(&r, zero, out);
-  tdict_release(out);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 /* One allocation for all tensors, and two per node, for any number of them. */
 CASE(shape_costs_one_slab) {
-  tdict_tree *few = TREE(4, 2), *many = TREE(4, 2), *out = NULL;
+  scoped_tree few = TREE(4, 2), many = TREE(4, 2);
+  tdict_tree *out = NULL;
   const int64_t flat[] = {8};
   char key[16];
   for (int i = 0; i < 500; i++) {
     snprintf(key, sizeof key, "k%d", i);
-    help_put(i < 10 ? few : many, key, TENSOR(4, 2, 3));
+    td_put(i < 10 ? few : many, key, TENSOR(4, 2, 3));
   }
   for (int way = 0; way < 3; way++)
     for (int i = 0; i < 2; i++) {
@@ -297,8 +259,6 @@ CASE(shape_costs_one_slab) {
       td_fail_alloc_stop();
       tdict_release(out);
     }
-  tdict_release(few);
-  tdict_release(many);
 }
 
 CASE(shape_refuses) {
@@ -339,8 +299,7 @@ CASE(shape_survives_enomem) {
 /* There are no elements, but the other sizes would overflow. */
 CASE(shape_refuses_sizes_that_overflow) {
   const int64_t most = (int64_t)1 << 40;
-  tdict_tree *td = TREE(0), *out = NULL;
-  help_put(td, "x", TENSOR(0, 3));
+  tdict_tree *td = td_tree("[0] x:f32[0,3]"), *out = NULL;
   td_fails(TDICT_EOVERFLOW, "reshape", tdict_reshape(td, COUNTS(0, most, most), &out, err));
   assert_string_equal(td_last_error.path, "x");
   td_fails(TDICT_EOVERFLOW, "view", tdict_reshape_view(td, COUNTS(0, most, most), &out, err));

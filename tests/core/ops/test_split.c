@@ -19,7 +19,7 @@ static void check(const rig *r, const m_tree *t, const tdict_tree *td, int dim, 
 }
 
 DEVICE_CASE(split_sizes) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(7, 4);
   tdict_tree *td = rig_tree(&r, t), *out[ROOM];
   const int64_t sizes[] = {2, 4, 1}, columns[] = {1, 3};
@@ -29,11 +29,10 @@ DEVICE_CASE(split_sizes) {
   td_ok(tdict_split(td, -1, columns, out, &(size_t){2}, err));
   check(&r, t, td, 1, out, columns);
   tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(split_every) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(7, 4);
   tdict_tree *td = rig_tree(&r, t), *out[ROOM];
   const int64_t sizes[] = {3, 3, 1};
@@ -51,11 +50,10 @@ DEVICE_CASE(split_every) {
   assert_int_equal(count, 4);
   check(&r, t, td, 0, out, (const int64_t[]){2, 2, 2, 1});
   tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(split_unbind) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);
   tdict_tree *td = rig_tree(&r, t), *out[ROOM];
   size_t count = ROOM;
@@ -71,7 +69,6 @@ DEVICE_CASE(split_unbind) {
     tdict_release(out[i]);
   }
   tdict_release(td);
-  rig_close(&r);
 }
 
 CASE(split_counts_pieces) {

@@ -42,8 +42,7 @@ CASE(to_dtype_converts_every_tensor) {
   assert_ptr_equal(help_get(out, "a"), help_get(td, "a")); /* has the dtype already */
   assert_true(tdict_tensor_shares_storage(help_get(out, "n.b"), help_get(out, "n.m.u")));
   assert_ptr_not_equal(help_get_tree(out, "e"), help_get_tree(td, "e"));
-  tdict_release(out);
-  tdict_release(td);
+  td_release(out, td);
   m_reset();
 }
 
@@ -61,9 +60,7 @@ static bool is_wanted(void *user, const tdict_leaves *at) {
 CASE(to_dtype_filters) {
   tdict_tree *td = numbers(), *out = NULL;
   asked a = {"n.b", ""};
-  tdict_dtype_options o = tdict_dtype_options_default();
-  o.filter = is_wanted;
-  o.user = &a;
+  tdict_dtype_options o = td_with(tdict_dtype_options, filter = is_wanted, user = &a);
   td_ok(tdict_to_dtype(td, TDICT_I16, &o, NULL, &out, err));
   assert_string_equal(a.paths, "a n.b n.m.u "); /* each once */
   assert_ptr_equal(help_get(out, "a"), help_get(td, "a"));
@@ -77,8 +74,7 @@ CASE(to_dtype_filters) {
   assert_true(tdict_tensor_dtype(help_get(out, "a")) == TDICT_F64);
   assert_ptr_equal(help_get(out, "n.b"), help_get(td, "n.b"));
   assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
-  tdict_release(out);
-  tdict_release(td);
+  td_release(out, td);
   m_reset();
 }
 
@@ -86,15 +82,14 @@ CASE(to_dtype_floats_only) {
   static const tdict_dtype kept[] = {TDICT_I8,  TDICT_I16, TDICT_I32,  TDICT_I64, TDICT_U8,  TDICT_U16,
                                      TDICT_U32, TDICT_U64, TDICT_BOOL, TDICT_C64, TDICT_C128};
   static const tdict_dtype changed[] = {TDICT_F16, TDICT_F32, TDICT_F64, TDICT_F8E4M3, TDICT_F8E5M2};
-  tdict_dtype_options o = tdict_dtype_options_default();
   tdict_tree *td = help_tree_without_batch(), *out = NULL;
   char name[8];
-  o.floats_only = true;
+  tdict_dtype_options o = td_with(tdict_dtype_options, floats_only = true);
   for (int i = 0; i < 16; i++) {
     tdict_tensor *t = NULL;
     snprintf(name, sizeof name, "%d", i);
     td_ok(tdict_tensor_zeros(i < 11 ? kept[i] : changed[i - 11], TDICT_SHAPE(3), NULL, &t, err));
-    help_put(td, name, t);
+    td_put(td, name, t);
   }
   td_ok(tdict_to_dtype(td, TDICT_BF16, &o, NULL, &out, err));
   for (int i = 0; i < 16; i++) {
@@ -123,8 +118,7 @@ CASE(to_dtype_names_path_and_element) {
   td_fails(TDICT_EINVAL, "to_dtype: tree is NULL", tdict_to_dtype(NULL, TDICT_I8, NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "to_dtype: out is NULL", tdict_to_dtype(td, TDICT_I8, NULL, NULL, NULL, err));
   td_fails(TDICT_EDTYPE, "to_dtype: dtype 0x99 is unknown", tdict_to_dtype(td, 0x99, NULL, NULL, &out, err));
-  tdict_dtype_options o = tdict_dtype_options_default();
-  o.struct_size = 3;
+  tdict_dtype_options o = td_with(tdict_dtype_options, struct_size = 3);
   td_fails(TDICT_EINVAL, "dtype options", tdict_to_dtype(td, TDICT_I8, &o, NULL, &out, err));
   tdict_storage_lose_all(help_get(td, "n.b")->storage);
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err));
@@ -134,14 +128,13 @@ CASE(to_dtype_names_path_and_element) {
 }
 
 GPU_CASE(to_dtype_shares_on_devices) {
-  rig r = rig_open();
-  tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL;
+  scoped_rig r = rig_open();
+  scoped_tree td = rig_tree(&r, SAMPLE(3)), out = NULL;
   tdict_device device = td_device();
   tdict_dtype_options o = tdict_dtype_options_default();
-  tdict_run run = tdict_run_default();
   asked a = {"nothing", ""};
   td_ok(tdict_set_device(td, &device, err));
-  run.memory = tdict_pinned_memory(r.context);
+  tdict_run run = td_with(tdict_run, memory = tdict_pinned_memory(r.context));
   td_fails(TDICT_EWRONGDEVICE, "to cpu, wanted one device", tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
   o.filter = is_wanted;
@@ -149,8 +142,7 @@ GPU_CASE(to_dtype_shares_on_devices) {
   td_ok(tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err)); /* nothing is converted: the tree stays on its device */
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, td_device()));
   assert_ptr_equal(help_get(out, "n.b"), help_get(td, "n.b"));
-  tdict_release(out);
-  tdict_release(td);
+  td_release(out, td);
   td = numbers();
   o.filter = NULL;
   run.memory = r.memory;
@@ -160,9 +152,6 @@ GPU_CASE(to_dtype_shares_on_devices) {
   td_ok(tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err));
   assert_true(tdict_tensor_is_pinned(help_get(out, "n.b")) && tdict_tensor_is_pinned(help_get(out, "n.m.u")));
   assert_false(tdict_tensor_is_pinned(help_get(out, "a")));
-  tdict_release(out);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 CASE(to_dtype_converts_objects) {
@@ -170,12 +159,10 @@ CASE(to_dtype_converts_objects) {
   tdict_tensor *a = NULL, *b = NULL;
   void *self = NULL;
   asked asks = {"n.object.b", ""};
-  tdict_dtype_options o = tdict_dtype_options_default();
   td_ok(tdict_tensor_arange(TDICT_I32, 0, 1, 4, &a, err));
   td_ok(tdict_tensor_arange(TDICT_I32, 10, 1, 4, &b, err));
   td_ok(tdict_set_object(td, "n.object", &thing_flat, thing_create(a, b), err));
-  o.filter = is_wanted;
-  o.user = &asks;
+  tdict_dtype_options o = td_with(tdict_dtype_options, filter = is_wanted, user = &asks);
   td_ok(tdict_to_dtype(td, TDICT_F32, &o, NULL, &out, err));
   assert_string_equal(asks.paths, "a n.b n.m.u n.object.a n.object.b ");
   td_ok(tdict_get_object(out, "n.object", &thing_flat, &self, err));
@@ -221,14 +208,11 @@ CASE(to_dtype_converts_objects) {
 CASE(to_dtype_survives_enomem) {
   tdict_tree *td = numbers(), *out = NULL;
   asked a = {"n.b", ""};
-  tdict_dtype_options o = tdict_dtype_options_default();
   RIG_WITHOUT_MEMORY(td, tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err));
   tdict_release(out);
   out = NULL;
-  o.filter = is_wanted;
-  o.user = &a;
+  tdict_dtype_options o = td_with(tdict_dtype_options, filter = is_wanted, user = &a);
   RIG_WITHOUT_MEMORY(td, (a.paths[0] = 0, tdict_to_dtype(td, TDICT_F32, &o, NULL, &out, err)));
-  tdict_release(out);
-  tdict_release(td);
+  td_release(out, td);
   m_reset();
 }

@@ -9,11 +9,9 @@ typedef struct rig {
   tdict_tree *tree, *twin;
 } rig;
 static void add_leaf(tdict_tree *tree, const char *path, tdict_dtype dtype, int ndim, const int64_t *shape) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(dtype, ndim, shape, NULL, &t, err));
+  scoped_tensor t = td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, NULL, &made, err));
   td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), strlen(path));
   td_ok(tdict_set(tree, path, t, err));
-  tdict_tensor_release(t);
 }
 static rig *rig_open(void) {
   rig *r = calloc(1, sizeof *r);
@@ -26,52 +24,43 @@ static rig *rig_open(void) {
   td_ok(tdict_clone(r->tree, &r->twin, err));
   static const char *const paths[] = {"file.matrix", "file.mask"};
   for (int i = 0; i < 2; i++) {
-    tdict_tensor *like = NULL;
-    td_ok(tdict_get(r->tree, paths[i], &like, err));
-    tdict_storage *file = disk_add(&r->d, like->storage->data, like->storage->bytes, paths[i]);
-    tdict_tensor *t = disk_leaf(file, like);
+    tdict_tensor *like = td_made(tensor, tdict_get(r->tree, paths[i], &made, err));
+    scoped_storage file = disk_add(&r->d, like->storage->data, like->storage->bytes, paths[i]);
+    scoped_tensor t = disk_leaf(file, like);
     td_ok(tdict_set(r->twin, paths[i], t, err));
-    tdict_tensor_release(t);
-    tdict_storage_release(file);
   }
   return r;
 }
 static void rig_close(rig *r) {
   assert_int_equal(r->d.begun, 0);
-  tdict_release(r->twin);
-  tdict_release(r->tree);
+  td_release(r->twin, r->tree);
   disk_reset(&r->d);
   free(r);
 }
+#define scoped_rig TD_SCOPED(rig_close, rig)
 static tdict_tensor *leaf(const tdict_tree *tree, const char *path) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_get(tree, path, &t, err));
-  return t;
+  return td_made(tensor, tdict_get(tree, path, &made, err));
 }
 
 /* The bytes that a leaf over a file has, read in the way of a transfer; the leaf is in C order. */
 static void check_bytes(const tdict_tensor *t, const void *wanted) {
   const size_t bytes = tdict_tensor_bytes(t);
-  unsigned char *got = malloc(bytes + 1);
+  scoped_bytes got = malloc(bytes + 1);
   assert_non_null(got);
   assert_true(tdict_tensor_is_contiguous(t));
   td_ok(tdict_storage_read(t->storage, (uintptr_t)t->data - (uintptr_t)t->storage->data, got, bytes, err));
   assert_memory_equal(got, wanted, bytes);
-  free(got);
 }
 
 CASE(unloaded_tensor_is_made_inside_its_storage) {
-  disk d;
+  scoped_disk d;
   disk_init(&d);
   unsigned char bytes[100];
   td_fill_random(bytes, sizeof bytes, 1);
-  tdict_storage *s = disk_add(&d, bytes, sizeof bytes, "x"), *none = NULL;
+  scoped_storage s = disk_add(&d, bytes, sizeof bytes, "x"), none = NULL;
   const int64_t shape[] = {5, 3}, empty[] = {0, 7}, negative[] = {-1};
-  tdict_tensor_desc layout = tdict_tensor_desc_default();
   tdict_tensor *t = NULL;
-  layout.dtype = TDICT_F32;
-  layout.ndim = 2;
-  layout.shape = shape;
+  tdict_tensor_desc layout = td_with(tdict_tensor_desc, dtype = TDICT_F32, ndim = 2, shape = shape);
   td_ok(tdict_tensor_unloaded(s, &layout, 40, &t, err)); /* up to the last byte */
   assert_true(tdict_device_equal(tdict_tensor_device(t), tdict_cpu()));
   assert_int_equal(tdict_tensor_strides(t)[0], 3);
@@ -109,18 +98,15 @@ CASE(unloaded_tensor_is_made_inside_its_storage) {
   assert_null(none);
   none = disk_add(&d, bytes, sizeof bytes, "y");
   assert_ptr_not_equal(none->data, s->data); /* addresses of leaves are hashed */
-  tdict_storage_release(none);
-  tdict_storage_release(s);
-  disk_reset(&d);
 }
 
 /* Answers of the callback. */
 CASE(unloaded_storage_reads_or_fails) {
-  disk d;
+  scoped_disk d;
   disk_init(&d);
   unsigned char bytes[64], got[64];
   td_fill_random(bytes, sizeof bytes, 2);
-  tdict_storage *s = disk_add(&d, bytes, sizeof bytes, "x");
+  scoped_storage s = disk_add(&d, bytes, sizeof bytes, "x");
   td_ok(tdict_storage_read(s, 10, got, 54, err));
   assert_memory_equal(got, bytes + 10, 54);
   static const char *const texts[NUM_DISK_FAULTS] = {"the disk is on fire",
@@ -135,8 +121,6 @@ CASE(unloaded_storage_reads_or_fails) {
     disk_fail(&d, 1, (disk_fault)fault);
     assert_int_equal(tdict_storage_read(s, 10, got, 54, NULL), disk_status((disk_fault)fault));
   }
-  tdict_storage_release(s);
-  disk_reset(&d);
 }
 
 CASE(unloaded_trees_are_arranged) {
@@ -166,8 +150,7 @@ CASE(unloaded_trees_are_arranged) {
   td_ok(tdict_rename(out, "file.matrix", "file.other", false, err));
   assert_true(tdict_has(out, "file.other"));
   tdict_release(out);
-  td_ok(tdict_flatten_keys(r->twin, ".", &out, err));
-  tdict_release(out);
+  tdict_release(td_made(tree, tdict_flatten_keys(r->twin, ".", &made, err)));
   td_ok(tdict_reshape_view(r->twin, 2, (const int64_t[]){2, 3}, &out, err));
   check_bytes(leaf(out, "file.matrix"), matrix);
   r->d.begun = 0;

@@ -2,13 +2,14 @@
 #include "rig.h"
 
 DEVICE_CASE(update_merges) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4), *s = SAMPLE(4);
   m_array *z = rig_array(TDICT_I16, s, 0, NULL);
   m_put(m_find(s, "n")->tree, "z", z, NULL);
   m_drop(m_find(s, "n")->tree, "b");
   m_drop(s, "a");
-  tdict_tree *td = rig_tree(&r, t), *from = rig_tree(&r, s), *n = help_get_tree(td, "n");
+  scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, s);
+  tdict_tree *n = help_get_tree(td, "n");
   tdict_tensor *a = help_get(td, "a");
   rig_check(&r, t, td);
   rig_check(&r, s, from);
@@ -25,9 +26,6 @@ DEVICE_CASE(update_merges) {
   char *before = help_snapshot(td);
   td_ok(tdict_update(td, td, NULL, 0, err));
   help_unchanged(td, before);
-  tdict_release(td);
-  tdict_release(from);
-  rig_close(&r);
 }
 
 CASE(update_takes_paths) {
@@ -36,29 +34,23 @@ CASE(update_takes_paths) {
   td_ok(tdict_update(td, from, paths, 2, err));
   help_paths(td, "n n.m n.m.u a");
   assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n.m")), 2);
-  tdict_release(td);
-  tdict_release(from);
+  td_release(td, from);
   m_reset();
 }
 
 CASE(update_replaces_leaves_of_another_kind) {
-  tdict_tree *td = TREE(2), *from = TREE(2);
-  help_put(td, "x", TENSOR(2));
-  help_put_tree(td, "y", TREE(2));
-  help_put_tree(from, "x", TREE(2));
-  help_put(from, "y", TENSOR(2));
+  scoped_tree td = td_tree("[2] x:f32[2]"), from = TREE(2);
+  td_put_tree(td, "y", TREE(2));
+  td_put_tree(from, "x", TREE(2));
+  td_put(from, "y", TENSOR(2));
   td_ok(tdict_update(td, from, NULL, 0, err));
   assert_ptr_equal(help_get(td, "y"), help_get(from, "y"));
   (void)help_get_tree(td, "x");
-  tdict_release(td);
-  tdict_release(from);
 }
 
 CASE(update_makes_no_cycle) {
   /* two trees that would contain each other */
-  tdict_tree *td = TREE(2), *from = TREE(2), *p = TREE(2), *q = TREE(2);
-  help_put(p, "t", TENSOR(2));
-  help_put(q, "t", TENSOR(2));
+  scoped_tree td = TREE(2), from = TREE(2), p = td_tree("[2] t:f32[2]"), q = td_tree("[2] t:f32[2]");
   td_ok(tdict_set_tree(td, "p", p, err));
   td_ok(tdict_set_tree(td, "q", q, err));
   td_ok(tdict_set_tree(from, "p.k", q, err));
@@ -69,32 +61,25 @@ CASE(update_makes_no_cycle) {
   help_paths(td, "p p.t p.k p.k.t q q.t q.k q.k.t t k k.t");
   td_ok(tdict_update(p, td, NULL, 0, err)); /* and from a tree that holds it */
   assert_true(tdict_has(p, "p.k.t") && !tdict_has(p, "p.p"));
-  tdict_release(p);
-  tdict_release(q);
-  tdict_release(td);
-  tdict_release(from);
 }
 
 CASE(update_merges_twice_into_one_child) {
   /* one tree at two paths of the destination gets the keys of both */
-  tdict_tree *td = TREE(2), *from = TREE(2), *n = TREE(2);
+  scoped_tree td = TREE(2), from = TREE(2), n = TREE(2);
   td_ok(tdict_set_tree(td, "x", n, err));
   td_ok(tdict_set_tree(td, "y", n, err));
-  help_put(from, "x.a", TENSOR(2));
-  help_put(from, "y.b", TENSOR(2));
+  td_put(from, "x.a", TENSOR(2));
+  td_put(from, "y.b", TENSOR(2));
   td_ok(tdict_update(td, from, NULL, 0, err));
   help_paths(n, "a b");
-  tdict_release(n);
-  tdict_release(td);
-  tdict_release(from);
 }
 
 CASE(update_is_atomic) {
   tdict_tree *td = ops_tree(SAMPLE(4)), *from = ops_tree(SAMPLE(4));
   char *before = help_snapshot(td);
-  help_put_tree(from, "z", help_tree(0, NULL));
+  td_put_tree(from, "z", help_tree(0, NULL));
   tdict_tree *wrong = help_tree(0, NULL);
-  help_put(wrong, "deep.t", TENSOR(9));
+  td_put(wrong, "deep.t", TENSOR(9));
   tdict_tree *loose = help_tree(0, NULL);
   const char *const keep[] = {"a"};
   td_ok(tdict_update(loose, from, keep, 1, err)); /* has no batch size, so any shape is allowed */
@@ -109,10 +94,7 @@ CASE(update_is_atomic) {
   td_fails(TDICT_ELOCKED, "locked", tdict_update(td, from, NULL, 0, err));
   assert_string_equal(td_last_error.path, "n.m.u");
   help_unchanged(td, before);
-  tdict_release(wrong);
-  tdict_release(loose);
-  tdict_release(td);
-  tdict_release(from);
+  td_release(wrong, loose, td, from);
   m_reset();
 }
 
@@ -123,30 +105,27 @@ CASE(update_refuses) {
   td_fails(TDICT_EINVAL, "src is NULL", tdict_update(td, NULL, NULL, 0, err));
   td_fails(TDICT_EINVAL, "dst is NULL", tdict_update(NULL, td, NULL, 0, err));
   td_fails(TDICT_ENOTFOUND, "not a key", tdict_update(td, from, missing, 2, err));
-  help_put(other, "w", TENSOR(5));
+  td_put(other, "w", TENSOR(5));
   td_fails(TDICT_ESHAPE, "[5]", tdict_update(td, other, NULL, 0, err));
   assert_string_equal(td_last_error.path, "w");
   tdict_device cpu = tdict_cpu();
   td_ok(tdict_set_device(td, &cpu, err));
   free(before);
   before = help_snapshot(td);
-  help_put(from, "d", help_tensor_on(tdict_sim(3), COUNTS(4)));
+  td_put(from, "d", help_tensor_on(tdict_sim(3), COUNTS(4)));
   td_fails(TDICT_EWRONGDEVICE, "sim:3", tdict_update(td, from, NULL, 0, err));
   help_unchanged(td, before);
-  tdict_release(td);
-  tdict_release(from);
-  tdict_release(other);
+  td_release(td, from, other);
   m_reset();
 }
 
 CASE(update_survives_enomem) {
   tdict_tree *td = ops_tree(SAMPLE(4)), *from = ops_tree(SAMPLE(4));
-  help_put(from, "new.deep.t", TENSOR(4));
+  td_put(from, "new.deep.t", TENSOR(4));
   td_ok(tdict_delete(td, "n.m", err));
   RIG_WITHOUT_MEMORY(td, tdict_update(td, from, NULL, 0, err));
   help_paths(td, "a n n.b n.m n.m.u e new new.deep new.deep.t");
-  tdict_release(td);
-  tdict_release(from);
+  td_release(td, from);
   m_reset();
 }
 
@@ -156,9 +135,9 @@ CASE(update_of_a_child_at_several_paths) {
   static const char *const places[] = {"p", "q", "r"};
   for (int i = 0; i < 3; i++) td_ok(tdict_set_tree(dst, places[i], node, err));
   tdict_release(node);
-  help_put_tree(src, "p.k", TREE(2));
-  help_put(src, "q.k.x", TENSOR(2));
-  tdict_tensor *last = help_put(src, "r.k", TENSOR(2));
+  td_put_tree(src, "p.k", TREE(2));
+  td_put(src, "q.k.x", TENSOR(2));
+  tdict_tensor *last = td_put(src, "r.k", TENSOR(2));
   td_ok(tdict_update(dst, src, NULL, 0, err));
   for (int i = 0; i < 3; i++) assert_ptr_equal(help_get(help_get_tree(dst, places[i]), "k"), last);
   tdict_release(dst);

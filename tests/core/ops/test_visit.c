@@ -39,21 +39,15 @@ CASE(visit_passes_every_tensor) {
   assert_string_equal(s.text.text, "a n.b n.m.u");
   assert_int_equal(s.trees, 2);
   free(s.text.text);
-  tdict_release(td);
-  tdict_release(other);
+  td_release(td, other);
   /* the tensors of each path are in the same call */
-  tdict_tree *x = TREE(4), *y = TREE(4);
-  help_put(x, "p", TENSOR(4));
-  help_put(x, "q", TENSOR(4));
-  help_put(y, "q", TENSOR(4));
-  help_put(y, "p", TENSOR(4));
+  tdict_tree *x = td_tree("[4] p:f32[4] q:f32[4]"), *y = td_tree("[4] q:f32[4] p:f32[4]");
   const tdict_tree *pair[] = {x, y};
   td_ok(tdict_visit(NULL, pair, 2, subtract, NULL, NULL, err));
   for (int i = 0; i < 4; i++)
     assert_true(((const float *)tdict_const_data(x, "q"))[i] == ((const float *)tdict_const_data(y, "q"))[i] + 1 ||
                 ((const float *)tdict_const_data(y, "q"))[i] != ((const float *)tdict_const_data(y, "q"))[i]);
-  tdict_release(x);
-  tdict_release(y);
+  td_release(x, y);
   m_reset();
 }
 
@@ -62,18 +56,15 @@ CASE(visit_refuses) {
   seen s = {.calls = 0};
   const tdict_tree *both[] = {td, other}, *holes[] = {td, NULL};
   const tdict_stream cpu = {tdict_cpu(), NULL};
-  tdict_context_options options = tdict_context_options_default();
   tdict_context *context = NULL;
-  options.num_threads = 2;
-  options.device = tdict_cpu();
-  td_ok(tdict_context_create(&options, &context, err));
+  td_ok(tdict_context_create(td_options(tdict_context_options, num_threads = 2, device = tdict_cpu()), &context, err));
   td_fails(TDICT_EINVAL, "function is NULL", tdict_visit(NULL, both, 2, NULL, &s, NULL, err));
   td_fails(TDICT_EINVAL, "no trees", tdict_visit(NULL, NULL, 0, look, &s, NULL, err));
   td_fails(TDICT_EINVAL, "tree 1 is NULL", tdict_visit(NULL, holes, 2, look, &s, NULL, err));
   td_ok(tdict_delete(other, "n.b", err));
   td_fails(TDICT_ENOTFOUND, "tree 1 lacks", tdict_visit(NULL, both, 2, look, &s, NULL, err));
   assert_string_equal(td_last_error.path, "n.b");
-  help_put_tree(other, "n.b", TREE(3));
+  td_put_tree(other, "n.b", TREE(3));
   td_fails(TDICT_ETYPE, "tree", tdict_visit(NULL, both, 2, look, &s, NULL, err));
   td_fails(TDICT_EINVAL, "num_threads is -2, but context is NULL",
            tdict_visit(NULL, both, 2, look, &s, TD_THREADS(-2), err));
@@ -87,9 +78,7 @@ CASE(visit_refuses) {
   td_fails(TDICT_EINVAL, "num_threads is -2, wanted -1 to 2",
            tdict_visit(context, both, 2, look, &s, TD_THREADS(-2), err));
   assert_int_equal(s.calls, 0);
-  tdict_context_destroy(context);
-  tdict_release(td);
-  tdict_release(other);
+  td_release(context, td, other);
   m_reset();
 }
 
@@ -129,12 +118,12 @@ static tdict_status make_copy(void *user, const tdict_leaves *at, tdict_tensor *
 }
 
 DEVICE_CASE(visit_on_pool) {
-  tdict_context *context = td_context(NULL);
-  tdict_tree *td = TREE(2), *out = NULL;
+  scoped_context context = td_context(NULL);
+  scoped_tree td = TREE(2), out = NULL;
   for (int i = 0; i < MANY; i++) {
     char key[16];
     snprintf(key, sizeof key, "k%d", i);
-    help_put(td, key, TENSOR(2, 3));
+    td_put(td, key, TENSOR(2, 3));
   }
   crowd c = {.calls = 0};
   c.caller = pthread_self();
@@ -146,15 +135,10 @@ DEVICE_CASE(visit_on_pool) {
   td_fails(TDICT_EHOOK, "the function returned", tdict_visit(context, one, 1, count_call, &c, NULL, err));
   assert_string_equal(td_last_error.path, "k200"); /* the first path in order, since threads start paths in order */
   td_ok(tdict_apply(context, one, 1, make_copy, &c, NULL, &out, err));
-  tdict_difference_options same = tdict_difference_options_default();
   tdict_difference found;
-  same.nan_equal = true;
-  td_ok(tdict_get_difference(td, out, &same, &found, err));
+  td_ok(tdict_get_difference(td, out, td_options(tdict_difference_options, nan_equal = true), &found, err));
   assert_false(found.differs);
   assert_false(tdict_tensor_shares_storage(help_get(td, "k7"), help_get(out, "k7")));
-  tdict_release(out);
-  tdict_release(td);
-  tdict_context_destroy(context);
 }
 
 static tdict_status leave_out_b(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
@@ -181,10 +165,9 @@ CASE(apply_makes_a_tree) {
   assert_false(tdict_is_locked(out));
   assert_ptr_equal(help_get(out, "n.b"), help_get(td, "n.b"));
   assert_int_equal(tdict_batch_ndim(help_get_tree(out, "n.m")), 2);
-  help_put(out, "n.m.v", TENSOR(3, 2)); /* a key of a node that lost one */
+  td_put(out, "n.m.v", TENSOR(3, 2)); /* a key of a node that lost one */
   help_paths(td, "a n n.b n.m n.m.u e");
-  tdict_release(out);
-  tdict_release(td);
+  td_release(out, td);
   m_reset();
 }
 
@@ -200,8 +183,7 @@ CASE(apply_refuses) {
   td_fails(TDICT_EINVAL, "NULL", tdict_filter(NULL, NULL, NULL, &out, err));
   assert_null(out);
   RIG_WITHOUT_MEMORY(td, tdict_apply(NULL, one, 1, leave_out_b, NULL, NULL, &out, err));
-  tdict_release(out);
-  tdict_release(td);
+  td_release(out, td);
   m_reset();
 }
 
@@ -211,14 +193,10 @@ static bool is_deep(void *user, const tdict_leaves *at) {
 }
 
 DEVICE_CASE(filter_keeps) {
-  rig r = rig_open();
-  tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL;
-  td_ok(tdict_filter(td, is_deep, NULL, &out, err));
+  scoped_rig r = rig_open();
+  scoped_tree td = rig_tree(&r, SAMPLE(3)), out = td_made(tree, tdict_filter(td, is_deep, NULL, &made, err));
   help_paths(out, "n n.b n.m n.m.u e");
   assert_ptr_equal(help_get(out, "n.b"), help_get(td, "n.b"));
-  tdict_release(out);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 CASE(tree_depth_and_empty) {
@@ -228,16 +206,15 @@ CASE(tree_depth_and_empty) {
   assert_false((tdict_num_leaves(td) + tdict_num_objects(td) == 0));
   assert_true((tdict_num_leaves(help_get_tree(td, "e")) + tdict_num_objects(help_get_tree(td, "e")) == 0));
   tdict_tree *empty = TREE(1);
-  help_put_tree(empty, "x.y", TREE(1));
+  td_put_tree(empty, "x.y", TREE(1));
   assert_true((tdict_num_leaves(empty) + tdict_num_objects(empty) == 0));
   assert_int_equal(tdict_depth(empty), 0); /* as in TensorDict */
-  help_put(empty, "x.z", TENSOR(1));
+  td_put(empty, "x.z", TENSOR(1));
   assert_int_equal(tdict_depth(empty), 1);
   td_ok(tdict_delete(empty, "x.z", err));
-  help_put(empty, "x.y.deep", TENSOR(1));
+  td_put(empty, "x.y.deep", TENSOR(1));
   assert_int_equal(tdict_depth(empty), 2);
-  tdict_release(empty);
-  tdict_release(td);
+  td_release(empty, td);
   m_reset();
 }
 
@@ -266,11 +243,8 @@ static tdict_status make_message(void *user, const tdict_leaves *at, tdict_tenso
 }
 CASE(visitor_statuses_are_checked) {
   tdict_tree *td = NULL, *out = NULL;
-  tdict_tensor *t = NULL;
   td_ok(tdict_create(0, NULL, &td, err));
-  td_ok(tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &t, err));
-  td_ok(tdict_set(td, "n.x", t, err));
-  tdict_tensor_release(t);
+  td_put(td, "n.x", td_made(tensor, tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &made, err)));
   const tdict_tree *one = td;
   int numbers[] = {-7, 4711};
   for (int i = 0; i < 2; i++) {

@@ -11,11 +11,11 @@ static void take_values(m_array *to, const m_array *from) {
 }
 
 DEVICE_CASE(write_keeps_address) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3);
-  tdict_tree *td = rig_tree(&r, t);
+  scoped_tree td = rig_tree(&r, t);
   m_array *new = rig_new_array(array_at(t, 1), NULL);
-  tdict_tensor *value = ops_tensor(new);
+  scoped_tensor value = ops_tensor(new);
   char *before = help_snapshot(td);
   rig_check(&r, t, td);
   td_ok(tdict_write(td, "n.b", NULL, value, err));
@@ -24,16 +24,13 @@ DEVICE_CASE(write_keeps_address) {
   td_ok(tdict_write(td, "n.b", NULL, help_get(td, "n.b"), err)); /* itself */
   rig_check(&r, t, td);
   help_unchanged(td, before);
-  tdict_tensor_release(value);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(write_refuses) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4);
-  tdict_tree *td = rig_tree(&r, t);
-  tdict_tensor *f32 = TENSOR(4, 3), *row = TENSOR(3), *whole = TENSOR(4);
+  scoped_tree td = rig_tree(&r, t);
+  scoped_tensor f32 = TENSOR(4, 3), row = TENSOR(3), whole = TENSOR(4);
   rig_check(&r, t, td);
   td_fails(TDICT_EINVAL, "NULL", tdict_write(td, "a", NULL, NULL, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_write(td, NULL, NULL, f32, err));
@@ -43,39 +40,28 @@ DEVICE_CASE(write_refuses) {
   td_fails(TDICT_ESHAPE, "[3]", tdict_write(td, "a", NULL, row, err));
   assert_string_equal(td_last_error.path, "a");
   static const float fixed[4];
-  tdict_tensor_desc v = tdict_tensor_desc_default();
-  v.data = (void *)(uintptr_t)fixed;
-  v.dtype = TDICT_F32;
-  v.ndim = 1;
-  v.shape = t->bs;
-  v.flags = TDICT_DESC_READ_ONLY;
-  tdict_tensor *constant = NULL;
-  td_ok(tdict_tensor_from_data(&v, NULL, NULL, &constant, err));
-  help_put(td, "c", constant);
+  tdict_tensor_desc v = td_with(tdict_tensor_desc, data = (void *)(uintptr_t)fixed, dtype = TDICT_F32, ndim = 1,
+                                shape = t->bs, flags = TDICT_DESC_READ_ONLY);
+  td_put(td, "c", td_made(tensor, tdict_tensor_from_data(&v, NULL, NULL, &made, err)));
   td_fails(TDICT_EREADONLY, "is read-only", tdict_write(td, "c", NULL, whole, err));
   td_ok(tdict_delete(td, "c", err));
-  help_put(td, "d", help_tensor_on(tdict_sim(7), 1, t->bs));
+  td_put(td, "d", help_tensor_on(tdict_sim(7), 1, t->bs));
   td_fails(TDICT_EDTYPE, "uint8", tdict_write(td, "d", NULL, whole, err));
   td_ok(tdict_delete(td, "d", err));
   rig_check(&r, t, td);
-  tdict_tensor_release(f32);
-  tdict_tensor_release(row);
-  tdict_tensor_release(whole);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(write_at_writes_elements) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4);
-  tdict_tree *td = rig_tree(&r, t);
+  scoped_tree td = rig_tree(&r, t);
   m_array *b = array_at(t, 1); /* [4, 3] */
   m_map map;
   m_map_whole(&map, 2, b->shape);
   rig_cut(&map, 1, 1, 1, 2);
   rig_cut(&map, 0, 2, 0, -1);
   m_array *part = m_array_map(b, &map), *new = rig_new_array(part, NULL);
-  tdict_tensor *value = ops_tensor(new);
+  scoped_tensor value = ops_tensor(new);
   rig_check(&r, t, td);
   td_ok(tdict_write(td, "n.b", TDICT_INDEX(TDICT_AT(2), TDICT_RANGE(1, TDICT_NONE, 1)), value, err));
   take_values(part, new);
@@ -85,16 +71,13 @@ DEVICE_CASE(write_at_writes_elements) {
   td_ok(tdict_write(td, "n.b", TDICT_INDEX(TDICT_REST, TDICT_RANGE(0, 3, 2)), value, err));
   take_values(m_array_map(b, &map), new);
   rig_check(&r, t, td);
-  tdict_tensor_release(value);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(write_at_refuses) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4);
-  tdict_tree *td = rig_tree(&r, t);
-  tdict_tensor *one = TENSOR(1), *none = help_tensor(0, NULL);
+  scoped_tree td = rig_tree(&r, t);
+  scoped_tensor one = TENSOR(1), none = help_tensor(0, NULL);
   rig_check(&r, t, td);
   td_fails(TDICT_EINVAL, "NULL", tdict_write(td, NULL, TDICT_INDEX(TDICT_AT(0)), one, err));
   td_fails(TDICT_ENOTFOUND, "not a key", tdict_write(td, "q", TDICT_INDEX(TDICT_AT(0)), one, err));
@@ -103,14 +86,10 @@ DEVICE_CASE(write_at_refuses) {
   td_fails(TDICT_ESHAPE, "[1]", tdict_write(td, "a", TDICT_INDEX(TDICT_AT(0)), one, err));
   td_fails(TDICT_EDTYPE, "float32", tdict_write(td, "n.b", TDICT_INDEX(TDICT_AT(0)), one, err));
   rig_check(&r, t, td);
-  tdict_tensor_release(one);
-  tdict_tensor_release(none);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 CASE(fill_fills) {
-  tdict_tree *td = TREE(2);
+  scoped_tree td = TREE(2);
   static const tdict_dtype dtypes[] = {TDICT_U8,  TDICT_I16,  TDICT_F16, TDICT_F32,
                                        TDICT_F64, TDICT_BOOL, TDICT_C64, TDICT_C128};
   static const unsigned char bytes[][16] = {{3},
@@ -127,7 +106,7 @@ CASE(fill_fills) {
     snprintf(path, sizeof path, "n.k%d", i);
     td_ok(tdict_tensor_empty(dtypes[i], COUNTS(2, 5), NULL, &t, err));
     memset(tdict_tensor_data(t), 0xA5, tdict_tensor_bytes(t));
-    help_put(td, path, t);
+    td_put(td, path, t);
   }
   td_ok(tdict_fill(td, NULL, 3, NULL, err));
   for (int i = 0; i < 8; i++) {
@@ -144,21 +123,19 @@ CASE(fill_fills) {
   td_ok(tdict_fill(td, "n", -2, NULL, err));
   assert_true(((const float *)tdict_const_data(td, "n.k3"))[9] == -2);
   /* columns of a strided view only */
-  tdict_tree *part = NULL;
-  help_put(td, "m", TENSOR(2, 3));
+  scoped_tree part = NULL;
+  td_put(td, "m", TENSOR(2, 3));
   float was = ((const float *)tdict_const_data(td, "m"))[0];
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &part, err));
   td_ok(tdict_fill(part, NULL, 8, NULL, err));
   assert_memory_equal(tdict_const_data(td, "m"), &was, sizeof was);
   assert_true(((const float *)tdict_const_data(td, "m"))[3] == 8);
-  tdict_release(part);
-  tdict_release(td);
 }
 
 DEVICE_CASE(fill_zero) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3);
-  tdict_tree *td = rig_tree(&r, t), *turned = NULL;
+  scoped_tree td = rig_tree(&r, t), turned = NULL;
   rig_check(&r, t, td);
   m_array *all[8];
   int count = m_arrays(t, all, NULL, 8);
@@ -178,9 +155,6 @@ DEVICE_CASE(fill_zero) {
   for (int i = 0; i < count; i++)
     for (int64_t k = 0; k < all[i]->n; k++) m_write(all[i]->cells[k], 0);
   rig_check(&r, t, td);
-  tdict_release(turned);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 /* The bytes of PyTorch's fill_(): of 3, -0.75, and numbers that are rounded, in float8_e4m3fn and float8_e5m2. */
@@ -188,28 +162,24 @@ DEVICE_CASE(fill_converts_to_8_bit_floats) {
   static const tdict_dtype dtypes[] = {TDICT_F8E4M3, TDICT_F8E5M2};
   static const double values[] = {3, -0.75, 0.1, 447, -0.0, 0.0009765625};
   static const unsigned char wanted[][2] = {{68, 66}, {180, 186}, {29, 46}, {126, 95}, {128, 128}, {0, 20}};
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   for (int d = 0; d < 2; d++) {
-    tdict_tree *td = TREE(5);
-    tdict_tensor *t = NULL, *host = NULL;
-    td_ok(tdict_tensor_zeros(dtypes[d], COUNTS(5, 3), r.memory, &t, err));
-    help_put(td, "n.x", t);
+    scoped_tree td = TREE(5);
+    tdict_tensor *t = td_made(tensor, tdict_tensor_zeros(dtypes[d], COUNTS(5, 3), r.memory, &made, err));
+    td_put(td, "n.x", t);
     for (int i = 0; i < 6; i++) {
       td_ok(tdict_fill(td, i % 2 ? "n.x" : NULL, values[i], NULL, err));
-      td_ok(tdict_tensor_clone(help_get(td, "n.x"), NULL, &host, err));
+      scoped_tensor host = td_made(tensor, tdict_tensor_clone(help_get(td, "n.x"), NULL, &made, err));
       const unsigned char *found = tdict_tensor_const_data(host);
       for (int k = 0; k < 15; k++) assert_int_equal(found[k], wanted[i][d]);
-      tdict_tensor_release(host);
     }
-    tdict_release(td);
   }
-  rig_close(&r);
 }
 
 DEVICE_CASE(fill_refuses) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4);
-  tdict_tree *td = rig_tree(&r, t);
+  scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);
   td_fails(TDICT_EINVAL, "NULL", tdict_fill(NULL, NULL, 0, NULL, err));
   td_fails(TDICT_ENOTFOUND, "not a key", tdict_fill(td, "q", 0, NULL, err));
@@ -217,18 +187,14 @@ DEVICE_CASE(fill_refuses) {
   if (!r.context) {
     td_fails(TDICT_EOVERFLOW, "does not hold 256", tdict_fill(td, NULL, 256, NULL, err));
     assert_string_equal(td_last_error.path, "n.m.u");
-    tdict_tensor *lanes = NULL;
-    td_ok(tdict_tensor_zeros(TDICT_DTYPE(2, 16, 2), 1, t->bs, NULL, &lanes, err));
-    help_put(td, "two", lanes);
+    td_put(td, "two", td_made(tensor, tdict_tensor_zeros(TDICT_DTYPE(2, 16, 2), 1, t->bs, NULL, &made, err)));
     td_fails(TDICT_ENOTSUP, "with 0 only", tdict_fill(td, NULL, 1, NULL, err));
     td_ok(tdict_delete(td, "two", err));
   }
-  help_put(td, "d", help_tensor_on(tdict_sim(7), 1, t->bs));
+  td_put(td, "d", help_tensor_on(tdict_sim(7), 1, t->bs));
   td_fails(TDICT_EWRONGDEVICE, "no context", tdict_fill(td, NULL, 0, NULL, err));
   td_ok(tdict_delete(td, "d", err));
   rig_check(&r, t, td); /* checked before the first write */
-  tdict_release(td);
-  rig_close(&r);
 }
 
 static void take_tree(m_tree *to, m_tree *from) {
@@ -239,23 +205,17 @@ static void take_tree(m_tree *to, m_tree *from) {
 }
 
 DEVICE_CASE(copy_copies_every_element) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3), *value = rig_like(t);
-  tdict_tree *td = rig_tree(&r, t), *from = ops_tree(value), *back = ops_tree(SAMPLE(4, 3));
+  scoped_tree td = rig_tree(&r, t), from = ops_tree(value), back = ops_tree(SAMPLE(4, 3));
   rig_check(&r, t, td);
   td_ok(tdict_copy(td, from, NULL, err));
   take_tree(t, value);
   rig_check(&r, t, td);
   td_ok(tdict_copy(back, td, NULL, err)); /* from the device */
-  tdict_difference_options same = tdict_difference_options_default();
   tdict_difference found;
-  same.nan_equal = true;
-  td_ok(tdict_get_difference(back, from, &same, &found, err));
+  td_ok(tdict_get_difference(back, from, td_options(tdict_difference_options, nan_equal = true), &found, err));
   if (found.differs) fail_msg("%s: %s", found.path, found.message);
-  tdict_release(back);
-  tdict_release(from);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 CASE(copy_refuses) {
@@ -264,25 +224,24 @@ CASE(copy_refuses) {
   rig r = {NULL, NULL};
   rig_check(&r, t, td);
   td_fails(TDICT_EINVAL, "src is NULL", tdict_copy(td, NULL, NULL, err));
-  help_put(td, "more", TENSOR(4));
+  td_put(td, "more", TENSOR(4));
   td_fails(TDICT_ENOTFOUND, "has 4 keys", tdict_copy(td, from, NULL, err));
   td_ok(tdict_delete(td, "more", err));
-  help_put(from, "n.m.x", TENSOR(4, 2));
+  td_put(from, "n.m.x", TENSOR(4, 2));
   td_fails(TDICT_ENOTFOUND, "no such key", tdict_copy(td, from, NULL, err));
   assert_string_equal(td_last_error.path, "n.m.x");
   td_ok(tdict_delete(from, "n.m.x", err));
-  help_put(from, "e", TENSOR(4));
+  td_put(from, "e", TENSOR(4));
   td_fails(TDICT_ETYPE, "in the destination", tdict_copy(td, from, NULL, err));
   rig_check(&r, t, td);
-  tdict_release(from);
-  tdict_release(td);
+  td_release(from, td);
   m_reset();
 }
 
 DEVICE_CASE(update_in_place_writes) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3), *value = rig_like(t);
-  tdict_tree *td = rig_tree(&r, t), *from = rig_tree(&r, value);
+  scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value);
   rig_check(&r, t, td);
   const char *const paths[] = {"n.m", "a"};
   td_ok(tdict_update_in_place(td, from, paths, 2, err));
@@ -294,36 +253,30 @@ DEVICE_CASE(update_in_place_writes) {
   rig_check(&r, t, td);
   td_ok(tdict_update_in_place(td, td, NULL, 0, err));
   rig_check(&r, t, td);
-  tdict_release(from);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(update_in_place_refuses) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4);
-  tdict_tree *td = rig_tree(&r, t), *from = rig_tree(&r, rig_like(t));
+  scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, rig_like(t));
   const char *const missing[] = {"a", "n.q"};
   rig_check(&r, t, td);
   td_fails(TDICT_EINVAL, "NULL", tdict_update_in_place(td, NULL, NULL, 0, err));
   td_fails(TDICT_ENOTFOUND, "not a key", tdict_update_in_place(td, from, missing, 2, err));
   assert_string_equal(td_last_error.path, "n.q");
-  help_put(from, "z", TENSOR(4));
+  td_put(from, "z", TENSOR(4));
   td_fails(TDICT_ENOTFOUND, "no such key", tdict_update_in_place(td, from, NULL, 0, err));
   assert_string_equal(td_last_error.path, "z");
   td_ok(tdict_delete(from, "z", err));
-  help_put(from, "n.b", TENSOR(4, 2));
+  td_put(from, "n.b", TENSOR(4, 2));
   td_fails(TDICT_ESHAPE, "[4, 2]", tdict_update_in_place(td, from, NULL, 0, err));
   rig_check(&r, t, td);
-  tdict_release(from);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(write_allowed_when_locked) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2), *value = rig_like(t);
-  tdict_tree *td = rig_tree(&r, t), *from = rig_tree(&r, value), *row = NULL;
+  scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value), row = NULL;
   rig_check(&r, t, td);
   tdict_lock(td);
   td_ok(tdict_index_get(NULL, from, TDICT_INDEX(TDICT_AT(1)), NULL, &row, err));
@@ -336,8 +289,4 @@ DEVICE_CASE(write_allowed_when_locked) {
   t->locked = true;
   rig_check(&r, t, td);
   td_fails(TDICT_ELOCKED, "locked", tdict_update(td, from, NULL, 0, err));
-  tdict_release(row);
-  tdict_release(from);
-  tdict_release(td);
-  rig_close(&r);
 }

@@ -106,8 +106,7 @@ typedef struct twins {
 
 static inline tdict_tensor *tensor_on(const rig *r, tdict_dtype dtype, int ndim, const int64_t *shape) {
   static uint64_t seed = 900;
-  tdict_tensor *host = NULL, *t = NULL;
-  td_ok(tdict_tensor_empty(dtype, ndim, shape, NULL, &host, err));
+  tdict_tensor *host = td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, NULL, &made, err)), *t = NULL;
   td_fill_random(tdict_tensor_data(host), tdict_tensor_bytes(host), ++seed);
   if (!r->memory) return host;
   td_ok(tdict_tensor_clone(host, r->memory, &t, err));
@@ -130,10 +129,8 @@ static inline twins make_twins(const rig *r, const tdict_type *type) {
   failing = -1;
   return w;
 }
-static inline void end_twins(twins *w) {
-  tdict_release(w->td);
-  tdict_release(w->plain);
-}
+static inline void end_twins(twins *w) { td_release(w->td, w->plain); }
+#define scoped_twins TD_SCOPED(end_twins, twins)
 
 static inline const thing *thing_at(const tdict_tree *td, const tdict_type *type) {
   void *object = NULL;
@@ -145,7 +142,7 @@ static inline const thing *thing_at(const tdict_tree *td, const tdict_type *type
  * with `plain`. */
 static inline void agree(const tdict_tree *td, const tdict_tree *plain, const twins *of, const tdict_type *type) {
   const thing *object = thing_at(td, type), *before = thing_at(of->td, type);
-  tdict_tree *got = help_tree_without_batch(), *wanted = help_tree_without_batch();
+  scoped_tree got = help_tree_without_batch(), wanted = help_tree_without_batch();
   td_ok(tdict_set(got, "a", object->a, err));
   td_ok(tdict_set(got, "b", object->b, err));
   td_ok(tdict_set(got, "t", help_get(td, "t"), err));
@@ -158,8 +155,6 @@ static inline void agree(const tdict_tree *td, const tdict_tree *plain, const tw
   assert_int_equal(tdict_batch_ndim(td), tdict_batch_ndim(plain));
   assert_int_equal(tdict_tensor_shares_storage(object->a, before->a),
                    tdict_tensor_shares_storage(help_get(plain, "n.o.a"), help_get(of->plain, "n.o.a")));
-  tdict_release(got);
-  tdict_release(wanted);
 }
 
 #endif

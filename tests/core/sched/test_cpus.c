@@ -33,10 +33,8 @@ CASE(cpus_of_large_machines_are_counted) {
     assert_int_equal(tdict_pool_default_size(), threads);
     snprintf(wanted, sizeof wanted, count > 1 ? "0-%d" : "0", count - 1);
     assert_string_equal(tdict_cpus_format(&cpus, text, sizeof text), wanted);
-    tdict_pool *pool = NULL;
-    td_ok(tdict_pool_create(2, &pool, err));
+    scoped_pool pool = td_made(pool, tdict_pool_create(2, &made, err));
     assert_int_equal(tdict_pool_num_cpus(pool), count);
-    tdict_pool_destroy(pool);
   }
 }
 

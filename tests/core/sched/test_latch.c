@@ -5,7 +5,6 @@
 
 #include "core/base/clock.h"
 #include "core/sched/latch.h"
-#include "support/rest.h"
 
 static void *count_down(void *user) {
   usleep(200);

@@ -6,13 +6,8 @@
 
 #include "core/sched/gate.h"
 #include "core/sched/latch.h"
-#include "support/rest.h"
 
-static tdict_pool *open_pool(int num_threads) {
-  tdict_pool *pool = NULL;
-  td_ok(tdict_pool_create(num_threads, &pool, err));
-  return pool;
-}
+static tdict_pool *open_pool(int num_threads) { return td_made(pool, tdict_pool_create(num_threads, &made, err)); }
 
 enum { MOST = 2000 };
 typedef struct tally {
@@ -39,19 +34,18 @@ CASE(parallel_for_visits_each_index_once) {
   static const int helpers[] = {0, 1, 2, 3, 100, INT_MAX, -1};
   static const long counts[] = {-1, 0, 1, 2, 3, 4, MOST};
   static tally t;
-  tdict_pool *pool = open_pool(3);
+  scoped_pool pool = open_pool(3);
   for (size_t h = 0; h < sizeof helpers / sizeof *helpers; h++)
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
       begin(&t);
       tdict_parallel_for(pool, helpers[h], counts[c], visit, &t);
       check_once(&t, counts[c]);
     }
-  tdict_pool_destroy(pool);
 }
 
 CASE(parallel_for_without_pool_runs_on_the_caller) {
   static tally t;
-  tdict_pool *pool = open_pool(2);
+  scoped_pool pool = open_pool(2);
   begin(&t);
   tdict_parallel_for(NULL, 8, 100, visit, &t);
   check_once(&t, 100);
@@ -60,7 +54,6 @@ CASE(parallel_for_without_pool_runs_on_the_caller) {
   tdict_parallel_for(pool, 0, 100, visit, &t);
   check_once(&t, 100);
   assert_int_equal(atomic_load(&t.elsewhere), 0);
-  tdict_pool_destroy(pool);
 }
 
 static void meet(void *user, long i) {
@@ -70,24 +63,22 @@ static void meet(void *user, long i) {
 
 CASE(parallel_for_threads_run_concurrently) {
   pthread_barrier_t all;
-  tdict_pool *pool = open_pool(3);
+  scoped_pool pool = open_pool(3);
   pthread_barrier_init(&all, NULL, 4);
   tdict_parallel_for(pool, 3, 4, meet, &all); /* returns only when four threads are inside at once */
   pthread_barrier_destroy(&all);
-  tdict_pool_destroy(pool);
 }
 
 CASE(parallel_for_does_not_wait_for_a_busy_pool) {
   static tally t;
   pool_gate gate;
-  tdict_pool *pool = open_pool(1);
+  scoped_pool pool = open_pool(1);
   pool_gate_close(pool, &gate);
   begin(&t);
   tdict_parallel_for(pool, 1, 100, visit, &t);
   check_once(&t, 100);
   assert_int_equal(atomic_load(&t.elsewhere), 0);
   pool_gate_open(&gate);
-  tdict_pool_destroy(pool);
 }
 
 typedef struct inside {
@@ -154,7 +145,7 @@ static void *loop_often(void *user) {
 }
 
 CASE(parallel_for_from_many_threads) {
-  tdict_pool *pool = open_pool(3);
+  scoped_pool pool = open_pool(3);
   pthread_t threads[4];
   for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, loop_often, pool), 0);
   for (int i = 0; i < 4; i++) {
@@ -162,5 +153,4 @@ CASE(parallel_for_from_many_threads) {
     pthread_join(threads[i], &wrong);
     assert_null(wrong);
   }
-  tdict_pool_destroy(pool);
 }

@@ -10,8 +10,6 @@
 
 #include "core/sched/gate.h"
 #include "support/cpus.h"
-#include "support/fail_alloc.h"
-#include "support/rest.h"
 
 /* Thread starts of the main thread fail from the `starts_left`-th on; below 0: never. */
 static int starts_left = -1;
@@ -24,8 +22,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
 }
 
 static tdict_pool *open_pool(int num_threads) {
-  tdict_pool *pool = NULL;
-  td_ok(tdict_pool_create(num_threads, &pool, err));
+  tdict_pool *pool = td_made(pool, tdict_pool_create(num_threads, &made, err));
   assert_int_equal(tdict_pool_size(pool), num_threads);
   return pool;
 }
@@ -33,7 +30,7 @@ static tdict_pool *open_pool(int num_threads) {
 /* On more processors than this machine may have: the pool believes what it is told. */
 CASE(pool_leaves_reserved_cpus_free) {
   static const int cpus[] = {1, 2, 3, 4, 8, 16}, one_left[] = {1, 2, 3, 3, 7, 15}, two_left[] = {1, 2, 3, 2, 6, 14};
-  tdict_pool *pool = open_pool(2);
+  scoped_pool pool = open_pool(2);
   for (size_t i = 0; i < sizeof cpus / sizeof *cpus; i++) {
     const tdict_cpus set = td_cpus(0, cpus[i] - 1);
     (void)tdict_pool_set_cpus(pool, &set);
@@ -42,7 +39,6 @@ CASE(pool_leaves_reserved_cpus_free) {
     assert_int_equal(tdict_pool_max_working(pool, 1), one_left[i]);
     assert_int_equal(tdict_pool_max_working(pool, 2), two_left[i]);
   }
-  tdict_pool_destroy(pool);
 }
 
 CASE(pool_first_come_first_served) {
@@ -205,16 +201,15 @@ CASE(pool_knows_its_threads) {
 
 CASE(pool_threads_run_concurrently) {
   enum { THREADS = 5 };
-  tdict_pool *pool = open_pool(THREADS);
+  scoped_pool pool = open_pool(THREADS);
   pool_gate gates[THREADS];
   for (int i = 0; i < THREADS; i++) pool_gate_close(pool, &gates[i]); /* each holds a thread: all must be there */
   for (int i = 0; i < THREADS; i++) pool_gate_open(&gates[i]);
-  tdict_pool_destroy(pool);
 }
 
 /* The quota limits the processors, also those that are set later, and not the threads. */
 CASE(pool_uses_as_many_cpus_as_the_quota) {
-  tdict_pool *pool = open_pool(4);
+  scoped_pool pool = open_pool(4);
   tdict_cpus set = td_cpus(0, 15);
   (void)tdict_pool_set_cpus(pool, &set);
   tdict_pool_set_quota(pool, 0);
@@ -228,7 +223,6 @@ CASE(pool_uses_as_many_cpus_as_the_quota) {
   (void)tdict_pool_set_cpus(pool, &set);
   assert_int_equal(tdict_pool_num_cpus(pool), 3);
   assert_int_equal(tdict_pool_size(pool), 4);
-  tdict_pool_destroy(pool);
 }
 
 CASE(pool_create_survives_enomem) {
@@ -314,7 +308,7 @@ static void note_thread(tdict_task *task) {
  * pool that goes round takes each thread as often. */
 CASE(pool_wakes_the_last_sleeper) {
   enum { THREADS = 12, TASKS = 120 };
-  tdict_pool *pool = open_pool(THREADS);
+  scoped_pool pool = open_pool(THREADS);
   tdict_pool_set_max_spinning(pool, 0);
   pthread_t last = pthread_self();
   int same = 0;
@@ -327,7 +321,6 @@ CASE(pool_wakes_the_last_sleeper) {
     last = w.thread;
   }
   if (same < TASKS / 3) fail_msg("only %d of %d tasks came to the thread of the one before", same, TASKS);
-  tdict_pool_destroy(pool);
 }
 
 /* Counts the signals of one thread. */
@@ -359,7 +352,7 @@ static void meet(tdict_task *task) {
 /* A chain wakes as many threads as there are tasks, though the caller signals only one thread. */
 CASE(pool_wakes_a_chain) {
   enum { THREADS = 14, ROUNDS_OF_TASKS = 60 };
-  tdict_pool *pool = open_pool(THREADS);
+  scoped_pool pool = open_pool(THREADS);
   counted_thread = pthread_self();
   for (int round = 0; round < ROUNDS_OF_TASKS; round++) {
     unsigned char random;
@@ -383,12 +376,11 @@ CASE(pool_wakes_a_chain) {
   }
   /* a chain that nobody needs does not keep the pool from ending */
   tdict_pool_wake_chain(pool, THREADS);
-  tdict_pool_destroy(pool);
 }
 
 CASE(pool_threads_have_names) {
   enum { THREADS = 4 };
-  tdict_pool *pool = open_pool(THREADS);
+  scoped_pool pool = open_pool(THREADS);
   td_rest(); /* a thread names itself before it sleeps */
   for (int i = 0; i < THREADS; i++) {
     char name[32];
@@ -396,5 +388,4 @@ CASE(pool_threads_have_names) {
     assert_int_equal(td_threads_named(name), 1);
   }
   assert_int_equal(td_threads_named("tdict-*"), THREADS);
-  tdict_pool_destroy(pool);
 }

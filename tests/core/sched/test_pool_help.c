@@ -6,11 +6,7 @@
 
 #include "core/sched/gate.h"
 
-static tdict_pool *open_pool(int num_threads) {
-  tdict_pool *pool = NULL;
-  td_ok(tdict_pool_create(num_threads, &pool, err));
-  return pool;
-}
+static tdict_pool *open_pool(int num_threads) { return td_made(pool, tdict_pool_create(num_threads, &made, err)); }
 
 CASE(pool_help_runs_tasks_that_never_wait) {
   enum { COUNT = 6 };

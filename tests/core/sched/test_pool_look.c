@@ -11,8 +11,7 @@
 enum { ROUNDS = 400, SUBMITTERS = 3 };
 
 static tdict_pool *open_pool(int num_threads, int looking) {
-  tdict_pool *pool = NULL;
-  td_ok(tdict_pool_create(num_threads, &pool, err));
+  tdict_pool *pool = td_made(pool, tdict_pool_create(num_threads, &made, err));
   tdict_pool_set_max_spinning(pool, looking);
   return pool;
 }
@@ -42,7 +41,7 @@ static void *submit_and_wait(void *user) {
 CASE(pool_spinning_misses_no_task) {
   static submitter submitters[SUBMITTERS];
   for (int looking = 0; looking <= 4; looking += 2) {
-    tdict_pool *pool = open_pool(3, looking);
+    scoped_pool pool = open_pool(3, looking);
     pthread_t threads[SUBMITTERS];
     for (int i = 0; i < SUBMITTERS; i++) {
       submitters[i].pool = pool;
@@ -50,7 +49,6 @@ CASE(pool_spinning_misses_no_task) {
       assert_int_equal(pthread_create(&threads[i], NULL, submit_and_wait, &submitters[i]), 0);
     }
     for (int i = 0; i < SUBMITTERS; i++) pthread_join(threads[i], NULL);
-    tdict_pool_destroy(pool);
   }
 }
 
@@ -61,7 +59,7 @@ static double cpu_seconds(void) {
 }
 
 CASE(pool_spinning_ends) {
-  tdict_pool *pool = open_pool(4, 4);
+  scoped_pool pool = open_pool(4, 4);
   usleep(20000);
   tdict_pool_wake(pool, 4);
   tdict_pool_wake(pool, 100);
@@ -71,14 +69,12 @@ CASE(pool_spinning_ends) {
   const double before = cpu_seconds();
   usleep(200000);
   assert_true(cpu_seconds() - before < 0.1); /* four spinning threads would take 0.8 s, or 0.4 s on two CPUs */
-  tdict_pool_destroy(pool);
 }
 
 CASE(pool_spinning_ends_with_the_pool) {
   for (int i = 0; i < 50; i++) {
-    tdict_pool *pool = open_pool(4, 4);
+    scoped_pool pool = open_pool(4, 4);
     if (i % 2) usleep(100);
     tdict_pool_wake(pool, 1 + i % 4);
-    tdict_pool_destroy(pool);
   }
 }

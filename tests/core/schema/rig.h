@@ -3,17 +3,12 @@
 #define TDICT_TESTS_CORE_SCHEMA_RIG_H
 
 #include "core/tree/help.h"
-#include "support/fail_alloc.h"
 
 static inline tdict_schema *rig_export(const tdict_tree *tree) {
-  tdict_schema *s = NULL;
-  td_ok(tdict_schema_from_tree(tree, &s, err));
-  return s;
+  return td_made(schema, tdict_schema_from_tree(tree, &made, err));
 }
 static inline tdict_schema *rig_read(const void *blob, size_t bytes) {
-  tdict_schema *s = NULL;
-  td_ok(tdict_schema_read(blob, bytes, &s, err));
-  return s;
+  return td_made(schema, tdict_schema_read(blob, bytes, &made, err));
 }
 /* The blob, to be freed. Of exactly its size, so that a sanitizer sees reads beyond it. */
 static inline uint8_t *rig_blob(const tdict_schema *s, size_t *bytes) {
@@ -35,14 +30,13 @@ static const tdict_type rig_type = {.struct_size = sizeof(tdict_type), .name = "
  * without further dimensions, "h.0" I64 [2, 3, 0], and with `thing` an object at "x". */
 static inline tdict_tree *rig_tree(int *thing) {
   tdict_tree *td = TREE(2, 3);
-  tdict_tree *obs = help_put_tree(td, "obs", TREE(2, 3, 4));
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_U8, COUNTS(2, 3, 4, 5), NULL, &t, err));
-  help_put(obs, "pixels", t);
-  help_put_tree(obs, "none", TREE(2, 3, 4));
-  help_put(td, "r", TENSOR(2, 3));
+  tdict_tree *obs = td_put_tree(td, "obs", TREE(2, 3, 4));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_zeros(TDICT_U8, COUNTS(2, 3, 4, 5), NULL, &made, err));
+  td_put(obs, "pixels", t);
+  td_put_tree(obs, "none", TREE(2, 3, 4));
+  td_put(td, "r", TENSOR(2, 3));
   td_ok(tdict_tensor_zeros(TDICT_I64, COUNTS(2, 3, 0), NULL, &t, err));
-  help_put(td, "h\\.0", t);
+  td_put(td, "h\\.0", t);
   if (thing) td_ok(tdict_set_object(td, "x", &rig_type, help_make_thing(thing, 0, "t"), err));
   return td;
 }

@@ -6,7 +6,7 @@
 #define F32 "\2\x20\1\0"
 
 CASE(schema_read_returns_what_was_written) {
-  tdict_schema *s = rig_read(rig_bytes, sizeof rig_bytes);
+  scoped_schema s = rig_read(rig_bytes, sizeof rig_bytes);
   size_t bytes;
   uint8_t *blob = rig_blob(s, &bytes);
   assert_int_equal(bytes, sizeof rig_bytes);
@@ -16,7 +16,6 @@ CASE(schema_read_returns_what_was_written) {
   static const char large[] = HEAD "\1\xff\xff\xff\xff\xff\xff\xff\xff\x7f\0"; /* 2^63 - 1 */
   s = rig_read(BLOB(large));
   assert_int_equal(tdict_schema_get_info(s).batch_size[0], INT64_MAX);
-  tdict_schema_release(s);
 }
 
 static const struct {

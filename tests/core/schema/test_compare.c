@@ -2,7 +2,7 @@
 #include "rig.h"
 
 static void differ(tdict_tree *a, tdict_tree *b, const char *path, const char *message) {
-  tdict_schema *s = rig_export(a), *t = rig_export(b);
+  scoped_schema s = rig_export(a), t = rig_export(b);
   tdict_schema_difference d;
   memset(&d, 'x', sizeof d); /* always written */
   assert_int_equal(tdict_schema_equal(s, t, &d), message == NULL);
@@ -11,21 +11,18 @@ static void differ(tdict_tree *a, tdict_tree *b, const char *path, const char *m
   assert_int_equal(tdict_schema_equal(t, s, &d), message == NULL);
   assert_int_equal(d.message[0] != 0, message != NULL);
   assert_int_equal(tdict_schema_equal(s, t, NULL), message == NULL);
-  tdict_schema_release(s);
-  tdict_schema_release(t);
 }
 
 static void put_zeros(tdict_tree *td, const char *path, tdict_dtype dtype, int ndim, const int64_t *shape) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_zeros(dtype, ndim, shape, NULL, &t, err));
-  help_put(td, path, t);
+  td_put(td, path, td_made(tensor, tdict_tensor_zeros(dtype, ndim, shape, NULL, &made, err)));
 }
 
 CASE(schema_equal_names_the_difference) {
   int ends = 0;
   tdict_type other = rig_type;
   other.name = "other";
-  tdict_tree *a = TREE(2), *b = TREE(2), *c = TREE(3);
+  scoped_tree a = TREE(2), b = TREE(2);
+  tdict_tree *c = TREE(3);
   differ(a, b, "", NULL);
   differ(a, c, "", "the batch size is [2] in the first schema, [3] in the second");
   tdict_release(c);
@@ -48,7 +45,7 @@ CASE(schema_equal_names_the_difference) {
   td_ok(tdict_delete(b, "z", err));
   differ(a, b, "", NULL);
   td_ok(tdict_set_object(a, "o", &rig_type, help_make_thing(&ends, 0, ""), err));
-  help_put_tree(b, "o", TREE(2));
+  td_put_tree(b, "o", TREE(2));
   differ(a, b, "o", "an object in the first schema, a tree in the second");
   td_ok(tdict_set_object(b, "o", &other, help_make_thing(&ends, 0, ""), err));
   differ(a, b, "o", "the type is thing in the first schema, other in the second");
@@ -58,6 +55,4 @@ CASE(schema_equal_names_the_difference) {
   td_ok(tdict_delete(n, "y", err));
   td_ok(tdict_set_batch_size(n, COUNTS(2, 3), err));
   differ(a, b, "n", "the batch size is [2] in the first schema, [2, 3] in the second");
-  tdict_release(a);
-  tdict_release(b);
 }

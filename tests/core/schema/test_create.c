@@ -18,18 +18,14 @@ static void check_shape(const tdict_tree *td, const char *path, tdict_dtype dtyp
 /* The law: export(create(read(write(export(tree))))) equals export(tree). */
 static void check_law(const tdict_tree *td) {
   size_t bytes;
-  tdict_schema *first = rig_export(td);
+  scoped_schema first = rig_export(td);
   uint8_t *blob = rig_blob(first, &bytes);
-  tdict_schema *read = rig_read(blob, bytes);
+  scoped_schema read = rig_read(blob, bytes);
   free(blob);
-  tdict_tree *made = NULL;
+  scoped_tree made = NULL;
   td_ok(tdict_create_from_schema(read, NULL, &made, err));
-  tdict_schema *last = rig_export(made);
+  scoped_schema last = rig_export(made);
   assert_true(tdict_schema_equal(first, last, NULL));
-  tdict_schema_release(first);
-  tdict_schema_release(read);
-  tdict_schema_release(last);
-  tdict_release(made);
 }
 
 CASE(schema_create_makes_the_tree_again) {
@@ -50,19 +46,17 @@ CASE(schema_create_makes_the_tree_again) {
   assert_true(r->storage->flags & TDICT_STORAGE_ARENA);
   for (size_t i = 0; i < r->storage->bytes; i++) assert_int_equal(((const uint8_t *)r->storage->data)[i], 0);
   /* The tree is complete: its keys can be changed. */
-  help_put(made, "more", TENSOR(2, 3));
+  td_put(made, "more", TENSOR(2, 3));
   td_ok(tdict_delete(made, "obs.pixels", err));
-  tdict_release(made);
-  tdict_schema_release(s);
-  tdict_release(td);
+  td_release(made, s, td);
   td = TREE(0, 4);
   check_law(td);
   tdict_release(td);
   td = help_tree_without_batch();
   check_law(td);
-  help_put_tree(td, "n", TREE(5));
-  help_put(td, "n.x", TENSOR(5));
-  help_put(td, "s", help_tensor(0, NULL));
+  td_put_tree(td, "n", TREE(5));
+  td_put(td, "n.x", TENSOR(5));
+  td_put(td, "s", help_tensor(0, NULL));
   check_law(td);
   tdict_release(td);
 }
@@ -72,7 +66,7 @@ CASE(schema_measures_its_tensors) {
   static const tdict_dtype dtypes[] = {TDICT_F32, TDICT_I64, TDICT_U8, TDICT_DTYPE(2, 32, 3)};
   rng random = {11};
   for (int try = 0; try < 200; try++) {
-    tdict_tree *td = TREE(2);
+    scoped_tree td = TREE(2);
     size_t bytes = 0, padding = 0, dims = 0, measured = 77;
     int max_ndim = 0, max_batch_ndim = 1;
     tdict_dtype dtype = 0;
@@ -82,11 +76,9 @@ CASE(schema_measures_its_tensors) {
     for (int i = 0; i < count; i++) {
       const int d = (int)pick(&random, 0, most_dtype), ndim = (int)pick(&random, 1, 3);
       const int64_t sizes[] = {2, pick(&random, 0, 90), pick(&random, 0, 9)};
-      tdict_tensor *t = NULL;
       char key[16];
       snprintf(key, sizeof key, "%c.%d", "ab"[i % 2], i);
-      td_ok(tdict_tensor_zeros(dtypes[d], ndim, sizes, NULL, &t, err));
-      help_put(td, key, t);
+      td_put(td, key, td_made(tensor, tdict_tensor_zeros(dtypes[d], ndim, sizes, NULL, &made, err)));
       dims += (size_t)ndim;
       max_ndim = ndim > max_ndim ? ndim : max_ndim;
       is_mixed = is_mixed || (dtype && dtype != dtypes[d]);
@@ -94,9 +86,9 @@ CASE(schema_measures_its_tensors) {
     }
     if (try % 4 == 0) {
       max_batch_ndim = (int)pick(&random, 1, 3);
-      help_put_tree(td, "c", help_tree(max_batch_ndim, (const int64_t[]){2, 3, 4}));
+      td_put_tree(td, "c", help_tree(max_batch_ndim, (const int64_t[]){2, 3, 4}));
     }
-    tdict_schema *s = rig_export(td);
+    scoped_schema s = rig_export(td);
     for (size_t i = 0; i < tdict_schema_get_info(s).num_entries; i++) { /* in the order of the schema */
       const tdict_schema_entry e = rig_entry(s, i);
       if (e.kind != TDICT_SCHEMA_TENSOR) continue;
@@ -114,8 +106,6 @@ CASE(schema_measures_its_tensors) {
     assert_int_equal(s->size.max_ndim, max_ndim);
     assert_int_equal(s->size.max_batch_ndim, max_batch_ndim);
     assert_false(s->size.is_too_large);
-    tdict_schema_release(s);
-    tdict_release(td);
   }
 }
 
@@ -127,14 +117,13 @@ CASE(schema_that_is_too_large_has_no_tree) {
       64,  1,   'b', 0,   1, 8, 1, 0, 1,    0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 64, 0,
   };
   tdict_tree *made = NULL;
-  tdict_schema *s = rig_read(blob, sizeof blob);
+  scoped_schema s = rig_read(blob, sizeof blob);
   size_t bytes = 77;
   td_fails(TDICT_EOVERFLOW, "up to this one", tdict_schema_measure(s, &bytes, err));
   assert_string_equal(td_last_error.path, "b");
   td_fails(TDICT_EOVERFLOW, "up to this one", tdict_create_from_schema(s, NULL, &made, err));
   assert_int_equal(bytes, 77);
   assert_null(made);
-  tdict_schema_release(s);
 }
 
 /* Storages that were freed are likely to be used again, and are not zero by themselves. */
@@ -153,17 +142,14 @@ CASE(schema_create_zeroes) {
     }
     for (int i = 0; i < TREES; i++) tdict_release(made[i]);
   }
-  tdict_schema_release(s);
-  tdict_release(td);
+  td_release(s, td);
 }
 
 CASE(schema_create_with_another_batch_size) {
-  tdict_tree *td = rig_tree(NULL), *made = NULL;
-  tdict_schema *s = rig_export(td);
-  tdict_create_options o = tdict_create_options_default();
+  scoped_tree td = rig_tree(NULL), made = NULL;
+  scoped_schema s = rig_export(td);
   const int64_t seven[] = {7}, four[] = {1, 2, 0, 4};
-  o.batch_ndim = 1;
-  o.batch_size = seven;
+  tdict_create_options o = td_with(tdict_create_options, batch_ndim = 1, batch_size = seven);
   td_ok(tdict_create_from_schema(s, &o, &made, err));
   check_shape(made, "obs.pixels", TDICT_U8, COUNTS(7, 4, 5));
   check_shape(made, "h\\.0", TDICT_I64, COUNTS(7, 0));
@@ -181,17 +167,13 @@ CASE(schema_create_with_another_batch_size) {
   td_ok(tdict_create_from_schema(s, &o, &made, err));
   check_shape(made, "r", TDICT_F32, 0, NULL);
   td_fill_random(tdict_data(made, "obs.pixels"), 20, 3);
-  tdict_release(made);
-  tdict_schema_release(s);
-  tdict_release(td);
 }
 
 DEVICE_CASE(schema_create_in_device_memory) {
-  tdict_context *context = td_context(NULL);
-  tdict_tree *td = rig_tree(NULL), *made = NULL;
-  tdict_schema *s = rig_export(td);
-  tdict_create_options o = tdict_create_options_default();
-  o.memory = tdict_device_memory(context, td_device());
+  scoped_context context = td_context(NULL);
+  scoped_tree td = rig_tree(NULL), made = NULL;
+  scoped_schema s = rig_export(td);
+  tdict_create_options o = td_with(tdict_create_options, memory = tdict_device_memory(context, td_device()));
   td_ok(tdict_create_from_schema(s, &o, &made, err));
   tdict_tensor *t = help_get(made, "obs.pixels"), *host = NULL;
   assert_true(tdict_device_equal(tdict_tensor_device(t), td_device()));
@@ -199,14 +181,9 @@ DEVICE_CASE(schema_create_in_device_memory) {
   memset(tdict_tensor_data(host), 0xA5, 120);
   td_ok(tdict_tensor_copy(host, t, err));
   for (int i = 0; i < 120; i++) assert_int_equal(((const uint8_t *)tdict_tensor_const_data(host))[i], 0);
-  tdict_schema *again = rig_export(made);
+  scoped_schema again = rig_export(made);
   assert_true(tdict_schema_equal(s, again, NULL)); /* the device is no part of it */
-  tdict_schema_release(again);
-  tdict_schema_release(s);
   tdict_tensor_release(host);
-  tdict_release(made);
-  tdict_release(td);
-  tdict_context_destroy(context);
 }
 
 CASE(schema_create_refuses) {
@@ -220,9 +197,8 @@ CASE(schema_create_refuses) {
   tdict_schema_release(s);
   td_ok(tdict_delete(td, "x", err));
   s = rig_export(td);
-  tdict_create_options o = tdict_create_options_default();
   int64_t sizes[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  o.batch_size = sizes;
+  tdict_create_options o = td_with(tdict_create_options, batch_size = sizes);
   td_fails(TDICT_EINVAL, "batch_size is set, but batch_ndim is -1", tdict_create_from_schema(s, &o, &made, err));
   o.batch_ndim = 17;
   td_fails(TDICT_EINVAL, "17 batch dimensions", tdict_create_from_schema(s, &o, &made, err));
@@ -246,13 +222,12 @@ CASE(schema_create_refuses) {
   o.struct_size = 1;
   td_fails(TDICT_EINVAL, "create_options", tdict_create_from_schema(s, &o, &made, err));
   assert_ptr_equal(made, none);
-  tdict_schema_release(s);
-  tdict_release(td);
+  td_release(s, td);
 }
 
 CASE(schema_create_survives_enomem) {
   tdict_tree *td = rig_tree(NULL);
-  tdict_schema *s = rig_export(td);
+  scoped_schema s = rig_export(td);
   tdict_release(td);
   for (int64_t n = 0;; n++) {
     tdict_tree *made = NULL;
@@ -266,7 +241,6 @@ CASE(schema_create_survives_enomem) {
     if (!failed) break;
     assert_true(n < 100);
   }
-  tdict_schema_release(s);
 }
 
 /* Adds random tensors and trees to a tree. Returns the number of keys that were added. */
@@ -281,16 +255,15 @@ static int grow_randomly(tdict_tree *td, uint64_t seed, int depth) {
     if (tdict_has(td, key)) continue;
     added++;
     if (depth < 3 && r[15] % 3 == i % 3)
-      added += grow_randomly(help_put_tree(td, key, TREE(2, 3)), seed * 31 + (uint64_t)i, depth + 1);
+      added += grow_randomly(td_put_tree(td, key, TREE(2, 3)), seed * 31 + (uint64_t)i, depth + 1);
     else
-      help_put(td, key, TENSOR(2, 3, 1 + i));
+      td_put(td, key, TENSOR(2, 3, 1 + i));
   }
   return added;
 }
 static void check_exports(const tdict_schema *s, const tdict_tree *td) {
-  tdict_schema *now = rig_export(td);
+  scoped_schema now = rig_export(td);
   assert_true(tdict_schema_equal(s, now, NULL));
-  tdict_schema_release(now);
 }
 
 /* All trees of one schema are equal, and a change of the keys of one tree changes no other tree. */
@@ -304,7 +277,7 @@ CASE(schema_create_again_makes_separate_trees) {
     for (int i = 0; i < TREES; i++) {
       td_ok(tdict_create_from_schema(s, NULL, &made[i], err));
       check_exports(s, made[i]);
-      help_put(made[i], "added", TENSOR(2, 3));
+      td_put(made[i], "added", TENSOR(2, 3));
       if (tdict_has(made[i], "k1")) td_ok(tdict_delete(made[i], "k1", err));
     }
     tdict_release(made[0]);
@@ -321,16 +294,18 @@ CASE(schema_create_again_makes_separate_trees) {
 
 /* Trees of other batch sizes have sizes of their own, also if the batch size begins like that of the schema. */
 CASE(schema_create_again_measures_other_sizes) {
-  tdict_tree *td = TREE(50, 60), *made = NULL;
-  help_put(td, "r", TENSOR(50, 60));
-  help_put(td, "p", TENSOR(50, 60, 20));
-  tdict_schema *s = rig_export(td);
+  tdict_tree *td = td_tree("[50,60] r:f32[50,60] p:f32[50,60,20]"), *made = NULL;
+  scoped_schema s = rig_export(td);
   const int64_t many[] = {70, 80};
   const size_t item = tdict_dtype_bytes(tdict_tensor_dtype(help_get(td, "r")));
   for (int i = 0; i < 8; i++) {
-    tdict_create_options o = tdict_create_options_default();
-    o.batch_ndim = i % 4 == 3 ? -1 : i % 4 == 1 ? 1 : 2;
-    o.batch_size = i % 4 == 2 ? many : i % 4 == 3 ? NULL : tdict_schema_get_info(s).batch_size;
+    tdict_create_options o = td_with(tdict_create_options,
+                                     batch_ndim = i % 4 == 3   ? -1
+                                                  : i % 4 == 1 ? 1
+                                                               : 2,
+                                     batch_size = i % 4 == 2   ? many
+                                                  : i % 4 == 3 ? NULL
+                                                               : tdict_schema_get_info(s).batch_size);
     td_ok(tdict_create_from_schema(s, &o, &made, err));
     const tdict_tensor *r = help_get(made, "r"), *p = help_get(made, "p");
     const size_t rows = i % 4 == 1 ? 50 : i % 4 == 2 ? 70 * 80 : 50 * 60;
@@ -339,7 +314,6 @@ CASE(schema_create_again_measures_other_sizes) {
     assert_int_equal(r->storage->bytes, (rows * item + 255) / 256 * 256 + (rows * 20 * item + 255) / 256 * 256);
     tdict_release(made);
   }
-  tdict_schema_release(s);
   tdict_release(td);
 }
 
@@ -351,20 +325,19 @@ typedef struct creator {
 static void *create_often(void *user) {
   creator *c = user;
   for (int i = 0; i < 20; i++) {
-    tdict_tree *made = NULL;
+    scoped_tree made = NULL;
     tdict_error why;
     c->failures += tdict_create_from_schema(c->schema, NULL, &made, &why) != TDICT_OK;
     c->failures += tdict_num_leaves(made) != tdict_schema_get_info(c->schema).num_leaves;
-    tdict_release(made);
   }
   return NULL;
 }
 CASE(schema_create_serves_several_threads) {
   enum { THREADS = 4 };
   for (uint64_t seed = 1; seed < 10; seed++) {
-    tdict_tree *td = TREE(2, 3);
+    scoped_tree td = TREE(2, 3);
     (void)grow_randomly(td, seed, 0);
-    tdict_schema *s = rig_export(td);
+    scoped_schema s = rig_export(td);
     creator creators[THREADS];
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
@@ -375,7 +348,5 @@ CASE(schema_create_serves_several_threads) {
       pthread_join(threads[i], NULL);
       assert_int_equal(creators[i].failures, 0);
     }
-    tdict_schema_release(s);
-    tdict_release(td);
   }
 }

@@ -10,35 +10,30 @@ CASE(schema_export_writes_the_blob) {
   assert_int_equal(bytes, sizeof rig_bytes);
   assert_memory_equal(blob, rig_bytes, sizeof rig_bytes);
   free(blob);
-  tdict_schema_release(s);
-  tdict_release(td);
+  td_release(s, td);
   assert_int_equal(ends, 1); /* a schema holds no object */
 }
 
 /* Elements, strides, devices and locks are no part of it. */
 CASE(schema_export_ignores_what_it_has_not) {
-  tdict_tree *a = TREE(2), *b = TREE(2);
+  scoped_tree a = TREE(2), b = TREE(2);
   const tdict_device cpu = tdict_cpu();
   tdict_tensor *wide = TENSOR(2, 6), *narrow = NULL;
   td_ok(tdict_tensor_slice(wide, &(tdict_tensor_range){1, 5, 3, -2}, &narrow, err));
   tdict_tensor_release(wide);
-  help_put(a, "x", TENSOR(2, 3));
-  help_put(b, "x", narrow);
+  td_put(a, "x", TENSOR(2, 3));
+  td_put(b, "x", narrow);
   td_ok(tdict_set_device(b, &cpu, err));
   tdict_lock(b);
-  tdict_schema *s = rig_export(a), *t = rig_export(b);
+  scoped_schema s = rig_export(a), t = rig_export(b);
   assert_true(tdict_schema_equal(s, t, NULL));
-  tdict_schema_release(s);
-  tdict_schema_release(t);
-  tdict_release(a);
-  tdict_release(b);
 }
 
 /* A child changed through its own handle: what still fits takes the batch size above, what does not is named. */
 CASE(schema_export_changed_children) {
-  tdict_tree *td = TREE(2, 3);
-  tdict_tree *child = help_put_tree(td, "n", TREE(2, 3, 4)), *below = help_put_tree(child, "m", TREE(2, 3, 4));
-  help_put(below, "t", TENSOR(2, 3, 4));
+  scoped_tree td = TREE(2, 3);
+  tdict_tree *child = td_put_tree(td, "n", TREE(2, 3, 4)), *below = td_put_tree(child, "m", TREE(2, 3, 4));
+  td_put(below, "t", TENSOR(2, 3, 4));
   td_ok(tdict_set_batch_size(below, COUNTS(2), err));
   tdict_schema *s = rig_export(td);
   tdict_schema_entry e = rig_entry(s, 1);
@@ -52,42 +47,39 @@ CASE(schema_export_changed_children) {
   s = rig_export(td);
   assert_int_equal(rig_entry(s, 1).batch_ndim, 3);
   tdict_schema_release(s);
-  help_put(below, "t", TENSOR(7, 3, 4));
+  td_put(below, "t", TENSOR(7, 3, 4));
   tdict_schema *const none = (tdict_schema *)(uintptr_t)0xA5A5;
   s = none;
   td_fails(TDICT_ESHAPE, "[2, 3, 4], the tensor has shape [7, 3, 4]", tdict_schema_from_tree(td, &s, err));
   assert_string_equal(td_last_error.path, "n.m.t");
   assert_ptr_equal(s, none);
-  tdict_release(td);
 }
 
 static tdict_tree *deep_tree(int keys) {
   tdict_tree *td = TREE(2), *at = td;
-  for (int i = 0; i < keys; i++) at = help_put_tree(at, "d", TREE(2));
+  for (int i = 0; i < keys; i++) at = td_put_tree(at, "d", TREE(2));
   return td;
 }
 
 CASE(schema_export_refuses) {
   tdict_schema *const none = (tdict_schema *)(uintptr_t)0xA5A5, *s = none;
-  tdict_tree *td = deep_tree(TDICT_SCHEMA_MAX_DEPTH);
+  scoped_tree td = deep_tree(TDICT_SCHEMA_MAX_DEPTH);
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_schema_from_tree(NULL, &s, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_schema_from_tree(td, NULL, err));
   tdict_schema *deep = rig_export(td);
   assert_int_equal(tdict_schema_get_info(deep).num_entries, TDICT_SCHEMA_MAX_DEPTH);
   assert_int_equal(tdict_schema_get_path(deep, TDICT_SCHEMA_MAX_DEPTH - 1, NULL, 0), 2 * TDICT_SCHEMA_MAX_DEPTH - 1);
-  tdict_schema_release(deep);
-  tdict_release(td);
+  td_release(deep, td);
   td = deep_tree(TDICT_SCHEMA_MAX_DEPTH + 1);
   td_fails(TDICT_ENOTSUP, "more than 1024 keys", tdict_schema_from_tree(td, &s, err));
   assert_int_equal(strncmp(td_last_error.path, "d.d.d.", 6), 0);
   assert_ptr_equal(s, none);
-  tdict_release(td);
 }
 
 CASE(schema_export_survives_enomem) {
   int ends = 0;
   tdict_tree *td = rig_tree(&ends), *deep = deep_tree(100);
-  help_put_tree(td, "deep", deep);
+  td_put_tree(td, "deep", deep);
   for (int64_t n = 0;; n++) {
     tdict_schema *s = NULL;
     tdict_error error = {0};

@@ -39,7 +39,6 @@ static bool changes(grower *g, bool is_here, change c) {
 static void put_tensor(grower *g, bool is_here, tdict_tree *tree, const char *key) {
   int64_t sizes[10];
   int ndim = tdict_batch_ndim(tree), dtype = (int)pick(&g->random, 0, 3);
-  tdict_tensor *t = NULL;
   for (int i = 0; i < ndim; i++) sizes[i] = tdict_batch_size(tree)[i];
   const int more = (int)pick(&g->random, 0, 3);
   for (int i = 0; i < more; i++) sizes[ndim++] = pick(&g->random, 0, 3);
@@ -47,8 +46,7 @@ static void put_tensor(grower *g, bool is_here, tdict_tree *tree, const char *ke
   if (more && changes(g, is_here, CHANGE_SIZE)) sizes[ndim - 1 - at % more] += 1;
   if (changes(g, is_here, CHANGE_NDIM)) sizes[ndim++] = 1;
   if (changes(g, is_here, CHANGE_DTYPE)) dtype = (dtype + 1) % 4;
-  td_ok(tdict_tensor_zeros(dtypes[dtype], ndim, sizes, NULL, &t, err));
-  help_put(tree, key, t);
+  td_put(tree, key, td_made(tensor, tdict_tensor_zeros(dtypes[dtype], ndim, sizes, NULL, &made, err)));
 }
 
 static void grow(grower *g, tdict_tree *tree, int depth);
@@ -64,7 +62,7 @@ static void put_child(grower *g, bool is_here, tdict_tree *tree, const char *key
   if (changes(g, is_here, CHANGE_BATCH_NDIM)) sizes[ndim++] = 1;
   tdict_tree *child = help_tree(ndim, sizes);
   grow(g, child, depth + 1);
-  help_put_tree(tree, key, child);
+  td_put_tree(tree, key, child);
 }
 
 static void put_entry(grower *g, tdict_tree *tree, int i, int depth) {
@@ -78,7 +76,7 @@ static void put_entry(grower *g, tdict_tree *tree, int i, int depth) {
     if (kind > 2)
       put_tensor(g, false, tree, key);
     else
-      help_put_tree(tree, key, help_tree(tdict_batch_ndim(tree), tdict_batch_size(tree)));
+      td_put_tree(tree, key, help_tree(tdict_batch_ndim(tree), tdict_batch_size(tree)));
   } else if (kind < 3) {
     put_tensor(g, is_here, tree, key);
   } else if (kind == 3) {
@@ -89,7 +87,7 @@ static void put_entry(grower *g, tdict_tree *tree, int i, int depth) {
   }
   if (changes(g, is_here, CHANGE_OMIT)) td_ok(tdict_delete(tree, key, err));
   if (changes(g, is_here, CHANGE_ADD))
-    help_put_tree(tree, "more", help_tree(tdict_batch_ndim(tree), tdict_batch_size(tree)));
+    td_put_tree(tree, "more", help_tree(tdict_batch_ndim(tree), tdict_batch_size(tree)));
 }
 
 /* Moves the first entry to the end. */
@@ -98,7 +96,7 @@ static void move_first(tdict_tree *tree) {
   if (tdict_get(tree, "k0", &t, NULL) != TDICT_OK) return;
   t = tdict_tensor_retain(t);
   td_ok(tdict_delete(tree, "k0", err));
-  help_put(tree, "k0", t);
+  td_put(tree, "k0", t);
 }
 
 static void grow(grower *g, tdict_tree *tree, int depth) {
@@ -125,23 +123,19 @@ CASE(schema_matches_exactly_the_trees_with_equal_schemas) {
   for (uint64_t seed = 1; seed <= 60; seed++) {
     bool did_change;
     int count, ignored;
-    tdict_tree *tree = grown(seed, NO_CHANGE, 0, &did_change, &count);
-    tdict_schema *schema = rig_export(tree);
+    scoped_tree tree = grown(seed, NO_CHANGE, 0, &did_change, &count);
+    scoped_schema schema = rig_export(tree);
     assert_true(tdict_schema_matches(schema, tree));
     for (int c = 0; c < NUM_CHANGES; c++)
       for (int at = -1; at < count; at++) {
-        tdict_tree *other = grown(seed, (change)c, at, &did_change, &ignored);
-        tdict_schema *found = rig_export(other);
+        scoped_tree other = grown(seed, (change)c, at, &did_change, &ignored);
+        scoped_schema found = rig_export(other);
         const bool is_equal = tdict_schema_equal(schema, found, NULL);
         assert_int_equal(tdict_schema_matches(schema, other), is_equal);
         assert_int_equal(tdict_schema_matches(found, tree), is_equal);
         differences[c] += did_change && !is_equal;
         equal += is_equal;
-        tdict_schema_release(found);
-        tdict_release(other);
       }
-    tdict_schema_release(schema);
-    tdict_release(tree);
   }
   for (int c = 0; c < NUM_CHANGES; c++) assert_true(differences[c] > 4);
   assert_true(equal > 0);
@@ -149,10 +143,10 @@ CASE(schema_matches_exactly_the_trees_with_equal_schemas) {
 
 /* A child whose batch size was changed through its own handle, see schema_export_changed_children. */
 CASE(schema_matches_changed_children) {
-  tdict_tree *td = TREE(2, 3);
-  tdict_tree *child = help_put_tree(td, "n", TREE(2, 3, 4)), *below = help_put_tree(child, "m", TREE(2, 3, 4));
-  help_put(below, "t", TENSOR(2, 3, 4));
-  tdict_schema *s = rig_export(td);
+  scoped_tree td = TREE(2, 3);
+  tdict_tree *child = td_put_tree(td, "n", TREE(2, 3, 4)), *below = td_put_tree(child, "m", TREE(2, 3, 4));
+  td_put(below, "t", TENSOR(2, 3, 4));
+  scoped_schema s = rig_export(td);
   td_ok(tdict_set_batch_size(below, COUNTS(2), err));
   assert_true(tdict_schema_matches(s, td));
   td_ok(tdict_set_batch_size(child, COUNTS(2), err));
@@ -165,42 +159,32 @@ CASE(schema_matches_changed_children) {
   s = rig_export(td);
   td_ok(tdict_set_batch_size(below, COUNTS(7, 3, 4), err)); /* an empty tree may have any */
   assert_true(tdict_schema_matches(s, td));
-  help_put(below, "t", TENSOR(7, 3, 4));
+  td_put(below, "t", TENSOR(7, 3, 4));
   assert_false(tdict_schema_matches(s, td));
-  tdict_schema_release(s);
-  tdict_release(td);
 }
 
 /* The same entries at other depths: a key after an empty tree, or in this tree. */
 CASE(schema_matches_the_depth_of_each_entry) {
-  tdict_tree *after = TREE(2), *inside = TREE(2);
-  help_put_tree(after, "n", TREE(2));
-  help_put(after, "x", TENSOR(2));
-  help_put(help_put_tree(inside, "n", TREE(2)), "x", TENSOR(2));
-  tdict_schema *s = rig_export(after), *t = rig_export(inside);
+  scoped_tree after = TREE(2), inside = TREE(2);
+  td_put_tree(after, "n", TREE(2));
+  td_put(after, "x", TENSOR(2));
+  td_put(td_put_tree(inside, "n", TREE(2)), "x", TENSOR(2));
+  scoped_schema s = rig_export(after), t = rig_export(inside);
   assert_true(tdict_schema_matches(s, after) && tdict_schema_matches(t, inside));
   assert_false(tdict_schema_matches(s, inside) || tdict_schema_matches(t, after));
-  tdict_schema_release(s);
-  tdict_schema_release(t);
-  tdict_release(after);
-  tdict_release(inside);
 }
 
 CASE(schema_matches_the_batch_size_of_the_root) {
-  tdict_tree *two = TREE(2), *three = TREE(3), *more = TREE(2, 3);
-  tdict_schema *s = rig_export(two);
+  scoped_tree two = TREE(2), three = TREE(3), more = TREE(2, 3);
+  scoped_schema s = rig_export(two);
   assert_true(tdict_schema_matches(s, two));
   assert_false(tdict_schema_matches(s, three) || tdict_schema_matches(s, more));
-  tdict_schema_release(s);
-  tdict_release(two);
-  tdict_release(three);
-  tdict_release(more);
 }
 
 /* The walk needs memory for deep trees only. Without memory the answer is no. */
 CASE(schema_matches_without_memory) {
   tdict_tree *td = TREE(2), *at = td;
-  for (int i = 0; i < 20; i++) at = help_put_tree(at, "d", TREE(2));
+  for (int i = 0; i < 20; i++) at = td_put_tree(at, "d", TREE(2));
   for (int deep = 0; deep < 2; deep++) {
     tdict_schema *s = rig_export(td);
     td_fail_alloc(0, true);
@@ -210,7 +194,7 @@ CASE(schema_matches_without_memory) {
     assert_int_equal(refused, deep);
     assert_true(tdict_schema_matches(s, td));
     tdict_schema_release(s);
-    for (int i = 0; i < 20; i++) at = help_put_tree(at, "d", TREE(2));
+    for (int i = 0; i < 20; i++) at = td_put_tree(at, "d", TREE(2));
   }
   tdict_release(td);
 }

@@ -57,11 +57,10 @@ CASE(schema_lists_entries) {
 }
 
 static void check_hash(const uint8_t *blob, size_t bytes, uint64_t lo, uint64_t hi) {
-  tdict_schema *s = rig_read(blob, bytes);
+  scoped_schema s = rig_read(blob, bytes);
   const tdict_hash128 h = tdict_schema_get_info(s).hash;
   if (h.lo != lo || h.hi != hi)
     fail_msg("the hash is 0x%016llx 0x%016llx", (unsigned long long)h.lo, (unsigned long long)h.hi);
-  tdict_schema_release(s);
 }
 
 /* These numbers must never change: programs store them. */
@@ -73,14 +72,14 @@ CASE(schema_hash_is_pinned) {
 
 CASE(schema_hash_tells_schemas_apart) {
   enum { COUNT = 6 };
-  tdict_tree *td = TREE(2, 3);
+  scoped_tree td = TREE(2, 3);
   tdict_schema *s[COUNT];
   s[0] = rig_export(td);
-  help_put(td, "a", TENSOR(2, 3));
+  td_put(td, "a", TENSOR(2, 3));
   s[1] = rig_export(td);
-  help_put(td, "a", TENSOR(2, 3, 1));
+  td_put(td, "a", TENSOR(2, 3, 1));
   s[2] = rig_export(td);
-  help_put(td, "b", TENSOR(2, 3));
+  td_put(td, "b", TENSOR(2, 3));
   s[3] = rig_export(td);
   td_ok(tdict_rename(td, "b", "c", true, err));
   s[4] = rig_export(td);
@@ -95,11 +94,10 @@ CASE(schema_hash_tells_schemas_apart) {
     }
   }
   for (int i = 0; i < COUNT; i++) tdict_schema_release(s[i]);
-  tdict_release(td);
 }
 
 CASE(schema_write_cuts) {
-  tdict_schema *s = rig_read(rig_bytes, sizeof rig_bytes);
+  scoped_schema s = rig_read(rig_bytes, sizeof rig_bytes);
   uint8_t buffer[sizeof rig_bytes + 8];
   for (size_t n = 0; n <= sizeof buffer; n++) {
     const size_t written = n < sizeof rig_bytes ? n : sizeof rig_bytes;
@@ -108,5 +106,4 @@ CASE(schema_write_cuts) {
     assert_memory_equal(buffer, rig_bytes, written);
     for (size_t i = written; i < sizeof buffer; i++) assert_int_equal(buffer[i], 0xA5);
   }
-  tdict_schema_release(s);
 }

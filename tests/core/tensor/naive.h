@@ -87,8 +87,7 @@ static inline void naive_copy(const naive_layout *dst_layout, void *dst, const n
 }
 
 static inline naive_layout naive_layout_of(const tdict_tensor *t) {
-  naive_layout layout;
-  memset(&layout, 0, sizeof layout);
+  naive_layout layout = {0};
   layout.ndim = tdict_tensor_ndim(t);
   layout.numel = tdict_tensor_numel(t);
   for (int i = 0; i < layout.ndim; i++) {
@@ -100,8 +99,7 @@ static inline naive_layout naive_layout_of(const tdict_tensor *t) {
 
 /* A new tensor in plain memory with random elements, exactly as the seed says. */
 static inline tdict_tensor *naive_tensor(tdict_dtype dtype, int ndim, const int64_t *shape, uint64_t seed) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(dtype, ndim, shape, NULL, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, NULL, &made, err));
   if (tdict_tensor_bytes(t)) td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), seed);
   return t;
 }

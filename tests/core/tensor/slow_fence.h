@@ -65,5 +65,6 @@ static inline void end_use(slow_fence *f) {
   pthread_cond_destroy(&f->changed);
   pthread_mutex_destroy(&f->lock);
 }
+#define scoped_slow_fence TD_SCOPED(end_use, slow_fence)
 
 #endif

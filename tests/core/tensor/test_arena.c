@@ -1,7 +1,6 @@
 /* Tensors in one storage: offsets, elements, sums that do not fit, no memory. */
 #include "core/tensor/arena.h"
 
-#include "support/fail_alloc.h"
 #include "support/test.h"
 
 static const int64_t shape[] = {3, 0, 5, 7};

@@ -20,7 +20,7 @@ static uint64_t scaled(const naive_dtype *to, const naive_dtype *from, uint64_t 
 }
 
 static void check_pair(naive_random *r, const naive_dtype *to, const naive_dtype *from) {
-  char *src = malloc(MOST * 8 + GUARD), *dst = malloc(MOST * 8 + 2 * GUARD);
+  scoped_chars src = malloc(MOST * 8 + GUARD), dst = malloc(MOST * 8 + 2 * GUARD);
   assert_true(src && dst);
   for (int round = 0; round < 12; round++) {
     const size_t count = (size_t)naive_below(r, round % 4 ? 100 : MOST);
@@ -36,8 +36,6 @@ static void check_pair(naive_random *r, const naive_dtype *to, const naive_dtype
       assert_true(naive_equal(to, naive_load(to, odd_dst, i), scaled(to, from, naive_load(from, odd_src, i), &c)));
     for (size_t i = 0; i < GUARD; i++) assert_int_equal((unsigned char)odd_dst[count * (size_t)to->bits / 8 + i], 0xA5);
   }
-  free(src);
-  free(dst);
 }
 
 CASE(cast_scales_with_two_roundings) {

@@ -4,22 +4,17 @@
 #include "core/tensor/tensor.h"
 #include "naive_convert.h"
 #include "slow_fence.h"
-#include "support/fail_alloc.h"
 #include "support/float_env.h"
 
 /* Makes a tensor of a layout over new memory, filled with 0xA5. The first element is at `data - low`. */
 static tdict_tensor *tensor_over(const naive_layout *layout, tdict_dtype dtype, char **memory) {
   const size_t item = tdict_dtype_bytes(dtype);
-  tdict_tensor_desc view = tdict_tensor_desc_default();
   tdict_tensor *t = NULL;
   *memory = malloc((size_t)(layout->end - layout->low + 1) * item);
   assert_non_null(*memory);
   memset(*memory, 0xA5, (size_t)(layout->end - layout->low + 1) * item);
-  view.data = *memory - layout->low * (int64_t)item;
-  view.dtype = dtype;
-  view.ndim = layout->ndim;
-  view.shape = layout->shape;
-  view.strides = layout->strides;
+  tdict_tensor_desc view = td_with(tdict_tensor_desc, data = *memory - layout->low * (int64_t)item, dtype = dtype,
+                                   ndim = layout->ndim, shape = layout->shape, strides = layout->strides);
   td_ok(tdict_tensor_from_data(&view, NULL, NULL, &t, err));
   return t;
 }
@@ -30,7 +25,7 @@ CASE(convert_any_strides) {
   int64_t elements = 0;
   for (int round = 0; round < 2000; round++) {
     naive_layout from, to;
-    char *src_memory, *dst_memory;
+    scoped_chars src_memory = NULL, dst_memory = NULL;
     naive_shape(&r, 5, &from);
     if (round % 50 == 0) { /* several chunks */
       from.ndim = 2, from.shape[0] = 40, from.shape[1] = 70;
@@ -39,10 +34,10 @@ CASE(convert_any_strides) {
     to = from;
     naive_strides(&r, true, &from);
     naive_strides(&r, false, &to);
-    tdict_tensor *src = tensor_over(&from, TDICT_I32, &src_memory), *dst = tensor_over(&to, TDICT_F64, &dst_memory);
+    scoped_tensor src = tensor_over(&from, TDICT_I32, &src_memory), dst = tensor_over(&to, TDICT_F64, &dst_memory);
     td_fill_random(src_memory, (size_t)(from.end - from.low) * 4 + 1, naive_next(&r));
     const size_t bytes = (size_t)(to.end - to.low + 1) * 8;
-    char *wanted = malloc(bytes);
+    scoped_chars wanted = malloc(bytes);
     assert_non_null(wanted);
     memcpy(wanted, dst_memory, bytes);
     int64_t index[8] = {0};
@@ -56,11 +51,6 @@ CASE(convert_any_strides) {
     td_ok(tdict_convert(dst, src, err));
     assert_memory_equal(dst_memory, wanted, bytes);
     elements += from.numel;
-    tdict_tensor_release(src);
-    tdict_tensor_release(dst);
-    free(src_memory);
-    free(dst_memory);
-    free(wanted);
   }
   assert_true(elements > 50000);
 }
@@ -68,7 +58,8 @@ CASE(convert_any_strides) {
 CASE(convert_makes_tensors) {
   const float numbers[6] = {1.5f, -2, 3.99f, -4.5f, 5, 6};
   const int order[2] = {1, 0};
-  tdict_tensor *t = NULL, *turned = NULL, *out = NULL, *same = NULL;
+  scoped_tensor t = NULL, turned = NULL, out = NULL;
+  tdict_tensor *same = NULL;
   td_ok(tdict_tensor_from_array(TDICT_F32, TDICT_SHAPE(2, 3), numbers, &t, err));
   td_ok(tdict_tensor_permute(t, 2, order, &turned, err));
   td_ok(tdict_tensor_to_dtype(turned, TDICT_I16, NULL, &out, err));
@@ -79,20 +70,15 @@ CASE(convert_makes_tensors) {
   tdict_tensor_release(same);
   td_ok(tdict_convert(t, t, err)); /* one dtype: a copy */
   assert_memory_equal(tdict_tensor_const_data(t), numbers, sizeof numbers);
-  tdict_tensor *none = NULL, *empty = NULL;
-  td_ok(tdict_tensor_empty(TDICT_I64, TDICT_SHAPE(3, 0), NULL, &none, err));
-  td_ok(tdict_tensor_to_dtype(none, TDICT_BF16, NULL, &empty, err));
+  scoped_tensor none = td_made(tensor, tdict_tensor_empty(TDICT_I64, TDICT_SHAPE(3, 0), NULL, &made, err));
+  scoped_tensor empty = td_made(tensor, tdict_tensor_to_dtype(none, TDICT_BF16, NULL, &made, err));
   assert_int_equal(tdict_tensor_shape(empty)[0], 3);
-  tdict_tensor_release(none);
-  tdict_tensor_release(empty);
-  tdict_tensor_release(out);
-  tdict_tensor_release(turned);
-  tdict_tensor_release(t);
 }
 
 /* Makes a tensor of the numbers, and checks that it is refused with this text. */
 static void refuse_number(double number, tdict_dtype from, tdict_dtype to, const char *text) {
-  tdict_tensor *wide = NULL, *t = NULL, *cut = NULL, *out = NULL;
+  scoped_tensor wide = NULL, t = NULL, cut = NULL;
+  tdict_tensor *out = NULL;
   double *numbers;
   td_ok(tdict_tensor_zeros(TDICT_F64, TDICT_SHAPE(40, 80), NULL, &wide, err));
   numbers = tdict_tensor_data(wide);
@@ -104,9 +90,6 @@ static void refuse_number(double number, tdict_dtype from, tdict_dtype to, const
   td_ok(tdict_tensor_slice(cut, &(tdict_tensor_range){1, 1, 40, 2}, &t, err));
   td_fails(TDICT_EOVERFLOW, text, tdict_tensor_to_dtype(t, to, NULL, &out, err));
   assert_null(out);
-  tdict_tensor_release(cut);
-  tdict_tensor_release(t);
-  tdict_tensor_release(wide);
 }
 
 CASE(convert_names_the_element) {
@@ -121,8 +104,10 @@ CASE(convert_names_the_element) {
 }
 
 CASE(convert_refuses) {
-  tdict_tensor *f = naive_tensor(TDICT_F32, TDICT_SHAPE(2, 3), 1), *i = naive_tensor(TDICT_I16, TDICT_SHAPE(3, 2), 2);
-  tdict_tensor *c = naive_tensor(TDICT_C64, TDICT_SHAPE(2, 3), 3), *out = NULL, *constant = NULL, *lanes = NULL;
+  scoped_tensor f = naive_tensor(TDICT_F32, TDICT_SHAPE(2, 3), 1), i = naive_tensor(TDICT_I16, TDICT_SHAPE(3, 2), 2);
+  scoped_tensor c = naive_tensor(TDICT_C64, TDICT_SHAPE(2, 3), 3);
+  tdict_tensor *out = NULL;
+  scoped_tensor constant = NULL, lanes = NULL;
   const int16_t numbers[6] = {0};
   tdict_tensor_desc view = tdict_tensor_desc_default();
   tdict_tensor_get_desc(i, &view);
@@ -142,17 +127,12 @@ CASE(convert_refuses) {
   td_fails(TDICT_ENOTSUP, "from float32 x 2 to float32", tdict_convert(f, lanes, err));
   td_fails(TDICT_ENOTSUP, "from float32 to float32 x 2", tdict_convert(lanes, f, err));
   assert_null(out);
-  tdict_tensor_release(constant);
-  tdict_tensor_release(lanes);
-  tdict_tensor_release(f);
-  tdict_tensor_release(i);
-  tdict_tensor_release(c);
 }
 
 GPU_CASE(convert_refuses_devices) {
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   tdict_memory *memory = tdict_device_memory(context, td_device());
-  tdict_tensor *host = naive_tensor(TDICT_F32, TDICT_SHAPE(4), 1), *device = NULL, *out = NULL, *pinned = NULL;
+  scoped_tensor host = naive_tensor(TDICT_F32, TDICT_SHAPE(4), 1), device = NULL, out = NULL, pinned = NULL;
   td_ok(tdict_tensor_zeros(TDICT_I32, TDICT_SHAPE(4), memory, &device, err));
   td_fails(TDICT_EWRONGDEVICE, "tdict_to_dtype() converts on devices", tdict_convert(host, device, err));
   td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_convert(device, host, err));
@@ -167,29 +147,21 @@ GPU_CASE(convert_refuses_devices) {
   const double *wide = tdict_tensor_const_data(pinned);
   const float *single = tdict_tensor_const_data(host);
   for (int i = 0; i < 4; i++) assert_true(wide[i] == (double)single[i] || single[i] != single[i]);
-  tdict_tensor_release(pinned);
-  tdict_tensor_release(out);
-  tdict_tensor_release(device);
-  tdict_tensor_release(host);
-  tdict_context_destroy(context);
 }
 
 CASE(convert_waits_for_transfers) {
-  tdict_tensor *src = naive_tensor(TDICT_I8, TDICT_SHAPE(5), 1), *dst = naive_tensor(TDICT_F32, TDICT_SHAPE(5), 2);
+  scoped_tensor src = naive_tensor(TDICT_I8, TDICT_SHAPE(5), 1), dst = naive_tensor(TDICT_F32, TDICT_SHAPE(5), 2);
   for (int way = 0; way < 3; way++) {
-    slow_fence transfer;
+    scoped_slow_fence transfer;
     begin_use(&transfer, way ? dst->storage : src->storage, way < 2);
     assert_int_equal(pthread_create(&transfer.thread, NULL, end_later, &transfer), 0);
     td_ok(tdict_convert(dst, src, err));
     assert_true(transfer.ended);
-    end_use(&transfer);
   }
-  tdict_tensor_release(src);
-  tdict_tensor_release(dst);
 }
 
 CASE(convert_refuses_lost_bytes) {
-  tdict_tensor *src = naive_tensor(TDICT_I8, TDICT_SHAPE(5), 1), *dst = naive_tensor(TDICT_U8, TDICT_SHAPE(5), 2);
+  scoped_tensor src = naive_tensor(TDICT_I8, TDICT_SHAPE(5), 1), dst = naive_tensor(TDICT_U8, TDICT_SHAPE(5), 2);
   memset(tdict_tensor_data(src), 0xff, 5);
   tdict_storage_lose_all(dst->storage);
   td_fails(TDICT_EOVERFLOW, "element [0] is -1", tdict_convert(dst, src, err));
@@ -200,12 +172,10 @@ CASE(convert_refuses_lost_bytes) {
   tdict_storage_lose_all(src->storage);
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_convert(dst, src, err));
   assert_int_equal(*(const char *)tdict_tensor_const_data(dst), 1);
-  tdict_tensor_release(src);
-  tdict_tensor_release(dst);
 }
 
 CASE(convert_survives_enomem) {
-  tdict_tensor *t = naive_tensor(TDICT_U8, TDICT_SHAPE(5), 1), *out = NULL;
+  scoped_tensor t = naive_tensor(TDICT_U8, TDICT_SHAPE(5), 1), out = NULL;
   int64_t refused = 0;
   for (;; refused++) {
     td_fail_alloc(refused, false);
@@ -215,8 +185,6 @@ CASE(convert_survives_enomem) {
     assert_null(out);
   }
   assert_true(refused >= 2);
-  tdict_tensor_release(out);
-  tdict_tensor_release(t);
 }
 
 /* Converts to new elements, in the floating-point environment `i` or, if `i` is -1, in the default environment. */
@@ -229,8 +197,7 @@ static void convert_in_env(int i, tdict_tensor *dst, const tdict_tensor *src) {
   assert_true(td_float_env_equal(left, set));
 }
 static tdict_tensor *fitting_tensor(naive_random *r, const naive_dtype *to, const naive_dtype *from, int64_t count) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(from->dtype, TDICT_SHAPE(count), NULL, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_empty(from->dtype, TDICT_SHAPE(count), NULL, &made, err));
   for (int64_t i = 0; i < count; i++) {
     uint64_t bits = naive_bits(r, from), unused;
     while (!naive_convert(to, from, bits, &unused)) bits = naive_bits(r, from);
@@ -246,7 +213,8 @@ CASE(convert_in_any_float_env) {
   td_float_env_reset();
   for (int pair = 0; pair < NAIVE_DTYPES * NAIVE_DTYPES; pair++) {
     const naive_dtype *to = &naive_dtypes[pair / NAIVE_DTYPES], *from = &naive_dtypes[pair % NAIVE_DTYPES];
-    tdict_tensor *src = fitting_tensor(&r, to, from, MOST), *strided = NULL, *found = NULL;
+    scoped_tensor src = fitting_tensor(&r, to, from, MOST), strided = NULL;
+    tdict_tensor *found = NULL;
     char wanted[MOST * 8];
     td_ok(tdict_tensor_slice(src, &(tdict_tensor_range){0, MOST - 1, MOST / 2, -2}, &strided, err));
     for (int i = -1; i < TD_FLOAT_ENVS; i++) {
@@ -262,7 +230,5 @@ CASE(convert_in_any_float_env) {
                                 naive_load(to, wanted, (size_t)(MOST - 1 - 2 * k))));
       tdict_tensor_release(found);
     }
-    tdict_tensor_release(strided);
-    tdict_tensor_release(src);
   }
 }

@@ -40,7 +40,7 @@ static void check_same(const naive_dtype *to, const char *dst, const char *wante
 }
 
 static void check_kind(naive_random *r, tdict_stream_kind kind, const naive_dtype *to, const naive_dtype *from) {
-  char *src = malloc(MOST * 8 + GUARD), *dst = malloc(MOST * 8 + 2 * GUARD), *wanted = malloc(MOST * 8);
+  scoped_chars src = malloc(MOST * 8 + GUARD), dst = malloc(MOST * 8 + 2 * GUARD), wanted = malloc(MOST * 8);
   assert_true(src && dst && wanted);
   for (int round = 0; round < 60; round++) {
     const size_t count = (size_t)naive_below(r, round % 4 ? 200 : MOST);
@@ -51,9 +51,6 @@ static void check_kind(naive_random *r, tdict_stream_kind kind, const naive_dtyp
     assert_int_equal(tdict_convert_vector(kind, to->dtype, odd_dst, from->dtype, odd_src, count), count);
     check_same(to, odd_dst, wanted, count);
   }
-  free(src);
-  free(dst);
-  free(wanted);
 }
 
 static void each_pair(void (*check)(naive_random *r, tdict_stream_kind kind, const naive_dtype *to,
@@ -74,8 +71,8 @@ static void check_large(naive_random *r, tdict_stream_kind kind, const naive_dty
   enum { PERIOD = 4099 };
   const size_t from_bytes = (size_t)(from->bits / 8), to_bytes = (size_t)(to->bits / 8);
   const size_t count = LARGE / to_bytes + 1, shift = (size_t)naive_below(r, 40) * to_bytes;
-  char *src = malloc(count * from_bytes), *dst = malloc(count * to_bytes + GUARD * 16),
-       *wanted = malloc(count * to_bytes);
+  scoped_chars src = malloc(count * from_bytes), dst = malloc(count * to_bytes + GUARD * 16),
+               wanted = malloc(count * to_bytes);
   assert_true(src && dst && wanted);
   fill(r, to, from, src, PERIOD);
   for (size_t i = PERIOD; i < count; i++) naive_store(from, src, i, naive_load(from, src, i - PERIOD));
@@ -87,9 +84,6 @@ static void check_large(naive_random *r, tdict_stream_kind kind, const naive_dty
   assert_memory_equal(dst + 1, wanted, 0);
   for (size_t i = 0; i < count; i += 997)
     assert_true(naive_equal(to, naive_load(to, dst + 1, i), naive_load(to, wanted, i)));
-  free(src);
-  free(dst);
-  free(wanted);
 }
 CASE(convert_large_results) { each_pair(check_large); }
 

@@ -81,12 +81,12 @@ CASE(tensor_copy_any_strides) {
     naive_layout whole;
     tdict_dtype dtype = dtypes[naive_below(&r, NUM_DTYPES)];
     naive_shape(&r, 5, &whole);
-    tdict_tensor *src = wander(&r, naive_tensor(dtype, whole.ndim, whole.shape, naive_next(&r)));
+    scoped_tensor src = wander(&r, naive_tensor(dtype, whole.ndim, whole.shape, naive_next(&r)));
     naive_layout src_layout = naive_layout_of(src);
-    tdict_tensor *dst = room_for(&r, dtype, &src_layout);
+    scoped_tensor dst = room_for(&r, dtype, &src_layout);
     naive_layout dst_layout = naive_layout_of(dst);
     size_t bytes = dst->storage->bytes;
-    unsigned char *wanted = malloc(bytes + 1);
+    scoped_bytes wanted = malloc(bytes + 1);
     if (bytes) memcpy(wanted, dst->storage->data, bytes);
     if (src_layout.numel)
       naive_copy(&dst_layout, wanted + ((unsigned char *)dst->data - (unsigned char *)dst->storage->data), &src_layout,
@@ -95,30 +95,21 @@ CASE(tensor_copy_any_strides) {
     if (bytes) assert_memory_equal(dst->storage->data, wanted, bytes);
     elements += src_layout.numel;
     strided += !tdict_tensor_is_contiguous(src) && !tdict_tensor_is_contiguous(dst);
-    free(wanted);
-    tdict_tensor_release(src);
-    tdict_tensor_release(dst);
   }
   assert_true(elements > 100000 && strided > 2000); /* the sequence has not become trivial */
 }
 
 CASE(tensor_copy_broadcasts_zero_strides) {
   const int64_t shape[] = {4, 3, 5}, strides[] = {0, 1, 0};
-  tdict_tensor *row = naive_tensor(TDICT_I32, 1, &shape[1], 3), *src = NULL;
-  tdict_tensor *dst = naive_tensor(TDICT_I32, 3, shape, 4);
-  tdict_tensor_desc layout = tdict_tensor_desc_default();
-  layout.ndim = 3;
-  layout.shape = shape;
-  layout.strides = strides;
+  scoped_tensor row = naive_tensor(TDICT_I32, 1, &shape[1], 3), src = NULL;
+  scoped_tensor dst = naive_tensor(TDICT_I32, 3, shape, 4);
+  tdict_tensor_desc layout = td_with(tdict_tensor_desc, ndim = 3, shape = shape, strides = strides);
   td_ok(tdict_tensor_as_strided(row, &layout, 0, &src, err));
   td_ok(tdict_tensor_copy(dst, src, err));
   const int32_t *from = tdict_tensor_const_data(row), *to = tdict_tensor_const_data(dst);
   for (int i = 0; i < 60; i++) assert_int_equal(to[i], from[i / 5 % 3]);
   td_ok(tdict_tensor_copy(dst, dst, err)); /* onto itself */
   for (int i = 0; i < 60; i++) assert_int_equal(to[i], from[i / 5 % 3]);
-  tdict_tensor_release(src);
-  tdict_tensor_release(row);
-  tdict_tensor_release(dst);
 }
 
 CASE(tensor_clone_copies) {
@@ -127,7 +118,7 @@ CASE(tensor_clone_copies) {
     naive_layout whole;
     tdict_dtype dtype = dtypes[naive_below(&r, NUM_DTYPES)];
     naive_shape(&r, 5, &whole);
-    tdict_tensor *src = wander(&r, naive_tensor(dtype, whole.ndim, whole.shape, naive_next(&r))), *clone = NULL;
+    scoped_tensor src = wander(&r, naive_tensor(dtype, whole.ndim, whole.shape, naive_next(&r))), clone = NULL;
     td_ok(tdict_tensor_clone(src, NULL, &clone, err));
     naive_layout from = naive_layout_of(src), to = naive_layout_of(clone);
     assert_true(tdict_tensor_is_contiguous(clone));
@@ -137,19 +128,16 @@ CASE(tensor_clone_copies) {
     assert_memory_equal(to.shape, from.shape, sizeof to.shape);
     size_t bytes = tdict_tensor_bytes(src);
     assert_int_equal(clone->storage->bytes, bytes);
-    unsigned char *wanted = malloc(bytes + 1);
+    scoped_bytes wanted = malloc(bytes + 1);
     if (bytes) naive_copy(&to, wanted, &from, tdict_tensor_const_data(src), tdict_dtype_bytes(dtype));
     if (bytes) assert_memory_equal(tdict_tensor_const_data(clone), wanted, bytes);
-    free(wanted);
-    tdict_tensor_release(src);
-    tdict_tensor_release(clone);
   }
 }
 
 CASE(tensor_copy_refuses) {
   unsigned char bytes[64] = {0}, kept[64];
   const int64_t shape[] = {2, 3}, turned[] = {3, 2}, six[] = {6};
-  tdict_tensor *src = naive_tensor(TDICT_F32, 2, shape, 1), *other = NULL;
+  scoped_tensor src = naive_tensor(TDICT_F32, 2, shape, 1);
   const struct {
     tdict_status status;
     const char *text;
@@ -165,24 +153,19 @@ CASE(tensor_copy_refuses) {
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     tdict_tensor_desc v = bad[i].view;
     v.struct_size = sizeof v;
-    td_ok(tdict_tensor_from_data(&v, NULL, NULL, &other, err));
+    scoped_tensor other = td_made(tensor, tdict_tensor_from_data(&v, NULL, NULL, &made, err));
     td_fails(bad[i].status, bad[i].text, tdict_tensor_copy(other, src, err));
     assert_memory_equal(bytes, kept, sizeof bytes);
-    tdict_tensor_release(other);
   }
   tdict_tensor_desc far = {sizeof far, bytes, tdict_cuda(1), TDICT_F32, 2, shape, NULL, 0, 0}, near = far;
   near.device = tdict_cuda(0);
-  tdict_tensor *there = NULL, *here = NULL;
-  td_ok(tdict_tensor_from_data(&far, NULL, NULL, &there, err));
+  scoped_tensor there = td_made(tensor, tdict_tensor_from_data(&far, NULL, NULL, &made, err)), here = NULL;
   td_ok(tdict_tensor_from_data(&near, NULL, NULL, &here, err));
   td_fails(TDICT_EWRONGDEVICE, "cuda:0 to cuda:1", tdict_tensor_copy(there, here, err));
   td_fails(TDICT_EWRONGDEVICE, "cuda:1 to cpu", tdict_tensor_copy(src, there, err));
   td_fails(TDICT_EWRONGDEVICE, "no context", tdict_tensor_copy(there, there, err));
   td_fails(TDICT_EINVAL, "dst is NULL", tdict_tensor_copy(NULL, src, err));
   td_fails(TDICT_EINVAL, "src is NULL", tdict_tensor_copy(src, NULL, err));
-  tdict_tensor_release(there);
-  tdict_tensor_release(here);
-  tdict_tensor_release(src);
 }
 
 /* A device made of numbers: its addresses are the host's plus 2^62, which the processor cannot touch. */
@@ -226,10 +209,8 @@ static const tdict_memory_ops fake_ops = {
     .allocate = fake_allocate, .free = fake_free, .copy = fake_copy, .retain = fake_retain, .release = fake_release};
 
 static void check_same(const tdict_tensor *a, const tdict_tensor *b) {
-  tdict_tensor *plain = NULL;
-  td_ok(tdict_tensor_contiguous(b, &plain, err));
+  scoped_tensor plain = td_made(tensor, tdict_tensor_contiguous(b, &made, err));
   assert_memory_equal(tdict_tensor_const_data(a), tdict_tensor_const_data(plain), tdict_tensor_bytes(plain));
-  tdict_tensor_release(plain);
 }
 
 CASE(tensor_copy_uses_the_memorys_copy) {
@@ -282,13 +263,9 @@ CASE(tensor_copy_borrows_the_other_sides_memory) {
   td_fails(TDICT_EWRONGDEVICE, "cpu to sim:3", tdict_tensor_copy(foreign, host, err));
   td_fails(TDICT_EWRONGDEVICE, "no context", tdict_tensor_copy(foreign, foreign, err));
   v.device = tdict_sim(4);
-  tdict_tensor *elsewhere = NULL;
-  td_ok(tdict_tensor_from_data(&v, NULL, NULL, &elsewhere, err));
+  tdict_tensor *elsewhere = td_made(tensor, tdict_tensor_from_data(&v, NULL, NULL, &made, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:3 to sim:4", tdict_tensor_copy(elsewhere, dev, err));
-  tdict_tensor_release(elsewhere);
-  tdict_tensor_release(foreign);
-  tdict_tensor_release(dev);
-  tdict_tensor_release(host);
+  td_release(elsewhere, foreign, dev, host);
   assert_int_equal(f.refs, 0);
 }
 
@@ -317,7 +294,8 @@ CASE(tensor_clone_refuses) {
   fake_memory full = {{&full_ops, tdict_sim(3), false}, 0, 0, {0, 0, 0}, TDICT_OK};
   const int64_t shape[] = {2, 3};
   const int turn[] = {1, 0};
-  tdict_tensor *host = naive_tensor(TDICT_F32, 2, shape, 5), *turned = NULL, *foreign = NULL, *out = mark;
+  scoped_tensor host = naive_tensor(TDICT_F32, 2, shape, 5), turned = NULL, foreign = NULL;
+  tdict_tensor *out = mark;
   td_ok(tdict_tensor_permute(host, 2, turn, &turned, err));
   td_fails(TDICT_ENOMEM, "the pool is full", tdict_tensor_clone(host, &full.base, &out, err));
   td_fails(TDICT_EINVAL, "tensor is NULL", tdict_tensor_clone(NULL, NULL, &out, err));
@@ -331,41 +309,34 @@ CASE(tensor_clone_refuses) {
   td_fails(TDICT_EWRONGDEVICE, "cuda:0", tdict_tensor_contiguous(foreign, &out, err));
   assert_ptr_equal(out, mark);
   assert_int_equal(full.refs, 0);
-  tdict_tensor_release(foreign);
-  tdict_tensor_release(turned);
-  tdict_tensor_release(host);
 }
 
 /* A copy from src to dst while a transfer uses one of them must wait for its end. */
 static void check_waits(tdict_tensor *used, bool writes, tdict_tensor *dst, const tdict_tensor *src) {
-  slow_fence transfer;
+  scoped_slow_fence transfer;
   begin_use(&transfer, used->storage, writes);
   assert_int_equal(pthread_create(&transfer.thread, NULL, end_later, &transfer), 0);
   td_ok(tdict_tensor_copy(dst, src, err));
   assert_true(transfer.ended);
-  end_use(&transfer);
 }
 
 CASE(tensor_copy_waits_for_transfers) {
   const int64_t shape[] = {6};
-  tdict_tensor *a = naive_tensor(TDICT_I16, 1, shape, 11), *b = naive_tensor(TDICT_I16, 1, shape, 12);
-  slow_fence reader;
+  scoped_tensor a = naive_tensor(TDICT_I16, 1, shape, 11), b = naive_tensor(TDICT_I16, 1, shape, 12);
+  scoped_slow_fence reader;
   check_waits(b, true, a, b);
   check_waits(a, false, a, b);
   check_waits(a, true, a, b);
   begin_use(&reader, b->storage, false); /* two readers do not disturb each other: nobody ends this one yet */
   td_ok(tdict_tensor_copy(a, b, err));
   assert_int_equal(pthread_create(&reader.thread, NULL, end_later, &reader), 0);
-  end_use(&reader);
-  tdict_tensor_release(a);
-  tdict_tensor_release(b);
 }
 
 CASE(tensor_contiguous_shares_or_copies) {
   const int64_t shape[] = {6, 4};
   const int turn[] = {1, 0};
-  tdict_tensor *t = naive_tensor(TDICT_I16, 2, shape, 11), *same = NULL, *turned = NULL, *plain = NULL;
-  td_ok(tdict_tensor_contiguous(t, &same, err));
+  tdict_tensor *t = naive_tensor(TDICT_I16, 2, shape, 11);
+  scoped_tensor same = td_made(tensor, tdict_tensor_contiguous(t, &made, err)), turned = NULL, plain = NULL;
   assert_ptr_equal(same, t);
   tdict_tensor_release(t);
   td_ok(tdict_tensor_permute(same, 2, turn, &turned, err)); /* the reference was a new one */
@@ -376,7 +347,4 @@ CASE(tensor_contiguous_shares_or_copies) {
   const int16_t *from = tdict_tensor_const_data(same), *to = tdict_tensor_const_data(plain);
   for (int i = 0; i < 4; i++)
     for (int j = 0; j < 6; j++) assert_int_equal(to[i * 6 + j], from[j * 4 + i]);
-  tdict_tensor_release(plain);
-  tdict_tensor_release(turned);
-  tdict_tensor_release(same);
 }

@@ -211,11 +211,12 @@ static void free_sides(sides *s) {
   free(s->src_data);
   free(s->wanted);
 }
+#define scoped_sides TD_SCOPED(free_sides, sides)
 
 CASE(pair_walk_parts_equal_whole) {
   naive_random r = {0x70a17};
   for (int round = 0; round < 10000; round++) {
-    sides s;
+    scoped_sides s;
     make_sides(&r, &s);
     unsigned char *dst = s.dst_data + first_byte(&s.dst, s.item), *src = s.src_data + first_byte(&s.src, s.item);
     naive_copy(&s.dst, s.wanted + first_byte(&s.dst, s.item), &s.src, src, s.item);
@@ -237,14 +238,13 @@ CASE(pair_walk_parts_equal_whole) {
     td_ok(tdict_pair_walk(&pair, &whole, copy_bytes, &seen, err));
     assert_int_equal(seen.bytes, total);
     assert_memory_equal(s.dst_data, s.wanted, s.dst_bytes);
-    free_sides(&s);
   }
 }
 
 CASE(pair_walk_writes_its_part_only) {
   naive_random r = {0x9a27};
   for (int round = 0; round < 3000; round++) {
-    sides s;
+    scoped_sides s;
     make_sides(&r, &s);
     unsigned char *dst = s.dst_data + first_byte(&s.dst, s.item), *src = s.src_data + first_byte(&s.src, s.item);
     size_t total = (size_t)s.dst.numel * s.item, at = 0;
@@ -263,7 +263,6 @@ CASE(pair_walk_writes_its_part_only) {
     tdict_pair_init(&pair, s.dst.ndim, s.dst.shape, s.dst.strides, s.src.strides, s.item);
     td_ok(tdict_pair_walk(&pair, &part, copy_bytes, &seen, err));
     assert_memory_equal(s.dst_data, s.wanted, s.dst_bytes);
-    free_sides(&s);
   }
 }
 

@@ -2,12 +2,10 @@
 #include "naive.h"
 
 #include "core/tensor/tensor.h"
-#include "support/fail_alloc.h"
 
 /* 0, 1, 2, ... in C order. */
 static tdict_tensor *counting(int ndim, const int64_t *shape) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(TDICT_I32, ndim, shape, NULL, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_empty(TDICT_I32, ndim, shape, NULL, &made, err));
   int32_t *data = tdict_tensor_data(t);
   for (int64_t i = 0; i < tdict_tensor_numel(t); i++) data[i] = (int32_t)i;
   return t;
@@ -27,7 +25,7 @@ static int32_t element(const tdict_tensor *t, int64_t number) {
 
 CASE(tensor_reshape_views_or_copies) {
   const int order[] = {1, 0};
-  tdict_tensor *t = counting(TDICT_SHAPE(4, 6)), *turned = NULL, *view = NULL, *copy = NULL, *again = NULL;
+  scoped_tensor t = counting(TDICT_SHAPE(4, 6)), turned = NULL, view = NULL, copy = NULL, again = NULL;
   td_ok(tdict_tensor_reshape(t, TDICT_SHAPE(2, -1, 3), &view, err));
   assert_true(tdict_tensor_shares_storage(t, view));
   assert_true(tdict_tensor_ndim(view) == 3 && tdict_tensor_shape(view)[1] == 4);
@@ -39,15 +37,10 @@ CASE(tensor_reshape_views_or_copies) {
   td_ok(tdict_tensor_reshape(turned, TDICT_SHAPE(2, 3, 4), &again, err)); /* and these do */
   assert_true(tdict_tensor_shares_storage(t, again));
   for (int64_t i = 0; i < 24; i++) assert_int_equal(element(again, i), element(turned, i));
-  tdict_tensor_release(view);
-  tdict_tensor_release(copy);
-  tdict_tensor_release(again);
-  tdict_tensor_release(turned);
-  tdict_tensor_release(t);
 }
 
 CASE(tensor_reshape_scalars_and_empty) {
-  tdict_tensor *one = counting(TDICT_SHAPE(1, 1)), *scalar = NULL, *row = NULL, *none = counting(TDICT_SHAPE(0, 3));
+  scoped_tensor one = counting(TDICT_SHAPE(1, 1)), scalar = NULL, row = NULL, none = counting(TDICT_SHAPE(0, 3));
   td_ok(tdict_tensor_reshape(one, 0, NULL, &scalar, err));
   assert_int_equal(tdict_tensor_ndim(scalar), 0);
   td_ok(tdict_tensor_reshape(scalar, TDICT_SHAPE(-1), &row, err));
@@ -55,14 +48,11 @@ CASE(tensor_reshape_scalars_and_empty) {
   tdict_tensor_release(row);
   td_ok(tdict_tensor_reshape(none, TDICT_SHAPE(5, 0, 7), &row, err));
   assert_int_equal(tdict_tensor_numel(row), 0);
-  tdict_tensor_release(row);
-  tdict_tensor_release(scalar);
-  tdict_tensor_release(one);
-  tdict_tensor_release(none);
 }
 
 CASE(tensor_reshape_refuses) {
-  tdict_tensor *t = counting(TDICT_SHAPE(4, 6)), *empty = counting(TDICT_SHAPE(0)), *mark = t, *out = mark;
+  scoped_tensor t = counting(TDICT_SHAPE(4, 6)), empty = counting(TDICT_SHAPE(0));
+  tdict_tensor *mark = t, *out = mark;
   const int64_t shape[TDICT_MAX_NDIM + 1] = {24};
   td_fails(TDICT_ESHAPE, "24 elements in the shape [5, 5]", tdict_tensor_reshape(t, TDICT_SHAPE(5, 5), &out, err));
   td_fails(TDICT_ESHAPE, "24 elements in the shape [5, -1]", tdict_tensor_reshape(t, TDICT_SHAPE(5, -1), &out, err));
@@ -77,13 +67,11 @@ CASE(tensor_reshape_refuses) {
   td_fails(TDICT_EINVAL, "tensor is NULL", tdict_tensor_reshape(NULL, 1, shape, &out, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_tensor_reshape(t, 1, shape, NULL, err));
   assert_ptr_equal(out, mark);
-  tdict_tensor_release(t);
-  tdict_tensor_release(empty);
 }
 
 CASE(tensor_reshape_survives_no_memory) {
   const int order[] = {1, 0};
-  tdict_tensor *t = counting(TDICT_SHAPE(4, 6)), *turned = NULL;
+  scoped_tensor t = counting(TDICT_SHAPE(4, 6)), turned = NULL;
   td_ok(tdict_tensor_permute(t, 2, order, &turned, err));
   int failures = 0;
   for (int n = 0;; n++) {
@@ -101,6 +89,4 @@ CASE(tensor_reshape_survives_no_memory) {
     failures++;
   }
   assert_int_equal(failures, 4); /* the copy's storage, bytes and record, and the tensor over it */
-  tdict_tensor_release(turned);
-  tdict_tensor_release(t);
 }

@@ -2,14 +2,12 @@
 #include "naive.h"
 
 #include "core/tensor/tensor.h"
-#include "support/fail_alloc.h"
 #include "support/random.h"
 
 static void count_release(void *user) { ++*(int *)user; }
 
 static tdict_storage *counted_storage(void *data, size_t bytes, int *released) {
-  tdict_storage *s = NULL;
-  td_ok(tdict_storage_wrap(data, bytes, tdict_cpu(), 0, &s, err));
+  tdict_storage *s = td_made(storage, tdict_storage_wrap(data, bytes, tdict_cpu(), 0, &made, err));
   s->release = count_release;
   s->user = released;
   return s;
@@ -44,10 +42,7 @@ CASE(slab_tensors_share_one_count) {
   const tdict_tensor_range range = {1, 4, 5, -1};
   td_ok(tdict_tensor_slice(a, &range, &view, err));
   tdict_tensor_retain(a);
-  tdict_tensor_release(b);
-  tdict_tensor_release(c);
-  tdict_tensor_release(a);
-  tdict_tensor_release(d);
+  td_release(b, c, a, d);
   assert_int_equal(released, 0);
   assert_int_equal(tdict_tensor_shape(a)[0], 3);
   tdict_tensor_release(a);

@@ -5,7 +5,6 @@
 
 #include "core/tensor/tensor.h"
 #include "slow_fence.h"
-#include "support/fail_alloc.h"
 
 /* The makers as one table, since they share their errors. */
 static const unsigned char an_element[16 * 8] = {1, 2, 3};
@@ -74,7 +73,7 @@ CASE(tensor_makers_share_errors) {
 
 CASE(tensor_from_array_copies) {
   int16_t array[2][3] = {{1, -2, 3}, {-4, 5, -6}}, kept[2][3];
-  tdict_tensor *t = NULL, *empty = NULL;
+  scoped_tensor t = NULL, empty = NULL;
   memcpy(kept, array, sizeof array);
   td_ok(tdict_tensor_from_array(TDICT_I16, TDICT_SHAPE(2, 3), array, &t, err));
   memset(array, 0, sizeof array); /* the tensor's elements are its own */
@@ -83,20 +82,16 @@ CASE(tensor_from_array_copies) {
   assert_int_equal(tdict_tensor_bytes(t), sizeof kept);
   td_ok(tdict_tensor_from_array(TDICT_I16, TDICT_SHAPE(2, 0), NULL, &empty, err));
   assert_int_equal(tdict_tensor_numel(empty), 0);
-  tdict_tensor_release(t);
-  tdict_tensor_release(empty);
 }
 
 CASE(shape_macro_counts) {
   const int64_t rows = 5;
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_U8, TDICT_SHAPE(rows, 2, 7), NULL, &t, err));
+  scoped_tensor t = td_made(tensor, tdict_tensor_zeros(TDICT_U8, TDICT_SHAPE(rows, 2, 7), NULL, &made, err));
   assert_int_equal(tdict_tensor_ndim(t), 3);
   assert_true(tdict_tensor_shape(t)[0] == 5 && tdict_tensor_shape(t)[1] == 2 && tdict_tensor_shape(t)[2] == 7);
   tdict_tensor_release(t);
   td_ok(tdict_tensor_zeros(TDICT_U8, TDICT_SHAPE(9), NULL, &t, err));
   assert_true(tdict_tensor_ndim(t) == 1 && tdict_tensor_shape(t)[0] == 9);
-  tdict_tensor_release(t);
 }
 
 CASE(tensor_makers_survive_no_memory) {
@@ -125,9 +120,8 @@ CASE(tensor_makers_survive_no_memory) {
 CASE(tensor_empty_is_aligned) {
   const int64_t shapes[] = {1, 3, 64, 1000, 100000};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-    tdict_tensor *t = naive_tensor(TDICT_U8, 1, &shapes[i], i);
+    scoped_tensor t = naive_tensor(TDICT_U8, 1, &shapes[i], i);
     assert_int_equal((uintptr_t)tdict_tensor_data(t) % 256, 0);
-    tdict_tensor_release(t);
   }
 }
 
@@ -135,12 +129,10 @@ CASE(tensor_zeros_are_zero) {
   const int64_t shape[] = {37, 11};
   for (int round = 0; round < 20; round++) { /* memory that was used before */
     tdict_tensor_release(naive_tensor(TDICT_F32, 2, shape, (uint64_t)round));
-    tdict_tensor *t = NULL;
-    td_ok(tdict_tensor_zeros(TDICT_F32, 2, shape, NULL, &t, err));
+    scoped_tensor t = td_made(tensor, tdict_tensor_zeros(TDICT_F32, 2, shape, NULL, &made, err));
     const unsigned char *data = tdict_tensor_const_data(t);
     assert_int_equal(tdict_tensor_bytes(t), 37 * 11 * 4);
     for (size_t i = 0; i < tdict_tensor_bytes(t); i++) assert_int_equal(data[i], 0);
-    tdict_tensor_release(t);
   }
 }
 
@@ -152,18 +144,15 @@ CASE(tensor_full_repeats_element) {
       unsigned char element[32];
       size_t item = tdict_dtype_bytes(dtypes[i]);
       td_fill_random(element, sizeof element, 100 * i + (uint64_t)count);
-      tdict_tensor *t = NULL;
-      td_ok(tdict_tensor_full(dtypes[i], 1, &count, element, &t, err));
+      scoped_tensor t = td_made(tensor, tdict_tensor_full(dtypes[i], 1, &count, element, &made, err));
       assert_int_equal(tdict_tensor_bytes(t), (size_t)count * item);
       const unsigned char *data = tdict_tensor_const_data(t);
       for (int64_t e = 0; e < count; e++) assert_memory_equal(data + (size_t)e * item, element, item);
-      tdict_tensor_release(t);
     }
 }
 
 CASE(tensor_arange_counts) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_arange(TDICT_F64, 0.5, -0.1, 1000, &t, err));
+  scoped_tensor t = td_made(tensor, tdict_tensor_arange(TDICT_F64, 0.5, -0.1, 1000, &made, err));
   assert_int_equal(tdict_tensor_ndim(t), 1);
   assert_int_equal(tdict_tensor_numel(t), 1000);
   for (int i = 0; i < 1000; i++) assert_true(((const double *)tdict_tensor_const_data(t))[i] == 0.5 + i * -0.1);
@@ -194,7 +183,6 @@ CASE(tensor_arange_counts) {
   tdict_tensor_release(t);
   td_ok(tdict_tensor_arange(TDICT_I32, 1e300, 1, 0, &t, err));
   assert_int_equal(tdict_tensor_numel(t), 0);
-  tdict_tensor_release(t);
 }
 
 CASE(tensor_arange_refuses) {
@@ -217,13 +205,8 @@ static void count_release(void *user) { ++*(int *)user; }
 CASE(tensor_from_data_shares) {
   float data[6] = {0, 1, 2, 3, 4, 5};
   const int64_t shape[] = {2, 3}, back[] = {-3, -1};
-  tdict_tensor_desc v = tdict_tensor_desc_default();
-  v.data = data;
-  v.dtype = TDICT_F32;
-  v.ndim = 2;
-  v.shape = shape;
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
+  tdict_tensor_desc v = td_with(tdict_tensor_desc, data = data, dtype = TDICT_F32, ndim = 2, shape = shape);
+  scoped_tensor t = td_made(tensor, tdict_tensor_from_data(&v, NULL, NULL, &made, err));
   assert_ptr_equal(tdict_tensor_data(t), data);
   assert_ptr_equal(tdict_tensor_const_data(t), data);
   assert_int_equal(tdict_tensor_strides(t)[0], 3);
@@ -255,24 +238,17 @@ CASE(tensor_from_data_shares) {
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
   assert_null(tdict_tensor_data(t));
   assert_int_equal(tdict_tensor_numel(t), 0);
-  tdict_tensor_release(t);
 }
 
 CASE(tensor_from_data_releases_once) {
   int data[4] = {1, 2, 3, 4}, released = 0;
   const int64_t four = 4;
-  tdict_tensor_desc v = tdict_tensor_desc_default();
-  v.data = data;
-  v.dtype = TDICT_I32;
-  v.ndim = 1;
-  v.shape = &four;
-  tdict_tensor *t = NULL, *part = NULL;
-  td_ok(tdict_tensor_from_data(&v, count_release, &released, &t, err));
+  tdict_tensor_desc v = td_with(tdict_tensor_desc, data = data, dtype = TDICT_I32, ndim = 1, shape = &four);
+  tdict_tensor *t = td_made(tensor, tdict_tensor_from_data(&v, count_release, &released, &made, err)), *part = NULL;
   const tdict_tensor_range range = {0, 1, 2, 1};
   td_ok(tdict_tensor_slice(t, &range, &part, err));
   tdict_tensor_retain(t);
-  tdict_tensor_release(t);
-  tdict_tensor_release(t);
+  td_release(t, t);
   assert_int_equal(released, 0);
   assert_int_equal(((const int *)tdict_tensor_const_data(part))[0], 2);
   tdict_tensor_release(part);
@@ -282,12 +258,8 @@ CASE(tensor_from_data_releases_once) {
 CASE(tensor_from_data_failure_leaves_ownership) {
   int data[4] = {1, 2, 3, 4}, released = 0;
   const int64_t four = 4;
-  tdict_tensor_desc v = tdict_tensor_desc_default();
-  v.data = data;
-  v.dtype = TDICT_I32;
-  v.ndim = 1;
-  v.shape = &four;
-  v.storage_bytes = 15;
+  tdict_tensor_desc v =
+      td_with(tdict_tensor_desc, data = data, dtype = TDICT_I32, ndim = 1, shape = &four, storage_bytes = 15);
   tdict_tensor *t = mark;
   td_fails(TDICT_ESHAPE, "15", tdict_tensor_from_data(&v, count_release, &released, &t, err));
   v.storage_bytes = 16;
@@ -362,9 +334,8 @@ typedef struct counter {
 static void *retain_and_release(void *user) {
   counter *c = user;
   for (int i = 0; i < 20000; i++) {
-    tdict_tensor *t = tdict_tensor_retain(c->t);
+    scoped_tensor t = tdict_tensor_retain(c->t);
     if (!tdict_tensor_const_data(t)) c->data_was_null = true;
-    tdict_tensor_release(t);
   }
   return NULL;
 }
@@ -373,8 +344,7 @@ CASE(tensor_counts) {
   int data[4] = {1, 2, 3, 4}, released = 0;
   const int64_t four = 4;
   tdict_tensor_desc v = {sizeof v, data, tdict_cpu(), TDICT_I32, 1, &four, NULL, 0, 0};
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_from_data(&v, count_release, &released, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_from_data(&v, count_release, &released, &made, err));
   assert_ptr_equal(tdict_tensor_retain(t), t);
   tdict_tensor_release(t);
   pthread_t threads[4];
@@ -395,8 +365,7 @@ CASE(tensor_counts) {
 
 CASE(tensor_describes_itself) {
   const int64_t shape[] = {2, 0, 3}, filled[] = {4, 5};
-  tdict_tensor *t = NULL, *turned = NULL;
-  td_ok(tdict_tensor_empty(TDICT_BF16, 3, shape, NULL, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_empty(TDICT_BF16, 3, shape, NULL, &made, err)), *turned = NULL;
   assert_int_equal(tdict_tensor_ndim(t), 3);
   assert_memory_equal(tdict_tensor_shape(t), shape, sizeof shape);
   assert_int_equal(tdict_tensor_numel(t), 0);
@@ -415,8 +384,7 @@ CASE(tensor_describes_itself) {
   assert_int_equal(tdict_tensor_strides(turned)[1], 5);
   assert_int_equal(tdict_tensor_shape(turned)[0], 5);
   assert_int_equal(tdict_tensor_bytes(turned), 240);
-  tdict_tensor_release(turned);
-  tdict_tensor_release(t);
+  td_release(turned, t);
   td_ok(tdict_tensor_empty(TDICT_F64, 0, NULL, NULL, &t, err));
   assert_int_equal(tdict_tensor_numel(t), 1);
   assert_int_equal(tdict_tensor_bytes(t), 8);
@@ -433,11 +401,10 @@ CASE(tensor_contiguity) {
                  {{2, 1, 4}, {4, 50, 1}, true}, {{2, 3, 4}, {16, 4, 1}, false}, {{2, 3, 1}, {3, 1, 0}, true},
                  {{0, 3, 4}, {1, 1, 1}, true},  {{2, 3, 4}, {0, 4, 1}, false},  {{1, 1, 1}, {5, 6, 7}, true}};
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-    tdict_tensor *t = NULL;
+    scoped_tensor t = NULL;
     tdict_tensor_desc v = {sizeof v, data, tdict_cpu(), TDICT_F32, 3, layouts[i].shape, layouts[i].strides, 0, 0};
     td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
     assert_int_equal(tdict_tensor_is_contiguous(t), layouts[i].contiguous);
-    tdict_tensor_release(t);
   }
 }
 
@@ -446,21 +413,18 @@ CASE(tensor_read_only) {
   const int64_t two = 2;
   tdict_tensor_desc v = {sizeof v, (void *)(uintptr_t)data, tdict_cpu(), TDICT_I32, 1, &two, NULL,
                          0,        TDICT_DESC_READ_ONLY};
-  tdict_tensor *t = NULL, *part = NULL;
-  td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
+  scoped_tensor t = td_made(tensor, tdict_tensor_from_data(&v, NULL, NULL, &made, err)), part = NULL;
   assert_null(tdict_tensor_data(t));
   assert_ptr_equal(tdict_tensor_const_data(t), data);
   const tdict_tensor_range range = {0, 1, 1, 1};
   td_ok(tdict_tensor_slice(t, &range, &part, err));
   assert_null(tdict_tensor_data(part));
   assert_ptr_equal(tdict_tensor_const_data(part), &data[1]);
-  tdict_tensor_release(part);
-  tdict_tensor_release(t);
 }
 
 CASE(data_waits_for_readers) {
   const int64_t shape[] = {8};
-  tdict_tensor *t = naive_tensor(TDICT_F32, 1, shape, 1);
+  scoped_tensor t = naive_tensor(TDICT_F32, 1, shape, 1);
   slow_fence reader;
   void *data = tdict_tensor_data(t);
   begin_use(&reader, t->storage, false);
@@ -470,40 +434,33 @@ CASE(data_waits_for_readers) {
   assert_ptr_equal(tdict_tensor_data(t), data);
   assert_true(reader.ended);
   end_use(&reader);
-  slow_fence writer;
+  scoped_slow_fence writer;
   begin_use(&writer, t->storage, true);
   assert_int_equal(pthread_create(&writer.thread, NULL, end_later, &writer), 0);
   assert_ptr_equal(tdict_tensor_data(t), data);
   assert_true(writer.ended);
-  end_use(&writer);
-  tdict_tensor_release(t);
 }
 
 CASE(const_data_waits_for_writer) {
   const int64_t shape[] = {8};
-  tdict_tensor *t = naive_tensor(TDICT_F32, 1, shape, 1);
-  slow_fence writer;
+  scoped_tensor t = naive_tensor(TDICT_F32, 1, shape, 1);
+  scoped_slow_fence writer;
   void *data = tdict_tensor_data(t);
   begin_use(&writer, t->storage, true);
   assert_int_equal(pthread_create(&writer.thread, NULL, end_later, &writer), 0);
   assert_ptr_equal(tdict_tensor_const_data(t), data);
   assert_true(writer.ended);
-  end_use(&writer);
-  tdict_tensor_release(t);
 }
 
 CASE(device_address_does_not_wait) {
   const int64_t four = 4;
   void *address = (void *)((uintptr_t)1 << 62);
   tdict_tensor_desc v = {sizeof v, address, tdict_cuda(1), TDICT_F32, 1, &four, NULL, 0, 0};
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
-  slow_fence writer;
+  scoped_tensor t = td_made(tensor, tdict_tensor_from_data(&v, NULL, NULL, &made, err));
+  scoped_slow_fence writer;
   begin_use(&writer, t->storage, true);
   assert_ptr_equal(tdict_tensor_data(t), address);
   assert_ptr_equal(tdict_tensor_const_data(t), address);
   assert_false(writer.ended);
   assert_int_equal(pthread_create(&writer.thread, NULL, end_later, &writer), 0);
-  end_use(&writer);
-  tdict_tensor_release(t);
 }

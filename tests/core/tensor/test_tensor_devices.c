@@ -6,13 +6,12 @@ static tdict_tensor *const mark = (tdict_tensor *)(uintptr_t)0xA5A5;
 /* Every other element of both dimensions, from the end, turned. */
 static tdict_tensor *odd_view(const tdict_tensor *t) {
   const int turn[] = {1, 0};
-  tdict_tensor *rows = NULL, *columns = NULL, *turned = NULL;
+  scoped_tensor rows = NULL, columns = NULL;
+  tdict_tensor *turned = NULL;
   const tdict_tensor_range back = {0, 8, 5, -2}, some = {1, 1, 3, 2};
   td_ok(tdict_tensor_slice(t, &back, &rows, err));
   td_ok(tdict_tensor_slice(rows, &some, &columns, err));
   td_ok(tdict_tensor_permute(columns, 2, turn, &turned, err));
-  tdict_tensor_release(rows);
-  tdict_tensor_release(columns);
   return turned;
 }
 
@@ -53,7 +52,7 @@ static void copy_round(tdict_memory *device, tdict_memory *host_memory, tdict_dt
 }
 
 GPU_CASE(tensor_copy_devices) {
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   tdict_memory *device = tdict_device_memory(context, td_device()), *pinned = tdict_pinned_memory(context);
   static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_F16, TDICT_F32, TDICT_F64, TDICT_C128, TDICT_DTYPE(1, 8, 3)};
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
@@ -70,20 +69,17 @@ GPU_CASE(tensor_copy_devices) {
   tdict_tensor_get_desc(dev, &v);
   assert_true(tdict_device_equal(v.device, td_device()));
   /* the same device memory as the program's own: it can be copied to and from this context's, not to the host */
-  tdict_tensor *foreign = NULL, *twin = NULL;
-  td_ok(tdict_tensor_from_data(&v, NULL, NULL, &foreign, err));
+  tdict_tensor *foreign = td_made(tensor, tdict_tensor_from_data(&v, NULL, NULL, &made, err)), *twin = NULL;
   td_ok(tdict_tensor_clone(foreign, device, &twin, err));
   td_fails(TDICT_EWRONGDEVICE, "no context", tdict_tensor_copy(host, foreign, err));
-  tdict_tensor *back = NULL;
-  td_ok(tdict_tensor_clone(twin, NULL, &back, err));
+  tdict_tensor *back = td_made(tensor, tdict_tensor_clone(twin, NULL, &made, err));
   check_equal(back, host);
   tdict_tensor *all[] = {none, same, dev, host, foreign, twin, back};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) tdict_tensor_release(all[i]);
-  tdict_context_destroy(context);
 }
 
 GPU_CASE(tensor_is_pinned) {
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   const int64_t shape[] = {100};
   float claimed[100];
   const tdict_tensor_range range = {0, 10, 5, 2};
@@ -106,7 +102,6 @@ GPU_CASE(tensor_is_pinned) {
   assert_false(tdict_tensor_is_pinned(mine));
   tdict_tensor *all[] = {plain, pinned, dev, mine, part};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) tdict_tensor_release(all[i]);
-  tdict_context_destroy(context);
 }
 
 static void refuse_all(tdict_memory *memory) {
@@ -139,6 +134,5 @@ CASE(memory_of_absent_device) {
   t = NULL;
   td_ok(tdict_tensor_empty(TDICT_F32, 1, shape, tdict_device_memory(context, tdict_cpu()), &t, err));
   assert_true(tdict_device_equal(tdict_tensor_device(t), tdict_cpu()));
-  tdict_tensor_release(t);
-  tdict_context_destroy(context);
+  td_release(t, context);
 }

@@ -16,8 +16,7 @@ static int32_t element(const tdict_tensor *t, const int64_t *index) {
 
 /* 0, 1, 2, ... in any shape. */
 static tdict_tensor *counting(int ndim, const int64_t *shape) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(TDICT_I32, ndim, shape, NULL, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_empty(TDICT_I32, ndim, shape, NULL, &made, err));
   int32_t *data = tdict_tensor_data(t);
   for (int64_t i = 0; i < tdict_tensor_numel(t); i++) data[i] = (int32_t)i;
   return t;
@@ -28,12 +27,9 @@ CASE(tensor_views_share_storage) {
   tdict_tensor *t = counting(2, shape), *other = counting(2, shape), *views[3] = {NULL, NULL, NULL};
   const tdict_tensor_range range = {0, 1, 2, 1};
   const int turn[] = {1, 0};
-  tdict_tensor_desc layout = tdict_tensor_desc_default();
-  layout.ndim = 2;
-  layout.shape = shape;
   td_ok(tdict_tensor_slice(t, &range, &views[0], err));
   td_ok(tdict_tensor_permute(t, 2, turn, &views[1], err));
-  td_ok(tdict_tensor_as_strided(t, &layout, 0, &views[2], err));
+  td_ok(tdict_tensor_as_strided(t, td_options(tdict_tensor_desc, ndim = 2, shape = shape), 0, &views[2], err));
   assert_true(tdict_tensor_shares_storage(t, t));
   assert_false(tdict_tensor_shares_storage(t, other));
   ((int32_t *)tdict_tensor_data(t))[4] = -77;
@@ -76,8 +72,7 @@ CASE(tensor_get_desc) {
   tdict_tensor_get_desc(again, &v);
   assert_int_equal(v.flags, TDICT_DESC_READ_ONLY | TDICT_DESC_PINNED);
   assert_ptr_equal(v.data, tdict_tensor_const_data(t));
-  tdict_tensor_release(again);
-  tdict_tensor_release(t);
+  td_release(again, t);
   const int64_t none[] = {0};
   t = counting(1, none);
   tdict_tensor_get_desc(t, &v);
@@ -109,7 +104,7 @@ static tdict_tensor_desc layout_of(int ndim, const int64_t *shape, const int64_t
 
 CASE(tensor_as_strided_views) {
   const int64_t ten[] = {10}, windows[] = {4, 3}, overlapping[] = {2, 1}, back[] = {-2, -1};
-  tdict_tensor *t = counting(1, ten), *v = NULL, *w = NULL;
+  scoped_tensor t = counting(1, ten), v = NULL, w = NULL;
   tdict_tensor_desc layout = layout_of(2, windows, overlapping);
   td_ok(tdict_tensor_as_strided(t, &layout, 1, &v, err));
   for (int64_t i = 0; i < 4; i++)
@@ -138,9 +133,6 @@ CASE(tensor_as_strided_views) {
   layout = layout_of(2, none, NULL);
   td_ok(tdict_tensor_as_strided(t, &layout, INT64_MAX, &w, err));
   assert_int_equal(tdict_tensor_numel(w), 0);
-  tdict_tensor_release(w);
-  tdict_tensor_release(v);
-  tdict_tensor_release(t);
 }
 
 CASE(tensor_as_strided_refuses) {
@@ -184,13 +176,12 @@ CASE(tensor_as_strided_refuses) {
 
 CASE(tensor_slice_views) {
   const int64_t shape[] = {4, 6, 3};
-  tdict_tensor *t = counting(3, shape);
+  scoped_tensor t = counting(3, shape);
   static const tdict_tensor_range ranges[] = {{0, 0, 4, 1},  {0, 1, 2, 2},  {1, 5, 6, -1},
                                               {1, 4, 2, -3}, {2, 2, 1, 9},  {2, 0, 3, 1},
                                               {1, 3, 1, 7},  {0, 3, 4, -1}, {2, 2, 1, INT64_MIN}};
   for (size_t r = 0; r < sizeof ranges / sizeof *ranges; r++) {
-    tdict_tensor *v = NULL;
-    td_ok(tdict_tensor_slice(t, &ranges[r], &v, err));
+    scoped_tensor v = td_made(tensor, tdict_tensor_slice(t, &ranges[r], &made, err));
     int64_t index[3] = {0}, wanted[3];
     for (int i = 0; i < 3; i++)
       assert_int_equal(tdict_tensor_shape(v)[i], i == ranges[r].dim ? ranges[r].count : shape[i]);
@@ -202,22 +193,19 @@ CASE(tensor_slice_views) {
         wanted[ranges[r].dim] = ranges[r].start;
       assert_int_equal(element(v, index), (wanted[0] * 6 + wanted[1]) * 3 + wanted[2]);
     } while (naive_step(3, tdict_tensor_shape(v), index));
-    tdict_tensor_release(v);
   }
   static const tdict_tensor_range nothing[] = {{1, 0, 0, 1}, {1, 6, 0, 1}, {2, -1, 0, INT64_MIN}};
   for (size_t r = 0; r < sizeof nothing / sizeof *nothing; r++) {
-    tdict_tensor *v = NULL;
-    td_ok(tdict_tensor_slice(t, &nothing[r], &v, err));
+    scoped_tensor v = td_made(tensor, tdict_tensor_slice(t, &nothing[r], &made, err));
     assert_int_equal(tdict_tensor_numel(v), 0);
     assert_int_equal(tdict_tensor_shape(v)[0], 4);
-    tdict_tensor_release(v);
   }
-  tdict_tensor_release(t);
 }
 
 CASE(tensor_slice_refuses) {
   const int64_t shape[] = {4, 6}, empty[] = {0};
-  tdict_tensor *t = counting(2, shape), *none = counting(1, empty), *scalar = counting(0, NULL), *v = mark;
+  scoped_tensor t = counting(2, shape), none = counting(1, empty), scalar = counting(0, NULL);
+  tdict_tensor *v = mark;
   static const struct {
     tdict_tensor_range range;
     const char *text;
@@ -243,9 +231,6 @@ CASE(tensor_slice_refuses) {
   td_fails(TDICT_EINVAL, "range is NULL", tdict_tensor_slice(t, NULL, &v, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_tensor_slice(t, &first, NULL, err));
   assert_ptr_equal(v, mark);
-  tdict_tensor_release(t);
-  tdict_tensor_release(none);
-  tdict_tensor_release(scalar);
 }
 
 CASE(tensor_permute_views) {
@@ -264,17 +249,14 @@ CASE(tensor_permute_views) {
   }
   td_ok(tdict_tensor_permute(scalar, 0, NULL, &v, err));
   assert_int_equal(tdict_tensor_ndim(v), 0);
-  tdict_tensor_release(v);
-  tdict_tensor_release(scalar);
-  tdict_tensor_release(t);
+  td_release(v, scalar, t);
   int64_t ones[TDICT_MAX_NDIM];
   int back[TDICT_MAX_NDIM];
   for (int i = 0; i < TDICT_MAX_NDIM; i++) ones[i] = i == 3 ? 7 : 1, back[i] = TDICT_MAX_NDIM - 1 - i;
   t = counting(TDICT_MAX_NDIM, ones);
   td_ok(tdict_tensor_permute(t, TDICT_MAX_NDIM, back, &v, err));
   assert_int_equal(tdict_tensor_shape(v)[28], 7);
-  tdict_tensor_release(v);
-  tdict_tensor_release(t);
+  td_release(v, t);
 }
 
 CASE(tensor_permute_refuses) {
@@ -294,7 +276,7 @@ CASE(tensor_permute_refuses) {
 }
 
 CASE(tensor_get_desc_keeps_to_its_size) {
-  tdict_tensor *t = counting(2, (int64_t[]){3, 4});
+  scoped_tensor t = counting(2, (int64_t[]){3, 4});
   tdict_tensor_desc whole = tdict_tensor_desc_default();
   tdict_tensor_get_desc(t, &whole);
   for (size_t size = sizeof size; size <= sizeof whole; size++) {
@@ -306,5 +288,4 @@ CASE(tensor_get_desc_keeps_to_its_size) {
   tdict_tensor_get_desc(t, (tdict_tensor_desc *)g);
   assert_int_equal(g->struct_size, 0);
   check_untouched(g);
-  tdict_tensor_release(t);
 }

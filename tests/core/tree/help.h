@@ -13,52 +13,29 @@
 
 static inline tdict_tensor *help_tensor(int ndim, const int64_t *shape) {
   static uint64_t seed;
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(TDICT_F32, ndim, shape, NULL, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_empty(TDICT_F32, ndim, shape, NULL, &made, err));
   if (tdict_tensor_bytes(t)) td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), ++seed);
   return t;
 }
 
 static inline tdict_tree *help_tree(int ndim, const int64_t *batch_size) {
-  tdict_tree *td = NULL;
-  td_ok(tdict_create(ndim, batch_size, &td, err));
-  return td;
+  return td_made(tree, tdict_create(ndim, batch_size, &made, err));
 }
 static inline tdict_tree *help_tree_without_batch(void) { return help_tree(0, NULL); }
 
-/* Puts a tensor or tree and gives the caller's reference away. */
-static inline tdict_tensor *help_put(tdict_tree *td, const char *path, tdict_tensor *t) {
-  td_ok(tdict_set(td, path, t, err));
-  tdict_tensor_release(t);
-  return t;
-}
-static inline tdict_tree *help_put_tree(tdict_tree *td, const char *path, tdict_tree *child) {
-  td_ok(tdict_set_tree(td, path, child, err));
-  tdict_release(child);
-  return child;
-}
-
 static inline tdict_tensor *help_get(const tdict_tree *td, const char *path) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_get(td, path, &t, err));
-  return t;
+  return td_made(tensor, tdict_get(td, path, &made, err));
 }
 static inline tdict_tree *help_get_tree(const tdict_tree *td, const char *path) {
-  tdict_tree *tree = NULL;
-  td_ok(tdict_get_tree(td, path, &tree, err));
-  return tree;
+  return td_made(tree, tdict_get_tree(td, path, &made, err));
 }
 
 /* A tensor that lives on a simulated or cuda device, or so it says: it has no elements, so nothing is touched. */
 static inline tdict_tensor *help_tensor_on(tdict_device device, int ndim, const int64_t *shape) {
   static char place[4096];
   tdict_tensor *t = NULL;
-  tdict_tensor_desc view = tdict_tensor_desc_default();
-  view.data = place;
-  view.device = device;
-  view.dtype = TDICT_U8;
-  view.ndim = ndim;
-  view.shape = shape;
+  tdict_tensor_desc view =
+      td_with(tdict_tensor_desc, data = place, device = device, dtype = TDICT_U8, ndim = ndim, shape = shape);
   td_ok(tdict_tensor_from_data(&view, NULL, NULL, &t, err));
   return t;
 }
@@ -142,10 +119,9 @@ static inline char *help_snapshot(const tdict_tree *td) {
   return all.text;
 }
 static inline void help_unchanged(const tdict_tree *td, char *before) {
-  char *after = help_snapshot(td);
+  scoped_chars after = help_snapshot(td);
   assert_string_equal(before, after);
   free(before);
-  free(after);
 }
 /* The paths in the order of a walk, with a blank between them. */
 static inline void help_paths(const tdict_tree *td, const char *wanted) {

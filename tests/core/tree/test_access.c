@@ -3,8 +3,9 @@
 #include "tdict/object.h"
 
 CASE(tree_get_borrows) {
-  tdict_tree *td = TREE(2), *child = TREE(2);
-  tdict_tensor *t = TENSOR(2, 3), *other = TENSOR(2, 4), *found = NULL;
+  scoped_tree td = TREE(2), child = TREE(2);
+  scoped_tensor t = TENSOR(2, 3), other = TENSOR(2, 4);
+  tdict_tensor *found = NULL;
   tdict_tree *tree = NULL;
   td_ok(tdict_set(td, "a", t, err));
   td_ok(tdict_set_tree(td, "c", child, err));
@@ -17,16 +18,12 @@ CASE(tree_get_borrows) {
     td_ok(tdict_get_tree(td, "c", &tree, err));
     assert_ptr_equal(tree, child);
   }
-  tdict_tensor_release(t);
-  tdict_tensor_release(other);
-  tdict_release(child);
-  tdict_release(td);
 }
 
 CASE(tree_get_refuses) {
   tdict_tree *td = help_tree_without_batch(), *const no_tree = (tdict_tree *)(uintptr_t)0xA5A5, *tree = no_tree;
   tdict_tensor *const no_tensor = (tdict_tensor *)(uintptr_t)0xA5A5, *t = no_tensor;
-  help_put(td, "n.leaf", TENSOR(2));
+  td_put(td, "n.leaf", TENSOR(2));
   td_fails(TDICT_ENOTFOUND, "'x'", tdict_get(td, "x", &t, err));
   assert_string_equal(td_last_error.path, "x");
   td_fails(TDICT_ENOTFOUND, "'x'", tdict_get(td, "n.x", &t, err));
@@ -55,8 +52,8 @@ CASE(tree_get_refuses) {
 }
 
 CASE(tree_data) {
-  tdict_tree *td = TREE(2);
-  tdict_tensor *t = help_put(td, "n.leaf", TENSOR(2, 3));
+  scoped_tree td = TREE(2);
+  tdict_tensor *t = td_put(td, "n.leaf", TENSOR(2, 3));
   assert_non_null(tdict_data(td, "n.leaf"));
   assert_ptr_equal(tdict_data(td, "n.leaf"), tdict_tensor_data(t));
   assert_ptr_equal(tdict_const_data(td, "n.leaf"), tdict_tensor_const_data(t));
@@ -67,45 +64,36 @@ CASE(tree_data) {
   }
   unsigned char bytes[8] = {0};
   const int64_t shape[] = {2};
-  tdict_tensor_desc view = tdict_tensor_desc_default();
-  view.data = bytes;
-  view.dtype = TDICT_U8;
-  view.ndim = 1;
-  view.shape = shape;
-  view.flags = TDICT_DESC_READ_ONLY;
-  tdict_tensor *fixed = NULL;
-  td_ok(tdict_tensor_from_data(&view, NULL, NULL, &fixed, err));
-  help_put(td, "fixed", fixed);
+  tdict_tensor_desc view =
+      td_with(tdict_tensor_desc, data = bytes, dtype = TDICT_U8, ndim = 1, shape = shape, flags = TDICT_DESC_READ_ONLY);
+  tdict_tensor *fixed = td_made(tensor, tdict_tensor_from_data(&view, NULL, NULL, &made, err));
+  td_put(td, "fixed", fixed);
   assert_null(tdict_data(td, "fixed"));
   assert_ptr_equal(tdict_const_data(td, "fixed"), bytes);
-  tdict_release(td);
 }
 
 CASE(tree_has) {
-  tdict_tree *td = TREE(2);
-  help_put(td, "n.leaf", TENSOR(2, 3));
-  help_put(td, "dotted\\.key", TENSOR(2));
+  scoped_tree td = td_tree("[2] n.leaf:f32[2,3] dotted\\.key:f32[2]");
   const char *const there[] = {"n", "n.leaf", "dotted\\.key"};
   const char *const absent[] = {"leaf", "n.x", "n.leaf.x", "dotted.key", "dotted", "", ".", "n.", "n\\", "N"};
   for (size_t i = 0; i < sizeof there / sizeof *there; i++) assert_true(tdict_has(td, there[i]));
   for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) assert_false(tdict_has(td, absent[i]));
   assert_false(tdict_has(td, NULL));
   assert_false(tdict_has(NULL, "n"));
-  tdict_release(td);
 }
 
 CASE(tree_keys_in_order) {
   static const char *const names[] = {"zebra", "apple", "h.0", "middle", "0", "\\", "last"};
   enum { COUNT = sizeof names / sizeof *names };
-  tdict_tree *td = help_tree_without_batch();
+  scoped_tree td = help_tree_without_batch();
   assert_int_equal(tdict_num_keys(td), 0);
   assert_null(tdict_get_entry_at(td, 0).key);
   for (size_t i = 0; i < COUNT; i++) {
     char path[32];
     tdict_path_escape(names[i], path, sizeof path);
-    help_put(td, path, TENSOR(1));
+    td_put(td, path, TENSOR(1));
   }
-  help_put(td, "zebra", TENSOR(2)); /* replacing keeps the place */
+  td_put(td, "zebra", TENSOR(2)); /* replacing keeps the place */
   assert_int_equal(tdict_num_keys(td), COUNT);
   for (size_t i = 0; i < COUNT; i++) assert_string_equal(tdict_get_entry_at(td, i).key, names[i]);
   assert_null(tdict_get_entry_at(td, COUNT).key);
@@ -115,9 +103,8 @@ CASE(tree_keys_in_order) {
   assert_string_equal(tdict_get_entry_at(td, 0).key, "zebra");
   for (size_t i = 1; i < COUNT - 1; i++) assert_string_equal(tdict_get_entry_at(td, i).key, names[i + 1]);
   assert_null(tdict_get_entry_at(td, COUNT - 1).key);
-  help_put(td, "apple", TENSOR(1)); /* what comes back comes last */
+  td_put(td, "apple", TENSOR(1)); /* what comes back comes last */
   assert_string_equal(tdict_get_entry_at(td, COUNT - 1).key, "apple");
-  tdict_release(td);
 }
 
 static void *const some_object = (void *)(uintptr_t)0x1234;
@@ -126,9 +113,9 @@ static void keep_object(void *self) { assert_ptr_equal(self, some_object); }
 CASE(tree_lookup_finds) {
   static const tdict_type type = {.struct_size = sizeof type, .name = "kept", .release = keep_object};
   tdict_tree *td = TREE(2), *child = TREE(2);
-  tdict_tensor *t = help_put(td, "n.h\\.0", TENSOR(2, 3));
+  tdict_tensor *t = td_put(td, "n.h\\.0", TENSOR(2, 3));
   tdict_entry entry;
-  help_put_tree(td, "n.child", child);
+  td_put_tree(td, "n.child", child);
   td_ok(tdict_set_object(td, "o", &type, some_object, err));
   const char *path = "n.h\\.0";
   td_ok(tdict_get_entry(td, path, &entry, err));
@@ -145,8 +132,7 @@ CASE(tree_lookup_finds) {
 }
 
 CASE(tree_lookup_refuses) {
-  tdict_tree *td = TREE(2);
-  help_put(td, "n.leaf", TENSOR(2, 3));
+  scoped_tree td = td_tree("[2] n.leaf:f32[2,3]");
   tdict_entry entry, before;
   memset(&entry, 0xA5, sizeof entry);
   before = entry;
@@ -159,16 +145,15 @@ CASE(tree_lookup_refuses) {
   td_fails(TDICT_EINVAL, "path is NULL", tdict_get_entry(td, NULL, &entry, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_get_entry(td, "n", NULL, err));
   assert_memory_equal(&entry, &before, sizeof entry);
-  tdict_release(td);
 }
 
 CASE(tree_at_finds) {
   static const tdict_type type = {.struct_size = sizeof type, .name = "kept", .release = keep_object};
   tdict_tree *td = TREE(2), *child = TREE(2);
   tdict_entry entry;
-  help_put(td, "gone", TENSOR(2));
-  tdict_tensor *t = help_put(td, "t", TENSOR(2, 3));
-  help_put_tree(td, "h\\.0", child);
+  td_put(td, "gone", TENSOR(2));
+  tdict_tensor *t = td_put(td, "t", TENSOR(2, 3));
+  td_put_tree(td, "h\\.0", child);
   td_ok(tdict_set_object(td, "o", &type, some_object, err));
   for (int deleted = 0; deleted < 2; deleted++) {
     const size_t first = deleted ? 0 : 1;
@@ -186,10 +171,9 @@ CASE(tree_at_finds) {
 }
 
 CASE(tree_at_is_empty_past_the_end) {
-  tdict_tree *td = TREE(2);
-  help_put(td, "a", TENSOR(2));
+  scoped_tree td = TREE(2);
+  td_put(td, "a", TENSOR(2));
   const tdict_entry past[] = {tdict_get_entry_at(td, 1), tdict_get_entry_at(td, SIZE_MAX), tdict_get_entry_at(NULL, 0)};
   for (size_t i = 0; i < sizeof past / sizeof *past; i++)
     assert_true(!past[i].key && !past[i].tensor && !past[i].tree && !past[i].object && !past[i].type && !past[i].path);
-  tdict_release(td);
 }

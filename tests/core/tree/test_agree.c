@@ -2,15 +2,14 @@
 #include "core/tree/agree.h"
 
 #include "help.h"
-#include "support/fail_alloc.h"
 
 CASE(tree_set_tree_grows_batch) {
   const tdict_device cpu = tdict_cpu();
-  tdict_tree *td = TREE(4, 3), *child = TREE(4), *exact = TREE(4, 3), *longer = TREE(4, 3, 2);
+  scoped_tree td = TREE(4, 3), child = TREE(4), exact = TREE(4, 3), longer = TREE(4, 3, 2);
   td_ok(tdict_set_device(td, &cpu, err));
-  tdict_tensor *x = help_put(child, "x", TENSOR(4, 3, 2)), *z = help_put(child, "n.m.z", TENSOR(4, 3));
-  help_put_tree(child, "long", TREE(4, 3, 5));
-  help_put(child, "long.y", TENSOR(4, 3, 5));
+  tdict_tensor *x = td_put(child, "x", TENSOR(4, 3, 2)), *z = td_put(child, "n.m.z", TENSOR(4, 3));
+  td_put_tree(child, "long", TREE(4, 3, 5));
+  td_put(child, "long.y", TENSOR(4, 3, 5));
   tdict_lock(child);
   char *before = help_snapshot(child);
   td_ok(tdict_set_tree(td, "c", child, err));
@@ -29,7 +28,7 @@ CASE(tree_set_tree_grows_batch) {
   assert_ptr_equal(help_get(td, "c.x"), x); /* the tensors are shared */
   assert_ptr_equal(help_get(td, "c.n.m.z"), z);
   help_paths(td, "c c.x c.n c.n.m c.n.m.z c.long c.long.y");
-  help_put(td, "c.new", TENSOR(4, 3)); /* and the copy lives by itself */
+  td_put(td, "c.new", TENSOR(4, 3)); /* and the copy lives by itself */
   assert_false(tdict_has(child, "new"));
   /* What is as it has to be is shared itself. */
   td_ok(tdict_set_device(exact, &cpu, err));
@@ -38,35 +37,30 @@ CASE(tree_set_tree_grows_batch) {
   td_ok(tdict_set_tree(td, "way.longer", longer, err));
   assert_ptr_equal(help_get_tree(td, "exact"), exact);
   assert_ptr_equal(help_get_tree(td, "way.longer"), longer);
-  help_put(exact, "later", TENSOR(4, 3));
+  td_put(exact, "later", TENSOR(4, 3));
   assert_true(tdict_has(td, "exact.later"));
-  tdict_release(child);
-  tdict_release(exact);
-  tdict_release(longer);
-  tdict_release(td);
 }
 
 /* If memory is exhausted, the error has the path of the child, or of a tree below. */
 CASE(tree_set_tree_names_the_child_without_memory) {
   enum { DEPTH = 40 };
-  tdict_tree *td = TREE(4, 3), *child = TREE(4), *at = child;
-  help_put_tree(td, "a", TREE(4, 3));
+  scoped_tree td = TREE(4, 3), child = TREE(4);
+  tdict_tree *at = child;
+  td_put_tree(td, "a", TREE(4, 3));
   for (int i = 0; i < DEPTH; i++) {
-    help_put(at, "x", TENSOR(4, 3));
-    at = help_put_tree(at, "n", TREE(4));
+    td_put(at, "x", TENSOR(4, 3));
+    at = td_put_tree(at, "n", TREE(4));
   }
   char *before = help_snapshot(child);
   TD_WITHOUT_MEMORY_THEN(tdict_set_tree(td, "a.c", child, err), assert_int_equal(strncmp(err->path, "a.c", 3), 0));
   help_unchanged(child, before);
   assert_int_equal(tdict_batch_ndim(help_get_tree(td, "a.c")), 2);
-  tdict_release(child);
-  tdict_release(td);
 }
 
 /* An empty tree agrees with everything. One that disagrees takes the batch size of its new place, and no more. */
 CASE(tree_set_tree_takes_empty_children) {
-  tdict_tree *td = TREE(4), *child = TREE(5, 2);
-  help_put_tree(child, "n", TREE(5, 2, 1));
+  scoped_tree td = TREE(4), child = TREE(5, 2);
+  td_put_tree(child, "n", TREE(5, 2, 1));
   td_ok(tdict_set_tree(td, "c", child, err));
   const tdict_tree *copy = help_get_tree(td, "c"), *below = help_get_tree(td, "c.n");
   assert_int_equal(tdict_batch_ndim(copy), 1);
@@ -75,20 +69,16 @@ CASE(tree_set_tree_takes_empty_children) {
   assert_int_equal(tdict_batch_size(below)[0], 4);
   assert_int_equal(tdict_batch_size(child)[0], 5);
   assert_int_equal(tdict_batch_size(help_get_tree(child, "n"))[0], 5);
-  tdict_release(child);
-  tdict_release(td);
 }
 
 /* A tree that hangs at two places of a child hangs at two places of its copy, and is copied once. */
 CASE(tree_set_tree_copies_shared_trees_once) {
   enum { LEVELS = 60 }; /* 2^60 ways lead to the bottom */
-  tdict_tree *td = TREE(2, 3), *child = TREE(2);
-  help_put(child, "x", TENSOR(2, 3));
+  scoped_tree td = TREE(2, 3), child = td_tree("[2] x:f32[2,3]");
   for (int i = 0; i < LEVELS; i++) {
     tdict_tree *above = TREE(2);
     td_ok(tdict_set_tree(above, "left", child, err));
-    td_ok(tdict_set_tree(above, "right", child, err));
-    tdict_release(child);
+    td_put_tree(above, "right", child);
     child = above;
   }
   td_ok(tdict_set_tree(td, "c", child, err));
@@ -104,16 +94,14 @@ CASE(tree_set_tree_copies_shared_trees_once) {
   assert_false(tdict_is_locked(node));
   td_ok(tdict_set_batch_size(td, 1, (const int64_t[]){2}, err));
   td_fails(TDICT_EINVAL, "is, or contains, the tree", tdict_set_tree(node, "x", td, err));
-  tdict_release(child);
-  tdict_release(td);
 }
 
 CASE(tree_set_tree_refuses) {
   const tdict_device sim = tdict_sim(0), other = tdict_sim(1);
-  tdict_tree *td = TREE(4, 3), *child = TREE(4), *wrong = TREE(4, 2), *empty = TREE(4, 3);
-  help_put(child, "n.good", TENSOR(4, 3));
-  help_put(child, "n.bad", TENSOR(4, 2, 7));
-  help_put(wrong, "x", TENSOR(4, 2));
+  scoped_tree td = TREE(4, 3), child = TREE(4), wrong = TREE(4, 2), empty = TREE(4, 3);
+  td_put(child, "n.good", TENSOR(4, 3));
+  td_put(child, "n.bad", TENSOR(4, 2, 7));
+  td_put(wrong, "x", TENSOR(4, 2));
   char *before = help_snapshot(td);
   td_fails(TDICT_ESHAPE, "batch size is [4, 3], tensor has shape [4, 2, 7]", tdict_set_tree(td, "a.c", child, err));
   assert_string_equal(td_last_error.path, "a.c.n.bad");
@@ -136,15 +124,10 @@ CASE(tree_set_tree_refuses) {
            tdict_set_tree(td, "c", empty, err));
   assert_int_equal(tdict_num_keys(td), 0);
   assert_false(tdict_get_device(child, NULL));
-  tdict_release(child);
-  tdict_release(wrong);
-  tdict_release(empty);
-  tdict_release(td);
 }
 
 CASE(tree_set_tree_refuses_cycle) {
-  tdict_tree *td = TREE(2), *other = TREE(2);
-  help_put(td, "n.m.x", TENSOR(2));
+  scoped_tree td = td_tree("[2] n.m.x:f32[2]"), other = TREE(2);
   tdict_tree *n = help_get_tree(td, "n"), *m = help_get_tree(td, "n.m");
   td_ok(tdict_set_tree(other, "deep.td", td, err));
   char *before = help_snapshot(other);
@@ -160,26 +143,23 @@ CASE(tree_set_tree_refuses_cycle) {
   td_ok(tdict_set_tree(td, "n", m, err)); /* m holds nothing of td: it may take the place of n */
   help_paths(td, "n n.x");
   td_ok(tdict_set_tree(td, "twice", m, err)); /* and hang twice */
-  tdict_release(other);
-  tdict_release(td);
 }
 
 /* A copy that was made to grow has no node of the original: keys and locks of one do not show in the other. */
 CASE(tree_set_tree_copies_all_nodes) {
-  tdict_tree *td = TREE(2, 3), *child = TREE(2), *renamed = TREE(2);
-  help_put(child, "short.x", TENSOR(2, 3));
-  help_put_tree(child, "long", TREE(2, 3));
-  help_put(child, "long.deep.y", TENSOR(2, 3));
+  scoped_tree td = TREE(2, 3), child = td_tree("[2] short.x:f32[2,3]"), renamed = TREE(2);
+  td_put_tree(child, "long", TREE(2, 3));
+  td_put(child, "long.deep.y", TENSOR(2, 3));
   assert_int_equal(tdict_batch_ndim(help_get_tree(child, "long.deep")), 2);
   td_ok(tdict_set_tree(td, "c", child, err));
   static const char *const nodes[] = {"short", "long", "long.deep"};
   for (int i = 0; i < 3; i++)
     assert_ptr_not_equal(help_get_tree(help_get_tree(td, "c"), nodes[i]), help_get_tree(child, nodes[i]));
   assert_ptr_equal(help_get(td, "c.long.deep.y"), help_get(child, "long.deep.y"));
-  help_put(child, "long.deep.new", TENSOR(2, 3));
+  td_put(child, "long.deep.new", TENSOR(2, 3));
   assert_false(tdict_has(td, "c.long.deep.new"));
   tdict_lock(child);
-  help_put(td, "c.long.deep.mine", TENSOR(2, 3));
+  td_put(td, "c.long.deep.mine", TENSOR(2, 3));
   assert_false(tdict_has(child, "long.deep.mine"));
   tdict_lock(td);
   td_ok(tdict_unlock(child, err));
@@ -191,7 +171,4 @@ CASE(tree_set_tree_copies_all_nodes) {
   td_ok(tdict_set_tree(renamed, "to", td, err));
   td_ok(tdict_rename(renamed, "from", "to.c2", false, err));
   assert_ptr_not_equal(help_get_tree(renamed, "to.c2.long.deep"), help_get_tree(child, "long.deep"));
-  tdict_release(child);
-  tdict_release(td);
-  tdict_release(renamed);
 }

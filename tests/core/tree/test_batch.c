@@ -1,16 +1,13 @@
 /* Batch size and device of whole trees. */
 #include "help.h"
-#include "support/fail_alloc.h"
 
 CASE(tree_batch_size) {
-  tdict_tree *td = TREE(4, 0, 2), *none = help_tree_without_batch();
+  scoped_tree td = TREE(4, 0, 2), none = help_tree_without_batch();
   assert_int_equal(tdict_batch_ndim(td), 3);
   assert_memory_equal(tdict_batch_size(td), ((const int64_t[]){4, 0, 2}), 24);
   assert_int_equal(tdict_batch_ndim(none), 0);
-  help_put(none, "x", TENSOR(4, 3)); /* never inferred */
+  td_put(none, "x", TENSOR(4, 3)); /* never inferred */
   assert_int_equal(tdict_batch_ndim(none), 0);
-  tdict_release(td);
-  tdict_release(none);
 }
 
 static void expect_batch(const tdict_tree *td, int ndim, const int64_t *wanted) {
@@ -19,11 +16,9 @@ static void expect_batch(const tdict_tree *td, int ndim, const int64_t *wanted) 
 }
 
 CASE(tree_set_batch_size) {
-  tdict_tree *td = help_tree_without_batch();
-  help_put(td, "x", TENSOR(4, 3, 2));
-  help_put(td, "n.m.y", TENSOR(4, 3, 5));
-  help_put_tree(td, "empty", TREE(7));
-  help_put_tree(td, "n.long", TREE(4, 3, 6));
+  scoped_tree td = td_tree("x:f32[4,3,2] n.m.y:f32[4,3,5]");
+  td_put_tree(td, "empty", TREE(7));
+  td_put_tree(td, "n.long", TREE(4, 3, 6));
   td_ok(tdict_set_batch_size(td, COUNTS(4), err));
   expect_batch(td, COUNTS(4));
   expect_batch(help_get_tree(td, "n"), COUNTS(4));
@@ -35,22 +30,18 @@ CASE(tree_set_batch_size) {
   td_ok(tdict_set_batch_size(td, 0, NULL, err)); /* no child's shrinks */
   expect_batch(td, 0, NULL);
   expect_batch(help_get_tree(td, "n.m"), COUNTS(4, 3));
-  help_put(td, "free", TENSOR(9));
+  td_put(td, "free", TENSOR(9));
   td_ok(tdict_delete(td, "free", err));
   /* The counts may be those of a node that changes. */
   td_ok(tdict_set_batch_size(td, 2, tdict_batch_size(help_get_tree(td, "n.m")), err));
   td_ok(tdict_set_batch_size(td, 1, tdict_batch_size(td), err));
   expect_batch(td, COUNTS(4));
-  tdict_release(td);
 }
 
 CASE(tree_set_batch_size_refuses) {
-  tdict_tree *td = TREE(4);
-  help_put(td, "x", TENSOR(4, 3, 2));
-  help_put(td, "n.m.y", TENSOR(4, 3));
-  help_put(td, "n.z", TENSOR(4, 2));
-  help_put_tree(td, "long", TREE(4, 5));
-  help_put(td, "long.w", TENSOR(4, 5));
+  scoped_tree td = td_tree("[4] x:f32[4,3,2] n.m.y:f32[4,3] n.z:f32[4,2]");
+  td_put_tree(td, "long", TREE(4, 5));
+  td_put(td, "long.w", TENSOR(4, 5));
   char *before = help_snapshot(td);
   td_fails(TDICT_ESHAPE, "batch size is [4, 3], tensor has shape [4, 2]", tdict_set_batch_size(td, COUNTS(4, 3), err));
   assert_string_equal(td_last_error.path, "n.z");
@@ -75,18 +66,17 @@ CASE(tree_set_batch_size_refuses) {
   help_unchanged(td, before);
   tdict_lock(td);
   td_fails(TDICT_ELOCKED, "locked", tdict_set_batch_size(td, COUNTS(4), err));
-  tdict_release(td);
 }
 
 CASE(tree_device) {
   const tdict_device cpu = tdict_cpu(), sim = tdict_sim(2);
   tdict_device device = {77, 77};
-  tdict_tree *td = TREE(2);
+  scoped_tree td = TREE(2);
   assert_false(tdict_get_device(td, &device));
   assert_int_equal(device.type, 77);
-  help_put(td, "x", TENSOR(2));
-  help_put(td, "n.m.y", TENSOR(2));
-  help_put(td, "n.there", help_tensor_on(sim, COUNTS(2))); /* without a device, leaves live anywhere */
+  td_put(td, "x", TENSOR(2));
+  td_put(td, "n.m.y", TENSOR(2));
+  td_put(td, "n.there", help_tensor_on(sim, COUNTS(2))); /* without a device, leaves live anywhere */
   td_ok(tdict_delete(td, "n.there", err));
   td_ok(tdict_set_device(td, &cpu, err));
   assert_true(tdict_get_device(td, NULL));
@@ -99,22 +89,20 @@ CASE(tree_device) {
   td_ok(tdict_set_device(td, NULL, err));
   assert_false(tdict_get_device(td, NULL));
   for (size_t i = 0; i < 2; i++) assert_false(tdict_get_device(help_get_tree(td, nodes[i]), NULL));
-  help_put(td, "n.there", help_tensor_on(sim, COUNTS(2)));
+  td_put(td, "n.there", help_tensor_on(sim, COUNTS(2)));
   /* From one device to another, where nothing is. */
-  tdict_tree *empty = TREE(2);
-  help_put_tree(empty, "n", TREE(2));
+  scoped_tree empty = TREE(2);
+  td_put_tree(empty, "n", TREE(2));
   td_ok(tdict_set_device(empty, &cpu, err));
   td_ok(tdict_set_device(empty, &sim, err));
   assert_true(tdict_get_device(help_get_tree(empty, "n"), &device) && tdict_device_equal(device, sim));
-  tdict_release(empty);
-  tdict_release(td);
 }
 
 CASE(tree_device_refuses) {
   const tdict_device cpu = tdict_cpu(), sim = tdict_sim(0), nowhere = {TDICT_DEVICE_AUTO, 0}, negative = tdict_cuda(-1);
-  tdict_tree *td = TREE(2);
-  help_put(td, "n.there", help_tensor_on(sim, COUNTS(2)));
-  help_put(td, "n.here", TENSOR(2));
+  scoped_tree td = TREE(2);
+  td_put(td, "n.there", help_tensor_on(sim, COUNTS(2)));
+  td_put(td, "n.here", TENSOR(2));
   char *before = help_snapshot(td);
   td_fails(TDICT_EWRONGDEVICE, "device is cpu, the tensor is on sim:0", tdict_set_device(td, &cpu, err));
   assert_string_equal(td_last_error.path, "n.there");
@@ -125,7 +113,7 @@ CASE(tree_device_refuses) {
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_set_device(NULL, &cpu, err));
   help_unchanged(td, before);
   td_ok(tdict_delete(td, "n.there", err));
-  tdict_tree *n = tdict_retain(help_get_tree(td, "n"));
+  scoped_tree n = tdict_retain(help_get_tree(td, "n"));
   tdict_lock(n);
   td_fails(TDICT_ELOCKED, "locked", tdict_set_device(td, &cpu, err));
   assert_string_equal(td_last_error.path, "n");
@@ -135,21 +123,19 @@ CASE(tree_device_refuses) {
   tdict_lock(n);
   td_fails(TDICT_ELOCKED, "locked", tdict_set_device(td, NULL, err));
   assert_true(tdict_get_device(td, NULL) && tdict_get_device(n, NULL));
-  tdict_release(n);
-  tdict_release(td);
 }
 
 /* Trees deep and shared enough that looking through them needs memory. */
 CASE(tree_batch_and_device_survive_enomem) {
   const tdict_device cpu = tdict_cpu();
-  tdict_tree *td = TREE(2);
+  scoped_tree td = TREE(2);
   tdict_tree *node = td;
   for (int i = 0; i < 60; i++) {
-    help_put_tree(node, "d", TREE(2));
+    td_put_tree(node, "d", TREE(2));
     td_ok(tdict_set_tree(node, "again", help_get_tree(node, "d"), err));
     node = help_get_tree(node, "d");
   }
-  help_put(node, "x", TENSOR(2, 3));
+  td_put(node, "x", TENSOR(2, 3));
   for (int what = 0; what < 3; what++) {
     int64_t n = 0;
     for (;; n++) {
@@ -174,5 +160,4 @@ CASE(tree_batch_and_device_survive_enomem) {
     assert_int_equal(tdict_batch_ndim(node), 2);
     assert_true(tdict_get_device(node, NULL) == (what == 1));
   }
-  tdict_release(td);
 }

@@ -5,7 +5,6 @@
 
 #include "core/tree/node.h"
 #include "help.h"
-#include "support/fail_alloc.h"
 
 static const tdict_type type = {.struct_size = sizeof type, .name = "thing", .release = help_end_thing};
 
@@ -142,7 +141,7 @@ static void *use(void *argument) {
 static void count_across_threads(void) {
   shared s = {0};
   tdict_tree *td = help_tree_without_batch();
-  help_put_tree(td, "n", help_tree_without_batch());
+  td_put_tree(td, "n", help_tree_without_batch());
   td_ok(tdict_set_object(td, "n.o", &shared_type, &s, err));
   tdict_box *box = tdict_leaf_box(help_get_tree(td, "n")->leaves[0]);
   pthread_t threads[THREADS];

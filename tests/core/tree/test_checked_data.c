@@ -1,7 +1,6 @@
 /* Addresses of tensors of a stated dtype and shape: what is given, and what is refused with which error. */
 #include "core/tensor/tensor.h"
 #include "help.h"
-#include "support/fail_alloc.h"
 
 typedef struct question {
   const char *path;
@@ -60,24 +59,17 @@ static void check_mutable(tdict_tree *td, const question *q, const void *data) {
 }
 
 CASE(checked_data_compares_dtype_and_shape) {
-  tdict_tree *td = NULL;
+  scoped_tree td = NULL;
   tdict_tensor *t = NULL, *column = NULL;
   const tdict_tensor_range range = {.dim = 0, .start = 0, .count = 3, .step = 2};
   td_ok(tdict_create(0, NULL, &td, err));
-  td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(3, 4), NULL, &t, err));
-  td_ok(tdict_set(td, "x", t, err));
-  tdict_tensor_release(t);
-  td_ok(tdict_tensor_zeros(TDICT_I64, 0, NULL, NULL, &t, err));
-  td_ok(tdict_set(td, "n.s", t, err));
-  tdict_tensor_release(t);
-  td_ok(tdict_tensor_zeros(TDICT_U8, TDICT_SHAPE(0, 7), NULL, &t, err));
-  td_ok(tdict_set(td, "empty", t, err));
-  tdict_tensor_release(t);
+  td_put(td, "x", td_made(tensor, tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(3, 4), NULL, &made, err)));
+  td_put(td, "n.s", td_made(tensor, tdict_tensor_zeros(TDICT_I64, 0, NULL, NULL, &made, err)));
+  td_put(td, "empty", td_made(tensor, tdict_tensor_zeros(TDICT_U8, TDICT_SHAPE(0, 7), NULL, &made, err)));
   td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(6), NULL, &t, err));
   td_ok(tdict_tensor_slice(t, &range, &column, err));
   td_ok(tdict_set(td, "gaps", column, err));
-  tdict_tensor_release(t);
-  tdict_tensor_release(column);
+  td_release(t, column);
   for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
     const question *q = &questions[i];
     const void *data = q->status == TDICT_OK ? tdict_const_data(td, q->path) : NULL;
@@ -89,33 +81,24 @@ CASE(checked_data_compares_dtype_and_shape) {
   assert_non_null(strstr(td_last_error.message, no_shape.message));
   assert_null(tdict_checked_const_data(NULL, "x", TDICT_F32, 0, NULL, &td_last_error));
   assert_int_equal(td_last_error.status, TDICT_EINVAL);
-  tdict_release(td);
 }
 
 CASE(checked_data_refuses_read_only_tensors) {
   static const float numbers[2] = {1, 2};
-  tdict_tree *td = NULL;
-  tdict_tensor *t = NULL;
-  tdict_tensor_desc d = tdict_tensor_desc_default();
+  scoped_tree td = NULL;
   static const int64_t shape[] = {2};
-  d.data = (void *)(uintptr_t)numbers;
-  d.dtype = TDICT_F32;
-  d.ndim = 1;
-  d.shape = shape;
-  d.flags = TDICT_DESC_READ_ONLY;
+  tdict_tensor_desc d = td_with(tdict_tensor_desc, data = (void *)(uintptr_t)numbers, dtype = TDICT_F32, ndim = 1,
+                                shape = shape, flags = TDICT_DESC_READ_ONLY);
   td_ok(tdict_create(0, NULL, &td, err));
-  td_ok(tdict_tensor_from_data(&d, NULL, NULL, &t, err));
-  td_ok(tdict_set(td, "x", t, err));
-  tdict_tensor_release(t);
+  td_put(td, "x", td_made(tensor, tdict_tensor_from_data(&d, NULL, NULL, &made, err)));
   const question q = {"x", TDICT_F32, 1, {2}, TDICT_OK, ""}, w = {"x", TDICT_F32, 1, {2}, TDICT_EREADONLY, "written"};
   check_const(td, &q, numbers);
   check_mutable(td, &w, NULL);
-  tdict_release(td);
 }
 
 CASE(checked_data_refuses_lost_elements) {
-  tdict_tree *td = NULL;
-  tdict_tensor *t = NULL;
+  scoped_tree td = NULL;
+  scoped_tensor t = NULL;
   td_ok(tdict_create(0, NULL, &td, err));
   td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(2), NULL, &t, err));
   td_ok(tdict_set(td, "x", t, err));
@@ -125,6 +108,4 @@ CASE(checked_data_refuses_lost_elements) {
   check_mutable(td, &q, NULL);
   assert_string_equal(td_last_error.path, "x");
   tdict_tensor_regain(t);
-  tdict_tensor_release(t);
-  tdict_release(td);
 }

@@ -32,7 +32,7 @@ static void check(const tdict_tree *td) {
 }
 
 CASE(tree_create_from_one_storage) {
-  tdict_tree *td = NULL;
+  scoped_tree td = NULL;
   void *dirty = malloc(400000); /* what malloc gives back is not zero by itself */
   memset(dirty, 0xA5, 400000);
   free(dirty);
@@ -50,10 +50,9 @@ CASE(tree_create_from_one_storage) {
     td_fill_random(tdict_data(td, fields[i].path), tdict_tensor_bytes(help_get(td, fields[i].path)), i + 1);
   for (size_t i = 0; i < FIELDS; i++) {
     size_t count = tdict_tensor_bytes(help_get(td, fields[i].path));
-    unsigned char *wanted = malloc(count + 1);
+    scoped_bytes wanted = malloc(count + 1);
     td_fill_random(wanted, count, i + 1);
     assert_memory_equal(tdict_const_data(td, fields[i].path), wanted, count);
-    free(wanted);
   }
   tdict_tensor *kept = tdict_tensor_retain(help_get(td, "reward")); /* a tensor keeps the storage */
   tdict_release(td);
@@ -62,11 +61,10 @@ CASE(tree_create_from_one_storage) {
   td_ok(tdict_create_from(NULL, 0, COUNTS(4), NULL, &td, err));
   assert_int_equal(tdict_num_keys(td), 0);
   assert_int_equal(tdict_batch_ndim(td), 1);
-  tdict_release(td);
 }
 
 DEVICE_CASE(tree_create_from_device_memory) {
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   tdict_memory *const memories[] = {tdict_device_memory(context, td_device()), tdict_pinned_memory(context)};
   for (size_t i = 0; i < 2; i++) {
     tdict_tree *td = NULL;
@@ -84,7 +82,6 @@ DEVICE_CASE(tree_create_from_device_memory) {
     tdict_tensor_release(host);
     tdict_release(td);
   }
-  tdict_context_destroy(context);
 }
 
 typedef struct refusal {
@@ -153,8 +150,7 @@ CASE(tree_create_from_refuses_shape_beyond_ndim) {
       tdict_tree *td = NULL;
       char text[64];
       for (int i = 0; i < ndim; i++) field.shape[i] = 2;
-      td_ok(tdict_create_from(&field, 1, 0, NULL, NULL, &td, err));
-      tdict_release(td);
+      tdict_release(td_made(tree, tdict_create_from(&field, 1, 0, NULL, NULL, &made, err)));
       td = NULL;
       field.shape[extra] = 17;
       snprintf(text, sizeof text, "ndim is %d, but shape[%d] is 17", (int)ndim, extra);

@@ -2,7 +2,6 @@
 #include "core/tree/cursor.h"
 
 #include "help.h"
-#include "support/fail_alloc.h"
 
 static size_t count(tdict_cursor *cursor, bool *ok) {
   size_t shown = 0;
@@ -15,9 +14,9 @@ static size_t count(tdict_cursor *cursor, bool *ok) {
 CASE(cursor_second_walk_needs_no_memory) {
   tdict_tree *td = TREE(1), *node = td;
   for (int i = 0; i < 100; i++) {
-    help_put_tree(node, "d", TREE(1));
+    td_put_tree(node, "d", TREE(1));
     td_ok(tdict_set_tree(node, "again", help_get_tree(node, "d"), err));
-    help_put(node, "t", TENSOR(1));
+    td_put(node, "t", TENSOR(1));
     node = help_get_tree(node, "d");
   }
   tdict_cursor cursor;
@@ -42,9 +41,7 @@ CASE(cursor_second_walk_needs_no_memory) {
 }
 
 CASE(cursor_path_names_the_last_leaf) {
-  tdict_tree *td = TREE(1);
-  help_put(td, "a.h\\.0.x", TENSOR(1));
-  help_put(td, "a.b", TENSOR(1));
+  scoped_tree td = td_tree("[1] a.h\\.0.x:f32[1] a.b:f32[1]");
   tdict_cursor cursor;
   char path[248];
   tdict_cursor_init(&cursor, td, false);
@@ -61,5 +58,4 @@ CASE(cursor_path_names_the_last_leaf) {
   }
   assert_true(tdict_cursor_next(&cursor) == 0);
   tdict_cursor_reset(&cursor);
-  tdict_release(td);
 }

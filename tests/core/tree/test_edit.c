@@ -4,9 +4,9 @@
 CASE(tree_set_makes_nodes) {
   const tdict_device cpu = tdict_cpu();
   tdict_device device = {0, 0};
-  tdict_tree *td = TREE(4, 3);
+  scoped_tree td = TREE(4, 3);
   td_ok(tdict_set_device(td, &cpu, err));
-  tdict_tensor *t = TENSOR(4, 3, 2);
+  scoped_tensor t = TENSOR(4, 3, 2);
   td_ok(tdict_set(td, "a.b.c.t", t, err));
   help_paths(td, "a a.b a.b.c a.b.c.t");
   static const char *const nodes[] = {"a", "a.b", "a.b.c"};
@@ -18,23 +18,21 @@ CASE(tree_set_makes_nodes) {
   }
   assert_ptr_equal(help_get(td, "a.b.c.t"), t); /* shared, not copied */
   /* They are made like the node above, not like the root. */
-  help_put_tree(td, "long", TREE(4, 3, 2));
-  help_put(td, "long.x.y", TENSOR(4, 3, 2));
+  td_put_tree(td, "long", TREE(4, 3, 2));
+  td_put(td, "long.x.y", TENSOR(4, 3, 2));
   assert_int_equal(tdict_batch_ndim(help_get_tree(td, "long.x")), 3);
   tdict_tensor *const second = TENSOR(4, 3);
   td_ok(tdict_set(td, "a.b.second", second, err));
   help_paths(td, "a a.b a.b.c a.b.c.t a.b.second long long.x long.x.y");
   tdict_tensor_release(second);
-  tdict_tensor_release(t);
-  tdict_release(td);
 }
 
 CASE(tree_set_replaces) {
-  tdict_tree *td = TREE(2), *child = TREE(2);
+  scoped_tree td = TREE(2), child = TREE(2);
   tdict_tensor *t = TENSOR(2), *popped = NULL;
-  help_put(td, "a", TENSOR(2, 1));
-  help_put(td, "n.x", TENSOR(2, 2));
-  help_put(td, "c", TENSOR(2, 3));
+  td_put(td, "a", TENSOR(2, 1));
+  td_put(td, "n.x", TENSOR(2, 2));
+  td_put(td, "c", TENSOR(2, 3));
   td_ok(tdict_set(td, "a", t, err));
   td_ok(tdict_set(td, "n", t, err)); /* a tree by a tensor */
   td_ok(tdict_set_tree(td, "c", child, err));
@@ -52,27 +50,22 @@ CASE(tree_set_replaces) {
   tdict_tensor_release(popped);
   assert_int_equal(tdict_tensor_ndim(t), 1); /* and its own reference is still good */
   tdict_tensor_release(t);
-  tdict_release(child);
-  tdict_release(td);
 }
 
 CASE(tree_set_refuses_path_through_leaf) {
-  tdict_tree *td = TREE(2), *child = TREE(2);
-  tdict_tensor *t = TENSOR(2);
-  help_put(td, "n.leaf", TENSOR(2, 2));
+  scoped_tree td = TREE(2), child = TREE(2);
+  scoped_tensor t = TENSOR(2);
+  td_put(td, "n.leaf", TENSOR(2, 2));
   char *before = help_snapshot(td);
   td_fails(TDICT_ETYPE, "'leaf' is a tensor", tdict_set(td, "n.leaf.x", t, err));
   assert_string_equal(td_last_error.path, "n.leaf.x");
   td_fails(TDICT_ETYPE, "'leaf' is a tensor", tdict_set(td, "n.leaf.x.y.z", t, err));
   td_fails(TDICT_ETYPE, "'leaf' is a tensor", tdict_set_tree(td, "n.leaf.x", child, err));
   help_unchanged(td, before);
-  tdict_tensor_release(t);
-  tdict_release(child);
-  tdict_release(td);
 }
 
 CASE(tree_set_refuses_batch_mismatch) {
-  tdict_tree *td = TREE(4, 3), *none = help_tree_without_batch();
+  scoped_tree td = TREE(4, 3), none = help_tree_without_batch();
   tdict_tensor *wrong = TENSOR(4, 2, 7), *few = TENSOR(4), *scalar = help_tensor(0, NULL), *good = TENSOR(4, 3, 7);
   char *before = help_snapshot(td);
   td_fails(TDICT_ESHAPE, "batch size is [4, 3], tensor has shape [4, 2, 7]", tdict_set(td, "x", wrong, err));
@@ -84,21 +77,19 @@ CASE(tree_set_refuses_batch_mismatch) {
   td_ok(tdict_set(td, "x", good, err));
   td_ok(tdict_set(none, "x", wrong, err)); /* without a batch size anything goes */
   td_ok(tdict_set(none, "y", scalar, err));
-  help_put_tree(td, "long", TREE(4, 3, 7));
-  help_put(td, "long.ok", TENSOR(4, 3, 7, 1));
+  td_put_tree(td, "long", TREE(4, 3, 7));
+  td_put(td, "long.ok", TENSOR(4, 3, 7, 1));
   tdict_tensor *first = TENSOR(4, 3, 6);
   td_fails(TDICT_ESHAPE, "batch size is [4, 3, 7], tensor has shape [4, 3, 6]", tdict_set(td, "long.x", first, err));
   tdict_tensor *const all[] = {wrong, few, scalar, good, first};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) tdict_tensor_release(all[i]);
-  tdict_release(none);
-  tdict_release(td);
 }
 
 CASE(tree_set_refuses_other_device) {
   const tdict_device sim = tdict_sim(1);
-  tdict_tree *td = TREE(2);
-  tdict_tensor *host = TENSOR(2), *there = help_tensor_on(sim, COUNTS(2, 3)),
-               *other = help_tensor_on(tdict_sim(0), COUNTS(2));
+  scoped_tree td = TREE(2);
+  scoped_tensor host = TENSOR(2), there = help_tensor_on(sim, COUNTS(2, 3)),
+                other = help_tensor_on(tdict_sim(0), COUNTS(2));
   td_ok(tdict_set_device(td, &sim, err));
   char *before = help_snapshot(td);
   td_fails(TDICT_EWRONGDEVICE, "device is sim:1, the tensor is on cpu", tdict_set(td, "n.x", host, err));
@@ -108,18 +99,14 @@ CASE(tree_set_refuses_other_device) {
   td_ok(tdict_set(td, "n.x", there, err));
   td_fails(TDICT_EWRONGDEVICE, "on cpu", tdict_set(td, "n.x", host, err));
   assert_ptr_equal(help_get(td, "n.x"), there);
-  tdict_tensor_release(host);
-  tdict_tensor_release(there);
-  tdict_tensor_release(other);
-  tdict_release(td);
 }
 
 CASE(tree_delete) {
-  tdict_tree *td = TREE(2);
+  scoped_tree td = TREE(2);
   static const char *const names[] = {"a", "b", "n.x", "n.y", "m.deep.z", "c"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) help_put(td, names[i], TENSOR(2, (int64_t)i + 1));
-  tdict_tensor *kept = tdict_tensor_retain(help_get(td, "n.x"));
-  tdict_tree *tree = tdict_retain(help_get_tree(td, "m"));
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) td_put(td, names[i], TENSOR(2, (int64_t)i + 1));
+  scoped_tensor kept = tdict_tensor_retain(help_get(td, "n.x"));
+  scoped_tree tree = tdict_retain(help_get_tree(td, "m"));
   td_ok(tdict_delete(td, "n.x", err));
   help_paths(td, "a b n n.y m m.deep m.deep.z c");
   td_ok(tdict_delete(td, "m", err));
@@ -131,14 +118,10 @@ CASE(tree_delete) {
   help_paths(td, "b n");
   assert_int_equal(tdict_tensor_numel(kept), 6);
   help_paths(tree, "deep deep.z");
-  tdict_tensor_release(kept);
-  tdict_release(tree);
-  tdict_release(td);
 }
 
 CASE(tree_delete_refuses) {
-  tdict_tree *td = TREE(2);
-  help_put(td, "n.x", TENSOR(2));
+  scoped_tree td = td_tree("[2] n.x:f32[2]");
   char *before = help_snapshot(td);
   td_fails(TDICT_ENOTFOUND, "'y'", tdict_delete(td, "y", err));
   td_fails(TDICT_ENOTFOUND, "'y'", tdict_delete(td, "n.y", err));
@@ -149,13 +132,12 @@ CASE(tree_delete_refuses) {
   td_fails(TDICT_EINVAL, "path is NULL", tdict_delete(td, NULL, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_delete(NULL, "n", err));
   help_unchanged(td, before);
-  tdict_release(td);
 }
 
 CASE(tree_pop) {
   tdict_tree *td = TREE(2), *tree = NULL;
-  tdict_tensor *t = NULL, *x = help_put(td, "n.x", TENSOR(2, 3));
-  help_put(td, "n.y.z", TENSOR(2));
+  tdict_tensor *t = NULL, *x = td_put(td, "n.x", TENSOR(2, 3));
+  td_put(td, "n.y.z", TENSOR(2));
   tdict_tree *y = help_get_tree(td, "n.y");
   td_ok(tdict_pop(td, "n.x", &t, err));
   assert_ptr_equal(t, x);
@@ -166,14 +148,13 @@ CASE(tree_pop) {
   tdict_release(td); /* the references are the caller's now */
   help_paths(tree, "z");
   assert_int_equal(tdict_tensor_numel(t), 6);
-  tdict_tensor_release(t);
-  tdict_release(tree);
+  td_release(t, tree);
 }
 
 CASE(tree_pop_refuses) {
   tdict_tree *td = TREE(2), *const no_tree = (tdict_tree *)(uintptr_t)0xA5A5, *tree = no_tree;
   tdict_tensor *const no_tensor = (tdict_tensor *)(uintptr_t)0xA5A5, *t = no_tensor;
-  help_put(td, "n.x", TENSOR(2));
+  td_put(td, "n.x", TENSOR(2));
   char *before = help_snapshot(td);
   td_fails(TDICT_ETYPE, "found a tree, wanted a tensor", tdict_pop(td, "n", &t, err));
   assert_string_equal(td_last_error.path, "n");
@@ -192,11 +173,7 @@ CASE(tree_pop_refuses) {
 }
 
 CASE(tree_rename) {
-  tdict_tree *td = TREE(2);
-  help_put(td, "a", TENSOR(2));
-  help_put(td, "b", TENSOR(2, 2));
-  help_put(td, "n.x", TENSOR(2, 3));
-  help_put(td, "c", TENSOR(2, 4));
+  scoped_tree td = td_tree("[2] a:f32[2] b:f32[2,2] n.x:f32[2,3] c:f32[2,4]");
   tdict_tensor *b = help_get(td, "b"), *x = help_get(td, "n.x"), *c = help_get(td, "c");
   tdict_tree *n = help_get_tree(td, "n");
   td_ok(tdict_rename(td, "b", "bee", true, err)); /* keeps its place */
@@ -220,30 +197,24 @@ CASE(tree_rename) {
   td_ok(tdict_rename(td, "a", "a", true, err)); /* to itself */
   td_ok(tdict_rename(td, "a", "h\\.0", true, err));
   assert_string_equal(tdict_get_entry_at(td, 0).key, "h.0");
-  tdict_release(td);
 }
 
 /* What moves below another batch size or device is held to it, and grows as with set_tree. */
 CASE(tree_rename_adapts_to_the_new_parent) {
-  tdict_tree *td = TREE(2);
-  help_put_tree(td, "long", TREE(2, 3));
-  help_put(td, "short.good", TENSOR(2, 3));
-  help_put(td, "x", TENSOR(2, 4));
-  tdict_tree *before_move = tdict_retain(help_get_tree(td, "short"));
+  scoped_tree td = TREE(2);
+  td_put_tree(td, "long", TREE(2, 3));
+  td_put(td, "short.good", TENSOR(2, 3));
+  td_put(td, "x", TENSOR(2, 4));
+  scoped_tree before_move = tdict_retain(help_get_tree(td, "short"));
   td_fails(TDICT_ESHAPE, "batch size is [2, 3], tensor has shape [2, 4]", tdict_rename(td, "x", "long.x", false, err));
   td_ok(tdict_rename(td, "short", "long.short", false, err));
   help_paths(td, "long long.short long.short.good x");
   assert_int_equal(tdict_batch_ndim(help_get_tree(td, "long.short")), 2);
   assert_int_equal(tdict_batch_ndim(before_move), 1);
-  tdict_release(before_move);
-  tdict_release(td);
 }
 
 CASE(tree_rename_refuses) {
-  tdict_tree *td = TREE(2);
-  help_put(td, "a", TENSOR(2));
-  help_put(td, "b", TENSOR(2));
-  help_put(td, "n.m.x", TENSOR(2));
+  scoped_tree td = td_tree("[2] a:f32[2] b:f32[2] n.m.x:f32[2]");
   td_ok(tdict_set_tree(td, "alias", help_get_tree(td, "n"), err));
   char *before = help_snapshot(td);
   td_fails(TDICT_EEXIST, "safe", tdict_rename(td, "a", "b", true, err));
@@ -263,5 +234,4 @@ CASE(tree_rename_refuses) {
   td_fails(TDICT_EINVAL, "to is NULL", tdict_rename(td, "a", NULL, false, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_rename(NULL, "a", "d", false, err));
   help_unchanged(td, before);
-  tdict_release(td);
 }

@@ -210,11 +210,10 @@ static tdict_status change(pair *p, unsigned what, tdict_status *wanted) {
     return tdict_set(p->td, w.path, t, NULL);
   }
   if (what < 9 && w.count < 3) {
-    tdict_tree *child = make_child(&m);
+    scoped_tree child = make_child(&m);
     *wanted = there == TDICT_ETYPE ? there : p->locked ? TDICT_ELOCKED : put(p->root, &w, (entry){.child = m});
     status = tdict_set_tree(p->td, w.path, child, NULL);
     if (*wanted != TDICT_OK) free_model(m);
-    tdict_release(child);
     return status;
   }
   if (what < 14) {

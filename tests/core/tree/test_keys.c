@@ -1,7 +1,6 @@
 /* Key tables: finding, order, deleting, renaming, copying, compaction, and what they cost. */
 #include "core/tree/keys.h"
 
-#include "support/fail_alloc.h"
 #include "support/test.h"
 
 static int64_t add(tdict_keys *keys, const char *name) { return tdict_keys_add(keys, name, strlen(name)); }
@@ -229,7 +228,7 @@ CASE(name_read_matches_a_byte_loop) {
         assert_int_equal(read, stop > 0 && (stop == length || !with));
         if (!read) continue;
         assert_int_equal(name.length, stop);
-        char *alone = malloc(stop);
+        scoped_chars alone = malloc(stop);
         memcpy(alone, text, stop);
         const tdict_name same = tdict_name_of(alone, stop);
         assert_true(same.hash == name.hash && same.first == name.first && same.last == name.last);
@@ -239,7 +238,6 @@ CASE(name_read_matches_a_byte_loop) {
         assert_true(tdict_name_is(&name, copy) && memcmp(copy, text, stop) == 0);
         copy[stop - 1] ^= 1;
         assert_false(tdict_name_is(&name, copy));
-        free(alone);
       }
     free(text);
   }

@@ -6,10 +6,11 @@
 CASE(tree_lock_blocks) {
   const int64_t batch[] = {2, 1};
   const tdict_device cpu = tdict_cpu();
-  tdict_tree *td = TREE(2), *small = TREE(2), *tree = NULL;
+  scoped_tree td = TREE(2), small = TREE(2);
+  tdict_tree *tree = NULL;
   tdict_tensor *t = TENSOR(2, 3), *popped = NULL;
-  help_put(td, "a", TENSOR(2, 3));
-  help_put(td, "n.deep.x", TENSOR(2, 1));
+  td_put(td, "a", TENSOR(2, 3));
+  td_put(td, "n.deep.x", TENSOR(2, 1));
   tdict_lock(td);
   tdict_lock(td); /* twice is as once */
   assert_true(tdict_is_locked(td) && tdict_is_locked(help_get_tree(td, "n.deep")));
@@ -35,35 +36,29 @@ CASE(tree_lock_blocks) {
   td_ok(tdict_set(td, "n.new.way", t, err));
   td_ok(tdict_delete(td, "a", err));
   tdict_tensor_release(t);
-  tdict_release(small);
-  tdict_release(td);
 }
 
 /* A locked tree below an unlocked one is blocked itself, and may be replaced whole. */
 CASE(tree_lock_of_a_child_leaves_its_parent_unlocked) {
-  tdict_tree *td = TREE(2);
-  help_put(td, "n.deep.x", TENSOR(2, 1));
-  tdict_tree *n = tdict_retain(help_get_tree(td, "n"));
+  scoped_tree td = td_tree("[2] n.deep.x:f32[2,1]");
+  scoped_tree n = tdict_retain(help_get_tree(td, "n"));
   tdict_lock(n);
   assert_false(tdict_is_locked(td));
   td_fails(TDICT_ELOCKED, "locked", tdict_delete(td, "n.deep.x", err));
-  tdict_tensor *t = TENSOR(2);
+  scoped_tensor t = TENSOR(2);
   td_fails(TDICT_ELOCKED, "locked", tdict_set(td, "n.y", t, err));
-  help_put(td, "other", TENSOR(2));
+  td_put(td, "other", TENSOR(2));
   td_fails(TDICT_ELOCKED, "locked", tdict_rename(td, "other", "n.other", false, err));
   td_fails(TDICT_ELOCKED, "locked", tdict_rename(td, "n.deep", "deep", false, err));
   td_ok(tdict_set(td, "n", t, err));
   assert_true(tdict_is_locked(n));
-  tdict_tensor_release(t);
-  tdict_release(n);
-  tdict_release(td);
 }
 
 CASE(tree_unlock) {
-  tdict_tree *td = TREE(2), *second = TREE(2), *shared = TREE(2);
+  scoped_tree td = TREE(2), second = TREE(2), shared = TREE(2);
   td_ok(tdict_unlock(td, err)); /* unlocked stays so */
   assert_false(tdict_is_locked(td));
-  help_put(shared, "low.x", TENSOR(2));
+  td_put(shared, "low.x", TENSOR(2));
   td_ok(tdict_set_tree(td, "s", shared, err));
   td_ok(tdict_set_tree(td, "n.s", shared, err));
   td_ok(tdict_set_tree(second, "s", shared, err));
@@ -92,15 +87,11 @@ CASE(tree_unlock) {
     assert_int_equal(low->locks_above, 0);
     assert_false(tdict_is_locked(low));
   }
-  help_put(shared, "low.y", TENSOR(2));
-  tdict_release(shared);
-  tdict_release(second);
-  tdict_release(td);
+  td_put(shared, "low.y", TENSOR(2));
 }
 
 CASE(tree_unlock_refuses_child) {
-  tdict_tree *td = TREE(2);
-  help_put(td, "n.deep.x", TENSOR(2));
+  scoped_tree td = td_tree("[2] n.deep.x:f32[2]");
   tdict_tree *n = help_get_tree(td, "n"), *deep = help_get_tree(td, "n.deep");
   tdict_lock(td);
   td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(n, err));
@@ -111,12 +102,10 @@ CASE(tree_unlock_refuses_child) {
   td_fails(TDICT_EINVAL, "NULL", tdict_unlock(NULL, err));
   td_ok(tdict_unlock(td, err));
   td_ok(tdict_unlock(n, err));
-  tdict_release(td);
 }
 
 CASE(tree_lock_ends_with_the_last_reference) {
-  tdict_tree *td = TREE(2), *second = TREE(2);
-  help_put(td, "n.deep.x", TENSOR(2));
+  tdict_tree *td = td_tree("[2] n.deep.x:f32[2]"), *second = TREE(2);
   tdict_tree *n = tdict_retain(help_get_tree(td, "n")), *deep = tdict_retain(help_get_tree(td, "n.deep"));
   td_ok(tdict_set_tree(second, "deep", deep, err));
   tdict_lock(td);

@@ -4,10 +4,9 @@
 #include <pthread.h>
 
 #include "help.h"
-#include "support/fail_alloc.h"
 
 CASE(tree_create_refuses) {
-  tdict_tree *td = NULL;
+  scoped_tree td = NULL;
   const int64_t good[TDICT_MAX_BATCH_NDIM + 1] = {0}, bad[] = {4, -1};
   td_fails(TDICT_EINVAL, "-1 batch dimensions", tdict_create(-1, good, &td, err));
   td_fails(TDICT_EINVAL, "17 batch dimensions, wanted 0 to 16", tdict_create(17, good, &td, err));
@@ -25,7 +24,6 @@ CASE(tree_create_refuses) {
   assert_null(td);
   td_ok(tdict_create(TDICT_MAX_BATCH_NDIM, good, &td, err));
   assert_int_equal(tdict_num_keys(td), 0);
-  tdict_release(td);
 }
 
 static void count_release(void *user) { ++*(int *)user; }
@@ -34,11 +32,7 @@ static tdict_tensor *counted_tensor(int *releases) {
   static unsigned char bytes[16];
   const int64_t shape[] = {4};
   tdict_tensor *t = NULL;
-  tdict_tensor_desc view = tdict_tensor_desc_default();
-  view.data = bytes;
-  view.dtype = TDICT_U8;
-  view.ndim = 1;
-  view.shape = shape;
+  tdict_tensor_desc view = td_with(tdict_tensor_desc, data = bytes, dtype = TDICT_U8, ndim = 1, shape = shape);
   td_ok(tdict_tensor_from_data(&view, count_release, releases, &t, err));
   return t;
 }
@@ -46,13 +40,12 @@ static tdict_tensor *counted_tensor(int *releases) {
 CASE(tree_reference_counts) {
   int releases = 0, kept = 0;
   tdict_tree *td = TREE(4), *child = TREE(4);
-  help_put(td, "a", counted_tensor(&releases));
-  help_put(child, "b", counted_tensor(&releases));
+  td_put(td, "a", counted_tensor(&releases));
+  td_put(child, "b", counted_tensor(&releases));
   tdict_tensor *mine = counted_tensor(&kept);
   td_ok(tdict_set(child, "c", mine, err));
   td_ok(tdict_set_tree(td, "child", child, err));
-  td_ok(tdict_set_tree(td, "again", child, err));
-  tdict_release(child);
+  td_put_tree(td, "again", child);
   assert_ptr_equal(tdict_retain(td), td);
   tdict_release(td);
   assert_int_equal(releases, 0);
@@ -73,7 +66,7 @@ CASE(node_like_shares_keys_until_a_change) {
   for (int i = 0; i < 20; i++) {
     char name[16];
     snprintf(name, sizeof name, "k%d", i);
-    help_put(td, name, TENSOR(4, 2));
+    td_put(td, name, TENSOR(4, 2));
   }
   td_ok(tdict_delete(td, "k3", err));
   td_ok(tdict_set_device(td, &cpu, err));
@@ -90,7 +83,7 @@ CASE(node_like_shares_keys_until_a_change) {
     like->leaves[i] = tdict_leaf_retain(td->leaves[i]);
   }
   char *before = help_snapshot(td);
-  help_put(like, "new", TENSOR(4));
+  td_put(like, "new", TENSOR(4));
   td_ok(tdict_delete(like, "k0", err));
   td_ok(tdict_rename(like, "k1", "other", false, err));
   assert_ptr_not_equal(like->keys, td->keys);
@@ -104,8 +97,8 @@ CASE(node_like_shares_keys_until_a_change) {
 
 /* Keys that come and go leave neither slots nor memory behind, and the order stands. */
 CASE(node_compacts_deleted_slots) {
-  tdict_tree *td = help_tree_without_batch();
-  tdict_tensor *t = TENSOR(1);
+  scoped_tree td = help_tree_without_batch();
+  scoped_tensor t = TENSOR(1);
   char name[16];
   for (int i = 0; i < 1000; i++) {
     snprintf(name, sizeof name, "k%d", i);
@@ -125,8 +118,6 @@ CASE(node_compacts_deleted_slots) {
     assert_true(td->keys->num_slots <= 2 * td->keys->num_live + 1);
   }
   help_paths(td, "k0 k1 k2 k3 k4 k995 k996 k997 k998 k999");
-  tdict_tensor_release(t);
-  tdict_release(td);
 }
 
 CASE(node_path_is_cut_like_error_paths) {
@@ -171,11 +162,10 @@ static void *count_and_read(void *user) {
   worker *w = user;
   for (int i = 0; i < ROUNDS; i++) {
     tdict_tensor *t = NULL;
-    tdict_tree *held = tdict_retain(w->shared);
+    scoped_tree held = tdict_retain(w->shared);
     if (tdict_get(held, "n.x", &t, NULL) != TDICT_OK || tdict_num_leaves(held) != 1) w->failures++;
     if (!tdict_is_locked(w->mine[i])) w->failures++;
     tdict_release(w->mine[i]);
-    tdict_release(held);
   }
   return NULL;
 }
@@ -184,8 +174,7 @@ static void *count_and_read(void *user) {
 CASE(tree_reference_counts_are_thread_safe) {
   static worker workers[THREADS];
   pthread_t threads[THREADS];
-  tdict_tree *shared = TREE(2);
-  help_put(shared, "n.x", TENSOR(2));
+  scoped_tree shared = td_tree("[2] n.x:f32[2]");
   tdict_tree *n = help_get_tree(shared, "n");
   for (int t = 0; t < THREADS; t++) {
     workers[t].shared = shared;
@@ -204,26 +193,24 @@ CASE(tree_reference_counts_are_thread_safe) {
   assert_int_equal(shared->refs, 1);
   assert_false(tdict_is_locked(shared) || tdict_is_locked(n));
   assert_int_equal(n->locks_above, 0);
-  tdict_release(shared);
 }
 
 /* 100,000 levels go through every way through a tree without using up the stack. */
 CASE(tree_of_great_depth_needs_no_recursion) {
   enum { LEVELS = 100000 };
-  tdict_tree *td = TREE(2);
-  help_put(td, "leaf", TENSOR(2, 3));
+  scoped_tree td = td_tree("[2] leaf:f32[2,3]");
   for (int i = 0; i < 101; i++) { /* each of these looks for a cycle in all that is below: the rest is put below */
     tdict_tree *above = TREE(2);
-    help_put_tree(above, "d", td);
+    td_put_tree(above, "d", td);
     td = above;
   }
   tdict_tree *low = td;
   while (tdict_has(low, "d")) low = help_get_tree(low, "d");
   for (int i = 101; i < LEVELS; i++) {
-    help_put_tree(low, "d", TREE(2));
+    td_put_tree(low, "d", TREE(2));
     low = help_get_tree(low, "d");
   }
-  help_put(low, "last", TENSOR(2, 5));
+  td_put(low, "last", TENSOR(2, 5));
   assert_int_equal(tdict_num_leaves(td), 2);
   assert_int_equal(tdict_bytes(td), 2 * 3 * 4 + 2 * 5 * 4);
   size_t bytes = 0;
@@ -250,21 +237,17 @@ CASE(tree_of_great_depth_needs_no_recursion) {
   const tdict_device cpu = tdict_cpu();
   td_ok(tdict_set_device(td, &cpu, err));
   assert_true(tdict_get_device(low, NULL));
-  tdict_release(td);
 }
 
 /* The list of leaves that a changed copy gets of its own is no longer than the one that it shared. */
 CASE(node_copies_do_not_grow) {
-  tdict_tree *td = TREE(3);
-  help_put(td, "a", TENSOR(3));
+  scoped_tree td = td_tree("[3] a:f32[3]");
   for (int i = 0; i < 100; i++) {
-    tdict_tree *copy = NULL;
-    td_ok(tdict_clone(td, &copy, err));
-    help_put(copy, "b", TENSOR(3));
+    tdict_tree *copy = td_made(tree, tdict_clone(td, &made, err));
+    td_put(copy, "b", TENSOR(3));
     td_ok(tdict_delete(copy, "b", err));
     tdict_release(td);
     td = copy;
   }
   assert_true(td->cap_leaves < 64);
-  tdict_release(td);
 }

@@ -1,6 +1,5 @@
 /* Objects in trees: set, get, what replaces and ends them, and what the rest of the tree makes of them. */
 #include "help.h"
-#include "support/fail_alloc.h"
 
 static int asked; /* how often a hook that nothing here may call was called */
 static tdict_status never_move(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
@@ -51,10 +50,9 @@ static void *get(const tdict_tree *td, const char *path) {
 
 CASE(object_set_takes_ownership) {
   int first = 0, second = 0;
-  tdict_tree *td = TREE(4, 3);
-  help_put(td, "a", TENSOR(4, 3));
+  tdict_tree *td = td_tree("[4,3] a:f32[4,3]");
   help_thing *thing = put(td, "n.m\\.0.o", &first);
-  help_put(td, "z", TENSOR(4, 3));
+  td_put(td, "z", TENSOR(4, 3));
   help_paths(td, "a n n.m\\.0 n.m\\.0.o z");
   assert_ptr_equal(get(td, "n.m\\.0.o"), thing);
   assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n.m\\.0")), 2); /* nodes are made as for a tensor */
@@ -77,7 +75,7 @@ CASE(object_released_once) {
   enum { WAYS = 9 };
   int ends[WAYS] = {0}, kept = 0, n = 0;
   tdict_tree *td = TREE(2), *popped = NULL;
-  tdict_tensor *t = TENSOR(2);
+  scoped_tensor t = TENSOR(2);
   put(td, "o", &ends[n]);
   td_ok(tdict_delete(td, "o", err));
   assert_int_equal(ends[n++], 1);
@@ -85,7 +83,7 @@ CASE(object_released_once) {
   td_ok(tdict_set(td, "o", t, err));
   assert_int_equal(ends[n++], 1);
   put(td, "o", &ends[n]);
-  help_put_tree(td, "o", TREE(2));
+  td_put_tree(td, "o", TREE(2));
   assert_int_equal(ends[n++], 1);
   put(td, "o", &ends[n]);
   put(td, "o", &kept);
@@ -111,7 +109,6 @@ CASE(object_released_once) {
   assert_int_equal(n, WAYS);
   assert_int_equal(kept, 1);
   for (int i = 0; i < WAYS; i++) assert_int_equal(ends[i], 1);
-  tdict_tensor_release(t);
 }
 
 /* Two trees that hold one node, and nodes that share leaves, share the box. */
@@ -119,7 +116,7 @@ CASE(object_shared_by_trees) {
   int ends = 0;
   tdict_tree *one = TREE(4), *two = TREE(4), *child = TREE(4), *longer = TREE(4, 3);
   help_thing *thing = put(child, "deep.o", &ends);
-  help_put(child, "deep.t", TENSOR(4, 3, 2));
+  td_put(child, "deep.t", TENSOR(4, 3, 2));
   td_ok(tdict_set_tree(one, "c", child, err));
   td_ok(tdict_set_tree(two, "c", child, err));
   td_ok(tdict_set_tree(longer, "c", child, err)); /* a shallow copy with another batch size */
@@ -129,8 +126,7 @@ CASE(object_shared_by_trees) {
   tdict_release(one);
   td_ok(tdict_delete(child, "deep.o", err));
   assert_false(tdict_has(two, "c.deep.o"));
-  tdict_release(two);
-  tdict_release(child);
+  td_release(two, child);
   assert_int_equal(ends, 0);
   assert_ptr_equal(get(longer, "c.deep.o"), thing);
   tdict_release(longer);
@@ -145,8 +141,7 @@ CASE(object_may_hold_trees) {
   tdict_tree *inner = TREE(2);
   put(inner, "o", &ends);
   for (int i = 0; i < 100; i++) {
-    tdict_tree *outer = TREE(2);
-    help_put(outer, "n.t", TENSOR(2));
+    tdict_tree *outer = td_tree("[2] n.t:f32[2]");
     td_ok(tdict_set_object(outer, "n.holder", &holder_type, inner, err));
     put(outer, "n.m.o", &ends);
     inner = outer;
@@ -166,8 +161,7 @@ static void refuse(tdict_tree *td, const tdict_type *type, const char *text) {
 
 CASE(object_set_refuses) {
   int ends = 0, kept = 0;
-  tdict_tree *td = TREE(2);
-  help_put(td, "n.t", TENSOR(2));
+  tdict_tree *td = td_tree("[2] n.t:f32[2]");
   put(td, "n.kept", &kept);
   char *before = help_snapshot(td);
   help_thing *thing = help_make_thing(&ends, 0, NULL);
@@ -209,8 +203,7 @@ CASE(object_set_refuses) {
 CASE(object_get_checks_type) {
   int ends = 0;
   void *const nothing = &ends, *object = nothing;
-  tdict_tree *td = TREE(2);
-  help_put(td, "n.t", TENSOR(2));
+  scoped_tree td = td_tree("[2] n.t:f32[2]");
   help_thing *thing = put(td, "n.o", &ends);
   td_fails(TDICT_ETYPE, "found an object of type thing, wanted an object of type bare",
            tdict_get_object(td, "n.o", &bare_type, &object, err));
@@ -237,7 +230,6 @@ CASE(object_get_checks_type) {
   td_ok(tdict_get_object(td, "n.o", &thing_type, &object, err));
   assert_ptr_equal(object, thing);
   assert_int_equal(ends, 0); /* borrowed */
-  tdict_release(td);
 }
 
 CASE(object_is_refused_as_tree_and_as_tensor) {
@@ -245,7 +237,7 @@ CASE(object_is_refused_as_tree_and_as_tensor) {
   tdict_tree *td = TREE(2), *child = TREE(2), *const no_tree = (tdict_tree *)(uintptr_t)0xA5A5, *tree = no_tree;
   tdict_tensor *t = TENSOR(2), *const no_tensor = (tdict_tensor *)(uintptr_t)0xA5A5, *got = no_tensor;
   put(td, "n.o", &ends);
-  help_put(td, "a", TENSOR(2));
+  td_put(td, "a", TENSOR(2));
   char *before = help_snapshot(td);
   static const char through[] = "'o' is an object of type thing, and the path leads through it";
   td_fails(TDICT_ETYPE, through, tdict_set(td, "n.o.x", t, err));
@@ -267,9 +259,7 @@ CASE(object_is_refused_as_tree_and_as_tensor) {
   help_unchanged(td, before);
   assert_ptr_equal(got, no_tensor);
   assert_ptr_equal(tree, no_tree);
-  tdict_tensor_release(t);
-  tdict_release(child);
-  tdict_release(td);
+  td_release(t, child, td);
   assert_int_equal(ends, 1);
 }
 
@@ -293,12 +283,11 @@ CASE(object_is_not_popped) {
 CASE(object_rename) {
   const tdict_device sim = tdict_sim(1);
   int ends = 0, over = 0;
-  tdict_tree *td = TREE(2), *other = TREE(2, 5);
-  help_put(td, "a", TENSOR(2));
+  tdict_tree *td = td_tree("[2] a:f32[2]"), *other = TREE(2, 5);
   help_thing *thing = put(td, "o", &ends);
-  help_put(td, "b", TENSOR(2));
+  td_put(td, "b", TENSOR(2));
   td_ok(tdict_set_device(other, &sim, err));
-  help_put_tree(td, "other", other);
+  td_put_tree(td, "other", other);
   td_ok(tdict_rename(td, "o", "p", true, err)); /* keeps its place */
   help_paths(td, "a p b other");
   td_fails(TDICT_EEXIST, "safe", tdict_rename(td, "p", "a", true, err));
@@ -328,14 +317,13 @@ CASE(object_is_exempt_from_batch_size_and_device) {
   td_ok(tdict_set_tree(td, "child", child, err)); /* of another batch size, but it holds no tensor */
   assert_int_equal(tdict_batch_size(help_get_tree(td, "child.m"))[0], 9);
   assert_int_equal(tdict_batch_size(child)[0], 7);
-  help_put(child, "m.t", TENSOR(7));
+  td_put(child, "m.t", TENSOR(7));
   td_fails(TDICT_ESHAPE, "batch size is [9]", tdict_set_tree(td, "again", child, err));
   tdict_lock(td);
   td_ok(tdict_unlock(td, err));
   assert_ptr_equal(get(td, "n.o"), thing);
   assert_int_equal(asked, 0);
-  tdict_release(child);
-  tdict_release(td);
+  td_release(child, td);
   assert_int_equal(ends, 2);
 }
 
@@ -398,10 +386,9 @@ static tdict_status see(void *user, const tdict_entry *entry, tdict_error *err) 
 
 CASE(object_is_visited_by_walk) {
   int ends = 0;
-  tdict_tree *td = TREE(2);
-  help_put(td, "a", TENSOR(2));
+  tdict_tree *td = td_tree("[2] a:f32[2]");
   seen s = {put(td, "n.h\\.0", &ends), 0};
-  help_put(td, "n.b", TENSOR(2));
+  td_put(td, "n.b", TENSOR(2));
   td_ok(tdict_walk(td, see, &s, err));
   assert_int_equal(s.count, 1);
   help_paths(td, "a n n.h\\.0 n.b");
@@ -419,7 +406,7 @@ CASE(object_is_counted_in_leaves_and_bytes) {
   int ends = 0;
   tdict_tree *td = TREE(2), *longer = TREE(2, 3);
   assert_int_equal(tdict_num_objects(td), 0);
-  help_put(td, "n.t", TENSOR(2, 3, 5));
+  td_put(td, "n.t", TENSOR(2, 3, 5));
   td_ok(tdict_set_object(td, "n.o", &thing_type, help_make_thing(&ends, 1000, NULL), err));
   td_ok(tdict_set_object(td, "n.m.o", &bare_type, help_make_thing(&ends, 500, NULL), err)); /* says no bytes */
   td_ok(tdict_set_object(td, "o", &thing_type, help_make_thing(&ends, 20, NULL), err));
@@ -433,7 +420,7 @@ CASE(object_is_counted_in_leaves_and_bytes) {
   assert_int_equal(tdict_num_objects(td), 5);
   assert_int_equal(tdict_bytes(td), 2 * tensor + 2020);
   assert_int_equal(unique_bytes(td), tensor + 1020);
-  help_put_tree(td, "longer", longer);
+  td_put_tree(td, "longer", longer);
   td_ok(tdict_set_tree(td, "longer.n", help_get_tree(td, "n"), err)); /* a copy that shares its leaves */
   assert_int_equal(tdict_num_objects(td), 7);
   assert_int_equal(unique_bytes(td), tensor + 1020);
@@ -461,8 +448,7 @@ CASE(object_is_printed) {
       .struct_size = sizeof loud, .name = "loud", .release = help_end_thing, .print = bad_print};
   int ends = 0;
   char text[2048], many[301];
-  tdict_tree *td = TREE(2);
-  help_put(td, "obs", TENSOR(2, 3));
+  tdict_tree *td = td_tree("[2] obs:f32[2,3]");
   td_ok(tdict_set_object(td, "episode", &thing_type, help_make_thing(&ends, 40, "7 steps\n\xe5\xad\x97 C:\\x"), err));
   td_ok(tdict_set_object(td, "n.o", &named, help_make_thing(&ends, 0, NULL), err));
   td_ok(tdict_set_object(td, "n.e", &thing_type, help_make_thing(&ends, 0, ""), err));
@@ -511,7 +497,7 @@ CASE(object_set_survives_enomem) {
   for (int i = 0; i < 8; i++) { /* full, so that one more key needs room */
     char name[8];
     snprintf(name, sizeof name, "n.k%d", i);
-    help_put(td, name, TENSOR(2, 3));
+    td_put(td, name, TENSOR(2, 3));
   }
   td_ok(tdict_set_tree(holder, "n", help_get_tree(td, "n"), err)); /* a copy that shares the keys */
   memset(path, 'k', sizeof path - 1);
@@ -547,8 +533,7 @@ CASE(object_set_survives_enomem) {
   assert_int_equal(met[1], 1); /* the box, no more */
   assert_int_equal(old_ends, 1);
   help_paths(holder, "n n.k0 n.k1 n.k2 n.k3 n.k4 n.k5 n.k6 n.k7");
-  tdict_release(holder);
-  tdict_release(td);
+  td_release(holder, td);
   assert_int_equal(ends, 2);
 }
 
@@ -557,7 +542,7 @@ CASE(object_moves_with_keys) {
   int ends = 0;
   tdict_tree *td = TREE(2), *to = TREE(2), *outs[8] = {NULL};
   help_thing *thing = put(td, "n.o", &ends);
-  help_put(td, "n.t", TENSOR(2));
+  td_put(td, "n.t", TENSOR(2));
   const char *const paths[] = {"n.o"}, *const others[] = {"n.t"};
   const tdict_key_set sets[] = {{paths, 1}};
   asked = 0;

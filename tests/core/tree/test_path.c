@@ -2,7 +2,6 @@
 #include "core/tree/path.h"
 
 #include "help.h"
-#include "support/fail_alloc.h"
 
 static const char *const no_paths[] = {"", ".", "a.", ".a", "a..b", "..", "a.b.", "\\", "a\\", "a.\\", "a\\\\\\"};
 
@@ -44,8 +43,7 @@ CASE(tree_path_syntax) {
   td_fails(TDICT_EINVAL, "path is NULL", tdict_set(td, NULL, t, err));
   td_fails(TDICT_EINVAL, "tensor is NULL", tdict_set(td, "x", NULL, err));
   help_unchanged(td, before);
-  tdict_tensor_release(t);
-  tdict_release(td);
+  td_release(t, td);
 }
 
 CASE(tree_path_escape) {
@@ -67,7 +65,7 @@ CASE(tree_path_join) {
   assert_int_equal(tdict_path_join(keys, 4, buffer, sizeof buffer), 14);
   assert_string_equal(buffer, "next.h\\.0.\\\\.x");
   tdict_tree *td = help_tree_without_batch();
-  help_put(td, buffer, TENSOR(1)); /* what is joined is what leads there */
+  td_put(td, buffer, TENSOR(1)); /* what is joined is what leads there */
   tdict_tree *node = td;
   for (int i = 0; i < 3; i++) {
     assert_string_equal(tdict_get_entry_at(node, 0).key, keys[i]);

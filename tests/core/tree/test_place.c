@@ -2,7 +2,6 @@
 #include "core/tree/node.h"
 
 #include "help.h"
-#include "support/fail_alloc.h"
 
 typedef tdict_status (*operation)(tdict_tree *td, void *with, tdict_error *err);
 
@@ -12,7 +11,7 @@ static int64_t sweep(tdict_tree *(*make)(void), operation op, void *with) {
   for (int64_t n = 0;; n++) {
     bool done = false;
     for (int all = 0; all < 2; all++) {
-      tdict_tree *td = make();
+      scoped_tree td = make();
       tdict_error error = {0};
       char *before = help_snapshot(td);
       td_fail_alloc(n, all == 1);
@@ -29,7 +28,6 @@ static int64_t sweep(tdict_tree *(*make)(void), operation op, void *with) {
         help_unchanged(td, before);
         td_ok(op(td, with, err)); /* and it works once there is memory */
       }
-      tdict_release(td);
     }
     if (done) return n;
   }
@@ -39,22 +37,20 @@ static tdict_tree *empty(void) { return TREE(2, 3); }
 
 static tdict_tree *full(void) { /* both arrays of the node and the index are at a step of their growth */
   tdict_tree *td = TREE(2, 3);
-  tdict_tensor *t = TENSOR(2, 3);
+  scoped_tensor t = TENSOR(2, 3);
   for (int i = 0; i < 15; i++) {
     char name[16];
     snprintf(name, sizeof name, "key %d", i);
     td_ok(tdict_set(td, name, t, err));
   }
   td_ok(tdict_set(td, "n.m.x", t, err));
-  tdict_tensor_release(t);
   return td;
 }
 
 static tdict_tree *other_owner;
 /* A tree whose key table another one has too. */
 static tdict_tree *shared_keys(void) {
-  tdict_tree *td = full(), *like = NULL;
-  td_ok(tdict_node_create_like(td, &like, err));
+  tdict_tree *td = full(), *like = td_made(tree, tdict_node_create_like(td, &made, err));
   for (uint32_t i = 0; i < td->keys->num_slots; i++) like->leaves[i] = tdict_leaf_retain(td->leaves[i]);
   tdict_release(other_owner);
   other_owner = td;
@@ -76,14 +72,13 @@ static tdict_status set_long(tdict_tree *td, void *with, tdict_error *err) {
 
 CASE(tree_set_survives_enomem) {
   tdict_tree *(*const makers[])(void) = {empty, full, shared_keys};
-  tdict_tensor *t = TENSOR(2, 3, 4);
+  scoped_tensor t = TENSOR(2, 3, 4);
   for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
     assert_true(sweep(makers[i], set_one, t) >= 1);
     assert_true(sweep(makers[i], set_way, t) >= 4 * 4);
     assert_true(sweep(makers[i], set_long, t) >= 2);
   }
   tdict_release(other_owner);
-  tdict_tensor_release(t);
 }
 
 static tdict_status set_child(tdict_tree *td, void *with, tdict_error *err) {
@@ -93,11 +88,11 @@ static tdict_status set_child(tdict_tree *td, void *with, tdict_error *err) {
 CASE(tree_set_tree_survives_enomem) {
   tdict_tree *child = TREE(2), *node = child;
   for (int i = 0; i < 40; i++) { /* levels and sharing enough that looking through them needs memory */
-    help_put_tree(node, "d", TREE(2));
+    td_put_tree(node, "d", TREE(2));
     td_ok(tdict_set_tree(node, "again", help_get_tree(node, "d"), err));
     node = help_get_tree(node, "d");
   }
-  help_put(node, "x", TENSOR(2, 3));
+  td_put(node, "x", TENSOR(2, 3));
   int64_t nodes = 41;
   assert_true(sweep(empty, set_child, child) > 2 * nodes);
   for (tdict_tree *at = child; tdict_has(at, "d"); at = help_get_tree(at, "d"))

@@ -1,7 +1,6 @@
 /* The map from pointers to pointers. */
 #include "core/tree/pointers.h"
 
-#include "support/fail_alloc.h"
 #include "support/test.h"
 
 CASE(pointers_are_found) {

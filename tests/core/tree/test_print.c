@@ -12,9 +12,8 @@ static char *text_of(const tdict_tree *td) {
 }
 
 static void expect(const tdict_tree *td, const char *wanted) {
-  char *text = text_of(td);
+  scoped_chars text = text_of(td);
   assert_string_equal(text, wanted);
-  free(text);
 }
 
 static const char sample_text[] = "tree batch=[32] device=cpu locked\n"
@@ -31,17 +30,13 @@ static tdict_tree *sample(void) {
   const tdict_device cpu = tdict_cpu();
   tdict_tree *td = TREE(32);
   tdict_tensor *t = NULL;
-  tdict_tensor_desc view = tdict_tensor_desc_default();
-  view.data = bytes;
-  view.dtype = TDICT_U8;
-  view.ndim = 1;
-  view.shape = shape;
-  view.flags = TDICT_DESC_PINNED;
+  tdict_tensor_desc view =
+      td_with(tdict_tensor_desc, data = bytes, dtype = TDICT_U8, ndim = 1, shape = shape, flags = TDICT_DESC_PINNED);
   td_ok(tdict_tensor_from_data(&view, NULL, NULL, &t, err));
-  help_put(td, "obs", TENSOR(32, 84, 84));
+  td_put(td, "obs", TENSOR(32, 84, 84));
   td_ok(tdict_set(td, "next.reward", t, err));
   td_ok(tdict_set(td, "next.\xe5\xad\x97\n\\\\\x1b\\.\xff", t, err)); /* shown as what can be printed */
-  help_put_tree(td, "empty", TREE(32));
+  td_put_tree(td, "empty", TREE(32));
   tdict_tensor_release(t);
   td_ok(tdict_set_device(td, &cpu, err));
   tdict_lock(td);
@@ -49,7 +44,7 @@ static tdict_tree *sample(void) {
 }
 
 CASE(tree_format) {
-  tdict_tree *td = sample(), *empty = help_tree_without_batch();
+  scoped_tree td = sample(), empty = help_tree_without_batch();
   expect(td, sample_text);
   expect(empty, "tree batch=[]\n0 tensors, 0 bytes\n");
   char buffer[sizeof sample_text + 8];
@@ -61,34 +56,29 @@ CASE(tree_format) {
     if (bytes) assert_int_equal(buffer[shown], 0);
     for (size_t i = bytes; i < sizeof buffer; i++) assert_int_equal((unsigned char)buffer[i], 0xA5);
   }
-  tdict_release(empty);
-  tdict_release(td);
 }
 
 CASE(tree_format_cuts_long_trees) {
-  tdict_tree *td = TREE(1);
+  scoped_tree td = TREE(1);
   for (int i = 0; i < 250; i++) {
     char path[32];
     snprintf(path, sizeof path, "n%d.key%d", i / 50, i);
-    help_put(td, path, TENSOR(1));
+    td_put(td, path, TENSOR(1));
   }
-  char *text = text_of(td);
+  scoped_chars text = text_of(td);
   size_t lines = 0;
   for (const char *c = text; *c; c++) lines += *c == '\n';
   assert_int_equal(lines, 1 + 100 + 1 + 1);
   assert_non_null(
       strstr(text, "\n  ... 155 more keys\n250 tensors, 1000 bytes\n")); /* 5 trees, 250 tensors, 100 shown */
   assert_non_null(strstr(text, "    key97  float32 [1] cpu\n  ..."));
-  free(text);
-  tdict_release(td);
 }
 
 /* A leaf is marked when another one of the tree, shown or not, lies over its bytes: the same tensor, a view; not what
  * only lies in the same storage. */
 CASE(tree_format_marks_shared) {
-  tdict_tree *td = TREE(4), *rows = NULL;
-  help_put(td, "alone", TENSOR(4));
-  tdict_tensor *twice = help_put(td, "twice", TENSOR(4, 2));
+  scoped_tree td = td_tree("[4] alone:f32[4]"), rows = NULL;
+  tdict_tensor *twice = td_put(td, "twice", TENSOR(4, 2));
   td_ok(tdict_set(td, "n.again", twice, err));
   expect(td, "tree batch=[4]\n"
              "  alone    float32 [4]    cpu\n"
@@ -111,41 +101,35 @@ CASE(tree_format_marks_shared) {
   td_ok(tdict_set(apart, "c", help_get(first, "a"), err)); /* the last three elements of a, backwards */
   expect(apart, "tree batch=[]\n  a  uint8 [4] cpu shared\n  b  uint8 [4] cpu\n  c  uint8 [3] cpu shared\n"
                 "3 tensors, 11 bytes\n");
-  tdict_release(first);
-  tdict_release(apart);
+  td_release(first, apart);
   for (int i = 0; i < 150; i++) {
     char path[32];
     snprintf(path, sizeof path, "k%d", i);
-    help_put(td, path, TENSOR(4));
+    td_put(td, path, TENSOR(4));
   }
   td_ok(tdict_set(td, "last", help_get(td, "alone"), err)); /* beyond the lines that are shown */
-  char *text = text_of(td);
+  scoped_chars text = text_of(td);
   assert_non_null(strstr(text, "  alone  float32 [4]    cpu shared\n"));
   assert_non_null(strstr(text, "  twice  float32 [4, 2] cpu\n"));
-  free(text);
-  tdict_release(rows);
-  tdict_release(td);
 }
 
 /* A long key or shape takes its own line out of the columns, not all the others. */
 CASE(tree_format_keeps_columns_narrow) {
-  tdict_tree *td = help_tree_without_batch();
+  scoped_tree td = help_tree_without_batch();
   char name[101];
   memset(name, 'k', 100);
   name[100] = 0;
-  help_put(td, "short", TENSOR(1));
-  help_put(td, name,
-           TENSOR(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1));
-  char *text = text_of(td);
+  td_put(td, "short", TENSOR(1));
+  td_put(td, name,
+         TENSOR(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1));
+  scoped_chars text = text_of(td);
   const char *line = strstr(text, "short"), *end = strchr(line, '\n');
   assert_in_range(end - line, 60, 110);
   assert_non_null(strstr(text, name));
-  free(text);
-  tdict_release(td);
 }
 
 CASE(tree_print) {
-  tdict_tree *td = sample();
+  scoped_tree td = sample();
   FILE *file = tmpfile();
   char read[sizeof sample_text + 8] = {0};
   td_ok(tdict_print(td, file, err));
@@ -164,5 +148,4 @@ CASE(tree_print) {
   fclose(file);
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_print(NULL, stdout, err));
   td_fails(TDICT_EINVAL, "file is NULL", tdict_print(td, NULL, err));
-  tdict_release(td);
 }

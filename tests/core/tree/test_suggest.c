@@ -34,17 +34,16 @@ CASE(suggest_fits_the_buffer) {
   static const char *const names[] = {"a_key_of_more_than_thirty_two_bytes_in_all", "b", "c", "d", "e", "f", "g"};
   assert_string_equal(suggest(names, 1, "x", 160), "; keys: a_key_of_more_than_thirty_two...");
   for (size_t bytes = 1; bytes < 160; bytes++) (void)suggest(names, 7, "a/key", bytes);
-  tdict_tree *td = help_tree_without_batch();
+  scoped_tree td = help_tree_without_batch();
   tdict_tensor *t = NULL;
   for (int i = 0; i < 1000; i++) {
     char key[16];
     snprintf(key, sizeof key, "key%d", i);
-    help_put(td, key, TENSOR(1));
+    td_put(td, key, TENSOR(1));
   }
   td_fails(TDICT_ENOTFOUND, "get: 'kye7' is not a key of the tree; keys: key7, ", tdict_get(td, "kye7", &t, err));
   td_fails(TDICT_ENOTFOUND, "... (995 more)", tdict_get(td, "kye7", &t, err));
   td_ok(tdict_delete(td, "key7", err)); /* a key that is gone is not shown */
   td_fails(TDICT_ENOTFOUND, "... (994 more)", tdict_get(td, "key7", &t, err));
   assert_null(strstr(td_last_error.message, "keys: key7,"));
-  tdict_release(td);
 }

@@ -1,6 +1,5 @@
 /* Walks: order, entries, stopping; sums of leaves and bytes. */
 #include "help.h"
-#include "support/fail_alloc.h"
 
 typedef struct step {
   const char *path, *key;
@@ -14,13 +13,9 @@ static const step steps[] = {
 enum { STEPS = sizeof steps / sizeof *steps };
 
 static tdict_tree *sample(void) {
-  tdict_tree *td = TREE(2);
-  help_put(td, "b", TENSOR(2, 3));
-  help_put(td, "n.z", TENSOR(2));
-  help_put(td, "n.h\\.0.x", TENSOR(2, 1, 5));
-  help_put(td, "n.\\\\", TENSOR(2, 0));
-  help_put_tree(td, "empty", TREE(2));
-  help_put(td, "a", TENSOR(2, 2));
+  tdict_tree *td = td_tree("[2] b:f32[2,3] n.z:f32[2] n.h\\.0.x:f32[2,1,5] n.\\\\:f32[2,0]");
+  td_put_tree(td, "empty", TREE(2));
+  td_put(td, "a", TENSOR(2, 2));
   return td;
 }
 
@@ -50,16 +45,14 @@ static tdict_status compare(void *user, const tdict_entry *entry, tdict_error *e
 }
 
 CASE(tree_walk_order) {
-  tdict_tree *td = sample();
+  scoped_tree td = sample();
   visit v = {td, 0, 0};
   td_ok(tdict_walk(td, compare, &v, err));
   assert_int_equal(v.shown, STEPS);
-  tdict_tree *empty = help_tree_without_batch();
+  scoped_tree empty = help_tree_without_batch();
   v.shown = 0;
   td_ok(tdict_walk(empty, compare, &v, err));
   assert_int_equal(v.shown, 0);
-  tdict_release(empty);
-  tdict_release(td);
 }
 
 static tdict_status stop_silently(void *user, const tdict_entry *entry, tdict_error *err) {
@@ -103,7 +96,7 @@ __attribute__((noinline)) static void dirty_stack(void) {
 }
 
 CASE(tree_walk_stops) {
-  tdict_tree *td = sample();
+  scoped_tree td = sample();
   for (int at = 0; at < STEPS; at++) {
     visit v = {td, 0, at};
     tdict_error error;
@@ -141,11 +134,10 @@ CASE(tree_walk_stops) {
   tdict_status status = tdict_walk(td, stop_silently, &v, &error);
   assert_true(td_fail_alloc_stop());
   assert_int_equal(status, TDICT_ENOMEM);
-  tdict_release(td);
 }
 
 CASE(tree_counts_leaves) {
-  tdict_tree *td = sample();
+  scoped_tree td = sample();
   assert_int_equal(tdict_num_leaves(td), 5);
   tdict_tensor *t = help_get(td, "b");
   td_ok(tdict_set(td, "same", t, err));
@@ -153,7 +145,6 @@ CASE(tree_counts_leaves) {
   assert_int_equal(tdict_num_leaves(td), 9);
   td_ok(tdict_delete(td, "n", err));
   assert_int_equal(tdict_num_leaves(td), 6);
-  tdict_release(td);
 }
 
 static size_t unique_bytes(const tdict_tree *td) {
@@ -163,7 +154,7 @@ static size_t unique_bytes(const tdict_tree *td) {
 }
 
 CASE(tree_counts_bytes) {
-  tdict_tree *td = sample();
+  scoped_tree td = sample();
   const size_t leaves = (6 + 2 + 10 + 0 + 4) * sizeof(float);
   assert_int_equal(tdict_bytes(td), leaves);
   assert_int_equal(unique_bytes(td), leaves);
@@ -175,22 +166,21 @@ CASE(tree_counts_bytes) {
   tdict_tensor *whole = TENSOR(2, 100), *part = NULL;
   const tdict_tensor_range range = {1, 10, 5, 2};
   td_ok(tdict_tensor_slice(whole, &range, &part, err));
-  help_put(td, "n.part", part);
+  td_put(td, "n.part", part);
   tdict_tensor_release(whole);
   assert_int_equal(tdict_bytes(td), leaves + (6 + 12 + 20) * sizeof(float)); /* it is in n2 too */
   assert_int_equal(unique_bytes(td), leaves + 200 * sizeof(float));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_unique_bytes(td, NULL, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_unique_bytes(NULL, &(size_t){0}, err));
-  tdict_release(td);
 }
 
 CASE(tree_unique_bytes_survives_enomem) {
-  tdict_tree *td = TREE(2);
+  scoped_tree td = TREE(2);
   size_t wanted = 0, bytes = 77;
   for (int i = 0; i < 100; i++) {
     char path[64];
     snprintf(path, sizeof path, "n%d.k%d", i % 7, i);
-    help_put(td, path, TENSOR(2, i));
+    td_put(td, path, TENSOR(2, i));
     wanted += 2 * (size_t)i * sizeof(float);
   }
   tdict_tree *shared = help_get_tree(td, "n3");
@@ -212,5 +202,4 @@ CASE(tree_unique_bytes_survives_enomem) {
   assert_true(n > 3);
   assert_int_equal(bytes, wanted);
   help_unchanged(td, before);
-  tdict_release(td);
 }

@@ -85,8 +85,7 @@ static inline fake_settings *load_fake(const char *file) {
 
 static inline void on_fake(void (*body)(fixture *b)) {
   fake_settings *settings = load_fake("fake_libcuda.so");
-  tdict_driver *d = NULL;
-  td_ok(open_cuda(&d, err));
+  tdict_driver *d = td_made(driver, open_cuda(&made, err));
   assert_true(settings->lookups > 40); /* one an entry: the stand-in was asked, through cuGetProcAddress */
   run_body(d, true, body);
 }
@@ -111,11 +110,10 @@ static inline void put(fixture *b, void *device, const void *host, size_t bytes)
 }
 
 static inline void *device_filled(fixture *b, size_t bytes) {
-  unsigned char *old = filled(bytes, 0);
+  scoped_bytes old = filled(bytes, 0);
   void *device = NULL;
   cu_ok(mem_alloc(b->d, &device, bytes));
   put(b, device, old, bytes);
-  free(old);
   return device;
 }
 

@@ -55,7 +55,7 @@ CUDA_CASE(cuda_context_push_and_pop_gpu) { on_gpu(contexts); }
 CASE(cuda_context_push_and_pop_fake) { on_fake(contexts); }
 
 static void copy_of(fixture *b, size_t bytes, int seed) {
-  unsigned char *source = filled(bytes, seed), *result = filled(bytes, 0);
+  scoped_bytes source = filled(bytes, seed), result = filled(bytes, 0);
   void *one = device_filled(b, bytes), *two = device_filled(b, bytes), *pinned = NULL;
   put(b, one, source, bytes);
   cu_ok(copy_d2h(b->d, result, two, bytes));
@@ -80,8 +80,6 @@ static void copy_of(fixture *b, size_t bytes, int seed) {
   cu_ok(host_free(b->d, pinned, bytes));
   cu_ok(mem_free(b->d, one));
   cu_ok(mem_free(b->d, two));
-  free(source);
-  free(result);
 }
 static void copies(fixture *b) {
   copy_of(b, 1, 1);
@@ -158,7 +156,7 @@ static void pools(fixture *b) {
   }
   assert_int_equal(pool_value(b, pool, TDICT_CU_POOL_USED_MEM_CURRENT), 0);
 
-  unsigned char *source = filled(bytes, 7), *result = filled(bytes, 0);
+  scoped_bytes source = filled(bytes, 7), result = filled(bytes, 0);
   cu_ok(mem_alloc_async(b->d, &one, bytes, pool, s));
   cu_ok(fill_async(b->d, one, 0xA5, bytes, s));
   cu_ok(copy_h2d_async(b->d, one, source, bytes, s));
@@ -178,8 +176,6 @@ static void pools(fixture *b) {
   assert_int_equal(pool_value(b, pool, TDICT_CU_POOL_RESERVED_MEM_CURRENT), 0);
   cu_ok(stream_destroy(b->d, s));
   cu_ok(pool_destroy(b->d, pool));
-  free(source);
-  free(result);
 }
 CUDA_CASE(cuda_pools_alloc_and_trim_gpu) { on_gpu(pools); }
 CASE(cuda_pools_alloc_and_trim_fake) { on_fake(pools); }
@@ -191,7 +187,7 @@ static void events(fixture *b) {
   float milliseconds = -1;
   int status = -1;
   void *host = NULL, *device = device_filled(b, bytes);
-  unsigned char *source = filled(bytes, 8);
+  scoped_bytes source = filled(bytes, 8);
   cu_ok(host_alloc(b->d, &host, 2 * bytes, TDICT_CU_HOST_PORTABLE));
   memcpy(host, source, bytes);
   memset((char *)host + bytes, 0xA5, bytes);
@@ -228,7 +224,6 @@ static void events(fixture *b) {
   cu_ok(stream_destroy(b->d, two));
   cu_ok(host_free(b->d, host, 2 * bytes));
   cu_ok(mem_free(b->d, device));
-  free(source);
 }
 CUDA_CASE(cuda_events_and_streams_gpu) { on_gpu(events); }
 CASE(cuda_events_and_streams_fake) { on_fake(events); }
@@ -243,7 +238,7 @@ static void check_rows(const unsigned char *got, size_t pitch, const unsigned ch
   }
 }
 static void rectangles(fixture *b) {
-  unsigned char *source = filled(ROWS * LOOSE, 9), *result = filled(ROWS * LOOSER, 0);
+  scoped_bytes source = filled(ROWS * LOOSE, 9), result = filled(ROWS * LOOSER, 0);
   void *one = device_filled(b, ROWS * TIGHT), *two = device_filled(b, ROWS * LOOSER), *host = NULL;
   tdict_cu_stream s = NULL;
   cu_ok(host_alloc(b->d, &host, ROWS * LOOSER, TDICT_CU_HOST_PORTABLE));
@@ -267,15 +262,13 @@ static void rectangles(fixture *b) {
   cu_ok(host_free(b->d, host, ROWS * LOOSER));
   cu_ok(mem_free(b->d, one));
   cu_ok(mem_free(b->d, two));
-  free(source);
-  free(result);
 }
 CUDA_CASE(cuda_rectangles_gpu) { on_gpu(rectangles); }
 CASE(cuda_rectangles_fake) { on_fake(rectangles); }
 
 /* Copies that name the context of each side, here the same one twice. */
 static void peers(fixture *b) {
-  unsigned char *source = filled(ROWS * LOOSE, 10), *result = filled(ROWS * LOOSER, 0);
+  scoped_bytes source = filled(ROWS * LOOSE, 10), result = filled(ROWS * LOOSER, 0);
   void *one = device_filled(b, ROWS * LOOSE), *two = device_filled(b, ROWS * LOOSER);
   tdict_cu_stream s = NULL;
   cu_ok(stream_create(b->d, &s, TDICT_CU_STREAM_NON_BLOCKING));
@@ -293,14 +286,12 @@ static void peers(fixture *b) {
   cu_ok(stream_destroy(b->d, s));
   cu_ok(mem_free(b->d, one));
   cu_ok(mem_free(b->d, two));
-  free(source);
-  free(result);
 }
 CUDA_CASE(cuda_peer_copies_gpu) { on_gpu(peers); }
 CASE(cuda_peer_copies_fake) {
   load_fake("fake_libcuda.so")->device_count = 2;
   on_fake(peers);
-  tdict_driver *d = NULL;
+  scoped_driver d = NULL;
   tdict_cu_pool pool = NULL;
   int can = -1;
   td_ok(open_cuda(&d, err));
@@ -317,7 +308,6 @@ CASE(cuda_peer_copies_fake) {
   cu_ok(ctx_retain(d, 0, &context));
   cu_ok(ctx_allow_peer(d, context)); /* likewise */
   cu_ok(ctx_release(d, 0));
-  tdict_driver_release(d);
 }
 
 static void capture_modes(fixture *b) {
@@ -452,8 +442,7 @@ CASE(cuda_reports_missing_entry) {
 /* Without cuGetProcAddress_v2 the entries are taken by their symbols. */
 CASE(cuda_opens_without_cuGetProcAddress) {
   fake_settings *settings = load_fake("fake_libcuda_symbols.so");
-  tdict_driver *d = NULL;
-  td_ok(open_cuda(&d, err));
+  tdict_driver *d = td_made(driver, open_cuda(&made, err));
   assert_int_equal(settings->lookups, 0);
   run_body(d, true, copies);
 }

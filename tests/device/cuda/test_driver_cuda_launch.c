@@ -6,7 +6,7 @@
 /* A copy by the library's kernel: the PTX compiles, and its kernels take their parameters. */
 static void launches(fixture *b) {
   enum { BYTES = 300007 };
-  unsigned char *source = filled(BYTES, 11), *result = filled(BYTES, 0);
+  scoped_bytes source = filled(BYTES, 11), result = filled(BYTES, 0);
   void *one = device_filled(b, BYTES), *two = device_filled(b, BYTES);
   const int64_t shape[] = {BYTES - 5}, strides[] = {1};
   const tdict_kernel_move move = {.dst = (char *)two + 3,
@@ -45,8 +45,6 @@ static void launches(fixture *b) {
   cu_ok(stream_destroy(b->d, s));
   cu_ok(mem_free(b->d, one));
   cu_ok(mem_free(b->d, two));
-  free(source);
-  free(result);
 }
 CUDA_CASE(cuda_launch_gpu) { on_gpu(launches); }
 CASE(cuda_launch_fake) { on_fake(launches); }

@@ -89,7 +89,7 @@ static uint64_t convert_there(const areas *a, const tdict_kernel_cast *cast, voi
  * and the first such element is reported. */
 static void check_conversion(const areas *a, tdict_dtype to, tdict_dtype from, const void *src, size_t count) {
   const size_t to_bytes = tdict_dtype_bytes(to), from_bytes = tdict_dtype_bytes(from);
-  unsigned char *found = malloc(count * to_bytes), *wanted = malloc(count * to_bytes);
+  scoped_bytes found = malloc(count * to_bytes), wanted = malloc(count * to_bytes);
   uint64_t first_bad = TDICT_KERNEL_NO_RESULT;
   td_fill_random(found, count * to_bytes, 77);
   memcpy(wanted, found, count * to_bytes);
@@ -107,29 +107,25 @@ static void check_conversion(const areas *a, tdict_dtype to, tdict_dtype from, c
   if (result != first_bad)
     fail_msg("%s to %s: element %lld does not fit, wanted %lld", tdict_dtype_name(from), tdict_dtype_name(to),
              (long long)result, (long long)first_bad);
-  free(found);
-  free(wanted);
 }
 
 /* Every value of the floats of 8 and 16 bits, to every dtype. */
 GPU_CASE(kernel_converts_every_small_float) {
   static const tdict_dtype small[] = {TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2};
-  areas a;
+  scoped_areas a;
   areas_open(&a, 1);
   for (int s = 0; s < 4; s++) {
     const size_t bytes = tdict_dtype_bytes(small[s]), count = (size_t)1 << 8 * bytes;
-    unsigned char *all = malloc(count * bytes);
+    scoped_bytes all = malloc(count * bytes);
     for (size_t i = 0; i < count; i++) memcpy(all + i * bytes, &i, bytes); /* little-endian, as every GPU */
     for (int t = 0; t < NUM_DTYPES; t++) check_conversion(&a, all_dtypes[t], small[s], all, count);
-    free(all);
   }
-  areas_close(&a);
 }
 
 /* A million random bit patterns of float32 and of float64, to each float dtype. */
 GPU_CASE(kernel_converts_random_floats) {
   static const tdict_dtype tos[] = {TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2, TDICT_F32, TDICT_F64};
-  areas a;
+  scoped_areas a;
   areas_open(&a, 1);
   uint64_t *bits = malloc(MANY * sizeof *bits);
   td_fill_random(bits, MANY * sizeof *bits, 42);
@@ -141,7 +137,6 @@ GPU_CASE(kernel_converts_random_floats) {
   for (size_t i = 0; i < MANY; i += 3) bits[i] &= ~(uint64_t)0 << pick(&r, 20, 51); /* ties */
   for (int t = 0; t < 6; t++) check_conversion(&a, tos[t], TDICT_F64, bits, MANY);
   free(bits);
-  areas_close(&a);
 }
 
 /* Fills `out` with elements of a dtype: random bits, and numbers at the edges of the integer types. */
@@ -208,10 +203,10 @@ static size_t make_elements(tdict_dtype dtype, uint64_t seed, unsigned char *out
 
 /* All pairs of dtypes, on random bits and on numbers at the edges of the types. */
 GPU_CASE(kernel_converts_all_pairs_of_dtypes) {
-  areas a;
+  scoped_areas a;
   int pairs = 0;
   areas_open(&a, 1);
-  unsigned char *elements = malloc(16 * 4096);
+  scoped_bytes elements = malloc(16 * 4096);
   for (int f = 0; f < NUM_DTYPES; f++) {
     const size_t count = make_elements(all_dtypes[f], (uint64_t)f, elements);
     for (int t = 0; t < NUM_DTYPES; t++) {
@@ -222,16 +217,14 @@ GPU_CASE(kernel_converts_all_pairs_of_dtypes) {
     }
   }
   assert_int_equal(pairs, 17 * 17 - 2 * 15);
-  free(elements);
-  areas_close(&a);
 }
 
 /* Scale and offset: the element as float32, multiplied, rounded, added, rounded. */
 GPU_CASE(kernel_scales_elements) {
   static const float factors[][2] = {{1 / 255.0F, -0.5F}, {2, 0}, {-0.1F, 1e-3F}, {1e38F, 0}, {1e-40F, 1e-42F}};
-  areas a;
+  scoped_areas a;
   areas_open(&a, 1);
-  unsigned char *elements = malloc(16 * 4096), *found = malloc(16 * 4096), *wanted = malloc(16 * 4096);
+  scoped_bytes elements = malloc(16 * 4096), found = malloc(16 * 4096), wanted = malloc(16 * 4096);
   for (int f = 0; f < NUM_DTYPES; f++) {
     const tdict_dtype from = all_dtypes[f];
     const size_t count = make_elements(from, (uint64_t)f, elements), bytes = tdict_dtype_bytes(from);
@@ -259,10 +252,6 @@ GPU_CASE(kernel_scales_elements) {
       check_elements(tdict_dtype_name(from), to, found, wanted, count);
     }
   }
-  free(elements);
-  free(found);
-  free(wanted);
-  areas_close(&a);
 }
 
 typedef struct convert_model {
@@ -289,7 +278,7 @@ static void clear_nans(areas *a) {
 /* Random layouts and lists, with elements that are not aligned. The index of the first element that does not fit counts
  * in C order. */
 GPU_CASE(kernel_converts_random_layouts) {
-  areas a;
+  scoped_areas a;
   areas_open(&a, 0);
   for (uint64_t seed = 0; seed < 60; seed++) {
     enum { MOST = 40 };
@@ -318,7 +307,6 @@ GPU_CASE(kernel_converts_random_layouts) {
     for (size_t i = 0; i < work.num_entries; i++) assert_true(work.results[i] == first_bad[i]);
     tdict_kernel_work_reset(&work);
   }
-  areas_close(&a);
 }
 
 /* Only conversions that can fail report results, because the caller waits for results. */

@@ -3,7 +3,6 @@
  * results, which tests/beside/kernel_floats.py compares with PyTorch's. */
 #include "device/kernels/convert_check.h"
 #include "support/random.h"
-#include "support/sanitized.h"
 
 enum { PIECE = 1 << 20 };
 

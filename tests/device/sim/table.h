@@ -9,7 +9,6 @@
 
 #include "core/base/clock.h"
 #include "device/sim/driver.h"
-#include "support/rest.h"
 #include "support/test.h"
 
 /* Calls an entry and checks that it returns TDICT_CU_<wanted>. `d` is the driver in scope. */
@@ -22,9 +21,7 @@ static inline void cu_check(tdict_driver *d, tdict_cu result, tdict_cu wanted, c
 }
 
 static inline tdict_sim_options sim_options(bool held) {
-  tdict_sim_options o = tdict_sim_options_default();
-  o.memory_bytes = (size_t)256 << 20;
-  o.held = held;
+  tdict_sim_options o = td_with(tdict_sim_options, memory_bytes = (size_t)256 << 20, held = held);
   return o;
 }
 
@@ -47,6 +44,8 @@ static inline void close_table(tdict_driver *d) {
   CU(SUCCESS, ctx_release, 0);
   tdict_driver_release(d);
 }
+TD_DECLARE_SCOPED(table, tdict_driver, close_table)
+#define scoped_table TD_SCOPED_NAMED(table)
 
 static inline tdict_cu_stream make_stream(tdict_driver *d, unsigned flags) {
   tdict_cu_stream s = NULL;

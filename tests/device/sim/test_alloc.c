@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 
 #include "device/sim/table.h"
-#include "support/sanitized.h"
 
 enum { MIB = 1 << 20, SURVIVED = 7 };
 
@@ -30,19 +29,18 @@ static bool dies(volatile char *address, bool write) {
 }
 
 CASE(sim_host_access_to_device_memory_faults) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   char *dev = make_device(d, 10000), *host = (char *)make_pinned(d, 10000, 1);
   assert_true(dies(dev, false));
   assert_true(dies(dev + 9999, true));
   assert_false(dies(host, true));
   assert_false(dies(host + 9999, false));
-  close_table(d);
 }
 
 CASE(sim_device_memory_runs_out) {
   tdict_sim_options o = sim_options(false);
   o.memory_bytes = 4 * MIB;
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   void *p[4], *q = NULL;
   size_t total;
   CU(SUCCESS, device_total_bytes, 0, &total);
@@ -61,12 +59,11 @@ CASE(sim_device_memory_runs_out) {
   CU(SUCCESS, mem_free, p[3]);
   CU(SUCCESS, mem_alloc, &q, 2 * MIB);
   assert_ptr_equal(q, p[2]);
-  close_table(d);
 }
 
 CASE(sim_allocations_do_not_overlap) {
   enum { SLOTS = 200, ROUNDS = 3000 };
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   char *start[SLOTS] = {0};
   size_t bytes[SLOTS] = {0};
   uint64_t dice[2];
@@ -91,11 +88,10 @@ CASE(sim_allocations_do_not_overlap) {
   tdict_driver_sim_counts(d, 0, &count);
   assert_int_equal(count.device_bytes, 0);
   assert_int_equal(count.num_allocations, 0);
-  close_table(d);
 }
 
 CASE(sim_free_refuses) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_pool pool;
   char *dev = make_device(d, 1000), *host = (char *)make_pinned(d, 1000, 1);
@@ -114,7 +110,6 @@ CASE(sim_free_refuses) {
   CU(HOST_MEMORY_NOT_REGISTERED, host_unregister, host, 1000);
   CU(SUCCESS, host_free, host, 1000);
   CU(INVALID_VALUE, host_free, host, 1000);
-  close_table(d);
 }
 
 typedef struct freer {
@@ -135,7 +130,7 @@ static void *run_freer(void *user) {
 
 CASE(sim_free_waits_for_the_device) {
   tdict_sim_options o = sim_options(true);
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, 5000, 1), *back = make_pinned(d, 5000, 0);
   freer f[2] = {{.d = d, .memory = make_device(d, 5000)}, {.d = d, .memory = src, .host = true}};
@@ -155,14 +150,12 @@ CASE(sim_free_waits_for_the_device) {
     pthread_join(threads[i], NULL);
     assert_int_equal(atomic_load(&f[i].result), TDICT_CU_SUCCESS);
   }
-  unsigned char *wanted = make_pageable(5000, 1);
+  scoped_bytes wanted = make_pageable(5000, 1);
   assert_memory_equal(back, wanted, 5000);
-  free(wanted);
-  close_table(d);
 }
 
 CASE(sim_memory_freed_on_a_stream_is_reused_after_the_free_ran) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_pool pool;
   unsigned char *src = make_pinned(d, MIB, 2), *back = make_pinned(d, MIB, 0);
@@ -186,7 +179,6 @@ CASE(sim_memory_freed_on_a_stream_is_reused_after_the_free_ran) {
   memset(back, 0xA5, MIB);
   CU(SUCCESS, copy_d2h, back, third, MIB);
   assert_memory_equal(back, src, MIB); /* memory comes with its old bytes */
-  close_table(d);
 }
 
 static void check_pool(tdict_driver *d, tdict_cu_pool pool, size_t reserved, size_t used) {
@@ -200,7 +192,7 @@ static void check_pool(tdict_driver *d, tdict_cu_pool pool, size_t reserved, siz
 CASE(sim_pool_caches_up_to_its_threshold) {
   tdict_sim_options o = sim_options(false);
   o.memory_bytes = 8 * MIB;
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_pool pool;
   void *p[4], *q;
@@ -237,12 +229,11 @@ CASE(sim_pool_caches_up_to_its_threshold) {
   CU(SUCCESS, mem_free, q);
   CU(SUCCESS, mem_alloc, &q, 8 * MIB);
   CU(INVALID_DEVICE, pool_create, 1, &pool);
-  close_table(d);
 }
 
 CASE(sim_registrations_do_not_overlap) {
-  tdict_driver *d = open_plain();
-  unsigned char *host = make_pageable(4096, 3);
+  scoped_table d = open_plain();
+  scoped_bytes host = make_pageable(4096, 3);
   void *dev = make_device(d, 4096);
   tdict_driver_sim_count count;
   CU(SUCCESS, host_register, host + 1000, 1000, TDICT_CU_HOST_PORTABLE);
@@ -267,14 +258,12 @@ CASE(sim_registrations_do_not_overlap) {
   CU(SUCCESS, host_unregister, host + 2000, 96);
   tdict_driver_sim_counts(d, 0, &count);
   assert_int_equal(count.pinned_bytes, 0);
-  free(host);
-  close_table(d);
 }
 
 CASE(sim_pointer_describes_an_address) {
   tdict_sim_options o = sim_options(false);
   o.num_devices = 2;
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_context second;
   tdict_cu_pointer p;
   unsigned char *host = make_pinned(d, 5000, 4), *plain = make_pageable(5000, 5);
@@ -302,5 +291,4 @@ CASE(sim_pointer_describes_an_address) {
   assert_false(p.known);
   CU(SUCCESS, ctx_pop, NULL);
   free(plain);
-  close_table(d);
 }

@@ -40,7 +40,7 @@ static void *visit(void *user) {
 }
 
 CASE(sim_new_thread_has_no_context) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   visitor v = {.d = d};
   pthread_t thread;
   CU(SUCCESS, ctx_current, &v.context);
@@ -50,13 +50,12 @@ CASE(sim_new_thread_has_no_context) {
     pthread_join(thread, NULL);
   }
   assert_int_equal(v.failures, 0);
-  close_table(d);
 }
 
 CASE(sim_contexts_are_a_stack) {
   tdict_sim_options o = sim_options(false);
   o.num_devices = 2;
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_context first, second, other, popped;
   CU(SUCCESS, ctx_current, &first);
   CU(INVALID_DEVICE, ctx_retain, 2, &second);
@@ -81,13 +80,12 @@ CASE(sim_contexts_are_a_stack) {
   CU(SUCCESS, ctx_pop, &popped);
   CU(INVALID_CONTEXT, ctx_pop, &popped);
   CU(SUCCESS, ctx_push, first);
-  close_table(d);
 }
 
 CASE(sim_stream_of_another_device_is_refused) {
   tdict_sim_options o = sim_options(false);
   o.num_devices = 2;
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_context second;
   tdict_cu_stream here = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
@@ -103,11 +101,10 @@ CASE(sim_stream_of_another_device_is_refused) {
   CU(SUCCESS, stream_wait_event, there, e); /* waiting works between devices */
   CU(SUCCESS, stream_synchronize, there);
   CU(SUCCESS, ctx_pop, &second);
-  close_table(d);
 }
 
 CASE(sim_capture_mode_is_exchanged) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   int mode = TDICT_CU_CAPTURE_RELAXED, status = -1;
   CU(SUCCESS, capture_mode, &mode);
@@ -119,5 +116,4 @@ CASE(sim_capture_mode_is_exchanged) {
   CU(INVALID_VALUE, capture_mode, &mode);
   CU(SUCCESS, stream_capture_status, s, &status);
   assert_int_equal(status, TDICT_CU_CAPTURE_STATUS_NONE);
-  close_table(d);
 }

@@ -2,16 +2,12 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "support/rest.h"
 #include "support/test.h"
 
 static tdict_context *open_context(bool held) {
-  tdict_context_options o = tdict_context_options_default();
-  tdict_sim_options sim = tdict_sim_options_default();
   tdict_context *c = NULL;
-  sim.held = held;
-  o.device = tdict_sim(0);
-  o.sim = &sim;
+  tdict_context_options o = td_with(tdict_context_options, device = tdict_sim(0));
+  o.sim = td_options(tdict_sim_options, held = held);
   o.num_threads = 1;
   td_ok(tdict_context_create(&o, &c, err));
   return c;
@@ -38,7 +34,7 @@ static void wait_for(atomic_int *value, int wanted) {
 }
 
 CASE(sim_hold_and_step) {
-  tdict_context *c = open_context(false);
+  scoped_context c = open_context(false);
   tdict_stream s;
   atomic_int next;
   call calls[4];
@@ -60,11 +56,10 @@ CASE(sim_hold_and_step) {
   td_ok(tdict_sim_step(c, 5, err)); /* none can */
   td_ok(tdict_sim_resume(c, err));
   tdict_stream_destroy(c, s);
-  tdict_context_destroy(c);
 }
 
 CASE(sim_option_held) {
-  tdict_context *c = open_context(true);
+  scoped_context c = open_context(true);
   tdict_stream s;
   atomic_int next;
   call first;
@@ -76,14 +71,11 @@ CASE(sim_option_held) {
   td_ok(tdict_sim_resume(c, err));
   wait_for(&next, 1);
   tdict_stream_destroy(c, s);
-  tdict_context_destroy(c);
 }
 
 CASE(sim_control_refuses) {
-  tdict_context_options o = tdict_context_options_default();
-  tdict_context *c = NULL;
-  o.device = tdict_cpu();
-  td_ok(tdict_context_create(&o, &c, err));
+  scoped_context c = NULL;
+  td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu()), &c, err));
   td_fails(TDICT_ENODEVICE, "no simulated device", tdict_sim_hold(c, err));
   td_fails(TDICT_ENODEVICE, "no simulated device", tdict_sim_step(c, 1, err));
   td_fails(TDICT_ENODEVICE, "no simulated device", tdict_sim_resume(c, err));
@@ -93,7 +85,6 @@ CASE(sim_control_refuses) {
   td_ok(tdict_sim_hold(c, err));
   td_fails(TDICT_EINVAL, "-1", tdict_sim_step(c, -1, err));
   td_ok(tdict_sim_resume(c, err));
-  tdict_context_destroy(c);
 }
 
 /* A kernel of a kind: adds one to each byte and says when. */
@@ -114,7 +105,7 @@ static void add_one(void *user) {
 
 CASE(sim_launch_in_order) {
   enum { BYTES = 50000 };
-  tdict_context *c = open_context(false);
+  scoped_context c = open_context(false);
   tdict_stream s;
   tdict_memory *memory = tdict_device_memory(c, tdict_sim(0));
   tdict_tensor *host = NULL, *dev = NULL, *back = NULL;
@@ -138,11 +129,8 @@ CASE(sim_launch_in_order) {
   assert_null(tdict_sim_host_pointer(s, before));
   assert_null(tdict_sim_host_pointer(s, NULL));
   assert_null(tdict_sim_host_pointer((tdict_stream){tdict_cpu(), NULL}, tdict_tensor_data(dev)));
-  tdict_tensor_release(host);
-  tdict_tensor_release(dev);
-  tdict_tensor_release(back);
+  td_release(host, dev, back);
   tdict_stream_destroy(c, s);
-  tdict_context_destroy(c);
 }
 
 CASE(sim_launch_refuses) {

@@ -7,7 +7,7 @@ CASE(sim_copies_move_the_bytes) {
   static const size_t sizes[] = {1, 3, 511, 512, 4096, 65537, BYTES};
   tdict_sim_options o = sim_options(false);
   o.num_devices = 2;
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_context second, popped;
   unsigned char *pinned = make_pinned(d, BYTES, 1), *pageable = make_pageable(BYTES, 2);
@@ -42,11 +42,10 @@ CASE(sim_copies_move_the_bytes) {
   CU(SUCCESS, ctx_release, 1);
   free(pageable);
   free(to_pageable);
-  close_table(d);
 }
 
 CASE(sim_fill_writes_the_byte) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, BYTES, 3), *back = make_pinned(d, BYTES, 0);
   char *dev = make_device(d, BYTES);
@@ -58,13 +57,12 @@ CASE(sim_fill_writes_the_byte) {
   assert_memory_equal(back, src, BYTES);
   CU(INVALID_VALUE, fill_async, dev + 1, 0, BYTES, s);
   CU(INVALID_VALUE, fill_async, src, 0, 1, s);
-  close_table(d);
 }
 
 CASE(sim_copy_across_registrations_fails) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
-  unsigned char *host = make_pageable(4 * 4096, 4);
+  scoped_bytes host = make_pageable(4 * 4096, 4);
   char *dev = make_device(d, 4 * 4096);
   CU(SUCCESS, host_register, host + 4096, 4096, TDICT_CU_HOST_PORTABLE);
   CU(SUCCESS, host_register, host + 8192, 4096, TDICT_CU_HOST_PORTABLE);
@@ -81,12 +79,10 @@ CASE(sim_copy_across_registrations_fails) {
   CU(SUCCESS, copy_h2d_async, dev, host + 4096, 4096, s);
   CU(SUCCESS, host_unregister, host + 8192, 4096);
   CU(SUCCESS, copy_h2d, dev, host, 4 * 4096);
-  free(host);
-  close_table(d);
 }
 
 CASE(sim_copy_refuses_bad_addresses) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *host = make_pinned(d, BYTES, 5);
   char *dev = make_device(d, BYTES), *next = make_device(d, BYTES);
@@ -104,7 +100,6 @@ CASE(sim_copy_refuses_bad_addresses) {
   CU(SUCCESS, mem_free, next);
   CU(INVALID_VALUE, copy_d2h, host, next, 16);
   CU(INVALID_HANDLE, copy_h2d_async, dev, host, 16, (tdict_cu_stream)(void *)host);
-  close_table(d);
 }
 
 /* Memory of a pool is its own device's until the pool lets another in, which takes a link; a copy that names both
@@ -151,12 +146,11 @@ static void check_between(tdict_driver *d, int ordinal, bool linked) {
 CASE(sim_copies_between_devices) {
   tdict_sim_options o = sim_options(false);
   o.num_devices = 3;
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   check_between(d, 1, true);
   check_between(d, 2, false);
   int can;
   CU(INVALID_DEVICE, device_can_reach, 0, 3, &can);
-  close_table(d);
 }
 
 typedef struct rect_case {
@@ -168,8 +162,8 @@ typedef struct rect_case {
 static void check_rect(tdict_driver *d, tdict_cu_stream s, rect_case c) {
   enum { DST_PITCH = 130, SRC_PITCH = 111, WIDTH = 97, HEIGHT = 53 };
   enum { DST_BYTES = DST_PITCH * (HEIGHT - 1) + WIDTH, SRC_BYTES = SRC_PITCH * (HEIGHT - 1) + WIDTH };
-  unsigned char *src = make_pageable(SRC_BYTES, 6), *dst = make_pageable(DST_BYTES, 0);
-  unsigned char *wanted = make_pageable(DST_BYTES, 0);
+  scoped_bytes src = make_pageable(SRC_BYTES, 6), dst = make_pageable(DST_BYTES, 0);
+  scoped_bytes wanted = make_pageable(DST_BYTES, 0);
   void *dev_src = make_device(d, SRC_BYTES), *dev_dst = make_device(d, DST_BYTES);
   for (size_t row = 0; row < HEIGHT; row++) memcpy(wanted + row * DST_PITCH, src + row * SRC_PITCH, WIDTH);
   if (c.pinned) {
@@ -198,25 +192,21 @@ static void check_rect(tdict_driver *d, tdict_cu_stream s, rect_case c) {
   }
   CU(SUCCESS, mem_free, dev_src);
   CU(SUCCESS, mem_free, dev_dst);
-  free(src);
-  free(dst);
-  free(wanted);
 }
 
 CASE(sim_rectangles_move_the_bytes) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   for (int kind = TDICT_CU_H2D; kind <= (int)TDICT_CU_D2D; kind++)
     for (int pinned = 0; pinned < 2; pinned++)
       check_rect(d, s, (rect_case){.kind = (tdict_cu_kind)kind, .pinned = pinned});
-  close_table(d);
 }
 
 CASE(sim_pageable_rectangle_is_read_inside_the_call) {
   tdict_sim_options o = sim_options(true);
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
-  unsigned char *src = make_pageable(1000, 7), *kept = make_pageable(1000, 7), *back = make_pageable(1000, 0);
+  scoped_bytes src = make_pageable(1000, 7), kept = make_pageable(1000, 7), back = make_pageable(1000, 0);
   void *dev = make_device(d, 1000);
   tdict_cu_rect r = {TDICT_CU_H2D, dev, src, 100, 100, 100, 10};
   CU(SUCCESS, copy_rect_async, &r, s);
@@ -225,18 +215,14 @@ CASE(sim_pageable_rectangle_is_read_inside_the_call) {
   CU(SUCCESS, stream_synchronize, s);
   CU(SUCCESS, copy_d2h, back, dev, 1000);
   assert_memory_equal(back, kept, 1000);
-  free(src);
-  free(kept);
-  free(back);
-  close_table(d);
 }
 
 CASE(sim_reads_pageable_memory_later) {
   tdict_sim_options o = sim_options(true);
   o.reads_pageable_memory = true;
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
-  unsigned char *src = make_pageable(1000, 7), *later = make_pageable(1000, 8), *back = make_pageable(1000, 0);
+  scoped_bytes src = make_pageable(1000, 7), later = make_pageable(1000, 8), back = make_pageable(1000, 0);
   void *dev = make_device(d, 1000);
   int value = 0;
   CU(SUCCESS, device_attribute, 0, TDICT_CU_ATTRIBUTE_READS_HOST_PAGE_TABLES, &value);
@@ -247,14 +233,10 @@ CASE(sim_reads_pageable_memory_later) {
   CU(SUCCESS, stream_synchronize, s);
   CU(SUCCESS, copy_d2h, back, dev, 1000);
   assert_memory_equal(back, later, 1000);
-  free(src);
-  free(later);
-  free(back);
-  close_table(d);
 }
 
 CASE(sim_work_on_freed_memory_is_an_error) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_pool pool;
   unsigned char *host = make_pinned(d, BYTES, 8), *back = make_pinned(d, BYTES, 0);
@@ -272,5 +254,4 @@ CASE(sim_work_on_freed_memory_is_an_error) {
   CU(ILLEGAL_ADDRESS, stream_synchronize, a);
   assert_true(all_bytes(back, BYTES, 0xA5));
   CU(ILLEGAL_ADDRESS, copy_h2d_async, again, host, BYTES, b);
-  close_table(d);
 }

@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "device/sim/table.h"
-#include "support/fail_alloc.h"
 
 CASE(sim_options_are_checked) {
   tdict_sim_options o = tdict_sim_options_default();
@@ -28,9 +27,8 @@ CASE(sim_options_are_checked) {
 }
 
 CASE(sim_open_without_address_space_fails) {
-  tdict_sim_options o = tdict_sim_options_default();
   tdict_driver *d = NULL;
-  o.memory_bytes = SIZE_MAX / 2;
+  tdict_sim_options o = td_with(tdict_sim_options, memory_bytes = SIZE_MAX / 2);
   td_fails(TDICT_ENOMEM, "address space", tdict_driver_sim_open(&o, &d, err));
   o.memory_bytes = SIZE_MAX;
   td_fails(TDICT_ENOMEM, "address space", tdict_driver_sim_open(&o, &d, err));
@@ -40,7 +38,7 @@ CASE(sim_open_without_address_space_fails) {
 CASE(sim_driver_reports_its_properties) {
   tdict_sim_options o = sim_options(false);
   o.num_devices = 3;
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   int value = 0;
   char name[64];
   size_t bytes = 0;
@@ -60,11 +58,10 @@ CASE(sim_driver_reports_its_properties) {
   assert_int_equal(value, 2);
   CU(INVALID_VALUE, device_attribute, 0, 9999, &value);
   CU(INVALID_DEVICE, device_attribute, 3, TDICT_CU_ATTRIBUTE_PCI_BUS_ID, &value);
-  close_table(d);
 }
 
 CASE(sim_driver_names_its_errors) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   const char *name, *text;
   CU(SUCCESS, error_text, TDICT_CU_OUT_OF_MEMORY, &name, &text);
   assert_string_equal(name, "CUDA_ERROR_OUT_OF_MEMORY");
@@ -72,7 +69,6 @@ CASE(sim_driver_names_its_errors) {
   CU(SUCCESS, error_text, TDICT_CU_HOST_MEMORY_ALREADY_REGISTERED, &name, &text);
   assert_string_equal(name, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED");
   CU(INVALID_VALUE, error_text, 12345, &name, &text);
-  close_table(d);
 }
 
 CASE(sim_driver_is_counted) {
@@ -124,7 +120,7 @@ static bool use_all(tdict_driver *d, const unsigned char *src, unsigned char *ba
 CASE(sim_survives_failing_allocations) {
   enum { BYTES = 3000 };
   tdict_sim_options o = sim_options(false);
-  unsigned char *src = make_pageable(BYTES, 1), *back = make_pageable(BYTES, 0);
+  scoped_bytes src = make_pageable(BYTES, 1), back = make_pageable(BYTES, 0);
   for (int all_after = 0; all_after < 2; all_after++) {
     bool refused = true;
     int64_t n = 0;
@@ -143,6 +139,4 @@ CASE(sim_survives_failing_allocations) {
     assert_true(!refused && n > 10);
     assert_memory_equal(back, src, BYTES);
   }
-  free(src);
-  free(back);
 }

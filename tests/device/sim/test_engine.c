@@ -16,7 +16,7 @@ static void launch_note(tdict_cu_stream s, trace *t, trace_entry *e, int id) {
 
 CASE(sim_step_finishes_the_given_count) {
   tdict_sim_options o = sim_options(true);
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
   unsigned char *src = make_pinned(d, BYTES, 1), *back = make_pinned(d, BYTES, 0);
@@ -57,12 +57,11 @@ CASE(sim_step_finishes_the_given_count) {
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, a);
   assert_int_equal(t.count, 4);
-  close_table(d);
 }
 
 CASE(sim_steps_follow_the_order_of_calls) {
   tdict_sim_options o = sim_options(true);
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
   unsigned char *src = make_pinned(d, BYTES, 1);
@@ -80,24 +79,22 @@ CASE(sim_steps_follow_the_order_of_calls) {
   td_rest();
   td_ok(tdict_driver_sim_step(d, 4, err));
   for (int i = 0; i < 3; i++) assert_int_equal(t.order[i], i);
-  close_table(d);
 }
 
 CASE(sim_step_refuses) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   td_fails(TDICT_EINVAL, "held", tdict_driver_sim_step(d, 1, err));
   tdict_driver_sim_hold(d);
   td_fails(TDICT_EINVAL, "-1", tdict_driver_sim_step(d, -1, err));
   td_ok(tdict_driver_sim_step(d, 1, err));
-  close_table(d);
 }
 
 CASE(sim_hold_stops_copies) {
   enum { LARGE = 4 << 20, ROUNDS = 20, COPIES = 20 };
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, LARGE, 2), *back = make_pinned(d, LARGE, 0);
-  unsigned char *seen = make_pageable(LARGE, 0);
+  scoped_bytes seen = make_pageable(LARGE, 0);
   void *dev = make_device(d, LARGE);
   int held_early = 0;
   for (int i = 0; i < ROUNDS; i++) {
@@ -122,12 +119,10 @@ CASE(sim_hold_stops_copies) {
     assert_memory_equal(back, src, LARGE);
   }
   assert_true(held_early > 0);
-  free(seen);
-  close_table(d);
 }
 
 CASE(sim_hold_while_a_function_runs) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   gate g;
   block_stream(s, &g);
@@ -139,7 +134,6 @@ CASE(sim_hold_while_a_function_runs) {
   CU(NOT_READY, stream_query, s);
   td_ok(tdict_driver_sim_step(d, 1, err));
   CU(SUCCESS, stream_query, s);
-  close_table(d);
 }
 
 typedef struct waiter {
@@ -155,7 +149,7 @@ static void *run_waiter(void *user) {
 
 CASE(sim_synchronize_waits_while_held) {
   tdict_sim_options o = sim_options(true);
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   waiter w = {.d = d, .s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING)};
   void *dev = make_device(d, BYTES);
   pthread_t thread;
@@ -167,7 +161,6 @@ CASE(sim_synchronize_waits_while_held) {
   td_ok(tdict_driver_sim_step(d, 1, err));
   pthread_join(thread, NULL);
   assert_int_equal(atomic_load(&w.result), TDICT_CU_SUCCESS);
-  close_table(d);
 }
 
 CASE(sim_close_finishes_what_is_held) {
@@ -199,7 +192,7 @@ CASE(sim_directions_overlap) {
   enum { LATENCY_NS = 50000000 };
   tdict_sim_options o = sim_options(false);
   o.latency_ns = LATENCY_NS;
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s[2] = {make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), make_stream(d, TDICT_CU_STREAM_NON_BLOCKING)};
   unsigned char *host[2] = {make_pinned(d, BYTES, 1), make_pinned(d, BYTES, 2)};
   void *dev[2] = {make_device(d, BYTES), make_device(d, BYTES)};
@@ -210,14 +203,13 @@ CASE(sim_directions_overlap) {
   }
   assert_true(best >= LATENCY_NS);
   assert_true(best <= (int64_t)LATENCY_NS * 8 / 5);
-  close_table(d);
 }
 
 CASE(sim_rate_sets_the_time) {
   enum { LARGE = 4000000, PARTS = 100 };
   tdict_sim_options o = sim_options(false);
   o.h2d_bytes_per_second = 1e8; /* 40 ms */
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, LARGE, 3);
   void *dev = make_device(d, LARGE);
@@ -239,7 +231,6 @@ CASE(sim_rate_sets_the_time) {
   }
   assert_true(best <= 60000000);
   assert_true(other < 40000000);
-  close_table(d);
 }
 
 /* An hour is far over the time that a case may take. */
@@ -265,7 +256,7 @@ static tdict_cu_event record(tdict_driver *d, tdict_cu_stream s) {
 /* Latency alone, without a rate. The three operations of the stream take turns on two engines. */
 CASE(sim_virtual_time_jumps) {
   tdict_sim_options o = virtual_options(false, 1);
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, BYTES, 5), *back = make_pinned(d, BYTES, 0);
   void *dev = make_device(d, BYTES);
@@ -277,12 +268,11 @@ CASE(sim_virtual_time_jumps) {
   CU(SUCCESS, stream_synchronize, s);
   check_elapsed(d, begin, end, 3 * HOUR_MS);
   assert_memory_equal(back, src, BYTES);
-  close_table(d);
 }
 
 CASE(sim_times_add_up_in_a_stream) {
   tdict_sim_options o = virtual_options(true, 1);
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), other = make_stream(d, 0);
   unsigned char *host = make_pinned(d, BYTES, 4);
   void *dev = make_device(d, BYTES);
@@ -298,7 +288,6 @@ CASE(sim_times_add_up_in_a_stream) {
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, other);
   check_elapsed(d, begin, end, 7 * HOUR_MS);
-  close_table(d);
 }
 
 static void launch_on(int device, tdict_cu_stream s, trace_entry *e) {
@@ -311,7 +300,7 @@ CASE(sim_virtual_work_ends_in_the_order_of_its_times) {
   tdict_sim_options o = virtual_options(true, 2);
   o.latency_ns = INT64_C(1000000000);
   o.h2d_bytes_per_second = o.d2h_bytes_per_second = RATE;
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s[4] = {make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), make_stream(d, TDICT_CU_STREAM_NON_BLOCKING)};
   unsigned char *host = make_pinned(d, BYTES, 6), *out = make_pinned(d, BYTES, 0);
   void *dev = make_device(d, BYTES), *dev_out = make_device(d, BYTES), *far;
@@ -344,12 +333,11 @@ CASE(sim_virtual_work_ends_in_the_order_of_its_times) {
   }
   tdict_driver_sim_resume(d);
   CU(SUCCESS, ctx_release, 1);
-  close_table(d);
 }
 
 CASE(sim_virtual_time_stands_while_held) {
   tdict_sim_options o = virtual_options(true, 1);
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   void *dev = make_device(d, BYTES);
   tdict_cu_event events[4];
@@ -367,7 +355,6 @@ CASE(sim_virtual_time_stands_while_held) {
   CU(SUCCESS, stream_synchronize, s);
   check_elapsed(d, events[1], events[2], HOUR_MS);
   check_elapsed(d, events[1], events[3], 2 * HOUR_MS);
-  close_table(d);
 }
 
 /* Asks `times` times whether the stream's work has ended. */
@@ -382,7 +369,7 @@ CASE(sim_virtual_time_waits_for_functions) {
   tdict_sim_options o = virtual_options(true, 1);
   o.latency_ns = 1000000;
   o.h2d_bytes_per_second = BYTES * 1e3;
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, BYTES, 7);
   void *dev = make_device(d, BYTES);
@@ -405,13 +392,12 @@ CASE(sim_virtual_time_waits_for_functions) {
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, b);
   check_elapsed(d, begin, end, 2);
-  close_table(d);
 }
 
 /* Without a thread that waits and without queries, the work does not end. */
 CASE(sim_virtual_time_waits_for_the_program) {
   tdict_sim_options o = virtual_options(false, 2);
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   void *dev = make_device(d, BYTES);
   for (int i = 0; i < 3; i++) CU(SUCCESS, fill_async, dev, (unsigned char)i, BYTES, s);
@@ -419,12 +405,11 @@ CASE(sim_virtual_time_waits_for_the_program) {
   assert_int_equal(finished(d), 0);
   CU(SUCCESS, stream_synchronize, s);
   assert_int_equal(finished(d), 3);
-  close_table(d);
 }
 
 CASE(sim_small_copies_are_quick) {
   enum { COPIES = 1000 };
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, COPIES * 4000, 4), *back = make_pageable(COPIES * 4000, 0);
   void *dev = make_device(d, COPIES * 4000);
@@ -440,5 +425,4 @@ CASE(sim_small_copies_are_quick) {
   CU(SUCCESS, copy_d2h, back, dev, COPIES * 4000);
   assert_memory_equal(back, src, COPIES * 4000);
   free(back);
-  close_table(d);
 }

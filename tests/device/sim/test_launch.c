@@ -1,7 +1,6 @@
 /* Launches of kernels on the simulated driver: their order, the addresses that they may access, and refusals. */
 #include "device/kernels/host.h"
 #include "device/sim/table.h"
-#include "support/fail_alloc.h"
 
 enum { BYTES = 40000 };
 
@@ -62,7 +61,7 @@ static int64_t num_finished(tdict_driver *d) {
 
 CASE(sim_launch_runs_at_its_step) {
   tdict_sim_options o = sim_options(true);
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   const kernels k = load_kernels(d);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *in = make_pinned(d, BYTES, 1), *out = make_pinned(d, BYTES, 0);
@@ -79,11 +78,10 @@ CASE(sim_launch_runs_at_its_step) {
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, s);
   CU(SUCCESS, module_unload, k.module);
-  close_table(d);
 }
 
 CASE(sim_launch_waits_for_its_stream) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   const kernels k = load_kernels(d);
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
@@ -100,11 +98,10 @@ CASE(sim_launch_waits_for_its_stream) {
   CU(SUCCESS, stream_synchronize, b);
   assert_memory_equal(out, in, BYTES);
   CU(SUCCESS, module_unload, k.module);
-  close_table(d);
 }
 
 CASE(sim_launch_on_freed_memory_is_an_error) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   const kernels k = load_kernels(d);
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_pool pool;
@@ -121,12 +118,11 @@ CASE(sim_launch_on_freed_memory_is_an_error) {
   CU(ILLEGAL_ADDRESS, stream_synchronize, a);
   assert_true(all_bytes(out, BYTES, 0xA5));
   CU(SUCCESS, module_unload, k.module);
-  close_table(d);
 }
 
 /* Runs a copy of one unit of 8 bytes on a new driver, and returns the code of the stream. */
 static tdict_cu run_copy(intptr_t dst_shift, intptr_t src_shift, bool pageable) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   const kernels k = load_kernels(d);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   char *dst = make_device(d, 512), *src = pageable ? (char *)make_pageable(512, 1) : make_device(d, 512);
@@ -139,7 +135,6 @@ static tdict_cu run_copy(intptr_t dst_shift, intptr_t src_shift, bool pageable) 
   free(c);
   if (pageable) free(src);
   CU(SUCCESS, module_unload, k.module);
-  close_table(d);
   return result;
 }
 
@@ -160,7 +155,7 @@ CASE(sim_launch_across_devices) {
   tdict_sim_options o = sim_options(false);
   o.num_devices = 2;
   for (int allowed = 0; allowed < 2; allowed++) {
-    tdict_driver *d = open_table(&o);
+    scoped_table d = open_table(&o);
     const kernels k = load_kernels(d);
     tdict_cu_context other;
     tdict_cu_pool pool;
@@ -182,12 +177,11 @@ CASE(sim_launch_across_devices) {
     free(c);
     CU(SUCCESS, module_unload, k.module);
     CU(SUCCESS, ctx_release, 1);
-    close_table(d);
   }
 }
 
 CASE(sim_launch_of_a_kernel_refuses) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   const kernels k = load_kernels(d);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   void *device = make_device(d, BYTES);
@@ -225,5 +219,4 @@ CASE(sim_launch_of_a_kernel_refuses) {
   assert_null(function);
   free(c);
   CU(SUCCESS, module_unload, k.module);
-  close_table(d);
 }

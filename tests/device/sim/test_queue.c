@@ -5,7 +5,7 @@ enum { BYTES = 100000 };
 
 CASE(sim_unfinished_destination_holds_old_bytes) {
   tdict_sim_options o = sim_options(false);
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *old = make_pinned(d, BYTES, 1), *new = make_pinned(d, BYTES, 2), *back = make_pinned(d, BYTES, 0);
   void *dev = make_device(d, BYTES);
@@ -24,13 +24,12 @@ CASE(sim_unfinished_destination_holds_old_bytes) {
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, s);
   assert_memory_equal(back, new, BYTES);
-  close_table(d);
 }
 
 CASE(sim_running_copy_has_not_written_yet) {
   tdict_sim_options o = sim_options(false);
   o.latency_ns = INT64_C(600) * 1000000000; /* no machine is so slow; the step at the end waits for no time */
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *back = make_pinned(d, BYTES, 0);
   void *dev = make_device(d, BYTES);
@@ -43,14 +42,14 @@ CASE(sim_running_copy_has_not_written_yet) {
   td_ok(tdict_driver_sim_step(d, 1, err));
   CU(SUCCESS, stream_synchronize, s);
   assert_false(all_bytes(back, BYTES, 0xA5));
-  close_table(d);
 }
 
 CASE(sim_source_changed_before_its_copy_shows) {
   tdict_sim_options o = sim_options(true);
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
-  unsigned char *src = make_pinned(d, BYTES, 3), *changed = make_pageable(BYTES, 4), *back = make_pageable(BYTES, 0);
+  unsigned char *src = make_pinned(d, BYTES, 3);
+  scoped_bytes changed = make_pageable(BYTES, 4), back = make_pageable(BYTES, 0);
   void *dev = make_device(d, BYTES);
   CU(SUCCESS, copy_h2d_async, dev, src, BYTES, s);
   td_rest();
@@ -59,16 +58,14 @@ CASE(sim_source_changed_before_its_copy_shows) {
   CU(SUCCESS, stream_synchronize, s);
   CU(SUCCESS, copy_d2h, back, dev, BYTES);
   assert_memory_equal(back, changed, BYTES);
-  free(changed);
-  free(back);
-  close_table(d);
 }
 
 CASE(sim_pageable_source_is_read_inside_the_call) {
   tdict_sim_options o = sim_options(true);
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
-  unsigned char *src = make_pageable(BYTES, 5), *kept = make_pageable(BYTES, 5), *back = make_pageable(BYTES, 0);
+  unsigned char *src = make_pageable(BYTES, 5);
+  scoped_bytes kept = make_pageable(BYTES, 5), back = make_pageable(BYTES, 0);
   void *dev = make_device(d, BYTES);
   CU(SUCCESS, copy_h2d_async, dev, src, BYTES, s);
   memset(src, 0xA5, BYTES);
@@ -78,13 +75,10 @@ CASE(sim_pageable_source_is_read_inside_the_call) {
   CU(SUCCESS, stream_synchronize, s);
   CU(SUCCESS, copy_d2h, back, dev, BYTES);
   assert_memory_equal(back, kept, BYTES);
-  free(kept);
-  free(back);
-  close_table(d);
 }
 
 CASE(sim_unrecorded_event_does_not_wait) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
   unsigned char *src = make_pinned(d, BYTES, 6), *back = make_pinned(d, BYTES, 0);
@@ -104,11 +98,10 @@ CASE(sim_unrecorded_event_does_not_wait) {
   open_gate(&g);
   CU(SUCCESS, event_synchronize, e);
   CU(SUCCESS, stream_query, a);
-  close_table(d);
 }
 
 CASE(sim_recorded_event_orders_two_streams) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_stream c = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
@@ -129,11 +122,10 @@ CASE(sim_recorded_event_orders_two_streams) {
   open_gate(&g);
   CU(SUCCESS, stream_synchronize, b);
   assert_memory_equal(back, src, BYTES);
-  close_table(d);
 }
 
 CASE(sim_wait_takes_the_latest_record_at_its_call) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
   gate first, second;
@@ -151,7 +143,6 @@ CASE(sim_wait_takes_the_latest_record_at_its_call) {
   open_gate(&second);
   CU(SUCCESS, stream_synchronize, b);
   CU(SUCCESS, event_query, e);
-  close_table(d);
 }
 
 /* A copy on `s` while `blocked` is blocked: does it wait for it? */
@@ -178,7 +169,7 @@ static void check_waits(tdict_driver *d, tdict_cu_stream blocked, tdict_cu_strea
 }
 
 CASE(sim_legacy_stream_orders_blocking_streams_only) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream legacy = (tdict_cu_stream)(uintptr_t)1, per_thread = (tdict_cu_stream)(uintptr_t)2;
   tdict_cu_stream blocking = make_stream(d, TDICT_CU_STREAM_DEFAULT), other = make_stream(d, TDICT_CU_STREAM_DEFAULT);
   tdict_cu_stream loose = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
@@ -188,11 +179,10 @@ CASE(sim_legacy_stream_orders_blocking_streams_only) {
   check_waits(d, blocking, other, false);
   check_waits(d, loose, other, false);
   check_waits(d, loose, NULL, false);
-  close_table(d);
 }
 
 CASE(sim_blocking_streams_wait_for_the_legacy_stream) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream first = make_stream(d, TDICT_CU_STREAM_DEFAULT), second = make_stream(d, TDICT_CU_STREAM_DEFAULT);
   tdict_cu_stream loose = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, BYTES, 9), *back[3];
@@ -213,11 +203,10 @@ CASE(sim_blocking_streams_wait_for_the_legacy_stream) {
   CU(SUCCESS, stream_synchronize, second);
   assert_memory_equal(back[0], src, BYTES);
   assert_memory_equal(back[1], src, BYTES);
-  close_table(d);
 }
 
 CASE(sim_legacy_stream_covers_blocking_streams) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream blocking = make_stream(d, TDICT_CU_STREAM_DEFAULT);
   tdict_cu_stream loose = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   gate g;
@@ -231,11 +220,10 @@ CASE(sim_legacy_stream_covers_blocking_streams) {
   CU(SUCCESS, stream_synchronize, NULL);
   open_gate(&g);
   CU(SUCCESS, stream_synchronize, loose);
-  close_table(d);
 }
 
 CASE(sim_stream_is_first_in_first_out) {
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *a = make_pinned(d, BYTES, 10), *b = make_pinned(d, BYTES, 11), *back = make_pinned(d, 2 * BYTES, 0);
   void *dev = make_device(d, BYTES);
@@ -249,14 +237,13 @@ CASE(sim_stream_is_first_in_first_out) {
     assert_memory_equal(back, i % 2 ? a : b, BYTES);
     assert_true(all_bytes(back + BYTES, BYTES, (unsigned char)i));
   }
-  close_table(d);
 }
 
 CASE(sim_events_report_state_and_time) {
   tdict_sim_options o = sim_options(false);
   o.latency_ns = 20000000;
   o.virtual_time = true;
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event from = make_event(d), to = make_event(d), untimed = NULL;
   void *dev = make_device(d, 16);
@@ -279,12 +266,11 @@ CASE(sim_events_report_state_and_time) {
   CU(INVALID_HANDLE, event_query, (tdict_cu_event)(void *)s);
   CU(INVALID_HANDLE, event_record, NULL, s);
   CU(INVALID_VALUE, event_create, &untimed, 64u);
-  close_table(d);
 }
 
 CASE(sim_destroyed_stream_and_event_finish_their_work) {
   tdict_sim_options o = sim_options(true);
-  tdict_driver *d = open_table(&o);
+  scoped_table d = open_table(&o);
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
   unsigned char *src = make_pinned(d, BYTES, 12), *back = make_pinned(d, BYTES, 0);
@@ -308,7 +294,6 @@ CASE(sim_destroyed_stream_and_event_finish_their_work) {
   assert_int_equal(count.num_finished, 2);
   CU(SUCCESS, stream_destroy, b);
   CU(INVALID_HANDLE, stream_destroy, NULL);
-  close_table(d);
 }
 
 typedef struct worker {
@@ -358,7 +343,7 @@ static void *run_worker(void *user) {
 
 CASE(sim_threads_share_the_driver) {
   enum { NUM = 6 };
-  tdict_driver *d = open_plain();
+  scoped_table d = open_plain();
   pthread_t threads[NUM];
   worker workers[NUM];
   atomic_int failures;
@@ -374,5 +359,4 @@ CASE(sim_threads_share_the_driver) {
   tdict_driver_sim_counts(d, 0, &count);
   assert_int_equal(count.num_streams + count.num_events + count.num_allocations + count.num_pending, 0);
   assert_int_equal(count.pinned_bytes + count.device_bytes, 0);
-  close_table(d);
 }

@@ -71,11 +71,10 @@ static void send(int number, void *data) {
   stage *s = data;
   (void)number;
   for (int i = 0; i < NUM_SENDS; i++) {
-    tdict_transfer_options o = tdict_transfer_options_default();
     tdict_tree *there = NULL;
     tdict_future *f = NULL;
-    o.mode = (int32_t)dst_roll(4);
-    o.num_threads = (int32_t)dst_roll(3) - 1;
+    tdict_transfer_options o =
+        td_with(tdict_transfer_options, mode = (int32_t)dst_roll(4), num_threads = (int32_t)dst_roll(3) - 1);
     pthread_rwlock_rdlock(&s->lock);
     const int64_t generation = s->generation;
     const bool has_extra = s->has_extra;
@@ -89,8 +88,7 @@ static void send(int number, void *data) {
       if (s->kind == CONSOLIDATED) model_true(tdict_is_consolidated(there) == tdict_is_locked(there));
       check_result(s, there, generation, has_extra);
     }
-    tdict_future_release(f);
-    tdict_release(there);
+    td_release(f, there);
   }
 }
 
@@ -145,7 +143,7 @@ static void play(int number, void *data) {
 /* Two blocks of equal layout: one copy into the other. */
 static void write_block(stage *s) {
   const model_rows rows = rows_of(s, 70);
-  tdict_tree *src = make_tree(s, 70), *dst = make_tree(s, 71), *there = NULL;
+  scoped_tree src = make_tree(s, 70), dst = make_tree(s, 71), there = NULL;
   if (src && dst && model_ok(tdict_to_device(s->world.context, dst, tdict_sim(0), NULL, &there, model_error())) &&
       model_ok(td_transfer_into(s->world.context, there, src, NULL, model_error()))) {
     model_look look = model_device_look(tdict_sim(0));
@@ -153,9 +151,6 @@ static void write_block(stage *s) {
     look.is_pinned = -1;
     model_check_device(&s->world, there, &rows, &look);
   }
-  tdict_release(there);
-  tdict_release(dst);
-  tdict_release(src);
 }
 
 void dst_workload(void) {

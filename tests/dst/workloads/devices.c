@@ -20,9 +20,8 @@ typedef struct stage {
 
 static model_rows rows_of(const stage *s, int64_t generation) { return model_rows_of(generation, 0, ROWS, s->width); }
 static tdict_transfer_options roll_options(void) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.mode = (int32_t)dst_roll(4);
-  o.num_threads = (int32_t)dst_roll(3) - 1;
+  tdict_transfer_options o =
+      td_with(tdict_transfer_options, mode = (int32_t)dst_roll(4), num_threads = (int32_t)dst_roll(3) - 1);
   if (dst_roll(5) == 0) o.max_queued_bytes = 131072;
   return o;
 }
@@ -183,7 +182,7 @@ static void go_around(stage *s, int64_t generation) {
   const model_rows rows = rows_of(s, generation), old = rows_of(s, generation + 1);
   const tdict_device first = tdict_sim(0), last = tdict_sim(s->num_devices - 1);
   const tdict_transfer_options o = roll_options();
-  tdict_tree *td = model_tree(&rows), *other = model_tree(&old), *here = NULL, *there = NULL;
+  scoped_tree td = model_tree(&rows), other = model_tree(&old), here = NULL, there = NULL;
   model_look look = model_device_look(last);
   look.is_pinned = -1;
   if (td && other && model_ok(tdict_to_device(s->world.context, td, first, &o, &here, model_error())) &&
@@ -194,10 +193,6 @@ static void go_around(stage *s, int64_t generation) {
   there = NULL;
   if (here && model_ok(tdict_to_device(s->world.context, here, last, &o, &there, model_error())))
     model_check_device(&s->world, there, &rows, &look);
-  tdict_release(there);
-  tdict_release(here);
-  tdict_release(other);
-  tdict_release(td);
 }
 
 static void play(int number, void *data) {

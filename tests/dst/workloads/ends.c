@@ -28,9 +28,8 @@ static void meet(stage *s) { (void)pthread_barrier_wait(&s->barrier); }
 
 static void start_shared(stage *s) {
   static const int32_t threads[] = {0, 0, 1, 2, -1};
-  tdict_transfer_options o = tdict_transfer_options_default();
   tdict_future *f = NULL;
-  o.num_threads = threads[dst_roll(5)];
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = threads[dst_roll(5)]);
   s->meets_again = dst_roll(2);
   s->needs_copy = dst_roll(2);
   o.mode = dst_roll(4) ? TDICT_MODE_AUTO : TDICT_MODE_NON_BLOCKING;
@@ -43,7 +42,7 @@ static void start_shared(stage *s) {
 static void end_shared(stage *s, tdict_future *f) {
   const uint64_t way = dst_roll(8);
   model_look look = model_device_look(tdict_sim(0));
-  tdict_tree *there = NULL;
+  scoped_tree there = NULL;
   bool is_done = false;
   if (way == 0) (void)!tdict_future_wait_source(f, NULL);
   if (way == 1) (void)!tdict_future_wait_for(f, (int64_t)dst_roll(30000), NULL, NULL);
@@ -54,7 +53,6 @@ static void end_shared(stage *s, tdict_future *f) {
   if (is_done && !needs_copy) model_true(there == s->source);
   look.is_locked = tdict_is_locked(s->source);
   if (is_done && needs_copy && dst_roll(8) == 0) model_check_device(&s->world, there, &s->rows, &look);
-  tdict_release(there);
 }
 static void share(int number, void *data) {
   stage *s = data;
@@ -72,28 +70,24 @@ static void share(int number, void *data) {
 /* Writes the target, and then starts another write, which is cancelled. */
 static void start_lost(stage *s) {
   static int64_t generation = 200;
-  tdict_transfer_options o = tdict_transfer_options_default();
   const model_rows first = rows_of(s, ++generation), second = rows_of(s, ++generation);
-  tdict_tree *before = model_tree(&first), *after = model_tree(&second);
+  scoped_tree before = model_tree(&first), after = model_tree(&second);
   tdict_future *f = NULL;
-  o.num_threads = 1;
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 1);
   s->rows = second;
   if (before && after && model_ok(td_transfer_into(s->world.context, s->target, before, NULL, model_error())) &&
       model_ok(tdict_transfer_into_async(s->world.context, s->target, after, &o, &f, model_error()))) {
     s->futures[0] = f;
     for (int i = 1; i < NUM_PLAYERS; i++) s->futures[i] = tdict_future_retain(f);
   }
-  tdict_release(before);
-  tdict_release(after);
 }
 /* A read succeeds only if the write was complete. */
 static void read_lost(stage *s, tdict_device device) {
   const bool to_host = device.type == TDICT_DEVICE_CPU;
   model_look look = model_device_look(device);
-  tdict_transfer_options o = tdict_transfer_options_default();
   tdict_tree *got = NULL;
   tdict_future *f = NULL;
-  o.num_threads = (int32_t)dst_roll(3) - 1;
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = (int32_t)dst_roll(3) - 1);
   if (!model_may(lost, tdict_to_device_async(s->world.context, s->target, device, &o, &f, model_error()))) return;
   if (model_may(lost, tdict_future_wait(f, &got, model_error()))) {
     if (to_host)
@@ -101,8 +95,7 @@ static void read_lost(stage *s, tdict_device device) {
     else
       model_check_device(&s->world, got, &s->rows, &look);
   }
-  tdict_future_release(f);
-  tdict_release(got);
+  td_release(f, got);
 }
 static void lose(int number, void *data) {
   stage *s = data;

@@ -79,8 +79,7 @@ static bool report(void *user, uint64_t done, uint64_t total) {
 }
 
 static tdict_save_options roll_save_options(const player *p, progress *reported) {
-  tdict_save_options o = tdict_save_options_default();
-  o.format = p->format->format;
+  tdict_save_options o = td_with(tdict_save_options, format = p->format->format);
   if (p->format->has_shards) o.max_shard_bytes = 300;
   o.allows_gap = p->format->format == TDICT_FORMAT_MEMMAP;
   *reported = (progress){.stops = dst_roll(6) == 0};
@@ -115,11 +114,10 @@ static void save(player *p, const tdict_tree *td, int64_t generation) {
 /* Saves a later generation while an earlier save runs. This save ends after the earlier save. */
 static void save_behind(player *p) {
   const int64_t generation = ++p->generation;
-  tdict_save_options o = tdict_save_options_default();
   tdict_tree *td = make_tree(p, generation, dst_roll(2));
   tdict_future *saving = NULL;
-  o.format = p->format->format;
-  o.allows_gap = p->format->format == TDICT_FORMAT_MEMMAP;
+  tdict_save_options o =
+      td_with(tdict_save_options, format = p->format->format, allows_gap = p->format->format == TDICT_FORMAT_MEMMAP);
   if (p->format->has_shards) o.max_shard_bytes = 300;
   if (!td) return;
   note_start(p, generation);
@@ -128,8 +126,7 @@ static void save_behind(player *p) {
     note_success(p, generation);
   else
     note_failure(p, generation, model_status());
-  tdict_future_release(saving);
-  tdict_release(td);
+  td_release(saving, td);
 }
 
 /* Saves in the background. The source changes as soon as the snapshot is complete. */
@@ -209,8 +206,7 @@ static void load(player *p) {
   model_true(tdict_to_device(context, td, tdict_cpu(), NULL, &host, NULL) == TDICT_OK);
   model_calm(false);
   check_loaded(p, host, &p->live);
-  tdict_release(host);
-  tdict_release(td);
+  td_release(host, td);
 }
 
 static void load_into(player *p) {
@@ -222,10 +218,8 @@ static void load_into(player *p) {
 }
 
 static void load_rows(player *p) {
-  tdict_load_options o = tdict_load_options_default();
   tdict_tree *td = NULL;
-  o.first_row = 1;
-  o.num_rows = 2;
+  tdict_load_options o = td_with(tdict_load_options, first_row = 1, num_rows = 2);
   if (!model_may(allowed_of(p->live),
                  tdict_load(p->stage->world.context, p->path, tdict_cpu(), &o, &td, model_error())))
     return;
@@ -238,9 +232,8 @@ static void load_rows(player *p) {
 }
 
 static void open_file(player *p, uint32_t *possible) {
-  tdict_open_options o = tdict_open_options_default();
   tdict_tree *td = NULL;
-  o.check_crc = p->format->has_checksums;
+  tdict_open_options o = td_with(tdict_open_options, check_crc = p->format->has_checksums);
   if (!model_may(allowed_of(*possible), tdict_open(p->path, &o, &td, model_error()))) {
     if (model_status() == TDICT_EIO && !model_was_unlucky()) *possible = 1;
     return;
@@ -290,7 +283,7 @@ static void append(stage *s) {
   char path[200];
   tdict_save_options o = tdict_save_options_default();
   tdict_append_options append_options = tdict_append_options_default();
-  tdict_tree *td = model_tree(&first), *added = model_tree(&more), *back = NULL;
+  scoped_tree td = model_tree(&first), added = model_tree(&more), back = NULL;
   snprintf(path, sizeof path, "%s/appended", dst_folder());
   o.format = TDICT_FORMAT_MEMMAP;
   o.allows_gap = true;
@@ -309,9 +302,6 @@ static void append(stage *s) {
       model_true(model_was_unlucky());
     }
   }
-  tdict_release(back);
-  tdict_release(added);
-  tdict_release(td);
 }
 
 /* No temporary file is left. */

@@ -92,12 +92,8 @@ static bool make_dataset(stage *s, tdict_dataset **out) {
     atomic_fetch_add(&s->num_released, 1); /* this dataset is released by the library */
     return is_ok;
   }
-  tdict_dataset_table t = tdict_dataset_table_default();
-  t.name = "rows";
-  t.self = s;
-  t.length = length_of;
-  t.release = release;
-  t.in_order = dst_roll(4) == 0;
+  tdict_dataset_table t = td_with(tdict_dataset_table, name = "rows", self = s, length = length_of, release = release,
+                                  in_order = dst_roll(4) == 0);
   if (s->kind == ROWS || s->kind == BATCHES) {
     t.fields = model_fields(WIDTH);
     t.num_fields = MODEL_NUM_LEAVES;
@@ -301,9 +297,9 @@ static void roll_options(stage *s) {
 }
 
 static bool make_order(stage *s) {
-  tdict_sampler_options o = tdict_sampler_options_default();
-  o.kind = s->options.shuffle ? TDICT_SAMPLER_SHUFFLED : TDICT_SAMPLER_SEQUENTIAL;
-  o.seed = s->options.seed;
+  tdict_sampler_options o =
+      td_with(tdict_sampler_options, kind = s->options.shuffle ? TDICT_SAMPLER_SHUFFLED : TDICT_SAMPLER_SEQUENTIAL,
+              seed = s->options.seed);
   return model_ok(tdict_sampler_create(s->length, &o, &s->order, model_error()));
 }
 /* The order is a permutation of all samples. */
@@ -326,8 +322,7 @@ static void load(stage *s) {
       check_order(s);
       check_stats(s);
     }
-    tdict_loader_destroy(s->loader);
-    tdict_sampler_release(s->order);
+    td_release(s->loader, s->order);
   }
   model_true(!has_dataset || atomic_load(&s->num_released) == 1);
   model_true(atomic_load(&s->num_running) == 0);

@@ -25,8 +25,7 @@ static model_rows rows_of(stage *s) {
 }
 static tdict_device roll_device(void) { return tdict_sim((int32_t)dst_roll(NUM_DEVICES)); }
 static tdict_transfer_options roll_options(void) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = (int32_t)dst_roll(3) - 1;
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = (int32_t)dst_roll(3) - 1);
   o.mode =
       dst_roll(4) == 0 ? (int32_t)(1 + dst_roll(2)) : TDICT_MODE_AUTO; /* 1 and 2: the driver copies pageable leaves */
   return o;
@@ -50,10 +49,9 @@ static tdict_tree *fetch(stage *s, const tdict_tree *td) {
 
 /* Checks that each number of the leaf n.m.d of a tree on a device is `value`. */
 static void check_filled(stage *s, const tdict_tree *tree, int32_t value) {
-  tdict_tree *back = fetch(s, tree);
+  scoped_tree back = fetch(s, tree);
   const int32_t *numbers = tdict_const_data(back, "n.m.d");
   for (int64_t i = 0; i < ROWS * s->width; i++) model_true(numbers[i] == value);
-  tdict_release(back);
 }
 
 /* ---- an allocator of the program ---- */
@@ -92,11 +90,10 @@ static void release(void *user, void *data, size_t bytes) {
   pthread_mutex_lock(&a->lock);
   while (i < MOST_BLOCKS && (!a->blocks[i] || a->addresses[i] != data)) i++;
   model_true(i < MOST_BLOCKS && tdict_tensor_bytes(a->blocks[i]) == bytes);
-  tdict_tensor *block = a->blocks[i];
+  scoped_tensor block = a->blocks[i];
   a->blocks[i] = NULL;
   a->live_bytes -= bytes;
   pthread_mutex_unlock(&a->lock);
-  tdict_tensor_release(block);
 }
 
 static void send_into(allocator *a, tdict_memory *memory) {
@@ -106,7 +103,7 @@ static void send_into(allocator *a, tdict_memory *memory) {
   tdict_transfer_options o = roll_options();
   model_look look = model_device_look(a->device);
   tdict_memory_counts counts;
-  tdict_tree *td = to_host ? send(s, &rows, tdict_sim(0)) : model_tree(&rows), *got = NULL;
+  scoped_tree td = to_host ? send(s, &rows, tdict_sim(0)) : model_tree(&rows), got = NULL;
   o.memory = memory;
   if (td && model_ok(tdict_to_device(s->world.context, td, a->device, &o, &got, model_error()))) {
     if (to_host)
@@ -118,8 +115,6 @@ static void send_into(allocator *a, tdict_memory *memory) {
     model_true(counts.num_allocations <= a->num_calls);
     if (!to_host && model_ok(tdict_fill(got, NULL, 0, NULL, model_error()))) check_filled(s, got, 0);
   }
-  tdict_release(got);
-  tdict_release(td);
 }
 static void use_allocator(stage *s) {
   allocator a = {.stage = s, .device = dst_roll(2) ? tdict_cpu() : roll_device()};
@@ -168,8 +163,7 @@ static void check_doubles(stage *s, const tdict_tree *wide, const model_rows *ro
     for (int64_t i = 0; i < tdict_tensor_numel(t); i++)
       if (number_at(t, i) != number_at(source, i)) dst_fail("element %lld of '%s' differs", (long long)i, paths[k]);
   }
-  tdict_release(wanted);
-  tdict_release(back);
+  td_release(wanted, back);
   model_calm(false);
 }
 static void convert(stage *s) {
@@ -188,8 +182,7 @@ static void convert(stage *s) {
     if (on_stream) model_synchronize(&s->world, stream);
     check_doubles(s, wide, &rows);
   }
-  tdict_release(wide);
-  tdict_release(there);
+  td_release(wide, there);
   if (on_stream) tdict_stream_destroy(s->world.context, stream);
 }
 
@@ -198,7 +191,7 @@ static void copy(stage *s) {
   const model_rows rows = rows_of(s), old = rows_of(s), third = rows_of(s);
   const tdict_device device = roll_device();
   const model_look on_device = model_device_look(device), plain = model_plain_look();
-  tdict_tree *from = send(s, &rows, device), *to = send(s, &old, device), *host = model_tree(&third);
+  scoped_tree from = send(s, &rows, device), to = send(s, &old, device), host = model_tree(&third);
   tdict_stream stream;
   bool is_ok = from && to && host;
   if (is_ok && dst_roll(2) && model_ok(tdict_stream_create(s->world.context, device, &stream, model_error()))) {
@@ -213,9 +206,6 @@ static void copy(stage *s) {
     model_check_device(&s->world, from, &third, &on_device);
   if (is_ok && model_ok(tdict_copy(host, to, NULL, model_error()))) model_check(host, &rows, &plain);
   if (is_ok && model_ok(tdict_fill(to, "n.m.d", 5, NULL, model_error()))) check_filled(s, to, 5);
-  tdict_release(host);
-  tdict_release(to);
-  tdict_release(from);
 }
 
 /* A stream reads a tree that is released. Other trees must not get the bytes before. */
@@ -223,7 +213,7 @@ static void read_released(stage *s) {
   const model_rows rows = rows_of(s), next = rows_of(s);
   const tdict_device device = roll_device();
   const model_look look = model_device_look(device);
-  tdict_tree *there = send(s, &rows, device), *other = NULL;
+  scoped_tree there = send(s, &rows, device), other = NULL;
   tdict_stream stream;
   model_reader reader;
   if (there && model_ok(tdict_stream_create(s->world.context, device, &stream, model_error()))) {
@@ -238,8 +228,6 @@ static void read_released(stage *s) {
     model_synchronize(&s->world, stream);
     tdict_stream_destroy(s->world.context, stream);
   }
-  tdict_release(other);
-  tdict_release(there);
 }
 
 /* Devices that the context does not have. */

@@ -126,8 +126,7 @@ void model_next_transfer_works(model_world *w) {
   tdict_tree *td = model_tree(&rows), *there = NULL;
   model_true(td && tdict_to_device(w->context, td, tdict_sim(0), NULL, &there, NULL) == TDICT_OK);
   model_check_device(w, there, &rows, &look);
-  tdict_release(there);
-  tdict_release(td);
+  td_release(there, td);
   model_calm(false);
 }
 

@@ -13,6 +13,8 @@
 
 #include "device/sim/driver.h"
 #include "dst/workload.h"
+#include "support/expressions.h"
+#include "support/scoped.h"
 #include "tdict/sim.h"
 #include "tdict/tdict.h"
 

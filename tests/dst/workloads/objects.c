@@ -28,8 +28,7 @@ static _Atomic(int) num_launched[MOST_GENERATIONS], num_ran[MOST_GENERATIONS];
 
 static void drop_thing(void *self) {
   thing *t = self;
-  tdict_release(t->tree);
-  tdict_tensor_release(t->tensor);
+  td_release(t->tree, t->tensor);
   t->generation = RELEASED;
   free(t);
   atomic_fetch_sub(&num_alive, 1);
@@ -38,8 +37,7 @@ static void drop_thing(void *self) {
 static tdict_status make_thing(const thing *made_of, void **out) {
   thing *t = malloc(sizeof *t);
   if (!t) {
-    tdict_release(made_of->tree);
-    tdict_tensor_release(made_of->tensor);
+    td_release(made_of->tree, made_of->tensor);
     return TDICT_ENOMEM;
   }
   *t = *made_of;
@@ -52,9 +50,8 @@ static int32_t roll_threads(void) { return (int32_t)dst_roll(3) - 1; }
 
 static tdict_status pin_crate(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {
   const thing *t = self;
-  tdict_pin_options o = tdict_pin_options_default();
   tdict_tree *pinned = NULL;
-  o.num_threads = roll_threads();
+  tdict_pin_options o = td_with(tdict_pin_options, num_threads = roll_threads());
   tdict_status status = tdict_pin_memory(hook->context, t->tree, &o, &pinned, err);
   return status == TDICT_OK ? make_thing(&(thing){.tree = pinned, .fails = t->fails}, out) : status;
 }
@@ -231,12 +228,10 @@ static void check_stats(const tdict_future *f, bool has_stone) {
 /* Sends a tree to the device and back, and checks the objects at both places. */
 static void send_and_return(model_world *w, const tdict_tree *td, int64_t generation, bool has_stone) {
   const uint64_t way = dst_roll(4); /* 0: cancel, 1: release at once, otherwise: wait */
-  tdict_transfer_options o = tdict_transfer_options_default();
   tdict_tree *there = NULL, *back = NULL;
   tdict_future *f = NULL;
-  o.mode = (int32_t)dst_roll(4);
-  o.num_threads = roll_threads();
-  o.keep_objects = has_stone;
+  tdict_transfer_options o = td_with(tdict_transfer_options, mode = (int32_t)dst_roll(4), num_threads = roll_threads(),
+                                     keep_objects = has_stone);
   if (!model_ok(tdict_to_device_async(w->context, td, tdict_sim(0), &o, &f, model_error()))) return;
   if (way == 0) tdict_future_cancel(f);
   if (way == 1) {
@@ -257,8 +252,7 @@ static void send_and_return(model_world *w, const tdict_tree *td, int64_t genera
     const wanted on_host = {w, generation, tdict_cpu(), has_stone};
     check_result(&on_host, back);
   }
-  tdict_release(there);
-  tdict_release(back);
+  td_release(there, back);
 }
 
 /* A crate that fails: the error is that of its hook, with its path. */
@@ -274,10 +268,9 @@ static void send_failing(model_world *w, int64_t generation) {
 }
 
 static void pin_objects(model_world *w, const tdict_tree *td, int64_t generation) {
-  tdict_pin_options o = tdict_pin_options_default();
   const wanted on_host = {w, generation, tdict_cpu(), false};
   tdict_tree *pinned = NULL;
-  o.num_threads = roll_threads();
+  tdict_pin_options o = td_with(tdict_pin_options, num_threads = roll_threads());
   if (!model_ok(tdict_pin_memory(w->context, td, &o, &pinned, model_error()))) return;
   check_result(&on_host, pinned);
   model_true(tdict_is_pinned(pinned));
@@ -287,7 +280,7 @@ static void pin_objects(model_world *w, const tdict_tree *td, int64_t generation
 /* transfer_into a tree on the device with a flat object. */
 static void write_into(model_world *w, int64_t generation) {
   const model_rows rows = rows_of(generation), old = rows_of(generation + 1);
-  tdict_tree *td = model_tree(&rows), *dst = model_tree(&old), *there = NULL, *back = NULL;
+  scoped_tree td = model_tree(&rows), dst = model_tree(&old), there = NULL, back = NULL;
   if (td && dst && put(td, "flat", &flat, &(thing){.tree = model_tree(&rows)}) &&
       put(dst, "flat", &flat, &(thing){.tree = model_tree(&old)}) &&
       model_ok(tdict_to_device(w->context, dst, tdict_sim(0), NULL, &there, model_error())) &&
@@ -297,10 +290,6 @@ static void write_into(model_world *w, int64_t generation) {
     check_part(&on_host, back, generation, 1);
     check_part(&on_host, object_of(back, "flat", &flat)->tree, generation, 0);
   }
-  tdict_release(back);
-  tdict_release(there);
-  tdict_release(dst);
-  tdict_release(td);
 }
 
 static void play(int number, void *data) {

@@ -81,10 +81,9 @@ static tdict_tree *make_tree(stage *s, const model_rows *rows, bool in_place) {
 static int64_t number_of(int call, int rank, int i) { return call * 7 + (rank * 5 + i * 3) % 11; }
 static bool put_numbers(tdict_tree *td, const char *path, tdict_dtype dtype, const void *data) {
   const int64_t count = NUM_NUMBERS;
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   bool is_ok = model_ok(tdict_tensor_from_array(dtype, 1, &count, data, &t, model_error()));
   is_ok = is_ok && model_ok(tdict_set(td, path, t, model_error()));
-  tdict_tensor_release(t);
   return is_ok;
 }
 /* The numbers as floats and, unless the mean is wanted, as integers. */
@@ -146,12 +145,11 @@ static tdict_status make_call(stage *s, int call, int rank, taking *t) {
   const script_call *c = &s->script[call];
   tdict_comm *comm = s->comms[rank];
   const bool is_root = rank == c->root;
-  tdict_comm_options o = tdict_comm_options_default();
   tdict_error *err = model_error();
   tdict_tree **out = &t->result;
   tdict_future **f = &t->future;
   const tdict_tree *from_root = is_root ? t->given : NULL;
-  o.timeout_ns = s->timeout_ns;
+  tdict_comm_options o = td_with(tdict_comm_options, timeout_ns = s->timeout_ns);
   if (c->kind == SCATTER) o.counts = c->counts;
   switch (c->kind) {
   case BROADCAST:
@@ -234,7 +232,7 @@ static void check_stack(stage *s, int call, const tdict_tree *td) {
 }
 static void check_numbers(stage *s, int call, const tdict_tree *td) {
   const script_call *c = &s->script[call];
-  tdict_tree *host = NULL;
+  scoped_tree host = NULL;
   model_calm(true);
   model_true(tdict_to_device(s->world.context, td, tdict_cpu(), NULL, &host, NULL) == TDICT_OK);
   model_calm(false);
@@ -247,7 +245,6 @@ static void check_numbers(stage *s, int call, const tdict_tree *td) {
     if (reals[i] != real || (integers && integers[i] != wanted))
       dst_fail("element %d is reduced to %g, wanted %g", i, (double)reals[i], (double)real);
   }
-  tdict_release(host);
 }
 
 static void check_result(stage *s, int call, int rank, const taking *t) {
@@ -331,11 +328,7 @@ static bool end(stage *s, int call, int rank, taking *t) {
   if (t->is_done) check_result(s, call, rank, t);
   return true;
 }
-static void release(taking *t) {
-  tdict_future_release(t->future);
-  tdict_release(t->result);
-  tdict_release(t->given);
-}
+static void release(taking *t) { td_release(t->future, t->result, t->given); }
 
 static void play(int rank, void *data) {
   stage *s = data;

@@ -168,7 +168,7 @@ static void check_rows(stage *s, const model_rows *rows, int oldest) {
 
 /* Reads the stamps of a batch and compares all other bytes with them. */
 static void check_batch(stage *s, const tdict_tree *batch, int oldest, uint64_t *seen) {
-  tdict_tree *host = NULL;
+  scoped_tree host = NULL;
   model_calm(true);
   model_true(tdict_to_device(s->world.context, batch, tdict_cpu(), NULL, &host, NULL) == TDICT_OK);
   model_calm(false);
@@ -186,7 +186,6 @@ static void check_batch(stage *s, const tdict_tree *batch, int oldest, uint64_t 
   look.is_pinned = -1;
   model_check(host, &rows, &look);
   check_rows(s, &rows, oldest);
-  tdict_release(host);
 }
 
 /* The error of an epoch stays until the loader is restarted. */
@@ -288,9 +287,7 @@ void dst_workload(void) {
       model_run(2, play, &s);
       check_rest(&s);
     }
-    tdict_loader_destroy(s.loader);
-    tdict_replay_release(s.replay);
-    tdict_release(s.tree);
+    td_release(s.loader, s.replay, s.tree);
     model_next_transfer_works(&s.world);
     model_close(&s.world);
   }

@@ -69,8 +69,7 @@ static bool fill(stage *s, tdict_tree *slot, int64_t generation) {
   const bool is_ok =
       td && model_ok(tdict_to_device(s->worker_world.context, td, tdict_sim(0), NULL, &there, model_error())) &&
       model_ok(td_transfer_into(s->worker_world.context, slot, there, NULL, model_error()));
-  tdict_release(there);
-  tdict_release(td);
+  td_release(there, td);
   return is_ok || model_write(slot, &rows); /* accessors of lost bytes may return NULL for reading only */
 }
 
@@ -117,24 +116,22 @@ static int check_batch(stage *s, const tdict_tree *batch) {
 
 /* Starts the transfer of a slot. The slot may be given back at once, because the transfer keeps its bytes. */
 static void send_slot(stage *s, const tdict_tree *slot, int64_t generation) {
-  tdict_transfer_options o = tdict_transfer_options_default();
   tdict_future *f = NULL;
-  o.mode = (int32_t)dst_roll(4);
-  o.num_threads = (int32_t)dst_roll(3) - 1;
+  tdict_transfer_options o =
+      td_with(tdict_transfer_options, mode = (int32_t)dst_roll(4), num_threads = (int32_t)dst_roll(3) - 1);
   if (model_ok(tdict_to_device_async(s->trainer_world.context, slot, tdict_sim(0), &o, &f, model_error())))
     s->sent[s->num_sent++] = (sent){f, generation};
 }
 static void settle(stage *s) {
   for (int i = 0; i < s->num_sent; i++) {
     const model_rows rows = rows_of(s->sent[i].generation);
-    tdict_tree *there = NULL;
+    scoped_tree there = NULL;
     if (model_ok(tdict_future_wait(s->sent[i].future, &there, model_error()))) {
       model_look look = model_device_look(tdict_sim(0));
       look.is_locked = true;
       model_check_device(&s->trainer_world, there, &rows, &look);
     }
     tdict_future_release(s->sent[i].future);
-    tdict_release(there);
   }
   s->num_sent = 0;
 }
@@ -185,10 +182,9 @@ static void play(int number, void *data) {
 
 static bool open_ring(stage *s) {
   const model_rows rows = rows_of(1);
-  tdict_share_ring_options o = tdict_share_ring_options_default();
   tdict_tree *like = model_tree(&rows);
-  o.num_slots = (int32_t)(2 + dst_roll(3));
-  o.max_workers = NUM_WORKERS;
+  tdict_share_ring_options o =
+      td_with(tdict_share_ring_options, num_slots = (int32_t)(2 + dst_roll(3)), max_workers = NUM_WORKERS);
   const bool is_ok = like && model_ok(tdict_share_ring_create(like, &o, &s->ring, model_error()));
   tdict_release(like);
   if (!is_ok) return false;
@@ -222,7 +218,7 @@ static void check_counts(const stage *s) {
 static void share_tree(void) {
   const model_rows rows = rows_of(7), changed = rows_of(8);
   int sockets[2];
-  tdict_tree *td = model_tree(&rows), *shared = NULL, *received = NULL;
+  scoped_tree td = model_tree(&rows), shared = NULL, received = NULL;
   if (td && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0) {
     if (model_ok(tdict_share_create(td, NULL, &shared, model_error())) &&
         model_ok(tdict_share_send(sockets[0], shared, model_error())) &&
@@ -235,9 +231,6 @@ static void share_tree(void) {
     close(sockets[0]);
     close(sockets[1]);
   }
-  tdict_release(received);
-  tdict_release(shared);
-  tdict_release(td);
 }
 
 void dst_workload(void) {

@@ -37,19 +37,15 @@ static void log_message(void *user, int32_t level, const char *text) {
 }
 
 static bool open_context(stage *s, int number) {
-  tdict_context_options o = tdict_context_options_default();
-  o.device = tdict_sim(0);
-  o.num_threads = (int32_t)(1 + dst_roll(3));
-  o.staging_bytes = 64 << 10;
-  o.log = log_message;
-  o.user = s;
+  tdict_context_options o =
+      td_with(tdict_context_options, device = tdict_sim(0), num_threads = (int32_t)(1 + dst_roll(3)),
+              staging_bytes = 64 << 10, log = log_message, user = s);
   return model_ok(tdict_context_create_over(&o, s->driver, &s->contexts[number], model_error()));
 }
 
 static tdict_transfer_options roll_options(void) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.mode = (int32_t)dst_roll(4);
-  o.num_threads = (int32_t)dst_roll(3) - 1;
+  tdict_transfer_options o =
+      td_with(tdict_transfer_options, mode = (int32_t)dst_roll(4), num_threads = (int32_t)dst_roll(3) - 1);
   return o;
 }
 
@@ -120,24 +116,21 @@ static void settle(stage *s, pending *p) {
     }
     tdict_future_release(p->future);
   }
-  tdict_release(result);
-  tdict_release(p->source);
+  td_release(result, p->source);
   *p = (pending){0};
 }
 
 static bool put_on_device(stage *s, int64_t generation, tdict_tree **out) {
   const model_rows rows = rows_of(s, generation);
-  tdict_tree *td = model_tree(&rows);
+  scoped_tree td = model_tree(&rows);
   const bool is_ok = td && model_ok(tdict_to_device(s->contexts[0], td, tdict_sim(0), NULL, out, model_error()));
-  tdict_release(td);
   return is_ok;
 }
 
 void dst_workload(void) {
   stage s = {0};
-  tdict_sim_options sim = tdict_sim_options_default();
-  sim.memory_bytes = (size_t)64 << 20;
-  sim.latency_ns = dst_roll(2) ? 0 : 30000;
+  tdict_sim_options sim =
+      td_with(tdict_sim_options, memory_bytes = (size_t)64 << 20, latency_ns = dst_roll(2) ? 0 : 30000);
   s.width = dst_roll(2) ? WIDE : NARROW;
   model_begin();
   if ((s.driver = model_open_driver(&sim))) {

@@ -53,11 +53,9 @@ static model_look sent_look(const stage *s) {
 
 static tdict_transfer_options roll_options(void) {
   static const int32_t threads[] = {0, 1, 2, -1};
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.mode = (int32_t)dst_roll(4);
-  o.num_threads = threads[dst_roll(4)];
-  o.check_sources = dst_roll(8) == 0;
-  o.narrow = dst_roll(4) == 0;
+  tdict_transfer_options o =
+      td_with(tdict_transfer_options, mode = (int32_t)dst_roll(4), num_threads = threads[dst_roll(4)],
+              check_sources = dst_roll(8) == 0, narrow = dst_roll(4) == 0);
   if (dst_roll(6) == 0) o.max_queued_bytes = 131072;
   return o;
 }
@@ -114,8 +112,7 @@ static void go_there_and_back(stage *s) {
     check_stats(kept, s->are_locked ? model_block_bytes(&rows) : model_bytes(&rows));
     model_check(back, &rows, &look);
   }
-  tdict_future_release(kept);
-  tdict_release(back);
+  td_release(kept, back);
 }
 
 /* A tree of this thread's own, which is released at once, with its future or before it. */
@@ -152,7 +149,7 @@ static bool shut_gate(stage *s, model_gate *g, tdict_transfer_options *o) {
 static void cancel_behind_a_gate(stage *s) {
   model_gate g;
   tdict_transfer_options o;
-  tdict_tree *there = NULL;
+  scoped_tree there = NULL;
   tdict_future *f = NULL;
   pthread_mutex_lock(&s->gate_lock);
   model_calm(true);
@@ -167,7 +164,6 @@ static void cancel_behind_a_gate(stage *s) {
   model_calm(false);
   pthread_mutex_unlock(&s->gate_lock);
   if (has_started) model_true(!finish(f, cancelled, &there));
-  tdict_release(there);
 }
 
 static void cancel(stage *s) {
@@ -246,9 +242,8 @@ static tdict_future *read_for_a_while(stage *s, tdict_tree *td, const tdict_tran
 }
 static void check_read(stage *s, tdict_future *f, const model_rows *rows, uint32_t allowed) {
   const model_look look = model_device_look(tdict_sim(0));
-  tdict_tree *got = NULL;
+  scoped_tree got = NULL;
   if (f && finish(f, model_was_unlucky() ? lost : allowed, &got)) model_check_device(&s->world, got, rows, &look);
-  tdict_release(got);
 }
 
 /* Reads the contested tree on the host behind a gate. Then another read may begin and end, before the tree is written.
@@ -347,9 +342,7 @@ static void pin_and_convert(stage *s) {
       if (data[i] != 2 * (float)model_int_of(rows.stamps[i / s->width], i % s->width) + 1)
         dst_fail("the converted element %lld is %g", (long long)i, (double)data[i]);
   }
-  tdict_release(back);
-  tdict_release(there);
-  tdict_release(pinned);
+  td_release(back, there, pinned);
 }
 
 static void play(int number, void *data) {
@@ -404,13 +397,12 @@ static void check_all(stage *s) {
   for (int i = 0; i < NUM_CONTESTED; i++) {
     contested *c = &s->contested[i];
     if (!c->is_certain || model_was_unlucky()) { /* the next write makes the bytes valid again */
-      tdict_tree *td = NULL;
+      scoped_tree td = NULL;
       const model_rows next = rows_of(s, c->generation = 900 + i);
       model_calm(true);
       td = model_tree(&next);
       model_true(td_transfer_into(s->world.context, c->tree, td, NULL, NULL) == TDICT_OK);
       model_calm(false);
-      tdict_release(td);
     }
     const model_rows rows = rows_of(s, c->generation);
     if (i == 0)

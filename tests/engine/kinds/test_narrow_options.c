@@ -2,22 +2,20 @@
 #include "engine/narrow.h"
 
 #include "engine/conversions.h"
-#include "support/fail_alloc.h"
-#include "support/take.h"
 #include "support/things.h"
 #include "support/unloaded.h"
 
 /* Converted leaves travel as their conversion says; kept leaves stay; sources are checked. */
 GPU_CASE(narrow_beside_other_options) {
-  world w = large_world();
-  tdict_tree *src = new_tree(), *out = NULL;
+  scoped_world w = large_world();
+  scoped_tree src = new_tree(), out = NULL;
   static const char *const keep[] = {"kept"};
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = narrow_options(&s);
-  give(src, "a", pv_tensor(TDICT_I64, SHAPE(3000), PV_HALF, NULL));
-  give(src, "b", pv_tensor(TDICT_U16, SHAPE(5000), PV_BYTE, NULL));
-  give(src, "c", pv_tensor(TDICT_I32, SHAPE(5000), PV_BYTE, NULL));
-  give(src, "kept", pv_tensor(TDICT_I64, SHAPE(4000), PV_BYTE, NULL));
+  td_put(src, "a", pv_tensor(TDICT_I64, SHAPE(3000), PV_HALF, NULL));
+  td_put(src, "b", pv_tensor(TDICT_U16, SHAPE(5000), PV_BYTE, NULL));
+  td_put(src, "c", pv_tensor(TDICT_I32, SHAPE(5000), PV_BYTE, NULL));
+  td_put(src, "kept", pv_tensor(TDICT_I64, SHAPE(4000), PV_BYTE, NULL));
   const tdict_conversion c[3] = {to_dtype("b", TDICT_F32), to_dtype("c", TDICT_I32), to_dtype("?a.*", TDICT_F32)};
   use_conversions(&o, c, 3);
   o.keep = keep;
@@ -32,14 +30,11 @@ GPU_CASE(narrow_beside_other_options) {
   assert_int_equal(s.total_bytes, 24000 + 20000 + 20000);
   assert_int_equal(s.wire_bytes, pv_packed_bytes(TDICT_I64, leaf_of(src, "a")->data, 24000) + 10000 +
                                      pv_packed_bytes(TDICT_I32, leaf_of(src, "c")->data, 20000));
-  tdict_release(out);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* Consolidated and locked trees, tied leaves, views with another dtype, and objects. */
 GPU_CASE(narrow_of_other_trees) {
-  world w = large_world();
+  scoped_world w = large_world();
   tdict_tree *src = narrow_tree(NULL, false), *whole = NULL, *out = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = narrow_options(&s);
@@ -47,8 +42,8 @@ GPU_CASE(narrow_of_other_trees) {
   tdict_tensor_desc desc = desc_of(t->data, TDICT_F32, (const int64_t[]){4096});
   td_ok(tdict_tensor_over(t->storage, &desc, &raw, err));
   td_ok(tdict_set(src, "tied.a", t, err));
-  give(src, "tied.floats", raw);
-  give(src, "tied.b", t);
+  td_put(src, "tied.floats", raw);
+  td_put(src, "tied.b", t);
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   check_tree(&w, src, out);
   assert_ptr_equal(leaf_of(out, "tied.a")->data, leaf_of(out, "tied.b")->data);
@@ -66,8 +61,7 @@ GPU_CASE(narrow_of_other_trees) {
     assert_int_equal(s.wire_bytes < s.total_bytes, o.narrow);
     tdict_release(out);
   }
-  tdict_release(whole);
-  tdict_release(src);
+  td_release(whole, src);
   src = new_tree();
   thing *object =
       thing_create(pv_tensor(TDICT_I64, SHAPE(4000), PV_BYTE, NULL), random_tensor(TDICT_F32, SHAPE(33), NULL));
@@ -79,31 +73,26 @@ GPU_CASE(narrow_of_other_trees) {
   check_tensor(&w, object->a, ((thing *)moved)->a, "a");
   check_tensor(&w, object->b, ((thing *)moved)->b, "b");
   assert_int_equal(s.wire_bytes, pv_packed_bytes(TDICT_I64, object->a->data, 32000) + 33 * 4);
-  tdict_release(out);
-  tdict_release(src);
-  close_world(&w);
+  td_release(out, src);
 }
 
 /* Leaves that are read by a callback, and reads that fail. */
 GPU_CASE(narrow_of_unloaded_leaves) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *src = narrow_tree(NULL, false), *out = NULL;
   for (int i = 0; i < NUM_WAYS; i += 6) {
     way v = way_at(i);
-    disk d;
+    scoped_disk d;
     disk_init(&d);
     v.o.narrow = 1;
-    tdict_tree *twin = disk_twin(&d, src, 60, next_seed());
+    scoped_tree twin = disk_twin(&d, src, 60, next_seed());
     check_and_release(&w, src, move_tree(&w, twin, w.device, &v));
     d.fail_at = d.begun + 3 + i;
     d.fault = DISK_ERROR;
     td_fails(TDICT_EIO, "", tdict_to_device(w.c, twin, w.device, &v.o, &out, err));
     assert_true(td_last_error.path[0] != 0);
-    tdict_release(twin);
-    disk_reset(&d);
   }
   tdict_release(src);
-  close_world(&w);
 }
 
 static tdict_status move_and_drop(const world *w, const tdict_tree *src, const tdict_transfer_options *o,
@@ -114,23 +103,22 @@ static tdict_status move_and_drop(const world *w, const tdict_tree *src, const t
   return status;
 }
 DEVICE_CASE(narrow_survives_enomem) {
-  world w = open_world();
-  tdict_tree *src = new_tree();
-  give(src, "plain", pv_tensor(TDICT_I64, SHAPE(3000), PV_HALF, NULL));
-  give(src, "strided", permuted(pv_tensor(TDICT_I32, SHAPE(100, 90), PV_BYTE, NULL), (const int[]){1, 0}));
-  give(src, "floats", random_tensor(TDICT_F32, SHAPE(100), NULL));
+  scoped_world w = open_world();
+  scoped_tree src = new_tree();
+  td_put(src, "plain", pv_tensor(TDICT_I64, SHAPE(3000), PV_HALF, NULL));
+  td_put(src, "strided", permuted(pv_tensor(TDICT_I32, SHAPE(100, 90), PV_BYTE, NULL), (const int[]){1, 0}));
+  td_put(src, "floats", random_tensor(TDICT_F32, SHAPE(100), NULL));
   tdict_transfer_options o = threads(0);
   o.narrow = 1;
   td_ok(move_and_drop(&w, src, &o, err)); /* makes the ring */
   TD_WITHOUT_MEMORY(move_and_drop(&w, src, &o, err));
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* A cancelled transfer ends, and its destination is valid again after the next transfer. */
 SIM_CASE(narrow_can_be_cancelled) {
-  world w = open_world();
-  tdict_tree *src = narrow_tree(NULL, false), *dst = to_device(&w, src, w.device), *out = NULL;
+  scoped_world w = open_world();
+  scoped_tree src = narrow_tree(NULL, false), dst = to_device(&w, src, w.device);
+  tdict_tree *out = NULL;
   for (int i = 0; i < 4; i++) {
     held_stream h;
     hold_stream(&w, &h);
@@ -150,7 +138,4 @@ SIM_CASE(narrow_can_be_cancelled) {
     check_tree(&w, src, dst);
     tdict_stream_destroy(w.c, h.s);
   }
-  tdict_release(dst);
-  tdict_release(src);
-  close_world(&w);
 }

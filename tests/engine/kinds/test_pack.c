@@ -22,8 +22,8 @@ static size_t pack(tdict_packer p, tdict_dtype dtype, const void *data, size_t b
 CASE(pack_needs_few_bytes) {
   const tdict_packer plain = {0};
   rng r = {1};
-  unsigned char *data = malloc(MOST_BYTES);
-  unsigned char *packed = aligned_alloc(64, MOST_BYTES + 4096), *other = aligned_alloc(64, MOST_BYTES + 4096);
+  scoped_bytes data = malloc(MOST_BYTES);
+  scoped_bytes packed = aligned_alloc(64, MOST_BYTES + 4096), other = aligned_alloc(64, MOST_BYTES + 4096);
   for (int d = 0; d < PV_DTYPES; d++)
     for (int kind = 0; kind < PV_KINDS; kind++)
       for (int round = 0; round < 3; round++) {
@@ -48,16 +48,13 @@ CASE(pack_needs_few_bytes) {
             assert_memory_equal(packed + at, other + at, 8);
         }
       }
-  free(data);
-  free(packed);
-  free(other);
 }
 
 /* Restores elements on the device, between bytes that must not change. */
 static void check_unpacked(const areas *a, tdict_dtype dtype, const void *data, size_t bytes, size_t shift) {
   const tdict_packer best = {.kind = tdict_stream_best()};
-  unsigned char *packed = aligned_alloc(64, pv_round(tdict_pack_most_bytes(bytes), 64)),
-                *found = malloc(bytes + 2 * GUARD);
+  scoped_bytes packed = aligned_alloc(64, pv_round(tdict_pack_most_bytes(bytes), 64)),
+               found = malloc(bytes + 2 * GUARD);
   const size_t size = pack(best, dtype, data, bytes, 4, packed);
   char *dst = (char *)a->dst.data + GUARD + shift;
   tdict_kernel_work work;
@@ -75,16 +72,14 @@ static void check_unpacked(const areas *a, tdict_dtype dtype, const void *data, 
       fail_msg("%s of %zu bytes, shift %zu: byte %td is %u, wanted %u", tdict_dtype_name(dtype), bytes, shift,
                (ptrdiff_t)i - GUARD, found[i], wanted);
   }
-  free(packed);
-  free(found);
 }
 
 /* Every dtype, every span of values, sizes around whole units and blocks, and every alignment. */
 GPU_CASE(unpack_restores_every_element) {
-  areas a;
+  scoped_areas a;
   rng r = {2};
   areas_open(&a, 1);
-  unsigned char *data = malloc(MOST_BYTES);
+  scoped_bytes data = malloc(MOST_BYTES);
   for (int d = 0; d < PV_DTYPES; d++)
     for (int kind = 0; kind < PV_KINDS; kind++) {
       const unsigned item = pv_item(pv_dtypes[d]);
@@ -97,15 +92,13 @@ GPU_CASE(unpack_restores_every_element) {
         check_unpacked(&a, pv_dtypes[d], data, counts[c] * item, (size_t)pick(&r, 1, 17));
       }
     }
-  free(data);
-  areas_close(&a);
 }
 
 /* Many entries in one launch, more than fit the parameters. */
 GPU_CASE(unpack_restores_many_entries) {
   enum { ENTRIES = 150, EACH = 512 };
   const tdict_packer best = {.kind = tdict_stream_best()};
-  areas a;
+  scoped_areas a;
   rng r = {3};
   areas_open(&a, 1);
   tdict_kernel_work work;
@@ -130,7 +123,6 @@ GPU_CASE(unpack_restores_many_entries) {
   areas_check_dst(&a);
   tdict_kernel_work_reset(&work);
   free(packed);
-  areas_close(&a);
 }
 
 CASE(unpack_checks_its_numbers) {

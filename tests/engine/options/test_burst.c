@@ -64,9 +64,8 @@ static int post(hand *h, int lane) {
 }
 
 static void check_line(const hand *h) {
-  unsigned char *there = read_elements(&h->w, h->device);
+  scoped_bytes there = read_elements(&h->w, h->device);
   assert_memory_equal(there, h->line, (size_t)h->next * SLOT);
-  free(there);
 }
 
 static void close_hand(hand *h) {
@@ -76,12 +75,13 @@ static void close_hand(hand *h) {
   tdict_tensor_release(h->device);
   close_world(&h->w);
 }
+#define scoped_hand TD_SCOPED(close_hand, hand)
 
 /* Two bursts are on their way before anything waits; then six make one, of whichever lanes, and fewer when the one
  * before the last has ended. */
 SIM_CASE(burst_gathers_while_the_link_is_busy) {
   static const int waiting[] = {0, 0, 1, 2, 3, 4, 5, 0, 1};
-  hand h;
+  scoped_hand h;
   open_hand(&h);
   td_ok(tdict_sim_hold(h.w.c, err));
   for (int i = 0; i < 9; i++) assert_int_equal(post(&h, i % 2), waiting[i]);
@@ -96,17 +96,16 @@ SIM_CASE(burst_gathers_while_the_link_is_busy) {
   for (int i = 0; i < LANES; i++) td_ok(tdict_lane_wait_all(&h.lanes[i], err));
   assert_int_equal(num_copies(), 11);
   check_line(&h);
-  close_hand(&h);
 }
 
 /* A transfer by one thread, in both directions: as many copies as chunks, in fewer calls, and all are queued when the
  * thread says so. */
 SIM_CASE(burst_is_empty_when_all_is_queued) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   for (int chunks = 3; chunks <= 16; chunks += chunks == 3 ? 1 : 4)
     for (int out = 0; out < 2; out++) {
-      tdict_tree *src = bytes_tree("x", chunks * SLOT, NULL);
-      tdict_tree *from = out ? to_device(&w, src, w.device) : tdict_retain(src);
+      scoped_tree src = bytes_tree("x", chunks * SLOT, NULL);
+      scoped_tree from = out ? to_device(&w, src, w.device) : tdict_retain(src);
       tdict_transfer_options o = threads(1);
       td_ok(tdict_sim_hold(w.c, err));
       const int64_t calls = atomic_load(&wrap.calls[CALL_COPY]), copies = num_copies();
@@ -117,16 +116,13 @@ SIM_CASE(burst_is_empty_when_all_is_queued) {
       assert_int_equal(atomic_load(&wrap.calls[CALL_COPY]) - calls, 2 + (chunks - 2 + 5) / 6);
       td_ok(tdict_sim_resume(w.c, err));
       check_result(&w, src, f);
-      tdict_release(from);
-      tdict_release(src);
     }
-  close_world(&w);
 }
 
 /* A thread that waits for its slot has its copy queued, and so has one that only looks whether it is done. */
 SIM_CASE(burst_is_queued_by_a_thread_that_waits) {
   for (int looks = 0; looks < 2; looks++) {
-    hand h;
+    scoped_hand h;
     open_hand(&h);
     td_ok(tdict_sim_hold(h.w.c, err));
     assert_int_equal(post(&h, 1), 0);
@@ -142,7 +138,6 @@ SIM_CASE(burst_is_queued_by_a_thread_that_waits) {
     assert_int_equal(h.t->burst->count, 0);
     for (int i = 0; i < LANES; i++) td_ok(tdict_lane_wait_all(&h.lanes[i], err));
     check_line(&h);
-    close_hand(&h);
   }
 }
 
@@ -179,7 +174,7 @@ static void *finish_own_stream_first(void *user) {
 /* A lane that queues what others posted waits before that for what the transfer waits for, and does not give its stream
  * to another transfer before the copies are done. */
 SIM_CASE(burst_keeps_streams_until_copies_are_done) {
-  hand h;
+  scoped_hand h;
   open_hand(&h);
   tdict_fence *use;
   td_ok(tdict_use_create(gpu_of(&h.w), NULL, NULL, &use, err));
@@ -200,16 +195,15 @@ SIM_CASE(burst_keeps_streams_until_copies_are_done) {
   pthread_join(thread, NULL);
   td_ok(tdict_lane_wait_all(&h.lanes[0], err));
   check_line(&h);
-  close_hand(&h);
 }
 
 /* A burst that cannot be queued fails the transfer at the first of its leaves, whoever queued it. Whose slots it was
  * finds them free, and writes nothing out. */
 SIM_CASE(burst_failure_fails_all_its_lanes) {
   for (int k = 0; k < 2; k++) {
-    hand h;
+    scoped_hand h;
     open_hand(&h);
-    unsigned char *host = malloc(SLOT);
+    scoped_bytes host = malloc(SLOT);
     assert_non_null(host);
     memset(host, POISON, SLOT);
     td_ok(tdict_sim_hold(h.w.c, err));
@@ -232,14 +226,12 @@ SIM_CASE(burst_failure_fails_all_its_lanes) {
     assert_int_equal(h.t->burst->count, 0);
     td_ok(tdict_lane_wait_all(&h.lanes[0], err));
     for (int i = 0; i < SLOT; i++) assert_int_equal(host[i], POISON);
-    free(host);
-    close_hand(&h);
   }
 }
 
 /* A lane of a failed transfer takes back what was not queued, and waits for copies on other lanes' streams. */
 SIM_CASE(burst_is_cleared_when_a_transfer_fails) {
-  hand h;
+  scoped_hand h;
   open_hand(&h);
   td_ok(tdict_sim_hold(h.w.c, err));
   for (int i = 0; i < 3; i++) post(&h, 0);
@@ -263,12 +255,11 @@ SIM_CASE(burst_is_cleared_when_a_transfer_fails) {
   tdict_slot *slots[64];
   const int taken = take_all_but(&h.w, 0, &ring, slots);
   give_slots(ring, taken, slots);
-  close_hand(&h);
 }
 
 /* Copies that use no slots need no burst. */
 SIM_CASE(burst_is_made_where_it_helps) {
-  hand h;
+  scoped_hand h;
   open_hand(&h);
   for (int within_host = 0; within_host < 2; within_host++) {
     const size_t bytes = BYTES;
@@ -285,5 +276,4 @@ SIM_CASE(burst_is_made_where_it_helps) {
   h.t->burst->gpu = NULL;
   assert_false(tdict_burst_accepts(h.t->burst, h.lanes[0].gpu, TDICT_CU_H2D));
   h.t->burst->gpu = gpu;
-  close_hand(&h);
 }

@@ -1,6 +1,5 @@
 /* check_sources: a source that is changed while it is being read is noticed, and its leaf is named. */
 #include "engine/promises.h"
-#include "support/take.h"
 
 enum { SLOW = 20 << 20 };
 
@@ -13,9 +12,9 @@ static tdict_tree *sources(const place *w) {
   td_fill_random(t->data, tdict_tensor_bytes(t), 3);
   td_ok(tdict_tensor_permute(t, 2, turn, &turned, err));
   tdict_tensor_release(t);
-  give(td, "n.plain", new_bytes(100003, NULL));
-  give(td, "n.pinned", new_bytes(100003, w->pinned));
-  give(td, "turned", turned);
+  td_put(td, "n.plain", new_bytes(100003, NULL));
+  td_put(td, "n.pinned", new_bytes(100003, w->pinned));
+  td_put(td, "turned", turned);
   put_number(w, leaf_of(td, "n.plain"), 1);
   put_number(w, leaf_of(td, "n.pinned"), 2);
   return td;
@@ -35,7 +34,7 @@ __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t 
 SIM_CASE(check_sources_finds_change) {
   static const char *const paths[] = {"n.plain", "n.pinned", "turned"};
   for (int k = 0; k < 3 * 3 * 3; k++) {
-    place w = place_sim(2, SLOW, 1);
+    scoped_place w = place_sim(2, SLOW, 1);
     tdict_tree *src = sources(&w), *out = NULL;
     const char *path = paths[k % 3];
     tdict_tensor *t = leaf_of(src, path);
@@ -47,69 +46,58 @@ SIM_CASE(check_sources_finds_change) {
     resume(&w);
     td_fails_at(TDICT_ECHANGED, "changed", path, tdict_future_wait(f, &out, err));
     assert_null(out);
-    tdict_future_release(f);
-    tdict_release(src);
-    place_close(&w);
+    td_release(f, src);
   }
 }
 
 GPU_CASE(check_sources_accepts_unchanged_sources) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   tdict_tree *src = sources(&w), *dst = NULL;
   for (int k = 0; k < 4 * 3; k++) {
     tdict_transfer_options o = checking(k / 3, k % 3 - 1);
-    tdict_tree *out = NULL;
-    td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
+    scoped_tree out = td_made(tree, tdict_to_device(w.c, src, w.device, &o, &made, err));
     assert_true(has_number(&w, leaf_of(out, "n.plain"), 1));
     assert_true(has_number(&w, leaf_of(out, "n.pinned"), 2));
     td_ok(td_transfer_into(w.c, out, src, &o, err));
     td_ok(tdict_to_device(w.c, out, tdict_cpu(), &o, &dst, err)); /* no source on the host */
     assert_true(has_number(&w, leaf_of(dst, "n.plain"), 1));
     tdict_release(dst);
-    tdict_release(out);
   }
   tdict_release(src);
-  place_close(&w);
 }
 
 /* Only a leaf's own elements count: the gaps between those of a strided one are somebody else's. */
 SIM_CASE(check_sources_hashes_elements_only) {
-  place w = place_sim(2, SLOW, 1);
+  scoped_place w = place_sim(2, SLOW, 1);
   const int64_t shape[] = {100, 64};
   tdict_tensor *whole = new_tensor(TDICT_U8, 2, shape, NULL), *half = NULL;
   tdict_tensor_range range = {1, 0, 32, 1};
   td_fill_random(whole->data, tdict_tensor_bytes(whole), 5);
   td_ok(tdict_tensor_slice(whole, &range, &half, err));
   tdict_tree *src = new_tree(), *out = NULL;
-  give(src, "half", half);
+  td_put(src, "half", half);
   tdict_transfer_options o = checking(TDICT_MODE_AUTO, 2);
   for (int i = 0; i < 2; i++) {
     hold(&w);
-    tdict_future *f = move_async(&w, src, w.device, &o);
+    scoped_future f = move_async(&w, src, w.device, &o);
     spoil_bit(whole->data, (size_t)(64 * 50 + 32 - i)); /* the first byte beyond, then the last within */
     resume(&w);
     if (i == 0) {
-      td_ok(tdict_future_wait(f, &out, err));
-      tdict_release(out);
+      tdict_release(td_made(tree, tdict_future_wait(f, &made, err)));
     } else {
       td_fails(TDICT_ECHANGED, "", tdict_future_wait(f, &out, err));
     }
-    tdict_future_release(f);
   }
-  tdict_tensor_release(whole);
-  tdict_release(src);
-  place_close(&w);
+  td_release(whole, src);
 }
 
 /* Behind a transfer that writes the source it hashes what that one wrote. */
 SIM_CASE(check_sources_waits_for_an_earlier_writer) {
-  place w = place_sim(2, SLOW, 1);
-  tdict_tree *dev = numbered_tree(&w, w.memory, 6), *host = numbered_tree(&w, NULL, 0);
+  scoped_place w = place_sim(2, SLOW, 1);
+  scoped_tree dev = numbered_tree(&w, w.memory, 6), host = numbered_tree(&w, NULL, 0);
   tdict_future *f = copy_async(&w, dev, host, NULL);
   tdict_transfer_options o = checking(TDICT_MODE_AUTO, -1);
-  tdict_tree *out = finish(move_async(&w, host, w.device, &o));
+  scoped_tree out = finish(move_async(&w, host, w.device, &o));
   check_tree_number(&w, out, 6);
   finish_copy(f);
-  RELEASE(out, dev, host);
-  place_close(&w);
 }

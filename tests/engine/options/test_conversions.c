@@ -2,17 +2,15 @@
  * core/tensor/naive_convert.h. */
 #include "engine/conversions.h"
 #include "engine/engine.h"
-#include "support/fail_alloc.h"
 #include "support/float_env.h"
-#include "support/take.h"
 #include "support/things.h"
 #include "support/unloaded.h"
 
 /* To the device, from the device, and within the host, in all modes and with all numbers of threads. */
 DEVICE_CASE(conversions_arrive_in_all_ways) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int layout = 0; layout < 3; layout++) {
-    tdict_tree *src = make_sources(&w, layout), *there = to_device(&w, src, w.device);
+    scoped_tree src = make_sources(&w, layout), there = to_device(&w, src, w.device);
     for (int i = layout; i < NUM_WAYS; i += 3 * WAYS_STEP) {
       way v = way_at(i);
       use_rules(&v.o);
@@ -20,61 +18,51 @@ DEVICE_CASE(conversions_arrive_in_all_ways) {
       tdict_tree *out = move_tree(&w, src, w.device, &v), *back = move_tree(&w, there, tdict_cpu(), &v);
       check_all(&w, src, out, w.device);
       check_all(&w, src, back, tdict_cpu());
-      tdict_release(out);
-      tdict_release(back);
+      td_release(out, back);
       v.o.pinned_result = w.gpu;
       back = move_tree(&w, i % 2 ? src : there, tdict_cpu(), &v);
       check_all(&w, src, back, tdict_cpu());
       tdict_release(back);
     }
-    tdict_release(there);
-    tdict_release(src);
   }
-  close_world(&w);
 }
 
 /* A large leaf needs many slots and threads, and is cut inside. */
 GPU_CASE(conversions_of_large_leaves_use_many_slots) {
   static const pair_of large[] = {{"a", TDICT_U8, TDICT_F32, 0.5, 1}, {"a", TDICT_F32, TDICT_U8, 1, 0}};
-  world w = open_world();
+  scoped_world w = open_world();
   for (int k = 0; k < 2; k++) {
-    tdict_tree *src = new_tree();
-    tdict_tensor *t = NULL;
-    td_ok(tdict_tensor_empty(large[k].from, SHAPE(211, 1009), NULL, &t, err));
+    scoped_tree src = new_tree();
+    tdict_tensor *t = td_made(tensor, tdict_tensor_empty(large[k].from, SHAPE(211, 1009), NULL, &made, err));
     fill_fitting(t, &large[k]);
-    give(src, "a", t);
-    tdict_tree *there = to_device(&w, src, w.device);
+    td_put(src, "a", t);
+    scoped_tree there = to_device(&w, src, w.device);
     for (int i = 4; i < NUM_WAYS; i += FEW_WAYS_STEP) {
       way v = way_at(i);
       const tdict_conversion c = scaled("**", large[k].to, large[k].scale, large[k].offset);
       use_conversions(&v.o, &c, 1);
-      tdict_tree *out = move_tree(&w, src, w.device, &v), *back = move_tree(&w, there, tdict_cpu(), &v);
+      scoped_tree out = move_tree(&w, src, w.device, &v), back = move_tree(&w, there, tdict_cpu(), &v);
       check_converted(&w, &large[k], t, leaf_of(out, "a"));
       check_converted(&w, &large[k], t, leaf_of(back, "a"));
-      tdict_release(out);
-      tdict_release(back);
     }
-    tdict_release(there);
-    tdict_release(src);
   }
-  close_world(&w);
 }
 
 /* The destination has the dtype of the conversion, and any strides. */
 DEVICE_CASE(conversions_into_a_destination) {
-  world w = open_world();
-  tdict_tree *src = make_sources(&w, 1);
+  scoped_world w = open_world();
+  scoped_tree src = make_sources(&w, 1);
   for (int host = 0; host < 2; host++) {
-    tdict_tree *dst = new_tree();
+    scoped_tree dst = new_tree();
     const tdict_device device = host ? tdict_cpu() : w.device;
     for (int i = 0; i < NUM_PAIRS; i++) {
       const tdict_tensor *s = leaf_of(src, pairs[i].path);
       const int64_t *shape = tdict_tensor_shape(s);
       tdict_tensor *t = NULL;
       td_ok(tdict_tensor_empty(pairs[i].to, SHAPE(shape[1], shape[0]), host ? NULL : w.memory, &t, err));
-      give(dst, pairs[i].path, permuted(t, (const int[]){1, 0}));
+      td_put(dst, pairs[i].path, permuted(t, (const int[]){1, 0}));
     }
-    tdict_tree *from = host ? to_device(&w, src, w.device) : tdict_retain(src);
+    scoped_tree from = host ? to_device(&w, src, w.device) : tdict_retain(src);
     for (int i = 0; i < NUM_WAYS; i += SANITIZED ? FEW_WAYS_STEP : 9) {
       way v = way_at(i);
       use_rules(&v.o);
@@ -89,22 +77,18 @@ DEVICE_CASE(conversions_into_a_destination) {
     use_conversions(&o, &wrong, 1);
     td_fails_at(TDICT_EDTYPE, "the source is converted to float32, the destination bfloat16", "image",
                 td_transfer_into(w.c, dst, from, &o, err));
-    tdict_release(from);
-    tdict_release(dst);
   }
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* An element that does not fit fails the transfer: to the device, to the host and within the host. */
 DEVICE_CASE(conversions_report_elements_out_of_range) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *src = new_tree(), *out = NULL, *there;
   tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(5000), NULL), *wide = NULL;
-  give(src, "other", t);
+  td_put(src, "other", t);
   td_ok(tdict_tensor_zeros(TDICT_I64, SHAPE(40, 50), NULL, &wide, err));
   ((int64_t *)wide->data)[23 * 50 + 7] = 65536;
-  give(src, "ids.deep", wide);
+  td_put(src, "ids.deep", wide);
   there = to_device(&w, src, w.device);
   const tdict_conversion c = to_dtype("ids.*", TDICT_U16);
   const char *text = "element [23, 7] is 65536, wanted 0 to 65535 (uint16)";
@@ -113,22 +97,17 @@ DEVICE_CASE(conversions_report_elements_out_of_range) {
     use_conversions(&v.o, &c, 1);
     td_fails_at(TDICT_EOVERFLOW, text, "ids.deep", tdict_to_device(w.c, src, w.device, &v.o, &out, err));
     td_fails_at(TDICT_EOVERFLOW, text, "ids.deep", tdict_to_device(w.c, there, tdict_cpu(), &v.o, &out, err));
-    tdict_future *f = start_move(&w, src, w.device, &v.o);
+    scoped_future f = start_move(&w, src, w.device, &v.o);
     td_fails_at(TDICT_EOVERFLOW, text, "ids.deep", tdict_future_wait(f, &out, err));
-    tdict_future_release(f);
   }
   assert_null(out);
-  tdict_release(there);
-  tdict_release(src);
-  close_world(&w);
+  td_release(there, src);
 }
 
 /* What is on the target device already is moved only if its elements change. */
 DEVICE_CASE(conversions_of_what_is_there) {
-  world w = open_world();
-  tdict_tree *src = new_tree(), *there, *out = NULL;
-  give(src, "a", random_tensor(TDICT_F32, SHAPE(100), NULL));
-  give(src, "b", random_tensor(TDICT_U8, SHAPE(100), NULL));
+  scoped_world w = open_world();
+  scoped_tree src = td_tree("a:f32[100] b:u8[100]"), there = NULL, out = NULL;
   there = to_device(&w, src, w.device);
   const tdict_conversion same[2] = {to_dtype("a", TDICT_F32), to_dtype("?nothing.**", TDICT_F16)};
   tdict_transfer_options o = converting(same, 2, NULL);
@@ -141,20 +120,18 @@ DEVICE_CASE(conversions_of_what_is_there) {
   td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err));
   check_converted(&w, &(pair_of){"a", TDICT_F32, TDICT_F16, 1, 0}, leaf_of(src, "a"), leaf_of(out, "a"));
   assert_ptr_equal(leaf_of(out, "b"), leaf_of(there, "b"));
-  RELEASE(out, there, src);
-  close_world(&w);
 }
 
 /* Leaves with the same bytes share the converted bytes, but only if they are converted alike. */
 GPU_CASE(conversions_of_tied_leaves) {
-  world w = open_world();
-  tdict_tree *src = new_tree(), *out = NULL;
+  scoped_world w = open_world();
+  scoped_tree src = new_tree(), out = NULL;
   tdict_tensor *t = random_tensor(TDICT_F32, SHAPE(64), NULL), *raw = NULL;
   tdict_tensor_desc desc = desc_of(t->data, TDICT_I32, (const int64_t[]){64});
   static const char *const tied[] = {"half.a", "half.b", "same.a", "same.b", "whole"};
   td_ok(tdict_tensor_over(t->storage, &desc, &raw, err));
   for (int i = 0; i < 64; i++) ((float *)t->data)[i] = (float)i;
-  give(src, "half.raw", raw); /* the same bytes as another dtype */
+  td_put(src, "half.raw", raw); /* the same bytes as another dtype */
   for (int i = 0; i < 5; i++) td_ok(tdict_set(src, tied[i], t, err));
   const tdict_conversion rule[2] = {to_dtype("half.*", TDICT_F16), to_dtype("whole", TDICT_F64)};
   tdict_transfer_stats s = tdict_transfer_stats_default();
@@ -168,18 +145,12 @@ GPU_CASE(conversions_of_tied_leaves) {
   check_converted(&w, &(pair_of){"whole", TDICT_F32, TDICT_F64, 1, 0}, t, leaf_of(out, "whole"));
   check_tensor(&w, t, leaf_of(out, "same.a"), "same.a");
   tdict_tensor_release(t);
-  tdict_release(out);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* The first pattern wins, kept entries and tensors of objects are left alone, a consolidated tree is taken apart. */
 GPU_CASE(conversions_and_other_options) {
-  world w = open_world();
-  tdict_tree *src = new_tree(), *out = NULL, *whole = NULL;
-  give(src, "a.x", random_tensor(TDICT_U8, SHAPE(70), NULL));
-  give(src, "a.y", random_tensor(TDICT_U8, SHAPE(70), NULL));
-  give(src, "kept", random_tensor(TDICT_U8, SHAPE(70), NULL));
+  scoped_world w = open_world();
+  tdict_tree *src = td_tree("a.x:u8[70] a.y:u8[70] kept:u8[70]"), *out = NULL, *whole = NULL;
   const tdict_conversion rule[3] = {to_dtype("a.x", TDICT_I16), to_dtype("**", TDICT_F32), to_dtype("?a", TDICT_I64)};
   static const char *const keep[] = {"kept"};
   tdict_transfer_stats s = tdict_transfer_stats_default();
@@ -201,24 +172,22 @@ GPU_CASE(conversions_and_other_options) {
   td_ok(tdict_to_device(w.c, whole, w.device, &o, &out, err));
   check_converted(&w, &(pair_of){"a.x", TDICT_U8, TDICT_I16, 1, 0}, leaf_of(src, "a.x"), leaf_of(out, "a.x"));
   assert_false(tdict_is_consolidated(out));
-  tdict_release(whole);
-  tdict_release(out);
+  td_release(whole, out);
   tdict_tree *there = to_device(&w, src, w.device);
   td_ok(tdict_to_device(w.c, there, tdict_cpu(), &o, &out, err));
   assert_int_equal(s.wire_bytes, 3 * 70);
   assert_int_equal(s.total_bytes, 70 * 2 + 2 * 70 * 4);
   check_converted(&w, &(pair_of){"kept", TDICT_U8, TDICT_F32, 1, 0}, leaf_of(src, "kept"), leaf_of(out, "kept"));
-  RELEASE(out, there, src);
-  close_world(&w);
+  td_release(out, there, src);
 }
 
 /* Patterns do not match the tensors of an object. */
 GPU_CASE(conversions_leave_objects_alone) {
-  world w = open_world();
-  tdict_tree *src = new_tree(), *out = NULL;
+  scoped_world w = open_world();
+  scoped_tree src = new_tree(), out = NULL;
   thing *t = thing_create(random_tensor(TDICT_U8, SHAPE(70), NULL), random_tensor(TDICT_F32, SHAPE(33), NULL));
   td_ok(tdict_set_object(src, "a.thing", &thing_flat, t, err));
-  give(src, "a.z", random_tensor(TDICT_U8, SHAPE(70), NULL));
+  td_put(src, "a.z", random_tensor(TDICT_U8, SHAPE(70), NULL));
   const tdict_conversion all = to_dtype("**", TDICT_F64);
   tdict_transfer_options o = converting(&all, 1, NULL);
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
@@ -227,16 +196,13 @@ GPU_CASE(conversions_leave_objects_alone) {
   check_tensor(&w, t->a, ((thing *)moved)->a, "a");
   check_tensor(&w, t->b, ((thing *)moved)->b, "b");
   check_converted(&w, &(pair_of){"a.z", TDICT_U8, TDICT_F64, 1, 0}, leaf_of(src, "a.z"), leaf_of(out, "a.z"));
-  tdict_release(out);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* One destination of two converted sources is refused, unless both are converted alike. */
 DEVICE_CASE(conversions_into_one_place_must_agree) {
-  world w = open_world();
-  tdict_tree *src = new_tree(), *dst = new_tree();
-  tdict_tensor *s = random_tensor(TDICT_U8, SHAPE(500), NULL), *d = NULL;
+  scoped_world w = open_world();
+  scoped_tree src = new_tree(), dst = new_tree();
+  scoped_tensor s = random_tensor(TDICT_U8, SHAPE(500), NULL), d = NULL;
   td_ok(tdict_tensor_empty(TDICT_F32, SHAPE(500), w.memory, &d, err));
   static const char *const paths[] = {"a", "b"};
   for (int i = 0; i < 2; i++) {
@@ -249,11 +215,6 @@ DEVICE_CASE(conversions_into_one_place_must_agree) {
   check_converted(&w, &(pair_of){"a", TDICT_U8, TDICT_F32, 1, 0}, s, d);
   c[0].pattern = "a";
   td_fails_at(TDICT_EINVAL, "is that at 'a', and their sources differ", "b", td_transfer_into(w.c, dst, src, &o, err));
-  tdict_tensor_release(s);
-  tdict_tensor_release(d);
-  tdict_release(src);
-  tdict_release(dst);
-  close_world(&w);
 }
 
 static tdict_status sink_write(void *user, size_t offset, const void *src, size_t bytes, tdict_error *err) {
@@ -266,18 +227,16 @@ static void sink_release(void *user) { (void)user; }
 DEVICE_CASE(conversions_into_sinks) {
   enum { ROWS = 150, COLUMNS = 301, ALL = ROWS * COLUMNS };
   static uint16_t got[ALL];
-  world w = open_world();
-  tdict_tree *src = new_tree(), *dst = new_tree();
+  scoped_world w = open_world();
+  scoped_tree src = new_tree(), dst = new_tree();
   tdict_storage *s = NULL;
-  tdict_tensor *leaf = NULL;
   const tdict_tensor_desc layout = {.dtype = TDICT_BF16, .ndim = 2, .shape = (const int64_t[]){COLUMNS, ROWS}};
-  give(src, "a", permuted(random_tensor(TDICT_F32, SHAPE(ROWS, COLUMNS), NULL), (const int[]){1, 0}));
+  td_put(src, "a", permuted(random_tensor(TDICT_F32, SHAPE(ROWS, COLUMNS), NULL), (const int[]){1, 0}));
   td_ok(tdict_storage_create_sink(&(tdict_storage_writer){sink_write, sink_release, got}, sizeof got, &s, err));
-  td_ok(tdict_tensor_unloaded(s, &layout, 0, &leaf, err));
-  give(dst, "a", leaf);
+  td_put(dst, "a", td_made(tensor, tdict_tensor_unloaded(s, &layout, 0, &made, err)));
   tdict_storage_release(s);
-  tdict_tree *there = to_device(&w, src, w.device);
-  unsigned char *elements = read_elements(&w, leaf_of(src, "a"));
+  scoped_tree there = to_device(&w, src, w.device);
+  scoped_bytes elements = read_elements(&w, leaf_of(src, "a"));
   const naive_dtype *from = naive_find(TDICT_F32), *to = naive_find(TDICT_BF16);
   const tdict_conversion c = to_dtype("a", TDICT_BF16);
   for (int i = 0; i < NUM_WAYS; i += 5) {
@@ -291,38 +250,27 @@ DEVICE_CASE(conversions_into_sinks) {
       assert_true(naive_equal(to, got[k], want));
     }
   }
-  free(elements);
-  RELEASE(there, src, dst);
-  close_world(&w);
 }
 
 /* Leaves that are read by a callback. */
 DEVICE_CASE(conversions_of_unloaded_leaves) {
-  world w = open_world();
-  tdict_tree *src = make_sources(&w, 0);
+  scoped_world w = open_world();
+  scoped_tree src = make_sources(&w, 0);
   for (int i = 0; i < NUM_WAYS; i += 6) {
     way v = way_at(i);
-    disk d;
+    scoped_disk d;
     disk_init(&d);
     use_rules(&v.o);
-    tdict_tree *twin = disk_twin(&d, src, 60, next_seed()), *out = move_tree(&w, twin, w.device, &v);
+    scoped_tree twin = disk_twin(&d, src, 60, next_seed()), out = move_tree(&w, twin, w.device, &v);
     check_all(&w, src, out, w.device);
-    tdict_release(out);
-    tdict_release(twin);
-    disk_reset(&d);
   }
-  tdict_release(src);
-  close_world(&w);
 }
 
 DEVICE_CASE(conversions_are_checked_first) {
-  world w = open_world();
-  tdict_tree *src = new_tree(), *out = NULL;
-  give(src, "a", random_tensor(TDICT_F32, SHAPE(10), NULL));
-  give(src, "c", random_tensor(TDICT_C64, SHAPE(10), NULL));
+  scoped_world w = open_world();
+  tdict_tree *src = td_tree("a:f32[10] c:c64[10]"), *out = NULL;
   tdict_conversion c[2] = {to_dtype("a", TDICT_F16), to_dtype("b", TDICT_F16)};
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_conversions = 2;
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_conversions = 2);
   td_fails(TDICT_EINVAL, "to_device: options.conversions is NULL, wanted 2 conversions",
            tdict_to_device(w.c, src, w.device, &o, &out, err));
   o.conversions = c;
@@ -352,7 +300,6 @@ DEVICE_CASE(conversions_are_checked_first) {
               tdict_to_device(w.c, src, w.device, &o, &out, err));
   assert_null(out);
   tdict_release(src);
-  close_world(&w);
 }
 
 static tdict_status move_and_drop(const world *w, const tdict_tree *src, tdict_device device,
@@ -363,8 +310,8 @@ static tdict_status move_and_drop(const world *w, const tdict_tree *src, tdict_d
   return status;
 }
 DEVICE_CASE(conversions_survive_enomem) {
-  world w = open_world();
-  tdict_tree *src = make_sources(&w, 1), *there = to_device(&w, src, w.device);
+  scoped_world w = open_world();
+  scoped_tree src = make_sources(&w, 1), there = to_device(&w, src, w.device);
   tdict_transfer_options o = tdict_transfer_options_default();
   use_rules(&o);
   o.num_threads = 0;
@@ -372,33 +319,25 @@ DEVICE_CASE(conversions_survive_enomem) {
   td_ok(move_and_drop(&w, there, tdict_cpu(), &o, err));
   TD_WITHOUT_MEMORY(move_and_drop(&w, src, w.device, &o, err));
   TD_WITHOUT_MEMORY(move_and_drop(&w, there, tdict_cpu(), &o, err));
-  tdict_release(there);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* The thread that makes the context and the thread that transfers have another floating-point environment. */
 DEVICE_CASE(conversions_in_any_float_env) {
   for (int i = 0; i < TD_FLOAT_ENVS; i++) {
     (void)td_float_env_set(i);
-    world w = open_world();
+    scoped_world w = open_world();
     td_float_env_reset();
-    tdict_tree *src = make_sources(&w, i % 3), *there = to_device(&w, src, w.device);
+    scoped_tree src = make_sources(&w, i % 3), there = to_device(&w, src, w.device);
     for (int k = i; k < NUM_WAYS; k += FEW_WAYS_STEP) {
       way v = way_at(k);
       use_rules(&v.o);
       const td_float_env set = td_float_env_set(i);
-      tdict_tree *out = move_tree(&w, src, w.device, &v), *back = move_tree(&w, there, tdict_cpu(), &v);
+      scoped_tree out = move_tree(&w, src, w.device, &v), back = move_tree(&w, there, tdict_cpu(), &v);
       const td_float_env left = td_float_env_get();
       td_float_env_reset();
       assert_true(td_float_env_equal(left, set));
       check_all(&w, src, out, w.device);
       check_all(&w, src, back, tdict_cpu());
-      tdict_release(out);
-      tdict_release(back);
     }
-    tdict_release(there);
-    tdict_release(src);
-    close_world(&w);
   }
 }

@@ -4,7 +4,6 @@
 #include "device/sim/driver.h"
 #include "engine/conversions.h"
 #include "support/driver_fault.h"
-#include "support/take.h"
 
 /* Kernels convert these leaves: on the way in and out, and within the device. */
 static const pair_of converted[] = {{"a", TDICT_U8, TDICT_BF16, 1 / 255.0, -0.5},
@@ -26,27 +25,24 @@ typedef struct faults {
   tdict_conversion rules[NUM_CONVERTED];
 } faults;
 static void faults_open(faults *f, int32_t mode) {
-  tdict_context_options o = tdict_context_options_default();
   tdict_context *c = NULL;
   tdict_sim_options sim = tdict_sim_options_default();
   memset(f, 0, sizeof *f);
   sim.memory_bytes = (size_t)256 << 20;
   td_ok(tdict_driver_sim_open(&sim, &f->inner, err));
   td_ok(tdict_driver_fault_open(f->inner, &f->d, err));
-  o.device = td_device();
-  o.staging_bytes = STAGING;
-  o.num_threads = 1;
+  tdict_context_options o =
+      td_with(tdict_context_options, device = td_device(), staging_bytes = STAGING, num_threads = 1);
   td_ok(tdict_context_create_over(&o, f->d, &c, err));
   f->w = world_over(c);
   f->source = new_tree();
   f->dst = new_tree();
   for (int i = 0; i < NUM_CONVERTED; i++) {
-    tdict_tensor *t = NULL;
-    td_ok(tdict_tensor_empty(converted[i].from, SHAPE(ELEMENTS), NULL, &t, err));
+    tdict_tensor *t = td_made(tensor, tdict_tensor_empty(converted[i].from, SHAPE(ELEMENTS), NULL, &made, err));
     fill_fitting(t, &converted[i]);
-    give(f->source, converted[i].path, t);
+    td_put(f->source, converted[i].path, t);
     td_ok(tdict_tensor_empty(converted[i].to, SHAPE(ELEMENTS), f->w.memory, &t, err));
-    give(f->dst, converted[i].path, t);
+    td_put(f->dst, converted[i].path, t);
     f->rules[i] = scaled(converted[i].path, converted[i].to, converted[i].scale, converted[i].offset);
   }
   f->there = to_device(&f->w, f->source, f->w.device);
@@ -58,13 +54,13 @@ static void faults_open(faults *f, int32_t mode) {
 }
 static void faults_close(faults *f) {
   tdict_fault_live live, none = {0};
-  RELEASE(f->source, f->there, f->pinned, f->dst);
+  td_release(f->source, f->there, f->pinned, f->dst);
   close_world(&f->w);
   tdict_driver_fault_get_live(f->d, &live);
   assert_memory_equal(&live, &none, sizeof live); /* nothing leaks */
-  tdict_driver_release(f->d);
-  tdict_driver_release(f->inner);
+  td_release(f->d, f->inner);
 }
+#define scoped_faults TD_SCOPED(faults_close, faults)
 
 static tdict_status transfer(const faults *f, faulty_way which, tdict_tree **out, tdict_error *err) {
   const bool reads_device = which == WAY_OUT || which == WAY_WITHIN;
@@ -81,8 +77,8 @@ static void check_transferred(const faults *f, faulty_way which, const tdict_tre
 /* Makes the n-th call of some kinds fail in one transfer, which fails or has the right elements. The next transfer has
  * the right elements. Returns false if the transfer makes fewer such calls. */
 static bool fail_once(faulty_way which, uint32_t kinds, int64_t n, int32_t mode, tdict_status *status) {
-  faults f;
-  tdict_tree *out = NULL;
+  scoped_faults f;
+  scoped_tree out = NULL;
   tdict_error e = {0};
   const tdict_fault fault = {.kinds = kinds, .n = n, .code = TDICT_CU_UNKNOWN};
   faults_open(&f, mode);
@@ -101,8 +97,6 @@ static bool fail_once(faulty_way which, uint32_t kinds, int64_t n, int32_t mode,
     td_ok(transfer(&f, which, &out, err));
   }
   check_transferred(&f, which, out);
-  tdict_release(out);
-  faults_close(&f);
   return fired;
 }
 
@@ -132,8 +126,8 @@ SIM_CASE(conversions_with_failing_calls) {
 SIM_CASE(conversions_with_failing_modules) {
   for (faulty_way which = 0; which < NUM_FAULTY_WAYS; which++)
     for (int64_t n = 1; n <= 5; n++) {
-      faults f;
-      tdict_tree *out = NULL;
+      scoped_faults f;
+      scoped_tree out = NULL;
       const tdict_fault fault = {
           .kinds = TDICT_FAULT_BIT(TDICT_FAULT_MODULE), .n = n, .code = TDICT_CU_INVALID_VALUE, .lasts = true};
       faults_open(&f, TDICT_MODE_AUTO);
@@ -146,7 +140,5 @@ SIM_CASE(conversions_with_failing_modules) {
       tdict_driver_fault_arm(f.d, NULL);
       if (which == WAY_WITHIN) td_ok(transfer(&f, which, &out, err));
       check_transferred(&f, which, out);
-      tdict_release(out);
-      faults_close(&f);
     }
 }

@@ -47,10 +47,9 @@ static tdict_tree *move_counted(const world *w, const tdict_tree *src, tdict_tra
 }
 
 static void give_fitting(tdict_tree *td, const pair_of *p, int64_t count, tdict_memory *memory) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(p->from, SHAPE(count), memory, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_empty(p->from, SHAPE(count), memory, &made, err));
   fill_fitting(t, p);
-  give(td, p->path, t);
+  td_put(td, p->path, t);
 }
 
 /* Checks large leaves faster than check_converted(). */
@@ -67,15 +66,15 @@ static const pair_of tokens = {"tokens", TDICT_U16, TDICT_I64, 1, 0}, targets = 
 /* One batch of tokens: no copy and one launch, from pinned memory and from slots. */
 GPU_CASE(conversions_of_a_batch_need_one_launch) {
   enum { COUNT = 64 * 1024 };
-  world w = open_sized(16 << 20, -1);
+  scoped_world w = open_sized(16 << 20, -1);
   const tdict_conversion c = to_dtype("**", TDICT_I64);
   tdict_transfer_stats s = tdict_transfer_stats_default();
   for (int pinned = 0; pinned < 2; pinned++) {
-    tdict_tree *src = new_tree();
+    scoped_tree src = new_tree();
     give_fitting(src, &tokens, COUNT, pinned ? w.pinned : NULL);
     give_fitting(src, &targets, pinned ? COUNT : 100, pinned ? w.pinned : NULL);
     tdict_transfer_options o = converting(&c, 1, &s);
-    tdict_tree *out = move_counted(&w, src, &o);
+    scoped_tree out = move_counted(&w, src, &o);
     assert_int_equal(num_copies, 0);
     assert_int_equal(num_launches, 1);
     assert_int_equal(num_entries, 2);
@@ -84,25 +83,21 @@ GPU_CASE(conversions_of_a_batch_need_one_launch) {
     assert_int_equal(pinned ? s.direct_bytes : s.staged_bytes, s.total_bytes);
     check_converted(&w, &tokens, leaf_of(src, "tokens"), leaf_of(out, "tokens"));
     check_converted(&w, &targets, leaf_of(src, "targets"), leaf_of(out, "targets"));
-    tdict_release(out);
-    tdict_release(src);
   }
-  close_world(&w);
 }
 
 /* Kernels read up to 1 MiB of a transfer from pinned sources. Other leaves are copied as before. */
 GPU_CASE(conversions_of_large_pinned_leaves_use_slots) {
-  world w = open_world();
-  tdict_tree *src = new_tree();
-  give(src, "plain", random_tensor(TDICT_I32, SHAPE(70000), w.pinned));
+  scoped_world w = open_world();
+  scoped_tree src = td_tree_in(w.pinned, "plain:i32[70000]");
   give_fitting(src, &tokens, 333, w.pinned);
-  give(src, "large", random_tensor(TDICT_U8, SHAPE((1 << 20) - 665), w.pinned));
+  td_put(src, "large", random_tensor(TDICT_U8, SHAPE((1 << 20) - 665), w.pinned));
   give_fitting(src, &targets, 77777, w.pinned);
   const tdict_conversion both[3] = {scaled("large", TDICT_F32, 0.5, 1), to_dtype("tokens", TDICT_I64),
                                     to_dtype("targets", TDICT_I64)};
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = converting(both, 3, &s);
-  tdict_tree *out = move_counted(&w, src, &o);
+  scoped_tree out = move_counted(&w, src, &o);
   assert_int_equal(s.direct_bytes, 70000 * 4 + 333 * 8 + 77777 * 8);
   assert_int_equal(s.staged_bytes, ((1 << 20) - 665) * 4);
   assert_int_equal(s.wire_bytes, 70000 * 4 + 333 * 2 + 77777 * 2 + (1 << 20) - 665);
@@ -110,32 +105,25 @@ GPU_CASE(conversions_of_large_pinned_leaves_use_slots) {
   check_converted(&w, &tokens, leaf_of(src, "tokens"), leaf_of(out, "tokens"));
   check_converted(&w, &targets, leaf_of(src, "targets"), leaf_of(out, "targets"));
   check_halves(&w, leaf_of(src, "large"), leaf_of(out, "large"));
-  tdict_release(out);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* A kernel needs aligned elements, so host threads copy a pinned leaf whose address is odd. */
 GPU_CASE(conversions_of_odd_pinned_addresses) {
   const int64_t count = 1000;
-  world w = open_world();
+  scoped_world w = open_world();
   for (int odd = 0; odd < 2; odd++) {
-    tdict_tree *src = new_tree();
-    tdict_tensor *below = random_tensor(TDICT_U8, SHAPE(2 * count + 1), w.pinned), *t = NULL;
+    scoped_tree src = new_tree();
+    tdict_tensor *below = random_tensor(TDICT_U8, SHAPE(2 * count + 1), w.pinned);
     tdict_tensor_desc v = desc_of((char *)tdict_tensor_data(below) + odd, TDICT_U16, &count);
     v.flags = TDICT_DESC_PINNED;
-    td_ok(tdict_tensor_from_data(&v, release_tensor, below, &t, err));
-    give(src, "tokens", t);
+    td_put(src, "tokens", td_made(tensor, tdict_tensor_from_data(&v, release_tensor, below, &made, err)));
     const tdict_conversion c = to_dtype("**", TDICT_I64);
     tdict_transfer_stats s = tdict_transfer_stats_default();
     tdict_transfer_options o = converting(&c, 1, &s);
-    tdict_tree *out = move_counted(&w, src, &o);
+    scoped_tree out = move_counted(&w, src, &o);
     assert_int_equal(odd ? s.staged_bytes : s.direct_bytes, 8 * count);
     check_converted(&w, &tokens, leaf_of(src, "tokens"), leaf_of(out, "tokens"));
-    tdict_release(out);
-    tdict_release(src);
   }
-  close_world(&w);
 }
 
 /* The chunks of a large leaf are as large as the slots allow, measured in the narrow elements of the wire. */
@@ -150,8 +138,7 @@ GPU_CASE(conversions_fill_large_slots) {
   assert_int_equal(num_copies, 3);
   assert_int_equal(num_launches, 3);
   check_halves(&w, leaf_of(src, "a"), leaf_of(out, "a"));
-  tdict_release(out);
-  tdict_release(src);
+  td_release(out, src);
   close_world(&w);
 }
 
@@ -180,7 +167,7 @@ static tdict_tree *make_leaves(naive_random *r, int count) {
   for (int i = 0; i < count; i++) {
     const int kind = (int)(naive_next(r) % 5);
     snprintf(path, sizeof path, "g%d.%c", i, "abcde"[kind]);
-    give(td, path, random_tensor(from[kind], SHAPE((int64_t)(naive_next(r) % (i % 9 ? 300 : 40000))), NULL));
+    td_put(td, path, random_tensor(from[kind], SHAPE((int64_t)(naive_next(r) % (i % 9 ? 300 : 40000))), NULL));
   }
   return td;
 }
@@ -189,12 +176,12 @@ SIM_CASE(conversions_cut_chunks_by_slots) {
   enum { LEAVES = 120 };
   const tdict_conversion c[] = {to_dtype("*.a", TDICT_F64), to_dtype("*.b", TDICT_BF16), to_dtype("*.c", TDICT_I64),
                                 to_dtype("*.e", TDICT_F8E4M3)};
-  world w = open_world();
+  scoped_world w = open_world();
   naive_random r = {next_seed()};
   tdict_conversions *conversions = NULL;
   td_ok(tdict_conversions_create("test", c, 4, &conversions, err));
   for (int round = 0; round < 40; round++) {
-    tdict_tree *src = make_leaves(&r, LEAVES);
+    scoped_tree src = make_leaves(&r, LEAVES);
     const tdict_plan_request request = {.devices = tdict_context_engine(w.c)->config.devices,
                                         .device = w.device,
                                         .mode = TDICT_MODE_NON_BLOCKING_PIN,
@@ -215,27 +202,22 @@ SIM_CASE(conversions_cut_chunks_by_slots) {
     assert_int_equal(at, p.line_bytes);
     assert_true(sum >= p.wire->slot_bytes && sum <= p.wire->slot_bytes + (size_t)256 * p.num_chunks);
     tdict_plan_reset(&p);
-    tdict_release(src);
   }
   tdict_conversions_destroy(conversions);
-  close_world(&w);
 }
 
 /* With a limit of queued bytes, chunks are cut inside of leaves that kernels read. */
 GPU_CASE(conversions_of_pinned_leaves_are_cut) {
   static const pair_of half = {"half", TDICT_U16, TDICT_I32, 1, 0};
-  world w = open_sized(16 << 20, -1);
-  tdict_tree *src = new_tree();
+  scoped_world w = open_sized(16 << 20, -1);
+  scoped_tree src = new_tree();
   give_fitting(src, &tokens, 60001, w.pinned);
   give_fitting(src, &half, 70003, NULL);
   const tdict_conversion c[2] = {to_dtype("tokens", TDICT_I64), to_dtype("half", TDICT_I32)};
   tdict_transfer_options o = converting(c, 2, NULL);
   o.max_queued_bytes = 128 << 10;
-  tdict_tree *out = move_counted(&w, src, &o);
+  scoped_tree out = move_counted(&w, src, &o);
   assert_int_equal(num_launches, (60001 * 8 + 65535) / 65536 + (70003 * 4 + 65535) / 65536);
   check_converted(&w, &tokens, leaf_of(src, "tokens"), leaf_of(out, "tokens"));
   check_converted(&w, &half, leaf_of(src, "half"), leaf_of(out, "half"));
-  tdict_release(out);
-  tdict_release(src);
-  close_world(&w);
 }

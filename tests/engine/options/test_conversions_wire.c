@@ -24,15 +24,14 @@ GPU_CASE(conversions_choose_the_narrow_wire) {
                {TDICT_F32, TDICT_I64, 8, 4, 8, 4}, /* a kernel would find an element out of range too late */
                {TDICT_I64, TDICT_U8, 1, 8, 1, 8}};
   enum { COUNT = 40000 };
-  world w = open_world();
+  scoped_world w = open_world();
   for (int k = 0; k < 10; k++) {
     const tdict_dtype from = wires[k / 2].from, to = wires[k / 2].to;
     const pair_of p = {"a", from, to, 1, 0};
-    tdict_tree *src = new_tree(), *there, *out = NULL;
-    tdict_tensor *t = NULL;
-    td_ok(tdict_tensor_empty(from, SHAPE(COUNT), NULL, &t, err));
+    scoped_tree src = new_tree(), there = NULL, out = NULL;
+    tdict_tensor *t = td_made(tensor, tdict_tensor_empty(from, SHAPE(COUNT), NULL, &made, err));
     fill_fitting(t, &p);
-    give(src, "a", t);
+    td_put(src, "a", t);
     there = to_device(&w, src, w.device);
     has_no_kernels = k % 2;
     const tdict_conversion c = to_dtype("a", to);
@@ -46,21 +45,19 @@ GPU_CASE(conversions_choose_the_narrow_wire) {
     check_converted(&w, &p, t, leaf_of(out, "a"));
     assert_int_equal(s.wire_bytes, COUNT * (k % 2 ? wires[k / 2].host_out : wires[k / 2].out));
     has_no_kernels = false;
-    RELEASE(out, there, src);
   }
-  close_world(&w);
 }
 
 /* A named wire dtype rounds twice. Within the host and in place, the name has no effect. */
 GPU_CASE(conversions_with_a_named_wire) {
   enum { COUNT = 30001 };
-  world w = open_world();
-  tdict_tree *src = new_tree(), *out = NULL, *back = NULL;
+  scoped_world w = open_world();
+  tdict_tree *src = new_tree(), *out = NULL;
   tdict_tensor *t = NULL;
   const pair_of p = {"a", TDICT_F32, TDICT_BF16, 1, 0}, again = {"a", TDICT_BF16, TDICT_F64, 1, 0};
   td_ok(tdict_tensor_empty(TDICT_F32, SHAPE(COUNT), NULL, &t, err));
   fill_fitting(t, &p);
-  give(src, "a", t);
+  td_put(src, "a", t);
   tdict_tree *there = to_device(&w, src, w.device), *rounded = NULL;
   td_ok(tdict_to_dtype(src, TDICT_BF16, NULL, NULL, &rounded, err));
   tdict_conversion c = to_dtype("a", TDICT_F64);
@@ -74,10 +71,9 @@ GPU_CASE(conversions_with_a_named_wire) {
     assert_int_equal(s.wire_bytes, COUNT * 2);
     check_converted(&w, &want, leaf_of(rounded, "a"), leaf_of(out, "a"));
     tdict_release(out);
-    td_ok(tdict_to_device(w.c, there, tdict_cpu(), &o, &back, err));
+    scoped_tree back = td_made(tree, tdict_to_device(w.c, there, tdict_cpu(), &o, &made, err));
     assert_int_equal(s.wire_bytes, COUNT * 2);
     check_converted(&w, &want, leaf_of(rounded, "a"), leaf_of(back, "a"));
-    tdict_release(back);
   }
   td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err)); /* nothing changes there */
   assert_ptr_equal(out, there);
@@ -94,16 +90,16 @@ GPU_CASE(conversions_with_a_named_wire) {
   td_fails_at(TDICT_ENOTSUP, "from float32 to float32 with the wire dtype complex64 is not supported", "a",
               tdict_to_device(w.c, src, w.device, &o, &out, err));
   assert_null(out);
-  RELEASE(rounded, there, src);
-  close_world(&w);
+  td_release(rounded, there, src);
 }
 
 /* Within a device, only contiguous tensors whose elements always fit are converted. */
 GPU_CASE(conversions_within_a_device) {
-  world w = open_world();
-  tdict_tree *src = make_sources(&w, 0), *there = to_device(&w, src, w.device), *out = NULL;
+  scoped_world w = open_world();
+  scoped_tree src = make_sources(&w, 0), there = to_device(&w, src, w.device);
+  tdict_tree *out = NULL;
   tdict_tree *large = new_tree();
-  give(large, "a", random_tensor(TDICT_U8, SHAPE(9, 1000003), NULL)); /* several chunks of 16 MiB */
+  td_put(large, "a", random_tensor(TDICT_U8, SHAPE(9, 1000003), NULL)); /* several chunks of 16 MiB */
   const tdict_conversion wide[2] = {scaled("*", TDICT_F32, 0.5, 1), to_dtype("deep.two", TDICT_F64)};
   tdict_transfer_options o = converting(wide, 1, NULL);
   tdict_tree *large_there = to_device(&w, large, w.device);
@@ -112,7 +108,7 @@ GPU_CASE(conversions_within_a_device) {
   float *got = (float *)(void *)read_elements(&w, leaf_of(out, "a"));
   for (size_t i = 0; i < 9 * 1000003; i++) assert_true(got[i] == (float)from[i] * 0.5f + 1);
   free(got);
-  RELEASE(out, large_there, large);
+  td_release(out, large_there, large);
   o.conversions = &wide[1];
   td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err));
   check_converted(&w, &pairs[6], leaf_of(src, "deep.two"), leaf_of(out, "deep.two"));
@@ -123,9 +119,6 @@ GPU_CASE(conversions_within_a_device) {
   td_fails_at(TDICT_ENOTSUP, "from int64 to uint16 needs a kernel on one device", "tokens",
               tdict_to_device(w.c, there, w.device, &o, &out, err));
   assert_null(out);
-  tdict_release(there);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* Slots that hold converted and other leaves, by kernels, by threads of the host, and by several threads. */
@@ -133,20 +126,20 @@ GPU_CASE(conversions_mix_in_large_slots) {
   static const tdict_dtype from[] = {TDICT_U8, TDICT_F32, TDICT_I16, TDICT_F64};
   static const pair_of wide = {"wide", TDICT_U8, TDICT_F32, 0.5, 1}, narrow = {"narrow", TDICT_F64, TDICT_BF16, 1, 0};
   enum { COUNT = 300 };
-  world w = open_sized(16 << 20, -1);
-  tdict_tree *src = new_tree();
+  scoped_world w = open_sized(16 << 20, -1);
+  scoped_tree src = new_tree();
   char path[64];
   for (int i = 0; i < COUNT; i++) {
     snprintf(path, sizeof path, "g%d.%s", i, i % 4 == 0 ? "wide" : i % 4 == 3 ? "narrow" : "plain");
-    give(src, path, random_tensor(from[i % 4], SHAPE(i * 37 % 1501), NULL));
+    td_put(src, path, random_tensor(from[i % 4], SHAPE(i * 37 % 1501), NULL));
   }
-  tdict_tree *there = to_device(&w, src, w.device);
+  scoped_tree there = to_device(&w, src, w.device);
   const tdict_conversion c[2] = {scaled("*.wide", TDICT_F32, 0.5, 1), to_dtype("*.narrow", TDICT_BF16)};
   for (int k = 0; k < NUM_WAYS; k += WAYS_STEP) {
     way v = way_at(k);
     use_conversions(&v.o, c, 2);
     poison(&w, w.memory, 2 << 20);
-    tdict_tree *out = move_tree(&w, k % 2 ? src : there, k % 2 ? w.device : tdict_cpu(), &v);
+    scoped_tree out = move_tree(&w, k % 2 ? src : there, k % 2 ? w.device : tdict_cpu(), &v);
     for (int i = 0; i < COUNT; i++) {
       snprintf(path, sizeof path, "g%d.%s", i, i % 4 == 0 ? "wide" : i % 4 == 3 ? "narrow" : "plain");
       if (i % 4 == 0 || i % 4 == 3)
@@ -154,28 +147,20 @@ GPU_CASE(conversions_mix_in_large_slots) {
       else
         check_tensor(&w, leaf_of(src, path), leaf_of(out, path), path);
     }
-    tdict_release(out);
   }
-  tdict_release(there);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* Nothing is converted between two devices. */
 SIM_CASE(conversions_between_two_devices) {
   tdict_context_options co = tdict_context_options_default();
-  tdict_sim_options sim = tdict_sim_options_default();
-  sim.num_devices = 2;
-  co.sim = &sim;
-  world w = world_over(td_context(&co));
-  tdict_tree *src = bytes_tree("a", 100, NULL), *there, *out = NULL;
+  co.sim = td_options(tdict_sim_options, num_devices = 2);
+  scoped_world w = world_over(td_context(&co));
+  scoped_tree src = bytes_tree("a", 100, NULL), there = NULL;
+  tdict_tree *out = NULL;
   there = to_device(&w, src, tdict_sim(0));
   const tdict_conversion c = to_dtype("a", TDICT_F32);
   tdict_transfer_options o = converting(&c, 1, NULL);
   td_fails_at(TDICT_ENOTSUP, "from uint8 to float32 needs a kernel on one device", "a",
               tdict_to_device(w.c, there, tdict_sim(1), &o, &out, err));
   assert_null(out);
-  tdict_release(there);
-  tdict_release(src);
-  close_world(&w);
 }

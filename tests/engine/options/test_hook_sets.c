@@ -1,6 +1,5 @@
 /* What transfers do with objects whose types have each subset of the hooks pin_memory, to_device and flatten. */
 #include "engine/hook_sets.h"
-#include "support/fail_alloc.h"
 
 enum { NUM_PAIRS = 3 };
 
@@ -39,10 +38,9 @@ static tdict_tree *move_pairs(const place *w, const tdict_tree *src, tdict_devic
     td_ok(tdict_to_device(w->c, src, device, o, &out, err));
     return out;
   }
-  tdict_future *f = move_async(w, src, device, o);
+  scoped_future f = move_async(w, src, device, o);
   td_ok(tdict_future_wait(f, &out, err));
   td_ok(tdict_future_get_stats(f, stats, err));
-  tdict_future_release(f);
   return out;
 }
 
@@ -74,15 +72,14 @@ static void run_move(const place *w, int set, tdict_transfer_options *o, tdict_d
   const bool is_flat = set & FLATTENS && !(set & MOVES), is_copied_pinned = !to_gpu && pins && is_flat;
   check_counts(&stats, (pins && set & PINS) || is_copied_pinned ? NUM_PAIRS : 0,
                pins && !(set & PINS) && !is_flat ? NUM_PAIRS : 0, can_move(set) ? 0 : NUM_PAIRS);
-  tdict_release(out);
-  tdict_release(src);
+  td_release(out, src);
   check_gone(&p);
 }
 
 /* On the host, the context has no device. */
 DEVICE_CASE(hook_sets_move_in_each_mode) {
   const bool has_gpu = td_device().type != TDICT_DEVICE_CPU;
-  place w = {.device = tdict_cpu()};
+  scoped_place w = {.device = tdict_cpu()};
   if (has_gpu) w = place_open(2);
   if (!has_gpu) w.c = td_context(NULL);
   if (!has_gpu) w.raw = raw_open(w.c, w.device);
@@ -94,12 +91,11 @@ DEVICE_CASE(hook_sets_move_in_each_mode) {
         run_move(&w, set, &o, w.device, way % 2);
         run_move(&w, set, &o, tdict_cpu(), way % 2);
       }
-  place_close(&w);
 }
 
 /* A pinned result on the cpu: an object is moved first, and its hook pin_memory makes the object of the result. */
 GPU_CASE(hook_sets_are_pinned_on_the_cpu) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   for (int set = 0; set < NUM_HOOK_SETS; set++)
     for (int mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
       for (int way = 0; way < 2 * 3; way++) {
@@ -108,35 +104,30 @@ GPU_CASE(hook_sets_are_pinned_on_the_cpu) {
         o.pinned_result = true;
         run_move(&w, set, &o, tdict_cpu(), way % 2);
       }
-  place_close(&w);
 }
 
 GPU_CASE(hook_sets_in_pin_memory) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   for (int set = 0; set < NUM_HOOK_SETS; set++)
     for (int num_threads = -1; num_threads < 3; num_threads++) {
       probe p = {0};
       tdict_tree *src = tree_of_pairs(&w, &p, set), *out = NULL;
       tdict_transfer_stats stats = tdict_transfer_stats_default();
-      tdict_pin_options o = tdict_pin_options_default();
-      o.num_threads = num_threads;
-      o.stats = &stats;
+      tdict_pin_options o = td_with(tdict_pin_options, num_threads = num_threads, stats = &stats);
       td_ok(tdict_pin_memory(w.c, src, &o, &out, err));
       check_tree_number(&w, out, 20);
       const bool is_pinned = set & (PINS | FLATTENS);
       check_pairs(&w, out, set, tdict_cpu(), is_pinned);
       check_hook_calls(&p, set, NUM_PAIRS, true, false);
       check_counts(&stats, is_pinned ? NUM_PAIRS : 0, is_pinned ? 0 : NUM_PAIRS, 0);
-      tdict_release(out);
-      tdict_release(src);
+      td_release(out, src);
       check_gone(&p);
     }
-  place_close(&w);
 }
 
 /* Objects that are on a device already are moved there again, back, and pinned on no way to a device. */
 GPU_CASE(hook_sets_are_not_pinned_on_a_device) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   for (int set = 0; set < NUM_HOOK_SETS; set++)
     for (int has_device = 0; has_device < 2; has_device++) {
       if (!can_move(set)) continue;
@@ -155,10 +146,9 @@ GPU_CASE(hook_sets_are_not_pinned_on_a_device) {
       o.pinned_result = true; /* the hook pin_memory gets the moved object, because a device tensor cannot be pinned */
       td_ok(tdict_to_device(w.c, again, tdict_cpu(), &o, &back, err));
       check_pairs(&w, back, set, tdict_cpu(), set & PINS || set == FLATTENS);
-      RELEASE(back, again, there, src);
+      td_release(back, again, there, src);
       check_gone(&p);
     }
-  place_close(&w);
 }
 
 /* The pinned object is what the tensors of flatten are read from, so its tensors are copied without a slot. The hooks
@@ -167,7 +157,7 @@ typedef struct meeting {
   gate gate;
   atomic_int num_inside;
 } meeting;
-static tdict_status meet(const pair *self, const tdict_hook *hook, tdict_error *err) {
+static tdict_status wait_for_all_hooks(const pair *self, const tdict_hook *hook, tdict_error *err) {
   meeting *m = self->user;
   (void)hook, (void)err;
   if (atomic_fetch_add(&m->num_inside, 1) + 1 >= NUM_PAIRS) atomic_store(&m->gate.open, true);
@@ -186,7 +176,7 @@ GPU_CASE(hook_sets_pin_several_objects_at_once) {
       static const char *const paths[] = {"first", "n.x", "z"};
       for (int i = 0; i < NUM_PAIRS; i++) {
         pair *x = pair_at(src, paths[i], &hook_sets[set]);
-        x->also = meet;
+        x->also = wait_for_all_hooks;
         x->user = &m;
       }
       if (way == 0)
@@ -197,8 +187,7 @@ GPU_CASE(hook_sets_pin_several_objects_at_once) {
         out = finish(move_async(&w, src, w.device, &o));
       assert_int_equal(atomic_load(&p.most_inside), NUM_PAIRS);
       check_pairs(&w, out, set, way && can_move(set) ? w.device : tdict_cpu(), !way || !can_move(set));
-      tdict_release(out);
-      tdict_release(src);
+      td_release(out, src);
       close_pairs(&w, &p);
     }
   }
@@ -216,7 +205,7 @@ static tdict_status pin_without_memory(const void *self, const tdict_hook *hook,
   shortage *s = own->user;
   const bool is_short = own->number == s->number;
   const pair met = {.user = &s->meeting};
-  tdict_status status = meet(&met, hook, err);
+  tdict_status status = wait_for_all_hooks(&met, hook, err);
   if (status != TDICT_OK) return status;
   if (is_short) td_fail_alloc(s->n, false);
   status = pair_pin(self, hook, out, err);
@@ -226,7 +215,7 @@ static tdict_status pin_without_memory(const void *self, const tdict_hook *hook,
 GPU_CASE(hook_sets_pin_several_objects_without_memory) {
   static const tdict_type type = PAIR_TYPE(.pin_memory = pin_without_memory);
   static const char *const paths[] = {"first", "n.x", "z"};
-  place w = place_open(NUM_PAIRS);
+  scoped_place w = place_open(NUM_PAIRS);
   for (int k = 0; k < NUM_PAIRS; k++) {
     bool has_failed = true;
     for (int64_t n = 0; has_failed; n++) {
@@ -254,7 +243,6 @@ GPU_CASE(hook_sets_pin_several_objects_without_memory) {
       check_gone(&p);
     }
   }
-  place_close(&w);
 }
 
 /* Errors of the steps in which tensors are moved after the hook pin_memory. */
@@ -264,7 +252,7 @@ static tdict_status no_unflatten(const void *self, const tdict_tree *tree, void 
 }
 GPU_CASE(hook_sets_fail_after_the_pin_hook) {
   static const tdict_type bad = PAIR_TYPE(.pin_memory = pair_pin, .flatten = pair_flatten, .unflatten = no_unflatten);
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   for (int num_threads = -1; num_threads < 3; num_threads++) {
     probe p = {0};
     tdict_transfer_options o = threads(num_threads);
@@ -275,5 +263,4 @@ GPU_CASE(hook_sets_fail_after_the_pin_hook) {
     tdict_release(src);
     check_gone(&p);
   }
-  place_close(&w);
 }

@@ -42,7 +42,7 @@ static tdict_status note_place(const pair *self, const tdict_hook *hook, tdict_e
 }
 
 GPU_CASE(hook_knows_its_context_and_device) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   probe p = {0};
   pair *x;
   tdict_tree *src = tree_of_pair(&p, &x), *out = NULL;
@@ -70,7 +70,6 @@ GPU_CASE(hook_knows_its_context_and_device) {
   check_wrong(&p);
   tdict_release(src);
   check_gone(&p);
-  place_close(&w);
 }
 
 static tdict_status pin_and_move(const pair *self, const tdict_hook *hook, tdict_error *err) {
@@ -97,10 +96,7 @@ static tdict_status pin_and_move(const pair *self, const tdict_hook *hook, tdict
     expect(self, tdict_hook_move(hook, NULL, &untouched, NULL) == TDICT_EINVAL);
     expect(self, tdict_hook_move(hook, pinned, NULL, NULL) == TDICT_EINVAL && !untouched);
   }
-  tdict_tensor_release(pinned);
-  tdict_tensor_release(again);
-  tdict_tensor_release(there);
-  tdict_tensor_release(once);
+  td_release(pinned, again, there, once);
   return status;
 }
 
@@ -112,9 +108,8 @@ GPU_CASE(hook_pin_and_move) {
   x->also = pin_and_move;
   for (int num_threads = 0; num_threads <= 2; num_threads++) {
     tdict_transfer_options o = threads(num_threads);
-    tdict_tree *out = finish(move_async(&w, src, w.device, &o));
+    scoped_tree out = finish(move_async(&w, src, w.device, &o));
     check_pair(&w, pair_at(out, "x.pair", &pair_hooked), 1, w.device);
-    tdict_release(out);
   }
   check_wrong(&p);
   tdict_release(src);
@@ -133,7 +128,7 @@ static tdict_status pin_without_room(const pair *self, const tdict_hook *hook, t
 GPU_CASE(hook_pin_keeps_to_the_limit) {
   tdict_context_options o = place_options(2);
   o.pinned_bytes = 64 << 10;
-  place w = place_over(&o);
+  scoped_place w = place_over(&o);
   probe p = {0};
   pair *x;
   tdict_tree *src = tree_of_pair(&p, &x), *out = NULL;
@@ -142,7 +137,6 @@ GPU_CASE(hook_pin_keeps_to_the_limit) {
   assert_null(out);
   check_wrong(&p);
   tdict_release(src);
-  place_close(&w);
 }
 
 /* What a hook queued itself on its stream: the object that it was given must live until that is done. */
@@ -209,14 +203,13 @@ static tdict_status move_and_arm(const void *self, const tdict_hook *hook, void 
 }
 SIM_CASE(hook_stream_is_waited_for_after_a_failed_call) {
   static const tdict_type type = PAIR_TYPE(.to_device = move_and_arm);
-  tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_driver *inner = NULL;
   tdict_context *c = NULL;
   tdict_tree *src = new_tree(), *out = NULL;
   slow_work s = {0};
   probe p = {0};
-  o.device = td_device();
+  tdict_context_options o = td_with(tdict_context_options, device = td_device());
   td_ok(tdict_driver_sim_open(&sim, &inner, err));
   td_ok(tdict_driver_fault_open(inner, &s.driver, err));
   td_ok(tdict_context_create_over(&o, s.driver, &c, err));
@@ -224,11 +217,7 @@ SIM_CASE(hook_stream_is_waited_for_after_a_failed_call) {
   td_ok(tdict_to_device(c, src, o.device, NULL, &out, err));
   assert_true(atomic_load(&s.has_run));
   assert_true(tdict_driver_fault_fired(s.driver));
-  tdict_release(out);
-  tdict_release(src);
-  tdict_context_destroy(c);
-  tdict_driver_release(s.driver);
-  tdict_driver_release(inner);
+  td_release(out, src, c, s.driver, inner);
   check_gone(&p);
 }
 
@@ -236,13 +225,12 @@ SIM_CASE(hook_stream_is_waited_for_after_a_failed_call) {
 SIM_CASE(hook_needs_its_stream) {
   static const tdict_fault fault = {
       .kinds = TDICT_FAULT_BIT(TDICT_FAULT_STREAM_CREATE), .n = 1, .code = TDICT_CU_OUT_OF_MEMORY};
-  tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_driver *inner = NULL, *driver = NULL;
   tdict_context *c = NULL;
   tdict_tree *src = new_tree(), *out = NULL;
   probe p = {0};
-  o.device = td_device();
+  tdict_context_options o = td_with(tdict_context_options, device = td_device());
   td_ok(tdict_driver_sim_open(&sim, &inner, err));
   td_ok(tdict_driver_fault_open(inner, &driver, err));
   td_ok(tdict_context_create_over(&o, driver, &c, err));
@@ -251,12 +239,8 @@ SIM_CASE(hook_needs_its_stream) {
   td_fails_at(TDICT_ENOMEM, "", "pair", tdict_to_device(c, src, o.device, NULL, &out, err));
   assert_true(tdict_driver_fault_fired(driver));
   assert_int_equal(atomic_load(&p.pins) + atomic_load(&p.moves), 0); /* no hook ran without a stream */
-  td_ok(tdict_to_device(c, src, o.device, NULL, &out, err));
-  tdict_release(out);
-  tdict_release(src);
-  tdict_context_destroy(c);
-  tdict_driver_release(driver);
-  tdict_driver_release(inner);
+  tdict_release(td_made(tree, tdict_to_device(c, src, o.device, NULL, &made, err)));
+  td_release(src, c, driver, inner);
   check_gone(&p);
 }
 
@@ -290,9 +274,8 @@ GPU_CASE(hook_moves_by_its_own_stream) {
     put_pair(src, "p", &pair_itself, &p, i)->user = w.gpu;
     tdict_future *f = move_async(&w, src, w.device, NULL);
     tdict_release(src);
-    tdict_tree *out = finish(f);
+    scoped_tree out = finish(f);
     check_pair(&w, pair_at(out, "p", &pair_itself), i, w.device);
-    tdict_release(out);
   }
   close_pairs(&w, &p);
 }
@@ -324,8 +307,7 @@ GPU_CASE(hook_sees_cancel) {
   td_fails(TDICT_ECANCELLED, "", tdict_future_wait(f, NULL, err));
   assert_true(atomic_load(&c.saw));
   assert_int_equal(atomic_load(&p.pins), 1); /* the second object's was not begun */
-  tdict_future_release(f);
-  tdict_release(src);
+  td_release(f, src);
   check_wrong(&p);
   close_pairs(&w, &p);
 }
@@ -352,8 +334,7 @@ GPU_CASE(hook_sees_failure) {
   tdict_future *f = move_async(&w, src, w.device, NULL);
   td_fails_at(TDICT_EIO, "", "fails", tdict_future_wait(f, NULL, err));
   assert_true(atomic_load(&c.saw));
-  tdict_future_release(f);
-  tdict_release(src);
+  td_release(f, src);
   close_pairs(&w, &p);
 }
 
@@ -388,8 +369,8 @@ static tdict_status nest_transfers(const pair *self, const tdict_hook *hook, con
   tdict_context *c = hook->context;
   nest *all = ((level *)self->user)->all;
   tdict_transfer_options o = threads(all->num_threads);
-  tdict_tree *there = NULL, *back = NULL, *pinned = NULL;
-  tdict_future *f = NULL;
+  scoped_tree there = NULL, back = NULL, pinned = NULL;
+  scoped_future f = NULL;
   tdict_status status = tdict_to_device(c, td, all->w->device, &o, &there, err);
   if (status == TDICT_OK) status = tdict_to_device_async(c, there, tdict_cpu(), &o, &f, err);
   if (status == TDICT_OK) status = tdict_future_wait(f, &back, err);
@@ -398,8 +379,6 @@ static tdict_status nest_transfers(const pair *self, const tdict_hook *hook, con
   if (status == TDICT_OK) expect(self, memcmp(tdict_tensor_const_data(a), self->inp->data, tdict_tensor_bytes(a)) == 0);
   if (status == TDICT_OK) status = tdict_pin_memory(c, td, NULL, &pinned, err);
   if (status == TDICT_OK) expect(self, tdict_is_pinned(pinned));
-  tdict_future_release(f);
-  RELEASE(there, back, pinned);
   return status;
 }
 static tdict_status nested(const pair *self, const tdict_hook *hook, tdict_error *err) {
@@ -410,10 +389,9 @@ static tdict_status nested(const pair *self, const tdict_hook *hook, tdict_error
   if (here->depth) expect(self, pthread_equal(pthread_self(), here->thread)); /* right there */
   if (here->depth == all->depth) return TDICT_OK;
   level deeper = {all, here->depth + 1, pthread_self()};
-  tdict_tree *td = NULL;
+  scoped_tree td = NULL;
   tdict_status status = nest_tree(self, &deeper, &td, err);
   if (status == TDICT_OK) status = nest_transfers(self, hook, td, err);
-  tdict_release(td);
   return status;
 }
 
@@ -438,8 +416,7 @@ GPU_CASE(hook_nested_transfers) {
       check_pair(&w, pair_at(out, path, &pair_hooked), i, w.device);
     }
     assert_int_equal(atomic_load(&all.deepest), 3);
-    tdict_release(out);
-    tdict_release(src);
+    td_release(out, src);
     check_wrong(&p);
     close_pairs(&w, &p);
   }
@@ -473,7 +450,7 @@ GPU_CASE(hook_waits_for_another_with_hooks) {
     tdict_release(finish(f));
     tdict_tree *out = finish(o.future);
     check_pair(&w, pair_at(out, "y", &pair_hooked), 2, w.device);
-    RELEASE(out, first, second);
+    td_release(out, first, second);
     close_pairs(&w, &p);
   }
 }
@@ -494,13 +471,11 @@ static tdict_status wait_for_itself(const pair *self, const tdict_hook *hook, td
   gate_pass(&o->gate);
   if (o->nests) { /* the same one transfer deeper */
     o->nests = false;
-    tdict_tree *td = NULL, *out = NULL;
+    scoped_tree td = NULL, out = NULL;
     tdict_status status = tdict_create(0, NULL, &td, err);
     pair *below = pair_around(self, tdict_tensor_retain(self->inp), tdict_tensor_retain(self->tgt));
     if (status == TDICT_OK && below) status = tdict_set_object(td, "below", &pair_hooked, below, err);
     if (status == TDICT_OK) status = tdict_to_device(hook->context, td, hook->device, NULL, &out, err);
-    tdict_release(td);
-    tdict_release(out);
     return status;
   }
   o->waited[0] = tdict_future_wait(o->future, &none, &o->said);
@@ -513,8 +488,8 @@ static tdict_status wait_for_itself(const pair *self, const tdict_hook *hook, td
 }
 
 GPU_CASE(hook_own_future) {
-  place w = place_open(2);
-  tdict_stream stream = new_stream(&w);
+  scoped_place w = place_open(2);
+  TD_STREAM(stream, w.c, w.device);
   for (int round = 0; round < 2; round++) {
     probe p = {0};
     pair *x;
@@ -528,11 +503,8 @@ GPU_CASE(hook_own_future) {
     for (int i = 0; i < 4; i++) assert_int_equal(o.waited[i], TDICT_EDEADLOCK);
     assert_int_equal(o.said.status, TDICT_EDEADLOCK);
     assert_false(o.ready);
-    tdict_future_release(o.future);
-    tdict_release(src);
+    td_release(o.future, src);
     check_wrong(&p);
     check_gone(&p);
   }
-  tdict_stream_destroy(w.c, stream);
-  place_close(&w);
 }

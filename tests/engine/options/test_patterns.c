@@ -1,14 +1,13 @@
 /* Patterns of the option keep: which paths they match, and which texts are no patterns. */
 #include "engine/options/patterns.h"
 #include "engine/trees.h"
-#include "support/fail_alloc.h"
 
 /* Returns whether a pattern matches the path of keys, by way of a tree with this one leaf. */
 static bool matches(const char *const *patterns, size_t count, const char *path) {
-  tdict_tree *td = new_tree();
+  scoped_tree td = new_tree();
   tdict_patterns *keep = NULL;
   tdict_cursor cursor;
-  give(td, path, random_tensor(TDICT_U8, SHAPE(1), NULL));
+  td_put(td, path, random_tensor(TDICT_U8, SHAPE(1), NULL));
   td_ok(tdict_patterns_create("to_device: options.keep", patterns, count, &keep, err));
   tdict_cursor_init(&cursor, td, false);
   bool found = false;
@@ -18,7 +17,6 @@ static bool matches(const char *const *patterns, size_t count, const char *path)
   }
   tdict_cursor_reset(&cursor);
   tdict_patterns_destroy(keep);
-  tdict_release(td);
   return found;
 }
 

@@ -18,43 +18,40 @@ static size_t count_queued(void) {
   tdict_sim_unlock(d);
   return bytes;
 }
-static tdict_cu look(tdict_cu result) {
+static tdict_cu note_most_queued(tdict_cu result) {
   const size_t now = count_queued();
   size_t most = atomic_load(&most_queued);
   while (now > most && !atomic_compare_exchange_weak(&most_queued, &most, now)) {}
   return result;
 }
-static tdict_cu look_h2d(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
-  return look(wrap_h2d(d, dst, src, bytes, s));
+static tdict_cu noted_h2d(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
+  return note_most_queued(wrap_h2d(d, dst, src, bytes, s));
 }
-static tdict_cu look_d2h(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
-  return look(wrap_d2h(d, dst, src, bytes, s));
+static tdict_cu noted_d2h(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
+  return note_most_queued(wrap_d2h(d, dst, src, bytes, s));
 }
-static tdict_cu look_d2d(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
-  return look(wrap_d2d(d, dst, src, bytes, s));
+static tdict_cu noted_d2d(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
+  return note_most_queued(wrap_d2d(d, dst, src, bytes, s));
 }
-static tdict_cu look_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
-                           tdict_cu_stream s) {
-  return look(wrap_batch(d, kind, lines, count, s));
+static tdict_cu noted_batch(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
+                            tdict_cu_stream s) {
+  return note_most_queued(wrap_batch(d, kind, lines, count, s));
 }
-static tdict_cu look_rect(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s) {
-  return look(wrap_rect(d, rect, s));
+static tdict_cu noted_rect(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s) {
+  return note_most_queued(wrap_rect(d, rect, s));
 }
 
 enum { LIMIT = 128 << 10, BIG_SLOTS = 32 << 20 };
 /* A world whose copies are counted. With `slow`, each copy takes a while, so that copies pile up. */
 static world open_counted(size_t staging, bool slow) {
-  tdict_context_options o = tdict_context_options_default();
-  tdict_sim_options sim = tdict_sim_options_default();
-  sim.latency_ns = slow ? 20000 : 0;
-  o.staging_bytes = staging;
-  o.sim = &sim;
+  tdict_context_options o = td_with(tdict_context_options, staging_bytes = staging);
+  o.sim = td_options(tdict_sim_options, latency_ns = slow ? 20000 : 0);
   world w = open_wrapped(&o);
-  wrap.ops.copy_h2d_async = look_h2d;
-  wrap.ops.copy_d2h_async = look_d2h;
-  wrap.ops.copy_d2d_async = look_d2d;
-  wrap.ops.copy_batch_async = look_batch;
-  wrap.ops.copy_rect_async = look_rect;
+  wrap.ops.copy_h2d_async = noted_h2d;
+  wrap.ops.copy_d2h_async = noted_d2h;
+  wrap.ops.copy_d2d_async = noted_d2d;
+  wrap.ops.copy_batch_async = noted_batch;
+  wrap.ops.copy_rect_async = noted_rect;
   return w;
 }
 static tdict_tree *large_tree(tdict_memory *memory) {
@@ -62,9 +59,9 @@ static tdict_tree *large_tree(tdict_memory *memory) {
   for (int i = 0; i < 40; i++) {
     char path[16];
     snprintf(path, sizeof path, "n.k%d", i);
-    give(td, path, random_tensor(TDICT_U8, SHAPE(100 + 997 * (int64_t)(i * i % 37)), i % 3 ? memory : NULL));
+    td_put(td, path, random_tensor(TDICT_U8, SHAPE(100 + 997 * (int64_t)(i * i % 37)), i % 3 ? memory : NULL));
   }
-  give(td, "z", random_tensor(TDICT_F32, SHAPE(300000), memory));
+  td_put(td, "z", random_tensor(TDICT_F32, SHAPE(300000), memory));
   return td;
 }
 
@@ -87,15 +84,14 @@ static size_t move_limited(const world *w, const tdict_tree *src, way v, size_t 
   } else if (!v.async) {
     assert_int_equal(there.peak_queued_bytes, 0);
   }
-  tdict_release(home);
-  tdict_release(out);
+  td_release(home, out);
   return atomic_load(&most_queued);
 }
 
 SIM_CASE(queue_limit_holds_in_every_way) {
-  world w = open_counted(BIG_SLOTS, true);
+  scoped_world w = open_counted(BIG_SLOTS, true);
   for (int k = 0; k < 4; k++) {
-    tdict_tree *td = k == 0   ? large_tree(NULL)
+    scoped_tree td = k == 0   ? large_tree(NULL)
                      : k == 1 ? large_tree(w.pinned)
                      : k == 2 ? strided_tree()
                               : mixed_tree(w.pinned);
@@ -109,18 +105,14 @@ SIM_CASE(queue_limit_holds_in_every_way) {
     if (k != 2) assert_true(most > LIMIT / 2); /* the limit is used */
     /* without a limit more is queued, so this case can fail */
     if (k < 2) assert_true(move_limited(&w, td, way_at(8), 0, true) > LIMIT + 12345);
-    tdict_release(td);
   }
-  close_world(&w);
 }
 
 /* A small ring, whose slots run out, in turn with copies that need no slot. */
 SIM_CASE(queue_limit_holds_with_few_slots) {
-  world w = open_counted(STAGING / 4, true);
-  tdict_tree *td = mixed_tree(w.pinned);
+  scoped_world w = open_counted(STAGING / 4, true);
+  scoped_tree td = mixed_tree(w.pinned);
   for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) assert_true(move_limited(&w, td, way_at(i), LIMIT, i % 4 > 1) <= LIMIT);
-  tdict_release(td);
-  close_world(&w);
 }
 
 /* The number of chunks that are queued after `done` chunks have finished. Four chunks of pinned memory are queued. Of
@@ -133,7 +125,7 @@ static int queued_after(int done, int num_queued, bool pinned) {
 static void expect_queued_chunks(const world *w, size_t limit, int num_queued) {
   for (int k = 0; k < 4; k++) {
     const int num_chunks = 2 * num_queued + 5;
-    tdict_tree *td = bytes_tree("x", num_chunks * (int64_t)limit / num_queued, k % 2 ? w->pinned : NULL);
+    scoped_tree td = bytes_tree("x", num_chunks * (int64_t)limit / num_queued, k % 2 ? w->pinned : NULL);
     tdict_transfer_options o = threads(k / 2 ? 3 : 1);
     o.max_queued_bytes = limit;
     td_ok(tdict_sim_hold(w->c, err));
@@ -146,35 +138,31 @@ static void expect_queued_chunks(const world *w, size_t limit, int num_queued) {
     }
     td_ok(tdict_sim_resume(w->c, err));
     check_result(w, td, f);
-    tdict_release(td);
   }
 }
 
 SIM_CASE(queue_limit_lets_two_small_chunks_be_queued) {
-  world w = open_counted(BIG_SLOTS, false);
+  scoped_world w = open_counted(BIG_SLOTS, false);
   expect_queued_chunks(&w, LIMIT, 2);
   expect_queued_chunks(&w, 4 * LIMIT, 2);
-  close_world(&w);
 }
 
 /* With a large limit, more chunks are queued, so that the link does not wait for a thread. */
 SIM_CASE(queue_limit_lets_four_chunks_be_queued) {
-  world w = open_counted(BIG_SLOTS, false);
+  scoped_world w = open_counted(BIG_SLOTS, false);
   expect_queued_chunks(&w, 16 * LIMIT, 4);
   expect_queued_chunks(&w, 24 * LIMIT, 4);
-  close_world(&w);
 }
 
 /* Copies of ordinary memory are queued together, as many as have half the limit: after the first copy four, while three
  * others wait until a fourth fits into the limit. */
 SIM_CASE(queue_limit_lets_copies_be_queued_together) {
   enum { SLOT_BYTES = BIG_SLOTS / 32, MOST = 8, CHUNKS = 21 };
-  world w = open_counted(BIG_SLOTS, false);
-  tdict_tree *td = bytes_tree("x", CHUNKS * SLOT_BYTES, NULL);
+  scoped_world w = open_counted(BIG_SLOTS, false);
+  scoped_tree td = bytes_tree("x", CHUNKS * SLOT_BYTES, NULL);
   for (int threads = 1; threads <= 3; threads += 2) {
-    tdict_transfer_options o = tdict_transfer_options_default();
-    o.num_threads = threads;
-    o.max_queued_bytes = MOST * SLOT_BYTES;
+    tdict_transfer_options o =
+        td_with(tdict_transfer_options, num_threads = threads, max_queued_bytes = MOST * SLOT_BYTES);
     td_ok(tdict_sim_hold(w.c, err));
     const int64_t calls = atomic_load(&wrap.calls[CALL_COPY]);
     tdict_future *f = start_move(&w, td, w.device, &o);
@@ -187,19 +175,17 @@ SIM_CASE(queue_limit_lets_copies_be_queued_together) {
     td_ok(tdict_sim_resume(w.c, err));
     check_result(&w, td, f);
   }
-  tdict_release(td);
-  close_world(&w);
 }
 
 /* The threads of a cancelled transfer do not wait for the limit. */
 SIM_CASE(queue_limit_ends_with_a_cancel) {
-  world w = open_counted(BIG_SLOTS, false);
+  scoped_world w = open_counted(BIG_SLOTS, false);
   for (int k = 0; k < 4; k++) {
-    tdict_tree *td = bytes_tree("x", 9 * LIMIT, k % 2 ? w.pinned : NULL);
+    scoped_tree td = bytes_tree("x", 9 * LIMIT, k % 2 ? w.pinned : NULL);
     tdict_transfer_options o = threads(k / 2 ? 3 : 1);
     o.max_queued_bytes = LIMIT;
     td_ok(tdict_sim_hold(w.c, err));
-    tdict_future *f = start_move(&w, td, w.device, &o);
+    scoped_future f = start_move(&w, td, w.device, &o);
     expect_pending(2);
     const int64_t copies = num_copies();
     tdict_future_cancel(f);
@@ -207,22 +193,19 @@ SIM_CASE(queue_limit_ends_with_a_cancel) {
     td_ok(tdict_sim_resume(w.c, err));
     td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait(f, NULL, err));
     assert_true(num_copies() <= copies);
-    tdict_future_release(f);
-    tdict_release(td);
   }
-  close_world(&w);
 }
 
 /* A driver that fails at any copy: the transfer ends, and a later one has the whole limit. */
 SIM_CASE(queue_limit_survives_failing_copies) {
-  world w = open_counted(BIG_SLOTS, false);
+  scoped_world w = open_counted(BIG_SLOTS, false);
   for (int k = 0; k < 2; k++) {
     tdict_tree *td = large_tree(k ? w.pinned : NULL), *out = NULL;
     for (int i = 0; i < NUM_WAYS; i += SANITIZED ? 9 : 3) {
       way v = way_at(i);
       v.o.max_queued_bytes = LIMIT;
       for (int kind = CALL_COPY; kind <= CALL_RECORD; kind++) {
-        tdict_future *f = NULL;
+        scoped_future f = NULL;
         tdict_error why = {0};
         fail_call((call_kind)kind, 1 + i % 7);
         tdict_status status = tdict_to_device_async(w.c, td, w.device, &v.o, &f, &why);
@@ -231,17 +214,15 @@ SIM_CASE(queue_limit_survives_failing_copies) {
         assert_true(status == TDICT_OK || status == TDICT_EDEVICE);
         if (status == TDICT_OK) check_tree(&w, td, out);
         if (status == TDICT_OK) tdict_release(out);
-        tdict_future_release(f);
       }
       assert_true(move_limited(&w, td, v, LIMIT, false) <= LIMIT);
     }
     tdict_release(td);
   }
-  close_world(&w);
 }
 
 SIM_CASE(queue_limit_is_checked) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *td = tiny_tree(NULL), *out = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
   const size_t wrong[] = {1, 256, LIMIT - 1};
@@ -255,5 +236,4 @@ SIM_CASE(queue_limit_is_checked) {
     check_and_release(&w, td, move_with(&w, td, w.device, &o));
   }
   tdict_release(td);
-  close_world(&w);
 }

@@ -1,7 +1,6 @@
 /* tdict_record_stream(): what a program has queued on a stream is done before the library frees, reuses or overwrites
  * the bytes. Kernels wait at a gate, so that "too early" cannot be missed. */
 #include "engine/promises.h"
-#include "support/take.h"
 
 /* A kernel that reads a leaf of the tree once its gate opens, on a stream of its own. */
 typedef struct reader {
@@ -30,7 +29,7 @@ static tdict_tree *arena(const place *w, uint64_t number) {
 }
 
 SIM_CASE(record_stream_holds_bytes) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   /* without it the next transfer of the size gets the same bytes: what follows would notice */
   tdict_tree *out = arena(&w, 1), *next;
   void *place_of = arena_of(out);
@@ -54,12 +53,11 @@ SIM_CASE(record_stream_holds_bytes) {
   tdict_driver_sim_count sim;
   tdict_driver_sim_counts(w.d, 0, &sim);
   assert_int_equal(sim.num_allocations, 0);
-  place_close(&w);
 }
 
 /* Two streams read; both must be done. */
 SIM_CASE(record_stream_of_many_streams) {
-  place w = place_sim(2, 0, 2);
+  scoped_place w = place_sim(2, 0, 2);
   tdict_tree *out = arena(&w, 4), *next[3];
   void *place_of = arena_of(out);
   reader r, other;
@@ -68,9 +66,8 @@ SIM_CASE(record_stream_of_many_streams) {
   td_ok(tdict_stream_create(w.c, w.device, &other.s, err));
   kernel_launch(&other.k, other.s, leaf_of(out, "a"), &other.gate, NULL); /* behind the first on its engine */
   for (int i = 0; i < 20; i++) { /* done uses do not pile up, and are no harm */
-    tdict_stream idle = new_stream(&w);
+    TD_STREAM(idle, w.c, w.device);
     td_ok(tdict_record_stream(out, idle, err));
-    tdict_stream_destroy(w.c, idle);
   }
   td_ok(tdict_record_stream(out, other.s, err));
   td_ok(tdict_record_stream(out, r.s, err));
@@ -82,19 +79,17 @@ SIM_CASE(record_stream_of_many_streams) {
   assert_ptr_not_equal(arena_of(next[1]), place_of);
   gate_await(&other.gate, 1);
   check_read(&w, &other, 4);
-  tdict_release(next[0]);
-  tdict_release(next[1]);
-  place_close(&w);
+  td_release(next[0], next[1]);
 }
 
 SIM_CASE(record_stream_holds_an_overwrite) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
   reader r;
   read_later(&w, &r, dst);
   td_ok(tdict_record_stream(dst, r.s, err));
   tdict_transfer_options o = threads(2);
-  tdict_stream idle = new_stream(&w);
+  TD_STREAM(idle, w.c, w.device);
   o.after = idle; /* so that nothing but the record holds it up */
   tdict_future *f = copy_async(&w, src, dst, &o);
   check_pending(f);
@@ -104,9 +99,7 @@ SIM_CASE(record_stream_holds_an_overwrite) {
   check_read(&w, &r, 7);
   finish_copy(f);
   check_tree_number(&w, dst, 8);
-  RELEASE(seen, dst, src);
-  tdict_stream_destroy(w.c, idle);
-  place_close(&w);
+  td_release(seen, dst, src);
 }
 
 /* A tree that takes several chunks, so that two workers write it. */
@@ -115,7 +108,7 @@ static const char *const wide_names[WIDE] = {"a", "b", "c", "d", "e", "f", "g", 
 static tdict_tree *wide_tree(const place *w, tdict_memory *memory, uint64_t number) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < WIDE; i++) {
-    give(td, wide_names[i], new_bytes(WIDE_BYTES, memory));
+    td_put(td, wide_names[i], new_bytes(WIDE_BYTES, memory));
     put_number(w, leaf_of(td, wide_names[i]), number_of_leaf(number, i));
   }
   return td;
@@ -130,9 +123,9 @@ static void check_wide(const place *w, const tdict_tree *td, uint64_t number) {
 SIM_CASE(record_stream_and_after_hold_each_worker) {
   tdict_context_options c = place_options(2);
   c.staging_bytes = WIDE_STAGING; /* one worker cannot queue all copies */
-  place w = place_over(&c);
+  scoped_place w = place_over(&c);
   for (int recorded = 0; recorded < 2; recorded++) {
-    tdict_tree *dst = wide_tree(&w, w.memory, 1), *src = wide_tree(&w, NULL, 2);
+    scoped_tree dst = wide_tree(&w, w.memory, 1), src = wide_tree(&w, NULL, 2);
     reader r[2];
     read_later(&w, &r[0], dst);
     memset(&r[1], 0, sizeof r[1]);
@@ -155,9 +148,7 @@ SIM_CASE(record_stream_and_after_hold_each_worker) {
     assert_int_equal(stats.num_threads, 2);
     tdict_future_release(f);
     check_wide(&w, dst, 2);
-    RELEASE(dst, src);
   }
-  place_close(&w);
 }
 
 static atomic_int waits_before_failure;
@@ -169,14 +160,14 @@ static tdict_cu fail_wait(tdict_driver *d, tdict_cu_stream s, tdict_cu_event eve
 
 /* The stream of the copies cannot be made to wait for the kernel: the transfer fails, and overwrites nothing. */
 SIM_CASE(record_stream_reports_failed_waits) {
-  place w = place_open(2);
-  tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
+  scoped_place w = place_open(2);
+  scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
   reader r;
   shim x;
   read_later(&w, &r, dst);
   td_ok(tdict_record_stream(dst, r.s, err));
   tdict_transfer_options o = threads(1);
-  tdict_stream idle = new_stream(&w);
+  TD_STREAM(idle, w.c, w.device);
   o.after = idle;
   real_ops = w.d->ops;
   shim_begin(&x, w.d);
@@ -189,9 +180,6 @@ SIM_CASE(record_stream_reports_failed_waits) {
   check_read(&w, &r, 7);
   td_ok(td_transfer_into(w.c, dst, src, NULL, err));
   check_tree_number(&w, dst, 8);
-  RELEASE(dst, src);
-  tdict_stream_destroy(w.c, idle);
-  place_close(&w);
 }
 
 /* Pinned host memory that a kernel reads: neither used again, nor written by a transfer, nor given to a writer. */
@@ -207,7 +195,7 @@ static void *want_to_write(void *user) {
   return data;
 }
 SIM_CASE(record_stream_holds_pinned_memory) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   tdict_tree *plain = numbered_tree(&w, NULL, 9), *pinned = NULL, *next = NULL, *dev = arena(&w, 10);
   td_ok(tdict_pin_memory(w.c, plain, NULL, &pinned, err));
   void *place_of = arena_of(pinned);
@@ -256,9 +244,7 @@ SIM_CASE(record_stream_holds_pinned_memory) {
   check_read(&w, &r, 11);
   tdict_release(next);
   next = NULL;
-  td_ok(tdict_pin_memory(w.c, plain, NULL, &next, err));
-  RELEASE(next, plain, dev);
-  place_close(&w);
+  td_release(td_made(tree, tdict_pin_memory(w.c, plain, NULL, &made, err)), plain, dev);
 }
 
 static void count_release(void *user) { atomic_fetch_add((atomic_int *)user, 1); }
@@ -268,14 +254,14 @@ static void *release_tree(void *user) {
 }
 /* Memory of the program in a tree of the library is released after the work. */
 SIM_CASE(record_stream_holds_memory_of_the_program) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   tdict_tree *dev = arena(&w, 12), *both = new_tree();
   tdict_tensor *own = NULL;
   atomic_int num_released = 0;
   float bytes[4] = {0};
   tdict_tensor_desc view = desc_of(bytes, TDICT_F32, (const int64_t[]){4});
   td_ok(tdict_tensor_from_data(&view, count_release, &num_released, &own, err));
-  give(both, "own", own);
+  td_put(both, "own", own);
   td_ok(tdict_set_tree(both, "dev", dev, err));
   reader r;
   read_later(&w, &r, dev);
@@ -288,16 +274,15 @@ SIM_CASE(record_stream_holds_memory_of_the_program) {
   check_read(&w, &r, 12);
   assert_int_equal(pthread_join(thread, NULL), 0);
   assert_int_equal(num_released, 1);
-  place_close(&w);
 }
 
 /* The same by copies of the driver, which cuda has too: the stream works for a while, then reads the tree. */
 GPU_CASE(record_stream_holds_bytes_under_copies) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   bool sim = w.device.type == TDICT_DEVICE_SIM;
   const int64_t bytes = sim ? 8 << 20 : 256 << 20;
-  tdict_tensor *big = new_bytes(bytes, w.memory), *sink = new_bytes(700 * 100, w.memory);
-  tdict_stream s = new_stream(&w);
+  scoped_tensor big = new_bytes(bytes, w.memory), sink = new_bytes(700 * 100, w.memory);
+  TD_STREAM(s, w.c, w.device);
   for (int round = 0; round < 5; round++) {
     tdict_tree *out = arena(&w, 20 + (uint64_t)round);
     tdict_gpu_scope scope;
@@ -325,16 +310,12 @@ GPU_CASE(record_stream_holds_bytes_under_copies) {
     sync_stream(&w, s);
     assert_true(has_number(&w, sink, number_of_leaf(20 + (uint64_t)round, 0)));
   }
-  tdict_tensor_release(big);
-  tdict_tensor_release(sink);
-  tdict_stream_destroy(w.c, s);
-  place_close(&w);
 }
 
 GPU_CASE(record_stream_refuses) {
-  place w = place_open(2);
-  tdict_tree *plain = numbered_tree(&w, NULL, 30), *dev = moved(&w, plain, w.device), *empty = new_tree();
-  tdict_stream s = new_stream(&w);
+  scoped_place w = place_open(2);
+  scoped_tree plain = numbered_tree(&w, NULL, 30), dev = moved(&w, plain, w.device), empty = new_tree();
+  TD_STREAM(s, w.c, w.device);
   const tdict_stream host = {tdict_cpu(), NULL}, other = {{w.device.type, w.device.index + 1}, s.handle},
                      foreign = {tdict_device_equal(w.device, tdict_sim(0)) ? tdict_cuda(0) : tdict_sim(0), s.handle};
   td_fails(TDICT_EINVAL, "NULL", tdict_record_stream(NULL, s, err));
@@ -345,15 +326,12 @@ GPU_CASE(record_stream_refuses) {
   td_fails(TDICT_EWRONGDEVICE, "", tdict_record_stream(dev, foreign, err));
   td_ok(tdict_record_stream(dev, s, err));
   td_ok(tdict_record_stream(dev, (tdict_stream){w.device, NULL}, err)); /* the legacy stream */
-  RELEASE(plain, dev, empty);
-  tdict_stream_destroy(w.c, s);
-  place_close(&w);
 }
 
 /* A tree whose memory is left behind by its context. */
 SIM_CASE(record_stream_outlives_the_stream) {
-  place w = place_open(2);
-  tdict_tree *out = arena(&w, 40);
+  scoped_place w = place_open(2);
+  scoped_tree out = arena(&w, 40);
   reader r;
   read_later(&w, &r, out);
   td_ok(tdict_record_stream(out, r.s, err));
@@ -361,6 +339,4 @@ SIM_CASE(record_stream_outlives_the_stream) {
   tdict_release(out);
   out = arena(&w, 41);
   check_tree_number(&w, out, 41);
-  place_close(&w);
-  tdict_release(out);
 }

@@ -7,7 +7,7 @@
 
 /* The strips follow one another, cover the chunk, begin on multiples of 256 with the item that lies there. */
 GPU_CASE(strips_cover_the_chunk) {
-  world w = open_world();
+  scoped_world w = open_world();
   const size_t sizes[] = {40000, 1, 0, 255, 256, 257, 170000, 0, 1, 40000, 4096, 300001, 65536, 7};
   const uint32_t count = sizeof sizes / sizeof *sizes;
   for (uint32_t strips = 2; strips <= 8; strips++) {
@@ -38,12 +38,11 @@ GPU_CASE(strips_cover_the_chunk) {
       }
     drop(t);
   }
-  close_world(&w);
 }
 
 /* Trees whose chunks have strips, by any number of threads: every byte, and a copy a chunk. */
 GPU_CASE(strips_queue_full_slots_once) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   const int64_t sizes[] = {70000, 300001, 1105920, 2500000};
   for (int round = 0; round < 5; round++)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -51,10 +50,10 @@ GPU_CASE(strips_queue_full_slots_once) {
       for (int k = 0; k < 40; k++) {
         char key[8];
         snprintf(key, sizeof key, "k%d", k);
-        give(src, key, random_tensor(TDICT_U8, SHAPE(4000 + 7 * k), NULL));
+        td_put(src, key, random_tensor(TDICT_U8, SHAPE(4000 + 7 * k), NULL));
       }
       const int strides[] = {1, 0};
-      give(src, "t", permuted(random_tensor(TDICT_U8, SHAPE(300, 411), NULL), strides));
+      td_put(src, "t", permuted(random_tensor(TDICT_U8, SHAPE(300, 411), NULL), strides));
       poison(&w, w.memory, line_bytes(src));
       tdict_transfer_options o = threads(2 + round % 4);
       tdict_transfer_stats stats = {.struct_size = sizeof stats};
@@ -65,18 +64,17 @@ GPU_CASE(strips_queue_full_slots_once) {
       check_and_spoil(&w, src, there);
       tdict_release(src);
     }
-  close_world(&w);
 }
 
 /* One slot for all threads, of one transfer or of three at once: who waits for it to be taken must not sit on it. A
  * hang is the failure. */
 GPU_CASE(strips_wait_without_a_slot) {
   enum { AT_ONCE = 3 };
-  world w = open_sized(4 * STAGING, 8);
+  scoped_world w = open_sized(4 * STAGING, 8);
   tdict_ring *ring = NULL;
   tdict_slot *slots[64];
   const int taken = take_all_but(&w, 1, &ring, slots);
-  tdict_tree *src = bytes_tree("x", 1500001, NULL);
+  scoped_tree src = bytes_tree("x", 1500001, NULL);
   tdict_transfer_options o = threads(4);
   for (int i = 0; i < 30; i++) {
     poison(&w, w.memory, line_bytes(src));
@@ -92,20 +90,17 @@ GPU_CASE(strips_wait_without_a_slot) {
         check_tree(&w, src, there);
       else
         assert_true(cancelled);
-      tdict_release(there);
-      tdict_future_release(futures[k]);
+      td_release(there, futures[k]);
     }
   }
   give_slots(ring, taken, slots);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* One chunk that several threads fill behind a stream that does not come to it: one of them queues the copy, and the
  * streams of the others wait for nothing, since the next transfers get them. A hang is the failure. */
 SIM_CASE(strips_queue_waits_only_before_copies) {
-  world w = open_sized(64 << 20, 8);
-  tdict_tree *src = bytes_tree("x", 350000, NULL);
+  scoped_world w = open_sized(64 << 20, 8);
+  scoped_tree src = bytes_tree("x", 350000, NULL);
   for (int i = 0; i < 20; i++) {
     held_stream held;
     hold_stream(&w, &held);
@@ -120,14 +115,12 @@ SIM_CASE(strips_queue_waits_only_before_copies) {
     check_result(&w, src, f);
     tdict_stream_destroy(w.c, held.s);
   }
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* A transfer that stopped before a slot was full leaves it with its share: it goes back, and so do those of transfers
  * whose driver fails at any of their copies. */
 GPU_CASE(strips_give_slots_back_after_a_failure) {
-  world w = open_wrapped(NULL);
+  scoped_world w = open_wrapped(NULL);
   tdict_engine *engine = tdict_context_engine(w.c);
   tdict_ring *ring = NULL;
   tdict_gpu_scope scope;
@@ -147,7 +140,7 @@ GPU_CASE(strips_give_slots_back_after_a_failure) {
   assert_int_equal(there, ring->num_slots);
   for (int i = 0; i < there; i++) tdict_ring_give(ring, slots[i], false);
   drop(t);
-  tdict_tree *src = bytes_tree("x", 700001, NULL);
+  scoped_tree src = bytes_tree("x", 700001, NULL);
   for (int n = 1; n <= 24; n++) {
     tdict_transfer_options o = threads(3);
     tdict_tree *moved = NULL;
@@ -160,6 +153,4 @@ GPU_CASE(strips_give_slots_back_after_a_failure) {
     for (int i = 0; i < there; i++) tdict_ring_give(ring, slots[i], false);
   }
   tdict_gpu_leave(gpu_of(&w), &scope);
-  tdict_release(src);
-  close_world(&w);
 }

@@ -6,13 +6,11 @@
 #include <sys/wait.h>
 
 #include "engine/conversions.h"
-#include "support/fail_alloc.h"
-#include "support/take.h"
 
 static bool has_record(const tdict_tree *td) { return tdict_node_attachment(td, TDICT_ATTACHED_BLOCK) != NULL; }
 /* Compares the record with the addresses of the leaves, which the walk of the test finds. */
 static void check_spans(const tdict_tree *td, const tdict_consolidated *record) {
-  leaf_list l = list_entries(td);
+  scoped_leaf_list l = list_entries(td);
   size_t n = 0, dims = 0;
   for (size_t i = 0; i < l.count; i++) {
     const tdict_tensor *t = l.tensors[i];
@@ -25,7 +23,6 @@ static void check_spans(const tdict_tree *td, const tdict_consolidated *record) 
   }
   assert_int_equal(record->num_leaves, n);
   assert_int_equal(record->num_dims, dims);
-  free_list(&l);
 }
 static bool is_block(const tdict_tree *td) {
   tdict_consolidated *record = (tdict_consolidated *)1;
@@ -57,8 +54,8 @@ static tdict_tree *locked_tree(int is_scattered, tdict_memory *memory) {
 static const char *const path_of[] = {"next.obs.state", "group3.leaf100"};
 
 GPU_CASE(block_is_found_in_trees_of_one_arena) {
-  world w = open_world();
-  tdict_tree *host = locked(from_schema(NULL)), *pinned = locked(from_schema(w.pinned)), *out, *whole;
+  scoped_world w = open_world();
+  scoped_tree host = locked(from_schema(NULL)), pinned = locked(from_schema(w.pinned)), out = NULL, whole = NULL;
   assert_true(is_block(host) && is_block(pinned));
   out = to_device(&w, host, w.device); /* it ends at its last leaf */
   assert_true(tdict_is_locked(out) && is_block(out));
@@ -68,25 +65,20 @@ GPU_CASE(block_is_found_in_trees_of_one_arena) {
   assert_true(is_block(whole));
   td_ok(tdict_unlock(whole, err));
   assert_false(is_block(locked(whole))); /* its tensors are not of an arena */
-  tdict_release(whole);
-  tdict_release(out);
-  tdict_release(pinned);
-  tdict_release(host);
-  close_world(&w);
 }
 
 CASE(block_is_not_found_in_other_trees) {
-  tdict_tree *td = from_schema(NULL), *other = from_schema(NULL), *batch = batch_tree(NULL), *above = new_tree();
+  scoped_tree td = from_schema(NULL), other = from_schema(NULL), batch = batch_tree(NULL);
+  tdict_tree *above = new_tree();
   assert_false(is_block(td)); /* not locked */
   assert_false(is_block(locked(above)));
   td_ok(tdict_unlock(above, err));
   /* a leaf is missing at the end, in the middle, at the start; there is text */
   static const char *const paths[] = {"z", "b", "a.x", NULL};
   for (int i = 0; i < 4; i++) {
-    tdict_tree *part = from_schema(NULL);
+    scoped_tree part = from_schema(NULL);
     td_ok(paths[i] ? tdict_delete(part, paths[i], err) : tdict_set_text(part, "text", "reach the door", err));
     assert_false(is_block(locked(part)));
-    tdict_release(part);
   }
   /* a leaf of another storage */
   td_ok(tdict_set(td, "b", leaf_of(other, "b"), err));
@@ -94,8 +86,7 @@ CASE(block_is_not_found_in_other_trees) {
   /* another order */
   tdict_tensor *b = tdict_tensor_retain(leaf_of(other, "b"));
   td_ok(tdict_delete(other, "b", err));
-  td_ok(tdict_set(other, "b", b, err));
-  tdict_tensor_release(b);
+  td_put(other, "b", b);
   assert_false(is_block(locked(other)));
   /* a child that is locked only from above */
   td_ok(tdict_set_tree(above, "child", batch, err));
@@ -103,19 +94,15 @@ CASE(block_is_not_found_in_other_trees) {
   assert_true(tdict_is_locked(batch) && !is_block(batch));
   tdict_release(above);
   /* a view of a leaf, at the same address */
-  tdict_tensor *view = NULL;
+  scoped_tensor view = NULL;
   td_ok(tdict_tensor_slice(leaf_of(batch, "action"), &(tdict_tensor_range){0, 0, 16, 1}, &view, err));
   td_ok(tdict_set(batch, "action", view, err));
   assert_false(is_block(locked(batch)));
-  tdict_tensor_release(view);
-  tdict_release(batch);
-  tdict_release(other);
-  tdict_release(td);
 }
 
 CASE(block_record_is_kept_while_locked) {
   tdict_tree *td = locked(from_schema(NULL));
-  tdict_storage *storage = leaf_of(td, "b")->storage;
+  scoped_storage storage = leaf_of(td, "b")->storage;
   tdict_consolidated *record[2] = {NULL};
   for (int i = 0; i < 2; i++) td_ok(tdict_block_find(td, &record[i], err));
   assert_ptr_equal(record[0], record[1]);
@@ -126,19 +113,17 @@ CASE(block_record_is_kept_while_locked) {
   assert_true(is_block(locked(td)));
   tdict_release(td);
   assert_int_equal(atomic_load(&storage->refs), 1); /* freeing the tree drops the record too */
-  tdict_storage_release(storage);
 }
 
 /* The statistics of a block count the padding. */
 GPU_CASE(block_is_copied_by_leaf_with_some_options) {
-  world w = open_world();
+  scoped_world w = open_world();
   static const char *const pattern = "action";
   const tdict_conversion conversion = to_dtype("next.reward", TDICT_F32);
-  tdict_tree *td = locked_tree(0, NULL), *dst = to_device(&w, td, w.device), *out = NULL;
+  scoped_tree td = locked_tree(0, NULL), dst = to_device(&w, td, w.device), out = NULL;
   const size_t bytes = (size_t)tdict_bytes(td);
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  tdict_transfer_options plain = tdict_transfer_options_default();
-  plain.stats = &stats;
+  tdict_transfer_options plain = td_with(tdict_transfer_options, stats = &stats);
   tdict_transfer_options options[] = {plain, plain, plain, plain, plain};
   options[1].keep = &pattern;
   options[1].num_keep = 1;
@@ -161,32 +146,25 @@ GPU_CASE(block_is_copied_by_leaf_with_some_options) {
   td_ok(td_transfer_into(w.c, dst, td, &plain, err));
   assert_int_equal(stats.total_bytes, bytes);
   check_tree(&w, td, dst);
-  tdict_pin_options pin = tdict_pin_options_default();
-  pin.stats = &stats;
-  td_ok(tdict_pin_memory(w.c, td, &pin, &out, err));
+  td_ok(tdict_pin_memory(w.c, td, td_options(tdict_pin_options, stats = &stats), &out, err));
   assert_int_equal(stats.total_bytes, bytes);
   check_tree(&w, td, out);
-  tdict_release(out);
-  tdict_release(dst);
-  tdict_release(td);
-  close_world(&w);
 }
 
 /* While a transfer runs, the program unlocks, changes and frees the tree. The result is that of the call. A stream may
  * wait, and the result is there, before any byte has moved. */
 SIM_CASE(block_outlives_its_tree_during_a_transfer) {
-  world w = open_world();
-  tdict_stream s;
-  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  scoped_world w = open_world();
+  TD_STREAM(s, w.c, w.device);
   for (int k = 0; k < 2 * 3; k++) {
     tdict_tree *td = locked_tree(k % 2, k < 2 ? w.pinned : NULL), *twin = NULL, *early = NULL, *out = NULL;
-    tdict_future *f = NULL;
+    scoped_future f = NULL;
     td_ok(tdict_clone_deep(td, NULL, &twin, err));
     td_ok(tdict_sim_hold(w.c, err));
     td_ok(tdict_to_device_async(w.c, td, w.device, NULL, &f, err));
     if (k >= 2) td_ok(tdict_unlock(td, err));
     if (k >= 2) td_ok(tdict_delete(td, path_of[k % 2], err));
-    if (k >= 4) give(td, path_of[k % 2], random_tensor(TDICT_I64, SHAPE(16, 9), NULL));
+    if (k >= 4) td_put(td, path_of[k % 2], random_tensor(TDICT_I64, SHAPE(16, 9), NULL));
     tdict_release(td);
     if (k < 2) td_ok(tdict_future_wait_on_stream(f, s, &early, err));
     assert_false(tdict_future_is_ready(f));
@@ -197,10 +175,7 @@ SIM_CASE(block_outlives_its_tree_during_a_transfer) {
     check_tree(&w, twin, out);
     tdict_tree *const trees[] = {early, out, twin};
     for (int i = 0; i < 3; i++) tdict_release(trees[i]);
-    tdict_future_release(f);
   }
-  tdict_stream_destroy(w.c, s);
-  close_world(&w);
 }
 
 __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t at) {
@@ -208,11 +183,10 @@ __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t 
 }
 /* Bytes that were lost, or changed while they were read, after an earlier transfer of the tree. */
 SIM_CASE(block_errors_name_leaves) {
-  world w = open_world();
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.check_sources = true;
+  scoped_world w = open_world();
+  tdict_transfer_options o = td_with(tdict_transfer_options, check_sources = true);
   for (int k = 0; k < 2; k++) {
-    tdict_tree *td = locked_tree(k, NULL), *saved = to_device(&w, td, w.device), *out = NULL;
+    scoped_tree td = locked_tree(k, NULL), saved = to_device(&w, td, w.device), out = NULL;
     tdict_tensor *t = leaf_of(td, path_of[k]);
     tdict_future *f = NULL;
     td_ok(tdict_sim_hold(w.c, err));
@@ -228,11 +202,7 @@ SIM_CASE(block_errors_name_leaves) {
     td_ok(td_transfer_into(w.c, td, saved, NULL, err));
     out = to_device(&w, td, w.device);
     check_tree(&w, saved, out);
-    tdict_release(out);
-    tdict_release(saved);
-    tdict_release(td);
   }
-  close_world(&w);
 }
 
 /* Several threads move one locked tree, whose record none of them finds at first, to the device and to the host. */
@@ -258,9 +228,9 @@ static void *move_often(void *user) {
   return NULL;
 }
 SIM_CASE(block_is_moved_by_several_threads) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int k = 0; k < TREES; k++) {
-    tdict_tree *td = locked_tree(0, NULL);
+    scoped_tree td = locked_tree(0, NULL);
     mover movers[THREADS];
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
@@ -273,15 +243,13 @@ SIM_CASE(block_is_moved_by_several_threads) {
       for (int n = 0; n < MOVES; n++) check_tree(&w, td, movers[i].results[n]);
       for (int n = 0; n < MOVES; n++) tdict_release(movers[i].results[n]);
     }
-    tdict_release(td);
   }
-  close_world(&w);
 }
 
 /* Random changes between transfers, of leaves while the tree is unlocked, and of elements while it is locked. */
 GPU_CASE(block_follows_random_changes) {
-  world w = open_world();
-  tdict_tree *td = new_tree();
+  scoped_world w = open_world();
+  scoped_tree td = new_tree();
   int num_blocks = 0;
   for (int step = 0; step < 150; step++) {
     uint64_t r[8];
@@ -290,35 +258,31 @@ GPU_CASE(block_follows_random_changes) {
     for (int i = 0; i < (int)(r[0] % 3) + 2 * !step; i++) {
       snprintf(path, sizeof path, "g%d.k%d", (int)(r[i] % 3), (int)(r[i] / 4 % 4));
       if (tdict_has(td, path)) td_ok(tdict_delete(td, path, err));
-      give(td, path, random_tensor(TDICT_U8, SHAPE(1 + (int64_t)(r[i] / 16 % 600)), NULL));
+      td_put(td, path, random_tensor(TDICT_U8, SHAPE(1 + (int64_t)(r[i] / 16 % 600)), NULL));
     }
     tdict_lock(td);
     for (int i = 0; i < 2; i++) {
       if (tdict_has(td, path)) *(unsigned char *)tdict_tensor_data(leaf_of(td, path)) ^= 0x5a;
       const way v = way_at((int)((r[6] + (uint64_t)i) % NUM_WAYS));
-      tdict_tree *out = move_tree(&w, td, w.device, &v);
+      scoped_tree out = move_tree(&w, td, w.device, &v);
       check_tree(&w, td, out);
       if (i && r[7] % 2) { /* the tree that comes back is one block */
         tdict_release(td);
         td = to_device(&w, out, tdict_cpu());
       }
-      tdict_release(out);
     }
     num_blocks += has_record(td);
     td_ok(tdict_unlock(td, err));
   }
   assert_true(num_blocks > 10);
-  tdict_release(td);
-  close_world(&w);
 }
 
 /* Moves a tree while allocation number `n` fails: the call fails, or its future does. */
 static bool move_without_memory(const world *w, const tdict_tree *td, bool async, int64_t n) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  tdict_tree *out = NULL;
-  tdict_future *f = NULL;
+  scoped_tree out = NULL;
+  scoped_future f = NULL;
   tdict_error why = {0};
-  o.num_threads = async ? -1 : 0;
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = async ? -1 : 0);
   td_fail_alloc(n, false);
   tdict_status status = async ? tdict_to_device_async(w->c, td, w->device, &o, &f, &why)
                               : tdict_to_device(w->c, td, w->device, &o, &out, &why);
@@ -326,17 +290,15 @@ static bool move_without_memory(const world *w, const tdict_tree *td, bool async
   const bool has_failed = td_fail_alloc_stop();
   assert_true(status == TDICT_OK || (has_failed && status == TDICT_ENOMEM && !out));
   if (out) check_tree(w, td, out);
-  tdict_release(out);
-  tdict_future_release(f);
   return has_failed;
 }
 SIM_CASE(block_survives_enomem) {
-  world w = open_world();
+  scoped_world w = open_world();
   char path[128] = "";
   for (int i = 0; i < 40; i++) strcat(path, i ? ".d" : "d");
   const tdict_field fields[] = {{path, TDICT_U8, 1, {9}}, {"last", TDICT_U8, 1, {9}}};
   for (int k = 0; k < 2 * 4; k++) {
-    tdict_tree *td = k % 4 < 2 ? locked_tree(k % 4, NULL) : odd_tree();
+    scoped_tree td = k % 4 < 2 ? locked_tree(k % 4, NULL) : odd_tree();
     if (k % 4 == 3) tdict_release(td);
     if (k % 4 == 3) td_ok(tdict_create_from(fields, 2, 0, NULL, NULL, &td, err));
     tdict_release(to_device(&w, td, w.device)); /* the ring exists from now on */
@@ -347,17 +309,15 @@ SIM_CASE(block_survives_enomem) {
       assert_true(has_failed || n > 0);
     }
     assert_int_equal(has_record(td), k % 4 == 0 || k % 4 == 3);
-    tdict_release(td);
   }
-  close_world(&w);
 }
 
 /* A child unlocks and frees a tree whose transfer runs in the parent. */
 SIM_CASE(block_fork) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int k = 0; k < 2; k++) {
-    tdict_tree *td = locked_tree(k, NULL), *out = NULL;
-    tdict_future *f = NULL;
+    scoped_tree td = locked_tree(k, NULL), out = NULL;
+    scoped_future f = NULL;
     td_ok(tdict_sim_hold(w.c, err));
     td_ok(tdict_to_device_async(w.c, td, w.device, NULL, &f, err));
     td_rest();
@@ -375,9 +335,5 @@ SIM_CASE(block_fork) {
     td_ok(tdict_sim_resume(w.c, err));
     td_ok(tdict_future_wait(f, &out, err));
     check_tree(&w, td, out);
-    tdict_release(out);
-    tdict_future_release(f);
-    tdict_release(td);
   }
-  close_world(&w);
 }

@@ -24,7 +24,7 @@ static tdict_choice choose(const world *w, tdict_way by, size_t bytes, int32_t a
 }
 
 GPU_CASE(choose_keeps_to_what_was_asked) {
-  world w = open_world();
+  scoped_world w = open_world();
   const int threads = tdict_context_num_threads(w.c),
             cpus = tdict_pool_num_cpus(tdict_context_engine(w.c)->config.pool);
   const size_t slot = tdict_context_engine(w.c)->rings.slot_bytes;
@@ -45,12 +45,11 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
       assert_in_range(c.row.first_bytes, 256, c.row.chunk_bytes);
       assert_int_equal(c.row.chunk_bytes % 256 + c.row.first_bytes % 256, 0);
     }
-  close_world(&w);
 }
 
 /* Copies on the host leave a processor to the program where there are more than three. */
 GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
-  world w = open_sized(64 << 20, 16);
+  scoped_world w = open_sized(64 << 20, 16);
   const tdict_cpus set = td_cpus(0, 7);
   (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
   for (int waits = 0; waits < 2; waits++) {
@@ -66,12 +65,11 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
     assert_int_equal(choose(&w, TDICT_WAY_STAGE_IN, (size_t)4 << 30, 8, waits).num_workers, 8);
   }
   assert_int_equal(tdict_context_num_threads(w.c), 16);
-  close_world(&w);
 }
 
 /* Reading files takes more threads than copying, up to the number of processors. */
 GPU_CASE(choose_more_threads_for_files) {
-  world w = open_sized(64 << 20, 20);
+  scoped_world w = open_sized(64 << 20, 20);
   const size_t large = (size_t)4 << 30, small = (size_t)40 << 20;
   for (int cpus = 6; cpus <= 20; cpus += 7) { /* the pool need not run on so many processors */
     const tdict_cpus set = td_cpus(0, cpus - 1);
@@ -86,37 +84,33 @@ GPU_CASE(choose_more_threads_for_files) {
     assert_int_equal(choose_for(&w, TDICT_WAY_STAGE_IN, small, -1, false, PACKED).num_workers,
                      choose(&w, TDICT_WAY_STAGE_IN, small, -1, false).num_workers);
   }
-  close_world(&w);
 }
 
 /* A tree of a few bytes is sent by the caller; of two chunks neither is a crumb. */
 GPU_CASE(choose_caller_moves_small_trees) {
-  world w = open_world();
+  scoped_world w = open_world();
   const tdict_choice c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);
   assert_true(c.on_caller);
   assert_int_equal(c.num_workers, 1);
   const size_t slot = tdict_context_engine(w.c)->rings.slot_bytes;
   const tdict_choice two = choose(&w, TDICT_WAY_STAGE_IN, slot + 256, 1, true);
   assert_in_range(two.row.chunk_bytes, slot / 2, slot / 2 + 256);
-  close_world(&w);
 }
 
 /* The waiting caller does what no thread of the pool has begun. */
 GPU_CASE(choose_caller_needs_no_free_thread) {
-  world w = open_sized(STAGING, 3);
+  scoped_world w = open_sized(STAGING, 3);
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
-  tdict_tree *src = bytes_tree("x", 9 << 20, NULL);
+  scoped_tree src = bytes_tree("x", 9 << 20, NULL);
   pool_gate wait_events[3];
   for (int i = 0; i < 3; i++) pool_gate_close(pool, &wait_events[i]);
   for (int i = 0; i < 3; i++) check_and_spoil(&w, src, move_with(&w, src, w.device, NULL));
   for (int i = 0; i < 3; i++) pool_gate_open(&wait_events[i]);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* Threads that look for tasks, and a caller that looks for the end: what machines of more than two CPUs do. */
 GPU_CASE(choose_spinning_threads_move_every_byte) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_engine *engine = tdict_context_engine(w.c);
   tdict_pool_set_max_spinning(engine->config.pool, 3);
   const size_t sizes[] = {1, 5000, 300001, 1105920, 3000000, 9000001};
@@ -133,72 +127,60 @@ GPU_CASE(choose_spinning_threads_move_every_byte) {
         if (row->first_bytes > row->chunk_bytes) row->first_bytes = row->chunk_bytes;
       }
       engine->tuning = t;
-      tdict_tree *src = new_tree();
-      give(src, "x", random_tensor(TDICT_U8, SHAPE((int64_t)sizes[i]), NULL));
-      give(src, "y", random_tensor(TDICT_U8, SHAPE(77), NULL));
+      scoped_tree src = new_tree();
+      td_put(src, "x", random_tensor(TDICT_U8, SHAPE((int64_t)sizes[i]), NULL));
+      td_put(src, "y", random_tensor(TDICT_U8, SHAPE(77), NULL));
       poison(&w, w.memory, line_bytes(src));
       check_and_spoil(&w, src, move_with(&w, src, w.device, NULL));
-      tdict_release(src);
     }
-  close_world(&w);
 }
 
 /* Every thread of the pool is held: who asks for a few pinned leaves queues their copies, and who waits sees them
  * end. */
 GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
-  world w = open_sized(STAGING, 2);
+  scoped_world w = open_sized(STAGING, 2);
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
-  tdict_tree *src = new_tree(), *there = NULL;
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
-  give(src, "y", random_tensor(TDICT_U8, SHAPE(70000), w.pinned));
+  scoped_tree src = td_tree_in(w.pinned, "x:u8[%d] y:u8[70000]", 3 << 20);
   pool_gate wait_events[2];
   for (int i = 0; i < 2; i++) pool_gate_close(pool, &wait_events[i]);
   for (int i = 0; i < 3; i++) {
     poison(&w, w.memory, line_bytes(src));
-    tdict_future *future = start_move(&w, src, w.device, NULL);
+    scoped_future future = start_move(&w, src, w.device, NULL);
     assert_true(tdict_latch_is_zero(&((tdict_transfer *)future)->queued));
-    td_ok(tdict_future_wait(future, &there, err));
-    check_and_spoil(&w, src, there);
-    tdict_future_release(future);
+    check_and_spoil(&w, src, td_made(tree, tdict_future_wait(future, &made, err)));
   }
   for (int i = 0; i < 2; i++) pool_gate_open(&wait_events[i]);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* But where another transfer writes the leaves first the call does not wait for that. */
 SIM_CASE(choose_calls_do_not_wait_for_transfers) {
-  world w = open_world();
-  tdict_tree *src = bytes_tree("x", 3 << 20, NULL), *pinned = bytes_tree("x", 3 << 20, w.pinned);
-  tdict_tree *device = move_with(&w, src, w.device, NULL), *there = NULL;
+  scoped_world w = open_world();
+  scoped_tree src = bytes_tree("x", 3 << 20, NULL), pinned = bytes_tree("x", 3 << 20, w.pinned);
+  scoped_tree device = move_with(&w, src, w.device, NULL), there = NULL;
   held_stream held;
   hold_stream(&w, &held);
   const tdict_transfer_options after = behind(&held);
-  tdict_future *first = NULL, *second = NULL;
-  td_ok(tdict_transfer_into_async(w.c, pinned, device, &after, &first, err));
-  td_ok(tdict_to_device_async(w.c, pinned, w.device, NULL, &second, err));
+  tdict_future *first = td_made(future, tdict_transfer_into_async(w.c, pinned, device, &after, &made, err));
+  tdict_future *second = td_made(future, tdict_to_device_async(w.c, pinned, w.device, NULL, &made, err));
   assert_false(tdict_future_is_ready(first));
   assert_false(tdict_future_is_ready(second));
   atomic_store(&held.open, true);
   td_ok(tdict_future_wait(second, &there, err));
   check_tree(&w, src, there);
   td_ok(tdict_future_wait(first, NULL, err));
-  tdict_future_release(first);
-  tdict_future_release(second);
+  td_release(first, second);
   tdict_stream_destroy(w.c, held.s);
-  RELEASE(there, device, pinned, src);
-  close_world(&w);
 }
 
 /* More pinned leaves than a stream takes without waiting, behind a stream that does not come to them: the call
  * returns. */
 SIM_CASE(choose_calls_do_not_wait_for_copies) {
-  world w = open_world();
+  scoped_world w = open_world();
   enum { LEAVES = 7 };
-  tdict_tree *src = new_tree(), *there = NULL;
+  scoped_tree src = new_tree(), there = NULL;
   for (int i = 0; i < LEAVES; i++) {
     const char key[2] = {(char)('a' + i), 0};
-    give(src, key, random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* two are more than a copy carries */
+    td_put(src, key, random_tensor(TDICT_U8, SHAPE(9 << 20), w.pinned)); /* two are more than a copy carries */
   }
   held_stream held;
   hold_stream(&w, &held);
@@ -210,9 +192,6 @@ SIM_CASE(choose_calls_do_not_wait_for_copies) {
   check_tree(&w, src, there);
   tdict_future_release(future);
   tdict_stream_destroy(w.c, held.s);
-  tdict_release(there);
-  tdict_release(src);
-  close_world(&w);
 }
 
 static void *wait_beside(void *future) {
@@ -226,7 +205,7 @@ static void end_of(const world *w, const tdict_tree *src, int how, tdict_stream 
   pthread_t beside;
   tdict_error why = {0};
   poison(w, w->memory, line_bytes(src));
-  tdict_future *f = start_move(w, src, w->device, NULL);
+  scoped_future f = start_move(w, src, w->device, NULL);
   if (how == 0)
     while (!tdict_future_is_ready(f)) usleep(50);
   if (how == 1) td_ok(tdict_future_wait_for(f, INT64_MAX, NULL, err));
@@ -238,20 +217,13 @@ static void end_of(const world *w, const tdict_tree *src, int how, tdict_stream 
   if (how == 4) assert_int_equal(pthread_join(beside, NULL), 0);
   if (status != TDICT_OK) assert_true(how == 5 && status == TDICT_ECANCELLED);
   if (there) check_and_release(w, src, there);
-  tdict_future_release(f);
 }
 
 GPU_CASE(choose_deferred_tail_runs_once) {
-  world w = open_world();
-  tdict_tree *src = new_tree();
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
-  give(src, "y", random_tensor(TDICT_U8, SHAPE(70000), w.pinned));
-  tdict_stream s;
-  td_ok(tdict_stream_create(w.c, w.device, &s, err));
+  scoped_world w = open_world();
+  scoped_tree src = td_tree_in(w.pinned, "x:u8[%d] y:u8[70000]", 3 << 20);
+  TD_STREAM(s, w.c, w.device);
   for (int i = 0; i < 70; i++) end_of(&w, src, i % 7, s);
-  tdict_stream_destroy(w.c, s);
-  tdict_release(src);
-  close_world(&w);
 }
 
 CASE(choose_row_finds_the_first_row_that_serves) {

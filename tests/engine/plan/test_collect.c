@@ -17,11 +17,11 @@ static tdict_tree *many_tree(int count, bool sizes, oddity odd) {
     char path[32];
     snprintf(path, sizeof path, "leaf%d", i);
     if (odd == ODD_STRIDED && i == count - count / 4)
-      give(td, path, sliced(random_tensor(TDICT_U8, SHAPE(40), NULL), (tdict_tensor_range){0, 0, 20, 2}));
+      td_put(td, path, sliced(random_tensor(TDICT_U8, SHAPE(40), NULL), (tdict_tensor_range){0, 0, 20, 2}));
     else if (odd == ODD_TREE && i == count - count / 7)
-      give_tree(td, path, tiny_tree(NULL));
+      td_put_tree(td, path, tiny_tree(NULL));
     else
-      give(td, path, random_tensor(TDICT_U8, SHAPE(sizes ? 1 + i % 700 : 12), NULL));
+      td_put(td, path, random_tensor(TDICT_U8, SHAPE(sizes ? 1 + i % 700 : 12), NULL));
   }
   const char *twin = count == MANY ? "leaf17000" : "leaf595";
   if (odd == ODD_TWICE) td_ok(tdict_set(td, twin, leaf_of(td, "leaf3"), err));
@@ -67,7 +67,7 @@ static void check_same_plan(const tdict_plan *a, const tdict_plan *b) {
 
 /* Nobody but the tree holds a leaf, and nothing stands on it. */
 static void check_let_go(const tdict_tree *td) {
-  leaf_list l = list_entries(td);
+  scoped_leaf_list l = list_entries(td);
   for (size_t i = 0; i < l.count; i++) {
     if (!l.tensors[i]) continue;
     int64_t held = atomic_load(&l.tensors[i]->refs);
@@ -76,13 +76,12 @@ static void check_let_go(const tdict_tree *td) {
     if (held != 1 && !(twice && held == 2)) fail_msg("%s is held %lld times", l.paths[i], (long long)held);
     assert_true(tdict_storage_is_idle(l.tensors[i]->storage));
   }
-  free_list(&l);
 }
 
 GPU_CASE(many_leaves_give_the_plan_of_one_thread) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int k = 0; k < 4 * NUM_ODDITIES; k++) {
-    tdict_tree *src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
+    scoped_tree src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
     for (int borrows = 0; borrows < 2; borrows++) {
       tdict_plan alone = collect(&w, src, 0, borrows), helped = collect(&w, src, 4, borrows);
       td_ok(tdict_plan_cut(&helped, &(tdict_cut){.first_bytes = 4096, .chunk_bytes = 4096}, err));
@@ -95,40 +94,33 @@ GPU_CASE(many_leaves_give_the_plan_of_one_thread) {
       tdict_plan_reset(&helped);
       check_let_go(src);
     }
-    tdict_release(src);
   }
-  close_world(&w);
 }
 
 GPU_CASE(many_leaves_arrive) {
-  world w = open_world();
+  scoped_world w = open_world();
   static const int threads[] = {-1, 0, 3};
   for (int k = 0; k < 4 * NUM_ODDITIES; k++) {
-    tdict_tree *src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
-    tdict_transfer_options o = tdict_transfer_options_default();
-    o.num_threads = threads[k % 3];
+    scoped_tree src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
+    tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = threads[k % 3]);
     check_and_release(&w, src, move_with(&w, src, w.device, &o));
     check_let_go(src);
     check_result(&w, src, start_move(&w, src, w.device, &o));
     check_let_go(src);
-    tdict_release(src);
   }
-  close_world(&w);
 }
 
 /* The threads that mark the sources also say where the copies go. */
 GPU_CASE(many_leaves_are_placed_by_several_threads) {
-  world w = open_world();
-  tdict_tree *src = many_tree(MANY, false, ODD_NONE);
+  scoped_world w = open_world();
+  scoped_tree src = many_tree(MANY, false, ODD_NONE);
   const tdict_transfer_options o = threads(3);
   check_result(&w, src, start_move(&w, src, w.device, &o));
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* A source on which somebody else's mark lies, found by one of the threads. */
 GPU_CASE(many_marks_with_a_transfer_of_another_context) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *src = many_tree(MANY, false, ODD_NONE), *out = NULL;
   slow_fence stranger;
   begin_use(&stranger, leaf_of(src, "leaf12345")->storage, true);
@@ -139,13 +131,12 @@ GPU_CASE(many_marks_with_a_transfer_of_another_context) {
   check_and_release(&w, src, out);
   check_let_go(src);
   tdict_release(src);
-  close_world(&w);
 }
 
 /* What lies in a slot is read no more: its source is free while the device still copies. */
 SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
-  world w = open_world();
-  tdict_tree *src = tiny_tree(NULL), *out = NULL;
+  scoped_world w = open_world();
+  scoped_tree src = tiny_tree(NULL), out = NULL;
   tdict_transfer_options o = threads(1);
   td_ok(tdict_sim_hold(w.c, err));
   tdict_future *f = start_move(&w, src, w.device, &o);
@@ -161,14 +152,11 @@ SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
   out = result_of(f);
   check_tree(&w, src, out);
   check_let_go(src);
-  tdict_release(out);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* The memory of a plan serves the next one, its contents do not: whatever a leaf was, it is looked at again. */
 GPU_CASE(plans_see_what_has_changed) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *src = tiny_tree(NULL), *out = NULL;
   static const int64_t count = 300;
   for (int k = 0; k < 12; k++) {
@@ -180,38 +168,35 @@ GPU_CASE(plans_see_what_has_changed) {
     else
       t = random_tensor(dtype, 1, &count, memory);
     if (k % 6 == 2) t = sliced(t, (tdict_tensor_range){0, 0, 100, 3}); /* other strides */
-    give(src, "group5.leaf155", t);
+    td_put(src, "group5.leaf155", t);
     tdict_transfer_stats stats = tdict_transfer_stats_default();
-    tdict_transfer_options o = tdict_transfer_options_default();
-    o.stats = &stats;
+    tdict_transfer_options o = td_with(tdict_transfer_options, stats = &stats);
     td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
     check_tree(&w, src, out);
     assert_int_equal(stats.num_shared_leaves, k % 6 == 4);
     tdict_release(out);
     if (k % 6 == 1) { /* a driver copy of its own when there is nothing to pack it with */
-      tdict_tree *one = new_tree();
+      scoped_tree one = new_tree();
       td_ok(tdict_set(one, "one", leaf_of(src, "group5.leaf155"), err));
       td_ok(tdict_to_device(w.c, one, w.device, &o, &out, err));
       assert_int_equal(stats.direct_bytes, 300);
       tdict_release(out);
-      tdict_release(one);
     }
   }
   tdict_release(src);
-  close_world(&w);
 }
 
 /* Small pinned leaves of a tree are packed, so they are read like any others; one alone is a copy of its own. */
 GPU_CASE(many_small_pinned_leaves_are_uniform) {
   enum { FEW = 300 };
-  world w = open_world();
-  tdict_tree *src = new_tree(), *alone = new_tree();
+  scoped_world w = open_world();
+  scoped_tree src = new_tree(), alone = new_tree();
   char path[32];
   for (int i = 0; i < FEW; i++) {
     snprintf(path, sizeof path, "leaf%d", i);
-    give(src, path, random_tensor(TDICT_U8, SHAPE(1 + i * 7), i % 3 ? w.pinned : NULL));
+    td_put(src, path, random_tensor(TDICT_U8, SHAPE(1 + i * 7), i % 3 ? w.pinned : NULL));
   }
-  give(alone, "x", random_tensor(TDICT_U8, SHAPE(4000), w.pinned));
+  td_put(alone, "x", random_tensor(TDICT_U8, SHAPE(4000), w.pinned));
   tdict_plan p = collect(&w, src, 0, false), one = collect(&w, alone, 0, false);
   assert_int_equal(p.num_uniform, FEW);
   assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_IN], tdict_plan_bytes(&p));
@@ -219,14 +204,11 @@ GPU_CASE(many_small_pinned_leaves_are_uniform) {
   tdict_plan_reset(&p);
   tdict_plan_reset(&one);
   snprintf(path, sizeof path, "large"); /* too large to be packed: it is asked about, and stays where it is */
-  give(src, path, random_tensor(TDICT_U8, SHAPE(65536), w.pinned));
+  td_put(src, path, random_tensor(TDICT_U8, SHAPE(65536), w.pinned));
   p = collect(&w, src, 0, false);
   assert_int_equal(p.num_uniform, FEW);
   assert_int_equal(p.way_bytes[TDICT_WAY_DIRECT], 65536);
   tdict_plan_reset(&p);
   poison(&w, w.memory, line_bytes(src));
   check_and_spoil(&w, src, move_with(&w, src, w.device, NULL));
-  tdict_release(src);
-  tdict_release(alone);
-  close_world(&w);
 }

@@ -9,8 +9,7 @@ static uint32_t find(const tdict_same_bytes *same, const tdict_tensor *t) {
 }
 
 CASE(same_bytes_are_found) {
-  tdict_same_bytes same;
-  memset(&same, 0, sizeof same);
+  tdict_same_bytes same = {0};
   const int turn[] = {1, 0};
   tdict_tensor *t = random_tensor(TDICT_F32, SHAPE(6, 8), NULL);
   tdict_tensor *flat = restrided(tdict_tensor_retain(t), 0, SHAPE(48), (const int64_t[]){1});
@@ -41,11 +40,10 @@ CASE(same_bytes_are_found) {
 
 /* The same address in storages of their own: the program's business, and no sharing. */
 CASE(same_bytes_needs_one_storage) {
-  tdict_same_bytes same;
-  memset(&same, 0, sizeof same);
+  tdict_same_bytes same = {0};
   unsigned char bytes[64];
   const int64_t count = 64;
-  tdict_tensor *a = NULL, *b = NULL;
+  scoped_tensor a = NULL, b = NULL;
   tdict_tensor_desc v = desc_of(bytes, TDICT_U8, &count);
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &a, err));
   td_ok(tdict_tensor_from_data(&v, NULL, NULL, &b, err));
@@ -53,14 +51,11 @@ CASE(same_bytes_needs_one_storage) {
   assert_int_equal(find(&same, a), 1);
   assert_int_equal(find(&same, b), TDICT_SHARED);
   tdict_same_bytes_reset(&same);
-  tdict_tensor_release(a);
-  tdict_tensor_release(b);
 }
 
 CASE(same_bytes_table_grows) {
   enum { COUNT = 5000 };
-  tdict_same_bytes same;
-  memset(&same, 0, sizeof same);
+  tdict_same_bytes same = {0};
   static tdict_tensor *all[COUNT];
   for (int i = 0; i < COUNT; i++) {
     all[i] = random_tensor(TDICT_U8, SHAPE(1 + i % 3), NULL);
@@ -79,7 +74,7 @@ CASE(same_bytes_table_grows) {
 
 CASE(same_bytes_is_unshared_when_held_once) {
   tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(16), NULL), *view;
-  tdict_tree *batch = batch_tree(NULL);
+  scoped_tree batch = batch_tree(NULL);
   assert_true(tdict_item_is_unshared(t));
   tdict_tensor_retain(t);
   assert_false(tdict_item_is_unshared(t));
@@ -90,6 +85,5 @@ CASE(same_bytes_is_unshared_when_held_once) {
   tdict_tensor_release(view);
   assert_true(tdict_item_is_unshared(t));
   assert_false(tdict_item_is_unshared(leaf_of(batch, "action"))); /* of a slab: who knows */
-  tdict_release(batch);
   tdict_tensor_release(t);
 }

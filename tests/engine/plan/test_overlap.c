@@ -1,7 +1,6 @@
 /* A destination with bytes in common: what would be written from two sources is refused before anything is written, and
  * all else goes on as before. */
 #include "engine/trees.h"
-#include "support/take.h"
 
 #define REFUSED(w, src, dst, path_, other)                                                     \
   do {                                                                                         \
@@ -15,36 +14,31 @@
 
 static tdict_tensor *bytes(int64_t count, tdict_memory *memory) {
   const int64_t shape[] = {count};
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_U8, 1, shape, memory, &t, err));
-  return t;
+  return td_made(tensor, tdict_tensor_zeros(TDICT_U8, 1, shape, memory, &made, err));
 }
 static tdict_tensor *rows_of(const tdict_tensor *t, int dim, int64_t first, int64_t count) {
   return sliced(tdict_tensor_retain(t), (tdict_tensor_range){dim, first, count, 1});
 }
 static tdict_tensor *matrix(tdict_memory *memory) {
   const int64_t shape[] = {12, 10};
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_F32, 2, shape, memory, &t, err));
-  return t;
+  return td_made(tensor, tdict_tensor_zeros(TDICT_F32, 2, shape, memory, &made, err));
 }
 static bool is_zero(const world *w, const tdict_tensor *t) {
-  unsigned char *all = read_elements(w, t);
+  scoped_bytes all = read_elements(w, t);
   bool zero = true;
   for (size_t i = 0; i < tdict_tensor_bytes(t); i++) zero = zero && all[i] == 0;
-  free(all);
   return zero;
 }
 
 DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths) {
-  world w = open_world();
-  tdict_tree *src = new_tree(), *dst = new_tree(), *other = new_tree();
-  tdict_tensor *t = bytes(900, w.memory), *from = random_tensor(TDICT_U8, SHAPE(900), NULL);
-  give(src, "a", random_tensor(TDICT_U8, SHAPE(900), NULL));
-  give(src, "n.b", random_tensor(TDICT_U8, SHAPE(5), NULL));
-  give(src, "n.z", random_tensor(TDICT_U8, SHAPE(900), NULL));
+  scoped_world w = open_world();
+  scoped_tree src = new_tree(), dst = new_tree(), other = new_tree();
+  scoped_tensor t = bytes(900, w.memory), from = random_tensor(TDICT_U8, SHAPE(900), NULL);
+  td_put(src, "a", random_tensor(TDICT_U8, SHAPE(900), NULL));
+  td_put(src, "n.b", random_tensor(TDICT_U8, SHAPE(5), NULL));
+  td_put(src, "n.z", random_tensor(TDICT_U8, SHAPE(900), NULL));
   td_ok(tdict_set(dst, "a", t, err));
-  give(dst, "n.b", bytes(5, w.memory));
+  td_put(dst, "n.b", bytes(5, w.memory));
   td_ok(tdict_set(dst, "n.z", t, err));
   REFUSED(&w, src, dst, "n.z", "a");
   assert_true(is_zero(&w, t) && is_zero(&w, leaf_of(dst, "n.b")));
@@ -53,32 +47,26 @@ DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths) {
   td_ok(tdict_set(other, "a", from, err));
   td_ok(td_transfer_into(w.c, dst, other, NULL, err));
   check_tensor(&w, from, t, "a");
-  tdict_tensor_release(t);
-  tdict_tensor_release(from);
-  RELEASE(other, src, dst);
-  close_world(&w);
 }
 
 /* One tensor at one path of a tree that hangs at two. */
 DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *src = new_tree(), *dst = new_tree(), *child = new_tree(), *same = new_tree();
-  give(child, "m.x", bytes(100, w.memory));
-  give(src, "left.m.x", random_tensor(TDICT_U8, SHAPE(100), NULL));
-  give(src, "right.m.x", random_tensor(TDICT_U8, SHAPE(100), NULL));
+  td_put(child, "m.x", bytes(100, w.memory));
+  td_put(src, "left.m.x", random_tensor(TDICT_U8, SHAPE(100), NULL));
+  td_put(src, "right.m.x", random_tensor(TDICT_U8, SHAPE(100), NULL));
   td_ok(tdict_set_tree(dst, "left", child, err));
-  td_ok(tdict_set_tree(dst, "right", child, err));
-  tdict_release(child);
+  td_put_tree(dst, "right", child);
   REFUSED(&w, src, dst, "right.m.x", "left.m.x");
   td_ok(tdict_set(same, "left.m.x", leaf_of(src, "left.m.x"), err));
   td_ok(tdict_set(same, "right.m.x", leaf_of(src, "left.m.x"), err));
   td_ok(td_transfer_into(w.c, dst, same, NULL, err));
-  RELEASE(same, src, dst);
-  close_world(&w);
+  td_release(same, src, dst);
 }
 
 DEVICE_CASE(transfer_into_refuses_overlapping_leaves) {
-  world w = open_world();
+  scoped_world w = open_world();
   static const struct {
     int dim;
     int64_t at[2], count[2];
@@ -87,16 +75,15 @@ DEVICE_CASE(transfer_into_refuses_overlapping_leaves) {
                {0, {6, 0}, {6, 6}, false}, {1, {0, 4}, {5, 6}, true},  {1, {4, 0}, {6, 5}, true},
                {1, {0, 5}, {5, 5}, false}, {1, {5, 0}, {5, 5}, false}, {1, {0, 9}, {9, 1}, false}};
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-    tdict_tensor *whole = matrix(w.memory), *from = matrix(NULL);
-    tdict_tree *src = new_tree(), *dst = new_tree(), *same = new_tree();
+    scoped_tensor whole = matrix(w.memory), from = matrix(NULL);
+    scoped_tree src = new_tree(), dst = new_tree(), same = new_tree();
     td_fill_random(tdict_tensor_data(from), tdict_tensor_bytes(from), next_seed());
     for (int k = 0; k < 2; k++) {
       const char *key = k ? "b" : "a";
-      tdict_tensor *view = rows_of(whole, parts[i].dim, parts[i].at[k], parts[i].count[k]), *plain = NULL;
-      give(same, key, rows_of(from, parts[i].dim, parts[i].at[k], parts[i].count[k]));
-      td_ok(tdict_tensor_clone(leaf_of(same, key), NULL, &plain, err));
-      give(src, key, plain);
-      give(dst, key, view);
+      tdict_tensor *view = rows_of(whole, parts[i].dim, parts[i].at[k], parts[i].count[k]);
+      td_put(same, key, rows_of(from, parts[i].dim, parts[i].at[k], parts[i].count[k]));
+      td_put(src, key, td_made(tensor, tdict_tensor_clone(leaf_of(same, key), NULL, &made, err)));
+      td_put(dst, key, view);
     }
     if (parts[i].overlap)
       REFUSED(&w, src, dst, "b", "a");
@@ -106,67 +93,53 @@ DEVICE_CASE(transfer_into_refuses_overlapping_leaves) {
     td_ok(td_transfer_into(w.c, dst, same, NULL, err)); /* parts of one matrix as theirs are */
     for (int k = 0; k < 2; k++)
       check_tensor(&w, leaf_of(same, k ? "b" : "a"), leaf_of(dst, k ? "b" : "a"), k ? "b" : "a");
-    tdict_tensor_release(whole);
-    tdict_tensor_release(from);
-    RELEASE(src, dst, same);
   }
-  close_world(&w);
 }
 
 /* Memory of the program's own that two tensors were made over. */
 CASE(transfer_into_refuses_memory_wrapped_twice) {
-  world w = open_world();
+  scoped_world w = open_world();
   unsigned char memory[200] = {0};
   const int64_t count = 100;
   for (int at = 0; at <= 100; at += 50) {
-    tdict_tree *src = new_tree(), *dst = new_tree();
+    scoped_tree src = new_tree(), dst = new_tree();
     for (int k = 0; k < 2; k++) {
-      tdict_tensor *t = NULL;
       tdict_tensor_desc v = desc_of(memory + k * at, TDICT_U8, &count);
-      td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
-      give(dst, k ? "b" : "a", t);
-      give(src, k ? "b" : "a", random_tensor(TDICT_U8, SHAPE(100), NULL));
+      td_put(dst, k ? "b" : "a", td_made(tensor, tdict_tensor_from_data(&v, NULL, NULL, &made, err)));
+      td_put(src, k ? "b" : "a", random_tensor(TDICT_U8, SHAPE(100), NULL));
     }
     if (at < 100)
       REFUSED(&w, src, dst, "b", "a");
     else
       td_ok(td_transfer_into(w.c, dst, src, NULL, err));
-    tdict_release(src);
-    tdict_release(dst);
   }
-  close_world(&w);
 }
 
 /* Columns that lie between one another, each wrapped by itself: they have one layout, and no byte in common. */
 CASE(transfer_into_takes_columns_of_two_storages) {
-  world w = open_world();
+  scoped_world w = open_world();
   unsigned char memory[200];
   const int64_t count = 100, stride = 2;
-  tdict_tree *src = new_tree(), *dst = new_tree();
+  scoped_tree src = new_tree(), dst = new_tree();
   for (int k = 0; k < 2; k++) {
-    tdict_tensor *t = NULL;
     tdict_tensor_desc v = desc_of(memory + k, TDICT_U8, &count);
     v.strides = &stride;
-    td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
-    give(dst, k ? "b" : "a", t);
-    give(src, k ? "b" : "a", random_tensor(TDICT_U8, SHAPE(100), NULL));
+    td_put(dst, k ? "b" : "a", td_made(tensor, tdict_tensor_from_data(&v, NULL, NULL, &made, err)));
+    td_put(src, k ? "b" : "a", random_tensor(TDICT_U8, SHAPE(100), NULL));
   }
   td_ok(td_transfer_into(w.c, dst, src, NULL, err));
   for (int i = 0; i < 200; i++)
     assert_int_equal(memory[i], ((const unsigned char *)tdict_const_data(src, i % 2 ? "b" : "a"))[i / 2]);
-  tdict_release(src);
-  tdict_release(dst);
-  close_world(&w);
 }
 
 /* Two among many, in any order of addresses; the leaves of a whole batch lie in one storage. */
 CASE(transfer_into_finds_two_among_many) {
   enum { MANY = 2000 };
-  world w = open_world();
+  scoped_world w = open_world();
   char path[16];
   for (int round = 0; round < 20; round++) {
     tdict_tensor *t = NULL, *all = bytes(MANY * 10, NULL);
-    tdict_tree *src = new_tree(), *dst = new_tree();
+    scoped_tree src = new_tree(), dst = new_tree();
     int order[MANY];
     for (int i = 0; i < MANY; i++) order[i] = i;
     for (int i = MANY - 1; i > 0 && round % 2; i--) {
@@ -178,46 +151,38 @@ CASE(transfer_into_finds_two_among_many) {
     }
     for (int i = 0; i < MANY; i++) {
       snprintf(path, sizeof path, "k%d", i);
-      give(dst, path, rows_of(all, 0, 10 * order[i], 10));
-      give(src, path, bytes(10, NULL));
+      td_put(dst, path, rows_of(all, 0, 10 * order[i], 10));
+      td_put(src, path, bytes(10, NULL));
     }
     td_ok(td_transfer_into(w.c, dst, src, NULL, err));
     const int first = 97 * round, second = MANY - 1 - 3 * round;
     snprintf(path, sizeof path, "k%d", second);
     t = rows_of(all, 0, 10 * order[first] + (order[first] ? -9 : 9),
                 10); /* one byte of it, and nine of a neighbour's */
-    give(dst, path, t);
+    td_put(dst, path, t);
     td_fails(TDICT_EINVAL, "shares bytes with", td_transfer_into(w.c, dst, src, NULL, err));
     tdict_tensor_release(all);
-    tdict_release(src);
-    tdict_release(dst);
   }
-  close_world(&w);
 }
 
 /* A leaf that many lie between, in the order of addresses, and the one that it overlaps. A leaf with gaps ends after
  * all. */
 CASE(transfer_into_finds_leaves_far_apart) {
   enum { SMALL = 40 };
-  world w = open_world();
-  tdict_tensor *all = bytes(4000, NULL), *from = random_tensor(TDICT_U8, SHAPE(500), NULL);
-  tdict_tree *src = new_tree(), *dst = new_tree();
+  scoped_world w = open_world();
+  scoped_tensor all = bytes(4000, NULL), from = random_tensor(TDICT_U8, SHAPE(500), NULL);
+  scoped_tree src = new_tree(), dst = new_tree();
   char path[16];
-  give(dst, "wide", restrided(tdict_tensor_retain(all), 0, SHAPE(2, 1), (const int64_t[]){3999, 1}));
-  give(src, "wide", random_tensor(TDICT_U8, SHAPE(2, 1), NULL));
-  give(dst, "long", rows_of(all, 0, 900, 500));
+  td_put(dst, "wide", restrided(tdict_tensor_retain(all), 0, SHAPE(2, 1), (const int64_t[]){3999, 1}));
+  td_put(src, "wide", random_tensor(TDICT_U8, SHAPE(2, 1), NULL));
+  td_put(dst, "long", rows_of(all, 0, 900, 500));
   td_ok(tdict_set(src, "long", from, err));
   for (int i = 0; i < SMALL; i++) { /* 2 bytes of 10, each from where the long one has them */
     snprintf(path, sizeof path, "k%d", i);
-    give(dst, path, rows_of(all, 0, 1000 + 10 * i, 2));
-    give(src, path, rows_of(from, 0, 100 + 10 * i, 2));
+    td_put(dst, path, rows_of(all, 0, 1000 + 10 * i, 2));
+    td_put(src, path, rows_of(from, 0, 100 + 10 * i, 2));
   }
   td_ok(td_transfer_into(w.c, dst, src, NULL, err));
-  give(src, "k39", random_tensor(TDICT_U8, SHAPE(2), NULL));
+  td_put(src, "k39", random_tensor(TDICT_U8, SHAPE(2), NULL));
   REFUSED(&w, src, dst, "k39", "long");
-  tdict_tensor_release(all);
-  tdict_tensor_release(from);
-  tdict_release(src);
-  tdict_release(dst);
-  close_world(&w);
 }

@@ -23,9 +23,9 @@ static int way_of(const tdict_plan *p, const tdict_tree *src, const char *path) 
 }
 
 GPU_CASE(plan_ways) {
-  world w = open_world();
-  tdict_tree *src = pinned_tree(w.pinned);
-  give(src, "plain", random_tensor(TDICT_U8, SHAPE(77), NULL));
+  scoped_world w = open_world();
+  scoped_tree src = pinned_tree(w.pinned);
+  td_put(src, "plain", random_tensor(TDICT_U8, SHAPE(77), NULL));
   tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
   assert_int_equal(way_of(&p, src, "large"), TDICT_WAY_DIRECT);
   assert_int_equal(way_of(&p, src, "small"), TDICT_WAY_STAGE_IN); /* packed: nobody needs to be asked */
@@ -45,7 +45,7 @@ GPU_CASE(plan_ways) {
     assert_int_equal(way_of(&p, src, "plain"), TDICT_WAY_PAGEABLE_IN);
     tdict_plan_reset(&p);
   }
-  tdict_tree *there = to_device(&w, src, w.device), *plain = to_device(&w, there, tdict_cpu());
+  scoped_tree there = to_device(&w, src, w.device), plain = to_device(&w, there, tdict_cpu());
   p = collect_pair(&w, there, plain, TDICT_MODE_BLOCKING); /* never a pageable copy out */
   assert_true(p.reads_device && p.writes_existing);
   assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_OUT], tdict_plan_bytes(&p));
@@ -61,8 +61,6 @@ GPU_CASE(plan_ways) {
   p = collect_pair(&w, src, plain, TDICT_MODE_BLOCKING);
   assert_int_equal(p.way_bytes[TDICT_WAY_HOST], tdict_plan_bytes(&p));
   tdict_plan_reset(&p);
-  RELEASE(plain, there, src);
-  close_world(&w);
 }
 
 /* Every byte of every item is in exactly one chunk, whose first item holds its begin; slots are not overfilled. */
@@ -90,10 +88,10 @@ static void check_chunks(const tdict_plan *p, size_t chunk_bytes) {
 }
 
 GPU_CASE(plan_chunks_cover_the_line) {
-  world w = open_world();
+  scoped_world w = open_world();
   const size_t sizes[] = {256, 4096, 65536, 1 << 22};
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
-    tdict_tree *src = make_tree(&w, (tree_kind)kind), *there = to_device(&w, src, w.device);
+    scoped_tree src = make_tree(&w, (tree_kind)kind), there = to_device(&w, src, w.device);
     for (int i = 0; i < 16; i++) {
       const int32_t mode = TDICT_MODE_BLOCKING + i / 4 % 3;
       tdict_plan p = i < 12 ? collect(&w, src, mode) : collect_pair(&w, there, src, mode);
@@ -109,16 +107,13 @@ GPU_CASE(plan_chunks_cover_the_line) {
       tdict_plan_reset(&p);
       assert_int_equal(p.num_items, 0);
     }
-    tdict_release(there);
-    tdict_release(src);
   }
-  close_world(&w);
 }
 
 /* The device has something to do soon, and no thread has a large chunk when the others are done. */
 GPU_CASE(plan_chunks_grow_and_shrink) {
-  world w = open_world();
-  tdict_tree *src = bytes_tree("x", 10 << 20, NULL);
+  scoped_world w = open_world();
+  scoped_tree src = bytes_tree("x", 10 << 20, NULL);
   tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
   p.items[0].dst_data = (char *)(uintptr_t)0x10000;
   td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 1 << 20}, err));
@@ -138,14 +133,12 @@ GPU_CASE(plan_chunks_grow_and_shrink) {
   assert_int_equal(largest, 1 << 20);
   assert_true(before <= 65536);
   tdict_plan_reset(&p);
-  tdict_release(src);
-  close_world(&w);
 }
 
 /* One run of pinned leaves is one copy; small ones here and there go through slots; large ones are split. */
 GPU_CASE(plan_packs_small_pinned_leaves) {
-  world w = open_world();
-  tdict_tree *batch = batch_tree(w.pinned), *many = tiny_tree(w.pinned), *large = new_tree();
+  scoped_world w = open_world();
+  scoped_tree batch = batch_tree(w.pinned), many = tiny_tree(w.pinned), large = new_tree();
   tdict_plan p = collect(&w, batch, TDICT_MODE_NON_BLOCKING_PIN);
   for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
   tdict_plan_stage_small(&p);
@@ -160,34 +153,27 @@ GPU_CASE(plan_packs_small_pinned_leaves) {
   assert_int_equal(p.way_bytes[TDICT_WAY_STAGE_IN], tdict_plan_bytes(&p));
   assert_int_equal(p.num_chunks, (p.line_bytes + 65535) / 65536);
   tdict_plan_reset(&p);
-  give(large, "x", random_tensor(TDICT_U8, SHAPE(((int64_t)40 << 20) + 1), w.pinned));
+  td_put(large, "x", random_tensor(TDICT_U8, SHAPE(((int64_t)40 << 20) + 1), w.pinned));
   p = collect(&w, large, TDICT_MODE_NON_BLOCKING_PIN);
   p.items[0].dst_data = (char *)(uintptr_t)0x10000;
   tdict_plan_stage_small(&p);
   td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = 65536, .chunk_bytes = 65536}, err));
   assert_int_equal(p.num_chunks, 3);
   tdict_plan_reset(&p);
-  RELEASE(batch, many, large);
-  close_world(&w);
 }
 
 /* Gaps belong to nobody only between whole leaves of an arena. */
 GPU_CASE(plan_overwrites_gaps_of_arenas_only) {
-  world w = open_world();
-  tdict_tree *batch = batch_tree(NULL), *there = to_device(&w, batch, w.device);
+  scoped_world w = open_world();
+  scoped_tree batch = batch_tree(NULL), there = to_device(&w, batch, w.device);
   tdict_tensor *whole = leaf_of(batch, "obs.state"), *far = leaf_of(there, "obs.state");
-  tdict_tensor *part = sliced(tdict_tensor_retain(far), (tdict_tensor_range){0, 0, 3, 1});
-  tdict_tensor *alone = random_tensor(TDICT_U8, SHAPE(7), NULL);
+  scoped_tensor part = sliced(tdict_tensor_retain(far), (tdict_tensor_range){0, 0, 3, 1});
+  scoped_tensor alone = random_tensor(TDICT_U8, SHAPE(7), NULL);
   assert_true(tdict_plan_gap_is_free(whole));
   assert_true(tdict_plan_gap_is_free(far));
   assert_true(tdict_plan_gap_is_free(NULL));
   assert_false(tdict_plan_gap_is_free(part));
   assert_false(tdict_plan_gap_is_free(alone));
-  tdict_tensor_release(part);
-  tdict_tensor_release(alone);
-  tdict_release(there);
-  tdict_release(batch);
-  close_world(&w);
 }
 
 /* Leaves of one schema that differ in one thing each: pinned, strided, of another dtype, twice as large, there
@@ -206,12 +192,10 @@ static tdict_tensor *variant(const world *w, int kind) {
     return random_tensor(TDICT_F64, SHAPE(40, 25), NULL);
   case 5: {
     tdict_tensor *moved = NULL;
-    tdict_tree *one = new_tree();
-    give(one, "x", random_tensor(TDICT_F32, SHAPE(40, 25), NULL));
+    tdict_tree *one = td_tree("x:f32[40,25]");
     tdict_tree *far = to_device(w, one, w->device);
     moved = tdict_tensor_retain(leaf_of(far, "x"));
-    tdict_release(far);
-    tdict_release(one);
+    td_release(far, one);
     return moved;
   }
   default:
@@ -221,14 +205,14 @@ static tdict_tensor *variant(const world *w, int kind) {
 
 /* A plan lies in the memory of the one before it: nothing of that one shows, whatever is different about the tree. */
 GPU_CASE(plan_memory_serves_every_schema) {
-  world w = open_world();
+  scoped_world w = open_world();
   for (int step = 0; step < 4 * VARIANTS * VARIANTS; step++) {
     const int most = step % VARIANTS, other = step / VARIANTS % VARIANTS, which = step * 7 % VARIED;
     tdict_tree *src = new_tree();
     for (int i = 0; i < VARIED; i++) {
       char path[16];
       snprintf(path, sizeof path, "leaf%d", i);
-      give(src, path, variant(&w, i == which ? other : most));
+      td_put(src, path, variant(&w, i == which ? other : most));
     }
     const way v = way_at(step * 11 % NUM_WAYS);
     poison(&w, w.memory, line_bytes(src));
@@ -242,5 +226,4 @@ GPU_CASE(plan_memory_serves_every_schema) {
     assert_true(spare.cap >= VARIED); /* so it is used again */
     tdict_plan_give_used(&tdict_context_engine(w.c)->used_plan, &spare);
   }
-  close_world(&w);
 }

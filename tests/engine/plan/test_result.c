@@ -3,7 +3,6 @@
 #include "engine/plan/collect.h"
 #include "engine/plan/result.h"
 #include "engine/trees.h"
-#include "support/fail_alloc.h"
 
 static tdict_plan collect(const world *w, const tdict_tree *src, bool pins) {
   tdict_plan p;
@@ -15,7 +14,7 @@ static tdict_plan collect(const world *w, const tdict_tree *src, bool pins) {
 }
 
 CASE(result_places_leaves_in_its_storage) {
-  world w = open_world();
+  scoped_world w = open_world();
   static const tree_kind kinds[] = {TREE_BATCH, TREE_TINY, TREE_STRIDED, TREE_ODD, TREE_SHARED};
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
     tdict_tree *src = make_tree(&w, kinds[k]), *out = NULL;
@@ -43,35 +42,27 @@ CASE(result_places_leaves_in_its_storage) {
     free_list(&a);
     free_list(&b);
     tdict_plan_reset(&p);
-    tdict_storage_release(arena);
-    tdict_release(src);
+    td_release(arena, src);
     tdict_release(out); /* the last of the arena */
   }
-  close_world(&w);
 }
 
 CASE(result_mirror_keeps_what_was) {
-  tdict_tree *src = shared_tree(), *mirror = NULL;
-  td_ok(tdict_result_mirror(&(tdict_plan){0}, src, &mirror, err));
-  leaf_list before = list_entries(src);
-  tdict_tensor *kept = tdict_tensor_retain(leaf_of(src, "left.x"));
+  scoped_tree src = shared_tree(), mirror = td_made(tree, tdict_result_mirror(&(tdict_plan){0}, src, &made, err));
+  scoped_leaf_list before = list_entries(src);
+  scoped_tensor kept = tdict_tensor_retain(leaf_of(src, "left.x"));
   td_ok(tdict_delete(src, "left", err));
   td_ok(tdict_rename(src, "one", "other", true, err));
-  leaf_list after = list_entries(mirror);
+  scoped_leaf_list after = list_entries(mirror);
   assert_int_equal(before.count, after.count);
   for (size_t i = 0; i < before.count; i++) assert_string_equal(before.paths[i], after.paths[i]);
   assert_ptr_equal(leaf_of(mirror, "left.x"), kept);
-  tdict_tensor_release(kept);
-  free_list(&before);
-  free_list(&after);
-  tdict_release(src);
-  tdict_release(mirror);
 }
 
 CASE(result_paths_by_number) {
-  tdict_tree *src = odd_tree();
-  give(src, "with\\.dot.and\\\\slash", random_tensor(TDICT_U8, SHAPE(1), NULL));
-  leaf_list l = list_entries(src);
+  scoped_tree src = odd_tree();
+  td_put(src, "with\\.dot.and\\\\slash", random_tensor(TDICT_U8, SHAPE(1), NULL));
+  scoped_leaf_list l = list_entries(src);
   uint32_t n = 0;
   char path[512];
   for (size_t i = 0; i < l.count; i++) {
@@ -83,36 +74,29 @@ CASE(result_paths_by_number) {
   assert_string_equal(path, "");
   tdict_leaf_path(src, n - 1, path, 6); /* cut to what fits */
   assert_true(strlen(path) < 6);
-  free_list(&l);
-  tdict_release(src);
 }
 
 CASE(result_survives_enomem) {
-  world w = open_world();
-  tdict_tree *src = odd_tree();
-  tdict_tree *next = NULL;
-  td_ok(tdict_get_tree(src, "scalars", &next, err));
+  scoped_world w = open_world();
+  scoped_tree src = odd_tree();
+  tdict_tree *next = td_made(tree, tdict_get_tree(src, "scalars", &made, err));
   tdict_lock(next);
   tdict_plan p = collect(&w, src, true);
-  tdict_storage *arena = NULL;
-  td_ok(tdict_storage_create(NULL, p.line_bytes, true, &arena, err));
+  tdict_storage *arena = td_made(storage, tdict_storage_create(NULL, p.line_bytes, true, &made, err));
   tdict_plan_place(&p, arena);
   for (int mirrors = 0; mirrors < 2; mirrors++) {
     int n = 0;
     for (bool hit = true; hit; n++) {
-      tdict_tree *out = NULL;
+      scoped_tree out = NULL;
       td_fail_alloc(n, false);
       tdict_status status = mirrors ? tdict_result_mirror(&(tdict_plan){0}, src, &out, NULL)
                                     : tdict_result_build(&p, src, arena, NULL, &out, NULL);
       hit = td_fail_alloc_stop();
       assert_int_equal(status, hit ? TDICT_ENOMEM : TDICT_OK);
       assert_int_equal(out != NULL, !hit);
-      tdict_release(out);
     }
     assert_true(n > 5);
   }
   tdict_storage_release(arena);
   tdict_plan_reset(&p);
-  tdict_release(src);
-  close_world(&w);
 }

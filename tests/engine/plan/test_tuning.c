@@ -1,5 +1,4 @@
 /* The tuning table: the built-in table, and which tables are refused. */
-#include <string.h>
 
 #include "engine/plan/tuning.h"
 #include "support/test.h"

@@ -140,31 +140,24 @@ CASE(tuning_file_refuses_files_it_cannot_read) {
 /* One leaf of 64 KiB in chunks of 4 KiB by one thread, which no other table would choose. */
 static void check_rows_are_used(tdict_context *c) {
   enum { BYTES = 64 << 10 };
-  tdict_tree *src, *out;
+  scoped_tree src = NULL, out = NULL;
   tdict_tensor *leaf;
   const int64_t shape[] = {BYTES};
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.stats = &stats;
   td_ok(tdict_create(0, NULL, &src, err));
   td_ok(tdict_tensor_zeros(TDICT_U8, 1, shape, NULL, &leaf, err));
-  td_ok(tdict_set(src, "leaf", leaf, err));
-  tdict_tensor_release(leaf);
-  td_ok(tdict_to_device(c, src, td_device(), &o, &out, err));
+  td_put(src, "leaf", leaf);
+  td_ok(tdict_to_device(c, src, td_device(), td_options(tdict_transfer_options, stats = &stats), &out, err));
   assert_int_equal(stats.num_chunks, BYTES / 4096);
   assert_int_equal(stats.num_threads, 1);
-  tdict_release(src);
-  tdict_release(out);
 }
 
 /* The context's own call. */
 DEVICE_CASE(context_tuning_file) {
   file f = write_file(HEAD IN OUT, sizeof HEAD IN OUT - 1), bad = write_file(HEAD "in\n", sizeof HEAD "in\n" - 1);
-  tdict_context_options o = tdict_context_options_default();
   tdict_context *c = td_context(NULL); /* skips where there is no such device */
   tdict_context_destroy(c);
-  o.device = td_device();
-  o.tuning_file = f.path;
+  tdict_context_options o = td_with(tdict_context_options, device = td_device(), tuning_file = f.path);
   td_ok(tdict_context_create(&o, &c, err));
   const tdict_tuning *t = &tdict_context_engine(c)->tuning;
   assert_int_equal(t->num_rows[TDICT_TUNING_IN], 1);
@@ -188,11 +181,9 @@ CASE(tuning_file_refuses_a_fifo) {
   close(fd);
   unlink(path);
   assert_int_equal(mkfifo(path, 0600), 0);
-  tdict_context_options o = tdict_context_options_default();
   tdict_context *c = NULL;
   tdict_tuning t = tdict_tuning_default();
-  o.device = tdict_cpu();
-  o.tuning_file = path;
+  tdict_context_options o = td_with(tdict_context_options, device = tdict_cpu(), tuning_file = path);
   alarm(30); /* an open that waits for the other end would wait for ever */
   td_fails(TDICT_EFORMAT, "is a FIFO, wanted a regular file", tdict_context_create(&o, &c, err));
   assert_string_equal(td_last_error.path, path);

@@ -81,8 +81,7 @@ static inline void op_check_all(const rig *g, int status, const char *path, cons
 }
 /* Checks that the communicator still works, and that no message was left behind. */
 static inline void op_check_usable(rig *g, tdict_tree *tree) {
-  op_case c;
-  memset(&c, 0, sizeof c);
+  op_case c = {0};
   for (int r = 0; r < g->world; r++) c.of[r] = (op_args){.op = OP_BROADCAST, .tree = tree};
   rig_run(g, op_try, &c);
   for (int r = 0; r < g->world; r++) {

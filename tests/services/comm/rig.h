@@ -77,12 +77,16 @@ static inline rig *rig_create_on(int world, tdict_context *context, tdict_device
   }
   return g;
 }
+/* The context of all rigs of a case. It is destroyed at the end of the case. */
+static tdict_context *rig_shared_context;
+static inline void rig_end(void) {
+  tdict_context_destroy(rig_shared_context);
+  rig_shared_context = NULL;
+}
 static inline tdict_context *rig_context(void) {
-  static tdict_context *context;
-  tdict_context_options o = tdict_context_options_default();
-  o.num_threads = 2;
-  if (!context) context = td_context(&o);
-  return context;
+  if (rig_shared_context) return rig_shared_context;
+  td_at_end(rig_end);
+  return rig_shared_context = td_context(td_options(tdict_context_options, num_threads = 2));
 }
 /* Ranks on the device of the run. */
 static inline rig *rig_create(int world) { return rig_create_on(world, rig_context(), td_device(), true); }
@@ -115,7 +119,7 @@ static inline void rig_destroy(rig *g) {
   thread_world_destroy(g->threads);
   free(g);
 }
-/* Destroys the context at the end of a case. */
-static inline void rig_end(void) { tdict_context_destroy(rig_context()); }
+TD_DECLARE_SCOPED(rig, rig, rig_destroy)
+#define scoped_rig TD_SCOPED_NAMED(rig)
 
 #endif

@@ -1,6 +1,5 @@
 /* Asynchronous calls: their order, their results and their errors. */
 #include "services/comm/trees.h"
-#include "support/rest.h"
 #include "support/take_comm.h"
 #include "support/thread_name.h"
 
@@ -59,7 +58,7 @@ static void start_all(rig_rank *r) {
 
 CASE(comm_async_calls_run_in_order) {
   for (int world = 2; world <= 4; world++) {
-    rig *g = rig_create(world);
+    scoped_rig g = rig_create(world);
     int64_t counts[THREAD_MOST_RANKS] = {0}, rows = 0;
     for (int r = 0; r < world; r++) rows += counts[r] = r;
     const tree_plan plan = {
@@ -69,23 +68,18 @@ CASE(comm_async_calls_run_in_order) {
     td_ok(tdict_split(c.src, 0, counts, c.part, &count, err));
     for (int r = 0; r < world; r++) {
       const float values[4] = {1, (float)r, 3, 4};
-      tdict_tensor *t = NULL;
       c.sum[r] = help_tree_without_batch();
-      td_ok(tdict_tensor_from_array(TDICT_F32, COUNTS(4), values, &t, err));
-      help_put(c.sum[r], "x", t);
+      td_put(c.sum[r], "x", td_made(tensor, tdict_tensor_from_array(TDICT_F32, COUNTS(4), values, &made, err)));
     }
     rig_run(g, start_all, &c);
     const int cube = world * world * world, ranks = world * (world - 1) / 2;
     for (int r = 0; r < world; r++) {
       const float *x = tdict_const_data(c.sum[r], "x");
       assert_true(x[0] == (float)cube && x[1] == (float)(ranks * world * world) && x[3] == (float)(4 * cube));
-      tdict_release(c.sum[r]);
-      tdict_release(c.part[r]);
+      td_release(c.sum[r], c.part[r]);
     }
     tdict_release(c.src);
-    rig_destroy(g);
   }
-  rig_end();
 }
 
 /* After the call, the program may change the keys of the source and release the source. */
@@ -98,27 +92,24 @@ static void start_and_change(rig_rank *r) {
   rig_ok(r, tdict_set(src, "x", t, err));
   rig_ok(r, tdict_comm_broadcast_async(r->comm, r->rank == 0 ? src : NULL, 0, NULL, &future, err));
   rig_ok(r, tdict_set(src, "y", t, err));
-  tdict_tensor_release(t);
-  tdict_release(src);
+  td_release(t, src);
   wait_for(r, future, &r->got);
   rig_true(r, r->got && tdict_has(r->got, "x") && (r->rank == 0 || !tdict_has(r->got, "y")));
 }
 
 CASE(comm_async_calls_keep_their_arguments) {
-  rig *g = rig_create(3);
+  scoped_rig g = rig_create(3);
   for (int i = 0; i < 50; i++) {
     rig_run(g, start_and_change, NULL);
     rig_drop_results(g);
   }
-  rig_destroy(g);
-  rig_end();
 }
 
 /* A communicator has one thread after its first call. The caller may have made the call itself, before that thread runs
  * and names itself. */
 CASE(comm_thread_has_a_name) {
   enum { WORLD = 3 };
-  rig *g = rig_create(WORLD);
+  scoped_rig g = rig_create(WORLD);
   assert_int_equal(td_threads_named("tdict-comm"), 0);
   for (int i = 0; i < 2; i++) {
     rig_run(g, start_and_change, NULL);
@@ -126,24 +117,21 @@ CASE(comm_thread_has_a_name) {
     td_rest();
     assert_int_equal(td_threads_named("tdict-comm"), WORLD);
   }
-  rig_destroy(g);
-  rig_end();
 }
 
 static void start_wrong(rig_rank *r) {
-  tdict_future *future = NULL;
+  scoped_future future = NULL;
   tdict_tree **trees = r->rig->user;
   rig_ok(r, tdict_comm_all_gather_async(r->comm, trees[r->rank], NULL, &future, err));
   rig_keep(r, tdict_future_wait(future, NULL, err));
-  tdict_future_release(future);
 }
 
 CASE(comm_async_calls_report_errors_with_the_path) {
-  rig *g = rig_create(3);
+  scoped_rig g = rig_create(3);
   tdict_tree *trees[3];
   for (int r = 0; r < 3; r++) {
     trees[r] = TREE(2);
-    help_put(trees[r], r == 2 ? "wrong" : "key", TENSOR(2, 3));
+    td_put(trees[r], r == 2 ? "wrong" : "key", TENSOR(2, 3));
   }
   rig_run(g, start_wrong, trees);
   for (int r = 0; r < 3; r++) {
@@ -152,8 +140,6 @@ CASE(comm_async_calls_report_errors_with_the_path) {
     assert_non_null(strstr(g->ranks[r].error.message, "wrong"));
     tdict_release(trees[r]);
   }
-  rig_destroy(g);
-  rig_end();
 }
 
 /* Wakes no thread of the library, so that the thread of a queue sleeps. */
@@ -184,13 +170,12 @@ static tdict_comm *lonely_comm(rig *g, bool on_calling_thread) {
   return comm;
 }
 static tdict_tree *tree_with_x(void) {
-  tdict_tree *tree = TREE(2);
-  help_put(tree, "x", TENSOR(2, 3));
+  tdict_tree *tree = td_tree("[2] x:f32[2,3]");
   return tree;
 }
 
 CASE(comm_calls_are_made_by_the_thread_that_waits) {
-  rig *g = rig_create_on(1, rig_context(), tdict_cpu(), false);
+  scoped_rig g = rig_create_on(1, rig_context(), tdict_cpu(), false);
   tdict_comm *comm = lonely_comm(g, false);
   tdict_tree *tree = tree_with_x();
   tdict_future *first = NULL, *second = NULL;
@@ -205,15 +190,11 @@ CASE(comm_calls_are_made_by_the_thread_that_waits) {
   assert_true(pthread_equal(exchanged_on, pthread_self()));
   assert_true(tdict_future_is_ready(first));
   wakes_nobody = false;
-  tdict_future_release(first);
-  tdict_release(tree);
-  tdict_comm_destroy(comm);
-  rig_destroy(g);
-  rig_end();
+  td_release(first, tree, comm);
 }
 
 CASE(comm_calls_stay_on_the_calling_thread) {
-  rig *g = rig_create_on(1, rig_context(), tdict_cpu(), false);
+  scoped_rig g = rig_create_on(1, rig_context(), tdict_cpu(), false);
   tdict_comm *comm = lonely_comm(g, true);
   tdict_tree *tree = tree_with_x(), *out = NULL;
   tdict_future *future = NULL;
@@ -230,33 +211,25 @@ CASE(comm_calls_stay_on_the_calling_thread) {
     tdict_release(out);
     out = NULL;
   }
-  tdict_release(tree);
-  tdict_comm_destroy(comm);
-  rig_destroy(g);
-  rig_end();
+  td_release(tree, comm);
 }
 
 CASE(comm_calls_are_not_cancelled) {
-  rig *g = rig_create_on(1, rig_context(), tdict_cpu(), false);
-  tdict_comm *comm = lonely_comm(g, false);
-  tdict_tree *tree = tree_with_x();
-  tdict_future *future = NULL;
+  scoped_rig g = rig_create_on(1, rig_context(), tdict_cpu(), false);
+  scoped_comm comm = lonely_comm(g, false);
+  scoped_tree tree = tree_with_x();
+  scoped_future future = NULL;
   wakes_nobody = true;
   td_ok(tdict_comm_broadcast_into_async(comm, tree, 0, NULL, &future, err));
   tdict_future_cancel(future);
   wakes_nobody = false;
   td_ok(tdict_future_wait(future, NULL, err));
   assert_int_equal(tdict_future_state(future), TDICT_FUTURE_DONE);
-  tdict_future_release(future);
-  tdict_release(tree);
-  tdict_comm_destroy(comm);
-  rig_destroy(g);
-  rig_end();
 }
 
 CASE(comm_calls_refuse_options_that_they_do_not_use) {
   static const int64_t counts[1] = {2};
-  rig *g = rig_create_on(1, rig_context(), tdict_cpu(), true);
+  scoped_rig g = rig_create_on(1, rig_context(), tdict_cpu(), true);
   tdict_comm *comm = g->ranks[0].comm;
   tdict_tree *tree = tree_with_x(), *out = NULL;
   const tdict_comm_options none = tdict_comm_options_default();
@@ -268,8 +241,7 @@ CASE(comm_calls_refuse_options_that_they_do_not_use) {
   o = none;
   o.counts = counts;
   td_fails(TDICT_EINVAL, "gather: the option `counts`", td_comm_gather(comm, tree, 0, &o, &out, err));
-  td_ok(td_comm_scatter(comm, tree, 0, &o, &out, err));
-  tdict_release(out);
+  tdict_release(td_made(tree, td_comm_scatter(comm, tree, 0, &o, &made, err)));
   o = none;
   o.memory = tdict_device_memory(rig_context(), tdict_cpu());
   td_fails(TDICT_EINVAL, "broadcast_into: the option `memory`", td_comm_broadcast_into(comm, tree, 0, &o, err));
@@ -279,8 +251,6 @@ CASE(comm_calls_refuse_options_that_they_do_not_use) {
   td_fails(TDICT_EINVAL, "all_gather: the option `after`", td_comm_all_gather(comm, tree, &o, &out, err));
   td_ok(td_comm_all_reduce(comm, tree, TDICT_REDUCE_SUM, NULL, err)); /* the communicator stays usable */
   tdict_release(tree);
-  rig_destroy(g);
-  rig_end();
 }
 
 /* Destroying the communicator waits for calls that nobody waited for. */
@@ -298,17 +268,15 @@ static void start_and_destroy(rig_rank *r) {
 }
 
 CASE(comm_destroy_waits_for_async_calls) {
-  rig *g = rig_create(3);
+  scoped_rig g = rig_create(3);
   tdict_tree *trees[3];
   for (int r = 0; r < 3; r++) {
     trees[r] = TREE(2);
-    help_put(trees[r], "x", TENSOR(2, 3));
+    td_put(trees[r], "x", TENSOR(2, 3));
   }
   rig_run(g, start_and_destroy, trees);
   for (int r = 0; r < 3; r++) {
     assert_int_equal(thread_world_destroys(g->threads, r), 1);
     tdict_release(trees[r]);
   }
-  rig_destroy(g);
-  rig_end();
 }

@@ -28,7 +28,7 @@ static tree_plan random_plan(rng *random) {
 DEVICE_CASE(comm_broadcast_gives_all_ranks_the_tree) {
   rng random = {1};
   for (int world = 1; world <= 4; world++) {
-    rig *g = rig_create(world);
+    scoped_rig g = rig_create(world);
     for (int i = 0; i < 25; i++) {
       const tree_plan plan = random_plan(&random);
       broadcast_case c = {.root = (int)pick(&random, 0, world - 1), .src = tree_make(&plan)};
@@ -42,15 +42,13 @@ DEVICE_CASE(comm_broadcast_gives_all_ranks_the_tree) {
       rig_drop_results(g);
       tdict_release(c.src);
     }
-    rig_destroy(g);
   }
-  rig_end();
 }
 
 DEVICE_CASE(comm_broadcast_into_writes_all_ranks) {
   rng random = {2};
   for (int world = 1; world <= 4; world++) {
-    rig *g = rig_create(world);
+    scoped_rig g = rig_create(world);
     for (int i = 0; i < 25; i++) {
       tree_plan plan = random_plan(&random);
       broadcast_case c = {.root = (int)pick(&random, 0, world - 1)};
@@ -60,24 +58,20 @@ DEVICE_CASE(comm_broadcast_into_writes_all_ranks) {
         plan.value_seed = next_random(&random);
         plan.layout = (tree_layout)pick(&random, 0, NUM_LAYOUTS - 1);
       }
-      tdict_tree *before = tree_on_host(c.into[c.root]), *kept = NULL;
+      scoped_tree before = tree_on_host(c.into[c.root]), kept = NULL;
       td_ok(tdict_clone_deep(before, NULL, &kept, err)); /* tree_on_host() may share the tensors */
       rig_run(g, broadcast_into, &c);
       for (int r = 0; r < world; r++) {
         tree_check_equal(c.into[r], kept);
         tdict_release(c.into[r]);
       }
-      tdict_release(before);
-      tdict_release(kept);
     }
-    rig_destroy(g);
   }
-  rig_end();
 }
 
 /* Tied weights: one tensor at two paths, on all ranks. */
 DEVICE_CASE(comm_broadcast_into_writes_tied_tensors) {
-  rig *g = rig_create(3);
+  scoped_rig g = rig_create(3);
   broadcast_case c = {.root = 1};
   const tree_plan plan = {.shape_seed = 5, .value_seed = 1, .layout = LAYOUT_SEPARATE};
   for (int r = 0; r < 3; r++) {
@@ -90,7 +84,7 @@ DEVICE_CASE(comm_broadcast_into_writes_tied_tensors) {
     td_ok(tdict_tensor_clone(t, tdict_device_memory(rig_context(), td_device()), &tied, err));
     tdict_tensor_release(t);
     td_ok(tdict_set(c.into[r], "embedding", tied, err));
-    help_put(c.into[r], "head", tied);
+    td_put(c.into[r], "head", tied);
   }
   rig_run(g, broadcast_into, &c);
   for (int r = 0; r < 3; r++) {
@@ -98,14 +92,12 @@ DEVICE_CASE(comm_broadcast_into_writes_tied_tensors) {
     assert_ptr_equal(help_get(c.into[r], "head"), help_get(c.into[r], "embedding"));
   }
   for (int r = 0; r < 3; r++) tdict_release(c.into[r]);
-  rig_destroy(g);
-  rig_end();
 }
 
 /* Two views of one storage, with gaps between them, or in another order than in a block. Other bytes stay. */
 DEVICE_CASE(comm_broadcast_into_keeps_the_bytes_between_tensors) {
   enum { COUNT = 200 };
-  rig *g = rig_create(3);
+  scoped_rig g = rig_create(3);
   for (int variant = 0; variant < 3; variant++) {
     broadcast_case c = {.root = 2};
     tdict_tensor *all[3];
@@ -118,13 +110,12 @@ DEVICE_CASE(comm_broadcast_into_keeps_the_bytes_between_tensors) {
       c.into[r] = help_tree_without_batch();
       for (int i = 0; i < 2; i++) {
         td_ok(tdict_tensor_slice(all[r], &(tdict_tensor_range){0, at[i], count, 1}, &view, err));
-        help_put(c.into[r], i ? "b" : "a", view);
+        td_put(c.into[r], i ? "b" : "a", view);
       }
     }
     rig_run(g, broadcast_into, &c);
     for (int r = 0; r < 3; r++) {
-      tdict_tensor *host = NULL;
-      td_ok(tdict_tensor_clone(all[r], NULL, &host, err));
+      tdict_tensor *host = td_made(tensor, tdict_tensor_clone(all[r], NULL, &made, err));
       const float *found = tdict_tensor_const_data(host);
       for (int i = 0; i < COUNT; i++) assert_true(found[i] == (float)(1000 * (i % 64 < count && i < 128 ? 2 : r) + i));
       tdict_tensor_release(host);
@@ -132,8 +123,6 @@ DEVICE_CASE(comm_broadcast_into_keeps_the_bytes_between_tensors) {
       tdict_release(c.into[r]);
     }
   }
-  rig_destroy(g);
-  rig_end();
 }
 
 static void broadcast_five(rig_rank *r) {
@@ -147,7 +136,7 @@ static void broadcast_five(rig_rank *r) {
 /* One message for a tree, without a copy of a block; the schema travels once. */
 DEVICE_CASE(comm_broadcast_sends_one_message_and_one_schema) {
   enum { WORLD = 4 };
-  rig *g = rig_create(WORLD);
+  scoped_rig g = rig_create(WORLD);
   const tree_plan plan = {.shape_seed = 11, .value_seed = 1, .batch_ndim = 1, .batch_size = {3}};
   broadcast_case c = {.root = 2, .src = tree_make(&plan)};
   assert_true(tdict_num_leaves(c.src) > 3);
@@ -166,6 +155,4 @@ DEVICE_CASE(comm_broadcast_sends_one_message_and_one_schema) {
   assert_int_equal(schemas_received, WORLD - 1);
   assert_int_equal(thread_world_unread(g->threads), 0);
   tdict_release(c.src);
-  rig_destroy(g);
-  rig_end();
 }

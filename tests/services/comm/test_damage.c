@@ -2,8 +2,6 @@
  * memory accesses are valid, which AddressSanitizer checks. */
 #include "core/base/error.h"
 #include "services/comm/every_op.h"
-#include "support/fail_alloc.h"
-#include "support/sanitized.h"
 #include "support/take_comm.h"
 
 enum { WORLD = 2, OP_SEND = NUM_OPS };
@@ -55,8 +53,7 @@ static void try_scene(rig_rank *r) {
   damage_case *c = r->rig->user;
   const op_args *a = &c->of[r->rank];
   const bool is_short = c->is_short && r->rank == c->rank;
-  tdict_comm_options bad = tdict_comm_options_default();
-  bad.timeout_ns = -1;
+  tdict_comm_options bad = td_with(tdict_comm_options, timeout_ns = -1);
   if (is_short) td_fail_alloc(c->allocation, false);
   if (c->s->op != OP_SEND)
     rig_keep(r, op_call(r, a, &r->got, err));
@@ -126,22 +123,19 @@ static void damage_all(int step, int *num_runs, int *num_errors) {
   rng random = {0xda3a6e};
   for (int i = 0; i < NUM_SCENES; i++) {
     const scene *s = &scenes[i];
-    rig *whole = run_scene(s, 0, 0, 0, 0);
+    scoped_rig whole = run_scene(s, 0, 0, 0, 0);
     const bool fails = s->has_other_tree || s->has_bad_option || s->has_no_tree;
     for (int r = 0; r < WORLD; r++) assert_true((whole->ranks[r].status == TDICT_OK) == !fails);
     for (int rank = 0; rank < WORLD; rank++)
       for (int call = 0; call < thread_world_all_calls(whole->threads, rank); call++) {
         const size_t bytes = thread_world_received(whole->threads, rank, call);
         for (size_t byte = (size_t)(i % step); byte < bytes; byte += (size_t)step) {
-          rig *g = run_scene(s, rank, call, byte, (unsigned char)pick(&random, 1, 255));
+          scoped_rig g = run_scene(s, rank, call, byte, (unsigned char)pick(&random, 1, 255));
           *num_errors += g->ranks[rank].status != TDICT_OK;
           ++*num_runs;
-          rig_destroy(g);
         }
       }
-    rig_destroy(whole);
   }
-  rig_end();
 }
 
 CASE(comm_survives_damaged_messages) {
@@ -159,14 +153,13 @@ SIM_CASE(comm_survives_damaged_messages_on_devices) {
 
 /* Runs a case, and returns true if the rank returned TDICT_ENOMEM. */
 static bool is_short_of_memory(damage_case *c) {
-  rig *g = run_case(c);
+  scoped_rig g = run_case(c);
   const bool is_short = g->ranks[c->rank].status == TDICT_ENOMEM;
-  rig_destroy(g);
   return is_short;
 }
 /* Each allocation of a rank fails once: first with undamaged messages, then with a random damage in each message. */
 static void damage_without_memory(const scene *s, rng *random, int *num_short) {
-  rig *whole = run_scene(s, 0, 0, 0, 0);
+  scoped_rig whole = run_scene(s, 0, 0, 0, 0);
   for (int rank = 0; rank < WORLD; rank++) {
     damage_case c = {.s = s, .rank = rank, .is_short = true, .has_failed = true};
     for (; c.has_failed; c.allocation++) *num_short += is_short_of_memory(&c);
@@ -181,12 +174,10 @@ static void damage_without_memory(const scene *s, rng *random, int *num_short) {
       }
     }
   }
-  rig_destroy(whole);
 }
 DEVICE_CASE(comm_survives_damaged_messages_without_memory) {
   int num_short = 0;
   rng random = {0x5107};
   for (int i = 0; i < NUM_SCENES; i++) damage_without_memory(&scenes[i], &random, &num_short);
   assert_true(num_short > 100);
-  rig_end();
 }

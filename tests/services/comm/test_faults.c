@@ -23,7 +23,7 @@ static void set_args(op_case *c, int op, bool separate) {
       td_ok(tdict_clone(tree, &other, err));
       tdict_tensor *t = NULL;
       td_ok(tdict_tensor_clone(help_get(tree, "z"), tdict_device_memory(rig_context(), td_device()), &t, err));
-      help_put(other, "z", t);
+      td_put(other, "z", t);
       tdict_release(tree);
       tree = other;
     }
@@ -36,25 +36,23 @@ static void release_args(op_case *c) {
 
 /* Counts the calls of the table that an operation makes on a rank. */
 static int count_calls(int op, bool separate, int rank) {
-  rig *g = rig_create(WORLD);
+  scoped_rig g = rig_create(WORLD);
   op_case c;
   set_args(&c, op, separate);
   rig_run(g, op_try, &c);
   const int count = thread_world_all_calls(g->threads, rank);
   for (int r = 0; r < WORLD; r++) assert_int_equal(g->ranks[r].status, TDICT_OK);
   release_args(&c);
-  rig_destroy(g);
   return count;
 }
 
 /* Rank `dead` dies in call `n` of its table. No rank waits for long, and no tree is half written. Returns false if the
  * machine was so slow that another rank reached its time limit before the death. */
 static bool die_once(int op, int dead, int n, bool silent, int64_t timeout_ns, int losses[NUM_OPS]) {
-  tdict_comm_options o = tdict_comm_options_default();
-  tdict_tree *good = op_good_tree();
-  rig *g = rig_create(WORLD);
+  scoped_tree good = op_good_tree();
+  scoped_rig g = rig_create(WORLD);
   op_case c;
-  o.timeout_ns = timeout_ns;
+  tdict_comm_options o = td_with(tdict_comm_options, timeout_ns = timeout_ns);
   set_args(&c, op, (op + dead) % 2);
   for (int r = 0; r < WORLD; r++) c.of[r].options = &o;
   thread_world_fail(g->threads, dead, n, silent);
@@ -75,8 +73,6 @@ static bool die_once(int op, int dead, int n, bool silent, int64_t timeout_ns, i
     if (!lost && rank->status != TDICT_OK) tree_check_equal(c.of[r].tree, good);
   }
   release_args(&c);
-  rig_destroy(g);
-  tdict_release(good);
   return has_died;
 }
 
@@ -95,7 +91,6 @@ static void die_everywhere(bool silent) {
       }
     }
   assert_true(deaths >= NUM_OPS * WORLD && losses[OP_BROADCAST_INTO] > 0 && losses[OP_REDUCE] > 0);
-  rig_end();
 }
 
 CASE(comm_dead_ranks_are_reported_at_once) { die_everywhere(false); }
@@ -126,11 +121,10 @@ static void come_or_not(rig_rank *r) {
 
 /* A rank that never calls. */
 DEVICE_CASE(comm_absent_ranks_are_reported_within_the_time_limit) {
-  tdict_comm_options o = tdict_comm_options_default();
-  o.timeout_ns = RIG_SECOND / 10;
+  tdict_comm_options o = td_with(tdict_comm_options, timeout_ns = RIG_SECOND / 10);
   for (int op = 0; op < NUM_OPS; op++)
     for (int absent = 0; absent < WORLD; absent++) {
-      rig *g = rig_create(WORLD);
+      scoped_rig g = rig_create(WORLD);
       absent_case a = {.absent = absent};
       set_args(&a.c, op, false);
       for (int r = 0; r < WORLD; r++) a.c.of[r].options = &o;
@@ -138,9 +132,7 @@ DEVICE_CASE(comm_absent_ranks_are_reported_within_the_time_limit) {
       rig_run(g, come_or_not, &a);
       assert_in_range(tdict_now_ns() - begin, RIG_SECOND / 10, 20 * RIG_SECOND);
       release_args(&a.c);
-      rig_destroy(g);
     }
-  rig_end();
 }
 
 static void abort_or_wait(rig_rank *r) {
@@ -160,7 +152,7 @@ static void abort_or_wait(rig_rank *r) {
 CASE(comm_abort_ends_calls_that_wait) {
   tdict_comm_abort(NULL);
   for (int op = 0; op < NUM_OPS; op++) {
-    rig *g = rig_create(WORLD);
+    scoped_rig g = rig_create(WORLD);
     absent_case a = {.absent = 2};
     set_args(&a.c, op, false);
     rig_run(g, abort_or_wait, &a);
@@ -171,9 +163,7 @@ CASE(comm_abort_ends_calls_that_wait) {
       td_fails(wanted, "aborted", td_comm_broadcast(g->ranks[r].comm, NULL, 0, NULL, &got, err));
     }
     release_args(&a.c);
-    rig_destroy(g);
   }
-  rig_end();
 }
 
 static void send_or_die(rig_rank *r) {
@@ -204,7 +194,6 @@ CASE(comm_send_reports_dead_ranks) {
         if (!died) break;
         assert_true(n < 20);
       }
-  rig_end();
 }
 
 CASE(comm_create_checks_its_arguments) {
@@ -250,5 +239,4 @@ CASE(comm_create_checks_its_arguments) {
   tdict_tree *got = NULL;
   td_fails(TDICT_EINVAL, "comm is NULL", td_comm_broadcast(NULL, NULL, 0, NULL, &got, err));
   thread_world_destroy(w);
-  rig_end();
 }

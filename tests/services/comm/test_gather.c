@@ -10,8 +10,7 @@ typedef struct gather_case {
 } gather_case;
 
 static tdict_comm_options options_of(const gather_case *c) {
-  tdict_comm_options o = tdict_comm_options_default();
-  o.dim = c->dim;
+  tdict_comm_options o = td_with(tdict_comm_options, dim = c->dim);
   return o;
 }
 static void all_gather(rig_rank *r) {
@@ -53,24 +52,22 @@ static void release_parts(gather_case *c, int world) {
 
 /* Checks that a tree is the parts of all ranks, one after another. */
 static void check_joined(const gather_case *c, int world, int dim, const tdict_tree *got) {
-  tdict_tree *whole = tree_on_host(got);
+  scoped_tree whole = tree_on_host(got);
   int64_t from = 0;
   assert_false(tdict_is_locked(got));
   assert_false(tdict_get_device(got, NULL));
   for (int r = 0; r < world; r++) {
-    tdict_tree *part = tree_on_host(c->part[r]);
+    scoped_tree part = tree_on_host(c->part[r]);
     tree_check_part(whole, part, false, dim, from);
     from += tdict_batch_size(part)[dim];
-    tdict_release(part);
   }
   assert_int_equal(tdict_batch_size(whole)[dim], from);
-  tdict_release(whole);
 }
 
 DEVICE_CASE(comm_all_gather_joins_the_trees_of_all_ranks) {
   rng random = {1};
   for (int world = 1; world <= 4; world++) {
-    rig *g = rig_create(world);
+    scoped_rig g = rig_create(world);
     for (int i = 0; i < 24; i++) {
       const int dim = (int)pick(&random, 0, 1);
       gather_case c = {.dim = i % 2 ? dim : dim - 2};
@@ -80,15 +77,13 @@ DEVICE_CASE(comm_all_gather_joins_the_trees_of_all_ranks) {
       rig_drop_results(g);
       release_parts(&c, world);
     }
-    rig_destroy(g);
   }
-  rig_end();
 }
 
 DEVICE_CASE(comm_gather_to_joins_on_the_root) {
   rng random = {2};
   for (int world = 1; world <= 4; world++) {
-    rig *g = rig_create(world);
+    scoped_rig g = rig_create(world);
     for (int i = 0; i < 24; i++) {
       const int dim = (int)pick(&random, 0, 1);
       gather_case c = {.dim = i % 2 ? dim : dim - 2, .root = (int)pick(&random, 0, world - 1)};
@@ -100,42 +95,36 @@ DEVICE_CASE(comm_gather_to_joins_on_the_root) {
       release_parts(&c, world);
     }
     assert_int_equal(thread_world_unread(g->threads), 0);
-    rig_destroy(g);
   }
-  rig_end();
 }
 
 DEVICE_CASE(comm_all_gather_stack_adds_a_dimension) {
   rng random = {3};
   for (int world = 1; world <= 4; world++) {
-    rig *g = rig_create(world);
+    scoped_rig g = rig_create(world);
     for (int i = 0; i < 24; i++) {
       gather_case c = {0};
       make_parts(&c, world, 0, pick(&random, 0, 3), &random);
       rig_run(g, all_gather_stack, &c);
       for (int r = 0; r < world; r++) {
-        tdict_tree *whole = tree_on_host(g->ranks[r].got);
+        scoped_tree whole = tree_on_host(g->ranks[r].got);
         assert_int_equal(tdict_batch_ndim(whole), 3);
         assert_int_equal(tdict_batch_size(whole)[0], world);
         for (int from = 0; from < world; from++) {
-          tdict_tree *part = tree_on_host(c.part[from]);
+          scoped_tree part = tree_on_host(c.part[from]);
           tree_check_part(whole, part, true, 0, from);
-          tdict_release(part);
         }
-        tdict_release(whole);
       }
       rig_drop_results(g);
       release_parts(&c, world);
     }
-    rig_destroy(g);
   }
-  rig_end();
 }
 
 DEVICE_CASE(comm_scatter_cuts_the_tree_of_the_root) {
   rng random = {4};
   for (int world = 1; world <= 4; world++) {
-    rig *g = rig_create(world);
+    scoped_rig g = rig_create(world);
     for (int i = 0; i < 24; i++) {
       const int dim = (int)pick(&random, 0, 1);
       int64_t counts[THREAD_MOST_RANKS], rows = 0;
@@ -151,7 +140,7 @@ DEVICE_CASE(comm_scatter_cuts_the_tree_of_the_root) {
                         .batch_size = {2, 2},
                         .layout = (tree_layout)pick(&random, 0, NUM_LAYOUTS - 1)};
       plan.batch_size[dim] = rows;
-      tdict_tree *src = tree_make(&plan), *whole = tree_on_host(src);
+      scoped_tree src = tree_make(&plan), whole = tree_on_host(src);
       gather_case c = {.dim = i % 2 ? dim : dim - 2,
                        .root = (int)pick(&random, 0, world - 1),
                        .src = src,
@@ -159,26 +148,21 @@ DEVICE_CASE(comm_scatter_cuts_the_tree_of_the_root) {
       rig_run(g, scatter, &c);
       int64_t from = 0;
       for (int r = 0; r < world; r++) {
-        tdict_tree *part = tree_on_host(g->ranks[r].got);
+        scoped_tree part = tree_on_host(g->ranks[r].got);
         assert_int_equal(tdict_batch_size(part)[dim], counts[r]);
         tree_check_part(whole, part, false, dim, from);
         from += counts[r];
-        tdict_release(part);
       }
       rig_drop_results(g);
-      tdict_release(src);
-      tdict_release(whole);
     }
     assert_int_equal(thread_world_unread(g->threads), 0);
-    rig_destroy(g);
   }
-  rig_end();
 }
 
 /* One message for a tree: one gather for equal parts; for others one message for each rank that has elements. */
 DEVICE_CASE(comm_gathers_send_one_message_for_a_tree) {
   enum { WORLD = 3 };
-  rig *g = rig_create(WORLD);
+  scoped_rig g = rig_create(WORLD);
   for (int equal = 0; equal < 2; equal++) {
     gather_case c = {.root = 1};
     tree_plan plan = {.shape_seed = 11, .value_seed = 1, .batch_ndim = 1};
@@ -203,8 +187,6 @@ DEVICE_CASE(comm_gathers_send_one_message_for_a_tree) {
     rig_drop_results(g);
     release_parts(&c, WORLD);
   }
-  rig_destroy(g);
-  rig_end();
 }
 
 /* A few trees again and again, along both dimensions and with other counts each time, so that the communicator knows
@@ -227,23 +209,20 @@ DEVICE_CASE(comm_gathers_along_each_dimension_in_turns) {
     gather_case c = {.src = trees[pick(&random, 0, TREES - 1)], .dim = (int)pick(&random, 0, 1), .counts = counts};
     counts[2] = 5 - counts[0] - counts[1];
     rig_run(g, scatter, &c);
-    tdict_tree *whole = tree_on_host(c.src);
+    scoped_tree whole = tree_on_host(c.src);
     for (int r = 0; r < WORLD; r++) {
       c.part[r] = g->ranks[r].got;
       g->ranks[r].got = NULL;
-      tdict_tree *part = tree_on_host(c.part[r]);
+      scoped_tree part = tree_on_host(c.part[r]);
       assert_int_equal(tdict_batch_size(part)[c.dim], counts[r]);
       tree_check_part(whole, part, false, c.dim, from);
       from += counts[r];
-      tdict_release(part);
     }
     rig_run(g, all_gather, &c);
     for (int r = 0; r < WORLD; r++) check_joined(&c, WORLD, c.dim, g->ranks[r].got);
     rig_drop_results(g);
     release_parts(&c, WORLD);
-    tdict_release(whole);
   }
   for (int i = 0; i < TREES; i++) tdict_release(trees[i]);
   rig_destroy(g);
-  rig_end();
 }

@@ -1,14 +1,13 @@
 /* Calls without memory: every allocation of every call is refused once. One rank, so that all allocations are on one
  * thread. */
 #include "services/comm/every_op.h"
-#include "support/fail_alloc.h"
 
 static tdict_tree *separate_tree(void) {
   tdict_tree *tree = op_good_tree(), *made = NULL;
   tdict_tensor *t = NULL;
   td_ok(tdict_clone(tree, &made, err));
   td_ok(tdict_tensor_clone(help_get(tree, "z"), tdict_device_memory(rig_context(), td_device()), &t, err));
-  help_put(made, "z", t);
+  td_put(made, "z", t);
   tdict_release(tree);
   return made;
 }
@@ -55,27 +54,21 @@ static void refuse_each(int op, tdict_tree *tree, const tdict_tree *wanted) {
 }
 
 CASE(comm_calls_without_memory_return_enomem) {
-  tdict_tree *block = op_good_tree(), *separate = separate_tree();
+  scoped_tree block = op_good_tree(), separate = separate_tree();
   for (int op = 0; op < NUM_OPS; op++) {
     refuse_each(op, block, separate);
     refuse_each(op, separate, block);
   }
-  tdict_release(block);
-  tdict_release(separate);
-  rig_end();
 }
 
 /* On a device, the join is prepared while the message is on its way. */
 SIM_CASE(comm_gathers_on_a_device_without_memory_return_enomem) {
   static const int ops[] = {OP_SCATTER, OP_GATHER_TO, OP_ALL_GATHER, OP_STACK};
-  tdict_tree *block = op_good_tree(), *separate = separate_tree();
+  scoped_tree block = op_good_tree(), separate = separate_tree();
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
     refuse_each(ops[i], block, separate);
     refuse_each(ops[i], separate, block);
   }
-  tdict_release(block);
-  tdict_release(separate);
-  rig_end();
 }
 
 /* Two trees whose schemas the communicator knows, in turns. Then only the future and its copy of the tree are
@@ -99,7 +92,6 @@ CASE(comm_broadcast_into_of_known_blocks_allocates_only_the_future) {
   }
   rig_destroy(g);
   for (int i = 0; i < 2; i++) tdict_release(trees[i]);
-  rig_end();
 }
 
 CASE(comm_create_without_memory_returns_enomem) {
@@ -119,5 +111,4 @@ CASE(comm_create_without_memory_returns_enomem) {
     if (!refused) break;
   }
   thread_world_destroy(w);
-  rig_end();
 }

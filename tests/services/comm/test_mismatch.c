@@ -22,13 +22,12 @@ DEVICE_CASE(comm_trees_that_differ_are_named_on_all_ranks) {
   } tries[] = {{"child.c", TDICT_F32, 2, "child.b", "'c'"},
                {"child.b", TDICT_F64, 2, "child.b", "float64"},
                {"child.b", TDICT_F32, 7, "child.b", "[7]"}};
-  rig *g = rig_create(WORLD);
-  tdict_tree *good = op_good_tree();
+  scoped_rig g = rig_create(WORLD);
+  scoped_tree good = op_good_tree();
   for (int op = OP_FIRST_MATCHING; op < NUM_OPS; op++)
     for (int wrong = 0; wrong < WORLD; wrong++)
       for (int t = 0; t < 3; t++) {
-        op_case c;
-        memset(&c, 0, sizeof c);
+        op_case c = {0};
         for (int r = 0; r < WORLD; r++) {
           tdict_tree *tree = r == wrong ? op_tree(tries[t].key, tries[t].dtype, tries[t].size) : op_good_tree();
           c.of[r] = (op_args){.op = op, .tree = tree, .root = 1};
@@ -51,33 +50,26 @@ DEVICE_CASE(comm_trees_that_differ_are_named_on_all_ranks) {
         }
         op_check_usable(g, good);
       }
-  tdict_release(good);
-  rig_destroy(g);
-  rig_end();
 }
 
 CASE(comm_other_operations_are_named_on_all_ranks) {
-  rig *g = rig_create(WORLD);
-  tdict_tree *good = op_good_tree();
+  scoped_rig g = rig_create(WORLD);
+  scoped_tree good = op_good_tree();
   for (int op = 0; op < NUM_OPS; op++)
     for (int other = 0; other < NUM_OPS; other++)
       for (int wrong = 0; wrong < WORLD && other != op; wrong++) {
-        op_case c;
-        memset(&c, 0, sizeof c);
+        op_case c = {0};
         for (int r = 0; r < WORLD; r++) c.of[r] = (op_args){.op = r == wrong ? other : op, .tree = good, .root = 1};
         rig_run(g, op_try, &c);
         op_check_all(g, TDICT_EINVAL, "", op_names[other]);
         op_check_all(g, TDICT_EINVAL, "", op_names[op]);
         op_check_usable(g, good);
       }
-  tdict_release(good);
-  rig_destroy(g);
-  rig_end();
 }
 
 CASE(comm_other_arguments_are_named_on_all_ranks) {
-  rig *g = rig_create(WORLD);
-  tdict_tree *good = op_good_tree();
+  scoped_rig g = rig_create(WORLD);
+  scoped_tree good = op_good_tree();
   for (int op = 0; op < NUM_OPS; op++)
     for (int wrong = 0; wrong < WORLD; wrong++)
       for (int what = 0; what < 3; what++) {
@@ -85,8 +77,7 @@ CASE(comm_other_arguments_are_named_on_all_ranks) {
         const bool has_root = op <= OP_GATHER_TO,
                    has_dim = op == OP_SCATTER || op == OP_GATHER_TO || op == OP_ALL_GATHER;
         if (!(what == 0 ? has_root : what == 1 ? has_dim : op == OP_REDUCE)) continue;
-        op_case c;
-        memset(&c, 0, sizeof c);
+        op_case c = {0};
         for (int r = 0; r < WORLD; r++) c.of[r] = (op_args){.op = op, .tree = good, .root = 1};
         if (what == 0) c.of[wrong].root = 2;
         if (what == 1) c.of[wrong].dim = -1;
@@ -95,9 +86,6 @@ CASE(comm_other_arguments_are_named_on_all_ranks) {
         op_check_all(g, TDICT_EINVAL, "", names[what]);
         op_check_usable(g, good);
       }
-  tdict_release(good);
-  rig_destroy(g);
-  rig_end();
 }
 
 static tdict_tree *tree_with_text(void) {
@@ -113,17 +101,15 @@ static tdict_tree *tree_with_lost_bytes(void) {
 
 /* An argument that only one rank can check, on each rank in turn: all ranks get its error. */
 DEVICE_CASE(comm_errors_of_one_rank_reach_all_ranks) {
-  rig *g = rig_create(WORLD);
-  tdict_tree *good = op_good_tree(), *text = tree_with_text(), *lost = tree_with_lost_bytes();
-  tdict_comm_options slow = tdict_comm_options_default();
-  slow.timeout_ns = -1;
+  scoped_rig g = rig_create(WORLD);
+  scoped_tree good = op_good_tree(), text = tree_with_text(), lost = tree_with_lost_bytes();
+  tdict_comm_options slow = td_with(tdict_comm_options, timeout_ns = -1);
   static const int64_t counts[THREAD_MOST_RANKS] = {0};
   for (int op = 0; op < NUM_OPS; op++)
     for (int wrong = 0; wrong < WORLD; wrong++)
       for (int what = 0; what < 6; what++) {
         const bool root_only = op < OP_FIRST_MATCHING;
-        op_case c;
-        memset(&c, 0, sizeof c);
+        op_case c = {0};
         for (int r = 0; r < WORLD; r++) c.of[r] = (op_args){.op = op, .tree = good, .root = 1};
         op_args *a = &c.of[wrong];
         int status = TDICT_EINVAL;
@@ -144,11 +130,6 @@ DEVICE_CASE(comm_errors_of_one_rank_reach_all_ranks) {
         op_check_all(g, status, path, message);
         op_check_usable(g, good);
       }
-  tdict_release(good);
-  tdict_release(text);
-  tdict_release(lost);
-  rig_destroy(g);
-  rig_end();
 }
 
 CASE(comm_dimensions_and_counts_are_checked) {
@@ -167,11 +148,10 @@ CASE(comm_dimensions_and_counts_are_checked) {
                {OP_BROADCAST_INTO, 0, -1, NULL, 0, TDICT_EINVAL, "rank -1 does not exist"},
                {OP_REDUCE, 0, 0, NULL, 4, TDICT_EINVAL, "op is 4"},
                {OP_REDUCE, 0, 0, NULL, -1, TDICT_EINVAL, "op is -1"}};
-  rig *g = rig_create(WORLD);
-  tdict_tree *good = op_good_tree();
+  scoped_rig g = rig_create(WORLD);
+  scoped_tree good = op_good_tree();
   for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
-    op_case c;
-    memset(&c, 0, sizeof c);
+    op_case c = {0};
     for (int r = 0; r < WORLD; r++)
       c.of[r] = (op_args){.op = tries[i].op,
                           .tree = good,
@@ -183,7 +163,4 @@ CASE(comm_dimensions_and_counts_are_checked) {
     op_check_all(g, tries[i].status, "", tries[i].text);
     op_check_usable(g, good);
   }
-  tdict_release(good);
-  rig_destroy(g);
-  rig_end();
 }

@@ -42,15 +42,15 @@ static void reduce_after_kernel(rig_rank *r) {
 SIM_CASE(comm_calls_follow_the_stream_after) {
   static const int ops[] = {OP_REDUCE, OP_BROADCAST_INTO, OP_ALL_GATHER};
   for (int i = 0; i < 6; i++) {
-    rig *g = rig_create(WORLD);
+    scoped_rig g = rig_create(WORLD);
     order_case c = {.op = ops[i % 3], .options = tdict_comm_options_default()};
     for (int r = 0; r < WORLD; r++) {
       tdict_tensor *t = NULL;
       c.tree[r] = help_tree_without_batch();
       td_ok(tdict_tensor_zeros(TDICT_F32, COUNTS(COUNT), tdict_device_memory(g->context, g->device), &t, err));
       c.device_data[r] = tdict_tensor_data(t);
-      help_put(c.tree[r], "x", t);
-      if (i >= 3) help_put(c.tree[r], "y", tdict_tensor_retain(t)); /* no block: elements are copied first */
+      td_put(c.tree[r], "x", t);
+      if (i >= 3) td_put(c.tree[r], "y", tdict_tensor_retain(t)); /* no block: elements are copied first */
       td_ok(tdict_stream_create(g->context, g->device, &c.stream[r], err));
     }
     rig_run(g, reduce_after_kernel, &c);
@@ -62,27 +62,23 @@ SIM_CASE(comm_calls_follow_the_stream_after) {
         const float found = *(const float *)(const void *)tree_element(x, index);
         assert_true(found == (c.op == OP_REDUCE ? 6.0f : c.op == OP_ALL_GATHER ? 3.0f : 2.0f));
       }
-      tdict_release(host);
-      tdict_release(c.tree[r]);
+      td_release(host, c.tree[r]);
       tdict_stream_destroy(g->context, c.stream[r]);
     }
-    rig_destroy(g);
   }
-  rig_end();
 }
 
 /* A source in host memory, with a communicator on a device. */
 static void broadcast_from_host(rig_rank *r) {
   order_case *c = r->rig->user;
   rig_ok(r, td_comm_broadcast(r->comm, r->rank == 1 ? c->tree[1] : NULL, 1, NULL, &r->got, err));
-  tdict_tree *joined = NULL;
+  scoped_tree joined = NULL;
   rig_ok(r, td_comm_all_gather(r->comm, c->tree[1], NULL, &joined, err));
   rig_true(r, joined && tdict_batch_size(joined)[0] == 3 * tdict_batch_size(c->tree[1])[0]);
-  tdict_release(joined);
 }
 
 GPU_CASE(comm_sources_may_be_on_the_host) {
-  rig *g = rig_create(WORLD);
+  scoped_rig g = rig_create(WORLD);
   tdict_tree *device = op_good_tree();
   order_case c = {.tree = {NULL, tree_on_host(device), NULL}};
   rig_run(g, broadcast_from_host, &c);
@@ -91,40 +87,29 @@ GPU_CASE(comm_sources_may_be_on_the_host) {
     assert_true(tdict_device_equal(tdict_tensor_device(t), r == 1 ? tdict_cpu() : g->device));
     tree_check_equal(g->ranks[r].got, device);
   }
-  tdict_release(c.tree[1]);
-  tdict_release(device);
-  rig_destroy(g);
-  rig_end();
+  td_release(c.tree[1], device);
 }
 
 GPU_CASE(comm_trees_in_place_must_be_on_the_device) {
-  rig *g = rig_create(WORLD);
-  tdict_tree *device = op_good_tree(), *host = tree_on_host(device);
+  scoped_rig g = rig_create(WORLD);
+  scoped_tree device = op_good_tree(), host = tree_on_host(device);
   static const int ops[] = {OP_BROADCAST_INTO, OP_REDUCE};
   for (int i = 0; i < 2; i++) {
-    op_case c;
-    memset(&c, 0, sizeof c);
+    op_case c = {0};
     for (int r = 0; r < WORLD; r++) c.of[r] = (op_args){.op = ops[i], .tree = r == 2 ? host : device};
     rig_run(g, op_try, &c);
     op_check_all(g, TDICT_EWRONGDEVICE, "a", "rank 2: ");
     op_check_usable(g, device);
   }
-  tdict_release(host);
-  tdict_release(device);
-  rig_destroy(g);
-  rig_end();
 }
 
 CASE(comm_read_only_trees_are_not_written) {
-  rig *g = rig_create(WORLD);
+  scoped_rig g = rig_create(WORLD);
   static const float values[3] = {1, 2, 3};
-  tdict_tree *good = help_tree_without_batch(), *constant = help_read_only_tree(values);
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_F32, COUNTS(3), NULL, &t, err));
-  help_put(good, "x", t);
+  scoped_tree good = help_tree_without_batch(), constant = help_read_only_tree(values);
+  td_put(good, "x", td_made(tensor, tdict_tensor_zeros(TDICT_F32, COUNTS(3), NULL, &made, err)));
   for (int is_root = 0; is_root < 2; is_root++) {
-    op_case c;
-    memset(&c, 0, sizeof c);
+    op_case c = {0};
     for (int r = 0; r < WORLD; r++)
       c.of[r] = (op_args){.op = OP_BROADCAST_INTO, .tree = r == 1 ? constant : good, .root = is_root};
     rig_run(g, op_try, &c);
@@ -132,10 +117,6 @@ CASE(comm_read_only_trees_are_not_written) {
     for (int r = 0; r < WORLD && is_root; r++) assert_int_equal(g->ranks[r].status, TDICT_OK); /* the root only reads */
   }
   assert_memory_equal(tdict_const_data(good, "x"), values, sizeof values);
-  tdict_release(good);
-  tdict_release(constant);
-  rig_destroy(g);
-  rig_end();
 }
 
 /* Results in pinned memory; memory and streams of other devices are refused. */
@@ -169,11 +150,9 @@ SIM_CASE(comm_results_are_in_the_given_memory) {
   rig_run(on_device, op_try, &c);
   op_check_all(on_device, TDICT_EWRONGDEVICE, "", "rank 1: ");
   op_check_usable(on_device, tree);
-  tdict_release(tree);
-  tdict_release(host);
+  td_release(tree, host);
   rig_destroy(g);
   rig_destroy(on_device);
-  rig_end();
 }
 
 /* A transfer into the source is still running when the call begins. */
@@ -184,16 +163,13 @@ static void stack_during_transfer(rig_rank *r) {
 
 GPU_CASE(comm_calls_wait_for_transfers) {
   enum { MANY = 1 << 20 };
-  rig *g = rig_create(WORLD);
+  scoped_rig g = rig_create(WORLD);
   order_case c = {0};
-  tdict_tree *host = help_tree_without_batch();
-  tdict_tensor *t = NULL;
+  scoped_tree host = help_tree_without_batch();
   tdict_future *futures[WORLD];
-  td_ok(tdict_tensor_arange(TDICT_I32, 5, 3, MANY, &t, err));
-  help_put(host, "x", t);
+  td_put(host, "x", td_made(tensor, tdict_tensor_arange(TDICT_I32, 5, 3, MANY, &made, err)));
   const void *wanted = tdict_const_data(host, "x");
-  tdict_stream other;
-  td_ok(tdict_stream_create(g->context, g->device, &other, err));
+  TD_STREAM(other, g->context, g->device);
   for (int i = 0; i < 10; i++) {
     for (int r = 0; r < WORLD; r++) {
       td_ok(tdict_to_device_async(g->context, host, g->device, NULL, &futures[r], err));
@@ -205,14 +181,8 @@ GPU_CASE(comm_calls_wait_for_transfers) {
       for (int from = 0; from < WORLD; from++)
         assert_memory_equal(tree_element(help_get(whole, "x"), (const int64_t[]){from, 0}), wanted,
                             sizeof(int32_t) * MANY);
-      tdict_release(whole);
-      tdict_future_release(futures[r]);
-      tdict_release(c.tree[r]);
+      td_release(whole, futures[r], c.tree[r]);
     }
     rig_drop_results(g);
   }
-  tdict_release(host);
-  tdict_stream_destroy(g->context, other);
-  rig_destroy(g);
-  rig_end();
 }

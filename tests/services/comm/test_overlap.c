@@ -1,7 +1,6 @@
 /* What a rank does while a message is on its way: the trees of the result are made then, and a failure of this step
  * waits for the message first. */
 #include "services/comm/every_op.h"
-#include "support/fail_alloc.h"
 #include "support/take_comm.h"
 
 enum { WORLD = 2, OP_SEND_RECEIVE = NUM_OPS, NUM_WAYS };
@@ -119,9 +118,9 @@ static bool receives(int op, int rank) {
 }
 
 CASE(comm_trees_are_made_while_the_message_is_on_its_way) {
-  tdict_tree *tree = op_good_tree();
+  scoped_tree tree = op_good_tree();
   for (int op = 0; op < NUM_WAYS; op++) {
-    rig *g = create_rig();
+    scoped_rig g = create_rig();
     attempt a = {.op = op, .tree = tree, .fails_at = INT64_MAX};
     rig_run(g, try_op, &a);
     for (int r = 0; r < WORLD; r++) {
@@ -129,10 +128,7 @@ CASE(comm_trees_are_made_while_the_message_is_on_its_way) {
       assert_false(a.after[r].is_queued);
       if (receives(op, r)) assert_true(a.after[r].during > 0);
     }
-    rig_destroy(g);
   }
-  tdict_release(tree);
-  rig_end();
 }
 
 /* A rank whose call cannot start takes no part. So only later allocations may fail while other ranks wait. */
@@ -145,7 +141,7 @@ static int64_t allocations_of_start(int op, tdict_tree *tree) {
 }
 
 CASE(comm_calls_without_memory_wait_for_the_message) {
-  tdict_tree *tree = op_good_tree();
+  scoped_tree tree = op_good_tree();
   for (int op = 0; op < NUM_WAYS; op++) {
     int during = 0;
     for (int64_t n = receives(op, 1) ? allocations_of_start(op, tree) : 0; receives(op, 1); n++) {
@@ -164,6 +160,4 @@ CASE(comm_calls_without_memory_wait_for_the_message) {
     }
     if (receives(op, 1)) assert_true(during > 0);
   }
-  tdict_release(tree);
-  rig_end();
 }

@@ -23,7 +23,7 @@ static void pass_around(rig_rank *r) {
 DEVICE_CASE(comm_send_gives_the_tree_to_one_rank) {
   rng random = {1};
   for (int world = 2; world <= 4; world++) {
-    rig *g = rig_create(world);
+    scoped_rig g = rig_create(world);
     for (int i = 0; i < 6; i++) {
       point_case c = {.count = MOST_TREES};
       for (int k = 0; k < MOST_TREES; k++) {
@@ -45,14 +45,12 @@ DEVICE_CASE(comm_send_gives_the_tree_to_one_rank) {
       }
     }
     assert_int_equal(thread_world_unread(g->threads), 0);
-    rig_destroy(g);
   }
-  rig_end();
 }
 
 /* A header, an answer and one message for each tree; the schema once. */
 DEVICE_CASE(comm_send_sends_one_message_and_one_schema) {
-  rig *g = rig_create(2);
+  scoped_rig g = rig_create(2);
   const tree_plan plan = {.shape_seed = 11, .value_seed = 1, .batch_ndim = 1, .batch_size = {3}};
   point_case c = {.count = 5};
   for (int i = 0; i < 5; i++) c.src[i] = i ? tdict_retain(c.src[0]) : tree_make(&plan);
@@ -66,8 +64,6 @@ DEVICE_CASE(comm_send_sends_one_message_and_one_schema) {
     for (int r = 0; r < 2; r++) tdict_release(c.got[i][r]);
     tdict_release(c.src[i]);
   }
-  rig_destroy(g);
-  rig_end();
 }
 
 /* More schemas than the caches hold, in an order in which old ones come again. */
@@ -93,21 +89,19 @@ static void pass_many(rig_rank *r) {
 }
 
 CASE(comm_schemas_are_sent_again_after_64_others) {
-  rig *g = rig_create(2);
+  scoped_rig g = rig_create(2);
   tdict_tree *trees[100];
   for (int k = 0; k < 100; k++) {
     char key[16];
     snprintf(key, sizeof key, "key%d", k);
     trees[k] = help_tree_without_batch();
-    help_put(trees[k], key, TENSOR(2));
+    td_put(trees[k], key, TENSOR(2));
   }
   rig_run(g, pass_many, trees);
   const int sent = thread_world_calls(g->threads, 0, THREAD_SEND_HOST);
   assert_in_range(sent, 400 + 2 * 100, 400 + 2 * 300); /* headers, and schemas of both caches */
   assert_int_equal(thread_world_unread(g->threads), 0);
   for (int k = 0; k < 100; k++) tdict_release(trees[k]);
-  rig_destroy(g);
-  rig_end();
 }
 
 static void send_wrong(rig_rank *r) {
@@ -128,9 +122,7 @@ static void send_wrong(rig_rank *r) {
   rig_keep(r, td_comm_receive(r->comm, 0, NULL, &got, err));
   rig_true(r, r->status == TDICT_ENOTSUP && strcmp(r->error.path, "text") == 0 && !got);
   rig_true(r, strstr(r->error.message, "rank 0: "));
-  tdict_comm_options wrong = tdict_comm_options_default();
-  wrong.dim = 1;
-  rig_keep(r, td_comm_receive(r->comm, 0, &wrong, &got, err));
+  rig_keep(r, td_comm_receive(r->comm, 0, td_options(tdict_comm_options, dim = 1), &got, err));
   rig_true(r, r->status == TDICT_EINVAL);
   rig_ok(r, td_comm_receive(r->comm, 0, NULL, &got, err));
   rig_true(r, got && tdict_equal(got, c->src[1]));
@@ -138,16 +130,13 @@ static void send_wrong(rig_rank *r) {
 }
 
 CASE(comm_send_errors_reach_both_ranks) {
-  rig *g = rig_create(2);
+  scoped_rig g = rig_create(2);
   point_case c = {.src = {help_tree_without_batch(), help_tree_without_batch()}};
-  help_put(c.src[1], "x", TENSOR(5));
+  td_put(c.src[1], "x", TENSOR(5));
   td_ok(tdict_set_text(c.src[0], "text", "words", err));
   rig_run(g, send_wrong, &c);
   assert_int_equal(thread_world_unread(g->threads), 0);
-  tdict_release(c.src[0]);
-  tdict_release(c.src[1]);
-  rig_destroy(g);
-  rig_end();
+  td_release(c.src[0], c.src[1]);
 }
 
 static void both_send(rig_rank *r) {
@@ -156,13 +145,11 @@ static void both_send(rig_rank *r) {
 }
 
 CASE(comm_two_ranks_that_both_send_get_an_error) {
-  rig *g = rig_create(2);
+  scoped_rig g = rig_create(2);
   point_case c = {.src = {help_tree_without_batch()}};
-  help_put(c.src[0], "x", TENSOR(5));
+  td_put(c.src[0], "x", TENSOR(5));
   rig_run(g, both_send, &c);
   for (int r = 0; r < 2; r++) assert_true(g->ranks[r].status == TDICT_EINVAL || g->ranks[r].status == TDICT_ELOST);
   assert_true(g->ranks[0].status == TDICT_EINVAL || g->ranks[1].status == TDICT_EINVAL);
   tdict_release(c.src[0]);
-  rig_destroy(g);
-  rig_end();
 }

@@ -72,22 +72,19 @@ static void reduce_once(rig *g, reduce_case *c, const tree_plan *plan, rng *rand
     mine.layout = (tree_layout)pick(random, 0, NUM_LAYOUTS - 1);
     c->tree[r] = tree_make(&mine);
     tdict_lock(c->tree[r]);
-    tdict_tree *host = tree_on_host(c->tree[r]);
+    scoped_tree host = tree_on_host(c->tree[r]);
     td_ok(tdict_clone_deep(host, NULL, &c->before[r], err));
-    tdict_release(host);
   }
   bool integers;
   if (has_integers(c->tree[0], &integers) && c->op == TDICT_REDUCE_MEAN) c->op = TDICT_REDUCE_MAX;
   rig_run(g, all_reduce, c);
   for (int r = 0; r < g->world; r++) {
-    tdict_tree *host = tree_on_host(c->tree[r]);
+    scoped_tree host = tree_on_host(c->tree[r]);
     reduce_check check = {c, g->world};
     td_ok(tdict_walk(host, check_leaf, &check, err));
-    tdict_release(host);
   }
   for (int r = 0; r < g->world; r++) {
-    tdict_release(c->tree[r]);
-    tdict_release(c->before[r]);
+    td_release(c->tree[r], c->before[r]);
   }
 }
 
@@ -95,7 +92,7 @@ DEVICE_CASE(comm_all_reduce_combines_all_ranks) {
   rng random = {1};
   int means = 0;
   for (int world = 1; world <= 4; world++) {
-    rig *g = rig_create(world);
+    scoped_rig g = rig_create(world);
     for (int i = 0; i < 40; i++) {
       const tree_plan plan = {
           .shape_seed = next_random(&random), .batch_ndim = 1, .batch_size = {pick(&random, 0, 4)}, .reducible = true};
@@ -103,10 +100,8 @@ DEVICE_CASE(comm_all_reduce_combines_all_ranks) {
       reduce_once(g, &c, &plan, &random);
       means += c.op == TDICT_REDUCE_MEAN;
     }
-    rig_destroy(g);
   }
   assert_true(means > 0);
-  rig_end();
 }
 
 static tdict_tree *tree_of(const tdict_dtype *dtypes, int count) {
@@ -122,7 +117,7 @@ static tdict_tree *tree_of(const tdict_dtype *dtypes, int count) {
 /* One message for each dtype; a block of one dtype is combined where it lies. */
 DEVICE_CASE(comm_all_reduce_sends_one_message_for_a_dtype) {
   enum { WORLD = 3 };
-  rig *g = rig_create(WORLD);
+  scoped_rig g = rig_create(WORLD);
   static const tdict_dtype mixed[] = {TDICT_F32, TDICT_I64, TDICT_F32, TDICT_C64},
                            same[] = {TDICT_F32, TDICT_F32, TDICT_F32};
   for (int is_mixed = 0; is_mixed < 2; is_mixed++) {
@@ -143,8 +138,6 @@ DEVICE_CASE(comm_all_reduce_sends_one_message_for_a_dtype) {
       tdict_release(c.tree[r]);
     }
   }
-  rig_destroy(g);
-  rig_end();
 }
 
 static void try_all_reduce(rig_rank *r) {
@@ -161,7 +154,7 @@ DEVICE_CASE(comm_all_reduce_names_the_tensor_that_it_cannot_combine) {
   } tries[] = {{{TDICT_F32, TDICT_I64, TDICT_I32}, TDICT_REDUCE_MEAN, "b"},
                {{TDICT_F32, TDICT_I64, TDICT_F16}, TDICT_REDUCE_SUM, "c"},
                {{TDICT_C64, TDICT_F32, TDICT_F32}, TDICT_REDUCE_MAX, "a"}};
-  rig *g = rig_create(WORLD);
+  scoped_rig g = rig_create(WORLD);
   for (int i = 0; i < 3; i++) {
     reduce_case c = {.op = tries[i].op};
     for (int r = 0; r < WORLD; r++) c.tree[r] = tree_of(tries[i].dtypes, 3);
@@ -172,6 +165,4 @@ DEVICE_CASE(comm_all_reduce_names_the_tensor_that_it_cannot_combine) {
       tdict_release(c.tree[r]);
     }
   }
-  rig_destroy(g);
-  rig_end();
 }

@@ -25,7 +25,7 @@ static void move_bytes(rig_rank *r) {
 
 CASE(thread_comm_moves_bytes) {
   for (int world = 1; world <= 4; world++) {
-    rig *g = rig_create_on(world, NULL, tdict_cpu(), false);
+    scoped_rig g = rig_create_on(world, NULL, tdict_cpu(), false);
     rig_run(g, move_bytes, NULL);
     for (int i = 0; i < world; i++) {
       assert_int_equal(thread_world_calls(g->threads, i, THREAD_EXCHANGE), 1);
@@ -33,7 +33,6 @@ CASE(thread_comm_moves_bytes) {
       assert_int_equal(thread_world_all_calls(g->threads, i), 7);
     }
     assert_int_equal(thread_world_unread(g->threads), 0);
-    rig_destroy(g);
   }
 }
 
@@ -47,14 +46,13 @@ static void exchange_twice(rig_rank *r) {
 
 CASE(thread_comm_fails_as_told) {
   for (int silent = 0; silent < 2; silent++) {
-    rig *g = rig_create_on(3, NULL, tdict_cpu(), false);
+    scoped_rig g = rig_create_on(3, NULL, tdict_cpu(), false);
     int64_t limit_ns = silent ? RIG_SECOND / 10 : 60 * RIG_SECOND;
     thread_world_fail(g->threads, 1, 1, silent);
     rig_run(g, exchange_twice, &limit_ns);
     assert_int_equal(g->ranks[1].status, TDICT_EIO);
     assert_int_equal(g->ranks[0].status, silent ? TDICT_ETIMEDOUT : TDICT_ELOST);
     assert_int_equal(g->ranks[2].status, silent ? TDICT_ETIMEDOUT : TDICT_ELOST);
-    rig_destroy(g);
   }
 }
 
@@ -67,7 +65,7 @@ static tdict_status say(void *self, const void *src, void *dst, size_t bytes, in
 }
 CASE(comm_keeps_messages_of_a_table) {
   for (int i = 0; i < 2; i++) {
-    rig *g = rig_create_on(2, rig_context(), tdict_cpu(), false);
+    scoped_rig g = rig_create_on(2, rig_context(), tdict_cpu(), false);
     tdict_comm_table *t = &g->ranks[0].table;
     tdict_comm *comm = NULL;
     tdict_tree *src = NULL, *out = NULL;
@@ -77,9 +75,6 @@ CASE(comm_keeps_messages_of_a_table) {
     td_ok(tdict_create(0, NULL, &src, err));
     td_fails(TDICT_EIO, i ? "the cable is out" : "comm: exchange returned TDICT_EIO without a message",
              td_comm_broadcast(comm, src, 0, NULL, &out, err));
-    tdict_release(src);
-    tdict_comm_destroy(comm);
-    rig_destroy(g);
+    td_release(src, comm);
   }
-  rig_end();
 }

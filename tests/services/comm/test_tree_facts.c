@@ -26,8 +26,7 @@ static bool is_given(int op, int rank, int root) { return rank == root || (op !=
 
 /* Makes a call with the trees of all ranks, and checks that no rank fails. */
 static void call_with(rig *g, int op, tdict_tree *const *trees, int root) {
-  op_case c;
-  memset(&c, 0, sizeof c);
+  op_case c = {0};
   forget_walks();
   for (int r = 0; r < g->world; r++)
     c.of[r] = (op_args){.op = op, .tree = trees[r], .root = root, .reduce = TDICT_REDUCE_MAX};
@@ -46,10 +45,9 @@ static void compare_calls(rig *g, tree_plan *plan, tdict_tree *const *locked, td
     const int op = (call * 3 + (int)plan->shape_seed) % NUM_OPS, root = call % WORLD;
     for (int r = 0; r < WORLD; r++) {
       plan->value_seed = plan->shape_seed * 100 + (uint64_t)(call * WORLD + r);
-      tdict_tree *fresh = tree_make(plan);
+      scoped_tree fresh = tree_make(plan);
       td_ok(tdict_copy(locked[r], fresh, NULL, err));
       td_ok(tdict_copy(unlocked[r], fresh, NULL, err));
-      tdict_release(fresh);
     }
     tdict_tree *wanted[WORLD];
     call_with(g, op, unlocked, root);
@@ -75,7 +73,7 @@ static void compare_calls(rig *g, tree_plan *plan, tdict_tree *const *locked, td
 
 DEVICE_CASE(comm_locked_trees_are_checked_once) {
   rng random = {5};
-  rig *g = rig_create(WORLD);
+  scoped_rig g = rig_create(WORLD);
   for (int i = 0; i < 18; i++) {
     tree_plan plan = {.shape_seed = 40 + (uint64_t)i, .batch_ndim = 1, .batch_size = {3}, .reducible = true};
     plan.layout = i % 3 ? LAYOUT_BLOCK : (tree_layout)(1 + i / 3 % 2);
@@ -88,34 +86,29 @@ DEVICE_CASE(comm_locked_trees_are_checked_once) {
     }
     compare_calls(g, &plan, locked, unlocked, mask);
     for (int r = 0; r < WORLD; r++) {
-      tdict_release(locked[r]);
-      tdict_release(unlocked[r]);
+      td_release(locked[r], unlocked[r]);
     }
   }
-  rig_destroy(g);
-  rig_end();
 }
 
 static tdict_tensor *device_tensor(int64_t size, double value) {
-  tdict_tree *tree = help_tree_without_batch();
+  scoped_tree tree = help_tree_without_batch();
   tdict_tensor *t = NULL, *made = NULL;
   td_ok(tdict_tensor_zeros(TDICT_F32, COUNTS(4, size), NULL, &t, err));
-  help_put(tree, "x", t);
+  td_put(tree, "x", t);
   td_ok(tdict_fill(tree, NULL, value, NULL, err));
   td_ok(tdict_tensor_clone(t, tdict_device_memory(rig_context(), td_device()), &made, err));
-  tdict_release(tree);
   return made;
 }
 
 /* A tree is unlocked, a tensor is replaced, and the tree is locked again: by a tensor of another shape, or by one of
  * the same shape, which must then receive the elements. */
 DEVICE_CASE(comm_changed_trees_are_checked_again) {
-  rig *g = rig_create(WORLD);
+  scoped_rig g = rig_create(WORLD);
   for (int same = 0; same < 2; same++)
     for (int changed = 0; changed < WORLD; changed++) {
       tdict_tree *trees[WORLD];
-      op_case c;
-      memset(&c, 0, sizeof c);
+      op_case c = {0};
       for (int r = 0; r < WORLD; r++) {
         trees[r] = op_good_tree();
         td_ok(tdict_fill(trees[r], NULL, 10 + r, NULL, err));
@@ -126,7 +119,7 @@ DEVICE_CASE(comm_changed_trees_are_checked_again) {
       call_with(g, OP_BROADCAST_INTO, trees, 1);
       assert_int_equal(walks[changed], 0);
       td_ok(tdict_unlock(trees[changed], err));
-      help_put(trees[changed], "child.b", device_tensor(same ? 2 : 3, 77));
+      td_put(trees[changed], "child.b", device_tensor(same ? 2 : 3, 77));
       tdict_lock(trees[changed]);
       td_ok(tdict_fill(trees[1], NULL, 20, NULL, err));
       rig_run(g, op_try, &c);
@@ -140,8 +133,6 @@ DEVICE_CASE(comm_changed_trees_are_checked_again) {
       tdict_release(wanted);
       for (int r = 0; r < WORLD; r++) tdict_release(trees[r]);
     }
-  rig_destroy(g);
-  rig_end();
 }
 
 static void expect_ok(rig *g, op_case *c) {
@@ -152,10 +143,9 @@ static void expect_ok(rig *g, op_case *c) {
 
 DEVICE_CASE(comm_lost_tensors_of_locked_trees_are_refused) {
   static const int ops[] = {OP_BROADCAST, OP_BROADCAST_INTO, OP_GATHER_TO, OP_STACK, OP_REDUCE};
-  rig *g = rig_create(WORLD);
+  scoped_rig g = rig_create(WORLD);
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
-    op_case c;
-    memset(&c, 0, sizeof c);
+    op_case c = {0};
     for (int r = 0; r < WORLD; r++) {
       c.of[r] = (op_args){.op = ops[i], .tree = op_good_tree(), .root = 1};
       tdict_lock(c.of[r].tree);
@@ -171,15 +161,12 @@ DEVICE_CASE(comm_lost_tensors_of_locked_trees_are_refused) {
     assert_int_equal(walks[1], 0);
     for (int r = 0; r < WORLD; r++) tdict_release(c.of[r].tree);
   }
-  rig_destroy(g);
-  rig_end();
 }
 
 /* A tree that receives may have lost elements, which are valid afterwards. */
 DEVICE_CASE(comm_locked_trees_regain_lost_tensors) {
-  rig *g = rig_create(WORLD);
-  op_case c;
-  memset(&c, 0, sizeof c);
+  scoped_rig g = rig_create(WORLD);
+  op_case c = {0};
   for (int r = 0; r < WORLD; r++) {
     c.of[r] = (op_args){.op = OP_BROADCAST_INTO, .tree = op_good_tree(), .root = 1};
     tdict_lock(c.of[r].tree);
@@ -190,22 +177,17 @@ DEVICE_CASE(comm_locked_trees_regain_lost_tensors) {
   expect_ok(g, &c);
   assert_false(tdict_tensor_is_lost(t));
   for (int r = 0; r < WORLD; r++) tdict_release(c.of[r].tree);
-  rig_destroy(g);
-  rig_end();
 }
 
 CASE(comm_locked_read_only_trees_are_not_written) {
   static const float values[3] = {1, 2, 3};
   static const int ops[] = {OP_BROADCAST_INTO, OP_REDUCE};
-  rig *g = rig_create(WORLD);
-  tdict_tree *good = help_tree_without_batch(), *constant = help_read_only_tree(values);
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_F32, COUNTS(3), NULL, &t, err));
-  help_put(good, "x", t);
+  scoped_rig g = rig_create(WORLD);
+  scoped_tree good = help_tree_without_batch(), constant = help_read_only_tree(values);
+  td_put(good, "x", td_made(tensor, tdict_tensor_zeros(TDICT_F32, COUNTS(3), NULL, &made, err)));
   tdict_lock(constant);
   for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
-    op_case c;
-    memset(&c, 0, sizeof c);
+    op_case c = {0};
     for (int r = 0; r < WORLD; r++)
       c.of[r] = (op_args){.op = OP_BROADCAST_INTO, .tree = r == 1 ? constant : good, .root = 1};
     expect_ok(g, &c); /* the root only reads */
@@ -220,10 +202,6 @@ CASE(comm_locked_read_only_trees_are_not_written) {
     op_check_all(g, TDICT_EREADONLY, "x", "rank 1: ");
   }
   assert_memory_equal(values, ((const float[]){1, 2, 3}), sizeof values);
-  tdict_release(good);
-  tdict_release(constant);
-  rig_destroy(g);
-  rig_end();
 }
 
 /* Communicators on the host and on a device use one locked tree of the host. */
@@ -244,17 +222,14 @@ SIM_CASE(comm_communicators_of_several_devices_use_a_locked_tree) {
     }
     rig_drop_results(g);
   }
-  op_case c;
-  memset(&c, 0, sizeof c);
+  op_case c = {0};
   for (int r = 0; r < WORLD; r++) c.of[r] = (op_args){.op = OP_BROADCAST_INTO, .tree = tree};
   rig_run(device, op_try, &c);
   for (int r = 1; r < WORLD; r++) assert_int_equal(device->ranks[r].status, TDICT_EWRONGDEVICE);
   assert_true(device->ranks[0].error.path[0] == 'k');
-  tdict_release(made);
-  tdict_release(tree);
+  td_release(made, tree);
   rig_destroy(host);
   rig_destroy(device);
-  rig_end();
 }
 
 enum { THREAD_ROUNDS = 30 };
@@ -291,7 +266,7 @@ static void stack_on_both(rig_rank *r) {
 /* New locked trees, so that both communicators also check a tree for the first time at the same time. */
 DEVICE_CASE(comm_two_communicators_use_a_locked_tree_at_once) {
   static both b;
-  rig *g = rig_create(WORLD);
+  scoped_rig g = rig_create(WORLD);
   b.other = rig_create(WORLD);
   b.other->user = &b;
   for (int i = 0; i < THREAD_ROUNDS; i++)
@@ -309,23 +284,19 @@ DEVICE_CASE(comm_two_communicators_use_a_locked_tree_at_once) {
     for (int which = 0; which < 2; which++) {
       tdict_tree *stack = tree_on_host(b.stacks[which][i]);
       for (int r = 0; r < WORLD; r++) {
-        tdict_tree *part = tree_on_host(b.trees[i][r]);
+        scoped_tree part = tree_on_host(b.trees[i][r]);
         tree_check_part(stack, part, true, -1, r);
-        tdict_release(part);
       }
-      tdict_release(stack);
-      tdict_release(b.stacks[which][i]);
+      td_release(stack, b.stacks[which][i]);
     }
     for (int r = 0; r < WORLD; r++) tdict_release(b.trees[i][r]);
   }
   rig_destroy(b.other);
-  rig_destroy(g);
-  rig_end();
 }
 
 static void reduce_async(rig_rank *r) {
   tdict_tree *const *trees = r->rig->user;
-  tdict_future *first, *second;
+  scoped_future first = NULL, second = NULL;
   rig_ok(r, tdict_comm_all_reduce_async(r->comm, trees[r->rank], TDICT_REDUCE_SUM, NULL, &first, err));
   rig_ok(r, tdict_comm_all_reduce_async(r->comm, trees[r->rank], TDICT_REDUCE_SUM, NULL, &second, err));
   if (r->rank == 1) { /* the calls have the tree as it was */
@@ -334,13 +305,11 @@ static void reduce_async(rig_rank *r) {
   }
   rig_ok(r, tdict_future_wait(first, NULL, err));
   rig_ok(r, tdict_future_wait(second, NULL, err));
-  tdict_future_release(first);
-  tdict_future_release(second);
 }
 
 /* An asynchronous call finds what an earlier call has found, also if the program unlocks the tree meanwhile. */
 DEVICE_CASE(comm_async_calls_check_a_locked_tree_once) {
-  rig *g = rig_create(WORLD);
+  scoped_rig g = rig_create(WORLD);
   for (int i = 0; i < 20; i++) {
     tdict_tree *trees[WORLD], *wanted = op_good_tree();
     for (int r = 0; r < WORLD; r++) {
@@ -360,6 +329,4 @@ DEVICE_CASE(comm_async_calls_check_a_locked_tree_once) {
     tdict_release(wanted);
     for (int r = 0; r < WORLD; r++) tdict_release(trees[r]);
   }
-  rig_destroy(g);
-  rig_end();
 }

@@ -61,7 +61,7 @@ static inline void tree_add_tensor(const tree_plan *plan, tdict_tree *tree, cons
   tree_fill(plan, t, values);
   td_ok(tdict_tensor_permute(t, ndim, order, &turned, err));
   tdict_tensor_release(t);
-  help_put(tree, key, turned);
+  td_put(tree, key, turned);
 }
 
 static inline void tree_grow(const tree_plan *plan, tdict_tree *tree, int depth, rng *shape, rng *values) {
@@ -79,7 +79,7 @@ static inline void tree_grow(const tree_plan *plan, tdict_tree *tree, int depth,
     if (pick(shape, 0, 2) == 0) sizes[ndim++] = pick(shape, 1, 3);
     tdict_tree *child = help_tree(ndim, sizes);
     tree_grow(plan, child, depth + 1, shape, values);
-    help_put_tree(tree, key, child);
+    td_put_tree(tree, key, child);
   }
 }
 
@@ -89,10 +89,9 @@ static inline tdict_status tree_move_leaf(void *user, const tdict_entry *entry, 
   tdict_memory *memory = ((tdict_memory **)user)[1];
   tdict_tensor *moved = NULL;
   if (!entry->tensor) {
-    tdict_tree *child = NULL;
+    scoped_tree child = NULL;
     tdict_status status = tdict_create(tdict_batch_ndim(entry->tree), tdict_batch_size(entry->tree), &child, err);
     if (status == TDICT_OK) status = tdict_set_tree(to, entry->path, child, err);
-    tdict_release(child);
     return status;
   }
   tdict_status status = tdict_tensor_clone(entry->tensor, memory, &moved, err);
@@ -113,13 +112,10 @@ static inline tdict_tree *tree_make(const tree_plan *plan) {
     void *user[] = {made, memory};
     td_ok(tdict_walk(tree, tree_move_leaf, user, err));
   } else if (plan->layout == LAYOUT_BLOCK) {
-    tdict_schema *schema = NULL;
-    tdict_create_options o = tdict_create_options_default();
-    o.memory = memory;
+    scoped_schema schema = NULL;
     td_ok(tdict_schema_from_tree(tree, &schema, err));
-    td_ok(tdict_create_from_schema(schema, &o, &made, err));
+    td_ok(tdict_create_from_schema(schema, td_options(tdict_create_options, memory = memory), &made, err));
     td_ok(tdict_copy(made, tree, NULL, err));
-    tdict_schema_release(schema);
   }
   if (made != tree) tdict_release(tree);
   return made;
@@ -127,9 +123,7 @@ static inline tdict_tree *tree_make(const tree_plan *plan) {
 
 /* A copy of a tree in host memory, to be read by the functions below. */
 static inline tdict_tree *tree_on_host(const tdict_tree *tree) {
-  tdict_tree *host = NULL;
-  td_ok(tdict_to_device(rig_context(), tree, tdict_cpu(), NULL, &host, err));
-  return host;
+  return td_made(tree, tdict_to_device(rig_context(), tree, tdict_cpu(), NULL, &made, err));
 }
 
 static inline const char *tree_element(const tdict_tensor *t, const int64_t *index) {
@@ -189,30 +183,21 @@ static inline void tree_check_part(const tdict_tree *whole, const tdict_tree *pa
 }
 /* Checks that two trees on any devices have equal keys in the same order, batch sizes, dtypes, shapes and elements. */
 static inline void tree_check_equal(const tdict_tree *a, const tdict_tree *b) {
-  tdict_tree *x = tree_on_host(a), *y = tree_on_host(b);
-  tdict_schema *s = NULL, *t = NULL;
+  scoped_tree x = tree_on_host(a), y = tree_on_host(b);
+  scoped_schema s = NULL, t = NULL;
   tree_check_part(x, y, false, -1, 0);
   td_ok(tdict_schema_from_tree(x, &s, err));
   td_ok(tdict_schema_from_tree(y, &t, err));
   assert_true(tdict_schema_equal(s, t, NULL));
-  tdict_schema_release(s);
-  tdict_schema_release(t);
-  tdict_release(x);
-  tdict_release(y);
 }
 
 /* A tree whose read-only tensor `x` is over three values of the caller. */
 static inline tdict_tree *help_read_only_tree(const float *values) {
   tdict_tree *tree = help_tree_without_batch();
-  tdict_tensor_desc view = tdict_tensor_desc_default();
-  tdict_tensor *t = NULL;
-  view.data = (void *)(uintptr_t)values;
-  view.dtype = TDICT_F32;
-  view.ndim = 1;
+  tdict_tensor_desc view = td_with(tdict_tensor_desc, data = (void *)(uintptr_t)values, dtype = TDICT_F32, ndim = 1);
   view.shape = (const int64_t[]){3};
   view.flags = TDICT_DESC_READ_ONLY;
-  td_ok(tdict_tensor_from_data(&view, NULL, NULL, &t, err));
-  help_put(tree, "x", t);
+  td_put(tree, "x", td_made(tensor, tdict_tensor_from_data(&view, NULL, NULL, &made, err)));
   return tree;
 }
 

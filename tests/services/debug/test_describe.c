@@ -1,5 +1,4 @@
 /* Summaries of elements, compared with plain code, and the text around them. */
-#include "tdict/debug.h"
 
 #include <errno.h>
 #include <float.h>
@@ -9,7 +8,6 @@
 
 #include "core/tensor/tensor.h"
 #include "core/tree/help.h"
-#include "support/fail_alloc.h"
 #include "support/test.h"
 
 static char *describe(const tdict_tree *td) {
@@ -57,14 +55,11 @@ static void expect_summary(tdict_tensor *t, const char *wanted) {
     assert_string_equal(at + 5, wanted);
     free(text);
   }
-  tdict_release(td);
-  tdict_tensor_release(t);
+  td_release(td, t);
 }
 
 static tdict_tensor *tensor_of(tdict_dtype dtype, int64_t count, const void *data) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_from_array(dtype, 1, &count, data, &t, err));
-  return t;
+  return td_made(tensor, tdict_tensor_from_array(dtype, 1, &count, data, &made, err));
 }
 #define OF(dtype, type, ...) \
   tensor_of(dtype, (int64_t)(sizeof((const type[]){__VA_ARGS__}) / sizeof(type)), (const type[]){__VA_ARGS__})
@@ -125,14 +120,9 @@ CASE(describe_strided) {
       if (value < low) low = value;
       if (value > high) high = value;
     }
-    tdict_tensor_desc view = tdict_tensor_desc_default();
-    view.data = numbers + origin;
-    view.dtype = TDICT_I32;
-    view.ndim = 3;
-    view.shape = shape;
-    view.strides = strides;
-    tdict_tensor *t = NULL;
-    td_ok(tdict_tensor_from_data(&view, NULL, NULL, &t, err));
+    tdict_tensor_desc view = td_with(tdict_tensor_desc, data = numbers + origin, dtype = TDICT_I32, ndim = 3,
+                                     shape = shape, strides = strides);
+    tdict_tensor *t = td_made(tensor, tdict_tensor_from_data(&view, NULL, NULL, &made, err));
     char wanted[160];
     snprintf(wanted, sizeof wanted, "min=%-12lld max=%-12lld mean=%.6g", (long long)low, (long long)high,
              (double)sum / 12);
@@ -172,8 +162,8 @@ CASE(summary_has_the_numbers) {
 }
 
 GPU_CASE(summary_refuses) {
-  tdict_context *c = td_context(NULL);
-  tdict_tree *td = help_tree_without_batch(), *moved = NULL;
+  scoped_context c = td_context(NULL);
+  scoped_tree td = help_tree_without_batch(), moved = NULL;
   tdict_tensor *t = OF(TDICT_F32, float, 1), *far = NULL;
   tdict_tensor_summary s = tdict_tensor_summary_default();
   td_fails(TDICT_EINVAL, "summary: tensor is NULL", tdict_tensor_get_summary(NULL, &s, err));
@@ -191,9 +181,6 @@ GPU_CASE(summary_refuses) {
   td_ok(tdict_get(moved, "x", &far, err));
   td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_tensor_get_summary(far, &s, err));
   tdict_tensor_release(t);
-  tdict_release(moved);
-  tdict_release(td);
-  tdict_context_destroy(c);
 }
 
 static size_t print_hook(const void *self, char *buffer, size_t bytes) {
@@ -209,12 +196,12 @@ CASE(describe_columns) {
   static const tdict_type type = {
       .struct_size = sizeof type, .name = "note", .release = release_hook, .bytes = bytes_hook, .print = print_hook};
   static char note[] = "hello";
-  tdict_tree *td = help_tree_without_batch();
-  tdict_tensor *t = OF(TDICT_F32, float, 1, 2, 3);
+  scoped_tree td = help_tree_without_batch();
+  scoped_tensor t = OF(TDICT_F32, float, 1, 2, 3);
   td_ok(tdict_set(td, "obs.state", t, err));
   td_ok(tdict_set(td, "again", t, err));
   td_ok(tdict_set_object(td, "note", &type, note, err));
-  tdict_tensor *flag = OF(TDICT_BOOL, uint8_t, 0);
+  scoped_tensor flag = OF(TDICT_BOOL, uint8_t, 0);
   td_ok(tdict_set(td, "done", flag, err));
   static const char body[] =
       "tree batch=[]\n"
@@ -225,7 +212,7 @@ CASE(describe_columns) {
       "  done     bool    [1] cpu        true=0 of 1\n"
       "3 tensors, 1 object%s\n";
   char wanted[640];
-  char *text = describe(td);
+  scoped_chars text = describe(td);
   snprintf(wanted, sizeof wanted, body, "  hello", ", 1025 bytes (1.0 KiB)");
   assert_string_equal(text, wanted);
   free(text);
@@ -233,83 +220,64 @@ CASE(describe_columns) {
   text = dump(td);
   snprintf(wanted, sizeof wanted, body, "", "");
   assert_string_equal(text, wanted);
-  free(text);
-  tdict_tensor_release(flag);
-  tdict_tensor_release(t);
-  tdict_release(td);
 }
 
 CASE(describe_refuses) {
-  tdict_tree *td = help_tree_without_batch();
+  scoped_tree td = help_tree_without_batch();
   td_fails(TDICT_EINVAL, "describe: tree is NULL", tdict_describe(NULL, stdout, err));
   FILE *full = fopen("/dev/full", "w");
   assert_non_null(full);
   td_fails(TDICT_EIO, "could not be written", tdict_describe(td, full, err));
   assert_int_equal(td_last_error.native, ENOSPC);
   fclose(full);
-  tdict_release(td);
 }
 
 CASE(dump_null) {
-  char *text = dump(NULL);
+  scoped_chars text = dump(NULL);
   assert_string_equal(text, "tree: NULL\n");
-  free(text);
 }
 
 CASE(dump_allocates_nothing) {
-  tdict_tree *td = help_tree_without_batch();
-  help_put(td, "a.b.c.d.e.f.g.h", TENSOR(2));
+  scoped_tree td = td_tree("a.b.c.d.e.f.g.h:f32[2]");
   td_fail_alloc(0, true);
   td_ok(tdict_describe(td, NULL, err));
   assert_int_equal(td_allocs_seen(), 0);
   td_fail_alloc_stop();
-  tdict_release(td);
 }
 
 GPU_CASE(describe_does_not_read_devices) {
-  tdict_context *c = td_context(NULL);
-  tdict_tree *td = help_tree_without_batch(), *moved = NULL;
+  scoped_context c = td_context(NULL);
+  scoped_tree td = help_tree_without_batch(), moved = NULL;
   char device[32], wanted[128];
-  help_put(td, "x", TENSOR(4));
+  td_put(td, "x", TENSOR(4));
   td_ok(tdict_to_device(c, td, td_device(), NULL, &moved, err));
   tdict_device_format(td_device(), device, sizeof device);
   snprintf(wanted, sizeof wanted, " %s not read: on %s\n", device, device);
   for (int i = 0; i < 2; i++) {
-    char *text = i ? dump(moved) : describe(moved);
+    scoped_chars text = i ? dump(moved) : describe(moved);
     assert_non_null(strstr(text, wanted));
-    free(text);
   }
-  tdict_release(moved);
-  tdict_release(td);
-  tdict_context_destroy(c);
 }
 
 /* The dump of a tree in transfer returns at once; tdict_describe() would wait. */
 SIM_CASE(dump_does_not_wait) {
-  tdict_context *c = td_context(NULL);
-  tdict_tree *td = help_tree_without_batch(), *moved = NULL, *back = NULL;
-  tdict_future *f = NULL;
+  scoped_context c = td_context(NULL);
+  scoped_tree td = help_tree_without_batch(), moved = NULL, back = NULL;
+  scoped_future f = NULL;
   const float numbers[4] = {1, 2, 3, 4};
-  tdict_tensor *t = tensor_of(TDICT_F32, 4, numbers);
+  scoped_tensor t = tensor_of(TDICT_F32, 4, numbers);
   td_ok(tdict_set(td, "x", t, err));
   td_ok(tdict_to_device(c, td, td_device(), NULL, &moved, err));
   td_ok(tdict_clone_deep(td, NULL, &back, err));
   td_ok(tdict_sim_hold(c, err));
   td_ok(tdict_transfer_into_async(c, back, moved, NULL, &f, err));
-  char *text = dump(back);
+  scoped_chars text = dump(back);
   assert_non_null(strstr(text, "not read: in transfer\n"));
   free(text);
   td_ok(tdict_sim_resume(c, err));
   td_ok(tdict_future_wait(f, NULL, err));
   text = dump(back);
   assert_non_null(strstr(text, "min=1            max=4 "));
-  free(text);
-  tdict_future_release(f);
-  tdict_tensor_release(t);
-  tdict_release(back);
-  tdict_release(moved);
-  tdict_release(td);
-  tdict_context_destroy(c);
 }
 
 static void wait_for_flag(void *user) {
@@ -318,44 +286,35 @@ static void wait_for_flag(void *user) {
 
 /* The work on a stream may write the bytes. */
 SIM_CASE(dump_does_not_wait_for_streams) {
-  tdict_context *c = td_context(NULL);
+  scoped_context c = td_context(NULL);
   tdict_memory *pinned = tdict_pinned_memory(c);
-  tdict_tree *td = help_tree_without_batch();
-  tdict_tensor *t = NULL;
+  scoped_tree td = help_tree_without_batch();
+  scoped_tensor t = NULL;
   _Atomic(bool) flag = false;
-  tdict_stream stream;
-  td_ok(tdict_stream_create(c, td_device(), &stream, err));
+  TD_STREAM(stream, c, td_device());
   td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(4), pinned, &t, err));
   td_ok(tdict_set(td, "x", t, err));
   td_ok(tdict_sim_launch(stream, wait_for_flag, &flag, err));
   td_ok(tdict_record_stream(td, stream, err));
-  char *text = dump(td);
+  scoped_chars text = dump(td);
   assert_non_null(strstr(text, " pinned not read: in use by a stream\n"));
   free(text);
   atomic_store(&flag, true);
   assert_non_null(tdict_tensor_data(t)); /* waits for the stream */
   text = dump(td);
   assert_non_null(strstr(text, " pinned min=0 "));
-  free(text);
-  tdict_tensor_release(t);
-  tdict_release(td);
-  tdict_stream_destroy(c, stream);
-  tdict_context_destroy(c);
 }
 
 CASE(describe_lost) {
-  tdict_tree *td = help_tree_without_batch();
-  tdict_tensor *t = OF(TDICT_F32, float, 1);
+  scoped_tree td = help_tree_without_batch();
+  scoped_tensor t = OF(TDICT_F32, float, 1);
   td_ok(tdict_set(td, "x", t, err));
   tdict_tensor_lose(t); /* as after a transfer into the tensor that failed */
   tdict_tensor_summary s = tdict_tensor_summary_default();
   td_fails(TDICT_EINVAL, "a transfer into the tensor has failed", tdict_tensor_get_summary(t, &s, err));
-  char *text = describe(td);
+  scoped_chars text = describe(td);
   assert_non_null(strstr(text, " cpu not read: a transfer into the tensor has failed\n"));
   free(text);
   text = dump(td);
   assert_non_null(strstr(text, " cpu not read: a transfer into the storage has failed\n"));
-  free(text);
-  tdict_tensor_release(t);
-  tdict_release(td);
 }

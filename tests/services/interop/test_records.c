@@ -1,9 +1,6 @@
 /* Trees over arrays of structs. Values are written and read by plain code over the structs. */
-#include "tdict/records.h"
 
 #include "core/tensor/tensor.h"
-#include "support/fail_alloc.h"
-#include "support/take.h"
 #include "support/test.h"
 
 typedef struct particle {
@@ -31,12 +28,8 @@ static const tdict_record_field fields[FIELDS] = {
 };
 
 static tdict_records records_of(void *data, int64_t count) {
-  tdict_records r = tdict_records_default();
-  r.data = data;
-  r.num_records = count;
-  r.record_bytes = sizeof(particle);
-  r.fields = fields;
-  r.num_fields = FIELDS;
+  tdict_records r = td_with(tdict_records, data = data, num_records = count, record_bytes = sizeof(particle),
+                            fields = fields, num_fields = FIELDS);
   return r;
 }
 
@@ -53,9 +46,7 @@ static particle *random_records(size_t count, uint64_t seed) {
 }
 
 static tdict_tree *view_of(const tdict_records *r) {
-  tdict_tree *td = NULL;
-  td_ok(tdict_records_view(r, NULL, NULL, &td, err));
-  return td;
+  return td_made(tree, tdict_records_view(r, NULL, NULL, &made, err));
 }
 
 /* Returns the address of the member of one field. */
@@ -69,8 +60,7 @@ static const size_t member_bytes[FIELDS] = {1, 12, 8, 2, 6, 1, 8};
 static void check_dense(const tdict_tree *td, const particle *p, size_t count) {
   for (int f = 0; f < FIELDS; f++) {
     const char *at = tdict_const_data(td, fields[f].path);
-    tdict_tensor *t = NULL;
-    td_ok(tdict_get(td, fields[f].path, &t, err));
+    tdict_tensor *t = td_made(tensor, tdict_get(td, fields[f].path, &made, err));
     assert_true(tdict_tensor_is_contiguous(t));
     assert_int_equal(tdict_tensor_bytes(t), count * member_bytes[f]);
     for (size_t i = 0; i < count; i++)
@@ -93,8 +83,7 @@ CASE(records_view_shares_members) {
   assert_int_equal(tdict_batch_size(td)[0], COUNT);
   td_ok(tdict_get(td, "tag", &first, err));
   for (int f = 0; f < FIELDS; f++) {
-    tdict_tensor *t = NULL;
-    td_ok(tdict_get(td, fields[f].path, &t, err));
+    tdict_tensor *t = td_made(tensor, tdict_get(td, fields[f].path, &made, err));
     assert_ptr_equal(tdict_tensor_const_data(t), member_of(p, f));
     assert_int_equal(tdict_tensor_dtype(t), fields[f].dtype);
     assert_int_equal(tdict_tensor_ndim(t), 1 + fields[f].ndim);
@@ -111,8 +100,7 @@ CASE(records_view_shares_members) {
   for (size_t i = 0; i < COUNT; i++) before[i].state.charge = -7;
   assert_memory_equal(before, p, COUNT * sizeof *p);
   free(before);
-  tdict_release(dense);
-  tdict_release(td);
+  td_release(dense, td);
   free(p);
 }
 
@@ -126,8 +114,7 @@ CASE(records_view_reshapes) {
   assert_ptr_equal(tdict_tensor_const_data(t), p->pos);
   assert_int_equal(tdict_tensor_ndim(t), 3);
   assert_int_equal(tdict_tensor_strides(t)[0] * 4, 4 * sizeof(particle));
-  tdict_release(grid);
-  tdict_release(td);
+  td_release(grid, td);
   free(p);
 }
 
@@ -156,8 +143,7 @@ CASE(records_view_releases_once) {
 CASE(records_view_of_none) {
   tdict_records r = records_of(NULL, 0);
   int released = 0;
-  tdict_tree *td = NULL;
-  td_ok(tdict_records_view(&r, count_release, &released, &td, err));
+  tdict_tree *td = td_made(tree, tdict_records_view(&r, count_release, &released, &made, err));
   assert_int_equal(tdict_num_leaves(td), FIELDS);
   assert_int_equal(tdict_bytes(td), 0);
   td_ok(tdict_records_write(&r, td, err));
@@ -180,8 +166,7 @@ CASE(records_view_read_only) {
   td_fails(TDICT_EREADONLY, "read-only", tdict_records_write(&r, zeros, err));
   assert_string_equal(td_last_error.path, "tag");
   assert_memory_equal(p, before, 3 * sizeof *p);
-  tdict_release(zeros);
-  tdict_release(td);
+  td_release(zeros, td);
   free(p);
   free(before);
 }
@@ -191,12 +176,8 @@ static void field_fails(tdict_status wanted, const char *text, tdict_record_fiel
   static char bytes[256];
   tdict_record_field table[2] = {{"good", 0, 0, TDICT_U8, 0, {0}}, field};
   tdict_tree *td = NULL, *any = NULL;
-  tdict_records r = tdict_records_default();
-  r.data = bytes;
-  r.num_records = 2;
-  r.record_bytes = record_bytes;
-  r.fields = table;
-  r.num_fields = 2;
+  tdict_records r = td_with(tdict_records, data = bytes, num_records = 2, record_bytes = record_bytes, fields = table,
+                            num_fields = 2);
   td_ok(tdict_create(0, NULL, &any, err));
   td_fails(wanted, text, tdict_records_view(&r, NULL, NULL, &td, err));
   assert_null(td);
@@ -289,9 +270,7 @@ CASE(records_write_scatters) {
     memcpy(wanted, from, count * sizeof *to);
     td_ok(tdict_records_write(&r, td, err));
     assert_memory_equal(from, wanted, count * sizeof *to);
-    tdict_tensor_release(extra);
-    tdict_release(dense);
-    tdict_release(td);
+    td_release(extra, dense, td);
     free(from);
     free(to);
     free(wanted);
@@ -312,13 +291,9 @@ CASE(records_write_checks_first) {
   td_ok(tdict_create(1, (const int64_t[]){5}, &child, err));
   td_ok(tdict_set_tree(dense, "id", child, err));
   td_fails(TDICT_ETYPE, "", tdict_records_write(&r, dense, err));
-  td_ok(tdict_tensor_zeros(TDICT_F64, TDICT_SHAPE(5), NULL, &t, err));
-  td_ok(tdict_set(dense, "id", t, err));
-  tdict_tensor_release(t);
+  td_put(dense, "id", td_made(tensor, tdict_tensor_zeros(TDICT_F64, TDICT_SHAPE(5), NULL, &made, err)));
   td_fails(TDICT_EDTYPE, "from float64 to int64", tdict_records_write(&r, dense, err));
-  td_ok(tdict_tensor_zeros(TDICT_I64, TDICT_SHAPE(5, 1), NULL, &t, err));
-  td_ok(tdict_set(dense, "id", t, err));
-  tdict_tensor_release(t);
+  td_put(dense, "id", td_made(tensor, tdict_tensor_zeros(TDICT_I64, TDICT_SHAPE(5, 1), NULL, &made, err)));
   td_fails(TDICT_ESHAPE, "", tdict_records_write(&r, dense, err));
   assert_string_equal(td_last_error.path, "id");
   td_ok(tdict_tensor_zeros(TDICT_I64, TDICT_SHAPE(5), NULL, &t, err));
@@ -329,9 +304,7 @@ CASE(records_write_checks_first) {
   r.num_records = 4;
   td_fails(TDICT_ESHAPE, "", tdict_records_write(&r, dense, err));
   assert_memory_equal(p, before, 5 * sizeof *p);
-  tdict_release(child);
-  tdict_release(dense);
-  tdict_release(td);
+  td_release(child, dense, td);
   free(p);
   free(before);
 }
@@ -344,7 +317,7 @@ CASE(records_overlap) {
   const tdict_record_field table[2] = {TDICT_RECORD_FIELD(union word, whole, "whole", TDICT_U32),
                                        TDICT_RECORD_FIELD(union word, halves, "halves", TDICT_U16, 2)};
   tdict_records r = {sizeof r, words, 3, sizeof *words, table, 2, 0};
-  tdict_tree *td = view_of(&r), *dense = NULL;
+  scoped_tree td = view_of(&r), dense = NULL;
   words[1].whole = 0x00070005;
   td_ok(tdict_clone_deep(td, NULL, &dense, err));
   assert_int_equal(((const uint32_t *)tdict_const_data(dense, "whole"))[1], 0x00070005);
@@ -354,8 +327,6 @@ CASE(records_overlap) {
   td_ok(tdict_fill(dense, "halves", 2, NULL, err));
   td_ok(tdict_records_write(&r, dense, err));
   for (int i = 0; i < 3; i++) assert_int_equal(words[i].whole, 0x00020002); /* the last field */
-  tdict_release(dense);
-  tdict_release(td);
 }
 
 #pragma pack(push, 1)
@@ -374,15 +345,12 @@ CASE(records_packed) {
   tdict_records r = {sizeof r, p, 4, sizeof *p, table, 3, 0};
   td_fill_random(p, sizeof p, 8);
   memcpy(before, p, sizeof p);
-  tdict_tree *td = view_of(&r), *dense = NULL;
-  td_ok(tdict_clone_deep(td, NULL, &dense, err));
+  scoped_tree td = view_of(&r), dense = td_made(tree, tdict_clone_deep(td, NULL, &made, err));
   const char *x = tdict_const_data(dense, "x");
   for (int i = 0; i < 4; i++) assert_memory_equal(x + 4 * i, (const char *)&p[i] + 1, 4);
   memset(p, 0, sizeof p);
   td_ok(tdict_records_write(&r, dense, err));
   assert_memory_equal(p, before, sizeof p);
-  tdict_release(dense);
-  tdict_release(td);
 }
 
 /* To a device and back into a second array, whose padding stays. */
@@ -408,19 +376,13 @@ DEVICE_CASE(records_transfer) {
     memset(&td_last_error, 0, sizeof td_last_error);
     td_fails(TDICT_EWRONGDEVICE, "call tdict_to_device() with the cpu first", tdict_records_write(&r2, moved, err));
     assert_string_equal(td_last_error.path, "tag");
-    tdict_tree *pinned = NULL;
-    td_ok(tdict_pin_memory(c, back, NULL, &pinned, err));
+    scoped_tree pinned = td_made(tree, tdict_pin_memory(c, back, NULL, &made, err));
     td_ok(tdict_records_write(&r2, pinned, err));
-    tdict_release(pinned);
   } else {
     td_ok(tdict_records_write(&r2, back, err));
   }
   assert_memory_equal(to, wanted, COUNT * sizeof *to);
-  tdict_release(back);
-  tdict_release(moved);
-  tdict_release(view);
-  tdict_release(view2);
-  tdict_context_destroy(c);
+  td_release(back, moved, view, view2, c);
   free(p);
   free(to);
   free(wanted);
@@ -441,15 +403,7 @@ CASE(records_survive_enomem) {
     if (failed) assert_null(td);
     assert_int_equal(released, 0);
   }
-  failed = true;
-  for (int64_t n = 0; failed; n++) {
-    td_fail_alloc(n, false);
-    tdict_error error = {0};
-    tdict_status status = tdict_records_write(&r2, td, &error);
-    failed = td_fail_alloc_stop();
-    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
-    if (failed) assert_memory_equal(to, before, 3 * sizeof *to);
-  }
+  TD_WITHOUT_MEMORY_THEN(tdict_records_write(&r2, td, err), assert_memory_equal(to, before, 3 * sizeof *to));
   copy_members(before, p, 3);
   assert_memory_equal(to, before, 3 * sizeof *to);
   tdict_release(td);

@@ -32,8 +32,7 @@ static inline void write_text_below(const folder *f, const char *name, const cha
 #define TD_META(entries, shape) "{" entries "\"shape\":" shape ",\"device\":\"cpu\"," TD_TYPE "}"
 
 static inline tdict_save_options save_as(tdict_file_format format) {
-  tdict_save_options o = tdict_save_options_default();
-  o.format = (int32_t)format;
+  tdict_save_options o = td_with(tdict_save_options, format = (int32_t)format);
   return o;
 }
 /* Checks that a path cannot be opened, and that the error names a file of the path. */

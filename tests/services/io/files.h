@@ -53,6 +53,7 @@ static inline void folder_remove(const folder *f) {
   folder_empty(f);
   assert_int_equal(rmdir(f->path), 0);
 }
+#define scoped_folder TD_SCOPED(folder_remove, folder)
 
 static inline void write_bytes(const char *path, const void *bytes, size_t count) {
   FILE *file = fopen(path, "wb");
@@ -74,12 +75,11 @@ static inline unsigned char *read_bytes(const char *path, size_t *count) {
 }
 /* Writes a safetensors file with this header and `data_bytes` bytes 0, 1, 2, ... */
 static inline void write_safetensors(const char *path, const char *header, size_t header_bytes, size_t data_bytes) {
-  unsigned char *all = malloc(8 + header_bytes + data_bytes);
+  scoped_bytes all = malloc(8 + header_bytes + data_bytes);
   for (int i = 0; i < 8; i++) all[i] = (unsigned char)(header_bytes >> 8 * i);
   memcpy(all + 8, header, header_bytes);
   for (size_t i = 0; i < data_bytes; i++) all[8 + header_bytes + i] = (unsigned char)i;
   write_bytes(path, all, 8 + header_bytes + data_bytes);
-  free(all);
 }
 
 /* Copies the elements of a host tensor in C order, index by index. The caller frees the bytes. */
@@ -102,10 +102,8 @@ static inline void same_tensors(const tdict_tensor *a, const tdict_tensor *b) {
   assert_int_equal(tdict_tensor_dtype(a), tdict_tensor_dtype(b));
   assert_int_equal(tdict_tensor_ndim(a), tdict_tensor_ndim(b));
   for (int d = 0; d < tdict_tensor_ndim(a); d++) assert_int_equal(tdict_tensor_shape(a)[d], tdict_tensor_shape(b)[d]);
-  unsigned char *x = elements_of(a), *y = elements_of(b);
+  scoped_bytes x = elements_of(a), y = elements_of(b);
   assert_memory_equal(x, y, tdict_tensor_bytes(a));
-  free(x);
-  free(y);
 }
 static inline void same_values(const tdict_nontensor *a, const tdict_nontensor *b) {
   const int64_t *x, *y;
@@ -158,11 +156,10 @@ static inline void same_trees(const tdict_tree *a, const tdict_tree *b) {
       same_tensors(tdict_ragged_get_info(x.object).offsets, tdict_ragged_get_info(y.object).offsets);
     } else {
       char path[PATH_BYTES];
-      tdict_tensor *t = NULL, *u = NULL;
+      tdict_tensor *t = NULL;
       tdict_path_escape(x.key, path, sizeof path);
       td_ok(tdict_get_unbatched(a, path, &t, err));
-      td_ok(tdict_get_unbatched(b, path, &u, err));
-      same_tensors(t, u);
+      same_tensors(t, td_made(tensor, tdict_get_unbatched(b, path, &made, err)));
     }
   }
 }

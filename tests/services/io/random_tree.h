@@ -90,22 +90,18 @@ static inline void add_random_ragged(dice *d, tdict_tree *tree, const char *path
   values = random_tensor(d, TDICT_F32, 1, &at[rows]);
   td_ok(tdict_ragged_create(values, offsets, &ragged, err));
   td_ok(tdict_set_ragged(tree, path, ragged, err));
-  tdict_ragged_release(ragged);
-  tdict_tensor_release(values);
-  tdict_tensor_release(offsets);
+  td_release(ragged, values, offsets);
 }
 
 static inline tdict_tree *random_tree(dice *d, int batch_ndim, const int64_t *batch_size, int depth) {
-  tdict_tree *tree = NULL;
-  td_ok(tdict_create(batch_ndim, batch_size, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_create(batch_ndim, batch_size, &made, err));
   const int count = (int)roll(d, 8);
   for (int i = 0; i < count; i++) {
     const char *key = random_key(d);
     const uint64_t kind = roll(d, depth < 4 ? 8 : 6);
     if (kind < 4) {
-      tdict_tensor *t = random_tensor(d, file_dtypes[roll(d, NUM_FILE_DTYPES)], kind < 3 ? batch_ndim : 0, batch_size);
+      scoped_tensor t = random_tensor(d, file_dtypes[roll(d, NUM_FILE_DTYPES)], kind < 3 ? batch_ndim : 0, batch_size);
       td_ok(kind < 3 ? tdict_set(tree, key, t, err) : tdict_set_unbatched(tree, key, t, err));
-      tdict_tensor_release(t);
     } else if (kind == 4) {
       add_random_value(d, tree, key);
     } else if (kind == 5) {
@@ -115,9 +111,8 @@ static inline tdict_tree *random_tree(dice *d, int batch_ndim, const int64_t *ba
       int ndim = batch_ndim;
       if (batch_ndim) memcpy(sizes, batch_size, (size_t)batch_ndim * sizeof *sizes);
       if (ndim < 3 && roll(d, 2)) sizes[ndim++] = (int64_t)roll(d, 3);
-      tdict_tree *child = random_tree(d, ndim, sizes, depth + 1);
+      scoped_tree child = random_tree(d, ndim, sizes, depth + 1);
       td_ok(tdict_set_tree(tree, key, child, err));
-      tdict_release(child);
     }
   }
   return tree;

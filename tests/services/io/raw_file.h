@@ -90,7 +90,7 @@ static inline void raw_check_tensor(tdict_context *c, const raw_file *f, const r
   const bool is_whole = rows.count < 0;
   const size_t row = is_whole || !t->shape[0] ? 0 : t->bytes / (size_t)t->shape[0];
   const size_t bytes = is_whole ? t->bytes : row * (size_t)rows.count;
-  unsigned char *found = malloc(bytes + 1);
+  scoped_bytes found = malloc(bytes + 1);
   const tdict_device device = tdict_tensor_device(got);
   assert_int_equal(tdict_tensor_dtype(got), t->dtype);
   assert_int_equal(tdict_tensor_ndim(got), t->ndim);
@@ -105,7 +105,6 @@ static inline void raw_check_tensor(tdict_context *c, const raw_file *f, const r
     raw_close(raw);
   }
   assert_memory_equal(found, f->bytes + t->offset + (is_whole ? 0 : row * (size_t)rows.first), bytes);
-  free(found);
 }
 /* Compares all tensors of a tree with the file. */
 static inline void raw_check(tdict_context *c, const raw_file *f, const tdict_tree *tree, tdict_device device,

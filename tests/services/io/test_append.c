@@ -5,33 +5,25 @@
 #include "directory.h"
 #include "faults.h"
 #include "random_tree.h"
-#include "support/fail_alloc.h"
-#include "support/sanitized.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
  * __wrap_unlinkat __wrap_flock __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
 
 static void add(dice *d, tdict_tree *tree, const char *path, tdict_dtype dtype, int64_t rows, int64_t columns) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(dtype, TDICT_SHAPE(rows, columns), NULL, &t, err));
+  scoped_tensor t = td_made(tensor, tdict_tensor_empty(dtype, TDICT_SHAPE(rows, columns), NULL, &made, err));
   td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), roll(d, 1u << 30));
   td_ok(tdict_set(tree, path, t, err));
-  tdict_tensor_release(t);
 }
 /* Makes a tree of random rows with three levels, odd keys, an empty leaf and a value. */
 static tdict_tree *make_rows(dice *d, int64_t rows) {
-  tdict_tree *tree = NULL, *child = NULL;
-  td_ok(tdict_create(1, &rows, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_create(1, &rows, &made, err)), *child = NULL;
   td_ok(tdict_create(1, &rows, &child, err));
   add(d, tree, "x", TDICT_F32, rows, 3);
-  td_ok(tdict_set_tree(tree, "n", child, err));
-  tdict_release(child);
+  td_put_tree(tree, "n", child);
   child = NULL;
   add(d, tree, "n.a/b c", TDICT_I8, rows, 1);
   td_ok(tdict_set_text(tree, "n.s", "é", err));
-  td_ok(tdict_create(1, &rows, &child, err));
-  td_ok(tdict_set_tree(tree, "n.deep", child, err));
-  tdict_release(child);
+  td_put_tree(tree, "n.deep", td_made(tree, tdict_create(1, &rows, &made, err)));
   add(d, tree, "n.deep.z", TDICT_C64, rows, 2);
   add(d, tree, "empty", TDICT_U16, rows, 0);
   return tree;
@@ -42,13 +34,10 @@ static void save(const folder *f, const tdict_tree *tree) {
 }
 /* Checks that the directory has the rows of `count` trees. */
 static bool holds(const folder *f, tdict_tree *const *parts, size_t count) {
-  tdict_tree *found = NULL, *wanted = NULL;
-  td_ok(tdict_open(in(f, "x"), NULL, &found, err));
+  scoped_tree found = td_made(tree, tdict_open(in(f, "x"), NULL, &made, err)), wanted = NULL;
   td_ok(tdict_cat((const tdict_tree *const *)parts, count, NULL, NULL, &wanted, err));
   const bool same = tdict_batch_size(found)[0] == tdict_batch_size(wanted)[0];
   if (same) same_trees(found, wanted);
-  tdict_release(found);
-  tdict_release(wanted);
   return same;
 }
 /* Returns the number of temporary files in the directory. */
@@ -76,8 +65,7 @@ CASE(append_adds_rows) {
   assert_int_equal(chmod(in(&f, "x/meta.json"), 0604), 0);
   td_ok(tdict_open(in(&f, "x"), NULL, &old, err));
   for (size_t i = 1; i < 6; i++) {
-    tdict_append_options o = tdict_append_options_default();
-    o.without_flush = i % 2;
+    tdict_append_options o = td_with(tdict_append_options, without_flush = i % 2);
     only_call = "fsync";
     begin_faults(FAULT_FAIL, -1); /* counts the calls, and lets none fail */
     td_ok(tdict_append(NULL, in(&f, "x"), parts[i], &o, err));
@@ -167,8 +155,8 @@ CASE(append_refuses_leaves_that_cannot_grow) {
   static const char *const texts[] = {"a", "b"};
   for (int kind = 0; kind < 3; kind++) {
     const int64_t two = 2;
-    tdict_tree *tree = NULL;
-    tdict_tensor *t = random_tensor(&d, TDICT_F32, 1, &two);
+    scoped_tree tree = NULL;
+    scoped_tensor t = random_tensor(&d, TDICT_F32, 1, &two);
     td_ok(tdict_create(1, &two, &tree, err));
     if (kind == 0) td_ok(tdict_set_texts(tree, "k", texts, 2, err));
     if (kind == 1) add_random_ragged(&d, tree, "k");
@@ -176,8 +164,6 @@ CASE(append_refuses_leaves_that_cannot_grow) {
     save(&f, tree);
     td_fails(kind == 2 ? TDICT_ENOTSUP : TDICT_ETYPE, "cannot grow", tdict_append(NULL, in(&f, "x"), tree, NULL, err));
     assert_string_equal(td_last_error.path, "k");
-    tdict_tensor_release(t);
-    tdict_release(tree);
   }
   remove_all(f.path);
 }
@@ -364,8 +350,7 @@ CASE(append_keeps_the_other_bytes_of_a_meta_json) {
   td_ok(tdict_open(in(&f, "x"), NULL, &found, err));
   same_trees(found, rows);
   free(text);
-  tdict_release(found);
-  tdict_release(rows);
+  td_release(found, rows);
   remove_all(f.path);
 }
 
@@ -399,8 +384,7 @@ GPU_CASE(append_copies_device_rows) {
   td_fails(TDICT_EINVAL, "context is NULL", tdict_append(NULL, in(&f, "x"), moved, NULL, err));
   td_ok(tdict_append(context, in(&f, "x"), moved, NULL, err));
   assert_true(holds(&f, parts, 2));
-  tdict_release(moved);
-  tdict_context_destroy(context);
+  td_release(moved, context);
   release_all(parts, 2);
   remove_all(f.path);
 }

@@ -4,14 +4,11 @@
 #include "without_memory.h"
 
 CASE(consolidated_file_reads_a_file_of_the_package) {
-  tdict_tree *tree = NULL, *folder_tree = NULL;
-  td_ok(tdict_open(golden("consolidated.td"), NULL, &tree, err));
+  scoped_tree tree = td_made(tree, tdict_open(golden("consolidated.td"), NULL, &made, err)), folder_tree = NULL;
   td_ok(tdict_open(golden("memmap"), NULL, &folder_tree, err));
   ignores_order = true;
   same_trees(tree, folder_tree);
   ignores_order = false;
-  tdict_release(tree);
-  tdict_release(folder_tree);
 }
 
 /* Files of TensorDict 0.15.3 with the column `s` of letters, made by torch.stack along different dimensions. */
@@ -30,7 +27,7 @@ CASE(consolidated_file_reads_stacks_of_text) {
     char name[64];
     const char *text;
     size_t length;
-    tdict_tree *tree = NULL;
+    scoped_tree tree = NULL;
     snprintf(name, sizeof name, "values/%s.td", files[i].name);
     td_ok(tdict_open(golden(name), NULL, &tree, err));
     assert_int_equal(tdict_batch_ndim(tree), files[i].ndim);
@@ -43,18 +40,17 @@ CASE(consolidated_file_reads_stacks_of_text) {
       assert_int_equal(length, 1);
       assert_int_equal(text[0], files[i].letters[k]);
     }
-    tdict_release(tree);
   }
 }
 
 /* The file has values first, then tensors, then trees, so the keys come back in this order. */
 CASE(consolidated_file_returns_random_trees) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const tdict_save_options o = save_as(TDICT_FORMAT_CONSOLIDATED);
   dice d = {11};
   for (int i = 0; i < 200; i++) {
     const int64_t batch[] = {(int64_t)roll(&d, 4), (int64_t)roll(&d, 3)};
-    tdict_tree *back = NULL, *again = NULL, *tree = random_tree(&d, (int)roll(&d, 3), batch, 0);
+    scoped_tree back = NULL, again = NULL, tree = random_tree(&d, (int)roll(&d, 3), batch, 0);
     td_ok(tdict_save(NULL, in(&f, "x"), tree, &o, err));
     td_ok(tdict_open(in(&f, "x"), NULL, &back, err));
     ignores_order = true;
@@ -63,21 +59,16 @@ CASE(consolidated_file_returns_random_trees) {
     td_ok(tdict_save(NULL, in(&f, "y"), back, &o, err));
     td_ok(tdict_open(in(&f, "y"), NULL, &again, err));
     same_trees(again, back);
-    tdict_release(again);
-    tdict_release(back);
-    tdict_release(tree);
   }
-  folder_remove(&f);
 }
 
 /* Writes a file of `payload` zero bytes and this JSON. */
 static void write_consolidated(const char *path, size_t payload, const char *json) {
   const size_t length = strlen(json);
-  unsigned char *all = calloc(1, payload + length + 8);
+  scoped_bytes all = calloc(1, payload + length + 8);
   memcpy(all + payload, json, length);
   for (int i = 0; i < 8; i++) all[payload + length + (size_t)i] = (unsigned char)(length >> 8 * i);
   write_bytes(path, all, payload + length + 8);
-  free(all);
 }
 
 #define NODE(class, values, leaves, meta, children) \
@@ -163,7 +154,7 @@ static const attack attacks[] = {
 };
 
 CASE(consolidated_file_refuses_broken_files) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
     write_consolidated(in(&f, "x"), attacks[i].payload, attacks[i].json);
     refuse(in(&f, "x"), attacks[i].status, attacks[i].text);
@@ -178,11 +169,10 @@ CASE(consolidated_file_refuses_broken_files) {
     write_bytes(in(&f, "x"), all, sizeof all);
     refuse(in(&f, "x"), TDICT_EFORMAT, "the header has");
   }
-  folder_remove(&f);
 }
 
 CASE(consolidated_file_refuses_many_levels) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   static const char open[] =
       "{\"cls\":\"TensorDict\",\"non_tensors\":{},\"leaves\":{},\"cls_metadata\":{\"batch_size\":[]},\"a\":";
   enum { LEVELS = 1000000 };
@@ -201,15 +191,15 @@ CASE(consolidated_file_refuses_many_levels) {
   write_consolidated(in(&f, "x"), 0, json);
   refuse(in(&f, "x"), TDICT_EFORMAT, "more than 128 nested trees");
   free(json);
-  folder_remove(&f);
 }
 
 CASE(consolidated_file_refuses_reserved_keys) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   static const char *const trees[] = {"cls", "non_tensors", "leaves", "cls_metadata", "size"};
   const tdict_save_options o = save_as(TDICT_FORMAT_CONSOLIDATED);
   for (size_t i = 0; i < 5; i++) {
-    tdict_tree *tree = NULL, *child = NULL, *back = NULL;
+    scoped_tree tree = NULL, child = NULL;
+    tdict_tree *back = NULL;
     td_ok(tdict_create(0, NULL, &tree, err));
     td_ok(tdict_create(0, NULL, &child, err));
     td_ok(tdict_set_text(tree, trees[i], "x", err)); /* allowed: the value is in non_tensors */
@@ -220,23 +210,18 @@ CASE(consolidated_file_refuses_reserved_keys) {
     td_ok(tdict_set_tree(tree, trees[i], child, err));
     td_fails(TDICT_ENOTSUP, "consolidated files reserve the keys", tdict_save(NULL, in(&f, "y"), tree, &o, err));
     assert_string_equal(td_last_error.path, trees[i]);
-    tdict_release(child);
-    tdict_release(tree);
   }
-  tdict_tree *tree = NULL;
-  td_ok(tdict_create(0, NULL, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err));
   td_ok(tdict_set_text(tree, "<NJT_x", "x", err));
   td_fails(TDICT_ENOTSUP, "begin with <NJT", tdict_save(NULL, in(&f, "y"), tree, &o, err));
   tdict_release(tree);
   assert_int_equal(folder_count(&f, NULL), 1);
-  folder_remove(&f);
 }
 
 CASE(consolidated_file_survives_enomem) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const tdict_save_options o = save_as(TDICT_FORMAT_CONSOLIDATED);
   ignores_order = true;
   save_and_open_without_memory(&f, "x", &o);
   ignores_order = false;
-  folder_remove(&f);
 }

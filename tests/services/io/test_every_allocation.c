@@ -1,8 +1,6 @@
 /* Each allocation of the calls that read files fails once, in all formats. A call then returns TDICT_ENOMEM and has
  * changed nothing, or succeeds and has read the bytes of the file. */
 #include "directory.h"
-#include "support/fail_alloc.h"
-#include "support/take.h"
 
 /* The keys and texts are longer than small buffers, and have escapes in JSON. */
 static const char long_key[] = "a key of more than sixteen bytes, \"quoted\", \\\\ and é漢 \t";
@@ -27,25 +25,20 @@ static const format_case formats[] = {
 };
 
 static void add_tensor(tdict_tree *tree, const char *path, tdict_dtype dtype, int64_t rows, bool is_unbatched) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(dtype, TDICT_SHAPE(rows, 5), NULL, &t, err));
+  scoped_tensor t = td_made(tensor, tdict_tensor_empty(dtype, TDICT_SHAPE(rows, 5), NULL, &made, err));
   td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), (uint64_t)dtype);
   td_ok(is_unbatched ? tdict_set_unbatched(tree, path, t, err) : tdict_set(tree, path, t, err));
-  tdict_tensor_release(t);
 }
 
 static void add_ragged(tdict_tree *tree, const char *path) {
   static const int64_t at[] = {0, 1, 3};
-  tdict_tensor *values = NULL, *offsets = NULL;
-  tdict_ragged *ragged = NULL;
+  scoped_tensor values = NULL, offsets = NULL;
+  scoped_ragged ragged = NULL;
   td_ok(tdict_tensor_from_array(TDICT_I64, TDICT_SHAPE(3), at, &offsets, err));
   td_ok(tdict_tensor_empty(TDICT_F32, TDICT_SHAPE(3), NULL, &values, err));
   td_fill_random(tdict_tensor_data(values), tdict_tensor_bytes(values), 7);
   td_ok(tdict_ragged_create(values, offsets, &ragged, err));
   td_ok(tdict_set_ragged(tree, path, ragged, err));
-  tdict_ragged_release(ragged);
-  tdict_tensor_release(values);
-  tdict_tensor_release(offsets);
 }
 
 static void add_values(tdict_tree *tree, const char *path) {
@@ -71,8 +64,7 @@ static tdict_tree *make_tree(content kind, int64_t rows) {
   add_tensor(tree, long_key, TDICT_I16, rows, false);
   td_ok(tdict_create(is_numpy ? 0 : 1, &rows, &child, err));
   add_tensor(child, "a longer name of a tensor", TDICT_U8, rows, false);
-  td_ok(tdict_set_tree(tree, "a longer name of a child", child, err));
-  tdict_release(child);
+  td_put_tree(tree, "a longer name of a child", child);
   if (is_numpy) return tree;
   td_ok(tdict_set_text(tree, "a longer name of a text", long_text, err));
   td_ok(tdict_set_values(tree, "json", &value, TDICT_WHOLE_TREE, err));
@@ -151,7 +143,7 @@ static tdict_tree *on_host(tdict_context *context, tdict_tree *tree) {
 }
 
 DEVICE_CASE(every_allocation_of_a_load_fails_once) {
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   tdict_load_options o;
   tdict_transfer_options transfer;
   begin_load(&o, &transfer);
@@ -171,7 +163,6 @@ DEVICE_CASE(every_allocation_of_a_load_fails_once) {
     remove_all(f.path);
   }
   ignores_order = false;
-  tdict_context_destroy(context);
 }
 
 /* Overwrites all tensors, also those of ragged leaves and without batch dimensions, in host memory. */
@@ -185,7 +176,7 @@ static tdict_status fill(void *user, const tdict_entry *entry, tdict_error *err)
 
 /* A load that fails before it reads elements leaves the destination as it was. */
 CASE(every_allocation_of_a_load_into_a_tree_fails_once) {
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   tdict_load_options o;
   tdict_transfer_options transfer;
   begin_load(&o, &transfer);
@@ -206,13 +197,10 @@ CASE(every_allocation_of_a_load_into_a_tree_fails_once) {
       same_trees(found, status == TDICT_OK ? tree : filled);
       td_ok(tdict_walk(found, fill, &byte, err));
     }
-    tdict_release(filled);
-    tdict_release(found);
-    tdict_release(tree);
+    td_release(filled, found, tree);
     remove_all(f.path);
   }
   ignores_order = false;
-  tdict_context_destroy(context);
 }
 
 /* The files of a directory, sorted by path, which a failed append must keep. */
@@ -280,8 +268,7 @@ CASE(every_allocation_of_an_append_fails_once) {
       td_ok(tdict_cat(parts, 2, NULL, NULL, &whole, err));
       td_ok(tdict_open(in(&f, "x"), NULL, &found, err));
       same_trees(found, whole);
-      tdict_release(found);
-      tdict_release(whole);
+      td_release(found, whole);
     }
     release_image(&after);
     release_image(&before);

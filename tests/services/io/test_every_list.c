@@ -88,8 +88,8 @@ static void make_index(const folder *f, int count) {
 
 static void make_archive(const folder *f, int count, tdict_file_format format, const char *name) {
   const tdict_save_options o = save_as(format);
-  tdict_tree *tree = NULL;
-  tdict_tensor *t = NULL;
+  scoped_tree tree = NULL;
+  scoped_tensor t = NULL;
   td_ok(tdict_create(0, NULL, &tree, err));
   td_ok(tdict_tensor_empty(TDICT_U8, TDICT_SHAPE(1), NULL, &t, err));
   for (int i = 0; i < count; i++) {
@@ -98,8 +98,6 @@ static void make_archive(const folder *f, int count, tdict_file_format format, c
     td_ok(tdict_set(tree, key, t, err));
   }
   td_ok(tdict_save(NULL, in(f, name), tree, &o, err));
-  tdict_tensor_release(t);
-  tdict_release(tree);
 }
 static void make_npz(const folder *f, int count) { make_archive(f, count, TDICT_FORMAT_NPZ, "x"); }
 static void make_tdz(const folder *f, int count) { make_archive(f, count, TDICT_FORMAT_TDZ, "x"); }
@@ -213,12 +211,11 @@ static double seconds_to_open(const list_case *c, int count) {
   else
     make_consolidated(&f, c, count);
   for (int i = 0; i < 3; i++) {
-    tdict_tree *tree = NULL;
+    scoped_tree tree = NULL;
     const double start = thread_seconds();
     td_ok(tdict_open(in(&f, c->name), NULL, &tree, err));
     const double seconds = thread_seconds() - start;
     if (seconds < shortest) shortest = seconds;
-    tdict_release(tree);
   }
   remove_all(f.path);
   return shortest;

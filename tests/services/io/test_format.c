@@ -5,72 +5,60 @@
 /* Returns a tree with one tensor of bytes. */
 static tdict_tree *tree_of_bytes(const char *key, const void *bytes, size_t count) {
   tdict_tree *tree = NULL;
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   td_ok(tdict_create(0, NULL, &tree, err));
   td_ok(tdict_tensor_from_array(TDICT_U8, TDICT_SHAPE((int64_t)count), bytes, &t, err));
   td_ok(tdict_set(tree, key, t, err));
-  tdict_tensor_release(t);
   return tree;
 }
 
 /* Saves a tree, and checks that the file at the path is this tree. */
 static void check_round_trip(const char *path, const tdict_tree *tree, tdict_file_format format) {
   const tdict_save_options o = save_as(format);
-  tdict_tree *back = NULL;
+  scoped_tree back = NULL;
   td_ok(tdict_save(NULL, path, tree, &o, err));
   td_ok(tdict_open(path, NULL, &back, err));
   ignores_order = format == TDICT_FORMAT_CONSOLIDATED;
   same_trees(back, tree);
   ignores_order = false;
-  tdict_release(back);
 }
 
 /* A tensor holds a complete file of another format, at the end or at the start of its own file. */
 CASE(format_is_not_decided_by_the_elements) {
   static const tdict_file_format formats[] = {TDICT_FORMAT_SAFETENSORS, TDICT_FORMAT_NPY, TDICT_FORMAT_CONSOLIDATED,
                                               TDICT_FORMAT_NPZ};
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   dice d = {51};
   for (int i = 0; i < 64; i++) {
     const tdict_file_format inner = formats[i % 4], outer = formats[i / 4 % 4];
     const tdict_save_options o = save_as(inner);
     size_t count;
-    tdict_tensor *t = random_tensor(&d, TDICT_F32, 0, NULL);
-    tdict_tree *tree = NULL, *around;
-    td_ok(tdict_create(0, NULL, &tree, err));
+    scoped_tensor t = random_tensor(&d, TDICT_F32, 0, NULL);
+    scoped_tree tree = td_made(tree, tdict_create(0, NULL, &made, err)), around = NULL;
     td_ok(tdict_set(tree, "arr_0", t, err));
     td_ok(tdict_save(NULL, in(&f, "inner"), tree, &o, err));
-    unsigned char *bytes = read_bytes(in(&f, "inner"), &count);
+    scoped_bytes bytes = read_bytes(in(&f, "inner"), &count);
     around = tree_of_bytes("arr_0", bytes, count);
     check_round_trip(in(&f, "outer"), around, outer);
-    free(bytes);
-    tdict_tensor_release(t);
-    tdict_release(around);
-    tdict_release(tree);
   }
-  folder_remove(&f);
 }
 
 /* A header decides even if the library cannot read its dtype. */
 CASE(format_of_a_start_that_cannot_be_read) {
   static const char header[] = "{\"x\":{\"dtype\":\"F8_E8M0\",\"shape\":[%zu],\"data_offsets\":[0,%zu]}}";
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const tdict_save_options o = save_as(TDICT_FORMAT_CONSOLIDATED);
   char text[128];
   size_t count;
-  tdict_tree *tree = tree_of_bytes("x", "abcdefg", 7);
+  scoped_tree tree = tree_of_bytes("x", "abcdefg", 7);
   td_ok(tdict_save(NULL, in(&f, "inner"), tree, &o, err));
-  unsigned char *inner = read_bytes(in(&f, "inner"), &count);
+  scoped_bytes inner = read_bytes(in(&f, "inner"), &count);
   const size_t length = (size_t)snprintf(text, sizeof text, header, count, count);
   write_safetensors(in(&f, "x"), text, length, count);
-  unsigned char *all = read_bytes(in(&f, "x"), &count);
+  scoped_bytes all = read_bytes(in(&f, "x"), &count);
   memcpy(all + 8 + length, inner, count - 8 - length);
   write_bytes(in(&f, "x"), all, count);
   refuse(in(&f, "x"), TDICT_ENOTSUP, "dtype F8_E8M0 is not supported");
-  free(all);
-  free(inner);
-  tdict_release(tree);
-  folder_remove(&f);
 }
 
 /* Writes a header of 128 bytes for an array of bytes that fills the rest of a file. */
@@ -91,14 +79,14 @@ static void make_header(bool is_npy, size_t file_bytes, char header[128]) {
 
 /* No reader can tell such a consolidated file from a file of the other format, so the file must not be written. */
 CASE(format_that_two_readers_accept_is_not_written) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const tdict_save_options o = save_as(TDICT_FORMAT_CONSOLIDATED);
   for (int is_npy = 0; is_npy < 2; is_npy++) {
     char header[128] = {0};
     size_t count, after;
     tdict_tree *tree = tree_of_bytes("x", header, sizeof header);
     td_ok(tdict_save(NULL, in(&f, "x"), tree, &o, err));
-    unsigned char *before = read_bytes(in(&f, "x"), &count);
+    scoped_bytes before = read_bytes(in(&f, "x"), &count);
     tdict_release(tree);
     for (int wrong = 0; wrong < 2; wrong++) {
       make_header(is_npy, count + (size_t)wrong, header);
@@ -112,30 +100,26 @@ CASE(format_that_two_readers_accept_is_not_written) {
       }
       tdict_release(tree);
     }
-    unsigned char *now = read_bytes(in(&f, "x"), &after);
+    scoped_bytes now = read_bytes(in(&f, "x"), &after);
     assert_int_equal(after, count);
     assert_memory_equal(now, before, count);
     assert_int_equal(folder_count(&f, NULL), 1);
-    free(now);
-    free(before);
   }
-  folder_remove(&f);
 }
 
 CASE(format_of_gguf_is_named) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   unsigned char start[64] = {'G', 'G', 'U', 'F', 3};
   write_bytes(in(&f, "x.gguf"), start, sizeof start);
   refuse(in(&f, "x.gguf"), TDICT_ENOTSUP, "the file is a GGUF file");
-  folder_remove(&f);
 }
 
 /* A folder with an index, a directory of TensorDict, or one file. */
 CASE(format_of_a_folder) {
-  folder f = folder_create();
-  tdict_tree *tree = tree_of_bytes("x", "one", 3), *other = tree_of_bytes("x", "shards", 6), *back = NULL;
+  scoped_folder f = folder_create();
+  scoped_tree tree = tree_of_bytes("x", "one", 3), other = tree_of_bytes("x", "shards", 6);
+  tdict_tree *back = NULL;
   tdict_save_options o = tdict_save_options_default();
-  tdict_open_options links = tdict_open_options_default();
   refuse(f.path, TDICT_EFORMAT, "none of the files model.safetensors.index.json, meta.json and model.safetensors");
   td_ok(tdict_save(NULL, in(&f, "model.safetensors"), tree, &o, err));
   td_ok(tdict_open(f.path, NULL, &back, err));
@@ -144,8 +128,7 @@ CASE(format_of_a_folder) {
   assert_int_equal(rename(in(&f, "model.safetensors"), in(&f, "blob")), 0);
   assert_int_equal(symlink("blob", in(&f, "model.safetensors")), 0);
   refuse(f.path, TDICT_EFORMAT, "model.safetensors is a symbolic link");
-  links.follows_links = true;
-  td_ok(tdict_open(f.path, &links, &back, err));
+  td_ok(tdict_open(f.path, td_options(tdict_open_options, follows_links = true), &back, err));
   same_trees(back, tree);
   tdict_release(back);
   /* The index is first, and its contents decide its format. */
@@ -156,7 +139,4 @@ CASE(format_of_a_folder) {
     same_trees(back, other);
     tdict_release(back);
   }
-  tdict_release(other);
-  tdict_release(tree);
-  folder_remove(&f);
 }

@@ -5,54 +5,43 @@
 #include <pthread.h>
 
 #include "random_tree.h"
-#include "support/fail_alloc.h"
-#include "support/rest.h"
-#include "support/take.h"
 
 enum { STAGING = 256 << 10 };
 static tdict_context *small_context(void) {
-  tdict_context_options o = tdict_context_options_default();
-  o.staging_bytes = STAGING;
+  tdict_context_options o = td_with(tdict_context_options, staging_bytes = STAGING);
   return td_context(&o);
 }
 
 /* The ways in which a file is loaded: modes and numbers of threads. */
 enum { NUM_WAYS = 4 * 4 };
 static tdict_transfer_options way_at(int i) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.mode = i % 4;
-  o.num_threads = i / 4 - 1;
+  tdict_transfer_options o = td_with(tdict_transfer_options, mode = i % 4, num_threads = i / 4 - 1);
   return o;
 }
 
 static tdict_tree *load_blocking(tdict_context *c, const char *path, tdict_device device, tdict_load_options o) {
-  tdict_tree *tree = NULL;
-  td_ok(tdict_load(c, path, device, &o, &tree, err));
-  return tree;
+  return td_made(tree, tdict_load(c, path, device, &o, &made, err));
 }
 static tdict_tree *load_later(tdict_context *c, const char *path, tdict_device device, tdict_load_options o) {
   tdict_tree *tree = NULL;
-  tdict_future *future = NULL;
-  td_ok(tdict_load_async(c, path, device, &o, &future, err));
+  scoped_future future = td_made(future, tdict_load_async(c, path, device, &o, &made, err));
   td_ok(tdict_future_wait(future, &tree, err));
-  tdict_future_release(future);
   return tree;
 }
 
 DEVICE_CASE(load_reads_random_files) {
-  folder home = folder_create();
-  tdict_context *c = small_context();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   dice d = {7};
   const int descriptors = td_count_descriptors();
   for (int round = 0; round < 3 * NUM_WAYS; round++) {
     raw_file *f = raw_file_create(&d, in(&home, "x"), -1);
     tdict_transfer_options way = way_at(round % NUM_WAYS);
     tdict_transfer_stats stats = tdict_transfer_stats_default();
-    tdict_load_options o = tdict_load_options_default();
-    o.transfer = &way;
+    tdict_load_options o = td_with(tdict_load_options, transfer = &way);
     for (int side = 0; side < 2; side++) {
       const tdict_device device = side ? tdict_cpu() : td_device();
-      tdict_tree *tree = load_later(c, f->path, device, o);
+      scoped_tree tree = load_later(c, f->path, device, o);
       raw_check(c, f, tree, device, 0, -1);
       tdict_release(tree);
       way.stats = &stats;
@@ -63,24 +52,20 @@ DEVICE_CASE(load_reads_random_files) {
       assert_int_equal(stats.num_leaves, f->count);
       assert_true(stats.peak_staging_bytes <= STAGING);
       assert_int_equal(device.type == TDICT_DEVICE_CPU ? stats.host_bytes : stats.staged_bytes, f->data_bytes);
-      tdict_release(tree);
     }
     raw_file_free(f);
   }
   assert_true(td_count_descriptors() <= descriptors + 1); /* CUDA may open a file */
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 GPU_CASE(load_takes_the_options_of_transfers) {
-  folder home = folder_create();
-  tdict_context *c = small_context();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   dice d = {9};
   raw_file *f = raw_file_create(&d, in(&home, "x"), -1);
   tdict_transfer_options transfer = tdict_transfer_options_default();
-  tdict_load_options o = tdict_load_options_default();
   tdict_tree *tree;
-  o.transfer = &transfer;
+  tdict_load_options o = td_with(tdict_load_options, transfer = &transfer);
   transfer.pinned_result = true;
   tree = load_blocking(c, f->path, tdict_cpu(), o);
   assert_true(tdict_is_pinned(tree));
@@ -95,62 +80,47 @@ GPU_CASE(load_takes_the_options_of_transfers) {
   td_fails(TDICT_EWRONGDEVICE, "load: options.memory", tdict_load(c, f->path, td_device(), &o, &tree, err));
   assert_null(tree);
   raw_file_free(f);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 /* Trees with every kind of leaf return as tdict_open() returns them, also from shards. */
 DEVICE_CASE(load_returns_what_open_maps) {
-  folder home = folder_create();
-  tdict_context *c = small_context();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   const int descriptors = td_count_descriptors();
   for (int round = 0; round < 40; round++) {
     dice d = {(uint64_t)round + 1};
     const int64_t batch[] = {2 + (int64_t)roll(&d, 3), 2};
     tdict_tree *tree = random_tree(&d, (int)roll(&d, 3), batch, 0), *mapped = NULL, *there, *back = NULL;
-    tdict_save_options s = tdict_save_options_default();
-    s.max_shard_bytes = round % 2 ? 40 : 0;
     const char *path = in(&home, round % 2 ? "x.safetensors.index.json" : "x");
-    td_ok(tdict_save(NULL, path, tree, &s, err));
+    td_ok(tdict_save(NULL, path, tree, td_options(tdict_save_options, max_shard_bytes = round % 2 ? 40 : 0), err));
     td_ok(tdict_open(path, NULL, &mapped, err));
     there = load_blocking(c, path, td_device(), tdict_load_options_default());
     td_ok(tdict_to_device(c, there, tdict_cpu(), NULL, &back, err));
     same_trees(back, mapped);
     same_trees(back, tree);
-    tdict_release(back);
-    tdict_release(there);
-    tdict_release(mapped);
-    tdict_release(tree);
+    td_release(back, there, mapped, tree);
     folder_empty(&home);
   }
   assert_true(td_count_descriptors() <= descriptors + 1);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 DEVICE_CASE(load_selects_keys) {
   static const char *const keys[] = {"a.b"};
-  folder home = folder_create();
-  tdict_context *c = small_context();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   dice d = {3};
   raw_file *f;
   do f = raw_file_create(&d, in(&home, "x"), -1);
   while (f->count < 9);
-  tdict_open_options open = tdict_open_options_default();
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  tdict_transfer_options transfer = tdict_transfer_options_default();
   tdict_load_options o = tdict_load_options_default();
   size_t bytes = 0;
-  open.keys = keys;
-  open.num_keys = 1;
-  open.strip_prefix = "a";
-  transfer.stats = &stats;
+  tdict_open_options open = td_with(tdict_open_options, keys = keys, num_keys = 1, strip_prefix = "a");
   o.open = &open;
-  o.transfer = &transfer;
+  o.transfer = td_options(tdict_transfer_options, stats = &stats);
   tdict_tree *tree = load_blocking(c, f->path, td_device(), o);
   for (int i = 2; i < f->count; i += 3) {
-    tdict_tensor *t = NULL;
-    td_ok(tdict_get(tree, f->tensors[i].name + 2, &t, err));
+    tdict_tensor *t = td_made(tensor, tdict_get(tree, f->tensors[i].name + 2, &made, err));
     raw_check_tensor(c, f, &f->tensors[i], t, all_rows);
     bytes += f->tensors[i].bytes;
   }
@@ -164,13 +134,11 @@ DEVICE_CASE(load_selects_keys) {
   open.keys = NULL;
   td_fails(TDICT_EINVAL, "load: num_keys is 1", tdict_load(c, f->path, td_device(), &o, &tree, err));
   raw_file_free(f);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 DEVICE_CASE(load_goes_into_trees) {
-  folder home = folder_create();
-  tdict_context *c = small_context();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   dice d = {11};
   raw_file *first = raw_file_create(&d, in(&home, "x"), -1), *second = calloc(1, sizeof *second);
   *second = *first;
@@ -181,8 +149,7 @@ DEVICE_CASE(load_goes_into_trees) {
   write_bytes(second->path, second->bytes, second->size);
   for (int i = 0; i < NUM_WAYS; i++) {
     tdict_transfer_options way = way_at(i);
-    tdict_load_options o = tdict_load_options_default();
-    o.transfer = &way;
+    tdict_load_options o = td_with(tdict_load_options, transfer = &way);
     for (int side = 0; side < 2; side++) {
       const tdict_device device = side ? tdict_cpu() : td_device();
       tdict_tree *tree = load_blocking(c, first->path, device, tdict_load_options_default()), *same = NULL;
@@ -194,16 +161,13 @@ DEVICE_CASE(load_goes_into_trees) {
       td_ok(tdict_load_into_async(c, tree, first->path, &o, &future, err));
       td_ok(tdict_future_wait(future, &same, err));
       assert_ptr_equal(same, tree);
-      tdict_release(same);
-      tdict_future_release(future);
+      td_release(same, future);
       raw_check(c, first, tree, device, 0, -1);
       tdict_release(tree);
     }
   }
   raw_file_free(first);
   raw_file_free(second);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 /* Text and numbers stay, keys and shapes must agree, and nothing is written if they do not. */
@@ -213,10 +177,10 @@ DEVICE_CASE(load_into_checks_the_tree) {
   static const char *const others[] = {"\"b\":{\"dtype\":\"U8\",\"shape\":[3]", "\"b\":{\"dtype\":\"I8\",\"shape\":[2]",
                                        "\"c\":{\"dtype\":\"U8\",\"shape\":[2]"};
   static const tdict_status wanted[] = {TDICT_ESHAPE, TDICT_EDTYPE, TDICT_ENOTFOUND};
-  folder home = folder_create();
-  tdict_context *c = small_context();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   write_safetensors(in(&home, "x"), header, sizeof header - 1, 5);
-  tdict_tree *tree = load_blocking(c, in(&home, "x"), td_device(), tdict_load_options_default()), *back = NULL;
+  scoped_tree tree = load_blocking(c, in(&home, "x"), td_device(), tdict_load_options_default()), back = NULL;
   for (int i = 0; i < 3; i++) {
     char other[256];
     const int last = i == 0 ? 6 : 5;
@@ -231,10 +195,6 @@ DEVICE_CASE(load_into_checks_the_tree) {
   td_ok(tdict_to_device(c, tree, tdict_cpu(), NULL, &back, err));
   assert_memory_equal(tdict_const_data(back, "a"), "\0\1\2", 3);
   assert_memory_equal(tdict_const_data(back, "b"), "\3\4", 2);
-  tdict_release(back);
-  tdict_release(tree);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 /* What the progress function saw. */
@@ -262,17 +222,14 @@ static bool see_progress(void *user, uint64_t done, uint64_t total) {
 }
 
 DEVICE_CASE(load_reports_progress) {
-  folder home = folder_create();
-  tdict_context *c = small_context();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   dice d = {5};
   for (int round = 0; round < 2 * NUM_WAYS; round++) {
     raw_file *f = raw_file_create(&d, in(&home, "x"), -1);
     tdict_transfer_options way = way_at(round % NUM_WAYS);
     watch w = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    tdict_load_options o = tdict_load_options_default();
-    o.transfer = &way;
-    o.progress = see_progress;
-    o.user = &w;
+    tdict_load_options o = td_with(tdict_load_options, transfer = &way, progress = see_progress, user = &w);
     tdict_tree *tree =
         (round % 2 ? load_later : load_blocking)(c, f->path, round % 4 < 2 ? td_device() : tdict_cpu(), o);
     assert_int_equal(w.done, f->data_bytes);
@@ -283,8 +240,6 @@ DEVICE_CASE(load_reports_progress) {
     tdict_release(tree);
     raw_file_free(f);
   }
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 /* While a call runs, the other threads read all that they can, and make no call. */
@@ -301,42 +256,34 @@ static bool see_slowly(void *user, uint64_t done, uint64_t total) {
   return true;
 }
 DEVICE_CASE(load_makes_one_progress_call_at_a_time) {
-  folder home = folder_create();
-  tdict_context *c = small_context();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   dice d = {6};
   raw_file *f = raw_file_create_large(&d, in(&home, "x"), STAGING);
   for (int side = 0; side < 2; side++) {
-    tdict_transfer_options way = tdict_transfer_options_default();
     tdict_load_options o = tdict_load_options_default();
     watch w = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    way.num_threads = 4;
-    o.transfer = &way;
+    o.transfer = td_options(tdict_transfer_options, num_threads = 4);
     o.progress = see_slowly;
     o.user = &w;
-    tdict_tree *tree = load_later(c, f->path, side ? tdict_cpu() : td_device(), o);
+    scoped_tree tree = load_later(c, f->path, side ? tdict_cpu() : td_device(), o);
     assert_int_equal(w.overlaps, 0);
     assert_true(w.calls >= 1 && w.done == f->data_bytes && w.total == f->data_bytes);
-    tdict_release(tree);
   }
   raw_file_free(f);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 DEVICE_CASE(load_stops_if_progress_returns_false) {
-  folder home = folder_create();
-  tdict_context *c = small_context();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   dice d = {6};
   raw_file *f = raw_file_create_large(&d, in(&home, "x"), STAGING);
   const int descriptors = td_count_descriptors();
   for (int i = 0; i < NUM_WAYS; i += 3) {
     tdict_transfer_options way = way_at(i);
-    tdict_load_options o = tdict_load_options_default();
     watch w = {.lock = PTHREAD_MUTEX_INITIALIZER};
     bool stopped = true;
-    o.transfer = &way;
-    o.progress = see_progress;
-    o.user = &w;
+    tdict_load_options o = td_with(tdict_load_options, transfer = &way, progress = see_progress, user = &w);
     for (int at = 1; stopped; at++) {
       tdict_tree *tree = NULL;
       tdict_error error;
@@ -354,32 +301,26 @@ DEVICE_CASE(load_stops_if_progress_returns_false) {
   }
   tdict_future *future = NULL;
   watch w = {.lock = PTHREAD_MUTEX_INITIALIZER, .stop_at = 2};
-  tdict_load_options o = tdict_load_options_default();
-  o.progress = see_progress;
-  o.user = &w;
+  tdict_load_options o = td_with(tdict_load_options, progress = see_progress, user = &w);
   td_ok(tdict_load_async(c, f->path, td_device(), &o, &future, err));
   td_fails(TDICT_ECANCELLED, "load_async: the function `progress`", tdict_future_wait(future, NULL, err));
   assert_int_equal(tdict_future_state(future), TDICT_FUTURE_CANCELLED);
   tdict_future_release(future);
   assert_true(td_count_descriptors() <= descriptors + 1);
   raw_file_free(f);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 /* The ring is full of copies that do not end, and the load is cancelled. */
 SIM_CASE(load_is_cancelled_while_copies_run) {
-  folder home = folder_create();
-  tdict_context *c = small_context();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   dice d = {6};
   raw_file *f = raw_file_create_large(&d, in(&home, "x"), 2 * STAGING);
   const int descriptors = td_count_descriptors();
   for (int steps = 0; steps < 6; steps++) {
-    tdict_future *future = NULL;
+    scoped_future future = NULL;
     watch w = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    tdict_load_options o = tdict_load_options_default();
-    o.progress = see_progress;
-    o.user = &w;
+    tdict_load_options o = td_with(tdict_load_options, progress = see_progress, user = &w);
     td_ok(tdict_sim_hold(c, err));
     td_ok(tdict_load_async(c, f->path, td_device(), &o, &future, err));
     td_rest();
@@ -391,7 +332,6 @@ SIM_CASE(load_is_cancelled_while_copies_run) {
     td_ok(tdict_sim_resume(c, err));
     td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait(future, NULL, err));
     assert_true(w.done < w.total);
-    tdict_future_release(future);
   }
   td_rest();
   assert_int_equal(td_count_descriptors(), descriptors);
@@ -399,6 +339,4 @@ SIM_CASE(load_is_cancelled_while_copies_run) {
   raw_check(c, f, tree, td_device(), 0, -1);
   tdict_release(tree);
   raw_file_free(f);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }

@@ -4,8 +4,6 @@
 #include <stdatomic.h>
 
 #include "raw_file.h"
-#include "support/fail_alloc.h"
-#include "support/take.h"
 
 /* What happens at a read. */
 typedef enum fault { FAULT_NONE, FAULT_FAIL, FAULT_FAIL_ALL, FAULT_SHRINK, FAULT_INTERRUPT } fault;
@@ -45,14 +43,12 @@ static bool begin_counting(void *user, uint64_t done, uint64_t total) {
   return true;
 }
 static tdict_load_options counting(void) {
-  tdict_load_options o = tdict_load_options_default();
-  o.progress = begin_counting;
+  tdict_load_options o = td_with(tdict_load_options, progress = begin_counting);
   return o;
 }
 
 static tdict_context *small_context(void) {
-  tdict_context_options o = tdict_context_options_default();
-  o.staging_bytes = 64 << 10;
+  tdict_context_options o = td_with(tdict_context_options, staging_bytes = 64 << 10);
   return td_context(&o);
 }
 /* A file that needs several slots of a small ring. */
@@ -64,8 +60,8 @@ static bool is_leaf(const raw_file *f, const char *path) {
 }
 
 DEVICE_CASE(load_continues_after_short_and_interrupted_reads) {
-  folder home = folder_create();
-  tdict_context *c = small_context();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));
   tdict_tree *tree = NULL;
@@ -75,14 +71,12 @@ DEVICE_CASE(load_continues_after_short_and_interrupted_reads) {
   raw_check(c, f, tree, td_device(), 0, -1);
   tdict_release(tree);
   raw_file_free(f);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 /* Each read of elements fails once. The error names the leaf and the file. An error of the header names the file. */
 DEVICE_CASE(load_reports_the_leaf_of_a_failed_read) {
-  folder home = folder_create();
-  tdict_context *c = small_context();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));
   const int descriptors = td_count_descriptors();
@@ -115,14 +109,12 @@ DEVICE_CASE(load_reports_the_leaf_of_a_failed_read) {
   assert_true(td_count_descriptors() <= descriptors + 1);
   choose(FAULT_NONE, 0);
   raw_file_free(f);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 /* The file loses its last byte, or everything, before each read. */
 DEVICE_CASE(load_reports_a_file_that_is_shortened) {
-  folder home = folder_create();
-  tdict_context *c = small_context();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));
   tdict_load_options o = counting();
@@ -145,14 +137,12 @@ DEVICE_CASE(load_reports_a_file_that_is_shortened) {
   }
   choose(FAULT_NONE, 0);
   raw_file_free(f);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 /* The bytes of the destination are lost after the error, and valid after the next load. */
 DEVICE_CASE(load_into_loses_the_tree_if_a_read_fails) {
-  folder home = folder_create();
-  tdict_context *c = small_context();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));
   tdict_tree *tree = NULL;
@@ -172,15 +162,13 @@ DEVICE_CASE(load_into_loses_the_tree_if_a_read_fails) {
   raw_check(c, f, tree, td_device(), 0, -1);
   tdict_release(tree);
   raw_file_free(f);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 /* A long path is cut at its start, so the name of the file and the byte stay in the message. */
 CASE(load_names_files_with_long_paths) {
   static const char header[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}";
-  folder home = folder_create();
-  tdict_context *c = td_context(NULL);
+  scoped_folder home = folder_create();
+  scoped_context c = td_context(NULL);
   char path[PATH_BYTES];
   tdict_tree *tree = NULL;
   const int length = snprintf(path, sizeof path, "%s", home.path);
@@ -193,15 +181,13 @@ CASE(load_names_files_with_long_paths) {
   assert_non_null(strstr(td_last_error.message, "/name.safetensors cannot be read: Input/output error"));
   assert_string_equal(td_last_error.path, "a");
   choose(FAULT_NONE, 0);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 CASE(load_refuses_wrong_arguments) {
   static const char header[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}";
   static const char *const patterns[] = {"a"};
-  folder home = folder_create();
-  tdict_context *c = td_context(NULL);
+  scoped_folder home = folder_create();
+  scoped_context c = td_context(NULL);
   tdict_load_options o = tdict_load_options_default();
   tdict_transfer_options transfer = tdict_transfer_options_default();
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -234,26 +220,22 @@ CASE(load_refuses_wrong_arguments) {
   td_fails(TDICT_EINVAL, "load_options", tdict_load(c, path, tdict_cpu(), &o, &tree, err));
   assert_true(!tree && !future);
   assert_int_equal(td_count_descriptors(), descriptors);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 /* A file that is much larger than the staging ring needs no more pinned memory than the ring. */
 GPU_CASE(load_needs_only_the_staging_ring) {
   enum { BYTES = 8 << 20 };
-  folder home = folder_create();
-  tdict_context *c = small_context();
-  tdict_load_options o = tdict_load_options_default();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   tdict_transfer_options transfer = tdict_transfer_options_default();
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  tdict_tree *tree = NULL, *back = NULL;
+  scoped_tree tree = NULL, back = NULL;
   char header[128];
   transfer.stats = &stats;
-  o.transfer = &transfer;
   const int length = snprintf(header, sizeof header,
                               "{\"a\":{\"dtype\":\"U8\",\"shape\":[%d],\"data_offsets\":[0,%d]}}", BYTES, BYTES);
   write_safetensors(in(&home, "x"), header, (size_t)length, BYTES);
-  td_ok(tdict_load(c, in(&home, "x"), td_device(), &o, &tree, err));
+  td_ok(tdict_load(c, in(&home, "x"), td_device(), td_options(tdict_load_options, transfer = &transfer), &tree, err));
   assert_true(stats.peak_staging_bytes <= 64 << 10);
   assert_true(stats.peak_pinned_bytes <= 64 << 10);
   assert_int_equal(stats.staged_bytes, BYTES);
@@ -261,25 +243,17 @@ GPU_CASE(load_needs_only_the_staging_ring) {
   const unsigned char *a = tdict_const_data(back, "a");
   for (int i = 0; i < BYTES; i++)
     if (a[i] != (unsigned char)i) fail_msg("byte %d is %d", i, a[i]);
-  tdict_release(back);
-  tdict_release(tree);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 /* A pinned result above the limit of the context is refused. The ring does not count. */
 GPU_CASE(load_keeps_the_limit_of_pinned_memory) {
-  folder home = folder_create();
-  tdict_context_options options = tdict_context_options_default();
-  options.staging_bytes = 64 << 10;
-  options.pinned_bytes = 4096;
-  tdict_context *c = td_context(&options);
+  scoped_folder home = folder_create();
+  scoped_context c = td_context(td_options(tdict_context_options, staging_bytes = 64 << 10, pinned_bytes = 4096));
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));
-  tdict_load_options o = tdict_load_options_default();
   tdict_transfer_options transfer = tdict_transfer_options_default();
   tdict_tree *tree = NULL;
-  o.transfer = &transfer;
+  tdict_load_options o = td_with(tdict_load_options, transfer = &transfer);
   transfer.pinned_result = true;
   td_fails(TDICT_ENOMEM, "pinned", tdict_load(c, f->path, tdict_cpu(), &o, &tree, err));
   assert_null(tree);
@@ -288,8 +262,6 @@ GPU_CASE(load_keeps_the_limit_of_pinned_memory) {
   raw_check(c, f, tree, td_device(), 0, -1);
   tdict_release(tree);
   raw_file_free(f);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 static bool go_on(void *user, uint64_t done, uint64_t total) {
@@ -304,13 +276,11 @@ DEVICE_CASE(load_survives_enomem) {
       "\\\"batch_size\\\":[3],\\\"keys\\\":{\\\"a\\\":{\\\"tensor\\\":\\\"a\\\"},"
       "\\\"t\\\":{\\\"non_tensor\\\":\\\"x\\\"}}}}\"},"
       "\"a\":{\"dtype\":\"I16\",\"shape\":[3],\"data_offsets\":[0,6]}}";
-  folder home = folder_create();
-  tdict_context *c = small_context();
+  scoped_folder home = folder_create();
+  scoped_context c = small_context();
   tdict_load_options o = tdict_load_options_default();
-  tdict_transfer_options transfer = tdict_transfer_options_default();
-  tdict_tree *tree = NULL;
-  transfer.num_threads = 0;
-  o.transfer = &transfer;
+  scoped_tree tree = NULL;
+  o.transfer = td_options(tdict_transfer_options, num_threads = 0);
   o.first_row = 1;
   o.progress = go_on;
   write_safetensors(in(&home, "x"), header, sizeof header - 1, 6);
@@ -334,7 +304,4 @@ DEVICE_CASE(load_survives_enomem) {
       assert_true(n < 500);
     }
   }
-  tdict_release(tree);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }

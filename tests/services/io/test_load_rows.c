@@ -3,18 +3,15 @@
 #include "archive.h"
 #include "random_tree.h"
 #include "raw_file.h"
-#include "support/take.h"
 
 static tdict_load_options rows_of(int64_t first, int64_t count) {
-  tdict_load_options o = tdict_load_options_default();
-  o.first_row = first;
-  o.num_rows = count;
+  tdict_load_options o = td_with(tdict_load_options, first_row = first, num_rows = count);
   return o;
 }
 
 DEVICE_CASE(load_selects_rows_of_plain_files) {
-  folder home = folder_create();
-  tdict_context *c = td_context(NULL);
+  scoped_folder home = folder_create();
+  scoped_context c = td_context(NULL);
   dice d = {2};
   for (int round = 0; round < 30; round++) {
     const int64_t rows = (int64_t)roll(&d, 20);
@@ -23,11 +20,9 @@ DEVICE_CASE(load_selects_rows_of_plain_files) {
       const int64_t first = (int64_t)roll(&d, (uint64_t)rows + 1), left = rows - first;
       const int64_t count = i ? (int64_t)roll(&d, (uint64_t)left + 1) : -1;
       tdict_load_options o = rows_of(first, count);
-      tdict_transfer_options transfer = tdict_transfer_options_default();
       tdict_transfer_stats stats = tdict_transfer_stats_default();
-      tdict_tree *tree = NULL;
-      transfer.stats = &stats;
-      o.transfer = &transfer;
+      scoped_tree tree = NULL;
+      o.transfer = td_options(tdict_transfer_options, stats = &stats);
       td_ok(tdict_load(c, f->path, td_device(), &o, &tree, err));
       raw_check(c, f, tree, td_device(), first, count < 0 ? left : count);
       assert_int_equal(stats.total_bytes, tdict_bytes(tree)); /* other rows are not read */
@@ -35,12 +30,9 @@ DEVICE_CASE(load_selects_rows_of_plain_files) {
         td_ok(td_load_into(c, tree, f->path, (o.first_row = rows - count, o.transfer = NULL, &o), err));
         raw_check(c, f, tree, td_device(), rows - count, count);
       }
-      tdict_release(tree);
     }
     raw_file_free(f);
   }
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 /* The last call of the progress function. */
@@ -54,8 +46,8 @@ static bool see_progress(void *user, uint64_t done, uint64_t total) {
 
 /* The rows of columns, ragged leaves, nested trees and leaves without batch dimensions. */
 DEVICE_CASE(load_selects_rows_of_trees) {
-  folder home = folder_create();
-  tdict_context *c = td_context(NULL);
+  scoped_folder home = folder_create();
+  scoped_context c = td_context(NULL);
   int num_ragged = 0;
   for (int round = 0; round < 60; round++) {
     dice d = {(uint64_t)round + 100};
@@ -63,11 +55,9 @@ DEVICE_CASE(load_selects_rows_of_trees) {
     const int64_t first = (int64_t)roll(&d, (uint64_t)batch[0]),
                   count = (int64_t)roll(&d, (uint64_t)(batch[0] - first) + 1);
     tdict_tree *tree = random_tree(&d, 1 + (int)roll(&d, 2), batch, 0), *part = NULL, *there = NULL, *back = NULL;
-    tdict_save_options s = tdict_save_options_default();
     if (tdict_batch_ndim(tree) == 1) add_random_ragged(&d, tree, "one more"), num_ragged++;
-    s.max_shard_bytes = round % 2 ? 40 : 0;
     const char *path = in(&home, round % 2 ? "x.safetensors.index.json" : "x");
-    td_ok(tdict_save(NULL, path, tree, &s, err));
+    td_ok(tdict_save(NULL, path, tree, td_options(tdict_save_options, max_shard_bytes = round % 2 ? 40 : 0), err));
     tdict_load_options o = rows_of(first, count);
     last_call last = {1, 0};
     o.progress = see_progress;
@@ -77,15 +67,10 @@ DEVICE_CASE(load_selects_rows_of_trees) {
     td_ok(tdict_to_device(c, there, tdict_cpu(), NULL, &back, err));
     td_ok(tdict_index_get(NULL, tree, TDICT_INDEX(TDICT_RANGE(first, first + count, 1)), NULL, &part, err));
     same_trees(back, part);
-    tdict_release(part);
-    tdict_release(back);
-    tdict_release(there);
-    tdict_release(tree);
+    td_release(part, back, there, tree);
     folder_empty(&home);
   }
   assert_true(num_ragged > 5);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 /* Rows and a tensor beyond 4 GB of a file that has few blocks on the disk. */
@@ -94,8 +79,8 @@ DEVICE_CASE(load_reads_sparse_files) {
                                "\"y\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[5000000000,5000000003]}}";
   static const char *const keys[] = {"x", "y"};
   const off_t data = 8 + sizeof header - 1;
-  folder home = folder_create();
-  tdict_context *c = td_context(NULL);
+  scoped_folder home = folder_create();
+  scoped_context c = td_context(NULL);
   tdict_open_options open = tdict_open_options_default();
   write_safetensors(in(&home, "f"), header, sizeof header - 1, 0);
   FILE *file = fopen(in(&home, "f"), "r+b");
@@ -105,7 +90,7 @@ DEVICE_CASE(load_reads_sparse_files) {
     td_skip("no sparse files here");
   for (int i = 0; i < 2; i++) {
     tdict_load_options o = rows_of(i ? 1 : 999999, -1);
-    tdict_tree *there = NULL, *back = NULL;
+    scoped_tree there = NULL, back = NULL;
     open.keys = &keys[i];
     open.num_keys = 1;
     o.open = &open;
@@ -113,11 +98,7 @@ DEVICE_CASE(load_reads_sparse_files) {
     td_ok(tdict_to_device(c, there, tdict_cpu(), NULL, &back, err));
     assert_int_equal(tdict_bytes(back), i ? 2 : 5000);
     assert_memory_equal(tdict_const_data(back, keys[i]), i ? "bc" : "last row\0", i ? 2 : 9);
-    tdict_release(back);
-    tdict_release(there);
   }
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 static void refuse(tdict_context *c, const char *path, tdict_load_options o, tdict_status status, const char *text) {
@@ -134,9 +115,8 @@ CASE(load_refuses_wrong_rows) {
                     scalar[] = "{\"s\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]},"
                                "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}";
   static const char *const keys[] = {"b"};
-  folder home = folder_create();
-  tdict_context *c = td_context(NULL);
-  tdict_open_options open = tdict_open_options_default();
+  scoped_folder home = folder_create();
+  scoped_context c = td_context(NULL);
   tdict_load_options o;
   tdict_tree *tree = NULL;
   write_safetensors(in(&home, "x"), other, sizeof other - 1, 5);
@@ -146,8 +126,7 @@ CASE(load_refuses_wrong_rows) {
   write_safetensors(in(&home, "y"), scalar, sizeof scalar - 1, 3);
   refuse(c, in(&home, "y"), rows_of(0, 1), TDICT_ESHAPE, "key 's' is a tensor without dimensions");
   o = rows_of(1, 2);
-  open.keys = keys;
-  open.num_keys = 1;
+  tdict_open_options open = td_with(tdict_open_options, keys = keys, num_keys = 1);
   o.open = &open;
   refuse(c, in(&home, "y"), o, TDICT_EINVAL, "first_row is 1 and num_rows is 2, but there are 2 rows");
   assert_string_equal(td_last_error.path, in(&home, "y"));
@@ -164,8 +143,6 @@ CASE(load_refuses_wrong_rows) {
   tdict_release(tree);
   open.num_keys = 0;
   refuse(c, in(&home, "y"), o, TDICT_ESHAPE, "no selected leaf has rows");
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 /* A tree without batch dimensions that holds a ragged leaf of three rows: the rows are the leaf's rows. */
@@ -182,11 +159,12 @@ CASE(load_checks_offsets) {
                {{0, -1, 3, 5}, "are wrong"},
                {{0, INT64_MIN, 3, 5}, "are wrong"},
                {{0, 2, INT64_MAX, 5}, "is "}};
-  folder home = folder_create();
-  tdict_context *c = td_context(NULL);
-  tdict_tree *tree = NULL, *part = NULL;
-  tdict_tensor *values = NULL, *offsets = NULL, *got = NULL;
-  tdict_ragged *ragged = NULL;
+  scoped_folder home = folder_create();
+  scoped_context c = td_context(NULL);
+  scoped_tree tree = NULL;
+  scoped_tensor values = NULL, offsets = NULL;
+  tdict_tensor *got = NULL;
+  scoped_ragged ragged = NULL;
   size_t size;
   td_ok(tdict_create(0, NULL, &tree, err));
   td_ok(tdict_tensor_arange(TDICT_U8, 0, 1, 5, &values, err));
@@ -194,7 +172,7 @@ CASE(load_checks_offsets) {
   td_ok(tdict_ragged_create(values, offsets, &ragged, err));
   td_ok(tdict_set_ragged(tree, "r", ragged, err));
   td_ok(tdict_save(NULL, in(&home, "x"), tree, NULL, err));
-  unsigned char *bytes = read_bytes(in(&home, "x"), &size);
+  scoped_bytes bytes = read_bytes(in(&home, "x"), &size);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     tdict_load_options o = rows_of(1, 2);
     memcpy(bytes + size - 5 - sizeof good, cases[i].at, sizeof good); /* the values come last, since they are narrow */
@@ -204,7 +182,7 @@ CASE(load_checks_offsets) {
       assert_non_null(strstr(td_last_error.message, "key 'r'"));
       continue;
     }
-    td_ok(tdict_load(c, in(&home, "y"), td_device(), &o, &part, err));
+    scoped_tree part = td_made(tree, tdict_load(c, in(&home, "y"), td_device(), &o, &made, err));
     tdict_entry entry;
     td_ok(tdict_get_entry(part, "r", &entry, err));
     got = tdict_ragged_get_info(entry.object).values;
@@ -212,21 +190,13 @@ CASE(load_checks_offsets) {
     assert_memory_equal(tdict_tensor_const_data(got), "\2\3\4", 3);
     const int64_t *at = tdict_tensor_const_data(tdict_ragged_get_info(entry.object).offsets);
     assert_true(at[0] == 0 && at[1] == 1 && at[2] == 3);
-    tdict_release(part);
   }
-  free(bytes);
-  tdict_release(tree);
-  tdict_ragged_release(ragged);
-  tdict_tensor_release(values);
-  tdict_tensor_release(offsets);
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }
 
 /* Arrays of NumPy in both orders of bytes and of elements. */
 DEVICE_CASE(load_converts_arrays_of_numpy) {
-  folder home = folder_create();
-  tdict_context *c = td_context(NULL);
+  scoped_folder home = folder_create();
+  scoped_context c = td_context(NULL);
   unsigned char file[512], data[48];
   for (int i = 0; i < 8; i++) {
     const bool swapped = i & 1, fortran = i & 2, has_rows = i & 4;
@@ -257,9 +227,6 @@ DEVICE_CASE(load_converts_arrays_of_numpy) {
     assert_int_equal(last.done, last.total);
     assert_int_equal(tdict_bytes(back), has_rows ? 24 : 48);
     assert_memory_equal(tdict_const_data(back, "arr_0"), wanted[has_rows], has_rows ? 24 : 48);
-    tdict_release(back);
-    tdict_release(there);
+    td_release(back, there);
   }
-  tdict_context_destroy(c);
-  folder_remove(&home);
 }

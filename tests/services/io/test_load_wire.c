@@ -1,7 +1,6 @@
 /* Files that are loaded with the options `conversions` and `narrow` of transfers. The file is written by hand. */
 #include "engine/conversions.h"
 #include "engine/narrow.h"
-#include "support/take.h"
 #include "tdict/io.h"
 
 enum { IDS = 70001, PIXELS = 6003, FLAGS = 40005 };
@@ -23,7 +22,7 @@ static void write_file(int file, const tdict_tree *src) {
   while (length % 8) header[length++] = ' ';
   const uint64_t json_bytes = length - 8;
   memcpy(header, &json_bytes, 8);
-  unsigned char *all = malloc(length + at);
+  scoped_bytes all = malloc(length + at);
   memcpy(all, header, length);
   for (int i = 0; i < 3; i++) {
     const tdict_tensor *t = leaf_of(src, keys[i]);
@@ -32,7 +31,6 @@ static void write_file(int file, const tdict_tree *src) {
   }
   assert_int_equal(write(file, all, length), length);
   assert_int_equal(close(file), 0);
-  free(all);
 }
 
 /* To the device and to the host, new and into existing tensors. */
@@ -41,9 +39,9 @@ DEVICE_CASE(load_converts_and_narrows) {
   const int file = mkstemps(path, 12);
   world w = open_world();
   tdict_tree *src = new_tree();
-  give(src, "ids", pv_tensor(TDICT_I64, SHAPE(IDS), PV_HALF, NULL));
-  give(src, "image", random_tensor(TDICT_U8, SHAPE(PIXELS), NULL));
-  give(src, "mask", pv_tensor(TDICT_BOOL, SHAPE(FLAGS), PV_OUTLIER, NULL));
+  td_put(src, "ids", pv_tensor(TDICT_I64, SHAPE(IDS), PV_HALF, NULL));
+  td_put(src, "image", random_tensor(TDICT_U8, SHAPE(PIXELS), NULL));
+  td_put(src, "mask", pv_tensor(TDICT_BOOL, SHAPE(FLAGS), PV_OUTLIER, NULL));
   assert_true(file >= 0);
   write_file(file, src);
   const tdict_conversion c = scaled("image", TDICT_BF16, 1 / 255.0, -0.5);
@@ -52,7 +50,7 @@ DEVICE_CASE(load_converts_and_narrows) {
     way v = way_at(i);
     tdict_load_options o = tdict_load_options_default();
     tdict_transfer_stats s = tdict_transfer_stats_default();
-    tdict_tree *out = NULL;
+    scoped_tree out = NULL;
     v.o.conversions = &c;
     v.o.num_conversions = 1;
     v.o.narrow = 1;
@@ -69,7 +67,6 @@ DEVICE_CASE(load_converts_and_narrows) {
       spoil_tree(&w, out);
       td_ok(td_load_into(w.c, out, path, &o, err));
     }
-    tdict_release(out);
   }
   tdict_release(src);
   close_world(&w);

@@ -4,24 +4,21 @@
 
 #include "directory.h"
 #include "random_tree.h"
-#include "tdict/lazy_stack.h"
 #include "without_memory.h"
 
 #define VALUE_TYPE(name) "\"_type\":\"<class 'tensordict.tensorclass." name "'>\""
 
 CASE(memmap_reads_a_directory_of_the_package) {
-  tdict_tree *flat = NULL, *tree = NULL;
-  tdict_open_options o = tdict_open_options_default();
+  scoped_tree flat = NULL, tree = NULL;
   td_ok(tdict_open(golden("memmap"), NULL, &tree, err));
   assert_int_equal(tdict_batch_ndim(tree), 1);
   assert_int_equal(tdict_batch_size(tree)[0], 2);
   assert_int_equal(tdict_num_keys(tree), 14);
   assert_true(tdict_has(tree, "nest.a\\.b") && tdict_has(tree, "nest.a/b:c") && tdict_has(tree, "nest.é漢"));
   /* The package safetensors wrote the same tensors to another file, with names of joined keys. */
-  o.flat = true;
+  tdict_open_options o = td_with(tdict_open_options, flat = true);
   td_ok(tdict_open(golden("all.safetensors"), &o, &flat, err));
-  tdict_tree *names = NULL;
-  td_ok(tdict_open(golden("memmap"), &o, &names, err));
+  scoped_tree names = td_made(tree, tdict_open(golden("memmap"), &o, &made, err));
   assert_int_equal(tdict_num_keys(names), 19);
   int count = 0;
   for (size_t i = 0; i < tdict_num_keys(names); i++) {
@@ -34,13 +31,10 @@ CASE(memmap_reads_a_directory_of_the_package) {
     count++;
   }
   assert_true(count >= 15);
-  tdict_release(names);
-  tdict_release(flat);
-  tdict_release(tree);
 }
 
 CASE(memmap_reads_lazy_stacks_and_values_of_the_package) {
-  tdict_tree *tree = NULL;
+  scoped_tree tree = NULL;
   tdict_lazy_stack *stack = NULL;
   tdict_tensor *a = NULL;
   tdict_value value;
@@ -53,20 +47,16 @@ CASE(memmap_reads_lazy_stacks_and_values_of_the_package) {
     char name[64];
     size_t count;
     snprintf(name, sizeof name, "lazy/%d/a.memmap", i);
-    unsigned char *bytes = read_bytes(golden(name), &count);
+    scoped_bytes bytes = read_bytes(golden(name), &count);
     assert_memory_equal((const char *)tdict_tensor_const_data(a) + 8 * i, bytes, 8);
-    free(bytes);
   }
-  tdict_tensor_release(a);
-  tdict_lazy_stack_release(stack);
-  tdict_release(tree);
+  td_release(a, stack, tree);
   td_ok(tdict_open(golden("nontensor"), NULL, &tree, err));
   td_ok(tdict_get_value(tree, "s", -1, &value, err));
   assert_string_equal(value.text, "text");
   td_ok(tdict_get_value(tree, "n", -1, &value, err));
   assert_string_equal(value.text, "{\"k\":[1,2.5,null]}");
   assert_int_equal(value.kind, TDICT_VALUE_JSON);
-  tdict_release(tree);
 }
 
 /* A stack along dimension 1 below a tree: the trees keep dimension 0 only. */
@@ -120,21 +110,18 @@ CASE(memmap_returns_random_trees) {
   dice d = {7};
   for (int i = 0; i < 150; i++) {
     const int64_t batch[] = {(int64_t)roll(&d, 4), (int64_t)roll(&d, 3)};
-    tdict_tree *back = NULL, *tree = random_tree(&d, (int)roll(&d, 3), batch, 0);
+    scoped_tree back = NULL, tree = random_tree(&d, (int)roll(&d, 3), batch, 0);
     td_ok(tdict_save(NULL, in(&f, "x"), tree, &o, err));
     td_ok(tdict_open(in(&f, "x"), NULL, &back, err));
     same_trees(back, tree);
     assert_int_equal(folder_count(&f, NULL), 1); /* the directory of the last round was replaced */
-    tdict_release(back);
-    tdict_release(tree);
   }
   remove_all(f.path);
 }
 
 CASE(memmap_is_the_format_of_paths_that_end_with_a_slash) {
   folder f = folder_create();
-  tdict_tree *tree = NULL, *back = NULL;
-  td_ok(tdict_create(0, NULL, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err)), *back = NULL;
   td_ok(tdict_set_text(tree, "t", "é\"\\\n", err));
   td_ok(tdict_save(NULL, in(&f, "x/"), tree, NULL, err));
   td_ok(tdict_open(in(&f, "x"), NULL, &back, err));
@@ -144,33 +131,28 @@ CASE(memmap_is_the_format_of_paths_that_end_with_a_slash) {
   write_text_below(&f, "other/file", "text");
   td_fails(TDICT_EFORMAT, "meta.json", tdict_save(NULL, in(&f, "other/"), tree, NULL, err));
   assert_int_equal(access(in(&f, "other/file"), F_OK), 0);
-  tdict_save_options o = tdict_save_options_default();
-  o.max_shard_bytes = 1;
+  tdict_save_options o = td_with(tdict_save_options, max_shard_bytes = 1);
   td_fails(TDICT_EINVAL, "only safetensors files have shards", tdict_save(NULL, in(&f, "y/"), tree, &o, err));
   tdict_release(tree);
   remove_all(f.path);
 }
 
 CASE(memmap_refuses_trees_that_the_format_cannot_hold) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   static const char *const keys[] = {"shape", "device", "_type", "a.shape"};
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
   for (size_t i = 0; i < 4; i++) {
-    tdict_tree *tree = NULL;
-    td_ok(tdict_create(0, NULL, &tree, err));
+    scoped_tree tree = td_made(tree, tdict_create(0, NULL, &made, err));
     td_ok(tdict_set_text(tree, keys[i], "x", err));
     td_fails(TDICT_ENOTSUP, "reserve the keys shape, device and _type", tdict_save(NULL, in(&f, "x"), tree, &o, err));
     assert_string_equal(td_last_error.path, keys[i]);
-    tdict_release(tree);
   }
   static const char *const folders[] = {"meta\\.json", "\\.meta\\.json\\.append\\.tmp"};
   for (size_t i = 0; i < 2; i++) {
-    tdict_tree *tree = NULL;
-    td_ok(tdict_create(0, NULL, &tree, err));
+    scoped_tree tree = td_made(tree, tdict_create(0, NULL, &made, err));
     td_ok(tdict_set_text(tree, folders[i], "x", err));
     td_fails(TDICT_ENOTSUP, "a folder cannot be named", tdict_save(NULL, in(&f, "x"), tree, &o, err));
     assert_string_equal(td_last_error.path, folders[i]);
-    tdict_release(tree);
   }
   tdict_tree *tree = NULL;
   tdict_tensor *x = NULL;
@@ -180,8 +162,7 @@ CASE(memmap_refuses_trees_that_the_format_cannot_hold) {
   td_ok(tdict_set(tree, "a.x\\.memmap.y", x, err));
   td_fails(TDICT_ENOTSUP, "the name of the file of another key", tdict_save(NULL, in(&f, "x"), tree, &o, err));
   assert_string_equal(td_last_error.path, "a.x\\.memmap");
-  tdict_tensor_release(x);
-  tdict_release(tree);
+  td_release(x, tree);
   tree = NULL;
   char key[90 * 3];
   memset(key, '/', sizeof key - 1);
@@ -191,7 +172,6 @@ CASE(memmap_refuses_trees_that_the_format_cannot_hold) {
   td_fails(TDICT_ENOTSUP, "a file name of 807 bytes", tdict_save(NULL, in(&f, "x"), tree, &o, err));
   tdict_release(tree);
   assert_int_equal(folder_count(&f, NULL), 0);
-  folder_remove(&f);
 }
 
 typedef struct attack {
@@ -301,12 +281,11 @@ CASE(memmap_refuses_trees_with_other_batch_sizes_than_their_parent) {
   write_text_below(&f, "a/meta.json", TD_META("\"x\":{\"type\":\"TensorDict\"},", "[11]"));
   for (int i = 0; i < 5; i++) {
     char text[256];
-    tdict_tree *tree = NULL;
+    scoped_tree tree = NULL;
     snprintf(text, sizeof text, "{\"shape\":%s,\"device\":\"cpu\"," TD_TYPE "}", children[i]);
     write_text_below(&f, "a/x/meta.json", text);
     if (i < 2) refuse(in(&f, "a"), TDICT_ESHAPE, "key 'x': the batch size does not begin with");
     if (i >= 2) td_ok(tdict_open(in(&f, "a"), NULL, &tree, err));
-    tdict_release(tree);
   }
   remove_all(f.path);
 }
@@ -319,8 +298,7 @@ CASE(memmap_refuses_broken_directories) {
     refuse(in(&f, "a"), attacks[i].status, attacks[i].text);
   }
   write_text_below(&f, "a/meta.json", TD_META("\"x\":" TD_LEAF(F32, "[2]") ",", "[2]"));
-  tdict_tree *tree = NULL;
-  td_ok(tdict_open(in(&f, "a"), NULL, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_open(in(&f, "a"), NULL, &made, err));
   tdict_release(tree);
   /* The meta.json itself must be no link. */
   assert_int_equal(rename(in(&f, "a/meta.json"), in(&f, "meta")), 0);
@@ -413,8 +391,7 @@ CASE(memmap_of_many_files_needs_few_descriptors) {
   few.rlim_cur = 64;
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
   td_ok(tdict_open(f.path, NULL, &tree, err));
-  tdict_context *context = NULL;
-  td_ok(tdict_context_create(NULL, &context, err));
+  tdict_context *context = td_made(context, tdict_context_create(NULL, &made, err));
   td_ok(tdict_load(context, f.path, tdict_cpu(), NULL, &loaded, err));
   for (int i = 0; i < COUNT; i += 97) {
     char name[32];
@@ -425,9 +402,7 @@ CASE(memmap_of_many_files_needs_few_descriptors) {
     td_ok(tdict_get(loaded, name, &t, err));
     assert_int_equal(*(const int32_t *)tdict_tensor_const_data(t), i);
   }
-  tdict_release(tree);
-  tdict_release(loaded);
-  tdict_context_destroy(context);
+  td_release(tree, loaded, context);
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
   remove_all(f.path);
 }
@@ -435,17 +410,16 @@ CASE(memmap_of_many_files_needs_few_descriptors) {
 /* Trees of the directory that was replaced stay valid. */
 CASE(memmap_trees_outlive_their_directory) {
   folder f = folder_create();
-  tdict_tree *tree = NULL, *old = NULL;
+  tdict_tree *old = NULL;
   tdict_tensor *x = NULL;
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
   for (float value = 1; value < 3; value++) {
-    td_ok(tdict_create(0, NULL, &tree, err));
+    scoped_tree tree = td_made(tree, tdict_create(0, NULL, &made, err));
     td_ok(tdict_tensor_from_array(TDICT_F32, 0, NULL, &value, &x, err));
     td_ok(tdict_set(tree, "x", x, err));
     td_ok(tdict_save(NULL, in(&f, "x"), tree, &o, err));
     if (value == 1) td_ok(tdict_open(in(&f, "x"), NULL, &old, err));
     tdict_tensor_release(x);
-    tdict_release(tree);
   }
   td_ok(tdict_get(old, "x", &x, err));
   assert_true(*(const float *)tdict_tensor_const_data(x) == 1);

@@ -1,6 +1,5 @@
 /* Tests the metadata of safetensors files: what a file has, what a save writes, and that nothing is lost between. */
 #include "files.h"
-#include "support/fail_alloc.h"
 #include "tdict/io.h"
 
 static const char file_text[] =
@@ -35,80 +34,67 @@ static void check_text(const tdict_tree *metadata, const char *path, const char 
 
 /* Opens a file with its metadata. The caller releases both trees. */
 static tdict_tree *open_with_metadata(const char *path, tdict_tree **metadata) {
-  tdict_open_options o = tdict_open_options_default();
   tdict_tree *tree = NULL;
-  o.metadata = metadata;
   *metadata = NULL;
-  td_ok(tdict_open(path, &o, &tree, err));
+  td_ok(tdict_open(path, td_options(tdict_open_options, metadata = metadata), &tree, err));
   return tree;
 }
 
 /* Returns the text of the header of a file. The caller frees the text. */
 static char *header_of(const char *path) {
   size_t count;
-  unsigned char *bytes = read_bytes(path, &count);
+  scoped_bytes bytes = read_bytes(path, &count);
   const size_t length = bytes[0] | (size_t)bytes[1] << 8 | (size_t)bytes[2] << 16;
   char *text = calloc(1, length + 1);
   memcpy(text, bytes + 8, length);
-  free(bytes);
   return text;
 }
 static void check_header(const char *path, const char *wanted, bool exists) {
-  char *header = header_of(path);
+  scoped_chars header = header_of(path);
   if ((strstr(header, wanted) != NULL) != exists) fail_msg("'%s' in '%s'", wanted, header);
-  free(header);
 }
 
 CASE(metadata_survives_opens_and_saves) {
-  folder f = folder_create();
-  tdict_context *c = td_context(NULL);
+  scoped_folder f = folder_create();
+  scoped_context c = td_context(NULL);
   tdict_save_options o = tdict_save_options_default();
   write_safetensors(in(&f, "x"), file_text, strlen(file_text), 4);
   for (int way = 0; way < 4; way++) {
     const char *name = way == 1 ? "y.safetensors.index.json" : "y";
-    tdict_tree *metadata, *again, *tree = open_with_metadata(in(&f, "x"), &metadata), *back;
-    tdict_future *saving = NULL;
+    scoped_tree metadata = NULL, again = NULL, tree = open_with_metadata(in(&f, "x"), &metadata), back = NULL;
     check_entries(metadata, NUM_ENTRIES);
     o.metadata = metadata;
     o.max_shard_bytes = way == 1;
     o.without_structure = way == 2;
     if (way == 3) {
-      td_ok(tdict_save_async(c, in(&f, name), tree, &o, &saving, err));
+      scoped_future saving = td_made(future, tdict_save_async(c, in(&f, name), tree, &o, &made, err));
       td_ok(tdict_delete(metadata, "part", err)); /* the save has read the metadata */
       td_ok(tdict_future_wait(saving, NULL, err));
-      tdict_future_release(saving);
     } else {
       td_ok(tdict_save(NULL, in(&f, name), tree, &o, err));
     }
     back = open_with_metadata(in(&f, name), &again);
     check_entries(again, NUM_ENTRIES);
     same_trees(back, tree);
-    tdict_release(back);
-    tdict_release(again);
-    tdict_release(metadata);
-    tdict_release(tree);
   }
-  tdict_context_destroy(c);
-  folder_remove(&f);
 }
 
 /* Each allocation of a save, of an open and of a load fails once. A call that fails changes neither files nor
  * results. */
 CASE(metadata_without_memory) {
-  folder f = folder_create();
-  tdict_context *c = td_context(NULL);
-  tdict_save_options o = tdict_save_options_default();
+  scoped_folder f = folder_create();
+  scoped_context c = td_context(NULL);
   tdict_open_options open = tdict_open_options_default();
   tdict_load_options load = tdict_load_options_default();
   tdict_transfer_options on_caller = tdict_transfer_options_default();
   tdict_tree *metadata, *again = NULL, *back = NULL;
   write_safetensors(in(&f, "x"), file_text, strlen(file_text), 4);
-  tdict_tree *tree = open_with_metadata(in(&f, "x"), &metadata);
+  scoped_tree tree = open_with_metadata(in(&f, "x"), &metadata);
   open.metadata = &again;
   load.open = &open;
   on_caller.num_threads = 0;
   load.transfer = &on_caller;
-  o.metadata = metadata;
+  tdict_save_options o = td_with(tdict_save_options, metadata = metadata);
   for (int way = 0; way < 2; way++) {
     const char *name = way ? "y.safetensors.index.json" : "y";
     const int num_old = folder_count(&f, NULL);
@@ -127,37 +113,30 @@ CASE(metadata_without_memory) {
                              });
       check_entries(again, NUM_ENTRIES);
       same_trees(back, tree);
-      tdict_release(back);
-      tdict_release(again);
+      td_release(back, again);
       back = again = NULL;
     }
   }
   tdict_release(metadata);
-  tdict_release(tree);
-  tdict_context_destroy(c);
-  folder_remove(&f);
 }
 
 CASE(metadata_of_a_load) {
-  folder f = folder_create();
-  tdict_context *c = td_context(NULL);
-  tdict_open_options open = tdict_open_options_default();
+  scoped_folder f = folder_create();
+  scoped_context c = td_context(NULL);
   tdict_load_options o = tdict_load_options_default();
   tdict_tree *metadata = NULL, *tree = NULL;
   tdict_future *future = NULL;
   write_safetensors(in(&f, "x"), file_text, strlen(file_text), 4);
-  open.metadata = &metadata;
+  tdict_open_options open = td_with(tdict_open_options, metadata = &metadata);
   o.open = &open;
   td_ok(tdict_load(c, in(&f, "x"), tdict_cpu(), &o, &tree, err));
   check_entries(metadata, NUM_ENTRIES);
-  tdict_release(tree);
-  tdict_release(metadata);
+  td_release(tree, metadata);
   metadata = NULL;
   td_ok(tdict_load_async(c, in(&f, "x"), tdict_cpu(), &o, &future, err));
   check_entries(metadata, NUM_ENTRIES);
   td_ok(tdict_future_wait(future, NULL, err));
-  tdict_future_release(future);
-  tdict_release(metadata);
+  td_release(future, metadata);
   /* A call that fails leaves the pointer alone. */
   metadata = NULL;
   o.first_row = 5;
@@ -167,8 +146,6 @@ CASE(metadata_of_a_load) {
   td_fails(TDICT_ENOTFOUND, "",
            (open.keys = (const char *const[]){"none"}, open.num_keys = 1, tdict_open(in(&f, "x"), &open, &tree, err)));
   assert_null(metadata);
-  tdict_context_destroy(c);
-  folder_remove(&f);
 }
 
 CASE(metadata_of_other_files) {
@@ -176,28 +153,24 @@ CASE(metadata_of_other_files) {
   static const char index[] =
       "{\"metadata\":{\"total_size\":8,\"part\":\"0\",\"more\":{\"a\":1}},\"weight_map\":{\"x\":\"a\","
       "\"y\":\"b\"}}";
-  folder f = folder_create();
-  tdict_tree *metadata, *tree;
+  scoped_folder f = folder_create();
+  scoped_tree metadata = NULL, tree = NULL;
   const char *const texts[] = {null, none, empty};
   for (int i = 0; i < 3; i++) {
     write_safetensors(in(&f, "x"), texts[i], strlen(texts[i]), 0);
     tree = open_with_metadata(in(&f, "x"), &metadata);
     check_entries(metadata, 0);
-    tdict_release(tree);
-    tdict_release(metadata);
+    td_release(tree, metadata);
   }
   /* NULL for a format without metadata. */
   tdict_tree *before = (tdict_tree *)&f;
-  tdict_open_options o = tdict_open_options_default();
   tdict_tensor *t = NULL;
   td_ok(tdict_create(0, NULL, &tree, err));
   td_ok(tdict_tensor_zeros(TDICT_U8, 0, NULL, NULL, &t, err));
   td_ok(tdict_set(tree, "x", t, err));
   td_ok(tdict_save(NULL, in(&f, "x.npy"), tree, NULL, err));
-  tdict_tensor_release(t);
-  tdict_release(tree);
-  o.metadata = &before;
-  td_ok(tdict_open(in(&f, "x.npy"), &o, &tree, err));
+  td_release(t, tree);
+  td_ok(tdict_open(in(&f, "x.npy"), td_options(tdict_open_options, metadata = &before), &tree, err));
   assert_null(before);
   tdict_release(tree);
   /* Of shards, all entries, and the first of equal keys. */
@@ -213,20 +186,15 @@ CASE(metadata_of_other_files) {
   check_text(metadata, "part", "0");
   check_text(metadata, "format", "pt");
   check_text(metadata, "a\\.b", "");
-  tdict_release(metadata);
-  tdict_release(tree);
-  folder_remove(&f);
 }
 
 CASE(metadata_of_a_save) {
-  folder f = folder_create();
-  tdict_save_options o = tdict_save_options_default();
-  tdict_tree *tree = NULL, *metadata = NULL;
-  td_ok(tdict_create(0, NULL, &tree, err));
+  scoped_folder f = folder_create();
+  scoped_tree tree = td_made(tree, tdict_create(0, NULL, &made, err)), metadata = NULL;
   td_ok(tdict_create(0, NULL, &metadata, err));
   td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));
   check_header(in(&f, "x"), "\"__metadata__\":{\"format\":\"pt\",\"tensordict\":", true);
-  o.without_structure = true;
+  tdict_save_options o = td_with(tdict_save_options, without_structure = true);
   td_ok(tdict_save(NULL, in(&f, "x"), tree, &o, err));
   check_header(in(&f, "x"), "__metadata__", false);
   o.without_structure = false;
@@ -250,7 +218,4 @@ CASE(metadata_of_a_save) {
     assert_string_equal(td_last_error.path, keys[i]);
     td_ok(tdict_delete(metadata, keys[i], err));
   }
-  tdict_release(metadata);
-  tdict_release(tree);
-  folder_remove(&f);
 }

@@ -9,7 +9,7 @@ static void open_npy(const folder *f, const char *literal, const void *data, siz
 }
 
 CASE(npy_reads_both_orders_of_bytes_and_of_elements) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const int16_t wanted[6] = {1, 2, 3, 4, 5, 0x0607};
   const unsigned char swapped[] = {0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 6, 7};
   const unsigned char columns[] = {0, 1, 0, 4, 0, 2, 0, 5, 0, 3, 6, 7};
@@ -18,7 +18,7 @@ CASE(npy_reads_both_orders_of_bytes_and_of_elements) {
                                          "{'shape':(2,3,),\"fortran_order\":True,'descr':\">i2\"} "};
   const void *const data[] = {wanted, swapped, columns};
   for (int i = 0; i < 3; i++) {
-    tdict_tree *tree = NULL;
+    scoped_tree tree = NULL;
     tdict_tensor *t = NULL;
     open_npy(&f, literals[i], data[i], sizeof wanted, &tree);
     td_ok(tdict_get(tree, "arr_0", &t, err));
@@ -27,19 +27,17 @@ CASE(npy_reads_both_orders_of_bytes_and_of_elements) {
     assert_true(tdict_tensor_shape(t)[0] == 2 && tdict_tensor_shape(t)[1] == 3);
     assert_memory_equal(tdict_tensor_const_data(t), wanted, sizeof wanted);
     assert_null(tdict_tensor_data(t)); /* read-only */
-    tdict_release(tree);
   }
-  folder_remove(&f);
 }
 
 /* NumPy 2.4 writes these bytes for np.arange(3, dtype='f4'). */
 CASE(npy_writes_the_bytes_of_numpy) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const float values[3] = {0, 1, 2};
   const int64_t shape = 3;
   unsigned char wanted[128 + sizeof values];
-  tdict_tree *tree = NULL;
-  tdict_tensor *t = NULL;
+  scoped_tree tree = NULL;
+  scoped_tensor t = NULL;
   size_t count;
   memset(wanted, ' ', sizeof wanted);
   memcpy(wanted, "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", 67);
@@ -56,9 +54,6 @@ CASE(npy_writes_the_bytes_of_numpy) {
   td_ok(tdict_set(tree, "other", t, err));
   td_fails(TDICT_ENOTSUP, "the tree has 2 tensors, but a .npy file holds one",
            tdict_save(NULL, in(&f, "x.npy"), tree, NULL, err));
-  tdict_tensor_release(t);
-  tdict_release(tree);
-  folder_remove(&f);
 }
 
 static void refuse_npy(const folder *f, const char *literal, size_t data_bytes, tdict_status status, const char *text) {
@@ -121,10 +116,9 @@ CASE(npy_refuses_broken_headers) {
        "objects of Python, which need pickle"},
       {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", 8, TDICT_ENOTSUP, "is a record"},
   };
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   for (size_t i = 0; i < sizeof files / sizeof *files; i++)
     refuse_npy(&f, files[i].literal, files[i].bytes, files[i].status, files[i].text);
-  folder_remove(&f);
 }
 
 /* Python 2 on Windows wrote sizes such as 2L. NumPy reads them in versions 1 and 2 of the format. */
@@ -134,7 +128,7 @@ CASE(npy_reads_sizes_of_python_2) {
     int ndim;
     int64_t sizes[3];
   } shapes[] = {{"(2L, 3L)", 2, {2, 3}}, {"(6L,)", 1, {6}}, {"(1L, 6, 1L,)", 3, {1, 6, 1}}, {"(00, 6)", 2, {0, 6}}};
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   unsigned char file[1024], data[24];
   td_fill_random(data, sizeof data, 7);
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -165,7 +159,6 @@ CASE(npy_reads_sizes_of_python_2) {
       free(elements);
       tdict_release(tree);
     }
-  folder_remove(&f);
 }
 
 CASE(npy_refuses_wrong_prefixes) {
@@ -181,14 +174,13 @@ CASE(npy_refuses_wrong_prefixes) {
                {"\x93NUMPY\x01\x01\x02\x00{}", 12, TDICT_ENOTSUP, "version 1.1"},
                {"\x93NUMPY\x02\x00\x02\x00{", 11, TDICT_EFORMAT, "no header of NumPy"},
                {"\x93NUMPY\x02\x00\xff\xff\xff\xff{}", 14, TDICT_EFORMAT, "the header has 4294967295 bytes"}};
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   tdict_tree *tree = NULL;
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     write_bytes(in(&f, "x"), files[i].bytes, files[i].count);
     td_fails(files[i].status, files[i].text, tdict_open(in(&f, "x"), NULL, &tree, err));
     assert_null(tree);
   }
-  folder_remove(&f);
 }
 
 /* An archive of two arrays, "a" and "n.b". */
@@ -204,10 +196,9 @@ static image two_arrays(void) {
 }
 
 CASE(npz_opens_archives) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   image m = two_arrays();
-  tdict_open_options o = tdict_open_options_default();
-  tdict_tree *tree = NULL;
+  scoped_tree tree = NULL;
   tdict_tensor *t = NULL;
   write_bytes(in(&f, "x"), m.bytes, m.count);
   td_ok(tdict_open(in(&f, "x"), NULL, &tree, err));
@@ -215,50 +206,41 @@ CASE(npz_opens_archives) {
   td_ok(tdict_get(tree, "n.b", &t, err));
   assert_int_equal(*(const int32_t *)tdict_tensor_const_data(t), 7);
   tdict_release(tree);
-  o.flat = true;
-  td_ok(tdict_open(in(&f, "x"), &o, &tree, err));
+  td_ok(tdict_open(in(&f, "x"), td_options(tdict_open_options, flat = true), &tree, err));
   assert_true(tdict_has(tree, "n\\.b") && tdict_has(tree, "a"));
-  tdict_release(tree);
-  folder_remove(&f);
 }
 
 CASE(npz_round_trip) {
   static const tdict_dtype dtypes[] = {TDICT_BOOL, TDICT_U8,  TDICT_I8,  TDICT_I16, TDICT_U16, TDICT_F16, TDICT_I32,
                                        TDICT_U32,  TDICT_F32, TDICT_C64, TDICT_F64, TDICT_I64, TDICT_U64, TDICT_C128};
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   dice d = {191};
   for (int round = 0; round < 20; round++) {
-    tdict_tree *tree = NULL, *back = NULL;
-    td_ok(tdict_create(0, NULL, &tree, err));
+    scoped_tree tree = td_made(tree, tdict_create(0, NULL, &made, err)), back = NULL;
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
       char path[32];
       const int64_t batch = (int64_t)roll(&d, 4);
-      tdict_tensor *t = random_tensor(&d, dtypes[i], (int)roll(&d, 2), &batch);
+      scoped_tensor t = random_tensor(&d, dtypes[i], (int)roll(&d, 2), &batch);
       snprintf(path, sizeof path, "%s%zu", i % 3 ? "n.é" : "back\\\\", i);
       td_ok(tdict_set(tree, path, t, err));
-      tdict_tensor_release(t);
     }
     td_ok(tdict_save(NULL, in(&f, "x.npz"), tree, NULL, err));
     td_ok(tdict_open(in(&f, "x.npz"), NULL, &back, err));
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
       char path[32];
-      tdict_tensor *x = NULL, *y = NULL;
+      tdict_tensor *x = NULL;
       snprintf(path, sizeof path, "%s%zu", i % 3 ? "n.é" : "back\\\\", i);
       td_ok(tdict_get(tree, path, &x, err));
-      td_ok(tdict_get(back, path, &y, err));
-      same_tensors(x, y);
+      same_tensors(x, td_made(tensor, tdict_get(back, path, &made, err)));
     }
-    tdict_release(tree);
-    tdict_release(back);
   }
-  folder_remove(&f);
 }
 
 CASE(npz_refuses_what_numpy_cannot_hold) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const float one = 1;
-  tdict_tree *tree = NULL, *child = NULL;
-  tdict_tensor *t = NULL;
+  scoped_tree tree = NULL, child = NULL;
+  scoped_tensor t = NULL;
   td_ok(tdict_create(0, NULL, &tree, err));
   td_ok(tdict_create(0, NULL, &child, err));
   td_ok(tdict_tensor_from_array(TDICT_F32, 0, NULL, &one, &t, err));
@@ -278,10 +260,6 @@ CASE(npz_refuses_what_numpy_cannot_hold) {
   td_ok(tdict_set(tree, "half", t, err));
   td_fails(TDICT_ENOTSUP, "NumPy has no dtype for bf", tdict_save(NULL, in(&f, "x.npz"), tree, NULL, err));
   assert_int_equal(folder_count(&f, NULL), 0);
-  tdict_tensor_release(t);
-  tdict_release(tree);
-  tdict_release(child);
-  folder_remove(&f);
 }
 
 static void refuse_archive(const folder *f, const image *m, tdict_status status, const char *text) {
@@ -329,7 +307,7 @@ CASE(zip_refuses_broken_archives) {
       {LOCAL, 0, 28, 100, 2, TDICT_EFORMAT, "overlap"},
       {LOCAL, 0, 30, 'b', 1, TDICT_EFORMAT, "its header has another name"},
   };
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
     image m = two_arrays();
     const size_t *parts = changes[i].part == LOCAL ? m.local : m.central;
@@ -338,11 +316,10 @@ CASE(zip_refuses_broken_archives) {
 
     refuse_archive(&f, &m, changes[i].status, changes[i].text);
   }
-  folder_remove(&f);
 }
 
 CASE(zip_refuses_other_archives) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   image m = two_arrays(), same = {.count = 0}, text = {.count = 0};
   set(&m, m.local[0] + 8, 8, 2);
   set(&m, m.central[0] + 10, 8, 2);
@@ -363,5 +340,4 @@ CASE(zip_refuses_other_archives) {
   m = two_arrays();
   memmove(m.bytes + m.directory + 1, m.bytes + m.directory, m.count++ - m.directory); /* a byte before the directory */
   refuse_archive(&f, &m, TDICT_EFORMAT, "does not end where the end record begins");
-  folder_remove(&f);
 }

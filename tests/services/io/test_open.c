@@ -46,9 +46,9 @@ static const char *golden_path(void) {
 }
 
 CASE(open_reads_a_file_of_the_package) {
-  tdict_tree *tree = NULL;
+  scoped_tree tree = NULL;
   size_t count;
-  unsigned char *bytes = read_bytes(golden_path(), &count);
+  scoped_bytes bytes = read_bytes(golden_path(), &count);
   td_ok(tdict_open(golden_path(), NULL, &tree, err));
   assert_int_equal(tdict_num_leaves(tree), NUM_GOLDENS);
   assert_int_equal(tdict_batch_ndim(tree), 0);
@@ -56,16 +56,13 @@ CASE(open_reads_a_file_of_the_package) {
   assert_string_equal(tdict_get_entry_at(tree, 4).key, "nest");
   for (int i = 0; i < NUM_GOLDENS; i++) {
     const golden *g = &goldens[i];
-    tdict_tensor *t = NULL;
-    td_ok(tdict_get(tree, g->path, &t, err));
+    tdict_tensor *t = td_made(tensor, tdict_get(tree, g->path, &made, err));
     assert_int_equal(tdict_tensor_dtype(t), g->dtype);
     assert_int_equal(tdict_tensor_ndim(t), g->ndim);
     for (int d = 0; d < g->ndim; d++) assert_int_equal(tdict_tensor_shape(t)[d], g->shape[d]);
     assert_memory_equal(tdict_tensor_const_data(t), bytes + GOLDEN_DATA + g->offset, tdict_tensor_bytes(t));
     assert_null(tdict_tensor_data(t)); /* read-only */
   }
-  tdict_release(tree);
-  free(bytes);
 }
 
 /* Returns true if a mapping of the file exists. */
@@ -80,12 +77,12 @@ static bool is_mapped(const char *path) {
 }
 
 CASE(open_maps_until_the_last_leaf) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const int descriptors = td_count_descriptors();
   tdict_tree *tree = NULL;
   tdict_tensor *t = NULL, *view = NULL;
   size_t count;
-  unsigned char *bytes = read_bytes(golden_path(), &count);
+  scoped_bytes bytes = read_bytes(golden_path(), &count);
   write_bytes(in(&f, "x"), bytes, count);
   td_ok(tdict_open(in(&f, "x"), NULL, &tree, err));
   assert_true(is_mapped(in(&f, "x")));
@@ -98,8 +95,6 @@ CASE(open_maps_until_the_last_leaf) {
   tdict_tensor_release(view);
   assert_false(is_mapped(in(&f, "x")));
   assert_int_equal(td_count_descriptors(), descriptors);
-  free(bytes);
-  folder_remove(&f);
 }
 
 /* Data that begins at an odd byte is copied to aligned memory. */
@@ -108,10 +103,10 @@ CASE(open_copies_unaligned_tensors) {
       "{\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"x\":{\"dtype\":\"F32\","
       "\"shape\":[3],\"data_offsets\":[1,13]},\"c\":{\"dtype\":\"C64\",\"shape\":[],"
       "\"data_offsets\":[13,21]}}";
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   for (size_t pad = 0; pad < 8; pad++) {
     char padded[300];
-    tdict_tree *tree = NULL;
+    scoped_tree tree = NULL;
     const size_t length = sizeof header - 1 + pad;
     memset(padded, ' ', sizeof padded);
     memcpy(padded, header, sizeof header - 1);
@@ -122,24 +117,18 @@ CASE(open_copies_unaligned_tensors) {
     for (int i = 0; i < 12; i++) assert_int_equal(x[i], 1 + i);
     for (int i = 0; i < 8; i++) assert_int_equal(c[i], 13 + i);
     assert_null(tdict_data(tree, "x"));
-    tdict_release(tree);
   }
-  folder_remove(&f);
 }
 
 static tdict_tree *open_with(const char *path, tdict_open_options o) {
-  tdict_tree *tree = NULL;
-  td_ok(tdict_open(path, &o, &tree, err));
-  return tree;
+  return td_made(tree, tdict_open(path, &o, &made, err));
 }
 
 CASE(open_selects_keys) {
   static const char *const keys[] = {"nest.obs", "u8"}, *const none[] = {"u8", "nest.ob"};
   const char *none_of_root[1];
-  tdict_open_options o = tdict_open_options_default();
   tdict_tree *tree;
-  o.keys = keys;
-  o.num_keys = 2;
+  tdict_open_options o = td_with(tdict_open_options, keys = keys, num_keys = 2);
   tree = open_with(golden_path(), o);
   assert_int_equal(tdict_num_leaves(tree), 3);
   assert_true(tdict_has(tree, "nest.obs.pixels") && tdict_has(tree, "nest.obs.state") && tdict_has(tree, "u8"));
@@ -168,9 +157,7 @@ CASE(open_selects_keys) {
 }
 
 CASE(open_renames_prefixes) {
-  tdict_open_options o = tdict_open_options_default();
-  o.strip_prefix = "nest.obs";
-  o.add_prefix = "a.b";
+  tdict_open_options o = td_with(tdict_open_options, strip_prefix = "nest.obs", add_prefix = "a.b");
   tdict_tree *tree = open_with(golden_path(), o);
   assert_int_equal(tdict_num_leaves(tree), NUM_GOLDENS);
   assert_true(tdict_has(tree, "a.b.pixels") && tdict_has(tree, "a.b.state") && tdict_has(tree, "a.b.nest.sp ace"));
@@ -221,21 +208,19 @@ CASE(open_refuses_prefixes_without_match) {
 
 /* The structure keeps its batch sizes, and two entries must not get one path. */
 CASE(open_renames_in_a_structure) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const int64_t batch[] = {2, 3};
   tdict_tree *tree = NULL, *child = NULL, *back = NULL;
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   td_ok(tdict_create(1, batch, &tree, err));
   td_ok(tdict_create(2, batch, &child, err));
   td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(2, 3), NULL, &t, err));
-  td_ok(tdict_set_tree(tree, "a", child, err));
-  tdict_release(child);
+  td_put_tree(tree, "a", child);
   td_ok(tdict_set(tree, "a.b.c", t, err));
   td_ok(tdict_set(tree, "a.d", t, err));
   td_ok(tdict_set(tree, "e", t, err));
   td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));
-  tdict_open_options o = tdict_open_options_default();
-  o.strip_prefix = "a.b";
+  tdict_open_options o = td_with(tdict_open_options, strip_prefix = "a.b");
   back = open_with(in(&f, "x"), o);
   assert_true(tdict_has(back, "c") && tdict_has(back, "a.d") && tdict_has(back, "e") && !tdict_has(back, "a.b"));
   assert_int_equal(tdict_batch_ndim(back), 1);
@@ -249,15 +234,12 @@ CASE(open_renames_in_a_structure) {
   td_fails(TDICT_EEXIST, "key 'e': two entries have this key", tdict_open(in(&f, "x"), &o, &back, err));
   assert_null(back);
   tdict_release(tree);
-  tdict_tensor_release(t);
-  folder_remove(&f);
 }
 
 CASE(open_makes_flat_names) {
-  tdict_open_options o = tdict_open_options_default();
   static const char *const keys[] = {"nest.obs"};
-  o.flat = true;
-  tdict_tree *tree = open_with(golden_path(), o);
+  tdict_open_options o = td_with(tdict_open_options, flat = true);
+  scoped_tree tree = open_with(golden_path(), o);
   assert_int_equal(tdict_num_keys(tree), NUM_GOLDENS);
   assert_true(tdict_has(tree, "nest\\.a\\.b") && tdict_has(tree, "u8"));
   tdict_release(tree);
@@ -268,11 +250,10 @@ CASE(open_makes_flat_names) {
   tree = open_with(golden_path(), o);
   assert_int_equal(tdict_num_keys(tree), 2);
   assert_true(tdict_has(tree, "p\\.obs\\.state"));
-  tdict_release(tree);
 }
 
 CASE(open_reads_many_tensors_in_order) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   enum { MANY = 5000, ROOM = MANY * 80 };
   char *header = malloc(ROOM), key[32];
   size_t length = 1;
@@ -293,40 +274,36 @@ CASE(open_reads_many_tensors_in_order) {
   }
   tdict_release(tree);
   free(header);
-  folder_remove(&f);
 }
 
 /* A file of 5 GB that has no blocks on the disk. */
 CASE(open_maps_sparse_files) {
   static const char header[] = "{\"x\":{\"dtype\":\"U8\",\"shape\":[5000000000],\"data_offsets\":[0,5000000000]}}";
-  folder f = folder_create();
-  tdict_tree *tree = NULL;
+  scoped_folder f = folder_create();
+  scoped_tree tree = NULL;
   write_safetensors(in(&f, "x"), header, sizeof header - 1, 0);
   if (truncate(in(&f, "x"), 8 + sizeof header - 1 + 5000000000) != 0) td_skip("no sparse files here");
   td_ok(tdict_open(in(&f, "x"), NULL, &tree, err));
   const unsigned char *x = tdict_const_data(tree, "x");
   assert_int_equal(x[0] | x[4999999999] | x[4400000000], 0);
-  tdict_release(tree);
-  folder_remove(&f);
 }
 
 CASE(open_and_save_survive_enomem) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   tdict_save_options o = tdict_save_options_default();
   save_and_open_without_memory(&f, "x", &o);
   folder_empty(&f);
   o.max_shard_bytes = 30;
   save_and_open_without_memory(&f, "x.safetensors.index.json", &o);
-  folder_remove(&f);
 }
 
 /* An opened tree is the source of a dataset, and outlives the handle of the tree. */
 CASE(open_makes_the_source_of_a_dataset) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const int64_t rows = 5;
   dice d = {3};
   tdict_tree *tree = NULL, *mapped = NULL, *sample = NULL;
-  tdict_tensor *t = random_tensor(&d, TDICT_F64, 1, &rows);
+  scoped_tensor t = random_tensor(&d, TDICT_F64, 1, &rows);
   tdict_dataset *dataset = NULL;
   td_ok(tdict_create(1, &rows, &tree, err));
   td_ok(tdict_set(tree, "x", t, err));
@@ -338,15 +315,8 @@ CASE(open_makes_the_source_of_a_dataset) {
   const tdict_dataset_table *functions = tdict_dataset_get_table(dataset);
   assert_int_equal(functions->length(functions->self), rows);
   td_ok(functions->fetch_sample(functions->self, 3, &sample, err));
-  tdict_tensor *row = NULL;
-  td_ok(tdict_get(sample, "x", &row, err));
-  unsigned char *all = elements_of(t), *one = elements_of(row);
+  tdict_tensor *row = td_made(tensor, tdict_get(sample, "x", &made, err));
+  scoped_bytes all = elements_of(t), one = elements_of(row);
   assert_memory_equal(one, all + 3 * tdict_tensor_bytes(row), tdict_tensor_bytes(row));
-  free(all);
-  free(one);
-  tdict_release(sample);
-  tdict_dataset_release(dataset);
-  tdict_release(tree);
-  tdict_tensor_release(t);
-  folder_remove(&f);
+  td_release(sample, dataset, tree);
 }

@@ -100,13 +100,12 @@ static const attack attacks[] = {
 };
 
 CASE(open_refuses_broken_headers) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const char *path = in(&f, "x.safetensors");
   for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
     write_safetensors(path, attacks[i].header, strlen(attacks[i].header), attacks[i].data_bytes);
     refuse(path, attacks[i].status, attacks[i].text, path);
   }
-  folder_remove(&f);
 }
 
 /* Lengths of the header that do not match the file. */
@@ -130,7 +129,7 @@ CASE(open_refuses_wrong_lengths) {
       {{0x80, 2, 0x63, 'a', 'b', 'c', '.', 'x', 'y', 'z'}, 10, TDICT_ENOTSUP, "the file is a pickle"},
       {{'[', 1, 0x63, 'a', 'b', 'c', '.', 'x', 'y', 'z'}, 10, TDICT_EFORMAT, "is this a safetensors file?"},
   };
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const char *path = in(&f, "x");
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
     write_bytes(path, files[i].bytes, files[i].count);
@@ -140,17 +139,15 @@ CASE(open_refuses_wrong_lengths) {
   write_bytes(path, most, sizeof most);
   assert_int_equal(truncate(path, 100000009), 0);
   refuse(path, TDICT_ENOTSUP, "the header has 100000001 bytes, wanted at most 100000000", path);
-  folder_remove(&f);
 }
 
 /* A million brackets, and a name of a million dots. */
 CASE(open_refuses_deep_nesting) {
   enum { MANY = 1000000 };
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const char *path = in(&f, "x");
-  char *header = malloc(2 * MANY + 200);
+  scoped_chars header = malloc(2 * MANY + 200);
   tdict_open_options o = tdict_open_options_default();
-  tdict_tree *tree = NULL;
   memcpy(header, "{\"x\":", 5);
   memset(header + 5, '[', MANY);
   memset(header + 5 + MANY, ']', MANY);
@@ -164,21 +161,17 @@ CASE(open_refuses_deep_nesting) {
   write_safetensors(path, header, length, 0);
   for (int flat = 0; flat < 2; flat++) {
     o.flat = flat != 0;
-    td_ok(tdict_open(path, &o, &tree, err));
+    scoped_tree tree = td_made(tree, tdict_open(path, &o, &made, err));
     assert_int_equal(strlen(tdict_get_entry_at(tree, 0).key), 2 * MANY + 1);
-    tdict_release(tree);
   }
-  free(header);
-  folder_remove(&f);
 }
 
 /* Flat names accept dots anywhere, but a key is never empty. */
 CASE(open_refuses_empty_flat_names) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   static const char entry[] = "{\"%s\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}";
   static const char *const names[] = {"", "m."};
-  tdict_open_options o = tdict_open_options_default();
-  o.flat = true;
+  tdict_open_options o = td_with(tdict_open_options, flat = true);
   for (int i = 0; i < 2; i++) {
     o.strip_prefix = names[i][0] ? "m" : NULL;
     char header[128];
@@ -194,11 +187,10 @@ CASE(open_refuses_empty_flat_names) {
     tdict_release(tree);
     o.add_prefix = NULL;
   }
-  folder_remove(&f);
 }
 
 CASE(open_refuses_other_files) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   tdict_tree *tree = NULL;
   refuse(in(&f, "none"), TDICT_EIO, "No such file", in(&f, "none"));
   assert_int_equal(td_last_error.native, ENOENT);
@@ -208,10 +200,7 @@ CASE(open_refuses_other_files) {
   refuse("/dev/null", TDICT_EFORMAT, "a character device", "/dev/null");
   td_fails(TDICT_EINVAL, "path is NULL", tdict_open(NULL, NULL, &tree, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_open("x", NULL, NULL, err));
-  tdict_open_options o = tdict_open_options_default();
-  o.struct_size = 1;
-  td_fails(TDICT_EINVAL, "open_options", tdict_open("x", &o, &tree, err));
-  folder_remove(&f);
+  td_fails(TDICT_EINVAL, "open_options", tdict_open("x", td_options(tdict_open_options, struct_size = 1), &tree, err));
 }
 
 /* Without the data, git checks out small texts instead of files: as the file, as a shard and as the index. */
@@ -284,12 +273,12 @@ CASE(open_refuses_broken_structures) {
   static const char tensors[] = "\"}, \"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
                                 "\"b\":{\"dtype\":\"I64\",\"shape\":[3],\"data_offsets\":[24,48]},"
                                 "\"c.d\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[48,49]}}";
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const char *path = in(&f, "x");
   for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
     char header[2000] = "{\"__metadata__\":{\"tensordict\":\"";
     tdict_open_options o = tdict_open_options_default();
-    tdict_tree *tree = NULL;
+    scoped_tree tree = NULL;
     size_t length = strlen(header);
     for (const char *at = entries[i].entry; *at; at++) {
       if (*at == '"') header[length++] = '\\';
@@ -301,9 +290,7 @@ CASE(open_refuses_broken_structures) {
     o.flat = true; /* does not read the entry */
     td_ok(tdict_open(path, &o, &tree, err));
     assert_int_equal(tdict_num_keys(tree), 3);
-    tdict_release(tree);
   }
-  folder_remove(&f);
 }
 
 /* The index of shards: names that lead out of the folder, links, missing shards and tensors. */
@@ -325,7 +312,7 @@ CASE(open_refuses_broken_indexes) {
       {"{\"weight_map\":{\"x\":\"s\"},\"metadata\":{\"tensordict\":1}}", 0, TDICT_EFORMAT,
        "'tensordict' is not a string"},
   };
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const char header[] = "{\"x\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}";
   char index[PATH_BYTES], shard[PATH_BYTES];
   tdict_tree *tree = NULL;
@@ -343,13 +330,10 @@ CASE(open_refuses_broken_indexes) {
   snprintf(shard, sizeof shard, "%s", in(&f, "link"));
   assert_int_equal(symlink("s", shard), 0);
   refuse(index, TDICT_EFORMAT, "link is a symbolic link, wanted a regular file", shard);
-  tdict_open_options o = tdict_open_options_default();
-  o.follows_links = true;
-  td_ok(tdict_open(index, &o, &tree, err));
+  td_ok(tdict_open(index, td_options(tdict_open_options, follows_links = true), &tree, err));
   assert_int_equal(((const unsigned char *)tdict_const_data(tree, "x"))[1], 1);
   tdict_release(tree);
   assert_int_equal(unlink(shard), 0);
   write_safetensors(shard, header, sizeof header - 1, 3);
   refuse(index, TDICT_EFORMAT, "but the file has", shard);
-  folder_remove(&f);
 }

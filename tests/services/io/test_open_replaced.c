@@ -3,7 +3,6 @@
 #include "random_tree.h"
 
 #include <fcntl.h>
-#include <stdarg.h>
 
 int __real_openat(int at, const char *path, int flags, ...);
 int __wrap_openat(int at, const char *path, int flags, ...);
@@ -29,13 +28,10 @@ int __wrap_openat(int at, const char *path, int flags, ...) {
 
 static tdict_tree *make_tree(double number) {
   static const char *const paths[] = {"a", "b.c", "b.d", "e"};
-  tdict_tree *tree = NULL;
-  td_ok(tdict_create(0, NULL, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err));
   for (int i = 0; i < 4; i++) {
-    tdict_tensor *t = NULL;
-    td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(3), NULL, &t, err));
+    scoped_tensor t = td_made(tensor, tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(3), NULL, &made, err));
     td_ok(tdict_set(tree, paths[i], t, err));
-    tdict_tensor_release(t);
   }
   for (int i = 0; i < 4; i++) td_ok(tdict_fill(tree, paths[i], number, NULL, err));
   return tree;
@@ -44,9 +40,10 @@ static tdict_tree *make_tree(double number) {
 /* Replaces the directory before each call of openat() in turn. The result of tdict_open(), or of tdict_load() if `c` is
  * not NULL, is the old or the new tree. Returns the number of results that were the new tree. */
 static int replace_at_each_call(tdict_context *c) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
-  tdict_tree *old = make_tree(1), *new = make_tree(2), *tree = NULL;
+  scoped_tree old = make_tree(1), new = make_tree(2);
+  tdict_tree *tree = NULL;
   int num_new = 0;
   char path[PATH_BYTES]; /* replace() uses the buffers of in() */
   snprintf(path, sizeof path, "%s", in(&f, "x"));
@@ -72,16 +69,12 @@ static int replace_at_each_call(tdict_context *c) {
     remove_all(in(&f, "x"));
     if (!was_replaced) remove_all(in(&f, "y"));
   }
-  tdict_release(new);
-  tdict_release(old);
-  folder_remove(&f);
   return num_new;
 }
 
 CASE(open_of_a_directory_that_is_replaced) { assert_true(replace_at_each_call(NULL) > 4); }
 
 CASE(load_of_a_directory_that_is_replaced) {
-  tdict_context *c = td_context(NULL);
+  scoped_context c = td_context(NULL);
   assert_true(replace_at_each_call(c) > 4);
-  tdict_context_destroy(c);
 }

@@ -14,9 +14,8 @@ static void write_text(const folder *f, const char *name, const char *text) {
 static bool has_text(const folder *f, const char *name, const char *text) {
   size_t count;
   if (access(in(f, name), F_OK) != 0) return false;
-  unsigned char *bytes = read_bytes(in(f, name), &count);
+  scoped_bytes bytes = read_bytes(in(f, name), &count);
   const bool same = count == strlen(text) && memcmp(bytes, text, count) == 0;
-  free(bytes);
   return same;
 }
 /* Removes everything in the folder, and the folder. */

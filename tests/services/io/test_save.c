@@ -6,26 +6,19 @@
 #include "directory.h"
 #include "random_tree.h"
 
-static tdict_tree *open_tree(const char *path) {
-  tdict_tree *tree = NULL;
-  td_ok(tdict_open(path, NULL, &tree, err));
-  return tree;
-}
+static tdict_tree *open_tree(const char *path) { return td_made(tree, tdict_open(path, NULL, &made, err)); }
 
 /* Every kind of leaf, odd keys, non-contiguous tensors, empty trees. "a\.b" beside "a" below "b" may collide. */
 CASE(save_returns_random_trees) {
-  folder f = folder_create();
-  tdict_context_options with_sim = tdict_context_options_default();
-  tdict_context *c = NULL;
+  scoped_folder f = folder_create();
+  scoped_context c = NULL;
   int saved = 0;
-  with_sim.device = tdict_sim(0);
-  td_ok(tdict_context_create(&with_sim, &c, err));
+  td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_sim(0)), &c, err));
   for (uint64_t seed = 0; seed < 400; seed++) {
     dice d = {seed};
     int64_t batch[2] = {(int64_t)roll(&d, 4), (int64_t)roll(&d, 3)};
     tdict_tree *tree = random_tree(&d, (int)roll(&d, 3), batch, 0), *back = NULL, *there = NULL;
-    tdict_save_options o = tdict_save_options_default();
-    o.max_shard_bytes = seed % 3 == 2 ? 1 + roll(&d, 300) : 0;
+    tdict_save_options o = td_with(tdict_save_options, max_shard_bytes = seed % 3 == 2 ? 1 + roll(&d, 300) : 0);
     const char *path = in(&f, o.max_shard_bytes ? "t.safetensors.index.json" : "t.safetensors");
     if (seed % 3 == 1) td_ok(tdict_to_device(c, tree, tdict_sim(0), NULL, &there, err));
     td_ok(tdict_save(seed % 3 ? c : NULL, path, there ? there : tree, &o, err));
@@ -33,19 +26,16 @@ CASE(save_returns_random_trees) {
     td_ok(tdict_open(path, NULL, &back, err));
     same_trees(back, tree);
     saved += tdict_num_leaves(tree) > 3;
-    tdict_release(back);
-    tdict_release(tree);
+    td_release(back, tree);
     folder_empty(&f);
   }
   assert_true(saved > 50);
-  tdict_context_destroy(c);
-  folder_remove(&f);
 }
 
 /* Every dtype, as scalar, empty and not contiguous. */
 CASE(save_returns_every_dtype) {
-  folder f = folder_create();
-  tdict_tree *tree = NULL;
+  scoped_folder f = folder_create();
+  scoped_tree tree = NULL;
   dice d = {7};
   td_ok(tdict_create(0, NULL, &tree, err));
   for (int i = 0; i < NUM_FILE_DTYPES; i++) {
@@ -53,32 +43,25 @@ CASE(save_returns_every_dtype) {
       const int64_t shape[] = {k ? 3 : 0, 5};
       char path[32];
       snprintf(path, sizeof path, "%s.%d", tdict_dtype_name(file_dtypes[i]), k);
-      tdict_tensor *t = random_tensor(&d, file_dtypes[i], k == 2 ? 0 : 2, shape);
+      scoped_tensor t = random_tensor(&d, file_dtypes[i], k == 2 ? 0 : 2, shape);
       td_ok(tdict_set(tree, path, t, err));
-      tdict_tensor_release(t);
     }
   }
   td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));
-  tdict_tree *back = open_tree(in(&f, "x"));
+  scoped_tree back = open_tree(in(&f, "x"));
   same_trees(back, tree);
-  tdict_release(back);
-  tdict_release(tree);
-  folder_remove(&f);
 }
 
 static tdict_tree *small_tree(void) {
   tdict_tree *tree = NULL;
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   const float values[] = {1, 2, 3, 4, 5, 6};
   const unsigned char bytes[] = {7, 8, 9};
   td_ok(tdict_create(0, NULL, &tree, err));
-  td_ok(tdict_tensor_from_array(TDICT_U8, TDICT_SHAPE(3), bytes, &t, err));
-  td_ok(tdict_set(tree, "b.small", t, err));
-  tdict_tensor_release(t);
+  td_put(tree, "b.small", td_made(tensor, tdict_tensor_from_array(TDICT_U8, TDICT_SHAPE(3), bytes, &made, err)));
   td_ok(tdict_tensor_from_array(TDICT_F32, TDICT_SHAPE(2, 3), values, &t, err));
   td_ok(tdict_set(tree, "z", t, err));
   td_ok(tdict_set(tree, "b.large", t, err));
-  tdict_tensor_release(t);
   return tree;
 }
 
@@ -87,14 +70,13 @@ CASE(save_writes_the_bytes_of_the_package) {
   static const char header[] = "{\"b.large\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
                                "\"z\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48]},"
                                "\"b.small\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[48,51]}}";
-  folder f = folder_create();
-  tdict_tree *tree = small_tree();
-  tdict_save_options o = tdict_save_options_default();
+  scoped_folder f = folder_create();
+  scoped_tree tree = small_tree();
   size_t count, padded = (sizeof header - 1 + 7) / 8 * 8;
-  o.without_structure = true;
+  tdict_save_options o = td_with(tdict_save_options, without_structure = true);
   for (int round = 0; round < 2; round++) {
     td_ok(tdict_save(NULL, in(&f, "x"), tree, &o, err));
-    unsigned char *bytes = read_bytes(in(&f, "x"), &count);
+    scoped_bytes bytes = read_bytes(in(&f, "x"), &count);
     assert_int_equal(count, 8 + padded + 51);
     assert_int_equal(bytes[0] | bytes[1] << 8, padded);
     assert_memory_equal(bytes + 8, header, sizeof header - 1);
@@ -102,17 +84,14 @@ CASE(save_writes_the_bytes_of_the_package) {
     assert_memory_equal(bytes + 8 + padded, tdict_const_data(tree, "b.large"), 24);
     assert_memory_equal(bytes + 8 + padded + 24, tdict_const_data(tree, "z"), 24);
     assert_memory_equal(bytes + 8 + padded + 48, tdict_const_data(tree, "b.small"), 3);
-    free(bytes);
   }
-  tdict_release(tree);
-  folder_remove(&f);
 }
 
 /* A tensor that is not in C order and larger than the buffer comes back. */
 CASE(save_writes_large_strided_tensors) {
-  folder f = folder_create();
-  tdict_tree *tree = NULL;
-  tdict_tensor *t = NULL, *turned = NULL;
+  scoped_folder f = folder_create();
+  scoped_tree tree = NULL;
+  scoped_tensor t = NULL, turned = NULL;
   const int order[] = {2, 0, 1};
   td_ok(tdict_create(0, NULL, &tree, err));
   td_ok(tdict_tensor_empty(TDICT_I32, TDICT_SHAPE(131, 67, 83), NULL, &t, err));
@@ -120,18 +99,13 @@ CASE(save_writes_large_strided_tensors) {
   td_ok(tdict_tensor_permute(t, 3, order, &turned, err));
   td_ok(tdict_set(tree, "x", turned, err));
   td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));
-  tdict_tree *back = open_tree(in(&f, "x"));
+  scoped_tree back = open_tree(in(&f, "x"));
   same_trees(back, tree);
-  tdict_release(back);
-  tdict_release(tree);
-  tdict_tensor_release(t);
-  tdict_tensor_release(turned);
-  folder_remove(&f);
 }
 
 CASE(save_keeps_permissions_and_replaces_links) {
-  folder f = folder_create();
-  tdict_tree *tree = small_tree();
+  scoped_folder f = folder_create();
+  scoped_tree tree = small_tree();
   struct stat info;
   write_bytes(in(&f, "x"), "old", 3);
   assert_int_equal(chmod(in(&f, "x"), 0640), 0);
@@ -146,16 +120,13 @@ CASE(save_keeps_permissions_and_replaces_links) {
   assert_int_equal(stat(in(&f, "target"), &info), 0);
   assert_int_equal(info.st_size, 4);
   assert_int_equal(folder_count(&f, NULL), 3);
-  tdict_release(tree);
-  folder_remove(&f);
 }
 
 /* Names of shards are new in each save, and trees of earlier saves still work. */
 CASE(save_shards_have_unique_names) {
-  folder f = folder_create();
-  tdict_tree *tree = small_tree();
-  tdict_save_options o = tdict_save_options_default();
-  o.max_shard_bytes = 25;
+  scoped_folder f = folder_create();
+  scoped_tree tree = small_tree();
+  tdict_save_options o = td_with(tdict_save_options, max_shard_bytes = 25);
   td_ok(tdict_save(NULL, in(&f, "model.safetensors.index.json"), tree, &o, err));
   assert_int_equal(folder_count(&f, NULL), 1 + 3);
   tdict_tree *first = open_tree(f.path); /* the folder of the index */
@@ -167,10 +138,7 @@ CASE(save_shards_have_unique_names) {
   same_trees(first, tree);
   tdict_tree *third = open_tree(in(&f, "model.safetensors.index.json"));
   same_trees(third, tree);
-  tdict_release(third);
-  tdict_release(first);
-  tdict_release(tree);
-  folder_remove(&f);
+  td_release(third, first);
 }
 
 /* What a program's function `progress` saw. */
@@ -201,7 +169,7 @@ enum { NUM_SEEN_PATHS = sizeof seen_paths / sizeof *seen_paths };
 /* A tree of 24 MB in C order, some columns, a ragged leaf and a leaf without batch dimensions. */
 static tdict_tree *tree_to_see(int i) {
   tdict_tree *tree = small_tree();
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   dice d = {(uint64_t)i};
   td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(6, 1 << 20), NULL, &t, err));
   td_ok(tdict_set(tree, "large", t, err));
@@ -210,7 +178,6 @@ static tdict_tree *tree_to_see(int i) {
   tdict_tensor_release(t);
   t = random_tensor(&d, TDICT_I16, 0, NULL);
   td_ok(tdict_set(tree, "turned", t, err));
-  tdict_tensor_release(t);
   return tree;
 }
 CASE(save_reports_progress) {
@@ -247,9 +214,7 @@ CASE(save_stops_if_progress_returns_false) {
     ignores_order = true;
     same_trees(old, found);
     ignores_order = false;
-    tdict_release(found);
-    tdict_release(old);
-    tdict_release(tree);
+    td_release(found, old, tree);
     remove_all(f.path);
   }
 }
@@ -293,10 +258,9 @@ CASE(save_refuses_what_the_format_lacks) {
   folder f = folder_create();
   const char *path = in(&f, "x");
   tdict_tensor *t = NULL;
-  tdict_save_options plain = tdict_save_options_default();
   const tdict_value nan = {.kind = TDICT_VALUE_REAL, .real = NAN}, one = {.kind = TDICT_VALUE_INTEGER, .integer = 1};
   const tdict_value twice = {.kind = TDICT_VALUE_JSON, .text = "{\"a\":1,\"a\":2}", .length = 13};
-  plain.without_structure = true;
+  tdict_save_options plain = td_with(tdict_save_options, without_structure = true);
 #define REFUSED(status, at, text, options, set)                         \
   do {                                                                  \
     tdict_tree *tree = small_tree();                                    \
@@ -322,8 +286,7 @@ CASE(save_refuses_what_the_format_lacks) {
   REFUSED(TDICT_ENOTSUP, "n.v", "duplicate keys", NULL, tdict_set_values(tree, "n.v", &twice, TDICT_WHOLE_TREE, err));
   REFUSED(TDICT_ENOTSUP, "n.v", "values need TensorDict's entry", &plain,
           tdict_set_values(tree, "n.v", &one, TDICT_WHOLE_TREE, err));
-  tdict_tree *none = NULL;
-  td_ok(tdict_create(0, NULL, &none, err));
+  tdict_tree *none = td_made(tree, tdict_create(0, NULL, &made, err));
   REFUSED(TDICT_ENOTSUP, "n", "an empty tree needs", &plain, tdict_set_tree(tree, "n", none, err));
   tdict_release(none);
   dice d = {3};
@@ -336,44 +299,37 @@ CASE(save_refuses_what_the_format_lacks) {
 
 /* 128 nested trees come back, 129 are refused; an entry with too many JSON levels is refused. */
 CASE(save_limits_the_depth) {
-  folder f = folder_create();
-  tdict_tensor *t = NULL;
+  scoped_folder f = folder_create();
+  scoped_tensor t = NULL;
   char path[600] = "a", deep[2 * 500 + 1];
   td_ok(tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &t, err));
   for (int depth = 1; depth <= 129; depth++) {
     if (depth > 1) strcat(path, ".a");
     if (depth < 127) continue;
-    tdict_tree *tree = NULL;
-    td_ok(tdict_create(0, NULL, &tree, err));
+    scoped_tree tree = td_made(tree, tdict_create(0, NULL, &made, err));
     td_ok(tdict_set(tree, path, t, err));
     if (depth <= 128) {
       td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));
-      tdict_tree *back = open_tree(in(&f, "x"));
+      scoped_tree back = open_tree(in(&f, "x"));
       same_trees(back, tree);
-      tdict_release(back);
     } else {
       td_fails(TDICT_ENOTSUP, "more than 128 nested trees", tdict_save(NULL, in(&f, "x"), tree, NULL, err));
     }
-    tdict_release(tree);
   }
   memset(deep, '[', 500);
   memset(deep + 500, ']', 500);
   const tdict_value value = {.kind = TDICT_VALUE_JSON, .text = deep, .length = 1000};
-  tdict_tree *tree = small_tree();
+  scoped_tree tree = small_tree();
   td_ok(tdict_set_values(tree, "a.a.a.a.v", &value, TDICT_WHOLE_TREE, err));
   td_fails(TDICT_ENOTSUP, "cannot be read again: too many levels", tdict_save(NULL, in(&f, "x"), tree, NULL, err));
-  tdict_release(tree);
-  tdict_tensor_release(t);
-  folder_remove(&f);
 }
 
 CASE(save_refuses_wrong_arguments) {
-  folder f = folder_create();
-  tdict_tree *tree = small_tree();
-  tdict_save_options o = tdict_save_options_default();
+  scoped_folder f = folder_create();
+  scoped_tree tree = small_tree();
   td_fails(TDICT_EINVAL, "path is NULL", tdict_save(NULL, NULL, tree, NULL, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_save(NULL, in(&f, "x"), NULL, NULL, err));
-  o.format = TDICT_FORMAT_SAFETENSORS;
+  tdict_save_options o = td_with(tdict_save_options, format = TDICT_FORMAT_SAFETENSORS);
   td_fails(TDICT_EINVAL, "does not end with the name", tdict_save(NULL, in(&f, ""), tree, &o, err));
   o.format = 99;
   td_fails(TDICT_EINVAL, "format is 99", tdict_save(NULL, in(&f, "x"), tree, &o, err));
@@ -394,15 +350,13 @@ CASE(save_refuses_wrong_arguments) {
   td_fails(TDICT_EINVAL, "wanted an end", tdict_save(NULL, in(&f, ".safetensors.index.json"), tree, &o, err));
   o.struct_size = 3;
   td_fails(TDICT_EINVAL, "save_options", tdict_save(NULL, in(&f, "x"), tree, &o, err));
-  tdict_release(tree);
-  folder_remove(&f);
 }
 
 GPU_CASE(save_copies_device_trees_to_the_host) {
-  folder f = folder_create();
-  tdict_context *context = td_context(NULL);
+  scoped_folder f = folder_create();
+  scoped_context context = td_context(NULL);
   dice d = {12};
-  tdict_tree *host = small_tree(), *moved = NULL, *part = NULL;
+  scoped_tree host = small_tree(), moved = NULL, part = NULL;
   char name[32], text[96];
   add_random_ragged(&d, host, "r");
   td_ok(tdict_set_text(host, "text", "words", err));
@@ -417,48 +371,35 @@ GPU_CASE(save_copies_device_trees_to_the_host) {
   td_ok(tdict_select(moved, (const char *const[]){"r"}, 1, true, &part, err));
   td_fails(TDICT_EINVAL, text, tdict_save(NULL, in(&f, "x"), part, NULL, err));
   assert_string_equal(td_last_error.path, "r");
-  tdict_release(part);
   td_ok(tdict_save(context, in(&f, "x"), moved, NULL, err));
-  tdict_tree *back = open_tree(in(&f, "x"));
+  scoped_tree back = open_tree(in(&f, "x"));
   same_trees(back, host);
-  tdict_release(back);
-  tdict_release(moved);
-  tdict_release(host);
-  tdict_context_destroy(context);
-  folder_remove(&f);
 }
 
 /* A tensor whose bytes never arrived is not written, and the old file stays. */
 CASE(save_refuses_lost_tensors) {
-  folder f = folder_create();
-  tdict_tree *tree = small_tree();
+  scoped_folder f = folder_create();
+  scoped_tree tree = small_tree();
   tdict_tensor *t = NULL;
   td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));
   td_ok(tdict_get(tree, "z", &t, err));
   tdict_tensor_lose(t);
   td_fails(TDICT_EINVAL, "a transfer into tensor 'b.large' failed", tdict_save(NULL, in(&f, "x"), tree, NULL, err));
   tdict_tensor_regain(t);
-  tdict_tree *back = open_tree(in(&f, "x"));
+  scoped_tree back = open_tree(in(&f, "x"));
   same_trees(back, tree);
   assert_int_equal(folder_count(&f, NULL), 1);
-  tdict_release(back);
-  tdict_release(tree);
-  folder_remove(&f);
 }
 
 /* A tree that is open from a file is saved to the same file: the tree keeps the old bytes. */
 CASE(save_replaces_its_own_source) {
-  folder f = folder_create();
-  tdict_tree *tree = small_tree();
+  scoped_folder f = folder_create();
+  scoped_tree tree = small_tree();
   td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));
-  tdict_tree *first = open_tree(in(&f, "x"));
+  scoped_tree first = open_tree(in(&f, "x"));
   td_ok(tdict_delete(first, "b.small", err));
   td_ok(tdict_save(NULL, in(&f, "x"), first, NULL, err));
-  tdict_tree *second = open_tree(in(&f, "x"));
+  scoped_tree second = open_tree(in(&f, "x"));
   same_trees(second, first);
   assert_memory_equal(tdict_const_data(first, "z"), tdict_const_data(tree, "z"), 24);
-  tdict_release(second);
-  tdict_release(first);
-  tdict_release(tree);
-  folder_remove(&f);
 }

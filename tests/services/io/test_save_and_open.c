@@ -74,14 +74,11 @@ static void same_names(const tdict_tree *a, const tdict_tree *b) {
 
 /* Saves and opens a tree. Returns false if the call refuses the tree. */
 static bool survives(const folder *f, const way *w, const tdict_tree *tree) {
-  tdict_save_options o = tdict_save_options_default();
-  tdict_open_options flat = tdict_open_options_default();
   tdict_tree *back = NULL;
   tdict_error why;
-  o.format = w->format;
-  o.max_shard_bytes = w->max_shard_bytes;
-  o.without_structure = w->is_plain && w->format == TDICT_FORMAT_SAFETENSORS;
-  flat.flat = true;
+  tdict_save_options o = td_with(tdict_save_options, format = w->format, max_shard_bytes = w->max_shard_bytes,
+                                 without_structure = w->is_plain && w->format == TDICT_FORMAT_SAFETENSORS);
+  tdict_open_options flat = td_with(tdict_open_options, flat = true);
   const tdict_status status = tdict_save(NULL, in(f, w->name), tree, &o, &why);
   if (status != TDICT_OK) {
     assert_true(status == TDICT_ENOTSUP || status == TDICT_EEXIST);
@@ -107,31 +104,28 @@ static bool survives(const folder *f, const way *w, const tdict_tree *tree) {
 
 CASE(save_and_open_random_trees_in_all_formats) {
   enum { NUM_WAYS = sizeof ways / sizeof *ways, TREES = 150 };
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   dice d = {61};
   int accepted[NUM_WAYS] = {0};
   tree_keys = hard_keys;
   num_tree_keys = sizeof hard_keys / sizeof *hard_keys;
   for (int i = 0; i < TREES; i++) {
     const int64_t batch[] = {(int64_t)roll(&d, 4), (int64_t)roll(&d, 3)};
-    tdict_tree *tree = random_tree(&d, (int)roll(&d, 3), batch, 3);
+    scoped_tree tree = random_tree(&d, (int)roll(&d, 3), batch, 3);
     for (int k = 0; k < NUM_WAYS; k++) accepted[k] += survives(&f, &ways[k], tree);
-    tdict_release(tree);
   }
   /* The case must not pass because the library refuses all trees. */
   for (int k = 0; k < NUM_WAYS; k++) assert_true(accepted[k] >= TREES / 50);
-  folder_remove(&f);
 }
 
 /* Names that cannot be divided into keys, or only with a path through a tensor, are one key. */
 /* A column keeps its shape when its tree loses batch dimensions, also in a file. */
 CASE(save_and_open_columns_of_more_dimensions) {
   static const char *const texts[] = {"a", "b", "c", "d", "e", "f"};
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const int64_t sizes[] = {2, 3};
   for (int ndim = 0; ndim <= 2; ndim++) {
-    tdict_tree *tree = NULL, *opened = NULL;
-    td_ok(tdict_create(2, sizes, &tree, err));
+    scoped_tree tree = td_made(tree, tdict_create(2, sizes, &made, err)), opened = NULL;
     td_ok(tdict_set_texts(tree, "c", texts, 6, err));
     td_ok(tdict_set_texts(tree, "n.c", texts, 6, err));
     td_ok(tdict_set_batch_size(tree, ndim, sizes, err));
@@ -146,20 +140,16 @@ CASE(save_and_open_columns_of_more_dimensions) {
     }
     td_ok(tdict_set_batch_size(tree, 2, sizes, err));
     assert_true(tdict_equal(tree, opened));
-    tdict_release(opened);
-    tdict_release(tree);
   }
-  folder_remove(&f);
 }
 
 /* Reals are written and read with all bits, however the calling thread rounds. */
 CASE(save_and_open_reals_in_every_float_environment) {
   enum { COUNT = 500 };
   static tdict_value values[COUNT];
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   rng random = {61};
-  tdict_tree *tree = NULL;
-  td_ok(tdict_create(1, (const int64_t[]){COUNT}, &tree, err));
+  scoped_tree tree = td_made(tree, tdict_create(1, (const int64_t[]){COUNT}, &made, err));
   for (int i = 0; i < COUNT; i++) {
     uint64_t bits = next_random(&random);
     if (i % 10 == 0) bits &= UINT64_C(0x800fffffffffffff); /* subnormal */
@@ -169,7 +159,7 @@ CASE(save_and_open_reals_in_every_float_environment) {
   }
   td_ok(tdict_set_values(tree, "c", values, COUNT, err));
   for (int env = -1; env < 2 * TD_FLOAT_ENVS; env++) { /* the call that saves, then the call that opens */
-    tdict_tree *opened = NULL;
+    scoped_tree opened = NULL;
     if (env >= 0 && env < TD_FLOAT_ENVS) td_float_env_set(env);
     const tdict_status saved = tdict_save(NULL, in(&f, "x.safetensors"), tree, NULL, NULL);
     td_float_env_reset();
@@ -184,10 +174,7 @@ CASE(save_and_open_reals_in_every_float_environment) {
       assert_int_equal(value.kind, TDICT_VALUE_REAL);
       assert_memory_equal(&value.real, &values[i].real, sizeof value.real);
     }
-    tdict_release(opened);
   }
-  tdict_release(tree);
-  folder_remove(&f);
 }
 
 CASE(open_makes_one_key_of_names_that_are_no_path) {
@@ -195,12 +182,12 @@ CASE(open_makes_one_key_of_names_that_are_no_path) {
   static const char *const paths[] = {"a.b",  "a\\.b\\.c", "a.b-c", "a\\.b\\.c\\.d", "\\.a",
                                       "b\\.", "c\\.\\.d",  "b.e",   "b\\.\\.e"};
   enum { COUNT = sizeof names / sizeof *names };
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   dice d = {63};
   for (int round = 0; round < 20; round++) {
     char header[1024] = "{";
     int order[COUNT];
-    tdict_tree *tree = NULL;
+    scoped_tree tree = NULL;
     for (int i = 0; i < COUNT; i++) order[i] = i;
     for (int i = COUNT - 1; i > 0; i--) {
       const int k = (int)roll(&d, (uint64_t)i + 1), kept = order[i];
@@ -220,21 +207,18 @@ CASE(open_makes_one_key_of_names_that_are_no_path) {
       assert_non_null(data);
       assert_int_equal(*data, i);
     }
-    tdict_release(tree);
   }
-  folder_remove(&f);
 }
 
 /* The limit of an index holds before a shard is written. */
 CASE(save_refuses_an_index_that_is_too_long) {
   enum { BYTES = 100000000 };
-  folder f = folder_create();
-  tdict_save_options o = tdict_save_options_default();
-  tdict_tree *tree = NULL;
-  tdict_tensor *t = NULL;
-  char *text = malloc(BYTES);
+  scoped_folder f = folder_create();
+  scoped_tree tree = NULL;
+  scoped_tensor t = NULL;
+  scoped_chars text = malloc(BYTES);
   memset(text, 'x', BYTES);
-  o.max_shard_bytes = 1;
+  tdict_save_options o = td_with(tdict_save_options, max_shard_bytes = 1);
   const tdict_value value = {.kind = TDICT_VALUE_TEXT, .text = text, .length = BYTES};
   td_ok(tdict_create(0, NULL, &tree, err));
   td_ok(tdict_set_values(tree, "text", &value, TDICT_WHOLE_TREE, err));
@@ -243,8 +227,4 @@ CASE(save_refuses_an_index_that_is_too_long) {
   td_fails(TDICT_ENOTSUP, "the index has 1", tdict_save(NULL, in(&f, "a.safetensors.index.json"), tree, &o, err));
   assert_string_equal(td_last_error.path, in(&f, "a.safetensors.index.json"));
   assert_int_equal(folder_count(&f, NULL), 0);
-  tdict_tensor_release(t);
-  tdict_release(tree);
-  free(text);
-  folder_remove(&f);
 }

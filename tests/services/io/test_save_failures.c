@@ -8,7 +8,6 @@
 
 #include "directory.h"
 #include "faults.h"
-#include "support/sanitized.h"
 #include "tdict/io.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
@@ -16,27 +15,23 @@
 
 static tdict_tree *tree_of(float first) {
   tdict_tree *tree = NULL;
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   const float values[] = {first, 2, 3, 4};
   const int order[] = {1, 0};
-  tdict_tensor *turned = NULL;
+  scoped_tensor turned = NULL;
   td_ok(tdict_create(0, NULL, &tree, err));
   td_ok(tdict_tensor_from_array(TDICT_F32, TDICT_SHAPE(2, 2), values, &t, err));
   td_ok(tdict_tensor_permute(t, 2, order, &turned, err));
   td_ok(tdict_set(tree, "a.b", t, err));
   td_ok(tdict_set(tree, "c", turned, err));
   td_ok(tdict_set_text(tree, "text", "words", err));
-  tdict_tensor_release(turned);
-  tdict_tensor_release(t);
   return tree;
 }
 
 /* Safetensors files must also have the metadata of world_in(). */
 static bool is_tree(const char *path, const tdict_tree *wanted) {
-  tdict_open_options o = tdict_open_options_default();
   tdict_tree *found = NULL, *metadata = NULL;
-  o.metadata = &metadata;
-  td_ok(tdict_open(path, &o, &found, err));
+  td_ok(tdict_open(path, td_options(tdict_open_options, metadata = &metadata), &found, err));
   if (metadata) {
     const char *text = NULL;
     td_ok(tdict_get_text(metadata, "step", -1, &text, NULL, err));
@@ -68,13 +63,12 @@ typedef struct world {
 
 /* Creates the context and the source. A killed process does this itself, because a fork has no threads. */
 static void world_start(world *w) {
-  tdict_context_options o = tdict_context_options_default();
   if (w->how == ON_CALLER) {
     w->source = tdict_retain(w->new);
     return;
   }
-  o.num_threads = 3;
-  o.device = w->how >= FROM_DEVICE ? tdict_sim(0) : tdict_cpu();
+  tdict_context_options o =
+      td_with(tdict_context_options, num_threads = 3, device = w->how >= FROM_DEVICE ? tdict_sim(0) : tdict_cpu());
   td_ok(tdict_context_create(&o, &w->context, err));
   td_ok(tdict_to_device(w->context, w->new, o.device, NULL, &w->source, err));
 }
@@ -104,22 +98,17 @@ static world world_create(kind what, way how) {
   return w;
 }
 static void world_remove(world *w) {
-  tdict_release(w->source);
-  tdict_context_destroy(w->context);
-  tdict_release(w->old);
-  tdict_release(w->new);
-  tdict_release(w->metadata);
+  td_release(w->source, w->context, w->old, w->new, w->metadata);
   remove_all(w->f.path);
 }
+#define scoped_world TD_SCOPED(world_remove, world)
 
 static tdict_status save_with_fault(world *w, fault what, int at, tdict_error *error) {
   begin_faults(what, at);
   tdict_status status;
   if (w->how == IN_BACKGROUND) {
-    tdict_future *saving = NULL;
-    td_ok(tdict_save_async(w->context, w->path, w->source, &w->o, &saving, err));
+    scoped_future saving = td_made(future, tdict_save_async(w->context, w->path, w->source, &w->o, &made, err));
     status = tdict_future_wait(saving, NULL, error);
-    tdict_future_release(saving);
   } else {
     status = tdict_save(w->context, w->path, w->source, &w->o, error);
   }
@@ -145,7 +134,7 @@ static void fail_each_call(kind what, way how, int code) {
   int failures = 0;
   fault_errno = code;
   for (int at = 0; !has_ended; at += SANITIZED_STEP) {
-    world w = world_create(what, how);
+    scoped_world w = world_create(what, how);
     tdict_error error;
     int litter = 0;
     world_start(&w);
@@ -167,7 +156,6 @@ static void fail_each_call(kind what, way how, int code) {
     const int shards_kept = what == SHARDS && is_new ? w.num_old - 1 : 0;
     const int left = folder_count(&w.f, NULL) - w.num_old - shards_kept;
     assert_true(left >= 0 && left <= litter);
-    world_remove(&w);
   }
   assert_true(SANITIZED_STEP * failures >= (what == MEMMAP ? 30 : what == SHARDS ? 15 : 8));
 }
@@ -206,14 +194,13 @@ CASE(save_cleans_up_after_failing_calls_of_other_files) {
 CASE(save_continues_after_short_and_interrupted_writes) {
   for (way how = ON_CALLER; how < NUM_SAVE_WAYS; how++) {
     for (kind what = ONE_FILE; what < NUM_KINDS; what++) {
-      world w = world_create(what, how);
+      scoped_world w = world_create(what, how);
       tdict_error error;
       world_start(&w);
       writes_little = true;
       assert_int_equal(save_with_fault(&w, FAULT_NONE, 0, &error), TDICT_OK);
       writes_little = false;
       assert_true(is_tree(w.path, w.new));
-      world_remove(&w);
     }
   }
 }
@@ -225,10 +212,8 @@ static void check_shards(const world *w) {
   assert_non_null(dir);
   while ((entry = readdir(dir)) != NULL) {
     const size_t length = strlen(entry->d_name), end = strlen(".safetensors");
-    tdict_tree *tree = NULL;
     if (length < end || strcmp(entry->d_name + length - end, ".safetensors") != 0) continue;
-    td_ok(tdict_open(in(&w->f, entry->d_name), NULL, &tree, err));
-    tdict_release(tree);
+    tdict_release(td_made(tree, tdict_open(in(&w->f, entry->d_name), NULL, &made, err)));
   }
   closedir(dir);
 }
@@ -239,7 +224,7 @@ static void kill_at_each_call(kind what, way how) {
   int killed = 0, num_left = 0;
   for (int at = 0, ended = 0; !ended; at += SANITIZED_STEP) {
     for (int after = 0; after < 2; after++) {
-      world w = world_create(what, how);
+      scoped_world w = world_create(what, how);
       const pid_t child = fork();
       assert_true(child >= 0);
       if (child == 0) {
@@ -263,7 +248,6 @@ static void kill_at_each_call(kind what, way how) {
       td_ok(tdict_save(NULL, w.path, w.new, &w.o, err));
       assert_true(is_tree(w.path, w.new));
       assert_int_equal(folder_count(&w.f, NULL), w.num_old + num_shards + (is_new ? num_shards : 0));
-      world_remove(&w);
     }
   }
   assert_true(SANITIZED_STEP * killed >= (what == MEMMAP ? 60 : 20));
@@ -293,7 +277,7 @@ static bool stop_at_the_end(void *user, uint64_t done, uint64_t total) {
 /* A process is killed while it removes the shards of a save that was stopped. */
 CASE(save_killed_while_it_cleans_up_leaves_no_shards) {
   for (int at = 0, ended = 0; !ended; at++) {
-    world w = world_create(SHARDS, ON_CALLER);
+    scoped_world w = world_create(SHARDS, ON_CALLER);
     int status;
     const pid_t child = fork();
     assert_true(child >= 0);
@@ -310,7 +294,6 @@ CASE(save_killed_while_it_cleans_up_leaves_no_shards) {
     check_shards(&w);
     td_ok(tdict_save(NULL, w.path, w.new, &w.o, err));
     assert_int_equal(folder_count(&w.f, NULL), 2 * w.num_old - 1);
-    world_remove(&w);
   }
 }
 
@@ -335,8 +318,7 @@ static bool fill_disk(kind what, way how) {
   td_ok(tdict_save(NULL, w.path, w.old, &w.o, err));
   const int num_old = folder_count(&f, NULL);
   td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(FLOATS), NULL, &large, err));
-  td_ok(tdict_set(w.new, "large", large, err));
-  tdict_tensor_release(large);
+  td_put(w.new, "large", large);
   world_start(&w);
   for (int round = 0; round < 2; round++) { /* the first save leaves nothing that fills the disk */
     good &= save_with_fault(&w, FAULT_NONE, 0, &error) == TDICT_EIO;
@@ -382,7 +364,7 @@ CASE(save_keeps_permissions_of_files) {
   const mode_t mask = umask(0);
   for (kind what = ONE_FILE; what < MEMMAP; what++) {
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-      world w = world_create(what, ON_CALLER);
+      scoped_world w = world_create(what, ON_CALLER);
       assert_int_equal(chmod(w.path, modes[i]), 0);
       final_mode = modes[i];
       look_at_file = check_open_mode;
@@ -391,7 +373,6 @@ CASE(save_keeps_permissions_of_files) {
       assert_int_equal(mode_of(w.path), modes[i]);
       assert_int_equal(chmod(w.path, 0600), 0);
       assert_true(is_tree(w.path, w.new));
-      world_remove(&w);
     }
   }
   assert_true(num_looked > 100);
@@ -436,7 +417,7 @@ CASE(save_keeps_permissions_of_directories) {
 
 /* A process that cannot give the file its old group gives no user more than before. */
 CASE(save_gives_another_group_no_more_permissions) {
-  world w = world_create(ONE_FILE, ON_CALLER);
+  scoped_world w = world_create(ONE_FILE, ON_CALLER);
   struct stat info;
   int status;
   if (getuid() == 0) {
@@ -460,5 +441,4 @@ CASE(save_gives_another_group_no_more_permissions) {
     assert_int_equal(stat(w.path, &info), 0);
     assert_true(info.st_uid == 65534 && info.st_gid == 1234 && (info.st_mode & 0777) == 0664);
   }
-  world_remove(&w);
 }

@@ -7,10 +7,7 @@
 #include "directory.h"
 #include "faults.h"
 #include "random_tree.h"
-#include "support/sanitized.h"
-#include "tdict/combine.h"
 #include "tdict/io.h"
-#include "tdict/ragged.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
  * __wrap_unlinkat __wrap_flock __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
@@ -46,11 +43,10 @@ static uint64_t mix(uint64_t h, const void *bytes, size_t count) {
 static uint64_t digest_tensor(uint64_t h, const tdict_tensor *t) {
   const int ndim = tdict_tensor_ndim(t);
   const tdict_dtype dtype = tdict_tensor_dtype(t);
-  unsigned char *bytes = elements_of(t);
+  scoped_bytes bytes = elements_of(t);
   h = mix(h, &dtype, sizeof dtype);
   h = mix(h, tdict_tensor_shape(t), (size_t)ndim * sizeof(int64_t));
   h = mix(h, bytes, tdict_tensor_bytes(t));
-  free(bytes);
   return h;
 }
 static uint64_t digest_values(uint64_t h, const tdict_nontensor *values) {
@@ -98,18 +94,15 @@ static uint64_t digest(const tdict_tree *tree) {
 /* A tree of tensors only, with keys without dots, as the plain formats return it. */
 static tdict_tree *plain_tree(dice *d, kind what, int depth) {
   static const char *const keys[] = {"a", "b", "sp ace", "q\"uote", "t\tab", "é漢", "{", "0"};
-  tdict_tree *tree = NULL;
-  td_ok(tdict_create(0, NULL, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err));
   for (int i = 0, count = what == NPY ? 1 : 1 + (int)roll(d, 6); i < count; i++) {
     const char *key = what == NPY ? "arr_0" : keys[roll(d, 8)];
     if (i && depth < 4 && roll(d, 4) == 0) {
-      tdict_tree *child = plain_tree(d, what, depth + 1);
+      scoped_tree child = plain_tree(d, what, depth + 1);
       td_ok(tdict_set_tree(tree, key, child, err));
-      tdict_release(child);
     } else {
-      tdict_tensor *t = random_tensor(d, file_dtypes[roll(d, NUM_FILE_DTYPES)], 0, NULL);
+      scoped_tensor t = random_tensor(d, file_dtypes[roll(d, NUM_FILE_DTYPES)], 0, NULL);
       td_ok(tdict_set(tree, key, t, err));
-      tdict_tensor_release(t);
     }
   }
   return tree;
@@ -143,6 +136,7 @@ static void world_remove(world *w) {
   free(w->kept);
   remove_all(w->f.path);
 }
+#define scoped_world TD_SCOPED(world_remove, world)
 
 static void same_as(const tdict_tree *found, const tdict_tree *wanted) {
   assert_true(digest(found) == digest(wanted));
@@ -151,16 +145,13 @@ static void same_as(const tdict_tree *found, const tdict_tree *wanted) {
 /* Loads the files with random options. */
 static void check_load(world *w, const tdict_tree *wanted) {
   tdict_load_options o = tdict_load_options_default();
-  tdict_open_options open = tdict_open_options_default();
   tdict_tree *loaded = NULL, *host = NULL;
   const int i = (int)roll(&w->d, 2);
-  open.check_crc = roll(&w->d, 2);
-  o.open = roll(&w->d, 2) ? &open : NULL;
+  o.open = roll(&w->d, 2) ? td_options(tdict_open_options, check_crc = roll(&w->d, 2)) : NULL;
   td_ok(tdict_load(w->contexts[i], w->path, i ? tdict_sim(0) : tdict_cpu(), &o, &loaded, err));
   td_ok(tdict_to_device(w->contexts[i], loaded, tdict_cpu(), NULL, &host, err));
   same_as(host, wanted);
-  tdict_release(host);
-  tdict_release(loaded);
+  td_release(host, loaded);
   counts.loads++;
 }
 
@@ -168,10 +159,9 @@ static void check_load(world *w, const tdict_tree *wanted) {
 static void keep_shards(world *w) {
   size_t count, old = w->kept ? strlen(w->kept) : 0;
   if (!is_sharded(w->what) || !w->now) return;
-  unsigned char *text = read_bytes(w->path, &count);
+  scoped_bytes text = read_bytes(w->path, &count);
   w->kept = realloc(w->kept, old + count + 1);
   memcpy(w->kept + old, text, count + 1);
-  free(text);
 }
 /* Returns the number of files that belong neither to the tree in place nor to earlier shards. Files with names of
  * shards must be whole. */
@@ -179,8 +169,7 @@ static int count_left(const world *w) {
   DIR *dir = opendir(w->f.path);
   struct dirent *entry;
   int count = 0;
-  tdict_open_options flat = tdict_open_options_default();
-  flat.flat = true;
+  tdict_open_options flat = td_with(tdict_open_options, flat = true);
   assert_non_null(dir);
   while ((entry = readdir(dir)) != NULL) {
     const char *name = entry->d_name;
@@ -188,21 +177,17 @@ static int count_left(const world *w) {
     if (w->kept && strstr(w->kept, name)) continue;
     count++;
     if (name[0] == '.') continue;
-    tdict_tree *shard = NULL;
-    td_ok(tdict_open(in(&w->f, name), &flat, &shard, err));
-    tdict_release(shard);
+    scoped_tree shard = td_made(tree, tdict_open(in(&w->f, name), &flat, &made, err));
   }
   closedir(dir);
   return count;
 }
 
 /* Opens the files, which must hold the old tree or `new`, and makes this tree the tree of the world. */
-static void look(world *w, tdict_tree *new) {
-  tdict_open_options o = tdict_open_options_default();
+static void check_files(world *w, tdict_tree *new) {
   tdict_tree *found = NULL;
   tdict_error error = {0};
-  o.check_crc = roll(&w->d, 2);
-  tdict_status status = tdict_open(w->path, &o, &found, &error);
+  tdict_status status = tdict_open(w->path, td_options(tdict_open_options, check_crc = roll(&w->d, 2)), &found, &error);
   if (status != TDICT_OK) {
     /* Nothing was saved yet, or no directory has the name for a moment. */
     if (status != TDICT_EIO || error.native != ENOENT || (w->now && w->what != GAP)) fail_msg("%s", error.message);
@@ -226,17 +211,15 @@ static bool is_refused(tdict_status status) { return status == TDICT_ENOTSUP || 
 
 /* Saves in this process, which must succeed unless the format cannot hold the tree. */
 static void save(world *w) {
-  tdict_tree *tree = next_tree(w), *source = NULL;
+  scoped_tree tree = next_tree(w), source = NULL;
   const int way = (int)roll(&w->d, 16);
   tdict_context *context = way < 2 ? w->contexts[way] : NULL;
-  tdict_future *saving = NULL;
   tdict_error error = {0};
   if (context) td_ok(tdict_to_device(context, tree, way ? tdict_sim(0) : tdict_cpu(), NULL, &source, err));
   tdict_status status = TDICT_OK;
   if (context && roll(&w->d, 2)) {
-    td_ok(tdict_save_async(context, w->path, source, &w->o, &saving, err));
+    scoped_future saving = td_made(future, tdict_save_async(context, w->path, source, &w->o, &made, err));
     status = tdict_future_wait(saving, NULL, &error);
-    tdict_future_release(saving);
   } else {
     status = tdict_save(context, w->path, source ? source : tree, &w->o, &error);
   }
@@ -249,10 +232,8 @@ static void save(world *w) {
     keep_shards(w);
     if (count_left(w)) fail_msg("%d files of killed saves stay", count_left(w));
   }
-  if (w->now) look(w, NULL);
+  if (w->now) check_files(w, NULL);
   if (w->now && roll(&w->d, 3) == 0 && access(w->path, F_OK) == 0) check_load(w, w->now);
-  tdict_release(source);
-  tdict_release(tree);
 }
 
 /* Lets a child process call `work`, which ends at a random call or at a random time. Returns its exit status, or -1 if
@@ -284,15 +265,14 @@ static int save_in_child(world *w, tdict_tree *tree) {
 }
 /* A save is killed. */
 static void kill_save(world *w) {
-  tdict_tree *tree = next_tree(w);
+  scoped_tree tree = next_tree(w);
   const int code = run_child(w, save_in_child, tree);
   assert_true(code <= 3);
   counts.refused += code == 3;
-  look(w, tree);
+  check_files(w, tree);
   counts.left += count_left(w) > 0;
   if (code == 0) assert_true(w->now && digest(w->now) == digest(tree));
   if (w->now && roll(&w->d, 4) == 0 && access(w->path, F_OK) == 0) check_load(w, w->now);
-  tdict_release(tree);
 }
 
 static bool stop(void *user, uint64_t done, uint64_t total) {
@@ -302,15 +282,14 @@ static bool stop(void *user, uint64_t done, uint64_t total) {
 /* A save that fails brings back an old directory that has lost its name, and leaves nothing. */
 static void fail_save(world *w) {
   tdict_save_options o = w->o;
-  tdict_tree *tree = next_tree(w);
+  scoped_tree tree = next_tree(w);
   int calls_of_stop = 0;
   o.progress = stop;
   o.user = &calls_of_stop;
   tdict_status status = tdict_save(NULL, w->path, tree, &o, NULL);
   assert_true(status == TDICT_ECANCELLED || is_refused(status));
-  look(w, NULL);
+  check_files(w, NULL);
   if (status == TDICT_ECANCELLED) assert_true(access(w->path, F_OK) == 0 && count_left(w) == 0);
-  tdict_release(tree);
 }
 
 static int append_in_child(world *w, tdict_tree *rows) {
@@ -326,13 +305,11 @@ static tdict_tree *rows_tree(dice d, int depth, int64_t rows) {
     const char *key = odd_keys[roll(&d, NUM_ODD_KEYS)];
     dice below = {roll(&d, 1u << 30)};
     if (depth < 3 && roll(&d, 3) == 0) {
-      tdict_tree *child = rows_tree(below, depth + 1, rows);
+      scoped_tree child = rows_tree(below, depth + 1, rows);
       (void)!tdict_set_tree(tree, key, child, NULL); /* fails if `child` has other batch dimensions */
-      tdict_release(child);
     } else {
-      tdict_tensor *t = random_tensor(&below, file_dtypes[roll(&d, NUM_FILE_DTYPES)], ndim, batch);
+      scoped_tensor t = random_tensor(&below, file_dtypes[roll(&d, NUM_FILE_DTYPES)], ndim, batch);
       td_ok(tdict_set(tree, key, t, err));
-      tdict_tensor_release(t);
     }
   }
   return tree;
@@ -366,8 +343,7 @@ static void kill_appends(world *w) {
     const bool is_new = digest(found) == digest(whole);
     assert_true(is_new || code == -1);
     same_as(found, is_new ? whole : w->now);
-    tdict_release(found);
-    tdict_release(rows);
+    td_release(found, rows);
     tdict_release(is_new ? w->now : whole);
     if (is_new) w->now = whole;
     counts.appends++;
@@ -376,7 +352,7 @@ static void kill_appends(world *w) {
 }
 
 static void run_world(uint64_t seed, tdict_context *const contexts[2]) {
-  world w = world_create(seed, (kind)(seed % NUM_KINDS), contexts);
+  scoped_world w = world_create(seed, (kind)(seed % NUM_KINDS), contexts);
   for (int round = 0; round < 10; round++) {
     const uint64_t what = roll(&w.d, 8);
     if (what < 5) kill_save(&w);
@@ -385,7 +361,6 @@ static void run_world(uint64_t seed, tdict_context *const contexts[2]) {
     if (what >= 6) save(&w);
   }
   save(&w);
-  world_remove(&w);
 }
 
 static int64_t seed;
@@ -396,10 +371,8 @@ static void print_seed(void) {
 
 CASE(save_killed_at_any_moment_leaves_one_of_two_trees) {
   const uint64_t count = (uint64_t)td_number("--count", 3000 / SANITIZED_STEP);
-  tdict_context_options o = tdict_context_options_default();
   tdict_context *contexts[2] = {NULL, NULL};
-  o.num_threads = 1;
-  o.device = tdict_cpu();
+  tdict_context_options o = td_with(tdict_context_options, num_threads = 1, device = tdict_cpu());
   td_ok(tdict_context_create(&o, &contexts[0], err));
   o.device = tdict_sim(0);
   td_ok(tdict_context_create(&o, &contexts[1], err));
@@ -413,6 +386,5 @@ CASE(save_killed_at_any_moment_leaves_one_of_two_trees) {
          counts.saves, counts.appends, counts.unreadable);
   assert_true(counts.killed > count / 8 && counts.left > count / 16 && counts.saves > count / 16);
   assert_true(counts.refused < counts.trees / 4);
-  tdict_context_destroy(contexts[0]);
-  tdict_context_destroy(contexts[1]);
+  td_release(contexts[0], contexts[1]);
 }

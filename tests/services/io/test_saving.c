@@ -5,8 +5,6 @@
 #include <sys/wait.h>
 
 #include "random_tree.h"
-#include "support/fail_alloc.h"
-#include "support/rest.h"
 #include "support/thread_name.h"
 #include "tdict/io.h"
 
@@ -57,49 +55,38 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
 
 static tdict_tree *tree_of(float first) {
   tdict_tree *tree = NULL;
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   float values[3000];
   for (int i = 0; i < 3000; i++) values[i] = first + (float)i;
   td_ok(tdict_create(0, NULL, &tree, err));
   td_ok(tdict_tensor_from_array(TDICT_F32, TDICT_SHAPE(30, 100), values, &t, err));
   td_ok(tdict_set(tree, "a.b", t, err));
   td_ok(tdict_set_text(tree, "text", "words", err));
-  tdict_tensor_release(t);
   return tree;
 }
 /* Returns the tree without its text, for formats that hold only tensors. */
 static tdict_tree *tensors_of(const tdict_tree *tree) {
-  tdict_tree *out = NULL;
-  td_ok(tdict_clone(tree, &out, err));
+  tdict_tree *out = td_made(tree, tdict_clone(tree, &made, err));
   td_ok(tdict_delete(out, "text", err));
   return out;
 }
 static void check_file(const char *path, const tdict_tree *wanted) {
-  tdict_tree *found = NULL;
-  td_ok(tdict_open(path, NULL, &found, err));
+  scoped_tree found = td_made(tree, tdict_open(path, NULL, &made, err));
   same_trees(found, wanted);
-  tdict_release(found);
 }
 static tdict_context *sim_context(size_t memory_bytes) {
-  tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim = tdict_sim_options_default();
   tdict_context *c = NULL;
   if (memory_bytes) sim.memory_bytes = memory_bytes;
-  o.device = tdict_sim(0);
-  o.sim = &sim;
-  td_ok(tdict_context_create(&o, &c, err));
+  td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_sim(0), sim = &sim), &c, err));
   return c;
 }
 static tdict_tree *move_to(tdict_context *c, const tdict_tree *tree, tdict_device device) {
-  tdict_tree *moved = NULL;
-  td_ok(tdict_to_device(c, tree, device, NULL, &moved, err));
-  return moved;
+  return td_made(tree, tdict_to_device(c, tree, device, NULL, &made, err));
 }
 static tdict_future *begin(tdict_context *c, const char *path, const tdict_tree *tree, tdict_snapshot snapshot) {
-  tdict_save_options o = tdict_save_options_default();
   tdict_future *s = NULL;
-  o.snapshot = (int32_t)snapshot;
-  td_ok(tdict_save_async(c, path, tree, &o, &s, err));
+  td_ok(tdict_save_async(c, path, tree, td_options(tdict_save_options, snapshot = (int32_t)snapshot), &s, err));
   return s;
 }
 static void end(tdict_future *s) {
@@ -112,8 +99,8 @@ static void end(tdict_future *s) {
 /* Random trees on the host, pinned, and on a device, in each kind of snapshot. After wait_source(), the source is
  * overwritten and gets another key. */
 DEVICE_CASE(saving_writes_what_the_tree_was) {
-  tdict_context *c = td_context(NULL);
-  folder f = folder_create();
+  scoped_context c = td_context(NULL);
+  scoped_folder f = folder_create();
   for (uint64_t seed = 0; seed < 60; seed++) {
     dice d = {seed};
     int64_t batch[2] = {(int64_t)roll(&d, 4), (int64_t)roll(&d, 3)};
@@ -136,17 +123,15 @@ DEVICE_CASE(saving_writes_what_the_tree_was) {
     check_file(in(&f, "t.safetensors"), wanted);
     tdict_release(wanted);
   }
-  folder_remove(&f);
-  tdict_context_destroy(c);
 }
 
 /* While the device does nothing, the call returns. After the copies, the source may be written, while the file
  * waits. */
 CASE(saving_returns_before_the_device_has_copied) {
-  tdict_context *c = sim_context(0);
-  folder f = folder_create();
+  scoped_context c = sim_context(0);
+  scoped_folder f = folder_create();
   for (tdict_snapshot kind = TDICT_SNAPSHOT_AUTO; kind <= TDICT_SNAPSHOT_HOST; kind++) {
-    tdict_tree *tree = tree_of((float)kind), *source = move_to(c, tree, tdict_sim(0));
+    scoped_tree tree = tree_of((float)kind), source = move_to(c, tree, tdict_sim(0));
     td_ok(tdict_sim_hold(c, err));
     set_gate(true);
     tdict_future *s = begin(c, in(&f, "t"), source, kind);
@@ -162,27 +147,20 @@ CASE(saving_returns_before_the_device_has_copied) {
     set_gate(false);
     end(s);
     check_file(in(&f, "t"), tree);
-    tdict_release(source);
-    tdict_release(tree);
   }
-  folder_remove(&f);
-  tdict_context_destroy(c);
 }
 
 /* A stream that waits for the snapshot may overwrite the source. */
 CASE(saving_orders_a_stream_after_the_snapshot) {
-  tdict_context *c = sim_context(0);
-  folder f = folder_create();
-  tdict_tree *tree = tree_of(5), *source = move_to(c, tree, tdict_sim(0)), *other = tree_of(6);
-  tdict_stream stream;
-  td_ok(tdict_stream_create(c, tdict_sim(0), &stream, err));
+  scoped_context c = sim_context(0);
+  scoped_folder f = folder_create();
+  scoped_tree tree = tree_of(5), source = move_to(c, tree, tdict_sim(0)), other = tree_of(6);
+  TD_STREAM(stream, c, tdict_sim(0));
   td_ok(tdict_sim_hold(c, err));
   tdict_future *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_DEVICE);
   td_ok(tdict_future_wait_on_stream(s, stream, NULL, err));
-  tdict_transfer_options o = tdict_transfer_options_default();
   tdict_future *later = NULL;
-  o.after = stream;
-  td_ok(tdict_transfer_into_async(c, source, other, &o, &later, err));
+  td_ok(tdict_transfer_into_async(c, source, other, td_options(tdict_transfer_options, after = stream), &later, err));
   td_rest();
   assert_false(tdict_future_is_ready(s));
   td_ok(tdict_sim_resume(c, err));
@@ -192,31 +170,23 @@ CASE(saving_orders_a_stream_after_the_snapshot) {
   td_ok(tdict_future_wait_on_stream(s, stream, NULL, err)); /* nothing to wait for */
   end(s);
   check_file(in(&f, "t"), tree);
-  tdict_stream_destroy(c, stream);
-  tdict_release(other);
-  tdict_release(source);
-  tdict_release(tree);
-  folder_remove(&f);
-  tdict_context_destroy(c);
 }
 
 /* A device without room: host memory, or an error if the program insists. */
 CASE(saving_needs_no_room_on_the_device) {
   enum { FLOATS = 1 << 20 };
-  tdict_context *c = sim_context((size_t)7 << 20);
-  folder f = folder_create();
-  tdict_tree *tree = NULL, *source;
+  scoped_context c = sim_context((size_t)7 << 20);
+  scoped_folder f = folder_create();
+  scoped_tree tree = NULL, source = NULL;
   tdict_tensor *t = NULL;
   tdict_memory_counts before, after;
   td_ok(tdict_create(0, NULL, &tree, err));
   td_ok(tdict_tensor_empty(TDICT_F32, TDICT_SHAPE(FLOATS), NULL, &t, err));
   td_fill_random(tdict_tensor_data(t), 4 * FLOATS, 3);
-  td_ok(tdict_set(tree, "x", t, err));
-  tdict_tensor_release(t);
+  td_put(tree, "x", t);
   source = move_to(c, tree, tdict_sim(0));
-  tdict_save_options o = tdict_save_options_default();
   tdict_future *s = NULL;
-  o.snapshot = TDICT_SNAPSHOT_DEVICE;
+  tdict_save_options o = td_with(tdict_save_options, snapshot = TDICT_SNAPSHOT_DEVICE);
   td_fails(TDICT_ENOMEM, "", tdict_save_async(c, in(&f, "t"), source, &o, &s, err));
   assert_null(s);
   /* the second save reuses the pinned memory of the first */
@@ -233,10 +203,6 @@ CASE(saving_needs_no_room_on_the_device) {
   tdict_context_trim(c, tdict_cpu(), 0);
   tdict_memory_get_counts(tdict_pinned_memory(c), &after);
   assert_int_equal(after.cached_bytes, 0);
-  tdict_release(source);
-  tdict_release(tree);
-  folder_remove(&f);
-  tdict_context_destroy(c);
 }
 
 /* Starts a save that succeeds, and checks that no attempt of the call has written the error. */
@@ -252,32 +218,24 @@ static void check_no_error(tdict_context *c, const char *path, const tdict_tree 
 
 CASE(saving_that_falls_back_writes_no_error) {
   tdict_context_options o = tdict_context_options_default();
-  folder f = folder_create();
-  tdict_context *c;
-  tdict_tree *tree = tree_of(3), *source;
+  scoped_folder f = folder_create();
+  scoped_context c = NULL;
+  scoped_tree tree = tree_of(3), source = NULL;
   o.device = tdict_cpu(); /* no pinned memory */
   td_ok(tdict_context_create(&o, &c, err));
   check_no_error(c, in(&f, "a"), tree);
-  tdict_context_destroy(c);
-  tdict_release(tree);
+  td_release(c, tree);
   /* no room on the device */
   c = sim_context((size_t)7 << 20);
   td_ok(tdict_create(0, NULL, &tree, err));
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(1 << 20), NULL, &t, err));
-  td_ok(tdict_set(tree, "x", t, err));
-  tdict_tensor_release(t);
+  td_put(tree, "x", td_made(tensor, tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(1 << 20), NULL, &made, err)));
   source = move_to(c, tree, tdict_sim(0));
   check_no_error(c, in(&f, "b"), source);
-  tdict_release(source);
-  tdict_release(tree);
-  tdict_context_destroy(c);
-  folder_remove(&f);
 }
 
 CASE(savings_write_in_the_order_of_their_calls) {
-  tdict_context *c = sim_context(0);
-  folder f = folder_create();
+  scoped_context c = sim_context(0);
+  scoped_folder f = folder_create();
   tdict_tree *trees[4];
   tdict_future *savings[4];
   set_gate(true);
@@ -300,18 +258,15 @@ CASE(savings_write_in_the_order_of_their_calls) {
       td_fails(TDICT_ECANCELLED, "cancelled", tdict_future_wait(savings[i], NULL, err));
     else
       td_ok(tdict_future_wait(savings[i], NULL, err));
-    tdict_future_release(savings[i]);
-    tdict_release(trees[i]);
+    td_release(savings[i], trees[i]);
   }
-  folder_remove(&f);
-  tdict_context_destroy(c);
 }
 
 /* Before the copies, while the file is written, and after the end. */
 CASE(saving_is_cancelled) {
-  tdict_context *c = sim_context(0);
-  folder f = folder_create();
-  tdict_tree *old = tree_of(1), *new = tree_of(2), *source = move_to(c, new, tdict_sim(0));
+  scoped_context c = sim_context(0);
+  scoped_folder f = folder_create();
+  scoped_tree old = tree_of(1), new = tree_of(2), source = move_to(c, new, tdict_sim(0));
   td_ok(tdict_save(c, in(&f, "t"), old, NULL, err));
   td_ok(tdict_sim_hold(c, err));
   tdict_future *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_HOST);
@@ -322,9 +277,8 @@ CASE(saving_is_cancelled) {
   tdict_future_release(s);
   static const tdict_file_format formats[] = {TDICT_FORMAT_SAFETENSORS, TDICT_FORMAT_NPZ};
   for (int i = 0; i < 2; i++) {
-    tdict_save_options o = tdict_save_options_default();
     tdict_tree *numbers = i ? tensors_of(source) : tdict_retain(source);
-    o.format = (int32_t)formats[i];
+    tdict_save_options o = td_with(tdict_save_options, format = (int32_t)formats[i]);
     set_gate(true);
     td_ok(tdict_save_async(c, in(&f, "t"), numbers, &o, &s, err));
     tdict_release(numbers);
@@ -346,17 +300,12 @@ CASE(saving_is_cancelled) {
   check_file(in(&f, "t"), new);
   tdict_future_cancel(NULL);
   tdict_future_release(NULL);
-  tdict_release(source);
-  tdict_release(new);
-  tdict_release(old);
-  folder_remove(&f);
-  tdict_context_destroy(c);
 }
 
 /* A request that comes after the file is in place. */
 CASE(saving_may_be_cancelled_too_late) {
-  tdict_context *c = sim_context(0);
-  folder f = folder_create();
+  scoped_context c = sim_context(0);
+  scoped_folder f = folder_create();
   tdict_tree *tree = tree_of(1), *out = NULL;
   set_gate(true);
   tdict_future *s = begin(c, in(&f, "t"), tree, TDICT_SNAPSHOT_AUTO);
@@ -370,14 +319,12 @@ CASE(saving_may_be_cancelled_too_late) {
   end(s);
   check_file(in(&f, "t"), tree);
   tdict_release(tree);
-  folder_remove(&f);
-  tdict_context_destroy(c);
 }
 
 CASE(saving_has_the_statistics_of_its_snapshot) {
-  tdict_context *c = sim_context(0);
-  folder f = folder_create();
-  tdict_tree *tree = tree_of(1), *source = move_to(c, tree, tdict_sim(0));
+  scoped_context c = sim_context(0);
+  scoped_folder f = folder_create();
+  scoped_tree tree = tree_of(1), source = move_to(c, tree, tdict_sim(0));
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   set_gate(true);
   tdict_future *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_HOST);
@@ -391,10 +338,6 @@ CASE(saving_has_the_statistics_of_its_snapshot) {
   assert_int_equal(stats.direct_bytes, 12000); /* a device to pinned memory */
   assert_true(stats.total_seconds > 0 && stats.total_seconds >= stats.plan_seconds);
   end(s);
-  tdict_release(source);
-  tdict_release(tree);
-  folder_remove(&f);
-  tdict_context_destroy(c);
 }
 
 /* The program destroys the context while a save is written. */
@@ -406,7 +349,7 @@ static void *open_gate(void *user) {
   return was_early ? user : NULL;
 }
 CASE(saving_keeps_the_context_alive) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   for (int round = 0; round < 2; round++) {
     tdict_context *c = sim_context(0);
     tdict_tree *tree = tree_of(3), *source = move_to(c, tree, round ? tdict_sim(0) : tdict_cpu());
@@ -427,7 +370,6 @@ CASE(saving_keeps_the_context_alive) {
     check_file(in(&f, "t"), tree);
     tdict_release(tree);
   }
-  folder_remove(&f);
 }
 
 static char logged[512];
@@ -440,13 +382,10 @@ static void note_log(void *user, int32_t level, const char *text) {
 }
 /* Errors of the file come out of wait(), on every call. An error that no call returned is logged. */
 CASE(saving_returns_errors_from_wait) {
-  tdict_context_options o = tdict_context_options_default();
   tdict_context *c = NULL;
-  folder f = folder_create();
-  tdict_tree *tree = tree_of(1);
-  o.device = tdict_cpu();
-  o.log = note_log;
-  td_ok(tdict_context_create(&o, &c, err));
+  scoped_folder f = folder_create();
+  scoped_tree tree = tree_of(1);
+  td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu(), log = note_log), &c, err));
   tdict_future *s = begin(c, in(&f, "none/t"), tree, TDICT_SNAPSHOT_AUTO);
   for (int i = 0; i < 2; i++) {
     td_fails(TDICT_EIO, "/none/' does not exist", tdict_future_wait(s, NULL, err));
@@ -462,21 +401,18 @@ CASE(saving_returns_errors_from_wait) {
   tdict_context_destroy(c);
   assert_int_equal(num_logged, 2);
   assert_non_null(strstr(logged, "/none/' does not exist"));
-  tdict_release(tree);
-  folder_remove(&f);
 }
 
 CASE(saving_refuses_wrong_arguments) {
-  tdict_context *c = sim_context(0);
-  folder f = folder_create();
-  tdict_tree *tree = tree_of(1), *empty = NULL;
-  tdict_save_options o = tdict_save_options_default();
+  scoped_context c = sim_context(0);
+  scoped_folder f = folder_create();
+  scoped_tree tree = tree_of(1), empty = NULL;
   tdict_future *s = NULL;
   td_fails(TDICT_EINVAL, "context", tdict_save_async(NULL, in(&f, "t"), tree, NULL, &s, err));
   td_fails(TDICT_EINVAL, "out", tdict_save_async(c, in(&f, "t"), tree, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "path", tdict_save_async(c, NULL, tree, NULL, &s, err));
   td_fails(TDICT_EINVAL, "tree", tdict_save_async(c, in(&f, "t"), NULL, NULL, &s, err));
-  o.snapshot = TDICT_SNAPSHOT_HOST + 1;
+  tdict_save_options o = td_with(tdict_save_options, snapshot = TDICT_SNAPSHOT_HOST + 1);
   td_fails(TDICT_EINVAL, "tdict_snapshot", tdict_save_async(c, in(&f, "t"), tree, &o, &s, err));
   o.snapshot = TDICT_SNAPSHOT_DEVICE;
   td_fails(TDICT_EINVAL, "one device", tdict_save_async(c, in(&f, "t"), tree, &o, &s, err));
@@ -494,33 +430,25 @@ CASE(saving_refuses_wrong_arguments) {
   end(s);
   td_ok(tdict_set_text(empty, "text", "old", err));
   check_file(in(&f, "t"), empty);
-  tdict_release(empty);
-  tdict_release(tree);
-  folder_remove(&f);
-  tdict_context_destroy(c);
 }
 
 /* Without a thread, the call writes the file. */
 CASE(saving_without_a_thread) {
-  tdict_context *c = sim_context(0);
-  folder f = folder_create();
-  tdict_tree *tree = tree_of(1), *source = move_to(c, tree, tdict_sim(0));
+  scoped_context c = sim_context(0);
+  scoped_folder f = folder_create();
+  scoped_tree tree = tree_of(1), source = move_to(c, tree, tdict_sim(0));
   refuses_threads = true;
   tdict_future *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
   refuses_threads = false;
   assert_true(tdict_future_is_ready(s));
   end(s);
   check_file(in(&f, "t"), tree);
-  tdict_release(source);
-  tdict_release(tree);
-  folder_remove(&f);
-  tdict_context_destroy(c);
 }
 
 CASE(saving_in_a_forked_process) {
-  tdict_context *c = sim_context(0);
-  folder f = folder_create();
-  tdict_tree *tree = tree_of(1), *source = move_to(c, tree, tdict_sim(0));
+  scoped_context c = sim_context(0);
+  scoped_folder f = folder_create();
+  scoped_tree tree = tree_of(1), source = move_to(c, tree, tdict_sim(0));
   set_gate(true);
   tdict_future *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
   await_writer();
@@ -540,17 +468,13 @@ CASE(saving_in_a_forked_process) {
   set_gate(false);
   end(s);
   check_file(in(&f, "t"), tree);
-  tdict_release(source);
-  tdict_release(tree);
-  folder_remove(&f);
-  tdict_context_destroy(c);
 }
 
 /* Allocations of the call fail in turn. */
 CASE(saving_without_memory) {
-  tdict_context *c = sim_context(0);
-  folder f = folder_create();
-  tdict_tree *tree = tree_of(1), *source = move_to(c, tree, tdict_sim(0));
+  scoped_context c = sim_context(0);
+  scoped_folder f = folder_create();
+  scoped_tree tree = tree_of(1), source = move_to(c, tree, tdict_sim(0));
   end(begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO));
   for (int64_t n = 0;; n++) {
     tdict_error error;
@@ -569,17 +493,13 @@ CASE(saving_without_memory) {
     if (!failed && n % 2) break;
     assert_true(n < 2000);
   }
-  tdict_release(source);
-  tdict_release(tree);
-  folder_remove(&f);
-  tdict_context_destroy(c);
 }
 
 /* The thread of a save has a name. If no thread can be started, the caller writes the file, and keeps its own name. */
 CASE(saving_thread_has_a_name) {
-  tdict_context *c = sim_context(0);
-  folder f = folder_create();
-  tdict_tree *tree = tree_of(3);
+  scoped_context c = sim_context(0);
+  scoped_folder f = folder_create();
+  scoped_tree tree = tree_of(3);
   char before[32], after[32];
   for (int starts = 0; starts < 2; starts++) {
     refuses_threads = !starts;
@@ -594,7 +514,4 @@ CASE(saving_thread_has_a_name) {
     end(s);
     check_file(in(&f, "t"), tree);
   }
-  tdict_release(tree);
-  folder_remove(&f);
-  tdict_context_destroy(c);
 }

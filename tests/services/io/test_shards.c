@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 
 #include "support/descriptors.h"
-#include "support/take.h"
 
 int __real_strcmp(const char *a, const char *b);
 int __wrap_strcmp(const char *a, const char *b);
@@ -57,8 +56,8 @@ static void check_shards(const tdict_tree *tree, int count, int tensors) {
 
 CASE(shards_need_few_descriptors) {
   enum { COUNT = 300, LIMIT = 100 };
-  folder f = folder_create();
-  tdict_context *c = td_context(NULL);
+  scoped_folder f = folder_create();
+  scoped_context c = td_context(NULL);
   struct rlimit old, low;
   tdict_tree *tree = NULL;
   write_shards(&f, COUNT, 2);
@@ -73,16 +72,12 @@ CASE(shards_need_few_descriptors) {
   td_ok(tdict_load(c, in(&f, "i.json"), tdict_cpu(), NULL, &tree, err));
   assert_int_equal(td_count_descriptors(), before);
   check_shards(tree, COUNT, 2);
-  tdict_tree *zeros = NULL;
-  td_ok(tdict_clone_deep(tree, NULL, &zeros, err));
+  tdict_tree *zeros = td_made(tree, tdict_clone_deep(tree, NULL, &made, err));
   td_ok(tdict_fill(zeros, NULL, 0, NULL, err));
   td_ok(td_load_into(c, zeros, in(&f, "i.json"), NULL, err));
   check_shards(zeros, COUNT, 2);
-  tdict_release(zeros);
-  tdict_release(tree);
+  td_release(zeros, tree);
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
-  tdict_context_destroy(c);
-  folder_remove(&f);
 }
 
 static char logged[512];
@@ -135,36 +130,29 @@ static bool replace_shard(void *user, uint64_t done, uint64_t total) {
 }
 
 CASE(shards_that_are_replaced_are_not_mixed) {
-  folder f = folder_create();
-  tdict_context *c = td_context(NULL);
-  tdict_load_options o = tdict_load_options_default();
+  scoped_folder f = folder_create();
+  scoped_context c = td_context(NULL);
   tdict_tree *tree = NULL;
   size_t count;
   write_shards(&f, 100, 1);
-  unsigned char *bytes = read_bytes(in(&f, "s00099"), &count);
+  scoped_bytes bytes = read_bytes(in(&f, "s00099"), &count);
   bytes[count - 1] = 1;
   write_bytes(in(&f, "new"), bytes, count);
-  o.progress = replace_shard;
-  o.user = &f;
+  tdict_load_options o = td_with(tdict_load_options, progress = replace_shard, user = &f);
   td_fails(TDICT_EIO, "s00099 was replaced by another file",
            tdict_load(c, in(&f, "i.json"), tdict_cpu(), &o, &tree, err));
   assert_string_equal(td_last_error.path, "k99_0");
-  free(bytes);
-  tdict_context_destroy(c);
-  folder_remove(&f);
 }
 
 /* Opens an index, and returns the number of comparisons of texts. */
 static uint64_t count_comparisons(int shards, int tensors) {
-  folder f = folder_create();
-  tdict_tree *tree = NULL;
+  scoped_folder f = folder_create();
+  scoped_tree tree = NULL;
   write_shards(&f, shards, tensors);
   const char *path = in(&f, "i.json");
   num_comparisons = 0;
   td_ok(tdict_open(path, NULL, &tree, err));
   const uint64_t count = num_comparisons;
-  tdict_release(tree);
-  folder_remove(&f);
   return count;
 }
 

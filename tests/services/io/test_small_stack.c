@@ -3,16 +3,14 @@
 #include <pthread.h>
 
 #include "directory.h"
-#include "support/sanitized.h"
-#include "tdict/ragged.h"
 
 enum { STACK_BYTES = 128 << 10, DEPTH = 128 };
 
 /* A tree of 128 levels, with rows. The last level has a tensor, and leaves of other kinds if `has_others` is true. */
 static tdict_tree *deep_tree(bool has_others) {
   tdict_tree *tree = NULL;
-  tdict_tensor *t = NULL, *values = NULL, *offsets = NULL;
-  tdict_ragged *ragged = NULL;
+  scoped_tensor t = NULL, values = NULL, offsets = NULL;
+  scoped_ragged ragged = NULL;
   char path[4 * DEPTH] = "";
   const int64_t rows[] = {0, 1, 3}, rows_of_tree[] = {2};
   for (int i = 1; i < DEPTH; i++) strcat(path, "k.");
@@ -32,10 +30,6 @@ static tdict_tree *deep_tree(bool has_others) {
     strcpy(end, "r");
     td_ok(tdict_set_ragged(tree, path, ragged, err));
   }
-  tdict_ragged_release(ragged);
-  tdict_tensor_release(offsets);
-  tdict_tensor_release(values);
-  tdict_tensor_release(t);
   return tree;
 }
 
@@ -51,17 +45,14 @@ typedef struct work {
 
 static void *save_and_read(void *user) {
   work *w = user;
-  tdict_context_options o = tdict_context_options_default();
-  tdict_context *context = NULL;
-  o.device = tdict_cpu();
-  o.num_threads = 1;
+  scoped_context context = NULL;
+  tdict_context_options o = td_with(tdict_context_options, device = tdict_cpu(), num_threads = 1);
   for (int round = 0; round < 2 && w->status == TDICT_OK; round++) /* the second save replaces the first */
     w->status = tdict_save(NULL, w->path, w->tree, &w->o, &w->error);
   if (w->status == TDICT_OK) w->status = tdict_open(w->path, NULL, &w->opened, &w->error);
   if (w->status == TDICT_OK) w->status = tdict_context_create(&o, &context, &w->error);
   if (w->status == TDICT_OK) w->status = tdict_load(context, w->path, tdict_cpu(), NULL, &w->loaded, &w->error);
   if (w->status == TDICT_OK && w->appends) w->status = tdict_append(NULL, w->path, w->tree, NULL, &w->error);
-  tdict_context_destroy(context);
   return NULL;
 }
 
@@ -103,9 +94,7 @@ CASE(files_need_a_stack_of_128_kib) {
       same_trees(w.loaded, tree);
     }
     ignores_order = false;
-    tdict_release(w.opened);
-    tdict_release(w.loaded);
-    tdict_release(tree);
+    td_release(w.opened, w.loaded, tree);
     remove_all(f.path);
   }
 }

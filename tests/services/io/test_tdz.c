@@ -4,27 +4,21 @@
 #include "random_tree.h"
 
 CASE(tdz_reads_an_archive_of_the_package) {
-  tdict_tree *tree = NULL, *folder_tree = NULL;
-  td_ok(tdict_open(golden("archive.tdz"), NULL, &tree, err));
+  scoped_tree tree = td_made(tree, tdict_open(golden("archive.tdz"), NULL, &made, err)), folder_tree = NULL;
   td_ok(tdict_open(golden("memmap"), NULL, &folder_tree, err));
   same_trees(tree, folder_tree);
-  tdict_release(tree);
-  tdict_release(folder_tree);
 }
 
 CASE(tdz_returns_random_trees) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   dice d = {13};
   for (int i = 0; i < 150; i++) {
     const int64_t batch[] = {(int64_t)roll(&d, 4), (int64_t)roll(&d, 3)};
-    tdict_tree *back = NULL, *tree = random_tree(&d, (int)roll(&d, 3), batch, 0);
+    scoped_tree back = NULL, tree = random_tree(&d, (int)roll(&d, 3), batch, 0);
     td_ok(tdict_save(NULL, in(&f, "x.tdz"), tree, NULL, err));
     td_ok(tdict_open(in(&f, "x.tdz"), NULL, &back, err));
     same_trees(back, tree);
-    tdict_release(back);
-    tdict_release(tree);
   }
-  folder_remove(&f);
 }
 
 static uint64_t number(const unsigned char *at, int bytes) {
@@ -35,22 +29,21 @@ static uint64_t number(const unsigned char *at, int bytes) {
 
 /* meta.json comes first in each folder, then files by name, then folders; the elements begin at multiples of 64. */
 CASE(tdz_aligns_elements_and_orders_entries) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   static const char *const keys[] = {"b", "a-b.x", "a.z", "A", "a.y", "a.b.c"};
   static const char *const wanted[] = {"meta.json",  "A.memmap",      "b.memmap",     "a/meta.json",   "a/y.memmap",
                                        "a/z.memmap", "a/b/meta.json", "a/b/c.memmap", "a-b/meta.json", "a-b/x.memmap"};
-  tdict_tree *tree = NULL;
+  scoped_tree tree = NULL;
   size_t count, at = 0;
   td_ok(tdict_create(0, NULL, &tree, err));
   for (size_t i = 0; i < 6; i++) {
-    tdict_tensor *t = NULL;
+    scoped_tensor t = NULL;
     const float value = (float)i;
     td_ok(tdict_tensor_from_array(TDICT_F32, 0, NULL, &value, &t, err));
     td_ok(tdict_set(tree, keys[i], t, err));
-    tdict_tensor_release(t);
   }
   td_ok(tdict_save(NULL, in(&f, "x.tdz"), tree, NULL, err));
-  unsigned char *bytes = read_bytes(in(&f, "x.tdz"), &count);
+  scoped_bytes bytes = read_bytes(in(&f, "x.tdz"), &count);
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
     assert_int_equal(number(bytes + at, 4), 0x04034b50);
     assert_int_equal(number(bytes + at + 8, 2), 0); /* stored */
@@ -66,19 +59,16 @@ CASE(tdz_aligns_elements_and_orders_entries) {
     at = data + size;
   }
   assert_int_equal(number(bytes + at, 4), 0x02014b50);
-  free(bytes);
-  tdict_release(tree);
-  folder_remove(&f);
 }
 
 /* An archive of another zip tool has elements at any position. */
 CASE(tdz_copies_elements_that_are_not_aligned) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   static const char meta[] = TD_META("\"x\":" TD_LEAF("torch.int32", "[2]") ",", "[2]");
   static const int32_t values[] = {5, -7};
   for (size_t shift = 0; shift < 4; shift++) {
     image m = {.count = 0};
-    tdict_tree *tree = NULL;
+    scoped_tree tree = NULL;
     tdict_tensor *x = NULL;
     char name[] = "aaaa";
     name[shift] = 0;
@@ -90,9 +80,7 @@ CASE(tdz_copies_elements_that_are_not_aligned) {
     td_ok(tdict_open(in(&f, "x"), NULL, &tree, err));
     td_ok(tdict_get(tree, "x", &x, err));
     assert_memory_equal(tdict_tensor_const_data(x), values, sizeof values);
-    tdict_release(tree);
   }
-  folder_remove(&f);
 }
 
 typedef struct attack {
@@ -112,7 +100,7 @@ static const attack attacks[] = {
 };
 
 CASE(tdz_refuses_broken_archives) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   static const char value[] = "{\"_type\":\"<class 'tensordict.tensorclass.NonTensorData'>\"}";
   for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
     image m = {.count = 0};
@@ -142,18 +130,15 @@ CASE(tdz_refuses_broken_archives) {
   refuse(in(&f, "x"), TDICT_ENOTSUP, "the file is a zip file of torch.save, which has a pickle");
   write_bytes(in(&f, "x"), "\x80\x04\x95\x01\x00\x00\x00\x00\x00\x00\x00N.", 13);
   refuse(in(&f, "x"), TDICT_ENOTSUP, "the file is a pickle; this library does not read pickles");
-  folder_remove(&f);
 }
 
 /* Opens and loads a file with and without the checksums. `entry` is the name of the damaged entry; NULL: no entry. */
 static void check_file(tdict_context *c, const char *path, tdict_open_options o, const char *entry) {
   tdict_tree *tree = NULL;
-  tdict_load_options load = tdict_load_options_default();
   char text[128] = "";
-  load.open = &o;
+  tdict_load_options load = td_with(tdict_load_options, open = &o);
   o.check_crc = false;
-  td_ok(tdict_open(path, &o, &tree, err));
-  tdict_release(tree);
+  tdict_release(td_made(tree, tdict_open(path, &o, &made, err)));
   tree = NULL;
   o.check_crc = true;
   if (entry) {
@@ -164,15 +149,13 @@ static void check_file(tdict_context *c, const char *path, tdict_open_options o,
     assert_null(tree);
     return;
   }
-  td_ok(tdict_open(path, &o, &tree, err));
-  tdict_release(tree);
-  td_ok(tdict_load(c, path, tdict_cpu(), &load, &tree, err));
-  tdict_release(tree);
+  tdict_release(td_made(tree, tdict_open(path, &o, &made, err)));
+  tdict_release(td_made(tree, tdict_load(c, path, tdict_cpu(), &load, &made, err)));
 }
 
 CASE(zip_checksums_are_compared_on_demand) {
-  folder f = folder_create();
-  tdict_context *c = td_context(NULL);
+  scoped_folder f = folder_create();
+  scoped_context c = td_context(NULL);
   tdict_open_options o = tdict_open_options_default();
   static const char meta[] = TD_META("\"x\":" TD_LEAF("torch.int32", "[2]") ",", "[2]");
   static const char literal[] = "{'descr': '|u1', 'fortran_order': False, 'shape': (9,)}\n";
@@ -216,8 +199,6 @@ CASE(zip_checksums_are_compared_on_demand) {
   set(&m, m.central[2] + 16, 1, 4);
   write_bytes(in(&f, "x"), m.bytes, m.count);
   check_file(c, in(&f, "x"), o, NULL);
-  tdict_context_destroy(c);
-  folder_remove(&f);
 }
 
 /* Entries of more than one buffer. The other formats have no checksums. */
@@ -230,8 +211,7 @@ CASE(zip_checksums_cover_large_entries) {
   static const char *const entries[] = {"x.npy", "x.memmap", NULL, NULL, NULL};
   const int64_t shape[] = {FLOATS};
   tdict_tensor *t = random_tensor(&d, TDICT_F32, 1, shape);
-  tdict_tree *tree = NULL;
-  td_ok(tdict_create(0, NULL, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err));
   td_ok(tdict_set(tree, "x", t, err));
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     const char *path = in(&f, names[i]);
@@ -245,8 +225,6 @@ CASE(zip_checksums_cover_large_entries) {
     free(bytes);
     check_file(c, path, tdict_open_options_default(), entries[i]);
   }
-  tdict_release(tree);
-  tdict_tensor_release(t);
-  tdict_context_destroy(c);
+  td_release(tree, t, c);
   remove_all(f.path);
 }

@@ -25,7 +25,7 @@ static void create(int at, const char *base, bool is_directory, tdict_temporary 
 }
 
 CASE(temporary_files_are_removed_if_their_writer_is_gone) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const int at = open_folder(&f);
   for (int is_directory = 0; is_directory < 2; is_directory++) {
     tdict_temporary living, dead;
@@ -46,7 +46,6 @@ CASE(temporary_files_are_removed_if_their_writer_is_gone) {
     assert_int_equal(folder_count(&f, NULL), 0);
   }
   close(at);
-  folder_remove(&f);
 }
 
 CASE(temporary_files_of_others_stay) {
@@ -55,7 +54,7 @@ CASE(temporary_files_of_others_stay) {
                                       ".model2.0123456789abcdef.tmp", ".model.0123456789abcdef.unlocked.tmp",
                                       ".model.0123456789abcdef.old",  ".model.0123456789abcdef"};
   enum { COUNT = sizeof names / sizeof *names };
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const int at = open_folder(&f);
   for (int i = 0; i < COUNT; i++) write_bytes(in(&f, names[i]), "x", 1);
   assert_int_equal(symlink(names[0], in(&f, ".model.0000000000000001.tmp")), 0);
@@ -63,12 +62,11 @@ CASE(temporary_files_of_others_stay) {
   tdict_temporary_clean(at, "model", NULL);
   assert_int_equal(folder_count(&f, NULL), COUNT + 2);
   close(at);
-  folder_remove(&f);
 }
 
 /* The longest names that a file can have. Names that differ only at their end have different temporary names. */
 CASE(temporary_names_are_short_enough) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const int at = open_folder(&f);
   char bases[2][256];
   for (size_t length = 200; length <= 255; length++) {
@@ -89,7 +87,6 @@ CASE(temporary_names_are_short_enough) {
     assert_int_equal(folder_count(&f, NULL), 0);
   }
   close(at);
-  folder_remove(&f);
 }
 
 /* A directory that was renamed out of the way gets its name back if nothing else has the name. */
@@ -126,7 +123,7 @@ static void fail_flock(int code) {
 }
 /* Without locks, no file is ever removed. */
 CASE(temporary_files_without_locks_stay) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const int at = open_folder(&f);
   tdict_temporary file, later;
   fail_flock(ENOLCK);
@@ -150,12 +147,11 @@ CASE(temporary_files_without_locks_stay) {
   close(later.fd);
   only_call = NULL;
   close(at);
-  folder_remove(&f);
 }
 
 /* A file that the system protects is not taken for a directory. */
 CASE(temporary_errors_are_those_of_the_system) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   const int at = open_folder(&f);
   write_bytes(in(&f, "x"), "x", 1);
   only_call = "unlinkat";
@@ -167,7 +163,6 @@ CASE(temporary_errors_are_those_of_the_system) {
   assert_int_equal(tdict_entry_remove(at, "x"), 0);
   assert_int_equal(tdict_entry_remove(at, "x"), 0); /* missing */
   close(at);
-  folder_remove(&f);
 }
 
 /* Threads that create files, and threads that clean, at the same time. */
@@ -218,7 +213,7 @@ CASE(temporary_files_survive_saves_at_the_same_time) {
 
 /* A directory that is removed may be protected against its owner, and may be removed by somebody else, too. */
 CASE(temporary_directories_of_any_mode_are_removed) {
-  folder f = folder_create();
+  scoped_folder f = folder_create();
   tdict_temporary dead;
   const int at = open_folder(&f);
   create(at, "m", true, &dead);
@@ -242,5 +237,4 @@ CASE(temporary_directories_of_any_mode_are_removed) {
   assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   assert_int_equal(folder_count(&f, NULL), 0);
   close(at);
-  folder_remove(&f);
 }

@@ -3,7 +3,6 @@
 #define TDICT_TESTS_SERVICES_IO_WITHOUT_MEMORY_H
 
 #include "random_tree.h"
-#include "support/fail_alloc.h"
 
 /* Makes a random tree with several tensors and objects. */
 static inline tdict_tree *rich_tree(void) {
@@ -18,29 +17,19 @@ static inline tdict_tree *rich_tree(void) {
 
 /* A save that fails leaves nothing in the folder. After the first save that succeeds, the file is opened. */
 static inline void save_and_open_without_memory(const folder *f, const char *name, const tdict_save_options *options) {
-  tdict_tree *tree = rich_tree();
+  scoped_tree tree = rich_tree();
+  TD_WITHOUT_MEMORY_THEN(tdict_save(NULL, in(f, name), tree, options, err), assert_int_equal(folder_count(f, NULL), 0));
   bool failed = true;
   for (int64_t n = 0; failed; n++) {
     tdict_error error;
-    td_fail_alloc(n, false);
-    tdict_status status = tdict_save(NULL, in(f, name), tree, options, &error);
-    failed = td_fail_alloc_stop();
-    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
-    if (failed) assert_int_equal(folder_count(f, NULL), 0);
-  }
-  failed = true;
-  for (int64_t n = 0; failed; n++) {
-    tdict_error error;
-    tdict_tree *back = NULL;
+    scoped_tree back = NULL;
     td_fail_alloc(n, false);
     tdict_status status = tdict_open(in(f, name), NULL, &back, &error);
     failed = td_fail_alloc_stop();
     assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
     assert_true(!back == failed);
     if (back) same_trees(back, tree);
-    tdict_release(back);
   }
-  tdict_release(tree);
 }
 
 #endif

@@ -57,12 +57,8 @@ static inline tdict_status documents_sample(void *self, int64_t index, tdict_tre
 }
 
 static inline tdict_dataset_table documents_dataset(documents *d) {
-  tdict_dataset_table set = tdict_dataset_table_default();
-  set.name = "documents";
-  set.self = d;
-  set.length = documents_length;
-  set.fetch_sample = documents_sample;
-  set.sample_length = documents_sample_length;
+  tdict_dataset_table set = td_with(tdict_dataset_table, name = "documents", self = d, length = documents_length,
+                                    fetch_sample = documents_sample, sample_length = documents_sample_length);
   return set;
 }
 

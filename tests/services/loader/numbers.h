@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "support/raw.h"
-#include "support/rest.h"
 #include "support/test.h"
 
 enum { X_COUNT = 5 };
@@ -88,10 +87,9 @@ static inline tdict_status numbers_fetch_batch(void *self, const int64_t *indice
 /* Adds a leaf to a sample: a vector, or a single element if `length` is NULL. */
 static inline tdict_status add_leaf(tdict_tree *td, const char *path, tdict_dtype dtype, const int64_t *length,
                                     tdict_error *err) {
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   tdict_status status = tdict_tensor_empty(dtype, length ? 1 : 0, length, NULL, &t, err);
   if (status == TDICT_OK) status = tdict_set(td, path, t, err);
-  tdict_tensor_release(t);
   return status;
 }
 static inline tdict_status numbers_sample(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
@@ -113,11 +111,8 @@ static inline tdict_status numbers_sample(void *self, int64_t index, tdict_tree 
 }
 
 static inline tdict_dataset_table dataset_of(numbers *n) {
-  tdict_dataset_table d = tdict_dataset_table_default();
-  d.name = "numbers";
-  d.self = n;
-  d.length = numbers_length;
-  d.release = numbers_release;
+  tdict_dataset_table d =
+      td_with(tdict_dataset_table, name = "numbers", self = n, length = numbers_length, release = numbers_release);
   return d;
 }
 static inline tdict_dataset_table by_row(numbers *n) {
@@ -147,13 +142,13 @@ static inline void close_yard(yard *y) {
   raw_close(y->raw);
   tdict_context_destroy(y->c);
 }
+#define scoped_yard TD_SCOPED(close_yard, yard)
 /* Creates a loader of a new dataset, which the loader alone retains. */
 static inline tdict_status create_loader_of(tdict_context *c, const tdict_dataset_table *table,
                                             const tdict_loader_options *o, tdict_loader **out, tdict_error *err) {
-  tdict_dataset *d = NULL;
+  scoped_dataset d = NULL;
   tdict_status status = tdict_dataset_create(table, &d, err);
   if (status == TDICT_OK) status = tdict_loader_create(c, d, o, out, err);
-  tdict_dataset_release(d);
   return status;
 }
 static inline tdict_loader *open_loader(const yard *y, const tdict_dataset_table *table,
@@ -164,8 +159,7 @@ static inline tdict_loader *open_loader(const yard *y, const tdict_dataset_table
 }
 /* Creates a loader, and releases the dataset. */
 static inline tdict_loader *open_loader_on(const yard *y, tdict_dataset *d, const tdict_loader_options *o) {
-  tdict_loader *l = NULL;
-  td_ok(tdict_loader_create(y->c, d, o, &l, err));
+  tdict_loader *l = td_made(loader, tdict_loader_create(y->c, d, o, &made, err));
   tdict_dataset_release(d);
   return l;
 }
@@ -196,8 +190,7 @@ static inline int64_t read_batch(const yard *y, const tdict_tree *batch, int64_t
 static inline int64_t read_epoch(const yard *y, tdict_loader *l, int64_t *ids, int64_t room) {
   int64_t count = 0;
   for (;;) {
-    tdict_tree *batch = NULL;
-    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+    tdict_tree *batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
     if (!batch) return count;
     count += read_batch(y, batch, ids + count, room - count);
     tdict_release(batch);

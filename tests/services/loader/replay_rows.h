@@ -9,9 +9,7 @@ enum { CAPACITY = 23, MAX_ROWS = 64 };
 
 /* Rows with "id" and "deep.x", as in numbers.h. */
 static inline tdict_tree *rows_of(int64_t count) {
-  tdict_tree *td = NULL;
-  td_ok(tdict_create_from(numbers_fields, 2, 1, &count, NULL, &td, err));
-  return td;
+  return td_made(tree, tdict_create_from(numbers_fields, 2, 1, &count, NULL, &made, err));
 }
 /* Writes sample `id` to a row. */
 static inline void put_id(tdict_tree *rows, int64_t row, int64_t id) {
@@ -25,14 +23,12 @@ static inline tdict_tree *rows_from(int64_t first, int64_t count) {
   return td;
 }
 static inline void append_ids(tdict_replay *r, int64_t first, int64_t count) {
-  tdict_tree *rows = rows_from(first, count);
+  scoped_tree rows = rows_from(first, count);
   td_ok(tdict_replay_append(r, rows, err));
-  tdict_release(rows);
 }
 static inline void write_ids(tdict_replay *r, int64_t row, int64_t first, int64_t count) {
-  tdict_tree *rows = rows_from(first, count);
+  scoped_tree rows = rows_from(first, count);
   td_ok(tdict_replay_write(r, row, rows, err));
-  tdict_release(rows);
 }
 static inline tdict_replay_state state_of(const tdict_replay *r) {
   tdict_replay_state s = tdict_replay_state_default();
@@ -40,22 +36,18 @@ static inline tdict_replay_state state_of(const tdict_replay *r) {
   return s;
 }
 static inline tdict_replay *replay_over(const tdict_tree *tree, int64_t num_filled) {
-  tdict_replay *r = NULL;
-  td_ok(tdict_replay_create(tree, num_filled, &r, err));
-  return r;
+  return td_made(replay, tdict_replay_create(tree, num_filled, &made, err));
 }
 static inline tdict_loader *loader_over(const yard *y, tdict_replay *r, const tdict_loader_options *o) {
-  tdict_dataset *d = NULL;
-  td_ok(tdict_dataset_from_replay(r, &d, err));
+  tdict_dataset *d = td_made(dataset, tdict_dataset_from_replay(r, &made, err));
   return open_loader_on(y, d, o);
 }
 
 /* A collate function, which makes the loader fetch samples as trees. */
 static inline tdict_status stack_rows(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                                       tdict_tree **out, tdict_error *err) {
-  tdict_run join = tdict_run_default();
   (void)user;
-  join.memory = memory;
+  tdict_run join = td_with(tdict_run, memory = memory);
   return tdict_stack(samples, count, NULL, &join, out, err);
 }
 

@@ -1,9 +1,7 @@
 /* Tests that a loader without workers survives a function of the program that does not return: the batch fails, no call
  * waits, and later batches are right. Only the main thread runs. */
-#include <setjmp.h>
 
 #include "numbers.h"
-#include "support/sanitized.h"
 
 /* The functions of the program that can be left. */
 typedef enum place { FETCH, FETCH_BATCH, FETCH_SAMPLE, COLLATE, SAMPLE_LENGTH, PLACES } place;
@@ -31,10 +29,9 @@ static tdict_status fetch_sample(void *self, int64_t index, tdict_tree **out, td
 }
 static tdict_status collate(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                             tdict_tree **out, tdict_error *err) {
-  tdict_run join = tdict_run_default();
   (void)user;
   leave(COLLATE);
-  join.memory = memory;
+  tdict_run join = td_with(tdict_run, memory = memory);
   return tdict_stack(samples, count, NULL, &join, out, err);
 }
 static int64_t sample_length(void *self, int64_t index) {
@@ -45,17 +42,13 @@ static int64_t sample_length(void *self, int64_t index) {
 
 /* Returns true if the call was left by a jump. */
 static bool was_left(tdict_loader *l) {
-  tdict_tree *batch = NULL;
   if (setjmp(back)) return true;
-  td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
-  tdict_release(batch);
+  tdict_release(td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err)));
   return false;
 }
 static tdict_loader *loader_left_at(const yard *y, numbers *n, place at) {
-  tdict_loader_options o = tdict_loader_options_default();
   tdict_dataset_table d = dataset_of(n);
-  o.num_workers = 0;
-  o.batch_size = 4;
+  tdict_loader_options o = td_with(tdict_loader_options, num_workers = 0, batch_size = 4);
   if (at == FETCH || at == FETCH_BATCH || at == SAMPLE_LENGTH) give_fields(&d);
   if (at == FETCH || at == SAMPLE_LENGTH) d.fetch = fetch;
   if (at == FETCH_BATCH) d.fetch_batch = fetch_batch;
@@ -73,7 +66,7 @@ static tdict_loader *loader_left_at(const yard *y, numbers *n, place at) {
 
 /* Each function is left in its second call, before each call of the loader. */
 CASE(loader_survives_functions_that_do_not_return) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   alarm(20); /* a call that waits forever ends the program */
   for (int at = FETCH; at < PLACES; at++) {
     if (SANITIZED && at == SAMPLE_LENGTH) continue; /* the list of batches leaks */
@@ -107,30 +100,23 @@ CASE(loader_survives_functions_that_do_not_return) {
     }
   }
   alarm(0);
-  close_yard(&y);
 }
 
 /* With continue_on_error, only the batch that was left is lost. */
 CASE(loader_continues_after_an_abandoned_batch) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(12);
-  tdict_loader_options o = tdict_loader_options_default();
   tdict_dataset_table d = dataset_of(&n);
-  tdict_loader *l;
+  scoped_loader l = NULL;
   tdict_tree *batch = NULL;
   int64_t ids[12];
-  o.num_workers = 0;
-  o.batch_size = 4;
-  o.continue_on_error = true;
   d.fetch_sample = fetch_sample;
   left_at = FETCH_SAMPLE;
   calls_until_jump = 6;
-  l = open_loader(&y, &d, &o);
+  l = open_loader(&y, &d, td_options(tdict_loader_options, num_workers = 0, batch_size = 4, continue_on_error = true));
   assert_false(was_left(l));
   assert_true(was_left(l));
   td_fails(TDICT_EHOOK, "batch 1", tdict_loader_next(l, tdict_no_stream(), &batch, err));
   assert_int_equal(read_epoch(&y, l, ids, 12), 4);
   assert_int_equal(ids[0], 8);
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }

@@ -2,9 +2,7 @@
 #include <sys/wait.h>
 
 #include "numbers.h"
-#include "support/fail_alloc.h"
 #include "support/things.h"
-#include "tdict/combine.h"
 
 /* Counts calls of the library: batches joined in memory that is not pinned, and trees pinned by a copy. */
 static atomic_int joined, joined_unpinned, pinned_again;
@@ -26,22 +24,22 @@ tdict_status __real_tdict_pin_memory(tdict_context *c, const tdict_tree *td, con
 tdict_status __wrap_tdict_pin_memory(tdict_context *c, const tdict_tree *td, const tdict_pin_options *o,
                                      tdict_tree **out, tdict_error *err);
 
-static tdict_status look_at(tdict_status status, tdict_tree *const *made) {
+static tdict_status count_joined(tdict_status status, tdict_tree *const *made) {
   atomic_fetch_add(&joined, 1);
   if (status == TDICT_OK && !tdict_is_pinned(*made)) atomic_fetch_add(&joined_unpinned, 1);
   return status;
 }
 tdict_status __wrap_tdict_stack(const tdict_tree *const *trees, size_t count, const tdict_join_options *options,
                                 const tdict_run *run, tdict_tree **out, tdict_error *err) {
-  return look_at(__real_tdict_stack(trees, count, options, run, out, err), out);
+  return count_joined(__real_tdict_stack(trees, count, options, run, out, err), out);
 }
 tdict_status __wrap_tdict_pad_sequence(const tdict_tree *const *trees, size_t count, const tdict_pad_options *options,
                                        const tdict_run *run, tdict_tree **out, tdict_error *err) {
-  return look_at(__real_tdict_pad_sequence(trees, count, options, run, out, err), out);
+  return count_joined(__real_tdict_pad_sequence(trees, count, options, run, out, err), out);
 }
 tdict_status __wrap_tdict_pack_sequence(const tdict_tree *const *trees, size_t count, const tdict_pack_options *options,
                                         const tdict_run *run, tdict_tree **out, tdict_error *err) {
-  return look_at(__real_tdict_pack_sequence(trees, count, options, run, out, err), out);
+  return count_joined(__real_tdict_pack_sequence(trees, count, options, run, out, err), out);
 }
 tdict_status __wrap_tdict_pin_memory(tdict_context *c, const tdict_tree *td, const tdict_pin_options *o,
                                      tdict_tree **out, tdict_error *err) {
@@ -50,7 +48,7 @@ tdict_status __wrap_tdict_pin_memory(tdict_context *c, const tdict_tree *td, con
 }
 
 DEVICE_CASE(loader_errors_in_place) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int way = 0; way < 3; way++) {
     for (int workers = 0; workers < 5; workers += 2) {
       for (int go_on = 0; go_on < 2; go_on++) {
@@ -62,11 +60,9 @@ DEVICE_CASE(loader_errors_in_place) {
           give_fields(&d);
           d.fetch_batch = numbers_fetch_batch;
         }
-        tdict_loader_options o = tdict_loader_options_default();
-        o.batch_size = 2;
-        o.num_workers = workers;
-        o.continue_on_error = go_on;
-        tdict_loader *l = open_loader(&y, &d, &o);
+        tdict_loader_options o =
+            td_with(tdict_loader_options, batch_size = 2, num_workers = workers, continue_on_error = go_on);
+        scoped_loader l = open_loader(&y, &d, &o);
         int64_t ids[2];
         tdict_tree *batch = NULL;
         for (int i = 0; i < 10; i++) {
@@ -99,11 +95,9 @@ DEVICE_CASE(loader_errors_in_place) {
         tdict_loader_stats stats = tdict_loader_stats_default();
         td_ok(tdict_loader_get_stats(l, &stats, err));
         assert_int_equal(stats.num_errors, 1);
-        tdict_loader_destroy(l);
       }
     }
   }
-  close_yard(&y);
 }
 
 /* Sample i is a sequence of 1 + i % 4 numbers. */
@@ -121,27 +115,19 @@ static tdict_status ragged(void *user, int64_t index, tdict_tree **out, tdict_er
 }
 
 DEVICE_CASE(loader_pads_ragged_samples) {
-  yard y = open_yard();
-  tdict_dataset *d = NULL;
-  td_ok(tdict_dataset_from_callback(ragged, NULL, 6, &d, err));
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = 3;
-  o.pad = true;
-  o.pad_value = -7;
-  tdict_loader *l = open_loader_on(&y, d, &o);
+  scoped_yard y = open_yard();
+  tdict_dataset *d = td_made(dataset, tdict_dataset_from_callback(ragged, NULL, 6, &made, err));
+  scoped_loader l = open_loader_on(&y, d, td_options(tdict_loader_options, batch_size = 3, pad = true, pad_value = -7));
   static const int32_t wanted[2][12] = {{0, -7, -7, 100, 101, -7, 200, 201, 202},
                                         {300, 301, 302, 303, 400, -7, -7, -7, 500, 501, -7, -7}};
   for (int i = 0; i < 2; i++) {
-    tdict_tree *batch = NULL;
+    scoped_tree batch = NULL;
     int32_t words[12];
     td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     size_t bytes = read_leaf(&y, batch, "words", words, sizeof words);
     assert_int_equal(bytes, i ? 48 : 36);
     assert_memory_equal(words, wanted[i], bytes);
-    tdict_release(batch);
   }
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 /* A batch whose samples come to an object, with a count beside it. */
@@ -196,21 +182,14 @@ GPU_CASE(loader_pins_objects) {
       for (int to_host = 0; to_host < 2; to_host++) {
         numbers n = numbers_of(9);
         tdict_dataset_table d = by_sample(&n);
-        tdict_loader_options o = tdict_loader_options_default();
-        o.batch_size = 3;
-        o.num_workers = workers;
-        o.collate = collate_thing;
-        o.user = (void *)types[k];
-        o.pin_memory = true;
+        tdict_loader_options o = td_with(tdict_loader_options, batch_size = 3, num_workers = workers,
+                                         collate = collate_thing, user = (void *)types[k], pin_memory = true);
         if (to_host) o.device = tdict_cpu();
-        tdict_loader *l = open_loader(&y, &d, &o);
+        scoped_loader l = open_loader(&y, &d, &o);
         for (int64_t i = 0; i < 3; i++) {
-          tdict_tree *batch = NULL;
-          td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+          scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
           check_thing(to_host ? &host : &y, batch, types[k], 3 * i, to_host);
-          tdict_release(batch);
         }
-        tdict_loader_destroy(l);
       }
     }
   }
@@ -220,24 +199,17 @@ GPU_CASE(loader_pins_objects) {
 }
 
 GPU_CASE(loader_pins_on_the_cpu) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int pin = 0; pin < 2; pin++) {
     for (int way = 0; way < 2; way++) {
       numbers n = numbers_of(9);
       tdict_dataset_table d = way ? by_row(&n) : by_sample(&n);
-      tdict_loader_options o = tdict_loader_options_default();
-      o.batch_size = 3;
-      o.device = tdict_cpu();
-      o.pin_memory = pin;
-      tdict_loader *l = open_loader(&y, &d, &o);
-      tdict_tree *batch = NULL;
-      td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+      tdict_loader_options o = td_with(tdict_loader_options, batch_size = 3, device = tdict_cpu(), pin_memory = pin);
+      scoped_loader l = open_loader(&y, &d, &o);
+      scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
       assert_int_equal(tdict_is_pinned(batch), pin);
-      tdict_release(batch);
-      tdict_loader_destroy(l);
     }
   }
-  close_yard(&y);
 }
 
 /* Samples are stacked and padded where the batch will travel from, and rows are written there: nothing is copied twice.
@@ -251,20 +223,16 @@ GPU_CASE(loader_stacks_in_pinned_memory) {
       tdict_dataset_table d = way ? by_sample(&n) : by_row(&n);
       tdict_dataset *made = NULL;
       if (way >= 2) td_ok(tdict_dataset_from_callback(ragged, NULL, 9, &made, err));
-      tdict_loader_options o = tdict_loader_options_default();
-      o.batch_size = 3;
-      o.pin_memory = true;
-      o.pad = way == 2;
+      tdict_loader_options o = td_with(tdict_loader_options, batch_size = 3, pin_memory = true, pad = way == 2);
       if (way == 2) o.pad_masks = "masks";
       if (way == 3) o.pack = &pack;
       if (to_host) o.device = tdict_cpu();
       atomic_store(&joined, 0);
       tdict_loader *l = made ? open_loader_on(&y, made, &o) : open_loader(&y, &d, &o);
       for (int i = 0; i < 3; i++) {
-        tdict_tree *batch = NULL;
+        scoped_tree batch = NULL;
         td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
         if (to_host) assert_true(tdict_is_pinned(batch));
-        tdict_release(batch);
       }
       tdict_loader_destroy(l);
       assert_true(way ? atomic_load(&joined) >= 3 : atomic_load(&joined) == 0);
@@ -276,12 +244,10 @@ GPU_CASE(loader_stacks_in_pinned_memory) {
 }
 
 DEVICE_CASE(loader_fork_is_refused) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(9);
   tdict_dataset_table d = by_row(&n);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.num_workers = 2;
-  tdict_loader *l = open_loader(&y, &d, &o);
+  scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, num_workers = 2));
   tdict_tree *batch = NULL;
   pid_t child = fork();
   if (child == 0) {
@@ -302,23 +268,19 @@ DEVICE_CASE(loader_fork_is_refused) {
   assert_int_equal(ended, 0);
   int64_t ids[9];
   assert_int_equal(read_epoch(&y, l, ids, 9), 9);
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 /* Each allocation of the calling thread fails in turn: the error comes in its place, and the batch comes when it is
  * asked for again. */
 DEVICE_CASE(loader_survives_enomem) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int way = 0; way < 2; way++) {
     numbers n = numbers_of(8);
     tdict_dataset_table table = way ? by_sample(&n) : by_row(&n);
-    tdict_loader_options o = tdict_loader_options_default();
     tdict_dataset *d = NULL;
     tdict_loader *l = NULL;
     tdict_error why;
-    o.batch_size = 4;
-    o.num_workers = 0;
+    tdict_loader_options o = td_with(tdict_loader_options, batch_size = 4, num_workers = 0);
     int64_t refused = 0;
     TD_WITHOUT_MEMORY(tdict_dataset_create(&table, &d, err));
     for (int64_t k = 0;; k++) {
@@ -356,7 +318,6 @@ DEVICE_CASE(loader_survives_enomem) {
     tdict_loader_destroy(l);
     assert_int_equal(n.released, 1);
   }
-  close_yard(&y);
 }
 
 /* Numbers that are no status, from each function that a program may give. */
@@ -382,27 +343,24 @@ static tdict_status collate_number(void *user, const tdict_tree *const *samples,
 CASE(loader_rejects_unknown_statuses) {
   static const char *const names[] = {"fetch returned", "fetch_batch returned", "fetch_sample returned",
                                       "collate returned"};
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int i = 0; i < 4; i++) {
     numbers n = numbers_of(4);
     tdict_dataset_table d = i < 2 ? by_row(&n) : by_sample(&n);
-    tdict_loader_options o = tdict_loader_options_default();
     tdict_tree *batch = NULL;
-    o.num_workers = 0;
+    tdict_loader_options o = td_with(tdict_loader_options, num_workers = 0);
     if (i == 0) d.fetch = fetch_number;
     if (i == 1) d.fetch_batch = fetch_batch_number;
     if (i == 2) d.fetch_sample = fetch_sample_number;
     if (i == 3) o.collate = collate_number;
-    tdict_loader *l = open_loader(&y, &d, &o);
+    scoped_loader l = open_loader(&y, &d, &o);
     td_fails(TDICT_EHOOK, names[i], tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_null(batch);
-    tdict_loader_destroy(l);
   }
-  close_yard(&y);
 }
 
 /* Functions that write a path, a number and a message, but no status, or nothing at all. */
-static tdict_status say(tdict_error *err, bool speaks) {
+static tdict_status fail_with_message(tdict_error *err, bool speaks) {
   if (!speaks) return TDICT_EIO;
   err->native = 2;
   memcpy(err->path, "file.u8", sizeof "file.u8");
@@ -412,34 +370,32 @@ static tdict_status say(tdict_error *err, bool speaks) {
 static bool speaks;
 static tdict_status fetch_words(void *self, int64_t index, tdict_tree *batch, int64_t row, tdict_error *err) {
   (void)self, (void)batch, (void)row;
-  if (index > 0) return say(err, speaks);
+  if (index > 0) return fail_with_message(err, speaks);
   memcpy(err->message, "of a sample that succeeded", sizeof "of a sample that succeeded");
   return TDICT_OK;
 }
 static tdict_status fetch_batch_words(void *self, const int64_t *indices, int64_t count, tdict_tree *batch,
                                       tdict_error *err) {
   (void)self, (void)indices, (void)count, (void)batch;
-  return say(err, speaks);
+  return fail_with_message(err, speaks);
 }
 static tdict_status fetch_sample_words(void *self, int64_t index, tdict_tree **out, tdict_error *err) {
   (void)self, (void)index, (void)out;
-  return say(err, speaks);
+  return fail_with_message(err, speaks);
 }
 static tdict_status collate_words(void *user, const tdict_tree *const *samples, size_t count, tdict_memory *memory,
                                   tdict_tree **out, tdict_error *err) {
   (void)user, (void)samples, (void)count, (void)memory, (void)out;
-  return say(err, speaks);
+  return fail_with_message(err, speaks);
 }
 CASE(loader_keeps_messages_of_functions) {
   static const char *const names[] = {"fetch", "fetch_batch", "fetch_sample", "collate"};
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int i = 0; i < 2 * 4; i++) {
     numbers n = numbers_of(4);
     tdict_dataset_table d = i / 2 < 2 ? by_row(&n) : by_sample(&n);
-    tdict_loader_options o = tdict_loader_options_default();
     tdict_tree *batch = NULL;
-    o.num_workers = 0;
-    o.batch_size = 2;
+    tdict_loader_options o = td_with(tdict_loader_options, num_workers = 0, batch_size = 2);
     if (i / 2 == 0) d.fetch = fetch_words, d.fetch_batch = NULL;
     if (i / 2 == 1) d.fetch_batch = fetch_batch_words;
     if (i / 2 == 2) d.fetch_sample = fetch_sample_words;
@@ -447,11 +403,9 @@ CASE(loader_keeps_messages_of_functions) {
     speaks = i % 2;
     char silent[64];
     snprintf(silent, sizeof silent, ": %s returned TDICT_EIO without a message", names[i / 2]);
-    tdict_loader *l = open_loader(&y, &d, &o);
+    scoped_loader l = open_loader(&y, &d, &o);
     td_fails(TDICT_EIO, speaks ? ": cannot read" : silent, tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_string_equal(td_last_error.path, speaks ? "file.u8" : "");
     assert_int_equal(td_last_error.native, speaks ? 2 : 0);
-    tdict_loader_destroy(l);
   }
-  close_yard(&y);
 }

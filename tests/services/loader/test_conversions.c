@@ -5,8 +5,7 @@ enum { ROWS = 40, LENGTH = 77, BATCH = 8 };
 
 static tdict_tree *make_rows(void) {
   static const tdict_field fields[] = {{"tokens", TDICT_U16, 1, {LENGTH}}, {"image", TDICT_U8, 1, {LENGTH}}};
-  tdict_tree *td = NULL;
-  td_ok(tdict_create_from(fields, 2, 1, &(int64_t){ROWS}, NULL, &td, err));
+  tdict_tree *td = td_made(tree, tdict_create_from(fields, 2, 1, &(int64_t){ROWS}, NULL, &made, err));
   td_fill_random(tdict_data(td, "tokens"), ROWS * LENGTH * 2, 5);
   td_fill_random(tdict_data(td, "image"), ROWS * LENGTH, 6);
   return td;
@@ -17,8 +16,7 @@ static void check_epoch(const yard *y, tdict_loader *l, const uint16_t *tokens, 
   static int64_t ids[BATCH * LENGTH];
   static float pixels[BATCH * LENGTH];
   for (int at = 0; at < ROWS * LENGTH; at += BATCH * LENGTH) {
-    tdict_tree *batch = NULL;
-    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+    scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
     assert_non_null(batch);
     assert_int_equal(read_leaf(y, batch, "tokens", ids, sizeof ids), sizeof ids);
     assert_int_equal(read_leaf(y, batch, "image", pixels, sizeof pixels), sizeof pixels);
@@ -28,13 +26,12 @@ static void check_epoch(const yard *y, tdict_loader *l, const uint16_t *tokens, 
       volatile float sum = product + -0.5f;
       assert_true(pixels[i] == sum);
     }
-    tdict_release(batch);
   }
 }
 
 DEVICE_CASE(loader_converts_batches) {
-  yard y = open_yard();
-  tdict_tree *rows = make_rows();
+  scoped_yard y = open_yard();
+  scoped_tree rows = make_rows();
   tdict_conversion c[2] = {tdict_conversion_default(), tdict_conversion_default()};
   c[0].pattern = "tokens";
   c[0].dtype = TDICT_I64;
@@ -43,30 +40,22 @@ DEVICE_CASE(loader_converts_batches) {
   c[1].scale = 1 / 255.0;
   c[1].offset = -0.5;
   for (int workers = 0; workers < 4; workers += 3) {
-    tdict_dataset *d = NULL;
-    td_ok(tdict_dataset_from_tree(rows, &d, err));
-    tdict_loader_options o = tdict_loader_options_default();
-    o.batch_size = BATCH;
-    o.num_workers = workers;
-    o.device = y.device;
-    o.conversions = c;
-    o.num_conversions = 2;
-    tdict_loader *l = open_loader_on(&y, d, &o);
+    tdict_dataset *d = td_made(dataset, tdict_dataset_from_tree(rows, &made, err));
+    tdict_loader_options o = td_with(tdict_loader_options, batch_size = BATCH, num_workers = workers, device = y.device,
+                                     conversions = c, num_conversions = 2);
+    scoped_loader l = open_loader_on(&y, d, &o);
     for (int epoch = 0; epoch < 2; epoch++) {
       tdict_tree *end = NULL;
       check_epoch(&y, l, tdict_const_data(rows, "tokens"), tdict_const_data(rows, "image"));
       td_ok(tdict_loader_next(l, tdict_no_stream(), &end, err));
       assert_null(end);
     }
-    tdict_loader_destroy(l);
   }
-  tdict_release(rows);
-  close_yard(&y);
 }
 
 /* A bad conversion fails the loader; an element out of range fails its batch, with the path. */
 DEVICE_CASE(loader_reports_bad_conversions) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   tdict_tree *rows = make_rows(), *batch = NULL;
   tdict_conversion c = tdict_conversion_default();
   tdict_loader *l = NULL;
@@ -74,12 +63,8 @@ DEVICE_CASE(loader_reports_bad_conversions) {
   ((uint16_t *)tdict_data(rows, "tokens"))[3] = 256;
   memset(tdict_data(rows, "tokens"), 0, 6);
   td_ok(tdict_dataset_from_tree(rows, &d, err));
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = BATCH;
-  o.num_workers = 0;
-  o.device = y.device;
-  o.conversions = &c;
-  o.num_conversions = 1;
+  tdict_loader_options o = td_with(tdict_loader_options, batch_size = BATCH, num_workers = 0, device = y.device,
+                                   conversions = &c, num_conversions = 1);
   c.pattern = "tok*";
   c.dtype = TDICT_U8;
   td_fails(TDICT_EINVAL, "loader: options.conversions[0]: a star is a part of a key",
@@ -90,29 +75,24 @@ DEVICE_CASE(loader_reports_bad_conversions) {
   td_fails(TDICT_EOVERFLOW, "element [0, 3] is 256, wanted 0 to 255 (uint8)",
            tdict_loader_next(l, tdict_no_stream(), &batch, err));
   assert_string_equal(td_last_error.path, "tokens");
-  tdict_loader_destroy(l);
-  tdict_release(rows);
-  close_yard(&y);
+  td_release(l, rows);
 }
 
 /* A conversion without a match fails the batch on the device and on the cpu, unless its pattern is optional. */
 DEVICE_CASE(loader_refuses_conversions_without_a_match) {
   for (int way = 0; way < 2 * 2 * 2; way++) {
-    yard y = open_yard();
+    scoped_yard y = open_yard();
     numbers n = numbers_of(6);
     tdict_dataset_table d = way & 1 ? by_row(&n) : by_sample(&n);
     tdict_conversion c[2] = {tdict_conversion_default(), tdict_conversion_default()};
-    tdict_loader_options o = tdict_loader_options_default();
     tdict_tree *batch = NULL;
     c[0].pattern = "id";
     c[1].pattern = way & 4 ? "?deep.y" : "deep.y";
     c[0].dtype = c[1].dtype = TDICT_F64;
-    o.batch_size = 3;
-    o.num_workers = 1;
-    o.conversions = c;
-    o.num_conversions = 2;
+    tdict_loader_options o =
+        td_with(tdict_loader_options, batch_size = 3, num_workers = 1, conversions = c, num_conversions = 2);
     if (way & 2) o.device = tdict_cpu();
-    tdict_loader *l = open_loader(&y, &d, &o);
+    scoped_loader l = open_loader(&y, &d, &o);
     if (way & 4) {
       td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
       tdict_tensor *id = NULL;
@@ -124,7 +104,5 @@ DEVICE_CASE(loader_refuses_conversions_without_a_match) {
                tdict_loader_next(l, tdict_no_stream(), &batch, err));
       assert_string_equal(td_last_error.path, "deep.y");
     }
-    tdict_loader_destroy(l);
-    close_yard(&y);
   }
 }

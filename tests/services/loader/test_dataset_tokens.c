@@ -57,24 +57,16 @@ static void write_shards(void) {
 static void check_windows(const yard *y, int64_t window, int64_t step, tdict_dtype dtype) {
   static const int64_t counts[3] = {A_COUNT, B_COUNT, C_COUNT};
   const char *paths[3] = {in_folder("a.bin"), in_folder("b.bin"), in_folder("c.bin")};
-  tdict_token_options o = tdict_token_options_default();
-  o.paths = paths;
-  o.num_paths = 3;
-  o.window = window;
-  o.step = step;
-  o.dtype = dtype;
-  tdict_dataset *d = NULL;
-  td_ok(tdict_dataset_from_tokens(&o, &d, err));
-  tdict_loader_options lo = tdict_loader_options_default();
-  lo.batch_size = 1;
-  tdict_loader *l = open_loader_on(y, d, &lo);
+  tdict_token_options o =
+      td_with(tdict_token_options, paths = paths, num_paths = 3, window = window, step = step, dtype = dtype);
+  tdict_dataset *d = td_made(dataset, tdict_dataset_from_tokens(&o, &made, err));
+  scoped_loader l = open_loader_on(y, d, td_options(tdict_loader_options, batch_size = 1));
   static int64_t tokens[1000], targets[1000];
   int64_t seen = 0;
   size_t item = dtype == TDICT_I64 ? 8 : 4;
   for (int f = 0; f < 3; f++) {
     for (int64_t at = 0; at + window + 1 <= counts[f]; at += step ? step : window, seen++) {
-      tdict_tree *batch = NULL;
-      td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+      scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
       assert_non_null(batch);
       assert_int_equal(read_leaf(y, batch, "tokens", tokens, sizeof tokens), (size_t)window * item);
       assert_int_equal(read_leaf(y, batch, "targets", targets, sizeof targets), (size_t)window * item);
@@ -84,16 +76,14 @@ static void check_windows(const yard *y, int64_t window, int64_t step, tdict_dty
         assert_int_equal(one, known[f][at + k]);
         assert_int_equal(next, known[f][at + k + 1]);
       }
-      tdict_release(batch);
     }
   }
   assert_int_equal(tdict_loader_length(l), seen);
-  tdict_loader_destroy(l);
 }
 
 DEVICE_CASE(dataset_tokens_windows) {
   static const char *const names[] = {"a.bin", "b.bin", "c.bin"};
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   make_folder();
   write_shards();
   check_windows(&y, 8, 0, TDICT_I64);
@@ -103,27 +93,21 @@ DEVICE_CASE(dataset_tokens_windows) {
   check_windows(&y, 601, 7, TDICT_I64); /* long enough for stores that pass by the cache, and rows off their lines */
   check_windows(&y, 999, 1, TDICT_I32);
   remove_folder(3, names);
-  close_yard(&y);
 }
 
 DEVICE_CASE(dataset_tokens_u32) {
   static const char *const names[] = {"u32.bin"};
   static const uint32_t tokens[5] = {1, 70000, 0x7fffffff, 0x80000000, 5};
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   make_folder();
   write_file("u32.bin", NULL, 0, tokens, sizeof tokens);
   const char *path = in_folder("u32.bin");
   for (int wide = 0; wide < 2; wide++) {
-    tdict_token_options o = tdict_token_options_default();
-    o.paths = &path;
-    o.num_paths = 1;
-    o.format = TDICT_TOKENS_U32;
-    o.window = 2;
-    o.step = 1;
+    tdict_token_options o =
+        td_with(tdict_token_options, paths = &path, num_paths = 1, format = TDICT_TOKENS_U32, window = 2, step = 1);
     if (!wide) o.dtype = TDICT_I32;
-    tdict_dataset *d = NULL;
-    td_ok(tdict_dataset_from_tokens(&o, &d, err));
-    tdict_loader *l = open_loader_on(&y, d, NULL);
+    tdict_dataset *d = td_made(dataset, tdict_dataset_from_tokens(&o, &made, err));
+    scoped_loader l = open_loader_on(&y, d, NULL);
     for (int i = 0; i < 3; i++) {
       tdict_tree *batch = NULL;
       if (!wide && i == 1) {
@@ -140,20 +124,14 @@ DEVICE_CASE(dataset_tokens_u32) {
       assert_int_equal(bytes, wide ? 16 : 8);
       tdict_release(batch);
     }
-    tdict_loader_destroy(l);
   }
   remove_folder(1, names);
-  close_yard(&y);
 }
 
 static void refused(const char *name, int32_t format, tdict_status status, const char *text) {
   const char *path = in_folder(name);
-  tdict_token_options o = tdict_token_options_default();
   tdict_dataset *d = NULL;
-  o.paths = &path;
-  o.num_paths = 1;
-  o.window = 4;
-  o.format = format;
+  tdict_token_options o = td_with(tdict_token_options, paths = &path, num_paths = 1, window = 4, format = format);
   td_fails(status, text, tdict_dataset_from_tokens(&o, &d, err));
   if (status != TDICT_ESHAPE) assert_string_equal(td_last_error.path, path);
   if (status == TDICT_EIO) assert_int_equal(td_last_error.native, ENOENT);

@@ -8,8 +8,7 @@ static tdict_tree *many(int64_t count, bool turned) {
                                        {"reward", TDICT_F64, 0, {0}},
                                        {"empty", TDICT_F32, 1, {0}},
                                        {"a\\.b", TDICT_I16, 1, {3}}};
-  tdict_tree *td = NULL;
-  td_ok(tdict_create_from(fields, 4, 1, &count, NULL, &td, err));
+  tdict_tree *td = td_made(tree, tdict_create_from(fields, 4, 1, &count, NULL, &made, err));
   td_fill_random(tdict_data(td, "obs.pixels"), (size_t)count * 30, 1);
   td_fill_random(tdict_data(td, "reward"), (size_t)count * 8, 2);
   td_fill_random(tdict_data(td, "a\\.b"), (size_t)count * 6, 3);
@@ -17,51 +16,40 @@ static tdict_tree *many(int64_t count, bool turned) {
   int64_t shape[] = {5, 6, count}, order_count = count;
   int order[] = {2, 1, 0};
   (void)order_count;
-  tdict_tensor *t = NULL, *view = NULL;
-  td_ok(tdict_tensor_empty(TDICT_U8, 3, shape, NULL, &t, err));
+  scoped_tensor t = td_made(tensor, tdict_tensor_empty(TDICT_U8, 3, shape, NULL, &made, err)), view = NULL;
   td_fill_random(tdict_tensor_data(t), (size_t)count * 30, 4);
   td_ok(tdict_tensor_permute(t, 3, order, &view, err));
   td_ok(tdict_set(td, "obs.pixels", view, err));
-  tdict_tensor_release(t);
-  tdict_tensor_release(view);
   return td;
 }
 
 /* The byte (i, j, k) of "obs.pixels", by strides. */
 static unsigned char pixel(const tdict_tree *td, int64_t i, int64_t j, int64_t k) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_get(td, "obs.pixels", &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_get(td, "obs.pixels", &made, err));
   const int64_t *s = tdict_tensor_strides(t);
   return ((const unsigned char *)tdict_tensor_const_data(t))[i * s[0] + j * s[1] + k * s[2]];
 }
 
 DEVICE_CASE(dataset_tree_rows) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int turned = 0; turned < 2; turned++) {
     for (int stacked = 0; stacked < 2; stacked++) {
       enum { COUNT = 37, BATCH = 5 };
-      tdict_tree *td = many(COUNT, turned);
-      tdict_dataset *d = NULL;
-      td_ok(tdict_dataset_from_tree(td, &d, err));
+      scoped_tree td = many(COUNT, turned);
+      scoped_dataset d = td_made(dataset, tdict_dataset_from_tree(td, &made, err));
       tdict_dataset_table by_tree = *tdict_dataset_get_table(d);
       by_tree.fields = NULL; /* samples as trees of their own */
       by_tree.num_fields = 0;
       by_tree.release = NULL;
-      tdict_loader_options o = tdict_loader_options_default();
-      o.batch_size = BATCH;
-      o.shuffle = true;
-      o.seed = 3;
-      o.num_workers = 3;
-      tdict_loader *l = stacked ? open_loader(&y, &by_tree, &o) : open_loader_on(&y, tdict_dataset_retain(d), &o);
-      tdict_sampler_options so = tdict_sampler_options_default();
-      so.kind = TDICT_SAMPLER_SHUFFLED;
-      so.seed = 3;
-      tdict_sampler *sampler = NULL;
-      td_ok(tdict_sampler_create(COUNT, &so, &sampler, err));
+      tdict_loader_options o =
+          td_with(tdict_loader_options, batch_size = BATCH, shuffle = true, seed = 3, num_workers = 3);
+      scoped_loader l = stacked ? open_loader(&y, &by_tree, &o) : open_loader_on(&y, tdict_dataset_retain(d), &o);
+      tdict_sampler_options so = td_with(tdict_sampler_options, kind = TDICT_SAMPLER_SHUFFLED, seed = 3);
+      scoped_sampler sampler = td_made(sampler, tdict_sampler_create(COUNT, &so, &made, err));
       const double *reward = tdict_const_data(td, "reward");
       const int16_t *ab = tdict_const_data(td, "a\\.b");
       for (int64_t at = 0; at < COUNT; at += BATCH) {
-        tdict_tree *batch = NULL;
+        scoped_tree batch = NULL;
         unsigned char pixels[BATCH * 30];
         double rewards[BATCH];
         int16_t abs[BATCH * 3];
@@ -78,21 +66,15 @@ DEVICE_CASE(dataset_tree_rows) {
           assert_memory_equal(&rewards[r], &reward[i], 8);
           assert_memory_equal(&abs[3 * r], &ab[3 * i], 6);
         }
-        tdict_release(batch);
       }
-      tdict_loader_destroy(l);
-      tdict_dataset_release(d);
-      tdict_sampler_release(sampler);
-      tdict_release(td);
     }
   }
-  close_yard(&y);
 }
 
 GPU_CASE(dataset_tree_refuses) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   tdict_dataset *d = NULL;
-  tdict_tree *td = NULL, *dev = NULL;
+  scoped_tree td = NULL, dev = NULL;
   td_fails(TDICT_EINVAL, "the tree is NULL", tdict_dataset_from_tree(NULL, &d, err));
   td_ok(tdict_create(0, NULL, &td, err));
   td_fails(TDICT_EINVAL, "no batch dimension", tdict_dataset_from_tree(td, &d, err));
@@ -102,7 +84,7 @@ GPU_CASE(dataset_tree_refuses) {
   td_ok(tdict_to_device(y.c, td, y.device, NULL, &dev, err));
   td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_dataset_from_tree(dev, &d, err));
   assert_string_equal(td_last_error.path, "obs.pixels");
-  tdict_tensor *a = NULL;
+  scoped_tensor a = NULL;
   int64_t shape[8] = {4, 1, 1, 1, 1, 1, 1, 1};
   td_ok(tdict_tensor_empty(TDICT_U8, 8, shape, NULL, &a, err));
   td_ok(tdict_set(td, "deep", a, err));
@@ -113,16 +95,12 @@ GPU_CASE(dataset_tree_refuses) {
   td_ok(tdict_set_object(td, "what", &thing_hooked, object, err));
   td_fails(TDICT_ENOTSUP, "an object of type", tdict_dataset_from_tree(td, &d, err));
   assert_string_equal(td_last_error.path, "what");
-  tdict_tensor_release(a);
-  tdict_release(td);
-  tdict_release(dev);
-  close_yard(&y);
 }
 
 CASE(dataset_tree_refuses_changed_children) {
   const int64_t bs[2] = {3, 2};
   tdict_tree *td = NULL, *n = NULL;
-  tdict_tensor *a = NULL, *y = NULL;
+  scoped_tensor a = NULL, y = NULL;
   tdict_dataset *d = NULL;
   td_ok(tdict_create(2, bs, &td, err));
   td_ok(tdict_tensor_zeros(TDICT_F32, 2, bs, NULL, &a, err));
@@ -133,17 +111,15 @@ CASE(dataset_tree_refuses_changed_children) {
   td_ok(tdict_set(n, "y", y, err));
   td_fails(TDICT_ESHAPE, "batch size is [3, 2], tensor has shape []", tdict_dataset_from_tree(td, &d, err));
   assert_string_equal(td_last_error.path, "n.y");
-  tdict_tensor_release(a);
-  tdict_tensor_release(y);
   tdict_release(td);
 }
 
 /* A tensor with shorter rows in place of the one that was checked is not read. */
 CASE(dataset_tree_keeps_its_keys) {
   const int64_t length[] = {4}, indices[] = {3, 0};
-  tdict_tree *td = NULL, *batch = NULL;
-  tdict_tensor *x = NULL, *shorter = NULL;
-  tdict_dataset *d = NULL;
+  scoped_tree td = NULL, batch = NULL;
+  scoped_tensor x = NULL, shorter = NULL;
+  scoped_dataset d = NULL;
   td_ok(tdict_create(1, length, &td, err));
   td_ok(tdict_tensor_zeros(TDICT_I64, 1, length, NULL, &x, err));
   td_ok(tdict_tensor_zeros(TDICT_U8, 1, length, NULL, &shorter, err));
@@ -157,11 +133,6 @@ CASE(dataset_tree_keeps_its_keys) {
   const int64_t *rows = tdict_const_data(batch, "n.x");
   assert_int_equal(rows[0], 33);
   assert_int_equal(rows[1], 0);
-  tdict_tensor_release(x);
-  tdict_tensor_release(shorter);
-  tdict_release(batch);
-  tdict_release(td);
-  tdict_dataset_release(d);
 }
 
 enum { TEXTS = 11, ROW_TEXT = 24 };
@@ -173,7 +144,7 @@ static tdict_tree *texts(void) {
   char rows[TEXTS][ROW_TEXT];
   const char *list[TEXTS];
   tdict_tree *td = NULL;
-  tdict_tensor *id = NULL, *u = NULL;
+  scoped_tensor id = NULL, u = NULL;
   for (int i = 0; i < TEXTS; i++) {
     snprintf(rows[i], sizeof rows[i], "row %d", i);
     list[i] = rows[i];
@@ -185,23 +156,17 @@ static tdict_tree *texts(void) {
   td_ok(tdict_set_texts(td, "n.text", list, TEXTS, err));
   td_ok(tdict_set_text(td, "all", "every row", err));
   td_ok(tdict_set_unbatched(td, "u", u, err));
-  tdict_tensor_release(id);
-  tdict_tensor_release(u);
   return td;
 }
 
 /* Batches have the texts of their rows as columns. */
 DEVICE_CASE(dataset_tree_takes_text) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   tdict_tree *td = texts(), *batch = NULL;
-  tdict_dataset *d = NULL;
-  td_ok(tdict_dataset_from_tree(td, &d, err));
+  tdict_dataset *d = td_made(dataset, tdict_dataset_from_tree(td, &made, err));
   const tdict_dataset_table *t = tdict_dataset_get_table(d);
   assert_true(!t->fields && !t->fetch && !t->fetch_batch);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = 4;
-  o.shuffle = true;
-  o.num_workers = 2;
+  tdict_loader_options o = td_with(tdict_loader_options, batch_size = 4, shuffle = true, num_workers = 2);
   tdict_loader *l = open_loader_on(&y, d, &o);
   int64_t seen = 0, ids[4];
   for (;;) {
@@ -229,24 +194,20 @@ DEVICE_CASE(dataset_tree_takes_text) {
     batch = NULL;
   }
   assert_int_equal(seen, (1 << TEXTS) - 1);
-  tdict_loader_destroy(l);
-  tdict_release(td);
-  close_yard(&y);
+  td_release(l, td);
 }
 
 static const tdict_tensor *tensor_at(const tdict_tree *td, const char *path) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_get(td, path, &t, err));
-  return t;
+  return td_made(tensor, tdict_get(td, path, &made, err));
 }
 
 /* Ragged rows are packed. */
 CASE(dataset_tree_packs_ragged_rows) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   static const int64_t count = 5, lengths[] = {3, 0, 2, 4, 1}, total = 10;
-  tdict_tensor *values = NULL, *offsets = NULL;
+  scoped_tensor values = NULL, offsets = NULL;
   tdict_ragged *leaf = NULL;
-  tdict_tree *td = NULL, *batch = NULL;
+  tdict_tree *td = NULL;
   tdict_dataset *d = NULL;
   td_ok(tdict_tensor_arange(TDICT_I32, 100, 1, total, &values, err));
   td_ok(
@@ -256,42 +217,29 @@ CASE(dataset_tree_packs_ragged_rows) {
   td_ok(tdict_set_ragged(td, "tokens", leaf, err));
   td_ok(tdict_dataset_from_tree(td, &d, err));
   tdict_pack_options pack = tdict_pack_options_default();
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = 2;
-  o.num_workers = 0;
-  o.pack = &pack;
+  tdict_loader_options o = td_with(tdict_loader_options, batch_size = 2, num_workers = 0, pack = &pack);
   tdict_loader *l = open_loader_on(&y, d, &o);
   for (int64_t i = 0, at = 0; i < count; i += 2) {
     const int64_t sum = lengths[i] + (i + 1 < count ? lengths[i + 1] : 0);
-    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+    scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
     assert_int_equal(tdict_tensor_shape(tensor_at(batch, "tokens"))[0], sum);
     assert_int_equal(((const int32_t *)tdict_const_data(batch, "cu_seqlens"))[1], lengths[i]);
     assert_memory_equal(tdict_const_data(batch, "tokens"), (const int32_t *)tdict_tensor_const_data(values) + at,
                         (size_t)sum * sizeof(int32_t));
     at += sum;
-    tdict_release(batch);
   }
   /* a child that was changed through its handle has a leaf of other rows */
-  tdict_tree *child = NULL;
-  td_ok(tdict_create(1, &count, &child, err));
+  scoped_tree child = td_made(tree, tdict_create(1, &count, &made, err));
   td_ok(tdict_set_tree(td, "n", child, err));
   td_ok(tdict_set_batch_size(child, 0, NULL, err));
-  tdict_tensor *fewer = NULL;
+  scoped_tensor fewer = NULL;
   tdict_ragged *other = NULL;
   td_ok(tdict_tensor_from_array(TDICT_I64, 1, (const int64_t[]){2}, (const int64_t[]){0, 10}, &fewer, err));
   td_ok(tdict_ragged_create(values, fewer, &other, err));
   td_ok(tdict_set_ragged(child, "x", other, err));
   td_fails(TDICT_ESHAPE, "the object has [1]", tdict_dataset_from_tree(td, &d, err));
   assert_string_equal(td_last_error.path, "n.x");
-  tdict_loader_destroy(l);
-  tdict_ragged_release(leaf);
-  tdict_ragged_release(other);
-  tdict_tensor_release(values);
-  tdict_tensor_release(offsets);
-  tdict_tensor_release(fewer);
-  tdict_release(child);
-  tdict_release(td);
-  close_yard(&y);
+  td_release(l, leaf, other, td);
 }
 
 /* Rows that are not in memory are refused with the leaf's path. */
@@ -308,9 +256,7 @@ CASE(dataset_of_unloaded_tree) {
   td_fails(TDICT_EINVAL, "the elements are in a file; load the tree first",
            t->fetch_batch(t->self, indices, 2, batch, err));
   assert_string_equal(td_last_error.path, "obs.pixels");
-  tdict_dataset_release(d);
-  tdict_release(batch);
-  tdict_release(twin);
+  td_release(d, batch, twin);
   disk_reset(&files);
   tdict_release(td);
 }

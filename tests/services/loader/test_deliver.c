@@ -25,10 +25,7 @@ SIM_CASE(loader_records_stream_use) {
   yard y = open_yard();
   numbers n = numbers_of(COUNT);
   tdict_dataset_table d = by_row(&n);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = BATCH;
-  o.num_workers = 3;
-  o.prefetch = 3;
+  tdict_loader_options o = td_with(tdict_loader_options, batch_size = BATCH, num_workers = 3, prefetch = 3);
   tdict_loader *l = open_loader(&y, &d, &o);
   tdict_stream s;
   td_ok(tdict_stream_create(y.c, y.device, &s, err));
@@ -40,18 +37,15 @@ SIM_CASE(loader_records_stream_use) {
     if (i % WINDOW == 0) td_ok(tdict_sim_hold(y.c, err));
     if (i % WINDOW == WINDOW - 1) td_ok(tdict_sim_resume(y.c, err));
     td_ok(tdict_loader_next(l, s, &batch, err));
-    tdict_tensor *t = NULL;
     tdict_tensor_desc v = tdict_tensor_desc_default();
-    td_ok(tdict_get(batch, "id", &t, err));
-    tdict_tensor_get_desc(t, &v);
+    tdict_tensor_get_desc(td_made(tensor, tdict_get(batch, "id", &made, err)), &v);
     readings[i] = (reading){s, v.data, ids + BATCH * i, BATCH * sizeof *ids, false};
     td_ok(tdict_sim_launch(s, read_ids, &readings[i], err));
     tdict_release(batch);
     while (i % WINDOW == WINDOW - 1 && !atomic_load(&readings[i].done)) usleep(100);
   }
   td_ok(tdict_sim_resume(y.c, err));
-  tdict_tree *batch = NULL;
-  td_ok(tdict_loader_next(l, s, &batch, err));
+  tdict_tree *batch = td_made(tree, tdict_loader_next(l, s, &made, err));
   assert_null(batch);
   tdict_loader_destroy(l);
   tdict_stream_destroy(y.c, s);
@@ -68,26 +62,22 @@ static void refuse_streams(tdict_loader *l, const tdict_stream *wrong, int count
 /* A wrong stream is refused whether the batch is still on its way or has come, and the batch is handed over next time.
  * */
 SIM_CASE(loader_checks_the_stream_first) {
-  yard y = open_yard(), other = open_yard();
-  tdict_stream s, foreign;
-  td_ok(tdict_stream_create(y.c, y.device, &s, err));
-  td_ok(tdict_stream_create(other.c, y.device, &foreign, err));
+  scoped_yard y = open_yard(), other = open_yard();
+  TD_STREAM(s, y.c, y.device);
+  TD_STREAM(foreign, other.c, y.device);
   const tdict_stream wrong[] = {{tdict_cpu(), NULL}, {tdict_cuda(63), s.handle}, {tdict_sim(1), NULL}, foreign};
   numbers n = numbers_of(8);
   tdict_dataset_table d = by_row(&n);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = 4;
-  o.num_workers = 0;
+  tdict_loader_options o = td_with(tdict_loader_options, batch_size = 4, num_workers = 0);
   tdict_loader *l = open_loader(&y, &d, &o);
   for (int i = 0; i < 2; i++) {
-    tdict_tree *batch = NULL;
+    scoped_tree batch = NULL;
     int64_t ids[4];
     refuse_streams(l, wrong, 4);
     td_ok(tdict_loader_next(l, s, &batch, err));
     td_ok(tdict_stream_synchronize(y.c, s, err));
     assert_int_equal(read_batch(&y, batch, ids, 4), 4);
     for (int k = 0; k < 4; k++) assert_int_equal(ids[k], 4 * i + k);
-    tdict_release(batch);
   }
   tdict_loader_destroy(l);
   /* batches on the cpu have a stream when they are pinned, and then that of the GPU that reads them */
@@ -103,24 +93,16 @@ SIM_CASE(loader_checks_the_stream_first) {
       td_ok(tdict_loader_next(l, s, &batch, err));
     else
       refuse_streams(l, &s, 1);
-    tdict_release(batch);
-    tdict_loader_destroy(l);
+    td_release(batch, l);
   }
-  tdict_stream_destroy(other.c, foreign);
-  tdict_stream_destroy(y.c, s);
-  close_yard(&other);
-  close_yard(&y);
 }
 
 /* The pool's peak stays what is ahead and in use, however many batches pass. */
 GPU_CASE(loader_reuses_memory) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(4000);
   tdict_dataset_table d = by_row(&n);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = 10;
-  o.num_workers = 2;
-  tdict_loader *l = open_loader(&y, &d, &o);
+  scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 10, num_workers = 2));
   static int64_t ids[4000];
   read_epoch(&y, l, ids, 4000);
   tdict_device_counts early, late;
@@ -128,8 +110,6 @@ GPU_CASE(loader_reuses_memory) {
   for (int i = 0; i < 3; i++) read_epoch(&y, l, ids, 4000);
   td_ok(tdict_context_get_counts(y.c, y.device, &late, err));
   assert_true(late.peak_pinned_bytes <= early.peak_pinned_bytes + (4 << 20));
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 typedef struct text {
@@ -154,21 +134,16 @@ static int times(const text *t, const char *word) {
 
 /* One slice a fetch, with the batch's bytes; one count when a batch becomes ready and one when it is taken. */
 DEVICE_CASE(loader_is_on_the_timeline) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int workers = 0; workers < 3; workers += 2) {
     numbers n = numbers_of(40);
     tdict_dataset_table d = by_row(&n);
-    tdict_loader_options o = tdict_loader_options_default();
-    tdict_tree *batch = NULL;
     text t = {0};
-    o.batch_size = 10;
-    o.num_workers = workers;
-    o.prefetch = 2;
+    tdict_loader_options o = td_with(tdict_loader_options, batch_size = 10, num_workers = workers, prefetch = 2);
     td_ok(tdict_trace_start(y.c, NULL, err));
     tdict_loader *l = open_loader(&y, &d, &o);
     for (int i = 0; i < 4; i++) {
-      td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
-      tdict_release(batch);
+      tdict_release(td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err)));
     }
     tdict_loader_destroy(l);
     tdict_trace_stop(y.c);
@@ -184,5 +159,4 @@ DEVICE_CASE(loader_is_on_the_timeline) {
       assert_true(one >= 1); /* the first one that became ready */
     free(t.bytes);
   }
-  close_yard(&y);
 }

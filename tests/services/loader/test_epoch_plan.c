@@ -1,6 +1,5 @@
 /* Tests batches with a limit of tokens: which samples they have, ranks, states, and refusals. */
 #include "documents.h"
-#include "support/fail_alloc.h"
 
 static const tdict_pack_options *packing(void) {
   static tdict_pack_options o;
@@ -9,11 +8,7 @@ static const tdict_pack_options *packing(void) {
 }
 
 static tdict_loader_options by_tokens(void) {
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = 8;
-  o.max_tokens = 150;
-  o.pack = packing();
-  o.seed = 11;
+  tdict_loader_options o = td_with(tdict_loader_options, batch_size = 8, max_tokens = 150, pack = packing(), seed = 11);
   return o;
 }
 
@@ -21,9 +16,8 @@ static tdict_loader_options by_tokens(void) {
 static const division *divide_epoch(const documents *d, int64_t epoch, const tdict_loader_options *o) {
   static division v;
   tdict_sampler *s = NULL;
-  tdict_sampler_options so = tdict_sampler_options_default();
-  so.kind = o->shuffle ? TDICT_SAMPLER_SHUFFLED : TDICT_SAMPLER_SEQUENTIAL;
-  so.seed = o->seed;
+  tdict_sampler_options so = td_with(
+      tdict_sampler_options, kind = o->shuffle ? TDICT_SAMPLER_SHUFFLED : TDICT_SAMPLER_SEQUENTIAL, seed = o->seed);
   td_ok(tdict_sampler_create(d->count, &so, &s, err));
   divide(&v, d, s, epoch, o);
   tdict_sampler_release(s);
@@ -34,26 +28,23 @@ static const division *divide_epoch(const documents *d, int64_t epoch, const tdi
 static void check_epoch(const yard *y, tdict_loader *l, const documents *d, const division *v) {
   tdict_batch_info info = tdict_batch_info_default();
   for (int64_t b = 0; b < v->num_batches; b++) {
-    tdict_tree *batch = NULL;
-    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+    scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
     assert_non_null(batch);
     assert_int_equal(tdict_loader_length(l), v->num_batches);
     check_packed_batch(y, l, batch, d, v->order + v->begins[b], v->begins[b + 1] - v->begins[b]);
     td_ok(tdict_loader_get_batch_info(l, &info, err));
     assert_int_equal(info.batch, b);
-    tdict_release(batch);
   }
 }
 
 /* The epoch has ended: the next call returns no batch. */
 static void check_end(tdict_loader *l) {
-  tdict_tree *batch = NULL;
-  td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+  tdict_tree *batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
   assert_null(batch);
 }
 
 DEVICE_CASE(loader_packs_up_to_max_tokens) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 3);
   for (int round = 0; round < 8; round++) {
@@ -62,7 +53,7 @@ DEVICE_CASE(loader_packs_up_to_max_tokens) {
     o.num_workers = round & 2 ? 3 : 0;
     if (round & 4) o.batch_size = 3, o.max_tokens = LONGEST;
     tdict_dataset_table set = documents_dataset(&d);
-    tdict_loader *l = open_loader(&y, &set, &o);
+    scoped_loader l = open_loader(&y, &set, &o);
     for (int64_t epoch = 0; epoch < 3; epoch++) {
       tdict_batch_info info = tdict_batch_info_default();
       const division *v = divide_epoch(&d, epoch, &o);
@@ -74,15 +65,12 @@ DEVICE_CASE(loader_packs_up_to_max_tokens) {
       td_ok(tdict_loader_get_batch_info(l, &info, err)); /* no batch, no numbers */
       assert_int_equal(info.num_samples + info.num_tokens + info.max_seqlen + info.epoch + info.batch, 0);
     }
-    tdict_loader_destroy(l);
   }
-  close_yard(&y);
 }
 
 /* Returns the ids of the next batch, and their number; -1 at the end of the epoch. */
 static int64_t take_ids(const yard *y, tdict_loader *l, int64_t *ids) {
-  tdict_tree *batch = NULL;
-  td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+  tdict_tree *batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
   if (!batch) return -1;
   size_t bytes = read_leaf(y, batch, "id", ids, DOCUMENTS * sizeof *ids);
   tdict_release(batch);
@@ -98,7 +86,7 @@ static void take_epoch(const yard *y, tdict_loader *l, int64_t batches) {
 
 /* Rank r takes the batches r, r + world_size, ... of the division of all samples. */
 CASE(loader_deals_batches_to_ranks) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 4);
   static const int worlds[] = {1, 2, 3, 4, 7, 200};
@@ -108,16 +96,14 @@ CASE(loader_deals_batches_to_ranks) {
       const division *v = divide_epoch(&d, 0, &o);
       int64_t world = worlds[w], wanted = v->num_batches / world + (!drop && v->num_batches % world ? 1 : 0);
       for (int64_t rank = 0; rank < world; rank += 1 + world / 8) {
-        tdict_sampler *mine = NULL;
-        tdict_sampler_options so = tdict_sampler_options_default();
-        so.rank = (int32_t)rank;
-        so.world_size = (int32_t)world;
-        so.drop_uneven = drop;
+        scoped_sampler mine = NULL;
+        tdict_sampler_options so =
+            td_with(tdict_sampler_options, rank = (int32_t)rank, world_size = (int32_t)world, drop_uneven = drop);
         td_ok(tdict_sampler_create(DOCUMENTS, &so, &mine, err));
         o.sampler = mine;
         o.num_workers = 0;
         tdict_dataset_table set = documents_dataset(&d);
-        tdict_loader *l = open_loader(&y, &set, &o);
+        scoped_loader l = open_loader(&y, &set, &o);
         assert_int_equal(tdict_loader_length(l), wanted);
         for (int64_t k = 0; k < wanted; k++) {
           int64_t ids[DOCUMENTS], b = (k * world + rank) % v->num_batches, count = take_ids(&y, l, ids);
@@ -125,23 +111,20 @@ CASE(loader_deals_batches_to_ranks) {
           for (int64_t i = 0; i < count; i++) assert_int_equal(ids[i], v->order[v->begins[b] + i]);
         }
         check_end(l);
-        tdict_loader_destroy(l);
-        tdict_sampler_release(mine);
       }
     }
   }
-  close_yard(&y);
 }
 
 DEVICE_CASE(loader_state_restores_token_batches) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 5);
   tdict_loader_options o = by_tokens();
   o.shuffle = true;
   o.endless = true;
   tdict_dataset_table set = documents_dataset(&d);
-  tdict_loader *l = open_loader(&y, &set, &o);
+  scoped_loader l = open_loader(&y, &set, &o);
   tdict_loader_state states[60];
   int64_t first[60], ids[DOCUMENTS];
   for (int i = 0; i < 60; i++) {
@@ -174,13 +157,11 @@ DEVICE_CASE(loader_state_restores_token_batches) {
   td_fails(TDICT_EINVAL, "sample 0 has 1000 tokens", tdict_loader_set_state(l, &s, err));
   td_ok(tdict_loader_get_state(l, &now, err));
   assert_memory_equal(&now, &states[30], sizeof now);
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 /* The tokens of a padded batch are the number of samples times the largest length. The mask marks the samples. */
 DEVICE_CASE(loader_pads_up_to_max_tokens) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 6);
   d.batched = true;
@@ -190,12 +171,12 @@ DEVICE_CASE(loader_pads_up_to_max_tokens) {
   o.pad_masks = "masks";
   o.pad_value = -1;
   tdict_dataset_table set = documents_dataset(&d);
-  tdict_loader *l = open_loader(&y, &set, &o);
+  scoped_loader l = open_loader(&y, &set, &o);
   static int64_t tokens[1000];
   static unsigned char mask[1000];
   const division *v = divide_epoch(&d, 0, &o);
   for (int64_t b = 0; b < v->num_batches; b++) {
-    tdict_tree *batch = NULL;
+    scoped_tree batch = NULL;
     tdict_batch_info info = tdict_batch_info_default();
     td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     int64_t count = v->begins[b + 1] - v->begins[b], longest = tdict_batch_size(batch)[1], sum = 0;
@@ -214,14 +195,11 @@ DEVICE_CASE(loader_pads_up_to_max_tokens) {
     td_ok(tdict_loader_get_batch_info(l, &info, err));
     assert_int_equal(info.num_tokens, sum);
     assert_int_equal(info.max_seqlen, longest);
-    tdict_release(batch);
   }
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 CASE(loader_drops_a_short_last_token_batch) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 7);
   d.count = 5;
@@ -244,15 +222,14 @@ CASE(loader_drops_a_short_last_token_batch) {
     o.endless = true;
     if (cases[i].wanted == 0) td_fails(TDICT_EINVAL, "an epoch has no batch", create_loader_of(y.c, &set, &o, &l, err));
   }
-  close_yard(&y);
 }
 
 CASE(loader_max_tokens_refuses) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 8);
   tdict_dataset_table set = documents_dataset(&d), bare = set;
-  tdict_loader *l = NULL;
+  scoped_loader l = NULL;
   tdict_loader_options o = by_tokens(), good = o;
   tdict_pack_options pack = tdict_pack_options_default();
   d.lengths[42] = 151;
@@ -297,13 +274,11 @@ CASE(loader_max_tokens_refuses) {
   td_fails(TDICT_EINVAL, "out is NULL", tdict_loader_get_batch_info(l, NULL, err));
   info.struct_size = 1;
   td_fails(TDICT_EINVAL, "struct_size", tdict_loader_get_batch_info(l, &info, err));
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 /* A later epoch that cannot be divided is one failed batch. */
 CASE(loader_reports_a_failed_division) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   documents d;
   int64_t ids[DOCUMENTS];
   for (int workers = 0; workers < 3; workers += 2) {
@@ -313,7 +288,7 @@ CASE(loader_reports_a_failed_division) {
     o.prefetch = 1;
     o.continue_on_error = true;
     tdict_dataset_table set = documents_dataset(&d);
-    tdict_loader *l = open_loader(&y, &set, &o);
+    scoped_loader l = open_loader(&y, &set, &o);
     tdict_tree *batch = NULL;
     int64_t batches = tdict_loader_length(l);
     for (int64_t b = 0; b < batches; b++) assert_true(take_ids(&y, l, ids) > 0);
@@ -328,14 +303,12 @@ CASE(loader_reports_a_failed_division) {
     assert_null(batch);
     assert_true(take_ids(&y, l, ids) == -1);
     d.lengths[77] = 10;
-    tdict_loader_destroy(l);
   }
-  close_yard(&y);
 }
 
 /* The samples have more tokens than sample_length said. */
 CASE(loader_reports_wrong_sample_lengths) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 10);
   d.longer_by = 40;
@@ -345,31 +318,27 @@ CASE(loader_reports_wrong_sample_lengths) {
     d.batched = pads;
     if (pads) o.pack = NULL, o.pad = true;
     tdict_dataset_table set = documents_dataset(&d);
-    tdict_loader *l = open_loader(&y, &set, &o);
+    scoped_loader l = open_loader(&y, &set, &o);
     td_fails(TDICT_EINVAL, "but max_tokens is 150: sample_length returned less",
              tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_null(batch);
-    tdict_loader_destroy(l);
   }
-  close_yard(&y);
 }
 
 /* All batches have the same shapes. */
 CASE(loader_packs_constant_shapes) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 12);
-  tdict_pack_options pack = tdict_pack_options_default();
   tdict_loader_options o = by_tokens();
-  pack.num_tokens = o.max_tokens;
-  pack.num_sequences = o.batch_size;
-  pack.position_ids = "positions";
+  tdict_pack_options pack =
+      td_with(tdict_pack_options, num_tokens = o.max_tokens, num_sequences = o.batch_size, position_ids = "positions");
   o.pack = &pack;
   tdict_dataset_table set = documents_dataset(&d);
-  tdict_loader *l = open_loader(&y, &set, &o);
+  scoped_loader l = open_loader(&y, &set, &o);
   memset(&pack, 0xff, sizeof pack); /* the loader has a copy */
   for (int64_t b = tdict_loader_length(l); b > 0; b--) {
-    tdict_tree *batch = NULL;
+    scoped_tree batch = NULL;
     int64_t tokens[150], ids[8];
     int32_t offsets[9], positions[150];
     td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
@@ -381,21 +350,18 @@ CASE(loader_packs_constant_shapes) {
     td_ok(tdict_loader_get_batch_info(l, &info, err));
     assert_int_equal(offsets[8], info.num_tokens);
     for (int64_t k = info.num_tokens; k < 150; k++) assert_true(tokens[k] == 0 && positions[k] == 0);
-    tdict_release(batch);
   }
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 /* While a worker divides the next epoch, other calls of the loader do not wait for it. */
 CASE(loader_divides_without_its_lock) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 13);
   tdict_loader_options o = by_tokens();
   o.num_workers = 2;
   tdict_dataset_table set = documents_dataset(&d);
-  tdict_loader *l = open_loader(&y, &set, &o);
+  scoped_loader l = open_loader(&y, &set, &o);
   pthread_mutex_lock(&d.gate);
   atomic_store(&d.waits, true);
   int64_t ids[DOCUMENTS];
@@ -410,14 +376,12 @@ CASE(loader_divides_without_its_lock) {
   atomic_store(&d.waits, false);
   pthread_mutex_unlock(&d.gate);
   assert_true(take_ids(&y, l, ids) > 0);
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 /* The length of the dataset changes between epochs, and while an epoch is running. */
 CASE(loader_token_batches_follow_the_length) {
   static const int64_t lengths[] = {30, 97, 97, 5, 60};
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   documents d;
   for (int workers = 0; workers < 3; workers += 2) {
     documents_init(&d, 16);
@@ -427,7 +391,7 @@ CASE(loader_token_batches_follow_the_length) {
     o.shuffle = true;
     tdict_dataset_table set = documents_dataset(&d);
     set.length_varies = true;
-    tdict_loader *l = open_loader(&y, &set, &o);
+    scoped_loader l = open_loader(&y, &set, &o);
     for (int64_t epoch = 0; epoch < 5; epoch++) {
       d.count = lengths[epoch];
       check_epoch(&y, l, &d, divide_epoch(&d, epoch, &o));
@@ -445,14 +409,12 @@ CASE(loader_token_batches_follow_the_length) {
     td_ok(tdict_loader_set_state(l, &s, err));
     assert_int_equal(take_ids(&y, l, ids), count);
     assert_memory_equal(ids, first, (size_t)count * sizeof *ids);
-    tdict_loader_destroy(l);
   }
-  close_yard(&y);
 }
 
 /* Each allocation of the first epochs fails once. */
 CASE(loader_token_batches_need_memory) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 14);
   d.count = 20;
@@ -462,7 +424,7 @@ CASE(loader_token_batches_need_memory) {
   tdict_dataset_table set = documents_dataset(&d);
   int64_t n = 0;
   for (bool failed = true; failed; n++) {
-    tdict_loader *l = NULL;
+    scoped_loader l = NULL;
     tdict_error error = {0};
     td_fail_alloc(n, false);
     tdict_status status = create_loader_of(y.c, &set, &o, &l, &error);
@@ -476,8 +438,6 @@ CASE(loader_token_batches_need_memory) {
     }
     failed = td_fail_alloc_stop();
     assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
-    tdict_loader_destroy(l);
   }
   assert_true(n > 20);
-  close_yard(&y);
 }

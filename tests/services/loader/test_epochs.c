@@ -4,8 +4,7 @@
 /* One call of next that gives a batch; its first id. */
 static int64_t next_id(const yard *y, tdict_loader *l, int64_t *count) {
   int64_t ids[64];
-  tdict_tree *batch = NULL;
-  td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+  tdict_tree *batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
   assert_non_null(batch);
   *count = read_batch(y, batch, ids, 64);
   tdict_release(batch);
@@ -14,19 +13,16 @@ static int64_t next_id(const yard *y, tdict_loader *l, int64_t *count) {
 
 DEVICE_CASE(loader_endless) {
   enum { LENGTH = 11, BATCH = 4, EPOCHS = 4 };
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int stream = 0; stream < 2; stream++) {
     for (int drop = 0; drop < 2; drop++) {
       for (int workers = 0; workers < 4; workers += 3) {
         numbers n = numbers_of(stream ? -1 : LENGTH);
         n.end = LENGTH;
         tdict_dataset_table d = by_row(&n);
-        tdict_loader_options o = tdict_loader_options_default();
-        o.batch_size = BATCH;
-        o.num_workers = workers;
-        o.drop_last = drop;
-        o.endless = true;
-        tdict_loader *l = open_loader(&y, &d, &o);
+        tdict_loader_options o =
+            td_with(tdict_loader_options, batch_size = BATCH, num_workers = workers, drop_last = drop, endless = true);
+        scoped_loader l = open_loader(&y, &d, &o);
         tdict_loader_state s = tdict_loader_state_default();
         int64_t batches = drop ? LENGTH / BATCH : LENGTH / BATCH + 1, count;
         for (int64_t i = 0; i < EPOCHS * batches; i++) {
@@ -43,25 +39,20 @@ DEVICE_CASE(loader_endless) {
         td_ok(tdict_loader_get_stats(l, &stats, err));
         assert_int_equal(stats.num_batches, EPOCHS * batches + 1);
         assert_int_equal(stats.num_errors, 0);
-        tdict_loader_destroy(l);
       }
     }
   }
-  close_yard(&y);
 }
 
 DEVICE_CASE(loader_endless_needs_a_batch) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int workers = 0; workers < 3; workers += 2) {
     numbers n = numbers_of(3);
     tdict_dataset_table d = by_row(&n);
-    tdict_loader_options o = tdict_loader_options_default();
     tdict_loader *l = NULL;
     tdict_tree *batch = NULL;
-    o.endless = true;
-    o.num_workers = workers;
-    o.batch_size = 4;
-    o.drop_last = true;
+    tdict_loader_options o =
+        td_with(tdict_loader_options, endless = true, num_workers = workers, batch_size = 4, drop_last = true);
     td_fails(TDICT_EINVAL, "an epoch has no batch: 3 samples for this rank, batch_size is 4 and drop_last is set",
              create_loader_of(y.c, &d, &o, &l, err));
     n.length = 0;
@@ -80,19 +71,16 @@ DEVICE_CASE(loader_endless_needs_a_batch) {
       tdict_loader_destroy(l);
     }
   }
-  close_yard(&y);
 }
 
 /* All ranks together get each sample once, and some samples twice to fill up the last round. */
 DEVICE_CASE(loader_splits_by_rank) {
   enum { LENGTH = 23, WORLD = 4 };
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int shuffle = 0; shuffle < 2; shuffle++) {
     int seen[LENGTH] = {0};
-    tdict_loader_options o = tdict_loader_options_default();
     tdict_sampler_options so = tdict_sampler_options_default();
-    o.batch_size = 5;
-    o.shuffle = shuffle;
+    tdict_loader_options o = td_with(tdict_loader_options, batch_size = 5, shuffle = shuffle);
     o.seed = so.seed = 8;
     o.world_size = so.world_size = WORLD;
     so.kind = shuffle ? TDICT_SAMPLER_SHUFFLED : TDICT_SAMPLER_SEQUENTIAL;
@@ -100,18 +88,16 @@ DEVICE_CASE(loader_splits_by_rank) {
       int64_t ids[LENGTH];
       numbers n = numbers_of(LENGTH);
       tdict_dataset_table d = by_row(&n);
-      tdict_sampler *sampler = NULL;
+      scoped_sampler sampler = NULL;
       so.rank = o.rank;
       td_ok(tdict_sampler_create(LENGTH, &so, &sampler, err));
-      tdict_loader *l = open_loader(&y, &d, &o);
+      scoped_loader l = open_loader(&y, &d, &o);
       assert_int_equal(tdict_loader_length(l), 2);
       assert_int_equal(read_epoch(&y, l, ids, LENGTH), (LENGTH + WORLD - 1) / WORLD);
       for (int64_t i = 0; i < (LENGTH + WORLD - 1) / WORLD; i++) {
         assert_int_equal(ids[i], tdict_sampler_get(sampler, 0, i));
         seen[ids[i]]++;
       }
-      tdict_loader_destroy(l);
-      tdict_sampler_release(sampler);
     }
     int total = 0;
     for (int i = 0; i < LENGTH; i++) {
@@ -120,20 +106,16 @@ DEVICE_CASE(loader_splits_by_rank) {
     }
     assert_int_equal(total, 24);
   }
-  close_yard(&y);
 }
 
 CASE(loader_refuses_contradictions) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(30);
   tdict_dataset_table d = by_row(&n);
   tdict_loader *l = NULL;
-  tdict_loader_options o = tdict_loader_options_default();
-  tdict_sampler *longer = NULL, *shorter = NULL;
-  td_ok(tdict_sampler_create(31, NULL, &longer, err));
+  scoped_sampler longer = td_made(sampler, tdict_sampler_create(31, NULL, &made, err)), shorter = NULL;
   td_ok(tdict_sampler_create(29, NULL, &shorter, err));
-  o.sampler = shorter;
-  o.shuffle = true;
+  tdict_loader_options o = td_with(tdict_loader_options, sampler = shorter, shuffle = true);
   td_fails(TDICT_EINVAL, "both sampler and shuffle are set", create_loader_of(y.c, &d, &o, &l, err));
   o.shuffle = false;
   o.world_size = 2;
@@ -157,25 +139,19 @@ CASE(loader_refuses_contradictions) {
   o = tdict_loader_options_default();
   o.world_size = 2;
   td_fails(TDICT_EINVAL, "the dataset is a stream", create_loader_of(y.c, &d, &o, &l, err));
-  tdict_sampler_release(longer);
-  tdict_sampler_release(shorter);
-  close_yard(&y);
 }
 
 /* On a machine with a GPU pinned memory is there, and the option is right. */
 CASE(loader_refuses_pinning) {
-  tdict_context_options co = tdict_context_options_default();
-  tdict_context *c = NULL;
+  scoped_context c = NULL;
   tdict_tensor *t = NULL;
-  co.device = tdict_cpu();
-  td_ok(tdict_context_create(&co, &c, err));
+  td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu()), &c, err));
   bool can_pin = tdict_tensor_empty(TDICT_U8, 0, NULL, tdict_pinned_memory(c), &t, NULL) == TDICT_OK;
   tdict_tensor_release(t);
   numbers n = numbers_of(4);
   tdict_dataset_table d = by_row(&n);
-  tdict_loader_options o = tdict_loader_options_default();
-  tdict_loader *l = NULL;
-  o.pin_memory = true;
+  scoped_loader l = NULL;
+  tdict_loader_options o = td_with(tdict_loader_options, pin_memory = true);
   if (can_pin) {
     td_ok(create_loader_of(c, &d, &o, &l, err));
   } else {
@@ -184,12 +160,10 @@ CASE(loader_refuses_pinning) {
     assert_int_equal(n.fetches, 0);
   }
   assert_int_equal(l != NULL, can_pin);
-  tdict_loader_destroy(l);
-  tdict_context_destroy(c);
 }
 
 CASE(loader_refuses_bad_fields) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(4);
   tdict_dataset_table d = by_row(&n);
   tdict_loader *l = NULL;
@@ -204,5 +178,4 @@ CASE(loader_refuses_bad_fields) {
   bad_field = (tdict_field){NULL, TDICT_I64, 0, {0}};
   td_fails(TDICT_EINVAL, "a field's path is NULL", create_loader_of(y.c, &d, NULL, &l, err));
   assert_int_equal(n.fetches, 0);
-  close_yard(&y);
 }

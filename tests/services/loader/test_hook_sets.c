@@ -3,8 +3,6 @@
 #include "engine/hook_sets.h"
 #include "numbers.h"
 #include "support/driver_fault.h"
-#include "support/fail_alloc.h"
-#include "support/sanitized.h"
 
 enum { SAMPLES = 8, ROWS = 2, BATCHES = SAMPLES / ROWS };
 static const char *const paths[] = {"one", "n.two"};
@@ -60,13 +58,8 @@ static tdict_status collate(void *user, const tdict_tree *const *samples, size_t
 
 static tdict_status create_loader(const place *w, run *r, numbers *n, tdict_loader **out, tdict_error *err) {
   tdict_dataset_table d = by_sample(n);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = ROWS;
-  o.num_workers = r->num_workers;
-  o.collate = collate;
-  o.user = r;
-  o.pin_memory = r->pins;
-  o.keep_objects = r->keeps;
+  tdict_loader_options o = td_with(tdict_loader_options, batch_size = ROWS, num_workers = r->num_workers,
+                                   collate = collate, user = r, pin_memory = r->pins, keep_objects = r->keeps);
   if (r->on_host) o.device = tdict_cpu();
   return create_loader_of(w->c, &d, &o, out, err);
 }
@@ -131,25 +124,16 @@ GPU_CASE(loader_converts_beside_objects) {
   run r = {.set = 0, .on_host = true};
   numbers n = numbers_of(SAMPLES);
   tdict_dataset_table d = by_sample(&n);
-  tdict_conversion c = tdict_conversion_default();
-  tdict_loader_options o = tdict_loader_options_default();
   tdict_loader *l = NULL;
   tdict_tree *td = NULL;
-  c.pattern = "count";
-  c.dtype = TDICT_F32;
-  o.batch_size = ROWS;
-  o.num_workers = 0;
-  o.collate = collate;
-  o.user = &r;
-  o.device = tdict_cpu();
-  o.conversions = &c;
-  o.num_conversions = 1;
+  tdict_conversion c = td_with(tdict_conversion, pattern = "count", dtype = TDICT_F32);
+  tdict_loader_options o = td_with(tdict_loader_options, batch_size = ROWS, num_workers = 0, collate = collate,
+                                   user = &r, device = tdict_cpu(), conversions = &c, num_conversions = 1);
   td_ok(create_loader_of(w.c, &d, &o, &l, err));
   td_ok(tdict_loader_next(l, tdict_no_stream(), &td, err));
   check_pair(&w, pair_at(td, "one", &hook_sets[0]), 0, tdict_cpu());
   assert_float_equal(*(const float *)tdict_const_data(td, "count"), ROWS, 0);
-  tdict_release(td);
-  tdict_loader_destroy(l);
+  td_release(td, l);
   place_close(&w);
   check_gone(&r.p);
 }
@@ -180,14 +164,12 @@ static void open_first(first_batch *b, int set, bool on_host) {
 /* Checks that nothing has leaked. */
 static void close_first(first_batch *b) {
   tdict_fault_live live, none = {0};
-  tdict_release(b->td);
-  tdict_loader_destroy(b->l);
+  td_release(b->td, b->l);
   place_close(&b->w);
   check_gone(&b->r.p);
   tdict_driver_fault_get_live(b->driver, &live);
   assert_memory_equal(&live, &none, sizeof live);
-  tdict_driver_release(b->driver);
-  tdict_driver_release(b->inner);
+  td_release(b->driver, b->inner);
 }
 
 /* Creates the loader at the first call. Later calls load the same batch again. */

@@ -3,7 +3,7 @@
 #include "support/thread_name.h"
 
 DEVICE_CASE(loader_same_batches_for_any_workers) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   int64_t wanted[203], ids[203];
   for (int way = 0; way < 3; way++) {
     for (int workers = 0; workers < 8; workers += workers ? 3 : 1) {
@@ -14,11 +14,8 @@ DEVICE_CASE(loader_same_batches_for_any_workers) {
         give_fields(&d);
         d.fetch_batch = numbers_fetch_batch;
       }
-      tdict_loader_options o = tdict_loader_options_default();
-      o.batch_size = 8;
-      o.num_workers = workers;
-      o.shuffle = true;
-      o.seed = 11;
+      tdict_loader_options o =
+          td_with(tdict_loader_options, batch_size = 8, num_workers = workers, shuffle = true, seed = 11);
       tdict_loader *l = open_loader(&y, &d, &o);
       assert_int_equal(tdict_loader_length(l), 13);
       for (int epoch = 0; epoch < 2; epoch++) {
@@ -34,37 +31,28 @@ DEVICE_CASE(loader_same_batches_for_any_workers) {
       assert_int_equal(n.released, 1);
     }
   }
-  close_yard(&y);
 }
 
 /* A sampler of each kind, by rank and of another number of draws than there are samples; a loader that goes on in an
  * epoch. */
 DEVICE_CASE(loader_follows_the_sampler) {
   enum { DRAWN = 31, BATCH = 4, STOP = 2 };
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   double weights[20];
   for (int i = 0; i < 20; i++) weights[i] = i % 5;
   for (int32_t kind = TDICT_SAMPLER_SEQUENTIAL; kind <= TDICT_SAMPLER_WEIGHTED; kind++) {
     for (int workers = 0; workers < 5; workers += 2) {
-      tdict_sampler_options so = tdict_sampler_options_default();
-      so.kind = kind;
-      so.seed = 3;
-      so.weights = weights;
-      so.num_weights = 20;
-      so.num_samples = kind >= TDICT_SAMPLER_WITH_REPLACEMENT ? DRAWN : 0;
-      so.rank = 1;
-      so.world_size = 2;
-      tdict_sampler *sampler = NULL;
-      td_ok(tdict_sampler_create(20, &so, &sampler, err));
+      tdict_sampler_options so =
+          td_with(tdict_sampler_options, kind = kind, seed = 3, weights = weights, num_weights = 20,
+                  num_samples = kind >= TDICT_SAMPLER_WITH_REPLACEMENT ? DRAWN : 0, rank = 1, world_size = 2);
+      scoped_sampler sampler = td_made(sampler, tdict_sampler_create(20, &so, &made, err));
       int64_t length = tdict_sampler_length(sampler), ids[DRAWN];
       numbers n = numbers_of(20);
       n.delay_us = 100;
       tdict_dataset_table d = by_row(&n);
-      tdict_loader_options o = tdict_loader_options_default();
-      o.batch_size = BATCH;
-      o.num_workers = workers;
-      o.sampler = sampler;
-      tdict_loader *l = open_loader(&y, &d, &o);
+      tdict_loader_options o =
+          td_with(tdict_loader_options, batch_size = BATCH, num_workers = workers, sampler = sampler);
+      scoped_loader l = open_loader(&y, &d, &o);
       for (int epoch = 0; epoch < 2; epoch++) {
         assert_int_equal(read_epoch(&y, l, ids, DRAWN), length);
         for (int64_t i = 0; i < length; i++) assert_int_equal(ids[i], tdict_sampler_get(sampler, epoch, i));
@@ -78,39 +66,29 @@ DEVICE_CASE(loader_follows_the_sampler) {
       assert_int_equal(read_epoch(&y, l, ids, DRAWN), length - STOP * BATCH);
       for (int64_t i = 0; i < length - STOP * BATCH; i++)
         assert_int_equal(ids[i], tdict_sampler_get(sampler, 2, STOP * BATCH + i));
-      tdict_loader_destroy(l);
-      tdict_sampler_release(sampler);
     }
   }
-  close_yard(&y);
 }
 
 DEVICE_CASE(loader_keeps_order) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(64);
   n.delay_us = 2000;
   tdict_dataset_table d = by_row(&n);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.num_workers = 6;
-  tdict_loader *l = open_loader(&y, &d, &o);
+  scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, num_workers = 6));
   int64_t ids[64];
   assert_int_equal(read_epoch(&y, l, ids, 64), 64);
   for (int64_t i = 0; i < 64; i++) assert_int_equal(ids[i], i);
   assert_true(n.most_running > 1);
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 DEVICE_CASE(loader_ends_epochs) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int workers = 0; workers < 3; workers += 2) {
     for (int64_t length = 0; length < 5; length += 4) {
       numbers n = numbers_of(length);
       tdict_dataset_table d = by_row(&n);
-      tdict_loader_options o = tdict_loader_options_default();
-      o.batch_size = 2;
-      o.num_workers = workers;
-      tdict_loader *l = open_loader(&y, &d, &o);
+      scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 2, num_workers = workers));
       int64_t ids[8];
       for (int epoch = 0; epoch < 4; epoch++) {
         tdict_loader_state s = tdict_loader_state_default();
@@ -120,57 +98,42 @@ DEVICE_CASE(loader_ends_epochs) {
         assert_int_equal(read_epoch(&y, l, ids, 8), length);
         for (int64_t i = 0; i < length; i++) assert_int_equal(ids[i], i);
       }
-      tdict_loader_destroy(l);
     }
   }
-  close_yard(&y);
 }
 
 DEVICE_CASE(loader_drop_last) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int drop = 0; drop < 2; drop++) {
     numbers n = numbers_of(23);
     tdict_dataset_table d = by_row(&n);
-    tdict_loader_options o = tdict_loader_options_default();
-    o.batch_size = 5;
-    o.drop_last = drop;
-    tdict_loader *l = open_loader(&y, &d, &o);
+    scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 5, drop_last = drop));
     int64_t ids[32];
     assert_int_equal(tdict_loader_length(l), drop ? 4 : 5);
     assert_int_equal(read_epoch(&y, l, ids, 32), drop ? 20 : 23);
     assert_int_equal(read_epoch(&y, l, ids, 32), drop ? 20 : 23);
-    tdict_loader_destroy(l);
   }
-  close_yard(&y);
 }
 
 DEVICE_CASE(loader_prefers_fetch_batch) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(20);
   tdict_dataset_table d = by_row(&n);
   d.fetch_batch = numbers_fetch_batch;
   d.fetch_sample = numbers_sample;
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = 6;
-  o.num_workers = 0;
-  tdict_loader *l = open_loader(&y, &d, &o);
+  scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 6, num_workers = 0));
   int64_t ids[20];
   assert_int_equal(read_epoch(&y, l, ids, 20), 20);
   assert_int_equal(n.batches, 4);
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 DEVICE_CASE(loader_state_restores) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int workers = 0; workers < 5; workers += 2) {
     int64_t whole[120], rest[120], ids[8];
     numbers n = numbers_of(40);
-    tdict_loader_options o = tdict_loader_options_default();
-    o.batch_size = 3;
-    o.num_workers = workers;
-    o.shuffle = true;
-    o.seed = 9;
+    tdict_loader_options o =
+        td_with(tdict_loader_options, batch_size = 3, num_workers = workers, shuffle = true, seed = 9);
     tdict_dataset_table d = by_row(&n);
     tdict_loader *l = open_loader(&y, &d, &o);
     for (int i = 0; i < 3; i++) assert_int_equal(read_epoch(&y, l, whole + 40 * i, 40), 40);
@@ -179,10 +142,8 @@ DEVICE_CASE(loader_state_restores) {
       l = open_loader(&y, &d, &o);
       read_epoch(&y, l, rest, 120);
       for (int i = 0; i < stop; i++) {
-        tdict_tree *batch = NULL;
-        td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+        scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
         read_batch(&y, batch, ids, 8);
-        tdict_release(batch);
       }
       tdict_loader_state s = tdict_loader_state_default();
       td_ok(tdict_loader_get_state(l, &s, err));
@@ -203,14 +164,13 @@ DEVICE_CASE(loader_state_restores) {
       tdict_loader_destroy(l);
     }
   }
-  close_yard(&y);
 }
 
 CASE(loader_state_refuses) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(40);
   tdict_dataset_table d = by_row(&n);
-  tdict_loader *l = open_loader(&y, &d, NULL);
+  scoped_loader l = open_loader(&y, &d, NULL);
   tdict_loader_state s = tdict_loader_state_default(), was;
   td_fails(TDICT_EINVAL, "saved for version 0 of the orders, this library has 2", tdict_loader_set_state(l, &s, err));
   s.order_version = 2;
@@ -226,8 +186,6 @@ CASE(loader_state_refuses) {
   td_fails(TDICT_EINVAL, "NULL", tdict_loader_get_state(l, NULL, err));
   td_ok(tdict_loader_get_state(l, &s, err));
   assert_memory_equal(&s, &was, sizeof s);
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 CASE(loader_refuses) {
@@ -261,46 +219,40 @@ CASE(loader_refuses) {
 
 /* The program may release the dataset as soon as the loader exists, and keep it for other loaders. */
 CASE(loader_retains_dataset) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(4);
   tdict_dataset_table t = by_row(&n);
   tdict_dataset *d = NULL;
   tdict_loader *first = NULL, *second = NULL, *none = NULL;
-  tdict_loader_options wrong = tdict_loader_options_default();
-  wrong.batch_size = 0;
+  tdict_loader_options wrong = td_with(tdict_loader_options, batch_size = 0);
   td_ok(tdict_dataset_create(&t, &d, err));
   td_ok(tdict_loader_create(y.c, d, NULL, &first, err));
   td_ok(tdict_loader_create(y.c, d, NULL, &second, err));
   td_fails(TDICT_EINVAL, "batch_size is 0", tdict_loader_create(y.c, d, &wrong, &none, err));
-  tdict_dataset_release(d);
-  tdict_loader_destroy(first);
+  td_release(d, first);
   assert_int_equal(n.released, 0);
   int64_t ids[4];
   assert_int_equal(read_epoch(&y, second, ids, 4), 4);
   tdict_loader_destroy(second);
   assert_int_equal(n.released, 1);
   assert_int_equal(n.running, 0);
-  close_yard(&y);
 }
 
 /* A loader that cannot be created keeps no reference. */
 CASE(loader_that_fails_releases_dataset) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(4);
   tdict_dataset_table t = by_row(&n);
-  tdict_loader_options o = tdict_loader_options_default();
   tdict_loader *l = NULL;
-  o.pad = true;
+  tdict_loader_options o = td_with(tdict_loader_options, pad = true);
   td_fails(TDICT_EINVAL, "pad needs a dataset with fetch_sample", create_loader_of(y.c, &t, &o, &l, err));
   assert_int_equal(n.released, 1);
-  close_yard(&y);
 }
 
 CASE(dataset_counts_references) {
   numbers n = numbers_of(4);
   tdict_dataset_table t = by_row(&n);
-  tdict_dataset *d = NULL;
-  td_ok(tdict_dataset_create(&t, &d, err));
+  tdict_dataset *d = td_made(dataset, tdict_dataset_create(&t, &made, err));
   t.name = "changed";
   assert_string_equal(tdict_dataset_get_table(d)->name, "numbers");
   assert_ptr_equal(tdict_dataset_get_table(d)->self, &n);
@@ -333,12 +285,10 @@ CASE(dataset_create_refuses) {
 }
 
 DEVICE_CASE(loader_counts_batches) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(21);
   tdict_dataset_table d = by_row(&n);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = 4;
-  tdict_loader *l = open_loader(&y, &d, &o);
+  scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 4));
   int64_t ids[21];
   read_epoch(&y, l, ids, 21);
   tdict_loader_stats s = tdict_loader_stats_default();
@@ -350,19 +300,14 @@ DEVICE_CASE(loader_counts_batches) {
   assert_true(s.wait_seconds > 0 && s.fetch_seconds > 0 && s.idle_seconds >= 0);
   assert_true(s.mean_ready >= 0 && s.num_ready >= 0);
   td_fails(TDICT_EINVAL, "NULL", tdict_loader_get_stats(l, NULL, err));
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 DEVICE_CASE(loader_workers_have_names) {
   enum { WORKERS = 3 };
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(40);
   tdict_dataset_table d = by_row(&n);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = 2;
-  o.num_workers = WORKERS;
-  tdict_loader *l = open_loader(&y, &d, &o);
+  scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 2, num_workers = WORKERS));
   td_rest();
   for (int i = 0; i < WORKERS; i++) {
     char name[32];
@@ -370,6 +315,4 @@ DEVICE_CASE(loader_workers_have_names) {
     assert_int_equal(td_threads_named(name), 1);
   }
   assert_int_equal(td_threads_named("tdict-load-*"), WORKERS);
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }

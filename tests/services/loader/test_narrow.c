@@ -34,27 +34,20 @@ static tdict_status collate_ids(void *user, const tdict_tree *const *samples, si
 
 DEVICE_CASE(loader_narrows_batches) {
   static int64_t ids[COUNT];
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int k = 0; k < 4; k++) {
     numbers n = numbers_of(SAMPLES);
     tdict_dataset_table d = by_sample(&n);
-    tdict_loader_options o = tdict_loader_options_default();
-    o.batch_size = BATCH;
-    o.num_workers = k / 2 * 3;
-    o.device = y.device;
-    o.collate = collate_ids;
-    o.narrow = k % 2;
+    tdict_loader_options o = td_with(tdict_loader_options, batch_size = BATCH, num_workers = k / 2 * 3,
+                                     device = y.device, collate = collate_ids, narrow = k % 2);
     atomic_store(&num_packed, 0);
     tdict_loader *l = open_loader(&y, &d, &o);
     for (int64_t first = 0; first < SAMPLES; first += BATCH) {
-      tdict_tree *batch = NULL;
-      td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+      scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
       assert_int_equal(read_leaf(&y, batch, "ids", ids, sizeof ids), sizeof ids);
       for (int i = 0; i < COUNT; i++) assert_int_equal(ids[i], element_of(first, i));
-      tdict_release(batch);
     }
     tdict_loader_destroy(l);
     assert_int_equal(atomic_load(&num_packed) >= SAMPLES / BATCH, o.narrow && y.device.type != TDICT_DEVICE_CPU);
   }
-  close_yard(&y);
 }

@@ -39,8 +39,7 @@ static tdict_status put_batch(tdict_tree *td, const char *path, report *r, int n
                 .sizes = {640 + number, 480}};
   batch *made = status == TDICT_OK ? batch_around(&like, t[0], t[1]) : NULL;
   if (!made) {
-    tdict_tensor_release(t[0]);
-    tdict_tensor_release(t[1]);
+    td_release(t[0], t[1]);
     return status == TDICT_OK ? TDICT_ENOMEM : status;
   }
   status = tdict_set_object(td, path, r->type, made, err);
@@ -84,23 +83,16 @@ static void check_batch(const place *w, const tdict_tree *td, const report *r, i
 static void load(place *w, report *r, int workers, bool on_host) {
   numbers n = numbers_of(SAMPLES);
   tdict_dataset_table d = by_sample(&n);
-  tdict_loader_options o = tdict_loader_options_default();
-  tdict_loader *l = NULL;
-  o.batch_size = ROWS;
-  o.num_workers = workers;
-  o.collate = collate;
-  o.user = r;
-  o.pin_memory = true;
+  scoped_loader l = NULL;
+  tdict_loader_options o = td_with(tdict_loader_options, batch_size = ROWS, num_workers = workers, collate = collate,
+                                   user = r, pin_memory = true);
   if (on_host) o.device = tdict_cpu();
   td_ok(create_loader_of(w->c, &d, &o, &l, err));
   for (int64_t i = 0; i < BATCHES; i++) {
-    tdict_tree *td = NULL;
-    td_ok(tdict_loader_next(l, tdict_no_stream(), &td, err));
+    scoped_tree td = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
     assert_non_null(td);
     for (int k = 0; k < MOST_PATHS && r->paths[k]; k++) check_batch(w, td, r, i * ROWS, k, on_host);
-    tdict_release(td);
   }
-  tdict_loader_destroy(l);
 }
 
 static void load_in_all_ways(report r) {

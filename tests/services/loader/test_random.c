@@ -4,7 +4,6 @@
  * of each test and prints each result. Only the main thread runs. */
 #include "replay_rows.h"
 #include "statistics.h"
-#include "support/sanitized.h"
 
 enum { MOST_CELLS = 40320 * 2 };
 static int64_t seen[MOST_CELLS];
@@ -15,10 +14,7 @@ static int64_t draws_of(int64_t otherwise) {
 }
 static tdict_sampler *sampler_of(int32_t kind, int64_t length, uint64_t seed, int64_t num_samples) {
   tdict_sampler *s = NULL;
-  tdict_sampler_options o = tdict_sampler_options_default();
-  o.kind = kind;
-  o.seed = seed;
-  o.num_samples = num_samples;
+  tdict_sampler_options o = td_with(tdict_sampler_options, kind = kind, seed = seed, num_samples = num_samples);
   td_ok(tdict_sampler_create(length, &o, &s, err));
   return s;
 }
@@ -39,9 +35,8 @@ static int64_t order_at(const tdict_sampler *s, int64_t epoch, int64_t count) {
   return number_of_order(order, count);
 }
 static int64_t order_of_seed(uint64_t seed, int64_t epoch, int64_t count) {
-  tdict_sampler *s = sampler_of(TDICT_SAMPLER_SHUFFLED, count, seed, 0);
+  scoped_sampler s = sampler_of(TDICT_SAMPLER_SHUFFLED, count, seed, 0);
   int64_t number = order_at(s, epoch, count);
-  tdict_sampler_release(s);
   return number;
 }
 static void clear_cells(void) { memset(seen, 0, sizeof seen); }
@@ -65,9 +60,7 @@ CASE(random_small_shuffles_have_all_orders) {
 CASE(random_ranks_share_all_orders) {
   enum { COUNT = 6, WORLD = 3 };
   tdict_sampler *ranks[WORLD] = {NULL};
-  tdict_sampler_options o = tdict_sampler_options_default();
-  o.kind = TDICT_SAMPLER_SHUFFLED;
-  o.world_size = WORLD;
+  tdict_sampler_options o = td_with(tdict_sampler_options, kind = TDICT_SAMPLER_SHUFFLED, world_size = WORLD);
   for (o.rank = 0; o.rank < WORLD; o.rank++) td_ok(tdict_sampler_create(COUNT, &o, &ranks[o.rank], err));
   clear_cells();
   for (int64_t epoch = 0; epoch < draws_of(100000); epoch++) {
@@ -221,15 +214,13 @@ static void check_pairs_of(const char *what, const tdict_sampler *a, const tdict
 /* Checks pairs of draws within an epoch, of two epochs, and of two seeds. */
 static void check_independent(const char *kind_name, int32_t kind, int64_t length, int64_t num_samples) {
   char what[64];
-  tdict_sampler *s = sampler_of(kind, length, 3, num_samples), *t = sampler_of(kind, length, 4, num_samples);
+  scoped_sampler s = sampler_of(kind, length, 3, num_samples), t = sampler_of(kind, length, 4, num_samples);
   snprintf(what, sizeof what, "%s, places", kind_name);
   check_pairs_of(what, s, s, length, 0, 1);
   snprintf(what, sizeof what, "%s, epochs", kind_name);
   check_pairs_of(what, s, s, length, 1, 0);
   snprintf(what, sizeof what, "%s, seeds", kind_name);
   check_pairs_of(what, s, t, length, 0, 0);
-  tdict_sampler_release(s);
-  tdict_sampler_release(t);
 }
 
 /* Counts that no test can count to: samples of an epoch in blocks. Lengths are multiples of SIDE or far above it. */
@@ -244,11 +235,9 @@ CASE(random_draws_with_replacement_are_independent) {
   for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
     check_independent("replacement", TDICT_SAMPLER_WITH_REPLACEMENT, lengths[k], 1001);
     if (lengths[k] > 100) continue;
-    tdict_sampler *shuffled = sampler_of(TDICT_SAMPLER_SHUFFLED, lengths[k], 3, lengths[k]);
-    tdict_sampler *s = sampler_of(TDICT_SAMPLER_WITH_REPLACEMENT, lengths[k], 3, lengths[k]);
+    scoped_sampler shuffled = sampler_of(TDICT_SAMPLER_SHUFFLED, lengths[k], 3, lengths[k]);
+    scoped_sampler s = sampler_of(TDICT_SAMPLER_WITH_REPLACEMENT, lengths[k], 3, lengths[k]);
     check_pairs_of("shuffle and replacement of one seed", shuffled, s, lengths[k], 0, 0);
-    tdict_sampler_release(s);
-    tdict_sampler_release(shuffled);
   }
 }
 
@@ -256,12 +245,9 @@ CASE(random_draws_with_replacement_are_independent) {
 static void check_weights(const char *what, const double *weights, int64_t length) {
   bool joint = length <= 64;
   double sum = 0;
-  tdict_sampler_options o = tdict_sampler_options_default();
-  tdict_sampler *s = NULL;
-  o.kind = TDICT_SAMPLER_WEIGHTED;
-  o.weights = weights;
-  o.num_weights = (size_t)length;
-  o.num_samples = 1000;
+  scoped_sampler s = NULL;
+  tdict_sampler_options o = td_with(tdict_sampler_options, kind = TDICT_SAMPLER_WEIGHTED, weights = weights,
+                                    num_weights = (size_t)length, num_samples = 1000);
   td_ok(tdict_sampler_create(length, &o, &s, err));
   clear_cells();
   for (int64_t k = 0, draws = draws_of(400000); k < draws; k++) {
@@ -272,7 +258,6 @@ static void check_weights(const char *what, const double *weights, int64_t lengt
   for (int64_t i = 0; i < (joint ? length * length : length); i++)
     chances[i] = joint ? weights[i / length] / sum * (weights[i % length] / sum) : weights[i] / sum;
   check_cells(what, length, seen, chances, joint ? length * length : length);
-  tdict_sampler_release(s);
 }
 CASE(random_draws_have_their_weights) {
   static double weights[5000];
@@ -291,8 +276,7 @@ CASE(random_draws_have_their_weights) {
 /* Reads the rows of `epochs` epochs of a replay buffer. Each epoch is one batch. */
 static void count_replay_orders(tdict_loader *l, int64_t count, int64_t epochs) {
   for (int64_t epoch = 0; epoch < epochs; epoch++) {
-    tdict_tree *batch = NULL, *end = NULL;
-    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+    tdict_tree *batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err)), *end = NULL;
     assert_int_equal(tdict_batch_size(batch)[0], count);
     seen[number_of_order(tdict_const_data(batch, "id"), count)]++;
     tdict_release(batch);
@@ -303,14 +287,11 @@ static void count_replay_orders(tdict_loader *l, int64_t count, int64_t epochs) 
 
 /* A buffer that grows from 2 to 5 rows. In each epoch, every order of the filled rows is equally likely. */
 CASE(random_replay_epochs_have_all_orders) {
-  yard y = open_yard();
-  tdict_tree *tree = rows_of(5);
-  tdict_replay *r = replay_over(tree, 0);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.num_workers = 0;
-  o.batch_size = 8;
-  o.shuffle = true;
-  tdict_loader *l = loader_over(&y, r, &o);
+  scoped_yard y = open_yard();
+  scoped_tree tree = rows_of(5);
+  scoped_replay r = replay_over(tree, 0);
+  tdict_loader_options o = td_with(tdict_loader_options, num_workers = 0, batch_size = 8, shuffle = true);
+  scoped_loader l = loader_over(&y, r, &o);
   append_ids(r, 0, 1);
   for (int64_t count = 2; count <= 5; count++) {
     append_ids(r, count - 1, 1);
@@ -318,8 +299,4 @@ CASE(random_replay_epochs_have_all_orders) {
     count_replay_orders(l, count, draws_of(20000));
     check_cells("orders of a replay buffer", count, seen, NULL, num_orders(count));
   }
-  tdict_loader_destroy(l);
-  tdict_replay_release(r);
-  tdict_release(tree);
-  close_yard(&y);
 }

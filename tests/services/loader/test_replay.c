@@ -1,8 +1,6 @@
 /* Tests replay buffers: the ring against a naive model, torn rows, the lock, and errors. */
 #include "core/tensor/rows.h"
 #include "replay_rows.h"
-#include "support/fail_alloc.h"
-#include "support/sanitized.h"
 #include "support/things.h"
 
 static uint64_t next_random(uint64_t *state) {
@@ -18,19 +16,18 @@ typedef struct model {
 static void check_model(const tdict_replay *r, const tdict_tree *tree, const model *m) {
   tdict_replay_state s = state_of(r);
   assert_true(s.num_filled == m->length && s.total == m->total && s.capacity == CAPACITY);
-  tdict_tree *wanted = rows_of(CAPACITY);
+  scoped_tree wanted = rows_of(CAPACITY);
   for (int64_t i = 0; i < CAPACITY; i++) put_id(wanted, i, m->ids[i]);
   assert_memory_equal(tdict_const_data(tree, "id"), tdict_const_data(wanted, "id"), CAPACITY * sizeof(int64_t));
   assert_memory_equal(tdict_const_data(tree, "deep.x"), tdict_const_data(wanted, "deep.x"),
                       CAPACITY * X_COUNT * sizeof(float));
-  tdict_release(wanted);
 }
 
 CASE(replay_is_a_ring) {
-  tdict_tree *tree = rows_from(0, CAPACITY);
+  scoped_tree tree = rows_from(0, CAPACITY);
   for (int64_t filled = 0; filled <= CAPACITY; filled += CAPACITY / 2 + 1) {
     model m = {.next = filled % CAPACITY, .length = filled};
-    tdict_replay *r = replay_over(tree, filled);
+    scoped_replay r = replay_over(tree, filled);
     uint64_t random = 7 + (uint64_t)filled;
     int64_t id = 1000;
     for (int64_t i = 0; i < CAPACITY; i++) {
@@ -65,17 +62,15 @@ CASE(replay_is_a_ring) {
       check_model(r, tree, &m);
     }
     tdict_replay_release(tdict_replay_retain(r));
-    tdict_replay_release(r);
   }
   tdict_replay_release(NULL);
   tdict_replay_clear(NULL);
-  tdict_release(tree);
 }
 
 CASE(replay_create_refuses) {
   const int64_t none = 0;
-  tdict_tree *tree = rows_from(0, CAPACITY), *flat = NULL, *empty = rows_of(0), *bare = NULL;
-  tdict_replay *r = NULL;
+  scoped_tree tree = rows_from(0, CAPACITY), flat = NULL, empty = rows_of(0), bare = NULL;
+  scoped_replay r = NULL;
   tdict_dataset *d = NULL;
   td_fails(TDICT_EINVAL, "replay: the tree is NULL", tdict_replay_create(NULL, 0, &r, err));
   td_fails(TDICT_EINVAL, "replay: out is NULL", tdict_replay_create(tree, 0, NULL, err));
@@ -86,8 +81,7 @@ CASE(replay_create_refuses) {
   td_fails(TDICT_EINVAL, "the tree has no row", tdict_replay_create(empty, none, &r, err));
   td_ok(tdict_create(1, (const int64_t[]){2}, &bare, err));
   td_fails(TDICT_EINVAL, "the tree has no tensor", tdict_replay_create(bare, 0, &r, err));
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_F32, 1, (const int64_t[]){CAPACITY}, NULL, &t, err));
+  scoped_tensor t = td_made(tensor, tdict_tensor_zeros(TDICT_F32, 1, (const int64_t[]){CAPACITY}, NULL, &made, err));
   td_ok(
       tdict_set_object(tree, "what", &thing_hooked, thing_create(tdict_tensor_retain(t), tdict_tensor_retain(t)), err));
   td_fails(TDICT_ENOTSUP, "an object of type", tdict_replay_create(tree, 0, &r, err));
@@ -101,12 +95,6 @@ CASE(replay_create_refuses) {
   r = replay_over(tree, 0);
   td_fails(TDICT_EINVAL, "replay: the replay buffer is NULL", tdict_dataset_from_replay(NULL, &d, err));
   td_fails(TDICT_EINVAL, "replay: out is NULL", tdict_dataset_from_replay(r, NULL, err));
-  tdict_replay_release(r);
-  tdict_tensor_release(t);
-  tdict_release(tree);
-  tdict_release(flat);
-  tdict_release(empty);
-  tdict_release(bare);
 }
 
 /* Both functions must return the error. Afterwards the buffer is as before. */
@@ -122,22 +110,19 @@ static void refuse(tdict_replay *r, const tdict_tree *tree, const tdict_tree *ro
   check_model(r, tree, &before);
 }
 static tdict_tensor *zeros(tdict_dtype dtype, int ndim, const int64_t *shape) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_zeros(dtype, ndim, shape, NULL, &t, err));
-  return t;
+  return td_made(tensor, tdict_tensor_zeros(dtype, ndim, shape, NULL, &made, err));
 }
 /* Rows of 1000, 1001, ... whose tensor at `path` is replaced by `t`, which is released. */
 static tdict_tree *rows_with(const char *path, tdict_tensor *t) {
   tdict_tree *rows = rows_from(1000, 6);
-  td_ok(tdict_set(rows, path, t, err));
-  tdict_tensor_release(t);
+  td_put(rows, path, t);
   return rows;
 }
 
 /* Six rows wrap around the end, so both ways of appending are asked. The wrong tensor is the last one. */
 CASE(replay_append_refuses) {
-  tdict_tree *tree = rows_from(0, CAPACITY), *rows = rows_from(0, 6);
-  tdict_replay *r = replay_over(tree, 20);
+  scoped_tree tree = rows_from(0, CAPACITY), rows = rows_from(0, 6);
+  scoped_replay r = replay_over(tree, 20);
   refuse(r, tree, NULL, TDICT_EINVAL, "replay: rows is NULL", "");
   td_fails(TDICT_EINVAL, "the replay buffer is NULL", tdict_replay_append(NULL, rows, err));
   td_fails(TDICT_EINVAL, "the replay buffer is NULL", tdict_replay_write(NULL, 0, rows, err));
@@ -165,46 +150,32 @@ CASE(replay_append_refuses) {
   rows = rows_from(1000, 6);
   td_ok(tdict_delete(rows, "deep.x", err));
   tdict_tensor *t = zeros(TDICT_F32, 1, (const int64_t[]){6});
-  td_ok(tdict_set(rows, "deep.x.y", t, err));
-  tdict_tensor_release(t);
+  td_put(rows, "deep.x.y", t);
   refuse(r, tree, rows, TDICT_ETYPE, "", "deep.x");
   tdict_release(rows);
   rows = rows_from(1000, 6);
   td_ok(tdict_set_text(rows, "t", "text", err));
   refuse(r, tree, rows, TDICT_ENOTSUP, "the rows have an object", "");
-  tdict_release(rows);
-  tdict_replay_release(r);
-  tdict_release(tree);
 }
 
 /* The second tensor of the buffer is read-only. */
 CASE(replay_refuses_to_write_constants) {
-  tdict_tree *tree = rows_from(0, CAPACITY);
+  scoped_tree tree = rows_from(0, CAPACITY);
   float x[CAPACITY * X_COUNT];
   memcpy(x, tdict_const_data(tree, "deep.x"), sizeof x);
-  tdict_tensor_desc desc = tdict_tensor_desc_default();
-  tdict_tensor *fixed = NULL;
   int64_t shape[] = {CAPACITY, X_COUNT};
-  desc.data = x;
-  desc.dtype = TDICT_F32;
-  desc.ndim = 2;
-  desc.shape = shape;
-  desc.flags = TDICT_DESC_READ_ONLY;
-  td_ok(tdict_tensor_from_data(&desc, NULL, NULL, &fixed, err));
-  td_ok(tdict_set(tree, "deep.x", fixed, err));
-  tdict_tensor_release(fixed);
-  tdict_replay *r = replay_over(tree, 20);
-  tdict_tree *rows = rows_from(1000, 6);
+  tdict_tensor_desc desc =
+      td_with(tdict_tensor_desc, data = x, dtype = TDICT_F32, ndim = 2, shape = shape, flags = TDICT_DESC_READ_ONLY);
+  td_put(tree, "deep.x", td_made(tensor, tdict_tensor_from_data(&desc, NULL, NULL, &made, err)));
+  scoped_replay r = replay_over(tree, 20);
+  scoped_tree rows = rows_from(1000, 6);
   refuse(r, tree, rows, TDICT_EREADONLY, "read-only", "deep.x");
-  tdict_release(rows);
-  tdict_replay_release(r);
-  tdict_release(tree);
 }
 
 GPU_CASE(replay_refuses_device_rows) {
-  yard y = open_yard();
-  tdict_tree *tree = rows_from(0, CAPACITY), *rows = rows_from(1000, 6), *moved = NULL;
-  tdict_replay *r = replay_over(tree, 20);
+  scoped_yard y = open_yard();
+  scoped_tree tree = rows_from(0, CAPACITY), rows = rows_from(1000, 6), moved = NULL;
+  scoped_replay r = replay_over(tree, 20);
   td_ok(tdict_to_device(y.c, rows, y.device, NULL, &moved, err));
   refuse(r, tree, moved, TDICT_EWRONGDEVICE, "wanted host memory", "id");
   tdict_release(moved);
@@ -212,18 +183,13 @@ GPU_CASE(replay_refuses_device_rows) {
   tdict_replay *none = NULL;
   td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_replay_create(moved, 0, &none, err));
   assert_null(none);
-  tdict_release(moved);
-  tdict_release(rows);
-  tdict_replay_release(r);
-  tdict_release(tree);
-  close_yard(&y);
 }
 
 /* Rows whose bytes never arrived are not appended. */
 SIM_CASE(replay_refuses_lost_rows) {
-  yard y = open_yard();
-  tdict_tree *tree = rows_from(0, CAPACITY), *rows = rows_from(1000, 6), *moved = NULL;
-  tdict_replay *r = replay_over(tree, 20);
+  scoped_yard y = open_yard();
+  scoped_tree tree = rows_from(0, CAPACITY), rows = rows_from(1000, 6), moved = NULL;
+  scoped_replay r = replay_over(tree, 20);
   tdict_future *f = NULL;
   td_ok(tdict_to_device(y.c, rows, y.device, NULL, &moved, err));
   td_ok(tdict_sim_hold(y.c, err));
@@ -234,17 +200,12 @@ SIM_CASE(replay_refuses_lost_rows) {
   tdict_future_release(f);
   if (ended != TDICT_OK) refuse(r, tree, rows, TDICT_EINVAL, "lost", "id");
   assert_int_not_equal(ended, TDICT_OK);
-  tdict_release(moved);
-  tdict_release(rows);
-  tdict_replay_release(r);
-  tdict_release(tree);
-  close_yard(&y);
 }
 
 /* Every allocation fails once. The buffer is then unchanged, and the call works when it is repeated. */
 CASE(replay_survives_enomem) {
-  tdict_tree *tree = rows_from(0, CAPACITY);
-  tdict_replay *r = NULL;
+  scoped_tree tree = rows_from(0, CAPACITY);
+  scoped_replay r = NULL;
   tdict_error why;
   int64_t refused = 0;
   for (int64_t k = 0;; k++, refused++) {
@@ -259,7 +220,7 @@ CASE(replay_survives_enomem) {
   for (int64_t i = 0; i < CAPACITY; i++) m.ids[i] = i;
   refused = 0;
   for (int round = 0; round < 3; round++) { /* The first and the last append continue at row 0. */
-    tdict_tree *rows = rows_from(100 * (round + 1), 12);
+    scoped_tree rows = rows_from(100 * (round + 1), 12);
     for (int64_t k = 0;; k++, refused++) {
       td_fail_alloc(k, false);
       tdict_status status = tdict_replay_append(r, rows, &why);
@@ -275,11 +236,8 @@ CASE(replay_survives_enomem) {
     m.length = CAPACITY;
     m.total += 12;
     check_model(r, tree, &m);
-    tdict_release(rows);
   }
   assert_true(refused > 0);
-  tdict_replay_release(r);
-  tdict_release(tree);
 }
 
 /* Rows of 4096 equal numbers, so that a copy takes long enough to be interrupted by a write. */
@@ -305,7 +263,7 @@ static void fill_long_rows(tdict_tree *rows, int64_t count, int64_t value) {
 static void *run_writer(void *user) {
   writer *w = user;
   int64_t count = w->way == 0 ? 3 : LONG_ROWS;
-  tdict_tree *rows = long_rows(count);
+  scoped_tree rows = long_rows(count);
   for (int64_t value = w->first; !atomic_load(w->stops); value++) {
     tdict_status status = TDICT_OK;
     fill_long_rows(rows, count, value);
@@ -320,7 +278,6 @@ static void *run_writer(void *user) {
     }
     if (status != TDICT_OK) atomic_fetch_add(w->failures, 1);
   }
-  tdict_release(rows);
   return NULL;
 }
 
@@ -328,18 +285,15 @@ static void *run_writer(void *user) {
  * holds one number. */
 DEVICE_CASE(replay_rows_are_not_torn) {
   static int64_t values[LONG_BATCH * LONG_ROW];
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int way = 0; way < 3; way++)
     for (int samples = 0; samples < 2; samples++) {
-      tdict_tree *tree = long_rows(LONG_ROWS);
+      scoped_tree tree = long_rows(LONG_ROWS);
       fill_long_rows(tree, LONG_ROWS, 0);
-      tdict_replay *r = replay_over(tree, LONG_ROWS);
-      tdict_loader_options o = tdict_loader_options_default();
-      o.batch_size = LONG_BATCH;
-      o.num_workers = 2;
-      o.endless = true;
-      o.collate = samples ? stack_rows : NULL;
-      tdict_loader *l = loader_over(&y, r, &o);
+      scoped_replay r = replay_over(tree, LONG_ROWS);
+      tdict_loader_options o = td_with(tdict_loader_options, batch_size = LONG_BATCH, num_workers = 2, endless = true,
+                                       collate = samples ? stack_rows : NULL);
+      scoped_loader l = loader_over(&y, r, &o);
       atomic_bool stops;
       atomic_int failures;
       atomic_init(&stops, false);
@@ -352,8 +306,7 @@ DEVICE_CASE(replay_rows_are_not_torn) {
       }
       int64_t num_torn = 0, num_changes = 0, last = -1;
       for (int64_t k = 0; k < 400 / SANITIZED_STEP || (num_changes < 20 && k < 100000); k++) {
-        tdict_tree *batch = NULL;
-        td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+        tdict_tree *batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
         assert_int_equal(read_leaf(&y, batch, "v", values, sizeof values), sizeof values);
         tdict_release(batch);
         for (int64_t row = 0; row < LONG_BATCH; row++) {
@@ -369,11 +322,7 @@ DEVICE_CASE(replay_rows_are_not_torn) {
       assert_int_equal(num_torn, 0);
       assert_int_equal(failures, 0);
       assert_true(num_changes >= 20);
-      tdict_loader_destroy(l);
-      tdict_replay_release(r);
-      tdict_release(tree);
     }
-  close_yard(&y);
 }
 
 /* While a thread holds the lock, no batch is fetched and no row is appended. */
@@ -384,13 +333,10 @@ static void *append_one(void *user) {
   return status == TDICT_OK ? user : NULL;
 }
 CASE(replay_lock_excludes) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   tdict_tree *tree = rows_from(0, CAPACITY), *batch = NULL;
   tdict_replay *r = replay_over(tree, CAPACITY - 1);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.num_workers = 2;
-  o.timeout_ns = 1000000;
-  tdict_loader *l = loader_over(&y, r, &o);
+  tdict_loader *l = loader_over(&y, r, td_options(tdict_loader_options, num_workers = 2, timeout_ns = 1000000));
   tdict_loader_stats stats = tdict_loader_stats_default();
   pthread_t thread;
   void *result = NULL;
@@ -414,10 +360,7 @@ CASE(replay_lock_excludes) {
     if (status == TDICT_OK) tdict_release(batch);
   } while (status == TDICT_ETIMEDOUT || batch);
   assert_int_equal(count, CAPACITY - 1);
-  tdict_loader_destroy(l);
-  tdict_replay_release(r);
-  tdict_release(tree);
-  close_yard(&y);
+  td_release(l, r, tree);
 }
 
 static tdict_status fetch_both(const tdict_dataset *d, tdict_tree *batch, tdict_error *err) {
@@ -466,10 +409,9 @@ void __wrap_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, 
 }
 
 CASE(replay_fetch_holds_the_lock) {
-  tdict_tree *tree = rows_from(0, CAPACITY), *batch = rows_of(2), *sample = NULL;
-  tdict_replay *r = replay_over(tree, CAPACITY);
-  tdict_dataset *d = NULL;
-  td_ok(tdict_dataset_from_replay(r, &d, err));
+  scoped_tree tree = rows_from(0, CAPACITY), batch = rows_of(2), sample = NULL;
+  scoped_replay r = replay_over(tree, CAPACITY);
+  scoped_dataset d = td_made(dataset, tdict_dataset_from_replay(r, &made, err));
   const tdict_dataset_table *t = tdict_dataset_get_table(d);
   td_ok(t->fetch_sample(t->self, 0, &sample, err));
   watched = r;
@@ -482,17 +424,12 @@ CASE(replay_fetch_holds_the_lock) {
   for (int64_t i = 0; i < 2; i++) assert_int_equal(((const int64_t *)tdict_const_data(batch, "id"))[i], i);
   assert_int_equal(*(const int64_t *)tdict_const_data(tree, "id"), 50);
   assert_int_equal(*(const int64_t *)tdict_const_data(sample, "id"), 0); /* a copy, not a view of row 0 */
-  tdict_dataset_release(d);
-  tdict_replay_release(r);
-  tdict_release(sample);
-  tdict_release(batch);
-  tdict_release(tree);
 }
 
 /* A fetch that begins after a writer has begun to wait gets what the writer writes, although an earlier fetch holds the
  * lock, which fetches share. */
 CASE(replay_writers_go_before_later_fetches) {
-  tdict_tree *tree = rows_from(0, CAPACITY), *batch = rows_of(2);
+  scoped_tree tree = rows_from(0, CAPACITY), batch = rows_of(2);
   tdict_replay *r = replay_over(tree, CAPACITY);
   fetcher f = {.batch = rows_of(2)};
   atomic_init(&f.is_done, false);
@@ -510,9 +447,5 @@ CASE(replay_writers_go_before_later_fetches) {
   assert_int_equal(f.status, TDICT_OK);
   assert_int_equal(*(const int64_t *)tdict_const_data(batch, "id"), 0);
   assert_int_equal(*(const int64_t *)tdict_const_data(f.batch, "id"), 50);
-  tdict_dataset_release(f.dataset);
-  tdict_replay_release(r);
-  tdict_release(f.batch);
-  tdict_release(batch);
-  tdict_release(tree);
+  td_release(f.dataset, r, f.batch);
 }

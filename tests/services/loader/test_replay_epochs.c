@@ -1,27 +1,20 @@
 /* Tests loaders over replay buffers: the length of each epoch, restarts, states, and datasets whose length varies. */
 #include "replay_rows.h"
-#include "support/fail_alloc.h"
 
 /* Each epoch draws from the rows that are filled when it begins, by each sampler and in each way of fetching. */
 DEVICE_CASE(replay_epochs_follow_the_length) {
   enum { DRAWN = 40, BATCH = 4 };
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int kind = -1; kind <= TDICT_SAMPLER_WITH_REPLACEMENT; kind++)
     for (int way = 0; way < 4; way++) {
-      tdict_tree *tree = rows_of(CAPACITY);
-      tdict_replay *r = replay_over(tree, 0);
+      scoped_tree tree = rows_of(CAPACITY);
+      scoped_replay r = replay_over(tree, 0);
       tdict_sampler *sampler = NULL;
-      tdict_sampler_options so = tdict_sampler_options_default();
-      tdict_loader_options o = tdict_loader_options_default();
-      so.kind = kind;
-      so.seed = 5;
-      so.num_samples = DRAWN;
+      tdict_sampler_options so = td_with(tdict_sampler_options, kind = kind, seed = 5, num_samples = DRAWN);
       if (kind >= 0) td_ok(tdict_sampler_create(DRAWN, &so, &sampler, err));
-      o.sampler = sampler;
-      o.batch_size = BATCH;
-      o.num_workers = way % 2 ? 3 : 0;
-      o.collate = way / 2 ? stack_rows : NULL;
-      tdict_loader *l = loader_over(&y, r, &o);
+      tdict_loader_options o = td_with(tdict_loader_options, sampler = sampler, batch_size = BATCH,
+                                       num_workers = way % 2 ? 3 : 0, collate = way / 2 ? stack_rows : NULL);
+      scoped_loader l = loader_over(&y, r, &o);
       tdict_sampler_release(sampler);
       assert_int_equal(tdict_loader_length(l), 0);
       int64_t ids[MAX_ROWS], appended = 0;
@@ -41,34 +34,28 @@ DEVICE_CASE(replay_epochs_follow_the_length) {
         append_ids(r, appended, 5);
         appended += 5;
       }
-      tdict_loader_destroy(l);
-      tdict_replay_release(r);
-      tdict_release(tree);
     }
-  close_yard(&y);
 }
 
 /* A loop as in PPO: between epochs all rows are rewritten. No batch shows the rows of an earlier epoch. */
 DEVICE_CASE(replay_epochs_see_new_rows) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int workers = 0; workers < 4; workers += 3)
     for (int endless = 0; endless < 2; endless++) {
-      tdict_tree *tree = rows_from(0, CAPACITY);
-      tdict_replay *r = replay_over(tree, CAPACITY);
+      scoped_tree tree = rows_from(0, CAPACITY);
+      scoped_replay r = replay_over(tree, CAPACITY);
       tdict_loader_options o = tdict_loader_options_default();
       o.batch_size = 2; /* so small that the end of the epoch is not prefetched */
       o.num_workers = workers;
       o.shuffle = true;
       o.endless = endless;
-      tdict_loader *l = loader_over(&y, r, &o);
+      scoped_loader l = loader_over(&y, r, &o);
       int64_t ids[MAX_ROWS];
       for (int64_t round = 0; round < 6; round++) {
         int64_t count = 0;
         for (int i = 0; i < 3 && endless; i++) { /* Leave the epoch in the middle. */
-          tdict_tree *batch = NULL;
-          td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+          scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
           count += read_batch(&y, batch, ids + count, MAX_ROWS - count);
-          tdict_release(batch);
         }
         if (!endless) count = read_epoch(&y, l, ids, MAX_ROWS);
         assert_int_equal(count, endless ? 6 : CAPACITY);
@@ -87,23 +74,16 @@ DEVICE_CASE(replay_epochs_see_new_rows) {
         assert_int_equal(s.epoch, round + 1);
         assert_int_equal(s.batch, 0);
       }
-      tdict_loader_destroy(l);
-      tdict_replay_release(r);
-      tdict_release(tree);
     }
-  close_yard(&y);
 }
 
 /* A state in the middle of an epoch keeps the length of the epoch. A state at the start of an epoch does not. */
 CASE(replay_states) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int workers = 0; workers < 4; workers += 3) {
     tdict_tree *tree = rows_of(CAPACITY), *batch = NULL;
     tdict_replay *r = replay_over(tree, 0);
-    tdict_loader_options o = tdict_loader_options_default();
-    o.batch_size = 3;
-    o.shuffle = true;
-    o.num_workers = workers;
+    tdict_loader_options o = td_with(tdict_loader_options, batch_size = 3, shuffle = true, num_workers = workers);
     tdict_loader *l = loader_over(&y, r, &o);
     tdict_loader_state start = tdict_loader_state_default(), middle = start, bad;
     int64_t ids[MAX_ROWS], again[MAX_ROWS];
@@ -143,23 +123,18 @@ CASE(replay_states) {
     td_fails(TDICT_EINVAL, "the epoch has 10 samples, but the dataset has 0", tdict_loader_set_state(l, &middle, err));
     td_ok(tdict_loader_set_state(l, &start, err));
     assert_int_equal(read_epoch(&y, l, again, MAX_ROWS), 0);
-    tdict_loader_destroy(l);
-    tdict_replay_release(r);
-    tdict_release(tree);
+    td_release(l, r, tree);
   }
-  close_yard(&y);
 }
 
 /* Rows that were cleared are not delivered. A restart begins an epoch with the rows that are filled now. */
 CASE(replay_clear_in_an_epoch) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int by_sample = 0; by_sample < 2; by_sample++) {
     tdict_tree *tree = rows_from(0, CAPACITY), *batch = NULL;
     tdict_replay *r = replay_over(tree, CAPACITY);
-    tdict_loader_options o = tdict_loader_options_default();
-    o.num_workers = 0;
-    o.endless = true;
-    o.collate = by_sample ? stack_rows : NULL;
+    tdict_loader_options o =
+        td_with(tdict_loader_options, num_workers = 0, endless = true, collate = by_sample ? stack_rows : NULL);
     tdict_loader *l = loader_over(&y, r, &o);
     int64_t ids[MAX_ROWS];
     for (int i = 0; i < 3; i++) {
@@ -185,23 +160,16 @@ CASE(replay_clear_in_an_epoch) {
     td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_int_equal(read_batch(&y, batch, ids, 1), 1);
     assert_int_equal(ids[0], 200);
-    tdict_release(batch);
-    tdict_loader_destroy(l);
-    tdict_replay_release(r);
-    tdict_release(tree);
+    td_release(batch, l, r, tree);
   }
-  close_yard(&y);
 }
 
 /* A failed allocation at the beginning of an epoch is reported, and the call may be repeated. */
 CASE(replay_epoch_survives_enomem) {
-  yard y = open_yard();
-  tdict_tree *tree = rows_from(0, CAPACITY);
-  tdict_replay *r = replay_over(tree, CAPACITY);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = CAPACITY;
-  o.num_workers = 0;
-  tdict_loader *l = loader_over(&y, r, &o);
+  scoped_yard y = open_yard();
+  scoped_tree tree = rows_from(0, CAPACITY);
+  scoped_replay r = replay_over(tree, CAPACITY);
+  scoped_loader l = loader_over(&y, r, td_options(tdict_loader_options, batch_size = CAPACITY, num_workers = 0));
   tdict_tree *batch = NULL;
   tdict_error why;
   td_fail_alloc(0, false);
@@ -217,27 +185,21 @@ CASE(replay_epoch_survives_enomem) {
   assert_true(td_fail_alloc_stop());
   assert_int_equal(status, TDICT_ENOMEM);
   assert_int_equal(read_epoch(&y, l, ids, MAX_ROWS), CAPACITY);
-  tdict_loader_destroy(l);
-  tdict_replay_release(r);
-  tdict_release(tree);
-  close_yard(&y);
 }
 
 CASE(loader_refuses_bad_varying_datasets) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(-1);
   tdict_dataset_table d = by_row(&n);
   tdict_loader_options o = tdict_loader_options_default();
-  tdict_loader *l = NULL;
+  scoped_loader l = NULL;
   tdict_tree *batch = NULL;
   const double weights[] = {1, 2};
-  tdict_sampler *sampler = NULL;
-  tdict_sampler_options so = tdict_sampler_options_default();
+  scoped_sampler sampler = NULL;
   d.length_varies = true;
   td_fails(TDICT_EINVAL, "must not be negative or missing", create_loader_of(y.c, &d, &o, &l, err));
-  so.kind = TDICT_SAMPLER_WEIGHTED;
-  so.weights = weights;
-  so.num_weights = 2;
+  tdict_sampler_options so =
+      td_with(tdict_sampler_options, kind = TDICT_SAMPLER_WEIGHTED, weights = weights, num_weights = 2);
   td_ok(tdict_sampler_create(2, &so, &sampler, err));
   o.sampler = sampler;
   n.length = 2;
@@ -249,36 +211,24 @@ CASE(loader_refuses_bad_varying_datasets) {
   n.length = 1;
   int64_t ids[4];
   assert_int_equal(read_epoch(&y, l, ids, 4), 1);
-  tdict_loader_destroy(l);
-  tdict_sampler_release(sampler);
-  close_yard(&y);
 }
 
 /* Ranks and drop_uneven of the sampler hold for every length. */
 CASE(replay_sampler_keeps_its_options) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int drop = 0; drop < 2; drop++) {
     int64_t seen[CAPACITY] = {0};
     for (int32_t rank = 0; rank < 3; rank++) {
-      tdict_tree *tree = rows_from(0, CAPACITY);
-      tdict_replay *r = replay_over(tree, 10);
-      tdict_sampler *sampler = NULL;
-      tdict_sampler_options so = tdict_sampler_options_default();
-      so.kind = TDICT_SAMPLER_SHUFFLED;
-      so.rank = rank;
-      so.world_size = 3;
-      so.drop_uneven = drop;
+      scoped_tree tree = rows_from(0, CAPACITY);
+      scoped_replay r = replay_over(tree, 10);
+      scoped_sampler sampler = NULL;
+      tdict_sampler_options so = td_with(tdict_sampler_options, kind = TDICT_SAMPLER_SHUFFLED, rank = rank,
+                                         world_size = 3, drop_uneven = drop);
       td_ok(tdict_sampler_create(0, &so, &sampler, err));
-      tdict_loader_options o = tdict_loader_options_default();
-      o.sampler = sampler;
-      tdict_loader *l = loader_over(&y, r, &o);
+      scoped_loader l = loader_over(&y, r, td_options(tdict_loader_options, sampler = sampler));
       int64_t ids[MAX_ROWS], count = read_epoch(&y, l, ids, MAX_ROWS);
       assert_int_equal(count, drop ? 3 : 4);
       for (int64_t i = 0; i < count; i++) seen[ids[i]]++;
-      tdict_loader_destroy(l);
-      tdict_sampler_release(sampler);
-      tdict_replay_release(r);
-      tdict_release(tree);
     }
     int64_t once = 0, twice = 0;
     for (int i = 0; i < CAPACITY; i++) {
@@ -288,32 +238,27 @@ CASE(replay_sampler_keeps_its_options) {
     assert_int_equal(once, drop ? 9 : 8);
     assert_int_equal(twice, drop ? 0 : 2);
   }
-  close_yard(&y);
 }
 
 /* A restart also works for datasets of one length and for streams: a batch delivered later was fetched later. */
 DEVICE_CASE(loader_restart) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int stream = 0; stream < 2; stream++)
     for (int workers = 0; workers < 4; workers += 3) {
       numbers n = numbers_of(stream ? -1 : 30);
       n.end = 30;
       n.fail_at = 25;
       tdict_dataset_table d = by_row(&n);
-      tdict_loader_options o = tdict_loader_options_default();
       tdict_loader_state s = tdict_loader_state_default();
       tdict_tree *batch = NULL;
-      o.batch_size = 10;
-      o.num_workers = workers;
-      tdict_loader *l = open_loader(&y, &d, &o);
+      scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 10, num_workers = workers));
       int64_t ids[MAX_ROWS];
       td_fails(TDICT_EINVAL, "the loader is NULL", tdict_loader_restart(NULL, err));
       td_ok(tdict_loader_restart(l, err));
       td_ok(tdict_loader_get_state(l, &s, err));
       assert_int_equal(s.epoch, 0); /* nothing was delivered */
       for (int i = 0; i < 2; i++) {
-        td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
-        tdict_release(batch);
+        tdict_release(td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err)));
       }
       td_fails(TDICT_EIO, "worn", tdict_loader_next(l, tdict_no_stream(), &batch, err));
       td_rest();
@@ -327,7 +272,5 @@ DEVICE_CASE(loader_restart) {
       assert_int_equal(read_epoch(&y, l, ids, MAX_ROWS), 30);
       for (int i = 0; i < 30; i++) assert_int_equal(ids[i], i);
       assert_true(atomic_load(&n.fetches) >= before + 30);
-      tdict_loader_destroy(l);
     }
-  close_yard(&y);
 }

@@ -1,7 +1,6 @@
 /* Tests that a replay buffer continues after a restart: the next rows, the total and the filled rows, and states that
  * are refused. */
 #include "replay_rows.h"
-#include "support/fail_alloc.h"
 #include "support/guarded.h"
 #include "support/random.h"
 
@@ -24,8 +23,8 @@ static void check_equal(const tdict_replay *a, const tdict_tree *of_a, const tdi
 /* After each restart, the old buffer and the new one get the same rows, and stay equal. */
 CASE(replay_continues_after_a_restart) {
   rng random = {3};
-  tdict_tree *tree = rows_from(0, CAPACITY);
-  tdict_replay *r = replay_over(tree, 5);
+  scoped_tree tree = rows_from(0, CAPACITY);
+  scoped_replay r = replay_over(tree, 5);
   int64_t id = 1000;
   for (int restart = 0; restart < 200; restart++) {
     tdict_tree *copy = NULL;
@@ -42,52 +41,43 @@ CASE(replay_continues_after_a_restart) {
       id += count;
       check_equal(r, tree, again, copy);
     }
-    tdict_replay_release(r);
-    tdict_release(tree);
+    td_release(r, tree);
     r = again;
     tree = copy;
   }
   assert_true(state_of(r).total == id - 1000);
-  tdict_replay_release(r);
-  tdict_release(tree);
 }
 
 /* The oldest row of a full buffer is replaced first, and not a newer one. */
 CASE(replay_restored_replaces_the_oldest_row) {
-  tdict_tree *tree = rows_from(0, CAPACITY), *copy = NULL;
-  tdict_replay *r = replay_over(tree, 0);
+  scoped_tree tree = rows_from(0, CAPACITY), copy = NULL;
+  scoped_replay r = replay_over(tree, 0);
   append_ids(r, 100, CAPACITY);
   append_ids(r, 200, 2);
-  tdict_replay *again = restored(r, tree, &copy);
+  scoped_replay again = restored(r, tree, &copy);
   append_ids(again, 300, 1);
   const int64_t *ids = tdict_const_data(copy, "id");
   assert_int_equal(ids[0], 200);
   assert_int_equal(ids[1], 201);
   assert_int_equal(ids[2], 300);
   assert_int_equal(state_of(again).total, CAPACITY + 3);
-  tdict_replay_release(r);
-  tdict_replay_release(again);
-  tdict_release(tree);
-  tdict_release(copy);
 }
 
 /* The state is read under the lock of the rows, so that it belongs to the rows. */
 CASE(replay_state_is_read_under_the_lock) {
-  tdict_tree *tree = rows_from(0, CAPACITY);
-  tdict_replay *r = replay_over(tree, 4);
+  scoped_tree tree = rows_from(0, CAPACITY);
+  scoped_replay r = replay_over(tree, 4);
   tdict_replay_lock(r);
   tdict_replay_state s = state_of(r);
   assert_int_equal(s.num_filled, 4);
   assert_int_equal(s.total, 0);
   tdict_replay_unlock(r);
-  tdict_replay_release(r);
-  tdict_release(tree);
 }
 
 /* Without memory, a state is read, set and refused as with memory. */
 CASE(replay_states_need_no_memory) {
-  tdict_tree *tree = rows_from(0, CAPACITY);
-  tdict_replay *r = replay_over(tree, 4);
+  scoped_tree tree = rows_from(0, CAPACITY);
+  scoped_replay r = replay_over(tree, 4);
   tdict_replay_state s = tdict_replay_state_default(), set, bad;
   tdict_error why = {0};
   td_fail_alloc(0, true);
@@ -104,8 +94,6 @@ CASE(replay_states_need_no_memory) {
   assert_non_null(strstr(why.message, "next_row is -1"));
   s = state_of(r);
   assert_memory_equal(&s, &set, sizeof s);
-  tdict_replay_release(r);
-  tdict_release(tree);
 }
 
 static void refuse_state(tdict_replay *r, tdict_replay_state s, const char *text) {
@@ -149,6 +137,5 @@ CASE(replay_state_refuses) {
     td_ok(tdict_replay_get_state(r, (tdict_replay_state *)g, err));
     check_guarded(g, size, &was);
   }
-  tdict_replay_release(r);
-  tdict_release(tree);
+  td_release(r, tree);
 }

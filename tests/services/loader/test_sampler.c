@@ -11,11 +11,8 @@ static tdict_sampler *made(int64_t length, const tdict_sampler_options *o) {
 }
 
 CASE(sampler_is_deterministic) {
-  tdict_sampler_options o = tdict_sampler_options_default();
   double weights[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-  o.weights = weights;
-  o.num_weights = 10;
-  o.seed = 42;
+  tdict_sampler_options o = td_with(tdict_sampler_options, weights = weights, num_weights = 10, seed = 42);
   /* The indices are part of the interface: a saved state may be used on another machine. If they change, order_version
    * of saved states must change. The indices come from an implementation in Python. */
   static const int64_t known[4][5] = {
@@ -25,7 +22,7 @@ CASE(sampler_is_deterministic) {
       {8, 2, 8, 6, 7},
   };
   for (o.kind = TDICT_SAMPLER_SEQUENTIAL; o.kind <= TDICT_SAMPLER_WEIGHTED; o.kind++) {
-    tdict_sampler *a = made(10, &o), *b = made(10, &o);
+    scoped_sampler a = made(10, &o), b = made(10, &o);
     for (int64_t epoch = 0; epoch < 3; epoch++)
       for (int64_t i = 9; i >= 0; i--) assert_int_equal(tdict_sampler_get(a, epoch, i), tdict_sampler_get(b, epoch, i));
     for (int64_t i = 0; i < 5; i++) assert_int_equal(tdict_sampler_get(a, 1, i), known[o.kind][i]);
@@ -33,21 +30,18 @@ CASE(sampler_is_deterministic) {
     assert_int_equal(tdict_sampler_get(a, 0, -1), -1);
     assert_int_equal(tdict_sampler_get(a, -1, 0), -1);
     tdict_sampler_release(tdict_sampler_retain(a));
-    tdict_sampler_release(a);
-    tdict_sampler_release(b);
   }
   tdict_sampler_release(NULL);
 }
 
 CASE(sampler_shuffles) {
-  tdict_sampler_options o = tdict_sampler_options_default();
-  o.kind = TDICT_SAMPLER_SHUFFLED;
+  tdict_sampler_options o = td_with(tdict_sampler_options, kind = TDICT_SAMPLER_SHUFFLED);
   int same = 0, same_by_seed = 0;
   for (o.seed = 0; o.seed < 20; o.seed++) {
-    tdict_sampler *s = made(100, &o);
+    scoped_sampler s = made(100, &o);
     tdict_sampler_options other = o;
     other.seed += 1000;
-    tdict_sampler *t = made(100, &other);
+    scoped_sampler t = made(100, &other);
     for (int64_t epoch = 0; epoch < 4; epoch++) {
       bool seen[100] = {false};
       for (int64_t i = 0; i < 100; i++) {
@@ -59,20 +53,15 @@ CASE(sampler_shuffles) {
         same_by_seed += at == tdict_sampler_get(t, epoch, i);
       }
     }
-    tdict_sampler_release(s);
-    tdict_sampler_release(t);
   }
   assert_in_range(same, 40, 130); /* 8000 places, each the same by chance 1 in 100 */
   assert_in_range(same_by_seed, 40, 130);
 }
 
 CASE(sampler_draws_by_weight) {
-  tdict_sampler_options o = tdict_sampler_options_default();
   double weights[] = {0, 1, 0.25, 3, 0, 1e-300, 5.75};
-  o.kind = TDICT_SAMPLER_WEIGHTED;
-  o.weights = weights;
-  o.num_weights = 7;
-  o.num_samples = 100000;
+  tdict_sampler_options o = td_with(tdict_sampler_options, kind = TDICT_SAMPLER_WEIGHTED, weights = weights,
+                                    num_weights = 7, num_samples = 100000);
   tdict_sampler *s = made(7, &o);
   int64_t seen[7] = {0};
   assert_int_equal(tdict_sampler_length(s), 100000);
@@ -88,24 +77,19 @@ CASE(sampler_draws_by_weight) {
 }
 
 CASE(sampler_with_replacement_draws_evenly) {
-  tdict_sampler_options o = tdict_sampler_options_default();
-  o.kind = TDICT_SAMPLER_WITH_REPLACEMENT;
-  o.num_samples = 70000;
-  tdict_sampler *s = made(7, &o);
+  tdict_sampler_options o = td_with(tdict_sampler_options, kind = TDICT_SAMPLER_WITH_REPLACEMENT, num_samples = 70000);
+  scoped_sampler s = made(7, &o);
   int64_t seen[7] = {0};
   for (int64_t i = 0; i < 70000; i++) seen[tdict_sampler_get(s, 0, i)]++;
   for (int i = 0; i < 7; i++) assert_in_range(seen[i], 9500, 10500);
-  tdict_sampler_release(s);
 }
 
 /* With equal weights, both kinds draw by the first number of a draw alone. */
 CASE(sampler_kinds_draw_independently) {
   double weights[100];
-  tdict_sampler_options o = tdict_sampler_options_default();
   for (int i = 0; i < 100; i++) weights[i] = 1;
-  o.kind = TDICT_SAMPLER_WITH_REPLACEMENT;
-  o.num_samples = 10000;
-  o.seed = 5;
+  tdict_sampler_options o =
+      td_with(tdict_sampler_options, kind = TDICT_SAMPLER_WITH_REPLACEMENT, num_samples = 10000, seed = 5);
   tdict_sampler *even = made(100, &o);
   o.kind = TDICT_SAMPLER_WEIGHTED;
   o.weights = weights;
@@ -124,17 +108,13 @@ CASE(sampler_splits_by_rank) {
       for (int drop = 0; drop < 2; drop++) {
         int seen[30] = {0};
         int64_t each = -1;
-        tdict_sampler_options o = tdict_sampler_options_default();
-        o.kind = TDICT_SAMPLER_SHUFFLED;
-        o.seed = 5;
-        o.world_size = world;
-        o.drop_uneven = drop;
+        tdict_sampler_options o = td_with(tdict_sampler_options, kind = TDICT_SAMPLER_SHUFFLED, seed = 5,
+                                          world_size = world, drop_uneven = drop);
         for (o.rank = 0; o.rank < world; o.rank++) {
-          tdict_sampler *s = made(length, &o);
+          scoped_sampler s = made(length, &o);
           if (each < 0) each = tdict_sampler_length(s);
           assert_int_equal(tdict_sampler_length(s), each);
           for (int64_t i = 0; i < each; i++) seen[tdict_sampler_get(s, 2, i)]++;
-          tdict_sampler_release(s);
         }
         int64_t total = 0, missing = 0, twice = 0;
         for (int64_t i = 0; i < length; i++) {
@@ -154,34 +134,28 @@ CASE(sampler_splits_by_rank) {
 CASE(sampler_ranks_share_one_order) {
   double weights[23];
   for (int i = 0; i < 23; i++) weights[i] = i % 4;
-  tdict_sampler_options o = tdict_sampler_options_default();
-  o.seed = 7;
-  o.weights = weights;
-  o.num_weights = 23;
+  tdict_sampler_options o = td_with(tdict_sampler_options, seed = 7, weights = weights, num_weights = 23);
   for (o.kind = TDICT_SAMPLER_SEQUENTIAL; o.kind <= TDICT_SAMPLER_WEIGHTED; o.kind++) {
     o.rank = 0;
     o.world_size = 1;
-    tdict_sampler *whole = made(23, &o);
+    scoped_sampler whole = made(23, &o);
     for (o.world_size = 2; o.world_size < 6; o.world_size++) {
       for (o.rank = 0; o.rank < o.world_size; o.rank++) {
-        tdict_sampler *s = made(23, &o);
+        scoped_sampler s = made(23, &o);
         for (int64_t epoch = 0; epoch < 3; epoch++)
           for (int64_t i = 0; i < tdict_sampler_length(s); i++)
             assert_int_equal(tdict_sampler_get(s, epoch, i),
                              tdict_sampler_get(whole, epoch, (i * o.world_size + o.rank) % 23));
-        tdict_sampler_release(s);
       }
     }
-    tdict_sampler_release(whole);
   }
 }
 
 CASE(sampler_refuses) {
   tdict_sampler *s = NULL;
-  tdict_sampler_options o = tdict_sampler_options_default();
   td_fails(TDICT_EINVAL, "length is -1", tdict_sampler_create(-1, NULL, &s, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_sampler_create(1, NULL, NULL, err));
-  o.kind = 4;
+  tdict_sampler_options o = td_with(tdict_sampler_options, kind = 4);
   td_fails(TDICT_EINVAL, "kind is 4", tdict_sampler_create(1, &o, &s, err));
   o.kind = TDICT_SAMPLER_SHUFFLED;
   o.rank = 1;

@@ -1,7 +1,6 @@
 /* Tests saved states: states of other loaders, extreme positions, and refused options. */
 #include "numbers.h"
 #include "support/guarded.h"
-#include "support/sanitized.h"
 
 static tdict_loader_state state_of(tdict_loader *l) {
   tdict_loader_state s = tdict_loader_state_default();
@@ -20,11 +19,10 @@ typedef struct setup {
 
 static tdict_loader *loader_of(const yard *y, numbers *n, const setup *c) {
   double weights[64];
-  tdict_sampler *sampler = NULL;
-  tdict_sampler_options so = tdict_sampler_options_default();
+  scoped_sampler sampler = NULL;
   tdict_loader_options o = tdict_loader_options_default();
   for (int i = 0; i < 64; i++) weights[i] = c->reversed ? 64 - i : i + 1;
-  so.kind = c->kind;
+  tdict_sampler_options so = td_with(tdict_sampler_options, kind = c->kind);
   so.seed = o.seed = c->seed;
   so.weights = weights;
   so.num_weights = (size_t)c->length;
@@ -45,7 +43,6 @@ static tdict_loader *loader_of(const yard *y, numbers *n, const setup *c) {
   *n = numbers_of(c->length);
   tdict_dataset_table d = by_row(n);
   tdict_loader *l = open_loader(y, &d, &o);
-  tdict_sampler_release(sampler);
   return l;
 }
 
@@ -83,28 +80,25 @@ CASE(loader_state_of_another_loader_is_refused) {
     s = state_of(l);
     assert_memory_equal(&s, &was, sizeof s); /* and it stands where it stood */
     td_ok(tdict_loader_set_state(l, &was, err));
-    tdict_loader_destroy(other);
-    tdict_loader_destroy(l);
+    td_release(other, l);
   }
   close_yard(&y);
 }
 
 CASE(loader_state_serves_all_ranks) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   setup c = {.length = 31, .batch_size = 3, .kind = -1, .seed = 5, .shuffle = true, .world_size = 4};
   numbers n[4];
   tdict_loader_state first;
   for (c.rank = 0; c.rank < 4; c.rank++) {
-    tdict_loader *l = loader_of(&y, &n[c.rank], &c);
+    scoped_loader l = loader_of(&y, &n[c.rank], &c);
     tdict_loader_state s = state_of(l);
     if (c.rank == 0) first = s;
     assert_memory_equal(&s, &first, sizeof s);
     first.epoch = 3;
     td_ok(tdict_loader_set_state(l, &first, err));
     first.epoch = 0;
-    tdict_loader_destroy(l);
   }
-  close_yard(&y);
 }
 
 static void refuse_place(tdict_loader *l, int64_t epoch, int64_t batch, const char *text) {
@@ -118,16 +112,13 @@ static void refuse_place(tdict_loader *l, int64_t epoch, int64_t batch, const ch
 
 /* Places near the ends of int64, of a loader with a length and of a stream: refused, or right in every sum. */
 CASE(loader_state_refuses_extremes) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int stream = 0; stream < 2; stream++) {
     for (int workers = 0; workers < 3; workers += 2) {
       numbers n = numbers_of(stream ? -1 : 40);
       n.end = 0;
       tdict_dataset_table d = by_row(&n);
-      tdict_loader_options o = tdict_loader_options_default();
-      o.batch_size = 7;
-      o.num_workers = workers;
-      tdict_loader *l = open_loader(&y, &d, &o);
+      scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 7, num_workers = workers));
       for (int64_t less = 0; less < 9; less++) {
         refuse_place(l, INT64_MAX - less, 0, "epoch is 9223372036854775");
         refuse_place(l, INT64_MIN + less, 0, "epoch is -9223372036854775");
@@ -140,16 +131,13 @@ CASE(loader_state_refuses_extremes) {
       s.epoch = INT64_MAX / 2;
       s.batch = stream ? INT64_MAX / 14 : 6;
       td_ok(tdict_loader_set_state(l, &s, err));
-      tdict_tree *batch = NULL;
-      td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+      tdict_tree *batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
       assert_null(batch); /* the end of the epoch */
       s = state_of(l);
       assert_int_equal(s.epoch, INT64_MAX / 2 + 1);
       assert_int_equal(s.batch, 0);
-      tdict_loader_destroy(l);
     }
   }
-  close_yard(&y);
 }
 
 /* Samplers over as many indices as int64 holds, at the ends of an epoch, for worlds that do not divide them. */
@@ -158,12 +146,9 @@ CASE(sampler_positions_do_not_overflow) {
   static const int32_t worlds[] = {1, 2, 3, 7, INT32_MAX};
   for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
     for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
-      tdict_sampler_options o = tdict_sampler_options_default();
-      o.world_size = worlds[w];
-      o.rank = worlds[w] - 1;
+      tdict_sampler_options o = td_with(tdict_sampler_options, world_size = worlds[w], rank = worlds[w] - 1);
       for (o.kind = TDICT_SAMPLER_SEQUENTIAL; o.kind <= TDICT_SAMPLER_WITH_REPLACEMENT; o.kind++) {
-        tdict_sampler *s = NULL;
-        td_ok(tdict_sampler_create(lengths[i], &o, &s, err));
+        scoped_sampler s = td_made(sampler, tdict_sampler_create(lengths[i], &o, &made, err));
         int64_t end = tdict_sampler_length(s);
         __extension__ typedef __int128 wide;
         wide counted = (wide)(end - 1) * worlds[w] + o.rank;
@@ -176,20 +161,16 @@ CASE(sampler_positions_do_not_overflow) {
           assert_int_equal(tdict_sampler_get(s, epoch, INT64_MAX), -1);
           assert_int_equal(tdict_sampler_get(s, -epoch, 0), -1);
         }
-        tdict_sampler_release(s);
       }
     }
   }
 }
 
 CASE(loader_structs_respect_struct_size) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(9);
   tdict_dataset_table d = by_row(&n);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.num_workers = 0;
-  o.world_size = 3;
-  tdict_loader *l = open_loader(&y, &d, &o);
+  scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, num_workers = 0, world_size = 3));
   tdict_loader_state state = state_of(l);
   tdict_loader_stats stats = tdict_loader_stats_default();
   td_ok(tdict_loader_get_stats(l, &stats, err));
@@ -209,16 +190,14 @@ CASE(loader_structs_respect_struct_size) {
   td_fails(TDICT_EINVAL, "struct_size is 0", tdict_loader_get_state(l, (tdict_loader_state *)g, err));
   td_fails(TDICT_EINVAL, "struct_size is 0", tdict_loader_get_stats(l, (tdict_loader_stats *)g, err));
   check_untouched(g);
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 /* The size in a saved state is damaged: each flipped bit is refused, and no byte after the struct is read. */
 CASE(loader_state_with_damaged_size_is_refused) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(9);
   tdict_dataset_table d = by_row(&n);
-  tdict_loader *l = open_loader(&y, &d, NULL);
+  scoped_loader l = open_loader(&y, &d, NULL);
   tdict_loader_state was = state_of(l);
   tdict_loader_state *s = before_a_wall(&was, sizeof was);
   for (size_t bit = 0; bit < 8 * sizeof s->struct_size; bit++) {
@@ -230,8 +209,6 @@ CASE(loader_state_with_damaged_size_is_refused) {
   td_ok(tdict_loader_set_state(l, s, err));
   s->order_version++;
   td_fails(TDICT_EINVAL, "saved for version 3 of the orders, this library has 2", tdict_loader_set_state(l, s, err));
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 /* The table of an older program is shorter: nothing after it is read. */
@@ -253,7 +230,7 @@ CASE(dataset_create_respects_struct_size) {
 CASE(loader_options_may_be_extreme) {
   static const int64_t extremes[] = {INT64_MIN,     INT64_MIN + 1, -1,       0, 1, INT32_MAX,
                                      INT64_MAX / 2, INT64_MAX - 1, INT64_MAX};
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (size_t i = 0; i < sizeof extremes / sizeof *extremes; i++) {
     int64_t value = extremes[i];
     for (int field = 0; field < 9; field++) {
@@ -262,8 +239,7 @@ CASE(loader_options_may_be_extreme) {
       for (int64_t length = 3; length > 0; length = length == 3 ? INT64_MAX : 0) {
         numbers n = numbers_of(length);
         tdict_dataset_table d = by_row(&n);
-        tdict_loader_options o = tdict_loader_options_default();
-        o.num_workers = 0;
+        tdict_loader_options o = td_with(tdict_loader_options, num_workers = 0);
         if (field == 0) o.batch_size = value;
         if (field == 1) o.num_workers = value > 0 && value < 1000 ? (int32_t)value : value < 0 ? INT32_MIN : INT32_MAX;
         if (field == 2) o.prefetch = value < 0 ? INT32_MIN : value > INT32_MAX ? INT32_MAX : (int32_t)value;
@@ -273,7 +249,7 @@ CASE(loader_options_may_be_extreme) {
         if (field == 6) o.world_size = value < 0 ? INT32_MIN : value > 0 ? INT32_MAX : 0;
         if (field == 7) o.seed = (uint64_t)value, o.shuffle = true;
         if (field == 8) o.device.type = value < 0 ? INT32_MIN : INT32_MAX;
-        tdict_loader *l = NULL;
+        scoped_loader l = NULL;
         tdict_error why = {0};
         tdict_status status = create_loader_of(y.c, &d, &o, &l, &why);
         assert_true(status == TDICT_OK || strlen(why.message) > 10);
@@ -288,11 +264,9 @@ CASE(loader_options_may_be_extreme) {
           td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
           assert_null(batch);
         }
-        tdict_loader_destroy(l);
       }
     }
   }
-  close_yard(&y);
 }
 
 /* Values of samplers, token datasets and callbacks likewise. */
@@ -306,23 +280,18 @@ CASE(dataset_options_may_be_extreme) {
   close(fd);
   for (size_t i = 0; i < 6; i++) {
     for (size_t k = 0; k < 6; k++) {
-      tdict_token_options o = tdict_token_options_default();
-      tdict_sampler_options so = tdict_sampler_options_default();
-      tdict_sampler *s = NULL;
+      scoped_sampler s = NULL;
       tdict_dataset *d = NULL;
-      o.paths = paths;
-      o.num_paths = 1;
-      o.window = extremes[i];
-      o.step = extremes[k];
+      tdict_token_options o =
+          td_with(tdict_token_options, paths = paths, num_paths = 1, window = extremes[i], step = extremes[k]);
       tdict_status status = tdict_dataset_from_tokens(&o, &d, NULL);
       assert_int_equal(status == TDICT_OK, extremes[i] == 1 && extremes[k] >= 0);
       tdict_dataset_release(d);
-      so.num_samples = extremes[i];
-      so.kind = TDICT_SAMPLER_WITH_REPLACEMENT;
+      tdict_sampler_options so =
+          td_with(tdict_sampler_options, num_samples = extremes[i], kind = TDICT_SAMPLER_WITH_REPLACEMENT);
       status = tdict_sampler_create(extremes[k], &so, &s, NULL);
       if (status == TDICT_OK && tdict_sampler_length(s) > 0)
         assert_true(tdict_sampler_get(s, INT64_MAX, tdict_sampler_length(s) - 1) < extremes[k]);
-      tdict_sampler_release(s);
     }
   }
   unlink(path);

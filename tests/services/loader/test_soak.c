@@ -22,10 +22,9 @@ enum { MOST = 400 };
 /* Waits for what the stream waits for: a transfer behind it has ended. */
 static void pass_stream(const yard *y, const tdict_tree *batch, const tdict_stream *stream) {
   tdict_transfer_options o = tdict_transfer_options_default();
-  tdict_tree *host = NULL;
+  scoped_tree host = NULL;
   if (stream) o.after = *stream;
   td_ok(tdict_to_device(y->c, batch, tdict_cpu(), &o, &host, err));
-  tdict_release(host);
 }
 
 /* All samples but those of the batch that failed came once, and those not at all. */
@@ -88,14 +87,10 @@ static int64_t one_loader(const yard *y, const tdict_stream *stream) {
   tdict_dataset_table d = roll(2) ? by_row(&n) : by_sample(&n);
   if (d.fields && roll(2)) d.fetch_batch = numbers_fetch_batch;
   d.in_order = roll(4) == 0;
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = (int64_t)(1 + roll(20));
-  o.num_workers = (int32_t)roll(6);
-  o.prefetch = (int32_t)roll(9);
-  o.prefetch_bytes = roll(3) ? 0 : roll(2000);
-  o.shuffle = roll(2);
-  o.seed = roll(1000);
-  o.continue_on_error = true;
+  tdict_loader_options o =
+      td_with(tdict_loader_options, batch_size = (int64_t)(1 + roll(20)), num_workers = (int32_t)roll(6),
+              prefetch = (int32_t)roll(9), prefetch_bytes = roll(3) ? 0 : roll(2000), shuffle = roll(2),
+              seed = roll(1000), continue_on_error = true);
   tdict_loader *l = open_loader(y, &d, &o);
   int64_t batches = 0, epochs = (int64_t)roll(4);
   for (int64_t e = 0; e < epochs; e++) batches += take_epoch(y, l, &n, roll(2) ? stream : NULL, o.batch_size, -1);
@@ -107,7 +102,7 @@ static int64_t one_loader(const yard *y, const tdict_stream *stream) {
 }
 
 DEVICE_CASE(loader_soak) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   int64_t wanted = from_environment("TDICT_TEST_BATCHES", 1500), done = 0, loaders = 0;
   int64_t seed = from_environment("TDICT_TEST_SEED", 1);
   state = (uint64_t)seed;
@@ -121,5 +116,4 @@ DEVICE_CASE(loader_soak) {
   printf("loader soak: seed %lld, %lld batches of %lld loaders\n", (long long)seed, (long long)done,
          (long long)loaders);
   if (gpu) tdict_stream_destroy(y.c, stream);
-  close_yard(&y);
 }

@@ -27,14 +27,14 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
   return EAGAIN;
 }
 
-/* Copies that were cancelled end by and by. */
-static void settle(const tdict_memory *m, size_t wanted) {
+/* Cancelled copies may still run for a moment, so waits until the memory has this many live bytes. */
+static void await_live_bytes(const tdict_memory *m, size_t wanted) {
   for (int i = 0; i < 5000 && live_bytes(m) != wanted; i++) usleep(1000);
   assert_int_equal(live_bytes(m), wanted);
 }
 
 DEVICE_CASE(loader_thread_fails_to_start) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   tdict_memory *device = y.device.type == TDICT_DEVICE_CPU ? NULL : tdict_device_memory(y.c, y.device);
   tdict_memory *pinned = tdict_pinned_memory(y.c);
   tdict_device_counts before, after;
@@ -45,11 +45,9 @@ DEVICE_CASE(loader_thread_fails_to_start) {
   for (int at = 1; at <= WORKERS; at++) {
     numbers n = numbers_of(100 * BATCH);
     tdict_dataset_table d = by_row(&n);
-    tdict_loader_options o = tdict_loader_options_default();
     tdict_loader *l = NULL;
     char text[64];
-    o.batch_size = BATCH;
-    o.num_workers = WORKERS;
+    tdict_loader_options o = td_with(tdict_loader_options, batch_size = BATCH, num_workers = WORKERS);
     snprintf(text, sizeof text, "cannot start worker %d of %d", at - 1, WORKERS);
     fetched = &n;
     seen = 0;
@@ -60,17 +58,16 @@ DEVICE_CASE(loader_thread_fails_to_start) {
     assert_null(l);
     assert_int_equal(n.running, 0);
     assert_int_equal(n.released, 1); /* the loader kept no reference */
-    settle(device, live_before);
-    settle(pinned, pinned_before);
+    await_live_bytes(device, live_before);
+    await_live_bytes(pinned, pinned_before);
     l = open_loader(&y, &d, &o);
     tdict_loader_destroy(l);
     assert_int_equal(n.released, 2);
-    settle(device, live_before);
+    await_live_bytes(device, live_before);
   }
   if (device) {
     tdict_context_trim(y.c, y.device, 0);
     td_ok(tdict_context_get_counts(y.c, y.device, &after, err));
     assert_int_equal(after.device_bytes, before.device_bytes);
   }
-  close_yard(&y);
 }

@@ -2,7 +2,7 @@
  * any time. */
 #include "numbers.h"
 
-static void settle(tdict_loader *l, int32_t wanted) {
+static void await_ready(tdict_loader *l, int32_t wanted) {
   for (int i = 0; i < 5000; i++) {
     tdict_loader_stats s = tdict_loader_stats_default();
     td_ok(tdict_loader_get_stats(l, &s, err));
@@ -13,49 +13,39 @@ static void settle(tdict_loader *l, int32_t wanted) {
 }
 
 DEVICE_CASE(loader_bounds_prefetched_bytes) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   size_t one = 4 * (8 + 4 * X_COUNT);
   for (int limit = 0; limit < 2; limit++) {
     numbers n = numbers_of(400);
     tdict_dataset_table d = by_row(&n);
-    tdict_loader_options o = tdict_loader_options_default();
-    o.batch_size = 4;
-    o.num_workers = 1;
-    o.prefetch = 7;
-    o.prefetch_bytes = limit ? 3 * one : 0;
+    tdict_loader_options o = td_with(tdict_loader_options, batch_size = 4, num_workers = 1, prefetch = 7,
+                                     prefetch_bytes = limit ? 3 * one : 0);
     int32_t ahead = limit ? 3 : 7;
-    tdict_loader *l = open_loader(&y, &d, &o);
-    settle(l, ahead);
+    scoped_loader l = open_loader(&y, &d, &o);
+    await_ready(l, ahead);
     td_rest(); /* more would have been fetched by now */
     assert_int_equal(n.fetches, 4 * ahead);
-    tdict_tree *batch = NULL;
-    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
-    settle(l, ahead);
+    scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
+    await_ready(l, ahead);
     td_rest();
     assert_int_equal(n.fetches, 4 * ahead + 4);
-    tdict_release(batch);
-    tdict_loader_destroy(l);
   }
-  close_yard(&y);
 }
 
 /* On a device that stands still four batches are sent; a worker that has a fifth waits with it. The loader ends though,
  * and the next one on that device has every batch. */
 SIM_CASE(loader_limits_transfers_in_flight) {
   enum { SENT = 4, WORKERS = 3, LENGTH = 60 };
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int ends = 0; ends < 2; ends++) {
     numbers n = numbers_of(LENGTH);
     tdict_dataset_table d = by_row(&n);
-    tdict_loader_options o = tdict_loader_options_default();
-    o.batch_size = 2;
-    o.num_workers = WORKERS;
-    o.prefetch = 20;
+    tdict_loader_options o = td_with(tdict_loader_options, batch_size = 2, num_workers = WORKERS, prefetch = 20);
     td_ok(tdict_sim_hold(y.c, err));
     tdict_loader *l = open_loader(&y, &d, &o);
-    settle(l, SENT);
+    await_ready(l, SENT);
     td_rest(); /* more would have been sent by now */
-    settle(l, SENT);
+    await_ready(l, SENT);
     for (int i = 0; i < 5000 && n.fetches < 2 * SENT + 2; i++) usleep(1000);
     assert_in_range(n.fetches, 2 * SENT + 2, 2 * (SENT + WORKERS));
     if (ends == 0) td_ok(tdict_sim_resume(y.c, err));
@@ -66,25 +56,19 @@ SIM_CASE(loader_limits_transfers_in_flight) {
     assert_int_equal(n.released, 1);
     td_ok(tdict_sim_resume(y.c, err));
   }
-  close_yard(&y);
 }
 
 DEVICE_CASE(loader_in_order_dataset) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(200);
   n.delay_us = 100;
   tdict_dataset_table d = by_sample(&n);
   d.in_order = true;
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = 3;
-  o.num_workers = 5;
-  tdict_loader *l = open_loader(&y, &d, &o);
+  scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 3, num_workers = 5));
   int64_t ids[200];
   assert_int_equal(read_epoch(&y, l, ids, 200), 200);
   assert_int_equal(n.most_running, 1);
   assert_int_equal(n.out_of_order, 0);
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 static tdict_status make_one(void *user, int64_t index, tdict_tree **out, tdict_error *err) {
@@ -92,7 +76,7 @@ static tdict_status make_one(void *user, int64_t index, tdict_tree **out, tdict_
 }
 
 DEVICE_CASE(loader_stream_ends) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int way = 0; way < 3; way++) {
     for (int64_t end = 0; end < 14; end += 1 + end % 3) {
       for (int workers = 0; workers < 5; workers += 2) {
@@ -103,23 +87,19 @@ DEVICE_CASE(loader_stream_ends) {
           tdict_dataset_table d = way == 0 ? by_row(&n) : by_sample(&n);
           tdict_dataset *made = NULL;
           if (way == 2) td_ok(tdict_dataset_from_callback(make_one, &n, -1, &made, err));
-          tdict_loader_options o = tdict_loader_options_default();
-          o.batch_size = 4;
-          o.num_workers = workers;
-          o.drop_last = drop;
-          tdict_loader *l = made ? open_loader_on(&y, made, &o) : open_loader(&y, &d, &o);
+          tdict_loader_options o =
+              td_with(tdict_loader_options, batch_size = 4, num_workers = workers, drop_last = drop);
+          scoped_loader l = made ? open_loader_on(&y, made, &o) : open_loader(&y, &d, &o);
           assert_int_equal(tdict_loader_length(l), -1);
           for (int epoch = 0; epoch < 3; epoch++) {
             int64_t ids[16], wanted = drop ? end / 4 * 4 : end;
             assert_int_equal(read_epoch(&y, l, ids, 16), wanted);
             for (int64_t i = 0; i < wanted; i++) assert_int_equal(ids[i], i);
           }
-          tdict_loader_destroy(l);
         }
       }
     }
   }
-  close_yard(&y);
 }
 
 CASE(dataset_callback_refuses) {
@@ -136,18 +116,15 @@ static void take_in_time(tdict_loader *l, tdict_tree **out) {
 }
 
 DEVICE_CASE(loader_reports_stuck_worker) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(20);
   n.gated = 9;
   tdict_dataset_table d = by_row(&n);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = 2;
-  o.num_workers = 2;
-  o.timeout_ns = 50000000;
+  tdict_loader_options o = td_with(tdict_loader_options, batch_size = 2, num_workers = 2, timeout_ns = 50000000);
   pthread_mutex_lock(&n.gate);
-  tdict_loader *l = open_loader(&y, &d, &o);
+  scoped_loader l = open_loader(&y, &d, &o);
   int64_t ids[2];
-  tdict_tree *batch = NULL;
+  scoped_tree batch = NULL;
   for (int i = 0; i < 4; i++) {
     take_in_time(l, &batch); /* the first transfer of a context may take longer than the loader waits */
     tdict_release(batch);
@@ -159,27 +136,21 @@ DEVICE_CASE(loader_reports_stuck_worker) {
   take_in_time(l, &batch);
   read_batch(&y, batch, ids, 2);
   assert_int_equal(ids[0], 8);
-  tdict_release(batch);
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 /* The worker is done, the device stands still: next gives up where the host is to wait, and the batch is not lost. */
 SIM_CASE(loader_reports_stuck_device) {
   for (int workers = 0; workers < 3; workers += 2) {
-    yard y = open_yard();
+    scoped_yard y = open_yard();
     numbers n = numbers_of(20);
     tdict_dataset_table d = by_row(&n);
-    tdict_loader_options o = tdict_loader_options_default();
-    o.batch_size = 2;
-    o.num_workers = workers;
-    o.prefetch = 2;
-    o.timeout_ns = 30000000;
+    tdict_loader_options o =
+        td_with(tdict_loader_options, batch_size = 2, num_workers = workers, prefetch = 2, timeout_ns = 30000000);
     td_ok(tdict_sim_hold(y.c, err));
     tdict_loader *l = open_loader(&y, &d, &o);
     int64_t ids[20];
     tdict_tree *batch = NULL;
-    if (workers) settle(l, 2);
+    if (workers) await_ready(l, 2);
     for (int i = 0; i < 3; i++) {
       td_fails(TDICT_ETIMEDOUT, "batch 0 of epoch 0 has not arrived on the device",
                tdict_loader_next(l, tdict_no_stream(), &batch, err));
@@ -203,7 +174,6 @@ SIM_CASE(loader_reports_stuck_device) {
     if (workers) td_ok(tdict_sim_hold(y.c, err)); /* and it ends while the device stands still */
     tdict_loader_destroy(l);
     td_ok(tdict_sim_resume(y.c, err));
-    close_yard(&y);
   }
 }
 
@@ -211,17 +181,14 @@ SIM_CASE(loader_reports_stuck_device) {
 SIM_CASE(loader_counts_waiting) {
   enum { TIMES = 4, WAIT_NS = 10000000 };
   for (int at_device = 0; at_device < 2; at_device++) {
-    yard y = open_yard();
+    scoped_yard y = open_yard();
     numbers n = numbers_of(20);
     n.gated = at_device ? -1 : 0;
     tdict_dataset_table d = by_row(&n);
-    tdict_loader_options o = tdict_loader_options_default();
-    o.num_workers = 1;
-    o.timeout_ns = WAIT_NS;
     pthread_mutex_lock(&n.gate);
     td_ok(tdict_sim_hold(y.c, err));
-    tdict_loader *l = open_loader(&y, &d, &o);
-    if (at_device) settle(l, 2);
+    scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, num_workers = 1, timeout_ns = WAIT_NS));
+    if (at_device) await_ready(l, 2);
     tdict_tree *batch = NULL;
     for (int i = 0; i < TIMES; i++) td_fails(TDICT_ETIMEDOUT, "", tdict_loader_next(l, tdict_no_stream(), &batch, err));
     tdict_loader_stats s = tdict_loader_stats_default();
@@ -229,38 +196,30 @@ SIM_CASE(loader_counts_waiting) {
     assert_true(s.wait_seconds >= TIMES * WAIT_NS * 1e-9);
     pthread_mutex_unlock(&n.gate);
     td_ok(tdict_sim_resume(y.c, err));
-    tdict_loader_destroy(l);
-    close_yard(&y);
   }
 }
 
 /* The time of a worker that waits until an earlier batch of a dataset in order is fetched is idle time. */
 SIM_CASE(loader_counts_waiting_to_fetch_in_order) {
   enum { WAIT_NS = 50000000 };
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(200);
   n.gated = 0;
   tdict_dataset_table d = by_row(&n);
   d.in_order = true;
-  tdict_loader_options o = tdict_loader_options_default();
-  o.num_workers = 2;
   pthread_mutex_lock(&n.gate);
-  tdict_loader *l = open_loader(&y, &d, &o);
+  scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, num_workers = 2));
   td_rest(); /* one worker is at the gate, and the other waits for it */
   assert_true(n.at_gate);
   usleep(WAIT_NS / 1000);
   pthread_mutex_unlock(&n.gate);
   for (int i = 0; i < 2; i++) {
-    tdict_tree *batch = NULL;
-    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
-    tdict_release(batch);
+    scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
   }
   tdict_loader_stats s = tdict_loader_stats_default();
   td_ok(tdict_loader_get_stats(l, &s, err));
   assert_true(s.idle_seconds >= WAIT_NS * 1e-9);
   assert_true(s.fetch_seconds >= WAIT_NS * 1e-9);
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 typedef struct helper {
@@ -281,14 +240,12 @@ static void *resume_later(void *user) {
 }
 
 SIM_CASE(loader_counts_waiting_for_the_device) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(20);
   tdict_dataset_table d = by_row(&n);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.num_workers = 1;
   td_ok(tdict_sim_hold(y.c, err));
-  tdict_loader *l = open_loader(&y, &d, &o);
-  settle(l, 2);
+  scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, num_workers = 1));
+  await_ready(l, 2);
   helper h = {.loader = l, .c = y.c};
   pthread_t thread;
   tdict_tree *batch = NULL;
@@ -300,22 +257,17 @@ SIM_CASE(loader_counts_waiting_for_the_device) {
   tdict_loader_stats s = tdict_loader_stats_default();
   td_ok(tdict_loader_get_stats(l, &s, err));
   assert_true(s.wait_seconds >= HELD_NS * 1e-9);
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 /* The consumer gives up, several times, while the worker comes to the end of a stream. */
 DEVICE_CASE(loader_reports_stuck_stream) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   numbers n = numbers_of(-1);
   n.end = 1;
   n.delay_us = 200000;
   tdict_dataset_table d = by_row(&n);
-  tdict_loader_options o = tdict_loader_options_default();
-  o.batch_size = 2;
-  o.num_workers = 1;
-  o.timeout_ns = 1000000;
-  tdict_loader *l = open_loader(&y, &d, &o);
+  tdict_loader_options o = td_with(tdict_loader_options, batch_size = 2, num_workers = 1, timeout_ns = 1000000);
+  scoped_loader l = open_loader(&y, &d, &o);
   int64_t ids[2];
   tdict_tree *batch = NULL;
   tdict_status status = TDICT_ETIMEDOUT;
@@ -326,24 +278,19 @@ DEVICE_CASE(loader_reports_stuck_stream) {
   tdict_release(batch);
   td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
   assert_null(batch);
-  tdict_loader_destroy(l);
-  close_yard(&y);
 }
 
 /* At every stage: at once, with nothing taken, in an epoch, at its end, after an error, while a fetch sleeps. */
 DEVICE_CASE(loader_destroy_in_any_state) {
-  yard y = open_yard();
+  scoped_yard y = open_yard();
   for (int taken = 0; taken < 12; taken++) {
     for (int workers = 0; workers < 5; workers += 2) {
       numbers n = numbers_of(20);
       n.delay_us = 400;
       n.fail_at = taken % 3 == 2 ? 11 : -1;
       tdict_dataset_table d = taken % 2 ? by_row(&n) : by_sample(&n);
-      tdict_loader_options o = tdict_loader_options_default();
-      o.batch_size = 2;
-      o.num_workers = workers;
-      tdict_tree *kept = NULL;
-      tdict_loader *l = open_loader(&y, &d, &o);
+      scoped_tree kept = NULL;
+      tdict_loader *l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 2, num_workers = workers));
       for (int i = 0; i < taken; i++) {
         tdict_tree *batch = NULL;
         tdict_status status = tdict_loader_next(l, tdict_no_stream(), &batch, NULL);
@@ -358,8 +305,6 @@ DEVICE_CASE(loader_destroy_in_any_state) {
       assert_int_equal(n.running, 0);
       int64_t ids[2];
       if (kept) assert_int_equal(read_batch(&y, kept, ids, 2), 2);
-      tdict_release(kept);
     }
   }
-  close_yard(&y);
 }

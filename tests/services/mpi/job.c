@@ -34,9 +34,8 @@ unsigned char *make_bytes(size_t count, uint64_t seed, int rank) {
 }
 
 void check_bytes(const void *found, size_t count, uint64_t seed, int rank) {
-  unsigned char *wanted = make_bytes(count, seed, rank);
+  scoped_bytes wanted = make_bytes(count, seed, rank);
   if (memcmp(found, wanted, count) != 0) fail_msg("%zu bytes of rank %d differ (seed %d)", count, rank, (int)seed);
-  free(wanted);
 }
 
 /* Functions of MPI, each of which can fail. MPI provides the same functions with the prefix PMPI_. */

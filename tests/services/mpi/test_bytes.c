@@ -12,7 +12,7 @@ static size_t size_for(const tdict_comm_table *t, const tdict_comm_table *small,
 
 static void gather_all(tdict_comm_table *t, bool exchange, bool in_place, size_t bytes, uint64_t seed) {
   const size_t world = (size_t)t->world_size, own = (size_t)t->rank * bytes;
-  unsigned char *dst = make_bytes(world * bytes, 99, 0), *src = make_bytes(bytes, seed, t->rank);
+  scoped_bytes dst = make_bytes(world * bytes, 99, 0), src = make_bytes(bytes, seed, t->rank);
   if (in_place) memcpy(dst + own, src, bytes);
   const void *from = in_place ? dst + own : src;
   if (exchange)
@@ -21,8 +21,6 @@ static void gather_all(tdict_comm_table *t, bool exchange, bool in_place, size_t
     td_ok(t->all_gather(t->self, from, dst, bytes, tdict_no_stream(), LONG_NS, err));
   for (int r = 0; r < t->world_size; r++) check_bytes(dst + (size_t)r * bytes, bytes, seed, r);
   check_bytes(src, bytes, seed, t->rank);
-  free(dst);
-  free(src);
 }
 
 MPI_CASE(mpi_table_gathers) {
@@ -39,10 +37,9 @@ MPI_CASE(mpi_table_broadcasts) {
     tdict_comm_table *t = &tables[i & 1];
     const size_t bytes = size_for(t, tables, i / 2);
     for (int root = 0; root < t->world_size; root++) {
-      unsigned char *buffer = make_bytes(bytes, i, t->rank);
+      scoped_bytes buffer = make_bytes(bytes, i, t->rank);
       td_ok(t->broadcast(t->self, buffer, bytes, root, tdict_no_stream(), LONG_NS, err));
       check_bytes(buffer, bytes, i, root);
-      free(buffer);
     }
   }
   drop_table(&tables[0]);
@@ -59,7 +56,7 @@ MPI_CASE(mpi_table_sends) {
     for (int from = 0; from < t->world_size; from++)
       for (int to = 0; to < t->world_size; to++) {
         if (from == to) continue;
-        unsigned char *data = make_bytes(bytes, i, t->rank), *host = make_bytes(bytes, i + 100, t->rank);
+        scoped_bytes data = make_bytes(bytes, i, t->rank), host = make_bytes(bytes, i + 100, t->rank);
         if (t->rank == from) {
           td_ok(t->send(t->self, data, bytes, to, tdict_no_stream(), LONG_NS, err));
           td_ok(t->send_host(t->self, host, bytes, to, LONG_NS, err));
@@ -69,8 +66,6 @@ MPI_CASE(mpi_table_sends) {
           check_bytes(data, bytes, i, from);
           check_bytes(host, bytes, i + 100, from);
         }
-        free(data);
-        free(host);
       }
   }
   drop_table(&tables[0]);

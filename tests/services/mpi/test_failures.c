@@ -1,8 +1,6 @@
 /* Errors of MPI, wrong calls and failing allocations. */
 #include "services/mpi/job.h"
 
-#include "support/fail_alloc.h"
-
 /* Each operation, with messages of 64 bytes. All ranks call it. */
 static tdict_status run_operation(tdict_comm_table *t, int operation, char *a, char *b, tdict_error *err) {
   const int next = (t->rank + 1) % t->world_size, previous = (t->rank + t->world_size - 1) % t->world_size;

@@ -80,10 +80,9 @@ static void check_float(const unsigned char *found, unsigned char *const *all, i
 
 /* Checks that all ranks have the same bytes. */
 static void check_equal_ranks(tdict_comm_table *t, const void *bytes, size_t count) {
-  unsigned char *all = malloc(count * (size_t)t->world_size + 1);
+  scoped_bytes all = malloc(count * (size_t)t->world_size + 1);
   td_ok(t->exchange(t->self, bytes, all, count, LONG_NS, err));
   for (int r = 0; r < t->world_size; r++) assert_memory_equal(all + (size_t)r * count, bytes, count);
-  free(all);
 }
 
 static void reduce(tdict_comm_table *t, tdict_dtype dtype, tdict_reduce_op op, size_t count, uint64_t seed) {

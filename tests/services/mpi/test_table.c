@@ -53,12 +53,10 @@ MPI_CASE(mpi_table_duplicates_the_communicator) {
   MPI_Request request;
   MPI_Irecv(&received, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, half, &request);
   if (world > 1) {
-    unsigned char *sent = make_bytes(100, 1, rank), *got = make_bytes(100, 2, rank);
+    scoped_bytes sent = make_bytes(100, 1, rank), got = make_bytes(100, 2, rank);
     td_ok(of_half.send(of_half.self, sent, 100, next, tdict_no_stream(), LONG_NS, err));
     td_ok(of_half.receive(of_half.self, got, 100, previous, tdict_no_stream(), LONG_NS, err));
     check_bytes(got, 100, 1, previous);
-    free(sent);
-    free(got);
   }
   MPI_Send(&number, 1, MPI_INT, next, 0, half);
   MPI_Wait(&request, MPI_STATUS_IGNORE);

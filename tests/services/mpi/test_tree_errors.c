@@ -6,9 +6,7 @@
 
 static tdict_comm *start_comm(int level) {
   tdict_comm_table table = start_job(level, 0);
-  tdict_comm *comm = NULL;
-  td_ok(tdict_comm_create(rig_context(), &table, NULL, &comm, err));
-  return comm;
+  return td_made(comm, tdict_comm_create(rig_context(), &table, NULL, &made, err));
 }
 static void end_comm(tdict_comm *comm) {
   tdict_comm_destroy(comm);
@@ -71,9 +69,7 @@ MPI_CASE(mpi_trees_report_the_errors_of_each_rank) {
         td_ok(calls[c](comm, odd, good, &got, err));
         tdict_release(got);
       }
-  tdict_release(good);
-  tdict_release(with_text);
-  tdict_release(other);
+  td_release(good, with_text, other);
   end_comm(comm);
 }
 
@@ -94,8 +90,7 @@ MPI_CASE(mpi_trees_detect_different_calls) {
 }
 
 static tdict_tree *wait_for(tdict_future *future) {
-  tdict_tree *got = NULL;
-  td_ok(tdict_future_wait(future, &got, err));
+  tdict_tree *got = td_made(tree, tdict_future_wait(future, &made, err));
   tdict_future_release(future);
   return got;
 }

@@ -28,6 +28,7 @@ static void end_trees(tree_job *j) {
   assert_int_equal(MPI_Finalize(), MPI_SUCCESS);
   rig_end();
 }
+#define scoped_tree_job TD_SCOPED(end_trees, tree_job)
 
 static tree_plan random_plan(tree_job *j) {
   return (tree_plan){.shape_seed = next_random(&j->random),
@@ -59,19 +60,16 @@ static void check_joined(tree_job *j, tdict_tree **parts, int dim, const tdict_t
 }
 
 static tdict_comm_options options_of(int dim) {
-  tdict_comm_options o = tdict_comm_options_default();
-  o.dim = dim;
+  tdict_comm_options o = td_with(tdict_comm_options, dim = dim);
   return o;
 }
 
 static void do_broadcast(tree_job *j) {
   const tree_plan plan = random_plan(j);
   const int root = (int)pick(&j->random, 0, j->world - 1);
-  tdict_tree *src = tree_make(&plan), *got = NULL;
+  scoped_tree src = tree_make(&plan), got = NULL;
   td_ok(td_comm_broadcast(j->comm, j->rank == root ? src : NULL, root, NULL, &got, err));
   tree_check_equal(got, src);
-  tdict_release(got);
-  tdict_release(src);
 }
 
 static void do_broadcast_into(tree_job *j) {
@@ -96,15 +94,13 @@ static void do_scatter(tree_job *j) {
   }
   tree_plan plan = random_plan(j);
   plan.batch_size[dim] = rows;
-  tdict_tree *src = tree_make(&plan), *got = NULL;
+  scoped_tree src = tree_make(&plan), got = NULL;
   const bool is_root = j->rank == root;
   tdict_comm_options o = options_of(dim);
   if (is_root && !even) o.counts = counts;
   td_ok(td_comm_scatter(j->comm, is_root ? src : NULL, root, &o, &got, err));
   assert_int_equal(tdict_batch_size(got)[dim], counts[j->rank]);
   tree_check_part(src, got, false, dim, from);
-  tdict_release(got);
-  tdict_release(src);
 }
 
 static void do_gather_to(tree_job *j) {
@@ -147,7 +143,7 @@ static void do_all_reduce(tree_job *j) {
   const int count = (int)pick(&j->random, 1, 5), n = j->world;
   const int64_t rows = pick(&j->random, 0, 30);
   const double factor[] = {n * (n + 1) / 2.0, (n + 1) / 2.0, 1, n};
-  tdict_tree *tree = help_tree(0, NULL);
+  scoped_tree tree = help_tree(0, NULL);
   for (int i = 0; i < count; i++) {
     char key[16];
     double numbers[30];
@@ -157,12 +153,12 @@ static void do_all_reduce(tree_job *j) {
     td_ok(tdict_tensor_from_array(TDICT_F64, COUNTS(rows), numbers, &wide, err));
     td_ok(tdict_tensor_to_dtype(wide, dtypes[i], NULL, &t, err));
     tdict_tensor_release(wide);
-    help_put(tree, key, t);
+    td_put(tree, key, t);
   }
   td_ok(td_comm_all_reduce(j->comm, tree, op, NULL, err));
   for (int i = 0; i < count; i++) {
     char key[16];
-    tdict_tensor *wide = NULL;
+    scoped_tensor wide = NULL;
     snprintf(key, sizeof key, "k%d", i);
     assert_int_equal(tdict_tensor_dtype(help_get(tree, key)), dtypes[i]);
     td_ok(tdict_tensor_to_dtype(help_get(tree, key), TDICT_F64, NULL, &wide, err));
@@ -171,22 +167,18 @@ static void do_all_reduce(tree_job *j) {
       if (found < wanted * (1 - 0x1p-8) || found > wanted * (1 + 0x1p-8))
         fail_msg("operation %d, %s: found %g, wanted %g", (int)op, key, found, wanted);
     }
-    tdict_tensor_release(wide);
   }
-  tdict_release(tree);
 }
 
 static void do_send(tree_job *j) {
   const tree_plan plan = random_plan(j);
   const int from = (int)pick(&j->random, 0, j->world - 1), to = (int)pick(&j->random, 0, j->world - 1);
-  tdict_tree *src = tree_make(&plan), *got = NULL;
+  scoped_tree src = tree_make(&plan);
   if (from != to && j->rank == from) td_ok(td_comm_send(j->comm, src, to, NULL, err));
   if (from != to && j->rank == to) {
-    td_ok(td_comm_receive(j->comm, from, NULL, &got, err));
+    scoped_tree got = td_made(tree, td_comm_receive(j->comm, from, NULL, &made, err));
     tree_check_equal(got, src);
-    tdict_release(got);
   }
-  tdict_release(src);
 }
 
 static void (*const operations[])(tree_job *j) = {do_broadcast,  do_broadcast_into,   do_scatter,    do_gather_to,
@@ -194,16 +186,14 @@ static void (*const operations[])(tree_job *j) = {do_broadcast,  do_broadcast_in
 enum { NUM_OPERATIONS = sizeof operations / sizeof *operations };
 
 MPI_CASE(mpi_trees_arrive_bit_by_bit) {
-  tree_job j = start_trees(MPI_THREAD_SINGLE, 0);
+  scoped_tree_job j = start_trees(MPI_THREAD_SINGLE, 0);
   for (int i = 0; i < 15 * NUM_OPERATIONS; i++) operations[i % NUM_OPERATIONS](&j);
-  end_trees(&j);
 }
 
 /* Trees larger than one message. */
 MPI_CASE(mpi_trees_arrive_in_pieces) {
-  tree_job j = start_trees(MPI_THREAD_SINGLE, 1024);
+  scoped_tree_job j = start_trees(MPI_THREAD_SINGLE, 1024);
   for (int i = 0; i < 3 * NUM_OPERATIONS; i++) operations[i % NUM_OPERATIONS](&j);
-  end_trees(&j);
 }
 
 #ifdef MPICH_VERSION
@@ -213,12 +203,11 @@ enum { PROCESSES_SPIN = 0 };
 #endif
 /* With the options --kill-rank and --kill-round, one process ends by a signal, see scripts/test-mpi. */
 MPI_CASE(mpi_trees_survive_500_rounds) {
-  tree_job j = start_trees(MPI_THREAD_SINGLE, 0);
+  scoped_tree_job j = start_trees(MPI_THREAD_SINGLE, 0);
   const int64_t rank = td_number("--kill-rank", -1), round = td_number("--kill-round", -1);
   const int rounds = PROCESSES_SPIN && j.world > 2 ? 100 : 500; /* few, if processes may have to share a processor */
   for (int i = 0; i < rounds; i++) {
     if (j.rank == rank && i == round) raise(SIGKILL);
     operations[pick(&j.random, 0, NUM_OPERATIONS - 1)](&j);
   }
-  end_trees(&j);
 }

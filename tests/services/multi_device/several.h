@@ -8,8 +8,6 @@
 #include "device/sim/driver.h"
 #include "engine/trees.h"
 #include "support/driver_fault.h"
-#include "support/fail_alloc.h"
-#include "support/take.h"
 
 enum { MOST_DEVICES = 4 };
 
@@ -37,16 +35,10 @@ static inline void several_start(several *s, tdict_context *c, size_t count) {
  * are divided, and trees above 4 MiB for each device need several rounds. */
 static inline several several_open(size_t count, int32_t peers) {
   several s = {0};
-  tdict_context_options o = tdict_context_options_default();
-  tdict_sim_options sim = tdict_sim_options_default();
   tdict_gpu *gpu;
   int found = (int)count;
-  o.staging_bytes = STAGING;
-  o.num_threads = 8;
-  sim.num_devices = (int32_t)count;
-  sim.memory_bytes = (size_t)1 << 30;
-  sim.peers = peers;
-  o.sim = &sim;
+  tdict_context_options o = td_with(tdict_context_options, staging_bytes = STAGING, num_threads = 8);
+  o.sim = td_options(tdict_sim_options, num_devices = (int32_t)count, memory_bytes = (size_t)1 << 30, peers = peers);
   tdict_context *c = td_context(&o);
   td_ok(tdict_devices_gpu(tdict_context_devices(c), td_device(), &gpu, err));
   if (td_device().type == TDICT_DEVICE_CUDA) assert_int_equal(gpu->driver->ops->device_count(gpu->driver, &found), 0);
@@ -65,14 +57,13 @@ static inline void several_close(several *s) {
   tdict_context_destroy(s->c);
   if (s->fault) tdict_driver_release(s->fault);
 }
+#define scoped_several TD_SCOPED(several_close, several)
 /* Simulated devices whose driver fails on demand. */
 static inline several several_open_failing(size_t count, int32_t peers, tdict_context *(*open)(tdict_driver *)) {
   several s = {0};
-  tdict_sim_options sim = tdict_sim_options_default();
   tdict_driver *inner;
-  sim.num_devices = (int32_t)count;
-  sim.memory_bytes = (size_t)1 << 30;
-  sim.peers = peers;
+  tdict_sim_options sim =
+      td_with(tdict_sim_options, num_devices = (int32_t)count, memory_bytes = (size_t)1 << 30, peers = peers);
   td_ok(tdict_driver_sim_open(&sim, &inner, err));
   td_ok(tdict_driver_fault_open(inner, &s.fault, err));
   tdict_driver_release(inner);
@@ -96,9 +87,7 @@ static inline tdict_spread on_all(const several *s, const tdict_spread *spread) 
 /* Joins trees of all devices. */
 static inline tdict_status gather(const several *s, tdict_tree *const *trees, int32_t dim, tdict_device device,
                                   tdict_tree **out, tdict_error *err) {
-  tdict_gather_devices_options o = tdict_gather_devices_options_default();
-  o.dim = dim;
-  o.device = device;
+  tdict_gather_devices_options o = td_with(tdict_gather_devices_options, dim = dim, device = device);
   return td_gather_devices(s->c, (const tdict_tree *const *)trees, s->count, &o, out, err);
 }
 /* Moves a tree to all devices, by the blocking call or by the future. */
@@ -109,8 +98,8 @@ static inline void spread_tree(const several *s, const tdict_tree *src, const td
     td_ok(td_to_devices(s->c, src, &how, &v->o, trees, err));
     return;
   }
-  tdict_future *f = NULL;
-  tdict_tree *all = NULL;
+  scoped_future f = NULL;
+  scoped_tree all = NULL;
   td_ok(tdict_to_devices_async(s->c, src, &how, &v->o, &f, err));
   td_ok(tdict_future_wait(f, &all, err));
   assert_int_equal(tdict_num_keys(all), s->count);
@@ -120,8 +109,6 @@ static inline void spread_tree(const several *s, const tdict_tree *src, const td
     td_ok(tdict_get_tree(all, key, &trees[i], err));
     tdict_retain(trees[i]);
   }
-  tdict_release(all);
-  tdict_future_release(f);
 }
 static inline void release_all(const several *s, tdict_tree **trees) {
   for (size_t i = 0; i < s->count; i++) tdict_release(trees[i]);

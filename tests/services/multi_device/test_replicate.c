@@ -1,6 +1,5 @@
 /* REPLICATE: every device receives every byte, over links between devices where there are links. */
 #include "several.h"
-#include "support/take.h"
 
 /* Replicates one tree in every mode, with every number of threads, by both calls. */
 static void check_ways(const several *s, const tdict_tree *src, int first, int step) {
@@ -14,13 +13,11 @@ static void check_ways(const several *s, const tdict_tree *src, int first, int s
   }
 }
 static void check_kinds(size_t count, int32_t peers) {
-  several s = several_open(count, peers);
+  scoped_several s = several_open(count, peers);
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
-    tdict_tree *src = make_tree(&s.at[0], (tree_kind)kind);
+    scoped_tree src = make_tree(&s.at[0], (tree_kind)kind);
     check_ways(&s, src, sanitized_first(kind), 3 * WAYS_STEP);
-    tdict_release(src);
   }
-  several_close(&s);
 }
 GPU_CASE(replicate_every_kind_of_tree_on_two_devices) { check_kinds(2, TDICT_SIM_PEERS_ALL); }
 SIM_CASE(replicate_every_kind_of_tree_on_four_devices) { check_kinds(4, TDICT_SIM_PEERS_ALL); }
@@ -31,22 +28,19 @@ SIM_CASE(replicate_every_kind_of_tree_without_peers) { check_kinds(3, TDICT_SIM_
 static tdict_tree *large_tree(const several *s, bool pinned) {
   tdict_memory *memory = pinned ? s->at[0].pinned : NULL;
   const int turn[] = {1, 0};
-  tdict_tree *td = new_tree();
-  give(td, "first", random_tensor(TDICT_U8, SHAPE(1000), memory));
-  give(td, "a.large", random_tensor(TDICT_F32, SHAPE(3 << 20), memory)); /* 12 MiB */
-  give(td, "a.turned", permuted(random_tensor(TDICT_F64, SHAPE(700, 701), memory), turn));
-  give(td, "none", random_tensor(TDICT_F64, SHAPE(0, 3), memory));
-  give(td, "b", random_tensor(TDICT_I16, SHAPE(777, 1001), memory));
+  tdict_tree *td = td_tree_in(memory, "first:u8[1000]");
+  td_put(td, "a.large", random_tensor(TDICT_F32, SHAPE(3 << 20), memory)); /* 12 MiB */
+  td_put(td, "a.turned", permuted(random_tensor(TDICT_F64, SHAPE(700, 701), memory), turn));
+  td_put(td, "none", random_tensor(TDICT_F64, SHAPE(0, 3), memory));
+  td_put(td, "b", random_tensor(TDICT_I16, SHAPE(777, 1001), memory));
   return td;
 }
 GPU_CASE(replicate_large_trees_in_rounds) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   for (int pinned = 0; pinned < 2; pinned++) {
-    tdict_tree *src = large_tree(&s, pinned);
+    scoped_tree src = large_tree(&s, pinned);
     check_ways(&s, src, 0, 7 * WAYS_STEP);
-    tdict_release(src);
   }
-  several_close(&s);
 }
 
 static tdict_transfer_stats stats_of(const several *s, const tdict_tree *src, const tdict_spread *spread) {
@@ -61,18 +55,16 @@ static tdict_transfer_stats stats_of(const several *s, const tdict_tree *src, co
 }
 /* How often the host's bytes were read, and how often devices copied them, for a small and for a large tree. */
 static void check_reads(size_t count, int32_t peers, size_t host_reads) {
-  several s = several_open(count, peers);
+  scoped_several s = several_open(count, peers);
   for (int64_t rows = 16; rows <= 1600; rows *= 100) {
-    tdict_tree *src = rows_tree(rows, NULL);
+    scoped_tree src = rows_tree(rows, NULL);
     const size_t bytes = tdict_bytes(src), slack = (size_t)256 * 8 * count;
     const tdict_transfer_stats stats = stats_of(&s, src, NULL);
     assert_int_equal(stats.staged_bytes, host_reads * bytes);
     assert_in_range(stats.peer_bytes, (count - host_reads) * bytes, (count - host_reads) * bytes + slack);
     assert_int_equal(stats.total_bytes, stats.staged_bytes + stats.peer_bytes);
     assert_true(stats.total_seconds > 0);
-    tdict_release(src);
   }
-  several_close(&s);
 }
 GPU_CASE(replicate_reads_host_memory_once) { check_reads(2, TDICT_SIM_PEERS_ALL, 1); }
 SIM_CASE(replicate_reads_host_memory_once_for_four) { check_reads(4, TDICT_SIM_PEERS_ALL, 1); }
@@ -80,7 +72,7 @@ SIM_CASE(replicate_reads_host_memory_once_for_each_pair) { check_reads(4, TDICT_
 SIM_CASE(replicate_without_peers_reads_for_each_device) { check_reads(3, TDICT_SIM_PEERS_NONE, 3); }
 
 GPU_CASE(replicate_keeps_locks_and_batch_sizes) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   for (int64_t rows = 16; rows <= 1600; rows *= 100) {
     tdict_tree *src = rows_tree(rows, NULL), *trees[2];
     const way v = way_at(0);
@@ -95,32 +87,26 @@ GPU_CASE(replicate_keeps_locks_and_batch_sizes) {
     release_all(&s, trees);
     tdict_release(src);
   }
-  several_close(&s);
 }
 
 /* A source on a device goes from there to the others; the result on its device is the source itself. */
 GPU_CASE(replicate_from_a_device) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *host = rows_tree(100, NULL), *src = to_device(&s.at[1], host, s.devices[1]), *trees[2];
   const way v = way_at(0);
   spread_tree(&s, src, NULL, &v, trees);
   check_replicas(&s, host, trees);
   assert_ptr_equal(trees[1], src);
   release_all(&s, trees);
-  tdict_release(src);
-  tdict_release(host);
-  several_close(&s);
+  td_release(src, host);
 }
 
 /* Options that the exchange of parts does not serve, an object of the program, and the host among the devices. */
 GPU_CASE(replicate_with_conversions_goes_to_each_device) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(200, NULL), *trees[2];
-  tdict_conversion c = tdict_conversion_default();
   way v = way_at(0);
-  c.pattern = "obs.state";
-  c.dtype = TDICT_F64;
-  v.o.conversions = &c;
+  v.o.conversions = td_options(tdict_conversion, pattern = "obs.state", dtype = TDICT_F64);
   v.o.num_conversions = 1;
   spread_tree(&s, src, NULL, &v, trees);
   for (int i = 0; i < 2; i++) {
@@ -131,10 +117,9 @@ GPU_CASE(replicate_with_conversions_goes_to_each_device) {
   }
   release_all(&s, trees);
   tdict_release(src);
-  several_close(&s);
 }
 GPU_CASE(replicate_keeps_to_the_limit_of_queued_bytes) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(1600, NULL), *trees[2];
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   way v = way_at(0);
@@ -146,10 +131,9 @@ GPU_CASE(replicate_keeps_to_the_limit_of_queued_bytes) {
   assert_int_equal(stats.peer_bytes, 0); /* parts that exchange bytes could not keep to one limit */
   release_all(&s, trees);
   tdict_release(src);
-  several_close(&s);
 }
 GPU_CASE(replicate_on_the_host_too) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(200, NULL), *trees[3];
   const tdict_device devices[3] = {s.devices[0], tdict_cpu(), s.devices[1]};
   const tdict_spread how = tdict_spread_replicate(devices, 3);
@@ -159,31 +143,25 @@ GPU_CASE(replicate_on_the_host_too) {
   check_tree(&s.at[1], src, trees[2]);
   for (int i = 0; i < 3; i++) tdict_release(trees[i]);
   tdict_release(src);
-  several_close(&s);
 }
 GPU_CASE(replicate_of_trees_without_bytes) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = new_tree(), *trees[2];
   const way v = way_at(0);
   spread_tree(&s, src, NULL, &v, trees);
   check_replicas(&s, src, trees);
   release_all(&s, trees);
-  give(src, "none", random_tensor(TDICT_F32, SHAPE(0, 4), NULL));
+  td_put(src, "none", random_tensor(TDICT_F32, SHAPE(0, 4), NULL));
   spread_tree(&s, src, NULL, &v, trees);
   check_replicas(&s, src, trees);
   release_all(&s, trees);
   tdict_release(src);
-  several_close(&s);
 }
 
 CASE(to_devices_names_what_is_wrong) {
-  tdict_context_options o = tdict_context_options_default();
-  tdict_sim_options sim = tdict_sim_options_default();
-  sim.num_devices = 2;
-  sim.peers = 3;
-  o.sim = &sim;
-  o.device = tdict_sim(0);
-  tdict_context *c = NULL;
+  tdict_sim_options sim = td_with(tdict_sim_options, num_devices = 2, peers = 3);
+  tdict_context_options o = td_with(tdict_context_options, sim = &sim, device = tdict_sim(0));
+  scoped_context c = NULL;
   td_fails(TDICT_EINVAL, "peers is 3", tdict_context_create(&o, &c, err));
   sim.peers = TDICT_SIM_PEERS_PAIRS;
   td_ok(tdict_context_create(&o, &c, err));
@@ -216,5 +194,4 @@ CASE(to_devices_names_what_is_wrong) {
   t.memory = tdict_device_memory(c, devices[0]);
   td_fails(TDICT_EINVAL, "memory is set", td_to_devices(c, src, &spread, &t, trees, err));
   tdict_release(src);
-  tdict_context_destroy(c);
 }

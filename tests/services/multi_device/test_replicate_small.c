@@ -1,7 +1,6 @@
 /* REPLICATE of small trees: the results after the first one repeat its layout, and are what tdict_to_device()
  * returns. */
 #include "several.h"
-#include "tdict/nontensor.h"
 
 static size_t offset_of(const tdict_tensor *t) { return (size_t)((char *)t->data - (char *)t->storage->data); }
 
@@ -59,27 +58,26 @@ static tdict_tree *values_tree(void) {
   tdict_tree *td = rows_tree(3, NULL);
   td_ok(tdict_set_text(td, "name", "a name", err));
   td_ok(tdict_set_text(td, "next.name", "another", err));
-  give(td, "next.last", random_tensor(TDICT_I16, SHAPE(3, 7), NULL));
+  td_put(td, "next.last", random_tensor(TDICT_I16, SHAPE(3, 7), NULL));
   return td;
 }
 static tdict_tree *small_strided_tree(void) {
   const int turn[] = {1, 0};
   tdict_tree *td = new_tree();
-  give(td, "a.turned", permuted(random_tensor(TDICT_F64, SHAPE(30, 11), NULL), turn));
-  give(td, "a.none", random_tensor(TDICT_F64, SHAPE(4, 0), NULL));
-  give(td, "backwards", sliced(random_tensor(TDICT_F32, SHAPE(900), NULL), (tdict_tensor_range){0, 899, 900, -1}));
-  give(td, "repeated", restrided(random_tensor(TDICT_F16, SHAPE(20), NULL), 0, SHAPE(15, 20), (const int64_t[]){0, 1}));
+  td_put(td, "a.turned", permuted(random_tensor(TDICT_F64, SHAPE(30, 11), NULL), turn));
+  td_put(td, "a.none", random_tensor(TDICT_F64, SHAPE(4, 0), NULL));
+  td_put(td, "backwards", sliced(random_tensor(TDICT_F32, SHAPE(900), NULL), (tdict_tensor_range){0, 899, 900, -1}));
+  td_put(td, "repeated",
+         restrided(random_tensor(TDICT_F16, SHAPE(20), NULL), 0, SHAPE(15, 20), (const int64_t[]){0, 1}));
   return td;
 }
 static tdict_tree *consolidated_tree(void) {
-  tdict_tree *td = rows_tree(5, NULL), *out = NULL;
-  td_ok(tdict_consolidate(td, NULL, &out, err));
+  tdict_tree *td = rows_tree(5, NULL), *out = td_made(tree, tdict_consolidate(td, NULL, &made, err));
   tdict_release(td);
   return out;
 }
 static tdict_tree *single_leaf(void) {
-  tdict_tree *td = new_tree();
-  give(td, "x.y", random_tensor(TDICT_U8, SHAPE(1001), NULL));
+  tdict_tree *td = td_tree("x.y:u8[1001]");
   return td;
 }
 static tdict_tree *tiny(void) { return tiny_tree(NULL); }
@@ -89,7 +87,7 @@ static void check_all_trees(size_t count, int32_t peers) {
   tdict_tree *(*const make[])(void) = {
       tiny, rows, odd_tree, shared_tree, values_tree, small_strided_tree, consolidated_tree, single_leaf};
   static const char *const below[] = {"group3", "next", "none", "left", "next", "a", "next", "x"};
-  several s = several_open(count, peers);
+  scoped_several s = several_open(count, peers);
   for (size_t i = 0; i < sizeof make / sizeof *make; i++) {
     tdict_tree *src = make[i](), *child = NULL;
     check_small(&s, src);
@@ -100,7 +98,6 @@ static void check_all_trees(size_t count, int32_t peers) {
     check_small(&s, src);
     tdict_release(src);
   }
-  several_close(&s);
 }
 GPU_CASE(replicate_small_trees_like_plain_transfers) { check_all_trees(2, TDICT_SIM_PEERS_ALL); }
 SIM_CASE(replicate_small_trees_on_four_devices_like_plain_transfers) { check_all_trees(4, TDICT_SIM_PEERS_ALL); }

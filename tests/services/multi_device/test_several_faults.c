@@ -2,16 +2,13 @@
  * second, ... call fails, until a run meets no fault. After each fault, the status says what happened, nothing was
  * written to the caller's variables, and the next transfer is right. */
 #include "several.h"
-#include "support/take.h"
 
 enum { MOST_FAULTS = 4000, NUM_JOBS = 4 };
 
 static tdict_context *open_with(tdict_driver *driver, int32_t num_threads, size_t staging_bytes) {
-  tdict_context_options o = tdict_context_options_default();
   tdict_context *c = NULL;
-  o.device = tdict_sim(0);
-  o.num_threads = num_threads;
-  o.staging_bytes = staging_bytes;
+  tdict_context_options o =
+      td_with(tdict_context_options, device = tdict_sim(0), num_threads = num_threads, staging_bytes = staging_bytes);
   td_ok(tdict_context_create_over(&o, driver, &c, err));
   return c;
 }
@@ -58,7 +55,7 @@ static void check_failed(const several *s, tdict_tree *const *trees, const tdict
 
 /* Lets each kind of call fail, one call at a time. */
 static void sweep(size_t count, int32_t peers, int64_t rows, int step) {
-  several s = several_open_failing(count, peers, open_over);
+  scoped_several s = several_open_failing(count, peers, open_over);
   tdict_tree *src = rows_tree(rows, NULL), *trees[MOST_DEVICES] = {NULL}, *whole = NULL;
   int64_t met = 0, failed = 0;
   for (int job = 0; job < NUM_JOBS; job++) {
@@ -85,7 +82,6 @@ static void sweep(size_t count, int32_t peers, int64_t rows, int step) {
   }
   assert_true(failed > 4 && met > failed);
   tdict_release(src);
-  several_close(&s);
 }
 SIM_CASE(several_faults_of_small_trees) { sweep(2, TDICT_SIM_PEERS_ALL, 16, 1); }
 SIM_CASE(several_faults_on_two_devices) { sweep(2, TDICT_SIM_PEERS_ALL, 400, 3); }
@@ -95,12 +91,11 @@ SIM_CASE(several_faults_without_peers) { sweep(2, TDICT_SIM_PEERS_NONE, 100, 3);
 /* Several threads copy a small tree while its results are made. The error is that of the copy to the first device. */
 SIM_CASE(several_faults_while_results_are_made) {
   enum { ROUNDS = 60 };
-  several s = several_open_failing(2, TDICT_SIM_PEERS_ALL, open_large);
+  scoped_several s = several_open_failing(2, TDICT_SIM_PEERS_ALL, open_large);
   tdict_tree *src = new_tree(), *trees[MOST_DEVICES] = {NULL};
-  tdict_transfer_options o = tdict_transfer_options_default();
   const tdict_spread how = on_all(&s, NULL);
-  give(src, "x", random_tensor(TDICT_U8, SHAPE(900000), NULL));
-  o.num_threads = 3;
+  td_put(src, "x", random_tensor(TDICT_U8, SHAPE(900000), NULL));
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 3);
   for (int round = 0; round < ROUNDS; round++) {
     const tdict_fault fault = {.kinds = TDICT_FAULT_BIT(TDICT_FAULT_COPY_IN), .n = 1, .code = TDICT_CU_UNKNOWN};
     tdict_driver_fault_arm(s.fault, &fault);
@@ -113,13 +108,12 @@ SIM_CASE(several_faults_while_results_are_made) {
   check_replicas(&s, src, trees);
   for (size_t i = 0; i < s.count; i++) tdict_release(trees[i]);
   tdict_release(src);
-  several_close(&s);
 }
 
 /* A copy from device to device that fails names the device that should have received the bytes; the other copies
  * stop. */
 SIM_CASE(several_errors_name_the_device) {
-  several s = several_open_failing(2, TDICT_SIM_PEERS_ALL, open_over);
+  scoped_several s = several_open_failing(2, TDICT_SIM_PEERS_ALL, open_over);
   tdict_tree *src = rows_tree(16, NULL), *trees[MOST_DEVICES] = {NULL}, *whole = NULL;
   tdict_fault fault = {.kinds = TDICT_FAULT_BIT(TDICT_FAULT_COPY_WITHIN), .n = 1, .code = TDICT_CU_UNKNOWN};
   tdict_driver_fault_arm(s.fault, &fault);
@@ -138,12 +132,11 @@ SIM_CASE(several_errors_name_the_device) {
   td_ok(run_job(&s, 0, src, trees, &whole, err));
   check_job(&s, 0, src, trees, &whole);
   tdict_release(src);
-  several_close(&s);
 }
 
 /* Host memory that is exhausted in the calling thread. */
 SIM_CASE(several_survive_enomem) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   for (int64_t rows = 16; rows <= 400; rows += 384)
     for (int job = 0; job < NUM_JOBS; job++) {
       tdict_tree *src = rows_tree(rows, NULL), *trees[MOST_DEVICES] = {NULL}, *whole = NULL;
@@ -167,5 +160,4 @@ SIM_CASE(several_survive_enomem) {
       assert_true(num_failed > 20);
       tdict_release(src);
     }
-  several_close(&s);
 }

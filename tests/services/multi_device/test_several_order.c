@@ -12,15 +12,13 @@ static tdict_future *start(const several *s, const tdict_tree *src, const tdict_
 }
 /* Ends the future; its trees, to be released. */
 static void finish(const several *s, tdict_future *f, tdict_tree **trees) {
-  tdict_tree *all = NULL;
-  td_ok(tdict_future_wait(f, &all, err));
+  tdict_tree *all = td_made(tree, tdict_future_wait(f, &made, err));
   for (size_t i = 0; i < s->count; i++) {
     tdict_entry entry;
     entry = tdict_get_entry_at(all, i);
     trees[i] = tdict_retain(entry.tree);
   }
-  tdict_release(all);
-  tdict_future_release(f);
+  td_release(all, f);
 }
 static void check_pending(tdict_future *f) {
   td_rest();
@@ -28,16 +26,14 @@ static void check_pending(tdict_future *f) {
 }
 static tdict_tree *host_copy(const several *s, const tdict_tree *td) {
   (void)s;
-  tdict_tree *out = NULL;
-  td_ok(tdict_clone_deep(td, NULL, &out, err));
-  return out;
+  return td_made(tree, tdict_clone_deep(td, NULL, &made, err));
 }
 
 /* An earlier transfer into the source comes first, and a later one last, with one, two and many rounds. */
 static void check_neighbours(size_t count, int64_t rows) {
-  several s = several_open(count, TDICT_SIM_PEERS_ALL);
-  tdict_tree *first = rows_tree(rows, NULL), *second = rows_tree(rows, NULL), *src = rows_tree(rows, s.at[0].pinned);
-  tdict_tree *one = to_device(&s.at[0], first, s.devices[0]), *two = to_device(&s.at[1], second, s.devices[1]);
+  scoped_several s = several_open(count, TDICT_SIM_PEERS_ALL);
+  scoped_tree first = rows_tree(rows, NULL), second = rows_tree(rows, NULL), src = rows_tree(rows, s.at[0].pinned);
+  scoped_tree one = to_device(&s.at[0], first, s.devices[0]), two = to_device(&s.at[1], second, s.devices[1]);
   tdict_tree *trees[MOST_DEVICES];
   tdict_future *before = NULL, *after = NULL;
   td_ok(tdict_sim_hold(s.c, err));
@@ -50,15 +46,8 @@ static void check_neighbours(size_t count, int64_t rows) {
   check_replicas(&s, first, trees);
   td_ok(tdict_future_wait(after, NULL, err));
   check_tree(&s.at[0], second, src);
-  tdict_future_release(before);
-  tdict_future_release(after);
+  td_release(before, after);
   release_all(&s, trees);
-  tdict_release(first);
-  tdict_release(second);
-  tdict_release(src);
-  tdict_release(one);
-  tdict_release(two);
-  several_close(&s);
 }
 SIM_CASE(replicate_keeps_the_order_of_small_trees) { check_neighbours(2, 16); }
 SIM_CASE(replicate_keeps_the_order_on_two_devices) { check_neighbours(2, 2500); }
@@ -66,7 +55,7 @@ SIM_CASE(replicate_keeps_the_order_on_four_devices) { check_neighbours(4, 2500);
 
 /* The driver runs one operation at a time, in random portions; the source was released at once. */
 static void check_steps(size_t count, int32_t peers, const tdict_spread *spread) {
-  several s = several_open(count, peers);
+  scoped_several s = several_open(count, peers);
   for (int round = 0; round < 6; round++) {
     tdict_tree *src = rows_tree(round % 2 ? 20 : 1200, round % 3 ? s.at[0].pinned : NULL);
     tdict_tree *want = host_copy(&s, src), *trees[MOST_DEVICES], *whole = NULL;
@@ -90,7 +79,6 @@ static void check_steps(size_t count, int32_t peers, const tdict_spread *spread)
     release_all(&s, trees);
     tdict_release(want);
   }
-  several_close(&s);
 }
 SIM_CASE(replicate_in_single_steps_on_two_devices) { check_steps(2, TDICT_SIM_PEERS_ALL, NULL); }
 SIM_CASE(replicate_in_single_steps_on_four_devices) { check_steps(4, TDICT_SIM_PEERS_ALL, NULL); }
@@ -110,7 +98,7 @@ static tdict_driver_sim_count driver_counts(const several *s) {
 /* While the copies of the second round are held, the devices can exchange the parts of the first round: parts of one
  * promise do not wait for all earlier parts. Counts the operations that run before the first copy between devices. */
 SIM_CASE(replicate_large_parts_arrive_side_by_side) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(4000, s.at[0].pinned), *trees[MOST_DEVICES]; /* four rounds */
   td_ok(tdict_sim_hold(s.c, err));
   tdict_future *f = start(&s, src, NULL, NULL);
@@ -122,7 +110,6 @@ SIM_CASE(replicate_large_parts_arrive_side_by_side) {
   assert_true(queued >= 4); /* each device has copies of two rounds in its queue */
   release_all(&s, trees);
   tdict_release(src);
-  several_close(&s);
 }
 
 /* What a kernel on the stream of a device reads of a tensor. */
@@ -140,7 +127,7 @@ static void read_now(void *user) {
 }
 /* The stream of the last device waits for everything; a kernel on it reads the last device's tree. */
 SIM_CASE(replicate_is_awaited_by_a_stream) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   for (int64_t rows = 16; rows <= 1600; rows *= 100) {
     tdict_tree *src = rows_tree(rows, NULL), *all = NULL;
     reader r = {0};
@@ -160,13 +147,11 @@ SIM_CASE(replicate_is_awaited_by_a_stream) {
     tdict_stream_destroy(s.c, r.stream);
     assert_memory_equal(r.seen, tdict_tensor_const_data(want), r.bytes);
     free(r.seen);
-    tdict_future_release(f);
-    tdict_release(src);
+    td_release(f, src);
   }
-  several_close(&s);
 }
 SIM_CASE(replicate_waits_for_the_stream_after) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(100, NULL), *trees[MOST_DEVICES];
   held_stream h;
   hold_stream(&s.at[1], &h);
@@ -179,11 +164,10 @@ SIM_CASE(replicate_waits_for_the_stream_after) {
   release_all(&s, trees);
   tdict_stream_destroy(s.c, h.s);
   tdict_release(src);
-  several_close(&s);
 }
 
 SIM_CASE(replicate_can_be_cancelled) {
-  several s = several_open(4, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(4, TDICT_SIM_PEERS_ALL);
   for (int64_t rows = 16; rows <= 1600; rows *= 100) {
     tdict_tree *src = rows_tree(rows, NULL), *out = NULL;
     td_ok(tdict_sim_hold(s.c, err));
@@ -195,14 +179,12 @@ SIM_CASE(replicate_can_be_cancelled) {
     assert_int_equal(tdict_future_state(f), TDICT_FUTURE_CANCELLED);
     assert_null(out);
     assert_non_null(tdict_tensor_data(leaf_of(src, "obs.pixels"))); /* no longer read */
-    tdict_future_release(f);
-    tdict_release(src);
+    td_release(f, src);
   }
-  several_close(&s);
 }
 /* Cancelling stops all parts: the copies of later rounds never run. */
 SIM_CASE(replicate_cancels_all_parts) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(4000, s.at[0].pinned), *trees[MOST_DEVICES]; /* four rounds */
   const int64_t before = driver_counts(&s).num_finished;
   finish(&s, start(&s, src, NULL, NULL), trees);
@@ -217,17 +199,15 @@ SIM_CASE(replicate_cancels_all_parts) {
   tdict_future_release(f);
   assert_true(driver_counts(&s).num_finished - before - whole <= whole / 2);
   tdict_release(src);
-  several_close(&s);
 }
 /* The program drops the future while the copies run. */
 SIM_CASE(replicate_without_a_future_ends_all_the_same) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(1600, NULL);
   td_ok(tdict_sim_hold(s.c, err));
   tdict_future_release(start(&s, src, NULL, NULL));
   tdict_release(src);
   td_ok(tdict_sim_resume(s.c, err));
-  several_close(&s);
 }
 
 /* A replication whose copies are held, and its results, which exist already. */
@@ -247,16 +227,15 @@ static held hold_small(void) {
   return h;
 }
 static void held_close(held *h) {
-  tdict_future_release(h->f);
-  tdict_release(h->all);
-  tdict_release(h->src);
+  td_release(h->f, h->all, h->src);
   tdict_stream_destroy(h->s.c, h->stream);
   several_close(&h->s);
 }
+#define scoped_held TD_SCOPED(held_close, held)
 SIM_CASE(replicate_small_trees_before_later_transfers) {
-  held h = hold_small();
-  tdict_future *later = NULL;
-  tdict_tree *back = NULL;
+  scoped_held h = hold_small();
+  scoped_future later = NULL;
+  scoped_tree back = NULL;
   td_rest();
   const int64_t queued = driver_counts(&h.s).num_pending;
   td_ok(tdict_to_device_async(h.s.c, h.second, tdict_cpu(), NULL, &later, err));
@@ -265,16 +244,12 @@ SIM_CASE(replicate_small_trees_before_later_transfers) {
   td_ok(tdict_sim_resume(h.s.c, err));
   td_ok(tdict_future_wait(later, &back, err));
   check_tree(&h.s.at[1], h.src, back);
-  tdict_future_release(later);
-  tdict_release(back);
-  held_close(&h);
 }
 SIM_CASE(replicate_small_trees_lose_all_results) {
-  held h = hold_small();
+  scoped_held h = hold_small();
   tdict_future_cancel(h.f);
   td_ok(tdict_sim_resume(h.s.c, err));
   td_fails(TDICT_ECANCELLED, "", tdict_future_wait(h.f, NULL, err));
   assert_null(tdict_tensor_data(leaf_of(h.all, "0.obs.pixels")));
   assert_null(tdict_tensor_data(leaf_of(h.all, "1.obs.pixels")));
-  held_close(&h);
 }

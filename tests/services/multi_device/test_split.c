@@ -1,6 +1,5 @@
 /* SPLIT and tdict_gather_devices_async(): parts along a batch dimension, even, uneven and empty, there and back. */
 #include "several.h"
-#include "support/take.h"
 
 /* Rows [at, at + count) of the tree. */
 static tdict_tree *rows_of(const tdict_tree *td, int dim, int64_t at, int64_t count) {
@@ -8,16 +7,14 @@ static tdict_tree *rows_of(const tdict_tree *td, int dim, int64_t at, int64_t co
   tdict_tree *parts[3];
   size_t n = 3;
   td_ok(tdict_split(td, dim, sizes, parts, &n, err));
-  tdict_release(parts[0]);
-  tdict_release(parts[2]);
+  td_release(parts[0], parts[2]);
   return parts[1];
 }
 /* A batch [rows, columns] with a leaf of further dimensions and a leaf without. */
 static tdict_tree *grid_tree(int64_t rows, int64_t columns, tdict_memory *memory) {
-  tdict_tree *td = NULL;
-  td_ok(tdict_create(2, (const int64_t[]){rows, columns}, &td, err));
-  give(td, "x", random_tensor(TDICT_F32, SHAPE(rows, columns, 37), memory));
-  give(td, "n.mask", random_tensor(TDICT_BOOL, SHAPE(rows, columns), memory));
+  tdict_tree *td = td_made(tree, tdict_create(2, (const int64_t[]){rows, columns}, &made, err));
+  td_put(td, "x", random_tensor(TDICT_F32, SHAPE(rows, columns, 37), memory));
+  td_put(td, "n.mask", random_tensor(TDICT_BOOL, SHAPE(rows, columns), memory));
   return td;
 }
 
@@ -43,16 +40,13 @@ static void check_ways(const several *s, const tdict_tree *src, int dim, const i
     check_parts(s, src, dim, counts, trees);
     const tdict_device to = i % 3 ? tdict_cpu() : s->devices[s->count - 1];
     tdict_transfer_options t = v.o;
-    tdict_gather_devices_options o = tdict_gather_devices_options_default();
     t.pinned_result = i % 3 == 1;
-    o.transfer = &t;
-    o.dim = spread.dim;
-    o.device = to;
+    tdict_gather_devices_options o =
+        td_with(tdict_gather_devices_options, transfer = &t, dim = spread.dim, device = to);
     if (v.async) {
-      tdict_future *f = NULL;
+      scoped_future f = NULL;
       td_ok(tdict_gather_devices_async(s->c, (const tdict_tree *const *)trees, s->count, &o, &f, err));
       td_ok(tdict_future_wait(f, &whole, err));
-      tdict_future_release(f);
     } else {
       td_ok(td_gather_devices(s->c, (const tdict_tree *const *)trees, s->count, &o, &whole, err));
     }
@@ -64,32 +58,24 @@ static void check_ways(const several *s, const tdict_tree *src, int dim, const i
   }
 }
 GPU_CASE(split_and_gather_on_two_devices) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
-  tdict_tree *odd = rows_tree(101, NULL), *large = rows_tree(1000, NULL), *grid = grid_tree(12, 31, NULL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_tree odd = rows_tree(101, NULL), large = rows_tree(1000, NULL), grid = grid_tree(12, 31, NULL);
   check_ways(&s, odd, 0, NULL, (const int64_t[]){51, 50});
   check_ways(&s, large, 0, NULL, (const int64_t[]){500, 500});
   check_ways(&s, odd, 0, (const int64_t[]){3, 98}, (const int64_t[]){3, 98});
   check_ways(&s, odd, 0, (const int64_t[]){101, 0}, (const int64_t[]){101, 0});
   check_ways(&s, grid, 1, NULL, (const int64_t[]){16, 15});
-  tdict_release(odd);
-  tdict_release(large);
-  tdict_release(grid);
-  several_close(&s);
 }
 SIM_CASE(split_and_gather_on_four_devices) {
-  several s = several_open(4, TDICT_SIM_PEERS_PAIRS);
-  tdict_tree *few = rows_tree(3, NULL), *none = rows_tree(0, NULL), *grid = grid_tree(9, 50, s.at[0].pinned);
+  scoped_several s = several_open(4, TDICT_SIM_PEERS_PAIRS);
+  scoped_tree few = rows_tree(3, NULL), none = rows_tree(0, NULL), grid = grid_tree(9, 50, s.at[0].pinned);
   check_ways(&s, few, 0, NULL, (const int64_t[]){1, 1, 1, 0});
   check_ways(&s, none, 0, NULL, (const int64_t[]){0, 0, 0, 0});
   check_ways(&s, grid, 0, (const int64_t[]){0, 5, 0, 4}, (const int64_t[]){0, 5, 0, 4});
   check_ways(&s, grid, 1, NULL, (const int64_t[]){13, 13, 12, 12});
-  tdict_release(few);
-  tdict_release(none);
-  tdict_release(grid);
-  several_close(&s);
 }
 GPU_CASE(split_refuses_wrong_counts) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(10, NULL), *trees[2] = {NULL, NULL};
   tdict_spread part = split_along(0, (const int64_t[]){5, 4}), spread = on_all(&s, &part);
   td_fails(TDICT_ESHAPE, "sizes sum to 9", td_to_devices(s.c, src, &spread, NULL, trees, err));
@@ -100,50 +86,42 @@ GPU_CASE(split_refuses_wrong_counts) {
   td_fails(TDICT_EINVAL, "dimension", td_to_devices(s.c, src, &spread, NULL, trees, err));
   assert_null(trees[0]);
   tdict_release(src);
-  several_close(&s);
 }
 
 /* Trees of devices 0 and 1 with another order of keys are joined by key. */
 GPU_CASE(gather_joins_by_key) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
-  tdict_tree *one = NULL, *two = NULL, *whole = NULL;
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_tree one = NULL, two = NULL;
+  tdict_tree *whole = NULL;
   td_ok(tdict_create(1, (const int64_t[]){4}, &one, err));
   td_ok(tdict_create(1, (const int64_t[]){7}, &two, err));
-  give(one, "a", random_tensor(TDICT_F32, SHAPE(4, 3), NULL));
-  give(one, "b", random_tensor(TDICT_I64, SHAPE(4), NULL));
-  give(two, "b", random_tensor(TDICT_I64, SHAPE(7), NULL));
-  give(two, "a", random_tensor(TDICT_F32, SHAPE(7, 3), NULL));
+  td_put(one, "a", random_tensor(TDICT_F32, SHAPE(4, 3), NULL));
+  td_put(one, "b", random_tensor(TDICT_I64, SHAPE(4), NULL));
+  td_put(two, "b", random_tensor(TDICT_I64, SHAPE(7), NULL));
+  td_put(two, "a", random_tensor(TDICT_F32, SHAPE(7, 3), NULL));
   tdict_tree *moved[2] = {to_device(&s.at[0], one, s.devices[0]), to_device(&s.at[1], two, s.devices[1])};
   td_ok(gather(&s, moved, 0, tdict_cpu(), &whole, err));
   tdict_tree *first = rows_of(whole, 0, 0, 4), *second = rows_of(whole, 0, 4, 7);
   check_tree(&s.at[0], one, first);
   check_tensor(&s.at[0], leaf_of(two, "a"), leaf_of(second, "a"), "a");
   check_tensor(&s.at[0], leaf_of(two, "b"), leaf_of(second, "b"), "b");
-  tdict_release(first);
-  tdict_release(second);
-  tdict_release(whole);
-  tdict_release(moved[0]);
-  tdict_release(moved[1]);
-  tdict_release(one);
-  tdict_release(two);
-  several_close(&s);
+  td_release(first, second, whole, moved[0], moved[1]);
 }
 /* Calls tdict_gather_devices_async() with rows 0 to 3 of two trees, of which the second was changed. */
 static tdict_status gather_changed(const several *s, int change, tdict_error *why) {
-  tdict_tree *one = rows_tree(4, NULL), *two = rows_tree(4, NULL), *out = NULL;
+  scoped_tree one = rows_tree(4, NULL), two = rows_tree(4, NULL);
+  tdict_tree *out = NULL;
   if (change == 0) td_ok(tdict_delete(two, "obs.state", err));
-  if (change == 1) give(two, "more", random_tensor(TDICT_F32, SHAPE(4), NULL));
-  if (change == 2) give(two, "obs.state", random_tensor(TDICT_F64, SHAPE(4, 17), NULL));
-  if (change == 3) give(two, "obs.state", random_tensor(TDICT_F32, SHAPE(4, 16), NULL));
+  if (change == 1) td_put(two, "more", random_tensor(TDICT_F32, SHAPE(4), NULL));
+  if (change == 2) td_put(two, "obs.state", random_tensor(TDICT_F64, SHAPE(4, 17), NULL));
+  if (change == 3) td_put(two, "obs.state", random_tensor(TDICT_F32, SHAPE(4, 16), NULL));
   tdict_tree *trees[2] = {one, two};
   tdict_status status = gather(s, trees, 0, s->devices[1], &out, why);
   assert_null(out);
-  tdict_release(one);
-  tdict_release(two);
   return status;
 }
 GPU_CASE(gather_names_the_tree_and_the_leaf) {
-  several s = several_open(2, TDICT_SIM_PEERS_ALL);
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   td_fails(TDICT_ENOTFOUND, "", gather_changed(&s, 0, err));
   assert_string_equal(td_last_error.path, "1.obs.state");
   td_fails(TDICT_ENOTFOUND, "", gather_changed(&s, 1, err));
@@ -152,10 +130,10 @@ GPU_CASE(gather_names_the_tree_and_the_leaf) {
   assert_string_equal(td_last_error.path, "1.obs.state");
   td_fails(TDICT_ESHAPE, "", gather_changed(&s, 3, err));
   assert_string_equal(td_last_error.path, "1.obs.state");
-  tdict_tree *src = rows_tree(4, NULL), *flat = new_tree(), *out = NULL;
+  scoped_tree src = rows_tree(4, NULL), flat = new_tree();
+  tdict_tree *out = NULL;
   const tdict_tree *trees[2] = {src, NULL};
-  tdict_gather_devices_options o = tdict_gather_devices_options_default();
-  o.dim = 1;
+  tdict_gather_devices_options o = td_with(tdict_gather_devices_options, dim = 1);
   td_fails(TDICT_EINVAL, "tree 1 is NULL", td_gather_devices(s.c, trees, 2, NULL, &out, err));
   td_fails(TDICT_EINVAL, "count is 0", td_gather_devices(s.c, trees, 0, NULL, &out, err));
   td_fails(TDICT_EINVAL, "trees is NULL", td_gather_devices(s.c, NULL, 1, NULL, &out, err));
@@ -167,7 +145,4 @@ GPU_CASE(gather_names_the_tree_and_the_leaf) {
   td_ok(tdict_set_text(src, "name", "text", err));
   td_fails(TDICT_ENOTSUP, "an object", td_gather_devices(s.c, trees, 1, NULL, &out, err));
   assert_string_equal(td_last_error.path, "0.name");
-  tdict_release(src);
-  tdict_release(flat);
-  several_close(&s);
 }

@@ -17,7 +17,6 @@
 #include "services/share/ring.h"
 #include "services/share/segment.h"
 #include "support/descriptors.h"
-#include "support/fail_alloc.h"
 
 /* A worker: a case that is no CTest entry. Another case starts it in a process of its own, with a socket as
  * descriptor RIG_SOCKET. */
@@ -110,26 +109,23 @@ static inline void rig_nothing_leaked(rig_resources before) {
  * [2, 3], "h.0" I64 [2, 3, 0], "wide" F64 [2, 3, 700] with strides of its own. */
 static inline tdict_tree *rig_tree(void) {
   tdict_tree *td = TREE(2, 3);
-  tdict_tree *obs = help_put_tree(td, "obs", TREE(2, 3, 4));
-  tdict_tensor *t = NULL, *turned = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_U8, COUNTS(2, 3, 4, 5), NULL, &t, err));
+  tdict_tree *obs = td_put_tree(td, "obs", TREE(2, 3, 4));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_zeros(TDICT_U8, COUNTS(2, 3, 4, 5), NULL, &made, err)), *turned = NULL;
   td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), 7);
-  help_put(obs, "pixels", t);
-  help_put_tree(obs, "none", TREE(2, 3, 4));
-  help_put(td, "r", TENSOR(2, 3));
-  td_ok(tdict_tensor_zeros(TDICT_I64, COUNTS(2, 3, 0), NULL, &t, err));
-  help_put(td, "h\\.0", t);
+  td_put(obs, "pixels", t);
+  td_put_tree(obs, "none", TREE(2, 3, 4));
+  td_put(td, "r", TENSOR(2, 3));
+  td_put(td, "h\\.0", td_made(tensor, tdict_tensor_zeros(TDICT_I64, COUNTS(2, 3, 0), NULL, &made, err)));
   td_ok(tdict_tensor_zeros(TDICT_F64, COUNTS(700, 2, 3), NULL, &t, err));
   td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), 8);
   td_ok(tdict_tensor_permute(t, 3, (const int[]){1, 2, 0}, &turned, err));
   tdict_tensor_release(t);
-  help_put(td, "wide", turned);
+  td_put(td, "wide", turned);
   return td;
 }
 /* A shared copy of rig_tree(). */
 static inline tdict_tree *rig_shared(void) {
-  tdict_tree *td = rig_tree(), *shared = NULL;
-  td_ok(tdict_share_create(td, NULL, &shared, err));
+  tdict_tree *td = rig_tree(), *shared = td_made(tree, tdict_share_create(td, NULL, &made, err));
   tdict_release(td);
   return shared;
 }
@@ -137,13 +133,10 @@ static inline tdict_tree *rig_shared(void) {
 /* The batches of a ring: "seed" I64 [4], "x" F32 [4, 500], "n.y" U8 [4, 33]. */
 static inline tdict_tree *rig_batch(void) {
   tdict_tree *td = TREE(4);
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_I64, COUNTS(4), NULL, &t, err));
-  help_put(td, "seed", t);
-  help_put(td, "x", TENSOR(4, 500));
-  help_put_tree(td, "n", TREE(4));
-  td_ok(tdict_tensor_zeros(TDICT_U8, COUNTS(4, 33), NULL, &t, err));
-  help_put(td, "n.y", t);
+  td_put(td, "seed", td_made(tensor, tdict_tensor_zeros(TDICT_I64, COUNTS(4), NULL, &made, err)));
+  td_put(td, "x", TENSOR(4, 500));
+  td_put_tree(td, "n", TREE(4));
+  td_put(td, "n.y", td_made(tensor, tdict_tensor_zeros(TDICT_U8, COUNTS(4, 33), NULL, &made, err)));
   return td;
 }
 enum { RIG_X_BYTES = 4 * 500 * 4, RIG_Y_BYTES = 4 * 33 };
@@ -164,13 +157,10 @@ static inline int64_t rig_check(const tdict_tree *batch) {
 }
 
 static inline tdict_share_ring *rig_ring(int num_slots, int max_workers) {
-  tdict_share_ring_options o = tdict_share_ring_options_default();
-  tdict_tree *like = rig_batch();
+  scoped_tree like = rig_batch();
   tdict_share_ring *ring = NULL;
-  o.num_slots = num_slots;
-  o.max_workers = max_workers;
+  tdict_share_ring_options o = td_with(tdict_share_ring_options, num_slots = num_slots, max_workers = max_workers);
   td_ok(tdict_share_ring_create(like, &o, &ring, err));
-  tdict_release(like);
   return ring;
 }
 /* Attaches this process to its own ring as a worker. */
@@ -191,20 +181,16 @@ static inline int rig_add_process(tdict_share_ring *ring, const char *worker, pi
 }
 /* In a worker process: the ring. */
 static inline tdict_share_ring *rig_attach(void) {
-  tdict_share_ring *ring = NULL;
-  td_ok(tdict_share_ring_attach(RIG_SOCKET, 60 * RIG_SECOND, &ring, err));
-  return ring;
+  return td_made(share_ring, tdict_share_ring_attach(RIG_SOCKET, 60 * RIG_SECOND, &made, err));
 }
 static inline void rig_publish(tdict_share_ring *worker, int64_t seed) {
-  tdict_tree *batch = NULL;
-  td_ok(tdict_share_ring_begin(worker, 60 * RIG_SECOND, &batch, err));
+  tdict_tree *batch = td_made(tree, tdict_share_ring_begin(worker, 60 * RIG_SECOND, &made, err));
   rig_fill(batch, seed);
   td_ok(tdict_share_ring_publish(worker, batch, err));
 }
 /* Takes a batch, checks it, gives it back and returns its seed. */
 static inline int64_t rig_take(tdict_share_ring *ring) {
-  tdict_tree *batch = NULL;
-  td_ok(tdict_share_ring_take(ring, 60 * RIG_SECOND, &batch, err));
+  tdict_tree *batch = td_made(tree, tdict_share_ring_take(ring, 60 * RIG_SECOND, &made, err));
   const int64_t seed = rig_check(batch);
   td_ok(tdict_share_ring_give_back(ring, batch, err));
   return seed;
@@ -212,10 +198,8 @@ static inline int64_t rig_take(tdict_share_ring *ring) {
 
 /* Random floats may be NaN, which equals no number. */
 static inline bool rig_equal(const tdict_tree *a, const tdict_tree *b) {
-  tdict_difference_options o = tdict_difference_options_default();
   tdict_difference difference;
-  o.nan_equal = true;
-  td_ok(tdict_get_difference(a, b, &o, &difference, err));
+  td_ok(tdict_get_difference(a, b, td_options(tdict_difference_options, nan_equal = true), &difference, err));
   return !difference.differs;
 }
 

@@ -61,8 +61,7 @@ CASE(share_message_refuses) {
     td_fails(wrong[i].status, wrong[i].text, tdict_share_receive(pair.theirs, RIG_SECOND, &out, err));
     rig_nothing_leaked(before);
     td_ok(tdict_share_send(pair.ours, shared, err));
-    td_ok(tdict_share_receive(pair.theirs, RIG_SECOND, &out, err));
-    tdict_release(out);
+    tdict_release(td_made(tree, tdict_share_receive(pair.theirs, RIG_SECOND, &made, err)));
     out = NULL;
   }
   /* An empty message that brings a descriptor is no end of the stream. */
@@ -101,8 +100,7 @@ CASE(share_message_streams) {
   for (int i = 0; i < 8; i++) {
     td_ok(tdict_share_receive(pair.theirs, RIG_SECOND, &out, err));
     assert_memory_equal(tdict_const_data(out, "r"), tdict_const_data(shared[i], "r"), 24);
-    tdict_release(out);
-    tdict_release(shared[i]);
+    td_release(out, shared[i]);
   }
   rig_close(pair);
 }

@@ -3,7 +3,6 @@
 
 #include "rig.h"
 #include "services/share/message.h"
-#include "tdict/nontensor.h"
 
 CASE(share_ring_create_refuses) {
   const rig_resources before = rig_resources_now();
@@ -41,7 +40,7 @@ CASE(share_ring_slots_begin_as_zeros) {
   tdict_share_ring *ring = rig_ring(TDICT_SHARE_MAX_SLOTS, TDICT_SHARE_MAX_WORKERS), *worker = rig_own_worker(ring);
   tdict_tree *batch = NULL;
   for (int i = 0; i < TDICT_SHARE_MAX_SLOTS; i++) {
-    tdict_tensor *bytes = NULL;
+    scoped_tensor bytes = NULL;
     td_ok(tdict_share_ring_begin(worker, 0, &batch, err));
     assert_true(tdict_is_consolidated(batch));
     td_ok(tdict_consolidated_bytes(batch, &bytes, err));
@@ -49,11 +48,9 @@ CASE(share_ring_slots_begin_as_zeros) {
     for (size_t b = 0; b < tdict_tensor_bytes(bytes); b++)
       if (at[b]) fail_msg("slot %d, byte %zu", i, b);
     memset(tdict_tensor_data(bytes), 0xA5, tdict_tensor_bytes(bytes));
-    tdict_tensor_release(bytes);
   }
   td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, 0, &batch, err));
-  tdict_share_ring_destroy(worker);
-  tdict_share_ring_destroy(ring);
+  td_release(worker, ring);
   rig_nothing_leaked(before);
 }
 
@@ -88,13 +85,12 @@ CASE(share_ring_attach_refuses) {
   close(pair.ours);
   td_fails(TDICT_EIO, "closed the socket", tdict_share_ring_attach(pair.theirs, RIG_SECOND, &out, err));
   close(pair.theirs);
-  tdict_release(shared);
-  tdict_share_ring_destroy(ring);
+  td_release(shared, ring);
 }
 
 /* A worker that destroys its ring gives up its slots, and is not reported. Its batches are delivered. */
 CASE(share_ring_worker_may_leave) {
-  tdict_share_ring *ring = rig_ring(2, 1), *worker = rig_own_worker(ring);
+  scoped_share_ring ring = rig_ring(2, 1), worker = rig_own_worker(ring);
   tdict_tree *batch = NULL;
   rig_publish(worker, 5);
   td_ok(tdict_share_ring_begin(worker, 0, &batch, err));
@@ -105,20 +101,17 @@ CASE(share_ring_worker_may_leave) {
   worker = rig_own_worker(ring);
   td_ok(tdict_share_ring_begin(worker, 0, &batch, err));
   td_ok(tdict_share_ring_begin(worker, 0, &batch, err));
-  tdict_share_ring_destroy(worker);
-  tdict_share_ring_destroy(ring);
 }
 
 CASE(share_ring_without_workers_ends) {
-  tdict_share_ring *ring = rig_ring(2, 1);
+  scoped_share_ring ring = rig_ring(2, 1);
   tdict_tree *batch = NULL;
   td_fails(TDICT_ENOTFOUND, "no worker is left", tdict_share_ring_take(ring, INT64_MAX, &batch, err));
-  tdict_share_ring_destroy(ring);
 }
 
 /* In a forked child the trainer's ring cannot be used, and destroying it changes nothing here. */
 CASE(share_ring_in_a_fork) {
-  tdict_share_ring *ring = rig_ring(2, 2), *worker = rig_own_worker(ring);
+  scoped_share_ring ring = rig_ring(2, 2), worker = rig_own_worker(ring);
   tdict_tree *batch = NULL, *other = NULL;
   rig_publish(worker, 3);
   td_ok(tdict_share_ring_begin(worker, 0, &batch, err));
@@ -132,8 +125,7 @@ CASE(share_ring_in_a_fork) {
     wrong += tdict_share_ring_pin(NULL, ring, &e) != TDICT_EFORKED;
     wrong += tdict_share_ring_begin(worker, 0, &other, &e) != TDICT_EFORKED;
     wrong += tdict_share_ring_publish(worker, batch, &e) != TDICT_EFORKED;
-    tdict_share_ring_destroy(worker);
-    tdict_share_ring_destroy(ring);
+    td_release(worker, ring);
     _exit(wrong);
   }
   assert_int_equal(rig_reap(pid), 0);
@@ -143,29 +135,16 @@ CASE(share_ring_in_a_fork) {
   assert_int_equal(rig_take(ring), 4);
   rig_publish(worker, 5);
   assert_int_equal(rig_take(ring), 5);
-  tdict_share_ring_destroy(worker);
-  tdict_share_ring_destroy(ring);
 }
 
 CASE(share_ring_survives_enomem) {
-  tdict_tree *like = rig_batch();
-  tdict_share_ring_options o = tdict_share_ring_options_default();
-  o.num_slots = 2;
-  o.max_workers = TDICT_SHARE_MAX_WORKERS;
+  scoped_tree like = rig_batch();
+  tdict_share_ring_options o = td_with(tdict_share_ring_options, num_slots = 2, max_workers = TDICT_SHARE_MAX_WORKERS);
   rig_pair pair = rig_sockets(SOCK_SEQPACKET);
   tdict_share_ring *ring = NULL, *worker = NULL;
   const rig_resources before = rig_resources_now();
+  TD_WITHOUT_MEMORY_THEN(tdict_share_ring_create(like, &o, &ring, err), assert_null(ring); rig_nothing_leaked(before));
   bool failed = true;
-  for (int n = 0; failed; n++) {
-    td_fail_alloc(n, false);
-    tdict_status status = tdict_share_ring_create(like, &o, &ring, NULL);
-    failed = td_fail_alloc_stop();
-    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
-    if (!failed) break;
-    assert_null(ring);
-    rig_nothing_leaked(before);
-  }
-  failed = true;
   for (int n = 0; failed; n++) {
     td_ok(tdict_share_ring_add_worker(ring, pair.ours, (int32_t)getpid(), err));
     const rig_resources with = rig_resources_now();
@@ -184,9 +163,7 @@ CASE(share_ring_survives_enomem) {
   if (status == TDICT_OK) status = tdict_share_ring_give_back(ring, batch, NULL);
   td_fail_alloc_stop();
   assert_int_equal(status, TDICT_OK);
-  tdict_share_ring_destroy(worker);
-  tdict_share_ring_destroy(ring);
+  td_release(worker, ring);
   rig_nothing_leaked(before);
   rig_close(pair);
-  tdict_release(like);
 }

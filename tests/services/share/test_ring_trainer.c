@@ -6,12 +6,10 @@
 #include "rig.h"
 #include "services/interop/dlpack/abi.h"
 #include "support/driver_fault.h"
-#include "support/rest.h"
-#include "tdict/dlpack.h"
 
 /* Publishes batches until the ring is destroyed. */
 WORKER(share_worker_publishes) {
-  tdict_share_ring *ring = rig_attach();
+  scoped_share_ring ring = rig_attach();
   for (int64_t n = 0;; n++) {
     tdict_tree *batch = NULL;
     tdict_status status = tdict_share_ring_begin(ring, INT64_MAX, &batch, NULL);
@@ -23,12 +21,11 @@ WORKER(share_worker_publishes) {
     if (n % 4) nanosleep(&pause, NULL);
     td_ok(tdict_share_ring_publish(ring, batch, err));
   }
-  tdict_share_ring_destroy(ring);
 }
 /* Begins all slots. Then publishes the first slot, the last slot, the second slot, the last but one, and so on. */
 WORKER(share_worker_publishes_pairs) {
   enum { SLOTS = TDICT_SHARE_MAX_SLOTS };
-  tdict_share_ring *ring = rig_attach();
+  scoped_share_ring ring = rig_attach();
   tdict_tree *batches[SLOTS];
   int64_t seed = 0;
   for (int again = 0; again < 2; again++) {
@@ -41,13 +38,11 @@ WORKER(share_worker_publishes_pairs) {
       td_ok(tdict_share_ring_publish(ring, batch, err));
     }
   }
-  tdict_share_ring_destroy(ring);
 }
 /* Publishes three batches, and leaves the ring. */
 WORKER(share_worker_leaves) {
-  tdict_share_ring *ring = rig_attach();
+  scoped_share_ring ring = rig_attach();
   for (int64_t n = 0; n < 3; n++) rig_publish(ring, n);
-  tdict_share_ring_destroy(ring);
 }
 /* Publishes one batch, begins another, says so, and waits to be killed. */
 WORKER(share_worker_holds) {
@@ -60,10 +55,9 @@ WORKER(share_worker_holds) {
 }
 /* Says that it has the ring, and waits to be killed. */
 WORKER(share_worker_is_idle) {
-  tdict_share_ring *ring = rig_attach();
+  scoped_share_ring ring = rig_attach();
   rig_write(RIG_SOCKET, "i", 1);
   for (;;) pause();
-  tdict_share_ring_destroy(ring);
 }
 /* Writes random numbers to the words of the ring and of the slots, until it is killed. */
 WORKER(share_worker_is_broken) {
@@ -109,7 +103,7 @@ CASE(share_ring_takes_batches_of_processes) {
 /* While the trainer searches a long ring, the worker publishes a slot that the search has passed, and then a slot that
  * lies ahead of the search. */
 CASE(share_ring_keeps_the_order_of_a_worker) {
-  tdict_share_ring *ring = rig_ring(TDICT_SHARE_MAX_SLOTS, 1);
+  scoped_share_ring ring = rig_ring(TDICT_SHARE_MAX_SLOTS, 1);
   pid_t pid;
   close(rig_add_process(ring, "share_worker_publishes_pairs", &pid));
   for (int64_t n = 0; n < 2 * TDICT_SHARE_MAX_SLOTS; n++) {
@@ -121,18 +115,16 @@ CASE(share_ring_keeps_the_order_of_a_worker) {
     td_ok(tdict_share_ring_give_back(ring, batch, err));
   }
   assert_int_equal(rig_reap(pid), 0);
-  tdict_share_ring_destroy(ring);
 }
 
 CASE(share_ring_ends_after_the_last_worker) {
-  tdict_share_ring *ring = rig_ring(2, 1);
+  scoped_share_ring ring = rig_ring(2, 1);
   tdict_tree *batch = NULL;
   pid_t pid;
   close(rig_add_process(ring, "share_worker_leaves", &pid));
   for (int64_t n = 0; n < 3; n++) assert_int_equal(rig_take(ring), n);
   td_fails(TDICT_ENOTFOUND, "no worker is left", tdict_share_ring_take(ring, INT64_MAX, &batch, err));
   assert_int_equal(rig_reap(pid), 0);
-  tdict_share_ring_destroy(ring);
 }
 
 CASE(share_ring_trainer_refuses) {
@@ -171,8 +163,7 @@ CASE(share_ring_trainer_refuses) {
   assert_int_equal(td_count_descriptors(), without.fds - 2);
   td_fails(TDICT_EINVAL, "context is NULL", tdict_share_ring_pin(NULL, ring, err));
   td_fails(TDICT_EINVAL, "ring is NULL", tdict_share_ring_pin(NULL, NULL, err));
-  tdict_release(foreign);
-  tdict_share_ring_destroy(ring);
+  td_release(foreign, ring);
 }
 
 /* A killed worker is reported with its process and its slot. Its published batch is delivered, and the slot that it
@@ -205,8 +196,7 @@ CASE(share_ring_reports_a_killed_worker) {
   rig_publish(other, 5);
   assert_int_equal(rig_take(ring), 5);
   td_ok(tdict_share_ring_give_back(ring, batch, err));
-  tdict_share_ring_destroy(other);
-  tdict_share_ring_destroy(ring);
+  td_release(other, ring);
   rig_nothing_leaked(before);
 }
 
@@ -252,7 +242,7 @@ static void *kill_at_rest(void *user) {
 }
 /* A trainer that waits without a limit is told of the death of a worker. */
 CASE(share_ring_reports_during_a_wait) {
-  tdict_share_ring *ring = rig_ring(2, 1);
+  scoped_share_ring ring = rig_ring(2, 1);
   tdict_tree *batch = NULL;
   pthread_t thread;
   pid_t pid;
@@ -266,12 +256,11 @@ CASE(share_ring_reports_during_a_wait) {
   pthread_join(thread, &failed);
   assert_null(failed);
   assert_int_equal(rig_reap(pid), -SIGKILL);
-  tdict_share_ring_destroy(ring);
 }
 
 /* Several dead workers are reported one after another. */
 CASE(share_ring_reports_idle_workers) {
-  tdict_share_ring *ring = rig_ring(2, 2);
+  scoped_share_ring ring = rig_ring(2, 2);
   tdict_tree *batch = NULL;
   pid_t pids[2];
   for (int i = 0; i < 2; i++) {
@@ -286,12 +275,11 @@ CASE(share_ring_reports_idle_workers) {
   }
   td_fails(TDICT_ENOTFOUND, "no worker is left", tdict_share_ring_take(ring, INT64_MAX, &batch, err));
   for (int i = 0; i < 2; i++) assert_int_equal(rig_reap(pids[i]), -SIGKILL);
-  tdict_share_ring_destroy(ring);
 }
 
 /* A trainer that always finds full slots is told, too. */
 CASE(share_ring_reports_while_slots_are_full) {
-  tdict_share_ring *ring = rig_ring(4, 2), *other = rig_own_worker(ring);
+  scoped_share_ring ring = rig_ring(4, 2), other = rig_own_worker(ring);
   tdict_tree *batch = NULL;
   pid_t pid;
   const int socket = rig_add_process(ring, "share_worker_is_idle", &pid);
@@ -305,8 +293,6 @@ CASE(share_ring_reports_while_slots_are_full) {
     if (status == TDICT_OK) td_ok(tdict_share_ring_give_back(ring, batch, err));
   }
   assert_int_equal(status, TDICT_ELOST);
-  tdict_share_ring_destroy(other);
-  tdict_share_ring_destroy(ring);
 }
 
 /* Workers that are killed at random moments: TDICT_KILLS in the environment sets how many. */
@@ -358,7 +344,7 @@ CASE(share_ring_survives_killed_workers) {
 
 /* Every wrong word is reported once or ignored, and the slot can then be used. */
 CASE(share_ring_refuses_words) {
-  tdict_share_ring *ring = rig_ring(2, 4), *worker = rig_own_worker(ring);
+  scoped_share_ring ring = rig_ring(2, 4), worker = rig_own_worker(ring);
   tdict_tree *batch = NULL;
   const uint32_t wrong[] = {TDICT_SHARE_TAKEN,
                             4,
@@ -396,8 +382,6 @@ CASE(share_ring_refuses_words) {
   rig_publish(worker, 6);
   assert_int_equal(rig_take(ring), 5);
   assert_int_equal(rig_take(ring), 6);
-  tdict_share_ring_destroy(worker);
-  tdict_share_ring_destroy(ring);
 }
 
 /* A worker that writes anything to all words harms neither the trainer nor its waits. */
@@ -424,11 +408,12 @@ CASE(share_ring_survives_a_broken_worker) {
 
 /* A slot that was given back while a transfer reads it is empty only after the transfer. */
 SIM_CASE(share_ring_waits_for_transfers) {
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   for (int is_pinned = 0; is_pinned < 2; is_pinned++) {
-    tdict_share_ring *ring = rig_ring(1, 1), *worker = rig_own_worker(ring);
-    tdict_tree *batch = NULL, *next = NULL, *result = NULL, *host = NULL;
-    tdict_future *future = NULL;
+    scoped_share_ring ring = rig_ring(1, 1), worker = rig_own_worker(ring);
+    tdict_tree *batch = NULL, *next = NULL;
+    scoped_tree result = NULL, host = NULL;
+    scoped_future future = NULL;
     tdict_transfer_options o = tdict_transfer_options_default();
     if (is_pinned) td_ok(tdict_share_ring_pin(context, ring, err));
     assert_int_equal(tdict_is_pinned(ring->slots[0].tree), is_pinned);
@@ -446,21 +431,14 @@ SIM_CASE(share_ring_waits_for_transfers) {
     td_ok(tdict_future_wait(future, &result, err));
     /* The next call of the trainer makes the slot empty. */
     td_fails(TDICT_ETIMEDOUT, "no slot is full", tdict_share_ring_take(ring, 0, &next, err));
-    td_ok(tdict_share_ring_begin(worker, 0, &next, err));
-    rig_fill(next, 22);
+    rig_fill(td_made(tree, tdict_share_ring_begin(worker, 0, &made, err)), 22);
     td_ok(tdict_to_device(context, result, tdict_cpu(), NULL, &host, err));
     assert_int_equal(rig_check(host), 21);
     tdict_transfer_stats stats = tdict_transfer_stats_default();
     td_ok(tdict_future_get_stats(future, &stats, err));
     assert_int_equal(stats.direct_bytes != 0, is_pinned);
     assert_int_equal(stats.staged_bytes != 0, !is_pinned);
-    tdict_future_release(future);
-    tdict_release(result);
-    tdict_release(host);
-    tdict_share_ring_destroy(worker);
-    tdict_share_ring_destroy(ring);
   }
-  tdict_context_destroy(context);
 }
 
 static void run_nothing(void *user) { (void)user; }
@@ -475,15 +453,14 @@ int __wrap_poll(struct pollfd *fds, nfds_t count, int timeout_ms) {
 /* A slot that was given back while a stream uses it is empty only after the work on the stream. */
 SIM_CASE(share_ring_waits_for_recorded_uses) {
   enum { WAIT_MS = 50 };
-  tdict_context *context = td_context(NULL);
-  tdict_share_ring *ring = rig_ring(1, 1), *worker = rig_own_worker(ring);
+  scoped_context context = td_context(NULL);
+  scoped_share_ring ring = rig_ring(1, 1), worker = rig_own_worker(ring);
   tdict_tree *batch = NULL, *next = NULL;
   tdict_tensor *x = NULL;
   tdict_stream stream;
   tdict_dlpack_entry entry;
-  tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
   td_ok(tdict_stream_create(context, td_device(), &stream, err));
-  o.stream = stream;
+  tdict_dlpack_export_options o = td_with(tdict_dlpack_export_options, stream = stream);
   td_ok(tdict_share_ring_pin(context, ring, err));
   for (int64_t seed = 41; seed < 44; seed++) {
     rig_publish(worker, seed);
@@ -507,9 +484,6 @@ SIM_CASE(share_ring_waits_for_recorded_uses) {
     td_fails(TDICT_ETIMEDOUT, "no slot is full", tdict_share_ring_take(ring, 0, &next, err));
   }
   tdict_stream_destroy(context, stream);
-  tdict_share_ring_destroy(worker);
-  tdict_share_ring_destroy(ring);
-  tdict_context_destroy(context);
 }
 
 /* A transfer that is under way keeps the segment of a destroyed ring. */
@@ -524,30 +498,24 @@ SIM_CASE(share_ring_outlived_by_a_transfer) {
   td_ok(tdict_share_ring_take(ring, 0, &batch, err));
   td_ok(tdict_sim_hold(context, err));
   td_ok(tdict_to_device_async(context, batch, td_device(), NULL, &future, err));
-  tdict_share_ring_destroy(worker);
-  tdict_share_ring_destroy(ring);
+  td_release(worker, ring);
   assert_int_equal(rig_count_maps(), before.maps + 1);
   td_ok(tdict_sim_resume(context, err));
   td_ok(tdict_future_wait(future, &result, err));
   td_ok(tdict_to_device(context, result, tdict_cpu(), NULL, &host, err));
   assert_int_equal(rig_check(host), 21);
-  tdict_future_release(future);
-  tdict_release(result);
-  tdict_release(host);
-  tdict_context_destroy(context);
+  td_release(future, result, host, context);
   rig_nothing_leaked(before);
 }
 
 /* A driver that refuses to register costs only speed. A registration ends with the ring, which outlives the context. */
 SIM_CASE(share_ring_pin_falls_back) {
-  tdict_driver *inner = NULL, *driver = NULL;
+  scoped_driver inner = NULL, driver = NULL;
   tdict_sim_options sim = tdict_sim_options_default();
-  tdict_context_options co = tdict_context_options_default();
   tdict_context *context = NULL;
-  co.device = td_device();
   td_ok(tdict_driver_sim_open(&sim, &inner, err));
   td_ok(tdict_driver_fault_open(inner, &driver, err));
-  td_ok(tdict_context_create_over(&co, driver, &context, err));
+  td_ok(tdict_context_create_over(td_options(tdict_context_options, device = td_device()), driver, &context, err));
   tdict_share_ring *ring = rig_ring(2, 1), *worker = rig_own_worker(ring);
   tdict_tree *batch = NULL, *moved = NULL;
   tdict_fault_live with;
@@ -567,27 +535,19 @@ SIM_CASE(share_ring_pin_falls_back) {
   tdict_driver_fault_get_live(driver, &pinned);
   assert_int_equal(pinned.registrations, with.registrations + 1);
   td_fails(TDICT_EINVAL, "pinned already", tdict_share_ring_pin(context, ring, err));
-  tdict_release(moved);
-  tdict_context_destroy(context);
+  td_release(moved, context);
   rig_publish(worker, 32);
   assert_int_equal(rig_take(ring), 32);
-  tdict_share_ring_destroy(worker);
-  tdict_share_ring_destroy(ring);
+  td_release(worker, ring);
   tdict_fault_live after;
   tdict_driver_fault_get_live(driver, &after);
   assert_int_equal(after.registrations, 0);
   assert_int_equal(after.contexts, 0);
-  tdict_driver_release(driver);
-  tdict_driver_release(inner);
 }
 
 CASE(share_ring_pin_needs_a_device) {
-  tdict_context_options o = tdict_context_options_default();
-  tdict_context *context = NULL;
-  o.device = tdict_cpu();
-  td_ok(tdict_context_create(&o, &context, err));
-  tdict_share_ring *ring = rig_ring(1, 1);
+  scoped_context context = NULL;
+  td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu()), &context, err));
+  scoped_share_ring ring = rig_ring(1, 1);
   td_fails(TDICT_ENODEVICE, "is the cpu", tdict_share_ring_pin(context, ring, err));
-  tdict_share_ring_destroy(ring);
-  tdict_context_destroy(context);
 }

@@ -2,7 +2,6 @@
 #include <pthread.h>
 
 #include "rig.h"
-#include "support/rest.h"
 
 CASE(share_ring_begin_and_publish) {
   tdict_share_ring *ring = rig_ring(3, 2), *worker = rig_own_worker(ring), *other = rig_own_worker(ring);
@@ -26,13 +25,11 @@ CASE(share_ring_begin_and_publish) {
   assert_int_equal(rig_take(ring), 12);
   assert_int_equal(rig_take(ring), 11);
   assert_int_equal(rig_take(ring), 10);
-  tdict_share_ring_destroy(worker);
-  tdict_share_ring_destroy(other);
-  tdict_share_ring_destroy(ring);
+  td_release(worker, other, ring);
 }
 
 CASE(share_ring_worker_refuses) {
-  tdict_share_ring *ring = rig_ring(1, 1), *worker = rig_own_worker(ring);
+  scoped_share_ring ring = rig_ring(1, 1), worker = rig_own_worker(ring);
   tdict_tree *batch = NULL, *unchanged = NULL, *foreign = rig_batch();
   td_fails(TDICT_EINVAL, "ring is NULL", tdict_share_ring_begin(NULL, 0, &batch, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_share_ring_begin(worker, 0, NULL, err));
@@ -50,8 +47,6 @@ CASE(share_ring_worker_refuses) {
   td_fails(TDICT_EINVAL, "not a slot", tdict_share_ring_publish(worker, batch, err));
   assert_null(unchanged);
   tdict_release(foreign);
-  tdict_share_ring_destroy(worker);
-  tdict_share_ring_destroy(ring);
 }
 
 CASE(share_ring_begin_ends_with_the_ring) {
@@ -116,7 +111,7 @@ CASE(share_ring_begin_waits) {
 }
 
 CASE(share_ring_waits_through_signals) {
-  tdict_share_ring *ring = rig_ring(1, 1), *worker = rig_own_worker(ring);
+  scoped_share_ring ring = rig_ring(1, 1), worker = rig_own_worker(ring);
   tdict_tree *batch = NULL;
   rig_signals_begin();
   int64_t begin = tdict_now_ns();
@@ -127,6 +122,4 @@ CASE(share_ring_waits_through_signals) {
   td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, RIG_SECOND / 20, &batch, err));
   assert_true(tdict_now_ns() - begin >= RIG_SECOND / 20);
   rig_signals_end();
-  tdict_share_ring_destroy(worker);
-  tdict_share_ring_destroy(ring);
 }

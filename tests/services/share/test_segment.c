@@ -14,13 +14,12 @@ enum { ALL_SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, BLOB_AT = 4096 };
 
 /* The bytes of a good segment; the caller frees them. */
 static unsigned char *good_image(size_t *bytes) {
-  tdict_tree *shared = rig_shared();
+  scoped_tree shared = rig_shared();
   const tdict_segment *segment = tdict_segment_of(shared);
   *bytes = segment->layout.total_bytes;
   unsigned char *image = malloc(*bytes);
   assert_non_null(image);
   assert_int_equal(pread(segment->fd, image, *bytes, 0), *bytes);
-  tdict_release(shared);
   return image;
 }
 static int make_file(const void *image, size_t bytes, int seals) {
@@ -43,7 +42,7 @@ static void refuse(int fd, tdict_status status, const char *text) {
 }
 
 CASE(share_segment_is_sealed) {
-  tdict_tree *shared = rig_shared();
+  scoped_tree shared = rig_shared();
   const tdict_segment *segment = tdict_segment_of(shared);
   const off_t bytes = (off_t)segment->layout.total_bytes;
   assert_int_equal(fcntl(segment->fd, F_GET_SEALS) & ALL_SEALS, ALL_SEALS);
@@ -52,33 +51,26 @@ CASE(share_segment_is_sealed) {
   assert_int_equal(ftruncate(segment->fd, bytes + 1), -1);
   assert_int_equal(errno, EPERM);
   assert_int_equal(fcntl(segment->fd, F_GETFD), FD_CLOEXEC);
-  tdict_release(shared);
 }
 
 /* In older systems a signal undoes the allocation that it interrupts. Signals every millisecond must not keep a segment
  * from being made. */
 CASE(share_segment_is_made_among_signals) {
   enum { BYTES = 64 << 20 };
-  tdict_tree *like = help_tree_without_batch(), *shared = NULL;
-  tdict_share_options o = tdict_share_options_default();
-  tdict_tensor *t = NULL;
-  o.is_zero = true;
-  td_ok(tdict_tensor_empty(TDICT_U8, COUNTS(BYTES), NULL, &t, err));
-  help_put(like, "x", t);
+  scoped_tree like = help_tree_without_batch(), shared = NULL;
+  td_put(like, "x", td_made(tensor, tdict_tensor_empty(TDICT_U8, COUNTS(BYTES), NULL, &made, err)));
   rig_signals_begin();
-  td_ok(tdict_share_create(like, &o, &shared, err));
+  td_ok(tdict_share_create(like, td_options(tdict_share_options, is_zero = true), &shared, err));
   rig_signals_end();
   struct stat file;
   assert_int_equal(fstat(tdict_segment_of(shared)->fd, &file), 0);
   assert_true(file.st_size > BYTES);
   assert_true(file.st_blocks * 512 >= file.st_size); /* all pages are allocated */
-  tdict_release(shared);
-  tdict_release(like);
 }
 
 CASE(share_segment_refuses_files) {
   size_t bytes;
-  unsigned char *image = good_image(&bytes);
+  scoped_bytes image = good_image(&bytes);
   int ends[2];
   assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
   close(ends[1]);
@@ -94,12 +86,11 @@ CASE(share_segment_refuses_files) {
   refuse(make_file(image, bytes - 1, ALL_SEALS), TDICT_EFORMAT, "wanted those of its head");
   /* A segment that must not be written. */
   refuse(make_file(image, bytes, ALL_SEALS | F_SEAL_WRITE), TDICT_EIO, "mmap");
-  free(image);
 }
 
 CASE(share_segment_refuses_heads) {
   size_t bytes;
-  unsigned char *image = good_image(&bytes);
+  scoped_bytes image = good_image(&bytes);
   head *h = (head *)image;
   const head kept = *h;
   const struct {
@@ -126,18 +117,17 @@ CASE(share_segment_refuses_heads) {
     *h = wrong[i].h;
     refuse(make_file(image, bytes, ALL_SEALS), wrong[i].status, wrong[i].text);
   }
-  free(image);
 }
 
 /* Blobs of another tree, of an object, and with any byte changed. */
 CASE(share_segment_refuses_blobs) {
   size_t bytes;
-  unsigned char *image = good_image(&bytes);
+  scoped_bytes image = good_image(&bytes);
   head *h = (head *)image;
   const head kept = *h;
   /* Batch size [], and an object "x" of type "t". */
   static const unsigned char object[] = {'t', 'd', 's', 'c', 1, 0, 0, 0, 0, 3, 'x', 0, 't', 0, 0};
-  unsigned char *blob = malloc(kept.blob_bytes);
+  scoped_bytes blob = malloc(kept.blob_bytes);
   assert_non_null(blob);
   memcpy(blob, image + BLOB_AT, kept.blob_bytes);
   memcpy(image + BLOB_AT, object, sizeof object);
@@ -166,6 +156,4 @@ CASE(share_segment_refuses_blobs) {
     rig_nothing_leaked(before);
   }
   assert_true(num_refused > 10);
-  free(blob);
-  free(image);
 }

@@ -2,15 +2,13 @@
 #include <sys/mman.h>
 
 #include "rig.h"
-#include "tdict/nontensor.h"
 
 static const char *const leaves[] = {"obs.pixels", "r", "h\\.0", "wide"};
 enum { LEAVES = sizeof leaves / sizeof leaves[0] };
 
 /* Receives a tree, writes the bytes of all leaves to the socket, then overwrites "r" and says so. */
 WORKER(share_worker_reads) {
-  tdict_tree *td = NULL;
-  td_ok(tdict_share_receive(RIG_SOCKET, 60 * RIG_SECOND, &td, err));
+  tdict_tree *td = td_made(tree, tdict_share_receive(RIG_SOCKET, 60 * RIG_SECOND, &made, err));
   help_paths(td, "obs obs.pixels obs.none r h\\.0 wide");
   assert_true(tdict_is_consolidated(td));
   assert_int_equal(rig_count_maps(), 1);
@@ -26,8 +24,7 @@ WORKER(share_worker_reads) {
 
 CASE(share_passes_trees_to_other_processes) {
   const rig_resources before = rig_resources_now();
-  tdict_tree *td = rig_tree(), *shared = NULL;
-  td_ok(tdict_share_create(td, NULL, &shared, err));
+  tdict_tree *td = rig_tree(), *shared = td_made(tree, tdict_share_create(td, NULL, &made, err));
   rig_pair pair = rig_sockets(SOCK_STREAM);
   const pid_t pid = rig_spawn("share_worker_reads", &pair);
   td_ok(tdict_share_send(pair.ours, shared, err));
@@ -35,13 +32,12 @@ CASE(share_passes_trees_to_other_processes) {
   assert_int_equal(rig_count_maps(), before.maps + 1);
   assert_int_equal(rig_count_maps_of("/dev/shm"), 0);
   for (int i = 0; i < LEAVES; i++) {
-    tdict_tensor *flat = NULL;
+    scoped_tensor flat = NULL;
     unsigned char found[2 * 3 * 700 * 8];
     td_ok(tdict_tensor_contiguous(help_get(td, leaves[i]), &flat, err));
     const size_t bytes = tdict_tensor_bytes(flat);
     assert_true(rig_read_bytes(pair.ours, found, bytes));
     assert_memory_equal(found, tdict_tensor_const_data(flat), bytes);
-    tdict_tensor_release(flat);
   }
   /* The worker writes into the same memory. */
   unsigned char wanted[24], say;
@@ -50,58 +46,43 @@ CASE(share_passes_trees_to_other_processes) {
   assert_memory_equal(tdict_const_data(shared, "r"), wanted, sizeof wanted);
   assert_int_equal(rig_reap(pid), 0);
   close(pair.ours);
-  tdict_release(td);
-  tdict_release(shared);
+  td_release(td, shared);
   rig_nothing_leaked(before);
 }
 
 CASE(share_create_copies) {
-  tdict_tree *td = rig_tree(), *shared = NULL;
-  td_ok(tdict_share_create(td, NULL, &shared, err));
+  tdict_tree *td = rig_tree(), *shared = td_made(tree, tdict_share_create(td, NULL, &made, err));
   assert_true(rig_equal(td, shared));
   assert_true(tdict_is_consolidated(shared) && tdict_is_locked(shared));
   assert_false(tdict_get_device(shared, NULL));
   assert_int_equal((uintptr_t)tdict_data(shared, "r") % 256, 0);
   /* A clone is ordinary memory, and outlives the segment. */
-  tdict_tree *clone = NULL;
-  td_ok(tdict_clone_deep(shared, NULL, &clone, err));
+  scoped_tree clone = td_made(tree, tdict_clone_deep(shared, NULL, &made, err));
   tdict_release(shared);
   assert_int_equal(rig_count_maps(), 0);
   assert_true(rig_equal(td, clone));
-  tdict_release(clone);
   tdict_release(td);
 }
 
 CASE(share_create_zeroes) {
-  tdict_tree *td = rig_tree(), *shared = NULL;
-  tdict_schema *schema = NULL, *made = NULL;
-  tdict_share_options o = tdict_share_options_default();
-  o.is_zero = true;
+  scoped_tree td = rig_tree(), shared = NULL;
+  scoped_schema schema = NULL, made = NULL;
   td_ok(tdict_schema_from_tree(td, &schema, err));
-  td_ok(tdict_share_create(td, &o, &shared, err));
+  td_ok(tdict_share_create(td, td_options(tdict_share_options, is_zero = true), &shared, err));
   td_ok(tdict_schema_from_tree(shared, &made, err));
   assert_true(tdict_schema_equal(schema, made, NULL));
-  tdict_tensor *bytes = NULL;
+  scoped_tensor bytes = NULL;
   td_ok(tdict_consolidated_bytes(shared, &bytes, err));
   const unsigned char *at = tdict_tensor_const_data(bytes);
   for (size_t i = 0; i < tdict_tensor_bytes(bytes); i++) assert_int_equal(at[i], 0);
-  tdict_tensor_release(bytes);
-  tdict_schema_release(schema);
-  tdict_schema_release(made);
-  tdict_release(td);
-  tdict_release(shared);
 }
 
 SIM_CASE(share_create_copies_from_devices) {
-  tdict_context *context = td_context(NULL);
-  tdict_tree *td = rig_tree(), *moved = NULL, *shared = NULL;
+  scoped_context context = td_context(NULL);
+  scoped_tree td = rig_tree(), moved = NULL, shared = NULL;
   td_ok(tdict_to_device(context, td, td_device(), NULL, &moved, err));
   td_ok(tdict_share_create(moved, NULL, &shared, err));
   assert_true(rig_equal(td, shared));
-  tdict_release(moved);
-  tdict_release(shared);
-  tdict_release(td);
-  tdict_context_destroy(context);
 }
 
 /* Trees without tensors, and trees whose tensors have no bytes. */
@@ -109,16 +90,13 @@ CASE(share_empty_trees) {
   const rig_resources before = rig_resources_now();
   rig_pair pair = rig_sockets(SOCK_SEQPACKET);
   for (int i = 0; i < 2; i++) {
-    tdict_tree *td = TREE(2), *shared = NULL, *received = NULL;
-    help_put_tree(td, "child", TREE(2));
-    if (i) help_put(td, "none", TENSOR(2, 0));
+    scoped_tree td = TREE(2), shared = NULL, received = NULL;
+    td_put_tree(td, "child", TREE(2));
+    if (i) td_put(td, "none", TENSOR(2, 0));
     td_ok(tdict_share_create(td, NULL, &shared, err));
     td_ok(tdict_share_send(pair.ours, shared, err));
     td_ok(tdict_share_receive(pair.theirs, 0, &received, err));
     assert_true(rig_equal(td, received));
-    tdict_release(td);
-    tdict_release(shared);
-    tdict_release(received);
   }
   rig_close(pair);
   rig_nothing_leaked(before);
@@ -138,9 +116,7 @@ CASE(share_frees_with_the_last_reference) {
   assert_true(rig_equal(first, third));
   tdict_tensor *kept = tdict_tensor_retain(help_get(second, "r"));
   const float value = *(const float *)tdict_const_data(first, "r");
-  tdict_release(first);
-  tdict_release(second);
-  tdict_release(third);
+  td_release(first, second, third);
   assert_int_equal(rig_count_maps(), before.maps + 1);
   assert_true(*(const float *)tdict_tensor_const_data(kept) == value);
   tdict_tensor_release(kept);
@@ -150,18 +126,14 @@ CASE(share_frees_with_the_last_reference) {
 
 /* Copies that an operation makes of shared tensors are ordinary memory. */
 CASE(share_tensors_work_in_operations) {
-  tdict_tree *shared = rig_shared();
+  scoped_tree shared = rig_shared();
   const tdict_tensor *wide = help_get(shared, "wide");
-  tdict_tensor *turned = NULL, *flat = NULL;
-  td_ok(tdict_tensor_permute(wide, 3, (const int[]){2, 0, 1}, &turned, err));
-  td_ok(tdict_tensor_contiguous(turned, &flat, err));
+  scoped_tensor turned = td_made(tensor, tdict_tensor_permute(wide, 3, (const int[]){2, 0, 1}, &made, err));
+  scoped_tensor flat = td_made(tensor, tdict_tensor_contiguous(turned, &made, err));
   assert_false(tdict_tensor_shares_storage(flat, wide));
   const double *from = tdict_tensor_const_data(wide), *to = tdict_tensor_const_data(flat);
   for (int i = 0; i < 6; i++)
     for (int k = 0; k < 700; k++) assert_memory_equal(&to[k * 6 + i], &from[i * 700 + k], sizeof *to);
-  tdict_tensor_release(turned);
-  tdict_tensor_release(flat);
-  tdict_release(shared);
 }
 
 CASE(share_refuses) {
@@ -202,20 +174,10 @@ CASE(share_survives_enomem) {
   rig_pair pair = rig_sockets(SOCK_SEQPACKET);
   tdict_tree *td = rig_tree(), *out = NULL;
   const rig_resources before = rig_resources_now();
-  bool failed = true;
-  for (int n = 0; failed; n++) {
-    tdict_error e = {0};
-    td_fail_alloc(n, false);
-    tdict_status status = tdict_share_create(td, NULL, &out, &e);
-    failed = td_fail_alloc_stop();
-    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
-    if (!failed) break;
-    assert_null(out);
-    rig_nothing_leaked(before);
-  }
+  TD_WITHOUT_MEMORY_THEN(tdict_share_create(td, NULL, &out, err), assert_null(out); rig_nothing_leaked(before));
   tdict_tree *shared = out, *received = NULL;
   const rig_resources with = rig_resources_now();
-  failed = true;
+  bool failed = true;
   for (int n = 0; failed; n++) {
     tdict_error e = {0};
     td_ok(tdict_share_send(pair.ours, shared, err));
@@ -226,15 +188,14 @@ CASE(share_survives_enomem) {
     if (failed) rig_nothing_leaked(with);
   }
   assert_true(rig_equal(td, received));
-  tdict_release(received);
-  tdict_release(shared);
-  tdict_release(td);
+  td_release(received, shared, td);
   rig_close(pair);
 }
 
 /* A process with too few descriptors, and a socket that is closed. */
 CASE(share_reports_the_system) {
-  tdict_tree *td = rig_tree(), *shared = rig_shared(), *out = NULL;
+  scoped_tree td = rig_tree(), shared = rig_shared();
+  tdict_tree *out = NULL;
   rig_pair pair = rig_sockets(SOCK_STREAM);
   close(pair.theirs);
   td_fails(TDICT_EIO, "share_send: the socket refused the message: Broken pipe",
@@ -254,6 +215,4 @@ CASE(share_reports_the_system) {
     assert_int_equal(td_last_error.native, EMFILE);
   }
   while (count) close(held[--count]);
-  tdict_release(td);
-  tdict_release(shared);
 }

@@ -3,29 +3,24 @@
 #define TDICT_TESTS_SERVICES_STACK_RIG_H
 
 #include "core/tree/help.h"
-#include "support/fail_alloc.h"
 #include "support/lazy.h"
 
 /* A stack of items, whose references it takes. */
 #define STACK(...) rig_stack((tdict_tree *[]){__VA_ARGS__}, sizeof(tdict_tree *[]){__VA_ARGS__} / sizeof(tdict_tree *))
 static inline tdict_lazy_stack *rig_stack(tdict_tree **items, size_t count) {
-  tdict_lazy_stack *s = NULL;
-  td_ok(tdict_lazy_stack_create(items, count, &s, err));
+  tdict_lazy_stack *s = td_made(lazy_stack, tdict_lazy_stack_create(items, count, &made, err));
   for (size_t i = 0; i < count; i++) tdict_release(items[i]);
   return s;
 }
 static inline tdict_tree *rig_item(const tdict_lazy_stack *s, int64_t i) {
-  tdict_tree *item = NULL;
-  td_ok(tdict_lazy_stack_get_item(s, i, &item, err));
-  return item;
+  return td_made(tree, tdict_lazy_stack_get_item(s, i, &made, err));
 }
 
 /* An item of batch size [2]: "x" F32 [2, 3], "n.y" F32 [2, wide], and with `own` a key of its own. */
 static inline tdict_tree *rig_new_item(int64_t wide, const char *own) {
-  tdict_tree *td = TREE(2);
-  help_put(td, "x", TENSOR(2, 3));
-  help_put(td, "n.y", TENSOR(2, wide));
-  if (own) help_put(td, own, TENSOR(2));
+  tdict_tree *td = td_tree("[2] x:f32[2,3]");
+  td_put(td, "n.y", TENSOR(2, wide));
+  if (own) td_put(td, own, TENSOR(2));
   return td;
 }
 static inline tdict_lazy_stack *rig_three(void) {

@@ -3,7 +3,7 @@
 #include "support/things.h"
 
 DEVICE_CASE(lazy_stack_densify_stacks) {
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   tdict_lazy_stack *host = STACK(rig_new_item(4, NULL), rig_new_item(4, NULL)), *s = NULL;
   tdict_tree *dense = NULL;
   td_ok(td_lazy_to_device(context, host, td_device(), NULL, &s, err));
@@ -16,10 +16,7 @@ DEVICE_CASE(lazy_stack_densify_stacks) {
   for (size_t i = 0; i < 2; i++)
     assert_memory_equal((const float *)tdict_tensor_const_data(y) + 8 * i,
                         tdict_const_data(rig_item(host, (int64_t)i), "n.y"), 32);
-  tdict_tensor_release(y);
-  tdict_release(dense);
-  tdict_lazy_stack_release(s);
-  tdict_lazy_stack_release(host);
+  td_release(y, dense, s, host);
   s = rig_three();
   dense = NULL;
   td_ok(tdict_delete(rig_item(s, 1), "only", err));
@@ -27,15 +24,13 @@ DEVICE_CASE(lazy_stack_densify_stacks) {
   assert_string_equal(td_last_error.path, "n.y");
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_densify(s, NULL, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_densify(NULL, NULL, NULL, &dense, err));
-  tdict_join_options o = tdict_join_options_default();
-  o.dim = 1;
+  tdict_join_options o = td_with(tdict_join_options, dim = 1);
   td_fails(TDICT_EINVAL, "dim is 1, wanted 0", tdict_lazy_stack_densify(s, &o, NULL, &dense, err));
-  help_put(rig_item(s, 0), "own", TENSOR(2));
+  td_put(rig_item(s, 0), "own", TENSOR(2));
   td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_densify(s, NULL, NULL, &dense, err));
   assert_string_equal(td_last_error.path, "own");
   assert_null(dense);
   tdict_lazy_stack_release(s);
-  tdict_context_destroy(context);
 }
 
 CASE(lazy_stack_densify_makes_ragged_leaves) {
@@ -43,12 +38,10 @@ CASE(lazy_stack_densify_makes_ragged_leaves) {
   tdict_ragged *ragged = NULL;
   for (int i = 0; i < 3; i++) {
     items[i] = help_tree_without_batch();
-    help_put(items[i], "tokens", TENSOR(1 + 2 * i, 3));
+    td_put(items[i], "tokens", TENSOR(1 + 2 * i, 3));
   }
-  tdict_lazy_stack *s = rig_stack(items, 3);
-  tdict_join_options o = tdict_join_options_default();
-  o.ragged = true;
-  td_ok(tdict_lazy_stack_densify(s, &o, NULL, &dense, err));
+  scoped_lazy_stack s = rig_stack(items, 3);
+  td_ok(tdict_lazy_stack_densify(s, td_options(tdict_join_options, ragged = true), NULL, &dense, err));
   td_ok(tdict_get_ragged(dense, "tokens", &ragged, err));
   const float *values = tdict_tensor_const_data(tdict_ragged_get_info(ragged).values);
   for (int i = 0; i < 3; i++) {
@@ -57,7 +50,6 @@ CASE(lazy_stack_densify_makes_ragged_leaves) {
     values += (1 + 2 * i) * 3;
   }
   tdict_release(dense);
-  tdict_lazy_stack_release(s);
 }
 
 enum { DIMS = 3, MOST_ITEMS = 5 };
@@ -125,33 +117,26 @@ CASE(lazy_stack_pad_fills_all_dimensions) {
       td_ok(tdict_tensor_empty(TDICT_I32, 1 + DIMS, shape, NULL, &t, err));
       if (tdict_tensor_bytes(t)) td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), state);
       items[i] = TREE(2);
-      help_put(items[i], "a", t);
+      td_put(items[i], "a", t);
     }
-    tdict_lazy_stack *s = rig_stack(items, count);
-    tdict_lazy_pad_options o = tdict_lazy_pad_options_default();
-    o.value = -17;
-    o.mask = &mask;
-    td_ok(tdict_lazy_stack_pad(s, &o, &padded, err));
+    scoped_lazy_stack s = rig_stack(items, count);
+    td_ok(tdict_lazy_stack_pad(s, td_options(tdict_lazy_pad_options, value = -17, mask = &mask), &padded, err));
     check_padded(s, help_get(padded, "a"), help_get(mask, "a"), -17);
-    tdict_release(padded);
-    tdict_release(mask);
+    td_release(padded, mask);
     padded = NULL;
     td_ok(tdict_lazy_stack_pad(s, NULL, &padded, err));
     tdict_release(padded);
-    tdict_lazy_stack_release(s);
   }
 }
 
 DEVICE_CASE(lazy_stack_pad_on_devices) {
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   tdict_tree *items[2] = {help_tree_without_batch(), help_tree_without_batch()}, *padded = NULL, *mask = NULL;
-  help_put(items[0], "n.y", TENSOR(1));
-  help_put(items[1], "n.y", TENSOR(3));
-  tdict_lazy_stack *s = rig_stack(items, 2), *moved = NULL;
-  tdict_lazy_pad_options o = tdict_lazy_pad_options_default();
-  o.mask = &mask;
+  td_put(items[0], "n.y", TENSOR(1));
+  td_put(items[1], "n.y", TENSOR(3));
+  scoped_lazy_stack s = rig_stack(items, 2), moved = NULL;
   td_ok(td_lazy_to_device(context, s, td_device(), NULL, &moved, err));
-  td_ok(tdict_lazy_stack_pad(moved, &o, &padded, err));
+  td_ok(tdict_lazy_stack_pad(moved, td_options(tdict_lazy_pad_options, mask = &mask), &padded, err));
   tdict_tensor *y = NULL, *bits = NULL;
   assert_true(tdict_device_equal(tdict_tensor_device(help_get(padded, "n.y")), td_device()));
   assert_true(tdict_device_equal(tdict_tensor_device(help_get(mask, "n.y")), td_device()));
@@ -163,13 +148,7 @@ DEVICE_CASE(lazy_stack_pad_on_devices) {
   assert_memory_equal((const float *)tdict_tensor_const_data(y) + 1, zeros, 8);
   assert_memory_equal((const float *)tdict_tensor_const_data(y) + 3, tdict_const_data(rig_item(s, 1), "n.y"), 12);
   assert_memory_equal(tdict_tensor_const_data(bits), wanted, 6);
-  tdict_tensor_release(y);
-  tdict_tensor_release(bits);
-  tdict_release(padded);
-  tdict_release(mask);
-  tdict_lazy_stack_release(moved);
-  tdict_lazy_stack_release(s);
-  tdict_context_destroy(context);
+  td_release(y, bits, padded, mask);
 }
 
 /* The tensors of an object are padded; the mask has them as a tree. */
@@ -180,9 +159,8 @@ CASE(lazy_stack_pad_pads_objects) {
     td_ok(tdict_set_object(items[i], "o", &thing_flat, thing_create(TENSOR(2, 1 + i), TENSOR(2)), err));
   }
   tdict_lazy_stack *s = rig_stack(items, 2);
-  tdict_lazy_pad_options o = tdict_lazy_pad_options_default();
   void *made = NULL;
-  o.mask = &mask;
+  tdict_lazy_pad_options o = td_with(tdict_lazy_pad_options, mask = &mask);
   td_ok(tdict_lazy_stack_pad(s, &o, &padded, err));
   td_ok(tdict_get_object(padded, "o", &thing_flat, &made, err));
   const int64_t shape[] = {2, 2, 2};
@@ -191,9 +169,7 @@ CASE(lazy_stack_pad_pads_objects) {
   help_paths(mask, "o o.a o.b");
   assert_memory_equal(tdict_tensor_const_data(help_get(mask, "o.a")), wanted, sizeof wanted);
   assert_int_equal(tdict_tensor_ndim(help_get(mask, "o.b")), 2);
-  tdict_release(padded);
-  tdict_release(mask);
-  tdict_lazy_stack_release(s);
+  td_release(padded, mask, s);
   assert_int_equal(thing_count(), 0);
 }
 
@@ -203,41 +179,34 @@ CASE(lazy_stack_pad_keeps_other_leaves) {
   tdict_tensor *weights = TENSOR(5), *found = NULL;
   for (int i = 0; i < 2; i++) {
     items[i] = help_tree_without_batch();
-    help_put(items[i], "a", TENSOR(1 + i));
+    td_put(items[i], "a", TENSOR(1 + i));
     td_ok(tdict_set_unbatched(items[i], "w", weights, err));
   }
-  tdict_lazy_stack *s = rig_stack(items, 2);
-  tdict_lazy_pad_options o = tdict_lazy_pad_options_default();
-  o.mask = &trees[1];
-  td_ok(tdict_lazy_stack_pad(s, &o, &trees[0], err));
+  scoped_lazy_stack s = rig_stack(items, 2);
+  td_ok(tdict_lazy_stack_pad(s, td_options(tdict_lazy_pad_options, mask = &trees[1]), &trees[0], err));
   for (int i = 0; i < 2; i++) {
     td_ok(tdict_get_unbatched(trees[i], "w", &found, err));
     assert_ptr_equal(found, weights);
     tdict_release(trees[i]);
   }
   tdict_tensor_release(weights);
-  tdict_lazy_stack_release(s);
 }
 
 CASE(lazy_stack_pad_refuses) {
-  tdict_lazy_stack *s = rig_three();
+  scoped_lazy_stack s = rig_three();
   tdict_tree *const nothing = (tdict_tree *)(uintptr_t)0xA5A5, *padded = nothing, *mask = nothing;
-  tdict_lazy_pad_options o = tdict_lazy_pad_options_default();
-  o.mask = &mask;
+  tdict_lazy_pad_options o = td_with(tdict_lazy_pad_options, mask = &mask);
   td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_pad(s, &o, &padded, err));
   assert_string_equal(td_last_error.path, "only");
   td_ok(tdict_delete(rig_item(s, 1), "only", err));
-  help_put(rig_item(s, 2), "x", TENSOR(2));
+  td_put(rig_item(s, 2), "x", TENSOR(2));
   td_fails(TDICT_ESHAPE, "[2] in tree 2, but [2, 3] in tree 0", tdict_lazy_stack_pad(s, &o, &padded, err));
   assert_string_equal(td_last_error.path, "x");
-  help_put(rig_item(s, 2), "x", TENSOR(2, 9));
-  tdict_tensor *bytes = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_U8, COUNTS(2, 3), NULL, &bytes, err));
-  help_put(rig_item(s, 1), "x", bytes);
+  td_put(rig_item(s, 2), "x", TENSOR(2, 9));
+  td_put(rig_item(s, 1), "x", td_made(tensor, tdict_tensor_zeros(TDICT_U8, COUNTS(2, 3), NULL, &made, err)));
   td_fails(TDICT_EDTYPE, "uint8 in tree 1, but float32 in tree 0", tdict_lazy_stack_pad(s, &o, &padded, err));
   for (int i = 0; i < 3; i++) {
-    td_ok(tdict_tensor_zeros(TDICT_U8, COUNTS(2, i), NULL, &bytes, err));
-    help_put(rig_item(s, i), "x", bytes);
+    td_put(rig_item(s, i), "x", td_made(tensor, tdict_tensor_zeros(TDICT_U8, COUNTS(2, i), NULL, &made, err)));
   }
   o.value = 256;
   td_fails(TDICT_EOVERFLOW, "", tdict_lazy_stack_pad(s, &o, &padded, err));
@@ -249,15 +218,7 @@ CASE(lazy_stack_pad_refuses) {
   assert_true(padded == nothing && mask == nothing);
   o = tdict_lazy_pad_options_default();
   o.mask = &mask;
-  for (int64_t n = 0;; n++) {
-    td_fail_alloc(n, false);
-    tdict_status status = tdict_lazy_stack_pad(s, &o, &padded, NULL);
-    bool failed = td_fail_alloc_stop();
-    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
-    if (!failed) break;
-    assert_true(padded == nothing && mask == nothing && n < 200);
-  }
-  tdict_release(padded);
-  tdict_release(mask);
-  tdict_lazy_stack_release(s);
+  TD_WITHOUT_MEMORY_THEN(tdict_lazy_stack_pad(s, &o, &padded, err),
+                         assert_true(padded == nothing && mask == nothing && n_ < 200));
+  td_release(padded, mask);
 }

@@ -28,10 +28,10 @@ CASE(lazy_stack_walks_common_keys) {
   static const tdict_type thing = {.struct_size = sizeof thing, .name = "thing", .release = help_end_thing};
   int ends = 0;
   tdict_lazy_stack *s = rig_three();
-  help_put(rig_item(s, 0), "first", TENSOR(2));
-  help_put(rig_item(s, 0), "m.a\\.b", TENSOR(2));
-  help_put(rig_item(s, 1), "m.a\\.b.c", TENSOR(2));
-  help_put(rig_item(s, 2), "m.a\\.b", TENSOR(2, 2));
+  td_put(rig_item(s, 0), "first", TENSOR(2));
+  td_put(rig_item(s, 0), "m.a\\.b", TENSOR(2));
+  td_put(rig_item(s, 1), "m.a\\.b.c", TENSOR(2));
+  td_put(rig_item(s, 2), "m.a\\.b", TENSOR(2, 2));
   for (int i = 0; i < 3; i++) td_ok(tdict_set_object(rig_item(s, i), "o", &thing, help_make_thing(&ends, 0, ""), err));
   seen all = {s, ""};
   td_ok(tdict_lazy_stack_walk(s, note, &all, err));
@@ -53,10 +53,10 @@ CASE(lazy_stack_walks_common_keys) {
 }
 
 DEVICE_CASE(lazy_stack_get_stacks_a_copy) {
-  tdict_context *context = td_context(NULL);
-  tdict_lazy_stack *s = rig_three(), *moved = NULL;
+  scoped_context context = td_context(NULL);
+  scoped_lazy_stack s = rig_three(), moved = NULL;
   float wanted[3][6], found[18];
-  tdict_tensor *t = NULL, *host = NULL;
+  scoped_tensor t = NULL, host = NULL;
   for (int i = 0; i < 3; i++) memcpy(wanted[i], tdict_const_data(rig_item(s, i), "x"), sizeof wanted[i]);
   td_ok(td_lazy_to_device(context, s, td_device(), NULL, &moved, err));
   td_ok(tdict_lazy_stack_get(moved, "x", NULL, &t, err));
@@ -67,11 +67,6 @@ DEVICE_CASE(lazy_stack_get_stacks_a_copy) {
   td_ok(tdict_tensor_clone(t, NULL, &host, err));
   memcpy(found, tdict_tensor_const_data(host), sizeof found);
   assert_memory_equal(found, wanted, sizeof found);
-  tdict_tensor_release(host);
-  tdict_tensor_release(t);
-  tdict_lazy_stack_release(moved);
-  tdict_lazy_stack_release(s);
-  tdict_context_destroy(context);
 }
 
 CASE(lazy_stack_get_refuses) {
@@ -85,15 +80,12 @@ CASE(lazy_stack_get_refuses) {
   td_ok(tdict_delete(rig_item(s, 2), "x", err));
   td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_get(s, "x", NULL, &t, err));
   assert_string_equal(td_last_error.path, "2.x");
-  tdict_tensor *bytes = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_U8, COUNTS(2, 3), NULL, &bytes, err));
-  help_put(rig_item(s, 2), "x", bytes);
+  td_put(rig_item(s, 2), "x", td_made(tensor, tdict_tensor_zeros(TDICT_U8, COUNTS(2, 3), NULL, &made, err)));
   td_fails(TDICT_EDTYPE, "uint8 in item 2, but float32 in item 0", tdict_lazy_stack_get(s, "x", NULL, &t, err));
-  td_ok(tdict_tensor_zeros(TDICT_U8, COUNTS(2, 0), NULL, &bytes, err));
-  help_put(rig_item(s, 0), "d", bytes);
-  for (int i = 1; i < 3; i++) help_put(rig_item(s, i), "d", help_tensor_on(tdict_sim(0), 2, none));
+  td_put(rig_item(s, 0), "d", td_made(tensor, tdict_tensor_zeros(TDICT_U8, COUNTS(2, 0), NULL, &made, err)));
+  for (int i = 1; i < 3; i++) td_put(rig_item(s, i), "d", help_tensor_on(tdict_sim(0), 2, none));
   td_fails(TDICT_EWRONGDEVICE, "sim:0 in item 1, but on cpu", tdict_lazy_stack_get(s, "d", NULL, &t, err));
-  help_put(rig_item(s, 0), "d", help_tensor_on(tdict_sim(0), 2, none));
+  td_put(rig_item(s, 0), "d", help_tensor_on(tdict_sim(0), 2, none));
   td_fails(TDICT_EWRONGDEVICE, "belongs to the program", tdict_lazy_stack_get(s, "d", NULL, &t, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_get(s, "x", NULL, NULL, err));
   td_fails(TDICT_ETYPE, "", tdict_lazy_stack_get_tree(s, "x", &nested, err));
@@ -102,24 +94,13 @@ CASE(lazy_stack_get_refuses) {
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_get_tree(s, "n", NULL, err));
   assert_true(t == nothing && nested == NULL);
   tdict_tree *first_two[] = {rig_item(s, 0), rig_item(s, 1)};
-  tdict_lazy_stack *two = NULL;
-  td_ok(tdict_lazy_stack_create(first_two, 2, &two, err));
-  for (int64_t n = 0;; n++) {
-    td_fail_alloc(n, false);
-    tdict_status status = tdict_lazy_stack_get(two, "x", NULL, &t, NULL);
-    bool failed = td_fail_alloc_stop();
-    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
-    if (!failed) break;
-    assert_ptr_equal(t, nothing);
-  }
-  tdict_tensor_release(t);
-  tdict_lazy_stack_release(two);
-  tdict_lazy_stack_release(s);
+  tdict_lazy_stack *two = td_made(lazy_stack, tdict_lazy_stack_create(first_two, 2, &made, err));
+  TD_WITHOUT_MEMORY_THEN(tdict_lazy_stack_get(two, "x", NULL, &t, err), assert_ptr_equal(t, nothing));
+  td_release(t, two, s);
 }
 
 CASE(lazy_stack_get_tree_stacks_children) {
-  tdict_lazy_stack *s = rig_three(), *nested = NULL;
-  td_ok(tdict_lazy_stack_get_tree(s, "n", &nested, err));
+  tdict_lazy_stack *s = rig_three(), *nested = td_made(lazy_stack, tdict_lazy_stack_get_tree(s, "n", &made, err));
   assert_int_equal(td_lazy_count(nested), 3);
   for (int i = 0; i < 3; i++) assert_ptr_equal(rig_item(nested, i), help_get_tree(rig_item(s, i), "n"));
   tdict_lazy_stack_release(nested);
@@ -140,8 +121,8 @@ static void check_views(const tdict_lazy_stack *s, const char *path, tdict_tenso
 }
 
 CASE(lazy_stack_set_splits_into_views) {
-  tdict_lazy_stack *s = rig_three();
-  tdict_tensor *t = TENSOR(3, 2, 3);
+  scoped_lazy_stack s = rig_three();
+  scoped_tensor t = TENSOR(3, 2, 3);
   const tdict_tree *n = help_get_tree(rig_item(s, 0), "n");
   const char *const paths[] = {"x", "n.y", "z.q\\..r", "n.new"};
   for (int i = 0; i < 4; i++) {
@@ -159,15 +140,12 @@ CASE(lazy_stack_set_splits_into_views) {
   td_ok(tdict_lazy_stack_set(s, "p.q", t, err));
   assert_ptr_equal(tdict_const_data(a, "p.q"), (const float *)tdict_tensor_const_data(t) + 12);
   assert_ptr_equal(tdict_const_data(b, "p.q"), (const float *)tdict_tensor_const_data(t) + 6);
-  tdict_release(a);
-  tdict_release(b);
-  tdict_lazy_stack_release(s);
-  tdict_tensor_release(t);
+  td_release(a, b);
 }
 
 CASE(lazy_stack_set_changes_all_or_none) {
-  tdict_lazy_stack *s = rig_three();
-  tdict_tensor *t = TENSOR(3, 2, 3), *wrong = TENSOR(2, 2, 3);
+  scoped_lazy_stack s = rig_three();
+  scoped_tensor t = TENSOR(3, 2, 3), wrong = TENSOR(2, 2, 3);
   char *before[3];
   for (int i = 0; i < 3; i++) before[i] = help_snapshot(rig_item(s, i));
   td_fails(TDICT_ESHAPE, "batch size is [3, 2], the tensor has shape [2, 2, 3]",
@@ -205,7 +183,4 @@ CASE(lazy_stack_set_changes_all_or_none) {
   td_ok(tdict_set_batch_size(help_get_tree(rig_item(s, 1), "n"), COUNTS(2), err));
   for (int i = 0; i < 3; i++) help_unchanged(rig_item(s, i), before[i]);
   td_ok(tdict_unlock(rig_item(s, 2), err));
-  tdict_tensor_release(wrong);
-  tdict_tensor_release(t);
-  tdict_lazy_stack_release(s);
 }

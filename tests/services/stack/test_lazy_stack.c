@@ -6,12 +6,11 @@ CASE(lazy_stack_shares_its_items) {
   tdict_lazy_stack *s = NULL;
   int ndim = 0;
   td_ok(tdict_lazy_stack_create(items, 3, &s, err));
-  tdict_release(a);
-  tdict_release(b);
+  td_release(a, b);
   const int64_t *sizes = tdict_lazy_stack_get_batch_size(s, &ndim);
   assert_true(ndim == 2 && sizes[0] == 3 && sizes[1] == 2);
   for (int i = -3; i < 3; i++) assert_ptr_equal(rig_item(s, i), items[(i + 3) % 3]);
-  help_put(a, "new", TENSOR(2));
+  td_put(a, "new", TENSOR(2));
   assert_true(tdict_has(rig_item(s, 2), "new"));
   tdict_lazy_stack *same = tdict_lazy_stack_retain(s);
   tdict_lazy_stack_release(s);
@@ -21,17 +20,16 @@ CASE(lazy_stack_shares_its_items) {
 }
 
 CASE(lazy_stack_inserts_items) {
-  tdict_lazy_stack *s = STACK(TREE(2));
+  scoped_lazy_stack s = STACK(TREE(2));
   tdict_tree *wanted[8] = {rig_item(s, 0)};
   static const int64_t places[] = {1, 0, -1, 3, -4, 5}; /* Python's, with the end */
   size_t count = 1;
   for (size_t k = 0; k < 6; k++) {
-    tdict_tree *item = TREE(2);
+    scoped_tree item = TREE(2);
     size_t at = (size_t)(places[k] < 0 ? places[k] + (int64_t)count : places[k]);
     td_ok(tdict_lazy_stack_insert(s, places[k], item, err));
     memmove(wanted + at + 1, wanted + at, (count++ - at) * sizeof *wanted);
     wanted[at] = item;
-    tdict_release(item);
   }
   tdict_tree *last = TREE(2);
   td_ok(tdict_lazy_stack_insert(s, 7, last, err)); /* at the end */
@@ -39,7 +37,7 @@ CASE(lazy_stack_inserts_items) {
   wanted[count++] = last;
   assert_int_equal(tdict_lazy_stack_get_batch_size(s, NULL)[0], count);
   for (size_t i = 0; i < count; i++) assert_ptr_equal(rig_item(s, (int64_t)i), wanted[i]);
-  tdict_tree *other = TREE(3), *fits = TREE(2);
+  scoped_tree other = TREE(3), fits = TREE(2);
   td_fails(TDICT_ESHAPE, "item 8 has batch size [3], wanted [2]", tdict_lazy_stack_insert(s, 8, other, err));
   assert_string_equal(td_last_error.path, "8");
   td_fails(TDICT_EINVAL, "index 9", tdict_lazy_stack_insert(s, 9, fits, err));
@@ -56,15 +54,12 @@ CASE(lazy_stack_inserts_items) {
     assert_int_equal(td_lazy_count(s), before + !failed);
     if (!failed) break;
   }
-  tdict_release(other);
-  tdict_release(fits);
-  tdict_lazy_stack_release(s);
 }
 
 /* As in TensorDict, the stack is locked while all of its items are. */
 CASE(lazy_stack_of_locked_items_is_locked) {
-  tdict_lazy_stack *s = STACK(TREE(2), TREE(2));
-  tdict_tree *item = TREE(2);
+  scoped_lazy_stack s = STACK(TREE(2), TREE(2));
+  scoped_tree item = TREE(2);
   tdict_lock(rig_item(s, 0));
   td_ok(td_lazy_append(s, item, err)); /* some items can still change */
   tdict_lock(rig_item(s, 1));
@@ -75,8 +70,6 @@ CASE(lazy_stack_of_locked_items_is_locked) {
   td_ok(tdict_unlock(rig_item(s, 1), err));
   td_ok(tdict_lazy_stack_insert(s, 0, item, err));
   assert_int_equal(td_lazy_count(s), 4);
-  tdict_release(item);
-  tdict_lazy_stack_release(s);
 }
 
 CASE(lazy_stack_create_refuses) {
@@ -90,23 +83,13 @@ CASE(lazy_stack_create_refuses) {
   td_fails(TDICT_EINVAL, "items is NULL", tdict_lazy_stack_create(NULL, 2, &s, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_lazy_stack_create(items, 1, NULL, err));
   td_fails(TDICT_EINVAL, "16 batch dimensions", tdict_lazy_stack_create(&most, 1, &s, err));
-  for (int64_t n = 0;; n++) {
-    td_fail_alloc(n, false);
-    tdict_status status = tdict_lazy_stack_create(items, 1, &s, NULL);
-    bool failed = td_fail_alloc_stop();
-    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
-    if (!failed) break;
-    assert_ptr_equal(s, nothing);
-  }
+  TD_WITHOUT_MEMORY_THEN(tdict_lazy_stack_create(items, 1, &s, err), assert_ptr_equal(s, nothing));
   td_fails(TDICT_EINVAL, "index 1, but the stack has 1 items", tdict_lazy_stack_get_item(s, 1, &item, err));
   td_fails(TDICT_EINVAL, "index -2", tdict_lazy_stack_get_item(s, -2, &item, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_lazy_stack_get_item(s, 0, NULL, err));
   td_fails(TDICT_EINVAL, "stack is NULL", tdict_lazy_stack_get_item(NULL, 0, &item, err));
   assert_null(item);
-  tdict_lazy_stack_release(s);
-  tdict_release(most);
-  tdict_release(a);
-  tdict_release(b);
+  td_release(s, most, a, b);
 }
 
 static tdict_status ignore_entry(void *user, const tdict_lazy_entry *entry, tdict_error *err) {
@@ -117,9 +100,7 @@ static tdict_status ignore_entry(void *user, const tdict_lazy_entry *entry, tdic
 /* An item whose batch size was changed by its own handle is named by each function. */
 CASE(lazy_stack_refuses_changed_items) {
   tdict_context *context = NULL;
-  tdict_context_options o = tdict_context_options_default();
-  o.device = tdict_cpu();
-  td_ok(tdict_context_create(&o, &context, err));
+  td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu()), &context, err));
   tdict_lazy_stack *s = STACK(TREE(2, 1), TREE(2, 1)), *other = NULL;
   tdict_tensor *t = TENSOR(2, 2, 1);
   tdict_tree *tree = NULL;
@@ -142,7 +123,5 @@ CASE(lazy_stack_refuses_changed_items) {
   td_ok(tdict_set_batch_size(rig_item(s, 0), COUNTS(2), err));
   td_fails(TDICT_ESHAPE, "item 0 has batch size [2], wanted [2, 1]",
            tdict_lazy_stack_densify(s, NULL, NULL, &tree, err));
-  tdict_tensor_release(t);
-  tdict_lazy_stack_release(s);
-  tdict_context_destroy(context);
+  td_release(t, s, context);
 }

@@ -23,12 +23,10 @@ static void check_same(tdict_lazy_stack *moved, tdict_lazy_stack *s, tdict_devic
 }
 
 DEVICE_CASE(lazy_stack_to_device_is_one_transfer) {
-  tdict_context *context = td_context(NULL);
-  tdict_lazy_stack *s = rig_three(), *moved = NULL;
-  tdict_transfer_options o = tdict_transfer_options_default();
+  scoped_context context = td_context(NULL);
+  scoped_lazy_stack s = rig_three(), moved = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  o.stats = &stats;
-  td_ok(td_lazy_to_device(context, s, td_device(), &o, &moved, err));
+  td_ok(td_lazy_to_device(context, s, td_device(), td_options(tdict_transfer_options, stats = &stats), &moved, err));
   assert_int_equal(stats.num_leaves, 7);
   if (td_device().type == TDICT_DEVICE_CPU) { /* everything is there already */
     assert_int_equal(stats.num_shared_leaves, 7);
@@ -41,50 +39,32 @@ DEVICE_CASE(lazy_stack_to_device_is_one_transfer) {
       assert_true(tdict_tensor_shares_storage(help_get(rig_item(moved, i), "n.y"), first));
     }
     assert_false(tdict_has(rig_item(s, 0), "0"));
-    tdict_lazy_stack *back = NULL;
-    td_ok(td_lazy_to_device(context, moved, tdict_cpu(), NULL, &back, err));
+    scoped_lazy_stack back = td_made(lazy_stack, td_lazy_to_device(context, moved, tdict_cpu(), NULL, &made, err));
     check_same(back, s, tdict_cpu());
-    tdict_lazy_stack_release(back);
   }
-  tdict_lazy_stack_release(moved);
-  tdict_lazy_stack_release(s);
-  tdict_context_destroy(context);
 }
 
 GPU_CASE(lazy_stack_to_device_copies_shared_leaves_once) {
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   tdict_tree *a = rig_new_item(5, NULL), *items[] = {a, a, a};
-  tdict_lazy_stack *s = NULL, *moved = NULL;
-  tdict_transfer_options o = tdict_transfer_options_default();
+  scoped_lazy_stack s = NULL, moved = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  o.stats = &stats;
   td_ok(tdict_lazy_stack_create(items, 3, &s, err));
   tdict_release(a);
-  td_ok(td_lazy_to_device(context, s, td_device(), &o, &moved, err));
+  td_ok(td_lazy_to_device(context, s, td_device(), td_options(tdict_transfer_options, stats = &stats), &moved, err));
   assert_int_equal(stats.total_bytes, (6 + 10) * 4);
   check_same(moved, s, td_device());
-  tdict_lazy_stack_release(moved);
-  tdict_lazy_stack_release(s);
-  tdict_context_destroy(context);
 }
 
 CASE(lazy_stack_to_device_refuses) {
   static char bytes[4];
-  tdict_context *context = NULL;
-  tdict_context_options o = tdict_context_options_default();
-  o.device = tdict_cpu();
-  td_ok(tdict_context_create(&o, &context, err));
+  scoped_context context = NULL;
+  td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu()), &context, err));
   tdict_lazy_stack *s = rig_three(), *const nothing = (tdict_lazy_stack *)(uintptr_t)0xA5A5, *moved = nothing;
   tdict_future *future = NULL;
-  tdict_tensor *elsewhere = NULL;
-  tdict_tensor_desc view = tdict_tensor_desc_default();
-  view.data = bytes;
-  view.device = tdict_sim(0);
-  view.dtype = TDICT_U8;
-  view.ndim = 1;
+  tdict_tensor_desc view = td_with(tdict_tensor_desc, data = bytes, device = tdict_sim(0), dtype = TDICT_U8, ndim = 1);
   view.shape = (const int64_t[]){2};
-  td_ok(tdict_tensor_from_data(&view, NULL, NULL, &elsewhere, err));
-  help_put(rig_item(s, 1), "n.far", elsewhere);
+  td_put(rig_item(s, 1), "n.far", td_made(tensor, tdict_tensor_from_data(&view, NULL, NULL, &made, err)));
   td_fails(TDICT_EWRONGDEVICE, "", tdict_lazy_stack_to_device_async(context, s, tdict_cpu(), NULL, &future, err));
   assert_string_equal(td_last_error.path, "1.n.far");
   td_ok(tdict_delete(rig_item(s, 1), "n.far", err));
@@ -92,17 +72,9 @@ CASE(lazy_stack_to_device_refuses) {
   td_fails(TDICT_EINVAL, "", tdict_lazy_stack_to_device_async(NULL, s, tdict_cpu(), NULL, &future, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_to_device_async(context, s, tdict_cpu(), NULL, NULL, err));
   assert_null(future);
-  for (int64_t n = 0;; n++) {
-    td_fail_alloc(n, false);
-    tdict_status status = td_lazy_to_device(context, s, tdict_cpu(), NULL, &moved, NULL);
-    bool failed = td_fail_alloc_stop();
-    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
-    if (!failed) break;
-    assert_true(moved == nothing && n < 100);
-  }
-  tdict_lazy_stack_release(moved);
-  tdict_lazy_stack_release(s);
-  tdict_context_destroy(context);
+  TD_WITHOUT_MEMORY_THEN(td_lazy_to_device(context, s, tdict_cpu(), NULL, &moved, err),
+                         assert_true(moved == nothing && n_ < 100));
+  td_release(moved, s);
 }
 
 CASE(lazy_stack_from_tree_takes_numbered_children) {
@@ -111,7 +83,7 @@ CASE(lazy_stack_from_tree_takes_numbered_children) {
   for (int i = 0; i < 12; i++) {
     char key[8];
     snprintf(key, sizeof key, "%d", i);
-    child[i] = help_put_tree(td, key, TREE(2));
+    child[i] = td_put_tree(td, key, TREE(2));
   }
   tdict_lock(td); /* the items may be locked */
   td_ok(tdict_lazy_stack_from_tree(td, &s, err));
@@ -121,20 +93,13 @@ CASE(lazy_stack_from_tree_takes_numbered_children) {
   tdict_lazy_stack_release(s);
   tdict_lazy_stack *const nothing = (tdict_lazy_stack *)(uintptr_t)0xA5A5;
   s = nothing;
-  for (int64_t n = 0;; n++) {
-    td_fail_alloc(n, false);
-    tdict_status status = tdict_lazy_stack_from_tree(td, &s, NULL);
-    bool failed = td_fail_alloc_stop();
-    assert_int_equal(status, failed ? TDICT_ENOMEM : TDICT_OK);
-    if (!failed) break;
-    assert_ptr_equal(s, nothing);
-  }
+  TD_WITHOUT_MEMORY_THEN(tdict_lazy_stack_from_tree(td, &s, err), assert_ptr_equal(s, nothing));
   tdict_lazy_stack_release(s);
   s = nothing;
   td_ok(tdict_set_batch_size(child[5], COUNTS(7), err));
   td_fails(TDICT_ESHAPE, "item 5 has batch size [7]", tdict_lazy_stack_from_tree(td, &s, err));
   assert_string_equal(td_last_error.path, "5");
-  help_put(td, "3", TENSOR(2));
+  td_put(td, "3", TENSOR(2));
   td_fails(TDICT_ETYPE, "the entry is a tensor, wanted a tree", tdict_lazy_stack_from_tree(td, &s, err));
   assert_string_equal(td_last_error.path, "3");
   td_ok(tdict_delete(td, "1", err));

@@ -5,32 +5,25 @@
 
 /* The items are the children "0", "1", ... of one tree, and patterns match their paths. */
 DEVICE_CASE(wire_options_of_lazy_stacks) {
-  world w = open_world();
+  scoped_world w = open_world();
   tdict_tree *layers[3];
-  tdict_lazy_stack *stack = NULL, *moved = NULL;
+  scoped_lazy_stack stack = NULL, moved = NULL;
   const tdict_conversion c = scaled("*.image", TDICT_F32, 0.5, 1);
   const pair_of image = {"image", TDICT_U8, TDICT_F32, 0.5, 1};
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.narrow = 1;
-  o.conversions = &c;
-  o.num_conversions = 1;
+  tdict_transfer_options o = td_with(tdict_transfer_options, narrow = 1, conversions = &c, num_conversions = 1);
   for (int i = 0; i < 3; i++) {
     layers[i] = new_tree();
-    give(layers[i], "ids", pv_tensor(TDICT_I64, SHAPE(1000 + 7 * i), PV_HALF, NULL));
-    give(layers[i], "image", random_tensor(TDICT_U8, SHAPE(90 + i, 31), NULL));
-    give(layers[i], "mask", pv_tensor(TDICT_BOOL, SHAPE(5000), i == 1 ? PV_OUTLIER : PV_BYTE, NULL));
+    td_put(layers[i], "ids", pv_tensor(TDICT_I64, SHAPE(1000 + 7 * i), PV_HALF, NULL));
+    td_put(layers[i], "image", random_tensor(TDICT_U8, SHAPE(90 + i, 31), NULL));
+    td_put(layers[i], "mask", pv_tensor(TDICT_BOOL, SHAPE(5000), i == 1 ? PV_OUTLIER : PV_BYTE, NULL));
   }
   td_ok(tdict_lazy_stack_create(layers, 3, &stack, err));
   td_ok(td_lazy_to_device(w.c, stack, w.device, &o, &moved, err));
   for (int i = 0; i < 3; i++) {
-    tdict_tree *got = NULL;
-    td_ok(tdict_lazy_stack_get_item(moved, i, &got, err));
+    tdict_tree *got = td_made(tree, tdict_lazy_stack_get_item(moved, i, &made, err));
     check_tensor(&w, leaf_of(layers[i], "ids"), leaf_of(got, "ids"), "ids");
     check_tensor(&w, leaf_of(layers[i], "mask"), leaf_of(got, "mask"), "mask");
     check_converted(&w, &image, leaf_of(layers[i], "image"), leaf_of(got, "image"));
     tdict_release(layers[i]);
   }
-  tdict_lazy_stack_release(stack);
-  tdict_lazy_stack_release(moved);
-  close_world(&w);
 }

@@ -34,9 +34,8 @@ static inline model *model_open(void) {
   model *m = calloc(1, sizeof *m);
   assert_non_null(m);
   tdict_context_options o = tdict_context_options_default();
-  tdict_sim_options sim = tdict_sim_options_default();
   const bool is_sim = td_device().type == TDICT_DEVICE_SIM;
-  sim.d2h_bytes_per_second = 1e8;
+  tdict_sim_options sim = td_with(tdict_sim_options, d2h_bytes_per_second = 1e8);
   if (is_sim) o.sim = &sim;
   m->context = td_context(&o);
   m->memory = tdict_device_memory(m->context, td_device());
@@ -56,6 +55,7 @@ static inline void slot_drop(slot *s) {
   plain_tree_drop(&s->plain);
   s->tree = NULL;
 }
+#define scoped_slot TD_SCOPED(slot_drop, slot)
 static inline void model_synchronize(const model *m) {
   for (int i = 0; i < MODEL_STREAMS; i++) td_ok(tdict_stream_synchronize(m->context, m->streams[i], err));
 }
@@ -171,12 +171,12 @@ static inline slot model_tree(model *m, const plain_tree *form, bool may_repeat)
   memcpy(more, form->bs, sizeof more);
   more[form->nb] = form->more;
   for (int i = 0; i < PLAIN_LEAVES; i++) { /* the keys are in the order of the leaves */
-    if (i == 1) help_put_tree(s.tree, "n", help_tree(form->nb, form->bs));
-    if (i == 2) help_put_tree(s.tree, "n.m", help_tree(form->nb + 1, more));
+    if (i == 1) td_put_tree(s.tree, "n", help_tree(form->nb, form->bs));
+    if (i == 2) td_put_tree(s.tree, "n.m", help_tree(form->nb + 1, more));
     if (!form->has[i]) continue;
     const plain_array *a = &form->leaf[i];
     const tensor_form f = {a->dtype, a->ndim, a->shape, a->on_host, may_repeat, false};
-    help_put(s.tree, plain_paths[i], model_tensor(m, &f, &s.plain.leaf[i]));
+    td_put(s.tree, plain_paths[i], model_tensor(m, &f, &s.plain.leaf[i]));
   }
   return s;
 }
@@ -190,28 +190,11 @@ static inline bool model_shape(rng *r, const plain_tree *form, int leaf, plain_a
   return plain_count(a->ndim, a->shape) <= (form->nb && form->bs[0] > 100 ? 10 : 1) * MODEL_ELEMENTS;
 }
 static inline plain_tree model_form(rng *r) {
-  static const tdict_dtype dtypes[] = {TDICT_I8,
-                                       TDICT_I16,
-                                       TDICT_I32,
-                                       TDICT_I64,
-                                       TDICT_U8,
-                                       TDICT_U16,
-                                       TDICT_U32,
-                                       TDICT_U64,
-                                       TDICT_F16,
-                                       TDICT_BF16,
-                                       TDICT_F8E4M3,
-                                       TDICT_F8E5M2,
-                                       TDICT_F32,
-                                       TDICT_F64,
-                                       TDICT_C64,
-                                       TDICT_C128,
-                                       TDICT_BOOL,
-                                       TDICT_F32,
-                                       TDICT_I64,
-                                       TDICT_DTYPE(2, 32, 3),
-                                       TDICT_DTYPE(1, 8, 3),
-                                       TDICT_DTYPE(2, 64, 4)};
+  const tdict_dtype f32x3 = TDICT_DTYPE(2, 32, 3), u8x3 = TDICT_DTYPE(1, 8, 3), f64x4 = TDICT_DTYPE(2, 64, 4);
+  const tdict_dtype dtypes[] = {TDICT_I8,  TDICT_I16, TDICT_I32, TDICT_I64,  TDICT_U8,     TDICT_U16,
+                                TDICT_U32, TDICT_U64, TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2,
+                                TDICT_F32, TDICT_F64, TDICT_C64, TDICT_C128, TDICT_BOOL,   TDICT_F32,
+                                TDICT_I64, f32x3,     u8x3,      f64x4};
   const bool is_mixed = pick(r, 0, 4) == 0;
   plain_tree form;
   do {
@@ -251,7 +234,7 @@ static inline void model_check_tensor(const model *m, const plain_array *a, cons
     low += reach < 0 ? reach : 0;
     high += reach > 0 ? reach : 0;
   }
-  unsigned char *bytes = malloc((size_t)(high - low));
+  scoped_bytes bytes = malloc((size_t)(high - low));
   const char *data = tdict_tensor_const_data(t);
   assert_true(bytes && data);
   if (a->on_host)
@@ -264,7 +247,6 @@ static inline void model_check_tensor(const model *m, const plain_array *a, cons
     if (!plain_equal(a, bytes + at, plain_at(a, i)))
       fail_msg("%s: the element at offset %lld differs from the model", path, (long long)at);
   }
-  free(bytes);
 }
 
 static inline void model_check_batch(const tdict_tree *tree, int nb, const int64_t *bs) {

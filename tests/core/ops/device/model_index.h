@@ -26,6 +26,7 @@ static inline void model_index_drop(model_index *x) {
   for (int i = 0; i < x->num_tensors; i++) tdict_tensor_release(x->tensors[i]);
   plain_plan_drop(&x->plan);
 }
+#define scoped_model_index TD_SCOPED(model_index_drop, model_index)
 
 /* Returns a position outside the dimension, if the index wants one and this is its place; else `good`. */
 static inline int64_t maybe_bad(model *m, model_index *x, int dim, int64_t size, int64_t good) {
@@ -51,7 +52,6 @@ static inline tdict_tensor *position_tensor(model *m, const int64_t *positions, 
   const int64_t step = pick(&m->r, 0, 3) ? 1 : pick(&m->r, 0, 1) ? 3 : -1, width = step < 0 ? 1 : step;
   const int64_t all = count * width + 1;
   tdict_tensor *base = NULL, *t = NULL;
-  tdict_tensor_desc desc = tdict_tensor_desc_default();
   int64_t *spread = malloc((size_t)all * sizeof *spread);
   assert_non_null(spread);
   for (int64_t i = 0; i < all; i++) spread[i] = INT64_MAX; /* no good position */
@@ -61,9 +61,7 @@ static inline tdict_tensor *position_tensor(model *m, const int64_t *positions, 
     memcpy(tdict_tensor_data(base), spread, (size_t)all * sizeof *spread);
   else
     raw_write(m->raw, tdict_tensor_data(base), spread, (size_t)all * sizeof *spread);
-  desc.ndim = 1;
-  desc.shape = &count;
-  desc.strides = &step;
+  tdict_tensor_desc desc = td_with(tdict_tensor_desc, ndim = 1, shape = &count, strides = &step);
   td_ok(tdict_tensor_as_strided(base, &desc, step < 0 && count ? count - 1 : 0, &t, err));
   tdict_tensor_release(base);
   free(spread);

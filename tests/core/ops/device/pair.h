@@ -29,14 +29,12 @@ static inline void world_close(world *w) {
   raw_close(w->raw);
   tdict_context_destroy(w->context);
 }
+#define scoped_world TD_SCOPED(world_close, world)
 
 typedef struct pair {
   tdict_tree *host, *device;
 } pair;
-static inline void pair_release(pair *p) {
-  tdict_release(p->host);
-  tdict_release(p->device);
-}
+static inline void pair_release(pair *p) { td_release(p->host, p->device); }
 
 /* Writes the elements of a host tensor in C order to a new tensor on the device. */
 static inline tdict_tensor *to_device(const world *w, tdict_tensor *host) {
@@ -55,11 +53,10 @@ typedef struct layout {
 } layout;
 /* Sets equal random tensors in both trees. */
 static inline void add_tensors(const world *w, pair *p, const char *path, layout l, uint64_t seed) {
-  tdict_tensor *host = NULL;
-  td_ok(tdict_tensor_empty(l.dtype, l.ndim, l.shape, NULL, &host, err));
+  tdict_tensor *host = td_made(tensor, tdict_tensor_empty(l.dtype, l.ndim, l.shape, NULL, &made, err));
   if (tdict_tensor_bytes(host)) td_fill_random(tdict_tensor_data(host), tdict_tensor_bytes(host), seed);
-  help_put(p->device, path, to_device(w, host));
-  help_put(p->host, path, host);
+  td_put(p->device, path, to_device(w, host));
+  td_put(p->host, path, host);
 }
 
 /* Makes trees of a batch size. `shape_seed` determines the keys, dtypes and shapes; `data` the elements. The tree has a
@@ -73,8 +70,8 @@ static inline pair pair_make(const world *w, int nb, const int64_t *bs, uint64_t
   memcpy(shape, bs, (size_t)nb * sizeof *bs);
   shape[nb] = pick(&r, 1, 3);
   for (int side = 0; side < 2; side++) {
-    help_put_tree(side ? p.device : p.host, "n", help_tree(nb, bs));
-    help_put_tree(side ? p.device : p.host, "n.m", help_tree(nb + 1, shape));
+    td_put_tree(side ? p.device : p.host, "n", help_tree(nb, bs));
+    td_put_tree(side ? p.device : p.host, "n.m", help_tree(nb + 1, shape));
   }
   for (int i = 0; i < 6; i++) {
     if (i != 0 && pick(&r, 0, 4) == 0) continue;
@@ -207,11 +204,9 @@ typedef struct random_index {
   bool has_lists;
 } random_index;
 static inline void random_index_release(random_index *i) {
-  tdict_tensor_release(i->mask);
-  tdict_tensor_release(i->device_mask);
+  td_release(i->mask, i->device_mask);
   for (int n = 0; n < TDICT_MAX_INDEX; n++) {
-    tdict_tensor_release(i->lists[n]);
-    tdict_tensor_release(i->device_lists[n]);
+    td_release(i->lists[n], i->device_lists[n]);
   }
 }
 

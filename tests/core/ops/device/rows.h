@@ -17,7 +17,7 @@ static inline tdict_tensor *rows_on(const place *w, int64_t rows, uint64_t numbe
 static inline tdict_tree *rows_tree(const place *w, int64_t rows, uint64_t number) {
   static const char *const paths[] = {"a", "b", "n.c", "n.d", "e"};
   tdict_tree *td = TREE(rows);
-  for (uint64_t i = 0; i < 5; i++) give(td, paths[i], rows_on(w, rows, number + i));
+  for (uint64_t i = 0; i < 5; i++) td_put(td, paths[i], rows_on(w, rows, number + i));
   return td;
 }
 /* Writes random bytes to the tensors of such a tree. */

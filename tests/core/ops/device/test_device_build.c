@@ -2,7 +2,6 @@
 #include "core/ops/device/moves.h"
 
 #include "core/ops/device/rows.h"
-#include "support/fail_alloc.h"
 #include "support/random.h"
 
 enum { NUM_JOINS = 20, MOST_ROWS = 5, MOST_COLUMNS = 9 };
@@ -32,8 +31,7 @@ static void open_one(const place *w, rng *r, side_by_side *j) {
 }
 static void close_one(side_by_side *j) {
   for (int i = 0; i < 2; i++) {
-    tdict_tensor_release(j->src[i]);
-    tdict_tensor_release(j->part[i]);
+    td_release(j->src[i], j->part[i]);
   }
   tdict_tensor_release(j->dst);
 }

@@ -2,7 +2,6 @@
 #include "core/ops/device/pair.h"
 #include "core/ops/device/rows.h"
 #include "core/ops/twins.h"
-#include "support/fail_alloc.h"
 
 enum { NUM_SEEDS = 300 };
 
@@ -11,7 +10,7 @@ GPU_CASE(device_to_dtype_equals_host) {
   static const tdict_dtype dtypes[] = {TDICT_U8,  TDICT_I8,  TDICT_I16, TDICT_U16,  TDICT_I32,    TDICT_U32,
                                        TDICT_I64, TDICT_U64, TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2,
                                        TDICT_F32, TDICT_F64, TDICT_C64, TDICT_C128, TDICT_BOOL};
-  world w = world_open();
+  scoped_world w = world_open();
   tdict_stream s = {0};
   int num_good = 0, num_overflows = 0;
   nans_are_equal = true;
@@ -20,10 +19,9 @@ GPU_CASE(device_to_dtype_equals_host) {
     rng r = {seed};
     pair p = pair_random(&w, seed, seed), got = {NULL, NULL};
     const tdict_dtype dtype = dtypes[pick(&r, 0, sizeof dtypes / sizeof *dtypes - 1)];
-    tdict_dtype_options o = tdict_dtype_options_default();
     tdict_run run = tdict_run_default();
     tdict_error errors[2] = {{0}, {0}};
-    o.floats_only = pick(&r, 0, 3) == 0;
+    tdict_dtype_options o = td_with(tdict_dtype_options, floats_only = pick(&r, 0, 3) == 0);
     const tdict_status wanted = tdict_to_dtype(p.host, dtype, &o, &run, &got.host, &errors[0]);
     if (seed % 2) run.stream = s;
     if (pick(&r, 0, 1)) run.memory = w.memory;
@@ -41,13 +39,12 @@ GPU_CASE(device_to_dtype_equals_host) {
   assert_true(num_good > NUM_SEEDS / 4 && num_overflows > NUM_SEEDS / 10);
   tdict_stream_destroy(w.context, s);
   nans_are_equal = false;
-  world_close(&w);
 }
 
 /* A tensor on a device is converted there, with the results and errors of the host. */
 GPU_CASE(device_tensor_to_dtype_equals_host) {
   static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_I32, TDICT_F16, TDICT_BF16, TDICT_F32, TDICT_F64, TDICT_BOOL};
-  world w = world_open();
+  scoped_world w = world_open();
   int num_good = 0, num_bad = 0;
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
@@ -79,13 +76,11 @@ GPU_CASE(device_tensor_to_dtype_equals_host) {
       pair_check(&w, &got);
       nans_are_equal = false;
       pair_release(&got);
-      tdict_tensor_release(wanted);
-      tdict_tensor_release(found);
+      td_release(wanted, found);
     }
     pair_release(&p);
   }
   assert_true(num_good > NUM_SEEDS && num_bad > 10);
-  world_close(&w);
 }
 
 /* Checks that element `at` of "e", an int32 of a tree of 40 rows, became a double. */
@@ -98,18 +93,15 @@ static void check_double(const place *w, const tdict_tree *td, uint64_t number, 
 }
 
 SIM_CASE(device_to_dtype_launches_once) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   shim s;
-  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;
+  scoped_tree td = rows_tree(&w, 40, 1), out = NULL;
   begin_counting(&s, &w);
   td_ok(tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err));
   assert_int_equal(num_launches, 1);
   shim_end(&s, w.d);
   check_double(&w, out, 5, 77);
   assert_true(tdict_tensor_shares_storage(help_get(out, "a"), help_get(out, "e")));
-  tdict_release(out);
-  tdict_release(td);
-  place_close(&w);
 }
 
 SIM_CASE(device_to_dtype_is_ordered) {
@@ -118,12 +110,10 @@ SIM_CASE(device_to_dtype_is_ordered) {
   host.memory = NULL;
   tdict_tree *td = rows_tree(&w, 40, 1), *source = rows_tree(&host, 40, 71), *out = NULL;
   tdict_transfer_options o = threads(1);
-  tdict_run options = tdict_run_default();
   td_ok(tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err)); /* loads the kernels */
   tdict_release(out);
   block(&w, &b);
-  options.stream = b.s;
-  td_ok(tdict_to_dtype(td, TDICT_F64, NULL, &options, &out, err));
+  td_ok(tdict_to_dtype(td, TDICT_F64, NULL, td_options(tdict_run, stream = b.s), &out, err));
   tdict_future *f = move_async(&w, out, tdict_cpu(), &o), *over = copy_async(&w, source, td, &o);
   check_pending(f);
   check_pending(over);
@@ -134,24 +124,21 @@ SIM_CASE(device_to_dtype_is_ordered) {
   check_double(&w, out, 5, 77);
   check_row(&w, help_get(td, "e"), 4, 40, 75, 4);
   end_blocked(&w, &b);
-  tdict_release(out);
-  tdict_release(source);
-  tdict_release(td);
+  td_release(out, source, td);
   place_close(&w);
 }
 
 SIM_CASE(device_to_dtype_fails_whole) {
-  place w = place_sim(2, 0, 2);
+  scoped_place w = place_sim(2, 0, 2);
   rig r = {w.c, w.memory};
   shim s;
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;
   tdict_stream stream = new_stream(&w), second = {tdict_sim(1), NULL};
-  tdict_run o = tdict_run_default();
   shim_begin(&s, w.d);
   s.ops.module_load = refuse_module;
   td_fails(TDICT_ENOTSUP, "cannot compile", tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err));
   shim_end(&s, w.d);
-  o.stream = second;
+  tdict_run o = td_with(tdict_run, stream = second);
   td_fails(TDICT_EWRONGDEVICE, "but the stream is of sim:1", tdict_to_dtype(td, TDICT_F64, NULL, &o, &out, err));
   assert_string_equal(td_last_error.path, "a");
   o.stream = stream;
@@ -175,5 +162,4 @@ SIM_CASE(device_to_dtype_fails_whole) {
   end_twins(&both);
   tdict_stream_destroy(w.c, stream);
   tdict_release(td);
-  place_close(&w);
 }

@@ -3,7 +3,6 @@
 #include "context.h"
 #include "core/ops/device/ways.h"
 #include "support/driver_fault.h"
-#include "support/fail_alloc.h"
 
 /* A context over a simulated driver that fails on demand. */
 typedef struct faults {
@@ -13,12 +12,10 @@ typedef struct faults {
   tdict_stream stream;
 } faults;
 static void faults_open(faults *f) {
-  tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = place_options(1);
   tdict_context *context = NULL;
   memset(f, 0, sizeof *f);
-  sim.memory_bytes = (size_t)256 << 20;
-  td_ok(tdict_driver_sim_open(&sim, &f->inner, err));
+  td_ok(tdict_driver_sim_open(td_options(tdict_sim_options, memory_bytes = (size_t)256 << 20), &f->inner, err));
   td_ok(tdict_driver_fault_open(f->inner, &f->d, err));
   o.device = td_device();
   td_ok(tdict_context_create_over(&o, f->d, &context, err));
@@ -33,19 +30,18 @@ static void faults_close(faults *f) {
   place_close(&f->w);
   tdict_driver_fault_get_live(f->d, &live);
   assert_memory_equal(&live, &none, sizeof live); /* nothing leaks */
-  tdict_driver_release(f->d);
-  tdict_driver_release(f->inner);
+  td_release(f->d, f->inner);
 }
+#define scoped_faults TD_SCOPED(faults_close, faults)
 
 /* Converts each leaf by tdict_tensor_to_dtype(). The result is that of WAY_TO_DTYPE. */
 static tdict_status convert_tensors(const ways *t, tdict_tree **out, tdict_error *err) {
   tdict_tree *made = NULL;
   tdict_status status = tdict_create(0, NULL, &made, err);
   for (int i = 0; i < 5 && status == TDICT_OK; i++) {
-    tdict_tensor *converted = NULL;
+    scoped_tensor converted = NULL;
     status = tdict_tensor_to_dtype(help_get(t->td, way_paths[i]), TDICT_F64, NULL, &converted, err);
     if (status == TDICT_OK) status = tdict_set(made, way_paths[i], converted, err);
-    tdict_tensor_release(converted);
   }
   if (status == TDICT_OK)
     *out = made;
@@ -57,8 +53,8 @@ static tdict_status convert_tensors(const ways *t, tdict_tree **out, tdict_error
 /* Makes the n-th driver call of an operation fail. The operation succeeds, or returns the driver's code and leaves
  * nothing queued. The next call succeeds. Returns false if the operation makes fewer calls. */
 static bool fail_once(tree_way way, bool by_tensor, bool on_stream, int64_t n, int *num_failed) {
-  faults f;
-  tdict_tree *out = NULL;
+  scoped_faults f;
+  scoped_tree out = NULL;
   tdict_error e = {0};
   tdict_driver_sim_count counts;
   const tdict_fault fault = {.kinds = TDICT_FAULT_ALL, .n = n, .code = TDICT_CU_UNKNOWN};
@@ -81,8 +77,6 @@ static bool fail_once(tree_way way, bool by_tensor, bool on_stream, int64_t n, i
   }
   sync_stream(&f.w, f.stream);
   ways_check(&f.t, way, out);
-  tdict_release(out);
-  faults_close(&f);
   return fired;
 }
 SIM_CASE(device_ops_with_failing_calls) {
@@ -100,24 +94,22 @@ SIM_CASE(device_tensor_to_dtype_with_failing_calls) {
   assert_true(num_failed >= 6);
 }
 SIM_CASE(device_tensor_to_dtype_without_memory) {
-  faults f;
-  tdict_tree *out = NULL;
+  scoped_faults f;
+  scoped_tree out = NULL;
   faults_open(&f);
   TD_WITHOUT_MEMORY_THEN(convert_tensors(&f.t, &out, err), {
     assert_null(out);
     assert_true(err->message[0] != 0);
   });
   ways_check(&f.t, WAY_TO_DTYPE, out);
-  tdict_release(out);
-  faults_close(&f);
 }
 
 /* The kernels cannot be loaded, or their functions not be found. If this ends, the operation succeeds. */
 SIM_CASE(device_ops_with_failing_modules) {
   for (tree_way way = 0; way < NUM_WAYS; way++)
     for (int64_t n = 1; n <= 5; n++) {
-      faults f;
-      tdict_tree *out = NULL;
+      scoped_faults f;
+      scoped_tree out = NULL;
       const tdict_fault fault = {
           .kinds = TDICT_FAULT_BIT(TDICT_FAULT_MODULE), .n = n, .code = TDICT_CU_INVALID_VALUE, .lasts = true};
       faults_open(&f);
@@ -132,7 +124,5 @@ SIM_CASE(device_ops_with_failing_modules) {
       }
       td_ok(ways_call(&f.t, way, NULL, &out, err));
       ways_check(&f.t, way, out);
-      tdict_release(out);
-      faults_close(&f);
     }
 }

@@ -3,12 +3,11 @@
 #include "core/ops/device/pair.h"
 #include "core/ops/device/rows.h"
 #include "core/ops/twins.h"
-#include "support/fail_alloc.h"
 
 enum { NUM_SEEDS = 150 };
 
 GPU_CASE(device_index_get_equals_host) {
-  world w = world_open();
+  scoped_world w = world_open();
   int num_lists = 0, num_on_device = 0;
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
@@ -25,11 +24,10 @@ GPU_CASE(device_index_get_equals_host) {
     pair_release(&p);
   }
   assert_true(num_lists > NUM_SEEDS / 4 && num_on_device > NUM_SEEDS / 8);
-  world_close(&w);
 }
 
 GPU_CASE(device_index_set_equals_host) {
-  world w = world_open();
+  scoped_world w = world_open();
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
     random_index i;
@@ -45,11 +43,10 @@ GPU_CASE(device_index_set_equals_host) {
     pair_release(&other);
     pair_release(&p);
   }
-  world_close(&w);
 }
 
 GPU_CASE(device_index_into_equals_host) {
-  world w = world_open();
+  scoped_world w = world_open();
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
     random_index i;
@@ -65,13 +62,12 @@ GPU_CASE(device_index_into_equals_host) {
     pair_release(&other);
     pair_release(&p);
   }
-  world_close(&w);
 }
 
 /* Nine lists are more than one move can have. */
 GPU_CASE(device_index_takes_many_lists) {
   const int64_t bs[] = {2, 2, 2, 2, 2, 2, 2, 2, 2};
-  world w = world_open();
+  scoped_world w = world_open();
   pair p = {help_tree(9, bs), help_tree(9, bs)}, got = {NULL, NULL}, other = {help_tree(9, bs), help_tree(9, bs)};
   rng r = {7};
   int64_t positions[9][5];
@@ -93,15 +89,14 @@ GPU_CASE(device_index_takes_many_lists) {
   pair_release(&got);
   pair_release(&other);
   pair_release(&p);
-  world_close(&w);
 }
 
 SIM_CASE(device_index_launches_once_for_all_leaves) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   shim s;
   const int64_t list[] = {3, -1, 7};
   const tdict_indices *const indices[] = {TDICT_INDEX(TDICT_LIST(list, 3)), TDICT_INDEX(TDICT_RANGE(2, 20, 3))};
-  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;
+  scoped_tree td = rows_tree(&w, 40, 1), out = NULL;
   begin_counting(&s, &w);
   td_ok(tdict_index_get(NULL, td, indices[0], NULL, &out, err));
   assert_int_equal(num_launches, 1);
@@ -115,20 +110,18 @@ SIM_CASE(device_index_launches_once_for_all_leaves) {
   assert_int_equal(num_launches, 4);
   for (int64_t i = 0; i < 6; i++) check_row(&w, help_get(td, "n.d"), 2 + 3 * i, 6, 53, i);
   shim_end(&s, w.d);
-  tdict_release(out);
-  tdict_release(td);
-  place_close(&w);
 }
 
 /* Lost rows are refused when read. After they are written, they can be read again. */
 SIM_CASE(device_index_refuses_lost_rows) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   const int64_t good[] = {3, 4}, bad[] = {4, 9};
-  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 2, 21), *row = NULL;
+  scoped_tree td = rows_tree(&w, 40, 1);
+  tdict_tree *out = NULL;
+  scoped_tree few = rows_tree(&w, 2, 21), row = NULL;
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(9, 11, 1)), NULL, &row, err));
   tdict_tensor_lose(help_get(row, "n.c"));
-  td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(good, 2)), NULL, &out, err));
-  tdict_release(out);
+  tdict_release(td_made(tree, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(good, 2)), NULL, &made, err)));
   out = NULL;
   for (int i = 0; i < 2; i++) {
     const tdict_run o = td_run(i ? (tdict_stream){w.device, NULL} : tdict_no_stream(), NULL);
@@ -144,10 +137,6 @@ SIM_CASE(device_index_refuses_lost_rows) {
   tdict_release(out);
   td_fails(TDICT_EINVAL, "lost",
            tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(((int64_t[]){10}), 1)), NULL, &out, err));
-  tdict_release(row);
-  tdict_release(few);
-  tdict_release(td);
-  place_close(&w);
 }
 
 /* A tree with tensors on the host and on the device. */
@@ -156,15 +145,15 @@ SIM_CASE(device_index_takes_mixed_trees) {
   host.memory = NULL;
   const int64_t list[] = {9, 0, 33};
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21);
-  give(td, "h", rows_on(&host, 40, 60));
-  give(few, "h", rows_on(&host, 3, 61));
+  td_put(td, "h", rows_on(&host, 40, 60));
+  td_put(few, "h", rows_on(&host, 3, 61));
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), NULL, &out, err));
   for (int i = 0; i < 3; i++) {
     check_row(&w, help_get(out, "h"), i, 40, 60, list[i]);
     check_row(&w, help_get(out, "e"), i, 40, 5, list[i]);
   }
   tdict_release(out);
-  give(few, "a", rows_on(&host, 3, 62)); /* from the host to the device */
+  td_put(few, "a", rows_on(&host, 3, 62)); /* from the host to the device */
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), few, NULL, err));
   for (int i = 0; i < 3; i++) {
     check_row(&w, help_get(td, "h"), list[i], 3, 61, i);
@@ -178,13 +167,12 @@ SIM_CASE(device_index_takes_mixed_trees) {
   assert_string_equal(td_last_error.path, "a");
   check_row(&w, help_get(td, "b"), 1, 40, 2, 1);
   tdict_stream_destroy(w.c, s);
-  tdict_release(few);
-  tdict_release(td);
+  td_release(few, td);
   place_close(&w);
 }
 
 SIM_CASE(device_index_on_stream_refuses) {
-  place w = place_sim(2, 0, 2);
+  scoped_place w = place_sim(2, 0, 2);
   rig r = {w.c, w.memory};
   const int64_t list[] = {9, 0, 33};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(list, 3));
@@ -209,21 +197,20 @@ SIM_CASE(device_index_on_stream_refuses) {
   assert_null(out);
   end_twins(&both);
   td_ok(tdict_set_text(td, "text", "whole", err)); /* stays on the host */
-  td_ok(tdict_index_get(NULL, td, index, &o, &out, err));
-  tdict_release(out);
+  tdict_release(td_made(tree, tdict_index_get(NULL, td, index, &o, &made, err)));
   tdict_stream_destroy(w.c, s);
-  tdict_release(few);
-  tdict_release(td);
-  place_close(&w);
+  td_release(few, td);
 }
 
 SIM_CASE(device_index_fails_whole) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   shim s;
   const int64_t list[] = {9, 0, 33}, outside[] = {9, 40};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(list, 3));
-  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21), *two = rows_tree(&w, 2, 31);
-  tdict_stream stream = new_stream(&w);
+  scoped_tree td = rows_tree(&w, 40, 1);
+  tdict_tree *out = NULL;
+  scoped_tree few = rows_tree(&w, 3, 21), two = rows_tree(&w, 2, 31);
+  TD_STREAM(stream, w.c, w.device);
   const tdict_run o = td_run(stream, NULL);
   td_fails(TDICT_EINVAL, "position 40 is outside",
            tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(outside, 2)), two, NULL, err));
@@ -257,23 +244,20 @@ SIM_CASE(device_index_fails_whole) {
     num_succeeded += out && !had_failure;
     tdict_release(out);
   }
-  tdict_stream_destroy(w.c, stream);
-  tdict_release(two);
-  tdict_release(few);
-  tdict_release(td);
-  place_close(&w);
 }
 
 /* A list on the device: the positions are checked before anything is written. The launch that makes a new result checks
  * them, too. */
 SIM_CASE(device_index_checks_lists) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   shim s;
   const int64_t positions[] = {9, -40, 33, 40, -41}, counts[] = {3, 4, 5};
-  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21), *four = rows_tree(&w, 4, 31);
-  tdict_stream stream = new_stream(&w);
+  scoped_tree td = rows_tree(&w, 40, 1);
+  tdict_tree *out = NULL;
+  scoped_tree few = rows_tree(&w, 3, 21), four = rows_tree(&w, 4, 31);
+  TD_STREAM(stream, w.c, w.device);
   tdict_tensor *lists[3], *wrong = new_tensor(TDICT_I32, 1, counts, w.memory);
-  tdict_tensor *square = new_tensor(TDICT_I64, 2, (const int64_t[]){1, 2}, w.memory);
+  scoped_tensor square = new_tensor(TDICT_I64, 2, (const int64_t[]){1, 2}, w.memory);
   for (int i = 0; i < 3; i++) {
     lists[i] = new_tensor(TDICT_I64, 1, &counts[i], w.memory);
     put_bytes(&w, lists[i], positions);
@@ -308,20 +292,14 @@ SIM_CASE(device_index_checks_lists) {
   check_row(&w, help_get(td, "e"), 0, 3, 25, 1);
   for (int i = 0; i < 3; i++) tdict_tensor_release(lists[i]);
   tdict_tensor_release(wrong);
-  tdict_tensor_release(square);
-  tdict_stream_destroy(w.c, stream);
-  tdict_release(four);
-  tdict_release(few);
-  tdict_release(td);
-  place_close(&w);
 }
 
 /* Leaves without elements need no launch, so that the lists are checked separately. */
 GPU_CASE(device_index_checks_lists_without_elements) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   const int64_t bad[] = {39, -41}, good[] = {39, -40}, two[] = {2}, shape[] = {40, 0};
-  tdict_tree *empty, *out = NULL;
-  tdict_tensor *list = new_tensor(TDICT_I64, 1, two, w.memory), *leaf = new_tensor(TDICT_F32, 2, shape, w.memory);
+  scoped_tree empty = NULL, out = NULL;
+  scoped_tensor list = new_tensor(TDICT_I64, 1, two, w.memory), leaf = new_tensor(TDICT_F32, 2, shape, w.memory);
   td_ok(tdict_create(TDICT_SHAPE(40), &empty, err));
   td_ok(tdict_set(empty, "none", leaf, err));
   put_bytes(&w, list, bad);
@@ -331,16 +309,11 @@ GPU_CASE(device_index_checks_lists_without_elements) {
   put_bytes(&w, list, good);
   td_ok(tdict_index_get(NULL, empty, TDICT_INDEX(TDICT_LIST_OF(list)), NULL, &out, err));
   assert_int_equal(tdict_batch_size(out)[0], 2);
-  tdict_release(out);
-  tdict_release(empty);
-  tdict_tensor_release(leaf);
-  tdict_tensor_release(list);
-  place_close(&w);
 }
 
 /* Without a compiler for kernels, lists are refused, and slices are copied by the driver. */
 SIM_CASE(device_index_without_compiler) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   shim s;
   const int64_t list[] = {9, 0, 33};
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21);
@@ -351,7 +324,5 @@ SIM_CASE(device_index_without_compiler) {
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(12, 3, -4)), few, NULL, err));
   for (int i = 0; i < 3; i++) check_row(&w, help_get(td, "b"), 12 - 4 * i, 3, 22, i);
   shim_end(&s, w.d);
-  tdict_release(few);
-  tdict_release(td);
-  place_close(&w);
+  td_release(few, td);
 }

@@ -2,7 +2,6 @@
 #include "core/ops/device/pair.h"
 #include "core/ops/device/rows.h"
 #include "core/ops/twins.h"
-#include "support/fail_alloc.h"
 
 enum { NUM_SEEDS = 100, MOST_ITEMS = 3 };
 
@@ -13,8 +12,7 @@ typedef struct join_way {
 } join_way;
 static tdict_status join(join_way way, tdict_tree *const *items, size_t count, const tdict_run *run, tdict_tree **out,
                          tdict_error *err) {
-  tdict_join_options o = tdict_join_options_default();
-  o.dim = way.dim;
+  tdict_join_options o = td_with(tdict_join_options, dim = way.dim);
   const tdict_tree *const *all = (const tdict_tree *const *)items;
   if (way.into)
     return way.is_stack ? tdict_stack_into(*out, all, count, &o, run, err)
@@ -23,9 +21,8 @@ static tdict_status join(join_way way, tdict_tree *const *items, size_t count, c
 }
 
 GPU_CASE(device_join_equals_host) {
-  world w = world_open();
-  tdict_stream s = {0};
-  td_ok(tdict_stream_create(w.context, td_device(), &s, err));
+  scoped_world w = world_open();
+  TD_STREAM(s, w.context, td_device());
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
     const size_t count = (size_t)pick(&r, 1, MOST_ITEMS);
@@ -63,12 +60,9 @@ GPU_CASE(device_join_equals_host) {
     pair_check(&w, &into);
     pair_release(&into);
     for (size_t i = 0; i < count; i++) {
-      tdict_release(host[i]);
-      tdict_release(device[i]);
+      td_release(host[i], device[i]);
     }
   }
-  tdict_stream_destroy(w.context, s);
-  world_close(&w);
 }
 
 /* Makes two trees of 40 rows, and a result of both to write into. */
@@ -80,7 +74,7 @@ static void open_items(const place *w, join_way way, tdict_tree *items[2], tdict
 }
 
 SIM_CASE(device_join_launches_once) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   shim s;
   for (int n = 0; n < 4; n++) {
     const join_way way = {n & 1, n & 2, 0};
@@ -91,11 +85,8 @@ SIM_CASE(device_join_launches_once) {
     assert_int_equal(num_launches, 1);
     shim_end(&s, w.d);
     check_row(&w, help_get(out, "e"), 42, 40, 15, 2);
-    tdict_release(out);
-    tdict_release(items[0]);
-    tdict_release(items[1]);
+    td_release(out, items[0], items[1]);
   }
-  place_close(&w);
 }
 
 SIM_CASE(device_join_on_stream_is_ordered) {
@@ -105,13 +96,11 @@ SIM_CASE(device_join_on_stream_is_ordered) {
     host.memory = NULL;
     tdict_tree *items[2], *out, *source = rows_tree(&host, 40, 71);
     tdict_transfer_options o = threads(1);
-    tdict_run options = tdict_run_default();
     blocked b;
     open_items(&w, way, items, &out);
     if (out) td_ok(tdict_fill(out, NULL, 0, NULL, err));
     block(&w, &b);
-    options.stream = b.s;
-    td_ok(join(way, items, 2, &options, &out, err));
+    td_ok(join(way, items, 2, td_options(tdict_run, stream = b.s), &out, err));
     tdict_future *f = move_async(&w, out, tdict_cpu(), &o), *over = copy_async(&w, source, items[1], &o);
     check_pending(f);
     check_pending(over);
@@ -122,26 +111,22 @@ SIM_CASE(device_join_on_stream_is_ordered) {
     check_row(&w, help_get(out, "e"), 42, 40, 15, 2);
     check_row(&w, help_get(items[1], "e"), 2, 40, 75, 2);
     end_blocked(&w, &b);
-    tdict_release(out);
-    tdict_release(source);
-    tdict_release(items[0]);
-    tdict_release(items[1]);
+    td_release(out, source, items[0], items[1]);
     place_close(&w);
   }
 }
 
 SIM_CASE(device_join_fails_whole) {
-  place w = place_sim(2, 0, 2);
+  scoped_place w = place_sim(2, 0, 2);
   rig r = {w.c, w.memory};
   shim s;
   tdict_stream stream = new_stream(&w), second = {tdict_sim(1), NULL};
   for (int n = 0; n < 4; n++) {
     const join_way way = {n & 1, n & 2, 0};
     tdict_tree *items[2], *out, *before;
-    tdict_run run = tdict_run_default();
     open_items(&w, way, items, &out);
     before = out;
-    run.stream = second;
+    tdict_run run = td_with(tdict_run, stream = second);
     td_fails(TDICT_EWRONGDEVICE, "but the stream is of sim:1", join(way, items, 2, &run, &out, err));
     assert_string_equal(td_last_error.path, "a");
     begin_counting(&s, &w);
@@ -162,24 +147,21 @@ SIM_CASE(device_join_fails_whole) {
              join((join_way){.is_stack = way.is_stack}, objects, 2, &run, &out, err));
     assert_string_equal(td_last_error.path, "n.o");
     end_twins(&both);
-    tdict_release(items[0]);
-    tdict_release(items[1]);
+    td_release(items[0], items[1]);
   }
-  tdict_join_options o = tdict_join_options_default();
   tdict_run run = td_run(stream, NULL);
   tdict_tree *one = help_tree_without_batch(), *out = NULL;
   td_fails(TDICT_EINVAL, "the option stream is set",
            tdict_pad_sequence((const tdict_tree *[]){one}, 1, NULL, &run, &out, err));
-  o.ragged = true;
+  tdict_join_options o = td_with(tdict_join_options, ragged = true);
   td_fails(TDICT_EINVAL, "ragged and stream", tdict_stack((const tdict_tree *[]){one}, 1, &o, &run, &out, err));
   tdict_release(one);
   tdict_stream_destroy(w.c, stream);
-  place_close(&w);
 }
 
 /* Without a compiler for kernels, the driver's copies remain. */
 SIM_CASE(device_join_without_compiler) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   shim s;
   for (int n = 0; n < 4; n++) {
     const join_way way = {n & 1, n & 2, 0};
@@ -191,9 +173,6 @@ SIM_CASE(device_join_without_compiler) {
     if (way.into) td_ok(join(way, items, 2, NULL, &out, err));
     shim_end(&s, w.d);
     check_row(&w, help_get(out, "e"), 42, 40, 15, 2);
-    tdict_release(out);
-    tdict_release(items[0]);
-    tdict_release(items[1]);
+    td_release(out, items[0], items[1]);
   }
-  place_close(&w);
 }

@@ -95,7 +95,7 @@ static plain_tree indexed_form(const plain_plan *plan, const plain_tree *p) {
 
 static void get_by_index(model *m) {
   slot *s = slot_with_batch(m), out = {NULL, {0}};
-  model_index x = {.wants_bad = pick(&m->r, 0, 9) == 0};
+  scoped_model_index x = {.wants_bad = pick(&m->r, 0, 9) == 0};
   const tdict_stream *stream = model_stream(m);
   tdict_error e = {0};
   model_index_make(m, &s->plain, &x);
@@ -108,12 +108,11 @@ static void get_by_index(model *m) {
     model_keep(m, &out);
   }
   assert_null(out.tree);
-  model_index_drop(&x);
 }
 
 static void get_into(model *m) {
   slot *s = slot_with_batch(m);
-  model_index x = {.wants_bad = pick(&m->r, 0, 9) == 0};
+  scoped_model_index x = {.wants_bad = pick(&m->r, 0, 9) == 0};
   const tdict_stream *stream = model_stream(m);
   tdict_error e = {0};
   model_index_make(m, &s->plain, &x);
@@ -132,7 +131,6 @@ static void get_into(model *m) {
     }
     model_keep(m, &dst);
   }
-  model_index_drop(&x);
 }
 
 /* Removes leading dimensions of a form, along which the value is then repeated, and some leaves. */
@@ -150,22 +148,20 @@ static void shorten(model *m, plain_tree *form) {
 
 static void set_by_index(model *m) {
   slot *s = slot_to_write(m, true);
-  model_index x = {.wants_bad = pick(&m->r, 0, 9) == 0, .is_distinct = true};
+  scoped_model_index x = {.wants_bad = pick(&m->r, 0, 9) == 0, .is_distinct = true};
   const tdict_stream *stream = model_stream(m);
   tdict_error e = {0};
   model_index_make(m, &s->plain, &x);
   plain_tree form = indexed_form(&x.plan, &s->plain);
   shorten(m, &form);
   model_move_leaves(&m->r, &form);
-  slot value = model_tree(m, &form, true);
+  scoped_slot value = model_tree(m, &form, true);
   wanted w = {TDICT_EINVAL, x.refusal, {0}};
   if (!x.refusal[0]) w = wanted_of_copy(&s->plain, &value.plain, stream);
   check_status(&w, tdict_index_set(NULL, s->tree, &x.index, value.tree, TD_ON_IF(stream), &e), &e);
   for (int i = 0; i < PLAIN_LEAVES && w.status == TDICT_OK; i++)
     if (value.plain.has[i]) plain_set(&x.plan, &s->plain.leaf[i], &value.plain.leaf[i]);
   if (w.status != TDICT_OK || pick(&m->r, 0, 1)) model_check(m, s);
-  slot_drop(&value);
-  model_index_drop(&x);
 }
 
 /* A join of up to MOST_ITEMS trees. */
@@ -283,13 +279,12 @@ static void copy_tree(model *m) {
   plain_tree form = s->plain;
   tdict_error e = {0};
   model_move_leaves(&m->r, &form);
-  slot from = model_tree(m, &form, true);
+  scoped_slot from = model_tree(m, &form, true);
   const wanted w = wanted_of_copy(&s->plain, &from.plain, stream);
   check_status(&w, tdict_copy(s->tree, from.tree, TD_ON_IF(stream), &e), &e);
   for (int i = 0; i < PLAIN_LEAVES && w.status == TDICT_OK; i++)
     if (s->plain.has[i]) plain_copy(&s->plain.leaf[i], &from.plain.leaf[i]);
   if (w.status != TDICT_OK || pick(&m->r, 0, 1)) model_check(m, s);
-  slot_drop(&from);
 }
 
 /* Finds the element of a dtype for a number, as tdict_fill() must. */
@@ -368,10 +363,9 @@ static void convert_tree(model *m) {
                                        TDICT_C64, TDICT_C128, TDICT_BOOL,   TDICT_I8,     TDICT_I16, TDICT_I32,
                                        TDICT_I64, TDICT_U8,   TDICT_U16,    TDICT_U32,    TDICT_U64};
   slot *s = any_slot(m), out = {NULL, {0}};
-  tdict_dtype_options o = tdict_dtype_options_default();
   const tdict_dtype dtype = dtypes[pick(&m->r, 0, m->delayed ? 8 : 16)]; /* a conversion to an integer waits */
   tdict_error e = {0};
-  o.floats_only = pick(&m->r, 0, 3) == 0;
+  tdict_dtype_options o = td_with(tdict_dtype_options, floats_only = pick(&m->r, 0, 3) == 0);
   const tdict_stream *stream = model_stream(m);
   const wanted w = convert_all(&s->plain, dtype, o.floats_only, &out.plain);
   check_status(&w, tdict_to_dtype(s->tree, dtype, &o, TD_ON_IF(stream), &out.tree, &e), &e);

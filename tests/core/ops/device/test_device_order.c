@@ -1,6 +1,5 @@
 /* The order of queued copies by indices on devices with transfers, with uses and with the work of the program. */
 #include "core/ops/device/rows.h"
-#include "support/fail_alloc.h"
 
 /* The call returns while the stream is blocked. Reading the result and writing the source wait for the launch. */
 SIM_CASE(device_index_get_on_stream_is_ordered) {
@@ -23,15 +22,13 @@ SIM_CASE(device_index_get_on_stream_is_ordered) {
   for (int i = 0; i < 3; i++) check_row(&w, help_get(out, "n.c"), i, 40, 3, list[i]);
   check_row(&w, help_get(td, "n.c"), 9, 40, 13, 9);
   end_blocked(&w, &b);
-  tdict_release(out);
-  tdict_release(other);
-  tdict_release(td);
+  td_release(out, other, td);
   place_close(&w);
 }
 
 /* Memory is not reused while the launch may read or write it. */
 SIM_CASE(device_index_on_stream_keeps_memory) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   blocked b;
   const int64_t list[] = {9, 0, 33};
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;
@@ -41,25 +38,23 @@ SIM_CASE(device_index_on_stream_keeps_memory) {
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, &out, err));
   places[0] = help_get(td, "a")->data;
   places[1] = help_get(out, "a")->data;
-  tdict_release(td);
-  tdict_release(out);
+  td_release(td, out);
   for (int i = 0; i < 4; i++) {
-    tdict_tensor *t = rows_on(&w, i < 2 ? 40 : 3, 1);
+    scoped_tensor t = rows_on(&w, i < 2 ? 40 : 3, 1);
     assert_true(t->data != places[0] && t->data != places[1]);
-    tdict_tensor_release(t);
   }
   unblock(&b);
   end_blocked(&w, &b);
-  place_close(&w);
 }
 
 /* A write is queued: later reads wait for the launch. */
 SIM_CASE(device_index_set_on_stream_is_ordered) {
   for (int into = 0; into < 2; into++) {
-    place w = place_open(2);
+    scoped_place w = place_open(2);
     blocked b;
     const int64_t list[] = {9, 0, 33};
-    tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21), *read = into ? few : td;
+    scoped_tree td = rows_tree(&w, 40, 1), few = rows_tree(&w, 3, 21);
+    tdict_tree *read = into ? few : td;
     const tdict_indices *index = TDICT_INDEX(TDICT_LIST(list, 3));
     tdict_transfer_options o = threads(1);
     block(&w, &b);
@@ -69,7 +64,7 @@ SIM_CASE(device_index_set_on_stream_is_ordered) {
     tdict_future *f = move_async(&w, read, tdict_cpu(), &o);
     check_pending(f);
     unblock(&b);
-    tdict_tree *out = finish(f);
+    scoped_tree out = finish(f);
     for (int i = 0; i < 3; i++) {
       if (into)
         check_row(&w, help_get(out, "e"), i, 40, 5, list[i]);
@@ -77,10 +72,6 @@ SIM_CASE(device_index_set_on_stream_is_ordered) {
         check_row(&w, help_get(out, "e"), list[i], 3, 25, i);
     }
     end_blocked(&w, &b);
-    tdict_release(out);
-    tdict_release(few);
-    tdict_release(td);
-    place_close(&w);
   }
 }
 
@@ -148,19 +139,17 @@ SIM_CASE(device_index_on_stream_waits_for_transfers) {
   finish_copy(f);
   end_stuck(&w, &b);
   tdict_stream_destroy(w.c, s);
-  tdict_release(few);
-  tdict_release(fresh);
-  tdict_release(td);
+  td_release(few, fresh, td);
   place_close(&w);
 }
 
 /* A launch runs after the program's recorded use of its destination. */
 SIM_CASE(device_index_on_stream_waits_for_uses) {
-  place w = place_sim(2, 0, 2);
+  scoped_place w = place_sim(2, 0, 2);
   const int64_t list[] = {9, 0, 33};
-  tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21);
-  tdict_stream s = new_stream(&w);
-  tdict_tensor *seen = new_tensor(TDICT_I32, 2, (const int64_t[]){3, 6}, w.pinned);
+  scoped_tree td = rows_tree(&w, 40, 1), few = rows_tree(&w, 3, 21);
+  TD_STREAM(s, w.c, w.device);
+  scoped_tensor seen = new_tensor(TDICT_I32, 2, (const int64_t[]){3, 6}, w.pinned);
   tdict_gpu_scope scope;
   stuck b;
   stick(&w, &b);
@@ -177,11 +166,6 @@ SIM_CASE(device_index_on_stream_waits_for_uses) {
   end_stuck(&w, &b);
   check_row(&w, seen, 1, 3, 21, 1); /* the old bytes */
   for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "a"), i, 40, 1, list[i]);
-  tdict_stream_destroy(w.c, s);
-  tdict_tensor_release(seen);
-  tdict_release(few);
-  tdict_release(td);
-  place_close(&w);
 }
 
 /* Without a stream, the call waits for a transfer that writes its source or reads its destination. */
@@ -211,11 +195,7 @@ SIM_CASE(device_index_waits_for_transfers) {
     }
     if (writes) check_row(&w, help_get(td, "e"), 9, 3, 25, 0);
     end_stuck(&w, &b);
-    tdict_release(result);
-    tdict_release(out);
-    tdict_release(few);
-    tdict_release(fresh);
-    tdict_release(td);
+    td_release(result, out, few, fresh, td);
     place_close(&w);
   }
 }
@@ -223,13 +203,11 @@ SIM_CASE(device_index_waits_for_transfers) {
 /* Without memory for the use of a queued launch, the call waits for the launch. The launches of the device are slow. */
 SIM_CASE(device_index_waits_without_memory) {
   tdict_context_options options = place_options(2);
-  tdict_sim_options sim = tdict_sim_options_default();
-  sim.latency_ns = 3000000;
-  options.sim = &sim;
-  place w = place_over(&options);
+  options.sim = td_options(tdict_sim_options, latency_ns = 3000000);
+  scoped_place w = place_over(&options);
   const int64_t list[] = {9, 0, 33};
-  tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21);
-  tdict_stream stream = new_stream(&w);
+  scoped_tree td = rows_tree(&w, 40, 1), few = rows_tree(&w, 3, 21);
+  TD_STREAM(stream, w.c, w.device);
   const tdict_run o = td_run(stream, NULL);
   int num_waits = 0;
   bool had_failure = true;
@@ -246,21 +224,17 @@ SIM_CASE(device_index_waits_without_memory) {
     sync_stream(&w, stream);
   }
   assert_true(num_waits > 0);
-  tdict_stream_destroy(w.c, stream);
-  tdict_release(few);
-  tdict_release(td);
-  place_close(&w);
 }
 
 /* A list and a mask that a kernel of the program writes on the stream. Later writes of the list wait for the launch. */
 SIM_CASE(device_index_lists_are_ordered) {
-  place w = place_sim(2, 0, 1);
+  scoped_place w = place_sim(2, 0, 1);
   const int64_t positions[] = {9, 0, 33}, others[] = {1, 2, 3}, three = 3, forty = 40;
   unsigned char bits[40] = {0};
   bits[5] = bits[39] = 1;
-  tdict_tree *td = rows_tree(&w, 40, 1), *few = rows_tree(&w, 3, 21), *by_mask = NULL;
-  tdict_tensor *list = new_tensor(TDICT_I64, 1, &three, w.memory), *mask = new_tensor(TDICT_BOOL, 1, &forty, w.memory);
-  tdict_stream s = new_stream(&w);
+  scoped_tree td = rows_tree(&w, 40, 1), few = rows_tree(&w, 3, 21), by_mask = NULL;
+  scoped_tensor list = new_tensor(TDICT_I64, 1, &three, w.memory), mask = new_tensor(TDICT_BOOL, 1, &forty, w.memory);
+  TD_STREAM(s, w.c, w.device);
   const tdict_run o = td_run(s, NULL);
   kernel k[2];
   put_bytes(&w, list, others);
@@ -279,13 +253,6 @@ SIM_CASE(device_index_lists_are_ordered) {
   for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "e"), i, 40, 5, positions[i]);
   kernel_end(&k[0]);
   kernel_end(&k[1]);
-  tdict_stream_destroy(w.c, s);
-  tdict_tensor_release(list);
-  tdict_tensor_release(mask);
-  tdict_release(by_mask);
-  tdict_release(few);
-  tdict_release(td);
-  place_close(&w);
 }
 
 enum { NUM_LEAVES = 64, NUM_ITEMS = 3, MOST_POLLS = 8 };
@@ -296,7 +263,7 @@ static tdict_tree *many_leaves(const place *w) {
   char key[16];
   for (int i = 0; i < NUM_LEAVES; i++) {
     snprintf(key, sizeof key, "k%d", i);
-    give(td, key, rows_on(w, 3, (uint64_t)i));
+    td_put(td, key, rows_on(w, 3, (uint64_t)i));
   }
   return td;
 }
@@ -304,16 +271,15 @@ static int count_uses(tdict_tree *td) { return help_get(td, "k0")->storage->num_
 
 /* All leaves of each tree lie in one storage. A launch is one use of each storage. */
 SIM_CASE(device_ops_on_stream_add_one_use) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   tdict_tree *separate = many_leaves(&w), *items[NUM_ITEMS], *out[3];
-  tdict_run o = tdict_run_default();
   const int64_t list[] = {2, 0};
   blocked b;
   for (int i = 0; i < NUM_ITEMS; i++) td_ok(tdict_clone_deep(separate, NULL, &items[i], err));
   assert_ptr_equal(help_get(items[0], "k0")->storage, help_get(items[0], "k63")->storage);
   block(&w, &b);
   const tdict_run index_options = td_run(b.s, NULL);
-  o.stream = b.s;
+  tdict_run o = td_with(tdict_run, stream = b.s);
   td_ok(tdict_stack((const tdict_tree *const *)items, NUM_ITEMS, NULL, &o, &out[0], err));
   for (int i = 0; i < NUM_ITEMS; i++) assert_int_equal(count_uses(items[i]), 1);
   assert_int_equal(count_uses(out[0]), 1);
@@ -331,7 +297,6 @@ SIM_CASE(device_ops_on_stream_add_one_use) {
   for (int i = 0; i < 3; i++) tdict_release(out[i]);
   for (int i = 0; i < NUM_ITEMS; i++) tdict_release(items[i]);
   tdict_release(separate);
-  place_close(&w);
 }
 
 static int num_polls;
@@ -343,7 +308,7 @@ static tdict_cu count_poll(tdict_driver *d, tdict_cu_event event) {
 /* Each leaf has a storage of its own. The number of driver calls does not grow with the leaves: while the uses are
  * pending, and after they are done. */
 SIM_CASE(device_ops_on_stream_poll_seldom) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   tdict_tree *td = many_leaves(&w), *out[3];
   const int64_t list[] = {2, 0};
   blocked b;
@@ -365,5 +330,4 @@ SIM_CASE(device_ops_on_stream_poll_seldom) {
   check_row(&w, help_get(out[2], "k9"), 0, 3, 9, 2);
   for (int i = 0; i < 3; i++) tdict_release(out[i]);
   tdict_release(td);
-  place_close(&w);
 }

@@ -14,8 +14,8 @@ static tdict_cu report_capture(tdict_driver *d, tdict_cu_stream s, int *status) 
   return capture_shim.real->stream_capture_status(d, s, status);
 }
 SIM_CASE(device_ops_refuse_capture) {
-  place w = place_open(2);
-  ways t = ways_open(&w, &w);
+  scoped_place w = place_open(2);
+  scoped_ways t = ways_open(&w, &w);
   tdict_stream s = new_stream(&w), free_stream = new_stream(&w);
   shim_begin(&capture_shim, w.d);
   capture_shim.ops.stream_capture_status = report_capture;
@@ -39,8 +39,6 @@ SIM_CASE(device_ops_refuse_capture) {
   shim_end(&capture_shim, w.d);
   tdict_stream_destroy(w.c, s);
   tdict_stream_destroy(w.c, free_stream);
-  ways_close(&t);
-  place_close(&w);
 }
 
 /* A real capture, begun and ended by libcuda's own calls. */
@@ -127,8 +125,7 @@ SIM_CASE(device_ops_of_host_and_device) {
   tdict_stream stream = new_stream(&w);
   for (tree_way way = 0; way < NUM_WAYS; way++)
     for (int on_stream = 0; on_stream < 2; on_stream++) {
-      tdict_tree *out = NULL;
-      td_ok(ways_call(&t, way, on_stream ? &stream : NULL, &out, err));
+      tdict_tree *out = td_made(tree, ways_call(&t, way, on_stream ? &stream : NULL, &made, err));
       sync_stream(&w, stream);
       ways_check(&t, way, out);
       tdict_release(out);
@@ -153,7 +150,7 @@ static tdict_tensor *as_program_memory(const tdict_tensor *t, void (*release)(vo
 static tdict_tree *with_program_memory(const tdict_tree *td) {
   tdict_tree *made = NULL;
   td_ok(tdict_clone(td, &made, err));
-  give(made, "e", as_program_memory(help_get(td, "e"), NULL, NULL));
+  td_put(made, "e", as_program_memory(help_get(td, "e"), NULL, NULL));
   return made;
 }
 /* A launch of the other side's memory reads and writes memory of the program. Operations that would allocate there, and
@@ -183,9 +180,9 @@ GPU_CASE(device_ops_on_memory_of_the_program) {
               {WAY_COPY, IN_TD | IN_OTHER, true},
               {WAY_FILL, IN_OTHER, true},
               {WAY_TO_DTYPE, IN_TD, true}};
-  place w = place_open(2);
-  ways t = ways_open(&w, &w);
-  tdict_stream stream = new_stream(&w);
+  scoped_place w = place_open(2);
+  scoped_ways t = ways_open(&w, &w);
+  TD_STREAM(stream, w.c, w.device);
   for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
     const tree_way way = (tree_way)rows[i / 2].way;
     ways u = t;
@@ -207,9 +204,6 @@ GPU_CASE(device_ops_on_memory_of_the_program) {
     tdict_release(out);
     ways_reset(&t);
   }
-  tdict_stream_destroy(w.c, stream);
-  ways_close(&t);
-  place_close(&w);
 }
 
 /* The program gets its memory back only after the launch that is queued. */
@@ -225,7 +219,7 @@ static void *open_gate_later(void *user) {
 }
 SIM_CASE(device_ops_keep_memory_of_the_program) {
   for (int writes = 0; writes < 2; writes++) {
-    place w = place_open(2);
+    scoped_place w = place_open(2);
     ways t = ways_open(&w, &w), u = t;
     blocked b;
     pthread_t opener;
@@ -233,7 +227,7 @@ SIM_CASE(device_ops_keep_memory_of_the_program) {
     tdict_tensor *gate_tensor = b.t;
     tdict_tree **const changed = writes ? &u.other : &u.td;
     td_ok(tdict_clone(*changed, changed, err));
-    give(*changed, "e", as_program_memory(help_get(writes ? t.other : t.td, "e"), note_release, &b));
+    td_put(*changed, "e", as_program_memory(help_get(writes ? t.other : t.td, "e"), note_release, &b));
     td_ok(ways_call(&u, WAY_COPY, &b.s, NULL, err));
     assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &b), 0);
     tdict_release(*changed); /* waits */
@@ -243,6 +237,5 @@ SIM_CASE(device_ops_keep_memory_of_the_program) {
     end_blocked(&w, &b);
     ways_check(&t, WAY_COPY, NULL);
     ways_close(&t);
-    place_close(&w);
   }
 }

@@ -1,14 +1,12 @@
 /* Clones, contiguous trees, copies and fills on devices: the host's results, one launch, and order on streams. */
 #include "core/ops/device/pair.h"
 #include "core/ops/device/rows.h"
-#include "support/fail_alloc.h"
 
 enum { NUM_SEEDS = 100 };
 
 GPU_CASE(device_clone_equals_host) {
-  world w = world_open();
-  tdict_stream s = {0};
-  td_ok(tdict_stream_create(w.context, td_device(), &s, err));
+  scoped_world w = world_open();
+  TD_STREAM(s, w.context, td_device());
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     pair p = pair_random(&w, seed, seed), got = {NULL, NULL};
     if (seed % 4 < 2) {
@@ -31,14 +29,11 @@ GPU_CASE(device_clone_equals_host) {
     pair_release(&got);
     pair_release(&p);
   }
-  tdict_stream_destroy(w.context, s);
-  world_close(&w);
 }
 
 GPU_CASE(device_copy_equals_host) {
-  world w = world_open();
-  tdict_stream s = {0};
-  td_ok(tdict_stream_create(w.context, td_device(), &s, err));
+  scoped_world w = world_open();
+  TD_STREAM(s, w.context, td_device());
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     pair p = pair_random(&w, seed, seed), other = pair_random(&w, seed, seed + 1000);
     td_ok(tdict_copy(p.host, other.host, NULL, err));
@@ -48,16 +43,13 @@ GPU_CASE(device_copy_equals_host) {
     pair_release(&other);
     pair_release(&p);
   }
-  tdict_stream_destroy(w.context, s);
-  world_close(&w);
 }
 
 GPU_CASE(device_fill_equals_host) {
   static const double values[] = {0, 1, 77, 100};
   static const char *const paths[] = {NULL, "a", "n", "n.m"};
-  world w = world_open();
-  tdict_stream s = {0};
-  td_ok(tdict_stream_create(w.context, td_device(), &s, err));
+  scoped_world w = world_open();
+  TD_STREAM(s, w.context, td_device());
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
     pair p = pair_random(&w, seed, seed);
@@ -69,8 +61,6 @@ GPU_CASE(device_fill_equals_host) {
     pair_check(&w, &p);
     pair_release(&p);
   }
-  tdict_stream_destroy(w.context, s);
-  world_close(&w);
 }
 
 /* The four calls on one tree of 40 rows; `few` has as many rows. With NULL for the stream, the calls wait. */
@@ -95,11 +85,8 @@ static trees trees_open(const place *w) {
   td_ok(tdict_index_get(NULL, t.td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), NULL, &t.view, err));
   return t;
 }
-static void trees_close(trees *t) {
-  tdict_release(t->td);
-  tdict_release(t->view);
-  tdict_release(t->other);
-}
+static void trees_close(trees *t) { td_release(t->td, t->view, t->other); }
+#define scoped_trees TD_SCOPED(trees_close, trees)
 /* Checks row 4 of the leaf "e" of the result. */
 static void check_result(const place *w, const tdict_tree *result, int way) {
   tdict_tensor *e = help_get(result, "e");
@@ -113,20 +100,17 @@ static void check_result(const place *w, const tdict_tree *result, int way) {
 }
 
 SIM_CASE(device_writes_launch_once) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   shim s;
-  trees t = trees_open(&w);
+  scoped_trees t = trees_open(&w);
   for (int way = 0; way < WAYS; way++) {
-    tdict_tree *out = NULL;
+    scoped_tree out = NULL;
     begin_counting(&s, &w);
     td_ok(call_on(&t, way, NULL, &out, err));
     assert_int_equal(num_launches, 1);
     shim_end(&s, w.d);
     check_result(&w, out ? out : t.other, way);
-    tdict_release(out);
   }
-  trees_close(&t);
-  place_close(&w);
 }
 
 SIM_CASE(device_writes_on_stream_are_ordered) {
@@ -150,8 +134,7 @@ SIM_CASE(device_writes_on_stream_are_ordered) {
     check_result(&w, out, way);
     check_row(&w, help_get(way == FILL ? t.other : t.td, "e"), 4, 40, 75, 4);
     end_blocked(&w, &b);
-    tdict_release(out);
-    tdict_release(source);
+    td_release(out, source);
     trees_close(&t);
     place_close(&w);
   }
@@ -164,7 +147,7 @@ SIM_CASE(device_writes_fail_whole) {
   host.memory = NULL;
   tdict_stream stream = new_stream(&w), second = {tdict_sim(1), NULL}, none = {tdict_cpu(), NULL};
   for (int way = 0; way < WAYS; way++) {
-    tdict_tree *out = NULL;
+    scoped_tree out = NULL;
     td_fails(TDICT_EWRONGDEVICE, "but the stream is of sim:1", call_on(&t, way, &second, &out, err));
     assert_string_equal(td_last_error.path, "a");
     td_fails(TDICT_EWRONGDEVICE, "the stream is of the cpu", call_on(&t, way, &none, &out, err));
@@ -176,11 +159,10 @@ SIM_CASE(device_writes_fail_whole) {
     shim_end(&s, w.d);
     assert_null(out);
     TD_WITHOUT_MEMORY_THEN(call_on(&t, way, NULL, &out, err), assert_null(out));
-    tdict_release(out);
   }
   check_row(&w, help_get(t.td, "e"), 4, 40, 5, 4);
-  give(t.td, "h", rows_on(&host, 40, 60));
-  give(t.other, "h", rows_on(&w, 40, 60));
+  td_put(t.td, "h", rows_on(&host, 40, 60));
+  td_put(t.other, "h", rows_on(&w, 40, 60));
   td_fails(TDICT_ENOTSUP, "copy: from cpu to sim:0", tdict_copy(t.other, t.td, TD_ON(stream), err));
   assert_string_equal(td_last_error.path, "h");
   td_ok(tdict_copy(t.other, t.td, NULL, err));
@@ -197,16 +179,14 @@ SIM_CASE(device_writes_fail_whole) {
 
 /* Without a compiler for kernels, the driver's copies and fills remain. */
 SIM_CASE(device_writes_without_compiler) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   shim s;
-  trees t = trees_open(&w);
+  scoped_trees t = trees_open(&w);
   shim_begin(&s, w.d);
   s.ops.module_load = refuse_module;
   for (int way = 0; way < FILL; way++) {
-    tdict_tree *out = NULL;
-    td_ok(call_on(&t, way, NULL, &out, err));
+    scoped_tree out = td_made(tree, call_on(&t, way, NULL, &made, err));
     check_result(&w, out ? out : t.other, way);
-    tdict_release(out);
   }
   td_fails(TDICT_ENOTSUP, "equal bytes", tdict_fill(t.other, NULL, 9, NULL, err));
   check_result(&w, t.other, COPY);
@@ -215,6 +195,4 @@ SIM_CASE(device_writes_without_compiler) {
   assert_memory_equal(zeros, ((char[960]){0}), 960);
   free(zeros);
   shim_end(&s, w.d);
-  trees_close(&t);
-  place_close(&w);
 }

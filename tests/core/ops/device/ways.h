@@ -38,13 +38,13 @@ static inline const place *place_of(const ways *t, int leaf) { return &t->w[leaf
 
 static inline tdict_tree *ways_tree(const ways *t, int64_t rows, uint64_t number) {
   tdict_tree *td = TREE(rows);
-  for (int i = 0; i < 5; i++) give(td, way_paths[i], rows_on(place_of(t, i), rows, number + (uint64_t)i));
+  for (int i = 0; i < 5; i++) td_put(td, way_paths[i], rows_on(place_of(t, i), rows, number + (uint64_t)i));
   return td;
 }
 static inline tdict_tree *ways_stacked(const ways *t) {
   const int64_t shape[] = {2, 40, 6};
   tdict_tree *td = TREE(2, 40);
-  for (int i = 0; i < 5; i++) give(td, way_paths[i], new_tensor(TDICT_I32, 3, shape, place_of(t, i)->memory));
+  for (int i = 0; i < 5; i++) td_put(td, way_paths[i], new_tensor(TDICT_I32, 3, shape, place_of(t, i)->memory));
   return td;
 }
 /* Gives all elements that operations write their first bytes again. */
@@ -72,15 +72,8 @@ static inline ways ways_open(const place *w, const place *second) {
   ways_reset(&t);
   return t;
 }
-static inline void ways_close(ways *t) {
-  tdict_tensor_release(t->list);
-  tdict_release(t->td);
-  tdict_release(t->other);
-  tdict_release(t->view);
-  tdict_release(t->few);
-  tdict_release(t->stacked);
-  tdict_release(t->joined);
-}
+static inline void ways_close(ways *t) { td_release(t->list, t->td, t->other, t->view, t->few, t->stacked, t->joined); }
+#define scoped_ways TD_SCOPED(ways_close, ways)
 
 /* Calls the operation. `s` is NULL if the call waits. *out is set by operations that return a new tree. */
 static inline tdict_status ways_call(const ways *t, tree_way way, const tdict_stream *s, tdict_tree **out,
@@ -173,14 +166,13 @@ static inline void ways_check(const ways *t, tree_way way, const tdict_tree *out
       continue;
     }
     int32_t numbers[240];
-    unsigned char *found = get_bytes(w, leaf);
+    scoped_bytes found = get_bytes(w, leaf);
     td_fill_random(numbers, sizeof numbers, 1 + (uint64_t)i);
     for (int k = 0; k < 240; k++) {
       const double wanted = way == WAY_FILL ? 9 : numbers[k];
       const double number = way == WAY_FILL ? ((int32_t *)(void *)found)[k] : ((double *)(void *)found)[k];
       assert_true(number == wanted);
     }
-    free(found);
   }
 }
 /* Checks that no operation has written since ways_reset(). */

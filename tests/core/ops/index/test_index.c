@@ -5,21 +5,18 @@
 
 /* Checks td[index] of a sample against a map; returns the result. */
 static tdict_tree *get(const tdict_tree *td, const tdict_indices *index) {
-  tdict_tree *out = NULL;
-  td_ok(tdict_index_get(NULL, td, index, NULL, &out, err));
-  return out;
+  return td_made(tree, tdict_index_get(NULL, td, index, NULL, &made, err));
 }
 static void check(const rig *r, const m_tree *t, const tdict_tree *td, const tdict_indices *index, m_map *map) {
-  tdict_tree *out = get(td, index);
+  scoped_tree out = get(td, index);
   rig_check(r, rig_mapped(t, map), out);
   if (!map->copies) rig_shares(out, td, true);
-  tdict_release(out);
 }
 
 DEVICE_CASE(index_at) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);
-  tdict_tree *td = rig_tree(&r, t);
+  scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);
   for (int64_t i = -3; i < 3; i++) {
     m_map map;
@@ -29,8 +26,6 @@ DEVICE_CASE(index_at) {
     rig_cut(&map, 1, 2, 0, -1);
     check(&r, t, td, TDICT_INDEX(TDICT_AT(i), TDICT_AT(-2)), &map);
   }
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(index_range) {
@@ -47,9 +42,9 @@ DEVICE_CASE(index_range) {
                 {2, -1, 1, 2, 4},
                 {4, 1, 1, 0, 0},
                 {1, INT64_MAX, INT64_MAX, 1, 1}};
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(7, 2);
-  tdict_tree *td = rig_tree(&r, t);
+  scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);
   for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
     m_map map;
@@ -57,43 +52,37 @@ DEVICE_CASE(index_range) {
     rig_cut(&map, 0, ranges[i].first, ranges[i].step, ranges[i].count);
     check(&r, t, td, TDICT_INDEX(TDICT_RANGE(ranges[i].start, ranges[i].stop, ranges[i].step)), &map);
   }
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(index_new_axis) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 2);
-  tdict_tree *td = rig_tree(&r, t);
+  scoped_tree td = rig_tree(&r, t);
   m_map map;
   m_map_whole(&map, t->nb, t->bs);
   rig_insert(&map, 1, 1);
   rig_insert(&map, 0, 1);
   check(&r, t, td, TDICT_INDEX(TDICT_NEW_AXIS, TDICT_ALL, TDICT_NEW_AXIS), &map);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(index_rest) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 2, 4);
-  tdict_tree *td = rig_tree(&r, t);
+  scoped_tree td = rig_tree(&r, t);
   m_map map;
   m_map_whole(&map, t->nb, t->bs);
   rig_cut(&map, 2, 3, 0, -1);
   check(&r, t, td, TDICT_INDEX(TDICT_REST, TDICT_AT(3)), &map);
   rig_cut(&map, 0, 1, 0, -1);
   check(&r, t, td, TDICT_INDEX(TDICT_AT(1), TDICT_REST, TDICT_AT(-1)), &map);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 /* A tree without batch dimensions has nothing to select, but takes new dimensions. */
 DEVICE_CASE(index_without_batch_dimensions) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = m_tree_make(0, NULL);
   m_put(t, "a", rig_array(TDICT_F32, t, 2, (const int64_t[]){2, 3}), NULL);
-  tdict_tree *td = rig_tree(&r, t), *twin = rig_tree(&r, t), *out = NULL;
+  scoped_tree td = rig_tree(&r, t), twin = rig_tree(&r, t), out = NULL;
   td_ok(tdict_set_text(td, "t", "x", err));
   const tdict_indices *const indices[] = {&(tdict_indices){0}, TDICT_INDEX(TDICT_REST), TDICT_INDEX(TDICT_NEW_AXIS),
                                           TDICT_INDEX(TDICT_NEW_AXIS, TDICT_REST, TDICT_NEW_AXIS)};
@@ -117,14 +106,10 @@ DEVICE_CASE(index_without_batch_dimensions) {
   td_ok(tdict_fill(td, NULL, 0, NULL, err));
   td_ok(tdict_index_into(NULL, out, td, TDICT_INDEX(TDICT_REST), NULL, err));
   assert_true(tdict_equal(td, out) && !tdict_equal(out, twin));
-  tdict_release(out);
-  tdict_release(twin);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(index_gives_views) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4, 6);
   tdict_tree *td = rig_tree(&r, t);
   m_map map;
@@ -141,13 +126,12 @@ DEVICE_CASE(index_gives_views) {
   assert_ptr_equal(v.data, (char *)whole.data + sizeof(float) * (2 * 24 + 5));
   tdict_release(td);
   tdict_release(out); /* views stay valid after their source is released */
-  rig_close(&r);
 }
 
 DEVICE_CASE(index_children) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);
-  tdict_tree *td = rig_tree(&r, t);
+  scoped_tree td = rig_tree(&r, t);
   tdict_tree *out = get(td, TDICT_INDEX(TDICT_AT(0)));
   assert_int_equal(tdict_batch_ndim(help_get_tree(out, "n")), 1);
   assert_int_equal(tdict_batch_ndim(help_get_tree(out, "n.m")), 2);
@@ -156,14 +140,12 @@ DEVICE_CASE(index_children) {
   tdict_release(out);
   td_fails(TDICT_EINVAL, "items for 3",
            tdict_index_get(NULL, td, TDICT_INDEX(TDICT_ALL, TDICT_ALL, TDICT_AT(0)), NULL, &out, err));
-  tdict_release(td);
-  rig_close(&r);
 }
 
 CASE(index_list_copies) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);
-  tdict_tree *td = rig_tree(&r, t);
+  scoped_tree td = rig_tree(&r, t);
   const int64_t positions[] = {3, 0, -1, 0, 1}, plain[] = {3, 0, 3, 0, 1};
   m_map map;
   m_map_whole(&map, t->nb, t->bs);
@@ -179,18 +161,15 @@ CASE(index_list_copies) {
   check(&r, t, td, TDICT_INDEX(TDICT_AT(2), TDICT_LIST(positions, 5)), &map);
   map.shape[0] = 0;
   check(&r, t, td, TDICT_INDEX(TDICT_AT(2), TDICT_LIST(NULL, 0)), &map);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 CASE(index_mask_copies) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 3, 2);
-  tdict_tree *td = rig_tree(&r, t);
+  scoped_tree td = rig_tree(&r, t);
   static const unsigned char bits[6] = {0, 1, 1, 0, 0, 1};
   static const int64_t rows[] = {0, 0, 1}, columns[] = {1, 2, 2};
-  tdict_tensor *mask = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_BOOL, 2, t->bs, NULL, &mask, err));
+  scoped_tensor mask = td_made(tensor, tdict_tensor_zeros(TDICT_BOOL, 2, t->bs, NULL, &made, err));
   memcpy(tdict_tensor_data(mask), bits, sizeof bits);
   m_map map;
   m_map_whole(&map, t->nb, t->bs);
@@ -207,17 +186,14 @@ CASE(index_mask_copies) {
   memset(tdict_tensor_data(mask), 0, sizeof bits);
   map.shape[0] = 0;
   check(&r, t, td, TDICT_INDEX(TDICT_MASK(mask)), &map);
-  tdict_tensor_release(mask);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 /* Several lists and masks are paired: element i of the result is at position i of each. If they are adjacent, their
  * dimension is at the first of them, else it comes first. */
 CASE(index_lists_are_paired) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4, 2);
-  tdict_tree *td = rig_tree(&r, t);
+  scoped_tree td = rig_tree(&r, t);
   static const int64_t rows[] = {2, 0, -1, 1}, columns[] = {3, 3, 0, -4}, plain_rows[] = {2, 0, 2, 1};
   static const int64_t plain_columns[] = {3, 3, 0, 0}, ones[] = {1, 1, 1, 1}, last[] = {1};
   static const unsigned char bits[4] = {1, 0, 1, 1};
@@ -246,8 +222,7 @@ CASE(index_lists_are_paired) {
   const tdict_indices *behind = TDICT_INDEX(TDICT_ALL, TDICT_LIST(columns, 4), TDICT_NEW_AXIS, TDICT_LIST(last, 1));
   check(&r, t, td, behind, &map); /* separated, with a dimension before them */
   map = (m_map){.in = 3, .out_ndim = 3, .shape = {3, 1, 2}, .out = {0, 0, 2}, .step = {1, 1, 1}, .copies = true};
-  tdict_tensor *mask = NULL;
-  td_ok(tdict_tensor_zeros(TDICT_BOOL, 1, (const int64_t[]){4}, NULL, &mask, err));
+  scoped_tensor mask = td_made(tensor, tdict_tensor_zeros(TDICT_BOOL, 1, (const int64_t[]){4}, NULL, &made, err));
   memcpy(tdict_tensor_data(mask), bits, sizeof bits);
   map.list[0] = plain_rows;
   map.list[1] = set;
@@ -260,66 +235,50 @@ CASE(index_lists_are_paired) {
   check(&r, t, td, TDICT_INDEX(TDICT_LIST(rows, 3), TDICT_MASK(mask), TDICT_LIST(last, 1)), &map); /* all of them */
   map.shape[0] = 0;
   check(&r, t, td, TDICT_INDEX(TDICT_LIST(NULL, 0), TDICT_LIST(last, 1), TDICT_LIST(NULL, 0)), &map);
-  tdict_tensor_release(mask);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 /* Tests the same for writing. */
 CASE(index_lists_are_written) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);
-  tdict_tree *td = rig_tree(&r, t), *got = NULL, *value = ops_tree(rig_like(SAMPLE(2)));
+  scoped_tree td = rig_tree(&r, t), got = NULL, value = ops_tree(rig_like(SAMPLE(2)));
   static const int64_t rows[] = {2, 0}, columns[] = {1, 3};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(rows, 2), TDICT_LIST(columns, 2));
-  tdict_tree *before = NULL;
-  td_ok(tdict_clone_deep(td, NULL, &before, err));
+  scoped_tree before = td_made(tree, tdict_clone_deep(td, NULL, &made, err));
   td_ok(tdict_index_set(NULL, td, index, value, NULL, err));
   td_ok(tdict_index_get(NULL, td, index, NULL, &got, err));
   assert_true(tdict_equal(got, value));
   for (int64_t i = 0; i < 3; i++) /* and nothing else */
     for (int64_t j = 0; j < 4; j++) {
-      tdict_tree *now = get(td, TDICT_INDEX(TDICT_AT(i), TDICT_AT(j)));
-      tdict_tree *then = get(before, TDICT_INDEX(TDICT_AT(i), TDICT_AT(j)));
+      scoped_tree now = get(td, TDICT_INDEX(TDICT_AT(i), TDICT_AT(j)));
+      scoped_tree then = get(before, TDICT_INDEX(TDICT_AT(i), TDICT_AT(j)));
       assert_int_equal(tdict_equal(now, then), !((i == 2 && j == 1) || (i == 0 && j == 3)));
-      tdict_release(now);
-      tdict_release(then);
     }
-  tdict_tensor *numbers = NULL;
-  td_ok(tdict_tensor_clone(help_get(value, "a"), NULL, &numbers, err));
+  scoped_tensor numbers = td_made(tensor, tdict_tensor_clone(help_get(value, "a"), NULL, &made, err));
   td_ok(tdict_fill(td, NULL, 0, NULL, err));
   td_ok(tdict_write(td, "a", index, numbers, err)); /* of one tensor */
   assert_true(((const float *)tdict_const_data(td, "a"))[2 * 4 + 1] ==
               ((const float *)tdict_const_data(value, "a"))[0]);
   assert_true(((const float *)tdict_const_data(td, "a"))[0 * 4 + 3] ==
               ((const float *)tdict_const_data(value, "a"))[1]);
-  tdict_tensor_release(numbers);
-  tdict_release(got);
-  tdict_release(before);
-  tdict_release(value);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(index_result_is_unlocked) {
-  rig r = rig_open();
-  tdict_tree *td = rig_tree(&r, SAMPLE(3));
+  scoped_rig r = rig_open();
+  scoped_tree td = rig_tree(&r, SAMPLE(3));
   tdict_lock(td);
-  tdict_tree *out = get(td, TDICT_INDEX(TDICT_AT(0)));
+  scoped_tree out = get(td, TDICT_INDEX(TDICT_AT(0)));
   assert_false(tdict_is_locked(out) || tdict_is_locked(help_get_tree(out, "n.m")));
   assert_true(tdict_is_locked(td));
   td_ok(tdict_delete(out, "n.m", err));
   assert_true(tdict_has(td, "n.m"));
-  tdict_release(out);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(index_refuses) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);
   tdict_tree *td = rig_tree(&r, t), *out = NULL, *none = help_tree(0, NULL);
-  tdict_tensor *mask = NULL, *wide = NULL;
+  scoped_tensor mask = NULL, wide = NULL;
   const int64_t far[] = {0, 3};
   td_ok(tdict_tensor_zeros(TDICT_BOOL, 1, t->bs + 1, NULL, &mask, err));
   td_ok(tdict_tensor_zeros(TDICT_I64, 1, t->bs, NULL, &wide, err));
@@ -348,11 +307,7 @@ DEVICE_CASE(index_refuses) {
   td_fails(TDICT_EINVAL, "17 batch", tdict_index_get(NULL, td, &long_one, NULL, &out, err));
   assert_null(out);
   help_unchanged(td, before);
-  tdict_tensor_release(mask);
-  tdict_tensor_release(wide);
-  tdict_release(none);
-  tdict_release(td);
-  rig_close(&r);
+  td_release(none, td);
 }
 
 CASE(index_survives_enomem) {
@@ -368,9 +323,7 @@ CASE(index_survives_enomem) {
       td, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(positions, 2), TDICT_LIST(positions, 1)), NULL, &out, err));
   tdict_release(out);
   RIG_WITHOUT_MEMORY(empty, tdict_index_set(NULL, empty, TDICT_INDEX(TDICT_AT(1)), row, NULL, err));
-  tdict_release(td);
-  tdict_release(row);
-  tdict_release(empty);
+  td_release(td, row, empty);
   m_reset();
 }
 
@@ -385,9 +338,9 @@ static void write_model(m_tree *t, m_map *map, const m_tree *value) {
 }
 
 DEVICE_CASE(index_set_writes_through) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3), *value = rig_like(SAMPLE(2, 3));
-  tdict_tree *td = rig_tree(&r, t), *from = rig_tree(&r, value);
+  scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value);
   rig_check(&r, t, td);
   m_map map;
   m_map_whole(&map, t->nb, t->bs);
@@ -402,15 +355,12 @@ DEVICE_CASE(index_set_writes_through) {
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(3, TDICT_NONE, -2)), from, NULL, err));
   write_model(t, &map, value);
   rig_check(&r, t, td);
-  tdict_release(from);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 CASE(index_set_writes_lists) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3), *value = rig_like(SAMPLE(4, 2));
-  tdict_tree *td = rig_tree(&r, t), *from = rig_tree(&r, value);
+  scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value);
   const int64_t positions[] = {2, 0};
   rig_check(&r, t, td);
   m_map map;
@@ -420,15 +370,12 @@ CASE(index_set_writes_lists) {
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL, TDICT_LIST(positions, 2)), from, NULL, err));
   write_model(t, &map, value);
   rig_check(&r, t, td);
-  tdict_release(from);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 DEVICE_CASE(index_set_repeats_the_value) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3), *value = rig_like(SAMPLE(3));
-  tdict_tree *td = rig_tree(&r, t), *from = rig_tree(&r, value);
+  scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value);
   m_map map;
   m_map_whole(&map, t->nb, t->bs);
   rig_cut(&map, 0, 1, 1, 3);
@@ -436,9 +383,6 @@ DEVICE_CASE(index_set_repeats_the_value) {
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(1, TDICT_NONE, 1)), from, NULL, err));
   write_model(t, &map, value);
   rig_check(&r, t, td);
-  tdict_release(from);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 static m_array *zeros_of(const m_array *a, void *user) {
@@ -449,10 +393,10 @@ static m_array *zeros_of(const m_array *a, void *user) {
 }
 
 DEVICE_CASE(index_set_allocates_missing_tensors) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *whole = SAMPLE(4, 3), *row = rig_like(SAMPLE(3));
   m_tree *t = m_tree_each(whole, 2, 2, whole->bs, zeros_of, NULL);
-  tdict_tree *td = TREE(4, 3), *from = rig_tree(&r, row);
+  scoped_tree td = TREE(4, 3), from = rig_tree(&r, row);
   td_ok(tdict_write_rows(td, 2, from, err));
   m_map map;
   m_map_whole(&map, t->nb, t->bs);
@@ -465,55 +409,47 @@ DEVICE_CASE(index_set_allocates_missing_tensors) {
   tdict_lock(td);
   td_fails(TDICT_ELOCKED, "locked", tdict_write_rows(td, 2, from, err));
   assert_int_equal(tdict_num_keys(td), 0);
-  tdict_release(td);
-  tdict_release(from);
-  rig_close(&r);
 }
 
 DEVICE_CASE(index_set_refuses) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3);
-  tdict_tree *td = rig_tree(&r, t), *from = rig_tree(&r, rig_like(SAMPLE(3))), *bad = rig_tree(&r, rig_like(SAMPLE(2)));
+  scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, rig_like(SAMPLE(3))), bad = rig_tree(&r, rig_like(SAMPLE(2)));
   const tdict_indices *row = TDICT_INDEX(TDICT_AT(1));
   td_fails(TDICT_EINVAL, "NULL", tdict_index_set(NULL, td, row, NULL, NULL, err));
   td_fails(TDICT_ESHAPE, "[2]", tdict_index_set(NULL, td, row, bad, NULL, err));
   td_fails(TDICT_EINVAL, "position 9", tdict_index_set(NULL, td, TDICT_INDEX(TDICT_AT(9)), from, NULL, err));
-  help_put_tree(from, "x", TREE(3));
+  td_put_tree(from, "x", TREE(3));
   td_fails(TDICT_ENOTFOUND, "no such key", tdict_index_set(NULL, td, row, from, NULL, err));
   assert_string_equal(td_last_error.path, "x");
   td_ok(tdict_delete(from, "x", err));
-  help_put(from, "e", TENSOR(3));
+  td_put(from, "e", TENSOR(3));
   td_fails(TDICT_ETYPE, "tree", tdict_index_set(NULL, td, row, from, NULL, err));
   td_ok(tdict_delete(from, "e", err));
-  help_put(from, "n.b", TENSOR(3, 3)); /* float32 */
+  td_put(from, "n.b", TENSOR(3, 3)); /* float32 */
   td_fails(TDICT_EDTYPE, "float32", tdict_index_set(NULL, td, row, from, NULL, err));
   assert_string_equal(td_last_error.path, "n.b");
-  help_put(from, "n.b", TENSOR(3, 2));
+  td_put(from, "n.b", TENSOR(3, 2));
   td_fails(TDICT_ESHAPE, "[3, 2", tdict_index_set(NULL, td, row, from, NULL, err));
   rig_check(&r, t, td); /* refused before the first element is written */
-  tdict_release(td);
-  tdict_release(from);
-  tdict_release(bad);
-  rig_close(&r);
 }
 
 DEVICE_CASE(rows_fill_a_batch) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(6, 2);
-  tdict_tree *td = rig_tree(&r, t);
+  scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);
   for (int64_t i = 0; i < 4; i++) {
     m_tree *row = rig_like(SAMPLE(2));
-    tdict_tree *from = ops_tree(row);
+    scoped_tree from = ops_tree(row);
     m_map map;
     m_map_whole(&map, t->nb, t->bs);
     rig_cut(&map, 0, i, 0, -1);
     td_ok(tdict_write_rows(td, i, from, err));
     write_model(t, &map, row);
-    tdict_release(from);
   }
   m_tree *rows = rig_like(SAMPLE(2, 2));
-  tdict_tree *from = rig_tree(&r, rows);
+  scoped_tree from = rig_tree(&r, rows);
   m_map map;
   m_map_whole(&map, t->nb, t->bs);
   rig_cut(&map, 0, 4, 1, 2);
@@ -530,7 +466,7 @@ DEVICE_CASE(rows_fill_a_batch) {
   write_model(t, &map, rows);
   rig_check(&r, t, td);
   m_tree *row = rig_like(SAMPLE(2));
-  tdict_tree *last = rig_tree(&r, row);
+  scoped_tree last = rig_tree(&r, row);
   td_fails(TDICT_EINVAL, "position 6", tdict_write_rows(td, 6, last, err));
   td_fails(TDICT_EINVAL, "position -7", tdict_write_rows(td, -7, last, err));
   m_map_whole(&map, t->nb, t->bs);
@@ -538,10 +474,6 @@ DEVICE_CASE(rows_fill_a_batch) {
   td_ok(tdict_write_rows(td, -1, last, err)); /* row 5 */
   write_model(t, &map, row);
   rig_check(&r, t, td);
-  tdict_release(last);
-  tdict_release(from);
-  tdict_release(td);
-  rig_close(&r);
 }
 
 enum { WRITERS = 4, ROWS = 64 };
@@ -557,7 +489,7 @@ static void *write_rows_of(void *user) {
 }
 
 DEVICE_CASE(rows_written_by_threads) {
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(ROWS, 3);
   tdict_tree *td = rig_tree(&r, t), *rows[ROWS];
   row_writer writers[WRITERS];
@@ -581,5 +513,4 @@ DEVICE_CASE(rows_written_by_threads) {
   rig_check(&r, t, td);
   for (int i = 0; i < ROWS; i++) tdict_release(rows[i]);
   tdict_release(td);
-  rig_close(&r);
 }

@@ -3,8 +3,6 @@
 #include "core/tensor/slow_fence.h"
 #include "core/tensor/tensor.h"
 #include "core/tree/help.h"
-#include "tdict/combine.h"
-#include "tdict/write.h"
 
 enum { MOST = 700, DIMS = 3 };
 
@@ -47,7 +45,7 @@ static void make_lists(naive_random *r, const int64_t *shape, lists *l) {
 
 static tdict_tree *tree_over(tdict_tensor *t) {
   tdict_tree *td = help_tree(DIMS, tdict_tensor_shape(t));
-  help_put(td, "x", t);
+  td_put(td, "x", t);
   return td;
 }
 
@@ -57,15 +55,14 @@ static tdict_tensor *any_tensor(naive_random *r, tdict_dtype dtype) {
   int64_t shape[4];
   tdict_tensor *turned = NULL;
   for (int d = 0; d < 4; d++) shape[d] = 1 + naive_below(r, naive_below(r, 6) ? 5 : 40);
-  tdict_tensor *t = naive_tensor(dtype, 4, shape, naive_next(r));
+  scoped_tensor t = naive_tensor(dtype, 4, shape, naive_next(r));
   td_ok(tdict_tensor_permute(t, 4, orders[naive_below(r, 4)], &turned, err));
-  tdict_tensor_release(t);
   return turned;
 }
 
 static void check_lists(naive_random *r, tdict_dtype dtype) {
   lists l;
-  tdict_tree *td = tree_over(any_tensor(r, dtype)), *got = NULL, *same = NULL, *zeros = NULL;
+  scoped_tree td = tree_over(any_tensor(r, dtype)), got = NULL, same = NULL, zeros = NULL;
   make_lists(r, tdict_batch_size(td), &l);
   td_ok(tdict_clone_deep(td, NULL, &same, err));
   td_ok(tdict_clone_deep(td, NULL, &zeros, err));
@@ -77,7 +74,7 @@ static void check_lists(naive_random *r, tdict_dtype dtype) {
   const int place = l.side_by_side ? l.first : 0;
   assert_int_equal(tdict_batch_size(got)[place], l.count);
   for (int64_t i = 0; i < l.count; i++) {
-    tdict_tree *wanted = NULL, *here = NULL, *written = NULL;
+    scoped_tree wanted = NULL, here = NULL, written = NULL;
     const tdict_indices at = at_position(&l, i);
     tdict_indices row = *TDICT_INDEX(TDICT_ALL, TDICT_ALL, TDICT_ALL);
     row.item[place] = TDICT_AT(i);
@@ -87,14 +84,7 @@ static void check_lists(naive_random *r, tdict_dtype dtype) {
     td_ok(tdict_index_get(NULL, zeros, &at, NULL, &written, err));
     assert_true(tdict_equal(here, wanted));
     assert_true(tdict_equal(written, wanted));
-    tdict_release(wanted);
-    tdict_release(here);
-    tdict_release(written);
   }
-  tdict_release(td);
-  tdict_release(got);
-  tdict_release(same);
-  tdict_release(zeros);
 }
 
 CASE(index_copy_takes_any_layout) {
@@ -110,8 +100,7 @@ CASE(index_copy_reads_any_mask) {
   for (int round = 0; round < 200; round++) {
     const int64_t counts[] = {1 + naive_below(&r, 5), 1 + naive_below(&r, 70)};
     const int turn[] = {1, 0};
-    tdict_tensor *mask = NULL, *turned = NULL;
-    td_ok(tdict_tensor_zeros(TDICT_U8, 2, counts, NULL, &mask, err));
+    scoped_tensor mask = td_made(tensor, tdict_tensor_zeros(TDICT_U8, 2, counts, NULL, &made, err)), turned = NULL;
     unsigned char *bits = tdict_tensor_data(mask);
     for (int64_t i = 0; i < counts[0] * counts[1]; i++)
       bits[i] = naive_below(&r, 12) ? 0 : (unsigned char)(1 + i % 255);
@@ -119,19 +108,15 @@ CASE(index_copy_reads_any_mask) {
     for (int side = 0; side < 2; side++) {
       const tdict_tensor *m = side ? turned : mask;
       const int64_t *shape = tdict_tensor_shape(m), *strides = tdict_tensor_strides(m);
-      tdict_tree *td = help_tree(2, shape), *got = NULL;
-      help_put(td, "x", naive_tensor(TDICT_I32, 2, shape, naive_next(&r)));
+      scoped_tree td = help_tree(2, shape), got = NULL;
+      td_put(td, "x", naive_tensor(TDICT_I32, 2, shape, naive_next(&r)));
       td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_MASK(m)), NULL, &got, err));
       const int32_t *all = tdict_const_data(td, "x"), *some = tdict_const_data(got, "x");
       int64_t found = 0;
       for (int64_t i = 0; i < shape[0] * shape[1]; i++)
         if (bits[i / shape[1] * strides[0] + i % shape[1] * strides[1]]) assert_int_equal(some[found++], all[i]);
       assert_int_equal(tdict_batch_size(got)[0], found);
-      tdict_release(td);
-      tdict_release(got);
     }
-    tdict_tensor_release(mask);
-    tdict_tensor_release(turned);
   }
 }
 
@@ -139,8 +124,8 @@ CASE(index_copy_reads_any_mask) {
 static void check_waits(tdict_storage *busy, bool writes, tdict_tree *td, const tdict_tree *value) {
   static const int64_t positions[] = {2, 0};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(positions, 2));
-  slow_fence transfer;
-  tdict_tree *got = NULL;
+  scoped_slow_fence transfer;
+  scoped_tree got = NULL;
   begin_use(&transfer, busy, writes);
   assert_int_equal(pthread_create(&transfer.thread, NULL, end_later, &transfer), 0);
   if (value)
@@ -148,29 +133,24 @@ static void check_waits(tdict_storage *busy, bool writes, tdict_tree *td, const 
   else
     td_ok(tdict_index_get(NULL, td, index, NULL, &got, err));
   assert_true(transfer.ended);
-  end_use(&transfer);
-  tdict_release(got);
 }
 
 CASE(index_copy_waits_for_transfers) {
-  tdict_tree *td = TREE(3), *value = TREE(2);
-  tdict_storage *mine = help_put(td, "x", TENSOR(3, 5))->storage, *others = help_put(value, "x", TENSOR(2, 5))->storage;
+  scoped_tree td = TREE(3), value = TREE(2);
+  tdict_storage *mine = td_put(td, "x", TENSOR(3, 5))->storage, *others = td_put(value, "x", TENSOR(2, 5))->storage;
   check_waits(mine, true, td, NULL);
   check_waits(mine, true, td, value);
   check_waits(mine, false, td, value);
   check_waits(others, true, td, value);
-  tdict_release(td);
-  tdict_release(value);
 }
 
 CASE(index_copy_refuses_lost_bytes) {
   static const int64_t positions[] = {2, 0};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(positions, 2));
-  tdict_tree *td = TREE(3), *value = TREE(2), *got = NULL;
-  tdict_storage *mine = help_put(td, "x", TENSOR(3, 5))->storage, *others = help_put(value, "x", TENSOR(2, 5))->storage;
+  scoped_tree td = TREE(3), value = TREE(2), got = NULL;
+  tdict_storage *mine = td_put(td, "x", TENSOR(3, 5))->storage, *others = td_put(value, "x", TENSOR(2, 5))->storage;
   tdict_tensor *x = help_get(td, "x");
-  tdict_tree *part = NULL;
-  td_ok(tdict_index_get(NULL, value, TDICT_INDEX(TDICT_RANGE(1, 2, 1)), NULL, &part, err));
+  scoped_tree part = td_made(tree, tdict_index_get(NULL, value, TDICT_INDEX(TDICT_RANGE(1, 2, 1)), NULL, &made, err));
   tdict_storage_lose_all(mine);
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_get(NULL, td, index, NULL, &got, err));
   assert_null(got);
@@ -182,22 +162,18 @@ CASE(index_copy_refuses_lost_bytes) {
   assert_non_null(tdict_tensor_const_data(x));
   tdict_storage_lose_all(others);
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_set(NULL, td, index, value, NULL, err));
-  tdict_release(got);
-  tdict_release(part);
-  tdict_release(td);
-  tdict_release(value);
 }
 
 /* A column of lost bytes, rewritten row by row in any order, and in part. */
 CASE(lost_rows_are_restored_in_any_order) {
   enum { ROWS = 100 };
   int64_t positions[ROWS];
-  tdict_tensor *whole = TENSOR(ROWS, 25), *column = NULL, *row = NULL;
-  tdict_tree *td = TREE(ROWS), *value = TREE(ROWS), *part = TREE(10);
+  scoped_tensor whole = TENSOR(ROWS, 25), column = NULL, row = NULL;
+  scoped_tree td = TREE(ROWS), value = TREE(ROWS), part = TREE(10);
   td_ok(tdict_tensor_slice(whole, &(tdict_tensor_range){1, 3, 1, 1}, &column, err));
   td_ok(tdict_set(td, "x", column, err));
-  help_put(value, "x", TENSOR(ROWS, 1));
-  help_put(part, "x", TENSOR(10, 1));
+  td_put(value, "x", TENSOR(ROWS, 1));
+  td_put(part, "x", TENSOR(10, 1));
   tdict_tensor_lose(column);
   td_ok(tdict_write_rows(td, 20, part, err));
   assert_null(tdict_tensor_const_data(column));
@@ -207,23 +183,17 @@ CASE(lost_rows_are_restored_in_any_order) {
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(positions, ROWS)), value, NULL, err));
   assert_non_null(tdict_tensor_const_data(column));
   assert_non_null(tdict_tensor_const_data(whole));
-  tdict_tensor_release(row);
-  tdict_tensor_release(column);
-  tdict_tensor_release(whole);
-  tdict_release(td);
-  tdict_release(value);
-  tdict_release(part);
 }
 
 /* The source of the second leaf is lost: the first leaf must stay unchanged. */
 CASE(lost_sources_are_found_before_writing) {
   static const int64_t all[] = {2, 0, 1};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(all, 3));
-  tdict_tree *dst = TREE(3), *src = TREE(3);
-  tdict_tensor *x = help_put(dst, "x", TENSOR(3, 5));
-  help_put(dst, "y", TENSOR(3, 5));
-  help_put(src, "x", TENSOR(3, 5));
-  tdict_storage_lose_all(help_put(src, "y", TENSOR(3, 5))->storage);
+  scoped_tree dst = TREE(3), src = TREE(3);
+  tdict_tensor *x = td_put(dst, "x", TENSOR(3, 5));
+  td_put(dst, "y", TENSOR(3, 5));
+  td_put(src, "x", TENSOR(3, 5));
+  tdict_storage_lose_all(td_put(src, "y", TENSOR(3, 5))->storage);
   unsigned char before[60];
   assert_int_equal(tdict_tensor_bytes(x), sizeof before);
   memcpy(before, tdict_tensor_const_data(x), sizeof before);
@@ -236,15 +206,11 @@ CASE(lost_sources_are_found_before_writing) {
   const tdict_tree *items[] = {src};
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_cat_into(dst, items, 1, NULL, NULL, err));
   assert_memory_equal(tdict_tensor_const_data(x), before, sizeof before);
-  tdict_release(dst);
-  tdict_release(src);
 }
 
 /* Makes a rollout of 6 x 4 with a child tree. */
 static tdict_tree *rollout(void) {
-  tdict_tree *td = TREE(6, 4);
-  help_put(td, "n.b", TENSOR(6, 4, 3));
-  help_put(td, "a", TENSOR(6, 4));
+  tdict_tree *td = td_tree("[6,4] n.b:f32[6,4,3] a:f32[6,4]");
   return td;
 }
 
@@ -253,10 +219,9 @@ CASE(index_into_keeps_addresses) {
   const tdict_indices *const picks[] = {
       TDICT_INDEX(TDICT_LIST(rows, 3)), TDICT_INDEX(TDICT_AT(2), TDICT_RANGE(3, TDICT_NONE, -1)),
       TDICT_INDEX(TDICT_ALL, TDICT_LIST(columns, 1)), TDICT_INDEX(TDICT_NEW_AXIS, TDICT_ALL)};
-  tdict_tree *td = rollout();
+  scoped_tree td = rollout();
   for (int i = 0; i < 4; i++) {
-    tdict_tree *wanted = NULL, *out = NULL;
-    td_ok(tdict_index_get(NULL, td, picks[i], NULL, &wanted, err));
+    scoped_tree wanted = td_made(tree, tdict_index_get(NULL, td, picks[i], NULL, &made, err)), out = NULL;
     td_ok(tdict_clone_deep(wanted, NULL, &out, err));
     td_ok(tdict_fill(out, NULL, 0, NULL, err));
     tdict_lock(out);
@@ -265,10 +230,7 @@ CASE(index_into_keeps_addresses) {
     assert_true(tdict_equal(out, wanted));
     assert_ptr_equal(tdict_const_data(out, "a"), a);
     assert_ptr_equal(tdict_const_data(out, "n.b"), b);
-    tdict_release(wanted);
-    tdict_release(out);
   }
-  tdict_release(td);
 }
 
 CASE(index_into_refuses) {
@@ -276,35 +238,31 @@ CASE(index_into_refuses) {
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(rows, 3));
   tdict_tree *td = rollout(), *out = NULL, *small = TREE(3);
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 3, 1)), NULL, &out, err));
-  tdict_tree *kept = NULL, *copy = NULL;
-  td_ok(tdict_clone_deep(out, NULL, &kept, err));
+  scoped_tree kept = td_made(tree, tdict_clone_deep(out, NULL, &made, err)), copy = NULL;
   tdict_release(out);
   td_ok(tdict_clone_deep(kept, NULL, &copy, err));
   td_fails(TDICT_EINVAL, "dst is NULL", tdict_index_into(NULL, NULL, td, index, NULL, err));
   td_fails(TDICT_EINVAL, "src is NULL", tdict_index_into(NULL, copy, NULL, index, NULL, err));
   td_fails(TDICT_ESHAPE, "dst has batch size [3], wanted [3, 4]", tdict_index_into(NULL, small, td, index, NULL, err));
   td_fails(TDICT_EINVAL, "position 5", tdict_index_into(NULL, copy, copy, index, NULL, err));
-  help_put(copy, "z", TENSOR(3, 4)); /* one key too many */
+  td_put(copy, "z", TENSOR(3, 4)); /* one key too many */
   td_fails(TDICT_ENOTFOUND, "dst has 3 keys, but the tree has 2", tdict_index_into(NULL, copy, td, index, NULL, err));
   td_ok(tdict_delete(copy, "z", err));
-  help_put(copy, "n.z", TENSOR(3, 4));
+  td_put(copy, "n.z", TENSOR(3, 4));
   td_fails(TDICT_ENOTFOUND, "dst has 2 keys, but the tree has 1", tdict_index_into(NULL, copy, td, index, NULL, err));
   assert_string_equal(td_last_error.path, "n");
   td_ok(tdict_delete(copy, "n.z", err));
   td_ok(tdict_delete(copy, "a", err));
   td_fails(TDICT_ENOTFOUND, "no such key", tdict_index_into(NULL, copy, td, index, NULL, err));
   assert_string_equal(td_last_error.path, "a");
-  help_put(copy, "a", TENSOR(3, 4, 2)); /* n.b comes before it, and is not written */
+  td_put(copy, "a", TENSOR(3, 4, 2)); /* n.b comes before it, and is not written */
   td_fails(TDICT_ESHAPE, "", tdict_index_into(NULL, copy, td, index, NULL, err));
-  help_put(copy, "a", naive_tensor(TDICT_I32, 2, (const int64_t[]){3, 4}, 7));
+  td_put(copy, "a", naive_tensor(TDICT_I32, 2, (const int64_t[]){3, 4}, 7));
   td_fails(TDICT_EDTYPE, "", tdict_index_into(NULL, copy, td, index, NULL, err));
   assert_string_equal(td_last_error.path, "a");
   assert_memory_equal(tdict_const_data(copy, "n.b"), tdict_const_data(kept, "n.b"), 3 * 4 * 3 * sizeof(float));
   td_ok(tdict_delete(copy, "a", err));
-  help_put_tree(copy, "a", TREE(3, 4));
+  td_put_tree(copy, "a", TREE(3, 4));
   td_fails(TDICT_ETYPE, "tree", tdict_index_into(NULL, copy, td, index, NULL, err));
-  tdict_release(td);
-  tdict_release(kept);
-  tdict_release(copy);
-  tdict_release(small);
+  td_release(td, small);
 }

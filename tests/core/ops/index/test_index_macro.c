@@ -21,22 +21,19 @@ CASE(index_macro_takes_one_to_sixteen_items) {
 }
 
 CASE(index_costs_one_slab) {
-  tdict_tree *few = TREE(4), *many = TREE(4), *out = NULL;
+  scoped_tree few = TREE(4), many = TREE(4);
   char key[16];
   for (int i = 0; i < 1000; i++) {
     snprintf(key, sizeof key, "k%d", i);
-    help_put(i < 10 ? few : many, key, TENSOR(4, 3));
+    td_put(i < 10 ? few : many, key, TENSOR(4, 3));
   }
   int64_t seen[2];
   for (int i = 0; i < 2; i++) {
     td_fail_alloc(INT64_MAX, false);
-    td_ok(tdict_index_get(NULL, i ? many : few, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
+    scoped_tree out = td_made(tree, tdict_index_get(NULL, i ? many : few, TDICT_INDEX(TDICT_AT(1)), NULL, &made, err));
     seen[i] = td_allocs_seen();
     td_fail_alloc_stop();
-    tdict_release(out);
   }
   assert_int_equal(seen[0], seen[1]);
   assert_int_equal(seen[1], 3); /* the slab, the node and its list */
-  tdict_release(few);
-  tdict_release(many);
 }

@@ -6,7 +6,6 @@
 #include "core/ops/visit.h"
 #include "core/sched/pool.h"
 #include "core/tensor/naive.h"
-#include "support/sanitized.h"
 
 enum { HELPERS = 2, ROUNDS = SANITIZED ? 5 : 15, THREAD_ROUNDS = SANITIZED ? 5 : 10 };
 
@@ -33,13 +32,11 @@ void __wrap_tdict_parallel_for(tdict_pool *pool, int num_helpers, long count, vo
 }
 
 static tdict_context *open_context(void) {
-  tdict_context_options o = tdict_context_options_default();
-  o.num_threads = HELPERS;
+  tdict_context_options o = td_with(tdict_context_options, num_threads = HELPERS);
   return td_context(&o);
 }
 static tdict_run helped(void) {
-  tdict_run o = tdict_run_default();
-  o.num_threads = HELPERS;
+  tdict_run o = td_with(tdict_run, num_threads = HELPERS);
   loop.parts = 0;
   return o;
 }
@@ -164,15 +161,14 @@ static void check_random(naive_random *r, tdict_context *context, int kind, tdic
   const int64_t rows = sizes[0] * (ndim == 2 ? sizes[1] : 1), item = (int64_t)tdict_dtype_bytes(dtype);
   const int64_t width = rows ? (5 << 19) / (rows * item) + 1 : 1; /* at least 2.5 MiB */
   tdict_tree *td = help_tree(2, p.sizes), *part = help_tree(ndim, sizes);
-  help_put(td, "x", make_tensor(r, dtype, 2, p.sizes, width));
-  help_put(td, "small", make_tensor(r, TDICT_U8, 2, p.sizes, 1));
-  help_put(part, "x", make_tensor(r, dtype, ndim, sizes, width));
-  help_put(part, "small", make_tensor(r, TDICT_U8, ndim, sizes, 1));
+  td_put(td, "x", make_tensor(r, dtype, 2, p.sizes, width));
+  td_put(td, "small", make_tensor(r, TDICT_U8, 2, p.sizes, 1));
+  td_put(part, "x", make_tensor(r, dtype, ndim, sizes, width));
+  td_put(part, "small", make_tensor(r, TDICT_U8, ndim, sizes, 1));
   const tdict_run o = helped();
   td_ok(tdict_index_set(context, td, &p.index, part, &o, err));
   td_ok(tdict_clone_deep(part, NULL, &wanted, err));
-  tdict_tree *model = NULL;
-  td_ok(tdict_clone_deep(td, NULL, &model, err));
+  tdict_tree *model = td_made(tree, tdict_clone_deep(td, NULL, &made, err));
   model_copy(&p, help_get(model, "x"), help_get(part, "x"), true);
   model_copy(&p, help_get(model, "small"), help_get(part, "small"), true);
   assert_true(tdict_equal(td, model));
@@ -194,11 +190,10 @@ static void check_random(naive_random *r, tdict_context *context, int kind, tdic
 
 static void check_all_kinds(bool is_reversed, int rounds) {
   static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_I32, TDICT_I64, TDICT_DTYPE(1, 8, 3)};
-  tdict_context *context = open_context();
+  scoped_context context = open_context();
   naive_random r = {91};
   loop.is_reversed = is_reversed;
   for (int i = 0; i < rounds; i++) check_random(&r, context, i % KINDS, dtypes[naive_below(&r, 4)]);
-  tdict_context_destroy(context);
 }
 
 CASE(index_parts_match_a_model) { check_all_kinds(true, ROUNDS); }
@@ -207,7 +202,7 @@ CASE(index_threads_match_a_model) { check_all_kinds(false, THREAD_ROUNDS); }
 /* A tree of `rows` rows of `width` random bytes. */
 static tdict_tree *make_rows(int64_t rows, int64_t width, uint64_t seed) {
   tdict_tree *td = TREE(rows);
-  help_put(td, "x", naive_tensor(TDICT_U8, COUNTS(rows, width), seed));
+  td_put(td, "x", naive_tensor(TDICT_U8, COUNTS(rows, width), seed));
   return td;
 }
 
@@ -222,9 +217,7 @@ static long write_rows(tdict_context *context, int64_t rows, int64_t width, cons
   const tdict_run o = helped();
   td_ok(tdict_index_set(context, td, TDICT_INDEX(TDICT_LIST(at, count)), value, &o, err));
   assert_memory_equal(tdict_const_data(td, "x"), to, (size_t)(rows * width));
-  tdict_tensor_release(model);
-  tdict_release(td);
-  tdict_release(value);
+  td_release(model, td, value);
   return loop.parts;
 }
 
@@ -232,7 +225,7 @@ static long write_rows(tdict_context *context, int64_t rows, int64_t width, cons
 CASE(index_set_with_keeps_the_last_of_a_row) {
   enum { COUNT = 6000, ROWS_LEFT = 8000, WIDTH = 512, LONG = 96 << 10 };
   static int64_t at[COUNT];
-  tdict_context *context = open_context();
+  scoped_context context = open_context();
   naive_random r = {92};
   loop.is_reversed = true;
   for (int i = 0; i < COUNT; i++) at[i] = naive_below(&r, ROWS_LEFT);
@@ -250,7 +243,6 @@ CASE(index_set_with_keeps_the_last_of_a_row) {
   assert_true(write_rows(context, ROWS_LEFT, WIDTH, at, COUNT) > 1);
   at[COUNT - 1] = at[COUNT - 2];
   assert_int_equal(write_rows(context, ROWS_LEFT, WIDTH, at, COUNT), 0);
-  tdict_context_destroy(context);
 }
 
 /* Compares the search for repeated positions with a search of all pairs. */
@@ -290,12 +282,12 @@ CASE(index_plan_finds_distinct_lists) {
 CASE(index_set_with_pairs_repeats) {
   enum { SIDE = 80, COUNT = SIDE * SIDE / 2, WIDTH = 1024 };
   static int64_t rows[COUNT], columns[COUNT];
-  tdict_context *context = open_context();
+  scoped_context context = open_context();
   loop.is_reversed = true;
   for (int again = 0; again < 2; again++) {
-    tdict_tree *td = TREE(SIDE, SIDE), *value = make_rows(COUNT, WIDTH, 8);
-    tdict_tensor *x = help_put(td, "x", naive_tensor(TDICT_U8, COUNTS(SIDE, SIDE, WIDTH), 7));
-    tdict_tensor *model = naive_tensor(TDICT_U8, COUNTS(SIDE, SIDE, WIDTH), 7);
+    scoped_tree td = TREE(SIDE, SIDE), value = make_rows(COUNT, WIDTH, 8);
+    tdict_tensor *x = td_put(td, "x", naive_tensor(TDICT_U8, COUNTS(SIDE, SIDE, WIDTH), 7));
+    scoped_tensor model = naive_tensor(TDICT_U8, COUNTS(SIDE, SIDE, WIDTH), 7);
     for (int i = 0; i < COUNT; i++) rows[i] = i / SIDE, columns[i] = again ? i % 3 : i % SIDE;
     for (int64_t i = 0; i < COUNT; i++)
       memcpy((char *)tdict_tensor_data(model) + (rows[i] * SIDE + columns[i]) * WIDTH,
@@ -304,24 +296,20 @@ CASE(index_set_with_pairs_repeats) {
     td_ok(
         tdict_index_set(context, td, TDICT_INDEX(TDICT_LIST(rows, COUNT), TDICT_LIST(columns, COUNT)), value, &o, err));
     assert_memory_equal(tdict_tensor_const_data(x), tdict_tensor_const_data(model), SIDE * SIDE * WIDTH);
-    tdict_tensor_release(model);
-    tdict_release(td);
-    tdict_release(value);
   }
-  tdict_context_destroy(context);
 }
 
 /* Rows that share their elements, and trees that share elements, are copied in order on the calling thread. */
 CASE(index_with_divides_only_separate_elements) {
   enum { COUNT = 4000, WIDTH = 1024 };
   static int64_t at[COUNT];
-  tdict_context *context = open_context();
+  scoped_context context = open_context();
   loop.is_reversed = true;
   for (int i = 0; i < COUNT; i++) at[i] = COUNT - 1 - i;
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(at, COUNT));
   tdict_run o = helped();
   /* All rows of the destination are one row. */
-  tdict_tree *one = make_rows(1, WIDTH, 2), *td = NULL, *value = make_rows(COUNT, WIDTH, 3), *part = NULL;
+  scoped_tree one = make_rows(1, WIDTH, 2), td = NULL, value = make_rows(COUNT, WIDTH, 3), part = NULL;
   td_ok(tdict_expand(one, 1, (const int64_t[]){COUNT}, &td, err));
   const tdict_tensor *row = help_get(one, "x");
   td_ok(tdict_index_set(context, td, index, value, &o, err));
@@ -340,19 +328,14 @@ CASE(index_with_divides_only_separate_elements) {
   td_ok(tdict_index_set(context, value, index, value, &o, err));
   td_ok(tdict_index_into(context, value, value, index, &o, err));
   assert_int_equal(loop.parts, 0);
-  tdict_release(one);
-  tdict_release(td);
-  tdict_release(value);
-  tdict_release(part);
-  tdict_context_destroy(context);
 }
 
 /* Small copies and calls without a context or with num_threads 0 use no other thread. */
 CASE(index_with_uses_threads_for_large_copies) {
   enum { COUNT = 4096, WIDTH = 1024 };
   static int64_t at[COUNT];
-  tdict_context *context = open_context();
-  tdict_tree *td = make_rows(COUNT, WIDTH, 4), *out = NULL;
+  scoped_context context = open_context();
+  scoped_tree td = make_rows(COUNT, WIDTH, 4), out = NULL;
   tdict_run o = helped();
   loop.is_reversed = true;
   for (int i = 0; i < COUNT; i++) at[i] = i * 5 % COUNT;
@@ -382,17 +365,14 @@ CASE(index_with_uses_threads_for_large_copies) {
   loop.parts = 0;
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(at, COUNT)), &o, &out, err));
   assert_int_equal(loop.parts, 0);
-  tdict_release(out);
-  tdict_release(td);
-  tdict_context_destroy(context);
 }
 
 /* The list is examined before the first element is written. */
 CASE(index_set_with_survives_enomem) {
   enum { COUNT = 4096, WIDTH = 1024 };
   static int64_t at[COUNT];
-  tdict_context *context = open_context();
-  tdict_tree *td = make_rows(COUNT, WIDTH, 4), *value = make_rows(COUNT, WIDTH, 9), *before = NULL;
+  scoped_context context = open_context();
+  scoped_tree td = make_rows(COUNT, WIDTH, 4), value = make_rows(COUNT, WIDTH, 9), before = NULL;
   const tdict_run o = helped();
   loop.is_reversed = true;
   for (int i = 0; i < COUNT; i++) at[i] = i * 5 % COUNT;
@@ -400,10 +380,6 @@ CASE(index_set_with_survives_enomem) {
   TD_WITHOUT_MEMORY_THEN(tdict_index_set(context, td, TDICT_INDEX(TDICT_LIST(at, COUNT)), value, &o, err),
                          assert_true(tdict_equal(td, before)));
   assert_false(tdict_equal(td, before));
-  tdict_release(td);
-  tdict_release(value);
-  tdict_release(before);
-  tdict_context_destroy(context);
 }
 
 typedef struct job {
@@ -415,10 +391,9 @@ typedef struct job {
 /* Reads rows on the thread that visits a tensor. */
 static tdict_status read_rows(void *user, const tdict_leaves *at, tdict_error *err) {
   const job *j = user;
-  tdict_tree *out = NULL;
+  scoped_tree out = NULL;
   (void)at;
   tdict_status status = tdict_index_get(j->context, j->td, j->index, NULL, &out, err);
-  tdict_release(out);
   return status;
 }
 
@@ -426,19 +401,16 @@ static tdict_status read_rows(void *user, const tdict_leaves *at, tdict_error *e
 CASE(index_with_works_on_pool_threads) {
   enum { COUNT = 4096, WIDTH = 1024, LEAVES = 24 };
   static int64_t at[COUNT];
-  tdict_context *context = open_context();
-  tdict_tree *td = make_rows(COUNT, WIDTH, 4), *many = TREE(1);
+  scoped_context context = open_context();
+  scoped_tree td = make_rows(COUNT, WIDTH, 4), many = TREE(1);
   loop.is_reversed = false;
   for (int i = 0; i < COUNT; i++) at[i] = i * 5 % COUNT;
   for (int i = 0; i < LEAVES; i++) {
     char key[16];
     snprintf(key, sizeof key, "k%d", i);
-    help_put(many, key, TENSOR(1));
+    td_put(many, key, TENSOR(1));
   }
   loop.parts = 0;
   job j = {td, context, TDICT_INDEX(TDICT_LIST(at, COUNT))};
   td_ok(tdict_visit(context, (const tdict_tree *const[]){many}, 1, read_rows, &j, NULL, err));
-  tdict_release(td);
-  tdict_release(many);
-  tdict_context_destroy(context);
 }

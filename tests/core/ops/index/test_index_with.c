@@ -41,10 +41,8 @@ static void choose(naive_random *r, const m_tree *t, choice *c) {
 }
 
 static tdict_tree *get_with(const tdict_tree *td, const tdict_indices *index, tdict_memory *memory) {
-  tdict_run o = tdict_run_default();
   tdict_tree *out = NULL;
-  o.memory = memory;
-  td_ok(tdict_index_get(NULL, td, index, &o, &out, err));
+  td_ok(tdict_index_get(NULL, td, index, td_options(tdict_run, memory = memory), &out, err));
   return out;
 }
 
@@ -60,7 +58,7 @@ static void check_places(const tdict_tree *td) {
 }
 
 SIM_CASE(index_with_copies_to_a_memory) {
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   tdict_memory *memory = tdict_pinned_memory(context);
   const rig host = {NULL, NULL};
   naive_random r = {81};
@@ -81,7 +79,6 @@ SIM_CASE(index_with_copies_to_a_memory) {
     tdict_release(out);
     m_reset();
   }
-  tdict_context_destroy(context);
 }
 
 /* Without a memory, the options change nothing: views, or copies in plain memory. */
@@ -98,8 +95,7 @@ SIM_CASE(index_with_defaults_is_index_get) {
   out = get_with(td, TDICT_INDEX(TDICT_LIST(rows, 2)), NULL);
   rig_shares(out, td, false);
   assert_false(tdict_tensor_is_pinned(help_get(out, "n.b")));
-  tdict_release(out);
-  tdict_release(td);
+  td_release(out, td);
   m_reset();
 }
 
@@ -125,9 +121,7 @@ static tdict_memory *counting_memory(tdict_context *context, counter *c) {
                                      .allocate = count_allocate,
                                      .release = count_release,
                                      .user = c};
-  tdict_memory *memory = NULL;
-  td_ok(tdict_memory_create(context, &allocator, &memory, err));
-  return memory;
+  return td_made(memory, tdict_memory_create(context, &allocator, &made, err));
 }
 
 SIM_CASE(index_with_allocates_one_block) {
@@ -146,15 +140,13 @@ SIM_CASE(index_with_allocates_one_block) {
     tdict_release(out);
     assert_int_equal(c.live, 0);
   }
-  tdict_release(td);
-  tdict_memory_release(memory);
-  tdict_context_destroy(context);
+  td_release(td, memory, context);
   m_reset();
 }
 
 GPU_CASE(index_with_reads_devices) {
   static const int64_t rows[] = {2, 0};
-  rig r = rig_open();
+  scoped_rig r = rig_open();
   const rig host = {NULL, NULL};
   tdict_memory *pinned = tdict_pinned_memory(r.context);
   tdict_run o = tdict_run_default();
@@ -192,14 +184,12 @@ GPU_CASE(index_with_reads_devices) {
            tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), &o, &out, err));
   assert_null(out);
   tdict_release(td);
-  rig_close(&r);
 }
 
 SIM_CASE(index_with_refuses) {
   static const int64_t rows[] = {2, 0}, outside[] = {3};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(rows, 2));
   tdict_context *context = td_context(NULL);
-  tdict_run o = tdict_run_default();
   m_tree *t = SAMPLE(3, 4);
   tdict_tree *td = ops_tree(t), *part = get_with(td, index, NULL), *out = NULL;
   char *before = help_snapshot(td), *part_before = help_snapshot(part);
@@ -210,7 +200,7 @@ SIM_CASE(index_with_refuses) {
   td_fails(TDICT_EINVAL, "src is NULL", tdict_index_into(NULL, part, NULL, index, NULL, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_index_set(NULL, NULL, index, part, NULL, err));
   td_fails(TDICT_EINVAL, "value is NULL", tdict_index_set(NULL, td, index, NULL, NULL, err));
-  o.num_threads = -2;
+  tdict_run o = td_with(tdict_run, num_threads = -2);
   td_fails(TDICT_EINVAL, "num_threads is -2", tdict_index_get(NULL, td, index, &o, &out, err));
   td_fails(TDICT_EINVAL, "num_threads is -2", tdict_index_into(NULL, part, td, index, &o, err));
   td_fails(TDICT_EINVAL, "num_threads is -2", tdict_index_set(NULL, td, index, part, &o, err));
@@ -229,27 +219,22 @@ SIM_CASE(index_with_refuses) {
   rig_check_snapshot(part, part_before);
   free(before);
   free(part_before);
-  tdict_release(td);
-  tdict_release(part);
-  tdict_context_destroy(context);
+  td_release(td, part, context);
   m_reset();
 }
 
 SIM_CASE(index_with_survives_enomem) {
   static const int64_t rows[] = {2, 0};
   tdict_context *context = td_context(NULL);
-  tdict_run o = tdict_run_default();
   counter c = {0, 0};
   tdict_tree *td = ops_tree(SAMPLE(3, 4)), *out = NULL;
-  o.memory = counting_memory(context, &c);
+  tdict_run o = td_with(tdict_run, memory = counting_memory(context, &c));
   RIG_WITHOUT_MEMORY(td, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(rows, 2)), &o, &out, err));
   tdict_release(out);
   RIG_WITHOUT_MEMORY(td, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), &o, &out, err));
   tdict_release(out);
   assert_int_equal(c.live, 0);
-  tdict_memory_release(o.memory);
-  tdict_release(td);
-  tdict_context_destroy(context);
+  td_release(o.memory, td, context);
   m_reset();
 }
 
@@ -263,13 +248,13 @@ static tdict_status count_index(const void *self, int64_t i, void **out, tdict_e
 /* The hook `index` cannot allocate from a memory, so the tensors of the object are used. */
 SIM_CASE(index_with_uses_tensors_of_objects) {
   tdict_type type = thing_flat;
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   tdict_tree *td = TREE(3), *out = NULL;
   void *self = NULL;
   type.index = count_index;
   tdict_tensor *a = TENSOR(3, 2), *b = TENSOR(3);
   td_ok(tdict_set_object(td, "object", &type, thing_create(a, b), err));
-  help_put(td, "x", TENSOR(3, 5));
+  td_put(td, "x", TENSOR(3, 5));
   td_fails(TDICT_EHOOK, "", tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
   assert_int_equal(index_calls, 1);
   for (int whole = 0; whole < 2; whole++) {
@@ -289,7 +274,6 @@ SIM_CASE(index_with_uses_tensors_of_objects) {
   assert_int_equal(index_calls, 1);
   tdict_release(td);
   assert_int_equal(thing_count(), 0);
-  tdict_context_destroy(context);
 }
 
 /* Objects of built-in types are indexed as without a memory. */
@@ -298,26 +282,20 @@ SIM_CASE(index_with_indexes_built_in_objects) {
   const char *const texts[] = {"a", "bc", "def"};
   const tdict_indices *const picks[] = {TDICT_INDEX(TDICT_LIST(rows, 3)), TDICT_INDEX(TDICT_RANGE(1, 3, 1)),
                                         TDICT_INDEX(TDICT_AT(1)), TDICT_INDEX(TDICT_ALL)};
-  tdict_context *context = td_context(NULL);
-  tdict_tree *td = TREE(3);
-  help_put(td, "x", naive_tensor(TDICT_I32, COUNTS(3, 5), 4));
+  scoped_context context = td_context(NULL);
+  scoped_tree td = TREE(3);
+  td_put(td, "x", naive_tensor(TDICT_I32, COUNTS(3, 5), 4));
   td_ok(tdict_set_texts(td, "texts", texts, 3, err));
   td_ok(tdict_set_text(td, "text", "one", err));
   tdict_tensor *items[] = {naive_tensor(TDICT_I32, COUNTS(2, 2), 1), naive_tensor(TDICT_I32, COUNTS(0, 2), 2),
                            naive_tensor(TDICT_I32, COUNTS(4, 2), 3)};
-  tdict_ragged *ragged = NULL;
-  td_ok(tdict_ragged_from_rows(items, 3, NULL, &ragged, err));
+  scoped_ragged ragged = td_made(ragged, tdict_ragged_from_rows(items, 3, NULL, &made, err));
   td_ok(tdict_set_ragged(td, "ragged", ragged, err));
   for (int i = 0; i < 4; i++) {
-    tdict_tree *out = get_with(td, picks[i], tdict_pinned_memory(context)), *wanted = NULL;
+    scoped_tree out = get_with(td, picks[i], tdict_pinned_memory(context)), wanted = NULL;
     td_ok(tdict_index_get(NULL, td, picks[i], NULL, &wanted, err));
     assert_true(tdict_equal(out, wanted));
     assert_true(tdict_tensor_is_pinned(help_get(out, "x")));
-    tdict_release(out);
-    tdict_release(wanted);
   }
   for (int i = 0; i < 3; i++) tdict_tensor_release(items[i]);
-  tdict_ragged_release(ragged);
-  tdict_release(td);
-  tdict_context_destroy(context);
 }

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 
 #include "support/comma_locale.h"
-#include "support/fail_alloc.h"
 #include "support/things.h"
 
 /* Reads the file, holds its tracks to the rules, and prints one fact a line. */
@@ -124,7 +123,7 @@ static tdict_tree *even_tree(tdict_memory *memory) {
   for (int i = 0; i < LEAVES; i++) {
     char key[16];
     snprintf(key, sizeof key, "leaf%d", i);
-    give(td, key, new_bytes(LEAF, memory));
+    td_put(td, key, new_bytes(LEAF, memory));
   }
   return td;
 }
@@ -137,8 +136,8 @@ static tdict_tree *move_in(const place *p, const tdict_tree *src, tdict_device d
 }
 
 GPU_CASE(trace_holds_every_slice) {
-  place p = place_open(4);
-  tdict_tree *src = even_tree(NULL), *pinned = even_tree(tdict_pinned_memory(p.c)), *a, *b, *back;
+  scoped_place p = place_open(4);
+  scoped_tree src = even_tree(NULL), pinned = even_tree(tdict_pinned_memory(p.c)), a = NULL, b = NULL, back = NULL;
   start(&p, 0);
   a = move_in(&p, src, p.device, 3);
   facts f = read_trace(&p); /* while it goes on */
@@ -178,15 +177,13 @@ GPU_CASE(trace_holds_every_slice) {
   unlink(path);
   free(copy);
   free(t.bytes);
-  RELEASE(src, pinned, a, b, back);
-  place_close(&p);
 }
 
 /* In a locale with a decimal comma, numbers still have points. */
 GPU_CASE(trace_is_json_in_any_locale) {
   td_comma_locale_set();
-  place p = place_open(2);
-  tdict_tree *src = even_tree(NULL);
+  scoped_place p = place_open(2);
+  scoped_tree src = even_tree(NULL);
   start(&p, 0);
   tdict_release(move_in(&p, src, p.device, 1));
   text t = {0};
@@ -196,14 +193,12 @@ GPU_CASE(trace_is_json_in_any_locale) {
   assert_int_equal(fact(&seen, "stream_transfer_bytes"), TOTAL);
   assert_int_equal(fact(&seen, "copy_bytes"), TOTAL);
   free(t.bytes);
-  tdict_release(src);
-  place_close(&p);
 }
 
 /* Written, stopped and begun anew while transfers are under way. */
 GPU_CASE(trace_is_written_while_recording) {
-  place p = place_open(3);
-  tdict_tree *src = even_tree(NULL);
+  scoped_place p = place_open(3);
+  scoped_tree src = even_tree(NULL);
   for (int round = 0; round < 6; round++) {
     tdict_future *f[4];
     start(&p, 0);
@@ -216,15 +211,13 @@ GPU_CASE(trace_is_written_while_recording) {
     if (round % 2 == 0) assert_int_equal(fact(&seen, "stream_transfer_bytes"), 4LL * TOTAL);
     tdict_trace_stop(p.c);
   }
-  tdict_release(src);
-  place_close(&p);
 }
 
 GPU_CASE(trace_shows_hooks_and_callers) {
-  place p = place_open(2);
-  tdict_tree *src = new_tree(), *out;
+  scoped_place p = place_open(2);
+  scoped_tree src = new_tree(), out = NULL;
   td_ok(tdict_set_object(src, "thing", &thing_hooked, thing_create(new_bytes(4096, NULL), new_bytes(64, NULL)), err));
-  give(src, "leaf", new_bytes(1024, NULL));
+  td_put(src, "leaf", new_bytes(1024, NULL));
   start(&p, 0);
   out = move_in(&p, src, p.device, 0);
   facts f = read_trace(&p);
@@ -232,14 +225,11 @@ GPU_CASE(trace_shows_hooks_and_callers) {
   assert_true(fact(&f, "transfers") >= 1); /* hooks start some of their own */
   assert_int_equal(fact(&f, "callers"), 1);
   assert_int_equal(fact(&f, "workers"), 0);
-  tdict_release(out);
-  tdict_release(src);
-  place_close(&p);
 }
 
 GPU_CASE(trace_counts_what_it_drops) {
-  place p = place_open(2);
-  tdict_tree *src = even_tree(NULL);
+  scoped_place p = place_open(2);
+  scoped_tree src = even_tree(NULL);
   start(&p, 16);
   for (int i = 0; i < 4; i++) tdict_release(move_in(&p, src, p.device, 2));
   facts f = read_trace(&p);
@@ -248,8 +238,6 @@ GPU_CASE(trace_counts_what_it_drops) {
   assert_int_equal(kept, 16);
   assert_true(fact(&f, "dropped") >= 4);
   assert_int_equal(fact(&f, "transfers"), 4);
-  tdict_release(src);
-  place_close(&p);
 }
 
 static tdict_device_counts counts_of(const place *p) {
@@ -259,8 +247,8 @@ static tdict_device_counts counts_of(const place *p) {
 }
 
 GPU_CASE(trace_can_be_restarted) {
-  place p = place_open(2);
-  tdict_tree *src = even_tree(NULL);
+  scoped_place p = place_open(2);
+  scoped_tree src = even_tree(NULL);
   tdict_trace_stop(p.c);
   tdict_trace_stop(NULL);
   for (int i = 0; i < 3; i++) tdict_release(move_in(&p, src, p.device, 2));
@@ -277,13 +265,11 @@ GPU_CASE(trace_can_be_restarted) {
   assert_true(counts_of(&p).num_events <= held - 2 * batches); /* two for copies that were queued together */
   f = read_trace(&p);
   assert_int_equal(fact(&f, "transfers") + fact(&f, "plan"), 0);
-  tdict_release(src);
-  place_close(&p);
 }
 
 SIM_CASE(trace_skips_transfers_started_before) {
-  place p = place_open(2);
-  tdict_tree *src = even_tree(NULL);
+  scoped_place p = place_open(2);
+  scoped_tree src = even_tree(NULL);
   hold(&p);
   tdict_future *f = move_async(&p, src, p.device, NULL);
   start(&p, 0);
@@ -291,14 +277,12 @@ SIM_CASE(trace_skips_transfers_started_before) {
   tdict_release(finish(f));
   facts seen = read_trace(&p);
   assert_int_equal(fact(&seen, "transfers") + fact(&seen, "copy") + fact(&seen, "stream_transfer"), 0);
-  tdict_release(src);
-  place_close(&p);
 }
 
 SIM_CASE(trace_leaves_out_unfinished_copies) {
-  place p = place_open(2);
-  tdict_tree *src = new_tree();
-  give(src, "leaf", new_bytes(LEAF, NULL));
+  scoped_place p = place_open(2);
+  scoped_tree src = new_tree();
+  td_put(src, "leaf", new_bytes(LEAF, NULL));
   start(&p, 0);
   hold(&p);
   tdict_transfer_options o = threads(0);
@@ -312,8 +296,6 @@ SIM_CASE(trace_leaves_out_unfinished_copies) {
   seen = read_trace(&p);
   assert_int_equal(fact(&seen, "stream_transfer_bytes"), LEAF);
   assert_int_equal(fact(&seen, "unfinished"), 0);
-  tdict_release(src);
-  place_close(&p);
 }
 
 GPU_CASE(trace_outlives_its_context) {
@@ -327,13 +309,12 @@ GPU_CASE(trace_outlives_its_context) {
 }
 
 GPU_CASE(trace_refuses) {
-  place p = place_open(2);
+  scoped_place p = place_open(2);
   text t = {0};
-  tdict_trace_options o = tdict_trace_options_default();
   td_fails(TDICT_EINVAL, "context is NULL", tdict_trace_start(NULL, NULL, err));
   td_fails(TDICT_EINVAL, "nothing was recorded", tdict_trace_write(p.c, "/tmp/none", err));
   td_fails(TDICT_EINVAL, "nothing was recorded", tdict_trace_write_to(p.c, take_text, &t, err));
-  o.max_events = 15;
+  tdict_trace_options o = td_with(tdict_trace_options, max_events = 15);
   td_fails(TDICT_EINVAL, "max_events is 15", tdict_trace_start(p.c, &o, err));
   o.max_events = (1 << 24) + 1;
   td_fails(TDICT_EINVAL, "wanted 16 to 16777216", tdict_trace_start(p.c, &o, err));
@@ -350,11 +331,10 @@ GPU_CASE(trace_refuses) {
   t.answer = TDICT_ENOTFOUND;
   td_fails(TDICT_ENOTFOUND, "the write function failed", tdict_trace_write_to(p.c, take_text, &t, err));
   assert_int_equal(t.pieces, 1); /* it is not asked again */
-  place_close(&p);
 }
 
 GPU_CASE(trace_without_memory) {
-  place p = place_open(2);
+  scoped_place p = place_open(2);
   td_fail_alloc(0, true);
   tdict_status status = tdict_trace_start(p.c, NULL, &td_last_error);
   td_fail_alloc_stop();
@@ -367,11 +347,10 @@ GPU_CASE(trace_without_memory) {
   td_fail_alloc_stop();
   assert_int_equal(status, TDICT_ENOMEM);
   assert_int_equal(t.pieces, 0);
-  place_close(&p);
 }
 
 GPU_CASE(trace_in_a_fork) {
-  place p = place_open(2);
+  scoped_place p = place_open(2);
   start(&p, 0);
   pid_t child = fork();
   assert_true(child >= 0);
@@ -386,7 +365,6 @@ GPU_CASE(trace_in_a_fork) {
   int code = -1;
   assert_int_equal(waitpid(child, &code, 0), child);
   assert_int_equal(code, 0);
-  place_close(&p);
 }
 
 CASE(trace_refuses_a_fifo) {
@@ -396,10 +374,8 @@ CASE(trace_refuses_a_fifo) {
   close(fd);
   unlink(path);
   assert_int_equal(mkfifo(path, 0600), 0);
-  tdict_context_options o = tdict_context_options_default();
   tdict_context *c = NULL;
-  o.device = tdict_cpu();
-  td_ok(tdict_context_create(&o, &c, err));
+  td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_cpu()), &c, err));
   td_ok(tdict_trace_start(c, NULL, err));
   alarm(30); /* an open that waits for a reader would wait for ever */
   td_fails(TDICT_EFORMAT, "is a FIFO, wanted a regular file", tdict_trace_write(c, path, err));

@@ -16,7 +16,6 @@
 #include "support/random.h"
 #include "support/raw.h"
 #include "support/test.h"
-#include "tdict/comm_nccl.h"
 
 enum { MOST_RANKS = 4 };
 #define SECONDS(n) ((int64_t)((n)*1e9))
@@ -121,13 +120,8 @@ static inline void world_has_failed(const world *w, tdict_status wanted, const c
 }
 
 static inline tdict_nccl_options ranks_options(const rank *r) {
-  tdict_nccl_options o = tdict_nccl_options_default();
-  o.library = r->w->library;
-  o.rank = r->number;
-  o.world_size = r->w->size;
-  o.device = r->stream.device;
-  o.id = r->w->id;
-  o.timeout_ns = r->w->timeout_ns;
+  tdict_nccl_options o = td_with(tdict_nccl_options, library = r->w->library, rank = r->number, world_size = r->w->size,
+                                 device = r->stream.device, id = r->w->id, timeout_ns = r->w->timeout_ns);
   return o;
 }
 static inline tdict_status ranks_join(rank *r, tdict_error *err) {
@@ -146,11 +140,10 @@ static inline int ranks_most(void) {
   tdict_gpu *gpu;
   int count = 0;
   if (td_device().type != TDICT_DEVICE_CUDA) return MOST_RANKS;
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   while (count < MOST_RANKS &&
          tdict_devices_gpu(tdict_context_devices(context), tdict_cuda(count), &gpu, NULL) == TDICT_OK)
     count++;
-  tdict_context_destroy(context);
   return count;
 }
 static inline void ranks_need(int count) {
@@ -174,10 +167,9 @@ static inline void world_find_library(world *w) {
 
 static inline tdict_context *world_context(const world *w, tdict_device device) {
   tdict_context *context;
-  tdict_sim_options sim = tdict_sim_options_default();
   tdict_context_options o = tdict_context_options_default();
-  sim.num_devices = w->one_context ? w->size : 1;
-  sim.memory_bytes = (size_t)256 << 20;
+  tdict_sim_options sim =
+      td_with(tdict_sim_options, num_devices = w->one_context ? w->size : 1, memory_bytes = (size_t)256 << 20);
   if (w->fake) o.sim = &sim;
   o.device = device;
   o.num_threads = 1;
@@ -241,6 +233,7 @@ static inline void world_close(world *w) {
   world_do(w, ranks_destroy);
   world_end(w);
 }
+#define scoped_world TD_SCOPED(world_close, world)
 
 /* Fills a part of a rank's device memory with random bytes, and returns them in a new block. */
 static inline unsigned char *ranks_fill(rank *r, size_t at, size_t bytes, uint64_t seed) {
@@ -251,11 +244,10 @@ static inline unsigned char *ranks_fill(rank *r, size_t at, size_t bytes, uint64
   return made;
 }
 static inline bool ranks_holds(rank *r, size_t at, const void *wanted, size_t bytes) {
-  unsigned char *found = malloc(bytes + 1);
+  scoped_bytes found = malloc(bytes + 1);
   assert_non_null(found);
   if (bytes) raw_read(r->raw, found, r->memory + at, bytes);
   bool same = memcmp(found, wanted, bytes) == 0;
-  free(found);
   return same;
 }
 

@@ -57,7 +57,7 @@ static tdict_status broadcast_block(rank *r, tdict_error *err) {
 
 SIM_CASE(nccl_operations_make_few_driver_calls) {
   static tdict_driver_ops counting;
-  world w;
+  scoped_world w;
   world_open(&w, 3, true, BYTES);
   tdict_driver *driver = w.ranks[0].gpu->driver;
   real = driver->ops;
@@ -85,5 +85,4 @@ SIM_CASE(nccl_operations_make_few_driver_calls) {
   }
   assert_int_equal(world_operations(&w) - operations, 2 * w.size);
   driver->ops = real;
-  world_close(&w);
 }

@@ -68,7 +68,7 @@ GPU_CASE(nccl_operations_wait_until_the_limit) {
   ranks_need(2);
   for (int i = 0; i < NUM_OPERATIONS; i++)
     for (int waits = 0; waits < world_num_waits(); waits++) {
-      world w;
+      scoped_world w;
       world_open(&w, 2, i % 2, 4 * BYTES);
       if (w.fake) w.fake->aborts = 0;
       world_waits(&w, waits);
@@ -84,7 +84,6 @@ GPU_CASE(nccl_operations_wait_until_the_limit) {
       check_aborted(&w, &w.ranks[0]);
       abort_rank(&w.ranks[1]);
       check_aborted(&w, &w.ranks[1]);
-      world_close(&w);
     }
 }
 
@@ -108,7 +107,7 @@ static void *interrupt_soon(void *user) {
 static void interrupt_each(int error, tdict_status wanted, const char *text) {
   for (int i = 0; i < NUM_OPERATIONS; i++)
     for (int waits = 0; waits < world_num_waits(); waits++) {
-      world w;
+      scoped_world w;
       world_open(&w, 2, i % 2, 4 * BYTES);
       interruption it = {&w, world_operations(&w), error};
       pthread_t thread;
@@ -125,7 +124,6 @@ static void interrupt_each(int error, tdict_status wanted, const char *text) {
       world_waits(&w, WAITS_ON_DEVICE);
       abort_rank(&w.ranks[0]);
       abort_rank(&w.ranks[1]);
-      world_close(&w);
     }
 }
 SIM_CASE(nccl_operations_report_asynchronous_errors) {
@@ -139,7 +137,7 @@ GPU_CASE(nccl_abort_ends_operations_of_other_threads) {
 
 /* An aborted operation never counts as finished, although its work on the stream has ended. */
 SIM_CASE(nccl_aborted_work_is_not_finished) {
-  world w;
+  scoped_world w;
   world_open(&w, 2, false, 4 * BYTES);
   rank *r = &w.ranks[0];
   ranks_driver = r->gpu->driver;
@@ -148,7 +146,6 @@ SIM_CASE(nccl_aborted_work_is_not_finished) {
   td_ok(tdict_stream_synchronize(r->context, r->stream, err)); /* the work has ended */
   td_fails(TDICT_ECANCELLED, "aborted", r->t.finish(r->t.self, r->stream, SECONDS(60), err));
   abort_rank(&w.ranks[1]);
-  world_close(&w);
 }
 
 /* NCCL refuses the call itself. The group of the thread ends. */
@@ -156,7 +153,7 @@ SIM_CASE(nccl_operations_report_errors_of_the_call) {
   static const char *const names[NUM_OPERATIONS] = {"ncclAllGather", "ncclSend",      "ncclRecv",
                                                     "ncclBroadcast", "ncclAllGather", "ncclAllReduce",
                                                     "ncclSend",      "ncclRecv",      "ncclSend"};
-  world w;
+  scoped_world w;
   world_open(&w, 2, false, 4 * BYTES);
   ranks_driver = w.ranks[0].gpu->driver;
   limit_now = SECONDS(60);
@@ -170,12 +167,11 @@ SIM_CASE(nccl_operations_report_errors_of_the_call) {
   }
   w.fake->call_result = 0;
   for (int i = 0; i < 2; i++) abort_rank(&w.ranks[i]);
-  world_close(&w);
 }
 
 /* The device has not read the bytes of a message that has timed out when the next message begins. */
 SIM_CASE(nccl_host_messages_wait_for_earlier_ones) {
-  world w;
+  scoped_world w;
   world_open(&w, 2, false, 4 * BYTES);
   rank *r = &w.ranks[0];
   const tdict_nccl_link *link = r->t.self;
@@ -191,11 +187,10 @@ SIM_CASE(nccl_host_messages_wait_for_earlier_ones) {
   assert_memory_equal(link->stage, before, BYTES);
   td_ok(tdict_sim_resume(r->context, err));
   for (int i = 0; i < 2; i++) abort_rank(&w.ranks[i]);
-  world_close(&w);
 }
 
 SIM_CASE(nccl_operations_check_ranks_and_groups) {
-  world w;
+  scoped_world w;
   world_open(&w, 2, false, 4 * BYTES);
   rank *r = &w.ranks[0];
   void *self = r->t.self, *m = r->memory;
@@ -220,7 +215,6 @@ SIM_CASE(nccl_operations_check_ranks_and_groups) {
   td_fails(TDICT_EINVAL, ", wanted 0 to 1", r->t.send(self, m, 8, 2, s, limit, err));
   td_ok(r->t.group_end(self, s, limit, err));
   assert_int_equal(w.fake->operations, before);
-  world_close(&w);
 }
 
 /* A rank that calls `destroy` does not wait longer than the limit for a rank that does not. */
@@ -252,7 +246,7 @@ static tdict_cu fail_host(tdict_driver *d, void **out, size_t bytes, unsigned fl
   return (void)d, (void)out, (void)bytes, (void)flags, TDICT_CU_OUT_OF_MEMORY;
 }
 SIM_CASE(nccl_operations_report_driver_errors) {
-  world w;
+  scoped_world w;
   world_open(&w, 1, false, 4 * BYTES);
   rank *r = &w.ranks[0];
   tdict_driver *d = ranks_driver = r->gpu->driver;
@@ -272,7 +266,6 @@ SIM_CASE(nccl_operations_report_driver_errors) {
   td_fails(TDICT_ENOMEM, "cuMemHostAlloc", tdict_nccl_create_table(r->context, &o, &r->t, err));
   d->ops = real;
   td_ok(exchange(r, err)); /* the table still works */
-  world_close(&w);
 }
 
 /* A forked child has no threads of NCCL. Its calls return, and the parent's table still works. */
@@ -285,7 +278,7 @@ static int use_in_child(const world *w, rank *r) {
   return w->fake->aborts == 0 && w->fake->comms == 4 ? 0 : 100;
 }
 SIM_CASE(nccl_forked_children_leave_the_table_alone) {
-  world w;
+  scoped_world w;
   int status = 0;
   world_open(&w, 2, false, 4 * BYTES);
   w.fake->aborts = 0;
@@ -296,5 +289,4 @@ SIM_CASE(nccl_forked_children_leave_the_table_alone) {
   assert_true(WIFEXITED(status));
   assert_int_equal(WEXITSTATUS(status), 0);
   world_do(&w, broadcast);
-  world_close(&w);
 }

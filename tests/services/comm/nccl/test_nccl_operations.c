@@ -14,12 +14,11 @@ static void in_all_worlds(void (*test)(world *w)) {
   const int most = ranks_most();
   for (int size = 1; size <= most; size++)
     for (int shared = 0; shared < 2; shared++) {
-      world w;
+      scoped_world w;
       world_open(&w, size, shared, BYTES);
       world_polls(&w, size == 3 ? 4 : 0); /* operations are in progress for some time */
       test(&w);
       world_polls(&w, 0);
-      world_close(&w);
     }
 }
 

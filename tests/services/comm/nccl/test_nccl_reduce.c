@@ -94,21 +94,20 @@ static void reduce_each(world *w, tdict_dtype dtype, uint64_t seed) {
 GPU_CASE(nccl_all_reduce_reduces_each_dtype) {
   const int most = ranks_most();
   for (int size = 1; size <= most; size++) {
-    world w;
+    scoped_world w;
     world_open(&w, size, size % 2, COUNT * 8);
     world_polls(&w, size == 2 ? 3 : 0);
     for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; d++) reduce_each(&w, dtypes[d], 1000 * d);
     reduce_each(&w, TDICT_F8E4M3, 1);
     reduce_each(&w, TDICT_F8E5M2, 2);
     world_polls(&w, 0);
-    world_close(&w);
   }
 }
 
 SIM_CASE(nccl_can_reduce_says_what_all_reduce_does) {
   static const tdict_dtype others[] = {
       TDICT_I16, TDICT_U16, TDICT_C64, TDICT_C128, TDICT_BOOL, TDICT_F8E4M3, TDICT_F8E5M2, TDICT_DTYPE(2, 32, 4), 0};
-  world w;
+  scoped_world w;
   world_open(&w, 2, false, 4096);
   const tdict_comm_table *t = &w.ranks[0].t;
   for (int op = TDICT_REDUCE_SUM; op <= TDICT_REDUCE_MAX; op++)
@@ -128,7 +127,6 @@ SIM_CASE(nccl_can_reduce_says_what_all_reduce_does) {
   world_run(&w, all_reduce);
   world_has_failed(&w, TDICT_ENOTSUP, "of bool");
   assert_int_equal(w.fake->operations, before);
-  world_close(&w);
 }
 
 /* A device of capability 9.0. */
@@ -144,7 +142,7 @@ SIM_CASE(nccl_small_floats_need_version_and_device) {
     bool capable, wanted;
   } rows[] = {{22400, true, true}, {22399, true, false}, {22400, false, false}};
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-    world w;
+    scoped_world w;
     tdict_driver_ops ops;
     world_prepare(&w, 1, false, COUNT * 8);
     tdict_driver *d = w.ranks[0].gpu->driver;
@@ -162,6 +160,5 @@ SIM_CASE(nccl_small_floats_need_version_and_device) {
     d->ops = real_ops;
     if (rows[i].wanted) reduce_each(&w, TDICT_F8E4M3, 1); /* the fake reduces them for one rank alone */
     if (rows[i].wanted) reduce_each(&w, TDICT_F8E5M2, 2);
-    world_close(&w);
   }
 }

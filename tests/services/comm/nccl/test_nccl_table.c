@@ -3,7 +3,6 @@
 
 #include "device/gpu_help.h"
 #include "services/comm/nccl/ranks.h"
-#include "support/rest.h"
 #include "support/thread_name.h"
 
 SIM_CASE(nccl_table_describes_the_rank) {
@@ -138,12 +137,11 @@ static tdict_status join_late(rank *r, tdict_error *err) {
   return status;
 }
 GPU_CASE(nccl_ranks_may_join_late) {
-  world w;
+  scoped_world w;
   const int most = ranks_most();
   world_prepare(&w, most, true, 4096);
   world_do(&w, join_late);
   for (int i = 0; i < most - 1; i++) assert_true(w.ranks[i].returned_ns >= w.ranks[most - 1].called_ns);
-  world_close(&w);
 }
 
 /* A second rank with the same number is refused, and NCCL's error during the wait is reported. */

@@ -1,7 +1,6 @@
 /* Communicators over the table of NCCL: trees on the ranks' devices, compared with arrays of the test. */
 #include "services/comm/nccl/ranks.h"
 #include "support/take_comm.h"
-#include "tdict/comm.h"
 
 enum { ROWS = 24, WIDTH = 5, PIXELS = 64 };
 static struct {
@@ -31,8 +30,7 @@ static tdict_tree *rows_of(const rank *r, int64_t from, int64_t count) {
   td_ok(tdict_create_from(fields, 3, 1, &count, NULL, &host, err));
   const size_t rows = (size_t)count;
   if (count > 0) {
-    tdict_tensor *t = NULL;
-    td_ok(tdict_get(host, "obs", &t, err));
+    tdict_tensor *t = td_made(tensor, tdict_get(host, "obs", &made, err));
     memcpy(tdict_tensor_data(t), whole.obs[from], rows * sizeof whole.obs[0]);
     td_ok(tdict_get(host, "action", &t, err));
     memcpy(tdict_tensor_data(t), &whole.action[from], rows * sizeof whole.action[0]);
@@ -45,8 +43,7 @@ static tdict_tree *rows_of(const rank *r, int64_t from, int64_t count) {
 }
 
 static void holds(const tdict_tree *host, const char *key, const void *wanted, size_t bytes) {
-  tdict_tensor *t = NULL, *flat = NULL;
-  td_ok(tdict_get(host, key, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_get(host, key, &made, err)), *flat = NULL;
   td_ok(tdict_tensor_clone(t, NULL, &flat, err));
   assert_int_equal(tdict_tensor_bytes(flat), bytes);
   assert_memory_equal(tdict_tensor_const_data(flat), wanted, bytes);
@@ -54,15 +51,13 @@ static void holds(const tdict_tree *host, const char *key, const void *wanted, s
 }
 /* The tree of a rank has these rows of `whole`, and is on the device of the rank. */
 static void has_rows(const rank *r, const tdict_tree *tree, int64_t from, int64_t count) {
-  tdict_tree *host = NULL;
-  tdict_tensor *t = NULL;
-  td_ok(tdict_get(tree, "action", &t, err));
+  scoped_tree host = NULL;
+  tdict_tensor *t = td_made(tensor, tdict_get(tree, "action", &made, err));
   assert_true(tdict_device_equal(tdict_tensor_device(t), r->stream.device));
   td_ok(tdict_to_device(r->context, tree, tdict_cpu(), NULL, &host, err));
   holds(host, "obs", whole.obs[from % ROWS], (size_t)count * sizeof whole.obs[0]);
   holds(host, "action", &whole.action[from % ROWS], (size_t)count * sizeof whole.action[0]);
   holds(host, "more.image", whole.image[from % ROWS], (size_t)count * sizeof whole.image[0]);
-  tdict_release(host);
 }
 
 static tdict_status join(rank *r, tdict_error *err) {

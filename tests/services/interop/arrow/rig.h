@@ -5,9 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "support/fail_alloc.h"
 #include "support/test.h"
-#include "tdict/arrow.h"
 
 static _Atomic(int) num_array_releases, num_schema_releases;
 
@@ -72,29 +70,21 @@ static inline void hand_one(hand *root, hand *field, const char *format, int64_t
 
 static inline bool hand_bit(const void *bits, int64_t i) { return ((const uint8_t *)bits)[i / 8] >> i % 8 & 1; }
 
-static inline tdict_tree *new_tree(int64_t rows) {
-  tdict_tree *tree = NULL;
-  td_ok(tdict_create(1, &rows, &tree, err));
-  return tree;
-}
+static inline tdict_tree *new_tree(int64_t rows) { return td_made(tree, tdict_create(1, &rows, &made, err)); }
 /* Sets a tensor and drops the test's reference. */
 static inline tdict_tensor *put(tdict_tree *tree, const char *path, tdict_tensor *tensor) {
-  td_ok(tdict_set(tree, path, tensor, err));
-  tdict_tensor_release(tensor);
+  td_put(tree, path, tensor);
   return tensor;
 }
 static inline tdict_tensor *random_tensor(tdict_dtype dtype, int ndim, const int64_t *shape, uint64_t seed) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_tensor_empty(dtype, ndim, shape, NULL, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_empty(dtype, ndim, shape, NULL, &made, err));
   unsigned char *bytes = tdict_tensor_data(t);
   td_fill_random(bytes, tdict_tensor_bytes(t), seed);
   for (size_t i = 0; dtype == TDICT_BOOL && i < tdict_tensor_bytes(t); i++) bytes[i] &= 1;
   return t;
 }
 static inline const tdict_tensor *get(const tdict_tree *tree, const char *path) {
-  tdict_tensor *t = NULL;
-  td_ok(tdict_get(tree, path, &t, err));
-  return t;
+  return td_made(tensor, tdict_get(tree, path, &made, err));
 }
 static inline const void *data_of(const tdict_tree *tree, const char *path) {
   return tdict_tensor_const_data(get(tree, path));
@@ -106,8 +96,8 @@ static inline void has_shape(const tdict_tensor *t, int ndim, const int64_t *sha
 /* Sets a ragged leaf of float32 rows with these lengths. Element k has the value k. */
 static inline void put_ragged(tdict_tree *tree, const char *path, tdict_dtype offsets_dtype, int rows,
                               const int64_t *lengths) {
-  tdict_tensor *values = NULL, *offsets = NULL;
-  tdict_ragged *ragged = NULL;
+  scoped_tensor values = NULL, offsets = NULL;
+  scoped_ragged ragged = NULL;
   int64_t at[32] = {0};
   int32_t narrow[32] = {0};
   for (int i = 0; i < rows; i++) narrow[i + 1] = (int32_t)(at[i + 1] = at[i] + lengths[i]);
@@ -116,17 +106,12 @@ static inline void put_ragged(tdict_tree *tree, const char *path, tdict_dtype of
                                 offsets_dtype == TDICT_I64 ? (const void *)at : narrow, &offsets, err));
   td_ok(tdict_ragged_create(values, offsets, &ragged, err));
   td_ok(tdict_set_ragged(tree, path, ragged, err));
-  tdict_ragged_release(ragged);
-  tdict_tensor_release(values);
-  tdict_tensor_release(offsets);
 }
 
 /* Compares two trees by tdict_get_difference(), where NaN equals NaN. */
 static inline void equal_trees(const tdict_tree *a, const tdict_tree *b) {
-  tdict_difference_options o = tdict_difference_options_default();
   tdict_difference difference;
-  o.nan_equal = true;
-  td_ok(tdict_get_difference(a, b, &o, &difference, err));
+  td_ok(tdict_get_difference(a, b, td_options(tdict_difference_options, nan_equal = true), &difference, err));
   if (difference.differs) fail_msg("%s: %s", difference.path, difference.message);
 }
 

@@ -1,6 +1,5 @@
 /* Tests the layouts of Arrow's structs. This file declares one of Arrow's blocks before tdict's header, as the header
  * of another Arrow library does. The guards must then leave this block out. */
-#include <stdint.h>
 
 #define ARROW_C_STREAM_INTERFACE
 struct ArrowSchema;
@@ -14,7 +13,6 @@ struct ArrowArrayStream {
 };
 
 #include "support/test.h"
-#include "tdict/arrow.h"
 
 #if !defined ARROW_C_DATA_INTERFACE || !defined ARROW_C_DEVICE_DATA_INTERFACE
 #error "the guards are missing"

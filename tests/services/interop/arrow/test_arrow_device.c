@@ -4,14 +4,12 @@
 #include "device/gpu_help.h"
 #include "services/interop/arrow/rig.h"
 #include "support/raw.h"
-#include "support/rest.h"
 
 static bool on_gpu(void) { return td_device().type != TDICT_DEVICE_CPU; }
 
 /* Moves a tree to the case's device. Takes the reference. */
 static tdict_tree *moved(tdict_context *context, tdict_tree *tree, tdict_device device) {
-  tdict_tree *there = NULL;
-  td_ok(tdict_to_device(context, tree, device, NULL, &there, err));
+  tdict_tree *there = td_made(tree, tdict_to_device(context, tree, device, NULL, &made, err));
   tdict_release(tree);
   return there;
 }
@@ -29,9 +27,9 @@ static exported_there export_there(const tdict_tree *tree) {
 }
 
 DEVICE_CASE(arrow_device_round_trips_return_equal_trees) {
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   for (uint64_t seed = 0; seed < 8; seed++) {
-    tdict_tree *tree = sample_tree((int64_t)seed * 2, seed), *back = NULL;
+    scoped_tree tree = sample_tree((int64_t)seed * 2, seed), back = NULL;
     tdict_tree *there = moved(context, tdict_retain(tree), td_device());
     exported_there e = export_there(there);
     tdict_release(there); /* the array holds the memory */
@@ -45,24 +43,21 @@ DEVICE_CASE(arrow_device_round_trips_return_equal_trees) {
     if (on_gpu()) assert_true(tdict_device_equal(device, td_device()));
     back = moved(context, back, tdict_cpu());
     equal_trees(tree, back);
-    tdict_release(back);
-    tdict_release(tree);
   }
-  tdict_context_destroy(context);
 }
 
 /* Numbers and offsets are shared, bits are packed, and the bytes on the device are right. */
 GPU_CASE(arrow_export_device_shares_device_memory) {
   static const int64_t lengths[] = {2, 0, 3};
   const int64_t rows = 3;
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   raw_memory *raw = raw_open(context, td_device());
-  tdict_tree *tree = new_tree(rows);
+  scoped_tree tree = new_tree(rows);
   put(tree, "x", random_tensor(TDICT_I32, 1, &rows, 1));
   put(tree, "bits", random_tensor(TDICT_BOOL, 1, &rows, 2));
   put_ragged(tree, "r", TDICT_I64, 3, lengths);
   td_ok(tdict_set_text(tree, "text", "abc", err));
-  tdict_tree *there = moved(context, tdict_retain(tree), td_device());
+  scoped_tree there = moved(context, tdict_retain(tree), td_device());
   exported_there e = export_there(there);
   struct ArrowArray **a = e.array.array.children;
   assert_ptr_equal(a[0]->buffers[1], data_of(there, "x"));
@@ -83,23 +78,19 @@ GPU_CASE(arrow_export_device_shares_device_memory) {
   e.array.array.release(&e.array.array);
   e.schema.release(&e.schema);
   raw_close(raw);
-  tdict_release(there);
-  tdict_release(tree);
-  tdict_context_destroy(context);
 }
 
 /* The import shares numbers in device memory, and copies through the host where nulls are filled. */
 GPU_CASE(arrow_import_device_fills_and_masks) {
   static const int32_t numbers[] = {1, 2, 3, 4};
   static const uint8_t valid[] = {0xb};
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   tdict_tensor *parts[2];
   for (int i = 0; i < 2; i++) {
     const int64_t count = i ? 1 : 4;
-    tdict_tensor *host = NULL;
+    scoped_tensor host = NULL;
     td_ok(tdict_tensor_from_array(i ? TDICT_U8 : TDICT_I32, 1, &count, i ? (const void *)valid : numbers, &host, err));
     td_ok(tdict_tensor_clone(host, tdict_device_memory(context, td_device()), &parts[i], err));
-    tdict_tensor_release(host);
   }
   hand root, x, y;
   hand_one(&root, &x, "i", 4, tdict_tensor_const_data(parts[0]));
@@ -111,8 +102,7 @@ GPU_CASE(arrow_import_device_fills_and_masks) {
            tdict_arrow_import_device(context, &root.schema, &array, NULL, &tree, err));
   assert_string_equal(td_last_error.path, "y");
   assert_non_null(array.array.release);
-  tdict_arrow_import_options o = tdict_arrow_import_options_default();
-  o.nulls = TDICT_ARROW_NULLS_MASK;
+  tdict_arrow_import_options o = td_with(tdict_arrow_import_options, nulls = TDICT_ARROW_NULLS_MASK);
   num_array_releases = 0;
   td_ok(tdict_arrow_import_device(context, &root.schema, &array, &o, &tree, err));
   assert_ptr_equal(data_of(tree, "x"), tdict_tensor_const_data(parts[0]));
@@ -129,7 +119,6 @@ GPU_CASE(arrow_import_device_fills_and_masks) {
   assert_int_equal(num_array_releases, 3);
   tdict_release(back);
   for (int i = 0; i < 2; i++) tdict_tensor_release(parts[i]);
-  tdict_context_destroy(context);
 }
 
 typedef struct importing {
@@ -148,7 +137,7 @@ static void *import_there(void *user) {
 }
 
 SIM_CASE(arrow_import_device_waits_for_the_event) {
-  fixture f = fixture_open(NULL);
+  scoped_fixture f = fixture_open(NULL);
   const int64_t rows = 4;
   tdict_tensor *t = NULL;
   tdict_cu_stream stream;
@@ -171,11 +160,9 @@ SIM_CASE(arrow_import_device_waits_for_the_event) {
   pthread_join(thread, NULL);
   assert_int_equal(i.status, TDICT_OK);
   assert_ptr_equal(data_of(i.tree, "x"), tdict_tensor_const_data(t));
-  tdict_release(i.tree);
-  tdict_tensor_release(t);
+  td_release(i.tree, t);
   CU(SUCCESS, event_destroy, event);
   CU(SUCCESS, stream_destroy, stream);
-  fixture_close(&f);
 }
 
 typedef struct exporting {
@@ -194,13 +181,12 @@ static void *export_on_thread(void *user) {
 
 SIM_CASE(arrow_export_device_waits_for_the_transfer) {
   const int64_t rows = 100;
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   tdict_tree *tree = new_tree(rows);
   tdict_future *future = NULL;
   exporting e = {0};
   put(tree, "x", random_tensor(TDICT_I32, 1, &rows, 1));
-  tdict_stream stream;
-  td_ok(tdict_stream_create(context, td_device(), &stream, err));
+  TD_STREAM(stream, context, td_device());
   td_ok(tdict_sim_hold(context, err));
   td_ok(tdict_to_device_async(context, tree, td_device(), NULL, &future, err));
   td_ok(tdict_future_wait_on_stream(future, stream, &e.tree, err));
@@ -213,17 +199,14 @@ SIM_CASE(arrow_export_device_waits_for_the_transfer) {
   assert_int_equal(e.status, TDICT_OK);
   e.array.array.release(&e.array.array);
   e.schema.release(&e.schema);
-  tdict_release(e.tree);
-  tdict_release(tree);
-  tdict_future_release(future);
-  tdict_stream_destroy(context, stream);
-  tdict_context_destroy(context);
+  td_release(e.tree, tree, future);
 }
 
 GPU_CASE(arrow_export_device_names_pinned_memory) {
   const int64_t rows = 4;
-  tdict_context *context = td_context(NULL);
-  tdict_tree *tree = new_tree(rows), *pinned = NULL, *back = NULL;
+  scoped_context context = td_context(NULL);
+  scoped_tree tree = new_tree(rows), pinned = NULL;
+  tdict_tree *back = NULL;
   put(tree, "x", random_tensor(TDICT_I32, 1, &rows, 1));
   td_ok(tdict_pin_memory(context, tree, NULL, &pinned, err));
   exported_there e = export_there(pinned);
@@ -243,15 +226,12 @@ GPU_CASE(arrow_export_device_names_pinned_memory) {
   assert_int_equal(e.array.device_type, ARROW_DEVICE_CPU);
   e.array.array.release(&e.array.array);
   e.schema.release(&e.schema);
-  tdict_release(pinned);
-  tdict_release(tree);
-  tdict_context_destroy(context);
 }
 
 GPU_CASE(arrow_export_device_refuses) {
   const int64_t rows = 4;
-  tdict_context *context = td_context(NULL);
-  tdict_tree *tree = new_tree(rows), *there = NULL;
+  scoped_context context = td_context(NULL);
+  scoped_tree tree = new_tree(rows), there = NULL;
   struct ArrowSchema schema = {0};
   struct ArrowDeviceArray array = {.device_id = 55};
   put(tree, "a", random_tensor(TDICT_I32, 1, &rows, 1));
@@ -266,29 +246,22 @@ GPU_CASE(arrow_export_device_refuses) {
   td_fails(TDICT_EWRONGDEVICE, "but the first tensor is on cpu", tdict_arrow_export_device(tree, &schema, &array, err));
   assert_string_equal(td_last_error.path, "b");
   /* Device memory of the program has no memory for copies. */
-  tdict_tree *foreign = new_tree(rows);
-  tdict_tensor_desc desc;
-  memset(&desc, 0, sizeof desc);
+  scoped_tree foreign = new_tree(rows);
+  tdict_tensor_desc desc = {0};
   desc.struct_size = sizeof desc;
   tdict_tensor_get_desc(get(there, "a"), &desc);
-  tdict_tensor *t = NULL;
   desc.flags = 0;
-  td_ok(tdict_tensor_from_data(&desc, NULL, NULL, &t, err));
-  put(foreign, "a", t);
+  put(foreign, "a", td_made(tensor, tdict_tensor_from_data(&desc, NULL, NULL, &made, err)));
   td_ok(tdict_set_text(foreign, "text", "x", err));
   td_fails(TDICT_EWRONGDEVICE, "belongs to the program", tdict_arrow_export_device(foreign, &schema, &array, err));
   assert_string_equal(td_last_error.path, "text");
   assert_int_equal(array.device_id, 55);
   assert_null(schema.release);
-  tdict_release(foreign);
-  tdict_release(there);
-  tdict_release(tree);
-  tdict_context_destroy(context);
 }
 
 GPU_CASE(arrow_import_device_refuses) {
   static const int32_t numbers[4];
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   tdict_tree *out = NULL;
   struct ArrowDeviceArray array;
   hand root, x;
@@ -306,20 +279,18 @@ GPU_CASE(arrow_import_device_refuses) {
   array.device_id = 1ll << 40;
   td_fails(TDICT_ENODEVICE, "the device id is 1099511627776",
            tdict_arrow_import_device(context, &root.schema, &array, NULL, &out, err));
-  tdict_arrow_import_options o = tdict_arrow_import_options_default();
-  o.nulls = 9;
+  tdict_arrow_import_options o = td_with(tdict_arrow_import_options, nulls = 9);
   td_fails(TDICT_EINVAL, "nulls is 9", tdict_arrow_import_device(context, &root.schema, &array, &o, &out, err));
   assert_non_null(array.array.release);
   array.array.release = NULL;
   td_fails(TDICT_EINVAL, "the array is released",
            tdict_arrow_import_device(context, &root.schema, &array, NULL, &out, err));
-  tdict_context_destroy(context);
 }
 
 GPU_CASE(arrow_device_calls_survive_enomem) {
-  tdict_context *context = td_context(NULL);
-  tdict_tree *tree = sample_tree(5, 3);
-  tdict_tree *there = moved(context, tdict_retain(tree), td_device());
+  scoped_context context = td_context(NULL);
+  scoped_tree tree = sample_tree(5, 3);
+  scoped_tree there = moved(context, tdict_retain(tree), td_device());
   bool done = false;
   int failures = 0;
   for (int64_t n = 0; !done; n++) {
@@ -342,7 +313,4 @@ GPU_CASE(arrow_device_calls_survive_enomem) {
     tdict_release(back);
   }
   assert_true(failures > 100);
-  tdict_release(there);
-  tdict_release(tree);
-  tdict_context_destroy(context);
 }

@@ -15,13 +15,9 @@ static void count_tensor_release(void *user) {
 /* A tensor over memory of the test, whose release is counted. */
 static tdict_tensor *counted_tensor(const void *data, tdict_dtype dtype, int ndim, const int64_t *shape,
                                     const int64_t *strides) {
-  tdict_tensor_desc desc = tdict_tensor_desc_default();
   tdict_tensor *t = NULL;
-  desc.data = (void *)(uintptr_t)data;
-  desc.dtype = dtype;
-  desc.ndim = ndim;
-  desc.shape = shape;
-  desc.strides = strides;
+  tdict_tensor_desc desc = td_with(tdict_tensor_desc, data = (void *)(uintptr_t)data, dtype = dtype, ndim = ndim,
+                                   shape = shape, strides = strides);
   td_ok(tdict_tensor_from_data(&desc, count_tensor_release, NULL, &t, err));
   return t;
 }
@@ -35,7 +31,7 @@ CASE(arrow_export_shares_numbers) {
                {TDICT_F16, "e"}, {TDICT_F32, "f"}, {TDICT_F64, "g"}};
   const int64_t rows = 5;
   for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-    tdict_tree *tree = new_tree(rows);
+    scoped_tree tree = new_tree(rows);
     tdict_tensor *t = random_tensor(types[i].dtype, 1, &rows, i);
     put(tree, "a\\.b", t);
     exported e = export_tree(tree);
@@ -54,13 +50,12 @@ CASE(arrow_export_shares_numbers) {
     assert_null(x->buffers[0]);
     assert_ptr_equal(x->buffers[1], tdict_tensor_const_data(t));
     release_exported(&e);
-    tdict_release(tree);
   }
 }
 
 CASE(arrow_export_makes_lists_of_dimensions) {
   const int64_t shape[4] = {3, 2, 0, 5}, full[3] = {3, 2, 5};
-  tdict_tree *tree = new_tree(3);
+  scoped_tree tree = new_tree(3);
   put(tree, "empty", random_tensor(TDICT_I16, 4, shape, 1));
   tdict_tensor *t = random_tensor(TDICT_BOOL, 3, full, 2);
   put(tree, "bits", t);
@@ -85,7 +80,6 @@ CASE(arrow_export_makes_lists_of_dimensions) {
     assert_int_equal(hand_bit(a->buffers[1], i), ((const uint8_t *)tdict_tensor_const_data(t))[i]);
   assert_int_equal(((const uint8_t *)a->buffers[1])[3] >> 6, 0); /* the bits after the last element */
   release_exported(&e);
-  tdict_release(tree);
 }
 
 CASE(arrow_export_copies_strided_elements) {
@@ -103,13 +97,12 @@ CASE(arrow_export_copies_strided_elements) {
 
 CASE(arrow_export_shares_ragged_leaves) {
   static const int64_t lengths[] = {2, 0, 3};
-  tdict_tree *tree = new_tree(3);
+  scoped_tree tree = new_tree(3);
   put_ragged(tree, "narrow", TDICT_I32, 3, lengths);
   put_ragged(tree, "wide", TDICT_I64, 3, lengths);
   exported e = export_tree(tree);
   for (int i = 0; i < 2; i++) {
-    tdict_ragged *r = NULL;
-    td_ok(tdict_get_ragged(tree, i ? "wide" : "narrow", &r, err));
+    tdict_ragged *r = td_made(ragged, tdict_get_ragged(tree, i ? "wide" : "narrow", &made, err));
     assert_string_equal(e.schema.children[i]->format, i ? "+L" : "+l");
     assert_string_equal(e.schema.children[i]->children[0]->format, "f");
     const struct ArrowArray *a = e.array.children[i];
@@ -118,7 +111,6 @@ CASE(arrow_export_shares_ragged_leaves) {
     assert_int_equal(a->children[0]->length, 5);
   }
   release_exported(&e);
-  tdict_release(tree);
 }
 
 /* Reads row `i` of a text array with 32-bit offsets. */
@@ -142,7 +134,7 @@ CASE(arrow_export_makes_columns_of_values) {
   const tdict_value bools[] = {null_value, bool_value(true), bool_value(false)};
   const tdict_value nulls[] = {null_value, null_value, null_value};
   const tdict_value json = {.kind = TDICT_VALUE_JSON, .text = "[1]", .length = 3};
-  tdict_tree *tree = new_tree(3);
+  scoped_tree tree = new_tree(3);
   td_ok(tdict_set_texts(tree, "texts", texts, 3, err));
   td_ok(tdict_set_values(tree, "whole", whole, 3, err));
   td_ok(tdict_set_values(tree, "mixed", mixed, 3, err));
@@ -173,7 +165,6 @@ CASE(arrow_export_makes_columns_of_values) {
   for (int i = 0; i < 3; i++) is_text(a[5], i, "[1]");
   assert_null(a[5]->buffers[0]);
   release_exported(&e);
-  tdict_release(tree);
 }
 
 static void *release_array_there(void *user) {
@@ -225,13 +216,12 @@ CASE(arrow_export_releases_once_and_children_move) {
 static void refuses_tensor(tdict_status wanted, const char *text, tdict_tensor *tensor) {
   struct ArrowSchema schema = {.n_children = 77};
   struct ArrowArray array = {.length = 77};
-  tdict_tree *tree = new_tree(3);
+  scoped_tree tree = new_tree(3);
   put(tree, "a.bad", tensor);
   td_fails(wanted, text, tdict_arrow_export(tree, &schema, &array, err));
   assert_string_equal(td_last_error.path, "a.bad");
   assert_int_equal(schema.n_children, 77);
   assert_int_equal(array.length, 77);
-  tdict_release(tree);
 }
 
 CASE(arrow_export_refuses_tensors) {
@@ -246,13 +236,9 @@ CASE(arrow_export_refuses_tensors) {
   tdict_tensor *lost = random_tensor(TDICT_I8, 1, &rows, 1);
   tdict_tensor_lose(lost);
   refuses_tensor(TDICT_EINVAL, "lost", lost);
-  tdict_tensor_desc desc = tdict_tensor_desc_default();
   tdict_tensor *far = NULL;
-  desc.data = (void *)(uintptr_t)4096;
-  desc.device = tdict_cuda(1);
-  desc.dtype = TDICT_F32;
-  desc.ndim = 1;
-  desc.shape = &rows;
+  tdict_tensor_desc desc = td_with(tdict_tensor_desc, data = (void *)(uintptr_t)4096, device = tdict_cuda(1),
+                                   dtype = TDICT_F32, ndim = 1, shape = &rows);
   td_ok(tdict_tensor_from_data(&desc, NULL, NULL, &far, err));
   refuses_tensor(TDICT_EWRONGDEVICE, "is on cuda:1, wanted the cpu", far);
   /* A longer dimension than Arrow's lists have. */
@@ -264,7 +250,7 @@ CASE(arrow_export_refuses_tensors) {
 CASE(arrow_export_refuses_trees) {
   struct ArrowSchema schema = {0};
   struct ArrowArray array = {0};
-  tdict_tree *tree = new_tree(2), *child = NULL, *scalar = NULL, *square = NULL;
+  scoped_tree tree = new_tree(2), child = NULL, scalar = NULL, square = NULL;
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_arrow_export(NULL, &schema, &array, err));
   td_fails(TDICT_EINVAL, "schema is NULL", tdict_arrow_export(tree, NULL, &array, err));
   td_fails(TDICT_EINVAL, "array is NULL", tdict_arrow_export(tree, &schema, NULL, err));
@@ -309,10 +295,6 @@ CASE(arrow_export_refuses_trees) {
   put_ragged(child, "x", TDICT_I64, 3, three_lengths);
   td_fails(TDICT_ESHAPE, "3 rows, the tree has 2", tdict_arrow_export(tree, &schema, &array, err));
   td_ok(tdict_delete(tree, "child", err));
-  tdict_release(child);
-  tdict_release(tree);
-  tdict_release(scalar);
-  tdict_release(square);
 }
 
 CASE(arrow_export_refuses_objects) {
@@ -328,27 +310,22 @@ CASE(arrow_export_refuses_objects) {
   c = random_tensor(TDICT_I8, 1, &two, 1);
   td_ok(tdict_set_unbatched(tree, "weights", c, err));
   td_fails(TDICT_ENOTSUP, "object of type", tdict_arrow_export(tree, &schema, &array, err));
-  tdict_tensor_release(c);
-  tdict_release(tree);
+  td_release(c, tree);
   /* 64 levels are exported, 65 are not. */
   for (int depth = 63; depth <= 64; depth++) {
     char path[200] = "k";
     for (int i = 0; i < depth - 1; i++) strcat(path, ".k");
     tree = new_tree(2);
-    tdict_tree *leaf = new_tree(2);
-    td_ok(tdict_set_tree(tree, path, leaf, err));
-    tdict_release(leaf);
+    td_put_tree(tree, path, new_tree(2));
     if (depth == 63) { /* the import accepts a tensor at the deepest level, too */
-      tdict_tree *back = NULL;
+      scoped_tree back = NULL;
       c = random_tensor(TDICT_I8, 1, &two, 1);
       strcat(path, ".x");
-      td_ok(tdict_set(tree, path, c, err));
-      tdict_tensor_release(c);
+      td_put(tree, path, c);
       td_ok(tdict_arrow_export(tree, &schema, &array, err));
       td_ok(tdict_arrow_import(&schema, &array, NULL, &back, err));
       assert_true(tdict_has(back, path));
       schema.release(&schema);
-      tdict_release(back);
     } else {
       td_fails(TDICT_ENOTSUP, "more than 64 levels", tdict_arrow_export(tree, &schema, &array, err));
     }
@@ -357,7 +334,7 @@ CASE(arrow_export_refuses_objects) {
 }
 
 CASE(arrow_export_survives_enomem) {
-  tdict_tree *tree = sample_tree(5, 3);
+  scoped_tree tree = sample_tree(5, 3);
   tdict_tensor *strided = NULL;
   const int64_t shape[2] = {5, 4};
   tdict_tensor *t = random_tensor(TDICT_F32, 2, shape, 1);
@@ -381,19 +358,16 @@ CASE(arrow_export_survives_enomem) {
     }
   }
   assert_true(failures > 40);
-  tdict_release(tree);
 }
 
 CASE(arrow_export_waits_for_transfers) {
   const int64_t rows = 4;
-  tdict_tree *tree = new_tree(rows);
+  scoped_tree tree = new_tree(rows);
   tdict_tensor *t = put(tree, "x", random_tensor(TDICT_I32, 1, &rows, 1));
-  slow_fence fence;
+  scoped_slow_fence fence;
   begin_use(&fence, t->storage, true);
   assert_int_equal(pthread_create(&fence.thread, NULL, end_later, &fence), 0);
   exported e = export_tree(tree);
   assert_true(fence.ended);
   release_exported(&e);
-  end_use(&fence);
-  tdict_release(tree);
 }

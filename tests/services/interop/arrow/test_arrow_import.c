@@ -15,8 +15,7 @@ static tdict_tree *import_hand(hand *h, const tdict_arrow_import_options *option
   return tree;
 }
 static tdict_arrow_import_options nulls_as(tdict_arrow_nulls nulls) {
-  tdict_arrow_import_options o = tdict_arrow_import_options_default();
-  o.nulls = (int32_t)nulls;
+  tdict_arrow_import_options o = td_with(tdict_arrow_import_options, nulls = (int32_t)nulls);
   return o;
 }
 
@@ -80,10 +79,9 @@ CASE(arrow_import_reads_bits_at_any_offset) {
       x.array.offset = start / 2;
       root.array.offset = start - start / 2;
       x.array.length = count + root.array.offset;
-      tdict_tree *tree = import_hand(&root, NULL);
+      scoped_tree tree = import_hand(&root, NULL);
       const uint8_t *found = data_of(tree, "x");
       for (int i = 0; i < count; i++) assert_int_equal(found[i], hand_bit(bits, start + i));
-      tdict_release(tree);
     }
 }
 
@@ -115,23 +113,21 @@ CASE(arrow_import_copies_elements_that_are_not_aligned) {
   static const unsigned char bytes[17] = {9, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0};
   hand root, x;
   hand_one(&root, &x, "l", 2, bytes + 1);
-  tdict_tree *tree = import_hand(&root, NULL);
+  scoped_tree tree = import_hand(&root, NULL);
   assert_int_equal(num_array_releases, 2);
   const int64_t *found = data_of(tree, "x");
   assert_int_equal((uintptr_t)found % 8, 0);
   assert_true(found[0] == 1 && found[1] == 2);
-  tdict_release(tree);
 }
 
 /* Checks row `i` of a ragged leaf of int16 elements. */
 static void is_row(const tdict_tree *tree, int64_t i, int64_t length, int first) {
   tdict_ragged *r = NULL;
-  tdict_tensor *row = NULL;
+  scoped_tensor row = NULL;
   td_ok(tdict_get_ragged(tree, "x", &r, err));
   td_ok(tdict_ragged_get_row(r, i, &row, err));
   has_shape(row, 1, &length);
   for (int64_t k = 0; k < length; k++) assert_int_equal(((const int16_t *)tdict_tensor_const_data(row))[k], first + k);
-  tdict_tensor_release(row);
 }
 
 CASE(arrow_import_makes_ragged_leaves) {
@@ -151,8 +147,7 @@ CASE(arrow_import_makes_ragged_leaves) {
       hand_add(&root, &x);
       hand_add(&x, &item);
       tdict_tree *tree = import_hand(&root, NULL);
-      tdict_ragged *r = NULL;
-      td_ok(tdict_get_ragged(tree, "x", &r, err));
+      tdict_ragged *r = td_made(ragged, tdict_get_ragged(tree, "x", &made, err));
       assert_int_equal(tdict_ragged_get_info(r).num_rows, 4 - first);
       const void *offsets = tdict_tensor_const_data(tdict_ragged_get_info(r).offsets);
       assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_info(r).offsets), large ? TDICT_I64 : TDICT_I32);
@@ -189,10 +184,9 @@ CASE(arrow_import_makes_columns_of_texts) {
       hand_buffers(&x, NULL, large ? (const void *)wide : narrow, text);
       root.array.offset = first;
       hand_add(&root, &x);
-      tdict_tree *tree = import_hand(&root, NULL);
+      scoped_tree tree = import_hand(&root, NULL);
       assert_int_equal(num_array_releases, 2);
       for (int i = first; i < 4; i++) is_text(tree, "x", i - first, wanted[i]);
-      tdict_release(tree);
     }
 }
 
@@ -254,7 +248,7 @@ CASE(arrow_import_fills_nulls) {
     hand_add(&root, &w);
     f.array.null_count = b.array.null_count = w.array.null_count = 2;
     w_item.array.null_count = 1;
-    tdict_tree *tree = import_hand(&root, &o);
+    scoped_tree tree = import_hand(&root, &o);
     const float *found = data_of(tree, "f");
     assert_true(found[1] == 2 && found[3] == 4);
     if (given) assert_true(found[0] == 1 && found[2] == 1);
@@ -265,7 +259,6 @@ CASE(arrow_import_fills_nulls) {
     assert_memory_equal(data_of(tree, "w"), pairs, sizeof pairs);
     assert_false(tdict_has(tree, "_mask"));
     assert_true(floats[0] == 1 && numbers[0] == 1); /* the array is unchanged */
-    tdict_release(tree);
   }
 }
 
@@ -288,7 +281,7 @@ CASE(arrow_import_empties_null_lists_and_texts) {
   hand_add(&root, &x);
   hand_add(&x, &item);
   hand_add(&root, &t);
-  tdict_tree *tree = import_hand(&root, &o);
+  scoped_tree tree = import_hand(&root, &o);
   is_row(tree, 0, 0, 0);
   is_row(tree, 1, 2, 4);
   is_row(tree, 2, 0, 0);
@@ -297,7 +290,6 @@ CASE(arrow_import_empties_null_lists_and_texts) {
   is_text(tree, "t", 1, "de");
   is_text(tree, "t", 2, NULL);
   is_text(tree, "t", 3, "");
-  tdict_release(tree);
 }
 
 CASE(arrow_import_masks_nulls) {
@@ -319,7 +311,7 @@ CASE(arrow_import_masks_nulls) {
     hand_numbers(&root, &z, "i", "z", NULL, numbers);
     hand_make(&t, "n", "t", 4, 0);
     hand_add(&root, &t);
-    tdict_tree *tree = import_hand(&root, &o);
+    scoped_tree tree = import_hand(&root, &o);
     char path[64];
     static const uint8_t of_x[] = {1, 0, 1, 0}, of_y[] = {1, 1, 1, 0}, of_z[] = {1, 1, 1, 1}, of_t[] = {0, 0, 0, 0};
     static const struct {
@@ -338,15 +330,13 @@ CASE(arrow_import_masks_nulls) {
     assert_memory_equal(data_of(tree, "n.x\\.y"), x_filled, sizeof x_filled);
     assert_memory_equal(data_of(tree, "n.y"), y_filled, sizeof y_filled);
     is_text(tree, "t", 2, NULL);
-    tdict_release(tree);
   }
   /* Without nulls there are no masks. */
   hand root, x;
   tdict_arrow_import_options o = nulls_as(TDICT_ARROW_NULLS_MASK);
   hand_one(&root, &x, "i", 4, numbers);
-  tdict_tree *tree = import_hand(&root, &o);
+  scoped_tree tree = import_hand(&root, &o);
   assert_false(tdict_has(tree, "_mask"));
-  tdict_release(tree);
 }
 
 /* Metadata of Arrow: the number of pairs, then lengths and bytes. */
@@ -432,8 +422,7 @@ CASE(arrow_round_trips_return_equal_trees) {
       e.schema.release(&e.schema);
       td_ok(tdict_index_get(NULL, tree, TDICT_INDEX(TDICT_RANGE(start, rows, 1)), NULL, &part, err));
       equal_trees(part, back);
-      tdict_release(back);
-      tdict_release(part);
+      td_release(back, part);
     }
     tdict_release(tree);
   }
@@ -441,7 +430,7 @@ CASE(arrow_round_trips_return_equal_trees) {
 
 CASE(arrow_import_keeps_child_trees_and_empty_structs) {
   const int64_t shape[2] = {3, 2};
-  tdict_tree *tree = new_tree(3), *empty = new_tree(3), *child = NULL, *back = NULL;
+  scoped_tree tree = new_tree(3), empty = new_tree(3), child = NULL, back = NULL;
   td_ok(tdict_create(2, shape, &child, err));
   put(child, "x", random_tensor(TDICT_U8, 2, shape, 1));
   td_ok(tdict_set_tree(tree, "a.empty", empty, err));
@@ -451,21 +440,16 @@ CASE(arrow_import_keeps_child_trees_and_empty_structs) {
   e.schema.release(&e.schema);
   assert_int_equal(tdict_num_leaves(back), 1);
   assert_memory_equal(data_of(back, "a.child.x"), data_of(child, "x"), 6);
-  tdict_tree *found = NULL;
-  td_ok(tdict_get_tree(back, "a.empty", &found, err));
+  tdict_tree *found = td_made(tree, tdict_get_tree(back, "a.empty", &made, err));
   assert_int_equal(tdict_num_keys(found), 0);
   assert_int_equal(tdict_batch_size(found)[0], 3);
   td_ok(tdict_get_tree(back, "a.child", &found, err));
   assert_int_equal(tdict_batch_ndim(found), 1); /* Arrow has no second batch dimension */
-  tdict_release(back);
-  tdict_release(tree);
-  tdict_release(empty);
-  tdict_release(child);
 }
 
 CASE(arrow_import_survives_enomem) {
   static const uint8_t valid[] = {0x16};
-  tdict_tree *tree = sample_tree(5, 4);
+  scoped_tree tree = sample_tree(5, 4);
   tdict_arrow_import_options o = nulls_as(TDICT_ARROW_NULLS_MASK);
   bool done = false;
   int64_t failures = 0;
@@ -494,5 +478,4 @@ CASE(arrow_import_survives_enomem) {
     e.schema.release(&e.schema);
   }
   assert_true(failures > 60);
-  tdict_release(tree);
 }

@@ -46,10 +46,8 @@ static void refuses(sample *s, tdict_status wanted, const char *path, const char
 
 CASE(arrow_import_refuses_malformed_arrays) {
   sample s;
-  tdict_tree *tree = NULL;
   make_sample(&s);
-  td_ok(tdict_arrow_import(&s.root.schema, &s.root.array, NULL, &tree, err));
-  tdict_release(tree);
+  tdict_release(td_made(tree, tdict_arrow_import(&s.root.schema, &s.root.array, NULL, &made, err)));
   make_sample(&s);
 #define BREAK(change, path, text) (s.change, refuses(&s, TDICT_EFORMAT, path, text))
   BREAK(w_item.array.release = NULL, "n.w", "the array is released");
@@ -165,14 +163,13 @@ CASE(arrow_import_refuses_names_and_texts) {
 CASE(arrow_import_refuses_arguments) {
   sample s;
   tdict_tree *tree = NULL;
-  tdict_arrow_import_options o = tdict_arrow_import_options_default();
   make_sample(&s);
   struct ArrowSchema *schema = &s.root.schema;
   struct ArrowArray *array = &s.root.array;
   td_fails(TDICT_EINVAL, "schema is NULL", tdict_arrow_import(NULL, array, NULL, &tree, err));
   td_fails(TDICT_EINVAL, "array is NULL", tdict_arrow_import(schema, NULL, NULL, &tree, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_arrow_import(schema, array, NULL, NULL, err));
-  o.nulls = 3;
+  tdict_arrow_import_options o = td_with(tdict_arrow_import_options, nulls = 3);
   td_fails(TDICT_EINVAL, "nulls is 3", tdict_arrow_import(schema, array, &o, &tree, err));
   o.nulls = TDICT_ARROW_NULLS_FILL;
   o.mask_all = true;

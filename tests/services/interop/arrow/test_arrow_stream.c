@@ -97,10 +97,9 @@ CASE(arrow_import_stream_makes_masks_of_all_rows) {
   for (int nulls = 0; nulls < 2; nulls++)
     for (int all = 0; all < 2; all++) {
       hand_stream h;
-      tdict_tree *tree = NULL;
-      tdict_arrow_import_options o = tdict_arrow_import_options_default();
-      o.nulls = TDICT_ARROW_NULLS_MASK;
-      o.mask_all = all;
+      scoped_tree tree = NULL;
+      tdict_arrow_import_options o =
+          td_with(tdict_arrow_import_options, nulls = TDICT_ARROW_NULLS_MASK, mask_all = all);
       open_hand(&h, 3);
       h.nulls_in_last = nulls;
       td_ok(tdict_arrow_import_stream(&h.stream, &o, &tree, err));
@@ -108,7 +107,6 @@ CASE(arrow_import_stream_makes_masks_of_all_rows) {
       const uint8_t mask[] = {1, 1, 1, 1, !nulls, 1};
       if (nulls || all) assert_memory_equal(data_of(tree, "_mask.x"), mask, 6);
       assert_int_equal(((const int32_t *)data_of(tree, "x"))[4], nulls ? 0 : 4);
-      tdict_release(tree);
     }
 }
 
@@ -120,8 +118,7 @@ CASE(arrow_stream_errors_are_reported) {
   td_fails(TDICT_EINVAL, "out is NULL", tdict_arrow_stream_next(&h.stream, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "stream is NULL", tdict_arrow_import_stream(NULL, NULL, &tree, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_arrow_import_stream(&h.stream, NULL, NULL, err));
-  tdict_arrow_import_options o = tdict_arrow_import_options_default();
-  o.nulls = -1;
+  tdict_arrow_import_options o = td_with(tdict_arrow_import_options, nulls = -1);
   td_fails(TDICT_EINVAL, "nulls is -1", tdict_arrow_import_stream(&h.stream, &o, &tree, err));
   h.fail_schema = EPERM;
   td_fails(TDICT_EIO, "get_schema of the stream failed", tdict_arrow_stream_next(&h.stream, NULL, &tree, err));
@@ -173,8 +170,7 @@ CASE(arrow_export_stream_returns_each_tree) {
   assert_null(stream.get_last_error(&stream));
   struct ArrowArrayStream moved = stream;
   memset(&stream, 0, sizeof stream);
-  tdict_tree *back = NULL;
-  td_ok(tdict_arrow_stream_next(&moved, NULL, &back, err));
+  tdict_tree *back = td_made(tree, tdict_arrow_stream_next(&moved, NULL, &made, err));
   equal_trees(trees[1], back);
   tdict_release(back);
   td_ok(tdict_arrow_stream_next(&moved, NULL, &back, err));
@@ -198,7 +194,7 @@ CASE(arrow_export_stream_returns_each_tree) {
 
 CASE(arrow_export_stream_refuses) {
   const int64_t two = 2;
-  tdict_tree *a = new_tree(2), *b = new_tree(2);
+  scoped_tree a = new_tree(2), b = new_tree(2);
   const tdict_tree *trees[] = {a, b}, *missing[] = {a, NULL};
   struct ArrowArrayStream stream = {0};
   put(a, "n.x", random_tensor(TDICT_I32, 1, &two, 1));
@@ -222,15 +218,12 @@ CASE(arrow_export_stream_refuses) {
   td_fails(TDICT_ENOTSUP, "bfloat16", tdict_arrow_export_stream(trees, 2, &stream, err));
   assert_string_equal(td_last_error.path, "y");
   assert_null(stream.release);
-  tdict_release(a);
-  tdict_release(b);
 }
 
 CASE(arrow_streams_survive_enomem) {
   tdict_tree *trees[2] = {sample_tree(3, 2), sample_tree(5, 2)};
   const tdict_tree *const *list = (const tdict_tree *const *)trees;
-  tdict_tree *wanted = NULL;
-  td_ok(tdict_cat(list, 2, NULL, NULL, &wanted, err));
+  tdict_tree *wanted = td_made(tree, tdict_cat(list, 2, NULL, NULL, &made, err));
   bool done = false;
   int export_failures = 0, import_failures = 0;
   for (int64_t n = 0; !done; n++) {
@@ -250,8 +243,7 @@ CASE(arrow_streams_survive_enomem) {
     struct ArrowArrayStream stream;
     tdict_tree *back = NULL;
     tdict_error error = {0};
-    tdict_arrow_import_options o = tdict_arrow_import_options_default();
-    o.nulls = TDICT_ARROW_NULLS_MASK;
+    tdict_arrow_import_options o = td_with(tdict_arrow_import_options, nulls = TDICT_ARROW_NULLS_MASK);
     td_ok(tdict_arrow_export_stream(list, 2, &stream, err));
     td_fail_alloc(n, false);
     const tdict_status status = tdict_arrow_import_stream(&stream, &o, &back, &error);

@@ -9,8 +9,6 @@
 #include "core/tensor/naive.h"
 #include "core/tensor/tensor.h"
 #include "services/interop/dlpack/abi.h"
-#include "support/fail_alloc.h"
-#include "tdict/dlpack.h"
 
 static inline tdict_dl_versioned *versioned_of(struct DLManagedTensorVersioned *m) { return (void *)m; }
 static inline tdict_dl_legacy *legacy_of(struct DLManagedTensor *m) { return (void *)m; }
@@ -120,26 +118,15 @@ static inline unsigned char *elements_at(const void *data, const naive_layout *f
 /* Storage of the program, whose release is counted. */
 static inline void count_release(void *user) { atomic_fetch_add((atomic_int *)user, 1); }
 static inline tdict_tensor *counted_tensor(void *data, int64_t count, uint32_t flags, atomic_int *released) {
-  tdict_tensor_desc desc = tdict_tensor_desc_default();
   tdict_tensor *t = NULL;
-  desc.data = data;
-  desc.dtype = TDICT_U8;
-  desc.ndim = 1;
-  desc.shape = &count;
-  desc.flags = flags;
+  tdict_tensor_desc desc =
+      td_with(tdict_tensor_desc, data = data, dtype = TDICT_U8, ndim = 1, shape = &count, flags = flags);
   td_ok(tdict_tensor_from_data(&desc, count_release, released, &t, err));
   return t;
 }
-static inline tdict_tree *plain_tree(void) {
-  tdict_tree *tree = NULL;
-  td_ok(tdict_create(0, NULL, &tree, err));
-  return tree;
-}
+static inline tdict_tree *plain_tree(void) { return td_made(tree, tdict_create(0, NULL, &made, err)); }
 /* Sets a tensor and gives the reference away. */
-static inline void set_away(tdict_tree *tree, const char *path, tdict_tensor *tensor) {
-  td_ok(tdict_set(tree, path, tensor, err));
-  tdict_tensor_release(tensor);
-}
+static inline void set_away(tdict_tree *tree, const char *path, tdict_tensor *tensor) { td_put(tree, path, tensor); }
 static inline tdict_tensor *small_tensor(tdict_dtype dtype, int64_t count, uint64_t seed) {
   return naive_tensor(dtype, 1, &count, seed);
 }

@@ -8,13 +8,11 @@
 #include "rig.h"
 
 static inline tdict_dlpack_export_options consumer_on(tdict_stream s) {
-  tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
-  o.stream = s;
+  tdict_dlpack_export_options o = td_with(tdict_dlpack_export_options, stream = s);
   return o;
 }
 static inline tdict_dlpack_import_options producer_on(tdict_stream s) {
-  tdict_dlpack_import_options o = tdict_dlpack_import_options_default();
-  o.stream = s;
+  tdict_dlpack_import_options o = td_with(tdict_dlpack_import_options, stream = s);
   return o;
 }
 static inline tdict_tree *arena(const place *w, uint64_t number) {
@@ -43,8 +41,7 @@ static inline void go_on(const place *w, stopped *at) {
 }
 /* Starts a transfer whose copies stand still. */
 static inline tdict_future *stopped_copy(const place *w, const tdict_tree *src, tdict_tree *dst, const stopped *at) {
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.after = at->s;
+  tdict_transfer_options o = td_with(tdict_transfer_options, after = at->s);
   return copy_async(w, src, dst, &o);
 }
 

@@ -11,10 +11,8 @@ static tdict_tensor *random_view(naive_random *r, tdict_dtype dtype) {
   naive_strides(r, true, &layout);
   const int64_t span = layout.end - layout.low;
   tdict_tensor *all = small_tensor(dtype, span ? span : 1, naive_next(r)), *view = NULL;
-  tdict_tensor_desc desc = tdict_tensor_desc_default();
-  desc.ndim = layout.ndim;
-  desc.shape = layout.shape;
-  desc.strides = layout.strides;
+  tdict_tensor_desc desc =
+      td_with(tdict_tensor_desc, ndim = layout.ndim, shape = layout.shape, strides = layout.strides);
   td_ok(tdict_tensor_as_strided(all, &desc, -layout.low, &view, err));
   tdict_tensor_release(all);
   return view;
@@ -35,17 +33,15 @@ static void check_managed(const tdict_dl_tensor *m, const tdict_tensor *t) {
   }
   const naive_layout from = naive_layout_of(t), to = layout_of_managed(m);
   assert_ptr_equal(m->data, tdict_tensor_const_data(t));
-  unsigned char *want = elements_at(t->data, &from, item), *found = elements_at(m->data, &to, item);
+  scoped_bytes want = elements_at(t->data, &from, item), found = elements_at(m->data, &to, item);
   assert_memory_equal(want, found, (size_t)from.numel * item);
-  free(want);
-  free(found);
 }
 
 CASE(dlpack_export_describes_views) {
   naive_random r = {5};
   static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_BF16, TDICT_F32, TDICT_I64, TDICT_C128};
   for (int n = 0; n < 400; n++) {
-    tdict_tensor *view = random_view(&r, dtypes[naive_below(&r, 5)]);
+    scoped_tensor view = random_view(&r, dtypes[naive_below(&r, 5)]);
     struct DLManagedTensorVersioned *m = NULL;
     struct DLManagedTensor *old = NULL;
     td_ok(export_versioned(NULL, view, NULL, &m, err));
@@ -57,7 +53,6 @@ CASE(dlpack_export_describes_views) {
     check_managed(&legacy_of(old)->tensor, view);
     delete_versioned_of(m);
     delete_legacy_of(old);
-    tdict_tensor_release(view);
   }
 }
 
@@ -81,8 +76,7 @@ CASE(dlpack_export_outlives_its_tensor) {
 CASE(dlpack_export_keeps_read_only) {
   atomic_int released = 0;
   void *page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  tdict_tensor *t = counted_tensor(page, 16, TDICT_DESC_READ_ONLY, &released);
-  tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
+  scoped_tensor t = counted_tensor(page, 16, TDICT_DESC_READ_ONLY, &released);
   struct DLManagedTensorVersioned *m = NULL;
   struct DLManagedTensor *old = NULL;
   td_ok(export_versioned(NULL, t, NULL, &m, err));
@@ -90,7 +84,7 @@ CASE(dlpack_export_keeps_read_only) {
   delete_versioned_of(m);
   td_fails(TDICT_EREADONLY, "wanted the option read_only", export_legacy(NULL, t, NULL, &old, err));
   assert_null(old);
-  o.read_only = true;
+  tdict_dlpack_export_options o = td_with(tdict_dlpack_export_options, read_only = true);
   td_ok(export_legacy(NULL, t, &o, &old, err));
   delete_legacy_of(old);
   tdict_tensor_release(t);
@@ -101,13 +95,11 @@ CASE(dlpack_export_keeps_read_only) {
   td_ok(export_versioned(NULL, t, &o, &m, err));
   assert_int_equal(versioned_of(m)->flags, TDICT_DL_READ_ONLY);
   delete_versioned_of(m);
-  tdict_tensor_release(t);
 }
 
 CASE(dlpack_export_of_claimed_pinned_memory) {
   unsigned char bytes[8] = {0};
   atomic_int released = 0;
-  tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
   tdict_tensor *t = counted_tensor(bytes, 8, TDICT_DESC_PINNED, &released), *back = NULL;
   struct DLManagedTensorVersioned *m = NULL;
   td_ok(export_versioned(NULL, t, NULL, &m, err));
@@ -116,21 +108,19 @@ CASE(dlpack_export_of_claimed_pinned_memory) {
   td_ok(import_versioned(NULL, &m, NULL, &back, err));
   assert_true(tdict_tensor_is_pinned(back));
   tdict_tensor_release(back);
-  o.pinned_as_cpu = true;
-  td_ok(export_versioned(NULL, t, &o, &m, err));
+  td_ok(export_versioned(NULL, t, td_options(tdict_dlpack_export_options, pinned_as_cpu = true), &m, err));
   assert_int_equal(versioned_of(m)->tensor.device.type, TDICT_DL_CPU);
   delete_versioned_of(m);
   tdict_tensor_release(t);
 }
 
 CASE(dlpack_export_refuses_arguments) {
-  tdict_tensor *t = small_tensor(TDICT_U8, 3, 1);
-  tdict_tree *tree = plain_tree();
+  scoped_tensor t = small_tensor(TDICT_U8, 3, 1);
+  scoped_tree tree = plain_tree();
   struct DLManagedTensorVersioned *m = NULL;
   struct DLManagedTensor *old = NULL;
   tdict_dlpack_entry *entries = NULL;
   size_t count = 7;
-  tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
   td_fails(TDICT_EINVAL, "tensor is NULL", export_versioned(NULL, NULL, NULL, &m, err));
   td_fails(TDICT_EINVAL, "out is NULL", export_versioned(NULL, t, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "tensor is NULL", export_legacy(NULL, NULL, NULL, &old, err));
@@ -138,7 +128,7 @@ CASE(dlpack_export_refuses_arguments) {
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_dlpack_export_tree(NULL, NULL, NULL, &entries, &count, err));
   td_fails(TDICT_EINVAL, "entries is NULL", tdict_dlpack_export_tree(NULL, tree, NULL, NULL, &count, err));
   td_fails(TDICT_EINVAL, "count is NULL", tdict_dlpack_export_tree(NULL, tree, NULL, &entries, NULL, err));
-  o.struct_size = 5;
+  tdict_dlpack_export_options o = td_with(tdict_dlpack_export_options, struct_size = 5);
   td_fails(TDICT_EINVAL, "struct_size", export_versioned(NULL, t, &o, &m, err));
   o = tdict_dlpack_export_options_default();
   const tdict_stream stream = {tdict_sim(0), NULL};
@@ -149,8 +139,6 @@ CASE(dlpack_export_refuses_arguments) {
   assert_null(entries);
   assert_int_equal(count, 7);
   tdict_dlpack_release_entries(NULL, 0);
-  tdict_tensor_release(t);
-  tdict_release(tree);
 }
 
 CASE(dlpack_export_survives_enomem) {
@@ -200,16 +188,14 @@ static const char *const in_order[COUNT] = {"x", "n.a", "n.m.b", "n.back\\\\slas
 CASE(dlpack_export_tree_has_the_leaves) {
   counted_tree c;
   for (int legacy = 0; legacy < 2; legacy++) {
-    tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
     tdict_dlpack_entry *entries = NULL;
     size_t count = 0;
     make_counted(&c);
-    o.legacy = legacy;
+    tdict_dlpack_export_options o = td_with(tdict_dlpack_export_options, legacy = legacy);
     td_ok(tdict_dlpack_export_tree(NULL, c.tree, &o, &entries, &count, err));
     assert_int_equal(count, COUNT);
     for (int i = 0; i < COUNT; i++) {
-      tdict_tensor *t = NULL;
-      td_ok(tdict_get(c.tree, entries[i].name, &t, err));
+      tdict_tensor *t = td_made(tensor, tdict_get(c.tree, entries[i].name, &made, err));
       assert_string_equal(entries[i].name, in_order[i]);
       assert_int_equal(entries[i].legacy != NULL, legacy);
       assert_int_equal(entries[i].versioned != NULL, !legacy);
@@ -282,7 +268,7 @@ CASE(dlpack_export_tree_deletes_on_any_thread) {
 }
 
 CASE(dlpack_export_tree_of_nothing) {
-  tdict_tree *tree = plain_tree(), *child = plain_tree();
+  scoped_tree tree = plain_tree(), child = plain_tree();
   tdict_dlpack_entry *entries = NULL;
   size_t count = 7;
   td_ok(tdict_set_tree(tree, "child", child, err)); /* a tree without tensors leaves no trace */
@@ -290,8 +276,6 @@ CASE(dlpack_export_tree_of_nothing) {
   assert_non_null(entries);
   assert_int_equal(count, 0);
   tdict_dlpack_release_entries(entries, count);
-  tdict_release(child);
-  tdict_release(tree);
 }
 
 static void nothing_released(counted_tree *c, const tdict_dlpack_entry *entries) {
@@ -319,8 +303,7 @@ CASE(dlpack_export_tree_names_the_leaf) {
   tdict_tensor *lanes = NULL;
   tdict_dlpack_entry *entries = NULL;
   size_t count = 7;
-  tdict_dlpack_export_options o = tdict_dlpack_export_options_default();
-  o.legacy = true;
+  tdict_dlpack_export_options o = td_with(tdict_dlpack_export_options, legacy = true);
   set_away(tree, "a", small_tensor(TDICT_U8, 4, 1));
   set_away(tree, "n.b", counted_tensor(bytes, 4, TDICT_DESC_READ_ONLY, &released));
   td_fails(TDICT_EREADONLY, "legacy", tdict_dlpack_export_tree(NULL, tree, &o, &entries, &count, err));
@@ -339,7 +322,7 @@ CASE(dlpack_export_tree_names_the_leaf) {
 CASE(dlpack_tree_round_trip) {
   naive_random r = {17};
   for (int n = 0; n < 50; n++) {
-    tdict_tree *tree = plain_tree(), *back = NULL;
+    scoped_tree tree = plain_tree(), back = NULL;
     tdict_dlpack_entry *entries = NULL;
     size_t count = 0;
     char path[32];
@@ -354,7 +337,5 @@ CASE(dlpack_tree_round_trip) {
     for (size_t i = 0; i < tdict_num_keys(tree); i++)
       assert_string_equal(tdict_get_entry_at(back, i).key, tdict_get_entry_at(tree, i).key);
     assert_true(tdict_equal(tree, back));
-    tdict_release(tree);
-    tdict_release(back);
   }
 }

@@ -21,7 +21,7 @@ CASE(dlpack_import_has_the_elements) {
     const tdict_dtype dtype = dtypes[naive_below(&r, 5)];
     const size_t item = tdict_dtype_bytes(dtype), offset = (size_t)naive_below(&r, 3) * item;
     const size_t span = (size_t)(layout.end - layout.low) * item + 3 * item;
-    unsigned char *bytes = malloc(span);
+    scoped_bytes bytes = malloc(span);
     assert_non_null(bytes);
     td_fill_random(bytes, span, (uint64_t)n + 1);
     unsigned char *first = bytes - layout.low * (int64_t)item;
@@ -30,23 +30,19 @@ CASE(dlpack_import_has_the_elements) {
     p.versioned.tensor.byte_offset = offset;
     if (!has_strides) p.versioned.tensor.strides = NULL;
     struct DLManagedTensorVersioned *m = give_versioned(&p);
-    tdict_tensor *t = NULL;
-    td_ok(import_versioned(NULL, &m, NULL, &t, err));
+    tdict_tensor *t = td_made(tensor, import_versioned(NULL, &m, NULL, &made, err));
     assert_null(m);
     assert_int_equal(t->ndim, layout.ndim);
     assert_memory_equal(tdict_tensor_shape(t), layout.shape, (size_t)layout.ndim * sizeof(int64_t));
     if (layout.numel) {
       assert_ptr_equal(tdict_tensor_data(t), first + offset);
       const naive_layout got = naive_layout_of(t);
-      unsigned char *want = elements_at(first + offset, &layout, item), *found = elements_at(t->data, &got, item);
+      scoped_bytes want = elements_at(first + offset, &layout, item), found = elements_at(t->data, &got, item);
       assert_memory_equal(want, found, (size_t)layout.numel * item);
-      free(want);
-      free(found);
     }
     assert_int_equal(times_deleted(&p), 0);
     tdict_tensor_release(t);
     assert_int_equal(times_deleted(&p), 1);
-    free(bytes);
   }
 }
 
@@ -91,12 +87,10 @@ CASE(dlpack_import_deletes_once) {
     assert_int_equal(times_deleted(&p), 1);
   }
   /* a producer may have nothing to delete */
-  tdict_tensor *t = NULL;
   produce_bytes(&p, bytes, 8);
   p.versioned.deleter = NULL;
   struct DLManagedTensorVersioned *m = give_versioned(&p);
-  td_ok(import_versioned(NULL, &m, NULL, &t, err));
-  tdict_tensor_release(t);
+  tdict_tensor_release(td_made(tensor, import_versioned(NULL, &m, NULL, &made, err)));
   assert_int_equal(times_deleted(&p), 0);
 }
 
@@ -127,8 +121,7 @@ CASE(dlpack_import_refuses_newer_versions) {
   produce_bytes(&p, bytes, 8);
   p.versioned.minor = 99;
   m = give_versioned(&p);
-  td_ok(import_versioned(NULL, &m, NULL, &t, err));
-  tdict_tensor_release(t);
+  tdict_tensor_release(td_made(tensor, import_versioned(NULL, &m, NULL, &made, err)));
   assert_int_equal(times_deleted(&p), 1);
 }
 
@@ -136,7 +129,7 @@ CASE(dlpack_import_keeps_read_only) {
   unsigned char bytes[6] = {9, 8, 7, 6, 5, 4};
   const naive_layout turned = {.ndim = 2, .shape = {3, 2}, .strides = {1, 3}, .numel = 6};
   produced p;
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   tdict_dlpack_import_options o = tdict_dlpack_import_options_default();
   for (int copies = 0; copies < 2; copies++) {
     produce(&p, bytes, (tdict_dl_device){TDICT_DL_CPU, 0}, TDICT_U8, &turned);
@@ -159,7 +152,6 @@ CASE(dlpack_import_keeps_read_only) {
   struct DLManagedTensorVersioned *m = give_versioned(&p);
   td_ok(import_versioned(NULL, &m, &o, &t, err));
   assert_ptr_equal(tdict_tensor_data(t), bytes);
-  tdict_tensor_release(t);
 }
 
 CASE(dlpack_import_refuses_arguments) {
@@ -170,7 +162,6 @@ CASE(dlpack_import_refuses_arguments) {
   produce_bytes(&p, bytes, 8);
   struct DLManagedTensorVersioned *m = give_versioned(&p), *none = NULL;
   struct DLManagedTensor *old = give_legacy(&p);
-  tdict_dlpack_import_options o = tdict_dlpack_import_options_default();
   tdict_dlpack_entry both = {NULL, m, old};
   td_fails(TDICT_EINVAL, "entry is NULL", tdict_dlpack_import(NULL, NULL, NULL, &t, err));
   td_fails(TDICT_EINVAL, "no managed tensor, wanted one", import_versioned(NULL, &none, NULL, &t, err));
@@ -179,7 +170,7 @@ CASE(dlpack_import_refuses_arguments) {
   td_fails(TDICT_EINVAL, "out is NULL", import_legacy(NULL, &old, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "entries is NULL", tdict_dlpack_import_tree(NULL, NULL, 1, NULL, &tree, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_dlpack_import_tree(NULL, NULL, 0, NULL, NULL, err));
-  o.struct_size = 3;
+  tdict_dlpack_import_options o = td_with(tdict_dlpack_import_options, struct_size = 3);
   td_fails(TDICT_EINVAL, "struct_size", import_versioned(NULL, &m, &o, &t, err));
   o = tdict_dlpack_import_options_default();
   const tdict_stream stream = {tdict_sim(0), NULL};
@@ -202,9 +193,8 @@ CASE(dlpack_import_survives_enomem) {
   unsigned char bytes[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   produced p;
   for (int copies = 0; copies < 2; copies++) {
-    tdict_dlpack_import_options o = tdict_dlpack_import_options_default();
     tdict_tensor *t = NULL;
-    o.copy_read_only = copies;
+    tdict_dlpack_import_options o = td_with(tdict_dlpack_import_options, copy_read_only = copies);
     produce_bytes(&p, bytes, 8);
     p.versioned.flags = TDICT_DL_READ_ONLY;
     struct DLManagedTensorVersioned *m = give_versioned(&p);
@@ -248,7 +238,7 @@ static void check_owned(batch *b, int except) {
 
 CASE(dlpack_import_tree_has_the_leaves) {
   batch b;
-  tdict_tree *tree = NULL;
+  scoped_tree tree = NULL;
   make_batch(&b);
   td_ok(tdict_dlpack_import_tree(NULL, b.entries, COUNT, NULL, &tree, err));
   assert_int_equal(tdict_num_leaves(tree), COUNT);
@@ -271,7 +261,6 @@ CASE(dlpack_import_tree_has_the_leaves) {
   for (int i = 0; i < COUNT; i++) assert_int_equal(times_deleted(&b.made[i]), 1);
   td_ok(tdict_dlpack_import_tree(NULL, NULL, 0, NULL, &tree, err));
   assert_int_equal(tdict_num_keys(tree), 0);
-  tdict_release(tree);
 }
 
 static void fail_tree(batch *b, tdict_status status, const char *text, const char *path, int except) {
@@ -316,9 +305,8 @@ static void owned_and_no_tree(batch *b, const tdict_tree *tree) {
 CASE(dlpack_import_tree_survives_enomem) {
   batch b;
   tdict_tree *tree = NULL;
-  tdict_dlpack_import_options o = tdict_dlpack_import_options_default();
   make_batch(&b);
-  o.copy_read_only = true;
+  tdict_dlpack_import_options o = td_with(tdict_dlpack_import_options, copy_read_only = true);
   b.made[2].versioned.flags = TDICT_DL_READ_ONLY;
   TD_WITHOUT_MEMORY_THEN(tdict_dlpack_import_tree(NULL, b.entries, COUNT, &o, &tree, err), owned_and_no_tree(&b, tree));
   for (int i = 0; i < COUNT; i++) {

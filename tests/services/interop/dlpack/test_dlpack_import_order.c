@@ -5,20 +5,18 @@
 static tdict_tree *import_one(const place *w, produced *p, tdict_stream s) {
   tdict_dlpack_import_options o = producer_on(s);
   tdict_dlpack_entry entry = {"t", give_versioned(p), NULL};
-  tdict_tree *tree = NULL;
-  td_ok(tdict_dlpack_import_tree(w->c, &entry, 1, &o, &tree, err));
-  return tree;
+  return td_made(tree, tdict_dlpack_import_tree(w->c, &entry, 1, &o, &made, err));
 }
 
 SIM_CASE(dlpack_import_waits_for_the_producer) {
-  place w = place_open(2);
-  tdict_tree *own = arena(&w, 7);
+  scoped_place w = place_open(2);
+  scoped_tree own = arena(&w, 7);
   tdict_tensor *leaf = leaf_of(own, "a");
   produced p;
   writer at;
   /* a transfer to the host waits, whatever its own stream is */
   for (int with_after = 0; with_after < 2; with_after++) {
-    tdict_stream idle = new_stream(&w);
+    TD_STREAM(idle, w.c, w.device);
     tdict_transfer_options o = tdict_transfer_options_default();
     if (with_after) o.after = idle;
     number_tree(&w, own, 7);
@@ -30,51 +28,40 @@ SIM_CASE(dlpack_import_waits_for_the_producer) {
     check_pending(f);
     assert_int_equal(times_deleted(&p), 0); /* the transfer holds the bytes */
     gate_open(&at.gate);
-    tdict_tree *host = finish(f);
+    scoped_tree host = finish(f);
     assert_true(has_number(&w, leaf_of(host, "t"), 50));
     assert_int_equal(times_deleted(&p), 1);
     end_writer(&w, &at);
-    tdict_release(host);
-    tdict_stream_destroy(w.c, idle);
   }
-  tdict_release(own);
-  place_close(&w);
 }
 
 /* A write into the imported tensor comes after the producer's, too. */
 SIM_CASE(dlpack_import_holds_writes_back) {
-  place w = place_open(2);
-  tdict_tree *own = arena(&w, 7), *src = new_tree();
+  scoped_place w = place_open(2);
+  scoped_tree own = arena(&w, 7), src = new_tree();
   tdict_tensor *leaf = leaf_of(own, "a"), *fresh = new_tensor(TDICT_U8, 2, numbered[0].shape, NULL);
-  tdict_stream idle = new_stream(&w);
-  tdict_transfer_options o = tdict_transfer_options_default();
+  TD_STREAM(idle, w.c, w.device);
   produced p;
   writer at;
   put_number(&w, fresh, 60);
-  give(src, "t", fresh);
+  td_put(src, "t", fresh);
   start_writer(&w, &at, leaf, 50);
   produce_leaf(&p, leaf);
-  tdict_tree *in = import_one(&w, &p, at.s);
-  o.after = idle;
-  tdict_future *f = copy_async(&w, src, in, &o);
+  scoped_tree in = import_one(&w, &p, at.s);
+  tdict_future *f = copy_async(&w, src, in, td_options(tdict_transfer_options, after = idle));
   check_pending(f);
   gate_open(&at.gate);
   finish_copy(f);
   end_writer(&w, &at);
   assert_true(has_number(&w, leaf, 60)); /* the later write */
-  tdict_release(in);
-  tdict_release(src);
-  tdict_release(own);
-  tdict_stream_destroy(w.c, idle);
-  place_close(&w);
 }
 
 /* What is imported and exported again: the next consumer waits for the first producer. */
 SIM_CASE(dlpack_import_passes_its_order_on) {
-  place w = place_open(2);
-  tdict_tree *own = arena(&w, 7);
+  scoped_place w = place_open(2);
+  scoped_tree own = arena(&w, 7);
   tdict_tensor *leaf = leaf_of(own, "a");
-  tdict_stream s = new_stream(&w);
+  TD_STREAM(s, w.c, w.device);
   struct DLManagedTensorVersioned *m = NULL;
   produced p;
   writer at;
@@ -95,15 +82,12 @@ SIM_CASE(dlpack_import_passes_its_order_on) {
   delete_versioned_of(m);
   assert_int_equal(times_deleted(&p), 1);
   end_writer(&w, &at);
-  tdict_stream_destroy(w.c, s);
-  tdict_release(own);
-  place_close(&w);
 }
 
 /* Copies on the host's behalf wait on their own thread; giving an imported tensor back waits for nothing. */
 SIM_CASE(dlpack_import_copies_after_the_producer) {
-  place w = place_open(2);
-  tdict_tree *own = arena(&w, 7);
+  scoped_place w = place_open(2);
+  scoped_tree own = arena(&w, 7);
   tdict_tensor *leaf = leaf_of(own, "a");
   produced p;
   writer at;
@@ -126,14 +110,12 @@ SIM_CASE(dlpack_import_copies_after_the_producer) {
   assert_non_null(tdict_tensor_data(c.made));
   tdict_tensor_release(c.made);
   end_writer(&w, &at);
-  tdict_release(own);
-  place_close(&w);
 }
 
 /* Threads read host memory at once, so the import itself waits. */
 SIM_CASE(dlpack_import_of_pinned_memory_waits) {
-  place w = place_open(2);
-  tdict_tensor *pinned = new_bytes(5000, w.pinned);
+  scoped_place w = place_open(2);
+  scoped_tensor pinned = new_bytes(5000, w.pinned);
   produced p;
   writer at;
   call c = {.c = w.c};
@@ -150,6 +132,4 @@ SIM_CASE(dlpack_import_of_pinned_memory_waits) {
   tdict_tensor_release(c.made);
   assert_int_equal(times_deleted(&p), 1);
   end_writer(&w, &at);
-  tdict_tensor_release(pinned);
-  place_close(&w);
 }

@@ -2,9 +2,6 @@
 #include "services/interop/dlpack/leaves.h"
 
 #include "rig.h"
-#include "tdict/nontensor.h"
-#include "tdict/ragged.h"
-#include "tdict/unbatched.h"
 
 static tdict_dlpack_entry *exported(const tdict_tree *tree, size_t wanted) {
   tdict_dlpack_entry *entries = NULL;
@@ -24,8 +21,7 @@ CASE(dlpack_export_tree_of_ragged_leaves) {
   td_ok(tdict_ragged_create(values, ends, &ragged, err));
   td_ok(tdict_set_ragged(tree, "n.text", ragged, err));
   set_away(tree, "n.z", small_tensor(TDICT_U8, 2, 1));
-  tdict_ragged_release(ragged);
-  tdict_tensor_release(ends);
+  td_release(ragged, ends);
   tdict_dlpack_entry *entries = exported(tree, 3);
   tdict_release(tree);
   assert_string_equal(entries[0].name, "n.text.values");
@@ -38,14 +34,13 @@ CASE(dlpack_export_tree_of_ragged_leaves) {
 }
 
 CASE(dlpack_export_tree_refuses_text) {
-  tdict_tree *tree = plain_tree();
+  scoped_tree tree = plain_tree();
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
   set_away(tree, "a", small_tensor(TDICT_U8, 2, 1));
   td_ok(tdict_set_text(tree, "n.name", "text", err));
   td_fails(TDICT_ENOTSUP, "no flatten hook", tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err));
   assert_string_equal(td_last_error.path, "n.name");
-  tdict_release(tree);
 }
 
 /* An object of the program: two tensors. Its flatten may fail. */
@@ -55,8 +50,7 @@ typedef struct pair {
 static tdict_status flatten_status;
 static void release_pair(void *self) {
   pair *p = self;
-  tdict_tensor_release(p->first);
-  tdict_tensor_release(p->second);
+  td_release(p->first, p->second);
   free(p);
 }
 static tdict_status flatten_pair(const void *self, tdict_tree **out, tdict_error *err) {
@@ -111,7 +105,7 @@ CASE(dlpack_export_tree_of_objects) {
 }
 
 CASE(dlpack_export_tree_reports_hooks) {
-  tdict_tree *tree = plain_tree();
+  scoped_tree tree = plain_tree();
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
   set_pair(tree, "n.p", 4);
@@ -119,7 +113,6 @@ CASE(dlpack_export_tree_reports_hooks) {
   td_fails(TDICT_EIO, "flatten", tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err));
   assert_string_equal(td_last_error.path, "n.p");
   flatten_status = TDICT_OK;
-  tdict_release(tree);
 }
 
 /* Deep trees and long keys. */

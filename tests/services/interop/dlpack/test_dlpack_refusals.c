@@ -73,10 +73,7 @@ SIM_CASE(dlpack_refuses_streams) {
   assert_non_null(m);
   assert_int_equal(times_deleted(&p), 0);
   shim_end(&h, w.d);
-  tdict_release(mixed);
-  tdict_release(second);
-  tdict_release(foreign);
-  tdict_release(td);
+  td_release(mixed, second, foreign, td);
   tdict_stream_destroy(w.c, s);
   tdict_stream_destroy(other.c, theirs);
   place_close(&w);
@@ -85,9 +82,9 @@ SIM_CASE(dlpack_refuses_streams) {
 
 /* A deleter during a capture cannot record; a deleter after the loss of the device neither. Both return. */
 SIM_CASE(dlpack_deleter_never_fails) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   tdict_tree *td = arena(&w, 1);
-  tdict_stream s = new_stream(&w);
+  TD_STREAM(s, w.c, w.device);
   tdict_dlpack_export_options e = consumer_on(s);
   struct DLManagedTensorVersioned *m[2];
   shim h;
@@ -100,13 +97,11 @@ SIM_CASE(dlpack_deleter_never_fails) {
   h.ops.event_record = refuse_record;
   delete_versioned_of(m[1]);
   shim_end(&h, w.d);
-  tdict_stream_destroy(w.c, s);
-  place_close(&w);
 }
 
 GPU_CASE(dlpack_export_refuses_lost_bytes) {
-  place w = place_open(2);
-  tdict_tree *dst = arena(&w, 1);
+  scoped_place w = place_open(2);
+  scoped_tree dst = arena(&w, 1);
   tdict_dlpack_entry *entries = NULL;
   struct DLManagedTensorVersioned *m = NULL;
   size_t count = 0;
@@ -116,17 +111,15 @@ GPU_CASE(dlpack_export_refuses_lost_bytes) {
   assert_string_equal(td_last_error.path, "n.b");
   td_ok(export_versioned(w.c, leaf_of(dst, "d"), NULL, &m, err));
   delete_versioned_of(m);
-  tdict_release(dst);
-  place_close(&w);
 }
 
 /* What is not in memory has no address to give out. */
 GPU_CASE(dlpack_export_refuses_unloaded_leaves) {
-  place w = place_open(2);
-  tdict_tree *td = numbered_tree(&w, NULL, 1);
-  disk d;
+  scoped_place w = place_open(2);
+  scoped_tree td = numbered_tree(&w, NULL, 1);
+  scoped_disk d;
   disk_init(&d);
-  tdict_tree *twin = disk_twin(&d, td, 100, 1);
+  scoped_tree twin = disk_twin(&d, td, 100, 1);
   tdict_dlpack_entry *entries = NULL;
   struct DLManagedTensorVersioned *m = NULL;
   size_t count = 0;
@@ -134,17 +127,13 @@ GPU_CASE(dlpack_export_refuses_unloaded_leaves) {
   td_fails(TDICT_EINVAL, "load the tree first", tdict_dlpack_export_tree(w.c, twin, NULL, &entries, &count, err));
   assert_true(tdict_has(td, td_last_error.path));
   assert_true(!m && !entries);
-  tdict_release(twin);
-  disk_reset(&d);
-  tdict_release(td);
-  place_close(&w);
 }
 
 /* The child may give back what the parent exported, and use host memory. */
 GPU_CASE(dlpack_in_a_fork) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   tdict_tree *td = arena(&w, 1), *host = numbered_tree(&w, NULL, 2);
-  tdict_stream s = new_stream(&w);
+  TD_STREAM(s, w.c, w.device);
   tdict_dlpack_export_options e = consumer_on(s);
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
@@ -169,9 +158,6 @@ GPU_CASE(dlpack_in_a_fork) {
   if (WIFSIGNALED(status)) fail_msg("the child was ended by signal %d", WTERMSIG(status));
   assert_int_equal(WEXITSTATUS(status), 0);
   check_tree_number(&w, td, 1);
-  tdict_release(td);
-  tdict_release(host);
+  td_release(td, host);
   tdict_dlpack_release_entries(entries, count);
-  tdict_stream_destroy(w.c, s);
-  place_close(&w);
 }

@@ -11,10 +11,10 @@ static void check_export_waits(const place *w, call *c, stopped *at) {
 }
 
 SIM_CASE(dlpack_consumer_waits_for_transfers) {
-  place w = place_open(2);
-  tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
+  scoped_place w = place_open(2);
+  scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
   tdict_tensor *leaf = leaf_of(dst, "a");
-  tdict_stream s = new_stream(&w);
+  TD_STREAM(s, w.c, w.device);
   stopped at;
   consumer_copy read;
   tdict_dlpack_export_options o = consumer_on(s);
@@ -35,10 +35,6 @@ SIM_CASE(dlpack_consumer_waits_for_transfers) {
     finish_copy(f);
     delete_versioned_of(m);
   }
-  tdict_stream_destroy(w.c, s);
-  tdict_release(dst);
-  tdict_release(src);
-  place_close(&w);
 }
 
 /* Each storage of a tree may be written by another transfer. */
@@ -68,20 +64,18 @@ SIM_CASE(dlpack_consumer_of_a_tree_waits) {
   for (int i = 0; i < NUM_NUMBERED; i++) {
     assert_true(end_copy(&w, &read[i], number_of_leaf(8, i)));
     finish_copy(f[i]);
-    tdict_release(parts[i][0]);
-    tdict_release(parts[i][1]);
+    td_release(parts[i][0], parts[i][1]);
   }
   tdict_dlpack_release_entries(entries, count);
-  tdict_release(dst);
-  tdict_release(src);
+  td_release(dst, src);
   tdict_stream_destroy(w.c, s);
   place_close(&w);
 }
 
 /* Without a stream the call itself waits. With DLPACK_NO_STREAM nobody does. */
 SIM_CASE(dlpack_export_without_a_stream_waits) {
-  place w = place_open(2);
-  tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
+  scoped_place w = place_open(2);
+  scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
   const tdict_stream unordered = {w.device, TDICT_DLPACK_UNORDERED};
   struct DLManagedTensorVersioned *m = NULL;
   call c = {.c = w.c, .tensor = leaf_of(dst, "d"), .export_options = tdict_dlpack_export_options_default()};
@@ -95,9 +89,6 @@ SIM_CASE(dlpack_export_without_a_stream_waits) {
   assert_true(has_number(&w, c.tensor, number_of_leaf(8, 3)));
   delete_versioned_of(c.managed);
   finish_copy(f);
-  tdict_release(dst);
-  tdict_release(src);
-  place_close(&w);
 }
 
 typedef struct blocking {
@@ -107,16 +98,14 @@ typedef struct blocking {
 } blocking;
 static void *copy_blocking(void *user) {
   blocking *b = user;
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.after = b->after;
-  (void)!tdict_start_and_wait_into(b->w->c, b->dst, b->src, &o, NULL);
+  (void)!tdict_start_and_wait_into(b->w->c, b->dst, b->src, td_options(tdict_transfer_options, after = b->after), NULL);
   return NULL;
 }
 /* A transfer whose caller waits, here on another thread, records no events for streams. */
 SIM_CASE(dlpack_consumer_waits_for_blocking_transfers) {
-  place w = place_open(2);
-  tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
-  tdict_stream s = new_stream(&w);
+  scoped_place w = place_open(2);
+  scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
+  TD_STREAM(s, w.c, w.device);
   stopped at;
   pthread_t thread;
   call c = {.c = w.c, .tensor = leaf_of(dst, "a"), .export_options = consumer_on(s)};
@@ -128,16 +117,12 @@ SIM_CASE(dlpack_consumer_waits_for_blocking_transfers) {
   pthread_join(thread, NULL);
   assert_true(has_number(&w, c.tensor, number_of_leaf(8, 0)));
   delete_versioned_of(c.managed);
-  tdict_stream_destroy(w.c, s);
-  tdict_release(dst);
-  tdict_release(src);
-  place_close(&w);
 }
 
 /* A consumer that may write comes after transfers that read; one that only reads does not wait for them. */
 SIM_CASE(dlpack_consumer_that_reads_passes_readers) {
-  place w = place_open(2);
-  tdict_tree *src = arena(&w, 7), *dst = numbered_tree(&w, NULL, 0);
+  scoped_place w = place_open(2);
+  scoped_tree src = arena(&w, 7), dst = numbered_tree(&w, NULL, 0);
   tdict_tensor *leaf = leaf_of(src, "a");
   tdict_stream reads = new_stream(&w), writes = new_stream(&w);
   struct DLManagedTensorVersioned *m[2] = {NULL, NULL};
@@ -165,16 +150,13 @@ SIM_CASE(dlpack_consumer_that_reads_passes_readers) {
   for (int i = 0; i < 2; i++) delete_versioned_of(m[i]);
   tdict_stream_destroy(w.c, reads);
   tdict_stream_destroy(w.c, writes);
-  tdict_release(src);
-  tdict_release(dst);
-  place_close(&w);
 }
 
 /* Host memory: the call waits as tdict_tensor_data() or tdict_tensor_const_data() does. */
 SIM_CASE(dlpack_export_of_host_memory_waits) {
-  place w = place_open(2);
-  tdict_tree *host = numbered_tree(&w, w.pinned, 7), *dev = arena(&w, 8);
-  tdict_stream s = new_stream(&w);
+  scoped_place w = place_open(2);
+  scoped_tree host = numbered_tree(&w, w.pinned, 7), dev = arena(&w, 8);
+  TD_STREAM(s, w.c, w.device);
   stopped at;
   call c = {.c = w.c, .tensor = leaf_of(host, "a"), .export_options = consumer_on(s)};
   /* a transfer reads: a reader passes, a writer waits */
@@ -197,14 +179,10 @@ SIM_CASE(dlpack_export_of_host_memory_waits) {
   assert_true(has_number(&w, c.tensor, number_of_leaf(9, 0)));
   delete_versioned_of(c.managed);
   finish_copy(f);
-  tdict_stream_destroy(w.c, s);
-  tdict_release(host);
-  tdict_release(dev);
-  place_close(&w);
 }
 
 SIM_CASE(dlpack_deleter_holds_bytes) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   /* without the record the next transfer of the size gets the same bytes: what follows would notice */
   tdict_tree *out = arena(&w, 1), *next;
   void *place_of = arena_of(out);
@@ -231,12 +209,11 @@ SIM_CASE(dlpack_deleter_holds_bytes) {
   sync_stream(&w, s);
   tdict_stream_destroy(w.c, s);
   tdict_release(next);
-  place_close(&w);
 }
 
 SIM_CASE(dlpack_deleter_holds_an_overwrite) {
-  place w = place_open(2);
-  tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
+  scoped_place w = place_open(2);
+  scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
   tdict_stream s = new_stream(&w), idle = new_stream(&w);
   tdict_dlpack_export_options o = consumer_on(s);
   struct DLManagedTensorVersioned *m = NULL;
@@ -257,14 +234,11 @@ SIM_CASE(dlpack_deleter_holds_an_overwrite) {
   kernel_end(&k);
   tdict_stream_destroy(w.c, s);
   tdict_stream_destroy(w.c, idle);
-  tdict_release(dst);
-  tdict_release(src);
-  place_close(&w);
 }
 
 /* Pinned memory that the consumer's kernel reads. */
 SIM_CASE(dlpack_deleter_holds_pinned_bytes) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   tdict_tensor *t = new_bytes(8192, w.pinned), *next;
   void *address = t->data;
   tdict_tensor_release(t);
@@ -289,16 +263,15 @@ SIM_CASE(dlpack_deleter_holds_pinned_bytes) {
   sync_stream(&w, s);
   tdict_stream_destroy(w.c, s);
   tdict_tensor_release(next);
-  place_close(&w);
 }
 
 /* A deleter cannot fail: without memory to record the work, it waits for the work. */
 SIM_CASE(dlpack_deleter_without_memory_waits) {
-  place w = place_open(2);
+  scoped_place w = place_open(2);
   tdict_tree *out = arena(&w, 2);
-  tdict_stream s = new_stream(&w);
+  TD_STREAM(s, w.c, w.device);
   gate g = {0};
-  kernel k;
+  scoped_kernel k;
   call c = {.c = w.c, .tensor = leaf_of(out, "a"), .export_options = consumer_on(s)};
   td_ok(export_versioned(w.c, c.tensor, &c.export_options, &c.managed, err));
   kernel_launch(&k, s, c.tensor, &g, NULL);
@@ -308,9 +281,6 @@ SIM_CASE(dlpack_deleter_without_memory_waits) {
   gate_open(&g);
   assert_true(kernel_saw(&k, number_of_leaf(2, 0)));
   finish_waiting(&c);
-  kernel_end(&k);
-  tdict_stream_destroy(w.c, s);
-  place_close(&w);
 }
 
 /* The context may be gone when the deleters run. */

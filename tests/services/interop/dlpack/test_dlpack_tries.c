@@ -2,7 +2,6 @@
  * while a consumer reads. Work of the producer and the consumer is copies on their streams, so a GPU can be tried as
  * well. */
 #include "streams.h"
-#include "support/sanitized.h"
 
 enum { BYTES = 4096, SIM_TRIES = 10000 / SANITIZED_STEP, CUDA_TRIES = 500 };
 
@@ -26,7 +25,7 @@ static bool pinned_has(const consumer_copy *c, uint64_t number) {
 /* A producer's tensor comes in while its stream is busy. A transfer, or a consumer on a third stream, reads it. */
 GPU_CASE(dlpack_import_tries) {
   const int tries = td_device().type == TDICT_DEVICE_SIM ? SIM_TRIES : CUDA_TRIES;
-  place w = place_open(4);
+  scoped_place w = place_open(4);
   naive_random r = {41};
   tdict_tensor *bytes = new_bytes(BYTES, w.memory);
   consumer_copy writes = {new_bytes(BYTES, w.pinned), new_stream(&w), NULL};
@@ -48,9 +47,8 @@ GPU_CASE(dlpack_import_tries) {
     if (naive_below(&r, 2)) {
       tdict_future *f = move_async(&w, in, tdict_cpu(), NULL);
       tdict_release(in);
-      tdict_tree *host = finish(f);
+      scoped_tree host = finish(f);
       wrong += !has_number(&w, leaf_of(host, "t"), number);
-      tdict_release(host);
     } else {
       tdict_dlpack_export_options e = consumer_on(reads.s);
       struct DLManagedTensorVersioned *m = NULL;
@@ -67,40 +65,35 @@ GPU_CASE(dlpack_import_tries) {
     assert_int_equal(times_deleted(&p), 1);
   }
   assert_int_equal(wrong, 0);
-  tdict_tensor_release(bytes);
-  tdict_tensor_release(noise);
-  tdict_tensor_release(writes.host);
-  tdict_tensor_release(reads.host);
+  td_release(bytes, noise, writes.host, reads.host);
   tdict_stream_destroy(w.c, writes.s);
   tdict_stream_destroy(w.c, reads.s);
-  place_close(&w);
 }
 
 /* A tree goes out while its transfer runs, and is given back while the consumer still reads; the next transfer writes
  * over the bytes at once. */
 GPU_CASE(dlpack_export_tries) {
   const int tries = td_device().type == TDICT_DEVICE_SIM ? SIM_TRIES : CUDA_TRIES;
-  place w = place_open(4);
+  scoped_place w = place_open(4);
   naive_random r = {43};
   tdict_tree *dst = new_tree();
   tdict_tensor *noise = new_bytes(BYTES, w.memory), *bytes = new_bytes(BYTES, w.memory);
   consumer_copy reads = {new_bytes(BYTES, w.pinned), new_stream(&w), NULL};
   consumer_copy before = {new_bytes(BYTES, w.pinned), new_stream(&w), NULL};
   int wrong = 0;
-  give(dst, "t", bytes);
+  td_put(dst, "t", bytes);
   for (int n = 0; n < tries; n++) {
     const uint64_t number = (uint64_t)n + 100;
     tdict_tree *src[2] = {new_tree(), new_tree()};
     tdict_dlpack_export_options e = consumer_on(reads.s);
     tdict_dlpack_entry *entries = NULL;
     size_t count = 0;
-    tdict_transfer_options o = tdict_transfer_options_default();
     for (int i = 0; i < 2; i++) {
       tdict_tensor *t = new_bytes(BYTES, NULL);
       td_fill_random(t->data, BYTES, number + (uint64_t)i);
-      give(src[i], "t", t);
+      td_put(src[i], "t", t);
     }
-    o.after = before.s;
+    tdict_transfer_options o = td_with(tdict_transfer_options, after = before.s);
     queue_delay(&w, &r, &before, noise);
     tdict_future *first = copy_async(&w, src[0], dst, &o);
     td_ok(tdict_dlpack_export_tree(w.c, dst, &e, &entries, &count, err));
@@ -113,15 +106,11 @@ GPU_CASE(dlpack_export_tries) {
     finish_copy(first);
     finish_copy(second);
     wrong += !has_number(&w, bytes, number + 1);
-    tdict_release(src[0]);
-    tdict_release(src[1]);
+    td_release(src[0], src[1]);
   }
   assert_int_equal(wrong, 0);
-  tdict_release(dst);
-  tdict_tensor_release(noise);
-  tdict_tensor_release(reads.host);
+  td_release(dst, noise, reads.host);
   tdict_stream_destroy(w.c, reads.s);
   tdict_stream_destroy(w.c, before.s);
   tdict_tensor_release(before.host);
-  place_close(&w);
 }

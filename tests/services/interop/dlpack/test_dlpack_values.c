@@ -13,7 +13,7 @@ static const struct {
 
 CASE(dlpack_dtypes_both_ways) {
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    tdict_tensor *t = small_tensor(known[i].dtype, 3, i + 1), *back = NULL;
+    scoped_tensor t = small_tensor(known[i].dtype, 3, i + 1), back = NULL;
     struct DLManagedTensorVersioned *m = NULL;
     struct DLManagedTensor *old = NULL;
     td_ok(export_versioned(NULL, t, NULL, &m, err));
@@ -29,8 +29,6 @@ CASE(dlpack_dtypes_both_ways) {
     tdict_tensor_release(back);
     td_ok(import_legacy(NULL, &old, NULL, &back, err));
     assert_int_equal(tdict_tensor_dtype(back), known[i].dtype);
-    tdict_tensor_release(back);
-    tdict_tensor_release(t);
   }
 }
 
@@ -74,12 +72,11 @@ CASE(dlpack_refuses_dtypes_by_name) {
   }
   /* the library has dtypes of several lanes; most consumers have not */
   int64_t shape = 2;
-  tdict_tensor *lanes = NULL;
+  scoped_tensor lanes = NULL;
   struct DLManagedTensorVersioned *m = NULL;
   td_ok(tdict_tensor_zeros(TDICT_DTYPE(2, 32, 4), 1, &shape, NULL, &lanes, err));
   td_fails(TDICT_EDTYPE, "float (code 2, 32 bits, 4 lanes)", export_versioned(NULL, lanes, NULL, &m, err));
   assert_null(m);
-  tdict_tensor_release(lanes);
 }
 
 CASE(dlpack_devices_by_code) {
@@ -96,8 +93,7 @@ CASE(dlpack_devices_by_code) {
     produce_bytes(&p, bytes, 64);
     p.versioned.tensor.device = good[i].from;
     struct DLManagedTensorVersioned *m = give_versioned(&p);
-    tdict_tensor *t = NULL;
-    td_ok(import_versioned(NULL, &m, NULL, &t, err));
+    tdict_tensor *t = td_made(tensor, import_versioned(NULL, &m, NULL, &made, err));
     assert_true(tdict_device_equal(tdict_tensor_device(t), good[i].to));
     assert_int_equal(tdict_tensor_is_pinned(t), good[i].pinned);
     tdict_tensor_release(t);
@@ -128,15 +124,11 @@ CASE(dlpack_refuses_devices_by_name) {
   p.versioned.tensor.device = (tdict_dl_device){2, -1};
   refuse(&p, TDICT_EINVAL, "index -1");
   /* a tensor of the program on a device that the library only passes along */
-  tdict_tensor_desc desc = tdict_tensor_desc_default();
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   struct DLManagedTensorVersioned *m = NULL;
-  desc.data = bytes;
-  desc.device.type = 10;
-  desc.dtype = TDICT_U8;
+  tdict_tensor_desc desc = td_with(tdict_tensor_desc, data = bytes, device.type = 10, dtype = TDICT_U8);
   td_ok(tdict_tensor_from_data(&desc, NULL, NULL, &t, err));
   td_fails(TDICT_ENOTSUP, "rocm:0", export_versioned(NULL, t, NULL, &m, err));
-  tdict_tensor_release(t);
 }
 
 CASE(dlpack_refuses_shapes) {

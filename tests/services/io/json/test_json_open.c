@@ -5,7 +5,6 @@
 #include "services/io/json/string.h"
 #include "services/io/json/table.h"
 #include "services/io/json/value.h"
-#include "support/fail_alloc.h"
 #include "support/test.h"
 
 static void refuse(const char *text, tdict_status status, size_t at, const char *why) {
