@@ -7,6 +7,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/error.h"
+#include "core/tree/objects.h"
 #include "core/tree/text.h"
 
 /* TEXT_BYTES: size of the buffer for a value in a message. MOST_SHOWN: maximum number of text bytes in a message. */
@@ -151,8 +152,7 @@ static size_t count_bytes(const void *self) {
   return (size_t)values->count * sizeof(cell) + values->text_bytes;
 }
 
-/* The state of an arrangement, which copies a block of `block` values for each entry of `at`. If `at` is NULL, the
- * arrangement repeats the first block. */
+/* The state of an arrangement, which copies a block of `block` values for each entry of `at`. */
 typedef struct arranger {
   const tdict_nontensor *from;
   const int64_t *at;
@@ -161,15 +161,15 @@ typedef struct arranger {
 
 static void read_arranged(void *user, int64_t k, tdict_value *out) {
   const arranger *a = user;
-  const int64_t position = a->at ? a->at[k / a->block] : 0;
-  read_cell(a->from, position * a->block + k % a->block, out);
+  read_cell(a->from, a->at[k / a->block] * a->block + k % a->block, out);
 }
 
-static tdict_status arrange_values(const void *self, const tdict_arrangement *to, void **out, tdict_error *err) {
+static tdict_status arrange_values(const void *self, const tdict_arrangement *to, tdict_leaf *out, tdict_error *err) {
   const tdict_nontensor *from = self;
   int64_t shape[2 * TDICT_MAX_NDIM];
   arranger a = {from, to->at, 1};
   tdict_nontensor *made = NULL;
+  tdict_box *box = NULL;
   int ndim = 0;
   for (int i = 0; i < to->ndim; i++) shape[ndim++] = to->shape[i];
   for (int i = to->dims_in; i < from->ndim; i++) {
@@ -177,7 +177,11 @@ static tdict_status arrange_values(const void *self, const tdict_arrangement *to
     a.block *= from->shape[i];
   }
   tdict_status status = tdict_nontensor_create(ndim, shape, read_arranged, &a, &made, err);
-  if (status == TDICT_OK) *out = made;
+  if (status == TDICT_OK) status = tdict_box_create(tdict_nontensor_type(), made, &box, err);
+  if (status == TDICT_OK)
+    *out = tdict_leaf_of_box(box);
+  else
+    free(made);
   return status;
 }
 
@@ -186,55 +190,89 @@ static tdict_status arrange_values(const void *self, const tdict_arrangement *to
  * part of the previous value. */
 typedef struct joiner {
   const tdict_nontensor *const *parts;
-  int dim;
-  bool is_stack;
+  const tdict_joining *how;
   /* inner: product of the sizes after the joined dimension; length: size of the joined dimension in the result */
   int64_t inner, length;
   size_t part;
   int64_t begin; /* index of the first element of `part` in the joined dimension */
 } joiner;
 
-static int64_t part_length(const joiner *j) { return j->is_stack ? 1 : j->parts[j->part]->shape[j->dim]; }
+/* Returns the size of a part in the joined dimension. A value for a whole tree counts once for each element. */
+static int64_t part_length(const joiner *j, size_t part) {
+  const tdict_joining *how = j->how;
+  if (how->is_stack) return 1;
+  return j->parts[part]->ndim ? j->parts[part]->shape[how->dim] : how->items[part]->batch_size[how->dim];
+}
+
+/* Writes the shape that a part has in the join. A value for a whole tree has the shape of the tree. */
+static int find_part_shape(const joiner *j, size_t part, int64_t *shape) {
+  const tdict_nontensor *values = j->parts[part];
+  const tdict_tree *node = j->how->node;
+  int ndim = 0;
+  if (values->ndim) memcpy(shape, values->shape, (size_t)values->ndim * sizeof *shape);
+  if (values->ndim) return values->ndim;
+  for (int i = 0; i < node->batch_ndim; i++)
+    if (i != j->how->dim)
+      shape[ndim++] = node->batch_size[i];
+    else if (!j->how->is_stack)
+      shape[ndim++] = part_length(j, part);
+  return ndim;
+}
 
 static void read_joined(void *user, int64_t k, tdict_value *out) {
   joiner *j = user;
   const int64_t outer = k / (j->inner * j->length), index = k / j->inner % j->length;
   if (index < j->begin) j->part = 0, j->begin = 0;
-  for (; index >= j->begin + part_length(j); j->part++) j->begin += part_length(j);
-  const int64_t row = outer * part_length(j) + index - j->begin;
-  read_cell(j->parts[j->part], row * j->inner + k % j->inner, out);
+  for (; index >= j->begin + part_length(j, j->part); j->part++) j->begin += part_length(j, j->part);
+  const int64_t row = outer * part_length(j, j->part) + index - j->begin;
+  read_cell(j->parts[j->part], j->parts[j->part]->ndim ? row * j->inner + k % j->inner : 0, out);
 }
 
 /* Checks that all parts have the same shape. For cat, the size of the joined dimension may differ. */
-static tdict_status check_parts(const joiner *j, size_t count, tdict_error *err) {
-  const tdict_nontensor *first = j->parts[0];
+static tdict_status check_parts(const joiner *j, size_t count, int ndim, const int64_t *shape, tdict_error *err) {
+  int64_t other[TDICT_MAX_NDIM];
   for (size_t i = 0; i < count; i++) {
-    const tdict_nontensor *part = j->parts[i];
-    bool is_equal = part->ndim == first->ndim && (j->is_stack || j->dim < part->ndim);
-    for (int d = 0; is_equal && d < part->ndim; d++)
-      is_equal = part->shape[d] == first->shape[d] || (!j->is_stack && d == j->dim);
+    const int other_ndim = find_part_shape(j, i, other);
+    bool is_equal = other_ndim == ndim && (j->how->is_stack || j->how->dim < ndim);
+    for (int d = 0; is_equal && d < ndim; d++)
+      is_equal = other[d] == shape[d] || (!j->how->is_stack && d == j->how->dim);
     if (is_equal) continue;
     char found[TEXT_BYTES], wanted[TEXT_BYTES];
     return tdict_fail(err, TDICT_ESHAPE, "%s: the values have shape %s in tree %zu, but %s in tree 0",
-                      j->is_stack ? "stack" : "cat", tdict_text_shape(part->ndim, part->shape, found, sizeof found), i,
-                      tdict_text_shape(first->ndim, first->shape, wanted, sizeof wanted));
+                      j->how->is_stack ? "stack" : "cat", tdict_text_shape(other_ndim, other, found, sizeof found), i,
+                      tdict_text_shape(ndim, shape, wanted, sizeof wanted));
   }
   return TDICT_OK;
 }
 
-static tdict_status join_values(const void *const *items, size_t count, int dim, bool is_stack, void **out,
+static bool are_equal(const void *first, const void *second, char *message, size_t bytes);
+
+/* Returns true if every part is the same value for a whole tree. */
+static bool are_same_for_all(const tdict_nontensor *const *parts, size_t count) {
+  char unused[TEXT_BYTES];
+  bool is_equal = parts[0]->ndim == 0;
+  for (size_t i = 1; is_equal && i < count; i++) is_equal = are_equal(parts[0], parts[i], unused, sizeof unused);
+  return is_equal;
+}
+
+static tdict_status join_values(const void *const *items, size_t count, const tdict_joining *how, void **out,
                                 tdict_error *err) {
-  joiner j = {.parts = (const tdict_nontensor *const *)items, .dim = dim, .is_stack = is_stack, .inner = 1};
-  const tdict_nontensor *first = j.parts[0];
-  int64_t shape[TDICT_MAX_NDIM + 1];
+  joiner j = {.parts = (const tdict_nontensor *const *)items, .how = how, .inner = 1};
+  const int is_stack = how->is_stack, dim = how->dim;
+  int64_t first[TDICT_MAX_NDIM], shape[TDICT_MAX_NDIM + 1];
   tdict_nontensor *made = NULL;
-  tdict_status status = check_parts(&j, count, err);
+  if (!is_stack && are_same_for_all(j.parts, count)) {
+    *out = (void *)(uintptr_t)items[0];
+    return TDICT_OK;
+  }
+  const int ndim = find_part_shape(&j, 0, first);
+  tdict_status status = check_parts(&j, count, ndim, first, err);
   if (status != TDICT_OK) return status;
-  for (int i = 0; i < first->ndim; i++) shape[i + (is_stack && i >= dim)] = first->shape[i];
-  for (size_t i = 0; i < count; i++) j.length += is_stack ? 1 : j.parts[i]->shape[dim];
+  for (int i = 0; i < ndim; i++) shape[i + (is_stack && i >= dim)] = first[i];
+  for (size_t i = 0; i < count; i++) j.length += part_length(&j, i);
   shape[dim] = j.length;
-  for (int i = dim + 1; i < first->ndim + is_stack; i++) j.inner *= shape[i];
-  status = tdict_nontensor_create(first->ndim + is_stack, shape, read_joined, &j, &made, err);
+  for (int i = dim + 1; i < ndim + is_stack; i++) j.inner *= shape[i];
+  status = tdict_nontensor_create(ndim + is_stack, shape, read_joined, &j, &made, err);
   if (status == TDICT_OK) *out = made;
   return status;
 }

@@ -10,7 +10,7 @@
 #include "core/tree/text.h"
 #include "tdict/view.h"
 
-static const char what[] = "ragged";
+static const char what[] = "ragged", *const keys[] = {"values", "offsets"};
 
 static void release(void *self) { tdict_ragged_release(self); }
 
@@ -23,27 +23,13 @@ static bool is_pinned(const void *self) {
   return is_pinned_on_host(r->values) && is_pinned_on_host(r->offsets);
 }
 
-/* Makes a tree of the values, and of the offsets if `offsets` is not NULL. */
-static tdict_status make_tree(tdict_tensor *values, tdict_tensor *offsets, tdict_tree **out, tdict_error *err) {
-  tdict_tree *made;
-  tdict_status status = tdict_create(0, NULL, &made, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_set(made, "values", values, err);
-  if (status == TDICT_OK && offsets) status = tdict_set(made, "offsets", offsets, err);
-  if (status == TDICT_OK)
-    *out = made;
-  else
-    tdict_release(made);
-  return status;
-}
-
 static tdict_status flatten(const void *self, tdict_tree **out, tdict_error *err) {
   const tdict_ragged *r = self;
-  return make_tree(r->values, r->offsets, out, err);
+  return tdict_tree_of_tensors(keys, (tdict_tensor *const[]){r->values, r->offsets}, 2, out, err);
 }
 
 static tdict_status flatten_elements(const void *self, tdict_tree **out, tdict_error *err) {
-  return make_tree(((const tdict_ragged *)self)->values, NULL, out, err);
+  return tdict_tree_of_tensors(keys, &((const tdict_ragged *)self)->values, 1, out, err);
 }
 
 /* Returns an error if the number of values, or the shape or dtype of the offsets, does not fit `r`. Also returns an
@@ -106,13 +92,6 @@ static int batch(const void *self, const int64_t **sizes) {
   return 1;
 }
 
-static tdict_status at(const void *self, int64_t i, tdict_leaf *out, tdict_error *err) {
-  tdict_tensor *row;
-  tdict_status status = tdict_ragged_get_row(self, i, &row, err);
-  if (status == TDICT_OK) *out = tdict_leaf_of_tensor(row);
-  return status;
-}
-
 /* Sets both tensors of `r` to consecutive rows of `from`. If the first row begins at element 0, both tensors are views.
  * Otherwise only the values are a view. */
 static tdict_status share_rows(tdict_ragged *r, const tdict_ragged *from, int64_t first, tdict_error *err) {
@@ -127,8 +106,8 @@ static tdict_status share_rows(tdict_ragged *r, const tdict_ragged *from, int64_
   return tdict_ragged_make_offsets(r, what, from->offsets->dtype, memory, &r->offsets, err);
 }
 
-static tdict_status range(const void *self, int64_t start, int64_t count, void **out, tdict_error *err) {
-  const tdict_ragged *from = self;
+static tdict_status share_range(const tdict_ragged *from, int64_t start, int64_t count, tdict_ragged **out,
+                                tdict_error *err) {
   tdict_ragged *r;
   tdict_status status = tdict_ragged_new(what, count, &r, err);
   if (status != TDICT_OK) return status;
@@ -165,26 +144,49 @@ static tdict_status copy_rows(const tdict_ragged *r, const tdict_ragged *from, c
   return status;
 }
 
-static tdict_status select_rows(const void *self, const int64_t *positions, int64_t count, tdict_memory *memory,
-                                void **out, tdict_error *err) {
-  const tdict_ragged *from = self;
-  const tdict_positions rows = {positions, count};
-  const tdict_ragged_options options = {sizeof options, from->offsets->dtype, memory};
+static tdict_status select_rows(const tdict_ragged *from, const tdict_positions *rows, tdict_ragged **out,
+                                tdict_error *err) {
+  const tdict_ragged_options options = {sizeof options, from->offsets->dtype, NULL};
   tdict_ragged *r;
   if (from->values->storage->device.type != TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_ENOTSUP, "%s: rows on a device can be selected by an integer or a range of step 1",
                       what);
-  tdict_status status = tdict_ragged_new(what, count, &r, err);
+  tdict_status status = tdict_ragged_new(what, rows->count, &r, err);
   if (status != TDICT_OK) return status;
-  for (int64_t i = 0; i < count && status == TDICT_OK; i++)
-    if (!tdict_add_i64(r->at[i], tdict_ragged_length(from, positions[i]), &r->at[i + 1]))
+  for (int64_t i = 0; i < rows->count && status == TDICT_OK; i++)
+    if (!tdict_add_i64(r->at[i], tdict_ragged_length(from, rows->at[i]), &r->at[i + 1]))
       status = tdict_fail(err, TDICT_EOVERFLOW, "%s: the sum of the lengths does not fit in 63 bits", what);
   if (status == TDICT_OK) status = tdict_ragged_allocate(r, what, from->values, 1, &options, err);
-  if (status == TDICT_OK) status = copy_rows(r, from, &rows, err);
+  if (status == TDICT_OK) status = copy_rows(r, from, rows, err);
   if (status == TDICT_OK)
     *out = r;
   else
     tdict_ragged_release(r);
+  return status;
+}
+
+/* Makes a row, or a leaf of the rows. Consecutive rows are views, unless a list selects them. */
+static tdict_status arrange(const void *self, const tdict_arrangement *to, tdict_leaf *out, tdict_error *err) {
+  const tdict_positions rows = {to->at, to->ndim ? to->shape[0] : 1};
+  tdict_tensor *row = NULL;
+  tdict_ragged *made;
+  tdict_box *box;
+  tdict_status status;
+  if (to->ndim == 0) {
+    status = tdict_ragged_get_row(self, to->at[0], &row, err);
+    *out = tdict_leaf_of_tensor(row);
+    return status;
+  }
+  if (to->is_list || (rows.count && count_run(&rows, 0) < rows.count))
+    status = select_rows(self, &rows, &made, err);
+  else
+    status = share_range(self, rows.count ? rows.at[0] : 0, rows.count, &made, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_box_create(tdict_ragged_type(), made, &box, err);
+  if (status == TDICT_OK)
+    *out = tdict_leaf_of_box(box);
+  else
+    tdict_ragged_release(made);
   return status;
 }
 
@@ -208,10 +210,13 @@ static tdict_status join_offsets(const tdict_ragged *const *items, size_t count,
   return status;
 }
 
-static tdict_status cat(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err) {
+static tdict_status join(const void *const *items, size_t count, const tdict_joining *how, void **out,
+                         tdict_error *err) {
   const tdict_ragged *const *leaves = (const tdict_ragged *const *)items;
-  const tdict_ragged_options options = {sizeof options, leaves[0]->offsets->dtype, memory};
+  const tdict_ragged_options options = {sizeof options, leaves[0]->offsets->dtype, how->memory};
   tdict_ragged *r = NULL;
+  if (how->is_stack)
+    return tdict_fail(err, TDICT_ENOTSUP, "stack: a ragged leaf would get a second batch dimension, wanted cat");
   tdict_tensor **values = malloc(count * sizeof *values); /* cannot overflow: `items` has `count` pointers */
   if (!values) return tdict_fail(err, TDICT_ENOMEM, "cat: no memory for a list of %zu tensors", count);
   for (size_t i = 0; i < count; i++) values[i] = leaves[i]->values;
@@ -223,11 +228,6 @@ static tdict_status cat(const void *const *items, size_t count, tdict_memory *me
   else
     tdict_ragged_release(r);
   return status;
-}
-
-static tdict_status stack(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err) {
-  (void)items, (void)count, (void)memory, (void)out;
-  return tdict_fail(err, TDICT_ENOTSUP, "stack: a ragged leaf would get a second batch dimension, wanted cat");
 }
 
 /* A write to the rows of `to` at `positions`. The new elements are in the rows of `from`, or in the tensor `row`. */
@@ -314,13 +314,10 @@ static const tdict_builtin ragged_type = {.type = {.struct_size = sizeof ragged_
                                                    .print = print},
                                           .mark = &tdict_builtin_mark,
                                           .batch = batch,
-                                          .at = at,
-                                          .select = select_rows,
-                                          .cat = cat,
-                                          .stack = stack,
+                                          .arrange = arrange,
+                                          .join = join,
                                           .elements = flatten_elements,
-                                          .pair = pair,
-                                          .range = range};
+                                          .pair = pair};
 
 const tdict_type *tdict_ragged_type(void) { return &ragged_type.type; }
 

@@ -11,7 +11,7 @@
 #include "core/tree/place.h"
 #include "core/tree/text.h"
 
-static const char tensor_key[] = "tensor";
+static const char *const tensor_key = "tensor";
 
 typedef struct unbatched {
   tdict_tensor *tensor;
@@ -38,15 +38,7 @@ static bool is_pinned(const void *self) {
 }
 
 static tdict_status flatten_unbatched(const void *self, tdict_tree **out, tdict_error *err) {
-  tdict_tree *made;
-  tdict_status status = tdict_create(0, NULL, &made, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_set(made, tensor_key, tensor_of(self), err);
-  if (status == TDICT_OK)
-    *out = made;
-  else
-    tdict_release(made);
-  return status;
+  return tdict_tree_of_tensors(&tensor_key, &((const unbatched *)self)->tensor, 1, out, err);
 }
 
 static tdict_status unflatten_unbatched(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
@@ -103,10 +95,10 @@ static tdict_status compare_bytes(tdict_tensor *a, tdict_tensor *b, bool *are_eq
 }
 
 /* Joins the objects of several trees. Sets *out to the first object if all tensors are equal, else returns an error. */
-static tdict_status join_equal(const void *const *items, size_t count, tdict_memory *memory, void **out,
+static tdict_status join_equal(const void *const *items, size_t count, const tdict_joining *how, void **out,
                                tdict_error *err) {
   tdict_tensor *first = tensor_of(items[0]);
-  (void)memory;
+  (void)how;
   for (size_t i = 1; i < count; i++) {
     tdict_tensor *t = tensor_of(items[i]);
     if (is_same_tensor(first, t)) continue;
@@ -152,8 +144,7 @@ static const tdict_builtin unbatched_builtin = {.type = {.struct_size = sizeof(t
                                                          .print = print_unbatched},
                                                 .mark = &tdict_builtin_mark,
                                                 .batch = has_no_batch_dims,
-                                                .cat = join_equal,
-                                                .stack = join_equal,
+                                                .join = join_equal,
                                                 .elements = flatten_unbatched,
                                                 .pair = pair_tensors};
 

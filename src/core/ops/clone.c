@@ -32,12 +32,6 @@ static tdict_status fill_clone(const tdict_map *map, size_t entry, const tdict_t
   return tdict_moves_copy(map->moves, made, from, err);
 }
 
-static tdict_status clone_object(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
-                                 tdict_error *err) {
-  (void)map, (void)entry;
-  return tdict_box_clone(from, out, err);
-}
-
 tdict_status tdict_clone_deep(const tdict_tree *tree, const tdict_run *run, tdict_tree **out, tdict_error *err) {
   tdict_run r;
   if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "clone_deep: %s is NULL", tree ? "out" : "tree");
@@ -53,8 +47,7 @@ tdict_status tdict_clone_deep(const tdict_tree *tree, const tdict_run *run, tdic
                          .fill = fill_clone,
                          .describes_shapes = true,
                          .moves = &moves,
-                         .way = TDICT_OBJECT_CLONE,
-                         .object = clone_object};
+                         .way = TDICT_OBJECT_CLONE};
   status = tdict_moves_check_objects(&moves, tree, err);
   if (status == TDICT_OK) status = tdict_map_run(&map, tree, out, err);
   tdict_moves_reset(&moves);

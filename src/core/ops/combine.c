@@ -173,13 +173,6 @@ static tdict_status fill_joined(const tdict_map *map, size_t entry, const tdict_
   return copy_parts(map->user, entry, made, err);
 }
 
-static tdict_status stack_objects(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
-                                  tdict_error *err) {
-  const joiner *j = map->user;
-  (void)from;
-  return tdict_box_stack(j->aligned.leaves + entry * j->count, j->count, out, err);
-}
-
 /* Returns true if stack makes a ragged leaf of the tensors at an entry, because their first sizes differ. The other
  * sizes are checked when the leaf is made. */
 static bool has_different_lengths(const tdict_map *map, size_t entry) {
@@ -209,8 +202,8 @@ static tdict_status stack_as_ragged(const joiner *j, size_t entry, tdict_box **o
   return status;
 }
 
-static tdict_status join_builtins(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node,
-                                  tdict_box **out, tdict_error *err) {
+static tdict_status join_objects(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node,
+                                 tdict_box **out, tdict_error *err) {
   const joiner *j = map->user;
   if (!from) return stack_as_ragged(j, entry, out, err);
   const tdict_joining how = {j->dim, j->is_stack, node, j->items, j->run.memory};
@@ -247,8 +240,7 @@ static tdict_status join_into_new_tree(joiner *j, const join_options *options, t
                          .user = j,
                          .moves = &j->moves,
                          .way = way,
-                         .object = stack_objects,
-                         .join = join_builtins,
+                         .join = join_objects,
                          .becomes_object = j->makes_ragged ? has_different_lengths : NULL,
                          .objects_opened = opened != NULL};
   if (status == TDICT_OK) status = tdict_map_run(&map, opened ? opened[0] : first, &made, err);

@@ -308,13 +308,16 @@ static tdict_status find_positions(const maker *m, int64_t **out, tdict_error *e
 }
 
 /* Arranges the elements of an object of a built-in type. */
-static tdict_status arrange_builtin(const maker *m, tdict_box *box, tdict_box **out, tdict_error *err) {
+static tdict_status arrange_builtin(const maker *m, const tdict_box *box, tdict_leaf *out, tdict_error *err) {
   const tdict_map *map = m->map;
+  const tdict_builtin *builtin = tdict_builtin_of(box->type);
   int64_t *positions = NULL;
-  void *result = NULL;
-  tdict_arrangement to = {map->batch_in, map->batch_out, map->batch_size, NULL};
+  tdict_arrangement to = {.dims_in = map->batch_in, .ndim = map->batch_out, .shape = map->batch_size};
   tdict_status status = TDICT_OK;
-  if (map->pick && map->pick->at.depth == 0 && map->pick->positions) {
+  if (!map->pick && builtin->elements)
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: not possible for a leaf of type %.60s", map->what, box->type->name);
+  to.is_list = map->pick && map->pick->positions;
+  if (to.is_list && map->pick->at.depth == 0) {
     /* The map selects rows of the first dimension by a list of positions. Copy whole rows, and do not list the
      * positions of all elements. */
     to.dims_in = to.ndim = 1;
@@ -323,24 +326,25 @@ static tdict_status arrange_builtin(const maker *m, tdict_box *box, tdict_box **
     status = find_positions(m, &positions, err);
     to.at = positions;
   }
-  if (status == TDICT_OK) status = tdict_builtin_of(box->type)->arrange(box->self, &to, &result, err);
+  if (status == TDICT_OK) status = builtin->arrange(box->self, &to, out, err);
   free(positions);
-  return status == TDICT_OK ? tdict_box_of(box, result, out, err) : status;
+  return status;
 }
 
 /* Creates the result of an object of a built-in type. `node` is the new node that will hold the result. */
 static tdict_status make_mapped_builtin(const maker *m, const tdict_tree *node, tdict_box *box, tdict_leaf *to,
                                         tdict_error *err) {
   const tdict_map *map = m->map;
-  const tdict_builtin *builtin = tdict_builtin_of(box->type);
   const int64_t *sizes;
   tdict_box *made;
   if (!tdict_box_begins_with(box, map->batch_in, m->root->batch_size))
     return tdict_box_mismatch(map->what, m->root, box, err);
-  if (!map->join && (!builtin->arrange || builtin->batch(box->self, &sizes) == 0))
-    return tdict_box_pick(box, map->pick, map->what, to, err);
-  tdict_status status =
-      map->join ? map->join(map, m->entry, box, node, &made, err) : arrange_builtin(m, box, &made, err);
+  if (!map->join && tdict_builtin_of(box->type)->batch(box->self, &sizes) > 0) return arrange_builtin(m, box, to, err);
+  tdict_status status = TDICT_OK;
+  if (map->join)
+    status = map->join(map, m->entry, box, node, &made, err);
+  else
+    made = tdict_box_retain(box);
   if (status == TDICT_OK) *to = tdict_leaf_of_box(made);
   return status;
 }
@@ -375,7 +379,10 @@ static tdict_status make_mapped_leaf(maker *m, const tdict_tree *node, tdict_lea
   }
   if (is_closed) return make_mapped_builtin(m, node, box, to, err);
   tdict_error hook_error = {0};
-  tdict_status status = m->map->object(m->map, m->entry, box, &made, &hook_error);
+  const tdict_map *map = m->map;
+  tdict_status status = map->way == TDICT_OBJECT_CLONE   ? tdict_box_clone(box, &made, &hook_error)
+                        : map->way == TDICT_OBJECT_INDEX ? tdict_box_index(box, &map->pick->at, &made, &hook_error)
+                                                         : map->join(map, m->entry, box, node, &made, &hook_error);
   if (status != TDICT_OK) {
     hook_error.path[0] = 0; /* remove the path that the hook set; fail_at_leaf() sets the path of the object */
     if (err) *err = hook_error;

@@ -36,21 +36,21 @@ struct tdict_map {
   bool describes_shapes;
   void *user;
   tdict_moves *moves; /* run after all calls of `fill`; NULL: `fill` makes all copies at once */
-  /* `way` says how objects are handled. If `way` names a hook, `object` calls this hook for one object of the program.
-   * An object without the hook is flattened: a tree of its tensors replaces the object, and `describe` is called for
-   * these tensors. If `memory` is not NULL, an object with `flatten` is flattened even if its type has the hook. If
-   * `objects_opened` is true, the caller has flattened the objects, and makes objects from the trees in the result. */
+  /* `way` says how objects are handled. If `way` names a hook, this hook makes the result of an object of the program:
+   * TDICT_OBJECT_INDEX needs `pick`, and TDICT_OBJECT_STACK needs `join`. An object without the hook is flattened: a
+   * tree of its tensors replaces the object, and `describe` is called for these tensors. If `memory` is not NULL, an
+   * object with `flatten` is flattened even if its type has the hook. If `objects_opened` is true, the caller has
+   * flattened the objects, and makes objects from the trees in the result. */
   tdict_object_method way;
-  tdict_status (*object)(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out, tdict_error *err);
   bool objects_opened;
   bool keeps_bare; /* true: the result shares objects of the program whose type has no `flatten` */
   /* The next members are for objects of built-in types. If `way` is TDICT_OBJECT_CLONE, such objects are handled like
    * other objects. If `way` is TDICT_OBJECT_ELEMENTS, objects with elements are flattened, and objects without elements
    * are shared. If `way` is TDICT_OBJECT_SHARE, the objects are shared. In all other cases, `join` makes the result if
    * `join` is not NULL; `node` is the new node that will hold the result. If `join` is NULL, the result shares objects
-   * without batch dimensions. For an object with batch dimensions, the result has the elements that `describe` and
-   * `fill` select if the type can arrange elements. If the type cannot, the result has the elements that `pick`
-   * selects. For a NULL `pick`, see tdict_box_pick(). */
+   * without batch dimensions, and the type arranges the elements that `describe` and `fill` select in other objects. If
+   * `pick` is NULL, no pick describes the operation, and the map returns TDICT_ENOTSUP for an object that has tensors
+   * and batch dimensions. */
   const tdict_pick *pick;
   tdict_status (*join)(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node, tdict_box **out,
                        tdict_error *err);
@@ -65,7 +65,7 @@ struct tdict_map {
  * the source. Returns the errors of the callbacks, and sets err->path to the leaf if a callback left err->path empty.
  * Returns TDICT_ENOTSUP for an object whose type has neither the hook nor `flatten`, or if the new elements belong to
  * more than 16 memories. Returns TDICT_EWRONGDEVICE if no memory is known for the new elements of a tensor in device
- * memory of the program. Returns TDICT_EHOOK, the errors of hooks and of tdict_box_pick(). */
+ * memory of the program. Returns TDICT_EHOOK, and the errors of hooks and of built-in types. */
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err);
 /* Copies the nodes of a tree. The copy shares key tables and leaves with `td`, and is not locked. Returns TDICT_ENOMEM
  * if memory is exhausted. */

@@ -155,8 +155,8 @@ static tdict_status fill_padded(const tdict_map *map, size_t entry, const tdict_
   return status;
 }
 
-static tdict_status stack_builtins(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node,
-                                   tdict_box **out, tdict_error *err) {
+static tdict_status stack_objects(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node,
+                                  tdict_box **out, tdict_error *err) {
   const padder *p = map->user;
   (void)from;
   const tdict_joining how = {0, true, node, p->items, map->memory};
@@ -229,7 +229,7 @@ static tdict_status make_padded(padder *p, tdict_tree **opened, bool is_mask, td
                          .describe = describe_padded,
                          .fill = fill_padded,
                          .user = p,
-                         .join = stack_builtins,
+                         .join = stack_objects,
                          .objects_opened = opened != NULL};
   tdict_status status = tdict_map_run(&map, opened ? opened[0] : p->items[0], &made, err);
   if (status == TDICT_OK && p->rule->pads_sequence && p->ndim == 1 && !set_child_batch_sizes(p, made))

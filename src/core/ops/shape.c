@@ -19,32 +19,17 @@ tdict_status tdict_dim_find(const char *what, int dim, int ndim, int *out, tdict
   return TDICT_OK;
 }
 
-/* An affine map of all batch dimensions. If objects can use their `index` hook, `pick` holds the index that the map
- * selects. */
-typedef struct dims_map {
-  const tdict_affine *affine;
-  tdict_pick pick;
-} dims_map;
-
 static tdict_status describe_affine(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                                     tdict_error *err) {
-  const dims_map *d = map->user;
   (void)entry;
-  return tdict_affine_apply(d->affine, from, map->what, made, err);
-}
-
-static tdict_status index_object_by_dims(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
-                                         tdict_error *err) {
-  const dims_map *d = map->user;
-  (void)entry;
-  return tdict_box_index(from, &d->pick.at, out, err);
+  return tdict_affine_apply(map->user, from, map->what, made, err);
 }
 
 tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_affine *a, bool drops_locks,
                             tdict_tree **out, tdict_error *err) {
   int64_t shape[TDICT_MAX_NDIM];
-  dims_map d = {.affine = a};
-  const tdict_pick *pick = tdict_pick_of(a, td->batch_size, &d.pick) ? &d.pick : NULL;
+  tdict_pick found;
+  const tdict_pick *pick = tdict_pick_of(a, td->batch_size, &found) ? &found : NULL;
   for (int i = 0; i < a->ndim_out; i++) shape[i] = a->axes[i].count;
   const tdict_map map = {.what = what,
                          .batch_in = a->ndim_in,
@@ -53,9 +38,8 @@ tdict_status tdict_dims_run(const char *what, const tdict_tree *td, const tdict_
                          .more_dims = a->ndim_out > a->ndim_in ? a->ndim_out - a->ndim_in : 0,
                          .drops_locks = drops_locks,
                          .describe = describe_affine,
-                         .user = &d,
+                         .user = (void *)(uintptr_t)a,
                          .way = tdict_pick_method(pick),
-                         .object = index_object_by_dims,
                          .pick = pick};
   return tdict_map_run(&map, td, out, err);
 }

@@ -33,13 +33,23 @@ typedef struct tdict_positions {
 typedef struct tdict_arrangement {
   int dims_in, ndim;
   const int64_t *shape; /* `ndim` sizes */
-  const int64_t *at;    /* NULL: every element is element 0 */
+  const int64_t *at;
+  bool is_list; /* true: a list or a mask selected the elements, so the result shares none of them */
 } tdict_arrangement;
 
+/* A stack or cat of the objects at one path of several trees. */
+typedef struct tdict_joining {
+  int dim;
+  bool is_stack;
+  const tdict_tree *node;         /* the new node that will hold the result */
+  const tdict_tree *const *items; /* the joined trees */
+  tdict_memory *memory;           /* of new elements; NULL: plain host memory */
+} tdict_joining;
+
 /* The functions that a built-in type adds to its tdict_type. Operations on batch dimensions call these functions,
- * because the shapes of the tensors of such an object need not begin with the batch size. All functions after `batch`
- * may be NULL. An operation that needs a missing function returns TDICT_ENOTSUP, or does what the comment of the
- * function says. After an object of a built-in type is created, only the values in its tensors can change. */
+ * because the shapes of the tensors of such an object need not begin with the batch size. `elements`, `pair` and
+ * `equal` may be NULL, and also `arrange` if no object of the type has batch dimensions. After an object of a built-in
+ * type is created, only the values in its tensors can change. */
 typedef struct tdict_builtin {
   tdict_type type;  /* must be the first member; type.struct_size is sizeof(tdict_builtin) */
   const void *mark; /* &tdict_builtin_mark, to recognize a built-in type */
@@ -47,16 +57,12 @@ typedef struct tdict_builtin {
    * belongs to the object. An object with 0 batch dimensions belongs to all elements of its tree: most operations on
    * batch dimensions share the object. */
   int (*batch)(const void *self, const int64_t **sizes);
-  /* Makes the leaf of element `i` of the first batch dimension: a tensor or a box, with a new reference. */
-  tdict_status (*at)(const void *self, int64_t i, tdict_leaf *out, tdict_error *err);
-  /* Makes the object of `count` elements of the first batch dimension. Positions are in range. New elements are in
-   * `memory`; NULL: plain host memory. */
-  tdict_status (*select)(const void *self, const int64_t *positions, int64_t count, tdict_memory *memory, void **out,
-                         tdict_error *err);
-  /* `cat` joins `count` objects along the first batch dimension. `stack` joins `count` objects along a new first
-   * dimension. New elements are in `memory`, as for `select`. */
-  tdict_status (*cat)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
-  tdict_status (*stack)(const void *const *items, size_t count, tdict_memory *memory, void **out, tdict_error *err);
+  /* Makes the leaf of the elements that `to` lists, from an object with batch dimensions: a tensor or a box, with a new
+   * reference. Positions are in range. The operations call this function of a type with `elements` only if a pick
+   * describes the elements, see core/tree/objects.h. */
+  tdict_status (*arrange)(const void *self, const tdict_arrangement *to, tdict_leaf *out, tdict_error *err);
+  /* Joins `count` objects. May return one of the objects. */
+  tdict_status (*join)(const void *const *items, size_t count, const tdict_joining *how, void **out, tdict_error *err);
   /* Makes a tree of the tensors that hold the elements of the object. Functions that visit or fill elements use this
    * tree. If `elements` is NULL, the object has no tensors, and these functions skip the object. `type.flatten` can
    * return more tensors. `type.unflatten` accepts the keys of either tree. */
@@ -70,15 +76,7 @@ typedef struct tdict_builtin {
   /* Returns true if both objects are equal. If not, writes the reason to `message`. NULL: the caller compares the
    * tensors of both objects instead. */
   bool (*equal)(const void *a, const void *b, char *message, size_t bytes);
-  /* A type whose elements can be put in any order sets `arrange` and `join`. For such a type, operations call `arrange`
-   * and `join` instead of `at`, `select`, `cat` and `stack`. `arrange` makes an object of the elements that `to` lists.
-   * `join` joins objects along any dimension. Each object that `join` gets has the batch dimensions of its tree. */
-  tdict_status (*arrange)(const void *self, const tdict_arrangement *to, void **out, tdict_error *err);
-  tdict_status (*join)(const void *const *items, size_t count, int dim, bool is_stack, void **out, tdict_error *err);
   const char *setter; /* names of functions that replace the object, for messages about writes in place */
-  /* Makes the object of `count` consecutive elements of the first batch dimension. The new object shares the elements
-   * with `self`. NULL: `select` copies the elements. */
-  tdict_status (*range)(const void *self, int64_t start, int64_t count, void **out, tdict_error *err);
 } tdict_builtin;
 extern const char tdict_builtin_mark;
 /* Returns the table of a built-in type, or NULL for a type of the program. */

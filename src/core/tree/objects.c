@@ -58,22 +58,6 @@ tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, td
   return TDICT_OK;
 }
 
-tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **out, tdict_error *err) {
-  const tdict_type *type = tdict_leaf_box(boxes[0])->type;
-  const void **items = malloc(count * sizeof *items); /* cannot overflow: the caller has an array of `count` pointers */
-  void *result = NULL;
-  tdict_error hook_err = {0};
-  if (!items) return tdict_fail(err, TDICT_ENOMEM, "stack: no memory for a list of %zu objects", count);
-  for (size_t i = 0; i < count; i++) items[i] = tdict_leaf_box(boxes[i])->self;
-  tdict_status status = type->stack(items, count, &result, &hook_err);
-  free((void *)items);
-  status = tdict_hook_finish(type, "stack", status, result, &hook_err, err);
-  if (status != TDICT_OK) return status;
-  size_t own = 0; /* the hook might have returned one of the items */
-  while (own + 1 < count && tdict_leaf_box(boxes[own])->self != result) own++;
-  return tdict_box_of(tdict_leaf_box(boxes[own]), result, out, err);
-}
-
 /* Returns true if the axis keeps every element of its dimension at its index. */
 static bool is_whole_axis(const tdict_axis *axis, int64_t start, int64_t size) {
   return axis->count == size && start == 0 && (axis->step == 1 || axis->count <= 1);
@@ -116,128 +100,44 @@ static tdict_status list_positions(const tdict_pick *pick, const char *what, tdi
   return TDICT_OK;
 }
 
-/* Makes the object of the selected elements of the first dimension. */
-static tdict_status select_elements(tdict_box *box, const tdict_pick *pick, const char *what, tdict_box **out,
-                                    tdict_error *err) {
-  const tdict_builtin *builtin = tdict_builtin_of(box->type);
-  tdict_positions positions;
-  int64_t *made = NULL;
-  void *result;
-  tdict_status status = TDICT_OK;
-  if (builtin->range && !pick->positions && pick->step == 1) {
-    status = builtin->range(box->self, pick->start, pick->count, &result, err);
-    return status == TDICT_OK ? tdict_box_of(box, result, out, err) : status;
-  }
-  if (!builtin->select) return fail_builtin(what, box->type, err);
-  status = list_positions(pick, what, &positions, &made, err);
-  if (status == TDICT_OK) status = builtin->select(box->self, positions.at, positions.count, NULL, &result, err);
-  free(made);
-  return status == TDICT_OK ? tdict_box_of(box, result, out, err) : status;
-}
-
-tdict_status tdict_box_pick(tdict_box *box, const tdict_pick *pick, const char *what, tdict_leaf *out,
-                            tdict_error *err) {
-  const int64_t *sizes;
-  tdict_leaf current = tdict_leaf_of_box(tdict_box_retain(box));
-  tdict_status status = TDICT_OK;
-  const int ndim = tdict_builtin_of(box->type)->batch(box->self, &sizes);
-  if (ndim > 0 && !pick) status = fail_builtin(what, box->type, err);
-  for (int i = 0; ndim > 0 && status == TDICT_OK && i < pick->at.depth; i++) {
-    tdict_leaf next = 0;
-    const tdict_box *from = tdict_leaf_box(current);
-    const tdict_builtin *builtin = from ? tdict_builtin_of(from->type) : NULL;
-    status = builtin && builtin->at ? builtin->at(from->self, pick->at.at[i], &next, err)
-                                    : fail_builtin(what, box->type, err);
-    if (status != TDICT_OK) break;
-    tdict_leaf_release(current);
-    current = next;
-  }
-  if (ndim > 0 && status == TDICT_OK && pick->selects) {
-    tdict_box *selected = NULL, *from = tdict_leaf_box(current);
-    status = from ? select_elements(from, pick, what, &selected, err) : fail_builtin(what, box->type, err);
-    if (status == TDICT_OK) {
-      tdict_leaf_release(current);
-      current = tdict_leaf_of_box(selected);
-    }
-  }
-  if (status == TDICT_OK)
-    *out = current;
-  else
-    tdict_leaf_release(current);
-  return status;
-}
-
 /* Returns the number of batch dimensions of an object of a built-in type. */
 static int count_batch_dims(const tdict_box *box) {
   const int64_t *sizes;
   return tdict_builtin_of(box->type)->batch(box->self, &sizes);
 }
 
-/* Returns true if no object has batch dimensions, and all objects are equal. */
-static bool are_equal_for_all_elements(const tdict_leaf *boxes, size_t count) {
-  char unused[sizeof((tdict_error *)NULL)->message];
-  const tdict_box *first = tdict_leaf_box(boxes[0]);
-  const tdict_builtin *builtin = tdict_builtin_of(first->type);
-  bool is_equal = builtin->equal && count_batch_dims(first) == 0;
-  for (size_t i = 1; is_equal && i < count; i++)
-    is_equal = builtin->equal(first->self, tdict_leaf_box(boxes[i])->self, unused, sizeof unused);
-  return is_equal;
-}
-
-/* Makes an object that repeats the value of `box` for each element of the joined tree `item`. */
-static tdict_status repeat_for_tree(const tdict_box *box, const tdict_joining *how, size_t item, void **out,
-                                    tdict_error *err) {
-  int64_t shape[TDICT_MAX_BATCH_NDIM];
-  tdict_arrangement to = {.shape = shape};
-  for (int i = 0; i < how->node->batch_ndim; i++) {
-    if (how->is_stack && i == how->dim) continue;
-    shape[to.ndim++] = !how->is_stack && i == how->dim ? how->items[item]->batch_size[i] : how->node->batch_size[i];
-  }
-  return tdict_builtin_of(box->type)->arrange(box->self, &to, out, err);
-}
-
-/* Joins objects whose elements can be arranged. First repeats each object that has no batch dimensions. */
-static tdict_status join_arranged(const tdict_leaf *boxes, const void **items, size_t count, const tdict_joining *how,
-                                  void **out, tdict_error *err) {
-  const tdict_type *type = tdict_leaf_box(boxes[0])->type;
-  tdict_status status = TDICT_OK;
-  size_t n = 0;
-  for (; n < count && status == TDICT_OK; n++) {
-    const tdict_box *box = tdict_leaf_box(boxes[n]);
-    void *made = box->self;
-    if (count_batch_dims(box) == 0) status = repeat_for_tree(box, how, n, &made, err);
-    items[n] = made;
-    if (status != TDICT_OK) break;
-  }
-  if (status == TDICT_OK) status = tdict_builtin_of(type)->join(items, count, how->dim, how->is_stack, out, err);
-  while (n--)
-    if (items[n] != tdict_leaf_box(boxes[n])->self) type->release((void *)(uintptr_t)items[n]);
-  return status;
-}
-
 tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_joining *how, tdict_box **out,
                             tdict_error *err) {
-  tdict_box *first = tdict_leaf_box(boxes[0]);
-  const tdict_builtin *builtin = tdict_builtin_of(first->type);
-  const char *what = how->is_stack ? "stack" : "cat";
-  tdict_status (*join)(const void *const *, size_t, tdict_memory *, void **, tdict_error *) =
-      how->is_stack ? builtin->stack : builtin->cat;
-  void *result = NULL;
-  if (!join && !builtin->join) return fail_builtin(what, first->type, err);
-  if (!builtin->join && how->dim != 0 && count_batch_dims(first) > 0)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: leaves of type %.60s can be joined along dimension 0 only, not %d", what,
-                      first->type->name, how->dim);
-  if (builtin->join && !how->is_stack && are_equal_for_all_elements(boxes, count)) {
-    *out = tdict_box_retain(first);
-    return TDICT_OK;
-  }
+  const tdict_type *type = tdict_leaf_box(boxes[0])->type;
+  const tdict_builtin *builtin = tdict_builtin_of(type);
   const void **items = malloc(count * sizeof *items); /* cannot overflow: the caller has an array of `count` pointers */
-  if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu objects", what, count);
+  void *result = NULL;
+  tdict_error hook_err = {0};
+  if (!items)
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of %zu objects", how->is_stack ? "stack" : "cat",
+                      count);
   for (size_t i = 0; i < count; i++) items[i] = tdict_leaf_box(boxes[i])->self;
-  tdict_status status = builtin->join ? join_arranged(boxes, items, count, how, &result, err)
-                                      : join(items, count, how->memory, &result, err);
+  tdict_status status =
+      builtin ? builtin->join(items, count, how, &result, err) : type->stack(items, count, &result, &hook_err);
   free((void *)items);
-  return status == TDICT_OK ? tdict_box_of(first, result, out, err) : status;
+  if (!builtin) status = tdict_hook_finish(type, "stack", status, result, &hook_err, err);
+  if (status != TDICT_OK) return status;
+  size_t own = 0; /* the result can be one of the items */
+  while (own + 1 < count && tdict_leaf_box(boxes[own])->self != result) own++;
+  return tdict_box_of(tdict_leaf_box(boxes[own]), result, out, err);
+}
+
+tdict_status tdict_tree_of_tensors(const char *const *keys, tdict_tensor *const *tensors, int count, tdict_tree **out,
+                                   tdict_error *err) {
+  tdict_tree *made;
+  tdict_status status = tdict_create(0, NULL, &made, err);
+  if (status != TDICT_OK) return status;
+  for (int i = 0; i < count && status == TDICT_OK; i++) status = tdict_set(made, keys[i], tensors[i], err);
+  if (status == TDICT_OK)
+    *out = made;
+  else
+    tdict_release(made);
+  return status;
 }
 
 /* Checks that a write of `from` to some elements of `to` would not change `to`. Returns the error of the type if the

@@ -39,25 +39,9 @@ static inline tdict_object_method tdict_pick_method(const tdict_pick *pick) {
   if (!pick || pick->selects) return TDICT_OBJECT_AS_TENSORS;
   return pick->at.depth ? TDICT_OBJECT_INDEX : TDICT_OBJECT_SHARE;
 }
-/* Writes to *out the leaf that a pick selects in an object of a built-in type: a tensor or a box, with a new reference.
- * If the object has no batch dimensions, *out is the box itself. If `pick` is NULL and the object has batch dimensions,
- * returns TDICT_ENOTSUP, because no pick describes the operation. Also returns TDICT_ENOTSUP if the type lacks a
- * function for the pick, or if the pick selects a part of an element that is a tensor. Also returns TDICT_ENOMEM and
- * the errors of the type. */
-tdict_status tdict_box_pick(tdict_box *box, const tdict_pick *pick, const char *what, tdict_leaf *out,
-                            tdict_error *err);
-/* A stack or cat of the objects at one path of several trees. */
-typedef struct tdict_joining {
-  int dim;
-  bool is_stack;
-  const tdict_tree *node;         /* the new node that will hold the result */
-  const tdict_tree *const *items; /* the joined trees */
-  tdict_memory *memory;
-} tdict_joining;
-/* Joins the objects of one built-in type by stack or cat. If the type can arrange elements, first repeats each object
- * without batch dimensions for all elements of its tree. For such a type, a cat of equal objects without batch
- * dimensions shares the first object. Returns TDICT_ENOTSUP if the type cannot join its objects along `dim`. Also
- * returns TDICT_ENOMEM and the errors of the type. */
+/* Joins the objects at one path of several trees: those of a built-in type by its function `join`, others by the hook
+ * `stack`, which their type must have. Writes a box with a new reference to *out. Returns TDICT_ENOMEM, and the errors
+ * of the type or of the hook. */
 tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_joining *how, tdict_box **out,
                             tdict_error *err);
 /* Checks a write in place from `from`, an object of a built-in type whose elements cannot be written. Returns TDICT_OK
@@ -74,12 +58,14 @@ tdict_status tdict_object_set(const char *what, tdict_tree *tree, const char *pa
 tdict_status tdict_object_get(const char *what, const tdict_tree *tree, const char *path, const tdict_type *type,
                               void **out, tdict_error *err);
 
-/* Each of the next three functions calls a hook, which the type must have, and writes a box with a new reference to
- * *out. tdict_box_index() calls the hook once per dimension of the pick. The functions return the errors of the hook,
- * TDICT_EHOOK or TDICT_ENOMEM. */
+/* Both functions call a hook, which the type must have, and write a box with a new reference to *out. tdict_box_index()
+ * calls the hook once per dimension of the pick. The functions return the errors of the hook, TDICT_EHOOK or
+ * TDICT_ENOMEM. */
 tdict_status tdict_box_clone(tdict_box *box, tdict_box **out, tdict_error *err);
 tdict_status tdict_box_index(tdict_box *box, const tdict_element_index *pick, tdict_box **out, tdict_error *err);
-tdict_status tdict_box_stack(const tdict_leaf *boxes, size_t count, tdict_box **out, tdict_error *err);
+/* Makes a tree of `count` tensors at the given keys, for functions that flatten objects of built-in types. */
+tdict_status tdict_tree_of_tensors(const char *const *keys, tdict_tensor *const *tensors, int count, tdict_tree **out,
+                                   tdict_error *err);
 
 /* Determines how objects are flattened to trees. The tensors of an object of the program must begin with
  * `batch_size`. */

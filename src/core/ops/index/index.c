@@ -74,7 +74,6 @@ static tdict_status read_write_options(index_call *call, tdict_context *context,
 typedef struct getter {
   tdict_index_plan plan;
   tdict_moves moves;
-  tdict_pick pick; /* for objects */
   index_call call;
   bool copies; /* true: all tensors of the result are new */
 } getter;
@@ -93,13 +92,6 @@ static tdict_status copy_indexed(const tdict_map *map, size_t entry, const tdict
   getter *g = map->user;
   (void)entry;
   return tdict_index_plan_copy(&g->plan, &g->call.helpers, from, made, false, err);
-}
-
-static tdict_status index_object(const tdict_map *map, size_t entry, tdict_box *from, tdict_box **out,
-                                 tdict_error *err) {
-  const getter *g = map->user;
-  (void)entry;
-  return tdict_box_index(from, &g->pick.at, out, err);
 }
 
 /* Writes the pick for the elements that the plan selects. Returns false if a pick cannot describe these elements. */
@@ -141,6 +133,7 @@ static const char *find_null(const void *first, const char *first_name, const vo
 tdict_status tdict_index_get(tdict_context *context, const tdict_tree *tree, const tdict_indices *index,
                              const tdict_run *run, tdict_tree **out, tdict_error *err) {
   getter g = {.call.what = "index"};
+  tdict_pick found;
   const char *null = find_null(tree, "tree", out, "out", index);
   if (null) return tdict_fail(err, TDICT_EINVAL, "index: %s is NULL", null);
   tdict_status status = read_get_options(&g.call, context, run, err);
@@ -151,7 +144,7 @@ tdict_status tdict_index_get(tdict_context *context, const tdict_tree *tree, con
   if (tdict_index_plan_has_unread_lists(&g.plan) && tdict_num_objects(tree))
     status = tdict_index_plan_read_lists(&g.plan, err);
   const tdict_index_plan *plan = &g.plan;
-  const tdict_pick *pick = find_pick(plan, tree->batch_size, &g.pick) ? &g.pick : NULL;
+  const tdict_pick *pick = find_pick(plan, tree->batch_size, &found) ? &found : NULL;
   g.copies = plan->num_gathers != 0 || g.call.run.memory;
   const tdict_map map = {.what = "index",
                          .batch_in = tree->batch_ndim,
@@ -166,7 +159,6 @@ tdict_status tdict_index_get(tdict_context *context, const tdict_tree *tree, con
                          .user = &g,
                          .moves = &g.moves,
                          .way = tdict_pick_method(pick),
-                         .object = index_object,
                          .pick = pick};
   if (status == TDICT_OK) status = tdict_moves_check_objects(&g.moves, tree, err);
   if (status == TDICT_OK) status = get_checked(&g, &map, tree, out, err);
