@@ -267,56 +267,25 @@ tdict_status tdict_cat(const tdict_tree *const *items, size_t count, const tdict
   return join_into_new_tree(&j, &(join_options){options, run, TDICT_USES_STREAM | TDICT_USES_MEMORY}, out, err);
 }
 
-/* Returns true if the elements of the existing object `to` are overwritten. Only cat along dimension 0 overwrites
- * elements. The type must have `pair`, and the object must have batch dimensions. */
-static bool writes_elements(const joiner *j, const tdict_box *to) {
-  const tdict_builtin *builtin = tdict_builtin_of(to->type);
-  const int64_t *sizes;
-  return !j->is_stack && j->dim == 0 && builtin->pair && builtin->batch(to->self, &sizes) > 0;
-}
-
-/* Checks that an object has the batch size of its tree. Each element of the object then belongs to one element of the
- * tree. */
-static tdict_status check_object_fits(const joiner *j, const tdict_box *box, const tdict_tree *tree, tdict_error *err) {
-  if (tdict_box_begins_with(box, tree->batch_ndim, tree->batch_size)) return TDICT_OK;
-  return tdict_box_mismatch(j->what, tree, box, err);
-}
-
-/* Pairs the elements of the object in tree `item` with the elements that they replace in the existing object. `at` is
- * the index of the first replaced element. */
-static tdict_status pair_elements(joiner *j, const tdict_leaf leaves[2], size_t item, int64_t at, const char *path,
-                                  tdict_error *err) {
-  const tdict_flatten_rule rule = {.what = j->what, .above = path};
-  const tdict_pick pick = {.selects = true, .start = at, .count = j->items[item]->batch_size[0], .step = 1};
-  tdict_status status = check_object_fits(j, tdict_leaf_box(leaves[1]), j->items[item], err);
-  return status == TDICT_OK ? tdict_flat_pairs_add_builtin(&j->pairs, &rule, leaves, &pick, err) : status;
-}
-
-/* Writes the elements of all trees' objects at an entry to the object of `out`, one tree after another. The check pass
- * makes the pairs. The write pass uses the pairs again, in the same order. */
-static tdict_status write_joined_elements(joiner *j, const tdict_tree *out, size_t entry, const char *path,
-                                          bool checks_only, tdict_error *err) {
+/* Writes the elements of all trees' objects at an entry to the object of `out`, one tree after another. Elements are
+ * overwritten only by cat along dimension 0. The check pass makes the pairs. The write pass uses the pairs again, in
+ * the same order. */
+static tdict_status write_joined_objects(joiner *j, const tdict_tree *out, size_t entry, const char *path,
+                                         bool checks_only, tdict_error *err) {
   const tdict_leaf *leaves = j->aligned.leaves + entry * j->aligned.count;
-  tdict_status status = check_object_fits(j, tdict_leaf_box(leaves[0]), out, err);
-  int64_t at = 0;
-  for (size_t i = 0; i < j->count && status == TDICT_OK; i++) {
+  const bool is_cat = !j->is_stack && j->dim == 0;
+  tdict_pick pick = {.selects = true, .step = 1};
+  tdict_status status = TDICT_OK;
+  for (size_t i = 0; i < j->count && status == TDICT_OK; i++, pick.start += pick.count) {
     const tdict_leaf both[2] = {leaves[0], leaves[j->first_item + i]};
-    if (checks_only) status = pair_elements(j, both, i, at, path, err);
+    const tdict_pairing how = {
+        .what = j->what, .path = path, .pick = is_cat ? &pick : NULL, .trees = {out, j->items[i]}};
+    if (is_cat) pick.count = j->items[i]->batch_size[0];
+    if (checks_only) status = tdict_flat_pairs_add(&j->pairs, &how, both, err);
     if (status != TDICT_OK) break;
     const tdict_flat_pair pair = tdict_flat_pairs_take(&j->pairs, checks_only);
-    status = tdict_write_pair(j->what, &pair, path, checks_only, err);
-    at += j->items[i]->batch_size[0];
+    status = tdict_write_pair(j->what, &j->moves, &pair, path, checks_only, err);
   }
-  return status;
-}
-
-/* Checks that the object of the existing tree at an entry can stay unchanged. tdict_box_keep() states the
- * conditions. */
-static tdict_status check_joined_builtins(const joiner *j, size_t entry, tdict_error *err) {
-  const tdict_leaf *leaves = j->aligned.leaves + entry * j->aligned.count;
-  tdict_status status = TDICT_OK;
-  for (size_t i = 0; i < j->count && status == TDICT_OK; i++)
-    status = tdict_box_keep(j->what, leaves[0], tdict_leaf_box(leaves[j->first_item + i]), false, err);
   return status;
 }
 
@@ -347,8 +316,7 @@ static tdict_status write_joined_leaves(joiner *j, const tdict_tree *out, bool c
     }
     if (!to) {
       tdict_cursor_path(&cursor, NULL, path, sizeof path);
-      status = writes_elements(j, tdict_leaf_box(leaf)) ? write_joined_elements(j, out, entry, path, checks_only, err)
-                                                        : check_joined_builtins(j, entry, err);
+      status = write_joined_objects(j, out, entry, path, checks_only, err);
     } else {
       status = checks_only ? check_joined_into(j, entry, to, err) : copy_parts(j, entry, to, err);
     }

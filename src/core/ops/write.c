@@ -178,133 +178,146 @@ tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, const 
   return status;
 }
 
-/* The state of a copy between trees. A cursor walks the source. The mark of each frame is the node of the destination
- * at the same path. */
-typedef struct copier {
-  const char *what;
-  bool needs_same_keys; /* true: both trees must have the same keys */
-  tdict_moves *moves;   /* collects copies on devices; NULL: all copies are made at once */
-  tdict_flat_pairs pairs;
-} copier;
-
-/* Returns TDICT_ENOTFOUND if both trees must have the same keys, but the destination has more keys than the source. */
-static tdict_status check_missing_keys(const copier *c, const tdict_tree *to, const tdict_tree *from,
-                                       tdict_error *err) {
-  if (!c->needs_same_keys || to->keys->num_live <= from->keys->num_live) return TDICT_OK;
-  return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has %zu keys, but the source has %zu", c->what,
-                    tdict_num_keys(to), tdict_num_keys(from));
+/* Returns TDICT_ENOTFOUND if both trees must have the same keys, but `to` has more keys than `from`. */
+static tdict_status check_extra_keys(const tdict_tree_write *w, const tdict_tree *to, const tdict_tree *from,
+                                     tdict_error *err) {
+  if (!w->needs_same_keys || to->keys->num_live <= from->keys->num_live) return TDICT_OK;
+  return tdict_fail(err, TDICT_ENOTFOUND, "%s: %s has %zu keys, but %s has %zu", w->objects.what, w->to_name,
+                    tdict_num_keys(to), w->from_name, tdict_num_keys(from));
 }
 
-/* Finds the entry of the destination at the cursor's key. Checks or copies a tensor; the caller handles trees and
- * objects. */
-static tdict_status copy_leaf(const copier *c, const tdict_cursor *cursor, tdict_leaf leaf, bool checks_only,
-                              tdict_leaf *out, tdict_error *err) {
-  const tdict_frame *top = &cursor->frames[cursor->depth - 1];
-  const tdict_key *key = tdict_cursor_key(cursor);
+/* Returns true if both entries have the same kind. An object of a built-in type whose elements are selected also
+ * matches a tensor in a tree without batch dimensions, as one element of the object. */
+static bool kinds_match(const tdict_tree_write *w, tdict_leaf to, tdict_leaf from) {
+  if (tdict_leaf_kind(to) == tdict_leaf_kind(from)) return true;
+  const int picked = w->objects.picked;
+  const tdict_box *box = tdict_leaf_box(picked ? from : to);
+  const tdict_builtin *builtin = box ? tdict_builtin_of(box->type) : NULL;
+  const int64_t *sizes;
+  return builtin && builtin->pair && !w->objects.is_whole && builtin->batch(box->self, &sizes) > 0 &&
+         tdict_leaf_tensor(picked ? to : from) && (picked ? w->to : w->from)->batch_ndim == 0;
+}
+
+/* Finds the entry of `to` at the cursor's key. */
+static tdict_status find_written_leaf(const tdict_tree_write *w, const tdict_cursor *c, tdict_leaf leaf,
+                                      tdict_leaf *out, tdict_error *err) {
+  const tdict_frame *top = &c->frames[c->depth - 1];
   const tdict_tree *to = (const tdict_tree *)top->mark;
   int64_t slot = top->slot - 1;
-  if (to->keys != top->node->keys) slot = tdict_keys_find_hashed(to->keys, key->name, key->length, key->hash);
-  if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has no such key", c->what);
-  tdict_leaf dst_leaf = *out = to->leaves[slot];
-  if (tdict_leaf_kind(dst_leaf) != tdict_leaf_kind(leaf)) {
-    char src_text[TDICT_TEXT_LEAF_BYTES], dst_text[TDICT_TEXT_LEAF_BYTES];
-    return tdict_fail(err, TDICT_ETYPE, "%s: the key holds %s in the source, but %s in the destination", c->what,
-                      tdict_text_leaf(leaf, src_text), tdict_text_leaf(dst_leaf, dst_text));
+  if (to->keys != top->node->keys) {
+    const tdict_key *key = tdict_cursor_key(c);
+    slot = tdict_keys_find_hashed(to->keys, key->name, key->length, key->hash);
+    if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has no such key", w->objects.what);
   }
-  if (tdict_leaf_tree(dst_leaf)) return check_missing_keys(c, tdict_leaf_tree(dst_leaf), tdict_leaf_tree(leaf), err);
-  const tdict_tensor *from = tdict_leaf_tensor(leaf);
-  if (!from) return TDICT_OK;
-  tdict_tensor *tensor = tdict_leaf_tensor(dst_leaf);
-  if (checks_only) return check_tensor_copy(c->moves, c->what, tensor, from, err);
-  return is_same_view(tensor, from) ? TDICT_OK : tdict_moves_copy(c->moves, tensor, from, err);
+  *out = to->leaves[slot];
+  if (kinds_match(w, *out, leaf)) return TDICT_OK;
+  char to_text[TDICT_TEXT_LEAF_BYTES], from_text[TDICT_TEXT_LEAF_BYTES];
+  return tdict_fail(err, TDICT_ETYPE, "%s: the key holds %s in %s, but %s in the destination", w->objects.what,
+                    tdict_text_leaf(leaf, from_text), w->from_name, tdict_text_leaf(*out, to_text));
 }
 
-static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
-                                        tdict_error *err);
+static tdict_status write_leaves(tdict_tree_write *w, tdict_cursor *c, const char *parent_path, bool checks_only,
+                                 tdict_error *err);
 
-/* Copies the tensors of one object to the tensors of another object. The check pass flattens both objects; the write
- * pass uses the flattened pairs again, in the same order. */
-static tdict_status copy_object(copier *c, const tdict_leaf boxes[2], const char *path, bool checks_only,
-                                tdict_error *err) {
-  const tdict_flatten_rule opening = {.what = c->what, .way = TDICT_OBJECT_AS_TENSORS, .above = path};
-  static const tdict_pick whole = {.selects = false};
-  tdict_status status = TDICT_OK;
-  if (boxes[0] == boxes[1]) return status;
-  if (tdict_box_has_fixed_elements(tdict_leaf_box(boxes[1]))) {
-    status = tdict_box_keep(c->what, boxes[0], tdict_leaf_box(boxes[1]), true, err);
-    return status == TDICT_OK ? status : tdict_error_at(err, status, path);
-  }
-  if (checks_only)
-    status = tdict_builtin_of(tdict_leaf_box(boxes[0])->type)
-                 ? tdict_flat_pairs_add_builtin(&c->pairs, &opening, boxes, &whole, err)
-                 : tdict_flat_pairs_add(&c->pairs, &opening, &opening, boxes, path, err);
+/* Writes one object to another object. The check pass makes the pairs; the write pass uses them again, in the same
+ * order. */
+static tdict_status write_object(tdict_tree_write *w, const tdict_leaf leaves[2], const char *path, bool checks_only,
+                                 tdict_error *err) {
+  if (leaves[0] == leaves[1] && w->objects.is_whole) return TDICT_OK;
+  tdict_pairing how = w->objects;
+  how.path = path;
+  tdict_status status = checks_only ? tdict_flat_pairs_add(&w->pairs, &how, leaves, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
-  const tdict_flat_pair pair = tdict_flat_pairs_take(&c->pairs, checks_only);
+  const tdict_flat_pair pair = tdict_flat_pairs_take(&w->pairs, checks_only);
+  const tdict_box *box = tdict_leaf_box(leaves[w->objects.picked]);
+  if (tdict_builtin_of(box->type)) return tdict_write_pair(w->objects.what, w->moves, &pair, path, checks_only, err);
   tdict_cursor inner;
   tdict_cursor_init(&inner, pair.from, false);
   inner.frames[0].mark = (size_t)pair.to;
-  status = check_missing_keys(c, pair.to, pair.from, err);
-  status =
-      status == TDICT_OK ? write_source_leaves(c, &inner, path, checks_only, err) : tdict_error_at(err, status, path);
+  status = check_extra_keys(w, pair.to, pair.from, err);
+  status = status == TDICT_OK ? write_leaves(w, &inner, path, checks_only, err) : tdict_error_at(err, status, path);
   tdict_cursor_reset(&inner);
   return status;
 }
 
-/* Copies all leaves that the cursor reaches. If `checks_only` is true, only checks whether the leaves can be copied.
- * Flattened objects contain no objects, so the recursion is one level deep. */
-static tdict_status write_source_leaves(copier *c, tdict_cursor *cursor, const char *parent_path, bool checks_only,
-                                        tdict_error *err) {
-  for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
-    tdict_leaf dst_leaf = 0;
-    tdict_status status = copy_leaf(c, cursor, leaf, checks_only, &dst_leaf, err);
-    if (status != TDICT_OK) return fail_at_leaf_path(cursor, parent_path, status, err);
-    if (tdict_leaf_box(leaf)) {
+/* Writes all leaves that the cursor reaches. A frame's mark is the node of `to` at the same path. If `checks_only` is
+ * true, only checks whether the leaves can be written. Flattened objects contain no objects, so the recursion is one
+ * level deep. */
+static tdict_status write_leaves(tdict_tree_write *w, tdict_cursor *c, const char *parent_path, bool checks_only,
+                                 tdict_error *err) {
+  for (tdict_leaf leaf, to = 0; (leaf = tdict_cursor_next(c)) != 0;) {
+    tdict_tree *tree = tdict_leaf_tree(leaf);
+    tdict_status status = find_written_leaf(w, c, leaf, &to, err);
+    tdict_tensor *tensor = tdict_leaf_tensor(to);
+    const bool is_object = status == TDICT_OK && !tree && (!tensor || !tdict_leaf_tensor(leaf));
+    if (status == TDICT_OK && tree)
+      status = check_extra_keys(w, tdict_leaf_tree(to), tree, err);
+    else if (status == TDICT_OK && !is_object)
+      status = w->tensor(w, tensor, tdict_leaf_tensor(leaf), checks_only, err);
+    if (status != TDICT_OK) return fail_at_leaf_path(c, parent_path, status, err);
+    if (is_object) {
       char path[PATH_BYTES];
-      tdict_cursor_path(cursor, parent_path, path, sizeof path);
-      status = copy_object(c, (const tdict_leaf[]){dst_leaf, leaf}, path, checks_only, err);
+      tdict_cursor_path(c, parent_path, path, sizeof path);
+      status = write_object(w, (const tdict_leaf[]){to, leaf}, path, checks_only, err);
       if (status != TDICT_OK) return status;
     }
-    if (!tdict_leaf_tree(leaf)) continue;
-    if (!tdict_cursor_enter(cursor, tdict_leaf_tree(leaf)))
-      return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", c->what);
-    cursor->frames[cursor->depth - 1].mark = (size_t)tdict_leaf_tree(dst_leaf);
+    if (!tree) continue;
+    if (!tdict_cursor_enter(c, tree))
+      return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", w->objects.what);
+    c->frames[c->depth - 1].mark = (size_t)tdict_leaf_tree(to);
   }
   return TDICT_OK;
 }
 
-tdict_status tdict_write_pair(const char *what, const tdict_flat_pair *pair, const char *path, bool checks_only,
-                              tdict_error *err) {
-  copier c = {.what = what};
+tdict_status tdict_tree_write_run(tdict_tree_write *w, tdict_error *err) {
   tdict_cursor cursor;
+  tdict_cursor_init(&cursor, w->from, false);
+  tdict_status status = tdict_moves_check_objects(w->moves, w->from, err);
+  if (status == TDICT_OK) status = check_extra_keys(w, w->to, w->from, err);
+  /* Check everything before the first element is written. */
+  for (int pass = 0; pass < 2 && status == TDICT_OK; pass++) {
+    tdict_cursor_rewind(&cursor, w->from);
+    cursor.frames[0].mark = (size_t)w->to;
+    status = write_leaves(w, &cursor, NULL, pass == 0, err);
+  }
+  if (status == TDICT_OK) status = tdict_moves_run(w->moves, err);
+  tdict_cursor_reset(&cursor);
+  tdict_flat_pairs_reset(&w->pairs);
+  return status;
+}
+
+static tdict_status copy_tensor(const tdict_tree_write *w, tdict_tensor *to, const tdict_tensor *from, bool checks_only,
+                                tdict_error *err) {
+  if (checks_only) return check_tensor_copy(w->moves, w->objects.what, to, from, err);
+  return is_same_view(to, from) ? TDICT_OK : tdict_moves_copy(w->moves, to, from, err);
+}
+
+tdict_status tdict_write_pair(const char *what, tdict_moves *moves, const tdict_flat_pair *pair, const char *path,
+                              bool checks_only, tdict_error *err) {
+  tdict_tree_write w = {.to = pair->to, .from = pair->from, .objects.what = what, .moves = moves};
+  tdict_cursor cursor;
+  if (!pair->to) return TDICT_OK;
+  w.tensor = copy_tensor;
   tdict_cursor_init(&cursor, pair->from, false);
   cursor.frames[0].mark = (size_t)pair->to;
-  tdict_status status = write_source_leaves(&c, &cursor, path, checks_only, err);
+  tdict_status status = write_leaves(&w, &cursor, path, checks_only, err);
   tdict_cursor_reset(&cursor);
   return status;
 }
 
-/* Makes one pass over the leaves: a check pass or a write pass. */
-static tdict_status copy_from_start(copier *c, tdict_cursor *cursor, tdict_tree *dst, const tdict_tree *src,
-                                    bool checks_only, tdict_error *err) {
-  tdict_cursor_rewind(cursor, src);
-  cursor->frames[0].mark = (size_t)dst;
-  return write_source_leaves(c, cursor, NULL, checks_only, err);
-}
-
-/* Copies the elements of `src` to `dst`: checks all leaves first, then copies them. */
+/* Copies the elements of `src` to `dst`. */
 static tdict_status copy_tree_elements(tdict_moves *moves, bool needs_same_keys, tdict_tree *dst, const tdict_tree *src,
                                        tdict_error *err) {
-  copier c = {.what = moves->what, .needs_same_keys = needs_same_keys, .moves = moves};
-  tdict_cursor cursor;
-  tdict_cursor_init(&cursor, src, false);
-  tdict_status status = tdict_moves_check_objects(moves, src, err);
-  if (status == TDICT_OK) status = check_missing_keys(&c, dst, src, err);
-  /* Check everything before the first element is written. */
-  if (status == TDICT_OK) status = copy_from_start(&c, &cursor, dst, src, true, err);
-  if (status == TDICT_OK) status = copy_from_start(&c, &cursor, dst, src, false, err);
-  if (status == TDICT_OK) status = tdict_moves_run(moves, err);
-  tdict_cursor_reset(&cursor);
-  tdict_flat_pairs_reset(&c.pairs);
+  static const tdict_pick whole = {.selects = false};
+  tdict_tree_write w = {.to = dst,
+                        .from = src,
+                        .to_name = "the destination",
+                        .from_name = "the source",
+                        .needs_same_keys = needs_same_keys,
+                        .objects = {.what = moves->what, .pick = &whole, .is_whole = true},
+                        .moves = moves,
+                        .tensor = copy_tensor};
+  tdict_status status = tdict_tree_write_run(&w, err);
   tdict_moves_reset(moves);
   return status;
 }

@@ -1,14 +1,34 @@
-/* Declares the copy between two trees of views. tdict_cat_into() and the functions that write by an index use this copy
- * for objects of built-in types. Thread rule: as in tdict/write.h. */
+/* Declares the write from all leaves of one tree to the leaves at the same paths of another tree. Copies, updates and
+ * writes by an index use this walk. Thread rule: as in tdict/write.h. */
 #ifndef TDICT_CORE_OPS_WRITE_H
 #define TDICT_CORE_OPS_WRITE_H
 
+#include "core/ops/device/moves.h"
 #include "core/tree/objects.h"
+
+typedef struct tdict_tree_write tdict_tree_write;
+struct tdict_tree_write {
+  const tdict_tree *to, *from;
+  const char *to_name, *from_name; /* the names of the trees in messages, such as "the source" */
+  bool needs_same_keys;            /* true: both trees must have the same keys; false: `to` may have more */
+  tdict_pairing objects;           /* `what` is the name of the call; the walk adds the path of each object */
+  tdict_moves *moves;              /* collects copies on devices; NULL: all copies are made at once */
+  /* Writes the tensor `from` to `to`. If `checks_only` is true, only checks whether that is possible. */
+  tdict_status (*tensor)(const tdict_tree_write *w, tdict_tensor *to, const tdict_tensor *from, bool checks_only,
+                         tdict_error *err);
+  void *user;
+  tdict_flat_pairs pairs; /* of the objects, in the order of the walk; initialize all members to 0 */
+};
+/* Checks all leaves, then writes them, then runs the moves, and resets the pairs. Returns TDICT_ENOTFOUND for a key
+ * that `to` lacks, and TDICT_ETYPE for entries of different kinds. Also returns the errors of w->tensor, of
+ * tdict_flat_pairs_add() and of the moves. */
+tdict_status tdict_tree_write_run(tdict_tree_write *w, tdict_error *err);
 
 /* Copies the elements of pair->from to the tensors of pair->to with the same paths. If `checks_only` is true, only
  * checks whether the elements can be copied. `path` is the path of both trees, for messages. pair->to may have more
- * keys than pair->from. Returns the errors of tdict_copy(). */
-tdict_status tdict_write_pair(const char *what, const tdict_flat_pair *pair, const char *path, bool checks_only,
-                              tdict_error *err);
+ * keys than pair->from. An empty pair is allowed. `moves` collects copies on devices; NULL: all copies are made at
+ * once. Returns the errors of tdict_copy(). */
+tdict_status tdict_write_pair(const char *what, tdict_moves *moves, const tdict_flat_pair *pair, const char *path,
+                              bool checks_only, tdict_error *err);
 
 #endif

@@ -360,50 +360,71 @@ static tdict_status reserve_pair(tdict_flat_pairs *pairs, const char *what, tdic
   return TDICT_OK;
 }
 
-tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_rule *to, const tdict_flatten_rule *from,
-                                  const tdict_leaf boxes[2], const char *path, tdict_error *err) {
-  tdict_flat_pair pair = {NULL, NULL};
-  tdict_status status = tdict_objects_check_types(to->what, boxes, 2, err);
-  if (status != TDICT_OK) return tdict_error_at(err, status, path);
-  /* Make room before flattening: if making room fails, there is no tree to release. */
-  status = reserve_pair(pairs, to->what, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_box_flatten(to, tdict_leaf_box(boxes[0]), path, &pair.to, err);
-  if (status == TDICT_OK) status = tdict_box_flatten(from, tdict_leaf_box(boxes[1]), path, &pair.from, err);
-  if (status == TDICT_OK)
-    pairs->items[pairs->count++] = pair;
-  else
-    tdict_release(pair.to);
+/* Flattens two objects of the program. */
+static tdict_status flatten_both(const tdict_pairing *how, const tdict_leaf leaves[2], tdict_tree *flat[2],
+                                 tdict_error *err) {
+  tdict_status status = tdict_objects_check_types(how->what, leaves, 2, err);
+  if (status != TDICT_OK) return tdict_error_at(err, status, how->path);
+  for (int i = 0; i < 2 && status == TDICT_OK; i++) {
+    tdict_flatten_rule rule = {.what = how->what};
+    if (how->trees[i]) rule.batch_ndim = how->trees[i]->batch_ndim, rule.batch_size = how->trees[i]->batch_size;
+    status = tdict_box_flatten(&rule, tdict_leaf_box(leaves[i]), how->path, &flat[i], err);
+  }
   return status;
 }
 
-/* Pairs the selected elements of leaves[0], an object of a built-in type, with the new elements in leaves[1]. */
-static tdict_status pair_elements(const tdict_flatten_rule *o, const tdict_leaf leaves[2], const tdict_pick *pick,
-                                  tdict_tree *trees[2], tdict_error *err) {
-  const tdict_box *box = tdict_leaf_box(leaves[0]);
-  const tdict_builtin *builtin = tdict_builtin_of(box->type);
-  tdict_positions positions = {pick ? pick->at.at : NULL, 1};
+/* Pairs the elements of objects of a built-in type. flat[picked] has the elements that the pick selects. */
+static tdict_status pair_elements(const tdict_pairing *how, const tdict_leaf leaves[2], tdict_tree *flat[2],
+                                  tdict_error *err) {
+  const tdict_pick *pick = how->pick;
+  const tdict_box *box = tdict_leaf_box(leaves[how->picked]);
+  tdict_positions positions = {pick->at.at, 1};
   int64_t *made = NULL;
-  const bool is_element = pick && pick->at.depth == 1 && !pick->selects;
-  if (!builtin->pair || !pick || (pick->at.depth > 0 && !is_element)) return fail_builtin(o->what, box->type, err);
-  tdict_status status = tdict_leaf_box(leaves[1]) ? tdict_objects_check_types(o->what, leaves, 2, err) : TDICT_OK;
-  if (status == TDICT_OK && !is_element && pick->selects)
-    status = list_positions(pick, o->what, &positions, &made, err);
-  const bool is_whole = !is_element && !pick->selects;
-  if (status == TDICT_OK) status = builtin->pair(box->self, is_whole ? NULL : &positions, leaves[1], trees, err);
+  tdict_tree *trees[2] = {NULL, NULL};
+  if (pick->at.depth > 1 || (pick->at.depth == 1 && pick->selects)) return fail_builtin(how->what, box->type, err);
+  tdict_status status =
+      tdict_leaf_box(leaves[!how->picked]) ? tdict_objects_check_types(how->what, leaves, 2, err) : TDICT_OK;
+  for (int i = 0; i < 2 && status == TDICT_OK; i++) {
+    const tdict_tree *tree = how->trees[i];
+    const tdict_box *other = tdict_leaf_box(leaves[i]);
+    if (tree && other && !tdict_box_begins_with(other, tree->batch_ndim, tree->batch_size))
+      status = tdict_box_mismatch(how->what, tree, other, err);
+  }
+  if (status == TDICT_OK && pick->selects) status = list_positions(pick, how->what, &positions, &made, err);
+  const bool is_part = pick->selects || pick->at.depth;
+  if (status == TDICT_OK)
+    status =
+        tdict_builtin_of(box->type)->pair(box->self, is_part ? &positions : NULL, leaves[!how->picked], trees, err);
   free(made);
+  flat[how->picked] = trees[0];
+  flat[!how->picked] = trees[1];
   return status;
 }
 
-tdict_status tdict_flat_pairs_add_builtin(tdict_flat_pairs *pairs, const tdict_flatten_rule *o,
-                                          const tdict_leaf leaves[2], const tdict_pick *pick, tdict_error *err) {
-  tdict_tree *trees[2] = {NULL, NULL};
-  tdict_status status = reserve_pair(pairs, o->what, err);
+tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_pairing *how, const tdict_leaf leaves[2],
+                                  tdict_error *err) {
+  tdict_tree *flat[2] = {NULL, NULL};
+  const tdict_box *picked = tdict_leaf_box(leaves[how->picked]);
+  tdict_box *from = tdict_leaf_box(leaves[1]);
+  const tdict_builtin *builtin = picked ? tdict_builtin_of(picked->type) : NULL;
+  /* Make room before flattening: if making room fails, there is no tree to release. */
+  tdict_status status = reserve_pair(pairs, how->what, err);
   if (status != TDICT_OK) return status;
-  status = pair_elements(o, leaves, pick, trees, err);
-  if (status != TDICT_OK) return tdict_error_at(err, status, o->above);
-  pairs->items[pairs->count++] = (tdict_flat_pair){trees[0], trees[1]};
-  return TDICT_OK;
+  if (builtin && builtin->pair && how->pick && (how->is_whole || count_batch_dims(picked) > 0)) {
+    status = pair_elements(how, leaves, flat, err);
+    if (status != TDICT_OK) tdict_error_at(err, status, how->path);
+  } else if (from && !tdict_builtin_of(from->type)) {
+    status = flatten_both(how, leaves, flat, err);
+  } else {
+    status = from ? tdict_box_keep(how->what, leaves[0], from, how->is_whole, err)
+                  : fail_builtin(how->what, picked->type, err);
+    if (status != TDICT_OK) tdict_error_at(err, status, how->path);
+  }
+  if (status == TDICT_OK)
+    pairs->items[pairs->count++] = (tdict_flat_pair){flat[0], flat[1]};
+  else
+    tdict_release(flat[0]);
+  return status;
 }
 
 tdict_flat_pair tdict_flat_pairs_take(tdict_flat_pairs *pairs, bool last) {

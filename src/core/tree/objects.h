@@ -108,17 +108,24 @@ typedef struct tdict_flat_pairs {
   tdict_flat_pair *items; /* initialize all members to 0 */
   size_t count, cap, next;
 } tdict_flat_pairs;
-/* Flattens two objects and adds the pair. Returns TDICT_ETYPE if their types differ, the errors of tdict_box_flatten(),
- * or TDICT_ENOMEM. */
-tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_flatten_rule *to, const tdict_flatten_rule *from,
-                                  const tdict_leaf boxes[2], const char *path, tdict_error *err);
-/* Adds the pair of the elements of an object of a built-in type. leaves[0] is the object to write. The pick selects the
- * elements that become `to`. The new elements in leaves[1] become `from`. leaves[1] is an object of the same type with
- * as many elements as the pick selects, or the leaf of one element. The path of the object is rule->above. Returns
- * TDICT_ENOTSUP if the type has no `pair`, if `pick` is NULL, or if the pick selects in more than one dimension.
- * Returns TDICT_ETYPE for objects of two types. Also returns TDICT_ENOMEM and the errors of the type. */
-tdict_status tdict_flat_pairs_add_builtin(tdict_flat_pairs *pairs, const tdict_flatten_rule *rule,
-                                          const tdict_leaf leaves[2], const tdict_pick *pick, tdict_error *err);
+/* How the objects at one path of two trees are written. `pick` selects the elements of leaves[picked], and the other
+ * leaf has as many elements, or is the leaf of one element; see tdict_flat_pairs_add(). */
+typedef struct tdict_pairing {
+  const char *what, *path;
+  const tdict_pick *pick; /* NULL: no pick describes the write */
+  int picked;             /* 0: the destination, 1: the source */
+  bool is_whole;          /* true: every element of each object is written */
+  /* the destination and the source, whose batch sizes the objects must have; NULL: no object is checked */
+  const tdict_tree *trees[2];
+} tdict_pairing;
+/* Adds the pair for a write of leaves[1] to leaves[0]. Objects of the program are flattened. A built-in type pairs the
+ * elements of its objects, if the write is whole or the objects have batch dimensions. Other objects of built-in types
+ * must pass tdict_box_keep(), and the pair is empty. Returns the errors of tdict_box_keep(), tdict_box_flatten() and
+ * the types. Returns TDICT_ENOTSUP if the pick selects in more than one dimension, TDICT_ETYPE for objects of two
+ * types, TDICT_ESHAPE for an object that does not fit its tree, and TDICT_ENOMEM. On failure, err->path begins with
+ * how->path. */
+tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_pairing *how, const tdict_leaf leaves[2],
+                                  tdict_error *err);
 /* If `last` is true, returns the pair that was added last. Otherwise returns the next pair of the second walk. */
 tdict_flat_pair tdict_flat_pairs_take(tdict_flat_pairs *pairs, bool last);
 void tdict_flat_pairs_reset(tdict_flat_pairs *pairs);

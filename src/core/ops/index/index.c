@@ -14,8 +14,6 @@
 #include "core/tree/agree.h"
 #include "core/tree/text.h"
 
-enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
-
 /* Makes the plan of an index for the batch dimensions of `td`. The caller resets the plan on success. */
 static tdict_status plan_batch_index(tdict_index_plan *plan, tdict_moves *moves, const tdict_tree *td,
                                      const tdict_indices *index, tdict_error *err) {
@@ -167,65 +165,13 @@ tdict_status tdict_index_get(tdict_context *context, const tdict_tree *tree, con
   return status;
 }
 
-/* The state of a write from all leaves of one tree to the leaves at the same paths of another tree. If
- * `reads_index` is false, the plan selects elements of `to`. If `reads_index` is true, the plan selects elements of
- * `from` instead, and both trees must have the same keys. */
+/* A write from one tree to another. If write.objects.picked is 0, the plan selects elements of write.to. Otherwise the
+ * plan selects elements of write.from, and both trees must have the same keys. */
 typedef struct writer {
+  tdict_tree_write write;
   tdict_index_plan *plan;
-  const tdict_pick *pick; /* the plan's selection, for objects of built-in types; NULL: a pick cannot describe this
-                           * selection */
   const tdict_index_helpers *helpers; /* NULL: none */
-  const tdict_tree *to, *from;
-  bool reads_index;
-  tdict_cursor cursor; /* walks `from`; a frame's mark is the node of `to` at the same path */
-  tdict_flat_pairs pairs;
 } writer;
-
-/* Returns TDICT_ENOTFOUND if both trees must have the same keys, but `to` has more keys than `from`. */
-static tdict_status check_extra_keys(const writer *w, const tdict_tree *to, const tdict_tree *from, tdict_error *err) {
-  if (!w->reads_index || tdict_num_keys(to) <= tdict_num_keys(from)) return TDICT_OK;
-  return tdict_fail(err, TDICT_ENOTFOUND, "%s: dst has %zu keys, but the tree has %zu", w->plan->what,
-                    tdict_num_keys(to), tdict_num_keys(from));
-}
-
-/* Returns the object of a built-in type whose elements the plan selects, or NULL if the indexed leaf is not such an
- * object. Other objects of built-in types have no elements that can be written, or belong to all elements of the
- * tree. */
-static tdict_box *get_indexed_builtin(const writer *w, tdict_leaf to, tdict_leaf from) {
-  tdict_box *box = tdict_leaf_box(w->reads_index ? from : to);
-  const tdict_builtin *builtin = box ? tdict_builtin_of(box->type) : NULL;
-  const int64_t *sizes;
-  return builtin && builtin->elements && builtin->batch(box->self, &sizes) > 0 ? box : NULL;
-}
-
-/* Returns true if both entries have the same kind. A tensor in a tree without batch dimensions also matches an object
- * of a built-in type, as one element of the object. */
-static bool kinds_match(const writer *w, tdict_leaf to, tdict_leaf from) {
-  if (tdict_leaf_kind(to) == tdict_leaf_kind(from)) return true;
-  const tdict_leaf other = w->reads_index ? to : from;
-  const tdict_tree *other_root = w->reads_index ? w->to : w->from;
-  return get_indexed_builtin(w, to, from) && tdict_leaf_tensor(other) && other_root->batch_ndim == 0;
-}
-
-/* Finds the entry of `to` at the cursor's key. Returns TDICT_ENOTFOUND if the key is missing, TDICT_ETYPE if the
- * entry differs in kind from `leaf`. */
-static tdict_status find_written_leaf(const writer *w, const tdict_cursor *c, tdict_leaf leaf, tdict_leaf *out,
-                                      tdict_error *err) {
-  const tdict_frame *top = &c->frames[c->depth - 1];
-  const tdict_tree *to = (const tdict_tree *)top->mark;
-  int64_t slot = top->slot - 1;
-  if (to->keys != top->node->keys) {
-    const tdict_key *key = tdict_cursor_key(c);
-    slot = tdict_keys_find_hashed(to->keys, key->name, key->length, key->hash);
-    if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has no such key", w->plan->what);
-  }
-  *out = to->leaves[slot];
-  if (kinds_match(w, *out, leaf)) return TDICT_OK;
-  char to_text[TDICT_TEXT_LEAF_BYTES], from_text[TDICT_TEXT_LEAF_BYTES];
-  return tdict_fail(err, TDICT_ETYPE, "%s: the key holds %s in the destination, but %s in the %s", w->plan->what,
-                    tdict_text_leaf(*out, to_text), tdict_text_leaf(leaf, from_text),
-                    w->reads_index ? "source" : "value");
-}
 
 /* Describes the value's tensor as a view with the shape of the elements that the plan selects in `to`. A value with
  * fewer batch dimensions is repeated. */
@@ -236,7 +182,7 @@ static tdict_status describe_value(const writer *w, const tdict_tensor *to, cons
   const tdict_index_plan *plan = w->plan;
   tdict_status status = tdict_index_plan_describe(plan, to, &wanted, err);
   if (status != TDICT_OK) return status;
-  bool is_valid_rank = from->ndim == wanted.ndim - (plan->ndim - w->from->batch_ndim);
+  bool is_valid_rank = from->ndim == wanted.ndim - (plan->ndim - w->write.from->batch_ndim);
   return is_valid_rank && tdict_repeat_leading(from, wanted.ndim, wanted.shape, made)
              ? TDICT_OK
              : tdict_check_shape(plan->what, from, wanted.ndim, wanted.shape, err);
@@ -254,99 +200,23 @@ static tdict_status read_indexed_tensor(const writer *w, const tdict_tensor *to,
   return status == TDICT_OK ? tdict_index_plan_check_not_lost(w->plan, from, err) : status;
 }
 
-/* Writes to the selected elements of `to`, or copies the selected elements of `from` if w->reads_index is true. If
- * `checks_only` is true, only checks whether the elements can be copied. */
-static tdict_status write_tensor(const writer *w, tdict_tensor *to, const tdict_tensor *from, bool checks_only,
-                                 tdict_error *err) {
+/* Writes to the selected elements of `to`, or copies the selected elements of `from` to `to`. If `checks_only` is true,
+ * only checks whether the elements can be copied. */
+static tdict_status write_tensor(const tdict_tree_write *write, tdict_tensor *to, const tdict_tensor *from,
+                                 bool checks_only, tdict_error *err) {
+  const writer *w = write->user;
   tdict_made made;
   tdict_temp temp;
-  const tdict_tree *indexed = w->reads_index ? w->from : w->to; /* the tree whose batch size the plan was made for */
-  const tdict_tensor *tensor = w->reads_index ? from : to;
+  const int picked = write->objects.picked;
+  const tdict_tree *indexed = write->objects.trees[picked]; /* the tree whose batch size the plan was made for */
+  const tdict_tensor *tensor = picked ? from : to;
   if (checks_only && !tdict_tensor_begins_with(tensor, indexed->batch_ndim, indexed->batch_size))
     return tdict_batch_mismatch(w->plan->what, indexed, tensor, err);
-  if (w->reads_index) return read_indexed_tensor(w, to, from, checks_only, err);
+  if (picked) return read_indexed_tensor(w, to, from, checks_only, err);
   tdict_status status = describe_value(w, to, from, &made, err);
   if (status == TDICT_OK && checks_only) return tdict_moves_check_copy(w->plan->moves, w->plan->what, to, from, err);
   if (status != TDICT_OK) return status;
   return tdict_index_plan_copy(w->plan, w->helpers, to, tdict_temp_over(&temp, from, &made), true, err);
-}
-
-static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_path, bool checks_only,
-                                 tdict_error *err);
-
-/* Writes the tensors of one object to the tensors of another object. The check pass flattens both objects; the write
- * pass uses the flattened pairs again, in the same order. */
-static tdict_status write_object(writer *w, const tdict_leaf boxes[2], const char *path, bool checks_only,
-                                 tdict_error *err) {
-  if (tdict_builtin_of(tdict_leaf_box(boxes[1])->type)) {
-    tdict_status status = tdict_box_keep(w->plan->what, boxes[0], tdict_leaf_box(boxes[1]), false, err);
-    return status == TDICT_OK ? status : tdict_error_at(err, status, path);
-  }
-  if (checks_only) {
-    const char *what = w->plan->what;
-    const tdict_flatten_rule to = {what, TDICT_OBJECT_AS_TENSORS, false, w->to->batch_ndim, w->to->batch_size, NULL,
-                                   false};
-    const tdict_flatten_rule from = {
-        what, TDICT_OBJECT_AS_TENSORS, false, w->from->batch_ndim, w->from->batch_size, NULL, false};
-    tdict_status status = tdict_flat_pairs_add(&w->pairs, &to, &from, boxes, path, err);
-    if (status != TDICT_OK) return status;
-  }
-  const tdict_flat_pair pair = tdict_flat_pairs_take(&w->pairs, checks_only);
-  tdict_cursor inner;
-  tdict_cursor_init(&inner, pair.from, false);
-  inner.frames[0].mark = (size_t)pair.to;
-  tdict_status status = check_extra_keys(w, pair.to, pair.from, err);
-  status = status == TDICT_OK ? write_leaves(w, &inner, path, checks_only, err) : tdict_error_at(err, status, path);
-  tdict_cursor_reset(&inner);
-  return status;
-}
-
-/* Writes the selected elements of an object of a built-in type. If w->reads_index is true, reads the selected elements
- * instead. The check pass pairs the elements; the write pass uses the pairs again, in the same order. */
-static tdict_status write_builtin(writer *w, tdict_leaf to, tdict_leaf from, const char *path, bool checks_only,
-                                  tdict_error *err) {
-  const char *what = w->plan->what;
-  const tdict_tree *indexed = w->reads_index ? w->from : w->to;
-  const tdict_box *box = get_indexed_builtin(w, to, from);
-  if (checks_only) {
-    const tdict_flatten_rule rule = {.what = what, .above = path};
-    const tdict_leaf leaves[2] = {w->reads_index ? from : to, w->reads_index ? to : from};
-    if (!tdict_box_begins_with(box, indexed->batch_ndim, indexed->batch_size))
-      return tdict_error_at(err, tdict_box_mismatch(what, indexed, box, err), path);
-    tdict_status status = tdict_flat_pairs_add_builtin(&w->pairs, &rule, leaves, w->pick, err);
-    if (status != TDICT_OK) return status;
-  }
-  tdict_flat_pair pair = tdict_flat_pairs_take(&w->pairs, checks_only);
-  if (w->reads_index) pair = (tdict_flat_pair){pair.from, pair.to};
-  return tdict_write_pair(what, &pair, path, checks_only, err);
-}
-
-/* Writes all leaves that the cursor reaches. If `checks_only` is true, only checks whether the leaves can be written.
- * Flattened objects contain no objects, so the recursion is one level deep. */
-static tdict_status write_leaves(writer *w, tdict_cursor *c, const char *parent_path, bool checks_only,
-                                 tdict_error *err) {
-  for (tdict_leaf leaf, to_leaf = 0; (leaf = tdict_cursor_next(c)) != 0;) {
-    char path[PATH_BYTES];
-    tdict_tree *tree = tdict_leaf_tree(leaf);
-    tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-    tdict_status status = find_written_leaf(w, c, leaf, &to_leaf, err);
-    const bool is_builtin = status == TDICT_OK && get_indexed_builtin(w, to_leaf, leaf);
-    if (status == TDICT_OK && tensor && !is_builtin)
-      status = write_tensor(w, tdict_leaf_tensor(to_leaf), tensor, checks_only, err);
-    if (status == TDICT_OK && tree) status = check_extra_keys(w, tdict_leaf_tree(to_leaf), tree, err);
-    if (status != TDICT_OK || is_builtin || (!tree && !tensor)) tdict_cursor_path(c, parent_path, path, sizeof path);
-    if (status != TDICT_OK) return tdict_error_at(err, status, path);
-    if (is_builtin)
-      status = write_builtin(w, to_leaf, leaf, path, checks_only, err);
-    else if (!tree && !tensor)
-      status = write_object(w, (const tdict_leaf[]){to_leaf, leaf}, path, checks_only, err);
-    if (status != TDICT_OK) return status;
-    if (!tree) continue;
-    if (!tdict_cursor_enter(c, tree))
-      return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", w->plan->what);
-    c->frames[c->depth - 1].mark = (size_t)tdict_leaf_tree(to_leaf);
-  }
-  return TDICT_OK;
 }
 
 /* Checks that the batch size of the value equals the last dimensions of the batch size that the index selects. */
@@ -398,38 +268,29 @@ static tdict_status make_zeros(const tdict_tree *td, const tdict_tree *value, co
   return tdict_map_run(&map, value, out, err);
 }
 
-/* Makes one pass over the leaves: a check pass or a write pass. */
-static tdict_status write_from_start(writer *w, bool checks_only, tdict_error *err) {
-  tdict_cursor_rewind(&w->cursor, w->from);
-  w->cursor.frames[0].mark = (size_t)w->to;
-  return write_leaves(w, &w->cursor, NULL, checks_only, err);
-}
-
-/* Checks every tensor before the first element is written. The writes on devices are collected in w->plan->moves, and
- * made after all other writes. */
-static tdict_status check_then_write(writer *w, tdict_error *err) {
+/* Writes `from` to `to`, with a plan for the batch size of `from` if `reads_index` is true, else of `to`. Checks every
+ * tensor before the first element is written. */
+static tdict_status write_value(tdict_tree *to, tdict_index_plan *plan, const tdict_index_helpers *helpers,
+                                const tdict_tree *from, bool reads_index, tdict_error *err) {
   tdict_pick pick;
-  const tdict_tree *indexed = w->reads_index ? w->from : w->to;
-  if (tdict_num_objects(w->from)) {
-    tdict_status read = tdict_index_plan_read_lists(w->plan, err);
+  if (tdict_num_objects(from)) {
+    tdict_status read = tdict_index_plan_read_lists(plan, err);
     if (read != TDICT_OK) return read;
   }
-  w->pick = find_pick(w->plan, indexed->batch_size, &pick) ? &pick : NULL;
-  tdict_cursor_init(&w->cursor, w->from, false);
-  tdict_status status = tdict_moves_check_objects(w->plan->moves, w->from, err);
-  if (status == TDICT_OK) status = check_extra_keys(w, w->to, w->from, err);
-  if (status == TDICT_OK) status = write_from_start(w, true, err);
-  if (status == TDICT_OK) status = write_from_start(w, false, err);
-  if (status == TDICT_OK) status = tdict_moves_run(w->plan->moves, err);
-  tdict_cursor_reset(&w->cursor);
-  tdict_flat_pairs_reset(&w->pairs);
-  return status;
-}
-
-static tdict_status write_value(tdict_tree *td, tdict_index_plan *plan, const tdict_index_helpers *helpers,
-                                const tdict_tree *value, tdict_error *err) {
-  writer w = {.plan = plan, .helpers = helpers, .to = td, .from = value};
-  return check_then_write(&w, err);
+  const tdict_tree *indexed = reads_index ? from : to;
+  writer w = {.write = {.to = to,
+                        .from = from,
+                        .to_name = "dst",
+                        .from_name = reads_index ? "the tree" : "the value",
+                        .needs_same_keys = reads_index,
+                        .objects = {.what = plan->what, .picked = reads_index, .trees = {to, from}},
+                        .moves = plan->moves,
+                        .tensor = write_tensor},
+              .plan = plan,
+              .helpers = helpers};
+  w.write.user = &w;
+  if (find_pick(plan, indexed->batch_size, &pick)) w.write.objects.pick = &pick;
+  return tdict_tree_write_run(&w.write, err);
 }
 
 static tdict_status check_out_batch_size(const tdict_index_plan *plan, const tdict_tree *out, tdict_error *err) {
@@ -452,9 +313,8 @@ tdict_status tdict_index_into(tdict_context *context, tdict_tree *dst, const tdi
   tdict_moves moves = {.what = call.what, .stream = tdict_run_stream(&call.run)};
   if (status == TDICT_OK) status = plan_batch_index(&plan, &moves, src, index, err);
   if (status != TDICT_OK) return status;
-  writer w = {.plan = &plan, .helpers = &call.helpers, .to = dst, .from = src, .reads_index = true};
   status = check_out_batch_size(&plan, dst, err);
-  if (status == TDICT_OK) status = check_then_write(&w, err);
+  if (status == TDICT_OK) status = write_value(dst, &plan, &call.helpers, src, true, err);
   tdict_moves_reset(&moves);
   tdict_index_plan_reset(&plan);
   return status;
@@ -468,7 +328,7 @@ static tdict_status write_to_empty_tree(tdict_tree *td, tdict_index_plan *plan, 
     return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is empty and locked, so no tensors can be made", plan->what);
   tdict_status status = make_zeros(td, value, plan->what, &made, err);
   if (status != TDICT_OK) return status;
-  status = write_value(made, plan, helpers, value, err);
+  status = write_value(made, plan, helpers, value, false, err);
   if (status == TDICT_OK && td->has_device) status = tdict_set_device(made, &td->device, err);
   if (status == TDICT_OK) tdict_node_swap(td, made);
   tdict_release(made);
@@ -489,7 +349,7 @@ static tdict_status set_indexed(tdict_tree *td, const index_call *call, const td
     status = tdict_index_plan_find_distinct(&plan, err);
   if (status == TDICT_OK)
     status = tdict_num_keys(td) == 0 && tdict_num_keys(value) != 0 ? write_to_empty_tree(td, &plan, helpers, value, err)
-                                                                   : write_value(td, &plan, helpers, value, err);
+                                                                   : write_value(td, &plan, helpers, value, false, err);
   tdict_moves_reset(&moves);
   tdict_index_plan_reset(&plan);
   return status;
