@@ -88,12 +88,7 @@ tdict_status tdict_context_create_over(const tdict_context_options *options, tdi
   tdict_context *c = calloc(1, sizeof *c);
   if (!c) return tdict_fail(err, TDICT_ENOMEM, "context: no host memory for its record");
   status = create_parts(c, &o, driver, err);
-  if (status != TDICT_OK) {
-    tdict_context_destroy(c);
-    return status;
-  }
-  *out = c;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, c, out, tdict_context_destroy);
 }
 
 tdict_status tdict_context_create(const tdict_context_options *options, tdict_context **out, tdict_error *err) {

@@ -158,12 +158,7 @@ tdict_status tdict_devices_create(const tdict_devices_config *config, tdict_devi
   if (status == TDICT_OK) status = count_devices(d, err);
   if (status == TDICT_OK) status = open_default_device(d, options->device, err);
   if (status == TDICT_OK) status = create_pinned_memory(d, options->pinned_bytes, config->pool, err);
-  if (status != TDICT_OK) {
-    tdict_devices_destroy(d);
-    return status;
-  }
-  *out = d;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, d, out, tdict_devices_destroy);
 }
 
 void tdict_devices_destroy(tdict_devices *d) {

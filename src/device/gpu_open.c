@@ -97,10 +97,5 @@ tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_byte
     if (status == TDICT_OK) status = create_pool_and_streams(gpu, cache_bytes, err);
     tdict_gpu_leave(gpu, &scope);
   }
-  if (status != TDICT_OK) {
-    tdict_gpu_release(gpu);
-    return status;
-  }
-  *out = gpu;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, gpu, out, tdict_gpu_release);
 }

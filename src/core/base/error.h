@@ -18,6 +18,11 @@ tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t na
  * writes nothing. Returns `status`, so a function can end with `return tdict_error_at(err, status, path)`. */
 tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *path);
 
+/* Ends a function that makes an object: writes `made` to *out if the status is TDICT_OK, else releases `made`.
+ * Evaluates to `status`. */
+#define TDICT_HAND_OVER(status, made, out, release) \
+  ((status) == TDICT_OK ? (void)(*(out) = (made)) : (void)release(made), (status))
+
 /* Returns true if `status` is a value of enum tdict_status. */
 bool tdict_status_is_known(tdict_status status);
 /* Checks the value that a callback of the program returned, and completes the callback's error. Call this function

@@ -57,11 +57,7 @@ static tdict_status open_file(const request *file, int *out, tdict_error *err) {
   tdict_status status = check_file_kind(file->what, file->path, fd, writes, err);
   /* Clear O_NONBLOCK, which was needed for open() only: reads and writes of the file may wait. */
   if (status == TDICT_OK && fcntl(fd, F_SETFL, 0) != 0) status = fail_to_open(file->what, file->path, errno, err);
-  if (status == TDICT_OK)
-    *out = fd;
-  else
-    close(fd);
-  return status;
+  return TDICT_HAND_OVER(status, fd, out, close);
 }
 
 static tdict_status open_stream(const char *what, const char *path, bool writes, FILE **out, tdict_error *err) {

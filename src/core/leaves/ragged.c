@@ -108,11 +108,7 @@ tdict_status tdict_ragged_create(tdict_tensor *values, tdict_tensor *offsets, td
   r->offsets = tdict_tensor_retain(offsets);
   status = tdict_ragged_read_integers(offsets, r->at, err);
   if (status == TDICT_OK) status = check_offsets(what, r, values->dims[0], err);
-  if (status == TDICT_OK)
-    *out = r;
-  else
-    tdict_ragged_release(r);
-  return status;
+  return TDICT_HAND_OVER(status, r, out, tdict_ragged_release);
 }
 
 tdict_status tdict_ragged_make_offsets(const tdict_ragged *r, const char *what, tdict_dtype dtype, tdict_memory *memory,
@@ -199,11 +195,7 @@ tdict_status tdict_ragged_of_rows(const char *what, tdict_tensor *const *rows, s
       status = tdict_fail(err, TDICT_EOVERFLOW, "%s: the sum of the lengths does not fit in 63 bits", what);
   }
   if (status == TDICT_OK) status = tdict_ragged_join(r, what, rows, count, options, err);
-  if (status == TDICT_OK)
-    *out = r;
-  else
-    tdict_ragged_release(r);
-  return status;
+  return TDICT_HAND_OVER(status, r, out, tdict_ragged_release);
 }
 
 tdict_status tdict_ragged_from_rows(tdict_tensor *const *rows, size_t count, const tdict_ragged_options *options,

@@ -107,11 +107,7 @@ tdict_status tdict_ragged_from_padded(const tdict_tensor *padded, const tdict_te
   if (status == TDICT_OK) status = tdict_ragged_new(from_padded, padded->dims[0], &r, err);
   if (status != TDICT_OK) return status;
   status = fill_from_padded(r, padded, lengths, &o, err);
-  if (status == TDICT_OK)
-    *out = r;
-  else
-    tdict_ragged_release(r);
-  return status;
+  return TDICT_HAND_OVER(status, r, out, tdict_ragged_release);
 }
 
 /* Makes the mask of a padded tensor whose rows have `width` elements. */

@@ -113,11 +113,7 @@ static tdict_status share_range(const tdict_ragged *from, int64_t start, int64_t
   if (status != TDICT_OK) return status;
   for (int64_t i = 1; i <= count; i++) r->at[i] = from->at[start + i] - from->at[start];
   status = share_rows(r, from, start, err);
-  if (status == TDICT_OK)
-    *out = r;
-  else
-    tdict_ragged_release(r);
-  return status;
+  return TDICT_HAND_OVER(status, r, out, tdict_ragged_release);
 }
 
 /* Returns the length of the run of consecutive rows that begins at entry `i` of the list. A NULL list names all
@@ -158,11 +154,7 @@ static tdict_status select_rows(const tdict_ragged *from, const tdict_positions 
       status = tdict_fail(err, TDICT_EOVERFLOW, "%s: the sum of the lengths does not fit in 63 bits", what);
   if (status == TDICT_OK) status = tdict_ragged_allocate(r, what, from->values, 1, &options, err);
   if (status == TDICT_OK) status = copy_rows(r, from, rows, err);
-  if (status == TDICT_OK)
-    *out = r;
-  else
-    tdict_ragged_release(r);
-  return status;
+  return TDICT_HAND_OVER(status, r, out, tdict_ragged_release);
 }
 
 /* Makes a row, or a leaf of the rows. Consecutive rows are views, unless a list selects them. */
@@ -203,11 +195,7 @@ static tdict_status join_offsets(const tdict_ragged *const *items, size_t count,
     for (int64_t row = 0; row < items[i]->num_rows && status == TDICT_OK; row++, next++)
       if (!tdict_add_i64(r->at[next], tdict_ragged_length(items[i], row), &r->at[next + 1]))
         status = tdict_fail(err, TDICT_EOVERFLOW, "cat: the sum of the lengths does not fit in 63 bits");
-  if (status == TDICT_OK)
-    *out = r;
-  else
-    tdict_ragged_release(r);
-  return status;
+  return TDICT_HAND_OVER(status, r, out, tdict_ragged_release);
 }
 
 static tdict_status join(const void *const *items, size_t count, const tdict_joining *how, void **out,
@@ -223,11 +211,7 @@ static tdict_status join(const void *const *items, size_t count, const tdict_joi
   tdict_status status = join_offsets(leaves, count, &r, err);
   if (status == TDICT_OK) status = tdict_ragged_join(r, "cat", values, count, &options, err);
   free((void *)values);
-  if (status == TDICT_OK)
-    *out = r;
-  else
-    tdict_ragged_release(r);
-  return status;
+  return TDICT_HAND_OVER(status, r, out, tdict_ragged_release);
 }
 
 /* A write to the rows of `to` at `positions`. The new elements are in the rows of `from`, or in the tensor `row`. */

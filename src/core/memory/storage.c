@@ -105,12 +105,7 @@ static tdict_status create_storage(tdict_memory *memory, size_t bytes, int node,
                                     memory && memory->pinned ? TDICT_STORAGE_PINNED : 0, &s, err);
   if (status != TDICT_OK) return status;
   status = memory ? allocate_from(s, memory, node, zero, err) : allocate_plain(s, zero, err);
-  if (status != TDICT_OK) {
-    free_record(s);
-    return status;
-  }
-  *out = s;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, s, out, free_record);
 }
 
 tdict_status tdict_storage_create(tdict_memory *memory, size_t bytes, bool zero, tdict_storage **out,

@@ -193,12 +193,7 @@ tdict_status tdict_consolidate(const tdict_tree *tree, tdict_memory *memory, tdi
   if (status == TDICT_OK) status = find_storage(made, memory, &storage, err);
   if (status == TDICT_OK) status = tdict_make_consolidated(made, num_tensors, storage, err);
   tdict_storage_release(storage);
-  if (status != TDICT_OK) {
-    tdict_release(made);
-    return status;
-  }
-  *out = made;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
 bool tdict_is_consolidated(const tdict_tree *tree) { return tree && tree->consolidated; }

@@ -248,11 +248,7 @@ static tdict_status join_into_new_tree(joiner *j, const join_options *options, t
   tdict_moves_reset(&j->moves);
   tdict_aligned_reset(&j->aligned);
   tdict_aligned_close(opened, j->count);
-  if (status == TDICT_OK)
-    *out = made;
-  else
-    tdict_release(made);
-  return status;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
 tdict_status tdict_stack(const tdict_tree *const *items, size_t count, const tdict_join_options *options,

@@ -177,10 +177,5 @@ tdict_status tdict_flatten_keys(const tdict_tree *tree, const char *separator, t
   tdict_status status = flatten_into(what, &cursor, separator, &name, made, err);
   tdict_cursor_reset(&cursor);
   free(name.text);
-  if (status != TDICT_OK) {
-    tdict_release(made);
-    return status;
-  }
-  *out = made;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }

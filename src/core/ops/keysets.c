@@ -74,12 +74,7 @@ tdict_status tdict_exclude(const tdict_tree *tree, const char *const *paths, siz
   tdict_status status = tdict_paths_check("exclude", paths, count, err);
   if (status == TDICT_OK) status = tdict_map_share(tree, "exclude", &made, err);
   if (status == TDICT_OK) status = exclude_paths("exclude", made, paths, count, err);
-  if (status != TDICT_OK) {
-    tdict_release(made);
-    return status;
-  }
-  *out = made;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
 tdict_status tdict_split_keys(const tdict_tree *tree, const tdict_key_set *sets, size_t num_sets, tdict_tree **trees,

@@ -300,11 +300,7 @@ static tdict_status find_positions(const maker *m, int64_t **out, tdict_error *e
     status = copy_positions(m, positions, size.bytes, err);
   else if (status == TDICT_OK)
     list_positions(&view, (int64_t)(uintptr_t)view.data, size.numel, positions);
-  if (status == TDICT_OK)
-    *out = positions;
-  else
-    free(positions);
-  return status;
+  return TDICT_HAND_OVER(status, positions, out, free);
 }
 
 /* Arranges the elements of an object of a built-in type. */
@@ -468,11 +464,7 @@ static tdict_status map_once(maker *m, const tdict_tree *td, tdict_tree **out, b
   /* Drop the references of this call; the tensors hold separate references. */
   for (int i = 0; i < m->num_arenas; i++) tdict_storage_release(m->arenas[i].storage);
   if (m->slab) tdict_slab_release(m->slab, 1);
-  if (status == TDICT_OK)
-    *out = made;
-  else
-    tdict_release(made);
-  return status;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
 /* Maps a copy of the tree with flattened objects, and makes objects from the results again. */
@@ -491,11 +483,7 @@ static tdict_status map_opened_objects(maker *m, const tdict_tree *td, tdict_tre
   if (status == TDICT_OK) status = tdict_objects_unflatten(map->what, td, made, err);
   m->map = map;
   tdict_release(opened);
-  if (status == TDICT_OK)
-    *out = made;
-  else
-    tdict_release(made);
-  return status;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
 /* Returns true if a node of a tree with objects is locked. The first measuring pass stopped at the first object, so
@@ -557,12 +545,7 @@ tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree 
       status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
   }
   tdict_cursor_reset(&cursor);
-  if (status != TDICT_OK) {
-    tdict_release(made);
-    return status;
-  }
-  *out = made;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
 tdict_status tdict_map_adopt(const tdict_tree *under, tdict_leaf leaf, const char *what, tdict_leaf *out,

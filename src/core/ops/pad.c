@@ -238,11 +238,7 @@ static tdict_status make_padded(padder *p, tdict_tree **opened, bool is_mask, td
   if (status == TDICT_OK && opened && !is_mask) status = tdict_objects_unflatten(p->rule->what, p->items[0], made, err);
   if (status == TDICT_OK && is_mask && !set_mask_batch_sizes(p, made))
     status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk through the masks", p->rule->what);
-  if (status == TDICT_OK)
-    *out = made;
-  else
-    tdict_release(made);
-  return status;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
 tdict_status tdict_pad_trees(const tdict_pad_rule *rule, const tdict_tree *const *items, size_t count, tdict_tree **out,
@@ -292,9 +288,5 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, co
   status = tdict_pad_trees(&rule, items, count, &made, o.masks ? &masks : NULL, err);
   if (status == TDICT_OK && o.masks) status = add_masks(what, o.masks, made, masks, err);
   tdict_release(masks);
-  if (status == TDICT_OK)
-    *out = made;
-  else
-    tdict_release(made);
-  return status;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }

@@ -97,12 +97,7 @@ tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const td
     tdict_place_reset(&place);
     status = copy_path(what, td, made, paths[i], err);
   }
-  if (status != TDICT_OK) {
-    tdict_release(made);
-    return status;
-  }
-  *out = made;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
 tdict_status tdict_select(const tdict_tree *tree, const char *const *paths, size_t count, bool strict, tdict_tree **out,

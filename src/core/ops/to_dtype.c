@@ -45,12 +45,7 @@ tdict_status tdict_tensor_to_dtype(const tdict_tensor *tensor, tdict_dtype dtype
   if (status == TDICT_OK) status = tdict_tensor_empty(dtype, tensor->ndim, tensor->dims, r.memory, &made, err);
   if (status != TDICT_OK) return status;
   status = tdict_convert_tensor(what, made, tensor, err);
-  if (status != TDICT_OK) {
-    tdict_tensor_release(made);
-    return status;
-  }
-  *out = made;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, made, out, tdict_tensor_release);
 }
 
 typedef struct caster {

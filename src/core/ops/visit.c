@@ -247,12 +247,7 @@ static tdict_status make_result_tree(const visit_job *j, tdict_tree **out, tdict
   if (status == TDICT_OK && j->opened) status = tdict_objects_unflatten(j->what, j->trees[0], made, err);
   if (status == TDICT_OK) status = remove_all_keys_without_leaf(j, &cursor, made, err);
   tdict_cursor_reset(&cursor);
-  if (status != TDICT_OK) {
-    tdict_release(made);
-    return status;
-  }
-  *out = made;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
 static tdict_status run_apply(visit_job *j, const tdict_run *run, tdict_tree **out, tdict_error *err) {

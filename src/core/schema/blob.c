@@ -293,12 +293,7 @@ tdict_status tdict_blob_parse(const uint8_t *bytes, size_t count, bool is_truste
   p.dims = (int64_t *)(void *)(s->entries + s->num_entries);
   status = read_blob(&p, err);
   if (status == TDICT_OK && !is_trusted) status = check_unique_keys(s, err);
-  if (status != TDICT_OK) {
-    free(s);
-    return status;
-  }
-  *out = s;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, s, out, free);
 }
 
 tdict_status tdict_schema_read(const void *blob, size_t bytes, tdict_schema **out, tdict_error *err) {

@@ -108,12 +108,7 @@ tdict_status tdict_tensor_clone(const tdict_tensor *tensor, tdict_memory *memory
   tdict_status status = tdict_tensor_empty(tensor->dtype, tensor->ndim, tensor->dims, memory, &copy, err);
   if (status != TDICT_OK) return status;
   status = tdict_tensor_copy(copy, tensor, err);
-  if (status != TDICT_OK) {
-    tdict_tensor_release(copy);
-    return status;
-  }
-  *out = copy;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, copy, out, tdict_tensor_release);
 }
 
 tdict_status tdict_tensor_contiguous(const tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {

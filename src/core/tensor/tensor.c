@@ -162,11 +162,7 @@ tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, i
   const tdict_float_env saved = tdict_float_env_enter();
   status = write_arange(t, start, step, err);
   tdict_float_env_leave(&saved);
-  if (status == TDICT_OK)
-    *out = t;
-  else
-    tdict_tensor_release(t);
-  return status;
+  return TDICT_HAND_OVER(status, t, out, tdict_tensor_release);
 }
 
 /* The range of bytes that a description covers: the lowest address and the number of bytes. */

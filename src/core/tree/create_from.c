@@ -83,12 +83,7 @@ static tdict_status create_planned_tree(plan *p, const tdict_fields *list, tdict
   if (status == TDICT_OK) status = add_field_tensors(td, p, list, err);
   /* The tensors in the tree hold the slab from now on. */
   tdict_arena_reset(&p->arena);
-  if (status != TDICT_OK) {
-    tdict_release(td);
-    return status;
-  }
-  *out = td;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, td, out, tdict_release);
 }
 
 tdict_status tdict_fields_check(const tdict_fields *list, int64_t count, tdict_error *err) {

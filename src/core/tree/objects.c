@@ -133,11 +133,7 @@ tdict_status tdict_tree_of_tensors(const char *const *keys, tdict_tensor *const 
   tdict_status status = tdict_create(0, NULL, &made, err);
   if (status != TDICT_OK) return status;
   for (int i = 0; i < count && status == TDICT_OK; i++) status = tdict_set(made, keys[i], tensors[i], err);
-  if (status == TDICT_OK)
-    *out = made;
-  else
-    tdict_release(made);
-  return status;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
 /* Checks that a write of `from` to some elements of `to` would not change `to`. Returns the error of the type if the
@@ -255,12 +251,7 @@ tdict_status tdict_objects_flatten(const tdict_flatten_rule *o, const tdict_tree
       status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", o->what);
   }
   tdict_cursor_reset(&cursor);
-  if (status != TDICT_OK) {
-    tdict_release(made);
-    return status;
-  }
-  *out = made;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
 /* Counts the tensors and objects of a tree in *kept. Counts the keys whose leaf is 0, because it was dropped, in

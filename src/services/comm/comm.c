@@ -73,12 +73,7 @@ tdict_status tdict_comm_create(tdict_context *context, const tdict_comm_table *t
   if (!c->headers || !c->peers)
     status = tdict_fail(err, TDICT_ENOMEM, "comm: no host memory for %d ranks", (int)t.world_size);
   if (status == TDICT_OK) status = open_device(c, err);
-  if (status != TDICT_OK) {
-    free_comm(c);
-    return status;
-  }
-  *out = c;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, c, out, free_comm);
 }
 
 void tdict_comm_destroy(tdict_comm *comm) {

@@ -123,11 +123,7 @@ static tdict_status join_on_host(const tdict_comm_call *call, const tdict_rank_b
   tdict_status status = tdict_gather_and_wait(call->comm->context, (const tdict_tree *const *)b->trees,
                                               (size_t)b->world, &o, &joined, err);
   if (status == TDICT_OK) status = tdict_set_device(joined, NULL, err);
-  if (status == TDICT_OK)
-    *out = joined;
-  else
-    tdict_release(joined);
-  return status;
+  return TDICT_HAND_OVER(status, joined, out, tdict_release);
 }
 
 tdict_status tdict_rank_join_run(const tdict_comm_call *call, const tdict_rank_blocks *blocks, tdict_rank_join *join,

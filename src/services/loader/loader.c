@@ -229,12 +229,7 @@ tdict_status tdict_loader_create(tdict_context *context, const tdict_dataset *da
   l->mark = tdict_forkmark_retain(mark);
   init_sync(l);
   status = set_up_loader(l, err);
-  if (status != TDICT_OK) {
-    free_loader(l);
-    return status;
-  }
-  *out = l;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, l, out, free_loader);
 }
 
 void tdict_loader_destroy(tdict_loader *l) {

@@ -92,12 +92,7 @@ tdict_status tdict_replay_create(const tdict_tree *tree, int64_t num_filled, tdi
   pthread_mutex_init(&r->counts_lock, NULL);
   pthread_rwlock_init(&r->lock, NULL);
   tdict_status status = open_tree(r, tree, num_filled, err);
-  if (status != TDICT_OK) {
-    free_replay(r);
-    return status;
-  }
-  *out = r;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, r, out, free_replay);
 }
 
 tdict_replay *tdict_replay_retain(const tdict_replay *replay) {

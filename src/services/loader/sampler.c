@@ -149,12 +149,7 @@ tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *o
   const tdict_float_env saved = tdict_float_env_enter();
   if (s->kind == TDICT_SAMPLER_WEIGHTED) status = build_alias_table(s, o.weights, err);
   tdict_float_env_leave(&saved);
-  if (status != TDICT_OK) {
-    tdict_sampler_release(s);
-    return status;
-  }
-  *out = s;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, s, out, tdict_sampler_release);
 }
 
 tdict_status tdict_sampler_resize(const tdict_sampler *s, int64_t length, tdict_sampler **out, tdict_error *err) {

@@ -66,12 +66,7 @@ tdict_status tdict_ring_make(tdict_segment *segment, const tdict_schema *schema,
                             : tdict_fail(err, TDICT_ENOMEM, "share_ring: no host memory for %u slots", r->num_slots);
   if (status == TDICT_OK) status = tdict_forkmark_create(&r->mark, err);
   if (status == TDICT_OK) status = make_slots(r, schema, err);
-  if (status != TDICT_OK) {
-    free_ring(r);
-    return status;
-  }
-  *out = r;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, r, out, free_ring);
 }
 
 static tdict_status check_options(const tdict_share_ring_options *o, const char *what, tdict_error *err) {

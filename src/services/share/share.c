@@ -56,12 +56,7 @@ tdict_status tdict_share_create(const tdict_tree *tree, const tdict_share_option
   status = make_shared(schema, &made, err);
   tdict_schema_release(schema);
   if (status == TDICT_OK && !o.is_zero) status = copy_elements(made, tree, err);
-  if (status != TDICT_OK) {
-    tdict_release(made);
-    return status;
-  }
-  *out = made;
-  return TDICT_OK;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
 tdict_status tdict_share_send(int socket, const tdict_tree *tree, tdict_error *err) {

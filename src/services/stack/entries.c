@@ -119,11 +119,7 @@ tdict_status tdict_lazy_stack_get(const tdict_lazy_stack *stack, const char *pat
     status = tdict_tensor_copy(tdict_temp_over(&temp, made, &row), t, err);
     if (status != TDICT_OK) tdict_lazy_fail_at(err, status, i, path);
   }
-  if (status == TDICT_OK)
-    *out = made;
-  else
-    tdict_tensor_release(made);
-  return status;
+  return TDICT_HAND_OVER(status, made, out, tdict_tensor_release);
 }
 
 tdict_status tdict_lazy_stack_get_tree(const tdict_lazy_stack *stack, const char *path, tdict_lazy_stack **out,

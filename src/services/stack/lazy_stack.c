@@ -86,11 +86,7 @@ tdict_status tdict_lazy_stack_create(tdict_tree *const *items, size_t count, tdi
     status = check_item(what, stack, items[i], i, err);
     if (status == TDICT_OK) put_item(stack, i, items[i]);
   }
-  if (status == TDICT_OK)
-    *out = stack;
-  else
-    tdict_lazy_stack_release(stack);
-  return status;
+  return TDICT_HAND_OVER(status, stack, out, tdict_lazy_stack_release);
 }
 
 tdict_lazy_stack *tdict_lazy_stack_retain(const tdict_lazy_stack *stack) {

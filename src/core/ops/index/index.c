@@ -115,11 +115,7 @@ static tdict_status get_checked(getter *g, const tdict_map *map, const tdict_tre
     const tdict_status found = tdict_index_plan_check_lists(&g->plan, err);
     if (found != TDICT_OK) status = found;
   }
-  if (status == TDICT_OK)
-    *out = made;
-  else
-    tdict_release(made);
-  return status;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
 /* Returns the name of the first argument that is NULL, or NULL if no argument is NULL. */

@@ -211,11 +211,7 @@ tdict_status tdict_arrow_wrap(const tdict_arrow_importer *m, const void *element
   if (status != TDICT_OK) return status;
   tdict_tensor *tensor = *out;
   status = tdict_arrow_place(m, &tensor, err);
-  if (status == TDICT_OK)
-    *out = tensor;
-  else
-    tdict_tensor_release(tensor);
-  return status;
+  return TDICT_HAND_OVER(status, tensor, out, tdict_tensor_release);
 }
 
 tdict_status tdict_arrow_place(const tdict_arrow_importer *m, tdict_tensor **tensor, tdict_error *err) {

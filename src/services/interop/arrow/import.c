@@ -110,11 +110,7 @@ static tdict_status import_struct(tdict_arrow_importer *m, const tdict_arrow_col
     tdict_arrow_path_pop(&m->path, &mark);
   }
   m->depth--;
-  if (status == TDICT_OK)
-    *out = tree;
-  else
-    tdict_release(tree);
-  return status;
+  return TDICT_HAND_OVER(status, tree, out, tdict_release);
 }
 
 /* Adds the tree of masks to the result if there is a mask. */
@@ -146,11 +142,7 @@ static tdict_status import_columns(tdict_arrow_importer *m, const struct ArrowSc
   if (status == TDICT_OK && m->memory) status = tdict_set_device(tree, &m->device, err);
   tdict_release(m->masks);
   tdict_arrow_path_reset(&m->path);
-  if (status == TDICT_OK)
-    *out = tree;
-  else
-    tdict_release(tree);
-  return status;
+  return TDICT_HAND_OVER(status, tree, out, tdict_release);
 }
 
 tdict_status tdict_arrow_import_tree(tdict_arrow_importer *m, const struct ArrowSchema *schema,

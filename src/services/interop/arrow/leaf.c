@@ -54,11 +54,7 @@ static tdict_status import_bools(const tdict_arrow_importer *m, const tdict_arro
   tdict_status status = tdict_tensor_empty(TDICT_BOOL, 1, &c->count, NULL, &bools, err);
   if (status != TDICT_OK) return status;
   status = tdict_arrow_unpack(m, tdict_arrow_column_buffer(c, 1), c->start, c->count, bools->data, err);
-  if (status == TDICT_OK)
-    *out = bools;
-  else
-    tdict_tensor_release(bools);
-  return status;
+  return TDICT_HAND_OVER(status, bools, out, tdict_tensor_release);
 }
 
 /* Makes a tensor of shape [count, size, ...] from a fixed-size list. */
@@ -118,11 +114,7 @@ tdict_status tdict_arrow_import_dense(tdict_arrow_importer *m, const tdict_arrow
     if (status == TDICT_OK) status = fill_rows(m, tensor, valid, c->count, err);
   }
   if (status == TDICT_OK) status = tdict_arrow_place(m, &tensor, err);
-  if (status == TDICT_OK)
-    *out = tensor;
-  else
-    tdict_tensor_release(tensor);
-  return status;
+  return TDICT_HAND_OVER(status, tensor, out, tdict_tensor_release);
 }
 
 /* Gives a tensor [count, size, ...] the dimensions of the extension type arrow.fixed_shape_tensor. */
@@ -198,11 +190,7 @@ static tdict_status read_offsets(const tdict_arrow_importer *m, const tdict_arro
                           (long long)at[i], (long long)(i ? at[i - 1] : 0));
   }
   tdict_tensor_release(copy);
-  if (status == TDICT_OK)
-    *out = at;
-  else
-    free(at);
-  return status;
+  return TDICT_HAND_OVER(status, at, out, free);
 }
 
 /* Makes the tensor of the offsets of a ragged leaf. Shares the offsets of the array if they are in host memory and
@@ -223,11 +211,7 @@ static tdict_status make_offsets(const tdict_arrow_importer *m, const tdict_arro
     else
       ((int32_t *)offsets->data)[i] = (int32_t)(at[i] - at[0]);
   status = tdict_arrow_place(m, &offsets, err);
-  if (status == TDICT_OK)
-    *out = offsets;
-  else
-    tdict_tensor_release(offsets);
-  return status;
+  return TDICT_HAND_OVER(status, offsets, out, tdict_tensor_release);
 }
 
 /* The rows of a list column. */

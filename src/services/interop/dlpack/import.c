@@ -110,11 +110,7 @@ static tdict_status make_tensor(importer *im, const incoming *in, tdict_tensor *
     tensor = copy;
     if (status != TDICT_OK) return status;
   }
-  if (status == TDICT_OK)
-    *out = tensor;
-  else
-    tdict_tensor_release(tensor);
-  return status;
+  return TDICT_HAND_OVER(status, tensor, out, tdict_tensor_release);
 }
 
 /* Gives the managed tensor to the storage of the tensor. If the tensor is a copy, deletes the managed tensor. Cannot
