@@ -110,12 +110,10 @@ static tdict_status count_tensors(const tdict_tree *tree, size_t *out, tdict_err
     if (child && !tdict_cursor_enter(&cursor, child))
       status = tdict_fail(err, TDICT_ENOMEM, "consolidate: no memory for the tree");
     if (!box || tdict_box_has_fixed_elements(box)) continue;
-    char path[sizeof err->path];
-    tdict_cursor_path(&cursor, NULL, path, sizeof path);
     status = tdict_fail(err, TDICT_ENOTSUP,
                         "consolidate: an object of type %.60s, wanted tensors, trees, text, numbers and JSON only",
                         box->type->name);
-    tdict_error_at(err, status, path);
+    tdict_cursor_fail(&cursor, NULL, status, err);
   }
   tdict_cursor_reset(&cursor);
   if (status == TDICT_OK) *out = count;

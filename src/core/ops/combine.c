@@ -316,10 +316,7 @@ static tdict_status write_joined_leaves(joiner *j, const tdict_tree *out, bool c
     } else {
       status = checks_only ? check_joined_into(j, entry, to, err) : copy_parts(j, entry, to, err);
     }
-    if (status != TDICT_OK && err && !err->path[0]) {
-      tdict_cursor_path(&cursor, NULL, path, sizeof path);
-      status = tdict_error_at(err, status, path);
-    }
+    if (status != TDICT_OK && err && !err->path[0]) status = tdict_cursor_fail(&cursor, NULL, status, err);
   }
   tdict_cursor_reset(&cursor);
   return status;

@@ -259,10 +259,8 @@ static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_
     tdict_tree *below = NULL;
     tdict_status status = compare_leaf(c, leaf, &below, err);
     if (status != TDICT_OK) {
-      char path[sizeof((tdict_error *)NULL)->path];
       if (tdict_leaf_box(leaf)) return status; /* the error names the path inside the object already */
-      tdict_cursor_path(&c->cursor, c->parent_path, path, sizeof path);
-      return tdict_error_at(err, status, path);
+      return tdict_cursor_fail(&c->cursor, c->parent_path, status, err);
     }
     if (!below || !compare_nodes(c, tdict_leaf_tree(leaf), below)) continue;
     if (!tdict_cursor_enter(&c->cursor, tdict_leaf_tree(leaf)))

@@ -45,12 +45,6 @@ static inline bool append_key(name_buffer *name, size_t mark, const tdict_key *k
   return true;
 }
 
-static tdict_status fail_at_cursor(const tdict_cursor *cursor, tdict_status status, tdict_error *err) {
-  char path[sizeof((tdict_error *)NULL)->path];
-  tdict_cursor_path(cursor, NULL, path, sizeof path);
-  return tdict_error_at(err, status, path);
-}
-
 static tdict_status no_memory_to_flatten(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
@@ -148,7 +142,7 @@ static tdict_status flatten_into(const char *what, tdict_cursor *cursor, const c
     tdict_tree *below;
     tdict_status status = flatten_node(what, top, name, made, &below, err);
     if (status == TDICT_ENOMEM) return status;
-    if (status != TDICT_OK) return fail_at_cursor(cursor, status, err);
+    if (status != TDICT_OK) return tdict_cursor_fail(cursor, NULL, status, err);
     if (!below) {
       cursor->depth--;
       continue;

@@ -10,7 +10,7 @@
 #include "core/tensor/layout.h"
 #include "core/tree/agree.h"
 
-enum { MAX_MEMORIES = 16, LEAF_ALIGNMENT = 256, PATH_BYTES = sizeof((tdict_error *)NULL)->path };
+enum { MAX_MEMORIES = 16, LEAF_ALIGNMENT = 256 };
 
 /* The storage for all new elements in one memory. `bytes` is the measured size. `next` is the offset of the next
  * tensor. */
@@ -47,10 +47,7 @@ static tdict_status no_memory_for_map(const tdict_map *map, tdict_error *err) {
 
 /* Puts the cursor's path into the error, unless the error has a path already. */
 static tdict_status fail_at_leaf(const maker *m, tdict_status status, tdict_error *err) {
-  char path[PATH_BYTES];
-  if (!err || err->path[0]) return status;
-  tdict_cursor_path(&m->cursor, NULL, path, sizeof path);
-  return tdict_error_at(err, status, path);
+  return err && !err->path[0] ? tdict_cursor_fail(&m->cursor, NULL, status, err) : status;
 }
 
 /* Chooses the memory of the new elements for `from`. */

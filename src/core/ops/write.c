@@ -17,13 +17,6 @@ static tdict_status fail_null_argument(const char *what, const char *name, tdict
   return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, name);
 }
 
-static tdict_status fail_at_leaf_path(const tdict_cursor *cursor, const char *parent_path, tdict_status status,
-                                      tdict_error *err) {
-  char path[PATH_BYTES];
-  tdict_cursor_path(cursor, parent_path, path, sizeof path);
-  return tdict_error_at(err, status, path);
-}
-
 /* Returns true if two tensors of equal shape have their elements at the same addresses. If true, the caller skips the
  * copy. */
 static bool is_same_view(const tdict_tensor *a, const tdict_tensor *b) {
@@ -107,7 +100,7 @@ static tdict_status fill_leaves(tdict_moves *moves, tdict_cursor *cursor, const 
     if (tdict_leaf_tree(leaf) && !tdict_cursor_enter(cursor, tdict_leaf_tree(leaf)))
       return tdict_fail(err, TDICT_ENOMEM, "fill: no memory to look through the tree");
     tdict_status status = tensor ? fill_tensor(moves, tensor, value, found_object != NULL, err) : TDICT_OK;
-    if (status != TDICT_OK) return fail_at_leaf_path(cursor, parent_path, status, err);
+    if (status != TDICT_OK) return tdict_cursor_fail(cursor, parent_path, status, err);
   }
   return TDICT_OK;
 }
@@ -254,7 +247,7 @@ static tdict_status write_leaves(tdict_tree_write *w, tdict_cursor *c, const cha
       status = check_extra_keys(w, tdict_leaf_tree(to), tree, err);
     else if (status == TDICT_OK && !is_object)
       status = w->tensor(w, tensor, tdict_leaf_tensor(leaf), checks_only, err);
-    if (status != TDICT_OK) return fail_at_leaf_path(c, parent_path, status, err);
+    if (status != TDICT_OK) return tdict_cursor_fail(c, parent_path, status, err);
     if (is_object) {
       char path[PATH_BYTES];
       tdict_cursor_path(c, parent_path, path, sizeof path);

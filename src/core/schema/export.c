@@ -106,9 +106,7 @@ static tdict_status write_blob(writer *w, const tdict_tree *tree, tdict_error *e
     for (; w->depth > c->depth; w->depth--) put_byte(w, TDICT_BLOB_END);
     tdict_status status = write_entry(w, leaf, err);
     if (status == TDICT_OK) continue;
-    char path[TDICT_SCHEMA_PATH_BYTES];
-    tdict_cursor_path(c, NULL, path, sizeof path);
-    return tdict_error_at(err, status, path);
+    return tdict_cursor_fail(c, NULL, status, err);
   }
   for (; w->depth > 0; w->depth--) put_byte(w, TDICT_BLOB_END);
   return TDICT_OK;

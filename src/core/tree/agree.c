@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 #include "core/tree/text.h"
 
-enum { SHAPE_BYTES = 96, DEVICE_BYTES = 32, PATH_BYTES = sizeof((tdict_error *)NULL)->path };
+enum { SHAPE_BYTES = 96, DEVICE_BYTES = 32 };
 
 tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const char *path) {
   return (tdict_demand){what, node->batch_ndim, node->batch_size, node->has_device ? &node->device : NULL, path};
@@ -136,9 +136,7 @@ tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor,
     if (status == TDICT_OK && node && !tdict_cursor_enter(cursor, node)) status = fail_walk_memory(demand, err);
     /* Name the entry that failed. */
     if (status != TDICT_OK) {
-      char path[PATH_BYTES];
-      tdict_cursor_path(cursor, demand->above, path, sizeof path);
-      return tdict_error_at(err, status, path);
+      return tdict_cursor_fail(cursor, demand->above, status, err);
     }
   }
   return TDICT_OK;

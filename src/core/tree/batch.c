@@ -51,10 +51,8 @@ static tdict_status clear_device_below(const tdict_tree *td, tdict_error *err) {
       /* Clear the device before the check below, so that the check passes in the second walk. */
       if (way == 1) node->has_device = false;
       if (node->has_device && tdict_node_is_locked(node)) {
-        char path[sizeof err->path];
-        tdict_cursor_path(&cursor, NULL, path, sizeof path);
         tdict_fail(err, TDICT_ELOCKED, "set_device: a tree below it needs the change and is locked");
-        status = tdict_error_at(err, TDICT_ELOCKED, path);
+        status = tdict_cursor_fail(&cursor, NULL, TDICT_ELOCKED, err);
       } else if (!tdict_cursor_enter(&cursor, node)) {
         status = tdict_fail(err, TDICT_ENOMEM, "set_device: no memory to walk the tree");
       }

@@ -2,6 +2,7 @@
  * need no allocation for frames. A walk of more levels moves the frames to the heap. See cursor.h for ownership and
  * threads. */
 #include "core/tree/cursor.h"
+#include "core/base/error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -72,4 +73,10 @@ void tdict_cursor_path(const tdict_cursor *cursor, const char *above, char *buff
     const tdict_frame *frame = &cursor->frames[i];
     if (frame->slot) tdict_node_path(buffer, &frame->node->keys->slots[frame->slot - 1], buffer, bytes);
   }
+}
+
+tdict_status tdict_cursor_fail(const tdict_cursor *cursor, const char *above, tdict_status status, tdict_error *err) {
+  char path[sizeof err->path];
+  tdict_cursor_path(cursor, above, path, sizeof path);
+  return tdict_error_at(err, status, path);
 }

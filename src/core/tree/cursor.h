@@ -50,5 +50,8 @@ static inline const tdict_key *tdict_cursor_key(const tdict_cursor *cursor) {
 /* Writes the path of the leaf that tdict_cursor_next() returned last. `above` is the path of the walked tree (NULL or
  * "": none). Long paths are cut in the middle, as in tdict_error. */
 void tdict_cursor_path(const tdict_cursor *cursor, const char *above, char *buffer, size_t bytes);
+/* Sets err->path to this path, as tdict_error_at() does. Returns `status`. */
+tdict_status tdict_cursor_fail(const tdict_cursor *cursor, const char *above, tdict_status status, tdict_error *err)
+    __attribute__((cold));
 
 #endif

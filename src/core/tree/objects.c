@@ -316,9 +316,7 @@ tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, t
     tdict_box *box = tdict_leaf_box(leaf);
     if (box) status = unflatten_leaf(what, box, to, err);
     if (status != TDICT_OK) {
-      char path[PATH_BYTES];
-      tdict_cursor_path(&cursor, NULL, path, sizeof path);
-      status = tdict_error_at(err, status, path);
+      status = tdict_cursor_fail(&cursor, NULL, status, err);
     }
     if (!node) continue;
     if (tdict_cursor_enter(&cursor, node))

@@ -31,9 +31,7 @@ static tdict_status for_leaves(const tdict_tree *tree, const char *what,
     if (child) continue;
     status = visit(user, tdict_leaf_tensor(leaf), err);
     if (status == TDICT_OK) continue;
-    char path[PATH_BYTES];
-    tdict_cursor_path(&cursor, NULL, path, sizeof path);
-    tdict_error_at(err, status, path);
+    tdict_cursor_fail(&cursor, NULL, status, err);
   }
   tdict_cursor_reset(&cursor);
   return status;

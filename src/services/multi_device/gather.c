@@ -90,14 +90,12 @@ static tdict_status refuse_objects(const gathering *g, tdict_error *err) {
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *child = tdict_leaf_tree(leaf);
     const tdict_box *box = tdict_leaf_box(leaf);
-    char path[sizeof err->path];
     if (child && !tdict_cursor_enter(&cursor, child))
       status = tdict_fail(err, TDICT_ENOMEM, "%s: no host memory to read the tree", g->what);
     if (!box) continue;
-    tdict_cursor_path(&cursor, "0", path, sizeof path);
     status = tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s, wanted tensors and trees only", g->what,
                         box->type->name);
-    tdict_error_at(err, status, path);
+    tdict_cursor_fail(&cursor, "0", status, err);
   }
   tdict_cursor_reset(&cursor);
   return status;

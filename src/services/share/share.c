@@ -29,11 +29,9 @@ static tdict_status copy_elements(tdict_tree *dst, const tdict_tree *src, tdict_
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&from)) != 0;) {
     const tdict_leaf made = tdict_cursor_next(&to);
     if (tdict_leaf_tensor(leaf)) {
-      char path[sizeof err->path];
       status = tdict_tensor_copy(tdict_leaf_tensor(made), tdict_leaf_tensor(leaf), err);
       if (status == TDICT_OK) continue;
-      tdict_cursor_path(&from, NULL, path, sizeof path);
-      tdict_error_at(err, status, path);
+      tdict_cursor_fail(&from, NULL, status, err);
     } else if (!tdict_cursor_enter(&from, tdict_leaf_tree(leaf)) || !tdict_cursor_enter(&to, tdict_leaf_tree(made))) {
       status = tdict_fail(err, TDICT_ENOMEM, "%s: no host memory to go through the tree", create_what);
     }

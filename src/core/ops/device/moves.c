@@ -80,7 +80,6 @@ tdict_status tdict_moves_check_copy(const tdict_moves *moves, const char *what, 
 tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tree *tree, tdict_error *err) {
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
-  char path[sizeof err->path];
   if (!moves || !moves->stream) return TDICT_OK;
   if (moves->stream->device.type == TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of the cpu, wanted a stream of a GPU", moves->what);
@@ -90,10 +89,9 @@ tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tre
     if (tdict_leaf_tree(leaf) && !tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)))
       status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", moves->what);
     if (!box || tdict_box_has_fixed_elements(box)) continue;
-    tdict_cursor_path(&cursor, NULL, path, sizeof path);
     status = tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s; on a stream, only tensors are supported",
                         moves->what, box->type->name);
-    tdict_error_at(err, status, path);
+    tdict_cursor_fail(&cursor, NULL, status, err);
   }
   tdict_cursor_reset(&cursor);
   return status;
