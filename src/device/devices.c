@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
@@ -31,7 +32,8 @@ struct tdict_devices {
   tdict_gpu *gpus[MAX_GPUS];
   int num_gpus;
   tdict_memory **absent; /* one memory for each absent device that was requested */
-  int num_absent, cap_absent;
+  int num_absent;
+  size_t cap_absent;
 };
 
 /* Opens the CUDA driver. A failure is not an error of the context. The message is stored, and reported if the program
@@ -241,13 +243,7 @@ tdict_status tdict_devices_gpu(tdict_devices *d, tdict_device device, tdict_gpu 
 static tdict_memory *find_or_create_absent(tdict_devices *d, tdict_device device, const tdict_error *why) {
   for (int i = 0; i < d->num_absent; i++)
     if (tdict_device_equal(d->absent[i]->device, device)) return d->absent[i];
-  if (d->num_absent == d->cap_absent) {
-    int cap = d->cap_absent ? 2 * d->cap_absent : 4;
-    tdict_memory **larger = realloc(d->absent, (size_t)cap * sizeof *larger);
-    if (!larger) return NULL;
-    d->absent = larger;
-    d->cap_absent = cap;
-  }
+  if (!TDICT_RESERVE(d->absent, d->cap_absent, (size_t)d->num_absent + 1)) return NULL;
   tdict_memory *memory = tdict_absent_memory_create(device, why);
   if (memory) d->absent[d->num_absent++] = memory;
   return memory;

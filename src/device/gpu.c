@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/base/thread.h"
 #include "core/memory/pinned_pool.h"
@@ -235,25 +236,12 @@ tdict_status tdict_gpu_take_stream(tdict_gpu *gpu, tdict_cu_stream *out, tdict_e
   return TDICT_OK;
 }
 
-/* Returns the array with space for another pointer. If memory is exhausted, returns NULL, and the old array stays
- * valid. */
-static void *grow_array(void *array, int count, int *cap) {
-  if (count < *cap) return array;
-  int wanted = *cap ? 2 * *cap : 16;
-  void *larger = realloc(array, (size_t)wanted * sizeof(void *));
-  if (larger) *cap = wanted;
-  return larger;
-}
-
 void tdict_gpu_give_stream(tdict_gpu *gpu, tdict_cu_stream stream) {
   pthread_mutex_lock(&gpu->lock);
-  tdict_cu_stream *larger = grow_array(gpu->streams, gpu->num_streams, &gpu->cap_streams);
-  if (larger) {
-    gpu->streams = larger;
-    gpu->streams[gpu->num_streams++] = stream;
-  }
+  const bool has_room = TDICT_RESERVE(gpu->streams, gpu->cap_streams, (size_t)gpu->num_streams + 1);
+  if (has_room) gpu->streams[gpu->num_streams++] = stream;
   pthread_mutex_unlock(&gpu->lock);
-  if (!larger) tdict_counted_stream_destroy(gpu->driver, stream);
+  if (!has_room) tdict_counted_stream_destroy(gpu->driver, stream);
 }
 
 tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_error *err) {
@@ -271,13 +259,10 @@ tdict_status tdict_gpu_take_event(tdict_gpu *gpu, tdict_cu_event *out, tdict_err
 
 void tdict_gpu_give_event(tdict_gpu *gpu, tdict_cu_event event) {
   pthread_mutex_lock(&gpu->lock);
-  tdict_cu_event *larger = grow_array(gpu->events, gpu->num_events, &gpu->cap_events);
-  if (larger) {
-    gpu->events = larger;
-    gpu->events[gpu->num_events++] = event;
-  }
+  const bool has_room = TDICT_RESERVE(gpu->events, gpu->cap_events, (size_t)gpu->num_events + 1);
+  if (has_room) gpu->events[gpu->num_events++] = event;
   pthread_mutex_unlock(&gpu->lock);
-  if (!larger) tdict_counted_event_destroy(gpu->driver, event);
+  if (!has_room) tdict_counted_event_destroy(gpu->driver, event);
 }
 
 tdict_status tdict_gpu_record(tdict_gpu *gpu, tdict_cu_event event, tdict_cu_stream stream, tdict_error *err) {

@@ -58,9 +58,9 @@ struct tdict_gpu {
   _Atomic(int32_t) lost;             /* relaxed; the driver's code if the device is lost, else 0 */
   pthread_mutex_t lock;              /* guards: the fields from `streams` to large_bytes */
   tdict_cu_stream *streams;          /* idle streams */
-  int num_streams, cap_streams;
-  tdict_cu_event *events; /* idle events */
-  int num_events, cap_events;
+  tdict_cu_event *events;            /* idle events */
+  int num_streams, num_events;
+  size_t cap_streams, cap_events;
   tdict_memory_counts counts;
   size_t peak_live_bytes;
   size_t large_bytes;          /* bytes of large blocks, live and kept, see tdict_gpu_allocate_block() */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/checked.h"
 #include "core/base/error.h"
 
@@ -36,37 +37,20 @@ const char *tdict_kernel_name(tdict_kernel_op op) {
   return names[op];
 }
 
-/* Grows an array of groups of `each` words, so that `wanted` groups fit. Returns false if memory is exhausted. */
-static bool grow_words(uint64_t **array, size_t wanted, size_t capacity, size_t each) {
-  size_t bytes;
-  if (wanted <= capacity) return true;
-  if (!tdict_mul_size(wanted, each * sizeof **array, &bytes)) return false;
-  uint64_t *larger = realloc(*array, bytes);
-  if (larger) *array = larger;
-  return larger != NULL;
-}
-
 /* Makes space for `words` more words of the body. Returns false if memory is exhausted. */
 static bool reserve_words(tdict_kernel_work *work, size_t words) {
-  size_t needed, wanted = work->cap_words ? 2 * work->cap_words : 64;
+  size_t needed;
   if (!tdict_add_size(work->num_words, words, &needed)) return false;
-  if (needed <= work->cap_words) return true;
-  if (wanted < needed) wanted = needed;
-  if (!grow_words(&work->body, wanted, work->cap_words, 1)) return false;
-  work->cap_words = wanted;
-  return true;
+  return TDICT_RESERVE(work->body, work->cap_words, needed);
 }
 
 /* Makes space for more entries. Returns false if memory is exhausted. */
 static bool reserve_entries(tdict_kernel_work *work, size_t entries) {
-  size_t needed, wanted = work->cap_entries ? 2 * work->cap_entries : 8;
+  size_t needed, cap = work->cap_entries;
   if (!tdict_add_size(work->num_entries, entries, &needed)) return false;
-  if (needed <= work->cap_entries) return true;
-  if (wanted < needed) wanted = needed;
-  if (!grow_words(&work->entries, wanted, work->cap_entries, TDICT_WORDS_PER_ENTRY)) return false;
-  if (!grow_words(&work->results, wanted, work->cap_entries, 1)) return false;
-  work->cap_entries = wanted;
-  return true;
+  if (needed <= cap) return true;
+  if (!tdict_array_grow(&work->results, &cap, needed, sizeof *work->results)) return false;
+  return tdict_array_grow(&work->entries, &work->cap_entries, needed, TDICT_WORDS_PER_ENTRY * sizeof *work->entries);
 }
 
 static tdict_status no_memory(tdict_error *err) {

@@ -1,5 +1,6 @@
 /* Implements extents and sets of extents. See extent.h for ownership and threads. */
 #include "core/memory/extent.h"
+#include "core/base/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,12 +41,7 @@ static bool reserve_extent(tdict_extents *list) {
     list->first = 0;
     return true;
   }
-  const size_t cap = list->cap ? 2 * list->cap : 4;
-  tdict_extent *grown = realloc(list->at, cap * sizeof *grown);
-  if (!grown) return false;
-  list->at = grown;
-  list->cap = cap;
-  return true;
+  return tdict_array_grow(&list->at, &list->cap, list->cap + 1, sizeof *list->at);
 }
 
 static bool insert_extent(tdict_extents *list, size_t i, const tdict_extent *e) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/tree/agree.h"
@@ -71,14 +72,9 @@ static tdict_status check_shapes(const aligner *a, const tdict_leaf *row, tdict_
 /* Reserves space for one more entry. Returns false if out of memory. */
 static bool reserve_entry(aligner *a) {
   if (a->aligned->num_entries < a->cap) return true;
-  size_t cap = a->cap ? a->cap * 2 : 16, leaves, bytes;
-  if (!tdict_mul_size(cap, a->aligned->count, &leaves) || !tdict_mul_size(leaves, sizeof(tdict_leaf), &bytes))
-    return false;
-  tdict_leaf *grown = realloc(a->aligned->leaves, bytes);
-  if (!grown) return false;
-  a->aligned->leaves = grown;
-  a->cap = cap;
-  return true;
+  size_t bytes;
+  return tdict_mul_size(a->aligned->count, sizeof(tdict_leaf), &bytes) &&
+         tdict_array_grow(&a->aligned->leaves, &a->cap, a->aligned->num_entries + 1, bytes);
 }
 
 /* Adds the entries of all trees at the cursor's key. `leaf` is the entry of the first tree. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/ops/map.h"
@@ -25,19 +26,15 @@ static bool init_name_buffer(name_buffer *name) {
   return name->text != NULL;
 }
 
-/* Enlarges the buffer to twice the required size, so that long paths do not reallocate the buffer for every key. */
-static bool grow_name_buffer(name_buffer *name, size_t bytes) {
-  char *text = realloc(name->text, bytes * 2);
-  if (!text) return false;
-  name->text = text;
-  name->cap = bytes * 2;
-  return true;
-}
-
 /* Appends a key at offset `mark` and leaves space for `more` bytes after the key. Returns false if out of memory. */
 static inline bool append_key(name_buffer *name, size_t mark, const tdict_key *key, size_t more) {
   const size_t bytes = mark + key->length + TDICT_WORD_BYTES + more;
-  if (bytes > name->cap && !grow_name_buffer(name, bytes)) return false;
+  if (bytes > name->cap) {
+    name_buffer grown = *name; /* a copy, since the compiler keeps *name in registers if no other function sees it */
+    /* Twice the bytes, so that long paths do not reallocate the buffer for every key. */
+    if (!tdict_array_grow(&grown.text, &grown.cap, 2 * bytes, 1)) return false;
+    *name = grown;
+  }
   if (key->length > TDICT_WORD_BYTES) /* key tables pad short names, so a whole word may be read */
     memcpy(name->text + mark, key->name, key->length);
   else

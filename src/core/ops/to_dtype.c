@@ -1,6 +1,7 @@
 /* Converts tensors and trees to another dtype. The caller owns the results. Thread rule: as in tdict/convert.h. */
 #include <stdlib.h>
 
+#include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "core/memory/run.h"
@@ -58,13 +59,8 @@ typedef struct caster {
 /* Calls the filter for one tensor and stores the result. A callback of tdict_visit_in_order(). */
 static tdict_status ask_filter(void *user, const tdict_leaves *at, tdict_error *err) {
   caster *c = user;
-  if (c->num_answers == c->cap_answers) {
-    const size_t cap = c->cap_answers ? 2 * c->cap_answers : 64;
-    bool *answers = realloc(c->answers, cap * sizeof *answers);
-    if (!answers) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the results of the filter", what);
-    c->answers = answers;
-    c->cap_answers = cap;
-  }
+  if (!TDICT_RESERVE(c->answers, c->cap_answers, c->num_answers + 1))
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the results of the filter", what);
   c->answers[c->num_answers++] = c->options.filter(c->options.user, at);
   return TDICT_OK;
 }

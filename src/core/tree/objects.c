@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/tree/agree.h"
 
@@ -339,16 +340,6 @@ tdict_status tdict_objects_check_types(const char *what, const tdict_leaf *boxes
   return TDICT_OK;
 }
 
-static tdict_status reserve_pair(tdict_flat_pairs *pairs, const char *what, tdict_error *err) {
-  if (pairs->count < pairs->cap) return TDICT_OK;
-  size_t cap = pairs->cap ? pairs->cap * 2 : 8;
-  tdict_flat_pair *items = realloc(pairs->items, cap * sizeof *items);
-  if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of objects", what);
-  pairs->items = items;
-  pairs->cap = cap;
-  return TDICT_OK;
-}
-
 /* Flattens two objects of the program. */
 static tdict_status flatten_both(const tdict_pairing *how, const tdict_leaf leaves[2], tdict_tree *flat[2],
                                  tdict_error *err) {
@@ -397,8 +388,9 @@ tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_pairing *
   tdict_box *from = tdict_leaf_box(leaves[1]);
   const tdict_builtin *builtin = picked ? tdict_builtin_of(picked->type) : NULL;
   /* Make room before flattening: if making room fails, there is no tree to release. */
-  tdict_status status = reserve_pair(pairs, how->what, err);
-  if (status != TDICT_OK) return status;
+  if (!TDICT_RESERVE(pairs->items, pairs->cap, pairs->count + 1))
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a list of objects", how->what);
+  tdict_status status;
   if (builtin && builtin->pair && how->pick && (how->is_whole || count_batch_dims(picked) > 0)) {
     status = pair_elements(how, leaves, flat, err);
     if (status != TDICT_OK) tdict_error_at(err, status, how->path);

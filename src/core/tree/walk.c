@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/tree/cursor.h"
 
@@ -15,12 +16,10 @@ typedef struct path_buffer {
 /* Cuts the path to its first `mark` bytes, which lead to a node, and appends a key of that node. */
 static bool append_key(path_buffer *path, size_t mark, const tdict_key *key) {
   size_t most = mark + 2 + 2 * (size_t)key->length; /* a dot, each byte of the key escaped, the 0 */
-  if (!path->text || most > path->cap) {
-    size_t cap = path->cap * 2 > most ? path->cap * 2 : most;
-    char *text = realloc(path->text, cap);
-    if (!text) return false;
-    path->text = text;
-    path->cap = cap;
+  if (most > path->cap) {
+    path_buffer grown = *path; /* a copy, since the compiler keeps *path in registers if no other function sees it */
+    if (!tdict_array_grow(&grown.text, &grown.cap, most, 1)) return false;
+    *path = grown;
   }
   char *to = path->text + mark;
   if (mark) *to++ = '.';

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "core/base/array.h"
 #include "core/base/checked.h"
 
 enum { PAGE_BYTES = 4096, ALIGN_BYTES = 512 };
@@ -38,13 +39,7 @@ bool tdict_sim_ranges_overlap(const tdict_sim_ranges *ranges, const void *addres
 }
 
 bool tdict_sim_ranges_insert(tdict_sim_ranges *ranges, const tdict_sim_range *range) {
-  if (ranges->count == ranges->capacity) {
-    size_t capacity = ranges->capacity ? 2 * ranges->capacity : 16;
-    tdict_sim_range *items = realloc(ranges->items, capacity * sizeof *items);
-    if (!items) return false;
-    ranges->items = items;
-    ranges->capacity = capacity;
-  }
+  if (!TDICT_RESERVE(ranges->items, ranges->capacity, ranges->count + 1)) return false;
   size_t at = count_up_to(ranges, range->start);
   memmove(ranges->items + at + 1, ranges->items + at, (ranges->count - at) * sizeof *range);
   ranges->items[at] = *range;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "services/loader/sampler_order.h"
@@ -12,7 +13,8 @@
 typedef struct batch_list {
   const tdict_batch_limits *limits;
   tdict_batch_range *ranges;
-  int64_t num_batches, capacity;
+  int64_t num_batches;
+  size_t capacity;
   int64_t sum, longest; /* sum and maximum of the lengths in the last batch */
 } batch_list;
 
@@ -26,15 +28,7 @@ static bool has_room(const batch_list *list, int64_t length) {
 
 /* Adds an empty batch to the list. Returns false if memory is exhausted. */
 static bool add_batch(batch_list *list, int64_t first) {
-  if (list->num_batches == list->capacity) {
-    int64_t capacity = list->capacity ? 2 * list->capacity : 64;
-    size_t bytes;
-    if (!tdict_mul_size((size_t)capacity, sizeof *list->ranges, &bytes)) return false;
-    tdict_batch_range *grown = realloc(list->ranges, bytes);
-    if (!grown) return false;
-    list->ranges = grown;
-    list->capacity = capacity;
-  }
+  if (!TDICT_RESERVE(list->ranges, list->capacity, (size_t)list->num_batches + 1)) return false;
   list->ranges[list->num_batches++] = (tdict_batch_range){first, 0};
   list->sum = list->longest = 0;
   return true;

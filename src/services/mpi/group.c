@@ -3,17 +3,13 @@
 
 #include <stdlib.h>
 
+#include "core/base/array.h"
 #include "core/base/error.h"
 #include "services/mpi/pieces.h"
 
 tdict_status tdict_mpi_group_add(tdict_mpi *mpi, tdict_mpi_work work, tdict_error *err) {
-  if (mpi->num_work == mpi->work_capacity) {
-    size_t capacity = mpi->work_capacity ? 2 * mpi->work_capacity : 16;
-    tdict_mpi_work *grown = realloc(mpi->work, capacity * sizeof *grown);
-    if (!grown) return tdict_fail(err, TDICT_ENOMEM, "mpi: group: no memory for %zu operations", capacity);
-    mpi->work = grown;
-    mpi->work_capacity = capacity;
-  }
+  if (!TDICT_RESERVE(mpi->work, mpi->work_capacity, mpi->num_work + 1))
+    return tdict_fail(err, TDICT_ENOMEM, "mpi: group: no memory for %zu operations", mpi->num_work + 1);
   mpi->work[mpi->num_work++] = work;
   return TDICT_OK;
 }

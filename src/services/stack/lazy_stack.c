@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/tensor/text.h"
@@ -125,13 +126,8 @@ static bool is_locked(const tdict_lazy_stack *stack) {
 
 /* Makes room for one more item. */
 static tdict_status reserve(const char *what, tdict_lazy_stack *stack, tdict_error *err) {
-  size_t bytes;
-  if (stack->count < stack->cap) return TDICT_OK;
-  tdict_tree **items = tdict_mul_size(stack->cap, 2 * sizeof *items, &bytes) ? realloc(stack->items, bytes) : NULL;
-  if (!items) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, stack->count + 1);
-  stack->items = items;
-  stack->cap *= 2;
-  return TDICT_OK;
+  if (TDICT_RESERVE(stack->items, stack->cap, stack->count + 1)) return TDICT_OK;
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, stack->count + 1);
 }
 
 tdict_status tdict_lazy_stack_insert(tdict_lazy_stack *stack, int64_t i, tdict_tree *item, tdict_error *err) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/ops/check_copy.h"
 #include "core/tensor/convert_tensor.h"
@@ -97,29 +98,14 @@ tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tre
   return status;
 }
 
-/* Makes room for more moves. */
-static tdict_status grow_moves(tdict_moves *m, tdict_error *err) {
-  const size_t cap = m->cap ? 4 * m->cap : FIRST_MOVES;
-  tdict_move *larger = realloc(m->moves, cap * sizeof *larger);
-  if (!larger) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the list of copies", m->what);
-  m->moves = larger;
-  m->cap = cap;
-  return TDICT_OK;
-}
-
 /* Makes room for one more move with `numbers` numbers. */
-static tdict_status reserve(tdict_moves *m, size_t numbers, tdict_error *err) {
-  tdict_status status = m->count == m->cap ? grow_moves(m, err) : TDICT_OK;
-  if (status != TDICT_OK) return status;
-  if (m->num_numbers + numbers > m->cap_numbers) {
-    size_t cap = m->cap_numbers ? 4 * m->cap_numbers : FIRST_NUMBERS;
-    if (cap < m->num_numbers + numbers) cap = m->num_numbers + numbers;
-    int64_t *larger = realloc(m->numbers, cap * sizeof *larger);
-    if (!larger) return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the list of copies", m->what);
-    m->numbers = larger;
-    m->cap_numbers = cap;
-  }
-  return TDICT_OK;
+static __attribute__((noinline)) tdict_status reserve(tdict_moves *m, size_t numbers, tdict_error *err) {
+  const size_t wanted = m->num_numbers + numbers;
+  if ((m->count < m->cap || tdict_array_grow(&m->moves, &m->cap, 4 * m->cap + FIRST_MOVES, sizeof *m->moves)) &&
+      (wanted <= m->cap_numbers ||
+       tdict_array_grow(&m->numbers, &m->cap_numbers, 4 * wanted + FIRST_NUMBERS, sizeof *m->numbers)))
+    return TDICT_OK;
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the list of copies", m->what);
 }
 
 static void add_numbers(tdict_moves *m, const int64_t *numbers, int count) {
@@ -310,7 +296,7 @@ tdict_status tdict_moves_add_listed(tdict_moves *moves, const tdict_listed_copy 
 
 tdict_status tdict_moves_repeat_listed(tdict_moves *moves, const tdict_tensor *indexed, const tdict_tensor *other,
                                        uintptr_t offset, tdict_error *err) {
-  tdict_status status = moves->count == moves->cap ? grow_moves(moves, err) : TDICT_OK;
+  tdict_status status = reserve(moves, 0, err);
   if (status != TDICT_OK) return status;
   tdict_move *m = &moves->moves[moves->count++];
   void *position = (void *)((uintptr_t)indexed->data + offset);

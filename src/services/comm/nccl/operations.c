@@ -2,6 +2,7 @@
  * and threads. */
 #include <stdlib.h>
 
+#include "core/base/array.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
 #include "services/comm/nccl/link.h"
@@ -14,13 +15,8 @@ static tdict_status check_rank(const tdict_nccl_link *link, int32_t rank, const 
 
 /* Adds a message to the group. */
 static tdict_status collect(tdict_nccl_link *link, const tdict_nccl_move *move, tdict_error *err) {
-  if (link->num_moves == link->cap_moves) {
-    size_t wanted = link->cap_moves ? 2 * link->cap_moves : 16;
-    tdict_nccl_move *larger = realloc(link->moves, wanted * sizeof *larger);
-    if (!larger) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a group", link->where);
-    link->moves = larger;
-    link->cap_moves = wanted;
-  }
+  if (!TDICT_RESERVE(link->moves, link->cap_moves, link->num_moves + 1))
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a group", link->where);
   link->moves[link->num_moves++] = *move;
   return TDICT_OK;
 }

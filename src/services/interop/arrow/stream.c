@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/tensor/tensor.h"
@@ -170,15 +171,10 @@ typedef struct tree_list {
 
 /* Appends a tree. Takes over the caller's reference, also on failure. */
 static tdict_status append_tree(tree_list *list, tdict_tree *tree, tdict_error *err) {
-  if (list->count == list->cap) {
-    const size_t cap = list->cap * 2 + 8;
-    tdict_tree **trees = realloc(list->trees, cap * sizeof(tdict_tree *));
-    if (!trees) {
-      tdict_release(tree);
-      return tdict_fail(err, TDICT_ENOMEM, "arrow_import_stream: no host memory for a list of %zu trees", cap);
-    }
-    list->trees = trees;
-    list->cap = cap;
+  if (!TDICT_RESERVE(list->trees, list->cap, list->count + 1)) {
+    tdict_release(tree);
+    return tdict_fail(err, TDICT_ENOMEM, "arrow_import_stream: no host memory for a list of %zu trees",
+                      list->count + 1);
   }
   list->trees[list->count++] = tree;
   return TDICT_OK;

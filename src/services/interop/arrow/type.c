@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/error.h"
 
 static const struct {
@@ -88,13 +89,8 @@ tdict_status tdict_arrow_path_push(tdict_arrow_path *path, const char *key, tdic
   const size_t begin = path->length + (path->text && path->length != 0);
   const size_t length = begin + tdict_path_escape(key, NULL, 0);
   *mark = *path;
-  if (!path->text || length >= path->cap) {
-    const size_t cap = length * 2 + 64;
-    char *text = realloc(path->text, cap);
-    if (!text) return tdict_fail(err, TDICT_ENOMEM, "arrow: no host memory for a path of %zu bytes", length);
-    path->text = text;
-    path->cap = cap;
-  }
+  if (!TDICT_RESERVE(path->text, path->cap, length + 1))
+    return tdict_fail(err, TDICT_ENOMEM, "arrow: no host memory for a path of %zu bytes", length);
   if (begin) path->text[begin - 1] = '.';
   tdict_path_escape(key, path->text + begin, path->cap - begin);
   path->length = length;

@@ -4,19 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/tree/objects.h"
-
-/* Grows a buffer to at least `bytes` bytes. Doubles the size, so that many small additions need few copies. */
-static bool reserve(char **buffer, size_t *cap, size_t bytes) {
-  if (*buffer && bytes <= *cap) return true;
-  const size_t larger = *cap * 2 > bytes ? *cap * 2 : bytes;
-  char *grown = realloc(*buffer, larger);
-  if (!grown) return false;
-  *buffer = grown;
-  *cap = larger;
-  return true;
-}
 
 /* Writes the escaped key and a final 0. If `mark` is not 0, writes a dot before the key. Returns the address of the
  * final 0. */
@@ -35,14 +25,8 @@ static size_t measure_key(const tdict_key *key) { return 2 + 2 * (size_t)key->le
 
 /* Adds a tensor to the list. The path of the tensor is the first `mark` bytes of list->path, and then the key. */
 static bool add_leaf(tdict_dlpack_leaves *list, size_t mark, const tdict_key *key, const tdict_tensor *tensor) {
-  if (list->count == list->cap) {
-    const size_t cap = list->cap ? 2 * list->cap : 64;
-    tdict_dlpack_leaf *grown = realloc(list->leaves, cap * sizeof *grown);
-    if (!grown) return false;
-    list->leaves = grown;
-    list->cap = cap;
-  }
-  if (!reserve(&list->names, &list->cap_names, list->name_bytes + mark + measure_key(key))) return false;
+  if (!TDICT_RESERVE(list->leaves, list->cap, list->count + 1)) return false;
+  if (!TDICT_RESERVE(list->names, list->cap_names, list->name_bytes + mark + measure_key(key))) return false;
   char *name = list->names + list->name_bytes;
   if (mark) memcpy(name, list->path, mark);
   list->leaves[list->count++] = (tdict_dlpack_leaf){tensor, list->name_bytes};
@@ -52,7 +36,7 @@ static bool add_leaf(tdict_dlpack_leaves *list, size_t mark, const tdict_key *ke
 
 /* Puts a key after the first `mark` bytes of list->path. Writes the length of the new path to *length. */
 static bool enter_path(tdict_dlpack_leaves *list, size_t mark, const tdict_key *key, size_t *length) {
-  if (!reserve(&list->path, &list->cap_path, mark + measure_key(key))) return false;
+  if (!TDICT_RESERVE(list->path, list->cap_path, mark + measure_key(key))) return false;
   *length = (size_t)(write_key(list->path + mark, mark, key) - list->path);
   return true;
 }

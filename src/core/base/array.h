@@ -1,0 +1,18 @@
+/* Enlarges arrays that grow by items. The owner of the array has its address, the number of items and the capacity.
+ * Thread rule: one thread at a time grows an array. */
+#ifndef TDICT_CORE_BASE_ARRAY_H
+#define TDICT_CORE_BASE_ARRAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Reallocates an array for at least `wanted` items of `bytes` bytes, and for at least twice its capacity. `array` is
+ * the address of the pointer to the first item. Returns false if memory is exhausted or the size overflows; the array
+ * is then unchanged. */
+bool tdict_array_grow(void *array, size_t *capacity, size_t wanted, size_t bytes);
+/* Makes room for `wanted` items in the array whose address is the variable `items`, and whose capacity, a size_t, is
+ * the variable `capacity`. Evaluates to false like tdict_array_grow(). */
+#define TDICT_RESERVE(items, capacity, wanted) \
+  ((wanted) <= (capacity) || tdict_array_grow(&(items), &(capacity), (wanted), sizeof *(items)))
+
+#endif
