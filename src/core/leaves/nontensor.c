@@ -7,6 +7,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/error.h"
+#include "core/tensor/layout.h"
 #include "core/tree/objects.h"
 #include "core/tree/text.h"
 
@@ -344,7 +345,7 @@ static bool are_equal(const void *first, const void *second, char *message, size
   const tdict_nontensor *a = first, *b = second;
   char x_text[TEXT_BYTES], y_text[TEXT_BYTES], index[TEXT_BYTES / 2];
   tdict_value x, y;
-  if (a->ndim != b->ndim || (a->ndim && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) != 0)) {
+  if (!tdict_shapes_equal(a->ndim, a->shape, b->ndim, b->shape)) {
     snprintf(message, bytes, "values of shape %s and %s", tdict_text_shape(a->ndim, a->shape, x_text, sizeof x_text),
              tdict_text_shape(b->ndim, b->shape, y_text, sizeof y_text));
     return false;

@@ -6,6 +6,7 @@
 #include "core/base/error.h"
 #include "core/leaves/ragged.h"
 #include "core/tensor/element.h"
+#include "core/tensor/layout.h"
 #include "core/tensor/text.h"
 
 enum { SHAPE_BYTES = 96 };
@@ -24,9 +25,7 @@ static tdict_status check_padded(const tdict_tensor *padded, const tdict_tensor 
     return tdict_fail(err, TDICT_ESHAPE, "%s: padded has shape %s, wanted two or more dimensions", from_padded,
                       tdict_text_shape(padded->ndim, padded->dims, found, sizeof found));
   const int ndim = is_mask(lengths) ? 2 : 1;
-  bool is_equal = lengths->ndim == ndim;
-  for (int i = 0; is_equal && i < ndim; i++) is_equal = lengths->dims[i] == padded->dims[i];
-  if (is_equal) return TDICT_OK;
+  if (tdict_shapes_equal(lengths->ndim, lengths->dims, ndim, padded->dims)) return TDICT_OK;
   return tdict_fail(err, TDICT_ESHAPE, "%s: the %s has shape %s, wanted %s", from_padded,
                     ndim == 2 ? "mask" : "tensor of lengths",
                     tdict_text_shape(lengths->ndim, lengths->dims, found, sizeof found),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/tensor/layout.h"
 #include "core/tree/agree.h"
 #include "core/tree/objects.h"
 #include "core/tree/place.h"
@@ -102,8 +103,7 @@ static tdict_status join_equal(const void *const *items, size_t count, const tdi
   for (size_t i = 1; i < count; i++) {
     tdict_tensor *t = tensor_of(items[i]);
     if (is_same_tensor(first, t)) continue;
-    bool are_equal = first->dtype == t->dtype && first->ndim == t->ndim &&
-                     (t->ndim == 0 || memcmp(first->dims, t->dims, (size_t)t->ndim * sizeof *t->dims) == 0);
+    bool are_equal = first->dtype == t->dtype && tdict_shapes_equal(first->ndim, first->dims, t->ndim, t->dims);
     tdict_status status = are_equal ? compare_bytes(first, t, &are_equal, err) : TDICT_OK;
     if (status != TDICT_OK) return status;
     if (!are_equal)

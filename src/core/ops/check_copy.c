@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/tensor/layout.h"
 #include "core/tree/text.h"
 
 enum { SHAPE_BYTES = 96, DEVICE_BYTES = 32 };
@@ -47,13 +48,20 @@ tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const t
 
 tdict_status tdict_check_shape(const char *what, const tdict_tensor *t, int ndim, const int64_t *shape,
                                tdict_error *err) {
-  bool is_equal = t->ndim == ndim;
-  for (int i = 0; is_equal && i < ndim; i++) is_equal = t->dims[i] == shape[i];
-  if (is_equal) return TDICT_OK;
+  if (tdict_shapes_equal(t->ndim, t->dims, ndim, shape)) return TDICT_OK;
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s, wanted %s", what,
                     tdict_text_shape(t->ndim, t->dims, found, sizeof found),
                     tdict_text_shape(ndim, shape, wanted, sizeof wanted));
+}
+
+tdict_status tdict_check_batch_size(const char *what, const tdict_tree *dst, int ndim, const int64_t *batch_size,
+                                    tdict_error *err) {
+  if (tdict_shapes_equal(dst->batch_ndim, dst->batch_size, ndim, batch_size)) return TDICT_OK;
+  char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
+  return tdict_fail(err, TDICT_ESHAPE, "%s: dst has batch size %s, wanted %s", what,
+                    tdict_text_shape(dst->batch_ndim, dst->batch_size, found, sizeof found),
+                    tdict_text_shape(ndim, batch_size, wanted, sizeof wanted));
 }
 
 bool tdict_repeat_leading(const tdict_tensor *src, int ndim, const int64_t *shape, tdict_made *made) {

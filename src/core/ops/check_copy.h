@@ -5,6 +5,7 @@
 #define TDICT_CORE_OPS_CHECK_COPY_H
 
 #include "core/tensor/affine.h"
+#include "core/tree/node.h"
 
 /* Returns true if the tensor's elements are in host memory. */
 static inline bool tdict_is_on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
@@ -23,6 +24,9 @@ tdict_status tdict_check_not_lost(const char *what, const tdict_tensor *src, tdi
 /* Returns TDICT_ESHAPE if the dimensions of `t` are not the `ndim` sizes in `shape`. */
 tdict_status tdict_check_shape(const char *what, const tdict_tensor *t, int ndim, const int64_t *shape,
                                tdict_error *err);
+/* Returns TDICT_ESHAPE if the batch size of the tree `dst` is not the given one. */
+tdict_status tdict_check_batch_size(const char *what, const tdict_tree *dst, int ndim, const int64_t *batch_size,
+                                    tdict_error *err);
 /* Describes a view of `src` that has the sizes `shape`. The view repeats `src` along new leading dimensions. Returns
  * false if the dimensions of `src` are not the last dimensions of `shape`. */
 bool tdict_repeat_leading(const tdict_tensor *src, int ndim, const int64_t *shape, tdict_made *made);

@@ -12,6 +12,7 @@
 #include "core/memory/run.h"
 #include "core/ops/align.h"
 #include "core/ops/check_copy.h"
+#include "core/ops/pad.h"
 #include "core/ops/shape.h"
 #include "core/ops/write.h"
 #include "core/tree/agree.h"
@@ -115,23 +116,12 @@ static tdict_status describe_joined(const joiner *j, size_t entry, tdict_made *m
   for (int i = 0; i < made->ndim; i++)
     made->shape[i] = i == j->dim ? j->batch_size[i] : first->dims[i - (j->is_stack && i > j->dim)];
   for (size_t i = 1; i < j->count; i++) {
-    char wanted[96], found[96];
     const tdict_tensor *t = get_joined_part(j, entry, i);
     bool is_equal = t->ndim == first->ndim;
     for (int d = 0; is_equal && d < t->ndim; d++)
       is_equal = t->dims[d] == first->dims[d] || (!j->is_stack && d == j->dim);
-    if (!is_equal)
-      return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in tree %zu, but %s in tree 0", j->what,
-                        tdict_text_shape(t->ndim, t->dims, found, sizeof found), i,
-                        tdict_text_shape(first->ndim, first->dims, wanted, sizeof wanted));
-    if (t->dtype != first->dtype)
-      return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor has dtype %s in tree %zu, but %s in tree 0", j->what,
-                        tdict_dtype_format(t->dtype, found, sizeof found), i,
-                        tdict_dtype_format(first->dtype, wanted, sizeof wanted));
-    if (!tdict_storage_devices_equal(t->storage, first->storage))
-      return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, but on %s in tree 0", j->what,
-                        tdict_device_format(tdict_tensor_device(t), found, sizeof found), i,
-                        tdict_device_format(tdict_tensor_device(first), wanted, sizeof wanted));
+    if (is_equal && t->dtype == first->dtype && tdict_storage_devices_equal(t->storage, first->storage)) continue;
+    return tdict_check_part(j->what, t, i, first, is_equal, err);
   }
   return TDICT_OK;
 }
@@ -327,14 +317,8 @@ static tdict_status join_into(joiner *j, const join_options *options, tdict_tree
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: dst is NULL", j->what);
   tdict_status status = read_join_options(j, options, out, err);
   if (status != TDICT_OK) return status;
-  bool is_equal = out->batch_ndim == j->ndim;
-  for (int i = 0; is_equal && i < j->ndim; i++) is_equal = out->batch_size[i] == j->batch_size[i];
-  if (!is_equal) {
-    char wanted[96], found[96];
-    return tdict_fail(err, TDICT_ESHAPE, "%s: dst has batch size %s, wanted %s", j->what,
-                      tdict_text_shape(out->batch_ndim, out->batch_size, found, sizeof found),
-                      tdict_text_shape(j->ndim, j->batch_size, wanted, sizeof wanted));
-  }
+  status = tdict_check_batch_size(j->what, out, j->ndim, j->batch_size, err);
+  if (status != TDICT_OK) return status;
   /* Match the entries of `out` and of the trees. `out` is the first tree in `aligned`. */
   size_t bytes;
   const tdict_tree **all = NULL;

@@ -7,6 +7,7 @@
 #include "core/base/float_env.h"
 #include "core/base/options.h"
 #include "core/tensor/element.h"
+#include "core/tensor/layout.h"
 #include "core/tree/objects.h"
 #include "core/tree/text.h"
 #include "tdict/clone.h"
@@ -29,10 +30,6 @@ static void note_difference(comparer *c, const tdict_key *extra) {
 
 #define SET_MESSAGE(c, ...) ((void)snprintf((c)->out->message, sizeof(c)->out->message, __VA_ARGS__))
 
-static bool is_same_shape(int a, const int64_t *sa, int b, const int64_t *sb) {
-  return a == b && (a == 0 || memcmp(sa, sb, (size_t)a * sizeof *sa) == 0);
-}
-
 static void describe_shapes(comparer *c, const char *what, const tdict_tensor *a, const tdict_tensor *b) {
   char x[96], y[96];
   SET_MESSAGE(c, "%s %s and %s", what, tdict_text_shape(a->ndim, a->dims, x, sizeof x),
@@ -43,7 +40,7 @@ static void describe_shapes(comparer *c, const char *what, const tdict_tensor *a
  * difference and returns false. */
 static bool compare_nodes(comparer *c, const tdict_tree *a, const tdict_tree *b) {
   char x[96], y[96];
-  if (!is_same_shape(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
+  if (!tdict_shapes_equal(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
     SET_MESSAGE(c, "batch sizes %s and %s", tdict_text_shape(a->batch_ndim, a->batch_size, x, sizeof x),
                 tdict_text_shape(b->batch_ndim, b->batch_size, y, sizeof y));
     note_difference(c, NULL);
@@ -170,7 +167,7 @@ static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const td
     note_difference(c, NULL);
     return TDICT_OK;
   }
-  if (!is_same_shape(a->ndim, a->dims, b->ndim, b->dims)) {
+  if (!tdict_shapes_equal(a->ndim, a->dims, b->ndim, b->dims)) {
     describe_shapes(c, "shapes", a, b);
     note_difference(c, NULL);
     return TDICT_OK;

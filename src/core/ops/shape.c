@@ -98,8 +98,7 @@ static tdict_status fill_grouping(const tdict_map *map, size_t entry, const tdic
 /* Makes the tree with the new batch size. If the batch size is unchanged, objects are shared. */
 static tdict_status regroup(const char *what, const tdict_tree *td, const grouping *g, tdict_tree **out,
                             tdict_error *err) {
-  bool is_unchanged = g->ndim == td->batch_ndim;
-  for (int i = 0; is_unchanged && i < g->ndim; i++) is_unchanged = g->shape[i] == td->batch_size[i];
+  const bool is_unchanged = tdict_shapes_equal(g->ndim, g->shape, td->batch_ndim, td->batch_size);
   const tdict_map map = {.what = what,
                          .batch_in = td->batch_ndim,
                          .batch_out = g->ndim,

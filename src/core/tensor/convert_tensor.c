@@ -144,9 +144,7 @@ tdict_status tdict_convert_overflow(const char *what, tdict_dtype to, const tdic
 
 static tdict_status check_shapes(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
   char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
-  bool is_same = dst->ndim == src->ndim;
-  for (int i = 0; is_same && i < dst->ndim; i++) is_same = dst->dims[i] == src->dims[i];
-  if (is_same) return TDICT_OK;
+  if (tdict_shapes_equal(dst->ndim, dst->dims, src->ndim, src->dims)) return TDICT_OK;
   return tdict_fail(err, TDICT_ESHAPE, "%s: from shape %s to shape %s", what,
                     tdict_text_shape(src->ndim, src->dims, found, sizeof found),
                     tdict_text_shape(dst->ndim, dst->dims, wanted, sizeof wanted));

@@ -18,6 +18,12 @@ typedef struct tdict_layout_size {
  * or TDICT_EOVERFLOW. The error message begins with `what`. */
 tdict_status tdict_layout_check(const char *what, tdict_dtype dtype, int ndim, const int64_t *shape,
                                 tdict_layout_size *out, tdict_error *err);
+/* Returns true if two lists of sizes are equal. */
+static inline bool tdict_shapes_equal(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b) {
+  bool is_equal = a_ndim == b_ndim;
+  for (int i = 0; is_equal && i < a_ndim; i++) is_equal = a[i] == b[i];
+  return is_equal;
+}
 /* Computes the strides of C order. */
 void tdict_layout_strides(int ndim, const int64_t *shape, int64_t *strides);
 /* Returns true if the elements are in C order without gaps. Dimensions of size 1 are ignored; a shape without

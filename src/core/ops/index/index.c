@@ -289,16 +289,6 @@ static tdict_status write_value(tdict_tree *to, tdict_index_plan *plan, const td
   return tdict_tree_write_run(&w.write, err);
 }
 
-static tdict_status check_out_batch_size(const tdict_index_plan *plan, const tdict_tree *out, tdict_error *err) {
-  bool is_equal = out->batch_ndim == plan->ndim;
-  for (int i = 0; is_equal && i < plan->ndim; i++) is_equal = out->batch_size[i] == plan->shape[i];
-  if (is_equal) return TDICT_OK;
-  char wanted[96], found[96];
-  return tdict_fail(err, TDICT_ESHAPE, "%s: dst has batch size %s, wanted %s", plan->what,
-                    tdict_text_shape(out->batch_ndim, out->batch_size, found, sizeof found),
-                    tdict_text_shape(plan->ndim, plan->shape, wanted, sizeof wanted));
-}
-
 tdict_status tdict_index_into(tdict_context *context, tdict_tree *dst, const tdict_tree *src,
                               const tdict_indices *index, const tdict_run *run, tdict_error *err) {
   tdict_index_plan plan;
@@ -309,7 +299,7 @@ tdict_status tdict_index_into(tdict_context *context, tdict_tree *dst, const tdi
   tdict_moves moves = {.what = call.what, .stream = tdict_run_stream(&call.run)};
   if (status == TDICT_OK) status = plan_batch_index(&plan, &moves, src, index, err);
   if (status != TDICT_OK) return status;
-  status = check_out_batch_size(&plan, dst, err);
+  status = tdict_check_batch_size(plan.what, dst, plan.ndim, plan.shape, err);
   if (status == TDICT_OK) status = write_value(dst, &plan, &call.helpers, src, true, err);
   tdict_moves_reset(&moves);
   tdict_index_plan_reset(&plan);
