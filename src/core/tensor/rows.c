@@ -1,43 +1,55 @@
-/* Copies rows by offsets. Owns nothing. Thread rule: see rows.h. */
+/* Copies rows of bytes, by offsets or by pitches. Owns nothing. Thread rule: see rows.h and layout.h. */
 #include "core/tensor/rows.h"
 
 #include <string.h>
 
-typedef struct bytes16 {
-  uint64_t low, high;
-} bytes16;
+#include "core/tensor/layout.h"
 
-/* Copies each row with one load and one store. A call of memmove() would cost more than the copy. */
-#define COPY_ROWS(type)                                                      \
-  do {                                                                       \
-    for (int64_t i = 0; i < rows->count; i++) {                              \
-      type value;                                                            \
-      memcpy(&value, (const void *)(from + (uintptr_t)at[i]), sizeof value); \
-      memcpy((void *)(to + (uintptr_t)there[i]), &value, sizeof value);      \
-    }                                                                        \
-  } while (0)
+#define INLINE static inline __attribute__((always_inline))
+
+/* Copies a row through registers if the width is a constant that fits, else with memmove(). Overlapping rows give
+ * unspecified bytes, but no undefined behaviour. */
+INLINE void copy_row(uintptr_t to, uintptr_t from, size_t width) {
+  unsigned char value[16];
+  if (!__builtin_constant_p(width)) {
+    memmove((void *)to, (const void *)from, width);
+    return;
+  }
+  memcpy(value, (const void *)from, width);
+  memcpy((void *)to, value, width);
+}
+
+/* Calls copy(first, second, third, width) with a constant for the common widths, since a call of memmove() would cost
+ * more than the copy of a short row. */
+#define COPY_BY_WIDTH(copy, width, ...)       \
+  ((width) > 16    ? copy(__VA_ARGS__, width) \
+   : (width) == 4  ? copy(__VA_ARGS__, 4)     \
+   : (width) == 8  ? copy(__VA_ARGS__, 8)     \
+   : (width) == 1  ? copy(__VA_ARGS__, 1)     \
+   : (width) == 2  ? copy(__VA_ARGS__, 2)     \
+   : (width) == 16 ? copy(__VA_ARGS__, 16)    \
+                   : copy(__VA_ARGS__, width))
+
+INLINE void copy_rows(uintptr_t to, uintptr_t from, const tdict_rows *rows, size_t width) {
+  const int64_t *there = rows->dst, *at = rows->src;
+  for (int64_t i = 0; i < rows->count; i++) copy_row(to + (uintptr_t)there[i], from + (uintptr_t)at[i], width);
+}
+
+INLINE void copy_rect(uintptr_t to, uintptr_t from, const tdict_rect *rect, size_t width) {
+  for (size_t i = 0; i < rect->height; i++) {
+    copy_row(to, from, width);
+    to += (uintptr_t)rect->dst_pitch, from += (uintptr_t)rect->src_pitch;
+  }
+}
 
 void tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width) {
-  const uintptr_t to = (uintptr_t)dst, from = (uintptr_t)src;
-  const int64_t *there = rows->dst, *at = rows->src;
-  switch (width) {
-  case 1:
-    COPY_ROWS(uint8_t);
-    break;
-  case 2:
-    COPY_ROWS(uint16_t);
-    break;
-  case 4:
-    COPY_ROWS(uint32_t);
-    break;
-  case 8:
-    COPY_ROWS(uint64_t);
-    break;
-  case 16:
-    COPY_ROWS(bytes16);
-    break;
-  default:
-    for (int64_t i = 0; i < rows->count; i++)
-      memmove((void *)(to + (uintptr_t)there[i]), (const void *)(from + (uintptr_t)at[i]), width);
-  }
+  COPY_BY_WIDTH(copy_rows, width, (uintptr_t)dst, (uintptr_t)src, rows);
+}
+
+void tdict_rect_copy(const tdict_rect *rect) {
+  const size_t width = rect->width;
+  if (rect->height == 1 || (rect->dst_pitch == (int64_t)width && rect->src_pitch == (int64_t)width))
+    memmove(rect->dst, rect->src, width * rect->height);
+  else
+    COPY_BY_WIDTH(copy_rect, width, (uintptr_t)rect->dst, (uintptr_t)rect->src, rect);
 }

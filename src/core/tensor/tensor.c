@@ -11,6 +11,7 @@
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/base/float_env.h"
+#include "core/base/hash.h"
 #include "core/base/options.h"
 #include "core/tensor/convert.h"
 #include "core/tensor/layout.h"
@@ -421,12 +422,6 @@ static int sort_dims(const tdict_tensor *t, size_t item, dim_step *out) {
   return count;
 }
 
-/* Mixes a word into a hash. */
-static uint64_t mix_hash(uint64_t h, uint64_t word) {
-  h = (h ^ word) * 0x9e3779b97f4a7c15u;
-  return h ^ h >> 29;
-}
-
 tdict_extent tdict_tensor_extent(const tdict_tensor *t) {
   const size_t item = tdict_dtype_bytes(t->dtype), bytes = tdict_tensor_nbytes(t);
   const size_t begin = (size_t)((uintptr_t)t->data - (uintptr_t)t->storage->data);
@@ -443,7 +438,7 @@ tdict_extent tdict_tensor_extent(const tdict_tensor *t) {
   for (e.width = item; next < count && dims[next].step <= e.width; next++)
     e.width += (size_t)(dims[next].count - 1) * dims[next].step;
   if (next == count) return tdict_extent_all(e.begin, e.end);
-  e.layout = mix_hash(mix_hash(0x243f6a8885a308d3u, e.begin), e.width);
+  e.layout = tdict_mix_hash(tdict_mix_hash(0x243f6a8885a308d3u, e.begin), e.width);
   /* If all rows are the same distance apart, this distance is the pitch. Otherwise the pitch is 0, which means that the
    * rows are unknown. */
   e.pitch = dims[next].step;
@@ -451,7 +446,7 @@ tdict_extent tdict_tensor_extent(const tdict_tensor *t) {
   for (int i = next; i < count; i++) {
     if (dims[i].step != all) e.pitch = 0;
     all = dims[i].step * (size_t)dims[i].count;
-    e.layout = mix_hash(mix_hash(e.layout, dims[i].step), (uint64_t)dims[i].count);
+    e.layout = tdict_mix_hash(tdict_mix_hash(e.layout, dims[i].step), (uint64_t)dims[i].count);
   }
   if (e.layout == 0) e.layout = 1;
   return e;

@@ -6,21 +6,16 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/base/hash.h"
 #include "core/tensor/layout.h"
-
-/* Mixes a word into a hash. The hash is not cryptographic, because it must detect only accidental changes. */
-static uint64_t mix_hash(uint64_t h, uint64_t word) {
-  h = (h ^ word) * 0x9e3779b97f4a7c15u;
-  return h ^ h >> 29;
-}
 
 static uint64_t hash_bytes(uint64_t h, const unsigned char *bytes, size_t count) {
   size_t at = 0;
   for (uint64_t word; at + sizeof word <= count; at += sizeof word) {
     memcpy(&word, bytes + at, sizeof word);
-    h = mix_hash(h, word);
+    h = tdict_mix_hash(h, word);
   }
-  for (; at < count; at++) h = mix_hash(h, bytes[at]);
+  for (; at < count; at++) h = tdict_mix_hash(h, bytes[at]);
   return h;
 }
 
