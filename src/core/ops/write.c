@@ -8,6 +8,7 @@
 #include "core/ops/select.h"
 #include "core/ops/write.h"
 #include "core/tensor/element.h"
+#include "core/tensor/layout.h"
 #include "core/tree/place.h"
 #include "core/tree/text.h"
 
@@ -28,8 +29,9 @@ static bool is_same_view(const tdict_tensor *a, const tdict_tensor *b) {
 
 static tdict_status check_tensor_copy(const tdict_moves *moves, const char *what, const tdict_tensor *to,
                                       const tdict_tensor *from, tdict_error *err) {
-  tdict_status status = tdict_check_shape(what, from, to->ndim, to->dims, err);
-  return status == TDICT_OK ? tdict_moves_check_copy(moves, what, to, from, err) : status;
+  if (!tdict_shapes_equal(from->ndim, from->dims, to->ndim, to->dims))
+    return tdict_check_shape(what, from, to->ndim, to->dims, err);
+  return tdict_moves_check_copy(moves, what, to, from, err);
 }
 
 /* Writes the value to all elements of `to`. */
@@ -179,10 +181,15 @@ static tdict_status check_extra_keys(const tdict_tree_write *w, const tdict_tree
                     tdict_num_keys(to), w->from_name, tdict_num_keys(from));
 }
 
-/* Returns true if both entries have the same kind. An object of a built-in type whose elements are selected also
- * matches a tensor in a tree without batch dimensions, as one element of the object. */
-static bool kinds_match(const tdict_tree_write *w, tdict_leaf to, tdict_leaf from) {
-  if (tdict_leaf_kind(to) == tdict_leaf_kind(from)) return true;
+static tdict_status copy_tensor(const tdict_tree_write *w, tdict_tensor *to, const tdict_tensor *from, bool checks_only,
+                                tdict_error *err) {
+  if (checks_only) return check_tensor_copy(w->moves, w->objects.what, to, from, err);
+  return is_same_view(to, from) ? TDICT_OK : tdict_moves_copy(w->moves, to, from, err);
+}
+
+/* Returns true if one entry is an object of a built-in type whose elements are selected, and the other entry is a
+ * tensor in a tree without batch dimensions, which is one element of the object. */
+static bool is_element_of(const tdict_tree_write *w, tdict_leaf to, tdict_leaf from) {
   const int picked = w->objects.picked;
   const tdict_box *box = tdict_leaf_box(picked ? from : to);
   const tdict_builtin *builtin = box ? tdict_builtin_of(box->type) : NULL;
@@ -203,7 +210,7 @@ static tdict_status find_written_leaf(const tdict_tree_write *w, const tdict_cur
     if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has no such key", w->objects.what);
   }
   *out = to->leaves[slot];
-  if (kinds_match(w, *out, leaf)) return TDICT_OK;
+  if (tdict_leaf_kind(*out) == tdict_leaf_kind(leaf) || is_element_of(w, *out, leaf)) return TDICT_OK;
   char to_text[TDICT_TEXT_LEAF_BYTES], from_text[TDICT_TEXT_LEAF_BYTES];
   return tdict_fail(err, TDICT_ETYPE, "%s: the key holds %s in %s, but %s in the destination", w->objects.what,
                     tdict_text_leaf(leaf, from_text), w->from_name, tdict_text_leaf(*out, to_text));
@@ -239,22 +246,24 @@ static tdict_status write_object(tdict_tree_write *w, const tdict_leaf leaves[2]
 static tdict_status write_leaves(tdict_tree_write *w, tdict_cursor *c, const char *parent_path, bool checks_only,
                                  tdict_error *err) {
   for (tdict_leaf leaf, to = 0; (leaf = tdict_cursor_next(c)) != 0;) {
-    tdict_tree *tree = tdict_leaf_tree(leaf);
     tdict_status status = find_written_leaf(w, c, leaf, &to, err);
-    tdict_tensor *tensor = tdict_leaf_tensor(to);
-    const bool is_object = status == TDICT_OK && !tree && (!tensor || !tdict_leaf_tensor(leaf));
-    if (status == TDICT_OK && tree)
+    tdict_tensor *tensor = tdict_leaf_tensor(leaf), *to_tensor = tdict_leaf_tensor(to);
+    tdict_tree *tree = tdict_leaf_tree(leaf);
+    if (status == TDICT_OK && tensor && to_tensor) {
+      status = w->tensor ? w->tensor(w, to_tensor, tensor, checks_only, err)
+                         : copy_tensor(w, to_tensor, tensor, checks_only, err);
+      if (status == TDICT_OK) continue;
+    } else if (status == TDICT_OK && tree) {
       status = check_extra_keys(w, tdict_leaf_tree(to), tree, err);
-    else if (status == TDICT_OK && !is_object)
-      status = w->tensor(w, tensor, tdict_leaf_tensor(leaf), checks_only, err);
+    }
     if (status != TDICT_OK) return tdict_cursor_fail(c, parent_path, status, err);
-    if (is_object) {
+    if (!tree) {
       char path[PATH_BYTES];
       tdict_cursor_path(c, parent_path, path, sizeof path);
       status = write_object(w, (const tdict_leaf[]){to, leaf}, path, checks_only, err);
       if (status != TDICT_OK) return status;
+      continue;
     }
-    if (!tree) continue;
     if (!tdict_cursor_enter(c, tree))
       return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", w->objects.what);
     c->frames[c->depth - 1].mark = (size_t)tdict_leaf_tree(to);
@@ -279,18 +288,11 @@ tdict_status tdict_tree_write_run(tdict_tree_write *w, tdict_error *err) {
   return status;
 }
 
-static tdict_status copy_tensor(const tdict_tree_write *w, tdict_tensor *to, const tdict_tensor *from, bool checks_only,
-                                tdict_error *err) {
-  if (checks_only) return check_tensor_copy(w->moves, w->objects.what, to, from, err);
-  return is_same_view(to, from) ? TDICT_OK : tdict_moves_copy(w->moves, to, from, err);
-}
-
 tdict_status tdict_write_pair(const char *what, tdict_moves *moves, const tdict_flat_pair *pair, const char *path,
                               bool checks_only, tdict_error *err) {
   tdict_tree_write w = {.to = pair->to, .from = pair->from, .objects.what = what, .moves = moves};
   tdict_cursor cursor;
   if (!pair->to) return TDICT_OK;
-  w.tensor = copy_tensor;
   tdict_cursor_init(&cursor, pair->from, false);
   cursor.frames[0].mark = (size_t)pair->to;
   tdict_status status = write_leaves(&w, &cursor, path, checks_only, err);
@@ -308,8 +310,7 @@ static tdict_status copy_tree_elements(tdict_moves *moves, bool needs_same_keys,
                         .from_name = "the source",
                         .needs_same_keys = needs_same_keys,
                         .objects = {.what = moves->what, .pick = &whole, .is_whole = true},
-                        .moves = moves,
-                        .tensor = copy_tensor};
+                        .moves = moves};
   tdict_status status = tdict_tree_write_run(&w, err);
   tdict_moves_reset(moves);
   return status;

@@ -13,7 +13,8 @@ struct tdict_tree_write {
   bool needs_same_keys;            /* true: both trees must have the same keys; false: `to` may have more */
   tdict_pairing objects;           /* `what` is the name of the call; the walk adds the path of each object */
   tdict_moves *moves;              /* collects copies on devices; NULL: all copies are made at once */
-  /* Writes the tensor `from` to `to`. If `checks_only` is true, only checks whether that is possible. */
+  /* Writes the tensor `from` to `to`. If `checks_only` is true, only checks whether that is possible. NULL: copies the
+   * elements. */
   tdict_status (*tensor)(const tdict_tree_write *w, tdict_tensor *to, const tdict_tensor *from, bool checks_only,
                          tdict_error *err);
   void *user;

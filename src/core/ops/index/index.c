@@ -269,7 +269,7 @@ static tdict_status make_zeros(const tdict_tree *td, const tdict_tree *value, co
 static tdict_status write_value(tdict_tree *to, tdict_index_plan *plan, const tdict_index_helpers *helpers,
                                 const tdict_tree *from, bool reads_index, tdict_error *err) {
   tdict_pick pick;
-  if (tdict_num_objects(from)) {
+  if (tdict_index_plan_has_unread_lists(plan) && tdict_num_objects(from)) {
     tdict_status read = tdict_index_plan_read_lists(plan, err);
     if (read != TDICT_OK) return read;
   }
