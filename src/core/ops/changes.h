@@ -1,7 +1,7 @@
 /* Changes several nodes together. Each node that must change gets a replacement, and only the replacement is modified.
  * After a success, tdict_changes_end() moves the contents of all replacements into their nodes. This step cannot fail.
  * No tree changes before tdict_changes_end(). The nodes keep their addresses, so pointers to nodes stay valid. The
- * tdict_changes struct owns the replacements. The nodes are borrowed. Thread rule: as in tdict/tree.h. */
+ * tdict_changes struct owns the replacements, and retains the nodes. Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_CORE_OPS_CHANGES_H
 #define TDICT_CORE_OPS_CHANGES_H
 

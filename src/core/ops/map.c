@@ -547,6 +547,11 @@ tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree 
 
 tdict_status tdict_map_adopt(const tdict_tree *under, tdict_leaf leaf, const char *what, tdict_leaf *out,
                              tdict_error *err) {
+  const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+  if (tensor && tdict_node_agrees(under, tensor)) { /* the common case */
+    *out = tdict_leaf_retain_inline(leaf);
+    return TDICT_OK;
+  }
   tdict_demand demand = tdict_demand_of(under, what, NULL);
   tdict_tree *tree = tdict_leaf_tree(leaf), *copy, *adopted;
   tdict_status status;

@@ -17,9 +17,8 @@ static tdict_status no_memory_to_select(const char *what, tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
 }
 
-/* Adds or replaces a key of a node that only this call holds. Takes over the reference to the leaf, also on failure. */
-static tdict_status put_selected_leaf(const char *what, tdict_tree *to, const tdict_key *key, int64_t slot,
-                                      tdict_leaf leaf, tdict_error *err) {
+tdict_status tdict_put_leaf(const char *what, tdict_tree *to, const tdict_key *key, int64_t slot, tdict_leaf leaf,
+                            tdict_error *err) {
   if (slot >= 0) {
     if (!tdict_node_own_leaves(to)) {
       tdict_leaf_release(leaf);
@@ -51,14 +50,14 @@ static tdict_status copy_path(const char *what, const tdict_tree *td, tdict_tree
       tdict_leaf leaf = 0;
       if (tree) status = tdict_map_share(tree, what, &node, err);
       if (status == TDICT_OK) leaf = tree ? tdict_leaf_of_tree(node) : tdict_leaf_retain(td->leaves[from]);
-      if (status == TDICT_OK) status = put_selected_leaf(what, to, key, slot, leaf, err);
+      if (status == TDICT_OK) status = tdict_put_leaf(what, to, key, slot, leaf, err);
       break;
     }
     /* Create the child tree, unless an earlier path has created this child tree. */
     if (slot < 0) {
       node = tdict_node_create_under(tree);
       status =
-          node ? put_selected_leaf(what, to, key, slot, tdict_leaf_of_tree(node), err) : no_memory_to_select(what, err);
+          node ? tdict_put_leaf(what, to, key, slot, tdict_leaf_of_tree(node), err) : no_memory_to_select(what, err);
       if (status != TDICT_OK) break;
     } else {
       node = tdict_leaf_tree(to->leaves[slot]);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/base/error.h"
+#include "core/ops/changes.h"
 #include "core/ops/map.h"
 #include "core/ops/select.h"
 #include "tdict/write.h"
@@ -12,47 +13,12 @@ static const char what[] = "update";
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
 typedef struct merger {
-  tdict_cursor cursor;         /* walks the source; a frame's mark is the node of the destination at the same path */
-  tdict_pointers replacements; /* maps nodes to their replacements; owns references to both */
+  tdict_cursor cursor; /* walks the source; a frame's mark is the node of the destination at the same path */
+  tdict_changes changes;
 } merger;
 
 static tdict_status no_memory_to_update(tdict_error *err) {
   return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
-}
-
-/* Gets the replacement of a node. The first call for a node creates the replacement. Returns TDICT_ELOCKED if the node
- * is locked, and TDICT_ENOMEM if memory is exhausted. */
-static tdict_status get_replacement(merger *m, tdict_tree *node, tdict_tree **out, tdict_error *err) {
-  tdict_tree *replacement = tdict_pointers_get(&m->replacements, node);
-  if (!replacement) {
-    if (tdict_node_is_locked(node)) return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is locked", what);
-    tdict_status status = tdict_node_create_like(node, &replacement, err);
-    if (status != TDICT_OK) return status;
-    for (uint32_t i = 0; i < node->keys->num_slots; i++) replacement->leaves[i] = tdict_leaf_retain(node->leaves[i]);
-    if (tdict_pointers_add(&m->replacements, node, replacement) < 0) {
-      tdict_release(replacement);
-      return no_memory_to_update(err);
-    }
-    (void)tdict_retain(node); /* A later leaf of the source can replace the last other reference to this node. */
-  }
-  *out = replacement;
-  return TDICT_OK;
-}
-
-/* Adds or replaces a key of a replacement with a leaf of the source. */
-static tdict_status put_merged_leaf(tdict_tree *replacement, const tdict_key *key, int64_t slot, tdict_leaf leaf,
-                                    tdict_error *err) {
-  tdict_leaf held = 0;
-  tdict_status status = tdict_map_adopt(replacement, leaf, what, &held, err);
-  if (status != TDICT_OK) return status;
-  if (slot >= 0) {
-    tdict_leaf_release(replacement->leaves[slot]);
-    replacement->leaves[slot] = held;
-    return TDICT_OK;
-  }
-  if (tdict_node_add(replacement, key->name, key->length, key->hash, held)) return TDICT_OK;
-  tdict_leaf_release(held);
-  return no_memory_to_update(err);
 }
 
 /* Merges the entry at the cursor. If both trees have a tree at this path, only sets *below to the tree of the
@@ -60,7 +26,8 @@ static tdict_status put_merged_leaf(tdict_tree *replacement, const tdict_key *ke
 static tdict_status merge_leaf(merger *m, tdict_leaf leaf, tdict_tree **below, tdict_error *err) {
   const tdict_key *key = tdict_cursor_key(&m->cursor);
   tdict_tree *node = (tdict_tree *)m->cursor.frames[m->cursor.depth - 1].mark;
-  tdict_tree *current = tdict_pointers_get(&m->replacements, node);
+  tdict_tree *current = tdict_pointers_get(&m->changes.replacement, node);
+  tdict_leaf held = 0;
   if (!current) current = node;
   int64_t slot = tdict_keys_find_hashed(current->keys, key->name, key->length, key->hash);
   tdict_leaf dst_leaf = slot < 0 ? 0 : current->leaves[slot];
@@ -68,8 +35,9 @@ static tdict_status merge_leaf(merger *m, tdict_leaf leaf, tdict_tree **below, t
     *below = tdict_leaf_tree(dst_leaf);
     return TDICT_OK;
   }
-  tdict_status status = get_replacement(m, node, &current, err);
-  return status == TDICT_OK ? put_merged_leaf(current, key, slot, leaf, err) : status;
+  tdict_status status = current == node ? tdict_changes_get(&m->changes, node, &current, err) : TDICT_OK;
+  if (status == TDICT_OK) status = tdict_map_adopt(current, leaf, what, &held, err);
+  return status == TDICT_OK ? tdict_put_leaf(what, current, key, slot, held, err) : status;
 }
 
 /* Walks through the source and merges each entry into the replacements of the destination's nodes. */
@@ -97,21 +65,6 @@ static tdict_status merge_trees(merger *m, tdict_tree *dst, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Swaps the replacements with their nodes if the merge succeeded. Then releases the replacements and the nodes. */
-static void finish_update(const merger *m, bool succeeded) {
-  for (size_t i = 0; i < m->replacements.cap; i++) {
-    const tdict_pointer_pair *pair = &m->replacements.pairs[i];
-    if (pair->key && succeeded) tdict_node_swap((tdict_tree *)(uintptr_t)pair->key, pair->value);
-  }
-  /* Release after all swaps, since the replaced leaves can hold the last references to changed nodes. */
-  for (size_t i = 0; i < m->replacements.cap; i++) {
-    const tdict_pointer_pair *pair = &m->replacements.pairs[i];
-    if (!pair->key) continue;
-    tdict_release(pair->value);
-    tdict_release((tdict_tree *)(uintptr_t)pair->key);
-  }
-}
-
 tdict_status tdict_update(tdict_tree *dst, const tdict_tree *src, const char *const *paths, size_t num_paths,
                           tdict_error *err) {
   merger m;
@@ -124,10 +77,8 @@ tdict_status tdict_update(tdict_tree *dst, const tdict_tree *src, const char *co
     if (status != TDICT_OK) return status;
   }
   tdict_cursor_init(&m.cursor, part ? part : src, false);
-  tdict_pointers_init(&m.replacements);
-  tdict_status status = merge_trees(&m, dst, err);
-  finish_update(&m, status == TDICT_OK);
-  tdict_pointers_reset(&m.replacements);
+  tdict_changes_init(&m.changes, what);
+  tdict_status status = tdict_changes_end(&m.changes, merge_trees(&m, dst, err));
   tdict_cursor_reset(&m.cursor);
   tdict_release(part);
   return status;
