@@ -3,9 +3,9 @@
 #include "core/base/options.h"
 #include "core/base/thread.h"
 #include "core/schema/schema.h"
-#include "core/tree/cursor.h"
 #include "services/share/message.h"
 #include "services/share/segment.h"
+#include "tdict/write.h"
 
 static const char create_what[] = "share_create", send_what[] = "share_send", receive_what[] = "share_receive";
 
@@ -17,27 +17,6 @@ static tdict_status make_shared(const tdict_schema *schema, tdict_tree **out, td
   if (status != TDICT_OK) return status;
   status = tdict_segment_make_tree(segment, schema, 0, out, err);
   tdict_segment_release(segment);
-  return status;
-}
-
-/* Copies all elements. The trees have the same keys in the same order. */
-static tdict_status copy_elements(tdict_tree *dst, const tdict_tree *src, tdict_error *err) {
-  tdict_cursor to, from;
-  tdict_status status = TDICT_OK;
-  tdict_cursor_init(&to, dst, false);
-  tdict_cursor_init(&from, src, false);
-  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&from)) != 0;) {
-    const tdict_leaf made = tdict_cursor_next(&to);
-    if (tdict_leaf_tensor(leaf)) {
-      status = tdict_tensor_copy(tdict_leaf_tensor(made), tdict_leaf_tensor(leaf), err);
-      if (status == TDICT_OK) continue;
-      tdict_cursor_fail(&from, NULL, status, err);
-    } else if (!tdict_cursor_enter(&from, tdict_leaf_tree(leaf)) || !tdict_cursor_enter(&to, tdict_leaf_tree(made))) {
-      status = tdict_fail(err, TDICT_ENOMEM, "%s: no host memory to go through the tree", create_what);
-    }
-  }
-  tdict_cursor_reset(&to);
-  tdict_cursor_reset(&from);
   return status;
 }
 
@@ -53,7 +32,7 @@ tdict_status tdict_share_create(const tdict_tree *tree, const tdict_share_option
   if (status != TDICT_OK) return status;
   status = make_shared(schema, &made, err);
   tdict_schema_release(schema);
-  if (status == TDICT_OK && !o.is_zero) status = copy_elements(made, tree, err);
+  if (status == TDICT_OK && !o.is_zero) status = tdict_copy(made, tree, NULL, err);
   return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
