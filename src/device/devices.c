@@ -2,7 +2,6 @@
 #include "device/devices.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/array.h"
 #include "core/base/checked.h"

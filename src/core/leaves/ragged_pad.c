@@ -1,5 +1,4 @@
 /* Converts ragged leaves from and to padded tensors. The caller owns the results. Thread rule: as in tdict/ragged.h. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/checked.h"

@@ -2,8 +2,6 @@
  * Thread rule: see check_copy.h. */
 #include "core/ops/check_copy.h"
 
-#include <string.h>
-
 #include "core/base/error.h"
 #include "core/tensor/layout.h"
 #include "core/tree/text.h"

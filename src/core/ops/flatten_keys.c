@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "core/base/array.h"
-#include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/ops/map.h"
 #include "core/tree/agree.h"

@@ -1,7 +1,6 @@
 /* Merges one tree into another tree. If the merge fails, no tree changes. Each node that changes gets a replacement
  * with its new keys and leaves. After all replacements are complete, they are swapped with their nodes. Swapping cannot
  * fail. tdict_update() owns the replacements. Thread rule: as in tdict/tree.h. */
-#include <stdlib.h>
 
 #include "core/base/error.h"
 #include "core/ops/changes.h"

@@ -2,8 +2,6 @@
  * meet this demand. Only reads the given trees; the caller owns the copies. Thread rule: as in tdict/tree.h. */
 #include "core/tree/agree.h"
 
-#include <string.h>
-
 #include "core/base/error.h"
 #include "core/tree/text.h"
 

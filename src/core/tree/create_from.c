@@ -1,12 +1,10 @@
 /* Creates a tree from a list of fields. First checks the shapes and dtypes of all fields. Then makes one storage and
  * one slab of tensors, and adds the tensors to a new tree. tdict_place_add() checks the path of each tensor. The tree
  * owns the tensors, and the tensors own the storage. Thread rule: thread-safe, since only new trees are written. */
-#include <string.h>
 
+#include "core/tree/create_from.h"
 #include "core/base/error.h"
 #include "core/tensor/arena.h"
-#include "core/tree/agree.h"
-#include "core/tree/create_from.h"
 #include "core/tree/place.h"
 
 static const char what[] = "create_from";

@@ -329,6 +329,24 @@ tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, t
   return status;
 }
 
+tdict_status tdict_objects_refuse(const char *what, const tdict_tree *td, bool allows_values, const char *above,
+                                  const char *wanted, tdict_error *err) {
+  tdict_cursor cursor;
+  tdict_status status = TDICT_OK;
+  tdict_cursor_init(&cursor, td, false);
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    const tdict_box *box = tdict_leaf_box(leaf);
+    if (tdict_leaf_kind(leaf) == TDICT_LEAF_TENSOR) continue; /* the common case */
+    if (tdict_leaf_tree(leaf) && !tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)))
+      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", what);
+    if (!box || (allows_values && tdict_box_has_fixed_elements(box))) continue;
+    status = tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s%s", what, box->type->name, wanted);
+    tdict_cursor_fail(&cursor, above, status, err);
+  }
+  tdict_cursor_reset(&cursor);
+  return status;
+}
+
 tdict_status tdict_objects_check_types(const char *what, const tdict_leaf *boxes, size_t count, tdict_error *err) {
   const tdict_type *type = tdict_leaf_box(boxes[0])->type;
   for (size_t i = 1; i < count; i++) {

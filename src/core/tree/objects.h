@@ -130,6 +130,11 @@ tdict_status tdict_flat_pairs_add(tdict_flat_pairs *pairs, const tdict_pairing *
 tdict_flat_pair tdict_flat_pairs_take(tdict_flat_pairs *pairs, bool last);
 void tdict_flat_pairs_reset(tdict_flat_pairs *pairs);
 
+/* Returns TDICT_ENOTSUP if the tree has an object, and TDICT_ENOMEM if memory is exhausted. If `allows_values` is true,
+ * text, numbers and JSON are allowed. The message ends with `wanted`. err->path is the path of the object below
+ * `above`, see tdict_cursor_path(). */
+tdict_status tdict_objects_refuse(const char *what, const tdict_tree *td, bool allows_values, const char *above,
+                                  const char *wanted, tdict_error *err);
 /* Returns TDICT_ETYPE if the boxes hold objects of different types. */
 tdict_status tdict_objects_check_types(const char *what, const tdict_leaf *boxes, size_t count, tdict_error *err);
 

@@ -1,7 +1,6 @@
 /* Walks whole trees, to call visitors and to add up sizes. Changes nothing. Visitors borrow the entries. Thread rule:
  * as in tdict/tree.h. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/array.h"
 #include "core/base/error.h"

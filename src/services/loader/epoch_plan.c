@@ -2,10 +2,8 @@
 #include "services/loader/epoch_plan.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/array.h"
-#include "core/base/checked.h"
 #include "core/base/error.h"
 #include "services/loader/sampler_order.h"
 

@@ -82,25 +82,6 @@ static tdict_status choose_memory(gathering *g, tdict_error *err) {
   return TDICT_OK;
 }
 
-/* Returns TDICT_ENOTSUP if the first tree has an object. */
-static tdict_status refuse_objects(const gathering *g, tdict_error *err) {
-  tdict_cursor cursor;
-  tdict_status status = TDICT_OK;
-  tdict_cursor_init(&cursor, g->trees[0], false);
-  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    tdict_tree *child = tdict_leaf_tree(leaf);
-    const tdict_box *box = tdict_leaf_box(leaf);
-    if (child && !tdict_cursor_enter(&cursor, child))
-      status = tdict_fail(err, TDICT_ENOMEM, "%s: no host memory to read the tree", g->what);
-    if (!box) continue;
-    status = tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s, wanted tensors and trees only", g->what,
-                        box->type->name);
-    tdict_cursor_fail(&cursor, "0", status, err);
-  }
-  tdict_cursor_reset(&cursor);
-  return status;
-}
-
 static tdict_status describe(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
                              tdict_error *err) {
   const gathering *g = map->user;
@@ -186,7 +167,8 @@ static tdict_status start_gather(gathering *g, const tdict_gather_devices_option
   if (status == TDICT_OK) status = check_pointers(g, err);
   if (status == TDICT_OK) status = plan_batch_size(g, err);
   if (status == TDICT_OK) status = choose_memory(g, err);
-  if (status == TDICT_OK) status = refuse_objects(g, err);
+  if (status == TDICT_OK)
+    status = tdict_objects_refuse(g->what, g->trees[0], false, "0", ", wanted tensors and trees only", err);
   if (status == TDICT_OK) status = create_result(g, &result, err);
   if (status != TDICT_OK) return status;
   status = start_transfer(g, result, waits, out, err);

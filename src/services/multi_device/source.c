@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "core/base/array.h"
 #include "core/base/error.h"
 
 static tdict_status fail_read_memory(tdict_error *err) {
@@ -11,15 +12,8 @@ static tdict_status fail_read_memory(tdict_error *err) {
 
 /* Reserves space for more leaves. */
 static bool reserve_leaves(tdict_source *s, uint32_t more) {
-  uint32_t cap = s->cap_leaves ? s->cap_leaves : 64;
   if (more > UINT32_MAX / 2 || s->num_leaves > UINT32_MAX / 2 - more) return false;
-  while (cap < s->num_leaves + more) cap *= 2;
-  if (cap == s->cap_leaves) return true;
-  tdict_tensor **grown = realloc(s->leaves, cap * sizeof *grown);
-  if (!grown) return false;
-  s->leaves = grown;
-  s->cap_leaves = cap;
-  return true;
+  return TDICT_RESERVE(s->leaves, s->cap_leaves, (size_t)s->num_leaves + more);
 }
 
 /* Adds the leaves from slot top->slot up to the first leaf that is not a tensor, and moves the frame to that leaf. */

@@ -11,7 +11,8 @@
 /* The leaves of the source, borrowed from the tree. */
 typedef struct tdict_source {
   tdict_tensor **leaves; /* in tree order */
-  uint32_t num_leaves, cap_leaves;
+  uint32_t num_leaves;
+  size_t cap_leaves;
   size_t bytes; /* of all leaves, without padding */
   bool
       is_suitable; /* true: some leaf is not empty, all leaves are in host memory, and the tree has no objects that must

@@ -9,8 +9,7 @@
 #include "core/ops/check_copy.h"
 #include "core/tensor/convert_tensor.h"
 #include "core/tensor/element.h"
-#include "core/tree/box.h"
-#include "core/tree/cursor.h"
+#include "core/tree/objects.h"
 
 enum { DEVICE_BYTES = 32, FIRST_MOVES = 16, FIRST_NUMBERS = 256 };
 
@@ -79,23 +78,10 @@ tdict_status tdict_moves_check_copy(const tdict_moves *moves, const char *what, 
 }
 
 tdict_status tdict_moves_check_objects(const tdict_moves *moves, const tdict_tree *tree, tdict_error *err) {
-  tdict_cursor cursor;
-  tdict_status status = TDICT_OK;
   if (!moves || !moves->stream) return TDICT_OK;
   if (moves->stream->device.type == TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the stream is of the cpu, wanted a stream of a GPU", moves->what);
-  tdict_cursor_init(&cursor, tree, false);
-  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    const tdict_box *box = tdict_leaf_box(leaf);
-    if (tdict_leaf_tree(leaf) && !tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)))
-      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", moves->what);
-    if (!box || tdict_box_has_fixed_elements(box)) continue;
-    status = tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s; on a stream, only tensors are supported",
-                        moves->what, box->type->name);
-    tdict_cursor_fail(&cursor, NULL, status, err);
-  }
-  tdict_cursor_reset(&cursor);
-  return status;
+  return tdict_objects_refuse(moves->what, tree, true, NULL, "; on a stream, only tensors are supported", err);
 }
 
 /* Makes room for one more move with `numbers` numbers. */

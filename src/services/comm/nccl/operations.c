@@ -1,6 +1,5 @@
 /* Implements the operations on device memory, which NCCL queues on the stream of the caller. See link.h for ownership
  * and threads. */
-#include <stdlib.h>
 
 #include "core/base/array.h"
 #include "core/base/clock.h"
