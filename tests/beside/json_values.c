@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "services/io/json/open.h"
-#include "services/io/json/string.h"
-#include "services/io/json/value.h"
+#include "services/io/json/document.h"
+#include "services/io/json/read.h"
 
 static void print_string(tdict_json string) {
   const size_t most = tdict_json_bytes(string);

@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "core/leaves/naive_json.h"
-#include "services/io/json/open.h"
-#include "services/io/json/string.h"
-#include "services/io/json/value.h"
+#include "services/io/json/document.h"
+#include "services/io/json/read.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 /* Reallocates an array for at least `wanted` items of `bytes` bytes, and for at least twice its capacity. `array` is
  * the address of the pointer to the first item. Returns false if memory is exhausted or the size overflows; the array
@@ -14,5 +15,15 @@ bool tdict_array_grow(void *array, size_t *capacity, size_t wanted, size_t bytes
  * the variable `capacity`. Evaluates to false like tdict_array_grow(). */
 #define TDICT_RESERVE(items, capacity, wanted) \
   ((wanted) <= (capacity) || tdict_array_grow(&(items), &(capacity), (wanted), sizeof *(items)))
+
+/* Returns a new array of pointers to the elements of an array, sorted by `compare`, which gets pointers to two of these
+ * pointers. The caller frees the array. Returns NULL if memory is exhausted. */
+static inline void *tdict_array_sorted(const void *array, size_t count, size_t width,
+                                       int (*compare)(const void *, const void *)) {
+  const char **sorted = malloc((count + 1) * sizeof *sorted);
+  for (size_t i = 0; sorted && i < count; i++) sorted[i] = (const char *)array + i * width;
+  if (sorted) qsort((void *)sorted, count, sizeof *sorted, compare);
+  return (void *)sorted;
+}
 
 #endif

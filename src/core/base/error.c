@@ -126,3 +126,30 @@ tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *p
   memcpy(err->path + head + sizeof cut - 1, path + length - tail, tail + 1);
   return status;
 }
+
+tdict_status tdict_fail_at(tdict_error *err, tdict_status status, const char *path, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  write_error(err, status, 0, format, args);
+  va_end(args);
+  return tdict_error_at(err, status, path);
+}
+
+tdict_status tdict_fail_errno(tdict_error *err, int code, const char *path, const char *format, ...) {
+  char text[sizeof err->message];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  tdict_fail_native(err, TDICT_EIO, code, "%s: %s", text, strerror(code));
+  return tdict_error_at(err, TDICT_EIO, path);
+}
+
+tdict_status tdict_fail_memory(tdict_error *err, const char *what, const char *path, const char *format, ...) {
+  char text[sizeof err->message];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  return tdict_fail_at(err, TDICT_ENOMEM, path, "%s: no host memory for %s", what, text);
+}

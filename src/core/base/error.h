@@ -17,6 +17,16 @@ tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t na
 /* Sets err->path. If the path is too long, replaces the middle of the path with "...". If `err` or `path` is NULL,
  * writes nothing. Returns `status`, so a function can end with `return tdict_error_at(err, status, path)`. */
 tdict_status tdict_error_at(tdict_error *err, tdict_status status, const char *path);
+/* Fills *err like tdict_fail(), and sets err->path to the path of a file or of an entry. */
+tdict_status tdict_fail_at(tdict_error *err, tdict_status status, const char *path, const char *format, ...)
+    TDICT_PRINTF(4, 5);
+/* Fills *err with TDICT_EIO, a path, the native code `code`, which is an errno, and the formatted message, a colon and
+ * the text of the errno. Returns TDICT_EIO. */
+tdict_status tdict_fail_errno(tdict_error *err, int code, const char *path, const char *format, ...) TDICT_PRINTF(4, 5);
+/* Fills *err with TDICT_ENOMEM, a path, and the message "<what>: no host memory for <formatted text>". Returns
+ * TDICT_ENOMEM. */
+tdict_status tdict_fail_memory(tdict_error *err, const char *what, const char *path, const char *format, ...)
+    TDICT_PRINTF(4, 5);
 
 /* Ends a function that makes an object: writes `made` to *out if the status is TDICT_OK, else releases `made`.
  * Evaluates to `status`. */

@@ -11,8 +11,7 @@
 #include "core/base/error.h"
 
 static tdict_status fail_to_open(const char *what, const char *path, int code, tdict_error *err) {
-  tdict_fail_native(err, TDICT_EIO, code, "%s: %.150s cannot be opened: %s", what, path, strerror(code));
-  return tdict_error_at(err, TDICT_EIO, path);
+  return tdict_fail_errno(err, code, path, "%s: %.150s cannot be opened", what, path);
 }
 
 static const char *describe_kind(mode_t mode) {
@@ -27,8 +26,8 @@ static tdict_status check_file_kind(const char *what, const char *path, int fd, 
   struct stat info;
   if (fstat(fd, &info) != 0) return fail_to_open(what, path, errno, err);
   if (S_ISREG(info.st_mode) || (writes && S_ISCHR(info.st_mode))) return TDICT_OK;
-  tdict_fail(err, TDICT_EFORMAT, "%s: %.150s is %s, wanted a regular file", what, path, describe_kind(info.st_mode));
-  return tdict_error_at(err, TDICT_EFORMAT, path);
+  return tdict_fail_at(err, TDICT_EFORMAT, path, "%s: %.150s is %s, wanted a regular file", what, path,
+                       describe_kind(info.st_mode));
 }
 
 /* A file to open. `flags` are flags of open(). */
@@ -38,8 +37,8 @@ typedef struct request {
 } request;
 
 static tdict_status fail_kind(const request *file, const char *kind, tdict_error *err) {
-  tdict_fail(err, TDICT_EFORMAT, "%s: %.150s is %s, wanted a regular file", file->what, file->path, kind);
-  return tdict_error_at(err, TDICT_EFORMAT, file->path);
+  return tdict_fail_at(err, TDICT_EFORMAT, file->path, "%s: %.150s is %s, wanted a regular file", file->what,
+                       file->path, kind);
 }
 
 static tdict_status open_file(const request *file, int *out, tdict_error *err) {

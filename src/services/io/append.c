@@ -11,37 +11,34 @@
 #include "services/io/request.h"
 #include "services/io/tensordict/append.h"
 
-static tdict_status fail_native(const tdict_contents *c, const char *text, tdict_error *err) {
-  const int code = errno;
-  tdict_fail_native(err, TDICT_EIO, code, "%s: %s: %s", c->what, text, strerror(code));
-  return tdict_error_at(err, TDICT_EIO, c->path);
-}
-
 /* Opens and locks the directory. Until the directory is closed, other calls of tdict_append() for the directory fail,
  * also in other processes. */
 static tdict_status open_directory(tdict_contents *c, tdict_error *err) {
   const int fd = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0 && errno == ENOTDIR)
-    return tdict_fail_file(err, TDICT_EFORMAT, c->path, "%s: the path names no directory; an archive cannot grow",
-                           c->what);
-  if (fd < 0) return fail_native(c, "the directory cannot be opened", err);
-  tdict_contents_set_root(c, fd);
-  return flock(fd, LOCK_EX | LOCK_NB) == 0 ? TDICT_OK : fail_native(c, "another call appends to the directory", err);
+    return tdict_fail_at(err, TDICT_EFORMAT, c->path, "%s: the path names no directory; an archive cannot grow",
+                         c->what);
+  if (fd < 0) return tdict_fail_errno(err, errno, c->path, "%s: the directory cannot be opened", c->what);
+  c->root = fd;
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0) return TDICT_OK;
+  return tdict_fail_errno(err, errno, c->path, "%s: another call appends to the directory", c->what);
 }
 
 /* Checks that the directory holds a plain TensorDict, because tdict_td_recover() runs next and may change the
  * directory. */
 static tdict_status check_directory(tdict_contents *c, tdict_error *err) {
-  const tdict_td_files files = tdict_td_folder_files(c, c->root);
-  tdict_td_meta meta = {0};
-  tdict_status status = tdict_td_read_meta(&files, "", &meta, NULL, err);
-  if (status == TDICT_OK && !tdict_json_exists(meta.root))
-    status = tdict_fail_file(err, TDICT_EFORMAT, c->path, "%s: the directory has no meta.json", c->what);
-  if (status == TDICT_OK && !tdict_json_is(tdict_json_get(meta.root, "shape"), TDICT_JSON_ARRAY))
-    status = tdict_fail_file(err, TDICT_ENOTSUP, c->path,
-                             "%s: the directory is not a plain TensorDict; lazy stacks and tensorclasses cannot grow",
-                             c->what);
-  tdict_td_close_meta(&meta);
+  tdict_td_reader reader;
+  tdict_json_document meta = {0};
+  tdict_td_reader_init(&reader, c, NULL, NULL);
+  tdict_status status = tdict_td_read_meta(&reader, &meta, err);
+  if (status == TDICT_OK && !meta.text)
+    status = tdict_fail_at(err, TDICT_EFORMAT, c->path, "%s: the directory has no meta.json", c->what);
+  if (status == TDICT_OK && !tdict_json_is(tdict_json_get(tdict_json_root(&meta), "shape"), TDICT_JSON_ARRAY))
+    status = tdict_fail_at(err, TDICT_ENOTSUP, c->path,
+                           "%s: the directory is not a plain TensorDict; lazy stacks and tensorclasses cannot grow",
+                           c->what);
+  tdict_json_close(&meta);
+  tdict_td_reader_reset(&reader);
   return status;
 }
 

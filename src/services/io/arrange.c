@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "core/tree/suggest.h"
@@ -63,13 +64,13 @@ static tdict_status fail_missing(const tdict_contents *c, const char *before, co
   }
   const tdict_name missing = tdict_name_of(path + above, end - above);
   if (above)
-    snprintf(level, sizeof level, ": '%.*s' is no key of '%.*s'", (int)(missing.length < 30 ? missing.length : 30),
+    snprintf(level, sizeof level, ": '%.*s' is not a key of '%.*s'", (int)(missing.length < 30 ? missing.length : 30),
              missing.text, (int)(above < 31 ? above - 1 : 30), path);
   tdict_keys *keys = list_keys(c, path, above);
   if (keys && keys->num_live) tdict_suggest(keys, &missing, similar, sizeof similar);
   tdict_keys_release(keys);
-  return tdict_fail_file(err, TDICT_ENOTFOUND, c->path, "%s: %s '%.60s'%s%s%s", c->what, before, path, after, level,
-                         similar);
+  return tdict_fail_at(err, TDICT_ENOTFOUND, c->path, "%s: %s '%.60s'%s%s%s", c->what, before, path, after, level,
+                       similar);
 }
 
 /* Orders names so that the names below a name follow this name: a dot comes before all other characters. */
@@ -113,18 +114,15 @@ tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err) {
   const size_t count = contents->num_items;
   const char *above = NULL; /* the tensor whose name begins the next names */
   tdict_status status = TDICT_OK;
-  tdict_item **sorted = malloc((count + 1) * sizeof *sorted);
-  if (!sorted)
-    return tdict_fail_file(err, TDICT_ENOMEM, contents->path, "%s: no host memory for %zu keys", contents->what, count);
-  for (size_t i = 0; i < count; i++) sorted[i] = &contents->items[i];
-  qsort((void *)sorted, count, sizeof *sorted, compare_names);
+  tdict_item **sorted = tdict_array_sorted(contents->items, count, sizeof *contents->items, compare_names);
+  if (!sorted) return tdict_fail_memory(err, contents->what, contents->path, "%zu keys", count);
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     const char *name = sorted[i]->path;
     const bool is_below = above && is_at_or_below(name, above);
     if (!name[0])
-      status = tdict_fail_file(err, TDICT_EFORMAT, contents->files[sorted[i]->span.file].path,
-                               "%s: the name of a tensor is empty; the options `flat` and `add_prefix` accept the name",
-                               contents->what);
+      status = tdict_fail_at(err, TDICT_EFORMAT, contents->files[sorted[i]->span.file].path,
+                             "%s: the name of a tensor is empty; the options `flat` and `add_prefix` accept the name",
+                             contents->what);
     else
       status = set_path(contents, sorted[i], is_below || !has_keys(name), err);
     if (!is_below) above = name;
@@ -152,7 +150,7 @@ static tdict_status select_items(tdict_contents *c, const tdict_open_options *o,
   size_t kept = 0;
   if (!o->keys) return TDICT_OK;
   for (size_t k = 0; k < o->num_keys; k++)
-    if (!o->keys[k]) return tdict_fail_file(err, TDICT_EINVAL, c->path, "%s: keys[%zu] is NULL", c->what, k);
+    if (!o->keys[k]) return tdict_fail_at(err, TDICT_EINVAL, c->path, "%s: keys[%zu] is NULL", c->what, k);
   tdict_status status = tdict_contents_alloc(c, o->num_keys + 1, &matched, err);
   if (status != TDICT_OK) return status;
   memset(matched, 0, o->num_keys + 1);
@@ -219,9 +217,9 @@ static tdict_status rename_items(tdict_contents *c, const tdict_open_options *o,
       continue; /* all leaves of a tree above the prefix move to the root */
     }
     if (o->flat && !is_root && !item.path[0] && !(o->add_prefix && o->add_prefix[0]))
-      return tdict_fail_file(err, TDICT_EFORMAT, c->files[item.span.file].path,
-                             "%s: the name '%.80s' gives an empty key; the option `add_prefix` accepts the name",
-                             c->what, c->items[i].path);
+      return tdict_fail_at(err, TDICT_EFORMAT, c->files[item.span.file].path,
+                           "%s: the name '%.80s' gives an empty key; the option `add_prefix` accepts the name", c->what,
+                           c->items[i].path);
     if (!is_root) status = join(c, o, item.path, &item.path, err);
     c->items[kept++] = item;
   }

@@ -18,14 +18,12 @@ typedef struct walk {
 } walk;
 
 static tdict_status fail_path(const walk *w, const char *why, tdict_error *err) {
-  tdict_fail(err, TDICT_EFORMAT, "%s: %.150s %s", w->what, w->path, why);
-  return tdict_error_at(err, TDICT_EFORMAT, w->path);
+  return tdict_fail_at(err, TDICT_EFORMAT, w->path, "%s: %.150s %s", w->what, w->path, why);
 }
 
 static tdict_status fail_open(const walk *w, int code, tdict_error *err) {
   if (code == ELOOP || code == ENOTDIR) return fail_path(w, "leads through a symbolic link or a file", err);
-  tdict_fail_native(err, TDICT_EIO, code, "%s: %.150s cannot be opened: %s", w->what, w->path, strerror(code));
-  return tdict_error_at(err, TDICT_EIO, w->path);
+  return tdict_fail_errno(err, code, w->path, "%s: %.150s cannot be opened", w->what, w->path);
 }
 
 static bool is_safe(const char *name) { return name[0] && strcmp(name, ".") != 0 && strcmp(name, "..") != 0; }

@@ -4,25 +4,19 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdalign.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/array.h"
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/leaves/nontensor.h"
 #include "tdict/ragged.h"
 #include "tdict/unbatched.h"
 
-enum {
-  BLOCK_BYTES = 16384,
-  FIRST_ITEMS = 64,
-  FIRST_FILES = 4,
-  MOST_OPEN_SHARDS = 32,
-  ALIGNMENT = alignof(max_align_t)
-};
+enum { BLOCK_BYTES = 16384, MOST_OPEN_SHARDS = 32, ALIGNMENT = alignof(max_align_t) };
 
 typedef struct tdict_contents_block {
   struct tdict_contents_block *next;
@@ -30,26 +24,24 @@ typedef struct tdict_contents_block {
   alignas(max_align_t) char bytes[];
 } tdict_contents_block;
 
-tdict_status tdict_fail_file(tdict_error *err, tdict_status status, const char *path, const char *format, ...) {
-  char message[sizeof err->message];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(message, sizeof message, format, arguments);
-  va_end(arguments);
-  tdict_fail(err, status, "%s", message);
-  return tdict_error_at(err, status, path);
-}
-
 static tdict_status fail_memory(const tdict_contents *c, size_t bytes, tdict_error *err) {
-  return tdict_fail_file(err, TDICT_ENOMEM, c->path, "%s: no host memory for %zu bytes of keys and shapes", c->what,
-                         bytes);
+  return tdict_fail_memory(err, c->what, c->path, "%zu bytes of keys and shapes", bytes);
 }
 
 void tdict_contents_init(tdict_contents *contents, const char *what, const char *path) {
   *contents = (tdict_contents){.what = what, .path = path, .root = -1};
 }
 
+/* Releases the tensors. */
+static void drop_leaves(tdict_contents *c) {
+  for (size_t i = 0; i < c->num_leaves; i++) tdict_tensor_release(c->leaves[i]);
+  free((void *)c->leaves);
+  c->leaves = NULL;
+  c->num_leaves = 0;
+}
+
 void tdict_contents_close(tdict_contents *contents) {
+  drop_leaves(contents);
   for (size_t i = 0; i < contents->num_files; i++)
     if (contents->files[i].fd >= 0) close(contents->files[i].fd);
   if (contents->root >= 0) close(contents->root);
@@ -94,21 +86,29 @@ tdict_status tdict_contents_copy_text(tdict_contents *contents, const char *text
   return TDICT_OK;
 }
 
-static tdict_status fail_native(const tdict_contents *c, const char *path, const char *verb, tdict_error *err) {
-  const int code = errno;
-  tdict_fail_native(err, TDICT_EIO, code, "%s: the file cannot be %s: %s", c->what, verb, strerror(code));
-  return tdict_error_at(err, TDICT_EIO, path);
+tdict_status tdict_contents_set_shape(tdict_contents *contents, tdict_item *item, int ndim, const int64_t *sizes,
+                                      tdict_error *err) {
+  void *copy = NULL;
+  tdict_status status = tdict_contents_alloc(contents, (size_t)ndim * sizeof *sizes, &copy, err);
+  if (status != TDICT_OK) return status;
+  if (ndim) memcpy(copy, sizes, (size_t)ndim * sizeof *sizes);
+  item->ndim = ndim;
+  item->shape = copy;
+  return TDICT_OK;
+}
+
+/* Reads the size of an open file. Closes the file on failure. */
+static tdict_status inspect(const tdict_contents *c, int fd, const char *path, struct stat *out, tdict_error *err) {
+  if (fstat(fd, out) == 0) return TDICT_OK;
+  tdict_fail_errno(err, errno, path, "%s: the file cannot be inspected", c->what);
+  close(fd);
+  return TDICT_EIO;
 }
 
 /* Adds a file whose texts belong to the contents. */
 static tdict_status append_file(tdict_contents *c, const tdict_source_file *file, tdict_error *err) {
-  if (c->num_files == c->cap_files) {
-    const size_t cap = c->cap_files ? 2 * c->cap_files : FIRST_FILES;
-    tdict_source_file *grown = realloc(c->files, cap * sizeof *grown);
-    if (!grown) return fail_memory(c, cap * sizeof *grown, err);
-    c->files = grown;
-    c->cap_files = cap;
-  }
+  if (!TDICT_RESERVE(c->files, c->cap_files, c->num_files + 1))
+    return fail_memory(c, 2 * c->cap_files * sizeof *c->files, err);
   c->files[c->num_files++] = *file;
   return TDICT_OK;
 }
@@ -116,8 +116,9 @@ static tdict_status append_file(tdict_contents *c, const tdict_source_file *file
 tdict_status tdict_contents_add_file(tdict_contents *contents, int fd, const char *path, tdict_error *err) {
   struct stat info;
   tdict_source_file file = {.fd = fd};
-  tdict_status status = fstat(fd, &info) == 0 ? TDICT_OK : fail_native(contents, path, "inspected", err);
-  if (status == TDICT_OK) status = tdict_contents_copy_text(contents, path, strlen(path), &file.path, err);
+  tdict_status status = inspect(contents, fd, path, &info, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_contents_copy_text(contents, path, strlen(path), &file.path, err);
   if (status == TDICT_OK) {
     file.bytes = (uint64_t)info.st_size;
     status = append_file(contents, &file, err);
@@ -125,8 +126,6 @@ tdict_status tdict_contents_add_file(tdict_contents *contents, int fd, const cha
   if (status != TDICT_OK) close(fd);
   return status;
 }
-
-void tdict_contents_set_root(tdict_contents *contents, int fd) { contents->root = fd; }
 
 /* Makes the path of a file below the root, for messages. */
 static tdict_status name_file(tdict_contents *c, const char *below, const char **out, tdict_error *err) {
@@ -149,9 +148,9 @@ tdict_status tdict_contents_add_below(tdict_contents *contents, const char *belo
   if (status != TDICT_OK) return status;
   status = tdict_below_open(contents->what, contents->root, below, &fd, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, file.path);
-  status = fstat(fd, &info) == 0 ? TDICT_OK : fail_native(contents, file.path, "inspected", err);
-  close(fd);
+  status = inspect(contents, fd, file.path, &info, err);
   if (status != TDICT_OK) return status;
+  close(fd);
   file.bytes = (uint64_t)info.st_size;
   return append_file(contents, &file, err);
 }
@@ -165,11 +164,8 @@ tdict_status tdict_contents_add_shard(tdict_contents *contents, const char *name
   if (status == TDICT_OK)
     status = tdict_below_open_shard(contents->what, contents->root, name, follows_links, &fd, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
-  if (fstat(fd, &info) != 0) {
-    status = fail_native(contents, path, "inspected", err);
-    close(fd);
-    return status;
-  }
+  status = inspect(contents, fd, path, &info, err);
+  if (status != TDICT_OK) return status;
   status = tdict_contents_add_file(contents, fd, path, err);
   if (status == TDICT_OK)
     contents->files[contents->num_files - 1].below =
@@ -194,17 +190,16 @@ tdict_status tdict_contents_open_file(const tdict_contents *contents, size_t fil
   }
   tdict_status status = tdict_below_reopen(contents->what, contents->root, &f->below, &opened, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, f->path);
-  if (fstat(opened, &info) != 0)
-    status = fail_native(contents, f->path, "inspected", err);
-  else if ((uint64_t)info.st_size < f->bytes)
-    status = tdict_fail_file(err, TDICT_EIO, f->path,
-                             "%s: the file has %" PRIu64 " bytes, wanted %" PRIu64 ": the file was shortened",
-                             contents->what, (uint64_t)info.st_size, f->bytes);
-  if (status == TDICT_OK)
-    *fd = opened;
-  else
+  status = inspect(contents, opened, f->path, &info, err);
+  if (status != TDICT_OK) return status;
+  if ((uint64_t)info.st_size < f->bytes) {
     close(opened);
-  return status;
+    return tdict_fail_at(err, TDICT_EIO, f->path,
+                         "%s: the file has %" PRIu64 " bytes, wanted %" PRIu64 ": the file was shortened",
+                         contents->what, (uint64_t)info.st_size, f->bytes);
+  }
+  *fd = opened;
+  return TDICT_OK;
 }
 
 void tdict_contents_close_file(const tdict_contents *contents, size_t file, int fd) {
@@ -212,38 +207,27 @@ void tdict_contents_close_file(const tdict_contents *contents, size_t file, int 
 }
 
 tdict_status tdict_contents_add(tdict_contents *contents, const tdict_item *item, tdict_error *err) {
-  if (contents->num_items == contents->cap_items) {
-    size_t bytes, cap = contents->cap_items ? 2 * contents->cap_items : FIRST_ITEMS;
-    tdict_item *grown = tdict_mul_size(cap, sizeof *grown, &bytes) ? realloc(contents->items, bytes) : NULL;
-    if (!grown) return fail_memory(contents, cap, err);
-    contents->items = grown;
-    contents->cap_items = cap;
-  }
+  if (!TDICT_RESERVE(contents->items, contents->cap_items, contents->num_items + 1))
+    return fail_memory(contents, 2 * contents->cap_items * sizeof *contents->items, err);
   contents->items[contents->num_items++] = *item;
   return TDICT_OK;
 }
 
 tdict_status tdict_contents_add_metadata(tdict_contents *contents, const tdict_metadata_entry *entry,
                                          tdict_error *err) {
-  if (contents->num_metadata == contents->cap_metadata) {
-    size_t bytes, cap = contents->cap_metadata ? 2 * contents->cap_metadata : FIRST_FILES;
-    tdict_metadata_entry *grown =
-        tdict_mul_size(cap, sizeof *grown, &bytes) ? realloc(contents->metadata, bytes) : NULL;
-    if (!grown) return fail_memory(contents, cap, err);
-    contents->metadata = grown;
-    contents->cap_metadata = cap;
-  }
+  if (!TDICT_RESERVE(contents->metadata, contents->cap_metadata, contents->num_metadata + 1))
+    return fail_memory(contents, 2 * contents->cap_metadata * sizeof *contents->metadata, err);
   contents->metadata[contents->num_metadata++] = *entry;
   return TDICT_OK;
 }
 
-static tdict_status set_metadata(tdict_contents *scratch, const tdict_metadata_entry *from, tdict_tree *tree,
+static tdict_status set_metadata(tdict_contents *c, const tdict_metadata_entry *from, tdict_tree *tree,
                                  tdict_error *err) {
   const tdict_value value = {.kind = TDICT_VALUE_TEXT, .text = from->value, .length = from->length};
   const size_t bytes = tdict_path_escape(from->key, NULL, 0) + 1;
   tdict_entry entry;
   void *path = NULL;
-  tdict_status status = from->key[0] ? tdict_contents_alloc(scratch, bytes, &path, err) : TDICT_OK;
+  tdict_status status = from->key[0] ? tdict_contents_alloc(c, bytes, &path, err) : TDICT_OK;
   if (status != TDICT_OK || !path) return status;
   tdict_path_escape(from->key, path, bytes);
   return tdict_get_entry(tree, path, &entry, NULL) == TDICT_OK
@@ -251,21 +235,19 @@ static tdict_status set_metadata(tdict_contents *scratch, const tdict_metadata_e
              : tdict_set_values(tree, path, &value, TDICT_WHOLE_TREE, err);
 }
 
-tdict_status tdict_contents_metadata(const tdict_contents *contents, tdict_tree **out, tdict_error *err) {
-  tdict_contents scratch; /* memory of the paths */
+tdict_status tdict_contents_metadata(tdict_contents *contents, tdict_tree **out, tdict_error *err) {
   tdict_tree *tree = NULL;
   *out = NULL;
   if (!contents->has_metadata) return TDICT_OK;
-  tdict_contents_init(&scratch, contents->what, contents->path);
   tdict_status status = tdict_create(0, NULL, &tree, err);
   for (size_t i = 0; i < contents->num_metadata && status == TDICT_OK; i++)
-    status = set_metadata(&scratch, &contents->metadata[i], tree, err);
-  tdict_contents_close(&scratch);
-  if (status == TDICT_OK)
+    status = set_metadata(contents, &contents->metadata[i], tree, err);
+  if (status == TDICT_OK) {
     *out = tree;
-  else
-    tdict_release(tree);
-  return status == TDICT_OK ? TDICT_OK : tdict_error_at(err, status, contents->path);
+    return TDICT_OK;
+  }
+  tdict_release(tree);
+  return tdict_error_at(err, status, contents->path);
 }
 
 static tdict_status read_span(const tdict_contents *c, tdict_span span, int fd, void *to, tdict_error *err) {
@@ -274,16 +256,13 @@ static tdict_status read_span(const tdict_contents *c, tdict_span span, int fd, 
   while (done < span.bytes) {
     ssize_t count = pread(fd, (char *)to + done, (size_t)(span.bytes - done), (off_t)(span.offset + done));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      const int code = errno;
-      tdict_fail_native(err, TDICT_EIO, code, "%s: byte %" PRIu64 " cannot be read: %s", c->what, span.offset + done,
-                        strerror(code));
-      return tdict_error_at(err, TDICT_EIO, file->path);
-    }
+    if (count < 0)
+      return tdict_fail_errno(err, errno, file->path, "%s: byte %" PRIu64 " cannot be read", c->what,
+                              span.offset + done);
     if (count == 0)
-      return tdict_fail_file(err, TDICT_EIO, file->path,
-                             "%s: the file ends at byte %" PRIu64 ", wanted %" PRIu64 " bytes: the file was shortened",
-                             c->what, span.offset + done, file->bytes);
+      return tdict_fail_at(err, TDICT_EIO, file->path,
+                           "%s: the file ends at byte %" PRIu64 ", wanted %" PRIu64 " bytes: the file was shortened",
+                           c->what, span.offset + done, file->bytes);
     done += (uint64_t)count;
   }
   return TDICT_OK;
@@ -302,8 +281,8 @@ tdict_status tdict_contents_read(const tdict_contents *contents, tdict_span span
 static tdict_status fail_at_key(const tdict_contents *c, const tdict_item *item, const tdict_error *why,
                                 tdict_error *err) {
   const char *detail = strstr(why->message, ": "); /* leave out the name of the inner call */
-  return tdict_fail_file(err, (tdict_status)why->status, c->path, "%s: key '%.80s': %.140s", c->what, item->path,
-                         detail ? detail + 2 : why->message);
+  return tdict_fail_at(err, (tdict_status)why->status, c->path, "%s: key '%.80s': %.140s", c->what, item->path,
+                       detail ? detail + 2 : why->message);
 }
 
 /* Adds a tree. tdict_set_tree() gives a tree without leaves any batch size that its parent needs, but here the sizes
@@ -355,8 +334,15 @@ static tdict_status set_item(tdict_tree *root, const tdict_item *item, tdict_ten
   }
 }
 
-tdict_status tdict_contents_build(const tdict_contents *contents, tdict_tensor *const *leaves, tdict_tree **out,
-                                  tdict_error *err) {
+tdict_status tdict_contents_add_leaves(tdict_contents *contents, tdict_error *err) {
+  contents->leaves = calloc(contents->num_items + 1, sizeof *contents->leaves);
+  if (!contents->leaves)
+    return tdict_fail_memory(err, contents->what, contents->path, "%zu tensors", contents->num_items);
+  contents->num_leaves = contents->num_items;
+  return TDICT_OK;
+}
+
+tdict_status tdict_contents_build(tdict_contents *contents, tdict_tree **out, tdict_error *err) {
   const tdict_item *items = contents->items;
   const bool has_root = contents->num_items && items[0].kind == TDICT_ITEM_TREE && !items[0].path[0];
   const tdict_item none = {.kind = TDICT_ITEM_TREE, .path = ""};
@@ -367,9 +353,10 @@ tdict_status tdict_contents_build(const tdict_contents *contents, tdict_tensor *
   if (status != TDICT_OK) return fail_at_key(contents, first, &why, err);
   for (size_t i = has_root; i < contents->num_items && status == TDICT_OK; i++) {
     if (items[i].kind == TDICT_ITEM_RAGGED_OFFSETS) continue;
-    status = set_item(root, &items[i], &leaves[i], &why);
+    status = set_item(root, &items[i], &contents->leaves[i], &why);
     if (status != TDICT_OK) fail_at_key(contents, &items[i], &why, err);
   }
+  drop_leaves(contents);
   if (status == TDICT_OK)
     *out = root;
   else

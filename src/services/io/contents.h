@@ -1,16 +1,19 @@
 /* Describes the contents of opened files, independently of their format.
  *
  * A reader of a format opens the files and adds an item for each leaf. If the format describes trees, the reader also
- * adds an item for each tree. An item has the path of the leaf, and the bytes of the leaf as a span of a file. Other
- * functions then make tensors from the spans. For example, tdict_open() maps the files. tdict_contents_build() makes
- * the tree of these tensors.
+ * adds an item for each tree. An item has the path of the leaf, and the bytes of the leaf as a span of a file.
+ * tdict_contents_map() or tdict_contents_unload() then makes tensors, and tdict_contents_build() their tree.
  *
  * The struct owns the descriptors, the items and all texts and sizes that the items point to. Thread rule: used by one
- * thread at a time; several threads may read the items and the files. */
+ * thread at a time; several threads may read the items and the files.
+ *
+ * Errors of all functions: TDICT_ENOMEM; TDICT_EIO for a file that cannot be opened or read, or that was removed or
+ * shortened in between. */
 #ifndef TDICT_SERVICES_IO_CONTENTS_H
 #define TDICT_SERVICES_IO_CONTENTS_H
 
 #include "services/io/below.h"
+#include "services/io/progress.h"
 #include "tdict/io.h"
 #include "tdict/nontensor.h"
 
@@ -19,6 +22,8 @@
 #define TDICT_NOINLINE __attribute__((noinline))
 
 enum { TDICT_IO_MAX_DEPTH = 128 }; /* maximum number of nested trees in a file, and of keys in a name */
+
+struct tdict_output;
 
 typedef enum tdict_item_kind {
   TDICT_ITEM_TREE,           /* a tree; comes before the items below the tree. The path of the root is "" */
@@ -56,7 +61,7 @@ static inline bool tdict_item_has_tensor(const tdict_item *item) {
 typedef struct tdict_source_file {
   const char *path; /* for messages */
   /* -1: tdict_contents_open_file() opens the file when bytes of the file are needed, or the descriptor was moved to a
-   * storage, see unloaded.h */
+   * storage, see tdict_contents_unload() */
   int fd;
   tdict_below_file below; /* a file below contents->root that is opened when needed; the name is NULL for other files */
   uint64_t bytes;         /* size of the file when the file was added */
@@ -71,11 +76,13 @@ typedef struct tdict_metadata_entry {
 typedef struct tdict_contents {
   const char *what; /* the name of the public call, for messages; static */
   const char *path; /* the path that the program gave; borrowed */
-  int root;         /* descriptor of the folder of the files that are opened when needed; -1: none */
+  int root;         /* descriptor of the folder of the files that are opened when needed; owned; -1: none */
   tdict_source_file *files;
   size_t num_files, cap_files;
   tdict_item *items;
   size_t num_items, cap_items;
+  tdict_tensor **leaves; /* owned; leaves[i] is the tensor of item i, or NULL. NULL: no tensors yet */
+  size_t num_leaves;
   tdict_metadata_entry *metadata; /* without TensorDict's entry */
   size_t num_metadata, cap_metadata;
   bool has_metadata;                   /* the format holds metadata */
@@ -87,30 +94,28 @@ void tdict_contents_init(tdict_contents *contents, const char *what, const char 
 /* Closes the files and frees the items. */
 void tdict_contents_close(tdict_contents *contents);
 
-/* Allocates memory that lives as long as the contents. Returns TDICT_ENOMEM. */
+/* Allocates memory that lives as long as the contents. */
 tdict_status tdict_contents_alloc(tdict_contents *contents, size_t bytes, void **out, tdict_error *err);
 /* Copies a text and adds a 0 byte. */
 tdict_status tdict_contents_copy_text(tdict_contents *contents, const char *text, size_t length, const char **out,
                                       tdict_error *err);
-/* Adds a file. Takes over the descriptor, also on failure. Copies `path`. Returns TDICT_EIO and TDICT_ENOMEM. */
+/* Copies the sizes to the contents, and sets the shape of an item. */
+tdict_status tdict_contents_set_shape(tdict_contents *contents, tdict_item *item, int ndim, const int64_t *sizes,
+                                      tdict_error *err);
+/* Adds a file. Takes over the descriptor, also on failure. Copies `path`. */
 tdict_status tdict_contents_add_file(tdict_contents *contents, int fd, const char *path, tdict_error *err);
-/* Sets the folder for tdict_contents_add_below(). Takes over the descriptor. The contents must have no other folder
- * yet. */
-void tdict_contents_set_root(tdict_contents *contents, int fd);
 /* Adds a file below contents->root, and closes the file again, so that a folder of many files needs few descriptors.
- * Copies `below`. Returns TDICT_ENOMEM and the errors of tdict_below_open(), with the whole path in err->path. */
+ * Copies `below`. Returns the errors of tdict_below_open(), with the whole path in err->path. */
 tdict_status tdict_contents_add_below(tdict_contents *contents, const char *below, tdict_error *err);
 /* Adds a shard, which is in the folder contents->root. `path` is its path for messages. Copies both texts. The
- * descriptor stays open until tdict_contents_rest(). Returns TDICT_ENOMEM, and the errors of
- * tdict_below_open_shard(). */
+ * descriptor stays open until tdict_contents_rest(). Returns the errors of tdict_below_open_shard(). */
 tdict_status tdict_contents_add_shard(tdict_contents *contents, const char *name, const char *path, bool follows_links,
                                       tdict_error *err);
 /* Closes the shard that was added last if many shards are open. The shard is opened again when needed. Thus an index
  * can have more shards than a process may have open files, and a few shards are opened only once. */
 void tdict_contents_rest(tdict_contents *contents);
 /* Returns a descriptor of file number `file`. The caller passes the descriptor to tdict_contents_close_file(). Several
- * threads may call the function for the same contents. Returns TDICT_EIO if the file was removed, or is shorter than
- * when it was added. Also returns the errors of tdict_below_open(). */
+ * threads may call the function for the same contents. Returns the errors of tdict_below_open(). */
 tdict_status tdict_contents_open_file(const tdict_contents *contents, size_t file, int *fd, tdict_error *err);
 void tdict_contents_close_file(const tdict_contents *contents, size_t file, int fd);
 /* Adds an item. The pointers of the item must live as long as the contents. */
@@ -119,18 +124,13 @@ tdict_status tdict_contents_add(tdict_contents *contents, const tdict_item *item
 tdict_status tdict_contents_add_metadata(tdict_contents *contents, const tdict_metadata_entry *entry, tdict_error *err);
 /* Makes a tree of the metadata, with a text for each entry, or sets *out to NULL if the format holds no metadata. If a
  * key is in several files, takes the first entry. Leaves out an entry with an empty key. */
-tdict_status tdict_contents_metadata(const tdict_contents *contents, tdict_tree **out, tdict_error *err);
-/* Reads bytes of a file into memory. If the file has become shorter, returns TDICT_EIO. Also returns the errors of
- * tdict_contents_open_file(). */
+tdict_status tdict_contents_metadata(tdict_contents *contents, tdict_tree **out, tdict_error *err);
+/* Reads bytes of a file into memory. */
 tdict_status tdict_contents_read(const tdict_contents *contents, tdict_span span, void *to, tdict_error *err);
-
-/* Fills *err like tdict_fail(), and sets err->path to `path`, the name of a file. */
-tdict_status tdict_fail_file(tdict_error *err, tdict_status status, const char *path, const char *format, ...)
-    TDICT_PRINTF(4, 5);
 
 /* Turns the names of tensors into paths: each dot in a name separates two keys. A name becomes one key if a key between
  * the dots would be empty, if the path would lead through a tensor, or if the path would have more than
- * TDICT_IO_MAX_DEPTH keys. Returns TDICT_EFORMAT for an empty name, and TDICT_ENOMEM. */
+ * TDICT_IO_MAX_DEPTH keys. Returns TDICT_EFORMAT for an empty name. */
 tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err);
 /* Copies the program's options to *out. `what` is the name of the public call. Returns TDICT_EINVAL and TDICT_ENOTSUP
  * for wrong options. */
@@ -138,12 +138,51 @@ tdict_status tdict_contents_options(const char *what, const tdict_open_options *
                                     tdict_error *err);
 /* Drops the items that `options` does not select, and renames the other items. If options->flat is true, the paths are
  * names, which become single keys. Returns TDICT_ENOTFOUND, with similar keys in the message, if a selected key or
- * `strip_prefix` matches no leaf and no tree. Returns TDICT_EINVAL if a selected key is NULL, TDICT_EFORMAT if a new
- * name is empty, and TDICT_ENOMEM. */
+ * `strip_prefix` matches no leaf and no tree. Returns TDICT_EINVAL if a selected key is NULL, and TDICT_EFORMAT if a new
+ * name is empty. */
 tdict_status tdict_contents_arrange(tdict_contents *contents, const tdict_open_options *options, tdict_error *err);
-/* Makes the tree. leaves[i] is the tensor of item i, borrowed; NULL if the item has no tensor. On failure, err->path is
- * the path of the file that the program opened, and the message names the key. */
-tdict_status tdict_contents_build(const tdict_contents *contents, tdict_tensor *const *leaves, tdict_tree **out,
-                                  tdict_error *err);
+/* Narrows the spans and shapes of all items to rows of dimension 0, as tdict_load_options says. `count` -1 stands for
+ * all rows from `first`. The narrowed offsets of a ragged leaf need not begin with 0, so the reader of the offsets must
+ * subtract the first offset from all offsets. Returns TDICT_EINVAL if the rows are not inside the tree. Returns
+ * TDICT_ESHAPE if no leaf has rows, a tensor has no dimensions, or the leaves have different numbers of rows. Returns
+ * TDICT_ENOTSUP for a tensor in Fortran order, and TDICT_EFORMAT if offsets are wrong. */
+tdict_status tdict_contents_select_rows(tdict_contents *contents, int64_t first, int64_t count, tdict_error *err);
+
+/* Returns true if the bytes of the file are the elements in C order and little-endian. */
+static inline bool tdict_item_is_plain(const tdict_item *item) { return !item->is_swapped && !item->is_fortran; }
+/* Reads the elements of a tensor into memory, in C order and little-endian. */
+tdict_status tdict_item_read(const tdict_contents *contents, const tdict_item *item, void *to, tdict_error *err);
+/* Makes read-only tensors over mapped files. Each tensor of a file holds a reference to the mapping of the file, and
+ * the last release unmaps the file. A tensor is read into host memory instead if its address would not be a multiple of
+ * the size of its numbers, or if tdict_item_is_plain() is false. */
+tdict_status tdict_contents_map(tdict_contents *contents, tdict_error *err);
+/* Makes tensors whose elements are read when a transfer copies them. The tensors of one file share one unloaded storage
+ * (core/memory/storage.h), which owns the descriptor of the file. For a file of a directory, the storage has no
+ * descriptor and opens the file for each read. Tensors that are read early are in host memory. If `has_row_range` is
+ * true, tdict_contents_select_rows() has narrowed the offsets, so the first offset is subtracted from all offsets.
+ * `progress` may be NULL. Returns TDICT_EOVERFLOW. */
+tdict_status tdict_contents_unload(tdict_contents *contents, tdict_io_progress *progress, bool has_row_range,
+                                   tdict_error *err);
+/* Makes room for the tensors, for the two functions above. */
+tdict_status tdict_contents_add_leaves(tdict_contents *contents, tdict_error *err);
+/* Returns true for the tensors that are read early: the offsets of ragged leaves, and tensors that must be
+ * converted. */
+bool tdict_item_is_read_early(const tdict_item *item);
+/* Makes the tree of the tensors, and releases them. On failure, err->path is the path of the file that the program
+ * opened, and the message names the key. */
+tdict_status tdict_contents_build(tdict_contents *contents, tdict_tree **out, tdict_error *err);
+
+/* Finds the format of contents->path, opens the files, adds an item for each leaf, and selects and renames the items as
+ * the options say. Returns the errors of tdict_open(). The caller closes the contents also on failure. */
+tdict_status tdict_format_read(tdict_contents *contents, const tdict_open_options *options, tdict_error *err);
+/* Returns true if another directory now has the path of a directory that was read. Call after an error, before the
+ * contents are closed: the files of a directory that tdict_save() has replaced are missing. */
+bool tdict_format_was_replaced(const tdict_contents *contents);
+/* A call that reads a directory begins again at most this often if the directory was replaced. */
+enum { TDICT_FORMAT_RETRIES = 3 };
+/* Checks that tdict_open() reads a consolidated file, which is complete but still open, as a consolidated file. Returns
+ * TDICT_ENOTSUP if the elements at the start of the file are a header of safetensors or NumPy that fits the file.
+ * Returns TDICT_EIO. */
+tdict_status tdict_format_check_start(const struct tdict_output *output, tdict_error *err);
 
 #endif

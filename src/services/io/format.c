@@ -1,5 +1,5 @@
 /* Finds the format of a path, and reads the description of the files. Owns nothing. Thread-safe. */
-#include "services/io/format.h"
+#include "services/io/contents.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,6 @@
 #include "core/base/file.h"
 #include "services/io/numpy/numpy.h"
 #include "services/io/safetensors/safetensors.h"
-#include "services/io/tensordict/archive.h"
 #include "services/io/tensordict/tensordict.h"
 
 static bool ends_with(const char *text, const char *end) {
@@ -20,8 +19,8 @@ static bool ends_with(const char *text, const char *end) {
 }
 
 static tdict_status fail_other(const tdict_contents *c, const char *what, const char *why, tdict_error *err) {
-  return tdict_fail_file(err, TDICT_ENOTSUP, c->files[0].path, "%s: the file is %s; this library does not read %s",
-                         c->what, what, why);
+  return tdict_fail_at(err, TDICT_ENOTSUP, c->files[0].path, "%s: the file is %s; this library does not read %s",
+                       c->what, what, why);
 }
 
 /* Returns true if the first entry of a zip file is the pickle of torch.save. */
@@ -143,9 +142,7 @@ static tdict_status find_in_folder(tdict_contents *c, const char *name, const ch
 static tdict_status read_directory(tdict_contents *c, const tdict_open_options *o, tdict_error *err) {
   const int fd = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0) return tdict_memmap_read(c, fd, o, err);
-  const int code = errno;
-  tdict_fail_native(err, TDICT_EIO, code, "%s: the folder cannot be opened: %s", c->what, strerror(code));
-  return tdict_error_at(err, TDICT_EIO, c->path);
+  return tdict_fail_errno(err, errno, c->path, "%s: the folder cannot be opened", c->what);
 }
 
 /* Reads a folder: an index and its shards, a directory of TensorDict, or a model in one file. */
@@ -162,8 +159,8 @@ static tdict_status read_folder(tdict_contents *c, const tdict_open_options *o, 
   if (status == TDICT_OK && !has_index) status = find_in_folder(c, model_name, &out->path, &has_model, err);
   if (status != TDICT_OK) return status;
   if (!has_index && !has_model)
-    return tdict_fail_file(err, TDICT_EFORMAT, c->path, "%s: the folder has none of the files %s, meta.json and %s",
-                           c->what, index_name, model_name);
+    return tdict_fail_at(err, TDICT_EFORMAT, c->path, "%s: the folder has none of the files %s, meta.json and %s",
+                         c->what, index_name, model_name);
   /* As with shards, a link from the folder can lead out of the folder. */
   out->follows_links = has_index || o->follows_links;
   return read_file(c, o, out, err);
@@ -204,8 +201,8 @@ tdict_status tdict_format_check_start(const tdict_output *output, tdict_error *e
   tdict_contents_close(&c);
   if (status != TDICT_OK) return tdict_error_at(err, status, folder->path);
   if (!decides) return TDICT_OK;
-  return tdict_fail_file(err, TDICT_ENOTSUP, folder->path,
-                         "%s: the elements at the start of the file are a complete file of another format, "
-                         "which tdict_open() would read; choose another format",
-                         folder->what);
+  return tdict_fail_at(err, TDICT_ENOTSUP, folder->path,
+                       "%s: the elements at the start of the file are a complete file of another format, "
+                       "which tdict_open() would read; choose another format",
+                       folder->what);
 }

@@ -8,12 +8,12 @@
 #include "core/base/thread.h"
 #include "device/devices.h"
 #include "engine/start.h"
-#include "services/io/format.h"
-#include "services/io/rows.h"
-#include "services/io/unloaded.h"
+#include "services/io/contents.h"
 
-/* The state of one call. */
+/* The state of one call. The caller of start_load() sets the first two members. */
 typedef struct loader {
+  const char *path;
+  const tdict_load_options *given;
   tdict_load_options options;
   tdict_open_options open;
   tdict_transfer_options transfer;
@@ -22,27 +22,19 @@ typedef struct loader {
   tdict_tree *metadata;        /* owned; for the option `metadata` */
 } loader;
 
-/* The arguments of a call, and the metadata of the files. */
-typedef struct load_call {
-  const char *path;
-  const tdict_load_options *options;
-  tdict_tree *metadata;     /* owned */
-  tdict_tree **metadata_to; /* the option `metadata`; may be NULL */
-} load_call;
-
 /* Writes the metadata to the program if the call succeeds. Returns the status. */
-static tdict_status give_metadata(const load_call *call, tdict_status status) {
-  if (status == TDICT_OK && call->metadata_to)
-    *call->metadata_to = call->metadata;
+static tdict_status give_metadata(const loader *l, tdict_status status) {
+  if (status == TDICT_OK && l->open.metadata)
+    *l->open.metadata = l->metadata;
   else
-    tdict_release(call->metadata);
+    tdict_release(l->metadata);
   return status;
 }
 
-static tdict_status read_options(loader *l, const char *what, const tdict_load_options *given, tdict_error *err) {
+static tdict_status read_options(loader *l, const char *what, tdict_error *err) {
   l->options = tdict_load_options_default();
   l->transfer = tdict_transfer_options_default();
-  tdict_status status = tdict_options_read(&l->options, sizeof l->options, given, "load_options", err);
+  tdict_status status = tdict_options_read(&l->options, sizeof l->options, l->given, "load_options", err);
   if (status == TDICT_OK) status = tdict_contents_options(what, l->options.open, &l->open, err);
   if (status == TDICT_OK)
     status = tdict_options_read(&l->transfer, sizeof l->transfer, l->options.transfer, "transfer options", err);
@@ -84,17 +76,12 @@ static tdict_status build_source(loader *l, tdict_tree **out, tdict_error *err) 
   tdict_status status = read_description(c, &l->open, err);
   if (status == TDICT_OK && l->open.metadata) status = tdict_contents_metadata(c, &l->metadata, err);
   if (status == TDICT_OK && selects_rows)
-    status = tdict_contents_select_rows(c, (tdict_row_range){l->options.first_row, l->options.num_rows}, err);
+    status = tdict_contents_select_rows(c, l->options.first_row, l->options.num_rows, err);
   if (status == TDICT_OK && l->options.progress)
     status = tdict_io_progress_create(c->what, l->options.progress, l->options.user, &l->progress, err);
   if (status != TDICT_OK) return status;
-  tdict_tensor **leaves = calloc(c->num_items + 1, sizeof *leaves);
-  if (!leaves)
-    return tdict_fail_file(err, TDICT_ENOMEM, c->path, "%s: no host memory for %zu tensors", c->what, c->num_items);
-  status = tdict_unloaded_leaves(c, l->progress, selects_rows, leaves, err);
-  if (status == TDICT_OK) status = tdict_contents_build(c, leaves, out, err);
-  for (size_t i = 0; i < c->num_items; i++) tdict_tensor_release(leaves[i]);
-  free((void *)leaves);
+  status = tdict_contents_unload(c, l->progress, selects_rows, err);
+  if (status == TDICT_OK) status = tdict_contents_build(c, out, err);
   if (status == TDICT_OK && l->progress) status = tdict_io_progress_begin(l->progress, count_bytes(c), err);
   return status;
 }
@@ -110,47 +97,44 @@ static void log_unnamed(tdict_context *context, const tdict_contents *c) {
 /* Makes the source of a transfer and starts the transfer. The caller has set the name of the call and the target in
  * *start, and releases start->src, also after an error. If start->caller_waits is true, the transfer does not retain
  * the storages of start->src. The caller must then release start->src only after the transfer has ended. */
-static tdict_status start_load(tdict_context *context, tdict_start *start, load_call *call, tdict_future **future,
+static tdict_status start_load(tdict_context *context, tdict_start *start, loader *l, tdict_future **future,
                                tdict_error *err) {
-  loader l = {.progress = NULL};
   tdict_tree *source = NULL;
-  if (!context || !call->path || !future)
+  if (!context || !l->path || !future)
     return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", start->what,
-                      !context      ? "context"
-                      : !call->path ? "path"
-                                    : "out");
-  tdict_status status = read_options(&l, start->what, call->options, err);
+                      !context   ? "context"
+                      : !l->path ? "path"
+                                 : "out");
+  tdict_status status = read_options(l, start->what, err);
   if (status != TDICT_OK) return status;
-  tdict_contents_init(&l.contents, start->what, call->path);
-  status = build_source(&l, &source, err);
+  tdict_contents_init(&l->contents, start->what, l->path);
+  status = build_source(l, &source, err);
   start->src = source;
   start->reads_files = true;
-  if (status == TDICT_OK) log_unnamed(context, &l.contents);
-  if (status == TDICT_OK) status = tdict_start_call(context, start, &l.transfer, future, err);
-  tdict_contents_close(&l.contents);
-  tdict_io_progress_release(l.progress);
-  call->metadata = l.metadata;
-  call->metadata_to = l.open.metadata;
+  if (status == TDICT_OK) log_unnamed(context, &l->contents);
+  if (status == TDICT_OK) status = tdict_start_call(context, start, &l->transfer, future, err);
+  tdict_contents_close(&l->contents);
+  tdict_io_progress_release(l->progress);
   return status;
 }
 
 static tdict_status load_and_wait(tdict_context *context, tdict_start *start, const char *path,
                                   const tdict_load_options *options, tdict_tree **out, tdict_error *err) {
   tdict_future *future = NULL;
-  load_call call = {.path = path, .options = options};
+  loader l = {.path = path, .given = options};
   start->caller_waits = true;
-  tdict_status status = start_load(context, start, &call, &future, err);
+  tdict_status status = start_load(context, start, &l, &future, err);
   if (status == TDICT_OK) status = tdict_start_wait(future, start->options.stats, out, err);
   tdict_release((tdict_tree *)start->src);
-  return give_metadata(&call, status);
+  return give_metadata(&l, status);
 }
 
 static tdict_status load_async(tdict_context *context, tdict_start *start, const char *path,
                                const tdict_load_options *options, tdict_future **out, tdict_error *err) {
-  load_call call = {.path = path, .options = options};
-  tdict_status status = start_load(context, start, &call, out, err);
+  loader l = {.path = path, .given = options};
+  tdict_status status = start_load(context, start, &l, out, err);
   tdict_release((tdict_tree *)start->src);
-  return give_metadata(&call, status);
+  return give_metadata(&l, status);
 }
 
 tdict_status tdict_load(tdict_context *context, const char *path, tdict_device device,

@@ -1,5 +1,5 @@
-/* Maps files, and makes tensors over the mappings. See map.h for ownership and threads. */
-#include "services/io/map.h"
+/* Maps files, and makes tensors over the mappings. See contents.h for ownership and threads. */
+#include "services/io/contents.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static void unmap(void *user) {
 }
 
 static tdict_status fail_memory(const tdict_contents *c, const char *path, tdict_error *err) {
-  return tdict_fail_file(err, TDICT_ENOMEM, path, "%s: no host memory for the tensors of the file", c->what);
+  return tdict_fail_memory(err, c->what, path, "the tensors of the file");
 }
 
 /* Maps a whole file read-only. The storage unmaps the file. */
@@ -129,7 +129,7 @@ static tdict_status open_group(const tdict_contents *c, size_t file, group *g, t
   return status;
 }
 
-static tdict_status map_items(const tdict_contents *c, group *groups, tdict_tensor **leaves, tdict_error *err) {
+static tdict_status map_items(const tdict_contents *c, group *groups, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < c->num_items; i++) {
     const tdict_item *item = &c->items[i];
@@ -141,14 +141,14 @@ static tdict_status map_items(const tdict_contents *c, group *groups, tdict_tens
   for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
     const tdict_item *item = &c->items[i];
     if (!tdict_item_has_tensor(item) || !is_mapped(item)) continue;
-    leaves[i] =
+    c->leaves[i] =
         tdict_slab_add(groups[item->span.file].slab, item->dtype, item->ndim, item->shape, (size_t)item->span.offset);
   }
   return status;
 }
 
 /* Reads the tensors that cannot be views of a mapping into one storage. */
-static tdict_status read_others(const tdict_contents *c, tdict_tensor **leaves, tdict_error *err) {
+static tdict_status read_others(const tdict_contents *c, tdict_error *err) {
   tdict_arena arena = {0};
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
@@ -160,26 +160,23 @@ static tdict_status read_others(const tdict_contents *c, tdict_tensor **leaves, 
   for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
     const tdict_item *item = &c->items[i];
     if (!tdict_item_has_tensor(item) || is_mapped(item)) continue;
-    leaves[i] = tdict_arena_add(&arena, item->dtype, item->ndim, item->shape);
-    status = tdict_item_read(c, item, leaves[i]->data, err);
+    c->leaves[i] = tdict_arena_add(&arena, item->dtype, item->ndim, item->shape);
+    status = tdict_item_read(c, item, c->leaves[i]->data, err);
   }
   if (arena.slab) arena.slab->storage->flags |= TDICT_STORAGE_READ_ONLY;
   tdict_arena_reset(&arena);
   return err && status != TDICT_OK && !err->path[0] ? tdict_error_at(err, status, c->path) : status;
 }
 
-tdict_status tdict_map_leaves(const tdict_contents *contents, tdict_tensor **leaves, tdict_error *err) {
-  for (size_t i = 0; i < contents->num_items; i++) leaves[i] = NULL;
+tdict_status tdict_contents_map(tdict_contents *contents, tdict_error *err) {
+  tdict_status status = tdict_contents_add_leaves(contents, err);
+  if (status != TDICT_OK) return status;
   group *groups = calloc(contents->num_files + 1, sizeof *groups);
   if (!groups) return fail_memory(contents, contents->path, err);
-  tdict_status status = map_items(contents, groups, leaves, err);
-  if (status == TDICT_OK) status = read_others(contents, leaves, err);
+  status = map_items(contents, groups, err);
+  if (status == TDICT_OK) status = read_others(contents, err);
   for (size_t f = 0; f < contents->num_files; f++)
     if (groups[f].slab) tdict_slab_release(groups[f].slab, 1);
   free(groups);
-  for (size_t i = 0; i < contents->num_items && status != TDICT_OK; i++) {
-    tdict_tensor_release(leaves[i]);
-    leaves[i] = NULL;
-  }
   return status;
 }

@@ -3,19 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/base/thread.h"
-#include "services/io/format.h"
-#include "services/io/map.h"
-
-static tdict_status map_and_build(const tdict_contents *c, tdict_tree **out, tdict_error *err) {
-  tdict_tensor **leaves = calloc(c->num_items + 1, sizeof *leaves);
-  if (!leaves)
-    return tdict_fail_file(err, TDICT_ENOMEM, c->path, "%s: no host memory for %zu tensors", c->what, c->num_items);
-  tdict_status status = tdict_map_leaves(c, leaves, err);
-  if (status == TDICT_OK) status = tdict_contents_build(c, leaves, out, err);
-  for (size_t i = 0; i < c->num_items; i++) tdict_tensor_release(leaves[i]);
-  free((void *)leaves);
-  return status;
-}
+#include "services/io/contents.h"
 
 /* The results of a call. */
 typedef struct opened {
@@ -26,7 +14,8 @@ static tdict_status open_once(tdict_contents *c, const tdict_open_options *o, op
   *out = (opened){NULL, NULL};
   tdict_status status = tdict_format_read(c, o, err);
   if (status == TDICT_OK && o->metadata) status = tdict_contents_metadata(c, &out->metadata, err);
-  if (status == TDICT_OK) status = map_and_build(c, &out->tree, err);
+  if (status == TDICT_OK) status = tdict_contents_map(c, err);
+  if (status == TDICT_OK) status = tdict_contents_build(c, &out->tree, err);
   if (status != TDICT_OK) tdict_release(out->metadata);
   return status;
 }

@@ -17,8 +17,7 @@ enum { MOST_BYTES = 64 << 20 };
 
 tdict_status tdict_folder_fail(const tdict_folder *folder, const char *noun, const char *verb, int code,
                                tdict_error *err) {
-  tdict_fail_native(err, TDICT_EIO, code, "%s: the %s cannot be %s: %s", folder->what, noun, verb, strerror(code));
-  return tdict_error_at(err, TDICT_EIO, folder->path);
+  return tdict_fail_errno(err, code, folder->path, "%s: the %s cannot be %s", folder->what, noun, verb);
 }
 
 static tdict_status fail_io(const tdict_folder *folder, const char *verb, int code, tdict_error *err) {
@@ -52,9 +51,8 @@ static tdict_status look_at_old_file(tdict_folder *folder, tdict_error *err) {
     return errno == ENOENT ? TDICT_OK : fail_io(folder, "inspected", errno, err);
   if (S_ISREG(info.st_mode)) folder->old = tdict_access_of_file(folder->fd, folder->name);
   if (S_ISREG(info.st_mode) || S_ISLNK(info.st_mode)) return TDICT_OK;
-  tdict_fail(err, TDICT_EFORMAT, "%s: the path names %s, wanted a regular file or no file", folder->what,
-             S_ISDIR(info.st_mode) ? "a directory" : "a device, FIFO or socket");
-  return tdict_error_at(err, TDICT_EFORMAT, folder->path);
+  return tdict_fail_at(err, TDICT_EFORMAT, folder->path, "%s: the path names %s, wanted a regular file or no file",
+                       folder->what, S_ISDIR(info.st_mode) ? "a directory" : "a device, FIFO or socket");
 }
 
 tdict_status tdict_folder_open_parent(tdict_folder *folder, const char *what, const char *path, tdict_error *err) {
@@ -63,10 +61,9 @@ tdict_status tdict_folder_open_parent(tdict_folder *folder, const char *what, co
   const char *name = slash ? slash + 1 : path;
   const size_t length = slash ? (size_t)(slash - path) + 1 : 0;
   *folder = (tdict_folder){.what = what, .path = path, .name = name, .fd = -1, .old_fd = -1};
-  if (!name[0] || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
-    tdict_fail(err, TDICT_EINVAL, "%s: the path '%.150s' does not end with the name of a file", what, path);
-    return tdict_error_at(err, TDICT_EINVAL, path);
-  }
+  if (!name[0] || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+    return tdict_fail_at(err, TDICT_EINVAL, path, "%s: the path '%.150s' does not end with the name of a file", what,
+                         path);
   if (length >= sizeof folder_path || strlen(name) > NAME_MAX) return fail_io(folder, "opened", ENAMETOOLONG, err);
   memcpy(folder_path, length ? path : ".", length ? length : 1);
   folder_path[length ? length : 1] = 0;
@@ -104,7 +101,7 @@ static mode_t first_mode(const tdict_access *old) { return old->exists ? 0600 : 
 
 tdict_status tdict_output_create_temporary(tdict_output *out, const tdict_folder *folder, tdict_error *err) {
   *out = (tdict_output){.folder = folder, .old = folder->old};
-  const int code = tdict_temporary_create_file(&out->file, folder->fd, folder->name, first_mode(&out->old));
+  const int code = tdict_temporary_create(&out->file, folder->fd, folder->name, false, first_mode(&out->old));
   return code ? fail_io(folder, "created", code, err) : TDICT_OK;
 }
 
@@ -116,8 +113,7 @@ tdict_status tdict_output_create(tdict_output *out, const tdict_folder *folder, 
   out->file.fd = openat(folder->fd, name, flags, first_mode(&out->old));
   if (out->file.fd >= 0) return TDICT_OK;
   if (errno != EEXIST) return fail_io(folder, "created", errno, err);
-  tdict_fail(err, TDICT_EEXIST, "%s: a file has the name '%.150s' already", folder->what, name);
-  return tdict_error_at(err, TDICT_EEXIST, folder->path);
+  return tdict_fail_at(err, TDICT_EEXIST, folder->path, "%s: a file has the name '%.150s' already", folder->what, name);
 }
 
 tdict_status tdict_folder_check_cancelled(const tdict_folder *folder, tdict_error *err) {
@@ -192,11 +188,11 @@ tdict_status tdict_output_replace(tdict_output *out, tdict_error *err) {
   return tdict_folder_flush(folder, err);
 }
 
-tdict_status tdict_output_file(const tdict_save_request *request, tdict_output_writer write, void *user,
-                               tdict_error *err) {
+tdict_status tdict_output_file(const tdict_save_request *request, tdict_temporary_remover remove_more,
+                               tdict_output_writer write, void *user, tdict_error *err) {
   tdict_folder folder;
   tdict_output to;
-  tdict_status status = tdict_folder_open(&folder, request->what, request->path, NULL, err);
+  tdict_status status = tdict_folder_open(&folder, request->what, request->path, remove_more, err);
   if (status != TDICT_OK) return status;
   folder.watch = request->watch;
   status = tdict_output_create_temporary(&to, &folder, err);

@@ -3,7 +3,8 @@
  *
  * A new file is created under a temporary name (temporary.h). tdict_output_replace() writes the bytes to the disk, and
  * gives the file its final name by one rename(), which replaces an old file. If a process is killed before the rename,
- * the new file stays under its temporary name, and the old file is unchanged. The next save removes the new file. */
+ * the new file stays under its temporary name, and the old file is unchanged. The next save removes the new file. All
+ * functions that return a status return TDICT_EIO with the errno. */
 #ifndef TDICT_SERVICES_IO_OUTPUT_H
 #define TDICT_SERVICES_IO_OUTPUT_H
 
@@ -42,8 +43,8 @@ typedef struct tdict_folder {
   tdict_save_watch watch; /* tdict_folder_open() sets no members */
 } tdict_folder;
 /* Opens the folder of a path, and removes what killed processes have left for this path. Returns TDICT_EINVAL if the
- * last name of the path is empty, "." or "..". Returns
- * TDICT_EFORMAT if the path names something that is neither a regular file nor a symbolic link. Returns TDICT_EIO. */
+ * last name of the path is empty, "." or "..". Returns TDICT_EFORMAT if the path names something that is neither a
+ * regular file nor a symbolic link. */
 tdict_status tdict_folder_open(tdict_folder *folder, const char *what, const char *path,
                                tdict_temporary_remover remove_more, tdict_error *err);
 /* Opens the folder of a path like tdict_folder_open(), but ignores what is at the path now. Leaves all files alone. */
@@ -53,7 +54,7 @@ tdict_status tdict_folder_open_parent(tdict_folder *folder, const char *what, co
 tdict_status tdict_folder_fail(const tdict_folder *folder, const char *noun, const char *verb, int code,
                                tdict_error *err);
 /* Waits until the names of all files in the folder are on the disk. Does nothing if the file system cannot flush
- * folders. Returns TDICT_EIO. */
+ * folders. */
 tdict_status tdict_folder_flush(const tdict_folder *folder, tdict_error *err);
 void tdict_folder_close(tdict_folder *folder);
 
@@ -65,13 +66,12 @@ typedef struct tdict_output {
   tdict_access old; /* of the file that is replaced */
   bool is_whole;    /* the bytes are on the disk, and the file has its name: tdict_output_end() keeps the file */
 } tdict_output;
-/* Creates a file with a temporary name. Returns TDICT_EIO. */
+/* Creates a file with a temporary name. */
 tdict_status tdict_output_create_temporary(tdict_output *out, const tdict_folder *folder, tdict_error *err);
 /* Creates a file with the name `name`. In a new directory, the file replaces the file with this name in the old
- * directory; elsewhere, it replaces the file at the path. If a file has this name already, returns TDICT_EEXIST. Also
- * returns TDICT_EIO. */
+ * directory; elsewhere, it replaces the file at the path. If a file has this name already, returns TDICT_EEXIST. */
 tdict_status tdict_output_create(tdict_output *out, const tdict_folder *folder, const char *name, tdict_error *err);
-/* Appends bytes. Returns TDICT_EIO with the errno, for example if the disk is full, or TDICT_ECANCELLED. */
+/* Appends bytes. Also returns TDICT_ECANCELLED. */
 tdict_status tdict_output_write(tdict_output *out, const void *data, size_t bytes, tdict_error *err);
 /* Writes bytes at `offset` like tdict_output_write(). Several threads may call this function for one file. */
 tdict_status tdict_output_write_at(const tdict_output *out, uint64_t offset, const void *data, size_t bytes,
@@ -92,10 +92,10 @@ typedef struct tdict_output_part {
  * Returns the errors of tdict_output_write_tensor() and of transfers. */
 tdict_status tdict_output_write_parts(tdict_output *out, const struct tdict_save_request *request,
                                       const tdict_output_part *parts, size_t count, tdict_error *err);
-/* Waits until the bytes are on the disk, and closes a file that needs no rename. Returns TDICT_EIO. */
+/* Waits until the bytes are on the disk, and closes a file that needs no rename. */
 tdict_status tdict_output_close(tdict_output *out, tdict_error *err);
 /* Writes the bytes to the disk, renames the file from its temporary name to folder->name, and waits until the new name
- * is on the disk. Returns TDICT_EIO or TDICT_ECANCELLED. If only the last step fails, the file is whole. */
+ * is on the disk. Also returns TDICT_ECANCELLED. If only the last step fails, the file is whole. */
 tdict_status tdict_output_replace(tdict_output *out, tdict_error *err);
 /* Closes the file, and removes the file if it is not whole. Call for each file that was created. */
 void tdict_output_end(tdict_output *out);
@@ -107,7 +107,7 @@ tdict_status tdict_folder_check_cancelled(const tdict_folder *folder, tdict_erro
  * unchanged, and the new file is removed. Exception: if the folder cannot be flushed after the rename, the call returns
  * TDICT_EIO, and the new file is in place. Returns the errors of `write` and of the functions above. */
 typedef tdict_status (*tdict_output_writer)(void *user, tdict_output *to, tdict_error *err);
-tdict_status tdict_output_file(const struct tdict_save_request *request, tdict_output_writer write, void *user,
-                               tdict_error *err);
+tdict_status tdict_output_file(const struct tdict_save_request *request, tdict_temporary_remover remove_more,
+                               tdict_output_writer write, void *user, tdict_error *err);
 
 #endif

@@ -59,13 +59,10 @@ tdict_status tdict_output_write_tensor(tdict_output *to, const tdict_tensor *ten
   if (bytes == 0) return TDICT_OK;
   const void *data = tdict_tensor_const_data(tensor);
   if (!data)
-    return tdict_fail_file(err, TDICT_EINVAL, name, "%s: a transfer into tensor '%.100s' failed", to->folder->what,
-                           name);
+    return tdict_fail_at(err, TDICT_EINVAL, name, "%s: a transfer into tensor '%.100s' failed", to->folder->what, name);
   if (tdict_tensor_is_contiguous(tensor)) return write_elements(to, data, bytes, err);
   char *buffer = malloc(BUFFER_BYTES);
-  if (!buffer)
-    return tdict_fail_file(err, TDICT_ENOMEM, to->folder->path, "%s: no host memory for a buffer of %d bytes",
-                           to->folder->what, BUFFER_BYTES);
+  if (!buffer) return tdict_fail_memory(err, to->folder->what, to->folder->path, "a buffer of %d bytes", BUFFER_BYTES);
   tdict_status status = write_strided(tensor, data, to, buffer, err);
   free(buffer);
   return status;

@@ -1,17 +1,10 @@
 /* Narrows the items of opened files to rows of dimension 0. See contents.h for ownership and threads. */
-#include "services/io/rows.h"
+#include "services/io/contents.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "core/base/error.h"
-
-/* Returns the number of rows of an item. For the offsets of a ragged leaf, this is the number of rows of the leaf.
- * Returns -1 for a tensor without dimensions, and for a leaf or a tree without batch dimensions. */
-static int64_t count_rows(const tdict_item *item) {
-  if (item->ndim == 0 || item->kind == TDICT_ITEM_UNBATCHED || item->kind == TDICT_ITEM_RAGGED_VALUES) return -1;
-  return item->shape[0] - (item->kind == TDICT_ITEM_RAGGED_OFFSETS ? 1 : 0);
-}
 
 /* Returns true if the item has no rows that can be counted: the item belongs to all rows, or has the values of a ragged
  * leaf. The offsets of the ragged leaf give the rows of the values. */
@@ -27,42 +20,39 @@ static tdict_status find_rows(const tdict_contents *c, int64_t *rows, tdict_erro
   for (size_t i = 0; i < c->num_items; i++) {
     const tdict_item *item = &c->items[i];
     if (is_whole(item)) continue;
-    const int64_t found = count_rows(item);
-    if (found < 0)
-      return tdict_fail_file(err, TDICT_ESHAPE, c->path,
-                             "%s: rows cannot be selected: key '%.80s' is a tensor without dimensions", c->what,
-                             item->path);
+    if (item->ndim == 0)
+      return tdict_fail_at(err, TDICT_ESHAPE, c->path,
+                           "%s: rows cannot be selected: key '%.80s' is a tensor without dimensions", c->what,
+                           item->path);
+    /* The offsets of a ragged leaf are one more than its rows. */
+    const int64_t found = item->shape[0] - (item->kind == TDICT_ITEM_RAGGED_OFFSETS);
     if (!first) {
       first = item;
       *rows = found;
     }
     if (found != *rows)
-      return tdict_fail_file(err, TDICT_ESHAPE, c->path,
-                             "%s: rows cannot be selected: key '%.60s' has %" PRId64 " rows, key '%.60s' has %" PRId64,
-                             c->what, item->path, found, first->path, *rows);
+      return tdict_fail_at(err, TDICT_ESHAPE, c->path,
+                           "%s: rows cannot be selected: key '%.60s' has %" PRId64 " rows, key '%.60s' has %" PRId64,
+                           c->what, item->path, found, first->path, *rows);
   }
   if (first) return TDICT_OK;
-  return tdict_fail_file(err, TDICT_ESHAPE, c->path, "%s: rows cannot be selected: no selected leaf has rows", c->what);
+  return tdict_fail_at(err, TDICT_ESHAPE, c->path, "%s: rows cannot be selected: no selected leaf has rows", c->what);
 }
 
 /* Copies the shape of an item with another dimension 0. */
 static tdict_status set_dimension(tdict_contents *c, tdict_item *item, int64_t size, tdict_error *err) {
-  void *shape = NULL;
-  const size_t bytes = (size_t)item->ndim * sizeof *item->shape;
-  tdict_status status = tdict_contents_alloc(c, bytes, &shape, err);
-  if (status != TDICT_OK) return status;
-  memcpy(shape, item->shape, bytes);
-  ((int64_t *)shape)[0] = size;
-  item->shape = shape;
-  return TDICT_OK;
+  int64_t shape[TDICT_MAX_NDIM] = {0};
+  memcpy(shape, item->shape, (size_t)item->ndim * sizeof *shape);
+  shape[0] = size;
+  return tdict_contents_set_shape(c, item, item->ndim, shape, err);
 }
 
 /* Narrows dimension 0 of a tensor. */
 static tdict_status narrow(tdict_contents *c, tdict_item *item, int64_t first, int64_t count, tdict_error *err) {
   if (item->is_fortran)
-    return tdict_fail_file(err, TDICT_ENOTSUP, c->path,
-                           "%s: rows cannot be selected: key '%.80s' is in Fortran order, so its rows are not adjacent",
-                           c->what, item->path);
+    return tdict_fail_at(err, TDICT_ENOTSUP, c->path,
+                         "%s: rows cannot be selected: key '%.80s' is in Fortran order, so its rows are not adjacent",
+                         c->what, item->path);
   const uint64_t row_bytes = item->shape[0] ? item->span.bytes / (uint64_t)item->shape[0] : 0;
   item->span.offset += (uint64_t)first * row_bytes;
   item->span.bytes = (uint64_t)count * row_bytes;
@@ -86,19 +76,19 @@ static tdict_status narrow_ragged(tdict_contents *c, tdict_item *items, int64_t 
   tdict_item *values = &items[0], *offsets = &items[1];
   int64_t start, begin, end, last;
   if (values->ndim < 1 || offsets->ndim != 1 || (offsets->dtype != TDICT_I64 && offsets->dtype != TDICT_I32))
-    return tdict_fail_file(err, TDICT_EFORMAT, c->path,
-                           "%s: key '%.80s': a ragged leaf needs values with a dimension, and int64 or int32 offsets",
-                           c->what, values->path);
+    return tdict_fail_at(err, TDICT_EFORMAT, c->path,
+                         "%s: key '%.80s': a ragged leaf needs values with a dimension, and int64 or int32 offsets",
+                         c->what, values->path);
   tdict_status status = read_offset(c, offsets, 0, &start, err);
   if (status == TDICT_OK) status = read_offset(c, offsets, first, &begin, err);
   if (status == TDICT_OK) status = read_offset(c, offsets, first + count, &end, err);
   if (status == TDICT_OK) status = read_offset(c, offsets, offsets->shape[0] - 1, &last, err);
   if (status != TDICT_OK) return status;
   if (start != 0 || begin < 0 || end < begin || last < end || last != values->shape[0])
-    return tdict_fail_file(err, TDICT_EFORMAT, c->path,
-                           "%s: key '%.60s': offsets 0, %" PRId64 ", %" PRId64 " and the last are wrong for %" PRId64
-                           " values",
-                           c->what, values->path, first, first + count, values->shape[0]);
+    return tdict_fail_at(err, TDICT_EFORMAT, c->path,
+                         "%s: key '%.60s': offsets 0, %" PRId64 ", %" PRId64 " and the last are wrong for %" PRId64
+                         " values",
+                         c->what, values->path, first, first + count, values->shape[0]);
   status = narrow(c, values, begin, end - begin, err);
   return status == TDICT_OK ? narrow(c, offsets, first, count + 1, err) : status;
 }
@@ -111,27 +101,27 @@ static tdict_status narrow_column(tdict_contents *c, tdict_item *item, int64_t f
   return set_dimension(c, item, count, err);
 }
 
-tdict_status tdict_contents_select_rows(tdict_contents *contents, tdict_row_range range, tdict_error *err) {
+tdict_status tdict_contents_select_rows(tdict_contents *contents, int64_t first, int64_t count, tdict_error *err) {
   int64_t rows = 0;
   tdict_status status = find_rows(contents, &rows, err);
   if (status != TDICT_OK) return status;
-  const int64_t left = rows - range.first, count = range.count < 0 ? left : range.count;
-  if (left < 0 || count > left)
-    return tdict_fail_file(err, TDICT_EINVAL, contents->path,
-                           "%s: first_row is %" PRId64 " and num_rows is %" PRId64 ", but there are %" PRId64 " rows",
-                           contents->what, range.first, range.count, rows);
+  const int64_t left = rows - first, wanted = count < 0 ? left : count;
+  if (left < 0 || wanted > left)
+    return tdict_fail_at(err, TDICT_EINVAL, contents->path,
+                         "%s: first_row is %" PRId64 " and num_rows is %" PRId64 ", but there are %" PRId64 " rows",
+                         contents->what, first, count, rows);
   for (size_t i = 0; i < contents->num_items && status == TDICT_OK; i++) {
     tdict_item *item = &contents->items[i];
     if (item->kind == TDICT_ITEM_RAGGED_VALUES)
-      status = narrow_ragged(contents, item, range.first, count, err);
+      status = narrow_ragged(contents, item, first, wanted, err);
     else if (is_whole(item) || item->kind == TDICT_ITEM_RAGGED_OFFSETS)
       continue;
     else if (item->kind == TDICT_ITEM_TREE)
-      status = set_dimension(contents, item, count, err);
+      status = set_dimension(contents, item, wanted, err);
     else if (item->kind == TDICT_ITEM_VALUES)
-      status = narrow_column(contents, item, range.first, count, err);
+      status = narrow_column(contents, item, first, wanted, err);
     else
-      status = narrow(contents, item, range.first, count, err);
+      status = narrow(contents, item, first, wanted, err);
   }
   return status;
 }

@@ -9,7 +9,6 @@
 #include "core/ops/visit.h"
 #include "services/io/numpy/numpy.h"
 #include "services/io/safetensors/safetensors.h"
-#include "services/io/tensordict/archive.h"
 #include "services/io/tensordict/tensordict.h"
 #include "tdict/ragged.h"
 #include "tdict/transfer.h"
@@ -138,9 +137,8 @@ static tdict_status write_tree(const tdict_save_request *request, tdict_error *e
   case TDICT_FORMAT_TDZ:
     return tdict_archive_save(request, err);
   case TDICT_FORMAT_NPY:
-    return tdict_npy_save(request, err);
   case TDICT_FORMAT_NPZ:
-    return tdict_npz_save(request, err);
+    return tdict_numpy_save(request, err);
   default:
     return tdict_fail(err, TDICT_EINVAL, "%s: format is %d, wanted a tdict_file_format", request->what,
                       (int)request->options->format);

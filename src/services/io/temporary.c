@@ -89,7 +89,7 @@ static int create_named(tdict_temporary *out, int folder, bool is_directory, mod
   return is_directory && code == ENOENT ? EEXIST : code; /* another save has removed the directory: try again */
 }
 
-static int create(tdict_temporary *out, int folder, const char *base, bool is_directory, mode_t mode) {
+int tdict_temporary_create(tdict_temporary *out, int folder, const char *base, bool is_directory, mode_t mode) {
   const char *end = locked_end;
   int code = EEXIST;
   for (int i = 0; i < MOST_TRIES && code == EEXIST; i++) {
@@ -107,14 +107,6 @@ static int create(tdict_temporary *out, int folder, const char *base, bool is_di
   }
   out->fd = code ? -1 : out->fd;
   return code;
-}
-
-int tdict_temporary_create_file(tdict_temporary *out, int folder, const char *base, mode_t mode) {
-  return create(out, folder, base, false, mode);
-}
-
-int tdict_temporary_create_directory(tdict_temporary *out, int folder, const char *base, mode_t mode) {
-  return create(out, folder, base, true, mode);
 }
 
 int tdict_names_visit(int folder, tdict_name_visitor visit, void *user) {

@@ -8,6 +8,7 @@
 #ifndef TDICT_SERVICES_IO_TEMPORARY_H
 #define TDICT_SERVICES_IO_TEMPORARY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -22,8 +23,7 @@ typedef struct tdict_temporary {
 
 /* Creates and locks an empty file or directory in a folder, for the path whose last name is `base`. If the file system
  * has no locks, the name ends with ".unlocked.tmp", and no save removes the file. Returns the errno, or 0. */
-int tdict_temporary_create_file(tdict_temporary *out, int folder, const char *base, mode_t mode);
-int tdict_temporary_create_directory(tdict_temporary *out, int folder, const char *base, mode_t mode);
+int tdict_temporary_create(tdict_temporary *out, int folder, const char *base, bool is_directory, mode_t mode);
 /* Writes the name under which a directory waits while another directory gets its name: ".BASE.<16 digits>.old". Until
  * the other directory has the name, the caller holds tdict_temporary_lock(). */
 void tdict_temporary_name_old(char name[TDICT_OUTPUT_NAME_BYTES], const char *base);

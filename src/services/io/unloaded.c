@@ -1,6 +1,6 @@
-/* Makes tensors over unloaded storages that read files. See unloaded.h for ownership and threads. The reading threads
+/* Makes tensors over unloaded storages that read files. See contents.h for ownership and threads. The reading threads
  * share only the descriptor, and the progress if the program wants progress. */
-#include "services/io/unloaded.h"
+#include "services/io/contents.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,6 @@
 #include "core/base/error.h"
 #include "core/base/thread.h"
 #include "core/tensor/tensor.h"
-#include "services/io/map.h"
 
 /* Longer paths are cut at their start, so that the rest of a message has room. */
 enum { PATH_IN_MESSAGE = 120 };
@@ -90,7 +89,7 @@ static void release_source(void *user) {
 }
 
 static tdict_status fail_memory(const tdict_contents *c, const char *path, tdict_error *err) {
-  return tdict_fail_file(err, TDICT_ENOMEM, path, "%s: no host memory for the tensors of the file", c->what);
+  return tdict_fail_memory(err, c->what, path, "the tensors of the file");
 }
 
 /* Pointers that all storages of one load hold. */
@@ -136,10 +135,9 @@ static tdict_status share_folder(const tdict_contents *c, source_folder **out, t
     *out = folder;
     return TDICT_OK;
   }
-  const int code = errno;
+  tdict_fail_errno(err, errno, c->path, "%s: the folder cannot be kept open", c->what);
   free(folder);
-  tdict_fail_native(err, TDICT_EIO, code, "%s: the folder cannot be kept open: %s", c->what, strerror(code));
-  return tdict_error_at(err, TDICT_EIO, c->path);
+  return TDICT_EIO;
 }
 
 /* Subtracts the first offset from all offsets. The arithmetic is unsigned, because the offsets of a broken file may
@@ -160,52 +158,49 @@ bool tdict_item_is_read_early(const tdict_item *item) {
   return tdict_item_has_tensor(item) && (item->kind == TDICT_ITEM_RAGGED_OFFSETS || !tdict_item_is_plain(item));
 }
 
-static tdict_status read_early(const tdict_contents *c, bool has_row_range, tdict_tensor **leaves, tdict_error *err) {
+static tdict_status read_early(const tdict_contents *c, bool has_row_range, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
     const tdict_item *item = &c->items[i];
     if (!tdict_item_is_read_early(item)) continue;
-    status = tdict_tensor_empty(item->dtype, item->ndim, item->shape, NULL, &leaves[i], err);
+    status = tdict_tensor_empty(item->dtype, item->ndim, item->shape, NULL, &c->leaves[i], err);
     if (status != TDICT_OK) return tdict_error_at(err, status, c->files[item->span.file].path);
-    status = tdict_item_read(c, item, leaves[i]->data, err);
-    if (status == TDICT_OK && has_row_range && item->kind == TDICT_ITEM_RAGGED_OFFSETS) subtract_first(leaves[i]);
+    status = tdict_item_read(c, item, c->leaves[i]->data, err);
+    if (status == TDICT_OK && has_row_range && item->kind == TDICT_ITEM_RAGGED_OFFSETS) subtract_first(c->leaves[i]);
   }
   return status;
 }
 
 static tdict_status make_leaves(tdict_contents *c, const shared_parts *shared, tdict_storage **storages,
-                                tdict_tensor **leaves, tdict_error *err) {
+                                tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
     const tdict_item *item = &c->items[i];
-    if (!tdict_item_has_tensor(item) || leaves[i]) continue;
+    if (!tdict_item_has_tensor(item) || c->leaves[i]) continue;
     tdict_source_file *file = &c->files[item->span.file];
     tdict_storage **storage = &storages[item->span.file];
     if (!*storage) status = create_storage(c, file, shared, storage, err);
     if (status != TDICT_OK) break;
     const tdict_tensor_desc layout = {.dtype = item->dtype, .ndim = item->ndim, .shape = item->shape};
-    status = tdict_tensor_unloaded(*storage, &layout, (size_t)item->span.offset, &leaves[i], err);
+    status = tdict_tensor_unloaded(*storage, &layout, (size_t)item->span.offset, &c->leaves[i], err);
     if (status != TDICT_OK) tdict_error_at(err, status, file->path);
   }
   return status;
 }
 
-tdict_status tdict_unloaded_leaves(tdict_contents *contents, tdict_io_progress *progress, bool has_row_range,
-                                   tdict_tensor **leaves, tdict_error *err) {
-  for (size_t i = 0; i < contents->num_items; i++) leaves[i] = NULL;
-  tdict_storage **storages = calloc(contents->num_files + 1, sizeof *storages);
+tdict_status tdict_contents_unload(tdict_contents *contents, tdict_io_progress *progress, bool has_row_range,
+                                   tdict_error *err) {
   shared_parts shared = {.progress = progress};
+  tdict_status status = tdict_contents_add_leaves(contents, err);
+  if (status != TDICT_OK) return status;
+  tdict_storage **storages = calloc(contents->num_files + 1, sizeof *storages);
   if (!storages) return fail_memory(contents, contents->path, err);
   /* make_leaves() moves the descriptors, so call make_leaves() last. */
-  tdict_status status = read_early(contents, has_row_range, leaves, err);
+  status = read_early(contents, has_row_range, err);
   if (status == TDICT_OK) status = share_folder(contents, &shared.folder, err);
-  if (status == TDICT_OK) status = make_leaves(contents, &shared, storages, leaves, err);
+  if (status == TDICT_OK) status = make_leaves(contents, &shared, storages, err);
   release_folder(shared.folder);
   for (size_t f = 0; f < contents->num_files; f++) tdict_storage_release(storages[f]);
   free((void *)storages);
-  for (size_t i = 0; i < contents->num_items && status != TDICT_OK; i++) {
-    tdict_tensor_release(leaves[i]);
-    leaves[i] = NULL;
-  }
   return status;
 }

@@ -275,6 +275,6 @@ CASE(every_allocation_of_an_append_fails_once) {
     tdict_release(tree);
     remove_all(f.path);
   }
-  assert_true(n > 50);
+  assert_true(n > 30);
   tdict_release(rows);
 }

@@ -183,8 +183,8 @@ typedef struct attack {
 static const attack attacks[] = {
     /* JSON */
     {"", TDICT_EFORMAT, "meta.json is not JSON at byte 0"},
-    {"[]", TDICT_EFORMAT, "no JSON object"},
-    {"null", TDICT_EFORMAT, "no JSON object"},
+    {"[]", TDICT_EFORMAT, "not a JSON object"},
+    {"null", TDICT_EFORMAT, "not a JSON object"},
     {"{", TDICT_EFORMAT, "not JSON at byte 1"},
     {TD_META("\"a\":1,\"a\":2,", "[]"), TDICT_EFORMAT, "duplicate object key"},
     {TD_META("\"a\":NaN,", "[]"), TDICT_EFORMAT, "not JSON at byte 5"},

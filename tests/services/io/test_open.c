@@ -140,12 +140,12 @@ CASE(open_selects_keys) {
   o.keys = none;
   o.num_keys = 2;
   tree = NULL;
-  td_fails(TDICT_ENOTFOUND, "open: the file has no key 'nest.ob': 'ob' is no key of 'nest'; keys: obs, ",
+  td_fails(TDICT_ENOTFOUND, "open: the file has no key 'nest.ob': 'ob' is not a key of 'nest'; keys: obs, ",
            tdict_open(golden_path(), &o, &tree, err));
   assert_null(tree);
   td_fails(TDICT_ENOTFOUND, "open: the file has no key 'u9'; keys: u8, ",
            (none_of_root[0] = "u9", o.keys = none_of_root, o.num_keys = 1, tdict_open(golden_path(), &o, &tree, err)));
-  td_fails(TDICT_ENOTFOUND, "open: the file has no key 'u8.x': 'x' is no key of 'u8'",
+  td_fails(TDICT_ENOTFOUND, "open: the file has no key 'u8.x': 'x' is not a key of 'u8'",
            (none_of_root[0] = "u8.x", tdict_open(golden_path(), &o, &tree, err)));
   assert_null(strstr(td_last_error.message, "keys: "));
   o.num_keys = 2;
@@ -179,8 +179,8 @@ CASE(open_refuses_prefixes_without_match) {
   static const struct {
     const char *strip, *text;
   } wrong[] = {{"nst", "open: strip_prefix 'nst' matches no key; keys: nest, "},
-               {"nest.ob", "open: strip_prefix 'nest.ob' matches no key: 'ob' is no key of 'nest'; keys: obs, "},
-               {"nest.", "open: strip_prefix 'nest.' matches no key: '' is no key of 'nest'; keys: "}};
+               {"nest.ob", "open: strip_prefix 'nest.ob' matches no key: 'ob' is not a key of 'nest'; keys: obs, "},
+               {"nest.", "open: strip_prefix 'nest.' matches no key: '' is not a key of 'nest'; keys: "}};
   static const char *const keys[] = {"u8"};
   tdict_open_options o = tdict_open_options_default();
   tdict_tree *tree = NULL;

@@ -232,7 +232,7 @@ typedef struct entry_attack {
 #define C "\"c\":{\"tensor\":\"c.d\"}"
 static const entry_attack entries[] = {
     {"x", TDICT_EFORMAT, "the entry 'tensordict' is not JSON at byte 0: wanted a value"},
-    {"[]", TDICT_EFORMAT, "the entry 'tensordict' at byte 0 is no JSON object"},
+    {"[]", TDICT_EFORMAT, "the entry 'tensordict' at byte 0 is not a JSON object"},
     {"{\"version\":2,\"root\":{}}", TDICT_ENOTSUP, "has another version, wanted version 1"},
     {"{\"version\":1.0,\"root\":{}}", TDICT_ENOTSUP, "has no version, wanted version 1"},
     {"{\"root\":{}}", TDICT_ENOTSUP, "has no version"},
@@ -297,7 +297,7 @@ CASE(open_refuses_broken_structures) {
 CASE(open_refuses_broken_indexes) {
   static const attack indexes[] = {
       {"", 0, TDICT_EFORMAT, "the index is not JSON at byte 0"},
-      {"[]", 0, TDICT_EFORMAT, "the index at byte 0 is no JSON object"},
+      {"[]", 0, TDICT_EFORMAT, "the index at byte 0 is not a JSON object"},
       {"{}", 0, TDICT_EFORMAT, "entry 'weight_map': the index has no JSON object of this name"},
       {"{\"weight_map\":[]}", 0, TDICT_EFORMAT, "entry 'weight_map': the index has no JSON object"},
       {"{\"weight_map\":{\"x\":5}}", 0, TDICT_EFORMAT, "tensor 'x': the name of the shard is not a string"},

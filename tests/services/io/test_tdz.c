@@ -89,7 +89,7 @@ typedef struct attack {
   const char *text;
 } attack;
 static const attack attacks[] = {
-    {"[]", TDICT_EFORMAT, "no JSON object"},
+    {"[]", TDICT_EFORMAT, "not a JSON object"},
     {TD_META("\"x\":" TD_LEAF("torch.int32", "[3]") ",", "[]"), TDICT_EFORMAT,
      "the file has 8 bytes, but the shape needs 12"},
     {TD_META("\"y\":" TD_LEAF("torch.int32", "[2]") ",", "[]"), TDICT_EFORMAT, "the file 'y.memmap' is missing"},

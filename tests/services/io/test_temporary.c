@@ -19,9 +19,7 @@ static bool exists(const folder *f, const char *name) {
   return lstat(in(f, name), &info) == 0;
 }
 static void create(int at, const char *base, bool is_directory, tdict_temporary *out) {
-  assert_int_equal(is_directory ? tdict_temporary_create_directory(out, at, base, 0700)
-                                : tdict_temporary_create_file(out, at, base, 0600),
-                   0);
+  assert_int_equal(tdict_temporary_create(out, at, base, is_directory, is_directory ? 0700 : 0600), 0);
 }
 
 CASE(temporary_files_are_removed_if_their_writer_is_gone) {

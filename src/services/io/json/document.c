@@ -6,18 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
+#include "core/base/checked.h"
 #include "core/base/float_env.h"
-#include "services/io/json/string.h"
 
 /* Adds the end of an array or object that begins. */
 static bool add_end(tdict_json_document *d, size_t *cap) {
-  if (d->num_ends == *cap) {
-    const size_t wanted = *cap ? 2 * *cap : 64;
-    tdict_json_end *grown = realloc(d->ends, wanted * sizeof *grown);
-    if (!grown) return false;
-    d->ends = grown;
-    *cap = wanted;
-  }
+  if (!TDICT_RESERVE(d->ends, *cap, d->num_ends + 1)) return false;
   d->num_ends++;
   return true;
 }
@@ -50,6 +45,7 @@ tdict_status tdict_json_index(const char *text, size_t length, tdict_json_docume
 
 void tdict_json_close(tdict_json_document *document) {
   free(document->ends);
+  free(document->owned);
   *document = (tdict_json_document){0};
 }
 
@@ -57,6 +53,7 @@ static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c ==
 
 tdict_json tdict_json_root(const tdict_json_document *document) {
   tdict_json root = {.document = document};
+  if (!document->text) return (tdict_json){0};
   while (is_space(*tdict_json_start(root))) root.at++;
   return root;
 }
@@ -199,4 +196,37 @@ bool tdict_json_read_text(tdict_json value, char *to, size_t bytes) {
   if (!tdict_json_is(value, TDICT_JSON_STRING) || tdict_json_string_has_zero(tdict_json_start(value))) return false;
   to[tdict_json_string_decode(tdict_json_start(value), to, bytes - 1)] = 0;
   return true;
+}
+
+static int compare_members(const void *a, const void *b) {
+  const tdict_json_member *x = a, *y = b;
+  return tdict_json_string_compare(tdict_json_start(x->key), tdict_json_start(y->key));
+}
+
+tdict_status tdict_json_table_make(tdict_json value, tdict_json_table *out) {
+  const size_t most = tdict_json_count(value);
+  tdict_json_cursor cursor = tdict_json_enter(value);
+  tdict_json_table made = {0};
+  tdict_json_member member;
+  size_t bytes;
+  if (!tdict_mul_size(most + 1, sizeof member, &bytes)) return TDICT_ENOMEM;
+  made.members = malloc(bytes);
+  if (!made.members) return TDICT_ENOMEM;
+  while (tdict_json_next(&cursor, &member.key, &member.value)) {
+    if (!tdict_json_exists(member.key)) member.key = member.value;
+    if (tdict_json_is(member.key, TDICT_JSON_STRING)) made.members[made.count++] = member;
+  }
+  qsort(made.members, made.count, sizeof member, compare_members);
+  *out = made;
+  return TDICT_OK;
+}
+
+static int compare_key(const void *key, const void *member) {
+  return -tdict_json_string_compare_text(tdict_json_start(((const tdict_json_member *)member)->key), key);
+}
+
+tdict_json tdict_json_table_find(const tdict_json_table *table, const char *key) {
+  const tdict_json_member *found =
+      table->count ? bsearch(key, table->members, table->count, sizeof *found, compare_key) : NULL;
+  return found ? found->value : (tdict_json){0};
 }

@@ -1,10 +1,7 @@
-/* Checks JSON texts. Uses no recursion. See open.h for ownership and threads. */
-#include "services/io/json/open.h"
+/* Checks JSON texts. Uses no recursion. See document.h for ownership and threads. */
+#include "services/io/json/document.h"
 
 #include <stdlib.h>
-
-#include "services/io/json/string.h"
-#include "services/io/json/table.h"
 
 /* Objects with at most this number of members are compared without a table. */
 enum { FEW_MEMBERS = 16 };

@@ -1,5 +1,5 @@
-/* Decodes and compares strings of JSON texts. See string.h for threads. */
-#include "services/io/json/string.h"
+/* Decodes and compares strings of JSON texts. See document.h for threads. */
+#include "services/io/json/document.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -15,8 +15,7 @@ size_t tdict_json_string_bytes(const char *string) {
   }
 }
 
-/* Decodes the UTF-8 character at `*at`, and moves `*at` to the next character. */
-static int32_t next_character(const unsigned char **at) {
+int32_t tdict_json_next_character(const unsigned char **at) {
   const unsigned char *c = *at;
   const int more = c[0] < 0x80 ? 0 : c[0] < 0xe0 ? 1 : c[0] < 0xf0 ? 2 : 3;
   int32_t code = more == 0 ? c[0] : c[0] & (0x3f >> more);
@@ -38,7 +37,7 @@ static int32_t read_hex(const unsigned char **at) {
 static int32_t next_of_string(const unsigned char **at) {
   static const char letters[] = "bfnrt", controls[] = "\b\f\n\r\t";
   if (**at == '"') return END;
-  if (**at != '\\') return next_character(at);
+  if (**at != '\\') return tdict_json_next_character(at);
   const unsigned char c = (*at)[1];
   *at += 2;
   const char *control = strchr(letters, c);
@@ -51,7 +50,7 @@ static int32_t next_of_string(const unsigned char **at) {
 }
 
 /* Returns the character at `*at`, or END at the 0 byte. */
-static int32_t next_of_text(const unsigned char **at) { return **at ? next_character(at) : END; }
+static int32_t next_of_text(const unsigned char **at) { return **at ? tdict_json_next_character(at) : END; }
 
 /* Writes a character as UTF-8. Returns the number of bytes. */
 static size_t encode(int32_t code, char to[4]) {

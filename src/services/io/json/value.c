@@ -1,5 +1,5 @@
-/* Reads and writes values as JSON. See value.h for ownership and threads. */
-#include "services/io/json/value.h"
+/* Reads and writes values as JSON. See read.h for ownership and threads. */
+#include "services/io/json/read.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -8,8 +8,7 @@
 
 #include "core/base/error.h"
 #include "core/base/float_env.h"
-#include "services/io/json/open.h"
-#include "services/io/json/string.h"
+#include "services/io/json/document.h"
 
 /* Appends a finite real. Replaces the decimal point of the locale by '.'. */
 static void add_real(tdict_io_text *to, double real) {
@@ -87,8 +86,7 @@ static tdict_status dump(tdict_contents *c, tdict_json json, tdict_value *out, t
   tdict_io_text text = {0};
   tdict_status status = TDICT_OK;
   tdict_json_write(&text, json);
-  if (text.has_failed)
-    status = tdict_fail_file(err, TDICT_ENOMEM, c->path, "%s: no host memory for JSON values", c->what);
+  if (text.has_failed) status = tdict_fail_memory(err, c->what, c->path, "JSON values");
   *out = (tdict_value){.kind = TDICT_VALUE_JSON, .length = text.length};
   if (status == TDICT_OK) status = tdict_contents_copy_text(c, text.bytes, text.length, &out->text, err);
   tdict_io_text_reset(&text);

@@ -26,12 +26,12 @@ typedef struct parser {
 
 static tdict_status fail_array(const tdict_contents *c, const char *file, const char *name, tdict_status status,
                                tdict_error *err, const char *why) {
-  return tdict_fail_file(err, status, file, "%s: array '%.80s': %s", c->what, name, why);
+  return tdict_fail_at(err, status, file, "%s: array '%.80s': %s", c->what, name, why);
 }
 
 static tdict_status fail_here(const parser *p, tdict_error *err, const char *wanted) {
-  return tdict_fail_file(err, TDICT_EFORMAT, p->file, "%s: array '%.80s': at byte %" PRIu64 " of the file: wanted %s",
-                         p->contents->what, p->name, p->offset + (uint64_t)(p->at - p->text), wanted);
+  return tdict_fail_at(err, TDICT_EFORMAT, p->file, "%s: array '%.80s': at byte %" PRIu64 " of the file: wanted %s",
+                       p->contents->what, p->name, p->offset + (uint64_t)(p->at - p->text), wanted);
 }
 
 static void skip_spaces(parser *p) {
@@ -61,19 +61,12 @@ static tdict_status read_string(parser *p, char *out, size_t bytes, tdict_error 
 }
 
 static tdict_status fail_type(const parser *p, const char *descr, const char *why, tdict_error *err) {
-  return tdict_fail_file(err, TDICT_ENOTSUP, p->file, "%s: array '%.80s': the type '%.30s' %s", p->contents->what,
-                         p->name, descr, why);
+  return tdict_fail_at(err, TDICT_ENOTSUP, p->file, "%s: array '%.80s': the type '%.30s' %s", p->contents->what,
+                       p->name, descr, why);
 }
 
 /* Reads the type, such as '<f4': the byte order, the kind, and the number of bytes of an element. */
 static tdict_status read_descr(parser *p, tdict_error *err) {
-  static const struct {
-    char kind, bytes[3];
-    tdict_dtype dtype;
-  } types[] = {{'b', "1", TDICT_BOOL}, {'i', "1", TDICT_I8},   {'i', "2", TDICT_I16}, {'i', "4", TDICT_I32},
-               {'i', "8", TDICT_I64},  {'u', "1", TDICT_U8},   {'u', "2", TDICT_U16}, {'u', "4", TDICT_U32},
-               {'u', "8", TDICT_U64},  {'f', "2", TDICT_F16},  {'f', "4", TDICT_F32}, {'f', "8", TDICT_F64},
-               {'c', "8", TDICT_C64},  {'c', "16", TDICT_C128}};
   char descr[64];
   skip_spaces(p);
   if (p->at < p->end && *p->at == '[')
@@ -86,11 +79,8 @@ static tdict_status read_descr(parser *p, tdict_error *err) {
   p->has_dtype = true;
   p->is_swapped = order == '>';
   if (*kind == 'O') return fail_type(p, descr, "holds objects of Python, which need pickle", err);
-  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-    if (*kind && types[i].kind == *kind && strcmp(types[i].bytes, kind + 1) == 0) {
-      p->dtype = types[i].dtype;
-      return TDICT_OK;
-    }
+  p->dtype = tdict_npy_dtype(kind);
+  if (p->dtype) return TDICT_OK;
   if (*kind == 'V')
     return fail_type(p, descr, "is unknown to NumPy, too: the file does not say what the bytes are", err);
   return fail_type(p, descr, "is not supported by this library", err);
@@ -176,8 +166,8 @@ static tdict_status read_prefix(const tdict_contents *c, tdict_span *span, const
   if (memcmp(bytes, magic, MAGIC_BYTES) != 0)
     return fail_array(c, file, name, TDICT_EFORMAT, err, "no header of NumPy");
   if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
-    return tdict_fail_file(err, TDICT_ENOTSUP, file, "%s: array '%.80s': version %u.%u, wanted 1.0, 2.0 or 3.0",
-                           c->what, name, bytes[6], bytes[7]);
+    return tdict_fail_at(err, TDICT_ENOTSUP, file, "%s: array '%.80s': version %u.%u, wanted 1.0, 2.0 or 3.0", c->what,
+                         name, bytes[6], bytes[7]);
   *version = bytes[6];
   *length = bytes[8] | (size_t)bytes[9] << 8;
   if (bytes[6] > 1) {
@@ -189,26 +179,23 @@ static tdict_status read_prefix(const tdict_contents *c, tdict_span *span, const
   span->offset += prefix.bytes;
   span->bytes -= prefix.bytes;
   if (status == TDICT_OK && (*length > span->bytes || *length > MOST_HEADER))
-    status = tdict_fail_file(err, TDICT_EFORMAT, file,
-                             "%s: array '%.80s': the header has %zu bytes, wanted at most %" PRIu64, c->what, name,
-                             *length, span->bytes < MOST_HEADER ? span->bytes : MOST_HEADER);
+    status =
+        tdict_fail_at(err, TDICT_EFORMAT, file, "%s: array '%.80s': the header has %zu bytes, wanted at most %" PRIu64,
+                      c->what, name, *length, span->bytes < MOST_HEADER ? span->bytes : MOST_HEADER);
   return status;
 }
 
 static tdict_status add_item(tdict_contents *c, const parser *p, tdict_span span, tdict_error *err) {
-  tdict_item item = {.kind = TDICT_ITEM_TENSOR, .path = p->name, .dtype = p->dtype, .ndim = p->ndim, .span = span};
+  tdict_item item = {.kind = TDICT_ITEM_TENSOR, .path = p->name, .dtype = p->dtype, .span = span};
   tdict_layout_size size;
-  void *shape = NULL;
   if (tdict_layout_check(c->what, p->dtype, p->ndim, p->shape, &size, NULL) != TDICT_OK)
     return fail_array(c, p->file, p->name, TDICT_EFORMAT, err, "the bytes of the shape do not fit 63 bits");
   if (size.bytes != span.bytes)
-    return tdict_fail_file(err, TDICT_EFORMAT, p->file,
-                           "%s: array '%.80s': %" PRIu64 " bytes follow the header, but the shape needs %zu", c->what,
-                           p->name, span.bytes, size.bytes);
-  tdict_status status = tdict_contents_alloc(c, sizeof p->shape, &shape, err);
+    return tdict_fail_at(err, TDICT_EFORMAT, p->file,
+                         "%s: array '%.80s': %" PRIu64 " bytes follow the header, but the shape needs %zu", c->what,
+                         p->name, span.bytes, size.bytes);
+  tdict_status status = tdict_contents_set_shape(c, &item, p->ndim, p->shape, err);
   if (status != TDICT_OK) return status;
-  memcpy(shape, p->shape, sizeof p->shape);
-  item.shape = shape;
   item.is_swapped = p->is_swapped && tdict_dtype_bytes(p->dtype) > 1;
   item.is_fortran = p->is_fortran && p->ndim > 1;
   return tdict_contents_add(c, &item, err);
@@ -242,9 +229,9 @@ tdict_status tdict_npz_read(tdict_contents *contents, const tdict_zip *zip, tdic
     const size_t length = strlen(entry->name);
     const char *name = NULL;
     if (length <= sizeof end - 1 || strcmp(entry->name + length - (sizeof end - 1), end) != 0)
-      return tdict_fail_file(err, TDICT_EFORMAT, contents->files[entry->span.file].path,
-                             "%s: entry '%.120s' of the zip file is not an array: its name does not end with .npy",
-                             contents->what, entry->name);
+      return tdict_fail_at(err, TDICT_EFORMAT, contents->files[entry->span.file].path,
+                           "%s: entry '%.120s' of the zip file is not an array: its name does not end with .npy",
+                           contents->what, entry->name);
     status = tdict_zip_check_stored(contents, entry, err);
     if (status == TDICT_OK)
       status = tdict_contents_copy_text(contents, entry->name, length - (sizeof end - 1), &name, err);

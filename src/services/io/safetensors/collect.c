@@ -3,190 +3,99 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/leaves/json.h"
-#include "services/io/json/value.h"
+#include "services/io/json/read.h"
 #include "services/io/safetensors/safetensors.h"
-#include "tdict/ragged.h"
-#include "tdict/unbatched.h"
 
-/* The walk of a tree. `name` is the name of the entry in the file. `path` is the path of the entry, for messages. */
-typedef struct collector {
-  tdict_out_tree *out;
-  tdict_io_text name, path;
-  bool without_structure;
-  int depth;
-} collector;
+static tdict_status add_level(tdict_out_tree *out, const tdict_listed *tree, tdict_error *err);
 
-static tdict_status collect_level(collector *c, const tdict_tree *tree, tdict_error *err);
-
-static tdict_status fail_memory(const collector *c, tdict_error *err) {
-  return tdict_fail_file(err, TDICT_ENOMEM, c->out->contents.path, "%s: no host memory for the keys of the tree",
-                         c->out->contents.what);
-}
-
-static tdict_status fail_here(const collector *c, const char *why, tdict_error *err) {
-  return tdict_fail_file(err, TDICT_ENOTSUP, c->path.bytes ? c->path.bytes : "", "%s: %s", c->out->contents.what, why);
-}
-
-/* Adds a tensor. The name of the tensor is the current name, followed by `end` if `end` is not NULL. Writes the name to
- * the entry. */
-static tdict_status add_tensor(collector *c, const tdict_tensor *tensor, const char *end, tdict_error *err) {
-  tdict_out_tree *out = c->out;
-  char text[TDICT_DTYPE_TEXT_BYTES], why[96];
-  tdict_out_tensor made = {.tensor = tensor, .dtype = tdict_safetensors_of(tdict_tensor_dtype(tensor))};
-  const size_t length = c->name.length;
-  if (!made.dtype) {
-    snprintf(why, sizeof why, "safetensors has no dtype for %s",
-             tdict_dtype_format(tdict_tensor_dtype(tensor), text, sizeof text));
-    return fail_here(c, why, err);
-  }
-  if (out->num_tensors == out->cap_tensors) {
-    size_t bytes, cap = out->cap_tensors ? 2 * out->cap_tensors : 64;
-    tdict_out_tensor *grown = tdict_mul_size(cap, sizeof *grown, &bytes) ? realloc(out->tensors, bytes) : NULL;
-    if (!grown) return fail_memory(c, err);
-    out->tensors = grown;
-    out->cap_tensors = cap;
-  }
-  if (end) tdict_io_text_add_string(&c->name, end);
-  if (c->name.has_failed) return fail_memory(c, err);
-  tdict_status status = tdict_contents_copy_text(&out->contents, c->name.bytes, c->name.length, &made.name, err);
-  tdict_io_text_cut(&c->name, length);
+/* Adds a tensor, and writes its name, which is the name of the entry followed by `end`. */
+static tdict_status add_tensor(tdict_out_tree *out, const tdict_listed *entry, const tdict_tensor *tensor,
+                               const char *end, tdict_error *err) {
+  tdict_out_tensor *made = &out->tensors[out->num_tensors];
+  const size_t bytes = strlen(entry->name) + strlen(end) + 1;
+  void *name = NULL;
+  tdict_status status = tdict_contents_alloc(&out->list.contents, bytes, &name, err);
   if (status != TDICT_OK) return status;
-  out->tensors[out->num_tensors++] = made;
-  if (c->without_structure) return TDICT_OK;
+  snprintf(name, bytes, "%s%s", entry->name, end);
+  *made = (tdict_out_tensor){name, tensor, tdict_safetensors_of(tdict_tensor_dtype(tensor))};
+  out->num_tensors++;
   tdict_io_text_add_string(&out->structure, "{\"tensor\":");
-  tdict_io_text_add_json(&out->structure, made.name, strlen(made.name));
+  tdict_io_text_add_json(&out->structure, made->name, bytes - 1);
   return TDICT_OK;
 }
 
-static tdict_status add_value(collector *c, const tdict_value *value, tdict_error *err) {
-  const char *why;
-  tdict_status status = tdict_value_to_json(&c->out->structure, value, &why);
-  if (status == TDICT_ENOTSUP) return fail_here(c, why, err);
-  return status == TDICT_OK ? TDICT_OK : fail_memory(c, err);
-}
-
-static tdict_status collect_values(collector *c, const tdict_nontensor *values, tdict_error *err) {
+static tdict_status add_values(tdict_out_tree *out, const tdict_listed *entry, tdict_error *err) {
   const int64_t *shape;
-  const int ndim = tdict_nontensor_shape(values, &shape);
-  tdict_io_text *text = &c->out->structure;
-  const int64_t count = tdict_nontensor_count(values);
-  tdict_value value;
+  const int ndim = tdict_nontensor_shape(entry->values, &shape);
+  tdict_io_text *text = &out->structure;
   tdict_status status = TDICT_OK;
-  if (c->without_structure) return fail_here(c, "values need TensorDict's entry", err);
-  tdict_io_text_add_string(text, "{\"non_tensor\":");
-  if (ndim) tdict_io_text_add(text, "[", 1);
-  for (int64_t i = 0; i < count && status == TDICT_OK; i++) {
+  tdict_io_text_add_string(text, ndim ? "{\"non_tensor\":[" : "{\"non_tensor\":");
+  for (int64_t i = 0; i < tdict_nontensor_count(entry->values) && status == TDICT_OK; i++) {
     if (i) tdict_io_text_add(text, ",", 1);
-    status = tdict_nontensor_get(values, i, &value, err);
-    if (status == TDICT_OK) status = add_value(c, &value, err);
+    status = tdict_listing_add_value(&out->list, entry, i, tdict_value_to_json, text, err);
   }
-  if (status != TDICT_OK || !ndim) {
-    tdict_io_text_add(text, "}", 1);
-    return status;
-  }
-  tdict_io_text_add_string(text, "],\"tdict\":\"column\",\"shape\":");
-  tdict_io_text_add_sizes(text, ndim, shape);
+  if (ndim) tdict_io_text_add_string(text, "],\"tdict\":\"column\",\"shape\":");
+  if (ndim) tdict_io_text_add_sizes(text, ndim, shape);
   tdict_io_text_add(text, "}", 1);
-  return TDICT_OK;
+  return status;
 }
 
-static tdict_status collect_ragged(collector *c, const tdict_tree *tree, const tdict_ragged *ragged, tdict_error *err) {
-  tdict_io_text *text = &c->out->structure;
-  if (c->without_structure) return fail_here(c, "a ragged leaf needs TensorDict's entry", err);
+static tdict_status add_ragged(tdict_out_tree *out, const tdict_listed *entry, tdict_error *err) {
+  tdict_io_text *text = &out->structure;
   tdict_io_text_add_string(text, "{\"td\":{\"batch_size\":");
-  tdict_io_text_add_sizes(text, tdict_batch_ndim(tree), tdict_batch_size(tree));
+  tdict_io_text_add_sizes(text, tdict_batch_ndim(entry->tree), tdict_batch_size(entry->tree));
   tdict_io_text_add_string(text, ",\"names\":null,\"tdict\":\"ragged\",\"keys\":{\"values\":");
-  tdict_status status = add_tensor(c, tdict_ragged_get_info(ragged).values, ".values", err);
+  tdict_status status = add_tensor(out, entry, entry->tensor, ".values", err);
   tdict_io_text_add_string(text, ",\"unbatched\":true},\"offsets\":");
-  if (status == TDICT_OK) status = add_tensor(c, tdict_ragged_get_info(ragged).offsets, ".offsets", err);
+  if (status == TDICT_OK) status = add_tensor(out, entry, entry->offsets, ".offsets", err);
   tdict_io_text_add_string(text, ",\"unbatched\":true}}}}");
   return status;
 }
 
-static tdict_status collect_object(collector *c, const tdict_tree *tree, const tdict_entry *entry, tdict_error *err) {
-  if (entry->type == tdict_nontensor_type()) return collect_values(c, entry->object, err);
-  if (entry->type == tdict_ragged_type()) return collect_ragged(c, tree, entry->object, err);
-  if (entry->type != tdict_unbatched_type()) {
-    char why[128];
-    snprintf(why, sizeof why, "an object of type %.60s cannot be written", entry->type->name);
-    return fail_here(c, why, err);
-  }
-  tdict_tensor *tensor = NULL;
-  tdict_status status = tdict_get_unbatched(tree, entry->path, &tensor, err);
-  if (status == TDICT_OK) status = add_tensor(c, tensor, NULL, err);
-  if (!c->without_structure) tdict_io_text_add_string(&c->out->structure, ",\"unbatched\":true}");
-  return status;
-}
-
-/* Collects the entry at the current path. */
-static tdict_status collect_entry(collector *c, const tdict_tree *tree, tdict_entry *entry, tdict_error *err) {
-  tdict_io_text *text = &c->out->structure;
-  if (entry->object) return collect_object(c, tree, entry, err);
-  if (entry->tensor) {
-    tdict_status status = add_tensor(c, entry->tensor, NULL, err);
-    if (!c->without_structure) tdict_io_text_add(text, "}", 1);
+static tdict_status add_entry(tdict_out_tree *out, const tdict_listed *entry, tdict_error *err) {
+  tdict_io_text *text = &out->structure;
+  tdict_status status;
+  const bool is_bare = out->options->without_structure;
+  if (is_bare && entry->kind == TDICT_ITEM_VALUES)
+    return tdict_listing_refuse(&out->list, entry, "values need TensorDict's entry", err);
+  if (is_bare && entry->kind == TDICT_ITEM_RAGGED_VALUES)
+    return tdict_listing_refuse(&out->list, entry, "a ragged leaf needs TensorDict's entry", err);
+  if (is_bare && entry->kind == TDICT_ITEM_TREE && tdict_num_keys(entry->tree) == 0)
+    return tdict_listing_refuse(&out->list, entry, "an empty tree needs TensorDict's entry", err);
+  switch (entry->kind) {
+  case TDICT_ITEM_VALUES:
+    return add_values(out, entry, err);
+  case TDICT_ITEM_RAGGED_VALUES:
+    return add_ragged(out, entry, err);
+  case TDICT_ITEM_TREE:
+    tdict_io_text_add_string(text, "{\"td\":");
+    status = add_level(out, entry, err);
+    tdict_io_text_add(text, "}", 1);
+    return status;
+  default:
+    status = add_tensor(out, entry, entry->tensor, "", err);
+    tdict_io_text_add_string(text, entry->kind == TDICT_ITEM_UNBATCHED ? ",\"unbatched\":true}" : "}");
     return status;
   }
-  if (c->depth == TDICT_IO_MAX_DEPTH) return fail_here(c, "more than 128 nested trees", err);
-  if (c->without_structure && tdict_num_keys(entry->tree) == 0)
-    return fail_here(c, "an empty tree needs TensorDict's entry", err);
-  if (!c->without_structure) tdict_io_text_add_string(text, "{\"td\":");
-  tdict_status status = collect_level(c, entry->tree, err);
-  if (!c->without_structure) tdict_io_text_add(text, "}", 1);
-  return status;
 }
 
-/* Adds the key to the name and to the path, and writes the key to the entry. `escaped` receives the start of the
- * escaped key in the path. */
-static tdict_status push_key(collector *c, const char *key, size_t *escaped, tdict_error *err) {
-  const size_t length = strlen(key), bytes = tdict_path_escape(key, NULL, 0) + 1;
-  if (c->path.length) tdict_io_text_add(&c->path, ".", 1);
-  *escaped = c->path.length;
-  char *to = tdict_io_text_reserve(&c->path, bytes);
-  if (!to) return fail_memory(c, err);
-  tdict_path_escape(key, to, bytes);
-  c->path.length += bytes - 1;
-  if (tdict_utf8_length(key, length) != length) return fail_here(c, "the key is not UTF-8", err);
-  if (c->name.length) tdict_io_text_add(&c->name, ".", 1);
-  tdict_io_text_add(&c->name, key, length);
-  if (c->without_structure) return TDICT_OK;
-  tdict_io_text_add_json(&c->out->structure, key, length);
-  tdict_io_text_add(&c->out->structure, ":", 1);
-  return TDICT_OK;
-}
-
-static tdict_status collect_keys(collector *c, const tdict_tree *tree, tdict_error *err) {
-  const size_t name_length = c->name.length, path_length = c->path.length, count = tdict_num_keys(tree);
+/* Adds all entries of a tree. The recursion is limited by TDICT_IO_MAX_DEPTH. */
+static tdict_status add_level(tdict_out_tree *out, const tdict_listed *tree, tdict_error *err) {
+  const tdict_listed *entries = out->list.entries, *first = tree + 1;
+  tdict_io_text *text = &out->structure;
   tdict_status status = TDICT_OK;
-  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
-    tdict_entry entry = tdict_get_entry_at(tree, i);
-    size_t escaped = 0;
-    if (i && !c->without_structure) tdict_io_text_add(&c->out->structure, ",", 1);
-    status = push_key(c, entry.key, &escaped, err);
-    if (status != TDICT_OK) return status;
-    entry.path = c->path.bytes + escaped;
-    status = collect_entry(c, tree, &entry, err);
-    tdict_io_text_cut(&c->name, name_length);
-    tdict_io_text_cut(&c->path, path_length);
+  tdict_io_text_add_string(text, "{\"batch_size\":");
+  tdict_io_text_add_sizes(text, tdict_batch_ndim(tree->tree), tdict_batch_size(tree->tree));
+  tdict_io_text_add_string(text, ",\"names\":null,\"keys\":{");
+  for (const tdict_listed *e = first; e < entries + tree->end && status == TDICT_OK; e = entries + e->end) {
+    if (e > first) tdict_io_text_add(text, ",", 1);
+    tdict_io_text_add_json(text, e->key, strlen(e->key));
+    tdict_io_text_add(text, ":", 1);
+    status = add_entry(out, e, err);
   }
-  return status;
-}
-
-/* Collects all entries of a tree. The recursion is limited by TDICT_IO_MAX_DEPTH. */
-static tdict_status collect_level(collector *c, const tdict_tree *tree, tdict_error *err) {
-  tdict_io_text *text = &c->out->structure;
-  if (!c->without_structure) {
-    tdict_io_text_add_string(text, "{\"batch_size\":");
-    tdict_io_text_add_sizes(text, tdict_batch_ndim(tree), tdict_batch_size(tree));
-    tdict_io_text_add_string(text, ",\"names\":null,\"keys\":{");
-  }
-  c->depth++;
-  tdict_status status = collect_keys(c, tree, err);
-  c->depth--;
-  if (!c->without_structure) tdict_io_text_add_string(text, "}}");
+  tdict_io_text_add_string(text, "}}");
   return status;
 }
 
@@ -208,24 +117,19 @@ static tdict_status sort_tensors(tdict_out_tree *out, tdict_error *err) {
   qsort(t, out->num_tensors, sizeof *t, compare_names);
   for (size_t i = 0; i < out->num_tensors; i++) {
     if (strcmp(t[i].name, "__metadata__") == 0)
-      return tdict_fail_file(err, TDICT_ENOTSUP, t[i].name, "%s: safetensors reserves the name '__metadata__'",
-                             out->contents.what);
+      return tdict_fail_at(err, TDICT_ENOTSUP, t[i].name, "%s: safetensors reserves the name '__metadata__'",
+                           out->list.contents.what);
     if (i && strcmp(t[i - 1].name, t[i].name) == 0)
-      return tdict_fail_file(err, TDICT_EEXIST, t[i].name, "%s: two tensors have the name '%.100s' in the file",
-                             out->contents.what, t[i].name);
+      return tdict_fail_at(err, TDICT_EEXIST, t[i].name, "%s: two tensors have the name '%.100s' in the file",
+                           out->list.contents.what, t[i].name);
   }
   qsort(t, out->num_tensors, sizeof *t, compare_tensors);
   return TDICT_OK;
 }
 
-/* Fills the error of an entry of the option `metadata`. */
-static tdict_status fail_metadata(const tdict_out_tree *out, const tdict_entry *entry, const char *why,
-                                  tdict_error *err) {
-  return tdict_fail_file(err, TDICT_EINVAL, entry->key, "%s: metadata: %s", out->contents.what, why);
-}
-
 /* Writes the entries of the metadata other than TensorDict's entry. */
-static tdict_status collect_metadata(tdict_out_tree *out, const tdict_save_options *options, tdict_error *err) {
+static tdict_status collect_metadata(tdict_out_tree *out, tdict_error *err) {
+  const tdict_save_options *options = out->options;
   tdict_io_text *text = &out->metadata;
   const size_t count = options->metadata ? tdict_num_keys(options->metadata) : 0;
   /* transformers 4 refuses files without this entry. */
@@ -233,52 +137,63 @@ static tdict_status collect_metadata(tdict_out_tree *out, const tdict_save_optio
   for (size_t i = 0; i < count; i++) {
     const tdict_entry entry = tdict_get_entry_at(options->metadata, i);
     tdict_value value = {0};
+    const char *why = NULL;
     tdict_status status = TDICT_OK;
     const bool is_value = entry.type == tdict_nontensor_type() && tdict_nontensor_shape(entry.object, NULL) == 0;
     if (is_value) status = tdict_nontensor_get(entry.object, 0, &value, err);
     if (status != TDICT_OK) return status;
-    if (value.kind != TDICT_VALUE_TEXT) return fail_metadata(out, &entry, "the entry is not text", err);
-    if (tdict_utf8_length(entry.key, strlen(entry.key)) != strlen(entry.key) ||
-        tdict_utf8_length(value.text, value.length) != value.length)
-      return fail_metadata(out, &entry, "the key or the text is not UTF-8", err);
-    if (strcmp(entry.key, "tensordict") == 0 || (options->max_shard_bytes && strcmp(entry.key, "total_size") == 0))
-      return fail_metadata(out, &entry, "tdict_save() writes the entry of this key", err);
+    if (value.kind != TDICT_VALUE_TEXT)
+      why = "the entry is not text";
+    else if (tdict_utf8_length(entry.key, strlen(entry.key)) != strlen(entry.key) ||
+             tdict_utf8_length(value.text, value.length) != value.length)
+      why = "the key or the text is not UTF-8";
+    else if (strcmp(entry.key, "tensordict") == 0 || (options->max_shard_bytes && strcmp(entry.key, "total_size") == 0))
+      why = "tdict_save() writes the entry of this key";
+    if (why) return tdict_fail_at(err, TDICT_EINVAL, entry.key, "%s: metadata: %s", out->list.contents.what, why);
     if (i) tdict_io_text_add(text, ",", 1);
     tdict_io_text_add_json(text, entry.key, strlen(entry.key));
     tdict_io_text_add(text, ":", 1);
     tdict_io_text_add_json(text, value.text, value.length);
   }
-  return text->has_failed ? tdict_fail_file(err, TDICT_ENOMEM, out->contents.path,
-                                            "%s: no host memory for the metadata", out->contents.what)
-                          : TDICT_OK;
+  return text->has_failed ? tdict_listing_no_memory(&out->list, err) : TDICT_OK;
 }
 
-tdict_status tdict_out_tree_collect(tdict_out_tree *out, const tdict_tree *tree, const tdict_save_options *options,
-                                    tdict_error *err) {
-  const bool without_structure = options->without_structure;
-  collector c = {.out = out, .without_structure = without_structure};
+static const char *name_of_dtype(tdict_dtype dtype) {
+  const tdict_safetensors_dtype *found = tdict_safetensors_of(dtype);
+  return found ? found->name : NULL;
+}
+
+/* Adds the tensors of the listing, and writes TensorDict's entry unless the options leave it out. */
+static tdict_status collect_tensors(tdict_out_tree *out, tdict_error *err) {
   tdict_json_fault fault;
-  if (!without_structure) tdict_io_text_add_string(&out->structure, "{\"version\":1,\"root\":");
-  tdict_status status = collect_level(&c, tree, err);
-  if (!without_structure) tdict_io_text_add(&out->structure, "}", 1);
-  if (status == TDICT_OK && (out->structure.has_failed || c.name.has_failed || c.path.has_failed))
-    status = fail_memory(&c, err);
+  tdict_io_text *text = &out->structure;
+  out->tensors = calloc(out->list.num_tensors + 1, sizeof *out->tensors);
+  if (!out->tensors) return tdict_listing_no_memory(&out->list, err);
+  tdict_io_text_add_string(text, "{\"version\":1,\"root\":");
+  tdict_status status = add_level(out, out->list.entries, err);
+  tdict_io_text_add(text, "}", 1);
+  if (status == TDICT_OK && text->has_failed) status = tdict_listing_no_memory(&out->list, err);
+  if (status != TDICT_OK) return status;
+  if (out->options->without_structure) tdict_io_text_reset(text);
   /* The entry must be readable: a JSON text below many trees can exceed the maximum number of levels. */
-  if (status == TDICT_OK && !without_structure &&
-      !tdict_json_is_valid(out->structure.bytes, out->structure.length, &fault))
-    status = tdict_fail_file(err, TDICT_ENOTSUP, out->contents.path, "%s: TensorDict's entry cannot be read again: %s",
-                             out->contents.what, fault.why);
-  tdict_io_text_reset(&c.name);
-  tdict_io_text_reset(&c.path);
-  if (status == TDICT_OK) status = collect_metadata(out, options, err);
+  else if (!tdict_json_is_valid(text->bytes, text->length, &fault))
+    return tdict_fail_at(err, TDICT_ENOTSUP, out->list.contents.path, "%s: TensorDict's entry cannot be read again: %s",
+                         out->list.contents.what, fault.why);
+  return TDICT_OK;
+}
+
+tdict_status tdict_out_tree_collect(tdict_out_tree *out, const tdict_save_request *request, tdict_error *err) {
+  static const tdict_format_rules rules = {"safetensors has", name_of_dtype, false};
+  *out = (tdict_out_tree){.options = request->options};
+  tdict_status status = tdict_listing_make(&out->list, request, &rules, err);
+  if (status == TDICT_OK) status = collect_tensors(out, err);
+  if (status == TDICT_OK) status = collect_metadata(out, err);
   return status == TDICT_OK ? sort_tensors(out, err) : status;
 }
 
 void tdict_out_tree_reset(tdict_out_tree *out) {
   free(out->tensors);
-  out->tensors = NULL;
-  out->num_tensors = out->cap_tensors = 0;
   tdict_io_text_reset(&out->structure);
   tdict_io_text_reset(&out->metadata);
-  tdict_contents_close(&out->contents);
+  tdict_listing_reset(&out->list);
 }

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/checked.h"
+#include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/tensor/layout.h"
 #include "services/io/json/read.h"
@@ -35,12 +35,6 @@ static const tdict_safetensors_dtype dtypes[] = {
 };
 enum { NUM_DTYPES = sizeof dtypes / sizeof *dtypes };
 
-const tdict_safetensors_dtype *tdict_safetensors_find(const char *name) {
-  for (int i = 0; i < NUM_DTYPES; i++)
-    if (strcmp(dtypes[i].name, name) == 0) return &dtypes[i];
-  return NULL;
-}
-
 const tdict_safetensors_dtype *tdict_safetensors_of(tdict_dtype dtype) {
   for (int i = 0; i < NUM_DTYPES; i++)
     if (dtypes[i].dtype == dtype) return &dtypes[i];
@@ -54,9 +48,9 @@ tdict_status tdict_safetensors_refuse_pointer(const tdict_contents *contents, si
   if (f->bytes < sizeof found) return TDICT_OK;
   tdict_status status = tdict_contents_read(contents, (tdict_span){file, 0, sizeof found}, found, err);
   if (status != TDICT_OK || memcmp(found, start, sizeof found) != 0) return status;
-  return tdict_fail_file(err, TDICT_EFORMAT, f->path,
-                         "%s: the file is a Git LFS pointer and not the data; run 'git lfs pull' in its folder",
-                         contents->what);
+  return tdict_fail_at(err, TDICT_EFORMAT, f->path,
+                       "%s: the file is a Git LFS pointer and not the data; run 'git lfs pull' in its folder",
+                       contents->what);
 }
 
 /* Reads the length of the header, which the first 8 bytes hold, and checks the length against the size of the file. */
@@ -65,27 +59,27 @@ static tdict_status read_length(const tdict_contents *c, size_t file, uint64_t *
   unsigned char bytes[TDICT_SAFETENSORS_PREFIX];
   uint64_t length = 0;
   if (f->bytes < sizeof bytes)
-    return tdict_fail_file(err, TDICT_EFORMAT, f->path,
-                           "%s: the file has %" PRIu64 " bytes, wanted at least %zu for the length of the header",
-                           c->what, f->bytes, sizeof bytes);
+    return tdict_fail_at(err, TDICT_EFORMAT, f->path,
+                         "%s: the file has %" PRIu64 " bytes, wanted at least %zu for the length of the header",
+                         c->what, f->bytes, sizeof bytes);
   tdict_status status = tdict_contents_read(c, (tdict_span){file, 0, sizeof bytes}, bytes, err);
   if (status != TDICT_OK) return status;
   for (int i = TDICT_SAFETENSORS_PREFIX - 1; i >= 0; i--) length = length << 8 | bytes[i];
   if (length > f->bytes - sizeof bytes) {
     status = tdict_safetensors_refuse_pointer(c, file, err);
     if (status != TDICT_OK) return status;
-    return tdict_fail_file(err, TDICT_EFORMAT, f->path,
-                           "%s: at byte 0: the header has %" PRIu64 " bytes, but only %" PRIu64
-                           " follow; is this a safetensors file?",
-                           c->what, length, f->bytes - sizeof bytes);
+    return tdict_fail_at(err, TDICT_EFORMAT, f->path,
+                         "%s: at byte 0: the header has %" PRIu64 " bytes, but only %" PRIu64
+                         " follow; is this a safetensors file?",
+                         c->what, length, f->bytes - sizeof bytes);
   }
   if (length > TDICT_SAFETENSORS_MAX_HEADER)
-    return tdict_fail_file(err, TDICT_ENOTSUP, f->path,
-                           "%s: at byte 0: the header has %" PRIu64 " bytes, wanted at most %d", c->what, length,
-                           TDICT_SAFETENSORS_MAX_HEADER);
+    return tdict_fail_at(err, TDICT_ENOTSUP, f->path,
+                         "%s: at byte 0: the header has %" PRIu64 " bytes, wanted at most %d", c->what, length,
+                         TDICT_SAFETENSORS_MAX_HEADER);
   if (length < 2)
-    return tdict_fail_file(err, TDICT_EFORMAT, f->path,
-                           "%s: at byte 0: the header has %" PRIu64 " bytes, wanted at least 2", c->what, length);
+    return tdict_fail_at(err, TDICT_EFORMAT, f->path,
+                         "%s: at byte 0: the header has %" PRIu64 " bytes, wanted at least 2", c->what, length);
   *out = length;
   return TDICT_OK;
 }
@@ -93,7 +87,7 @@ static tdict_status read_length(const tdict_contents *c, size_t file, uint64_t *
 /* Checks that the metadata maps texts to texts, and keeps the entries. */
 static tdict_status read_metadata(tdict_contents *c, const char *file, tdict_json metadata, const char **structure,
                                   tdict_error *err) {
-  const tdict_json_place place = {c, file, "entry", "__metadata__"};
+  const tdict_json_place place = {c, file, "entry", "__metadata__", NULL};
   tdict_json_cursor cursor = tdict_json_enter(metadata);
   tdict_json key, value;
   if (tdict_json_is(metadata, TDICT_JSON_NULL)) return TDICT_OK; /* the package safetensors also accepts null */
@@ -124,13 +118,12 @@ tdict_status tdict_safetensors_keep_metadata(tdict_contents *contents, tdict_jso
 }
 
 static tdict_status find_dtype(const tdict_json_place *place, const char *name, tdict_dtype *out, tdict_error *err) {
-  const tdict_safetensors_dtype *found = tdict_safetensors_find(name);
-  if (found && found->dtype) {
-    *out = found->dtype;
-    return TDICT_OK;
-  }
-  return tdict_fail_file(err, TDICT_ENOTSUP, place->file, "%s: tensor '%.80s': dtype %.40s %s", place->contents->what,
-                         place->key, name, found ? "is not supported by this library" : "is unknown");
+  int i = 0;
+  while (i < NUM_DTYPES && strcmp(dtypes[i].name, name) != 0) i++;
+  *out = i < NUM_DTYPES ? dtypes[i].dtype : 0;
+  if (*out) return TDICT_OK;
+  return tdict_json_refuse(place, err, "dtype %.40s %s", name,
+                           i < NUM_DTYPES ? "is not supported by this library" : "is unknown");
 }
 
 /* The description of a tensor in the header. */
@@ -158,11 +151,10 @@ static tdict_status read_entry(const tdict_json_place *place, tdict_json value, 
 /* Adds an item. The offset of its span counts from the end of the header, so the caller later adds the position of this
  * end. `name` must live as long as the contents. */
 static tdict_status add_tensor(tdict_contents *c, size_t file, const char *name, const entry *from, tdict_error *err) {
-  const tdict_json_place place = {c, c->files[file].path, "tensor", name};
+  const tdict_json_place place = {c, c->files[file].path, "tensor", name, NULL};
   const tdict_sizes shape = from->shape, span = from->span;
   tdict_layout_size size;
   tdict_item item = {.kind = TDICT_ITEM_TENSOR, .path = name};
-  void *sizes = NULL;
   tdict_status status = find_dtype(&place, from->dtype, &item.dtype, err);
   if (status != TDICT_OK) return status;
   if (span.count != 2) return tdict_json_fail(&place, err, "data_offsets has %d numbers, wanted 2", (int)span.count);
@@ -171,13 +163,9 @@ static tdict_status add_tensor(tdict_contents *c, size_t file, const char *name,
   if (span.at[1] < span.at[0] || (uint64_t)(span.at[1] - span.at[0]) != size.bytes)
     return tdict_json_fail(&place, err, "data_offsets are %" PRId64 " to %" PRId64 ", but the shape needs %zu bytes",
                            span.at[0], span.at[1], size.bytes);
-  status = tdict_contents_alloc(c, (size_t)shape.count * sizeof *shape.at, &sizes, err);
-  if (status != TDICT_OK) return status;
-  if (shape.count) memcpy(sizes, shape.at, (size_t)shape.count * sizeof *shape.at);
-  item.ndim = shape.count;
-  item.shape = sizes;
   item.span = (tdict_span){file, (uint64_t)span.at[0], size.bytes};
-  return tdict_contents_add(c, &item, err);
+  status = tdict_contents_set_shape(c, &item, shape.count, shape.at, err);
+  return status == TDICT_OK ? tdict_contents_add(c, &item, err) : status;
 }
 
 static int compare_spans(const void *a, const void *b) {
@@ -186,28 +174,18 @@ static int compare_spans(const void *a, const void *b) {
   return x->span.bytes < y->span.bytes ? -1 : x->span.bytes > y->span.bytes;
 }
 
-/* Returns a list of the items with index `first` or higher, sorted by their bytes, or NULL if memory is exhausted. The
- * caller frees the list. */
-static const tdict_item **sort_items(const tdict_contents *c, size_t first) {
-  const size_t count = c->num_items - first;
-  const tdict_item **sorted = malloc((count + 1) * sizeof *sorted);
-  if (!sorted) return NULL;
-  for (size_t i = 0; i < count; i++) sorted[i] = &c->items[first + i];
-  qsort((void *)sorted, count, sizeof *sorted, compare_spans);
-  return sorted;
-}
-
 /* Checks that the tensors cover the bytes after the header without holes and overlaps. */
 static tdict_status check_spans(const tdict_contents *c, size_t file, size_t first, uint64_t data, tdict_error *err) {
   const size_t count = c->num_items - first;
   const tdict_source_file *f = &c->files[file];
-  const tdict_item **sorted = sort_items(c, first);
+  const tdict_item **sorted =
+      tdict_array_sorted(count ? &c->items[first] : NULL, count, sizeof *c->items, compare_spans);
   uint64_t end = 0;
   tdict_status status = TDICT_OK;
-  if (!sorted) return tdict_fail_file(err, TDICT_ENOMEM, f->path, "%s: no host memory for %zu keys", c->what, count);
+  if (!sorted) return tdict_fail_memory(err, c->what, f->path, "%zu keys", count);
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     const tdict_item *item = sorted[i];
-    const tdict_json_place place = {c, f->path, "tensor", item->path};
+    const tdict_json_place place = {c, f->path, "tensor", item->path, NULL};
     if (item->span.offset != end)
       status = tdict_json_fail(&place, err, "begins at offset %" PRIu64 ", wanted %" PRIu64 ": %s", item->span.offset,
                                end, item->span.offset < end ? "two tensors overlap" : "a hole before the tensor");
@@ -215,9 +193,9 @@ static tdict_status check_spans(const tdict_contents *c, size_t file, size_t fir
   }
   free((void *)sorted);
   if (status != TDICT_OK || data + end == f->bytes) return status;
-  return tdict_fail_file(err, TDICT_EFORMAT, f->path,
-                         "%s: the tensors end at byte %" PRIu64 ", but the file has %" PRIu64 " bytes", c->what,
-                         data + end, f->bytes);
+  return tdict_fail_at(err, TDICT_EFORMAT, f->path,
+                       "%s: the tensors end at byte %" PRIu64 ", but the file has %" PRIu64 " bytes", c->what,
+                       data + end, f->bytes);
 }
 
 /* Reads the members of the header: the tensors and the metadata. */
@@ -230,7 +208,7 @@ static tdict_status read_members(tdict_contents *c, size_t file, tdict_json head
   *structure = NULL;
   c->has_metadata = true;
   while (status == TDICT_OK && tdict_json_next(&cursor, &key, &value)) {
-    tdict_json_place place = {c, path, "tensor", NULL};
+    tdict_json_place place = {c, path, "tensor", NULL, NULL};
     entry found;
     if (tdict_json_equals(key, "__metadata__")) {
       status = read_metadata(c, path, value, structure, err);
@@ -245,24 +223,21 @@ static tdict_status read_members(tdict_contents *c, size_t file, tdict_json head
 
 tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const char **structure, tdict_error *err) {
   const size_t first = contents->num_items;
-  const char *path = contents->files[file].path;
-  const tdict_json_source source = {contents, path, "the header", TDICT_SAFETENSORS_PREFIX};
   tdict_json_document header = {0};
+  unsigned char brace;
   uint64_t length;
   tdict_status status = read_length(contents, file, &length, err);
   if (status != TDICT_OK) return status;
-  char *text = calloc(1, (size_t)length + 1);
-  if (!text)
-    return tdict_fail_file(err, TDICT_ENOMEM, path, "%s: no host memory for a header of %" PRIu64 " bytes",
-                           contents->what, length);
-  status = tdict_contents_read(contents, (tdict_span){file, TDICT_SAFETENSORS_PREFIX, length}, text, err);
-  if (status == TDICT_OK && text[0] != '{')
-    status = tdict_fail_file(err, TDICT_EFORMAT, path, "%s: at byte %d: 0x%02x, a header begins with '{'",
-                             contents->what, TDICT_SAFETENSORS_PREFIX, (unsigned char)text[0]);
-  if (status == TDICT_OK) status = tdict_json_read(&source, text, (size_t)length, &header, err);
+  status = tdict_contents_read(contents, (tdict_span){file, TDICT_SAFETENSORS_PREFIX, 1}, &brace, err);
+  if (status == TDICT_OK && brace != '{')
+    status = tdict_fail_at(err, TDICT_EFORMAT, contents->files[file].path,
+                           "%s: at byte %d: 0x%02x, a header begins with '{'", contents->what, TDICT_SAFETENSORS_PREFIX,
+                           brace);
+  if (status == TDICT_OK)
+    status =
+        tdict_json_load(contents, (tdict_span){file, TDICT_SAFETENSORS_PREFIX, length}, "the header", &header, err);
   if (status == TDICT_OK) status = read_members(contents, file, tdict_json_root(&header), structure, err);
   tdict_json_close(&header);
-  free(text);
   const uint64_t data = TDICT_SAFETENSORS_PREFIX + length;
   if (status == TDICT_OK) status = check_spans(contents, file, first, data, err);
   for (size_t i = first; i < contents->num_items && status == TDICT_OK; i++) contents->items[i].span.offset += data;

@@ -5,6 +5,7 @@
 
 #include "services/io/contents.h"
 #include "services/io/json/document.h"
+#include "services/io/listing.h"
 #include "services/io/output.h"
 #include "services/io/request.h"
 #include "services/io/text.h"
@@ -17,17 +18,14 @@ typedef struct tdict_safetensors_dtype {
   const char *name;
   tdict_dtype dtype; /* 0: tdict does not have the dtype */
 } tdict_safetensors_dtype;
-/* Returns the dtype with this name, or NULL. */
-const tdict_safetensors_dtype *tdict_safetensors_find(const char *name);
 /* Returns the format's dtype for a dtype of tdict, or NULL. Pointers can be compared: the dtype that the writer puts
  * first has the highest address. */
 const tdict_safetensors_dtype *tdict_safetensors_of(tdict_dtype dtype);
 
 /* Reads the header of file number `file` and adds an item for each tensor, with the name of the tensor as path. Sets
  * *structure to the text of TensorDict's entry, or to NULL. Adds the other entries of the metadata. Returns
- * TDICT_EFORMAT if the file breaks a rule of the
- * format. Returns TDICT_ENOTSUP for a dtype that tdict does not have, and for a header of more than
- * TDICT_SAFETENSORS_MAX_HEADER bytes. Returns TDICT_EIO and TDICT_ENOMEM. */
+ * TDICT_EFORMAT if the file breaks a rule of the format. Returns TDICT_ENOTSUP for a dtype that tdict does not have,
+ * and for a header of more than TDICT_SAFETENSORS_MAX_HEADER bytes. */
 tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const char **structure, tdict_error *err);
 /* Returns TDICT_EFORMAT if the file is a pointer of Git LFS, which git checks out if the data is not fetched. Returns
  * the errors of tdict_contents_read(). */
@@ -37,13 +35,11 @@ tdict_status tdict_safetensors_keep_metadata(tdict_contents *contents, tdict_jso
                                              tdict_error *err);
 /* Reads an index, adds the shards as files, and adds an item for each tensor of the index. Sets *structure as
  * tdict_safetensors_read() does. Returns TDICT_EFORMAT if the index breaks a rule or names a tensor that is not in the
- * named shard. Returns TDICT_ENOTSUP if the index is too long, and the errors of tdict_safetensors_read() for each
- * shard. */
+ * named shard, TDICT_ENOTSUP if the index is too long, and the errors of tdict_safetensors_read(). */
 tdict_status tdict_shards_read(tdict_contents *contents, const char *path, const tdict_open_options *options,
                                const char **structure, tdict_error *err);
 /* Replaces the items, which have the names of tensors, by the items of TensorDict's entry. Returns TDICT_EFORMAT if the
- * entry breaks a rule or does not name all tensors, TDICT_ENOTSUP for another version of the entry, and
- * TDICT_ENOMEM. */
+ * entry breaks a rule or does not name all tensors, and TDICT_ENOTSUP for another version of the entry. */
 tdict_status tdict_structure_read(tdict_contents *contents, const char *structure, tdict_error *err);
 
 /* A tensor to write. */
@@ -52,35 +48,20 @@ typedef struct tdict_out_tensor {
   const tdict_tensor *tensor; /* borrowed */
   const tdict_safetensors_dtype *dtype;
 } tdict_out_tensor;
-/* The tensors of a tree, and TensorDict's entry. `contents` owns the names. */
+/* The tensors of a tree, and TensorDict's entry. */
 typedef struct tdict_out_tree {
-  tdict_contents contents;
+  tdict_listing list; /* owns the names */
+  const tdict_save_options *options;
   tdict_out_tensor *tensors; /* owned */
-  size_t num_tensors, cap_tensors;
+  size_t num_tensors;
   tdict_io_text structure; /* TensorDict's entry, empty if the options leave out the entry */
   tdict_io_text metadata;  /* the other entries of the metadata, as members of a JSON object; may be empty */
 } tdict_out_tree;
-/* Collects the tensors of a tree, and writes the metadata that the options want. Returns
- * TDICT_EINVAL if the option `metadata` is wrong, TDICT_ENOTSUP if the format cannot hold the tree, TDICT_EEXIST if
- * two tensors get the same name, and TDICT_ENOMEM.
- * The caller has initialized the contents, and resets `out` also on failure. */
-tdict_status tdict_out_tree_collect(tdict_out_tree *out, const tdict_tree *tree, const tdict_save_options *options,
-                                    tdict_error *err);
+/* Collects the tensors of the request's tree, and writes the metadata that its options want. Returns TDICT_EINVAL if
+ * the option `metadata` is wrong, TDICT_EEXIST if two tensors get the same name, and the errors of
+ * tdict_listing_make(). The caller resets `out` also on failure. */
+tdict_status tdict_out_tree_collect(tdict_out_tree *out, const tdict_save_request *request, tdict_error *err);
 void tdict_out_tree_reset(tdict_out_tree *out);
-/* The tensors of one file, and the metadata of its header. */
-typedef struct tdict_out_file {
-  const tdict_out_tensor *tensors; /* borrowed */
-  size_t num_tensors;
-  const tdict_io_text *structure; /* TensorDict's entry; NULL or empty: none */
-  const tdict_io_text *metadata;  /* the other entries of the metadata */
-} tdict_out_file;
-/* Adds the members of the metadata: `metadata`, then TensorDict's entry unless `structure` is NULL. */
-void tdict_safetensors_write_metadata(const tdict_io_text *metadata, const tdict_io_text *structure,
-                                      tdict_io_text *text);
-/* Writes the header and the elements of a file. Passes `request` to tdict_output_write_parts(). Returns TDICT_ENOTSUP
- * if the header is too long, TDICT_ENOMEM, and the errors of tdict_output_write_parts(). */
-tdict_status tdict_safetensors_write(const tdict_out_file *file, const tdict_save_request *request, tdict_output *to,
-                                     tdict_error *err);
 /* Writes a tree to one file, or to shards and an index if the option `max_shard_bytes` is not 0. */
 tdict_status tdict_safetensors_save(const tdict_save_request *request, tdict_error *err);
 

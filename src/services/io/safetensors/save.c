@@ -10,17 +10,82 @@
 
 static const char index_end[] = ".safetensors.index.json", shard_end[] = ".safetensors";
 /* MOST_STEM: leaves room for the number of the save, the numbers of the shard, and the parts of a temporary name */
-enum { MAX_SHARDS = 99999, MOST_STEM = 200 };
+enum { MAX_SHARDS = 99999, MOST_STEM = 200, ALIGNMENT = 8 };
 
-static tdict_status save_file(const tdict_out_tree *tree, const tdict_save_request *request, const tdict_folder *folder,
-                              tdict_error *err) {
-  const tdict_out_file file = {tree->tensors, tree->num_tensors, &tree->structure, &tree->metadata};
-  tdict_output to;
-  tdict_status status = tdict_output_create_temporary(&to, folder, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_safetensors_write(&file, request, &to, err);
-  if (status == TDICT_OK) status = tdict_output_replace(&to, err);
-  tdict_output_end(&to);
+/* The tensors of one file, and the metadata of its header. */
+typedef struct out_file {
+  const tdict_out_tensor *tensors; /* borrowed */
+  size_t num_tensors;
+  const tdict_io_text *structure; /* TensorDict's entry; NULL or empty: none */
+  const tdict_io_text *metadata;  /* the other entries of the metadata */
+} out_file;
+
+/* Adds the members of the metadata: `metadata`, then TensorDict's entry unless `structure` is NULL. */
+static void write_metadata(const tdict_io_text *metadata, const tdict_io_text *structure, tdict_io_text *text) {
+  if (metadata->length) tdict_io_text_add(text, metadata->bytes, metadata->length);
+  if (!structure) return;
+  tdict_io_text_add_string(text, metadata->length ? ",\"tensordict\":" : "\"tensordict\":");
+  tdict_io_text_add_json(text, structure->bytes, structure->length);
+}
+
+/* Writes the header with the bytes that the package safetensors writes. The JSON text has no spaces between its tokens.
+ * Spaces at the end pad the text to a multiple of 8 bytes. */
+static void write_header(const out_file *file, tdict_io_text *text) {
+  size_t offset = 0;
+  tdict_io_text_add_string(text, "{");
+  const bool has_structure = file->structure && file->structure->length;
+  if (has_structure || file->metadata->length) {
+    tdict_io_text_add_string(text, "\"__metadata__\":{");
+    write_metadata(file->metadata, has_structure ? file->structure : NULL, text);
+    tdict_io_text_add_string(text, file->num_tensors ? "}," : "}");
+  }
+  for (size_t i = 0; i < file->num_tensors; i++) {
+    const tdict_out_tensor *t = &file->tensors[i];
+    const size_t end = offset + tdict_tensor_bytes(t->tensor);
+    if (i) tdict_io_text_add(text, ",", 1);
+    tdict_io_text_add_json(text, t->name, strlen(t->name));
+    tdict_io_text_format(text, ":{\"dtype\":\"%s\",\"shape\":", t->dtype->name);
+    tdict_io_text_add_sizes(text, tdict_tensor_ndim(t->tensor), tdict_tensor_shape(t->tensor));
+    tdict_io_text_format(text, ",\"data_offsets\":[%zu,%zu]}", offset, end);
+    offset = end;
+  }
+  tdict_io_text_add_string(text, "}");
+  while (text->length % ALIGNMENT && !text->has_failed) tdict_io_text_add(text, " ", 1);
+}
+
+/* Writes the elements, which follow the header. */
+static tdict_status write_elements(const out_file *file, const tdict_save_request *request, tdict_output *to,
+                                   tdict_error *err) {
+  tdict_output_part *parts = malloc((file->num_tensors + 1) * sizeof *parts);
+  uint64_t offset = to->offset;
+  if (!parts) return tdict_fail_memory(err, to->folder->what, to->folder->path, "%zu tensors", file->num_tensors);
+  for (size_t i = 0; i < file->num_tensors; i++) {
+    parts[i] = (tdict_output_part){file->tensors[i].tensor, file->tensors[i].name, offset};
+    offset += tdict_tensor_bytes(file->tensors[i].tensor);
+  }
+  tdict_status status = tdict_output_write_parts(to, request, parts, file->num_tensors, err);
+  free(parts);
+  return status;
+}
+
+/* Writes the header and the elements of a file. */
+static tdict_status write_file(const out_file *file, const tdict_save_request *request, tdict_output *to,
+                               tdict_error *err) {
+  const char *what = to->folder->what, *path = to->folder->path;
+  tdict_io_text header = {0};
+  char length[TDICT_SAFETENSORS_PREFIX];
+  tdict_status status = TDICT_OK;
+  write_header(file, &header);
+  if (header.has_failed)
+    status = tdict_fail_memory(err, what, path, "the header");
+  else if (header.length > TDICT_SAFETENSORS_MAX_HEADER)
+    status = tdict_fail_at(err, TDICT_ENOTSUP, path, "%s: the header has %zu bytes, wanted at most %d", what,
+                           header.length, TDICT_SAFETENSORS_MAX_HEADER);
+  for (int i = 0; i < TDICT_SAFETENSORS_PREFIX; i++) length[i] = (char)(header.length >> 8 * i & 0xff);
+  if (status == TDICT_OK) status = tdict_output_write(to, length, sizeof length, err);
+  if (status == TDICT_OK) status = tdict_output_write(to, header.bytes, header.length, err);
+  if (status == TDICT_OK) status = write_elements(file, request, to, err);
+  tdict_io_text_reset(&header);
   return status;
 }
 
@@ -80,9 +145,7 @@ static tdict_status divide(shards *s, uint64_t most, tdict_error *err) {
   const tdict_out_tree *tree = s->tree;
   uint64_t used = 0;
   s->ends = calloc(tree->num_tensors + 1, sizeof *s->ends);
-  if (!s->ends)
-    return tdict_fail_file(err, TDICT_ENOMEM, s->folder->path, "%s: no host memory for %zu tensors", s->folder->what,
-                           tree->num_tensors);
+  if (!s->ends) return tdict_fail_memory(err, s->folder->what, s->folder->path, "%zu tensors", tree->num_tensors);
   for (size_t i = 0; i < tree->num_tensors; i++) {
     const uint64_t bytes = tdict_tensor_bytes(tree->tensors[i].tensor);
     if (s->count == 0 || (used && bytes > most - (used < most ? used : most))) {
@@ -94,20 +157,20 @@ static tdict_status divide(shards *s, uint64_t most, tdict_error *err) {
     s->total += bytes;
   }
   if (s->count <= MAX_SHARDS) return TDICT_OK;
-  return tdict_fail_file(err, TDICT_ENOTSUP, s->folder->path, "%s: %zu shards, wanted at most %d", s->folder->what,
-                         s->count, MAX_SHARDS);
+  return tdict_fail_at(err, TDICT_ENOTSUP, s->folder->path, "%s: %zu shards, wanted at most %d", s->folder->what,
+                       s->count, MAX_SHARDS);
 }
 
 /* Writes shard `i` under its temporary name. */
 static tdict_status write_shard(const shards *s, size_t i, tdict_error *err) {
   const size_t begin = i ? s->ends[i - 1] : 0;
-  const tdict_out_file file = {s->tree->tensors + begin, s->ends[i] - begin, NULL, &s->tree->metadata};
+  const out_file file = {s->tree->tensors + begin, s->ends[i] - begin, NULL, &s->tree->metadata};
   tdict_output to;
   shard_names names;
   name_shard(s, i, &names);
   tdict_status status = tdict_output_create(&to, s->folder, names.temporary, err);
   if (status != TDICT_OK) return status;
-  status = tdict_safetensors_write(&file, s->request, &to, err);
+  status = write_file(&file, s->request, &to, err);
   if (status == TDICT_OK) status = tdict_output_close(&to, err);
   tdict_output_end(&to);
   return status;
@@ -137,7 +200,7 @@ static void write_index(const shards *s, tdict_io_text *text) {
   const tdict_io_text *structure = s->tree->structure.length ? &s->tree->structure : NULL;
   if (structure || s->tree->metadata.length) {
     tdict_io_text_add(text, ",", 1);
-    tdict_safetensors_write_metadata(&s->tree->metadata, structure, text);
+    write_metadata(&s->tree->metadata, structure, text);
   }
   tdict_io_text_add_string(text, "},\"weight_map\":{");
   for (size_t i = 0, shard = 0; i < s->tree->num_tensors; i++) {
@@ -154,11 +217,10 @@ static void write_index(const shards *s, tdict_io_text *text) {
 /* Writes the text of the index. Returns TDICT_ENOTSUP if tdict_open() would refuse the index. */
 static tdict_status make_index(const shards *s, tdict_io_text *text, tdict_error *err) {
   write_index(s, text);
-  if (text->has_failed)
-    return tdict_fail_file(err, TDICT_ENOMEM, s->folder->path, "%s: no host memory for the index", s->folder->what);
+  if (text->has_failed) return tdict_fail_memory(err, s->folder->what, s->folder->path, "the index");
   if (text->length <= TDICT_SAFETENSORS_MAX_HEADER) return TDICT_OK;
-  return tdict_fail_file(err, TDICT_ENOTSUP, s->folder->path, "%s: the index has %zu bytes, wanted at most %d",
-                         s->folder->what, text->length, TDICT_SAFETENSORS_MAX_HEADER);
+  return tdict_fail_at(err, TDICT_ENOTSUP, s->folder->path, "%s: the index has %zu bytes, wanted at most %d",
+                       s->folder->what, text->length, TDICT_SAFETENSORS_MAX_HEADER);
 }
 
 /* Makes the text of the index, writes all shards, gives the shards their names, and then replaces the index. If the new
@@ -179,41 +241,43 @@ static tdict_status write_shards(shards *s, tdict_error *err) {
   return status;
 }
 
-static tdict_status save_shards(const tdict_out_tree *tree, const tdict_save_request *request,
-                                const tdict_folder *folder, tdict_error *err) {
-  shards s = {.tree = tree, .request = request, .folder = folder};
-  tdict_status status = divide(&s, request->options->max_shard_bytes, err);
-  if (status == TDICT_OK) status = tdict_output_create_temporary(&s.index, folder, err);
-  if (status == TDICT_OK) status = write_shards(&s, err);
-  free(s.ends);
-  return status;
-}
-
-static tdict_status check_index_name(const tdict_folder *folder, tdict_error *err) {
-  char start[TDICT_OUTPUT_NAME_BYTES];
-  if (name_start(folder->name, 0, start)) return TDICT_OK;
-  return tdict_fail_file(err, TDICT_EINVAL, folder->path, "%s: the path of shards is '%.100s', wanted an end '%s'",
-                         folder->what, folder->path, index_end);
-}
-
-static tdict_status save_tree(const tdict_out_tree *tree, const tdict_save_request *request, tdict_error *err) {
-  const bool has_shards = request->options->max_shard_bytes != 0;
+static tdict_status save_shards(const tdict_out_tree *tree, const tdict_save_request *request, tdict_error *err) {
   tdict_folder folder;
+  char start[TDICT_OUTPUT_NAME_BYTES];
   tdict_status status = tdict_folder_open(&folder, request->what, request->path, remove_lost_shards, err);
   if (status != TDICT_OK) return status;
+  shards s = {.tree = tree, .request = request, .folder = &folder};
   folder.watch = request->watch;
-  if (has_shards) status = check_index_name(&folder, err);
-  if (status == TDICT_OK)
-    status = has_shards ? save_shards(tree, request, &folder, err) : save_file(tree, request, &folder, err);
+  if (!name_start(folder.name, 0, start))
+    status = tdict_fail_at(err, TDICT_EINVAL, folder.path, "%s: the path of shards is '%.100s', wanted an end '%s'",
+                           folder.what, folder.path, index_end);
+  if (status == TDICT_OK) status = divide(&s, request->options->max_shard_bytes, err);
+  if (status == TDICT_OK) status = tdict_output_create_temporary(&s.index, &folder, err);
+  if (status == TDICT_OK) status = write_shards(&s, err);
+  free(s.ends);
   tdict_folder_close(&folder);
   return status;
 }
 
+/* A file that holds the whole tree. */
+typedef struct whole_file {
+  const tdict_save_request *request;
+  out_file file;
+} whole_file;
+
+static tdict_status write_whole(void *user, tdict_output *to, tdict_error *err) {
+  const whole_file *whole = user;
+  return write_file(&whole->file, whole->request, to, err);
+}
+
 tdict_status tdict_safetensors_save(const tdict_save_request *request, tdict_error *err) {
-  tdict_out_tree out = {0};
-  tdict_contents_init(&out.contents, request->what, request->path);
-  tdict_status status = tdict_out_tree_collect(&out, request->tree, request->options, err);
-  if (status == TDICT_OK) status = save_tree(&out, request, err);
+  tdict_out_tree out;
+  tdict_status status = tdict_out_tree_collect(&out, request, err);
+  whole_file whole = {request, {out.tensors, out.num_tensors, &out.structure, &out.metadata}};
+  if (status == TDICT_OK)
+    status = request->options->max_shard_bytes
+                 ? save_shards(&out, request, err)
+                 : tdict_output_file(request, remove_lost_shards, write_whole, &whole, err);
   tdict_out_tree_reset(&out);
   return status;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/base/file.h"
 #include "services/io/json/read.h"
@@ -25,9 +26,9 @@ typedef struct reader {
   const char *path;      /* of the index */
   reference *references; /* owned; in the order of the index */
   size_t num_references;
-  const tdict_item **sorted; /* the tensors of all shards, sorted by shard, then by name */
 } reader;
 
+/* Orders the tensors of all shards by shard, then by name. */
 static int compare_items(const void *a, const void *b) {
   const tdict_item *x = *(const tdict_item *const *)a, *y = *(const tdict_item *const *)b;
   if (x->span.file != y->span.file) return x->span.file < y->span.file ? -1 : 1;
@@ -39,7 +40,7 @@ static int compare_shards(const void *a, const void *b) {
 }
 
 static tdict_status fail_memory(const reader *r, size_t count, tdict_error *err) {
-  return tdict_fail_file(err, TDICT_ENOMEM, r->path, "%s: no host memory for %zu keys", r->contents->what, count);
+  return tdict_fail_memory(err, r->contents->what, r->path, "%zu keys", count);
 }
 
 /* Returns true if the name can be the name of a file in the folder of the index. */
@@ -53,9 +54,9 @@ static tdict_status open_shard(reader *r, const char *name, tdict_error *err) {
   tdict_io_text path = {0};
   if (slash) tdict_io_text_add(&path, r->path, (size_t)(slash - r->path) + 1);
   tdict_io_text_add_string(&path, name);
-  tdict_status status =
-      path.has_failed ? tdict_fail_file(err, TDICT_ENOMEM, r->path, "%s: no host memory for a path", r->contents->what)
-                      : tdict_contents_add_shard(r->contents, name, path.bytes, r->options->follows_links, err);
+  tdict_status status = path.has_failed
+                            ? tdict_fail_memory(err, r->contents->what, r->path, "a path")
+                            : tdict_contents_add_shard(r->contents, name, path.bytes, r->options->follows_links, err);
   tdict_io_text_reset(&path);
   if (status == TDICT_OK) status = tdict_safetensors_read(r->contents, r->contents->num_files - 1, &none, err);
   if (status == TDICT_OK) tdict_contents_rest(r->contents);
@@ -74,7 +75,7 @@ static tdict_status read_references(reader *r, tdict_json map, tdict_error *err)
     tdict_status status = tdict_json_copy(r->contents, key, &next->tensor, NULL, err);
     if (status == TDICT_OK) status = tdict_json_text(r->contents, value, &next->shard, err);
     if (status != TDICT_OK) return status;
-    const tdict_json_place place = {r->contents, r->path, "tensor", next->tensor};
+    const tdict_json_place place = {r->contents, r->path, "tensor", next->tensor, NULL};
     if (!next->shard) return tdict_json_fail(&place, err, "the name of the shard is not a string");
     if (!is_file_name(next->shard))
       return tdict_json_fail(&place, err, "the shard '%.80s' is not the name of a file beside the index", next->shard);
@@ -86,10 +87,8 @@ static tdict_status read_references(reader *r, tdict_json map, tdict_error *err)
 static tdict_status open_shards(reader *r, tdict_error *err) {
   const size_t count = r->num_references;
   tdict_status status = TDICT_OK;
-  reference **sorted = malloc((count + 1) * sizeof *sorted);
+  reference **sorted = tdict_array_sorted(r->references, count, sizeof *r->references, compare_shards);
   if (!sorted) return fail_memory(r, count, err);
-  for (size_t i = 0; i < count; i++) sorted[i] = &r->references[i];
-  qsort((void *)sorted, count, sizeof *sorted, compare_shards);
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     if (i == 0 || strcmp(sorted[i]->shard, sorted[i - 1]->shard) != 0) status = open_shard(r, sorted[i]->shard, err);
     sorted[i]->file = r->contents->num_files - 1;
@@ -98,41 +97,33 @@ static tdict_status open_shards(reader *r, tdict_error *err) {
   return status;
 }
 
-/* Adds an item for each tensor of the index, in the order of the index. */
-static tdict_status add_items(reader *r, size_t count, tdict_error *err) {
-  tdict_status status = TDICT_OK;
-  for (size_t i = 0; i < r->num_references && status == TDICT_OK; i++) {
-    const reference *wanted = &r->references[i];
-    const tdict_json_place place = {r->contents, r->path, "tensor", wanted->tensor};
-    const tdict_item item = {.path = wanted->tensor, .span.file = wanted->file}, *key = &item, **found;
-    found = count ? bsearch(&key, (const void *)r->sorted, count, sizeof *r->sorted, compare_items) : NULL;
-    if (!found) return tdict_json_fail(&place, err, "the shard '%.80s' does not have the tensor", wanted->shard);
-    status = tdict_contents_add(r->contents, *found, err);
-  }
-  return status;
-}
-
-/* Replaces the tensors of the shards by the tensors of the index. */
+/* Replaces the tensors of the shards by the tensors of the index, in the order of the index. */
 static tdict_status choose_items(reader *r, tdict_error *err) {
   tdict_contents *c = r->contents;
   const size_t count = c->num_items;
   tdict_item *old = c->items;
-  r->sorted = malloc((count + 1) * sizeof *r->sorted);
-  if (!r->sorted) return fail_memory(r, count, err);
-  for (size_t i = 0; i < count; i++) r->sorted[i] = &old[i];
-  qsort((void *)r->sorted, count, sizeof *r->sorted, compare_items);
+  const tdict_item **sorted = tdict_array_sorted(old, count, sizeof *old, compare_items);
+  tdict_status status = TDICT_OK;
+  if (!sorted) return fail_memory(r, count, err);
   c->items = NULL;
   c->num_items = c->cap_items = 0;
-  tdict_status status = add_items(r, count, err);
+  for (size_t i = 0; i < r->num_references && status == TDICT_OK; i++) {
+    const reference *wanted = &r->references[i];
+    const tdict_json_place place = {c, r->path, "tensor", wanted->tensor, NULL};
+    const tdict_item item = {.path = wanted->tensor, .span.file = wanted->file}, *key = &item, **found;
+    found = count ? bsearch(&key, (const void *)sorted, count, sizeof *sorted, compare_items) : NULL;
+    status = found ? tdict_contents_add(c, *found, err)
+                   : tdict_json_fail(&place, err, "the shard '%.80s' does not have the tensor", wanted->shard);
+  }
   c->num_unnamed = count - c->num_items;
-  free((void *)r->sorted);
+  free((void *)sorted);
   free(old);
   return status;
 }
 
-/* Reads the whole index as text. */
-static tdict_status read_text(reader *r, char **text, size_t *length, tdict_error *err) {
-  tdict_contents *c = r->contents;
+/* Reads the whole index. */
+static tdict_status read_index(const reader *r, tdict_json_document *out, tdict_error *err) {
+  const tdict_contents *c = r->contents;
   tdict_contents index;
   int fd;
   tdict_status status = tdict_file_open_to_read(c->what, r->path, &fd, err);
@@ -140,16 +131,10 @@ static tdict_status read_text(reader *r, char **text, size_t *length, tdict_erro
   tdict_contents_init(&index, c->what, r->path);
   status = tdict_contents_add_file(&index, fd, r->path, err);
   if (status == TDICT_OK && index.files[0].bytes > MAX_INDEX_BYTES)
-    status = tdict_fail_file(err, TDICT_ENOTSUP, r->path, "%s: the index has %" PRIu64 " bytes, wanted at most %d",
-                             c->what, index.files[0].bytes, MAX_INDEX_BYTES);
-  if (status == TDICT_OK) {
-    *length = (size_t)index.files[0].bytes;
-    *text = calloc(1, *length + 1);
-    if (*text)
-      status = tdict_contents_read(&index, (tdict_span){0, 0, *length}, *text, err);
-    else
-      status = tdict_fail_file(err, TDICT_ENOMEM, r->path, "%s: no host memory for %zu bytes", c->what, *length);
-  }
+    status = tdict_fail_at(err, TDICT_ENOTSUP, r->path, "%s: the index has %" PRIu64 " bytes, wanted at most %d",
+                           c->what, index.files[0].bytes, MAX_INDEX_BYTES);
+  if (status == TDICT_OK)
+    status = tdict_json_load(&index, (tdict_span){0, 0, index.files[0].bytes}, "the index", out, err);
   tdict_contents_close(&index);
   return status;
 }
@@ -160,7 +145,7 @@ static tdict_status read_metadata(reader *r, tdict_json index, const char **stru
   tdict_json_cursor cursor = tdict_json_enter(metadata);
   tdict_json key, value;
   tdict_status status = TDICT_OK;
-  const tdict_json_place place = {r->contents, r->path, "entry", "metadata"};
+  const tdict_json_place place = {r->contents, r->path, "entry", "metadata", NULL};
   *structure = NULL;
   r->contents->has_metadata = true;
   while (status == TDICT_OK && tdict_json_is(metadata, TDICT_JSON_OBJECT) && tdict_json_next(&cursor, &key, &value))
@@ -180,24 +165,17 @@ static tdict_status open_folder(reader *r, tdict_error *err) {
   if (slash) status = tdict_contents_copy_text(r->contents, r->path, (size_t)(slash - r->path) + 1, &folder, err);
   if (status != TDICT_OK) return status;
   const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0) tdict_contents_set_root(r->contents, fd);
+  r->contents->root = fd;
   if (fd >= 0) return TDICT_OK;
-  const int code = errno;
-  tdict_fail_native(err, TDICT_EIO, code, "%s: the folder of the index cannot be opened: %s", r->contents->what,
-                    strerror(code));
-  return tdict_error_at(err, TDICT_EIO, r->path);
+  return tdict_fail_errno(err, errno, r->path, "%s: the folder of the index cannot be opened", r->contents->what);
 }
 
 tdict_status tdict_shards_read(tdict_contents *contents, const char *path, const tdict_open_options *options,
                                const char **structure, tdict_error *err) {
   reader r = {.contents = contents, .options = options, .path = path};
-  const tdict_json_source source = {contents, path, "the index", 0};
-  const tdict_json_place place = {contents, path, "entry", "weight_map"};
+  const tdict_json_place place = {contents, path, "entry", "weight_map", NULL};
   tdict_json_document index = {0};
-  char *text = NULL;
-  size_t length = 0;
-  tdict_status status = read_text(&r, &text, &length, err);
-  if (status == TDICT_OK) status = tdict_json_read(&source, text, length, &index, err);
+  tdict_status status = read_index(&r, &index, err);
   if (status == TDICT_OK) {
     const tdict_json map = tdict_json_get(tdict_json_root(&index), "weight_map");
     status = tdict_json_is(map, TDICT_JSON_OBJECT)
@@ -210,6 +188,5 @@ tdict_status tdict_shards_read(tdict_contents *contents, const char *path, const
   if (status == TDICT_OK) status = choose_items(&r, err);
   tdict_json_close(&index);
   free(r.references);
-  free(text);
   return status;
 }

@@ -3,19 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/tensor/layout.h"
-#include "services/io/json/open.h"
-#include "services/io/json/value.h"
+#include "services/io/json/document.h"
+#include "services/io/json/read.h"
 #include "services/io/tensordict/append.h"
 
 typedef struct checker {
+  tdict_td_reader from;
   tdict_td_append *append;
-  tdict_td_files files;
-  tdict_io_text folder, path; /* `folder` is "" or ends with a slash; `path` is the escaped path in the tree */
-  const char *file;           /* the meta.json that is read, for messages */
-  int64_t saved, added;       /* numbers of rows */
+  int64_t saved, added; /* numbers of rows */
   int depth;
 } checker;
 
@@ -35,31 +34,15 @@ static void replace_rows(new_text *to, tdict_json sizes, int64_t rows) {
   to->rest = tdict_json_start(number) + tdict_json_bytes(number);
 }
 
-static const char *path_of(const checker *c) { return c->path.bytes ? c->path.bytes : ""; }
-static const char *folder_of(const checker *c) { return c->folder.bytes ? c->folder.bytes : ""; }
+static const char *path_of(const checker *c) { return tdict_json_place_key(&c->from.base.place); }
 
 static tdict_status fail_memory(const checker *c, tdict_error *err) {
-  return tdict_fail_file(err, TDICT_ENOMEM, c->append->contents.path, "%s: no host memory for the keys",
-                         c->append->contents.what);
+  return tdict_fail_memory(err, c->append->contents.what, c->append->contents.path, "the keys");
 }
 
 /* The rows do not fit: err->path is the path in the tree. */
 static tdict_status fail_rows(const checker *c, tdict_status status, const char *why, tdict_error *err) {
-  return tdict_fail_file(err, status, path_of(c), "%s: key '%.80s': %s", c->append->contents.what, path_of(c), why);
-}
-
-static tdict_json_place place_of(const checker *c) {
-  return (tdict_json_place){&c->append->contents, c->file, "key", path_of(c)};
-}
-
-/* Makes room for one more element in an array of `count` elements. Returns NULL if memory is exhausted. */
-static void *grow(void *array, size_t count, size_t *cap, size_t width) {
-  size_t bytes;
-  const size_t wanted = *cap ? 2 * *cap : 64;
-  if (count < *cap) return array;
-  void *grown = tdict_mul_size(wanted, width, &bytes) ? realloc(array, bytes) : NULL;
-  if (grown) *cap = wanted;
-  return grown;
+  return tdict_fail_at(err, status, path_of(c), "%s: key '%.80s': %s", c->append->contents.what, path_of(c), why);
 }
 
 static tdict_status add_leaf(checker *c, const char *key, const tdict_tensor *rows, uint64_t saved_bytes,
@@ -69,17 +52,16 @@ static tdict_status add_leaf(checker *c, const char *key, const tdict_tensor *ro
   tdict_io_text path = {0};
   tdict_span file;
   bool exists = false;
-  tdict_status status = tdict_td_find_leaf(&c->files, folder_of(c), key, &file, &exists, err);
+  tdict_status status = tdict_td_find_leaf(&c->from, key, &file, &exists, err);
   if (status != TDICT_OK) return status;
-  const tdict_json_place place = place_of(c);
-  if (saved_bytes && !exists) return tdict_json_fail(&place, err, "the file of the leaf is missing");
+  if (saved_bytes && !exists) return tdict_json_fail(&c->from.base.place, err, "the file of the leaf is missing");
   if (exists && file.bytes < saved_bytes)
-    return tdict_json_fail(&place, err, "the file has %" PRIu64 " bytes, but the shape needs %" PRIu64, file.bytes,
-                           saved_bytes);
+    return tdict_json_fail(&c->from.base.place, err, "the file has %" PRIu64 " bytes, but the shape needs %" PRIu64,
+                           file.bytes, saved_bytes);
   leaf.is_new = !exists;
   leaf.old_bytes = exists ? file.bytes : 0;
   if (!exists) {
-    tdict_io_text_add_string(&path, folder_of(c));
+    tdict_io_text_add_string(&path, tdict_td_folder(&c->from));
     tdict_td_add_name(&path, key);
     tdict_io_text_add_string(&path, ".memmap");
     if (path.has_failed) status = fail_memory(c, err);
@@ -88,11 +70,10 @@ static tdict_status add_leaf(checker *c, const char *key, const tdict_tensor *ro
   if (!exists && status == TDICT_OK)
     status = tdict_contents_copy_text(&a->contents, path.bytes, path.length, &leaf.path, err);
   tdict_io_text_reset(&path);
-  if (status == TDICT_OK) status = tdict_contents_copy_text(&a->contents, path_of(c), c->path.length, &leaf.name, err);
+  if (status == TDICT_OK)
+    status = tdict_contents_copy_text(&a->contents, path_of(c), c->from.base.path.length, &leaf.name, err);
   if (status != TDICT_OK) return status;
-  tdict_td_grown *grown = grow(a->leaves, a->num_leaves, &a->cap_leaves, sizeof *grown);
-  if (!grown) return fail_memory(c, err);
-  a->leaves = grown;
+  if (!TDICT_RESERVE(a->leaves, a->cap_leaves, a->num_leaves + 1)) return fail_memory(c, err);
   a->leaves[a->num_leaves++] = leaf;
   return TDICT_OK;
 }
@@ -100,19 +81,19 @@ static tdict_status add_leaf(checker *c, const char *key, const tdict_tensor *ro
 /* Checks the leaf of the last key of the path, and writes its new number of rows. */
 static TDICT_NOINLINE tdict_status check_leaf(checker *c, const char *key, tdict_json entry, const tdict_entry *rows,
                                               new_text *to, tdict_error *err) {
-  const tdict_json_place place = place_of(c);
   tdict_dtype dtype;
   tdict_sizes shape;
   tdict_layout_size size;
   if (tdict_json_is(tdict_json_get(entry, "is_nested"), TDICT_JSON_TRUE) ||
       tdict_json_exists(tdict_json_get(entry, "tdict")))
     return fail_rows(c, TDICT_ENOTSUP, "a nested tensor or a leaf without batch dimensions cannot grow", err);
-  tdict_status status = tdict_torch_dtype(&place, tdict_json_get(entry, "dtype"), &dtype, err);
+  tdict_status status = tdict_torch_dtype(&c->from.base.place, tdict_json_get(entry, "dtype"), &dtype, err);
   if (status == TDICT_OK)
-    status = tdict_json_sizes(&place, "shape", tdict_json_get(entry, "shape"), TDICT_MAX_NDIM, &shape, err);
+    status =
+        tdict_json_sizes(&c->from.base.place, "shape", tdict_json_get(entry, "shape"), TDICT_MAX_NDIM, &shape, err);
   if (status != TDICT_OK) return status;
   if (shape.count == 0 || shape.at[0] != c->saved)
-    return tdict_json_fail(&place, err, "the leaf does not have the rows of its tree");
+    return tdict_json_fail(&c->from.base.place, err, "the leaf does not have the rows of its tree");
   if (!rows->tensor) return fail_rows(c, TDICT_ETYPE, "the saved entry is a tensor, but the rows have none", err);
   if (tdict_tensor_dtype(rows->tensor) != dtype)
     return fail_rows(c, TDICT_EDTYPE, "the rows have another dtype than the saved tensor", err);
@@ -122,7 +103,7 @@ static TDICT_NOINLINE tdict_status check_leaf(checker *c, const char *key, tdict
   status = tdict_layout_check(c->append->contents.what, dtype, shape.count, shape.at, &size, NULL);
   shape.at[0] += c->added;
   tdict_layout_size whole;
-  if (status != TDICT_OK || tdict_layout_check(place.contents->what, dtype, shape.count, shape.at, &whole, NULL))
+  if (status != TDICT_OK || tdict_layout_check(c->append->contents.what, dtype, shape.count, shape.at, &whole, NULL))
     return fail_rows(c, TDICT_EOVERFLOW, "the bytes of the tensor do not fit 63 bits", err);
   replace_rows(to, tdict_json_get(entry, "shape"), shape.at[0]);
   return tdict_tensor_bytes(rows->tensor) ? add_leaf(c, key, rows->tensor, size.bytes, err) : TDICT_OK;
@@ -177,17 +158,16 @@ static TDICT_NOINLINE tdict_status check_value(const checker *c, tdict_json meta
 
 /* Checks the entry of a key that is a folder. */
 static tdict_status check_child(checker *c, const char *key, const tdict_entry *rows, tdict_error *err) {
-  const size_t length = c->folder.length;
-  const char *const file = c->file;
-  tdict_td_meta meta = {0};
-  tdict_status status = tdict_td_add_folder(&c->files, &c->folder, key, err);
-  if (status == TDICT_OK) status = tdict_td_read_meta(&c->files, folder_of(c), &meta, &c->file, err);
-  const tdict_json_place place = place_of(c);
-  if (status == TDICT_OK && !tdict_json_exists(meta.root))
-    status = tdict_json_fail(&place, err, "the meta.json of the folder is missing");
+  const size_t length = c->from.folder.length;
+  const char *const file = c->from.base.place.file;
+  tdict_json_document meta = {0};
+  tdict_status status = tdict_td_enter_folder(&c->from, key, err);
+  if (status == TDICT_OK) status = tdict_td_read_meta(&c->from, &meta, err);
+  if (status == TDICT_OK && !meta.text)
+    status = tdict_json_fail(&c->from.base.place, err, "the meta.json of the folder is missing");
   if (status == TDICT_OK) {
-    if (tdict_td_is_class(meta.root, "NonTensorData"))
-      status = check_value(c, meta.root, rows, err);
+    if (tdict_td_is_class(tdict_json_root(&meta), "NonTensorData"))
+      status = check_value(c, tdict_json_root(&meta), rows, err);
     else if (!rows->tree)
       status = fail_rows(c, TDICT_ETYPE,
                          "the saved entry is a tree, a ragged leaf or a column, which cannot grow "
@@ -196,39 +176,28 @@ static tdict_status check_child(checker *c, const char *key, const tdict_entry *
     else
       status = check_folder(c, rows->tree, err);
   }
-  tdict_td_close_meta(&meta);
-  tdict_io_text_cut(&c->folder, length);
-  c->file = file;
+  tdict_json_close(&meta);
+  tdict_io_text_cut(&c->from.folder, length);
+  c->from.base.place.file = file;
   return status;
-}
-
-/* Adds the key to the path. */
-static tdict_status push_key(checker *c, const char *key, size_t *escaped, tdict_error *err) {
-  const size_t bytes = tdict_path_escape(key, NULL, 0) + 1;
-  if (c->path.length) tdict_io_text_add(&c->path, ".", 1);
-  *escaped = c->path.length;
-  char *to = tdict_io_text_reserve(&c->path, bytes);
-  if (!to) return fail_memory(c, err);
-  tdict_path_escape(key, to, bytes);
-  c->path.length += bytes - 1;
-  return TDICT_OK;
 }
 
 /* Checks an entry of the tree, which is a leaf or a folder. */
 static tdict_status check_entry(checker *c, const char *key, tdict_json entry, const tdict_tree *rows, new_text *to,
                                 tdict_error *err) {
-  size_t escaped = 0;
+  const size_t length = c->from.base.path.length;
   tdict_entry found = {0};
-  tdict_status status = push_key(c, key, &escaped, err);
+  if (!key[0]) return fail_rows(c, TDICT_ENOTFOUND, "the rows do not have this key", err);
+  tdict_status status = tdict_reader_push(&c->from.base, key, err);
   if (status != TDICT_OK) return status;
-  if (!key[0] || tdict_get_entry(rows, c->path.bytes + escaped, &found, NULL) != TDICT_OK)
+  if (tdict_get_entry(rows, c->from.base.path.bytes + length + (length > 0), &found, NULL) != TDICT_OK)
     return fail_rows(c, TDICT_ENOTFOUND, "the rows do not have this key", err);
   return tdict_json_exists(tdict_json_get(entry, "type")) ? check_child(c, key, &found, err)
                                                           : check_leaf(c, key, entry, &found, to, err);
 }
 
 static tdict_status check_entries(checker *c, tdict_json meta, const tdict_tree *rows, new_text *to, tdict_error *err) {
-  const size_t length = c->path.length;
+  const size_t length = c->from.base.path.length;
   tdict_json_cursor cursor = tdict_json_enter(meta);
   tdict_json name, entry;
   size_t count = 0;
@@ -240,7 +209,7 @@ static tdict_status check_entries(checker *c, tdict_json meta, const tdict_tree 
     tdict_status status = tdict_json_copy(&c->append->contents, name, &key, NULL, err);
     if (status == TDICT_OK) status = check_entry(c, key, entry, rows, to, err);
     if (status != TDICT_OK) return status;
-    tdict_io_text_cut(&c->path, length);
+    tdict_io_text_cut(&c->from.base.path, length);
     count++;
   }
   if (count == tdict_num_keys(rows)) return TDICT_OK;
@@ -249,11 +218,10 @@ static tdict_status check_entries(checker *c, tdict_json meta, const tdict_tree 
 
 /* Checks the batch size of a tree. */
 static TDICT_NOINLINE tdict_status check_batch(checker *c, tdict_json meta, const tdict_tree *rows, tdict_error *err) {
-  const tdict_json_place place = place_of(c);
   tdict_sizes shape;
   int64_t whole;
   tdict_status status =
-      tdict_json_sizes(&place, "shape", tdict_json_get(meta, "shape"), TDICT_MAX_BATCH_NDIM, &shape, err);
+      tdict_json_sizes(&c->from.base.place, "shape", tdict_json_get(meta, "shape"), TDICT_MAX_BATCH_NDIM, &shape, err);
   if (status != TDICT_OK) return status;
   if (shape.count == 0 || tdict_batch_ndim(rows) == 0)
     return fail_rows(c, TDICT_ESHAPE, "rows need a first batch dimension in the saved tree and in the rows", err);
@@ -264,23 +232,25 @@ static TDICT_NOINLINE tdict_status check_batch(checker *c, tdict_json meta, cons
     c->saved = shape.at[0];
     c->added = tdict_batch_size(rows)[0];
   }
-  if (shape.at[0] != c->saved) return tdict_json_fail(&place, err, "the tree does not have the rows of the root");
+  if (shape.at[0] != c->saved)
+    return tdict_json_fail(&c->from.base.place, err, "the tree does not have the rows of the root");
   return tdict_add_i64(c->saved, c->added, &whole) ? TDICT_OK : fail_rows(c, TDICT_EOVERFLOW, "too many rows", err);
 }
 
 /* Checks the entries of a tree, and makes its new meta.json. */
-static tdict_status check_meta(checker *c, const tdict_td_meta *meta, const tdict_tree *rows, tdict_td_new_meta *made,
-                               tdict_error *err) {
+static tdict_status check_meta(checker *c, const tdict_json_document *meta, const tdict_tree *rows,
+                               tdict_td_new_meta *made, tdict_error *err) {
   tdict_contents *contents = &c->append->contents;
-  const char *end = meta->text + meta->document.length;
+  const char *end = meta->text + meta->length;
   new_text to = {.rest = meta->text};
-  tdict_status status = tdict_contents_copy_text(contents, folder_of(c), c->folder.length, &made->folder, err);
-  made->old_length = meta->document.length;
+  tdict_status status =
+      tdict_contents_copy_text(contents, tdict_td_folder(&c->from), c->from.folder.length, &made->folder, err);
+  made->old_length = meta->length;
   if (status == TDICT_OK)
     status = tdict_contents_copy_text(contents, meta->text, made->old_length, &made->old_text, err);
-  if (status == TDICT_OK) status = check_batch(c, meta->root, rows, err);
+  if (status == TDICT_OK) status = check_batch(c, tdict_json_root(meta), rows, err);
   c->depth++;
-  if (status == TDICT_OK) status = check_entries(c, meta->root, rows, &to, err);
+  if (status == TDICT_OK) status = check_entries(c, tdict_json_root(meta), rows, &to, err);
   c->depth--;
   tdict_io_text_add(&to.text, to.rest, (size_t)(end - to.rest));
   made->length = to.text.length;
@@ -290,14 +260,12 @@ static tdict_status check_meta(checker *c, const tdict_td_meta *meta, const tdic
   return status;
 }
 
-static tdict_status check_tree(checker *c, const tdict_td_meta *meta, const tdict_tree *rows, tdict_error *err) {
+static tdict_status check_tree(checker *c, const tdict_json_document *meta, const tdict_tree *rows, tdict_error *err) {
   tdict_td_append *a = c->append;
   const size_t at = a->num_metas;
   tdict_td_new_meta made = {0};
   if (c->depth == TDICT_IO_MAX_DEPTH) return fail_rows(c, TDICT_ENOTSUP, "more than 128 nested trees", err);
-  tdict_td_new_meta *grown = grow(a->metas, a->num_metas, &a->cap_metas, sizeof *grown);
-  if (!grown) return fail_memory(c, err);
-  a->metas = grown;
+  if (!TDICT_RESERVE(a->metas, a->cap_metas, a->num_metas + 1)) return fail_memory(c, err);
   a->num_metas++; /* the metas of the children follow */
   tdict_status status = check_meta(c, meta, rows, &made, err);
   a->metas[at] = made;
@@ -306,28 +274,27 @@ static tdict_status check_tree(checker *c, const tdict_td_meta *meta, const tdic
 
 /* Checks the current folder. The recursion is limited by TDICT_IO_MAX_DEPTH. */
 static tdict_status check_folder(checker *c, const tdict_tree *rows, tdict_error *err) {
-  tdict_td_meta meta = {0};
-  tdict_status status = tdict_td_read_meta(&c->files, folder_of(c), &meta, &c->file, err);
-  const tdict_json_place place = place_of(c);
-  const tdict_json root = meta.root;
+  tdict_json_document meta = {0};
+  tdict_status status = tdict_td_read_meta(&c->from, &meta, err);
+  const tdict_json root = tdict_json_root(&meta);
   if (status == TDICT_OK && !tdict_json_exists(root))
-    status = tdict_json_fail(&place, err, "the folder has no meta.json; is this a directory of TensorDict?");
-  if (status == TDICT_OK) status = tdict_td_check_meta(&place, root, err);
+    status =
+        tdict_json_fail(&c->from.base.place, err, "the folder has no meta.json; is this a directory of TensorDict?");
+  if (status == TDICT_OK) status = tdict_td_check_meta(&c->from.base.place, root, err);
   if (status == TDICT_OK &&
       (tdict_td_is_class(root, "LazyStackedTensorDict") || tdict_json_exists(tdict_json_get(root, "stack_dim")) ||
        tdict_json_is(tdict_json_get(root, "tdict"), TDICT_JSON_STRING) ||
        !tdict_json_exists(tdict_json_get(root, "shape"))))
     status = fail_rows(c, TDICT_ENOTSUP, "lazy stacks, columns, ragged leaves and tensorclasses cannot grow", err);
   if (status == TDICT_OK) status = check_tree(c, &meta, rows, err);
-  tdict_td_close_meta(&meta);
+  tdict_json_close(&meta);
   return status;
 }
 
 tdict_status tdict_td_append_check(tdict_td_append *append, const tdict_tree *rows, tdict_error *err) {
-  checker c = {.append = append, .file = append->contents.path};
-  c.files = tdict_td_folder_files(&append->contents, append->contents.root);
+  checker c = {.append = append};
+  tdict_td_reader_init(&c.from, &append->contents, NULL, NULL);
   tdict_status status = check_folder(&c, rows, err);
-  tdict_io_text_reset(&c.folder);
-  tdict_io_text_reset(&c.path);
+  tdict_td_reader_reset(&c.from);
   return status;
 }

@@ -14,9 +14,7 @@
 static const char meta_name[] = "meta.json", temporary_name[] = ".meta.json.append.tmp";
 
 static tdict_status fail_io(const tdict_contents *c, const char *name, const char *verb, tdict_error *err) {
-  const int code = errno;
-  tdict_fail_native(err, TDICT_EIO, code, "%s: %.150s cannot be %s: %s", c->what, name, verb, strerror(code));
-  return tdict_error_at(err, TDICT_EIO, c->path);
+  return tdict_fail_errno(err, errno, c->path, "%s: %.150s cannot be %s", c->what, name, verb);
 }
 
 /* Opens the folder of a path below the root as a folder of output.h. *name becomes the last name of the path. If the
@@ -55,8 +53,8 @@ static tdict_status open_leaf(const tdict_td_append *a, tdict_td_grown *leaf, co
     return TDICT_OK;
   }
   close(fd);
-  return tdict_fail_file(err, TDICT_EIO, a->contents.path, "%s: %.150s was changed during the call", a->contents.what,
-                         leaf->path);
+  return tdict_fail_at(err, TDICT_EIO, a->contents.path, "%s: %.150s was changed during the call", a->contents.what,
+                       leaf->path);
 }
 
 /* Closes a file. Waits until its bytes are on the disk, unless the option `without_flush` is true. */

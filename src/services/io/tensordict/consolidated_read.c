@@ -8,15 +8,14 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "core/tensor/layout.h"
-#include "services/io/json/table.h"
+#include "services/io/json/document.h"
 #include "services/io/tensordict/tensordict.h"
 
 enum { LENGTH_BYTES = 8, LEAF_MEMBERS = 5, MOST_PAD = 7 };
 static const char values_mark[] = "<NJT_VALUES>", offsets_mark[] = "<NJT_OFFSETS>", lengths_mark[] = "<NJT_LENGTHS>";
 
 typedef struct node_reader {
-  tdict_td_reader base;
+  tdict_reader base;
   size_t file;
   uint64_t payload; /* bytes of the elements */
 } node_reader;
@@ -50,39 +49,33 @@ static bool starts_with(const char *text, const char *start) { return strncmp(te
 static tdict_status read_number(const node_reader *r, tdict_json leaf, size_t i, uint64_t most, uint64_t *out,
                                 tdict_error *err) {
   static const char *const names[] = {"dtype", "shape", "start", "stop", "pad"};
-  const tdict_json_place place = tdict_td_place(&r->base);
   int64_t value;
   if (!tdict_json_integer(tdict_json_at(leaf, i), &value) || value < 0 || (uint64_t)value > most)
-    return tdict_json_fail(&place, err, "%s is not an integer from 0 to %" PRIu64, names[i], most);
+    return tdict_json_fail(&r->base.place, err, "%s is not an integer from 0 to %" PRIu64, names[i], most);
   *out = (uint64_t)value;
   return TDICT_OK;
 }
 
 /* Reads a leaf: [dtype, shape, start, stop, pad]. In a leaf of offsets, the index of the ragged dimension follows. */
 static tdict_status read_leaf(node_reader *r, tdict_json leaf, tdict_item_kind kind, tdict_error *err) {
-  const tdict_json_place place = tdict_td_place(&r->base);
   tdict_item item = {.kind = kind, .span = {.file = r->file}};
-  tdict_layout_size size;
   tdict_sizes shape;
   uint64_t stop = 0, pad = 0;
   const size_t members = tdict_json_count(leaf);
   if (!tdict_json_is(leaf, TDICT_JSON_ARRAY) || (members != LEAF_MEMBERS && members != LEAF_MEMBERS + 1))
-    return tdict_json_fail(&place, err, "a leaf is not an array of %d members", LEAF_MEMBERS);
-  tdict_status status = tdict_torch_dtype(&place, tdict_json_at(leaf, 0), &item.dtype, err);
-  if (status == TDICT_OK)
-    status = tdict_json_sizes(&place, "shape", tdict_json_at(leaf, 1), TDICT_MAX_NDIM, &shape, err);
+    return tdict_json_fail(&r->base.place, err, "a leaf is not an array of %d members", LEAF_MEMBERS);
+  tdict_status status =
+      tdict_torch_layout(&r->base.place, tdict_json_at(leaf, 0), tdict_json_at(leaf, 1), &item, &shape, err);
   if (status == TDICT_OK) status = read_number(r, leaf, 2, r->payload, &item.span.offset, err);
   if (status == TDICT_OK) status = read_number(r, leaf, 3, r->payload, &stop, err);
   if (status == TDICT_OK) status = read_number(r, leaf, 4, MOST_PAD, &pad, err);
   if (status != TDICT_OK) return status;
-  if (tdict_layout_check(place.contents->what, item.dtype, shape.count, shape.at, &size, NULL) != TDICT_OK)
-    return tdict_json_fail(&place, err, "the bytes of the shape do not fit 63 bits");
-  item.span.bytes = size.bytes;
-  if (stop < item.span.offset || stop - item.span.offset < pad || stop - item.span.offset - pad != size.bytes)
-    return tdict_json_fail(
-        &place, err, "start is %" PRIu64 ", stop is %" PRIu64 " and pad is %" PRIu64 ", but the shape needs %zu bytes",
-        item.span.offset, stop, pad, size.bytes);
-  return tdict_td_add_tensor(&r->base, &item, &shape, err);
+  if (stop < item.span.offset || stop - item.span.offset < pad || stop - item.span.offset - pad != item.span.bytes)
+    return tdict_json_fail(&r->base.place, err,
+                           "start is %" PRIu64 ", stop is %" PRIu64 " and pad is %" PRIu64
+                           ", but the shape needs %" PRIu64 " bytes",
+                           item.span.offset, stop, pad, item.span.bytes);
+  return tdict_reader_add_shaped(&r->base, &item, &shape, err);
 }
 
 /* The leaves of a node, and the names of those without batch dimensions. */
@@ -94,10 +87,8 @@ typedef struct node_leaves {
 static tdict_status find_marked(const node_reader *r, const tdict_json_table *leaves, const char *mark, const char *key,
                                 tdict_json *out, tdict_error *err) {
   tdict_io_text name = {0};
-  tdict_io_text_add_string(&name, mark);
-  tdict_io_text_add_string(&name, key);
-  if (name.has_failed)
-    return tdict_fail_file(err, TDICT_ENOMEM, r->base.file, "%s: no host memory for a key", r->base.contents->what);
+  tdict_io_text_format(&name, "%s%s", mark, key);
+  if (name.has_failed) return tdict_fail_memory(err, r->base.contents->what, r->base.place.file, "a key");
   *out = tdict_json_table_find(leaves, name.bytes);
   tdict_io_text_reset(&name);
   return TDICT_OK;
@@ -108,17 +99,16 @@ static tdict_status read_ragged(node_reader *r, const tdict_json_table *leaves, 
                                 tdict_error *err) {
   tdict_json offsets = {0}, lengths = {0};
   int64_t dim = 1;
-  tdict_status status = tdict_td_push(&r->base, key, err);
+  tdict_status status = tdict_reader_push(&r->base, key, err);
   if (status == TDICT_OK) status = find_marked(r, leaves, offsets_mark, key, &offsets, err);
   if (status == TDICT_OK) status = find_marked(r, leaves, lengths_mark, key, &lengths, err);
   if (status != TDICT_OK) return status;
-  const tdict_json_place place = tdict_td_place(&r->base);
   const tdict_json member = tdict_json_at(offsets, LEAF_MEMBERS);
   const bool has_lengths = tdict_json_exists(lengths);
-  if (!tdict_json_exists(offsets)) return tdict_json_fail(&place, err, "a jagged tensor without offsets");
+  if (!tdict_json_exists(offsets)) return tdict_json_fail(&r->base.place, err, "a jagged tensor without offsets");
   if (has_lengths || (tdict_json_exists(member) && (!tdict_json_integer(member, &dim) || dim != 1)))
-    return tdict_fail_file(err, TDICT_ENOTSUP, r->base.file, "%s: key '%.80s': a jagged tensor with %s cannot be read",
-                           place.contents->what, place.key, has_lengths ? "holes" : "another ragged dimension than 1");
+    return tdict_json_refuse(&r->base.place, err, "a jagged tensor with %s cannot be read",
+                             has_lengths ? "holes" : "another ragged dimension than 1");
   status = read_leaf(r, values, TDICT_ITEM_RAGGED_VALUES, err);
   return status == TDICT_OK ? read_leaf(r, offsets, TDICT_ITEM_RAGGED_OFFSETS, err) : status;
 }
@@ -127,7 +117,7 @@ static tdict_status read_leaf_of(node_reader *r, const node_leaves *node, const 
                                  tdict_error *err) {
   if (starts_with(key, values_mark)) return read_ragged(r, &node->leaves, key + sizeof values_mark - 1, leaf, err);
   const bool is_unbatched = tdict_json_exists(tdict_json_table_find(&node->unbatched, key));
-  tdict_status status = tdict_td_push(&r->base, key, err);
+  tdict_status status = tdict_reader_push(&r->base, key, err);
   return status == TDICT_OK ? read_leaf(r, leaf, is_unbatched ? TDICT_ITEM_UNBATCHED : TDICT_ITEM_TENSOR, err) : status;
 }
 
@@ -158,8 +148,7 @@ static TDICT_NOINLINE tdict_status read_leaves_of(node_reader *r, tdict_json nod
   if (status == TDICT_OK)
     status = tdict_json_table_make(tdict_json_get(tdict_json_get(node, "size"), "unbatched"), &tables.unbatched);
   status = status == TDICT_OK ? read_leaves(r, &tables, leaves, err)
-                              : tdict_fail_file(err, TDICT_ENOMEM, r->base.file, "%s: no host memory for the keys",
-                                                r->base.contents->what);
+                              : tdict_fail_memory(err, r->base.contents->what, r->base.place.file, "the keys");
   free(tables.leaves.members);
   free(tables.unbatched.members);
   return status;
@@ -175,11 +164,10 @@ static TDICT_NOINLINE tdict_status read_values(node_reader *r, tdict_json values
     const tdict_json data = tdict_json_at(value, 0);
     const char *key;
     status = tdict_json_copy(r->base.contents, name, &key, NULL, err);
-    if (status == TDICT_OK) status = tdict_td_push(&r->base, key, err);
-    const tdict_json_place place = tdict_td_place(&r->base);
+    if (status == TDICT_OK) status = tdict_reader_push(&r->base, key, err);
     if (status == TDICT_OK && !tdict_json_exists(data))
-      status = tdict_json_fail(&place, err, "a value is not an array that begins with the data");
-    if (status == TDICT_OK) status = tdict_td_add_value(&r->base, data, err);
+      status = tdict_json_fail(&r->base.place, err, "a value is not an array that begins with the data");
+    if (status == TDICT_OK) status = tdict_reader_add_value(&r->base, data, err);
     if (status != TDICT_OK) return status;
     tdict_io_text_cut(&r->base.path, length);
   }
@@ -202,7 +190,7 @@ static tdict_status read_children(node_reader *r, tdict_json node, tdict_error *
     const char *key;
     if (is_member(name)) continue;
     status = tdict_json_copy(r->base.contents, name, &key, NULL, err);
-    if (status == TDICT_OK) status = tdict_td_push(&r->base, key, err);
+    if (status == TDICT_OK) status = tdict_reader_push(&r->base, key, err);
     if (status == TDICT_OK) status = read_node(r, child, err);
     if (status != TDICT_OK) return status;
     tdict_io_text_cut(&r->base.path, length);
@@ -212,38 +200,33 @@ static tdict_status read_children(node_reader *r, tdict_json node, tdict_error *
 
 /* Reads a lazy stack. Its trees are the children "0", "1" and so on. */
 static tdict_status read_stack(node_reader *r, tdict_json node, tdict_json metadata, tdict_error *err) {
-  const tdict_json_place place = tdict_td_place(&r->base);
   int dim;
-  tdict_status status =
-      tdict_td_read_dim(&place, tdict_json_get(metadata, "stack_dim"), TDICT_MAX_BATCH_NDIM - 1, &dim, err);
-  if (status == TDICT_OK) status = tdict_td_cut_batch(&r->base, dim, err);
-  if (status == TDICT_OK) status = tdict_td_enter(&r->base, NULL, (tdict_json){0}, err);
+  tdict_status status = tdict_reader_enter_stack(&r->base, tdict_json_get(metadata, "stack_dim"), &dim, err);
   if (status != TDICT_OK) return status;
   const size_t first = r->base.contents->num_items;
   status = read_children(r, node, err);
-  if (status == TDICT_OK) status = tdict_td_stack_batch(&r->base, dim, first, err);
-  tdict_td_leave(&r->base);
+  if (status == TDICT_OK) status = tdict_reader_stack_batch(&r->base, dim, first, err);
+  tdict_reader_leave(&r->base);
   return status;
 }
 
 static tdict_status read_tree(node_reader *r, tdict_json node, tdict_json metadata, tdict_error *err) {
-  tdict_status status = tdict_td_enter(&r->base, "batch_size", tdict_json_get(metadata, "batch_size"), err);
+  tdict_status status = tdict_reader_enter(&r->base, "batch_size", tdict_json_get(metadata, "batch_size"), err);
   if (status != TDICT_OK) return status;
   status = read_values(r, tdict_json_get(node, "non_tensors"), err);
   if (status == TDICT_OK) status = read_leaves_of(r, node, err);
   if (status == TDICT_OK) status = read_children(r, node, err);
-  tdict_td_leave(&r->base);
+  tdict_reader_leave(&r->base);
   return status;
 }
 
 /* The recursion is limited by TDICT_IO_MAX_DEPTH. */
 static tdict_status read_node(node_reader *r, tdict_json node, tdict_error *err) {
-  const tdict_json_place place = tdict_td_place(&r->base);
   const tdict_json class = tdict_json_get(node, "cls"), metadata = tdict_json_get(node, "cls_metadata");
   if (!tdict_json_is(class, TDICT_JSON_STRING) || !tdict_json_is(metadata, TDICT_JSON_OBJECT) ||
       !tdict_json_is(tdict_json_get(node, "non_tensors"), TDICT_JSON_OBJECT) ||
       !tdict_json_is(tdict_json_get(node, "leaves"), TDICT_JSON_OBJECT))
-    return tdict_json_fail(&place, err,
+    return tdict_json_fail(&r->base.place, err,
                            "a tree needs a text 'cls', and objects 'non_tensors', 'leaves' and "
                            "'cls_metadata'");
   if (tdict_json_equals(class, "NonTensorStack")) return tdict_td_add_stack(&r->base, node, err);
@@ -262,13 +245,13 @@ static tdict_status check_overlap(const node_reader *r, tdict_error *err) {
   const tdict_item **sorted = malloc((c->num_items + 1) * sizeof *sorted);
   size_t count = 0;
   tdict_status status = TDICT_OK;
-  if (!sorted) return tdict_fail_file(err, TDICT_ENOMEM, c->path, "%s: no host memory for the keys", c->what);
+  if (!sorted) return tdict_fail_memory(err, c->what, c->path, "the keys");
   for (size_t i = 0; i < c->num_items; i++)
     if (tdict_item_has_tensor(&c->items[i]) && c->items[i].span.bytes) sorted[count++] = &c->items[i];
   qsort((void *)sorted, count, sizeof *sorted, compare_spans);
   for (size_t i = 1; i < count && status == TDICT_OK; i++) {
     const tdict_span *last = &sorted[i - 1]->span;
-    const tdict_json_place place = {c, r->base.file, "key", sorted[i]->path};
+    const tdict_json_place place = {c, r->base.place.file, "key", sorted[i]->path, NULL};
     if (sorted[i]->span.offset < last->offset + last->bytes)
       status = tdict_json_fail(&place, err, "start is %" PRIu64 ", wanted %" PRIu64 " or more: two leaves overlap",
                                sorted[i]->span.offset, last->offset + last->bytes);
@@ -280,27 +263,21 @@ static tdict_status check_overlap(const node_reader *r, tdict_error *err) {
 tdict_status tdict_consolidated_read(tdict_contents *contents, size_t file, const tdict_open_options *options,
                                      tdict_error *err) {
   const char *path = contents->files[file].path;
-  node_reader r = {.base = {.contents = contents, .file = path, .flat = options->flat}, .file = file};
+  node_reader r = {.file = file};
   tdict_span span = {0};
   tdict_json_document document = {0};
   if (!find_json(contents, file, &span))
-    return tdict_fail_file(err, TDICT_EIO, path, "%s: the file was changed during the call", contents->what);
+    return tdict_fail_at(err, TDICT_EIO, path, "%s: the file was changed during the call", contents->what);
   if (span.bytes > TDICT_TD_MAX_JSON)
-    return tdict_fail_file(err, TDICT_ENOTSUP, path,
-                           "%s: at byte %" PRIu64 ": the JSON has %" PRIu64 " bytes, wanted at most %d", contents->what,
-                           span.offset, span.bytes, TDICT_TD_MAX_JSON);
+    return tdict_fail_at(err, TDICT_ENOTSUP, path,
+                         "%s: at byte %" PRIu64 ": the JSON has %" PRIu64 " bytes, wanted at most %d", contents->what,
+                         span.offset, span.bytes, TDICT_TD_MAX_JSON);
   r.payload = span.offset;
-  char *text = calloc(1, (size_t)span.bytes + 1);
-  if (!text)
-    return tdict_fail_file(err, TDICT_ENOMEM, path, "%s: no host memory for %" PRIu64 " bytes of JSON", contents->what,
-                           span.bytes);
-  const tdict_json_source source = {contents, path, "the JSON at the end", span.offset};
-  tdict_status status = tdict_contents_read(contents, span, text, err);
-  if (status == TDICT_OK) status = tdict_json_read(&source, text, (size_t)span.bytes, &document, err);
+  tdict_reader_init(&r.base, contents, path, options->flat);
+  tdict_status status = tdict_json_load(contents, span, "the JSON at the end", &document, err);
   if (status == TDICT_OK) status = read_node(&r, tdict_json_root(&document), err);
   if (status == TDICT_OK) status = check_overlap(&r, err);
   tdict_json_close(&document);
-  free(text);
   tdict_io_text_reset(&r.base.path);
   return status;
 }

@@ -84,9 +84,9 @@ static tdict_status check_names(const tdict_td_new_files *files, tdict_error *er
     for (size_t begin = 0, bytes; path[begin]; begin += bytes + (path[begin + bytes] == '/')) {
       bytes = strcspn(path + begin, "/");
       if (bytes > MOST_NAME)
-        return tdict_fail_file(err, TDICT_ENOTSUP, files->files[i].name ? files->files[i].name : path,
-                               "%s: the key needs a file name of %zu bytes, wanted at most %d", files->contents.what,
-                               bytes, MOST_NAME);
+        return tdict_fail_at(err, TDICT_ENOTSUP, files->files[i].name ? files->files[i].name : path,
+                             "%s: the key needs a file name of %zu bytes, wanted at most %d", files->list.contents.what,
+                             bytes, MOST_NAME);
     }
   }
   return TDICT_OK;
@@ -98,10 +98,9 @@ tdict_status tdict_memmap_save(const tdict_save_request *request, tdict_error *e
                                                .mark = "meta.json",
                                                .allows_gap = request->options->allows_gap,
                                                .watch = request->watch};
-  tdict_td_new_files files = {0};
+  tdict_td_new_files files;
   tdict_output_folder folder;
-  tdict_contents_init(&files.contents, request->what, request->path);
-  tdict_status status = tdict_td_collect(&files, request->tree, err);
+  tdict_status status = tdict_td_collect(&files, request, err);
   if (status == TDICT_OK) status = check_names(&files, err);
   if (status == TDICT_OK) status = tdict_output_folder_create(&folder, &options, err);
   if (status == TDICT_OK) {

@@ -4,31 +4,22 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "services/io/json/value.h"
+#include "core/tensor/layout.h"
+#include "services/io/json/read.h"
 #include "services/io/tensordict/tensordict.h"
 
 static const struct {
   const char *name;
   tdict_dtype dtype;
-} dtypes[] = {
-    {"torch.bool", TDICT_BOOL},
-    {"torch.uint8", TDICT_U8},
-    {"torch.int8", TDICT_I8},
-    {"torch.uint16", TDICT_U16},
-    {"torch.int16", TDICT_I16},
-    {"torch.uint32", TDICT_U32},
-    {"torch.int32", TDICT_I32},
-    {"torch.uint64", TDICT_U64},
-    {"torch.int64", TDICT_I64},
-    {"torch.float16", TDICT_F16},
-    {"torch.bfloat16", TDICT_BF16},
-    {"torch.float32", TDICT_F32},
-    {"torch.float64", TDICT_F64},
-    {"torch.complex64", TDICT_C64},
-    {"torch.complex128", TDICT_C128},
-    {"torch.float8_e4m3fn", TDICT_F8E4M3},
-    {"torch.float8_e5m2", TDICT_F8E5M2},
-};
+} dtypes[] = {{"torch.bool", TDICT_BOOL},         {"torch.uint8", TDICT_U8},
+              {"torch.int8", TDICT_I8},           {"torch.uint16", TDICT_U16},
+              {"torch.int16", TDICT_I16},         {"torch.uint32", TDICT_U32},
+              {"torch.int32", TDICT_I32},         {"torch.uint64", TDICT_U64},
+              {"torch.int64", TDICT_I64},         {"torch.float16", TDICT_F16},
+              {"torch.bfloat16", TDICT_BF16},     {"torch.float32", TDICT_F32},
+              {"torch.float64", TDICT_F64},       {"torch.complex64", TDICT_C64},
+              {"torch.complex128", TDICT_C128},   {"torch.float8_e4m3fn", TDICT_F8E4M3},
+              {"torch.float8_e5m2", TDICT_F8E5M2}};
 enum { NUM_DTYPES = sizeof dtypes / sizeof *dtypes };
 
 const char *tdict_torch_name(tdict_dtype dtype) {
@@ -45,8 +36,19 @@ tdict_status tdict_torch_dtype(const tdict_json_place *place, tdict_json name, t
     *out = dtypes[i].dtype;
     return TDICT_OK;
   }
-  return tdict_fail_file(err, TDICT_ENOTSUP, place->file, "%s: key '%.80s': this library has no dtype %.40s",
-                         place->contents->what, place->key, text);
+  return tdict_json_refuse(place, err, "this library has no dtype %.40s", text);
+}
+
+tdict_status tdict_torch_layout(const tdict_json_place *place, tdict_json dtype, tdict_json sizes, tdict_item *item,
+                                tdict_sizes *shape, tdict_error *err) {
+  tdict_layout_size size;
+  tdict_status status = tdict_torch_dtype(place, dtype, &item->dtype, err);
+  if (status == TDICT_OK) status = tdict_json_sizes(place, "shape", sizes, TDICT_MAX_NDIM, shape, err);
+  if (status != TDICT_OK) return status;
+  if (tdict_layout_check(place->contents->what, item->dtype, shape->count, shape->at, &size, NULL) != TDICT_OK)
+    return tdict_json_fail(place, err, "the bytes of the shape do not fit 63 bits");
+  item->span.bytes = size.bytes;
+  return TDICT_OK;
 }
 
 static bool is_forbidden(unsigned char c) { return c < 32 || c == 127 || strchr("/<>:\"|?*\\ %", c) != NULL; }
@@ -69,22 +71,12 @@ bool tdict_td_is_plain_name(const char *key) {
   return key[0] && !strchr(key, '/') && !strchr(key, '\\') && strcmp(key, ".") != 0 && strcmp(key, "..") != 0;
 }
 
-/* Decodes the character at `*at`, and moves `*at` to the next character. The text must be valid UTF-8. */
-static uint32_t next_character(const unsigned char **at) {
-  const unsigned char *c = *at;
-  const int more = c[0] < 0x80 ? 0 : c[0] < 0xe0 ? 1 : c[0] < 0xf0 ? 2 : 3;
-  uint32_t code = more == 0 ? c[0] : c[0] & (0x3fu >> more);
-  for (int i = 1; i <= more; i++) code = code << 6 | (c[i] & 0x3f);
-  *at += more + 1;
-  return code;
-}
-
 void tdict_td_add_string(tdict_io_text *text, const char *string) {
   static const char escaped[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
   const unsigned char *at = (const unsigned char *)string;
   tdict_io_text_add(text, "\"", 1);
   while (*at) {
-    const uint32_t code = next_character(&at);
+    const uint32_t code = (uint32_t)tdict_json_next_character(&at);
     const char *found = code < 128 ? strchr(escaped, (int)code) : NULL;
     const char plain = (char)code;
     if (found)

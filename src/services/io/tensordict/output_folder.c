@@ -48,9 +48,9 @@ static tdict_status open_old(tdict_output_folder *f, const char *mark, tdict_err
   if (!code) code = tdict_names_visit(old, fail_at_name, NULL);
   if (!code) return TDICT_OK;
   if (code != ENOTEMPTY) return fail_io(f, "read", code, err);
-  tdict_fail(err, TDICT_EFORMAT, "%s: the path names a directory with files but without '%s', which is not replaced",
-             f->parent.what, mark);
-  return tdict_error_at(err, TDICT_EFORMAT, f->parent.path);
+  return tdict_fail_at(err, TDICT_EFORMAT, f->parent.path,
+                       "%s: the path names a directory with files but without '%s', which is not replaced",
+                       f->parent.what, mark);
 }
 
 /* Checks that no file has the final name, or that the name belongs to a directory that may be replaced. */
@@ -62,11 +62,11 @@ static tdict_status look_at_old(tdict_output_folder *f, const char *mark, tdict_
     f->replaces = true;
     return open_old(f, mark, err);
   }
-  tdict_fail(err, TDICT_EFORMAT, "%s: the path names a %s, wanted a directory or nothing", f->parent.what,
-             S_ISREG(info.st_mode)   ? "file"
-             : S_ISLNK(info.st_mode) ? "symbolic link"
-                                     : "device, FIFO or socket");
-  return tdict_error_at(err, TDICT_EFORMAT, f->parent.path);
+  const char *kind = S_ISREG(info.st_mode)   ? "file"
+                     : S_ISLNK(info.st_mode) ? "symbolic link"
+                                             : "device, FIFO or socket";
+  return tdict_fail_at(err, TDICT_EFORMAT, f->parent.path, "%s: the path names a %s, wanted a directory or nothing",
+                       f->parent.what, kind);
 }
 
 /* Finds out whether the file system can exchange names, before the caller writes a large tree: exchanges two empty
@@ -93,7 +93,7 @@ static tdict_status try_exchange(tdict_output_folder *f, bool allows_gap, tdict_
 static tdict_status create_root(tdict_output_folder *f, tdict_error *err) {
   tdict_temporary root;
   f->root.old = access_of(f->root.old_fd);
-  int code = tdict_temporary_create_directory(&root, f->parent.fd, f->parent.name, f->replaces ? 0700 : 0777);
+  int code = tdict_temporary_create(&root, f->parent.fd, f->parent.name, true, f->replaces ? 0700 : 0777);
   if (code) return fail_io(f, "created", code, err);
   memcpy(f->name, root.name, sizeof f->name);
   f->root.fd = root.fd;
@@ -126,8 +126,7 @@ tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_ou
 static tdict_status make_directory(const tdict_folder *in, const char *name, tdict_folder *out, tdict_error *err) {
   if (mkdirat(in->fd, name, out->old.exists ? 0700 : 0777) != 0) {
     if (errno != EEXIST) return tdict_folder_fail(in, "directory", "created", errno, err);
-    tdict_fail(err, TDICT_EEXIST, "%s: the name '%.150s' exists already", in->what, name);
-    return tdict_error_at(err, TDICT_EEXIST, in->path);
+    return tdict_fail_at(err, TDICT_EEXIST, in->path, "%s: the name '%.150s' exists already", in->what, name);
   }
   out->fd = openat(in->fd, name, DIRECTORY_FLAGS);
   const int code = out->fd < 0 ? errno : begin_access(&out->old, out->fd);

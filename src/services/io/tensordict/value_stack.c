@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "services/io/json/table.h"
-#include "services/io/json/value.h"
+#include "services/io/json/document.h"
+#include "services/io/json/read.h"
 #include "services/io/tensordict/tensordict.h"
 
 /* A value takes 2 bytes or more of a meta.json. */
@@ -23,39 +23,34 @@ typedef struct stack {
 
 /* A node that is read. */
 typedef struct stack_node {
-  const tdict_td_reader *reader;
+  const tdict_reader *reader;
   tdict_json_table values, nodes; /* the members */
   size_t count;                   /* number of members */
   int dim;                        /* the dimension of the members */
   int depth;                      /* number of stacks that hold the node */
 } stack_node;
 
-static tdict_status read_stack(const tdict_td_reader *r, tdict_json node, int depth, stack *out, tdict_error *err);
+static tdict_status read_stack(const tdict_reader *r, tdict_json node, int depth, stack *out, tdict_error *err);
 
-static tdict_status fail_memory(const tdict_td_reader *r, tdict_error *err) {
-  return tdict_fail_file(err, TDICT_ENOMEM, r->file, "%s: no host memory for values", r->contents->what);
-}
-
-static tdict_status fail_here(const tdict_td_reader *r, const char *why, tdict_error *err) {
-  const tdict_json_place place = tdict_td_place(r);
-  return tdict_fail_file(err, TDICT_ENOTSUP, r->file, "%s: key '%.80s': %s", r->contents->what, place.key, why);
+static tdict_status fail_memory(const tdict_reader *r, tdict_error *err) {
+  return tdict_fail_memory(err, r->contents->what, r->place.file, "values");
 }
 
 /* Counts the elements of the first `ndim` sizes. */
-static tdict_status count_elements(const tdict_td_reader *r, const tdict_sizes *shape, int ndim, size_t *out,
+static tdict_status count_elements(const tdict_reader *r, const tdict_sizes *shape, int ndim, size_t *out,
                                    tdict_error *err) {
   *out = 1;
   for (int d = 0; d < ndim; d++) /* check for 0 first: the product of the other sizes may overflow */
     if (shape->at[d] == 0) *out = 0;
   for (int d = 0; d < ndim && *out; d++) {
     if ((uint64_t)shape->at[d] > MOST_VALUES / *out)
-      return fail_here(r, "a NonTensorStack of more than 50,000,000 values cannot be read", err);
+      return tdict_json_refuse(&r->place, err, "a NonTensorStack of more than 50,000,000 values cannot be read");
     *out *= (size_t)shape->at[d];
   }
   return TDICT_OK;
 }
 
-static tdict_status make_values(const tdict_td_reader *r, stack *s, tdict_error *err) {
+static tdict_status make_values(const tdict_reader *r, stack *s, tdict_error *err) {
   tdict_status status = count_elements(r, &s->shape, s->shape.count, &s->count, err);
   if (status != TDICT_OK) return status;
   s->values = malloc((s->count + 1) * sizeof *s->values);
@@ -63,10 +58,9 @@ static tdict_status make_values(const tdict_td_reader *r, stack *s, tdict_error 
 }
 
 /* Repeats a value for each element of its batch size. */
-static tdict_status read_value(const tdict_td_reader *r, tdict_json value, stack *out, tdict_error *err) {
-  const tdict_json_place place = tdict_td_place(r);
-  tdict_status status = tdict_json_sizes(&place, "batch size of a value", tdict_json_at(value, 1), TDICT_MAX_BATCH_NDIM,
-                                         &out->shape, err);
+static tdict_status read_value(const tdict_reader *r, tdict_json value, stack *out, tdict_error *err) {
+  tdict_status status = tdict_json_sizes(&r->place, "batch size of a value", tdict_json_at(value, 1),
+                                         TDICT_MAX_BATCH_NDIM, &out->shape, err);
   if (status == TDICT_OK) status = make_values(r, out, err);
   for (size_t i = 0; i < out->count && status == TDICT_OK; i++) out->values[i] = tdict_json_at(value, 0);
   return status;
@@ -83,12 +77,11 @@ static bool find_member(const stack_node *n, size_t i, tdict_json *value, tdict_
 
 /* Sets the shape of a stack from the shape of its first member. */
 static tdict_status begin_stack(const stack_node *n, const tdict_sizes *member, stack *out, tdict_error *err) {
-  const tdict_json_place place = tdict_td_place(n->reader);
   if (n->dim > member->count)
-    return tdict_json_fail(&place, err, "stack_dim is %d, but the members have %d batch dimensions", n->dim,
+    return tdict_json_fail(&n->reader->place, err, "stack_dim is %d, but the members have %d batch dimensions", n->dim,
                            (int)member->count);
   if (member->count == TDICT_MAX_BATCH_NDIM)
-    return tdict_json_fail(&place, err, "a NonTensorStack of more than %d dimensions", TDICT_MAX_BATCH_NDIM);
+    return tdict_json_fail(&n->reader->place, err, "a NonTensorStack of more than %d dimensions", TDICT_MAX_BATCH_NDIM);
   for (int d = 0; d <= member->count; d++)
     out->shape.at[d] = d == n->dim ? (int64_t)n->count : member->at[d - (d > n->dim)];
   out->shape.count = member->count + 1;
@@ -103,7 +96,8 @@ static tdict_status put_member(const stack_node *n, size_t i, const stack *membe
   for (int d = 0; d <= member->shape.count; d++)
     if (out->shape.count != member->shape.count + 1 ||
         out->shape.at[d] != (d == n->dim ? (int64_t)n->count : member->shape.at[d - (d > n->dim)]))
-      return fail_here(n->reader, "a NonTensorStack whose members have different batch sizes cannot be read", err);
+      return tdict_json_refuse(&n->reader->place, err,
+                               "a NonTensorStack whose members have different batch sizes cannot be read");
   for (size_t o = 0; o < outer && inner; o++)
     memcpy(out->values + (o * n->count + i) * inner, member->values + o * inner, inner * sizeof *out->values);
   return TDICT_OK;
@@ -124,14 +118,13 @@ static tdict_status read_members(const stack_node *n, stack *out, tdict_error *e
 }
 
 /* Reads a node. The recursion is limited by TDICT_MAX_BATCH_NDIM. The caller frees the values, also on failure. */
-static tdict_status read_stack(const tdict_td_reader *r, tdict_json node, int depth, stack *out, tdict_error *err) {
-  const tdict_json_place place = tdict_td_place(r);
+static tdict_status read_stack(const tdict_reader *r, tdict_json node, int depth, stack *out, tdict_error *err) {
   stack_node n = {.reader = r, .depth = depth};
   tdict_json value, child;
   if (depth == TDICT_MAX_BATCH_NDIM)
-    return tdict_json_fail(&place, err, "a NonTensorStack of more than %d levels", TDICT_MAX_BATCH_NDIM);
-  tdict_status status = tdict_td_read_dim(&place, tdict_json_get(tdict_json_get(node, "cls_metadata"), "stack_dim"),
-                                          TDICT_MAX_BATCH_NDIM - 1, &n.dim, err);
+    return tdict_json_fail(&r->place, err, "a NonTensorStack of more than %d levels", TDICT_MAX_BATCH_NDIM);
+  tdict_status status = tdict_reader_read_dim(r, tdict_json_get(tdict_json_get(node, "cls_metadata"), "stack_dim"),
+                                              TDICT_MAX_BATCH_NDIM - 1, &n.dim, err);
   if (status != TDICT_OK) return status;
   status = tdict_json_table_make(tdict_json_get(node, "non_tensors"), &n.values);
   if (status == TDICT_OK) status = tdict_json_table_make(node, &n.nodes);
@@ -162,7 +155,7 @@ static void write_list(tdict_io_text *to, const tdict_sizes *shape, int dim, con
 }
 
 /* Makes a value of the elements of dimension `dim` and higher. */
-static tdict_status make_value(const tdict_td_reader *r, const tdict_sizes *shape, int dim, const tdict_json **next,
+static tdict_status make_value(const tdict_reader *r, const tdict_sizes *shape, int dim, const tdict_json **next,
                                tdict_value *out, tdict_error *err) {
   tdict_io_text text = {0};
   if (dim == shape->count) return tdict_value_from_json(r->contents, *(*next)++, out, err);
@@ -185,7 +178,7 @@ static bool begins_with(const tdict_sizes *shape, const tdict_sizes *batch) {
   return true;
 }
 
-static tdict_status add_stack(tdict_td_reader *r, const stack *s, tdict_error *err) {
+static tdict_status add_stack(tdict_reader *r, const stack *s, tdict_error *err) {
   const tdict_item *tree = &r->contents->items[r->trees[r->depth - 1].item];
   tdict_sizes batch = {.count = tree->ndim};
   size_t count;
@@ -197,13 +190,12 @@ static tdict_status add_stack(tdict_td_reader *r, const stack *s, tdict_error *e
   const tdict_json *next = s->values;
   for (size_t i = 0; i < count && status == TDICT_OK; i++)
     status = make_value(r, &s->shape, batch.count, &next, (tdict_value *)values + i, err);
-  return status == TDICT_OK ? tdict_td_add_values(r, values, count, &batch, err) : status;
+  return status == TDICT_OK ? tdict_reader_add_values(r, values, count, &batch, err) : status;
 }
 
-tdict_status tdict_td_add_stack(tdict_td_reader *reader, tdict_json node, tdict_error *err) {
-  const tdict_json_place place = tdict_td_place(reader);
+tdict_status tdict_td_add_stack(tdict_reader *reader, tdict_json node, tdict_error *err) {
   stack s = {0};
-  if (reader->depth == 0) return tdict_json_fail(&place, err, "the root is a value, wanted a tree");
+  if (reader->depth == 0) return tdict_json_fail(&reader->place, err, "the root is a value, wanted a tree");
   if (reader->flat) return TDICT_OK;
   tdict_status status = read_stack(reader, node, 0, &s, err);
   if (status == TDICT_OK) status = add_stack(reader, &s, err);

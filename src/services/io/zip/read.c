@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/checked.h"
+#include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/leaves/json.h"
 #include "services/io/zip/zip.h"
@@ -47,12 +47,12 @@ static uint64_t number(const unsigned char *at, int bytes) {
 }
 
 static tdict_status fail_format(const reader *r, tdict_error *err, const char *why) {
-  return tdict_fail_file(err, TDICT_EFORMAT, r->path, "%s: the zip file is damaged: %s", r->contents->what, why);
+  return tdict_fail_at(err, TDICT_EFORMAT, r->path, "%s: the zip file is damaged: %s", r->contents->what, why);
 }
 
 static tdict_status fail_entry(const reader *r, const char *name, tdict_status status, tdict_error *err,
                                const char *why) {
-  return tdict_fail_file(err, status, r->path, "%s: entry '%.120s': %s", r->contents->what, name, why);
+  return tdict_fail_at(err, status, r->path, "%s: entry '%.120s': %s", r->contents->what, name, why);
 }
 
 static tdict_status read_at(const reader *r, uint64_t offset, void *to, size_t bytes, tdict_error *err) {
@@ -93,7 +93,7 @@ static tdict_status find_directory(const reader *r, directory *out, tdict_error 
   const size_t most = END_BYTES + MOST_COMMENT;
   const size_t bytes = r->bytes < most ? (size_t)r->bytes : most;
   unsigned char *tail = malloc(bytes + 1);
-  if (!tail) return tdict_fail_file(err, TDICT_ENOMEM, r->path, "%s: no host memory to read", r->contents->what);
+  if (!tail) return tdict_fail_at(err, TDICT_ENOMEM, r->path, "%s: no host memory to read", r->contents->what);
   tdict_status status = read_at(r, r->bytes - bytes, tail, bytes, err);
   size_t at = bytes < END_BYTES ? 0 : bytes - END_BYTES + 1;
   while (at && !(number(tail + at - 1, 4) == end_mark && number(tail + at - 1 + 20, 2) == bytes - at + 1 - END_BYTES))
@@ -107,8 +107,8 @@ static tdict_status find_directory(const reader *r, directory *out, tdict_error 
     out->bytes = number(end + 12, 4);
     out->offset = number(end + 16, 4);
     if (is_split)
-      status = tdict_fail_file(err, TDICT_ENOTSUP, r->path, "%s: the zip file is a part of a larger archive",
-                               r->contents->what);
+      status = tdict_fail_at(err, TDICT_ENOTSUP, r->path, "%s: the zip file is a part of a larger archive",
+                             r->contents->what);
     else if (out->count == 0xffff || out->bytes == 0xffffffff || out->offset == 0xffffffff)
       status = read_end64(r, out->end, out, err);
   }
@@ -117,9 +117,9 @@ static tdict_status find_directory(const reader *r, directory *out, tdict_error 
   if (out->offset > out->end || out->bytes != out->end - out->offset)
     return fail_format(r, err, "the central directory does not end where the end record begins");
   if (out->bytes > most_directory)
-    return tdict_fail_file(err, TDICT_ENOTSUP, r->path,
-                           "%s: the central directory has %" PRIu64 " bytes, wanted at most %" PRIu64,
-                           r->contents->what, out->bytes, most_directory);
+    return tdict_fail_at(err, TDICT_ENOTSUP, r->path,
+                         "%s: the central directory has %" PRIu64 " bytes, wanted at most %" PRIu64, r->contents->what,
+                         out->bytes, most_directory);
   if (out->count > out->bytes / CENTRAL_BYTES) return fail_format(r, err, "more entries than the directory can hold");
   return TDICT_OK;
 }
@@ -229,13 +229,9 @@ static int compare_offsets(const void *a, const void *b) {
 
 /* Checks that all names differ and that no two entries share bytes. */
 static tdict_status check_entries(const reader *r, const tdict_zip *zip, tdict_error *err) {
-  const tdict_zip_entry **sorted = malloc((zip->count + 1) * sizeof *sorted);
+  const tdict_zip_entry **sorted = tdict_array_sorted(zip->entries, zip->count, sizeof *zip->entries, compare_names);
   tdict_status status = TDICT_OK;
-  if (!sorted)
-    return tdict_fail_file(err, TDICT_ENOMEM, r->path, "%s: no host memory for %zu entries", r->contents->what,
-                           zip->count);
-  for (size_t i = 0; i < zip->count; i++) sorted[i] = &zip->entries[i];
-  qsort((void *)sorted, zip->count, sizeof *sorted, compare_names);
+  if (!sorted) return tdict_fail_memory(err, r->contents->what, r->path, "%zu entries", zip->count);
   for (size_t i = 1; i < zip->count && status == TDICT_OK; i++)
     if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
       status = fail_entry(r, sorted[i]->name, TDICT_EFORMAT, err, "two entries have this name");
@@ -269,9 +265,7 @@ tdict_status tdict_zip_read(tdict_contents *contents, size_t file, tdict_zip *ou
   tdict_status status = find_directory(&r, &d, err);
   if (status != TDICT_OK) return status;
   unsigned char *bytes = malloc((size_t)d.bytes + 1);
-  if (!bytes)
-    return tdict_fail_file(err, TDICT_ENOMEM, r.path, "%s: no host memory for %" PRIu64 " entries", contents->what,
-                           d.count);
+  if (!bytes) return tdict_fail_memory(err, contents->what, r.path, "%" PRIu64 " entries", d.count);
   status = read_at(&r, d.offset, bytes, (size_t)d.bytes, err);
   if (status == TDICT_OK) status = read_entries(&r, &d, bytes, out, err);
   free(bytes);
@@ -287,9 +281,9 @@ tdict_status tdict_zip_check_stored(const tdict_contents *contents, const tdict_
   if (entry->method == TDICT_ZIP_STORED) return TDICT_OK;
   for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
     if (methods[i].method == entry->method) name = methods[i].name;
-  return tdict_fail_file(err, TDICT_ENOTSUP, contents->files[entry->span.file].path,
-                         "%s: entry '%.80s' is compressed with %s (method %u), wanted an entry without compression",
-                         contents->what, entry->name, name, entry->method);
+  return tdict_fail_at(err, TDICT_ENOTSUP, contents->files[entry->span.file].path,
+                       "%s: entry '%.80s' is compressed with %s (method %u), wanted an entry without compression",
+                       contents->what, entry->name, name, entry->method);
 }
 
 /* Reads all bytes of an entry through a buffer of CHECK_BYTES bytes, and compares the checksum. */
@@ -305,17 +299,16 @@ static tdict_status check_entry(const tdict_contents *contents, const tdict_zip_
     done += part.bytes;
   }
   if (crc == entry->crc) return TDICT_OK;
-  return tdict_fail_file(err, TDICT_EFORMAT, contents->files[entry->span.file].path,
-                         "%s: entry '%.80s': the checksum of the bytes is %08" PRIx32 ", wanted %08" PRIx32,
-                         contents->what, entry->name, crc, entry->crc);
+  return tdict_fail_at(err, TDICT_EFORMAT, contents->files[entry->span.file].path,
+                       "%s: entry '%.80s': the checksum of the bytes is %08" PRIx32 ", wanted %08" PRIx32,
+                       contents->what, entry->name, crc, entry->crc);
 }
 
 tdict_status tdict_zip_check(const tdict_contents *contents, const tdict_zip *zip, tdict_error *err) {
   tdict_crc_tables tables;
   tdict_status status = TDICT_OK;
   void *buffer = malloc(CHECK_BYTES);
-  if (!buffer)
-    return tdict_fail_file(err, TDICT_ENOMEM, contents->path, "%s: no host memory for a buffer", contents->what);
+  if (!buffer) return tdict_fail_memory(err, contents->what, contents->path, "a buffer");
   tdict_crc_init(&tables);
   for (size_t i = 0; i < zip->count && status == TDICT_OK; i++)
     if (zip->entries[i].method == TDICT_ZIP_STORED)

@@ -1,8 +1,10 @@
-/* Writes zip files without compression. See zip.h for ownership and threads. */
+/* Writes zip files without compression, and computes their checksums: CRC-32, eight bytes in each step. See zip.h for
+ * ownership and threads. */
 #include <string.h>
 
 #include "core/base/error.h"
 #include "services/io/zip/zip.h"
+#include "tdict/view.h"
 
 enum {
   LOCAL_BYTES = 30,
@@ -17,6 +19,42 @@ enum {
 };
 static const uint64_t most32 = 0xffffffff;
 
+static const uint32_t polynomial = 0xedb88320u; /* bits reversed */
+
+void tdict_crc_init(tdict_crc_tables *tables) {
+  for (uint32_t b = 0; b < 256; b++) {
+    uint32_t crc = b;
+    for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ polynomial : crc >> 1;
+    tables->row[0][b] = crc;
+  }
+  for (int k = 1; k < TDICT_CRC_TABLES; k++)
+    for (int b = 0; b < 256; b++) {
+      const uint32_t crc = tables->row[k - 1][b];
+      tables->row[k][b] = crc >> 8 ^ tables->row[0][crc & 0xff];
+    }
+}
+
+uint32_t tdict_crc_add(const tdict_crc_tables *tables, uint32_t crc, const void *data, size_t bytes) {
+  const unsigned char *at = data;
+  crc = ~crc;
+  for (; bytes >= 8; bytes -= 8, at += 8) {
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    word ^= crc;
+    crc = 0;
+    for (int k = 0; k < 8; k++) crc ^= tables->row[7 - k][word >> 8 * k & 0xff];
+  }
+  for (; bytes; bytes--, at++) crc = crc >> 8 ^ tables->row[0][(crc ^ *at) & 0xff];
+  return ~crc;
+}
+
+/* What the headers of an entry say. */
+typedef struct header {
+  const char *name;
+  uint64_t bytes;
+  uint32_t crc, alignment;
+} header;
+
 static void add_number(tdict_io_text *text, uint64_t value, int bytes) {
   char out[8];
   for (int i = 0; i < bytes; i++) out[i] = (char)(value >> 8 * i & 0xff);
@@ -30,7 +68,7 @@ static bool is_ascii(const char *name) {
 }
 
 /* Adds the fields that are equal in the header of an entry and in the central directory. */
-static void add_common(tdict_io_text *text, const tdict_zip_new *entry, uint64_t packed, uint64_t bytes) {
+static void add_common(tdict_io_text *text, const header *entry, uint64_t packed, uint64_t bytes) {
   add_number(text, VERSION, 2);
   add_number(text, is_ascii(entry->name) ? 0 : UTF8, 2);
   add_number(text, TDICT_ZIP_STORED, 2);
@@ -49,7 +87,7 @@ static size_t pad_bytes(uint64_t data, uint32_t alignment) {
   return PAD_BYTES + (rest ? alignment - rest : 0);
 }
 
-static void add_local(tdict_io_text *text, const tdict_zip_new *entry, size_t pad) {
+static void add_local(tdict_io_text *text, const header *entry, size_t pad) {
   static const char zeros[64] = {0};
   add_number(text, 0x04034b50, 4);
   add_common(text, entry, most32, most32);
@@ -71,7 +109,7 @@ static void add_local(tdict_io_text *text, const tdict_zip_new *entry, size_t pa
 }
 
 /* Adds the entry of the central directory. Numbers that do not fit 32 bits go to a zip64 field. */
-static void add_central(tdict_io_text *text, const tdict_zip_new *entry, uint64_t at) {
+static void add_central(tdict_io_text *text, const header *entry, uint64_t at) {
   const bool is_long = entry->bytes >= most32, is_far = at >= most32;
   const int numbers = 2 * is_long + is_far;
   add_number(text, 0x02014b50, 4);
@@ -96,25 +134,41 @@ static void add_central(tdict_io_text *text, const tdict_zip_new *entry, uint64_
 
 static tdict_status fail_memory(const tdict_zip_writer *writer, tdict_error *err) {
   const tdict_folder *folder = writer->to->folder;
-  return tdict_fail_file(err, TDICT_ENOMEM, folder->path, "%s: no host memory for the directory of the archive",
-                         folder->what);
+  return tdict_fail_memory(err, folder->what, folder->path, "the directory of the archive");
 }
 
-tdict_status tdict_zip_begin(tdict_zip_writer *writer, const tdict_zip_new *entry, tdict_error *err) {
+/* Writes the header of an entry. */
+static tdict_status begin_entry(tdict_zip_writer *writer, const header *entry, tdict_error *err) {
   const tdict_folder *folder = writer->to->folder;
   const uint64_t at = writer->to->offset;
   const size_t length = strlen(entry->name);
-  tdict_io_text header = {0};
+  tdict_io_text text = {0};
   if (length > MOST_NAME)
-    return tdict_fail_file(err, TDICT_ENOTSUP, folder->path, "%s: the name '%.60s...' has %zu bytes, wanted at most %d",
-                           folder->what, entry->name, length, MOST_NAME);
-  add_local(&header, entry, pad_bytes(at + LOCAL_BYTES + length + EXTRA64_BYTES, entry->alignment));
+    return tdict_fail_at(err, TDICT_ENOTSUP, folder->path, "%s: the name '%.60s...' has %zu bytes, wanted at most %d",
+                         folder->what, entry->name, length, MOST_NAME);
+  add_local(&text, entry, pad_bytes(at + LOCAL_BYTES + length + EXTRA64_BYTES, entry->alignment));
   add_central(&writer->directory, entry, at);
   writer->count++;
-  tdict_status status = header.has_failed || writer->directory.has_failed
+  tdict_status status = text.has_failed || writer->directory.has_failed
                             ? fail_memory(writer, err)
-                            : tdict_output_write(writer->to, header.bytes, header.length, err);
-  tdict_io_text_reset(&header);
+                            : tdict_output_write(writer->to, text.bytes, text.length, err);
+  tdict_io_text_reset(&text);
+  return status;
+}
+
+tdict_status tdict_zip_add(tdict_zip_writer *writer, const tdict_zip_new *entry, tdict_error *err) {
+  header h = {entry->name, entry->length, tdict_crc_add(&writer->tables, 0, entry->text, entry->length),
+              entry->alignment};
+  tdict_tensor *tensor = NULL;
+  tdict_status status = entry->tensor ? tdict_tensor_contiguous(entry->tensor, &tensor, err) : TDICT_OK;
+  if (status != TDICT_OK) return tdict_error_at(err, status, entry->tensor_name);
+  const void *data = tensor ? tdict_tensor_const_data(tensor) : NULL;
+  if (tensor) h.bytes += tdict_tensor_bytes(tensor);
+  if (data) h.crc = tdict_crc_add(&writer->tables, h.crc, data, tdict_tensor_bytes(tensor));
+  status = begin_entry(writer, &h, err);
+  if (status == TDICT_OK) status = tdict_output_write(writer->to, entry->text, entry->length, err);
+  if (status == TDICT_OK && tensor) status = tdict_output_write_tensor(writer->to, tensor, entry->tensor_name, err);
+  tdict_tensor_release(tensor);
   return status;
 }
 
@@ -144,6 +198,11 @@ tdict_status tdict_zip_finish(tdict_zip_writer *writer, tdict_error *err) {
   add_number(text, at < most32 ? at : most32, 4);
   add_number(text, 0, 2); /* comment */
   return text->has_failed ? fail_memory(writer, err) : tdict_output_write(writer->to, text->bytes, text->length, err);
+}
+
+void tdict_zip_writer_init(tdict_zip_writer *writer, tdict_output *to) {
+  *writer = (tdict_zip_writer){.to = to};
+  tdict_crc_init(&writer->tables);
 }
 
 void tdict_zip_writer_reset(tdict_zip_writer *writer) { tdict_io_text_reset(&writer->directory); }

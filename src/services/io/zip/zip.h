@@ -6,9 +6,19 @@
 #include "services/io/contents.h"
 #include "services/io/output.h"
 #include "services/io/text.h"
-#include "services/io/zip/crc.h"
 
 enum { TDICT_ZIP_STORED = 0 };
+
+/* CRC-32, the checksum of zip files. */
+enum { TDICT_CRC_TABLES = 8 };
+/* row[k][b]: the CRC of the byte `b` followed by `k` zero bytes, without the inversions of the checksum */
+typedef struct tdict_crc_tables {
+  uint32_t row[TDICT_CRC_TABLES][256];
+} tdict_crc_tables;
+void tdict_crc_init(tdict_crc_tables *tables);
+/* Returns the checksum of the bytes before `data` together with the bytes at `data`. `crc` is the checksum of the bytes
+ * before `data`. The checksum of no bytes is 0. */
+uint32_t tdict_crc_add(const tdict_crc_tables *tables, uint32_t crc, const void *data, size_t bytes);
 
 typedef struct tdict_zip_entry {
   const char *name; /* UTF-8, at least one byte, without a 0 byte; the end is a slash for a folder */
@@ -37,26 +47,30 @@ tdict_status tdict_zip_check_stored(const tdict_contents *contents, const tdict_
  * TDICT_ENOMEM. */
 tdict_status tdict_zip_check(const tdict_contents *contents, const tdict_zip *zip, tdict_error *err);
 
-/* An archive that is written. For each entry, the caller calls tdict_zip_begin(), and then appends exactly
- * tdict_zip_new.bytes bytes to the output. After the last entry, the caller calls tdict_zip_finish(). */
+/* An archive that is written. */
 typedef struct tdict_zip_writer {
   tdict_output *to;        /* borrowed */
   tdict_io_text directory; /* the central directory */
   uint64_t count;
-} tdict_zip_writer; /* initialize with zeros and `to` */
+  tdict_crc_tables tables;
+} tdict_zip_writer;
 
-/* An entry to write. The caller knows all fields before the caller appends the bytes. */
+/* The caller resets the writer. */
+void tdict_zip_writer_init(tdict_zip_writer *writer, tdict_output *to);
+void tdict_zip_writer_reset(tdict_zip_writer *writer);
+/* An entry to write: bytes, and then the elements of a tensor in C order. */
 typedef struct tdict_zip_new {
   const char *name;
-  uint64_t bytes;
-  uint32_t crc;
+  const char *text; /* `length` bytes */
+  size_t length;
+  const tdict_tensor *tensor; /* in host memory; NULL: none. A strided tensor is copied first, for the checksum */
+  const char *tensor_name;    /* for messages */
   uint32_t alignment; /* the position of the first byte in the file is a multiple of this number; 0: any position */
 } tdict_zip_new;
-/* Writes the header of an entry. Returns TDICT_ENOTSUP for a name of more than 65,000 bytes, TDICT_ENOMEM, and the
- * errors of tdict_output_write(). */
-tdict_status tdict_zip_begin(tdict_zip_writer *writer, const tdict_zip_new *entry, tdict_error *err);
+/* Writes an entry. Returns TDICT_ENOTSUP for a name of more than 65,000 bytes, TDICT_ENOMEM, and the errors of
+ * tdict_output_write_tensor(). */
+tdict_status tdict_zip_add(tdict_zip_writer *writer, const tdict_zip_new *entry, tdict_error *err);
 /* Writes the central directory. Returns TDICT_ENOMEM and the errors of tdict_output_write(). */
 tdict_status tdict_zip_finish(tdict_zip_writer *writer, tdict_error *err);
-void tdict_zip_writer_reset(tdict_zip_writer *writer);
 
 #endif

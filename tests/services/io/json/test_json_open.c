@@ -1,10 +1,8 @@
 /* Tests the reader of JSON: what it refuses beyond RFC 8259, values, strings, tables, and the text that it writes.
  * tests/beside/json_texts.py compares the reader with Python's on random texts. */
-#include "services/io/json/open.h"
+#include "services/io/json/document.h"
 
-#include "services/io/json/string.h"
-#include "services/io/json/table.h"
-#include "services/io/json/value.h"
+#include "services/io/json/read.h"
 #include "support/test.h"
 
 static void refuse(const char *text, tdict_status status, size_t at, const char *why) {

@@ -1,0 +1,57 @@
+/* Builds the list of items of a file that describes a tree: keeps the path of the tree that is read, and adds trees,
+ * tensors and values. The readers of TensorDict's formats and of the entry of safetensors files use this reader. The
+ * caller owns the reader. Thread rule: used by one thread at a time. */
+#ifndef TDICT_SERVICES_IO_READER_H
+#define TDICT_SERVICES_IO_READER_H
+
+#include "services/io/json/read.h"
+
+/* `path` is the path of the tree that is read, for example "obs.pixels", escaped unless `flat` is true. The address of
+ * the struct must not change. */
+typedef struct tdict_reader {
+  tdict_contents *contents;
+  tdict_json_place place; /* the path in the file that is read, for messages */
+  tdict_io_text path;     /* the caller resets the text */
+  bool flat;              /* only tensors are added, and the path is the name of the tensor */
+  int depth;              /* number of trees that are being read */
+  struct {
+    size_t item;     /* the item of the tree; not used if `flat` is true */
+    bool has_column; /* a column of values was read */
+  } trees[TDICT_IO_MAX_DEPTH];
+} tdict_reader;
+void tdict_reader_init(tdict_reader *reader, tdict_contents *contents, const char *file, bool flat);
+/* Adds a key to the path. To remove the key, cut the path to its old length. Returns TDICT_ENOTSUP for an empty key,
+ * and TDICT_ENOMEM. */
+tdict_status tdict_reader_push(tdict_reader *reader, const char *key, tdict_error *err);
+/* Adds a tree, and enters it. `batch_size` is the JSON array of its sizes, and `name` names the array in messages. If
+ * `name` is NULL, the tree has no batch dimensions. Returns TDICT_EFORMAT if there are more than TDICT_IO_MAX_DEPTH
+ * trees, and the errors of tdict_json_sizes(). */
+tdict_status tdict_reader_enter(tdict_reader *reader, const char *name, tdict_json batch_size, tdict_error *err);
+void tdict_reader_leave(tdict_reader *reader);
+/* Adds an item with the current path. Its shape must live as long as the contents. */
+tdict_status tdict_reader_add(tdict_reader *reader, tdict_item *item, tdict_error *err);
+/* Adds an item with the current path and a copy of the shape. */
+tdict_status tdict_reader_add_shaped(tdict_reader *reader, tdict_item *item, const tdict_sizes *shape,
+                                     tdict_error *err);
+/* Adds one value for the whole tree. */
+tdict_status tdict_reader_add_value(tdict_reader *reader, tdict_json value, tdict_error *err);
+/* Adds a list of values. If the sizes of the nested lists begin with the batch size of the tree, the leaf is a column,
+ * else one JSON value. */
+tdict_status tdict_reader_add_column(tdict_reader *reader, tdict_json list, tdict_error *err);
+/* Adds values in C order, which live as long as the contents: one value for the whole tree if there are no sizes, else
+ * a column, whose sizes are the batch size of the tree. */
+tdict_status tdict_reader_add_values(tdict_reader *reader, const tdict_value *values, size_t count,
+                                     const tdict_sizes *sizes, tdict_error *err);
+/* Enters a lazy stack along the dimension `value`, and writes the dimension to *dim. The members of the stack lack this
+ * dimension, so it and higher dimensions are removed from all trees that are being read. Returns TDICT_ENOTSUP if a
+ * tree that would lose dimensions has a column. */
+tdict_status tdict_reader_enter_stack(tdict_reader *reader, tdict_json value, int *dim, tdict_error *err);
+/* Sets the batch size of a lazy stack, which is the tree that is being read: the first `dim` sizes of item `member`.
+ * Returns TDICT_EFORMAT if the item is no tree or has fewer batch dimensions. */
+tdict_status tdict_reader_stack_batch(tdict_reader *reader, int dim, size_t member, tdict_error *err);
+/* Reads a member that must be an integer from 0 to `most`. */
+tdict_status tdict_reader_read_dim(const tdict_reader *reader, tdict_json value, int most, int *out, tdict_error *err);
+/* Returns TDICT_ENOTSUP: the data is a pickle. */
+tdict_status tdict_reader_fail_pickle(const tdict_reader *reader, const char *name, tdict_error *err);
+
+#endif
