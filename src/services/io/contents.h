@@ -138,8 +138,8 @@ tdict_status tdict_contents_options(const char *what, const tdict_open_options *
                                     tdict_error *err);
 /* Drops the items that `options` does not select, and renames the other items. If options->flat is true, the paths are
  * names, which become single keys. Returns TDICT_ENOTFOUND, with similar keys in the message, if a selected key or
- * `strip_prefix` matches no leaf and no tree. Returns TDICT_EINVAL if a selected key is NULL, and TDICT_EFORMAT if a new
- * name is empty. */
+ * `strip_prefix` matches no leaf and no tree. Returns TDICT_EINVAL if a selected key is NULL, and TDICT_EFORMAT if a
+ * new name is empty. */
 tdict_status tdict_contents_arrange(tdict_contents *contents, const tdict_open_options *options, tdict_error *err);
 /* Narrows the spans and shapes of all items to rows of dimension 0, as tdict_load_options says. `count` -1 stands for
  * all rows from `first`. The narrowed offsets of a ragged leaf need not begin with 0, so the reader of the offsets must

@@ -74,12 +74,14 @@ CODE(TDICT_F8E5M2, kDLFloat8_e5m2);
 /* A consumer passes the structs of its header to the library without casts. */
 tdict_status use_versioned(DLManagedTensorVersioned *managed, tdict_tensor **out);
 tdict_status use_versioned(DLManagedTensorVersioned *managed, tdict_tensor **out) {
-  tdict_dlpack_entry entry = td_with(tdict_dlpack_entry, versioned = managed);
+  tdict_dlpack_entry entry = tdict_dlpack_entry_default();
+  entry.versioned = managed;
   return tdict_dlpack_import(NULL, &entry, NULL, out, NULL);
 }
 #endif
 tdict_status use_legacy(DLManagedTensor *managed, tdict_tensor **out);
 tdict_status use_legacy(DLManagedTensor *managed, tdict_tensor **out) {
-  tdict_dlpack_entry entry = td_with(tdict_dlpack_entry, legacy = managed);
+  tdict_dlpack_entry entry = tdict_dlpack_entry_default();
+  entry.legacy = managed;
   return tdict_dlpack_import(NULL, &entry, NULL, out, NULL);
 }
