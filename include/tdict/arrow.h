@@ -7,7 +7,7 @@
  * - #TDICT_ENOTSUP: a leaf or a type is refused. The message gives the reason.
  * - #TDICT_EOVERFLOW: a size is too large. #TDICT_ENOMEM.
  *
- * If a leaf or field is wrong, err->path names it. The structs `out` are written on success only.
+ * If a leaf or field is wrong, err->path names it. Results are written on success only. NULL options are the defaults.
  *
  * Ownership follows Arrow. The consumer calls `release` once, on any thread, and may move a child out of its parent. An
  * exported array retains the tensors. A tensor that shares elements with an imported array is read-only, and retains
@@ -26,8 +26,7 @@
 TDICT_BEGIN_DECLS
 
 /* The next three blocks declare Arrow's C data interface, C device data interface and C stream interface. Headers of
- * other Arrow libraries contain the same blocks with the same include guards. Such headers may be included before or
- * after this header. */
+ * other Arrow libraries have the same blocks and include guards, and may be included before or after this one. */
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE
 
@@ -101,13 +100,11 @@ struct ArrowArrayStream {
 };
 #endif
 
-/** @brief Exports a tree in host memory as a struct array.
- *
- *  Waits for transfers that write the tree. The caller, or a consumer that takes the structs, calls `release`.
+/** @brief Exports a tree in host memory as a struct array. Waits for transfers that write the tree.
+ *  The caller, or a consumer that takes the structs, calls `release`.
  *  @param[in] tree  Borrowed. The batch size must have exactly one dimension; see tdict_reshape().
- *  @return #TDICT_OK; #TDICT_ESHAPE the batch size does not have one dimension, or a leaf does not begin with it;
- *          #TDICT_EWRONGDEVICE a leaf is on a device; #TDICT_EOVERFLOW a column of reals has an integer that float64
- *          cannot hold exactly. */
+ *  @return #TDICT_ESHAPE not one batch dimension, or a leaf does not begin with the batch size; #TDICT_EWRONGDEVICE a
+ *          leaf is on a device; #TDICT_EOVERFLOW a column of reals has an integer that float64 cannot hold exactly. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export(const tdict_tree *tree, struct ArrowSchema *schema,
                                                           struct ArrowArray *array, tdict_error *err);
 /** @brief Exports a tree on any device as a device array.
@@ -120,10 +117,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export(const tdict_tree *tree
  *          devices, or a copy is needed and the device memory belongs to the program. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_export_device(const tdict_tree *tree, struct ArrowSchema *schema,
                                                                  struct ArrowDeviceArray *array, tdict_error *err);
-/** @brief Exports several trees as a stream of struct arrays, one array for each tree.
- *
- *  The call exports all trees before it returns, so the callbacks fail only with ENOMEM in `get_schema`. Arrays stay
- *  valid after the release of the stream.
+/** @brief Exports several trees as a stream of struct arrays, one for each tree. The call exports all trees before it
+ *  returns, so the callbacks fail only with ENOMEM in `get_schema`. Arrays stay valid after the stream is released.
  *  @param[in] trees  @p count trees, at least one; borrowed. Keys, their order and Arrow types must be the same.
  *  @return Errors of tdict_arrow_export(); #TDICT_EDTYPE keys or types differ from tree 0 (the message has the
  *          index). */
@@ -145,8 +140,7 @@ typedef struct tdict_arrow_import_options {
   size_t struct_size;
   int32_t nulls; /**< a tdict_arrow_nulls */
   bool mask_all; /**< true: all leaves get masks, so that all trees of a stream have the same keys; only with MASK */
-  /** The value of null elements, converted as tdict_fill() does. NaN (default): null elements become NaN in float
-   *  tensors, and 0 in other tensors. */
+  /** The value of null elements, converted as by tdict_fill(). NaN (default): NaN in float tensors, 0 in others. */
   double fill_value;
   const char *mask_path; /**< path of the tree of masks; borrowed for the call; default "_mask", as in TensorDict */
 } tdict_arrow_import_options;
@@ -164,11 +158,9 @@ static inline tdict_arrow_import_options tdict_arrow_import_options_default(void
 }
 
 /** @brief Imports a struct array in host memory as a tree with one batch dimension.
- *
  *  The array may be a slice of another array. A buffer that is not aligned to the size of its elements is copied.
  *  @param[in]     schema   Borrowed for the call.
  *  @param[in,out] array    On success, the library takes the array and sets `array->release` to NULL.
- *  @param[in]     options  NULL for the defaults.
  *  @param[out]    out      New tree without a device.
  *  @return #TDICT_OK; #TDICT_EINVAL the schema or array is released, a name is empty, a text is not UTF-8, or a null
  *          with REFUSE; #TDICT_EFORMAT the array breaks the rules of Arrow; #TDICT_ETYPE it is not a struct array,
@@ -191,7 +183,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_arrow_import_device(tdict_context *
                                                                  const tdict_arrow_import_options *options,
                                                                  tdict_tree **out, tdict_error *err);
 /** @brief Reads the next array of a stream, and imports the array as tdict_arrow_import() does.
- *
  *  If the import of an array fails, the array is released, and the next call reads the next array.
  *  @param[in]  stream  Borrowed. The caller releases the stream, before or after the trees.
  *  @param[out] out     New tree, or NULL at the end of the stream.

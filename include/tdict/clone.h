@@ -23,7 +23,6 @@ TDICT_BEGIN_DECLS
  *        and may therefore return #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict_tree **out, tdict_error *err);
 /** @brief Makes a deep copy: new nodes, and new tensors in C order, in one storage for each memory. It is not locked.
- *
  *  Objects are copied by the `clone` hook, or by their tensors if there is no hook or if `memory` is set.
  *  @param[in] run  Uses `stream` and `memory`. NULL for `memory`: a device tensor stays in its memory, and a host
  *                  tensor is copied to plain host memory.
@@ -31,7 +30,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_clone(const tdict_tree *tree, tdict
 TDICT_API TDICT_NODISCARD tdict_status tdict_clone_deep(const tdict_tree *tree, const tdict_run *run, tdict_tree **out,
                                                         tdict_error *err);
 /** @brief Makes a tree that shares contiguous tensors, and has copies of the others as tdict_clone_deep() makes them.
- *
  *  Objects are made again from contiguous tensors if the type has `flatten`, and shared otherwise. It is not locked.
  *  @param[in] run  Uses `stream`. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_contiguous(const tdict_tree *tree, const tdict_run *run, tdict_tree **out,

@@ -46,8 +46,7 @@ static inline tdict_join_options tdict_join_options_default(void) {
   return o;
 }
 
-/** @brief Stacks trees of equal batch sizes along a new batch dimension of size @p count at dimension `dim`. Element i
- *  of this dimension is a copy of tree i. */
+/** @brief Stacks trees of equal batch sizes along a new batch dimension, `dim`, whose element i is a copy of tree i. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack(const tdict_tree *const *items, size_t count,
                                                    const tdict_join_options *options, const tdict_run *run,
                                                    tdict_tree **out, tdict_error *err);
@@ -61,8 +60,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_cat(const tdict_tree *const *items,
  *  tensors of @p dst share bytes, the last write remains on the host, and is unspecified on a device.
  *  @param[in,out] dst  Has the keys of the trees, and the batch size, shapes and dtypes of the result.
  *  @param[in] run      Uses `stream`.
- *  @return Also #TDICT_EREADONLY; #TDICT_ENOTSUP: a leaf that cannot be written in place, such as text, would
- *          change. */
+ *  @return Also #TDICT_EREADONLY; #TDICT_ENOTSUP: a leaf that cannot be written in place, such as text, differs. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_stack_into(tdict_tree *dst, const tdict_tree *const *items, size_t count,
                                                         const tdict_join_options *options, const tdict_run *run,
                                                         tdict_error *err);

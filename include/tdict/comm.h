@@ -1,18 +1,17 @@
-/* Declares communicators, which send whole trees between processes, called ranks, also on different machines. They work
- * over a table of byte operations (tdict/comm_table.h). docs/scale.md describes threads, messages, locked trees and
- * failures.
+/* Declares communicators, which send trees between processes, called ranks, also on different machines. They use a
+ * table of byte operations (tdict/comm_table.h). docs/scale.md describes threads, messages, locked trees and failures.
  *
- * Functions `_async` start a call, and return a new future, which tdict_future_take() waits for and releases. NULL
- * options are the defaults. Until the future has ended, the program must not write the elements of a source, or use a
- * tree that is written in place. A communicator makes its calls one after another, in the order of their starts. To
- * stop a call, use tdict_comm_abort(), not tdict_future_cancel(). A call waits for earlier transfers of its trees. All
- * calls except send and receive are collective: every rank starts them in the same order.
+ * An `_async` function starts a call and returns a new future. tdict_future_take() waits for the future and releases
+ * it. NULL options are the defaults. Until the future has ended, the program must not write the elements of a source,
+ * or use a tree that is written in place. A communicator makes its calls one after another, in the order of their
+ * starts, and each call waits for earlier transfers of its trees. To stop a call, use tdict_comm_abort(), not
+ * tdict_future_cancel(). All calls except send and receive are collective: every rank starts them in the same order.
  *
  * Trees may have any keys, dtypes and strides, but no objects (tdict/object.h). Sources are borrowed, may be on any
  * device of the context, and do not change. Trees that are written in place must be on the device of the communicator.
  * A new tree is on this device, is not locked, and has no device of its own (tdict_get_device()).
  *
- * Errors of all functions, which then make no call: #TDICT_EINVAL `comm` or `out` is NULL; #TDICT_EIO no thread can be
+ * Errors of all functions, which then start no call: #TDICT_EINVAL `comm` or `out` is NULL; #TDICT_EIO no thread can be
  * started; #TDICT_ENOMEM. In a fork of the creator of the context: #TDICT_EFORKED. Errors of their futures:
  * - #TDICT_EINVAL: a tree is NULL, a rank does not exist, a tensor has lost bytes, or an option is invalid or unused.
  * - #TDICT_EINVAL on every rank: the ranks call different functions, or pass different arguments.
@@ -21,13 +20,11 @@
  * - #TDICT_EWRONGDEVICE: a tensor, memory or stream is on a device that the call cannot use.
  * - #TDICT_EREADONLY: a tensor to write is read-only.
  * - #TDICT_ETIMEDOUT: another rank did not answer within the time limit.
- * - #TDICT_ELOST: another rank has ended or failed, or the device is lost.
- * - #TDICT_ECANCELLED: tdict_comm_abort() was called.
+ * - #TDICT_ELOST: another rank has ended or failed, or the device is lost. #TDICT_ECANCELLED: after tdict_comm_abort().
  * - #TDICT_EFORMAT: another rank sent malformed data, or uses another version of the protocol.
  * - #TDICT_ENOMEM, #TDICT_EDEVICE, errors of the table, and errors of tdict_schema_from_tree().
- * If arguments or trees are wrong, no element is sent. A failure after the ranks agree aborts the communicator.
- *
- * Ranks must trust each other: the library checks their data only to keep memory accesses valid.
+ * If arguments or trees are wrong, no element is sent. A failure after the ranks agree aborts the communicator. Ranks
+ * must trust each other: the library checks their data only to keep memory accesses valid.
  *
  * Thread rule: any thread may call any function. Threads that make collective calls must agree on one order for all
  * ranks. Trees: as in tdict/tree.h. tdict_comm_destroy() must be the last call on a communicator. */
@@ -67,7 +64,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_comm_create(tdict_context *context,
  *  function, unless the communicator was aborted. */
 TDICT_API void tdict_comm_destroy(tdict_comm *comm);
 /** @brief Aborts the communicator: calls of this rank end with #TDICT_ECANCELLED soon, and later calls at once.
- *
  *  Waits for no other rank, and frees nothing. NULL is allowed. A second abort has no effect. */
 TDICT_API void tdict_comm_abort(tdict_comm *comm);
 /** What a communicator connects. */
@@ -124,7 +120,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_comm_scatter_async(tdict_comm *comm
                                                                 const tdict_comm_options *options, tdict_future **out,
                                                                 tdict_error *err);
 /** @brief Joins the trees of all ranks along a batch dimension, in the order of the ranks, on rank @p root. Collective.
- *
  *  The schemas of the trees may differ only in the size of this dimension. A part may be empty.
  *  @param[out] out  The result of the future is a new tree on @p root, and NULL on other ranks.
  *  @return Errors of the future: #TDICT_EINVAL no such `dim`; #TDICT_EOVERFLOW the sum of the sizes is too large. */
@@ -156,11 +151,10 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_comm_all_reduce_async(tdict_comm *c
                                                                    tdict_reduce_op op,
                                                                    const tdict_comm_options *options,
                                                                    tdict_future **out, tdict_error *err);
-/** @brief Sends a tree to rank @p peer, which must call tdict_comm_receive_async().
+/** @brief Sends a tree to another rank, @p peer, which must call tdict_comm_receive_async().
  *
  *  The future ends after the tree was received. If two ranks wait for a send to each other, both get #TDICT_EINVAL or
  *  #TDICT_ETIMEDOUT. If either call fails before the elements are sent, both fail with the same error.
- *  @param[in]  peer  Another rank than this rank.
  *  @param[out] out   The result of the future is @p src. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_comm_send_async(tdict_comm *comm, const tdict_tree *src, int32_t peer,
                                                              const tdict_comm_options *options, tdict_future **out,

@@ -1,8 +1,7 @@
 /* Declares the table of operations that communicates through MPI, in host memory. The functions are in the libraries
- * libtdict_openmpi and libtdict_mpich. tdict/config.h tells which were built (TDICT_HAS_OPENMPI, TDICT_HAS_MPICH). The
- * header tdict.h does not include this header, which does not include mpi.h. If the program includes mpi.h first, the
- * compiler checks the type of the communicator. docs/howto/mpi.md describes libraries, threads, failures and
- * reductions.
+ * libtdict_openmpi and libtdict_mpich. tdict/config.h tells which were built (TDICT_HAS_OPENMPI, TDICT_HAS_MPICH). This
+ * header does not include mpi.h. If the program includes mpi.h first, the compiler checks the type of the communicator.
+ * docs/howto/mpi.md describes libraries, threads, failures and reductions.
  *
  * The program calls MPI_Init_thread() first, and MPI_Finalize() after the communicators are destroyed. MPI cannot give
  * up an operation, so timeouts have no effect. Thread rule: under MPI_THREAD_MULTIPLE, any thread may call any
@@ -39,7 +38,6 @@ static inline tdict_mpi_options tdict_mpi_options_default(void) {
 }
 
 /** @brief Makes a table that communicates through a duplicate of @p comm, for tdict_comm_create(). Collective.
- *
  *  NULL options are the defaults. All ranks fail together, unless MPI is not initialized or @p comm is MPI_COMM_NULL.
  *  @param[in]  comm  Points to the MPI_Comm; borrowed for the call. NULL: MPI_COMM_WORLD.
  *  @param[in,out] out  Initialized by tdict_comm_table_default(). Written on success only. If no communicator takes it

@@ -1,9 +1,8 @@
 /* Declares the communicator table of NCCL, NVIDIA's library for messages between GPUs, from version 2.18. The page
  * docs/howto/several_gpus.md says how ranks get an id, which dtypes are reduced, and what a failure does.
  *
- * Every rank has its own device and table, and a context of its own or of ranks in the same process. Ranks are
- * processes or threads, on one host or several. The first call that needs NCCL opens it with dlopen(), so neither
- * building nor linking needs NCCL.
+ * Every rank has its own device and table. Ranks of one process may share a context. Ranks are processes or threads, on
+ * one host or several. The first call that needs NCCL opens it with dlopen(), so the build does not need NCCL.
  *
  * Errors of all functions: #TDICT_EINVAL an argument is NULL or out of range. err->native is the ncclResult_t, or the
  * errno of a file. After an error of a file, err->path is the path. Results are written on success only. Thread rule:

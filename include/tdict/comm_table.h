@@ -29,8 +29,7 @@ typedef enum tdict_reduce_op {
   TDICT_REDUCE_MAX
 } tdict_reduce_op;
 
-/** The operations of a communicator. The library calls each function with `self` of the table. Functions return
- *  #TDICT_OK or fill in *err. */
+/** The operations of a communicator, called with `self` of the table. They return #TDICT_OK or fill in *err. */
 typedef struct tdict_comm_table {
   size_t struct_size;  /**< sizeof(tdict_comm_table) */
   void *self;          /**< passed to all functions */

@@ -1,7 +1,6 @@
 /* Declares the context, which holds a program's devices, memories, thread pool and staging buffers. A program usually
- * creates one context and uses it for all calls. docs/learn/pinned_memory.md says more about pinned memory. Functions
- * of the program must return and must not throw: see docs/callbacks.md. The library reads no environment variables; the
- * CUDA driver and NCCL have their own.
+ * creates one context and uses it for all calls. Functions of the program must return and must not throw: see
+ * docs/callbacks.md. The library reads no environment variables; the CUDA driver and NCCL have their own.
  *
  * Errors of all functions:
  * - #TDICT_EINVAL: NULL, or an argument or option out of range; #TDICT_ENOTSUP: an unknown field is not zero;
@@ -79,9 +78,8 @@ TDICT_API int tdict_context_num_threads(const tdict_context *context);
  *  Without a device that can read pinned memory, every allocation fails with #TDICT_ENODEVICE. For copies of your own,
  *  for example with cudaMemcpyAsync(), docs/learn/pinned_memory.md says which bytes one copy may span. */
 TDICT_API tdict_memory *tdict_pinned_memory(tdict_context *context);
-/** @brief Returns the memory of a device, which the context owns.
- *  Never NULL. For tdict_cpu(), plain host memory. If the device is absent, every allocation fails with
- *  #TDICT_ENODEVICE. */
+/** @brief Returns the memory of a device, which the context owns. Never NULL. For tdict_cpu(), plain host memory. If
+ *  the device is absent, every allocation fails with #TDICT_ENODEVICE. */
 TDICT_API tdict_memory *tdict_device_memory(tdict_context *context, tdict_device device);
 
 /** @brief Creates a non-blocking stream on a cuda or simulated device. Destroy it before the context. */

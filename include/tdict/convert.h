@@ -20,7 +20,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_to_dtype(const tdict_tensor 
                                                              const tdict_run *run, tdict_tensor **out,
                                                              tdict_error *err);
 /** @brief Writes the elements of @p src to @p dst, converted to its dtype. Both are in host memory.
- *
  *  The shapes are equal; strides may differ. The call waits for the same transfers as tdict_tensor_copy().
  *  @return #TDICT_ESHAPE; #TDICT_EREADONLY; #TDICT_EWRONGDEVICE. After #TDICT_EOVERFLOW the elements of @p dst are
  *          unspecified, and after any other error unchanged. */

@@ -7,8 +7,7 @@
  * Errors of all functions: #TDICT_EINVAL an argument is NULL, or an option is out of range; #TDICT_ENOMEM.
  *
  * Ownership: reference counted. `out` is a new reference, written on success only. A loader retains its dataset, and
- * several loaders may use one dataset.
- * Thread rule: any thread may call any function of this header. */
+ * several loaders may use one dataset. Thread rule: any thread may call any function of this header. */
 #ifndef TDICT_DATASET_H
 #define TDICT_DATASET_H
 
@@ -70,9 +69,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_create(const tdict_dataset_
 TDICT_API tdict_dataset *tdict_dataset_retain(const tdict_dataset *dataset);
 /** @brief Releases a reference. NULL is allowed. */
 TDICT_API void tdict_dataset_release(tdict_dataset *dataset);
-/** @brief Returns the functions of a dataset, borrowed from the dataset.
- *  A dataset of the program can call them to change the samples of another dataset. Functions that the dataset does
- *  not have are NULL. */
+/** @brief Returns the functions of a dataset, borrowed from the dataset. A dataset of the program can call them to
+ *  change the samples of another dataset. Functions that the dataset does not have are NULL. */
 TDICT_API const tdict_dataset_table *tdict_dataset_get_table(const tdict_dataset *dataset);
 
 /** @brief Creates a dataset from a tree. Sample i is element i of the first batch dimension.
@@ -81,10 +79,9 @@ TDICT_API const tdict_dataset_table *tdict_dataset_get_table(const tdict_dataset
  *  While a loader uses the dataset, the program must not write elements, because workers read them at any time. To
  *  write rows meanwhile, use a replay buffer (tdict/replay.h). If the tree has text, values, ragged or unbatched
  *  leaves, the dataset has only `fetch_sample`, see docs/loader.md.
- *  @return #TDICT_OK; #TDICT_EINVAL no batch dimension; #TDICT_ESHAPE a leaf does not begin with the batch size;
+ *  @return #TDICT_EINVAL no batch dimension; #TDICT_ESHAPE a leaf does not begin with the batch size;
  *          #TDICT_EWRONGDEVICE a tensor is not in host memory; #TDICT_ENOTSUP an object of the program, or more than
- *          seven dimensions; #TDICT_EOVERFLOW the size of a sample does not fit 64 bits. If a leaf is wrong,
- *          err->path names it. */
+ *          seven dimensions; #TDICT_EOVERFLOW the size of a sample does not fit 64 bits. err->path names the leaf. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset **out,
                                                                tdict_error *err);
 

@@ -1,9 +1,9 @@
-/* Writes trees as texts, also with a summary of the elements of each tensor, in programs and in debuggers.
+/* Writes trees as texts, for programs and debuggers, also with a summary of the elements of each tensor.
  *
- * The text of tdict_describe() has the lines of tdict_print(). The line of a tensor ends with `min`, `max`, `mean`
- * and `nan`, the number of NaN elements, which do not count for the others. A bool tensor has the number of true
- * elements, a complex tensor that of elements with a NaN part. Each lane counts as an element. `empty` and `not
- * read`, with the reason, say why a tensor has no summary. Only host memory is read, and nothing is transferred.
+ * The text of tdict_describe() has the lines of tdict_print(). The line of a tensor ends with `min`, `max` and `mean`
+ * of the elements that are not NaN, and `nan`, the number of NaN elements. A bool tensor has only the number of true
+ * elements, a complex tensor only the number of elements with a NaN part. Each lane counts as an element. A tensor
+ * without a summary has `empty`, or `not read` with the reason. Only host memory is read, and nothing is transferred.
  * Thread rule: as in tdict/tree.h. */
 #ifndef TDICT_DEBUG_H
 #define TDICT_DEBUG_H
@@ -16,7 +16,7 @@ TDICT_BEGIN_DECLS
  *  @return the length of the full text without the 0, as snprintf does. @p buffer may be NULL if @p bytes is 0. */
 TDICT_API size_t tdict_format(const tdict_tree *tree, char *buffer, size_t bytes);
 
-/** @brief Writes the text to @p file. Waits for transfers that write a host tensor of the tree.
+/** @brief Writes a tree with summaries to @p file. Waits for transfers that write a host tensor of the tree.
  *
  *  To get the text in memory, pass a file of open_memstream(). In GDB, enter `call tdict_describe(tree, 0, 0)`. Without
  *  a file, the call writes to stderr and keeps errno. It then neither waits nor takes a lock, because other threads may

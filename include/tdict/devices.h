@@ -1,10 +1,9 @@
 /* Declares transfers of one tree to several devices of one process, and of trees of several devices into one tree.
  *
- * See docs/scale.md for which call to use. See docs/transfers.md for the rules of lifetime, order and failure, and for
- * the bytes that the devices copy from each other.
- * Errors: those of tdict/transfer.h. err->path begins with the position of the device, for example "1.obs.image".
- * The counts of statistics are sums over all devices. NULL options are the defaults. The caller releases the futures.
- * Thread rule: any thread may call any function of this header. */
+ * docs/scale.md says which call to use. docs/transfers.md has the rules of lifetime, order and failure, and the bytes
+ * that devices copy from each other. The counts of statistics are sums over all devices. NULL options are the defaults.
+ * The caller releases the futures. Errors: those of tdict/transfer.h. err->path begins with the position of the device,
+ * for example "1.obs.image". Thread rule: any thread may call any function of this header. */
 #ifndef TDICT_DEVICES_H
 #define TDICT_DEVICES_H
 
@@ -52,9 +51,8 @@ static inline tdict_spread tdict_spread_split(const tdict_device *devices, size_
 }
 
 /** @brief Starts to copy a tree to several devices, and returns one future for all copies.
- *
- *  The result is a tree without batch dimensions. Its child "0" is the tree of the first device, and so on. Get
- *  them with tdict_get_tree(). Cancelling stops the transfers to all devices.
+ *  The result is a tree without batch dimensions. Its children "0", "1", ... are the trees of the devices. Cancelling
+ *  stops the transfers to all devices.
  *  @param[in]  src      Borrowed. The transfer retains the storages of @p src until the copies have ended.
  *  @param[in]  options  `max_queued_bytes` holds for each device. `memory` must be NULL if there are several.
  *  @return Errors of tdict_to_device_async(), and of tdict_split() for objects; #TDICT_EINVAL an invalid @p spread, a
@@ -82,10 +80,8 @@ static inline tdict_gather_devices_options tdict_gather_devices_options_default(
 }
 
 /** @brief Starts to join trees of several devices along a batch dimension, and returns a future for the joined tree.
- *
  *  Batch sizes may differ only in this dimension. The keys have the order of the first tree; other orders are allowed.
- *  @param[in]  trees    Array of @p count trees, on any devices of the context and on the host.
- *  @param[in]  count    From 1 to #TDICT_MAX_DEVICES.
+ *  @param[in]  trees    @p count trees, from 1 to #TDICT_MAX_DEVICES, on any devices of the context and on the host.
  *  @return Errors of tdict_transfer_into_async(); #TDICT_EINVAL no such batch dimension; #TDICT_ENOTSUP an object. If a
  *          tree is wrong or differs, err->path begins with its position in @p trees, and names the leaf. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_gather_devices_async(tdict_context *context,

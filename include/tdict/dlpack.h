@@ -55,8 +55,7 @@ typedef struct tdict_dlpack_import_options {
   /** The producer's stream, for which the call waits if the tensor is in host memory. Default: tdict_no_stream(), for
    *  elements that are valid already. */
   tdict_stream stream;
-  /** true: copies a read-only tensor, to plain host memory or on its device. false (default): tdict_tensor_data()
-   *  returns NULL for it. */
+  /** true: copies a read-only tensor, to plain host memory or on its device. false (default): keeps it read-only. */
   bool copy_read_only;
 } tdict_dlpack_import_options;
 static inline tdict_dlpack_import_options tdict_dlpack_import_options_default(void) {
@@ -79,7 +78,6 @@ static inline tdict_dlpack_entry tdict_dlpack_entry_default(void) {
 }
 
 /** @brief Makes a managed tensor over the bytes of @p tensor. Copies no element.
- *
  *  The managed tensor holds a reference to the bytes until its deleter runs. Release @p tensor at any time.
  *  @param[in]  context  May be NULL if the options have no stream.
  *  @param[in]  tensor   Borrowed.
@@ -96,8 +94,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_export(tdict_context *contex
  *  @param[in]     context  May be NULL if the options have no stream and no tensor on a device is copied.
  *  @param[in,out] entry    Its member is set to NULL on success, and for a newer major version. No name is needed.
  *  @return The errors at the top; #TDICT_EFORMAT the major version is not 1; #TDICT_EINVAL not exactly one managed
- *          tensor, or an invalid size or byte offset; errors of tdict_tensor_from_data(), and of tdict_tensor_clone()
- *          for a copy. */
+ *          tensor, or an invalid size or byte offset; errors of tdict_tensor_from_data() and tdict_tensor_clone(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_dlpack_import(tdict_context *context, tdict_dlpack_entry *entry,
                                                            const tdict_dlpack_import_options *options,
                                                            tdict_tensor **out, tdict_error *err);

@@ -1,4 +1,4 @@
-/* Declares functions for the hooks `pin_memory` and `to_device` of a tdict_type.
+/* Declares functions for the hooks `pin_memory` and `to_device` of a tdict_type, and one that pins an object.
  *
  * A hook may call other functions of the library with the same context. It may wait for other transfers, even if all
  * threads of the context's pool are busy. If it waits for the transfer that runs the hook, the wait returns
@@ -31,8 +31,7 @@ static inline tdict_hook tdict_hook_default(void) {
 /** @brief Returns true if the transfer has failed or was cancelled. The hook may then return an error early. */
 TDICT_API bool tdict_hook_cancelled(const tdict_hook *hook);
 /** @brief Copies a tensor to pinned memory, or retains a tensor that is pinned already.
- *
- *  A tensor on a device is retained, too, if the object is moved to a device next.
+ *  A tensor on a device is retained too, if the object is moved to a device next.
  *  @return The errors of tdict_tensor_clone(); #TDICT_EWRONGDEVICE a tensor on a device, and the object is not moved to
  *          a device; #TDICT_ENODEVICE the context has no device that reads pinned memory. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out,
@@ -42,11 +41,9 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_hook_pin(const tdict_hook *hook, td
 TDICT_API TDICT_NODISCARD tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out,
                                                        tdict_error *err);
 
-/* The next function is not for hooks. */
-
-/** @brief Pins one object, as tdict_pin_memory() pins the objects of a tree. The caller still owns @p self.
- *  @param[out] out  A new object of the type, owned by the caller. It is @p self if `pin_memory` returned @p self.
- *                   Without this hook, it is @p self if there is no `flatten`, or all tensors are pinned already.
+/** @brief Pins one object outside of hooks, as tdict_pin_memory() pins those of a tree. The caller still owns @p self.
+ *  @param[out] out  A new object of the type, owned by the caller, or @p self if `pin_memory` returned @p self. Without
+ *                   this hook, @p self if there is no `flatten`, or if all tensors are pinned already.
  *  @return Errors of tdict_pin_memory(); #TDICT_EINVAL tdict_set_object() does not accept the type. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_pin_object(tdict_context *context, const tdict_type *type, void *self,
                                                         const tdict_pin_options *options, void **out, tdict_error *err);

@@ -116,7 +116,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_get(tdict_context *context, c
                                                        const tdict_indices *index, const tdict_run *run,
                                                        tdict_tree **out, tdict_error *err);
 /** @brief Reads elements like tdict_index_get() into the storages of @p dst, such as minibatches into one tree.
- *
  *  Addresses of elements stay, and @p dst may be pinned or locked. All tensors are checked before the first is written.
  *  @param[in,out] dst  Has the keys of @p src, and the batch size, shapes and dtypes of the result.
  *  @return Also #TDICT_ENOTFOUND: a tree lacks a key of the other; #TDICT_ETYPE: entries differ in kind;
@@ -134,7 +133,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_index_set(tdict_context *context, t
                                                        const tdict_indices *index, const tdict_tree *value,
                                                        const tdict_run *run, tdict_error *err);
 /** @brief Writes @p rows to consecutive rows of @p tree, from row @p first on, as tdict_index_set() does.
- *
  *  A row is an element of the first batch dimension. A negative @p first counts from the end. If @p rows has fewer
  *  batch dimensions than @p tree, it is one row.
  *  @return Also #TDICT_EINVAL: @p tree has no batch dimension, or the rows do not fit. */

@@ -35,8 +35,8 @@ typedef struct tdict_open_options {
   bool follows_links;
   /** true: reads a whole .npz or .tdz file and compares all checksums, even if `keys` selects a part. Default false. */
   bool check_crc;
-  /** Receives a new tree, owned by the caller, of the texts in the metadata of a safetensors file or an index, without
-   *  `tensordict` and numbers such as `total_size`. Written on success only: NULL for other formats. Default NULL. */
+  /** Receives a new tree, owned by the caller: the texts in the metadata of a safetensors file or an index. Leaves out
+   *  `tensordict`, and numbers such as `total_size`. Written on success only: NULL for other formats. Default NULL. */
   tdict_tree **metadata;
 } tdict_open_options;
 static inline tdict_open_options tdict_open_options_default(void) {
@@ -52,7 +52,6 @@ static inline tdict_open_options tdict_open_options_default(void) {
  *  such a file, elements change, or reading an element ends the program with SIGBUS. Headers are checked wholly, but
  *  tensors of shards that the index does not name are left out. Cost: O(bytes of headers + entries * selected keys).
  *  @param[in]  path  Its contents decide the format, see docs/files.md. A folder or an index is allowed.
- *  @param[out] out   New tree with one reference.
  *  @return #TDICT_OK; #TDICT_EFORMAT a wrong checksum; #TDICT_ENOTFOUND a selected key or `strip_prefix` is not in the
  *          file; #TDICT_EEXIST two entries get the same path; #TDICT_ETYPE a path leads through a tensor; #TDICT_ESHAPE
  *          a tensor or a tree does not begin with the batch size of its tree; #TDICT_EINVAL an invalid prefix;
@@ -89,7 +88,6 @@ static inline tdict_load_options tdict_load_options_default(void) {
  *  except tensors that the call itself reads first: docs/files.md. Cost: tdict_open(), and one read of the elements.
  *  @param[in]  path    As in tdict_open().
  *  @param[in]  device  As in tdict_to_device().
- *  @param[out] out     New tree with one reference.
  *  @return #TDICT_OK; errors of tdict_open() and tdict_to_device(); #TDICT_EINVAL the rows are not inside the tree;
  *          #TDICT_ESHAPE the selected leaves have different numbers of rows, a tensor has no dimensions, or no leaf has
  *          rows; #TDICT_ENOTSUP rows of a tensor in Fortran order; #TDICT_ECANCELLED `progress` returned false;

@@ -63,7 +63,6 @@ typedef struct tdict_lazy_entry {
 /** Visits one entry of a walk. Returns a tdict_status; any other number becomes #TDICT_EHOOK. */
 typedef tdict_status (*tdict_lazy_visitor)(void *user, const tdict_lazy_entry *entry, tdict_error *err);
 /** @brief Calls @p visit for every entry that all items have, in the order of tdict_walk() of the first item.
- *
  *  The visitor must not change the stack or the keys of its items. Cost: O(entries of the first item * items).
  *  @return The errors of tdict_walk(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_walk(const tdict_lazy_stack *stack, tdict_lazy_visitor visit,
@@ -80,7 +79,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get(const tdict_lazy_sta
 TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_get_tree(const tdict_lazy_stack *stack, const char *path,
                                                                  tdict_lazy_stack **out, tdict_error *err);
 /** @brief Sets a key of every item. Item i gets a view of element i of the first dimension of @p tensor.
- *
  *  On failure, no item has changed. An item that is in the stack several times gets the view for its last position.
  *  Cost: O(items * keys of the changed node).
  *  @return The errors of tdict_set(); #TDICT_ESHAPE @p tensor does not begin with the batch size of the stack. */
@@ -88,7 +86,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_lazy_stack_set(tdict_lazy_stack *st
                                                             tdict_tensor *tensor, tdict_error *err);
 
 /** @brief Starts to move all items to a device in one transfer, and returns a future.
- *
  *  The result is a tree with the items as children "0", "1", ...; make a stack of it with tdict_lazy_stack_from_tree().
  *  Leaves that several items share are copied once.
  *  @return The errors of tdict_to_device_async(). */

@@ -50,8 +50,7 @@ typedef struct tdict_loader_options {
   /** true: after a failed batch, the next call returns the next batch. false (default): each call returns the error
    *  until the loader is restarted or moved. */
   bool continue_on_error;
-  int64_t timeout_ns; /**< longest wait of tdict_loader_next() for a worker, and without a stream for the device; 0
-                           (default): no limit */
+  int64_t timeout_ns; /**< longest wait for a worker, and without a stream for the device; 0 (default): no limit */
   /** This process draws the samples at the positions rank, rank + world_size, and so on. All ranks draw the same
    *  number. Default: rank 0, world_size 1. With a `sampler` or a stream, world_size must be 1. */
   int32_t rank, world_size;
@@ -79,9 +78,8 @@ static inline tdict_loader_options tdict_loader_options_default(void) {
   return o;
 }
 
-/** @brief Creates a loader and starts its workers.
+/** @brief Creates a loader and starts its workers. NULL options are the defaults.
  *  @param[in]  dataset  retained until tdict_loader_destroy().
- *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      the new loader; destroy it with tdict_loader_destroy().
  *  @return #TDICT_OK; #TDICT_EINVAL the dataset lacks indices of the sampler or a function that the options need, or
  *          `endless` is true and an epoch has no batch; #TDICT_ENODEVICE the device is absent, or none reads pinned

@@ -1,7 +1,6 @@
-/* Declares allocators of the program, and counts of memory. Programs that only use the memories of a context need not
- * include this header. A `tdict_memory *` is an allocator, and NULL means plain host memory. Errors of all functions:
- * #TDICT_EINVAL, #TDICT_ENOMEM, and for a device as in tdict/context.h. Thread rule: any thread may call any function.
- */
+/* Declares allocators of the program, and counts of memory. Programs that only use a context's memories do not need
+ * this header. A `tdict_memory *` is an allocator; NULL means plain host memory. Errors of all functions:
+ * #TDICT_EINVAL, #TDICT_ENOMEM, and for a device as in tdict/context.h. Thread rule: all functions are thread-safe. */
 #ifndef TDICT_MEMORY_H
 #define TDICT_MEMORY_H
 
@@ -54,7 +53,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_memory_create(tdict_context *contex
 /** @brief Drops the program's reference to a memory that tdict_memory_create() returned. NULL is allowed. */
 TDICT_API void tdict_memory_release(tdict_memory *memory);
 
-/** Driver resources of a context. All but `device_bytes` count all CUDA, or all simulated, devices together. */
+/** Driver resources of a context. All but `device_bytes` are sums over all CUDA devices, or all simulated devices. */
 typedef struct tdict_device_counts {
   size_t pinned_bytes, peak_pinned_bytes; /**< bytes of pinned memory now, and the maximum so far */
   size_t device_bytes;                    /**< bytes of device memory that storages use; freed blocks do not count */
@@ -64,9 +63,8 @@ typedef struct tdict_device_counts {
 TDICT_API TDICT_NODISCARD tdict_status tdict_context_get_counts(tdict_context *context, tdict_device device,
                                                                 tdict_device_counts *out, tdict_error *err);
 /** @brief Frees memory of a device that is kept for reuse, down to @p keep_bytes bytes. Ignores an absent device.
- *
- *  tdict_cpu() stands for pinned memory, of which blocks in use, or registered with one in use, stay. For another
- *  device the call waits for work that still uses freed blocks. */
+ *  tdict_cpu() means pinned memory, where a block also stays if it was registered together with a block in use. For
+ *  another device, the call waits for work that still uses freed blocks. */
 TDICT_API void tdict_context_trim(tdict_context *context, tdict_device device, size_t keep_bytes);
 
 TDICT_END_DECLS

@@ -2,12 +2,12 @@
  * one after another: row i is values[offsets[i]] to values[offsets[i + 1] - 1], as in PyTorch's jagged layout.
  *
  * The tensors and lengths of a leaf never change. The program may write the elements of `values`, but not of `offsets`,
- * which the leaf also keeps in host memory. A leaf is reference counted; a function that creates one returns a
- * reference. In a tree, a leaf is an object with one batch dimension. The batch size of the tree must therefore be []
- * or [number of rows]. docs/leaves.md says what operations on trees do with it.
+ * of which the leaf also keeps a copy in host memory. A leaf is reference counted, and the functions that create a leaf
+ * return one reference. In a tree, a leaf is an object with one batch dimension, so the batch size of the tree must be
+ * [] or [number of rows]. docs/leaves.md says what operations on trees do with a leaf.
  *
  * NULL options are the defaults. Errors of all functions: #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. Results are
- * written on success only, and owned by the caller, if the comment says nothing else. Thread rule: many threads may
+ * written on success only, and owned by the caller unless the comment says otherwise. Thread rule: many threads may
  * read a leaf. For the elements of `values`, the rule of tdict/tensor.h applies. */
 #ifndef TDICT_RAGGED_H
 #define TDICT_RAGGED_H
@@ -33,12 +33,11 @@ static inline tdict_ragged_options tdict_ragged_options_default(void) {
   return o;
 }
 
-/** @brief Creates a ragged leaf over two tensors, which it retains. Copies the offsets to host memory, no values.
- *
+/** @brief Creates a ragged leaf over two tensors, which it retains. Copies the offsets to host memory, but no values.
  *  Waits for transfers that write @p offsets, and for the copy.
  *  @param[in] values  One dimension or more. Dimension 0 has the elements of all rows.
- *  @param[in] offsets  int64 or int32 of shape [rows + 1], on the device of @p values. From 0, never decreasing, to the
- *          size of dimension 0 of @p values.
+ *  @param[in] offsets  int64 or int32 of shape [rows + 1], on the device of @p values. The first is 0, the last is the
+ *                      size of dimension 0 of @p values, and none is less than the one before.
  *  @return #TDICT_EINVAL also for a wrong offset (the message has the index) or a failed transfer into @p offsets;
  *          #TDICT_ESHAPE; #TDICT_EDTYPE; #TDICT_EWRONGDEVICE different devices, or offsets in device memory of the
  *          program; for a device also #TDICT_EDEVICE, #TDICT_ELOST, #TDICT_EFORKED. */

@@ -20,9 +20,8 @@ typedef struct tdict_record_field {
   int32_t ndim;
   int64_t shape[6]; /**< sizes of an array member in C order; entries after the first `ndim` must be 0 */
 } tdict_record_field;
-/** Initializes a tdict_record_field from a struct type, a member, a path, a dtype and up to six sizes:
- *  `TDICT_RECORD_FIELD(struct particle, state.pos, "pos", TDICT_F32, 3)`. As in this example, the member may belong to
- *  a nested struct. Works in C99 and C++11. */
+/** Initializes a tdict_record_field from a struct type, a member, a path, a dtype and up to six sizes. The member may
+ *  be in a nested struct: `TDICT_RECORD_FIELD(struct particle, state.pos, "pos", TDICT_F32, 3)`. For C99 and C++11. */
 #define TDICT_RECORD_FIELD(type, member, path, ...)                                                             \
   tdict_field_pick_(__VA_ARGS__, tdict_record_field_6_, tdict_record_field_5_, tdict_record_field_4_,           \
                     tdict_record_field_3_, tdict_record_field_2_, tdict_record_field_1_, tdict_record_field_0_, \
@@ -57,7 +56,6 @@ static inline tdict_records tdict_records_default(void) {
 }
 
 /** @brief Creates a tree over an array of structs. Copies no element, so a write to a tensor writes the members.
- *
  *  The tensor of a field has the shape [num_records, sizes of the field...]. Members need not be aligned.
  *  @param[in] records  Borrowed for the call.
  *  @param[in] release  Called once with @p user after the last tensor of the array is released, but not if this call

@@ -20,8 +20,7 @@ typedef struct tdict_run {
   /** A stream of a GPU. Work on tensors on this GPU is queued on the stream, and the call does not wait for it.
    *  docs/device_operations.md has the order. tdict_no_stream() (default): the call waits for all work. */
   tdict_stream stream;
-  /** Memory of the new elements. NULL (default): the function says which memory. */
-  tdict_memory *memory;
+  tdict_memory *memory; /**< memory of the new elements; NULL (default): the function says which memory */
 } tdict_run;
 static inline tdict_run tdict_run_default(void) {
   tdict_run r;

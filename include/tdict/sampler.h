@@ -28,8 +28,7 @@ typedef struct tdict_sampler_options {
   int64_t num_samples;
   const double *weights; /**< WEIGHTED: an array of `num_weights` numbers of 0 or more with a finite sum above 0; read
                               during the call */
-  /** This process draws the positions rank, rank + world_size and so on of each epoch. Default: rank 0, world_size
-   *  1. */
+  /** This process draws positions rank, rank + world_size and so on of each epoch. Default: rank 0, world_size 1. */
   int32_t rank, world_size;
   /** In each round, every rank draws one sample. true: leaves out an incomplete last round. false (default): draws the
    *  first samples of the epoch again to complete the round. */
@@ -44,9 +43,8 @@ static inline tdict_sampler_options tdict_sampler_options_default(void) {
   return o;
 }
 
-/** @brief Creates a sampler that draws from the indices 0 to @p length - 1.
+/** @brief Creates a sampler that draws from the indices 0 to @p length - 1. NULL options are the defaults.
  *  @param[in]  length   number of indices, 0 or more.
- *  @param[in]  options  NULL for the defaults.
  *  @param[out] out      a new reference; release it with tdict_sampler_release().
  *  @return #TDICT_OK; #TDICT_EINVAL @p out is NULL, @p length or an option is out of range, or the weights are missing
  *          or invalid; #TDICT_EINVAL also if @p length is 0 and `num_samples` is not; #TDICT_ENOMEM. */

@@ -3,8 +3,8 @@
  * storages are not part of a schema. A schema never changes. The root is the described tree itself.
  *
  * A program can write a schema as bytes, called the blob, and read the blob in another process. docs/neighbours.md has
- * the format. The batch size of a child begins with the batch size of its parent. If it does not in the tree, the
- * schema has the parent's batch size for this child.
+ * the format. The batch size of a child begins with that of its parent. If the tree breaks this rule, the schema has
+ * the parent's batch size for the child.
  *
  * Errors of all functions: #TDICT_EINVAL a pointer is NULL; #TDICT_ENOMEM. If an error is about an entry, err->path
  * names the entry. Results are written on success only. Thread rule: all functions are thread-safe. While
@@ -91,10 +91,8 @@ TDICT_API bool tdict_schema_equal(const tdict_schema *a, const tdict_schema *b, 
 /** @brief Writes the blob of a schema to @p buffer, cut to @p bytes. If @p bytes is 0, @p buffer may be NULL.
  *  @return the length of the whole blob in bytes. */
 TDICT_API size_t tdict_schema_write(const tdict_schema *schema, void *buffer, size_t bytes);
-/** @brief Reads the blob of a schema, also from an untrusted source. Cost: O(bytes * log(keys)).
- *
- *  The call accepts only bytes that tdict_schema_write() could have written. It allocates at most 50 bytes per byte of
- *  the blob, plus 1 KiB.
+/** @brief Reads the blob of a schema, also from an untrusted source. Cost: O(bytes * log(keys)). Accepts only bytes
+ *  that tdict_schema_write() could have written. Allocates at most 50 bytes per byte of the blob, plus 1 KiB.
  *  @return #TDICT_EFORMAT the bytes are not a blob, or exceed a limit (the message has the offset and the cause);
  *          #TDICT_ENOTSUP the blob has a later version. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_schema_read(const void *blob, size_t bytes, tdict_schema **out,

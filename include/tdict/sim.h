@@ -1,5 +1,4 @@
-/* Declares simulated devices. A simulated device behaves like a GPU, but runs on any machine. Many mistakes that fail
- * on a GPU also fail on a simulated device.
+/* Declares simulated devices, which behave like a GPU, but run on any machine. Many mistakes fail as on a GPU.
  *
  * Reading or writing a device address on the host causes a segmentation fault. Streams are queues, whose work runs on
  * threads of the library. Copies from pinned memory are asynchronous. The speed says nothing about the speed of a GPU.
@@ -52,7 +51,6 @@ static inline tdict_sim_options tdict_sim_options_default(void) {
  *  finishes until tdict_sim_step() or tdict_sim_resume() is called. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_hold(tdict_context *context, tdict_error *err);
 /** @brief Lets up to @p count operations finish while the queues are stopped.
- *
  *  Operations finish in the order in which they were queued, unless a stream waits for an event. The call returns after
  *  @p count operations, or earlier if no other operation can run.
  *  @return #TDICT_EINVAL @p count is negative, or the queues are not stopped. */
@@ -60,13 +58,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_sim_step(tdict_context *context, in
 /** @brief Lets all queues run again after tdict_sim_hold(), or after a start with the option `held`. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_resume(tdict_context *context, tdict_error *err);
 /** @brief Queues the call of @p fn on @p stream, as a kernel launch does.
- *
  *  A thread of the device runs @p fn. Of this library, it may call only tdict_sim_host_pointer().
  *  @return #TDICT_EINVAL @p stream is not from tdict_stream_create() on a simulated device; #TDICT_ENOMEM. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_sim_launch(tdict_stream stream, void (*fn)(void *user), void *user,
                                                         tdict_error *err);
 /** @brief Returns the host address of the bytes at an address of simulated device memory.
- *
  *  Call it only in a function that tdict_sim_launch() queued. Other accesses are not ordered with the device.
  *  @return Borrowed; NULL if @p device_address is not an address of the stream's device, or in a forked child. */
 TDICT_API void *tdict_sim_host_pointer(tdict_stream stream, const void *device_address);

@@ -70,7 +70,6 @@ TDICT_API tdict_status tdict_error_set(tdict_error *err, tdict_status status, co
     TDICT_PRINTF(4, 5);
 
 /** @brief Prints an error as one line, with `native` in brackets if it is not 0. Prints nothing for NULL. Thread-safe.
- *
  *  Example: ``TDICT_ENOTFOUND obs.stat: get: 'stat' is not a key of the tree; keys: state, pixels``.
  *  @param[in] file  Borrowed; not flushed. Use ferror() to detect write errors. */
 TDICT_API void tdict_error_print(const tdict_error *err, FILE *file);

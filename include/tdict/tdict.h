@@ -1,5 +1,5 @@
-/* Includes the core of tdict: values, errors, tensors, trees, the context, transfers, objects, the loader, and files. A
- * program includes the other headers by name:
+/* Declares the version of the library, and includes the core: values, errors, tensors, trees, the context, transfers,
+ * objects, the loader, and files. A program includes the other headers by name:
  *
  * - tdict/arrow.h: exchange of trees with Arrow libraries
  * - tdict/clone.h: copies and consolidated copies of trees; comparison
@@ -34,9 +34,7 @@
  * - tdict/unbatched.h: leaves without batch dimensions
  * - tdict/view.h: views of tensors: slices, other shapes and strides
  * - tdict/visit.h: a function of the program for each tensor
- * - tdict/write.h: elements in place: fill, copy, update
- *
- * This header also declares the version of the library. */
+ * - tdict/write.h: elements in place: fill, copy, update */
 #ifndef TDICT_TDICT_H
 #define TDICT_TDICT_H
 

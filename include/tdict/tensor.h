@@ -49,15 +49,13 @@ typedef struct tdict_tensor tdict_tensor;
 /** Describes memory of the program or, written by tdict_tensor_get_desc(), any tensor. */
 typedef struct tdict_tensor_desc {
   size_t struct_size;
-  void *data; /**< address of the element whose indices are all 0; with negative strides, other elements have lower
-                   addresses */
+  void *data; /**< address of the element whose indices are all 0; negative strides put others at lower addresses */
   tdict_device device;
   tdict_dtype dtype;
   int32_t ndim;
   const int64_t *shape;   /**< ndim sizes; borrowed */
   const int64_t *strides; /**< ndim strides in elements; NULL means C order; borrowed */
-  size_t storage_bytes;   /**< number of accessible bytes from `data` upwards; 0: as many bytes as shape and strides
-                               need */
+  size_t storage_bytes;   /**< accessible bytes from `data` upwards; 0: as many as shape and strides need */
   uint32_t flags;         /**< TDICT_DESC_ bits */
 } tdict_tensor_desc;
 static inline tdict_tensor_desc tdict_tensor_desc_default(void) {
@@ -83,8 +81,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_from_array(tdict_dtype dtype
                                                                const void *data, tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor of @p count values in plain host memory: value i is start + i * step, computed as a double.
  *  For integer types it is truncated toward zero.
- *  @return #TDICT_ENOTSUP also for bool, complex types and several lanes; #TDICT_EOVERFLOW also for a value out of
- *          range. */
+ *  @return #TDICT_ENOTSUP also for bool, complex and several lanes; #TDICT_EOVERFLOW also for a value out of range. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, int64_t count,
                                                            tdict_tensor **out, tdict_error *err);
 /** @brief Creates a tensor over memory of the program. Copies nothing.
@@ -118,9 +115,8 @@ TDICT_API size_t tdict_tensor_bytes(const tdict_tensor *tensor);
 /** @brief Returns true if the elements are in C order without gaps.
  *  The strides of dimensions of size 1 are ignored. A tensor without elements is contiguous. */
 TDICT_API bool tdict_tensor_is_contiguous(const tdict_tensor *tensor);
-/** @brief Returns true if the tensor is in page-locked host memory.
- *  This is memory of tdict_pinned_memory(), of a pinned tdict_allocator, with #TDICT_DESC_PINNED, or in a slot of a
- *  ring after tdict_share_ring_pin(). */
+/** @brief Returns true if the tensor is in page-locked host memory. This is memory of tdict_pinned_memory() or
+ *  of a pinned tdict_allocator, with #TDICT_DESC_PINNED, or in a slot of a ring after tdict_share_ring_pin(). */
 TDICT_API bool tdict_tensor_is_pinned(const tdict_tensor *tensor);
 /** @brief Returns the address of the element whose indices are all 0, for writing.
  *
@@ -130,9 +126,8 @@ TDICT_API bool tdict_tensor_is_pinned(const tdict_tensor *tensor);
 TDICT_API void *tdict_tensor_data(tdict_tensor *tensor);
 /** @brief Returns the same address for reading, also of read-only storages. Waits only for transfers that write. */
 TDICT_API const void *tdict_tensor_const_data(const tdict_tensor *tensor);
-/** @brief Describes @p tensor in @p out without waiting.
- *  Shape and strides are borrowed; `storage_bytes` are the bytes from `data` to the end of the storage. Both are 0
- *  without an address.
+/** @brief Describes @p tensor in @p out without waiting. Shape and strides are borrowed. `storage_bytes` are the bytes
+ *  from `data` to the end of the storage. Without an address, `data` and `storage_bytes` are 0.
  *  @param[in,out] out  Initialized by tdict_tensor_desc_default(). At most out->struct_size bytes are written. */
 TDICT_API void tdict_tensor_get_desc(const tdict_tensor *tensor, tdict_tensor_desc *out);
 

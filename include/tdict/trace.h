@@ -34,10 +34,8 @@ TDICT_API void tdict_trace_stop(tdict_context *context);
  *          directory, and err->native is errno; #TDICT_EFORMAT neither a regular file nor a character device. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_trace_write(tdict_context *context, const char *path, tdict_error *err);
 /** @brief Passes the text of tdict_trace_write() to @p write, piece by piece in order, on the calling thread.
- *
- *  The library holds no lock during the calls of @p write.
- *  @param[in] write  Gets text without a final 0. A status other than #TDICT_OK ends the call, and an invalid one is
- *                    #TDICT_EHOOK.
+ *  @param[in] write  Called without a lock of the library. Gets text without a final 0. A status other than #TDICT_OK
+ *                    ends the call, and an invalid one is #TDICT_EHOOK.
  *  @return #TDICT_EINVAL tdict_trace_start() was never called. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_trace_write_to(tdict_context *context,
                                                             tdict_status (*write)(void *user, const char *text,

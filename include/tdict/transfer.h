@@ -15,8 +15,8 @@
  * - The status of a hook, or #TDICT_EHOOK; #TDICT_EFORKED, #TDICT_ENOMEM, #TDICT_EDEVICE, #TDICT_ELOST.
  * An _async call returns the errors that occur before it returns. The functions that wait return all later errors.
  *
- * Results are written on success only. Cost: O(keys of all trees), plus the copies.
- * Thread rule: any thread may call any function of this header. Several transfers can run at the same time. */
+ * Results are new references, written on success only. NULL options are the defaults. Cost: O(keys of all trees), plus
+ * the copies. Thread rule: any thread may call any function of this header. Several transfers can run at once. */
 #ifndef TDICT_TRANSFER_H
 #define TDICT_TRANSFER_H
 
@@ -141,7 +141,6 @@ typedef enum tdict_future_phase {
 } tdict_future_phase;
 
 /** @brief Sets the tensor at a path, as a copy on the tree's device if it is on another device.
- *
  *  Without a copy, as tdict_set(). The copy costs a blocking transfer of one leaf.
  *  @return Errors of tdict_set() and tdict_to_device(), with err->path set to @p path. On failure nothing changes. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *path,
@@ -154,15 +153,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_set_to(tdict_context *context, tdic
  *  If nothing is to be done, the result is @p src itself, retained. docs/transfers.md has the details.
  *  @param[in]  src      Borrowed. The transfer retains its storages until the copies have ended.
  *  @param[in]  device   tdict_cpu() or a device of the context. TDICT_DEVICE_AUTO is the context's default device.
- *  @param[in]  options  NULL for the defaults.
- *  @param[out] out      A new reference.
  *  @return The errors at the top; #TDICT_EINVAL an index that cannot exist, such as {TDICT_DEVICE_CPU, 5}. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *context, const tdict_tree *src,
                                                        tdict_device device, const tdict_transfer_options *options,
                                                        tdict_tree **out, tdict_error *err);
-/** @brief Starts the transfer of tdict_to_device(), and returns a future without waiting for the copies.
- *
- *  The call returns after the work is submitted to the pool. With `num_threads` 0, after the last copy is queued.
+/** @brief Starts the transfer of tdict_to_device(), and returns a future without waiting for the copies. The call
+ *  returns after the work is submitted to the pool or, with `num_threads` 0, after the last copy is queued.
  *  @param[out] out  A new future, released with tdict_future_release().
  *  @return The errors of tdict_to_device(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *context, const tdict_tree *src,
@@ -172,7 +168,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *cont
  *
  *  @p dst must have the keys, shapes and dtypes of @p src, and may be locked. The addresses of its tensors stay. Its
  *  tensors may share bytes only as their sources do. Bytes that @p dst and @p src share are unspecified afterwards.
- *  @param[in] options  NULL for the defaults. `memory` and `pinned_result` must not be set.
+ *  @param[in] options  `memory` and `pinned_result` must not be set.
  *  @return The errors at the top. These occur before anything is written: #TDICT_ENOTFOUND a key is missing in a tree;
  *          #TDICT_ETYPE entries of different kinds, or objects of different types; #TDICT_ESHAPE; #TDICT_EDTYPE;
  *          #TDICT_EREADONLY a tensor of @p dst; #TDICT_ENOTSUP an object without `flatten`, and `keep_objects` is
@@ -183,7 +179,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into_async(tdict_context *
                                                                  const tdict_transfer_options *options,
                                                                  tdict_future **out, tdict_error *err);
 /** @brief Copies a tree into pinned host memory. The result shares leaves that are pinned already.
- *
  *  The other leaves are copied into one new pinned storage. An object is pinned by the hook `pin_memory`,
  *  else through the tensors of `flatten`, else it is shared.
  *  @return The errors at the top; #TDICT_EWRONGDEVICE a leaf is on a device; #TDICT_ENODEVICE no device reads pinned
@@ -231,14 +226,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_for(tdict_future *futur
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_on_stream(tdict_future *future, tdict_stream stream,
                                                                    tdict_tree **out, tdict_error *err);
 /** @brief Waits until the program may write or free the source, even through pointers from before the transfer.
- *
  *  For a save, waits for the snapshot only.
  *  @return Errors of tdict_future_wait(). If the transfer has failed, the program may write or free the source too. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *future, tdict_error *err);
-/** @brief Asks the transfer to stop, and returns immediately. NULL is allowed.
- *
- *  Copies in flight are completed, and no others start. The state becomes #TDICT_FUTURE_CANCELLED, unless it has
- *  ended. */
+/** @brief Asks the transfer to stop, and returns immediately. NULL is allowed. Copies in flight are completed, and no
+ *  others start. The state becomes #TDICT_FUTURE_CANCELLED, unless the transfer has ended. */
 TDICT_API void tdict_future_cancel(tdict_future *future);
 /** @brief Returns true if the transfer has ended, with success or failure. Never waits. */
 TDICT_API bool tdict_future_is_ready(const tdict_future *future);
@@ -251,7 +243,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_get_stats(const tdict_future
 /** @brief Adds a reference and returns @p future. */
 TDICT_API tdict_future *tdict_future_retain(const tdict_future *future);
 /** @brief Drops a reference. A running transfer continues. NULL is allowed.
- *
  *  The last release logs the error of a failed transfer, if no call has returned it. Cancelling is not logged. */
 TDICT_API void tdict_future_release(tdict_future *future);
 

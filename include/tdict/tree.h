@@ -11,13 +11,12 @@
  * Ownership. Trees are reference counted: a function that makes a tree returns one reference, and tdict_release() drops
  * a reference. Results are written on success only.
  *
+ * The cost of a function with a path is O(length of the path), for any number of keys.
  * Errors of all functions with a path, which err->path names:
  * - #TDICT_EINVAL: a NULL pointer, or an invalid path;
  * - #TDICT_ENOTFOUND: there is no entry to get, remove or move;
  * - #TDICT_ETYPE: the path leads through a tensor or an object, or the entry is of another kind;
  * - #TDICT_ELOCKED: the tree that would change is locked; #TDICT_ENOMEM.
- *
- * Cost of these functions: O(length of the path), for any number of keys.
  *
  * Thread rule: many threads may read a tree at the same time. While a thread changes a tree, no other thread may use
  * this tree. For the elements of its tensors, the rule of tdict/tensor.h applies. */
@@ -164,9 +163,8 @@ TDICT_API bool tdict_get_device(const tdict_tree *tree, tdict_device *out);
  *  @note Cost: O(keys below the tree). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_set_device(tdict_tree *tree, const tdict_device *device, tdict_error *err);
 
-/** @brief Locks the tree and all trees below.
- *  No entry of a locked tree can be added, removed or replaced, but the elements of its tensors can be written. NULL
- *  is allowed. Cost, also of tdict_unlock(): O(keys below the tree). */
+/** @brief Locks the tree and all trees below. No entry of a locked tree can be added, removed or replaced, but the
+ *  elements of its tensors can be written. NULL is allowed. Cost, also of tdict_unlock(): O(keys below the tree). */
 TDICT_API void tdict_lock(tdict_tree *tree);
 /** @brief Unlocks the tree, if it is locked, and the trees below, except trees that another locked tree holds.
  *  @return #TDICT_ELOCKED @p tree is below a locked tree, which the program must unlock instead; #TDICT_EINVAL NULL. */
@@ -189,10 +187,9 @@ typedef struct tdict_entry {
   const tdict_type *type; /**< the type of `object`, or NULL */
 } tdict_entry;
 /** @brief Returns entry number @p i of this node, in the order in which the keys were added.
- *
  *  Example: `tdict_get_entry_at(tree, i).key`. Cost: constant if no key was deleted, else O(keys of the node).
- *  @return `path` is NULL, and `depth` 0. The other members are borrowed until the tree changes. All members are 0 if
- *          @p i is too large. */
+ *  @return `path` is NULL, and `depth` 0. The other members are borrowed until the tree changes. If @p i is too large,
+ *          all members are 0. */
 TDICT_API tdict_entry tdict_get_entry_at(const tdict_tree *tree, size_t i);
 /** @brief Returns the number of tensors in the tree, once for each path. */
 TDICT_API size_t tdict_num_leaves(const tdict_tree *tree);

@@ -1,5 +1,4 @@
-/* Declares plain values: element types, devices and streams. These values own no memory, and a program may copy them.
- * All functions of this header are thread-safe. */
+/* Declares plain values: element types, devices and streams. They own no memory. All functions are thread-safe. */
 #ifndef TDICT_VALUES_H
 #define TDICT_VALUES_H
 
@@ -43,13 +42,11 @@ TDICT_API size_t tdict_dtype_bytes(tdict_dtype dtype);
 TDICT_API const char *tdict_dtype_name(tdict_dtype dtype);
 /** A buffer size that is sufficient for every text of tdict_dtype_format(). */
 #define TDICT_DTYPE_TEXT_BYTES 32
-/** @brief Writes a name such as "float32", or "float32 x 4" for four lanes.
- *  The text, including the terminating 0, is cut to @p bytes bytes.
+/** @brief Writes a name such as "float32", or "float32 x 4" for four lanes, cut to @p bytes bytes with the final 0.
  *  @return @p buffer. */
 TDICT_API char *tdict_dtype_format(tdict_dtype dtype, char *buffer, size_t bytes);
 
-/** Identifies a device. `type` is a DLPack device type (DLDeviceType). `index` is the number of the device among the
- *  devices of the same type, from 0. */
+/** A device. `type` is a DLPack device type (DLDeviceType), and `index` counts the devices of a type from 0. */
 typedef struct tdict_device {
   int32_t type, index;
 } tdict_device;
@@ -75,9 +72,8 @@ static inline tdict_device tdict_sim(int index) {
 }
 /** @brief Returns true if the devices have the same type and the same index. */
 static inline bool tdict_device_equal(tdict_device a, tdict_device b) { return a.type == b.type && a.index == b.index; }
-/** @brief Reads a device from a text: "cpu", "auto", "cuda" or "sim".
- *  In a text such as "cuda:1" or "sim:0", a colon and an index of up to 3 digits follow the type. If the text has no
- *  index, the index is 0.
+/** @brief Reads a device from a text: "cpu", "auto", "cuda" or "sim". In a text such as "cuda:1" or "sim:0", a colon
+ *  and an index of up to 3 digits follow the type. If the text has no index, the index is 0.
  *  @param[out] out  Written only on success.
  *  @return #TDICT_OK; #TDICT_EINVAL for any other text, or if an argument is NULL. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_device_parse(const char *text, tdict_device *out, tdict_error *err);

@@ -21,14 +21,13 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_slice(const tdict_tensor *te
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_permute(const tdict_tensor *tensor, int ndim, const int *order,
                                                             tdict_tensor **out, tdict_error *err);
 /** @brief Returns the elements of @p tensor, in C order, in another shape. One size may be -1, and is then computed.
- *
- *  The result is a view if strides can describe it, else a copy as of tdict_tensor_contiguous().
+ *  The result is a view if strides can describe it, else a copy as by tdict_tensor_contiguous().
  *  @return #TDICT_ESHAPE also if the numbers of elements differ; the errors of tdict_tensor_clone(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_reshape(const tdict_tensor *tensor, int ndim, const int64_t *shape,
                                                             tdict_tensor **out, tdict_error *err);
 /** @brief Creates a view with any shape and strides over the storage of @p tensor, with the same dtype.
  *  @param[in] layout  Only its ndim, shape and strides are used. Borrowed for the call.
- *  @param[in] offset  Elements from element 0, 0, ... of @p tensor to that of the view; may be negative.
+ *  @param[in] offset  Number of elements from the first element of @p tensor to that of the view; may be negative.
  *  @return #TDICT_ESHAPE also if the view would reach outside the storage. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_tensor_as_strided(const tdict_tensor *tensor,
                                                                const tdict_tensor_desc *layout, int64_t offset,

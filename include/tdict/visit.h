@@ -33,7 +33,6 @@ typedef tdict_status (*tdict_leaf_maker)(void *user, const tdict_leaves *at, tdi
 typedef bool (*tdict_leaf_predicate)(void *user, const tdict_leaves *at);
 
 /** @brief Calls @p visit for every path of a tensor.
- *
  *  If several calls fail, the error is that of the first path. Without a context, no call follows a failed one.
  *  @param[in] context  Context whose threads make the calls. NULL: the calling thread makes all calls in order.
  *  @param[in] trees    @p count trees, borrowed.

@@ -18,7 +18,6 @@
 TDICT_BEGIN_DECLS
 
 /** @brief Writes @p value to the tensor at a path, or to the elements that an index selects.
- *
  *  If @p value has fewer dimensions than the selected elements, it is repeated along the missing leading dimensions.
  *  @param[in] index  Applies to all dimensions of the tensor. NULL: all elements, and @p value has the same shape.
  *  @return Also the errors of tdict_index_get(). */

@@ -6,9 +6,8 @@
  *     TDICT_BIND(transition, "transition", {&transition::state, "obs.state", TDICT_F32, {17}},
  *                {&transition::action, "action", TDICT_I64, {}})
  *
- * With this table, make(), pack() and unpack() work for the struct. The table also defines a tdict_type, with which the
- * struct can be an object of a tree. Transfers pin and move this object. Operations on trees can also index, stack and
- * clone the object (tdict/object.h). */
+ * With this table, make(), pack() and unpack() work for the struct. The table also defines a tdict_type, so the struct
+ * can be an object of a tree. Transfers pin and move it, and operations index, stack and clone it (tdict/object.h). */
 #ifndef TDICT_HPP_BIND_HPP
 #define TDICT_HPP_BIND_HPP
 
@@ -201,10 +200,9 @@ template <class S> const tdict_type *type_of() noexcept {
   return &type;
 }
 
-/** Returns a tree that shares the tensors of `value`. The batch size of the tree consists of the leading sizes of the
- *  first tensor, without the sizes that the row of this tensor lists. Fails with #TDICT_EINVAL if a member has no
- *  tensor. Fails with #TDICT_EDTYPE or #TDICT_ESHAPE if a tensor does not match its row. Also fails as tdict_create()
- *  and tdict_set() do. */
+/** Returns a tree that shares the tensors of `value`. Its batch size is the leading sizes of the first tensor, without
+ *  the sizes that the row of this tensor lists. Fails with #TDICT_EINVAL if a member has no tensor. Fails with
+ *  #TDICT_EDTYPE or #TDICT_ESHAPE if a tensor does not match its row, and as tdict_create() and tdict_set() do. */
 template <class S> outcome<tree> pack(const S &value) {
   tree made;
   tdict_error err;
@@ -212,9 +210,8 @@ template <class S> outcome<tree> pack(const S &value) {
   return detail::give<tree>(status, err, std::move(made));
 }
 
-/** Returns a struct whose members share the tensors of a tree. Ignores keys that the table does not name. Fails with
- *  errors of tdict_get(). Fails with #TDICT_EDTYPE or #TDICT_ESHAPE if a tensor does not match its row or the batch
- *  size of the tree. */
+/** Returns a struct whose members share the tensors of a tree. Ignores keys that the table does not name. Fails as
+ *  tdict_get() does, and with #TDICT_EDTYPE or #TDICT_ESHAPE if a tensor does not fit its row or the batch size. */
 template <class S> outcome<S> unpack(tree_ref from) {
   S made = S();
   tdict_error err;
