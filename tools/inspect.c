@@ -7,6 +7,7 @@
 #include "json.h"
 #include "leaves.h"
 #include "tdict/debug.h"
+#include "tdict/path.h"
 
 typedef enum sort_order { SORT_TREE, SORT_BYTES, SORT_NAME } sort_order;
 

@@ -1,5 +1,6 @@
 #include <tdict/clone.h>
 #include <tdict/debug.h>
+#include <tdict/path.h>
 
 #include "batch.h"
 

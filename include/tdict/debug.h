@@ -1,4 +1,4 @@
-/* Writes trees as texts, for programs and debuggers, also with a summary of the elements of each tensor.
+/* Describes trees for programs and debuggers: as texts, also with a summary of the elements of each tensor.
  *
  * The text of tdict_describe() has the lines of tdict_print(). The line of a tensor ends with `min`, `max` and `mean`
  * of the elements that are not NaN, and `nan`, the number of NaN elements. A bool tensor has only the number of true
@@ -24,6 +24,10 @@ TDICT_API size_t tdict_format(const tdict_tree *tree, char *buffer, size_t bytes
  *  @return #TDICT_EINVAL @p tree is NULL and @p file is not; #TDICT_EIO the write failed, and err->native is errno.
  *  @note Cost: as tdict_format(), plus at most one read of each element in host memory. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_describe(const tdict_tree *tree, FILE *file, tdict_error *err);
+
+/** @brief Returns the bytes of all storages and of the `bytes` hooks of objects. Each storage and object counts once.
+ *  @return #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_unique_bytes(const tdict_tree *tree, size_t *out, tdict_error *err);
 
 /** The numbers of a summary. */
 typedef struct tdict_tensor_summary {

@@ -10,7 +10,7 @@
  * - tdict/comm_table.h: the operations of a communicator, for a program's own network
  * - tdict/config.h: the optional parts of this build, as macros; the build writes this header
  * - tdict/convert.h: other dtypes
- * - tdict/debug.h: trees as texts, with summaries of elements, for programs and debuggers
+ * - tdict/debug.h: trees as texts, with summaries of elements; bytes of shared storages
  * - tdict/devices.h: one tree to several devices, whole or in parts, and back
  * - tdict/dlpack.h: exchange of tensors with other libraries through DLPack
  * - tdict/hook.h: what the hooks of an object can ask and call; one object pinned
@@ -19,6 +19,7 @@
  * - tdict/lazy_stack.h: a list of trees that is used as one tree
  * - tdict/memory.h: allocators of the program, and counts of memory
  * - tdict/nontensor.h: leaves of text, numbers and JSON
+ * - tdict/path.h: paths of keys that contain dots
  * - tdict/ragged.h: leaves of rows of different lengths
  * - tdict/records.h: arrays of C structs as trees
  * - tdict/replay.h: replay buffers, from which a loader draws batches

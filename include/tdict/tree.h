@@ -197,9 +197,6 @@ TDICT_API size_t tdict_num_leaves(const tdict_tree *tree);
 TDICT_API size_t tdict_num_objects(const tdict_tree *tree);
 /** @brief Returns the bytes of the elements of all tensors and of the `bytes` hooks of objects, once for each path. */
 TDICT_API size_t tdict_bytes(const tdict_tree *tree);
-/** @brief Returns the bytes of all storages and of the `bytes` hooks of objects. Each storage and object counts once.
- *  @return #TDICT_EINVAL a NULL pointer; #TDICT_ENOMEM. */
-TDICT_API TDICT_NODISCARD tdict_status tdict_unique_bytes(const tdict_tree *tree, size_t *out, tdict_error *err);
 
 /** Visits one entry of a tree. Returns a tdict_status; any other number becomes #TDICT_EHOOK. */
 typedef tdict_status (*tdict_visitor)(void *user, const tdict_entry *entry, tdict_error *err);
@@ -221,12 +218,6 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_get_entry(const tdict_tree *tree, c
  *  object has its type and text. The last line has the numbers of tensors, objects and bytes.
  *  @return #TDICT_EINVAL a NULL pointer; #TDICT_EIO the file could not be written, and err->native is errno. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_print(const tdict_tree *tree, FILE *file, tdict_error *err);
-
-/** @brief Writes @p key to @p buffer with a backslash before each dot and backslash, cut to @p bytes and ended by 0.
- *  @return the length of the full text without the 0. */
-TDICT_API size_t tdict_path_escape(const char *key, char *buffer, size_t bytes);
-/** @brief Joins @p count keys to a path, as tdict_path_escape() writes one key. */
-TDICT_API size_t tdict_path_join(const char *const *keys, size_t count, char *buffer, size_t bytes);
 
 TDICT_END_DECLS
 #endif

@@ -56,22 +56,13 @@ typedef struct tdict_device {
 #define TDICT_DEVICE_SIM 12 /**< the simulated device of tdict/sim.h; the number is DLPack's extension code */
 
 /** @brief Returns the device of host memory. */
-static inline tdict_device tdict_cpu(void) {
-  const tdict_device d = {TDICT_DEVICE_CPU, 0};
-  return d;
-}
+TDICT_API tdict_device tdict_cpu(void);
 /** @brief Returns the CUDA device with index @p index. */
-static inline tdict_device tdict_cuda(int index) {
-  const tdict_device d = {TDICT_DEVICE_CUDA, index};
-  return d;
-}
+TDICT_API tdict_device tdict_cuda(int index);
 /** @brief Returns the simulated device with index @p index. */
-static inline tdict_device tdict_sim(int index) {
-  const tdict_device d = {TDICT_DEVICE_SIM, index};
-  return d;
-}
+TDICT_API tdict_device tdict_sim(int index);
 /** @brief Returns true if the devices have the same type and the same index. */
-static inline bool tdict_device_equal(tdict_device a, tdict_device b) { return a.type == b.type && a.index == b.index; }
+TDICT_API bool tdict_device_equal(tdict_device a, tdict_device b);
 /** @brief Reads a device from a text: "cpu", "auto", "cuda" or "sim". In a text such as "cuda:1" or "sim:0", a colon
  *  and an index of up to 3 digits follow the type. If the text has no index, the index is 0.
  *  @param[out] out  Written only on success.

@@ -11,6 +11,7 @@
 #include "tdict/io.h"
 #include "tdict/keysets.h"
 #include "tdict/nontensor.h"
+#include "tdict/path.h"
 #include "tdict/shape.h"
 #include "tdict/tdict.h"
 #include "tdict/visit.h"

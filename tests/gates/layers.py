@@ -22,6 +22,7 @@ HEADERS = {
     "tensor.h": "tensor",
     "view.h": "tensor",
     "object.h": "tree",
+    "path.h": "tree",
     "tree.h": "tree",
     "nontensor.h": "leaves",
     "unbatched.h": "leaves",

@@ -28,6 +28,7 @@
 #include "tdict/memory.h"
 #include "tdict/nontensor.h"
 #include "tdict/object.h"
+#include "tdict/path.h"
 #include "tdict/ragged.h"
 #include "tdict/records.h"
 #include "tdict/replay.h"

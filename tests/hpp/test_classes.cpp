@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "hpp/check.hpp"
+#include "tdict/debug.h"
 #include "tdict/sim.h"
 
 static_assert(sizeof(tdict::tree) == sizeof(void *), "a handle is a pointer");

@@ -1,6 +1,7 @@
 /* Operations on the library and the model: choices, the pool, judging. See ops.h. */
 #include "support/ops.h"
 
+#include "tdict/path.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

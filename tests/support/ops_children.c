@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tdict/path.h"
 #include "tdict/shape.h"
 
 #include "support/ops.h"

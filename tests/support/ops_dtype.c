@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "tdict/convert.h"
+#include "tdict/path.h"
 
 #include "support/ops.h"
 

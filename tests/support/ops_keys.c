@@ -5,6 +5,7 @@
 
 #include "tdict/clone.h"
 #include "tdict/keysets.h"
+#include "tdict/path.h"
 #include "tdict/visit.h"
 #include "tdict/write.h"
 

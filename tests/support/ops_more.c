@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "tdict/clone.h"
+#include "tdict/debug.h"
 #include "tdict/keysets.h"
+#include "tdict/path.h"
 #include "tdict/shape.h"
 #include "tdict/visit.h"
 #include "tdict/write.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tdict/clone.h"
+#include "tdict/path.h"
 #include "tdict/shape.h"
 #include "tdict/visit.h"
 #include "tdict/write.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "support/ops.h"
+#include "tdict/path.h"
 
 enum { MOST_ARRAYS = 64, MOST_ENTRIES = 128, MOST_PATH = 1024 };
 

@@ -5,6 +5,7 @@
 
 #include "tdict/clone.h"
 #include "tdict/convert.h"
+#include "tdict/path.h"
 #include "tdict/write.h"
 
 #include "support/lazy.h"

@@ -75,6 +75,11 @@ static tdict_device make_device(int32_t type, int index) {
   tdict_device d = {type, index};
   return d;
 }
+tdict_device tdict_cpu(void) { return make_device(TDICT_DEVICE_CPU, 0); }
+tdict_device tdict_cuda(int index) { return make_device(TDICT_DEVICE_CUDA, index); }
+tdict_device tdict_sim(int index) { return make_device(TDICT_DEVICE_SIM, index); }
+bool tdict_device_equal(tdict_device a, tdict_device b) { return a.type == b.type && a.index == b.index; }
+
 static const struct {
   const char *name;
   int32_t type;

@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/tree/node.h"
+#include "tdict/path.h"
 
 tdict_schema *tdict_schema_retain(const tdict_schema *schema) {
   tdict_schema *s = (tdict_schema *)(uintptr_t)schema;

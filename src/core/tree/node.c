@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "tdict/path.h"
 
 enum { FIRST_LEAVES = 8 };
 

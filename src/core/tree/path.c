@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "tdict/path.h"
 
 void tdict_path_init(tdict_path *path, const char *text, const char *what) {
   path->whole = path->begin = path->rest = text;

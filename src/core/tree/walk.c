@@ -5,6 +5,7 @@
 #include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/tree/cursor.h"
+#include "tdict/debug.h"
 
 /* The path of the current entry. The buffer is reused for all entries and grows with the depth. */
 typedef struct path_buffer {

@@ -7,6 +7,7 @@
 #include "core/base/options.h"
 #include "core/tree/suggest.h"
 #include "services/io/contents.h"
+#include "tdict/path.h"
 
 tdict_status tdict_contents_options(const char *what, const tdict_open_options *given, tdict_open_options *out,
                                     tdict_error *err) {

@@ -13,6 +13,7 @@
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/leaves/nontensor.h"
+#include "tdict/path.h"
 #include "tdict/ragged.h"
 #include "tdict/unbatched.h"
 

@@ -5,6 +5,7 @@
 
 #include "core/base/error.h"
 #include "services/io/json/read.h"
+#include "tdict/path.h"
 
 void tdict_reader_init(tdict_reader *reader, tdict_contents *contents, const char *file, bool flat) {
   *reader = (tdict_reader){.contents = contents, .flat = flat};

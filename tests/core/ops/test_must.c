@@ -1,6 +1,7 @@
 /* Checks each area of TensorDict's behaviour on every device: one case per row of the table in docs/container.md. Other
  * files have the cases for details and errors. */
 #include "rig.h"
+#include "tdict/debug.h"
 
 /* Makes a tensor of random bytes on the device of the case. */
 static tdict_tensor *new_tensor(const rig *r, tdict_dtype dtype, int ndim, const int64_t *shape) {

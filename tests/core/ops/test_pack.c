@@ -1,6 +1,7 @@
 /* Tests joining sequences of different lengths into one row, against a naive loop. */
 #include "rig.h"
 #include "support/things.h"
+#include "tdict/debug.h"
 
 enum { MOST = 12, EMBED = 3, PAIR = 2 };
 

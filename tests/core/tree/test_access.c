@@ -1,6 +1,7 @@
 /* Reading by path, and keys in order. */
 #include "help.h"
 #include "tdict/object.h"
+#include "tdict/path.h"
 
 CASE(tree_get_borrows) {
   scoped_tree td = TREE(2), child = TREE(2);

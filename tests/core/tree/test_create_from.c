@@ -1,6 +1,7 @@
 /* Trees from a list of fields: one storage, zeroed, aligned, in order; refusals. */
 #include "core/tensor/tensor.h"
 #include "help.h"
+#include "tdict/debug.h"
 
 static const tdict_field fields[] = {
     {"obs.pixels", TDICT_U8, 3, {84, 84, 3}}, {"obs.state", TDICT_F32, 1, {7}},      {"reward", TDICT_F64, 0, {0}},

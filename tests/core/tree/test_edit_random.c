@@ -1,6 +1,7 @@
 /* Random changes of a tree, each done on a plain model too: a list of nodes with lists of entries. After each one the
  * answers are compared, at times the whole trees. */
 #include "help.h"
+#include "tdict/path.h"
 
 enum { OPERATIONS = 20000, KEYS = 9, MOST_ENTRIES = KEYS, MOST_DEPTH = 4 };
 

@@ -4,6 +4,8 @@
 #include <pthread.h>
 
 #include "help.h"
+#include "tdict/debug.h"
+#include "tdict/path.h"
 
 CASE(tree_create_refuses) {
   scoped_tree td = NULL;

@@ -1,5 +1,6 @@
 /* Objects in trees: set, get, what replaces and ends them, and what the rest of the tree makes of them. */
 #include "help.h"
+#include "tdict/debug.h"
 
 static int asked; /* how often a hook that nothing here may call was called */
 static tdict_status never_move(const void *self, const tdict_hook *hook, void **out, tdict_error *err) {

@@ -2,6 +2,7 @@
 #include "core/tree/path.h"
 
 #include "help.h"
+#include "tdict/path.h"
 
 static const char *const no_paths[] = {"", ".", "a.", ".a", "a..b", "..", "a.b.", "\\", "a\\", "a.\\", "a\\\\\\"};
 

@@ -1,5 +1,6 @@
 /* Walks: order, entries, stopping; sums of leaves and bytes. */
 #include "help.h"
+#include "tdict/debug.h"
 
 typedef struct step {
   const char *path, *key;

@@ -9,6 +9,7 @@
 
 #include "support/test.h"
 #include "tdict/io.h"
+#include "tdict/path.h"
 
 enum { PATH_BYTES = 512 };
 

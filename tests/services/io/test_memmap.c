@@ -4,6 +4,7 @@
 
 #include "directory.h"
 #include "random_tree.h"
+#include "tdict/path.h"
 #include "without_memory.h"
 
 #define VALUE_TYPE(name) "\"_type\":\"<class 'tensordict.tensorclass." name "'>\""

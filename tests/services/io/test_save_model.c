@@ -8,6 +8,7 @@
 #include "faults.h"
 #include "random_tree.h"
 #include "tdict/io.h"
+#include "tdict/path.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
  * __wrap_unlinkat __wrap_flock __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */

@@ -6,6 +6,7 @@
 
 #include "core/base/array.h"
 #include "core/base/error.h"
+#include "tdict/path.h"
 
 static const struct {
   const char *format;
