@@ -11,7 +11,7 @@
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "core/schema/schema.h"
-#include "core/tensor/arena.h"
+#include "core/tensor/tensor_builder.h"
 #include "core/tree/cursor.h"
 
 static const char what[] = "create_from_schema";
@@ -20,7 +20,7 @@ typedef struct maker {
   const tdict_schema *schema;
   int batch_ndim; /* number of batch dimensions of the new root */
   const int64_t *batch_size;
-  tdict_arena arena;
+  tdict_tensor_builder builder;
   const tdict_schema_tables *tables;               /* borrowed from the schema; NULL: the first tree of the schema */
   size_t num_nodes;                                /* number of nodes that were created */
   tdict_tree *nodes[TDICT_SCHEMA_MAX_DEPTH + 1];   /* the open nodes; borrowed from the root, which the maker owns */
@@ -41,7 +41,8 @@ static int write_sizes(const maker *m, const tdict_schema_entry *entry, int64_t 
 static tdict_status measure_entry(maker *m, const tdict_schema_entry *entry, tdict_error *err) {
   int64_t sizes[SHAPE_DIMS];
   const int count = write_sizes(m, entry, sizes);
-  if (entry->kind == TDICT_SCHEMA_TENSOR) return tdict_arena_measure(&m->arena, what, entry->dtype, count, sizes, err);
+  if (entry->kind == TDICT_SCHEMA_TENSOR)
+    return tdict_tensor_builder_measure(&m->builder, what, entry->dtype, count, sizes, err);
   if (entry->kind == TDICT_SCHEMA_TREE) return tdict_batch_check(what, count, sizes, err);
   return tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.80s cannot be created", what, entry->type_name);
 }
@@ -77,7 +78,8 @@ static tdict_status create_entry(maker *m, const tdict_schema_entry *entry, tdic
   int64_t sizes[SHAPE_DIMS];
   const int count = write_sizes(m, entry, sizes);
   if (entry->kind == TDICT_SCHEMA_TENSOR)
-    return add_leaf(m, entry, tdict_leaf_of_tensor(tdict_arena_add(&m->arena, entry->dtype, count, sizes)), err);
+    return add_leaf(m, entry, tdict_leaf_of_tensor(tdict_tensor_builder_add(&m->builder, entry->dtype, count, sizes)),
+                    err);
   tdict_status status = create_node(m, entry->depth + 1, count, sizes, err);
   return status == TDICT_OK ? add_leaf(m, entry, tdict_leaf_of_tree(m->nodes[entry->depth + 1]), err) : status;
 }
@@ -122,7 +124,7 @@ static tdict_status keep_tables(const maker *m, tdict_tree *root, tdict_error *e
 static tdict_status finish_tree(maker *m, tdict_status status, tdict_tree **out, tdict_error *err) {
   if (status == TDICT_OK) status = for_entries(m, create_entry, err);
   if (status == TDICT_OK && !m->tables) status = keep_tables(m, m->nodes[0], err);
-  tdict_arena_reset(&m->arena);
+  tdict_tensor_builder_reset(&m->builder);
   if (status != TDICT_OK) {
     tdict_release(m->nodes[0]);
     return status;
@@ -136,7 +138,7 @@ static void init_maker(maker *m, const tdict_schema *schema, int batch_ndim, con
   m->schema = schema;
   m->batch_ndim = batch_ndim;
   m->batch_size = batch_size;
-  m->arena = (tdict_arena){0};
+  m->builder = (tdict_tensor_builder){0};
   m->tables = atomic_load_explicit(&schema->tables, memory_order_acquire);
   m->num_nodes = 0;
   m->nodes[0] = NULL;
@@ -146,9 +148,9 @@ static void init_maker(maker *m, const tdict_schema *schema, int batch_ndim, con
 static tdict_status measure(maker *m, bool replaces, tdict_error *err) {
   const tdict_schema *s = m->schema;
   if (replaces || s->num_objects || s->size.is_too_large) return for_entries(m, measure_entry, err);
-  m->arena.num_tensors = s->num_tensors; /* the sizes in a schema were checked when the blob was read */
-  m->arena.num_dims = s->size.num_dims;
-  m->arena.bytes = s->size.bytes;
+  m->builder.num_tensors = s->num_tensors; /* the sizes in a schema were checked when the blob was read */
+  m->builder.num_dims = s->size.num_dims;
+  m->builder.bytes = s->size.bytes;
   return TDICT_OK;
 }
 
@@ -171,7 +173,7 @@ tdict_status tdict_schema_measure_batch(const tdict_schema *schema, const int64_
   init_maker(&m, schema, schema->batch_ndim, batch_size ? batch_size : schema->batch_size);
   tdict_status status = measure(&m, batch_size != NULL, err);
   if (status != TDICT_OK) return status;
-  *out = m.arena.bytes;
+  *out = m.builder.bytes;
   if (last_padding) *last_padding = batch_size ? measure_padding(&m) : schema->size.padding;
   return TDICT_OK;
 }
@@ -185,10 +187,10 @@ tdict_status tdict_schema_create_at(const tdict_schema *schema, const tdict_sche
   maker m;
   init_maker(&m, schema, schema->batch_ndim, place->batch_size ? place->batch_size : schema->batch_size);
   tdict_status status = create_root(&m, err);
-  m.arena.num_tensors = schema->num_tensors;
-  m.arena.num_dims = schema->size.num_dims;
-  m.arena.next = place->offset;
-  if (status == TDICT_OK) status = tdict_arena_use(&m.arena, place->storage, err);
+  m.builder.num_tensors = schema->num_tensors;
+  m.builder.num_dims = schema->size.num_dims;
+  m.builder.next = place->offset;
+  if (status == TDICT_OK) status = tdict_tensor_builder_use(&m.builder, place->storage, err);
   return finish_tree(&m, status, out, err);
 }
 
@@ -213,6 +215,6 @@ tdict_status tdict_create_from_schema(const tdict_schema *schema, const tdict_cr
   init_maker(&m, schema, replaces ? o.batch_ndim : schema->batch_ndim, replaces ? o.batch_size : schema->batch_size);
   status = create_root(&m, err);
   if (status == TDICT_OK) status = measure(&m, replaces, err);
-  if (status == TDICT_OK) status = tdict_arena_allocate(&m.arena, o.memory, !o.is_uninitialized, err);
+  if (status == TDICT_OK) status = tdict_tensor_builder_allocate(&m.builder, o.memory, !o.is_uninitialized, err);
   return finish_tree(&m, status, out, err);
 }

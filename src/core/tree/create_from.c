@@ -4,17 +4,17 @@
 
 #include "core/tree/create_from.h"
 #include "core/base/error.h"
-#include "core/tensor/arena.h"
+#include "core/tensor/tensor_builder.h"
 #include "core/tree/place.h"
 
 static const char what[] = "create_from";
 
-/* The tree to create, and the arena that measures and then holds its tensors. */
+/* The tree to create, and the builder that measures and then creates its tensors. */
 typedef struct plan {
   bool zero;
   int batch_ndim;
   const int64_t *batch_size;
-  tdict_arena arena;
+  tdict_tensor_builder builder;
 } plan;
 
 /* Writes the shape of a field, batch dimensions first. Returns the number of dimensions. */
@@ -37,13 +37,13 @@ tdict_status tdict_field_check(const char *caller, const char *path, int ndim, c
   return TDICT_OK;
 }
 
-/* Checks a field and adds its tensor to the arena. */
+/* Checks a field and adds its tensor to the builder. */
 static tdict_status plan_field(plan *p, const tdict_field *field, tdict_error *err) {
   int64_t shape[TDICT_MAX_BATCH_NDIM + TDICT_FIELD_NDIM];
   tdict_status status = tdict_field_check(what, field->path, field->ndim, field->shape, err);
   if (status != TDICT_OK) return status;
   int ndim = write_field_shape(p, field, shape);
-  return tdict_arena_measure(&p->arena, what, field->dtype, ndim, shape, err);
+  return tdict_tensor_builder_measure(&p->builder, what, field->dtype, ndim, shape, err);
 }
 
 static tdict_status plan_fields(plan *p, const tdict_fields *list, tdict_error *err) {
@@ -64,7 +64,7 @@ static tdict_status add_field_tensors(tdict_tree *td, plan *p, const tdict_field
     const tdict_field *field = &list->fields[i];
     int64_t shape[TDICT_MAX_BATCH_NDIM + TDICT_FIELD_NDIM];
     int ndim = write_field_shape(p, field, shape);
-    tdict_tensor *tensor = tdict_arena_add(&p->arena, field->dtype, ndim, shape);
+    tdict_tensor *tensor = tdict_tensor_builder_add(&p->builder, field->dtype, ndim, shape);
     status = tdict_place_add(td, field->path, tensor, what, err);
     tdict_tensor_release(tensor);
   }
@@ -77,10 +77,10 @@ static tdict_status create_planned_tree(plan *p, const tdict_fields *list, tdict
   tdict_tree *td = NULL;
   tdict_status status = plan_fields(p, list, err);
   if (status == TDICT_OK) status = tdict_create(p->batch_ndim, p->batch_size, &td, err);
-  if (status == TDICT_OK) status = tdict_arena_allocate(&p->arena, memory, p->zero, err);
+  if (status == TDICT_OK) status = tdict_tensor_builder_allocate(&p->builder, memory, p->zero, err);
   if (status == TDICT_OK) status = add_field_tensors(td, p, list, err);
   /* The tensors in the tree hold the slab from now on. */
-  tdict_arena_reset(&p->arena);
+  tdict_tensor_builder_reset(&p->builder);
   return TDICT_HAND_OVER(status, td, out, tdict_release);
 }
 

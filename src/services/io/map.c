@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "core/base/error.h"
-#include "core/tensor/arena.h"
+#include "core/tensor/tensor_builder.h"
 
 typedef struct mapping {
   void *address;
@@ -149,22 +149,22 @@ static tdict_status map_items(const tdict_contents *c, group *groups, tdict_erro
 
 /* Reads the tensors that cannot be views of a mapping into one storage. */
 static tdict_status read_others(const tdict_contents *c, tdict_error *err) {
-  tdict_arena arena = {0};
+  tdict_tensor_builder builder = {0};
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
     const tdict_item *item = &c->items[i];
     if (tdict_item_has_tensor(item) && !is_mapped(item))
-      status = tdict_arena_measure(&arena, c->what, item->dtype, item->ndim, item->shape, err);
+      status = tdict_tensor_builder_measure(&builder, c->what, item->dtype, item->ndim, item->shape, err);
   }
-  if (status == TDICT_OK) status = tdict_arena_allocate(&arena, NULL, false, err);
+  if (status == TDICT_OK) status = tdict_tensor_builder_allocate(&builder, NULL, false, err);
   for (size_t i = 0; i < c->num_items && status == TDICT_OK; i++) {
     const tdict_item *item = &c->items[i];
     if (!tdict_item_has_tensor(item) || is_mapped(item)) continue;
-    c->leaves[i] = tdict_arena_add(&arena, item->dtype, item->ndim, item->shape);
+    c->leaves[i] = tdict_tensor_builder_add(&builder, item->dtype, item->ndim, item->shape);
     status = tdict_item_read(c, item, c->leaves[i]->data, err);
   }
-  if (arena.slab) arena.slab->storage->flags |= TDICT_STORAGE_READ_ONLY;
-  tdict_arena_reset(&arena);
+  if (builder.slab) builder.slab->storage->flags |= TDICT_STORAGE_READ_ONLY;
+  tdict_tensor_builder_reset(&builder);
   return err && status != TDICT_OK && !err->path[0] ? tdict_error_at(err, status, c->path) : status;
 }
 
