@@ -340,7 +340,7 @@ class Loads(Case):
 
     def test_comparison_names_what_it_cannot_measure(self):
         (self.folder / "out").mkdir()
-        done = subprocess.run([sys.executable, "-B", ROOT / "bench/compare-load", "--program", PROGRAM, "--device", "sim",
+        done = subprocess.run([sys.executable, "-B", ROOT / "bench/peers/compare-load", "--program", PROGRAM, "--device", "sim",
                                "--folders", "out", "--works", "even", "--alone", "save", "--peers", "absent", "--small",
                                "--rounds", "2", "--repeat", "2", "--out", "record.json"], cwd=self.folder, capture_output=True,
                               text=True, timeout=60)
@@ -368,7 +368,7 @@ class Files(Case):
         self.expect("loader --device cpu --tokens 300000", 1, "no temporary folder for the shard: No such file")
 
     def test_plot_draws_records(self):
-        plot = [sys.executable, "-B", ROOT / "bench" / "plot", "--charts", "charts"]
+        plot = [sys.executable, "-B", ROOT / "bench/peers/plot", "--charts", "charts"]
         for name in ("to-device", "container", "pin", "tune"):
             self.expect(f"{SHORT[name]} --json {name}.json", 0, "")
         done = subprocess.run([*plot, "to-device.json", "pin.json", "container.json", "tune.json", "pin.json"], cwd=self.folder,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The works of bench/compare-device in NumPy, PyTorch and TensorDict. `tdict-bench device` has the protocol."""
+"""The works of bench/peers/compare-device in NumPy, PyTorch and TensorDict. `tdict-bench device` has the protocol."""
 import importlib.metadata
 
 import numpy
@@ -13,7 +13,7 @@ try:
 except ImportError:
     TensorDict = None
 
-SCALE, OFFSET = 0.0078125 * 1.1, -0.9  # as in bench/device_moves.c
+SCALE, OFFSET = 0.0078125 * 1.1, -0.9  # as in bench/program/device_moves.c
 RENEW_BYTES = 1 << 30                  # larger sources keep their elements in all verifications
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The work of bench/compare in JAX: device_put of a dict of numpy arrays and block_until_ready, and device_get."""
+"""The work of bench/peers/compare in JAX: device_put of a dict of numpy arrays and block_until_ready, and device_get."""
 import importlib.metadata
 import os
 import statistics

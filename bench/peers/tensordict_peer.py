@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The work of bench/compare in TensorDict, in the ways that the documentation of TensorDict.to() names."""
+"""The work of bench/peers/compare in TensorDict, in the ways that the documentation of TensorDict.to() names."""
 import importlib.metadata
 
 import tensordict

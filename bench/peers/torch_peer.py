@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The work of bench/compare in plain PyTorch: loops over lists of tensors, as its tutorial on pin_memory has them."""
+"""The work of bench/peers/compare in plain PyTorch: loops over lists of tensors, as its tutorial on pin_memory has them."""
 import statistics
 import threading
 import time

@@ -240,7 +240,7 @@ def one_line(error):
 
 def main(make):
     """Serves the peer that make(device) gives once it is told the device."""
-    parser = argparse.ArgumentParser(description="A worker of bench/compare.")
+    parser = argparse.ArgumentParser(description="A worker of bench/peers/compare.")
     parser.parse_args()
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries that print do not disturb the answers

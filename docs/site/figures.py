@@ -1,12 +1,12 @@
 """Draws the charts of the site from the tables of docs/performance.md, and README's chart from README's table, with
-bench/charts.py."""
+bench/peers/charts.py."""
 
 import math
 import pathlib
 import re
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/peers"))
 import charts  # noqa: E402
 
 SERIES = {"tdict": "tdict", "driver calls": "driver", "PyTorch": "torch", "TensorDict": "tensordict", "JAX": "jax"}

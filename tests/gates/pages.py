@@ -77,12 +77,12 @@ def check_program(report, root):
 
 
 def check_chart(report, root):
-    """README's chart is drawn from README's table: bench/first-screen."""
+    """README's chart is drawn from README's table: bench/peers/first-screen."""
     report.checked()
     chart = root / "docs/figures/first.svg"
     try:
         if not chart.exists() or chart.read_text() != figures.first_chart(root):
-            report.fail("docs/figures/first.svg", "is not the chart of README's table: run bench/first-screen")
+            report.fail("docs/figures/first.svg", "is not the chart of README's table: run bench/peers/first-screen")
     except figures.NoTable as mistake:
         report.fail("README.md", str(mistake))
 

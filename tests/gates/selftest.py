@@ -61,7 +61,7 @@ FAULTS = [
     ("sizes", "src/core/base/error.c", "/* " + "x" * 116 + " */\n", "has 122 columns"),
     ("sizes", "tests/support/test.h", "/* " + "x" * 117 + " */\n", "has 123 columns"),
     ("sizes", "tools/tdict.c", "/* " + "x" * 118 + " */\n", "has 124 columns"),
-    ("sizes", "bench/demo.c", "/* " + "x" * 119 + " */\n", "has 125 columns"),
+    ("sizes", "bench/program/demo.c", "/* " + "x" * 119 + " */\n", "has 125 columns"),
     ("sizes", "examples/replay.c", "/* " + "x" * 120 + " */\n", "has 126 columns"),
     ("sizes", "src/core/base/error.c", LONG_FUNCTION, "tdict_planted has 61 lines"),
     ("sizes", "src/core/base/error.h", SEVEN, "tdict_planted has 7 parameters"),

@@ -1,4 +1,4 @@
-/* tdict-bench fresh: measures the first transfer and the first pinning of a process. bench/compare starts a new
+/* tdict-bench fresh: measures the first transfer and the first pinning of a process. bench/peers/compare starts a new
  * process for each repetition. `tdict-bench fresh` alone opens a new context for each repetition.
  * The job keeps the result of a repetition until the row ends, and verifies it after the measured time. Thread rule:
  * one thread. */

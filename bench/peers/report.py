@@ -1,4 +1,4 @@
-"""Tables of the records of bench/compare, and charts of any record with times; bench/plot is its command."""
+"""Tables of the records of bench/peers/compare, and charts of any record with times; bench/peers/plot is its command."""
 import argparse
 import html
 import json

@@ -1,4 +1,4 @@
-"""The tables of a record of bench/compare, in Markdown. Standard library only.
+"""The tables of a record of bench/peers/compare, in Markdown. Standard library only.
 
 A simulated run has one table, without peers."""
 import charts

@@ -1,4 +1,4 @@
-"""Who takes part in bench/compare: processes that answer requests, teams of them, and those that take turns in a row.
+"""Who takes part in bench/peers/compare: processes that answer requests, teams of them, and those that take turns in a row.
 Standard library only."""
 import json
 import math

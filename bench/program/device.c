@@ -1,5 +1,6 @@
-/* tdict-bench device: does the works of device_ops.c and device_moves.c on request, so that bench/compare-device can
- * alternate with other libraries. Each line of standard input is a JSON request, and gets one line of JSON, in order:
+/* tdict-bench device: does the works of device_ops.c and device_moves.c on request, so that bench/peers/compare-device
+ * can alternate with other libraries. Each line of standard input is a JSON request, and gets one line of JSON, in
+ * order:
  *
  *   {"op": "hello"}    returns version, device, machine, line_bytes, simulated
  *   {"op": "prepare", "work": NAME, "leaves": [[COUNT, DTYPE, [SIZE, ...]], ...], ...}
@@ -377,7 +378,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state) {
 int device_main(int argc, char **argv) {
   static const struct argp_option none[] = {{0}};
   static const char doc[] = "Does works on a device on request: reads JSON lines from standard input and writes JSON "
-                            "lines to standard output. bench/compare-device starts it.";
+                            "lines to standard output. bench/peers/compare-device starts it.";
   static const struct argp argp = {none, parse_option, NULL, doc, NULL, NULL, NULL};
   common_options o = {"auto", false, false, NULL, 1};
   device_job job = {.kind = NULL};

@@ -1,4 +1,4 @@
-"""Rows of bench/compare that need processes of their own: a new one for each repetition, or some that may use few
+"""Rows of bench/peers/compare that need processes of their own: a new one for each repetition, or some that may use few
 processors only. Standard library only.
 
 The library's context or the peer's module is loaded, and the sources made and written, before the clock starts; all such

@@ -1,7 +1,7 @@
 /* Rows of scenarios. A row is a piece of work that the library does. If possible, plain driver calls do the same
  * work, and the two take turns.
- * `tdict-bench SCENARIO` measures the rows alone. `bench/compare` measures them through `tdict-bench worker`, beside
- * other libraries. rows_describe() describes a row for these libraries.
+ * `tdict-bench SCENARIO` measures the rows alone. `bench/peers/compare` measures them through `tdict-bench worker`,
+ * beside other libraries. rows_describe() describes a row for these libraries.
  * Ownership: the caller that opens a place or job closes it. Thread rule: one thread. */
 #ifndef TDICT_BENCH_ROWS_H
 #define TDICT_BENCH_ROWS_H

@@ -23,7 +23,7 @@ typedef struct bench_scenario {
   const struct bench_row *rows;
   int num_rows;
 } bench_scenario;
-/* All scenarios, in the order in which bench/compare measures them. */
+/* All scenarios, in the order in which bench/peers/compare measures them. */
 enum { BENCH_SCENARIOS = 17 };
 extern const bench_scenario *const bench_scenarios[BENCH_SCENARIOS];
 extern const bench_scenario bench_to_device, bench_tensordict, bench_synergies, bench_batches, bench_d2h,

@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "output.h"
+#include "../program/output.h"
 #include "tdict/view.h"
 
 static const tdict_field fields[] = {{"a", TDICT_F32, 1, {17}},

@@ -1,4 +1,4 @@
-"""Reading what bench/compare wrote: values and spreads of rows, ratios between them, who is ahead. Standard library only.
+"""Reading what bench/peers/compare wrote: values and spreads of rows, ratios between them, who is ahead. Standard library only.
 
 A record is one JSON object; see docs/benchmarks.md for its words. A result's "turns" are lists of seconds,
 one list a turn; a turn's value is the median of its list.
@@ -20,7 +20,7 @@ def load(path):
         with open(path, encoding="utf-8") as file:
             record = json.load(file)
         if record["format"] != FORMAT or record["scenario"] != "compare":
-            raise Mistake(f"{path}: no record of bench/compare in format {FORMAT}")
+            raise Mistake(f"{path}: no record of bench/peers/compare in format {FORMAT}")
         check(record)
         return record
     except OSError as error:

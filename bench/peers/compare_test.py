@@ -1,4 +1,4 @@
-"""Tests of bench/compare, bench/check and the tables made of them, on the simulated device. Usage: compare_test.py TDICT_BENCH
+"""Tests of bench/peers/compare, bench/peers/check and the tables made of them, on the simulated device. Usage: compare_test.py TDICT_BENCH
 [NAME...]. Prints OK at the end of a good run."""
 import json
 import pathlib

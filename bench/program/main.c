@@ -28,8 +28,8 @@ static const struct {
              {"pinning", "measures pinning a block while another thread copies", pinning_main},
              {"share", "measures batches that another process has filled", share_main},
              {"stress", "moves random trees in random ways and verifies every bit", stress_main},
-             {"device", "does works on a device for bench/compare-device", device_main},
-             {"worker", "measures rows for bench/compare", worker_main}};
+             {"device", "does works on a device for bench/peers/compare-device", device_main},
+             {"worker", "measures rows for bench/peers/compare", worker_main}};
 enum { num_tools = sizeof tools / sizeof tools[0] };
 
 static void print_help(FILE *file) {

@@ -1,5 +1,5 @@
-/* tdict-bench worker: measures single rows on request, so that bench/compare can alternate with other libraries. Each
- * line of standard input is a JSON request. Each request gets one line of JSON, in order:
+/* tdict-bench worker: measures single rows on request, so that bench/peers/compare can alternate with other libraries.
+ * Each line of standard input is a JSON request. Each request gets one line of JSON, in order:
  *
  *   {"op": "hello"}               returns name, version, device, machine, line_bytes, simulated
  *   {"op": "rows"}                returns every row of every scenario, in the order of measurement
@@ -202,7 +202,7 @@ static json_t *answer_request(void *user, const json_t *request, int argc, char 
 int worker_main(int argc, char **argv) {
   static const char doc[] =
       "Measures rows on request: reads JSON lines from standard input and writes JSON lines to standard output. "
-      "bench/compare starts it.";
+      "bench/peers/compare starts it.";
   static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
   worker_options o = {{"auto", false, false, NULL, 1}, false, 0, 0};
   worker w;

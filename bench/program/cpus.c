@@ -1,5 +1,6 @@
-/* tdict-bench cpus: copies by processes that may use only one or two processors. bench/compare starts such processes
- * for each library. `tdict-bench cpus` alone uses the processors of its own process; restrict them with taskset.
+/* tdict-bench cpus: copies by processes that may use only one or two processors. bench/peers/compare starts such
+ * processes for each library. `tdict-bench cpus` alone uses the processors of its own process; restrict them with
+ * taskset.
  * Constant tables. Thread rule: one thread. */
 #include "rows.h"
 

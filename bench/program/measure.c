@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../tools/bar.h"
+#include "../../tools/bar.h"
 #include "bench.h"
 
 double bench_now(void) {

@@ -55,7 +55,7 @@ static void free_result(row_result *r) {
 }
 
 /* Runs a repetition in the cache state of the row. If the row is small and warm, an uncounted repetition of the same
- * kind runs immediately before, as in bench/compare. */
+ * kind runs immediately before, as in bench/peers/compare. */
 static bool repetition(bench_job *job, int number, bool driver, double *seconds) {
   if (job_is_warm(job) && job->total_bytes <= back_to_back_bytes && !job_sample(job, number + 1, driver, seconds))
     return false;

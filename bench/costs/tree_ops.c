@@ -1,5 +1,5 @@
 /* tdict-tree-ops: measures operations on whole trees on the host, and a plain C implementation of the same work as a
- * lower bound. Prints one JSON object: the shortest time of many rounds by name, in seconds. bench/peers/tree_ops.py
+ * lower bound. Prints one JSON object: the shortest time of many rounds by name, in seconds. bench/costs/tree_ops.py
  * runs it in turn with TensorDict.
  * Tensors and keys are made before measuring. Main owns them. Thread rule: one thread; the copies of large rows also
  * use threads of a pool. */
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "output.h"
+#include "../program/output.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"
 #include "tdict/index.h"
