@@ -15,7 +15,7 @@
 /* The exit codes of the program. */
 enum { BENCH_OK = 0, BENCH_FAILED = 1, BENCH_USAGE = 2, BENCH_DIFFERS = 3 };
 
-/* A scenario. Each scenario has a file of its own. `run` gets its own arguments, where argv[0] is "tdict-bench NAME".
+/* A scenario. `run` gets its own arguments, where argv[0] is "tdict-bench NAME".
  * It returns an exit code. */
 typedef struct bench_scenario {
   const char *name, *summary;
