@@ -313,52 +313,29 @@ static int run_advise(advise_job *job) {
   return bench_sink_write(&job->sink, job->record) ? BENCH_OK : BENCH_FAILED;
 }
 
-enum { KEY_PINNED = 256, KEY_TUNING };
-static error_t parse_option(int key, char *arg, struct argp_state *state) {
-  advise_options *o = state->input;
-  if (key == 'd') {
-    o->device = options_device(state, arg);
-  } else if (key == 'j') {
-    o->json = arg;
-  } else if (key == KEY_PINNED) {
-    o->pinned = true;
-  } else if (key == KEY_TUNING) {
-    o->tuning = arg;
-  } else if (key == 'n' || key == 'b') {
-    if (key == 'n')
-      options_number(state, "--leaves", arg, 1, 100000000, &o->leaves);
-    else
-      options_number(state, "--leaf-bytes", arg, 1, INT64_C(1) << 36, &o->leaf_bytes);
-  } else if (key == ARGP_KEY_ARG) {
-    argp_error(state, "unexpected argument '%s'", arg);
-  } else if (key == ARGP_KEY_END && (!o->leaves || !o->leaf_bytes)) {
-    argp_error(state, "--leaves and --leaf-bytes are required");
-  } else if (key == ARGP_KEY_END) {
-    options_check_values(state, &o->values, o->leaf_bytes);
-  } else {
-    return options_values(key, arg, state, &o->values);
-  }
-  return 0;
+static void check_options(struct argp_state *state, void *input) {
+  const advise_options *o = input;
+  if (!o->leaves || !o->leaf_bytes) argp_error(state, "--leaves and --leaf-bytes are required");
+  options_check_values(state, &o->values, o->leaf_bytes);
 }
 
 int advise_main(int argc, char **argv) {
-  static const struct argp_option table[] = {
-      {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
-      {"leaves", 'n', "N", 0, "number of leaves", 0},
-      {"leaf-bytes", 'b', "BYTES", 0, "size of each leaf, whole elements", 0},
-      OPTIONS_VALUES,
-      {"pinned", KEY_PINNED, NULL, 0, "the leaves are in pinned memory", 0},
-      {"tuning", KEY_TUNING, "FILE", 0, "use a tuning file instead of the built-in table", 0},
-      {"json", 'j', "FILE", 0, "write the result to FILE as JSON; - writes to standard output and prints no text", 0},
-      {0}};
   static const char doc[] = "Recommends a mode and num_threads for a tree, with reasons measured on this machine."
-                            "\vExample:\n  tdict-bench advise --leaves 1000 --leaf-bytes 4000\n\n"
-                            "Exit status: 0 success, 1 failure, 2 wrong usage.";
-  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+                            "\vExample:\n  tdict-bench advise --leaves 1000 --leaf-bytes 4000\n\n" SHORT_EXIT_TEXT;
   static advise_job job;
   job.o = (advise_options){"auto", NULL, NULL, 0, 0, false, {TDICT_F32, 0}};
-  argp_err_exit_status = BENCH_USAGE;
-  if (argp_parse(&argp, argc, argv, 0, NULL, &job.o) != 0) return BENCH_USAGE;
+  advise_options *o = &job.o;
+  const bench_option options[] = {
+      DEVICE_OPTION(&o->device),
+      NUMBER_OPTION("leaves", 'n', "N", &o->leaves, 1, 100000000, "number of leaves"),
+      NUMBER_OPTION("leaf-bytes", 'b', "BYTES", &o->leaf_bytes, 1, INT64_C(1) << 36,
+                    "size of each leaf, whole elements"),
+      VALUES_OPTIONS(&o->values),
+      FLAG_OPTION("pinned", &o->pinned, "the leaves are in pinned memory"),
+      TEXT_OPTION("tuning", 0, "FILE", &o->tuning, "use a tuning file instead of the built-in table"),
+      JSON_OPTION(&o->json, "the result"),
+      {0}};
+  if (options_parse(argc, argv, doc, options, check_options, o) != BENCH_OK) return BENCH_USAGE;
   job.record = bench_record("advise", argc, argv);
   int answer = run_advise(&job);
   json_decref(job.record);

@@ -22,7 +22,7 @@ typedef struct thread_rank {
 
 struct comm_job {
   comm_settings settings;
-  const char *backend, *library;
+  const char *library;
   int64_t num_devices;
   bool is_simulated;
   tdict_nccl_id id;
@@ -119,53 +119,38 @@ static int measure(comm_job *job, int argc, char **argv) {
   return answer;
 }
 
-enum { KEY_BACKEND = 1280, KEY_LIBRARY, KEY_SIMULATED };
-static error_t parse_option(int key, char *arg, struct argp_state *state) {
-  comm_job *job = state->input;
-  switch (key) {
-  case ARGP_KEY_INIT:
-    state->child_inputs[0] = &job->settings;
-    return 0;
-  case KEY_BACKEND:
-    job->backend = arg;
-    if (strcmp(arg, "nccl") != 0)
-      argp_error(state, "--backend: found '%s', wanted nccl; tdict-bench-openmpi and tdict-bench-mpich use MPI", arg);
-    return 0;
-  case KEY_LIBRARY:
-    job->library = arg;
-    return 0;
-  case KEY_SIMULATED:
-    job->is_simulated = true;
-    return 0;
-  case 'n':
-    options_number(state, "--devices", arg, 2, MOST_DEVICES, &job->num_devices);
-    return 0;
-  case ARGP_KEY_END:
-    if (job->is_simulated && job->num_devices > MOST_SIMULATED)
-      argp_error(state, "--devices: at most %d ranks are simulated", MOST_SIMULATED);
-    return 0;
-  default:
-    return ARGP_ERR_UNKNOWN;
-  }
+static void parse_backend(struct argp_state *state, const char *text, void *to) {
+  (void)to;
+  if (strcmp(text, "nccl") != 0)
+    argp_error(state, "--backend: found '%s', wanted nccl; tdict-bench-openmpi and tdict-bench-mpich use MPI", text);
+}
+
+static void check_options(struct argp_state *state, void *input) {
+  const comm_job *job = input;
+  if (job->is_simulated && job->num_devices > MOST_SIMULATED)
+    argp_error(state, "--devices: at most %d ranks are simulated", MOST_SIMULATED);
 }
 
 int comm_main(int argc, char **argv) {
-  static const struct argp_option table[] = {
-      {"backend", KEY_BACKEND, "NAME", 0, "what sends the messages: nccl (default)", 0},
-      {"library", KEY_LIBRARY, "PATH", 0, "path of NCCL (default: libnccl.so.2, which the system searches)", 0},
-      {"devices", 'n', "N", 0, "number of ranks, each on its own GPU (default: all GPUs)", 0},
-      {"simulated", KEY_SIMULATED, NULL, OPTION_HIDDEN, "simulated devices, for tests with a simulated NCCL", 0},
-      {0}};
-  static const struct argp_child children[] = {{&comm_argp, 0, NULL, 0}, {0}};
   static const char doc[] = "Measures trees that a communicator sends between GPUs, beside plain calls for one buffer "
                             "and for each leaf. Verifies every bit of each result."
-                            "\vExample:\n  tdict-bench comm --devices 2 --library PATH/libnccl.so.2\n\n" COMM_EXIT_TEXT;
-  static const struct argp argp = {table, parse_option, NULL, doc, children, NULL, NULL};
+                            "\vExample:\n  tdict-bench comm --devices 2 --library PATH/libnccl.so.2\n\n" EXIT_TEXT;
   comm_job job;
   memset(&job, 0, sizeof job);
   comm_settings_default(&job.settings);
-  if (options_parse(argc, argv, OPTIONS_RECORD | OPTIONS_NO_DEVICE, &job.settings.common, &argp, &job) != BENCH_OK)
-    return BENCH_USAGE;
+  const bench_option options[] = {
+      COMM_OPTIONS(&job.settings),
+      PARSED_OPTION("backend", 0, "NAME", NULL, parse_backend, "what sends the messages: nccl (default)"),
+      TEXT_OPTION("library", 0, "PATH", &job.library,
+                  "path of NCCL (default: libnccl.so.2, which the system searches)"),
+      NUMBER_OPTION("devices", 'n', "N", &job.num_devices, 2, MOST_DEVICES,
+                    "number of ranks, each on its own GPU (default: all GPUs)"),
+      {.name = "simulated", /* simulated devices, for tests with a simulated NCCL */
+       .kind = OPTION_FLAG,
+       .to = &job.is_simulated,
+       .flags = OPTION_HIDDEN},
+      {0}};
+  if (options_parse(argc, argv, doc, options, check_options, &job) != BENCH_OK) return BENCH_USAGE;
   int answer = BENCH_FAILED;
   if (bench_sink_open(&job.sink, job.settings.common.json) && open_ranks(&job)) answer = measure(&job, argc, argv);
   for (int i = 0; i < job.count; i++) tdict_context_destroy(job.ranks[i].rank.context);

@@ -36,17 +36,15 @@ static int measure(comm_rank *rank, const bench_sink *sink, int argc, char **arg
 int main(int argc, char **argv) {
   static const char doc[] = "Measures trees that the processes of an MPI job send, beside plain calls for one buffer "
                             "and for each leaf. Verifies every bit of each result."
-                            "\vExample:\n  mpirun -np 2 tdict-bench-openmpi --megabytes 100\n\n" COMM_EXIT_TEXT;
+                            "\vExample:\n  mpirun -np 2 tdict-bench-openmpi --megabytes 100\n\n" EXIT_TEXT;
   comm_settings settings;
   bench_sink sink = {NULL, -1};
   comm_rank rank = {.settings = &settings};
-  struct argp argp = comm_argp;
   int level, number = 0;
   if (!output_watch(argv[0])) return BENCH_FAILED;
-  argp.doc = doc;
   comm_settings_default(&settings);
-  if (options_parse(argc, argv, OPTIONS_RECORD | OPTIONS_NO_DEVICE, &settings.common, &argp, &settings) != BENCH_OK)
-    return BENCH_USAGE;
+  const bench_option options[] = {COMM_OPTIONS(&settings), {0}};
+  if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
   if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS) return BENCH_FAILED;
   MPI_Comm_rank(MPI_COMM_WORLD, &number);
   /* Only the first rank prints and writes the record. */

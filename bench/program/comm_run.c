@@ -27,34 +27,6 @@ void comm_settings_default(comm_settings *s) {
   *s = (comm_settings){.common = {"auto", false, false, NULL, 11}, .leaves = 1000};
 }
 
-enum { KEY_LEAVES = 1024, KEY_SEPARATE, KEY_CORRUPT };
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  comm_settings *s = state->input;
-  switch (key) {
-  case 'm':
-    options_number(state, "--megabytes", arg, 1, 1000000, &s->megabytes);
-    return 0;
-  case KEY_LEAVES:
-    options_number(state, "--leaves", arg, 1, 1000000, &s->leaves);
-    return 0;
-  case KEY_SEPARATE:
-    s->is_separate = true;
-    return 0;
-  case KEY_CORRUPT:
-    s->is_corrupt = true;
-    return 0;
-  default:
-    return ARGP_ERR_UNKNOWN;
-  }
-}
-static const struct argp_option table[] = {
-    {"megabytes", 'm', "N", 0, "size of the tree in 10^6 bytes (default: two trees, of leaves of 4000 B and 1 MB)", 0},
-    {"leaves", KEY_LEAVES, "N", 0, "number of leaves (default 1000)", 0},
-    {"separate", KEY_SEPARATE, NULL, 0, "allocate each leaf alone (default: all leaves in one storage)", 0},
-    {"corrupt", KEY_CORRUPT, NULL, 0, "send a wrong number, which the verification must find", 0},
-    {0}};
-const struct argp comm_argp = {table, parse, NULL, NULL, NULL, NULL, NULL};
-
 /* What the ranks tell each other after each step. */
 typedef struct report {
   double seconds;

@@ -17,9 +17,14 @@ typedef struct comm_settings {
 } comm_settings;
 /* Writes the defaults. */
 void comm_settings_default(comm_settings *s);
-/* Parses these options. The input is a comm_settings. */
-extern const struct argp comm_argp;
-#define COMM_EXIT_TEXT "Exit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference."
+/* The options of the command line, for the table of a program. */
+#define COMM_OPTIONS(s)                                                                                            \
+  RECORD_OPTIONS(&(s)->common),                                                                                    \
+      NUMBER_OPTION("megabytes", 'm', "N", &(s)->megabytes, 1, 1000000,                                            \
+                    "size of the tree in 10^6 bytes (default: two trees, of leaves of 4000 B and 1 MB)"),          \
+      NUMBER_OPTION("leaves", 0, "N", &(s)->leaves, 1, 1000000, "number of leaves (default 1000)"),                \
+      FLAG_OPTION("separate", &(s)->is_separate, "allocate each leaf alone (default: all leaves in one storage)"), \
+      FLAG_OPTION("corrupt", &(s)->is_corrupt, "send a wrong number, which the verification must find")
 
 /* A rank. */
 typedef struct comm_rank {

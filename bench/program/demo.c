@@ -176,12 +176,12 @@ static int run_demo(demo_job *job) {
 int demo_main(int argc, char **argv) {
   static const char doc[] =
       "Shows a tree, its transfer to a device and the result; then measures a tree of 1000 tensors."
-      "\vExit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
-  static const struct argp argp = {NULL, NULL, NULL, doc, NULL, NULL, NULL};
+      "\v" EXIT_TEXT;
   demo_job job;
   memset(&job, 0, sizeof job);
   job.common = (common_options){"auto", false, false, NULL, REPEATS};
-  if (options_parse(argc, argv, OPTIONS_SIZE, &job.common, &argp, &job) != BENCH_OK) return BENCH_USAGE;
+  const bench_option options[] = {DEVICE_OPTION(&job.common.device), SIZE_OPTIONS(&job.common), {0}};
+  if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
   setlocale(LC_CTYPE, "");
   bool good = bench_samples_reserve(&job.line, REPEATS);
   for (int w = 0; w < WAYS; w++) good = bench_samples_reserve(&job.rows[w], REPEATS) && good;

@@ -370,20 +370,14 @@ static json_t *answer_request(void *user, const json_t *request, int argc, char 
   return json_pack("{s:b}", "ok", 1);
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state) {
-  (void)key, (void)arg, (void)state;
-  return ARGP_ERR_UNKNOWN;
-}
-
 int device_main(int argc, char **argv) {
-  static const struct argp_option none[] = {{0}};
   static const char doc[] = "Does works on a device on request: reads JSON lines from standard input and writes JSON "
                             "lines to standard output. bench/peers/compare-device starts it.";
-  static const struct argp argp = {none, parse_option, NULL, doc, NULL, NULL, NULL};
   common_options o = {"auto", false, false, NULL, 1};
   device_job job = {.kind = NULL};
   tdict_error err;
-  if (options_parse(argc, argv, 0, &o, &argp, &o) != BENCH_OK) return BENCH_USAGE;
+  const bench_option options[] = {DEVICE_OPTION(&o.device), {0}};
+  if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
   bool good = place_open(&job.place, o.device);
   const bool device = good && job.place.device.type != TDICT_DEVICE_CPU;
   if (device && tdict_stream_create(job.place.context, job.place.device, &job.stream, &err) != TDICT_OK) {

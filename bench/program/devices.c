@@ -297,27 +297,21 @@ static void close_devices(devices_job *job) {
   if (job->context) tdict_context_destroy(job->context);
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state) {
-  devices_job *job = state->input;
-  if (key == 'n') options_number(state, "--devices", arg, 1, MOST_DEVICES, &job->num_devices);
-  if (key == 'm') options_number(state, "--megabytes", arg, 1, 100000, &job->megabytes);
-  return key == 'n' || key == 'm' ? 0 : ARGP_ERR_UNKNOWN;
-}
-
 int devices_main(int argc, char **argv) {
-  static const struct argp_option table[] = {
-      {"devices", 'n', "N", 0, "measure 1 to N devices (default: all GPUs; 2 simulated devices)", 0},
-      {"megabytes", 'm', "N", 0, "size of the tree in 10^6 bytes (default 4000 on a GPU, 8 elsewhere)", 0},
-      {0}};
   static const char doc[] = "Replicates and splits a tree of 1000 leaves over several devices, beside one transfer for "
                             "each device and beside plain copies. Verifies every byte on every device."
-                            "\vExample:\n  tdict-bench devices --devices 2\n\n"
-                            "Exit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
-  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+                            "\vExample:\n  tdict-bench devices --devices 2\n\n" EXIT_TEXT;
   devices_job job;
   memset(&job, 0, sizeof job);
   job.common = (common_options){"auto", false, false, NULL, 5};
-  if (options_parse(argc, argv, OPTIONS_RECORD, &job.common, &argp, &job) != BENCH_OK) return BENCH_USAGE;
+  const bench_option options[] = {DEVICE_OPTION(&job.common.device),
+                                  RECORD_OPTIONS(&job.common),
+                                  NUMBER_OPTION("devices", 'n', "N", &job.num_devices, 1, MOST_DEVICES,
+                                                "measure 1 to N devices (default: all GPUs; 2 simulated devices)"),
+                                  NUMBER_OPTION("megabytes", 'm', "N", &job.megabytes, 1, 100000,
+                                                "size of the tree in 10^6 bytes (default 4000 on a GPU, 8 elsewhere)"),
+                                  {0}};
+  if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
   int answer = BENCH_FAILED;
   if (bench_sink_open(&job.sink, job.common.json) && open_devices(&job)) {
     json_t *record = bench_record("devices", argc, argv), *list = json_array();

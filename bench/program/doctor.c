@@ -1,7 +1,6 @@
 /* tdict-bench doctor: shows the properties of this machine that transfers depend on, and which settings they use. It
  * asks the system and the driver, and moves a few small trees. The text is printed from the JSON record. Main owns
  * it. Thread rule: one thread. */
-#include <argp.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -275,47 +274,24 @@ static void print_section(const char *title, json_t *section, int depth) {
   }
 }
 
-typedef struct doctor_options {
-  const char *device, *json;
-} doctor_options;
-
-static error_t parse_option(int key, char *arg, struct argp_state *state) {
-  doctor_options *o = state->input;
-  if (key == 'd') {
-    o->device = options_device(state, arg);
-  } else if (key == 'j') {
-    o->json = arg;
-  } else if (key == ARGP_KEY_ARG) {
-    argp_error(state, "unexpected argument '%s'", arg);
-  } else {
-    return ARGP_ERR_UNKNOWN;
-  }
-  return 0;
-}
-
 int doctor_main(int argc, char **argv) {
-  static const struct argp_option table[] = {
-      {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
-      {"json", 'j', "FILE", 0, "write the result to FILE as JSON; - writes to standard output and prints no text", 0},
-      {0}};
   static const char doc[] =
       "Shows the hardware, driver and limits that transfers depend on, and the settings that transfers use."
       "\vExit status: 0 success, 1 cannot create a context or write the JSON file, 2 wrong "
       "use.";
-  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
-  doctor_options o = {"auto", NULL};
+  const char *device = "auto", *json = NULL;
+  const bench_option options[] = {DEVICE_OPTION(&device), JSON_OPTION(&json, "the result"), {0}};
   static const char *const titles[] = {"driver", "host", "numa", "limits", "transfers"};
   bench_sink sink;
   bool good;
-  argp_err_exit_status = BENCH_USAGE;
-  if (argp_parse(&argp, argc, argv, 0, NULL, &o) != 0) return BENCH_USAGE;
-  if (!bench_sink_open(&sink, o.json)) return BENCH_FAILED;
+  if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
+  if (!bench_sink_open(&sink, json)) return BENCH_FAILED;
   json_t *record = bench_record("doctor", argc, argv);
   json_object_set_new(record, "driver", driver_section());
   json_object_set_new(record, "host", host_section());
   json_object_set_new(record, "numa", json_pack("{s:o}", "nodes", numa_section()));
   json_object_set_new(record, "limits", limits_section());
-  json_object_set_new(record, "transfers", ways_section(o.device, &good));
+  json_object_set_new(record, "transfers", ways_section(device, &good));
   for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
     print_section(titles[i], json_object_get(record, titles[i]), 0);
   if (!bench_sink_write(&sink, record)) good = false;

@@ -348,69 +348,52 @@ static int run_works(load_job *job) {
   return answer;
 }
 
-static void parse_works(load_options *o, const char *text, struct argp_state *state) {
+static void parse_works(struct argp_state *state, const char *text, void *to) {
+  bool *works = to;
   for (const char *at = text; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
     const size_t length = strcspn(at, ",");
     int w = 0;
     while (w < LOAD_WORKS && (strlen(work_names[w]) != length || strncmp(at, work_names[w], length) != 0)) w++;
     if (w == LOAD_WORKS) argp_error(state, "--work: '%.*s' is not even, mixed, many, cold or save", (int)length, at);
-    if (w < LOAD_WORKS) o->works[w] = true;
+    if (w < LOAD_WORKS) works[w] = true;
   }
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state) {
-  load_options *o = state->input;
-  switch (key) {
-  case KEY_FOLDER:
-    o->folder = arg;
-    return 0;
-  case KEY_WORK:
-    parse_works(o, arg, state);
-    return 0;
-  case KEY_DIVIDE:
-    options_number(state, "--divide", arg, 1, 1000000, &o->divide);
-    return 0;
-  case KEY_CONTEXTS:
-    options_number(state, "--contexts", arg, 1, 1000, &o->contexts);
-    return 0;
-  case KEY_MAKE:
-    o->makes = true;
-    return 0;
-  case ARGP_KEY_END:
-    for (int w = 0; w < LOAD_WORKS; w++)
-      if (o->works[w]) return 0;
-    memset(o->works, 1, sizeof o->works);
-    return 0;
-  default:
-    return ARGP_ERR_UNKNOWN;
-  }
+/* Measures all works if --work names none. */
+static void complete_works(struct argp_state *state, void *input) {
+  load_options *o = input;
+  (void)state;
+  for (int w = 0; w < LOAD_WORKS; w++)
+    if (o->works[w]) return;
+  memset(o->works, 1, sizeof o->works);
 }
-
-static const struct argp_option option_table[] = {
-    {"folder", KEY_FOLDER, "DIR", 0, "where the files are made and removed (default: TMPDIR, or /tmp)", 0},
-    {"work", KEY_WORK, "LIST", 0,
-     "even: 256 tensors, 8.6 GB; mixed: 290 tensors, 6.5 GB; many: 18000 tensors, 20 GB; cold: even, not in the page "
-     "cache; save: 4.3 GB (default: all)",
-     0},
-    {"divide", KEY_DIVIDE, "N", 0, "divide the size of each tensor by N", 0},
-    {"contexts", KEY_CONTEXTS, "N", 0, "contexts whose first load is measured (default 3)", 0},
-    {"make", KEY_MAKE, NULL, 0, "only make the files and leave them; later runs use such files and leave them, too", 0},
-    {0}};
-static const char doc[] =
-    "Loads files to the device and saves a tree, beside plain reads and writes. A row of a first call is measured in "
-    "new contexts. A cold row is measured after the file has left the page cache."
-    "\vExit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
 
 static int run_load(int argc, char **argv) {
-  static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
+  static const char doc[] =
+      "Loads files to the device and saves a tree, beside plain reads and writes. A row of a first call is measured in "
+      "new contexts. A cold row is measured after the file has left the page cache."
+      "\v" EXIT_TEXT;
   static load_job job;
   const char *folder = getenv("TMPDIR");
   job.options = (load_options){.common = {"auto", false, false, NULL, 5},
                                .folder = folder && *folder ? folder : "/tmp",
                                .divide = 0,
                                .contexts = 3};
-  if (options_parse(argc, argv, OPTIONS_SIZE | OPTIONS_RECORD, &job.options.common, &argp, &job.options) != BENCH_OK)
-    return BENCH_USAGE;
+  load_options *o = &job.options;
+  const bench_option options[] = {
+      DEVICE_OPTION(&o->common.device),
+      SIZE_OPTIONS(&o->common),
+      RECORD_OPTIONS(&o->common),
+      TEXT_OPTION("folder", 0, "DIR", &o->folder, "where the files are made and removed (default: TMPDIR, or /tmp)"),
+      PARSED_OPTION("work", 0, "LIST", o->works, parse_works,
+                    "even: 256 tensors, 8.6 GB; mixed: 290 tensors, 6.5 GB; many: 18000 tensors, 20 GB; cold: even, "
+                    "not in the page cache; save: 4.3 GB (default: all)"),
+      NUMBER_OPTION("divide", 0, "N", &o->divide, 1, 1000000, "divide the size of each tensor by N"),
+      NUMBER_OPTION("contexts", 0, "N", &o->contexts, 1, 1000, "contexts whose first load is measured (default 3)"),
+      FLAG_OPTION("make", &o->makes,
+                  "only make the files and leave them; later runs use such files and leave them, too"),
+      {0}};
+  if (options_parse(argc, argv, doc, options, complete_works, o) != BENCH_OK) return BENCH_USAGE;
   if (!bench_sink_open(&job.sink, job.options.common.json)) return BENCH_FAILED;
   char text[32];
   json_t *record = bench_record("load", argc, argv);

@@ -15,7 +15,7 @@
 #include "tdict/sim.h"
 #include "tdict/tokens.h"
 
-enum { WINDOW = 1024, OPTION_DIGEST = 256, OPTION_STOP, OPTION_STATE, OPTION_TOKENS, OPTION_SAMPLES, OPTION_EPOCHS };
+enum { WINDOW = 1024 };
 
 typedef struct run {
   const char *device, *work, *shard, *json, *state; /* NULL: a temporary shard */
@@ -340,7 +340,8 @@ static int report_rate(const run *r, int argc, char **argv) {
 }
 
 /* Refuses options that have no effect, and sets defaults. */
-static void check_options(run *r, struct argp_state *state) {
+static void check_options(struct argp_state *state, void *input) {
+  run *r = input;
   const bool shard = strcmp(r->work, "tokens") == 0, tokens = strncmp(r->work, "tokens", 6) == 0;
   if (r->digest && r->json) argp_error(state, "--json is for measurements: a --digest has no record");
   if (r->digest && r->seconds > 0) argp_error(state, "--seconds is for measurements: a --digest takes whole epochs");
@@ -355,103 +356,52 @@ static void check_options(run *r, struct argp_state *state) {
   if (!(r->seconds > 0)) r->seconds = 2;
 }
 
-/* Parses an option with an integer. Returns false if the option has none. */
-static bool parse_count(run *r, int key, const char *arg, struct argp_state *state) {
-  const int64_t most = INT64_C(1) << 40;
-  const struct {
-    int key;
-    const char *name;
-    int64_t low, high, *to;
-  } counts[] = {{'n', "--workers", 0, 1024, &r->workers},
-                {'p', "--prefetch", 0, 1048576, &r->prefetch},
-                {'b', "--batch", 1, most, &r->batch},
-                {'s', "--seed", 0, most, &r->seed},
-                {OPTION_TOKENS, "--tokens", WINDOW + 1, INT32_MAX, &r->tokens},
-                {OPTION_SAMPLES, "--samples", 1, most, &r->samples},
-                {OPTION_EPOCHS, "--epochs", 1, most, &r->epochs},
-                {OPTION_STOP, "--stop", 1, most, &r->stop}};
-  for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-    if (key == counts[i].key) {
-      options_number(state, counts[i].name, arg, counts[i].low, counts[i].high, counts[i].to);
-      return true;
-    }
-  return false;
+static void parse_seconds(struct argp_state *state, const char *text, void *to) {
+  char *end = NULL;
+  const double seconds = strtod(text, &end);
+  if (*end || !(seconds > 0 && isfinite(seconds)))
+    argp_error(state, "--seconds: '%s' is not a number of seconds above 0", text);
+  *(double *)to = seconds;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state) {
-  run *r = state->input;
-  char *end = NULL;
-  if (parse_count(r, key, arg, state)) return 0;
-  switch (key) {
-  case 'd':
-    r->device = options_device(state, arg);
-    break;
-  case 'j':
-    r->json = arg;
-    break;
-  case 'f':
-    r->shard = arg;
-    break;
-  case OPTION_STATE:
-    r->state = arg;
-    break;
-  case OPTION_DIGEST:
-    r->digest = true;
-    break;
-  case 't':
-    r->seconds = strtod(arg, &end);
-    if (*end || !(r->seconds > 0 && isfinite(r->seconds)))
-      argp_error(state, "--seconds: '%s' is not a number of seconds above 0", arg);
-    break;
-  case 'w':
-    r->work = arg;
-    if (strcmp(arg, "tokens") != 0 && strcmp(arg, "tokens16") != 0 && strcmp(arg, "samples") != 0)
-      argp_error(state, "--work: '%s' is not tokens, tokens16 or samples", arg);
-    break;
-  case ARGP_KEY_ARG:
-    argp_error(state, "unexpected argument '%s'", arg);
-    break;
-  case ARGP_KEY_END:
-    check_options(r, state);
-    break;
-  default:
-    return ARGP_ERR_UNKNOWN;
-  }
-  return 0;
+static void parse_work(struct argp_state *state, const char *text, void *to) {
+  if (strcmp(text, "tokens") != 0 && strcmp(text, "tokens16") != 0 && strcmp(text, "samples") != 0)
+    argp_error(state, "--work: '%s' is not tokens, tokens16 or samples", text);
+  *(const char **)to = text;
 }
 
 int loader_main(int argc, char **argv) {
-  static const struct argp_option table[] = {
-      {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
-      {"work", 'w', "KIND", 0,
-       "tokens (default): windows of 1024 tokens of a shard; tokens16: the same in memory as 16-bit tokens, which the "
-       "transfer converts to 64 bits; samples: samples of 7 leaves, 42.5 KB",
-       0},
-      {"workers", 'n', "N", 0, "worker threads (default 4); 0: the calling thread makes the batches", 0},
-      {"prefetch", 'p', "N", 0, "batches to prefetch (default 0: two for each worker)", 0},
-      {"batch", 'b', "N", 0, "samples in a batch (default 64 windows or 256 samples)", 0},
-      {"seconds", 't', "S", 0, "seconds to measure (default 2)", 0},
-      {"shard", 'f', "FILE", 0,
-       "with --work tokens: the shard; if FILE does not exist, it is written with random 16-bit tokens (default: a "
-       "temporary file)",
-       0},
-      {"tokens", OPTION_TOKENS, "N", 0,
-       "with --work tokens and tokens16: tokens in a new shard or in memory (default 50000000)", 0},
-      {"samples", OPTION_SAMPLES, "N", 0, "with --work samples: samples in memory (default 16384)", 0},
-      {"seed", 's', "N", 0, "seed of the order of samples (default 1)", 0},
-      {"json", 'j', "FILE", 0, "write the result to FILE as JSON; - writes to standard output and prints no text", 0},
-      {"digest", OPTION_DIGEST, NULL, 0, "do not measure; print a hash of all batches in their order", 1},
-      {"epochs", OPTION_EPOCHS, "N", 0, "with --digest: number of epochs (default 2)", 1},
-      {"stop", OPTION_STOP, "N", 0, "with --digest: stop after N calls", 1},
-      {"state", OPTION_STATE, "FILE", 0,
-       "with --digest: continue from the state in FILE, if it exists; --stop writes it", 1},
-      {0}};
   static const char doc[] = "Measures batches per second that a loader delivers, in random order."
-                            "\vExit status: 0 success, 1 failure, 2 wrong usage.";
-  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+                            "\v" SHORT_EXIT_TEXT;
+  const int64_t most = INT64_C(1) << 40;
   run r = {.device = "auto", .work = "tokens", .workers = 4, .seed = 1};
-  argp_err_exit_status = BENCH_USAGE;
-  if (argp_parse(&argp, argc, argv, 0, NULL, &r) != 0) return BENCH_USAGE;
+  const bench_option options[] = {
+      DEVICE_OPTION(&r.device),
+      PARSED_OPTION("work", 'w', "KIND", &r.work, parse_work,
+                    "tokens (default): windows of 1024 tokens of a shard; tokens16: the same in memory as 16-bit "
+                    "tokens, which the transfer converts to 64 bits; samples: samples of 7 leaves, 42.5 KB"),
+      NUMBER_OPTION("workers", 'n', "N", &r.workers, 0, 1024,
+                    "worker threads (default 4); 0: the calling thread makes the batches"),
+      NUMBER_OPTION("prefetch", 'p', "N", &r.prefetch, 0, 1048576,
+                    "batches to prefetch (default 0: two for each worker)"),
+      NUMBER_OPTION("batch", 'b', "N", &r.batch, 1, most, "samples in a batch (default 64 windows or 256 samples)"),
+      PARSED_OPTION("seconds", 't', "S", &r.seconds, parse_seconds, "seconds to measure (default 2)"),
+      TEXT_OPTION("shard", 'f', "FILE", &r.shard,
+                  "with --work tokens: the shard; if FILE does not exist, it is written with random 16-bit tokens "
+                  "(default: a temporary file)"),
+      NUMBER_OPTION("tokens", 0, "N", &r.tokens, WINDOW + 1, INT32_MAX,
+                    "with --work tokens and tokens16: tokens in a new shard or in memory (default 50000000)"),
+      NUMBER_OPTION("samples", 0, "N", &r.samples, 1, most, "with --work samples: samples in memory (default 16384)"),
+      NUMBER_OPTION("seed", 's', "N", &r.seed, 0, most, "seed of the order of samples (default 1)"),
+      JSON_OPTION(&r.json, "the result"),
+      {"digest", 0, NULL, "do not measure; print a hash of all batches in their order", OPTION_FLAG, &r.digest, 0, 0,
+       NULL, 1, 0},
+      {"epochs", 0, "N", "with --digest: number of epochs (default 2)", OPTION_NUMBER, &r.epochs, 1, most, NULL, 1, 0},
+      {"stop", 0, "N", "with --digest: stop after N calls", OPTION_NUMBER, &r.stop, 1, most, NULL, 1, 0},
+      {"state", 0, "FILE", "with --digest: continue from the state in FILE, if it exists; --stop writes it",
+       OPTION_TEXT, &r.state, 0, 0, NULL, 1, 0},
+      {0}};
+  if (options_parse(argc, argv, doc, options, check_options, &r) != BENCH_OK) return BENCH_USAGE;
   bool good = bench_sink_open(&r.sink, r.json) && (!r.state || !r.stop || bench_can_write(r.state));
   int code = good && open_loader_context(&r) && open_loader(&r) ? BENCH_OK : BENCH_FAILED;
   if (code == BENCH_OK) code = r.digest ? print_digest(&r) : measure_rate(&r);

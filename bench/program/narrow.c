@@ -137,34 +137,26 @@ static int measure_table(narrow_job *job, json_t *rows) {
   return answer;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state) {
-  narrow_options *o = state->input;
-  if (key == 'm') {
-    options_number(state, "--megabytes", arg, 1, 1000000, &o->megabytes);
-    return 0;
-  }
-  if (key == ARGP_KEY_END) {
-    if (!options_can_narrow(&o->values)) argp_error(state, "--dtype: narrow has no effect on float32");
-    if (o->values.most) argp_error(state, "--max-value: the table has rows for several ranges");
-    return 0;
-  }
-  return options_values(key, arg, state, &o->values);
+static void check_options(struct argp_state *state, void *input) {
+  const narrow_options *o = input;
+  if (!options_can_narrow(&o->values)) argp_error(state, "--dtype: narrow has no effect on float32");
+  if (o->values.most) argp_error(state, "--max-value: the table has rows for several ranges");
 }
 
 int narrow_main(int argc, char **argv) {
-  static const struct argp_option table[] = {
-      {"megabytes", 'm', "N", 0, "size of the leaf in 10^6 bytes (default 4000 on a GPU, 8 elsewhere)", 0},
-      OPTIONS_VALUES,
-      {0}};
   static const char doc[] = "Measures transfers to a device with and without the option narrow, for several ranges of "
                             "values and numbers of threads. Verifies every byte."
-                            "\vExample:\n  tdict-bench narrow --dtype int64\n\n"
-                            "Exit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
-  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+                            "\vExample:\n  tdict-bench narrow --dtype int64\n\n" EXIT_TEXT;
   narrow_job job;
   memset(&job, 0, sizeof job);
   job.o = (narrow_options){{"auto", false, false, NULL, 7}, {TDICT_I64, 0}, 0};
-  if (options_parse(argc, argv, OPTIONS_RECORD, &job.o.common, &argp, &job.o) != BENCH_OK) return BENCH_USAGE;
+  const bench_option options[] = {DEVICE_OPTION(&job.o.common.device),
+                                  RECORD_OPTIONS(&job.o.common),
+                                  VALUES_OPTIONS(&job.o.values),
+                                  NUMBER_OPTION("megabytes", 'm', "N", &job.o.megabytes, 1, 1000000,
+                                                "size of the leaf in 10^6 bytes (default 4000 on a GPU, 8 elsewhere)"),
+                                  {0}};
+  if (options_parse(argc, argv, doc, options, check_options, &job.o) != BENCH_OK) return BENCH_USAGE;
   int answer = BENCH_FAILED;
   if (bench_sink_open(&job.sink, job.o.common.json) && place_open(&job.place, job.o.common.device)) {
     if (!job.o.megabytes) job.o.megabytes = place_is_gpu(&job.place) ? 4000 : 8;

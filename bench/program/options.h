@@ -1,4 +1,5 @@
-/* Command line options that several subcommands of tdict-bench share. Thread rule: one thread. */
+/* Command line options of the subcommands of tdict-bench. Each subcommand has one table of its options. Thread rule: one
+ * thread. */
 #ifndef TDICT_BENCH_OPTIONS_H
 #define TDICT_BENCH_OPTIONS_H
 
@@ -8,45 +9,70 @@
 #include "check.h"
 #include "tdict/sim.h"
 
-/* Strings are borrowed from the command line. */
+typedef enum option_kind { OPTION_TEXT, OPTION_FLAG, OPTION_NUMBER, OPTION_COUNT, OPTION_PARSED } option_kind;
+/* An option. Options of a group are listed together, in alphabetical order. */
+typedef struct bench_option {
+  const char *name;
+  int letter; /* 0: none */
+  const char *arg, *doc;
+  option_kind kind;
+  void *to;          /* receives a const char *, a bool, or an int64_t; a count shows its default in the help text */
+  int64_t low, high; /* range of a number */
+  void (*parse)(struct argp_state *state, const char *text, void *to); /* OPTION_PARSED: reads the argument */
+  int group, flags;                                                    /* flags of argp, for example OPTION_HIDDEN */
+} bench_option;
+#define TEXT_OPTION(name, letter, arg, to, doc) \
+  { name, letter, arg, doc, OPTION_TEXT, to, 0, 0, NULL, 0, 0 }
+#define FLAG_OPTION(name, to, doc) \
+  { name, 0, NULL, doc, OPTION_FLAG, to, 0, 0, NULL, 0, 0 }
+#define NUMBER_OPTION(name, letter, arg, to, low, high, doc) \
+  { name, letter, arg, doc, OPTION_NUMBER, to, low, high, NULL, 0, 0 }
+#define PARSED_OPTION(name, letter, arg, to, parse, doc) \
+  { name, letter, arg, doc, OPTION_PARSED, to, 0, 0, parse, 0, 0 }
+
+/* The options that several subcommands share. Strings are borrowed from the command line. */
 typedef struct common_options {
   const char *device; /* --device */
-  bool full, small;   /* --full, --small; false without OPTIONS_SIZE */
+  bool full, small;   /* --full, --small */
   const char *json;   /* --json FILE; NULL: not given */
   int64_t repeats;    /* --repeat */
 } common_options;
-enum { OPTIONS_SIZE = 1, OPTIONS_RECORD = 2, OPTIONS_NO_DEVICE = 4 };
+#define DEVICE_OPTION(to)                                    \
+  PARSED_OPTION("device", 'd', "DEVICE", to, options_device, \
+                "auto (default: cuda:0, or the simulated device where there is none), cpu, sim, cuda:N")
+#define JSON_OPTION(to, what) \
+  TEXT_OPTION("json", 'j', "FILE", to, "write " what " to FILE as JSON; - writes to standard output and prints no text")
+#define SIZE_OPTIONS(o)                                                                       \
+  FLAG_OPTION("full", &(o)->full, "full-size rows on every device (default: on a GPU only)"), \
+      FLAG_OPTION("small", &(o)->small, "rows of at most 4 MB on every device")
+#define RECORD_OPTIONS(o)                                                                          \
+  {"repeat", 'r', "N", "measured repetitions", OPTION_COUNT, &(o)->repeats, 1, 10000, NULL, 0, 0}, \
+      JSON_OPTION(&(o)->json, "every sample")
+/* The options of the elements of leaves, for a check_values. */
+#define VALUES_OPTIONS(values)                                                                                  \
+  PARSED_OPTION("dtype", 0, "NAME", &(values)->dtype, options_dtype,                                            \
+                "dtype of the leaves: float32 (default), int16, int32, int64, uint16, uint32, uint64 or bool"), \
+      NUMBER_OPTION("max-value", 0, "N", &(values)->most, 1, INT64_MAX - 1,                                     \
+                    "integers are random numbers from 0 to N (default: random bits)")
+#define EXIT_TEXT "Exit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference."
+#define SHORT_EXIT_TEXT "Exit status: 0 success, 1 failure, 2 wrong usage."
 
-/* Parses the command line. `common` holds the defaults and receives the shared options. `own` parses the other
- * options into `input`. --device is accepted unless `takes` has OPTIONS_NO_DEVICE; `takes` names the other shared
- * options. Returns BENCH_OK, or BENCH_USAGE after printing an error. */
-int options_parse(int argc, char **argv, int takes, common_options *common, const struct argp *own, void *input);
-/* Checks the argument of --device and returns it. Ends the program with an error if it is not a device. */
-const char *options_device(struct argp_state *state, const char *text);
+/* Parses the command line. `options` ends with an entry without a name, and `to` holds the defaults. `check` may refuse
+ * combinations of options by argp_error(), and is called with `input` at the end; NULL: no check. `doc` is the help
+ * text for argp. Returns BENCH_OK, or BENCH_USAGE after printing an error. */
+int options_parse(int argc, char **argv, const char *doc, const bench_option *options,
+                  void (*check)(struct argp_state *state, void *input), void *input);
+
+/* Parsers of options. They end the program with an error if the text is wrong. */
+void options_device(struct argp_state *state, const char *text, void *to);
+void options_dtype(struct argp_state *state, const char *text, void *to);
 /* Sets the device of `o`. "auto" is cuda:0, or the simulated device if there is no GPU. `sim` describes the simulated
  * device and must live as long as `o`. */
 void options_place(const char *device, tdict_sim_options *sim, tdict_context_options *o);
-#define OPTIONS_DEVICE_TEXT "auto (default: cuda:0, or the simulated device where there is none), cpu, sim, cuda:N"
-/* Parses the options --dtype and --max-value. Returns ARGP_ERR_UNKNOWN for other keys. */
-enum { OPTIONS_KEY_DTYPE = 768, OPTIONS_KEY_MOST };
-#define OPTIONS_VALUES                                                                                         \
-  {"dtype",                                                                                                    \
-   OPTIONS_KEY_DTYPE,                                                                                          \
-   "NAME",                                                                                                     \
-   0,                                                                                                          \
-   "dtype of the leaves: float32 (default), int16, int32, int64, uint16, uint32, uint64 or bool",              \
-   0},                                                                                                         \
-  {                                                                                                            \
-    "max-value", OPTIONS_KEY_MOST, "N", 0, "integers are random numbers from 0 to N (default: random bits)", 0 \
-  }
-error_t options_values(int key, char *arg, struct argp_state *state, check_values *out);
-/* Checks that leaves of this many bytes hold whole elements, and that the dtype can hold max-value. Call at the end of
- * the command line. Ends the program with an error otherwise. */
+/* Checks that leaves of this many bytes hold whole elements, and that the dtype can hold max-value. Ends the program
+ * with an error otherwise. */
 void options_check_values(struct argp_state *state, const check_values *values, int64_t leaf_bytes);
 /* Returns true if the option narrow of transfers can have an effect on the elements. */
 bool options_can_narrow(const check_values *values);
-/* Parses an integer from low to high. Ends the program with an error that names the option otherwise. */
-void options_number(struct argp_state *state, const char *option, const char *text, int64_t low, int64_t high,
-                    int64_t *out);
 
 #endif

@@ -13,7 +13,7 @@
 #include "rows.h"
 #include "tdict/memory.h"
 
-enum { OWN_BYTES = 51200, ALONE = 2000, KEY_BYTES = 512, KEY_PIECES };
+enum { OWN_BYTES = 51200, ALONE = 2000 };
 
 typedef struct pinning_options {
   int64_t bytes, piece_bytes;
@@ -193,29 +193,21 @@ static int run_pinning(pinning_job *job, const common_options *common, int argc,
   return good ? BENCH_OK : BENCH_FAILED;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state) {
-  pinning_options *o = state->input;
-  if (key == KEY_BYTES)
-    options_number(state, "--bytes", arg, 1, INT64_C(1) << 40, &o->bytes);
-  else if (key == KEY_PIECES)
-    options_number(state, "--piece-bytes", arg, 0, INT64_C(1) << 40, &o->piece_bytes);
-  else
-    return ARGP_ERR_UNKNOWN;
-  return 0;
-}
-
 int pinning_main(int argc, char **argv) {
-  static const struct argp_option table[] = {
-      {"bytes", KEY_BYTES, "N", 0, "size of the block (default 1073741824)", 0},
-      {"piece-bytes", KEY_PIECES, "N", 0, "pin_piece_bytes of the context (default 0: one registration)", 0},
-      {0}};
   static const char doc[] = "Pins and unpins a block while another thread copies, and prints the times of both."
-                            "\vExit status: 0 success, 1 failure, 2 wrong usage.";
-  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+                            "\v" SHORT_EXIT_TEXT;
   static pinning_job job;
   common_options common = {"auto", false, false, NULL, 1};
   job.o = (pinning_options){INT64_C(1) << 30, 0};
-  int answer = options_parse(argc, argv, OPTIONS_RECORD, &common, &argp, &job.o);
+  const int64_t most = INT64_C(1) << 40;
+  const bench_option options[] = {
+      DEVICE_OPTION(&common.device),
+      RECORD_OPTIONS(&common),
+      NUMBER_OPTION("bytes", 0, "N", &job.o.bytes, 1, most, "size of the block (default 1073741824)"),
+      NUMBER_OPTION("piece-bytes", 0, "N", &job.o.piece_bytes, 0, most,
+                    "pin_piece_bytes of the context (default 0: one registration)"),
+      {0}};
+  int answer = options_parse(argc, argv, doc, options, NULL, NULL);
   if (answer != BENCH_OK) return answer;
   answer = run_pinning(&job, &common, argc, argv);
   end_copies(&job);

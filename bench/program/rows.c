@@ -16,24 +16,11 @@ typedef struct rows_options {
   const char *match, *timeline;
 } rows_options;
 
-enum { KEY_TIMELINE = 256, WARMUPS = 2 };
+enum { WARMUPS = 2 };
 static const size_t back_to_back_bytes = (size_t)64 << 20;
-static const struct argp_option option_table[] = {
-    {"match", 'm', "TEXT", 0, "measure only rows whose name contains TEXT", 0},
-    {"timeline", KEY_TIMELINE, "FILE", 0, "overlap only: write a trace for chrome://tracing to FILE", 0},
-    {0}};
-
-static error_t parse_option(int key, char *arg, struct argp_state *state) {
-  rows_options *o = state->input;
-  if (key == 'm') {
-    o->match = arg;
-  } else if (key == KEY_TIMELINE) {
-    o->timeline = arg;
-    if (o->scenario != &bench_overlap) argp_error(state, "only overlap has a timeline");
-  } else {
-    return ARGP_ERR_UNKNOWN;
-  }
-  return 0;
+static void check_options(struct argp_state *state, void *input) {
+  const rows_options *o = input;
+  if (o->timeline && o->scenario != &bench_overlap) argp_error(state, "only overlap has a timeline");
 }
 
 /* The samples of one row. */
@@ -250,10 +237,16 @@ static int run_rows(rows_run *run) {
 
 int rows_main(const bench_scenario *scenario, int argc, char **argv) {
   static const char doc[] = "Measures and verifies the rows of a scenario, and the same work by plain driver calls."
-                            "\vExit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
-  static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
+                            "\v" EXIT_TEXT;
   rows_options o = {{"auto", false, false, NULL, 11}, scenario, NULL, NULL};
-  if (options_parse(argc, argv, OPTIONS_SIZE | OPTIONS_RECORD, &o.common, &argp, &o) != BENCH_OK) return BENCH_USAGE;
+  const bench_option options[] = {
+      DEVICE_OPTION(&o.common.device),
+      SIZE_OPTIONS(&o.common),
+      RECORD_OPTIONS(&o.common),
+      TEXT_OPTION("match", 'm', "TEXT", &o.match, "measure only rows whose name contains TEXT"),
+      TEXT_OPTION("timeline", 0, "FILE", &o.timeline, "overlap only: write a trace for chrome://tracing to FILE"),
+      {0}};
+  if (options_parse(argc, argv, doc, options, check_options, &o) != BENCH_OK) return BENCH_USAGE;
   rows_run run;
   memset(&run, 0, sizeof run);
   run.options = &o;

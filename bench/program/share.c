@@ -15,7 +15,7 @@
 #include "options.h"
 #include "rows.h"
 
-enum { SLOTS = 4, SOCKET = 3, KEY_FILL = 512 };
+enum { SLOTS = 4, SOCKET = 3 };
 static const int64_t limit_ns = INT64_C(60000000000);
 static const tdict_field fields[] = {TDICT_FIELD("a", TDICT_F32, 1354752), TDICT_FIELD("b", TDICT_F32, 1354752),
                                      TDICT_FIELD("c", TDICT_F32, 6144),    TDICT_FIELD("d", TDICT_F32, 6144),
@@ -225,26 +225,23 @@ static int run_share(share_job *job, pass passes[2], const common_options *commo
   return good ? BENCH_OK : BENCH_FAILED;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state) {
-  share_job *job = state->input;
-  (void)arg;
-  if (key != KEY_FILL) return ARGP_ERR_UNKNOWN;
-  job->is_worker = true;
-  return 0;
-}
-
 int share_main(int argc, char **argv) {
-  static const struct argp_option table[] = {
-      {"fill", KEY_FILL, NULL, OPTION_HIDDEN, "fills the slots of a ring: the worker process", 0}, {0}};
   static const char doc[] =
       "Transfers batches of 10.9 MB that this process has filled, and batches that another process "
       "has filled in shared memory."
-      "\vExit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
-  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+      "\v" EXIT_TEXT;
   static share_job job;
   pass passes[2] = {{.name = "pinned", .is_pinned = true}, {.name = "pageable"}};
   common_options common = {"auto", false, false, NULL, 201};
-  int answer = options_parse(argc, argv, OPTIONS_RECORD, &common, &argp, &job);
+  const bench_option options[] = {DEVICE_OPTION(&common.device),
+                                  RECORD_OPTIONS(&common),
+                                  {.name = "fill",
+                                   .doc = "fills the slots of a ring: the worker process",
+                                   .kind = OPTION_FLAG,
+                                   .to = &job.is_worker,
+                                   .flags = OPTION_HIDDEN},
+                                  {0}};
+  int answer = options_parse(argc, argv, doc, options, NULL, NULL);
   if (answer != BENCH_OK) return answer;
   if (job.is_worker) return run_worker();
   answer = run_share(&job, passes, &common, argc, argv);

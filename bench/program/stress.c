@@ -360,37 +360,6 @@ static bool append_record(const stress_job *job, double seconds, const char *dev
   return fclose(file) == 0;
 }
 
-enum { KEY_SEED = 256, KEY_MAX, KEY_FIRST, KEY_COUNT, KEY_RECORD, KEY_CORRUPT };
-static error_t parse_option(int key, char *arg, struct argp_state *state) {
-  stress_options *o = state->input;
-  const struct {
-    int key;
-    const char *name;
-    int64_t *to;
-  } numbers[] = {{'s', "--seconds", &o->seconds},
-                 {KEY_SEED, "--seed", &o->seed},
-                 {KEY_MAX, "--max-bytes", &o->max_bytes},
-                 {KEY_FIRST, "--first", &o->first},
-                 {KEY_COUNT, "--count", &o->count}};
-  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-    if (key == numbers[i].key) {
-      options_number(state, numbers[i].name, arg, 0, INT64_C(1) << 40, numbers[i].to);
-      return 0;
-    }
-  if (key == 'd') {
-    o->device = options_device(state, arg);
-  } else if (key == KEY_RECORD) {
-    o->record = arg;
-  } else if (key == KEY_CORRUPT) {
-    o->corrupt = true;
-  } else if (key == ARGP_KEY_ARG) {
-    argp_error(state, "unexpected argument '%s'", arg);
-  } else {
-    return ARGP_ERR_UNKNOWN;
-  }
-  return 0;
-}
-
 static int run_trees(stress_job *job) {
   double begin = bench_now(), shown = 0;
   const bench_bar bar = bench_bar_start((double)(job->o.count ? job->o.count : job->o.seconds));
@@ -423,24 +392,24 @@ static int run_trees(stress_job *job) {
 }
 
 int stress_main(int argc, char **argv) {
-  static const struct argp_option table[] = {
-      {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
-      {"seconds", 's', "N", 0, "seconds to run (default 60)", 0},
-      {"seed", KEY_SEED, "N", 0, "seed of trees and transfers (default 1)", 0},
-      {"max-bytes", KEY_MAX, "N", 0, "largest size of a tree (default 268435456)", 0},
-      {"first", KEY_FIRST, "N", 0, "number of the first tree (default 0)", 0},
-      {"count", KEY_COUNT, "N", 0, "run for N trees instead of --seconds", 0},
-      {"record", KEY_RECORD, "FILE", 0, "append the totals to FILE as a row of a Markdown table", 0},
-      {"corrupt", KEY_CORRUPT, NULL, 0, "self-test: expect wrong bytes; the run must fail with exit status 3", 0},
-      {0}};
-  static const char doc[] = "Moves random trees in random ways and verifies every bit without the library."
-                            "\vExample, an hour:\n  tdict-bench stress --seconds 3600 --seed 7 --device sim\n\n"
-                            "Exit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
-  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+  static const char doc[] =
+      "Moves random trees in random ways and verifies every bit without the library."
+      "\vExample, an hour:\n  tdict-bench stress --seconds 3600 --seed 7 --device sim\n\n" EXIT_TEXT;
   static stress_job job;
   job.o = (stress_options){"auto", NULL, 60, 1, INT64_C(256) << 20, 0, 0, false};
-  argp_err_exit_status = BENCH_USAGE;
-  if (argp_parse(&argp, argc, argv, 0, NULL, &job.o) != 0) return BENCH_USAGE;
+  stress_options *o = &job.o;
+  const int64_t most = INT64_C(1) << 40;
+  const bench_option options[] = {
+      DEVICE_OPTION(&o->device),
+      NUMBER_OPTION("seconds", 's', "N", &o->seconds, 0, most, "seconds to run (default 60)"),
+      NUMBER_OPTION("seed", 0, "N", &o->seed, 0, most, "seed of trees and transfers (default 1)"),
+      NUMBER_OPTION("max-bytes", 0, "N", &o->max_bytes, 0, most, "largest size of a tree (default 268435456)"),
+      NUMBER_OPTION("first", 0, "N", &o->first, 0, most, "number of the first tree (default 0)"),
+      NUMBER_OPTION("count", 0, "N", &o->count, 0, most, "run for N trees instead of --seconds"),
+      TEXT_OPTION("record", 0, "FILE", &o->record, "append the totals to FILE as a row of a Markdown table"),
+      FLAG_OPTION("corrupt", &o->corrupt, "self-test: expect wrong bytes; the run must fail with exit status 3"),
+      {0}};
+  if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
   int answer = run_trees(&job);
   if (job.open) place_close(&job.place);
   return answer;

@@ -14,7 +14,7 @@ typedef struct to_device_options {
   common_options common;
   int64_t leaves, leaf_bytes, staging_bytes; /* -1: not given */
   int64_t warmups, seed;
-  bool full, corrupt, narrow;
+  bool corrupt, narrow;
   check_values values;
   const char *trace;
 } to_device_options;
@@ -50,67 +50,9 @@ typedef struct to_device_job {
 
 enum { FULL_LEAVES = 1000, FULL_LEAF_BYTES = 4000000, SMALL_LEAF_BYTES = 100000 };
 
-enum { KEY_FULL = 256, KEY_CORRUPT, KEY_TRACE, KEY_STAGING, KEY_WARMUP, KEY_SEED, KEY_NARROW };
-static const struct argp_option option_table[] = {
-    {"leaves", 'n', "N", 0, "number of leaves (default 1000)", 0},
-    {"leaf-bytes", 'b', "BYTES", 0, "size of a leaf, whole elements (default 4000000 on a GPU, 100000 elsewhere)", 0},
-    OPTIONS_VALUES,
-    {"narrow", KEY_NARROW, NULL, 0, "transfer with the option narrow: integers and bools travel in few bytes", 0},
-    {"full", KEY_FULL, NULL, 0, "leaves of 4000000 bytes on every device", 0},
-    {"warmup", KEY_WARMUP, "N", 0, "warm-up transfers in each mode (default 2)", 0},
-    {"staging-bytes", KEY_STAGING, "BYTES", 0, "size of the staging ring (default: the library's)", 0},
-    {"seed", KEY_SEED, "N", 0, "seed of the leaves' contents (default 1)", 0},
-    {"trace", KEY_TRACE, "FILE", 0,
-     "then move the tree once more in mode auto and write the timeline to FILE, for "
-     "ui.perfetto.dev",
-     0},
-    {"corrupt", KEY_CORRUPT, NULL, 0,
-     "self-test of the verification: change one byte of the source after each verified transfer; the run must then "
-     "fail with exit status 3",
-     0},
-    {0}};
-static const char doc[] =
-    "Copies a tree of pageable tensors to a device in every mode, verifies every byte, and prints the times beside "
-    "those of plain driver calls."
-    "\vExample:\n  tdict-bench to-device --device auto --json run.json\n\n"
-    "Exit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
-
-static error_t parse_option(int key, char *arg, struct argp_state *state) {
-  to_device_options *o = state->input;
-  switch (key) {
-  case 'n':
-    options_number(state, "--leaves", arg, 1, 10000000, &o->leaves);
-    return 0;
-  case 'b':
-    options_number(state, "--leaf-bytes", arg, 1, INT64_C(1) << 40, &o->leaf_bytes);
-    return 0;
-  case KEY_NARROW:
-    o->narrow = true;
-    return 0;
-  case ARGP_KEY_END:
-    options_check_values(state, &o->values, o->leaf_bytes < 0 ? SMALL_LEAF_BYTES : o->leaf_bytes);
-    return 0;
-  case KEY_WARMUP:
-    options_number(state, "--warmup", arg, 0, 10000, &o->warmups);
-    return 0;
-  case KEY_STAGING:
-    options_number(state, "--staging-bytes", arg, 1, INT64_C(1) << 40, &o->staging_bytes);
-    return 0;
-  case KEY_SEED:
-    options_number(state, "--seed", arg, 1, INT64_MAX, &o->seed);
-    return 0;
-  case KEY_TRACE:
-    o->trace = arg;
-    return 0;
-  case KEY_FULL:
-    o->full = true;
-    return 0;
-  case KEY_CORRUPT:
-    o->corrupt = true;
-    return 0;
-  default:
-    return options_values(key, arg, state, &o->values);
-  }
+static void check_options(struct argp_state *state, void *input) {
+  const to_device_options *o = input;
+  options_check_values(state, &o->values, o->leaf_bytes < 0 ? SMALL_LEAF_BYTES : o->leaf_bytes);
 }
 
 static bool on_cpu(const to_device_job *job) { return job->place.device.type == TDICT_DEVICE_CPU; }
@@ -128,7 +70,7 @@ static bool open_job(to_device_job *job) {
   bench_place *p = &job->place;
   if (o->staging_bytes > 0) p->staging_bytes = (size_t)o->staging_bytes;
   if (!reserve_samples(job) || !place_open(p, o->common.device)) return false;
-  if (o->leaf_bytes < 0) o->leaf_bytes = o->full || place_is_gpu(p) ? FULL_LEAF_BYTES : SMALL_LEAF_BYTES;
+  if (o->leaf_bytes < 0) o->leaf_bytes = o->common.full || place_is_gpu(p) ? FULL_LEAF_BYTES : SMALL_LEAF_BYTES;
   if (__builtin_mul_overflow((size_t)o->leaves, (size_t)o->leaf_bytes, &job->total_bytes)) {
     bench_print_error("%" PRId64 " leaves of %" PRId64 " bytes are too many bytes", o->leaves, o->leaf_bytes);
     return false;
@@ -337,13 +279,35 @@ static bool write_record(const to_device_job *job, int argc, char **argv) {
 }
 
 static int run_to_device(int argc, char **argv) {
-  static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
+  static const char doc[] =
+      "Copies a tree of pageable tensors to a device in every mode, verifies every byte, and prints the times beside "
+      "those of plain driver calls."
+      "\vExample:\n  tdict-bench to-device --device auto --json run.json\n\n" EXIT_TEXT;
   to_device_job job;
   memset(&job, 0, sizeof job);
   job.options = (to_device_options){
-      {"auto", false, false, NULL, 7}, FULL_LEAVES, -1, -1, 2, 1, false, false, false, {TDICT_F32, 0}, NULL};
-  if (options_parse(argc, argv, OPTIONS_RECORD, &job.options.common, &argp, &job.options) != BENCH_OK)
-    return BENCH_USAGE;
+      {"auto", false, false, NULL, 7}, FULL_LEAVES, -1, -1, 2, 1, false, false, {TDICT_F32, 0}, NULL};
+  to_device_options *o = &job.options;
+  const bench_option options[] = {
+      DEVICE_OPTION(&o->common.device),
+      RECORD_OPTIONS(&o->common),
+      VALUES_OPTIONS(&o->values),
+      NUMBER_OPTION("leaves", 'n', "N", &o->leaves, 1, 10000000, "number of leaves (default 1000)"),
+      NUMBER_OPTION("leaf-bytes", 'b', "BYTES", &o->leaf_bytes, 1, INT64_C(1) << 40,
+                    "size of a leaf, whole elements (default 4000000 on a GPU, 100000 elsewhere)"),
+      FLAG_OPTION("narrow", &o->narrow, "transfer with the option narrow: integers and bools travel in few bytes"),
+      FLAG_OPTION("full", &o->common.full, "leaves of 4000000 bytes on every device"),
+      NUMBER_OPTION("warmup", 0, "N", &o->warmups, 0, 10000, "warm-up transfers in each mode (default 2)"),
+      NUMBER_OPTION("staging-bytes", 0, "BYTES", &o->staging_bytes, 1, INT64_C(1) << 40,
+                    "size of the staging ring (default: the library's)"),
+      NUMBER_OPTION("seed", 0, "N", &o->seed, 1, INT64_MAX, "seed of the leaves' contents (default 1)"),
+      TEXT_OPTION("trace", 0, "FILE", &o->trace,
+                  "then move the tree once more in mode auto and write the timeline to FILE, for ui.perfetto.dev"),
+      FLAG_OPTION("corrupt", &o->corrupt,
+                  "self-test of the verification: change one byte of the source after each verified transfer; the run "
+                  "must then fail with exit status 3"),
+      {0}};
+  if (options_parse(argc, argv, doc, options, check_options, o) != BENCH_OK) return BENCH_USAGE;
   int answer = BENCH_FAILED;
   if (bench_sink_open(&job.sink, job.options.common.json) &&
       (!job.options.trace || bench_can_write(job.options.trace)) && open_job(&job)) {

@@ -284,28 +284,6 @@ static bool write_table(const tune_job *job, const char *machine) {
   return true;
 }
 
-static error_t parse_option(int key, char *arg, struct argp_state *state) {
-  tune_options *o = state->input;
-  if (key == 'd') {
-    o->device = options_device(state, arg);
-  } else if (key == 'o') {
-    o->out = arg;
-  } else if (key == 'j') {
-    o->json = arg;
-  } else if (key == 'r') {
-    options_number(state, "--repeat", arg, 1, 1000, &o->repeats);
-  } else if (key == 's') {
-    options_number(state, "--seconds", arg, 1, 86400, &o->seconds);
-  } else if (key == 'm') {
-    options_number(state, "--max-bytes", arg, 1, INT64_C(1) << 40, &o->max_bytes);
-  } else if (key == ARGP_KEY_ARG) {
-    argp_error(state, "unexpected argument '%s'", arg);
-  } else {
-    return ARGP_ERR_UNKNOWN;
-  }
-  return 0;
-}
-
 static int run_tune(tune_job *job, int argc, char **argv) {
   char cpu[128], machine[TDICT_TUNING_MACHINE];
   bench_sink sink;
@@ -342,24 +320,24 @@ static int run_tune(tune_job *job, int argc, char **argv) {
 }
 
 int tune_main(int argc, char **argv) {
-  static const struct argp_option table[] = {
-      {"device", 'd', "DEVICE", 0, OPTIONS_DEVICE_TEXT, 0},
-      {"output", 'o', "FILE", 0, "name of the tuning file (default tdict.tuning)", 0},
-      {"json", 'j', "FILE", 0, "write the measurements to FILE as JSON; - writes to standard output and prints no text",
-       0},
-      {"repeat", 'r', "N", 0, "transfers for each setting (default 7)", 0},
-      {"seconds", 's', "N", 0, "time limit in seconds (default 60); the search of each size gets a part of it", 0},
-      {"max-bytes", 'm', "N", 0, "largest size in bytes (default 1073741824)", 0},
-      {0}};
   static const char doc[] =
       "Finds the fastest threads, chunks and stores for transfers of each size on this machine. Writes "
       "the file for tdict_context_options.tuning_file."
-      "\vExit status: 0 success, 1 failure, 2 wrong usage, 3 verification found a difference.";
-  static const struct argp argp = {table, parse_option, NULL, doc, NULL, NULL, NULL};
+      "\v" EXIT_TEXT;
   static tune_job job;
   job.o = (tune_options){"auto", "tdict.tuning", NULL, INT64_C(1) << 30, 7, 60};
-  argp_err_exit_status = BENCH_USAGE;
-  if (argp_parse(&argp, argc, argv, 0, NULL, &job.o) != 0) return BENCH_USAGE;
+  tune_options *o = &job.o;
+  const bench_option options[] = {
+      DEVICE_OPTION(&o->device),
+      TEXT_OPTION("output", 'o', "FILE", &o->out, "name of the tuning file (default tdict.tuning)"),
+      JSON_OPTION(&o->json, "the measurements"),
+      NUMBER_OPTION("repeat", 'r', "N", &o->repeats, 1, 1000, "transfers for each setting (default 7)"),
+      NUMBER_OPTION("seconds", 's', "N", &o->seconds, 1, 86400,
+                    "time limit in seconds (default 60); the search of each size gets a part of it"),
+      NUMBER_OPTION("max-bytes", 'm', "N", &o->max_bytes, 1, INT64_C(1) << 40,
+                    "largest size in bytes (default 1073741824)"),
+      {0}};
+  if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
   job.rows = json_array();
   int answer = run_tune(&job, argc, argv);
   json_decref(job.rows);

@@ -40,30 +40,6 @@ typedef struct worker {
   unsigned next_tree;
 } worker;
 
-enum { KEY_DELAY = 256, KEY_RATE, KEY_BARE };
-static const struct argp_option option_table[] = {
-    {"delay-percent", KEY_DELAY, "N", 0, "self-test: make each repetition of the library N percent longer", 0},
-    {"sim-rate", KEY_RATE, "BYTES", 0, "bytes per second of simulated copies (default: as fast as the host copies)", 0},
-    {"bare", KEY_BARE, NULL, 0, "allocate no driver memory before the first verification; there is no line", 0},
-    {0}};
-
-static error_t parse_option(int key, char *arg, struct argp_state *state) {
-  worker_options *o = state->input;
-  switch (key) {
-  case KEY_BARE:
-    o->bare = true;
-    return 0;
-  case KEY_DELAY:
-    options_number(state, "--delay-percent", arg, 0, 1000, &o->delay);
-    return 0;
-  case KEY_RATE:
-    options_number(state, "--sim-rate", arg, 1, INT64_C(1) << 50, &o->sim_rate);
-    return 0;
-  default:
-    return ARGP_ERR_UNKNOWN;
-  }
-}
-
 static json_t *answer_hello(worker *w, int argc, char **argv) {
   json_t *record = bench_record("worker", argc, argv);
   json_object_set_new(record, "ok", json_true());
@@ -203,11 +179,19 @@ int worker_main(int argc, char **argv) {
   static const char doc[] =
       "Measures rows on request: reads JSON lines from standard input and writes JSON lines to standard output. "
       "bench/peers/compare starts it.";
-  static const struct argp argp = {option_table, parse_option, NULL, doc, NULL, NULL, NULL};
   worker_options o = {{"auto", false, false, NULL, 1}, false, 0, 0};
+  const bench_option options[] = {
+      DEVICE_OPTION(&o.common.device),
+      SIZE_OPTIONS(&o.common),
+      NUMBER_OPTION("delay-percent", 0, "N", &o.delay, 0, 1000,
+                    "self-test: make each repetition of the library N percent longer"),
+      NUMBER_OPTION("sim-rate", 0, "BYTES", &o.sim_rate, 1, INT64_C(1) << 50,
+                    "bytes per second of simulated copies (default: as fast as the host copies)"),
+      FLAG_OPTION("bare", &o.bare, "allocate no driver memory before the first verification; there is no line"),
+      {0}};
   worker w;
   memset(&w, 0, sizeof w);
-  if (options_parse(argc, argv, OPTIONS_SIZE, &o.common, &argp, &o) != BENCH_OK) return BENCH_USAGE;
+  if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
   w.place.bare = o.bare;
   w.place.delay = (int)o.delay;
   w.place.sim_rate = (double)o.sim_rate;
