@@ -87,16 +87,63 @@ static void floor_free(floor_table *t) {
 }
 static floor_table table;
 
-static double time_build(void) {
-  tdict_tree *td = NULL;
+/* Each of these macros defines a function that measures a piece of work and returns its seconds. MAKES: the work makes
+ * the tree `out`, which is released after the measurement. DOES_EACH: the time of one of `many` repetitions. */
+#define DOES(name, work)                \
+  static double time_##name(void) {     \
+    const double begin = now_seconds(); \
+    work;                               \
+    return now_seconds() - begin;       \
+  }
+#define MAKES(name, call)                         \
+  static double time_##name(void) {               \
+    tdict_tree *out = NULL;                       \
+    const double begin = now_seconds();           \
+    check_status(call);                           \
+    const double seconds = now_seconds() - begin; \
+    tdict_release(out);                           \
+    return seconds;                               \
+  }
+#define DOES_EACH(name, many, work)          \
+  static double time_##name(void) {          \
+    const double begin = now_seconds();      \
+    for (int i = 0; i < (many); i++) work;   \
+    return (now_seconds() - begin) / (many); \
+  }
+#define SAMPLES_LIST (const tdict_tree *const *)samples, SAMPLES
+#define PICKED_LIST TDICT_INDEX(TDICT_LIST(picked, PICKED))
+#define PICKED_MASK TDICT_INDEX(TDICT_MASK(picked_mask))
+#define LARGE_LIST TDICT_INDEX(TDICT_LIST(large_picked, LARGE_PICKED))
+
+static tdict_status make_flat_tree(int n, tdict_tree **out) {
   const int64_t batch[1] = {8};
-  double begin = now_seconds();
-  check_status(tdict_create(1, batch, &td, &error));
-  for (int i = 0; i < count; i++) check_status(tdict_set(td, keys[i], leaves[i % LEAVES], &error));
-  double seconds = now_seconds() - begin;
-  tdict_release(td);
-  return seconds;
+  tdict_status status = tdict_create(1, batch, out, &error);
+  for (int i = 0; i < n && status == TDICT_OK; i++) status = tdict_set(*out, keys[i], leaves[i % LEAVES], &error);
+  return status;
 }
+
+static tdict_tensor *found;
+static volatile const void *floor_found;
+MAKES(build, make_flat_tree(count, &out))
+DOES_EACH(get, count, check_status(tdict_get(flat, keys[i], &found, &error)))
+DOES_EACH(floor_get, count, floor_found = floor_find(&table, keys[i]))
+DOES_EACH(get_deep, LEAVES, check_status(tdict_get(deep, "next.obs.pixels", &found, &error)))
+MAKES(slice, tdict_index_get(NULL, flat, TDICT_INDEX(TDICT_RANGE(2, 5, 1)), NULL, &out, &error))
+MAKES(clone, tdict_clone(flat, &out, &error))
+MAKES(flatten_keys, tdict_flatten_keys(nested, NULL, &out, &error))
+MAKES(stack, tdict_stack(SAMPLES_LIST, NULL, NULL, &out, &error))
+DOES(stack_into, check_status(tdict_stack_into(stacked, SAMPLES_LIST, NULL, NULL, &error)))
+DOES(memcpy_into, memcpy(target, rows, row_bytes))
+MAKES(gather, tdict_index_get(NULL, table_tree, PICKED_LIST, NULL, &out, &error))
+MAKES(gather_mask, tdict_index_get(NULL, table_tree, PICKED_MASK, NULL, &out, &error))
+DOES(gather_into, check_status(tdict_index_into(NULL, minibatch, table_tree, PICKED_LIST, NULL, &error)))
+DOES(scatter, check_status(tdict_index_set(NULL, table_tree, PICKED_LIST, minibatch, NULL, &error)))
+DOES(scatter_mask, check_status(tdict_index_set(NULL, table_tree, PICKED_MASK, minibatch, NULL, &error)))
+DOES(large_into,
+     check_status(tdict_index_into(large_context, large_part, large_tree, LARGE_LIST, &large_options, &error)))
+DOES(large_set,
+     check_status(tdict_index_set(large_context, large_tree, LARGE_LIST, large_part, &large_options, &error)))
+
 static double time_floor_build(void) {
   floor_table t;
   double begin = now_seconds();
@@ -104,67 +151,6 @@ static double time_floor_build(void) {
   double seconds = now_seconds() - begin;
   floor_free(&t);
   return seconds;
-}
-static double time_get(void) {
-  tdict_tensor *t;
-  double begin = now_seconds();
-  for (int i = 0; i < count; i++) check_status(tdict_get(flat, keys[i], &t, &error));
-  return (now_seconds() - begin) / count;
-}
-static double time_floor_get(void) {
-  volatile const void *found;
-  double begin = now_seconds();
-  for (int i = 0; i < count; i++) found = floor_find(&table, keys[i]);
-  (void)found;
-  return (now_seconds() - begin) / count;
-}
-static double time_get_deep(void) {
-  tdict_tensor *t;
-  double begin = now_seconds();
-  for (int i = 0; i < LEAVES; i++) check_status(tdict_get(deep, "next.obs.pixels", &t, &error));
-  return (now_seconds() - begin) / LEAVES;
-}
-static double time_slice(void) {
-  tdict_tree *out = NULL;
-  double begin = now_seconds();
-  check_status(tdict_index_get(NULL, flat, TDICT_INDEX(TDICT_RANGE(2, 5, 1)), NULL, &out, &error));
-  double seconds = now_seconds() - begin;
-  tdict_release(out);
-  return seconds;
-}
-static double time_clone(void) {
-  tdict_tree *out = NULL;
-  double begin = now_seconds();
-  check_status(tdict_clone(flat, &out, &error));
-  double seconds = now_seconds() - begin;
-  tdict_release(out);
-  return seconds;
-}
-static double time_flatten_keys(void) {
-  tdict_tree *out = NULL;
-  double begin = now_seconds();
-  check_status(tdict_flatten_keys(nested, NULL, &out, &error));
-  double seconds = now_seconds() - begin;
-  tdict_release(out);
-  return seconds;
-}
-static double time_stack(void) {
-  tdict_tree *out = NULL;
-  double begin = now_seconds();
-  check_status(tdict_stack((const tdict_tree *const *)samples, SAMPLES, NULL, NULL, &out, &error));
-  double seconds = now_seconds() - begin;
-  tdict_release(out);
-  return seconds;
-}
-static double time_stack_into(void) {
-  double begin = now_seconds();
-  check_status(tdict_stack_into(stacked, (const tdict_tree *const *)samples, SAMPLES, NULL, NULL, &error));
-  return now_seconds() - begin;
-}
-static double time_memcpy_into(void) {
-  double begin = now_seconds();
-  memcpy(target, rows, row_bytes);
-  return now_seconds() - begin;
 }
 static double time_memcpy_new(void) {
   double begin = now_seconds();
@@ -175,38 +161,6 @@ static double time_memcpy_new(void) {
   (void)kept;
   free(to);
   return seconds;
-}
-
-static double time_gather(void) {
-  tdict_tree *out = NULL;
-  double begin = now_seconds();
-  check_status(tdict_index_get(NULL, table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), NULL, &out, &error));
-  double seconds = now_seconds() - begin;
-  tdict_release(out);
-  return seconds;
-}
-static double time_gather_mask(void) {
-  tdict_tree *out = NULL;
-  double begin = now_seconds();
-  check_status(tdict_index_get(NULL, table_tree, TDICT_INDEX(TDICT_MASK(picked_mask)), NULL, &out, &error));
-  double seconds = now_seconds() - begin;
-  tdict_release(out);
-  return seconds;
-}
-static double time_gather_into(void) {
-  double begin = now_seconds();
-  check_status(tdict_index_into(NULL, minibatch, table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), NULL, &error));
-  return now_seconds() - begin;
-}
-static double time_scatter(void) {
-  double begin = now_seconds();
-  check_status(tdict_index_set(NULL, table_tree, TDICT_INDEX(TDICT_LIST(picked, PICKED)), minibatch, NULL, &error));
-  return now_seconds() - begin;
-}
-static double time_scatter_mask(void) {
-  double begin = now_seconds();
-  check_status(tdict_index_set(NULL, table_tree, TDICT_INDEX(TDICT_MASK(picked_mask)), minibatch, NULL, &error));
-  return now_seconds() - begin;
 }
 static double time_fetch(void) {
   const tdict_dataset_table *table_rows = tdict_dataset_get_table(dataset);
@@ -230,18 +184,6 @@ static double time_gather_floor(void) {
   return now_seconds() - begin;
 }
 
-static double time_large_into(void) {
-  double begin = now_seconds();
-  check_status(tdict_index_into(large_context, large_part, large_tree,
-                                TDICT_INDEX(TDICT_LIST(large_picked, LARGE_PICKED)), &large_options, &error));
-  return now_seconds() - begin;
-}
-static double time_large_set(void) {
-  double begin = now_seconds();
-  check_status(tdict_index_set(large_context, large_tree, TDICT_INDEX(TDICT_LIST(large_picked, LARGE_PICKED)),
-                               large_part, &large_options, &error));
-  return now_seconds() - begin;
-}
 static double time_large_floor(void) {
   char *to = tdict_data(large_part, "x");
   const char *from = tdict_const_data(large_tree, "x");
@@ -260,21 +202,13 @@ static void print_fastest(const char *name, double (*fn)(void), int rounds) {
   printf("\"%s\": %.4g, ", name, best);
 }
 
-static tdict_tree *make_flat_tree(int n) {
-  tdict_tree *td = NULL;
-  const int64_t batch[1] = {8};
-  check_status(tdict_create(1, batch, &td, &error));
-  for (int i = 0; i < n; i++) check_status(tdict_set(td, keys[i], leaves[i % LEAVES], &error));
-  return td;
-}
-
 static void prepare_trees(void) {
   const int64_t batch[1] = {8}, side[2] = {SIDE, SIDE};
   keys = calloc(MOST_KEYS, sizeof *keys);
   leaves = calloc(LEAVES, sizeof *leaves);
   for (int i = 0; i < MOST_KEYS; i++) snprintf(keys[i], KEY_BYTES, "key%d", i);
   for (int i = 0; i < LEAVES; i++) check_status(tdict_tensor_zeros(TDICT_F32, 1, batch, NULL, &leaves[i], &error));
-  flat = make_flat_tree(LEAVES);
+  check_status(make_flat_tree(LEAVES, &flat));
   check_status(tdict_create(1, batch, &deep, &error));
   check_status(tdict_set(deep, "next.obs.pixels", leaves[0], &error));
   check_status(tdict_create(1, batch, &nested, &error));
@@ -316,18 +250,32 @@ static void prepare_row_tables(void) {
   for (int64_t i = 0; i < PICKED; i++) mask[picked[i] = i * 5003 % ROWS] = 1;
 }
 
-static void report_rows(void) {
-  static const struct {
-    const char *name;
-    double (*fn)(void);
-  } ways[] = {{"gather", time_gather},
-              {"gather_mask", time_gather_mask},
-              {"gather_into", time_gather_into},
-              {"scatter", time_scatter},
-              {"scatter_mask", time_scatter_mask},
-              {"fetch", time_fetch},
-              {"gather_floor", time_gather_floor}};
-  for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) print_fastest(ways[i].name, ways[i].fn, 5 * ROUNDS);
+typedef struct timed {
+  const char *name;
+  double (*fn)(void);
+} timed;
+static const timed host_ways[] = {{"set", time_build},
+                                  {"set_floor", time_floor_build},
+                                  {"get", time_get},
+                                  {"get_floor", time_floor_get},
+                                  {"get_deep", time_get_deep},
+                                  {"slice", time_slice},
+                                  {"clone", time_clone},
+                                  {"flatten_keys", time_flatten_keys},
+                                  {"stack", time_stack},
+                                  {"stack_floor", time_memcpy_new},
+                                  {"stack_into", time_stack_into},
+                                  {"stack_into_floor", time_memcpy_into}};
+static const timed row_ways[] = {{"gather", time_gather},
+                                 {"gather_mask", time_gather_mask},
+                                 {"gather_into", time_gather_into},
+                                 {"scatter", time_scatter},
+                                 {"scatter_mask", time_scatter_mask},
+                                 {"fetch", time_fetch},
+                                 {"gather_floor", time_gather_floor}};
+
+static void report_list(const timed *ways, size_t num_ways, int rounds) {
+  for (size_t i = 0; i < num_ways; i++) print_fastest(ways[i].name, ways[i].fn, rounds);
 }
 
 /* Measures copies of 65536 of 1,000,000 rows of 512 bytes, without and with threads of a pool. */
@@ -369,7 +317,7 @@ static void report_sizes(void) {
     count = sizes[i];
     tdict_release(flat);
     size_t before = mallinfo2().uordblks;
-    flat = make_flat_tree(count);
+    check_status(make_flat_tree(count, &flat));
     size_t bytes = mallinfo2().uordblks - before;
     snprintf(name, sizeof name, "set_%d", count);
     print_fastest(name, time_build, count > 10000 ? 5 : ROUNDS);
@@ -394,20 +342,9 @@ int main(int argc, char **argv) {
   prepare_row_tables();
   printf("{");
   count = LEAVES;
-  print_fastest("set", time_build, ROUNDS);
-  print_fastest("set_floor", time_floor_build, ROUNDS);
-  print_fastest("get", time_get, ROUNDS);
   floor_build(&table, LEAVES);
-  print_fastest("get_floor", time_floor_get, ROUNDS);
-  print_fastest("get_deep", time_get_deep, ROUNDS);
-  print_fastest("slice", time_slice, ROUNDS);
-  print_fastest("clone", time_clone, ROUNDS);
-  print_fastest("flatten_keys", time_flatten_keys, ROUNDS);
-  print_fastest("stack", time_stack, ROUNDS);
-  print_fastest("stack_floor", time_memcpy_new, ROUNDS);
-  print_fastest("stack_into", time_stack_into, ROUNDS);
-  print_fastest("stack_into_floor", time_memcpy_into, ROUNDS);
-  report_rows();
+  report_list(host_ways, sizeof host_ways / sizeof *host_ways, ROUNDS);
+  report_list(row_ways, sizeof row_ways / sizeof *row_ways, 5 * ROUNDS);
   report_large_rows();
   report_sizes();
   static tdict_tree *empty[LEAVES];
