@@ -9,14 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SplitMix64 of Steele, Lea and Flood. It is a bijection of its counter, so different counters give different words. */
-static uint64_t next_random(uint64_t *state) {
-  uint64_t z = *state += 0x9E3779B97F4A7C15u;
-  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-  return z ^ z >> 31;
-}
-
 static bool alloc_arrays(check_source *s, const check_group *groups, int num_groups) {
   for (int g = 0; g < num_groups; g++) s->leaves += groups[g].leaves;
   s->data = calloc((size_t)s->leaves + 1, sizeof *s->data);
@@ -85,14 +77,14 @@ static void seed_integers(const check_source *s, int64_t i, uint64_t state) {
   const size_t item = tdict_dtype_bytes(s->values.dtype), count = s->bytes[i] / item;
   const uint64_t range = s->values.dtype == TDICT_BOOL ? 2 : (uint64_t)s->values.most + 1;
   for (size_t k = 0; k < count; k++) {
-    const uint64_t number = next_random(&state) % range;
+    const uint64_t number = bench_random(&state) % range;
     memcpy(s->data[i] + k * item, &number, item); /* little-endian, as every GPU */
   }
 }
 
 static void seed_leaf(check_source *s, int64_t i, uint64_t salt) {
   uint64_t state = salt + (uint64_t)i;
-  state = next_random(&state);
+  state = bench_random(&state);
   if (s->values.dtype == TDICT_BOOL || (s->values.dtype != TDICT_F32 && s->values.most > 0)) {
     seed_integers(s, i, state);
     return;
@@ -100,7 +92,7 @@ static void seed_leaf(check_source *s, int64_t i, uint64_t salt) {
   unsigned char *to = s->data[i];
   size_t words = s->bytes[i] / 8;
   for (size_t w = 0; w < words; w++) {
-    uint64_t word = next_random(&state);
+    uint64_t word = bench_random(&state);
     memcpy(to + w * 8, &word, 8);
   }
   /* The first four bytes are a bijection of the leaf's number, so no two leaves are equal, even leaves of only four
@@ -125,7 +117,7 @@ static void *seed_some(void *user) {
 
 void check_source_seed(check_source *s, uint64_t seed) {
   uint64_t mixer = seed;
-  uint64_t salt = next_random(&mixer);
+  uint64_t salt = bench_random(&mixer);
   seed_job jobs[SEED_THREADS];
   pthread_t threads[SEED_THREADS];
   bool started[SEED_THREADS] = {false};

@@ -31,13 +31,6 @@
 static const device_kind *const kinds[] = {&device_gather,   &device_join,     &device_clone,   &device_fill,
                                            &device_to_dtype, &device_transfer, &device_convert, &device_own_copies};
 
-uint64_t device_random(uint64_t *state) {
-  uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-  z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-  return z ^ (z >> 31);
-}
-
 uint16_t device_bf16(float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);
@@ -99,7 +92,7 @@ bool device_make_tree(const device_job *job, int ndim, const int64_t *batch, tdi
 
 static void fill_leaf(unsigned char *to, size_t bytes, tdict_dtype dtype, uint64_t below, uint64_t *state) {
   for (size_t at = 0; at < bytes; at += 8) {
-    uint64_t word = device_random(state);
+    uint64_t word = bench_random(state);
     if (dtype == TDICT_BOOL) word &= UINT64_C(0x0101010101010101);
     if (dtype == TDICT_I64 && below) word %= below;
     if (dtype == TDICT_F32) { /* two numbers from -1 to 1 */
@@ -125,7 +118,7 @@ static void *fill_some(void *user) {
   f->good = true;
   for (int64_t i = f->first; i < f->job->num_leaves && f->good; i += FILL_THREADS) {
     uint64_t state = f->seed * UINT64_C(0x100000001b3) + (uint64_t)i;
-    state = device_random(&state);
+    state = bench_random(&state);
     tdict_tensor *leaf = device_leaf(f->job, f->tree, i);
     f->good = leaf != NULL;
     if (leaf) fill_leaf(tdict_tensor_data(leaf), tdict_tensor_bytes(leaf), tdict_tensor_dtype(leaf), below, &state);

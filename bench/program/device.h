@@ -59,7 +59,6 @@ tdict_memory *device_place_memory(const device_job *job); /* memory of the place
 bool device_on_host(const device_job *job);
 int64_t device_number(const device_job *job, const char *key, int64_t otherwise); /* a number of the request */
 const char *device_word(const device_job *job, const char *key, const char *otherwise);
-uint64_t device_random(uint64_t *state);
 uint16_t device_bf16(float x); /* rounds to nearest even; x is not NaN */
 
 int device_main(int argc, char **argv); /* tdict-bench device */

@@ -54,7 +54,7 @@ static bool choose_positions(device_job *job) {
   if (!job->positions || job->picked > job->rows) return false;
   for (int64_t i = 0; i < job->rows; i++) job->positions[i] = i;
   for (int64_t i = 0; i < job->picked; i++) {
-    const int64_t j = i + (int64_t)(device_random(&state) % (uint64_t)(job->rows - i)), kept = job->positions[i];
+    const int64_t j = i + (int64_t)(bench_random(&state) % (uint64_t)(job->rows - i)), kept = job->positions[i];
     job->positions[i] = job->positions[j];
     job->positions[j] = kept;
   }

@@ -35,15 +35,6 @@ typedef struct run {
   bench_sink sink;
 } run;
 
-/* A random generator that does not depend on the library, so that both sides of a comparison get equal bytes. */
-static uint64_t next_random(uint64_t *state) {
-  *state += UINT64_C(0x9e3779b97f4a7c15);
-  uint64_t x = *state;
-  x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-  x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-  return x ^ (x >> 31);
-}
-
 static bool write_shard(const run *r, const char *path) {
   int32_t header[256] = {20240520, 1, (int32_t)r->tokens};
   enum { AT_ONCE = 1 << 16 };
@@ -53,7 +44,7 @@ static bool write_shard(const run *r, const char *path) {
   uint64_t state = 1;
   for (int64_t done = 0; done < r->tokens && good; done += AT_ONCE) {
     size_t count = (size_t)(r->tokens - done < AT_ONCE ? r->tokens - done : AT_ONCE);
-    for (size_t i = 0; i < count; i++) part[i] = (uint16_t)(next_random(&state) % 50257);
+    for (size_t i = 0; i < count; i++) part[i] = (uint16_t)(bench_random(&state) % 50257);
     good = fwrite(part, sizeof *part, count, file) == count;
   }
   if (file && fclose(file) != 0) good = false;
@@ -126,7 +117,7 @@ static bool open_tokens16(run *r, tdict_dataset **out) {
   uint16_t *tokens = tdict_data(r->source, "tokens"), *targets = tdict_data(r->source, "targets");
   uint64_t state = 1;
   for (int64_t i = 0; i <= samples * WINDOW; i++) {
-    const uint16_t token = (uint16_t)(next_random(&state) % 50257);
+    const uint16_t token = (uint16_t)(bench_random(&state) % 50257);
     if (i < samples * WINDOW) tokens[i] = token;
     if (i > 0) targets[i - 1] = token;
   }
@@ -151,7 +142,7 @@ static bool open_samples(run *r, tdict_dataset **out) {
     if (tdict_get(r->source, fields[f].path, &t, &err) != TDICT_OK) return false;
     unsigned char *bytes = tdict_tensor_data(t);
     for (size_t i = 0; i + 8 <= tdict_tensor_bytes(t); i += 8) {
-      uint64_t x = next_random(&state);
+      uint64_t x = bench_random(&state);
       memcpy(bytes + i, &x, 8);
     }
   }

@@ -19,6 +19,13 @@ double bench_now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+uint64_t bench_random(uint64_t *state) {
+  uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  return z ^ z >> 31;
+}
+
 bool bench_samples_reserve(bench_samples *s, int capacity) {
   s->seconds = calloc((size_t)capacity + 1, sizeof *s->seconds);
   s->count = 0;

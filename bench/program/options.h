@@ -1,5 +1,5 @@
-/* Command line options of the subcommands of tdict-bench. Each subcommand has one table of its options. Thread rule: one
- * thread. */
+/* Command line options of the subcommands of tdict-bench. Each subcommand has one table of its options. Thread rule:
+ * one thread. */
 #ifndef TDICT_BENCH_OPTIONS_H
 #define TDICT_BENCH_OPTIONS_H
 

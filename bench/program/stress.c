@@ -14,73 +14,44 @@
 #include <time.h>
 
 enum { TREES_A_CONTEXT = 100 };
-typedef enum kind {
-  K_TREES,
-  K_CONTEXTS,
-  K_LEAVES,
-  K_OBJECTS,
-  K_EMPTY_LEAVES,
-  K_PINNED_LEAVES,
-  K_TRANSPOSED,
-  K_STEPPED,
-  K_NEGATIVE,
-  K_EXPANDED,
-  K_SHARED,
-  K_TO_DEVICE,
-  K_TO_HOST,
-  K_INTO_DEVICE,
-  K_INTO_HOST,
-  K_PIN_MEMORY,
-  K_AUTO,
-  K_BLOCKING,
-  K_NON_BLOCKING,
-  K_NON_BLOCKING_PIN,
-  K_CALLER_ALONE,
-  K_AUTO_THREADS,
-  K_THREADS,
-  K_NARROW,
-  K_WAITING,
-  K_FUTURES,
-  K_ON_STREAM,
-  K_AFTER_STREAM,
-  K_PINNED_RESULTS,
-  K_RELEASED_EARLY,
-  K_OVER_16_MIB,
-  K_BYTES,
-  KINDS
-} kind;
-static const char *const kind_names[KINDS] = {"trees",
-                                              "contexts",
-                                              "leaves",
-                                              "objects",
-                                              "empty leaves",
-                                              "pinned leaves",
-                                              "transposed leaves",
-                                              "stepped leaves",
-                                              "negative strides",
-                                              "expanded leaves",
-                                              "shared leaves",
-                                              "to device",
-                                              "to host",
-                                              "transfer_into device",
-                                              "transfer_into host",
-                                              "pin_memory",
-                                              "mode auto",
-                                              "mode blocking",
-                                              "mode non_blocking",
-                                              "mode non_blocking_pin",
-                                              "caller alone",
-                                              "threads auto",
-                                              "threads 1 to all",
-                                              "narrow",
-                                              "waiting calls",
-                                              "futures",
-                                              "futures by stream",
-                                              "after a stream",
-                                              "pinned results",
-                                              "sources released early",
-                                              "trees over 16 MiB",
-                                              "bytes moved"};
+/* What is counted: an identifier and the text of the totals. */
+#define STRESS_KINDS(KIND)                          \
+  KIND(K_TREES, "trees")                            \
+  KIND(K_CONTEXTS, "contexts")                      \
+  KIND(K_LEAVES, "leaves")                          \
+  KIND(K_OBJECTS, "objects")                        \
+  KIND(K_EMPTY_LEAVES, "empty leaves")              \
+  KIND(K_PINNED_LEAVES, "pinned leaves")            \
+  KIND(K_TRANSPOSED, "transposed leaves")           \
+  KIND(K_STEPPED, "stepped leaves")                 \
+  KIND(K_NEGATIVE, "negative strides")              \
+  KIND(K_EXPANDED, "expanded leaves")               \
+  KIND(K_SHARED, "shared leaves")                   \
+  KIND(K_TO_DEVICE, "to device")                    \
+  KIND(K_TO_HOST, "to host")                        \
+  KIND(K_INTO_DEVICE, "transfer_into device")       \
+  KIND(K_INTO_HOST, "transfer_into host")           \
+  KIND(K_PIN_MEMORY, "pin_memory")                  \
+  KIND(K_AUTO, "mode auto")                         \
+  KIND(K_BLOCKING, "mode blocking")                 \
+  KIND(K_NON_BLOCKING, "mode non_blocking")         \
+  KIND(K_NON_BLOCKING_PIN, "mode non_blocking_pin") \
+  KIND(K_CALLER_ALONE, "caller alone")              \
+  KIND(K_AUTO_THREADS, "threads auto")              \
+  KIND(K_THREADS, "threads 1 to all")               \
+  KIND(K_NARROW, "narrow")                          \
+  KIND(K_WAITING, "waiting calls")                  \
+  KIND(K_FUTURES, "futures")                        \
+  KIND(K_ON_STREAM, "futures by stream")            \
+  KIND(K_AFTER_STREAM, "after a stream")            \
+  KIND(K_PINNED_RESULTS, "pinned results")          \
+  KIND(K_RELEASED_EARLY, "sources released early")  \
+  KIND(K_OVER_16_MIB, "trees over 16 MiB")          \
+  KIND(K_BYTES, "bytes moved")
+#define KIND_ID(id, text) id,
+#define KIND_TEXT(id, text) text,
+enum { STRESS_KINDS(KIND_ID) KINDS };
+static const char *const kind_names[KINDS] = {STRESS_KINDS(KIND_TEXT)};
 
 typedef struct stress_options {
   const char *device, *record;
@@ -295,7 +266,7 @@ static int move_tree_around(stress_job *job, stress_tree *t) {
   bool again = answer == BENCH_OK && t->tree && !t->hooked;
   if (again && stress_below(&job->state, 2)) answer = check_into_host(job, t, there);
   if (again && answer == BENCH_OK && stress_below(&job->state, 2)) {
-    stress_tree_fill(t, stress_random(&job->state));
+    stress_tree_fill(t, bench_random(&job->state));
     answer =
         transfer_into(job, t, t->tree, there, false) ? stress_check(check, t, there, job->place.device) : BENCH_FAILED;
   }
@@ -317,9 +288,9 @@ static bool open_place(stress_job *job, int64_t number) {
 
 static int run_tree(stress_job *job, int64_t number) {
   stress_tree t = {0};
-  uint64_t mixer = (uint64_t)job->o.seed, base = stress_random(&mixer);
+  uint64_t mixer = (uint64_t)job->o.seed, base = bench_random(&mixer);
   job->state = base + (uint64_t)number * 0xD1B54A32D192ED03u;
-  uint64_t tree_seed = stress_random(&job->state);
+  uint64_t tree_seed = bench_random(&job->state);
   int answer = stress_tree_make(&t, job->place.context, tree_seed, (size_t)job->o.max_bytes) ? BENCH_OK : BENCH_FAILED;
   if (answer == BENCH_OK) {
     count_tree(job, &t);

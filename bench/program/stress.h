@@ -41,8 +41,6 @@ typedef struct stress_tree {
   bool hooked; /* true: has objects that transfer_into does not support */
 } stress_tree;
 
-/* Returns the next number of SplitMix64 (Steele, Lea and Flood). */
-uint64_t stress_random(uint64_t *state);
 int64_t stress_below(uint64_t *state, int64_t below); /* returns a number from 0 to below - 1; 0 if below is 0 */
 
 /* Makes a filled random tree of at most max_bytes. Prints an error and returns false on failure. */

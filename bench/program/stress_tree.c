@@ -9,14 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t stress_random(uint64_t *state) {
-  uint64_t z = *state += 0x9E3779B97F4A7C15u;
-  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-  return z ^ z >> 31;
-}
 int64_t stress_below(uint64_t *state, int64_t below) {
-  return below > 0 ? (int64_t)(stress_random(state) % (uint64_t)below) : 0;
+  return below > 0 ? (int64_t)(bench_random(state) % (uint64_t)below) : 0;
 }
 
 /* Objects of two tensors, with hooks or with flatten. Their two leaves have the same path; the second has `second`
@@ -154,14 +148,14 @@ void stress_scatter(const stress_leaf *l, unsigned char *base, const unsigned ch
  * lowest bit, so that the option narrow saves bytes. */
 static void fill_leaf(stress_leaf *l, uint64_t seed) {
   uint64_t word, state = seed, mask = ~(uint64_t)0;
-  if (stress_random(&state) % 2)
+  if (bench_random(&state) % 2)
     mask = l->dtype == TDICT_BOOL ? 0x0101010101010101
            : l->item_bytes == 2   ? 0x00ff00ff00ff00ff
            : l->item_bytes == 4   ? 0x000000ff000000ff
            : l->item_bytes == 8   ? 0xff
                                   : mask;
   for (size_t at = 0; at < l->base_bytes; at += 8) {
-    word = stress_random(&state) & mask;
+    word = bench_random(&state) & mask;
     memcpy(l->base_data + at, &word, l->base_bytes - at < 8 ? l->base_bytes - at : 8);
   }
 }
@@ -354,7 +348,7 @@ bool stress_tree_make(stress_tree *t, tdict_context *context, uint64_t seed, siz
     size_t bytes = choose_bytes(&state, wanted > 1000 ? left < 4096 ? left : 4096 : left);
     if (!(stress_below(&state, 12) == 0 ? add_object : add_tensor)(t, context, &state, bytes)) return false;
   }
-  stress_tree_fill(t, stress_random(&state));
+  stress_tree_fill(t, bench_random(&state));
   return true;
 }
 
