@@ -64,9 +64,9 @@ static bool again_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-static const bench_kind kind_first = {"alloc",      false, true, NULL, alloc_verify, alloc_first_sample,
-                                      first_driver, NULL,  NULL};
-static const bench_kind kind_again = {"alloc_again", false, true, NULL, alloc_verify, again_sample, NULL, NULL, NULL};
+#define ALLOC .no_sources = true, .verify = alloc_verify
+static const bench_kind kind_first = {.name = "alloc", .sample = alloc_first_sample, .driver = first_driver, ALLOC};
+static const bench_kind kind_again = {.name = "alloc_again", .sample = again_sample, ALLOC};
 
 #define GIGABYTE .groups = {{1, 1073741824}}, .source = "pinned", .peers = "torch"
 static const bench_row rows[] = {

@@ -46,8 +46,10 @@ bool bench_samples_reserve(bench_samples *s, int capacity); /* returns false if 
 void bench_samples_free(bench_samples *s);
 void bench_samples_add(bench_samples *s, double seconds); /* does nothing if the array is full */
 double bench_samples_median(const bench_samples *s);      /* 0 if there is no sample */
-double bench_samples_spread(const bench_samples *s);      /* slowest minus fastest; 0 if there is no sample */
-json_t *bench_samples_json(const bench_samples *s);       /* returns a new array of seconds */
+/* Returns the smallest time that is not below `percent` % of the times; 0 if there is no sample. */
+double bench_samples_percentile(const bench_samples *s, int percent);
+double bench_samples_spread(const bench_samples *s); /* slowest minus fastest; 0 if there is no sample */
+json_t *bench_samples_json(const bench_samples *s);  /* returns a new array of seconds */
 
 /* Prints a progress line on stderr that the next line overwrites. Prints nothing if stderr is not a terminal. */
 void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -105,12 +105,10 @@ static bool walk_sample(bench_job *job, int tree, double *seconds) {
   return good;
 }
 
-static const bench_kind kind_build = {
-    "build", true, false, container_prepare, container_verify, build_sample, NULL, container_finish, NULL};
-static const bench_kind kind_get = {
-    "get", true, false, container_prepare, container_verify, get_sample, NULL, container_finish, NULL};
-static const bench_kind kind_walk = {
-    "walk", true, false, container_prepare, container_verify, walk_sample, NULL, container_finish, NULL};
+#define ON_HOST .on_host = true, .prepare = container_prepare, .verify = container_verify, .finish = container_finish
+static const bench_kind kind_build = {.name = "build", .sample = build_sample, ON_HOST};
+static const bench_kind kind_get = {.name = "get", .sample = get_sample, ON_HOST};
+static const bench_kind kind_walk = {.name = "walk", .sample = walk_sample, ON_HOST};
 
 #define TREE .groups = {{1000, 4}}, .peers = "tensordict", .worth = 2
 static const bench_row rows[] = {

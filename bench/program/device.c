@@ -170,13 +170,14 @@ static bool read_fields(device_job *job) {
 }
 
 static void finish_job(device_job *job) {
-  tdict_tree *const trees[] = {job->host, job->tree, job->value, job->target, job->own_source, job->own_target};
+  tdict_tree *const trees[] = {job->host, job->tree, job->value, job->target};
   const device_job empty = {.place = job->place, .stream = job->stream};
   for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) tdict_release(trees[i]);
   for (int i = 0; i < DEVICE_MOST_ITEMS; i++) {
     tdict_release(job->items[i]);
     tdict_release(job->views[i]);
   }
+  own_copy_close(&job->own);
   tdict_tensor_release(job->list);
   tdict_tensor_release(job->mask);
   free(job->positions);

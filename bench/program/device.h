@@ -3,7 +3,7 @@
 #ifndef TDICT_BENCH_DEVICE_H
 #define TDICT_BENCH_DEVICE_H
 
-#include "rows.h"
+#include "own_copy.h"
 
 enum { DEVICE_KEY = 32, DEVICE_MOST_ITEMS = 64 };
 
@@ -26,7 +26,7 @@ typedef struct device_job {
   int64_t rows, num_items, *positions;  /* positions: `picked` different rows */
   int64_t picked;                       /* number of positions */
   tdict_tensor *list, *mask;            /* the positions as a list where the work is done, and as a mask */
-  tdict_tree *own_source, *own_target;  /* the program's own copies on the simulated device */
+  own_copy own;                         /* the program's own copies */
   int64_t limit;                        /* the option max_queued_bytes */
   double seconds;                       /* set by ways that measure their time themselves; else below 0 */
   json_t *more;                         /* further results of a repetition; NULL: none */

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-/* The program copies OWN_BYTES up to OWN_COPIES times, with a pause before each copy, during at most MOST_TRANSFERS
+/* The program copies up to OWN_COPIES times, with a pause before each copy, during at most MOST_TRANSFERS
  * transfers. */
-enum { OWN_COPIES = 400, OWN_BYTES = 51200, MOST_TRANSFERS = 50, PAUSE_NS = 100000 };
+enum { OWN_COPIES = 400, MOST_TRANSFERS = 50, PAUSE_NS = 100000 };
 
 static bool prepare_source(device_job *job) {
   if (device_number(job, "lock", 0)) tdict_lock(job->host);
@@ -92,52 +92,7 @@ const device_kind device_convert = {"convert", prepare_source, renew_source, exp
 
 /* Own copies: the program's own copies during a transfer with the option max_queued_bytes. */
 
-static bool prepare_own(device_job *job) {
-  const bench_place *p = &job->place;
-  const int64_t shape[1] = {OWN_BYTES};
-  tdict_error err;
-  tdict_tensor *bytes = NULL;
-  if (place_is_gpu(p)) return true;
-  tdict_status status = tdict_tensor_zeros(TDICT_U8, 1, shape, tdict_pinned_memory(p->context), &bytes, &err);
-  if (status == TDICT_OK) status = tdict_create(0, NULL, &job->own_source, &err);
-  if (status == TDICT_OK) status = tdict_set(job->own_source, "own", bytes, &err);
-  if (status == TDICT_OK)
-    status = tdict_to_device(p->context, job->own_source, p->device, NULL, &job->own_target, &err);
-  tdict_tensor_release(bytes);
-  if (status != TDICT_OK) bench_print_status("the program's own tensor", &err);
-  return status == TDICT_OK;
-}
-
-/* Copies once and waits. On a GPU this is a driver copy from pinned memory on a stream of the program. On the simulated
- * device it is a call of the library. Returns the seconds, below 0 after a failure. */
-static double copy_own(device_job *job) {
-  const bench_place *p = &job->place;
-  tdict_error err;
-  const double begin = bench_now();
-  if (place_is_gpu(p)) {
-    raw_driver *raw = p->check.raw;
-    if (!raw_copy_in_async(raw, p->line_device, p->check.bounce, OWN_BYTES) || !raw_finish_own(raw)) {
-      bench_print_error("the program's own copy: %s", raw_why(raw));
-      return -1;
-    }
-  } else if (bench_transfer_into(p->context, job->own_target, job->own_source, NULL, &err) != TDICT_OK) {
-    bench_print_status("the program's own copy", &err);
-    return -1;
-  }
-  return bench_now() - begin;
-}
-
-/* Copies until the transfer has ended, or until `times` is full. `future` may be NULL. */
-static bool copy_meanwhile(device_job *job, const tdict_future *future, bench_samples *times) {
-  const struct timespec pause = {0, PAUSE_NS};
-  while (times->count < times->capacity && !(future && tdict_future_is_ready(future))) {
-    nanosleep(&pause, NULL);
-    const double seconds = copy_own(job);
-    if (seconds < 0) return false;
-    bench_samples_add(times, seconds);
-  }
-  return true;
-}
+static bool prepare_own(device_job *job) { return own_copy_open(&job->own, &job->place); }
 
 static tdict_status copy_during_transfer(device_job *job, bench_samples *times, bench_samples *transfers,
                                          tdict_tree **out, tdict_error *err) {
@@ -147,7 +102,7 @@ static tdict_status copy_during_transfer(device_job *job, bench_samples *times, 
   o.max_queued_bytes = (size_t)job->limit;
   tdict_status status = tdict_to_device_async(job->place.context, job->host, job->place.device, &o, &future, err);
   if (status != TDICT_OK) return status;
-  const bool good = copy_meanwhile(job, future, times);
+  const bool good = own_copy_meanwhile(&job->own, future, PAUSE_NS, times);
   status = tdict_future_wait(future, out, err);
   if (status == TDICT_OK) status = tdict_future_get_stats(future, &stats, err);
   tdict_future_release(future);
@@ -155,20 +110,13 @@ static tdict_status copy_during_transfer(device_job *job, bench_samples *times, 
   return status == TDICT_OK && !good ? TDICT_EDEVICE : status;
 }
 
-static int compare_times(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* Sets job->more to the percentiles of the times and the median time of the transfers. */
-static void describe(device_job *job, bench_samples *times, const bench_samples *transfers) {
-  qsort(times->seconds, (size_t)times->count, sizeof(double), compare_times);
-  const int n = times->count;
-  if (n == 0) return;
-  job->seconds = times->seconds[(99 * n + 99) / 100 - 1];
-  job->more =
-      json_pack("{s:f, s:f, s:f, s:i, s:f}", "p50", times->seconds[(n + 1) / 2 - 1], "p99", job->seconds, "longest",
-                times->seconds[n - 1], "copies", n, "transfer_seconds", bench_samples_median(transfers));
+static void describe(device_job *job, const bench_samples *times, const bench_samples *transfers) {
+  if (times->count == 0) return;
+  job->seconds = bench_samples_percentile(times, 99);
+  job->more = json_pack("{s:f, s:f, s:f, s:i, s:f}", "p50", bench_samples_percentile(times, 50), "p99", job->seconds,
+                        "longest", bench_samples_percentile(times, 100), "copies", times->count, "transfer_seconds",
+                        bench_samples_median(transfers));
 }
 
 static tdict_status copies_meanwhile(device_job *job, tdict_tree **out, tdict_error *err) {
@@ -191,7 +139,7 @@ static tdict_status copies_alone(device_job *job, tdict_tree **out, tdict_error 
   bench_samples times, transfers = {0};
   (void)out, (void)err;
   if (!bench_samples_reserve(&times, OWN_COPIES)) return TDICT_ENOMEM;
-  const bool good = copy_meanwhile(job, NULL, &times);
+  const bool good = own_copy_meanwhile(&job->own, NULL, PAUSE_NS, &times);
   describe(job, &times, &transfers);
   bench_samples_free(&times);
   return good ? TDICT_OK : TDICT_EDEVICE;

@@ -65,8 +65,9 @@ static bool import_sample(bench_job *job, int tree, double *seconds) {
   return good;
 }
 
-static const bench_kind kind_export = {"export", true, false, NULL, dlpack_verify, export_sample, NULL, NULL, NULL};
-static const bench_kind kind_import = {"import", true, false, NULL, dlpack_verify, import_sample, NULL, NULL, NULL};
+#define ON_HOST .on_host = true, .verify = dlpack_verify
+static const bench_kind kind_export = {.name = "export", .sample = export_sample, ON_HOST};
+static const bench_kind kind_import = {.name = "import", .sample = import_sample, ON_HOST};
 
 #define TREE .groups = {{1000, 4}}, .worth = 2
 static const bench_row rows[] = {

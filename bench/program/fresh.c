@@ -43,12 +43,16 @@ static void fresh_finish(bench_job *job) {
   free(state);
 }
 
-/* The time does not include the release of the first result. */
-static bool fresh_first_sample(bench_job *job, int tree, double *seconds) {
+static bool first_make(bench_job *job, int tree, tdict_tree **out) {
+  return move_tree(job, job->place->sources[tree].tree, job->place->device, out);
+}
+
+/* The time does not include the release of a result. */
+static bool fresh_sample(bench_job *job, int tree, double *seconds) {
   fresh_state *state = job->state;
   tdict_tree *result = NULL;
   double begin = bench_now();
-  if (!move_tree(job, job->place->sources[tree].tree, job->place->device, &result)) return false;
+  if (!job->row.kind->make(job, tree, &result)) return false;
   *seconds = bench_now() - begin;
   if (state->result)
     tdict_release(result);
@@ -57,18 +61,12 @@ static bool fresh_first_sample(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-static int verify_kept(bench_job *job, tdict_device where) {
-  fresh_state *state = job->state;
-  check_place place = job->place->check;
-  place.device = where;
-  if (!state->result) {
-    bench_print_error("there is nothing to verify yet");
-    return BENCH_FAILED;
-  }
-  return check_result(&place, &job->place->sources[0], state->result, &state->poison, &job->poisoned_bytes);
+static int fresh_verify(bench_job *job) {
+  const fresh_state *state = job->state;
+  if (state->result) return job_check(job, state->result, &state->poison);
+  bench_print_error("there is nothing to verify yet");
+  return BENCH_FAILED;
 }
-
-static int first_verify(bench_job *job) { return verify_kept(job, job->place->device); }
 
 /* Measures the later transfers of the same tree, for comparison. */
 static json_t *first_more(bench_job *job) {
@@ -77,7 +75,7 @@ static json_t *first_more(bench_job *job) {
   if (!bench_samples_reserve(&steady, STEADY)) return NULL;
   for (int i = -1; i < STEADY; i++) {
     double one;
-    if (!fresh_first_sample(job, 0, &one)) break;
+    if (!fresh_sample(job, 0, &one)) break;
     if (i >= 0) bench_samples_add(&steady, one);
   }
   json_t *more =
@@ -86,34 +84,11 @@ static json_t *first_more(bench_job *job) {
   return more;
 }
 
-static bool fresh_pin_sample(bench_job *job, int tree, double *seconds) {
-  fresh_state *state = job->state;
-  tdict_error err;
-  tdict_tree *result = NULL;
-  double begin = bench_now();
-  if (tdict_pin_memory(job->place->context, job->place->sources[tree].tree, NULL, &result, &err) != TDICT_OK) {
-    bench_print_status("pin_memory", &err);
-    return false;
-  }
-  *seconds = bench_now() - begin;
-  if (state->result)
-    tdict_release(result);
-  else
-    state->result = result;
-  return true;
-}
-
-static int fresh_pin_verify(bench_job *job) {
-  const fresh_state *state = job->state;
-  if (!state->result || tdict_is_pinned(state->result)) return verify_kept(job, tdict_cpu());
-  bench_print_error("the result is not pinned");
-  return BENCH_FAILED;
-}
-
-static const bench_kind kind_first = {"first", false,        false,     first_prepare, first_verify, fresh_first_sample,
-                                      NULL,    fresh_finish, first_more};
-static const bench_kind kind_pin_first = {"pin_first",      false, false,        fresh_prepare, fresh_pin_verify,
-                                          fresh_pin_sample, NULL,  fresh_finish, NULL};
+#define KEPT .verify = fresh_verify, .sample = fresh_sample, .finish = fresh_finish
+static const bench_kind kind_first = {
+    .name = "first", .prepare = first_prepare, .make = first_make, .more = first_more, KEPT};
+static const bench_kind kind_pin_first = {
+    .name = "pin_first", .to_host = true, .prepare = fresh_prepare, .make = pin_make, KEPT};
 
 #define TREE .groups = {{1000, 4000000}}, .threads = -1, .trees = 1, .worth = 1
 static const bench_row rows[] = {

@@ -1,5 +1,6 @@
-/* The kinds h2d (a tree is copied to the device) and d2h (from the device to the host). See rows.h for ownership and
- * threads. */
+/* The kinds h2d (a tree is copied to the device), d2h (from the device to the host), pin (into pinned memory) and
+ * pin_h2d (and then to the device). Also verifies and measures the trees that other kinds make. See rows.h for ownership
+ * and threads. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +20,34 @@ tdict_transfer_options move_options(const bench_job *job) {
   return o;
 }
 
+/* Prints why a call of the library failed, unless it succeeded. */
+static bool has_worked(const bench_job *job, tdict_status status, const tdict_error *err) {
+  if (status == TDICT_OK) return true;
+  char what[128];
+  snprintf(what, sizeof what, "%s/%s", job->scenario, job->row.name);
+  bench_print_status(what, err);
+  return false;
+}
+
 bool move_tree(bench_job *job, const tdict_tree *source, tdict_device to, tdict_tree **out) {
   tdict_error err;
   tdict_transfer_options o = move_options(job);
-  if (tdict_to_device(job->place->context, source, to, &o, out, &err) == TDICT_OK) return true;
-  char what[128];
-  snprintf(what, sizeof what, "%s/%s", job->scenario, job->row.name);
-  bench_print_status(what, &err);
-  return false;
+  return has_worked(job, tdict_to_device(job->place->context, source, to, &o, out, &err), &err);
+}
+
+bool move_start(bench_job *job, int tree, const tdict_stream *after, tdict_future **out) {
+  tdict_error err;
+  bench_place *p = job->place;
+  tdict_transfer_options o = move_options(job);
+  if (after) o.after = *after;
+  return has_worked(job, tdict_to_device_async(p->context, p->sources[tree].tree, p->device, &o, out, &err), &err);
+}
+
+bool move_end(bench_job *job, tdict_future *future, tdict_tree **out) {
+  tdict_error err;
+  const tdict_status status = tdict_future_wait(future, out, &err);
+  tdict_future_release(future);
+  return has_worked(job, status, &err);
 }
 
 static bool driver_failed(const bench_job *job) {
@@ -34,30 +55,49 @@ static bool driver_failed(const bench_job *job) {
   return false;
 }
 
-static bool h2d_prepare(bench_job *job) {
+static bool must_be_pinned(const bench_job *job) {
+  const char *result = job->row.result;
+  return job->row.kind == &kind_pin || is_equal(result, "pinned") || is_equal(result, "into_pinned");
+}
+
+int job_check(bench_job *job, tdict_tree *result, const check_poison *poison) {
+  const check_poison none = {0, 0};
+  check_place place = job->place->check;
+  if (job->row.kind->to_host) place.device = tdict_cpu();
+  if (job->row.kind->to_host && must_be_pinned(job) && !tdict_is_pinned(result)) {
+    bench_print_error("%s/%s: the result is not pinned", job->scenario, job->row.name);
+    return BENCH_FAILED;
+  }
+  return check_result(&place, &job->place->sources[0], result, poison ? poison : &none, &job->poisoned_bytes);
+}
+
+int job_verify_made(bench_job *job) {
+  const bench_kind *kind = job->row.kind;
+  check_poison poison = {0, 0};
+  tdict_tree *made = NULL;
+  if (!kind->to_host && !check_poison_result(&job->place->check, &job->place->sources[0], &poison)) return BENCH_FAILED;
+  if (!kind->make(job, 0, &made)) return BENCH_FAILED;
+  const int answer = job_check(job, made ? made : job->targets[0].tree, &poison);
+  tdict_release(made);
+  return answer;
+}
+
+bool job_sample_made(bench_job *job, int tree, double *seconds) {
+  tdict_tree *made = NULL;
+  const double begin = bench_now();
+  const bool good = job->row.kind->make(job, tree, &made);
+  tdict_release(made);
+  *seconds = bench_now() - begin;
+  return good;
+}
+
+static bool allocate_on_device(bench_job *job) {
   if (!place_is_gpu(job->place)) return true;
   return raw_alloc(job->place->check.raw, job->total_bytes + 256, &job->raw_device) || driver_failed(job);
 }
 
-static int h2d_verify(bench_job *job) {
-  check_place *p = &job->place->check;
-  const check_source *s = &job->place->sources[0];
-  check_poison poison;
-  tdict_tree *result = NULL;
-  if (!check_poison_result(p, s, &poison) || !move_tree(job, s->tree, p->device, &result)) return BENCH_FAILED;
-  int answer = check_result(p, s, result, &poison, &job->poisoned_bytes);
-  tdict_release(result);
-  return answer;
-}
-
-/* The time includes allocating and releasing the result. */
-static bool h2d_sample(bench_job *job, int tree, double *seconds) {
-  tdict_tree *result = NULL;
-  double begin = bench_now();
-  if (!move_tree(job, job->place->sources[tree].tree, job->place->device, &result)) return false;
-  tdict_release(result);
-  *seconds = bench_now() - begin;
-  return true;
+static bool h2d_make(bench_job *job, int tree, tdict_tree **out) {
+  return move_tree(job, job->place->sources[tree].tree, job->place->device, out);
 }
 
 static bool h2d_driver(bench_job *job, int tree, double *seconds) {
@@ -73,7 +113,7 @@ static bool h2d_driver(bench_job *job, int tree, double *seconds) {
   return true;
 }
 
-const bench_kind kind_h2d = {"h2d", false, false, h2d_prepare, h2d_verify, h2d_sample, h2d_driver, NULL, NULL};
+const bench_kind kind_h2d = {.name = "h2d", .prepare = allocate_on_device, .make = h2d_make, .driver = h2d_driver};
 
 /* Copies to the host. "fresh" and "pinned" results are new each time. "warm" and "into_pinned" results are
  * overwritten. */
@@ -115,44 +155,12 @@ static bool d2h_prepare(bench_job *job) {
   return false;
 }
 
-static bool d2h_move(bench_job *job, int tree, tdict_tree **out) {
+static bool d2h_make(bench_job *job, int tree, tdict_tree **out) {
   if (!writes_over(job)) return move_tree(job, job->device_trees[tree], tdict_cpu(), out);
   tdict_error err;
   tdict_transfer_options o = move_options(job);
   tdict_tree *to = job->targets[tree % job->num_targets].tree;
-  if (bench_transfer_into(job->place->context, to, job->device_trees[tree], &o, &err) != TDICT_OK) {
-    bench_print_status("copy into", &err);
-    return false;
-  }
-  *out = NULL;
-  return true;
-}
-
-static int d2h_verify(bench_job *job) {
-  check_place host = job->place->check;
-  check_poison none = {0, 0};
-  tdict_tree *result = NULL;
-  host.device = tdict_cpu();
-  if (!d2h_move(job, 0, &result)) return BENCH_FAILED;
-  const tdict_tree *pinned = result ? result : job->targets[0].tree;
-  if ((is_equal(job->row.result, "pinned") || is_equal(job->row.result, "into_pinned")) && !tdict_is_pinned(pinned)) {
-    bench_print_error("%s/%s: the result is not pinned", job->scenario, job->row.name);
-    tdict_release(result);
-    return BENCH_FAILED;
-  }
-  tdict_tree *found = result ? result : job->targets[0].tree;
-  int answer = check_result(&host, &job->place->sources[0], found, &none, &job->poisoned_bytes);
-  tdict_release(result);
-  return answer;
-}
-
-static bool d2h_sample(bench_job *job, int tree, double *seconds) {
-  tdict_tree *result = NULL;
-  double begin = bench_now();
-  if (!d2h_move(job, tree, &result)) return false;
-  tdict_release(result);
-  *seconds = bench_now() - begin;
-  return true;
+  return has_worked(job, bench_transfer_into(job->place->context, to, job->device_trees[tree], &o, &err), &err);
 }
 
 /* Copies leaf by leaf. Pinned destinations are parts of the bounce buffer, which is reused from its start when it is
@@ -161,7 +169,7 @@ static bool d2h_driver(bench_job *job, int tree, double *seconds) {
   raw_driver *raw = job->place->check.raw;
   const check_place *c = &job->place->check;
   const check_source *s = &job->place->sources[tree];
-  bool pinned = is_equal(job->row.result, "pinned") || is_equal(job->row.result, "into_pinned");
+  bool pinned = must_be_pinned(job);
   bool fresh = is_equal(job->row.result, "fresh"), good = true;
   tdict_tensor *leaf;
   double begin = bench_now();
@@ -183,4 +191,48 @@ static bool d2h_driver(bench_job *job, int tree, double *seconds) {
   return (good && base) || driver_failed(job);
 }
 
-const bench_kind kind_d2h = {"d2h", false, false, d2h_prepare, d2h_verify, d2h_sample, d2h_driver, NULL, NULL};
+const bench_kind kind_d2h = {
+    .name = "d2h", .to_host = true, .prepare = d2h_prepare, .make = d2h_make, .driver = d2h_driver};
+
+bool pin_make(bench_job *job, int tree, tdict_tree **out) {
+  tdict_error err;
+  tdict_pin_options o = tdict_pin_options_default();
+  o.num_threads = job->row.threads;
+  return has_worked(job, tdict_pin_memory(job->place->context, job->place->sources[tree].tree, &o, out, &err), &err);
+}
+
+const bench_kind kind_pin = {.name = "pin", .to_host = true, .make = pin_make};
+
+static bool pin_h2d_make(bench_job *job, int tree, tdict_tree **out) {
+  tdict_tree *pinned = NULL;
+  if (!pin_make(job, tree, &pinned)) return false;
+  bool good = move_tree(job, pinned, job->place->device, out);
+  tdict_release(pinned);
+  return good;
+}
+
+/* Copies each leaf into existing pinned memory, and from there to the device. */
+static bool pin_h2d_driver(bench_job *job, int tree, double *seconds) {
+  const check_place *c = &job->place->check;
+  const check_source *s = &job->place->sources[tree];
+  bool waits = is_equal(job->row.calls, "blocking"), good = true;
+  raw_address to = job->raw_device;
+  size_t at = 0;
+  double begin = bench_now();
+  for (int64_t i = 0; i < s->leaves && good; to += s->bytes[i], at += s->bytes[i], i++) {
+    if (at + s->bytes[i] > c->bounce_bytes) {
+      good = raw_finish_own(c->raw);
+      at = 0;
+    }
+    unsigned char *pinned = (unsigned char *)c->bounce + at;
+    memcpy(pinned, s->data[i], s->bytes[i]);
+    if (good) good = raw_copy_in_async(c->raw, to, pinned, s->bytes[i]);
+    if (good && waits) good = raw_finish_own(c->raw);
+  }
+  if (good) good = raw_finish(c->raw);
+  *seconds = bench_now() - begin;
+  return good || driver_failed(job);
+}
+
+const bench_kind kind_pin_h2d = {
+    .name = "pin_h2d", .prepare = allocate_on_device, .make = pin_h2d_make, .driver = pin_h2d_driver};

@@ -47,17 +47,28 @@ static int compare_doubles(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Sorts a copy, since the record needs the samples in the order of measurement. */
-double bench_samples_median(const bench_samples *s) {
-  if (s->count == 0) return 0;
-  double *sorted = malloc((size_t)s->count * sizeof *sorted);
-  if (!sorted) return 0;
+/* Returns a sorted copy, since the record needs the samples in the order of measurement. NULL if there are none. */
+static double *sort_samples(const bench_samples *s) {
+  double *sorted = s->count ? malloc((size_t)s->count * sizeof *sorted) : NULL;
+  if (!sorted) return NULL;
   memcpy(sorted, s->seconds, (size_t)s->count * sizeof *sorted);
   qsort(sorted, (size_t)s->count, sizeof *sorted, compare_doubles);
-  int middle = s->count / 2;
-  double median = s->count % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+  return sorted;
+}
+
+double bench_samples_median(const bench_samples *s) {
+  double *sorted = sort_samples(s);
+  const int middle = s->count / 2;
+  const double median = !sorted ? 0 : s->count % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
   free(sorted);
   return median;
+}
+
+double bench_samples_percentile(const bench_samples *s, int percent) {
+  double *sorted = sort_samples(s);
+  const double found = sorted ? sorted[(s->count * percent + 99) / 100 - 1] : 0;
+  free(sorted);
+  return found;
 }
 
 double bench_samples_spread(const bench_samples *s) {

@@ -63,34 +63,14 @@ static bool finish_kernel(bench_job *job) {
 }
 
 static bool begin_transfer(bench_job *job, int tree, tdict_future **out) {
-  tdict_error err;
-  bench_place *p = job->place;
-  tdict_stream stream = overlap_stream(job);
-  tdict_transfer_options o = move_options(job);
-  if (strcmp(job->row.calls, "same_stream") == 0) o.after = stream;
-  if (tdict_to_device_async(p->context, p->sources[tree].tree, p->device, &o, out, &err) == TDICT_OK) return true;
-  bench_print_status("cannot start a transfer", &err);
-  return false;
+  const tdict_stream stream = overlap_stream(job);
+  return move_start(job, tree, strcmp(job->row.calls, "same_stream") == 0 ? &stream : NULL, out);
 }
 
-static bool end_transfer(tdict_future *future, tdict_tree **out) {
-  tdict_error err;
-  tdict_status status = tdict_future_wait(future, out, &err);
-  tdict_future_release(future);
-  if (status != TDICT_OK) bench_print_status("a transfer failed", &err);
-  return status == TDICT_OK;
-}
-
-/* Measures from the launch until kernel and transfer have ended and the result is released. */
-static bool overlap_sample(bench_job *job, int tree, double *seconds) {
+/* Works from the launch until kernel and transfer have ended. */
+static bool overlap_make(bench_job *job, int tree, tdict_tree **out) {
   tdict_future *future = NULL;
-  tdict_tree *result = NULL;
-  double begin = bench_now();
-  if (!launch_kernel(job) || !begin_transfer(job, tree, &future) || !end_transfer(future, &result)) return false;
-  bool good = finish_kernel(job);
-  tdict_release(result);
-  *seconds = bench_now() - begin;
-  return good;
+  return launch_kernel(job) && begin_transfer(job, tree, &future) && move_end(job, future, out) && finish_kernel(job);
 }
 
 static bool measure_alone(bench_job *job) {
@@ -99,7 +79,7 @@ static bool measure_alone(bench_job *job) {
     tdict_future *future = NULL;
     tdict_tree *result = NULL;
     double begin = bench_now();
-    if (!begin_transfer(job, i % BENCH_TREES, &future) || !end_transfer(future, &result)) return false;
+    if (!begin_transfer(job, i % BENCH_TREES, &future) || !move_end(job, future, &result)) return false;
     tdict_release(result);
     bench_samples_add(&state->alone, bench_now() - begin);
   }
@@ -128,20 +108,11 @@ static bool watch_repetition(bench_job *job) {
       at[3] = bench_now() - begin;
     }
   }
-  return good && end_transfer(future, NULL);
+  return good && move_end(job, future, NULL);
 }
 
 static int overlap_verify(bench_job *job) {
-  check_place *c = &job->place->check;
-  const check_source *s = &job->place->sources[0];
-  check_poison poison;
-  tdict_future *future = NULL;
-  tdict_tree *result = NULL;
-  if (!check_poison_result(c, s, &poison) || !launch_kernel(job) || !begin_transfer(job, 0, &future) ||
-      !end_transfer(future, &result) || !finish_kernel(job))
-    return BENCH_FAILED;
-  int answer = check_result(c, s, result, &poison, &job->poisoned_bytes);
-  tdict_release(result);
+  const int answer = job_verify_made(job);
   return answer == BENCH_OK && !measure_alone(job) ? BENCH_FAILED : answer;
 }
 
@@ -165,8 +136,12 @@ static json_t *overlap_more(bench_job *job) {
                    (double)state->kernel_ns * 1e-9, "trace", trace);
 }
 
-static const bench_kind kind_overlap = {"overlap",      false, false,          overlap_prepare, overlap_verify,
-                                        overlap_sample, NULL,  overlap_finish, overlap_more};
+static const bench_kind kind_overlap = {.name = "overlap",
+                                        .prepare = overlap_prepare,
+                                        .make = overlap_make,
+                                        .verify = overlap_verify,
+                                        .finish = overlap_finish,
+                                        .more = overlap_more};
 
 /* Five million floats, as in the TensorDict tutorial. Over a fast link they take about as long as the kernel. */
 #define WORK .kind = &kind_overlap, .groups = {{1, 20971520}}, .threads = -1, .peers = "torch", .kernel_ns = 400000

@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "options.h"
-#include "rows.h"
+#include "own_copy.h"
 #include "tdict/memory.h"
 
-enum { OWN_BYTES = 51200, ALONE = 2000 };
+enum { ALONE = 2000 };
 
 typedef struct pinning_options {
   int64_t bytes, piece_bytes;
@@ -27,54 +27,15 @@ typedef struct times {
 typedef struct pinning_job {
   pinning_options o;
   bench_place place;
-  void *own; /* cuda: page-locked source and device destination of the program's own copies */
-  raw_address own_device;
-  check_source own_source; /* simulated device: a pinned leaf, and its copy on the device */
-  tdict_tree *own_target;
+  own_copy own;
   double alone; /* seconds of the longest copy without concurrent pinning */
   times all;
 } pinning_job;
 
-static bool prepare_copies(pinning_job *job) {
-  raw_driver *raw = job->place.check.raw;
-  if (raw && raw_alloc(raw, OWN_BYTES, &job->own_device) && raw_host_alloc(raw, OWN_BYTES, &job->own)) return true;
-  if (raw) {
-    bench_print_error("the driver: %s", raw_why(raw));
-    return false;
-  }
-  tdict_error err;
-  const check_group group = {1, OWN_BYTES};
-  const bench_place *p = &job->place;
-  if (!check_source_make(&job->own_source, &group, 1, tdict_pinned_memory(p->context))) return false;
-  if (tdict_to_device(p->context, job->own_source.tree, p->device, NULL, &job->own_target, &err) == TDICT_OK)
-    return true;
-  bench_print_status("the program's own leaf", &err);
-  return false;
-}
-
-static void end_copies(pinning_job *job) {
-  raw_driver *raw = job->place.check.raw;
-  if (job->own) (void)raw_host_free(raw, job->own);
-  if (job->own_device) (void)raw_free(raw, job->own_device);
-  tdict_release(job->own_target);
-  check_source_free(&job->own_source);
-}
-
-/* Measures a small copy, as in tdict-bench latency: by the driver on a GPU, by the library on the simulated device. */
-static bool time_small_copy(pinning_job *job, double *longest) {
-  raw_driver *raw = job->place.check.raw;
-  tdict_error err;
-  double begin = bench_now();
-  if (raw) {
-    if (!raw_copy_in_async(raw, job->own_device, job->own, OWN_BYTES) || !raw_finish_own(raw)) {
-      bench_print_error("the program's own copy: %s", raw_why(raw));
-      return false;
-    }
-  } else if (bench_transfer_into(job->place.context, job->own_target, job->own_source.tree, NULL, &err) != TDICT_OK) {
-    bench_print_status("the program's own copy", &err);
-    return false;
-  }
-  double seconds = bench_now() - begin;
+/* Measures a small copy, and keeps the longest time. */
+static bool time_small_copy(const pinning_job *job, double *longest) {
+  double seconds;
+  if (!own_copy_once(&job->own, &seconds)) return false;
   if (seconds > *longest) *longest = seconds;
   return true;
 }
@@ -184,7 +145,7 @@ static int run_pinning(pinning_job *job, const common_options *common, int argc,
     bench_print_error("pinning needs a device that reads pinned memory");
     return BENCH_FAILED;
   }
-  if (!prepare_copies(job) || !measure_pinning(job, (int)common->repeats)) return BENCH_FAILED;
+  if (!own_copy_open(&job->own, &job->place) || !measure_pinning(job, (int)common->repeats)) return BENCH_FAILED;
   print_pinning(job);
   if (!sink.path) return BENCH_OK;
   json_t *record = describe(job, argc, argv);
@@ -210,7 +171,7 @@ int pinning_main(int argc, char **argv) {
   int answer = options_parse(argc, argv, doc, options, NULL, NULL);
   if (answer != BENCH_OK) return answer;
   answer = run_pinning(&job, &common, argc, argv);
-  end_copies(&job);
+  own_copy_close(&job.own);
   if (job.place.context) place_close(&job.place);
   bench_samples *all[] = {&job.all.pin, &job.all.pin_wait, &job.all.unpin, &job.all.unpin_wait};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) bench_samples_free(all[i]);

@@ -247,7 +247,7 @@ void job_close(bench_job *job) {
 }
 
 int job_verify(bench_job *job) {
-  int answer = job->row.kind->verify(job);
+  int answer = job->row.kind->verify ? job->row.kind->verify(job) : job_verify_made(job);
   bench_progress_end();
   if (answer == BENCH_DIFFERS) bench_print_error("verification failed for %s/%s", job->scenario, job->row.name);
   if (answer == BENCH_OK) job->verified_bytes = job->total_bytes;
@@ -309,7 +309,8 @@ bool job_settle(bench_job *job, int number) {
 bool job_sample(bench_job *job, int number, bool driver, double *seconds) {
   int tree = tree_number(job, number);
   if (driver) return job->row.kind->driver(job, tree, seconds);
-  if (!job->row.kind->sample(job, tree, seconds)) return false;
+  bool (*sample)(bench_job *, int, double *) = job->row.kind->sample;
+  if (!(sample ? sample : job_sample_made)(job, tree, seconds)) return false;
   if (job->place->delay > 0) {
     double wait = *seconds * job->place->delay / 100, begin = bench_now();
     while (bench_now() - begin < wait) continue;

@@ -13,11 +13,15 @@ typedef struct bench_job bench_job;
 /* The work of a row. Functions that return false or an exit code have printed an error. */
 typedef struct bench_kind {
   const char *name;
-  bool on_host;                                              /* true: needs no device */
-  bool no_sources;                                           /* true: needs no source trees, only their size */
-  bool (*prepare)(bench_job *job);                           /* NULL: nothing */
-  int (*verify)(bench_job *job);                             /* does the work once and verifies the result */
-  bool (*sample)(bench_job *job, int tree, double *seconds); /* does one repetition on source tree number `tree` */
+  bool on_host;                    /* true: needs no device */
+  bool no_sources;                 /* true: needs no source trees, only their size */
+  bool to_host;                    /* true: the result is in host memory */
+  bool (*prepare)(bench_job *job); /* NULL: nothing */
+  /* Makes the result of source tree number `tree`. *out stays NULL if the work overwrites job->targets. NULL: `verify`
+   * and `sample` do the work. */
+  bool (*make)(bench_job *job, int tree, tdict_tree **out);
+  int (*verify)(bench_job *job);                             /* NULL: job_verify_made() */
+  bool (*sample)(bench_job *job, int tree, double *seconds); /* does one repetition; NULL: job_sample_made() */
   bool (*driver)(bench_job *job, int tree, double *seconds); /* does the same by driver calls; NULL: impossible */
   void (*finish)(bench_job *job);  /* releases what prepare() made, also if it failed; NULL: does nothing */
   json_t *(*more)(bench_job *job); /* returns further results as a new object; NULL: none */
@@ -114,6 +118,15 @@ json_t *rows_describe(const bench_place *place, const bench_scenario *scenario, 
 
 /* Kinds that several scenarios use. Kinds of a single scenario are in its file. */
 extern const bench_kind kind_h2d, kind_d2h, kind_pin, kind_pin_h2d;
+/* Make a result once and compare every byte of it; make a result and release it within the time. */
+int job_verify_made(bench_job *job);
+bool job_sample_made(bench_job *job, int tree, double *seconds);
+/* Compares a result with source tree 0. Checks that it is pinned if the row wants that. `poison` may be NULL. */
+int job_check(bench_job *job, tdict_tree *result, const check_poison *poison);
+bool pin_make(bench_job *job, int tree, tdict_tree **out); /* pins a source tree */
+/* Start a transfer of a source tree to the device, and wait for its end. `after`: a stream or NULL. */
+bool move_start(bench_job *job, int tree, const tdict_stream *after, tdict_future **out);
+bool move_end(bench_job *job, tdict_future *future, tdict_tree **out);
 /* Transfers a tree with the options of the row. Prints an error and returns false on failure. */
 bool move_tree(bench_job *job, const tdict_tree *source, tdict_device to, tdict_tree **out);
 tdict_transfer_options move_options(const bench_job *job);

@@ -1,0 +1,63 @@
+/* Implements the program's own small copies, see own_copy.h. */
+#include "own_copy.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "tdict/memory.h"
+
+enum { OWN_BYTES = 51200 };
+
+bool own_copy_open(own_copy *c, bench_place *place) {
+  raw_driver *raw = place->check.raw;
+  const check_group group = {1, OWN_BYTES};
+  tdict_error err;
+  *c = (own_copy){.place = place};
+  if (raw) {
+    if (raw_alloc(raw, OWN_BYTES, &c->device) && raw_host_alloc(raw, OWN_BYTES, &c->host)) return true;
+    bench_print_error("the driver: %s", raw_why(raw));
+    return false;
+  }
+  if (!check_source_make(&c->source, &group, 1, tdict_pinned_memory(place->context))) return false;
+  if (tdict_to_device(place->context, c->source.tree, place->device, NULL, &c->target, &err) == TDICT_OK) return true;
+  bench_print_status("the program's own leaf", &err);
+  return false;
+}
+
+void own_copy_close(own_copy *c) {
+  if (!c->place) return;
+  raw_driver *raw = c->place->check.raw;
+  if (c->host) (void)raw_host_free(raw, c->host);
+  if (c->device) (void)raw_free(raw, c->device);
+  tdict_release(c->target);
+  check_source_free(&c->source);
+  memset(c, 0, sizeof *c);
+}
+
+bool own_copy_once(const own_copy *c, double *seconds) {
+  raw_driver *raw = c->place->check.raw;
+  tdict_error err;
+  const double begin = bench_now();
+  if (raw) {
+    if (!raw_copy_in_async(raw, c->device, c->host, OWN_BYTES) || !raw_finish_own(raw)) {
+      bench_print_error("the program's own copy: %s", raw_why(raw));
+      return false;
+    }
+  } else if (bench_transfer_into(c->place->context, c->target, c->source.tree, NULL, &err) != TDICT_OK) {
+    bench_print_status("the program's own copy", &err);
+    return false;
+  }
+  *seconds = bench_now() - begin;
+  return true;
+}
+
+bool own_copy_meanwhile(const own_copy *c, const tdict_future *future, long pause_ns, bench_samples *times) {
+  const struct timespec pause = {0, pause_ns};
+  do {
+    double seconds;
+    nanosleep(&pause, NULL);
+    if (!own_copy_once(c, &seconds)) return false;
+    bench_samples_add(times, seconds);
+  } while (times->count < times->capacity && !(future && tdict_future_is_ready(future)));
+  return true;
+}
