@@ -43,35 +43,34 @@ typedef struct advise_job {
 
 static double scale_to_tree(const advise_job *job) { return (double)job->o.leaves / (double)job->moved; }
 
-static bool move_sample(const advise_job *job, const tdict_tree *src, advise_way *way, double *seconds) {
-  tdict_error err;
-  tdict_tree *out;
+/* A way that is measured. */
+typedef struct advise_sample {
+  const advise_job *job;
+  const tdict_tree *src;
+  advise_way *way;
+} advise_sample;
+
+static bool move_sample(void *user, int unused, double *seconds) {
+  const advise_sample *s = user;
+  advise_way *way = s->way;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_transfer_options o = tdict_transfer_options_default();
+  (void)unused;
   o.mode = way->mode;
   o.num_threads = way->threads;
   o.narrow = way->narrow;
   o.stats = &stats;
-  double begin = bench_now();
-  if (tdict_to_device(job->place.context, src, job->place.device, &o, &out, &err) != TDICT_OK) {
-    bench_print_status(way->name, &err);
-    return false;
-  }
-  tdict_release(out);
-  *seconds = bench_now() - begin;
-  way->cpu_ms = stats.cpu_seconds * 1e3 * scale_to_tree(job);
+  if (!place_move_timed(&s->job->place, s->src, &o, way->name, seconds)) return false;
+  way->cpu_ms = stats.cpu_seconds * 1e3 * scale_to_tree(s->job);
   way->worked = stats.num_threads;
   return true;
 }
 
 static bool measure_way(const advise_job *job, const tdict_tree *src, advise_way *way) {
   bench_samples samples;
-  double seconds = 0;
-  bool good = bench_samples_reserve(&samples, REPEATS);
-  for (int i = -1; i < REPEATS && good; i++) {
-    good = move_sample(job, src, way, &seconds);
-    if (good && i >= 0) bench_samples_add(&samples, seconds);
-  }
+  advise_sample s = {job, src, way};
+  const bool good = bench_samples_reserve_all(&samples, 1, REPEATS) &&
+                    bench_measure_in_turn(&samples, 1, 1, REPEATS, move_sample, &s);
   way->ms = good ? bench_samples_median(&samples) * 1e3 * scale_to_tree(job) : 0;
   bench_samples_free(&samples);
   return good;
@@ -302,11 +301,7 @@ static int run_advise(advise_job *job) {
     return BENCH_FAILED;
   }
   job->place.tuning_file = job->o.tuning;
-  if (!place_open(&job->place, job->o.device)) return BENCH_FAILED;
-  if (job->place.device.type == TDICT_DEVICE_CPU) {
-    bench_print_error("advise needs a device: on the cpu no bytes are moved");
-    return BENCH_FAILED;
-  }
+  if (!place_open_device(&job->place, job->o.device, "advise")) return BENCH_FAILED;
   if (!measure_ways(job)) return BENCH_FAILED;
   fill_record(job, &table);
   print_record(job);

@@ -44,6 +44,13 @@ typedef struct bench_samples {
 } bench_samples;
 bool bench_samples_reserve(bench_samples *s, int capacity); /* returns false if there is no memory */
 void bench_samples_free(bench_samples *s);
+/* Do the same for an array of samples. The first one prints an error on failure. */
+bool bench_samples_reserve_all(bench_samples *s, int count, int capacity);
+void bench_samples_free_all(bench_samples *s, int count);
+/* Does the works 0 to `count` - 1 in turn, `repeats` times after uncounted `warmups`. `once` writes the seconds of one
+ * repetition, or returns false to stop. Adds the seconds to the samples of the work. */
+bool bench_measure_in_turn(bench_samples *samples, int count, int warmups, int repeats,
+                           bool (*once)(void *user, int work, double *seconds), void *user);
 void bench_samples_add(bench_samples *s, double seconds); /* does nothing if the array is full */
 double bench_samples_median(const bench_samples *s);      /* 0 if there is no sample */
 /* Returns the smallest time that is not below `percent` % of the times; 0 if there is no sample. */
@@ -97,6 +104,8 @@ typedef struct bench_sink {
 } bench_sink;
 bool bench_sink_open(bench_sink *sink, const char *path);            /* prints an error and returns false on failure */
 bool bench_sink_write(const bench_sink *sink, const json_t *record); /* likewise; returns true if no record is wanted */
+/* Writes a record, releases it and returns an exit code. */
+int bench_sink_end(const bench_sink *sink, json_t *record);
 /* Writes the model of the processor, "unknown" if the system does not tell. Returns @p buffer. */
 char *bench_cpu_model(char *buffer, size_t size);
 int bench_cpu_count(void); /* returns the number of processors that this process may use */

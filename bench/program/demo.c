@@ -28,7 +28,7 @@ typedef struct demo_job {
   common_options common;
   bench_place place;
   check_source source;
-  bench_samples rows[WAYS], line;
+  bench_samples rows[WAYS + 1]; /* of the ways, then of the line */
 } demo_job;
 
 static tdict_status make_batch(tdict_tree **out, tdict_error *err) {
@@ -68,44 +68,21 @@ static tdict_status show_batch(demo_job *job, tdict_tree *trees[3], tdict_error 
 }
 
 static bool measure(demo_job *job) {
-  tdict_error err;
   const bench_bar bar = bench_bar_start((WARM_UPS + REPEATS) * WAYS);
   for (int i = 0; i < WARM_UPS + REPEATS; i++) {
     double seconds = 0;
     if (!place_line(&job->place, &seconds)) return false;
-    if (i >= WARM_UPS) bench_samples_add(&job->line, seconds);
+    if (i >= WARM_UPS) bench_samples_add(&job->rows[WAYS], seconds);
     for (int w = 0; w < WAYS; w++) {
       tdict_transfer_options o = tdict_transfer_options_default();
-      tdict_tree *out = NULL;
       o.mode = ways[w].mode;
       bench_bar_show(&bar, i * WAYS + w, "%s", ways[w].name);
-      double begin = bench_now();
-      if (tdict_to_device(job->place.context, job->source.tree, job->place.device, &o, &out, &err) != TDICT_OK) {
-        bench_print_status(ways[w].name, &err);
-        return false;
-      }
-      tdict_release(out);
-      if (i >= WARM_UPS) bench_samples_add(&job->rows[w], bench_now() - begin);
+      if (!place_move_timed(&job->place, job->source.tree, &o, ways[w].name, &seconds)) return false;
+      if (i >= WARM_UPS) bench_samples_add(&job->rows[w], seconds);
     }
   }
   bench_progress_end();
   return true;
-}
-
-/* Compares the last way bit by bit, read back without the library. */
-static int verify(demo_job *job) {
-  check_poison poison;
-  tdict_error err;
-  tdict_tree *out = NULL;
-  size_t poisoned = 0;
-  if (!check_poison_result(&job->place.check, &job->source, &poison)) return BENCH_FAILED;
-  if (tdict_to_device(job->place.context, job->source.tree, job->place.device, NULL, &out, &err) != TDICT_OK) {
-    bench_print_status("verification", &err);
-    return BENCH_FAILED;
-  }
-  int answer = check_result(&job->place.check, &job->source, out, &poison, &poisoned);
-  tdict_release(out);
-  return answer;
 }
 
 static double rate(const demo_job *job, int w) {
@@ -121,7 +98,7 @@ static void print_bar(double cells, bool has_blocks) {
 }
 
 static void print_results(const demo_job *job) {
-  double line = (double)job->place.line_bytes / bench_samples_median(&job->line), most = line;
+  double line = (double)job->place.line_bytes / bench_samples_median(&job->rows[WAYS]), most = line;
   const bool has_blocks = isatty(STDOUT_FILENO) && strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
   const int columns = bench_columns() - 40;
   for (int w = 0; w < WAYS; w++) most = rate(job, w) > most ? rate(job, w) : most;
@@ -142,11 +119,8 @@ static int run_demo(demo_job *job) {
   tdict_error err = {0};
   tdict_tree *trees[3] = {NULL, NULL, NULL};
   char bytes[32];
-  if (!place_open(&job->place, job->common.device)) return BENCH_FAILED;
-  if (job->place.device.type == TDICT_DEVICE_CPU) {
-    bench_print_error("demo needs a device: on the cpu no bytes are moved");
-    return BENCH_USAGE;
-  }
+  if (!place_open_device(&job->place, job->common.device, "demo"))
+    return job->place.context ? BENCH_USAGE : BENCH_FAILED;
   const bool full = job->common.full || (place_is_gpu(&job->place) && !job->common.small);
   const check_group group = {LEAVES, full ? FULL_LEAF_BYTES : SMALL_LEAF_BYTES};
   table_print_head(&job->place, "demo", "a tree, its transfer, and times");
@@ -162,7 +136,7 @@ static int run_demo(demo_job *job) {
   if (!check_source_make(&job->source, &group, 1, NULL)) return BENCH_FAILED;
   check_source_seed(&job->source, 1);
   if (!measure(job)) return BENCH_FAILED;
-  const int answer = verify(job);
+  const int answer = place_verify(&job->place, &job->source, NULL, "verification"); /* the last way */
   if (answer != BENCH_OK) return answer;
   print_results(job);
   printf("\n");
@@ -183,13 +157,10 @@ int demo_main(int argc, char **argv) {
   const bench_option options[] = {DEVICE_OPTION(&job.common.device), SIZE_OPTIONS(&job.common), {0}};
   if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
   setlocale(LC_CTYPE, "");
-  bool good = bench_samples_reserve(&job.line, REPEATS);
-  for (int w = 0; w < WAYS; w++) good = bench_samples_reserve(&job.rows[w], REPEATS) && good;
-  if (!good) bench_print_error("no memory for the samples");
+  const bool good = bench_samples_reserve_all(job.rows, WAYS + 1, REPEATS);
   const int answer = good ? run_demo(&job) : BENCH_FAILED;
   check_source_free(&job.source);
   place_close(&job.place);
-  bench_samples_free(&job.line);
-  for (int w = 0; w < WAYS; w++) bench_samples_free(&job.rows[w]);
+  bench_samples_free_all(job.rows, WAYS + 1);
   return answer;
 }

@@ -237,11 +237,16 @@ static bool do_once(device_job *job, const device_way *way, tdict_tree **keep, d
   tdict_error err;
   tdict_tree *out = NULL;
   job->seconds = -1;
+  tdict_run o = tdict_run_default();
+  o.stream = job->stream;
+  job->run = way->on_stream ? &o : NULL;
   const double begin = bench_now();
-  const tdict_status status = way->run(job, &out, &err);
+  tdict_status status = way->run(job, &out, &err);
+  if (status == TDICT_OK && way->on_stream) status = tdict_stream_synchronize(job->place.context, job->stream, &err);
   if (!keep) tdict_release(out);
   *seconds = job->seconds >= 0 ? job->seconds : bench_now() - begin;
   if (keep) *keep = out;
+  job->run = NULL;
   if (status != TDICT_OK) bench_print_status(way->name, &err);
   return status == TDICT_OK;
 }

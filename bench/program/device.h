@@ -4,6 +4,7 @@
 #define TDICT_BENCH_DEVICE_H
 
 #include "own_copy.h"
+#include "tdict/run.h"
 
 enum { DEVICE_KEY = 32, DEVICE_MOST_ITEMS = 64 };
 
@@ -28,6 +29,7 @@ typedef struct device_job {
   tdict_tensor *list, *mask;            /* the positions as a list where the work is done, and as a mask */
   own_copy own;                         /* the program's own copies */
   int64_t limit;                        /* the option max_queued_bytes */
+  const tdict_run *run;                 /* options of the running way; NULL: the defaults */
   double seconds;                       /* set by ways that measure their time themselves; else below 0 */
   json_t *more;                         /* further results of a repetition; NULL: none */
 } device_job;
@@ -37,7 +39,12 @@ typedef struct device_way {
   const char *name;
   tdict_status (*run)(device_job *job, tdict_tree **out, tdict_error *err);
   enum { DEVICE_RESULT_NEW, DEVICE_RESULT_TARGET, DEVICE_RESULT_TREE, DEVICE_RESULT_NONE } result;
+  bool on_stream; /* true: the work is queued on the stream of the job; the time includes the wait for the stream */
 } device_way;
+
+/* Two ways: one without a stream, and one on the stream. */
+#define DEVICE_BOTH(name, run, result) \
+  {name, run, result, false}, { name " stream", run, result, true }
 
 struct device_kind {
   const char *name;

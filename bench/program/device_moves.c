@@ -50,10 +50,10 @@ static tdict_status move_narrow(device_job *job, tdict_tree **out, tdict_error *
   return move(job, &o, out, err);
 }
 
-static const device_way transfer_ways[] = {{"to_device", move_whole, DEVICE_RESULT_NEW},
-                                           {"to_device_async returns", move_returns, DEVICE_RESULT_NEW},
-                                           {"to_device narrow", move_narrow, DEVICE_RESULT_NEW},
-                                           {NULL, NULL, DEVICE_RESULT_NONE}};
+static const device_way transfer_ways[] = {{"to_device", move_whole, DEVICE_RESULT_NEW, false},
+                                           {"to_device_async returns", move_returns, DEVICE_RESULT_NEW, false},
+                                           {"to_device narrow", move_narrow, DEVICE_RESULT_NEW, false},
+                                           {0}};
 const device_kind device_transfer = {"transfer", prepare_source, renew_source, expect_source, NULL, transfer_ways};
 
 /* Convert: uint8 to bfloat16, x * SCALE + OFFSET. */
@@ -86,8 +86,7 @@ static size_t expect_normalised(const device_job *job, const device_way *way, in
   return count * sizeof *table;
 }
 
-static const device_way convert_ways[] = {{"to_device conversions", move_converted, DEVICE_RESULT_NEW},
-                                          {NULL, NULL, DEVICE_RESULT_NONE}};
+static const device_way convert_ways[] = {{"to_device conversions", move_converted, DEVICE_RESULT_NEW, false}, {0}};
 const device_kind device_convert = {"convert", prepare_source, renew_source, expect_normalised, NULL, convert_ways};
 
 /* Own copies: the program's own copies during a transfer with the option max_queued_bytes. */
@@ -145,7 +144,7 @@ static tdict_status copies_alone(device_job *job, tdict_tree **out, tdict_error 
   return good ? TDICT_OK : TDICT_EDEVICE;
 }
 
-static const device_way own_ways[] = {{"own copies", copies_meanwhile, DEVICE_RESULT_NEW},
-                                      {"own copies alone", copies_alone, DEVICE_RESULT_NONE},
-                                      {NULL, NULL, DEVICE_RESULT_NONE}};
+static const device_way own_ways[] = {{"own copies", copies_meanwhile, DEVICE_RESULT_NEW, false},
+                                      {"own copies alone", copies_alone, DEVICE_RESULT_NONE, false},
+                                      {0}};
 const device_kind device_own_copies = {"own_copies", prepare_own, renew_source, expect_source, NULL, own_ways};

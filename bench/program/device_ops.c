@@ -1,5 +1,4 @@
-/* The works of `tdict-bench device` that read and write rows, join, copy, fill and convert trees. Each way on a stream
- * ends with a wait for the stream. See device.h for ownership and threads. */
+/* The works of `tdict-bench device` that read and write rows, join, copy, fill and convert trees. See device.h for ownership and threads. */
 #include "tdict/clone.h"
 #include "tdict/combine.h"
 #include "tdict/convert.h"
@@ -40,10 +39,6 @@ static bool renew_tree(device_job *job) {
   return report(bench_transfer_into(job->place.context, job->tree, job->host, NULL, &err), &err);
 }
 
-static tdict_status wait_stream(device_job *job, tdict_status status, tdict_error *err) {
-  return status == TDICT_OK ? tdict_stream_synchronize(job->place.context, job->stream, err) : status;
-}
-
 /* Gather: reads `picked` of `rows` rows, or writes them. */
 
 /* Selects different rows in random order. */
@@ -77,26 +72,12 @@ static bool prepare_gather(device_job *job) {
 }
 
 static tdict_status get_list(device_job *job, tdict_tree **out, tdict_error *err) {
-  return tdict_index_get(NULL, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), NULL, out, err);
-}
-
-static tdict_status get_list_stream(device_job *job, tdict_tree **out, tdict_error *err) {
-  tdict_run o = tdict_run_default();
-  o.stream = job->stream;
-  return wait_stream(job, tdict_index_get(NULL, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), &o, out, err), err);
+  return tdict_index_get(NULL, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), job->run, out, err);
 }
 
 static tdict_status into_list(device_job *job, tdict_tree **out, tdict_error *err) {
   (void)out;
-  return tdict_index_into(NULL, job->target, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), NULL, err);
-}
-
-static tdict_status into_list_stream(device_job *job, tdict_tree **out, tdict_error *err) {
-  tdict_run o = tdict_run_default();
-  (void)out;
-  o.stream = job->stream;
-  return wait_stream(
-      job, tdict_index_into(NULL, job->target, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), &o, err), err);
+  return tdict_index_into(NULL, job->target, job->tree, TDICT_INDEX(TDICT_LIST_OF(job->list)), job->run, err);
 }
 
 static tdict_status get_mask(device_job *job, tdict_tree **out, tdict_error *err) {
@@ -160,16 +141,17 @@ static size_t expect_rows(const device_job *job, const device_way *way, int64_t 
   return bytes * (size_t)job->picked;
 }
 
-static const device_way gather_host[] = {
-    {"index_into list", into_list, DEVICE_RESULT_TARGET},   {"index_get list", get_list, DEVICE_RESULT_NEW},
-    {"index_into mask", into_mask, DEVICE_RESULT_TARGET},   {"index_get mask", get_mask, DEVICE_RESULT_NEW},
-    {"index_set list", set_list, DEVICE_RESULT_TREE},       {"memcpy loop", loop_read, DEVICE_RESULT_TARGET},
-    {"memcpy loop, write", loop_write, DEVICE_RESULT_TREE}, {NULL, NULL, DEVICE_RESULT_NONE}};
-static const device_way gather_device[] = {{"index_get", get_list, DEVICE_RESULT_NEW},
-                                           {"index_get stream", get_list_stream, DEVICE_RESULT_NEW},
-                                           {"index_into", into_list, DEVICE_RESULT_TARGET},
-                                           {"index_into stream", into_list_stream, DEVICE_RESULT_TARGET},
-                                           {NULL, NULL, DEVICE_RESULT_NONE}};
+static const device_way gather_host[] = {{"index_into list", into_list, DEVICE_RESULT_TARGET, false},
+                                         {"index_get list", get_list, DEVICE_RESULT_NEW, false},
+                                         {"index_into mask", into_mask, DEVICE_RESULT_TARGET, false},
+                                         {"index_get mask", get_mask, DEVICE_RESULT_NEW, false},
+                                         {"index_set list", set_list, DEVICE_RESULT_TREE, false},
+                                         {"memcpy loop", loop_read, DEVICE_RESULT_TARGET, false},
+                                         {"memcpy loop, write", loop_write, DEVICE_RESULT_TREE, false},
+                                         {0}};
+static const device_way gather_device[] = {DEVICE_BOTH("index_get", get_list, DEVICE_RESULT_NEW),
+                                           DEVICE_BOTH("index_into", into_list, DEVICE_RESULT_TARGET),
+                                           {0}};
 const device_kind device_gather = {"gather", prepare_gather, renew_tree, expect_rows, gather_host, gather_device};
 
 /* Join: stacks or concatenates copies of the elements of the first dimension. */
@@ -195,65 +177,32 @@ static bool renew_items(device_job *job) {
   return report(status, &err);
 }
 
-static tdict_status join_items(device_job *job, bool stack, bool stream, tdict_tree **out, tdict_error *err) {
-  tdict_run o = tdict_run_default();
-  const tdict_tree *const *items = (const tdict_tree *const *)job->items;
-  const size_t count = (size_t)job->num_items;
-  if (stream) o.stream = job->stream;
-  const tdict_status status =
-      stack ? tdict_stack(items, count, NULL, &o, out, err) : tdict_cat(items, count, NULL, &o, out, err);
-  return stream ? wait_stream(job, status, err) : status;
-}
-
 static tdict_status stack_items(device_job *job, tdict_tree **out, tdict_error *err) {
-  return join_items(job, true, false, out, err);
-}
-static tdict_status stack_items_stream(device_job *job, tdict_tree **out, tdict_error *err) {
-  return join_items(job, true, true, out, err);
-}
-static tdict_status cat_items(device_job *job, tdict_tree **out, tdict_error *err) {
-  return join_items(job, false, false, out, err);
-}
-static tdict_status cat_items_stream(device_job *job, tdict_tree **out, tdict_error *err) {
-  return join_items(job, false, true, out, err);
+  return tdict_stack((const tdict_tree *const *)job->items, (size_t)job->num_items, NULL, job->run, out, err);
 }
 
-static const device_way join_ways[] = {{"stack", stack_items, DEVICE_RESULT_NEW},
-                                       {"stack stream", stack_items_stream, DEVICE_RESULT_NEW},
-                                       {"cat", cat_items, DEVICE_RESULT_NEW},
-                                       {"cat stream", cat_items_stream, DEVICE_RESULT_NEW},
-                                       {NULL, NULL, DEVICE_RESULT_NONE}};
+static tdict_status cat_items(device_job *job, tdict_tree **out, tdict_error *err) {
+  return tdict_cat((const tdict_tree *const *)job->items, (size_t)job->num_items, NULL, job->run, out, err);
+}
+
+static const device_way join_ways[] = {
+    DEVICE_BOTH("stack", stack_items, DEVICE_RESULT_NEW), DEVICE_BOTH("cat", cat_items, DEVICE_RESULT_NEW), {0}};
 const device_kind device_join = {"join", prepare_join, renew_items, expect_same, NULL, join_ways};
 
 /* Clone. */
 
 static tdict_status clone_tree(device_job *job, tdict_tree **out, tdict_error *err) {
-  return tdict_clone_deep(job->tree, NULL, out, err);
+  return tdict_clone_deep(job->tree, job->run, out, err);
 }
 
-static tdict_status clone_tree_stream(device_job *job, tdict_tree **out, tdict_error *err) {
-  tdict_run o = tdict_run_default();
-  o.stream = job->stream;
-  return wait_stream(job, tdict_clone_deep(job->tree, &o, out, err), err);
-}
-
-static const device_way clone_ways[] = {{"clone_deep", clone_tree, DEVICE_RESULT_NEW},
-                                        {"clone_deep stream", clone_tree_stream, DEVICE_RESULT_NEW},
-                                        {NULL, NULL, DEVICE_RESULT_NONE}};
+static const device_way clone_ways[] = {DEVICE_BOTH("clone_deep", clone_tree, DEVICE_RESULT_NEW), {0}};
 const device_kind device_clone = {"clone", prepare_tree, renew_tree, expect_same, NULL, clone_ways};
 
 /* Fill: writes 1 to all elements. The leaves are uint8, bool or float32. */
 
 static tdict_status fill_tree(device_job *job, tdict_tree **out, tdict_error *err) {
   (void)out;
-  return tdict_fill(job->tree, NULL, 1, NULL, err);
-}
-
-static tdict_status fill_tree_stream(device_job *job, tdict_tree **out, tdict_error *err) {
-  tdict_run o = tdict_run_default();
-  (void)out;
-  o.stream = job->stream;
-  return wait_stream(job, tdict_fill(job->tree, NULL, 1, &o, err), err);
+  return tdict_fill(job->tree, NULL, 1, job->run, err);
 }
 
 static size_t expect_ones(const device_job *job, const device_way *way, int64_t i, unsigned char *to) {
@@ -267,21 +216,13 @@ static size_t expect_ones(const device_job *job, const device_way *way, int64_t 
   return bytes;
 }
 
-static const device_way fill_ways[] = {{"fill", fill_tree, DEVICE_RESULT_TREE},
-                                       {"fill stream", fill_tree_stream, DEVICE_RESULT_TREE},
-                                       {NULL, NULL, DEVICE_RESULT_NONE}};
+static const device_way fill_ways[] = {DEVICE_BOTH("fill", fill_tree, DEVICE_RESULT_TREE), {0}};
 const device_kind device_fill = {"fill", prepare_tree, renew_tree, expect_ones, NULL, fill_ways};
 
 /* To_dtype: converts uint8, bool or float32 to bfloat16. */
 
 static tdict_status to_bf16(device_job *job, tdict_tree **out, tdict_error *err) {
-  return tdict_to_dtype(job->tree, TDICT_BF16, NULL, NULL, out, err);
-}
-
-static tdict_status to_bf16_stream(device_job *job, tdict_tree **out, tdict_error *err) {
-  tdict_run o = tdict_run_default();
-  o.stream = job->stream;
-  return wait_stream(job, tdict_to_dtype(job->tree, TDICT_BF16, NULL, &o, out, err), err);
+  return tdict_to_dtype(job->tree, TDICT_BF16, NULL, job->run, out, err);
 }
 
 static size_t expect_bf16(const device_job *job, const device_way *way, int64_t i, unsigned char *to) {
@@ -297,7 +238,5 @@ static size_t expect_bf16(const device_job *job, const device_way *way, int64_t 
   return count * sizeof(uint16_t);
 }
 
-static const device_way dtype_ways[] = {{"to_dtype", to_bf16, DEVICE_RESULT_NEW},
-                                        {"to_dtype stream", to_bf16_stream, DEVICE_RESULT_NEW},
-                                        {NULL, NULL, DEVICE_RESULT_NONE}};
+static const device_way dtype_ways[] = {DEVICE_BOTH("to_dtype", to_bf16, DEVICE_RESULT_NEW), {0}};
 const device_kind device_to_dtype = {"to_dtype", prepare_tree, renew_tree, expect_bf16, NULL, dtype_ways};

@@ -15,6 +15,7 @@
 
 enum { MOST_DEVICES = 8, LEAVES = 1000, SMALL_LEAF_BYTES = 4000 };
 
+typedef struct devices_row devices_row;
 typedef struct devices_job {
   common_options common;
   int64_t num_devices, megabytes;
@@ -24,7 +25,8 @@ typedef struct devices_job {
   check_place places[MOST_DEVICES]; /* for verification */
   check_source source;
   bool is_gpu;
-  int count; /* devices of the current row */
+  const devices_row *row; /* the row that is measured */
+  int count;              /* devices of the current row */
 } devices_job;
 
 /* A way to bring the source to the devices, or back. Writes the trees. */
@@ -84,11 +86,11 @@ static tdict_status split_and_move_each(devices_job *job, tdict_tree **trees, td
 }
 
 /* A row of the table. */
-typedef struct devices_row {
+struct devices_row {
   const char *name;
   bool pinned, is_split, is_small;
   way *run, *plain;
-} devices_row;
+};
 static const devices_row rows[] = {
     {"replicate, pinned", true, false, false, replicate, move_to_each},
     {"replicate, ordinary", false, false, false, replicate, move_to_each},
@@ -143,25 +145,23 @@ static int verify(devices_job *job, const devices_row *row, way *run) {
   return answer;
 }
 
+static bool run_once(void *user, int w, double *seconds) {
+  devices_job *job = user;
+  tdict_tree *trees[MOST_DEVICES] = {NULL};
+  const bool good = run_way(job, w ? job->row->plain : job->row->run, trees, seconds);
+  release_trees(job, trees);
+  return good;
+}
+
 /* Measures both ways in turn. Writes their median seconds. */
 static bool measure(devices_job *job, const devices_row *row, double medians[2]) {
   bench_samples samples[2];
   const int repeats = (int)job->common.repeats * (row->is_small ? 20 : 1);
-  way *const ways[2] = {row->run, row->plain};
-  bool good = true;
-  for (int w = 0; w < 2; w++) good &= bench_samples_reserve(&samples[w], repeats);
-  for (int i = -2; i < repeats && good; i++)
-    for (int w = 0; w < 2 && good; w++) {
-      tdict_tree *trees[MOST_DEVICES] = {NULL};
-      double seconds;
-      good = run_way(job, ways[w], trees, &seconds);
-      release_trees(job, trees);
-      if (i >= 0 && good) bench_samples_add(&samples[w], seconds);
-    }
-  for (int w = 0; w < 2; w++) {
-    medians[w] = bench_samples_median(&samples[w]);
-    bench_samples_free(&samples[w]);
-  }
+  job->row = row;
+  const bool good =
+      bench_samples_reserve_all(samples, 2, repeats) && bench_measure_in_turn(samples, 2, 2, repeats, run_once, job);
+  for (int w = 0; w < 2; w++) medians[w] = bench_samples_median(&samples[w]);
+  bench_samples_free_all(samples, 2);
   return good;
 }
 

@@ -38,6 +38,28 @@ void bench_samples_free(bench_samples *s) {
   memset(s, 0, sizeof *s);
 }
 
+bool bench_samples_reserve_all(bench_samples *s, int count, int capacity) {
+  bool good = true;
+  for (int i = 0; i < count; i++) good = bench_samples_reserve(&s[i], capacity) && good;
+  if (!good) bench_print_error("no memory for the samples");
+  return good;
+}
+
+void bench_samples_free_all(bench_samples *s, int count) {
+  for (int i = 0; i < count; i++) bench_samples_free(&s[i]);
+}
+
+bool bench_measure_in_turn(bench_samples *samples, int count, int warmups, int repeats,
+                           bool (*once)(void *user, int work, double *seconds), void *user) {
+  for (int i = -warmups; i < repeats; i++)
+    for (int work = 0; work < count; work++) {
+      double seconds;
+      if (!once(user, work, &seconds)) return false;
+      if (i >= 0) bench_samples_add(&samples[work], seconds);
+    }
+  return true;
+}
+
 void bench_samples_add(bench_samples *s, double seconds) {
   if (s->count < s->capacity) s->seconds[s->count++] = seconds;
 }

@@ -28,59 +28,47 @@ typedef struct narrow_job {
   bench_sink sink;
   bench_place place;
   check_source source;
-  bench_bar bar; /* in cells of the table */
+  int32_t num_threads; /* of the current cell */
+  bench_bar bar;       /* in cells of the table */
 } narrow_job;
 
 static bool is_possible(const narrow_job *job, int32_t count) {
   return count <= tdict_context_num_threads(job->place.context);
 }
 
-/* Moves the source once. */
-static bool move_source(narrow_job *job, int32_t num_threads, bool narrow, tdict_transfer_stats *stats,
-                        tdict_tree **out) {
-  tdict_error err;
+static tdict_transfer_options way_options(int32_t num_threads, bool narrow) {
   tdict_transfer_options o = tdict_transfer_options_default();
   o.num_threads = num_threads;
   o.narrow = narrow;
-  o.stats = stats;
-  if (tdict_to_device(job->place.context, job->source.tree, job->place.device, &o, out, &err) == TDICT_OK) return true;
-  bench_progress_end();
-  bench_print_status("narrow", &err);
-  return false;
+  return o;
 }
 
 /* Moves the source in one way and compares all bytes. Writes the bytes on the link. */
 static int verify_way(narrow_job *job, bool narrow, size_t *wire_bytes) {
-  check_poison poison;
-  tdict_tree *out = NULL;
-  size_t poisoned = 0;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  if (!check_poison_result(&job->place.check, &job->source, &poison)) return BENCH_FAILED;
-  if (!move_source(job, -1, narrow, &stats, &out)) return BENCH_FAILED;
-  const int answer = check_result(&job->place.check, &job->source, out, &poison, &poisoned);
-  tdict_release(out);
+  tdict_transfer_options o = way_options(-1, narrow);
+  o.stats = &stats;
+  const int answer = place_verify(&job->place, &job->source, &o, "narrow");
   *wire_bytes = stats.wire_bytes;
   return answer;
+}
+
+static bool move_once(void *user, int way, double *seconds) {
+  const narrow_job *job = user;
+  const tdict_transfer_options o = way_options(job->num_threads, way == 1);
+  return place_move_timed(&job->place, job->source.tree, &o, "narrow", seconds);
 }
 
 /* Measures both ways in turn. Writes the median rates in GB/s. */
 static bool measure_cell(narrow_job *job, int32_t num_threads, double rates[2]) {
   bench_samples samples[2];
   const int repeats = (int)job->o.common.repeats;
-  bool good = true;
-  for (int way = 0; way < 2; way++) good &= bench_samples_reserve(&samples[way], repeats);
-  for (int i = -1; i < repeats && good; i++)
-    for (int way = 0; way < 2 && good; way++) {
-      tdict_tree *out = NULL;
-      const double begin = bench_now();
-      good = move_source(job, num_threads, way == 1, NULL, &out);
-      tdict_release(out);
-      if (i >= 0) bench_samples_add(&samples[way], bench_now() - begin);
-    }
-  for (int way = 0; way < 2; way++) {
+  job->num_threads = num_threads;
+  const bool good =
+      bench_samples_reserve_all(samples, 2, repeats) && bench_measure_in_turn(samples, 2, 1, repeats, move_once, job);
+  for (int way = 0; way < 2; way++)
     rates[way] = good ? (double)job->source.total_bytes / bench_samples_median(&samples[way]) / 1e9 : 0;
-    bench_samples_free(&samples[way]);
-  }
+  bench_samples_free_all(samples, 2);
   return good;
 }
 
@@ -166,8 +154,10 @@ int narrow_main(int argc, char **argv) {
     json_object_set_new(record, "device", place_describe(&job.place));
     json_object_set_new(record, "dtype", json_string(tdict_dtype_name(job.o.values.dtype)));
     json_object_set_new(record, "rows", rows);
-    if (answer == BENCH_OK && !bench_sink_write(&job.sink, record)) answer = BENCH_FAILED;
-    json_decref(record);
+    if (answer == BENCH_OK)
+      answer = bench_sink_end(&job.sink, record);
+    else
+      json_decref(record);
   }
   place_close(&job.place);
   return answer;

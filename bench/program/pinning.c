@@ -109,9 +109,7 @@ static bool measure_pinning(pinning_job *job, int repeats) {
 
 static json_t *describe(const pinning_job *job, int argc, char **argv) {
   const times *t = &job->all;
-  json_t *record = bench_record("pinning", argc, argv);
-  json_object_set_new(record, "simulated", json_boolean(!place_is_gpu(&job->place)));
-  json_object_set_new(record, "device", place_describe(&job->place));
+  json_t *record = place_record(&job->place, "pinning", argc, argv);
   json_object_set_new(record, "bytes", json_integer(job->o.bytes));
   json_object_set_new(record, "piece_bytes", json_integer(job->o.piece_bytes));
   json_object_set_new(record, "alone_seconds", json_real(job->alone));
@@ -140,18 +138,10 @@ static int run_pinning(pinning_job *job, const common_options *common, int argc,
   if (!bench_sink_open(&sink, common->json)) return BENCH_FAILED;
   job->place.bare = true;
   job->place.pin_piece_bytes = (size_t)job->o.piece_bytes;
-  if (!place_open(&job->place, common->device)) return BENCH_FAILED;
-  if (job->place.device.type == TDICT_DEVICE_CPU) {
-    bench_print_error("pinning needs a device that reads pinned memory");
-    return BENCH_FAILED;
-  }
+  if (!place_open_device(&job->place, common->device, "pinning")) return BENCH_FAILED;
   if (!own_copy_open(&job->own, &job->place) || !measure_pinning(job, (int)common->repeats)) return BENCH_FAILED;
   print_pinning(job);
-  if (!sink.path) return BENCH_OK;
-  json_t *record = describe(job, argc, argv);
-  bool good = bench_sink_write(&sink, record);
-  json_decref(record);
-  return good ? BENCH_OK : BENCH_FAILED;
+  return sink.path ? bench_sink_end(&sink, describe(job, argc, argv)) : BENCH_OK;
 }
 
 int pinning_main(int argc, char **argv) {

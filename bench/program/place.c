@@ -86,6 +86,51 @@ bool place_open(bench_place *p, const char *device) {
   return p->device.type == TDICT_DEVICE_CPU || open_sim(p);
 }
 
+bool place_open_device(bench_place *p, const char *device, const char *tool) {
+  if (!place_open(p, device)) return false;
+  if (p->device.type != TDICT_DEVICE_CPU) return true;
+  bench_print_error("%s needs a device: on the cpu no bytes are moved", tool);
+  return false;
+}
+
+bool place_move(const bench_place *p, const tdict_tree *tree, const tdict_transfer_options *options, const char *what,
+                tdict_tree **out) {
+  tdict_error err;
+  if (tdict_to_device(p->context, tree, p->device, options, out, &err) == TDICT_OK) return true;
+  bench_progress_end();
+  bench_print_status(what, &err);
+  return false;
+}
+
+bool place_move_timed(const bench_place *p, const tdict_tree *tree, const tdict_transfer_options *options,
+                      const char *what, double *seconds) {
+  tdict_tree *out = NULL;
+  const double begin = bench_now();
+  if (!place_move(p, tree, options, what, &out)) return false;
+  tdict_release(out);
+  *seconds = bench_now() - begin;
+  return true;
+}
+
+int place_verify(const bench_place *p, const check_source *source, const tdict_transfer_options *options,
+                 const char *what) {
+  check_poison poison;
+  tdict_tree *out = NULL;
+  size_t poisoned = 0;
+  if (!check_poison_result(&p->check, source, &poison) || !place_move(p, source->tree, options, what, &out))
+    return BENCH_FAILED;
+  const int answer = check_result(&p->check, source, out, &poison, &poisoned);
+  tdict_release(out);
+  return answer;
+}
+
+json_t *place_record(const bench_place *p, const char *scenario, int argc, char **argv) {
+  json_t *record = bench_record(scenario, argc, argv);
+  json_object_set_new(record, "simulated", json_boolean(p->device.type == TDICT_DEVICE_SIM));
+  json_object_set_new(record, "device", place_describe(p));
+  return record;
+}
+
 void place_close(bench_place *p) {
   check_place *c = &p->check;
   place_drop_sources(p);

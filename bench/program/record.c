@@ -121,6 +121,12 @@ bool bench_sink_open(bench_sink *sink, const char *path) {
   return false;
 }
 
+int bench_sink_end(const bench_sink *sink, json_t *record) {
+  const bool good = bench_sink_write(sink, record);
+  json_decref(record);
+  return good ? BENCH_OK : BENCH_FAILED;
+}
+
 bool bench_sink_write(const bench_sink *sink, const json_t *record) {
   if (!sink->path) return true;
   if (sink->fd < 0) return bench_record_write(record, sink->path);

@@ -24,22 +24,12 @@ static void check_options(struct argp_state *state, void *input) {
 }
 
 /* The samples of one row. */
-typedef struct row_result {
-  bench_samples library, driver, line;
+typedef union row_result {
+  struct {
+    bench_samples library, driver, line;
+  };
+  bench_samples all[3];
 } row_result;
-
-static bool reserve_result(row_result *r, int64_t repeats) {
-  bool good = bench_samples_reserve(&r->library, (int)repeats) && bench_samples_reserve(&r->driver, (int)repeats) &&
-              bench_samples_reserve(&r->line, (int)repeats);
-  if (!good) bench_print_error("no memory for the samples");
-  return good;
-}
-
-static void free_result(row_result *r) {
-  bench_samples_free(&r->library);
-  bench_samples_free(&r->driver);
-  bench_samples_free(&r->line);
-}
 
 /* Runs a repetition in the cache state of the row. If the row is small and warm, an uncounted repetition of the same
  * kind runs immediately before, as in bench/peers/compare. */
@@ -126,7 +116,7 @@ static int measure_first(rows_run *run, bench_job *job, const bench_row *row, ro
 }
 
 static int measure_row(rows_run *run, bench_job *job, const bench_row *row, row_result *out) {
-  if (!reserve_result(out, run->options->common.repeats)) return BENCH_FAILED;
+  if (!bench_samples_reserve_all(out->all, 3, (int)run->options->common.repeats)) return BENCH_FAILED;
   if (row->processes > 0) return measure_first(run, job, row, out);
   int answer = job_verify(job);
   return answer == BENCH_OK && !measure_samples(job, run->options->common.repeats, out, &run->bar, run->done)
@@ -152,7 +142,7 @@ static void count_row(rows_run *run, const bench_job *job, const row_result *r) 
 
 static int run_row(rows_run *run, const bench_row *row) {
   bench_job job;
-  row_result result = {{0}, {0}, {0}};
+  row_result result = {.all = {{0}}};
   int answer = BENCH_FAILED;
   json_t *more = NULL;
   bench_bar_show(&run->bar, run->done, "%s", row->name);
@@ -174,7 +164,7 @@ static int run_row(rows_run *run, const bench_row *row) {
     }
   }
   json_decref(more);
-  free_result(&result);
+  bench_samples_free_all(result.all, 3);
   job_close(&job);
   return answer;
 }
@@ -182,12 +172,9 @@ static int run_row(rows_run *run, const bench_row *row) {
 static bool write_outputs(const rows_run *run, int argc, char **argv) {
   bool good = true;
   if (run->sink.path) {
-    json_t *record = bench_record(run->scenario->name, argc, argv);
-    json_object_set_new(record, "simulated", json_boolean(run->place.device.type == TDICT_DEVICE_SIM));
-    json_object_set_new(record, "device", place_describe(&run->place));
+    json_t *record = place_record(&run->place, run->scenario->name, argc, argv);
     json_object_set(record, "rows", run->records);
-    good = bench_sink_write(&run->sink, record);
-    json_decref(record);
+    good = bench_sink_end(&run->sink, record) == BENCH_OK;
   }
   return (!run->options->timeline || bench_record_write(run->trace, run->options->timeline)) && good;
 }

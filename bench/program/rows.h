@@ -78,6 +78,19 @@ typedef struct bench_place {
 } bench_place;
 bool place_open(bench_place *p, const char *device); /* the caller sets full, bare, delay and sim_rate before */
 void place_close(bench_place *p);
+/* Does the same as place_open() for a tool. Also fails if the device is the cpu, where no bytes are moved. */
+bool place_open_device(bench_place *p, const char *device, const char *tool);
+/* Copies a tree to the device of the place. Prints an error that begins with `what`, and returns false on failure. */
+bool place_move(const bench_place *p, const tdict_tree *tree, const tdict_transfer_options *options, const char *what,
+                tdict_tree **out);
+/* Does the same, and releases the result within the time. */
+bool place_move_timed(const bench_place *p, const tdict_tree *tree, const tdict_transfer_options *options,
+                      const char *what, double *seconds);
+/* Copies a source to the device into memory that was filled with 0xA5, and compares every byte. */
+int place_verify(const bench_place *p, const check_source *source, const tdict_transfer_options *options,
+                 const char *what);
+/* Returns a new record with its head, the device, and if the device is simulated. */
+json_t *place_record(const bench_place *p, const char *scenario, int argc, char **argv);
 bool place_furnish(
     bench_place *p); /* allocates the memory for the line and for reading back; place_open() calls it unless `bare` */
 static inline bool place_is_gpu(const bench_place *p) { return p->device.type == TDICT_DEVICE_CUDA; }

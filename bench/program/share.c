@@ -193,9 +193,7 @@ static int run_pass(share_job *job, pass *p, int repeats) {
 }
 
 static json_t *describe(const share_job *job, const pass *passes, int argc, char **argv) {
-  json_t *record = bench_record("share", argc, argv);
-  json_object_set_new(record, "simulated", json_boolean(!place_is_gpu(&job->place)));
-  json_object_set_new(record, "device", place_describe(&job->place));
+  json_t *record = place_record(&job->place, "share", argc, argv);
   for (int i = 0; i < 2; i++) {
     json_t *one = json_object();
     json_object_set_new(one, "own_seconds", bench_samples_json(&passes[i].own));
@@ -210,19 +208,12 @@ static int run_share(share_job *job, pass passes[2], const common_options *commo
   bench_sink sink;
   if (!bench_sink_open(&sink, common->json)) return BENCH_FAILED;
   job->place.bare = true;
-  if (!place_open(&job->place, common->device)) return BENCH_FAILED;
-  if (job->place.device.type == TDICT_DEVICE_CPU) {
-    bench_print_error("share needs a device");
-    return BENCH_FAILED;
-  }
+  if (!place_open_device(&job->place, common->device, "share")) return BENCH_FAILED;
   if (!place_is_gpu(&job->place)) printf("SIMULATED device: these times say nothing about a GPU\n");
   int answer = BENCH_OK;
   for (int i = 0; i < 2 && answer == BENCH_OK; i++) answer = run_pass(job, &passes[i], (int)common->repeats);
   if (answer != BENCH_OK || !sink.path) return answer;
-  json_t *record = describe(job, passes, argc, argv);
-  bool good = bench_sink_write(&sink, record);
-  json_decref(record);
-  return good ? BENCH_OK : BENCH_FAILED;
+  return bench_sink_end(&sink, describe(job, passes, argc, argv));
 }
 
 int share_main(int argc, char **argv) {

@@ -58,11 +58,9 @@ static void check_options(struct argp_state *state, void *input) {
 static bool on_cpu(const to_device_job *job) { return job->place.device.type == TDICT_DEVICE_CPU; }
 
 static bool reserve_samples(to_device_job *job) {
-  int repeats = (int)job->options.common.repeats;
-  bool good = bench_samples_reserve(&job->driver, repeats) && bench_samples_reserve(&job->line, repeats);
-  for (int w = 0; w < WAYS; w++) good = bench_samples_reserve(&job->rows[w], repeats) && good;
-  if (!good) bench_print_error("no memory for the samples");
-  return good;
+  const int repeats = (int)job->options.common.repeats;
+  return bench_samples_reserve_all(&job->driver, 1, repeats) && bench_samples_reserve_all(&job->line, 1, repeats) &&
+         bench_samples_reserve_all(job->rows, WAYS, repeats);
 }
 
 static bool open_job(to_device_job *job) {
@@ -89,20 +87,15 @@ static void close_job(to_device_job *job) {
   place_close(&job->place);
   bench_samples_free(&job->driver);
   bench_samples_free(&job->line);
-  for (int w = 0; w < WAYS; w++) bench_samples_free(&job->rows[w]);
+  bench_samples_free_all(job->rows, WAYS);
 }
 
-static bool move_by_way(to_device_job *job, const to_device_way *way, tdict_transfer_stats *stats, tdict_tree **out) {
-  tdict_error err;
+static tdict_transfer_options way_options(const to_device_job *job, const to_device_way *way) {
   tdict_transfer_options o = tdict_transfer_options_default();
   o.mode = way->mode;
   o.num_threads = way->threads;
   o.narrow = job->options.narrow;
-  o.stats = stats;
-  if (tdict_to_device(job->place.context, job->source.tree, job->place.device, &o, out, &err) == TDICT_OK) return true;
-  bench_progress_end();
-  bench_print_status(way->name, &err);
-  return false;
+  return o;
 }
 
 /* Does one transfer and verifies it. The sources get new bytes first, so that bytes left in reused memory are
@@ -112,11 +105,11 @@ static int verify_way(to_device_job *job, int w) {
   check_source *s = &job->source;
   check_poison poison;
   tdict_tree *result = NULL;
-  tdict_transfer_stats stats = tdict_transfer_stats_default();
+  const tdict_transfer_options o = way_options(job, way);
   check_source_seed(s, (uint64_t)job->options.seed * WAYS + (uint64_t)w);
   if (!check_poison_result(&job->place.check, s, &poison)) return BENCH_FAILED;
   bench_progress("verifying way %d of %d", w + 1, (int)WAYS);
-  if (!move_by_way(job, way, &stats, &result)) return BENCH_FAILED;
+  if (!place_move(&job->place, s->tree, &o, way->name, &result)) return BENCH_FAILED;
   if (job->options.corrupt) s->data[s->leaves / 2][s->bytes[s->leaves / 2] * 2 / 3] ^= 0x10;
   int answer = check_result(&job->place.check, s, result, &poison, &job->poisoned_bytes);
   if (answer == BENCH_OK && on_cpu(job) && result != s->tree) {
@@ -144,11 +137,9 @@ static int verify_ways(to_device_job *job) {
 
 /* The time includes allocating and releasing the result. */
 static bool measure_way(to_device_job *job, int w, bool keep) {
-  tdict_tree *result = NULL;
-  double begin = bench_now();
-  if (!move_by_way(job, &ways[w], NULL, &result)) return false;
-  tdict_release(result);
-  double seconds = bench_now() - begin;
+  const tdict_transfer_options o = way_options(job, &ways[w]);
+  double seconds;
+  if (!place_move_timed(&job->place, job->source.tree, &o, ways[w].name, &seconds)) return false;
   if (keep) bench_samples_add(&job->rows[w], seconds);
   return true;
 }
@@ -199,8 +190,10 @@ static bool write_trace(to_device_job *job) {
   tdict_error err;
   tdict_tree *result = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
+  tdict_transfer_options o = way_options(job, &way);
+  o.stats = &stats;
   tdict_status status = tdict_trace_start(job->place.context, NULL, &err);
-  if (status == TDICT_OK && !move_by_way(job, &way, &stats, &result)) return false;
+  if (status == TDICT_OK && !place_move(&job->place, job->source.tree, &o, way.name, &result)) return false;
   tdict_release(result);
   if (status == TDICT_OK) status = tdict_trace_write(job->place.context, job->options.trace, &err);
   tdict_trace_stop(job->place.context);
@@ -256,11 +249,9 @@ static void print_way_notes(const to_device_job *job) {
                      text, job->verified_ways, 100 * (double)job->poisoned_bytes / (total * job->verified_ways));
 }
 
-static bool write_record(const to_device_job *job, int argc, char **argv) {
+static int write_record(const to_device_job *job, int argc, char **argv) {
   const to_device_options *o = &job->options;
-  json_t *record = bench_record("to-device", argc, argv), *rows = json_array();
-  json_object_set_new(record, "simulated", json_boolean(job->place.device.type == TDICT_DEVICE_SIM));
-  json_object_set_new(record, "device", place_describe(&job->place));
+  json_t *record = place_record(&job->place, "to-device", argc, argv), *rows = json_array();
   json_object_set_new(record, "work",
                       json_pack("{s:I, s:s, s:I, s:b, s:I, s:I, s:I}", "leaves", (json_int_t)o->leaves, "dtype",
                                 tdict_dtype_name(o->values.dtype), "max_value", (json_int_t)o->values.most, "narrow",
@@ -273,9 +264,7 @@ static bool write_record(const to_device_job *job, int argc, char **argv) {
     json_array_append_new(rows, one);
   }
   json_object_set_new(record, "rows", rows);
-  bool good = bench_sink_write(&job->sink, record);
-  json_decref(record);
-  return good;
+  return bench_sink_end(&job->sink, record);
 }
 
 static int run_to_device(int argc, char **argv) {
@@ -318,7 +307,7 @@ static int run_to_device(int argc, char **argv) {
       print_table(&job);
       print_way_notes(&job);
       if (job.options.trace && !write_trace(&job)) answer = BENCH_FAILED;
-      if (!write_record(&job, argc, argv)) answer = BENCH_FAILED;
+      if (write_record(&job, argc, argv) != BENCH_OK) answer = BENCH_FAILED;
     }
   }
   close_job(&job);

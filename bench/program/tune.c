@@ -185,17 +185,13 @@ static void show_row(const tune_size *s, const tune_best *best, double built_in)
 }
 
 static bool open_size(tune_size *s) {
-  tdict_error err;
   const check_group group = {LEAVES, s->bytes / LEAVES / 4 * 4};
   if (!bench_samples_reserve(&s->samples, (int)s->job->o.repeats)) return false;
   if (!check_source_make(&s->source, &group, 1, NULL)) return false;
   check_source_seed(&s->source, (uint64_t)s->bytes + (uint64_t)s->direction);
   s->slot_bytes = engine_of(s)->rings.slot_bytes;
   if (s->direction == TDICT_TUNING_IN) return true;
-  if (tdict_to_device(s->job->place.context, s->source.tree, s->job->place.device, NULL, &s->there, &err) == TDICT_OK)
-    return true;
-  bench_print_status("a transfer failed", &err);
-  return false;
+  return place_move(&s->job->place, s->source.tree, NULL, "a transfer failed", &s->there);
 }
 
 /* Finds the best row for a size, starting from the built-in row. */
@@ -288,11 +284,7 @@ static int run_tune(tune_job *job, int argc, char **argv) {
   char cpu[128], machine[TDICT_TUNING_MACHINE];
   bench_sink sink;
   if (!bench_can_write(job->o.out) || !bench_sink_open(&sink, job->o.json)) return BENCH_FAILED;
-  if (!place_open(&job->place, job->o.device)) return BENCH_FAILED;
-  if (job->place.device.type == TDICT_DEVICE_CPU) {
-    bench_print_error("tune needs a device: on the cpu no bytes are moved");
-    return BENCH_FAILED;
-  }
+  if (!place_open_device(&job->place, job->o.device, "tune")) return BENCH_FAILED;
   bool gpu = place_is_gpu(&job->place);
   snprintf(machine, sizeof machine, "%.100s, %d processors, %.80s", bench_cpu_model(cpu, sizeof cpu), bench_cpu_count(),
            gpu ? raw_device_name(job->place.check.raw) : "SIMULATED device");
@@ -308,15 +300,10 @@ static int run_tune(tune_job *job, int argc, char **argv) {
   int answer = tune_direction(job, TDICT_TUNING_IN);
   if (answer == BENCH_OK) answer = tune_direction(job, TDICT_TUNING_OUT_NEW);
   if (answer == BENCH_OK && !write_table(job, machine)) answer = BENCH_FAILED;
-  if (answer == BENCH_OK && sink.path) {
-    json_t *record = bench_record("tune", argc, argv);
-    json_object_set_new(record, "simulated", json_boolean(!gpu));
-    json_object_set_new(record, "device", place_describe(&job->place));
-    json_object_set(record, "rows", job->rows);
-    if (!bench_sink_write(&sink, record)) answer = BENCH_FAILED;
-    json_decref(record);
-  }
-  return answer;
+  if (answer != BENCH_OK || !sink.path) return answer;
+  json_t *record = place_record(&job->place, "tune", argc, argv);
+  json_object_set(record, "rows", job->rows);
+  return bench_sink_end(&sink, record);
 }
 
 int tune_main(int argc, char **argv) {
