@@ -58,6 +58,10 @@ double bench_samples_percentile(const bench_samples *s, int percent);
 double bench_samples_spread(const bench_samples *s); /* slowest minus fastest; 0 if there is no sample */
 json_t *bench_samples_json(const bench_samples *s);  /* returns a new array of seconds */
 
+/* Calls `work` for the parts 0 to `parts` - 1, each on its own thread if possible, and waits for all. */
+enum { BENCH_MOST_THREADS = 16 };
+void bench_on_threads(int parts, void (*work)(void *user, int part, int parts), void *user);
+
 /* Prints a progress line on stderr that the next line overwrites. Prints nothing if stderr is not a terminal. */
 void bench_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void bench_progress_end(void);

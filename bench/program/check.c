@@ -3,7 +3,6 @@
 #include "tdict/sim.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,31 +105,19 @@ enum { SEED_THREADS = 8 };
 typedef struct seed_job {
   check_source *source;
   uint64_t salt;
-  int64_t first, step; /* leaves first, first + step, ... */
 } seed_job;
 
-static void *seed_some(void *user) {
+static void seed_part(void *user, int part, int parts) {
   const seed_job *job = user;
-  for (int64_t i = job->first; i < job->source->leaves; i += job->step) seed_leaf(job->source, i, job->salt);
-  return NULL;
+  for (int64_t i = part; i < job->source->leaves; i += parts) seed_leaf(job->source, i, job->salt);
 }
 
 void check_source_seed(check_source *s, uint64_t seed) {
   uint64_t mixer = seed;
-  uint64_t salt = bench_random(&mixer);
-  seed_job jobs[SEED_THREADS];
-  pthread_t threads[SEED_THREADS];
-  bool started[SEED_THREADS] = {false};
-  int count = s->total_bytes < ((size_t)32 << 20) ? 1 : bench_cpu_count();
-  if (count > SEED_THREADS) count = SEED_THREADS;
+  seed_job job = {s, bench_random(&mixer)};
+  const int count = s->total_bytes < ((size_t)32 << 20) ? 1 : bench_cpu_count();
   bench_progress("filling %" PRId64 " leaves", s->leaves);
-  for (int t = 0; t < count; t++) {
-    jobs[t] = (seed_job){s, salt, t, count};
-    started[t] = count > 1 && pthread_create(&threads[t], NULL, seed_some, &jobs[t]) == 0;
-    if (!started[t]) seed_some(&jobs[t]);
-  }
-  for (int t = 0; t < count; t++)
-    if (started[t]) pthread_join(threads[t], NULL);
+  bench_on_threads(count < SEED_THREADS ? count : SEED_THREADS, seed_part, &job);
   bench_progress_end();
 }
 
@@ -205,27 +192,31 @@ bool check_poison_result(const check_place *p, const check_source *s, check_pois
   return good;
 }
 
-static size_t first_difference(const unsigned char *a, const unsigned char *b, size_t bytes) {
-  size_t i = 0;
-  while (i < bytes && a[i] == b[i]) i++;
-  return i;
+int check_bytes(const check_place *p, const unsigned char *address, size_t bytes, const unsigned char *want, size_t *at,
+                unsigned char *found) {
+  const bool is_host = p->device.type == TDICT_DEVICE_CPU;
+  for (size_t done = 0, part; done < bytes; done += part) {
+    part = is_host || bytes - done < p->bounce_bytes ? bytes - done : p->bounce_bytes;
+    const unsigned char *read = check_read(p, address + done, part);
+    if (!read) return BENCH_FAILED;
+    if (memcmp(read, want + done, part) == 0) continue;
+    size_t i = 0;
+    while (read[i] == want[done + i]) i++;
+    *at = done + i;
+    *found = read[i];
+    return BENCH_DIFFERS;
+  }
+  return BENCH_OK;
 }
 
 static int check_leaf(const check_place *p, const check_source *s, int64_t i, const unsigned char *device) {
-  for (size_t at = 0; at < s->bytes[i];) {
-    size_t bytes = s->bytes[i] - at;
-    if (p->device.type != TDICT_DEVICE_CPU && bytes > p->bounce_bytes) bytes = p->bounce_bytes;
-    const unsigned char *found = check_read(p, device + at, bytes);
-    if (!found) return BENCH_FAILED;
-    if (memcmp(found, s->data[i] + at, bytes) != 0) {
-      size_t where = first_difference(found, s->data[i] + at, bytes);
-      bench_print_error("leaf \"%" PRId64 "\" differs at offset %zu: sent 0x%02x, arrived 0x%02x", i, at + where,
-                        s->data[i][at + where], found[where]);
-      return BENCH_DIFFERS;
-    }
-    at += bytes;
-  }
-  return BENCH_OK;
+  size_t at = 0;
+  unsigned char found = 0;
+  const int answer = check_bytes(p, device, s->bytes[i], s->data[i], &at, &found);
+  if (answer == BENCH_DIFFERS)
+    bench_print_error("leaf \"%" PRId64 "\" differs at offset %zu: sent 0x%02x, arrived 0x%02x", i, at, s->data[i][at],
+                      found);
+  return answer;
 }
 
 int check_result(const check_place *p, const check_source *s, tdict_tree *result, const check_poison *poison,

@@ -65,6 +65,11 @@ bool check_poison_result(const check_place *p, const check_source *s, check_pois
 int check_result(const check_place *p, const check_source *s, tdict_tree *result, const check_poison *poison,
                  size_t *poisoned_bytes);
 
+/* Compares memory of the place with `want`, in pieces of at most bounce_bytes. Returns BENCH_OK, BENCH_FAILED if the
+ * memory cannot be read, or BENCH_DIFFERS. Then *at is the offset of the first difference, and *found the byte there. */
+int check_bytes(const check_place *p, const unsigned char *address, size_t bytes, const unsigned char *want, size_t *at,
+                unsigned char *found);
+
 /* Returns a host pointer to at most bounce_bytes of device memory. It points to the bounce buffer, or to the memory
  * itself if the host can read it. Returns NULL on failure. */
 const void *check_read(const check_place *p, const void *device, size_t bytes);

@@ -10,37 +10,20 @@ static tdict_status take(tdict_status status, tdict_future **future, tdict_tree 
   return status == TDICT_OK ? tdict_future_take(*future, out, err) : status;
 }
 
-static tdict_status broadcast_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
-  tdict_future *future = NULL;
-  return take(tdict_comm_broadcast_async(h->comm, on_root(t), 0, NULL, &future, err), &future, out, err);
-}
-static tdict_status broadcast_into_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out,
-                                        tdict_error *err) {
-  tdict_future *future = NULL;
-  (void)out;
-  return take(tdict_comm_broadcast_into_async(h->comm, t->whole, 0, NULL, &future, err), &future, NULL, err);
-}
-static tdict_status scatter_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
-  tdict_future *future = NULL;
-  return take(tdict_comm_scatter_async(h->comm, on_root(t), 0, NULL, &future, err), &future, out, err);
-}
-static tdict_status gather_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
-  tdict_future *future = NULL;
-  return take(tdict_comm_gather_async(h->comm, t->part, 0, NULL, &future, err), &future, out, err);
-}
-static tdict_status all_gather_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
-  tdict_future *future = NULL;
-  return take(tdict_comm_all_gather_async(h->comm, t->part, NULL, &future, err), &future, out, err);
-}
-static tdict_status stack_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
-  tdict_future *future = NULL;
-  return take(tdict_comm_all_gather_stack_async(h->comm, t->part, NULL, &future, err), &future, out, err);
-}
-static tdict_status reduce_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
-  tdict_future *future = NULL;
-  (void)out;
-  return take(tdict_comm_all_reduce_async(h->comm, t->whole, TDICT_REDUCE_SUM, NULL, &future, err), &future, NULL, err);
-}
+/* Defines a work that waits for a call. `to` is where the new tree goes; NULL: the call writes an existing tree. */
+#define TREE_WORK(name, to, call)                                                                                   \
+  static tdict_status name##_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) { \
+    tdict_future *future = NULL;                                                                                    \
+    (void)out;                                                                                                      \
+    return take(call, &future, to, err);                                                                            \
+  }
+TREE_WORK(broadcast, out, tdict_comm_broadcast_async(h->comm, on_root(t), 0, NULL, &future, err))
+TREE_WORK(broadcast_into, NULL, tdict_comm_broadcast_into_async(h->comm, t->whole, 0, NULL, &future, err))
+TREE_WORK(scatter, out, tdict_comm_scatter_async(h->comm, on_root(t), 0, NULL, &future, err))
+TREE_WORK(gather, out, tdict_comm_gather_async(h->comm, t->part, 0, NULL, &future, err))
+TREE_WORK(all_gather, out, tdict_comm_all_gather_async(h->comm, t->part, NULL, &future, err))
+TREE_WORK(stack, out, tdict_comm_all_gather_stack_async(h->comm, t->part, NULL, &future, err))
+TREE_WORK(reduce, NULL, tdict_comm_all_reduce_async(h->comm, t->whole, TDICT_REDUCE_SUM, NULL, &future, err))
 static tdict_status send_tree(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err) {
   tdict_future *future = NULL;
   if (t->rank == 0) return take(tdict_comm_send_async(h->comm, t->whole, 1, NULL, &future, err), &future, NULL, err);

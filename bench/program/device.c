@@ -19,7 +19,6 @@
 #include "device.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,37 +107,27 @@ typedef struct fill_job {
   const device_job *job;
   tdict_tree *tree;
   uint64_t seed;
-  int64_t first; /* leaves first, first + FILL_THREADS, ... */
-  bool good;
+  bool good[FILL_THREADS];
 } fill_job;
 
-static void *fill_some(void *user) {
+static void fill_part(void *user, int part, int parts) {
   fill_job *f = user;
   const uint64_t below = (uint64_t)device_number(f->job, "below", 0);
-  f->good = true;
-  for (int64_t i = f->first; i < f->job->num_leaves && f->good; i += FILL_THREADS) {
+  f->good[part] = true;
+  for (int64_t i = part; i < f->job->num_leaves && f->good[part]; i += parts) {
     uint64_t state = f->seed * UINT64_C(0x100000001b3) + (uint64_t)i;
     state = bench_random(&state);
     tdict_tensor *leaf = device_leaf(f->job, f->tree, i);
-    f->good = leaf != NULL;
+    f->good[part] = leaf != NULL;
     if (leaf) fill_leaf(tdict_tensor_data(leaf), tdict_tensor_bytes(leaf), tdict_tensor_dtype(leaf), below, &state);
   }
-  return NULL;
 }
 
 bool device_fill_tree(const device_job *job, tdict_tree *tree, uint64_t seed) {
-  fill_job jobs[FILL_THREADS];
-  pthread_t threads[FILL_THREADS];
-  bool started[FILL_THREADS], good = true;
-  for (int t = 0; t < FILL_THREADS; t++) {
-    jobs[t] = (fill_job){job, tree, seed, t, false};
-    started[t] = pthread_create(&threads[t], NULL, fill_some, &jobs[t]) == 0;
-    if (!started[t]) fill_some(&jobs[t]);
-  }
-  for (int t = 0; t < FILL_THREADS; t++) {
-    if (started[t]) pthread_join(threads[t], NULL);
-    good = good && jobs[t].good;
-  }
+  fill_job f = {job, tree, seed, {false}};
+  bench_on_threads(FILL_THREADS, fill_part, &f);
+  bool good = true;
+  for (int t = 0; t < FILL_THREADS; t++) good = good && f.good[t];
   return good;
 }
 
@@ -171,7 +160,7 @@ static bool read_fields(device_job *job) {
 
 static void finish_job(device_job *job) {
   tdict_tree *const trees[] = {job->host, job->tree, job->value, job->target};
-  const device_job empty = {.place = job->place, .stream = job->stream};
+  const device_job empty = {.place = job->place, .stream = job->stream, .argc = job->argc, .argv = job->argv};
   for (size_t i = 0; i < sizeof trees / sizeof *trees; i++) tdict_release(trees[i]);
   for (int i = 0; i < DEVICE_MOST_ITEMS; i++) {
     tdict_release(job->items[i]);
@@ -208,7 +197,8 @@ static bool prepare_host_tree(device_job *job) {
   return device_make_tree(job, ndim, sizes, memory, &job->host) && device_fill_tree(job, job->host, 1);
 }
 
-static json_t *answer_prepare(device_job *job, const json_t *request) {
+static json_t *answer_prepare(void *user, const json_t *request) {
+  device_job *job = user;
   finish_job(job);
   job->work = json_deep_copy(request);
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
@@ -293,7 +283,8 @@ static size_t compare_leaf(const device_job *job, const device_way *way, const t
   return good ? bytes : 0;
 }
 
-static json_t *answer_verify(device_job *job, const json_t *request) {
+static json_t *answer_verify(void *user, const json_t *request) {
+  device_job *job = user;
   const device_way *way = find_way(job, request);
   if (!way) return serve_failure("there is no such way");
   static const char failed[] = "the work failed";
@@ -312,7 +303,8 @@ static json_t *answer_verify(device_job *job, const json_t *request) {
   return json_pack("{s:b, s:I}", "ok", 1, "verified_bytes", (json_int_t)total);
 }
 
-static json_t *answer_run(device_job *job, const json_t *request) {
+static json_t *answer_run(void *user, const json_t *request) {
+  device_job *job = user;
   const device_way *way = find_way(job, request);
   const json_int_t warm = json_integer_value(json_object_get(request, "warm"));
   const json_int_t count = json_integer_value(json_object_get(request, "count"));
@@ -333,47 +325,31 @@ static json_t *answer_run(device_job *job, const json_t *request) {
   return serve_failure("a repetition failed");
 }
 
-static json_t *answer_line(device_job *job, const json_t *request) {
-  json_t *seconds = json_array();
-  for (json_int_t i = json_integer_value(json_object_get(request, "count")); i > 0; i--) {
-    double one;
-    if (job->place.line_bytes == 0 || !place_line(&job->place, &one)) {
-      json_decref(seconds);
-      return serve_failure("there is no line");
-    }
-    json_array_append_new(seconds, json_real(one));
-  }
-  return json_pack("{s:b, s:o}", "ok", 1, "seconds", seconds);
+static json_t *answer_line(void *user, const json_t *request) {
+  return serve_line(&((device_job *)user)->place, request);
 }
 
-static json_t *answer_hello(device_job *job, int argc, char **argv) {
-  json_t *record = bench_record("device", argc, argv);
-  json_object_set_new(record, "ok", json_true());
-  json_object_set_new(record, "simulated", json_boolean(job->place.device.type == TDICT_DEVICE_SIM));
-  json_object_set_new(record, "device", place_describe(&job->place));
-  json_object_set_new(record, "line_bytes", json_integer((json_int_t)job->place.line_bytes));
-  return record;
+static json_t *answer_hello(void *user, const json_t *request) {
+  const device_job *job = user;
+  (void)request;
+  return serve_hello(&job->place, "device", job->argc, job->argv);
 }
 
-static json_t *answer_request(void *user, const json_t *request, int argc, char **argv) {
-  device_job *job = user;
-  const char *op = json_string_value(json_object_get(request, "op"));
-  if (!op) return serve_failure("a request has no \"op\"");
-  if (strcmp(op, "hello") == 0) return answer_hello(job, argc, argv);
-  if (strcmp(op, "prepare") == 0) return answer_prepare(job, request);
-  if (strcmp(op, "verify") == 0) return answer_verify(job, request);
-  if (strcmp(op, "run") == 0) return answer_run(job, request);
-  if (strcmp(op, "line") == 0) return answer_line(job, request);
-  if (strcmp(op, "finish") != 0 && strcmp(op, "quit") != 0) return serve_failure("unknown op");
-  finish_job(job);
-  return json_pack("{s:b}", "ok", 1);
+static json_t *answer_finish(void *user, const json_t *request) {
+  (void)request;
+  finish_job(user);
+  return serve_success();
 }
+
+static const serve_op device_ops[] = {
+    {"hello", answer_hello}, {"prepare", answer_prepare}, {"verify", answer_verify}, {"run", answer_run},
+    {"line", answer_line},   {"finish", answer_finish},   {"quit", answer_finish},   {0}};
 
 int device_main(int argc, char **argv) {
   static const char doc[] = "Does works on a device on request: reads JSON lines from standard input and writes JSON "
                             "lines to standard output. bench/peers/compare-device starts it.";
   common_options o = {"auto", false, false, NULL, 1};
-  device_job job = {.kind = NULL};
+  device_job job = {.argc = argc, .argv = argv};
   tdict_error err;
   const bench_option options[] = {DEVICE_OPTION(&o.device), {0}};
   if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
@@ -385,7 +361,7 @@ int device_main(int argc, char **argv) {
   }
   if (good && !device) bench_print_error("the scenario `device` needs a device");
   good = good && device;
-  if (good) serve_requests(answer_request, &job, argc, argv);
+  if (good) serve_requests(device_ops, &job);
   finish_job(&job);
   if (job.stream.handle) tdict_stream_destroy(job.place.context, job.stream);
   place_close(&job.place);

@@ -13,6 +13,8 @@ typedef struct device_kind device_kind;
 /* What a request has prepared. Members that a kind does not need are NULL or 0. */
 typedef struct device_job {
   bench_place place;
+  int argc; /* the command line, for the record */
+  char **argv;
   tdict_stream stream; /* a stream of the program; the handle is NULL if the place has no device */
   const device_kind *kind;
   json_t *work;        /* the request */

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +16,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { MAX_THREADS = 16, ALIGNMENT = 4096, PIECE = 4 << 20 };
+enum { ALIGNMENT = 4096, PIECE = 4 << 20 };
 
 /* --- the shapes of the files --- */
 
@@ -74,8 +73,9 @@ struct piece_job {
   _Atomic(int) failure;   /* the errno of a failed piece; 0: none */
 };
 
-static void *work_on_pieces(void *user) {
+static void work_on_pieces(void *user, int part, int parts) {
   piece_job *job = user;
+  (void)part, (void)parts;
   unsigned char *buffer = job->has_buffers ? aligned_alloc(ALIGNMENT, job->piece_bytes) : NULL;
   if (job->has_buffers && !buffer) atomic_store(&job->failure, ENOMEM);
   while (atomic_load(&job->failure) == 0) {
@@ -86,17 +86,12 @@ static void *work_on_pieces(void *user) {
       atomic_store(&job->failure, errno ? errno : EIO);
   }
   free(buffer);
-  return NULL;
 }
 
 /* Returns 0 or an errno. */
 static int run_pieces(piece_job *job) {
-  pthread_t threads[MAX_THREADS];
-  int count = bench_cpu_count(), started = 0;
-  if (count > MAX_THREADS) count = MAX_THREADS;
-  while (started < count - 1 && pthread_create(&threads[started], NULL, work_on_pieces, job) == 0) started++;
-  work_on_pieces(job);
-  for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
+  const int count = bench_cpu_count();
+  bench_on_threads(count < BENCH_MOST_THREADS ? count : BENCH_MOST_THREADS, work_on_pieces, job);
   return atomic_load(&job->failure);
 }
 

@@ -2,6 +2,7 @@
  * as in bench.h. */
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +108,31 @@ json_t *bench_samples_json(const bench_samples *s) {
   json_t *array = json_array();
   for (int i = 0; i < s->count; i++) json_array_append_new(array, json_real(s->seconds[i]));
   return array;
+}
+
+typedef struct thread_part {
+  void (*work)(void *user, int part, int parts);
+  void *user;
+  int part, parts;
+} thread_part;
+
+static void *run_part(void *argument) {
+  const thread_part *p = argument;
+  p->work(p->user, p->part, p->parts);
+  return NULL;
+}
+
+void bench_on_threads(int parts, void (*work)(void *user, int part, int parts), void *user) {
+  thread_part all[BENCH_MOST_THREADS];
+  pthread_t threads[BENCH_MOST_THREADS];
+  bool started[BENCH_MOST_THREADS] = {false};
+  for (int i = parts - 1; i >= 0; i--) { /* the last part runs on this thread */
+    all[i] = (thread_part){work, user, i, parts};
+    started[i] = i > 0 && pthread_create(&threads[i], NULL, run_part, &all[i]) == 0;
+    if (!started[i]) run_part(&all[i]);
+  }
+  for (int i = 0; i < parts; i++)
+    if (started[i]) pthread_join(threads[i], NULL);
 }
 
 void bench_progress(const char *format, ...) {

@@ -110,13 +110,12 @@ static bool measure_pinning(pinning_job *job, int repeats) {
 static json_t *describe(const pinning_job *job, int argc, char **argv) {
   const times *t = &job->all;
   json_t *record = place_record(&job->place, "pinning", argc, argv);
-  json_object_set_new(record, "bytes", json_integer(job->o.bytes));
-  json_object_set_new(record, "piece_bytes", json_integer(job->o.piece_bytes));
-  json_object_set_new(record, "alone_seconds", json_real(job->alone));
-  json_object_set_new(record, "pin_seconds", bench_samples_json(&t->pin));
-  json_object_set_new(record, "pin_wait_seconds", bench_samples_json(&t->pin_wait));
-  json_object_set_new(record, "unpin_seconds", bench_samples_json(&t->unpin));
-  json_object_set_new(record, "unpin_wait_seconds", bench_samples_json(&t->unpin_wait));
+  json_object_update_new(record,
+                         json_pack("{s:I, s:I, s:f, s:o, s:o, s:o, s:o}", "bytes", (json_int_t)job->o.bytes,
+                                   "piece_bytes", (json_int_t)job->o.piece_bytes, "alone_seconds", job->alone,
+                                   "pin_seconds", bench_samples_json(&t->pin), "pin_wait_seconds",
+                                   bench_samples_json(&t->pin_wait), "unpin_seconds", bench_samples_json(&t->unpin),
+                                   "unpin_wait_seconds", bench_samples_json(&t->unpin_wait)));
   return record;
 }
 

@@ -1,7 +1,6 @@
 /* Opens places and jobs: a context, the driver, and sources that are kept between rows. See rows.h for ownership and
  * threads. */
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -304,29 +303,20 @@ bool job_has_driver(const bench_job *job) {
 }
 
 enum { EVICT_THREADS = 8 };
-static void *walk_part(void *user) {
-  unsigned char *part = user;
-  for (size_t i = 0; i < evict_bytes / EVICT_THREADS; i += 64) part[i]++;
-  return NULL;
+static void walk_part(void *user, int part, int parts) {
+  const size_t bytes = evict_bytes / (size_t)parts;
+  unsigned char *at = (unsigned char *)user + (size_t)part * bytes;
+  for (size_t i = 0; i < bytes; i += 64) at[i]++;
 }
 
 /* Reads a large block to evict the sources from all caches. Uses several threads, to keep cold rows short. */
 bool place_empty_caches(bench_place *p) {
-  pthread_t threads[EVICT_THREADS];
-  bool started[EVICT_THREADS] = {false};
   if (!p->evict) p->evict = calloc(1, evict_bytes);
-  if (!p->evict) {
+  if (p->evict)
+    bench_on_threads(EVICT_THREADS, walk_part, p->evict);
+  else
     bench_print_error("no memory to empty the caches with");
-    return false;
-  }
-  for (int t = 0; t < EVICT_THREADS; t++) {
-    unsigned char *part = p->evict + (size_t)t * (evict_bytes / EVICT_THREADS);
-    started[t] = pthread_create(&threads[t], NULL, walk_part, part) == 0;
-    if (!started[t]) walk_part(part);
-  }
-  for (int t = 0; t < EVICT_THREADS; t++)
-    if (started[t]) pthread_join(threads[t], NULL);
-  return true;
+  return p->evict != NULL;
 }
 
 static int tree_number(const bench_job *job, int number) {

@@ -3,13 +3,22 @@
 #ifndef TDICT_BENCH_SERVE_H
 #define TDICT_BENCH_SERVE_H
 
-#include <jansson.h>
+#include "rows.h"
 
-/* Returns an answer that says why a request failed. The caller owns the answer. */
+/* A request with this "op", and the function that answers it. The caller of `answer` owns the answer. */
+typedef struct serve_op {
+  const char *name;
+  json_t *(*answer)(void *job, const json_t *request);
+} serve_op;
+/* Reads requests from standard input until the end, or until a request has the op "quit". Writes the answers to standard
+ * output. `ops` ends with an entry without a name. */
+void serve_requests(const serve_op *ops, void *job);
+
+/* Return an answer: that the request succeeded; why it failed; the head of a record as the answer to "hello"; and the
+ * seconds of the wanted number of line copies. */
+json_t *serve_success(void);
 json_t *serve_failure(const char *why);
-/* Reads requests from standard input until the end, or until a request has the op "quit". Writes the answers of
- * `answer` to standard output. The loop releases each answer. `request` is NULL if a line is no JSON. */
-typedef json_t *(*serve_answer)(void *job, const json_t *request, int argc, char **argv);
-void serve_requests(serve_answer answer, void *job, int argc, char **argv);
+json_t *serve_hello(const bench_place *place, const char *scenario, int argc, char **argv);
+json_t *serve_line(bench_place *place, const json_t *request);
 
 #endif

@@ -3,30 +3,16 @@
 
 #include <string.h>
 
-static int complain_difference(const stress_leaf *l, size_t at, unsigned sent, unsigned arrived) {
-  bench_print_error("leaf \"%s\"%s (%zu bytes, layout %d, %s) differs first at byte %zu: sent 0x%02x, arrived 0x%02x",
-                    l->path,
-                    l->home == STRESS_TENSOR ? ""
-                    : l->second              ? " second"
-                                             : " first",
-                    l->want_bytes, (int)l->layout, l->pinned ? "pinned" : "pageable", at, sent, arrived);
-  return BENCH_DIFFERS;
-}
-
-static int check_bytes(const check_place *p, const stress_leaf *l, const unsigned char *address, bool on_host) {
-  for (size_t at = 0; at < l->want_bytes;) {
-    size_t bytes = l->want_bytes - at;
-    if (!on_host && bytes > p->bounce_bytes) bytes = p->bounce_bytes;
-    const unsigned char *found = on_host ? address + at : check_read(p, address + at, bytes);
-    if (!found) return BENCH_FAILED;
-    if (memcmp(found, l->want + at, bytes) != 0) {
-      size_t i = 0;
-      while (found[i] == l->want[at + i]) i++;
-      return complain_difference(l, at + i, l->want[at + i], found[i]);
-    }
-    at += bytes;
-  }
-  return BENCH_OK;
+static int check_leaf_bytes(const check_place *p, const stress_leaf *l, const unsigned char *address) {
+  size_t at = 0;
+  unsigned char found = 0;
+  const int answer = check_bytes(p, address, l->want_bytes, l->want, &at, &found);
+  const char *const place = l->home == STRESS_TENSOR ? "" : l->second ? " second" : " first";
+  if (answer == BENCH_DIFFERS)
+    bench_print_error("leaf \"%s\"%s (%zu bytes, layout %d, %s) differs first at byte %zu: sent 0x%02x, arrived 0x%02x",
+                      l->path, place, l->want_bytes, (int)l->layout, l->pinned ? "pinned" : "pageable", at, l->want[at],
+                      found);
+  return answer;
 }
 
 static bool has_form(const stress_leaf *l, const tdict_tensor *t, tdict_device device) {
@@ -37,7 +23,8 @@ static bool has_form(const stress_leaf *l, const tdict_tensor *t, tdict_device d
 }
 
 int stress_check(const check_place *p, const stress_tree *t, const tdict_tree *result, tdict_device device) {
-  bool on_host = device.type == TDICT_DEVICE_CPU;
+  check_place place = *p;
+  place.device = device;
   for (int i = 0; i < t->count; i++) {
     const stress_leaf *l = &t->leaves[i];
     tdict_tensor *found;
@@ -51,7 +38,7 @@ int stress_check(const check_place *p, const stress_tree *t, const tdict_tree *r
       bench_print_error("leaf \"%s\" arrived without data", l->path);
       return BENCH_DIFFERS;
     }
-    int answer = check_bytes(p, l, address, on_host);
+    int answer = check_leaf_bytes(&place, l, address);
     if (answer != BENCH_OK) return answer;
   }
   return BENCH_OK;

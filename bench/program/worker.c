@@ -34,23 +34,23 @@ typedef struct worker_options {
 } worker_options;
 
 typedef struct worker {
+  int argc; /* the command line, for the record */
+  char **argv;
   bench_place place;
   bench_job job;
   const bench_row *row; /* NULL: no row is prepared */
   unsigned next_tree;
 } worker;
 
-static json_t *answer_hello(worker *w, int argc, char **argv) {
-  json_t *record = bench_record("worker", argc, argv);
-  json_object_set_new(record, "ok", json_true());
-  json_object_set_new(record, "name", json_string("tdict"));
-  json_object_set_new(record, "simulated", json_boolean(w->place.device.type == TDICT_DEVICE_SIM));
-  json_object_set_new(record, "device", place_describe(&w->place));
-  json_object_set_new(record, "line_bytes", json_integer((json_int_t)w->place.line_bytes));
-  return record;
+static json_t *answer_hello(void *user, const json_t *request) {
+  const worker *w = user;
+  (void)request;
+  return serve_hello(&w->place, "worker", w->argc, w->argv);
 }
 
-static json_t *answer_rows(const worker *w) {
+static json_t *answer_rows(void *user, const json_t *request) {
+  const worker *w = user;
+  (void)request;
   json_t *rows = json_array();
   for (int s = 0; s < BENCH_SCENARIOS; s++)
     for (int r = 0; r < bench_scenarios[s]->num_rows; r++)
@@ -68,7 +68,9 @@ static json_t *prepared(worker *w) {
                    (json_int_t)w->job.verified_bytes, "driver", job_has_driver(&w->job));
 }
 
-static json_t *answer_verify(worker *w) {
+static json_t *answer_verify(void *user, const json_t *request) {
+  worker *w = user;
+  (void)request;
   if (!w->row) return serve_failure("no row is prepared");
   int answer = place_furnish(&w->place) ? job_verify(&w->job) : BENCH_FAILED;
   if (answer == BENCH_OK) return prepared(w);
@@ -76,7 +78,8 @@ static json_t *answer_verify(worker *w) {
   return serve_failure(answer == BENCH_DIFFERS ? "verification found a difference" : "the work failed");
 }
 
-static json_t *answer_prepare(worker *w, const json_t *request) {
+static json_t *answer_prepare(void *user, const json_t *request) {
+  worker *w = user;
   const char *scenario_name = json_string_value(json_object_get(request, "scenario"));
   const char *row_name = json_string_value(json_object_get(request, "row"));
   const bench_scenario *scenario = NULL;
@@ -90,7 +93,7 @@ static json_t *answer_prepare(worker *w, const json_t *request) {
     finish_row(w);
     return serve_failure("the row could not be prepared");
   }
-  return w->row->processes > 0 ? prepared(w) : answer_verify(w);
+  return w->row->processes > 0 ? prepared(w) : answer_verify(w, request);
 }
 
 /* Returns the processor seconds of all threads of this process, in user and kernel code. */
@@ -117,7 +120,8 @@ static bool run_repetitions(worker *w, json_int_t count, bool driver, json_t *se
   return true;
 }
 
-static json_t *answer_run(worker *w, const json_t *request) {
+static json_t *answer_run(void *user, const json_t *request) {
+  worker *w = user;
   const char *who = json_string_value(json_object_get(request, "who"));
   json_int_t warm = json_integer_value(json_object_get(request, "warm"));
   json_int_t count = json_integer_value(json_object_get(request, "count"));
@@ -132,48 +136,31 @@ static json_t *answer_run(worker *w, const json_t *request) {
   return serve_failure("a repetition failed");
 }
 
-static json_t *answer_line(worker *w, const json_t *request) {
-  json_int_t count = json_integer_value(json_object_get(request, "count"));
-  json_t *seconds = json_array();
-  for (json_int_t i = 0; i < count; i++) {
-    double one;
-    if (w->place.line_bytes == 0 || !place_line(&w->place, &one)) {
-      json_decref(seconds);
-      return serve_failure("there is no line");
-    }
-    json_array_append_new(seconds, json_real(one));
-  }
-  return json_pack("{s:b, s:o}", "ok", 1, "seconds", seconds);
-}
+static json_t *answer_line(void *user, const json_t *request) { return serve_line(&((worker *)user)->place, request); }
 
-static json_t *answer_finish(worker *w) {
+static json_t *answer_finish(void *user, const json_t *request) {
+  worker *w = user;
+  (void)request;
   json_t *more = w->row && w->row->kind->more ? w->row->kind->more(&w->job) : NULL;
   finish_row(w);
-  json_t *answer = json_pack("{s:b}", "ok", 1);
+  json_t *answer = serve_success();
   if (more) json_object_set_new(answer, "more", more);
   return answer;
 }
 
-static json_t *answer_drop(worker *w) {
+static json_t *answer_drop(void *user, const json_t *request) {
+  worker *w = user;
+  (void)request;
   finish_row(w);
   place_drop_sources(&w->place);
-  return json_pack("{s:b}", "ok", 1);
+  return serve_success();
 }
 
-static json_t *answer_request(void *user, const json_t *request, int argc, char **argv) {
-  worker *w = user;
-  const char *op = json_string_value(json_object_get(request, "op"));
-  if (!op) return serve_failure("a request has no \"op\"");
-  if (strcmp(op, "hello") == 0) return answer_hello(w, argc, argv);
-  if (strcmp(op, "rows") == 0) return answer_rows(w);
-  if (strcmp(op, "prepare") == 0) return answer_prepare(w, request);
-  if (strcmp(op, "run") == 0) return answer_run(w, request);
-  if (strcmp(op, "line") == 0) return answer_line(w, request);
-  if (strcmp(op, "verify") == 0) return answer_verify(w);
-  if (strcmp(op, "drop") == 0) return answer_drop(w);
-  if (strcmp(op, "finish") == 0 || strcmp(op, "quit") == 0) return answer_finish(w);
-  return serve_failure("unknown op");
-}
+static const serve_op worker_ops[] = {{"hello", answer_hello},     {"rows", answer_rows},
+                                      {"prepare", answer_prepare}, {"run", answer_run},
+                                      {"line", answer_line},       {"verify", answer_verify},
+                                      {"finish", answer_finish},   {"drop", answer_drop},
+                                      {"quit", answer_finish},     {0}};
 
 int worker_main(int argc, char **argv) {
   static const char doc[] =
@@ -191,13 +178,15 @@ int worker_main(int argc, char **argv) {
       {0}};
   worker w;
   memset(&w, 0, sizeof w);
+  w.argc = argc;
+  w.argv = argv;
   if (options_parse(argc, argv, doc, options, NULL, NULL) != BENCH_OK) return BENCH_USAGE;
   w.place.bare = o.bare;
   w.place.delay = (int)o.delay;
   w.place.sim_rate = (double)o.sim_rate;
   bool good = place_open(&w.place, o.common.device);
   w.place.full = o.common.full || (place_is_gpu(&w.place) && !o.common.small);
-  if (good) serve_requests(answer_request, &w, argc, argv);
+  if (good) serve_requests(worker_ops, &w);
   finish_row(&w);
   place_close(&w.place);
   return good ? BENCH_OK : BENCH_FAILED;
