@@ -5,6 +5,7 @@ import importlib.metadata
 import numpy
 import torch
 
+import torch_peer
 import worker
 from worker import clock
 
@@ -26,15 +27,12 @@ class Returned:
 
 class DevicePeer:
     def __init__(self, device):
-        self.device, self.gpu = device, device.startswith("cuda")
+        self.device, self.gpu = device, torch_peer.open_gpu(device)
         self.ways, self.work, self.more = {}, {}, None
-        if self.gpu:
-            torch.cuda.set_device(torch.device(device))
-            torch.zeros(1, device=device)
 
     def versions(self):
-        return {"torch": torch.__version__, "cuda": torch.version.cuda, "tensordict": TensorDict and importlib.metadata.version("tensordict"),
-                "numpy": numpy.__version__, "gpu": torch.cuda.get_device_name() if self.gpu else None}
+        return dict(torch_peer.versions(self.gpu), numpy=numpy.__version__,
+                    tensordict=TensorDict and importlib.metadata.version("tensordict"))
 
     def wait(self):
         if self.gpu and self.work.get("place") != "host":
@@ -91,10 +89,7 @@ class DevicePeer:
         for name in ("host", "tree", "items", "target", "value", "tds", "td_tree"):
             setattr(self, name, [])
         self.ways = {}
-        if self.gpu:
-            torch.cuda.synchronize()
-            torch.cuda.empty_cache()
-            getattr(torch._C, "_host_emptyCache", lambda: None)()
+        torch_peer.release_memory(self.gpu)
 
     # Works. Each returns its ways: a function, and the leaves that its result must have.
     def prepare_gather(self):

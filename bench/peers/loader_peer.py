@@ -1,18 +1,18 @@
-"""The loader's work in PyTorch and TensorDict: windows of a shard of tokens, or samples of seven tensors in memory, taken at random,
-collated and put on the GPU. Reads one JSON object a line - {"work", "way", "workers", "pin", "batched", "seconds",
-"shard", "samples", "batch"} - and answers one a line: {"batches_per_second"} or {"error"}.
+"""The loader's work in PyTorch and TensorDict: windows of a shard of tokens, or samples of seven tensors in memory. They
+are taken at random, collated and put on the GPU. The requests are {"op": "hello"}, {"op": "quit"} and {"op": "run",
+"work", "way", "workers", "pin", "batched", "seconds", "shard", "samples", "batch"}, which returns "batches_per_second".
 
 ways: dataloader (torch.utils.data.DataLoader; batched: a sampler of whole batches and one indexing for each), loop (a
 hand-written loop that gathers with one indexing into one of two pinned buffers), tensordict (a DataLoader of a
 TensorDict, which makes a batch by one indexing; samples only). "pin" of tensordict: DataLoader pins each batch; else
 TensorDict.to() pins it."""
 
-import json
-import sys
 import time
 
 import numpy
 import torch
+
+import worker
 
 WINDOW = 1024
 SHAPES = {"obs.pixels": ((84, 84, 3), torch.uint8), "obs.state": ((17,), torch.float32), "action": ((6,), torch.float32),
@@ -140,20 +140,19 @@ def measure(job, dataset, device):
     return count / (time.perf_counter() - begin)
 
 
-def main():
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    datasets = {}
-    print(json.dumps({"torch": torch.__version__, "device": str(device), "threads": torch.get_num_threads()}), flush=True)
-    for line in sys.stdin:
-        job = json.loads(line)
-        try:
-            if job["work"] not in datasets:
-                datasets[job["work"]] = Tokens(job["shard"]) if job["work"] == "tokens" else Samples(job["samples"])
-            answer = {"batches_per_second": measure(job, datasets[job["work"]], device)}
-        except Exception as error:  # pylint: disable=broad-except
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), flush=True)
+class LoaderPeer:
+    def __init__(self, device):
+        self.device, self.datasets = torch.device("cuda" if torch.cuda.is_available() else "cpu"), {}
+
+    def answer(self, job):
+        if job["op"] == "hello":
+            return {"torch": torch.__version__, "device": str(self.device), "threads": torch.get_num_threads()}
+        if job["op"] == "quit":
+            return {}
+        if job["work"] not in self.datasets:
+            self.datasets[job["work"]] = Tokens(job["shard"]) if job["work"] == "tokens" else Samples(job["samples"])
+        return {"batches_per_second": measure(job, self.datasets[job["work"]], self.device)}
 
 
 if __name__ == "__main__":
-    main()
+    worker.main(LoaderPeer, collects=True)

@@ -6,21 +6,16 @@ import pathlib
 import tempfile
 import unittest
 
+import compare_test
 import report
 
-MACHINE = {"cpu": "A CPU", "cores": 2, "kernel": "Linux 6"}
-
-
 def record_of(kind):
-    work = {"do": "h2d", "groups": [[1, 4000]], "statistic": "time"}
-    row = {"scenario": "pin", "row": "pageable", "worth": 1, "work": work, "reached": True, "run": 0,
-           "results": {"tdict": {"turns": [[1.0], [1.0]], "verified_bytes": 4000},
-                       "driver": {"turns": [[2.0], [2.0]]}}, "line": {"bytes": 4000, "turns": [[0.5]]}}
-    run = {"date": "2025-01-02T03:04:05Z", "machine": MACHINE, "library_version": "0.1.0", "turns": 2,
-           "budget_seconds": 480, "seconds": 100, "delay_percent": 0}
-    return {"format": 1, "scenario": "compare", "date": run["date"], "library_version": "0.1.0",
-            "simulated": kind == "sim", "device": {"kind": kind, "text": kind + ":0", "name": "A GPU"}, "full": True,
-            "contenders": {"tdict": {"version": "0.1.0"}}, "absent": {}, "runs": [run], "rows": [row]}
+    """A record whose only row was measured by tdict and by plain driver calls."""
+    record = compare_test.made_up(kind, 1.0, 0.5)
+    row = record["rows"][0]
+    row["results"] = {who: row["results"][who] for who in ("tdict", "driver")}
+    row["results"]["driver"]["turns"] = [[2.0]] * 3
+    return dict(record, rows=[row], contenders={"tdict": {"version": "0.1.0"}})
 
 
 class Report(unittest.TestCase):

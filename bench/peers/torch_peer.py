@@ -24,6 +24,26 @@ def register(wanted):
         (newer or torch.cuda.memory._set_allocator_settings)(text)
 
 
+def open_gpu(device):
+    """Makes the device current and starts CUDA. Returns whether the device is a GPU."""
+    if device.startswith("cuda"):
+        torch.cuda.set_device(torch.device(device))
+        torch.zeros(1, device=device)
+    return device.startswith("cuda")
+
+
+def versions(gpu):
+    return {"torch": torch.__version__, "cuda": torch.version.cuda, "gpu": torch.cuda.get_device_name() if gpu else None}
+
+
+def release_memory(gpu):
+    """Gives cached memory back to the driver."""
+    if gpu:
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        getattr(torch._C, "_host_emptyCache", lambda: None)()
+
+
 class TorchPeer(worker.Peer):
     name = "torch"
     allocation_seconds = 0.0
@@ -51,15 +71,11 @@ class TorchPeer(worker.Peer):
 
     def __init__(self, device):
         super().__init__(device)
-        self.gpu = device.startswith("cuda")
-        if self.gpu:
-            torch.cuda.set_device(torch.device(device))
-            torch.zeros(1, device=device)
+        self.gpu = open_gpu(device)
         self.on_device, self.targets, self.kept_result = [], [], None
 
     def versions(self):
-        return {"torch": torch.__version__, "cuda": torch.version.cuda,
-                "gpu": torch.cuda.get_device_name() if self.gpu else None}
+        return versions(self.gpu)
 
     def settings(self, work):
         rows = None
@@ -81,12 +97,7 @@ class TorchPeer(worker.Peer):
             register(False)
 
     def release(self):
-        if self.gpu:
-            torch.cuda.synchronize()
-            torch.cuda.empty_cache()
-            empty = getattr(torch._C, "_host_emptyCache", None)
-            if empty:
-                empty()
+        release_memory(self.gpu)
 
     def wait(self):
         if self.gpu:
@@ -220,8 +231,7 @@ class TorchPeer(worker.Peer):
     def sample_alloc_again(self, setting, tree):
         size = worker.total_bytes(self.work)
         begin = clock()
-        block = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-        del block
+        torch.empty(size, dtype=torch.uint8, pin_memory=True)
         return clock() - begin
 
     def sample_call(self, setting, tree):
@@ -254,24 +264,29 @@ class TorchPeer(worker.Peer):
             self.copy_own(times)
         return self.percentile(times)
 
+    def start(self, setting, tree):
+        """Moves a tree on another thread. Returns the thread and an event that says when the work is done."""
+        done = threading.Event()
+
+        def move():
+            try:
+                if self.gpu:
+                    torch.cuda.set_device(torch.device(self.device))
+                made = self.transfer(setting, tree)
+                if self.gpu and self.work["do"] == "copies":
+                    torch.cuda.current_stream().synchronize()
+                del made
+            finally:
+                done.set()
+
+        thread = threading.Thread(target=move)
+        thread.start()
+        return thread, done
+
     def sample_copies(self, setting, tree):
         times = []
         for n in range(MOST_TRANSFERS):
-            done = threading.Event()
-
-            def move():
-                try:
-                    if self.gpu:
-                        torch.cuda.set_device(torch.device(self.device))
-                    made = self.transfer(setting, (tree + n) % len(self.sources))
-                    if self.gpu:
-                        torch.cuda.current_stream().synchronize()
-                    del made
-                finally:
-                    done.set()
-
-            thread = threading.Thread(target=move)
-            thread.start()
+            thread, done = self.start(setting, (tree + n) % len(self.sources))
             while True:
                 time.sleep(PAUSE)
                 self.copy_own(times)
@@ -287,19 +302,8 @@ class TorchPeer(worker.Peer):
         """The longest of the program's own copies while a thread pins the sources, no pinned memory being kept."""
         self.release()
         register(self.gpu and setting.endswith("register"))
-        times, done = [], threading.Event()
-
-        def pin():
-            try:
-                if self.gpu:
-                    torch.cuda.set_device(torch.device(self.device))
-                made = self.transfer(setting, tree)
-                del made
-            finally:
-                done.set()
-
-        thread = threading.Thread(target=pin)
-        thread.start()
+        times = []
+        thread, done = self.start(setting, tree)
         self.copy_own(times)
         while not done.is_set():
             self.copy_own(times)

@@ -238,14 +238,15 @@ def one_line(error):
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
-def main(make):
-    """Serves the peer that make(device) gives once it is told the device."""
+def main(make, collects=False):
+    """Serves the peer that make(device) returns for the first request. `collects`: keep the garbage collector running."""
     parser = argparse.ArgumentParser(description="A worker of bench/peers/compare.")
     parser.parse_args()
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # libraries that print do not disturb the answers
     peer = None
-    gc.disable()  # as timeit does; make_sources() collects between rows
+    if not collects:
+        gc.disable()  # as timeit does; make_sources() collects between rows
     for line in sys.stdin:
         request = {}
         try:

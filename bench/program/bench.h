@@ -33,8 +33,8 @@ extern const bench_scenario bench_to_device, bench_tensordict, bench_synergies, 
 /* Returns the seconds of a monotonic clock. */
 double bench_now(void);
 
-/* Returns the next number of SplitMix64 (Steele, Lea and Flood). It is a bijection of its counter, so different counters
- * give different numbers. It does not depend on the library under test. */
+/* Returns the next number of SplitMix64 (Steele, Lea and Flood). It is a bijection of its counter, so different
+ * counters give different numbers. It does not depend on the library under test. */
 uint64_t bench_random(uint64_t *state);
 
 /* The times of one row in the order of measurement. The caller of bench_samples_reserve() owns the array. */

@@ -66,7 +66,7 @@ int check_result(const check_place *p, const check_source *s, tdict_tree *result
                  size_t *poisoned_bytes);
 
 /* Compares memory of the place with `want`, in pieces of at most bounce_bytes. Returns BENCH_OK, BENCH_FAILED if the
- * memory cannot be read, or BENCH_DIFFERS. Then *at is the offset of the first difference, and *found the byte there. */
+ * memory cannot be read, or BENCH_DIFFERS. Then *at is the offset of the first difference, and *found is that byte. */
 int check_bytes(const check_place *p, const unsigned char *address, size_t bytes, const unsigned char *want, size_t *at,
                 unsigned char *found);
 

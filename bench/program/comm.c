@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm_run.h"
+#include "comm.h"
 #include "rows.h"
 #include "tdict/comm_nccl.h"
 #include "tdict/sim.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm_run.h"
+#include "comm.h"
 #include "output.h"
 #include "tdict/comm_mpi.h"
 

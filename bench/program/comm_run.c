@@ -1,12 +1,10 @@
-/* Verifies and measures the works of tdict-bench comm, see comm_run.h. */
-#include "comm_run.h"
+/* Verifies and measures the works of tdict-bench comm, see comm.h. */
+#include "comm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "comm_works.h"
 
 /* The three ways of a work: the whole tree, one leaf of the same bytes, and the leaves one after the other. */
 enum { WAY_TREE, WAY_BUFFER, WAY_LEAVES, WAYS };

@@ -1,5 +1,5 @@
-/* Makes, fills and verifies the trees of comm_trees.h. */
-#include "comm_trees.h"
+/* Makes, fills and verifies the trees of comm.h. */
+#include "comm.h"
 
 #include <inttypes.h>
 #include <stdio.h>

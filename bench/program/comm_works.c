@@ -1,5 +1,5 @@
-/* Implements the works of comm_works.h. */
-#include "comm_works.h"
+/* Implements the works of comm.h. */
+#include "comm.h"
 
 /* Works of the communicator. */
 

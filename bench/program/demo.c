@@ -10,7 +10,7 @@
 #include "tdict/clone.h"
 
 #include "options.h"
-#include "table.h"
+#include "rows.h"
 
 enum { LEAVES = 1000, FULL_LEAF_BYTES = 4000000, SMALL_LEAF_BYTES = 100000, REPEATS = 5, WARM_UPS = 1, SAMPLES = 128 };
 

@@ -1,4 +1,5 @@
-/* The works of `tdict-bench device` that read and write rows, join, copy, fill and convert trees. See device.h for ownership and threads. */
+/* The works of `tdict-bench device` that read and write rows, join, copy, fill and convert trees. See device.h
+ * for ownership and threads. */
 #include "tdict/clone.h"
 #include "tdict/combine.h"
 #include "tdict/convert.h"

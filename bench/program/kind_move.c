@@ -1,6 +1,6 @@
 /* The kinds h2d (a tree is copied to the device), d2h (from the device to the host), pin (into pinned memory) and
- * pin_h2d (and then to the device). Also verifies and measures the trees that other kinds make. See rows.h for ownership
- * and threads. */
+ * pin_h2d (and then to the device). Also verifies and measures the trees that other kinds make. See rows.h for
+ * ownership and threads. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

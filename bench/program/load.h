@@ -5,7 +5,7 @@
 
 #include "load_files.h"
 #include "options.h"
-#include "table.h"
+#include "rows.h"
 
 enum { LOAD_WORKS = 5, LOAD_COLD = 3, LOAD_SAVE = 4 }; /* even, mixed, many, cold, save */
 

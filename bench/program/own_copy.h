@@ -1,7 +1,7 @@
 /* The program's own small copies, which a transfer of the library may delay. On a GPU, a copy is a driver copy from
  * pinned memory on a stream of the program. On the simulated device it is a call of the library. Ownership:
- * own_copy_close() releases what own_copy_open() made. Thread rule: one thread. Functions that return false have printed
- * an error. */
+ * own_copy_close() releases what own_copy_open() made. Thread rule: one thread. Functions that return false have
+ * printed an error. */
 #ifndef TDICT_BENCH_OWN_COPY_H
 #define TDICT_BENCH_OWN_COPY_H
 

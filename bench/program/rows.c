@@ -3,7 +3,6 @@
 #include "rows.h"
 
 #include "options.h"
-#include "table.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -144,6 +144,21 @@ bool move_end(bench_job *job, tdict_future *future, tdict_tree **out);
 bool move_tree(bench_job *job, const tdict_tree *source, tdict_device to, tdict_tree **out);
 tdict_transfer_options move_options(const bench_job *job);
 
+/* A line of the table of a scenario. */
+typedef struct table_row {
+  const char *name;
+  const bench_samples *library, *driver, *line; /* `driver` and `line` may have no samples */
+  size_t bytes, line_bytes;                     /* bytes that one repetition moves; bytes of one sample of the line */
+  bool has_rate;                                /* true: the table shows a rate in GB/s */
+} table_row;
+
+/* Prints the scenario, the host, the device, and the reason if no GPU is used. */
+void table_print_head(const bench_place *place, const char *scenario, const char *what);
+void table_print_columns(void);
+void table_print_row(const table_row *row);
+/* Adds the samples of the row to a JSON object. */
+void table_record_row(json_t *record, const table_row *row);
+
 int rows_main(const bench_scenario *scenario, int argc, char **argv); /* tdict-bench SCENARIO */
 int worker_main(int argc, char **argv);                               /* tdict-bench worker */
 int doctor_main(int argc, char **argv);                               /* tdict-bench doctor */

@@ -10,8 +10,8 @@ typedef struct serve_op {
   const char *name;
   json_t *(*answer)(void *job, const json_t *request);
 } serve_op;
-/* Reads requests from standard input until the end, or until a request has the op "quit". Writes the answers to standard
- * output. `ops` ends with an entry without a name. */
+/* Reads requests from standard input until the end, or until a request has the op "quit". Writes the answers to
+ * standard output. `ops` ends with an entry without a name. */
 void serve_requests(const serve_op *ops, void *job);
 
 /* Return an answer: that the request succeeded; why it failed; the head of a record as the answer to "hello"; and the

@@ -1,5 +1,5 @@
-/* Prints the table of a scenario, and writes its JSON, see table.h. Owns no data. Thread rule: one thread. */
-#include "table.h"
+/* Prints the table of a scenario, and writes its JSON, see rows.h. Owns no data. Thread rule: one thread. */
+#include "rows.h"
 
 #include <stdio.h>
 #include <string.h>

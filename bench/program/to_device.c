@@ -8,7 +8,7 @@
 #include "tdict/trace.h"
 
 #include "options.h"
-#include "table.h"
+#include "rows.h"
 
 typedef struct to_device_options {
   common_options common;

@@ -1,0 +1,113 @@
+/* The parts of tdict-bench comm. It measures trees that a communicator sends, beside one buffer of the same bytes and
+ * beside the leaves one by one. The programs tdict-bench, tdict-bench-openmpi and tdict-bench-mpich differ only in how
+ * they make ranks. comm_trees.c makes trees whose numbers all ranks know, so that a rank can verify its result without a
+ * second message. comm_works.c has the works: each is a call of tdict/comm.h, and the calls of a table that move the
+ * same bytes. comm_run.c verifies and measures them.
+ * Ownership: a caller of comm_trees_make() calls comm_trees_free(); comm_run() borrows all arguments. Thread rule: each
+ * rank has its own thread or process. Functions that return false or an exit code have printed an error. */
+#ifndef TDICT_BENCH_COMM_H
+#define TDICT_BENCH_COMM_H
+
+#include "tdict/comm.h"
+
+#include "options.h"
+
+/* The trees have the same keys "0", "1", ... and leaves of one dimension, which is also the batch dimension. */
+typedef struct comm_trees {
+  tdict_context *context; /* borrowed */
+  int rank, world;
+  int64_t leaves, elements; /* `elements` is the size of each leaf of `whole`, a multiple of `world` */
+  tdict_tree *whole, *part; /* on the device of the communicator; a leaf of `part` has elements / world elements */
+  float **whole_data, **part_data; /* the addresses of the leaves */
+} comm_trees;
+
+/* Where trees are, and how large they are. */
+typedef struct comm_size {
+  int64_t leaves, elements;
+  bool is_separate; /* each leaf has an allocation of its own; false: all leaves are in one storage */
+} comm_size;
+bool comm_trees_make(comm_trees *t, tdict_context *context, tdict_device device, int rank, int world,
+                     const comm_size *size);
+void comm_trees_free(comm_trees *t);
+size_t comm_trees_bytes(const comm_trees *t); /* returns the bytes of `whole` */
+
+/* The numbers of a tree. They are random multiples of 1/256 between -128 and 128, so that the sum of up to 256 numbers
+ * is exact in any order. */
+typedef struct comm_numbers {
+  uint64_t salt;   /* two salts give different numbers */
+  int first_rank;  /* ranks have different numbers */
+  int count_ranks; /* the numbers of so many ranks are added; 0: all numbers are 0 */
+  bool is_corrupt; /* one number is wrong, to show that verification finds it */
+} comm_numbers;
+/* Writes numbers to `whole` or `part`. The part of a rank has the numbers that this rank's range of `whole` has. */
+bool comm_trees_write(const comm_trees *t, tdict_tree *tree, const comm_numbers *numbers);
+
+/* A result. */
+typedef struct comm_result {
+  const tdict_tree *tree;
+  bool is_part;    /* the result has the elements of `part`; false: the elements of `whole` */
+  bool is_stacked; /* a leaf has a first dimension of one row for each rank; the rows are ranges of `whole` */
+  int skipped;     /* this rank's range is not verified; -1: all are */
+  const char *name;
+} comm_result;
+/* Compares every bit of a result. Returns BENCH_OK, BENCH_DIFFERS, or BENCH_FAILED if the result cannot be read. */
+int comm_trees_check(const comm_trees *t, const comm_result *result, const comm_numbers *numbers);
+
+/* Borrowed handles of a rank. */
+typedef struct comm_handles {
+  tdict_comm *comm;
+  const tdict_comm_table *table;
+  tdict_stream stream; /* of the table's device; no stream if the device is the cpu */
+} comm_handles;
+
+/* A work. The root is rank 0, and the receiver of `send` is rank 1. */
+typedef struct comm_work {
+  const char *name;
+  /* Calls the communicator with `whole` or `part`. *out is a new tree, or stays NULL. */
+  tdict_status (*tree)(const comm_handles *h, const comm_trees *t, tdict_tree **out, tdict_error *err);
+  /* Queues calls of the table for one leaf. The result is in `whole` or `part`. */
+  tdict_status (*leaf)(const comm_handles *h, const comm_trees *t, int64_t i, tdict_error *err);
+  bool from_part, to_part, is_stacked;
+  bool is_sum;       /* all ranks have numbers, and the result is their sum */
+  bool has_messages; /* `leaf` sends and receives messages, and does not move the root's own range */
+  int num_results;   /* the first ranks that have a result; 0: all */
+} comm_work;
+enum { COMM_WORKS = 8 };
+extern const comm_work comm_works[COMM_WORKS];
+
+enum { COMM_TIMEOUT_SECONDS = 60 };
+#define COMM_TIMEOUT_NS ((int64_t)COMM_TIMEOUT_SECONDS * 1000000000)
+
+/* The options of the command line. The strings are borrowed. */
+typedef struct comm_settings {
+  common_options common;
+  int64_t leaves, megabytes; /* megabytes 0: the two usual trees */
+  bool is_separate, is_corrupt;
+} comm_settings;
+/* Writes the defaults. */
+void comm_settings_default(comm_settings *s);
+/* The options of the command line, for the table of a program. */
+#define COMM_OPTIONS(s)                                                                                            \
+  RECORD_OPTIONS(&(s)->common),                                                                                    \
+      NUMBER_OPTION("megabytes", 'm', "N", &(s)->megabytes, 1, 1000000,                                            \
+                    "size of the tree in 10^6 bytes (default: two trees, of leaves of 4000 B and 1 MB)"),          \
+      NUMBER_OPTION("leaves", 0, "N", &(s)->leaves, 1, 1000000, "number of leaves (default 1000)"),                \
+      FLAG_OPTION("separate", &(s)->is_separate, "allocate each leaf alone (default: all leaves in one storage)"), \
+      FLAG_OPTION("corrupt", &(s)->is_corrupt, "send a wrong number, which the verification must find")
+
+/* A rank. */
+typedef struct comm_rank {
+  tdict_context *context;
+  tdict_comm *comm;
+  tdict_comm_table table; /* the table of `comm` */
+  const comm_settings *settings;
+  json_t *rows;   /* on rank 0: an array to which the rows are added; NULL on other ranks */
+  bool is_broken; /* written by comm_run(): the communicator failed, and was aborted */
+} comm_rank;
+/* Verifies and measures all works. Every rank must call the function at the same time. Rank 0 prints the table. Returns
+ * the worst exit code of all ranks. Errors were printed. */
+int comm_run(comm_rank *rank);
+/* Writes the record of --json on rank 0. Takes over `rows`. Prints an error and returns false on failure. */
+bool comm_write_record(const bench_sink *sink, const comm_rank *rank, int argc, char **argv);
+
+#endif
