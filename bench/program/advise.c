@@ -239,19 +239,15 @@ static void fill_record(advise_job *job, const tdict_tuning *table) {
                                           "num_threads", (int)w->threads, "threads_worked", w->worked, "predicted_ms",
                                           w->ms, "cpu_ms", w->cpu_ms));
   }
-  json_object_set_new(job->record, "simulated", json_boolean(!place_is_gpu(&job->place)));
-  json_object_set_new(job->record, "device", place_describe(&job->place));
-  json_object_set_new(job->record, "leaves", json_integer(job->o.leaves));
-  json_object_set_new(job->record, "leaf_bytes", json_integer(job->o.leaf_bytes));
-  json_object_set_new(job->record, "pinned", json_boolean(job->o.pinned));
-  json_object_set_new(job->record, "leaves_moved", json_integer(job->moved));
-  json_object_set_new(job->record, "dtype", json_string(tdict_dtype_name(job->o.values.dtype)));
-  json_object_set_new(job->record, "max_value", json_integer(job->o.values.most));
-  json_object_set_new(job->record, "narrow", json_boolean(job->ways[job->best].narrow));
-  json_object_set_new(job->record, "mode", json_string(job->ways[job->best].name));
-  json_object_set_new(job->record, "num_threads", json_integer(job->ways[job->best].threads));
-  json_object_set_new(job->record, "ways", ways);
-  json_object_set_new(job->record, "factors", json_array());
+  const advise_way *best = &job->ways[job->best];
+  json_object_update_new(job->record,
+                         json_pack("{s:b, s:o, s:I, s:I, s:b, s:I, s:s, s:I, s:b, s:s, s:i, s:o, s:[]}", "simulated",
+                                   !place_is_gpu(&job->place), "device", place_describe(&job->place), "leaves",
+                                   (json_int_t)job->o.leaves, "leaf_bytes", (json_int_t)job->o.leaf_bytes, "pinned",
+                                   job->o.pinned, "leaves_moved", (json_int_t)job->moved, "dtype",
+                                   tdict_dtype_name(job->o.values.dtype), "max_value", (json_int_t)job->o.values.most,
+                                   "narrow", best->narrow, "mode", best->name, "num_threads", (int)best->threads,
+                                   "ways", ways, "factors"));
   add_factors(job, table);
   add_narrow_factor(job);
   add_factor(job, "copies beside",

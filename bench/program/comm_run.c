@@ -240,11 +240,8 @@ int comm_run(comm_rank *rank) {
 
 bool comm_write_record(const bench_sink *sink, const comm_rank *rank, int argc, char **argv) {
   json_t *record = bench_record("comm", argc, argv);
-  json_object_set_new(record, "backend", json_string(rank->table.name));
-  json_object_set_new(record, "ranks", json_integer(rank->table.world_size));
-  json_object_set_new(record, "separate", json_boolean(rank->settings->is_separate));
-  json_object_set_new(record, "rows", rank->rows);
-  const bool good = bench_sink_write(sink, record);
-  json_decref(record);
-  return good;
+  json_object_update_new(record, json_pack("{s:s, s:i, s:b, s:o}", "backend", rank->table.name, "ranks",
+                                           (int)rank->table.world_size, "separate", rank->settings->is_separate, "rows",
+                                           rank->rows));
+  return bench_sink_end(sink, record) == BENCH_OK;
 }

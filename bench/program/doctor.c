@@ -44,18 +44,13 @@ static json_t *cpu_quota(void) {
 
 static json_t *host_section(void) {
   char text[256];
-  json_t *host = json_object();
-  json_object_set_new(host, "cpu", json_string(bench_cpu_model(text, sizeof text)));
-  json_object_set_new(host, "processors", json_integer(bench_cpu_count()));
-  json_object_set_new(host, "cpu_mask", cpu_mask());
-  json_object_set_new(host, "cpu_quota", cpu_quota());
-  json_object_set_new(host, "memory_bytes",
-                      json_integer((json_int_t)sysconf(_SC_PHYS_PAGES) * (json_int_t)sysconf(_SC_PAGESIZE)));
-  json_object_set_new(host, "kernel", line_or_null("/proc/sys/kernel/osrelease"));
-  json_object_set_new(host, "transparent_huge_pages", line_or_null("/sys/kernel/mm/transparent_hugepage/enabled"));
-  json_object_set_new(host, "huge_pages_reserved", line_or_null("/proc/sys/vm/nr_hugepages"));
-  json_object_set_new(host, "overcommit", line_or_null("/proc/sys/vm/overcommit_memory"));
-  return host;
+  const json_int_t memory = (json_int_t)sysconf(_SC_PHYS_PAGES) * (json_int_t)sysconf(_SC_PAGESIZE);
+  return json_pack("{s:s, s:i, s:o, s:o, s:I, s:o, s:o, s:o, s:o}", "cpu", bench_cpu_model(text, sizeof text),
+                   "processors", bench_cpu_count(), "cpu_mask", cpu_mask(), "cpu_quota", cpu_quota(), "memory_bytes",
+                   memory, "kernel", line_or_null("/proc/sys/kernel/osrelease"), "transparent_huge_pages",
+                   line_or_null("/sys/kernel/mm/transparent_hugepage/enabled"), "huge_pages_reserved",
+                   line_or_null("/proc/sys/vm/nr_hugepages"), "overcommit",
+                   line_or_null("/proc/sys/vm/overcommit_memory"));
 }
 
 static json_t *numa_section(void) {

@@ -9,7 +9,6 @@
 #include "load.h"
 #include "tdict/io.h"
 
-enum { KEY_FOLDER = 512, KEY_WORK, KEY_DIVIDE, KEY_CONTEXTS, KEY_MAKE };
 enum { FIRST, STEADY, OPEN, LINE, FILE_ROWS }; /* the rows of a file */
 enum { LIBRARY, DIRECT, BUFFERED, COLD_ROWS }; /* the rows of cold reads */
 static const char *const work_names[LOAD_WORKS] = {"even", "mixed", "many", "cold", "save"};
@@ -322,9 +321,9 @@ static int print_head(load_job *job, json_t *record) {
   snprintf(what, sizeof what, "files in %.40s", load_is_tmpfs(o->folder) ? "a tmpfs" : "a disk's file system");
   table_print_head(&job->place, "load", what);
   printf("\n%-32s %10s %10s %9s %10s\n", "row", "median ms", "spread ms", "GB/s", "of line");
-  json_object_set_new(record, "simulated", json_boolean(job->place.device.type == TDICT_DEVICE_SIM));
-  json_object_set_new(record, "device", place_describe(&job->place));
-  json_object_set_new(record, "is_tmpfs", json_boolean(load_is_tmpfs(o->folder)));
+  json_object_update_new(record,
+                         json_pack("{s:b, s:o, s:b}", "simulated", job->place.device.type == TDICT_DEVICE_SIM, "device",
+                                   place_describe(&job->place), "is_tmpfs", load_is_tmpfs(o->folder)));
   place_close(&job->place);
   return BENCH_OK;
 }

@@ -212,11 +212,10 @@ bool place_sources(bench_place *p, const bench_row *row) {
 json_t *place_describe(const bench_place *p) {
   char text[32];
   bool sim = p->device.type == TDICT_DEVICE_SIM;
-  json_t *d = json_object();
-  json_object_set_new(d, "kind", json_string(place_is_gpu(p) ? "cuda" : sim ? "sim" : "cpu"));
-  json_object_set_new(d, "text", json_string(tdict_device_format(p->device, text, sizeof text)));
+  const char *kind = place_is_gpu(p) ? "cuda" : sim ? "sim" : "cpu";
   const char *name = place_is_gpu(p) ? raw_device_name(p->check.raw) : sim ? "SIMULATED device" : "host memory";
-  json_object_set_new(d, "name", json_string(name));
+  json_t *d = json_pack("{s:s, s:s, s:s}", "kind", kind, "text", tdict_device_format(p->device, text, sizeof text),
+                        "name", name);
   if (place_is_gpu(p))
     json_object_set_new(d, "driver_version", json_integer(raw_driver_version(p->check.raw)));
   else

@@ -64,15 +64,10 @@ json_t *bench_record(const char *scenario, int argc, char **argv) {
   strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
   int v = tdict_version();
   snprintf(version, sizeof version, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
-  json_t *record = json_object(), *command = json_array();
+  json_t *command = json_array();
   for (int i = 0; i < argc; i++) json_array_append_new(command, argument_record(argv[i]));
-  json_object_set_new(record, "format", json_integer(1));
-  json_object_set_new(record, "scenario", json_string(scenario));
-  json_object_set_new(record, "date", json_string(date));
-  json_object_set_new(record, "library_version", json_string(version));
-  json_object_set_new(record, "command", command);
-  json_object_set_new(record, "machine", machine_record());
-  return record;
+  return json_pack("{s:i, s:s, s:s, s:s, s:o, s:o}", "format", 1, "scenario", scenario, "date", date, "library_version",
+                   version, "command", command, "machine", machine_record());
 }
 
 static bool write_to(const json_t *record, FILE *file, const char *path) {
