@@ -1,4 +1,4 @@
-"""Bar charts of records as SVG, written by hand: a chart is a function of its record alone. Standard library only."""
+"""Draws bar charts of records as SVG. A chart depends only on its record. Needs only the standard library."""
 import math
 
 COLOURS = {"tdict": "#1b6ca8", "driver": "#7f7f7f", "torch": "#d1495b", "tensordict": "#edae49", "jax": "#66a182",
@@ -13,13 +13,13 @@ def escape(text):
 
 
 def number(value):
-    """At most three digits that count, without an exponent."""
+    """Formats a number with at most three significant digits, without an exponent."""
     digits = max(0, 2 - math.floor(math.log10(value))) if value > 0 else 0
     return f"{value:.{digits}f}"
 
 
 def nice_top(value):
-    """The next round number that a scale may end with."""
+    """Returns the next round number that a scale may end with."""
     power = 10 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= value * 0.999)
 
@@ -53,7 +53,7 @@ class Canvas:
 
 
 def bars(title, note, groups, series):
-    """groups: (name, {series: (value, spread)}) in order; what a group lacks is left out. Values in milliseconds."""
+    """Draws groups of (name, {series: (value, spread)}) in order. A group may lack a series. Values in milliseconds."""
     bar, gap, left, top, high = 36, 30, 60, 70, 260
     series = [who for who in series if any(who in values for _, values in groups)]
     widths = [bar * max(1, sum(who in values for who in series)) for _, values in groups]
@@ -87,7 +87,7 @@ def bars(title, note, groups, series):
 
 
 def wrapped(text, most):
-    """Lines of at most so many letters, broken at spaces."""
+    """Breaks a text at spaces into lines of at most `most` letters."""
     lines = [""]
     for word in text.split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > most:

@@ -1,6 +1,5 @@
-"""The tables of a record of bench/peers/compare, in Markdown. Standard library only.
-
-A simulated run has one table, without peers."""
+"""Makes Markdown tables of a record of bench/peers/compare. Needs only the standard library. A simulated run has one
+table, without peers."""
 import charts
 import records
 from records import DRIVER, LIBRARY
@@ -51,7 +50,7 @@ def line_text(row):
 
 
 def stands(row):
-    """Who the library is ahead of, even with, behind."""
+    """Says which contenders the library is ahead of, even with and behind."""
     found = {"behind": [], "even": [], "ahead": []}
     for who in ORDER[1:]:
         if who in records.measured(row):
@@ -61,7 +60,7 @@ def stands(row):
 
 
 def scenario_rows(record):
-    """Scenarios in the order of the report, each with its reached rows."""
+    """Returns the scenarios in the order of the report, each with the rows that were reached."""
     found = {}
     for row in record["rows"]:
         if row["reached"]:
@@ -71,7 +70,7 @@ def scenario_rows(record):
 
 
 def row_text(record, row):
-    """Its name, and its run where that is not the record's last one."""
+    """Returns the name of a row, and its run if that is not the last run of the record."""
     number = records.earlier(record, row)
     return row["row"] + (f" (run {number})" if number else "")
 
@@ -106,7 +105,7 @@ def who_took_part(record):
 
 
 def made_text(record):
-    """Where and when."""
+    """Says where and when the record was made."""
     lines = []
     for number, run in enumerate(record["runs"], 1):
         machine = run["machine"]
@@ -125,7 +124,7 @@ def made_text(record):
 
 
 def standing(record):
-    """How many rows each way, and every row that is behind by its name."""
+    """Counts rows ahead, even and behind, and names each row that is behind."""
     counts, behind = {}, []
     for row in record["rows"]:
         if not row["reached"]:
@@ -149,7 +148,7 @@ def standing(record):
 
 
 def missing(record):
-    """Rows that were not measured, and settings that failed, each with its reason."""
+    """Lists rows that were not measured and settings that failed, each with its reason."""
     lines = [f"- {row['scenario']}, {row['row']}: {row['why']}" for row in record["rows"] if not row["reached"]]
     for row in record["rows"]:
         for who, result in row.get("results", {}).items():
@@ -168,7 +167,7 @@ NOTES = {
 
 
 def fresh_lines(rows):
-    """What the first one is beside the next ones, and the first device memory."""
+    """Compares the first transfer with later ones, and shows the time of the first device memory."""
     lines = [""]
     for row in rows:
         for who, result in records.measured(row).items():
@@ -183,7 +182,7 @@ def fresh_lines(rows):
 
 
 def overlap_lines(rows):
-    """How much of the shorter of kernel and transfer was hidden."""
+    """Says how much of the shorter one of kernel and transfer was hidden."""
     lines = [""]
     for row in rows:
         more = row.get("more")
@@ -197,7 +196,7 @@ def overlap_lines(rows):
 
 
 def section(record):
-    """The lines of the report."""
+    """Returns the lines of the report."""
     if record["simulated"]:
         size = "" if record["full"] else ", rows of at most 4 MB"
         lines = [f"**SIMULATED device{size}: these times are copies within the host's memory; they say nothing about a "

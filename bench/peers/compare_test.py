@@ -1,5 +1,5 @@
-"""Tests of bench/peers/compare, bench/peers/check and the tables made of them, on the simulated device. Usage: compare_test.py TDICT_BENCH
-[NAME...]. Prints OK at the end of a good run."""
+"""Tests bench/peers/compare, bench/peers/check and their tables on the simulated device. Prints OK at the end of a good run.
+Usage: compare_test.py TDICT_BENCH [NAME...]"""
 import json
 import pathlib
 import re
@@ -18,7 +18,7 @@ PROGRAM = sys.argv[1] if __name__ == "__main__" else None
 RATE = 40_000_000
 ROW = "^batches/38.5 MB of 1 leaf$"
 
-# A peer that needs nothing: it says how long it takes. Settings named "broken" fail.
+# A peer that does no work and returns made-up times. Settings named "broken" fail.
 FAKE_PEER = """
 import json, sys
 for line in sys.stdin:
@@ -61,7 +61,7 @@ class Case(unittest.TestCase):
 
 
 class Times(Case):
-    """What needs a machine with nothing else to do."""
+    """Tests that compare times, so nothing else may run on the machine."""
 
     def test_a_delay_is_found(self):
         options = ["--match", ROW, "--turns", 5, "--samples", 1, "--sim-rate", RATE]
@@ -78,8 +78,8 @@ class Times(Case):
         self.call(HERE / "check", "--recorded", recorded, "--new", late, "--match", "no such row", code=2)
 
     def test_a_turn_begins_with_repetitions_that_are_not_counted(self):
-        """Seen by how long they take where each has a pause. What is done to the caches before a repetition is no part of
-        its processors' seconds: emptying them takes over 30 ms, the repetition less than one."""
+        """Uses rows with a pause before each repetition, so that the time shows their number. The processor seconds do not
+        contain the work to empty the caches, which takes over 30 ms. A repetition takes less than 1 ms."""
         worker = Worker("tdict", [PROGRAM, "worker", "--device", "sim", "--small"])
         self.addCleanup(worker.close)
         worker.ask(op="prepare", scenario="batches", row="1.1 MB of 3 leaves, paused")
@@ -116,7 +116,7 @@ class Compare(Case):
         self.assertNotIn("PyTorch", section)
 
     def assert_order(self, rows):
-        """The least valued come last, and sources are made once for all the others that have them."""
+        """Rows of the lowest priority come last. Sources are made once for all other rows that need them."""
         least = [row["worth"] == 3 for row in rows]
         self.assertEqual(least, sorted(least))
         changes = []
@@ -158,7 +158,7 @@ class Compare(Case):
         self.assertIn("fake 2000 ms", text)
 
     def test_small_rows_have_two_sittings(self):
-        """The second one after all first ones, in the settings of the first, with as many repetitions."""
+        """The second sitting comes after all first ones, with the same settings and as many repetitions."""
         (self.folder / "fake_peer.py").write_text(FAKE_PEER)
         out, text = self.compare("twice.json", "--match", "^(pin|batches)/(pageable|1.1 MB of|10,000)", "--turns", 7,
                                  "--samples", 4, "--peers", "fake", "--peers-folder", self.folder)
@@ -212,7 +212,7 @@ class Compare(Case):
 
 
 def made_up(kind, tdict, torch, spread=0.0, date="2025-01-02T03:04:05Z"):
-    """A record of one row; times in seconds."""
+    """Returns a record with one row. Times are in seconds."""
     def turns(middle):
         return [[middle - spread], [middle], [middle + spread]]
     work = {"do": "h2d", "groups": [[1, 4000]], "source": "pageable", "cache": "warm", "result": "device",

@@ -1,5 +1,5 @@
-"""Who takes part in bench/peers/compare: processes that answer requests, teams of them, and those that take turns in a row.
-Standard library only."""
+"""The processes that bench/peers/compare measures, teams of them, and contenders that take turns in a row. Needs only the
+standard library."""
 import json
 import math
 import os
@@ -19,7 +19,7 @@ LONG_SECONDS = 0.4   # the warm-up of what takes so long counts as a turn
 
 
 class Failed(Exception):
-    """What a worker answered, or that it did not."""
+    """A worker reported an error, or did not answer."""
 
 
 class Worker:
@@ -81,7 +81,7 @@ class Worker:
 
 
 def close_all(workers):
-    """They end side by side."""
+    """Ends all workers at the same time."""
     for worker in workers:
         if worker.alive():
             worker.send(op="quit")
@@ -94,8 +94,7 @@ def peer_command(options, name):
 
 
 class Team:
-    """The library's worker and its peers', which do rows together. Unless told otherwise there is one for the whole run.
-    `key` says which one it is."""
+    """The worker of the library and those of its peers. Most runs have one team. `key` names the team."""
 
     def __init__(self, key, library, peers):
         self.key, self.library, self.peers = key, library, peers
@@ -105,28 +104,28 @@ class Team:
 
 
 class Contender:
-    """One that takes its turns in a row: a worker, and how it is asked to run."""
+    """A worker that takes turns in a row, and the request that makes it run."""
 
     def __init__(self, name, worker, request, setting=None):
         self.name, self.worker, self.request, self.setting = name, worker, request, setting
         self.turns, self.cpu, self.count, self.warm, self.most_turns, self.owed = [], [], 1, 0, math.inf, math.inf
 
     def run(self, count, warm=0):
-        """Seconds of so many repetitions; what one of them keeps everybody waiting for; seconds of processors of one."""
+        """Runs `count` repetitions. Returns their seconds, the wall time of one, and the processor seconds of one."""
         begin = time.monotonic()
         answer = self.worker.ask(op="run", warm=warm, count=count, **self.request)
         wall = (time.monotonic() - begin) / (count + warm)
         return [float(f"{one:.5g}") for one in answer["seconds"]], wall, answer.get("cpu_seconds", 0) / count
 
     def first_run(self):
-        """One repetition, to warm up; a long one is a turn already."""
+        """Runs one repetition to warm up. A long repetition counts as a turn."""
         seconds, wall, cpu = self.run(1)
         if wall > LONG_SECONDS:
             self.add_turn(seconds, cpu)
         return seconds, wall
 
     def warm_up(self, worker):
-        """Before a second sitting; the worker may be a new one."""
+        """Warms up before a second sitting. The worker may be a new one."""
         self.worker = worker
         if self.most_turns == LEAST_TURNS:
             self.first_run()
@@ -134,7 +133,7 @@ class Contender:
             self.run(1, WARM if self.warm else 0)
 
     def plan(self, wall, most, cache="warm"):
-        """How many repetitions make a turn and how many turns there are, from how long one takes."""
+        """Chooses the repetitions of a turn and the number of turns from the time of one repetition."""
         if wall <= LONG_SECONDS:
             self.turns, self.cpu = [], []
         wall = max(wall, 1e-9)
@@ -144,11 +143,11 @@ class Contender:
         self.most_turns = next((turns for limit, turns in TURNS if wall <= limit), LEAST_TURNS)
 
     def sit_down(self, sitting, sittings):
-        """How many turns are owed in this sitting, those that warming up came to being counted."""
+        """Sets the number of turns in this sitting. Warm-ups that counted as turns are subtracted."""
         self.owed = max(0, -(-self.most_turns * (sitting + 1) // sittings) - len(self.turns))
 
     def has_turn(self, turn, turns):
-        """Those with fewer turns take them spread over all."""
+        """Returns whether the contender runs in this turn. Fewer turns are spread over all turns."""
         mine = min(self.owed, turns)
         return mine * (turn + 1) // turns > mine * turn // turns
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The works of bench/peers/compare-device in NumPy, PyTorch and TensorDict. `tdict-bench device` has the protocol."""
+"""Does the works of bench/peers/compare-device in NumPy, PyTorch and TensorDict. program/device.c has the protocol."""
 import importlib.metadata
 
 import numpy

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The work of bench/peers/compare in JAX: device_put of a dict of numpy arrays and block_until_ready, and device_get."""
+"""Does the work of bench/peers/compare in JAX: device_put of a dict of numpy arrays with block_until_ready, and device_get."""
 import importlib.metadata
 import os
 import statistics
 
-# JAX's own warm pool of device memory, of a share that leaves room for the other workers.
+# JAX keeps a pool of device memory. This share leaves memory for the other workers.
 os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", ".25")
 
 import jax
@@ -71,7 +71,7 @@ class JaxPeer(worker.Peer):
 
     def sample(self, setting, tree):
         if self.work["do"] == "d2h":
-            # an array keeps its host copy once it was fetched, so each repetition fetches a new one
+            # An array keeps its host copy after a fetch, so each repetition fetches a new array.
             fresh = jax.block_until_ready(self.again(self.on_device[tree]))
             begin = clock()
             made = jax.device_get(fresh)
@@ -92,7 +92,7 @@ class JaxPeer(worker.Peer):
         return clock() - begin
 
     def more(self):
-        """The device's memory was taken as a whole when it was opened."""
+        """Has no time of the first allocation: JAX allocates its pool when it opens the device."""
         if self.work["do"] != "first" or self.kept_result is None:
             return None
         times = [self.sample("device_put", 0) for _ in range(STEADY + 1)]
@@ -100,7 +100,7 @@ class JaxPeer(worker.Peer):
 
     @staticmethod
     def in_order(made):
-        """JAX gives a dict back in the order of its sorted keys."""
+        """Returns the leaves in their order. JAX sorts the keys of a dict as texts."""
         return [made[str(i)] for i in range(len(made))]
 
     def verify(self, setting):

@@ -1,8 +1,8 @@
-"""Rows of bench/peers/compare that need processes of their own: a new one for each repetition, or some that may use few
-processors only. Standard library only.
+"""Rows of bench/peers/compare that need processes of their own: a new process for each repetition, or processes that may
+use few processors. Needs only the standard library.
 
-The library's context or the peer's module is loaded, and the sources made and written, before the clock starts; all such
-processes of a row make ready side by side, in two waves, and then each does its work alone."""
+Before the clock starts, each process opens the library's context or loads the peer's module, and makes its sources. The
+processes of a row do this at the same time, in two waves. Then each does its work alone."""
 import os
 import statistics
 import sys
@@ -19,13 +19,13 @@ SMALL_SHARE = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".08"}  # of the device's memor
 
 
 class Single:
-    """One process that does one repetition, as one contender's one setting."""
+    """A process that does one repetition in one setting of a contender."""
 
     def __init__(self, name, setting, worker):
         self.name, self.setting, self.worker = name, setting, worker
 
     def prepare(self, row, place):
-        """Queued, and answered in ready()."""
+        """Sends the requests. ready() waits for the answers."""
         self.worker.send(op="hello", device=place)
         if self.name == records.LIBRARY:
             self.worker.send(op="prepare", scenario=row["scenario"], row=row["row"])
@@ -37,7 +37,7 @@ class Single:
         self.worker.receive()
 
     def do(self, verified):
-        """Seconds, what was verified, further facts. Of a peer's setting the first process alone verifies and goes on."""
+        """Returns seconds, verified bytes and further results. Only the first process of a peer's setting verifies."""
         who = {} if self.name == records.LIBRARY else {"setting": self.setting}
         seconds = self.worker.ask(op="run", count=1, **who)["seconds"][0]
         more = {}
@@ -54,14 +54,14 @@ def start_single(name, setting, options, command):
 
 
 def is_beaten(key, done):
-    """Whether a setting was much slower than another of the same peer."""
+    """Returns whether a setting was much slower than another setting of the same peer."""
     seconds = {one: statistics.median(found[0] for found in many) for one, many in done.items() if one[0] == key[0]}
     return key in seconds and seconds[key] > NEAR * min(seconds.values())
 
 
 def take_wave(row, place, singles, done, broken):
-    """They make ready side by side, and then each does its work alone. Adds to (name, setting) -> (seconds, verified bytes,
-    further facts) of each process, and to why a setting failed."""
+    """Prepares all processes at the same time, and then runs each alone. Adds the results to `done` by name and setting,
+    and the reasons of failures to `broken`."""
     try:
         for single in singles:
             single.prepare(row, place)
@@ -92,7 +92,7 @@ def result_of(found):
 
 
 def measure_fresh(row, options, command, invited, place):
-    """The results of a row in which each repetition has a process of its own."""
+    """Returns the results of a row in which each repetition has a process of its own."""
     settings = [(name, setting) for name, known in invited.items() for setting in known]
     done, broken = {}, {}
     first = [(records.LIBRARY, None)] * min(row["processes"], options.turns) + settings
@@ -120,7 +120,7 @@ def measure_fresh(row, options, command, invited, place):
 
 
 def start_team(options, command, names, cpus, place):
-    """Processes that may use so many processors each, all others than each other, so that they make ready side by side."""
+    """Starts processes that may use `cpus` processors each. They use different ones, so that all can prepare at once."""
     mine = sorted(os.sched_getaffinity(0))
     if len(mine) < cpus:
         return Failed(f"there are {len(mine)} processors here")
@@ -137,7 +137,7 @@ def start_team(options, command, names, cpus, place):
 
 
 def few_processors_teams(options, command, names, wanted, place):
-    """A team for each wanted number of processors; where there is none, the reason."""
+    """Returns the team of each number of processors, or the reason why there is none."""
     teams = {cpus: start_team(options, command, names, cpus, place) for cpus in wanted}
     for cpus, team in teams.items():
         if isinstance(team, Failed):

@@ -1,4 +1,4 @@
-"""Reading what bench/peers/compare wrote: values and spreads of rows, ratios between them, who is ahead. Standard library only.
+"""Reads records of bench/peers/compare: values, spreads and ratios of rows. Needs only the standard library.
 
 A record is one JSON object; see docs/benchmarks.md for its words. A result's "turns" are lists of seconds,
 one list a turn; a turn's value is the median of its list.
@@ -12,7 +12,7 @@ MOVES = ("h2d", "d2h", "pin_h2d")
 
 
 class Mistake(Exception):
-    """What is wrong with the input, in one sentence."""
+    """The input is wrong. The message is one sentence."""
 
 
 def load(path):
@@ -30,7 +30,7 @@ def load(path):
 
 
 def check(record):
-    """Raises when a record contradicts itself."""
+    """Raises Mistake if a record contradicts itself."""
     kind = record["device"]["kind"]
     if record["simulated"] != (kind == "sim"):
         raise Mistake(f"it says simulated: {record['simulated']}, and its device is {kind}")
@@ -52,7 +52,7 @@ def key(row):
 
 
 def measured(row):
-    """The results that have times."""
+    """Returns the results that have times."""
     return {who: result for who, result in row.get("results", {}).items() if result.get("turns")}
 
 
@@ -61,7 +61,7 @@ def total_bytes(row):
 
 
 def is_rate(row):
-    """True when bytes over time says something about this row."""
+    """Returns whether a rate in bytes per second makes sense for the row."""
     return row["work"]["do"] in MOVES and row["work"]["statistic"] == "time"
 
 
@@ -74,7 +74,7 @@ def middle(result):
 
 
 def spread(result):
-    """Slowest turn minus fastest; of five turns or more the one slowest and the one fastest are left out."""
+    """Returns the slowest turn minus the fastest. With five turns or more, leaves out the slowest and the fastest."""
     turns = sorted(values(result))
     if len(turns) >= 5:
         turns = turns[1:-1]
@@ -82,7 +82,7 @@ def spread(result):
 
 
 def line_seconds(row):
-    """How long the line would take for this row's bytes; None when there is no line."""
+    """Returns the time of the line for the bytes of the row, or None if there is no line."""
     line = row.get("line")
     if not line or not line["turns"] or not is_rate(row):
         return None
@@ -90,7 +90,7 @@ def line_seconds(row):
 
 
 def verdict(row, other):
-    """"ahead", "behind" or "even": the library against another, by more than the spread of either."""
+    """Returns "ahead" or "behind" if the library differs from `other` by more than both spreads, else "even"."""
     results = measured(row)
     ours, theirs = results[LIBRARY], results[other]
     apart = middle(theirs) - middle(ours)
@@ -100,7 +100,7 @@ def verdict(row, other):
 
 
 def ratios(row):
-    """For each thing in the same row: the library's time over its time, and the spread of that, relative."""
+    """Returns, for each other result of the row, the library's time divided by its time, and the relative spread."""
     results = measured(row)
     ours = results[LIBRARY]
     found = {}
@@ -114,12 +114,12 @@ def ratios(row):
 
 
 def earlier(record, row):
-    """The number of the run that the row is of, counted from 1, when it is not the record's last one; else None."""
+    """Returns the number of the row's run, counted from 1, or None for the last run of the record."""
     return row["run"] + 1 if row["run"] + 1 < len(record["runs"]) else None
 
 
 def merge(records):
-    """One record of several of one kind of device: a row that several reached is the last one's."""
+    """Joins records of one kind of device. If several records reached a row, the last one counts."""
     merged = None
     for record in records:
         if merged is None:

@@ -1,4 +1,4 @@
-"""Tables of the records of bench/peers/compare, and charts of any record with times; bench/peers/plot is its command."""
+"""Makes tables of records of bench/peers/compare, and charts of any record with times. bench/peers/plot runs it."""
 import argparse
 import html
 import json
@@ -29,7 +29,7 @@ def spread(samples):
 
 
 def tables(paths):
-    """The tables of each record, in order."""
+    """Returns the tables of all records in order."""
     parts = []
     for path in paths:
         try:
@@ -40,7 +40,7 @@ def tables(paths):
 
 
 def bars_of(record):
-    """The rows of any record that has times: (name, {series: (milliseconds, spread)})."""
+    """Returns the rows of a record that has times: (name, {series: (milliseconds, spread)})."""
     groups = []
     for row in record["rows"]:
         if record["scenario"] == "tune":
@@ -62,7 +62,7 @@ def bars_of(record):
 
 
 def chart_of(path):
-    """The chart of one record that has times."""
+    """Returns the chart of a record that has times."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         if record["format"] != 1:
@@ -84,7 +84,7 @@ def chart_of(path):
 
 
 def draw(paths, folder):
-    """Writes the charts and a page of them, and says where. Records of one name get numbers."""
+    """Writes the charts and a page with all of them, and prints their names. Records with equal names get numbers."""
     drawn = {}
     for path in map(pathlib.Path, paths):
         name, again = path.stem, 1

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The work of bench/peers/compare in TensorDict, in the ways that the documentation of TensorDict.to() names."""
+"""Does the work of bench/peers/compare in TensorDict, in the ways that the documentation of TensorDict.to() names."""
 import importlib.metadata
 
 import tensordict
@@ -9,7 +9,7 @@ import worker
 from torch_peer import TorchPeer
 from worker import clock
 
-PINS = [0, 4, None, 8, 2, 1]  # the likely ones first, should the time not be enough for all
+PINS = [0, 4, None, 8, 2, 1]  # the most likely first, in case the time is too short for all
 
 
 def pin_name(threads):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The work of bench/peers/compare in plain PyTorch: loops over lists of tensors, as its tutorial on pin_memory has them."""
+"""Does the work of bench/peers/compare in PyTorch: loops over lists of tensors, as in its tutorial on pin_memory."""
 import statistics
 import threading
 import time
@@ -16,7 +16,7 @@ MANY = 64  # more leaves than this of one size are summed together
 
 
 def register(wanted):
-    """Whether new pinned memory is ordinary memory, touched by eight threads and registered, or the driver's own."""
+    """Chooses how PyTorch makes pinned memory: registers ordinary memory that eight threads touch, or asks the driver."""
     if torch.cuda.is_initialized():
         text = "pinned_use_cuda_host_register:True,pinned_num_register_threads:8" if wanted else \
                "pinned_use_cuda_host_register:False"
@@ -89,7 +89,7 @@ class TorchPeer(worker.Peer):
         return leaf, leaf.numpy().view(numpy.uint32)
 
     def make_sources(self, work):
-        """Pinned ones in the allocator's faster way, which is not measured here."""
+        """Makes pinned sources in the faster way of the allocator, since this is not measured."""
         register(work["source"] == "pinned")
         try:
             super().make_sources(work)
@@ -134,7 +134,7 @@ class TorchPeer(worker.Peer):
         return [leaf.to(self.device) for leaf in leaves]
 
     def transfer(self, setting, tree):
-        """What the row does, without the wait at the end; returns what it makes."""
+        """Does the work of the row without the wait at the end, and returns the result."""
         leaves = self.sources[tree]
         do = self.work["do"]
         if do == "d2h":
@@ -202,7 +202,7 @@ class TorchPeer(worker.Peer):
 
     @staticmethod
     def sums_of(leaves):
-        """The sum of each leaf's words; of many leaves of one size in one go."""
+        """Returns the sum of the words of each leaf. Sums many leaves of one size together."""
         found, at = [], 0
         while at < len(leaves):
             size, end = leaves[at].numel(), at
@@ -216,7 +216,7 @@ class TorchPeer(worker.Peer):
             at = end
         return torch.cat(found).cpu().numpy()
 
-    # Rows that are no plain transfers.
+    # Rows that are not plain transfers.
     def sample_alloc(self, setting, tree):
         register(setting.endswith("register"))
         size = worker.total_bytes(self.work)
@@ -299,7 +299,7 @@ class TorchPeer(worker.Peer):
         return self.percentile(times)
 
     def sample_copies_pinning(self, setting, tree):
-        """The longest of the program's own copies while a thread pins the sources, no pinned memory being kept."""
+        """Returns the time of the longest own copy while a thread pins the sources. No pinned memory is cached before."""
         self.release()
         register(self.gpu and setting.endswith("register"))
         times = []
@@ -312,7 +312,7 @@ class TorchPeer(worker.Peer):
         self.release()
         return max(times)
 
-    # Rows whose repetition is the first thing that this process does.
+    # Rows whose repetition is the first work of the process.
     def sample_first(self, setting, tree):
         if self.kept_result is None and self.gpu:
             begin = clock()
@@ -341,7 +341,7 @@ class TorchPeer(worker.Peer):
         return {"allocation_seconds": self.allocation_seconds, "steady_seconds": statistics.median(times[1:])}
 
     def measure_cycles(self):
-        """How many of the sleeping kernel's cycles make the wanted time."""
+        """Measures how many cycles of the sleeping kernel take the wanted time."""
         first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         torch.cuda._sleep(1000)
         first.record()

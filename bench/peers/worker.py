@@ -1,23 +1,23 @@
-"""What the workers of other libraries share: the protocol of tdict-bench worker, sources, samples, checks.
+"""The code that the workers of other libraries share: the protocol of tdict-bench worker, sources, samples and checks.
 
-One JSON object a line on standard input, one line back for each, in order:
+Each line of standard input is a JSON request, and gets one line of JSON, in order:
 
-    {"op": "hello", "device": D}          opens the device; name, versions, device
-    {"op": "settings", "work": W}         the documented settings in which this library can do the work; may be none
-    {"op": "prepare", "work": W}          sources are made
-    {"op": "verify", "setting": S}        does it once and compares what arrived with what was sent; seconds, not to be
-                                          relied on; of a "first" row it compares what the repetition left
-    {"op": "run", "setting": S, "warm": K, "count": N}   seconds of N repetitions, back to back with K that are not
-                                          counted before them; seconds of processors of the N, all threads'
-    {"op": "finish"}                      the row is over; sources are kept, the next row may have the same; further facts
-    {"op": "drop"}                        kept sources are given back
-    {"op": "quit"}
+    {"op": "hello", "device": D}          opens the device; returns name, versions and device
+    {"op": "settings", "work": W}         returns the documented settings in which this library can do the work
+    {"op": "prepare", "work": W}          makes the sources
+    {"op": "verify", "setting": S}        does the work once and compares the result with its source; of a "first" row,
+                                          compares the result of the repetition; returns rough seconds
+    {"op": "run", "setting": S, "warm": K, "count": N}   returns the seconds of N repetitions after K uncounted ones, and
+                                          the processor seconds of all threads during the N
+    {"op": "finish"}                      ends the row and returns further results; keeps the sources for the next row
+    {"op": "drop"}                        releases the kept sources
+    {"op": "quit"}                        ends the program
 
-An answer has "ok": true, or "ok": false and a sentence in "error". W is what `tdict-bench worker` says of a row:
-do, groups ([leaves, bytes] each), source, cache, result, calls, statistic, kernel_seconds, trees.
+A reply has "ok": true, or "ok": false and a message in "error". W describes a row as `tdict-bench worker` does: do,
+groups (each [leaves, bytes]), source, cache, result, calls, statistic, kernel_seconds, trees.
 
-A peer is a subclass of Peer, see torch_peer.py. Its do_* functions return seconds, and wait for the device before they
-stop the clock; what was made is dropped inside the clock.
+A peer is a subclass of Peer, see torch_peer.py. A sample waits for the device before the clock stops. The result is
+released within the time.
 """
 import argparse
 import concurrent.futures
@@ -49,7 +49,7 @@ def total_bytes(work):
 
 
 def fill(words, number, block):
-    """Random words that no other leaf has: a block of them, changed by the leaf's number and the block's place."""
+    """Fills a leaf with words that no other leaf has: a random block, changed by the numbers of leaf and block."""
     for i, at in enumerate(range(0, len(words), BLOCK_WORDS)):
         part = words[at:at + BLOCK_WORDS]
         mark = numpy.uint32((number * 0x9E3779B1 + i * 0x85EBCA6B) & 0xFFFFFFFF)
@@ -57,7 +57,7 @@ def fill(words, number, block):
 
 
 def checksum(words, kind=numpy.int64):
-    """The sum of the words, taken as integers of that kind; what does not fit into one is lost."""
+    """Returns the sum of the words as integers of this kind, modulo their range."""
     return numpy.sum(words.view(kind), dtype=kind)
 
 
@@ -77,7 +77,7 @@ class Peer:
         self.threads = concurrent.futures.ThreadPoolExecutor(min(8, len(os.sched_getaffinity(0))))
         self.block = numpy.random.default_rng(12345).integers(0, 1 << 32, BLOCK_WORDS, numpy.uint32)
 
-    # What a subclass gives.
+    # Functions that a subclass implements.
     def versions(self):
         return {}
 
@@ -85,35 +85,35 @@ class Peer:
         return []
 
     def empty(self, size, pinned):
-        """A leaf of so many bytes, and its memory as a numpy array of 32-bit words."""
+        """Returns a leaf of `size` bytes, and its memory as a numpy array of 32-bit words."""
         raise NotImplementedError
 
     def tree(self, leaves):
-        """What the library calls a tree, of these leaves."""
+        """Returns a tree of the library with these leaves."""
         return leaves
 
     def prepare_row(self):
-        """After the sources are there."""
+        """Called after the sources are made."""
 
     def finish_row(self):
-        """Before the sources go."""
+        """Called before the sources are released."""
 
     def release(self):
-        """Gives cached memory back."""
+        """Releases cached memory."""
 
     def sample(self, setting, tree):
-        """One repetition: seconds."""
+        """Does one repetition and returns its seconds."""
         raise NotImplementedError
 
     def verify(self, setting):
-        """Does it once; raises when something else arrived than was sent. Seconds of doing it, or None."""
+        """Does the work once, and raises an exception if the result differs. Returns the seconds or None."""
         raise NotImplementedError
 
     def more(self):
-        """Further facts of a row that is over."""
+        """Returns further results at the end of a row."""
         return None
 
-    # What they share.
+    # Functions that all peers share.
     def drop_sources(self):
         self.sources, self.words, self.kept, self.known_sums = [], [], None, {}
         gc.collect()
@@ -136,7 +136,7 @@ class Peer:
         self.kept = key
 
     def side_by_side(self, do, items, size):
-        """The results of do(item) in order, by a few threads when there is much to do."""
+        """Returns the results of do(item) in order. Uses several threads if there is much to do."""
         if size < 32 << 20:
             return [do(item) for item in items]
         step = max(1, len(items) // 64)
@@ -144,7 +144,7 @@ class Peer:
         return [one for part in self.threads.map(lambda part: [do(item) for item in part], parts) for one in part]
 
     def sums(self, tree=0):
-        """The checksum of each leaf of a source, reckoned once."""
+        """Returns the checksum of each leaf of a source, computed once."""
         if tree not in self.known_sums:
             found = self.side_by_side(lambda words: checksum(words, self.sum_kind), self.words[tree],
                                       total_bytes(self.work))
@@ -159,7 +159,7 @@ class Peer:
             raise AssertionError(f"leaf {i} differs: its sum is {arrived[i]}, sent was {wanted[i]}")
 
     def compare_words(self, found):
-        """What lies on the host, as arrays of 32-bit words."""
+        """Compares results on the host, which are arrays of 32-bit words."""
         if len(found) != len(self.words[0]):
             raise AssertionError(f"{len(found)} leaves arrived of {len(self.words[0])}")
         pairs = list(enumerate(zip(found, self.words[0])))
@@ -174,7 +174,7 @@ class Peer:
         list(self.threads.map(lambda part: numpy.add(part, numpy.uint64(1), out=part), self.evict))
 
     def settle(self, tree):
-        """What the row's cache wants before a repetition; seconds of processors that this took."""
+        """Brings the caches into the state that the row wants. Returns the processor seconds."""
         begin = cpu_seconds()
         if self.work["cache"] == "cold":
             self.empty_caches()
@@ -186,7 +186,7 @@ class Peer:
         return cpu_seconds() - begin
 
     def run(self, setting, count):
-        """Seconds of so many repetitions; seconds of processors of them alone."""
+        """Runs `count` repetitions. Returns their seconds and their processor seconds."""
         seconds, outside = [], 0
         begin = cpu_seconds()
         for _ in range(count):
@@ -229,7 +229,7 @@ class Peer:
 
 
 def cpu_seconds():
-    """Of all threads of this process, in user code and in the kernel."""
+    """Returns the processor seconds of all threads of this process, in user and kernel code."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

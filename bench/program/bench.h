@@ -15,8 +15,7 @@
 /* The exit codes of the program. */
 enum { BENCH_OK = 0, BENCH_FAILED = 1, BENCH_USAGE = 2, BENCH_DIFFERS = 3 };
 
-/* A scenario. `run` gets its own arguments, where argv[0] is "tdict-bench NAME".
- * It returns an exit code. */
+/* A scenario. `run` gets its own arguments, where argv[0] is "tdict-bench NAME", and returns an exit code. */
 typedef struct bench_scenario {
   const char *name, *summary;
   int (*run)(int argc, char **argv); /* NULL: the scenario is a table of rows, see rows.h */

@@ -1,7 +1,7 @@
 /* The parts of tdict-bench comm. It measures trees that a communicator sends, beside one buffer of the same bytes and
  * beside the leaves one by one. The programs tdict-bench, tdict-bench-openmpi and tdict-bench-mpich differ only in how
- * they make ranks. comm_trees.c makes trees whose numbers all ranks know, so that a rank can verify its result without a
- * second message. comm_works.c has the works: each is a call of tdict/comm.h, and the calls of a table that move the
+ * they make ranks. comm_trees.c makes trees whose numbers all ranks know, so that a rank can verify its result without
+ * a second message. comm_works.c has the works: each is a call of tdict/comm.h, and the calls of a table that move the
  * same bytes. comm_run.c verifies and measures them.
  * Ownership: a caller of comm_trees_make() calls comm_trees_free(); comm_run() borrows all arguments. Thread rule: each
  * rank has its own thread or process. Functions that return false or an exit code have printed an error. */

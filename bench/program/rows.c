@@ -77,7 +77,7 @@ static json_t *result_json(const bench_job *job, const row_result *r, const benc
   return record;
 }
 
-/* The JSON object of a row for the record. */
+/* A run of the rows of a scenario. */
 typedef struct rows_run {
   const rows_options *options;
   const bench_scenario *scenario;

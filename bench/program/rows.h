@@ -131,8 +131,9 @@ json_t *rows_describe(const bench_place *place, const bench_scenario *scenario, 
 
 /* Kinds that several scenarios use. Kinds of a single scenario are in its file. */
 extern const bench_kind kind_h2d, kind_d2h, kind_pin, kind_pin_h2d;
-/* Make a result once and compare every byte of it; make a result and release it within the time. */
+/* Makes a result once and compares every byte of it. */
 int job_verify_made(bench_job *job);
+/* Makes a result and releases it within the time. */
 bool job_sample_made(bench_job *job, int tree, double *seconds);
 /* Compares a result with source tree 0. Checks that it is pinned if the row wants that. `poison` may be NULL. */
 int job_check(bench_job *job, tdict_tree *result, const check_poison *poison);
