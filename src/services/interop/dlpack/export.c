@@ -3,12 +3,14 @@
  * run and the entries have been released. Thread rule: see tdict/dlpack.h. */
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
-#include "services/interop/dlpack/leaves.h"
+#include "core/tree/objects.h"
 #include "services/interop/dlpack/stream.h"
 #include "services/interop/dlpack/values.h"
 #include "tdict/dlpack.h"
@@ -45,11 +47,68 @@ static void drop_block(export_block *b, int64_t count) {
 static void delete_versioned(tdict_dl_versioned *self) { drop_block(self->manager_ctx, 1); }
 static void delete_legacy(tdict_dl_legacy *self) { drop_block(self->manager_ctx, 1); }
 
+/* A tensor to export. */
+typedef struct listed {
+  const tdict_tensor *tensor; /* borrowed from the tree, or from a tree in `flattened` */
+  size_t name;                /* offset of the tensor's path in `names` */
+} listed;
+
+/* The tensors of a tree in order. An object is replaced by the tensors that its `flatten` returns. */
+typedef struct leaf_list {
+  listed *leaves;
+  size_t count, cap;
+  char *names; /* paths, each ended by 0 */
+  size_t name_bytes, cap_names;
+  tdict_tree **flattened; /* owned; the trees of the objects */
+  size_t num_flattened, cap_flattened;
+  const char *above; /* path of the object whose tensors are being added; NULL: none */
+} leaf_list;
+
+static tdict_status add_entry(void *user, const tdict_entry *entry, tdict_error *err);
+
+static tdict_status add_object(leaf_list *list, const tdict_entry *entry, tdict_error *err) {
+  const tdict_flatten_rule rule = {.what = "dlpack", .way = TDICT_OBJECT_AS_TENSORS};
+  const tdict_box box = {.type = entry->type, .self = entry->object};
+  tdict_tree *flat;
+  if (!TDICT_RESERVE(list->flattened, list->cap_flattened, list->num_flattened + 1))
+    return tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory to flatten an object");
+  tdict_status status = tdict_box_flatten(&rule, &box, entry->path, &flat, err);
+  if (status != TDICT_OK) return status;
+  list->flattened[list->num_flattened++] = flat;
+  list->above = entry->path;
+  status = tdict_walk(flat, add_entry, list, err);
+  list->above = NULL;
+  return status == TDICT_OK ? status : tdict_error_at(err, status, entry->path);
+}
+
+/* Adds the tensors of an entry to the list `user`. tdict_walk() calls this function for each entry. */
+static tdict_status add_entry(void *user, const tdict_entry *entry, tdict_error *err) {
+  leaf_list *list = user;
+  if (entry->tree) return TDICT_OK;
+  if (!entry->tensor) return add_object(list, entry, err);
+  const char *above = list->above ? list->above : "", *dot = list->above ? "." : "";
+  const size_t bytes = strlen(above) + strlen(dot) + strlen(entry->path) + 1;
+  if (!TDICT_RESERVE(list->leaves, list->cap, list->count + 1) ||
+      !TDICT_RESERVE(list->names, list->cap_names, list->name_bytes + bytes))
+    return tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory to list the leaves");
+  snprintf(list->names + list->name_bytes, bytes, "%s%s%s", above, dot, entry->path);
+  list->leaves[list->count++] = (listed){entry->tensor, list->name_bytes};
+  list->name_bytes += bytes;
+  return TDICT_OK;
+}
+
+static void reset_list(leaf_list *list) {
+  for (size_t i = 0; i < list->num_flattened; i++) tdict_release(list->flattened[i]);
+  free(list->flattened);
+  free(list->leaves);
+  free(list->names);
+}
+
 /* The state of one export. */
 typedef struct exporter {
   tdict_dlpack_export_options o;
   tdict_dlpack_stream consumer;
-  const tdict_dlpack_leaf *leaves;
+  const listed *leaves;
   size_t count;
   const char *names; /* NULL for a single tensor */
 } exporter;
@@ -174,7 +233,7 @@ tdict_status tdict_dlpack_export(tdict_context *context, const tdict_tensor *ten
   exporter e;
   export_block *b;
   if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", tensor ? "out" : "tensor");
-  const tdict_dlpack_leaf leaf = {tensor, 0};
+  const listed leaf = {tensor, 0};
   tdict_status status = begin_export(&e, context, options, err);
   e.leaves = &leaf;
   e.count = 1;
@@ -183,33 +242,28 @@ tdict_status tdict_dlpack_export(tdict_context *context, const tdict_tensor *ten
   return status;
 }
 
-/* Fills the array of entries. Moves the names from the list to the block. */
-static void fill_entries(const exporter *e, export_block *b, tdict_dlpack_leaves *list) {
-  b->names = list->names;
-  list->names = NULL;
-  for (size_t i = 0; i < e->count; i++) b->entries[i] = entry_of(e, &b->leaves[i], b->names + list->leaves[i].name);
-}
-
 tdict_status tdict_dlpack_export_tree(tdict_context *context, const tdict_tree *tree,
                                       const tdict_dlpack_export_options *options, tdict_dlpack_entry **entries,
                                       size_t *count, tdict_error *err) {
   exporter e;
   export_block *b = NULL;
-  tdict_dlpack_leaves list = {0};
+  leaf_list list = {0};
   if (!tree || !entries || !count)
     return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", !tree ? "tree" : !entries ? "entries" : "count");
   tdict_status status = begin_export(&e, context, options, err);
-  if (status == TDICT_OK) status = tdict_dlpack_leaves_add(&list, tree, err);
+  if (status == TDICT_OK) status = tdict_walk(tree, add_entry, &list, err);
   e.leaves = list.leaves;
   e.count = list.count;
   e.names = list.names ? list.names : "";
   if (status == TDICT_OK) status = make_block(&e, &b, err);
   if (status == TDICT_OK) {
-    fill_entries(&e, b, &list);
+    b->names = list.names; /* the block owns the names now */
+    list.names = NULL;
+    for (size_t i = 0; i < e.count; i++) b->entries[i] = entry_of(&e, &b->leaves[i], e.names + list.leaves[i].name);
     *entries = b->entries;
     *count = e.count;
   }
-  tdict_dlpack_leaves_reset(&list);
+  reset_list(&list);
   return status;
 }
 

@@ -1,6 +1,4 @@
 /* Objects in exports: their tensors are exported below their path, or the object is refused by name. */
-#include "services/interop/dlpack/leaves.h"
-
 #include "rig.h"
 
 static tdict_dlpack_entry *exported(const tdict_tree *tree, size_t wanted) {
