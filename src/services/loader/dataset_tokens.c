@@ -1,29 +1,114 @@
-/* Makes datasets whose samples are windows over files of tokens. The dataset owns its mapped files.
+/* Makes datasets whose samples are windows over files of tokens: raw tokens or llm.c's shards. The dataset owns its
+ * mapped files.
  * Thread rule: see tdict/dataset.h. The record is constant after creation, so fetching needs no lock. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/base/error.h"
+#include "core/base/file.h"
 #include "core/base/options.h"
 #include "core/base/thread.h"
 #include "services/loader/dataset.h"
 #include "services/loader/row_stores.h"
-#include "services/loader/token_file.h"
 #include "tdict/tokens.h"
 
 static const char error_prefix[] = "dataset_from_tokens";
+enum { HEADER_BYTES = 1024, MAGIC_U16 = 20240520, VERSION_U16 = 1, MAGIC_U32 = 20240801, VERSION_U32 = 7 };
+
+typedef struct token_file {
+  void *map; /* owned; NULL: not mapped */
+  size_t map_bytes;
+  const void *tokens;
+  int64_t count;
+  int32_t width; /* bytes in a token: 2 or 4 */
+} token_file;
+
+/* Maps the whole file. An empty file is not mapped, because mmap() fails for a length of 0. */
+static tdict_status map_file(token_file *file, int fd, const char *path, tdict_error *err) {
+  struct stat info;
+  if (fstat(fd, &info) != 0) return tdict_fail_errno(err, errno, path, "tokens: the file cannot be inspected");
+  file->map_bytes = (size_t)info.st_size;
+  if (file->map_bytes == 0) return TDICT_OK;
+  void *address = mmap(NULL, file->map_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (address == MAP_FAILED) return tdict_fail_errno(err, errno, path, "tokens: the file cannot be mapped");
+  file->map = address;
+  return TDICT_OK;
+}
+
+/* Returns an int32 of the header. */
+static int32_t read_header_int(const token_file *file, size_t i) {
+  int32_t number;
+  memcpy(&number, (const char *)file->map + i * sizeof number, sizeof number);
+  return number;
+}
+
+static bool has_header(const token_file *file) {
+  if (!file->map || file->map_bytes < HEADER_BYTES) return false;
+  int32_t magic = read_header_int(file, 0);
+  return magic == MAGIC_U16 || magic == MAGIC_U32;
+}
+
+/* Reads the header, and checks that the file has the size that the header implies. */
+static tdict_status read_header(token_file *file, tdict_error *err) {
+  if (!has_header(file))
+    return tdict_fail(err, TDICT_EFORMAT, "tokens: the file does not begin with the magic number %d or %d", MAGIC_U16,
+                      MAGIC_U32);
+  int32_t magic = read_header_int(file, 0), version = read_header_int(file, 1), count = read_header_int(file, 2);
+  int32_t wanted = magic == MAGIC_U16 ? VERSION_U16 : VERSION_U32;
+  if (version != wanted)
+    return tdict_fail(err, TDICT_EFORMAT, "tokens: version %d, wanted %d for magic number %d", (int)version,
+                      (int)wanted, (int)magic);
+  file->width = magic == MAGIC_U16 ? 2 : 4;
+  if (count < 0 || file->map_bytes != HEADER_BYTES + (size_t)count * (size_t)file->width)
+    return tdict_fail(err, TDICT_EFORMAT, "tokens: %zu bytes, wanted %d of header and %d tokens of %d bytes",
+                      file->map_bytes, HEADER_BYTES, (int)count, (int)file->width);
+  file->count = count;
+  file->tokens = (const char *)file->map + HEADER_BYTES;
+  return TDICT_OK;
+}
+
+/* Uses the whole file as tokens of `width` bytes. */
+static tdict_status read_raw(token_file *file, int32_t width, tdict_error *err) {
+  if (file->map_bytes % (size_t)width)
+    return tdict_fail(err, TDICT_EFORMAT, "tokens: %zu bytes, wanted a multiple of %d", file->map_bytes, (int)width);
+  file->width = width;
+  file->count = (int64_t)(file->map_bytes / (size_t)width);
+  file->tokens = file->map;
+  return TDICT_OK;
+}
+
+/* Opens and maps a file. `format` is a tdict_token_format. err->path is `path`. release_tokens() unmaps the file, also
+ * after a failure. */
+static tdict_status open_file(token_file *file, const char *path, int32_t format, tdict_error *err) {
+  int fd;
+  tdict_status status = tdict_file_open_to_read("tokens", path, &fd, err);
+  if (status != TDICT_OK) return status;
+  status = map_file(file, fd, path, err);
+  close(fd);
+  if (status != TDICT_OK) return status;
+  if (format == TDICT_TOKENS_LLMC || (format == TDICT_TOKENS_AUTO && has_header(file)))
+    status = read_header(file, err);
+  else
+    status = read_raw(file, format == TDICT_TOKENS_U32 ? 4 : 2, err);
+  return status == TDICT_OK ? status : tdict_error_at(err, status, path);
+}
 
 typedef struct token_source {
   int64_t num_files, window, step;
   tdict_dtype dtype;
-  tdict_token_file *files;
+  token_file *files;
   int64_t *first_sample; /* index of the first sample of each file; the last element is the number of all samples */
   tdict_field fields[2];
 } token_source;
 
 static void release_tokens(void *self) {
   token_source *s = self;
-  for (int64_t i = 0; i < s->num_files && s->files; i++) tdict_token_file_close(&s->files[i]);
+  for (int64_t i = 0; i < s->num_files; i++)
+    if (s->files[i].map) munmap(s->files[i].map, s->files[i].map_bytes);
   free(s->files);
   free(s->first_sample);
   free(s);
@@ -46,31 +131,25 @@ static int64_t find_file(const token_source *s, int64_t index) {
   return low;
 }
 
-static void widen_u16(const uint16_t *src, int64_t count, bool wide, void *dst) {
-  if (wide)
-    for (int64_t i = 0; i < count; i++) ((int64_t *)dst)[i] = src[i];
-  else
-    for (int64_t i = 0; i < count; i++) ((int32_t *)dst)[i] = src[i];
-}
+#define WIDEN(type, from) \
+  for (int64_t i = 0; i < count; i++) ((type *)dst)[i] = (type)(from)[i];
 
-/* Widens tokens to int64 if `wide` is true. Otherwise copies the tokens to int32, and returns false if a token does not
- * fit. */
-static bool widen_u32(const uint32_t *src, int64_t count, bool wide, void *dst) {
+/* Widens tokens to int64 if `wide` is true, else to int32. Returns false if a token does not fit int32. */
+static bool widen_tokens(const token_file *file, int64_t begin, int64_t count, bool wide, void *dst) {
+  const uint16_t *halves = (const uint16_t *)file->tokens + begin;
+  const uint32_t *words = (const uint32_t *)file->tokens + begin;
   uint32_t all_bits = 0;
-  if (wide)
-    for (int64_t i = 0; i < count; i++) ((int64_t *)dst)[i] = src[i];
-  else
-    for (int64_t i = 0; i < count; i++) {
-      all_bits |= src[i];
-      ((int32_t *)dst)[i] = (int32_t)src[i];
-    }
+  if (file->width == 2 && wide) {
+    WIDEN(int64_t, halves)
+  } else if (file->width == 2) {
+    WIDEN(int32_t, halves)
+  } else if (wide) {
+    WIDEN(int64_t, words)
+  } else {
+    for (int64_t i = 0; i < count; i++) all_bits |= words[i];
+    WIDEN(int32_t, words)
+  }
   return all_bits <= INT32_MAX;
-}
-
-static bool widen_tokens(const tdict_token_file *file, int64_t begin, int64_t count, bool wide, void *dst) {
-  if (file->width == 4) return widen_u32((const uint32_t *)file->tokens + begin, count, wide, dst);
-  widen_u16((const uint16_t *)file->tokens + begin, count, wide, dst);
-  return true;
 }
 
 /* The addresses to which a batch is written, and the kind of stores for each row. */
@@ -81,7 +160,7 @@ typedef struct batch_writer {
 
 /* Writes one window. Non-temporal stores should write whole cache lines, so for these stores the tokens are first
  * widened into a small buffer. */
-static bool write_tokens(const token_source *s, const tdict_token_file *file, int64_t begin, char *dst,
+static bool write_tokens(const token_source *s, const token_file *file, int64_t begin, char *dst,
                          tdict_stream_kind stores) {
   enum { BUFFER_TOKENS = 256 };
   int64_t buffer[BUFFER_TOKENS];
@@ -152,7 +231,7 @@ static tdict_status open_token_files(token_source *s, const tdict_token_options 
     return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu files", error_prefix, o->num_paths);
   s->num_files = (int64_t)o->num_paths;
   for (int64_t i = 0; i < s->num_files; i++) {
-    tdict_status status = tdict_token_file_open(&s->files[i], o->paths[i], o->format, err);
+    tdict_status status = open_file(&s->files[i], o->paths[i], o->format, err);
     if (status != TDICT_OK) return status;
     int64_t last_begin = s->files[i].count - 1 - s->window;
     s->first_sample[i + 1] = s->first_sample[i] + (last_begin >= 0 ? last_begin / s->step + 1 : 0);
