@@ -79,7 +79,7 @@ BELOW = {
     "engine": ["tree", "device"],
     "stack": ["ops", "engine"],
     "multi_device": ["ops", "engine"],
-    "interop": ["ops", "engine"],
+    "interop": ["io"],
     "loader": ["ops", "engine"],
     "share": ["ops", "schema", "engine"],
     "comm": ["multi_device", "schema"],

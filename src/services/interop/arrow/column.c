@@ -108,21 +108,28 @@ static tdict_status wrap_elements(const tdict_arrow_importer *m, const void *ele
   return status;
 }
 
-/* Copies elements to new host memory as bytes. Only the library's own device memory can be copied to the host. Elements
- * on a device are therefore copied within the device first. */
+tdict_status tdict_arrow_host_copy(const tdict_arrow_importer *m, const tdict_tensor *from, tdict_tensor **out,
+                                   tdict_error *err) {
+  tdict_tensor *own = NULL;
+  tdict_status status = TDICT_OK;
+  /* Only the library's own device memory can be copied to the host. */
+  if (from->storage->device.type != TDICT_DEVICE_CPU) {
+    status = tdict_tensor_clone(from, m->memory, &own, err);
+    from = own;
+  }
+  if (status == TDICT_OK) status = tdict_tensor_clone(from, NULL, out, err);
+  tdict_tensor_release(own);
+  return status;
+}
+
+/* Copies elements to new host memory as bytes. */
 static tdict_status copy_to_host(const tdict_arrow_importer *m, const void *bytes, int64_t count, tdict_tensor **out,
                                  tdict_error *err) {
-  tdict_tensor *over, *own;
+  tdict_tensor *over;
   tdict_status status = wrap_elements(m, bytes, TDICT_U8, count, &over, err);
   if (status != TDICT_OK) return status;
-  status = tdict_tensor_clone(over, m->memory, &own, err);
+  status = tdict_arrow_host_copy(m, over, out, err);
   tdict_tensor_release(over);
-  if (status != TDICT_OK || !m->memory) {
-    if (status == TDICT_OK) *out = own;
-    return status;
-  }
-  status = tdict_tensor_clone(own, NULL, out, err);
-  tdict_tensor_release(own);
   return status;
 }
 

@@ -116,44 +116,53 @@ static tdict_status export_object(tdict_arrow_exporter *e, const tdict_box *box,
                     box->type->name);
 }
 
-static tdict_status export_node(tdict_arrow_exporter *e, const tdict_tree *tree, const char *name,
-                                const tdict_arrow_node *node, tdict_error *err);
+static tdict_status fail_walk(const tdict_arrow_exporter *e, tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory to go through the tree", e->what);
+}
 
-static tdict_status export_entry(tdict_arrow_exporter *e, const tdict_entry *entry, tdict_leaf leaf,
-                                 const tdict_arrow_node *node, tdict_error *err) {
-  const tdict_tensor *t = entry->tensor;
+static tdict_status export_leaf(tdict_arrow_exporter *e, tdict_leaf leaf, const char *key, const tdict_arrow_node *node,
+                                tdict_error *err) {
+  const tdict_tensor *t = tdict_leaf_tensor(leaf);
   char text[SHAPE_BYTES];
-  if (entry->tree) return export_node(e, entry->tree, entry->key, node, err);
-  if (!t) return export_object(e, tdict_leaf_box(leaf), entry->key, node, err);
-  if (t->ndim > 0 && t->dims[0] == e->num_rows) return export_tensor(e, t, entry->key, *node, err);
+  if (!t) return export_object(e, tdict_leaf_box(leaf), key, node, err);
+  if (t->ndim > 0 && t->dims[0] == e->num_rows) return export_tensor(e, t, key, *node, err);
   return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s, but the tree has %lld rows", e->what,
                     tdict_text_shape(t->ndim, t->dims, text, sizeof text), (long long)e->num_rows);
 }
 
-/* Exports the entries of a tree as the fields of a struct. The deepest failing call sets the path of the error. */
-static tdict_status export_node(tdict_arrow_exporter *e, const tdict_tree *tree, const char *name,
+/* Makes the struct of a tree. The caller exports the entries. */
+static tdict_status make_struct(const tdict_arrow_exporter *e, const tdict_tree *tree, const char *name,
                                 const tdict_arrow_node *node, tdict_error *err) {
   const tdict_arrow_field field = {"+s", name, e->num_rows, 0, 1, (int64_t)tdict_num_keys(tree)};
-  if (e->depth == TDICT_ARROW_MOST_DEPTH)
-    return tdict_fail(err, TDICT_ENOTSUP, "%s: the tree has more than %d levels", e->what, TDICT_ARROW_MOST_DEPTH);
-  tdict_status status = tdict_arrow_node_make(node, &field, err);
+  return tdict_arrow_node_make(node, &field, err);
+}
+
+/* Exports a tree and the trees below it as structs. */
+static tdict_status export_structs(tdict_arrow_exporter *e, const tdict_tree *tree, const tdict_arrow_node *root,
+                                   tdict_error *err) {
+  tdict_arrow_node nodes[TDICT_ARROW_MOST_DEPTH] = {*root}; /* of the frames of the cursor */
   tdict_cursor cursor;
-  tdict_leaf leaf;
+  tdict_status status = make_struct(e, tree, "", root, err);
   tdict_cursor_init(&cursor, tree, false);
-  e->depth++;
-  for (int64_t i = 0; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0; i++) {
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     const char *key = tdict_cursor_key(&cursor)->name;
-    const tdict_entry entry = {.key = key, .tensor = tdict_leaf_tensor(leaf), .tree = tdict_leaf_tree(leaf)};
-    const tdict_arrow_node child = tdict_arrow_node_child(node, i);
-    tdict_arrow_path mark;
-    status = tdict_arrow_path_push(&e->path, key, &mark, err);
-    if (status != TDICT_OK) break;
-    status = export_entry(e, &entry, leaf, &child, err);
-    if (status != TDICT_OK && !e->is_located) tdict_error_at(err, status, e->path.text);
-    e->is_located = status != TDICT_OK;
-    tdict_arrow_path_pop(&e->path, &mark);
+    /* the mark of a frame is the number of its entries before this one */
+    const size_t level = cursor.depth - 1;
+    const tdict_arrow_node node = tdict_arrow_node_child(&nodes[level], (int64_t)cursor.frames[level].mark++);
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    if (!child)
+      status = export_leaf(e, leaf, key, &node, err);
+    else if (cursor.depth == TDICT_ARROW_MOST_DEPTH)
+      status = tdict_fail(err, TDICT_ENOTSUP, "%s: the tree has more than %d levels", e->what, TDICT_ARROW_MOST_DEPTH);
+    else
+      status = make_struct(e, child, key, &node, err);
+    if (status != TDICT_OK) {
+      status = tdict_cursor_fail(&cursor, NULL, status, err);
+    } else if (child) {
+      nodes[cursor.depth] = node;
+      if (!tdict_cursor_enter(&cursor, child)) status = fail_walk(e, err);
+    }
   }
-  e->depth--;
   tdict_cursor_reset(&cursor);
   return status;
 }
@@ -175,8 +184,7 @@ static tdict_status find_device(tdict_arrow_exporter *e, const tdict_tree *tree,
       e->device = t->storage->device;
       e->memory = t->storage->memory;
     }
-    if (child && !tdict_cursor_enter(&cursor, child))
-      status = tdict_fail(err, TDICT_ENOMEM, "%s: no host memory to go through the tree", e->what);
+    if (child && !tdict_cursor_enter(&cursor, child)) status = fail_walk(e, err);
   }
   tdict_cursor_reset(&cursor);
   return status;
@@ -195,8 +203,7 @@ tdict_status tdict_arrow_export_tree(tdict_arrow_exporter *e, const tdict_tree *
   e->device = tdict_cpu();
   e->is_pinned = true;
   tdict_status status = find_device(e, tree, err);
-  if (status == TDICT_OK) status = export_node(e, tree, "", &made, err);
-  tdict_arrow_path_reset(&e->path);
+  if (status == TDICT_OK) status = export_structs(e, tree, &made, err);
   if (status != TDICT_OK) {
     tdict_arrow_node_release(&made);
     return status;

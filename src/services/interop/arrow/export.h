@@ -17,9 +17,6 @@ typedef struct tdict_arrow_exporter {
   bool any_device;      /* false: only host memory is allowed */
   bool is_pinned;       /* true: all buffers so far are pinned for cuda devices */
   bool has_buffers;     /* true: there is at least one buffer */
-  bool is_located;      /* true: the error has the path of the leaf */
-  int depth;
-  tdict_arrow_path path;
 } tdict_arrow_exporter;
 
 /* Exports a tree. The caller owns the structs of `node`. Writes the structs on success only. */

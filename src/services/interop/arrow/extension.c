@@ -1,12 +1,13 @@
 /* Reads the metadata of a schema. Metadata begins with the number of key-value pairs. Each key and each value is a
  * length in bytes, followed by the bytes. Thread-safe. */
-#include "services/interop/arrow/extension.h"
+#include "services/interop/arrow/import.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/checked.h"
 #include "core/base/error.h"
-#include "core/leaves/json.h"
+#include "services/io/json/document.h"
 
 typedef struct text {
   const char *at;
@@ -41,61 +42,14 @@ static text find_value(const char *metadata, const char *key) {
   return (text){NULL, -1};
 }
 
-static const char *skip_space(const char *at, const char *end) {
-  while (at < end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r')) at++;
-  return at;
-}
-
-/* Reads digits. Returns NULL if there are no digits, or the number does not fit 63 bits. */
-static const char *read_number(const char *at, const char *end, int64_t *out) {
-  const char *begin = at;
-  for (*out = 0; at < end && *at >= '0' && *at <= '9'; at++)
-    if (!tdict_mul_i64(*out, 10, out) || !tdict_add_i64(*out, *at - '0', out)) return NULL;
-  return at == begin ? NULL : at;
-}
-
-/* Returns the position after the JSON string at `at`. */
-static const char *skip_string(const char *at) {
-  for (at++; *at != '"'; at++)
-    if (*at == '\\') at++;
-  return at + 1;
-}
-
-/* Finds a member of the outermost object of a valid JSON text. `key` has its quotation marks. Returns the position of
- * the value, or NULL if the member is missing. */
-static const char *find_member(text json, const char *key) {
-  const char *at = json.at, *end = json.at + json.length;
-  const size_t length = strlen(key);
-  int depth = 0;
-  while (at < end) {
-    if (*at != '"') {
-      depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
-      at++;
-      continue;
-    }
-    const char *begin = at, *after = skip_string(at);
-    at = skip_space(after, end);
-    /* A string is a key only if a colon follows. Members of nested objects have other meanings. */
-    if (depth == 1 && at < end && *at == ':' && (size_t)(after - begin) == length && memcmp(begin, key, length) == 0)
-      return skip_space(at + 1, end);
-  }
-  return NULL;
-}
-
-/* Reads the member `key` of a valid JSON object, which must be an array of integers of 0 or more. *count is -1 if the
- * member is missing. Returns false if the value is not such an array, or has more than TDICT_MAX_NDIM integers. */
-static bool read_member(text json, const char *key, int64_t numbers[TDICT_MAX_NDIM], int *count) {
-  const char *end = json.at + json.length, *value = find_member(json, key);
-  *count = -1;
-  if (!value) return true;
-  if (*value != '[') return false;
-  value = skip_space(value + 1, end);
-  for (*count = 0; *value != ']';) {
-    if (*count == TDICT_MAX_NDIM || !(value = read_number(value, end, &numbers[*count]))) return false;
-    (*count)++;
-    value = skip_space(value, end);
-    if (*value == ',') value = skip_space(value + 1, end);
-  }
+/* Reads an array of integers of 0 or more. Returns false if the value is not such an array, or has more than
+ * TDICT_MAX_NDIM integers. */
+static bool read_numbers(tdict_json array, int64_t numbers[TDICT_MAX_NDIM], int *count) {
+  tdict_json_cursor cursor = tdict_json_enter(array);
+  tdict_json item;
+  if (!tdict_json_is(array, TDICT_JSON_ARRAY)) return false;
+  for (*count = 0; tdict_json_next(&cursor, NULL, &item); (*count)++)
+    if (*count == TDICT_MAX_NDIM || !tdict_json_integer(item, &numbers[*count]) || numbers[*count] < 0) return false;
   return true;
 }
 
@@ -112,20 +66,38 @@ static bool store_order(const int64_t *order, int count, tdict_arrow_row_shape *
   return true;
 }
 
-tdict_status tdict_arrow_row_shape_read(const char *what, const struct ArrowSchema *schema, int64_t size,
-                                        tdict_arrow_row_shape *out, tdict_error *err) {
+/* Reads the shape and the permutation. Returns false if they do not describe lists of `size` elements. */
+static bool read_shape(tdict_json json, int64_t size, tdict_arrow_row_shape *out) {
+  const tdict_json permutation = tdict_json_get(json, "permutation");
   int64_t order[TDICT_MAX_NDIM], total = 1;
   int count;
+  if (!read_numbers(tdict_json_get(json, "shape"), out->sizes, &out->ndim)) return false;
+  for (int i = 0; i < out->ndim; i++)
+    if (!tdict_mul_i64(total, out->sizes[i], &total)) return false;
+  if (total != size) return false;
+  if (!tdict_json_exists(permutation)) return true;
+  return read_numbers(permutation, order, &count) && store_order(order, count, out);
+}
+
+tdict_status tdict_arrow_row_shape_read(const char *what, const struct ArrowSchema *schema, int64_t size,
+                                        tdict_arrow_row_shape *out, tdict_error *err) {
   out->ndim = 0;
   out->is_permuted = false;
   if (!text_is(find_value(schema->metadata, "ARROW:extension:name"), "arrow.fixed_shape_tensor")) return TDICT_OK;
   const text json = find_value(schema->metadata, "ARROW:extension:metadata");
+  tdict_json_document document = {0};
   tdict_json_fault fault;
-  bool is_valid = json.length > 0 && tdict_json_is_valid(json.at, (size_t)json.length, &fault) &&
-                  read_member(json, "\"shape\"", out->sizes, &out->ndim) && out->ndim >= 0;
-  for (int i = 0; is_valid && i < out->ndim; i++) is_valid = tdict_mul_i64(total, out->sizes[i], &total);
-  is_valid = is_valid && total == size && read_member(json, "\"permutation\"", order, &count);
-  is_valid = is_valid && (count < 0 || store_order(order, count, out));
+  bool is_valid = json.length > 0 && tdict_json_is_valid(json.at, (size_t)json.length, &fault);
+  if (is_valid) {
+    char *copy = strndup(json.at, (size_t)json.length); /* a document needs a 0 byte at the end */
+    if (!copy || tdict_json_index(copy, (size_t)json.length, &document) != TDICT_OK) {
+      free(copy);
+      return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for the metadata", what);
+    }
+    is_valid = read_shape(tdict_json_root(&document), size, out);
+    tdict_json_close(&document);
+    free(copy);
+  }
   if (is_valid) return TDICT_OK;
   return tdict_fail(err, TDICT_EFORMAT, "%s: the shape in the metadata does not describe lists of %lld elements", what,
                     (long long)size);

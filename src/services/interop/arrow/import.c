@@ -1,5 +1,5 @@
-/* Imports Arrow arrays as trees. Tensors over the buffers share one reference-counted holder of the array. See
- * tdict/arrow.h for ownership and threads. */
+/* Imports Arrow arrays as trees, from host memory and from device memory. Tensors over the buffers share one
+ * reference-counted holder of the array. See tdict/arrow.h for ownership and threads. */
 #include "services/interop/arrow/import.h"
 
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/options.h"
+#include "device/devices.h"
 
 tdict_status tdict_arrow_read_options(const char *what, const tdict_arrow_import_options *options,
                                       tdict_arrow_import_options *out, tdict_error *err) {
@@ -35,91 +36,87 @@ static tdict_status add_mask(tdict_arrow_importer *m, const tdict_arrow_column *
   else if (c->count)
     memset(bools, 1, (size_t)c->count);
   status = tdict_arrow_place(m, &mask, err);
-  if (status == TDICT_OK) status = tdict_set(m->masks, m->path.text, mask, err);
+  if (status == TDICT_OK) status = tdict_set(m->masks, m->path.bytes, mask, err);
   tdict_tensor_release(mask);
   return status;
 }
 
-static tdict_status import_struct(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
-                                  tdict_tree **out, tdict_error *err);
+static tdict_status import_fields(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
+                                  tdict_error *err);
 
-/* Imports a column and sets the leaf or the child tree. */
-static tdict_status import_field(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
-                                 tdict_tree *tree, const char *key, tdict_error *err) {
-  tdict_tensor *tensor;
+static tdict_status import_struct(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
+                                  tdict_error *err) {
   tdict_tree *child;
-  tdict_status status;
-  if (c->type.kind == TDICT_ARROW_STRUCT) {
-    status = import_struct(m, c, valid, &child, err);
-    if (status != TDICT_OK) return status;
-    status = tdict_set_tree(tree, key, child, err);
-    tdict_release(child);
-    return status;
-  }
-  status = add_mask(m, c, valid, err);
+  tdict_status status = tdict_create(1, &c->count, &child, err);
   if (status != TDICT_OK) return status;
-  if (c->type.kind == TDICT_ARROW_LIST) return tdict_arrow_import_list(m, c, valid, tree, key, err);
+  status = tdict_set_tree(m->tree, m->path.bytes, child, err);
+  tdict_release(child);
+  return status == TDICT_OK ? import_fields(m, c, valid, err) : status;
+}
+
+/* Imports a column and sets the leaf or the child tree at m->path. */
+static tdict_status import_column(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
+                                  tdict_error *err) {
+  tdict_tensor *tensor;
+  if (c->type.kind == TDICT_ARROW_STRUCT) return import_struct(m, c, valid, err);
+  tdict_status status = add_mask(m, c, valid, err);
+  if (status != TDICT_OK) return status;
+  if (c->type.kind == TDICT_ARROW_LIST) return tdict_arrow_import_list(m, c, valid, err);
   if (c->type.kind == TDICT_ARROW_TEXT || c->type.kind == TDICT_ARROW_NULL)
-    return tdict_arrow_import_text(m, c, valid, tree, key, err);
+    return tdict_arrow_import_text(m, c, valid, err);
   status = tdict_arrow_import_tensor(m, c, valid, &tensor, err);
   if (status != TDICT_OK) return status;
-  status = tdict_set(tree, key, tensor, err);
+  status = tdict_set(m->tree, m->path.bytes, tensor, err);
   tdict_tensor_release(tensor);
   return status;
 }
 
-/* Imports child `i` of a struct. The name of the child is the last key of the path. */
-static tdict_status import_child(tdict_arrow_importer *m, const tdict_arrow_column *parent, int64_t i,
-                                 const uint8_t *above, tdict_tree *tree, tdict_error *err) {
-  const char *key = m->path.text + m->path.key;
+/* Imports field `i` of a struct. The field is named by the last key of m->path. */
+static tdict_status import_field(tdict_arrow_importer *m, const tdict_arrow_column *parent, int64_t i,
+                                 const uint8_t *above, tdict_error *err) {
+  const char *name = parent->schema->children[i]->name;
   const tdict_arrow_range rows = {parent->start, parent->count};
   tdict_arrow_column column;
   uint8_t *valid = NULL;
-  if (!*key) return tdict_fail(err, TDICT_EINVAL, "%s: the name of field %lld is empty", m->what, (long long)i);
-  if (tdict_has(tree, key)) return tdict_fail(err, TDICT_EEXIST, "%s: two fields have the same name", m->what);
+  if (!name || !*name)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the name of field %lld is empty", m->what, (long long)i);
+  if (tdict_has(m->tree, m->path.bytes))
+    return tdict_fail(err, TDICT_EEXIST, "%s: two fields have the same name", m->what);
   /* The offset of a struct also applies to its children. */
   tdict_status status = tdict_arrow_column_child(m, parent, i, rows, &column, err);
   if (status == TDICT_OK) status = tdict_arrow_column_nulls(m, &column, above, &valid, err);
-  if (status == TDICT_OK) {
-    /* The import of a struct's fields may reallocate m->path, so pass a copy of the key. */
-    tdict_arrow_path copy = {0}, mark;
-    status = tdict_arrow_path_push(&copy, parent->schema->children[i]->name, &mark, err);
-    if (status == TDICT_OK) status = import_field(m, &column, valid, tree, copy.text, err);
-    tdict_arrow_path_reset(&copy);
-  }
+  if (status == TDICT_OK) status = import_column(m, &column, valid, err);
   free(valid);
   return status;
 }
 
-static tdict_status import_struct(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
-                                  tdict_tree **out, tdict_error *err) {
-  tdict_tree *tree;
+/* Imports the fields of a struct. The tree at m->path exists. */
+static tdict_status import_fields(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
+                                  tdict_error *err) {
+  tdict_status status = TDICT_OK;
   if (m->depth == TDICT_ARROW_MOST_DEPTH)
     return tdict_fail(err, TDICT_ENOTSUP, "%s: more than %d levels", m->what, TDICT_ARROW_MOST_DEPTH);
-  tdict_status status = tdict_create(1, &c->count, &tree, err);
-  if (status != TDICT_OK) return status;
   m->depth++;
   for (int64_t i = 0; i < c->schema->n_children && status == TDICT_OK; i++) {
     const char *name = c->schema->children[i]->name;
-    tdict_arrow_path mark;
-    status = tdict_arrow_path_push(&m->path, name ? name : "", &mark, err);
+    const size_t mark = m->path.length;
+    status = tdict_arrow_path_push(&m->path, name ? name : "", err);
     if (status != TDICT_OK) break;
-    status = import_child(m, c, i, valid, tree, err);
-    if (status != TDICT_OK && !m->is_located) tdict_error_at(err, status, m->path.text);
+    status = import_field(m, c, i, valid, err);
+    if (status != TDICT_OK && !m->is_located) tdict_error_at(err, status, m->path.bytes);
     m->is_located = status != TDICT_OK;
-    tdict_arrow_path_pop(&m->path, &mark);
+    tdict_io_text_cut(&m->path, mark);
   }
   m->depth--;
-  return TDICT_HAND_OVER(status, tree, out, tdict_release);
+  return status;
 }
 
 /* Adds the tree of masks to the result if there is a mask. */
-static tdict_status set_masks(const tdict_arrow_importer *m, tdict_tree *tree, tdict_error *err) {
+static tdict_status set_masks(const tdict_arrow_importer *m, tdict_error *err) {
   const char *path = m->options.mask_path;
   if (!m->masks || tdict_num_keys(m->masks) == 0) return TDICT_OK;
-  if (!tdict_has(tree, path)) return tdict_set_tree(tree, path, m->masks, err);
-  tdict_fail(err, TDICT_EEXIST, "%s: the array has a field at the path of the masks", m->what);
-  return tdict_error_at(err, TDICT_EEXIST, path);
+  if (!tdict_has(m->tree, path)) return tdict_set_tree(m->tree, path, m->masks, err);
+  return tdict_fail_at(err, TDICT_EEXIST, path, "%s: the array has a field at the path of the masks", m->what);
 }
 
 /* Imports the columns. Each tensor over the array retains the holder. */
@@ -127,22 +124,22 @@ static tdict_status import_columns(tdict_arrow_importer *m, const struct ArrowSc
                                    const struct ArrowArray *array, tdict_tree **out, tdict_error *err) {
   const tdict_arrow_range all = {0, array && array->length > 0 ? array->length : 0};
   tdict_arrow_column column;
-  tdict_tree *tree = NULL;
   uint8_t *valid = NULL;
   tdict_status status = tdict_arrow_column_open(m, schema, array, all, &column, err);
   if (status == TDICT_OK && column.type.kind != TDICT_ARROW_STRUCT)
     status = tdict_fail(err, TDICT_ETYPE, "%s: the format of the array is '%.20s', wanted a struct '+s'", m->what,
                         schema->format);
+  if (status == TDICT_OK) status = tdict_create(1, &column.count, &m->tree, err);
   if (status == TDICT_OK && m->options.nulls == TDICT_ARROW_NULLS_MASK)
     status = tdict_create(1, &column.count, &m->masks, err);
   if (status == TDICT_OK) status = tdict_arrow_column_nulls(m, &column, NULL, &valid, err);
-  if (status == TDICT_OK) status = import_struct(m, &column, valid, &tree, err);
+  if (status == TDICT_OK) status = import_fields(m, &column, valid, err);
   free(valid);
-  if (status == TDICT_OK) status = set_masks(m, tree, err);
-  if (status == TDICT_OK && m->memory) status = tdict_set_device(tree, &m->device, err);
+  if (status == TDICT_OK) status = set_masks(m, err);
+  if (status == TDICT_OK && m->memory) status = tdict_set_device(m->tree, &m->device, err);
   tdict_release(m->masks);
-  tdict_arrow_path_reset(&m->path);
-  return TDICT_HAND_OVER(status, tree, out, tdict_release);
+  tdict_io_text_reset(&m->path);
+  return TDICT_HAND_OVER(status, m->tree, out, tdict_release);
 }
 
 tdict_status tdict_arrow_import_tree(tdict_arrow_importer *m, const struct ArrowSchema *schema,
@@ -160,14 +157,68 @@ tdict_status tdict_arrow_import_tree(tdict_arrow_importer *m, const struct Arrow
   return status;
 }
 
+/* Checks the pointers of a call, and reads the options. */
+static tdict_status begin_import(tdict_arrow_importer *m, const struct ArrowSchema *schema,
+                                 const struct ArrowArray *array, const tdict_arrow_import_options *options,
+                                 const void *out, tdict_error *err) {
+  m->flags = TDICT_DESC_READ_ONLY;
+  m->device = tdict_cpu();
+  if (!schema || !array || !out)
+    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", m->what, !schema ? "schema" : array ? "out" : "array");
+  if (!schema->release || !array->release)
+    return tdict_fail(err, TDICT_EINVAL, "%s: the %s is released", m->what, schema->release ? "array" : "schema");
+  return tdict_arrow_read_options(m->what, options, &m->options, err);
+}
+
 tdict_status tdict_arrow_import(const struct ArrowSchema *schema, struct ArrowArray *array,
                                 const tdict_arrow_import_options *options, tdict_tree **out, tdict_error *err) {
-  static const char what[] = "arrow_import";
-  tdict_arrow_importer m = {.what = what, .device = {TDICT_DEVICE_CPU, 0}, .flags = TDICT_DESC_READ_ONLY};
-  if (!schema || !array || !out)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, !schema ? "schema" : array ? "out" : "array");
-  if (!schema->release || !array->release)
-    return tdict_fail(err, TDICT_EINVAL, "%s: the %s is released", what, schema->release ? "array" : "schema");
-  tdict_status status = tdict_arrow_read_options(what, options, &m.options, err);
+  tdict_arrow_importer m = {.what = "arrow_import"};
+  tdict_status status = begin_import(&m, schema, array, options, out, err);
   return status == TDICT_OK ? tdict_arrow_import_tree(&m, schema, array, out, err) : status;
+}
+
+/* Finds the gpu whose memory or event the array uses. *gpu is NULL for ordinary host memory, and for pinned memory
+ * without an event. */
+static tdict_status find_gpu(const char *what, tdict_devices *devices, const struct ArrowDeviceArray *array,
+                             tdict_gpu **gpu, tdict_error *err) {
+  tdict_device device = {array->device_type, (int32_t)array->device_id};
+  *gpu = NULL;
+  if (array->device_type == ARROW_DEVICE_CPU) return TDICT_OK;
+  if (array->device_type == ARROW_DEVICE_CUDA_HOST && !array->sync_event) return TDICT_OK;
+  if (array->device_type == ARROW_DEVICE_CUDA_HOST) device.type = TDICT_DEVICE_CUDA;
+  if (device.type != TDICT_DEVICE_CUDA && device.type != TDICT_DEVICE_SIM)
+    return tdict_fail(err, TDICT_ENOTSUP, "%s: the Arrow device type is %d, wanted cpu, cuda, cuda_host or ext_dev",
+                      what, (int)array->device_type);
+  if (array->device_id != device.index || device.index < 0)
+    return tdict_fail(err, TDICT_ENODEVICE, "%s: the device id is %lld", what, (long long)array->device_id);
+  return tdict_devices_gpu(devices, device, gpu, err);
+}
+
+/* Waits for the event of an array. Arrow's event is a pointer to the handle of the driver's event. */
+static tdict_status wait_for_event(tdict_gpu *gpu, void *sync_event, tdict_error *err) {
+  tdict_gpu_scope scope;
+  if (!gpu || !sync_event) return TDICT_OK;
+  tdict_status status = tdict_gpu_enter(gpu, &scope, err);
+  if (status == TDICT_OK) status = tdict_gpu_sync_event(gpu, *(tdict_cu_event *)sync_event, err);
+  tdict_gpu_leave(gpu, &scope);
+  return status;
+}
+
+tdict_status tdict_arrow_import_device(tdict_context *context, const struct ArrowSchema *schema,
+                                       struct ArrowDeviceArray *array, const tdict_arrow_import_options *options,
+                                       tdict_tree **out, tdict_error *err) {
+  tdict_arrow_importer m = {.what = "arrow_import_device"};
+  tdict_gpu *gpu;
+  if (!context) return tdict_fail(err, TDICT_EINVAL, "%s: context is NULL", m.what);
+  tdict_status status = begin_import(&m, schema, array ? &array->array : NULL, options, out, err);
+  if (status == TDICT_OK) status = find_gpu(m.what, tdict_context_devices(context), array, &gpu, err);
+  if (status == TDICT_OK) status = wait_for_event(gpu, array->sync_event, err);
+  if (status != TDICT_OK) return status;
+  if (array->device_type == ARROW_DEVICE_CUDA_HOST) {
+    m.flags |= TDICT_DESC_PINNED;
+  } else if (gpu) {
+    m.device = gpu->memory.device;
+    m.memory = &gpu->memory;
+  }
+  return tdict_arrow_import_tree(&m, schema, &array->array, out, err);
 }

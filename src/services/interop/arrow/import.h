@@ -23,9 +23,10 @@ typedef struct tdict_arrow_importer {
   uint32_t flags;       /* TDICT_DESC_ bits of tensors over the buffers */
   tdict_memory *memory; /* of copies: NULL for host memory, else the memory of `device` */
   int depth;
-  bool is_located;   /* true: the error has the path of the field */
-  tdict_tree *masks; /* NULL unless the option asks for masks */
-  tdict_arrow_path path;
+  bool is_located;    /* true: the error has the path of the field */
+  tdict_tree *tree;   /* the result; the caller of tdict_arrow_import_tree() gets it on success */
+  tdict_tree *masks;  /* NULL unless the option asks for masks */
+  tdict_io_text path; /* of the field that is being imported; escaped */
 } tdict_arrow_importer;
 
 /* Part of a field: elements [start, start + count) of the buffers. */
@@ -60,6 +61,9 @@ const void *tdict_arrow_column_buffer(const tdict_arrow_column *c, int i);
  * tdict_arrow_unpack(). */
 tdict_status tdict_arrow_column_nulls(const tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *above,
                                       uint8_t **out, tdict_error *err);
+/* Copies a tensor over the buffers, or a copy of it, to new host memory. */
+tdict_status tdict_arrow_host_copy(const tdict_arrow_importer *m, const tdict_tensor *from, tdict_tensor **out,
+                                   tdict_error *err);
 /* Makes `bytes` bytes of a buffer readable by the host. *out is `buffer`, or the data of *copy. The caller releases
  * *copy, which may be NULL. */
 tdict_status tdict_arrow_to_host(const tdict_arrow_importer *m, const void *buffer, int64_t bytes, tdict_tensor **copy,
@@ -82,11 +86,24 @@ tdict_status tdict_arrow_import_dense(tdict_arrow_importer *m, const tdict_arrow
  * arrow.fixed_shape_tensor. */
 tdict_status tdict_arrow_import_tensor(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
                                        tdict_tensor **out, tdict_error *err);
-/* Makes a leaf from a list, text or null column, and puts the leaf into `tree`. `key` is escaped. */
+/* Makes a leaf from a list, text or null column, and sets the leaf at m->path. */
 tdict_status tdict_arrow_import_list(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
-                                     tdict_tree *tree, const char *key, tdict_error *err);
+                                     tdict_error *err);
 tdict_status tdict_arrow_import_text(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
-                                     tdict_tree *tree, const char *key, tdict_error *err);
+                                     tdict_error *err);
+
+/* The dimensions of each row of an extension type. */
+typedef struct tdict_arrow_row_shape {
+  int ndim; /* 0: the schema does not have this extension type */
+  bool is_permuted;
+  int64_t sizes[TDICT_MAX_NDIM]; /* in the order in which the elements are stored */
+  int order[TDICT_MAX_NDIM];     /* if is_permuted is true: dimension i of the row is stored dimension order[i] */
+} tdict_arrow_row_shape;
+/* Reads the shape of Arrow's extension type arrow.fixed_shape_tensor, which TensorDict's to_arrow() makes, from the
+ * metadata of a schema whose lists have `size` elements. Returns TDICT_EFORMAT if the shape or the
+ * permutation is malformed, or if the shape does not have `size` elements. */
+tdict_status tdict_arrow_row_shape_read(const char *what, const struct ArrowSchema *schema, int64_t size,
+                                        tdict_arrow_row_shape *out, tdict_error *err);
 
 /* Reads the options of the caller. Returns TDICT_EINVAL for invalid values, and the errors of tdict_options_read(). */
 tdict_status tdict_arrow_read_options(const char *what, const tdict_arrow_import_options *options,

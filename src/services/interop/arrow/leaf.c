@@ -7,7 +7,6 @@
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/tensor/element.h"
-#include "services/interop/arrow/extension.h"
 #include "services/interop/arrow/import.h"
 #include "tdict/nontensor.h"
 #include "tdict/ragged.h"
@@ -28,23 +27,6 @@ static tdict_status fill_rows(const tdict_arrow_importer *m, tdict_tensor *t, co
     unsigned char *row = (unsigned char *)t->data + (size_t)i * row_bytes;
     for (size_t at = 0; !valid[i] && at < row_bytes; at += item) memcpy(row + at, element, item);
   }
-  return TDICT_OK;
-}
-
-/* Replaces a tensor by a writable copy in host memory. */
-static tdict_status make_writable(const tdict_arrow_importer *m, tdict_tensor **tensor, tdict_error *err) {
-  tdict_tensor *host, *own = NULL;
-  const tdict_tensor *from = *tensor;
-  tdict_status status = TDICT_OK;
-  if (m->memory && from->storage->device.type != TDICT_DEVICE_CPU) {
-    status = tdict_tensor_clone(from, m->memory, &own, err);
-    from = own;
-  }
-  if (status == TDICT_OK) status = tdict_tensor_clone(from, NULL, &host, err);
-  tdict_tensor_release(own);
-  if (status != TDICT_OK) return status;
-  tdict_tensor_release(*tensor);
-  *tensor = host;
   return TDICT_OK;
 }
 
@@ -110,7 +92,10 @@ tdict_status tdict_arrow_import_dense(tdict_arrow_importer *m, const tdict_arrow
                    m->what, c->schema->format);
   }
   if (status == TDICT_OK && valid) {
-    status = make_writable(m, &tensor, err);
+    tdict_tensor *shared = tensor; /* tensors over the buffers are read-only */
+    status = tdict_arrow_host_copy(m, shared, &tensor, err);
+    if (status != TDICT_OK) tensor = NULL;
+    tdict_tensor_release(shared);
     if (status == TDICT_OK) status = fill_rows(m, tensor, valid, c->count, err);
   }
   if (status == TDICT_OK) status = tdict_arrow_place(m, &tensor, err);
@@ -272,7 +257,7 @@ static tdict_status make_ragged(tdict_arrow_importer *m, const list_rows *r, tdi
 }
 
 tdict_status tdict_arrow_import_list(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
-                                     tdict_tree *tree, const char *key, tdict_error *err) {
+                                     tdict_error *err) {
   int64_t *at;
   tdict_ragged *ragged;
   tdict_status status = read_offsets(m, c, &at, err);
@@ -281,7 +266,7 @@ tdict_status tdict_arrow_import_list(tdict_arrow_importer *m, const tdict_arrow_
   status = make_ragged(m, &rows, &ragged, err);
   free(at);
   if (status != TDICT_OK) return status;
-  status = tdict_set_ragged(tree, key, ragged, err);
+  status = tdict_set_ragged(m->tree, m->path.bytes, ragged, err);
   tdict_ragged_release(ragged);
   return status;
 }
@@ -308,13 +293,13 @@ static tdict_status read_texts(const tdict_arrow_importer *m, const tdict_arrow_
 }
 
 tdict_status tdict_arrow_import_text(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
-                                     tdict_tree *tree, const char *key, tdict_error *err) {
+                                     tdict_error *err) {
   tdict_tensor *copy = NULL;
   tdict_value *values = calloc((size_t)c->count + 1, sizeof *values);
   if (!values) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %lld texts", m->what, (long long)c->count);
   tdict_status status = TDICT_OK;
   if (c->type.kind == TDICT_ARROW_TEXT) status = read_texts(m, c, valid, values, &copy, err);
-  if (status == TDICT_OK) status = tdict_set_values(tree, key, values, (size_t)c->count, err);
+  if (status == TDICT_OK) status = tdict_set_values(m->tree, m->path.bytes, values, (size_t)c->count, err);
   tdict_tensor_release(copy);
   free(values);
   return status;

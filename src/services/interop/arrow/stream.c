@@ -55,20 +55,20 @@ static void release_stream(struct ArrowArrayStream *stream) {
 
 /* Compares two exported schemas. Adds the path of the first difference to `path`. */
 static tdict_status compare_schemas(const struct ArrowSchema *a, const struct ArrowSchema *b, size_t tree,
-                                    tdict_arrow_path *path, tdict_error *err) {
+                                    tdict_io_text *path, tdict_error *err) {
   if (strcmp(a->format, b->format) != 0 || a->n_children != b->n_children)
     return tdict_fail(err, TDICT_EDTYPE,
                       "arrow_export_stream: tree %zu has the type '%.20s' of %lld fields, tree 0 has '%.20s' of %lld",
                       tree, b->format, (long long)b->n_children, a->format, (long long)a->n_children);
   for (int64_t i = 0; i < a->n_children; i++) {
-    tdict_arrow_path mark;
+    const size_t mark = path->length;
     if (strcmp(a->children[i]->name, b->children[i]->name) != 0)
       return tdict_fail(err, TDICT_EDTYPE, "arrow_export_stream: key %lld of tree %zu is '%.40s', of tree 0 '%.40s'",
                         (long long)i, tree, b->children[i]->name, a->children[i]->name);
-    tdict_status status = tdict_arrow_path_push(path, a->children[i]->name, &mark, err);
+    tdict_status status = tdict_arrow_path_push(path, a->children[i]->name, err);
     if (status == TDICT_OK) status = compare_schemas(a->children[i], b->children[i], tree, path, err);
     if (status != TDICT_OK) return status;
-    tdict_arrow_path_pop(path, &mark);
+    tdict_io_text_cut(path, mark);
   }
   return TDICT_OK;
 }
@@ -82,10 +82,10 @@ static tdict_status add_tree(stream_data *data, const tdict_tree *tree, size_t i
   if (status != TDICT_OK) return status;
   data->count = i + 1;
   if (i == 0) return TDICT_OK;
-  tdict_arrow_path path = {0};
+  tdict_io_text path = {0};
   status = compare_schemas(&data->schema, &schema, i, &path, err);
-  if (status != TDICT_OK) tdict_error_at(err, status, tdict_arrow_path_text(&path));
-  tdict_arrow_path_reset(&path);
+  if (status != TDICT_OK) tdict_error_at(err, status, path.bytes);
+  tdict_io_text_reset(&path);
   schema.release(&schema);
   return status;
 }

@@ -1,10 +1,8 @@
-/* Implements the table of Arrow's types, and the path of a field. See type.h for the thread rule. */
+/* Implements the table of Arrow's types, and the path of a field. Thread-safe. */
 #include "services/interop/arrow/type.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "core/base/array.h"
 #include "core/base/error.h"
 #include "tdict/path.h"
 
@@ -86,26 +84,12 @@ const char *tdict_arrow_format(tdict_dtype dtype) {
   return NULL;
 }
 
-tdict_status tdict_arrow_path_push(tdict_arrow_path *path, const char *key, tdict_arrow_path *mark, tdict_error *err) {
-  const size_t begin = path->length + (path->text && path->length != 0);
-  const size_t length = begin + tdict_path_escape(key, NULL, 0);
-  *mark = *path;
-  if (!TDICT_RESERVE(path->text, path->cap, length + 1))
-    return tdict_fail(err, TDICT_ENOMEM, "arrow: no host memory for a path of %zu bytes", length);
-  if (begin) path->text[begin - 1] = '.';
-  tdict_path_escape(key, path->text + begin, path->cap - begin);
-  path->length = length;
-  path->key = begin;
+tdict_status tdict_arrow_path_push(tdict_io_text *path, const char *key, tdict_error *err) {
+  const size_t dot = path->length != 0, bytes = tdict_path_escape(key, NULL, 0);
+  char *to = tdict_io_text_reserve(path, dot + bytes);
+  if (!to) return tdict_fail(err, TDICT_ENOMEM, "arrow: no host memory for a path of %zu bytes", path->length + bytes);
+  if (dot) *to = '.';
+  tdict_path_escape(key, to + dot, bytes + 1);
+  path->length += dot + bytes;
   return TDICT_OK;
-}
-
-void tdict_arrow_path_pop(tdict_arrow_path *path, const tdict_arrow_path *mark) {
-  path->length = mark->length;
-  path->key = mark->key;
-  if (path->text) path->text[path->length] = 0;
-}
-
-void tdict_arrow_path_reset(tdict_arrow_path *path) {
-  free(path->text);
-  *path = (tdict_arrow_path){0};
 }

@@ -1,8 +1,9 @@
-/* Translates between Arrow's format strings and dtypes, and keeps the path of the field that is being handled. One
- * thread at a time uses a path. The other functions keep no state and are thread-safe. */
+/* Translates between Arrow's format strings and dtypes, and makes the path of a field. The functions keep no state.
+ * Thread-safe. */
 #ifndef TDICT_SERVICES_INTEROP_ARROW_TYPE_H
 #define TDICT_SERVICES_INTEROP_ARROW_TYPE_H
 
+#include "services/io/text.h"
 #include "tdict/arrow.h"
 
 enum { TDICT_ARROW_MOST_DEPTH = 64 }; /* maximum number of nested structs and fixed-size lists */
@@ -33,17 +34,7 @@ tdict_status tdict_arrow_type_read(const char *what, const struct ArrowSchema *s
 /* Returns the format of a number or bool, or NULL if Arrow has no such type. */
 const char *tdict_arrow_format(tdict_dtype dtype);
 
-/* The escaped path of a field. Initialize all members to 0. */
-typedef struct tdict_arrow_path {
-  char *text; /* NULL: empty */
-  size_t length, cap;
-  size_t key; /* where the last key begins */
-} tdict_arrow_path;
-static inline const char *tdict_arrow_path_text(const tdict_arrow_path *path) { return path->text ? path->text : ""; }
-/* Adds a key. *mark receives the state for tdict_arrow_path_pop(). Returns TDICT_ENOMEM if memory is exhausted. */
-tdict_status tdict_arrow_path_push(tdict_arrow_path *path, const char *key, tdict_arrow_path *mark, tdict_error *err);
-/* Removes the last key. */
-void tdict_arrow_path_pop(tdict_arrow_path *path, const tdict_arrow_path *mark);
-void tdict_arrow_path_reset(tdict_arrow_path *path);
+/* Adds a key to the escaped path of a field. Returns TDICT_ENOMEM. tdict_io_text_cut() removes the key. */
+tdict_status tdict_arrow_path_push(tdict_io_text *path, const char *key, tdict_error *err);
 
 #endif
