@@ -101,3 +101,19 @@ tdict_status tdict_create_unset(const tdict_fields *list, int batch_ndim, const 
   plan p = {.zero = false, .batch_ndim = batch_ndim, .batch_size = batch_size};
   return create_planned_tree(&p, list, memory, out, err);
 }
+
+tdict_status tdict_create_numbered(const char *caller, tdict_tree *const *trees, size_t count, tdict_tree **out,
+                                   tdict_error *err) {
+  tdict_tree *parent;
+  tdict_status status = tdict_create(0, NULL, &parent, err);
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) {
+    char key[24];
+    const tdict_name name = tdict_name_of(key, (size_t)snprintf(key, sizeof key, "%zu", i));
+    if (tdict_node_add_name(parent, &name, tdict_leaf_of_tree(tdict_retain(trees[i])))) continue;
+    tdict_release(trees[i]);
+    tdict_release(parent);
+    status = tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu trees", caller, count);
+  }
+  if (status == TDICT_OK) *out = parent;
+  return status;
+}

@@ -1,16 +1,17 @@
 /* Joins trees of several devices into one tree, in one transfer into views of the result. The caller owns the result.
  * Thread rule: as in tdict/devices.h. */
-#include <stdio.h>
 #include <string.h>
 
 #include "core/base/checked.h"
 #include "core/base/device.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
+#include "core/ops/map.h"
 #include "core/ops/shape.h"
+#include "core/tree/create_from.h"
+#include "device/devices.h"
 #include "engine/start.h"
 #include "services/multi_device/gather.h"
-#include "services/multi_device/source.h"
 #include "tdict/shape.h"
 
 /* The state of one tdict_gather_devices_async() call. */
@@ -92,6 +93,13 @@ static tdict_status describe(const tdict_map *map, size_t entry, const tdict_ten
   return TDICT_OK;
 }
 
+/* Leaves the elements of the result uninitialized, because the transfer writes them. */
+static tdict_status leave_unset(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                                tdict_error *err) {
+  (void)map, (void)entry, (void)from, (void)made, (void)err;
+  return TDICT_OK;
+}
+
 /* Creates the result, with uninitialized elements. */
 static tdict_status create_result(gathering *g, tdict_tree **out, tdict_error *err) {
   const int ndim = g->trees[0]->batch_ndim;
@@ -104,33 +112,12 @@ static tdict_status create_result(gathering *g, tdict_tree **out, tdict_error *e
                          .memory = g->memory,
                          .one_memory = true,
                          .describe = describe,
-                         .fill = tdict_leave_unset,
+                         .fill = leave_unset,
                          .describes_shapes = true,
                          .user = g};
   tdict_status status = tdict_map_run(&map, g->trees[0], &tree, err);
-  if (status == TDICT_OK) status = tdict_set_all_devices(tree, g->device, err);
-  if (status == TDICT_OK)
-    *out = tree;
-  else if (tree)
-    tdict_release(tree);
-  return status;
-}
-
-/* Makes a tree whose children are the trees themselves, at the keys "0", "1" and so on. */
-static tdict_status create_parent(const gathering *g, tdict_tree *const *trees, tdict_tree **out, tdict_error *err) {
-  tdict_tree *parent;
-  tdict_status status = tdict_create(0, NULL, &parent, err);
-  if (status != TDICT_OK) return status;
-  for (size_t i = 0; i < g->num_trees; i++) {
-    char key[24];
-    const tdict_name name = tdict_name_of(key, (size_t)snprintf(key, sizeof key, "%zu", i));
-    if (tdict_node_add_name(parent, &name, tdict_leaf_of_tree(tdict_retain(trees[i])))) continue;
-    tdict_release(trees[i]);
-    tdict_release(parent);
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu trees", g->what, g->num_trees);
-  }
-  *out = parent;
-  return TDICT_OK;
+  if (status == TDICT_OK) status = tdict_set_device(tree, &g->device, err);
+  return TDICT_HAND_OVER(status, tree, out, tdict_release);
 }
 
 /* Starts the transfer of all trees into views of `result`. */
@@ -141,15 +128,15 @@ static tdict_status start_transfer(const gathering *g, tdict_tree *result, bool 
   tdict_status status = tdict_split(result, g->dim, g->sizes, views, &count, err);
   if (status != TDICT_OK) return status;
   for (size_t i = 0; i < count; i++) sources[i] = (tdict_tree *)(uintptr_t)g->trees[i];
-  status = create_parent(g, sources, &src, err);
-  if (status == TDICT_OK) status = create_parent(g, views, &dst, err);
+  status = tdict_create_numbered(g->what, sources, count, &src, err);
+  if (status == TDICT_OK) status = tdict_create_numbered(g->what, views, count, &dst, err);
   if (status == TDICT_OK) {
     const tdict_start start = {
         .what = g->what, .src = src, .dst = dst, .result = result, .options = g->options, .caller_waits = waits};
     status = tdict_start_transfer(g->context, &start, out, err);
   }
-  if (src) tdict_release(src);
-  if (dst) tdict_release(dst);
+  tdict_release(src);
+  tdict_release(dst);
   for (size_t i = 0; i < count; i++) tdict_release(views[i]);
   return status;
 }

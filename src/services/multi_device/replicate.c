@@ -3,9 +3,12 @@
  * and threads. */
 #include <stdlib.h>
 
+#include "core/base/array.h"
 #include "core/base/error.h"
+#include "core/ops/map.h"
+#include "device/devices.h"
 #include "engine/engine.h"
-#include "services/multi_device/source.h"
+#include "engine/plan/pair.h"
 #include "services/multi_device/spread.h"
 
 /* A tree of at most an eighth of the staging ring is copied whole to the first device of a group. A second transfer
@@ -16,13 +19,31 @@ enum { SMALL_PART = 8, ROUND_RINGS = 2, MAX_ROUNDS = TDICT_REPLICATE_MAX_PARTS /
 /* Parts begin at multiples of this number, unless a strided leaf is there. */
 #define PART_ALIGNMENT ((size_t)64 << 10)
 
+/* The leaves of a tree, borrowed from the tree. */
+typedef struct source {
+  tdict_tensor **leaves; /* in tree order */
+  uint32_t num_leaves;
+  size_t cap_leaves;
+  size_t bytes; /* of all leaves, without padding */
+  /* true: some leaf is not empty, all leaves are in host memory, and the tree has no objects that must be moved */
+  bool is_suitable;
+} source;
+
+/* A result: a tree with the keys, shapes and locks of the source, whose leaves are in one new storage. All results of
+ * one source have the same layout. */
+typedef struct replica {
+  tdict_tree *tree;
+  tdict_tensor **leaves;  /* in tree order, borrowed from `tree` */
+  tdict_storage *storage; /* borrowed from `tree` */
+} replica;
+
 /* The devices that copy parts from each other. */
 typedef struct group {
   tdict_spreading *spreading;
-  const tdict_source *source;
+  const source *source;
   size_t positions[TDICT_MAX_DEVICES]; /* in spreading->devices */
   size_t count;
-  tdict_replica replicas[TDICT_MAX_DEVICES];
+  replica replicas[TDICT_MAX_DEVICES];
   tdict_copy_pair *pairs; /* room for the pairs of one transfer */
 } group;
 
@@ -48,14 +69,100 @@ static tdict_memory *memory_of(const group *g, size_t i) {
   return tdict_devices_memory(tdict_context_devices(s->context), s->devices[g->positions[i]]);
 }
 
+static bool add_leaf(source *s, tdict_tensor *t) {
+  if (s->num_leaves > UINT32_MAX / 2 || !TDICT_RESERVE(s->leaves, s->cap_leaves, (size_t)s->num_leaves + 1))
+    return false;
+  s->leaves[s->num_leaves++] = t;
+  s->bytes += tdict_tensor_nbytes(t);
+  s->is_suitable &= t->storage->device.type == TDICT_DEVICE_CPU && !tdict_storage_is_unloaded(t->storage);
+  return true;
+}
+
+/* Reads the leaves of a tree. If `device` is not NULL, also sets this device in all trees below the tree. The caller
+ * frees s->leaves, also after a failure. */
+static tdict_status read_leaves(source *s, const tdict_tree *tree, const tdict_device *device, tdict_error *err) {
+  tdict_cursor cursor;
+  bool has_memory = true;
+  *s = (source){.is_suitable = true};
+  tdict_cursor_init(&cursor, tree, false);
+  for (tdict_leaf leaf; has_memory && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    tdict_tensor *tensor = tdict_leaf_tensor(leaf);
+    tdict_tree *child = tdict_leaf_tree(leaf);
+    if (tensor)
+      has_memory = add_leaf(s, tensor);
+    else if (!child)
+      s->is_suitable &= tdict_box_has_fixed_elements(tdict_leaf_box(leaf));
+    else
+      has_memory = tdict_cursor_enter(&cursor, child);
+    if (child && device) {
+      child->has_device = true;
+      child->device = *device;
+    }
+  }
+  tdict_cursor_reset(&cursor);
+  s->is_suitable &= s->bytes > 0;
+  return has_memory ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "to_devices: no host memory to read the tree");
+}
+
+static tdict_status describe(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
+                             tdict_error *err) {
+  (void)map, (void)entry, (void)err;
+  tdict_made_of(from, made);
+  made->fresh = true;
+  return TDICT_OK;
+}
+
+/* Leaves the elements uninitialized, because a transfer writes them. */
+static tdict_status leave_unset(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                                tdict_error *err) {
+  (void)map, (void)entry, (void)from, (void)made, (void)err;
+  return TDICT_OK;
+}
+
+/* Creates the result of device i of the group, with uninitialized elements. Some leaf of the source is not empty. The
+ * caller resets the result, also after a failure. */
 static tdict_status create_replica(group *g, size_t i, tdict_error *err) {
-  return tdict_replica_create(&g->replicas[i], g->spreading->what, g->spreading->src, memory_of(g, i), err);
+  const tdict_map map = {.what = g->spreading->what,
+                         .memory = memory_of(g, i),
+                         .describe = describe,
+                         .fill = leave_unset,
+                         .describes_shapes = true,
+                         .way = TDICT_OBJECT_SHARE};
+  replica *r = &g->replicas[i];
+  source made;
+  tdict_status status = tdict_map_run(&map, g->spreading->src, &r->tree, err);
+  if (status != TDICT_OK) return status;
+  r->tree->has_device = true;
+  r->tree->device = map.memory->device;
+  status = read_leaves(&made, r->tree, &map.memory->device, err);
+  r->leaves = made.leaves;
+  for (uint32_t n = 0; n < made.num_leaves && !r->storage; n++)
+    if (r->leaves[n]->numel) r->storage = r->leaves[n]->storage;
+  return status;
+}
+
+static void reset_replica(replica *r) {
+  tdict_release(r->tree);
+  free(r->leaves);
+}
+
+/* Returns the offset of a leaf in the storage. */
+static size_t offset_of(const replica *r, uint32_t leaf) {
+  return (size_t)((uintptr_t)r->leaves[leaf]->data - (uintptr_t)r->storage->data);
+}
+
+/* Makes a tensor of `bytes` bytes over a storage, beginning at the address `data`. The caller owns the reference. */
+static tdict_status view_bytes(tdict_storage *storage, const void *data, size_t bytes, tdict_tensor **out,
+                               tdict_error *err) {
+  const int64_t shape[1] = {(int64_t)bytes};
+  const tdict_tensor_desc view = {.data = (void *)(uintptr_t)data, .dtype = TDICT_U8, .ndim = 1, .shape = shape};
+  return tdict_tensor_over(storage, &view, out, err);
 }
 
 /* Starts a transfer of pairs to device i of the group. */
 static tdict_status start_pairs(group *g, size_t i, size_t num_pairs, const awaited *awaits, tdict_error *err) {
   tdict_spreading *s = g->spreading;
-  const tdict_replica *r = &g->replicas[i];
+  const replica *r = &g->replicas[i];
   tdict_start start = {.what = s->what,
                        .src = s->src,
                        .device = s->devices[g->positions[i]],
@@ -80,7 +187,7 @@ static tdict_status start_exchange(group *g, size_t i, const part *parts, size_t
     const part *p = &parts[j];
     tdict_storage *from = g->replicas[j].storage;
     if (j == i || p->begin == p->end) continue;
-    status = tdict_bytes_view(from, (char *)from->data + p->begin, p->end - p->begin, &views[num_views], err);
+    status = view_bytes(from, (char *)from->data + p->begin, p->end - p->begin, &views[num_views], err);
     if (status != TDICT_OK) break;
     char *to = (char *)g->replicas[i].storage->data + p->begin;
     g->pairs[num_views] = (tdict_copy_pair){views[num_views], to, UINT32_MAX};
@@ -109,36 +216,35 @@ static tdict_status replicate_small(group *g, tdict_error *err) {
 /* Returns the end of the part that begins at leaf *leaf and ends near `wanted`. Moves *leaf to the first leaf that ends
  * after this end. */
 static size_t find_end(const group *g, size_t wanted, uint32_t *leaf) {
-  const tdict_source *s = g->source;
-  const tdict_replica *r = &g->replicas[0];
+  const source *s = g->source;
+  const replica *r = &g->replicas[0];
   const size_t all = r->storage->bytes;
   if (wanted >= all) {
     *leaf = s->num_leaves;
     return all;
   }
-  while (*leaf < s->num_leaves && tdict_replica_offset(r, *leaf) + tdict_tensor_nbytes(r->leaves[*leaf]) <= wanted)
-    (*leaf)++;
+  while (*leaf < s->num_leaves && offset_of(r, *leaf) + tdict_tensor_nbytes(r->leaves[*leaf]) <= wanted) (*leaf)++;
   if (*leaf == s->num_leaves) return all;
-  const size_t begin = tdict_replica_offset(r, *leaf);
+  const size_t begin = offset_of(r, *leaf);
   if (begin >= wanted || tdict_tensor_is_contiguous(s->leaves[*leaf])) return wanted;
   (*leaf)++; /* the part contains the whole strided leaf */
-  return *leaf < s->num_leaves ? tdict_replica_offset(r, *leaf) : all;
+  return *leaf < s->num_leaves ? offset_of(r, *leaf) : all;
 }
 
 /* Copies the leaves of a part from the host to device i. `parts` of leaves at the ends of the part are copied by
  * views. */
 static tdict_status start_part(group *g, size_t i, const part *p, const awaited *awaits, tdict_error *err) {
-  const tdict_replica *r = &g->replicas[i];
+  const replica *r = &g->replicas[i];
   tdict_tensor *views[2];
   size_t num_views = 0, num_pairs = 0;
   tdict_status status = TDICT_OK;
   for (uint32_t n = p->first_leaf; n < p->end_leaf && status == TDICT_OK; n++) {
     tdict_tensor *src = g->source->leaves[n];
-    const size_t at = tdict_replica_offset(r, n), bytes = tdict_tensor_nbytes(src);
+    const size_t at = offset_of(r, n), bytes = tdict_tensor_nbytes(src);
     const size_t from = at < p->begin ? p->begin - at : 0, to = at + bytes > p->end ? p->end - at : bytes;
     if (bytes == 0 || at >= p->end || from >= to) continue;
     if (to - from < bytes) {
-      status = tdict_bytes_view(src->storage, (char *)src->data + from, to - from, &views[num_views], err);
+      status = view_bytes(src->storage, (char *)src->data + from, to - from, &views[num_views], err);
       if (status != TDICT_OK) break;
       src = views[num_views++];
     }
@@ -190,7 +296,7 @@ static tdict_status replicate_group(group *g, tdict_error *err) {
   if (!g->pairs) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its parts", g->spreading->what);
   for (size_t i = 0; i < g->count && status == TDICT_OK; i++) status = create_replica(g, i, err);
   if (status == TDICT_OK) status = replicate_large(g, err);
-  for (size_t i = 0; i < g->count; i++) tdict_replica_reset(&g->replicas[i]);
+  for (size_t i = 0; i < g->count; i++) reset_replica(&g->replicas[i]);
   free(g->pairs);
   return status;
 }
@@ -218,19 +324,19 @@ static bool may_exchange(const tdict_spreading *s) {
 }
 
 tdict_status tdict_replicate_start(tdict_spreading *s, tdict_error *err) {
-  tdict_source source = {0};
+  source read = {0};
   bool is_grouped[TDICT_MAX_DEVICES] = {false};
-  tdict_status status = may_exchange(s) ? tdict_source_read(&source, s->src, err) : TDICT_OK;
+  tdict_status status = may_exchange(s) ? read_leaves(&read, s->src, NULL, err) : TDICT_OK;
   for (size_t i = 0; i < s->num_devices && status == TDICT_OK; i++) {
     if (is_grouped[i]) continue;
-    group g = {.spreading = s, .source = &source, .positions = {i}, .count = 1};
-    for (size_t j = i + 1; j < s->num_devices && source.is_suitable; j++) {
+    group g = {.spreading = s, .source = &read, .positions = {i}, .count = 1};
+    for (size_t j = i + 1; j < s->num_devices && read.is_suitable; j++) {
       if (is_grouped[j] || !fits_group(&g, j)) continue;
       g.positions[g.count++] = j;
       is_grouped[j] = true;
     }
     status = g.count > 1 ? replicate_group(&g, err) : tdict_spread_one(s, s->src, i, err);
   }
-  tdict_source_reset(&source);
+  free(read.leaves);
   return status;
 }

@@ -5,31 +5,8 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "core/tree/node.h"
+#include "core/tree/create_from.h"
 #include "services/stack/lazy_stack.h"
-
-enum { KEY_BYTES = 24 };
-
-static tdict_name name_item(size_t i, char key[KEY_BYTES]) {
-  return tdict_name_of(key, (size_t)snprintf(key, KEY_BYTES, "%zu", i));
-}
-
-/* Makes a tree without batch dimensions whose children are the items themselves, not copies. */
-static tdict_status create_parent(const char *what, const tdict_lazy_stack *stack, tdict_tree **out, tdict_error *err) {
-  tdict_tree *parent;
-  tdict_status status = tdict_create(0, NULL, &parent, err);
-  if (status != TDICT_OK) return status;
-  for (size_t i = 0; i < stack->count; i++) {
-    char key[KEY_BYTES];
-    const tdict_name name = name_item(i, key);
-    if (tdict_node_add_name(parent, &name, tdict_leaf_of_tree(tdict_retain(stack->items[i])))) continue;
-    tdict_release(stack->items[i]);
-    tdict_release(parent);
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, stack->count);
-  }
-  *out = parent;
-  return TDICT_OK;
-}
 
 tdict_status tdict_lazy_stack_to_device_async(tdict_context *context, const tdict_lazy_stack *stack,
                                               tdict_device device, const tdict_transfer_options *options,
@@ -37,7 +14,7 @@ tdict_status tdict_lazy_stack_to_device_async(tdict_context *context, const tdic
   static const char what[] = "lazy_stack_to_device_async";
   tdict_tree *parent;
   tdict_status status = tdict_lazy_stack_check(what, stack, out, err);
-  if (status == TDICT_OK) status = create_parent(what, stack, &parent, err);
+  if (status == TDICT_OK) status = tdict_create_numbered(what, stack->items, stack->count, &parent, err);
   if (status != TDICT_OK) return status;
   status = tdict_to_device_async(context, parent, device, options, out, err);
   tdict_release(parent);
@@ -46,9 +23,9 @@ tdict_status tdict_lazy_stack_to_device_async(tdict_context *context, const tdic
 
 /* Finds the child at the key with index `i`. The key must be the number `i` as decimal text. */
 static tdict_status get_child(const char *what, const tdict_tree *tree, size_t i, tdict_tree **out, tdict_error *err) {
-  char key[KEY_BYTES];
+  char key[24];
   const tdict_entry entry = tdict_get_entry_at(tree, i);
-  name_item(i, key);
+  snprintf(key, sizeof key, "%zu", i);
   if (strcmp(entry.key, key) != 0)
     return tdict_fail(err, TDICT_ENOTFOUND, "%s: key %zu is '%.80s', wanted '%s'", what, i, entry.key, key);
   if (!entry.tree) {
