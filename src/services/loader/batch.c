@@ -19,19 +19,22 @@
  * instead. Keeps the native code and the path of the error. Returns `status`. */
 static tdict_status name_failed_sample(const tdict_loader *l, tdict_loader_slot *slot, int64_t index,
                                        tdict_status status) {
-  char text[sizeof slot->error.message];
-  memcpy(text, slot->error.message, sizeof text);
-  int32_t native = slot->error.native;
-  char path[sizeof slot->error.path];
-  memcpy(path, slot->error.path, sizeof path);
+  const tdict_error why = slot->error;
   const char *name = l->table->name ? l->table->name : "dataset";
   if (index >= 0)
-    tdict_fail_native(&slot->error, status, native, "loader: sample %lld of %s: %.160s", (long long)index, name, text);
+    tdict_fail_native(&slot->error, status, why.native, "loader: sample %lld of %s: %.160s", (long long)index, name,
+                      why.message);
   else
-    tdict_fail_native(&slot->error, status, native, "loader: batch %lld of %s: %.160s", (long long)slot->position.batch,
-                      name, text);
-  if (path[0]) tdict_error_at(&slot->error, status, path);
+    tdict_fail_native(&slot->error, status, why.native, "loader: batch %lld of %s: %.160s",
+                      (long long)slot->position.batch, name, why.message);
+  if (why.path[0]) tdict_error_at(&slot->error, status, why.path);
   return status;
+}
+
+/* Replaces the tree of a slot, and takes over the caller's reference to `tree`. */
+static void set_tree(tdict_loader_slot *slot, tdict_tree *tree) {
+  tdict_release(slot->tree);
+  slot->tree = tree;
 }
 
 /* Writes the indices of the batch's samples. The indices of a stream are consecutive numbers. */
@@ -53,11 +56,10 @@ static void mark_stream_end(tdict_loader_slot *slot, int64_t rows) {
 
 /* Shortens the batch to the rows that were read before the stream ended. */
 static tdict_status cut_to_count(tdict_loader_slot *slot) {
-  tdict_tree *whole = slot->tree;
+  tdict_tree *cut;
   tdict_status status =
-      tdict_index_get(NULL, whole, TDICT_INDEX(TDICT_RANGE(0, slot->count, 1)), NULL, &slot->tree, &slot->error);
-  tdict_release(whole);
-  if (status != TDICT_OK) slot->tree = NULL;
+      tdict_index_get(NULL, slot->tree, TDICT_INDEX(TDICT_RANGE(0, slot->count, 1)), NULL, &cut, &slot->error);
+  if (status == TDICT_OK) set_tree(slot, cut);
   return status;
 }
 
@@ -188,8 +190,7 @@ static tdict_status convert_batch(tdict_loader *l, tdict_loader_slot *slot) {
   use_wire(l, &o);
   tdict_status status = tdict_to_device(l->context, slot->tree, tdict_cpu(), &o, &converted, &slot->error);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
-  tdict_release(slot->tree);
-  slot->tree = converted;
+  set_tree(slot, converted);
   return TDICT_OK;
 }
 
@@ -212,8 +213,7 @@ static tdict_status pin_batch(tdict_loader *l, tdict_loader_slot *slot) {
   status = tdict_pin_memory(l->context, slot->tree, &o, &pinned, &slot->error);
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
   note_objects(slot, &stats);
-  tdict_release(slot->tree);
-  slot->tree = pinned;
+  set_tree(slot, pinned);
   return TDICT_OK;
 }
 
@@ -296,8 +296,7 @@ static tdict_status send_batch(tdict_loader *l, tdict_loader_slot *slot) {
   if (status == TDICT_OK) wait_for_transfer(l, store_fence(l, place, &slot->future->fence));
   if (status != TDICT_OK) return name_failed_sample(l, slot, -1, status);
   note_objects(slot, &slot->future->stats); /* the transfer may still run, but does not change these numbers */
-  tdict_release(slot->tree);                /* the transfer retains the storages that it reads */
-  slot->tree = NULL;
+  set_tree(slot, NULL);                     /* the transfer retains the storages that it reads */
   return TDICT_OK;
 }
 
@@ -308,26 +307,17 @@ void tdict_loader_fill_slot(tdict_loader *l, tdict_loader_slot *slot) {
   int64_t wanted = slot->count;
   slot->status = fetch_tree(l, slot);
   if (slot->status == TDICT_OK && slot->count < wanted && l->options.drop_last) slot->count = 0;
-  if (slot->status == TDICT_OK && slot->count == 0) {
-    tdict_release(slot->tree);
-    slot->tree = NULL;
-    return;
-  }
-  if (slot->status == TDICT_OK) {
+  if (slot->status == TDICT_OK && slot->count > 0) {
     slot->bytes = tdict_bytes(slot->tree);
     slot->status = l->device.type == TDICT_DEVICE_CPU ? pin_batch(l, slot) : send_batch(l, slot);
   }
-  if (slot->status != TDICT_OK) {
-    tdict_release(slot->tree);
-    slot->tree = NULL;
-  }
+  if (slot->status != TDICT_OK || slot->count == 0) set_tree(slot, NULL);
 }
 
 void tdict_loader_empty_slot(tdict_loader_slot *slot) {
-  tdict_release(slot->tree);
+  set_tree(slot, NULL);
   tdict_future_cancel(slot->future);
   tdict_future_release(slot->future);
-  slot->tree = NULL;
   slot->future = NULL;
   slot->bytes = 0;
   slot->state = TDICT_SLOT_FREE;

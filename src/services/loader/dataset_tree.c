@@ -5,6 +5,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/error.h"
+#include "core/tensor/layout.h"
 #include "core/tensor/rows.h"
 #include "core/tree/agree.h"
 #include "core/tree/box.h"
@@ -36,18 +37,6 @@ static void release_tree_source(void *self) {
   free(s->row_bytes);
   tdict_release(s->tree);
   free(s);
-}
-
-/* Returns true if the elements of a row are contiguous and in C order. */
-static bool is_row_contiguous(const tdict_tensor *t) {
-  const int64_t *shape = tdict_tensor_shape(t), *strides = tdict_tensor_strides(t);
-  int64_t step = 1;
-  for (int i = tdict_tensor_ndim(t) - 1; i > 0; i--) {
-    if (shape[i] != 1 && strides[i] != step) return false;
-    /* The product of the sizes may overflow if the tensor is empty. */
-    if (!tdict_mul_i64(step, shape[i], &step)) return false;
-  }
-  return true;
 }
 
 /* Checks that a sample can be selected from an object. */
@@ -98,7 +87,7 @@ static tdict_status add_tree_field(void *user, const tdict_entry *entry, tdict_e
   field->path = strdup(entry->path);
   if (!field->path) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a path", error_prefix);
   s->row_bytes[s->num_fields++] = bytes;
-  if (!is_row_contiguous(t)) s->has_strided_rows = true;
+  if (!tdict_layout_is_contiguous(ndim, t->dims + 1, tdict_tensor_strides(t) + 1)) s->has_strided_rows = true;
   return TDICT_OK;
 }
 

@@ -1,5 +1,5 @@
-/* Implements the division of an epoch into batches. See epoch_plan.h for ownership and threads. */
-#include "services/loader/epoch_plan.h"
+/* Implements the division of an epoch into batches. See loader_internal.h for ownership and threads. */
+#include "services/loader/loader_internal.h"
 
 #include <stdlib.h>
 

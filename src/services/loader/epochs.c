@@ -75,22 +75,6 @@ tdict_status tdict_loader_plan_epoch(const tdict_loader *l, int64_t length, tdic
   return TDICT_OK;
 }
 
-tdict_status tdict_loader_plan_saved_epoch(const tdict_loader *l, const tdict_loader_state *state,
-                                           tdict_loader_epoch *out, tdict_error *err) {
-  if (!l->table->length_varies) {
-    *out = l->epoch;
-    if (out->sampler) tdict_sampler_retain(out->sampler);
-    return TDICT_OK;
-  }
-  int64_t now = l->table->length(l->table->self);
-  if (state->batch > 0 && state->dataset_length > now)
-    return tdict_fail(err, TDICT_EINVAL, "loader state: the epoch has %lld samples, but the dataset has %lld",
-                      (long long)state->dataset_length, (long long)now);
-  /* The length in a stream's state is negative. For such a state, tdict_loader_check_state() fails with every epoch, so
-   * the length does not matter here. */
-  return tdict_loader_plan_epoch(l, state->dataset_length < 0 ? 0 : state->dataset_length, out, err);
-}
-
 void tdict_loader_replace_epoch(tdict_loader *l, const tdict_loader_epoch *epoch) {
   tdict_sampler_release(l->epoch.sampler);
   l->epoch = *epoch;

@@ -1,4 +1,4 @@
-/* Creates and destroys loaders, and reads and sets their state. The loader owns everything that these functions
+/* Creates and destroys loaders. The loader owns everything that these functions
  * allocate. Thread rule: see tdict/loader.h. */
 #include "tdict/loader.h"
 
@@ -252,55 +252,6 @@ int64_t tdict_loader_length(const tdict_loader *l) {
   int64_t num_batches = l->epoch.num_batches;
   pthread_mutex_unlock(lock);
   return num_batches;
-}
-
-tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, tdict_error *err) {
-  if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "out" : "the loader");
-  tdict_status status =
-      tdict_forkmark_check(l->mark, "loader state", err); /* In a forked child, the lock may stay locked for ever. */
-  if (status != TDICT_OK) return status;
-  pthread_mutex_lock(&l->lock);
-  tdict_loader_state s = tdict_loader_describe_state(l, &l->epoch, l->next_to_take);
-  pthread_mutex_unlock(&l->lock);
-  return tdict_options_write(out, &s, sizeof s, "loader state", err);
-}
-
-/* Checks the batch of a state. If max_tokens is set, first divides the epoch of the state into batches. */
-static tdict_status plan_saved_batches(const tdict_loader *l, const tdict_loader_state *s, tdict_loader_epoch *epoch,
-                                       tdict_epoch_plan *plan, tdict_error *err) {
-  if (l->limits.max_tokens > 0) {
-    tdict_status status = tdict_epoch_plan_make(plan, l->table, epoch->sampler, &l->limits, s->epoch);
-    if (status != TDICT_OK && err) *err = plan->failure;
-    if (status != TDICT_OK) return status;
-    epoch->num_batches = plan->num_batches;
-  }
-  tdict_status status = tdict_loader_check_batch(l, epoch->num_batches, s, err);
-  if (status != TDICT_OK) tdict_epoch_plan_reset(plan);
-  return status;
-}
-
-tdict_status tdict_loader_set_state(tdict_loader *l, const tdict_loader_state *state, tdict_error *err) {
-  if (!l || !state) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "the state" : "the loader");
-  tdict_loader_epoch epoch = {0};
-  tdict_epoch_plan plan = {.epoch = -1};
-  tdict_loader_state s;
-  tdict_status status = tdict_options_read_saved(&s, sizeof s, state, "loader state", err);
-  if (status == TDICT_OK) status = tdict_forkmark_check(l->mark, "loader", err);
-  if (status == TDICT_OK) status = tdict_loader_plan_saved_epoch(l, &s, &epoch, err);
-  if (status == TDICT_OK) status = tdict_loader_check_state(l, &epoch, &s, err);
-  if (status == TDICT_OK) status = plan_saved_batches(l, &s, &epoch, &plan, err);
-  if (status != TDICT_OK) {
-    tdict_sampler_release(epoch.sampler);
-    return status;
-  }
-  pthread_mutex_lock(&l->lock);
-  tdict_loader_seek(l, (tdict_batch_position){s.epoch, s.batch});
-  tdict_loader_replace_epoch(l, &epoch);
-  tdict_epoch_plan_reset(&l->plan);
-  l->plan = plan;
-  l->awaits_epoch = l->table->length_varies && s.batch == 0;
-  pthread_mutex_unlock(&l->lock);
-  return TDICT_OK;
 }
 
 tdict_status tdict_loader_get_stats(tdict_loader *l, tdict_loader_stats *out, tdict_error *err) {

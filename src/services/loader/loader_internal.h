@@ -11,10 +11,29 @@
 #include "core/memory/fence.h"
 #include "engine/options/trace/trace.h"
 #include "services/loader/dataset.h"
-#include "services/loader/epoch_plan.h"
 #include "tdict/combine.h"
 #include "tdict/loader.h"
 #include "tdict/sampler.h"
+
+/* Consecutive samples of an epoch. */
+typedef struct tdict_batch_range {
+  int64_t first, count;
+} tdict_batch_range;
+
+typedef struct tdict_epoch_plan {
+  int64_t epoch;             /* -1: the plan is out of date */
+  int64_t num_batches;       /* number of batches of this rank */
+  tdict_batch_range *ranges; /* the batches of this rank, as positions among the samples of all ranks */
+  tdict_error failure;       /* if failure.status is not 0, the epoch has one batch, which fails with this error */
+} tdict_epoch_plan;
+
+/* The limits of the batches. */
+typedef struct tdict_batch_limits {
+  int64_t batch_size, max_tokens;
+  bool counts_padding; /* true: a batch has (number of samples) * (largest length) tokens; false: the number of
+                        * tokens is the sum of the lengths */
+  bool drop_last;
+} tdict_batch_limits;
 
 /* The position of a batch. The position after the last batch of an epoch is the end of that epoch. */
 typedef struct tdict_batch_position {
@@ -139,19 +158,18 @@ void tdict_loader_release_samples(tdict_loader_slot *slot);
 /* Releases the batch of a slot, cancels the transfer of the batch, and makes the slot FREE. */
 void tdict_loader_empty_slot(tdict_loader_slot *slot);
 
-/* saved_state.c */
+/* epoch_plan.c: divides an epoch into batches that have at most max_tokens tokens and at most batch_size samples. A
+ * plan depends on the sampler, the epoch, the limits and the lengths of the samples, but not on the workers. The plan
+ * owns its ranges. The functions take no lock. */
 
-/* Returns the public state for a position of an epoch. The state holds the position, and every setting that the order
- * of samples depends on. */
-tdict_loader_state tdict_loader_describe_state(const tdict_loader *loader, const tdict_loader_epoch *epoch,
-                                               tdict_batch_position position);
-/* Returns TDICT_EINVAL if the state belongs to a loader with another order of samples, or if the epoch in the state is
- * invalid. */
-tdict_status tdict_loader_check_state(const tdict_loader *loader, const tdict_loader_epoch *epoch,
-                                      const tdict_loader_state *state, tdict_error *err);
-/* Returns TDICT_EINVAL if an epoch of `num_batches` does not have the batch of the state. */
-tdict_status tdict_loader_check_batch(const tdict_loader *loader, int64_t num_batches, const tdict_loader_state *state,
-                                      tdict_error *err);
+/* Divides an epoch into batches. Calls the dataset's `sample_length` for each sample of the epoch, so the caller must
+ * hold no lock. Returns TDICT_EINVAL for a length that is negative or above max_tokens. Returns TDICT_ENOMEM if host
+ * memory is exhausted. After a failure, the plan has one batch that fails with the same error. */
+tdict_status tdict_epoch_plan_make(tdict_epoch_plan *plan, const tdict_dataset_table *table,
+                                   const tdict_sampler *sampler, const tdict_batch_limits *limits, int64_t epoch);
+/* Returns the samples of a batch. The count is 0 at the end of the epoch, and for a batch that fails. */
+tdict_batch_range tdict_epoch_plan_at(const tdict_epoch_plan *plan, int64_t batch);
+void tdict_epoch_plan_reset(tdict_epoch_plan *plan);
 
 /* epochs.c */
 
@@ -160,11 +178,6 @@ tdict_status tdict_loader_check_batch(const tdict_loader *loader, int64_t num_ba
  * Also returns the errors of tdict_sampler_create(). */
 tdict_status tdict_loader_plan_epoch(const tdict_loader *loader, int64_t length, tdict_loader_epoch *out,
                                      tdict_error *err);
-/* Makes the epoch of a saved state. If the dataset's length varies, the epoch uses the length that the state contains.
- * Returns TDICT_EINVAL if the state is inside an epoch and the dataset is now shorter than this length. Also returns
- * the errors of tdict_loader_plan_epoch(). */
-tdict_status tdict_loader_plan_saved_epoch(const tdict_loader *loader, const tdict_loader_state *state,
-                                           tdict_loader_epoch *out, tdict_error *err);
 /* Replaces the epoch of the loader. Takes over the reference epoch->sampler. The caller holds the lock, and no slot is
  * in use. */
 void tdict_loader_replace_epoch(tdict_loader *loader, const tdict_loader_epoch *epoch);

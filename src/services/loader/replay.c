@@ -10,6 +10,7 @@
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "core/ops/check_copy.h"
+#include "core/tree/objects.h"
 #include "services/loader/dataset.h"
 #include "tdict/clone.h"
 #include "tdict/index.h"
@@ -23,17 +24,15 @@ struct tdict_replay {
   atomic_long references;
   tdict_tree *tree;       /* a shallow clone of the program's tree */
   tdict_dataset *dataset; /* the dataset of all rows of the tree, filled or not */
-  int64_t capacity;
 
   /* Held while a thread waits for `lock`. A fetch that begins while a writer waits must therefore wait for the writer,
    * even if other fetches hold `lock`. The mutex is needed because POSIX does not define whether a rwlock prefers its
    * writers. */
   pthread_mutex_t entrance;
   pthread_rwlock_t lock;       /* guards: the elements of the tree */
-  pthread_mutex_t counts_lock; /* guards: next_row, length, total. Only a writer that holds `lock` changes them, and
-                                * such a writer reads them without counts_lock */
-  int64_t next_row;            /* the next append writes to this row */
-  int64_t length, total;       /* number of filled rows; number of rows appended so far */
+  pthread_mutex_t counts_lock; /* guards: the counts in `state`, all but its capacity. Only a writer that holds `lock`
+                                * changes them, and such a writer reads them without counts_lock */
+  tdict_replay_state state;
 };
 
 static void lock_for_reading(tdict_replay *r) {
@@ -59,27 +58,20 @@ static void free_replay(tdict_replay *r) {
   free(r);
 }
 
-/* Returns TDICT_ENOTSUP for an object. tdict_walk() calls this function for each entry. */
-static tdict_status refuse_object(void *user, const tdict_entry *entry, tdict_error *err) {
-  (void)user;
-  if (!entry->object) return TDICT_OK;
-  return tdict_fail(err, TDICT_ENOTSUP, "replay: an object of type %s, wanted tensors", entry->type->name);
-}
-
 /* Clones the tree, and makes the dataset of all rows of the clone. */
 static tdict_status open_tree(tdict_replay *r, const tdict_tree *tree, int64_t num_filled, tdict_error *err) {
   tdict_status status = tdict_clone(tree, &r->tree, err);
-  if (status == TDICT_OK) status = tdict_walk(r->tree, refuse_object, NULL, err);
+  if (status == TDICT_OK) status = tdict_objects_refuse("replay", r->tree, false, NULL, ", wanted tensors", err);
   if (status == TDICT_OK) status = tdict_dataset_from_tree(r->tree, &r->dataset, err);
   if (status != TDICT_OK) return status;
-  r->capacity = tdict_batch_size(r->tree)[0];
-  if (r->capacity == 0 || r->dataset->table.num_fields == 0)
-    return tdict_fail(err, TDICT_EINVAL, "replay: the tree has no %s", r->capacity == 0 ? "row" : "tensor");
-  if (num_filled < 0 || num_filled > r->capacity)
+  r->state.capacity = tdict_batch_size(r->tree)[0];
+  if (r->state.capacity == 0 || r->dataset->table.num_fields == 0)
+    return tdict_fail(err, TDICT_EINVAL, "replay: the tree has no %s", r->state.capacity == 0 ? "row" : "tensor");
+  if (num_filled < 0 || num_filled > r->state.capacity)
     return tdict_fail(err, TDICT_EINVAL, "replay: num_filled is %lld, wanted 0 to the capacity %lld",
-                      (long long)num_filled, (long long)r->capacity);
-  r->next_row = num_filled % r->capacity;
-  r->length = num_filled;
+                      (long long)num_filled, (long long)r->state.capacity);
+  r->state.next_row = num_filled % r->state.capacity;
+  r->state.num_filled = num_filled;
   return TDICT_OK;
 }
 
@@ -88,6 +80,7 @@ tdict_status tdict_replay_create(const tdict_tree *tree, int64_t num_filled, tdi
   tdict_replay *r = calloc(1, sizeof *r);
   if (!r) return tdict_fail(err, TDICT_ENOMEM, "replay: no host memory for its record");
   atomic_init(&r->references, 1);
+  r->state = tdict_replay_state_default();
   pthread_mutex_init(&r->entrance, NULL);
   pthread_mutex_init(&r->counts_lock, NULL);
   pthread_rwlock_init(&r->lock, NULL);
@@ -121,9 +114,9 @@ static tdict_status check_rows(const tdict_replay *r, const tdict_tree *rows, td
   if (tdict_batch_ndim(rows) != tdict_batch_ndim(r->tree))
     return tdict_fail(err, TDICT_ESHAPE, "replay: the rows have %d batch dimensions, wanted %d", tdict_batch_ndim(rows),
                       tdict_batch_ndim(r->tree));
-  if (tdict_batch_size(rows)[0] > r->capacity)
+  if (tdict_batch_size(rows)[0] > r->state.capacity)
     return tdict_fail(err, TDICT_EINVAL, "replay: %lld rows, wanted at most the capacity %lld",
-                      (long long)tdict_batch_size(rows)[0], (long long)r->capacity);
+                      (long long)tdict_batch_size(rows)[0], (long long)r->state.capacity);
   if (tdict_num_objects(rows) > 0) return tdict_fail(err, TDICT_ENOTSUP, "replay: the rows have an object");
   for (size_t f = 0; f < r->dataset->table.num_fields; f++) {
     tdict_tensor *t;
@@ -140,7 +133,7 @@ static tdict_status check_rows(const tdict_replay *r, const tdict_tree *rows, td
 static tdict_status write_around_end(tdict_replay *r, const tdict_tree *rows, int64_t count, tdict_error *err) {
   int64_t *positions = malloc((size_t)count * sizeof *positions);
   if (!positions) return tdict_fail(err, TDICT_ENOMEM, "replay: no host memory for %lld positions", (long long)count);
-  for (int64_t i = 0; i < count; i++) positions[i] = (r->next_row + i) % r->capacity;
+  for (int64_t i = 0; i < count; i++) positions[i] = (r->state.next_row + i) % r->state.capacity;
   tdict_status status = tdict_index_set(NULL, r->tree, TDICT_INDEX(TDICT_LIST(positions, count)), rows, NULL, err);
   free(positions);
   return status;
@@ -149,9 +142,9 @@ static tdict_status write_around_end(tdict_replay *r, const tdict_tree *rows, in
 /* Sets the counts. The caller holds the lock for writing. */
 static void set_counts(tdict_replay *r, int64_t next_row, int64_t length, int64_t total) {
   pthread_mutex_lock(&r->counts_lock);
-  r->next_row = next_row;
-  r->length = length;
-  r->total = total;
+  r->state.next_row = next_row;
+  r->state.num_filled = length;
+  r->state.total = total;
   pthread_mutex_unlock(&r->counts_lock);
 }
 
@@ -161,13 +154,13 @@ tdict_status tdict_replay_append(tdict_replay *r, const tdict_tree *rows, tdict_
   if (status != TDICT_OK) return status;
   int64_t count = tdict_batch_size(rows)[0];
   tdict_replay_lock(r);
-  if (count <= r->capacity - r->next_row)
-    status = tdict_write_rows(r->tree, r->next_row, rows, err);
+  if (count <= r->state.capacity - r->state.next_row)
+    status = tdict_write_rows(r->tree, r->state.next_row, rows, err);
   else
     status = write_around_end(r, rows, count, err);
   if (status == TDICT_OK) {
-    int64_t length = count < r->capacity - r->length ? r->length + count : r->capacity;
-    set_counts(r, (r->next_row + count) % r->capacity, length, r->total + count);
+    int64_t length = count < r->state.capacity - r->state.num_filled ? r->state.num_filled + count : r->state.capacity;
+    set_counts(r, (r->state.next_row + count) % r->state.capacity, length, r->state.total + count);
   }
   tdict_replay_unlock(r);
   return status;
@@ -179,9 +172,9 @@ tdict_status tdict_replay_write(tdict_replay *r, int64_t first, const tdict_tree
   if (status != TDICT_OK) return status;
   int64_t count = tdict_batch_size(rows)[0];
   tdict_replay_lock(r);
-  if (first < 0 || first > r->length || count > r->length - first)
+  if (first < 0 || first > r->state.num_filled || count > r->state.num_filled - first)
     status = tdict_fail(err, TDICT_EINVAL, "replay: %lld rows at row %lld, but %lld rows are filled", (long long)count,
-                        (long long)first, (long long)r->length);
+                        (long long)first, (long long)r->state.num_filled);
   else
     status = tdict_write_rows(r->tree, first, rows, err);
   tdict_replay_unlock(r);
@@ -191,18 +184,14 @@ tdict_status tdict_replay_write(tdict_replay *r, int64_t first, const tdict_tree
 void tdict_replay_clear(tdict_replay *r) {
   if (!r) return;
   tdict_replay_lock(r);
-  set_counts(r, 0, 0, r->total);
+  set_counts(r, 0, 0, r->state.total);
   tdict_replay_unlock(r);
 }
 
 static tdict_replay_state describe_state(const tdict_replay *r) {
   pthread_mutex_t *lock = (pthread_mutex_t *)&r->counts_lock; /* The lock changes even for a const buffer. */
-  tdict_replay_state s = tdict_replay_state_default();
   pthread_mutex_lock(lock);
-  s.capacity = r->capacity;
-  s.num_filled = r->length;
-  s.next_row = r->next_row;
-  s.total = r->total;
+  const tdict_replay_state s = r->state;
   pthread_mutex_unlock(lock);
   return s;
 }
@@ -215,9 +204,9 @@ tdict_status tdict_replay_get_state(const tdict_replay *r, tdict_replay_state *o
 
 /* Returns TDICT_EINVAL if a buffer of this capacity cannot have the state. */
 static tdict_status check_state(const tdict_replay *r, const tdict_replay_state *s, tdict_error *err) {
-  if (s->capacity != r->capacity)
+  if (s->capacity != r->state.capacity)
     return tdict_fail(err, TDICT_EINVAL, "replay state: saved for a capacity of %lld, this buffer has %lld",
-                      (long long)s->capacity, (long long)r->capacity);
+                      (long long)s->capacity, (long long)r->state.capacity);
   if (s->num_filled < 0 || s->num_filled > s->capacity)
     return tdict_fail(err, TDICT_EINVAL, "replay state: num_filled is %lld, wanted 0 to the capacity %lld",
                       (long long)s->num_filled, (long long)s->capacity);
@@ -251,7 +240,7 @@ static void release_replay(void *self) { tdict_replay_release(self); }
 
 /* Checks that all rows are filled. The caller holds the lock. */
 static tdict_status check_filled(const tdict_replay *r, const int64_t *indices, int64_t count, tdict_error *err) {
-  int64_t length = r->length;
+  int64_t length = r->state.num_filled;
   for (int64_t i = 0; i < count; i++)
     if (indices[i] < 0 || indices[i] >= length)
       return tdict_fail(err, TDICT_ECHANGED, "replay: row %lld, but %lld rows are filled; call tdict_loader_restart()",

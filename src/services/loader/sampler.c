@@ -23,12 +23,10 @@ typedef struct alias_column {
 struct tdict_sampler {
   atomic_long references;
   int64_t length;                  /* indices are 0 to length - 1 */
-  int64_t num_samples;             /* value of the option num_samples */
   int64_t num_drawn, num_per_rank; /* number of positions in an epoch, of all ranks together and of one rank */
-  int32_t kind, rank, world_size;
-  bool drop_uneven;
-  uint64_t seed, weights_hash;
-  alias_column *columns; /* WEIGHTED: `length` columns; else NULL */
+  tdict_sampler_options options;   /* without the weights */
+  alias_column *columns;           /* WEIGHTED: `length` columns; else NULL */
+  uint64_t weights_hash;
 };
 
 static tdict_status check_sampler_options(int64_t length, const tdict_sampler_options *o, tdict_error *err) {
@@ -140,27 +138,18 @@ tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *o
   s->length = length;
   s->num_drawn = o.num_samples ? o.num_samples : length;
   s->num_per_rank = s->num_drawn / o.world_size + (!o.drop_uneven && s->num_drawn % o.world_size ? 1 : 0);
-  s->num_samples = o.num_samples;
-  s->drop_uneven = o.drop_uneven;
-  s->kind = o.kind;
-  s->rank = o.rank;
-  s->world_size = o.world_size;
-  s->seed = o.seed;
+  s->options = o;
+  s->options.weights = NULL;
+  s->options.num_weights = 0;
   const tdict_float_env saved = tdict_float_env_enter();
-  if (s->kind == TDICT_SAMPLER_WEIGHTED) status = build_alias_table(s, o.weights, err);
+  if (o.kind == TDICT_SAMPLER_WEIGHTED) status = build_alias_table(s, o.weights, err);
   tdict_float_env_leave(&saved);
   return TDICT_HAND_OVER(status, s, out, tdict_sampler_release);
 }
 
 tdict_status tdict_sampler_resize(const tdict_sampler *s, int64_t length, tdict_sampler **out, tdict_error *err) {
-  tdict_sampler_options o = tdict_sampler_options_default();
-  o.kind = s->kind;
-  o.seed = s->seed;
-  o.rank = s->rank;
-  o.world_size = s->world_size;
-  o.drop_uneven = s->drop_uneven;
-  o.num_samples = s->num_samples;
-  if (length == 0 || (s->kind != TDICT_SAMPLER_WITH_REPLACEMENT && o.num_samples > length)) o.num_samples = length;
+  tdict_sampler_options o = s->options;
+  if (length == 0 || (o.kind != TDICT_SAMPLER_WITH_REPLACEMENT && o.num_samples > length)) o.num_samples = length;
   return tdict_sampler_create(length, &o, out, err);
 }
 
@@ -182,27 +171,27 @@ tdict_sampler_order tdict_sampler_get_order(const tdict_sampler *s) {
   return (tdict_sampler_order){.length = s->length,
                                .num_samples = s->num_drawn,
                                .rank_samples = s->num_per_rank,
-                               .seed = s->kind == TDICT_SAMPLER_SEQUENTIAL ? 0 : s->seed,
+                               .seed = s->options.kind == TDICT_SAMPLER_SEQUENTIAL ? 0 : s->options.seed,
                                .weights_hash = s->weights_hash,
-                               .kind = s->kind,
-                               .rank = s->rank,
-                               .world_size = s->world_size,
-                               .drop_uneven = s->drop_uneven};
+                               .kind = s->options.kind,
+                               .rank = s->options.rank,
+                               .world_size = s->options.world_size,
+                               .drop_uneven = s->options.drop_uneven};
 }
 
 int64_t tdict_sampler_draw(const tdict_sampler *sampler, int64_t epoch, int64_t draw) {
-  if (sampler->kind == TDICT_SAMPLER_SEQUENTIAL) return draw;
+  if (sampler->options.kind == TDICT_SAMPLER_SEQUENTIAL) return draw;
 
   /* The kinds below draw at random. For a given sampler, the result depends only on the epoch and the position. */
-  uint64_t key = tdict_mix(sampler->seed, (uint64_t)epoch);
-  if (sampler->kind == TDICT_SAMPLER_SHUFFLED) {
+  uint64_t key = tdict_mix(sampler->options.seed, (uint64_t)epoch);
+  if (sampler->options.kind == TDICT_SAMPLER_SHUFFLED) {
     tdict_shuffle p = tdict_shuffle_make((uint64_t)sampler->length, key);
     return (int64_t)tdict_shuffle_at(&p, (uint64_t)draw);
   }
   /* Each kind has draws of its own. A shuffle uses numbers of `key` itself, so take those of `~key`. */
-  key = tdict_mix(~key, (uint64_t)sampler->kind);
+  key = tdict_mix(~key, (uint64_t)sampler->options.kind);
   int64_t drawn = (int64_t)tdict_pick_below(tdict_mix(key, (uint64_t)draw), (uint64_t)sampler->length);
-  if (sampler->kind == TDICT_SAMPLER_WITH_REPLACEMENT) return drawn;
+  if (sampler->options.kind == TDICT_SAMPLER_WITH_REPLACEMENT) return drawn;
   const alias_column *c = &sampler->columns[drawn];
   return tdict_mix(~key, (uint64_t)draw) < c->own_share ? drawn : c->other;
 }
@@ -210,6 +199,7 @@ int64_t tdict_sampler_draw(const tdict_sampler *sampler, int64_t epoch, int64_t 
 int64_t tdict_sampler_get(const tdict_sampler *sampler, int64_t epoch, int64_t position) {
   if (epoch < 0 || position < 0 || position >= sampler->num_per_rank) return -1;
   /* The sum is unsigned, because it may exceed INT64_MAX. The sum is less than num_drawn + 2 * world_size. */
-  uint64_t position_of_all = (uint64_t)position * (uint64_t)sampler->world_size + (uint64_t)sampler->rank;
+  uint64_t position_of_all =
+      (uint64_t)position * (uint64_t)sampler->options.world_size + (uint64_t)sampler->options.rank;
   return tdict_sampler_draw(sampler, epoch, (int64_t)(position_of_all % (uint64_t)sampler->num_drawn));
 }

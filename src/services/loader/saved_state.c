@@ -1,7 +1,8 @@
-/* Creates and checks saved states of a loader. A saved state holds the position and the settings that the order of
+/* Reads and sets the state of a loader. A saved state holds the position and the settings that the order of
  * samples depends on. If the settings of a state differ from the loader's settings, the call fails and the message
  * names the difference. The functions own no data. Thread rule: thread-safe. */
 #include "core/base/error.h"
+#include "core/base/options.h"
 #include "services/loader/loader_internal.h"
 #include "services/loader/sampler_order.h"
 
@@ -12,8 +13,9 @@
  * for its number. */
 enum { STREAM = -1, ORDER_VERSION = 2 };
 
-tdict_loader_state tdict_loader_describe_state(const tdict_loader *l, const tdict_loader_epoch *epoch,
-                                               tdict_batch_position position) {
+/* Returns the public state for a position of an epoch. */
+static tdict_loader_state describe_state(const tdict_loader *l, const tdict_loader_epoch *epoch,
+                                         tdict_batch_position position) {
   tdict_loader_state s = tdict_loader_state_default();
   s.epoch = position.epoch;
   s.batch = position.batch;
@@ -89,9 +91,11 @@ static tdict_status compare_orders(const tdict_loader_state *saved, const tdict_
   return TDICT_OK;
 }
 
-tdict_status tdict_loader_check_state(const tdict_loader *l, const tdict_loader_epoch *epoch,
-                                      const tdict_loader_state *state, tdict_error *err) {
-  tdict_loader_state mine = tdict_loader_describe_state(l, epoch, (tdict_batch_position){0, 0});
+/* Returns TDICT_EINVAL if the state belongs to a loader with another order of samples, or if the epoch in the state is
+ * invalid. */
+static tdict_status check_state(const tdict_loader *l, const tdict_loader_epoch *epoch, const tdict_loader_state *state,
+                                tdict_error *err) {
+  tdict_loader_state mine = describe_state(l, epoch, (tdict_batch_position){0, 0});
   tdict_status status = compare_orders(state, &mine, err);
   if (status != TDICT_OK) return status;
   if (state->epoch < 0 || state->epoch > MAX_EPOCH)
@@ -100,11 +104,80 @@ tdict_status tdict_loader_check_state(const tdict_loader *l, const tdict_loader_
   return TDICT_OK;
 }
 
-tdict_status tdict_loader_check_batch(const tdict_loader *l, int64_t num_batches, const tdict_loader_state *state,
-                                      tdict_error *err) {
+/* Returns TDICT_EINVAL if an epoch of `num_batches` does not have the batch of the state. */
+static tdict_status check_batch(const tdict_loader *l, int64_t num_batches, const tdict_loader_state *state,
+                                tdict_error *err) {
   int64_t last_batch = num_batches >= 0 ? num_batches : MAX_EPOCH / l->options.batch_size;
   if (state->batch < 0 || state->batch > last_batch)
     return tdict_fail(err, TDICT_EINVAL, "loader state: batch is %lld, wanted 0 to %lld", (long long)state->batch,
                       (long long)last_batch);
+  return TDICT_OK;
+}
+
+/* Makes the epoch of a saved state. If the dataset's length varies, the epoch uses the length that the state contains.
+ * Returns TDICT_EINVAL if the state is inside an epoch and the dataset is now shorter than this length. Also returns
+ * the errors of tdict_loader_plan_epoch(). */
+static tdict_status plan_saved_epoch(const tdict_loader *l, const tdict_loader_state *state, tdict_loader_epoch *out,
+                                     tdict_error *err) {
+  if (!l->table->length_varies) {
+    *out = l->epoch;
+    if (out->sampler) tdict_sampler_retain(out->sampler);
+    return TDICT_OK;
+  }
+  int64_t now = l->table->length(l->table->self);
+  if (state->batch > 0 && state->dataset_length > now)
+    return tdict_fail(err, TDICT_EINVAL, "loader state: the epoch has %lld samples, but the dataset has %lld",
+                      (long long)state->dataset_length, (long long)now);
+  /* The length in a stream's state is negative. For such a state, check_state() fails with every epoch, so
+   * the length does not matter here. */
+  return tdict_loader_plan_epoch(l, state->dataset_length < 0 ? 0 : state->dataset_length, out, err);
+}
+
+tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, tdict_error *err) {
+  if (!l || !out) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "out" : "the loader");
+  tdict_status status =
+      tdict_forkmark_check(l->mark, "loader state", err); /* In a forked child, the lock may stay locked for ever. */
+  if (status != TDICT_OK) return status;
+  pthread_mutex_lock(&l->lock);
+  tdict_loader_state s = describe_state(l, &l->epoch, l->next_to_take);
+  pthread_mutex_unlock(&l->lock);
+  return tdict_options_write(out, &s, sizeof s, "loader state", err);
+}
+
+/* Checks the batch of a state. If max_tokens is set, first divides the epoch of the state into batches. */
+static tdict_status plan_saved_batches(const tdict_loader *l, const tdict_loader_state *s, tdict_loader_epoch *epoch,
+                                       tdict_epoch_plan *plan, tdict_error *err) {
+  if (l->limits.max_tokens > 0) {
+    tdict_status status = tdict_epoch_plan_make(plan, l->table, epoch->sampler, &l->limits, s->epoch);
+    if (status != TDICT_OK && err) *err = plan->failure;
+    if (status != TDICT_OK) return status;
+    epoch->num_batches = plan->num_batches;
+  }
+  tdict_status status = check_batch(l, epoch->num_batches, s, err);
+  if (status != TDICT_OK) tdict_epoch_plan_reset(plan);
+  return status;
+}
+
+tdict_status tdict_loader_set_state(tdict_loader *l, const tdict_loader_state *state, tdict_error *err) {
+  if (!l || !state) return tdict_fail(err, TDICT_EINVAL, "loader state: %s is NULL", l ? "the state" : "the loader");
+  tdict_loader_epoch epoch = {0};
+  tdict_epoch_plan plan = {.epoch = -1};
+  tdict_loader_state s;
+  tdict_status status = tdict_options_read_saved(&s, sizeof s, state, "loader state", err);
+  if (status == TDICT_OK) status = tdict_forkmark_check(l->mark, "loader", err);
+  if (status == TDICT_OK) status = plan_saved_epoch(l, &s, &epoch, err);
+  if (status == TDICT_OK) status = check_state(l, &epoch, &s, err);
+  if (status == TDICT_OK) status = plan_saved_batches(l, &s, &epoch, &plan, err);
+  if (status != TDICT_OK) {
+    tdict_sampler_release(epoch.sampler);
+    return status;
+  }
+  pthread_mutex_lock(&l->lock);
+  tdict_loader_seek(l, (tdict_batch_position){s.epoch, s.batch});
+  tdict_loader_replace_epoch(l, &epoch);
+  tdict_epoch_plan_reset(&l->plan);
+  l->plan = plan;
+  l->awaits_epoch = l->table->length_varies && s.batch == 0;
+  pthread_mutex_unlock(&l->lock);
   return TDICT_OK;
 }

@@ -47,7 +47,7 @@ bool tdict_loader_plan_next(tdict_loader *l) {
 }
 
 /* Returns the samples of the batch at a position. The count is 0 at the end of an epoch. The number of the first sample
- * cannot overflow, because tdict_loader_check_batch() limits the batches of saved states. */
+ * cannot overflow, because tdict_loader_set_state() limits the batches of saved states. */
 static tdict_batch_range get_range(const tdict_loader *l, tdict_batch_position position) {
   if (l->limits.max_tokens > 0) return tdict_epoch_plan_at(&l->plan, position.batch);
   int64_t first = position.batch * l->options.batch_size;

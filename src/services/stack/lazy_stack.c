@@ -1,4 +1,4 @@
-/* Creates lazy stacks, and adds and returns their items. Thread rule: as in tdict/lazy_stack.h. */
+/* Creates lazy stacks, adds and returns their items, and copies the items into one tree. Thread rule: as in tdict/lazy_stack.h. */
 #include "services/stack/lazy_stack.h"
 
 #include <inttypes.h>
@@ -8,6 +8,9 @@
 #include "core/base/array.h"
 #include "core/base/checked.h"
 #include "core/base/error.h"
+#include "core/base/options.h"
+#include "core/ops/pad.h"
+#include "core/tensor/layout.h"
 #include "core/tensor/text.h"
 
 enum { SHAPE_BYTES = 96 };
@@ -27,9 +30,7 @@ static tdict_status check_item(const char *what, const tdict_lazy_stack *stack, 
   const int ndim = stack->batch_ndim - 1;
   const int64_t *wanted = stack->batch_size + 1;
   char found_text[SHAPE_BYTES], wanted_text[SHAPE_BYTES];
-  bool is_equal = tdict_batch_ndim(item) == ndim;
-  for (int d = 0; is_equal && d < ndim; d++) is_equal = tdict_batch_size(item)[d] == wanted[d];
-  if (is_equal) return TDICT_OK;
+  if (tdict_shapes_equal(tdict_batch_ndim(item), tdict_batch_size(item), ndim, wanted)) return TDICT_OK;
   tdict_fail(err, TDICT_ESHAPE, "%s: item %zu has batch size %s, wanted %s", what, i,
              tdict_text_shape(tdict_batch_ndim(item), tdict_batch_size(item), found_text, sizeof found_text),
              tdict_text_shape(ndim, wanted, wanted_text, sizeof wanted_text));
@@ -144,4 +145,27 @@ tdict_status tdict_lazy_stack_insert(tdict_lazy_stack *stack, int64_t i, tdict_t
   if (status == TDICT_OK) status = reserve(what, stack, err);
   if (status == TDICT_OK) put_item(stack, place, item);
   return status;
+}
+
+tdict_status tdict_lazy_stack_densify(const tdict_lazy_stack *stack, const tdict_join_options *options,
+                                      const tdict_run *run, tdict_tree **out, tdict_error *err) {
+  static const char what[] = "lazy_stack_densify";
+  tdict_join_options o = tdict_join_options_default();
+  tdict_status status = tdict_lazy_stack_check(what, stack, out, err);
+  if (status == TDICT_OK) status = tdict_options_read(&o, sizeof o, options, "join options", err);
+  if (status == TDICT_OK && o.dim != 0)
+    status = tdict_fail(err, TDICT_EINVAL, "%s: dim is %d, wanted 0", what, (int)o.dim);
+  if (status != TDICT_OK) return status;
+  return tdict_stack((const tdict_tree *const *)stack->items, stack->count, &o, run, out, err);
+}
+
+tdict_status tdict_lazy_stack_pad(const tdict_lazy_stack *stack, const tdict_lazy_pad_options *options,
+                                  tdict_tree **out, tdict_error *err) {
+  static const char what[] = "lazy_stack_pad";
+  tdict_lazy_pad_options o = tdict_lazy_pad_options_default();
+  tdict_status status = tdict_lazy_stack_check(what, stack, out, err);
+  if (status == TDICT_OK) status = tdict_options_read(&o, sizeof o, options, "lazy_pad_options", err);
+  if (status != TDICT_OK) return status;
+  const tdict_pad_rule rule = {.what = what, .value = o.value, .memory = o.memory};
+  return tdict_pad_trees(&rule, (const tdict_tree *const *)stack->items, stack->count, out, o.mask, err);
 }
