@@ -68,47 +68,37 @@ static tdict_status check_records(const char *what, const tdict_records *r, size
   return TDICT_OK;
 }
 
-/* The state while a tree over an array is made. */
-typedef struct maker {
-  const char *what;
-  const tdict_records *r;
-  tdict_storage *storage;
-  tdict_slab *slab;
-  tdict_tree *td;
-} maker;
-
-/* Adds the tensor of a field to the slab and to the tree. */
-static tdict_status add_field(const maker *m, const tdict_record_field *field, tdict_error *err) {
+/* Makes a view of a field of all records. */
+static tdict_tensor *view_field(tdict_slab *slab, tdict_storage *storage, const tdict_records *r,
+                                const tdict_record_field *field) {
   int64_t shape[1 + TDICT_FIELD_NDIM], strides[1 + TDICT_FIELD_NDIM];
-  shape[0] = m->r->num_records;
-  strides[0] = (int64_t)(m->r->record_bytes / tdict_dtype_bytes(field->dtype));
+  shape[0] = r->num_records;
+  strides[0] = (int64_t)(r->record_bytes / tdict_dtype_bytes(field->dtype));
   for (int i = 0; i < field->ndim; i++) shape[1 + i] = field->shape[i];
   tdict_layout_strides(field->ndim, field->shape, strides + 1);
-  const tdict_tensor_desc view = {.data = m->r->data ? (char *)m->r->data + field->offset : NULL,
+  const tdict_tensor_desc view = {.data = r->data ? (char *)r->data + field->offset : NULL,
                                   .dtype = field->dtype,
                                   .ndim = 1 + field->ndim,
                                   .shape = shape,
                                   .strides = strides};
-  tdict_tensor *tensor = tdict_slab_add_view(m->slab, m->storage, &view);
-  tdict_status status = tdict_place_add(m->td, field->path, tensor, m->what, err);
-  tdict_tensor_release(tensor);
-  return status;
+  return tdict_slab_add_view(slab, storage, &view);
 }
 
 /* Makes the tree. Its tensors retain the storage. */
-static tdict_status make_tree(maker *m, size_t num_dims, tdict_tree **out, tdict_error *err) {
-  const tdict_records *r = m->r;
-  tdict_status status = tdict_slab_create(r->num_fields, num_dims, NULL, &m->slab, err);
+static tdict_status make_tree(const char *what, const tdict_records *r, size_t num_dims, tdict_storage *storage,
+                              tdict_tree **out, tdict_error *err) {
+  tdict_slab *slab;
+  tdict_tree *td = NULL;
+  tdict_status status = tdict_slab_create(r->num_fields, num_dims, NULL, &slab, err);
   if (status != TDICT_OK) return status;
-  status = tdict_create(1, &r->num_records, &m->td, err);
-  for (size_t i = 0; i < r->num_fields && status == TDICT_OK; i++) status = add_field(m, &r->fields[i], err);
-  tdict_slab_release(m->slab, 1);
-  if (status != TDICT_OK) {
-    tdict_release(m->td);
-    return status;
+  status = tdict_create(1, &r->num_records, &td, err);
+  for (size_t i = 0; i < r->num_fields && status == TDICT_OK; i++) {
+    tdict_tensor *tensor = view_field(slab, storage, r, &r->fields[i]);
+    status = tdict_place_add(td, r->fields[i].path, tensor, what, err);
+    tdict_tensor_release(tensor);
   }
-  *out = m->td;
-  return TDICT_OK;
+  tdict_slab_release(slab, 1);
+  return TDICT_HAND_OVER(status, td, out, tdict_release);
 }
 
 /* Reads the caller's description into `r`, and makes a tree over the array. *storage is borrowed from the tree. */
@@ -125,8 +115,7 @@ static tdict_status view_records(const char *what, const tdict_records *records,
   if (r->flags & TDICT_DESC_READ_ONLY) flags |= TDICT_STORAGE_READ_ONLY;
   status = tdict_storage_wrap(r->data, bytes, tdict_cpu(), flags, storage, err);
   if (status != TDICT_OK) return status;
-  maker m = {.what = what, .r = r, .storage = *storage};
-  status = make_tree(&m, num_dims, out, err);
+  status = make_tree(what, r, num_dims, *storage, out, err);
   tdict_storage_release(*storage);
   return status;
 }

@@ -93,11 +93,6 @@ static tdict_status add_tree_field(void *user, const tdict_entry *entry, tdict_e
 
 static int64_t tree_length(void *self) { return ((tree_source *)self)->length; }
 
-static tdict_status fail_missing(const tdict_field *field, tdict_error *err) {
-  return tdict_error_at(err, tdict_fail(err, TDICT_ECHANGED, "%s: the tensor is missing or has no data", error_prefix),
-                        field->path);
-}
-
 /* Copies rows by ordinary stores. `pitch` is the number of bytes from one sample to the next in `src`. */
 static void copy_rows_plain(char *dst, const char *src, int64_t pitch, size_t bytes, const int64_t *indices,
                             int64_t count) {
@@ -127,7 +122,8 @@ static tdict_status gather_field(const tree_source *s, size_t f, const int64_t *
   char *dst = tdict_tensor_data(to);
   if (tdict_storage_is_unloaded(from->storage))
     return tdict_error_at(err, tdict_tensor_refuse_lost(error_prefix, "the bytes", from, err), field->path);
-  if (!src || !dst) return fail_missing(field, err);
+  if (!src || !dst)
+    return tdict_fail_at(err, TDICT_ECHANGED, field->path, "%s: the tensor is missing or has no data", error_prefix);
   int64_t pitch = 0; /* The stride of a dimension of size 1 is meaningless. */
   if (s->length > 1) pitch = tdict_tensor_strides(from)[0] * (int64_t)tdict_dtype_bytes(field->dtype);
   tdict_row_stores stores = tdict_row_stores_choose(to, count, bytes);
@@ -180,17 +176,13 @@ tdict_status tdict_dataset_from_tree(const tdict_tree *tree, tdict_dataset **out
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for its record", error_prefix);
   /* Clone the nodes, so that the program cannot change the keys after they were checked. */
   tdict_status status = tdict_clone(tree, &s->tree, err);
-  if (status != TDICT_OK) {
-    release_tree_source(s);
-    return status;
-  }
   s->length = tdict_batch_size(tree)[0];
   s->capacity = tdict_num_leaves(tree);
   s->fields = calloc(s->capacity + 1, sizeof *s->fields);
   s->row_bytes = calloc(s->capacity + 1, sizeof *s->row_bytes);
-  status = s->fields && s->row_bytes
-               ? tdict_walk(s->tree, add_tree_field, s, err)
-               : tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu fields", error_prefix, s->capacity);
+  if (status == TDICT_OK && !(s->fields && s->row_bytes))
+    status = tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu fields", error_prefix, s->capacity);
+  if (status == TDICT_OK) status = tdict_walk(s->tree, add_tree_field, s, err);
   if (status != TDICT_OK) {
     release_tree_source(s);
     return status;

@@ -48,16 +48,13 @@ static tdict_status count_batches(const tdict_loader *l, tdict_loader_epoch *epo
   return TDICT_OK;
 }
 
-static tdict_status fail_negative_length(tdict_error *err) {
-  return tdict_fail(err, TDICT_EINVAL,
-                    "loader: the length of the dataset varies, so it must not be negative or missing");
-}
-
 tdict_status tdict_loader_plan_epoch(const tdict_loader *l, int64_t length, tdict_loader_epoch *out, tdict_error *err) {
   const tdict_loader_options *o = &l->options;
   tdict_loader_epoch epoch = {NULL, length, -1};
   if (length < 0) {
-    if (l->table->length_varies) return fail_negative_length(err);
+    if (l->table->length_varies)
+      return tdict_fail(err, TDICT_EINVAL,
+                        "loader: the length of the dataset varies, so it must not be negative or missing");
     if (o->sampler || o->shuffle || o->world_size > 1)
       return tdict_fail(err, TDICT_EINVAL,
                         "loader: the dataset is a stream, so sampler, shuffle and world_size must not be set");
@@ -67,12 +64,11 @@ tdict_status tdict_loader_plan_epoch(const tdict_loader *l, int64_t length, tdic
   tdict_status status = make_sampler(l, length, &epoch.sampler, err);
   if (status != TDICT_OK) return status;
   status = count_batches(l, &epoch, err);
-  if (status != TDICT_OK) {
+  if (status == TDICT_OK)
+    *out = epoch;
+  else
     tdict_sampler_release(epoch.sampler);
-    return status;
-  }
-  *out = epoch;
-  return TDICT_OK;
+  return status;
 }
 
 void tdict_loader_replace_epoch(tdict_loader *l, const tdict_loader_epoch *epoch) {

@@ -39,20 +39,10 @@ static tdict_loader_state describe_state(const tdict_loader *l, const tdict_load
 }
 
 static const char *sampler_name(int32_t kind) {
-  switch (kind) {
-  case STREAM:
-    return "a stream";
-  case TDICT_SAMPLER_SEQUENTIAL:
-    return "a sequential sampler";
-  case TDICT_SAMPLER_SHUFFLED:
-    return "a shuffled sampler";
-  case TDICT_SAMPLER_WITH_REPLACEMENT:
-    return "a sampler with replacement";
-  case TDICT_SAMPLER_WEIGHTED:
-    return "a weighted sampler";
-  default:
-    return "an unknown sampler";
-  }
+  static const char *const names[] = {"a sequential sampler", "a shuffled sampler", "a sampler with replacement",
+                                      "a weighted sampler"};
+  if (kind == STREAM) return "a stream";
+  return kind >= TDICT_SAMPLER_SEQUENTIAL && kind <= TDICT_SAMPLER_WEIGHTED ? names[kind] : "an unknown sampler";
 }
 
 /* Returns TDICT_EINVAL if the two states differ in a setting that changes the order of samples. The rank is not

@@ -85,20 +85,19 @@ static tdict_status make_segment(const char *what, int fd, const tdict_segment_l
   return TDICT_OK;
 }
 
-/* Returns TDICT_ENOTSUP if the schema has an object. err->path names the first object. */
-static tdict_status check_objects(const char *what, const tdict_schema *schema, tdict_error *err) {
+/* Computes the size of a tree in bytes. Returns TDICT_ENOTSUP if the schema has an object; err->path names the first
+ * object. */
+static tdict_status measure_tree(const char *what, const tdict_schema *schema, size_t *out, tdict_error *err) {
   char path[TDICT_SCHEMA_PATH_BYTES];
   for (size_t i = 0; schema->num_objects && i < schema->num_entries; i++) {
-    const tdict_schema_entry *entry = &schema->entries[i];
-    if (entry->kind != TDICT_SCHEMA_OBJECT) continue;
-    if (strcmp(entry->type_name, tdict_nontensor_type()->name) == 0)
-      tdict_fail(err, TDICT_ENOTSUP, "%s: a text or value, wanted tensors and trees only", what);
-    else
-      tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s, wanted tensors and trees only", what,
-                 entry->type_name);
-    return tdict_error_at(err, TDICT_ENOTSUP, tdict_schema_cut_path(schema, i, path));
+    const char *type = schema->entries[i].type_name;
+    if (schema->entries[i].kind != TDICT_SCHEMA_OBJECT) continue;
+    const bool is_value = strcmp(type, tdict_nontensor_type()->name) == 0;
+    return tdict_fail_at(err, TDICT_ENOTSUP, tdict_schema_cut_path(schema, i, path),
+                         "%s: %s%.60s, wanted tensors and trees only", what,
+                         is_value ? "a text or value" : "an object of type ", is_value ? "" : type);
   }
-  return TDICT_OK;
+  return tdict_schema_measure(schema, out, err);
 }
 
 /* Allocates the memory of a new memfd and seals its size. */
@@ -120,8 +119,7 @@ static tdict_status allocate_and_seal(const char *what, int fd, size_t bytes, td
 tdict_status tdict_segment_create(const char *what, const tdict_schema *schema, const tdict_segment_layout *wanted,
                                   tdict_segment **out, tdict_error *err) {
   tdict_segment_layout layout = *wanted;
-  tdict_status status = check_objects(what, schema, err);
-  if (status == TDICT_OK) status = tdict_schema_measure(schema, &layout.slot_bytes, err);
+  tdict_status status = measure_tree(what, schema, &layout.slot_bytes, err);
   if (status != TDICT_OK) return status;
   layout.blob_bytes = schema->num_bytes;
   if (!compute_layout(&layout))
@@ -222,8 +220,7 @@ static tdict_status read_schema(const char *what, int fd, const tdict_segment_la
 static tdict_status check_schema(const char *what, const tdict_schema *schema, const tdict_segment_layout *layout,
                                  tdict_error *err) {
   size_t bytes;
-  tdict_status status = check_objects(what, schema, err);
-  if (status == TDICT_OK) status = tdict_schema_measure(schema, &bytes, err);
+  tdict_status status = measure_tree(what, schema, &bytes, err);
   if (status != TDICT_OK || bytes == layout->slot_bytes) return status;
   return tdict_fail(err, TDICT_EFORMAT, "%s: the segment has slots of %zu bytes, but its schema needs %zu", what,
                     layout->slot_bytes, bytes);
@@ -267,7 +264,7 @@ static void release_storage(void *user) { tdict_segment_release(user); }
 tdict_status tdict_segment_make_tree(tdict_segment *s, const tdict_schema *schema, uint32_t slot, tdict_tree **out,
                                      tdict_error *err) {
   tdict_storage *storage;
-  tdict_tree *made;
+  tdict_tree *made = NULL;
   char *data = s->map + s->layout.slots_at + slot * s->layout.slot_stride;
   tdict_status status = tdict_storage_wrap(data, s->layout.slot_bytes, tdict_cpu(), 0, &storage, err);
   if (status != TDICT_OK) return status;
@@ -275,15 +272,9 @@ tdict_status tdict_segment_make_tree(tdict_segment *s, const tdict_schema *schem
   storage->release = release_storage;
   storage->user = s;
   status = tdict_schema_create_over(schema, storage, &made, err);
-  if (status == TDICT_OK) {
-    status = tdict_make_consolidated(made, schema->num_tensors, storage, err);
-    if (status == TDICT_OK)
-      *out = made;
-    else
-      tdict_release(made);
-  }
+  if (status == TDICT_OK) status = tdict_make_consolidated(made, schema->num_tensors, storage, err);
   tdict_storage_release(storage);
-  return status;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
 tdict_segment *tdict_segment_of(const tdict_tree *tree) {

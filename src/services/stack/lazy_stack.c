@@ -1,4 +1,5 @@
-/* Creates lazy stacks, adds and returns their items, and copies the items into one tree. Thread rule: as in tdict/lazy_stack.h. */
+/* Creates lazy stacks, adds and returns their items, and copies the items into one tree. Thread rule: as in
+ * tdict/lazy_stack.h. */
 #include "services/stack/lazy_stack.h"
 
 #include <inttypes.h>

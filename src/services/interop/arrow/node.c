@@ -1,12 +1,14 @@
-/* Implements the structs of exported arrays and schemas. See node.h for ownership and threads. */
-#include "services/interop/arrow/node.h"
-
+/* Implements the structs of exported arrays and schemas, and sets their buffers. See export.h for ownership and
+ * threads. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/checked.h"
 #include "core/base/error.h"
+#include "core/memory/pinned_pool.h"
 #include "core/tensor/tensor.h"
+#include "device/gpu.h"
+#include "services/interop/arrow/export.h"
 
 enum { MOST_BUFFERS = 3 };
 
@@ -94,12 +96,6 @@ tdict_status tdict_arrow_node_make(const tdict_arrow_node *node, const tdict_arr
   return tdict_fail(err, TDICT_ENOMEM, "arrow_export: no host memory for the structs of a field");
 }
 
-void tdict_arrow_node_set_buffer(const tdict_arrow_node *node, int i, tdict_tensor *tensor) {
-  array_data *data = node->array->private_data;
-  data->tensors[i] = tensor;
-  data->buffers[i] = tensor ? tensor->data : NULL;
-}
-
 void tdict_arrow_node_release(const tdict_arrow_node *node) {
   if (node->array->release) node->array->release(node->array);
   if (node->schema->release) node->schema->release(node->schema);
@@ -114,4 +110,42 @@ bool tdict_arrow_schema_copy(const struct ArrowSchema *schema, struct ArrowSchem
     return false;
   }
   return true;
+}
+
+tdict_status tdict_arrow_make_bits(int64_t count, tdict_tensor **out, tdict_error *err) {
+  const int64_t bytes = count / 8 + (count % 8 != 0);
+  return tdict_tensor_zeros(TDICT_U8, 1, &bytes, NULL, out, err);
+}
+
+/* Returns true if the tensor is in the pinned pool of a context that has a cuda device. */
+static bool is_pinned_for_cuda(const tdict_tensor *t) {
+  const tdict_storage *s = t->storage;
+  if (!(s->flags & TDICT_STORAGE_PINNED) || !s->memory) return false;
+  const tdict_gpu *gpu = tdict_pinned_pool_pinner_self(s->memory);
+  return gpu && gpu->driver->device_type == TDICT_DEVICE_CUDA;
+}
+
+void tdict_arrow_export_buffer(tdict_arrow_exporter *e, const tdict_arrow_node *node, int buffer,
+                               tdict_tensor *tensor) {
+  e->is_pinned = e->is_pinned && is_pinned_for_cuda(tensor);
+  e->has_buffers = true;
+  array_data *data = node->array->private_data;
+  data->tensors[buffer] = tensor;
+  data->buffers[buffer] = tensor->data;
+}
+
+tdict_status tdict_arrow_export_place(tdict_arrow_exporter *e, const tdict_arrow_node *node, int buffer,
+                                      tdict_tensor *host, tdict_error *err) {
+  tdict_tensor *placed = host;
+  if (e->found && e->device.type != TDICT_DEVICE_CPU) {
+    tdict_status status = TDICT_OK;
+    if (!e->memory)
+      status = tdict_fail(err, TDICT_EWRONGDEVICE,
+                          "%s: the leaf needs a copy, but the device memory belongs to the program", e->what);
+    if (status == TDICT_OK) status = tdict_tensor_clone(host, e->memory, &placed, err);
+    tdict_tensor_release(host);
+    if (status != TDICT_OK) return status;
+  }
+  tdict_arrow_export_buffer(e, node, buffer, placed);
+  return TDICT_OK;
 }

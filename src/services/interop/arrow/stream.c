@@ -164,22 +164,6 @@ tdict_status tdict_arrow_stream_next(struct ArrowArrayStream *stream, const tdic
   return status;
 }
 
-typedef struct tree_list {
-  tdict_tree **trees;
-  size_t count, cap;
-} tree_list;
-
-/* Appends a tree. Takes over the caller's reference, also on failure. */
-static tdict_status append_tree(tree_list *list, tdict_tree *tree, tdict_error *err) {
-  if (!TDICT_RESERVE(list->trees, list->cap, list->count + 1)) {
-    tdict_release(tree);
-    return tdict_fail(err, TDICT_ENOMEM, "arrow_import_stream: no host memory for a list of %zu trees",
-                      list->count + 1);
-  }
-  list->trees[list->count++] = tree;
-  return TDICT_OK;
-}
-
 /* Adds a mask to the tree `user` if the mask has a false element. tdict_walk() calls this function for each mask. */
 static tdict_status keep_mask(void *user, const tdict_entry *entry, tdict_error *err) {
   if (!entry->tensor) return TDICT_OK;
@@ -203,6 +187,24 @@ static tdict_status drop_full_masks(const char *path, tdict_tree *tree, tdict_er
   return status;
 }
 
+typedef struct tree_list {
+  tdict_tree **trees;
+  size_t count, cap;
+} tree_list;
+
+/* Imports all arrays of the stream. The caller releases the trees of the list, also after a failure. */
+static tdict_status import_all(const tdict_arrow_importer *m, struct ArrowArrayStream *stream,
+                               const struct ArrowSchema *schema, tree_list *list, tdict_error *err) {
+  for (;;) {
+    if (!TDICT_RESERVE(list->trees, list->cap, list->count + 1))
+      return tdict_fail(err, TDICT_ENOMEM, "arrow_import_stream: no host memory for a list of %zu trees",
+                        list->count + 1);
+    tdict_status status = import_next(m, stream, schema, &list->trees[list->count], err);
+    if (status != TDICT_OK || !list->trees[list->count]) return status;
+    list->count++;
+  }
+}
+
 /* Concatenates the trees. If there are no trees, makes a tree without rows. */
 static tdict_status join_trees(tdict_arrow_importer *m, const tree_list *list, const struct ArrowSchema *schema,
                                tdict_tree **out, tdict_error *err) {
@@ -217,24 +219,17 @@ tdict_status tdict_arrow_import_stream(struct ArrowArrayStream *stream, const td
   tdict_arrow_importer m = {.what = "arrow_import_stream"};
   struct ArrowSchema schema;
   tree_list list = {0};
-  tdict_tree *tree, *made = NULL;
+  tdict_tree *made = NULL;
   tdict_status status = open_stream(&m, stream, options, out, &schema, err);
   if (status != TDICT_OK) return status;
   /* tdict_cat() needs the same keys in all trees, so first make the masks of all leaves. */
   const bool drops = m.options.nulls == TDICT_ARROW_NULLS_MASK && !m.options.mask_all;
   m.options.mask_all = m.options.mask_all || drops;
-  do {
-    status = import_next(&m, stream, &schema, &tree, err);
-    if (status == TDICT_OK && tree) status = append_tree(&list, tree, err);
-  } while (status == TDICT_OK && tree);
+  status = import_all(&m, stream, &schema, &list, err);
   if (status == TDICT_OK) status = join_trees(&m, &list, &schema, &made, err);
   if (status == TDICT_OK && drops) status = drop_full_masks(m.options.mask_path, made, err);
-  if (status == TDICT_OK)
-    *out = made;
-  else
-    tdict_release(made);
   for (size_t i = 0; i < list.count; i++) tdict_release(list.trees[i]);
   free(list.trees);
   schema.release(&schema);
-  return status;
+  return TDICT_HAND_OVER(status, made, out, tdict_release);
 }

@@ -27,13 +27,11 @@ typedef struct incoming {
   void *managed;
 } incoming;
 
-static incoming open_versioned(struct DLManagedTensorVersioned *managed) {
-  tdict_dl_versioned *m = (tdict_dl_versioned *)(void *)managed;
-  return (incoming){&m->tensor, (m->flags & TDICT_DL_READ_ONLY) != 0, delete_versioned, m};
-}
-static incoming open_legacy(struct DLManagedTensor *managed) {
-  tdict_dl_legacy *m = (tdict_dl_legacy *)(void *)managed;
-  return (incoming){&m->tensor, false, delete_legacy, m};
+static incoming open_entry(const tdict_dlpack_entry *entry) {
+  tdict_dl_versioned *m = (tdict_dl_versioned *)(void *)entry->versioned;
+  tdict_dl_legacy *old = (tdict_dl_legacy *)(void *)entry->legacy;
+  if (m) return (incoming){&m->tensor, (m->flags & TDICT_DL_READ_ONLY) != 0, delete_versioned, m};
+  return (incoming){&old->tensor, false, delete_legacy, old};
 }
 
 /* Returns TDICT_EFORMAT for another major version. If the version is newer, also deletes the tensor, as DLPack
@@ -113,39 +111,19 @@ static tdict_status make_tensor(importer *im, const incoming *in, tdict_tensor *
   return TDICT_HAND_OVER(status, tensor, out, tdict_tensor_release);
 }
 
-/* Gives the managed tensor to the storage of the tensor. If the tensor is a copy, deletes the managed tensor. Cannot
- * fail. */
-static void take_managed(const incoming *in, const tdict_tensor *tensor) {
+/* Gives the managed tensor of an entry to the storage of the tensor, and forgets it in the entry. If the tensor is a
+ * copy, deletes the managed tensor. Cannot fail. */
+static void take_managed(tdict_dlpack_entry *entry, const tdict_tensor *tensor) {
+  const incoming in = open_entry(entry);
   tdict_storage *s = tensor->storage;
-  if (!(s->flags & TDICT_STORAGE_FOREIGN)) {
-    in->delete_managed(in->managed);
-    return;
-  }
-  s->user = in->managed;
-  s->release = in->delete_managed;
-}
-
-static incoming open_entry(const tdict_dlpack_entry *entry) {
-  return entry->versioned ? open_versioned(entry->versioned) : open_legacy(entry->legacy);
-}
-
-/* Forgets the managed tensor of an entry, which a storage owns now. */
-static void empty_entry(tdict_dlpack_entry *entry) {
   entry->versioned = NULL;
   entry->legacy = NULL;
-}
-
-static tdict_status import_tensor(tdict_context *context, const incoming *in,
-                                  const tdict_dlpack_import_options *options, tdict_tensor **out, tdict_error *err) {
-  importer im;
-  tdict_tensor *tensor;
-  tdict_status status = begin_import(&im, context, options, err);
-  if (status == TDICT_OK) status = make_tensor(&im, in, &tensor, err);
-  end_import(&im);
-  if (status != TDICT_OK) return status;
-  take_managed(in, tensor);
-  *out = tensor;
-  return TDICT_OK;
+  if (s->flags & TDICT_STORAGE_FOREIGN) {
+    s->user = in.managed;
+    s->release = in.delete_managed;
+  } else {
+    in.delete_managed(in.managed);
+  }
 }
 
 /* Returns TDICT_EINVAL if the entry does not have exactly one managed tensor. */
@@ -157,14 +135,20 @@ static tdict_status check_managed(const tdict_dlpack_entry *entry, tdict_error *
 
 tdict_status tdict_dlpack_import(tdict_context *context, tdict_dlpack_entry *entry,
                                  const tdict_dlpack_import_options *options, tdict_tensor **out, tdict_error *err) {
+  importer im;
+  tdict_tensor *tensor;
   if (!entry || !out) return tdict_fail(err, TDICT_EINVAL, "dlpack: %s is NULL", entry ? "out" : "entry");
   tdict_status status = check_managed(entry, err);
   if (status == TDICT_OK && entry->versioned) status = check_version(&entry->versioned, err);
   if (status != TDICT_OK) return status;
   const incoming in = open_entry(entry);
-  status = import_tensor(context, &in, options, out, err);
-  if (status == TDICT_OK) empty_entry(entry);
-  return status;
+  status = begin_import(&im, context, options, err);
+  if (status == TDICT_OK) status = make_tensor(&im, &in, &tensor, err);
+  end_import(&im);
+  if (status != TDICT_OK) return status;
+  take_managed(entry, tensor);
+  *out = tensor;
+  return TDICT_OK;
 }
 
 /* Checks the versions of all entries, and deletes the managed tensors of newer major versions. Reports the first
@@ -211,10 +195,9 @@ static tdict_status check_names(const tdict_dlpack_entry *entries, size_t count,
   tdict_status status = TDICT_OK;
   while (i < count && (status = tdict_get(tree, entries[i].name, &found, NULL)) == TDICT_OK && found == tensors[i]) i++;
   if (status == TDICT_OK)
-    tdict_fail(err, status = TDICT_EEXIST, "dlpack: two entries have this name");
-  else
-    tdict_fail(err, status = TDICT_ETYPE, "dlpack: the name of another entry is the beginning of this name");
-  return tdict_error_at(err, status, entries[i].name);
+    return tdict_fail_at(err, TDICT_EEXIST, entries[i].name, "dlpack: two entries have this name");
+  return tdict_fail_at(err, TDICT_ETYPE, entries[i].name,
+                       "dlpack: the name of another entry is the beginning of this name");
 }
 
 /* Makes the tree. Takes the managed tensors only after all steps that can fail. */
@@ -226,19 +209,10 @@ static tdict_status import_entries(importer *im, tdict_dlpack_entry *entries, si
   tdict_status status = tdict_create(0, NULL, &tree, err);
   if (status == TDICT_OK) status = make_leaves(im, entries, count, tree, tensors, err);
   if (status == TDICT_OK) status = check_names(entries, count, tree, tensors, err);
-  if (status == TDICT_OK) {
-    for (size_t i = 0; i < count; i++) {
-      const incoming in = open_entry(&entries[i]);
-      empty_entry(&entries[i]);
-      take_managed(&in, tensors[i]);
-    }
-    *out = tree;
-  } else {
-    tdict_release(tree);
-  }
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) take_managed(&entries[i], tensors[i]);
   for (size_t i = 0; i < count; i++) tdict_tensor_release(tensors[i]);
   free(tensors);
-  return status;
+  return TDICT_HAND_OVER(status, tree, out, tdict_release);
 }
 
 tdict_status tdict_dlpack_import_tree(tdict_context *context, tdict_dlpack_entry *entries, size_t count,
