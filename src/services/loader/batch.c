@@ -42,9 +42,9 @@ static void find_indices(const tdict_loader *l, tdict_loader_slot *slot) {
   const tdict_sampler *sampler = l->epoch.sampler;
   for (int64_t i = 0; i < slot->count; i++) {
     int64_t position = slot->first + i;
-    slot->indices[i] = !sampler                   ? position
-                       : l->limits.max_tokens > 0 ? tdict_sampler_draw(sampler, slot->position.epoch, position)
-                                                  : tdict_sampler_get(sampler, slot->position.epoch, position);
+    slot->indices[i] = !sampler                    ? position
+                       : l->options.max_tokens > 0 ? tdict_sampler_draw(sampler, slot->position.epoch, position)
+                                                   : tdict_sampler_get(sampler, slot->position.epoch, position);
   }
 }
 

@@ -90,7 +90,7 @@ static void take_slot(tdict_loader *l, tdict_loader_slot *slot, tdict_loader_slo
 
   /* Advance to the next position. After a stream has ended, restart the workers in the next epoch. */
   bool has_last_samples = out->ends_epoch && out->count > 0;
-  if (l->limits.max_tokens > 0) l->epoch.num_batches = out->epoch_batches;
+  if (l->options.max_tokens > 0) l->epoch.num_batches = out->epoch_batches;
   if (tdict_loader_is_stream(l) && out->ends_epoch && !has_last_samples)
     tdict_loader_seek(l, (tdict_batch_position){out->position.epoch + 1, 0});
   else

@@ -9,7 +9,7 @@
 
 /* A growing list of batches. */
 typedef struct batch_list {
-  const tdict_batch_limits *limits;
+  const tdict_loader_options *options;
   tdict_batch_range *ranges;
   int64_t num_batches;
   size_t capacity;
@@ -19,9 +19,9 @@ typedef struct batch_list {
 /* Returns true if a sample fits into the last batch. `length` is at most max_tokens. */
 static bool has_room(const batch_list *list, int64_t length) {
   int64_t count = list->ranges[list->num_batches - 1].count;
-  if (count >= list->limits->batch_size) return false;
-  if (!list->limits->counts_padding) return length <= list->limits->max_tokens - list->sum;
-  return (length > list->longest ? length : list->longest) <= list->limits->max_tokens / (count + 1);
+  if (count >= list->options->batch_size) return false;
+  if (!list->options->pad) return length <= list->options->max_tokens - list->sum;
+  return (length > list->longest ? length : list->longest) <= list->options->max_tokens / (count + 1);
 }
 
 /* Adds an empty batch to the list. Returns false if memory is exhausted. */
@@ -46,10 +46,9 @@ static tdict_status check_length(int64_t length, int64_t index, int64_t max_toke
  * ranks. */
 static tdict_status divide_epoch(batch_list *list, const tdict_dataset_table *t, const tdict_sampler *sampler,
                                  int64_t epoch, tdict_error *err) {
-  int64_t num_samples = tdict_sampler_get_order(sampler).num_samples;
-  for (int64_t draw = 0; draw < num_samples; draw++) {
+  for (int64_t draw = 0; draw < sampler->num_drawn; draw++) {
     int64_t index = tdict_sampler_draw(sampler, epoch, draw), length = t->sample_length(t->self, index);
-    tdict_status status = check_length(length, index, list->limits->max_tokens, err);
+    tdict_status status = check_length(length, index, list->options->max_tokens, err);
     if (status != TDICT_OK) return status;
     if ((list->num_batches == 0 || !has_room(list, length)) && !add_batch(list, draw))
       return tdict_fail(err, TDICT_ENOMEM, "loader: no host memory for the batches of epoch %lld", (long long)epoch);
@@ -59,10 +58,10 @@ static tdict_status divide_epoch(batch_list *list, const tdict_dataset_table *t,
   }
 
   /* If drop_last is set, leave out the last batch if that batch is not full. */
-  if (!list->limits->drop_last || list->num_batches == 0) return TDICT_OK;
+  if (!list->options->drop_last || list->num_batches == 0) return TDICT_OK;
   int64_t count = list->ranges[list->num_batches - 1].count;
-  int64_t tokens = list->limits->counts_padding ? count * list->longest : list->sum;
-  if (count < list->limits->batch_size && tokens < list->limits->max_tokens) list->num_batches--;
+  int64_t tokens = list->options->pad ? count * list->longest : list->sum;
+  if (count < list->options->batch_size && tokens < list->options->max_tokens) list->num_batches--;
   return TDICT_OK;
 }
 
@@ -71,24 +70,24 @@ static tdict_status divide_epoch(batch_list *list, const tdict_dataset_table *t,
  * drop_uneven is set, the remaining batches are left out instead. */
 static tdict_status take_rank(tdict_epoch_plan *plan, const batch_list *list, const tdict_sampler *sampler,
                               tdict_error *err) {
-  tdict_sampler_order order = tdict_sampler_get_order(sampler);
-  bool completes = !order.drop_uneven && list->num_batches % order.world_size != 0;
-  plan->num_batches = list->num_batches / order.world_size + (completes ? 1 : 0);
+  const tdict_sampler_options *order = &sampler->options;
+  bool completes = !order->drop_uneven && list->num_batches % order->world_size != 0;
+  plan->num_batches = list->num_batches / order->world_size + (completes ? 1 : 0);
   plan->ranges = calloc((size_t)plan->num_batches + 1, sizeof *plan->ranges);
   if (!plan->ranges)
     return tdict_fail(err, TDICT_ENOMEM, "loader: no host memory for the batches of epoch %lld",
                       (long long)plan->epoch);
   for (int64_t k = 0; k < plan->num_batches; k++)
-    plan->ranges[k] = list->ranges[(k * order.world_size + order.rank) % list->num_batches];
+    plan->ranges[k] = list->ranges[(k * order->world_size + order->rank) % list->num_batches];
   return TDICT_OK;
 }
 
-tdict_status tdict_epoch_plan_make(tdict_epoch_plan *plan, const tdict_dataset_table *table,
-                                   const tdict_sampler *sampler, const tdict_batch_limits *limits, int64_t epoch) {
+tdict_status tdict_epoch_plan_make(tdict_epoch_plan *plan, const tdict_loader *l, const tdict_sampler *sampler,
+                                   int64_t epoch) {
   *plan = (tdict_epoch_plan){.epoch = epoch};
-  batch_list list = {.limits = limits};
+  batch_list list = {.options = &l->options};
   tdict_error error = {0};
-  tdict_status status = divide_epoch(&list, table, sampler, epoch, &error);
+  tdict_status status = divide_epoch(&list, l->table, sampler, epoch, &error);
   if (status == TDICT_OK) status = take_rank(plan, &list, sampler, &error);
   free(list.ranges);
   if (status == TDICT_OK) return TDICT_OK;

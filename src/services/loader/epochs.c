@@ -21,7 +21,7 @@ static tdict_status make_sampler(const tdict_loader *l, int64_t length, tdict_sa
     *out = tdict_sampler_retain(o->sampler);
     return TDICT_OK;
   }
-  if (tdict_sampler_get_order(o->sampler).kind == TDICT_SAMPLER_WEIGHTED)
+  if (o->sampler->options.kind == TDICT_SAMPLER_WEIGHTED)
     return tdict_fail(err, TDICT_EINVAL,
                       "loader: the length of the dataset varies, so the sampler must not be WEIGHTED");
   return tdict_sampler_resize(o->sampler, length, out, err);
@@ -30,11 +30,11 @@ static tdict_status make_sampler(const tdict_loader *l, int64_t length, tdict_sa
 /* Checks the sampler's indices, and counts the batches of the epoch. */
 static tdict_status count_batches(const tdict_loader *l, tdict_loader_epoch *epoch, tdict_error *err) {
   const tdict_loader_options *o = &l->options;
-  int64_t num_indices = tdict_sampler_get_order(epoch->sampler).length;
+  int64_t num_indices = epoch->sampler->length;
   if (num_indices > epoch->dataset_length)
     return tdict_fail(err, TDICT_EINVAL, "loader: the sampler draws from %lld samples, but the dataset has %lld",
                       (long long)num_indices, (long long)epoch->dataset_length);
-  if (l->limits.max_tokens > 0) { /* The plan of the epoch determines the number of batches. */
+  if (l->options.max_tokens > 0) { /* The plan of the epoch determines the number of batches. */
     epoch->num_batches = l->epoch.num_batches;
     return TDICT_OK;
   }

@@ -99,18 +99,14 @@ static tdict_status choose_fetch(tdict_loader *l, tdict_error *err) {
                                        : "a stream without fetch");
 }
 
-/* Sets the limits of batches, and makes the first epoch. If max_tokens is set, divides this epoch into batches. */
+/* Makes the first epoch. If max_tokens is set, divides this epoch into batches. */
 static tdict_status plan_batches(tdict_loader *l, tdict_error *err) {
   const tdict_loader_options *o = &l->options;
-  l->limits = (tdict_batch_limits){.batch_size = o->batch_size,
-                                   .max_tokens = o->max_tokens,
-                                   .counts_padding = o->max_tokens > 0 && o->pad,
-                                   .drop_last = o->drop_last};
   tdict_status status = tdict_loader_plan_epoch(l, l->epoch.dataset_length, &l->epoch, err);
   if (status != TDICT_OK || o->max_tokens == 0) return status;
   if (tdict_loader_is_stream(l) || !l->table->sample_length)
     return tdict_fail(err, TDICT_EINVAL, "loader: max_tokens needs a dataset with length and sample_length");
-  status = tdict_epoch_plan_make(&l->plan, l->table, l->epoch.sampler, &l->limits, 0);
+  status = tdict_epoch_plan_make(&l->plan, l, l->epoch.sampler, 0);
   if (status != TDICT_OK) {
     if (err) *err = l->plan.failure;
     return status;

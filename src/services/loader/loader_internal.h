@@ -27,14 +27,6 @@ typedef struct tdict_epoch_plan {
   tdict_error failure;       /* if failure.status is not 0, the epoch has one batch, which fails with this error */
 } tdict_epoch_plan;
 
-/* The limits of the batches. */
-typedef struct tdict_batch_limits {
-  int64_t batch_size, max_tokens;
-  bool counts_padding; /* true: a batch has (number of samples) * (largest length) tokens; false: the number of
-                        * tokens is the sum of the lengths */
-  bool drop_last;
-} tdict_batch_limits;
-
 /* The position of a batch. The position after the last batch of an epoch is the end of that epoch. */
 typedef struct tdict_batch_position {
   int64_t epoch, batch;
@@ -94,8 +86,7 @@ struct tdict_loader {
   tdict_context *context; /* borrowed */
   tdict_forkmark *mark;   /* retained */
   tdict_loader_options options;
-  tdict_pack_options pack; /* a copy of options.pack; used if options.pack is set */
-  tdict_batch_limits limits;
+  tdict_pack_options pack;          /* a copy of options.pack; used if options.pack is set */
   tdict_dataset *dataset;           /* retained */
   const tdict_dataset_table *table; /* of the dataset */
   bool by_row; /* true: the dataset writes rows into batches; false: samples are fetched as trees */
@@ -158,15 +149,16 @@ void tdict_loader_release_samples(tdict_loader_slot *slot);
 /* Releases the batch of a slot, cancels the transfer of the batch, and makes the slot FREE. */
 void tdict_loader_empty_slot(tdict_loader_slot *slot);
 
-/* epoch_plan.c: divides an epoch into batches that have at most max_tokens tokens and at most batch_size samples. A
- * plan depends on the sampler, the epoch, the limits and the lengths of the samples, but not on the workers. The plan
+/* epoch_plan.c: divides an epoch into batches that have at most max_tokens tokens and at most batch_size samples. If
+ * the option pad is set, a batch has (number of samples) * (largest length) tokens, else the sum of the lengths. A plan
+ * depends on the sampler, the epoch, the options and the lengths of the samples, but not on the workers. The plan
  * owns its ranges. The functions take no lock. */
 
 /* Divides an epoch into batches. Calls the dataset's `sample_length` for each sample of the epoch, so the caller must
  * hold no lock. Returns TDICT_EINVAL for a length that is negative or above max_tokens. Returns TDICT_ENOMEM if host
  * memory is exhausted. After a failure, the plan has one batch that fails with the same error. */
-tdict_status tdict_epoch_plan_make(tdict_epoch_plan *plan, const tdict_dataset_table *table,
-                                   const tdict_sampler *sampler, const tdict_batch_limits *limits, int64_t epoch);
+tdict_status tdict_epoch_plan_make(tdict_epoch_plan *plan, const tdict_loader *loader, const tdict_sampler *sampler,
+                                   int64_t epoch);
 /* Returns the samples of a batch. The count is 0 at the end of the epoch, and for a batch that fails. */
 tdict_batch_range tdict_epoch_plan_at(const tdict_epoch_plan *plan, int64_t batch);
 void tdict_epoch_plan_reset(tdict_epoch_plan *plan);

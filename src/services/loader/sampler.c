@@ -13,22 +13,6 @@
 #include "services/loader/sampler_order.h"
 #include "services/loader/shuffle.h"
 
-/* A column of an alias table (Walker's method, filled as Vose describes). A draw that selects column i returns i with
- * probability own_share / 2^64, and returns `other` otherwise. */
-typedef struct alias_column {
-  uint64_t own_share;
-  int64_t other;
-} alias_column;
-
-struct tdict_sampler {
-  atomic_long references;
-  int64_t length;                  /* indices are 0 to length - 1 */
-  int64_t num_drawn, num_per_rank; /* number of positions in an epoch, of all ranks together and of one rank */
-  tdict_sampler_options options;   /* without the weights */
-  alias_column *columns;           /* WEIGHTED: `length` columns; else NULL */
-  uint64_t weights_hash;
-};
-
 static tdict_status check_sampler_options(int64_t length, const tdict_sampler_options *o, tdict_error *err) {
   if (length < 0)
     return tdict_fail(err, TDICT_EINVAL, "sampler: the length is %lld, wanted 0 or more", (long long)length);
@@ -82,7 +66,7 @@ static void fill_alias_table(tdict_sampler *s, const double *weights, double sum
   int64_t poor = 0, rich = s->length;
   for (int64_t i = 0; i < s->length; i++) {
     share[i] = weights[i] / sum * (double)s->length;
-    s->columns[i] = (alias_column){UINT64_MAX, i};
+    s->columns[i] = (tdict_alias_column){UINT64_MAX, i};
     if (share[i] < 1)
       order[poor++] = i;
     else
@@ -90,7 +74,7 @@ static void fill_alias_table(tdict_sampler *s, const double *weights, double sum
   }
   while (poor > 0 && rich < s->length) {
     int64_t low = order[--poor], high = order[rich];
-    s->columns[low] = (alias_column){to_fraction64(share[low]), high};
+    s->columns[low] = (tdict_alias_column){to_fraction64(share[low]), high};
     share[high] -= 1 - share[low];
     if (share[high] < 1) {
       rich++;
@@ -141,6 +125,7 @@ tdict_status tdict_sampler_create(int64_t length, const tdict_sampler_options *o
   s->options = o;
   s->options.weights = NULL;
   s->options.num_weights = 0;
+  if (o.kind == TDICT_SAMPLER_SEQUENTIAL) s->options.seed = 0; /* saved states of all seeds are equal */
   const tdict_float_env saved = tdict_float_env_enter();
   if (o.kind == TDICT_SAMPLER_WEIGHTED) status = build_alias_table(s, o.weights, err);
   tdict_float_env_leave(&saved);
@@ -167,18 +152,6 @@ void tdict_sampler_release(tdict_sampler *sampler) {
 
 int64_t tdict_sampler_length(const tdict_sampler *sampler) { return sampler->num_per_rank; }
 
-tdict_sampler_order tdict_sampler_get_order(const tdict_sampler *s) {
-  return (tdict_sampler_order){.length = s->length,
-                               .num_samples = s->num_drawn,
-                               .rank_samples = s->num_per_rank,
-                               .seed = s->options.kind == TDICT_SAMPLER_SEQUENTIAL ? 0 : s->options.seed,
-                               .weights_hash = s->weights_hash,
-                               .kind = s->options.kind,
-                               .rank = s->options.rank,
-                               .world_size = s->options.world_size,
-                               .drop_uneven = s->options.drop_uneven};
-}
-
 int64_t tdict_sampler_draw(const tdict_sampler *sampler, int64_t epoch, int64_t draw) {
   if (sampler->options.kind == TDICT_SAMPLER_SEQUENTIAL) return draw;
 
@@ -192,7 +165,7 @@ int64_t tdict_sampler_draw(const tdict_sampler *sampler, int64_t epoch, int64_t 
   key = tdict_mix(~key, (uint64_t)sampler->options.kind);
   int64_t drawn = (int64_t)tdict_pick_below(tdict_mix(key, (uint64_t)draw), (uint64_t)sampler->length);
   if (sampler->options.kind == TDICT_SAMPLER_WITH_REPLACEMENT) return drawn;
-  const alias_column *c = &sampler->columns[drawn];
+  const tdict_alias_column *c = &sampler->columns[drawn];
   return tdict_mix(~key, (uint64_t)draw) < c->own_share ? drawn : c->other;
 }
 

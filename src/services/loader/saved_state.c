@@ -21,20 +21,20 @@ static tdict_loader_state describe_state(const tdict_loader *l, const tdict_load
   s.batch = position.batch;
   s.dataset_length = epoch->dataset_length;
   s.batch_size = l->options.batch_size;
-  s.max_tokens = l->limits.max_tokens;
-  s.counts_padding = l->limits.counts_padding;
+  s.max_tokens = l->options.max_tokens;
+  s.counts_padding = l->options.max_tokens > 0 && l->options.pad;
   s.order_version = ORDER_VERSION;
   s.num_indices = s.num_samples = s.rank_samples = s.sampler_kind = STREAM;
   s.world_size = 1;
   if (!epoch->sampler) return s;
-  tdict_sampler_order order = tdict_sampler_get_order(epoch->sampler);
-  s.num_indices = order.length;
-  s.num_samples = order.num_samples;
-  s.rank_samples = order.rank_samples;
-  s.seed = order.seed;
-  s.weights_hash = order.weights_hash;
-  s.sampler_kind = order.kind;
-  s.world_size = order.world_size;
+  const tdict_sampler *sampler = epoch->sampler;
+  s.num_indices = sampler->length;
+  s.num_samples = sampler->num_drawn;
+  s.rank_samples = sampler->num_per_rank;
+  s.seed = sampler->options.seed;
+  s.weights_hash = sampler->weights_hash;
+  s.sampler_kind = sampler->options.kind;
+  s.world_size = sampler->options.world_size;
   return s;
 }
 
@@ -137,8 +137,8 @@ tdict_status tdict_loader_get_state(tdict_loader *l, tdict_loader_state *out, td
 /* Checks the batch of a state. If max_tokens is set, first divides the epoch of the state into batches. */
 static tdict_status plan_saved_batches(const tdict_loader *l, const tdict_loader_state *s, tdict_loader_epoch *epoch,
                                        tdict_epoch_plan *plan, tdict_error *err) {
-  if (l->limits.max_tokens > 0) {
-    tdict_status status = tdict_epoch_plan_make(plan, l->table, epoch->sampler, &l->limits, s->epoch);
+  if (l->options.max_tokens > 0) {
+    tdict_status status = tdict_epoch_plan_make(plan, l, epoch->sampler, s->epoch);
     if (status != TDICT_OK && err) *err = plan->failure;
     if (status != TDICT_OK) return status;
     epoch->num_batches = plan->num_batches;

@@ -32,11 +32,11 @@ static bool may_begin_batch(const tdict_loader *l) {
  * batch that begins next fails with the same error. */
 bool tdict_loader_plan_next(tdict_loader *l) {
   int64_t epoch = l->next_to_begin.epoch;
-  if (l->limits.max_tokens == 0 || l->plan.epoch == epoch) return true;
+  if (l->options.max_tokens == 0 || l->plan.epoch == epoch) return true;
   tdict_epoch_plan plan;
   l->is_planning = true;
   pthread_mutex_unlock(&l->lock);
-  (void)!tdict_epoch_plan_make(&plan, l->table, l->epoch.sampler, &l->limits, epoch);
+  (void)!tdict_epoch_plan_make(&plan, l, l->epoch.sampler, epoch);
   pthread_mutex_lock(&l->lock);
   l->is_planning = false;
   tdict_epoch_plan_reset(&l->plan);
@@ -49,7 +49,7 @@ bool tdict_loader_plan_next(tdict_loader *l) {
 /* Returns the samples of the batch at a position. The count is 0 at the end of an epoch. The number of the first sample
  * cannot overflow, because tdict_loader_set_state() limits the batches of saved states. */
 static tdict_batch_range get_range(const tdict_loader *l, tdict_batch_position position) {
-  if (l->limits.max_tokens > 0) return tdict_epoch_plan_at(&l->plan, position.batch);
+  if (l->options.max_tokens > 0) return tdict_epoch_plan_at(&l->plan, position.batch);
   int64_t first = position.batch * l->options.batch_size;
   if (l->epoch.num_batches < 0) return (tdict_batch_range){first, l->options.batch_size};
   if (position.batch >= l->epoch.num_batches) return (tdict_batch_range){0, 0};
@@ -59,7 +59,7 @@ static tdict_batch_range get_range(const tdict_loader *l, tdict_batch_position p
 
 /* Sets the samples of the batch. If planning the epoch has failed, sets the error of the batch instead. */
 static void set_samples(const tdict_loader *l, tdict_loader_slot *slot) {
-  bool has_plan = l->limits.max_tokens > 0;
+  bool has_plan = l->options.max_tokens > 0;
   tdict_batch_range range = get_range(l, slot->position);
   slot->first = range.first;
   slot->num_requested = slot->count = range.count;

@@ -89,12 +89,12 @@ tdict_status tdict_share_ring_create(const tdict_tree *like, const tdict_share_r
   if (!like || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, like ? "out" : "like");
   tdict_status status = tdict_options_read(&o, sizeof o, options, "share_ring_options", err);
   if (status == TDICT_OK) status = check_options(&o, what, err);
-  if (status == TDICT_OK) status = tdict_schema_from_tree(like, &schema, err);
   if (status != TDICT_OK) return status;
   const tdict_segment_layout wanted = {
       .kind = TDICT_SEGMENT_RING, .num_slots = (uint32_t)o.num_slots, .max_workers = (uint32_t)o.max_workers};
-  status = tdict_segment_create(what, schema, &wanted, &segment, err);
-  if (status == TDICT_OK) status = tdict_ring_make(segment, schema, true, out, err);
+  status = tdict_segment_create(what, like, &wanted, &segment, &schema, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_ring_make(segment, schema, true, out, err);
   tdict_schema_release(schema);
   return status;
 }

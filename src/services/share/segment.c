@@ -116,8 +116,9 @@ static tdict_status allocate_and_seal(const char *what, int fd, size_t bytes, td
   return fcntl(fd, F_ADD_SEALS, WANTED_SEALS) == 0 ? TDICT_OK : fail_errno(what, "F_ADD_SEALS", err);
 }
 
-tdict_status tdict_segment_create(const char *what, const tdict_schema *schema, const tdict_segment_layout *wanted,
-                                  tdict_segment **out, tdict_error *err) {
+/* Creates and maps a segment for trees of `schema`. */
+static tdict_status create_of_schema(const char *what, const tdict_schema *schema, const tdict_segment_layout *wanted,
+                                     tdict_segment **out, tdict_error *err) {
   tdict_segment_layout layout = *wanted;
   tdict_status status = measure_tree(what, schema, &layout.slot_bytes, err);
   if (status != TDICT_OK) return status;
@@ -145,6 +146,15 @@ tdict_status tdict_segment_create(const char *what, const tdict_schema *schema, 
   memcpy((*out)->map, &head, sizeof head);
   memcpy((*out)->map + layout.blob_at, schema->bytes, schema->num_bytes);
   return TDICT_OK;
+}
+
+tdict_status tdict_segment_create(const char *what, const tdict_tree *tree, const tdict_segment_layout *wanted,
+                                  tdict_segment **out, tdict_schema **schema, tdict_error *err) {
+  tdict_schema *made;
+  tdict_status status = tdict_schema_from_tree(tree, &made, err);
+  if (status != TDICT_OK) return status;
+  status = create_of_schema(what, made, wanted, out, err);
+  return TDICT_HAND_OVER(status, made, schema, tdict_schema_release);
 }
 
 /* Reads exactly `bytes` bytes. */
