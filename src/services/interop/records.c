@@ -10,21 +10,16 @@
 #include "core/tree/create_from.h"
 #include "core/tree/place.h"
 
-/* Checks ndim, shape and dtype of a field, and computes the number of bytes of the field in one record. */
-static tdict_status measure_field(const char *what, const tdict_record_field *field, size_t *bytes, tdict_error *err) {
-  tdict_layout_size size;
-  tdict_status status = tdict_field_check(what, field->path, field->ndim, field->shape, err);
-  if (status == TDICT_OK) status = tdict_layout_check(what, field->dtype, field->ndim, field->shape, &size, err);
-  if (status == TDICT_OK) *bytes = size.bytes;
-  return status;
-}
-
+/* Checks the sizes and the dtype of a field, and that the field lies in the record. */
 static tdict_status check_field(const char *what, const tdict_records *r, const tdict_record_field *field,
                                 tdict_error *err) {
   char dtype[TDICT_DTYPE_TEXT_BYTES];
-  size_t bytes = 0, end;
-  tdict_status status = measure_field(what, field, &bytes, err);
+  tdict_layout_size size;
+  size_t end;
+  tdict_status status = tdict_field_check(what, field->path, field->ndim, field->shape, err);
+  if (status == TDICT_OK) status = tdict_layout_check(what, field->dtype, field->ndim, field->shape, &size, err);
   if (status != TDICT_OK) return status;
+  const size_t bytes = size.bytes;
   tdict_dtype_format(field->dtype, dtype, sizeof dtype);
   if (field->member_bytes && field->member_bytes != bytes)
     return tdict_fail(err, TDICT_ESHAPE, "%s: the member has %zu bytes, but %s with these sizes has %zu", what,

@@ -62,21 +62,14 @@ static tdict_status get_tensor(const tdict_lazy_stack *stack, size_t i, const ch
   return status == TDICT_OK ? status : tdict_lazy_fail_at(err, status, i, path);
 }
 
-/* Returns TDICT_ESHAPE. The message names the shapes of the tensors in item 0 and in item `i`. */
-static tdict_status fail_shapes(const char *what, const tdict_tensor *first, const tdict_tensor *t, size_t i,
-                                tdict_error *err) {
-  char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
-  return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in item %zu, but %s in item 0", what,
-                    tdict_text_shape(t->ndim, t->dims, found, sizeof found), i,
-                    tdict_text_shape(first->ndim, first->dims, wanted, sizeof wanted));
-}
-
 /* Checks that a tensor can be stacked with the first tensor. */
 static tdict_status check_stackable(const char *what, const tdict_tensor *first, const tdict_tensor *t, size_t i,
                                     tdict_error *err) {
-  char wanted[TDICT_DTYPE_TEXT_BYTES], found[TDICT_DTYPE_TEXT_BYTES];
-  if (t->ndim != first->ndim || !tdict_tensor_begins_with(t, first->ndim, first->dims))
-    return fail_shapes(what, first, t, i, err);
+  char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
+  if (!tdict_shapes_equal(t->ndim, t->dims, first->ndim, first->dims))
+    return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in item %zu, but %s in item 0", what,
+                      tdict_text_shape(t->ndim, t->dims, found, sizeof found), i,
+                      tdict_text_shape(first->ndim, first->dims, wanted, sizeof wanted));
   if (t->dtype != first->dtype)
     return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor has dtype %s in item %zu, but %s in item 0", what,
                       tdict_dtype_format(t->dtype, found, sizeof found), i,
@@ -174,10 +167,9 @@ tdict_status tdict_lazy_stack_set(tdict_lazy_stack *stack, const char *path, tdi
   if (status != TDICT_OK) return status;
   if (!tdict_tensor_begins_with(tensor, stack->batch_ndim, stack->batch_size)) {
     char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
-    tdict_fail(err, TDICT_ESHAPE, "%s: the stack's batch size is %s, the tensor has shape %s", what,
-               tdict_text_shape(stack->batch_ndim, stack->batch_size, wanted, sizeof wanted),
-               tdict_text_shape(tensor->ndim, tensor->dims, found, sizeof found));
-    return tdict_error_at(err, TDICT_ESHAPE, path);
+    return tdict_fail_at(err, TDICT_ESHAPE, path, "%s: the stack's batch size is %s, the tensor has shape %s", what,
+                         tdict_text_shape(stack->batch_ndim, stack->batch_size, wanted, sizeof wanted),
+                         tdict_text_shape(tensor->ndim, tensor->dims, found, sizeof found));
   }
   tdict_changes changes;
   tdict_changes_init(&changes, what);

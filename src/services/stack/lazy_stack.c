@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "core/base/array.h"
-#include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "core/ops/pad.h"
@@ -51,18 +50,14 @@ tdict_status tdict_lazy_stack_check(const char *what, const tdict_lazy_stack *st
 static tdict_status create_empty(const char *what, const tdict_tree *first, size_t cap, tdict_lazy_stack **out,
                                  tdict_error *err) {
   const int ndim = tdict_batch_ndim(first);
-  size_t bytes;
   if (ndim == TDICT_MAX_BATCH_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: the items have %d batch dimensions, the maximum", what, ndim);
-  tdict_lazy_stack *stack = tdict_mul_size(cap, sizeof(tdict_tree *), &bytes) ? calloc(1, sizeof *stack) : NULL;
-  tdict_tree **items = stack ? malloc(bytes) : NULL;
-  if (!items) {
+  tdict_lazy_stack *stack = calloc(1, sizeof *stack);
+  if (!stack || !TDICT_RESERVE(stack->items, stack->cap, cap)) {
     free(stack);
     return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, cap);
   }
   atomic_init(&stack->refs, 1);
-  stack->items = items;
-  stack->cap = cap;
   stack->batch_ndim = ndim + 1;
   for (int d = 0; d < ndim; d++) stack->batch_size[d + 1] = tdict_batch_size(first)[d];
   *out = stack;
@@ -126,12 +121,6 @@ static bool is_locked(const tdict_lazy_stack *stack) {
   return all_locked;
 }
 
-/* Makes room for one more item. */
-static tdict_status reserve(const char *what, tdict_lazy_stack *stack, tdict_error *err) {
-  if (TDICT_RESERVE(stack->items, stack->cap, stack->count + 1)) return TDICT_OK;
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, stack->count + 1);
-}
-
 tdict_status tdict_lazy_stack_insert(tdict_lazy_stack *stack, int64_t i, tdict_tree *item, tdict_error *err) {
   static const char what[] = "lazy_stack_insert";
   if (!stack || !item) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, stack ? "item" : "stack");
@@ -143,9 +132,11 @@ tdict_status tdict_lazy_stack_insert(tdict_lazy_stack *stack, int64_t i, tdict_t
                       what);
   const size_t place = (size_t)(i < 0 ? i + count : i);
   tdict_status status = check_item(what, stack, item, place, err);
-  if (status == TDICT_OK) status = reserve(what, stack, err);
-  if (status == TDICT_OK) put_item(stack, place, item);
-  return status;
+  if (status != TDICT_OK) return status;
+  if (!TDICT_RESERVE(stack->items, stack->cap, stack->count + 1))
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %zu items", what, stack->count + 1);
+  put_item(stack, place, item);
+  return TDICT_OK;
 }
 
 tdict_status tdict_lazy_stack_densify(const tdict_lazy_stack *stack, const tdict_join_options *options,

@@ -28,10 +28,9 @@ static tdict_status get_child(const char *what, const tdict_tree *tree, size_t i
   snprintf(key, sizeof key, "%zu", i);
   if (strcmp(entry.key, key) != 0)
     return tdict_fail(err, TDICT_ENOTFOUND, "%s: key %zu is '%.80s', wanted '%s'", what, i, entry.key, key);
-  if (!entry.tree) {
-    tdict_fail(err, TDICT_ETYPE, "%s: the entry is %s, wanted a tree", what, entry.tensor ? "a tensor" : "an object");
-    return tdict_error_at(err, TDICT_ETYPE, key);
-  }
+  if (!entry.tree)
+    return tdict_fail_at(err, TDICT_ETYPE, key, "%s: the entry is %s, wanted a tree", what,
+                         entry.tensor ? "a tensor" : "an object");
   *out = entry.tree;
   return TDICT_OK;
 }

@@ -50,15 +50,6 @@ static tdict_status check_children(const tdict_arrow_importer *m, const tdict_ar
   return complete ? TDICT_OK : tdict_fail(err, TDICT_EFORMAT, "%s: a child is NULL", m->what);
 }
 
-/* Checks that the buffer of elements or offsets exists. A column without elements needs no such buffer. */
-static tdict_status check_buffers(const tdict_arrow_importer *m, const tdict_arrow_column *c, tdict_error *err) {
-  const bool needs = c->type.num_buffers > 1 && c->count > 0;
-  if (needs && !c->array->buffers[1])
-    return tdict_fail(err, TDICT_EFORMAT, "%s: the buffer of %s is NULL", m->what,
-                      c->type.kind <= TDICT_ARROW_BOOL ? "elements" : "offsets");
-  return TDICT_OK;
-}
-
 tdict_status tdict_arrow_column_open(const tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                      const struct ArrowArray *array, tdict_arrow_range range, tdict_arrow_column *out,
                                      tdict_error *err) {
@@ -73,7 +64,11 @@ tdict_status tdict_arrow_column_open(const tdict_arrow_importer *m, const struct
     return tdict_fail(err, TDICT_EFORMAT, "%s: the array has %lld elements, its parent needs %lld", m->what,
                       (long long)array->length, (long long)end);
   out->start = array->offset + range.first;
-  return check_buffers(m, out, err);
+  /* A column without elements needs no buffer of elements or offsets. */
+  if (out->type.num_buffers > 1 && range.count > 0 && !array->buffers[1])
+    return tdict_fail(err, TDICT_EFORMAT, "%s: the buffer of %s is NULL", m->what,
+                      out->type.kind <= TDICT_ARROW_BOOL ? "elements" : "offsets");
+  return TDICT_OK;
 }
 
 tdict_status tdict_arrow_column_child(const tdict_arrow_importer *m, const tdict_arrow_column *c, int64_t i,

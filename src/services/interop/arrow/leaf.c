@@ -6,6 +6,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/error.h"
+#include "core/tensor/convert_simple.h"
 #include "core/tensor/element.h"
 #include "services/interop/arrow/import.h"
 #include "tdict/nontensor.h"
@@ -166,14 +167,12 @@ static tdict_status read_offsets(const tdict_arrow_importer *m, const tdict_arro
     return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for %lld offsets", m->what, (long long)c->count + 1);
   tdict_status status = TDICT_OK;
   if (c->count) status = tdict_arrow_to_host(m, buffer + begin, (c->count + 1) * (int64_t)item, &copy, &raw, err);
-  for (int64_t i = 0; status == TDICT_OK && c->count && i <= c->count; i++) {
-    int32_t narrow;
-    memcpy(item == 8 ? (void *)&at[i] : (void *)&narrow, (const char *)raw + (size_t)i * item, item);
-    if (item == 4) at[i] = narrow;
+  if (status == TDICT_OK && c->count)
+    (void)tdict_convert_simple(TDICT_I64, at, c->type.dtype, raw, (size_t)c->count + 1);
+  for (int64_t i = 0; status == TDICT_OK && i <= c->count; i++)
     if (at[i] < (i ? at[i - 1] : 0))
       status = tdict_fail(err, TDICT_EFORMAT, "%s: offset %lld is %lld, wanted at least %lld", m->what, (long long)i,
                           (long long)at[i], (long long)(i ? at[i - 1] : 0));
-  }
   tdict_tensor_release(copy);
   return TDICT_HAND_OVER(status, at, out, free);
 }

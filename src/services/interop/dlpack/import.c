@@ -164,22 +164,18 @@ static tdict_status check_versions(tdict_dlpack_entry *entries, size_t count, td
   return first;
 }
 
-static tdict_status check_entry(const tdict_dlpack_entry *entry, size_t i, tdict_error *err) {
-  if (!entry->name) return tdict_fail(err, TDICT_EINVAL, "dlpack: the name of entry %zu is NULL", i);
-  const tdict_status status = check_managed(entry, err);
-  return status == TDICT_OK ? TDICT_OK : tdict_error_at(err, status, entry->name);
-}
-
 /* Makes the tensors and sets each tensor in the tree. The caller releases the tensors, on success and on failure. */
 static tdict_status make_leaves(importer *im, const tdict_dlpack_entry *entries, size_t count, tdict_tree *tree,
                                 tdict_tensor **tensors, tdict_error *err) {
   for (size_t i = 0; i < count; i++) {
-    tdict_status status = check_entry(&entries[i], i, err);
-    if (status != TDICT_OK) return status;
+    const char *name = entries[i].name;
+    if (!name) return tdict_fail(err, TDICT_EINVAL, "dlpack: the name of entry %zu is NULL", i);
+    tdict_status status = check_managed(&entries[i], err);
+    if (status != TDICT_OK) return tdict_error_at(err, status, name);
     const incoming in = open_entry(&entries[i]);
     status = make_tensor(im, &in, &tensors[i], err);
-    if (status != TDICT_OK) return tdict_error_at(err, status, entries[i].name);
-    status = tdict_set(tree, entries[i].name, tensors[i], err);
+    if (status != TDICT_OK) return tdict_error_at(err, status, name);
+    status = tdict_set(tree, name, tensors[i], err);
     if (status != TDICT_OK) return status;
   }
   return TDICT_OK;
