@@ -48,12 +48,6 @@ static void find_indices(const tdict_loader *l, tdict_loader_slot *slot) {
   }
 }
 
-/* Records that the stream ended after `rows` samples of this batch. */
-static void mark_stream_end(tdict_loader_slot *slot, int64_t rows) {
-  slot->ends_epoch = true;
-  slot->count = rows;
-}
-
 /* Shortens the batch to the rows that were read before the stream ended. */
 static tdict_status cut_to_count(tdict_loader_slot *slot) {
   tdict_tree *cut;
@@ -61,6 +55,35 @@ static tdict_status cut_to_count(tdict_loader_slot *slot) {
       tdict_index_get(NULL, slot->tree, TDICT_INDEX(TDICT_RANGE(0, slot->count, 1)), NULL, &cut, &slot->error);
   if (status == TDICT_OK) set_tree(slot, cut);
   return status;
+}
+
+/* Fetches sample `i` of the batch, into a row or as a tree, which the slot owns. */
+static tdict_status fetch_sample(const tdict_loader *l, tdict_loader_slot *slot, int64_t i) {
+  const tdict_dataset_table *t = l->table;
+  tdict_tree *sample = NULL;
+  tdict_error_clear(&slot->error);
+  if (l->by_row)
+    return tdict_callback_status(t->fetch(t->self, slot->indices[i], slot->tree, i, &slot->error), "fetch",
+                                 &slot->error);
+  tdict_status status = t->fetch_sample(t->self, slot->indices[i], &sample, &slot->error);
+  status = tdict_callback_status(status, "fetch_sample", &slot->error);
+  if (status == TDICT_OK && !sample)
+    status = tdict_fail(&slot->error, TDICT_EINVAL, "fetch_sample returned TDICT_OK and no tree");
+  if (status == TDICT_OK) slot->samples[slot->num_fetched++] = sample;
+  return status;
+}
+
+/* Fetches the samples one by one. If a stream ends, the batch has the samples before the end. */
+static tdict_status fetch_samples(const tdict_loader *l, tdict_loader_slot *slot) {
+  for (int64_t i = 0; i < slot->count; i++) {
+    const tdict_status status = fetch_sample(l, slot, i);
+    if (status == TDICT_OK) continue;
+    if (status != TDICT_ENOTFOUND || !tdict_loader_is_stream(l))
+      return name_failed_sample(l, slot, slot->indices[i], status);
+    slot->ends_epoch = true;
+    slot->count = i;
+  }
+  return TDICT_OK;
 }
 
 /* Lets the dataset write its samples into the rows of a new batch. */
@@ -76,42 +99,12 @@ static tdict_status fetch_rows(tdict_loader *l, tdict_loader_slot *slot) {
     status = tdict_callback_status(status, "fetch_batch", &slot->error);
     return status == TDICT_OK ? TDICT_OK : name_failed_sample(l, slot, wanted == 1 ? slot->indices[0] : -1, status);
   }
-  for (int64_t i = 0; i < wanted; i++) {
-    tdict_error_clear(&slot->error);
-    status = t->fetch(t->self, slot->indices[i], slot->tree, i, &slot->error);
-    status = tdict_callback_status(status, "fetch", &slot->error);
-    if (status == TDICT_ENOTFOUND && tdict_loader_is_stream(l)) {
-      mark_stream_end(slot, i);
-      break;
-    }
-    if (status != TDICT_OK) return name_failed_sample(l, slot, slot->indices[i], status);
-  }
-  return slot->count < wanted ? cut_to_count(slot) : TDICT_OK;
+  status = fetch_samples(l, slot);
+  return status == TDICT_OK && slot->count < wanted ? cut_to_count(slot) : status;
 }
 
 void tdict_loader_release_samples(tdict_loader_slot *slot) {
   while (slot->num_fetched > 0) tdict_release(slot->samples[--slot->num_fetched]);
-}
-
-/* Fetches each sample as a tree. The slot owns the trees, also after a failure. */
-static tdict_status fetch_samples(tdict_loader *l, tdict_loader_slot *slot) {
-  const tdict_dataset_table *t = l->table;
-  while (slot->num_fetched < slot->count) {
-    tdict_tree *sample = NULL;
-    int64_t index = slot->indices[slot->num_fetched];
-    tdict_error_clear(&slot->error);
-    tdict_status status = t->fetch_sample(t->self, index, &sample, &slot->error);
-    status = tdict_callback_status(status, "fetch_sample", &slot->error);
-    if (status == TDICT_ENOTFOUND && tdict_loader_is_stream(l)) {
-      mark_stream_end(slot, slot->num_fetched);
-      break;
-    }
-    if (status == TDICT_OK && !sample)
-      status = tdict_fail(&slot->error, TDICT_EINVAL, "fetch_sample returned TDICT_OK and no tree");
-    if (status != TDICT_OK) return name_failed_sample(l, slot, index, status);
-    slot->samples[slot->num_fetched++] = sample;
-  }
-  return TDICT_OK;
 }
 
 /* Returns TDICT_EINVAL if a batch has more tokens than max_tokens. In this case the dataset's `sample_length` has
