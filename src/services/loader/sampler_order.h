@@ -14,8 +14,8 @@ typedef struct tdict_alias_column {
   int64_t other;
 } tdict_alias_column;
 
-/* Two samplers whose members are equal, except for `references`, `columns` and the rank, draw the same indices in the same
- * order. Each rank takes its part of that order. */
+/* Two samplers whose members are equal, except for `references`, `columns` and the rank, draw the same indices in the
+ * same order. Each rank takes its part of that order. */
 struct tdict_sampler {
   atomic_long references;
   int64_t length;                  /* indices are 0 to length - 1 */

@@ -35,8 +35,8 @@ typedef struct tdict_segment {
 
 /* Creates and maps a segment for trees like `tree`, and makes their schema. The caller sets kind, num_slots and
  * max_workers of `wanted`, and owns both results. `what` is the name of the public call, here and below. Returns
- * TDICT_ENOTSUP for an object, TDICT_EOVERFLOW if the size overflows, TDICT_ENOMEM, and TDICT_EIO if a system call fails
- * for a reason other than memory. */
+ * TDICT_ENOTSUP for an object, TDICT_EOVERFLOW if the size overflows, TDICT_ENOMEM, and TDICT_EIO if a system call
+ * fails for a reason other than memory. */
 tdict_status tdict_segment_create(const char *what, const tdict_tree *tree, const tdict_segment_layout *wanted,
                                   tdict_segment **out, tdict_schema **schema, tdict_error *err);
 /* Checks and maps a segment that another process sent. Takes over `fd`, and closes `fd` on failure. Sets *schema to a
