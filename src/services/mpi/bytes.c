@@ -1,10 +1,9 @@
-/* Moves bytes at once, or adds the operation to the group that has begun. See bytes.h. */
-#include "services/mpi/bytes.h"
-
+/* The operations of an MPI table that move bytes, at once or at the end of a group. Thread rule: as in
+ * tdict/comm_table.h. */
 #include <string.h>
 
-#include "services/mpi/group.h"
-#include "services/mpi/pieces.h"
+#include "core/base/array.h"
+#include "core/base/error.h"
 #include "services/mpi/state.h"
 
 /* Sends a block to the next rank and receives a block of the same size from the previous rank. */
@@ -50,67 +49,72 @@ static tdict_status gather(tdict_mpi *mpi, const char *what, const void *src, vo
       MPI_Allgather(src == own ? MPI_IN_PLACE : src, count, MPI_BYTE, dst, count, MPI_BYTE, mpi->comm), what, err);
 }
 
-tdict_status tdict_mpi_exchange(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
-                                tdict_error *err) {
+static tdict_status mpi_exchange(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
+                                 tdict_error *err) {
   (void)timeout_ns;
   return gather(self, "exchange", src, dst, num_bytes, err);
 }
 
-tdict_status tdict_mpi_all_gather(void *self, const void *src, void *dst, size_t num_bytes, tdict_stream stream,
-                                  int64_t timeout_ns, tdict_error *err) {
+static tdict_status mpi_all_gather(void *self, const void *src, void *dst, size_t num_bytes, tdict_stream stream,
+                                   int64_t timeout_ns, tdict_error *err) {
   (void)stream, (void)timeout_ns;
   return gather(self, "all_gather", src, dst, num_bytes, err);
 }
 
-/* Checks an operation with another rank. */
-static tdict_status enter_peer(tdict_mpi *mpi, const char *what, int32_t peer, tdict_error *err) {
+/* Makes an operation with another rank, or adds it to the group that has begun. Host operations are not part of a
+ * group. MPI accepts some negative numbers as ranks, so the number is checked. */
+static tdict_status move(tdict_mpi *mpi, const char *what, tdict_mpi_work work, tdict_error *err) {
   tdict_status status = tdict_mpi_enter(mpi, what, err);
-  return status == TDICT_OK ? tdict_mpi_check_peer(mpi, what, peer, err) : status;
+  if (status != TDICT_OK) return status;
+  if (work.peer < 0 || work.peer >= mpi->world)
+    return tdict_fail(err, TDICT_EINVAL, "mpi: %s: found rank %d, wanted 0 to %d", what, work.peer, mpi->world - 1);
+  if (work.num_bytes == 0) return TDICT_OK;
+  if (!mpi->in_group || work.tag == TDICT_MPI_HOST_TAG) return tdict_mpi_run(mpi, &work, err);
+  if (!TDICT_RESERVE(mpi->work, mpi->work_capacity, mpi->num_work + 1))
+    return tdict_fail(err, TDICT_ENOMEM, "mpi: group: no memory for %zu operations", mpi->num_work + 1);
+  mpi->work[mpi->num_work++] = work;
+  return TDICT_OK;
 }
 
-tdict_status tdict_mpi_send_host(void *self, const void *src, size_t num_bytes, int32_t peer, int64_t timeout_ns,
-                                 tdict_error *err) {
+static tdict_status mpi_send_host(void *self, const void *src, size_t num_bytes, int32_t peer, int64_t timeout_ns,
+                                  tdict_error *err) {
   (void)timeout_ns;
-  tdict_status status = enter_peer(self, "send_host", peer, err);
-  return status == TDICT_OK ? tdict_mpi_send_pieces(self, src, num_bytes, peer, TDICT_MPI_HOST_TAG, err) : status;
+  return move(self, "send_host", (tdict_mpi_work){TDICT_MPI_SEND, peer, TDICT_MPI_HOST_TAG, src, NULL, num_bytes}, err);
 }
 
-tdict_status tdict_mpi_receive_host(void *self, void *dst, size_t num_bytes, int32_t peer, int64_t timeout_ns,
-                                    tdict_error *err) {
+static tdict_status mpi_receive_host(void *self, void *dst, size_t num_bytes, int32_t peer, int64_t timeout_ns,
+                                     tdict_error *err) {
   (void)timeout_ns;
-  tdict_status status = enter_peer(self, "receive_host", peer, err);
-  return status == TDICT_OK ? tdict_mpi_receive_pieces(self, dst, num_bytes, peer, TDICT_MPI_HOST_TAG, err) : status;
+  return move(self, "receive_host", (tdict_mpi_work){TDICT_MPI_RECEIVE, peer, TDICT_MPI_HOST_TAG, NULL, dst, num_bytes},
+              err);
 }
 
-tdict_status tdict_mpi_send(void *self, const void *src, size_t num_bytes, int32_t peer, tdict_stream stream,
-                            int64_t timeout_ns, tdict_error *err) {
+static tdict_status mpi_send(void *self, const void *src, size_t num_bytes, int32_t peer, tdict_stream stream,
+                             int64_t timeout_ns, tdict_error *err) {
   (void)stream, (void)timeout_ns;
-  tdict_mpi *mpi = self;
-  tdict_status status = enter_peer(mpi, "send", peer, err);
-  if (status != TDICT_OK || num_bytes == 0) return status;
-  if (!mpi->in_group) return tdict_mpi_send_pieces(mpi, src, num_bytes, peer, TDICT_MPI_DATA_TAG, err);
-  tdict_mpi_work work = {TDICT_MPI_SEND, NULL, num_bytes, peer};
-  memcpy(&work.buffer, &src, sizeof src); /* drops const without a warning */
-  return tdict_mpi_group_add(mpi, work, err);
+  return move(self, "send", (tdict_mpi_work){TDICT_MPI_SEND, peer, TDICT_MPI_DATA_TAG, src, NULL, num_bytes}, err);
 }
 
-tdict_status tdict_mpi_receive(void *self, void *dst, size_t num_bytes, int32_t peer, tdict_stream stream,
-                               int64_t timeout_ns, tdict_error *err) {
+static tdict_status mpi_receive(void *self, void *dst, size_t num_bytes, int32_t peer, tdict_stream stream,
+                                int64_t timeout_ns, tdict_error *err) {
   (void)stream, (void)timeout_ns;
-  tdict_mpi *mpi = self;
-  tdict_status status = enter_peer(mpi, "receive", peer, err);
-  if (status != TDICT_OK || num_bytes == 0) return status;
-  if (!mpi->in_group) return tdict_mpi_receive_pieces(mpi, dst, num_bytes, peer, TDICT_MPI_DATA_TAG, err);
-  return tdict_mpi_group_add(mpi, (tdict_mpi_work){TDICT_MPI_RECEIVE, dst, num_bytes, peer}, err);
+  return move(self, "receive", (tdict_mpi_work){TDICT_MPI_RECEIVE, peer, TDICT_MPI_DATA_TAG, NULL, dst, num_bytes},
+              err);
 }
 
-tdict_status tdict_mpi_broadcast(void *self, void *buffer, size_t num_bytes, int32_t root, tdict_stream stream,
-                                 int64_t timeout_ns, tdict_error *err) {
+static tdict_status mpi_broadcast(void *self, void *buffer, size_t num_bytes, int32_t root, tdict_stream stream,
+                                  int64_t timeout_ns, tdict_error *err) {
   (void)stream, (void)timeout_ns;
-  tdict_mpi *mpi = self;
-  tdict_status status = enter_peer(mpi, "broadcast", root, err);
-  if (status != TDICT_OK || num_bytes == 0) return status;
-  if (mpi->in_group)
-    return tdict_mpi_group_add(mpi, (tdict_mpi_work){TDICT_MPI_BROADCAST, buffer, num_bytes, root}, err);
-  return tdict_mpi_broadcast_pieces(mpi, buffer, num_bytes, root, err);
+  return move(self, "broadcast",
+              (tdict_mpi_work){TDICT_MPI_BROADCAST, root, TDICT_MPI_DATA_TAG, NULL, buffer, num_bytes}, err);
+}
+
+void tdict_mpi_add_bytes(tdict_comm_table *table) {
+  table->exchange = mpi_exchange;
+  table->send_host = mpi_send_host;
+  table->receive_host = mpi_receive_host;
+  table->broadcast = mpi_broadcast;
+  table->all_gather = mpi_all_gather;
+  table->send = mpi_send;
+  table->receive = mpi_receive;
 }

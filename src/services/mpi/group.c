@@ -1,20 +1,12 @@
-/* Collects the operations of a group, and runs them at its end. See group.h. */
-#include "services/mpi/group.h"
-
+/* Groups of an MPI table. An operation of a group is only collected. The end of the group starts all sends and
+ * receives, waits for them, and then makes the broadcasts one after another: MPI cannot take back a started broadcast,
+ * which could write to the program's memory after an error. Thread rule: as in tdict/comm_table.h. */
 #include <stdlib.h>
 
-#include "core/base/array.h"
 #include "core/base/error.h"
-#include "services/mpi/pieces.h"
+#include "services/mpi/state.h"
 
-tdict_status tdict_mpi_group_add(tdict_mpi *mpi, tdict_mpi_work work, tdict_error *err) {
-  if (!TDICT_RESERVE(mpi->work, mpi->work_capacity, mpi->num_work + 1))
-    return tdict_fail(err, TDICT_ENOMEM, "mpi: group: no memory for %zu operations", mpi->num_work + 1);
-  mpi->work[mpi->num_work++] = work;
-  return TDICT_OK;
-}
-
-tdict_status tdict_mpi_group_begin(void *self, tdict_error *err) {
+static tdict_status mpi_group_begin(void *self, tdict_error *err) {
   tdict_mpi *mpi = self;
   tdict_status status = tdict_mpi_enter(mpi, "group_begin", err);
   if (status != TDICT_OK) return status;
@@ -26,16 +18,17 @@ tdict_status tdict_mpi_group_begin(void *self, tdict_error *err) {
 
 /* The requests of a group that ends. */
 typedef struct requests {
-  MPI_Request *request;
-  int *wanted; /* bytes of a received message; -1 for other requests */
+  struct {
+    MPI_Request request;
+    int wanted; /* bytes of a received message; -1 if the request is a send */
+  } * list;
   int count;
 } requests;
 
 static int start_piece(tdict_mpi *mpi, const tdict_mpi_work *work, size_t offset, int piece, MPI_Request *request) {
-  char *at = (char *)work->buffer + offset;
   if (work->kind == TDICT_MPI_SEND)
-    return MPI_Isend(at, piece, MPI_BYTE, work->peer, TDICT_MPI_DATA_TAG, mpi->comm, request);
-  return MPI_Irecv(at, piece, MPI_BYTE, work->peer, TDICT_MPI_DATA_TAG, mpi->comm, request);
+    return MPI_Isend(work->src + offset, piece, MPI_BYTE, work->peer, work->tag, mpi->comm, request);
+  return MPI_Irecv(work->dst + offset, piece, MPI_BYTE, work->peer, work->tag, mpi->comm, request);
 }
 
 /* Starts all sends and receives. */
@@ -44,9 +37,9 @@ static int start_all(tdict_mpi *mpi, requests *r) {
     const tdict_mpi_work *work = &mpi->work[i];
     for (size_t done = 0; work->kind != TDICT_MPI_BROADCAST && done < work->num_bytes;) {
       int piece = tdict_mpi_piece(mpi, work->num_bytes - done);
-      int code = start_piece(mpi, work, done, piece, &r->request[r->count]);
+      int code = start_piece(mpi, work, done, piece, &r->list[r->count].request);
       if (code != MPI_SUCCESS) return code;
-      r->wanted[r->count++] = work->kind == TDICT_MPI_RECEIVE ? piece : -1;
+      r->list[r->count++].wanted = work->kind == TDICT_MPI_RECEIVE ? piece : -1;
       done += (size_t)piece;
     }
   }
@@ -57,15 +50,17 @@ static int start_all(tdict_mpi *mpi, requests *r) {
  * cannot be taken back. */
 static void cancel_receives(requests *r, int first) {
   for (int i = first; i < r->count; i++)
-    if (r->wanted[i] >= 0 && MPI_Cancel(&r->request[i]) == MPI_SUCCESS) MPI_Wait(&r->request[i], MPI_STATUS_IGNORE);
+    if (r->list[i].wanted >= 0 && MPI_Cancel(&r->list[i].request) == MPI_SUCCESS)
+      MPI_Wait(&r->list[i].request, MPI_STATUS_IGNORE);
 }
 
 /* Waits for one request after the other. MPI_Waitall() would call the error handler of another communicator. */
 static tdict_status wait_all(requests *r, tdict_error *err) {
   for (int i = 0; i < r->count; i++) {
     MPI_Status received;
-    tdict_status status = tdict_mpi_status(MPI_Wait(&r->request[i], &received), "group_end", err);
-    if (status == TDICT_OK && r->wanted[i] >= 0) status = tdict_mpi_check_length(&received, r->wanted[i], err);
+    tdict_status status = tdict_mpi_status(MPI_Wait(&r->list[i].request, &received), "group_end", err);
+    if (status == TDICT_OK && r->list[i].wanted >= 0)
+      status = tdict_mpi_check_length(&received, r->list[i].wanted, err);
     if (status == TDICT_OK) continue;
     cancel_receives(r, i + 1);
     return status;
@@ -77,21 +72,16 @@ static tdict_status send_and_receive(tdict_mpi *mpi, size_t num_requests, tdict_
   if (num_requests == 0) return TDICT_OK;
   if (num_requests > INT32_MAX)
     return tdict_fail(err, TDICT_ENOTSUP, "mpi: group_end: found %zu messages", num_requests);
-  requests r = {malloc(num_requests * sizeof *r.request), malloc(num_requests * sizeof *r.wanted), 0};
-  tdict_status status;
-  if (!r.request || !r.wanted) {
-    status = tdict_fail(err, TDICT_ENOMEM, "mpi: group_end: no memory for %zu requests", num_requests);
-  } else {
-    int code = start_all(mpi, &r);
-    if (code != MPI_SUCCESS) cancel_receives(&r, 0);
-    status = code == MPI_SUCCESS ? wait_all(&r, err) : tdict_mpi_status(code, "group_end", err);
-  }
-  free(r.request);
-  free(r.wanted);
+  requests r = {malloc(num_requests * sizeof *r.list), 0};
+  if (!r.list) return tdict_fail(err, TDICT_ENOMEM, "mpi: group_end: no memory for %zu requests", num_requests);
+  const int code = start_all(mpi, &r);
+  if (code != MPI_SUCCESS) cancel_receives(&r, 0);
+  tdict_status status = code == MPI_SUCCESS ? wait_all(&r, err) : tdict_mpi_status(code, "group_end", err);
+  free(r.list);
   return status;
 }
 
-tdict_status tdict_mpi_group_end(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
+static tdict_status mpi_group_end(void *self, tdict_stream stream, int64_t timeout_ns, tdict_error *err) {
   (void)stream, (void)timeout_ns;
   tdict_mpi *mpi = self;
   tdict_status status = tdict_mpi_enter(mpi, "group_end", err);
@@ -103,10 +93,12 @@ tdict_status tdict_mpi_group_end(void *self, tdict_stream stream, int64_t timeou
     if (mpi->work[i].kind != TDICT_MPI_BROADCAST)
       num_requests += mpi->work[i].num_bytes / mpi->piece_bytes + (mpi->work[i].num_bytes % mpi->piece_bytes != 0);
   status = send_and_receive(mpi, num_requests, err);
-  for (size_t i = 0; i < mpi->num_work && status == TDICT_OK; i++) {
-    const tdict_mpi_work *work = &mpi->work[i];
-    if (work->kind == TDICT_MPI_BROADCAST)
-      status = tdict_mpi_broadcast_pieces(mpi, work->buffer, work->num_bytes, work->peer, err);
-  }
+  for (size_t i = 0; i < mpi->num_work && status == TDICT_OK; i++)
+    if (mpi->work[i].kind == TDICT_MPI_BROADCAST) status = tdict_mpi_run(mpi, &mpi->work[i], err);
   return status;
+}
+
+void tdict_mpi_add_groups(tdict_comm_table *table) {
+  table->group_begin = mpi_group_begin;
+  table->group_end = mpi_group_end;
 }

@@ -1,4 +1,4 @@
-/* The state of an MPI table, and the checks that all operations share. Thread rule: as in tdict/comm_table.h. */
+/* The state of an MPI table, and the functions that its files share. Thread rule: as in tdict/comm_table.h. */
 #ifndef TDICT_SERVICES_MPI_STATE_H
 #define TDICT_SERVICES_MPI_STATE_H
 
@@ -9,31 +9,32 @@
 
 #include <mpi.h>
 
-#include "services/mpi/ops.h"
 #include "tdict/comm_table.h"
 
 /* Messages of host operations and of device operations between two ranks must not match each other. */
 enum { TDICT_MPI_HOST_TAG = 1, TDICT_MPI_DATA_TAG = 2 };
+enum { TDICT_MPI_NUM_DTYPES = 10, TDICT_MPI_NUM_OPS = 3 };
 
-typedef enum tdict_mpi_kind { TDICT_MPI_SEND, TDICT_MPI_RECEIVE, TDICT_MPI_BROADCAST } tdict_mpi_kind;
-/* An operation that waits for the end of its group. */
+/* An operation that moves bytes. */
 typedef struct tdict_mpi_work {
-  tdict_mpi_kind kind;
-  void *buffer; /* TDICT_MPI_SEND only reads the buffer */
+  enum { TDICT_MPI_SEND, TDICT_MPI_RECEIVE, TDICT_MPI_BROADCAST } kind;
+  int peer;        /* the other rank, or the root */
+  int tag;         /* TDICT_MPI_HOST_TAG or TDICT_MPI_DATA_TAG */
+  const char *src; /* of TDICT_MPI_SEND */
+  char *dst;       /* of the other kinds; the root of a broadcast only reads it */
   size_t num_bytes;
-  int peer; /* the other rank, or the root */
 } tdict_mpi_work;
 
 typedef struct tdict_mpi {
   MPI_Comm comm; /* the duplicate */
   int rank, world;
-  size_t piece_bytes;  /* a multiple of 64; equal on all ranks */
-  bool on_one_thread;  /* true: only `thread` may call MPI */
-  pthread_t thread;    /* the main thread of MPI */
-  atomic_bool aborted; /* any thread sets this */
-  tdict_mpi_ops ops;
-  float *scratch;       /* elements of small floats during a reduction */
-  size_t scratch_count; /* number of floats; equal on all ranks */
+  size_t piece_bytes;                                  /* a multiple of 64; equal on all ranks */
+  bool on_one_thread;                                  /* true: only `thread` may call MPI */
+  pthread_t thread;                                    /* the main thread of MPI */
+  atomic_bool aborted;                                 /* any thread sets this */
+  MPI_Op ops[TDICT_MPI_NUM_DTYPES][TDICT_MPI_NUM_OPS]; /* see reduce.c */
+  float *scratch;                                      /* elements of small floats during a reduction */
+  size_t scratch_count;                                /* number of floats; equal on all ranks */
   bool in_group;
   tdict_mpi_work *work; /* the operations of the group */
   size_t num_work, work_capacity;
@@ -42,10 +43,27 @@ typedef struct tdict_mpi {
 /* Checks that an operation may call MPI now. Returns TDICT_ECANCELLED after `abort`, and TDICT_EINVAL on a thread that
  * must not call MPI. `what` names the operation in the message. */
 tdict_status tdict_mpi_enter(const tdict_mpi *mpi, const char *what, tdict_error *err);
-/* Returns TDICT_EINVAL if `peer` is not a rank, because MPI accepts some negative numbers. */
-tdict_status tdict_mpi_check_peer(const tdict_mpi *mpi, const char *what, int32_t peer, tdict_error *err);
 /* Returns TDICT_OK for MPI_SUCCESS. Otherwise fills *err with the text of MPI and its code. `what` names the operation.
  * Returns TDICT_ENOMEM for MPI_ERR_NO_MEM, and TDICT_EIO for all other codes. */
 tdict_status tdict_mpi_status(int code, const char *what, tdict_error *err);
+
+/* Returns the size of the next message of a buffer of which `left` bytes are left. The counts of MPI are ints, so a
+ * message has at most tdict_mpi.piece_bytes bytes. */
+int tdict_mpi_piece(const tdict_mpi *mpi, size_t left);
+/* Checks that a message had as many bytes as the receiver expected. MPI accepts shorter messages. */
+tdict_status tdict_mpi_check_length(const MPI_Status *status, int wanted, tdict_error *err);
+/* Moves the bytes of an operation, and waits until its buffer can be used again. */
+tdict_status tdict_mpi_run(const tdict_mpi *mpi, const tdict_mpi_work *work, tdict_error *err);
+
+/* Makes the operations with which MPI reduces. If this fails, frees them. Returns MPI_SUCCESS or an error of MPI.
+ * Defined in reduce.c. */
+int tdict_mpi_ops_make(tdict_mpi *mpi);
+void tdict_mpi_ops_free(tdict_mpi *mpi);
+
+/* Fill in the operations of a table that move bytes, reduce, and make groups. Defined in bytes.c, reduce.c and
+ * group.c. MPI cannot give up, so `timeout_ns` has no effect. */
+void tdict_mpi_add_bytes(tdict_comm_table *table);
+void tdict_mpi_add_reductions(tdict_comm_table *table);
+void tdict_mpi_add_groups(tdict_comm_table *table);
 
 #endif

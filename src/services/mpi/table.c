@@ -8,9 +8,6 @@
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "core/base/thread.h"
-#include "services/mpi/bytes.h"
-#include "services/mpi/group.h"
-#include "services/mpi/reduce.h"
 #include "services/mpi/state.h"
 
 enum { LEAST_BYTES = 64, SCRATCH_BYTES = 1 << 20 };
@@ -30,16 +27,20 @@ static bool mpi_runs(void) {
          !finalized;
 }
 
+static void free_state(tdict_mpi *mpi) {
+  free(mpi->work);
+  free(mpi->scratch);
+  free(mpi);
+}
+
 static void destroy(void *self) {
   tdict_mpi *mpi = self;
   /* After an abort, other ranks may not free their duplicates, and a thread of this rank may still wait in MPI. */
   if (mpi_runs() && tdict_mpi_enter(mpi, "destroy", NULL) == TDICT_OK) {
-    tdict_mpi_ops_free(&mpi->ops);
+    tdict_mpi_ops_free(mpi);
     MPI_Comm_free(&mpi->comm);
   }
-  free(mpi->work);
-  free(mpi->scratch);
-  free(mpi);
+  free_state(mpi);
 }
 
 /* Returns true if the thread level of MPI permits calls on any thread. */
@@ -76,23 +77,15 @@ static tdict_status make_state(const tdict_mpi_options *given, const tdict_comm_
     return tdict_fail(err, TDICT_EINVAL, "mpi: max_message_bytes is %zu, wanted %d to %zu", options.max_message_bytes,
                       (int)LEAST_BYTES, most_bytes);
   tdict_mpi *mpi = calloc(1, sizeof *mpi);
-  if (mpi) mpi->scratch = malloc(SCRATCH_BYTES);
-  if (!mpi || !mpi->scratch) {
-    free(mpi);
-    return tdict_fail(err, TDICT_ENOMEM, "mpi: no memory for the table");
-  }
+  if (!mpi) return tdict_fail(err, TDICT_ENOMEM, "mpi: no memory for the table");
   atomic_init(&mpi->aborted, false);
   mpi->piece_bytes = options.max_message_bytes;
   mpi->on_one_thread = !permits_any_thread();
   mpi->thread = pthread_self();
-  status = tdict_mpi_status(tdict_mpi_ops_make(&mpi->ops), "table", err);
-  if (status != TDICT_OK) {
-    free(mpi->scratch);
-    free(mpi);
-    return status;
-  }
-  *made = mpi;
-  return TDICT_OK;
+  mpi->scratch = malloc(SCRATCH_BYTES);
+  status = mpi->scratch ? tdict_mpi_status(tdict_mpi_ops_make(mpi), "table", err)
+                        : tdict_fail(err, TDICT_ENOMEM, "mpi: no memory for the table");
+  return TDICT_HAND_OVER(status, mpi, made, free_state);
 }
 
 /* Tells all ranks whether each rank has succeeded, and the smallest size of a message. `mpi` is NULL on a rank that has
@@ -108,32 +101,6 @@ static tdict_status agree(tdict_mpi *mpi, MPI_Comm comm, tdict_error *err) {
   mpi->scratch_count = (mpi->piece_bytes < SCRATCH_BYTES ? mpi->piece_bytes : SCRATCH_BYTES) / sizeof(float);
   status = tdict_mpi_status(MPI_Comm_rank(comm, &mpi->rank), "table", err);
   return status == TDICT_OK ? tdict_mpi_status(MPI_Comm_size(comm, &mpi->world), "table", err) : status;
-}
-
-static tdict_comm_table table_of(tdict_mpi *mpi) {
-  return (tdict_comm_table){
-      .struct_size = sizeof(tdict_comm_table),
-      .self = mpi,
-      .name = "mpi",
-      .rank = mpi->rank,
-      .world_size = mpi->world,
-      .device = {TDICT_DEVICE_CPU, 0},
-      .on_calling_thread = mpi->on_one_thread,
-      .exchange = tdict_mpi_exchange,
-      .send_host = tdict_mpi_send_host,
-      .receive_host = tdict_mpi_receive_host,
-      .broadcast = tdict_mpi_broadcast,
-      .all_gather = tdict_mpi_all_gather,
-      .can_reduce = tdict_mpi_can_reduce,
-      .all_reduce = tdict_mpi_all_reduce,
-      .send = tdict_mpi_send,
-      .receive = tdict_mpi_receive,
-      .group_begin = tdict_mpi_group_begin,
-      .group_end = tdict_mpi_group_end,
-      .finish = finish,
-      .abort = give_up,
-      .destroy = destroy,
-  };
 }
 
 /* Duplicates the communicator, and sets the handler that makes MPI return errors. */
@@ -163,13 +130,24 @@ tdict_status tdict_mpi_create_table(const MPI_Comm *comm, const tdict_mpi_option
   const tdict_status made = make_state(options, out, &mpi, err);
   status = agree(mpi, copy, err);
   if (made == TDICT_OK && status == TDICT_OK) {
-    const tdict_comm_table table = table_of(mpi);
+    tdict_comm_table table = {.struct_size = sizeof table,
+                              .self = mpi,
+                              .name = "mpi",
+                              .rank = mpi->rank,
+                              .world_size = mpi->world,
+                              .device = {TDICT_DEVICE_CPU, 0},
+                              .on_calling_thread = mpi->on_one_thread,
+                              .finish = finish,
+                              .abort = give_up,
+                              .destroy = destroy};
+    tdict_mpi_add_bytes(&table);
+    tdict_mpi_add_reductions(&table);
+    tdict_mpi_add_groups(&table);
     return tdict_options_write(out, &table, sizeof table, "comm_table", err);
   }
   if (mpi) {
-    tdict_mpi_ops_free(&mpi->ops);
-    free(mpi->scratch);
-    free(mpi);
+    tdict_mpi_ops_free(mpi);
+    free_state(mpi);
   }
   MPI_Comm_free(&copy);
   return made == TDICT_OK ? status : made;
