@@ -35,61 +35,56 @@ tdict_status tdict_nccl_make_stage(tdict_nccl_link *link, tdict_error *err) {
   return tdict_gpu_check(link->gpu, result, "cuMemHostAlloc", err);
 }
 
-/* One piece of a message. The stage has a part of `bytes` bytes for each rank whose bytes it holds. */
-typedef struct piece {
-  tdict_nccl_link *link;
-  const char *src;   /* bytes that this rank sends; or NULL */
-  size_t bytes, own; /* own: the part that contains the bytes of `src` */
-  tdict_nccl_move move;
-  int64_t deadline_ns;
-} piece;
-
-static tdict_status move_piece(const piece *p, tdict_error *err) {
-  tdict_nccl_link *link = p->link;
+/* Moves one piece through the stage. `src` is what this rank sends, or NULL. */
+static tdict_status move_piece(tdict_nccl_link *link, tdict_nccl_move *piece, const void *src, int64_t deadline_ns,
+                               tdict_error *err) {
+  char *part = link->stage + (piece->kind == TDICT_NCCL_GATHER ? (size_t)link->rank * piece->num_bytes : 0);
   tdict_status status = TDICT_OK;
-  if (link->uses_stage) status = tdict_nccl_wait(link, link->stream, p->deadline_ns, err);
+  if (link->uses_stage) status = tdict_nccl_wait(link, link->stream, deadline_ns, err);
   if (status != TDICT_OK) return status;
   link->uses_stage = true;
-  if (p->src) memcpy(link->stage + p->own * p->bytes, p->src, p->bytes);
-  status = tdict_nccl_queue(link, &p->move, 1, link->stream, p->deadline_ns, err);
-  if (status == TDICT_OK) status = tdict_nccl_wait(link, link->stream, p->deadline_ns, err);
+  if (src) memcpy(part, src, piece->num_bytes);
+  piece->src = part;
+  piece->dst = link->stage;
+  status = tdict_nccl_queue(link, piece, 1, link->stream, deadline_ns, err);
+  if (status == TDICT_OK) status = tdict_nccl_wait(link, link->stream, deadline_ns, err);
   link->uses_stage = status != TDICT_OK;
   return status;
 }
 
-static tdict_status stage_piece(piece *p, tdict_error *err) {
+static tdict_status stage_piece(tdict_nccl_link *link, tdict_nccl_move *piece, const void *src, int64_t deadline_ns,
+                                tdict_error *err) {
   tdict_gpu_scope scope;
   /* After `abort`, the ended operation may still use the stage. */
-  tdict_status status = tdict_nccl_refuse_ended(p->link, err);
-  if (status == TDICT_OK) status = tdict_gpu_enter(p->link->gpu, &scope, err);
+  tdict_status status = tdict_nccl_refuse_ended(link, err);
+  if (status == TDICT_OK) status = tdict_gpu_enter(link->gpu, &scope, err);
   if (status != TDICT_OK) return status;
-  p->move.src = p->link->stage + p->own * p->bytes;
-  p->move.dst = p->link->stage;
-  p->move.num_bytes = p->bytes;
-  p->link->is_entered = true;
-  status = move_piece(p, err);
-  p->link->is_entered = false;
-  tdict_gpu_leave(p->link->gpu, &scope);
+  link->is_entered = true;
+  status = move_piece(link, piece, src, deadline_ns, err);
+  link->is_entered = false;
+  tdict_gpu_leave(link->gpu, &scope);
+  return status;
+}
+
+/* Moves a message between the memory of the ranks. `src` or `dst` may be NULL. In the stage and in `dst`, the parts of
+ * the ranks of a GATHER lie one after another. */
+static tdict_status move_host(tdict_nccl_link *link, tdict_nccl_move whole, int64_t timeout_ns, tdict_error *err) {
+  const size_t parts = whole.kind == TDICT_NCCL_GATHER ? (size_t)link->world : 1, most = most_of_piece(parts);
+  const int64_t deadline_ns = tdict_deadline_ns(timeout_ns);
+  tdict_nccl_move piece = whole;
+  tdict_status status = TDICT_OK;
+  for (size_t done = 0; done < whole.num_bytes && status == TDICT_OK; done += piece.num_bytes) {
+    piece.num_bytes = whole.num_bytes - done < most ? whole.num_bytes - done : most;
+    status = stage_piece(link, &piece, whole.src ? (const char *)whole.src + done : NULL, deadline_ns, err);
+    for (size_t i = 0; i < parts && whole.dst && status == TDICT_OK; i++)
+      memcpy((char *)whole.dst + i * whole.num_bytes + done, link->stage + i * piece.num_bytes, piece.num_bytes);
+  }
   return status;
 }
 
 static tdict_status host_exchange(void *self, const void *src, void *dst, size_t num_bytes, int64_t timeout_ns,
                                   tdict_error *err) {
-  tdict_nccl_link *link = self;
-  const size_t world = (size_t)link->world, most = most_of_piece(world);
-  piece p = {.link = link,
-             .own = (size_t)link->rank,
-             .move = {.kind = TDICT_NCCL_GATHER},
-             .deadline_ns = tdict_deadline_ns(timeout_ns)};
-  tdict_status status = TDICT_OK;
-  for (size_t done = 0; done < num_bytes && status == TDICT_OK; done += p.bytes) {
-    p.src = (const char *)src + done;
-    p.bytes = num_bytes - done < most ? num_bytes - done : most;
-    status = stage_piece(&p, err);
-    for (size_t rank = 0; rank < world && status == TDICT_OK; rank++)
-      memcpy((char *)dst + rank * num_bytes + done, link->stage + rank * p.bytes, p.bytes);
-  }
-  return status;
+  return move_host(self, (tdict_nccl_move){TDICT_NCCL_GATHER, 0, src, dst, num_bytes}, timeout_ns, err);
 }
 
 static tdict_status check_peer(const tdict_nccl_link *link, int32_t peer, const char *what, tdict_error *err) {
@@ -100,32 +95,16 @@ static tdict_status check_peer(const tdict_nccl_link *link, int32_t peer, const 
 
 static tdict_status host_send(void *self, const void *src, size_t num_bytes, int32_t peer, int64_t timeout_ns,
                               tdict_error *err) {
-  tdict_nccl_link *link = self;
-  const size_t most = most_of_piece(1);
-  piece p = {
-      .link = link, .move = {.kind = TDICT_NCCL_SEND, .peer = peer}, .deadline_ns = tdict_deadline_ns(timeout_ns)};
-  tdict_status status = check_peer(link, peer, "send", err);
-  for (size_t done = 0; done < num_bytes && status == TDICT_OK; done += p.bytes) {
-    p.src = (const char *)src + done;
-    p.bytes = num_bytes - done < most ? num_bytes - done : most;
-    status = stage_piece(&p, err);
-  }
-  return status;
+  tdict_status status = check_peer(self, peer, "send", err);
+  if (status != TDICT_OK) return status;
+  return move_host(self, (tdict_nccl_move){TDICT_NCCL_SEND, peer, src, NULL, num_bytes}, timeout_ns, err);
 }
 
 static tdict_status host_receive(void *self, void *dst, size_t num_bytes, int32_t peer, int64_t timeout_ns,
                                  tdict_error *err) {
-  tdict_nccl_link *link = self;
-  const size_t most = most_of_piece(1);
-  piece p = {
-      .link = link, .move = {.kind = TDICT_NCCL_RECEIVE, .peer = peer}, .deadline_ns = tdict_deadline_ns(timeout_ns)};
-  tdict_status status = check_peer(link, peer, "receive", err);
-  for (size_t done = 0; done < num_bytes && status == TDICT_OK; done += p.bytes) {
-    p.bytes = num_bytes - done < most ? num_bytes - done : most;
-    status = stage_piece(&p, err);
-    if (status == TDICT_OK) memcpy((char *)dst + done, link->stage, p.bytes);
-  }
-  return status;
+  tdict_status status = check_peer(self, peer, "receive", err);
+  if (status != TDICT_OK) return status;
+  return move_host(self, (tdict_nccl_move){TDICT_NCCL_RECEIVE, peer, NULL, dst, num_bytes}, timeout_ns, err);
 }
 
 void tdict_nccl_add_host_operations(tdict_comm_table *table) {

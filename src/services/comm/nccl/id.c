@@ -24,11 +24,6 @@ tdict_status tdict_nccl_create_id(const char *library, tdict_nccl_id *out, tdict
   return status;
 }
 
-static tdict_status fail_io(const char *path, const char *call, int code, tdict_error *err) {
-  tdict_fail_native(err, TDICT_EIO, code, "nccl id: %s of %.150s failed: %s", call, path, strerror(code));
-  return tdict_error_at(err, TDICT_EIO, path);
-}
-
 /* Writes the id to a new file. Returns NULL, or the name of the system call that failed; errno has its code. */
 static const char *write_new_file(const char *path, const tdict_nccl_id *id) {
   int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -55,7 +50,7 @@ tdict_status tdict_nccl_write_id_file(const char *path, const tdict_nccl_id *id,
   if (!failed && rename(part, path) != 0) failed = "rename";
   tdict_status status = TDICT_OK;
   if (failed) {
-    status = fail_io(path, failed, errno, err);
+    status = tdict_fail_errno(err, errno, path, "nccl id: %s of %.150s failed", failed, path);
     unlink(part);
   }
   free(part);
@@ -72,12 +67,10 @@ static tdict_status read_open_file(int fd, const char *path, tdict_nccl_id *out,
     if (found > 0) count += (size_t)found;
     if (found < 0 && errno == EINTR) found = 1;
   }
-  if (found < 0) return fail_io(path, "read", errno, err);
-  if (count != sizeof out->bytes) {
-    tdict_fail(err, TDICT_EFORMAT, "nccl id: %.150s has %s %zu bytes, wanted %zu", path,
-               count > sizeof out->bytes ? "at least" : "only", count, sizeof out->bytes);
-    return tdict_error_at(err, TDICT_EFORMAT, path);
-  }
+  if (found < 0) return tdict_fail_errno(err, errno, path, "nccl id: read of %.150s failed", path);
+  if (count != sizeof out->bytes)
+    return tdict_fail_at(err, TDICT_EFORMAT, path, "nccl id: %.150s has %s %zu bytes, wanted %zu", path,
+                         count > sizeof out->bytes ? "at least" : "only", count, sizeof out->bytes);
   memcpy(out->bytes, bytes, sizeof out->bytes);
   return TDICT_OK;
 }
@@ -90,11 +83,9 @@ tdict_status tdict_nccl_read_id_file(const char *path, int64_t timeout_ns, tdict
   const int64_t deadline = tdict_deadline_ns(timeout_ns);
   const struct timespec pause = {0, 10000000};
   while (access(path, F_OK) != 0) {
-    if (errno != ENOENT) return fail_io(path, "access", errno, err);
-    if (tdict_now_ns() >= deadline) {
-      tdict_fail(err, TDICT_ETIMEDOUT, "nccl id: %.150s does not exist", path);
-      return tdict_error_at(err, TDICT_ETIMEDOUT, path);
-    }
+    if (errno != ENOENT) return tdict_fail_errno(err, errno, path, "nccl id: access of %.150s failed", path);
+    if (tdict_now_ns() >= deadline)
+      return tdict_fail_at(err, TDICT_ETIMEDOUT, path, "nccl id: %.150s does not exist", path);
     tdict_sleep(&pause);
   }
   int fd;

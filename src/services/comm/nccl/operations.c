@@ -6,58 +6,45 @@
 #include "core/base/error.h"
 #include "services/comm/nccl/link.h"
 
-static tdict_status check_rank(const tdict_nccl_link *link, int32_t rank, const char *what, tdict_error *err) {
-  if (rank >= 0 && rank < link->world) return TDICT_OK;
-  return tdict_fail(err, TDICT_EINVAL, "%s: %s is rank %d, wanted 0 to %d", link->where, what, (int)rank,
-                    (int)link->world - 1);
-}
-
-/* Adds a message to the group. */
-static tdict_status collect(tdict_nccl_link *link, const tdict_nccl_move *move, tdict_error *err) {
-  if (!TDICT_RESERVE(link->moves, link->cap_moves, link->num_moves + 1))
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a group", link->where);
-  link->moves[link->num_moves++] = *move;
-  return TDICT_OK;
-}
-
-static tdict_status queue_or_collect(tdict_nccl_link *link, const tdict_nccl_move *move, tdict_stream stream,
+/* Queues a message with another rank or a root, or adds it to the group. */
+static tdict_status queue_or_collect(tdict_nccl_link *link, tdict_nccl_move move, tdict_stream stream,
                                      int64_t timeout_ns, tdict_error *err) {
-  if (link->is_grouping) return collect(link, move, err);
-  if (move->kind != TDICT_NCCL_BROADCAST && move->peer == link->rank)
+  static const char *const peers[] = {"the receiver", "the sender", "the root"};
+  if (move.peer < 0 || move.peer >= link->world)
+    return tdict_fail(err, TDICT_EINVAL, "%s: %s is rank %d, wanted 0 to %d", link->where, peers[move.kind],
+                      (int)move.peer, (int)link->world - 1);
+  if (!link->is_grouping && move.kind != TDICT_NCCL_BROADCAST && move.peer == link->rank)
     return tdict_fail(err, TDICT_EINVAL, "%s: rank %d sends to itself, which only a group can do", link->where,
                       (int)link->rank);
-  return tdict_nccl_queue(link, move, 1, stream.handle, tdict_deadline_ns(timeout_ns), err);
+  if (!link->is_grouping) return tdict_nccl_queue(link, &move, 1, stream.handle, tdict_deadline_ns(timeout_ns), err);
+  if (!TDICT_RESERVE(link->moves, link->cap_moves, link->num_moves + 1))
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a group", link->where);
+  link->moves[link->num_moves++] = move;
+  return TDICT_OK;
 }
 
 static tdict_status nccl_broadcast(void *self, void *buffer, size_t num_bytes, int32_t root, tdict_stream stream,
                                    int64_t timeout_ns, tdict_error *err) {
-  tdict_nccl_link *link = self;
   const tdict_nccl_move move = {TDICT_NCCL_BROADCAST, root, buffer, buffer, num_bytes};
-  tdict_status status = check_rank(link, root, "the root", err);
-  return status == TDICT_OK ? queue_or_collect(link, &move, stream, timeout_ns, err) : status;
+  return queue_or_collect(self, move, stream, timeout_ns, err);
 }
 
 static tdict_status nccl_all_gather(void *self, const void *src, void *dst, size_t num_bytes, tdict_stream stream,
                                     int64_t timeout_ns, tdict_error *err) {
-  tdict_nccl_link *link = self;
   const tdict_nccl_move move = {TDICT_NCCL_GATHER, 0, src, dst, num_bytes};
-  return tdict_nccl_queue(link, &move, 1, stream.handle, tdict_deadline_ns(timeout_ns), err);
+  return tdict_nccl_queue(self, &move, 1, stream.handle, tdict_deadline_ns(timeout_ns), err);
 }
 
 static tdict_status nccl_send(void *self, const void *src, size_t num_bytes, int32_t peer, tdict_stream stream,
                               int64_t timeout_ns, tdict_error *err) {
-  tdict_nccl_link *link = self;
-  const tdict_nccl_move move = {TDICT_NCCL_SEND, peer, src, NULL, num_bytes};
-  tdict_status status = check_rank(link, peer, "the receiver", err);
-  return status == TDICT_OK ? queue_or_collect(link, &move, stream, timeout_ns, err) : status;
+  return queue_or_collect(self, (tdict_nccl_move){TDICT_NCCL_SEND, peer, src, NULL, num_bytes}, stream, timeout_ns,
+                          err);
 }
 
 static tdict_status nccl_receive(void *self, void *dst, size_t num_bytes, int32_t peer, tdict_stream stream,
                                  int64_t timeout_ns, tdict_error *err) {
-  tdict_nccl_link *link = self;
-  const tdict_nccl_move move = {TDICT_NCCL_RECEIVE, peer, NULL, dst, num_bytes};
-  tdict_status status = check_rank(link, peer, "the sender", err);
-  return status == TDICT_OK ? queue_or_collect(link, &move, stream, timeout_ns, err) : status;
+  return queue_or_collect(self, (tdict_nccl_move){TDICT_NCCL_RECEIVE, peer, NULL, dst, num_bytes}, stream, timeout_ns,
+                          err);
 }
 
 static tdict_status nccl_group_begin(void *self, tdict_error *err) {
@@ -77,34 +64,14 @@ static tdict_status nccl_group_end(void *self, tdict_stream stream, int64_t time
 
 /* Returns NCCL's number of a dtype, or -1. */
 static int type_of(const tdict_nccl_link *link, tdict_dtype dtype) {
-  switch (dtype) {
-  case TDICT_I8:
-    return TDICT_NCCL_I8;
-  case TDICT_U8:
-    return TDICT_NCCL_U8;
-  case TDICT_I32:
-    return TDICT_NCCL_I32;
-  case TDICT_U32:
-    return TDICT_NCCL_U32;
-  case TDICT_I64:
-    return TDICT_NCCL_I64;
-  case TDICT_U64:
-    return TDICT_NCCL_U64;
-  case TDICT_F16:
-    return TDICT_NCCL_F16;
-  case TDICT_F32:
-    return TDICT_NCCL_F32;
-  case TDICT_F64:
-    return TDICT_NCCL_F64;
-  case TDICT_BF16:
-    return TDICT_NCCL_BF16;
-  case TDICT_F8E4M3:
-    return link->has_float8 ? TDICT_NCCL_F8E4M3 : -1;
-  case TDICT_F8E5M2:
-    return link->has_float8 ? TDICT_NCCL_F8E5M2 : -1;
-  default:
-    return -1;
-  }
+  static const tdict_dtype dtypes[] = {
+      [TDICT_NCCL_I8] = TDICT_I8,     [TDICT_NCCL_U8] = TDICT_U8,         [TDICT_NCCL_I32] = TDICT_I32,
+      [TDICT_NCCL_U32] = TDICT_U32,   [TDICT_NCCL_I64] = TDICT_I64,       [TDICT_NCCL_U64] = TDICT_U64,
+      [TDICT_NCCL_F16] = TDICT_F16,   [TDICT_NCCL_F32] = TDICT_F32,       [TDICT_NCCL_F64] = TDICT_F64,
+      [TDICT_NCCL_BF16] = TDICT_BF16, [TDICT_NCCL_F8E4M3] = TDICT_F8E4M3, [TDICT_NCCL_F8E5M2] = TDICT_F8E5M2};
+  int type = link->has_float8 ? TDICT_NCCL_F8E5M2 : TDICT_NCCL_BF16;
+  while (type >= 0 && dtypes[type] != dtype) type--;
+  return type;
 }
 
 /* Returns NCCL's number of an operation, or -1 if the type has no such operation. A single rank sums for a mean: NCCL

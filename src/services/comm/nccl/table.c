@@ -100,18 +100,8 @@ static tdict_status create_comms(tdict_nccl_link *link, const tdict_nccl_options
   return status == TDICT_OK ? tdict_nccl_settle(link, parent, "ncclCommSplit", deadline, err) : status;
 }
 
-/* Connects the ranks. On failure, the caller calls nccl_abort(). */
-static tdict_status connect_ranks(tdict_nccl_link *link, const tdict_nccl_options *o, tdict_error *err) {
-  tdict_gpu_scope scope;
-  tdict_status status = tdict_gpu_enter(link->gpu, &scope, err);
-  if (status != TDICT_OK) return status;
-  status = create_comms(link, o, err);
-  if (status == TDICT_OK) status = tdict_nccl_watch_start(&link->watch, err);
-  tdict_gpu_leave(link->gpu, &scope);
-  return status;
-}
-
-static tdict_status take_resources(tdict_nccl_link *link, tdict_error *err) {
+/* Takes the resources of the gpu and connects the ranks. On failure, the caller calls nccl_abort(). */
+static tdict_status open_link(tdict_nccl_link *link, const tdict_nccl_options *o, tdict_error *err) {
   tdict_gpu_scope scope;
   tdict_status status = tdict_gpu_enter(link->gpu, &scope, err);
   if (status != TDICT_OK) return status;
@@ -122,6 +112,8 @@ static tdict_status take_resources(tdict_nccl_link *link, tdict_error *err) {
   tdict_driver *d = link->gpu->driver;
   if (d->ops->device_attribute(d, link->gpu->ordinal, TDICT_CU_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major) == 0)
     link->has_float8 = major >= TDICT_NCCL_FLOAT8_CAPABILITY && link->api.version >= TDICT_NCCL_FLOAT8;
+  if (status == TDICT_OK) status = create_comms(link, o, err);
+  if (status == TDICT_OK) status = tdict_nccl_watch_start(&link->watch, err);
   tdict_gpu_leave(link->gpu, &scope);
   return status;
 }
@@ -138,8 +130,7 @@ static tdict_status create_link(const tdict_nccl_options *o, const tdict_nccl_ap
   link->timeout_ns = o->timeout_ns;
   pthread_mutex_init(&link->lock, NULL);
   tdict_nccl_watch_init(&link->watch, &link->api);
-  tdict_status status = take_resources(link, err);
-  if (status == TDICT_OK) status = connect_ranks(link, o, err);
+  tdict_status status = open_link(link, o, err);
   if (status != TDICT_OK) {
     nccl_abort(link);
     free_link(link);
