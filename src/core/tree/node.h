@@ -38,7 +38,7 @@ typedef struct tdict_leaf_list {
 /* The data that layers above attach to a locked tree. Each kind of data has its own slot. */
 typedef enum tdict_attachment_slot {
   TDICT_ATTACHED_BLOCK, /* for transfers, see engine/plan/block.h */
-  TDICT_ATTACHED_FACTS, /* for communicators, see services/comm/tree_facts.h */
+  TDICT_ATTACHED_FACTS, /* for communicators, see services/comm/agree.h */
   TDICT_ATTACHMENT_SLOTS
 } tdict_attachment_slot;
 

@@ -70,18 +70,29 @@ static tdict_status compare_all(tdict_comm_call *call,
   return status;
 }
 
+tdict_status tdict_comm_return_error(tdict_comm_call *call, int32_t r, int32_t status, tdict_error *sent,
+                                     tdict_error *err) {
+  sent->path[sizeof sent->path - 1] = 0;
+  sent->message[sizeof sent->message - 1] = 0;
+  if (!tdict_status_is_known((tdict_status)status)) status = TDICT_EFORMAT;
+  call->keeps_comm = true;
+  tdict_fail_native(err, (tdict_status)status, sent->native, "rank %d: %.240s", (int)r, sent->message);
+  return tdict_error_at(err, (tdict_status)status, sent->path);
+}
+
 /* Returns the error of rank `r` on all ranks. */
 static tdict_status share_error(tdict_comm_call *call, int32_t r, tdict_error *err) {
   tdict_error shared = call->local;
   tdict_status status = tdict_comm_send_all(call, &shared, sizeof shared, r, err);
   if (status != TDICT_OK) return status;
-  shared.path[sizeof shared.path - 1] = 0;
-  shared.message[sizeof shared.message - 1] = 0;
-  status = (tdict_status)call->comm->headers[r].status;
-  call->keeps_comm = true;
-  if (!tdict_status_is_known(status)) status = TDICT_EFORMAT;
-  tdict_fail_native(err, status, shared.native, "rank %d: %.240s", (int)r, shared.message);
-  return tdict_error_at(err, status, shared.path);
+  return tdict_comm_return_error(call, r, call->comm->headers[r].status, &shared, err);
+}
+
+tdict_status tdict_comm_allocate_blob(const tdict_comm_call *call, uint64_t bytes, void **out, tdict_error *err) {
+  *out = bytes <= INT32_MAX ? malloc(bytes + 1) : NULL;
+  if (*out) return TDICT_OK;
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a schema of %llu bytes", tdict_comm_what(call),
+                    (unsigned long long)bytes);
 }
 
 tdict_status tdict_comm_read_schema(const tdict_comm_call *call, const void *blob, const tdict_comm_header *header,
@@ -90,13 +101,10 @@ tdict_status tdict_comm_read_schema(const tdict_comm_call *call, const void *blo
   tdict_status status = tdict_schema_read(blob, header->blob_bytes, &found, err);
   if (status != TDICT_OK) return status;
   const tdict_hash128 hash = tdict_schema_get_info(found).hash;
-  if (hash.lo == header->hash.lo && hash.hi == header->hash.hi) {
-    *out = found;
-    return TDICT_OK;
-  }
-  tdict_schema_release(found);
-  return tdict_fail(err, TDICT_EFORMAT, "%s: the schema from rank %d does not have the announced hash",
-                    tdict_comm_what(call), (int)from);
+  if (hash.lo != header->hash.lo || hash.hi != header->hash.hi)
+    status = tdict_fail(err, TDICT_EFORMAT, "%s: the schema from rank %d does not have the announced hash",
+                        tdict_comm_what(call), (int)from);
+  return TDICT_HAND_OVER(status, found, out, tdict_schema_release);
 }
 
 /* Sends the schema of rank `root` to all ranks. The caller owns *out. */
@@ -104,12 +112,11 @@ static tdict_status send_schema(const tdict_comm_call *call, const tdict_schema 
                                 tdict_error *err) {
   const tdict_comm_header *h = &call->comm->headers[root];
   const bool is_root = call->comm->table.rank == root;
-  void *blob = h->blob_bytes <= INT32_MAX ? malloc(h->blob_bytes + 1) : NULL;
-  if (!blob)
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a schema of %llu bytes", tdict_comm_what(call),
-                      (unsigned long long)h->blob_bytes);
+  void *blob;
+  tdict_status status = tdict_comm_allocate_blob(call, h->blob_bytes, &blob, err);
+  if (status != TDICT_OK) return status;
   if (is_root) tdict_schema_write(mine, blob, h->blob_bytes);
-  tdict_status status = tdict_comm_send_all(call, blob, h->blob_bytes, root, err);
+  status = tdict_comm_send_all(call, blob, h->blob_bytes, root, err);
   if (status == TDICT_OK && is_root) *out = tdict_schema_retain(mine);
   if (status == TDICT_OK && !is_root) status = tdict_comm_read_schema(call, blob, h, root, out, err);
   free(blob);
@@ -126,9 +133,9 @@ static tdict_status explain(tdict_comm_call *call, const tdict_schema *mine, int
   if (status == TDICT_OK) {
     (void)tdict_schema_equal(a, b, &difference);
     call->keeps_comm = true;
-    status = tdict_fail(err, TDICT_ESHAPE, "%s: the trees of rank %d (first) and rank %d (second) differ: %.160s",
-                        tdict_comm_what(call), (int)first, (int)second, difference.message);
-    tdict_error_at(err, status, difference.path);
+    status = tdict_fail_at(err, TDICT_ESHAPE, difference.path,
+                           "%s: the trees of rank %d (first) and rank %d (second) differ: %.160s",
+                           tdict_comm_what(call), (int)first, (int)second, difference.message);
   }
   tdict_schema_release(a);
   tdict_schema_release(b);

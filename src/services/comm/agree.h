@@ -1,9 +1,26 @@
-/* Declares the first step of a collective call: all ranks exchange headers and compare them. All ranks decide the same,
- * because they see the same headers. Thread rule: only the call whose turn it is. */
+/* Declares the first steps of a call: a rank checks its own tree, and then all ranks exchange headers and compare them.
+ * All ranks decide the same, because they see the same headers. Thread rule: only the call whose turn it is. */
 #ifndef TDICT_SERVICES_COMM_AGREE_H
 #define TDICT_SERVICES_COMM_AGREE_H
 
-#include "services/comm/call.h"
+#include "services/comm/message.h"
+
+/* Returns a new reference to what communicators have found about a locked tree. The keys, shapes and places of the
+ * tensors of a locked tree do not change, so a later call with the tree need not read the tensors again. The facts are
+ * attached to the root of the tree until the tree is unlocked or freed. They do not depend on a communicator. Each call
+ * holds a reference, because the call may run after the tree was unlocked, with a copy of the tree. Attaches facts that
+ * are still unknown if the tree has none. Returns NULL if the tree is NULL, if tdict_lock() has not locked its root, or
+ * if host memory is exhausted. Several calls may use the facts at the same time, but no thread may unlock or free the
+ * tree during this function. This function and the next three are defined in source.c. */
+tdict_tree_facts *tdict_tree_facts_get(const tdict_tree *tree);
+/* Drops a reference. NULL is allowed. */
+void tdict_tree_facts_release(tdict_tree_facts *facts);
+/* Checks a tree and finds or makes its schema. `use` is as in tdict_comm_check_tree(). An error is noted in the call,
+ * and out->schema is then NULL. */
+void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int use, tdict_comm_source *out);
+/* Calls tdict_row_schemas_get() for the schemas of the communicator. */
+tdict_status tdict_comm_get_rows(const tdict_comm_call *call, tdict_schema *schema, int dim, int64_t rows,
+                                 tdict_schema **out, tdict_error *err);
 
 /* What a rank says about its tree. */
 typedef struct tdict_comm_offer {
@@ -27,6 +44,12 @@ tdict_status tdict_comm_send_all(const tdict_comm_call *call, void *bytes, size_
  * the cache. `mine` is the schema of the root on the root, else NULL. *out is borrowed from the cache. Returns
  * TDICT_EFORMAT for a blob that is malformed or does not have the hash, TDICT_ENOMEM, and errors of the table. */
 tdict_status tdict_comm_share_schema(const tdict_comm_call *call, tdict_schema *mine, int32_t root, tdict_schema **out,
+                                     tdict_error *err);
+/* Allocates a blob of a schema. Returns TDICT_ENOMEM if the blob would have more than INT32_MAX bytes, too. The caller
+ * frees *out. */
+tdict_status tdict_comm_allocate_blob(const tdict_comm_call *call, uint64_t bytes, void **out, tdict_error *err);
+/* Returns the error that rank `r` has sent, with the status of its header. The communicator stays usable. */
+tdict_status tdict_comm_return_error(tdict_comm_call *call, int32_t r, int32_t status, tdict_error *sent,
                                      tdict_error *err);
 /* Reads a blob that another rank has sent, and checks its hash. Writes *out on success only. */
 tdict_status tdict_comm_read_schema(const tdict_comm_call *call, const void *blob, const tdict_comm_header *header,

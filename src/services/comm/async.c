@@ -1,6 +1,6 @@
 /* Queues the calls of a communicator, and makes them one after another. A queued call is a kind of future. The queue
- * owns the calls that have not been made, and each future retains the queue. Thread rule: see async.h. */
-#include "services/comm/async.h"
+ * owns the calls that have not been made, and each future retains the queue. Thread rule: any thread. */
+#include "services/comm/agree.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -43,12 +43,15 @@ static void release_queue(tdict_comm_queue *queue) {
 
 /* Releases the arguments of a call. */
 static void reset_queued(queued_call *q) {
-  tdict_comm_reset(&q->call);
+  if (q->call.after) q->call.after->ops->release(q->call.after);
+  tdict_tree_facts_release(q->call.facts);
   if (q->keeps_memory) q->call.memory->ops->release(q->call.memory);
   tdict_release(q->given);
   tdict_release(q->copy);
   free(q->counts);
   q->keeps_memory = false;
+  q->call.after = NULL;
+  q->call.facts = NULL;
   q->given = q->copy = NULL;
   q->counts = NULL;
 }
@@ -188,6 +191,7 @@ static tdict_status copy_arguments(queued_call *q, tdict_error *err) {
   const tdict_tree *given = call->tree ? call->tree : call->src;
   const size_t bytes = (size_t)call->comm->table.world_size * sizeof *q->counts;
   tdict_status status = TDICT_OK;
+  q->call.facts = tdict_tree_facts_get(given);
   if (call->memory) {
     call->memory->ops->retain(call->memory);
     q->keeps_memory = true;

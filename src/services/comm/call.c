@@ -10,8 +10,11 @@
 #include "device/use.h"
 #include "tdict/memory.h"
 
-void tdict_comm_note(tdict_comm_call *call, tdict_status status, const tdict_error *err) {
-  if (status != TDICT_OK && tdict_comm_is_fine(call)) call->local = *err;
+const char *tdict_comm_op_name(int32_t op) {
+  static const char *const names[] = {"broadcast",        "broadcast_into", "scatter", "gather", "all_gather",
+                                      "all_gather_stack", "all_reduce",     "send",    "receive"};
+  const int32_t count = (int32_t)(sizeof names / sizeof *names);
+  return op >= 1 && op <= count ? names[op - 1] : "an unknown operation";
 }
 
 /* Makes the fence of the work that is queued on the stream `after` now. */
@@ -70,19 +73,14 @@ static tdict_status read_options(tdict_comm_call *call, const tdict_comm_options
 }
 
 tdict_status tdict_comm_prepare(tdict_comm_call *call, const tdict_comm_options *options, tdict_error *err) {
-  const char *what = tdict_comm_what(call);
   tdict_comm *c = call->comm;
-  tdict_error local;
-  tdict_status status = tdict_devices_check_fork(tdict_context_devices(c->context), what, err);
+  tdict_status status = tdict_devices_check_fork(tdict_context_devices(c->context), tdict_comm_what(call), err);
   if (status != TDICT_OK) return status;
   call->timeout_ns = c->timeout_ns;
-  tdict_comm_note(call, read_options(call, options, &local), &local);
+  TDICT_COMM_ALONE(call, read_options(call, options, &call->local));
   if (call->has_root && (call->root < 0 || call->root >= c->table.world_size))
-    tdict_comm_note(call,
-                    tdict_fail(&local, TDICT_EINVAL, "%s: rank %d does not exist, wanted 0 to %d", what,
-                               (int)call->root, (int)c->table.world_size - 1),
-                    &local);
-  call->facts = tdict_tree_facts_get(call->tree ? call->tree : call->src);
+    TDICT_COMM_ALONE(call, tdict_fail(&call->local, TDICT_EINVAL, "%s: rank %d does not exist, wanted 0 to %d",
+                                      tdict_comm_what(call), (int)call->root, (int)c->table.world_size - 1));
   return TDICT_OK;
 }
 
@@ -100,13 +98,6 @@ tdict_status tdict_comm_perform(tdict_comm_call *call, tdict_tree **out, tdict_e
   if (status == TDICT_OK && out) *out = result;
   if (status != TDICT_OK && err) *err = failure;
   return status;
-}
-
-void tdict_comm_reset(tdict_comm_call *call) {
-  if (call->after) call->after->ops->release(call->after);
-  call->after = NULL;
-  tdict_tree_facts_release(call->facts);
-  call->facts = NULL;
 }
 
 tdict_status tdict_comm_await_stream(tdict_comm_call *call, tdict_error *err) {

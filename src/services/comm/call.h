@@ -1,11 +1,24 @@
-/* Declares calls. A call is one operation of a communicator with its arguments. The functions of this header make the
- * steps that all calls share. Thread rule: one thread at a time may use a call. */
+/* Declares calls. A call is one operation of a communicator with its arguments. The calls are made one after another,
+ * in the order in which they were started. A thread of the communicator makes the calls, or a thread that waits for the
+ * future of a call. Thread rule: any thread may start a call; then one thread at a time uses it. */
 #ifndef TDICT_SERVICES_COMM_CALL_H
 #define TDICT_SERVICES_COMM_CALL_H
 
 #include "services/comm/comm.h"
-#include "services/comm/tree_facts.h"
 
+typedef enum tdict_comm_op {
+  TDICT_COMM_BROADCAST = 1,
+  TDICT_COMM_BROADCAST_INTO,
+  TDICT_COMM_SCATTER,
+  TDICT_COMM_GATHER,
+  TDICT_COMM_ALL_GATHER,
+  TDICT_COMM_ALL_GATHER_STACK,
+  TDICT_COMM_ALL_REDUCE,
+  TDICT_COMM_SEND,
+  TDICT_COMM_RECEIVE
+} tdict_comm_op;
+
+typedef struct tdict_tree_facts tdict_tree_facts; /* see agree.h */
 typedef struct tdict_comm_call tdict_comm_call;
 struct tdict_comm_call {
   tdict_comm *comm;
@@ -21,7 +34,7 @@ struct tdict_comm_call {
   int32_t root;   /* or the other rank of a send or receive */
   int32_t reduce; /* a tdict_reduce_op; 0 if the call has none */
 
-  /* Set by tdict_comm_prepare() */
+  /* Set by tdict_comm_prepare(), and `facts` by tdict_comm_start() */
   int32_t dim;           /* as the program passed it; 0 if the call has none */
   const int64_t *counts; /* may be NULL */
   int64_t timeout_ns;
@@ -33,23 +46,28 @@ struct tdict_comm_call {
   bool keeps_comm;   /* true: if the call fails now, all ranks know, and the communicator stays usable */
 };
 
-/* Returns the name of the public function, for messages. */
+/* Returns the name of a public function, such as "broadcast"; "an unknown operation" for another number. */
+const char *tdict_comm_op_name(int32_t op);
+/* Returns the name of the public function of a call, for messages. */
 static inline const char *tdict_comm_what(const tdict_comm_call *call) { return tdict_comm_op_name((int32_t)call->op); }
-/* Stores an error of this rank's own checks. The other ranks will learn the error. Does nothing if `status` is
- * TDICT_OK, or if there is an earlier error. */
-void tdict_comm_note(tdict_comm_call *call, tdict_status status, const tdict_error *err);
 /* Returns true if there was no error so far. */
 static inline bool tdict_comm_is_fine(const tdict_comm_call *call) { return call->local.status == TDICT_OK; }
+/* Makes a step that this rank makes alone, unless an earlier step has failed. `step` returns a status, and fills
+ * call->local if it fails. The other ranks will learn the error. */
+#define TDICT_COMM_ALONE(call, step) ((void)(tdict_comm_is_fine(call) && ((call)->local.status = (int32_t)(step))))
 
+/* Starts a call. Copies the struct and the counts, and makes shallow copies of the trees. *out is a new future. If
+ * the table needs the calling thread, the future has ended when the function returns. Returns TDICT_EINVAL for NULL,
+ * TDICT_ENOMEM, TDICT_EFORKED, and TDICT_EIO if no thread can be started. After an error, the call does not take part.
+ * All other errors are errors of the future. Defined in async.c. */
+tdict_status tdict_comm_start(const tdict_comm_call *call, const tdict_comm_options *options, tdict_future **out,
+                              tdict_error *err);
 /* Reads the options, and checks the arguments that do not depend on other ranks. Errors are noted in the call. Returns
  * an error only if the call must not take part: TDICT_EFORKED. */
 tdict_status tdict_comm_prepare(tdict_comm_call *call, const tdict_comm_options *options, tdict_error *err);
 /* Makes the call. No other call of the communicator may be made meanwhile. If the call fails, aborts the communicator
  * unless all ranks know the error. On failure *out is unchanged. */
 tdict_status tdict_comm_perform(tdict_comm_call *call, tdict_tree **out, tdict_error *err);
-/* Releases what tdict_comm_prepare() has made. */
-void tdict_comm_reset(tdict_comm_call *call);
-
 /* Waits for the work of the option `after`. Call this function after the headers agree, before the elements of a tree
  * are used. Returns TDICT_ETIMEDOUT. */
 tdict_status tdict_comm_await_stream(tdict_comm_call *call, tdict_error *err);

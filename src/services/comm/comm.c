@@ -89,8 +89,8 @@ tdict_status tdict_comm_check(tdict_comm *comm, const char *what, tdict_error *e
   const tdict_error failure = comm->failure;
   pthread_mutex_unlock(&comm->lock);
   if (failure.status == TDICT_OK) return TDICT_OK;
-  tdict_fail(err, (tdict_status)failure.status, "%s: the communicator was aborted: %.180s", what, failure.message);
-  return tdict_error_at(err, (tdict_status)failure.status, failure.path);
+  return tdict_fail_at(err, (tdict_status)failure.status, failure.path, "%s: the communicator was aborted: %.180s",
+                       what, failure.message);
 }
 
 bool tdict_comm_fail(tdict_comm *comm, const tdict_error *failure) {

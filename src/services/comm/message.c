@@ -8,9 +8,10 @@
 #include "core/tree/cursor.h"
 #include "engine/plan/plan.h"
 #include "engine/start.h"
+#include "services/comm/table.h"
 #include "tdict/write.h"
 
-enum { LEAF_ALIGNMENT = 256, PATH_BYTES = sizeof((tdict_error *)NULL)->path };
+enum { LEAF_ALIGNMENT = 256 };
 
 tdict_memory *tdict_comm_memory(const tdict_comm *comm) {
   return comm->gpu ? tdict_device_memory(comm->context, comm->table.device) : NULL;
@@ -112,48 +113,30 @@ void tdict_comm_source_reset(tdict_comm_source *source) {
   *source = (tdict_comm_source){0};
 }
 
-size_t tdict_comm_entry_bytes(const tdict_schema_entry *entry) {
-  size_t bytes = entry->kind == TDICT_SCHEMA_TENSOR ? tdict_dtype_bytes(entry->dtype) : 0;
-  for (int d = 0; d < entry->batch_ndim; d++) bytes *= (size_t)entry->batch_size[d];
-  for (int d = 0; d < entry->ndim; d++) bytes *= (size_t)entry->shape[d];
-  return bytes;
-}
-
-tdict_status tdict_comm_block_bytes(const tdict_schema *schema, size_t *out, tdict_error *err) {
-  tdict_status status = tdict_schema_measure(schema, out, err);
-  if (status != TDICT_OK) return status;
-  *out -= schema->size.padding; /* which the storage of a tree may lack */
-  return TDICT_OK;
-}
-
 tdict_status tdict_message_allocate(const tdict_comm *comm, const tdict_schema *schema, tdict_memory *memory,
                                     tdict_block_message *out, tdict_error *err) {
-  tdict_block_message m = {.is_copy = true};
   size_t padded;
   tdict_status status = tdict_schema_measure(schema, &padded, err);
-  if (status == TDICT_OK) status = tdict_comm_block_bytes(schema, &m.bytes, err);
   if (status == TDICT_OK && schema->num_tensors)
-    status = tdict_storage_create(memory ? memory : tdict_comm_memory(comm), padded, false, &m.storage, err);
+    status = tdict_storage_create(memory ? memory : tdict_comm_memory(comm), padded, false, &out->storage, err);
   if (status != TDICT_OK) return status;
-  m.data = m.storage ? m.storage->data : NULL;
-  *out = m;
+  out->bytes = padded - schema->size.padding;
+  out->data = out->storage ? out->storage->data : NULL;
+  out->is_copy = true;
   return TDICT_OK;
-}
-
-tdict_status tdict_message_make_tree(tdict_block_message *message, const tdict_schema *schema, tdict_error *err) {
-  return tdict_schema_create_over(schema, message->storage, &message->packed, err);
 }
 
 tdict_status tdict_message_find(const tdict_comm_source *source, tdict_block_message *out, tdict_error *err) {
+  const size_t padding = source->schema->size.padding; /* which the storage of a tree may lack */
   size_t bytes;
-  tdict_status status = tdict_comm_block_bytes(source->schema, &bytes, err);
+  tdict_status status = tdict_schema_measure(source->schema, &bytes, err);
   if (status != TDICT_OK) return status;
+  bytes -= padding;
   *out = (tdict_block_message){.tree = source->tree, .bytes = bytes, .needs_transfer = !source->is_near};
   if (!source->is_block || !source->is_near) return TDICT_OK;
   out->packed = tdict_retain(source->tree);
   out->storage = source->storage ? tdict_storage_retain(source->storage) : NULL;
   out->data = source->data;
-  const size_t padding = source->schema->size.padding;
   out->has_padding =
       padding == 0 || (source->gap_is_free &&
                        out->storage->bytes - (size_t)(out->data - (char *)out->storage->data) - bytes >= padding);
@@ -162,19 +145,10 @@ tdict_status tdict_message_find(const tdict_comm_source *source, tdict_block_mes
 
 tdict_status tdict_message_prepare(const tdict_comm *comm, const tdict_comm_source *source, tdict_block_message *out,
                                    tdict_error *err) {
-  tdict_block_message m = {0};
-  tdict_status status = tdict_message_find(source, &m, err);
-  if (status == TDICT_OK && !m.packed) {
-    status = tdict_message_allocate(comm, source->schema, NULL, &m, err);
-    if (status == TDICT_OK) status = tdict_message_make_tree(&m, source->schema, err);
-    m.tree = source->tree;
-    m.needs_transfer = !source->is_near;
-  }
-  if (status == TDICT_OK)
-    *out = m;
-  else
-    tdict_message_reset(&m);
-  return status;
+  tdict_status status = tdict_message_find(source, out, err);
+  if (status != TDICT_OK || out->packed) return status;
+  status = tdict_message_allocate(comm, source->schema, NULL, out, err);
+  return status == TDICT_OK ? tdict_schema_create_over(source->schema, out->storage, &out->packed, err) : status;
 }
 
 /* Copies within a device with one launch, and other trees with the threads of the context. */
@@ -184,10 +158,10 @@ tdict_status tdict_comm_copy(const tdict_comm *comm, tdict_tree *dst, const tdic
                               : tdict_start_and_wait_into(comm->context, dst, src, NULL, err);
 }
 
-tdict_status tdict_message_fill(const tdict_comm *comm, tdict_block_message *message, bool writes, tdict_error *err) {
+tdict_status tdict_message_fill(const tdict_comm *comm, tdict_block_message *message, tdict_error *err) {
   if (message->needs_transfer || message->is_copy)
     return tdict_comm_copy(comm, message->packed, message->tree, !message->needs_transfer, err);
-  if (message->storage) (void)tdict_storage_wait(message->storage, writes, INT64_MAX);
+  if (message->storage) (void)tdict_storage_wait(message->storage, false, INT64_MAX);
   return TDICT_OK;
 }
 
@@ -195,8 +169,28 @@ void tdict_message_await(const tdict_block_message *message) {
   if (message->storage) (void)tdict_storage_wait(message->storage, true, INT64_MAX);
 }
 
-tdict_status tdict_message_unpack(const tdict_block_message *message, tdict_tree *dst, tdict_error *err) {
-  return message->is_copy ? tdict_copy(dst, message->packed, NULL, err) : TDICT_OK;
+tdict_status tdict_comm_send_message(tdict_comm_call *call, tdict_block_message *message, tdict_error *err) {
+  const bool to_all = call->op == TDICT_COMM_BROADCAST || call->op == TDICT_COMM_BROADCAST_INTO;
+  tdict_status status = tdict_comm_await_stream(call, err);
+  if (status == TDICT_OK) status = tdict_message_fill(call->comm, message, err);
+  if (status != TDICT_OK || message->bytes == 0) return status;
+  status = to_all ? tdict_table_broadcast(call, message->data, message->bytes, call->root, err)
+                  : tdict_table_send(call, message->data, message->bytes, call->root, err);
+  return status == TDICT_OK ? tdict_table_finish(call, err) : status;
+}
+
+tdict_status tdict_comm_receive_message(tdict_comm_call *call, const tdict_schema *schema, tdict_block_message *message,
+                                        tdict_error *err) {
+  tdict_error local;
+  tdict_status status = tdict_comm_await_stream(call, err);
+  if (status != TDICT_OK) return status;
+  if (message->bytes == 0) return tdict_schema_create_over(schema, message->storage, &message->packed, err);
+  status = call->op == TDICT_COMM_BROADCAST
+               ? tdict_table_broadcast(call, message->data, message->bytes, call->root, err)
+               : tdict_table_receive(call, message->data, message->bytes, call->root, err);
+  if (status != TDICT_OK) return status;
+  const tdict_status made = tdict_schema_create_over(schema, message->storage, &message->packed, &local);
+  return tdict_table_finish_step(call, made, &local, err);
 }
 
 void tdict_message_reset(tdict_block_message *message) {
@@ -205,18 +199,16 @@ void tdict_message_reset(tdict_block_message *message) {
   *message = (tdict_block_message){0};
 }
 
-static tdict_status lose_leaf(void *user, const tdict_tensor *t, tdict_error *err) {
-  (void)user, (void)err;
-  if (t) tdict_tensor_lose(t);
+/* Marks a tensor as valid, or as lost if `user` is NULL. */
+static tdict_status mark_leaf(void *user, const tdict_tensor *t, tdict_error *err) {
+  (void)err;
+  if (t && user) tdict_tensor_regain(t);
+  if (t && !user) tdict_tensor_lose(t);
   return TDICT_OK;
 }
-static tdict_status regain_leaf(void *user, const tdict_tensor *t, tdict_error *err) {
-  (void)user, (void)err;
-  if (t) tdict_tensor_regain(t);
-  return TDICT_OK;
-}
-void tdict_comm_lose(const tdict_tree *tree) { (void)!for_leaves(tree, "", lose_leaf, NULL, NULL); }
+void tdict_comm_lose(const tdict_tree *tree) { (void)!for_leaves(tree, "", mark_leaf, NULL, NULL); }
 void tdict_comm_regain(const tdict_comm_source *source) {
+  bool is_valid = true;
   if (source->common && !tdict_storage_has_lost(source->common)) return;
-  (void)!for_leaves(source->tree, "", regain_leaf, NULL, NULL);
+  (void)!for_leaves(source->tree, "", mark_leaf, &is_valid, NULL);
 }

@@ -1,11 +1,12 @@
 /* Declares messages. A message is the block of bytes that holds all tensors of a tree, in the layout of
  * tdict_create_from(). The block is the storage of the tree itself if the tree has this layout, else a copy. The owner
- * of the struct calls tdict_message_reset(). Thread rule: one thread at a time. */
+ * of the struct fills it with zeros at first, and calls tdict_message_reset() at the end, also after an error. Thread
+ * rule: one thread at a time. */
 #ifndef TDICT_SERVICES_COMM_MESSAGE_H
 #define TDICT_SERVICES_COMM_MESSAGE_H
 
 #include "core/tree/node.h"
-#include "services/comm/comm.h"
+#include "services/comm/call.h"
 
 /* A tree of this rank that was checked. The owner of the struct calls tdict_comm_source_reset(). */
 typedef struct tdict_comm_source {
@@ -41,13 +42,8 @@ tdict_status tdict_comm_check_tree(const tdict_comm *comm, const char *what, con
  * is an error. */
 bool tdict_comm_check_common(const tdict_comm *comm, int use, tdict_comm_source *source);
 void tdict_comm_source_reset(tdict_comm_source *source);
-/* Returns the number of bytes of a tensor, and 0 for a tree. */
-size_t tdict_comm_entry_bytes(const tdict_schema_entry *entry);
-/* Computes the size of the block of a schema. Returns the errors of tdict_schema_measure(). */
-tdict_status tdict_comm_block_bytes(const tdict_schema *schema, size_t *out, tdict_error *err);
-
 /* Finds the block of a tree. If the tree is not a block, out->packed is NULL. Returns the errors of
- * tdict_comm_block_bytes(). */
+ * tdict_schema_measure(). */
 tdict_status tdict_message_find(const tdict_comm_source *source, tdict_block_message *out, tdict_error *err);
 /* Finds the block of a tree, or allocates memory and a tree for the block. Copies nothing. Returns TDICT_ENOMEM and
  * errors of tdict_create_from_schema(). */
@@ -56,16 +52,18 @@ tdict_status tdict_message_prepare(const tdict_comm *comm, const tdict_comm_sour
 /* Allocates the block of a tree that will be received. `memory` is NULL for the memory of the communicator's device. */
 tdict_status tdict_message_allocate(const tdict_comm *comm, const tdict_schema *schema, tdict_memory *memory,
                                     tdict_block_message *out, tdict_error *err);
-/* Makes the tree over an allocated block. The elements of the block may arrive at the same time. Returns
- * TDICT_ENOMEM. */
-tdict_status tdict_message_make_tree(tdict_block_message *message, const tdict_schema *schema, tdict_error *err);
-/* Waits until the bytes of the tree may be read, or also written if `writes` is true. If the block is a copy, copies
- * the elements into the block. Returns the errors of tdict_copy() and tdict_transfer_into_async(). */
-tdict_status tdict_message_fill(const tdict_comm *comm, tdict_block_message *message, bool writes, tdict_error *err);
+/* Waits until the bytes of the tree may be read. If the block is a copy, copies the elements into it. Returns the
+ * errors of tdict_copy() and tdict_transfer_into_async(). */
+tdict_status tdict_message_fill(const tdict_comm *comm, tdict_block_message *message, tdict_error *err);
 /* Waits until the bytes of the block may be written. */
 void tdict_message_await(const tdict_block_message *message);
-/* If the block is a copy, copies the elements from the block to the tree `dst`. */
-tdict_status tdict_message_unpack(const tdict_block_message *message, tdict_tree *dst, tdict_error *err);
+/* Waits for the option `after`, fills the block of this rank and sends it to rank call->root, or from this rank to all
+ * ranks. Waits until the block was sent. */
+tdict_status tdict_comm_send_message(tdict_comm_call *call, tdict_block_message *message, tdict_error *err);
+/* Waits for the option `after`, receives the allocated block from rank call->root, and makes its tree while the
+ * elements are on their way. */
+tdict_status tdict_comm_receive_message(tdict_comm_call *call, const tdict_schema *schema, tdict_block_message *message,
+                                        tdict_error *err);
 /* Copies the elements of one tree to another on the device of the communicator. `is_near` is true if all tensors of
  * the source are in memory of this device. */
 tdict_status tdict_comm_copy(const tdict_comm *comm, tdict_tree *dst, const tdict_tree *src, bool is_near,

@@ -4,19 +4,14 @@
 #include <stdlib.h>
 
 #include "services/comm/agree.h"
-#include "services/comm/async.h"
-#include "services/comm/source.h"
 #include "services/comm/table.h"
 
 /* Returns true if there is no other rank that waits for this call. */
 static bool has_no_peer(tdict_comm_call *call) {
   const tdict_comm_table *t = &call->comm->table;
-  tdict_error local;
   if (call->root == t->rank)
-    tdict_comm_note(call,
-                    tdict_fail(&local, TDICT_EINVAL, "%s: rank %d is this rank, wanted another rank",
-                               tdict_comm_what(call), (int)call->root),
-                    &local);
+    TDICT_COMM_ALONE(call, tdict_fail(&call->local, TDICT_EINVAL, "%s: rank %d is this rank, wanted another rank",
+                                      tdict_comm_what(call), (int)call->root));
   return call->root < 0 || call->root >= t->world_size || call->root == t->rank;
 }
 
@@ -52,12 +47,7 @@ static tdict_status receive_header(tdict_comm_call *call, tdict_comm_op op, tdic
   if (out->status == TDICT_OK) return TDICT_OK;
   status = tdict_table_receive_host(call, &shared, sizeof shared, call->root, err);
   if (status != TDICT_OK) return status;
-  shared.path[sizeof shared.path - 1] = 0;
-  shared.message[sizeof shared.message - 1] = 0;
-  status = tdict_status_is_known((tdict_status)out->status) ? (tdict_status)out->status : TDICT_EFORMAT;
-  call->keeps_comm = true;
-  tdict_fail_native(err, status, shared.native, "rank %d: %.240s", peer, shared.message);
-  return tdict_error_at(err, status, shared.path);
+  return tdict_comm_return_error(call, call->root, out->status, &shared, err);
 }
 
 /* Sends the blob of the schema if the receiver does not have the schema. */
@@ -65,10 +55,11 @@ static tdict_status send_schema(const tdict_comm_call *call, tdict_schema *schem
   const tdict_schema_cache *cache = &call->comm->peers[call->root].sent;
   const size_t bytes = tdict_schema_write(schema, NULL, 0);
   if (tdict_schema_cache_find(cache, tdict_schema_get_info(schema).hash, bytes)) return TDICT_OK;
-  void *blob = malloc(bytes);
-  if (!blob) return tdict_fail(err, TDICT_ENOMEM, "send: no host memory for a schema of %zu bytes", bytes);
+  void *blob;
+  tdict_status status = tdict_comm_allocate_blob(call, bytes, &blob, err);
+  if (status != TDICT_OK) return status;
   tdict_schema_write(schema, blob, bytes);
-  tdict_status status = tdict_table_send_host(call, blob, bytes, call->root, err);
+  status = tdict_table_send_host(call, blob, bytes, call->root, err);
   free(blob);
   return status;
 }
@@ -80,20 +71,15 @@ static tdict_status run_send(tdict_comm_call *call, tdict_tree **out, tdict_erro
   (void)out;
   if (has_no_peer(call)) return return_local(call, err);
   tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &source);
-  tdict_comm_prepare_message(call, &source, &message);
-  const tdict_comm_offer offer = {.schema = source.schema};
-  tdict_status status = send_header(call, &offer, err);
+  TDICT_COMM_ALONE(call, tdict_message_prepare(call->comm, &source, &message, &call->local));
+  tdict_status status = send_header(call, &(tdict_comm_offer){.schema = source.schema}, err);
   if (status == TDICT_OK && !tdict_comm_is_fine(call)) status = return_local(call, err);
   if (status == TDICT_OK) status = send_schema(call, source.schema, err);
   if (status == TDICT_OK) status = receive_header(call, TDICT_COMM_RECEIVE, &answer, err);
   if (status == TDICT_OK) {
     tdict_schema_cache_use(&call->comm->peers[call->root].sent, source.schema);
-    status = tdict_comm_await_stream(call, err);
+    status = tdict_comm_send_message(call, &message, err);
   }
-  if (status == TDICT_OK) status = tdict_message_fill(call->comm, &message, false, err);
-  if (status == TDICT_OK && message.bytes)
-    status = tdict_table_send(call, message.data, message.bytes, call->root, err);
-  if (status == TDICT_OK && message.bytes) status = tdict_table_finish(call, err);
   tdict_message_reset(&message);
   tdict_comm_source_reset(&source);
   return status;
@@ -105,75 +91,48 @@ static tdict_status receive_schema(tdict_comm_call *call, const tdict_comm_heade
                                    tdict_error *err) {
   const tdict_schema_cache *cache = &call->comm->peers[call->root].received;
   tdict_schema *found = tdict_schema_cache_find(cache, h->hash, h->blob_bytes);
-  tdict_error local;
-  *out = NULL;
-  if (found) {
-    *out = tdict_schema_retain(found);
-    return TDICT_OK;
-  }
-  void *blob = h->blob_bytes <= INT32_MAX ? malloc(h->blob_bytes + 1) : NULL;
-  if (!blob)
-    return tdict_fail(err, TDICT_ENOMEM, "receive: no host memory for a schema of %llu bytes",
-                      (unsigned long long)h->blob_bytes);
-  tdict_status status = tdict_table_receive_host(call, blob, h->blob_bytes, call->root, err);
-  if (status == TDICT_OK) {
-    tdict_comm_note(call, tdict_comm_read_schema(call, blob, h, call->root, out, &local), &local);
-  }
+  void *blob;
+  *out = found ? tdict_schema_retain(found) : NULL;
+  if (found) return TDICT_OK;
+  tdict_status status = tdict_comm_allocate_blob(call, h->blob_bytes, &blob, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_table_receive_host(call, blob, h->blob_bytes, call->root, err);
+  if (status == TDICT_OK) TDICT_COMM_ALONE(call, tdict_comm_read_schema(call, blob, h, call->root, out, &call->local));
   free(blob);
   return status;
-}
-
-/* Receives the block, and makes its tree while the elements are on their way. */
-static tdict_status receive_tree(const tdict_comm_call *call, const tdict_schema *schema, tdict_block_message *message,
-                                 tdict_error *err) {
-  tdict_error local;
-  if (!message->bytes) return tdict_message_make_tree(message, schema, err);
-  tdict_status status = tdict_table_receive(call, message->data, message->bytes, call->root, err);
-  if (status != TDICT_OK) return status;
-  const tdict_status made = tdict_message_make_tree(message, schema, &local);
-  return tdict_table_finish_step(call, made, &local, err);
 }
 
 static tdict_status run_receive(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
   tdict_schema *schema = NULL;
   tdict_block_message message = {0};
   tdict_comm_header header;
-  tdict_error local;
   if (has_no_peer(call)) return return_local(call, err);
   tdict_status status = receive_header(call, TDICT_COMM_SEND, &header, err);
   if (status == TDICT_OK) status = receive_schema(call, &header, &schema, err);
   if (status != TDICT_OK) return status;
-  if (tdict_comm_is_fine(call))
-    tdict_comm_note(call, tdict_message_allocate(call->comm, schema, call->memory, &message, &local), &local);
+  TDICT_COMM_ALONE(call, tdict_message_allocate(call->comm, schema, call->memory, &message, &call->local));
   status = send_header(call, &(tdict_comm_offer){0}, err);
   if (status == TDICT_OK && !tdict_comm_is_fine(call)) status = return_local(call, err);
   if (status == TDICT_OK) {
     tdict_schema_cache_use(&call->comm->peers[call->root].received, schema);
-    status = tdict_comm_await_stream(call, err);
+    status = tdict_comm_receive_message(call, schema, &message, err);
   }
-  if (status == TDICT_OK) status = receive_tree(call, schema, &message, err);
   if (status == TDICT_OK) *out = tdict_retain(message.packed);
   tdict_message_reset(&message);
   tdict_schema_release(schema);
   return status;
 }
 
-static tdict_comm_call send_call(tdict_comm *comm, const tdict_tree *src, int32_t peer) {
-  return (tdict_comm_call){
-      .comm = comm, .op = TDICT_COMM_SEND, .run = run_send, .src = src, .has_root = true, .root = peer};
-}
-static tdict_comm_call receive_call(tdict_comm *comm, int32_t peer) {
-  return (tdict_comm_call){.comm = comm, .op = TDICT_COMM_RECEIVE, .run = run_receive, .has_root = true, .root = peer};
-}
-
 tdict_status tdict_comm_send_async(tdict_comm *comm, const tdict_tree *src, int32_t peer,
                                    const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
-  const tdict_comm_call call = send_call(comm, src, peer);
+  const tdict_comm_call call = {
+      .comm = comm, .op = TDICT_COMM_SEND, .run = run_send, .src = src, .has_root = true, .root = peer};
   return tdict_comm_start(&call, options, out, err);
 }
 
 tdict_status tdict_comm_receive_async(tdict_comm *comm, int32_t peer, const tdict_comm_options *options,
                                       tdict_future **out, tdict_error *err) {
-  const tdict_comm_call call = receive_call(comm, peer);
+  const tdict_comm_call call = {
+      .comm = comm, .op = TDICT_COMM_RECEIVE, .run = run_receive, .has_root = true, .root = peer};
   return tdict_comm_start(&call, options, out, err);
 }

@@ -8,6 +8,7 @@
 #include "core/ops/map.h"
 #include "core/schema/create.h"
 #include "core/schema/schema.h"
+#include "services/comm/table.h"
 
 tdict_status tdict_rank_blocks_init(const tdict_comm_call *call, tdict_rank_blocks *out, tdict_error *err) {
   const size_t world = (size_t)call->comm->table.world_size;
@@ -32,11 +33,11 @@ void tdict_rank_blocks_reset(tdict_rank_blocks *blocks) {
   *blocks = (tdict_rank_blocks){0};
 }
 
-/* Writes the batch size of the root of rank `r` to `sizes`. Returns NULL if this is the batch size of the schema. */
-static const int64_t *batch_size_of(const tdict_rank_blocks *b, int32_t r, int64_t sizes[TDICT_MAX_BATCH_NDIM]) {
+const int64_t *tdict_rank_blocks_batch_size(const tdict_rank_blocks *b, int64_t rows,
+                                            int64_t sizes[TDICT_MAX_BATCH_NDIM]) {
   if (b->dim < 0) return NULL;
   for (int i = 0; i < b->schema->batch_ndim; i++) sizes[i] = b->schema->batch_size[i];
-  sizes[b->dim] = b->rows[r];
+  sizes[b->dim] = rows;
   return sizes;
 }
 
@@ -49,7 +50,8 @@ static tdict_status measure_block(const tdict_comm_call *call, tdict_rank_blocks
     b->bytes[r] = b->bytes[r - 1];
   } else {
     b->are_equal = r == 0;
-    status = tdict_schema_measure_batch(b->schema, batch_size_of(b, r, sizes), &b->step, &padding, err);
+    status = tdict_schema_measure_batch(b->schema, tdict_rank_blocks_batch_size(b, b->rows[r], sizes), &b->step,
+                                        &padding, err);
     if (status == TDICT_OK) b->bytes[r] = b->step - padding;
   }
   b->offsets[r] = b->total;
@@ -74,8 +76,9 @@ tdict_status tdict_rank_blocks_allocate(const tdict_comm_call *call, const tdict
 tdict_status tdict_rank_blocks_make_tree(tdict_rank_blocks *blocks, int32_t r, tdict_error *err) {
   int64_t sizes[TDICT_MAX_BATCH_NDIM];
   if (blocks->trees[r]) return TDICT_OK;
-  const tdict_schema_place place = {
-      .storage = blocks->storage, .offset = blocks->offsets[r], .batch_size = batch_size_of(blocks, r, sizes)};
+  const tdict_schema_place place = {.storage = blocks->storage,
+                                    .offset = blocks->offsets[r],
+                                    .batch_size = tdict_rank_blocks_batch_size(blocks, blocks->rows[r], sizes)};
   return tdict_schema_create_at(blocks->schema, &place, &blocks->trees[r], err);
 }
 
@@ -120,11 +123,9 @@ tdict_status tdict_rank_blocks_check_stack(const tdict_rank_blocks *blocks, bool
     const tdict_schema_entry *e = &s->entries[i];
     const bool is_tensor = e->kind == TDICT_SCHEMA_TENSOR;
     const int most = is_tensor ? TDICT_MAX_NDIM : TDICT_MAX_BATCH_NDIM;
-    if (e->batch_ndim + e->ndim == most) {
-      tdict_fail(err, TDICT_EINVAL, "%s: %s would have more than %d dimensions", what,
-                 is_tensor ? "a tensor" : "a tree", most);
-      return tdict_error_at(err, TDICT_EINVAL, tdict_schema_cut_path(s, i, path));
-    }
+    if (e->batch_ndim + e->ndim == most)
+      return tdict_fail_at(err, TDICT_EINVAL, tdict_schema_cut_path(s, i, path),
+                           "%s: %s would have more than %d dimensions", what, is_tensor ? "a tensor" : "a tree", most);
     *out = *out && (!is_tensor || blocks->step % tdict_dtype_bytes(e->dtype) == 0);
   }
   return TDICT_OK;
@@ -142,4 +143,17 @@ tdict_status tdict_rank_blocks_stack(tdict_rank_blocks *blocks, tdict_tree **out
                          .describe = describe_stacked,
                          .user = blocks};
   return tdict_map_run(&map, blocks->trees[0], out, err);
+}
+
+tdict_status tdict_rank_blocks_queue(const tdict_comm_call *call, const tdict_rank_blocks *blocks, tdict_error *err) {
+  tdict_status status = tdict_table_group_begin(call, err);
+  for (int32_t r = 0; r < blocks->world && status == TDICT_OK; r++) {
+    const size_t bytes = blocks->bytes[r];
+    if (bytes == 0 || (call->has_root && r == call->root)) continue;
+    char *data = blocks->data + blocks->offsets[r];
+    status = call->op == TDICT_COMM_SCATTER  ? tdict_table_send(call, data, bytes, r, err)
+             : call->op == TDICT_COMM_GATHER ? tdict_table_receive(call, data, bytes, r, err)
+                                             : tdict_table_broadcast(call, data, bytes, r, err);
+  }
+  return status == TDICT_OK ? tdict_table_group_end(call, err) : status;
 }

@@ -29,6 +29,9 @@ tdict_status tdict_rank_blocks_init(const tdict_comm_call *call, tdict_rank_bloc
  * tdict_storage_create(). */
 tdict_status tdict_rank_blocks_allocate(const tdict_comm_call *call, const tdict_schema *schema, int dim,
                                         tdict_memory *memory, tdict_rank_blocks *out, tdict_error *err);
+/* Writes the batch size of a root with `rows` rows to `sizes`. Returns `sizes`, or NULL if `dim` is -1. */
+const int64_t *tdict_rank_blocks_batch_size(const tdict_rank_blocks *blocks, int64_t rows,
+                                            int64_t sizes[TDICT_MAX_BATCH_NDIM]);
 /* Makes the tree over the block of rank `r`, unless the tree was made before. The elements of the block may arrive at
  * the same time. Returns TDICT_ENOMEM. */
 tdict_status tdict_rank_blocks_make_tree(tdict_rank_blocks *blocks, int32_t r, tdict_error *err);
@@ -41,6 +44,9 @@ tdict_status tdict_rank_blocks_check_stack(const tdict_rank_blocks *blocks, bool
 /* Makes a tree with a new first batch dimension over all blocks, which have one size. Returns the errors of
  * tdict_map_run(). */
 tdict_status tdict_rank_blocks_stack(tdict_rank_blocks *blocks, tdict_tree **out, tdict_error *err);
+/* Queues the blocks as one group: a scatter sends them to the other ranks, a gather receives them, and an all_gather
+ * broadcasts each block from its rank. Returns the errors of the table. */
+tdict_status tdict_rank_blocks_queue(const tdict_comm_call *call, const tdict_rank_blocks *blocks, tdict_error *err);
 void tdict_rank_blocks_reset(tdict_rank_blocks *blocks);
 
 #endif

@@ -7,8 +7,6 @@
 #include "core/schema/create.h"
 #include "core/schema/schema.h"
 #include "services/comm/agree.h"
-#include "services/comm/async.h"
-#include "services/comm/source.h"
 #include "services/comm/table.h"
 #include "tdict/write.h"
 
@@ -62,9 +60,9 @@ static tdict_status check_dtypes(const tdict_comm_call *call, const tdict_schema
     if (e->kind != TDICT_SCHEMA_TENSOR || e->dtype == checked) continue;
     checked = e->dtype;
     if (can_combine(call, e->dtype)) continue;
-    tdict_fail(err, TDICT_ENOTSUP, "all_reduce: %s cannot compute the %s of %s", call->comm->table.name,
-               names[call->reduce], tdict_dtype_format(e->dtype, text, sizeof text));
-    return tdict_error_at(err, TDICT_ENOTSUP, tdict_schema_cut_path(schema, i, path));
+    return tdict_fail_at(err, TDICT_ENOTSUP, tdict_schema_cut_path(schema, i, path),
+                         "all_reduce: %s cannot compute the %s of %s", call->comm->table.name, names[call->reduce],
+                         tdict_dtype_format(e->dtype, text, sizeof text));
   }
   return TDICT_OK;
 }
@@ -84,6 +82,13 @@ static void list_groups(const tdict_comm_call *call, reduction *red) {
   }
 }
 
+static size_t bytes_of(const tdict_schema_entry *tensor) {
+  size_t bytes = tdict_dtype_bytes(tensor->dtype);
+  for (int d = 0; d < tensor->batch_ndim; d++) bytes *= (size_t)tensor->batch_size[d];
+  for (int d = 0; d < tensor->ndim; d++) bytes *= (size_t)tensor->shape[d];
+  return bytes;
+}
+
 /* Gives each tensor its offset: the groups one after another, and in a group the order of the tree. */
 static void place_tensors(const tdict_comm_call *call, reduction *red) {
   size_t at = 0;
@@ -94,7 +99,7 @@ static void place_tensors(const tdict_comm_call *call, reduction *red) {
       const tdict_schema_entry *e = &red->schema->entries[i];
       if (e->kind != TDICT_SCHEMA_TENSOR || combined_dtype(e->dtype, call->reduce) != group->dtype) continue;
       red->offsets[i] = at;
-      const size_t bytes = tdict_comm_entry_bytes(e);
+      const size_t bytes = bytes_of(e);
       if (bytes) group->end = at + bytes;
       at += tdict_align(bytes, LEAF_ALIGNMENT);
     }
@@ -186,13 +191,11 @@ static tdict_status combine_tree(tdict_comm_call *call, reduction *red, tdict_er
 
 static tdict_status run_all_reduce(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
   reduction red = {0};
-  tdict_error local;
   (void)out;
   tdict_comm_check_source(call, call->tree, TDICT_COMM_READS | TDICT_COMM_WRITES, &red.source);
   red.schema = red.source.schema;
-  if (tdict_comm_is_fine(call)) tdict_comm_note(call, prepare(call, &red, &local), &local);
-  const tdict_comm_offer offer = {.schema = red.schema};
-  tdict_status status = tdict_comm_agree(call, &offer, true, err);
+  TDICT_COMM_ALONE(call, prepare(call, &red, &call->local));
+  tdict_status status = tdict_comm_agree(call, &(tdict_comm_offer){.schema = red.schema}, true, err);
   if (status == TDICT_OK) status = combine_tree(call, &red, err);
   tdict_release(red.copy);
   tdict_message_reset(&red.block);
@@ -202,13 +205,9 @@ static tdict_status run_all_reduce(tdict_comm_call *call, tdict_tree **out, tdic
   return status;
 }
 
-static tdict_comm_call reduce_call(tdict_comm *comm, tdict_tree *tree, tdict_reduce_op op) {
-  return (tdict_comm_call){
-      .comm = comm, .op = TDICT_COMM_ALL_REDUCE, .run = run_all_reduce, .tree = tree, .reduce = (int32_t)op};
-}
-
 tdict_status tdict_comm_all_reduce_async(tdict_comm *comm, tdict_tree *tree, tdict_reduce_op op,
                                          const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
-  const tdict_comm_call call = reduce_call(comm, tree, op);
+  const tdict_comm_call call = {
+      .comm = comm, .op = TDICT_COMM_ALL_REDUCE, .run = run_all_reduce, .tree = tree, .reduce = (int32_t)op};
   return tdict_comm_start(&call, options, out, err);
 }

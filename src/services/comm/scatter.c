@@ -4,10 +4,9 @@
 
 #include "core/base/checked.h"
 #include "core/ops/shape.h"
+#include "core/schema/create.h"
 #include "services/comm/agree.h"
-#include "services/comm/async.h"
 #include "services/comm/rank_blocks.h"
-#include "services/comm/source.h"
 #include "services/comm/table.h"
 #include "tdict/shape.h"
 
@@ -39,24 +38,18 @@ static tdict_status check_counts(const tdict_comm_call *call, int64_t rows, tdic
 
 /* Checks the arguments of the root, or of another rank, and agrees with all ranks. */
 static tdict_status agree(tdict_comm_call *call, scatter *s, tdict_error *err) {
-  tdict_error local;
   tdict_comm_offer offer = {0};
-  if (call->comm->table.rank != call->root) {
-    if (call->src)
-      tdict_comm_note(call,
-                      tdict_fail(&local, TDICT_EINVAL, "scatter: this rank is not the root, and its tree is not NULL"),
-                      &local);
-    return tdict_comm_agree(call, &offer, false, err);
-  }
-  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &s->source);
-  if (tdict_comm_is_fine(call))
-    tdict_comm_note(call, tdict_dim_find("scatter", call->dim, call->src->batch_ndim, &s->dim, &local), &local);
-  if (tdict_comm_is_fine(call)) {
-    offer.rows = call->src->batch_size[s->dim];
-    offer.has_counts = call->counts != NULL;
-    tdict_comm_note(call, check_counts(call, offer.rows, &local), &local);
-    tdict_comm_note(call, tdict_comm_get_rows(call, s->source.schema, s->dim, 0, &s->offered, &local), &local);
+  if (call->comm->table.rank == call->root) {
+    tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &s->source);
+    TDICT_COMM_ALONE(call, tdict_dim_find("scatter", call->dim, call->src->batch_ndim, &s->dim, &call->local));
+    if (tdict_comm_is_fine(call))
+      offer = (tdict_comm_offer){.rows = call->src->batch_size[s->dim], .has_counts = call->counts != NULL};
+    TDICT_COMM_ALONE(call, check_counts(call, offer.rows, &call->local));
+    TDICT_COMM_ALONE(call, tdict_comm_get_rows(call, s->source.schema, s->dim, 0, &s->offered, &call->local));
     offer.schema = s->offered;
+  } else if (call->src) {
+    TDICT_COMM_ALONE(
+        call, tdict_fail(&call->local, TDICT_EINVAL, "scatter: this rank is not the root, and its tree is not NULL"));
   }
   return tdict_comm_agree(call, &offer, false, err);
 }
@@ -87,7 +80,7 @@ static tdict_status cut_parts(tdict_comm_call *call, scatter *s, tdict_error *er
     status = tdict_fail(err, TDICT_ENOMEM, "scatter: no host memory for %zu ranks", count);
   s->pieces = pieces;
   if (status == TDICT_OK) status = tdict_split(call->src, s->dim, s->counts, pieces, &count, err);
-  if (status == TDICT_OK) status = tdict_message_make_tree(&s->result, s->part_schema, err);
+  if (status == TDICT_OK) status = tdict_schema_create_over(s->part_schema, s->result.storage, &s->result.packed, err);
   for (int32_t r = 0; r < world && status == TDICT_OK; r++) {
     if (r != call->root) status = tdict_rank_blocks_make_tree(&s->blocks, r, err);
     tdict_tree *to = r == call->root ? s->result.packed : s->blocks.trees[r];
@@ -96,34 +89,16 @@ static tdict_status cut_parts(tdict_comm_call *call, scatter *s, tdict_error *er
   return status;
 }
 
-static tdict_status send_parts(const tdict_comm_call *call, const scatter *s, tdict_error *err) {
-  const tdict_rank_blocks *b = &s->blocks;
-  tdict_status status = tdict_table_group_begin(call, err);
-  for (int32_t r = 0; r < b->world && status == TDICT_OK; r++)
-    if (r != call->root && b->bytes[r] > 0)
-      status = tdict_table_send(call, b->data + b->offsets[r], b->bytes[r], r, err);
-  if (status == TDICT_OK) status = tdict_table_group_end(call, err);
-  return status == TDICT_OK ? tdict_table_finish(call, err) : status;
-}
-
-/* Receives the part of this rank, and makes its tree while the elements are on their way. */
-static tdict_status receive_part(const tdict_comm_call *call, scatter *s, tdict_error *err) {
-  tdict_error local;
-  if (s->result.bytes == 0) return tdict_message_make_tree(&s->result, s->part_schema, err);
-  tdict_status status = tdict_table_receive(call, s->result.data, s->result.bytes, call->root, err);
-  if (status != TDICT_OK) return status;
-  const tdict_status made = tdict_message_make_tree(&s->result, s->part_schema, &local);
-  return tdict_table_finish_step(call, made, &local, err);
-}
-
 static tdict_status move_parts(tdict_comm_call *call, scatter *s, tdict_error *err) {
   const int32_t rank = call->comm->table.rank;
   tdict_status status = tdict_comm_get_rows(call, s->schema, s->dim, s->counts[rank], &s->part_schema, err);
   if (status == TDICT_OK) status = tdict_message_allocate(call->comm, s->part_schema, call->memory, &s->result, err);
-  if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
-  if (status != TDICT_OK || rank != call->root) return status == TDICT_OK ? receive_part(call, s, err) : status;
-  status = cut_parts(call, s, err);
-  return status == TDICT_OK ? send_parts(call, s, err) : status;
+  if (status != TDICT_OK) return status;
+  if (rank != call->root) return tdict_comm_receive_message(call, s->part_schema, &s->result, err);
+  status = tdict_comm_await_stream(call, err);
+  if (status == TDICT_OK) status = cut_parts(call, s, err);
+  if (status == TDICT_OK) status = tdict_rank_blocks_queue(call, &s->blocks, err);
+  return status == TDICT_OK ? tdict_table_finish(call, err) : status;
 }
 
 static tdict_status run_scatter(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
@@ -145,18 +120,14 @@ static tdict_status run_scatter(tdict_comm_call *call, tdict_tree **out, tdict_e
   return status;
 }
 
-static tdict_comm_call scatter_call(tdict_comm *comm, const tdict_tree *src, int32_t root) {
-  return (tdict_comm_call){.comm = comm,
-                           .op = TDICT_COMM_SCATTER,
-                           .run = run_scatter,
-                           .src = src,
-                           .has_root = true,
-                           .root = root,
-                           .has_dim = true};
-}
-
 tdict_status tdict_comm_scatter_async(tdict_comm *comm, const tdict_tree *src, int32_t root,
                                       const tdict_comm_options *options, tdict_future **out, tdict_error *err) {
-  const tdict_comm_call call = scatter_call(comm, src, root);
+  const tdict_comm_call call = {.comm = comm,
+                                .op = TDICT_COMM_SCATTER,
+                                .run = run_scatter,
+                                .src = src,
+                                .has_root = true,
+                                .root = root,
+                                .has_dim = true};
   return tdict_comm_start(&call, options, out, err);
 }

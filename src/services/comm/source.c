@@ -1,7 +1,48 @@
-/* Checks the trees of a rank. Thread rule: see source.h. */
-#include "services/comm/source.h"
+/* Checks the trees of a rank. Thread rule: see agree.h. */
+#include "services/comm/agree.h"
+
+#include <stdlib.h>
 
 #include "core/base/error.h"
+
+enum { FACTS_UNKNOWN, FACTS_WRITTEN, FACTS_KNOWN };
+struct tdict_tree_facts {
+  tdict_attachment attachment; /* first member, because detach() receives its address */
+  _Atomic(int64_t) refs;       /* of the tree and of the calls */
+  /* acq_rel. WRITTEN: a call writes `found`. A call that comes meanwhile checks the tree itself, and does not wait: in
+   * a forked child, the state may stay for ever */
+  _Atomic(int) state;
+  tdict_comm_source found; /* valid and constant if the state is KNOWN; borrows the storage */
+};
+
+void tdict_tree_facts_release(tdict_tree_facts *facts) {
+  if (!facts || atomic_fetch_sub_explicit(&facts->refs, 1, memory_order_acq_rel) != 1) return;
+  tdict_comm_source_reset(&facts->found);
+  free(facts);
+}
+
+static void detach_facts(tdict_attachment *attachment) { tdict_tree_facts_release((tdict_tree_facts *)attachment); }
+
+/* Returns a new reference to the attached facts, or NULL. */
+static tdict_tree_facts *find_facts(const tdict_tree *tree) {
+  tdict_tree_facts *facts = (tdict_tree_facts *)tdict_node_attachment(tree, TDICT_ATTACHED_FACTS);
+  if (facts) atomic_fetch_add_explicit(&facts->refs, 1, memory_order_relaxed);
+  return facts;
+}
+
+tdict_tree_facts *tdict_tree_facts_get(const tdict_tree *tree) {
+  if (!tree || !tree->locked) return NULL;
+  tdict_tree_facts *facts = find_facts(tree);
+  if (facts) return facts;
+  facts = calloc(1, sizeof *facts);
+  if (!facts) return NULL;
+  facts->attachment.detach = detach_facts;
+  atomic_init(&facts->refs, 2); /* of the tree and of the caller */
+  atomic_init(&facts->state, FACTS_UNKNOWN);
+  if (tdict_node_attach(tree, TDICT_ATTACHED_FACTS, &facts->attachment)) return facts;
+  free(facts);
+  return find_facts(tree); /* which another thread has attached meanwhile */
+}
 
 /* Finds the schema of a tree. Most programs send trees of few schemas again and again, and comparing a tree with a
  * schema takes less time than making a schema. */
@@ -15,35 +56,41 @@ static tdict_status find_schema(tdict_comm *comm, const tdict_tree *tree, tdict_
 
 /* Fills in *out for a locked tree that was checked before, unless a check of all its tensors is needed. */
 static bool use_facts(const tdict_comm_call *call, const tdict_tree *tree, int use, tdict_comm_source *out) {
-  if (!tdict_tree_facts_read(call->facts, out)) return false;
-  out->tree = tree;
+  const tdict_tree_facts *facts = call->facts;
+  if (!facts || atomic_load_explicit(&facts->state, memory_order_acquire) != FACTS_KNOWN) return false;
+  *out = facts->found;
+  out->schema = tdict_schema_retain(out->schema);
+  out->tree = tree; /* the tree of the facts, or a copy */
   if (tdict_comm_check_common(call->comm, use, out)) return true;
   tdict_comm_source_reset(out);
   return false;
+}
+
+/* Stores what a check of the tree has found, if the tensors have a common storage and the facts are still unknown. */
+static void write_facts(tdict_tree_facts *facts, const tdict_comm_source *found) {
+  int unknown = FACTS_UNKNOWN;
+  if (!facts || !found->common) return;
+  if (!atomic_compare_exchange_strong_explicit(&facts->state, &unknown, FACTS_WRITTEN, memory_order_acq_rel,
+                                               memory_order_acquire))
+    return;
+  facts->found = *found;
+  facts->found.tree = NULL; /* a call may have a copy of the tree */
+  facts->found.schema = tdict_schema_retain(found->schema);
+  atomic_store_explicit(&facts->state, FACTS_KNOWN, memory_order_release);
 }
 
 void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int use, tdict_comm_source *out) {
   const char *what = tdict_comm_what(call);
   tdict_error err;
   *out = (tdict_comm_source){0};
-  if (!tree) {
-    tdict_comm_note(call, tdict_fail(&err, TDICT_EINVAL, "%s: the tree is NULL", what), &err);
-    return;
-  }
-  if (use_facts(call, tree, use, out)) return;
-  tdict_status status = tdict_comm_check_tree(call->comm, what, tree, use, out, &err);
+  tdict_status status = tree ? TDICT_OK : tdict_fail(&err, TDICT_EINVAL, "%s: the tree is NULL", what);
+  if (status == TDICT_OK && use_facts(call, tree, use, out)) return;
+  if (status == TDICT_OK) status = tdict_comm_check_tree(call->comm, what, tree, use, out, &err);
   if (status == TDICT_OK) status = find_schema(call->comm, tree, &out->schema, &err);
   if (status == TDICT_OK)
-    tdict_tree_facts_write(call->facts, out);
-  else
-    out->schema = NULL;
-  tdict_comm_note(call, status, &err);
-}
-
-void tdict_comm_prepare_message(tdict_comm_call *call, const tdict_comm_source *source, tdict_block_message *out) {
-  tdict_error err;
-  if (!tdict_comm_is_fine(call)) return;
-  tdict_comm_note(call, tdict_message_prepare(call->comm, source, out, &err), &err);
+    write_facts(call->facts, out);
+  else if (tdict_comm_is_fine(call))
+    call->local = err;
 }
 
 tdict_status tdict_comm_get_rows(const tdict_comm_call *call, tdict_schema *schema, int dim, int64_t rows,
