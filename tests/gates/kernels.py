@@ -14,7 +14,7 @@ import tempfile
 
 import source
 
-SOURCES = ["core/kernel/words.h", *(f"device/kernels/{name}" for name in ("body.h", "body_convert.h", "body_unpack.h", "kernels.cu"))]
+SOURCES = ["core/kernel/words.h", "core/kernel/number.h", *(f"device/kernels/{name}" for name in ("body.h", "body_convert.h", "body_unpack.h", "kernels.cu"))]
 NAMES = ["tdict_copy", "tdict_convert", "tdict_fill", "tdict_check", "tdict_unpack"]
 
 

@@ -101,7 +101,8 @@ typedef struct tdict_kernel_cast {
   bool is_scaled; /* true: an element x becomes x * scale + offset, computed in float32 and rounded twice */
   float scale, offset;
 } tdict_kernel_cast;
-/* Returns true if tdict_kernel_add_convert() supports the pair, that is, if tdict_convert_supports() accepts it. */
+/* Returns true if elements of dtype `from` can be converted to `to`, on the host and on devices: both dtypes are known
+ * and have one lane, and a complex dtype is converted only to a complex dtype. */
 bool tdict_kernel_converts(tdict_dtype to, tdict_dtype from);
 /* Returns true if `to` is an integer type that cannot hold all numbers of `from`. */
 bool tdict_kernel_cast_can_fail(const tdict_kernel_cast *cast);

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "core/tensor/convert_simple.h"
+#include "core/kernel/work.h"
 #include "core/tensor/convert_vector.h"
 
 enum { CODE_UINT = 1, CODE_FLOAT = 2, CODE_BFLOAT = 4, BLOCK = 1024 };
@@ -12,7 +12,7 @@ enum { CODE_UINT = 1, CODE_FLOAT = 2, CODE_BFLOAT = 4, BLOCK = 1024 };
 bool tdict_cast_scales(tdict_dtype to, tdict_dtype from) {
   const unsigned code = to & 0xffu, bits = to >> 8 & 0xffu;
   const bool to_float = (code == CODE_FLOAT || code == CODE_BFLOAT) && bits >= 16;
-  return to_float && tdict_convert_supports(to, from) && ((from & 0xffu) <= CODE_UINT || from == TDICT_BOOL);
+  return to_float && tdict_kernel_converts(to, from) && ((from & 0xffu) <= CODE_UINT || from == TDICT_BOOL);
 }
 
 /* The product and the sum are two statements, so that no compiler merges them into one instruction that rounds only

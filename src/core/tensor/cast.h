@@ -17,7 +17,7 @@ bool tdict_cast_scales(tdict_dtype to, tdict_dtype from);
 /* Converts `count` elements like tdict_convert_vector(). If cast->is_scaled is true, converts each element to float32,
  * multiplies by `scale` and rounds the product to float32. Then adds `offset`, rounds the sum to float32, and converts
  * the sum to `to`. For a scaled cast, tdict_cast_scales() must return true for the pair. For any other cast,
- * tdict_convert_supports() must return true, or the dtypes must be equal. Returns `count`, or the index of the first
+ * tdict_kernel_converts() must return true, or the dtypes must be equal. Returns `count`, or the index of the first
  * element that the integer dtype `to` cannot hold. */
 size_t tdict_cast_elements(tdict_stream_kind kind, const tdict_cast *cast, void *dst, const void *src, size_t count);
 

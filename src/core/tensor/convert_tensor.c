@@ -7,7 +7,7 @@
 
 #include "core/base/error.h"
 #include "core/base/float_env.h"
-#include "core/tensor/convert_simple.h"
+#include "core/kernel/work.h"
 #include "core/tensor/convert_vector.h"
 #include "core/tensor/element.h"
 #include "core/tensor/layout.h"
@@ -39,7 +39,7 @@ tdict_status tdict_convert_refuse(const char *what, tdict_dtype to, tdict_dtype 
 tdict_status tdict_convert_check(const char *what, tdict_dtype to, const tdict_tensor *from, tdict_error *err) {
   if (!tdict_dtype_bytes(to)) return tdict_fail(err, TDICT_EDTYPE, "%s: dtype 0x%x is unknown", what, (unsigned)to);
   tdict_status status = check_host(what, from->storage->device, err);
-  if (status != TDICT_OK || to == from->dtype || tdict_convert_supports(to, from->dtype)) return status;
+  if (status != TDICT_OK || to == from->dtype || tdict_kernel_converts(to, from->dtype)) return status;
   return tdict_convert_refuse(what, to, from->dtype, err);
 }
 

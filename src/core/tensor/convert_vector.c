@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "core/tensor/convert_simple.h"
+#include "core/tensor/convert.h"
 
 /* A step is a fixed number of elements, the same for all pairs. Every step fills whole cache lines of the result. */
 enum { STEP = 32, BLOCK = 64 * STEP, LINE_BYTES = 64, MOST_ITEM_BYTES = 8, MIN_STREAM_BYTES = 4 << 20 };

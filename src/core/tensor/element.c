@@ -6,6 +6,7 @@
 
 #include "core/base/error.h"
 #include "core/base/float_env.h"
+#include "core/kernel/work.h"
 #include "core/tensor/affine.h"
 #include "core/tensor/convert.h"
 #include "core/tensor/layout.h"
@@ -14,24 +15,10 @@ enum { MOST_ELEMENT_BYTES = 4096 };
 
 TDICT_FLOAT_ENV_BODY static tdict_status write_number(const char *what, tdict_dtype dtype, double value, void *element,
                                                       tdict_error *err) {
-  size_t bytes = tdict_dtype_bytes(dtype);
-  memset(element, 0, bytes);
-  if (tdict_convert_knows(dtype)) {
-    if (tdict_convert_double(dtype, value, element)) return TDICT_OK;
+  memset(element, 0, tdict_dtype_bytes(dtype));
+  if (tdict_kernel_converts(dtype, TDICT_F64)) {
+    if (tdict_convert_simple(dtype, element, TDICT_F64, &value, 1) == 1) return TDICT_OK;
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: %s does not hold %g", what, tdict_dtype_name(dtype), value);
-  }
-  if (dtype == TDICT_BOOL) {
-    *(unsigned char *)element = value != 0;
-    return TDICT_OK;
-  }
-  if (dtype == TDICT_C64) {
-    float single = (float)value;
-    memcpy(element, &single, sizeof single);
-    return TDICT_OK;
-  }
-  if (dtype == TDICT_C128) {
-    memcpy(element, &value, sizeof value);
-    return TDICT_OK;
   }
   if (value == 0 && !signbit(value)) return TDICT_OK;
   char name[TDICT_DTYPE_TEXT_BYTES];
@@ -142,46 +129,10 @@ tdict_status tdict_element_pad(const char *what, const tdict_tensor *row, const 
   return tdict_tensor_copy(tdict_temp_over(&temp, row, &start), part, err);
 }
 
-static double read_float(tdict_dtype dtype, const void *element) {
-  const tdict_small_float *small = tdict_small_float_of(dtype);
-  uint16_t bits = 0;
-  float single;
-  double number;
-  if (small) {
-    memcpy(&bits, element, tdict_dtype_bytes(dtype));
-    return tdict_small_float_decode(small, bits);
-  }
-  if (dtype == TDICT_F32) {
-    memcpy(&single, element, sizeof single);
-    return (double)single;
-  }
-  memcpy(&number, element, sizeof number);
-  return number;
-}
-
-static double read_integer(tdict_dtype dtype, const void *element) {
-  int64_t wide = 0;
-  size_t bytes = tdict_dtype_bytes(dtype);
-  bool is_signed = (dtype & 0xffu) == 0;
-  for (size_t i = 0; i < bytes; i++)
-    wide |= (int64_t)((uint64_t)((const unsigned char *)element)[i] << (8 * i)); /* elements are little-endian */
-  if (is_signed && bytes > 0 && bytes < 8 && wide >> (8 * bytes - 1)) wide -= (int64_t)1 << (8 * bytes);
-  return is_signed ? (double)wide : (double)(uint64_t)wide;
-}
-
 bool tdict_element_read(tdict_dtype dtype, const void *element, double *real, double *imaginary) {
-  *imaginary = 0;
-  if (dtype >> 16 != 1) return false;
-  if (dtype == TDICT_C64 || dtype == TDICT_C128) {
-    tdict_dtype part = dtype == TDICT_C64 ? TDICT_F32 : TDICT_F64;
-    *real = read_float(part, element);
-    *imaginary = read_float(part, (const char *)element + tdict_dtype_bytes(part));
-    return true;
-  }
-  if (dtype == TDICT_BOOL) {
-    *real = *(const unsigned char *)element != 0;
-    return true;
-  }
-  *real = (dtype & 0xffu) <= 1 ? read_integer(dtype, element) : read_float(dtype, element);
-  return true;
+  const tdict_dtype part = dtype == TDICT_C64 ? TDICT_F32 : dtype == TDICT_C128 ? TDICT_F64 : dtype;
+  *real = *imaginary = 0;
+  if (part != dtype)
+    (void)tdict_convert_simple(TDICT_F64, imaginary, part, (const char *)element + tdict_dtype_bytes(part), 1);
+  return tdict_convert_simple(TDICT_F64, real, part, element, 1) == 1;
 }

@@ -7,7 +7,7 @@
 
 enum { TDICT_ELEMENT_BYTES = 16 };
 /* Writes `value` as one element of `dtype`. `element` has at least tdict_dtype_bytes() bytes. Numbers are converted as
- * by tdict_convert_double(). A bool element becomes 0 or 1. A complex element gets the imaginary part 0. For types with
+ * by tdict_convert_simple(). A bool element becomes 0 or 1. A complex element gets the imaginary part 0. For types with
  * several lanes, the value must be +0, else the function returns TDICT_ENOTSUP. Returns TDICT_EOVERFLOW if an integer
  * type cannot hold the value. The error message begins with `what`. */
 tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,

@@ -13,6 +13,7 @@
 #include "core/base/float_env.h"
 #include "core/base/hash.h"
 #include "core/base/options.h"
+#include "core/kernel/work.h"
 #include "core/tensor/convert.h"
 #include "core/tensor/layout.h"
 #include "tdict/view.h"
@@ -143,7 +144,7 @@ TDICT_FLOAT_ENV_BODY static tdict_status write_arange(tdict_tensor *t, double st
   const size_t item = tdict_dtype_bytes(t->dtype);
   for (int64_t i = 0; i < t->numel; i++) {
     double value = start + (double)i * step;
-    if (!tdict_convert_double(t->dtype, value, (char *)t->data + (size_t)i * item))
+    if (tdict_convert_simple(t->dtype, (char *)t->data + (size_t)i * item, TDICT_F64, &value, 1) != 1)
       return tdict_fail(err, TDICT_EOVERFLOW, "tensor: arange element %lld is %g, which %s cannot hold", (long long)i,
                         value, tdict_dtype_name(t->dtype));
   }
@@ -155,7 +156,7 @@ tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, i
   tdict_tensor *t = NULL;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "tensor: out is NULL");
   char name[TDICT_DTYPE_TEXT_BYTES];
-  if (tdict_dtype_bytes(dtype) != 0 && !tdict_convert_knows(dtype))
+  if (tdict_dtype_bytes(dtype) != 0 && (dtype == TDICT_BOOL || !tdict_kernel_converts(TDICT_F64, dtype)))
     return tdict_fail(err, TDICT_ENOTSUP, "tensor: arange of %s; wanted one integer or float",
                       tdict_dtype_format(dtype, name, sizeof name));
   tdict_status status = create_tensor(make_description(dtype, 1, &count), NULL, false, &t, err);

@@ -5,14 +5,12 @@
 #ifndef TDICT_DEVICE_KERNELS_BODY_H
 #define TDICT_DEVICE_KERNELS_BODY_H
 
-#include "core/kernel/words.h"
+#include "core/kernel/number.h"
 
 #ifdef __CUDA__
-#define TDICT_BODY static inline __attribute__((device, always_inline))
 #define TDICT_GLOBAL __attribute__((address_space(1))) /* global memory, not local or shared memory of the GPU */
 #define TDICT_UNROLL _Pragma("unroll")
 #else
-#define TDICT_BODY static inline __attribute__((always_inline))
 #define TDICT_GLOBAL
 #define TDICT_UNROLL
 #endif

@@ -11,7 +11,6 @@
 #include "core/base/options.h"
 #include "core/kernel/work.h"
 #include "core/tensor/convert.h"
-#include "core/tensor/convert_simple.h"
 #include "engine/kinds/pack.h"
 
 struct tdict_conversions {
@@ -24,7 +23,7 @@ struct tdict_conversions {
 static float to_float(double number) {
   const tdict_float_env saved = tdict_float_env_enter();
   float rounded;
-  (void)tdict_convert_double(TDICT_F32, number, &rounded); /* cannot fail, because the dtype is a float */
+  (void)tdict_convert_simple(TDICT_F32, &rounded, TDICT_F64, &number, 1); /* cannot fail: the dtype is a float */
   tdict_float_env_leave(&saved);
   return rounded;
 }
@@ -98,7 +97,7 @@ void tdict_conversions_destroy(tdict_conversions *conversions) {
  * the result. The scale belongs to the step that makes the result. */
 static bool supports_wire(const tdict_conversion *rule, tdict_dtype from, bool is_scaled) {
   const tdict_dtype wire = rule->wire_dtype;
-  if (!tdict_convert_supports(wire, from) || !tdict_convert_supports(rule->dtype, wire)) return false;
+  if (!tdict_kernel_converts(wire, from) || !tdict_kernel_converts(rule->dtype, wire)) return false;
   return !is_scaled || tdict_cast_scales(rule->dtype, wire == rule->dtype ? from : wire);
 }
 
@@ -117,7 +116,7 @@ tdict_status tdict_conversions_find(tdict_conversions *conversions, const tdict_
     return tdict_fail(err, TDICT_ENOTSUP, "transfer: from %s to %s with the wire dtype %s is not supported",
                       tdict_dtype_format(t->dtype, from, sizeof from), tdict_dtype_format(rule->dtype, to, sizeof to),
                       tdict_dtype_format(rule->wire_dtype, wire, sizeof wire));
-  if (!tdict_convert_supports(rule->dtype, t->dtype) || (is_scaled && !tdict_cast_scales(rule->dtype, t->dtype)))
+  if (!tdict_kernel_converts(rule->dtype, t->dtype) || (is_scaled && !tdict_cast_scales(rule->dtype, t->dtype)))
     return tdict_fail(err, TDICT_ENOTSUP, "transfer: from %s to %s%s is not supported",
                       tdict_dtype_format(t->dtype, from, sizeof from), tdict_dtype_format(rule->dtype, to, sizeof to),
                       is_scaled ? " with a scale or an offset" : "");

@@ -1,7 +1,7 @@
 /* The vector instructions give the same results as the plain conversion, at any address and for any count. */
 #include "naive_convert.h"
 
-#include "core/tensor/convert_simple.h"
+#include "core/tensor/convert.h"
 #include "core/tensor/convert_vector.h"
 
 #ifdef __aarch64__ /* NEON, with ordinary stores */

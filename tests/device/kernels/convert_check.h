@@ -1,10 +1,10 @@
-/* Conversions of many elements on a device, compared with core/tensor/convert_simple.h bit by bit. Any NaN equals any
+/* Conversions of many elements on a device, compared with core/tensor/convert.h bit by bit. Any NaN equals any
  * NaN. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_DEVICE_KERNELS_CONVERT_CHECK_H
 #define TDICT_TESTS_DEVICE_KERNELS_CONVERT_CHECK_H
 
 #include "core/kernel/work.h"
-#include "core/tensor/convert_simple.h"
+#include "core/tensor/convert.h"
 #include "device/gpu_help.h"
 
 /* Adjacent elements of two dtypes. */

@@ -3,7 +3,7 @@
 
 #include "services/mpi/job.h"
 
-#include "core/tensor/convert_simple.h"
+#include "core/tensor/convert.h"
 #include "support/float_env.h"
 
 enum { MOST_RANKS = 4, MOST_COUNT = 300 };
