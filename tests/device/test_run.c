@@ -34,7 +34,7 @@ static void make_conversion(tdict_kernel_work *work, void *dst, const void *src)
   const tdict_kernel_move move = {
       .dst = dst, .src = src, .ndim = 1, .shape = shape, .dst_strides = to, .src_strides = from};
   tdict_kernel_work_init(work, TDICT_KERNEL_CONVERT);
-  td_ok(tdict_kernel_add_convert(work, &move, &(tdict_kernel_cast){.to = TDICT_I8, .from = TDICT_I64}, err));
+  td_ok(tdict_kernel_add_convert(work, &move, &(tdict_cast){.to = TDICT_I8, .from = TDICT_I64}, err));
 }
 
 /* A case: two device blocks, a stream, and the bytes of the source. */

@@ -297,7 +297,7 @@ bool tdict_kernel_converts(tdict_dtype to, tdict_dtype from) {
          (is_complex(to) || !is_complex(from));
 }
 
-bool tdict_kernel_cast_can_fail(const tdict_kernel_cast *c) {
+bool tdict_kernel_cast_can_fail(const tdict_cast *c) {
   if (!is_integer(c->to)) return false;
   if (c->is_scaled) return true;
   if (c->from == TDICT_BOOL) return false;
@@ -307,8 +307,8 @@ bool tdict_kernel_cast_can_fail(const tdict_kernel_cast *c) {
   return is_signed(c->from) || to <= from;
 }
 
-tdict_status tdict_kernel_add_convert(tdict_kernel_work *work, const tdict_kernel_move *move,
-                                      const tdict_kernel_cast *cast, tdict_error *err) {
+tdict_status tdict_kernel_add_convert(tdict_kernel_work *work, const tdict_kernel_move *move, const tdict_cast *cast,
+                                      tdict_error *err) {
   dims d;
   layout out;
   uint32_t scale, offset;

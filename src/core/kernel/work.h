@@ -96,21 +96,22 @@ tdict_status tdict_kernel_repeat(tdict_kernel_work *work, void *dst, const void 
  * TDICT_ENOMEM. */
 tdict_status tdict_kernel_work_reserve(tdict_kernel_work *work, size_t entries, tdict_error *err);
 
-typedef struct tdict_kernel_cast {
-  tdict_dtype to, from;
-  bool is_scaled; /* true: an element x becomes x * scale + offset, computed in float32 and rounded twice */
+/* A conversion of elements, by a kernel or by the host. */
+typedef struct tdict_cast {
+  tdict_dtype to, from; /* tdict_cast_elements() copies the elements if the dtypes are equal */
+  bool is_scaled;       /* true: an element x becomes x * scale + offset, computed in float32 and rounded twice */
   float scale, offset;
-} tdict_kernel_cast;
+} tdict_cast;
 /* Returns true if elements of dtype `from` can be converted to `to`, on the host and on devices: both dtypes are known
  * and have one lane, and a complex dtype is converted only to a complex dtype. */
 bool tdict_kernel_converts(tdict_dtype to, tdict_dtype from);
 /* Returns true if `to` is an integer type that cannot hold all numbers of `from`. */
-bool tdict_kernel_cast_can_fail(const tdict_kernel_cast *cast);
+bool tdict_kernel_cast_can_fail(const tdict_cast *cast);
 /* Adds the conversion of elements. Results are those of tdict_convert(). Elements that an integer type cannot hold are
  * not written. Returns TDICT_ENOTSUP if tdict_kernel_converts() returns false for the pair, or if is_scaled is true and
  * `to` is complex. Also returns the errors of tdict_kernel_add_copy(). */
-tdict_status tdict_kernel_add_convert(tdict_kernel_work *work, const tdict_kernel_move *move,
-                                      const tdict_kernel_cast *cast, tdict_error *err);
+tdict_status tdict_kernel_add_convert(tdict_kernel_work *work, const tdict_kernel_move *move, const tdict_cast *cast,
+                                      tdict_error *err);
 /* Adds the fill with an element of move->item_bytes bytes, 1 to 16. Copies the element. Returns the errors of
  * tdict_kernel_add_copy(). */
 tdict_status tdict_kernel_add_fill(tdict_kernel_work *work, const tdict_kernel_move *move, const void *element,

@@ -3,13 +3,7 @@
 #define TDICT_CORE_TENSOR_CAST_H
 
 #include "core/base/stream_copy.h"
-#include "tdict/values.h"
-
-typedef struct tdict_cast {
-  tdict_dtype to, from; /* if the dtypes are equal, the elements are copied */
-  bool is_scaled;       /* true: each element becomes x * scale + offset */
-  float scale, offset;
-} tdict_cast;
+#include "core/kernel/work.h"
 
 /* Returns true if tdict_cast_elements() can scale elements of this pair: from an integer or bool to a float of 16 bits
  * or more. */

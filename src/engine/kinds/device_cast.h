@@ -13,8 +13,7 @@ static inline tdict_status tdict_device_cast_add(tdict_kernel_work *work, const 
   const int64_t to = (int64_t)tdict_dtype_bytes(c->to), from = (int64_t)tdict_dtype_bytes(c->from);
   const tdict_kernel_move move = {
       .dst = dst, .src = src, .ndim = 1, .shape = &shape, .dst_strides = &to, .src_strides = &from};
-  const tdict_kernel_cast cast = {c->to, c->from, c->is_scaled, c->scale, c->offset};
-  return tdict_kernel_add_convert(work, &move, &cast, err);
+  return tdict_kernel_add_convert(work, &move, c, err);
 }
 
 #endif

@@ -138,9 +138,8 @@ static tdict_status load_kernels(tdict_plan *plan, tdict_gpu *gpu, tdict_error *
  * must be in C order. The new dtype must be able to hold every element, because a kernel reports an element out of
  * range late. */
 static bool suits_kernel(const tdict_cast *c, const tdict_item *item, bool in) {
-  const tdict_kernel_cast cast = {c->to, c->from, c->is_scaled, c->scale, c->offset};
   return (in ? item->dst_plain : item->src_plain) && tdict_kernel_converts(c->to, c->from) &&
-         !tdict_kernel_cast_can_fail(&cast);
+         !tdict_kernel_cast_can_fail(c);
 }
 
 static tdict_status fail_kernel(const tdict_item_cast *c, const char *where, tdict_error *err) {

@@ -439,11 +439,11 @@ CASE(kernel_work_refuses) {
   REFUSED(TDICT_EOVERFLOW, "blocks", (m.shape = wide, m.src_strides = far));
 #undef REFUSED
   m = good;
-  tdict_kernel_cast cast = {.to = TDICT_F32, .from = TDICT_C64};
+  tdict_cast cast = {.to = TDICT_F32, .from = TDICT_C64};
   td_fails(TDICT_ENOTSUP, "from complex64 to float32", tdict_kernel_add_convert(&convert, &m, &cast, err));
-  cast = (tdict_kernel_cast){.to = TDICT_C64, .from = TDICT_F32, .is_scaled = true};
+  cast = (tdict_cast){.to = TDICT_C64, .from = TDICT_F32, .is_scaled = true};
   td_fails(TDICT_ENOTSUP, "with scale", tdict_kernel_add_convert(&convert, &m, &cast, err));
-  cast = (tdict_kernel_cast){.to = TDICT_DTYPE(2, 32, 4), .from = TDICT_F32};
+  cast = (tdict_cast){.to = TDICT_DTYPE(2, 32, 4), .from = TDICT_F32};
   td_fails(TDICT_ENOTSUP, "to float32", tdict_kernel_add_convert(&convert, &m, &cast, err));
   m.item_bytes = 17;
   td_fails(TDICT_EINVAL, "17 bytes", tdict_kernel_add_fill(&fill, &m, element, err));

@@ -92,7 +92,7 @@ static inline void convert_and_check(convert_rig *c, const convert_pair *p, cons
   raw_fill(c->raw, c->dst.data, 0x5c, p->count * to);
   raw_write(c->raw, c->src.data, src, p->count * from);
   tdict_kernel_work_init(&work, TDICT_KERNEL_CONVERT);
-  td_ok(tdict_kernel_add_convert(&work, &move, &(tdict_kernel_cast){.to = p->to, .from = p->from}, err));
+  td_ok(tdict_kernel_add_convert(&work, &move, &(tdict_cast){.to = p->to, .from = p->from}, err));
   td_ok(c->b.memory->ops->run(c->b.memory, &work, NULL, err));
   raw_read(c->raw, c->found, c->dst.data, p->count * to);
   const uint64_t first = convert_here(p, c->wanted, src);

@@ -61,7 +61,7 @@ static void check_elements(const char *what, tdict_dtype dtype, const void *foun
 }
 
 /* Converts adjacent elements on the device. `out` holds the old bytes of the destination before. Returns the result. */
-static uint64_t convert_there(const areas *a, const tdict_kernel_cast *cast, void *out, const void *src, size_t count) {
+static uint64_t convert_there(const areas *a, const tdict_cast *cast, void *out, const void *src, size_t count) {
   const size_t to = tdict_dtype_bytes(cast->to), from = tdict_dtype_bytes(cast->from);
   tdict_block dst_block = fixture_take(&a->b, count * to), src_block = fixture_take(&a->b, count * from);
   const int64_t shape[] = {(int64_t)count}, dst_strides[] = {(int64_t)to}, src_strides[] = {(int64_t)from};
@@ -102,7 +102,7 @@ static void check_conversion(const areas *a, tdict_dtype to, tdict_dtype from, c
       first_bad = i;
   }
   const uint64_t result =
-      convert_there(a, &(tdict_kernel_cast){.to = to, .from = from, .scale = 3, .offset = 2}, found, src, count);
+      convert_there(a, &(tdict_cast){.to = to, .from = from, .scale = 3, .offset = 2}, found, src, count);
   check_elements(tdict_dtype_name(from), to, found, wanted, count);
   if (result != first_bad)
     fail_msg("%s to %s: element %lld does not fit, wanted %lld", tdict_dtype_name(from), tdict_dtype_name(to),
@@ -246,7 +246,7 @@ GPU_CASE(kernel_scales_elements) {
         else if (first_bad == TDICT_KERNEL_NO_RESULT)
           first_bad = i;
       }
-      const tdict_kernel_cast cast = {to, from, true, factor[0], factor[1]};
+      const tdict_cast cast = {to, from, true, factor[0], factor[1]};
       assert_true(convert_there(&a, &cast, found, elements, count) == first_bad);
       check_elements(tdict_dtype_name(from), to, found, wanted, count);
     }
@@ -296,7 +296,7 @@ GPU_CASE(kernel_converts_random_layouts) {
         c.from = all_dtypes[pick(&r, 0, NUM_DTYPES - 1)];
       } while (!tdict_kernel_converts(c.to, c.from));
       if (!make_move(&r, &a, &work, (items){tdict_dtype_bytes(c.to), tdict_dtype_bytes(c.from)}, &m)) break;
-      td_ok(tdict_kernel_add_convert(&work, &m.move, &(tdict_kernel_cast){.to = c.to, .from = c.from}, err));
+      td_ok(tdict_kernel_add_convert(&work, &m.move, &(tdict_cast){.to = c.to, .from = c.from}, err));
       each_element(&m, model_convert, &c);
       first_bad[i] = c.first_bad;
       free_move(&m);
@@ -324,7 +324,7 @@ CASE(kernel_results_only_where_an_element_may_not_fit) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     tdict_kernel_work work;
     tdict_kernel_work_init(&work, TDICT_KERNEL_CONVERT);
-    const tdict_kernel_cast cast = {.to = rows[i].to, .from = rows[i].from, .is_scaled = rows[i].scaled};
+    const tdict_cast cast = {.to = rows[i].to, .from = rows[i].from, .is_scaled = rows[i].scaled};
     td_ok(tdict_kernel_add_convert(&work, &move, &cast, err));
     if (work.has_results != rows[i].may_fail) fail_msg("row %zu", i);
     tdict_kernel_work_reset(&work);

@@ -158,7 +158,7 @@ static tdict_status add_layout(launch *l, const tdict_move *m, tdict_error *err)
   multiply_all(strides_of(l->all, m, false), m->ndim, tdict_dtype_bytes(m->src_dtype), src_strides);
   if (m->op == TDICT_KERNEL_FILL) return tdict_kernel_add_fill(&l->work, &move, m->element, err);
   if (m->op == TDICT_KERNEL_CONVERT)
-    return tdict_kernel_add_convert(&l->work, &move, &(tdict_kernel_cast){.to = m->dtype, .from = m->src_dtype}, err);
+    return tdict_kernel_add_convert(&l->work, &move, &(tdict_cast){.to = m->dtype, .from = m->src_dtype}, err);
   if (m->listed >= 0) status = find_lists(l, m, &move, err);
   return status == TDICT_OK ? tdict_kernel_add_copy(&l->work, &move, err) : status;
 }
