@@ -42,10 +42,7 @@ static tdict_status allocator_allocate(tdict_memory *memory, size_t bytes, tdict
 static void allocator_free(tdict_memory *memory, tdict_block *block, tdict_fence **fences, int num_fences) {
   allocator_memory *m = (allocator_memory *)memory;
   /* Wait for all uses, because the program may reuse the block at once. */
-  for (int i = 0; i < num_fences; i++) {
-    fences[i]->ops->wait(fences[i], INT64_MAX);
-    fences[i]->ops->release(fences[i]);
-  }
+  tdict_fence_finish_all(fences, num_fences);
   atomic_fetch_sub_explicit(&m->live_bytes, block->bytes, memory_order_relaxed);
   /* In a forked child, device memory belongs to the parent process. */
   if (m->gpu && m->gpu->mark && tdict_forkmark_forked(m->gpu->mark)) return;

@@ -21,10 +21,7 @@ static tdict_status host_allocate(tdict_memory *m, size_t bytes, tdict_block *ou
 }
 static void host_free(tdict_memory *m, tdict_block *block, tdict_fence **fences, int num_fences) {
   (void)m;
-  for (int i = 0; i < num_fences; i++) {
-    fences[i]->ops->wait(fences[i], INT64_MAX);
-    fences[i]->ops->release(fences[i]);
-  }
+  tdict_fence_finish_all(fences, num_fences);
   free(block->data);
 }
 static void zero_counts(const tdict_memory *m, tdict_memory_counts *out) {

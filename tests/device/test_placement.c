@@ -105,7 +105,7 @@ CASE(gpu_open_finds_its_memory_node) {
       assert_int_equal(tdict_gpu_pinner(gpu, NULL).node, gpu->node);
     }
     tdict_storage *s = td_made(storage, tdict_storage_create(tdict_devices_pinned(devices), 1, true, &made, err));
-    assert_int_equal(((tdict_pinned_block *)s->block.cookie)->run->pages.node, kind == KNOWN ? 1 : -1);
+    assert_int_equal(((tdict_pinned_block *)s->block.cookie)->run->node, kind == KNOWN ? 1 : -1);
     tdict_storage_release(s);
     tdict_devices_destroy(devices);
   }

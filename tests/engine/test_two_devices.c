@@ -78,7 +78,7 @@ SIM_CASE(transfer_pinned_results_lie_near_their_device) {
     td_ok(tdict_to_device(w->c, there, tdict_cpu(), &o, &home, err));
     check_tree(w, src, home);
     const tdict_storage *s = leaf_of(home, "x")->storage;
-    assert_int_equal(((const tdict_pinned_block *)s->block.cookie)->run->pages.node, i % 2 ? 1 : -1);
+    assert_int_equal(((const tdict_pinned_block *)s->block.cookie)->run->node, i % 2 ? 1 : -1);
   }
   tdict_memory_counts counts;
   tdict_memory_get_counts(w->pinned, &counts);

@@ -28,6 +28,14 @@ struct tdict_fence {
   const tdict_fence_ops *ops;
 };
 
+/* Waits for an array of fences, and releases them. */
+static inline void tdict_fence_finish_all(tdict_fence **fences, int count) {
+  for (int i = 0; i < count; i++) {
+    fences[i]->ops->wait(fences[i], INT64_MAX);
+    fences[i]->ops->release(fences[i]);
+  }
+}
+
 /* A set of fences to wait for. A struct of zeros is an empty set. Thread rule: several threads can wait for a set at
  * the same time if no thread changes the set. */
 typedef struct tdict_fences {

@@ -9,7 +9,7 @@
 
 tdict_pinned_block *tdict_blocks_new(void) {
   tdict_pinned_block *b = calloc(1, sizeof *b);
-  tdict_pinned_run *run = calloc(1, sizeof *run);
+  tdict_pinned_pages *run = calloc(1, sizeof *run);
   if (!b || !run) {
     free(b);
     free(run);
@@ -52,7 +52,7 @@ void tdict_blocks_remove(tdict_block_list *list, tdict_pinned_block *b) {
  * registered piece, but would cross the border of two pieces at offset 0, the offset is at that border. Returns false
  * if the block is too small. */
 static bool find_offset(const tdict_pinned_block *b, size_t bytes, size_t *out) {
-  size_t piece = b->run->pages.piece, at = 0;
+  size_t piece = b->run->piece, at = 0;
   if (bytes <= piece && piece != SIZE_MAX) {
     size_t to_border = piece - (uintptr_t)b->data % piece;
     if (bytes > to_border) at = to_border;
@@ -132,7 +132,7 @@ tdict_pinned_block *tdict_blocks_take(tdict_block_list *list, size_t bytes, size
   size_t best_at = 0, at;
   /* Search from the newest block, so that the newest of several blocks of equal size is chosen. */
   for (tdict_pinned_block *b = list->newest; b; b = b->older) {
-    if (node != TDICT_ANY_NODE && b->run->pages.node != node) continue;
+    if (node != TDICT_ANY_NODE && b->run->node != node) continue;
     if (b->bytes > at_most || (best && b->bytes >= best->bytes) || !find_offset(b, bytes, &at)) continue;
     best = b;
     best_at = at;

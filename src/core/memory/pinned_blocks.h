@@ -8,11 +8,6 @@
 #include "core/memory/fence.h"
 #include "core/memory/pinned_pages.h"
 
-/* A run of pages that were pinned together. The run is freed only when one block covers the whole run. */
-typedef struct tdict_pinned_run {
-  tdict_pinned_pages pages;
-} tdict_pinned_run;
-
 /* The fences that a freed block waits for. Owned by the block. */
 typedef struct tdict_fence_list {
   struct tdict_fence_list *next; /* next list, used while the pool collects lists whose fences will be released */
@@ -22,7 +17,7 @@ typedef struct tdict_fence_list {
 
 typedef struct tdict_pinned_block tdict_pinned_block;
 struct tdict_pinned_block {
-  tdict_pinned_run *run;
+  tdict_pinned_pages *run; /* pages that were pinned together; freed only when one block covers all of them */
   char *data;
   size_t bytes;                      /* a multiple of 4096 */
   tdict_pinned_block *left, *right;  /* neighbours in the run */

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/base/assert.h"
 #include "core/base/checked.h"
@@ -90,7 +91,7 @@ static void unpin_surplus(pool *p, tdict_pinned_block *taken) {
   while (taken) {
     tdict_pinned_block *next = taken->newer;
     size_t bytes = taken->bytes;
-    tdict_pinned_pages_put(&p->pinner, &taken->run->pages);
+    tdict_pinned_pages_put(&p->pinner, taken->run);
     tdict_blocks_drop(taken);
     pthread_mutex_lock(&p->lock);
     TDICT_ASSERT(p->unpinning_bytes >= bytes);
@@ -216,7 +217,7 @@ static tdict_status make_block(pool *p, size_t bytes, int node, tdict_pinned_blo
   pthread_cond_broadcast(&p->unpinned);
   pthread_mutex_unlock(&p->lock);
   if (status == TDICT_OK) {
-    b->run->pages = pages;
+    *b->run = pages;
     b->data = pages.data;
     b->bytes = bytes;
     *out = b;
@@ -266,15 +267,12 @@ static tdict_status pool_allocate(tdict_memory *m, size_t requested, tdict_block
 static tdict_fence_list *record_fences(tdict_fence **fences, int num_fences) {
   if (num_fences == 0) return NULL;
   tdict_fence_list *w = malloc(sizeof *w + (size_t)num_fences * sizeof w->fences[0]);
-  for (int i = 0; i < num_fences; i++) {
-    if (w) {
-      w->fences[i] = fences[i];
-    } else {
-      fences[i]->ops->wait(fences[i], INT64_MAX);
-      fences[i]->ops->release(fences[i]);
-    }
+  if (!w) {
+    tdict_fence_finish_all(fences, num_fences);
+    return NULL;
   }
-  if (w) w->count = num_fences;
+  memcpy(w->fences, fences, (size_t)num_fences * sizeof w->fences[0]);
+  w->count = num_fences;
   return w;
 }
 
@@ -378,7 +376,7 @@ void tdict_pinned_pool_trim(tdict_memory *memory, size_t keep_bytes) {
 
 int tdict_pinned_pool_way(const tdict_memory *memory, const tdict_storage *storage) {
   if (!memory || memory->ops != &pool_ops || storage->memory != memory) return 0;
-  return (int)((const tdict_pinned_block *)storage->block.cookie)->run->pages.way;
+  return (int)((const tdict_pinned_block *)storage->block.cookie)->run->way;
 }
 
 void *tdict_pinned_pool_pinner_self(const tdict_memory *memory) {

@@ -128,34 +128,31 @@ tdict_status tdict_storage_wrap(void *data, size_t bytes, tdict_device device, u
   return TDICT_OK;
 }
 
-/* Creates a storage without memory. The caller sets the callbacks. */
-static tdict_status create_without_memory(size_t bytes, uint32_t flags, tdict_storage **out, tdict_error *err) {
+/* Creates a storage without memory. The caller sets `read` or `write`. */
+static tdict_status create_without_memory(size_t bytes, uint32_t flags, void (*release)(void *user), void *user,
+                                          tdict_storage **out, tdict_error *err) {
   if (bytes > SIZE_MAX / 2) return tdict_fail(err, TDICT_EOVERFLOW, "storage: %zu bytes do not fit 63 bits", bytes);
   tdict_status status = tdict_storage_wrap(NULL, bytes, tdict_cpu(), flags | TDICT_STORAGE_UNLOADED, out, err);
   if (status != TDICT_OK) return status;
   (*out)->data = (void *)(UNLOADED_ADDRESS + (uintptr_t)*out);
+  (*out)->release = release;
+  (*out)->user = user;
   atomic_init(&(*out)->lost, true);
   return TDICT_OK;
 }
 
 tdict_status tdict_storage_create_unloaded(const tdict_storage_reader *reader, size_t bytes, tdict_storage **out,
                                            tdict_error *err) {
-  tdict_status status = create_without_memory(bytes, TDICT_STORAGE_READ_ONLY, out, err);
-  if (status != TDICT_OK) return status;
-  (*out)->read = reader->read;
-  (*out)->release = reader->release;
-  (*out)->user = reader->user;
-  return TDICT_OK;
+  tdict_status status = create_without_memory(bytes, TDICT_STORAGE_READ_ONLY, reader->release, reader->user, out, err);
+  if (status == TDICT_OK) (*out)->read = reader->read;
+  return status;
 }
 
 tdict_status tdict_storage_create_sink(const tdict_storage_writer *writer, size_t bytes, tdict_storage **out,
                                        tdict_error *err) {
-  tdict_status status = create_without_memory(bytes, TDICT_STORAGE_SINK, out, err);
-  if (status != TDICT_OK) return status;
-  (*out)->write = writer->write;
-  (*out)->release = writer->release;
-  (*out)->user = writer->user;
-  return TDICT_OK;
+  tdict_status status = create_without_memory(bytes, TDICT_STORAGE_SINK, writer->release, writer->user, out, err);
+  if (status == TDICT_OK) (*out)->write = writer->write;
+  return status;
 }
 
 tdict_status tdict_storage_read(const tdict_storage *s, size_t offset, void *dst, size_t bytes, tdict_error *err) {

@@ -12,7 +12,7 @@ static tdict_pinned_block *new_run(tdict_block_list *list, uintptr_t at, size_t 
   assert_non_null(b);
   b->data = (char *)at;
   b->bytes = pages * PAGE;
-  b->run->pages.piece = piece;
+  b->run->piece = piece;
   tdict_blocks_give(list, b);
   return b;
 }
