@@ -8,7 +8,7 @@
 #include "core/base/error.h"
 #include "core/base/options.h"
 #include "core/memory/pinned_pool.h"
-#include "device/gpu_open.h"
+#include "device/gpu.h"
 #include "device/host.h"
 #include "device/placement.h"
 #include "tdict/sim.h"

@@ -204,4 +204,13 @@ tdict_gpu *tdict_gpu_of_memory(tdict_memory *memory);
 /* Implements tdict_memory_ops.reaches. */
 bool tdict_gpu_memory_reaches(tdict_memory *memory, tdict_memory *other);
 
+/* gpu_open.c */
+/* Opens the gpu with number `ordinal` of a driver, and retains the driver. The gpu keeps at most cache_bytes of freed
+ * memory for reuse. *out holds one reference. Returns TDICT_ENODEVICE if the driver has no such device, or if the
+ * device has no memory pools. Other errors: TDICT_EDEVICE, TDICT_ELOST, TDICT_ENOMEM. */
+tdict_status tdict_gpu_open(tdict_driver *driver, int ordinal, size_t cache_bytes, tdict_gpu **out, tdict_error *err);
+/* gpu_memory.c */
+/* Sets the operations and the device of a gpu's memory. Thread rule: call before other threads can access the gpu. */
+void tdict_gpu_memory_init(tdict_memory *memory, tdict_device device);
+
 #endif

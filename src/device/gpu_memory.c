@@ -2,7 +2,7 @@
  * order. This file also queues copies for transfers. For single tensors, this file copies and fills, and waits until
  * the work is done. Copies of single tensors to the host pass through a pinned buffer, because the driver's copies to
  * pageable memory block other threads. See gpu.h for ownership and threads. */
-#include "device/gpu_memory.h"
+#include "device/gpu.h"
 
 #include <string.h>
 
@@ -10,7 +10,6 @@
 #include "core/base/error.h"
 #include "device/allocator_memory.h"
 #include "device/counted.h"
-#include "device/gpu.h"
 #include "tdict/memory.h"
 
 enum { ALIGNMENT = 256 };

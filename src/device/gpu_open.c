@@ -1,12 +1,11 @@
 /* Opens one GPU: retains its context, and creates its memory pool and its two streams for allocating and freeing. The
  * caller owns the GPU. Thread rule: safe from any thread. */
-#include "device/gpu_open.h"
+#include "device/gpu.h"
 
 #include <stdlib.h>
 
 #include "core/base/error.h"
 #include "device/counted.h"
-#include "device/gpu_memory.h"
 
 /* Creates the memory pool. Turns the attribute REUSE_ALLOW_INTERNAL_DEPENDENCIES off. With this attribute, an
  * allocation can reuse memory whose free is still queued, and must then wait for this free. */

@@ -1,6 +1,6 @@
 /* One GPU: what is current on a thread, streams and events that are kept, order, page-locked memory, opening that
  * fails. */
-#include "device/gpu_open.h"
+#include "device/gpu.h"
 
 #include "device/counted.h"
 #include "device/gpu_help.h"

@@ -1,5 +1,5 @@
 /* Device memory: sizes and counts, reuse, copies of rectangles in three directions, what a failure leaves behind. */
-#include "device/gpu_memory.h"
+#include "device/gpu.h"
 
 #include "core/memory/pinned_pool.h"
 #include "device/counted.h"

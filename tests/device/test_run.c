@@ -1,7 +1,7 @@
 /* The operation `run` of device memory: its order with streams and fences, its buffers, and its failures. */
 #include "core/kernel/work.h"
+#include "device/gpu.h"
 #include "device/gpu_help.h"
-#include "device/gpu_open.h"
 #include "device/kernels/image.h"
 #include "support/driver_fault.h"
 

@@ -6,7 +6,6 @@
  * state. The driver's lock guards the lists. */
 #include <stdlib.h>
 
-#include "device/sim/engine.h"
 #include "device/sim/entries.h"
 #include "tdict/sim.h"
 

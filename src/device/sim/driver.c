@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "core/base/error.h"
-#include "device/sim/engine.h"
 #include "device/sim/entries.h"
 #include "tdict/sim.h"
 

@@ -1,8 +1,6 @@
 /* Implements the engines of the simulated driver. An engine's thread waits for the simulated duration of work, stops
  * while the driver is held, and copies the bytes or runs the kernel. Each address that the kernel accesses must be in
  * live memory and aligned. See queue.h for ownership and threads. */
-#include "device/sim/engine.h"
-
 #include <stdlib.h>
 #include <string.h>
 

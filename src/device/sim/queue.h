@@ -214,4 +214,12 @@ void tdict_sim_pool_free(tdict_sim_driver *d, tdict_sim_pool *pool);
 /* Removes a finished operation from the head of its stream. Starts the operations that waited for this operation. */
 void tdict_sim_op_finish(tdict_sim_op *op);
 
+/* engine.c */
+/* Starts the missing threads of the device's engines. Returns OUT_OF_MEMORY if a thread cannot be created. */
+tdict_cu tdict_sim_engines_start(tdict_sim_device *device);
+/* Stops and joins the threads of all engines. All work must be done. Call without the driver's lock. */
+void tdict_sim_engines_stop(tdict_sim_driver *d);
+/* Wakes the threads of all engines, so that they check the driver's flags again. */
+void tdict_sim_engines_wake(tdict_sim_driver *d);
+
 #endif
