@@ -8,7 +8,7 @@
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
-#include "core/tensor/text.h"
+#include "core/tensor/layout.h"
 #include "tdict/view.h"
 
 enum { SHAPE_BYTES = 96, DEVICE_BYTES = 32 };

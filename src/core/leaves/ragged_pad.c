@@ -6,7 +6,6 @@
 #include "core/leaves/ragged.h"
 #include "core/tensor/element.h"
 #include "core/tensor/layout.h"
-#include "core/tensor/text.h"
 
 enum { SHAPE_BYTES = 96 };
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/schema/schema.h"
-#include "core/tensor/text.h"
+#include "core/tensor/layout.h"
 
 enum { SHAPE_BYTES = 80 };
 

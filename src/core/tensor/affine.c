@@ -108,6 +108,12 @@ void tdict_made_of(const tdict_tensor *t, tdict_made *made) {
   memcpy(made->strides, tdict_tensor_dims_strides(t), bytes);
 }
 
+tdict_status tdict_made_view(const tdict_tensor *tensor, const tdict_made *made, tdict_tensor **out, tdict_error *err) {
+  const tdict_tensor_desc view = {
+      .data = made->data, .dtype = tensor->dtype, .ndim = made->ndim, .shape = made->shape, .strides = made->strides};
+  return tdict_tensor_over(tensor->storage, &view, out, err);
+}
+
 void tdict_made_select(tdict_made *made, int dim, int64_t at, size_t item_bytes) {
   TDICT_ASSERT(dim >= 0 && dim < made->ndim && at >= 0 && at < made->shape[dim]);
   made->data = advance_address(made->data, wrapping_mul(at, made->strides[dim]), item_bytes);

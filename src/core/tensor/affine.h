@@ -56,6 +56,8 @@ typedef struct tdict_temp {
 tdict_tensor *tdict_temp_over(tdict_temp *temp, const tdict_tensor *over, const tdict_made *made);
 /* Writes the layout of `t` to `made`. */
 void tdict_made_of(const tdict_tensor *t, tdict_made *made);
+/* Creates a view of `tensor` with the layout `made`. The view retains the storage. Returns TDICT_ENOMEM. */
+tdict_status tdict_made_view(const tdict_tensor *tensor, const tdict_made *made, tdict_tensor **out, tdict_error *err);
 /* Selects index `at` of dimension `dim` and removes that dimension. */
 void tdict_made_select(tdict_made *made, int dim, int64_t at, size_t item_bytes);
 /* Keeps the indices [at, at + count) of dimension `dim`. */

@@ -11,7 +11,6 @@
 #include "core/tensor/convert_vector.h"
 #include "core/tensor/element.h"
 #include "core/tensor/layout.h"
-#include "core/tensor/text.h"
 
 enum { CHUNK = 512, SHAPE_BYTES = 96 };
 
@@ -142,21 +141,11 @@ tdict_status tdict_convert_overflow(const char *what, tdict_dtype to, const tdic
                     high, tdict_dtype_name(to));
 }
 
-static tdict_status check_shapes(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
-  char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
-  if (tdict_shapes_equal(dst->ndim, dst->dims, src->ndim, src->dims)) return TDICT_OK;
-  return tdict_fail(err, TDICT_ESHAPE, "%s: from shape %s to shape %s", what,
-                    tdict_text_shape(src->ndim, src->dims, found, sizeof found),
-                    tdict_text_shape(dst->ndim, dst->dims, wanted, sizeof wanted));
-}
-
 tdict_status tdict_convert_tensor(const char *what, tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
   if (!dst || !src) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, dst ? "src" : "dst");
   tdict_status status = tdict_convert_check(what, dst->dtype, src, err);
   if (status == TDICT_OK) status = check_host(what, dst->storage->device, err);
-  if (status == TDICT_OK) status = check_shapes(what, dst, src, err);
-  if (status == TDICT_OK && dst->storage->flags & TDICT_STORAGE_READ_ONLY)
-    status = tdict_fail(err, TDICT_EREADONLY, "%s: the destination may not be written", what);
+  if (status == TDICT_OK) status = tdict_tensor_check_target(what, dst, src, err);
   if (status != TDICT_OK || dst->numel == 0) return status;
   if (dst->dtype == src->dtype) return tdict_tensor_copy(dst, src, err);
   tdict_tensor_await(src, false);

@@ -1,6 +1,5 @@
 /* Copies between tensors of any strides, on the host or by the copy operation of a memory. Keeps no state. Thread rule:
  * as in tdict/tensor.h. */
-#include <stdio.h>
 #include <string.h>
 
 #include "core/base/error.h"
@@ -42,28 +41,23 @@ static tdict_status find_mover(const tdict_tensor *dst, const tdict_tensor *src,
                     "copy: from %s to %s, but the device memory belongs to the program and to no context", from, to);
 }
 
-/* Writes a shape such as "(2, 3)" and returns the text. Cuts a long shape. */
-static const char *format_shape(const tdict_tensor *t, char *text, size_t room) {
-  size_t at = (size_t)snprintf(text, room, "(");
-  for (int i = 0; i < t->ndim && at < room; i++)
-    at += (size_t)snprintf(text + at, room - at, i ? ", %lld" : "%lld", (long long)t->dims[i]);
-  if (at < room) snprintf(text + at, room - at, ")");
-  return text;
+tdict_status tdict_tensor_check_target(const char *what, const tdict_tensor *dst, const tdict_tensor *src,
+                                       tdict_error *err) {
+  char wanted[96], found[96];
+  if (!tdict_shapes_equal(dst->ndim, dst->dims, src->ndim, src->dims))
+    return tdict_fail(err, TDICT_ESHAPE, "%s: from shape %s to shape %s", what,
+                      tdict_text_shape(src->ndim, src->dims, found, sizeof found),
+                      tdict_text_shape(dst->ndim, dst->dims, wanted, sizeof wanted));
+  if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)
+    return tdict_fail(err, TDICT_EREADONLY, "%s: the destination may not be written", what);
+  return TDICT_OK;
 }
 
 static tdict_status check_copy(const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
   char wanted[80], found[80];
-  if (dst->dtype != src->dtype)
-    return tdict_fail(err, TDICT_EDTYPE, "copy: from %s to %s", tdict_dtype_format(src->dtype, found, sizeof found),
-                      tdict_dtype_format(dst->dtype, wanted, sizeof wanted));
-  bool is_same_shape = dst->ndim == src->ndim;
-  for (int i = 0; is_same_shape && i < dst->ndim; i++) is_same_shape = dst->dims[i] == src->dims[i];
-  if (!is_same_shape)
-    return tdict_fail(err, TDICT_ESHAPE, "copy: from shape %s to shape %s", format_shape(src, found, sizeof found),
-                      format_shape(dst, wanted, sizeof wanted));
-  if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)
-    return tdict_fail(err, TDICT_EREADONLY, "copy: the destination may not be written");
-  return TDICT_OK;
+  if (dst->dtype == src->dtype) return tdict_tensor_check_target("copy", dst, src, err);
+  return tdict_fail(err, TDICT_EDTYPE, "copy: from %s to %s", tdict_dtype_format(src->dtype, found, sizeof found),
+                    tdict_dtype_format(dst->dtype, wanted, sizeof wanted));
 }
 
 static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *err) {

@@ -62,17 +62,10 @@ typedef struct filler {
 } filler;
 
 static void fill_host_run(void *to, const void *element, size_t item, size_t bytes) {
-  if (has_equal_bytes(element, item)) {
+  if (has_equal_bytes(element, item))
     memset(to, *(const unsigned char *)element, bytes);
-    return;
-  }
-  memcpy(to, element, item);
-  /* Copy the part that is already filled. The filled part doubles each time. */
-  for (size_t done = item; done < bytes;) {
-    size_t more = done < bytes - done ? done : bytes - done;
-    memcpy((char *)to + done, to, more);
-    done += more;
-  }
+  else
+    tdict_rows_fill(to, element, item, bytes);
 }
 
 /* Fills the rows of a rectangle. Fills adjacent rows in one call. */

@@ -1,6 +1,7 @@
 /* Computes with shapes and strides. Pure functions of their arguments: no memory is owned or allocated. Thread-safe. */
 #include "core/tensor/layout.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/assert.h"
@@ -209,4 +210,23 @@ tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_span *part
     advance_runs(&w, (int64_t)height);
   }
   return TDICT_OK;
+}
+
+char *tdict_text_shape(int ndim, const int64_t *shape, char *buffer, size_t bytes) {
+  static const char cut[] = "...]";
+  size_t length = 0, room = bytes - sizeof cut; /* the remaining bytes are for "...]" */
+  buffer[length++] = '[';
+  for (int i = 0; i < ndim; i++) {
+    char count[32];
+    int n = snprintf(count, sizeof count, "%s%lld", i ? ", " : "", (long long)shape[i]);
+    if (length + (size_t)n > room) {
+      memcpy(buffer + length, cut, sizeof cut);
+      return buffer;
+    }
+    memcpy(buffer + length, count, (size_t)n);
+    length += (size_t)n;
+  }
+  buffer[length++] = ']';
+  buffer[length] = 0;
+  return buffer;
 }

@@ -24,6 +24,8 @@ static inline bool tdict_shapes_equal(int a_ndim, const int64_t *a, int b_ndim, 
   for (int i = 0; is_equal && i < a_ndim; i++) is_equal = a[i] == b[i];
   return is_equal;
 }
+/* Writes a shape such as "[4, 3]" and returns the buffer. Cuts a long shape with "...]". `bytes` is at least 8. */
+char *tdict_text_shape(int ndim, const int64_t *shape, char *buffer, size_t bytes);
 /* Computes the strides of C order. */
 void tdict_layout_strides(int ndim, const int64_t *shape, int64_t *strides);
 /* Returns true if the elements are in C order without gaps. Dimensions of size 1 are ignored; a shape without
@@ -60,5 +62,16 @@ tdict_status tdict_pair_walk(const tdict_pair *pair, const tdict_pair_span *part
                              tdict_error *err);
 /* Copies one rectangle between host addresses. */
 void tdict_rect_copy(const tdict_rect *rect);
+
+/* Byte offsets of rows: the row at src[i] is copied to dst[i]. */
+typedef struct tdict_rows {
+  const int64_t *dst, *src;
+  int64_t count;
+} tdict_rows;
+/* Copies rows of `width` bytes, in order, from src + rows->src[i] to dst + rows->dst[i]. `dst` and `src` are host
+ * addresses. If a row overlaps its destination, the copied bytes are unspecified. */
+void tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width);
+/* Writes an element of `item` bytes to all places of host memory, which has `bytes` bytes, at least one element. */
+void tdict_rows_fill(void *to, const void *element, size_t item, size_t bytes);
 
 #endif

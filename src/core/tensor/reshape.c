@@ -5,7 +5,6 @@
 #include "core/base/error.h"
 #include "core/tensor/affine.h"
 #include "core/tensor/layout.h"
-#include "core/tensor/text.h"
 #include "tdict/view.h"
 
 tdict_status tdict_layout_complete(const char *what, int ndim, int64_t *shape, int64_t total, tdict_error *err) {

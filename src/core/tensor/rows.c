@@ -1,9 +1,7 @@
-/* Copies rows of bytes, by offsets or by pitches. Owns nothing. Thread rule: see rows.h and layout.h. */
-#include "core/tensor/rows.h"
+/* Copies rows of bytes, and fills memory with an element. Owns nothing. Thread rule: see layout.h. */
+#include "core/tensor/layout.h"
 
 #include <string.h>
-
-#include "core/tensor/layout.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -52,4 +50,14 @@ void tdict_rect_copy(const tdict_rect *rect) {
     memmove(rect->dst, rect->src, width * rect->height);
   else
     COPY_BY_WIDTH(copy_rect, width, (uintptr_t)rect->dst, (uintptr_t)rect->src, rect);
+}
+
+void tdict_rows_fill(void *to, const void *element, size_t item, size_t bytes) {
+  memcpy(to, element, item);
+  /* Copy the part that is already filled. The filled part doubles each time. */
+  for (size_t done = item; done < bytes;) {
+    const size_t more = done < bytes - done ? done : bytes - done;
+    memcpy((char *)to + done, to, more);
+    done += more;
+  }
 }

@@ -113,14 +113,7 @@ tdict_status tdict_tensor_full(tdict_dtype dtype, int ndim, const int64_t *shape
   if (!element) return tdict_fail(err, TDICT_EINVAL, "tensor: element is NULL");
   tdict_status status = create_tensor(make_description(dtype, ndim, shape), NULL, false, out, err);
   if (status != TDICT_OK || (*out)->numel == 0) return status;
-  unsigned char *data = (*out)->data;
-  size_t bytes = tdict_tensor_nbytes(*out), done = tdict_dtype_bytes(dtype);
-  memcpy(data, element, done);
-  while (done < bytes) { /* Copy the part that is already filled. The filled part doubles each time. */
-    size_t more = done < bytes - done ? done : bytes - done;
-    memcpy(data + done, data, more);
-    done += more;
-  }
+  tdict_rows_fill((*out)->data, element, tdict_dtype_bytes(dtype), tdict_tensor_nbytes(*out));
   return TDICT_OK;
 }
 

@@ -73,6 +73,10 @@ tdict_status tdict_tensor_unloaded(tdict_storage *storage, const tdict_tensor_de
  * and `given` is NULL. */
 tdict_status tdict_tensor_choose_memory(const char *what, const tdict_tensor *like, tdict_memory *given,
                                         tdict_memory **out, tdict_error *err);
+/* Returns TDICT_ESHAPE if the shapes differ, and TDICT_EREADONLY if the storage of `dst` may not be written. The error
+ * message begins with `what`. */
+tdict_status tdict_tensor_check_target(const char *what, const tdict_tensor *dst, const tdict_tensor *src,
+                                       tdict_error *err);
 /* Returns the bytes that the tensor's elements cover, as offsets in the tensor's storage. */
 tdict_extent tdict_tensor_extent(const tdict_tensor *t);
 /* Returns true if some of the tensor's bytes are lost. Like tdict_storage_is_lost(), can return true for bytes that are

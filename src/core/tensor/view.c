@@ -1,22 +1,15 @@
 /* Creates views with other shapes and strides over the storage of a tensor, and describes tensors. A view retains the
  * storage, not the source tensor. Thread rule: the functions only read the source tensor, so any thread that may read
  * the tensor may call the functions. */
-#include <string.h>
-
+#include "tdict/view.h"
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
+#include "core/tensor/affine.h"
 #include "core/tensor/layout.h"
 #include "core/tensor/tensor.h"
-#include "tdict/view.h"
 
 static size_t item_bytes(const tdict_tensor *t) { return tdict_dtype_bytes(t->dtype); }
-
-/* Returns the address advanced by `elements` elements. Device addresses are treated as numbers and never
- * dereferenced. */
-static void *element_address(const tdict_tensor *t, int64_t elements) {
-  return (void *)((uintptr_t)t->data + (uintptr_t)elements * (uintptr_t)item_bytes(t));
-}
 
 void tdict_tensor_get_desc(const tdict_tensor *tensor, tdict_tensor_desc *out) {
   const tdict_storage *s = tensor->storage;
@@ -65,7 +58,7 @@ tdict_status tdict_tensor_as_strided(const tdict_tensor *tensor, const tdict_ten
   }
   if (size.numel != 0) status = check_reach(tensor, &v, offset, err);
   if (status != TDICT_OK) return status;
-  v.data = size.numel != 0 ? element_address(tensor, offset) : tensor->data;
+  v.data = (void *)((uintptr_t)tensor->data + (size.numel != 0 ? (uintptr_t)offset * item_bytes(tensor) : 0));
   v.dtype = tensor->dtype;
   return tdict_tensor_over(tensor->storage, &v, out, err);
 }
@@ -90,19 +83,13 @@ tdict_status tdict_tensor_slice(const tdict_tensor *tensor, const tdict_tensor_r
     return tdict_fail(err, TDICT_EINVAL, "slice: %s is NULL", !tensor ? "tensor" : !range ? "range" : "out");
   tdict_status status = check_range(tensor, range, err);
   if (status != TDICT_OK) return status;
-  int64_t dims[2 * TDICT_MAX_NDIM];
-  size_t ndim = (size_t)tensor->ndim;
-  memcpy(dims, tensor->dims, 2 * ndim * sizeof *dims);
-  int64_t *stride = &dims[tensor->ndim + range->dim], stepped;
-  void *data = tensor->data;
-  if (tensor->numel != 0 && range->count != 0) data = element_address(tensor, range->start * *stride);
-  dims[range->dim] = range->count;
-  /* If the new stride overflows, the view has at most one index in this dimension or no elements, so the stride has no
-   * meaning. */
-  if (tdict_mul_i64(*stride, range->step, &stepped)) *stride = stepped;
-  const tdict_tensor_desc view = {
-      .data = data, .dtype = tensor->dtype, .ndim = tensor->ndim, .shape = dims, .strides = dims + ndim};
-  return tdict_tensor_over(tensor->storage, &view, out, err);
+  tdict_affine a;
+  tdict_made made;
+  tdict_affine_init(&a, tensor->ndim, tensor->dims);
+  a.axes[range->dim] = (tdict_axis){range->dim, range->count, range->step};
+  a.starts[range->dim] = range->start;
+  status = tdict_affine_apply(&a, tensor, "slice", &made, err);
+  return status == TDICT_OK ? tdict_made_view(tensor, &made, out, err) : status;
 }
 
 tdict_status tdict_tensor_permute(const tdict_tensor *tensor, int ndim, const int *order, tdict_tensor **out,
@@ -112,20 +99,17 @@ tdict_status tdict_tensor_permute(const tdict_tensor *tensor, int ndim, const in
   if (ndim != tensor->ndim)
     return tdict_fail(err, TDICT_EINVAL, "permute: order has %d dimensions, the tensor has %d", ndim,
                       (int)tensor->ndim);
-  int64_t dims[2 * TDICT_MAX_NDIM];
+  tdict_affine a;
+  tdict_made made;
+  tdict_affine_init(&a, ndim, tensor->dims);
   uint32_t seen = 0;
-  for (int i = 0; i < tensor->ndim; i++) {
-    if (order[i] < 0 || order[i] >= tensor->ndim || (seen >> order[i] & 1))
+  for (int i = 0; i < ndim; i++) {
+    if (order[i] < 0 || order[i] >= ndim || (seen >> order[i] & 1))
       return tdict_fail(err, TDICT_EINVAL, "permute: order[%d] is %d; wanted each of 0 to %d once", i, order[i],
-                        (int)tensor->ndim - 1);
+                        ndim - 1);
     seen |= (uint32_t)1 << order[i];
-    dims[i] = tensor->dims[order[i]];
-    dims[tensor->ndim + i] = tensor->dims[tensor->ndim + order[i]];
+    a.axes[i] = (tdict_axis){order[i], tensor->dims[order[i]], 1};
   }
-  const tdict_tensor_desc view = {.data = tensor->data,
-                                  .dtype = tensor->dtype,
-                                  .ndim = tensor->ndim,
-                                  .shape = dims,
-                                  .strides = dims + tensor->ndim};
-  return tdict_tensor_over(tensor->storage, &view, out, err);
+  tdict_status status = tdict_affine_apply(&a, tensor, "permute", &made, err);
+  return status == TDICT_OK ? tdict_made_view(tensor, &made, out, err) : status;
 }

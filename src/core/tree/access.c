@@ -4,8 +4,8 @@
 
 #include "core/base/device.h"
 #include "core/base/error.h"
+#include "core/tensor/layout.h"
 #include "core/tensor/tensor.h"
-#include "core/tensor/text.h"
 #include "core/tree/place.h"
 #include "core/tree/text.h"
 

@@ -2,7 +2,7 @@
 #ifndef TDICT_CORE_TREE_TEXT_H
 #define TDICT_CORE_TREE_TEXT_H
 
-#include "core/tensor/text.h"
+#include "core/tensor/layout.h"
 #include "core/tree/node.h"
 
 enum { TDICT_TEXT_LEAF_BYTES = 96 }; /* size of the buffer of tdict_text_leaf() */

@@ -6,7 +6,6 @@
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/tensor/layout.h"
-#include "core/tensor/rows.h"
 #include "core/tree/agree.h"
 #include "core/tree/box.h"
 #include "services/loader/dataset.h"

@@ -5,7 +5,6 @@
 #include "core/ops/changes.h"
 #include "core/tensor/affine.h"
 #include "core/tensor/layout.h"
-#include "core/tensor/text.h"
 #include "core/tree/agree.h"
 #include "core/tree/place.h"
 #include "services/stack/lazy_stack.h"
@@ -156,9 +155,7 @@ static tdict_status view_element(const tdict_tensor *tensor, size_t i, tdict_ten
   tdict_made made;
   tdict_made_of(tensor, &made);
   tdict_made_select(&made, 0, (int64_t)i, tdict_dtype_bytes(tensor->dtype));
-  const tdict_tensor_desc view = {
-      .data = made.data, .dtype = tensor->dtype, .ndim = made.ndim, .shape = made.shape, .strides = made.strides};
-  return tdict_tensor_over(tensor->storage, &view, out, err);
+  return tdict_made_view(tensor, &made, out, err);
 }
 
 tdict_status tdict_lazy_stack_set(tdict_lazy_stack *stack, const char *path, tdict_tensor *tensor, tdict_error *err) {

@@ -143,8 +143,8 @@ CASE(tensor_copy_refuses) {
     const char *text;
     tdict_tensor_desc view;
   } bad[] = {
-      {TDICT_ESHAPE, "(2, 3) to shape (3, 2)", {sizeof *bad, bytes, tdict_cpu(), TDICT_F32, 2, turned, NULL, 0, 0}},
-      {TDICT_ESHAPE, "(2, 3) to shape (6)", {sizeof *bad, bytes, tdict_cpu(), TDICT_F32, 1, six, NULL, 0, 0}},
+      {TDICT_ESHAPE, "[2, 3] to shape [3, 2]", {sizeof *bad, bytes, tdict_cpu(), TDICT_F32, 2, turned, NULL, 0, 0}},
+      {TDICT_ESHAPE, "[2, 3] to shape [6]", {sizeof *bad, bytes, tdict_cpu(), TDICT_F32, 1, six, NULL, 0, 0}},
       {TDICT_EDTYPE, "copy: from float32 to int32", {sizeof *bad, bytes, tdict_cpu(), TDICT_I32, 2, shape, NULL, 0, 0}},
       {TDICT_EDTYPE, "float32 x 2", {sizeof *bad, bytes, tdict_cpu(), TDICT_DTYPE(2, 32, 2), 2, shape, NULL, 0, 0}},
       {TDICT_EREADONLY, "written", {sizeof *bad, bytes, tdict_cpu(), TDICT_F32, 2, shape, NULL, 0, 2}},

@@ -1,5 +1,5 @@
 /* Tests replay buffers: the ring against a naive model, torn rows, the lock, and errors. */
-#include "core/tensor/rows.h"
+#include "core/tensor/layout.h"
 #include "replay_rows.h"
 #include "support/things.h"
 

@@ -6,7 +6,6 @@
 #include "core/ops/check_copy.h"
 #include "core/ops/index/index_plan.h"
 #include "core/tensor/layout.h"
-#include "core/tensor/rows.h"
 
 enum { MAX_ROWS = 256 }; /* maximum number of positions whose offsets are computed at once, on the stack */
 /* If a position has at least LARGE_POSITION bytes, each part of the copy has a range of the bytes of every position.
