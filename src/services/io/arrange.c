@@ -5,9 +5,29 @@
 #include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
+#include "core/tree/path.h"
 #include "core/tree/suggest.h"
 #include "services/io/contents.h"
 #include "tdict/path.h"
+
+/* Checks `strip_prefix` or `add_prefix`: must be a path, or any text that does not end with a dot if `is_flat` is true.
+ * NULL and "" stand for no prefix. */
+static tdict_status check_prefix(const char *what, const char *option, const char *prefix, bool is_flat,
+                                 tdict_error *err) {
+  char name[128];
+  tdict_path path;
+  if (!prefix || !prefix[0]) return TDICT_OK;
+  const size_t length = strlen(prefix);
+  size_t kept = length;
+  while (kept && prefix[kept - 1] == '.') kept--;
+  snprintf(name, sizeof name, "%s: %s '%.60s' is not a path", what, option, prefix);
+  tdict_path_init(&path, prefix, name);
+  /* A path may end with an escaped dot. */
+  if (is_flat ? kept == length : tdict_path_check_rest(&path, NULL) == TDICT_OK) return TDICT_OK;
+  if (kept == length || kept == 0) return tdict_path_check_rest(&path, err);
+  return tdict_fail(err, TDICT_EINVAL, "%s: %s '%.60s' ends with a dot: write '%.*s'", what, option, prefix,
+                    (int)(kept < 60 ? kept : 60), prefix);
+}
 
 tdict_status tdict_contents_options(const char *what, const tdict_open_options *given, tdict_open_options *out,
                                     tdict_error *err) {
@@ -15,7 +35,8 @@ tdict_status tdict_contents_options(const char *what, const tdict_open_options *
   tdict_status status = tdict_options_read(out, sizeof *out, given, "open_options", err);
   if (status == TDICT_OK && !out->keys && out->num_keys)
     return tdict_fail(err, TDICT_EINVAL, "%s: num_keys is %zu, but keys is NULL", what, out->num_keys);
-  return status;
+  if (status == TDICT_OK) status = check_prefix(what, "strip_prefix", out->strip_prefix, out->flat, err);
+  return status == TDICT_OK ? check_prefix(what, "add_prefix", out->add_prefix, out->flat, err) : status;
 }
 
 /* Returns true if `path` is `prefix` or begins with `prefix` and a dot. */

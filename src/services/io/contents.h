@@ -133,7 +133,7 @@ tdict_status tdict_contents_read(const tdict_contents *contents, tdict_span span
  * TDICT_IO_MAX_DEPTH keys. Returns TDICT_EFORMAT for an empty name. */
 tdict_status tdict_contents_nest(tdict_contents *contents, tdict_error *err);
 /* Copies the program's options to *out. `what` is the name of the public call. Returns TDICT_EINVAL and TDICT_ENOTSUP
- * for wrong options. */
+ * for wrong options, and TDICT_EINVAL for a prefix that is not a path. */
 tdict_status tdict_contents_options(const char *what, const tdict_open_options *given, tdict_open_options *out,
                                     tdict_error *err);
 /* Drops the items that `options` does not select, and renames the other items. If options->flat is true, the paths are

@@ -131,6 +131,9 @@ DEVICE_CASE(load_selects_keys) {
   open.strip_prefix = "no";
   td_fails(TDICT_ENOTFOUND, "load: strip_prefix 'no' matches no key; keys: a, ",
            tdict_load(c, f->path, td_device(), &o, &tree, err));
+  open.strip_prefix = "a.";
+  td_fails(TDICT_EINVAL, "load: strip_prefix 'a.' ends with a dot: write 'a'",
+           tdict_load(c, f->path, td_device(), &o, &tree, err));
   open.keys = NULL;
   td_fails(TDICT_EINVAL, "load: num_keys is 1", tdict_load(c, f->path, td_device(), &o, &tree, err));
   raw_file_free(f);

@@ -168,10 +168,39 @@ CASE(open_renames_prefixes) {
   tree = open_with(golden_path(), o);
   assert_true(tdict_has(tree, "u8"));
   tdict_release(tree);
-  o.strip_prefix = NULL;
-  o.add_prefix = "a..b";
-  tree = NULL;
-  td_fails(TDICT_EINVAL, "empty key", tdict_open(golden_path(), &o, &tree, err));
+}
+
+/* A prefix is a path. In flat trees, any text that does not end with a dot is a prefix of names. */
+CASE(open_refuses_prefixes_that_are_no_path) {
+  static const struct {
+    const char *prefix, *text;
+    bool is_wrong_if_flat;
+  } wrong[] = {{".", "' is not a path: the path has an empty key", true},
+               {"nest.", "'nest.' ends with a dot: write 'nest'", true},
+               {"nest..", "'nest..' ends with a dot: write 'nest'", true},
+               {".nest", "'.nest' is not a path: the path has an empty key", false},
+               {"nest..x", "'nest..x' is not a path: the path has an empty key", false},
+               {"nest\\", "is not a path: the path ends with a backslash that escapes nothing", false}};
+  tdict_tree *tree = NULL;
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    char strip[96], add[96];
+    snprintf(strip, sizeof strip, "open: strip_prefix '%s", wrong[i].prefix);
+    snprintf(add, sizeof add, "open: add_prefix '%s", wrong[i].prefix);
+    tdict_open_options o = td_with(tdict_open_options, strip_prefix = wrong[i].prefix);
+    td_fails(TDICT_EINVAL, wrong[i].text, tdict_open(golden_path(), &o, &tree, err));
+    td_fails(TDICT_EINVAL, strip, tdict_open(golden_path(), &o, &tree, err));
+    o = td_with(tdict_open_options, add_prefix = wrong[i].prefix);
+    td_fails(TDICT_EINVAL, wrong[i].text, tdict_open(golden_path(), &o, &tree, err));
+    td_fails(TDICT_EINVAL, add, tdict_open(golden_path(), &o, &tree, err));
+    assert_null(tree);
+    o.flat = true;
+    if (wrong[i].is_wrong_if_flat)
+      td_fails(TDICT_EINVAL, add, tdict_open(golden_path(), &o, &tree, err));
+    else
+      tdict_release(open_with(golden_path(), o));
+  }
+  scoped_tree dotted = open_with(golden_path(), td_with(tdict_open_options, add_prefix = "a\\."));
+  assert_string_equal(tdict_get_entry_at(dotted, 0).key, "a.");
 }
 
 /* A prefix that the file does not have is an error, also if `keys` selects a part without it. */
@@ -179,8 +208,7 @@ CASE(open_refuses_prefixes_without_match) {
   static const struct {
     const char *strip, *text;
   } wrong[] = {{"nst", "open: strip_prefix 'nst' matches no key; keys: nest, "},
-               {"nest.ob", "open: strip_prefix 'nest.ob' matches no key: 'ob' is not a key of 'nest'; keys: obs, "},
-               {"nest.", "open: strip_prefix 'nest.' matches no key: '' is not a key of 'nest'; keys: "}};
+               {"nest.ob", "open: strip_prefix 'nest.ob' matches no key: 'ob' is not a key of 'nest'; keys: obs, "}};
   static const char *const keys[] = {"u8"};
   tdict_open_options o = tdict_open_options_default();
   tdict_tree *tree = NULL;
