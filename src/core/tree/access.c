@@ -52,15 +52,15 @@ static tdict_status fail_leaf_kind(const char *what, tdict_leaf leaf, const char
   return tdict_error_at(err, TDICT_ETYPE, path);
 }
 
-/* Handles escaped paths and errors for tdict_get(), which calls this function if find_leaf_fast() found no tensor. */
-static TDICT_COLD tdict_status get_tensor_slow(const tdict_tree *td, const char *path, tdict_tensor **out,
-                                               tdict_error *err) {
+/* Handles escaped paths and errors if find_leaf_fast() found no tensor. `what` is the name of the public call. */
+static TDICT_COLD tdict_status get_tensor_slow(const char *what, const tdict_tree *td, const char *path,
+                                               tdict_tensor **out, tdict_error *err) {
   tdict_leaf leaf = 0;
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "get: out is NULL");
-  tdict_status status = find_leaf(td, path, "get", &leaf, err);
+  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
+  tdict_status status = find_leaf(td, path, what, &leaf, err);
   if (status != TDICT_OK) return status;
   tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-  if (!tensor) return fail_leaf_kind("get", leaf, "a tensor", path, err);
+  if (!tensor) return fail_leaf_kind(what, leaf, "a tensor", path, err);
   *out = tensor;
   return TDICT_OK;
 }
@@ -79,7 +79,7 @@ static TDICT_COLD tdict_status get_tree_slow(const tdict_tree *td, const char *p
 
 tdict_status tdict_get(const tdict_tree *tree, const char *path, tdict_tensor **out, tdict_error *err) {
   tdict_tensor *tensor = tree && path && out ? tdict_leaf_tensor(find_leaf_fast(tree, path)) : NULL;
-  if (!tensor) return get_tensor_slow(tree, path, out, err);
+  if (!tensor) return get_tensor_slow("get", tree, path, out, err);
   *out = tensor;
   return TDICT_OK;
 }
@@ -140,7 +140,8 @@ static tdict_status find_tensor(const char *what, const tdict_tree *tree, const 
   if (w->ndim < -1 || w->ndim > TDICT_MAX_NDIM || (w->ndim > 0 && !w->shape))
     return tdict_fail(err, TDICT_EINVAL, "%s: num_dims is %d%s, wanted -1 to %d and a shape", what, w->ndim,
                       w->shape ? "" : " and shape is NULL", TDICT_MAX_NDIM);
-  tdict_status status = tdict_get(tree, path, out, err);
+  *out = tree && path ? tdict_leaf_tensor(find_leaf_fast(tree, path)) : NULL;
+  tdict_status status = *out ? TDICT_OK : get_tensor_slow(what, tree, path, out, err);
   if (status == TDICT_OK) status = check_tensor(what, *out, w, err);
   return status == TDICT_OK ? status : tdict_error_at(err, status, path);
 }
@@ -161,7 +162,9 @@ void *tdict_checked_data(tdict_tree *tree, const char *path, tdict_dtype dtype, 
   tdict_tensor *t;
   if (find_tensor(what, tree, path, &w, &t, err) != TDICT_OK) return NULL;
   if (t->storage->flags & TDICT_STORAGE_READ_ONLY) {
-    (void)tdict_error_at(err, tdict_fail(err, TDICT_EREADONLY, "%s: the tensor must not be written", what), path);
+    tdict_fail(err, TDICT_EREADONLY,
+               "%s: the tensor is read-only, as in trees of tdict_open(); tdict_clone_deep() makes a copy", what);
+    (void)tdict_error_at(err, TDICT_EREADONLY, path);
     return NULL;
   }
   return (void *)(uintptr_t)give(what, t, tdict_tensor_data(t), path, err);

@@ -44,6 +44,7 @@ static void check_const(const tdict_tree *td, const question *q, const void *dat
   assert_int_equal(got != NULL, q->status == TDICT_OK);
   if (got && data) assert_ptr_equal(got, data);
   assert_non_null(strstr(td_last_error.message, q->message));
+  if (!got) assert_ptr_equal(strstr(td_last_error.message, "checked_const_data: "), td_last_error.message);
   if (q->status != TDICT_OK && q->status != TDICT_EINVAL) assert_string_equal(td_last_error.path, q->path);
   assert_int_equal(tdict_checked_const_data(td, q->path, q->dtype, q->num_dims, q->shape, NULL) != NULL, got != NULL);
 }
@@ -56,6 +57,7 @@ static void check_mutable(tdict_tree *td, const question *q, const void *data) {
   assert_int_equal(got != NULL, q->status == TDICT_OK);
   if (got && data) assert_ptr_equal(got, data);
   assert_non_null(strstr(td_last_error.message, q->message));
+  if (!got) assert_ptr_equal(strstr(td_last_error.message, "checked_data: "), td_last_error.message);
 }
 
 CASE(checked_data_compares_dtype_and_shape) {
@@ -91,7 +93,13 @@ CASE(checked_data_refuses_read_only_tensors) {
                                 shape = shape, flags = TDICT_DESC_READ_ONLY);
   td_ok(tdict_create(0, NULL, &td, err));
   td_put(td, "x", td_made(tensor, tdict_tensor_from_data(&d, NULL, NULL, &made, err)));
-  const question q = {"x", TDICT_F32, 1, {2}, TDICT_OK, ""}, w = {"x", TDICT_F32, 1, {2}, TDICT_EREADONLY, "written"};
+  const question q = {"x", TDICT_F32, 1, {2}, TDICT_OK, ""},
+                 w = {"x",
+                      TDICT_F32,
+                      1,
+                      {2},
+                      TDICT_EREADONLY,
+                      "checked_data: the tensor is read-only, as in trees of tdict_open(); tdict_clone_deep() makes"};
   check_const(td, &q, numbers);
   check_mutable(td, &w, NULL);
 }
