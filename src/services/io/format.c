@@ -111,7 +111,7 @@ static tdict_status read_file(tdict_contents *c, const tdict_open_options *o, de
   }
   if (!decides && tdict_zip_is_zip(c, 0)) return read_zip(c, o, &out->has_paths, err);
   if (!decides && ends_with(out->path, ".json")) {
-    status = tdict_safetensors_refuse_pointer(c, 0, err);
+    status = tdict_safetensors_refuse_other(c, 0, err);
     if (status != TDICT_OK) return status;
     close(c->files[0].fd);
     c->num_files = 0;

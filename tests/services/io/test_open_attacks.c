@@ -70,9 +70,9 @@ static const attack attacks[] = {
     {ONE("\"F32\"", "[4294967296,4294967296]", "[0,0]"), 0, TDICT_EFORMAT, "the bytes of the shape do not fit 63 bits"},
     {ONE("\"F64\"", "[2305843009213693952]", "[0,0]"), 0, TDICT_EFORMAT, "the bytes of the shape do not fit 63 bits"},
     {ONE("\"F64\"", "[1152921504606846976,2]", "[0,0]"), 0, TDICT_EFORMAT, "do not fit 63 bits"},
-    {ONE("\"F32\"", "[2]", "[0,4]"), 4, TDICT_EFORMAT, "data_offsets are 0 to 4, but the shape needs 8 bytes"},
-    {ONE("\"F32\"", "[]", "[0,0]"), 0, TDICT_EFORMAT, "data_offsets are 0 to 0, but the shape needs 4 bytes"},
-    {ONE("\"F32\"", "[0]", "[4,0]"), 4, TDICT_EFORMAT, "data_offsets are 4 to 0, but the shape needs 0 bytes"},
+    {ONE("\"F32\"", "[2]", "[0,4]"), 4, TDICT_EFORMAT, "data_offsets are 0 to 4, but F32 of shape [2] needs 8 bytes"},
+    {ONE("\"F32\"", "[]", "[0,0]"), 0, TDICT_EFORMAT, "data_offsets are 0 to 0, but F32 of shape [] needs 4 bytes"},
+    {ONE("\"F32\"", "[0]", "[4,0]"), 4, TDICT_EFORMAT, "data_offsets are 4 to 0, but F32 of shape [0] needs 0 bytes"},
     {ONE("\"F32\"", "[1]", "[9223372036854775807,3]"), 4, TDICT_EFORMAT, "data_offsets are 9223372036854775807 to 3"},
     {ONE("\"U8\"", "[1]", "[0,1]"), 0, TDICT_EFORMAT, "but the file has"},
     {ONE("\"U8\"", "[1]", "[0,1]"), 2, TDICT_EFORMAT, "the tensors end at byte 62, but the file has 63 bytes"},
@@ -218,6 +218,17 @@ CASE(open_names_pointers_of_git_lfs) {
   write_bytes(in(&f, "shard"), other, sizeof other - 1);
   refuse(in(&f, "shard"), TDICT_EFORMAT, "is this a safetensors file?", in(&f, "shard"));
   folder_remove(&f);
+}
+
+/* A shard that torch.save() has written is a zip file. */
+CASE(open_names_shards_that_are_zip_files) {
+  static const char zip[] = "PK\x03\x04\0\0\x08\x08\0\0model/data.pkl", index[] = "{\"weight_map\":{\"x\":\"shard\"}}";
+  scoped_folder f = folder_create();
+  write_bytes(in(&f, "i.json"), index, sizeof index - 1);
+  write_bytes(in(&f, "shard"), zip, sizeof zip - 1);
+  refuse(in(&f, "i.json"), TDICT_EFORMAT, "open: the file is a zip file, perhaps of torch.save()", in(&f, "shard"));
+  write_bytes(in(&f, "shard"), zip, 3); /* too short for a length and for the start of a zip file */
+  refuse(in(&f, "i.json"), TDICT_EFORMAT, "the file has 3 bytes", in(&f, "shard"));
 }
 
 /* TensorDict's entry: `%s` is the text of the entry, in a file with the tensors a (F32 [2,3]), b (I64 [3]) and c.d. */

@@ -6,6 +6,7 @@
 #include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/tensor/layout.h"
+#include "core/tensor/text.h"
 #include "services/io/json/read.h"
 #include "services/io/safetensors/safetensors.h"
 
@@ -41,16 +42,21 @@ const tdict_safetensors_dtype *tdict_safetensors_of(tdict_dtype dtype) {
   return NULL;
 }
 
-tdict_status tdict_safetensors_refuse_pointer(const tdict_contents *contents, size_t file, tdict_error *err) {
-  static const char start[] = "version https://git-lfs";
+tdict_status tdict_safetensors_refuse_other(const tdict_contents *contents, size_t file, tdict_error *err) {
+  static const struct {
+    const char *start, *text;
+  } others[] = {{"version https://git-lfs", "a Git LFS pointer and not the data; run 'git lfs pull' in its folder"},
+                {"PK\x03\x04", "a zip file, perhaps of torch.save(), wanted a safetensors file"}};
   const tdict_source_file *f = &contents->files[file];
-  char found[sizeof start - 1];
-  if (f->bytes < sizeof found) return TDICT_OK;
-  tdict_status status = tdict_contents_read(contents, (tdict_span){file, 0, sizeof found}, found, err);
-  if (status != TDICT_OK || memcmp(found, start, sizeof found) != 0) return status;
-  return tdict_fail_at(err, TDICT_EFORMAT, f->path,
-                       "%s: the file is a Git LFS pointer and not the data; run 'git lfs pull' in its folder",
-                       contents->what);
+  char found[24];
+  const size_t bytes = f->bytes < sizeof found ? (size_t)f->bytes : sizeof found;
+  tdict_status status = tdict_contents_read(contents, (tdict_span){file, 0, bytes}, found, err);
+  for (size_t i = 0; i < sizeof others / sizeof *others && status == TDICT_OK; i++) {
+    const size_t length = strlen(others[i].start);
+    if (bytes < length || memcmp(found, others[i].start, length) != 0) continue;
+    status = tdict_fail_at(err, TDICT_EFORMAT, f->path, "%s: the file is %s", contents->what, others[i].text);
+  }
+  return status;
 }
 
 /* Reads the length of the header, which the first 8 bytes hold, and checks the length against the size of the file. */
@@ -66,7 +72,7 @@ static tdict_status read_length(const tdict_contents *c, size_t file, uint64_t *
   if (status != TDICT_OK) return status;
   for (int i = TDICT_SAFETENSORS_PREFIX - 1; i >= 0; i--) length = length << 8 | bytes[i];
   if (length > f->bytes - sizeof bytes) {
-    status = tdict_safetensors_refuse_pointer(c, file, err);
+    status = tdict_safetensors_refuse_other(c, file, err);
     if (status != TDICT_OK) return status;
     return tdict_fail_at(err, TDICT_EFORMAT, f->path,
                          "%s: at byte 0: the header has %" PRIu64 " bytes, but only %" PRIu64
@@ -148,6 +154,14 @@ static tdict_status read_entry(const tdict_json_place *place, tdict_json value, 
   return status == TDICT_OK ? tdict_json_sizes(place, "data_offsets", span, 2, &out->span, err) : status;
 }
 
+/* Returns TDICT_EFORMAT for a span that has not the bytes of the shape. */
+static tdict_status fail_span(const tdict_json_place *place, const entry *from, size_t bytes, tdict_error *err) {
+  char shape[64];
+  return tdict_json_fail(place, err, "data_offsets are %" PRId64 " to %" PRId64 ", but %s of shape %s needs %zu bytes",
+                         from->span.at[0], from->span.at[1], from->dtype,
+                         tdict_text_shape(from->shape.count, from->shape.at, shape, sizeof shape), bytes);
+}
+
 /* Adds an item. The offset of its span counts from the end of the header, so the caller later adds the position of this
  * end. `name` must live as long as the contents. */
 static tdict_status add_tensor(tdict_contents *c, size_t file, const char *name, const entry *from, tdict_error *err) {
@@ -161,8 +175,7 @@ static tdict_status add_tensor(tdict_contents *c, size_t file, const char *name,
   if (tdict_layout_check(c->what, item.dtype, shape.count, shape.at, &size, NULL) != TDICT_OK)
     return tdict_json_fail(&place, err, "the bytes of the shape do not fit 63 bits");
   if (span.at[1] < span.at[0] || (uint64_t)(span.at[1] - span.at[0]) != size.bytes)
-    return tdict_json_fail(&place, err, "data_offsets are %" PRId64 " to %" PRId64 ", but the shape needs %zu bytes",
-                           span.at[0], span.at[1], size.bytes);
+    return fail_span(&place, from, size.bytes, err);
   item.span = (tdict_span){file, (uint64_t)span.at[0], size.bytes};
   status = tdict_contents_set_shape(c, &item, shape.count, shape.at, err);
   return status == TDICT_OK ? tdict_contents_add(c, &item, err) : status;

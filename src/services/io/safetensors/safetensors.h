@@ -27,9 +27,9 @@ const tdict_safetensors_dtype *tdict_safetensors_of(tdict_dtype dtype);
  * TDICT_EFORMAT if the file breaks a rule of the format. Returns TDICT_ENOTSUP for a dtype that tdict does not have,
  * and for a header of more than TDICT_SAFETENSORS_MAX_HEADER bytes. */
 tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const char **structure, tdict_error *err);
-/* Returns TDICT_EFORMAT if the file is a pointer of Git LFS, which git checks out if the data is not fetched. Returns
- * the errors of tdict_contents_read(). */
-tdict_status tdict_safetensors_refuse_pointer(const tdict_contents *contents, size_t file, tdict_error *err);
+/* Returns TDICT_EFORMAT if the file is a zip file, or a pointer of Git LFS, which git checks out if the data is not
+ * fetched. Returns the errors of tdict_contents_read(). */
+tdict_status tdict_safetensors_refuse_other(const tdict_contents *contents, size_t file, tdict_error *err);
 /* Adds an entry of the metadata to the contents. Both values must be strings. */
 tdict_status tdict_safetensors_keep_metadata(tdict_contents *contents, tdict_json key, tdict_json value,
                                              tdict_error *err);
