@@ -80,7 +80,8 @@ TDICT_API void tdict_share_ring_destroy(tdict_share_ring *ring);
  *  @param[in] socket  As in tdict_share_send(). The program may close the socket after the call.
  *  @param[in] pid     The worker, not yet reaped with waitpid().
  *  @return #TDICT_EINVAL the ring already has `max_workers` workers; #TDICT_ENOTFOUND there is no such process;
- *          #TDICT_ENOTSUP the system has no process descriptors, which Linux 5.3 introduced. */
+ *          #TDICT_EIO the worker has died before it attached, so start another; #TDICT_ENOTSUP the system has no
+ *          process descriptors, which Linux 5.3 introduced. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_add_worker(tdict_share_ring *ring, int socket, int32_t pid,
                                                                    tdict_error *err);
 /** @brief Trainer: pins all slots for the default device, so transfers copy directly from them. Takes 40 ms per GB.
@@ -90,7 +91,8 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_add_worker(tdict_share_r
 TDICT_API TDICT_NODISCARD tdict_status tdict_share_ring_pin(tdict_context *context, tdict_share_ring *ring,
                                                             tdict_error *err);
 /** @brief Trainer: waits until a worker has published a slot, and returns the slot, borrowed until it is given back.
- *  @note Several slots may be held at once. Do not unlock the trees. After #TDICT_ELOST and #TDICT_EFORMAT, call again.
+ *  @note Several slots may be held at once. Do not unlock the trees. After #TDICT_ELOST and #TDICT_EFORMAT, call again:
+ *        #TDICT_ELOST may come before batches that the dead worker has published, and these follow.
  *  @return #TDICT_ETIMEDOUT no slot is full; #TDICT_ENOTFOUND no slot is full, and no worker is left; #TDICT_ELOST a
  *          worker, err->native, has ended without tdict_share_ring_destroy(); #TDICT_EFORMAT a state word is wrong, and
  *          the slot that the message names is empty now. */

@@ -3,7 +3,7 @@
  * tdict_transfer_options.conversions is an array of conversions. The first one whose pattern matches a tensor is used.
  * The results are those of tdict_to_dtype(). Converted tensors are always copied, and consolidated trees leaf by leaf.
  * Errors of the call, in addition to those of tdict/transfer.h:
- * - #TDICT_ENOTSUP: a pair of dtypes without conversion, or a kernel is needed but cannot run.
+ * - #TDICT_ENOTSUP: docs/elements.md has no conversion for the dtypes, or a kernel is needed but cannot run.
  * - #TDICT_EDTYPE: an unknown dtype.
  * - #TDICT_EINVAL: `scale` or `offset` is not a finite float32 number.
  * - #TDICT_EOVERFLOW, of the transfer: an integer dtype cannot hold an element.
