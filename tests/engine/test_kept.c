@@ -142,7 +142,8 @@ DEVICE_CASE(kept_entries_are_not_written) {
   td_fails_at(TDICT_EDTYPE, "the source is", "text", td_transfer_into(w.c, dst, src, &o, err));
   o.num_keep = 3;
   td_ok(tdict_rename(dst, "text", "texts", false, err));
-  td_fails_at(TDICT_ENOTFOUND, "no such key", "text", td_transfer_into(w.c, dst, src, &o, err));
+  td_fails_at(TDICT_ENOTFOUND, "the destination has no such key; keys: texts", "text",
+              td_transfer_into(w.c, dst, src, &o, err));
 }
 
 DEVICE_CASE(kept_patterns_are_checked_first) {

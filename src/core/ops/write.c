@@ -10,6 +10,7 @@
 #include "core/tensor/element.h"
 #include "core/tensor/layout.h"
 #include "core/tree/place.h"
+#include "core/tree/suggest.h"
 #include "core/tree/text.h"
 
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
@@ -198,6 +199,15 @@ static bool is_element_of(const tdict_tree_write *w, tdict_leaf to, tdict_leaf f
          tdict_leaf_tensor(picked ? to : from) && (picked ? w->to : w->from)->batch_ndim == 0;
 }
 
+/* Returns TDICT_ENOTFOUND for a key that `to` does not have. The message lists similar keys. */
+static TDICT_COLD tdict_status fail_missing_key(const tdict_tree_write *w, const tdict_tree *to, const tdict_key *key,
+                                                tdict_error *err) {
+  const tdict_name name = tdict_name_of(key->name, key->length);
+  char similar[160] = "";
+  if (err) tdict_suggest(to->keys, &name, similar, sizeof similar);
+  return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has no such key%s", w->objects.what, similar);
+}
+
 /* Finds the entry of `to` at the cursor's key. */
 static tdict_status find_written_leaf(const tdict_tree_write *w, const tdict_cursor *c, tdict_leaf leaf,
                                       tdict_leaf *out, tdict_error *err) {
@@ -207,7 +217,7 @@ static tdict_status find_written_leaf(const tdict_tree_write *w, const tdict_cur
   if (to->keys != top->node->keys) {
     const tdict_key *key = tdict_cursor_key(c);
     slot = tdict_keys_find_hashed(to->keys, key->name, key->length, key->hash);
-    if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "%s: the destination has no such key", w->objects.what);
+    if (slot < 0) return fail_missing_key(w, to, key, err);
   }
   *out = to->leaves[slot];
   if (tdict_leaf_kind(*out) == tdict_leaf_kind(leaf) || is_element_of(w, *out, leaf)) return TDICT_OK;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "core/tree/suggest.h"
 #include "core/tree/text.h"
 
 enum { TDICT_PATH_BYTES = sizeof((tdict_error *)0)->path };
@@ -30,7 +31,12 @@ tdict_status tdict_destination_find(const tdict_cursor *cursor, tdict_leaf *out,
   const tdict_tree *other = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
   const tdict_key *key = tdict_cursor_key(cursor);
   int64_t slot = tdict_keys_find(other->keys, key->name, key->length);
-  if (slot < 0) return tdict_fail(err, TDICT_ENOTFOUND, "transfer_into: the destination has no such key");
+  if (slot < 0) {
+    const tdict_name name = tdict_name_of(key->name, key->length);
+    char similar[160] = "";
+    if (err) tdict_suggest(other->keys, &name, similar, sizeof similar);
+    return tdict_fail(err, TDICT_ENOTFOUND, "transfer_into: the destination has no such key%s", similar);
+  }
   *out = other->leaves[slot];
   return TDICT_OK;
 }
