@@ -38,11 +38,10 @@ CASE(context_without_a_gpu_logs_a_warning) {
   for (int way = 0; way < 2 * 3; way++) {
     heard h = {.count = 0};
     tdict_error why = {0};
-    scoped_context c = NULL;
     tdict_context_options o = td_with(tdict_context_options, log = hear, user = &h, sim = way % 2 ? &sim : NULL);
     if (way / 2 == 1) o.device = tdict_cpu();
     if (way / 2 == 2) o.device = tdict_sim(0);
-    td_ok(tdict_context_create(&o, &c, err));
+    scoped_context c = td_made(context, tdict_context_create(&o, &made, err));
     const bool is_missing = way / 2 == 0 && tdict_context_device(c, &why).type != TDICT_DEVICE_CUDA;
     assert_int_equal(h.count, is_missing);
     if (is_missing) {
@@ -177,9 +176,8 @@ CASE(context_absent_device) {
 CASE(context_num_threads) {
   static const int32_t asked[] = {1, 2, 17};
   for (size_t i = 0; i < 3; i++) {
-    scoped_context c = NULL;
     tdict_context_options o = td_with(tdict_context_options, device = tdict_cpu(), num_threads = asked[i]);
-    td_ok(tdict_context_create(&o, &c, err));
+    scoped_context c = td_made(context, tdict_context_create(&o, &made, err));
     assert_int_equal(tdict_context_num_threads(c), asked[i]);
   }
   scoped_context c = NULL;
@@ -216,9 +214,8 @@ static tdict_tree *make_tree(void) {
   tdict_tree *td = td_made(tree, tdict_create(0, NULL, &made, err));
   for (int i = 0; i < LEAVES; i++) {
     scoped_tensor t = NULL;
-    char key[16];
     int64_t shape[1] = {LEAF_BYTES + i};
-    snprintf(key, sizeof key, "leaf%d", i);
+    const char *key = td_text("leaf%d", i);
     td_ok(tdict_tensor_empty(TDICT_U8, 1, shape, NULL, &t, err));
     td_fill_random(tdict_tensor_data(t), (size_t)shape[0], (uint64_t)i + 50);
     td_ok(tdict_set(td, key, t, err));
@@ -228,13 +225,10 @@ static tdict_tree *make_tree(void) {
 
 /* Every leaf of `moved`, brought to the host one by one, is as make_tree() made it. */
 static void check_tree(const tdict_tree *moved) {
-  scoped_bytes wanted = malloc(LEAF_BYTES + LEAVES);
-  assert_non_null(wanted);
+  scoped_bytes wanted = td_alloc(LEAF_BYTES + LEAVES);
   for (int i = 0; i < LEAVES; i++) {
     tdict_tensor *t = NULL, *host = NULL;
-    char key[16];
-    snprintf(key, sizeof key, "leaf%d", i);
-    td_ok(tdict_get(moved, key, &t, err));
+    td_ok(tdict_get(moved, td_text("leaf%d", i), &t, err));
     td_ok(tdict_tensor_clone(t, NULL, &host, err));
     td_fill_random(wanted, (size_t)(LEAF_BYTES + i), (uint64_t)i + 50);
     assert_memory_equal(tdict_tensor_const_data(host), wanted, (size_t)(LEAF_BYTES + i));
@@ -250,8 +244,7 @@ GPU_CASE(context_destroy_waits) {
   tdict_tree *src = make_tree(), *results[COUNT];
   tdict_future *futures[COUNT];
   for (int i = 0; i < COUNT; i++) td_ok(tdict_to_device_async(c, src, td_device(), NULL, &futures[i], err));
-  tdict_release(src);
-  tdict_context_destroy(c);
+  td_release(src, c);
   for (int i = 0; i < COUNT; i++) { /* finished, and needing no context */
     assert_int_equal(tdict_future_state(futures[i]), TDICT_FUTURE_DONE);
     td_ok(tdict_future_wait(futures[i], &results[i], err));
@@ -271,12 +264,11 @@ static void *destroy(void *user) {
 /* The context is entered by its simulated driver alone, which the test keeps to let it run again. */
 SIM_CASE(context_destroy_waits_for_a_held_device) {
   tdict_sim_options sim = tdict_sim_options_default();
-  scoped_driver d = NULL;
   tdict_context *c = NULL;
   tdict_future *f = NULL;
   tdict_tree *src = make_tree(), *result = NULL;
   pthread_t thread;
-  td_ok(tdict_driver_sim_open(&sim, &d, err));
+  scoped_driver d = td_made(driver, tdict_driver_sim_open(&sim, &made, err));
   td_ok(tdict_context_create_over(td_options(tdict_context_options, num_threads = 2), d, &c, err));
   tdict_driver_sim_hold(d);
   td_ok(tdict_to_device_async(c, src, tdict_sim(0), NULL, &f, err));

@@ -23,18 +23,16 @@ static tdict_tree *make_tree(mover *m) {
   tdict_error err;
   m->failures += tdict_create(0, NULL, &tree, &err) != TDICT_OK;
   for (int i = 0; i < NUM_LEAVES && !m->failures; i++) {
-    char key[16];
     uint32_t number;
-    tdict_tensor *leaf = NULL;
+    scoped_tensor leaf = NULL;
     td_fill_random(&number, sizeof number, ++m->seed);
     const int64_t bytes = 1 + number % (number & 1 ? MOST_BYTES : 5000);
     tdict_memory *memory = number & 2 ? tdict_pinned_memory(m->context) : NULL;
-    snprintf(key, sizeof key, "%d", i);
+    const char *key = td_text("%d", i);
     m->failures += tdict_tensor_empty(TDICT_U8, 1, &bytes, memory, &leaf, &err) != TDICT_OK;
     if (m->failures) break;
     td_fill_random(tdict_tensor_data(leaf), (size_t)bytes, ++m->seed);
     m->failures += tdict_set(tree, key, leaf, &err) != TDICT_OK;
-    tdict_tensor_release(leaf);
   }
   return tree;
 }
@@ -62,10 +60,7 @@ static void *move_trees(void *user) {
                 tdict_to_device(m->context, there, tdict_cpu(), NULL, &back, &err) == TDICT_OK;
     m->failures += !good;
     if (good) m->failures += count_differences(src, back);
-    tdict_future_release(f);
-    tdict_release(back);
-    tdict_release(there);
-    tdict_release(src);
+    td_release(f, back, there, src);
     m->rounds++;
   } while (!m->failures && tdict_now_ns() < m->until_ns);
   return NULL;

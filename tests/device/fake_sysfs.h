@@ -15,8 +15,7 @@ typedef struct machine {
 } machine;
 
 static inline void put_file(const machine *m, const char *path, const char *text) {
-  char full[256];
-  snprintf(full, sizeof full, "%s/%s", m->root, path);
+  char *full = td_text("%s/%s", m->root, path);
   for (char *slash = full + strlen(m->root) + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
     *slash = 0;
     mkdir(full, 0700);
@@ -33,11 +32,7 @@ static inline machine make_machine(const char *online, const char *node) {
   if (node) put_file(&m, "bus/pci/devices/0000:1b:00.0/numa_node", node);
   return m;
 }
-static inline void drop_machine(machine *m) {
-  char command[128];
-  snprintf(command, sizeof command, "rm -r %s", m->root);
-  assert_int_equal(system(command), 0);
-}
+static inline void drop_machine(machine *m) { assert_int_equal(system(td_text("rm -r %s", m->root)), 0); }
 #define scoped_machine TD_SCOPED(drop_machine, machine)
 
 /* Writes the node of the gpu to the fake sysfs. */

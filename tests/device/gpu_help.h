@@ -71,10 +71,7 @@ static inline bool all_bytes(const void *p, size_t bytes, unsigned char value) {
   return true;
 }
 
-static inline tdict_sim_options small_sim(void) {
-  tdict_sim_options o = td_with(tdict_sim_options, memory_bytes = (size_t)256 << 20);
-  return o;
-}
+static inline tdict_sim_options small_sim(void) { return td_with(tdict_sim_options, memory_bytes = (size_t)256 << 20); }
 static inline tdict_driver *open_sim(void) {
   tdict_sim_options o = small_sim();
   return td_made(driver, tdict_driver_sim_open(&o, &made, err));

@@ -14,8 +14,7 @@ static tdict_status create(const tdict_context_options *options, tdict_driver *d
 }
 
 static tdict_context_options options_for(tdict_device device) {
-  tdict_context_options o = td_with(tdict_context_options, device = device);
-  return o;
+  return td_with(tdict_context_options, device = device);
 }
 static const tdict_device any = {TDICT_DEVICE_AUTO, 0};
 
@@ -43,8 +42,7 @@ static void check_absent(tdict_devices *devices, tdict_device device, const char
   assert_true(tdict_device_equal(m->device, device));
 }
 
-CASE(devices_auto_prefers_cuda) {
-  scoped_driver d = open_as_cuda();
+CASE(devices_auto_prefers_cuda, driver, d, open_as_cuda()) {
   tdict_devices *devices = open_devices(any, d);
   tdict_error why, untouched;
   tdict_gpu *gpu, *same;
@@ -67,8 +65,7 @@ CASE(devices_auto_prefers_cuda) {
   assert_int_equal(atomic_load(&d->refs), 1);
 }
 
-CASE(devices_auto_takes_sim_without_cuda) {
-  scoped_driver d = open_sim();
+CASE(devices_auto_takes_sim_without_cuda, driver, d, open_sim()) {
   tdict_devices *devices = open_devices(any, d);
   tdict_error why = {0};
   assert_true(tdict_device_equal(tdict_devices_default(devices, &why), tdict_sim(0)));
@@ -81,8 +78,7 @@ CASE(devices_auto_takes_sim_without_cuda) {
   tdict_devices_destroy(devices);
 }
 
-CASE(devices_cpu_may_be_the_default) {
-  scoped_driver d = open_as_cuda();
+CASE(devices_cpu_may_be_the_default, driver, d, open_as_cuda()) {
   tdict_devices *devices = open_devices(tdict_cpu(), d);
   tdict_error why = {0};
   tdict_gpu *gpu = NULL;
@@ -101,13 +97,11 @@ CASE(devices_cpu_may_be_the_default) {
 }
 
 /* Pinned memory may outlive the context's threads, and is then had without them. */
-CASE(devices_pinned_memory_forgets_the_threads) {
-  scoped_driver d = open_sim();
+CASE(devices_pinned_memory_forgets_the_threads, driver, d, open_sim()) {
   tdict_context_options o = options_for(tdict_sim(0));
   tdict_devices *devices = NULL;
-  tdict_pool *pool = NULL;
   tdict_storage *kept = NULL, *later = NULL;
-  td_ok(tdict_pool_create(2, &pool, err));
+  tdict_pool *pool = td_made(pool, tdict_pool_create(2, &made, err));
   td_ok(create(&o, d, pool, &devices, err));
   tdict_memory *pinned = tdict_devices_pinned(devices);
   td_ok(tdict_storage_create(pinned, 4096, false, &kept, err));
@@ -126,8 +120,7 @@ static tdict_cu no_context(tdict_driver *d, int ordinal, tdict_cu_context *out) 
 }
 
 /* A gpu that is there and does not open: no context is refused for it unless it was named. */
-CASE(devices_broken_gpu_is_absent_with_its_reason) {
-  scoped_driver d = open_as_cuda();
+CASE(devices_broken_gpu_is_absent_with_its_reason, driver, d, open_as_cuda()) {
   shim_begin(&broken, d);
   broken.ops.ctx_retain = no_context;
   tdict_context_options o = options_for(tdict_cuda(0));
@@ -161,8 +154,7 @@ CASE(devices_keep_one_memory_per_absent_device) {
     for (int k = 0; k < i; k++) assert_ptr_not_equal(memories[k], memories[i]);
   }
   for (int i = 0; i < COUNT; i++) {
-    char text[32];
-    snprintf(text, sizeof text, "cuda:%d is absent", i);
+    const char *text = td_text("cuda:%d is absent", i);
     assert_ptr_equal(tdict_devices_memory(devices, tdict_cuda(i)), memories[i]);
     check_absent(devices, tdict_cuda(i), text);
   }
@@ -175,8 +167,7 @@ CASE(devices_keep_one_memory_per_absent_device) {
   tdict_devices_destroy(devices);
 }
 
-CASE(devices_create_refuses) {
-  scoped_driver d = open_sim();
+CASE(devices_create_refuses, driver, d, open_sim()) {
   tdict_devices *devices = NULL;
   tdict_context_options o = options_for(tdict_sim(1));
   td_fails(TDICT_ENODEVICE, "sim:1 is absent", create(&o, d, NULL, &devices, err));
@@ -223,8 +214,7 @@ CASE(devices_sim_options_are_used) {
   tdict_devices_destroy(NULL);
 }
 
-CASE(devices_create_survives_enomem) {
-  scoped_driver d = open_sim();
+CASE(devices_create_survives_enomem, driver, d, open_sim()) {
   tdict_context_options o = options_for(any);
   bool refused = true;
   int rounds = 0;
@@ -260,11 +250,10 @@ static void *open_gpu(void *user) {
 CASE(devices_open_each_gpu_once) {
   enum { THREADS = 6 };
   tdict_sim_options sim = small_sim();
-  scoped_driver d = NULL;
   opener openers[THREADS];
   pthread_t threads[THREADS];
   sim.num_devices = 2;
-  td_ok(tdict_driver_sim_open(&sim, &d, err));
+  scoped_driver d = td_made(driver, tdict_driver_sim_open(&sim, &made, err));
   tdict_devices *devices = open_devices(tdict_sim(0), d);
   int64_t streams = atomic_load(&d->num_streams);
   for (int i = 0; i < THREADS; i++) {

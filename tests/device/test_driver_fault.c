@@ -88,8 +88,7 @@ CASE(driver_fault_forwards_every_call) {
   CU(SUCCESS, mem_free, device);
 }
 
-CASE(driver_fault_nth_call_fails) {
-  scoped_pair p = open_pair();
+CASE(driver_fault_nth_call_fails, pair, p, open_pair()) {
   tdict_driver *d = p.d;
   tdict_cu_event events[4];
   tdict_cu_stream s = NULL;
@@ -121,8 +120,7 @@ CASE(driver_fault_nth_call_fails) {
 }
 
 /* What is to fail is not begun; what waits or ends takes effect all the same. */
-CASE(driver_fault_fails_before_or_after_the_call) {
-  scoped_pair p = open_pair();
+CASE(driver_fault_fails_before_or_after_the_call, pair, p, open_pair()) {
   tdict_driver *d = p.d;
   tdict_driver_sim_count counts;
   unsigned char *host = make_pinned(d, 4096, 3);
@@ -169,8 +167,7 @@ static void *run_caller(void *argument) {
   return NULL;
 }
 
-CASE(driver_fault_stalls_until_released) {
-  scoped_pair p = open_pair();
+CASE(driver_fault_stalls_until_released, pair, p, open_pair()) {
   tdict_driver *d = p.d;
   caller c = {.d = d, .event = make_event(d)};
   for (int round = 0; round < 3; round++) {
@@ -201,8 +198,7 @@ static void around(bool begins) {
   calls += begins;
   if (depth > most) most = depth;
 }
-CASE(driver_fault_calls_the_around_hook) {
-  scoped_pair p = open_pair();
+CASE(driver_fault_calls_the_around_hook, pair, p, open_pair()) {
   tdict_driver *d = p.d;
   tdict_cu_event e;
   tdict_driver_fault_set_around(d, around);
@@ -222,7 +218,6 @@ CASE(driver_fault_calls_the_around_hook) {
 CASE(driver_fault_wraps_a_held_device) {
   tdict_sim_options sim = sim_options(false);
   scoped_driver inner = NULL, middle = NULL, d = NULL;
-  scoped_context c = NULL;
   tdict_driver_sim_count counts;
   tdict_stream s;
   void *host;
@@ -233,7 +228,7 @@ CASE(driver_fault_wraps_a_held_device) {
   td_ok(tdict_driver_fault_open(inner, &middle, err));
   td_ok(tdict_driver_fault_open(middle, &d, err));
   assert_ptr_equal(tdict_driver_innermost(d), inner);
-  td_ok(tdict_context_create_over(&o, d, &c, err));
+  scoped_context c = td_made(context, tdict_context_create_over(&o, d, &made, err));
   td_ok(tdict_stream_create(c, o.device, &s, err));
   CU(SUCCESS, ctx_retain, 0, &context);
   CU(SUCCESS, ctx_push, context);

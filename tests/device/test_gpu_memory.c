@@ -35,8 +35,7 @@ GPU_CASE(gpu_memory_exact_sizes) {
   assert_true(fixture_memory(&b).peak_bytes >= sum);
 }
 
-GPU_CASE(gpu_memory_reuses_freed_blocks) {
-  scoped_fixture b = fixture_open(NULL);
+GPU_CASE(gpu_memory_reuses_freed_blocks, fixture, b, fixture_open(NULL)) {
   tdict_memory_counts n;
   tdict_block block = fixture_take(&b, 64 * MIB);
   fixture_give(&b, &block);
@@ -55,8 +54,7 @@ GPU_CASE(gpu_memory_reuses_freed_blocks) {
   assert_true(peak >= (size_t)64 * MIB && peak < (size_t)128 * MIB);
 }
 
-GPU_CASE(gpu_memory_trims) {
-  scoped_fixture b = fixture_open(NULL);
+GPU_CASE(gpu_memory_trims, fixture, b, fixture_open(NULL)) {
   tdict_block block = fixture_take(&b, 64 * MIB);
   b.memory->ops->free(b.memory, &block, NULL, 0);
   tdict_gpu_trim(b.gpu, SIZE_MAX);
@@ -476,8 +474,7 @@ static tdict_cu count_waits(tdict_driver *d, tdict_cu_stream stream) {
   return failing.real->stream_synchronize(d, stream);
 }
 
-SIM_CASE(gpu_memory_drains_a_copy_that_fails) {
-  scoped_fixture b = fixture_open(NULL);
+SIM_CASE(gpu_memory_drains_a_copy_that_fails, fixture, b, fixture_open(NULL)) {
   char host[512] = {0};
   tdict_block block = fixture_take(&b, 4096);
   shim_begin(&failing, b.d);
@@ -497,8 +494,7 @@ SIM_CASE(gpu_memory_drains_a_copy_that_fails) {
   fixture_give(&b, &block);
 }
 
-GPU_CASE(gpu_of_memory_returns_its_gpu) {
-  scoped_fixture b = fixture_open(NULL);
+GPU_CASE(gpu_of_memory_returns_its_gpu, fixture, b, fixture_open(NULL)) {
   assert_ptr_equal(tdict_gpu_of_memory(b.memory), b.gpu);
   assert_null(tdict_gpu_of_memory(NULL));
   assert_null(tdict_gpu_of_memory(tdict_pinned_memory(b.context)));
@@ -523,8 +519,7 @@ static void *use_memory(void *user) {
   return NULL;
 }
 
-GPU_CASE(gpu_memory_from_many_threads) {
-  scoped_fixture b = fixture_open(NULL);
+GPU_CASE(gpu_memory_from_many_threads, fixture, b, fixture_open(NULL)) {
   pthread_t threads[4];
   for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, use_memory, b.memory), 0);
   for (int i = 0; i < 4; i++) {

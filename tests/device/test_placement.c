@@ -15,8 +15,7 @@ static tdict_placement find(const machine *m) {
   return tdict_placement_find(m->root, bus, &mask);
 }
 
-CASE(placement_uses_the_node_of_the_gpu) {
-  scoped_machine m = make_machine("0-1\n", "1\n");
+CASE(placement_uses_the_node_of_the_gpu, machine, m, make_machine("0-1\n", "1\n")) {
   put_file(&m, "devices/system/node/node0/cpulist", "0-7\n");
   put_file(&m, "devices/system/node/node1/cpulist", "8-9,11,14-15\n");
   tdict_placement p = find(&m);
@@ -31,8 +30,7 @@ CASE(placement_uses_the_node_of_the_gpu) {
   assert_true(td_cpus_equal(&p.cpus, &mask));
 }
 
-CASE(placement_knows_processors_above_1024) {
-  scoped_machine m = make_machine("0-1\n", "1\n");
+CASE(placement_knows_processors_above_1024, machine, m, make_machine("0-1\n", "1\n")) {
   const tdict_cpus mask = td_cpus(1500, 8191);
   put_file(&m, "devices/system/node/node1/cpulist", "1000-1999,8190-8191\n");
   const tdict_placement p = tdict_placement_find(m.root, bus, &mask);
@@ -112,8 +110,7 @@ CASE(gpu_open_finds_its_memory_node) {
 }
 
 /* One of this machine's own processors plays the gpu's node. */
-SIM_CASE(placement_moves_the_workers) {
-  scoped_fixture b = fixture_open(NULL);
+SIM_CASE(placement_moves_the_workers, fixture, b, fixture_open(NULL)) {
   tdict_cpus own, first;
   char text[256] = "", list[32];
   tdict_log *log;

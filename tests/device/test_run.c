@@ -456,14 +456,13 @@ static void release_block(void *user, void *data, size_t bytes) {
 GPU_CASE(run_in_memory_of_an_allocator) {
   scoped_run_case c;
   tdict_kernel_work work;
-  tdict_memory *memory;
   open_case(&c, NULL);
   tdict_allocator a = {.struct_size = sizeof a};
   a.device = td_device();
   a.allocate = take_block;
   a.release = release_block;
   a.user = &c;
-  td_ok(tdict_memory_create(c.b.context, &a, &memory, err));
+  tdict_memory *memory = td_made(memory, tdict_memory_create(c.b.context, &a, &made, err));
   make_gather(&work, c.dst.data, c.src.data, false);
   td_ok(memory->ops->run(memory, &work, NULL, err));
   check_gathered(&c, false);

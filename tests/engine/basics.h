@@ -13,17 +13,12 @@
   } while (0)
 
 static inline tdict_tree *new_tree(void) { return td_made(tree, tdict_create(0, NULL, &made, err)); }
-static inline tdict_tensor *leaf_of(const tdict_tree *td, const char *path) {
-  return td_made(tensor, tdict_get(td, path, &made, err));
-}
 /* `count` elements, one after another, in memory of the program's. */
 static inline tdict_tensor_desc desc_of(void *data, tdict_dtype dtype, const int64_t *count) {
-  tdict_tensor_desc v = td_with(tdict_tensor_desc, data = data, dtype = dtype, ndim = 1, shape = count);
-  return v;
+  return td_with(tdict_tensor_desc, data = data, dtype = dtype, ndim = 1, shape = count);
 }
 static inline tdict_transfer_options threads(int32_t num_threads) {
-  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = num_threads);
-  return o;
+  return td_with(tdict_transfer_options, num_threads = num_threads);
 }
 
 #endif

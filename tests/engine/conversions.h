@@ -7,8 +7,7 @@
 #include "trees.h"
 
 static inline tdict_conversion to_dtype(const char *pattern, tdict_dtype dtype) {
-  tdict_conversion c = td_with(tdict_conversion, pattern = pattern, dtype = dtype);
-  return c;
+  return td_with(tdict_conversion, pattern = pattern, dtype = dtype);
 }
 static inline tdict_conversion scaled(const char *pattern, tdict_dtype dtype, double scale, double offset) {
   tdict_conversion c = to_dtype(pattern, dtype);
@@ -107,7 +106,7 @@ static inline void check_converted(const world *w, const pair_of *p, const tdict
 }
 static inline void check_all(const world *w, const tdict_tree *src, const tdict_tree *out, tdict_device device) {
   for (int i = 0; i < NUM_PAIRS; i++)
-    check_converted(w, &pairs[i], leaf_of(src, pairs[i].path), leaf_of(out, pairs[i].path));
+    check_converted(w, &pairs[i], td_leaf(src, pairs[i].path), td_leaf(out, pairs[i].path));
   check_device(out, device);
 }
 

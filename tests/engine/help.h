@@ -53,8 +53,7 @@ static inline void fill_storage(const world *w, const tdict_tensor *t, unsigned 
   raw_fill(raw_of(w, t), t->storage->data, byte, t->storage->bytes);
 }
 static inline unsigned char *read_storage(const world *w, const tdict_tensor *t) {
-  unsigned char *bytes = malloc(t->storage->bytes + 1);
-  assert_non_null(bytes);
+  unsigned char *bytes = td_alloc(t->storage->bytes + 1);
   raw_read(raw_of(w, t), bytes, t->storage->data, t->storage->bytes);
   return bytes;
 }
@@ -62,8 +61,7 @@ static inline unsigned char *read_storage(const world *w, const tdict_tensor *t)
 /* The elements in C order, to be freed. */
 static inline unsigned char *read_elements(const world *w, const tdict_tensor *t) {
   size_t bytes = tdict_tensor_bytes(t), item = tdict_dtype_bytes(tdict_tensor_dtype(t));
-  unsigned char *out = malloc(bytes + 1);
-  assert_non_null(out);
+  unsigned char *out = td_alloc(bytes + 1);
   if (tdict_tensor_is_contiguous(t)) {
     raw_read(raw_of(w, t), out, t->data, bytes);
     return out;
@@ -176,8 +174,7 @@ static inline void hold_stream(const world *w, held_stream *h) {
   td_ok(tdict_sim_launch(h->s, hold_until_open, &h->open, err));
 }
 static inline tdict_transfer_options behind(const held_stream *h) {
-  tdict_transfer_options o = td_with(tdict_transfer_options, after = h->s);
-  return o;
+  return td_with(tdict_transfer_options, after = h->s);
 }
 
 /* The line of a new result: each leaf rounded up to 256. */
@@ -190,9 +187,8 @@ static inline size_t line_bytes(const tdict_tree *td) {
 }
 /* Leaves memory of that size filled with 0xA5 for the next allocation to take. */
 static inline void poison(const world *w, tdict_memory *memory, size_t bytes) {
-  scoped_tensor t = NULL;
   const int64_t count = (int64_t)bytes;
-  td_ok(tdict_tensor_empty(TDICT_U8, 1, &count, memory, &t, err));
+  scoped_tensor t = td_made(tensor, tdict_tensor_empty(TDICT_U8, 1, &count, memory, &made, err));
   if (bytes) fill_storage(w, t, POISON);
 }
 
@@ -224,21 +220,15 @@ static inline void check_result(const world *w, const tdict_tree *want, tdict_fu
 }
 static inline tdict_future *start_move(const world *w, const tdict_tree *src, tdict_device device,
                                        const tdict_transfer_options *o) {
-  tdict_future *f = NULL;
-  td_ok(tdict_to_device_async(w->c, src, device, o, &f, err));
-  return f;
+  return td_made(future, tdict_to_device_async(w->c, src, device, o, &made, err));
 }
 static inline tdict_future *start_copy(const world *w, const tdict_tree *src, tdict_tree *dst,
                                        const tdict_transfer_options *o) {
-  tdict_future *f = NULL;
-  td_ok(tdict_transfer_into_async(w->c, dst, src, o, &f, err));
-  return f;
+  return td_made(future, tdict_transfer_into_async(w->c, dst, src, o, &made, err));
 }
 static inline tdict_tree *move_with(const world *w, const tdict_tree *src, tdict_device device,
                                     const tdict_transfer_options *o) {
-  tdict_tree *out = NULL;
-  td_ok(tdict_to_device(w->c, src, device, o, &out, err));
-  return out;
+  return td_made(tree, tdict_to_device(w->c, src, device, o, &made, err));
 }
 static inline tdict_tree *move_tree(const world *w, const tdict_tree *src, tdict_device device, const way *v) {
   return v->async ? result_of(start_move(w, src, device, &v->o)) : move_with(w, src, device, &v->o);

@@ -58,10 +58,7 @@ static inline tdict_status batch_unflatten(const void *self, const tdict_tree *t
 }
 
 /* A plain container to the library. */
-static const tdict_type container = {.struct_size = sizeof container,
-                                     .name = "container",
-                                     .release = pair_release,
-                                     .flatten = pair_flatten,
-                                     .unflatten = batch_unflatten};
+static const tdict_type container =
+    TD_TYPE(.name = "container", .release = pair_release, .flatten = pair_flatten, .unflatten = batch_unflatten);
 
 #endif

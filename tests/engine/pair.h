@@ -148,6 +148,7 @@ static inline void check_gone(probe *p) {
   for (int i = 0; i < PROMISE_LONG_MS * 10 && atomic_load(&p->live); i++) usleep(100);
   assert_int_equal(atomic_load(&p->live), 0);
 }
+#define scoped_probe TD_SCOPED(check_gone, probe) /* declared before the place, so that it is checked after it */
 /* Closes the place. Every pair has been released by then. */
 static inline void close_pairs(place *w, probe *p) {
   place_close(w);

@@ -1,7 +1,6 @@
 /* What the tests of a transfer's promises share: a place to work in, trees whose bytes follow from a number, gates that
- * hold a function until the test says so, kernels of the simulated device, and a shim over the driver's table.
- * What is made here is released by the test that asked for it. Thread rule: the main thread, but where it says
- * otherwise. */
+ * hold a function until the test says so, kernels of the simulated device, and a shim over the driver's table. What is
+ * made here is released by the test that asked for it. Thread rule: the main thread, but where it says otherwise. */
 #ifndef TDICT_TESTS_ENGINE_PROMISES_H
 #define TDICT_TESTS_ENGINE_PROMISES_H
 
@@ -43,8 +42,7 @@ static inline place place_around(tdict_context *c) {
 }
 static inline place place_over(const tdict_context_options *options) { return place_around(td_context(options)); }
 static inline tdict_context_options place_options(int32_t num_threads) {
-  tdict_context_options o = td_with(tdict_context_options, num_threads = num_threads, staging_bytes = PROMISE_STAGING);
-  return o;
+  return td_with(tdict_context_options, num_threads = num_threads, staging_bytes = PROMISE_STAGING);
 }
 static inline place place_open(int32_t num_threads) {
   tdict_context_options o = place_options(num_threads);
@@ -92,8 +90,7 @@ static inline void put_bytes(const place *p, const tdict_tensor *t, const void *
     raw_write(p->raw, t->data, bytes, tdict_tensor_bytes(t));
 }
 static inline unsigned char *get_bytes(const place *p, const tdict_tensor *t) {
-  unsigned char *bytes = malloc(tdict_tensor_bytes(t) + 1);
-  assert_non_null(bytes);
+  unsigned char *bytes = td_alloc(tdict_tensor_bytes(t) + 1);
   if (tdict_tensor_device(t).type == TDICT_DEVICE_CPU)
     memcpy(bytes, t->data, tdict_tensor_bytes(t));
   else
@@ -101,8 +98,7 @@ static inline unsigned char *get_bytes(const place *p, const tdict_tensor *t) {
   return bytes;
 }
 static inline void put_number(const place *p, const tdict_tensor *t, uint64_t number) {
-  scoped_bytes bytes = malloc(tdict_tensor_bytes(t) + 1);
-  assert_non_null(bytes);
+  scoped_bytes bytes = td_alloc(tdict_tensor_bytes(t) + 1);
   td_fill_random(bytes, tdict_tensor_bytes(t), number);
   put_bytes(p, t, bytes);
 }
@@ -119,13 +115,12 @@ static inline uint64_t number_of_leaf(uint64_t number, int leaf) { return number
 /* Number 0 is poison. */
 static inline void number_tree(const place *p, const tdict_tree *td, uint64_t number) {
   for (int i = 0; i < NUM_NUMBERED; i++) {
-    tdict_tensor *t = leaf_of(td, numbered[i].path);
+    tdict_tensor *t = td_leaf(td, numbered[i].path);
     if (number) {
       put_number(p, t, number_of_leaf(number, i));
       continue;
     }
-    scoped_bytes bytes = malloc(tdict_tensor_bytes(t));
-    assert_non_null(bytes);
+    scoped_bytes bytes = td_alloc(tdict_tensor_bytes(t));
     memset(bytes, PROMISE_POISON, tdict_tensor_bytes(t));
     put_bytes(p, t, bytes);
   }
@@ -139,12 +134,12 @@ static inline tdict_tree *numbered_tree(const place *p, tdict_memory *memory, ui
 }
 static inline bool tree_has_number(const place *p, const tdict_tree *td, uint64_t number) {
   for (int i = 0; i < NUM_NUMBERED; i++)
-    if (!has_number(p, leaf_of(td, numbered[i].path), number_of_leaf(number, i))) return false;
+    if (!has_number(p, td_leaf(td, numbered[i].path), number_of_leaf(number, i))) return false;
   return true;
 }
 static inline void check_tree_number(const place *p, const tdict_tree *td, uint64_t number) {
   for (int i = 0; i < NUM_NUMBERED; i++)
-    if (!has_number(p, leaf_of(td, numbered[i].path), number_of_leaf(number, i)))
+    if (!has_number(p, td_leaf(td, numbered[i].path), number_of_leaf(number, i)))
       fail_msg("leaf '%s' does not hold the bytes of number %llu", numbered[i].path, (unsigned long long)number);
 }
 static inline void check_number_and_release(const place *p, tdict_tree *td, uint64_t number) {
@@ -152,7 +147,7 @@ static inline void check_number_and_release(const place *p, tdict_tree *td, uint
   tdict_release(td);
 }
 /* The storage of the first leaf, where an arena begins. */
-static inline void *arena_of(const tdict_tree *td) { return leaf_of(td, numbered[0].path)->storage->data; }
+static inline void *arena_of(const tdict_tree *td) { return td_leaf(td, numbered[0].path)->storage->data; }
 /* Leaves memory for an arena of such a tree filled with poison, for the next allocation to take. */
 static inline void poison_arena(const place *p, tdict_memory *memory) {
   size_t at = 0;
@@ -160,8 +155,7 @@ static inline void poison_arena(const place *p, tdict_memory *memory) {
     at = (at + 255) / 256 * 256 +
          tdict_dtype_bytes(numbered[i].dtype) * (size_t)(numbered[i].shape[0] * numbered[i].shape[1]);
   scoped_tensor t = new_bytes((int64_t)at, memory);
-  scoped_bytes bytes = malloc(at);
-  assert_non_null(bytes);
+  scoped_bytes bytes = td_alloc(at);
   memset(bytes, PROMISE_POISON, at);
   put_bytes(p, t, bytes);
 }
@@ -172,15 +166,11 @@ static inline tdict_tree *moved(const place *p, const tdict_tree *src, tdict_dev
 }
 static inline tdict_future *move_async(const place *p, const tdict_tree *src, tdict_device device,
                                        const tdict_transfer_options *o) {
-  tdict_future *f = NULL;
-  td_ok(tdict_to_device_async(p->c, src, device, o, &f, err));
-  return f;
+  return td_made(future, tdict_to_device_async(p->c, src, device, o, &made, err));
 }
 static inline tdict_future *copy_async(const place *p, const tdict_tree *src, tdict_tree *dst,
                                        const tdict_transfer_options *o) {
-  tdict_future *f = NULL;
-  td_ok(tdict_transfer_into_async(p->c, dst, src, o, &f, err));
-  return f;
+  return td_made(future, tdict_transfer_into_async(p->c, dst, src, o, &made, err));
 }
 /* Ends a future, whose transfer must have gone well; its tree, to be released, or NULL when `out` is not wanted. */
 static inline tdict_tree *finish(tdict_future *f) {
@@ -244,14 +234,12 @@ static inline void kernel_launch(kernel *k, tdict_stream stream, const tdict_ten
   k->address = t->data;
   k->bytes = tdict_tensor_bytes(t);
   k->write = write;
-  k->seen = calloc(1, k->bytes);
-  assert_non_null(k->seen);
+  k->seen = td_zeros(1, k->bytes);
   td_ok(tdict_sim_launch(stream, kernel_run, k, err));
 }
 /* Waits for the kernel; true when it saw the bytes of that number. */
 static inline bool kernel_saw(kernel *k, uint64_t number) {
-  scoped_bytes want = malloc(k->bytes);
-  assert_non_null(want);
+  scoped_bytes want = td_alloc(k->bytes);
   assert_true(wait_flag(&k->done));
   td_fill_random(want, k->bytes, number);
   bool same = memcmp(want, k->seen, k->bytes) == 0;

@@ -10,8 +10,7 @@ enum { LEAVES = 1000, MIB = 1 << 20 };
 static tdict_tree *thousand_leaves(void) {
   tdict_tree *td = td_made(tree, tdict_create(SHAPE(3), &made, err));
   for (int i = 0; i < LEAVES; i++) {
-    char path[32];
-    snprintf(path, sizeof path, "group%d.leaf%d", i / 100, i);
+    const char *path = td_text("group%d.leaf%d", i / 100, i);
     td_put(td, path, random_tensor(i % 2 ? TDICT_U8 : TDICT_F32, SHAPE(3, 1 + i % 41), NULL));
   }
   return td;
@@ -56,8 +55,7 @@ static size_t whole_bytes(const tdict_tree *td) {
 }
 
 /* Memory that served before holds no old bytes in the padding. */
-DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
-  scoped_world w = open_world();
+DEVICE_CASE(consolidate_writes_zeros_to_the_padding, world, w, open_world()) {
   tdict_memory *const memories[] = {NULL, w.memory, w.pinned};
   scoped_tree td = td_tree("a:u8[70001] b:f64[3]");
   for (int i = 0; i < (w.gpu ? 3 : 1); i++) {
@@ -65,7 +63,7 @@ DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
     poison(&w, memories[i], i ? 70144 + 256 : 110000); /* malloc() may begin the next block a little later */
     td_ok(tdict_consolidate(td, memories[i], &out, err));
     check_tree(&w, td, out);
-    scoped_bytes bytes = read_storage(&w, leaf_of(out, "a"));
+    scoped_bytes bytes = read_storage(&w, td_leaf(out, "a"));
     const size_t size = whole_bytes(out);
     for (size_t k = 70001; k < size; k++)
       if (k < size - 256 || k >= size - 256 + 24) assert_int_equal(bytes[k], 0);
@@ -73,8 +71,7 @@ DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
 }
 
 /* One copy in every mode, with any threads, in blocking and _async calls, to the device and back to pinned memory. */
-GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
-  scoped_world w = open_wrapped(NULL);
+GPU_CASE(consolidated_pinned_tree_moves_in_one_copy, world, w, open_wrapped(NULL)) {
   scoped_tree plain = thousand_leaves(), src = td_made(tree, tdict_consolidate(plain, w.pinned, &made, err));
   for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) {
     way v = way_at(i), back = v;
@@ -97,8 +94,7 @@ GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
 }
 
 /* Unlocking leads back to the ordinary path: its leaves are not one run, because the padding is not the library's. */
-GPU_CASE(consolidated_tree_moves_by_leaf_after_unlock) {
-  scoped_world w = open_wrapped(NULL);
+GPU_CASE(consolidated_tree_moves_by_leaf_after_unlock, world, w, open_wrapped(NULL)) {
   scoped_tree plain = thousand_leaves(), src = NULL;
   tdict_tree *out = NULL;
   td_ok(tdict_consolidate(plain, w.pinned, &src, err));
@@ -119,8 +115,7 @@ static tdict_plan collect(const world *w, const tdict_tree *src, const tdict_tre
   td_ok(tdict_plan_collect(&p, &r, src, err));
   return p;
 }
-GPU_CASE(consolidated_tree_is_one_plan_item) {
-  scoped_world w = open_world();
+GPU_CASE(consolidated_tree_is_one_plan_item, world, w, open_world()) {
   scoped_tree src = consolidated(thousand_leaves(), NULL), dst = to_device(&w, src, w.device);
   tdict_plan p = collect(&w, src, NULL);
   assert_int_equal(p.num_items, 1);
@@ -145,8 +140,7 @@ GPU_CASE(consolidated_tree_is_one_plan_item) {
 }
 
 /* Pageable: through the ring, in chunks. */
-GPU_CASE(consolidated_pageable_tree_goes_through_the_ring) {
-  scoped_world w = open_world();
+GPU_CASE(consolidated_pageable_tree_goes_through_the_ring, world, w, open_world()) {
   scoped_tree plain = thousand_leaves(), src = NULL;
   tdict_tree *out = NULL;
   td_ok(tdict_consolidate(plain, NULL, &src, err));
@@ -165,8 +159,7 @@ GPU_CASE(consolidated_pageable_tree_goes_through_the_ring) {
 }
 
 /* Above 16 MiB a copy is made in pieces, so that the program's own copies can run between them. */
-GPU_CASE(consolidated_large_tree_moves_in_pieces) {
-  scoped_world w = open_wrapped(NULL);
+GPU_CASE(consolidated_large_tree_moves_in_pieces, world, w, open_wrapped(NULL)) {
   tdict_tree *td = new_tree();
   td_put(td, "a", random_tensor(TDICT_U8, SHAPE(9 * MIB + 1), NULL));
   td_put(td, "b", random_tensor(TDICT_U8, SHAPE(8 * MIB), NULL));
@@ -179,8 +172,7 @@ GPU_CASE(consolidated_large_tree_moves_in_pieces) {
 }
 
 /* Every kind of tree, in every way. */
-DEVICE_CASE(consolidated_trees_of_every_kind) {
-  scoped_world w = open_world();
+DEVICE_CASE(consolidated_trees_of_every_kind, world, w, open_world()) {
   for (int k = 0; k < NUM_TREE_KINDS; k++) {
     if (!w.gpu && (k == TREE_PINNED || k == TREE_MIXED)) continue;
     scoped_tree plain = make_tree(&w, (tree_kind)k);
@@ -204,8 +196,7 @@ DEVICE_CASE(consolidated_trees_of_every_kind) {
 
 /* Text and columns of a consolidated tree are shared with the result. The tensors still move in one copy, also in a
  * second transfer. */
-GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
-  scoped_world w = open_wrapped(NULL);
+GPU_CASE(consolidated_trees_with_text_move_in_one_copy, world, w, open_wrapped(NULL)) {
   static const char *const texts[] = {"p", "q", "r"};
   tdict_tree *td = thousand_leaves();
   td_ok(tdict_set_text(td, "group3.text", "hello", err));
@@ -232,8 +223,7 @@ GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
   tdict_release(src);
 }
 
-GPU_CASE(consolidated_trees_are_pinned) {
-  scoped_world w = open_world();
+GPU_CASE(consolidated_trees_are_pinned, world, w, open_world()) {
   tdict_tree *plain = thousand_leaves(), *src = NULL, *out = NULL, *again = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_pin_options o = td_with(tdict_pin_options, stats = &s);
@@ -255,18 +245,16 @@ GPU_CASE(consolidated_trees_are_pinned) {
 }
 
 /* A tree without bytes, and a tree without leaves whose device is not known yet. */
-GPU_CASE(consolidated_empty_trees_move) {
-  scoped_world w = open_world();
+GPU_CASE(consolidated_empty_trees_move, world, w, open_world()) {
   for (int k = 0; k < 2; k++) {
     tdict_tree *td = new_tree();
     td_put_tree(td, "n", new_tree());
     if (k) td_put(td, "n.none", random_tensor(TDICT_F32, SHAPE(0, 3), NULL));
     scoped_tree src = consolidated(td, NULL), out = to_device(&w, src, w.device);
-    tdict_tree *home = NULL;
     tdict_device device;
     check_layout(src, out);
     assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, w.device));
-    td_ok(tdict_to_device(w.c, src, tdict_cpu(), NULL, &home, err));
+    tdict_tree *home = td_made(tree, tdict_to_device(w.c, src, tdict_cpu(), NULL, &made, err));
     check_layout(src, home);
     tdict_release(home);
     td_ok(tdict_to_device(w.c, out, w.device, NULL, &home, err));
@@ -277,19 +265,18 @@ GPU_CASE(consolidated_empty_trees_move) {
 }
 
 /* Into a consolidated tree of the same structure: one copy. Into any other tree: leaf by leaf, with the same errors. */
-GPU_CASE(consolidated_tree_is_copied_into_trees) {
-  scoped_world w = open_wrapped(NULL);
+GPU_CASE(consolidated_tree_is_copied_into_trees, world, w, open_wrapped(NULL)) {
   tdict_tree *first = consolidated(thousand_leaves(), w.pinned), *dst = to_device(&w, first, w.device);
   tdict_tree *second = consolidated(thousand_leaves(), w.pinned); /* equal keys in tables of its own */
   for (int i = 0; i < NUM_WAYS; i += 3) {
     way v = way_at(i);
-    void *place = leaf_of(dst, "group3.leaf300")->data;
+    void *place = td_leaf(dst, "group3.leaf300")->data;
     const tdict_tree *src = i % 2 ? first : second;
     int64_t before = num_copies();
     copy_tree(&w, src, dst, &v);
     assert_int_equal(num_copies() - before, 1);
     assert_true(tdict_is_consolidated(dst));
-    assert_ptr_equal(leaf_of(dst, "group3.leaf300")->data, place);
+    assert_ptr_equal(td_leaf(dst, "group3.leaf300")->data, place);
     check_tree(&w, src, dst);
   }
   td_release(dst, first, second);
@@ -313,25 +300,24 @@ GPU_CASE(consolidated_tree_is_copied_into_trees) {
     td_put(other, cases[i].b, random_tensor(cases[i].dtype, SHAPE(cases[i].size), NULL));
     scoped_tree src = consolidated(td, w.pinned), into = consolidated(other, w.pinned);
     if (cases[i].status != TDICT_OK) {
-      scoped_bytes before = read_storage(&w, leaf_of(into, cases[i].a));
+      scoped_bytes before = read_storage(&w, td_leaf(into, cases[i].a));
       td_fails(cases[i].status, cases[i].error, td_transfer_into(w.c, into, src, NULL, err));
       assert_true(td_last_error.path[0]);
-      assert_memory_equal(before, leaf_of(into, cases[i].a)->storage->data, leaf_of(into, cases[i].a)->storage->bytes);
+      assert_memory_equal(before, td_leaf(into, cases[i].a)->storage->data, td_leaf(into, cases[i].a)->storage->bytes);
     } else {
       td_ok(td_transfer_into(w.c, into, src, NULL, err));
-      check_tensor(&w, leaf_of(src, "n.x"), leaf_of(into, "n.x"), "n.x");
-      check_tensor(&w, leaf_of(src, "y"), leaf_of(into, "y"), "y");
+      check_tensor(&w, td_leaf(src, "n.x"), td_leaf(into, "n.x"), "n.x");
+      check_tensor(&w, td_leaf(src, "y"), td_leaf(into, "y"), "y");
       assert_true(tdict_is_consolidated(into));
     }
   }
 }
 
 /* The program changes the source tree after the call has returned. */
-SIM_CASE(consolidated_source_may_change_after_the_call) {
-  scoped_world w = open_world();
+SIM_CASE(consolidated_source_may_change_after_the_call, world, w, open_world()) {
   tdict_tree *plain = thousand_leaves(), *src = NULL, *out = NULL;
   td_ok(tdict_consolidate(plain, w.pinned, &src, err));
-  tdict_storage *storage = leaf_of(src, "group0.leaf0")->storage;
+  tdict_storage *storage = td_leaf(src, "group0.leaf0")->storage;
   td_ok(tdict_sim_hold(w.c, err));
   tdict_future *f = start_move(&w, src, w.device, NULL);
   assert_false(tdict_storage_is_idle(storage)); /* accessors wait */
@@ -347,8 +333,7 @@ SIM_CASE(consolidated_source_may_change_after_the_call) {
 }
 
 /* A failed copy loses the leaves. The error names no leaf, because the copy is of all leaves. */
-SIM_CASE(consolidated_copies_that_fail) {
-  scoped_world w = open_wrapped(NULL);
+SIM_CASE(consolidated_copies_that_fail, world, w, open_wrapped(NULL)) {
   scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);
   tdict_tree *out = NULL;
   fail_call(CALL_COPY, 1);
@@ -363,9 +348,8 @@ SIM_CASE(consolidated_copies_that_fail) {
   static const char *const groups[] = {"group0", "group1", "group2", "group3", "group4",
                                        "group5", "group6", "group7", "group8", "group9"};
   for (int g = 0; g < 10; g++) {
-    if (g == 9) {
+    if (g == 9)
       td_fails_at(TDICT_EINVAL, "lost", "group9.leaf900", tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
-    }
     tdict_tree *from = td_made(tree, tdict_get_tree(parts, groups[g], &made, err)), *to = NULL;
     td_ok(tdict_get_tree(dst, groups[g], &to, err));
     td_ok(td_transfer_into(w.c, to, from, NULL, err));
@@ -382,8 +366,7 @@ SIM_CASE(consolidated_copies_that_fail) {
 }
 
 /* Bytes that a transfer which runs earlier fails to write. */
-SIM_CASE(consolidated_source_is_lost_meanwhile) {
-  scoped_world w = open_wrapped(NULL);
+SIM_CASE(consolidated_source_is_lost_meanwhile, world, w, open_wrapped(NULL)) {
   scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);
   tdict_tree *child = td_made(tree, tdict_get_tree(dst, "group4", &made, err)), *from = NULL;
   td_ok(tdict_get_tree(src, "group4", &from, err));
@@ -400,11 +383,10 @@ SIM_CASE(consolidated_source_is_lost_meanwhile) {
 __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t at) {
   ((unsigned char *)data)[at] ^= 1;
 }
-SIM_CASE(consolidated_sources_are_checked_by_leaf) {
-  scoped_world w = open_world();
+SIM_CASE(consolidated_sources_are_checked_by_leaf, world, w, open_world()) {
   tdict_tree *src = consolidated(thousand_leaves(), w.pinned), *out = NULL;
   tdict_transfer_options o = td_with(tdict_transfer_options, check_sources = true);
-  tdict_tensor *t = leaf_of(src, "group7.leaf723");
+  tdict_tensor *t = td_leaf(src, "group7.leaf723");
   void *data = tdict_tensor_data(t);
   for (int k = 0; k < 3; k++) { /* unchanged, the last byte of a leaf, the padding after it */
     td_ok(tdict_sim_hold(w.c, err));
@@ -420,8 +402,7 @@ SIM_CASE(consolidated_sources_are_checked_by_leaf) {
   tdict_release(src);
 }
 
-SIM_CASE(consolidated_transfers_survive_enomem) {
-  scoped_world w = open_world();
+SIM_CASE(consolidated_transfers_survive_enomem, world, w, open_world()) {
   tdict_tree *td = batch_tree(NULL);
   scoped_tree src = consolidated(td, w.pinned), dst = to_device(&w, src, w.device);
   tdict_transfer_options o = threads(0);
@@ -459,8 +440,7 @@ SIM_CASE(consolidated_trees_of_another_context_are_refused) {
 }
 
 /* Below another tree, a consolidated tree moves leaf by leaf, and its result is not consolidated. */
-GPU_CASE(consolidated_child_moves_by_leaf) {
-  scoped_world w = open_world();
+GPU_CASE(consolidated_child_moves_by_leaf, world, w, open_world()) {
   tdict_tree *td = new_tree(), *child = NULL;
   td_put_tree(td, "child", consolidated(batch_tree(NULL), NULL));
   scoped_tree out = to_device(&w, td, w.device);

@@ -7,8 +7,7 @@ enum { LEVELS = THREAD_SANITIZED ? 50000 : 200000 };
 
 /* A path of so many keys. */
 static char *deep_path(void) {
-  char *path = malloc(2 * LEVELS + 2);
-  assert_non_null(path);
+  char *path = td_alloc(2 * LEVELS + 2);
   for (int i = 0; i < LEVELS; i++) memcpy(path + 2 * i, "n.", 2);
   strcpy(path + 2 * LEVELS, "x");
   return path;
@@ -31,8 +30,7 @@ static tdict_status count_leaves(void *user, const tdict_leaves *at, tdict_error
   return TDICT_OK;
 }
 
-GPU_CASE(transfers_of_deep_trees_take_time_for_each_level) {
-  scoped_place w = place_open(2);
+GPU_CASE(transfers_of_deep_trees_take_time_for_each_level, place, w, place_open(2)) {
   scoped_chars path = deep_path();
   unsigned char want[16];
   scoped_tree src = new_tree(), dev = NULL, back = NULL, pinned = NULL;
@@ -61,7 +59,7 @@ static void end_nothing(void *self) { (void)self; }
 
 /* An object without hooks at each level. */
 GPU_CASE(objects_of_deep_trees_take_time_for_each_level) {
-  static const tdict_type type = {.struct_size = sizeof type, .name = "still", .release = end_nothing};
+  static const tdict_type type = TD_TYPE(.name = "still", .release = end_nothing);
   scoped_place w = place_open(2);
   scoped_chars path = deep_path();
   scoped_tree src = new_tree(), dev = NULL;
@@ -73,8 +71,7 @@ GPU_CASE(objects_of_deep_trees_take_time_for_each_level) {
   assert_int_equal(tdict_num_objects(dev), LEVELS + 1);
 }
 
-CASE(deep_trees_are_seen_in_time_for_each_level) {
-  scoped_chars path = deep_path();
+CASE(deep_trees_are_seen_in_time_for_each_level, chars, path, deep_path()) {
   scoped_tree td = new_tree(), copy = NULL;
   size_t seen = 0;
   td_put(td, path, new_bytes(16, NULL));

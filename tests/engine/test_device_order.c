@@ -8,11 +8,11 @@ static const tdict_field fields[] = {{"x", TDICT_F32, 1, {6}}, {"n.y", TDICT_U8,
 
 static tdict_tree *rows_tree(const place *w, int64_t rows, tdict_memory *memory, uint64_t number) {
   tdict_tree *td = td_made(tree, tdict_create_from(fields, 2, 1, &rows, memory, &made, err));
-  for (int i = 0; i < 2; i++) put_number(w, leaf_of(td, fields[i].path), number + (uint64_t)i);
+  for (int i = 0; i < 2; i++) put_number(w, td_leaf(td, fields[i].path), number + (uint64_t)i);
   return td;
 }
 static bool rows_have(const place *w, const tdict_tree *td, uint64_t number) {
-  return has_number(w, leaf_of(td, fields[0].path), number) && has_number(w, leaf_of(td, fields[1].path), number + 1);
+  return has_number(w, td_leaf(td, fields[0].path), number) && has_number(w, td_leaf(td, fields[1].path), number + 1);
 }
 
 /* What a call works on, and what it makes. */
@@ -28,10 +28,10 @@ static tdict_status do_fill(things *t, tdict_error *e) { return tdict_fill(t->ds
 static tdict_status do_copy(things *t, tdict_error *e) { return tdict_copy(t->dst, t->src, NULL, e); }
 static tdict_status do_update(things *t, tdict_error *e) { return tdict_update_in_place(t->dst, t->src, NULL, 0, e); }
 static tdict_status do_write(things *t, tdict_error *e) {
-  return tdict_write(t->dst, "x", NULL, leaf_of(t->src, "x"), e);
+  return tdict_write(t->dst, "x", NULL, td_leaf(t->src, "x"), e);
 }
 static tdict_status do_write_at(things *t, tdict_error *e) {
-  return tdict_write(t->dst, "x", TDICT_INDEX(TDICT_ALL), leaf_of(t->src, "x"), e);
+  return tdict_write(t->dst, "x", TDICT_INDEX(TDICT_ALL), td_leaf(t->src, "x"), e);
 }
 static tdict_status do_index_set(things *t, tdict_error *e) {
   return tdict_index_set(NULL, t->dst, TDICT_INDEX(TDICT_ALL), t->src, NULL, e);
@@ -45,7 +45,7 @@ static tdict_status do_stack_into(things *t, tdict_error *e) {
   return tdict_stack_into(t->dst, (const tdict_tree *[]){t->row, t->row, t->row, t->row}, ROWS, NULL, NULL, e);
 }
 static tdict_status do_tensor_copy(things *t, tdict_error *e) {
-  return tdict_tensor_copy(leaf_of(t->dst, "x"), leaf_of(t->src, "x"), e);
+  return tdict_tensor_copy(td_leaf(t->dst, "x"), td_leaf(t->src, "x"), e);
 }
 static tdict_status do_clone(things *t, tdict_error *e) { return tdict_clone_deep(t->src, NULL, &t->out, e); }
 static tdict_status do_cat(things *t, tdict_error *e) {
@@ -91,7 +91,7 @@ static things open_things(const place *w) {
   t.dst = rows_tree(w, ROWS, w->memory, 100);
   t.src = rows_tree(w, ROWS, w->memory, 200);
   td_ok(tdict_create_from(fields, 2, 0, NULL, w->memory, &t.row, err));
-  for (int i = 0; i < 2; i++) put_number(w, leaf_of(t.row, fields[i].path), 300 + (uint64_t)i);
+  for (int i = 0; i < 2; i++) put_number(w, td_leaf(t.row, fields[i].path), 300 + (uint64_t)i);
   return t;
 }
 static void close_things(things *t) { td_release(t->dst, t->src, t->row, t->out); }
@@ -126,33 +126,31 @@ static void begin_stand_in(transfer_stand_in *s, const place *w, const tdict_ten
   tdict_storage_attach(&s->node);
 }
 
-SIM_CASE(device_writers_wait_for_transfers) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_writers_wait_for_transfers, place, w, place_open(2)) {
   for (int i = 0; i < NUM_KINDS; i++)
     for (int writes = 0; writes < 2 && kinds[i].writes; writes++) {
       scoped_things t = open_things(&w);
       transfer_stand_in s;
-      begin_stand_in(&s, &w, leaf_of(t.dst, "x"), 100, writes ? 900 : 0);
+      begin_stand_in(&s, &w, td_leaf(t.dst, "x"), 100, writes ? 900 : 0);
       td_ok(kinds[i].run(&t, err));
       if (s.waits == 0 || !s.untouched) fail_msg("%s wrote beside a transfer", kinds[i].name);
-      assert_false(has_number(&w, leaf_of(t.dst, "x"), writes ? 900 : 100)); /* it came after */
+      assert_false(has_number(&w, td_leaf(t.dst, "x"), writes ? 900 : 100)); /* it came after */
     }
 }
 
-SIM_CASE(device_readers_wait_for_writers) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_readers_wait_for_writers, place, w, place_open(2)) {
   for (int i = 0; i < NUM_KINDS; i++) {
     if (!kinds[i].reads) continue;
     scoped_things t = open_things(&w);
     transfer_stand_in s;
-    begin_stand_in(&s, &w, leaf_of(t.src, "x"), 200, 900);
+    begin_stand_in(&s, &w, td_leaf(t.src, "x"), 200, 900);
     td_ok(kinds[i].run(&t, err));
     if (s.waits == 0) fail_msg("%s read beside a transfer that writes", kinds[i].name);
-    if (kinds[i].writes) assert_true(has_number(&w, leaf_of(t.dst, "x"), 900));
-    if (t.out) assert_true(has_number(&w, leaf_of(t.out, "x"), 900));
+    if (kinds[i].writes) assert_true(has_number(&w, td_leaf(t.dst, "x"), 900));
+    if (t.out) assert_true(has_number(&w, td_leaf(t.out, "x"), 900));
     close_things(&t);
     t = open_things(&w); /* two readers are no harm to each other */
-    begin_stand_in(&s, &w, leaf_of(t.src, "x"), 200, 0);
+    begin_stand_in(&s, &w, td_leaf(t.src, "x"), 200, 0);
     td_ok(kinds[i].run(&t, err));
     assert_int_equal(s.waits, 0);
     wait_for_stand_in(&s.fence, 0);
@@ -196,8 +194,7 @@ static void step_to_the_end(const place *w, tdict_future *f, const call *c) {
 }
 
 /* Beside real transfers, which stand still until the test lets them go on. */
-SIM_CASE(device_calls_come_after_transfers) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_calls_come_after_transfers, place, w, place_open(2)) {
   for (int i = 0; i < NUM_KINDS; i++)
     for (int32_t threads_of_it = 1; threads_of_it < 3; threads_of_it++) {
       const tdict_transfer_options o = threads(threads_of_it);
@@ -211,12 +208,12 @@ SIM_CASE(device_calls_come_after_transfers) {
       end_call(&c);
       seen = finish(f);
       if (kinds[i].writes) assert_true(rows_have(&w, seen, 100));
-      if (c.t.out) assert_true(has_number(&w, leaf_of(c.t.out, "x"), 900));
+      if (c.t.out) assert_true(has_number(&w, td_leaf(c.t.out, "x"), 900));
       if (kinds[i].writes) { /* a transfer that starts later sees what the call wrote */
-        scoped_bytes now = get_bytes(&w, leaf_of(c.t.dst, "x"));
+        scoped_bytes now = get_bytes(&w, td_leaf(c.t.dst, "x"));
         tdict_release(seen);
         seen = finish(move_async(&w, c.t.dst, tdict_cpu(), &o));
-        assert_memory_equal(leaf_of(seen, "x")->data, now, tdict_tensor_bytes(leaf_of(seen, "x")));
+        assert_memory_equal(td_leaf(seen, "x")->data, now, tdict_tensor_bytes(td_leaf(seen, "x")));
       }
       td_release(seen, host);
       close_things(&c.t);
@@ -224,19 +221,18 @@ SIM_CASE(device_calls_come_after_transfers) {
 }
 
 /* A kernel of the program's that reads the bytes, noted by tdict_record_stream(). */
-SIM_CASE(device_writers_wait_for_recorded_uses) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_writers_wait_for_recorded_uses, place, w, place_open(2)) {
   for (int i = 0; i < NUM_KINDS; i++) {
     if (!kinds[i].writes) continue;
     call c = {.t = open_things(&w), .kind = &kinds[i]};
     gate g = {0};
     kernel k;
     tdict_stream s = new_stream(&w);
-    kernel_launch(&k, s, leaf_of(c.t.dst, "x"), &g, NULL);
+    kernel_launch(&k, s, td_leaf(c.t.dst, "x"), &g, NULL);
     gate_await(&g, 1);
     td_ok(tdict_record_stream(c.t.dst, s, err));
     begin_call(&c);
-    assert_true(has_number(&w, leaf_of(c.t.dst, "x"), 100));
+    assert_true(has_number(&w, td_leaf(c.t.dst, "x"), 100));
     gate_open(&g);
     if (!kernel_saw(&k, 100)) fail_msg("%s wrote under a kernel", kinds[i].name);
     end_call(&c);

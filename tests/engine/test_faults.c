@@ -7,7 +7,6 @@
 #include <sched.h>
 
 #include "fault_cases.h"
-#include "support/fault_world.h"
 #include "support/test.h"
 
 enum { UNKNOWN = TDICT_CU_UNKNOWN, LAUNCH_FAILED = 719, MOST_FAULTS = 2000 };
@@ -203,8 +202,7 @@ GPU_CASE(faults_no_pinned_memory_at_all) {
  * driver holds is gone with the device, so it is not asked; host memory is, by the sanitizer. */
 static bool lose(fw_world *w, fw_op op, const fw_variant *variant, int64_t n) {
   const tdict_fault lost = {.kinds = TDICT_FAULT_ALL, .n = n, .code = LAUNCH_FAILED, .lasts = true};
-  char where[96];
-  snprintf(where, sizeof where, "%s/%s, lost at call %lld", fw_op_name(op), variant->name, (long long)n);
+  const char *where = td_text("%s/%s, lost at call %lld", fw_op_name(op), variant->name, (long long)n);
   fw_run run = {.op = op, .variant = variant, .context = fw_context(w)};
   fw_prepare(w, &run);
   tdict_driver_fault_arm(w->driver, &lost);
@@ -249,12 +247,11 @@ GPU_CASE(faults_stalled_copy_is_waited_for) {
   fw_open(&w);
   for (int cancels = 0; cancels < 2; cancels++) {
     scoped_context c = fw_context(&w);
-    scoped_future f = NULL;
     tdict_tree *moved = NULL;
     const tdict_fault stall = {.kinds = TDICT_FAULT_BIT(TDICT_FAULT_COPY_IN), .n = 3, .stalls = true};
     tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 1);
     tdict_driver_fault_arm(w.driver, &stall);
-    td_ok(tdict_to_device_async(c, w.host_into, w.device, &o, &f, err));
+    scoped_future f = td_made(future, tdict_to_device_async(c, w.host_into, w.device, &o, &made, err));
     while (!tdict_driver_fault_is_stalled(w.driver)) sched_yield();
     td_fails(TDICT_ETIMEDOUT, "has not ended", tdict_future_wait_for(f, 20000000, NULL, err));
     assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);

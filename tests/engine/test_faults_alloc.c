@@ -6,7 +6,6 @@
 #include "core/sched/pool.h"
 #include "engine/engine.h"
 #include "fault_cases.h"
-#include "support/fault_world.h"
 #include "support/test.h"
 
 enum { MOST_FAULTS = 2000 };

@@ -33,9 +33,8 @@ int __wrap_pthread_join(pthread_t thread, void **result) {
 
 static void use(tdict_context *context, tdict_device device) {
   scoped_tree td = NULL, moved = NULL, back = NULL;
-  scoped_tensor t = NULL;
   td_ok(tdict_create(0, NULL, &td, err));
-  td_ok(tdict_tensor_empty(TDICT_U8, 1, (const int64_t[]){3000000}, NULL, &t, err));
+  scoped_tensor t = td_made(tensor, tdict_tensor_empty(TDICT_U8, 1, (const int64_t[]){3000000}, NULL, &made, err));
   td_fill_random(tdict_tensor_data(t), 3000000, 5);
   td_ok(tdict_set(td, "t", t, err));
   td_ok(tdict_to_device(context, td, device, NULL, &moved, err));

@@ -73,7 +73,7 @@ static void refuse_memory(family *f) {
   CHILD(tdict_tensor_empty(TDICT_U8, 1, &count, f->w.pinned, &t, NULL) == TDICT_EFORKED);
   CHILD(tdict_tensor_empty(TDICT_U8, 1, &count, f->w.memory, &t, NULL) == TDICT_EFORKED);
   CHILD(tdict_tensor_zeros(TDICT_U8, 1, &count, tdict_device_memory(c, f->w.device), &t, NULL) == TDICT_EFORKED);
-  CHILD(tdict_tensor_clone(leaf_of(f->dev, "a"), NULL, &t, NULL) == TDICT_EFORKED); /* off the device */
+  CHILD(tdict_tensor_clone(td_leaf(f->dev, "a"), NULL, &t, NULL) == TDICT_EFORKED); /* off the device */
   CHILD(tdict_stream_create(c, f->w.device, &s, NULL) == TDICT_EFORKED);
   CHILD(tdict_context_get_counts(c, f->w.device, &counts, NULL) == TDICT_EFORKED);
   CHILD(!t && !s.handle);
@@ -87,7 +87,7 @@ static void use_host(family *f) {
   const unsigned char *a = tdict_const_data(f->host, "a");
   CHILD(a && memcmp(a, want, sizeof want) == 0);
   CHILD(tdict_create(0, NULL, &td, NULL) == TDICT_OK);
-  CHILD(tdict_tensor_clone(leaf_of(f->host, "a"), NULL, &t, NULL) == TDICT_OK);
+  CHILD(tdict_tensor_clone(td_leaf(f->host, "a"), NULL, &t, NULL) == TDICT_OK);
   CHILD(tdict_set(td, "a", t, NULL) == TDICT_OK);
 }
 /* Where the parent's pinned pages are, the child's next mapping may come to lie: nothing may take that away. */
@@ -247,7 +247,7 @@ static void refuse_streams(family *f) {
   CHILD(tdict_sim_step(c, 1, NULL) == TDICT_EFORKED);
   CHILD(tdict_sim_resume(c, NULL) == TDICT_EFORKED);
   CHILD(tdict_sim_launch(f->s, nothing, NULL, NULL) == TDICT_EFORKED);
-  CHILD(tdict_sim_host_pointer(f->s, leaf_of(f->dev, "a")->data) == NULL);
+  CHILD(tdict_sim_host_pointer(f->s, td_leaf(f->dev, "a")->data) == NULL);
 }
 /* The pool has no threads any more, so the calling one does all of it. */
 static void visit_alone(family *f) {

@@ -4,8 +4,7 @@
 
 static const char *const kept_patterns[] = {"meta", "**.text", "list.*"};
 static tdict_transfer_options keeping(void) {
-  tdict_transfer_options o = td_with(tdict_transfer_options, keep = kept_patterns, num_keep = 3);
-  return o;
+  return td_with(tdict_transfer_options, keep = kept_patterns, num_keep = 3);
 }
 
 /* Which tensors these patterns keep. list.* keeps the tree list.n as a whole. */
@@ -27,8 +26,7 @@ static bool has_device(const tdict_tree *td, const char *path, tdict_device *out
   return tdict_get_device(child, out);
 }
 
-GPU_CASE(kept_entries_stay_where_they_are) {
-  scoped_world w = open_world();
+GPU_CASE(kept_entries_stay_where_they_are, world, w, open_world()) {
   scoped_tree src = mixed_sources();
   for (int i = 0; i < NUM_WAYS; i += 3) {
     way v = way_at(i);
@@ -37,9 +35,9 @@ GPU_CASE(kept_entries_stay_where_they_are) {
     scoped_tree out = move_tree(&w, src, w.device, &v);
     check_tree(&w, src, out);
     tdict_device device;
-    for (size_t k = 0; k < 6; k++) assert_ptr_equal(leaf_of(out, staying[k]), leaf_of(src, staying[k]));
+    for (size_t k = 0; k < 6; k++) assert_ptr_equal(td_leaf(out, staying[k]), td_leaf(src, staying[k]));
     for (size_t k = 0; k < 3; k++)
-      assert_true(tdict_device_equal(tdict_tensor_device(leaf_of(out, moving[k])), w.device));
+      assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(out, moving[k])), w.device));
     /* trees with tensors on two devices, and all trees above them, have no device */
     assert_false(tdict_get_device(out, &device));
     assert_false(has_device(out, "meta", &device) || has_device(out, "deep", &device) ||
@@ -64,9 +62,8 @@ GPU_CASE(kept_entries_stay_where_they_are) {
 }
 
 /* Patterns that match nothing or everything, and tensors that are on the device already. */
-GPU_CASE(kept_entries_all_or_none) {
-  scoped_world w = open_world();
-  tdict_tree *src = mixed_sources(), *out = NULL;
+GPU_CASE(kept_entries_all_or_none, world, w, open_world()) {
+  scoped_tree src = mixed_sources(), out = NULL;
   tdict_device device;
   static const char *const none[] = {"?no.such", "?*.**.nowhere"}, *const all[] = {"**"}, *const obs[] = {"obs"};
   tdict_transfer_options o = td_with(tdict_transfer_options, keep = none, num_keep = 2);
@@ -76,48 +73,45 @@ GPU_CASE(kept_entries_all_or_none) {
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, w.device));
   o.keep = all;
   o.num_keep = 1;
-  tdict_tree *again = move_with(&w, src, w.device, &o); /* nothing moves: the source itself */
+  scoped_tree again = move_with(&w, src, w.device, &o); /* nothing moves: the source itself */
   assert_ptr_equal(again, src);
   tdict_release(again);
   o.keep = obs;
   td_ok(tdict_set_device(src, NULL, err));
-  td_ok(tdict_set(src, "obs", leaf_of(out, "obs"), err));
+  td_ok(tdict_set(src, "obs", td_leaf(out, "obs"), err));
   td_ok(tdict_to_device(w.c, src, w.device, &o, &again, err)); /* is kept and is there: one device */
-  assert_ptr_equal(leaf_of(again, "obs"), leaf_of(out, "obs"));
+  assert_ptr_equal(td_leaf(again, "obs"), td_leaf(out, "obs"));
   assert_true(tdict_get_device(again, &device) && tdict_device_equal(device, w.device));
   tdict_release(again);
   o.keep = NULL; /* no patterns are read */
   o.num_keep = 0;
   td_ok(tdict_to_device(w.c, src, w.device, &o, &again, err));
   check_device(again, w.device);
-  td_release(again, out, src);
 }
 
-GPU_CASE(kept_entries_are_not_pinned) {
-  scoped_world w = open_world();
+GPU_CASE(kept_entries_are_not_pinned, world, w, open_world()) {
   tdict_tree *src = mixed_sources(), *out = NULL, *there = NULL;
   tdict_pin_options o = td_with(tdict_pin_options, keep = kept_patterns, num_keep = 3);
   td_ok(tdict_pin_memory(w.c, src, &o, &out, err));
   check_tree(&w, src, out);
-  for (size_t k = 0; k < 6; k++) assert_ptr_equal(leaf_of(out, staying[k]), leaf_of(src, staying[k]));
-  for (size_t k = 0; k < 3; k++) assert_true(tdict_tensor_is_pinned(leaf_of(out, moving[k])));
+  for (size_t k = 0; k < 6; k++) assert_ptr_equal(td_leaf(out, staying[k]), td_leaf(src, staying[k]));
+  for (size_t k = 0; k < 3; k++) assert_true(tdict_tensor_is_pinned(td_leaf(out, moving[k])));
   tdict_device device;
   assert_true(tdict_get_device(out, &device) && device.type == TDICT_DEVICE_CPU);
   tdict_release(out);
   /* A kept tensor may be on a device. */
   td_ok(tdict_to_device(w.c, src, w.device, NULL, &there, err));
   td_ok(tdict_set_device(src, NULL, err));
-  td_ok(tdict_set(src, "text", leaf_of(there, "text"), err));
+  td_ok(tdict_set(src, "text", td_leaf(there, "text"), err));
   td_ok(tdict_pin_memory(w.c, src, &o, &out, err));
-  assert_ptr_equal(leaf_of(out, "text"), leaf_of(there, "text"));
+  assert_ptr_equal(td_leaf(out, "text"), td_leaf(there, "text"));
   tdict_release(out);
   td_fails(TDICT_EWRONGDEVICE, "wanted one on the cpu", tdict_pin_memory(w.c, src, NULL, &out, err));
   td_release(there, src);
 }
 
 /* Kept entries of a destination are not written, and only their keys are compared. */
-DEVICE_CASE(kept_entries_are_not_written) {
-  scoped_world w = open_world();
+DEVICE_CASE(kept_entries_are_not_written, world, w, open_world()) {
   scoped_tree src = mixed_sources(), like = mixed_sources(), dst = NULL;
   td_ok(tdict_clone_deep(like, TD_IN(w.memory), &dst, err));
   td_put(src, "text", random_tensor(TDICT_F64, SHAPE(3, 3), NULL)); /* another dtype and shape */
@@ -130,10 +124,10 @@ DEVICE_CASE(kept_entries_are_not_written) {
     v.o.keep = kept_patterns;
     v.o.num_keep = 3;
     copy_tree(&w, src, dst, &v);
-    for (size_t k = 0; k < 3; k++) check_tensor(&w, leaf_of(src, moving[k]), leaf_of(dst, moving[k]), moving[k]);
-    for (size_t k = 2; k < 6; k++) check_tensor(&w, leaf_of(like, staying[k]), leaf_of(dst, staying[k]), staying[k]);
+    for (size_t k = 0; k < 3; k++) check_tensor(&w, td_leaf(src, moving[k]), td_leaf(dst, moving[k]), moving[k]);
+    for (size_t k = 2; k < 6; k++) check_tensor(&w, td_leaf(like, staying[k]), td_leaf(dst, staying[k]), staying[k]);
     for (size_t k = 0; k < 3; k++) {
-      tdict_tensor *t = leaf_of(dst, moving[k]);
+      tdict_tensor *t = td_leaf(dst, moving[k]);
       raw_fill(raw_of(&w, t), t->data, POISON, tdict_tensor_bytes(t));
     }
   }
@@ -146,8 +140,7 @@ DEVICE_CASE(kept_entries_are_not_written) {
               td_transfer_into(w.c, dst, src, &o, err));
 }
 
-DEVICE_CASE(kept_patterns_are_checked_first) {
-  scoped_world w = open_world();
+DEVICE_CASE(kept_patterns_are_checked_first, world, w, open_world()) {
   tdict_tree *src = mixed_sources(), *out = NULL;
   tdict_future *f = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
@@ -168,8 +161,7 @@ DEVICE_CASE(kept_patterns_are_checked_first) {
 }
 
 /* 30 levels above a kept tensor, so that every walk needs memory. */
-SIM_CASE(kept_entries_survive_enomem) {
-  scoped_world w = open_world();
+SIM_CASE(kept_entries_survive_enomem, world, w, open_world()) {
   scoped_tree src = mixed_sources();
   char path[128] = "a";
   for (int i = 0; i < 30; i++) strcat(path, ".a");
@@ -199,13 +191,12 @@ SIM_CASE(kept_entries_survive_enomem) {
 }
 
 /* With patterns, consolidated trees go leaf by leaf. */
-GPU_CASE(kept_entries_of_consolidated_trees) {
-  scoped_world w = open_world();
+GPU_CASE(kept_entries_of_consolidated_trees, world, w, open_world()) {
   scoped_tree td = mixed_sources(), src = NULL, out = NULL;
   tdict_transfer_options o = keeping();
   td_ok(tdict_consolidate(td, NULL, &src, err));
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   assert_true(tdict_is_locked(out) && !tdict_is_consolidated(out));
   check_tree(&w, td, out);
-  for (size_t k = 0; k < 6; k++) assert_ptr_equal(leaf_of(out, staying[k]), leaf_of(src, staying[k]));
+  for (size_t k = 0; k < 6; k++) assert_ptr_equal(td_leaf(out, staying[k]), td_leaf(src, staying[k]));
 }

@@ -19,15 +19,11 @@ static void check_cancelled(tdict_future *f) {
 }
 
 static void cancel_while_hooks_run(void) {
-  place w = place_open(1);
-  probe p = {0};
+  scoped_probe p = {0};
+  scoped_place w = place_open(1);
   gate g = {0};
-  tdict_tree *src = numbered_tree(&w, NULL, 1);
-  for (int i = 0; i < 3; i++) {
-    char path[16];
-    snprintf(path, sizeof path, "p%d", i);
-    put_pair_with(src, path, &p, i, at_gate, &g);
-  }
+  scoped_tree src = numbered_tree(&w, NULL, 1);
+  for (int i = 0; i < 3; i++) put_pair_with(src, td_text("p%d", i), &p, i, at_gate, &g);
   tdict_future *f = move_async(&w, src, w.device, NULL);
   gate_await(&g, 1);
   tdict_future_cancel(f);
@@ -36,8 +32,6 @@ static void cancel_while_hooks_run(void) {
   assert_int_equal(atomic_load(&p.pins) + atomic_load(&p.moves), 1);
   tdict_future_release(f);
   check_number_and_release(&w, moved(&w, src, w.device), 1);
-  tdict_release(src);
-  close_pairs(&w, &p);
 }
 
 /* Behind another transfer, and before one that waits for it. */
@@ -69,7 +63,7 @@ static void cancel_in_flight(int32_t mode, int32_t num_threads, int64_t steps) {
   tdict_tree *none = NULL;
   td_put(src, "x", new_bytes(BYTES, NULL));
   td_put(dst, "x", new_bytes(BYTES, w.memory));
-  put_number(&w, leaf_of(src, "x"), 5);
+  put_number(&w, td_leaf(src, "x"), 5);
   tdict_transfer_options t = threads(num_threads);
   t.mode = mode;
   hold(&w);
@@ -88,7 +82,7 @@ static void cancel_in_flight(int32_t mode, int32_t num_threads, int64_t steps) {
   assert_null(tdict_data(dst, "x"));
   tdict_future_release(f);
   td_ok(td_transfer_into(w.c, dst, src, NULL, err));
-  assert_true(has_number(&w, leaf_of(dst, "x"), 5));
+  assert_true(has_number(&w, td_leaf(dst, "x"), 5));
   assert_non_null(tdict_data(dst, "x"));
 }
 
@@ -146,8 +140,7 @@ SIM_CASE(cancel_in_every_state) {
 }
 
 /* A future that is cancelled and let go at once: the transfer ends without it, and the context waits for that. */
-SIM_CASE(cancel_and_release) {
-  scoped_place w = place_sim(2, SLOW, 1);
+SIM_CASE(cancel_and_release, place, w, place_sim(2, SLOW, 1)) {
   scoped_tree src = numbered_tree(&w, NULL, 8);
   for (int i = 0; i < 5; i++) {
     scoped_future f = move_async(&w, src, w.device, NULL);
@@ -192,7 +185,7 @@ static void lose_a_result(tdict_device to, bool pinned) {
   td_ok(tdict_future_wait_on_stream(f, s, &out, err));
   atomic_store(&is_failing, true);
   resume(&w);
-  for (int i = 0; i < NUM_NUMBERED; i++) assert_non_null(leaf_of(out, numbered[i].path)->data);
+  for (int i = 0; i < NUM_NUMBERED; i++) assert_non_null(td_leaf(out, numbered[i].path)->data);
   td_fails(TDICT_EDEVICE, "", tdict_future_wait(f, NULL, err));
   assert_int_equal(td_last_error.native, TDICT_CU_UNKNOWN);
   for (int i = 0; i < NUM_NUMBERED; i++) {
@@ -214,11 +207,7 @@ static void change_a_result(void) {
   td_ok(tdict_future_wait_on_stream(f, s, &out, err));
   atomic_store(&is_failing, true);
   resume(&w);
-  for (int i = 0; !tdict_future_is_ready(f); i++) {
-    char path[32];
-    snprintf(path, sizeof path, "new%d", i % 100);
-    td_put(out, path, new_bytes(1, NULL));
-  }
+  for (int i = 0; !tdict_future_is_ready(f); i++) td_put(out, td_text("new%d", i % 100), new_bytes(1, NULL));
   td_fails(TDICT_EDEVICE, "", tdict_future_wait(f, NULL, err));
   end_failing(&w);
 }
@@ -227,7 +216,7 @@ static void lose_a_destination(bool on_device) {
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, on_device ? NULL : w.memory, 11),
               dst = numbered_tree(&w, on_device ? w.memory : NULL, 0);
-  void *address = leaf_of(dst, "n.b")->data;
+  void *address = td_leaf(dst, "n.b")->data;
   td_ok(td_transfer_into(w.c, dst, src, NULL, err)); /* creates the streams, which waits for a stream, too */
   begin_failing(&w, true);
   td_fails(TDICT_EDEVICE, "", td_transfer_into(w.c, dst, src, NULL, err));
@@ -533,11 +522,10 @@ static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
 }
 
 GPU_CASE(lost_device_stays_lost) {
-  tdict_context *beside = td_context(NULL); /* so that a GPU keeps its primary context between the rounds */
+  scoped_context beside = td_context(NULL); /* so that a GPU keeps its primary context between the rounds */
   for (int32_t mode = TDICT_MODE_BLOCKING; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
     for (int to_host = 0, n = 1; to_host < 2; to_host++, n = 1) {
       while (lose_at(n, mode, n % 3, to_host)) n++;
       assert_true(n > 4);
     }
-  tdict_context_destroy(beside);
 }

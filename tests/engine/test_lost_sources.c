@@ -37,16 +37,16 @@ static void refuse(bool on_device, int32_t num_threads) {
   td_put(good, "x", new_bytes(70000, on_device ? NULL : w.memory));
   td_put(bad, "x", new_bytes(70000, on_device ? w.memory : NULL));
   td_put(mixed, "a", new_bytes(5, NULL));
-  td_ok(tdict_set(mixed, "n.b", leaf_of(bad, "x"), err));
+  td_ok(tdict_set(mixed, "n.b", td_leaf(bad, "x"), err));
   td_put(mixed, "z", new_bytes(7, NULL));
-  put_number(&w, leaf_of(mixed, "a"), 3);
-  put_number(&w, leaf_of(mixed, "z"), 4);
-  put_number(&w, leaf_of(good, "x"), 1);
+  put_number(&w, td_leaf(mixed, "a"), 3);
+  put_number(&w, td_leaf(mixed, "z"), 4);
+  put_number(&w, td_leaf(good, "x"), 1);
   td_put(there, "a", new_bytes(5, NULL));
   td_put(there, "n.b", new_bytes(70000, on_device ? NULL : w.memory));
   td_put(there, "z", new_bytes(7, NULL));
-  put_number(&w, leaf_of(there, "n.b"), 2);
-  put_number(&w, leaf_of(there, "z"), 9);
+  put_number(&w, td_leaf(there, "n.b"), 2);
+  put_number(&w, td_leaf(there, "z"), 9);
   lose(&w, good, bad);
   assert_null(tdict_data(bad, "x"));
   REFUSED("n.b", tdict_to_device(w.c, mixed, other, &o, &out, err));
@@ -56,12 +56,12 @@ static void refuse(bool on_device, int32_t num_threads) {
   if (!on_device) REFUSED("n.b", tdict_pin_memory(w.c, mixed, NULL, &out, err));
   assert_null(out);
   assert_null(f);
-  assert_true(has_number(&w, leaf_of(there, "n.b"), 2)); /* nothing was written, and nothing is lost by it */
-  assert_true(has_number(&w, leaf_of(there, "z"), 9));
+  assert_true(has_number(&w, td_leaf(there, "n.b"), 2)); /* nothing was written, and nothing is lost by it */
+  assert_true(has_number(&w, td_leaf(there, "z"), 9));
   assert_non_null(tdict_data(there, "n.b"));
   td_ok(td_transfer_into(w.c, bad, good, NULL, err)); /* the bytes come after all */
   td_ok(tdict_to_device(w.c, mixed, other, &o, &out, err));
-  assert_true(has_number(&w, leaf_of(out, "n.b"), 1));
+  assert_true(has_number(&w, td_leaf(out, "n.b"), 1));
 }
 GPU_CASE(lost_source_is_refused) {
   for (int32_t n = -1; n < 3; n++) {
@@ -71,8 +71,7 @@ GPU_CASE(lost_source_is_refused) {
 }
 
 /* Behind a transfer that is cancelled, and behind one that then brings the bytes. */
-SIM_CASE(lost_source_of_a_queued_transfer) {
-  scoped_place w = place_sim(4, 20e6, 1);
+SIM_CASE(lost_source_of_a_queued_transfer, place, w, place_sim(4, 20e6, 1)) {
   scoped_tree src = numbered_tree(&w, NULL, 1), dst = numbered_tree(&w, w.memory, 2), out = NULL;
   hold(&w);
   tdict_future *lost = copy_async(&w, src, dst, NULL), *reads = move_async(&w, dst, tdict_cpu(), NULL),
@@ -89,8 +88,8 @@ SIM_CASE(lost_source_of_a_queued_transfer) {
 
 /* Beside an object whose hooks run before. */
 GPU_CASE(lost_source_beside_an_object) {
-  place w = place_open(2);
-  probe p = {0};
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
   tdict_tree *good = new_tree(), *bad = new_tree(), *out = NULL;
   td_put(good, "n.x", new_bytes(1000, w.memory));
   td_put(bad, "n.x", new_bytes(1000, NULL));
@@ -104,19 +103,17 @@ GPU_CASE(lost_source_beside_an_object) {
   }
   assert_null(out);
   td_release(good, bad);
-  close_pairs(&w, &p);
 }
 
-GPU_CASE(lost_source_of_a_tensor_copy) {
-  scoped_place w = place_open(2);
+GPU_CASE(lost_source_of_a_tensor_copy, place, w, place_open(2)) {
   scoped_tree good = new_tree(), bad = new_tree();
   tdict_tensor *into = new_bytes(1000, NULL), *clone = NULL;
   td_put(good, "x", new_bytes(1000, NULL));
   td_put(bad, "x", new_bytes(1000, w.memory));
   put_number(&w, into, 5);
   lose(&w, good, bad);
-  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_tensor_copy(into, leaf_of(bad, "x"), err));
-  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_tensor_clone(leaf_of(bad, "x"), NULL, &clone, err));
+  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_tensor_copy(into, td_leaf(bad, "x"), err));
+  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_tensor_clone(td_leaf(bad, "x"), NULL, &clone, err));
   assert_null(clone);
   assert_true(has_number(&w, into, 5));
   tdict_tensor_release(into);
@@ -150,14 +147,12 @@ static void *read_on(void *user) {
   return NULL;
 }
 static int meet_an_end(const place *w, tdict_tree *src, tdict_tree *dst) {
-  char last[16];
-  reading *r = calloc(1, sizeof *r);
-  assert_non_null(r);
+  TD_FREED reading *r = td_zeros(1, sizeof *r);
   pthread_t thread;
-  tdict_tree *one = new_tree(), *feed = new_tree(), *from = new_tree();
-  snprintf(last, sizeof last, "k%d", ENDING_LEAVES - 1);
-  td_ok(tdict_set(one, "x", leaf_of(dst, last), err));
-  td_ok(tdict_set(feed, "x", leaf_of(src, last), err));
+  scoped_tree one = new_tree(), feed = new_tree(), from = new_tree();
+  const char *last = td_text("k%d", ENDING_LEAVES - 1);
+  td_ok(tdict_set(one, "x", td_leaf(dst, last), err));
+  td_ok(tdict_set(feed, "x", td_leaf(src, last), err));
   td_put(from, "x", new_bytes(8, w->memory));
   hold(w);
   tdict_future *before = copy_async(w, from, feed, NULL);
@@ -176,16 +171,12 @@ static int meet_an_end(const place *w, tdict_tree *src, tdict_tree *dst) {
     tdict_future_release(r->reads[i]);
   }
   if (wrong) fail_msg("%d of %d reads took bytes that never came", wrong, met);
-  td_release(one, feed, from);
-  free(r);
   return met;
 }
-SIM_CASE(lost_source_is_seen_while_its_transfer_ends) {
-  scoped_place w = place_sim(4, 0, 1);
+SIM_CASE(lost_source_is_seen_while_its_transfer_ends, place, w, place_sim(4, 0, 1)) {
   scoped_tree src = new_tree(), dst = new_tree();
-  char path[16];
   for (int i = 0; i < ENDING_LEAVES; i++) {
-    snprintf(path, sizeof path, "k%d", i);
+    const char *path = td_text("k%d", i);
     td_put(src, path, new_bytes(8, NULL));
     td_put(dst, path, new_bytes(8, NULL));
   }

@@ -109,7 +109,7 @@ static tdict_context *draw_context(player *p) {
 static void settle(player *p, const char *what) {
   pending oldest = p->pending[0];
   tdict_error err = {0};
-  tdict_tree *td = NULL;
+  scoped_tree td = NULL;
   memmove(p->pending, p->pending + 1, (size_t)--p->num_pending * sizeof *p->pending);
   watch_note(p->number, what);
   switch (draw(p, 4)) {
@@ -130,7 +130,6 @@ static void settle(player *p, const char *what) {
   if (oldest.cancelled && status == TDICT_ECANCELLED) return;
   if (!went_well(p, what, status, &err)) return;
   if (oldest.generation != NONE) check_tree(p, what, td, oldest.generation);
-  tdict_release(td);
 }
 
 /* Keeps a future, or lets it go at once; the transfer goes on either way. */
@@ -164,10 +163,9 @@ static bool move(player *p, const tdict_tree *src, tdict_device to, tdict_tree *
 /* There and back again, with the middle let go of while it is being read. */
 static void play_round_trip(player *p, const tdict_tree *src, int64_t generation) {
   tdict_future *f;
-  tdict_tree *there = NULL;
+  scoped_tree there = NULL;
   if (!move(p, src, p->round->device, &there)) return;
   if (start(p, there, tdict_cpu(), &f)) keep(p, f, generation);
-  tdict_release(there);
 }
 
 /* A tree of its own, released while it travels. */
@@ -197,7 +195,7 @@ static void play_cancel(player *p) {
   const uint32_t which = draw(p, NUM_SOURCES);
   tdict_future *f;
   tdict_error err = {0};
-  tdict_tree *td = NULL, *back = NULL;
+  scoped_tree td = NULL, back = NULL;
   if (!start(p, draw(p, 4) ? p->round->sources[which] : p->round->nested, p->round->device, &f)) return;
   for (uint32_t i = draw(p, 30); i > 0; i--) sched_yield();
   tdict_future_cancel(f);
@@ -205,8 +203,6 @@ static void play_cancel(player *p) {
   tdict_future_release(f);
   if (status == TDICT_ECANCELLED || !went_well(p, "cancelled", status, &err)) return;
   if (move(p, td, tdict_cpu(), &back)) check_tree(p, "done in spite of cancel", back, ANY); /* it was too late */
-  tdict_release(back);
-  tdict_release(td);
 }
 
 /* Several write whole trees into one destination; whoever reads it sees one of them. */
@@ -221,11 +217,9 @@ static void play_shared_read(player *p) {
   if (start(p, p->round->shared_device, tdict_cpu(), &f)) keep(p, f, ANY);
 }
 static void play_shared_read_host(player *p) {
-  tdict_tree *there = NULL, *back = NULL;
+  scoped_tree there = NULL, back = NULL;
   if (!move(p, p->round->shared_host, p->round->device, &there)) return;
   if (move(p, there, tdict_cpu(), &back)) check_tree(p, "of the shared host tree", back, ANY);
-  tdict_release(back);
-  tdict_release(there);
 }
 static void play_shared_across(player *p) {
   round_of *r = p->round;
@@ -263,7 +257,7 @@ static void play_own(player *p) {
 
 static void play_pin(player *p) {
   tdict_error err = {0};
-  tdict_tree *pinned = NULL;
+  scoped_tree pinned = NULL;
   const tdict_tree *src = draw(p, 3) ? p->round->sources[draw(p, NUM_SOURCES)] : p->round->nested;
   tdict_pin_options o = td_with(tdict_pin_options, num_threads = draw(p, 2) ? 0 : -1);
   if (!went_well(p, "pin_memory", tdict_pin_memory(p->round->context, src, &o, &pinned, &err), &err)) return;
@@ -271,7 +265,6 @@ static void play_pin(player *p) {
   check_tree(p, "pinned", pinned, ANY);
   tdict_future *f;
   if (draw(p, 2) && start(p, pinned, p->round->device, &f)) keep(p, f, NONE); /* direct copies */
-  tdict_release(pinned);
 }
 
 /* What a kernel of the program would do: read the result on a stream that waits for it. */
@@ -303,14 +296,13 @@ static void play_stream(player *p) {
   const uint32_t which = draw(p, NUM_SOURCES);
   tdict_error err = {0};
   tdict_future *f;
-  tdict_tree *there = NULL;
+  scoped_tree there = NULL;
   if (!start(p, p->round->sources[which], p->round->device, &f)) return;
   tdict_status status = tdict_future_wait_on_stream(f, p->stream, &there, &err);
   tdict_future_release(f);
   if (!went_well(p, "wait_on_stream", status, &err)) return;
   if (p->round->device.type == TDICT_DEVICE_SIM) launch_look(p, there, 10 + which);
   went_well(p, "record_stream", tdict_record_stream(there, p->stream, &err), &err);
-  tdict_release(there);
 }
 
 static void play_trim(player *p) {
@@ -460,9 +452,7 @@ static void release_trees(round_of *r) {
   for (int i = 0; i < NUM_WRITERS; i++) tdict_release((tdict_tree *)(uintptr_t)r->writers[i]);
   tdict_release((tdict_tree *)(uintptr_t)r->nested);
   td_release(r->shared_device, r->shared_host, r->racy_device);
-  for (int i = 0; i < NUM_THREADS; i++) {
-    td_release(r->players[i].own_host, r->players[i].own_device);
-  }
+  for (int i = 0; i < NUM_THREADS; i++) td_release(r->players[i].own_host, r->players[i].own_device);
 }
 
 /* The context goes while transfers are in flight; trees before or after it; futures tell their ends all the same. */

@@ -78,10 +78,10 @@ GPU_CASE(objects_keep_their_type) {
 }
 
 GPU_CASE(objects_are_pinned_by_hook_or_flatten) {
-  place w = place_open(3);
-  probe p = {0};
+  scoped_probe p = {0};
+  scoped_place w = place_open(3);
   pair *pairs[NUM_TYPES];
-  tdict_tree *src = tree_of_all(&w, &p, 4, pairs), *out = NULL;
+  scoped_tree src = tree_of_all(&w, &p, 4, pairs), out = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   td_ok(tdict_pin_memory(w.c, src, td_options(tdict_pin_options, stats = &stats), &out, err));
   check_same_paths(src, out);
@@ -99,8 +99,6 @@ GPU_CASE(objects_are_pinned_by_hook_or_flatten) {
   assert_int_equal(stats.num_objects_pinned, 5);
   assert_int_equal(stats.num_objects_unpinned, 2);
   assert_int_equal(stats.num_objects_kept, 0);
-  td_release(out, src);
-  close_pairs(&w, &p);
 }
 
 /* Each hook waits until all run. */
@@ -119,15 +117,11 @@ static tdict_status wait_for_all_hooks(const pair *self, const tdict_hook *hook,
 /* way 0: async, 1: async with n threads, 2: waits, 3: waits with n threads, 4: pin_memory */
 static void run_meeting(int way) {
   enum { COUNT = 4 };
-  place w = place_open(COUNT);
-  probe p = {0};
+  scoped_probe p = {0};
+  scoped_place w = place_open(COUNT);
   meeting m = {.wanted = COUNT};
-  tdict_tree *src = new_tree(), *out = NULL;
-  for (int i = 0; i < COUNT; i++) {
-    char path[16];
-    snprintf(path, sizeof path, "p%d", i);
-    put_pair_with(src, path, &p, i, wait_for_all_hooks, &m);
-  }
+  scoped_tree src = new_tree(), out = NULL;
+  for (int i = 0; i < COUNT; i++) put_pair_with(src, td_text("p%d", i), &p, i, wait_for_all_hooks, &m);
   tdict_transfer_options o = threads(way % 2 ? COUNT : -1);
   if (way < 2)
     out = finish(move_async(&w, src, w.device, &o));
@@ -136,17 +130,15 @@ static void run_meeting(int way) {
   else
     td_ok(tdict_pin_memory(w.c, src, NULL, &out, err));
   assert_int_equal(atomic_load(&p.most_inside), COUNT);
-  td_release(out, src);
-  close_pairs(&w, &p);
 }
 GPU_CASE(objects_hooks_run_in_parallel) {
   for (int way = 0; way < 5; way++) run_meeting(way);
 }
 
 GPU_CASE(objects_flatten_moves_in_one_plan) {
-  place w = place_open(2);
-  probe p = {0};
-  tdict_tree *src = numbered_tree(&w, NULL, 5), *out = NULL;
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
+  scoped_tree src = numbered_tree(&w, NULL, 5), out = NULL;
   pair *x = put_pair(src, "n.pair", &pair_flat, &p, 1), *y = put_pair(src, "same", &pair_flat, &p, 2);
   td_ok(tdict_set(src, "inp_again", y->inp, err));
   tdict_transfer_options o = threads(-1);
@@ -160,13 +152,13 @@ GPU_CASE(objects_flatten_moves_in_one_plan) {
   check_tree_number(&w, out, 5);
   /* one storage for all, in tree order; what hangs twice is sent once */
   const tdict_tensor *order[] = {
-      leaf_of(out, "a"), leaf_of(out, "n.b"), leaf_of(out, "n.m.c"), a->inp, a->tgt, leaf_of(out, "d"), b->inp, b->tgt};
+      td_leaf(out, "a"), td_leaf(out, "n.b"), td_leaf(out, "n.m.c"), a->inp, a->tgt, td_leaf(out, "d"), b->inp, b->tgt};
   for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
     assert_true(tdict_tensor_shares_storage(order[i], order[0]));
     assert_int_equal((uintptr_t)order[i]->data % 256, 0);
     if (i) assert_true((uintptr_t)order[i]->data >= (uintptr_t)order[i - 1]->data + tdict_tensor_bytes(order[i - 1]));
   }
-  assert_ptr_equal(leaf_of(out, "inp_again")->data, b->inp->data);
+  assert_ptr_equal(td_leaf(out, "inp_again")->data, b->inp->data);
   assert_int_equal(stats.num_leaves, NUM_NUMBERED + 5);
   assert_int_equal(stats.num_shared_leaves, 1);
   assert_int_equal(stats.num_objects, 2);
@@ -175,17 +167,15 @@ GPU_CASE(objects_flatten_moves_in_one_plan) {
   assert_int_equal(stats.staged_bytes, stats.total_bytes);
   assert_int_equal(atomic_load(&p.flattens), 2);
   assert_int_equal(atomic_load(&p.unflattens), 2);
-  td_release(out, src);
-  close_pairs(&w, &p);
 }
 
 /* What is there already is neither flattened anew nor copied: the object itself. */
 GPU_CASE(objects_already_in_place_are_shared) {
-  place w = place_open(2);
-  probe p = {0};
-  tdict_tree *src = new_tree(), *again = NULL;
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
+  scoped_tree src = new_tree(), again = NULL;
   put_pair(src, "x", &pair_flat, &p, 1);
-  tdict_tree *out = moved(&w, src, w.device);
+  scoped_tree out = moved(&w, src, w.device);
   again = moved(&w, out, w.device);
   assert_ptr_equal(again, out);
   assert_int_equal(atomic_load(&p.unflattens), 1);
@@ -193,21 +183,18 @@ GPU_CASE(objects_already_in_place_are_shared) {
   /* beside a tensor that is not */
   td_ok(tdict_set_device(out, NULL, err));
   td_put(out, "new", new_bytes(100, NULL));
-  put_number(&w, leaf_of(out, "new"), 77);
+  put_number(&w, td_leaf(out, "new"), 77);
   again = moved(&w, out, w.device);
   assert_ptr_not_equal(again, out);
   assert_ptr_equal(pair_at(again, "x", &pair_flat), pair_at(out, "x", &pair_flat));
-  assert_true(has_number(&w, leaf_of(again, "new"), 77));
+  assert_true(has_number(&w, td_leaf(again, "new"), 77));
   assert_int_equal(atomic_load(&p.unflattens), 1);
-  td_release(again, out, src);
-  close_pairs(&w, &p);
 }
 
 /* An object that cannot be moved fails the call before anything has begun, and keep_objects lets it pass. */
-GPU_CASE(objects_without_hooks_are_kept_if_asked) {
-  scoped_place w = place_open(2);
+GPU_CASE(objects_without_hooks_are_kept_if_asked, place, w, place_open(2)) {
   for (int way = 0; way < 2 * 4; way++) {
-    probe p = {0};
+    scoped_probe p = {0};
     const tdict_type *type = way % 2 ? &pair_pins : &pair_bare;
     tdict_tree *src = numbered_tree(&w, NULL, 6), *out = NULL;
     put_pair(src, "one", &pair_hooked, &p, 2);
@@ -241,7 +228,6 @@ GPU_CASE(objects_without_hooks_are_kept_if_asked) {
     tdict_release(src);
     check_pair(&w, kept, 1, tdict_cpu()); /* the box lives on */
     check_number_and_release(&w, out, 6);
-    check_gone(&p);
   }
 }
 
@@ -307,10 +293,11 @@ GPU_CASE(objects_failing_hook) {
   static const tdict_type *const bad[] = {&bad_pin, &bad_move, &bad_flat, &bad_unflat};
   scoped_place w = place_open(2);
   for (int k = 0; k < 4 * NUM_ANSWERS * 3; k++) {
-    probe p = {0};
+    scoped_probe p = {0};
     answer a = (answer)(k % NUM_ANSWERS);
-    tdict_tree *src = numbered_tree(&w, NULL, 8), *out = NULL;
-    tdict_future *f = NULL;
+    scoped_tree src = numbered_tree(&w, NULL, 8);
+    tdict_tree *out = NULL;
+    scoped_future f = NULL;
     put_pair(src, "n.before", &pair_hooked, &p, 1);
     put_pair(src, "flat", &pair_flat, &p, 2);
     put_pair(src, "n.bad", bad[k / NUM_ANSWERS % 4], &p, 9)->user = &a;
@@ -326,8 +313,6 @@ GPU_CASE(objects_failing_hook) {
     }
     check_answer(a);
     assert_null(out);
-    td_release(f, src);
-    check_gone(&p);
   }
 }
 
@@ -341,15 +326,14 @@ static tdict_status nest_flatten(const void *self, tdict_tree **out, tdict_error
 }
 static const tdict_type nest_flat = PAIR_TYPE(.flatten = nest_flatten, .unflatten = pair_unflatten);
 GPU_CASE(objects_flatten_refuses_objects) {
-  place w = place_open(2);
-  probe p = {0};
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
   tdict_tree *src = new_tree(), *out = NULL;
   put_pair(src, "outer", &nest_flat, &p, 1);
   td_fails(TDICT_EHOOK, "flatten", tdict_to_device(w.c, src, w.device, NULL, &out, err));
   assert_non_null(strstr(td_last_error.path, "outer"));
   assert_null(out);
   tdict_release(src);
-  close_pairs(&w, &p);
 }
 
 /* Objects without flatten are refused before anything is written, and keep_objects leaves those of the destination. */
@@ -373,20 +357,20 @@ static void refuse_bare_pairs(const place *w, tdict_tree *dst, tdict_tree *src, 
 }
 
 GPU_CASE(objects_transfer_into) {
-  place w = place_open(2);
-  probe p = {0};
-  tdict_tree *src = numbered_tree(&w, NULL, 10), *like = numbered_tree(&w, NULL, 11);
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
+  scoped_tree src = numbered_tree(&w, NULL, 10), like = numbered_tree(&w, NULL, 11);
   put_pair(src, "n.pair", &pair_flat, &p, 1);
   put_pair(like, "n.pair", &pair_flat, &p, 2);
-  tdict_tree *dst = moved(&w, like, w.device);
+  scoped_tree dst = moved(&w, like, w.device);
   pair *there = pair_at(dst, "n.pair", &pair_flat);
-  const void *places[] = {there->inp->data, there->tgt->data, leaf_of(dst, "a")->data};
+  const void *places[] = {there->inp->data, there->tgt->data, td_leaf(dst, "a")->data};
   tdict_lock(dst);
   td_ok(td_transfer_into(w.c, dst, src, NULL, err));
   assert_ptr_equal(pair_at(dst, "n.pair", &pair_flat), there);
   assert_ptr_equal(there->inp->data, places[0]);
   assert_ptr_equal(there->tgt->data, places[1]);
-  assert_ptr_equal(leaf_of(dst, "a")->data, places[2]);
+  assert_ptr_equal(td_leaf(dst, "a")->data, places[2]);
   check_tree_number(&w, dst, 10);
   for (int i = 0; i < 2; i++) assert_true(has_number(&w, i ? there->tgt : there->inp, pair_seed(1, i)));
   assert_int_equal(there->number, 2); /* the object itself is as it was */
@@ -411,14 +395,12 @@ GPU_CASE(objects_transfer_into) {
   td_fails_at(TDICT_EDTYPE, "", "x.deep.tgt", td_transfer_into(w.c, dst, src, NULL, err));
   check_tree_number(&w, dst, 11);
   check_pair(&w, there, 2, w.device);
-  td_release(src, like, dst);
-  close_pairs(&w, &p);
 }
 
 GPU_CASE(objects_is_pinned) {
-  place w = place_open(2);
-  probe p = {0};
-  tdict_tree *td = new_tree();
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
+  scoped_tree td = new_tree();
   assert_true(tdict_is_pinned(td));
   put_pair(td, "n.bare", &pair_bare, &p, 1); /* says nothing */
   assert_true(tdict_is_pinned(td));
@@ -434,8 +416,6 @@ GPU_CASE(objects_is_pinned) {
   }
   td_put(td, "t", new_bytes(8, NULL));
   assert_false(tdict_is_pinned(td));
-  tdict_release(td);
-  close_pairs(&w, &p);
 }
 
 /* The hook that keeps the object itself. */
@@ -449,8 +429,8 @@ static tdict_status keep_itself(const void *self, const tdict_hook *hook, void *
 static const tdict_type keeps = PAIR_TYPE(.pin_memory = keep_itself, .to_device = keep_itself);
 
 GPU_CASE(object_that_a_hook_keeps_is_retained) {
-  place w = place_open(2);
-  probe p = {0};
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
   tdict_tree *src = new_tree();
   pair *x = put_pair(src, "x", &keeps, &p, 1);
   for (int i = -1; i < 2; i++) {
@@ -458,19 +438,17 @@ GPU_CASE(object_that_a_hook_keeps_is_retained) {
     scoped_tree out = finish(move_async(&w, src, w.device, &o));
     assert_ptr_equal(pair_at(out, "x", &keeps), x);
   }
-  tdict_tree *out = moved(&w, src, w.device);
+  scoped_tree out = moved(&w, src, w.device);
   tdict_release(src);
   assert_int_equal(atomic_load(&p.live), 1);
   check_pair(&w, pair_at(out, "x", &keeps), 1, tdict_cpu());
-  tdict_release(out);
-  close_pairs(&w, &p);
 }
 
 GPU_CASE(pin_object) {
   static const tdict_type *const ways[] = {&pair_hooked, &pair_flat, &pair_pins, &keeps, &pair_bare, &pair_moves};
   place w = place_open(2);
   for (int i = 0; i < 6; i++) {
-    probe p = {0};
+    scoped_probe p = {0};
     pair *x = pair_make(&p, i, NULL);
     void *out = NULL, *again = NULL;
     bool makes = i < 3;
@@ -488,7 +466,6 @@ GPU_CASE(pin_object) {
       pair_release(made);
     }
     pair_release(x);
-    check_gone(&p);
   }
   probe p = {0};
   pair *x = pair_make(&p, 1, NULL);
@@ -500,8 +477,8 @@ GPU_CASE(pin_object) {
   td_fails(TDICT_EINVAL, "NULL", tdict_pin_object(w.c, NULL, x, NULL, &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_pin_object(w.c, &pair_hooked, NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_pin_object(w.c, &pair_hooked, x, NULL, NULL, err));
-  const tdict_type no_name = {.struct_size = sizeof no_name, .release = pair_release};
-  const tdict_type no_release = {.struct_size = sizeof no_release, .name = "pair"};
+  const tdict_type no_name = TD_TYPE(.release = pair_release);
+  const tdict_type no_release = TD_TYPE(.name = "pair");
   const tdict_type no_size = {.name = "pair", .release = pair_release};
   const tdict_type half = PAIR_TYPE(.flatten = pair_flatten);
   const tdict_type *const refused[] = {&no_name, &no_release, &no_size, &half};
@@ -516,8 +493,8 @@ GPU_CASE(pin_object) {
 
 /* Objects that the option keep names: no hook runs, also not for objects below a kept tree. */
 GPU_CASE(objects_are_kept_by_patterns) {
-  place w = place_open(2);
-  probe p = {0};
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
   tdict_tree *src = numbered_tree(&w, NULL, 1), *out = NULL;
   put_pair(src, "hooked", &pair_hooked, &p, 1);
   put_pair(src, "n.flat", &pair_flat, &p, 2);
@@ -553,5 +530,4 @@ GPU_CASE(objects_are_kept_by_patterns) {
   assert_ptr_equal(pair_at(out, "meta.deep.flat", &pair_flat), pair_at(src, "meta.deep.flat", &pair_flat));
   check_number_and_release(&w, out, 2);
   tdict_release(src);
-  close_pairs(&w, &p);
 }

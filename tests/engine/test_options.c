@@ -86,8 +86,7 @@ static void refuse_stats(const world *w) {
   tdict_release(src);
 }
 
-DEVICE_CASE(transfer_refuses_bad_options) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_refuses_bad_options, world, w, open_world()) {
   tdict_transfer_options o = tdict_transfer_options_default();
   const int32_t modes[] = {-1, TDICT_MODE_NON_BLOCKING_PIN + 1, 1000};
   for (size_t i = 0; i < 3; i++) {
@@ -108,8 +107,7 @@ DEVICE_CASE(transfer_refuses_bad_options) {
 }
 
 /* Structs of an older header are shorter, those of a newer one longer. */
-DEVICE_CASE(transfer_option_sizes) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_option_sizes, world, w, open_world()) {
   struct {
     tdict_transfer_options o;
     unsigned char more[24];
@@ -159,8 +157,7 @@ static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
   *status = TDICT_CU_CAPTURE_STATUS_ACTIVE;
   return TDICT_CU_SUCCESS;
 }
-SIM_CASE(transfer_refuses_capturing_stream) {
-  scoped_world w = open_wrapped(NULL);
+SIM_CASE(transfer_refuses_capturing_stream, world, w, open_wrapped(NULL)) {
   TD_STREAM(s, w.c, w.device);
   tdict_transfer_options o = td_with(tdict_transfer_options, after = s);
   wrap.ops.stream_capture_status = say_capturing;
@@ -175,8 +172,7 @@ SIM_CASE(transfer_refuses_capturing_stream) {
 
 /* With the device standing still: the call comes back before bytes have moved, by a thread of the pool; with
  * num_threads 0 when the last copy is queued. */
-SIM_CASE(transfer_async_returns_early) {
-  scoped_world w = open_wrapped(NULL);
+SIM_CASE(transfer_async_returns_early, world, w, open_wrapped(NULL)) {
   scoped_tree src = batch_tree(NULL), small = new_tree(), pinned = new_tree();
   td_put(small, "x", random_tensor(TDICT_U8, SHAPE(4 * SLOT), NULL));
   for (int i = 0; i < 4; i++) {
@@ -190,14 +186,13 @@ SIM_CASE(transfer_async_returns_early) {
     const tdict_tree *trees[] = {src, small, pinned};
     for (int k = 0; k < 3; k++) {
       if (v.o.num_threads == 0 && (k == 0 || v.o.mode == TDICT_MODE_BLOCKING)) continue; /* more than can be queued */
-      scoped_tree out = NULL;
       poison(&w, w.memory, line_bytes(trees[k]));
       td_ok(tdict_sim_hold(w.c, err));
       scoped_future f = start_move(&w, trees[k], w.device, &v.o);
       assert_false(tdict_future_is_ready(f));
       if (v.o.num_threads == 0) expect_pending(k == 1 && v.o.mode == TDICT_MODE_NON_BLOCKING ? 1 : 4);
       td_ok(tdict_sim_resume(w.c, err));
-      td_ok(tdict_future_wait(f, &out, err));
+      scoped_tree out = td_made(tree, tdict_future_wait(f, &made, err));
       check_tree(&w, trees[k], out);
       spoil_tree(&w, out);
     }

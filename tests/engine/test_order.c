@@ -99,18 +99,17 @@ SIM_CASE(transfers_of_one_storage_are_ordered) {
   td_put(dst, "x", part);
   td_put(src, "x", new_bytes(half, NULL));
   td_put(both, "y", whole);
-  scoped_bytes want = malloc(2 * (size_t)half);
-  assert_non_null(want);
+  scoped_bytes want = td_alloc(2 * (size_t)half);
   td_fill_random(want, 2 * (size_t)half, 1);
   raw_write(w.raw, whole->data, want, 2 * (size_t)half);
   td_fill_random(want, (size_t)half, 2);
-  put_number(&w, leaf_of(src, "x"), 2);
+  put_number(&w, td_leaf(src, "x"), 2);
   hold(&w);
   tdict_future *one = copy_async(&w, src, dst, NULL), *two = move_async(&w, both, tdict_cpu(), NULL);
   check_pending(two);
   resume(&w);
   scoped_tree out = finish(two);
-  assert_memory_equal(leaf_of(out, "y")->data, want, 2 * (size_t)half);
+  assert_memory_equal(td_leaf(out, "y")->data, want, 2 * (size_t)half);
   finish_copy(one);
 }
 
@@ -148,12 +147,10 @@ static void unblock(const place *w, blocker *b) {
   tdict_tensor_release(b->scratch);
 }
 
-SIM_CASE(transfer_after_stream) {
-  scoped_place w = place_open(2);
+SIM_CASE(transfer_after_stream, place, w, place_open(2)) {
   scoped_tree src = numbered_tree(&w, NULL, 30), d = numbered_on_device(&w, 31), d2 = numbered_on_device(&w, 32);
-  tdict_tensor *a = leaf_of(d, "a");
-  scoped_bytes fresh = malloc(tdict_tensor_bytes(a));
-  assert_non_null(fresh);
+  tdict_tensor *a = td_leaf(d, "a");
+  scoped_bytes fresh = td_alloc(tdict_tensor_bytes(a));
   td_fill_random(fresh, tdict_tensor_bytes(a), number_of_leaf(33, 0));
   gate g = {0};
   TD_STREAM(s, w.c, w.device);
@@ -170,8 +167,8 @@ SIM_CASE(transfer_after_stream) {
   check_tree_number(&w, d2, 32); /* and nothing of it has been written */
   gate_open(&g);
   scoped_tree out = finish(reads);
-  assert_true(has_number(&w, leaf_of(out, "a"), number_of_leaf(33, 0)));
-  assert_true(has_number(&w, leaf_of(out, "d"), number_of_leaf(31, 3)));
+  assert_true(has_number(&w, td_leaf(out, "a"), number_of_leaf(33, 0)));
+  assert_true(has_number(&w, td_leaf(out, "d"), number_of_leaf(31, 3)));
   finish_copy(writes);
   check_tree_number(&w, d2, 30);
   tdict_release(finish(makes));
@@ -179,8 +176,7 @@ SIM_CASE(transfer_after_stream) {
 
 /* Without `after`: from the host into new device memory nothing is waited for, everything else follows the legacy
  * stream. */
-SIM_CASE(transfer_follows_the_legacy_stream) {
-  scoped_place w = place_open(2);
+SIM_CASE(transfer_follows_the_legacy_stream, place, w, place_open(2)) {
   blocker b;
   scoped_tree src = numbered_tree(&w, NULL, 40), d = numbered_on_device(&w, 41);
   block(&w, &b, true);
@@ -214,7 +210,7 @@ SIM_CASE(wait_on_stream_orders) {
     assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
     assert_false(tree_has_number(&w, out, 50));
     kernel k[NUM_NUMBERED];
-    for (int i = 0; i < NUM_NUMBERED; i++) kernel_launch(&k[i], s, leaf_of(out, numbered[i].path), NULL, NULL);
+    for (int i = 0; i < NUM_NUMBERED; i++) kernel_launch(&k[i], s, td_leaf(out, numbered[i].path), NULL, NULL);
     resume(&w);
     for (int i = 0; i < NUM_NUMBERED; i++) {
       if (!kernel_saw(&k[i], number_of_leaf(50, i))) fail_msg("round %d: the kernel came before leaf %d", round, i);
@@ -227,20 +223,19 @@ SIM_CASE(wait_on_stream_orders) {
 }
 
 /* More than the staging ring holds: it returns when the last copy is queued. Read by a copy on the program's stream. */
-GPU_CASE(wait_on_stream_orders_large_trees) {
-  scoped_place w = place_open(4);
+GPU_CASE(wait_on_stream_orders_large_trees, place, w, place_open(4)) {
   enum { BYTES = 24 << 20 };
   TD_STREAM(s, w.c, w.device);
   scoped_tensor sink = new_bytes(BYTES, w.memory);
   for (int i = 0; i < 6; i++) {
     tdict_tree *src = new_tree(), *out = NULL;
     td_put(src, "x", new_bytes(BYTES, i % 2 ? w.pinned : NULL));
-    put_number(&w, leaf_of(src, "x"), 60 + (uint64_t)i);
+    put_number(&w, td_leaf(src, "x"), 60 + (uint64_t)i);
     tdict_future *f = move_async(&w, src, w.device, NULL);
     td_ok(tdict_future_wait_on_stream(f, s, &out, err));
     tdict_gpu_scope scope;
     td_ok(tdict_gpu_enter(w.gpu, &scope, err));
-    assert_int_equal(w.d->ops->copy_d2d_async(w.d, sink->data, leaf_of(out, "x")->data, BYTES, s.handle), 0);
+    assert_int_equal(w.d->ops->copy_d2d_async(w.d, sink->data, td_leaf(out, "x")->data, BYTES, s.handle), 0);
     tdict_gpu_leave(w.gpu, &scope);
     sync_stream(&w, s);
     assert_true(has_number(&w, sink, 60 + (uint64_t)i));
@@ -262,7 +257,7 @@ SIM_CASE(wait_on_stream_of_a_host_result) {
     tdict_future *f = move_async(&w, d, tdict_cpu(), &o);
     td_ok(tdict_future_wait_on_stream(f, s, &out, err));
     kernel k;
-    if (pinned) kernel_launch(&k, s, leaf_of(out, "d"), NULL, NULL); /* the last; host memory that the device reads */
+    if (pinned) kernel_launch(&k, s, td_leaf(out, "d"), NULL, NULL); /* the last; host memory that the device reads */
     const unsigned char *a = tdict_const_data(out, "a");
     assert_non_null(a);
     check_tree_number(&w, out, 70); /* the accessor has waited for the whole storage */
@@ -276,8 +271,7 @@ SIM_CASE(wait_on_stream_of_a_host_result) {
   }
 }
 
-SIM_CASE(wait_on_stream_refuses) {
-  scoped_place w = place_sim(2, 0, 2);
+SIM_CASE(wait_on_stream_refuses, place, w, place_sim(2, 0, 2)) {
   tdict_tree *src = numbered_tree(&w, NULL, 80), *out = NULL;
   TD_STREAM(s, w.c, w.device);
   td_fails(TDICT_EINVAL, "NULL", tdict_future_wait_on_stream(NULL, s, &out, err));
@@ -338,8 +332,7 @@ static tdict_cu capture_status(tdict_driver *d, tdict_cu_stream s, int *status) 
   }
   return capture_shim.real->stream_capture_status(d, s, status);
 }
-SIM_CASE(transfer_refuses_capture) {
-  scoped_place w = place_open(2);
+SIM_CASE(transfer_refuses_capture, place, w, place_open(2)) {
   tdict_stream s = new_stream(&w), plain = new_stream(&w);
   tdict_tree *src = numbered_tree(&w, NULL, 95), *out = NULL, *d = numbered_on_device(&w, 96);
   tdict_transfer_options o = threads(-1);
@@ -381,8 +374,7 @@ static void *symbol(const char *name) {
   if (!found) fail_msg("libcuda.so.1 has no %s", name);
   return found;
 }
-CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
-  scoped_place w = place_open(2);
+CUDA_CASE(transfer_refusal_keeps_a_capture_valid, place, w, place_open(2)) {
   begin_capture begin;
   end_capture end;
   destroy_graph destroy;

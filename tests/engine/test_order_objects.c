@@ -17,12 +17,12 @@ static tdict_tree *leaf_alone(const place *w, tdict_tensor *t, uint64_t number) 
 
 /* What another transfer writes to the source while the hooks run is read. */
 GPU_CASE(transfer_with_hooks_takes_its_place_later) {
-  place w = place_open(4);
-  probe p = {0};
+  scoped_probe p = {0};
+  scoped_place w = place_open(4);
   gate g = {0};
-  tdict_tree *src = leaf_alone(&w, new_bytes(BYTES, NULL), 1), *dev = leaf_alone(&w, new_bytes(BYTES, w.memory), 2),
-             *dst = new_tree();
-  td_ok(tdict_set(dst, "x", leaf_of(src, "x"), err));
+  scoped_tree src = leaf_alone(&w, new_bytes(BYTES, NULL), 1), dev = leaf_alone(&w, new_bytes(BYTES, w.memory), 2),
+              dst = new_tree();
+  td_ok(tdict_set(dst, "x", td_leaf(src, "x"), err));
   pair *object = put_pair(src, "pair", &pair_hooked, &p, 1);
   object->also = at_gate;
   object->user = &g;
@@ -30,10 +30,8 @@ GPU_CASE(transfer_with_hooks_takes_its_place_later) {
   gate_await(&g, 1);
   td_ok(td_transfer_into(w.c, dst, dev, NULL, err)); /* waits for nobody */
   gate_open(&g);
-  tdict_tree *out = finish(f);
-  assert_true(has_number(&w, leaf_of(out, "x"), 2));
-  td_release(out, src, dev, dst);
-  close_pairs(&w, &p);
+  scoped_tree out = finish(f);
+  assert_true(has_number(&w, td_leaf(out, "x"), 2));
 }
 
 /* Read after write: the hooks are done long before the bytes have come, and the copies wait for them. */
@@ -44,11 +42,11 @@ SIM_CASE(transfer_with_hooks_reads_after_a_write) {
     tdict_tree *src = leaf_alone(&w, new_bytes(BYTES, NULL), 3), *dev = leaf_alone(&w, new_bytes(BYTES, w.memory), 4),
                *dst = new_tree();
     tdict_transfer_options o = threads(n);
-    td_ok(tdict_set(dst, "x", leaf_of(src, "x"), err));
+    td_ok(tdict_set(dst, "x", td_leaf(src, "x"), err));
     put_pair(src, "pair", &pair_hooked, &p, 1);
     tdict_future *writes = copy_async(&w, dev, dst, NULL), *reads = move_async(&w, src, w.device, &o);
     tdict_tree *out = finish(reads);
-    assert_true(has_number(&w, leaf_of(out, "x"), 4));
+    assert_true(has_number(&w, td_leaf(out, "x"), 4));
     finish_copy(writes);
     td_release(out, src, dev, dst);
     close_pairs(&w, &p);

@@ -7,11 +7,10 @@ enum { ITEMS = 50000 };
 
 static tdict_context *open_reader(bool reads, tdict_device *device) {
   tdict_context_options o = tdict_context_options_default();
-  tdict_context *c = NULL;
   o.sim = td_options(tdict_sim_options, reads_pageable_memory = reads);
   o.device = *device = tdict_sim(0);
   o.staging_bytes = (size_t)1 << 20;
-  td_ok(tdict_context_create(&o, &c, err));
+  tdict_context *c = td_made(context, tdict_context_create(&o, &made, err));
   return c;
 }
 
@@ -63,14 +62,12 @@ SIM_CASE(pageable_source_is_kept_until_it_is_read) {
   scoped_context c = open_reader(true, &device);
   tdict_tensor *t = random_floats(ITEMS, 4, 19);
   const size_t bytes = tdict_tensor_bytes(t);
-  scoped_chars expected = malloc(bytes);
-  assert_non_null(expected);
+  scoped_chars expected = td_alloc(bytes);
   memcpy(expected, tdict_tensor_data(t), bytes);
   tdict_tree *src = tree_of(t);
   scoped_tree out = NULL, back = NULL;
-  tdict_future *f = NULL;
   td_ok(tdict_sim_hold(c, err));
-  td_ok(tdict_to_device_async(c, src, device, NULL, &f, err));
+  tdict_future *f = td_made(future, tdict_to_device_async(c, src, device, NULL, &made, err));
   tdict_release(src);
   td_rest();
   assert_false(tdict_future_is_ready(f));

@@ -41,8 +41,7 @@ static raw_memory *raw_at(const two *t, tdict_device device) {
   return tdict_device_equal(device, t->other) ? t->raw : t->w.raw;
 }
 static void put(two *t, const tdict_tensor *leaf) {
-  scoped_bytes bytes = malloc(tdict_tensor_bytes(leaf));
-  assert_non_null(bytes);
+  scoped_bytes bytes = td_alloc(tdict_tensor_bytes(leaf));
   td_fill_random(bytes, tdict_tensor_bytes(leaf), ++t->number);
   if (tdict_tensor_device(leaf).type == TDICT_DEVICE_CPU)
     memcpy(leaf->data, bytes, tdict_tensor_bytes(leaf));
@@ -86,13 +85,13 @@ static void one_way(two *t, tdict_device from, tdict_device to) {
     scoped_tree src = tree_of(new_tensor(TDICT_F32, 2, shape, memory)), out = NULL;
     tdict_transfer_options o = options_of(i);
     o.pinned_result = to.type == TDICT_DEVICE_CPU && i % 2;
-    put(t, leaf_of(src, "n.x"));
+    put(t, td_leaf(src, "n.x"));
     if (i % 3)
       td_ok(tdict_to_device(t->w.c, src, to, &o, &out, err));
     else
       out = finish(move_async(&t->w, src, to, &o));
-    assert_true(tdict_device_equal(tdict_tensor_device(leaf_of(out, "n.x")), to));
-    check(t, leaf_of(out, "n.x"));
+    assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(out, "n.x")), to));
+    check(t, td_leaf(out, "n.x"));
   }
 }
 
@@ -117,14 +116,14 @@ GPU_CASE(two_devices_second_to_first) {
 GPU_CASE(two_devices_large_leaf) {
   scoped_two t = two_open();
   scoped_tree one = tree_of(new_bytes(((int64_t)33 << 20) + 13, t.w.memory)), back = NULL;
-  put(&t, leaf_of(one, "n.x"));
+  put(&t, td_leaf(one, "n.x"));
   scoped_tree there = finish(move_async(&t.w, one, t.other, NULL));
-  check(&t, leaf_of(there, "n.x"));
-  put(&t, leaf_of(there, "n.x"));
+  check(&t, td_leaf(there, "n.x"));
+  put(&t, td_leaf(there, "n.x"));
   finish_copy(copy_async(&t.w, there, one, NULL));
-  check(&t, leaf_of(one, "n.x"));
+  check(&t, td_leaf(one, "n.x"));
   back = moved(&t.w, one, tdict_cpu());
-  check(&t, leaf_of(back, "n.x"));
+  check(&t, td_leaf(back, "n.x"));
 }
 
 /* A leaf with gaps between its rows, and one whose dimensions are swapped, from device to device. */
@@ -140,8 +139,8 @@ static void strided_between(two *t, tdict_device from, tdict_device to) {
       td_ok(tdict_tensor_slice(whole, &(tdict_tensor_range){1, 2, 4, 1}, &part, err));
     td_ok(tdict_set(src, "n.x", part, err));
     scoped_tree out = finish(move_async(&t->w, src, to, NULL));
-    const tdict_tensor *leaf = leaf_of(out, "n.x");
-    int32_t *want = malloc(tdict_tensor_bytes(whole)), *got = malloc(tdict_tensor_bytes(leaf));
+    const tdict_tensor *leaf = td_leaf(out, "n.x");
+    TD_FREED int32_t *want = malloc(tdict_tensor_bytes(whole)), *got = malloc(tdict_tensor_bytes(leaf));
     assert_non_null(want);
     assert_non_null(got);
     td_fill_random(want, tdict_tensor_bytes(whole), t->number);
@@ -150,8 +149,6 @@ static void strided_between(two *t, tdict_device from, tdict_device to) {
       for (int column = 0; column < (i % 2 ? COLUMNS : 4); column++)
         assert_int_equal(got[i % 2 ? column * ROWS + row : row * 4 + column],
                          want[row * COLUMNS + column + (i % 2 ? 0 : 2)]);
-    free(want);
-    free(got);
   }
 }
 GPU_CASE(two_devices_strided_leaf) {
@@ -181,7 +178,7 @@ GPU_CASE(two_devices_copy_that_fails) {
   scoped_two t = two_open();
   shim s;
   scoped_tree src = tree_of(new_bytes(1000, t.w.memory)), out = NULL;
-  put(&t, leaf_of(src, "n.x"));
+  put(&t, td_leaf(src, "n.x"));
   shim_begin(&s, t.w.d);
   s.ops.copy_peer_async = refuse_copy;
   td_fails_at(TDICT_EDEVICE, "cuMemcpyPeerAsync", "n.x", tdict_to_device(t.w.c, src, t.other, NULL, &out, err));
@@ -189,7 +186,7 @@ GPU_CASE(two_devices_copy_that_fails) {
   assert_null(out);
   shim_end(&s, t.w.d);
   out = moved(&t.w, src, t.other);
-  check(&t, leaf_of(out, "n.x"));
+  check(&t, td_leaf(out, "n.x"));
 }
 
 /* Where the devices are linked, their pools and their contexts let each other in, once; where that is refused, copies

@@ -18,8 +18,7 @@ static tdict_plan plan_of(const world *w, const tdict_tree *src, const tdict_tre
 
 /* The line that the plan's leaves make: elements in C order, zeros between. */
 static unsigned char *line_of(const world *w, const tdict_plan *p) {
-  unsigned char *line = calloc(1, p->line_bytes + 1);
-  assert_non_null(line);
+  unsigned char *line = td_zeros(1, p->line_bytes + 1);
   for (uint32_t i = 0; i < p->num_items; i++) {
     scoped_bytes elements = read_elements(w, p->items[i].src);
     memcpy(line + p->items[i].offset, elements, p->items[i].bytes);
@@ -33,8 +32,7 @@ static tdict_tree *random_tree(naive_random *r, tdict_tree **like) {
   for (int i = 0; i < 12; i++) {
     static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_F16, TDICT_F32, TDICT_F64, TDICT_DTYPE(1, 8, 3), TDICT_C128};
     const tdict_dtype dtype = dtypes[naive_below(r, 6)];
-    char path[16];
-    snprintf(path, sizeof path, "r%d", i);
+    const char *path = td_text("r%d", i);
     naive_layout layouts[2];
     naive_shape(r, 4, &layouts[0]);
     layouts[1] = layouts[0];
@@ -53,16 +51,14 @@ static tdict_tree *random_tree(naive_random *r, tdict_tree **like) {
 static void check_gather(const tdict_plan *p, const tdict_chunk *c, const unsigned char *line, tdict_stream_kind kind) {
   enum { BEHIND = 64 };
   const size_t bytes = c->end - c->begin;
-  scoped_bytes slot = malloc(bytes + BEHIND);
-  assert_non_null(slot);
+  scoped_bytes slot = td_alloc(bytes + BEHIND);
   memset(slot, POISON, bytes + BEHIND);
   td_ok(tdict_pieces_gather(p, c, (char *)slot, kind, NULL, err));
   assert_memory_equal(slot, line + c->begin, bytes);
   for (size_t k = bytes; k < bytes + BEHIND; k++) assert_int_equal(slot[k], POISON);
 }
 
-CASE(pieces_gather_and_scatter) {
-  scoped_world w = open_world();
+CASE(pieces_gather_and_scatter, world, w, open_world()) {
   naive_random r = {5};
   for (int round = 0; round < 60; round++) {
     scoped_tree dst = NULL, src = random_tree(&r, &dst);
@@ -91,8 +87,7 @@ CASE(pieces_gather_leaves_of_every_length) {
   scoped_world w = open_world();
   scoped_tree src = new_tree(), dst = new_tree();
   for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
-    char path[16];
-    snprintf(path, sizeof path, "r%zu", i);
+    const char *path = td_text("r%zu", i);
     td_put(src, path, random_tensor(TDICT_U8, SHAPE(lengths[i]), NULL));
     td_put(dst, path, random_tensor(TDICT_U8, SHAPE(lengths[i]), NULL));
   }
@@ -151,11 +146,8 @@ static tdict_tree *side_by_side(const world *w, int64_t bytes, int64_t step) {
   const int64_t all = LEAVES * step, one = 1;
   tdict_tree *td = new_tree();
   scoped_tensor shared = td_made(tensor, tdict_tensor_empty(TDICT_U8, 1, &all, w->memory, &made, err));
-  for (int i = 0; i < LEAVES; i++) {
-    char path[16];
-    snprintf(path, sizeof path, "r%d", i);
-    td_put(td, path, restrided(tdict_tensor_retain(shared), i * step, 1, &bytes, &one));
-  }
+  for (int i = 0; i < LEAVES; i++)
+    td_put(td, td_text("r%d", i), restrided(tdict_tensor_retain(shared), i * step, 1, &bytes, &one));
   return td;
 }
 
@@ -180,8 +172,7 @@ GPU_CASE(pieces_as_copy_is_the_copy_that_would_be_queued) {
     td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = cases[n].chunk, .chunk_bytes = cases[n].chunk}, err));
     tdict_gpu_scope scope;
     tdict_cu_stream stream;
-    char *slot = calloc(1, 1 << 20);
-    assert_non_null(slot);
+    char *slot = td_zeros(1, 1 << 20);
     td_ok(tdict_gpu_enter(gpu, &scope, err));
     td_ok(tdict_gpu_take_stream(gpu, &stream, err));
     for (uint32_t i = 0; i < p.num_chunks; i++) {

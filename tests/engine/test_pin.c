@@ -5,8 +5,7 @@
 #include "core/memory/pinned_pages.h"
 #include "support/driver_fault.h"
 
-GPU_CASE(pin_memory_pins_and_shares) {
-  scoped_world w = open_world();
+GPU_CASE(pin_memory_pins_and_shares, world, w, open_world()) {
   static const int threads[] = {-1, 0, 1, 2, 8};
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++)
     for (int i = THREAD_SANITIZED ? kind % 3 : 0; i < 5; i += THREAD_SANITIZED ? 3 : 1) {
@@ -50,12 +49,11 @@ GPU_CASE(pin_memory_pins_and_shares) {
     }
 }
 
-GPU_CASE(pin_memory_refuses_device_leaf) {
-  scoped_world w = open_world();
+GPU_CASE(pin_memory_refuses_device_leaf, world, w, open_world()) {
   tdict_tree *src = td_tree("a.b:u8[10]"), *there, *out = src;
   there = to_device(&w, src, w.device);
   tdict_tree *mixed = bytes_tree("host", 10, NULL);
-  td_ok(tdict_set(mixed, "a.b", leaf_of(there, "a.b"), err));
+  td_ok(tdict_set(mixed, "a.b", td_leaf(there, "a.b"), err));
   td_fails_at(TDICT_EWRONGDEVICE, "cpu", "a.b", tdict_pin_memory(w.c, mixed, NULL, &out, err));
   assert_ptr_equal(out, src);
   td_release(mixed, there, src);
@@ -86,8 +84,7 @@ CASE(pin_memory_without_device) {
   td_release(out, pinned, src);
 }
 
-DEVICE_CASE(is_pinned_checks_host_leaves) {
-  scoped_world w = open_world();
+DEVICE_CASE(is_pinned_checks_host_leaves, world, w, open_world()) {
   scoped_tree td = new_tree(), host = batch_tree(NULL);
   assert_false(tdict_is_pinned(NULL));
   assert_true(tdict_is_pinned(td)); /* without leaves */
@@ -97,7 +94,7 @@ DEVICE_CASE(is_pinned_checks_host_leaves) {
     assert_true(tdict_is_pinned(there)); /* no host leaf that is not */
     assert_true(tdict_is_pinned(pinned));
     td_ok(tdict_set_tree(td, "a.pinned", pinned, err));
-    td_ok(tdict_set(td, "a.b.there", leaf_of(there, "action"), err));
+    td_ok(tdict_set(td, "a.b.there", td_leaf(there, "action"), err));
     assert_true(tdict_is_pinned(td));
     td_put(td, "a.b.plain", random_tensor(TDICT_U8, SHAPE(1), NULL));
     assert_false(tdict_is_pinned(td));
@@ -105,8 +102,7 @@ DEVICE_CASE(is_pinned_checks_host_leaves) {
 }
 
 /* The result is right without memory, also for a tree that is deeper than the cursor's own frames. */
-GPU_CASE(is_pinned_needs_no_memory) {
-  scoped_world w = open_world();
+GPU_CASE(is_pinned_needs_no_memory, world, w, open_world()) {
   scoped_tree td = batch_tree(w.pinned);
   for (int i = 0; i < 40; i++) {
     tdict_tree *above = new_tree();
@@ -131,9 +127,7 @@ GPU_CASE(pin_memory_keeps_to_the_limit) {
   td_fails(TDICT_ENOMEM, "pinned_bytes", tdict_pin_memory(w.c, src, NULL, &out, err));
   assert_ptr_equal(out, src);
   tdict_release(first);
-  for (int i = 0; i < 10; i++) {
-    check_and_spoil(&w, src, td_made(tree, tdict_pin_memory(w.c, src, NULL, &made, err)));
-  }
+  for (int i = 0; i < 10; i++) check_and_spoil(&w, src, td_made(tree, tdict_pin_memory(w.c, src, NULL, &made, err)));
   tdict_release(src);
 }
 
@@ -174,10 +168,9 @@ GPU_CASE(pin_memory_tries_one_way_after_the_other) {
               {TDICT_FAULT_BIT(TDICT_FAULT_HOST_REGISTER) | TDICT_FAULT_BIT(TDICT_FAULT_HOST_ALLOC), true, 0, -1}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     scoped_driver driver = faulty_driver();
-    tdict_context *c = NULL;
     tdict_context_options o =
         td_with(tdict_context_options, device = td_device(), log = count_told, pin_piece_bytes = rows[i].piece);
-    td_ok(tdict_context_create_over(&o, driver, &c, err));
+    tdict_context *c = td_made(context, tdict_context_create_over(&o, driver, &made, err));
     scoped_world w = world_over(c);
     tdict_tree *src = td_tree("x:u8[9000000]"), *const mark = src, *out = mark;
     tdict_transfer_stats stats = tdict_transfer_stats_default();

@@ -11,17 +11,16 @@ static void between_two(const place *w, tdict_device second, void (*make_current
   for (int i = 0; i < TRIES; i++) {
     scoped_tree src = new_tree();
     td_put(src, "n.x", new_tensor(TDICT_F32, 2, shape, i % 2 ? w->pinned : NULL));
-    put_number(w, leaf_of(src, "n.x"), 1000 + (uint64_t)i);
+    put_number(w, td_leaf(src, "n.x"), 1000 + (uint64_t)i);
     make_current(w);
     scoped_tree one = moved(w, src, w->device), two = moved(w, one, second), back = moved(w, two, tdict_cpu());
-    assert_true(tdict_device_equal(tdict_tensor_device(leaf_of(two, "n.x")), second));
-    if (!has_number(w, leaf_of(back, "n.x"), 1000 + (uint64_t)i)) fail_msg("try %d came back with wrong bytes", i);
+    assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(two, "n.x")), second));
+    if (!has_number(w, td_leaf(back, "n.x"), 1000 + (uint64_t)i)) fail_msg("try %d came back with wrong bytes", i);
   }
 }
 static void sim_current(const place *w) { (void)w; }
 
-SIM_CASE(two_simulated_devices) {
-  scoped_place w = place_sim(4, 0, 2);
+SIM_CASE(two_simulated_devices, place, w, place_sim(4, 0, 2)) {
   tdict_cu_context popped, current;
   assert_int_equal(w.d->ops->ctx_push(w.d, w.gpu->context), 0);
   between_two(&w, tdict_sim(1), sim_current);
@@ -31,22 +30,21 @@ SIM_CASE(two_simulated_devices) {
 }
 
 /* The same ordered behind streams of either device, and with a tree whose leaves lie on both. */
-SIM_CASE(two_simulated_devices_in_one_tree) {
-  scoped_place w = place_sim(4, 50e6, 2);
+SIM_CASE(two_simulated_devices_in_one_tree, place, w, place_sim(4, 50e6, 2)) {
   tdict_tree *src = numbered_tree(&w, NULL, 5), *one = moved(&w, src, tdict_sim(0)),
              *two = moved(&w, src, tdict_sim(1)), *both = new_tree(), *out;
-  td_ok(tdict_set(both, "zero", leaf_of(one, "a"), err));
-  td_ok(tdict_set(both, "one", leaf_of(two, "n.b"), err));
-  td_ok(tdict_set(both, "host", leaf_of(src, "d"), err));
+  td_ok(tdict_set(both, "zero", td_leaf(one, "a"), err));
+  td_ok(tdict_set(both, "one", td_leaf(two, "n.b"), err));
+  td_ok(tdict_set(both, "host", td_leaf(src, "d"), err));
   const tdict_device places[] = {tdict_sim(0), tdict_sim(1), tdict_cpu()};
   for (int k = 0; k < 3 * 3; k++) {
     tdict_transfer_options o = threads(k / 3);
     out = finish(move_async(&w, both, places[k % 3], &o));
-    assert_true(tdict_device_equal(tdict_tensor_device(leaf_of(out, "zero")), places[k % 3]));
+    assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(out, "zero")), places[k % 3]));
     tdict_tree *back = moved(&w, out, tdict_cpu());
-    assert_true(has_number(&w, leaf_of(back, "zero"), number_of_leaf(5, 0)));
-    assert_true(has_number(&w, leaf_of(back, "one"), number_of_leaf(5, 1)));
-    assert_true(has_number(&w, leaf_of(back, "host"), number_of_leaf(5, 3)));
+    assert_true(has_number(&w, td_leaf(back, "zero"), number_of_leaf(5, 0)));
+    assert_true(has_number(&w, td_leaf(back, "one"), number_of_leaf(5, 1)));
+    assert_true(has_number(&w, td_leaf(back, "host"), number_of_leaf(5, 3)));
     td_release(back, out);
   }
   td_release(src, one, two, both);
@@ -67,9 +65,8 @@ static void behind_legacy_of(int ordinal, bool writes_existing) {
   td_ok(tdict_gpu_enter(gpu, &scope, err));
   assert_int_equal(w.d->ops->stream_create(w.d, &handle, TDICT_CU_STREAM_DEFAULT), 0);
   tdict_gpu_leave(gpu, &scope);
-  tdict_tensor *a = leaf_of(ordinal ? from : to, "a");
-  scoped_bytes fresh = malloc(tdict_tensor_bytes(a));
-  assert_non_null(fresh);
+  tdict_tensor *a = td_leaf(ordinal ? from : to, "a");
+  scoped_bytes fresh = td_alloc(tdict_tensor_bytes(a));
   td_fill_random(fresh, tdict_tensor_bytes(a), number_of_leaf(7, 0));
   kernel_launch(&k, (tdict_stream){device, handle}, a, &g, fresh);
   gate_await(&g, 1);
@@ -77,8 +74,8 @@ static void behind_legacy_of(int ordinal, bool writes_existing) {
   check_pending(f);
   gate_open(&g);
   scoped_tree out = finish(f), back = moved(&w, out, tdict_cpu());
-  assert_true(has_number(&w, leaf_of(back, "a"), number_of_leaf(ordinal ? 7 : 6, 0)));
-  assert_true(has_number(&w, leaf_of(back, "d"), number_of_leaf(6, 3)));
+  assert_true(has_number(&w, td_leaf(back, "a"), number_of_leaf(ordinal ? 7 : 6, 0)));
+  assert_true(has_number(&w, td_leaf(back, "d"), number_of_leaf(6, 3)));
   assert_true(wait_flag(&k.done));
   td_ok(tdict_gpu_enter(gpu, &scope, err));
   assert_int_equal(w.d->ops->stream_destroy(w.d, handle), 0);
@@ -108,8 +105,7 @@ static void on_all_devices(const place *w, int last) {
     td_ok(tdict_gpu_enter(gpus[i], &scope, err));
     assert_int_equal(w->d->ops->stream_create(w->d, &handles[i], TDICT_CU_STREAM_DEFAULT), 0);
     tdict_gpu_leave(gpus[i], &scope);
-    fresh[i] = malloc(ROWS);
-    assert_non_null(fresh[i]);
+    fresh[i] = td_alloc(ROWS);
     td_fill_random(fresh[i], ROWS, number_of_leaf(8, i));
     kernel_launch(&k[i], (tdict_stream){device, handles[i]}, t, &gates[i], fresh[i]);
     td_put(src, names[i], t);
@@ -123,7 +119,7 @@ static void on_all_devices(const place *w, int last) {
   gate_open(&gates[last]);
   scoped_tree out = finish(f);
   for (int i = 0; i < DEVICES; i++) {
-    if (!has_number(w, leaf_of(out, names[i]), number_of_leaf(8, i))) fail_msg("leaf %d was copied too early", i);
+    if (!has_number(w, td_leaf(out, names[i]), number_of_leaf(8, i))) fail_msg("leaf %d was copied too early", i);
     assert_true(wait_flag(&k[i].done));
     td_ok(tdict_gpu_enter(gpus[i], &scope, err));
     assert_int_equal(w->d->ops->stream_destroy(w->d, handles[i]), 0);
@@ -132,8 +128,7 @@ static void on_all_devices(const place *w, int last) {
     free(fresh[i]);
   }
 }
-SIM_CASE(eight_simulated_devices_follow_all_legacy_streams) {
-  scoped_place w = place_sim(4, 0, 8);
+SIM_CASE(eight_simulated_devices_follow_all_legacy_streams, place, w, place_sim(4, 0, 8)) {
   for (int last = 0; last < 8; last++) on_all_devices(&w, last);
 }
 
@@ -199,8 +194,9 @@ static tdict_status just_move(const pair *self, const tdict_hook *hook, tdict_er
   return TDICT_OK;
 }
 static void call_everything(place *w) {
-  probe p = {0};
-  tdict_tree *src = numbered_tree(w, NULL, 9), *out = NULL, *back = NULL;
+  scoped_probe p = {0};
+  scoped_tree src = numbered_tree(w, NULL, 9);
+  tdict_tree *out = NULL, *back = NULL;
   put_pair(src, "pair", &pair_hooked, &p, 1)->also = just_move;
   put_pair(src, "flat", &pair_flat, &p, 2);
   for (int k = 0; k < 4 * 3; k++) {
@@ -219,8 +215,6 @@ static void call_everything(place *w) {
     tdict_context_trim(w->c, w->device, 0);
     tdict_context_trim(w->c, tdict_cpu(), 0);
   }
-  tdict_release(src);
-  check_gone(&p);
 }
 
 SIM_CASE(context_of_the_program_is_left_as_found_on_sim) {
@@ -259,8 +253,7 @@ CUDA_CASE(context_of_the_program_is_left_as_found_on_cuda) {
   close_cu();
 }
 
-GPU_CASE(checked_data_refuses_device_tensors) {
-  scoped_place w = place_open(2);
+GPU_CASE(checked_data_refuses_device_tensors, place, w, place_open(2)) {
   scoped_tree src = new_tree(), out = NULL;
   td_put(src, "n.x", new_tensor(TDICT_F32, 1, (const int64_t[]){4}, NULL));
   out = moved(&w, src, w.device);

@@ -186,7 +186,7 @@ GPU_CASE(pinned_pieces_end_at_their_borders) {
     scoped_world w = open_with_pieces(wanted[i]);
     scoped_tensor target = make_target(&w, sizes, 4);
     tdict_tree *sources = make_sources(sizes, 4), *tree = pin(&w, sources), *there = NULL, *back;
-    tdict_tensor *leaf = leaf_of(tree, "leaf0");
+    tdict_tensor *leaf = td_leaf(tree, "leaf0");
     char *device = tdict_tensor_data(target), *host = leaf->storage->data;
     const size_t bytes = leaf->storage->bytes, before = PIECE - (uintptr_t)host % PIECE;
     assert_int_equal(raw_copy_in(w.raw, device, host, bytes), INVALID_VALUE);
@@ -211,7 +211,7 @@ GPU_CASE(pinned_pieces_of_any_size) {
     scoped_world w = open_with_pieces(wanted[i]);
     scoped_tensor target = make_target(&w, sizes, 1);
     scoped_tree sources = make_sources(sizes, 1), tree = pin(&w, sources);
-    tdict_tensor *leaf = leaf_of(tree, "leaf0");
+    tdict_tensor *leaf = td_leaf(tree, "leaf0");
     if (i == 0)
       assert_int_equal(raw_copy_in(w.raw, tdict_tensor_data(target), tdict_tensor_data(leaf), 9 * MIB), INVALID_VALUE);
     else

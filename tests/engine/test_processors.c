@@ -16,8 +16,7 @@ static double cpu_now(clockid_t clock) {
 static tdict_tree *big_tree(int leaves) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < leaves; i++) {
-    char key[16];
-    snprintf(key, sizeof key, "l%d", i);
+    const char *key = td_text("l%d", i);
     tdict_tensor *t = new_bytes(1 << 20, NULL);
     memset(tdict_tensor_data(t), i + 1, 1 << 20);
     td_put(td, key, t);
@@ -27,8 +26,7 @@ static tdict_tree *big_tree(int leaves) {
 
 /* The caller does all of it, so its own clock is another way to know. Both directions: slots are emptied at the very
  * end, all of them when the tree is small. */
-GPU_CASE(stats_count_processor_time) {
-  scoped_place p = place_open(2);
+GPU_CASE(stats_count_processor_time, place, p, place_open(2)) {
   scoped_tree src = big_tree(2), there = NULL, back = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_transfer_options o = threads(0);
@@ -101,9 +99,7 @@ GPU_CASE(transfer_on_one_processor) {
     if (asked[i] == -1) assert_int_equal(stats.num_threads, 1); /* more would only take turns */
     td_ok(tdict_to_device(p.c, there, tdict_cpu(), &o, &back, err));
     for (int leaf = 0; leaf < 6; leaf++) {
-      char key[8];
-      snprintf(key, sizeof key, "l%d", leaf);
-      const unsigned char *bytes = tdict_const_data(back, key);
+      const unsigned char *bytes = tdict_const_data(back, td_text("l%d", leaf));
       for (size_t at = 0; at < 1 << 20; at += 4099) assert_int_equal(bytes[at], leaf + 1);
     }
     td_release(there, back);

@@ -12,13 +12,9 @@ static batch *batch_make(probe *p, int number) {
   return made;
 }
 /* With a pin hook of its own. */
-static const tdict_type training_batch = {.struct_size = sizeof training_batch,
-                                          .name = "TrainingBatch",
-                                          .release = pair_release,
-                                          .pin_memory = batch_pin,
-                                          .is_pinned = pair_is_pinned,
-                                          .flatten = pair_flatten,
-                                          .unflatten = batch_unflatten};
+static const tdict_type training_batch =
+    TD_TYPE(.name = "TrainingBatch", .release = pair_release, .pin_memory = batch_pin, .is_pinned = pair_is_pinned,
+            .flatten = pair_flatten, .unflatten = batch_unflatten);
 static batch *put_batch(tdict_tree *td, const char *path, const tdict_type *type, probe *p, int number) {
   batch *made = batch_make(p, number);
   td_ok(tdict_set_object(td, path, type, made, err));
@@ -39,8 +35,8 @@ static void check_pinned(const place *w, const batch *b, int number) {
 /* "pin_memory may change the type of instance returned by collate_fn": the batch itself is a class derived from dict
  * with a `pin_memory` and a `to`; with pin_memory=True a plain dict comes back. */
 GPU_CASE(pytorch_32150_pin_keeps_the_type_of_the_batch) {
-  place w = place_open(2);
-  probe p = {0};
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
   batch *b = batch_make(&p, 1);
   void *out = NULL;
   td_ok(tdict_pin_object(w.c, &training_batch, b, NULL, &out, err)); /* the batch alone */
@@ -50,44 +46,40 @@ GPU_CASE(pytorch_32150_pin_keeps_the_type_of_the_batch) {
   assert_int_equal(atomic_load(&p.pins), 1);
   pair_release(out);
   pair_release(b);
-  tdict_tree *td = new_tree(), *pinned = NULL; /* and as the only thing in a tree */
+  scoped_tree td = new_tree(), pinned = NULL; /* and as the only thing in a tree */
   put_batch(td, "batch", &training_batch, &p, 2);
   td_ok(tdict_pin_memory(w.c, td, NULL, &pinned, err));
   check_pinned(&w, batch_at(pinned, "batch", &training_batch), 2);
   assert_true(tdict_is_pinned(pinned));
   assert_int_equal(atomic_load(&p.pins), 2);
-  td_release(pinned, td);
-  close_pairs(&w, &p);
 }
 
 /* "DataLoader w/ memory pinning doesn't allow returning custom dict objects from custom data collator": the class has
  * no pin hook, just a method; the method is gone after pinning, as a dict came back. */
 GPU_CASE(pytorch_67831_a_batch_without_hook_keeps_its_methods) {
-  place w = place_open(2);
-  probe p = {0};
-  tdict_tree *td = new_tree(), *pinned = NULL;
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
+  scoped_tree td = new_tree(), pinned = NULL;
   put_batch(td, "values", &container, &p, 3);
   td_ok(tdict_pin_memory(w.c, td, NULL, &pinned, err));
   const batch *made = batch_at(pinned, "values", &container);
   check_pinned(&w, made, 3);
   assert_int_equal(batch_area(made), 640 * 480 + 3);
-  tdict_tree *there = moved(&w, pinned, w.device);
+  scoped_tree there = moved(&w, pinned, w.device);
   check_pair(&w, &batch_at(there, "values", &container)->base, 3, w.device);
   assert_int_equal(batch_area(batch_at(there, "values", &container)), 640 * 480 + 3);
-  td_release(there, pinned, td);
-  close_pairs(&w, &p);
 }
 
 /* "pin_memory *still* destroys custom containers": containers that carry metadata beside their tensors (names, sizes)
  * come back without it, also inside of lists and dicts. */
 GPU_CASE(pytorch_70158_containers_keep_what_they_carry) {
   static const char *const paths[] = {"list.0", "list.1", "dict.a.b", "top"};
-  place w = place_open(2);
-  probe p = {0};
-  tdict_tree *td = numbered_tree(&w, NULL, 3), *pinned = NULL;
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
+  scoped_tree td = numbered_tree(&w, NULL, 3), pinned = NULL;
   for (int i = 0; i < 4; i++) put_batch(td, paths[i], &container, &p, i)->sizes[0] = 100 + i;
   td_ok(tdict_pin_memory(w.c, td, NULL, &pinned, err));
-  tdict_tree *there = moved(&w, pinned, w.device), *back = moved(&w, there, tdict_cpu());
+  scoped_tree there = moved(&w, pinned, w.device), back = moved(&w, there, tdict_cpu());
   const tdict_tree *all[] = {pinned, there, back};
   for (int k = 0; k < 3; k++) {
     check_tree_number(&w, all[k], 3);
@@ -100,8 +92,6 @@ GPU_CASE(pytorch_70158_containers_keep_what_they_carry) {
       if (k == 0) check_pinned(&w, made, i);
     }
   }
-  td_release(back, there, pinned, td);
-  close_pairs(&w, &p);
 }
 
 /* "DataLoader: `pin_memory` should respect object attributes before object collection type": the class is a mapping and
@@ -110,8 +100,8 @@ GPU_CASE(pytorch_82185_own_hook_is_asked_before_the_container_rule) {
   static const char *const paths[] = {"batch", "in.a.dict.of.dicts", "list.0", "list.1"};
   scoped_place w = place_open(4);
   for (int num_threads = -1; num_threads <= 4; num_threads++) {
-    probe p = {0};
-    tdict_tree *td = new_tree(), *pinned = NULL;
+    scoped_probe p = {0};
+    scoped_tree td = new_tree(), pinned = NULL;
     for (int i = 0; i < 4; i++) put_batch(td, paths[i], &training_batch, &p, i);
     assert_false(tdict_is_pinned(td));
     td_ok(tdict_pin_memory(w.c, td, td_options(tdict_pin_options, num_threads = num_threads), &pinned, err));
@@ -119,7 +109,5 @@ GPU_CASE(pytorch_82185_own_hook_is_asked_before_the_container_rule) {
     assert_int_equal(atomic_load(&p.flattens), 0); /* it is a container, too: nobody took it apart */
     for (int i = 0; i < 4; i++) check_pinned(&w, batch_at(pinned, paths[i], &training_batch), i);
     assert_true(tdict_is_pinned(pinned));
-    td_release(pinned, td);
-    check_gone(&p);
   }
 }

@@ -13,8 +13,7 @@ static void check_at(const tdict_ragged *leaf, tdict_device device) {
   assert_true(tdict_device_equal(tdict_tensor_device(tdict_ragged_get_info(leaf).offsets), device));
 }
 
-DEVICE_CASE(ragged_moves_in_every_mode) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_moves_in_every_mode, world, w, open_world()) {
   scoped_rows r = rows_random(9, 3);
   rows_add(&r, 40000); /* several slots of the staging ring */
   for (int i = 0; i < NUM_WAYS; i++) {
@@ -40,8 +39,7 @@ DEVICE_CASE(ragged_moves_in_every_mode) {
   }
 }
 
-GPU_CASE(ragged_moves_in_one_plan) {
-  scoped_world w = open_world();
+GPU_CASE(ragged_moves_in_one_plan, world, w, open_world()) {
   rows r = rows_of(2, COUNTS(3, 0, 2)); /* int32 offsets */
   tdict_tree *src = tree_of(&r, NULL), *there = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -53,13 +51,12 @@ GPU_CASE(ragged_moves_in_one_plan) {
   assert_int_equal(stats.total_bytes, 3 * 4 + 5 * 2 * 4 + 4 * 4);
   const tdict_ragged *leaf = rows_get(there, "n.x");
   assert_true(tdict_tensor_shares_storage(tdict_ragged_get_info(leaf).values, tdict_ragged_get_info(leaf).offsets));
-  assert_true(tdict_tensor_shares_storage(tdict_ragged_get_info(leaf).values, help_get(there, "t")));
+  assert_true(tdict_tensor_shares_storage(tdict_ragged_get_info(leaf).values, td_leaf(there, "t")));
   td_release(there, src);
   rows_free(&r);
 }
 
-GPU_CASE(ragged_is_pinned) {
-  scoped_world w = open_world();
+GPU_CASE(ragged_is_pinned, world, w, open_world()) {
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2));
   scoped_tree src = tree_of(&r, NULL), pinned = NULL, there = NULL, again = NULL;
   char text[600];
@@ -84,8 +81,7 @@ GPU_CASE(ragged_is_pinned) {
   rows_check(&w, &r, alone);
 }
 
-DEVICE_CASE(ragged_is_written_by_transfer_into) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_is_written_by_transfer_into, world, w, open_world()) {
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2, 7)), fresh = rows_of(2, COUNTS(3, 0, 2, 7));
   for (int i = 0; i < NUM_WAYS; i += 3) {
     const way v = way_at(i);
@@ -99,8 +95,7 @@ DEVICE_CASE(ragged_is_written_by_transfer_into) {
   }
 }
 
-DEVICE_CASE(ragged_transfer_into_refuses) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_transfer_into_refuses, world, w, open_world()) {
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2)), moved = rows_of(2, COUNTS(2, 1, 2)),
               more = rows_of(2, COUNTS(3, 0, 1, 1));
   scoped_tree src = help_tree(0, NULL), dst = help_tree(0, NULL), there = NULL;
@@ -120,8 +115,7 @@ DEVICE_CASE(ragged_transfer_into_refuses) {
   rows_check(&w, &moved, leaf);
 }
 
-GPU_CASE(ragged_records_streams) {
-  scoped_world w = open_world();
+GPU_CASE(ragged_records_streams, world, w, open_world()) {
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2));
   scoped_tree td = help_tree(0, NULL);
   tdict_ragged *leaf = rows_put(td, "x", &r, w.memory); /* two storages */
@@ -132,8 +126,7 @@ GPU_CASE(ragged_records_streams) {
 }
 
 /* A result may be indexed before its bytes have arrived. */
-SIM_CASE(ragged_is_indexed_while_it_moves) {
-  scoped_world w = open_world();
+SIM_CASE(ragged_is_indexed_while_it_moves, world, w, open_world()) {
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2, 4));
   scoped_tree src = tree_of(&r, NULL), there = NULL, row = NULL;
   held_stream h;
@@ -143,13 +136,12 @@ SIM_CASE(ragged_is_indexed_while_it_moves) {
   atomic_store(&h.open, true);
   td_ok(tdict_future_wait(f, &there, err));
   td_ok(tdict_index_get(NULL, there, TDICT_INDEX(TDICT_AT(3)), NULL, &row, err));
-  rows_check_row(&w, &r, 3, help_get(row, "n.x"));
+  rows_check_row(&w, &r, 3, td_leaf(row, "n.x"));
   tdict_future_release(f);
   tdict_stream_destroy(w.c, h.s);
 }
 
-DEVICE_CASE(ragged_transfer_survives_enomem) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_transfer_survives_enomem, world, w, open_world()) {
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2)), fresh = rows_of(2, COUNTS(3, 0, 2));
   scoped_tree src = tree_of(&r, NULL), there = NULL, value = tree_of(&fresh, NULL);
   tdict_transfer_options o = tdict_transfer_options_default();

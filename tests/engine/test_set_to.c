@@ -1,29 +1,27 @@
 /* Tensors set in trees on another device: moved first. */
 #include "core/ops/rig.h"
 
-GPU_CASE(set_to_moves_first) {
-  scoped_rig r = rig_open();
+GPU_CASE(set_to_moves_first, rig, r, rig_open()) {
   const tdict_device here = td_device(), cpu = tdict_cpu();
   scoped_tree td = TREE(4), want = TREE(4);
   scoped_tensor t = TENSOR(4, 3);
   td_ok(tdict_set_to(r.context, td, "plain", t, err)); /* no device: as tdict_set() */
-  assert_ptr_equal(help_get(td, "plain"), t);
+  assert_ptr_equal(td_leaf(td, "plain"), t);
   td_ok(tdict_delete(td, "plain", err));
   td_ok(tdict_set_device(td, &here, err));
   td_ok(tdict_set_to(r.context, td, "n.x", t, err));
   td_ok(tdict_set(want, "n.x", t, err));
-  assert_true(tdict_device_equal(tdict_tensor_device(help_get(td, "n.x")), here));
+  assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(td, "n.x")), here));
   assert_true(tdict_equal(td, want));
-  tdict_tensor *there = help_get(td, "n.x");
+  tdict_tensor *there = td_leaf(td, "n.x");
   td_ok(tdict_set_to(r.context, td, "y", there, err)); /* there already: shared */
-  assert_ptr_equal(help_get(td, "y"), there);
+  assert_ptr_equal(td_leaf(td, "y"), there);
   td_ok(tdict_set_device(want, &cpu, err));
   td_ok(tdict_set_to(r.context, want, "back", there, err)); /* and the other way */
   assert_memory_equal(tdict_const_data(want, "back"), tdict_tensor_const_data(t), 4 * 3 * sizeof(float));
 }
 
-GPU_CASE(set_to_refuses) {
-  scoped_rig r = rig_open();
+GPU_CASE(set_to_refuses, rig, r, rig_open()) {
   const tdict_device here = td_device();
   scoped_tree td = TREE(4);
   scoped_tensor t = TENSOR(4, 3), wrong = TENSOR(5);

@@ -13,9 +13,7 @@ static tdict_tree *large_tree(void) {
   for (int i = 0; left > 0; i++) {
     static const size_t sizes[] = {33 << 20, 1 << 20, 3000001, 70000, 511, 9 << 20, 65536};
     size_t bytes = sizes[i % 7] < left ? sizes[i % 7] : left;
-    char path[16];
-    snprintf(path, sizeof path, "l%d", i);
-    td_put(td, path, random_tensor(TDICT_U8, SHAPE((int64_t)bytes), NULL));
+    td_put(td, td_text("l%d", i), random_tensor(TDICT_U8, SHAPE((int64_t)bytes), NULL));
     left -= bytes;
   }
   return td;
@@ -62,8 +60,7 @@ GPU_CASE(staging_never_exceeds_other_sizes) {
 }
 
 /* What needs no slots makes no ring. */
-GPU_CASE(staging_is_made_when_needed) {
-  scoped_world w = open_wrapped(NULL);
+GPU_CASE(staging_is_made_when_needed, world, w, open_wrapped(NULL)) {
   scoped_tree src = batch_tree(NULL), there = NULL;
   way v = way_at(0);
   v.o.mode = TDICT_MODE_BLOCKING;
@@ -77,8 +74,7 @@ GPU_CASE(staging_is_made_when_needed) {
 }
 
 /* Slots that the device still reads when their thread has gone are not filled again before it is done. */
-SIM_CASE(staging_slots_in_flight_are_not_reused) {
-  scoped_world w = open_wrapped(NULL);
+SIM_CASE(staging_slots_in_flight_are_not_reused, world, w, open_wrapped(NULL)) {
   tdict_tree *src[4], *out[4] = {NULL};
   tdict_future *f[4] = {NULL};
   tdict_transfer_options o = threads(0);
@@ -103,8 +99,7 @@ SIM_CASE(staging_slots_in_flight_are_not_reused) {
 }
 
 /* Without pinned memory for the ring the transfer goes on from ordinary memory, and says so. */
-GPU_CASE(staging_without_pinned_memory) {
-  scoped_world w = open_wrapped(NULL);
+GPU_CASE(staging_without_pinned_memory, world, w, open_wrapped(NULL)) {
   scoped_tree src = batch_tree(NULL);
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   way v = way_at(0);
@@ -174,8 +169,7 @@ static void transfer_once(const world *w, tdict_tree *src, tdict_tree *kept, int
   scoped_tree pinned = td_made(tree, tdict_pin_memory(w->c, src, NULL, &made, err));
 }
 
-GPU_CASE(context_counts_are_stable) {
-  scoped_world w = open_world();
+GPU_CASE(context_counts_are_stable, world, w, open_world()) {
   tdict_tree *src = batch_tree(NULL), *kept = to_device(&w, src, w.device);
   usage first = {0};
   for (int i = 0; i < (SANITIZED ? 200 : 1000); i++) {
@@ -193,8 +187,7 @@ GPU_CASE(context_counts_are_stable) {
 }
 
 /* With many threads the counts are bounded by what may be open at once. */
-GPU_CASE(context_counts_are_bounded) {
-  scoped_world w = open_world();
+GPU_CASE(context_counts_are_bounded, world, w, open_world()) {
   scoped_tree src = batch_tree(NULL);
   tdict_device_counts before, after;
   td_ok(tdict_context_get_counts(w.c, w.device, &before, err));

@@ -25,8 +25,7 @@ typedef struct stressor {
 static tdict_tree *uniform_tree(tdict_memory *memory, unsigned char byte) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < NUM_LEAVES; i++) {
-    char path[16];
-    snprintf(path, sizeof path, "u%d.x", i);
+    const char *path = td_text("u%d.x", i);
     tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(1 + 3001 * (int64_t)i * (i % 3)), i % 2 ? memory : NULL);
     memset(tdict_tensor_data(t), byte, tdict_tensor_bytes(t));
     td_put(td, path, t);
@@ -38,8 +37,7 @@ static tdict_tree *uniform_tree(tdict_memory *memory, unsigned char byte) {
 static bool is_uniform(const tdict_tree *td) {
   int byte = -1;
   for (int i = 0; i < NUM_LEAVES; i++) {
-    char path[16];
-    snprintf(path, sizeof path, "u%d.x", i);
+    const char *path = td_text("u%d.x", i);
     tdict_tensor *t = NULL;
     if (tdict_get(td, path, &t, NULL) != TDICT_OK) return false;
     const unsigned char *p = tdict_tensor_const_data(t);
@@ -56,7 +54,7 @@ static void note(stress *s, tdict_status status) {
 
 /* A future is waited for, polled, or just let go of. */
 static void treat(stressor *r, tdict_status started, tdict_future *const *future, bool look) {
-  tdict_tree *out = NULL;
+  scoped_tree out = NULL;
   note(r->s, started);
   if (started != TDICT_OK) return;
   tdict_future *f = *future;
@@ -72,7 +70,6 @@ static void treat(stressor *r, tdict_status started, tdict_future *const *future
   }
   tdict_future_release(f);
   if (out && look && !is_uniform(out)) atomic_fetch_add(&r->s->torn, 1);
-  tdict_release(out);
 }
 
 static void one_round(stressor *r) {
@@ -144,9 +141,7 @@ static void run_stress(bool destroys) {
     assert_true(is_uniform(s.host[i]));
     assert_true(is_uniform(back));
   }
-  for (int i = 0; i < NUM_TREES; i++) {
-    td_release(s.host[i], s.there[i]);
-  }
+  for (int i = 0; i < NUM_TREES; i++) td_release(s.host[i], s.there[i]);
   if (!destroys) close_world(&s.w);
 }
 
@@ -156,8 +151,7 @@ GPU_CASE(stress_context_destroyed_under_way) {
 }
 
 /* Transfers that wait for others are started by whoever ends: their futures may be gone long since. */
-SIM_CASE(stress_chains_released_early) {
-  scoped_world w = open_world();
+SIM_CASE(stress_chains_released_early, world, w, open_world()) {
   scoped_tree host = uniform_tree(NULL, 1), a = to_device(&w, host, w.device), b = to_device(&w, host, w.device);
   tdict_transfer_options o = tdict_transfer_options_default();
   const int64_t deadline = tdict_now_ns() + STRESS_NS / 3;

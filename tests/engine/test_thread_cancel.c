@@ -18,11 +18,10 @@ typedef struct yard {
 
 static void open_yard(yard *y) {
   const int64_t count = COUNT;
-  scoped_tensor x = NULL;
   memset(y, 0, sizeof *y);
   y->c = td_context(NULL);
   td_ok(tdict_create(1, &count, &y->tree, err));
-  td_ok(tdict_tensor_zeros(TDICT_F32, 1, &count, NULL, &x, err));
+  scoped_tensor x = td_made(tensor, tdict_tensor_zeros(TDICT_F32, 1, &count, NULL, &made, err));
   td_ok(tdict_set(y->tree, "x", x, err));
 }
 static void close_yard(yard *y) { td_release(y->future, y->loader, y->tree, y->c); }
@@ -84,10 +83,9 @@ SIM_CASE(cancelled_waits_hold_no_lock) {
   alarm(60); /* a call that waits forever ends the program */
   for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
     scoped_yard y;
-    scoped_tree out = NULL;
     open_yard(&y);
     cancel_while_held(&y, waits[i], true);
-    td_ok(tdict_future_wait(y.future, &out, err));
+    scoped_tree out = td_made(tree, tdict_future_wait(y.future, &made, err));
   }
   alarm(0);
 }

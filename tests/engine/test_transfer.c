@@ -14,26 +14,23 @@ static void move_in(const world *w, tree_kind kind) {
   }
 }
 
-DEVICE_CASE(transfer_every_mode) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_every_mode, world, w, open_world()) {
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     if (w.gpu) {
       move_in(&w, (tree_kind)kind);
       continue;
     }
     if (kind == TREE_PINNED || kind == TREE_MIXED) continue;
-    tdict_tree *src = make_tree(&w, (tree_kind)kind); /* on the host everything is there already */
+    scoped_tree src = make_tree(&w, (tree_kind)kind); /* on the host everything is there already */
     for (int i = 0; i < NUM_WAYS; i++) {
       const way v = way_at(i);
       scoped_tree there = move_tree(&w, src, w.device, &v);
       assert_ptr_equal(there, src);
     }
-    tdict_release(src);
   }
 }
 
-GPU_CASE(transfer_round_trip) {
-  scoped_world w = open_world();
+GPU_CASE(transfer_round_trip, world, w, open_world()) {
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     scoped_tree src = make_tree(&w, (tree_kind)kind), there = to_device(&w, src, w.device);
     check_tree(&w, src, there);
@@ -54,8 +51,7 @@ GPU_CASE(transfer_round_trip) {
 }
 
 /* Strided leaves of a device go to the host, and to plain ones on the device by way of transfer_into. */
-GPU_CASE(transfer_strided_device_leaves) {
-  scoped_world w = open_world();
+GPU_CASE(transfer_strided_device_leaves, world, w, open_world()) {
   scoped_tree src = strided_tree(), there = to_device(&w, src, w.device), views = new_tree(), want = new_tree();
   leaf_list a = list_entries(src), b = list_entries(there);
   const int turn[] = {1, 0};
@@ -80,8 +76,7 @@ GPU_CASE(transfer_strided_device_leaves) {
   free_list(&b);
 }
 
-DEVICE_CASE(transfer_same_place_shares) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_same_place_shares, world, w, open_world()) {
   tdict_tree *host = batch_tree(NULL), *there = to_device(&w, host, w.device), *again = to_device(&w, there, w.device);
   assert_ptr_equal(again, there);
   tdict_release(again);
@@ -94,16 +89,16 @@ DEVICE_CASE(transfer_same_place_shares) {
   tdict_release(home);
   /* some leaves are there, some are not: those that are stay the same tensors */
   tdict_tree *mixed = new_tree();
-  tdict_tensor *stays = leaf_of(there, "obs.pixels");
+  tdict_tensor *stays = td_leaf(there, "obs.pixels");
   td_ok(tdict_set(mixed, "a.stays", stays, err));
   td_put(mixed, "a.goes", random_tensor(TDICT_F32, SHAPE(300), NULL));
   td_ok(tdict_set(mixed, "stays_too", stays, err));
   tdict_tree *moved = to_device(&w, mixed, w.device);
   check_device(moved, w.device);
   check_tree(&w, mixed, moved);
-  assert_ptr_equal(leaf_of(moved, "a.stays"), stays);
-  assert_ptr_equal(leaf_of(moved, "stays_too"), stays);
-  assert_int_equal(leaf_of(moved, "a.goes") == leaf_of(mixed, "a.goes"), !w.gpu);
+  assert_ptr_equal(td_leaf(moved, "a.stays"), stays);
+  assert_ptr_equal(td_leaf(moved, "stays_too"), stays);
+  assert_int_equal(td_leaf(moved, "a.goes") == td_leaf(mixed, "a.goes"), !w.gpu);
   tdict_tree *trees[] = {moved, mixed, there, host};
   for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
   /* a tree without leaves: shared when it has the device already, else a new one that has it */
@@ -134,8 +129,7 @@ static void check_arena(const tdict_tree *td) {
   assert_int_equal(first->storage->bytes, at);
 }
 
-GPU_CASE(transfer_one_arena) {
-  scoped_world w = open_world();
+GPU_CASE(transfer_one_arena, world, w, open_world()) {
   static const tree_kind kinds[] = {TREE_BATCH, TREE_TINY, TREE_STRIDED, TREE_ODD, TREE_PINNED, TREE_MIXED};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     tdict_memory_counts before, after;
@@ -152,8 +146,7 @@ GPU_CASE(transfer_one_arena) {
   }
 }
 
-GPU_CASE(transfer_shared_leaves_sent_once) {
-  scoped_world w = open_world();
+GPU_CASE(transfer_shared_leaves_sent_once, world, w, open_world()) {
   scoped_tree src = shared_tree();
   for (int i = 0; i < NUM_WAYS; i += 2) {
     way v = way_at(i);
@@ -165,17 +158,16 @@ GPU_CASE(transfer_shared_leaves_sent_once) {
     assert_int_equal(stats.total_bytes, 400 + 77 + 24 + 1000 + 1000 + 160 + 4000);
     assert_int_equal(stats.num_leaves, 12);
     assert_int_equal(stats.num_shared_leaves, 5);
-    assert_ptr_equal(leaf_of(there, "one")->data, leaf_of(there, "two")->data);
-    assert_ptr_equal(leaf_of(there, "one")->data, leaf_of(there, "as_integers")->data);
-    assert_ptr_equal(leaf_of(there, "left.deeper.y")->data, leaf_of(there, "right.deeper.y")->data);
-    assert_ptr_equal(leaf_of(there, "last_column")->data, leaf_of(there, "last_column_again")->data);
-    assert_ptr_not_equal(leaf_of(there, "top")->data, leaf_of(there, "rows")->data);
+    assert_ptr_equal(td_leaf(there, "one")->data, td_leaf(there, "two")->data);
+    assert_ptr_equal(td_leaf(there, "one")->data, td_leaf(there, "as_integers")->data);
+    assert_ptr_equal(td_leaf(there, "left.deeper.y")->data, td_leaf(there, "right.deeper.y")->data);
+    assert_ptr_equal(td_leaf(there, "last_column")->data, td_leaf(there, "last_column_again")->data);
+    assert_ptr_not_equal(td_leaf(there, "top")->data, td_leaf(there, "rows")->data);
     spoil_tree(&w, there);
   }
 }
 
-GPU_CASE(transfer_keeps_shape_of_tree) {
-  scoped_world w = open_world();
+GPU_CASE(transfer_keeps_shape_of_tree, world, w, open_world()) {
   tdict_tree *src = batch_tree(NULL), *next = NULL, *got = NULL;
   tdict_device device;
   td_ok(tdict_get_tree(src, "next", &next, err));
@@ -207,8 +199,7 @@ GPU_CASE(transfer_keeps_shape_of_tree) {
 }
 
 /* The result is in the memory that was given. */
-GPU_CASE(transfer_into_given_memory) {
-  scoped_world w = open_world();
+GPU_CASE(transfer_into_given_memory, world, w, open_world()) {
   tdict_tree *src = batch_tree(NULL), *there = to_device(&w, src, w.device);
   way v = way_at(0);
   v.o.memory = w.pinned;
@@ -249,8 +240,7 @@ GPU_CASE(transfer_result_outlives_context) {
   raw_close(w.host);
 }
 
-DEVICE_CASE(transfer_refuses_absent_device) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_refuses_absent_device, world, w, open_world()) {
   tdict_tree *src = batch_tree(NULL), *const mark = src;
   tdict_tree *out = mark;
   tdict_future *f = (tdict_future *)mark;
@@ -267,8 +257,7 @@ DEVICE_CASE(transfer_refuses_absent_device) {
   tdict_release(src);
 }
 
-DEVICE_CASE(transfer_refuses_foreign_device) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_refuses_foreign_device, world, w, open_world()) {
   tdict_tree *src = new_tree(), *out = src;
   tdict_tensor *foreign = NULL;
   static char place[256];

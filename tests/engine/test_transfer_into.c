@@ -113,24 +113,21 @@ static tdict_tree *strided_there(const world *w, const tdict_tree *src) {
   return dst;
 }
 
-DEVICE_CASE(transfer_into_from_host) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_into_from_host, world, w, open_world()) {
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     if (!w.gpu && (kind == TREE_PINNED || kind == TREE_MIXED)) continue;
     scoped_tree src = make_tree(&w, (tree_kind)kind);
     copy_everywhere(&w, src, w.memory);
   }
 }
-GPU_CASE(transfer_into_host_and_pinned) {
-  scoped_world w = open_world();
+GPU_CASE(transfer_into_host_and_pinned, world, w, open_world()) {
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     scoped_tree src = make_tree(&w, (tree_kind)kind), there = strided_there(&w, src);
     copy_everywhere(&w, there, NULL);
     copy_everywhere(&w, there, w.pinned);
   }
 }
-GPU_CASE(transfer_into_within_device) {
-  scoped_world w = open_world();
+GPU_CASE(transfer_into_within_device, world, w, open_world()) {
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     scoped_tree src = make_tree(&w, (tree_kind)kind), there = strided_there(&w, src),
                 plain = to_device(&w, src, w.device);
@@ -139,8 +136,7 @@ GPU_CASE(transfer_into_within_device) {
   }
 }
 
-DEVICE_CASE(transfer_into_keeps_addresses) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_into_keeps_addresses, world, w, open_world()) {
   scoped_tree src = batch_tree(NULL), other = batch_tree(NULL), dst = like_tree(&w, src, w.memory, false);
   scoped_leaf_list before = list_entries(dst);
   void *addresses[16];
@@ -159,12 +155,10 @@ DEVICE_CASE(transfer_into_keeps_addresses) {
   }
 }
 
-DEVICE_CASE(transfer_into_async) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_into_async, world, w, open_world()) {
   scoped_tree src = batch_tree(NULL), dst = like_tree(&w, src, w.memory, true);
-  tdict_tree *out = NULL;
   tdict_future *f = start_copy(&w, src, dst, NULL);
-  td_ok(tdict_future_wait(f, &out, err));
+  tdict_tree *out = td_made(tree, tdict_future_wait(f, &made, err));
   assert_ptr_equal(out, dst);
   check_written(&w, src, dst);
   td_release(f, out);
@@ -176,14 +170,13 @@ DEVICE_CASE(transfer_into_async) {
 }
 
 /* The keys of two trees are compared, not their order. */
-DEVICE_CASE(transfer_into_matches_keys) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_into_matches_keys, world, w, open_world()) {
   scoped_tree src = td_tree("a:i32[70] b.c:u8[9] b.d:f64[33]"), dst = td_tree("gone:u8[1]");
   static const char *const paths[] = {"b.d", "a", "b.c"};
-  for (int i = 0; i < 3; i++) td_put(dst, paths[i], like_tensor(&w, leaf_of(src, paths[i]), w.memory, PLAIN));
+  for (int i = 0; i < 3; i++) td_put(dst, paths[i], like_tensor(&w, td_leaf(src, paths[i]), w.memory, PLAIN));
   td_ok(tdict_delete(dst, "gone", err));
   td_ok(td_transfer_into(w.c, dst, src, NULL, err));
-  for (int i = 0; i < 3; i++) check_leaf_once(&w, leaf_of(src, paths[i]), leaf_of(dst, paths[i]), paths[i]);
+  for (int i = 0; i < 3; i++) check_leaf_once(&w, td_leaf(src, paths[i]), td_leaf(dst, paths[i]), paths[i]);
 }
 
 typedef struct refusal {
@@ -211,15 +204,13 @@ static void check_refused(const world *w, const tdict_tree *src, tdict_tree *dst
 static tdict_tensor *read_only(void) {
   static unsigned char bytes[400];
   const int64_t count = 100;
-  tdict_tensor *t = NULL;
   tdict_tensor_desc v = desc_of(bytes, TDICT_F32, &count);
   v.flags = TDICT_DESC_READ_ONLY;
-  td_ok(tdict_tensor_from_data(&v, NULL, NULL, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_from_data(&v, NULL, NULL, &made, err));
   return t;
 }
 
-DEVICE_CASE(transfer_into_checks_first) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_into_checks_first, world, w, open_world()) {
   scoped_tree src = td_tree("first:f32[64] a.x:f32[100] a.b.y:f32[4,25]");
   const int64_t wrong[] = {100}, longer[] = {101}, one_more[] = {4, 25, 1};
   struct {
@@ -259,8 +250,7 @@ DEVICE_CASE(transfer_into_checks_first) {
 }
 
 /* Leaves that are parts of larger tensors: what lies between them belongs to somebody. */
-DEVICE_CASE(transfer_into_leaves_gaps_alone) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_into_leaves_gaps_alone, world, w, open_world()) {
   tdict_memory *memories[] = {w.memory, NULL, w.pinned};
   for (int from = 0; from < 3; from++)
     for (int to = 0; to < 3; to++) {
@@ -268,7 +258,7 @@ DEVICE_CASE(transfer_into_leaves_gaps_alone) {
       static const tdict_field field = {"whole", TDICT_U8, 1, {1024}};
       for (int side = 0; side < 2; side++) {
         td_ok(tdict_create_from(&field, 1, 0, NULL, memories[side ? to : from], &wholes[side], err));
-        tdict_tensor *whole = leaf_of(wholes[side], "whole");
+        tdict_tensor *whole = td_leaf(wholes[side], "whole");
         unsigned char bytes[1024];
         td_fill_random(bytes, sizeof bytes, next_seed());
         if (side) memset(bytes, POISON, sizeof bytes);
@@ -282,8 +272,8 @@ DEVICE_CASE(transfer_into_leaves_gaps_alone) {
       for (int i = 0; i < NUM_WAYS; i += 3) {
         const way v = way_at(i);
         copy_tree(&w, src, dst, &v);
-        unsigned char *a = read_elements(&w, leaf_of(wholes[0], "whole")),
-                      *b = read_elements(&w, leaf_of(wholes[1], "whole"));
+        unsigned char *a = read_elements(&w, td_leaf(wholes[0], "whole")),
+                      *b = read_elements(&w, td_leaf(wholes[1], "whole"));
         for (int k = 0; k < 1024; k++) assert_int_equal(b[k], k % 256 < 100 + 20 * (k / 256) ? a[k] : POISON);
         free(a);
         free(b);
@@ -294,8 +284,7 @@ DEVICE_CASE(transfer_into_leaves_gaps_alone) {
 }
 
 /* Destinations whose addresses follow each other by chance, in storages of their own, from one source storage. */
-GPU_CASE(transfer_into_neighbouring_allocations) {
-  scoped_world w = open_world();
+GPU_CASE(transfer_into_neighbouring_allocations, world, w, open_world()) {
   tdict_memory *memories[] = {w.memory, w.pinned};
   static const tdict_field fields[] = {
       {"a", TDICT_U8, 1, {4096}}, {"b", TDICT_U8, 1, {4096}}, {"c", TDICT_U8, 1, {4096}}};
@@ -305,9 +294,9 @@ GPU_CASE(transfer_into_neighbouring_allocations) {
       td_ok(tdict_create_from(fields, 3, 0, NULL, memories[from], &src, err));
       unsigned char bytes[3 * 4096];
       td_fill_random(bytes, sizeof bytes, next_seed());
-      raw_write(raw_of(&w, leaf_of(src, "a")), leaf_of(src, "a")->data, bytes, sizeof bytes);
+      raw_write(raw_of(&w, td_leaf(src, "a")), td_leaf(src, "a")->data, bytes, sizeof bytes);
       tdict_tensor *many[64]; /* those that happen to be neighbours are taken */
-      for (int i = 0; i < 64; i++) many[i] = like_tensor(&w, leaf_of(src, "a"), memories[to], PLAIN);
+      for (int i = 0; i < 64; i++) many[i] = like_tensor(&w, td_leaf(src, "a"), memories[to], PLAIN);
       int found = 0;
       for (int i = 0; i < 64 && !found; i++)
         for (int k = 0; k < 64 && !found; k++)
@@ -331,8 +320,7 @@ GPU_CASE(transfer_into_neighbouring_allocations) {
 }
 
 /* Bytes are unspecified where both sides overlap, and that is all. */
-DEVICE_CASE(transfer_into_overlapping_bytes_does_not_crash) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_into_overlapping_bytes_does_not_crash, world, w, open_world()) {
   scoped_tree src = new_tree(), dst = new_tree();
   scoped_tensor t = random_tensor(TDICT_U8, SHAPE(5000), NULL);
   td_put(src, "x", sliced(tdict_tensor_retain(t), (tdict_tensor_range){0, 0, 4000, 1}));

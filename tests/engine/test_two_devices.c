@@ -77,7 +77,7 @@ SIM_CASE(transfer_pinned_results_lie_near_their_device) {
     scoped_tree there = to_device(w, src, tdict_sim(i % 2)), home = NULL;
     td_ok(tdict_to_device(w->c, there, tdict_cpu(), &o, &home, err));
     check_tree(w, src, home);
-    const tdict_storage *s = leaf_of(home, "x")->storage;
+    const tdict_storage *s = td_leaf(home, "x")->storage;
     assert_int_equal(((const tdict_pinned_block *)s->block.cookie)->run->node, i % 2 ? 1 : -1);
   }
   tdict_memory_counts counts;
@@ -112,8 +112,7 @@ static void move_mixed(const pair *p, tree_kind kind) {
     tdict_release(parts[i]);
   }
 }
-SIM_CASE(transfer_from_several_devices) {
-  scoped_pair p = open_pair();
+SIM_CASE(transfer_from_several_devices, pair, p, open_pair()) {
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) move_mixed(&p, (tree_kind)kind);
 }
 

@@ -39,14 +39,8 @@ static void move_all(const world *w, int step) {
     }
   }
 }
-DEVICE_CASE(unloaded_trees_are_transferred) {
-  scoped_world w = open_world();
-  move_all(&w, WAYS_STEP);
-}
-DEVICE_CASE(unloaded_trees_go_through_large_slots) {
-  scoped_world w = open_large_world();
-  move_all(&w, 2 * WAYS_STEP);
-}
+DEVICE_CASE(unloaded_trees_are_transferred, world, w, open_world()) { move_all(&w, WAYS_STEP); }
+DEVICE_CASE(unloaded_trees_go_through_large_slots, world, w, open_large_world()) { move_all(&w, 2 * WAYS_STEP); }
 
 /* Leaves that exist: poisoned, then written from the twin. */
 DEVICE_CASE(unloaded_trees_go_into_trees) {
@@ -72,8 +66,7 @@ DEVICE_CASE(unloaded_trees_go_into_trees) {
   }
 }
 
-GPU_CASE(unloaded_trees_are_pinned) {
-  scoped_world w = open_world();
+GPU_CASE(unloaded_trees_are_pinned, world, w, open_world()) {
   for (int k = 0; k < NUM_HOST_KINDS; k++) {
     tdict_tree *tree = make_tree(&w, host_kinds[k]), *out = NULL;
     disk d;
@@ -91,8 +84,7 @@ GPU_CASE(unloaded_trees_are_pinned) {
 }
 
 /* A consolidated tree over one file. */
-DEVICE_CASE(unloaded_consolidated_tree) {
-  scoped_world w = open_world();
+DEVICE_CASE(unloaded_consolidated_tree, world, w, open_world()) {
   scoped_tree plain = make_tree(&w, TREE_BATCH), tree = NULL;
   scoped_disk d;
   scoped_tree twin = NULL;
@@ -153,7 +145,7 @@ static void fail_each_read(const world *w, const way *v, disk_fault fault) {
       assert_null(out);
     } else {
       td_fails(disk_status(fault), texts[fault], td_transfer_into(w->c, dst, twin, &v->o, err));
-      tdict_tensor *t = leaf_of(dst, d.failed_path);
+      tdict_tensor *t = td_leaf(dst, d.failed_path);
       assert_null(tdict_tensor_const_data(t));
     }
     assert_string_equal(td_last_error.path, d.failed_path);
@@ -163,15 +155,13 @@ static void fail_each_read(const world *w, const way *v, disk_fault fault) {
   check_tree(w, tree, dst);
   assert_non_null(tdict_const_data(dst, "a"));
 }
-DEVICE_CASE(unloaded_read_that_fails) {
-  scoped_world w = open_world();
+DEVICE_CASE(unloaded_read_that_fails, world, w, open_world()) {
   for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) {
     const way v = way_at(i);
     fail_each_read(&w, &v, (disk_fault)(i % NUM_DISK_FAULTS));
   }
 }
-DEVICE_CASE(unloaded_part_that_fails) {
-  scoped_world w = open_large_world();
+DEVICE_CASE(unloaded_part_that_fails, world, w, open_large_world()) {
   for (int fault = 0; fault < NUM_DISK_FAULTS; fault++)
     for (int i = 0; i < 10; i += 2) {
       const way v = way_at(i);
@@ -181,8 +171,7 @@ DEVICE_CASE(unloaded_part_that_fails) {
 
 /* Reads go straight to where the bytes are needed: into a slot, no more at once than a slot holds, or into the
  * result. */
-DEVICE_CASE(unloaded_reads_need_no_copy) {
-  scoped_world w = open_world();
+DEVICE_CASE(unloaded_reads_need_no_copy, world, w, open_world()) {
   tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
   for (int32_t n = -1; n < 3; n++) {
     scoped_disk d;
@@ -191,7 +180,7 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
     o.stats = &stats;
     disk_init(&d);
     scoped_tree twin = disk_twin(&d, tree, 100, 1);
-    const size_t bytes = tdict_tensor_bytes(leaf_of(tree, "large")), slot = tdict_context_engine(w.c)->rings.slot_bytes;
+    const size_t bytes = tdict_tensor_bytes(td_leaf(tree, "large")), slot = tdict_context_engine(w.c)->rings.slot_bytes;
     if (w.gpu) {
       td_ok(tdict_to_device(w.c, twin, w.device, &o, &out, err));
       assert_int_equal(stats.staged_bytes, bytes);
@@ -204,7 +193,7 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
       d.high = 0;
     }
     td_ok(tdict_to_device(w.c, twin, tdict_cpu(), &o, &out, err));
-    const tdict_tensor *t = leaf_of(out, "large");
+    const tdict_tensor *t = td_leaf(out, "large");
     assert_int_equal(stats.host_bytes, bytes);
     assert_int_equal(d.low, (uintptr_t)t->data);
     assert_int_equal(d.high, (uintptr_t)t->data + bytes);
@@ -214,8 +203,7 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
 }
 
 /* check_sources hashes only what is in memory: nothing is read twice, and changes elsewhere are still found. */
-DEVICE_CASE(unloaded_sources_are_not_hashed) {
-  scoped_world w = open_world();
+DEVICE_CASE(unloaded_sources_are_not_hashed, world, w, open_world()) {
   tdict_tree *tree = three_leaves(), *out = NULL;
   disk d;
   disk_init(&d);
@@ -225,7 +213,7 @@ DEVICE_CASE(unloaded_sources_are_not_hashed) {
   const int64_t reads = d.begun;
   o.check_sources = true;
   td_put(twin, "memory", random_tensor(TDICT_U8, SHAPE(1000), NULL));
-  td_put(tree, "memory", tdict_tensor_retain(leaf_of(twin, "memory")));
+  td_put(tree, "memory", tdict_tensor_retain(td_leaf(twin, "memory")));
   td_ok(tdict_to_device(w.c, twin, w.device, &o, &out, err));
   check_tree(&w, tree, out);
   assert_int_equal(d.begun, 2 * reads);
@@ -240,8 +228,7 @@ static void *wait_for_source(void *user) {
 }
 
 /* Two workers read at the same time. The files outlive the program's references until the last read has ended. */
-DEVICE_CASE(unloaded_reads_run_in_parallel) {
-  scoped_world w = open_world();
+DEVICE_CASE(unloaded_reads_run_in_parallel, world, w, open_world()) {
   tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
   for (int to_host = 0; to_host < 2; to_host++) {
     scoped_disk d;
@@ -280,8 +267,7 @@ DEVICE_CASE(unloaded_reads_run_in_parallel) {
 }
 
 /* Readers do not wait for each other. */
-DEVICE_CASE(unloaded_source_of_two_transfers) {
-  scoped_world w = open_world();
+DEVICE_CASE(unloaded_source_of_two_transfers, world, w, open_world()) {
   scoped_tree tree = make_tree(&w, TREE_LARGE);
   scoped_disk d;
   disk_init(&d);
@@ -297,8 +283,7 @@ DEVICE_CASE(unloaded_source_of_two_transfers) {
 }
 
 /* A cancelled transfer begins no read, and ends when those that have begun have ended. */
-DEVICE_CASE(unloaded_transfer_is_cancelled) {
-  scoped_world w = open_world();
+DEVICE_CASE(unloaded_transfer_is_cancelled, world, w, open_world()) {
   tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
   for (int32_t n = 1; n < 3; n++) {
     scoped_disk d;
@@ -322,8 +307,7 @@ DEVICE_CASE(unloaded_transfer_is_cancelled) {
 }
 
 /* The first allocation fails, then the second, and so on: of the constructors, and of a transfer on this thread. */
-DEVICE_CASE(unloaded_without_memory) {
-  scoped_world w = open_world();
+DEVICE_CASE(unloaded_without_memory, world, w, open_world()) {
   scoped_tree tree = three_leaves();
   scoped_disk d;
   disk_init(&d);

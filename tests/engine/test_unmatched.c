@@ -119,15 +119,13 @@ static void run_case(const place *w, const tdict_tree *src, const refused *r, in
 }
 
 GPU_CASE(patterns_without_a_match_are_refused) {
-  place w = place_open(2);
-  probe p = {0};
-  tdict_tree *src = new_tree();
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
+  scoped_tree src = new_tree();
   static const char *const paths[] = {"a", "n.b", "n.m.c", "d"};
   for (int i = 0; i < 4; i++) td_put(src, paths[i], new_bytes(100 + i, NULL));
   put_pair(src, "n.o", &pair_flat, &p, 1);
   for (int i = 0; i < NUM_CASES; i++)
     for (int way = 0; way < NUM_WAYS; way++)
       if (way != PIN || count(cases[i].convert) == 0) run_case(&w, src, &cases[i], way);
-  tdict_release(src);
-  close_pairs(&w, &p);
 }

@@ -15,11 +15,8 @@ typedef struct field {
 
 static tdict_tree *fault_tree(tdict_memory *memory) {
   tdict_tree *td = new_tree();
-  for (int i = 0; i < 6; i++) {
-    char path[16];
-    snprintf(path, sizeof path, "leaf.f%d", i);
-    td_put(td, path, random_tensor(TDICT_U8, SHAPE(70000 + 11111 * i), memory));
-  }
+  for (int i = 0; i < 6; i++)
+    td_put(td, td_text("leaf.f%d", i), random_tensor(TDICT_U8, SHAPE(70000 + 11111 * i), memory));
   return td;
 }
 static field open_field(void) {
@@ -138,7 +135,7 @@ GPU_CASE(work_survives_failing_allocations) { sweep_kind(CALL_ALLOC, false); }
 
 /* Streams and events are kept, so that only a fresh context makes any. */
 static void sweep_fresh(call_kind kind) {
-  tdict_context *beside = td_context(NULL); /* so that a GPU keeps its primary context between the rounds */
+  scoped_context beside = td_context(NULL); /* so that a GPU keeps its primary context between the rounds */
   int failures = 0;
   for (int call = 0; call < NUM_CALLS; call++)
     for (int n = 1 + sanitized_first(call); n < 60; n += SANITIZED_STEP) {
@@ -182,14 +179,12 @@ static void sweep_fresh(call_kind kind) {
       if (!failed) break;
     }
   assert_true(failures > 0);
-  tdict_context_destroy(beside);
 }
 GPU_CASE(work_survives_failing_streams) { sweep_fresh(CALL_STREAM); }
 GPU_CASE(work_survives_failing_events) { sweep_fresh(CALL_EVENT); }
 
 /* Host memory that runs out while a transfer starts, step by step: on the calling thread, so nothing is under way. */
-GPU_CASE(transfer_survives_enomem) {
-  scoped_field f = open_field();
+GPU_CASE(transfer_survives_enomem, field, f, open_field()) {
   for (int call = 0; call < NUM_CALLS; call++)
     for (int async = 0; async < 2; async++) {
       way v = way_at(async);
@@ -216,19 +211,16 @@ GPU_CASE(transfer_survives_enomem) {
 }
 
 /* Several leaves share a slot; the one whose copy is refused is named. */
-GPU_CASE(work_names_the_leaf_at_fault) {
-  scoped_world w = open_wrapped(NULL);
+GPU_CASE(work_names_the_leaf_at_fault, world, w, open_wrapped(NULL)) {
   tdict_tree *src = new_tree(), *apart = new_tree();
   for (int i = 0; i < 7; i++) {
-    char path[16];
-    snprintf(path, sizeof path, "a.leaf%d", i);
+    const char *path = td_text("a.leaf%d", i);
     td_put(src, path, random_tensor(TDICT_U8, SHAPE(100 + i), NULL));
-    td_put(apart, path, td_made(tensor, tdict_tensor_clone(leaf_of(src, path), w.memory, &made, err)));
+    td_put(apart, path, td_made(tensor, tdict_tensor_clone(td_leaf(src, path), w.memory, &made, err)));
   }
   tdict_tree *whole = to_device(&w, src, w.device), *home = to_device(&w, whole, tdict_cpu());
   for (int i = 0; i < 7; i++) {
-    char path[16];
-    snprintf(path, sizeof path, "a.leaf%d", i);
+    const char *path = td_text("a.leaf%d", i);
     fail_call(CALL_COPY, i + 1);
     td_fails_at(TDICT_EDEVICE, "", path, td_transfer_into(w.c, apart, src, NULL, err));
     td_ok(td_transfer_into(w.c, apart, src, NULL, err)); /* what was lost is there again */
@@ -295,8 +287,7 @@ SIM_CASE(work_new_results_lie_on_huge_pages) {
 }
 
 /* The device is held, so nobody writes to the result: its pages are there because a thread has touched them. */
-SIM_CASE(work_touches_new_results_ahead) {
-  scoped_world w = open_world();
+SIM_CASE(work_touches_new_results_ahead, world, w, open_world()) {
   scoped_tree src = new_tree();
   unsigned char is_there = 0;
   td_put(src, "x", random_tensor(TDICT_U8, SHAPE(LARGE), NULL));

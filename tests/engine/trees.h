@@ -68,7 +68,7 @@ static inline tdict_tree *batch_tree(tdict_memory *memory) {
   tdict_tree *td = NULL;
   td_ok(tdict_create_from(fields, sizeof fields / sizeof *fields, SHAPE(16), memory, &td, err));
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-    tdict_tensor *t = leaf_of(td, fields[i].path);
+    tdict_tensor *t = td_leaf(td, fields[i].path);
     td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), next_seed());
   }
   return td;
@@ -77,8 +77,7 @@ static inline tdict_tree *batch_tree(tdict_memory *memory) {
 static inline tdict_tree *tiny_tree(tdict_memory *memory) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < 300; i++) {
-    char path[32];
-    snprintf(path, sizeof path, "group%d.leaf%d", i / 30, i);
+    const char *path = td_text("group%d.leaf%d", i / 30, i);
     td_put(td, path, random_tensor(i % 2 ? TDICT_U8 : TDICT_F16, SHAPE(1 + i % 37), memory));
   }
   return td;
@@ -169,11 +168,8 @@ static inline tdict_tree *pinned_tree(tdict_memory *pinned) {
 static inline tdict_tree *mixed_tree(tdict_memory *pinned) {
   const int64_t unit = SANITIZED ? 1979 : 7919; /* 9 or 34 MB together */
   tdict_tree *td = new_tree();
-  for (int i = 0; i < 24; i++) {
-    char path[16];
-    snprintf(path, sizeof path, "m%d", i);
-    td_put(td, path, random_tensor(TDICT_U8, SHAPE(100 + unit * i * i), i % 2 ? pinned : NULL));
-  }
+  for (int i = 0; i < 24; i++)
+    td_put(td, td_text("m%d", i), random_tensor(TDICT_U8, SHAPE(100 + unit * i * i), i % 2 ? pinned : NULL));
   return td;
 }
 

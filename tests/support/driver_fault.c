@@ -73,6 +73,13 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
   fault_driver *f = fault_of(d);                       \
   tdict_cu result = count_call(f, TDICT_FAULT_##kind); \
   if (result == TDICT_CU_SUCCESS) CALL_INNER(f, result, entry, __VA_ARGS__)
+/* The same, and returns the failure or the driver's result. FAIL_OR_COUNT also counts what the call has made. */
+#define FAIL_OR_RETURN(kind, entry, ...)  \
+  FAIL_OR_CALL(kind, entry, __VA_ARGS__); \
+  return result
+#define FAIL_OR_COUNT(kind, things, entry, ...) \
+  FAIL_OR_CALL(kind, entry, __VA_ARGS__);       \
+  return count(f, &f->live.things, 1, result)
 /* Calls the wrapped driver in any case. */
 #define CALL_THEN_FAIL(kind, entry, ...)                     \
   fault_driver *f = fault_of(d);                             \
@@ -80,6 +87,11 @@ static tdict_cu count(fault_driver *f, int64_t *what, int by, tdict_cu result) {
   CALL_INNER(f, result, entry, __VA_ARGS__)
 
 static tdict_cu first_failure(tdict_cu result, tdict_cu code) { return result != TDICT_CU_SUCCESS ? result : code; }
+
+/* Ends something that FAIL_OR_COUNT has counted. */
+#define END_AND_COUNT(things, entry, ...)  \
+  CALL_THEN_FAIL(END, entry, __VA_ARGS__); \
+  return first_failure(count(f, &f->live.things, -1, result), code)
 
 static void fault_close(tdict_driver *d) {
   fault_driver *f = fault_of(d);
@@ -92,43 +104,26 @@ static void fault_close(tdict_driver *d) {
 static tdict_cu error_text(tdict_driver *d, tdict_cu result, const char **name, const char **text) {
   return fault_of(d)->base.inner->ops->error_text(fault_of(d)->base.inner, result, name, text);
 }
-static tdict_cu driver_version(tdict_driver *d, int *version) {
-  FAIL_OR_CALL(DEVICE, driver_version, version);
-  return result;
-}
-static tdict_cu device_count(tdict_driver *d, int *number) {
-  FAIL_OR_CALL(DEVICE, device_count, number);
-  return result;
-}
+static tdict_cu driver_version(tdict_driver *d, int *version) { FAIL_OR_RETURN(DEVICE, driver_version, version); }
+static tdict_cu device_count(tdict_driver *d, int *number) { FAIL_OR_RETURN(DEVICE, device_count, number); }
 static tdict_cu device_name(tdict_driver *d, int ordinal, char *buffer, int bytes) {
-  FAIL_OR_CALL(DEVICE, device_name, ordinal, buffer, bytes);
-  return result;
+  FAIL_OR_RETURN(DEVICE, device_name, ordinal, buffer, bytes);
 }
 static tdict_cu device_total_bytes(tdict_driver *d, int ordinal, size_t *bytes) {
-  FAIL_OR_CALL(DEVICE, device_total_bytes, ordinal, bytes);
-  return result;
+  FAIL_OR_RETURN(DEVICE, device_total_bytes, ordinal, bytes);
 }
 static tdict_cu device_attribute(tdict_driver *d, int ordinal, int attribute, int *value) {
-  FAIL_OR_CALL(DEVICE, device_attribute, ordinal, attribute, value);
-  return result;
+  FAIL_OR_RETURN(DEVICE, device_attribute, ordinal, attribute, value);
 }
 static tdict_cu device_can_reach(tdict_driver *d, int ordinal, int peer, int *can) {
-  FAIL_OR_CALL(DEVICE, device_can_reach, ordinal, peer, can);
-  return result;
+  FAIL_OR_RETURN(DEVICE, device_can_reach, ordinal, peer, can);
 }
 
 static tdict_cu ctx_retain(tdict_driver *d, int ordinal, tdict_cu_context *out) {
-  FAIL_OR_CALL(CTX_RETAIN, ctx_retain, ordinal, out);
-  return count(f, &f->live.contexts, 1, result);
+  FAIL_OR_COUNT(CTX_RETAIN, contexts, ctx_retain, ordinal, out);
 }
-static tdict_cu ctx_release(tdict_driver *d, int ordinal) {
-  CALL_THEN_FAIL(END, ctx_release, ordinal);
-  return first_failure(count(f, &f->live.contexts, -1, result), code);
-}
-static tdict_cu ctx_push(tdict_driver *d, tdict_cu_context context) {
-  FAIL_OR_CALL(CTX_PUSH, ctx_push, context);
-  return result;
-}
+static tdict_cu ctx_release(tdict_driver *d, int ordinal) { END_AND_COUNT(contexts, ctx_release, ordinal); }
+static tdict_cu ctx_push(tdict_driver *d, tdict_cu_context context) { FAIL_OR_RETURN(CTX_PUSH, ctx_push, context); }
 static tdict_cu ctx_pop(tdict_driver *d, tdict_cu_context *out) {
   CALL_THEN_FAIL(END, ctx_pop, out);
   return first_failure(result, code);
@@ -136,101 +131,70 @@ static tdict_cu ctx_pop(tdict_driver *d, tdict_cu_context *out) {
 static tdict_cu ctx_current(tdict_driver *d, tdict_cu_context *out) {
   return fault_of(d)->base.inner->ops->ctx_current(fault_of(d)->base.inner, out);
 }
-static tdict_cu ctx_allow_peer(tdict_driver *d, tdict_cu_context peer) {
-  FAIL_OR_CALL(POOL, ctx_allow_peer, peer);
-  return result;
-}
-static tdict_cu capture_mode(tdict_driver *d, int *mode) {
-  FAIL_OR_CALL(CAPTURE, capture_mode, mode);
-  return result;
-}
+static tdict_cu ctx_allow_peer(tdict_driver *d, tdict_cu_context peer) { FAIL_OR_RETURN(POOL, ctx_allow_peer, peer); }
+static tdict_cu capture_mode(tdict_driver *d, int *mode) { FAIL_OR_RETURN(CAPTURE, capture_mode, mode); }
 
 static tdict_cu pool_create(tdict_driver *d, int ordinal, tdict_cu_pool *out) {
-  FAIL_OR_CALL(POOL, pool_create, ordinal, out);
-  return count(f, &f->live.pools, 1, result);
+  FAIL_OR_COUNT(POOL, pools, pool_create, ordinal, out);
 }
-static tdict_cu pool_destroy(tdict_driver *d, tdict_cu_pool pool) {
-  CALL_THEN_FAIL(END, pool_destroy, pool);
-  return first_failure(count(f, &f->live.pools, -1, result), code);
-}
+static tdict_cu pool_destroy(tdict_driver *d, tdict_cu_pool pool) { END_AND_COUNT(pools, pool_destroy, pool); }
 static tdict_cu pool_trim(tdict_driver *d, tdict_cu_pool pool, size_t keep_bytes) {
-  FAIL_OR_CALL(POOL, pool_trim, pool, keep_bytes);
-  return result;
+  FAIL_OR_RETURN(POOL, pool_trim, pool, keep_bytes);
 }
 static tdict_cu pool_set(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t value) {
-  FAIL_OR_CALL(POOL, pool_set, pool, attribute, value);
-  return result;
+  FAIL_OR_RETURN(POOL, pool_set, pool, attribute, value);
 }
 static tdict_cu pool_get(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t *value) {
-  FAIL_OR_CALL(POOL, pool_get, pool, attribute, value);
-  return result;
+  FAIL_OR_RETURN(POOL, pool_get, pool, attribute, value);
 }
 static tdict_cu pool_allow_peer(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
-  FAIL_OR_CALL(POOL, pool_allow_peer, pool, ordinal);
-  return result;
+  FAIL_OR_RETURN(POOL, pool_allow_peer, pool, ordinal);
 }
 static tdict_cu mem_alloc_async(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool, tdict_cu_stream stream) {
-  FAIL_OR_CALL(DEVICE_ALLOC, mem_alloc_async, out, bytes, pool, stream);
-  return count(f, &f->live.device_blocks, 1, result);
+  FAIL_OR_COUNT(DEVICE_ALLOC, device_blocks, mem_alloc_async, out, bytes, pool, stream);
 }
 static tdict_cu mem_free_async(tdict_driver *d, void *device, tdict_cu_stream stream) {
-  CALL_THEN_FAIL(END, mem_free_async, device, stream);
-  return first_failure(count(f, &f->live.device_blocks, -1, result), code);
+  END_AND_COUNT(device_blocks, mem_free_async, device, stream);
 }
 static tdict_cu mem_alloc(tdict_driver *d, void **out, size_t bytes) {
-  FAIL_OR_CALL(DEVICE_ALLOC, mem_alloc, out, bytes);
-  return count(f, &f->live.device_blocks, 1, result);
+  FAIL_OR_COUNT(DEVICE_ALLOC, device_blocks, mem_alloc, out, bytes);
 }
-static tdict_cu mem_free(tdict_driver *d, void *device) {
-  CALL_THEN_FAIL(END, mem_free, device);
-  return first_failure(count(f, &f->live.device_blocks, -1, result), code);
-}
+static tdict_cu mem_free(tdict_driver *d, void *device) { END_AND_COUNT(device_blocks, mem_free, device); }
 
 static tdict_cu host_alloc(tdict_driver *d, void **out, size_t bytes, unsigned flags) {
-  FAIL_OR_CALL(HOST_ALLOC, host_alloc, out, bytes, flags);
-  return count(f, &f->live.host_blocks, 1, result);
+  FAIL_OR_COUNT(HOST_ALLOC, host_blocks, host_alloc, out, bytes, flags);
 }
 static tdict_cu host_free(tdict_driver *d, void *host, size_t bytes) {
-  CALL_THEN_FAIL(END, host_free, host, bytes);
-  return first_failure(count(f, &f->live.host_blocks, -1, result), code);
+  END_AND_COUNT(host_blocks, host_free, host, bytes);
 }
 static tdict_cu host_register(tdict_driver *d, void *host, size_t bytes, unsigned flags) {
-  FAIL_OR_CALL(HOST_REGISTER, host_register, host, bytes, flags);
-  return count(f, &f->live.registrations, 1, result);
+  FAIL_OR_COUNT(HOST_REGISTER, registrations, host_register, host, bytes, flags);
 }
 static tdict_cu host_unregister(tdict_driver *d, void *host, size_t bytes) {
-  CALL_THEN_FAIL(END, host_unregister, host, bytes);
-  return first_failure(count(f, &f->live.registrations, -1, result), code);
+  END_AND_COUNT(registrations, host_unregister, host, bytes);
 }
 static tdict_cu pointer(tdict_driver *d, const void *address, tdict_cu_pointer *out) {
-  FAIL_OR_CALL(POINTER, pointer, address, out);
-  return result;
+  FAIL_OR_RETURN(POINTER, pointer, address, out);
 }
 
 static tdict_cu copy_h2d(tdict_driver *d, void *device, const void *host, size_t bytes) {
-  FAIL_OR_CALL(COPY_IN, copy_h2d, device, host, bytes);
-  return result;
+  FAIL_OR_RETURN(COPY_IN, copy_h2d, device, host, bytes);
 }
 static tdict_cu copy_d2h(tdict_driver *d, void *host, const void *device, size_t bytes) {
-  FAIL_OR_CALL(COPY_OUT, copy_d2h, host, device, bytes);
-  return result;
+  FAIL_OR_RETURN(COPY_OUT, copy_d2h, host, device, bytes);
 }
 static tdict_cu copy_h2d_async(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
-  FAIL_OR_CALL(COPY_IN, copy_h2d_async, device, host, bytes, s);
-  return result;
+  FAIL_OR_RETURN(COPY_IN, copy_h2d_async, device, host, bytes, s);
 }
 static tdict_cu copy_d2h_async(tdict_driver *d, void *host, const void *device, size_t bytes, tdict_cu_stream s) {
-  FAIL_OR_CALL(COPY_OUT, copy_d2h_async, host, device, bytes, s);
-  return result;
+  FAIL_OR_RETURN(COPY_OUT, copy_d2h_async, host, device, bytes, s);
 }
 static tdict_cu copy_d2d_async(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
-  FAIL_OR_CALL(COPY_WITHIN, copy_d2d_async, dst, src, bytes, s);
-  return result;
+  FAIL_OR_RETURN(COPY_WITHIN, copy_d2d_async, dst, src, bytes, s);
 }
 static tdict_cu copy_peer_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
                                 tdict_cu_stream s) {
-  FAIL_OR_CALL(COPY_WITHIN, copy_peer_async, rect, to, from, s);
-  return result;
+  FAIL_OR_RETURN(COPY_WITHIN, copy_peer_async, rect, to, from, s);
 }
 static tdict_cu copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s) {
   static const tdict_fault_kind kinds[] = {[TDICT_CU_H2D] = TDICT_FAULT_COPY_IN,
@@ -249,75 +213,52 @@ static tdict_cu copy_batch_async(tdict_driver *d, tdict_cu_kind kind, const tdic
   return result;
 }
 static tdict_cu fill_async(tdict_driver *d, void *device, unsigned char byte, size_t bytes, tdict_cu_stream s) {
-  FAIL_OR_CALL(FILL, fill_async, device, byte, bytes, s);
-  return result;
+  FAIL_OR_RETURN(FILL, fill_async, device, byte, bytes, s);
 }
 
 static tdict_cu module_load(tdict_driver *d, const char *image, tdict_cu_module *out) {
-  FAIL_OR_CALL(MODULE, module_load, image, out);
-  return count(f, &f->live.modules, 1, result);
+  FAIL_OR_COUNT(MODULE, modules, module_load, image, out);
 }
 static tdict_cu module_unload(tdict_driver *d, tdict_cu_module module) {
-  CALL_THEN_FAIL(END, module_unload, module);
-  return first_failure(count(f, &f->live.modules, -1, result), code);
+  END_AND_COUNT(modules, module_unload, module);
 }
 static tdict_cu module_function(tdict_driver *d, tdict_cu_module module, const char *name, tdict_cu_function *out) {
-  FAIL_OR_CALL(MODULE, module_function, module, name, out);
-  return result;
+  FAIL_OR_RETURN(MODULE, module_function, module, name, out);
 }
 static tdict_cu launch(tdict_driver *d, const tdict_cu_launch *l, tdict_cu_stream s) {
-  FAIL_OR_CALL(LAUNCH, launch, l, s);
-  return result;
+  FAIL_OR_RETURN(LAUNCH, launch, l, s);
 }
 
 static tdict_cu stream_create(tdict_driver *d, tdict_cu_stream *out, unsigned flags) {
-  FAIL_OR_CALL(STREAM_CREATE, stream_create, out, flags);
-  return count(f, &f->live.streams, 1, result);
+  FAIL_OR_COUNT(STREAM_CREATE, streams, stream_create, out, flags);
 }
-static tdict_cu stream_destroy(tdict_driver *d, tdict_cu_stream s) {
-  CALL_THEN_FAIL(END, stream_destroy, s);
-  return first_failure(count(f, &f->live.streams, -1, result), code);
-}
-static tdict_cu stream_query(tdict_driver *d, tdict_cu_stream s) {
-  FAIL_OR_CALL(STREAM_SYNC, stream_query, s);
-  return result;
-}
+static tdict_cu stream_destroy(tdict_driver *d, tdict_cu_stream s) { END_AND_COUNT(streams, stream_destroy, s); }
+static tdict_cu stream_query(tdict_driver *d, tdict_cu_stream s) { FAIL_OR_RETURN(STREAM_SYNC, stream_query, s); }
 static tdict_cu stream_synchronize(tdict_driver *d, tdict_cu_stream s) {
   CALL_THEN_FAIL(STREAM_SYNC, stream_synchronize, s);
   return first_failure(result, code);
 }
 static tdict_cu stream_wait_event(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e) {
-  FAIL_OR_CALL(STREAM_WAIT, stream_wait_event, s, e);
-  return result;
+  FAIL_OR_RETURN(STREAM_WAIT, stream_wait_event, s, e);
 }
 static tdict_cu stream_capture_status(tdict_driver *d, tdict_cu_stream s, int *status) {
-  FAIL_OR_CALL(CAPTURE, stream_capture_status, s, status);
-  return result;
+  FAIL_OR_RETURN(CAPTURE, stream_capture_status, s, status);
 }
 
 static tdict_cu event_create(tdict_driver *d, tdict_cu_event *out, unsigned flags) {
-  FAIL_OR_CALL(EVENT_CREATE, event_create, out, flags);
-  return count(f, &f->live.events, 1, result);
+  FAIL_OR_COUNT(EVENT_CREATE, events, event_create, out, flags);
 }
-static tdict_cu event_destroy(tdict_driver *d, tdict_cu_event e) {
-  CALL_THEN_FAIL(END, event_destroy, e);
-  return first_failure(count(f, &f->live.events, -1, result), code);
-}
+static tdict_cu event_destroy(tdict_driver *d, tdict_cu_event e) { END_AND_COUNT(events, event_destroy, e); }
 static tdict_cu event_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {
-  FAIL_OR_CALL(EVENT_RECORD, event_record, e, s);
-  return result;
+  FAIL_OR_RETURN(EVENT_RECORD, event_record, e, s);
 }
-static tdict_cu event_query(tdict_driver *d, tdict_cu_event e) {
-  FAIL_OR_CALL(EVENT_QUERY, event_query, e);
-  return result;
-}
+static tdict_cu event_query(tdict_driver *d, tdict_cu_event e) { FAIL_OR_RETURN(EVENT_QUERY, event_query, e); }
 static tdict_cu event_synchronize(tdict_driver *d, tdict_cu_event e) {
   CALL_THEN_FAIL(EVENT_SYNC, event_synchronize, e);
   return first_failure(result, code);
 }
 static tdict_cu event_elapsed(tdict_driver *d, float *milliseconds, tdict_cu_event from, tdict_cu_event to) {
-  FAIL_OR_CALL(EVENT_QUERY, event_elapsed, milliseconds, from, to);
-  return result;
+  FAIL_OR_RETURN(EVENT_QUERY, event_elapsed, milliseconds, from, to);
 }
 
 static const tdict_driver_ops fault_ops = {

@@ -23,6 +23,10 @@
 /* A pointer to the same, as an argument: valid until the end of the block, and in td_ok() until the call returns. */
 #define td_options(type, ...) ((type[]){td_with(type, __VA_ARGS__)})
 
+/* The hooks of a type of objects: static const tdict_type box = TD_TYPE(.name = "box", .release = release_box); */
+#define TD_TYPE(...) \
+  { .struct_size = sizeof(tdict_type), __VA_ARGS__ }
+
 /* Releases trees, tensors and other objects, the first one first: td_release(out, tensor, td). */
 #define td_release(...) TD_EACH(TD_RELEASE_, __VA_ARGS__)
 #define TD_RELEASE_(object)                               \

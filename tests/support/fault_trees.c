@@ -48,9 +48,8 @@ static tdict_tensor *small_numbers(void) {
 
 /* Leaves for every way: through slots, packed, direct from pinned memory, strided, shared, empty; and objects. */
 static tdict_tree *make_host(fw_world *w, bool hooked, bool twice) {
-  tdict_tree *td = NULL;
   const int64_t batch[] = {ROWS};
-  td_ok(tdict_create(1, batch, &td, err));
+  tdict_tree *td = td_made(tree, tdict_create(1, batch, &made, err));
   scoped_tensor a = random_tensor(TDICT_I64, 2, (const int64_t[]){ROWS, 3}, NULL);
   td_ok(tdict_set(td, "a", a, err));
   td_put(td, "n.big", random_tensor(TDICT_F32, 2, (const int64_t[]){ROWS, 75000}, NULL));
@@ -239,17 +238,15 @@ static void open_drivers(fw_world *w) {
 }
 
 static void expect(fw_world *w, int source, const tdict_tree *td) {
-  w->expected[source] = malloc(w->room);
-  assert_non_null(w->expected[source]);
+  w->expected[source] = td_alloc(w->room);
   w->expected_bytes[source] = gather(w, td, w->expected[source], w->room);
   assert_true(w->expected_bytes[source] > 0);
 }
 
 /* What FW_WIRE makes of the source, by a loop of the test. */
 static void expect_converted(fw_world *w) {
-  scoped_tree td = NULL;
   tdict_tensor *bytes = NULL, *numbers = NULL;
-  td_ok(tdict_clone(w->host, &td, err));
+  scoped_tree td = td_made(tree, tdict_clone(w->host, &made, err));
   td_ok(tdict_get(td, "n.wide", &bytes, err));
   td_ok(tdict_tensor_empty(TDICT_I32, 2, tdict_tensor_shape(bytes), NULL, &numbers, err));
   const unsigned char *from = tdict_tensor_const_data(bytes);
@@ -279,8 +276,7 @@ void fw_open(fw_world *w) {
   w->dst_device = to_device(w, w->dst_host);
   td_put(w->dst_device, "n.wide", wide(tdict_device_memory(w->maker, w->device)));
   w->room = tdict_bytes(w->host) + ((size_t)1 << 20);
-  w->read = malloc(w->room);
-  assert_non_null(w->read);
+  w->read = td_alloc(w->room);
   expect(w, 0, w->host);
   expect(w, 1, w->host_into);
   expect(w, 2, w->one);

@@ -1,6 +1,5 @@
 /* Operations in a fault world: see fault_world.h. */
 #include "support/fault_world.h"
-#include "support/take.h"
 
 #include "context.h"
 #include "support/test.h"
@@ -140,13 +139,12 @@ static void tensors(fw_world *w, fw_run *run) {
 static void context(fw_world *w, fw_run *run) {
   tdict_error err = {0};
   tdict_context_options o = options_of(w);
-  tdict_context *made;
-  tdict_tree *there = NULL;
+  scoped_context made = NULL;
+  scoped_tree there = NULL;
   if (!note(run, tdict_context_create_over(&o, w->driver, &made, &err), &err)) return;
   tdict_status status = tdict_to_device(made, w->one, w->device, NULL, &there, &err);
   if (status == TDICT_OK) status = tdict_to_device(made, there, tdict_cpu(), NULL, &run->result, &err);
   run->done = note(run, status, &err);
-  td_release(there, made);
 }
 
 void fw_do(fw_world *w, fw_run *run) {

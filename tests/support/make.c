@@ -1,5 +1,6 @@
 /* Trees and tensors that a text describes, with content: see make.h. */
-#include "support/make.h"
+#include <stdatomic.h>
+
 #include "support/test.h"
 #include "support/tree_text.h"
 
@@ -93,4 +94,34 @@ tdict_tree *td_put_tree(tdict_tree *tree, const char *path, tdict_tree *child) {
   td_ok(tdict_set_tree(tree, path, child, err));
   tdict_release(child);
   return child;
+}
+
+tdict_tensor *td_leaf(const tdict_tree *tree, const char *path) {
+  return td_made(tensor, tdict_get(tree, path, &made, err));
+}
+tdict_tree *td_child(const tdict_tree *tree, const char *path) {
+  return td_made(tree, tdict_get_tree(tree, path, &made, err));
+}
+
+char *td_text(const char *format, ...) {
+  static char texts[256][1024];
+  static atomic_uint count;
+  char *text = texts[atomic_fetch_add(&count, 1) % 256];
+  va_list args;
+  va_start(args, format);
+  const int length = vsnprintf(text, sizeof *texts, format, args);
+  va_end(args);
+  if (length < 0 || (size_t)length >= sizeof *texts) abort();
+  return text;
+}
+
+void *td_alloc(size_t bytes) {
+  void *out = malloc(bytes);
+  assert_non_null(out);
+  return out;
+}
+void *td_zeros(size_t count, size_t bytes) {
+  void *out = calloc(count, bytes);
+  assert_non_null(out);
+  return out;
 }

@@ -4,7 +4,8 @@
  *   tdict_tensor *rows = td_tensor("i64[%d,3]", count);
  *
  * The texts are formats of printf(). Each leaf has a storage of its own. Random content differs from leaf to leaf and
- * is the same in each run of a case. A text that is wrong ends the case. Thread rule: the main thread. */
+ * is the same in each run of a case. A text that is wrong ends the case. Thread rule: the main thread, except for
+ * td_text(). */
 #ifndef TDICT_TESTS_SUPPORT_MAKE_H
 #define TDICT_TESTS_SUPPORT_MAKE_H
 
@@ -27,9 +28,19 @@ tdict_tensor *td_tensor_counting(const char *text, ...) TD_FORMAT(1, 2);
 /* Fills a tensor in host memory with random bytes, unlike those of any other tensor. */
 void td_fill_tensor(tdict_tensor *tensor);
 
+/* What a tree has at a path, borrowed. */
+tdict_tensor *td_leaf(const tdict_tree *tree, const char *path);
+tdict_tree *td_child(const tdict_tree *tree, const char *path);
+
 /* Stores what was just made and releases the caller's reference. Returns it, borrowed. */
 tdict_tensor *td_put(tdict_tree *tree, const char *path, tdict_tensor *tensor);
 tdict_tree *td_put_tree(tdict_tree *tree, const char *path, tdict_tree *child);
+
+/* Returns a text such as td_text("n.k%d", i), which stays until 255 more were made. At most 1023 bytes. Any thread. */
+char *td_text(const char *format, ...) TD_FORMAT(1, 2);
+/* malloc() and calloc() that must succeed. */
+void *td_alloc(size_t bytes);
+void *td_zeros(size_t count, size_t bytes);
 
 TDICT_END_DECLS
 #endif

@@ -103,7 +103,7 @@ static void grow_below(m_tree *t, const m_tree *wanted) {
 static void op_child_shrink(ops *o) {
   const node n = pick_node(o);
   m_tree shorter = *n.model;
-  tdict_tree *made = NULL;
+  scoped_tree made = NULL;
   if (n.model->nb == 0) return;
   shorter.cpu = false; /* no device is asked for */
   shorter.nb = (int)ops_pick(o, (uint32_t)n.model->nb);
@@ -118,7 +118,6 @@ static void op_child_shrink(ops *o) {
   const m_tree *top = o->model[n.slot];
   if (o->wrong[0] || m_fits(top)) return;
   if (tdict_unsqueeze(o->td[n.slot], top->nb, &made, NULL) != TDICT_ESHAPE) ops_complain(o, "the tree above works on");
-  tdict_release(made);
 }
 
 /* A batch size of some of the counts that a tensor below has, or others. */

@@ -190,7 +190,8 @@ static void op_misfits(ops *o) {
   int64_t bs[M_DIMS];
   memcpy(bs, t->bs, sizeof bs);
   bs[0]++;
-  tdict_tree *other = NULL, *out = NULL, *pad = NULL;
+  scoped_tree other = NULL, pad = NULL;
+  tdict_tree *out = NULL;
   if (tdict_create(t->nb, bs, &other, NULL) != TDICT_OK) abort();
   const tdict_tree *both[] = {o->td[s], other};
   uint32_t way = ops_pick(o, 5);
@@ -201,8 +202,6 @@ static void op_misfits(ops *o) {
                   : way == 3 ? tdict_cat_into(other, both, 1, NULL, NULL, o->err)
                              : tdict_index_set(NULL, o->td[s], TDICT_INDEX(TDICT_AT(0)), o->td[s], NULL, o->err));
   ops_judge(o, status, TDICT_ESHAPE);
-  tdict_release(pad);
-  tdict_release(other);
 }
 
 /* Two trees of the pool: both ways give the same answer, and a tree is like itself. */

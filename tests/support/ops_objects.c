@@ -9,6 +9,7 @@
 #include "tdict/visit.h"
 #include "tdict/write.h"
 
+#include "support/expressions.h"
 #include "support/ops.h"
 
 typedef struct holder {
@@ -63,17 +64,10 @@ static tdict_status stack(const void *const *items, size_t count, void **out, td
   tdict_status status = tdict_stack(trees, count, NULL, NULL, &own, err);
   return hold(own, status, out);
 }
-static const tdict_type flat = {
-    .struct_size = sizeof flat, .name = "flat", .release = end, .flatten = flatten, .unflatten = unflatten};
-static const tdict_type full = {.struct_size = sizeof full,
-                                .name = "full",
-                                .release = end,
-                                .flatten = flatten,
-                                .unflatten = unflatten,
-                                .clone = clone,
-                                .index = at,
-                                .stack = stack};
-static const tdict_type bare = {.struct_size = sizeof bare, .name = "bare", .release = end};
+static const tdict_type flat = TD_TYPE(.name = "flat", .release = end, .flatten = flatten, .unflatten = unflatten);
+static const tdict_type full = TD_TYPE(.name = "full", .release = end, .flatten = flatten, .unflatten = unflatten,
+                                       .clone = clone, .index = at, .stack = stack);
+static const tdict_type bare = TD_TYPE(.name = "bare", .release = end);
 
 /* What an operation is done to: `td` holds an object at `path`, `plain` a tree. Elements are theirs alone. */
 typedef struct both {
@@ -282,10 +276,9 @@ static tdict_status write(tdict_tree *td, const tdict_tree *from, const choice *
   case 4:
     return tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), from, NULL, err);
   default: {
-    tdict_tree *row = NULL;
+    scoped_tree row = NULL;
     tdict_status status = tdict_index_get(NULL, from, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err);
     if (status == TDICT_OK) status = tdict_write_rows(td, rows - 1, row, err);
-    tdict_release(row);
     return status;
   }
   }

@@ -35,7 +35,7 @@ static void must(bool ok) {
 static tdict_tree *make_tree(const row_list *r) {
   int64_t offsets[MOST_ROWS + 1] = {0}, count = r->count + 1;
   int32_t values[MOST_ROWS * MOST_LENGTH];
-  tdict_tensor *v = NULL, *at = NULL, *numbers = NULL;
+  scoped_tensor v = NULL, at = NULL, numbers = NULL;
   scoped_ragged leaf = NULL;
   tdict_tree *td = NULL;
   for (int64_t i = 0; i < r->count; i++) {
@@ -47,9 +47,6 @@ static tdict_tree *make_tree(const row_list *r) {
        tdict_tensor_arange(TDICT_I64, 0, 1, r->count, &numbers, NULL) == TDICT_OK &&
        tdict_ragged_create(v, at, &leaf, NULL) == TDICT_OK && tdict_create(1, &r->count, &td, NULL) == TDICT_OK &&
        tdict_set(td, "t", numbers, NULL) == TDICT_OK && tdict_set_ragged(td, "n.x", leaf, NULL) == TDICT_OK);
-  tdict_tensor_release(v);
-  tdict_tensor_release(at);
-  tdict_tensor_release(numbers);
   return td;
 }
 
@@ -216,7 +213,8 @@ static void op_ragged_stack(ops *o) {
   row_list r;
   choose_rows(o, &r);
   if (r.count == 0) return;
-  tdict_tree *samples[MOST_ROWS], *td = make_tree(&r), *out = NULL;
+  scoped_tree td = make_tree(&r), out = NULL;
+  tdict_tree *samples[MOST_ROWS];
   size_t count = MOST_ROWS;
   tdict_join_options options = tdict_join_options_default();
   options.ragged = true;
@@ -232,8 +230,6 @@ static void op_ragged_stack(ops *o) {
       ops_complain(o, "a ragged leaf of equal lengths");
   }
   for (size_t i = 0; i < count; i++) tdict_release(samples[i]);
-  tdict_release(out);
-  tdict_release(td);
 }
 
 /* The rows before row `at` and those after it are written to a leaf, one of whose rows may have another length. */
@@ -243,15 +239,14 @@ static void op_ragged_cat_into(ops *o) {
   const int64_t at = (int64_t)ops_pick(o, (uint32_t)r.count + 1);
   const bool differs = ops_pick(o, 4) == 0 && r.count > 0;
   const row_list before = choose_values(o, &r, 0, differs);
-  tdict_tree *from = make_tree(&r), *td = make_tree(&before), *parts[2] = {NULL, NULL};
+  scoped_tree from = make_tree(&r), td = make_tree(&before);
+  tdict_tree *parts[2] = {NULL, NULL};
   must(tdict_split(from, 0, (const int64_t[]){at, r.count - at}, parts, &(size_t){2}, NULL) == TDICT_OK);
   tdict_status status = OPS_CALL(o, tdict_cat_into(td, (const tdict_tree *const *)parts, 2, NULL, NULL, o->err));
   check_rows(o, ops_judge(o, status, differs ? TDICT_ESHAPE : TDICT_OK) ? &r : &before, td);
   check_rows(o, &r, from);
   tdict_release(parts[0]);
   tdict_release(parts[1]);
-  tdict_release(from);
-  tdict_release(td);
 }
 
 const ops_fn ops_ragged[] = {op_ragged_index, op_ragged_cat,   op_ragged_write,

@@ -48,13 +48,12 @@ static void check_equal(ops *o, const tdict_tree *a, const tdict_tree *b) {
 
 /* Moves a tree from the device to host memory and compares. */
 static void check_moved(ops *o, const tdict_tree *moved, const tdict_tree *from) {
-  tdict_tree *back = NULL;
+  scoped_tree back = NULL;
   if (tdict_to_device(ops_context(), moved, tdict_cpu(), NULL, &back, NULL) != TDICT_OK) {
     ops_complain(o, "the way back failed");
     return;
   }
   check_equal(o, back, from);
-  tdict_release(back);
 }
 
 /* Which entries a pattern names: a path, all keys of the root, or a key at any depth. */

@@ -150,7 +150,7 @@ static tdict_tree *without_values(const tdict_tree *td) {
 void ops_make_with_values(ops *o, ops_maker fn, uint32_t ways) {
   const int s = ops_slot(o);
   const m_tree *t = o->model[s];
-  tdict_tree *td = NULL, *plain = NULL, *got = NULL, *wanted = NULL;
+  scoped_tree td = NULL, plain = NULL, got = NULL, wanted = NULL;
   tdict_difference found;
   tdict_difference_options options = tdict_difference_options_default();
   options.nan_equal = true;
@@ -170,10 +170,6 @@ void ops_make_with_values(ops *o, ops_maker fn, uint32_t ways) {
     if (tdict_get_difference(rest, wanted, &options, &found, NULL) != TDICT_OK) abort();
     if (found.differs) ops_complain(o, found.message);
   }
-  tdict_release(got);
-  tdict_release(wanted);
-  tdict_release(plain);
-  tdict_release(td);
 }
 
 static void op_value_index(ops *o) { ops_make_with_values(o, ops_index_of, OPS_INDICES); }

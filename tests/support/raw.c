@@ -77,8 +77,7 @@ static void open_cuda(raw_memory *raw) {
 }
 
 raw_memory *raw_open(tdict_context *context, tdict_device device) {
-  raw_memory *raw = calloc(1, sizeof *raw);
-  assert_non_null(raw);
+  raw_memory *raw = td_zeros(1, sizeof *raw);
   raw->device = device;
   raw->context = context;
   if (device.type == TDICT_DEVICE_CUDA)

@@ -7,6 +7,7 @@
 #define TDICT_TESTS_SUPPORT_SCOPED_H
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "tdict/comm.h"
 #include "tdict/lazy_stack.h"
@@ -75,6 +76,14 @@ TD_DECLARE_SCOPED(chars, char, free)
 #define scoped_comm TD_SCOPED_NAMED(comm)
 #define scoped_bytes TD_SCOPED_NAMED(bytes) /* of malloc() */
 #define scoped_chars TD_SCOPED_NAMED(chars) /* of malloc() */
+
+/* Before a declaration of any pointers from malloc(): TD_FREED float *wide = malloc(bytes); */
+#define TD_FREED __attribute__((cleanup(td_end_malloc), unused))
+static inline void td_end_malloc(void *variable) {
+  void *bytes = NULL;
+  memcpy(&bytes, variable, sizeof bytes);
+  free(bytes);
+}
 
 /* Declares the stream `name` on a device of a context. It is destroyed at the end of the block. */
 typedef struct td_owned_stream {

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/expressions.h"
 #include "support/scoped.h"
 #include "support/watchdog.h"
 #include "tdict/view.h"
@@ -212,8 +213,7 @@ static tdict_status move(const void *self, const tdict_hook *hook, void **out, t
   return give(status, made, out);
 }
 
-const tdict_type stamp_nest = {
-    .struct_size = sizeof stamp_nest, .name = "nest", .release = end_nest, .pin_memory = pin, .to_device = move};
+const tdict_type stamp_nest = TD_TYPE(.name = "nest", .release = end_nest, .pin_memory = pin, .to_device = move);
 
 tdict_status stamp_put_nest(tdict_tree *td, int depth, int64_t generation, tdict_error *err) {
   tdict_tree *inner = stamp_tree(generation);

@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "support/expressions.h"
+
 static _Atomic(int64_t) alive; /* relaxed: read when nothing runs */
 
 thing *thing_create(tdict_tensor *a, tdict_tensor *b) {
@@ -80,15 +82,7 @@ static tdict_status unflatten(const void *self, const tdict_tree *tree, void **o
   return TDICT_OK;
 }
 
-const tdict_type thing_hooked = {.struct_size = sizeof thing_hooked,
-                                 .name = "hooked thing",
-                                 .release = end,
-                                 .pin_memory = pin,
-                                 .to_device = move,
-                                 .is_pinned = is_pinned};
-const tdict_type thing_flat = {.struct_size = sizeof thing_flat,
-                               .name = "flat thing",
-                               .release = end,
-                               .is_pinned = is_pinned,
-                               .flatten = flatten,
-                               .unflatten = unflatten};
+const tdict_type thing_hooked =
+    TD_TYPE(.name = "hooked thing", .release = end, .pin_memory = pin, .to_device = move, .is_pinned = is_pinned);
+const tdict_type thing_flat =
+    TD_TYPE(.name = "flat thing", .release = end, .is_pinned = is_pinned, .flatten = flatten, .unflatten = unflatten);

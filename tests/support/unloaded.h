@@ -140,8 +140,7 @@ static inline void disk_release(void *user) {
 
 /* A file over bytes that the test keeps. */
 static inline tdict_storage *disk_add(disk *d, const void *bytes, size_t size, const char *path) {
-  disk_file *f = calloc(1, sizeof *f);
-  assert_non_null(f);
+  disk_file *f = td_zeros(1, sizeof *f);
   *f = (disk_file){.disk = d, .bytes = bytes, .size = size};
   snprintf(f->path, sizeof f->path, "%s", path);
   const tdict_storage_reader reader = {disk_read, disk_release, f};
@@ -189,8 +188,7 @@ static inline tdict_status disk_replace(void *user, const tdict_entry *entry, td
 /* A tree with the keys and elements of `tree`, of whose leaves about `percent` are over files. `tree` must outlive
  * it. */
 static inline tdict_tree *disk_twin(disk *d, const tdict_tree *tree, int percent, uint64_t seed) {
-  disk_maker *m = calloc(1, sizeof *m);
-  assert_non_null(m);
+  TD_FREED disk_maker *m = td_zeros(1, sizeof *m);
   m->disk = d;
   m->random = seed;
   m->percent = percent;
@@ -198,7 +196,6 @@ static inline tdict_tree *disk_twin(disk *d, const tdict_tree *tree, int percent
   td_ok(tdict_walk(tree, disk_replace, m, err));
   for (int i = 0; i < m->count; i++) tdict_storage_release(m->files[i]);
   tdict_tree *twin = m->twin;
-  free(m);
   return twin;
 }
 

@@ -4,10 +4,9 @@
 #include <stdlib.h>
 
 #include "core/base/array.h"
-#include "support/fail_alloc.h"
 
 CASE(array_keeps_its_items_when_it_grows) {
-  int *items = NULL;
+  TD_FREED int *items = NULL;
   size_t cap = 0, moves = 0;
   for (size_t i = 0; i < 1000; i++) {
     const size_t before = cap;
@@ -22,11 +21,10 @@ CASE(array_keeps_its_items_when_it_grows) {
   assert_true(TDICT_RESERVE(items, cap, 5000)); /* more than twice the capacity */
   assert_true(cap >= 5000);
   assert_int_equal(items[999], 999);
-  free(items);
 }
 
 CASE(array_is_unchanged_if_it_cannot_grow) {
-  int *items = NULL;
+  TD_FREED int *items = NULL;
   size_t cap = 0;
   assert_true(TDICT_RESERVE(items, cap, 3));
   int *before = items;
@@ -39,5 +37,4 @@ CASE(array_is_unchanged_if_it_cannot_grow) {
   assert_false(has_grown);
   assert_ptr_equal(items, before);
   assert_true(cap == cap_before);
-  free(items);
 }

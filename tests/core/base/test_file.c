@@ -88,7 +88,6 @@ CASE(file_that_is_not_regular_is_refused) {
 CASE(file_opens_in_a_folder) {
   int fd = -1;
   FILE *file = NULL;
-  char link[96];
   make_folder();
   td_ok(tdict_file_stream_to_write("test", path, &file, err));
   assert_int_equal(fclose(file), 0);
@@ -96,7 +95,7 @@ CASE(file_opens_in_a_folder) {
   assert_true(at >= 0);
   td_ok(tdict_file_open_in("test", at, "one", false, &fd, err));
   assert_int_equal(close(fd), 0);
-  snprintf(link, sizeof link, "%s/link", folder);
+  const char *link = td_text("%s/link", folder);
   assert_int_equal(symlink("one", link), 0);
   fd = -1;
   td_fails(TDICT_EFORMAT, "link is a symbolic link, wanted a regular file",

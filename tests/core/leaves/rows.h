@@ -22,8 +22,7 @@ static inline uint32_t rows_pick(uint32_t below) {
 static inline void rows_add(rows *r, int64_t length) {
   static uint64_t seed;
   const size_t bytes = (size_t)(length * r->width) * sizeof(float);
-  float *row = malloc(bytes + 1);
-  assert_non_null(row);
+  float *row = td_alloc(bytes + 1);
   assert_true(r->count < MOST_ROWS);
   td_fill_random(row, bytes, ++seed);
   for (int64_t i = 0; i < length * r->width; i++) { /* no NaN, which would not equal itself */
@@ -77,8 +76,7 @@ static inline tdict_ragged *rows_make(const rows *r, tdict_dtype dtype, tdict_me
     narrow[i + 1] = (int32_t)wide[i + 1];
   }
   const int64_t total = wide[r->count];
-  float *all = malloc((size_t)(total * r->width) * sizeof(float) + 1);
-  assert_non_null(all);
+  float *all = td_alloc((size_t)(total * r->width) * sizeof(float) + 1);
   for (int64_t i = 0; i < r->count; i++)
     memcpy(all + wide[i] * r->width, r->value[i], (size_t)(r->length[i] * r->width) * sizeof(float));
   scoped_tensor values = NULL, offsets = NULL;
@@ -95,15 +93,12 @@ static inline tdict_ragged *rows_make(const rows *r, tdict_dtype dtype, tdict_me
     tdict_tensor_release(offsets);
     offsets = moved;
   }
-  tdict_ragged *made = NULL;
-  td_ok(tdict_ragged_create(values, offsets, &made, err));
-  return made;
+  return td_made(ragged, tdict_ragged_create(values, offsets, &made, err));
 }
 /* Sets a new leaf of the rows and gives the reference away. */
 static inline tdict_ragged *rows_put(tdict_tree *td, const char *path, const rows *r, tdict_memory *memory) {
-  tdict_ragged *made = rows_make(r, r->count % 2 ? TDICT_I32 : TDICT_I64, memory);
+  scoped_ragged made = rows_make(r, r->count % 2 ? TDICT_I32 : TDICT_I64, memory);
   td_ok(tdict_set_ragged(td, path, made, err));
-  tdict_ragged_release(made);
   return made;
 }
 static inline tdict_ragged *rows_get(const tdict_tree *td, const char *path) {

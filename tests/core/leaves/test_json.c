@@ -6,8 +6,7 @@
 
 /* A copy without room behind it. */
 static bool is_json(const void *bytes, size_t length, tdict_json_fault *fault) {
-  scoped_chars copy = malloc(length ? length : 1);
-  assert_non_null(copy);
+  scoped_chars copy = td_alloc(length ? length : 1);
   if (length) memcpy(copy, bytes, length);
   *fault = (tdict_json_fault){9999, NULL};
   const bool is_valid = tdict_json_is_valid(copy, length, fault);

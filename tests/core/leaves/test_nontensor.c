@@ -172,7 +172,6 @@ CASE(values_refuse_to_join) {
 CASE(values_of_changed_children) {
   scoped_tree td = TREE(2), kid = NULL;
   tdict_tree *out = NULL;
-  scoped_tree loose = NULL;
   td_ok(tdict_create(1, (const int64_t[]){2}, &kid, err));
   td_ok(tdict_set_texts(kid, "s", six, 2, err));
   td_ok(tdict_set_tree(td, "kid", kid, err));
@@ -185,7 +184,7 @@ CASE(values_of_changed_children) {
   td_fails(TDICT_ESHAPE, "[3]", tdict_stack(both, 2, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "kid.s");
   /* The other functions that put leaves into a node check the column, too. */
-  td_ok(tdict_create(1, (const int64_t[]){4}, &loose, err));
+  scoped_tree loose = td_made(tree, tdict_create(1, (const int64_t[]){4}, &made, err));
   td_fails(TDICT_ESHAPE, "[3]", tdict_update(loose, kid, NULL, 0, err));
   td_fails(TDICT_ESHAPE, "[3]", tdict_set_tree(loose, "x", kid, err));
   td_fails(TDICT_ESHAPE, "[3]", tdict_set_batch_size(kid, 1, (const int64_t[]){2}, err));
@@ -265,8 +264,7 @@ CASE(values_are_compared) {
   assert_true(found.differs);
 }
 
-CASE(values_are_printed) {
-  scoped_tree td = TREE(2);
+CASE(values_are_printed, tree, td, TREE(2)) {
   char text[600];
   td_ok(tdict_set_text(td, "note", "say \"hi\"\n", err));
   td_ok(tdict_set_text(td, "long", "0123456789012345678901234567890123456789!", err));
@@ -383,9 +381,8 @@ DEVICE_CASE(values_are_transferred) {
   ops_put_values(src);
   for (int i = 0; i < 3; i++) {
     tdict_transfer_stats stats = tdict_transfer_stats_default();
-    tdict_future *future = NULL;
     tdict_transfer_options o = td_with(tdict_transfer_options, mode = modes[i]);
-    td_ok(tdict_to_device_async(r.context, src, td_device(), &o, &future, err));
+    tdict_future *future = td_made(future, tdict_to_device_async(r.context, src, td_device(), &o, &made, err));
     scoped_tree out = td_made(tree, tdict_future_wait(future, &made, err));
     td_ok(tdict_future_get_stats(future, &stats, err));
     assert_int_equal(stats.num_objects_kept, 0);
@@ -434,8 +431,7 @@ DEVICE_CASE(values_alone_are_transferred) {
 }
 
 /* Operations on a tree whose tensors are on a device. */
-DEVICE_CASE(values_beside_device_tensors) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(values_beside_device_tensors, rig, r, rig_open()) {
   scoped_tree host = TREE(2, 3), td = NULL, out = NULL, back = NULL;
   ops_put_values(host);
   td_ok(tdict_clone_deep(host, TD_IN(r.memory), &td, err));

@@ -10,8 +10,7 @@ static tdict_tensor *integers(tdict_dtype dtype, int count, const int64_t *value
 }
 #define INTEGERS(...) integers(TDICT_I64, COUNTS(__VA_ARGS__))
 
-DEVICE_CASE(ragged_create_shares) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_create_shares, world, w, open_world()) {
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 0; i < 12; i++) {
     scoped_rows r = rows_random(i, 1 + i % 3);
@@ -90,16 +89,14 @@ CASE(ragged_create_refuses) {
   tdict_tensor_release(values);
 }
 
-DEVICE_CASE(ragged_from_rows_copies) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_from_rows_copies, world, w, open_world()) {
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 1; i < 9; i++) {
     scoped_rows r = rows_random(i, 2);
     tdict_tensor *each[9];
     for (int k = 0; k < i; k++) each[k] = rows_tensor(&r, k, memory);
-    scoped_ragged leaf = NULL;
     tdict_ragged_options o = td_with(tdict_ragged_options, offsets_dtype = i % 2 ? TDICT_I32 : TDICT_I64);
-    td_ok(tdict_ragged_from_rows(each, (size_t)i, i % 2 ? &o : NULL, &leaf, err));
+    scoped_ragged leaf = td_made(ragged, tdict_ragged_from_rows(each, (size_t)i, i % 2 ? &o : NULL, &made, err));
     rows_check(&w, &r, leaf);
     assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_info(leaf).offsets), o.offsets_dtype);
     assert_true(tdict_device_equal(tdict_tensor_device(tdict_ragged_get_info(leaf).values), w.device));
@@ -110,8 +107,7 @@ DEVICE_CASE(ragged_from_rows_copies) {
   }
 }
 
-GPU_CASE(ragged_from_rows_takes_a_memory) {
-  scoped_world w = open_world();
+GPU_CASE(ragged_from_rows_takes_a_memory, world, w, open_world()) {
   scoped_rows r = rows_random(5, 3);
   tdict_tensor *each[5];
   for (int k = 0; k < 5; k++) each[k] = rows_tensor(&r, k, NULL);
@@ -165,11 +161,10 @@ CASE(ragged_from_rows_refuses) {
 CASE(ragged_offsets_must_fit) {
   /* one element at 2^31 indices: no bytes are needed */
   const int64_t huge[] = {INT64_C(1) << 31, 0}, most[] = {INT64_MAX, 0}, strides[] = {0, 1};
-  scoped_tensor t = NULL;
   tdict_ragged_options o = tdict_ragged_options_default();
   tdict_ragged *leaf = NULL;
   tdict_tensor_desc view = td_with(tdict_tensor_desc, dtype = TDICT_U8, ndim = 2, shape = huge, strides = strides);
-  td_ok(tdict_tensor_from_data(&view, NULL, NULL, &t, err));
+  scoped_tensor t = td_made(tensor, tdict_tensor_from_data(&view, NULL, NULL, &made, err));
   td_ok(tdict_ragged_from_rows(&t, 1, &o, &leaf, err));
   assert_int_equal(tdict_ragged_row_length(leaf, 0), huge[0]);
   tdict_ragged_release(leaf);
@@ -184,8 +179,7 @@ CASE(ragged_offsets_must_fit) {
   assert_null(leaf);
 }
 
-DEVICE_CASE(ragged_rows_are_views) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_rows_are_views, world, w, open_world()) {
   scoped_rows r = rows_random(7, 2);
   scoped_ragged leaf = rows_make(&r, TDICT_I64, w.gpu ? w.memory : NULL);
   for (int64_t i = 0; i < 7; i++) {
@@ -203,8 +197,7 @@ DEVICE_CASE(ragged_rows_are_views) {
   assert_null(row);
 }
 
-CASE(ragged_survives_enomem) {
-  scoped_rows r = rows_of(2, COUNTS(3, 0, 2));
+CASE(ragged_survives_enomem, rows, r, rows_of(2, COUNTS(3, 0, 2))) {
   tdict_tensor *each[3], *row = NULL;
   for (int k = 0; k < 3; k++) each[k] = rows_tensor(&r, k, NULL);
   tdict_ragged *leaf = NULL, *again = NULL;

@@ -3,8 +3,7 @@
 
 /* The rows in a tensor of `longest` elements per row, where the rest of each row is `rest`. */
 static float *pad(const rows *r, int64_t longest, float rest) {
-  float *all = malloc((size_t)(r->count * longest * r->width) * sizeof *all + 1);
-  assert_non_null(all);
+  float *all = td_alloc((size_t)(r->count * longest * r->width) * sizeof *all + 1);
   for (int64_t i = 0; i < r->count * longest * r->width; i++) {
     const int64_t row = i / (longest * r->width), k = i % (longest * r->width);
     if (k < r->length[row] * r->width)
@@ -20,17 +19,15 @@ static int64_t longest_of(const rows *r) {
   return longest;
 }
 static tdict_tensor *in_memory(tdict_tensor *host, tdict_memory *memory) {
-  tdict_tensor *moved = NULL;
   if (!memory) return host;
-  td_ok(tdict_tensor_clone(host, memory, &moved, err));
+  tdict_tensor *moved = td_made(tensor, tdict_tensor_clone(host, memory, &made, err));
   tdict_tensor_release(host);
   return moved;
 }
 static tdict_tensor *padded_of(const rows *r, int64_t longest, tdict_memory *memory) {
   tdict_tensor *t = NULL;
-  float *all = pad(r, longest, -1);
+  TD_FREED float *all = pad(r, longest, -1);
   td_ok(tdict_tensor_from_array(TDICT_F32, COUNTS(r->count, longest, r->width), all, &t, err));
-  free(all);
   return in_memory(t, memory);
 }
 /* Lengths as int64, int32, a bool mask or a uint8 mask. */
@@ -50,8 +47,7 @@ static tdict_tensor *lengths_of(const rows *r, int64_t longest, int kind, tdict_
   return in_memory(t, memory);
 }
 
-DEVICE_CASE(ragged_from_padded_copies_rows) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_from_padded_copies_rows, world, w, open_world()) {
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 0; i < 24; i++) {
     scoped_rows r = rows_random(i % 9, 1 + i % 3);
@@ -67,8 +63,7 @@ DEVICE_CASE(ragged_from_padded_copies_rows) {
   }
 }
 
-DEVICE_CASE(ragged_to_padded_fills) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_to_padded_fills, world, w, open_world()) {
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 0; i < 10; i++) {
     scoped_rows r = rows_random(i, 1 + i % 2);
@@ -97,8 +92,7 @@ DEVICE_CASE(ragged_to_padded_fills) {
   }
 }
 
-GPU_CASE(ragged_to_padded_takes_a_memory) {
-  scoped_world w = open_world();
+GPU_CASE(ragged_to_padded_takes_a_memory, world, w, open_world()) {
   scoped_rows r = rows_of(2, COUNTS(1, 4, 0));
   scoped_ragged leaf = rows_make(&r, TDICT_I64, w.memory);
   tdict_tensor *padded = NULL, *mask = NULL;
@@ -113,8 +107,7 @@ GPU_CASE(ragged_to_padded_takes_a_memory) {
   assert_true(!padded && !mask);
 }
 
-CASE(ragged_padded_refuses) {
-  scoped_rows r = rows_of(2, COUNTS(1, 3));
+CASE(ragged_padded_refuses, rows, r, rows_of(2, COUNTS(1, 3))) {
   scoped_tensor padded = padded_of(&r, 3, NULL), lengths = lengths_of(&r, 3, 0, NULL);
   tdict_tensor *t = NULL, *out = NULL;
   scoped_ragged leaf = NULL;
@@ -150,8 +143,7 @@ CASE(ragged_padded_refuses) {
   assert_null(out);
 }
 
-CASE(ragged_padded_survives_enomem) {
-  scoped_rows r = rows_of(2, COUNTS(1, 3));
+CASE(ragged_padded_survives_enomem, rows, r, rows_of(2, COUNTS(1, 3))) {
   tdict_tensor *padded = padded_of(&r, 3, NULL), *out = NULL, *mask = NULL;
   tdict_ragged *leaf = NULL;
   for (int kind = 0; kind < 4; kind++) {

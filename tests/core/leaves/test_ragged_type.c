@@ -1,8 +1,7 @@
 /* Tests operations on trees with ragged leaves, beside plain arrays of rows. "n.x" is a ragged leaf, "t" a tensor. */
 #include "rows.h"
 
-CASE(ragged_set_and_get) {
-  scoped_world w = open_world();
+CASE(ragged_set_and_get, world, w, open_world()) {
   rows r = rows_random(4, 2), other = rows_random(3, 1);
   tdict_tree *td = TREE(4), *plain = help_tree(0, NULL);
   tdict_ragged *leaf = rows_put(td, "n.x", &r, NULL), *wrong = rows_make(&other, TDICT_I64, NULL), *got = NULL;
@@ -30,7 +29,7 @@ CASE(ragged_set_and_get) {
   td_fails(TDICT_ESHAPE, "", tdict_set_tree(td, "n.sub", plain, err));
   td_fails(TDICT_ESHAPE, "the tree has [4]", tdict_set_batch_size(td, 1, (const int64_t[]){3}, err));
   td_fails(TDICT_ESHAPE, "the object has [4]",
-           tdict_set_batch_size(help_get_tree(td, "n"), 2, (const int64_t[]){4, 2}, err));
+           tdict_set_batch_size(td_child(td, "n"), 2, (const int64_t[]){4, 2}, err));
   help_unchanged(td, before);
   tdict_lock(td);
   td_fails(TDICT_ELOCKED, "locked", tdict_set_ragged(td, "n.x", leaf, err));
@@ -40,8 +39,7 @@ CASE(ragged_set_and_get) {
   rows_free(&other);
 }
 
-DEVICE_CASE(ragged_index_takes_rows_and_ranges) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_index_takes_rows_and_ranges, world, w, open_world()) {
   for (int n = 0; n < 40; n++) {
     rows r = rows_random(1 + n % 7, 1 + n % 3);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *out = NULL;
@@ -50,8 +48,8 @@ DEVICE_CASE(ragged_index_takes_rows_and_ranges) {
     const int64_t count = rows_pick((uint32_t)(r.count - first) + 1);
     td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(i - r.count)), NULL, &out, err));
     assert_int_equal(tdict_batch_ndim(out), 0);
-    rows_check_row(&w, &r, i, help_get(out, "n.x"));
-    assert_true(tdict_tensor_shares_storage(help_get(out, "n.x"), values));
+    rows_check_row(&w, &r, i, td_leaf(out, "n.x"));
+    assert_true(tdict_tensor_shares_storage(td_leaf(out, "n.x"), values));
     tdict_release(out);
     td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(first, first + count, 1)), NULL, &out, err));
     int64_t positions[MOST_ROWS];
@@ -66,14 +64,12 @@ DEVICE_CASE(ragged_index_takes_rows_and_ranges) {
   }
 }
 
-DEVICE_CASE(ragged_index_lists_copy) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_index_lists_copy, world, w, open_world()) {
   for (int n = 0; n < 40; n++) {
     rows r = rows_random(1 + n % 7, 1 + n % 3);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *out = NULL;
     int64_t list[9] = {0}, back[MOST_ROWS], set[MOST_ROWS], num_set = 0;
     bool mask[MOST_ROWS];
-    tdict_tensor *mask_tensor = NULL;
     const int64_t count = n % 9;
     for (int64_t k = 0; k < count; k++)
       list[k] = n % 2 && k ? (list[k - 1] + 1) % r.count : rows_pick((uint32_t)r.count);
@@ -82,7 +78,7 @@ DEVICE_CASE(ragged_index_lists_copy) {
       mask[k] = rows_pick(2);
       if (mask[k]) set[num_set++] = k;
     }
-    td_ok(tdict_tensor_from_array(TDICT_BOOL, COUNTS(r.count), mask, &mask_tensor, err));
+    tdict_tensor *mask_tensor = td_made(tensor, tdict_tensor_from_array(TDICT_BOOL, COUNTS(r.count), mask, &made, err));
     if (w.gpu) {
       td_fails(TDICT_ENOTSUP, "", tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 1)), NULL, &out, err));
       td_ok(tdict_delete(td, "t", err));
@@ -130,15 +126,14 @@ CASE(ragged_shapes_refuse) {
   close_world(&w);
 }
 
-DEVICE_CASE(ragged_split_and_unbind) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_split_and_unbind, world, w, open_world()) {
   rows r = rows_random(7, 2);
   tdict_tree *td = rows_tree(&r, MEMORY(w)), *parts[8] = {NULL};
   size_t count = 8;
   td_ok(tdict_unbind(td, 0, parts, &count, err));
   assert_int_equal(count, 7);
   for (size_t i = 0; i < count; i++) {
-    rows_check_row(&w, &r, (int64_t)i, help_get(parts[i], "n.x"));
+    rows_check_row(&w, &r, (int64_t)i, td_leaf(parts[i], "n.x"));
     tdict_release(parts[i]);
   }
   count = 8;
@@ -151,8 +146,7 @@ DEVICE_CASE(ragged_split_and_unbind) {
   rows_check_and_release(&w, &r, td);
 }
 
-DEVICE_CASE(ragged_cat_joins_rows) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_cat_joins_rows, world, w, open_world()) {
   for (int n = 0; n < 10; n++) {
     rows r[3], sum = {.width = 2};
     tdict_tree *td[3], *out = NULL;
@@ -170,8 +164,7 @@ DEVICE_CASE(ragged_cat_joins_rows) {
   }
 }
 
-CASE(ragged_cat_refuses) {
-  scoped_world w = open_world();
+CASE(ragged_cat_refuses, world, w, open_world()) {
   rows r = rows_random(3, 2), wide = rows_random(3, 3);
   tdict_tree *a = rows_tree(&r, NULL), *b = rows_tree(&wide, NULL), *out = NULL;
   const tdict_tree *both[] = {a, b}, *same[] = {a, a};
@@ -192,8 +185,7 @@ static void make_samples(const rows *r, tdict_memory *memory, tdict_tree **sampl
   }
 }
 
-DEVICE_CASE(ragged_stack_makes_leaves) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_stack_makes_leaves, world, w, open_world()) {
   for (int n = 0; n < 6; n++) {
     scoped_rows r = rows_random(5, 2);
     tdict_tree *samples[5], *out = NULL;
@@ -211,12 +203,12 @@ DEVICE_CASE(ragged_stack_makes_leaves) {
     o.ragged = true;
     if (w.gpu && n == 1) run.memory = w.memory;
     td_ok(tdict_stack(items, 5, &o, &run, &out, err));
-    assert_int_equal(tdict_tensor_shape(help_get(out, "t"))[0], 5);
+    assert_int_equal(tdict_tensor_shape(td_leaf(out, "t"))[0], 5);
     if (is_ragged) {
       rows_check_at(&w, &r, out, "n.x");
       assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_info(rows_get(out, "n.x")).offsets), TDICT_I64);
     } else {
-      assert_int_equal(tdict_tensor_ndim(help_get(out, "n.x")), 3);
+      assert_int_equal(tdict_tensor_ndim(td_leaf(out, "n.x")), 3);
     }
     assert_int_equal(tdict_batch_size(out)[0], 5);
     tdict_release(out);
@@ -238,14 +230,10 @@ static tdict_status unflatten_number(const void *self, const tdict_tree *tree, v
   *out = malloc(1);
   return TDICT_OK;
 }
-static const tdict_type number_type = {.struct_size = sizeof number_type,
-                                       .name = "number",
-                                       .release = end_number,
-                                       .flatten = flatten_number,
-                                       .unflatten = unflatten_number};
+static const tdict_type number_type =
+    TD_TYPE(.name = "number", .release = end_number, .flatten = flatten_number, .unflatten = unflatten_number);
 
-CASE(ragged_stack_refuses) {
-  scoped_rows r = rows_of(2, COUNTS(1, 3));
+CASE(ragged_stack_refuses, rows, r, rows_of(2, COUNTS(1, 3))) {
   tdict_tree *samples[2], *batched = TREE(1), *out = NULL;
   make_samples(&r, NULL, samples);
   const tdict_tree *const *items = (const tdict_tree *const *)samples, *one[] = {batched};
@@ -256,10 +244,10 @@ CASE(ragged_stack_refuses) {
   td_fails(TDICT_EINVAL, "only stack makes ragged leaves", tdict_stack_into(batched, items, 2, &o, NULL, err));
   /* a child with a batch dimension of its own cannot hold a ragged leaf */
   for (int i = 0; i < 2; i++)
-    td_ok(tdict_set_batch_size(help_get_tree(samples[i], "n"), 1, (const int64_t[]){i ? 3 : 1}, err));
+    td_ok(tdict_set_batch_size(td_child(samples[i], "n"), 1, (const int64_t[]){i ? 3 : 1}, err));
   td_fails(TDICT_ESHAPE, "batch size is [2, 1], the object has [2]", tdict_stack(items, 2, &o, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.x");
-  for (int i = 0; i < 2; i++) td_ok(tdict_set_batch_size(help_get_tree(samples[i], "n"), 0, NULL, err));
+  for (int i = 0; i < 2; i++) td_ok(tdict_set_batch_size(td_child(samples[i], "n"), 0, NULL, err));
   tdict_tensor *t = TENSOR(3);
   td_ok(tdict_set(samples[1], "n.x", t, err));
   td_fails(TDICT_ESHAPE, "has shape [3] in tree 1", tdict_stack(items, 2, &o, NULL, &out, err));
@@ -295,10 +283,9 @@ static bool drop_values(void *user, const tdict_leaves *at) {
   return strcmp(at->path, "n.x.values") != 0;
 }
 
-CASE(ragged_visits_see_values) {
-  scoped_world w = open_world();
-  rows r = rows_of(2, COUNTS(3, 0, 2));
-  tdict_tree *td = rows_tree(&r, NULL), *out = NULL;
+CASE(ragged_visits_see_values, world, w, open_world()) {
+  scoped_rows r = rows_of(2, COUNTS(3, 0, 2));
+  scoped_tree td = rows_tree(&r, NULL), out = NULL;
   const tdict_tree *trees[] = {td};
   help_text seen = {NULL, 0, 0, false};
   td_ok(tdict_visit(NULL, trees, 1, note_leaf, &seen, NULL, err));
@@ -324,13 +311,9 @@ CASE(ragged_visits_see_values) {
   assert_string_equal(td_last_error.path, "n.x");
   td_ok(tdict_filter(td, drop_values, NULL, &out, err));
   assert_false(tdict_has(out, "n.x"));
-  tdict_release(out);
-  rows_free(&r);
-  tdict_release(td);
 }
 
-DEVICE_CASE(ragged_clone_and_compare) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_clone_and_compare, world, w, open_world()) {
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2)), other = rows_of(2, COUNTS(3, 1, 1));
   scoped_tree td = rows_tree(&r, MEMORY(w)), shallow = NULL, deep = NULL, changed = TREE(3), host = NULL;
   td_ok(tdict_clone(td, &shallow, err));
@@ -346,7 +329,7 @@ DEVICE_CASE(ragged_clone_and_compare) {
   assert_false(tdict_equal(td, deep));
   rows_check(&w, &r, a);
   rows_put(changed, "n.x", &other, MEMORY(w));
-  td_ok(tdict_set(changed, "t", help_get(td, "t"), err));
+  td_ok(tdict_set(changed, "t", td_leaf(td, "t"), err));
   tdict_difference found;
   td_ok(tdict_get_difference(td, changed, NULL, &found, err));
   assert_true(found.differs);
@@ -359,8 +342,7 @@ DEVICE_CASE(ragged_clone_and_compare) {
   }
 }
 
-CASE(ragged_values_are_converted) {
-  scoped_rows r = rows_of(2, COUNTS(3, 0, 2, 1));
+CASE(ragged_values_are_converted, rows, r, rows_of(2, COUNTS(3, 0, 2, 1))) {
   scoped_tree td = rows_tree(&r, NULL), out = td_made(tree, tdict_to_dtype(td, TDICT_F64, NULL, NULL, &made, err));
   const tdict_ragged *leaf = rows_get(out, "n.x");
   assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_info(leaf).values), TDICT_F64);

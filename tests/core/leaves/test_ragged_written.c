@@ -2,7 +2,7 @@
 #include "core/tree/box.h"
 #include "rows.h"
 
-static const tdict_type bare_type = {.struct_size = sizeof bare_type, .name = "bare", .release = free};
+static const tdict_type bare_type = TD_TYPE(.name = "bare", .release = free);
 
 /* Gives row `i` the numbers of row `k` of another array of rows, which has the same length. */
 static void replace_row(rows *r, int64_t i, const rows *from, int64_t k) {
@@ -10,8 +10,7 @@ static void replace_row(rows *r, int64_t i, const rows *from, int64_t k) {
   memcpy(r->value[i], from->value[k], (size_t)(r->length[i] * r->width) * sizeof(float));
 }
 
-DEVICE_CASE(ragged_rows_are_written) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_rows_are_written, world, w, open_world()) {
   for (int n = 0; n < 30; n++) {
     rows r = rows_random(2 + n % 6, 2), fresh = rows_of(2, (int)r.count, r.length);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *new_rows = rows_tree(&fresh, MEMORY(w)), *row = NULL, *part = NULL;
@@ -51,8 +50,7 @@ DEVICE_CASE(ragged_rows_are_written) {
   }
 }
 
-CASE(ragged_lists_are_written) {
-  scoped_world w = open_world();
+CASE(ragged_lists_are_written, world, w, open_world()) {
   for (int n = 0; n < 30; n++) {
     rows r = rows_random(6, 2), fresh = {.width = 2};
     int64_t list[8];
@@ -76,15 +74,14 @@ CASE(ragged_lists_are_written) {
     tdict_tree *copy = td_made(tree, tdict_clone_deep(out, NULL, &made, err));
     td_ok(tdict_fill(copy, NULL, 0, NULL, err));
     td_ok(tdict_index_into(NULL, copy, td, TDICT_INDEX(TDICT_AT(n % 6)), NULL, err));
-    rows_check_row(&w, &r, n % 6, help_get(copy, "n.x"));
+    rows_check_row(&w, &r, n % 6, td_leaf(copy, "n.x"));
     td_release(copy, out, value);
     rows_free(&fresh);
     rows_check_and_release(&w, &r, td);
   }
 }
 
-CASE(ragged_one_row_is_repeated) {
-  scoped_world w = open_world();
+CASE(ragged_one_row_is_repeated, world, w, open_world()) {
   rows r = rows_of(2, COUNTS(3, 3, 2, 3)), fresh = rows_of(2, COUNTS(3));
   tdict_tree *td = TREE(4), *value = help_tree(0, NULL);
   rows_put(td, "n.x", &r, NULL);
@@ -102,8 +99,7 @@ CASE(ragged_one_row_is_repeated) {
 }
 
 /* Rows of three trees are written one after another, also into offsets of another dtype. */
-DEVICE_CASE(ragged_cat_into_writes_rows) {
-  scoped_world w = open_world();
+DEVICE_CASE(ragged_cat_into_writes_rows, world, w, open_world()) {
   for (int n = 0; n < 20; n++) {
     rows parts[3], all = {.width = 2};
     tdict_tree *items[3];
@@ -126,8 +122,7 @@ DEVICE_CASE(ragged_cat_into_writes_rows) {
   }
 }
 
-CASE(ragged_cat_into_refuses) {
-  scoped_world w = open_world();
+CASE(ragged_cat_into_refuses, world, w, open_world()) {
   rows a = rows_of(2, COUNTS(3, 1)), b = rows_of(2, COUNTS(2)), r = rows_of(2, COUNTS(3, 1, 2));
   rows other = rows_of(2, COUNTS(3, 1, 4)), wide = rows_of(3, COUNTS(2)), many = rows_of(2, COUNTS(2, 2));
   tdict_tree *first = rows_tree(&a, NULL), *second = rows_tree(&b, NULL), *td = rows_tree(&r, NULL);
@@ -150,8 +145,8 @@ CASE(ragged_cat_into_refuses) {
     if (!done) rows_check_at(&w, &r, td, "n.x");
   }
   /* a child whose leaf has other rows than the tree */
-  td_ok(tdict_set_batch_size(help_get_tree(second, "n"), 0, NULL, err));
-  rows_put(help_get_tree(second, "n"), "x", &many, NULL);
+  td_ok(tdict_set_batch_size(td_child(second, "n"), 0, NULL, err));
+  rows_put(td_child(second, "n"), "x", &many, NULL);
   td_fails(TDICT_ESHAPE, "the object has [2]", tdict_cat_into(td, both, 2, NULL, NULL, err));
   assert_string_equal(td_last_error.path, "n.x");
   tdict_release(second);
@@ -164,8 +159,7 @@ CASE(ragged_cat_into_refuses) {
   rows_free(&many);
 }
 
-CASE(ragged_writes_refuse) {
-  scoped_world w = open_world();
+CASE(ragged_writes_refuse, world, w, open_world()) {
   rows r = rows_of(2, COUNTS(3, 1, 2)), other = rows_of(2, COUNTS(3, 2, 2)), wide = rows_of(3, COUNTS(3, 1, 2));
   tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&other, NULL), *wider = rows_tree(&wide, NULL), *row = NULL;
   tdict_tree *plain = TREE(3), *empty = TREE(3), *objects = TREE(3);
@@ -203,26 +197,21 @@ CASE(ragged_writes_refuse) {
   td_put(row, "n.x", scalar);
   td_fails(TDICT_ESHAPE, "a row is a scalar", tdict_write_rows(td, 0, row, err));
   for (int64_t i = 0; i < 3; i++) assert_int_equal(((const int64_t *)tdict_const_data(td, "t"))[i], i);
-  tdict_release(row);
-  tdict_release(objects);
-  tdict_release(empty);
-  tdict_release(plain);
-  tdict_release(value);
+  td_release(row, objects, empty, plain, value);
   rows_check_and_release(&w, &wide, wider);
   rows_free(&other);
   rows_check_and_release(&w, &r, td);
 }
 
 /* A child that was changed through its handle no longer has the rows of its parent. */
-CASE(ragged_changed_child_is_refused) {
-  scoped_world w = open_world();
+CASE(ragged_changed_child_is_refused, world, w, open_world()) {
   rows r = rows_of(1, COUNTS(2, 1)), other = rows_of(1, COUNTS(1, 1, 1));
   tdict_tree *td = rows_tree(&r, NULL), *out = NULL, *row = NULL;
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
   td_ok(tdict_delete(td, "t", err));
   td_ok(tdict_delete(row, "t", err));
-  td_ok(tdict_set_batch_size(help_get_tree(td, "n"), 0, NULL, err));
-  rows_put(help_get_tree(td, "n"), "x", &other, NULL);
+  td_ok(tdict_set_batch_size(td_child(td, "n"), 0, NULL, err));
+  rows_put(td_child(td, "n"), "x", &other, NULL);
   td_fails(TDICT_ESHAPE, "the object has [3]", tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
   td_fails(TDICT_ESHAPE, "the object has [3]", tdict_write_rows(td, 1, row, err));
   assert_string_equal(td_last_error.path, "n.x");
@@ -231,8 +220,7 @@ CASE(ragged_changed_child_is_refused) {
   rows_free(&other);
 }
 
-CASE(ragged_operations_survive_enomem) {
-  scoped_world w = open_world();
+CASE(ragged_operations_survive_enomem, world, w, open_world()) {
   rows r = rows_of(2, COUNTS(3, 0, 2, 1)), fresh = rows_of(2, COUNTS(3, 0, 2, 1));
   tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&fresh, NULL), *out = NULL;
   const int64_t list[] = {3, 0};

@@ -65,8 +65,7 @@ static tdict_tree *twin_of(const rig *r, const tdict_tree *td, bool changes) {
   return out;
 }
 
-DEVICE_CASE(unbatched_is_joined_if_equal) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(unbatched_is_joined_if_equal, rig, r, rig_open()) {
   scoped_tree td = make_tree(&r), equal = twin_of(&r, td, false), other = twin_of(&r, td, true);
   tdict_tree *out = NULL;
   const tdict_tree *good[] = {td, equal}, *bad[] = {td, equal, other};
@@ -113,8 +112,7 @@ CASE(unbatched_is_compared_by_elements) {
   for (int i = 0; i < 4; i++) tdict_release(trees[i]);
 }
 
-DEVICE_CASE(unbatched_is_copied_and_compared) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(unbatched_is_copied_and_compared, rig, r, rig_open()) {
   scoped_tree td = make_tree(&r), deep = NULL, other = twin_of(&r, td, true);
   tdict_difference found;
   td_ok(tdict_clone_deep(td, TD_IN(r.memory), &deep, err));
@@ -195,8 +193,7 @@ CASE(unbatched_is_visited) {
   tdict_release(td);
 }
 
-CASE(unbatched_refuses) {
-  scoped_tree td = TREE(2);
+CASE(unbatched_refuses, tree, td, TREE(2)) {
   tdict_tensor *t = TENSOR(5), *out = NULL;
   const tdict_device cpu = tdict_cpu();
   td_put(td, "t", TENSOR(2));

@@ -131,8 +131,7 @@ static inline tdict_status fake_memory_allocate(tdict_memory *m, size_t bytes, t
   fake_memory *f = (fake_memory *)m;
   if (f->fail_allocate) return tdict_fail(err, TDICT_EDEVICE, "fake: no block");
   atomic_fetch_add(&f->allocations, 1);
-  f->last_data = malloc(bytes + 1);
-  assert_non_null(f->last_data);
+  f->last_data = td_alloc(bytes + 1);
   memset(f->last_data, 0xA5, bytes + 1);
   *out = (tdict_block){f->last_data, bytes, f->cookie};
   return TDICT_OK;

@@ -9,9 +9,8 @@ enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
 static fake_pinner fake;
 static inline tdict_memory *open_pool(size_t limit_bytes) {
-  tdict_memory *memory = NULL;
   tdict_pinner pinner = fake_pinner_init(&fake, NULL);
-  td_ok(tdict_pinned_pool_create(&pinner, limit_bytes, &memory, err));
+  tdict_memory *memory = td_made(memory, tdict_pinned_pool_create(&pinner, limit_bytes, &made, err));
   assert_int_equal(atomic_load(&fake.refs), 1);
   return memory;
 }

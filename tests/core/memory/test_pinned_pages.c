@@ -31,10 +31,9 @@ CASE(pinned_pages_small_blocks_come_from_the_driver) {
 
 /* Registering begins when every page is there: the driver would fault them in one by one. */
 static tdict_status all_resident(void *pages, size_t bytes) {
-  unsigned char *there = calloc(bytes / PAGE, 1);
+  scoped_bytes there = calloc(bytes / PAGE, 1);
   bool all = there && mincore(pages, bytes, there) == 0;
   for (size_t i = 0; all && i < bytes / PAGE; i++) all = there[i] & 1;
-  free(there);
   return all ? TDICT_OK : TDICT_EFORMAT;
 }
 

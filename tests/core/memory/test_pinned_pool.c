@@ -102,10 +102,9 @@ static tdict_block take_on(tdict_memory *memory, size_t bytes, int node) {
 
 /* The pool's own node is 0. Blocks of a node serve it, and another one only when no more may be pinned. */
 CASE(pinned_pool_keeps_nodes_apart) {
-  tdict_memory *memory = NULL;
   tdict_pinner pinner = fake_pinner_init(&fake, NULL);
   pinner.node = 0;
-  td_ok(tdict_pinned_pool_create(&pinner, 30 * PAGE, &memory, err));
+  tdict_memory *memory = td_made(memory, tdict_pinned_pool_create(&pinner, 30 * PAGE, &made, err));
   tdict_block zero = take(memory, 4 * PAGE), one, other;
   char *data[2] = {zero.data};
   give(memory, &zero);
@@ -428,9 +427,8 @@ static void count_line(void *user, int32_t level, const char *text) {
 
 CASE(pinned_pool_logs_each_fallback_once) {
   tdict_pinner pinner = fake_pinner_init(&fake, NULL);
-  tdict_memory *memory = NULL;
   td_ok(tdict_log_create(count_line, NULL, &pinner.log, err));
-  td_ok(tdict_pinned_pool_create(&pinner, 0, &memory, err));
+  tdict_memory *memory = td_made(memory, tdict_pinned_pool_create(&pinner, 0, &made, err));
   tdict_block small = take(memory, PAGE), blocks[3];
   assert_int_equal(atomic_load(&lines), 0); /* small ones come from there anyway */
   fake.registers_left = 0;

@@ -2,7 +2,6 @@
 #include <pthread.h>
 
 #include "core/memory/pools.h"
-#include "support/rest.h"
 
 /* While one allocation is still with the pinner, others are held to what it will leave. */
 static tdict_memory *limited;

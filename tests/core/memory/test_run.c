@@ -114,10 +114,9 @@ static void release(int way, void *out) {
 
 static trees make_trees(void) {
   trees t = {.td = NULL};
-  tdict_tensor *x = NULL;
   const int64_t rows = 4;
   td_ok(tdict_create(1, &rows, &t.td, err));
-  td_ok(tdict_tensor_arange(TDICT_I32, 1, 1, rows, &x, err));
+  tdict_tensor *x = td_made(tensor, tdict_tensor_arange(TDICT_I32, 1, 1, rows, &made, err));
   td_put(t.td, "x", x);
   td_ok(tdict_clone_deep(t.td, NULL, &t.other, err));
   td_ok(tdict_fill(t.other, NULL, 0, NULL, err));

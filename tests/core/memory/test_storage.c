@@ -94,9 +94,8 @@ CASE(storage_gives_its_block_back_once) {
 
 CASE(storage_zeroes_by_the_memory_that_can) {
   fake_memory memory;
-  scoped_storage s = NULL;
   fake_memory_init(&memory, true);
-  td_ok(tdict_storage_create(&memory.memory, 500, true, &s, err));
+  scoped_storage s = td_made(storage, tdict_storage_create(&memory.memory, 500, true, &made, err));
   assert_ptr_equal(memory.filled, s->data);
   assert_int_equal(memory.filled_bytes, 500);
   assert_int_equal(memory.filled_byte, 0);
@@ -191,11 +190,10 @@ static bool stands_in_the_way(tdict_storage *s, bool to_write, const fake_fence 
 }
 
 CASE(storage_readers_and_writers_conflict) {
-  scoped_storage s = NULL;
   fake_fence reader, writer;
   fake_fence_init(&reader);
   fake_fence_init(&writer);
-  td_ok(tdict_storage_create(NULL, 16, false, &s, err));
+  scoped_storage s = td_made(storage, tdict_storage_create(NULL, 16, false, &made, err));
   assert_true(stands_in_the_way(s, true, NULL, NULL));
   tdict_fence_node r = mark(s, &reader, false), w = mark(s, &writer, true);
   tdict_storage_attach(&r);
@@ -371,9 +369,8 @@ CASE(storage_uses_are_handed_to_the_memory) {
   enum { COUNT = 11 };
   fake_memory memory;
   fake_fence fences[COUNT];
-  tdict_storage *s = NULL;
   fake_memory_init(&memory, false);
-  td_ok(tdict_storage_create(&memory.memory, 64, false, &s, err));
+  tdict_storage *s = td_made(storage, tdict_storage_create(&memory.memory, 64, false, &made, err));
   for (int i = 0; i < COUNT; i++) {
     fake_fence_init(&fences[i]);
     td_ok(tdict_storage_add(s, &fences[i].fence, TDICT_USE_READS, err));
@@ -387,8 +384,7 @@ CASE(storage_uses_are_handed_to_the_memory) {
 
 CASE(storage_add_survives_enomem) {
   fake_fence fences[5];
-  tdict_storage *s = NULL;
-  td_ok(tdict_storage_create(NULL, 64, false, &s, err));
+  tdict_storage *s = td_made(storage, tdict_storage_create(NULL, 64, false, &made, err));
   for (int i = 0; i < 5; i++) {
     fake_fence_init(&fences[i]); /* not done: uses that are done are dropped, and make room */
     if (i == 0 || i == 4) {      /* room for four was made by the first */
@@ -436,12 +432,11 @@ CASE(storage_release_callback_follows_uses) {
 /* Work that fills the bytes: readers wait for it, too, and giving the bytes back to the program does not. */
 CASE(storage_fillers_hold_readers) {
   fake_fence filler, use;
-  tdict_storage *s = NULL;
   pthread_t thread;
   char bytes[16];
   fake_fence_init(&filler);
   fake_fence_init(&use);
-  td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
+  tdict_storage *s = td_made(storage, tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &made, err));
   td_fail_alloc(0, true);
   td_fails(TDICT_ENOMEM, "use", tdict_storage_add(s, &filler.fence, TDICT_USE_FILLS, err));
   td_fail_alloc_stop();
@@ -507,10 +502,9 @@ static void *retain_often(void *user) {
 
 CASE(storage_counts_from_many_threads) {
   fake_memory memory;
-  tdict_storage *s = NULL;
   pthread_t threads[4];
   fake_memory_init(&memory, false);
-  td_ok(tdict_storage_create(&memory.memory, 64, false, &s, err));
+  tdict_storage *s = td_made(storage, tdict_storage_create(&memory.memory, 64, false, &made, err));
   for (int i = 0; i < 4; i++)
     assert_int_equal(pthread_create(&threads[i], NULL, retain_often, tdict_storage_retain(s)), 0);
   tdict_storage_release(s);

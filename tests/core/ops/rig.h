@@ -123,7 +123,7 @@ static inline m_tree *rig_like(const m_tree *t) { return m_tree_each(t, t->nb, t
 static inline void rig_shares(const tdict_tree *a, const tdict_tree *b, bool wanted) {
   static const char *const paths[] = {"a", "n.b", "n.m.u"};
   for (int i = 0; i < 3; i++)
-    assert_int_equal(tdict_tensor_shares_storage(help_get(a, paths[i]), help_get(b, paths[i])), wanted);
+    assert_int_equal(tdict_tensor_shares_storage(td_leaf(a, paths[i]), td_leaf(b, paths[i])), wanted);
 }
 
 static inline void rig_check_snapshot(const tdict_tree *td, const char *before) {

@@ -14,7 +14,7 @@ static tdict_tree *shrunk(const rig *r) {
   tdict_tree *td = TREE(3, 2), *n = NULL;
   td_put(td, "a", byte_tensor(r, 2, shape));
   td_put(td, "n.a", byte_tensor(r, 2, shape));
-  n = help_get_tree(td, "n");
+  n = td_child(td, "n");
   td_ok(tdict_set_batch_size(n, 0, NULL, err));
   td_put(n, "y", byte_tensor(r, 0, NULL));
   return td;
@@ -32,8 +32,8 @@ static tdict_status keep_tree(const void *self, const tdict_tree *tree, void **o
   return TDICT_OK;
 }
 static void end_tree(void *self) { tdict_release(self); }
-static const tdict_type tree_type = {
-    .struct_size = sizeof tree_type, .name = "tree", .release = end_tree, .flatten = show_tree, .unflatten = keep_tree};
+static const tdict_type tree_type =
+    TD_TYPE(.name = "tree", .release = end_tree, .flatten = show_tree, .unflatten = keep_tree);
 
 /* Checks that the call returns ESHAPE at "n.y" with both shapes, and writes no result. */
 #define MISMATCH(made, call)                                          \
@@ -43,8 +43,7 @@ static const tdict_type tree_type = {
     assert_null(made);                                                \
   } while (0)
 
-DEVICE_CASE(changed_child_is_not_indexed) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(changed_child_is_not_indexed, rig, r, rig_open()) {
   const int64_t at[2] = {2, 1};
   scoped_tree td = shrunk(&r);
   tdict_tree *made = NULL;
@@ -65,8 +64,7 @@ DEVICE_CASE(changed_child_is_not_indexed) {
   help_unchanged(td, before);
 }
 
-DEVICE_CASE(changed_child_is_not_reshaped) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(changed_child_is_not_reshaped, rig, r, rig_open()) {
   tdict_tree *td = shrunk(&r), *made = NULL, *pieces[6] = {NULL};
   size_t count = 6;
   MISMATCH(made, tdict_reshape_view(td, 1, (const int64_t[]){6}, &made, err));
@@ -84,8 +82,7 @@ DEVICE_CASE(changed_child_is_not_reshaped) {
 }
 
 /* Any of the trees may have the changed child, and the result may be new or an existing tree. */
-DEVICE_CASE(changed_child_is_not_joined) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(changed_child_is_not_joined, rig, r, rig_open()) {
   tdict_tree *made = NULL;
   scoped_tree bad = shrunk(&r), good = TREE(3, 2), out = TREE(2, 3, 2), wide = TREE(3, 4);
   tdict_join_options along = td_with(tdict_join_options, dim = 1);
@@ -109,7 +106,7 @@ DEVICE_CASE(changed_child_is_not_joined) {
   MISMATCH(made, tdict_stack(all, 1, &along, NULL, &made, err));
   /* Tests a changed child in the tree that is written. */
   const tdict_tree *one[1] = {good};
-  td_ok(tdict_set_batch_size(help_get_tree(wide, "n"), 0, NULL, err));
+  td_ok(tdict_set_batch_size(td_child(wide, "n"), 0, NULL, err));
   td_put(wide, "n.y", byte_tensor(&r, 0, NULL));
   td_fails(TDICT_ESHAPE, "dst has batch size", tdict_cat_into(wide, one, 1, NULL, NULL, err));
   scoped_tree same = shrunk(&r);
@@ -117,12 +114,11 @@ DEVICE_CASE(changed_child_is_not_joined) {
 }
 
 /* Two trees hold an empty tree; the first tree may give it another batch size. */
-DEVICE_CASE(changed_child_of_two_trees_is_refused) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(changed_child_of_two_trees_is_refused, rig, r, rig_open()) {
   scoped_tree a = TREE(3), b = TREE(3), c = TREE(3), made = NULL;
   td_ok(tdict_set_tree(a, "c", c, err));
   td_ok(tdict_set_tree(b, "c", c, err));
-  assert_ptr_equal(help_get_tree(a, "c"), help_get_tree(b, "c"));
+  assert_ptr_equal(td_child(a, "c"), td_child(b, "c"));
   td_ok(tdict_set_batch_size(a, 1, (const int64_t[]){2}, err));
   td_put(a, "c.y", byte_tensor(&r, 1, (const int64_t[]){2}));
   td_fails(TDICT_ESHAPE, "batch size is [3], tensor has shape [2]",
@@ -141,21 +137,21 @@ DEVICE_CASE(changed_child_of_two_trees_is_refused) {
 CASE(changed_child_gets_the_parent_batch_size) {
   tdict_tree *td = td_tree("[2] n.x:f32[2,5] n.m.z:f32[2]"), *made = NULL;
   td_put_tree(td, "e", TREE(2, 4));
-  td_ok(tdict_set_batch_size(help_get_tree(td, "n"), 0, NULL, err));
-  td_ok(tdict_set_batch_size(help_get_tree(td, "e"), 2, (const int64_t[]){3, 4}, err));
+  td_ok(tdict_set_batch_size(td_child(td, "n"), 0, NULL, err));
+  td_ok(tdict_set_batch_size(td_child(td, "e"), 2, (const int64_t[]){3, 4}, err));
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 1, 1), TDICT_NEW_AXIS), NULL, &made, err));
   static const char *const nodes[] = {"n", "n.m", "e"};
   for (int i = 0; i < 3; i++) {
-    const tdict_tree *node = help_get_tree(made, nodes[i]);
+    const tdict_tree *node = td_child(made, nodes[i]);
     assert_int_equal(tdict_batch_ndim(node), 2);
     assert_memory_equal(tdict_batch_size(node), ((const int64_t[]){1, 1}), 16);
   }
-  assert_int_equal(tdict_tensor_ndim(help_get(made, "n.x")), 3);
+  assert_int_equal(tdict_tensor_ndim(td_leaf(made, "n.x")), 3);
   tdict_release(made);
   /* Tests the same for a change of the parent's batch size. */
   td_ok(tdict_set_batch_size(td, 1, (const int64_t[]){2}, err));
   for (int i = 0; i < 3; i++) {
-    const tdict_tree *node = help_get_tree(td, nodes[i]);
+    const tdict_tree *node = td_child(td, nodes[i]);
     assert_int_equal(tdict_batch_ndim(node), 1);
     assert_int_equal(tdict_batch_size(node)[0], 2);
   }
@@ -205,12 +201,11 @@ static tdict_status make_result(int n, const tdict_tree *td, tdict_tree **out, t
 
 /* Functions that use the batch size of the parent give a child a batch size that begins with it. All others keep the
  * child's own. */
-CASE(changed_child_keeps_its_batch_size) {
-  scoped_tree td = td_tree("[1,3] a:f32[1,3] d.x:f32[1,3,2]");
-  td_ok(tdict_set_batch_size(help_get_tree(td, "d"), 1, (const int64_t[]){1}, err));
+CASE(changed_child_keeps_its_batch_size, tree, td, td_tree("[1,3] a:f32[1,3] d.x:f32[1,3,2]")) {
+  td_ok(tdict_set_batch_size(td_child(td, "d"), 1, (const int64_t[]){1}, err));
   for (int n = 0; n < FUNCTIONS; n++) {
     scoped_tree out = td_made(tree, make_result(n, td, &made, err));
-    const tdict_tree *d = help_get_tree(out, "d");
+    const tdict_tree *d = td_child(out, "d");
     const int ndim = n < KEEPERS ? 1 : tdict_batch_ndim(out);
     if (tdict_batch_ndim(d) != ndim) fail_msg("function %d: %d dimensions, wanted %d", n, tdict_batch_ndim(d), ndim);
     assert_memory_equal(tdict_batch_size(d), tdict_batch_size(out), sizeof(int64_t) * (size_t)ndim);
@@ -218,15 +213,14 @@ CASE(changed_child_keeps_its_batch_size) {
 }
 
 /* Functions that do not use the batch size still work: such a tree can be read, copied and repaired. */
-DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(changed_child_can_be_cloned_and_moved, rig, r, rig_open()) {
   scoped_tree td = shrunk(&r), made = NULL;
   td_ok(tdict_clone(td, &made, err));
   assert_true(tdict_equal(td, made));
   tdict_release(made);
   td_ok(tdict_clone_deep(td, TD_IN(r.memory), &made, err));
   assert_true(tdict_equal(td, made));
-  assert_int_equal(tdict_batch_ndim(help_get_tree(made, "n")), 0);
+  assert_int_equal(tdict_batch_ndim(td_child(made, "n")), 0);
   td_ok(tdict_copy(made, td, NULL, err));
   tdict_release(made);
   if (r.context) {
@@ -247,7 +241,7 @@ CASE(changed_child_is_not_flattened) {
   MISMATCH(made, tdict_flatten_keys(td, NULL, &made, err));
   td_put_tree(other, "n", help_tree_without_batch());
   td_ok(tdict_set_device(other, &cpu, err));
-  td_ok(tdict_set_device(help_get_tree(other, "n"), NULL, err));
+  td_ok(tdict_set_device(td_child(other, "n"), NULL, err));
   td_put(other, "n.far", help_tensor_on(tdict_sim(0), 1, (const int64_t[]){0}));
   td_fails(TDICT_EWRONGDEVICE, "the tensor is on sim:0", tdict_flatten_keys(other, NULL, &made, err));
   assert_string_equal(td_last_error.path, "n.far");

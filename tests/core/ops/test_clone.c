@@ -4,8 +4,7 @@
 #include "core/tree/cursor.h"
 #include "twins.h"
 
-DEVICE_CASE(clone_shallow_shares) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(clone_shallow_shares, rig, r, rig_open()) {
   m_tree *t = SAMPLE(3);
   scoped_tree td = rig_tree(&r, t), out = NULL;
   rig_check(&r, t, td);
@@ -14,8 +13,8 @@ DEVICE_CASE(clone_shallow_shares) {
   td_ok(tdict_clone(td, &out, err));
   assert_false(tdict_is_locked(out));
   rig_check(&r, t, out);
-  assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
-  assert_ptr_not_equal(help_get_tree(out, "n.m"), help_get_tree(td, "n.m"));
+  assert_ptr_equal(td_leaf(out, "n.m.u"), td_leaf(td, "n.m.u"));
+  assert_ptr_not_equal(td_child(out, "n.m"), td_child(td, "n.m"));
   td_ok(tdict_delete(out, "n.b", err));
   td_put(out, "n.new", TENSOR(3));
   td_ok(tdict_rename(out, "a", "z", false, err));
@@ -25,8 +24,7 @@ DEVICE_CASE(clone_shallow_shares) {
   td_fails(TDICT_EINVAL, "NULL", tdict_clone(td, NULL, err));
 }
 
-DEVICE_CASE(clone_deep_copies) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(clone_deep_copies, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4, 3);
   tdict_tree *td = rig_tree(&r, t), *turned = NULL, *out = NULL;
   tdict_device device = td_device();
@@ -42,9 +40,9 @@ DEVICE_CASE(clone_deep_copies) {
   tdict_release(turned);
   assert_false(tdict_is_locked(out));
   rig_shares(td, out, false);
-  assert_true(tdict_tensor_is_contiguous(help_get(out, "n.b")));
-  assert_true(tdict_tensor_shares_storage(help_get(out, "a"), help_get(out, "n.b")));
-  assert_true(tdict_device_equal(tdict_tensor_device(help_get(out, "a")), td_device()));
+  assert_true(tdict_tensor_is_contiguous(td_leaf(out, "n.b")));
+  assert_true(tdict_tensor_shares_storage(td_leaf(out, "a"), td_leaf(out, "n.b")));
+  assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(out, "a")), td_device()));
   m_tree *made = rig_mapped(t, &map);
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, td_device()));
   td_ok(tdict_set_device(out, NULL, err));
@@ -53,7 +51,7 @@ DEVICE_CASE(clone_deep_copies) {
   tdict_release(out);
   if (r.context) { /* copy to pinned memory; the device of the tree changes too */
     td_ok(tdict_clone_deep(td, TD_IN(tdict_pinned_memory(r.context)), &out, err));
-    assert_true(tdict_tensor_is_pinned(help_get(out, "n.m.u")));
+    assert_true(tdict_tensor_is_pinned(td_leaf(out, "n.m.u")));
     assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, tdict_cpu()));
     tdict_release(out);
   }
@@ -90,11 +88,7 @@ CASE(clone_of_a_deep_tree) {
 enum { SHARED_KEYS = 20 };
 static tdict_tree *flat_tree(void) {
   tdict_tree *td = TREE(3);
-  for (int i = 0; i < SHARED_KEYS; i++) {
-    char name[16];
-    snprintf(name, sizeof name, "key %d", i);
-    td_put(td, name, TENSOR(3));
-  }
+  for (int i = 0; i < SHARED_KEYS; i++) td_put(td, td_text("key %d", i), TENSOR(3));
   return td;
 }
 
@@ -212,11 +206,10 @@ static void *clone_and_change(void *user) {
   c->good = true;
   for (int i = 0; i < 200; i++) {
     scoped_tree clone = NULL;
-    char name[16];
-    snprintf(name, sizeof name, "key %d", (i + c->number) % SHARED_KEYS);
+    const char *name = td_text("key %d", (i + c->number) % SHARED_KEYS);
     c->good = c->good && tdict_clone(c->source, &clone, NULL) == TDICT_OK;
     c->good = c->good && tdict_delete(clone, name, NULL) == TDICT_OK && tdict_has(c->source, name);
-    c->good = c->good && tdict_set(clone, "another", help_get(c->source, "key 0"), NULL) == TDICT_OK;
+    c->good = c->good && tdict_set(clone, "another", td_leaf(c->source, "key 0"), NULL) == TDICT_OK;
     c->good = c->good && tdict_num_keys(clone) == SHARED_KEYS && tdict_num_keys(c->source) == SHARED_KEYS;
   }
   return NULL;
@@ -259,8 +252,7 @@ static size_t check_one_storage(const tdict_tree *out) {
   return at;
 }
 
-DEVICE_CASE(consolidate_copies_into_one_storage) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(consolidate_copies_into_one_storage, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4, 3);
   m_map map;
   m_map_whole(&map, t->nb, t->bs);
@@ -278,7 +270,7 @@ DEVICE_CASE(consolidate_copies_into_one_storage) {
     td_ok(tdict_consolidate(turned, memories[i], &out, err));
     assert_true(tdict_is_consolidated(out) && tdict_is_locked(out));
     assert_true(check_one_storage(out) > 0);
-    assert_int_equal(tdict_tensor_is_pinned(help_get(out, "a")), i == 2 && r.context);
+    assert_int_equal(tdict_tensor_is_pinned(td_leaf(out, "a")), i == 2 && r.context);
     const tdict_device wanted = i == 0 ? td_device() : tdict_cpu();
     assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, wanted));
     td_ok(tdict_unlock(out, err));
@@ -302,17 +294,15 @@ CASE(consolidate_separates_shared_bytes) {
   td_ok(tdict_consolidate(td, NULL, &out, err));
   assert_int_equal(check_one_storage(out), 3 * 256);
   help_paths(out, "left left.x right right.x same none");
-  assert_ptr_not_equal(help_get(out, "left.x")->data, help_get(out, "right.x")->data);
+  assert_ptr_not_equal(td_leaf(out, "left.x")->data, td_leaf(out, "right.x")->data);
   td_ok(tdict_consolidated_bytes(out, &bytes, err));
   const unsigned char *all = tdict_tensor_const_data(bytes);
-  for (int i = 0; i < 3; i++) {
-    assert_memory_equal(all + 256 * i, x->data, tdict_tensor_bytes(x));
-  }
-  memset(tdict_tensor_data(help_get(out, "left.x")), 7, tdict_tensor_bytes(x)); /* elements may be written */
+  for (int i = 0; i < 3; i++) assert_memory_equal(all + 256 * i, x->data, tdict_tensor_bytes(x));
+  memset(tdict_tensor_data(td_leaf(out, "left.x")), 7, tdict_tensor_bytes(x)); /* elements may be written */
   assert_int_equal(all[0], 7);
   assert_memory_equal(all + 256, x->data, tdict_tensor_bytes(x));
   td_ok(tdict_consolidate(out, NULL, &again, err)); /* copies again */
-  assert_ptr_not_equal(help_get(again, "left.x")->storage, help_get(out, "left.x")->storage);
+  assert_ptr_not_equal(td_leaf(again, "left.x")->storage, td_leaf(out, "left.x")->storage);
   assert_true(tdict_equal(out, again));
   td_release(again, out);
   assert_int_equal(all[0], 7); /* the bytes outlive the tree */
@@ -329,7 +319,7 @@ CASE(consolidate_refuses) {
   td_fails(TDICT_EINVAL, "out is NULL", tdict_consolidated_bytes(td, NULL, err));
   td_fails(TDICT_EINVAL, "not consolidated", tdict_consolidated_bytes(td, &bytes, err));
   assert_false(tdict_is_consolidated(NULL) || tdict_is_consolidated(td));
-  static const tdict_type type = {.struct_size = sizeof type, .name = "thing", .release = help_end_thing};
+  static const tdict_type type = TD_TYPE(.name = "thing", .release = help_end_thing);
   int ends = 0;
   help_thing *object = help_make_thing(&ends, 8, "text");
   td_ok(tdict_set_object(td, "n.text", &type, object, err));
@@ -360,7 +350,7 @@ CASE(consolidate_shares_values) {
     tdict_release(out);
     td_put(td, "m.x", TENSOR(2));
   }
-  td_ok(tdict_set_unbatched(td, "u", help_get(td, "m.x"), err));
+  td_ok(tdict_set_unbatched(td, "u", td_leaf(td, "m.x"), err));
   out = NULL;
   td_fails(TDICT_ENOTSUP, "unbatched", tdict_consolidate(td, NULL, &out, err));
   assert_string_equal(td_last_error.path, "u");
@@ -370,7 +360,6 @@ CASE(consolidate_shares_values) {
 
 CASE(consolidate_empty_trees) {
   scoped_tree td = TREE(2), out = NULL;
-  scoped_tensor bytes = NULL;
   td_put_tree(td, "n", TREE(2));
   td_ok(tdict_consolidate(td, NULL, &out, err));
   assert_true(tdict_is_consolidated(out));
@@ -378,7 +367,7 @@ CASE(consolidate_empty_trees) {
   tdict_release(out);
   td_put(td, "none", TENSOR(2, 0));
   td_ok(tdict_consolidate(td, NULL, &out, err));
-  td_ok(tdict_consolidated_bytes(out, &bytes, err));
+  scoped_tensor bytes = td_made(tensor, tdict_consolidated_bytes(out, &made, err));
   assert_int_equal(tdict_tensor_bytes(bytes), 0);
 }
 
@@ -399,9 +388,9 @@ CASE(consolidated_until_unlocked) {
   td_ok(tdict_consolidate(td, NULL, &out, err));
   td_fails(TDICT_ELOCKED, "locked", tdict_set(out, "n.x", t, err));
   td_fails(TDICT_ELOCKED, "locked", tdict_delete(out, "n", err));
-  td_fails(TDICT_ELOCKED, "locked", tdict_unlock(help_get_tree(out, "n"), err));
+  td_fails(TDICT_ELOCKED, "locked", tdict_unlock(td_child(out, "n"), err));
   assert_true(tdict_is_consolidated(out));
-  assert_false(tdict_is_consolidated(help_get_tree(out, "n")));
+  assert_false(tdict_is_consolidated(td_child(out, "n")));
   td_ok(tdict_clone(out, &other, err));
   assert_false(tdict_is_consolidated(other));
   tdict_release(other);
@@ -442,7 +431,7 @@ CASE(contiguous_keeps_objects) {
   td_ok(tdict_transpose(w.plain, 0, 1, &turned[1], err));
   td_ok(tdict_contiguous(turned[0], NULL, &out, err));
   td_ok(tdict_contiguous(turned[1], NULL, &plain, err));
-  assert_true(tdict_equal(plain, turned[1]) && tdict_tensor_is_contiguous(help_get(plain, "n.o.a")));
+  assert_true(tdict_equal(plain, turned[1]) && tdict_tensor_is_contiguous(td_leaf(plain, "n.o.a")));
   agree(out, plain, &w, &flat_type);
   tdict_release(out);
   out = NULL;

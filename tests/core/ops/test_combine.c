@@ -58,13 +58,9 @@ static m_tree *joined(const items *all, int dim, bool stacks) {
   for (int i = 0; i < ITEMS && !stacks; i++) shape[dim] += all->model[i]->bs[dim];
   return m_tree_each(t, t->nb, t->nb + stacks, shape, join_array, &j);
 }
-static tdict_join_options along(int dim) {
-  tdict_join_options o = td_with(tdict_join_options, dim = dim);
-  return o;
-}
+static tdict_join_options along(int dim) { return td_with(tdict_join_options, dim = dim); }
 
-DEVICE_CASE(stack_stacks) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(stack_stacks, rig, r, rig_open()) {
   scoped_items all;
   items_open(&r, &all, 0);
   for (int dim = -3; dim < 3; dim++) {
@@ -74,24 +70,23 @@ DEVICE_CASE(stack_stacks) {
     td_ok(tdict_stack(TREES(all), ITEMS, &o, NULL, &out, err));
     rig_check(&r, joined(&all, dim < 0 ? dim + 3 : dim, true), out);
     rig_shares(out, all.td[0], false);
-    assert_true(tdict_device_equal(tdict_tensor_device(help_get(out, "n.m.u")), td_device()));
+    assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(out, "n.m.u")), td_device()));
   }
 }
 
-DEVICE_CASE(stack_one_storage) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(stack_one_storage, rig, r, rig_open()) {
   scoped_items all;
   items_open(&r, &all, 0);
   tdict_tree *out = NULL;
   tdict_join_options o = along(0);
   tdict_run run = tdict_run_default();
   td_ok(tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
-  assert_true(tdict_tensor_shares_storage(help_get(out, "a"), help_get(out, "n.m.u")));
+  assert_true(tdict_tensor_shares_storage(td_leaf(out, "a"), td_leaf(out, "n.m.u")));
   tdict_release(out);
   if (r.context) { /* pinned memory, on any device */
     run.memory = tdict_pinned_memory(r.context);
     td_ok(tdict_stack(TREES(all), ITEMS, &o, &run, &out, err));
-    assert_true(tdict_tensor_is_pinned(help_get(out, "a")));
+    assert_true(tdict_tensor_is_pinned(td_leaf(out, "a")));
     m_tree *wanted = joined(&all, 0, true);
     rig_check(&r, wanted, out);
     tdict_release(out);
@@ -109,8 +104,7 @@ CASE(stack_keys_in_any_order) {
   assert_memory_equal(x + 2, tdict_const_data(b, "x"), 2 * sizeof(float));
 }
 
-DEVICE_CASE(stack_refuses) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(stack_refuses, rig, r, rig_open()) {
   scoped_items all;
   tdict_tree *out = NULL, *kept;
   items_open(&r, &all, 0);
@@ -145,8 +139,7 @@ DEVICE_CASE(stack_refuses) {
   help_unchanged(all.td[0], before);
 }
 
-GPU_CASE(stack_refuses_mixed_devices) {
-  scoped_rig r = rig_open();
+GPU_CASE(stack_refuses_mixed_devices, rig, r, rig_open()) {
   m_tree *model = SAMPLE(2, 3);
   scoped_tree host = ops_tree(model), there = rig_tree(&r, model), out = NULL, into = NULL;
   const tdict_tree *both[] = {there, host}, *same[] = {host, host};
@@ -165,8 +158,7 @@ GPU_CASE(stack_refuses_mixed_devices) {
   td_ok(tdict_stack_into(out, same, 2, NULL, NULL, err));
 }
 
-CASE(stack_survives_enomem) {
-  scoped_rig r = rig_open();
+CASE(stack_survives_enomem, rig, r, rig_open()) {
   scoped_items all;
   items_open(&r, &all, 0);
   scoped_tree out = NULL, into = NULL;
@@ -176,8 +168,7 @@ CASE(stack_survives_enomem) {
   rig_check(&r, joined(&all, 0, true), into);
 }
 
-DEVICE_CASE(stack_into_keeps_addresses) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(stack_into_keeps_addresses, rig, r, rig_open()) {
   scoped_items all;
   items_open(&r, &all, 0);
   m_tree *made = joined(&all, 1, true), *old = rig_like(made);
@@ -197,8 +188,7 @@ DEVICE_CASE(stack_into_keeps_addresses) {
   rig_check(&r, old, out); /* on the host the addresses must be those recorded before */
 }
 
-DEVICE_CASE(stack_into_refuses) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(stack_into_refuses, rig, r, rig_open()) {
   scoped_items all;
   items_open(&r, &all, 0);
   m_tree *old = rig_like(joined(&all, 0, true));
@@ -215,8 +205,7 @@ DEVICE_CASE(stack_into_refuses) {
   rig_check(&r, old, out); /* nothing was written */
 }
 
-DEVICE_CASE(cat_joins) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(cat_joins, rig, r, rig_open()) {
   scoped_items all;
   items_open(&r, &all, 1); /* 2, 3 and 4 rows */
   scoped_tree out = NULL;
@@ -232,8 +221,7 @@ DEVICE_CASE(cat_joins) {
   rig_check(&r, joined(&all, 1, false), out);
 }
 
-CASE(cat_refuses) {
-  scoped_rig r = rig_open();
+CASE(cat_refuses, rig, r, rig_open()) {
   scoped_items all;
   items_open(&r, &all, 1);
   tdict_tree *out = NULL, *scalar = help_tree(0, NULL);
@@ -249,8 +237,7 @@ CASE(cat_refuses) {
   tdict_release(scalar);
 }
 
-DEVICE_CASE(cat_into_keeps_addresses) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(cat_into_keeps_addresses, rig, r, rig_open()) {
   scoped_items all;
   items_open(&r, &all, 1);
   m_tree *made = joined(&all, 0, false), *old = rig_like(made);

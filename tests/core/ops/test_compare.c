@@ -16,8 +16,7 @@ static tdict_tree *numbers(void) {
   return td;
 }
 
-DEVICE_CASE(compare_finds_first_difference) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(compare_finds_first_difference, rig, r, rig_open()) {
   scoped_tree host = numbers(), a = NULL, b = NULL;
   tdict_tree *other = NULL;
   td_ok(tdict_clone_deep(host, TD_IN(r.memory), &a, err));
@@ -97,9 +96,8 @@ CASE(compare_takes_bools_as_truth) {
   for (size_t i = 0; i < 3; i++) {
     tdict_tree *trees[2] = {NULL, NULL};
     for (int side = 0; side < 2; side++) {
-      scoped_tensor t = NULL;
       td_ok(tdict_create(0, NULL, &trees[side], err));
-      td_ok(tdict_tensor_zeros(TDICT_BOOL, 0, NULL, NULL, &t, err));
+      scoped_tensor t = td_made(tensor, tdict_tensor_zeros(TDICT_BOOL, 0, NULL, NULL, &made, err));
       *(unsigned char *)tdict_tensor_data(t) = bytes[i][side];
       td_ok(tdict_set(trees[side], "b", t, err));
     }
@@ -126,12 +124,12 @@ CASE(compare_finds_one_of_many_floats) {
       tdict_tensor_desc view = td_with(tdict_tensor_desc, ndim = 2, shape = shape);
       td_put(a, "x", td_made(tensor, tdict_tensor_as_strided(x, &view, 0, &made, err)));
       td_ok(tdict_clone_deep(a, NULL, &b, err));
-      tdict_tensor *whole = help_get(b, "x");
+      tdict_tensor *whole = td_leaf(b, "x");
       assert_true(tdict_equal(a, b));
       const double other = as_nan ? NAN : -1;
       const float single = (float)other;
       for (int side = as_nan ? 0 : 1; side < 2; side++) {
-        unsigned char *bytes = tdict_tensor_data(side ? whole : help_get(a, "x"));
+        unsigned char *bytes = tdict_tensor_data(side ? whole : td_leaf(a, "x"));
         if (dtype == TDICT_F64) memcpy(bytes + at * 8, &other, 8);
         if (dtype == TDICT_F32) memcpy(bytes + at * 4, &single, 4);
       }
@@ -174,9 +172,8 @@ CASE(compare_reads_all_dtypes) {
     tdict_tree *td[3];
     const unsigned char *bytes[] = {rows[i].one, rows[i].near, rows[i].far};
     for (int k = 0; k < 3; k++) {
-      tdict_tensor *t = NULL;
       td[k] = help_tree(0, NULL);
-      td_ok(tdict_tensor_full(rows[i].dtype, COUNTS(2), bytes[k], &t, err));
+      tdict_tensor *t = td_made(tensor, tdict_tensor_full(rows[i].dtype, COUNTS(2), bytes[k], &made, err));
       td_put(td[k], "t", t);
     }
     assert_false(differ(td[0], td[1], &o).differs);

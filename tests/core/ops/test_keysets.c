@@ -3,16 +3,15 @@
 
 #define PATHS(...) (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
 
-DEVICE_CASE(keysets_share_leaves) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(keysets_share_leaves, rig, r, rig_open()) {
   tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL;
   char *before = help_snapshot(td);
   tdict_lock(td);
   td_ok(tdict_select(td, PATHS("n", "a"), true, &out, err));
   for (int way = 0; way < 3; way++) {
     assert_false(tdict_is_locked(out));
-    assert_ptr_equal(help_get(out, "a"), help_get(td, "a"));
-    if (way < 2) assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
+    assert_ptr_equal(td_leaf(out, "a"), td_leaf(td, "a"));
+    if (way < 2) assert_ptr_equal(td_leaf(out, "n.m.u"), td_leaf(td, "n.m.u"));
     tdict_release(out);
     if (way == 0) td_ok(tdict_exclude(td, PATHS("e"), &out, err));
     if (way == 1) td_ok(tdict_flatten_keys(td, NULL, &out, err));
@@ -26,7 +25,7 @@ CASE(select_takes_paths) {
   tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
   td_ok(tdict_select(td, PATHS("n.m", "a", "n.b"), true, &out, err));
   help_paths(out, "n n.m n.m.u n.b a");
-  assert_int_equal(tdict_batch_ndim(help_get_tree(out, "n.m")), 2);
+  assert_int_equal(tdict_batch_ndim(td_child(out, "n.m")), 2);
   tdict_release(out);
   td_ok(tdict_select(td, PATHS("n.m.u", "n", "n.b", "e"), true, &out, err));
   help_paths(out, "n n.b n.m n.m.u e");
@@ -124,7 +123,7 @@ typedef struct family {
 } family;
 static family family_open(void) {
   family f = {ops_tree(SAMPLE(3)), NULL, TREE(3)};
-  f.n = tdict_retain(help_get_tree(f.td, "n"));
+  f.n = tdict_retain(td_child(f.td, "n"));
   td_ok(tdict_set_tree(f.other, "n", f.n, err));
   return f;
 }
@@ -134,63 +133,59 @@ static void family_close(family *f) {
 }
 #define scoped_family TD_SCOPED(family_close, family)
 
-CASE(assign_replaces_entries) {
-  scoped_family f = family_open();
+CASE(assign_replaces_entries, family, f, family_open()) {
   scoped_tree part = NULL, from = ops_tree(SAMPLE(3));
-  scoped_tree former = tdict_retain(help_get_tree(f.n, "m"));
+  scoped_tree former = tdict_retain(td_child(f.n, "m"));
   td_ok(tdict_select(from, PATHS("n", "a"), true, &part, err));
   tdict_lock(part);
   td_ok(tdict_assign(f.n, part, err));
   /* Both holders see the new entries in the same node, and the former child is as it was. */
-  assert_ptr_equal(help_get_tree(f.td, "n"), f.n);
-  assert_ptr_equal(help_get_tree(f.other, "n"), f.n);
+  assert_ptr_equal(td_child(f.td, "n"), f.n);
+  assert_ptr_equal(td_child(f.other, "n"), f.n);
   help_paths(f.td, "a n n.n n.n.b n.n.m n.n.m.u n.a e");
   help_paths(former, "u");
   /* Tensors are shared. Child trees are new nodes, which are not locked. */
-  assert_ptr_equal(help_get(f.n, "n.m.u"), help_get(part, "n.m.u"));
-  assert_ptr_not_equal(help_get_tree(f.n, "n"), help_get_tree(part, "n"));
+  assert_ptr_equal(td_leaf(f.n, "n.m.u"), td_leaf(part, "n.m.u"));
+  assert_ptr_not_equal(td_child(f.n, "n"), td_child(part, "n"));
   td_ok(tdict_delete(f.n, "n.m", err));
   help_paths(part, "n n.b n.m n.m.u a");
   td_ok(tdict_assign(f.td, f.td, err));
-  assert_ptr_equal(help_get_tree(f.td, "n"), f.n);
+  assert_ptr_equal(td_child(f.td, "n"), f.n);
   td_ok(tdict_unlock(part, err));
 }
 
 /* Tests sources above and below the tree. */
-CASE(assign_takes_trees_above_and_below) {
-  scoped_family f = family_open();
+CASE(assign_takes_trees_above_and_below, family, f, family_open()) {
   td_ok(tdict_assign(f.n, f.td, err));
   help_paths(f.td, "a n n.a n.n n.n.b n.n.m n.n.m.u n.e e");
-  td_ok(tdict_assign(f.td, help_get_tree(f.td, "n.n"), err)); /* frees the last holder of the source */
+  td_ok(tdict_assign(f.td, td_child(f.td, "n.n"), err)); /* frees the last holder of the source */
   help_paths(f.td, "b m m.u");
   help_paths(f.other, "n n.a n.n n.n.b n.n.m n.n.m.u n.e");
 }
 
-DEVICE_CASE(assign_keeps_batch_size_and_device) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(assign_keeps_batch_size_and_device, rig, r, rig_open()) {
   tdict_device device;
   scoped_tree td = TREE(3);
   tdict_tree *child = NULL;
   scoped_tree other = rig_tree(&r, SAMPLE(3, 2)), bare = help_tree_without_batch();
   td_ok(tdict_set_tree(other, "n.bare", bare, err)); /* gets [3, 2] */
-  child = help_get_tree(other, "n.bare");
+  child = td_child(other, "n.bare");
   td_ok(tdict_set_batch_size(child, 0, NULL, err));
   td_ok(tdict_set_device(td, &(tdict_device){td_device().type, td_device().index}, err));
   td_ok(tdict_assign(td, other, err));
   help_paths(td, "a n n.b n.m n.m.u n.bare e");
   assert_int_equal(tdict_batch_ndim(td), 1);
-  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n")), 2);
-  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n.bare")), 1);
-  assert_int_equal(tdict_batch_size(help_get_tree(td, "n.bare"))[0], 3);
+  assert_int_equal(tdict_batch_ndim(td_child(td, "n")), 2);
+  assert_int_equal(tdict_batch_ndim(td_child(td, "n.bare")), 1);
+  assert_int_equal(tdict_batch_size(td_child(td, "n.bare"))[0], 3);
   assert_true(tdict_get_device(td, NULL));
-  assert_true(tdict_get_device(help_get_tree(td, "n.m"), &device));
+  assert_true(tdict_get_device(td_child(td, "n.m"), &device));
   assert_int_equal(device.type, td_device().type);
-  assert_false(tdict_get_device(help_get_tree(other, "n.m"), NULL)); /* the source is unchanged */
+  assert_false(tdict_get_device(td_child(other, "n.m"), NULL)); /* the source is unchanged */
   assert_int_equal(tdict_batch_ndim(child), 0);
 }
 
-DEVICE_CASE(assign_refuses_what_does_not_fit) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(assign_refuses_what_does_not_fit, rig, r, rig_open()) {
   scoped_tree td = TREE(3), other = rig_tree(&r, SAMPLE(3)), wrong = help_tree_without_batch(), on = TREE(3);
   const tdict_device elsewhere = {td_device().type == TDICT_DEVICE_CPU ? TDICT_DEVICE_CUDA : TDICT_DEVICE_CPU, 0};
   td_put(td, "x", TENSOR(3));
@@ -200,7 +195,7 @@ DEVICE_CASE(assign_refuses_what_does_not_fit) {
   assert_string_equal(td_last_error.path, "q.deep");
   help_unchanged(td, before);
   /* A child that the program changed through a handle. */
-  td_ok(tdict_set_batch_size(help_get_tree(other, "n"), 0, NULL, err));
+  td_ok(tdict_set_batch_size(td_child(other, "n"), 0, NULL, err));
   td_put(other, "n.odd", TENSOR(2));
   before = help_snapshot(td);
   td_fails(TDICT_ESHAPE, "[2]", tdict_assign(td, other, err));
@@ -213,8 +208,7 @@ DEVICE_CASE(assign_refuses_what_does_not_fit) {
   help_paths(on, "");
 }
 
-CASE(assign_changes_nothing_on_failure) {
-  scoped_family f = family_open();
+CASE(assign_changes_nothing_on_failure, family, f, family_open()) {
   scoped_tree from = ops_tree(SAMPLE(3));
   char *before = help_snapshot(f.td);
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_assign(NULL, from, err));
@@ -228,8 +222,8 @@ CASE(assign_changes_nothing_on_failure) {
   tdict_lock(f.n); /* a locked child is replaced, not changed */
   RIG_WITHOUT_MEMORY(f.td, tdict_assign(f.td, from, err));
   help_paths(f.td, "a n n.b n.m n.m.u e");
-  assert_ptr_equal(help_get(f.td, "n.m.u"), help_get(from, "n.m.u"));
+  assert_ptr_equal(td_leaf(f.td, "n.m.u"), td_leaf(from, "n.m.u"));
   assert_true(tdict_is_locked(f.n));
-  assert_false(tdict_is_locked(help_get_tree(f.td, "n")));
+  assert_false(tdict_is_locked(td_child(f.td, "n")));
   td_ok(tdict_unlock(f.n, err));
 }

@@ -18,12 +18,11 @@ static tdict_tensor *new_tensor(const rig *r, tdict_dtype dtype, int ndim, const
 /* Returns the address that the library knows, also for device memory. */
 static const void *address(const tdict_tree *td, const char *path) {
   tdict_tensor_desc v = tdict_tensor_desc_default();
-  tdict_tensor_get_desc(help_get(td, path), &v);
+  tdict_tensor_get_desc(td_leaf(td, path), &v);
   return v.data;
 }
 
-DEVICE_CASE(must_batch_size) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_batch_size, rig, r, rig_open()) {
   scoped_tree td = TREE(4), none = help_tree_without_batch();
   td_put(none, "x", NEW(&r, 7, 2));
   assert_int_equal(tdict_batch_ndim(none), 0); /* never inferred */
@@ -36,28 +35,26 @@ DEVICE_CASE(must_batch_size) {
   td_fails(TDICT_ESHAPE, "tensor has shape [4, 3]", tdict_set_batch_size(td, 2, (const int64_t[]){4, 9}, err));
   help_unchanged(td, before);
   td_ok(tdict_set_batch_size(td, 2, (const int64_t[]){4, 3}, err));
-  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n")), 2); /* children get more batch dimensions */
+  assert_int_equal(tdict_batch_ndim(td_child(td, "n")), 2); /* children get more batch dimensions */
   td_ok(tdict_set_batch_size(td, 1, (const int64_t[]){4}, err));
-  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n")), 2); /* and may be longer */
-  td_put_tree(td, "empty", TREE(9));                             /* empty children may have any batch size */
+  assert_int_equal(tdict_batch_ndim(td_child(td, "n")), 2); /* and may be longer */
+  td_put_tree(td, "empty", TREE(9));                        /* empty children may have any batch size */
 }
 
-DEVICE_CASE(must_set_shares) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_set_shares, rig, r, rig_open()) {
   scoped_tree td = TREE(4), child = help_tree_without_batch();
   scoped_tensor t = NEW(&r, 4, 3);
   td_ok(tdict_set(td, "n.m.a", t, err));
-  assert_ptr_equal(help_get(td, "n.m.a"), t);
-  assert_int_equal(tdict_batch_size(help_get_tree(td, "n.m"))[0], 4); /* created nodes have the parent's batch size */
+  assert_ptr_equal(td_leaf(td, "n.m.a"), t);
+  assert_int_equal(tdict_batch_size(td_child(td, "n.m"))[0], 4); /* created nodes have the parent's batch size */
   td_fails(TDICT_ETYPE, "'a' is a tensor", tdict_set(td, "n.m.a.b", t, err));
   td_ok(tdict_set(child, "x", t, err));
   td_ok(tdict_set_tree(td, "c", child, err));
-  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "c")), 1);
+  assert_int_equal(tdict_batch_ndim(td_child(td, "c")), 1);
   assert_int_equal(tdict_batch_ndim(child), 0); /* the original is unchanged */
 }
 
-DEVICE_CASE(must_device) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_device, rig, r, rig_open()) {
   scoped_tree td = TREE(2);
   const tdict_device here = td_device(), other = tdict_sim(7);
   td_put(td, "a", NEW(&r, 2));
@@ -73,12 +70,11 @@ DEVICE_CASE(must_device) {
     scoped_tensor host = TENSOR(2, 3);
     td_fails(TDICT_EWRONGDEVICE, "cpu", tdict_set(td, "b", host, err));
     td_ok(tdict_set_to(r.context, td, "b", host, err));
-    assert_true(tdict_device_equal(tdict_tensor_device(help_get(td, "b")), here));
+    assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(td, "b")), here));
   }
 }
 
-DEVICE_CASE(must_get_delete_pop_rename_has) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_get_delete_pop_rename_has, rig, r, rig_open()) {
   scoped_tree td = TREE(2), tree = NULL;
   scoped_tensor got = NULL;
   td_put(td, "n.a", NEW(&r, 2));
@@ -99,8 +95,7 @@ DEVICE_CASE(must_get_delete_pop_rename_has) {
   help_paths(td, "");
 }
 
-DEVICE_CASE(must_keep_order) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_keep_order, rig, r, rig_open()) {
   scoped_tree td = TREE(2);
   const char *const paths[] = {"z", "n.q", "a", "n.b", "m"};
   for (int i = 0; i < 5; i++) td_put(td, paths[i], NEW(&r, 2));
@@ -112,36 +107,34 @@ DEVICE_CASE(must_keep_order) {
   help_unchanged(td, before);
 }
 
-DEVICE_CASE(must_write_in_place) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_write_in_place, rig, r, rig_open()) {
   m_tree *model = SAMPLE(3, 4);
   scoped_tree td = rig_tree(&r, model), other = rig_tree(&r, rig_like(model));
   const void *a = address(td, "a"), *u = address(td, "n.m.u");
   tdict_lock(td);
-  td_ok(tdict_write(td, "a", NULL, help_get(other, "a"), err));
+  td_ok(tdict_write(td, "a", NULL, td_leaf(other, "a"), err));
   td_ok(tdict_fill(td, NULL, 0, NULL, err));
   td_ok(tdict_fill(td, "n", 0, NULL, err));
   td_ok(tdict_copy(td, other, NULL, err));
   assert_true(tdict_equal(td, other));
   scoped_tree row = td_made(tree, tdict_index_get(NULL, other, TDICT_INDEX(TDICT_AT(0)), NULL, &made, err));
-  td_ok(tdict_write(td, "a", TDICT_INDEX(TDICT_AT(2)), help_get(row, "a"), err));
-  td_fails(TDICT_ENOTFOUND, "'x'", tdict_write(td, "x", NULL, help_get(other, "a"), err));
-  td_fails(TDICT_ESHAPE, "[4]", tdict_write(td, "a", NULL, help_get(row, "a"), err));
+  td_ok(tdict_write(td, "a", TDICT_INDEX(TDICT_AT(2)), td_leaf(row, "a"), err));
+  td_fails(TDICT_ENOTFOUND, "'x'", tdict_write(td, "x", NULL, td_leaf(other, "a"), err));
+  td_fails(TDICT_ESHAPE, "[4]", tdict_write(td, "a", NULL, td_leaf(row, "a"), err));
   assert_ptr_equal(address(td, "a"), a);
   assert_ptr_equal(address(td, "n.m.u"), u);
 }
 
-DEVICE_CASE(must_update) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_update, rig, r, rig_open()) {
   scoped_tree td = TREE(2), src = TREE(2);
   td_put(td, "n.a", NEW(&r, 2));
   td_put(td, "n.b", NEW(&r, 2));
   tdict_tensor *a = td_put(src, "n.a", NEW(&r, 2, 3)), *c = td_put(src, "c", NEW(&r, 2));
   td_ok(tdict_update(td, src, (const char *const[]){"n"}, 1, err));
   help_paths(td, "n n.a n.b");
-  assert_ptr_equal(help_get(td, "n.a"), a);
+  assert_ptr_equal(td_leaf(td, "n.a"), a);
   td_ok(tdict_update(td, src, NULL, 0, err));
-  assert_ptr_equal(help_get(td, "c"), c);
+  assert_ptr_equal(td_leaf(td, "c"), c);
   char *before = help_snapshot(td);
   td_ok(tdict_update(td, td, NULL, 0, err)); /* itself */
   help_unchanged(td, before);
@@ -155,13 +148,12 @@ DEVICE_CASE(must_update) {
   td_ok(tdict_update_in_place(td, src, (const char *const[]){"n", "c"}, 2, err));
 }
 
-DEVICE_CASE(must_select_exclude_split_keys) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_select_exclude_split_keys, rig, r, rig_open()) {
   tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL, *parts[2] = {NULL};
   const char *const one[] = {"n.m"}, *const gone[] = {"n.m", "x.y"}, *const missing[] = {"a", "x"};
   td_ok(tdict_select(td, one, 1, true, &out, err));
   help_paths(out, "n n.m n.m.u");
-  assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
+  assert_ptr_equal(td_leaf(out, "n.m.u"), td_leaf(td, "n.m.u"));
   tdict_release(out);
   td_fails(TDICT_ENOTFOUND, "'x'", tdict_select(td, missing, 2, true, &out, err));
   td_ok(tdict_select(td, missing, 2, false, &out, err));
@@ -177,11 +169,10 @@ DEVICE_CASE(must_select_exclude_split_keys) {
   tdict_release(td);
 }
 
-DEVICE_CASE(must_flatten_and_unflatten_keys) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_flatten_and_unflatten_keys, rig, r, rig_open()) {
   scoped_tree td = rig_tree(&r, SAMPLE(3)), flat = td_made(tree, tdict_flatten_keys(td, NULL, &made, err)), back = NULL;
   help_paths(flat, "a n\\.b n\\.m\\.u");
-  assert_ptr_equal(help_get(flat, "n\\.m\\.u"), help_get(td, "n.m.u"));
+  assert_ptr_equal(td_leaf(flat, "n\\.m\\.u"), td_leaf(td, "n.m.u"));
   td_ok(tdict_unflatten_keys(flat, NULL, &back, err));
   help_paths(back, "a n n.b n.m n.m.u"); /* the empty one is gone */
   td_put(td, "n\\.b", NEW(&r, 3));
@@ -194,8 +185,7 @@ DEVICE_CASE(must_flatten_and_unflatten_keys) {
 }
 
 /* On a device lists and masks are refused; other indices return views there, too. */
-DEVICE_CASE(must_index) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_index, rig, r, rig_open()) {
   m_tree *model = SAMPLE(3, 4);
   scoped_tree td = rig_tree(&r, model), out = NULL, none = help_tree_without_batch();
   const int64_t list[] = {2, 0};
@@ -223,8 +213,7 @@ DEVICE_CASE(must_index) {
   assert_true(tdict_equal(out, row));
 }
 
-DEVICE_CASE(must_change_shape) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_change_shape, rig, r, rig_open()) {
   tdict_tree *td = rig_tree(&r, SAMPLE(2, 6)), *outs[9] = {NULL};
   const int64_t grouped[] = {2, 2, 3}, wide[] = {5, 2, 6};
   const int order[] = {1, 0};
@@ -241,15 +230,14 @@ DEVICE_CASE(must_change_shape) {
   for (int i = 0; i < 9; i++) {
     assert_int_equal(tdict_batch_ndim(outs[i]), ndims[i]);
     rig_shares(outs[i], td, true);
-    assert_int_equal(tdict_tensor_ndim(help_get(outs[i], "n.b")), ndims[i] + 1); /* features stay */
+    assert_int_equal(tdict_tensor_ndim(td_leaf(outs[i], "n.b")), ndims[i] + 1); /* features stay */
   }
   assert_true(tdict_equal(outs[5], td));
   for (int i = 0; i < 9; i++) tdict_release(outs[i]);
   tdict_release(td);
 }
 
-DEVICE_CASE(must_split_chunk_unbind_stack_cat) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_split_chunk_unbind_stack_cat, rig, r, rig_open()) {
   tdict_tree *td = rig_tree(&r, SAMPLE(5)), *pieces[5] = {NULL}, *whole = NULL, *into = NULL;
   size_t count = 2;
   td_fails(TDICT_ESHAPE, "sum to 4", tdict_split(td, 0, (const int64_t[]){2, 2}, pieces, &(size_t){2}, err));
@@ -274,13 +262,10 @@ DEVICE_CASE(must_split_chunk_unbind_stack_cat) {
   td_fails(TDICT_ENOTFOUND, "tree 3", tdict_stack((const tdict_tree *const *)pieces, 5, NULL, NULL, &none, err));
   assert_string_equal(td_last_error.path, "n.b");
   for (int i = 0; i < 5; i++) tdict_release(pieces[i]);
-  tdict_release(into);
-  tdict_release(whole);
-  tdict_release(td);
+  td_release(into, whole, td);
 }
 
-DEVICE_CASE(must_preallocate) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_preallocate, rig, r, rig_open()) {
   static const tdict_field fields[] = {{"obs", TDICT_F32, 1, {3}}, {"n.done", TDICT_BOOL, 0, {0}}};
   scoped_tree td = NULL, empty = TREE(4), row = NULL, got = NULL;
   td_ok(tdict_create_from(fields, 2, 1, (const int64_t[]){4}, r.memory, &td, err));
@@ -296,8 +281,7 @@ DEVICE_CASE(must_preallocate) {
   assert_true(tdict_equal(got, row));
 }
 
-DEVICE_CASE(must_pad_sequence) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_pad_sequence, rig, r, rig_open()) {
   scoped_tree td = rig_tree(&r, SAMPLE(4)), two = NULL, out = NULL, end = NULL, zeros = NULL;
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 2, 1)), NULL, &two, err));
   td_ok(tdict_pad_sequence((const tdict_tree *const[]){two, td}, 2, NULL, NULL, &out, err));
@@ -308,15 +292,14 @@ DEVICE_CASE(must_pad_sequence) {
   assert_true(tdict_equal(end, zeros));
 }
 
-DEVICE_CASE(must_lock) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_lock, rig, r, rig_open()) {
   tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL;
   scoped_tensor t = NEW(&r, 3);
   tdict_lock(td);
   td_fails(TDICT_ELOCKED, "", tdict_set(td, "n.new", t, err));
   td_fails(TDICT_ELOCKED, "", tdict_set(td, "a", t, err));
   td_fails(TDICT_ELOCKED, "", tdict_delete(td, "n.b", err));
-  td_fails(TDICT_ELOCKED, "", tdict_unlock(help_get_tree(td, "n"), err));
+  td_fails(TDICT_ELOCKED, "", tdict_unlock(td_child(td, "n"), err));
   td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* elements may be written */
   td_ok(tdict_clone(td, &out, err));
   assert_false(tdict_is_locked(out));
@@ -336,8 +319,7 @@ static tdict_status clone_leaf(void *user, const tdict_leaves *at, tdict_tensor 
   (void)user;
   return tdict_tensor_clone(at->tensors[at->count - 1], NULL, out, err);
 }
-DEVICE_CASE(must_walk_and_apply) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_walk_and_apply, rig, r, rig_open()) {
   scoped_tree td = rig_tree(&r, SAMPLE(3)), other = rig_tree(&r, rig_like(SAMPLE(3))), out = NULL;
   help_paths(td, "a n n.b n.m n.m.u e");
   td_ok(tdict_apply(r.context, (const tdict_tree *const[]){td, other}, 2, clone_leaf, NULL, NULL, &out, err));
@@ -345,20 +327,19 @@ DEVICE_CASE(must_walk_and_apply) {
   size_t bytes = 0;
   assert_int_equal(tdict_num_leaves(td), 3);
   assert_int_equal(tdict_bytes(td), 3 * 4 + 3 * 3 * 8 + 3 * 2 * 2);
-  td_put(out, "again", tdict_tensor_retain(help_get(out, "a")));
+  td_put(out, "again", tdict_tensor_retain(td_leaf(out, "a")));
   td_ok(tdict_unique_bytes(out, &bytes, err));
   assert_int_equal(bytes, tdict_bytes(td)); /* shared elements count once; clones have their own */
   assert_int_equal(tdict_depth(td), 2);
   assert_false((tdict_num_leaves(td) + tdict_num_objects(td) == 0));
-  assert_true((tdict_num_leaves(help_get_tree(td, "e")) + tdict_num_objects(help_get_tree(td, "e")) == 0));
+  assert_true((tdict_num_leaves(td_child(td, "e")) + tdict_num_objects(td_child(td, "e")) == 0));
   td_ok(tdict_delete(other, "n.m.u", err));
   tdict_tree *none = NULL;
   td_fails(TDICT_ENOTFOUND, "tree 1",
            tdict_apply(r.context, (const tdict_tree *const[]){td, other}, 2, clone_leaf, NULL, NULL, &none, err));
 }
 
-DEVICE_CASE(must_compare_and_print) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(must_compare_and_print, rig, r, rig_open()) {
   scoped_tree td = rig_tree(&r, SAMPLE(3)), other = NULL;
   tdict_difference found;
   char text[1024], line[160], *shown;
@@ -375,13 +356,12 @@ DEVICE_CASE(must_compare_and_print) {
   assert_non_null(shown);
   assert_non_null(strstr(shown, line));
   assert_null(strstr(text, " shared"));
-  td_ok(tdict_set(td, "c", help_get(td, "n.b"), err));
+  td_ok(tdict_set(td, "c", td_leaf(td, "n.b"), err));
   tdict_format(td, text, sizeof text);
   assert_non_null(strstr(text, " shared"));
 }
 
-GPU_CASE(must_to) {
-  scoped_rig r = rig_open();
+GPU_CASE(must_to, rig, r, rig_open()) {
   scoped_tree host = ops_tree(SAMPLE(3)), device = NULL, again = NULL, back = NULL;
   tdict_lock(host);
   td_ok(tdict_to_device(r.context, host, td_device(), NULL, &device, err));
@@ -398,8 +378,7 @@ GPU_CASE(must_to) {
   assert_true(tdict_equal(device, host));
 }
 
-GPU_CASE(must_pin_memory) {
-  scoped_rig r = rig_open();
+GPU_CASE(must_pin_memory, rig, r, rig_open()) {
   scoped_tree host = ops_tree(SAMPLE(3)), pinned = NULL, again = NULL, device = NULL;
   td_ok(tdict_pin_memory(r.context, host, NULL, &pinned, err));
   assert_true(tdict_is_pinned(pinned) && !tdict_is_pinned(host));

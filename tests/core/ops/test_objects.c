@@ -231,17 +231,15 @@ CASE(objects_are_shared_if_no_element_moves) {
   assert_int_equal(thing_count(), 0);
 }
 
-CASE(objects_keep_locks) {
-  scoped_rig r = rig_open();
+CASE(objects_keep_locks, rig, r, rig_open()) {
   scoped_twins w = make_twins(&r, &flat_type);
-  scoped_tree out = NULL;
-  tdict_lock(help_get_tree(w.td, "n"));
-  td_ok(tdict_transpose(w.td, 0, 1, &out, err));
+  tdict_lock(td_child(w.td, "n"));
+  scoped_tree out = td_made(tree, tdict_transpose(w.td, 0, 1, &made, err));
   assert_false(tdict_is_locked(out));
-  assert_true(tdict_is_locked(help_get_tree(out, "n")));
+  assert_true(tdict_is_locked(td_child(out, "n")));
   tdict_release(out);
   td_ok(tdict_index_get(NULL, w.td, TDICT_INDEX(TDICT_AT(0)), NULL, &out, err));
-  assert_false(tdict_is_locked(help_get_tree(out, "n")));
+  assert_false(tdict_is_locked(td_child(out, "n")));
 }
 
 static void expect_failure(const named *o, const twins *w, tdict_status wanted, const char *text) {
@@ -294,8 +292,7 @@ DEVICE_CASE(objects_survive_enomem) {
   assert_int_equal(thing_count(), 0);
 }
 
-CASE(objects_of_two_types_are_refused) {
-  scoped_rig r = rig_open();
+CASE(objects_of_two_types_are_refused, rig, r, rig_open()) {
   twins w = make_twins(&r, &flat_type), other = make_twins(&r, &both_type);
   const tdict_tree *both[] = {w.td, other.td};
   tdict_tree *out = NULL;
@@ -340,11 +337,10 @@ CASE(objects_with_another_batch_size_are_refused) {
 DEVICE_CASE(objects_compared) {
   rig r = rig_open();
   twins w = make_twins(&r, &flat_type), bare = make_twins(&r, &bare_type), other = make_twins(&r, &both_type);
-  tdict_tree *copy = NULL;
   tdict_difference found;
-  td_ok(tdict_clone_deep(w.td, NULL, &copy, err));
+  tdict_tree *copy = td_made(tree, tdict_clone_deep(w.td, NULL, &made, err));
   assert_true(tdict_equal(w.td, copy));
-  td_ok(tdict_tensor_copy(thing_at(copy, &flat_type)->b, help_get(bare.plain, "n.o.b"), err));
+  td_ok(tdict_tensor_copy(thing_at(copy, &flat_type)->b, td_leaf(bare.plain, "n.o.b"), err));
   td_ok(tdict_get_difference(w.td, copy, NULL, &found, err));
   assert_true(found.differs);
   assert_string_equal(found.path, "n.o.b");
@@ -354,7 +350,7 @@ DEVICE_CASE(objects_compared) {
   td_ok(tdict_copy(other.td, other.td, NULL, err)); /* itself */
   td_ok(tdict_update(copy, other.td, NULL, 0, err));
   td_ok(tdict_copy(copy, copy, NULL, err));
-  td_ok(tdict_set(copy, "t", help_get(w.td, "t"), err));
+  td_ok(tdict_set(copy, "t", td_leaf(w.td, "t"), err));
   td_ok(tdict_get_difference(w.td, copy, NULL, &found, err));
   assert_string_equal(found.message, "objects of type flat and both");
   td_ok(tdict_get_difference(w.td, w.plain, NULL, &found, err));
@@ -363,8 +359,8 @@ DEVICE_CASE(objects_compared) {
   tdict_release(copy);
   td_ok(tdict_clone(bare.td, &copy, err));
   td_ok(tdict_set_object(copy, "n.o", &bare_type,
-                         thing_create(tdict_tensor_retain(help_get(bare.plain, "n.o.a")),
-                                      tdict_tensor_retain(help_get(bare.plain, "n.o.b"))),
+                         thing_create(tdict_tensor_retain(td_leaf(bare.plain, "n.o.a")),
+                                      tdict_tensor_retain(td_leaf(bare.plain, "n.o.b"))),
                          err));
   td_fails(TDICT_ENOTSUP, "type bare have no flatten hook", tdict_get_difference(bare.td, copy, NULL, &found, err));
   assert_string_equal(td_last_error.path, "n.o");
@@ -393,11 +389,10 @@ CASE(objects_visited) {
   twins w = make_twins(&r, &flat_type);
   help_text seen = {NULL, 0, 0, false};
   const tdict_tree *both[] = {w.td, w.td};
-  tdict_tree *out = NULL;
   td_ok(tdict_visit(NULL, both, 2, note_path, &seen, NULL, err));
   assert_string_equal(seen.text, "t n.o.a n.o.b ");
   free(seen.text);
-  td_ok(tdict_apply(NULL, both, 2, drop, (void *)(uintptr_t) "n.o", NULL, &out, err));
+  tdict_tree *out = td_made(tree, tdict_apply(NULL, both, 2, drop, (void *)(uintptr_t) "n.o", NULL, &made, err));
   help_paths(out, "t n");
   tdict_release(out);
   td_fails(TDICT_EINVAL, "1 tensors of an object of type flat are dropped, wanted all or none",

@@ -79,13 +79,12 @@ CASE(objects_are_written_all_or_none) {
       const tdict_type *type = way == 0 ? &bare_type : &flat_type;
       twins w = make_twins(&r, type), from = make_twins(&r, way == 1 ? &both_type : type);
       bool fills = i >= 8;
-      tdict_tree *before = NULL;
       if (fills && way == 1) { /* no second tree */
         end_twins(&w);
         end_twins(&from);
         continue;
       }
-      td_ok(tdict_clone_deep(w.plain, NULL, &before, err));
+      tdict_tree *before = td_made(tree, tdict_clone_deep(w.plain, NULL, &made, err));
       print_message("%s %d\n", writings[i].name, way);
       if (way == 2) failing = HOOK_FLATTEN, failure = TDICT_EIO;
       char *shape = help_snapshot(w.td);

@@ -52,8 +52,9 @@ static void random_sample(sample *s, uint64_t *state) {
   for (int e = 0; e < PAIR; e++) s->pair[e] = (float)next_random(state);
 }
 
-static const void *leaf_of(const tdict_tree *td, const char *path, tdict_dtype dtype, int ndim, const int64_t *shape) {
-  tdict_tensor *t = help_get(td, path);
+static const void *elements_of(const tdict_tree *td, const char *path, tdict_dtype dtype, int ndim,
+                               const int64_t *shape) {
+  tdict_tensor *t = td_leaf(td, path);
   assert_true(tdict_tensor_dtype(t) == dtype);
   assert_int_equal(tdict_tensor_ndim(t), ndim);
   for (int i = 0; i < ndim; i++) assert_int_equal(tdict_tensor_shape(t)[i], shape[i]);
@@ -64,13 +65,13 @@ static const void *leaf_of(const tdict_tree *td, const char *path, tdict_dtype d
 /* Compares a packed tree with the samples. `tokens` and `rows` are its sizes, `pad` the value after the samples. */
 static void check_packed(const tdict_tree *out, const sample *s, int count, const tdict_pack_options *o, int64_t tokens,
                          int64_t rows) {
-  const int32_t *offsets = leaf_of(out, o->cu_seqlens, TDICT_I32, COUNTS(rows + 1));
-  const int32_t *positions = o->position_ids ? leaf_of(out, o->position_ids, TDICT_I32, COUNTS(tokens)) : NULL;
-  const int64_t *ids = leaf_of(out, "tokens", TDICT_I64, COUNTS(tokens));
-  const float *embed = leaf_of(out, "embed", TDICT_F32, COUNTS(tokens, EMBED));
-  const unsigned char *bytes = leaf_of(out, "deep.bytes", TDICT_U8, COUNTS(tokens, PAIR));
-  const double *label = leaf_of(out, "label", TDICT_F64, COUNTS(rows));
-  const float *pair = leaf_of(out, "pair", TDICT_F32, COUNTS(rows, PAIR));
+  const int32_t *offsets = elements_of(out, o->cu_seqlens, TDICT_I32, COUNTS(rows + 1));
+  const int32_t *positions = o->position_ids ? elements_of(out, o->position_ids, TDICT_I32, COUNTS(tokens)) : NULL;
+  const int64_t *ids = elements_of(out, "tokens", TDICT_I64, COUNTS(tokens));
+  const float *embed = elements_of(out, "embed", TDICT_F32, COUNTS(tokens, EMBED));
+  const unsigned char *bytes = elements_of(out, "deep.bytes", TDICT_U8, COUNTS(tokens, PAIR));
+  const double *label = elements_of(out, "label", TDICT_F64, COUNTS(rows));
+  const float *pair = elements_of(out, "pair", TDICT_F32, COUNTS(rows, PAIR));
   int64_t at = 0, longest = 0;
   for (int i = 0; i < count; i++) {
     assert_int_equal(offsets[i], at);
@@ -90,7 +91,7 @@ static void check_packed(const tdict_tree *out, const sample *s, int count, cons
     assert_true(ids[at] == (int64_t)o->pad_value && embed[at * EMBED + 2] == (float)o->pad_value);
     if (positions) assert_int_equal(positions[at], 0);
   }
-  assert_int_equal(*(const int32_t *)leaf_of(out, o->max_seqlen, TDICT_I32, 0, NULL), longest);
+  assert_int_equal(*(const int32_t *)elements_of(out, o->max_seqlen, TDICT_I32, 0, NULL), longest);
   assert_int_equal(tdict_batch_ndim(out), 0);
   assert_false(tdict_is_locked(out));
 }
@@ -130,8 +131,8 @@ CASE(pack_sequence_ignores_batch_sizes) {
   for (int i = 0; i < 2; i++) td_put(td[i], "n.x", TENSOR(i + 2, 4));
   td_ok(tdict_pack_sequence((const tdict_tree *const *)td, 2, NULL, NULL, &out, err));
   assert_int_equal(tdict_batch_ndim(out), 0);
-  assert_int_equal(tdict_batch_ndim(help_get_tree(out, "n")), 0);
-  const float *x = leaf_of(out, "n.x", TDICT_F32, COUNTS(5, 4));
+  assert_int_equal(tdict_batch_ndim(td_child(out, "n")), 0);
+  const float *x = elements_of(out, "n.x", TDICT_F32, COUNTS(5, 4));
   assert_memory_equal(x, tdict_const_data(td[0], "n.x"), 8 * sizeof *x);
   assert_memory_equal(x + 8, tdict_const_data(td[1], "n.x"), 12 * sizeof *x);
   tdict_release(out);
@@ -139,8 +140,7 @@ CASE(pack_sequence_ignores_batch_sizes) {
 }
 
 /* Everything is in one storage of the memory that the program gives. */
-SIM_CASE(pack_sequence_writes_pinned_memory) {
-  scoped_context c = td_context(NULL);
+SIM_CASE(pack_sequence_writes_pinned_memory, context, c, td_context(NULL)) {
   tdict_tree *td[2] = {TREE(2), TREE(3)}, *out = NULL;
   size_t unique = 0;
   for (int i = 0; i < 2; i++) td_put(td[i], "x", TENSOR(i + 2));
@@ -205,9 +205,8 @@ CASE(pack_sequence_refuses_options) {
                 {TDICT_EINVAL, "struct_size"},
                 {TDICT_EINVAL, "stack_paths[2] is the same path"}};
   tdict_tree *td[2] = {TREE(2), TREE(3)}, *out = NULL;
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; i++)
     td_put(td[i], "x", td_made(tensor, tdict_tensor_zeros(TDICT_I64, COUNTS(i + 2), NULL, &made, err)));
-  }
   for (int i = 0; i < (int)(sizeof wanted / sizeof *wanted); i++) {
     tdict_pack_options o = wrong_options(i);
     td_fails(wanted[i].status, wanted[i].text,

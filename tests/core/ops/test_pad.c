@@ -58,11 +58,10 @@ DEVICE_CASE(pad_sequence_pads_8_bit_floats) {
       td_put(td[i], "x", td_made(tensor, tdict_tensor_zeros(dtypes[d], COUNTS(2 + i, 2), r.memory, &made, err)));
     }
     td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 2, TD_PAD(3, NULL), NULL, &out, err));
-    td_ok(tdict_tensor_clone(help_get(out, "x"), NULL, &host, err));
+    td_ok(tdict_tensor_clone(td_leaf(out, "x"), NULL, &host, err));
     const unsigned char *found = tdict_tensor_const_data(host);
     for (int k = 0; k < 12; k++) assert_int_equal(found[k], k == 4 || k == 5 ? three[d] : 0);
-    tdict_tensor_release(host);
-    tdict_release(out);
+    td_release(host, out);
     for (int i = 0; i < 2; i++) tdict_release(td[i]);
   }
 }
@@ -85,8 +84,7 @@ static unsigned char *put_bytes(const rig *r, tdict_tree *td, const char *path, 
 /* Checks the rows of a padded tensor, or of its mask if `elements` is NULL. */
 static void check_rows(const tdict_tree *out, const char *path, const int64_t *lengths, int64_t longest, int64_t width,
                        unsigned char *const *elements) {
-  scoped_tensor host = NULL;
-  td_ok(tdict_tensor_clone(help_get(out, path), NULL, &host, err));
+  scoped_tensor host = td_made(tensor, tdict_tensor_clone(td_leaf(out, path), NULL, &made, err));
   assert_int_equal(tdict_tensor_ndim(host), elements && width ? 3 : 2);
   const int64_t wanted[] = {3, longest, width}, row = elements && width ? width : 1;
   assert_memory_equal(tdict_tensor_shape(host), wanted, sizeof *wanted * (elements && width ? 3 : 2));
@@ -112,7 +110,7 @@ DEVICE_CASE(pad_sequence_pads_samples) {
   td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 3, TD_PAD(7, "m"), NULL, &out, err));
   static const char *const nodes[] = {"n", "m", "m.n"};
   for (int i = 0; i < 4; i++) {
-    const tdict_tree *node = i < 3 ? help_get_tree(out, nodes[i]) : out;
+    const tdict_tree *node = i < 3 ? td_child(out, nodes[i]) : out;
     assert_int_equal(tdict_batch_ndim(node), 1);
     assert_int_equal(tdict_batch_size(node)[0], 3);
   }
@@ -133,8 +131,7 @@ DEVICE_CASE(pad_sequence_pads_samples) {
 }
 
 /* The first batch dimension of a child can be the sequence dimension. The result must stay a sound tree. */
-DEVICE_CASE(pad_sequence_of_samples_keeps_batch_sizes_of_children) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(pad_sequence_of_samples_keeps_batch_sizes_of_children, rig, r, rig_open()) {
   tdict_tree *td[2], *out = NULL, *row = NULL;
   for (int i = 0; i < 2; i++) {
     td[i] = help_tree_without_batch();
@@ -148,7 +145,7 @@ DEVICE_CASE(pad_sequence_of_samples_keeps_batch_sizes_of_children) {
   }
   td_ok(tdict_pad_sequence((const tdict_tree *const *)td, 2, NULL, NULL, &out, err));
   const int64_t wanted[] = {2, 3, 3};
-  const tdict_tree *both = help_get_tree(out, "both"), *one = help_get_tree(out, "one");
+  const tdict_tree *both = td_child(out, "both"), *one = td_child(out, "one");
   assert_int_equal(tdict_batch_ndim(both), 3);
   assert_memory_equal(tdict_batch_size(both), wanted, sizeof wanted);
   assert_int_equal(tdict_batch_ndim(one), 1);
@@ -157,8 +154,7 @@ DEVICE_CASE(pad_sequence_of_samples_keeps_batch_sizes_of_children) {
   for (int i = 0; i < 2; i++) tdict_release(td[i]);
 }
 
-DEVICE_CASE(pad_sequence_refuses) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(pad_sequence_refuses, rig, r, rig_open()) {
   scoped_tree a = rig_tree(&r, SAMPLE(2)), b = rig_tree(&r, SAMPLE(3)), scalar = help_tree(0, NULL);
   tdict_tree *out = NULL;
   const tdict_tree *both[] = {a, b}, *scalars[] = {scalar}, *mixed[] = {scalar, a};
@@ -214,7 +210,7 @@ DEVICE_CASE(pad_sequence_makes_a_mask) {
     }
     assert_int_equal(tdict_num_leaves(out), 2 * tdict_num_leaves(plain));
     snprintf(path, sizeof path, "%s.n.m", paths[i]); /* The masks of this node lack its own batch dimension. */
-    assert_int_equal(tdict_batch_ndim(help_get_tree(out, path)), 3);
+    assert_int_equal(tdict_batch_ndim(td_child(out, path)), 3);
     tdict_release(out);
   }
   out = NULL;

@@ -26,8 +26,7 @@ static void check_map(const rig *r, const m_tree *t, const tdict_tree *td, tdict
   tdict_release(out);
 }
 
-DEVICE_CASE(shape_view) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(shape_view, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4, 6);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   rig_check(&r, t, td);
@@ -41,8 +40,7 @@ DEVICE_CASE(shape_view) {
   tdict_release(td);
 }
 
-DEVICE_CASE(shape_view_refuses_strides) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(shape_view_refuses_strides, rig, r, rig_open()) {
   scoped_tree td = rig_tree(&r, SAMPLE(4, 6)), turned = NULL, out = NULL;
   td_ok(tdict_transpose(td, 0, 1, &turned, err));
   td_fails(TDICT_ESHAPE, "reshape copies", tdict_reshape_view(turned, COUNTS(24), &out, err));
@@ -51,8 +49,7 @@ DEVICE_CASE(shape_view_refuses_strides) {
   rig_shares(td, out, true);
 }
 
-DEVICE_CASE(shape_reshape_copies_where_needed) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(shape_reshape_copies_where_needed, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4, 6);
   scoped_tree td = rig_tree(&r, t), turned = NULL;
   tdict_tree *out = NULL;
@@ -66,15 +63,14 @@ DEVICE_CASE(shape_reshape_copies_where_needed) {
   td_ok(tdict_transpose(td, 0, 1, &turned, err));
   td_ok(tdict_reshape(turned, COUNTS(2, 12), &out, err));
   rig_shares(turned, out, false);
-  assert_true(tdict_device_equal(tdict_tensor_device(help_get(out, "a")), td_device()));
+  assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(out, "a")), td_device()));
   check_group(&r, rig_mapped(t, &map), out, GROUP(2, true, 2, 12));
   td_ok(tdict_reshape(td, COUNTS(2, 12), &out, err));
   rig_shares(td, out, true);
   check_group(&r, t, out, GROUP(2, false, 2, 12));
 }
 
-DEVICE_CASE(shape_flatten) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(shape_flatten, rig, r, rig_open()) {
   m_tree *t = SAMPLE(2, 3, 4);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   rig_check(&r, t, td);
@@ -85,8 +81,7 @@ DEVICE_CASE(shape_flatten) {
   tdict_release(td);
 }
 
-DEVICE_CASE(shape_unflatten) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(shape_unflatten, rig, r, rig_open()) {
   m_tree *t = SAMPLE(2, 12);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   rig_check(&r, t, td);
@@ -98,8 +93,7 @@ DEVICE_CASE(shape_unflatten) {
   tdict_release(td);
 }
 
-DEVICE_CASE(shape_unsqueeze) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(shape_unsqueeze, rig, r, rig_open()) {
   m_tree *t = SAMPLE(2, 3);
   scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);
@@ -111,8 +105,7 @@ DEVICE_CASE(shape_unsqueeze) {
   }
 }
 
-DEVICE_CASE(shape_squeeze) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(shape_squeeze, rig, r, rig_open()) {
   m_tree *t = SAMPLE(1, 3, 1);
   scoped_tree td = rig_tree(&r, t);
   m_map map;
@@ -125,8 +118,7 @@ DEVICE_CASE(shape_squeeze) {
   check_map(&r, t, td, td_made(tree, tdict_squeeze(td, TDICT_EVERY_DIM, &made, err)), &map);
 }
 
-DEVICE_CASE(shape_expand) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(shape_expand, rig, r, rig_open()) {
   m_tree *t = SAMPLE(1, 3);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   m_map map;
@@ -143,8 +135,7 @@ DEVICE_CASE(shape_expand) {
   tdict_release(td);
 }
 
-DEVICE_CASE(shape_permute) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(shape_permute, rig, r, rig_open()) {
   m_tree *t = SAMPLE(2, 3, 4);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   m_map map;
@@ -162,8 +153,7 @@ DEVICE_CASE(shape_permute) {
   tdict_release(td);
 }
 
-DEVICE_CASE(shape_transpose) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(shape_transpose, rig, r, rig_open()) {
   m_tree *t = SAMPLE(2, 3, 4);
   scoped_tree td = rig_tree(&r, t);
   m_map map;
@@ -174,19 +164,18 @@ DEVICE_CASE(shape_transpose) {
   check_map(&r, t, td, td_made(tree, tdict_transpose(td, 0, -1, &made, err)), &map);
 }
 
-DEVICE_CASE(shape_children) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(shape_children, rig, r, rig_open()) {
   tdict_tree *td = rig_tree(&r, SAMPLE(4)), *out = td_made(tree, tdict_reshape_view(td, COUNTS(2, 2), &made, err));
-  const tdict_tree *deep = help_get_tree(out, "n.m");
+  const tdict_tree *deep = td_child(out, "n.m");
   assert_int_equal(tdict_batch_ndim(deep), 3);
   assert_int_equal(tdict_batch_size(deep)[2], 2);
-  assert_int_equal(tdict_tensor_ndim(help_get(out, "n.m.u")), 4);
+  assert_int_equal(tdict_tensor_ndim(td_leaf(out, "n.m.u")), 4);
   tdict_release(out);
   /* an empty child may have any batch size */
   tdict_tree *empty = TREE(4);
   td_put_tree(empty, "x", TREE(4, 9));
   td_ok(tdict_unsqueeze(empty, 0, &out, err));
-  assert_int_equal(tdict_batch_ndim(help_get_tree(out, "x")), 3);
+  assert_int_equal(tdict_batch_ndim(td_child(out, "x")), 3);
   td_release(out, empty);
   /* more batch dimensions than a tree may have */
   int64_t ones[TDICT_MAX_BATCH_NDIM];
@@ -196,12 +185,11 @@ DEVICE_CASE(shape_children) {
   tdict_release(td);
 }
 
-DEVICE_CASE(shape_keeps_locks) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(shape_keeps_locks, rig, r, rig_open()) {
   scoped_tree td = rig_tree(&r, SAMPLE(2, 3)), out = NULL;
   tdict_lock(td);
   td_ok(tdict_merge_dims(td, 0, 1, &out, err));
-  assert_true(tdict_is_locked(out) && tdict_is_locked(help_get_tree(out, "n.m")));
+  assert_true(tdict_is_locked(out) && tdict_is_locked(td_child(out, "n.m")));
   tdict_release(out);
   td_ok(tdict_permute(td, 2, (const int[]){1, 0}, &out, err));
   assert_true(tdict_is_locked(out));
@@ -214,19 +202,18 @@ DEVICE_CASE(shape_keeps_locks) {
   assert_false(tdict_is_locked(rows[0]) || tdict_is_locked(rows[1]));
   td_release(rows[0], rows[1]);
   td_ok(tdict_unlock(td, err));
-  tdict_lock(help_get_tree(td, "n")); /* a part only */
+  tdict_lock(td_child(td, "n")); /* a part only */
   td_ok(tdict_unsqueeze(td, 0, &out, err));
   assert_false(tdict_is_locked(out));
-  assert_true(tdict_is_locked(help_get_tree(out, "n")) && tdict_is_locked(help_get_tree(out, "n.m")));
+  assert_true(tdict_is_locked(td_child(out, "n")) && tdict_is_locked(td_child(out, "n.m")));
 }
 
-DEVICE_CASE(shape_views_share) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(shape_views_share, rig, r, rig_open()) {
   scoped_tree td = rig_tree(&r, SAMPLE(4, 3)), out = NULL;
   tdict_tensor_desc was = tdict_tensor_desc_default(), is = was;
   td_ok(tdict_unsqueeze(td, 1, &out, err));
-  tdict_tensor_get_desc(help_get(td, "n.b"), &was);
-  tdict_tensor_get_desc(help_get(out, "n.b"), &is);
+  tdict_tensor_get_desc(td_leaf(td, "n.b"), &was);
+  tdict_tensor_get_desc(td_leaf(out, "n.b"), &is);
   assert_ptr_equal(was.data, is.data);
   td_ok(tdict_fill(out, NULL, 0, NULL, err)); /* written through */
   tdict_release(out);
@@ -243,11 +230,7 @@ CASE(shape_costs_one_slab) {
   scoped_tree few = TREE(4, 2), many = TREE(4, 2);
   tdict_tree *out = NULL;
   const int64_t flat[] = {8};
-  char key[16];
-  for (int i = 0; i < 500; i++) {
-    snprintf(key, sizeof key, "k%d", i);
-    td_put(i < 10 ? few : many, key, TENSOR(4, 2, 3));
-  }
+  for (int i = 0; i < 500; i++) td_put(i < 10 ? few : many, td_text("k%d", i), TENSOR(4, 2, 3));
   for (int way = 0; way < 3; way++)
     for (int i = 0; i < 2; i++) {
       const tdict_tree *td = i ? many : few;
@@ -290,9 +273,7 @@ CASE(shape_survives_enomem) {
   RIG_WITHOUT_MEMORY(td, tdict_reshape(turned, COUNTS(6), &out, err));
   RIG_WITHOUT_MEMORY(td, tdict_unbind(td, 1, many, &room, err));
   for (int i = 0; i < 3; i++) tdict_release(many[i]);
-  tdict_release(out);
-  tdict_release(turned);
-  tdict_release(td);
+  td_release(out, turned, td);
   m_reset();
 }
 

@@ -4,8 +4,6 @@
 #include "core/tensor/tensor.h"
 #include "twins.h"
 
-#include "support/things.h"
-
 /* a: float32; n.b: int64 of 3; n.m.u: uint8 of 2 x 2, with one more batch dimension; the empty tree e; n.b is small. */
 static tdict_tree *numbers(void) {
   m_tree *t = SAMPLE(2, 3);
@@ -18,8 +16,8 @@ static tdict_tree *numbers(void) {
 }
 
 static const float *floats_at(const tdict_tree *td, const char *path) {
-  assert_true(tdict_tensor_dtype(help_get(td, path)) == TDICT_F32);
-  return tdict_tensor_const_data(help_get(td, path));
+  assert_true(tdict_tensor_dtype(td_leaf(td, path)) == TDICT_F32);
+  return tdict_tensor_const_data(td_leaf(td, path));
 }
 
 CASE(to_dtype_converts_every_tensor) {
@@ -28,20 +26,20 @@ CASE(to_dtype_converts_every_tensor) {
   const uint8_t *u = tdict_data(td, "n.m.u");
   const tdict_device cpu = tdict_cpu();
   td_ok(tdict_set_device(td, &cpu, err));
-  tdict_lock(help_get_tree(td, "n"));
+  tdict_lock(td_child(td, "n"));
   td_ok(tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err));
   help_paths(out, "a n n.b n.m n.m.u e");
   assert_int_equal(tdict_batch_ndim(out), 2);
-  assert_int_equal(tdict_batch_ndim(help_get_tree(out, "n.m")), 3);
+  assert_int_equal(tdict_batch_ndim(td_child(out, "n.m")), 3);
   assert_false(tdict_is_locked(out));
-  assert_true(tdict_is_locked(help_get_tree(out, "n")) && tdict_is_locked(help_get_tree(out, "n.m")));
+  assert_true(tdict_is_locked(td_child(out, "n")) && tdict_is_locked(td_child(out, "n.m")));
   tdict_device device;
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, cpu));
   for (int i = 0; i < 18; i++) assert_true(floats_at(out, "n.b")[i] == (float)b[i]);
   for (int i = 0; i < 24; i++) assert_true(floats_at(out, "n.m.u")[i] == (float)u[i]);
-  assert_ptr_equal(help_get(out, "a"), help_get(td, "a")); /* has the dtype already */
-  assert_true(tdict_tensor_shares_storage(help_get(out, "n.b"), help_get(out, "n.m.u")));
-  assert_ptr_not_equal(help_get_tree(out, "e"), help_get_tree(td, "e"));
+  assert_ptr_equal(td_leaf(out, "a"), td_leaf(td, "a")); /* has the dtype already */
+  assert_true(tdict_tensor_shares_storage(td_leaf(out, "n.b"), td_leaf(out, "n.m.u")));
+  assert_ptr_not_equal(td_child(out, "e"), td_child(td, "e"));
   td_release(out, td);
   m_reset();
 }
@@ -63,17 +61,17 @@ CASE(to_dtype_filters) {
   tdict_dtype_options o = td_with(tdict_dtype_options, filter = is_wanted, user = &a);
   td_ok(tdict_to_dtype(td, TDICT_I16, &o, NULL, &out, err));
   assert_string_equal(a.paths, "a n.b n.m.u "); /* each once */
-  assert_ptr_equal(help_get(out, "a"), help_get(td, "a"));
-  assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
+  assert_ptr_equal(td_leaf(out, "a"), td_leaf(td, "a"));
+  assert_ptr_equal(td_leaf(out, "n.m.u"), td_leaf(td, "n.m.u"));
   const int16_t *b = tdict_data(out, "n.b");
   for (int i = 0; i < 18; i++) assert_int_equal(b[i], i * 5 - 40);
   tdict_release(out);
   a = (asked){"n.m.u a", ""};
   o.floats_only = true;
   td_ok(tdict_to_dtype(td, TDICT_F64, &o, NULL, &out, err));
-  assert_true(tdict_tensor_dtype(help_get(out, "a")) == TDICT_F64);
-  assert_ptr_equal(help_get(out, "n.b"), help_get(td, "n.b"));
-  assert_ptr_equal(help_get(out, "n.m.u"), help_get(td, "n.m.u"));
+  assert_true(tdict_tensor_dtype(td_leaf(out, "a")) == TDICT_F64);
+  assert_ptr_equal(td_leaf(out, "n.b"), td_leaf(td, "n.b"));
+  assert_ptr_equal(td_leaf(out, "n.m.u"), td_leaf(td, "n.m.u"));
   td_release(out, td);
   m_reset();
 }
@@ -94,8 +92,8 @@ CASE(to_dtype_floats_only) {
   td_ok(tdict_to_dtype(td, TDICT_BF16, &o, NULL, &out, err));
   for (int i = 0; i < 16; i++) {
     snprintf(name, sizeof name, "%d", i);
-    assert_int_equal(help_get(out, name) == help_get(td, name), i < 11);
-    if (i >= 11) assert_true(tdict_tensor_dtype(help_get(out, name)) == TDICT_BF16);
+    assert_int_equal(td_leaf(out, name) == td_leaf(td, name), i < 11);
+    if (i >= 11) assert_true(tdict_tensor_dtype(td_leaf(out, name)) == TDICT_BF16);
   }
   tdict_release(out);
   td_fails(TDICT_ENOTSUP, "from complex64 to bfloat16", tdict_to_dtype(td, TDICT_BF16, NULL, NULL, &out, err));
@@ -120,15 +118,14 @@ CASE(to_dtype_names_path_and_element) {
   td_fails(TDICT_EDTYPE, "to_dtype: dtype 0x99 is unknown", tdict_to_dtype(td, 0x99, NULL, NULL, &out, err));
   tdict_dtype_options o = td_with(tdict_dtype_options, struct_size = 3);
   td_fails(TDICT_EINVAL, "dtype options", tdict_to_dtype(td, TDICT_I8, &o, NULL, &out, err));
-  tdict_storage_lose_all(help_get(td, "n.b")->storage);
+  tdict_storage_lose_all(td_leaf(td, "n.b")->storage);
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
   tdict_release(td);
   m_reset();
 }
 
-GPU_CASE(to_dtype_shares_on_devices) {
-  scoped_rig r = rig_open();
+GPU_CASE(to_dtype_shares_on_devices, rig, r, rig_open()) {
   scoped_tree td = rig_tree(&r, SAMPLE(3)), out = NULL;
   tdict_device device = td_device();
   tdict_dtype_options o = tdict_dtype_options_default();
@@ -141,7 +138,7 @@ GPU_CASE(to_dtype_shares_on_devices) {
   o.user = &a;
   td_ok(tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err)); /* nothing is converted: the tree stays on its device */
   assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, td_device()));
-  assert_ptr_equal(help_get(out, "n.b"), help_get(td, "n.b"));
+  assert_ptr_equal(td_leaf(out, "n.b"), td_leaf(td, "n.b"));
   td_release(out, td);
   td = numbers();
   o.filter = NULL;
@@ -150,8 +147,8 @@ GPU_CASE(to_dtype_shares_on_devices) {
   assert_string_equal(td_last_error.path, "n.b");
   run.memory = tdict_pinned_memory(r.context);
   td_ok(tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err));
-  assert_true(tdict_tensor_is_pinned(help_get(out, "n.b")) && tdict_tensor_is_pinned(help_get(out, "n.m.u")));
-  assert_false(tdict_tensor_is_pinned(help_get(out, "a")));
+  assert_true(tdict_tensor_is_pinned(td_leaf(out, "n.b")) && tdict_tensor_is_pinned(td_leaf(out, "n.m.u")));
+  assert_false(tdict_tensor_is_pinned(td_leaf(out, "a")));
 }
 
 CASE(to_dtype_converts_objects) {
@@ -187,7 +184,7 @@ CASE(to_dtype_converts_objects) {
     td_ok(tdict_get_object(td, "hooked", &thing_hooked, &self, err));
     td_ok(tdict_get_object(out, "hooked", &thing_hooked, &shared, err));
     assert_ptr_equal(shared, self);
-    assert_true(tdict_tensor_dtype(help_get(out, "n.b")) == (i % 2 ? TDICT_I64 : TDICT_F32));
+    assert_true(tdict_tensor_dtype(td_leaf(out, "n.b")) == (i % 2 ? TDICT_I64 : TDICT_F32));
     if (i < 2) {
       td_ok(tdict_get_object(out, "n.object", &thing_flat, &self, err));
       assert_true(tdict_tensor_dtype(((thing *)self)->b) == TDICT_F32);

@@ -14,8 +14,7 @@ static void add_leaf(tdict_tree *tree, const char *path, tdict_dtype dtype, int 
   td_ok(tdict_set(tree, path, t, err));
 }
 static rig *rig_open(void) {
-  rig *r = calloc(1, sizeof *r);
-  assert_non_null(r);
+  rig *r = td_zeros(1, sizeof *r);
   disk_init(&r->d);
   td_ok(tdict_create(1, (const int64_t[]){6}, &r->tree, err));
   add_leaf(r->tree, "memory", TDICT_I32, TDICT_SHAPE(6, 4));
@@ -38,15 +37,11 @@ static void rig_close(rig *r) {
   free(r);
 }
 #define scoped_rig TD_SCOPED(rig_close, rig)
-static tdict_tensor *leaf(const tdict_tree *tree, const char *path) {
-  return td_made(tensor, tdict_get(tree, path, &made, err));
-}
 
 /* The bytes that a leaf over a file has, read in the way of a transfer; the leaf is in C order. */
 static void check_bytes(const tdict_tensor *t, const void *wanted) {
   const size_t bytes = tdict_tensor_bytes(t);
-  scoped_bytes got = malloc(bytes + 1);
-  assert_non_null(got);
+  scoped_bytes got = td_alloc(bytes + 1);
   assert_true(tdict_tensor_is_contiguous(t));
   td_ok(tdict_storage_read(t->storage, (uintptr_t)t->data - (uintptr_t)t->storage->data, got, bytes, err));
   assert_memory_equal(got, wanted, bytes);
@@ -125,17 +120,16 @@ CASE(unloaded_storage_reads_or_fails) {
 
 CASE(unloaded_trees_are_arranged) {
   rig *r = rig_open();
-  tdict_tree *out = NULL;
   const float *matrix = tdict_const_data(r->tree, "file.matrix");
   /* a slice of rows is a view at an offset */
-  td_ok(tdict_index_get(NULL, r->twin, TDICT_INDEX(TDICT_RANGE(2, 5, 1)), NULL, &out, err));
-  assert_int_equal(tdict_tensor_shape(leaf(out, "file.matrix"))[0], 3);
-  check_bytes(leaf(out, "file.matrix"), matrix + 2 * 15);
+  tdict_tree *out = td_made(tree, tdict_index_get(NULL, r->twin, TDICT_INDEX(TDICT_RANGE(2, 5, 1)), NULL, &made, err));
+  assert_int_equal(tdict_tensor_shape(td_leaf(out, "file.matrix"))[0], 3);
+  check_bytes(td_leaf(out, "file.matrix"), matrix + 2 * 15);
   r->d.begun = 0;
   assert_null(tdict_const_data(out, "file.matrix"));
   tdict_release(out);
   td_ok(tdict_index_get(NULL, r->twin, TDICT_INDEX(TDICT_AT(4)), NULL, &out, err));
-  check_bytes(leaf(out, "file.matrix"), matrix + 4 * 15);
+  check_bytes(td_leaf(out, "file.matrix"), matrix + 4 * 15);
   r->d.begun = 0;
   tdict_release(out);
   /* no rows: no address is shown */
@@ -144,7 +138,7 @@ CASE(unloaded_trees_are_arranged) {
   tdict_release(out);
   /* keys */
   td_ok(tdict_select(r->twin, (const char *const[]){"file.matrix"}, 1, true, &out, err));
-  assert_ptr_equal(leaf(out, "file.matrix")->storage, leaf(r->twin, "file.matrix")->storage);
+  assert_ptr_equal(td_leaf(out, "file.matrix")->storage, td_leaf(r->twin, "file.matrix")->storage);
   tdict_release(out);
   td_ok(tdict_clone(r->twin, &out, err));
   td_ok(tdict_rename(out, "file.matrix", "file.other", false, err));
@@ -152,7 +146,7 @@ CASE(unloaded_trees_are_arranged) {
   tdict_release(out);
   tdict_release(td_made(tree, tdict_flatten_keys(r->twin, ".", &made, err)));
   td_ok(tdict_reshape_view(r->twin, 2, (const int64_t[]){2, 3}, &out, err));
-  check_bytes(leaf(out, "file.matrix"), matrix);
+  check_bytes(td_leaf(out, "file.matrix"), matrix);
   r->d.begun = 0;
   tdict_release(out);
   /* text and other facts */
@@ -184,7 +178,7 @@ CASE(unloaded_trees_are_arranged) {
 CASE(unloaded_elements_are_refused) {
   rig *r = rig_open();
   tdict_tree *out = NULL, *deep = NULL;
-  tdict_tensor *matrix = leaf(r->twin, "file.matrix"), *mask = leaf(r->twin, "file.mask"), *made = NULL;
+  tdict_tensor *matrix = td_leaf(r->twin, "file.matrix"), *mask = td_leaf(r->twin, "file.mask"), *made = NULL;
   struct ArrowSchema schema;
   struct ArrowArray array;
   assert_null(tdict_data(r->twin, "file.matrix"));
@@ -207,7 +201,7 @@ CASE(unloaded_elements_are_refused) {
   assert_false(tdict_equal(r->tree, r->twin));
   REFUSED("", tdict_index_get(NULL, r->tree, TDICT_INDEX(TDICT_MASK(mask)), NULL, &out, err));
   REFUSED("", tdict_tensor_clone(matrix, NULL, &made, err));
-  REFUSED("", tdict_tensor_copy(leaf(deep, "file.matrix"), matrix, err));
+  REFUSED("", tdict_tensor_copy(td_leaf(deep, "file.matrix"), matrix, err));
   /* a shape that strides cannot describe */
   tdict_tensor *turned = NULL;
   td_ok(tdict_tensor_permute(matrix, 3, (const int[]){2, 1, 0}, &turned, err));
@@ -215,7 +209,7 @@ CASE(unloaded_elements_are_refused) {
   REFUSED("", tdict_tensor_contiguous(turned, &made, err));
   tdict_tensor_release(turned);
   /* as a destination */
-  td_fails(TDICT_EREADONLY, "", tdict_write(r->twin, "file.matrix", NULL, leaf(r->tree, "file.matrix"), err));
+  td_fails(TDICT_EREADONLY, "", tdict_write(r->twin, "file.matrix", NULL, td_leaf(r->tree, "file.matrix"), err));
   td_fails(TDICT_EREADONLY, "", tdict_update_in_place(r->twin, r->tree, NULL, 0, err));
   td_fails(TDICT_EREADONLY, "", tdict_fill(r->twin, NULL, 0, NULL, err));
   assert_null(out);

@@ -1,16 +1,15 @@
 /* Tests that one tree is merged into another completely or not at all. */
 #include "rig.h"
 
-DEVICE_CASE(update_merges) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(update_merges, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4), *s = SAMPLE(4);
   m_array *z = rig_array(TDICT_I16, s, 0, NULL);
   m_put(m_find(s, "n")->tree, "z", z, NULL);
   m_drop(m_find(s, "n")->tree, "b");
   m_drop(s, "a");
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, s);
-  tdict_tree *n = help_get_tree(td, "n");
-  tdict_tensor *a = help_get(td, "a");
+  tdict_tree *n = td_child(td, "n");
+  tdict_tensor *a = td_leaf(td, "a");
   rig_check(&r, t, td);
   rig_check(&r, s, from);
   td_ok(tdict_update(td, from, NULL, 0, err));
@@ -19,10 +18,10 @@ DEVICE_CASE(update_merges) {
   m_put(m_find(t, "n")->tree, "z", z, NULL);
   rig_check(&r, t, td);
   help_paths(td, "a n n.b n.m n.m.u n.z e");
-  assert_ptr_equal(help_get_tree(td, "n"), n); /* existing trees keep their addresses */
-  assert_ptr_equal(help_get(td, "a"), a);
-  assert_ptr_equal(help_get(td, "n.z"), help_get(from, "n.z"));
-  assert_ptr_not_equal(help_get_tree(td, "n.m"), help_get_tree(from, "n.m"));
+  assert_ptr_equal(td_child(td, "n"), n); /* existing trees keep their addresses */
+  assert_ptr_equal(td_leaf(td, "a"), a);
+  assert_ptr_equal(td_leaf(td, "n.z"), td_leaf(from, "n.z"));
+  assert_ptr_not_equal(td_child(td, "n.m"), td_child(from, "n.m"));
   char *before = help_snapshot(td);
   td_ok(tdict_update(td, td, NULL, 0, err));
   help_unchanged(td, before);
@@ -33,7 +32,7 @@ CASE(update_takes_paths) {
   const char *const paths[] = {"n.m", "a"};
   td_ok(tdict_update(td, from, paths, 2, err));
   help_paths(td, "n n.m n.m.u a");
-  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n.m")), 2);
+  assert_int_equal(tdict_batch_ndim(td_child(td, "n.m")), 2);
   td_release(td, from);
   m_reset();
 }
@@ -44,8 +43,8 @@ CASE(update_replaces_leaves_of_another_kind) {
   td_put_tree(from, "x", TREE(2));
   td_put(from, "y", TENSOR(2));
   td_ok(tdict_update(td, from, NULL, 0, err));
-  assert_ptr_equal(help_get(td, "y"), help_get(from, "y"));
-  (void)help_get_tree(td, "x");
+  assert_ptr_equal(td_leaf(td, "y"), td_leaf(from, "y"));
+  (void)td_child(td, "x");
 }
 
 CASE(update_makes_no_cycle) {
@@ -57,7 +56,7 @@ CASE(update_makes_no_cycle) {
   td_ok(tdict_set_tree(from, "q.k", p, err));
   td_ok(tdict_update(td, from, NULL, 0, err));
   help_paths(td, "p p.t p.k p.k.t q q.t q.k q.k.t");
-  td_ok(tdict_update(td, help_get_tree(td, "p"), NULL, 0, err)); /* from a child of itself */
+  td_ok(tdict_update(td, td_child(td, "p"), NULL, 0, err)); /* from a child of itself */
   help_paths(td, "p p.t p.k p.k.t q q.t q.k q.k.t t k k.t");
   td_ok(tdict_update(p, td, NULL, 0, err)); /* and from a tree that holds it */
   assert_true(tdict_has(p, "p.k.t") && !tdict_has(p, "p.p"));
@@ -88,7 +87,7 @@ CASE(update_is_atomic) {
   assert_string_equal(td_last_error.path, "z.deep.t");
   help_unchanged(td, before);
   before = help_snapshot(td);
-  tdict_lock(help_get_tree(td, "n.m"));
+  tdict_lock(td_child(td, "n.m"));
   free(before);
   before = help_snapshot(td);
   td_fails(TDICT_ELOCKED, "locked", tdict_update(td, from, NULL, 0, err));
@@ -139,7 +138,6 @@ CASE(update_of_a_child_at_several_paths) {
   td_put(src, "q.k.x", TENSOR(2));
   tdict_tensor *last = td_put(src, "r.k", TENSOR(2));
   td_ok(tdict_update(dst, src, NULL, 0, err));
-  for (int i = 0; i < 3; i++) assert_ptr_equal(help_get(help_get_tree(dst, places[i]), "k"), last);
-  tdict_release(dst);
-  tdict_release(src);
+  for (int i = 0; i < 3; i++) assert_ptr_equal(td_leaf(td_child(dst, places[i]), "k"), last);
+  td_release(dst, src);
 }

@@ -117,14 +117,9 @@ static tdict_status make_copy(void *user, const tdict_leaves *at, tdict_tensor *
   return tdict_tensor_clone(at->tensors[0], NULL, out, err);
 }
 
-DEVICE_CASE(visit_on_pool) {
-  scoped_context context = td_context(NULL);
+DEVICE_CASE(visit_on_pool, context, context, td_context(NULL)) {
   scoped_tree td = TREE(2), out = NULL;
-  for (int i = 0; i < MANY; i++) {
-    char key[16];
-    snprintf(key, sizeof key, "k%d", i);
-    td_put(td, key, TENSOR(2, 3));
-  }
+  for (int i = 0; i < MANY; i++) td_put(td, td_text("k%d", i), TENSOR(2, 3));
   crowd c = {.calls = 0};
   c.caller = pthread_self();
   const tdict_tree *one[] = {td};
@@ -138,7 +133,7 @@ DEVICE_CASE(visit_on_pool) {
   tdict_difference found;
   td_ok(tdict_get_difference(td, out, td_options(tdict_difference_options, nan_equal = true), &found, err));
   assert_false(found.differs);
-  assert_false(tdict_tensor_shares_storage(help_get(td, "k7"), help_get(out, "k7")));
+  assert_false(tdict_tensor_shares_storage(td_leaf(td, "k7"), td_leaf(out, "k7")));
 }
 
 static tdict_status leave_out_b(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
@@ -163,8 +158,8 @@ CASE(apply_makes_a_tree) {
   td_ok(tdict_apply(NULL, one, 1, leave_out_b, NULL, NULL, &out, err));
   help_paths(out, "a n n.b n.m e");
   assert_false(tdict_is_locked(out));
-  assert_ptr_equal(help_get(out, "n.b"), help_get(td, "n.b"));
-  assert_int_equal(tdict_batch_ndim(help_get_tree(out, "n.m")), 2);
+  assert_ptr_equal(td_leaf(out, "n.b"), td_leaf(td, "n.b"));
+  assert_int_equal(tdict_batch_ndim(td_child(out, "n.m")), 2);
   td_put(out, "n.m.v", TENSOR(3, 2)); /* a key of a node that lost one */
   help_paths(td, "a n n.b n.m n.m.u e");
   td_release(out, td);
@@ -192,19 +187,18 @@ static bool is_deep(void *user, const tdict_leaves *at) {
   return strchr(at->path, '.') != NULL;
 }
 
-DEVICE_CASE(filter_keeps) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(filter_keeps, rig, r, rig_open()) {
   scoped_tree td = rig_tree(&r, SAMPLE(3)), out = td_made(tree, tdict_filter(td, is_deep, NULL, &made, err));
   help_paths(out, "n n.b n.m n.m.u e");
-  assert_ptr_equal(help_get(out, "n.b"), help_get(td, "n.b"));
+  assert_ptr_equal(td_leaf(out, "n.b"), td_leaf(td, "n.b"));
 }
 
 CASE(tree_depth_and_empty) {
   tdict_tree *td = ops_tree(SAMPLE(3));
   assert_int_equal(tdict_depth(td), 2);
-  assert_int_equal(tdict_depth(help_get_tree(td, "n.m")), 0);
+  assert_int_equal(tdict_depth(td_child(td, "n.m")), 0);
   assert_false((tdict_num_leaves(td) + tdict_num_objects(td) == 0));
-  assert_true((tdict_num_leaves(help_get_tree(td, "e")) + tdict_num_objects(help_get_tree(td, "e")) == 0));
+  assert_true((tdict_num_leaves(td_child(td, "e")) + tdict_num_objects(td_child(td, "e")) == 0));
   tdict_tree *empty = TREE(1);
   td_put_tree(empty, "x.y", TREE(1));
   assert_true((tdict_num_leaves(empty) + tdict_num_objects(empty) == 0));

@@ -10,8 +10,7 @@ static void take_values(m_array *to, const m_array *from) {
   for (int64_t k = 0; k < to->n; k++) m_write(to->cells[k], m_value(from->cells[k % from->n]));
 }
 
-DEVICE_CASE(write_keeps_address) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(write_keeps_address, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4, 3);
   scoped_tree td = rig_tree(&r, t);
   m_array *new = rig_new_array(array_at(t, 1), NULL);
@@ -21,13 +20,12 @@ DEVICE_CASE(write_keeps_address) {
   td_ok(tdict_write(td, "n.b", NULL, value, err));
   take_values(array_at(t, 1), new);
   rig_check(&r, t, td);
-  td_ok(tdict_write(td, "n.b", NULL, help_get(td, "n.b"), err)); /* itself */
+  td_ok(tdict_write(td, "n.b", NULL, td_leaf(td, "n.b"), err)); /* itself */
   rig_check(&r, t, td);
   help_unchanged(td, before);
 }
 
-DEVICE_CASE(write_refuses) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(write_refuses, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4);
   scoped_tree td = rig_tree(&r, t);
   scoped_tensor f32 = TENSOR(4, 3), row = TENSOR(3), whole = TENSOR(4);
@@ -51,8 +49,7 @@ DEVICE_CASE(write_refuses) {
   rig_check(&r, t, td);
 }
 
-DEVICE_CASE(write_at_writes_elements) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(write_at_writes_elements, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4);
   scoped_tree td = rig_tree(&r, t);
   m_array *b = array_at(t, 1); /* [4, 3] */
@@ -73,8 +70,7 @@ DEVICE_CASE(write_at_writes_elements) {
   rig_check(&r, t, td);
 }
 
-DEVICE_CASE(write_at_refuses) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(write_at_refuses, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4);
   scoped_tree td = rig_tree(&r, t);
   scoped_tensor one = TENSOR(1), none = help_tensor(0, NULL);
@@ -88,8 +84,7 @@ DEVICE_CASE(write_at_refuses) {
   rig_check(&r, t, td);
 }
 
-CASE(fill_fills) {
-  scoped_tree td = TREE(2);
+CASE(fill_fills, tree, td, TREE(2)) {
   static const tdict_dtype dtypes[] = {TDICT_U8,  TDICT_I16,  TDICT_F16, TDICT_F32,
                                        TDICT_F64, TDICT_BOOL, TDICT_C64, TDICT_C128};
   static const unsigned char bytes[][16] = {{3},
@@ -101,17 +96,14 @@ CASE(fill_fills) {
                                             {0, 0, 0x40, 0x40},
                                             {0, 0, 0, 0, 0, 0, 8, 0x40}};
   for (int i = 0; i < 8; i++) {
-    char path[16];
-    tdict_tensor *t = NULL;
-    snprintf(path, sizeof path, "n.k%d", i);
-    td_ok(tdict_tensor_empty(dtypes[i], COUNTS(2, 5), NULL, &t, err));
+    const char *path = td_text("n.k%d", i);
+    tdict_tensor *t = td_made(tensor, tdict_tensor_empty(dtypes[i], COUNTS(2, 5), NULL, &made, err));
     memset(tdict_tensor_data(t), 0xA5, tdict_tensor_bytes(t));
     td_put(td, path, t);
   }
   td_ok(tdict_fill(td, NULL, 3, NULL, err));
   for (int i = 0; i < 8; i++) {
-    char path[16];
-    snprintf(path, sizeof path, "n.k%d", i);
+    const char *path = td_text("n.k%d", i);
     size_t item = tdict_dtype_bytes(dtypes[i]);
     for (size_t k = 0; k < 10; k++)
       assert_memory_equal((const char *)tdict_const_data(td, path) + k * item, bytes[i], item);
@@ -132,8 +124,7 @@ CASE(fill_fills) {
   assert_true(((const float *)tdict_const_data(td, "m"))[3] == 8);
 }
 
-DEVICE_CASE(fill_zero) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(fill_zero, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4, 3);
   scoped_tree td = rig_tree(&r, t), turned = NULL;
   rig_check(&r, t, td);
@@ -169,15 +160,14 @@ DEVICE_CASE(fill_converts_to_8_bit_floats) {
     td_put(td, "n.x", t);
     for (int i = 0; i < 6; i++) {
       td_ok(tdict_fill(td, i % 2 ? "n.x" : NULL, values[i], NULL, err));
-      scoped_tensor host = td_made(tensor, tdict_tensor_clone(help_get(td, "n.x"), NULL, &made, err));
+      scoped_tensor host = td_made(tensor, tdict_tensor_clone(td_leaf(td, "n.x"), NULL, &made, err));
       const unsigned char *found = tdict_tensor_const_data(host);
       for (int k = 0; k < 15; k++) assert_int_equal(found[k], wanted[i][d]);
     }
   }
 }
 
-DEVICE_CASE(fill_refuses) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(fill_refuses, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4);
   scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);
@@ -204,8 +194,7 @@ static void take_tree(m_tree *to, m_tree *from) {
   for (int i = 0; i < count; i++) take_values(a[i], b[i]);
 }
 
-DEVICE_CASE(copy_copies_every_element) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(copy_copies_every_element, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4, 3), *value = rig_like(t);
   scoped_tree td = rig_tree(&r, t), from = ops_tree(value), back = ops_tree(SAMPLE(4, 3));
   rig_check(&r, t, td);
@@ -238,8 +227,7 @@ CASE(copy_refuses) {
   m_reset();
 }
 
-DEVICE_CASE(update_in_place_writes) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(update_in_place_writes, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4, 3), *value = rig_like(t);
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value);
   rig_check(&r, t, td);
@@ -255,8 +243,7 @@ DEVICE_CASE(update_in_place_writes) {
   rig_check(&r, t, td);
 }
 
-DEVICE_CASE(update_in_place_refuses) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(update_in_place_refuses, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4);
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, rig_like(t));
   const char *const missing[] = {"a", "n.q"};
@@ -273,15 +260,14 @@ DEVICE_CASE(update_in_place_refuses) {
   rig_check(&r, t, td);
 }
 
-DEVICE_CASE(write_allowed_when_locked) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(write_allowed_when_locked, rig, r, rig_open()) {
   m_tree *t = SAMPLE(2), *value = rig_like(t);
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value), row = NULL;
   rig_check(&r, t, td);
   tdict_lock(td);
   td_ok(tdict_index_get(NULL, from, TDICT_INDEX(TDICT_AT(1)), NULL, &row, err));
-  td_ok(tdict_write(td, "a", NULL, help_get(from, "a"), err));
-  td_ok(tdict_write(td, "a", TDICT_INDEX(TDICT_AT(1)), help_get(row, "a"), err));
+  td_ok(tdict_write(td, "a", NULL, td_leaf(from, "a"), err));
+  td_ok(tdict_write(td, "a", TDICT_INDEX(TDICT_AT(1)), td_leaf(row, "a"), err));
   td_ok(tdict_fill(td, "n", 0, NULL, err));
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_AT(1)), row, NULL, err));
   td_ok(tdict_copy(td, from, NULL, err));

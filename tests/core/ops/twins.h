@@ -25,7 +25,7 @@ static inline bool fails(int hook, tdict_status *status, tdict_error *err) {
 }
 
 static inline tdict_status hook_flatten(const void *self, tdict_tree **out, tdict_error *err) {
-  static const tdict_type inner = {.struct_size = sizeof inner, .name = "inner", .release = help_end_thing};
+  static const tdict_type inner = TD_TYPE(.name = "inner", .release = help_end_thing);
   static int ends;
   tdict_status status;
   if (fails(HOOK_FLATTEN, &status, err)) return status;
@@ -77,26 +77,14 @@ static inline tdict_status hook_stack(const void *const *items, size_t count, vo
 }
 static inline void end_thing(void *self) { thing_flat.release(self); }
 
-static const tdict_type flat_type = {.struct_size = sizeof flat_type,
-                                     .name = "flat",
-                                     .release = end_thing,
-                                     .flatten = hook_flatten,
-                                     .unflatten = hook_unflatten};
-static const tdict_type hooks_type = {.struct_size = sizeof hooks_type,
-                                      .name = "hooks",
-                                      .release = end_thing,
-                                      .clone = hook_clone,
-                                      .index = hook_index,
-                                      .stack = hook_stack};
-static const tdict_type both_type = {.struct_size = sizeof both_type,
-                                     .name = "both",
-                                     .release = end_thing,
-                                     .flatten = hook_flatten,
-                                     .unflatten = hook_unflatten,
-                                     .clone = hook_clone,
-                                     .index = hook_index,
-                                     .stack = hook_stack};
-static const tdict_type bare_type = {.struct_size = sizeof bare_type, .name = "bare", .release = end_thing};
+static const tdict_type flat_type =
+    TD_TYPE(.name = "flat", .release = end_thing, .flatten = hook_flatten, .unflatten = hook_unflatten);
+static const tdict_type hooks_type =
+    TD_TYPE(.name = "hooks", .release = end_thing, .clone = hook_clone, .index = hook_index, .stack = hook_stack);
+static const tdict_type both_type =
+    TD_TYPE(.name = "both", .release = end_thing, .flatten = hook_flatten, .unflatten = hook_unflatten,
+            .clone = hook_clone, .index = hook_index, .stack = hook_stack);
+static const tdict_type bare_type = TD_TYPE(.name = "bare", .release = end_thing);
 
 /* Makes a tree [2, 3] with "t" and an object of two tensors at "n.o", and its twin with a tree of the same tensors
  * there. */
@@ -145,16 +133,16 @@ static inline void agree(const tdict_tree *td, const tdict_tree *plain, const tw
   scoped_tree got = help_tree_without_batch(), wanted = help_tree_without_batch();
   td_ok(tdict_set(got, "a", object->a, err));
   td_ok(tdict_set(got, "b", object->b, err));
-  td_ok(tdict_set(got, "t", help_get(td, "t"), err));
-  td_ok(tdict_set(wanted, "a", help_get(plain, "n.o.a"), err));
-  td_ok(tdict_set(wanted, "b", help_get(plain, "n.o.b"), err));
-  td_ok(tdict_set(wanted, "t", help_get(plain, "t"), err));
+  td_ok(tdict_set(got, "t", td_leaf(td, "t"), err));
+  td_ok(tdict_set(wanted, "a", td_leaf(plain, "n.o.a"), err));
+  td_ok(tdict_set(wanted, "b", td_leaf(plain, "n.o.b"), err));
+  td_ok(tdict_set(wanted, "t", td_leaf(plain, "t"), err));
   tdict_difference found;
   td_ok(tdict_get_difference(got, wanted, NULL, &found, err));
   if (found.differs) fail_msg("%s: %s", found.path, found.message);
   assert_int_equal(tdict_batch_ndim(td), tdict_batch_ndim(plain));
   assert_int_equal(tdict_tensor_shares_storage(object->a, before->a),
-                   tdict_tensor_shares_storage(help_get(plain, "n.o.a"), help_get(of->plain, "n.o.a")));
+                   tdict_tensor_shares_storage(td_leaf(plain, "n.o.a"), td_leaf(of->plain, "n.o.a")));
 }
 
 #endif

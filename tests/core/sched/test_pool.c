@@ -167,8 +167,7 @@ CASE(pool_task_may_submit_and_free_itself) {
   atomic_int runs;
   atomic_init(&runs, 0);
   for (int i = 0; i < 10; i++) {
-    chain *c = malloc(sizeof *c);
-    assert_non_null(c);
+    chain *c = td_alloc(sizeof *c);
     *c = (chain){{.run = run_chain}, pool, &runs, 20};
     tdict_pool_submit(pool, &c->task);
   }
@@ -208,8 +207,7 @@ CASE(pool_threads_run_concurrently) {
 }
 
 /* The quota limits the processors, also those that are set later, and not the threads. */
-CASE(pool_uses_as_many_cpus_as_the_quota) {
-  scoped_pool pool = open_pool(4);
+CASE(pool_uses_as_many_cpus_as_the_quota, pool, pool, open_pool(4)) {
   tdict_cpus set = td_cpus(0, 15);
   (void)tdict_pool_set_cpus(pool, &set);
   tdict_pool_set_quota(pool, 0);
@@ -248,8 +246,7 @@ CASE(pool_create_leaves_no_thread_behind) {
   pool = NULL;
   int before = count_threads();
   for (int n = 0; n < 4; n++) {
-    char text[32];
-    snprintf(text, sizeof text, "thread %d of 4", n + 1);
+    const char *text = td_text("thread %d of 4", n + 1);
     starts_left = n;
     td_fails(TDICT_ENOMEM, text, tdict_pool_create(4, &pool, err));
     starts_left = -1;
@@ -382,10 +379,6 @@ CASE(pool_threads_have_names) {
   enum { THREADS = 4 };
   scoped_pool pool = open_pool(THREADS);
   td_rest(); /* a thread names itself before it sleeps */
-  for (int i = 0; i < THREADS; i++) {
-    char name[32];
-    snprintf(name, sizeof name, "tdict-pool-%d", i);
-    assert_int_equal(td_threads_named(name), 1);
-  }
+  for (int i = 0; i < THREADS; i++) assert_int_equal(td_threads_named(td_text("tdict-pool-%d", i)), 1);
   assert_int_equal(td_threads_named("tdict-*"), THREADS);
 }

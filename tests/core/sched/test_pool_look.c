@@ -1,5 +1,4 @@
-/* Pool threads that spin for tasks before they sleep, and threads woken to spin: no task is missed, and spinning
- * ends.
+/* Pool threads that spin for tasks before they sleep, and threads woken to spin: no task is missed, and spinning ends.
  * The tests set how many may spin, since the pool would choose none on a machine of two CPUs. */
 #include "support/test.h"
 
@@ -58,8 +57,7 @@ static double cpu_seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-CASE(pool_spinning_ends) {
-  scoped_pool pool = open_pool(4, 4);
+CASE(pool_spinning_ends, pool, pool, open_pool(4, 4)) {
   usleep(20000);
   tdict_pool_wake(pool, 4);
   tdict_pool_wake(pool, 100);

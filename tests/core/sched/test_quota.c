@@ -8,8 +8,7 @@
 
 static char root[64];
 static void put(const char *path, const char *text) {
-  char full[512];
-  snprintf(full, sizeof full, "%s%s", root, path);
+  char *full = td_text("%s%s", root, path);
   for (char *slash = full + strlen(root) + 1; (slash = strchr(slash, '/')); *slash++ = '/') {
     *slash = 0;
     mkdir(full, 0700);
@@ -26,10 +25,8 @@ static void begin(const char *mounts, const char *groups) {
   put("/proc/self/cgroup", groups);
 }
 static int end(void) {
-  char command[128];
   const int quota = tdict_quota_cpus(root);
-  snprintf(command, sizeof command, "rm -r %s", root);
-  assert_int_equal(system(command), 0);
+  assert_int_equal(system(td_text("rm -r %s", root)), 0);
   return quota;
 }
 
@@ -124,10 +121,8 @@ CASE(quota_of_both_versions) {
   snprintf(mounts, sizeof mounts, "%s%s", v1_mounts, "33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
   snprintf(groups, sizeof groups, "%s0::/both\n", v1_groups);
   for (int first = 1; first <= 3; first += 2) {
-    char text[32];
     begin(mounts, groups);
-    snprintf(text, sizeof text, "%d00000\n", first);
-    put("/sys/fs/cgroup/cpu,cpuacct/jobs/one/cpu.cfs_quota_us", text);
+    put("/sys/fs/cgroup/cpu,cpuacct/jobs/one/cpu.cfs_quota_us", td_text("%d00000\n", first));
     put("/sys/fs/cgroup/cpu,cpuacct/jobs/one/cpu.cfs_period_us", "100000\n");
     put("/sys/fs/cgroup/unified/both/cpu.max", "200000 100000\n");
     assert_int_equal(end(), first < 2 ? first : 2);

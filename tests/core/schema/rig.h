@@ -13,8 +13,7 @@ static inline tdict_schema *rig_read(const void *blob, size_t bytes) {
 /* The blob, to be freed. Of exactly its size, so that a sanitizer sees reads beyond it. */
 static inline uint8_t *rig_blob(const tdict_schema *s, size_t *bytes) {
   *bytes = tdict_schema_write(s, NULL, 0);
-  uint8_t *blob = malloc(*bytes);
-  assert_non_null(blob);
+  uint8_t *blob = td_alloc(*bytes);
   assert_int_equal(tdict_schema_write(s, blob, *bytes), *bytes);
   return blob;
 }

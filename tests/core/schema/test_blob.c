@@ -58,12 +58,11 @@ static const struct {
 CASE(schema_read_refuses) {
   tdict_schema *const none = (tdict_schema *)(uintptr_t)0xA5A5, *s = none;
   for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
-    uint8_t *exact = malloc(attacks[i].bytes + 1);
+    scoped_bytes exact = malloc(attacks[i].bytes + 1);
     memcpy(exact, attacks[i].blob, attacks[i].bytes);
     exact = realloc(exact, attacks[i].bytes ? attacks[i].bytes : 1);
     td_fails(TDICT_EFORMAT, attacks[i].text, tdict_schema_read(exact, attacks[i].bytes, &s, err));
     assert_ptr_equal(s, none);
-    free(exact);
   }
   td_fails(TDICT_EINVAL, "blob is NULL", tdict_schema_read(NULL, 0, &s, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_schema_read(rig_bytes, sizeof rig_bytes, NULL, err));
@@ -121,11 +120,10 @@ CASE(schema_read_is_canonical) {
   }
   for (size_t i = 0; i < sizeof rig_bytes; i++) {
     for (int value = 0; value < 256; value++) {
-      uint8_t *changed = malloc(sizeof rig_bytes);
+      scoped_bytes changed = malloc(sizeof rig_bytes);
       memcpy(changed, rig_bytes, sizeof rig_bytes);
       changed[i] = (uint8_t)value;
       try_blob(changed, sizeof rig_bytes);
-      free(changed);
     }
   }
 }

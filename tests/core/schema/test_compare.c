@@ -51,7 +51,7 @@ CASE(schema_equal_names_the_difference) {
   differ(a, b, "o", "the type is thing in the first schema, other in the second");
   put_zeros(b, "o", TDICT_U8, COUNTS(2));
   differ(b, a, "o", "a tensor in the first schema, an object in the second");
-  tdict_tree *n = help_get_tree(b, "n");
+  tdict_tree *n = td_child(b, "n");
   td_ok(tdict_delete(n, "y", err));
   td_ok(tdict_set_batch_size(n, COUNTS(2, 3), err));
   differ(a, b, "n", "the batch size is [2] in the first schema, [2, 3] in the second");

@@ -8,7 +8,7 @@
 #include "support/random.h"
 
 static void check_shape(const tdict_tree *td, const char *path, tdict_dtype dtype, int ndim, const int64_t *shape) {
-  const tdict_tensor *t = help_get(td, path);
+  const tdict_tensor *t = td_leaf(td, path);
   assert_int_equal(tdict_tensor_dtype(t), dtype);
   assert_int_equal(tdict_tensor_ndim(t), ndim);
   assert_memory_equal(tdict_tensor_shape(t), shape, (size_t)ndim * sizeof *shape);
@@ -37,10 +37,10 @@ CASE(schema_create_makes_the_tree_again) {
   check_shape(made, "obs.pixels", TDICT_U8, COUNTS(2, 3, 4, 5));
   check_shape(made, "r", TDICT_F32, COUNTS(2, 3));
   check_shape(made, "h\\.0", TDICT_I64, COUNTS(2, 3, 0));
-  assert_int_equal(tdict_batch_ndim(help_get_tree(made, "obs.none")), 3);
+  assert_int_equal(tdict_batch_ndim(td_child(made, "obs.none")), 3);
   assert_false(tdict_get_device(made, NULL));
   assert_false(tdict_is_locked(made));
-  const tdict_tensor *pixels = help_get(made, "obs.pixels"), *r = help_get(made, "r");
+  const tdict_tensor *pixels = td_leaf(made, "obs.pixels"), *r = td_leaf(made, "r");
   assert_true(tdict_tensor_shares_storage(pixels, r));
   assert_int_equal((uintptr_t)r->data - (uintptr_t)pixels->data, 256);
   assert_true(r->storage->flags & TDICT_STORAGE_ARENA);
@@ -76,8 +76,7 @@ CASE(schema_measures_its_tensors) {
     for (int i = 0; i < count; i++) {
       const int d = (int)pick(&random, 0, most_dtype), ndim = (int)pick(&random, 1, 3);
       const int64_t sizes[] = {2, pick(&random, 0, 90), pick(&random, 0, 9)};
-      char key[16];
-      snprintf(key, sizeof key, "%c.%d", "ab"[i % 2], i);
+      const char *key = td_text("%c.%d", "ab"[i % 2], i);
       td_put(td, key, td_made(tensor, tdict_tensor_zeros(dtypes[d], ndim, sizes, NULL, &made, err)));
       dims += (size_t)ndim;
       max_ndim = ndim > max_ndim ? ndim : max_ndim;
@@ -94,7 +93,7 @@ CASE(schema_measures_its_tensors) {
       if (e.kind != TDICT_SCHEMA_TENSOR) continue;
       char path[32];
       tdict_schema_get_path(s, i, path, sizeof path);
-      const size_t own = tdict_tensor_bytes(help_get(td, path));
+      const size_t own = tdict_tensor_bytes(td_leaf(td, path));
       bytes += (own + 255) / 256 * 256;
       if (own) padding = (own + 255) / 256 * 256 - own;
     }
@@ -136,7 +135,7 @@ CASE(schema_create_zeroes) {
     o.is_uninitialized = pass == 0;
     for (int i = 0; i < TREES; i++) td_ok(tdict_create_from_schema(s, &o, &made[i], err));
     for (int i = 0; i < TREES; i++) {
-      const tdict_storage *storage = help_get(made[i], "r")->storage;
+      const tdict_storage *storage = td_leaf(made[i], "r")->storage;
       if (pass == 0) memset(storage->data, 0xA5, storage->bytes);
       for (size_t b = 0; pass == 1 && b < storage->bytes; b++) assert_int_equal(((uint8_t *)storage->data)[b], 0);
     }
@@ -154,8 +153,8 @@ CASE(schema_create_with_another_batch_size) {
   check_shape(made, "obs.pixels", TDICT_U8, COUNTS(7, 4, 5));
   check_shape(made, "h\\.0", TDICT_I64, COUNTS(7, 0));
   assert_int_equal(tdict_batch_ndim(made), 1);
-  assert_int_equal(tdict_batch_ndim(help_get_tree(made, "obs")), 2);
-  assert_int_equal(tdict_batch_size(help_get_tree(made, "obs"))[1], 4);
+  assert_int_equal(tdict_batch_ndim(td_child(made, "obs")), 2);
+  assert_int_equal(tdict_batch_size(td_child(made, "obs"))[1], 4);
   tdict_release(made);
   o.batch_ndim = 4;
   o.batch_size = four;
@@ -169,13 +168,12 @@ CASE(schema_create_with_another_batch_size) {
   td_fill_random(tdict_data(made, "obs.pixels"), 20, 3);
 }
 
-DEVICE_CASE(schema_create_in_device_memory) {
-  scoped_context context = td_context(NULL);
+DEVICE_CASE(schema_create_in_device_memory, context, context, td_context(NULL)) {
   scoped_tree td = rig_tree(NULL), made = NULL;
   scoped_schema s = rig_export(td);
   tdict_create_options o = td_with(tdict_create_options, memory = tdict_device_memory(context, td_device()));
   td_ok(tdict_create_from_schema(s, &o, &made, err));
-  tdict_tensor *t = help_get(made, "obs.pixels"), *host = NULL;
+  tdict_tensor *t = td_leaf(made, "obs.pixels"), *host = NULL;
   assert_true(tdict_device_equal(tdict_tensor_device(t), td_device()));
   td_ok(tdict_tensor_empty(TDICT_U8, COUNTS(2, 3, 4, 5), NULL, &host, err));
   memset(tdict_tensor_data(host), 0xA5, 120);
@@ -250,8 +248,7 @@ static int grow_randomly(tdict_tree *td, uint64_t seed, int depth) {
   td_fill_random(r, sizeof r, seed);
   const int count = r[0] % 14; /* tables of more than 8 keys have an index */
   for (int i = 0; i < count; i++) {
-    char key[16];
-    snprintf(key, sizeof key, "k%d", (r[1 + i % 8] + 31 * i) % 1000);
+    const char *key = td_text("k%d", (r[1 + i % 8] + 31 * i) % 1000);
     if (tdict_has(td, key)) continue;
     added++;
     if (depth < 3 && r[15] % 3 == i % 3)
@@ -297,7 +294,7 @@ CASE(schema_create_again_measures_other_sizes) {
   tdict_tree *td = td_tree("[50,60] r:f32[50,60] p:f32[50,60,20]"), *made = NULL;
   scoped_schema s = rig_export(td);
   const int64_t many[] = {70, 80};
-  const size_t item = tdict_dtype_bytes(tdict_tensor_dtype(help_get(td, "r")));
+  const size_t item = tdict_dtype_bytes(tdict_tensor_dtype(td_leaf(td, "r")));
   for (int i = 0; i < 8; i++) {
     tdict_create_options o = td_with(tdict_create_options,
                                      batch_ndim = i % 4 == 3   ? -1
@@ -307,7 +304,7 @@ CASE(schema_create_again_measures_other_sizes) {
                                                   : i % 4 == 3 ? NULL
                                                                : tdict_schema_get_info(s).batch_size);
     td_ok(tdict_create_from_schema(s, &o, &made, err));
-    const tdict_tensor *r = help_get(made, "r"), *p = help_get(made, "p");
+    const tdict_tensor *r = td_leaf(made, "r"), *p = td_leaf(made, "p");
     const size_t rows = i % 4 == 1 ? 50 : i % 4 == 2 ? 70 * 80 : 50 * 60;
     assert_int_equal(tdict_tensor_numel(r), rows);
     assert_int_equal(tdict_tensor_numel(p), rows * 20);

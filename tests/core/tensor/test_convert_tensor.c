@@ -9,13 +9,12 @@
 /* Makes a tensor of a layout over new memory, filled with 0xA5. The first element is at `data - low`. */
 static tdict_tensor *tensor_over(const naive_layout *layout, tdict_dtype dtype, char **memory) {
   const size_t item = tdict_dtype_bytes(dtype);
-  tdict_tensor *t = NULL;
   *memory = malloc((size_t)(layout->end - layout->low + 1) * item);
   assert_non_null(*memory);
   memset(*memory, 0xA5, (size_t)(layout->end - layout->low + 1) * item);
   tdict_tensor_desc view = td_with(tdict_tensor_desc, data = *memory - layout->low * (int64_t)item, dtype = dtype,
                                    ndim = layout->ndim, shape = layout->shape, strides = layout->strides);
-  td_ok(tdict_tensor_from_data(&view, NULL, NULL, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_from_data(&view, NULL, NULL, &made, err));
   return t;
 }
 
@@ -37,8 +36,7 @@ CASE(convert_any_strides) {
     scoped_tensor src = tensor_over(&from, TDICT_I32, &src_memory), dst = tensor_over(&to, TDICT_F64, &dst_memory);
     td_fill_random(src_memory, (size_t)(from.end - from.low) * 4 + 1, naive_next(&r));
     const size_t bytes = (size_t)(to.end - to.low + 1) * 8;
-    scoped_chars wanted = malloc(bytes);
-    assert_non_null(wanted);
+    scoped_chars wanted = td_alloc(bytes);
     memcpy(wanted, dst_memory, bytes);
     int64_t index[8] = {0};
     do {
@@ -59,13 +57,12 @@ CASE(convert_makes_tensors) {
   const float numbers[6] = {1.5f, -2, 3.99f, -4.5f, 5, 6};
   const int order[2] = {1, 0};
   scoped_tensor t = NULL, turned = NULL, out = NULL;
-  tdict_tensor *same = NULL;
   td_ok(tdict_tensor_from_array(TDICT_F32, TDICT_SHAPE(2, 3), numbers, &t, err));
   td_ok(tdict_tensor_permute(t, 2, order, &turned, err));
   td_ok(tdict_tensor_to_dtype(turned, TDICT_I16, NULL, &out, err));
   assert_true(tdict_tensor_dtype(out) == TDICT_I16 && tdict_tensor_is_contiguous(out));
   assert_memory_equal(tdict_tensor_const_data(out), ((const int16_t[]){1, -4, -2, 5, 3, 6}), 12);
-  td_ok(tdict_tensor_to_dtype(turned, TDICT_F32, NULL, &same, err));
+  tdict_tensor *same = td_made(tensor, tdict_tensor_to_dtype(turned, TDICT_F32, NULL, &made, err));
   assert_ptr_equal(same, turned);
   tdict_tensor_release(same);
   td_ok(tdict_convert(t, t, err)); /* one dtype: a copy */
@@ -129,8 +126,7 @@ CASE(convert_refuses) {
   assert_null(out);
 }
 
-GPU_CASE(convert_refuses_devices) {
-  scoped_context context = td_context(NULL);
+GPU_CASE(convert_refuses_devices, context, context, td_context(NULL)) {
   tdict_memory *memory = tdict_device_memory(context, td_device());
   scoped_tensor host = naive_tensor(TDICT_F32, TDICT_SHAPE(4), 1), device = NULL, out = NULL, pinned = NULL;
   td_ok(tdict_tensor_zeros(TDICT_I32, TDICT_SHAPE(4), memory, &device, err));

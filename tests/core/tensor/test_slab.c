@@ -72,16 +72,13 @@ CASE(slab_releases_many_references_at_once) {
 CASE(slab_tensors_like_others_have_their_shapes) {
   static unsigned char data[3][12];
   const int64_t shapes[3][2] = {{3, 4}, {3, 4}, {4, 3}};
-  tdict_storage *storage = NULL;
   tdict_slab *slab = NULL;
-  td_ok(tdict_storage_wrap(data, sizeof data, tdict_cpu(), 0, &storage, err));
+  tdict_storage *storage = td_made(storage, tdict_storage_wrap(data, sizeof data, tdict_cpu(), 0, &made, err));
   td_ok(tdict_slab_create(3, 3 * 2, storage, &slab, err));
   tdict_storage_release(storage);
   for (int i = 0; i < 3; i++) {
-    tdict_tensor *like = NULL;
-    td_ok(tdict_tensor_from_array(TDICT_U8, 2, shapes[i], data[i], &like, err));
+    scoped_tensor like = td_made(tensor, tdict_tensor_from_array(TDICT_U8, 2, shapes[i], data[i], &made, err));
     (void)tdict_slab_add_like(slab, like, 12 * (size_t)i);
-    tdict_tensor_release(like);
   }
   for (int i = 0; i < 3; i++) {
     assert_ptr_equal(slab->tensors[i].data, data[i]);

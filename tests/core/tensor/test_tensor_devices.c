@@ -7,11 +7,10 @@ static tdict_tensor *const mark = (tdict_tensor *)(uintptr_t)0xA5A5;
 static tdict_tensor *odd_view(const tdict_tensor *t) {
   const int turn[] = {1, 0};
   scoped_tensor rows = NULL, columns = NULL;
-  tdict_tensor *turned = NULL;
   const tdict_tensor_range back = {0, 8, 5, -2}, some = {1, 1, 3, 2};
   td_ok(tdict_tensor_slice(t, &back, &rows, err));
   td_ok(tdict_tensor_slice(rows, &some, &columns, err));
-  td_ok(tdict_tensor_permute(columns, 2, turn, &turned, err));
+  tdict_tensor *turned = td_made(tensor, tdict_tensor_permute(columns, 2, turn, &made, err));
   return turned;
 }
 
@@ -51,8 +50,7 @@ static void copy_round(tdict_memory *device, tdict_memory *host_memory, tdict_dt
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) tdict_tensor_release(all[i]);
 }
 
-GPU_CASE(tensor_copy_devices) {
-  scoped_context context = td_context(NULL);
+GPU_CASE(tensor_copy_devices, context, context, td_context(NULL)) {
   tdict_memory *device = tdict_device_memory(context, td_device()), *pinned = tdict_pinned_memory(context);
   static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_F16, TDICT_F32, TDICT_F64, TDICT_C128, TDICT_DTYPE(1, 8, 3)};
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
@@ -78,8 +76,7 @@ GPU_CASE(tensor_copy_devices) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) tdict_tensor_release(all[i]);
 }
 
-GPU_CASE(tensor_is_pinned) {
-  scoped_context context = td_context(NULL);
+GPU_CASE(tensor_is_pinned, context, context, td_context(NULL)) {
   const int64_t shape[] = {100};
   float claimed[100];
   const tdict_tensor_range range = {0, 10, 5, 2};
@@ -118,12 +115,12 @@ static void refuse_all(tdict_memory *memory) {
 }
 
 CASE(memory_of_absent_device) {
-  tdict_context *context = td_context(NULL); /* of the cpu: nothing is simulated */
+  scoped_context context = td_context(NULL); /* of the cpu: nothing is simulated */
   refuse_all(tdict_device_memory(context, tdict_sim(0)));
   refuse_all(tdict_device_memory(context, tdict_cuda(99)));
   refuse_all(tdict_device_memory(context, (tdict_device){77, 0}));
   const int64_t shape[] = {4};
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   tdict_error why = {0};
   /* Where a GPU is there, pinned memory is too. */
   if (tdict_tensor_empty(TDICT_F32, 1, shape, tdict_device_memory(context, tdict_cuda(0)), &t, &why) != TDICT_OK) {
@@ -134,5 +131,4 @@ CASE(memory_of_absent_device) {
   t = NULL;
   td_ok(tdict_tensor_empty(TDICT_F32, 1, shape, tdict_device_memory(context, tdict_cpu()), &t, err));
   assert_true(tdict_device_equal(tdict_tensor_device(t), tdict_cpu()));
-  td_release(t, context);
 }

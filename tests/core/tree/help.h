@@ -23,13 +23,6 @@ static inline tdict_tree *help_tree(int ndim, const int64_t *batch_size) {
 }
 static inline tdict_tree *help_tree_without_batch(void) { return help_tree(0, NULL); }
 
-static inline tdict_tensor *help_get(const tdict_tree *td, const char *path) {
-  return td_made(tensor, tdict_get(td, path, &made, err));
-}
-static inline tdict_tree *help_get_tree(const tdict_tree *td, const char *path) {
-  return td_made(tree, tdict_get_tree(td, path, &made, err));
-}
-
 /* A tensor that lives on a simulated or cuda device, or so it says: it has no elements, so nothing is touched. */
 static inline tdict_tensor *help_tensor_on(tdict_device device, int ndim, const int64_t *shape) {
   static char place[4096];
@@ -47,8 +40,7 @@ typedef struct help_thing {
   const char *text;
 } help_thing;
 static inline help_thing *help_make_thing(int *ends, size_t bytes, const char *text) {
-  help_thing *thing = malloc(sizeof *thing);
-  assert_non_null(thing);
+  help_thing *thing = td_alloc(sizeof *thing);
   *thing = (help_thing){ends, bytes, text};
   return thing;
 }

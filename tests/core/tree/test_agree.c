@@ -14,19 +14,19 @@ CASE(tree_set_tree_grows_batch) {
   char *before = help_snapshot(child);
   td_ok(tdict_set_tree(td, "c", child, err));
   help_unchanged(child, before);
-  tdict_tree *copy = help_get_tree(td, "c");
+  tdict_tree *copy = td_child(td, "c");
   assert_ptr_not_equal(copy, child);
   assert_false(tdict_is_locked(copy));
   static const char *const nodes[] = {"c", "c.n", "c.n.m", "c.long"};
   for (size_t i = 0; i < 4; i++) {
-    const tdict_tree *node = help_get_tree(td, nodes[i]);
+    const tdict_tree *node = td_child(td, nodes[i]);
     tdict_device device = {0, 0};
     assert_int_equal(tdict_batch_ndim(node), i == 3 ? 3 : 2);
     assert_memory_equal(tdict_batch_size(node), ((const int64_t[]){4, 3, 5}), i == 3 ? 24 : 16);
     assert_true(tdict_get_device(node, &device) && tdict_device_equal(device, cpu));
   }
-  assert_ptr_equal(help_get(td, "c.x"), x); /* the tensors are shared */
-  assert_ptr_equal(help_get(td, "c.n.m.z"), z);
+  assert_ptr_equal(td_leaf(td, "c.x"), x); /* the tensors are shared */
+  assert_ptr_equal(td_leaf(td, "c.n.m.z"), z);
   help_paths(td, "c c.x c.n c.n.m c.n.m.z c.long c.long.y");
   td_put(td, "c.new", TENSOR(4, 3)); /* and the copy lives by itself */
   assert_false(tdict_has(child, "new"));
@@ -35,8 +35,8 @@ CASE(tree_set_tree_grows_batch) {
   td_ok(tdict_set_device(longer, &cpu, err));
   td_ok(tdict_set_tree(td, "exact", exact, err));
   td_ok(tdict_set_tree(td, "way.longer", longer, err));
-  assert_ptr_equal(help_get_tree(td, "exact"), exact);
-  assert_ptr_equal(help_get_tree(td, "way.longer"), longer);
+  assert_ptr_equal(td_child(td, "exact"), exact);
+  assert_ptr_equal(td_child(td, "way.longer"), longer);
   td_put(exact, "later", TENSOR(4, 3));
   assert_true(tdict_has(td, "exact.later"));
 }
@@ -54,7 +54,7 @@ CASE(tree_set_tree_names_the_child_without_memory) {
   char *before = help_snapshot(child);
   TD_WITHOUT_MEMORY_THEN(tdict_set_tree(td, "a.c", child, err), assert_int_equal(strncmp(err->path, "a.c", 3), 0));
   help_unchanged(child, before);
-  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "a.c")), 2);
+  assert_int_equal(tdict_batch_ndim(td_child(td, "a.c")), 2);
 }
 
 /* An empty tree agrees with everything. One that disagrees takes the batch size of its new place, and no more. */
@@ -62,13 +62,13 @@ CASE(tree_set_tree_takes_empty_children) {
   scoped_tree td = TREE(4), child = TREE(5, 2);
   td_put_tree(child, "n", TREE(5, 2, 1));
   td_ok(tdict_set_tree(td, "c", child, err));
-  const tdict_tree *copy = help_get_tree(td, "c"), *below = help_get_tree(td, "c.n");
+  const tdict_tree *copy = td_child(td, "c"), *below = td_child(td, "c.n");
   assert_int_equal(tdict_batch_ndim(copy), 1);
   assert_int_equal(tdict_batch_size(copy)[0], 4);
   assert_int_equal(tdict_batch_ndim(below), 1);
   assert_int_equal(tdict_batch_size(below)[0], 4);
   assert_int_equal(tdict_batch_size(child)[0], 5);
-  assert_int_equal(tdict_batch_size(help_get_tree(child, "n"))[0], 5);
+  assert_int_equal(tdict_batch_size(td_child(child, "n"))[0], 5);
 }
 
 /* A tree that hangs at two places of a child hangs at two places of its copy, and is copied once. */
@@ -82,10 +82,10 @@ CASE(tree_set_tree_copies_shared_trees_once) {
     child = above;
   }
   td_ok(tdict_set_tree(td, "c", child, err));
-  tdict_tree *node = help_get_tree(td, "c");
+  tdict_tree *node = td_child(td, "c");
   for (int i = 0; i < LEVELS; i++) {
-    assert_ptr_equal(help_get_tree(node, "left"), help_get_tree(node, "right"));
-    node = help_get_tree(node, "left");
+    assert_ptr_equal(td_child(node, "left"), td_child(node, "right"));
+    node = td_child(node, "left");
     assert_int_equal(tdict_batch_ndim(node), 2);
   }
   tdict_lock(td);
@@ -128,7 +128,7 @@ CASE(tree_set_tree_refuses) {
 
 CASE(tree_set_tree_refuses_cycle) {
   scoped_tree td = td_tree("[2] n.m.x:f32[2]"), other = TREE(2);
-  tdict_tree *n = help_get_tree(td, "n"), *m = help_get_tree(td, "n.m");
+  tdict_tree *n = td_child(td, "n"), *m = td_child(td, "n.m");
   td_ok(tdict_set_tree(other, "deep.td", td, err));
   char *before = help_snapshot(other);
   td_fails(TDICT_EINVAL, "is, or contains, the tree", tdict_set_tree(td, "self", td, err));
@@ -150,12 +150,11 @@ CASE(tree_set_tree_copies_all_nodes) {
   scoped_tree td = TREE(2, 3), child = td_tree("[2] short.x:f32[2,3]"), renamed = TREE(2);
   td_put_tree(child, "long", TREE(2, 3));
   td_put(child, "long.deep.y", TENSOR(2, 3));
-  assert_int_equal(tdict_batch_ndim(help_get_tree(child, "long.deep")), 2);
+  assert_int_equal(tdict_batch_ndim(td_child(child, "long.deep")), 2);
   td_ok(tdict_set_tree(td, "c", child, err));
   static const char *const nodes[] = {"short", "long", "long.deep"};
-  for (int i = 0; i < 3; i++)
-    assert_ptr_not_equal(help_get_tree(help_get_tree(td, "c"), nodes[i]), help_get_tree(child, nodes[i]));
-  assert_ptr_equal(help_get(td, "c.long.deep.y"), help_get(child, "long.deep.y"));
+  for (int i = 0; i < 3; i++) assert_ptr_not_equal(td_child(td_child(td, "c"), nodes[i]), td_child(child, nodes[i]));
+  assert_ptr_equal(td_leaf(td, "c.long.deep.y"), td_leaf(child, "long.deep.y"));
   td_put(child, "long.deep.new", TENSOR(2, 3));
   assert_false(tdict_has(td, "c.long.deep.new"));
   tdict_lock(child);
@@ -163,12 +162,12 @@ CASE(tree_set_tree_copies_all_nodes) {
   assert_false(tdict_has(child, "long.deep.mine"));
   tdict_lock(td);
   td_ok(tdict_unlock(child, err));
-  assert_false(tdict_is_locked(help_get_tree(child, "long.deep")));
-  assert_true(tdict_is_locked(help_get_tree(td, "c.long.deep")));
+  assert_false(tdict_is_locked(td_child(child, "long.deep")));
+  assert_true(tdict_is_locked(td_child(td, "c.long.deep")));
   td_ok(tdict_unlock(td, err));
   /* The same for what is moved. */
   td_ok(tdict_set_tree(renamed, "from", child, err));
   td_ok(tdict_set_tree(renamed, "to", td, err));
   td_ok(tdict_rename(renamed, "from", "to.c2", false, err));
-  assert_ptr_not_equal(help_get_tree(renamed, "to.c2.long.deep"), help_get_tree(child, "long.deep"));
+  assert_ptr_not_equal(td_child(renamed, "to.c2.long.deep"), td_child(child, "long.deep"));
 }

@@ -15,31 +15,29 @@ static void expect_batch(const tdict_tree *td, int ndim, const int64_t *wanted) 
   if (ndim) assert_memory_equal(tdict_batch_size(td), wanted, (size_t)ndim * sizeof *wanted);
 }
 
-CASE(tree_set_batch_size) {
-  scoped_tree td = td_tree("x:f32[4,3,2] n.m.y:f32[4,3,5]");
+CASE(tree_set_batch_size, tree, td, td_tree("x:f32[4,3,2] n.m.y:f32[4,3,5]")) {
   td_put_tree(td, "empty", TREE(7));
   td_put_tree(td, "n.long", TREE(4, 3, 6));
   td_ok(tdict_set_batch_size(td, COUNTS(4), err));
   expect_batch(td, COUNTS(4));
-  expect_batch(help_get_tree(td, "n"), COUNTS(4));
-  expect_batch(help_get_tree(td, "n.m"), COUNTS(4));
-  expect_batch(help_get_tree(td, "n.long"), COUNTS(4, 3, 6));
-  expect_batch(help_get_tree(td, "empty"), COUNTS(4)); /* empty trees agree with all */
+  expect_batch(td_child(td, "n"), COUNTS(4));
+  expect_batch(td_child(td, "n.m"), COUNTS(4));
+  expect_batch(td_child(td, "n.long"), COUNTS(4, 3, 6));
+  expect_batch(td_child(td, "empty"), COUNTS(4)); /* empty trees agree with all */
   td_ok(tdict_set_batch_size(td, COUNTS(4, 3), err));
-  expect_batch(help_get_tree(td, "n.m"), COUNTS(4, 3));
+  expect_batch(td_child(td, "n.m"), COUNTS(4, 3));
   td_ok(tdict_set_batch_size(td, 0, NULL, err)); /* no child's shrinks */
   expect_batch(td, 0, NULL);
-  expect_batch(help_get_tree(td, "n.m"), COUNTS(4, 3));
+  expect_batch(td_child(td, "n.m"), COUNTS(4, 3));
   td_put(td, "free", TENSOR(9));
   td_ok(tdict_delete(td, "free", err));
   /* The counts may be those of a node that changes. */
-  td_ok(tdict_set_batch_size(td, 2, tdict_batch_size(help_get_tree(td, "n.m")), err));
+  td_ok(tdict_set_batch_size(td, 2, tdict_batch_size(td_child(td, "n.m")), err));
   td_ok(tdict_set_batch_size(td, 1, tdict_batch_size(td), err));
   expect_batch(td, COUNTS(4));
 }
 
-CASE(tree_set_batch_size_refuses) {
-  scoped_tree td = td_tree("[4] x:f32[4,3,2] n.m.y:f32[4,3] n.z:f32[4,2]");
+CASE(tree_set_batch_size_refuses, tree, td, td_tree("[4] x:f32[4,3,2] n.m.y:f32[4,3] n.z:f32[4,2]")) {
   td_put_tree(td, "long", TREE(4, 5));
   td_put(td, "long.w", TENSOR(4, 5));
   char *before = help_snapshot(td);
@@ -59,7 +57,7 @@ CASE(tree_set_batch_size_refuses) {
   assert_string_equal(td_last_error.path, "long");
   help_unchanged(td, before);
   td_ok(tdict_delete(td, "long", err));
-  tdict_lock(help_get_tree(td, "n.m"));
+  tdict_lock(td_child(td, "n.m"));
   before = help_snapshot(td);
   td_fails(TDICT_ELOCKED, "locked", tdict_set_batch_size(td, COUNTS(4, 3), err));
   assert_string_equal(td_last_error.path, "n.m");
@@ -83,19 +81,19 @@ CASE(tree_device) {
   static const char *const nodes[] = {"n", "n.m"};
   for (size_t i = 0; i < 2; i++) {
     device.type = 77;
-    assert_true(tdict_get_device(help_get_tree(td, nodes[i]), &device));
+    assert_true(tdict_get_device(td_child(td, nodes[i]), &device));
     assert_true(tdict_device_equal(device, cpu));
   }
   td_ok(tdict_set_device(td, NULL, err));
   assert_false(tdict_get_device(td, NULL));
-  for (size_t i = 0; i < 2; i++) assert_false(tdict_get_device(help_get_tree(td, nodes[i]), NULL));
+  for (size_t i = 0; i < 2; i++) assert_false(tdict_get_device(td_child(td, nodes[i]), NULL));
   td_put(td, "n.there", help_tensor_on(sim, COUNTS(2)));
   /* From one device to another, where nothing is. */
   scoped_tree empty = TREE(2);
   td_put_tree(empty, "n", TREE(2));
   td_ok(tdict_set_device(empty, &cpu, err));
   td_ok(tdict_set_device(empty, &sim, err));
-  assert_true(tdict_get_device(help_get_tree(empty, "n"), &device) && tdict_device_equal(device, sim));
+  assert_true(tdict_get_device(td_child(empty, "n"), &device) && tdict_device_equal(device, sim));
 }
 
 CASE(tree_device_refuses) {
@@ -113,7 +111,7 @@ CASE(tree_device_refuses) {
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_set_device(NULL, &cpu, err));
   help_unchanged(td, before);
   td_ok(tdict_delete(td, "n.there", err));
-  scoped_tree n = tdict_retain(help_get_tree(td, "n"));
+  scoped_tree n = tdict_retain(td_child(td, "n"));
   tdict_lock(n);
   td_fails(TDICT_ELOCKED, "locked", tdict_set_device(td, &cpu, err));
   assert_string_equal(td_last_error.path, "n");
@@ -132,8 +130,8 @@ CASE(tree_batch_and_device_survive_enomem) {
   tdict_tree *node = td;
   for (int i = 0; i < 60; i++) {
     td_put_tree(node, "d", TREE(2));
-    td_ok(tdict_set_tree(node, "again", help_get_tree(node, "d"), err));
-    node = help_get_tree(node, "d");
+    td_ok(tdict_set_tree(node, "again", td_child(node, "d"), err));
+    node = td_child(node, "d");
   }
   td_put(node, "x", TENSOR(2, 3));
   for (int what = 0; what < 3; what++) {
@@ -150,7 +148,7 @@ CASE(tree_batch_and_device_survive_enomem) {
         break;
       }
       assert_int_equal(status, TDICT_ENOMEM);
-      for (const tdict_tree *at = td;; at = help_get_tree(at, "d")) {
+      for (const tdict_tree *at = td;; at = td_child(at, "d")) {
         assert_int_equal(tdict_batch_ndim(at), what == 0 ? 1 : 2);
         assert_true(tdict_get_device(at, NULL) == (what == 2));
         if (!tdict_has(at, "d")) break;

@@ -6,7 +6,7 @@
 #include "core/tree/node.h"
 #include "help.h"
 
-static const tdict_type type = {.struct_size = sizeof type, .name = "thing", .release = help_end_thing};
+static const tdict_type type = TD_TYPE(.name = "thing", .release = help_end_thing);
 
 static tdict_box *make_box(int *ends) {
   tdict_box *box = NULL;
@@ -109,7 +109,7 @@ static void end_shared(void *self) {
   s->ends++;
   for (int i = 0; i < THREADS; i++) s->sum += s->marks[i];
 }
-static const tdict_type shared_type = {.struct_size = sizeof shared_type, .name = "shared", .release = end_shared};
+static const tdict_type shared_type = TD_TYPE(.name = "shared", .release = end_shared);
 
 typedef struct job {
   tdict_tree *td; /* a reference of its own, as of the box */
@@ -121,15 +121,13 @@ static void *use(void *argument) {
   job *j = argument;
   void *object = NULL;
   for (int i = 0; i < ROUNDS; i++) {
-    tdict_tree *child = NULL;
+    scoped_tree child = NULL;
     if (tdict_get_tree(j->td, "n", &child, NULL) != TDICT_OK) j->wrong++;
     child = tdict_retain(child);
-    tdict_tree *own = NULL; /* a copy of the child's node, and one more holder of the box */
+    scoped_tree own = NULL; /* a copy of the child's node, and one more holder of the box */
     if (tdict_create(1, (const int64_t[]){2}, &own, NULL) != TDICT_OK) j->wrong++;
     if (tdict_set_tree(own, "copy", child, NULL) != TDICT_OK) j->wrong++;
     if (tdict_get_object(own, "copy.o", &shared_type, &object, NULL) != TDICT_OK) j->wrong++;
-    tdict_release(child);
-    tdict_release(own);
   }
   tdict_release(j->td);
   if (object) ((shared *)object)->marks[j->number] = 1 << j->number; /* only the box's count orders this */
@@ -143,7 +141,7 @@ static void count_across_threads(void) {
   tdict_tree *td = help_tree_without_batch();
   td_put_tree(td, "n", help_tree_without_batch());
   td_ok(tdict_set_object(td, "n.o", &shared_type, &s, err));
-  tdict_box *box = tdict_leaf_box(help_get_tree(td, "n")->leaves[0]);
+  tdict_box *box = tdict_leaf_box(td_child(td, "n")->leaves[0]);
   pthread_t threads[THREADS];
   job jobs[THREADS];
   for (int i = 0; i < THREADS; i++) jobs[i] = (job){tdict_retain(td), tdict_box_retain(box), i, 0};

@@ -61,10 +61,9 @@ static void check_mutable(tdict_tree *td, const question *q, const void *data) {
 }
 
 CASE(checked_data_compares_dtype_and_shape) {
-  scoped_tree td = NULL;
   tdict_tensor *t = NULL, *column = NULL;
   const tdict_tensor_range range = {.dim = 0, .start = 0, .count = 3, .step = 2};
-  td_ok(tdict_create(0, NULL, &td, err));
+  scoped_tree td = td_made(tree, tdict_create(0, NULL, &made, err));
   td_put(td, "x", td_made(tensor, tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(3, 4), NULL, &made, err)));
   td_put(td, "n.s", td_made(tensor, tdict_tensor_zeros(TDICT_I64, 0, NULL, NULL, &made, err)));
   td_put(td, "empty", td_made(tensor, tdict_tensor_zeros(TDICT_U8, TDICT_SHAPE(0, 7), NULL, &made, err)));

@@ -11,9 +11,9 @@ enum { FIELDS = sizeof fields / sizeof *fields };
 
 static void check(const tdict_tree *td) {
   size_t offset = 0;
-  const tdict_tensor *first = help_get(td, fields[0].path);
+  const tdict_tensor *first = td_leaf(td, fields[0].path);
   for (size_t i = 0; i < FIELDS; i++) {
-    const tdict_tensor *t = help_get(td, fields[i].path);
+    const tdict_tensor *t = td_leaf(td, fields[i].path);
     const int64_t *shape = tdict_tensor_shape(t);
     assert_int_equal(tdict_tensor_dtype(t), fields[i].dtype);
     assert_int_equal(tdict_tensor_ndim(t), fields[i].ndim + 2);
@@ -33,29 +33,28 @@ static void check(const tdict_tree *td) {
 }
 
 CASE(tree_create_from_one_storage) {
-  scoped_tree td = NULL;
   void *dirty = malloc(400000); /* what malloc gives back is not zero by itself */
   memset(dirty, 0xA5, 400000);
   free(dirty);
-  td_ok(tdict_create_from(fields, FIELDS, COUNTS(4, 2), NULL, &td, err));
+  scoped_tree td = td_made(tree, tdict_create_from(fields, FIELDS, COUNTS(4, 2), NULL, &made, err));
   help_paths(td, "obs obs.pixels obs.state reward next next.none next.h\\.0 done");
-  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "next")), 2);
+  assert_int_equal(tdict_batch_ndim(td_child(td, "next")), 2);
   assert_false(tdict_get_device(td, NULL));
   check(td);
   for (size_t i = 0; i < FIELDS; i++) {
     const unsigned char *bytes = tdict_const_data(td, fields[i].path);
-    for (size_t k = 0; k < tdict_tensor_bytes(help_get(td, fields[i].path)); k++) assert_int_equal(bytes[k], 0);
+    for (size_t k = 0; k < tdict_tensor_bytes(td_leaf(td, fields[i].path)); k++) assert_int_equal(bytes[k], 0);
   }
   /* Every tensor is written in full; none reaches into another. */
   for (size_t i = 0; i < FIELDS; i++)
-    td_fill_random(tdict_data(td, fields[i].path), tdict_tensor_bytes(help_get(td, fields[i].path)), i + 1);
+    td_fill_random(tdict_data(td, fields[i].path), tdict_tensor_bytes(td_leaf(td, fields[i].path)), i + 1);
   for (size_t i = 0; i < FIELDS; i++) {
-    size_t count = tdict_tensor_bytes(help_get(td, fields[i].path));
+    size_t count = tdict_tensor_bytes(td_leaf(td, fields[i].path));
     scoped_bytes wanted = malloc(count + 1);
     td_fill_random(wanted, count, i + 1);
     assert_memory_equal(tdict_const_data(td, fields[i].path), wanted, count);
   }
-  tdict_tensor *kept = tdict_tensor_retain(help_get(td, "reward")); /* a tensor keeps the storage */
+  tdict_tensor *kept = tdict_tensor_retain(td_leaf(td, "reward")); /* a tensor keeps the storage */
   tdict_release(td);
   memset(tdict_tensor_data(kept), 1, tdict_tensor_bytes(kept));
   tdict_tensor_release(kept);
@@ -64,15 +63,14 @@ CASE(tree_create_from_one_storage) {
   assert_int_equal(tdict_batch_ndim(td), 1);
 }
 
-DEVICE_CASE(tree_create_from_device_memory) {
-  scoped_context context = td_context(NULL);
+DEVICE_CASE(tree_create_from_device_memory, context, context, td_context(NULL)) {
   tdict_memory *const memories[] = {tdict_device_memory(context, td_device()), tdict_pinned_memory(context)};
   for (size_t i = 0; i < 2; i++) {
     tdict_tree *td = NULL;
     if (i == 1 && td_device().type == TDICT_DEVICE_CPU) continue; /* nobody to pin for */
     td_ok(tdict_create_from(fields, FIELDS, COUNTS(4, 2), memories[i], &td, err));
     check(td);
-    tdict_tensor *t = help_get(td, "obs.pixels"), *host = NULL;
+    tdict_tensor *t = td_leaf(td, "obs.pixels"), *host = NULL;
     assert_true(tdict_device_equal(tdict_tensor_device(t), i == 0 ? td_device() : tdict_cpu()));
     assert_true(tdict_tensor_is_pinned(t) == (i == 1));
     td_ok(tdict_tensor_empty(TDICT_U8, tdict_tensor_ndim(t), tdict_tensor_shape(t), NULL, &host, err));
@@ -80,8 +78,7 @@ DEVICE_CASE(tree_create_from_device_memory) {
     td_ok(tdict_tensor_copy(host, t, err));
     const unsigned char *bytes = tdict_tensor_const_data(host);
     for (size_t k = 0; k < tdict_tensor_bytes(host); k++) assert_int_equal(bytes[k], 0);
-    tdict_tensor_release(host);
-    tdict_release(td);
+    td_release(host, td);
   }
 }
 
@@ -149,12 +146,11 @@ CASE(tree_create_from_refuses_shape_beyond_ndim) {
     for (int extra = ndim; extra < 6; extra++) {
       tdict_field field = {"a", TDICT_F32, ndim, {0}};
       tdict_tree *td = NULL;
-      char text[64];
       for (int i = 0; i < ndim; i++) field.shape[i] = 2;
       tdict_release(td_made(tree, tdict_create_from(&field, 1, 0, NULL, NULL, &made, err)));
       td = NULL;
       field.shape[extra] = 17;
-      snprintf(text, sizeof text, "ndim is %d, but shape[%d] is 17", (int)ndim, extra);
+      const char *text = td_text("ndim is %d, but shape[%d] is 17", (int)ndim, extra);
       td_fails(TDICT_EINVAL, text, tdict_create_from(&field, 1, 0, NULL, NULL, &td, err));
       assert_string_equal(td_last_error.path, "a");
       assert_null(td);

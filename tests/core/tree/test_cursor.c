@@ -15,9 +15,9 @@ CASE(cursor_second_walk_needs_no_memory) {
   tdict_tree *td = TREE(1), *node = td;
   for (int i = 0; i < 100; i++) {
     td_put_tree(node, "d", TREE(1));
-    td_ok(tdict_set_tree(node, "again", help_get_tree(node, "d"), err));
+    td_ok(tdict_set_tree(node, "again", td_child(node, "d"), err));
     td_put(node, "t", TENSOR(1));
-    node = help_get_tree(node, "d");
+    node = td_child(node, "d");
   }
   tdict_cursor cursor;
   bool ok;
@@ -40,8 +40,7 @@ CASE(cursor_second_walk_needs_no_memory) {
   tdict_release(td);
 }
 
-CASE(cursor_path_names_the_last_leaf) {
-  scoped_tree td = td_tree("[1] a.h\\.0.x:f32[1] a.b:f32[1]");
+CASE(cursor_path_names_the_last_leaf, tree, td, td_tree("[1] a.h\\.0.x:f32[1] a.b:f32[1]")) {
   tdict_cursor cursor;
   char path[248];
   tdict_cursor_init(&cursor, td, false);

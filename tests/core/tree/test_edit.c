@@ -11,16 +11,16 @@ CASE(tree_set_makes_nodes) {
   help_paths(td, "a a.b a.b.c a.b.c.t");
   static const char *const nodes[] = {"a", "a.b", "a.b.c"};
   for (size_t i = 0; i < 3; i++) {
-    const tdict_tree *node = help_get_tree(td, nodes[i]);
+    const tdict_tree *node = td_child(td, nodes[i]);
     assert_int_equal(tdict_batch_ndim(node), 2);
     assert_memory_equal(tdict_batch_size(node), ((const int64_t[]){4, 3}), 16);
     assert_true(tdict_get_device(node, &device) && tdict_device_equal(device, cpu));
   }
-  assert_ptr_equal(help_get(td, "a.b.c.t"), t); /* shared, not copied */
+  assert_ptr_equal(td_leaf(td, "a.b.c.t"), t); /* shared, not copied */
   /* They are made like the node above, not like the root. */
   td_put_tree(td, "long", TREE(4, 3, 2));
   td_put(td, "long.x.y", TENSOR(4, 3, 2));
-  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "long.x")), 3);
+  assert_int_equal(tdict_batch_ndim(td_child(td, "long.x")), 3);
   tdict_tensor *const second = TENSOR(4, 3);
   td_ok(tdict_set(td, "a.b.second", second, err));
   help_paths(td, "a a.b a.b.c a.b.c.t a.b.second long long.x long.x.y");
@@ -37,9 +37,9 @@ CASE(tree_set_replaces) {
   td_ok(tdict_set(td, "n", t, err)); /* a tree by a tensor */
   td_ok(tdict_set_tree(td, "c", child, err));
   help_paths(td, "a n c");
-  assert_ptr_equal(help_get(td, "a"), t);
-  assert_ptr_equal(help_get(td, "n"), t);
-  assert_ptr_equal(help_get_tree(td, "c"), child);
+  assert_ptr_equal(td_leaf(td, "a"), t);
+  assert_ptr_equal(td_leaf(td, "n"), t);
+  assert_ptr_equal(td_child(td, "c"), child);
   for (int i = 0; i < 3; i++) { /* by itself */
     td_ok(tdict_set(td, "a", t, err));
     td_ok(tdict_set_tree(td, "c", child, err));
@@ -98,15 +98,14 @@ CASE(tree_set_refuses_other_device) {
   help_unchanged(td, before);
   td_ok(tdict_set(td, "n.x", there, err));
   td_fails(TDICT_EWRONGDEVICE, "on cpu", tdict_set(td, "n.x", host, err));
-  assert_ptr_equal(help_get(td, "n.x"), there);
+  assert_ptr_equal(td_leaf(td, "n.x"), there);
 }
 
-CASE(tree_delete) {
-  scoped_tree td = TREE(2);
+CASE(tree_delete, tree, td, TREE(2)) {
   static const char *const names[] = {"a", "b", "n.x", "n.y", "m.deep.z", "c"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) td_put(td, names[i], TENSOR(2, (int64_t)i + 1));
-  scoped_tensor kept = tdict_tensor_retain(help_get(td, "n.x"));
-  scoped_tree tree = tdict_retain(help_get_tree(td, "m"));
+  scoped_tensor kept = tdict_tensor_retain(td_leaf(td, "n.x"));
+  scoped_tree tree = tdict_retain(td_child(td, "m"));
   td_ok(tdict_delete(td, "n.x", err));
   help_paths(td, "a b n n.y m m.deep m.deep.z c");
   td_ok(tdict_delete(td, "m", err));
@@ -120,8 +119,7 @@ CASE(tree_delete) {
   help_paths(tree, "deep deep.z");
 }
 
-CASE(tree_delete_refuses) {
-  scoped_tree td = td_tree("[2] n.x:f32[2]");
+CASE(tree_delete_refuses, tree, td, td_tree("[2] n.x:f32[2]")) {
   char *before = help_snapshot(td);
   td_fails(TDICT_ENOTFOUND, "'y'", tdict_delete(td, "y", err));
   td_fails(TDICT_ENOTFOUND, "'y'", tdict_delete(td, "n.y", err));
@@ -138,7 +136,7 @@ CASE(tree_pop) {
   tdict_tree *td = TREE(2), *tree = NULL;
   tdict_tensor *t = NULL, *x = td_put(td, "n.x", TENSOR(2, 3));
   td_put(td, "n.y.z", TENSOR(2));
-  tdict_tree *y = help_get_tree(td, "n.y");
+  tdict_tree *y = td_child(td, "n.y");
   td_ok(tdict_pop(td, "n.x", &t, err));
   assert_ptr_equal(t, x);
   help_paths(td, "n n.y n.y.z");
@@ -172,27 +170,26 @@ CASE(tree_pop_refuses) {
   tdict_release(td);
 }
 
-CASE(tree_rename) {
-  scoped_tree td = td_tree("[2] a:f32[2] b:f32[2,2] n.x:f32[2,3] c:f32[2,4]");
-  tdict_tensor *b = help_get(td, "b"), *x = help_get(td, "n.x"), *c = help_get(td, "c");
-  tdict_tree *n = help_get_tree(td, "n");
+CASE(tree_rename, tree, td, td_tree("[2] a:f32[2] b:f32[2,2] n.x:f32[2,3] c:f32[2,4]")) {
+  tdict_tensor *b = td_leaf(td, "b"), *x = td_leaf(td, "n.x"), *c = td_leaf(td, "c");
+  tdict_tree *n = td_child(td, "n");
   td_ok(tdict_rename(td, "b", "bee", true, err)); /* keeps its place */
   help_paths(td, "a bee n n.x c");
-  assert_ptr_equal(help_get(td, "bee"), b);
+  assert_ptr_equal(td_leaf(td, "bee"), b);
   td_ok(tdict_rename(td, "bee", "a", false, err)); /* replaces, and keeps its own place */
   help_paths(td, "a n n.x c");
-  assert_ptr_equal(help_get(td, "a"), b);
+  assert_ptr_equal(td_leaf(td, "a"), b);
   td_ok(tdict_rename(td, "c", "n.new.c", true, err)); /* makes nodes */
   help_paths(td, "a n n.x n.new n.new.c");
-  assert_ptr_equal(help_get(td, "n.new.c"), c);
+  assert_ptr_equal(td_leaf(td, "n.new.c"), c);
   td_ok(tdict_rename(td, "n", "moved.n", true, err)); /* a tree, whole */
-  assert_ptr_equal(help_get_tree(td, "moved.n"), n);
+  assert_ptr_equal(td_child(td, "moved.n"), n);
   help_paths(td, "a moved moved.n moved.n.x moved.n.new moved.n.new.c");
   td_ok(tdict_rename(td, "moved.n.x", "a", false, err)); /* to a place that is taken */
-  assert_ptr_equal(help_get(td, "a"), x);
+  assert_ptr_equal(td_leaf(td, "a"), x);
   help_paths(td, "a moved moved.n moved.n.new moved.n.new.c");
   td_ok(tdict_rename(td, "moved.n.new.c", "moved", false, err)); /* over the tree that it hangs in */
-  assert_ptr_equal(help_get(td, "moved"), c);
+  assert_ptr_equal(td_leaf(td, "moved"), c);
   help_paths(td, "a moved");
   td_ok(tdict_rename(td, "a", "a", true, err)); /* to itself */
   td_ok(tdict_rename(td, "a", "h\\.0", true, err));
@@ -200,22 +197,20 @@ CASE(tree_rename) {
 }
 
 /* What moves below another batch size or device is held to it, and grows as with set_tree. */
-CASE(tree_rename_adapts_to_the_new_parent) {
-  scoped_tree td = TREE(2);
+CASE(tree_rename_adapts_to_the_new_parent, tree, td, TREE(2)) {
   td_put_tree(td, "long", TREE(2, 3));
   td_put(td, "short.good", TENSOR(2, 3));
   td_put(td, "x", TENSOR(2, 4));
-  scoped_tree before_move = tdict_retain(help_get_tree(td, "short"));
+  scoped_tree before_move = tdict_retain(td_child(td, "short"));
   td_fails(TDICT_ESHAPE, "batch size is [2, 3], tensor has shape [2, 4]", tdict_rename(td, "x", "long.x", false, err));
   td_ok(tdict_rename(td, "short", "long.short", false, err));
   help_paths(td, "long long.short long.short.good x");
-  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "long.short")), 2);
+  assert_int_equal(tdict_batch_ndim(td_child(td, "long.short")), 2);
   assert_int_equal(tdict_batch_ndim(before_move), 1);
 }
 
-CASE(tree_rename_refuses) {
-  scoped_tree td = td_tree("[2] a:f32[2] b:f32[2] n.m.x:f32[2]");
-  td_ok(tdict_set_tree(td, "alias", help_get_tree(td, "n"), err));
+CASE(tree_rename_refuses, tree, td, td_tree("[2] a:f32[2] b:f32[2] n.m.x:f32[2]")) {
+  td_ok(tdict_set_tree(td, "alias", td_child(td, "n"), err));
   char *before = help_snapshot(td);
   td_fails(TDICT_EEXIST, "safe", tdict_rename(td, "a", "b", true, err));
   assert_string_equal(td_last_error.path, "b");

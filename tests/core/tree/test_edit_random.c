@@ -20,7 +20,7 @@ struct model {
 static const char *const keys[KEYS] = {"a", "b", "h\\.0", "long key number one", "\\\\", "e", "f", "g", "i"};
 static tdict_tensor *tensors[16];
 static int made, ended; /* objects */
-static const tdict_type type = {.struct_size = sizeof type, .name = "thing", .release = help_end_thing};
+static const tdict_type type = TD_TYPE(.name = "thing", .release = help_end_thing);
 static uint64_t state = 20240607;
 
 static unsigned pick(unsigned below) {
@@ -154,7 +154,7 @@ static void append(help_text *all, const model *m, const char *above) {
 static void compare_leaf(const tdict_tree *td, const char *key, const entry *e) {
   void *object = NULL;
   if (!e->object) {
-    assert_ptr_equal(help_get(td, key), e->tensor);
+    assert_ptr_equal(td_leaf(td, key), e->tensor);
     return;
   }
   td_ok(tdict_get_object(td, key, &type, &object, err));
@@ -168,7 +168,7 @@ static void compare(const tdict_tree *td, const model *m) {
     tdict_path_escape(tdict_get_entry_at(td, (size_t)i).key, escaped, sizeof escaped);
     assert_string_equal(escaped, keys[m->entries[i].key]);
     if (m->entries[i].child)
-      compare(help_get_tree(td, escaped), m->entries[i].child);
+      compare(td_child(td, escaped), m->entries[i].child);
     else
       compare_leaf(td, escaped, &m->entries[i]);
   }

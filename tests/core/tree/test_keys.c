@@ -218,7 +218,7 @@ CASE(keys_hash_spreads_similar_names) {
 /* Reading by words is reading byte by byte, for every length and every place of a stop, and nothing is read beyond. */
 CASE(name_read_matches_a_byte_loop) {
   for (size_t length = 1; length <= 40; length++) {
-    char *text = malloc(length); /* of its own size, so that a sanitizer sees what lies behind */
+    scoped_chars text = malloc(length); /* of its own size, so that a sanitizer sees what lies behind */
     for (size_t stop = 0; stop <= length; stop++)
       for (int with = 0; with < 2; with++) {
         for (size_t i = 0; i < length; i++) text[i] = (char)(i % 3 == 0 ? 0xae + (int)i : 'a' + (int)(i % 26));
@@ -239,7 +239,6 @@ CASE(name_read_matches_a_byte_loop) {
         copy[stop - 1] ^= 1;
         assert_false(tdict_name_is(&name, copy));
       }
-    free(text);
   }
 }
 

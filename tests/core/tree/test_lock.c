@@ -13,7 +13,7 @@ CASE(tree_lock_blocks) {
   td_put(td, "n.deep.x", TENSOR(2, 1));
   tdict_lock(td);
   tdict_lock(td); /* twice is as once */
-  assert_true(tdict_is_locked(td) && tdict_is_locked(help_get_tree(td, "n.deep")));
+  assert_true(tdict_is_locked(td) && tdict_is_locked(td_child(td, "n.deep")));
   char *before = help_snapshot(td);
   static const char *const places[] = {"a", "new", "n.deep.x", "n.deep.new", "n.new.way"};
   for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
@@ -39,9 +39,8 @@ CASE(tree_lock_blocks) {
 }
 
 /* A locked tree below an unlocked one is blocked itself, and may be replaced whole. */
-CASE(tree_lock_of_a_child_leaves_its_parent_unlocked) {
-  scoped_tree td = td_tree("[2] n.deep.x:f32[2,1]");
-  scoped_tree n = tdict_retain(help_get_tree(td, "n"));
+CASE(tree_lock_of_a_child_leaves_its_parent_unlocked, tree, td, td_tree("[2] n.deep.x:f32[2,1]")) {
+  scoped_tree n = tdict_retain(td_child(td, "n"));
   tdict_lock(n);
   assert_false(tdict_is_locked(td));
   td_fails(TDICT_ELOCKED, "locked", tdict_delete(td, "n.deep.x", err));
@@ -62,13 +61,13 @@ CASE(tree_unlock) {
   td_ok(tdict_set_tree(td, "s", shared, err));
   td_ok(tdict_set_tree(td, "n.s", shared, err));
   td_ok(tdict_set_tree(second, "s", shared, err));
-  tdict_tree *low = help_get_tree(shared, "low");
+  tdict_tree *low = td_child(shared, "low");
   tdict_lock(td);
   assert_true(tdict_is_locked(shared) && tdict_is_locked(low));
   assert_false(tdict_is_locked(second));
   tdict_lock(second);
   td_ok(tdict_unlock(td, err)); /* the second still holds it */
-  assert_false(tdict_is_locked(td) || tdict_is_locked(help_get_tree(td, "n")));
+  assert_false(tdict_is_locked(td) || tdict_is_locked(td_child(td, "n")));
   assert_true(tdict_is_locked(shared) && tdict_is_locked(low));
   td_ok(tdict_unlock(second, err));
   assert_false(tdict_is_locked(shared) || tdict_is_locked(low));
@@ -90,9 +89,8 @@ CASE(tree_unlock) {
   td_put(shared, "low.y", TENSOR(2));
 }
 
-CASE(tree_unlock_refuses_child) {
-  scoped_tree td = td_tree("[2] n.deep.x:f32[2]");
-  tdict_tree *n = help_get_tree(td, "n"), *deep = help_get_tree(td, "n.deep");
+CASE(tree_unlock_refuses_child, tree, td, td_tree("[2] n.deep.x:f32[2]")) {
+  tdict_tree *n = td_child(td, "n"), *deep = td_child(td, "n.deep");
   tdict_lock(td);
   td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(n, err));
   td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(deep, err));
@@ -106,7 +104,7 @@ CASE(tree_unlock_refuses_child) {
 
 CASE(tree_lock_ends_with_the_last_reference) {
   tdict_tree *td = td_tree("[2] n.deep.x:f32[2]"), *second = TREE(2);
-  tdict_tree *n = tdict_retain(help_get_tree(td, "n")), *deep = tdict_retain(help_get_tree(td, "n.deep"));
+  tdict_tree *n = tdict_retain(td_child(td, "n")), *deep = tdict_retain(td_child(td, "n.deep"));
   td_ok(tdict_set_tree(second, "deep", deep, err));
   tdict_lock(td);
   tdict_lock(second);

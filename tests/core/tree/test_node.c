@@ -33,9 +33,8 @@ static void count_release(void *user) { ++*(int *)user; }
 static tdict_tensor *counted_tensor(int *releases) {
   static unsigned char bytes[16];
   const int64_t shape[] = {4};
-  tdict_tensor *t = NULL;
   tdict_tensor_desc view = td_with(tdict_tensor_desc, data = bytes, dtype = TDICT_U8, ndim = 1, shape = shape);
-  td_ok(tdict_tensor_from_data(&view, count_release, releases, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_from_data(&view, count_release, releases, &made, err));
   return t;
 }
 
@@ -51,7 +50,7 @@ CASE(tree_reference_counts) {
   assert_ptr_equal(tdict_retain(td), td);
   tdict_release(td);
   assert_int_equal(releases, 0);
-  tdict_tree *held = tdict_retain(help_get_tree(td, "child"));
+  tdict_tree *held = tdict_retain(td_child(td, "child"));
   tdict_release(td);
   assert_int_equal(releases, 1); /* the child is held */
   tdict_release(held);
@@ -65,11 +64,7 @@ CASE(tree_reference_counts) {
 CASE(node_like_shares_keys_until_a_change) {
   tdict_tree *td = TREE(4), *like = NULL;
   const tdict_device cpu = tdict_cpu();
-  for (int i = 0; i < 20; i++) {
-    char name[16];
-    snprintf(name, sizeof name, "k%d", i);
-    td_put(td, name, TENSOR(4, 2));
-  }
+  for (int i = 0; i < 20; i++) td_put(td, td_text("k%d", i), TENSOR(4, 2));
   td_ok(tdict_delete(td, "k3", err));
   td_ok(tdict_set_device(td, &cpu, err));
   tdict_lock(td);
@@ -90,16 +85,15 @@ CASE(node_like_shares_keys_until_a_change) {
   td_ok(tdict_rename(like, "k1", "other", false, err));
   assert_ptr_not_equal(like->keys, td->keys);
   help_unchanged(td, before);
-  assert_ptr_equal(help_get(like, "other"), help_get(td, "k1"));
-  assert_ptr_equal(help_get(like, "k19"), help_get(td, "k19"));
+  assert_ptr_equal(td_leaf(like, "other"), td_leaf(td, "k1"));
+  assert_ptr_equal(td_leaf(like, "k19"), td_leaf(td, "k19"));
   tdict_release(td);
   assert_true(tdict_has(like, "new"));
   tdict_release(like);
 }
 
 /* Keys that come and go leave neither slots nor memory behind, and the order stands. */
-CASE(node_compacts_deleted_slots) {
-  scoped_tree td = help_tree_without_batch();
+CASE(node_compacts_deleted_slots, tree, td, help_tree_without_batch()) {
   scoped_tensor t = TENSOR(1);
   char name[16];
   for (int i = 0; i < 1000; i++) {
@@ -177,7 +171,7 @@ CASE(tree_reference_counts_are_thread_safe) {
   static worker workers[THREADS];
   pthread_t threads[THREADS];
   scoped_tree shared = td_tree("[2] n.x:f32[2]");
-  tdict_tree *n = help_get_tree(shared, "n");
+  tdict_tree *n = td_child(shared, "n");
   for (int t = 0; t < THREADS; t++) {
     workers[t].shared = shared;
     for (int i = 0; i < ROUNDS; i++) {
@@ -207,10 +201,10 @@ CASE(tree_of_great_depth_needs_no_recursion) {
     td = above;
   }
   tdict_tree *low = td;
-  while (tdict_has(low, "d")) low = help_get_tree(low, "d");
+  while (tdict_has(low, "d")) low = td_child(low, "d");
   for (int i = 101; i < LEVELS; i++) {
     td_put_tree(low, "d", TREE(2));
-    low = help_get_tree(low, "d");
+    low = td_child(low, "d");
   }
   td_put(low, "last", TENSOR(2, 5));
   assert_int_equal(tdict_num_leaves(td), 2);

@@ -24,18 +24,12 @@ static bool never_pinned(const void *self) {
   return false;
 }
 
-static const tdict_type thing_type = {.struct_size = sizeof thing_type,
-                                      .name = "thing",
-                                      .release = help_end_thing,
-                                      .pin_memory = never_move,
-                                      .to_device = never_move,
-                                      .is_pinned = never_pinned,
-                                      .flatten = never_flatten,
-                                      .unflatten = never_unflatten,
-                                      .bytes = help_thing_bytes,
-                                      .print = help_thing_print};
-static const tdict_type bare_type = {.struct_size = sizeof bare_type, .name = "bare", .release = help_end_thing};
-static const tdict_type twin_type = {.struct_size = sizeof twin_type, .name = "thing", .release = help_end_thing};
+static const tdict_type thing_type =
+    TD_TYPE(.name = "thing", .release = help_end_thing, .pin_memory = never_move, .to_device = never_move,
+            .is_pinned = never_pinned, .flatten = never_flatten, .unflatten = never_unflatten,
+            .bytes = help_thing_bytes, .print = help_thing_print);
+static const tdict_type bare_type = TD_TYPE(.name = "bare", .release = help_end_thing);
+static const tdict_type twin_type = TD_TYPE(.name = "thing", .release = help_end_thing);
 
 /* Puts a new object of thing_type that counts its end in *ends. */
 static help_thing *put(tdict_tree *td, const char *path, int *ends) {
@@ -56,7 +50,7 @@ CASE(object_set_takes_ownership) {
   td_put(td, "z", TENSOR(4, 3));
   help_paths(td, "a n n.m\\.0 n.m\\.0.o z");
   assert_ptr_equal(get(td, "n.m\\.0.o"), thing);
-  assert_int_equal(tdict_batch_ndim(help_get_tree(td, "n.m\\.0")), 2); /* nodes are made as for a tensor */
+  assert_int_equal(tdict_batch_ndim(td_child(td, "n.m\\.0")), 2); /* nodes are made as for a tensor */
   for (int i = 0; i < 3; i++) td_ok(tdict_set_object(td, "n.m\\.0.o", &thing_type, thing, err)); /* by itself */
   assert_ptr_equal(get(td, "n.m\\.0.o"), thing);
   assert_int_equal(first, 0);
@@ -121,7 +115,7 @@ CASE(object_shared_by_trees) {
   td_ok(tdict_set_tree(one, "c", child, err));
   td_ok(tdict_set_tree(two, "c", child, err));
   td_ok(tdict_set_tree(longer, "c", child, err)); /* a shallow copy with another batch size */
-  assert_ptr_not_equal(help_get_tree(longer, "c.deep"), help_get_tree(child, "deep"));
+  assert_ptr_not_equal(td_child(longer, "c.deep"), td_child(child, "deep"));
   assert_ptr_equal(get(longer, "c.deep.o"), thing);
   assert_ptr_equal(get(two, "c.deep.o"), thing);
   tdict_release(one);
@@ -137,7 +131,7 @@ CASE(object_shared_by_trees) {
 /* The release of an object may release trees, which may hold objects. */
 static void end_holder(void *self) { tdict_release(self); }
 CASE(object_may_hold_trees) {
-  static const tdict_type holder_type = {.struct_size = sizeof holder_type, .name = "holder", .release = end_holder};
+  static const tdict_type holder_type = TD_TYPE(.name = "holder", .release = end_holder);
   int ends = 0;
   tdict_tree *inner = TREE(2);
   put(inner, "o", &ends);
@@ -153,11 +147,10 @@ CASE(object_may_hold_trees) {
 
 static void refuse(tdict_tree *td, const tdict_type *type, const char *text) {
   int ends = 0;
-  help_thing *thing = help_make_thing(&ends, 0, NULL);
+  TD_FREED help_thing *thing = help_make_thing(&ends, 0, NULL);
   td_fails(TDICT_EINVAL, text, tdict_set_object(td, "n.o", type, thing, err));
   assert_string_equal(td_last_error.path, "n.o");
   assert_int_equal(ends, 0);
-  free(thing);
 }
 
 CASE(object_set_refuses) {
@@ -316,7 +309,7 @@ CASE(object_is_exempt_from_batch_size_and_device) {
   td_ok(tdict_set_device(td, NULL, err));
   put(child, "m.o", &ends);
   td_ok(tdict_set_tree(td, "child", child, err)); /* of another batch size, but it holds no tensor */
-  assert_int_equal(tdict_batch_size(help_get_tree(td, "child.m"))[0], 9);
+  assert_int_equal(tdict_batch_size(td_child(td, "child.m"))[0], 9);
   assert_int_equal(tdict_batch_size(child)[0], 7);
   td_put(child, "m.t", TENSOR(7));
   td_fails(TDICT_ESHAPE, "batch size is [9]", tdict_set_tree(td, "again", child, err));
@@ -336,7 +329,7 @@ CASE(object_type_with_a_shorter_struct) {
                 bytes < offsetof(tdict_type, unflatten) + sizeof thing_type.unflatten;
     int ends = 0;
     tdict_tree *td = TREE(2);
-    tdict_type *type = malloc(bytes);
+    TD_FREED tdict_type *type = malloc(bytes);
     help_thing *thing = help_make_thing(&ends, 1000, "I am long");
     memcpy(type, &thing_type, bytes);
     memcpy(type, &bytes, sizeof bytes);
@@ -354,7 +347,6 @@ CASE(object_type_with_a_shorter_struct) {
     assert_true((strstr(text, "I am long") != NULL) == prints);
     tdict_release(td);
     assert_int_equal(ends, 1);
-    free(type);
   }
   tdict_type longer = thing_type; /* of a later version of the library */
   longer.struct_size += 64;
@@ -416,13 +408,13 @@ CASE(object_is_counted_in_leaves_and_bytes) {
   assert_int_equal(tdict_num_objects(td), 3);
   assert_int_equal(tdict_bytes(td), tensor + 1020);
   assert_int_equal(unique_bytes(td), tensor + 1020);
-  td_ok(tdict_set_tree(td, "again", help_get_tree(td, "n"), err)); /* the same node */
+  td_ok(tdict_set_tree(td, "again", td_child(td, "n"), err)); /* the same node */
   assert_int_equal(tdict_num_leaves(td), 2);
   assert_int_equal(tdict_num_objects(td), 5);
   assert_int_equal(tdict_bytes(td), 2 * tensor + 2020);
   assert_int_equal(unique_bytes(td), tensor + 1020);
   td_put_tree(td, "longer", longer);
-  td_ok(tdict_set_tree(td, "longer.n", help_get_tree(td, "n"), err)); /* a copy that shares its leaves */
+  td_ok(tdict_set_tree(td, "longer.n", td_child(td, "n"), err)); /* a copy that shares its leaves */
   assert_int_equal(tdict_num_objects(td), 7);
   assert_int_equal(unique_bytes(td), tensor + 1020);
   td_fail_alloc(0, true); /* objects are remembered too */
@@ -444,9 +436,8 @@ static size_t bad_print(const void *self, char *buffer, size_t bytes) {
 }
 
 CASE(object_is_printed) {
-  static const tdict_type named = {.struct_size = sizeof named, .name = "cr\ropper", .release = help_end_thing};
-  static const tdict_type loud = {
-      .struct_size = sizeof loud, .name = "loud", .release = help_end_thing, .print = bad_print};
+  static const tdict_type named = TD_TYPE(.name = "cr\ropper", .release = help_end_thing);
+  static const tdict_type loud = TD_TYPE(.name = "loud", .release = help_end_thing, .print = bad_print);
   int ends = 0;
   char text[2048], many[301];
   tdict_tree *td = td_tree("[2] obs:f32[2,3]");
@@ -496,11 +487,9 @@ CASE(object_set_survives_enomem) {
   char path[400];
   tdict_tree *td = TREE(2), *holder = TREE(2, 3);
   for (int i = 0; i < 8; i++) { /* full, so that one more key needs room */
-    char name[8];
-    snprintf(name, sizeof name, "n.k%d", i);
-    td_put(td, name, TENSOR(2, 3));
+    td_put(td, td_text("n.k%d", i), TENSOR(2, 3));
   }
-  td_ok(tdict_set_tree(holder, "n", help_get_tree(td, "n"), err)); /* a copy that shares the keys */
+  td_ok(tdict_set_tree(holder, "n", td_child(td, "n"), err)); /* a copy that shares the keys */
   memset(path, 'k', sizeof path - 1);
   memcpy(path, "n.a.\\b", 6); /* a key that is read from the heap */
   path[sizeof path - 1] = 0;

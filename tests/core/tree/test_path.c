@@ -10,7 +10,7 @@ CASE(tree_path_syntax) {
   tdict_tree *td = help_tree_without_batch(), *tree;
   tdict_tensor *t = TENSOR(2), *found;
   td_ok(tdict_set(td, "next.obs.pixels", t, err));
-  assert_string_equal(tdict_get_entry_at(help_get_tree(td, "next.obs"), 0).key, "pixels");
+  assert_string_equal(tdict_get_entry_at(td_child(td, "next.obs"), 0).key, "pixels");
   td_ok(tdict_set(td, "h\\.0", t, err));
   assert_string_equal(tdict_get_entry_at(td, 1).key, "h.0");
   td_ok(tdict_set(td, "back\\\\slash", t, err));
@@ -20,8 +20,8 @@ CASE(tree_path_syntax) {
   td_ok(tdict_set(td, " \t\n/\x01\xff\xc3\xa9", t, err)); /* any other byte is legal */
   assert_string_equal(tdict_get_entry_at(td, 4).key, " \t\n/\x01\xff\xc3\xa9");
   td_ok(tdict_set(td, "\\..\\.", t, err)); /* a key "." in a tree "." */
-  assert_ptr_equal(help_get(help_get_tree(td, "\\."), "\\."), t);
-  assert_ptr_equal(help_get(td, "plain"), t);
+  assert_ptr_equal(td_leaf(td_child(td, "\\."), "\\."), t);
+  assert_ptr_equal(td_leaf(td, "plain"), t);
   char *before = help_snapshot(td);
   for (size_t i = 0; i < sizeof no_paths / sizeof *no_paths; i++) {
     const char *path = no_paths[i];
@@ -72,7 +72,7 @@ CASE(tree_path_join) {
     assert_string_equal(tdict_get_entry_at(node, 0).key, keys[i]);
     char path[8];
     tdict_path_escape(keys[i], path, sizeof path);
-    node = help_get_tree(node, path);
+    node = td_child(node, path);
   }
   assert_string_equal(tdict_get_entry_at(node, 0).key, "x");
   tdict_release(td);

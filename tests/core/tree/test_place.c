@@ -38,11 +38,7 @@ static tdict_tree *empty(void) { return TREE(2, 3); }
 static tdict_tree *full(void) { /* both arrays of the node and the index are at a step of their growth */
   tdict_tree *td = TREE(2, 3);
   scoped_tensor t = TENSOR(2, 3);
-  for (int i = 0; i < 15; i++) {
-    char name[16];
-    snprintf(name, sizeof name, "key %d", i);
-    td_ok(tdict_set(td, name, t, err));
-  }
+  for (int i = 0; i < 15; i++) td_ok(tdict_set(td, td_text("key %d", i), t, err));
   td_ok(tdict_set(td, "n.m.x", t, err));
   return td;
 }
@@ -89,14 +85,13 @@ CASE(tree_set_tree_survives_enomem) {
   tdict_tree *child = TREE(2), *node = child;
   for (int i = 0; i < 40; i++) { /* levels and sharing enough that looking through them needs memory */
     td_put_tree(node, "d", TREE(2));
-    td_ok(tdict_set_tree(node, "again", help_get_tree(node, "d"), err));
-    node = help_get_tree(node, "d");
+    td_ok(tdict_set_tree(node, "again", td_child(node, "d"), err));
+    node = td_child(node, "d");
   }
   td_put(node, "x", TENSOR(2, 3));
   int64_t nodes = 41;
   assert_true(sweep(empty, set_child, child) > 2 * nodes);
-  for (tdict_tree *at = child; tdict_has(at, "d"); at = help_get_tree(at, "d"))
-    assert_int_equal(tdict_batch_ndim(at), 1);
+  for (tdict_tree *at = child; tdict_has(at, "d"); at = td_child(at, "d")) assert_int_equal(tdict_batch_ndim(at), 1);
   tdict_release(child);
 }
 

@@ -29,10 +29,9 @@ static tdict_tree *sample(void) {
   const int64_t shape[] = {32};
   const tdict_device cpu = tdict_cpu();
   tdict_tree *td = TREE(32);
-  tdict_tensor *t = NULL;
   tdict_tensor_desc view =
       td_with(tdict_tensor_desc, data = bytes, dtype = TDICT_U8, ndim = 1, shape = shape, flags = TDICT_DESC_PINNED);
-  td_ok(tdict_tensor_from_data(&view, NULL, NULL, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_from_data(&view, NULL, NULL, &made, err));
   td_put(td, "obs", TENSOR(32, 84, 84));
   td_ok(tdict_set(td, "next.reward", t, err));
   td_ok(tdict_set(td, "next.\xe5\xad\x97\n\\\\\x1b\\.\xff", t, err)); /* shown as what can be printed */
@@ -58,13 +57,8 @@ CASE(tree_format) {
   }
 }
 
-CASE(tree_format_cuts_long_trees) {
-  scoped_tree td = TREE(1);
-  for (int i = 0; i < 250; i++) {
-    char path[32];
-    snprintf(path, sizeof path, "n%d.key%d", i / 50, i);
-    td_put(td, path, TENSOR(1));
-  }
+CASE(tree_format_cuts_long_trees, tree, td, TREE(1)) {
+  for (int i = 0; i < 250; i++) td_put(td, td_text("n%d.key%d", i / 50, i), TENSOR(1));
   scoped_chars text = text_of(td);
   size_t lines = 0;
   for (const char *c = text; *c; c++) lines += *c == '\n';
@@ -98,24 +92,19 @@ CASE(tree_format_marks_shared) {
   expect(apart, "tree batch=[4]\n  a  uint8 [4] cpu\n  b  uint8 [4] cpu\n2 tensors, 8 bytes\n");
   td_ok(tdict_index_get(NULL, apart, TDICT_INDEX(TDICT_RANGE(3, 0, -1)), NULL, &first, err));
   td_ok(tdict_set_batch_size(apart, 0, NULL, err));
-  td_ok(tdict_set(apart, "c", help_get(first, "a"), err)); /* the last three elements of a, backwards */
+  td_ok(tdict_set(apart, "c", td_leaf(first, "a"), err)); /* the last three elements of a, backwards */
   expect(apart, "tree batch=[]\n  a  uint8 [4] cpu shared\n  b  uint8 [4] cpu\n  c  uint8 [3] cpu shared\n"
                 "3 tensors, 11 bytes\n");
   td_release(first, apart);
-  for (int i = 0; i < 150; i++) {
-    char path[32];
-    snprintf(path, sizeof path, "k%d", i);
-    td_put(td, path, TENSOR(4));
-  }
-  td_ok(tdict_set(td, "last", help_get(td, "alone"), err)); /* beyond the lines that are shown */
+  for (int i = 0; i < 150; i++) td_put(td, td_text("k%d", i), TENSOR(4));
+  td_ok(tdict_set(td, "last", td_leaf(td, "alone"), err)); /* beyond the lines that are shown */
   scoped_chars text = text_of(td);
   assert_non_null(strstr(text, "  alone  float32 [4]    cpu shared\n"));
   assert_non_null(strstr(text, "  twice  float32 [4, 2] cpu\n"));
 }
 
 /* A long key or shape takes its own line out of the columns, not all the others. */
-CASE(tree_format_keeps_columns_narrow) {
-  scoped_tree td = help_tree_without_batch();
+CASE(tree_format_keeps_columns_narrow, tree, td, help_tree_without_batch()) {
   char name[101];
   memset(name, 'k', 100);
   name[100] = 0;
@@ -128,8 +117,7 @@ CASE(tree_format_keeps_columns_narrow) {
   assert_non_null(strstr(text, name));
 }
 
-CASE(tree_print) {
-  scoped_tree td = sample();
+CASE(tree_print, tree, td, sample()) {
   FILE *file = tmpfile();
   char read[sizeof sample_text + 8] = {0};
   td_ok(tdict_print(td, file, err));

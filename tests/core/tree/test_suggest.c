@@ -36,11 +36,7 @@ CASE(suggest_fits_the_buffer) {
   for (size_t bytes = 1; bytes < 160; bytes++) (void)suggest(names, 7, "a/key", bytes);
   scoped_tree td = help_tree_without_batch();
   tdict_tensor *t = NULL;
-  for (int i = 0; i < 1000; i++) {
-    char key[16];
-    snprintf(key, sizeof key, "key%d", i);
-    td_put(td, key, TENSOR(1));
-  }
+  for (int i = 0; i < 1000; i++) td_put(td, td_text("key%d", i), TENSOR(1));
   td_fails(TDICT_ENOTFOUND, "get: 'kye7' is not a key of the tree; keys: key7, ", tdict_get(td, "kye7", &t, err));
   td_fails(TDICT_ENOTFOUND, "... (995 more)", tdict_get(td, "kye7", &t, err));
   td_ok(tdict_delete(td, "key7", err)); /* a key that is gone is not shown */

@@ -3,7 +3,7 @@
 #include "support/tree_text.h"
 
 static void check_leaf(const tdict_tree *tree, const char *path, tdict_dtype dtype, int ndim, const int64_t *shape) {
-  const tdict_tensor *leaf = help_get(tree, path);
+  const tdict_tensor *leaf = td_leaf(tree, path);
   assert_int_equal(tdict_tensor_dtype(leaf), dtype);
   assert_int_equal(tdict_tensor_ndim(leaf), ndim);
   assert_memory_equal(tdict_tensor_shape(leaf), shape, (size_t)ndim * sizeof *shape);
@@ -13,7 +13,7 @@ CASE(tree_text_describes_a_tree) {
   scoped_tree tree = td_tree(" [4,2] obs.pixels:u8[4,2,84,84]  obs.state:f32[%d,%d,17] done:bool[4,2] ", 4, 2);
   assert_int_equal(tdict_batch_ndim(tree), 2);
   assert_int_equal(tdict_batch_size(tree)[1], 2);
-  assert_int_equal(tdict_batch_ndim(help_get_tree(tree, "obs")), 2);
+  assert_int_equal(tdict_batch_ndim(td_child(tree, "obs")), 2);
   help_paths(tree, "obs obs.pixels obs.state done");
   check_leaf(tree, "obs.pixels", TDICT_U8, COUNTS(4, 2, 84, 84));
   check_leaf(tree, "obs.state", TDICT_F32, COUNTS(4, 2, 17));
@@ -30,18 +30,16 @@ CASE(tree_text_knows_every_dtype) {
                                 TDICT_F8E5M2, TDICT_C64, TDICT_C128, u8x3,       f32x65535};
   scoped_tree tree = td_tree("%s", text);
   for (int i = 0; i < 19; i++) {
-    char key[8];
-    snprintf(key, sizeof key, "%d", i);
-    assert_int_equal(tdict_tensor_dtype(help_get(tree, key)), dtypes[i]);
-    assert_int_equal(tdict_tensor_ndim(help_get(tree, key)), i == 18);
+    const char *key = td_text("%d", i);
+    assert_int_equal(tdict_tensor_dtype(td_leaf(tree, key)), dtypes[i]);
+    assert_int_equal(tdict_tensor_ndim(td_leaf(tree, key)), i == 18);
   }
 }
 
 CASE(tree_text_may_be_empty) {
   static const char *const texts[] = {"", "  ", "[]", "[5]"};
   for (int i = 0; i < 4; i++) {
-    scoped_tree tree = NULL;
-    td_ok(tree_from_text(texts[i], NULL, &tree, err));
+    scoped_tree tree = td_made(tree, tree_from_text(texts[i], NULL, &made, err));
     assert_int_equal(tdict_num_leaves(tree), 0);
     assert_int_equal(tdict_batch_ndim(tree), i == 3);
   }
@@ -81,8 +79,7 @@ CASE(tree_text_refuses_bad_texts) {
 }
 
 /* Random leaves differ from each other. Counting leaves begin with 0 each. */
-CASE(tree_text_fills_the_leaves) {
-  scoped_tree random = td_tree("a:u8[100] b:u8[100] flags:bool[100]");
+CASE(tree_text_fills_the_leaves, tree, random, td_tree("a:u8[100] b:u8[100] flags:bool[100]")) {
   assert_memory_not_equal(tdict_data(random, "a"), tdict_data(random, "b"), 100);
   for (int i = 0; i < 100; i++) assert_in_range(((unsigned char *)tdict_data(random, "flags"))[i], 0, 1);
   scoped_tree counting = td_tree_counting("a:f32[2,3] b:i64[%d] c:u16[2]", 4);
@@ -93,12 +90,11 @@ CASE(tree_text_fills_the_leaves) {
   assert_memory_equal(tdict_tensor_data(rows), ((const double[]){0, 1, 2}), 3 * sizeof(double));
 }
 
-GPU_CASE(tree_text_makes_trees_in_any_memory) {
-  scoped_context context = td_context(NULL);
+GPU_CASE(tree_text_makes_trees_in_any_memory, context, context, td_context(NULL)) {
   scoped_tree there = td_tree_in(tdict_device_memory(context, td_device()), "[2] x:f32[2] n.y:u8[2,3]");
   scoped_tree pinned = td_tree_in(tdict_pinned_memory(context), "x:f32[2]");
   scoped_tensor tensor = td_tensor_in(tdict_device_memory(context, td_device()), "i16[7]");
-  assert_true(tdict_device_equal(tdict_tensor_device(help_get(there, "n.y")), td_device()));
+  assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(there, "n.y")), td_device()));
   assert_int_equal(tdict_batch_ndim(there), 1);
   assert_true(tdict_is_pinned(pinned));
   assert_true(tdict_device_equal(tdict_tensor_device(tensor), td_device()));

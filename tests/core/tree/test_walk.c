@@ -35,18 +35,17 @@ static tdict_status compare(void *user, const tdict_entry *entry, tdict_error *e
   assert_int_equal(entry->depth, wanted->depth);
   if (wanted->tree) {
     assert_null(entry->tensor);
-    assert_ptr_equal(entry->tree, help_get_tree(v->td, entry->path)); /* a visitor may read */
+    assert_ptr_equal(entry->tree, td_child(v->td, entry->path)); /* a visitor may read */
   } else {
     assert_null(entry->tree);
     assert_null(entry->object);
     assert_null(entry->type);
-    assert_ptr_equal(entry->tensor, help_get(v->td, entry->path));
+    assert_ptr_equal(entry->tensor, td_leaf(v->td, entry->path));
   }
   return TDICT_OK;
 }
 
-CASE(tree_walk_order) {
-  scoped_tree td = sample();
+CASE(tree_walk_order, tree, td, sample()) {
   visit v = {td, 0, 0};
   td_ok(tdict_walk(td, compare, &v, err));
   assert_int_equal(v.shown, STEPS);
@@ -96,8 +95,7 @@ __attribute__((noinline)) static void dirty_stack(void) {
   for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = 0xA5;
 }
 
-CASE(tree_walk_stops) {
-  scoped_tree td = sample();
+CASE(tree_walk_stops, tree, td, sample()) {
   for (int at = 0; at < STEPS; at++) {
     visit v = {td, 0, at};
     tdict_error error;
@@ -137,12 +135,11 @@ CASE(tree_walk_stops) {
   assert_int_equal(status, TDICT_ENOMEM);
 }
 
-CASE(tree_counts_leaves) {
-  scoped_tree td = sample();
+CASE(tree_counts_leaves, tree, td, sample()) {
   assert_int_equal(tdict_num_leaves(td), 5);
-  tdict_tensor *t = help_get(td, "b");
+  tdict_tensor *t = td_leaf(td, "b");
   td_ok(tdict_set(td, "same", t, err));
-  td_ok(tdict_set_tree(td, "n2", help_get_tree(td, "n"), err));
+  td_ok(tdict_set_tree(td, "n2", td_child(td, "n"), err));
   assert_int_equal(tdict_num_leaves(td), 9);
   td_ok(tdict_delete(td, "n", err));
   assert_int_equal(tdict_num_leaves(td), 6);
@@ -154,13 +151,12 @@ static size_t unique_bytes(const tdict_tree *td) {
   return bytes;
 }
 
-CASE(tree_counts_bytes) {
-  scoped_tree td = sample();
+CASE(tree_counts_bytes, tree, td, sample()) {
   const size_t leaves = (6 + 2 + 10 + 0 + 4) * sizeof(float);
   assert_int_equal(tdict_bytes(td), leaves);
   assert_int_equal(unique_bytes(td), leaves);
-  td_ok(tdict_set(td, "same", help_get(td, "b"), err));
-  td_ok(tdict_set_tree(td, "n2", help_get_tree(td, "n"), err));
+  td_ok(tdict_set(td, "same", td_leaf(td, "b"), err));
+  td_ok(tdict_set_tree(td, "n2", td_child(td, "n"), err));
   assert_int_equal(tdict_bytes(td), leaves + (6 + 12) * sizeof(float));
   assert_int_equal(unique_bytes(td), leaves);
   /* A view counts its elements in one and its whole storage in the other. */
@@ -175,16 +171,13 @@ CASE(tree_counts_bytes) {
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_unique_bytes(NULL, &(size_t){0}, err));
 }
 
-CASE(tree_unique_bytes_survives_enomem) {
-  scoped_tree td = TREE(2);
+CASE(tree_unique_bytes_survives_enomem, tree, td, TREE(2)) {
   size_t wanted = 0, bytes = 77;
   for (int i = 0; i < 100; i++) {
-    char path[64];
-    snprintf(path, sizeof path, "n%d.k%d", i % 7, i);
-    td_put(td, path, TENSOR(2, i));
+    td_put(td, td_text("n%d.k%d", i % 7, i), TENSOR(2, i));
     wanted += 2 * (size_t)i * sizeof(float);
   }
-  tdict_tree *shared = help_get_tree(td, "n3");
+  tdict_tree *shared = td_child(td, "n3");
   td_ok(tdict_set_tree(td, "n5.again", shared, err));
   char *before = help_snapshot(td);
   int64_t n = 0;

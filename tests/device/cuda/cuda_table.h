@@ -91,8 +91,7 @@ static inline void on_fake(void (*body)(fixture *b)) {
 }
 
 static inline unsigned char *filled(size_t bytes, int seed) {
-  unsigned char *p = malloc(bytes);
-  assert_non_null(p);
+  unsigned char *p = td_alloc(bytes);
   if (seed)
     td_fill_random(p, bytes, (uint64_t)seed);
   else

@@ -291,10 +291,9 @@ CUDA_CASE(cuda_peer_copies_gpu) { on_gpu(peers); }
 CASE(cuda_peer_copies_fake) {
   load_fake("fake_libcuda.so")->device_count = 2;
   on_fake(peers);
-  scoped_driver d = NULL;
   tdict_cu_pool pool = NULL;
   int can = -1;
-  td_ok(open_cuda(&d, err));
+  scoped_driver d = td_made(driver, open_cuda(&made, err));
   fixture it = {.d = d, .ops = d->ops}, *b = &it;
   cu_ok(device_can_reach(d, 0, 1, &can));
   assert_int_equal(can, 1);

@@ -127,7 +127,7 @@ GPU_CASE(kernel_converts_random_floats) {
   static const tdict_dtype tos[] = {TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2, TDICT_F32, TDICT_F64};
   scoped_areas a;
   areas_open(&a, 1);
-  uint64_t *bits = malloc(MANY * sizeof *bits);
+  TD_FREED uint64_t *bits = malloc(MANY * sizeof *bits);
   td_fill_random(bits, MANY * sizeof *bits, 42);
   for (int t = 0; t < 6; t++) check_conversion(&a, tos[t], TDICT_F32, bits, MANY);
   /* Few random float64 are in the range of a small float, so choose the exponents around this range. */
@@ -136,7 +136,6 @@ GPU_CASE(kernel_converts_random_floats) {
     if (i % 8) bits[i] = (bits[i] & ~((uint64_t)0x7ff << 52)) | (uint64_t)pick(&r, 1023 - 160, 1023 + 140) << 52;
   for (size_t i = 0; i < MANY; i += 3) bits[i] &= ~(uint64_t)0 << pick(&r, 20, 51); /* ties */
   for (int t = 0; t < 6; t++) check_conversion(&a, tos[t], TDICT_F64, bits, MANY);
-  free(bits);
 }
 
 /* Fills `out` with elements of a dtype: random bits, and numbers at the edges of the integer types. */

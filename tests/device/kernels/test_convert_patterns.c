@@ -42,8 +42,7 @@ GPU_CASE(kernel_converts_bit_patterns_of_floats) {
   convert_rig c;
   rng r = {(uint64_t)td_number("--seed", 20261124)};
   convert_rig_open(&c, (size_t)PIECE * 8); /* skips the case if there is no device */
-  unsigned char *src = malloc((size_t)PIECE * 4);
-  assert_non_null(src);
+  unsigned char *src = td_alloc((size_t)PIECE * 4);
   for (int s = 0; s < 4; s++) {
     const size_t bytes = tdict_dtype_bytes(small[s]), all = (size_t)1 << 8 * bytes;
     for (size_t i = 0; i < all; i++) memcpy(src + i * bytes, &i, bytes); /* little-endian, as every GPU */

@@ -21,23 +21,23 @@ static inline void cu_check(tdict_driver *d, tdict_cu result, tdict_cu wanted, c
 }
 
 static inline tdict_sim_options sim_options(bool held) {
-  tdict_sim_options o = td_with(tdict_sim_options, memory_bytes = (size_t)256 << 20, held = held);
-  return o;
+  return td_with(tdict_sim_options, memory_bytes = (size_t)256 << 20, held = held);
 }
 
 /* Opens a driver and makes the context of its device 0 current. */
 static inline tdict_driver *open_table(const tdict_sim_options *options) {
-  tdict_driver *d = NULL;
   tdict_cu_context context;
-  td_ok(tdict_driver_sim_open(options, &d, err));
+  tdict_driver *d = td_made(driver, tdict_driver_sim_open(options, &made, err));
   CU(SUCCESS, ctx_retain, 0, &context);
   CU(SUCCESS, ctx_push, context);
   return d;
 }
-static inline tdict_driver *open_plain(void) {
-  tdict_sim_options o = sim_options(false);
+static inline tdict_driver *open_with(bool held) {
+  tdict_sim_options o = sim_options(held);
   return open_table(&o);
 }
+static inline tdict_driver *open_plain(void) { return open_with(false); }
+static inline tdict_driver *open_held(void) { return open_with(true); }
 static inline void close_table(tdict_driver *d) {
   tdict_cu_context context;
   CU(SUCCESS, ctx_pop, &context);
@@ -71,8 +71,7 @@ static inline unsigned char *make_pinned(tdict_driver *d, size_t bytes, uint64_t
   return p;
 }
 static inline unsigned char *make_pageable(size_t bytes, uint64_t seed) {
-  unsigned char *p = malloc(bytes);
-  assert_non_null(p);
+  unsigned char *p = td_alloc(bytes);
   memset(p, 0xA5, bytes);
   if (seed) td_fill_random(p, bytes, seed);
   return p;

@@ -28,8 +28,7 @@ static bool dies(volatile char *address, bool write) {
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
 }
 
-CASE(sim_host_access_to_device_memory_faults) {
-  scoped_table d = open_plain();
+CASE(sim_host_access_to_device_memory_faults, table, d, open_plain()) {
   char *dev = make_device(d, 10000), *host = (char *)make_pinned(d, 10000, 1);
   assert_true(dies(dev, false));
   assert_true(dies(dev + 9999, true));
@@ -90,8 +89,7 @@ CASE(sim_allocations_do_not_overlap) {
   assert_int_equal(count.num_allocations, 0);
 }
 
-CASE(sim_free_refuses) {
-  scoped_table d = open_plain();
+CASE(sim_free_refuses, table, d, open_plain()) {
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_pool pool;
   char *dev = make_device(d, 1000), *host = (char *)make_pinned(d, 1000, 1);
@@ -128,9 +126,7 @@ static void *run_freer(void *user) {
   return NULL;
 }
 
-CASE(sim_free_waits_for_the_device) {
-  tdict_sim_options o = sim_options(true);
-  scoped_table d = open_table(&o);
+CASE(sim_free_waits_for_the_device, table, d, open_held()) {
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, 5000, 1), *back = make_pinned(d, 5000, 0);
   freer f[2] = {{.d = d, .memory = make_device(d, 5000)}, {.d = d, .memory = src, .host = true}};
@@ -154,8 +150,7 @@ CASE(sim_free_waits_for_the_device) {
   assert_memory_equal(back, wanted, 5000);
 }
 
-CASE(sim_memory_freed_on_a_stream_is_reused_after_the_free_ran) {
-  scoped_table d = open_plain();
+CASE(sim_memory_freed_on_a_stream_is_reused_after_the_free_ran, table, d, open_plain()) {
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_pool pool;
   unsigned char *src = make_pinned(d, MIB, 2), *back = make_pinned(d, MIB, 0);
@@ -231,8 +226,7 @@ CASE(sim_pool_caches_up_to_its_threshold) {
   CU(INVALID_DEVICE, pool_create, 1, &pool);
 }
 
-CASE(sim_registrations_do_not_overlap) {
-  scoped_table d = open_plain();
+CASE(sim_registrations_do_not_overlap, table, d, open_plain()) {
   scoped_bytes host = make_pageable(4096, 3);
   void *dev = make_device(d, 4096);
   tdict_driver_sim_count count;

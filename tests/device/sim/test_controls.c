@@ -5,11 +5,10 @@
 #include "support/test.h"
 
 static tdict_context *open_context(bool held) {
-  tdict_context *c = NULL;
   tdict_context_options o = td_with(tdict_context_options, device = tdict_sim(0));
   o.sim = td_options(tdict_sim_options, held = held);
   o.num_threads = 1;
-  td_ok(tdict_context_create(&o, &c, err));
+  tdict_context *c = td_made(context, tdict_context_create(&o, &made, err));
   return c;
 }
 
@@ -33,8 +32,7 @@ static void wait_for(atomic_int *value, int wanted) {
   assert_int_equal(atomic_load(value), wanted);
 }
 
-CASE(sim_hold_and_step) {
-  scoped_context c = open_context(false);
+CASE(sim_hold_and_step, context, c, open_context(false)) {
   tdict_stream s;
   atomic_int next;
   call calls[4];
@@ -58,8 +56,7 @@ CASE(sim_hold_and_step) {
   tdict_stream_destroy(c, s);
 }
 
-CASE(sim_option_held) {
-  scoped_context c = open_context(true);
+CASE(sim_option_held, context, c, open_context(true)) {
   tdict_stream s;
   atomic_int next;
   call first;

@@ -46,10 +46,9 @@ static copy_launch *make_copy(const kernels *k, void *dst, const void *src, size
 }
 /* Launches, and overwrites the parameters at once: the call has copied them. */
 static tdict_cu launch_copy(tdict_driver *d, const kernels *k, void *dst, const void *src, tdict_cu_stream s) {
-  copy_launch *c = make_copy(k, dst, src, BYTES);
+  TD_FREED copy_launch *c = make_copy(k, dst, src, BYTES);
   const tdict_cu result = d->ops->launch(d, &c->launch, s);
   memset(c, 0xff, sizeof *c);
-  free(c);
   return result;
 }
 
@@ -59,9 +58,7 @@ static int64_t num_finished(tdict_driver *d) {
   return counts.num_finished;
 }
 
-CASE(sim_launch_runs_at_its_step) {
-  tdict_sim_options o = sim_options(true);
-  scoped_table d = open_table(&o);
+CASE(sim_launch_runs_at_its_step, table, d, open_held()) {
   const kernels k = load_kernels(d);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *in = make_pinned(d, BYTES, 1), *out = make_pinned(d, BYTES, 0);
@@ -80,8 +77,7 @@ CASE(sim_launch_runs_at_its_step) {
   CU(SUCCESS, module_unload, k.module);
 }
 
-CASE(sim_launch_waits_for_its_stream) {
-  scoped_table d = open_plain();
+CASE(sim_launch_waits_for_its_stream, table, d, open_plain()) {
   const kernels k = load_kernels(d);
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
@@ -100,8 +96,7 @@ CASE(sim_launch_waits_for_its_stream) {
   CU(SUCCESS, module_unload, k.module);
 }
 
-CASE(sim_launch_on_freed_memory_is_an_error) {
-  scoped_table d = open_plain();
+CASE(sim_launch_on_freed_memory_is_an_error, table, d, open_plain()) {
   const kernels k = load_kernels(d);
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_pool pool;
@@ -180,8 +175,7 @@ CASE(sim_launch_across_devices) {
   }
 }
 
-CASE(sim_launch_of_a_kernel_refuses) {
-  scoped_table d = open_plain();
+CASE(sim_launch_of_a_kernel_refuses, table, d, open_plain()) {
   const kernels k = load_kernels(d);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   void *device = make_device(d, BYTES);

@@ -14,8 +14,7 @@ tdict_status __wrap_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err) {
 }
 
 /* In all modes and with all numbers of threads, to a device, back, and within the host. */
-DEVICE_CASE(narrow_arrives_in_all_ways) {
-  scoped_world w = open_world();
+DEVICE_CASE(narrow_arrives_in_all_ways, world, w, open_world()) {
   for (int layout = 0; layout < 3; layout++) {
     scoped_tree src = narrow_tree(layout == 2 ? w.pinned : NULL, layout == 1);
     for (int i = layout; i < NUM_WAYS; i += 3 * WAYS_STEP) {
@@ -30,8 +29,7 @@ DEVICE_CASE(narrow_arrives_in_all_ways) {
 }
 
 /* Slots with many blocks and many leaves. */
-GPU_CASE(narrow_fills_large_slots) {
-  scoped_world w = large_world();
+GPU_CASE(narrow_fills_large_slots, world, w, large_world()) {
   for (int i = 0; i < 6; i++) {
     scoped_tree src = narrow_tree(NULL, i % 2);
     char path[32];
@@ -53,11 +51,8 @@ GPU_CASE(narrow_heads_fit_into_slots) {
   for (size_t slot = 4096; slot <= 65536; slot += slot < 16384 ? 4096 : 16384) {
     scoped_world w = open_sized(32 * slot, -1);
     scoped_tree src = new_tree();
-    char path[32];
-    for (int k = 0; k < 64; k++) {
-      snprintf(path, sizeof path, "r%d", k);
-      td_put(src, path, pv_tensor(TDICT_U64, SHAPE(512 + k % 3), PV_RANDOM, NULL));
-    }
+    for (int k = 0; k < 64; k++)
+      td_put(src, td_text("r%d", k), pv_tensor(TDICT_U64, SHAPE(512 + k % 3), PV_RANDOM, NULL));
     for (int i = 0; i < NUM_WAYS; i += 5) {
       way v = way_at(i);
       v.o.narrow = 1;
@@ -67,8 +62,7 @@ GPU_CASE(narrow_heads_fit_into_slots) {
 }
 
 /* The statistics have the bytes of the model, if each leaf is in one chunk. */
-GPU_CASE(narrow_counts_the_bytes_on_the_wire) {
-  scoped_world w = large_world();
+GPU_CASE(narrow_counts_the_bytes_on_the_wire, world, w, large_world()) {
   for (int d = 0; d < PV_DTYPES; d++)
     for (int kind = 0; kind < PV_KINDS; kind++) {
       scoped_tree src = new_tree(), out = NULL;
@@ -93,8 +87,7 @@ GPU_CASE(narrow_counts_the_bytes_on_the_wire) {
 }
 
 /* Large leaves of few values: most bytes do not travel. */
-GPU_CASE(narrow_saves_most_bytes_of_tokens) {
-  scoped_world w = large_world();
+GPU_CASE(narrow_saves_most_bytes_of_tokens, world, w, large_world()) {
   scoped_tree src = new_tree();
   td_put(src, "tokens", pv_tensor(TDICT_I64, SHAPE(1 << 19), PV_HALF, NULL));
   td_put(src, "times", pv_tensor(TDICT_U64, SHAPE(1 << 18), PV_WORD, NULL));
@@ -112,8 +105,7 @@ GPU_CASE(narrow_saves_most_bytes_of_tokens) {
 }
 
 /* Pinned tensors that driver copies move are not packed. */
-GPU_CASE(narrow_leaves_pinned_tensors_alone) {
-  scoped_world w = large_world();
+GPU_CASE(narrow_leaves_pinned_tensors_alone, world, w, large_world()) {
   scoped_tree src = new_tree(), out = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = narrow_options(&s);
@@ -125,10 +117,8 @@ GPU_CASE(narrow_leaves_pinned_tensors_alone) {
 }
 
 /* Without kernels, and on the way to the host, all bytes travel. */
-GPU_CASE(narrow_needs_kernels) {
-  scoped_world w = large_world();
+GPU_CASE(narrow_needs_kernels, world, w, large_world()) {
   scoped_tree src = narrow_tree(NULL, false), out = NULL;
-  tdict_tree *back = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = narrow_options(&s);
   has_no_kernels = true;
@@ -136,7 +126,7 @@ GPU_CASE(narrow_needs_kernels) {
   has_no_kernels = false;
   check_tree(&w, src, out);
   assert_int_equal(s.wire_bytes, s.total_bytes);
-  td_ok(tdict_to_device(w.c, out, tdict_cpu(), &o, &back, err));
+  tdict_tree *back = td_made(tree, tdict_to_device(w.c, out, tdict_cpu(), &o, &made, err));
   check_tree(&w, src, back);
   assert_int_equal(s.wire_bytes, s.total_bytes);
   td_release(back, out);
@@ -145,8 +135,7 @@ GPU_CASE(narrow_needs_kernels) {
 }
 
 /* Existing tensors of any alignment and any strides; the bytes around them stay. */
-DEVICE_CASE(narrow_into_a_destination) {
-  scoped_world w = open_world();
+DEVICE_CASE(narrow_into_a_destination, world, w, open_world()) {
   scoped_tree src = narrow_tree(NULL, true), dst = new_tree();
   scoped_leaf_list l = list_entries(src);
   for (size_t i = 0; i < l.count; i++) {
@@ -166,7 +155,7 @@ DEVICE_CASE(narrow_into_a_destination) {
     check_tree(&w, src, dst);
     for (size_t k = 0; k < l.count; k++) {
       if (!l.tensors[k]) continue;
-      const tdict_tensor *t = leaf_of(dst, l.paths[k]);
+      const tdict_tensor *t = td_leaf(dst, l.paths[k]);
       scoped_bytes all = read_storage(&w, t);
       const size_t begin = (size_t)((char *)t->data - (char *)t->storage->data), end = begin + tdict_tensor_bytes(t);
       for (size_t at = 0; at < t->storage->bytes; at++)

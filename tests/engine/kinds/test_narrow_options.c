@@ -6,8 +6,7 @@
 #include "support/unloaded.h"
 
 /* Converted leaves travel as their conversion says; kept leaves stay; sources are checked. */
-GPU_CASE(narrow_beside_other_options) {
-  scoped_world w = large_world();
+GPU_CASE(narrow_beside_other_options, world, w, large_world()) {
   scoped_tree src = new_tree(), out = NULL;
   static const char *const keep[] = {"kept"};
   tdict_transfer_stats s = tdict_transfer_stats_default();
@@ -23,18 +22,17 @@ GPU_CASE(narrow_beside_other_options) {
   o.check_sources = true;
   o.max_queued_bytes = 256 << 10; /* all leaves are in one chunk */
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
-  check_tensor(&w, leaf_of(src, "a"), leaf_of(out, "a"), "a");
-  check_converted(&w, &(pair_of){"b", TDICT_U16, TDICT_F32, 1, 0}, leaf_of(src, "b"), leaf_of(out, "b"));
-  check_tensor(&w, leaf_of(src, "c"), leaf_of(out, "c"), "c"); /* the conversion changes nothing */
-  assert_ptr_equal(leaf_of(out, "kept"), leaf_of(src, "kept"));
+  check_tensor(&w, td_leaf(src, "a"), td_leaf(out, "a"), "a");
+  check_converted(&w, &(pair_of){"b", TDICT_U16, TDICT_F32, 1, 0}, td_leaf(src, "b"), td_leaf(out, "b"));
+  check_tensor(&w, td_leaf(src, "c"), td_leaf(out, "c"), "c"); /* the conversion changes nothing */
+  assert_ptr_equal(td_leaf(out, "kept"), td_leaf(src, "kept"));
   assert_int_equal(s.total_bytes, 24000 + 20000 + 20000);
-  assert_int_equal(s.wire_bytes, pv_packed_bytes(TDICT_I64, leaf_of(src, "a")->data, 24000) + 10000 +
-                                     pv_packed_bytes(TDICT_I32, leaf_of(src, "c")->data, 20000));
+  assert_int_equal(s.wire_bytes, pv_packed_bytes(TDICT_I64, td_leaf(src, "a")->data, 24000) + 10000 +
+                                     pv_packed_bytes(TDICT_I32, td_leaf(src, "c")->data, 20000));
 }
 
 /* Consolidated and locked trees, tied leaves, views with another dtype, and objects. */
-GPU_CASE(narrow_of_other_trees) {
-  scoped_world w = large_world();
+GPU_CASE(narrow_of_other_trees, world, w, large_world()) {
   tdict_tree *src = narrow_tree(NULL, false), *whole = NULL, *out = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = narrow_options(&s);
@@ -46,8 +44,8 @@ GPU_CASE(narrow_of_other_trees) {
   td_put(src, "tied.b", t);
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   check_tree(&w, src, out);
-  assert_ptr_equal(leaf_of(out, "tied.a")->data, leaf_of(out, "tied.b")->data);
-  assert_ptr_equal(leaf_of(out, "tied.a")->data, leaf_of(out, "tied.floats")->data);
+  assert_ptr_equal(td_leaf(out, "tied.a")->data, td_leaf(out, "tied.b")->data);
+  assert_ptr_equal(td_leaf(out, "tied.a")->data, td_leaf(out, "tied.floats")->data);
   tdict_release(out);
   td_ok(tdict_consolidate(src, NULL, &whole, err));
   tdict_lock(whole);
@@ -77,8 +75,7 @@ GPU_CASE(narrow_of_other_trees) {
 }
 
 /* Leaves that are read by a callback, and reads that fail. */
-GPU_CASE(narrow_of_unloaded_leaves) {
-  scoped_world w = open_world();
+GPU_CASE(narrow_of_unloaded_leaves, world, w, open_world()) {
   tdict_tree *src = narrow_tree(NULL, false), *out = NULL;
   for (int i = 0; i < NUM_WAYS; i += 6) {
     way v = way_at(i);
@@ -102,8 +99,7 @@ static tdict_status move_and_drop(const world *w, const tdict_tree *src, const t
   if (status == TDICT_OK) tdict_release(out);
   return status;
 }
-DEVICE_CASE(narrow_survives_enomem) {
-  scoped_world w = open_world();
+DEVICE_CASE(narrow_survives_enomem, world, w, open_world()) {
   scoped_tree src = new_tree();
   td_put(src, "plain", pv_tensor(TDICT_I64, SHAPE(3000), PV_HALF, NULL));
   td_put(src, "strided", permuted(pv_tensor(TDICT_I32, SHAPE(100, 90), PV_BYTE, NULL), (const int[]){1, 0}));
@@ -115,8 +111,7 @@ DEVICE_CASE(narrow_survives_enomem) {
 }
 
 /* A cancelled transfer ends, and its destination is valid again after the next transfer. */
-SIM_CASE(narrow_can_be_cancelled) {
-  scoped_world w = open_world();
+SIM_CASE(narrow_can_be_cancelled, world, w, open_world()) {
   scoped_tree src = narrow_tree(NULL, false), dst = to_device(&w, src, w.device);
   tdict_tree *out = NULL;
   for (int i = 0; i < 4; i++) {
@@ -132,7 +127,7 @@ SIM_CASE(narrow_can_be_cancelled) {
     atomic_store(&h.open, true);
     td_fails(TDICT_ECANCELLED, "", tdict_future_wait(f, &out, err));
     tdict_future_release(f);
-    assert_null(tdict_tensor_const_data(leaf_of(dst, "d0.k0")));
+    assert_null(tdict_tensor_const_data(td_leaf(dst, "d0.k0")));
     o.after = tdict_no_stream();
     td_ok(td_transfer_into(w.c, dst, src, &o, err));
     check_tree(&w, src, dst);

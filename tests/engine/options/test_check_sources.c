@@ -15,8 +15,8 @@ static tdict_tree *sources(const place *w) {
   td_put(td, "n.plain", new_bytes(100003, NULL));
   td_put(td, "n.pinned", new_bytes(100003, w->pinned));
   td_put(td, "turned", turned);
-  put_number(w, leaf_of(td, "n.plain"), 1);
-  put_number(w, leaf_of(td, "n.pinned"), 2);
+  put_number(w, td_leaf(td, "n.plain"), 1);
+  put_number(w, td_leaf(td, "n.pinned"), 2);
   return td;
 }
 static tdict_transfer_options checking(int32_t mode, int32_t num_threads) {
@@ -37,7 +37,7 @@ SIM_CASE(check_sources_finds_change) {
     scoped_place w = place_sim(2, SLOW, 1);
     tdict_tree *src = sources(&w), *out = NULL;
     const char *path = paths[k % 3];
-    tdict_tensor *t = leaf_of(src, path);
+    tdict_tensor *t = td_leaf(src, path);
     tdict_transfer_options o = checking(TDICT_MODE_NON_BLOCKING + k / 3 % 2, k / 9 - 1);
     size_t at = k / 9 == 0 ? 0 : k / 9 == 1 ? tdict_tensor_bytes(t) - 1 : tdict_tensor_bytes(t) / 2;
     hold(&w);
@@ -50,25 +50,23 @@ SIM_CASE(check_sources_finds_change) {
   }
 }
 
-GPU_CASE(check_sources_accepts_unchanged_sources) {
-  scoped_place w = place_open(2);
+GPU_CASE(check_sources_accepts_unchanged_sources, place, w, place_open(2)) {
   tdict_tree *src = sources(&w), *dst = NULL;
   for (int k = 0; k < 4 * 3; k++) {
     tdict_transfer_options o = checking(k / 3, k % 3 - 1);
     scoped_tree out = td_made(tree, tdict_to_device(w.c, src, w.device, &o, &made, err));
-    assert_true(has_number(&w, leaf_of(out, "n.plain"), 1));
-    assert_true(has_number(&w, leaf_of(out, "n.pinned"), 2));
+    assert_true(has_number(&w, td_leaf(out, "n.plain"), 1));
+    assert_true(has_number(&w, td_leaf(out, "n.pinned"), 2));
     td_ok(td_transfer_into(w.c, out, src, &o, err));
     td_ok(tdict_to_device(w.c, out, tdict_cpu(), &o, &dst, err)); /* no source on the host */
-    assert_true(has_number(&w, leaf_of(dst, "n.plain"), 1));
+    assert_true(has_number(&w, td_leaf(dst, "n.plain"), 1));
     tdict_release(dst);
   }
   tdict_release(src);
 }
 
 /* Only a leaf's own elements count: the gaps between those of a strided one are somebody else's. */
-SIM_CASE(check_sources_hashes_elements_only) {
-  scoped_place w = place_sim(2, SLOW, 1);
+SIM_CASE(check_sources_hashes_elements_only, place, w, place_sim(2, SLOW, 1)) {
   const int64_t shape[] = {100, 64};
   tdict_tensor *whole = new_tensor(TDICT_U8, 2, shape, NULL), *half = NULL;
   tdict_tensor_range range = {1, 0, 32, 1};
@@ -92,8 +90,7 @@ SIM_CASE(check_sources_hashes_elements_only) {
 }
 
 /* Behind a transfer that writes the source it hashes what that one wrote. */
-SIM_CASE(check_sources_waits_for_an_earlier_writer) {
-  scoped_place w = place_sim(2, SLOW, 1);
+SIM_CASE(check_sources_waits_for_an_earlier_writer, place, w, place_sim(2, SLOW, 1)) {
   scoped_tree dev = numbered_tree(&w, w.memory, 6), host = numbered_tree(&w, NULL, 0);
   tdict_future *f = copy_async(&w, dev, host, NULL);
   tdict_transfer_options o = checking(TDICT_MODE_AUTO, -1);

@@ -42,8 +42,8 @@ GPU_CASE(conversions_of_large_leaves_use_many_slots) {
       const tdict_conversion c = scaled("**", large[k].to, large[k].scale, large[k].offset);
       use_conversions(&v.o, &c, 1);
       scoped_tree out = move_tree(&w, src, w.device, &v), back = move_tree(&w, there, tdict_cpu(), &v);
-      check_converted(&w, &large[k], t, leaf_of(out, "a"));
-      check_converted(&w, &large[k], t, leaf_of(back, "a"));
+      check_converted(&w, &large[k], t, td_leaf(out, "a"));
+      check_converted(&w, &large[k], t, td_leaf(back, "a"));
     }
   }
 }
@@ -56,7 +56,7 @@ DEVICE_CASE(conversions_into_a_destination) {
     scoped_tree dst = new_tree();
     const tdict_device device = host ? tdict_cpu() : w.device;
     for (int i = 0; i < NUM_PAIRS; i++) {
-      const tdict_tensor *s = leaf_of(src, pairs[i].path);
+      const tdict_tensor *s = td_leaf(src, pairs[i].path);
       const int64_t *shape = tdict_tensor_shape(s);
       tdict_tensor *t = NULL;
       td_ok(tdict_tensor_empty(pairs[i].to, SHAPE(shape[1], shape[0]), host ? NULL : w.memory, &t, err));
@@ -81,8 +81,7 @@ DEVICE_CASE(conversions_into_a_destination) {
 }
 
 /* An element that does not fit fails the transfer: to the device, to the host and within the host. */
-DEVICE_CASE(conversions_report_elements_out_of_range) {
-  scoped_world w = open_world();
+DEVICE_CASE(conversions_report_elements_out_of_range, world, w, open_world()) {
   tdict_tree *src = new_tree(), *out = NULL, *there;
   tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(5000), NULL), *wide = NULL;
   td_put(src, "other", t);
@@ -105,8 +104,7 @@ DEVICE_CASE(conversions_report_elements_out_of_range) {
 }
 
 /* What is on the target device already is moved only if its elements change. */
-DEVICE_CASE(conversions_of_what_is_there) {
-  scoped_world w = open_world();
+DEVICE_CASE(conversions_of_what_is_there, world, w, open_world()) {
   scoped_tree src = td_tree("a:f32[100] b:u8[100]"), there = NULL, out = NULL;
   there = to_device(&w, src, w.device);
   const tdict_conversion same[2] = {to_dtype("a", TDICT_F32), to_dtype("?nothing.**", TDICT_F16)};
@@ -118,13 +116,12 @@ DEVICE_CASE(conversions_of_what_is_there) {
   const tdict_conversion half = to_dtype("a", TDICT_F16);
   use_conversions(&o, &half, 1);
   td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err));
-  check_converted(&w, &(pair_of){"a", TDICT_F32, TDICT_F16, 1, 0}, leaf_of(src, "a"), leaf_of(out, "a"));
-  assert_ptr_equal(leaf_of(out, "b"), leaf_of(there, "b"));
+  check_converted(&w, &(pair_of){"a", TDICT_F32, TDICT_F16, 1, 0}, td_leaf(src, "a"), td_leaf(out, "a"));
+  assert_ptr_equal(td_leaf(out, "b"), td_leaf(there, "b"));
 }
 
 /* Leaves with the same bytes share the converted bytes, but only if they are converted alike. */
-GPU_CASE(conversions_of_tied_leaves) {
-  scoped_world w = open_world();
+GPU_CASE(conversions_of_tied_leaves, world, w, open_world()) {
   scoped_tree src = new_tree(), out = NULL;
   tdict_tensor *t = random_tensor(TDICT_F32, SHAPE(64), NULL), *raw = NULL;
   tdict_tensor_desc desc = desc_of(t->data, TDICT_I32, (const int64_t[]){64});
@@ -138,18 +135,17 @@ GPU_CASE(conversions_of_tied_leaves) {
   tdict_transfer_options o = converting(rule, 2, &s);
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   assert_int_equal(s.num_shared_leaves, 2);
-  assert_ptr_equal(leaf_of(out, "half.a")->data, leaf_of(out, "half.b")->data);
-  assert_ptr_equal(leaf_of(out, "same.a")->data, leaf_of(out, "same.b")->data);
-  check_converted(&w, &(pair_of){"half", TDICT_F32, TDICT_F16, 1, 0}, t, leaf_of(out, "half.a"));
-  check_converted(&w, &(pair_of){"raw", TDICT_I32, TDICT_F16, 1, 0}, raw, leaf_of(out, "half.raw"));
-  check_converted(&w, &(pair_of){"whole", TDICT_F32, TDICT_F64, 1, 0}, t, leaf_of(out, "whole"));
-  check_tensor(&w, t, leaf_of(out, "same.a"), "same.a");
+  assert_ptr_equal(td_leaf(out, "half.a")->data, td_leaf(out, "half.b")->data);
+  assert_ptr_equal(td_leaf(out, "same.a")->data, td_leaf(out, "same.b")->data);
+  check_converted(&w, &(pair_of){"half", TDICT_F32, TDICT_F16, 1, 0}, t, td_leaf(out, "half.a"));
+  check_converted(&w, &(pair_of){"raw", TDICT_I32, TDICT_F16, 1, 0}, raw, td_leaf(out, "half.raw"));
+  check_converted(&w, &(pair_of){"whole", TDICT_F32, TDICT_F64, 1, 0}, t, td_leaf(out, "whole"));
+  check_tensor(&w, t, td_leaf(out, "same.a"), "same.a");
   tdict_tensor_release(t);
 }
 
 /* The first pattern wins, kept entries and tensors of objects are left alone, a consolidated tree is taken apart. */
-GPU_CASE(conversions_and_other_options) {
-  scoped_world w = open_world();
+GPU_CASE(conversions_and_other_options, world, w, open_world()) {
   tdict_tree *src = td_tree("a.x:u8[70] a.y:u8[70] kept:u8[70]"), *out = NULL, *whole = NULL;
   const tdict_conversion rule[3] = {to_dtype("a.x", TDICT_I16), to_dtype("**", TDICT_F32), to_dtype("?a", TDICT_I64)};
   static const char *const keep[] = {"kept"};
@@ -160,9 +156,9 @@ GPU_CASE(conversions_and_other_options) {
   o.check_sources = true;
   o.stats = &s;
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
-  assert_int_equal(tdict_tensor_dtype(leaf_of(out, "a.x")), TDICT_I16);
-  assert_int_equal(tdict_tensor_dtype(leaf_of(out, "a.y")), TDICT_F32);
-  assert_ptr_equal(leaf_of(out, "kept"), leaf_of(src, "kept"));
+  assert_int_equal(tdict_tensor_dtype(td_leaf(out, "a.x")), TDICT_I16);
+  assert_int_equal(tdict_tensor_dtype(td_leaf(out, "a.y")), TDICT_F32);
+  assert_ptr_equal(td_leaf(out, "kept"), td_leaf(src, "kept"));
   assert_int_equal(s.total_bytes, 70 * 2 + 70 * 4);
   assert_int_equal(s.staged_bytes, s.total_bytes);
   assert_int_equal(s.wire_bytes, 70 + 70); /* the link carries the narrow elements */
@@ -170,20 +166,19 @@ GPU_CASE(conversions_and_other_options) {
   o.num_keep = 0;
   td_ok(tdict_consolidate(src, NULL, &whole, err));
   td_ok(tdict_to_device(w.c, whole, w.device, &o, &out, err));
-  check_converted(&w, &(pair_of){"a.x", TDICT_U8, TDICT_I16, 1, 0}, leaf_of(src, "a.x"), leaf_of(out, "a.x"));
+  check_converted(&w, &(pair_of){"a.x", TDICT_U8, TDICT_I16, 1, 0}, td_leaf(src, "a.x"), td_leaf(out, "a.x"));
   assert_false(tdict_is_consolidated(out));
   td_release(whole, out);
   tdict_tree *there = to_device(&w, src, w.device);
   td_ok(tdict_to_device(w.c, there, tdict_cpu(), &o, &out, err));
   assert_int_equal(s.wire_bytes, 3 * 70);
   assert_int_equal(s.total_bytes, 70 * 2 + 2 * 70 * 4);
-  check_converted(&w, &(pair_of){"kept", TDICT_U8, TDICT_F32, 1, 0}, leaf_of(src, "kept"), leaf_of(out, "kept"));
+  check_converted(&w, &(pair_of){"kept", TDICT_U8, TDICT_F32, 1, 0}, td_leaf(src, "kept"), td_leaf(out, "kept"));
   td_release(out, there, src);
 }
 
 /* Patterns do not match the tensors of an object. */
-GPU_CASE(conversions_leave_objects_alone) {
-  scoped_world w = open_world();
+GPU_CASE(conversions_leave_objects_alone, world, w, open_world()) {
   scoped_tree src = new_tree(), out = NULL;
   thing *t = thing_create(random_tensor(TDICT_U8, SHAPE(70), NULL), random_tensor(TDICT_F32, SHAPE(33), NULL));
   td_ok(tdict_set_object(src, "a.thing", &thing_flat, t, err));
@@ -195,12 +190,11 @@ GPU_CASE(conversions_leave_objects_alone) {
   td_ok(tdict_get_object(out, "a.thing", &thing_flat, &moved, err));
   check_tensor(&w, t->a, ((thing *)moved)->a, "a");
   check_tensor(&w, t->b, ((thing *)moved)->b, "b");
-  check_converted(&w, &(pair_of){"a.z", TDICT_U8, TDICT_F64, 1, 0}, leaf_of(src, "a.z"), leaf_of(out, "a.z"));
+  check_converted(&w, &(pair_of){"a.z", TDICT_U8, TDICT_F64, 1, 0}, td_leaf(src, "a.z"), td_leaf(out, "a.z"));
 }
 
 /* One destination of two converted sources is refused, unless both are converted alike. */
-DEVICE_CASE(conversions_into_one_place_must_agree) {
-  scoped_world w = open_world();
+DEVICE_CASE(conversions_into_one_place_must_agree, world, w, open_world()) {
   scoped_tree src = new_tree(), dst = new_tree();
   scoped_tensor s = random_tensor(TDICT_U8, SHAPE(500), NULL), d = NULL;
   td_ok(tdict_tensor_empty(TDICT_F32, SHAPE(500), w.memory, &d, err));
@@ -236,7 +230,7 @@ DEVICE_CASE(conversions_into_sinks) {
   td_put(dst, "a", td_made(tensor, tdict_tensor_unloaded(s, &layout, 0, &made, err)));
   tdict_storage_release(s);
   scoped_tree there = to_device(&w, src, w.device);
-  scoped_bytes elements = read_elements(&w, leaf_of(src, "a"));
+  scoped_bytes elements = read_elements(&w, td_leaf(src, "a"));
   const naive_dtype *from = naive_find(TDICT_F32), *to = naive_find(TDICT_BF16);
   const tdict_conversion c = to_dtype("a", TDICT_BF16);
   for (int i = 0; i < NUM_WAYS; i += 5) {
@@ -266,8 +260,7 @@ DEVICE_CASE(conversions_of_unloaded_leaves) {
   }
 }
 
-DEVICE_CASE(conversions_are_checked_first) {
-  scoped_world w = open_world();
+DEVICE_CASE(conversions_are_checked_first, world, w, open_world()) {
   tdict_tree *src = td_tree("a:f32[10] c:c64[10]"), *out = NULL;
   tdict_conversion c[2] = {to_dtype("a", TDICT_F16), to_dtype("b", TDICT_F16)};
   tdict_transfer_options o = td_with(tdict_transfer_options, num_conversions = 2);

@@ -25,7 +25,6 @@ typedef struct faults {
   tdict_conversion rules[NUM_CONVERTED];
 } faults;
 static void faults_open(faults *f, int32_t mode) {
-  tdict_context *c = NULL;
   tdict_sim_options sim = tdict_sim_options_default();
   memset(f, 0, sizeof *f);
   sim.memory_bytes = (size_t)256 << 20;
@@ -33,7 +32,7 @@ static void faults_open(faults *f, int32_t mode) {
   td_ok(tdict_driver_fault_open(f->inner, &f->d, err));
   tdict_context_options o =
       td_with(tdict_context_options, device = td_device(), staging_bytes = STAGING, num_threads = 1);
-  td_ok(tdict_context_create_over(&o, f->d, &c, err));
+  tdict_context *c = td_made(context, tdict_context_create_over(&o, f->d, &made, err));
   f->w = world_over(c);
   f->source = new_tree();
   f->dst = new_tree();
@@ -70,8 +69,8 @@ static tdict_status transfer(const faults *f, faulty_way which, tdict_tree **out
 }
 static void check_transferred(const faults *f, faulty_way which, const tdict_tree *out) {
   for (int i = 0; i < NUM_CONVERTED; i++)
-    check_converted(&f->w, &converted[i], leaf_of(f->source, converted[i].path),
-                    leaf_of(which == WAY_INTO ? f->dst : out, converted[i].path));
+    check_converted(&f->w, &converted[i], td_leaf(f->source, converted[i].path),
+                    td_leaf(which == WAY_INTO ? f->dst : out, converted[i].path));
 }
 
 /* Makes the n-th call of some kinds fail in one transfer, which fails or has the right elements. The next transfer has
@@ -93,7 +92,7 @@ static bool fail_once(faulty_way which, uint32_t kinds, int64_t n, int32_t mode,
     const bool is_launch = kinds == TDICT_FAULT_BIT(TDICT_FAULT_LAUNCH);
     if (is_launch && !strstr(e.message, "cuLaunchKernel")) fail_msg("%s: %s", names[which], e.message);
     if (is_launch && !tdict_has(f.source, e.path)) fail_msg("%s: '%s' is no path of a leaf", names[which], e.path);
-    if (is_launch && which == WAY_INTO) assert_null(tdict_tensor_const_data(leaf_of(f.dst, e.path)));
+    if (is_launch && which == WAY_INTO) assert_null(tdict_tensor_const_data(td_leaf(f.dst, e.path)));
     td_ok(transfer(&f, which, &out, err));
   }
   check_transferred(&f, which, out);

@@ -55,10 +55,9 @@ static void give_fitting(tdict_tree *td, const pair_of *p, int64_t count, tdict_
 /* Checks large leaves faster than check_converted(). */
 static void check_halves(const world *w, const tdict_tensor *src, const tdict_tensor *got) {
   const unsigned char *from = tdict_tensor_const_data(src);
-  float *to = (float *)(void *)read_elements(w, got);
+  TD_FREED float *to = (float *)(void *)read_elements(w, got);
   for (int64_t i = 0; i < tdict_tensor_numel(src); i++)
     if (to[i] != (float)from[i] * 0.5f + 1) fail_msg("element %d is %g", (int)i, to[i]);
-  free(to);
 }
 
 static const pair_of tokens = {"tokens", TDICT_U16, TDICT_I64, 1, 0}, targets = {"targets", TDICT_U16, TDICT_I64, 1, 0};
@@ -81,14 +80,13 @@ GPU_CASE(conversions_of_a_batch_need_one_launch) {
     assert_int_equal(s.num_chunks, 1);
     assert_int_equal(s.wire_bytes * 4, s.total_bytes);
     assert_int_equal(pinned ? s.direct_bytes : s.staged_bytes, s.total_bytes);
-    check_converted(&w, &tokens, leaf_of(src, "tokens"), leaf_of(out, "tokens"));
-    check_converted(&w, &targets, leaf_of(src, "targets"), leaf_of(out, "targets"));
+    check_converted(&w, &tokens, td_leaf(src, "tokens"), td_leaf(out, "tokens"));
+    check_converted(&w, &targets, td_leaf(src, "targets"), td_leaf(out, "targets"));
   }
 }
 
 /* Kernels read up to 1 MiB of a transfer from pinned sources. Other leaves are copied as before. */
-GPU_CASE(conversions_of_large_pinned_leaves_use_slots) {
-  scoped_world w = open_world();
+GPU_CASE(conversions_of_large_pinned_leaves_use_slots, world, w, open_world()) {
   scoped_tree src = td_tree_in(w.pinned, "plain:i32[70000]");
   give_fitting(src, &tokens, 333, w.pinned);
   td_put(src, "large", random_tensor(TDICT_U8, SHAPE((1 << 20) - 665), w.pinned));
@@ -101,10 +99,10 @@ GPU_CASE(conversions_of_large_pinned_leaves_use_slots) {
   assert_int_equal(s.direct_bytes, 70000 * 4 + 333 * 8 + 77777 * 8);
   assert_int_equal(s.staged_bytes, ((1 << 20) - 665) * 4);
   assert_int_equal(s.wire_bytes, 70000 * 4 + 333 * 2 + 77777 * 2 + (1 << 20) - 665);
-  check_tensor(&w, leaf_of(src, "plain"), leaf_of(out, "plain"), "plain");
-  check_converted(&w, &tokens, leaf_of(src, "tokens"), leaf_of(out, "tokens"));
-  check_converted(&w, &targets, leaf_of(src, "targets"), leaf_of(out, "targets"));
-  check_halves(&w, leaf_of(src, "large"), leaf_of(out, "large"));
+  check_tensor(&w, td_leaf(src, "plain"), td_leaf(out, "plain"), "plain");
+  check_converted(&w, &tokens, td_leaf(src, "tokens"), td_leaf(out, "tokens"));
+  check_converted(&w, &targets, td_leaf(src, "targets"), td_leaf(out, "targets"));
+  check_halves(&w, td_leaf(src, "large"), td_leaf(out, "large"));
 }
 
 /* A kernel needs aligned elements, so host threads copy a pinned leaf whose address is odd. */
@@ -122,24 +120,22 @@ GPU_CASE(conversions_of_odd_pinned_addresses) {
     tdict_transfer_options o = converting(&c, 1, &s);
     scoped_tree out = move_counted(&w, src, &o);
     assert_int_equal(odd ? s.staged_bytes : s.direct_bytes, 8 * count);
-    check_converted(&w, &tokens, leaf_of(src, "tokens"), leaf_of(out, "tokens"));
+    check_converted(&w, &tokens, td_leaf(src, "tokens"), td_leaf(out, "tokens"));
   }
 }
 
 /* The chunks of a large leaf are as large as the slots allow, measured in the narrow elements of the wire. */
 GPU_CASE(conversions_fill_large_slots) {
-  world w = open_sized(16 << 20, -1); /* 32 slots */
-  tdict_tree *src = bytes_tree("a", 1 << 20, NULL);
+  scoped_world w = open_sized(16 << 20, -1); /* 32 slots */
+  scoped_tree src = bytes_tree("a", 1 << 20, NULL);
   const tdict_conversion c = scaled("a", TDICT_F32, 0.5, 1);
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = converting(&c, 1, &s);
-  tdict_tree *out = move_counted(&w, src, &o);
+  scoped_tree out = move_counted(&w, src, &o);
   assert_int_equal(s.num_chunks, 3); /* the tuning row of 1 MiB has chunks of 384 KiB, the row of 4 MiB larger ones */
   assert_int_equal(num_copies, 3);
   assert_int_equal(num_launches, 3);
-  check_halves(&w, leaf_of(src, "a"), leaf_of(out, "a"));
-  td_release(out, src);
-  close_world(&w);
+  check_halves(&w, td_leaf(src, "a"), td_leaf(out, "a"));
 }
 
 /* Returns the bytes of the chunk in a slot, where each piece begins at a multiple of 256 bytes. */
@@ -163,10 +159,9 @@ static size_t bytes_in_slot(const tdict_plan *p, const tdict_chunk *chunk) {
 static tdict_tree *make_leaves(naive_random *r, int count) {
   static const tdict_dtype from[] = {TDICT_U8, TDICT_F64, TDICT_U16, TDICT_I16, TDICT_F32};
   tdict_tree *td = new_tree();
-  char path[64];
   for (int i = 0; i < count; i++) {
     const int kind = (int)(naive_next(r) % 5);
-    snprintf(path, sizeof path, "g%d.%c", i, "abcde"[kind]);
+    const char *path = td_text("g%d.%c", i, "abcde"[kind]);
     td_put(td, path, random_tensor(from[kind], SHAPE((int64_t)(naive_next(r) % (i % 9 ? 300 : 40000))), NULL));
   }
   return td;
@@ -218,6 +213,6 @@ GPU_CASE(conversions_of_pinned_leaves_are_cut) {
   o.max_queued_bytes = 128 << 10;
   scoped_tree out = move_counted(&w, src, &o);
   assert_int_equal(num_launches, (60001 * 8 + 65535) / 65536 + (70003 * 4 + 65535) / 65536);
-  check_converted(&w, &tokens, leaf_of(src, "tokens"), leaf_of(out, "tokens"));
-  check_converted(&w, &half, leaf_of(src, "half"), leaf_of(out, "half"));
+  check_converted(&w, &tokens, td_leaf(src, "tokens"), td_leaf(out, "tokens"));
+  check_converted(&w, &half, td_leaf(src, "half"), td_leaf(out, "half"));
 }

@@ -38,11 +38,11 @@ GPU_CASE(conversions_choose_the_narrow_wire) {
     tdict_transfer_stats s = tdict_transfer_stats_default();
     tdict_transfer_options o = converting(&c, 1, &s);
     td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
-    check_converted(&w, &p, t, leaf_of(out, "a"));
+    check_converted(&w, &p, t, td_leaf(out, "a"));
     assert_int_equal(s.wire_bytes, COUNT * (k % 2 ? wires[k / 2].host_in : wires[k / 2].in));
     tdict_release(out);
     td_ok(tdict_to_device(w.c, there, tdict_cpu(), &o, &out, err));
-    check_converted(&w, &p, t, leaf_of(out, "a"));
+    check_converted(&w, &p, t, td_leaf(out, "a"));
     assert_int_equal(s.wire_bytes, COUNT * (k % 2 ? wires[k / 2].host_out : wires[k / 2].out));
     has_no_kernels = false;
   }
@@ -69,11 +69,11 @@ GPU_CASE(conversions_with_a_named_wire) {
     c.wire_dtype = TDICT_BF16;
     td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
     assert_int_equal(s.wire_bytes, COUNT * 2);
-    check_converted(&w, &want, leaf_of(rounded, "a"), leaf_of(out, "a"));
+    check_converted(&w, &want, td_leaf(rounded, "a"), td_leaf(out, "a"));
     tdict_release(out);
     scoped_tree back = td_made(tree, tdict_to_device(w.c, there, tdict_cpu(), &o, &made, err));
     assert_int_equal(s.wire_bytes, COUNT * 2);
-    check_converted(&w, &want, leaf_of(rounded, "a"), leaf_of(back, "a"));
+    check_converted(&w, &want, td_leaf(rounded, "a"), td_leaf(back, "a"));
   }
   td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err)); /* nothing changes there */
   assert_ptr_equal(out, there);
@@ -104,14 +104,14 @@ GPU_CASE(conversions_within_a_device) {
   tdict_transfer_options o = converting(wide, 1, NULL);
   tdict_tree *large_there = to_device(&w, large, w.device);
   td_ok(tdict_to_device(w.c, large_there, w.device, &o, &out, err));
-  const unsigned char *from = tdict_tensor_const_data(leaf_of(large, "a"));
-  float *got = (float *)(void *)read_elements(&w, leaf_of(out, "a"));
+  const unsigned char *from = tdict_tensor_const_data(td_leaf(large, "a"));
+  float *got = (float *)(void *)read_elements(&w, td_leaf(out, "a"));
   for (size_t i = 0; i < 9 * 1000003; i++) assert_true(got[i] == (float)from[i] * 0.5f + 1);
   free(got);
   td_release(out, large_there, large);
   o.conversions = &wide[1];
   td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err));
-  check_converted(&w, &pairs[6], leaf_of(src, "deep.two"), leaf_of(out, "deep.two"));
+  check_converted(&w, &pairs[6], td_leaf(src, "deep.two"), td_leaf(out, "deep.two"));
   tdict_release(out);
   out = NULL;
   const tdict_conversion narrow = to_dtype("tokens", TDICT_U16);
@@ -143,9 +143,9 @@ GPU_CASE(conversions_mix_in_large_slots) {
     for (int i = 0; i < COUNT; i++) {
       snprintf(path, sizeof path, "g%d.%s", i, i % 4 == 0 ? "wide" : i % 4 == 3 ? "narrow" : "plain");
       if (i % 4 == 0 || i % 4 == 3)
-        check_converted(&w, i % 4 ? &narrow : &wide, leaf_of(src, path), leaf_of(out, path));
+        check_converted(&w, i % 4 ? &narrow : &wide, td_leaf(src, path), td_leaf(out, path));
       else
-        check_tensor(&w, leaf_of(src, path), leaf_of(out, path), path);
+        check_tensor(&w, td_leaf(src, path), td_leaf(out, path), path);
     }
   }
 }

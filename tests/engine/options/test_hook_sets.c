@@ -47,9 +47,9 @@ static tdict_tree *move_pairs(const place *w, const tdict_tree *src, tdict_devic
 static void run_move(const place *w, int set, tdict_transfer_options *o, tdict_device device, bool waits) {
   const bool to_gpu = device.type != TDICT_DEVICE_CPU;
   const bool pins = to_gpu ? o->mode == TDICT_MODE_AUTO || o->mode == TDICT_MODE_NON_BLOCKING_PIN : o->pinned_result;
-  probe p = {0};
+  scoped_probe p = {0};
   tdict_transfer_stats stats;
-  tdict_tree *src = tree_of_pairs(w, &p, set), *out = NULL;
+  scoped_tree src = tree_of_pairs(w, &p, set), out = NULL;
   o->keep_objects = false;
   o->stats = NULL;
   if (!can_move(set)) {
@@ -72,8 +72,6 @@ static void run_move(const place *w, int set, tdict_transfer_options *o, tdict_d
   const bool is_flat = set & FLATTENS && !(set & MOVES), is_copied_pinned = !to_gpu && pins && is_flat;
   check_counts(&stats, (pins && set & PINS) || is_copied_pinned ? NUM_PAIRS : 0,
                pins && !(set & PINS) && !is_flat ? NUM_PAIRS : 0, can_move(set) ? 0 : NUM_PAIRS);
-  td_release(out, src);
-  check_gone(&p);
 }
 
 /* On the host, the context has no device. */
@@ -94,8 +92,7 @@ DEVICE_CASE(hook_sets_move_in_each_mode) {
 }
 
 /* A pinned result on the cpu: an object is moved first, and its hook pin_memory makes the object of the result. */
-GPU_CASE(hook_sets_are_pinned_on_the_cpu) {
-  scoped_place w = place_open(2);
+GPU_CASE(hook_sets_are_pinned_on_the_cpu, place, w, place_open(2)) {
   for (int set = 0; set < NUM_HOOK_SETS; set++)
     for (int mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
       for (int way = 0; way < 2 * 3; way++) {
@@ -106,12 +103,11 @@ GPU_CASE(hook_sets_are_pinned_on_the_cpu) {
       }
 }
 
-GPU_CASE(hook_sets_in_pin_memory) {
-  scoped_place w = place_open(2);
+GPU_CASE(hook_sets_in_pin_memory, place, w, place_open(2)) {
   for (int set = 0; set < NUM_HOOK_SETS; set++)
     for (int num_threads = -1; num_threads < 3; num_threads++) {
-      probe p = {0};
-      tdict_tree *src = tree_of_pairs(&w, &p, set), *out = NULL;
+      scoped_probe p = {0};
+      scoped_tree src = tree_of_pairs(&w, &p, set), out = NULL;
       tdict_transfer_stats stats = tdict_transfer_stats_default();
       tdict_pin_options o = td_with(tdict_pin_options, num_threads = num_threads, stats = &stats);
       td_ok(tdict_pin_memory(w.c, src, &o, &out, err));
@@ -120,34 +116,29 @@ GPU_CASE(hook_sets_in_pin_memory) {
       check_pairs(&w, out, set, tdict_cpu(), is_pinned);
       check_hook_calls(&p, set, NUM_PAIRS, true, false);
       check_counts(&stats, is_pinned ? NUM_PAIRS : 0, is_pinned ? 0 : NUM_PAIRS, 0);
-      td_release(out, src);
-      check_gone(&p);
     }
 }
 
 /* Objects that are on a device already are moved there again, back, and pinned on no way to a device. */
-GPU_CASE(hook_sets_are_not_pinned_on_a_device) {
-  scoped_place w = place_open(2);
+GPU_CASE(hook_sets_are_not_pinned_on_a_device, place, w, place_open(2)) {
   for (int set = 0; set < NUM_HOOK_SETS; set++)
     for (int has_device = 0; has_device < 2; has_device++) {
       if (!can_move(set)) continue;
-      probe p = {0};
-      tdict_tree *src = tree_of_pairs(&w, &p, set);
-      tdict_tree *there = moved(&w, src, w.device);
+      scoped_probe p = {0};
+      scoped_tree src = tree_of_pairs(&w, &p, set);
+      scoped_tree there = moved(&w, src, w.device);
       if (!has_device) td_ok(tdict_set_device(there, NULL, err));
       atomic_store(&p.pins, 0);
-      tdict_tree *again = moved(&w, there, w.device);
+      scoped_tree again = moved(&w, there, w.device);
       check_pairs(&w, again, set, w.device, false);
       assert_int_equal(atomic_load(&p.pins), !has_device && set & PINS ? NUM_PAIRS : 0);
-      tdict_tree *back = moved(&w, again, tdict_cpu());
+      scoped_tree back = moved(&w, again, tdict_cpu());
       check_pairs(&w, back, set, tdict_cpu(), false);
       tdict_release(back);
       tdict_transfer_options o = threads(-1);
       o.pinned_result = true; /* the hook pin_memory gets the moved object, because a device tensor cannot be pinned */
       td_ok(tdict_to_device(w.c, again, tdict_cpu(), &o, &back, err));
       check_pairs(&w, back, set, tdict_cpu(), set & PINS || set == FLATTENS);
-      td_release(back, again, there, src);
-      check_gone(&p);
     }
 }
 
@@ -219,9 +210,9 @@ GPU_CASE(hook_sets_pin_several_objects_without_memory) {
   for (int k = 0; k < NUM_PAIRS; k++) {
     bool has_failed = true;
     for (int64_t n = 0; has_failed; n++) {
-      probe p = {0};
+      scoped_probe p = {0};
       shortage s = {.number = k + 1, .n = n};
-      tdict_tree *src = numbered_tree(&w, NULL, 20), *out = NULL;
+      scoped_tree src = numbered_tree(&w, NULL, 20), out = NULL;
       tdict_error why = {0};
       for (int i = 0; i < NUM_PAIRS; i++) put_pair(src, paths[i], &type, &p, i + 1)->user = &s;
       const tdict_status status = tdict_pin_memory(w.c, src, NULL, &out, &why);
@@ -238,9 +229,6 @@ GPU_CASE(hook_sets_pin_several_objects_without_memory) {
         td_ok(tdict_pin_memory(w.c, src, NULL, &out, err));
       }
       for (int i = 0; i < NUM_PAIRS; i++) check_pair(&w, pair_at(out, paths[i], &type), i + 1, tdict_cpu());
-      tdict_release(out);
-      tdict_release(src);
-      check_gone(&p);
     }
   }
 }
@@ -254,13 +242,12 @@ GPU_CASE(hook_sets_fail_after_the_pin_hook) {
   static const tdict_type bad = PAIR_TYPE(.pin_memory = pair_pin, .flatten = pair_flatten, .unflatten = no_unflatten);
   scoped_place w = place_open(2);
   for (int num_threads = -1; num_threads < 3; num_threads++) {
-    probe p = {0};
+    scoped_probe p = {0};
     tdict_transfer_options o = threads(num_threads);
-    tdict_tree *src = numbered_tree(&w, NULL, 20), *out = NULL;
+    scoped_tree src = numbered_tree(&w, NULL, 20);
+    tdict_tree *out = NULL;
     put_pair(src, "n.bad", &bad, &p, 1);
     put_pair(src, "good", &hook_sets[PINS | FLATTENS], &p, 2);
     td_fails_at(TDICT_EFORMAT, "unflatten of type pair", "n.bad", tdict_to_device(w.c, src, w.device, &o, &out, err));
-    tdict_release(src);
-    check_gone(&p);
   }
 }

@@ -41,11 +41,11 @@ static tdict_status note_place(const pair *self, const tdict_hook *hook, tdict_e
   return TDICT_OK;
 }
 
-GPU_CASE(hook_knows_its_context_and_device) {
-  scoped_place w = place_open(2);
-  probe p = {0};
+GPU_CASE(hook_knows_its_context_and_device, place, w, place_open(2)) {
+  scoped_probe p = {0};
   pair *x;
-  tdict_tree *src = tree_of_pair(&p, &x), *out = NULL;
+  scoped_tree src = tree_of_pair(&p, &x);
+  tdict_tree *out = NULL;
   place_seen s = {.c = w.c, .memory = w.memory, .pinned = w.pinned, .device = w.device, .target = w.device};
   x->also = note_place;
   x->user = &s;
@@ -68,8 +68,6 @@ GPU_CASE(hook_knows_its_context_and_device) {
   assert_true(tdict_device_equal(s.seen[1], tdict_cpu()));
   tdict_release(out);
   check_wrong(&p);
-  tdict_release(src);
-  check_gone(&p);
 }
 
 static tdict_status pin_and_move(const pair *self, const tdict_hook *hook, tdict_error *err) {
@@ -101,10 +99,10 @@ static tdict_status pin_and_move(const pair *self, const tdict_hook *hook, tdict
 }
 
 GPU_CASE(hook_pin_and_move) {
-  place w = place_open(2);
-  probe p = {0};
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
   pair *x;
-  tdict_tree *src = tree_of_pair(&p, &x);
+  scoped_tree src = tree_of_pair(&p, &x);
   x->also = pin_and_move;
   for (int num_threads = 0; num_threads <= 2; num_threads++) {
     tdict_transfer_options o = threads(num_threads);
@@ -112,8 +110,6 @@ GPU_CASE(hook_pin_and_move) {
     check_pair(&w, pair_at(out, "x.pair", &pair_hooked), 1, w.device);
   }
   check_wrong(&p);
-  tdict_release(src);
-  close_pairs(&w, &p);
 }
 
 static tdict_status pin_without_room(const pair *self, const tdict_hook *hook, tdict_error *err) {
@@ -159,8 +155,8 @@ static tdict_status use_stream(const pair *self, const tdict_hook *hook, tdict_e
 }
 
 SIM_CASE(hook_stream_is_waited_for) {
-  place w = place_open(2);
-  probe p = {0};
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
   pair *x;
   tdict_tree *src = tree_of_pair(&p, &x);
   on_stream s = {0};
@@ -181,7 +177,6 @@ SIM_CASE(hook_stream_is_waited_for) {
   tdict_release(out);
   check_wrong(&p);
   free(s.k.seen);
-  close_pairs(&w, &p);
 }
 
 /* A hook after which the next call that makes the device current fails. */
@@ -204,13 +199,12 @@ static tdict_status move_and_arm(const void *self, const tdict_hook *hook, void 
 SIM_CASE(hook_stream_is_waited_for_after_a_failed_call) {
   static const tdict_type type = PAIR_TYPE(.to_device = move_and_arm);
   tdict_sim_options sim = tdict_sim_options_default();
-  tdict_driver *inner = NULL;
   tdict_context *c = NULL;
   tdict_tree *src = new_tree(), *out = NULL;
   slow_work s = {0};
-  probe p = {0};
+  scoped_probe p = {0};
   tdict_context_options o = td_with(tdict_context_options, device = td_device());
-  td_ok(tdict_driver_sim_open(&sim, &inner, err));
+  tdict_driver *inner = td_made(driver, tdict_driver_sim_open(&sim, &made, err));
   td_ok(tdict_driver_fault_open(inner, &s.driver, err));
   td_ok(tdict_context_create_over(&o, s.driver, &c, err));
   put_pair(src, "pair", &type, &p, 1)->user = &s;
@@ -218,7 +212,6 @@ SIM_CASE(hook_stream_is_waited_for_after_a_failed_call) {
   assert_true(atomic_load(&s.has_run));
   assert_true(tdict_driver_fault_fired(s.driver));
   td_release(out, src, c, s.driver, inner);
-  check_gone(&p);
 }
 
 /* The only failed call creates the stream of the hooks. Without hooks, the transfer makes none of a new context. */
@@ -229,7 +222,7 @@ SIM_CASE(hook_needs_its_stream) {
   tdict_driver *inner = NULL, *driver = NULL;
   tdict_context *c = NULL;
   tdict_tree *src = new_tree(), *out = NULL;
-  probe p = {0};
+  scoped_probe p = {0};
   tdict_context_options o = td_with(tdict_context_options, device = td_device());
   td_ok(tdict_driver_sim_open(&sim, &inner, err));
   td_ok(tdict_driver_fault_open(inner, &driver, err));
@@ -241,7 +234,6 @@ SIM_CASE(hook_needs_its_stream) {
   assert_int_equal(atomic_load(&p.pins) + atomic_load(&p.moves), 0); /* no hook ran without a stream */
   tdict_release(td_made(tree, tdict_to_device(c, src, o.device, NULL, &made, err)));
   td_release(src, c, driver, inner);
-  check_gone(&p);
 }
 
 /* Moves by copies of its own, by the driver. */
@@ -267,8 +259,8 @@ static tdict_status move_by_itself(const void *self, const tdict_hook *hook, voi
 static const tdict_type pair_itself = PAIR_TYPE(.pin_memory = pair_pin, .to_device = move_by_itself);
 
 GPU_CASE(hook_moves_by_its_own_stream) {
-  place w = place_open(2);
-  probe p = {0};
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
   for (int i = 0; i < 20; i++) {
     tdict_tree *src = new_tree();
     put_pair(src, "p", &pair_itself, &p, i)->user = w.gpu;
@@ -277,7 +269,6 @@ GPU_CASE(hook_moves_by_its_own_stream) {
     scoped_tree out = finish(f);
     check_pair(&w, pair_at(out, "p", &pair_itself), i, w.device);
   }
-  close_pairs(&w, &p);
 }
 
 typedef struct cancelling {
@@ -294,8 +285,8 @@ static tdict_status look_for_cancel(const pair *self, const tdict_hook *hook, td
 }
 
 GPU_CASE(hook_sees_cancel) {
-  place w = place_open(1);
-  probe p = {0};
+  scoped_probe p = {0};
+  scoped_place w = place_open(1);
   cancelling c = {0};
   tdict_tree *src = new_tree();
   for (int i = 0; i < 2; i++) put_pair_with(src, i ? "second" : "first", &p, i, look_for_cancel, &c);
@@ -309,7 +300,6 @@ GPU_CASE(hook_sees_cancel) {
   assert_int_equal(atomic_load(&p.pins), 1); /* the second object's was not begun */
   td_release(f, src);
   check_wrong(&p);
-  close_pairs(&w, &p);
 }
 
 /* A hook that fails is seen by the others. Their own failures come later and do not replace the first error. */
@@ -326,16 +316,14 @@ static tdict_status fail_when_told(const pair *self, const tdict_hook *hook, tdi
   return TDICT_ENOMEM;
 }
 GPU_CASE(hook_sees_failure) {
-  place w = place_open(2);
-  probe p = {0};
+  scoped_probe p = {0};
+  scoped_place w = place_open(2);
   cancelling c = {0};
-  tdict_tree *src = new_tree();
+  scoped_tree src = new_tree();
   for (int i = 0; i < 2; i++) put_pair_with(src, i ? "waits" : "fails", &p, i, fail_when_told, &c);
-  tdict_future *f = move_async(&w, src, w.device, NULL);
+  scoped_future f = move_async(&w, src, w.device, NULL);
   td_fails_at(TDICT_EIO, "", "fails", tdict_future_wait(f, NULL, err));
   assert_true(atomic_load(&c.saw));
-  td_release(f, src);
-  close_pairs(&w, &p);
 }
 
 /* Nested work of every kind: a tree of tensors and a pair one level deeper, `user` levels in all. */
@@ -403,18 +391,10 @@ GPU_CASE(hook_nested_transfers) {
     nest all = {.w = &w, .depth = 3, .num_threads = num_threads};
     level top = {.all = &all};
     tdict_tree *src = new_tree();
-    for (int i = 0; i < 3; i++) {
-      char path[16];
-      snprintf(path, sizeof path, "p%d", i);
-      put_pair_with(src, path, &p, i, nested, &top);
-    }
+    for (int i = 0; i < 3; i++) put_pair_with(src, td_text("p%d", i), &p, i, nested, &top);
     tdict_transfer_options o = threads(num_threads);
     tdict_tree *out = finish(move_async(&w, src, w.device, &o));
-    for (int i = 0; i < 3; i++) {
-      char path[16];
-      snprintf(path, sizeof path, "p%d", i);
-      check_pair(&w, pair_at(out, path, &pair_hooked), i, w.device);
-    }
+    for (int i = 0; i < 3; i++) check_pair(&w, pair_at(out, td_text("p%d", i), &pair_hooked), i, w.device);
     assert_int_equal(atomic_load(&all.deepest), 3);
     td_release(out, src);
     check_wrong(&p);
@@ -487,11 +467,10 @@ static tdict_status wait_for_itself(const pair *self, const tdict_hook *hook, td
   return TDICT_OK;
 }
 
-GPU_CASE(hook_own_future) {
-  scoped_place w = place_open(2);
+GPU_CASE(hook_own_future, place, w, place_open(2)) {
   TD_STREAM(stream, w.c, w.device);
   for (int round = 0; round < 2; round++) {
-    probe p = {0};
+    scoped_probe p = {0};
     pair *x;
     own_future o = {.stream = stream, .nests = round == 1, .ready = true};
     tdict_tree *src = tree_of_pair(&p, &x);
@@ -505,6 +484,5 @@ GPU_CASE(hook_own_future) {
     assert_false(o.ready);
     td_release(o.future, src);
     check_wrong(&p);
-    check_gone(&p);
   }
 }

@@ -57,8 +57,7 @@ static world open_counted(size_t staging, bool slow) {
 static tdict_tree *large_tree(tdict_memory *memory) {
   tdict_tree *td = bytes_tree("a", (3 << 20) + 77, memory);
   for (int i = 0; i < 40; i++) {
-    char path[16];
-    snprintf(path, sizeof path, "n.k%d", i);
+    const char *path = td_text("n.k%d", i);
     td_put(td, path, random_tensor(TDICT_U8, SHAPE(100 + 997 * (int64_t)(i * i % 37)), i % 3 ? memory : NULL));
   }
   td_put(td, "z", random_tensor(TDICT_F32, SHAPE(300000), memory));
@@ -71,7 +70,7 @@ static size_t move_limited(const world *w, const tdict_tree *src, way v, size_t 
   atomic_store(&most_queued, 0);
   v.o.max_queued_bytes = limit;
   v.o.stats = v.async ? NULL : &there;
-  tdict_tree *out = move_tree(w, src, w->device, &v), *home = NULL;
+  scoped_tree out = move_tree(w, src, w->device, &v), home = NULL;
   check_tree(w, src, out);
   way home_way = v;
   home_way.o.stats = v.async ? NULL : &back;
@@ -84,12 +83,10 @@ static size_t move_limited(const world *w, const tdict_tree *src, way v, size_t 
   } else if (!v.async) {
     assert_int_equal(there.peak_queued_bytes, 0);
   }
-  td_release(home, out);
   return atomic_load(&most_queued);
 }
 
-SIM_CASE(queue_limit_holds_in_every_way) {
-  scoped_world w = open_counted(BIG_SLOTS, true);
+SIM_CASE(queue_limit_holds_in_every_way, world, w, open_counted(BIG_SLOTS, true)) {
   for (int k = 0; k < 4; k++) {
     scoped_tree td = k == 0   ? large_tree(NULL)
                      : k == 1 ? large_tree(w.pinned)
@@ -109,8 +106,7 @@ SIM_CASE(queue_limit_holds_in_every_way) {
 }
 
 /* A small ring, whose slots run out, in turn with copies that need no slot. */
-SIM_CASE(queue_limit_holds_with_few_slots) {
-  scoped_world w = open_counted(STAGING / 4, true);
+SIM_CASE(queue_limit_holds_with_few_slots, world, w, open_counted(STAGING / 4, true)) {
   scoped_tree td = mixed_tree(w.pinned);
   for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) assert_true(move_limited(&w, td, way_at(i), LIMIT, i % 4 > 1) <= LIMIT);
 }
@@ -141,15 +137,13 @@ static void expect_queued_chunks(const world *w, size_t limit, int num_queued) {
   }
 }
 
-SIM_CASE(queue_limit_lets_two_small_chunks_be_queued) {
-  scoped_world w = open_counted(BIG_SLOTS, false);
+SIM_CASE(queue_limit_lets_two_small_chunks_be_queued, world, w, open_counted(BIG_SLOTS, false)) {
   expect_queued_chunks(&w, LIMIT, 2);
   expect_queued_chunks(&w, 4 * LIMIT, 2);
 }
 
 /* With a large limit, more chunks are queued, so that the link does not wait for a thread. */
-SIM_CASE(queue_limit_lets_four_chunks_be_queued) {
-  scoped_world w = open_counted(BIG_SLOTS, false);
+SIM_CASE(queue_limit_lets_four_chunks_be_queued, world, w, open_counted(BIG_SLOTS, false)) {
   expect_queued_chunks(&w, 16 * LIMIT, 4);
   expect_queued_chunks(&w, 24 * LIMIT, 4);
 }
@@ -178,8 +172,7 @@ SIM_CASE(queue_limit_lets_copies_be_queued_together) {
 }
 
 /* The threads of a cancelled transfer do not wait for the limit. */
-SIM_CASE(queue_limit_ends_with_a_cancel) {
-  scoped_world w = open_counted(BIG_SLOTS, false);
+SIM_CASE(queue_limit_ends_with_a_cancel, world, w, open_counted(BIG_SLOTS, false)) {
   for (int k = 0; k < 4; k++) {
     scoped_tree td = bytes_tree("x", 9 * LIMIT, k % 2 ? w.pinned : NULL);
     tdict_transfer_options o = threads(k / 2 ? 3 : 1);
@@ -197,8 +190,7 @@ SIM_CASE(queue_limit_ends_with_a_cancel) {
 }
 
 /* A driver that fails at any copy: the transfer ends, and a later one has the whole limit. */
-SIM_CASE(queue_limit_survives_failing_copies) {
-  scoped_world w = open_counted(BIG_SLOTS, false);
+SIM_CASE(queue_limit_survives_failing_copies, world, w, open_counted(BIG_SLOTS, false)) {
   for (int k = 0; k < 2; k++) {
     tdict_tree *td = large_tree(k ? w.pinned : NULL), *out = NULL;
     for (int i = 0; i < NUM_WAYS; i += SANITIZED ? 9 : 3) {
@@ -221,8 +213,7 @@ SIM_CASE(queue_limit_survives_failing_copies) {
   }
 }
 
-SIM_CASE(queue_limit_is_checked) {
-  scoped_world w = open_world();
+SIM_CASE(queue_limit_is_checked, world, w, open_world()) {
   tdict_tree *td = tiny_tree(NULL), *out = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
   const size_t wrong[] = {1, 256, LIMIT - 1};

@@ -11,7 +11,7 @@ typedef struct reader {
 static void read_later(const place *w, reader *r, const tdict_tree *td) {
   memset(r, 0, sizeof *r);
   r->s = new_stream(w);
-  kernel_launch(&r->k, r->s, leaf_of(td, "a"), &r->gate, NULL);
+  kernel_launch(&r->k, r->s, td_leaf(td, "a"), &r->gate, NULL);
   gate_await(&r->gate, 1);
 }
 /* Opens the gate and sees what the kernel reads. */
@@ -28,8 +28,7 @@ static tdict_tree *arena(const place *w, uint64_t number) {
   return out;
 }
 
-SIM_CASE(record_stream_holds_bytes) {
-  scoped_place w = place_open(2);
+SIM_CASE(record_stream_holds_bytes, place, w, place_open(2)) {
   /* without it the next transfer of the size gets the same bytes: what follows would notice */
   tdict_tree *out = arena(&w, 1), *next;
   void *place_of = arena_of(out);
@@ -56,15 +55,14 @@ SIM_CASE(record_stream_holds_bytes) {
 }
 
 /* Two streams read; both must be done. */
-SIM_CASE(record_stream_of_many_streams) {
-  scoped_place w = place_sim(2, 0, 2);
+SIM_CASE(record_stream_of_many_streams, place, w, place_sim(2, 0, 2)) {
   tdict_tree *out = arena(&w, 4), *next[3];
   void *place_of = arena_of(out);
   reader r, other;
   read_later(&w, &r, out);
   memset(&other, 0, sizeof other);
   td_ok(tdict_stream_create(w.c, w.device, &other.s, err));
-  kernel_launch(&other.k, other.s, leaf_of(out, "a"), &other.gate, NULL); /* behind the first on its engine */
+  kernel_launch(&other.k, other.s, td_leaf(out, "a"), &other.gate, NULL); /* behind the first on its engine */
   for (int i = 0; i < 20; i++) { /* done uses do not pile up, and are no harm */
     TD_STREAM(idle, w.c, w.device);
     td_ok(tdict_record_stream(out, idle, err));
@@ -82,8 +80,7 @@ SIM_CASE(record_stream_of_many_streams) {
   td_release(next[0], next[1]);
 }
 
-SIM_CASE(record_stream_holds_an_overwrite) {
-  scoped_place w = place_open(2);
+SIM_CASE(record_stream_holds_an_overwrite, place, w, place_open(2)) {
   tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
   reader r;
   read_later(&w, &r, dst);
@@ -109,13 +106,13 @@ static tdict_tree *wide_tree(const place *w, tdict_memory *memory, uint64_t numb
   tdict_tree *td = new_tree();
   for (int i = 0; i < WIDE; i++) {
     td_put(td, wide_names[i], new_bytes(WIDE_BYTES, memory));
-    put_number(w, leaf_of(td, wide_names[i]), number_of_leaf(number, i));
+    put_number(w, td_leaf(td, wide_names[i]), number_of_leaf(number, i));
   }
   return td;
 }
 static void check_wide(const place *w, const tdict_tree *td, uint64_t number) {
   for (int i = 0; i < WIDE; i++)
-    if (!has_number(w, leaf_of(td, wide_names[i]), number_of_leaf(number, i)))
+    if (!has_number(w, td_leaf(td, wide_names[i]), number_of_leaf(number, i)))
       fail_msg("leaf '%s' does not hold the bytes of number %d", wide_names[i], (int)number);
 }
 
@@ -130,7 +127,7 @@ SIM_CASE(record_stream_and_after_hold_each_worker) {
     read_later(&w, &r[0], dst);
     memset(&r[1], 0, sizeof r[1]);
     r[1].s = new_stream(&w);
-    kernel_launch(&r[1].k, r[1].s, leaf_of(dst, "a"), &r[1].gate, NULL); /* runs after the first kernel */
+    kernel_launch(&r[1].k, r[1].s, td_leaf(dst, "a"), &r[1].gate, NULL); /* runs after the first kernel */
     td_ok(tdict_record_stream(dst, r[recorded].s, err));
     tdict_transfer_options o = threads(2);
     o.after = r[!recorded].s;
@@ -159,8 +156,7 @@ static tdict_cu fail_wait(tdict_driver *d, tdict_cu_stream s, tdict_cu_event eve
 }
 
 /* The stream of the copies cannot be made to wait for the kernel: the transfer fails, and overwrites nothing. */
-SIM_CASE(record_stream_reports_failed_waits) {
-  scoped_place w = place_open(2);
+SIM_CASE(record_stream_reports_failed_waits, place, w, place_open(2)) {
   scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
   reader r;
   shim x;
@@ -194,8 +190,7 @@ static void *want_to_write(void *user) {
   atomic_store(&w->has, true);
   return data;
 }
-SIM_CASE(record_stream_holds_pinned_memory) {
-  scoped_place w = place_open(2);
+SIM_CASE(record_stream_holds_pinned_memory, place, w, place_open(2)) {
   tdict_tree *plain = numbered_tree(&w, NULL, 9), *pinned = NULL, *next = NULL, *dev = arena(&w, 10);
   td_ok(tdict_pin_memory(w.c, plain, NULL, &pinned, err));
   void *place_of = arena_of(pinned);
@@ -253,8 +248,7 @@ static void *release_tree(void *user) {
   return NULL;
 }
 /* Memory of the program in a tree of the library is released after the work. */
-SIM_CASE(record_stream_holds_memory_of_the_program) {
-  scoped_place w = place_open(2);
+SIM_CASE(record_stream_holds_memory_of_the_program, place, w, place_open(2)) {
   tdict_tree *dev = arena(&w, 12), *both = new_tree();
   tdict_tensor *own = NULL;
   atomic_int num_released = 0;
@@ -277,8 +271,7 @@ SIM_CASE(record_stream_holds_memory_of_the_program) {
 }
 
 /* The same by copies of the driver, which cuda has too: the stream works for a while, then reads the tree. */
-GPU_CASE(record_stream_holds_bytes_under_copies) {
-  scoped_place w = place_open(2);
+GPU_CASE(record_stream_holds_bytes_under_copies, place, w, place_open(2)) {
   bool sim = w.device.type == TDICT_DEVICE_SIM;
   const int64_t bytes = sim ? 8 << 20 : 256 << 20;
   scoped_tensor big = new_bytes(bytes, w.memory), sink = new_bytes(700 * 100, w.memory);
@@ -290,7 +283,7 @@ GPU_CASE(record_stream_holds_bytes_under_copies) {
     for (int i = 0; i < (sim ? 8 : 60); i++)
       assert_int_equal(
           w.d->ops->copy_d2d_async(w.d, big->data, (char *)big->data + bytes / 2, (size_t)bytes / 2, s.handle), 0);
-    assert_int_equal(w.d->ops->copy_d2d_async(w.d, sink->data, leaf_of(out, "a")->data, 700 * 100, s.handle), 0);
+    assert_int_equal(w.d->ops->copy_d2d_async(w.d, sink->data, td_leaf(out, "a")->data, 700 * 100, s.handle), 0);
     tdict_gpu_leave(w.gpu, &scope);
     td_ok(tdict_record_stream(out, s, err));
     tdict_tree *src = numbered_tree(&w, NULL, 99);
@@ -312,8 +305,7 @@ GPU_CASE(record_stream_holds_bytes_under_copies) {
   }
 }
 
-GPU_CASE(record_stream_refuses) {
-  scoped_place w = place_open(2);
+GPU_CASE(record_stream_refuses, place, w, place_open(2)) {
   scoped_tree plain = numbered_tree(&w, NULL, 30), dev = moved(&w, plain, w.device), empty = new_tree();
   TD_STREAM(s, w.c, w.device);
   const tdict_stream host = {tdict_cpu(), NULL}, other = {{w.device.type, w.device.index + 1}, s.handle},
@@ -329,8 +321,7 @@ GPU_CASE(record_stream_refuses) {
 }
 
 /* A tree whose memory is left behind by its context. */
-SIM_CASE(record_stream_outlives_the_stream) {
-  scoped_place w = place_open(2);
+SIM_CASE(record_stream_outlives_the_stream, place, w, place_open(2)) {
   scoped_tree out = arena(&w, 40);
   reader r;
   read_later(&w, &r, out);

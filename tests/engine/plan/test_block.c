@@ -53,8 +53,7 @@ static tdict_tree *locked_tree(int is_scattered, tdict_memory *memory) {
 }
 static const char *const path_of[] = {"next.obs.state", "group3.leaf100"};
 
-GPU_CASE(block_is_found_in_trees_of_one_arena) {
-  scoped_world w = open_world();
+GPU_CASE(block_is_found_in_trees_of_one_arena, world, w, open_world()) {
   scoped_tree host = locked(from_schema(NULL)), pinned = locked(from_schema(w.pinned)), out = NULL, whole = NULL;
   assert_true(is_block(host) && is_block(pinned));
   out = to_device(&w, host, w.device); /* it ends at its last leaf */
@@ -81,10 +80,10 @@ CASE(block_is_not_found_in_other_trees) {
     assert_false(is_block(locked(part)));
   }
   /* a leaf of another storage */
-  td_ok(tdict_set(td, "b", leaf_of(other, "b"), err));
+  td_ok(tdict_set(td, "b", td_leaf(other, "b"), err));
   assert_false(is_block(locked(td)));
   /* another order */
-  tdict_tensor *b = tdict_tensor_retain(leaf_of(other, "b"));
+  tdict_tensor *b = tdict_tensor_retain(td_leaf(other, "b"));
   td_ok(tdict_delete(other, "b", err));
   td_put(other, "b", b);
   assert_false(is_block(locked(other)));
@@ -95,14 +94,14 @@ CASE(block_is_not_found_in_other_trees) {
   tdict_release(above);
   /* a view of a leaf, at the same address */
   scoped_tensor view = NULL;
-  td_ok(tdict_tensor_slice(leaf_of(batch, "action"), &(tdict_tensor_range){0, 0, 16, 1}, &view, err));
+  td_ok(tdict_tensor_slice(td_leaf(batch, "action"), &(tdict_tensor_range){0, 0, 16, 1}, &view, err));
   td_ok(tdict_set(batch, "action", view, err));
   assert_false(is_block(locked(batch)));
 }
 
 CASE(block_record_is_kept_while_locked) {
   tdict_tree *td = locked(from_schema(NULL));
-  scoped_storage storage = leaf_of(td, "b")->storage;
+  scoped_storage storage = td_leaf(td, "b")->storage;
   tdict_consolidated *record[2] = {NULL};
   for (int i = 0; i < 2; i++) td_ok(tdict_block_find(td, &record[i], err));
   assert_ptr_equal(record[0], record[1]);
@@ -116,8 +115,7 @@ CASE(block_record_is_kept_while_locked) {
 }
 
 /* The statistics of a block count the padding. */
-GPU_CASE(block_is_copied_by_leaf_with_some_options) {
-  scoped_world w = open_world();
+GPU_CASE(block_is_copied_by_leaf_with_some_options, world, w, open_world()) {
   static const char *const pattern = "action";
   const tdict_conversion conversion = to_dtype("next.reward", TDICT_F32);
   scoped_tree td = locked_tree(0, NULL), dst = to_device(&w, td, w.device), out = NULL;
@@ -130,14 +128,14 @@ GPU_CASE(block_is_copied_by_leaf_with_some_options) {
   options[2].conversions = &conversion;
   options[2].num_conversions = 1;
   options[3].narrow = 1;
-  const size_t wanted[] = {leaf_of(td, "action")->storage->bytes, bytes - 16 * 6 * 4, bytes - 16 * 4, bytes, bytes};
+  const size_t wanted[] = {td_leaf(td, "action")->storage->bytes, bytes - 16 * 6 * 4, bytes - 16 * 4, bytes, bytes};
   assert_true(wanted[0] > bytes);
   for (int i = 0; i < 5; i++) {
     if (i == 4) td_ok(tdict_unlock(td, err));
     td_ok(tdict_to_device(w.c, td, w.device, &options[i], &out, err));
     assert_int_equal(stats.total_bytes, wanted[i]);
-    if (i == 1) assert_ptr_equal(leaf_of(out, "action"), leaf_of(td, "action"));
-    if (i == 2) assert_int_equal(tdict_tensor_dtype(leaf_of(out, "next.reward")), TDICT_F32);
+    if (i == 1) assert_ptr_equal(td_leaf(out, "action"), td_leaf(td, "action"));
+    if (i == 2) assert_int_equal(tdict_tensor_dtype(td_leaf(out, "next.reward")), TDICT_F32);
     if (i != 2) check_tree(&w, td, out);
     tdict_release(out);
   }
@@ -153,15 +151,13 @@ GPU_CASE(block_is_copied_by_leaf_with_some_options) {
 
 /* While a transfer runs, the program unlocks, changes and frees the tree. The result is that of the call. A stream may
  * wait, and the result is there, before any byte has moved. */
-SIM_CASE(block_outlives_its_tree_during_a_transfer) {
-  scoped_world w = open_world();
+SIM_CASE(block_outlives_its_tree_during_a_transfer, world, w, open_world()) {
   TD_STREAM(s, w.c, w.device);
   for (int k = 0; k < 2 * 3; k++) {
     tdict_tree *td = locked_tree(k % 2, k < 2 ? w.pinned : NULL), *twin = NULL, *early = NULL, *out = NULL;
-    scoped_future f = NULL;
     td_ok(tdict_clone_deep(td, NULL, &twin, err));
     td_ok(tdict_sim_hold(w.c, err));
-    td_ok(tdict_to_device_async(w.c, td, w.device, NULL, &f, err));
+    scoped_future f = td_made(future, tdict_to_device_async(w.c, td, w.device, NULL, &made, err));
     if (k >= 2) td_ok(tdict_unlock(td, err));
     if (k >= 2) td_ok(tdict_delete(td, path_of[k % 2], err));
     if (k >= 4) td_put(td, path_of[k % 2], random_tensor(TDICT_I64, SHAPE(16, 9), NULL));
@@ -182,12 +178,11 @@ __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t 
   ((unsigned char *)data)[at] ^= 1;
 }
 /* Bytes that were lost, or changed while they were read, after an earlier transfer of the tree. */
-SIM_CASE(block_errors_name_leaves) {
-  scoped_world w = open_world();
+SIM_CASE(block_errors_name_leaves, world, w, open_world()) {
   tdict_transfer_options o = td_with(tdict_transfer_options, check_sources = true);
   for (int k = 0; k < 2; k++) {
     scoped_tree td = locked_tree(k, NULL), saved = to_device(&w, td, w.device), out = NULL;
-    tdict_tensor *t = leaf_of(td, path_of[k]);
+    tdict_tensor *t = td_leaf(td, path_of[k]);
     tdict_future *f = NULL;
     td_ok(tdict_sim_hold(w.c, err));
     td_ok(tdict_to_device_async(w.c, td, w.device, &o, &f, err));
@@ -247,8 +242,7 @@ SIM_CASE(block_is_moved_by_several_threads) {
 }
 
 /* Random changes between transfers, of leaves while the tree is unlocked, and of elements while it is locked. */
-GPU_CASE(block_follows_random_changes) {
-  scoped_world w = open_world();
+GPU_CASE(block_follows_random_changes, world, w, open_world()) {
   scoped_tree td = new_tree();
   int num_blocks = 0;
   for (int step = 0; step < 150; step++) {
@@ -262,7 +256,7 @@ GPU_CASE(block_follows_random_changes) {
     }
     tdict_lock(td);
     for (int i = 0; i < 2; i++) {
-      if (tdict_has(td, path)) *(unsigned char *)tdict_tensor_data(leaf_of(td, path)) ^= 0x5a;
+      if (tdict_has(td, path)) *(unsigned char *)tdict_tensor_data(td_leaf(td, path)) ^= 0x5a;
       const way v = way_at((int)((r[6] + (uint64_t)i) % NUM_WAYS));
       scoped_tree out = move_tree(&w, td, w.device, &v);
       check_tree(&w, td, out);
@@ -292,8 +286,7 @@ static bool move_without_memory(const world *w, const tdict_tree *td, bool async
   if (out) check_tree(w, td, out);
   return has_failed;
 }
-SIM_CASE(block_survives_enomem) {
-  scoped_world w = open_world();
+SIM_CASE(block_survives_enomem, world, w, open_world()) {
   char path[128] = "";
   for (int i = 0; i < 40; i++) strcat(path, i ? ".d" : "d");
   const tdict_field fields[] = {{path, TDICT_U8, 1, {9}}, {"last", TDICT_U8, 1, {9}}};
@@ -313,20 +306,17 @@ SIM_CASE(block_survives_enomem) {
 }
 
 /* A child unlocks and frees a tree whose transfer runs in the parent. */
-SIM_CASE(block_fork) {
-  scoped_world w = open_world();
+SIM_CASE(block_fork, world, w, open_world()) {
   for (int k = 0; k < 2; k++) {
     scoped_tree td = locked_tree(k, NULL), out = NULL;
-    scoped_future f = NULL;
     td_ok(tdict_sim_hold(w.c, err));
-    td_ok(tdict_to_device_async(w.c, td, w.device, NULL, &f, err));
+    scoped_future f = td_made(future, tdict_to_device_async(w.c, td, w.device, NULL, &made, err));
     td_rest();
     const pid_t child = fork();
     if (child == 0) {
       alarm(20);
       if (tdict_unlock(td, NULL) != TDICT_OK || tdict_delete(td, path_of[k], NULL) != TDICT_OK) _exit(1);
-      tdict_release(td);
-      tdict_future_release(f);
+      td_release(td, f);
       _exit(0);
     }
     int code = -1;

@@ -23,8 +23,7 @@ static tdict_choice choose(const world *w, tdict_way by, size_t bytes, int32_t a
   return choose_for(w, by, bytes, asked, waits, MEMORY);
 }
 
-GPU_CASE(choose_keeps_to_what_was_asked) {
-  scoped_world w = open_world();
+GPU_CASE(choose_keeps_to_what_was_asked, world, w, open_world()) {
   const int threads = tdict_context_num_threads(w.c),
             cpus = tdict_pool_num_cpus(tdict_context_engine(w.c)->config.pool);
   const size_t slot = tdict_context_engine(w.c)->rings.slot_bytes;
@@ -48,8 +47,7 @@ GPU_CASE(choose_keeps_to_what_was_asked) {
 }
 
 /* Copies on the host leave a processor to the program where there are more than three. */
-GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
-  scoped_world w = open_sized(64 << 20, 16);
+GPU_CASE(choose_copies_on_the_host_leave_a_processor, world, w, open_sized(64 << 20, 16)) {
   const tdict_cpus set = td_cpus(0, 7);
   (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
   for (int waits = 0; waits < 2; waits++) {
@@ -68,8 +66,7 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
 }
 
 /* Reading files takes more threads than copying, up to the number of processors. */
-GPU_CASE(choose_more_threads_for_files) {
-  scoped_world w = open_sized(64 << 20, 20);
+GPU_CASE(choose_more_threads_for_files, world, w, open_sized(64 << 20, 20)) {
   const size_t large = (size_t)4 << 30, small = (size_t)40 << 20;
   for (int cpus = 6; cpus <= 20; cpus += 7) { /* the pool need not run on so many processors */
     const tdict_cpus set = td_cpus(0, cpus - 1);
@@ -87,8 +84,7 @@ GPU_CASE(choose_more_threads_for_files) {
 }
 
 /* A tree of a few bytes is sent by the caller; of two chunks neither is a crumb. */
-GPU_CASE(choose_caller_moves_small_trees) {
-  scoped_world w = open_world();
+GPU_CASE(choose_caller_moves_small_trees, world, w, open_world()) {
   const tdict_choice c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);
   assert_true(c.on_caller);
   assert_int_equal(c.num_workers, 1);
@@ -98,8 +94,7 @@ GPU_CASE(choose_caller_moves_small_trees) {
 }
 
 /* The waiting caller does what no thread of the pool has begun. */
-GPU_CASE(choose_caller_needs_no_free_thread) {
-  scoped_world w = open_sized(STAGING, 3);
+GPU_CASE(choose_caller_needs_no_free_thread, world, w, open_sized(STAGING, 3)) {
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   scoped_tree src = bytes_tree("x", 9 << 20, NULL);
   pool_gate wait_events[3];
@@ -109,8 +104,7 @@ GPU_CASE(choose_caller_needs_no_free_thread) {
 }
 
 /* Threads that look for tasks, and a caller that looks for the end: what machines of more than two CPUs do. */
-GPU_CASE(choose_spinning_threads_move_every_byte) {
-  scoped_world w = open_world();
+GPU_CASE(choose_spinning_threads_move_every_byte, world, w, open_world()) {
   tdict_engine *engine = tdict_context_engine(w.c);
   tdict_pool_set_max_spinning(engine->config.pool, 3);
   const size_t sizes[] = {1, 5000, 300001, 1105920, 3000000, 9000001};
@@ -137,8 +131,7 @@ GPU_CASE(choose_spinning_threads_move_every_byte) {
 
 /* Every thread of the pool is held: who asks for a few pinned leaves queues their copies, and who waits sees them
  * end. */
-GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
-  scoped_world w = open_sized(STAGING, 2);
+GPU_CASE(choose_few_pinned_leaves_need_no_thread, world, w, open_sized(STAGING, 2)) {
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   scoped_tree src = td_tree_in(w.pinned, "x:u8[%d] y:u8[70000]", 3 << 20);
   pool_gate wait_events[2];
@@ -153,8 +146,7 @@ GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
 }
 
 /* But where another transfer writes the leaves first the call does not wait for that. */
-SIM_CASE(choose_calls_do_not_wait_for_transfers) {
-  scoped_world w = open_world();
+SIM_CASE(choose_calls_do_not_wait_for_transfers, world, w, open_world()) {
   scoped_tree src = bytes_tree("x", 3 << 20, NULL), pinned = bytes_tree("x", 3 << 20, w.pinned);
   scoped_tree device = move_with(&w, src, w.device, NULL), there = NULL;
   held_stream held;
@@ -174,8 +166,7 @@ SIM_CASE(choose_calls_do_not_wait_for_transfers) {
 
 /* More pinned leaves than a stream takes without waiting, behind a stream that does not come to them: the call
  * returns. */
-SIM_CASE(choose_calls_do_not_wait_for_copies) {
-  scoped_world w = open_world();
+SIM_CASE(choose_calls_do_not_wait_for_copies, world, w, open_world()) {
   enum { LEAVES = 7 };
   scoped_tree src = new_tree(), there = NULL;
   for (int i = 0; i < LEAVES; i++) {
@@ -219,8 +210,7 @@ static void end_of(const world *w, const tdict_tree *src, int how, tdict_stream 
   if (there) check_and_release(w, src, there);
 }
 
-GPU_CASE(choose_deferred_tail_runs_once) {
-  scoped_world w = open_world();
+GPU_CASE(choose_deferred_tail_runs_once, world, w, open_world()) {
   scoped_tree src = td_tree_in(w.pinned, "x:u8[%d] y:u8[70000]", 3 << 20);
   TD_STREAM(s, w.c, w.device);
   for (int i = 0; i < 70; i++) end_of(&w, src, i % 7, s);

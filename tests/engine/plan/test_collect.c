@@ -4,7 +4,6 @@
 #include "engine/engine.h"
 #include "engine/plan/collect.h"
 #include "engine/trees.h"
-#include "support/raw.h"
 
 enum { MANY = 20000, SOME = 700 }; /* SOME: read by several threads where there are four, marked by one */
 
@@ -14,8 +13,7 @@ typedef enum oddity { ODD_NONE, ODD_TWICE, ODD_STRIDED, ODD_TREE, NUM_ODDITIES }
 static tdict_tree *many_tree(int count, bool sizes, oddity odd) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < count; i++) {
-    char path[32];
-    snprintf(path, sizeof path, "leaf%d", i);
+    const char *path = td_text("leaf%d", i);
     if (odd == ODD_STRIDED && i == count - count / 4)
       td_put(td, path, sliced(random_tensor(TDICT_U8, SHAPE(40), NULL), (tdict_tensor_range){0, 0, 20, 2}));
     else if (odd == ODD_TREE && i == count - count / 7)
@@ -24,7 +22,7 @@ static tdict_tree *many_tree(int count, bool sizes, oddity odd) {
       td_put(td, path, random_tensor(TDICT_U8, SHAPE(sizes ? 1 + i % 700 : 12), NULL));
   }
   const char *twin = count == MANY ? "leaf17000" : "leaf595";
-  if (odd == ODD_TWICE) td_ok(tdict_set(td, twin, leaf_of(td, "leaf3"), err));
+  if (odd == ODD_TWICE) td_ok(tdict_set(td, twin, td_leaf(td, "leaf3"), err));
   return td;
 }
 
@@ -78,8 +76,7 @@ static void check_let_go(const tdict_tree *td) {
   }
 }
 
-GPU_CASE(many_leaves_give_the_plan_of_one_thread) {
-  scoped_world w = open_world();
+GPU_CASE(many_leaves_give_the_plan_of_one_thread, world, w, open_world()) {
   for (int k = 0; k < 4 * NUM_ODDITIES; k++) {
     scoped_tree src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
     for (int borrows = 0; borrows < 2; borrows++) {
@@ -97,8 +94,7 @@ GPU_CASE(many_leaves_give_the_plan_of_one_thread) {
   }
 }
 
-GPU_CASE(many_leaves_arrive) {
-  scoped_world w = open_world();
+GPU_CASE(many_leaves_arrive, world, w, open_world()) {
   static const int threads[] = {-1, 0, 3};
   for (int k = 0; k < 4 * NUM_ODDITIES; k++) {
     scoped_tree src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
@@ -111,19 +107,17 @@ GPU_CASE(many_leaves_arrive) {
 }
 
 /* The threads that mark the sources also say where the copies go. */
-GPU_CASE(many_leaves_are_placed_by_several_threads) {
-  scoped_world w = open_world();
+GPU_CASE(many_leaves_are_placed_by_several_threads, world, w, open_world()) {
   scoped_tree src = many_tree(MANY, false, ODD_NONE);
   const tdict_transfer_options o = threads(3);
   check_result(&w, src, start_move(&w, src, w.device, &o));
 }
 
 /* A source on which somebody else's mark lies, found by one of the threads. */
-GPU_CASE(many_marks_with_a_transfer_of_another_context) {
-  scoped_world w = open_world();
+GPU_CASE(many_marks_with_a_transfer_of_another_context, world, w, open_world()) {
   tdict_tree *src = many_tree(MANY, false, ODD_NONE), *out = NULL;
   slow_fence stranger;
-  begin_use(&stranger, leaf_of(src, "leaf12345")->storage, true);
+  begin_use(&stranger, td_leaf(src, "leaf12345")->storage, true);
   assert_int_equal(pthread_create(&stranger.thread, NULL, end_later, &stranger), 0);
   td_ok(tdict_to_device(w.c, src, w.device, NULL, &out, err));
   assert_true(stranger.ended); /* it wrote what was to be read */
@@ -134,8 +128,7 @@ GPU_CASE(many_marks_with_a_transfer_of_another_context) {
 }
 
 /* What lies in a slot is read no more: its source is free while the device still copies. */
-SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
-  scoped_world w = open_world();
+SIM_CASE(sources_are_released_when_they_are_in_a_slot, world, w, open_world()) {
   scoped_tree src = tiny_tree(NULL), out = NULL;
   tdict_transfer_options o = threads(1);
   td_ok(tdict_sim_hold(w.c, err));
@@ -155,8 +148,7 @@ SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
 }
 
 /* The memory of a plan serves the next one, its contents do not: whatever a leaf was, it is looked at again. */
-GPU_CASE(plans_see_what_has_changed) {
-  scoped_world w = open_world();
+GPU_CASE(plans_see_what_has_changed, world, w, open_world()) {
   tdict_tree *src = tiny_tree(NULL), *out = NULL;
   static const int64_t count = 300;
   for (int k = 0; k < 12; k++) {
@@ -177,7 +169,7 @@ GPU_CASE(plans_see_what_has_changed) {
     tdict_release(out);
     if (k % 6 == 1) { /* a driver copy of its own when there is nothing to pack it with */
       scoped_tree one = new_tree();
-      td_ok(tdict_set(one, "one", leaf_of(src, "group5.leaf155"), err));
+      td_ok(tdict_set(one, "one", td_leaf(src, "group5.leaf155"), err));
       td_ok(tdict_to_device(w.c, one, w.device, &o, &out, err));
       assert_int_equal(stats.direct_bytes, 300);
       tdict_release(out);

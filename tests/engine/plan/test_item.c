@@ -84,6 +84,6 @@ CASE(same_bytes_is_unshared_when_held_once) {
   assert_false(tdict_item_is_unshared(view));
   tdict_tensor_release(view);
   assert_true(tdict_item_is_unshared(t));
-  assert_false(tdict_item_is_unshared(leaf_of(batch, "action"))); /* of a slab: who knows */
+  assert_false(tdict_item_is_unshared(td_leaf(batch, "action"))); /* of a slab: who knows */
   tdict_tensor_release(t);
 }

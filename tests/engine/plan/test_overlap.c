@@ -30,8 +30,7 @@ static bool is_zero(const world *w, const tdict_tensor *t) {
   return zero;
 }
 
-DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths, world, w, open_world()) {
   scoped_tree src = new_tree(), dst = new_tree(), other = new_tree();
   scoped_tensor t = bytes(900, w.memory), from = random_tensor(TDICT_U8, SHAPE(900), NULL);
   td_put(src, "a", random_tensor(TDICT_U8, SHAPE(900), NULL));
@@ -41,17 +40,16 @@ DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths) {
   td_put(dst, "n.b", bytes(5, w.memory));
   td_ok(tdict_set(dst, "n.z", t, err));
   REFUSED(&w, src, dst, "n.z", "a");
-  assert_true(is_zero(&w, t) && is_zero(&w, leaf_of(dst, "n.b")));
+  assert_true(is_zero(&w, t) && is_zero(&w, td_leaf(dst, "n.b")));
   td_ok(tdict_set(other, "n.z", from, err)); /* one source for both is none too many */
-  td_ok(tdict_set(other, "n.b", leaf_of(src, "n.b"), err));
+  td_ok(tdict_set(other, "n.b", td_leaf(src, "n.b"), err));
   td_ok(tdict_set(other, "a", from, err));
   td_ok(td_transfer_into(w.c, dst, other, NULL, err));
   check_tensor(&w, from, t, "a");
 }
 
 /* One tensor at one path of a tree that hangs at two. */
-DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths, world, w, open_world()) {
   tdict_tree *src = new_tree(), *dst = new_tree(), *child = new_tree(), *same = new_tree();
   td_put(child, "m.x", bytes(100, w.memory));
   td_put(src, "left.m.x", random_tensor(TDICT_U8, SHAPE(100), NULL));
@@ -59,14 +57,13 @@ DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths) {
   td_ok(tdict_set_tree(dst, "left", child, err));
   td_put_tree(dst, "right", child);
   REFUSED(&w, src, dst, "right.m.x", "left.m.x");
-  td_ok(tdict_set(same, "left.m.x", leaf_of(src, "left.m.x"), err));
-  td_ok(tdict_set(same, "right.m.x", leaf_of(src, "left.m.x"), err));
+  td_ok(tdict_set(same, "left.m.x", td_leaf(src, "left.m.x"), err));
+  td_ok(tdict_set(same, "right.m.x", td_leaf(src, "left.m.x"), err));
   td_ok(td_transfer_into(w.c, dst, same, NULL, err));
   td_release(same, src, dst);
 }
 
-DEVICE_CASE(transfer_into_refuses_overlapping_leaves) {
-  scoped_world w = open_world();
+DEVICE_CASE(transfer_into_refuses_overlapping_leaves, world, w, open_world()) {
   static const struct {
     int dim;
     int64_t at[2], count[2];
@@ -82,7 +79,7 @@ DEVICE_CASE(transfer_into_refuses_overlapping_leaves) {
       const char *key = k ? "b" : "a";
       tdict_tensor *view = rows_of(whole, parts[i].dim, parts[i].at[k], parts[i].count[k]);
       td_put(same, key, rows_of(from, parts[i].dim, parts[i].at[k], parts[i].count[k]));
-      td_put(src, key, td_made(tensor, tdict_tensor_clone(leaf_of(same, key), NULL, &made, err)));
+      td_put(src, key, td_made(tensor, tdict_tensor_clone(td_leaf(same, key), NULL, &made, err)));
       td_put(dst, key, view);
     }
     if (parts[i].overlap)
@@ -92,13 +89,12 @@ DEVICE_CASE(transfer_into_refuses_overlapping_leaves) {
     assert_int_equal(is_zero(&w, whole), parts[i].overlap);
     td_ok(td_transfer_into(w.c, dst, same, NULL, err)); /* parts of one matrix as theirs are */
     for (int k = 0; k < 2; k++)
-      check_tensor(&w, leaf_of(same, k ? "b" : "a"), leaf_of(dst, k ? "b" : "a"), k ? "b" : "a");
+      check_tensor(&w, td_leaf(same, k ? "b" : "a"), td_leaf(dst, k ? "b" : "a"), k ? "b" : "a");
   }
 }
 
 /* Memory of the program's own that two tensors were made over. */
-CASE(transfer_into_refuses_memory_wrapped_twice) {
-  scoped_world w = open_world();
+CASE(transfer_into_refuses_memory_wrapped_twice, world, w, open_world()) {
   unsigned char memory[200] = {0};
   const int64_t count = 100;
   for (int at = 0; at <= 100; at += 50) {
@@ -116,8 +112,7 @@ CASE(transfer_into_refuses_memory_wrapped_twice) {
 }
 
 /* Columns that lie between one another, each wrapped by itself: they have one layout, and no byte in common. */
-CASE(transfer_into_takes_columns_of_two_storages) {
-  scoped_world w = open_world();
+CASE(transfer_into_takes_columns_of_two_storages, world, w, open_world()) {
   unsigned char memory[200];
   const int64_t count = 100, stride = 2;
   scoped_tree src = new_tree(), dst = new_tree();

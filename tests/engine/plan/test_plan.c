@@ -18,12 +18,11 @@ static tdict_plan collect_pair(const world *w, const tdict_tree *src, const tdic
 }
 static int way_of(const tdict_plan *p, const tdict_tree *src, const char *path) {
   for (uint32_t i = 0; i < p->num_items; i++)
-    if (p->items[i].src == leaf_of(src, path)) return p->items[i].way;
+    if (p->items[i].src == td_leaf(src, path)) return p->items[i].way;
   return -1;
 }
 
-GPU_CASE(plan_ways) {
-  scoped_world w = open_world();
+GPU_CASE(plan_ways, world, w, open_world()) {
   scoped_tree src = pinned_tree(w.pinned);
   td_put(src, "plain", random_tensor(TDICT_U8, SHAPE(77), NULL));
   tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
@@ -87,8 +86,7 @@ static void check_chunks(const tdict_plan *p, size_t chunk_bytes) {
   assert_int_equal(covered, tdict_plan_bytes(p));
 }
 
-GPU_CASE(plan_chunks_cover_the_line) {
-  scoped_world w = open_world();
+GPU_CASE(plan_chunks_cover_the_line, world, w, open_world()) {
   const size_t sizes[] = {256, 4096, 65536, 1 << 22};
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     scoped_tree src = make_tree(&w, (tree_kind)kind), there = to_device(&w, src, w.device);
@@ -111,8 +109,7 @@ GPU_CASE(plan_chunks_cover_the_line) {
 }
 
 /* The device has something to do soon, and no thread has a large chunk when the others are done. */
-GPU_CASE(plan_chunks_grow_and_shrink) {
-  scoped_world w = open_world();
+GPU_CASE(plan_chunks_grow_and_shrink, world, w, open_world()) {
   scoped_tree src = bytes_tree("x", 10 << 20, NULL);
   tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
   p.items[0].dst_data = (char *)(uintptr_t)0x10000;
@@ -136,8 +133,7 @@ GPU_CASE(plan_chunks_grow_and_shrink) {
 }
 
 /* One run of pinned leaves is one copy; small ones here and there go through slots; large ones are split. */
-GPU_CASE(plan_packs_small_pinned_leaves) {
-  scoped_world w = open_world();
+GPU_CASE(plan_packs_small_pinned_leaves, world, w, open_world()) {
   scoped_tree batch = batch_tree(w.pinned), many = tiny_tree(w.pinned), large = new_tree();
   tdict_plan p = collect(&w, batch, TDICT_MODE_NON_BLOCKING_PIN);
   for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
@@ -163,10 +159,9 @@ GPU_CASE(plan_packs_small_pinned_leaves) {
 }
 
 /* Gaps belong to nobody only between whole leaves of an arena. */
-GPU_CASE(plan_overwrites_gaps_of_arenas_only) {
-  scoped_world w = open_world();
+GPU_CASE(plan_overwrites_gaps_of_arenas_only, world, w, open_world()) {
   scoped_tree batch = batch_tree(NULL), there = to_device(&w, batch, w.device);
-  tdict_tensor *whole = leaf_of(batch, "obs.state"), *far = leaf_of(there, "obs.state");
+  tdict_tensor *whole = td_leaf(batch, "obs.state"), *far = td_leaf(there, "obs.state");
   scoped_tensor part = sliced(tdict_tensor_retain(far), (tdict_tensor_range){0, 0, 3, 1});
   scoped_tensor alone = random_tensor(TDICT_U8, SHAPE(7), NULL);
   assert_true(tdict_plan_gap_is_free(whole));
@@ -192,10 +187,9 @@ static tdict_tensor *variant(const world *w, int kind) {
     return random_tensor(TDICT_F64, SHAPE(40, 25), NULL);
   case 5: {
     tdict_tensor *moved = NULL;
-    tdict_tree *one = td_tree("x:f32[40,25]");
-    tdict_tree *far = to_device(w, one, w->device);
-    moved = tdict_tensor_retain(leaf_of(far, "x"));
-    td_release(far, one);
+    scoped_tree one = td_tree("x:f32[40,25]");
+    scoped_tree far = to_device(w, one, w->device);
+    moved = tdict_tensor_retain(td_leaf(far, "x"));
     return moved;
   }
   default:
@@ -204,16 +198,11 @@ static tdict_tensor *variant(const world *w, int kind) {
 }
 
 /* A plan lies in the memory of the one before it: nothing of that one shows, whatever is different about the tree. */
-GPU_CASE(plan_memory_serves_every_schema) {
-  scoped_world w = open_world();
+GPU_CASE(plan_memory_serves_every_schema, world, w, open_world()) {
   for (int step = 0; step < 4 * VARIANTS * VARIANTS; step++) {
     const int most = step % VARIANTS, other = step / VARIANTS % VARIANTS, which = step * 7 % VARIED;
     tdict_tree *src = new_tree();
-    for (int i = 0; i < VARIED; i++) {
-      char path[16];
-      snprintf(path, sizeof path, "leaf%d", i);
-      td_put(src, path, variant(&w, i == which ? other : most));
-    }
+    for (int i = 0; i < VARIED; i++) td_put(src, td_text("leaf%d", i), variant(&w, i == which ? other : most));
     const way v = way_at(step * 11 % NUM_WAYS);
     poison(&w, w.memory, line_bytes(src));
     tdict_tree *got = move_tree(&w, src, w.device, &v);

@@ -13,15 +13,13 @@ static tdict_plan collect(const world *w, const tdict_tree *src, bool pins) {
   return p;
 }
 
-CASE(result_places_leaves_in_its_storage) {
-  scoped_world w = open_world();
+CASE(result_places_leaves_in_its_storage, world, w, open_world()) {
   static const tree_kind kinds[] = {TREE_BATCH, TREE_TINY, TREE_STRIDED, TREE_ODD, TREE_SHARED};
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
     tdict_tree *src = make_tree(&w, kinds[k]), *out = NULL;
     tdict_plan p = collect(&w, src, true);
-    tdict_storage *arena = NULL;
     const tdict_device device = tdict_cpu();
-    td_ok(tdict_storage_create(NULL, p.line_bytes, true, &arena, err));
+    tdict_storage *arena = td_made(storage, tdict_storage_create(NULL, p.line_bytes, true, &made, err));
     tdict_plan_place(&p, arena);
     td_ok(tdict_result_build(&p, src, arena, &device, &out, err));
     leaf_list a = list_entries(src), b = list_entries(out);
@@ -50,17 +48,16 @@ CASE(result_places_leaves_in_its_storage) {
 CASE(result_mirror_keeps_what_was) {
   scoped_tree src = shared_tree(), mirror = td_made(tree, tdict_result_mirror(&(tdict_plan){0}, src, &made, err));
   scoped_leaf_list before = list_entries(src);
-  scoped_tensor kept = tdict_tensor_retain(leaf_of(src, "left.x"));
+  scoped_tensor kept = tdict_tensor_retain(td_leaf(src, "left.x"));
   td_ok(tdict_delete(src, "left", err));
   td_ok(tdict_rename(src, "one", "other", true, err));
   scoped_leaf_list after = list_entries(mirror);
   assert_int_equal(before.count, after.count);
   for (size_t i = 0; i < before.count; i++) assert_string_equal(before.paths[i], after.paths[i]);
-  assert_ptr_equal(leaf_of(mirror, "left.x"), kept);
+  assert_ptr_equal(td_leaf(mirror, "left.x"), kept);
 }
 
-CASE(result_paths_by_number) {
-  scoped_tree src = odd_tree();
+CASE(result_paths_by_number, tree, src, odd_tree()) {
   td_put(src, "with\\.dot.and\\\\slash", random_tensor(TDICT_U8, SHAPE(1), NULL));
   scoped_leaf_list l = list_entries(src);
   uint32_t n = 0;
@@ -76,8 +73,7 @@ CASE(result_paths_by_number) {
   assert_true(strlen(path) < 6);
 }
 
-CASE(result_survives_enomem) {
-  scoped_world w = open_world();
+CASE(result_survives_enomem, world, w, open_world()) {
   scoped_tree src = odd_tree();
   tdict_tree *next = td_made(tree, tdict_get_tree(src, "scalars", &made, err));
   tdict_lock(next);

@@ -141,11 +141,10 @@ CASE(tuning_file_refuses_files_it_cannot_read) {
 static void check_rows_are_used(tdict_context *c) {
   enum { BYTES = 64 << 10 };
   scoped_tree src = NULL, out = NULL;
-  tdict_tensor *leaf;
   const int64_t shape[] = {BYTES};
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   td_ok(tdict_create(0, NULL, &src, err));
-  td_ok(tdict_tensor_zeros(TDICT_U8, 1, shape, NULL, &leaf, err));
+  tdict_tensor *leaf = td_made(tensor, tdict_tensor_zeros(TDICT_U8, 1, shape, NULL, &made, err));
   td_put(src, "leaf", leaf);
   td_ok(tdict_to_device(c, src, td_device(), td_options(tdict_transfer_options, stats = &stats), &out, err));
   assert_int_equal(stats.num_chunks, BYTES / 4096);

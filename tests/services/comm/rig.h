@@ -64,8 +64,7 @@ static inline void rig_note(rig_rank *r, const char *where, int line, const char
   } while (0)
 
 static inline rig *rig_create_on(int world, tdict_context *context, tdict_device device, bool with_comm) {
-  rig *g = calloc(1, sizeof *g);
-  assert_non_null(g);
+  rig *g = td_zeros(1, sizeof *g);
   g->world = world;
   g->context = context;
   g->device = device;

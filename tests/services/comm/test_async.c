@@ -97,8 +97,7 @@ static void start_and_change(rig_rank *r) {
   rig_true(r, r->got && tdict_has(r->got, "x") && (r->rank == 0 || !tdict_has(r->got, "y")));
 }
 
-CASE(comm_async_calls_keep_their_arguments) {
-  scoped_rig g = rig_create(3);
+CASE(comm_async_calls_keep_their_arguments, rig, g, rig_create(3)) {
   for (int i = 0; i < 50; i++) {
     rig_run(g, start_and_change, NULL);
     rig_drop_results(g);
@@ -126,8 +125,7 @@ static void start_wrong(rig_rank *r) {
   rig_keep(r, tdict_future_wait(future, NULL, err));
 }
 
-CASE(comm_async_calls_report_errors_with_the_path) {
-  scoped_rig g = rig_create(3);
+CASE(comm_async_calls_report_errors_with_the_path, rig, g, rig_create(3)) {
   tdict_tree *trees[3];
   for (int r = 0; r < 3; r++) {
     trees[r] = TREE(2);
@@ -162,11 +160,10 @@ static tdict_status note_exchange(void *self, const void *src, void *dst, size_t
 /* A communicator of one rank whose table notes its thread. */
 static tdict_comm *lonely_comm(rig *g, bool on_calling_thread) {
   tdict_comm_table table = g->ranks[0].table;
-  tdict_comm *comm = NULL;
   real_exchange = table.exchange;
   table.exchange = note_exchange;
   table.on_calling_thread = on_calling_thread;
-  td_ok(tdict_comm_create(g->context, &table, NULL, &comm, err));
+  tdict_comm *comm = td_made(comm, tdict_comm_create(g->context, &table, NULL, &made, err));
   return comm;
 }
 static tdict_tree *tree_with_x(void) {
@@ -174,8 +171,7 @@ static tdict_tree *tree_with_x(void) {
   return tree;
 }
 
-CASE(comm_calls_are_made_by_the_thread_that_waits) {
-  scoped_rig g = rig_create_on(1, rig_context(), tdict_cpu(), false);
+CASE(comm_calls_are_made_by_the_thread_that_waits, rig, g, rig_create_on(1, rig_context(), tdict_cpu(), false)) {
   tdict_comm *comm = lonely_comm(g, false);
   tdict_tree *tree = tree_with_x();
   tdict_future *first = NULL, *second = NULL;
@@ -193,8 +189,7 @@ CASE(comm_calls_are_made_by_the_thread_that_waits) {
   td_release(first, tree, comm);
 }
 
-CASE(comm_calls_stay_on_the_calling_thread) {
-  scoped_rig g = rig_create_on(1, rig_context(), tdict_cpu(), false);
+CASE(comm_calls_stay_on_the_calling_thread, rig, g, rig_create_on(1, rig_context(), tdict_cpu(), false)) {
   tdict_comm *comm = lonely_comm(g, true);
   tdict_tree *tree = tree_with_x(), *out = NULL;
   tdict_future *future = NULL;
@@ -214,13 +209,11 @@ CASE(comm_calls_stay_on_the_calling_thread) {
   td_release(tree, comm);
 }
 
-CASE(comm_calls_are_not_cancelled) {
-  scoped_rig g = rig_create_on(1, rig_context(), tdict_cpu(), false);
+CASE(comm_calls_are_not_cancelled, rig, g, rig_create_on(1, rig_context(), tdict_cpu(), false)) {
   scoped_comm comm = lonely_comm(g, false);
   scoped_tree tree = tree_with_x();
-  scoped_future future = NULL;
   wakes_nobody = true;
-  td_ok(tdict_comm_broadcast_into_async(comm, tree, 0, NULL, &future, err));
+  scoped_future future = td_made(future, tdict_comm_broadcast_into_async(comm, tree, 0, NULL, &made, err));
   tdict_future_cancel(future);
   wakes_nobody = false;
   td_ok(tdict_future_wait(future, NULL, err));
@@ -267,8 +260,7 @@ static void start_and_destroy(rig_rank *r) {
   }
 }
 
-CASE(comm_destroy_waits_for_async_calls) {
-  scoped_rig g = rig_create(3);
+CASE(comm_destroy_waits_for_async_calls, rig, g, rig_create(3)) {
   tdict_tree *trees[3];
   for (int r = 0; r < 3; r++) {
     trees[r] = TREE(2);

@@ -70,8 +70,7 @@ DEVICE_CASE(comm_broadcast_into_writes_all_ranks) {
 }
 
 /* Tied weights: one tensor at two paths, on all ranks. */
-DEVICE_CASE(comm_broadcast_into_writes_tied_tensors) {
-  scoped_rig g = rig_create(3);
+DEVICE_CASE(comm_broadcast_into_writes_tied_tensors, rig, g, rig_create(3)) {
   broadcast_case c = {.root = 1};
   const tree_plan plan = {.shape_seed = 5, .value_seed = 1, .layout = LAYOUT_SEPARATE};
   for (int r = 0; r < 3; r++) {
@@ -89,7 +88,7 @@ DEVICE_CASE(comm_broadcast_into_writes_tied_tensors) {
   rig_run(g, broadcast_into, &c);
   for (int r = 0; r < 3; r++) {
     tree_check_equal(c.into[r], c.into[1]);
-    assert_ptr_equal(help_get(c.into[r], "head"), help_get(c.into[r], "embedding"));
+    assert_ptr_equal(td_leaf(c.into[r], "head"), td_leaf(c.into[r], "embedding"));
   }
   for (int r = 0; r < 3; r++) tdict_release(c.into[r]);
 }
@@ -118,9 +117,7 @@ DEVICE_CASE(comm_broadcast_into_keeps_the_bytes_between_tensors) {
       tdict_tensor *host = td_made(tensor, tdict_tensor_clone(all[r], NULL, &made, err));
       const float *found = tdict_tensor_const_data(host);
       for (int i = 0; i < COUNT; i++) assert_true(found[i] == (float)(1000 * (i % 64 < count && i < 128 ? 2 : r) + i));
-      tdict_tensor_release(host);
-      tdict_tensor_release(all[r]);
-      tdict_release(c.into[r]);
+      td_release(host, all[r], c.into[r]);
     }
   }
 }

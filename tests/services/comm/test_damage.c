@@ -2,7 +2,6 @@
  * memory accesses are valid, which AddressSanitizer checks. */
 #include "core/base/error.h"
 #include "services/comm/every_op.h"
-#include "support/take_comm.h"
 
 enum { WORLD = 2, OP_SEND = NUM_OPS };
 

@@ -3,14 +3,13 @@
 
 #include "core/tensor/tensor.h"
 #include "services/comm/every_op.h"
-#include "support/take_comm.h"
 
 enum { WORLD = 3 };
 
 static bool is_lost(const tdict_tree *tree) {
   bool lost = false;
   static const char *const paths[] = {"a", "child.b", "z"};
-  for (int i = 0; i < 3; i++) lost = lost || tdict_tensor_is_lost(help_get(tree, paths[i]));
+  for (int i = 0; i < 3; i++) lost = lost || tdict_tensor_is_lost(td_leaf(tree, paths[i]));
   return lost;
 }
 
@@ -22,7 +21,7 @@ static void set_args(op_case *c, int op, bool separate) {
     if (separate) {
       td_ok(tdict_clone(tree, &other, err));
       tdict_tensor *t = NULL;
-      td_ok(tdict_tensor_clone(help_get(tree, "z"), tdict_device_memory(rig_context(), td_device()), &t, err));
+      td_ok(tdict_tensor_clone(td_leaf(tree, "z"), tdict_device_memory(rig_context(), td_device()), &t, err));
       td_put(other, "z", t);
       tdict_release(tree);
       tree = other;

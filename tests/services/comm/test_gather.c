@@ -9,10 +9,7 @@ typedef struct gather_case {
   const int64_t *counts;
 } gather_case;
 
-static tdict_comm_options options_of(const gather_case *c) {
-  tdict_comm_options o = td_with(tdict_comm_options, dim = c->dim);
-  return o;
-}
+static tdict_comm_options options_of(const gather_case *c) { return td_with(tdict_comm_options, dim = c->dim); }
 static void all_gather(rig_rank *r) {
   const gather_case *c = r->rig->user;
   const tdict_comm_options o = options_of(c);

@@ -6,7 +6,7 @@ static tdict_tree *separate_tree(void) {
   tdict_tree *tree = op_good_tree(), *made = NULL;
   tdict_tensor *t = NULL;
   td_ok(tdict_clone(tree, &made, err));
-  td_ok(tdict_tensor_clone(help_get(tree, "z"), tdict_device_memory(rig_context(), td_device()), &t, err));
+  td_ok(tdict_tensor_clone(td_leaf(tree, "z"), tdict_device_memory(rig_context(), td_device()), &t, err));
   td_put(made, "z", t);
   tdict_release(tree);
   return made;

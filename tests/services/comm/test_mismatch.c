@@ -40,9 +40,7 @@ DEVICE_CASE(comm_trees_that_differ_are_named_on_all_ranks) {
         const char *path = t == 0 && is_first ? "child.c" : tries[t].path;
         op_check_all(g, TDICT_ESHAPE, path, t == 0 && is_first ? "'b'" : tries[t].text);
         for (int r = 0; r < WORLD; r++) {
-          char text[16];
-          snprintf(text, sizeof text, "rank %d", wrong);
-          assert_non_null(strstr(g->ranks[r].error.message, text));
+          assert_non_null(strstr(g->ranks[r].error.message, td_text("rank %d", wrong)));
           assert_non_null(strstr(g->ranks[r].error.message, op_names[op]));
           assert_int_equal(data_calls(g, r), 0);
           if (r != wrong) tree_check_equal(c.of[r].tree, good);
@@ -52,8 +50,7 @@ DEVICE_CASE(comm_trees_that_differ_are_named_on_all_ranks) {
       }
 }
 
-CASE(comm_other_operations_are_named_on_all_ranks) {
-  scoped_rig g = rig_create(WORLD);
+CASE(comm_other_operations_are_named_on_all_ranks, rig, g, rig_create(WORLD)) {
   scoped_tree good = op_good_tree();
   for (int op = 0; op < NUM_OPS; op++)
     for (int other = 0; other < NUM_OPS; other++)
@@ -67,8 +64,7 @@ CASE(comm_other_operations_are_named_on_all_ranks) {
       }
 }
 
-CASE(comm_other_arguments_are_named_on_all_ranks) {
-  scoped_rig g = rig_create(WORLD);
+CASE(comm_other_arguments_are_named_on_all_ranks, rig, g, rig_create(WORLD)) {
   scoped_tree good = op_good_tree();
   for (int op = 0; op < NUM_OPS; op++)
     for (int wrong = 0; wrong < WORLD; wrong++)
@@ -95,13 +91,12 @@ static tdict_tree *tree_with_text(void) {
 }
 static tdict_tree *tree_with_lost_bytes(void) {
   tdict_tree *tree = op_good_tree();
-  tdict_storage_lose_all(help_get(tree, "z")->storage);
+  tdict_storage_lose_all(td_leaf(tree, "z")->storage);
   return tree;
 }
 
 /* An argument that only one rank can check, on each rank in turn: all ranks get its error. */
-DEVICE_CASE(comm_errors_of_one_rank_reach_all_ranks) {
-  scoped_rig g = rig_create(WORLD);
+DEVICE_CASE(comm_errors_of_one_rank_reach_all_ranks, rig, g, rig_create(WORLD)) {
   scoped_tree good = op_good_tree(), text = tree_with_text(), lost = tree_with_lost_bytes();
   tdict_comm_options slow = td_with(tdict_comm_options, timeout_ns = -1);
   static const int64_t counts[THREAD_MOST_RANKS] = {0};
@@ -124,9 +119,7 @@ DEVICE_CASE(comm_errors_of_one_rank_reach_all_ranks) {
         if (what == 5 && op != OP_SCATTER) a->counts = counts, message = "the option `counts` is set";
         if (!message) continue;
         rig_run(g, op_try, &c);
-        char rank[16];
-        snprintf(rank, sizeof rank, "rank %d: ", wrong);
-        op_check_all(g, status, path, rank);
+        op_check_all(g, status, path, td_text("rank %d: ", wrong));
         op_check_all(g, status, path, message);
         op_check_usable(g, good);
       }

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include "services/comm/every_op.h"
-#include "support/take_comm.h"
 
 enum { WORLD = 3, COUNT = 5 };
 
@@ -56,7 +55,7 @@ SIM_CASE(comm_calls_follow_the_stream_after) {
     rig_run(g, reduce_after_kernel, &c);
     for (int r = 0; r < WORLD; r++) {
       tdict_tree *host = tree_on_host(c.op == OP_ALL_GATHER ? g->ranks[r].got : c.tree[r]);
-      const tdict_tensor *x = help_get(host, "x");
+      const tdict_tensor *x = td_leaf(host, "x");
       for (int64_t k = 0; k < COUNT; k++) {
         const int64_t index[2] = {c.op == OP_ALL_GATHER ? 2 : k, k};
         const float found = *(const float *)(const void *)tree_element(x, index);
@@ -77,21 +76,19 @@ static void broadcast_from_host(rig_rank *r) {
   rig_true(r, joined && tdict_batch_size(joined)[0] == 3 * tdict_batch_size(c->tree[1])[0]);
 }
 
-GPU_CASE(comm_sources_may_be_on_the_host) {
-  scoped_rig g = rig_create(WORLD);
+GPU_CASE(comm_sources_may_be_on_the_host, rig, g, rig_create(WORLD)) {
   tdict_tree *device = op_good_tree();
   order_case c = {.tree = {NULL, tree_on_host(device), NULL}};
   rig_run(g, broadcast_from_host, &c);
   for (int r = 0; r < WORLD; r++) {
-    const tdict_tensor *t = help_get(g->ranks[r].got, "a");
+    const tdict_tensor *t = td_leaf(g->ranks[r].got, "a");
     assert_true(tdict_device_equal(tdict_tensor_device(t), r == 1 ? tdict_cpu() : g->device));
     tree_check_equal(g->ranks[r].got, device);
   }
   td_release(c.tree[1], device);
 }
 
-GPU_CASE(comm_trees_in_place_must_be_on_the_device) {
-  scoped_rig g = rig_create(WORLD);
+GPU_CASE(comm_trees_in_place_must_be_on_the_device, rig, g, rig_create(WORLD)) {
   scoped_tree device = op_good_tree(), host = tree_on_host(device);
   static const int ops[] = {OP_BROADCAST_INTO, OP_REDUCE};
   for (int i = 0; i < 2; i++) {
@@ -103,8 +100,7 @@ GPU_CASE(comm_trees_in_place_must_be_on_the_device) {
   }
 }
 
-CASE(comm_read_only_trees_are_not_written) {
-  scoped_rig g = rig_create(WORLD);
+CASE(comm_read_only_trees_are_not_written, rig, g, rig_create(WORLD)) {
   static const float values[3] = {1, 2, 3};
   scoped_tree good = help_tree_without_batch(), constant = help_read_only_tree(values);
   td_put(good, "x", td_made(tensor, tdict_tensor_zeros(TDICT_F32, COUNTS(3), NULL, &made, err)));
@@ -134,7 +130,7 @@ SIM_CASE(comm_results_are_in_the_given_memory) {
     for (int r = 0; r < WORLD; r++) {
       assert_int_equal(g->ranks[r].status, TDICT_OK);
       const bool is_new = g->ranks[r].got && g->ranks[r].got != host;
-      assert_true(!is_new || tdict_tensor_is_pinned(help_get(g->ranks[r].got, "z")));
+      assert_true(!is_new || tdict_tensor_is_pinned(td_leaf(g->ranks[r].got, "z")));
       assert_true(is_new || (op == OP_BROADCAST && r == 1) || (op == OP_GATHER_TO && r != 1));
     }
     rig_drop_results(g);
@@ -179,7 +175,7 @@ GPU_CASE(comm_calls_wait_for_transfers) {
     for (int r = 0; r < WORLD; r++) {
       tdict_tree *whole = tree_on_host(g->ranks[r].got);
       for (int from = 0; from < WORLD; from++)
-        assert_memory_equal(tree_element(help_get(whole, "x"), (const int64_t[]){from, 0}), wanted,
+        assert_memory_equal(tree_element(td_leaf(whole, "x"), (const int64_t[]){from, 0}), wanted,
                             sizeof(int32_t) * MANY);
       td_release(whole, futures[r], c.tree[r]);
     }

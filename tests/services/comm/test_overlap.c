@@ -1,7 +1,6 @@
 /* What a rank does while a message is on its way: the trees of the result are made then, and a failure of this step
  * waits for the message first. */
 #include "services/comm/every_op.h"
-#include "support/take_comm.h"
 
 enum { WORLD = 2, OP_SEND_RECEIVE = NUM_OPS, NUM_WAYS };
 

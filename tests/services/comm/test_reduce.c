@@ -45,7 +45,7 @@ static tdict_status check_leaf(void *user, const tdict_entry *entry, tdict_error
     for (int lane = 0; lane < (int)(tdict_tensor_dtype(got) >> 16); lane++) {
       double wanted = 0;
       for (int r = 0; r < check->world; r++) {
-        const tdict_tensor *t = help_get(check->c->before[r], entry->path);
+        const tdict_tensor *t = td_leaf(check->c->before[r], entry->path);
         const double value = read_number(tdict_tensor_dtype(t), tree_element(t, index), lane);
         const bool replaces = check->c->op == TDICT_REDUCE_MIN ? value < wanted : value > wanted;
         if (check->c->op <= TDICT_REDUCE_MEAN) wanted += value;
@@ -83,9 +83,7 @@ static void reduce_once(rig *g, reduce_case *c, const tree_plan *plan, rng *rand
     reduce_check check = {c, g->world};
     td_ok(tdict_walk(host, check_leaf, &check, err));
   }
-  for (int r = 0; r < g->world; r++) {
-    td_release(c->tree[r], c->before[r]);
-  }
+  for (int r = 0; r < g->world; r++) td_release(c->tree[r], c->before[r]);
 }
 
 DEVICE_CASE(comm_all_reduce_combines_all_ranks) {
@@ -134,8 +132,7 @@ DEVICE_CASE(comm_all_reduce_sends_one_message_for_a_dtype) {
       const float *a = tdict_const_data(host, "a"), *d = tdict_const_data(host, "d");
       for (int i = 0; i < 3; i++) assert_true(a[i] == 6.0f);
       if (is_mixed) assert_true(d[0] == 6.0f && d[1] == 0.0f && d[4] == 6.0f);
-      tdict_release(host);
-      tdict_release(c.tree[r]);
+      td_release(host, c.tree[r]);
     }
   }
 }

@@ -67,11 +67,10 @@ CASE(comm_keeps_messages_of_a_table) {
   for (int i = 0; i < 2; i++) {
     scoped_rig g = rig_create_on(2, rig_context(), tdict_cpu(), false);
     tdict_comm_table *t = &g->ranks[0].table;
-    tdict_comm *comm = NULL;
     tdict_tree *src = NULL, *out = NULL;
     t->exchange = say;
     speaks = i;
-    td_ok(tdict_comm_create(g->context, t, NULL, &comm, err));
+    tdict_comm *comm = td_made(comm, tdict_comm_create(g->context, t, NULL, &made, err));
     td_ok(tdict_create(0, NULL, &src, err));
     td_fails(TDICT_EIO, i ? "the cable is out" : "comm: exchange returned TDICT_EIO without a message",
              td_comm_broadcast(comm, src, 0, NULL, &out, err));

@@ -3,7 +3,6 @@
 #include "services/comm/comm.h"
 #include "services/comm/every_op.h"
 #include "services/comm/message.h"
-#include "support/take_comm.h"
 
 enum { WORLD = 3 };
 static _Atomic(int) walks[THREAD_MOST_RANKS]; /* of each rank: how often all tensors of a tree were checked */
@@ -85,9 +84,7 @@ DEVICE_CASE(comm_locked_trees_are_checked_once) {
       if (mask >> r & 1) tdict_lock(locked[r]);
     }
     compare_calls(g, &plan, locked, unlocked, mask);
-    for (int r = 0; r < WORLD; r++) {
-      td_release(locked[r], unlocked[r]);
-    }
+    for (int r = 0; r < WORLD; r++) td_release(locked[r], unlocked[r]);
   }
 }
 
@@ -103,8 +100,7 @@ static tdict_tensor *device_tensor(int64_t size, double value) {
 
 /* A tree is unlocked, a tensor is replaced, and the tree is locked again: by a tensor of another shape, or by one of
  * the same shape, which must then receive the elements. */
-DEVICE_CASE(comm_changed_trees_are_checked_again) {
-  scoped_rig g = rig_create(WORLD);
+DEVICE_CASE(comm_changed_trees_are_checked_again, rig, g, rig_create(WORLD)) {
   for (int same = 0; same < 2; same++)
     for (int changed = 0; changed < WORLD; changed++) {
       tdict_tree *trees[WORLD];
@@ -151,7 +147,7 @@ DEVICE_CASE(comm_lost_tensors_of_locked_trees_are_refused) {
       tdict_lock(c.of[r].tree);
     }
     expect_ok(g, &c);
-    const tdict_tensor *t = help_get(c.of[1].tree, "child.b");
+    const tdict_tensor *t = td_leaf(c.of[1].tree, "child.b");
     tdict_tensor_lose(t);
     rig_run(g, op_try, &c);
     op_check_all(g, TDICT_EINVAL, "child.b", "rank 1: ");
@@ -164,15 +160,14 @@ DEVICE_CASE(comm_lost_tensors_of_locked_trees_are_refused) {
 }
 
 /* A tree that receives may have lost elements, which are valid afterwards. */
-DEVICE_CASE(comm_locked_trees_regain_lost_tensors) {
-  scoped_rig g = rig_create(WORLD);
+DEVICE_CASE(comm_locked_trees_regain_lost_tensors, rig, g, rig_create(WORLD)) {
   op_case c = {0};
   for (int r = 0; r < WORLD; r++) {
     c.of[r] = (op_args){.op = OP_BROADCAST_INTO, .tree = op_good_tree(), .root = 1};
     tdict_lock(c.of[r].tree);
   }
   expect_ok(g, &c);
-  const tdict_tensor *t = help_get(c.of[2].tree, "z");
+  const tdict_tensor *t = td_leaf(c.of[2].tree, "z");
   tdict_tensor_lose(t);
   expect_ok(g, &c);
   assert_false(tdict_tensor_is_lost(t));
@@ -217,7 +212,7 @@ SIM_CASE(comm_communicators_of_several_devices_use_a_locked_tree) {
     call_with(g, OP_BROADCAST, trees, 1);
     assert_int_equal(walks[1], i == 0);
     for (int r = 0; r < WORLD; r++) {
-      assert_true(r == 1 || tdict_device_equal(tdict_tensor_device(help_get(g->ranks[r].got, "k0")), g->device));
+      assert_true(r == 1 || tdict_device_equal(tdict_tensor_device(td_leaf(g->ranks[r].got, "k0")), g->device));
       tree_check_equal(g->ranks[r].got, tree);
     }
     rig_drop_results(g);
@@ -308,8 +303,7 @@ static void reduce_async(rig_rank *r) {
 }
 
 /* An asynchronous call finds what an earlier call has found, also if the program unlocks the tree meanwhile. */
-DEVICE_CASE(comm_async_calls_check_a_locked_tree_once) {
-  scoped_rig g = rig_create(WORLD);
+DEVICE_CASE(comm_async_calls_check_a_locked_tree_once, rig, g, rig_create(WORLD)) {
   for (int i = 0; i < 20; i++) {
     tdict_tree *trees[WORLD], *wanted = op_good_tree();
     for (int r = 0; r < WORLD; r++) {

@@ -67,8 +67,7 @@ static inline void tree_add_tensor(const tree_plan *plan, tdict_tree *tree, cons
 static inline void tree_grow(const tree_plan *plan, tdict_tree *tree, int depth, rng *shape, rng *values) {
   const int count = (int)pick(shape, depth ? 0 : 1, 5);
   for (int i = 0; i < count; i++) {
-    char key[16];
-    snprintf(key, sizeof key, "k%d", i);
+    const char *key = td_text("k%d", i);
     if (depth == 3 || pick(shape, 0, 2)) {
       tree_add_tensor(plan, tree, key, shape, values);
       continue;
@@ -154,7 +153,7 @@ static inline tdict_status tree_check_leaf(void *user, const tdict_entry *entry,
   int64_t index[32] = {0}, in_whole[33];
   (void)err;
   if (!part) return TDICT_OK;
-  const tdict_tensor *whole = help_get(p->whole, entry->path);
+  const tdict_tensor *whole = td_leaf(p->whole, entry->path);
   const int ndim = tdict_tensor_ndim(part);
   p->leaves++;
   assert_int_equal(tdict_tensor_ndim(whole), ndim + p->is_stack);

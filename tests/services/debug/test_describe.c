@@ -161,8 +161,7 @@ CASE(summary_has_the_numbers) {
   assert_true(s.num_elements == 0 && s.num_nans == 0);
 }
 
-GPU_CASE(summary_refuses) {
-  scoped_context c = td_context(NULL);
+GPU_CASE(summary_refuses, context, c, td_context(NULL)) {
   scoped_tree td = help_tree_without_batch(), moved = NULL;
   tdict_tensor *t = OF(TDICT_F32, float, 1), *far = NULL;
   tdict_tensor_summary s = tdict_tensor_summary_default();
@@ -193,8 +192,8 @@ static size_t bytes_hook(const void *self) {
 static void release_hook(void *self) { (void)self; }
 
 CASE(describe_columns) {
-  static const tdict_type type = {
-      .struct_size = sizeof type, .name = "note", .release = release_hook, .bytes = bytes_hook, .print = print_hook};
+  static const tdict_type type =
+      TD_TYPE(.name = "note", .release = release_hook, .bytes = bytes_hook, .print = print_hook);
   static char note[] = "hello";
   scoped_tree td = help_tree_without_batch();
   scoped_tensor t = OF(TDICT_F32, float, 1, 2, 3);
@@ -222,8 +221,7 @@ CASE(describe_columns) {
   assert_string_equal(text, wanted);
 }
 
-CASE(describe_refuses) {
-  scoped_tree td = help_tree_without_batch();
+CASE(describe_refuses, tree, td, help_tree_without_batch()) {
   td_fails(TDICT_EINVAL, "describe: tree is NULL", tdict_describe(NULL, stdout, err));
   FILE *full = fopen("/dev/full", "w");
   assert_non_null(full);
@@ -232,21 +230,16 @@ CASE(describe_refuses) {
   fclose(full);
 }
 
-CASE(dump_null) {
-  scoped_chars text = dump(NULL);
-  assert_string_equal(text, "tree: NULL\n");
-}
+CASE(dump_null, chars, text, dump(NULL)) { assert_string_equal(text, "tree: NULL\n"); }
 
-CASE(dump_allocates_nothing) {
-  scoped_tree td = td_tree("a.b.c.d.e.f.g.h:f32[2]");
+CASE(dump_allocates_nothing, tree, td, td_tree("a.b.c.d.e.f.g.h:f32[2]")) {
   td_fail_alloc(0, true);
   td_ok(tdict_describe(td, NULL, err));
   assert_int_equal(td_allocs_seen(), 0);
   td_fail_alloc_stop();
 }
 
-GPU_CASE(describe_does_not_read_devices) {
-  scoped_context c = td_context(NULL);
+GPU_CASE(describe_does_not_read_devices, context, c, td_context(NULL)) {
   scoped_tree td = help_tree_without_batch(), moved = NULL;
   char device[32], wanted[128];
   td_put(td, "x", TENSOR(4));
@@ -260,17 +253,15 @@ GPU_CASE(describe_does_not_read_devices) {
 }
 
 /* The dump of a tree in transfer returns at once; tdict_describe() would wait. */
-SIM_CASE(dump_does_not_wait) {
-  scoped_context c = td_context(NULL);
+SIM_CASE(dump_does_not_wait, context, c, td_context(NULL)) {
   scoped_tree td = help_tree_without_batch(), moved = NULL, back = NULL;
-  scoped_future f = NULL;
   const float numbers[4] = {1, 2, 3, 4};
   scoped_tensor t = tensor_of(TDICT_F32, 4, numbers);
   td_ok(tdict_set(td, "x", t, err));
   td_ok(tdict_to_device(c, td, td_device(), NULL, &moved, err));
   td_ok(tdict_clone_deep(td, NULL, &back, err));
   td_ok(tdict_sim_hold(c, err));
-  td_ok(tdict_transfer_into_async(c, back, moved, NULL, &f, err));
+  scoped_future f = td_made(future, tdict_transfer_into_async(c, back, moved, NULL, &made, err));
   scoped_chars text = dump(back);
   assert_non_null(strstr(text, "not read: in transfer\n"));
   free(text);
@@ -285,8 +276,7 @@ static void wait_for_flag(void *user) {
 }
 
 /* The work on a stream may write the bytes. */
-SIM_CASE(dump_does_not_wait_for_streams) {
-  scoped_context c = td_context(NULL);
+SIM_CASE(dump_does_not_wait_for_streams, context, c, td_context(NULL)) {
   tdict_memory *pinned = tdict_pinned_memory(c);
   scoped_tree td = help_tree_without_batch();
   scoped_tensor t = NULL;
@@ -305,8 +295,7 @@ SIM_CASE(dump_does_not_wait_for_streams) {
   assert_non_null(strstr(text, " pinned min=0 "));
 }
 
-CASE(describe_lost) {
-  scoped_tree td = help_tree_without_batch();
+CASE(describe_lost, tree, td, help_tree_without_batch()) {
   scoped_tensor t = OF(TDICT_F32, float, 1);
   td_ok(tdict_set(td, "x", t, err));
   tdict_tensor_lose(t); /* as after a transfer into the tensor that failed */

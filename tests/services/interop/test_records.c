@@ -35,8 +35,7 @@ static tdict_records records_of(void *data, int64_t count) {
 
 /* Random records; the padding is random, too. */
 static particle *random_records(size_t count, uint64_t seed) {
-  particle *p = malloc(count * sizeof *p + 1);
-  assert_non_null(p);
+  particle *p = td_alloc(count * sizeof *p + 1);
   td_fill_random(p, count * sizeof *p, seed);
   for (size_t i = 0; i < count; i++) {
     unsigned char bit = (unsigned char)(((unsigned char *)&p[i])[0] & 1);
@@ -75,9 +74,9 @@ static void copy_members(particle *dst, const particle *src, size_t count) {
 }
 
 CASE(records_view_shares_members) {
-  particle *p = random_records(COUNT, 1);
+  TD_FREED particle *p = random_records(COUNT, 1);
   tdict_records r = records_of(p, COUNT);
-  tdict_tree *td = view_of(&r), *dense = NULL;
+  scoped_tree td = view_of(&r), dense = NULL;
   tdict_tensor *first = NULL;
   assert_int_equal(tdict_batch_ndim(td), 1);
   assert_int_equal(tdict_batch_size(td)[0], COUNT);
@@ -94,34 +93,29 @@ CASE(records_view_shares_members) {
   td_ok(tdict_clone_deep(td, NULL, &dense, err));
   check_dense(dense, p, COUNT);
   /* A write to a tensor writes the member, and nothing else. */
-  particle *before = malloc(COUNT * sizeof *p);
+  TD_FREED particle *before = malloc(COUNT * sizeof *p);
   memcpy(before, p, COUNT * sizeof *p);
   td_ok(tdict_fill(td, "state.charge", -7, NULL, err));
   for (size_t i = 0; i < COUNT; i++) before[i].state.charge = -7;
   assert_memory_equal(before, p, COUNT * sizeof *p);
-  free(before);
-  td_release(dense, td);
-  free(p);
 }
 
 CASE(records_view_reshapes) {
-  particle *p = random_records(12, 2);
+  TD_FREED particle *p = random_records(12, 2);
   tdict_records r = records_of(p, 12);
-  tdict_tree *td = view_of(&r), *grid = NULL;
+  scoped_tree td = view_of(&r), grid = NULL;
   tdict_tensor *t = NULL;
   td_ok(tdict_reshape(td, TDICT_SHAPE(3, 4), &grid, err));
   td_ok(tdict_get(grid, "geo.pos", &t, err));
   assert_ptr_equal(tdict_tensor_const_data(t), p->pos);
   assert_int_equal(tdict_tensor_ndim(t), 3);
   assert_int_equal(tdict_tensor_strides(t)[0] * 4, 4 * sizeof(particle));
-  td_release(grid, td);
-  free(p);
 }
 
 static void count_release(void *user) { ++*(int *)user; }
 
 CASE(records_view_releases_once) {
-  particle *p = random_records(3, 3);
+  TD_FREED particle *p = random_records(3, 3);
   tdict_records r = records_of(p, 3);
   tdict_tree *td = NULL;
   tdict_tensor *t = NULL;
@@ -137,7 +131,6 @@ CASE(records_view_releases_once) {
   r.fields = NULL;
   td_fails(TDICT_EINVAL, "fields is NULL", tdict_records_view(&r, count_release, &released, &td, err));
   assert_int_equal(released, 1);
-  free(p);
 }
 
 CASE(records_view_of_none) {
@@ -152,10 +145,10 @@ CASE(records_view_of_none) {
 }
 
 CASE(records_view_read_only) {
-  particle *p = random_records(3, 4), *before = random_records(3, 4);
+  TD_FREED particle *p = random_records(3, 4), *before = random_records(3, 4);
   tdict_records r = records_of(p, 3);
   r.flags = TDICT_DESC_READ_ONLY | TDICT_DESC_PINNED;
-  tdict_tree *td = view_of(&r), *zeros = NULL;
+  scoped_tree td = view_of(&r), zeros = NULL;
   tdict_tensor *t = NULL;
   assert_null(tdict_data(td, "id"));
   assert_ptr_equal(tdict_const_data(td, "id"), &p->id);
@@ -166,9 +159,6 @@ CASE(records_view_read_only) {
   td_fails(TDICT_EREADONLY, "read-only", tdict_records_write(&r, zeros, err));
   assert_string_equal(td_last_error.path, "tag");
   assert_memory_equal(p, before, 3 * sizeof *p);
-  td_release(zeros, td);
-  free(p);
-  free(before);
 }
 
 /* Calls both functions with one wrong field. */
@@ -248,13 +238,12 @@ CASE(records_refuse_arrays) {
 
 CASE(records_write_scatters) {
   for (size_t count = 1; count < 20; count += 6) {
-    particle *from = random_records(count, 10 + count), *to = random_records(count, 40 + count);
-    particle *wanted = random_records(count, 40 + count);
+    TD_FREED particle *from = random_records(count, 10 + count), *to = random_records(count, 40 + count);
+    TD_FREED particle *wanted = random_records(count, 40 + count);
     tdict_records r = records_of(from, (int64_t)count);
-    tdict_tree *td = view_of(&r), *dense = NULL;
-    tdict_tensor *extra = NULL;
+    scoped_tree td = view_of(&r), dense = NULL;
     td_ok(tdict_clone_deep(td, NULL, &dense, err));
-    td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE((int64_t)count), NULL, &extra, err));
+    scoped_tensor extra = td_made(tensor, tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE((int64_t)count), NULL, &made, err));
     td_ok(tdict_set(dense, "extra", extra, err)); /* ignored */
     copy_members(wanted, from, count);
     r.data = to;
@@ -270,18 +259,14 @@ CASE(records_write_scatters) {
     memcpy(wanted, from, count * sizeof *to);
     td_ok(tdict_records_write(&r, td, err));
     assert_memory_equal(from, wanted, count * sizeof *to);
-    td_release(extra, dense, td);
-    free(from);
-    free(to);
-    free(wanted);
   }
 }
 
 /* Replaces the last field of a good tree. Nothing may be written. */
 CASE(records_write_checks_first) {
-  particle *p = random_records(5, 20), *before = random_records(5, 20);
+  TD_FREED particle *p = random_records(5, 20), *before = random_records(5, 20);
   tdict_records r = records_of(p, 5);
-  tdict_tree *td = view_of(&r), *dense = NULL, *child = NULL;
+  scoped_tree td = view_of(&r), dense = NULL, child = NULL;
   tdict_tensor *t = NULL;
   td_ok(tdict_clone_deep(td, NULL, &dense, err));
   td_ok(tdict_fill(dense, NULL, 0, NULL, err));
@@ -304,9 +289,6 @@ CASE(records_write_checks_first) {
   r.num_records = 4;
   td_fails(TDICT_ESHAPE, "", tdict_records_write(&r, dense, err));
   assert_memory_equal(p, before, 5 * sizeof *p);
-  td_release(child, dense, td);
-  free(p);
-  free(before);
 }
 
 CASE(records_overlap) {
@@ -354,11 +336,11 @@ CASE(records_packed) {
 }
 
 /* To a device and back into a second array, whose padding stays. */
-DEVICE_CASE(records_transfer) {
-  tdict_context *c = td_context(NULL);
-  particle *p = random_records(COUNT, 30), *to = random_records(COUNT, 31), *wanted = random_records(COUNT, 31);
+DEVICE_CASE(records_transfer, context, c, td_context(NULL)) {
+  TD_FREED particle *p = random_records(COUNT, 30), *to = random_records(COUNT, 31),
+                    *wanted = random_records(COUNT, 31);
   tdict_records r = records_of(p, COUNT), r2 = records_of(to, COUNT);
-  tdict_tree *view = view_of(&r), *view2 = view_of(&r2), *moved = NULL, *back = NULL;
+  scoped_tree view = view_of(&r), view2 = view_of(&r2), moved = NULL, back = NULL;
   if (td_device().type == TDICT_DEVICE_CPU)
     td_ok(tdict_clone_deep(view, NULL, &moved, err));
   else
@@ -382,14 +364,10 @@ DEVICE_CASE(records_transfer) {
     td_ok(tdict_records_write(&r2, back, err));
   }
   assert_memory_equal(to, wanted, COUNT * sizeof *to);
-  td_release(back, moved, view, view2, c);
-  free(p);
-  free(to);
-  free(wanted);
 }
 
 CASE(records_survive_enomem) {
-  particle *p = random_records(3, 50), *to = random_records(3, 51), *before = random_records(3, 51);
+  TD_FREED particle *p = random_records(3, 50), *to = random_records(3, 51), *before = random_records(3, 51);
   tdict_records r = records_of(p, 3), r2 = records_of(to, 3);
   tdict_tree *td = NULL;
   int released = 0;
@@ -408,7 +386,4 @@ CASE(records_survive_enomem) {
   assert_memory_equal(to, before, 3 * sizeof *to);
   tdict_release(td);
   assert_int_equal(released, 1);
-  free(p);
-  free(to);
-  free(before);
 }

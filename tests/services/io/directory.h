@@ -14,10 +14,11 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
 static inline void remove_all(const char *path) {
   assert_int_equal(nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
+static inline void remove_directory(const folder *f) { remove_all(f->path); }
+#define scoped_directory TD_SCOPED(remove_directory, folder) /* may contain folders, unlike a scoped_folder */
 /* Writes a text to a file, and creates the folders of the path below the test's folder. */
 static inline void write_text_below(const folder *f, const char *name, const char *text) {
-  char path[PATH_BYTES];
-  snprintf(path, sizeof path, "%s", in(f, name));
+  char *path = td_text("%s", in(f, name));
   for (char *at = path + strlen(f->path) + 1; *at; at++) {
     if (*at != '/') continue;
     *at = 0;
@@ -27,13 +28,12 @@ static inline void write_text_below(const folder *f, const char *name, const cha
   write_bytes(path, text, strlen(text));
 }
 
-#define TD_TYPE "\"_type\":\"<class 'tensordict._td.TensorDict'>\""
+#define TD_CLASS "\"_type\":\"<class 'tensordict._td.TensorDict'>\""
 #define TD_LEAF(dtype, shape) "{\"device\":\"cpu\",\"shape\":" shape ",\"dtype\":\"" dtype "\",\"is_nested\":false}"
-#define TD_META(entries, shape) "{" entries "\"shape\":" shape ",\"device\":\"cpu\"," TD_TYPE "}"
+#define TD_META(entries, shape) "{" entries "\"shape\":" shape ",\"device\":\"cpu\"," TD_CLASS "}"
 
 static inline tdict_save_options save_as(tdict_file_format format) {
-  tdict_save_options o = td_with(tdict_save_options, format = (int32_t)format);
-  return o;
+  return td_with(tdict_save_options, format = (int32_t)format);
 }
 /* Checks that a path cannot be opened, and that the error names a file of the path. */
 static inline void refuse(const char *path, tdict_status status, const char *text) {

@@ -157,9 +157,8 @@ static inline void same_trees(const tdict_tree *a, const tdict_tree *b) {
       same_tensors(tdict_ragged_get_info(x.object).offsets, tdict_ragged_get_info(y.object).offsets);
     } else {
       char path[PATH_BYTES];
-      tdict_tensor *t = NULL;
       tdict_path_escape(x.key, path, sizeof path);
-      td_ok(tdict_get_unbatched(a, path, &t, err));
+      tdict_tensor *t = td_made(tensor, tdict_get_unbatched(a, path, &made, err));
       same_tensors(t, td_made(tensor, tdict_get_unbatched(b, path, &made, err)));
     }
   }

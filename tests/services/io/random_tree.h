@@ -81,16 +81,14 @@ static inline void add_random_value(dice *d, tdict_tree *tree, const char *path)
 
 static inline void add_random_ragged(dice *d, tdict_tree *tree, const char *path) {
   const int64_t rows = tdict_batch_ndim(tree) ? tdict_batch_size(tree)[0] : (int64_t)roll(d, 4);
-  tdict_tensor *values = NULL, *offsets = NULL;
-  tdict_ragged *ragged = NULL;
+  scoped_tensor values = NULL, offsets = NULL;
   int64_t at[16] = {0};
   if (tdict_batch_ndim(tree) > 1 || rows > 14) return;
   for (int64_t i = 0; i < rows; i++) at[i + 1] = at[i] + (int64_t)roll(d, 4);
   td_ok(tdict_tensor_from_array(TDICT_I64, TDICT_SHAPE(rows + 1), at, &offsets, err));
   values = random_tensor(d, TDICT_F32, 1, &at[rows]);
-  td_ok(tdict_ragged_create(values, offsets, &ragged, err));
+  scoped_ragged ragged = td_made(ragged, tdict_ragged_create(values, offsets, &made, err));
   td_ok(tdict_set_ragged(tree, path, ragged, err));
-  td_release(ragged, values, offsets);
 }
 
 static inline tdict_tree *random_tree(dice *d, int batch_ndim, const int64_t *batch_size, int depth) {

@@ -111,8 +111,7 @@ static inline void raw_check(tdict_context *c, const raw_file *f, const tdict_tr
                              int64_t first, int64_t count) {
   assert_int_equal(tdict_num_leaves(tree), f->count);
   for (int i = 0; i < f->count; i++) {
-    tdict_tensor *got = NULL;
-    td_ok(tdict_get(tree, f->tensors[i].name, &got, err));
+    tdict_tensor *got = td_made(tensor, tdict_get(tree, f->tensors[i].name, &made, err));
     assert_true(tdict_device_equal(tdict_tensor_device(got), device));
     raw_check_tensor(c, f, &f->tensors[i], got, (raw_rows){first, count});
   }

@@ -44,19 +44,14 @@ static bool holds(const folder *f, tdict_tree *const *parts, size_t count) {
 static int count_temporary(const folder *f) {
   static const char *const folders[] = {"x", "x/n", "x/n/deep"};
   int count = 0;
-  for (int i = 0; i < 3; i++) {
-    char name[64];
-    snprintf(name, sizeof name, "%s/.meta.json.append.tmp", folders[i]);
-    count += access(in(f, name), F_OK) == 0;
-  }
+  for (int i = 0; i < 3; i++) count += access(in(f, td_text("%s/.meta.json.append.tmp", folders[i])), F_OK) == 0;
   return count;
 }
 static void release_all(tdict_tree **trees, int count) {
   for (int i = 0; i < count; i++) tdict_release(trees[i]);
 }
 
-CASE(append_adds_rows) {
-  folder f = folder_create();
+CASE(append_adds_rows, directory, f, folder_create()) {
   dice d = {3};
   static const int64_t rows[] = {0, 2, 0, 3, 1, 40};
   tdict_tree *parts[6], *old = NULL;
@@ -81,12 +76,10 @@ CASE(append_adds_rows) {
   same_trees(old, parts[0]); /* a tree keeps its number of rows */
   tdict_release(old);
   release_all(parts, 6);
-  remove_all(f.path);
 }
 
 /* Bytes after the saved rows do not count. */
-CASE(append_ignores_bytes_after_the_rows) {
-  folder f = folder_create();
+CASE(append_ignores_bytes_after_the_rows, directory, f, folder_create()) {
   dice d = {5};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)};
   save(&f, parts[0]);
@@ -96,7 +89,6 @@ CASE(append_ignores_bytes_after_the_rows) {
   td_ok(tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
   assert_true(holds(&f, parts, 2));
   release_all(parts, 2);
-  remove_all(f.path);
 }
 
 static void refuse_rows(const folder *f, const tdict_tree *rows, tdict_status status, const char *text,
@@ -105,8 +97,7 @@ static void refuse_rows(const folder *f, const tdict_tree *rows, tdict_status st
   if (path) assert_string_equal(td_last_error.path, path);
 }
 
-CASE(append_checks_everything_before_the_first_write) {
-  folder f = folder_create();
+CASE(append_checks_everything_before_the_first_write, directory, f, folder_create()) {
   dice d = {7};
   tdict_tree *parts[] = {make_rows(&d, 2)}, *rows;
   const int64_t wide[] = {2, 1};
@@ -145,19 +136,16 @@ CASE(append_checks_everything_before_the_first_write) {
   tdict_release(rows);
   assert_true(holds(&f, parts, 1));
   release_all(parts, 1);
-  remove_all(f.path);
 }
 
 /* A column, a ragged leaf and a leaf without batch dimensions cannot grow. */
-CASE(append_refuses_leaves_that_cannot_grow) {
-  folder f = folder_create();
+CASE(append_refuses_leaves_that_cannot_grow, directory, f, folder_create()) {
   dice d = {7};
   static const char *const texts[] = {"a", "b"};
   for (int kind = 0; kind < 3; kind++) {
     const int64_t two = 2;
-    scoped_tree tree = NULL;
     scoped_tensor t = random_tensor(&d, TDICT_F32, 1, &two);
-    td_ok(tdict_create(1, &two, &tree, err));
+    scoped_tree tree = td_made(tree, tdict_create(1, &two, &made, err));
     if (kind == 0) td_ok(tdict_set_texts(tree, "k", texts, 2, err));
     if (kind == 1) add_random_ragged(&d, tree, "k");
     if (kind == 2) td_ok(tdict_set_unbatched(tree, "k", t, err));
@@ -165,11 +153,9 @@ CASE(append_refuses_leaves_that_cannot_grow) {
     td_fails(kind == 2 ? TDICT_ENOTSUP : TDICT_ETYPE, "cannot grow", tdict_append(NULL, in(&f, "x"), tree, NULL, err));
     assert_string_equal(td_last_error.path, "k");
   }
-  remove_all(f.path);
 }
 
-CASE(append_refuses_a_second_writer) {
-  folder f = folder_create();
+CASE(append_refuses_a_second_writer, directory, f, folder_create()) {
   dice d = {8};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 1)};
   save(&f, parts[0]);
@@ -180,12 +166,10 @@ CASE(append_refuses_a_second_writer) {
   close(fd);
   td_ok(tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
   release_all(parts, 2);
-  remove_all(f.path);
 }
 
 /* Each system call fails in turn: the directory has its old rows, and no other files. */
-CASE(append_that_fails_leaves_the_old_rows) {
-  folder f = folder_create();
+CASE(append_that_fails_leaves_the_old_rows, directory, f, folder_create()) {
   dice d = {9};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)};
   bool done = false;
@@ -202,14 +186,13 @@ CASE(append_that_fails_leaves_the_old_rows) {
     assert_true(!done || status == TDICT_OK);
   }
   release_all(parts, 2);
-  remove_all(f.path);
 }
 
 /* Two system calls fail: the directory has its old rows, at the latest after the next append, or the message says that
  * they could not be restored. */
 CASE(append_that_fails_twice_leaves_the_old_rows_or_says_so) {
   enum { PAIRS = 3, MOST_APART = 60 };
-  folder f = folder_create();
+  scoped_directory f = folder_create();
   dice d = {15};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)}, *none = make_rows(&d, 0);
   bool done = false;
@@ -246,12 +229,11 @@ CASE(append_that_fails_twice_leaves_the_old_rows_or_says_so) {
   skips_flush = false;
   tdict_release(none);
   release_all(parts, 2);
-  remove_all(f.path);
 }
 
 /* The process is killed at each system call in turn: the next append repairs the directory. */
 static void kill_at_each_call(fault kind) {
-  folder f = folder_create();
+  scoped_directory f = folder_create();
   dice d = {10};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)}, *none = make_rows(&d, 0);
   bool done = false, saw[2] = {false, false}, saw_temporary = false;
@@ -275,14 +257,12 @@ static void kill_at_each_call(fault kind) {
   assert_true(saw[0] && saw[1] && saw_temporary);
   tdict_release(none);
   release_all(parts, 2);
-  remove_all(f.path);
 }
 CASE(append_that_is_killed_before_a_call_is_repaired) { kill_at_each_call(FAULT_KILL_BEFORE); }
 CASE(append_that_is_killed_after_a_call_is_repaired) { kill_at_each_call(FAULT_KILL_AFTER); }
 
 /* The states that TensorDict's text describes, made by hand. */
-CASE(append_recovers_by_the_rule_of_tensordict) {
-  folder f = folder_create();
+CASE(append_recovers_by_the_rule_of_tensordict, directory, f, folder_create()) {
   dice d = {11};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)}, *none = make_rows(&d, 0), *broken = NULL;
   /* The root has a temporary file: the append is undone, also if the file is not complete. */
@@ -306,12 +286,10 @@ CASE(append_recovers_by_the_rule_of_tensordict) {
   assert_int_equal(count_temporary(&f), 0);
   tdict_release(none);
   release_all(parts, 2);
-  remove_all(f.path);
 }
 
 /* Neither rows nor files of an append leave the directory through a link. */
-CASE(append_follows_no_links) {
-  folder f = folder_create();
+CASE(append_follows_no_links, directory, f, folder_create()) {
   dice d = {12};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)};
   save(&f, parts[0]);
@@ -324,7 +302,6 @@ CASE(append_follows_no_links) {
   assert_int_equal(symlink("../n", in(&f, "x/n")), 0);
   td_fails(TDICT_EFORMAT, "leads through a symbolic link", tdict_append(NULL, in(&f, "x"), parts[1], NULL, err));
   release_all(parts, 2);
-  remove_all(f.path);
 }
 
 /* Only the numbers of rows change in a meta.json of unusual form. */
@@ -335,27 +312,23 @@ CASE(append_keeps_the_other_bytes_of_a_meta_json) {
   static const char wanted[] =
       " { \"shape\" : [ 3 ] , \"x\":{\"shape\": [3\t, 2],\"dtype\":\"torch.\\u0069nt8\" , \"device\":\"cpu\"},\n"
       "\"other\":{\"a\":[1.50, 1e2 ,\"\\/\\u00e9é\"]}, \"\\u005ftype\":\"<class 'tensordict._td.TensorDict'>\" }\r\n";
-  folder f = folder_create();
+  scoped_directory f = folder_create();
   dice d = {15};
-  tdict_tree *rows = NULL, *found = NULL;
+  scoped_tree rows = NULL, found = NULL;
   size_t count;
   const int64_t three = 3;
   td_ok(tdict_create(1, &three, &rows, err));
   add(&d, rows, "x", TDICT_I8, 3, 2);
   write_text_below(&f, "x/meta.json", saved);
   td_ok(tdict_append(NULL, in(&f, "x"), rows, NULL, err));
-  unsigned char *text = read_bytes(in(&f, "x/meta.json"), &count);
+  scoped_bytes text = read_bytes(in(&f, "x/meta.json"), &count);
   assert_int_equal(count, strlen(wanted));
   assert_memory_equal(text, wanted, count);
   td_ok(tdict_open(in(&f, "x"), NULL, &found, err));
   same_trees(found, rows);
-  free(text);
-  td_release(found, rows);
-  remove_all(f.path);
 }
 
-CASE(append_survives_enomem) {
-  folder f = folder_create();
+CASE(append_survives_enomem, directory, f, folder_create()) {
   dice d = {13};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 1)};
   bool failed = true;
@@ -370,12 +343,10 @@ CASE(append_survives_enomem) {
     assert_true(holds(&f, parts, failed ? 1 : 2));
   }
   release_all(parts, 2);
-  remove_all(f.path);
 }
 
 /* Rows on a device are copied to the host first. */
-GPU_CASE(append_copies_device_rows) {
-  folder f = folder_create();
+GPU_CASE(append_copies_device_rows, directory, f, folder_create()) {
   dice d = {14};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)}, *moved = NULL;
   tdict_context *context = td_context(NULL);
@@ -386,5 +357,4 @@ GPU_CASE(append_copies_device_rows) {
   assert_true(holds(&f, parts, 2));
   td_release(moved, context);
   release_all(parts, 2);
-  remove_all(f.path);
 }

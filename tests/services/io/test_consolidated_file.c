@@ -1,6 +1,5 @@
 /* Tests TensorDict's consolidated file: the golden file, random trees, attacks. */
 #include "directory.h"
-#include "random_tree.h"
 #include "without_memory.h"
 
 CASE(consolidated_file_reads_a_file_of_the_package) {
@@ -24,12 +23,10 @@ CASE(consolidated_file_reads_stacks_of_text) {
       {"mixed", 3, {2, 2, 2}, "pzpzqzqz"},
   };
   for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-    char name[64];
     const char *text;
     size_t length;
     scoped_tree tree = NULL;
-    snprintf(name, sizeof name, "values/%s.td", files[i].name);
-    td_ok(tdict_open(golden(name), NULL, &tree, err));
+    td_ok(tdict_open(golden(td_text("values/%s.td", files[i].name)), NULL, &tree, err));
     assert_int_equal(tdict_batch_ndim(tree), files[i].ndim);
     for (int d = 0; d < files[i].ndim; d++) assert_int_equal(tdict_batch_size(tree)[d], files[i].shape[d]);
     tdict_entry column;
@@ -44,8 +41,7 @@ CASE(consolidated_file_reads_stacks_of_text) {
 }
 
 /* The file has values first, then tensors, then trees, so the keys come back in this order. */
-CASE(consolidated_file_returns_random_trees) {
-  scoped_folder f = folder_create();
+CASE(consolidated_file_returns_random_trees, folder, f, folder_create()) {
   const tdict_save_options o = save_as(TDICT_FORMAT_CONSOLIDATED);
   dice d = {11};
   for (int i = 0; i < 200; i++) {
@@ -153,8 +149,7 @@ static const attack attacks[] = {
      "stack_dim is 1, but the trees of the stack have 0 batch dimensions"},
 };
 
-CASE(consolidated_file_refuses_broken_files) {
-  scoped_folder f = folder_create();
+CASE(consolidated_file_refuses_broken_files, folder, f, folder_create()) {
   for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
     write_consolidated(in(&f, "x"), attacks[i].payload, attacks[i].json);
     refuse(in(&f, "x"), attacks[i].status, attacks[i].text);
@@ -171,8 +166,7 @@ CASE(consolidated_file_refuses_broken_files) {
   }
 }
 
-CASE(consolidated_file_refuses_many_levels) {
-  scoped_folder f = folder_create();
+CASE(consolidated_file_refuses_many_levels, folder, f, folder_create()) {
   static const char open[] =
       "{\"cls\":\"TensorDict\",\"non_tensors\":{},\"leaves\":{},\"cls_metadata\":{\"batch_size\":[]},\"a\":";
   enum { LEVELS = 1000000 };
@@ -193,18 +187,16 @@ CASE(consolidated_file_refuses_many_levels) {
   free(json);
 }
 
-CASE(consolidated_file_refuses_reserved_keys) {
-  scoped_folder f = folder_create();
+CASE(consolidated_file_refuses_reserved_keys, folder, f, folder_create()) {
   static const char *const trees[] = {"cls", "non_tensors", "leaves", "cls_metadata", "size"};
   const tdict_save_options o = save_as(TDICT_FORMAT_CONSOLIDATED);
   for (size_t i = 0; i < 5; i++) {
     scoped_tree tree = NULL, child = NULL;
-    tdict_tree *back = NULL;
     td_ok(tdict_create(0, NULL, &tree, err));
     td_ok(tdict_create(0, NULL, &child, err));
     td_ok(tdict_set_text(tree, trees[i], "x", err)); /* allowed: the value is in non_tensors */
     td_ok(tdict_save(NULL, in(&f, "x"), tree, &o, err));
-    td_ok(tdict_open(in(&f, "x"), NULL, &back, err));
+    tdict_tree *back = td_made(tree, tdict_open(in(&f, "x"), NULL, &made, err));
     same_trees(back, tree);
     tdict_release(back);
     td_ok(tdict_set_tree(tree, trees[i], child, err));
@@ -218,8 +210,7 @@ CASE(consolidated_file_refuses_reserved_keys) {
   assert_int_equal(folder_count(&f, NULL), 1);
 }
 
-CASE(consolidated_file_survives_enomem) {
-  scoped_folder f = folder_create();
+CASE(consolidated_file_survives_enomem, folder, f, folder_create()) {
   const tdict_save_options o = save_as(TDICT_FORMAT_CONSOLIDATED);
   ignores_order = true;
   save_and_open_without_memory(&f, "x", &o);

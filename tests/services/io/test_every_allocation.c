@@ -103,8 +103,8 @@ static void check(const format_case *c, int64_t n, tdict_status status, bool has
 CASE(every_allocation_of_an_open_fails_once) {
   ignores_order = true;
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-    folder f = folder_create();
-    tdict_tree *tree = save_tree(&f, &formats[i]);
+    scoped_directory f = folder_create();
+    scoped_tree tree = save_tree(&f, &formats[i]);
     /* A folder with an index is opened by the name of the folder, too. */
     const bool is_index = formats[i].max_shard_bytes != 0;
     for (int by_folder = 0; by_folder <= is_index; by_folder++) {
@@ -120,8 +120,6 @@ CASE(every_allocation_of_an_open_fails_once) {
       }
       assert_true(n > 10);
     }
-    tdict_release(tree);
-    remove_all(f.path);
   }
   ignores_order = false;
 }
@@ -135,22 +133,20 @@ static void begin_load(tdict_load_options *o, tdict_transfer_options *transfer) 
 }
 
 static tdict_tree *on_host(tdict_context *context, tdict_tree *tree) {
-  tdict_tree *host = NULL;
   if (!tree) return NULL;
-  td_ok(tdict_to_device(context, tree, tdict_cpu(), NULL, &host, err));
+  tdict_tree *host = td_made(tree, tdict_to_device(context, tree, tdict_cpu(), NULL, &made, err));
   tdict_release(tree);
   return host;
 }
 
-DEVICE_CASE(every_allocation_of_a_load_fails_once) {
-  scoped_context context = td_context(NULL);
+DEVICE_CASE(every_allocation_of_a_load_fails_once, context, context, td_context(NULL)) {
   tdict_load_options o;
   tdict_transfer_options transfer;
   begin_load(&o, &transfer);
   ignores_order = true;
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-    folder f = folder_create();
-    tdict_tree *tree = save_tree(&f, &formats[i]);
+    scoped_directory f = folder_create();
+    scoped_tree tree = save_tree(&f, &formats[i]);
     bool has_failed = true;
     for (int64_t n = 0; has_failed; n++) {
       tdict_tree *found = NULL;
@@ -159,8 +155,6 @@ DEVICE_CASE(every_allocation_of_a_load_fails_once) {
       has_failed = td_fail_alloc_stop();
       check(&formats[i], n, status, has_failed, on_host(context, found), tree);
     }
-    tdict_release(tree);
-    remove_all(f.path);
   }
   ignores_order = false;
 }
@@ -175,15 +169,14 @@ static tdict_status fill(void *user, const tdict_entry *entry, tdict_error *err)
 }
 
 /* A load that fails before it reads elements leaves the destination as it was. */
-CASE(every_allocation_of_a_load_into_a_tree_fails_once) {
-  scoped_context context = td_context(NULL);
+CASE(every_allocation_of_a_load_into_a_tree_fails_once, context, context, td_context(NULL)) {
   tdict_load_options o;
   tdict_transfer_options transfer;
   begin_load(&o, &transfer);
   ignores_order = true;
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-    folder f = folder_create();
-    tdict_tree *tree = save_tree(&f, &formats[i]), *found = NULL, *filled = NULL;
+    scoped_directory f = folder_create();
+    scoped_tree tree = save_tree(&f, &formats[i]), found = NULL, filled = NULL;
     td_ok(tdict_load(context, in(&f, formats[i].name), tdict_cpu(), &o, &found, err));
     int byte = 0x5a;
     td_ok(tdict_walk(found, fill, &byte, err));
@@ -197,8 +190,6 @@ CASE(every_allocation_of_a_load_into_a_tree_fails_once) {
       same_trees(found, status == TDICT_OK ? tree : filled);
       td_ok(tdict_walk(found, fill, &byte, err));
     }
-    td_release(filled, found, tree);
-    remove_all(f.path);
   }
   ignores_order = false;
 }
@@ -253,7 +244,7 @@ CASE(every_allocation_of_an_append_fails_once) {
   bool has_failed = true;
   int64_t n = 0;
   for (; has_failed; n++) {
-    folder f = folder_create();
+    scoped_directory f = folder_create();
     tdict_tree *tree = save_tree(&f, &memmap), *found = NULL;
     image before = take_image(in(&f, "x"));
     td_fail_alloc(n, false);
@@ -273,7 +264,6 @@ CASE(every_allocation_of_an_append_fails_once) {
     release_image(&after);
     release_image(&before);
     tdict_release(tree);
-    remove_all(f.path);
   }
   assert_true(n > 30);
   tdict_release(rows);

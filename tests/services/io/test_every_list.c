@@ -71,9 +71,7 @@ static void make_structure(const folder *f, int count) {
 }
 
 static void make_structure_column(const folder *f, int count) {
-  char end[64];
-  snprintf(end, sizeof end, "],\"tdict\":\"column\",\"shape\":[%d]}", count);
-  write_structure(f, "\"c\":{\"non_tensor\":[", count, "%d", end);
+  write_structure(f, "\"c\":{\"non_tensor\":[", count, "%d", td_text("],\"tdict\":\"column\",\"shape\":[%d]}", count));
 }
 
 static void make_index(const folder *f, int count) {
@@ -88,15 +86,10 @@ static void make_index(const folder *f, int count) {
 
 static void make_archive(const folder *f, int count, tdict_file_format format, const char *name) {
   const tdict_save_options o = save_as(format);
-  scoped_tree tree = NULL;
   scoped_tensor t = NULL;
-  td_ok(tdict_create(0, NULL, &tree, err));
+  scoped_tree tree = td_made(tree, tdict_create(0, NULL, &made, err));
   td_ok(tdict_tensor_empty(TDICT_U8, TDICT_SHAPE(1), NULL, &t, err));
-  for (int i = 0; i < count; i++) {
-    char key[16];
-    snprintf(key, sizeof key, "k%d", i);
-    td_ok(tdict_set(tree, key, t, err));
-  }
+  for (int i = 0; i < count; i++) td_ok(tdict_set(tree, td_text("k%d", i), t, err));
   td_ok(tdict_save(NULL, in(f, name), tree, &o, err));
 }
 static void make_npz(const folder *f, int count) { make_archive(f, count, TDICT_FORMAT_NPZ, "x"); }
@@ -106,14 +99,14 @@ static void make_directory(const folder *f, int count) {
   tdict_io_text text = {0};
   tdict_io_text_add(&text, "{", 1);
   add_members(&text, count, "\"k%d\":" TD_LEAF("torch.uint8", "[0]"));
-  tdict_io_text_add_string(&text, ",\"shape\":[]," TD_TYPE "}");
+  tdict_io_text_add_string(&text, ",\"shape\":[]," TD_CLASS "}");
   write_file(f, "x/meta.json", &text);
   tdict_io_text_reset(&text);
 }
 
 static void make_directory_column(const folder *f, int count) {
   tdict_io_text text = {0};
-  tdict_io_text_format(&text, "{\"c\":{\"type\":\"NonTensorStack\"},\"shape\":[%d]," TD_TYPE "}", count);
+  tdict_io_text_format(&text, "{\"c\":{\"type\":\"NonTensorStack\"},\"shape\":[%d]," TD_CLASS "}", count);
   write_file(f, "x/meta.json", &text);
   tdict_io_text_cut(&text, 0);
   tdict_io_text_add_string(&text,
@@ -211,9 +204,8 @@ static double seconds_to_open(const list_case *c, int count) {
   else
     make_consolidated(&f, c, count);
   for (int i = 0; i < 3; i++) {
-    scoped_tree tree = NULL;
     const double start = thread_seconds();
-    td_ok(tdict_open(in(&f, c->name), NULL, &tree, err));
+    scoped_tree tree = td_made(tree, tdict_open(in(&f, c->name), NULL, &made, err));
     const double seconds = thread_seconds() - start;
     if (seconds < shortest) shortest = seconds;
   }

@@ -4,9 +4,8 @@
 
 /* Returns a tree with one tensor of bytes. */
 static tdict_tree *tree_of_bytes(const char *key, const void *bytes, size_t count) {
-  tdict_tree *tree = NULL;
   scoped_tensor t = NULL;
-  td_ok(tdict_create(0, NULL, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err));
   td_ok(tdict_tensor_from_array(TDICT_U8, TDICT_SHAPE((int64_t)count), bytes, &t, err));
   td_ok(tdict_set(tree, key, t, err));
   return tree;
@@ -78,8 +77,7 @@ static void make_header(bool is_npy, size_t file_bytes, char header[128]) {
 }
 
 /* No reader can tell such a consolidated file from a file of the other format, so the file must not be written. */
-CASE(format_that_two_readers_accept_is_not_written) {
-  scoped_folder f = folder_create();
+CASE(format_that_two_readers_accept_is_not_written, folder, f, folder_create()) {
   const tdict_save_options o = save_as(TDICT_FORMAT_CONSOLIDATED);
   for (int is_npy = 0; is_npy < 2; is_npy++) {
     char header[128] = {0};
@@ -107,22 +105,19 @@ CASE(format_that_two_readers_accept_is_not_written) {
   }
 }
 
-CASE(format_of_gguf_is_named) {
-  scoped_folder f = folder_create();
+CASE(format_of_gguf_is_named, folder, f, folder_create()) {
   unsigned char start[64] = {'G', 'G', 'U', 'F', 3};
   write_bytes(in(&f, "x.gguf"), start, sizeof start);
   refuse(in(&f, "x.gguf"), TDICT_ENOTSUP, "the file is a GGUF file");
 }
 
 /* A folder with an index, a directory of TensorDict, or one file. */
-CASE(format_of_a_folder) {
-  scoped_folder f = folder_create();
+CASE(format_of_a_folder, folder, f, folder_create()) {
   scoped_tree tree = tree_of_bytes("x", "one", 3), other = tree_of_bytes("x", "shards", 6);
-  tdict_tree *back = NULL;
   tdict_save_options o = tdict_save_options_default();
   refuse(f.path, TDICT_EFORMAT, "none of the files model.safetensors.index.json, meta.json and model.safetensors");
   td_ok(tdict_save(NULL, in(&f, "model.safetensors"), tree, &o, err));
-  td_ok(tdict_open(f.path, NULL, &back, err));
+  tdict_tree *back = td_made(tree, tdict_open(f.path, NULL, &made, err));
   same_trees(back, tree);
   tdict_release(back);
   assert_int_equal(rename(in(&f, "model.safetensors"), in(&f, "blob")), 0);

@@ -15,8 +15,7 @@ static tdict_context *small_context(void) {
 /* The ways in which a file is loaded: modes and numbers of threads. */
 enum { NUM_WAYS = 4 * 4 };
 static tdict_transfer_options way_at(int i) {
-  tdict_transfer_options o = td_with(tdict_transfer_options, mode = i % 4, num_threads = i / 4 - 1);
-  return o;
+  return td_with(tdict_transfer_options, mode = i % 4, num_threads = i / 4 - 1);
 }
 
 static tdict_tree *load_blocking(tdict_context *c, const char *path, tdict_device device, tdict_load_options o) {
@@ -29,8 +28,7 @@ static tdict_tree *load_later(tdict_context *c, const char *path, tdict_device d
   return tree;
 }
 
-DEVICE_CASE(load_reads_random_files) {
-  scoped_folder home = folder_create();
+DEVICE_CASE(load_reads_random_files, folder, home, folder_create()) {
   scoped_context c = small_context();
   dice d = {7};
   const int descriptors = td_count_descriptors();
@@ -58,8 +56,7 @@ DEVICE_CASE(load_reads_random_files) {
   assert_true(td_count_descriptors() <= descriptors + 1); /* CUDA may open a file */
 }
 
-GPU_CASE(load_takes_the_options_of_transfers) {
-  scoped_folder home = folder_create();
+GPU_CASE(load_takes_the_options_of_transfers, folder, home, folder_create()) {
   scoped_context c = small_context();
   dice d = {9};
   raw_file *f = raw_file_create(&d, in(&home, "x"), -1);
@@ -83,8 +80,7 @@ GPU_CASE(load_takes_the_options_of_transfers) {
 }
 
 /* Trees with every kind of leaf return as tdict_open() returns them, also from shards. */
-DEVICE_CASE(load_returns_what_open_maps) {
-  scoped_folder home = folder_create();
+DEVICE_CASE(load_returns_what_open_maps, folder, home, folder_create()) {
   scoped_context c = small_context();
   const int descriptors = td_count_descriptors();
   for (int round = 0; round < 40; round++) {
@@ -139,8 +135,7 @@ DEVICE_CASE(load_selects_keys) {
   raw_file_free(f);
 }
 
-DEVICE_CASE(load_goes_into_trees) {
-  scoped_folder home = folder_create();
+DEVICE_CASE(load_goes_into_trees, folder, home, folder_create()) {
   scoped_context c = small_context();
   dice d = {11};
   raw_file *first = raw_file_create(&d, in(&home, "x"), -1), *second = calloc(1, sizeof *second);
@@ -224,8 +219,7 @@ static bool see_progress(void *user, uint64_t done, uint64_t total) {
   return goes_on;
 }
 
-DEVICE_CASE(load_reports_progress) {
-  scoped_folder home = folder_create();
+DEVICE_CASE(load_reports_progress, folder, home, folder_create()) {
   scoped_context c = small_context();
   dice d = {5};
   for (int round = 0; round < 2 * NUM_WAYS; round++) {
@@ -258,8 +252,7 @@ static bool see_slowly(void *user, uint64_t done, uint64_t total) {
   pthread_mutex_unlock(&w->lock);
   return true;
 }
-DEVICE_CASE(load_makes_one_progress_call_at_a_time) {
-  scoped_folder home = folder_create();
+DEVICE_CASE(load_makes_one_progress_call_at_a_time, folder, home, folder_create()) {
   scoped_context c = small_context();
   dice d = {6};
   raw_file *f = raw_file_create_large(&d, in(&home, "x"), STAGING);
@@ -276,8 +269,7 @@ DEVICE_CASE(load_makes_one_progress_call_at_a_time) {
   raw_file_free(f);
 }
 
-DEVICE_CASE(load_stops_if_progress_returns_false) {
-  scoped_folder home = folder_create();
+DEVICE_CASE(load_stops_if_progress_returns_false, folder, home, folder_create()) {
   scoped_context c = small_context();
   dice d = {6};
   raw_file *f = raw_file_create_large(&d, in(&home, "x"), STAGING);
@@ -302,10 +294,9 @@ DEVICE_CASE(load_stops_if_progress_returns_false) {
       if (at == 3) at = w.calls > 20 ? w.calls - 2 : at; /* the last calls, too */
     }
   }
-  tdict_future *future = NULL;
   watch w = {.lock = PTHREAD_MUTEX_INITIALIZER, .stop_at = 2};
   tdict_load_options o = td_with(tdict_load_options, progress = see_progress, user = &w);
-  td_ok(tdict_load_async(c, f->path, td_device(), &o, &future, err));
+  tdict_future *future = td_made(future, tdict_load_async(c, f->path, td_device(), &o, &made, err));
   td_fails(TDICT_ECANCELLED, "load_async: the function `progress`", tdict_future_wait(future, NULL, err));
   assert_int_equal(tdict_future_state(future), TDICT_FUTURE_CANCELLED);
   tdict_future_release(future);
@@ -314,8 +305,7 @@ DEVICE_CASE(load_stops_if_progress_returns_false) {
 }
 
 /* The ring is full of copies that do not end, and the load is cancelled. */
-SIM_CASE(load_is_cancelled_while_copies_run) {
-  scoped_folder home = folder_create();
+SIM_CASE(load_is_cancelled_while_copies_run, folder, home, folder_create()) {
   scoped_context c = small_context();
   dice d = {6};
   raw_file *f = raw_file_create_large(&d, in(&home, "x"), 2 * STAGING);

@@ -42,10 +42,7 @@ static bool begin_counting(void *user, uint64_t done, uint64_t total) {
   if (!done) atomic_store(&reads, 0);
   return true;
 }
-static tdict_load_options counting(void) {
-  tdict_load_options o = td_with(tdict_load_options, progress = begin_counting);
-  return o;
-}
+static tdict_load_options counting(void) { return td_with(tdict_load_options, progress = begin_counting); }
 
 static tdict_context *small_context(void) {
   tdict_context_options o = td_with(tdict_context_options, staging_bytes = 64 << 10);
@@ -59,14 +56,12 @@ static bool is_leaf(const raw_file *f, const char *path) {
   return false;
 }
 
-DEVICE_CASE(load_continues_after_short_and_interrupted_reads) {
-  scoped_folder home = folder_create();
+DEVICE_CASE(load_continues_after_short_and_interrupted_reads, folder, home, folder_create()) {
   scoped_context c = small_context();
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));
-  tdict_tree *tree = NULL;
   choose(FAULT_INTERRUPT, 0);
-  td_ok(tdict_load(c, f->path, td_device(), NULL, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_load(c, f->path, td_device(), NULL, &made, err));
   choose(FAULT_NONE, 0);
   raw_check(c, f, tree, td_device(), 0, -1);
   tdict_release(tree);
@@ -74,8 +69,7 @@ DEVICE_CASE(load_continues_after_short_and_interrupted_reads) {
 }
 
 /* Each read of elements fails once. The error names the leaf and the file. An error of the header names the file. */
-DEVICE_CASE(load_reports_the_leaf_of_a_failed_read) {
-  scoped_folder home = folder_create();
+DEVICE_CASE(load_reports_the_leaf_of_a_failed_read, folder, home, folder_create()) {
   scoped_context c = small_context();
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));
@@ -112,8 +106,7 @@ DEVICE_CASE(load_reports_the_leaf_of_a_failed_read) {
 }
 
 /* The file loses its last byte, or everything, before each read. */
-DEVICE_CASE(load_reports_a_file_that_is_shortened) {
-  scoped_folder home = folder_create();
+DEVICE_CASE(load_reports_a_file_that_is_shortened, folder, home, folder_create()) {
   scoped_context c = small_context();
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));
@@ -123,14 +116,13 @@ DEVICE_CASE(load_reports_a_file_that_is_shortened) {
   o.transfer = &transfer;
   for (int i = 0; i < 24; i++) {
     tdict_tree *tree = NULL;
-    char wanted[64];
     transfer.num_threads = i % 4 - 1;
     write_bytes(f->path, f->bytes, f->size);
     shrunk_to = i % 3 ? (off_t)(f->size - 1) : (off_t)roll(&d, f->size);
     choose(FAULT_SHRINK, i % 3 ? 0 : i / 3);
     td_fails(TDICT_EIO, f->path, tdict_load(c, f->path, i < 12 ? td_device() : tdict_cpu(), &o, &tree, err));
     assert_true(is_leaf(f, td_last_error.path));
-    snprintf(wanted, sizeof wanted, "ends at byte %zu, wanted %zu bytes", f->size - 1, f->size);
+    const char *wanted = td_text("ends at byte %zu, wanted %zu bytes", f->size - 1, f->size);
     if (i % 3) assert_non_null(strstr(td_last_error.message, wanted));
     assert_int_equal(td_last_error.native, 0);
     assert_null(tree);
@@ -140,14 +132,12 @@ DEVICE_CASE(load_reports_a_file_that_is_shortened) {
 }
 
 /* The bytes of the destination are lost after the error, and valid after the next load. */
-DEVICE_CASE(load_into_loses_the_tree_if_a_read_fails) {
-  scoped_folder home = folder_create();
+DEVICE_CASE(load_into_loses_the_tree_if_a_read_fails, folder, home, folder_create()) {
   scoped_context c = small_context();
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));
-  tdict_tree *tree = NULL;
   tdict_tensor *t = NULL;
-  td_ok(tdict_load(c, f->path, td_device(), NULL, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_load(c, f->path, td_device(), NULL, &made, err));
   choose(FAULT_FAIL, 1);
   const tdict_load_options o = counting();
   td_fails(TDICT_EIO, "cannot be read", td_load_into(c, tree, f->path, &o, err));
@@ -246,8 +236,7 @@ GPU_CASE(load_needs_only_the_staging_ring) {
 }
 
 /* A pinned result above the limit of the context is refused. The ring does not count. */
-GPU_CASE(load_keeps_the_limit_of_pinned_memory) {
-  scoped_folder home = folder_create();
+GPU_CASE(load_keeps_the_limit_of_pinned_memory, folder, home, folder_create()) {
   scoped_context c = td_context(td_options(tdict_context_options, staging_bytes = 64 << 10, pinned_bytes = 4096));
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));

@@ -5,12 +5,10 @@
 #include "raw_file.h"
 
 static tdict_load_options rows_of(int64_t first, int64_t count) {
-  tdict_load_options o = td_with(tdict_load_options, first_row = first, num_rows = count);
-  return o;
+  return td_with(tdict_load_options, first_row = first, num_rows = count);
 }
 
-DEVICE_CASE(load_selects_rows_of_plain_files) {
-  scoped_folder home = folder_create();
+DEVICE_CASE(load_selects_rows_of_plain_files, folder, home, folder_create()) {
   scoped_context c = td_context(NULL);
   dice d = {2};
   for (int round = 0; round < 30; round++) {
@@ -21,9 +19,8 @@ DEVICE_CASE(load_selects_rows_of_plain_files) {
       const int64_t count = i ? (int64_t)roll(&d, (uint64_t)left + 1) : -1;
       tdict_load_options o = rows_of(first, count);
       tdict_transfer_stats stats = tdict_transfer_stats_default();
-      scoped_tree tree = NULL;
       o.transfer = td_options(tdict_transfer_options, stats = &stats);
-      td_ok(tdict_load(c, f->path, td_device(), &o, &tree, err));
+      scoped_tree tree = td_made(tree, tdict_load(c, f->path, td_device(), &o, &made, err));
       raw_check(c, f, tree, td_device(), first, count < 0 ? left : count);
       assert_int_equal(stats.total_bytes, tdict_bytes(tree)); /* other rows are not read */
       if (i == 1 && count) {                                  /* other rows into the same tree */
@@ -45,8 +42,7 @@ static bool see_progress(void *user, uint64_t done, uint64_t total) {
 }
 
 /* The rows of columns, ragged leaves, nested trees and leaves without batch dimensions. */
-DEVICE_CASE(load_selects_rows_of_trees) {
-  scoped_folder home = folder_create();
+DEVICE_CASE(load_selects_rows_of_trees, folder, home, folder_create()) {
   scoped_context c = td_context(NULL);
   int num_ragged = 0;
   for (int round = 0; round < 60; round++) {
@@ -118,7 +114,6 @@ CASE(load_refuses_wrong_rows) {
   scoped_folder home = folder_create();
   scoped_context c = td_context(NULL);
   tdict_load_options o;
-  tdict_tree *tree = NULL;
   write_safetensors(in(&home, "x"), other, sizeof other - 1, 5);
   refuse(c, in(&home, "x"), rows_of(1, 1), TDICT_ESHAPE, "rows cannot be selected: key 'b' has 2 rows, key 'a' has 3");
   refuse(c, in(&home, "x"), rows_of(-1, 1), TDICT_EINVAL, "first_row is -1 and num_rows is 1");
@@ -138,7 +133,7 @@ CASE(load_refuses_wrong_rows) {
   refuse(c, in(&home, "y"), o, TDICT_EINVAL, "there are 2 rows");
   o = rows_of(1, 1);
   o.open = &open;
-  td_ok(tdict_load(c, in(&home, "y"), td_device(), &o, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_load(c, in(&home, "y"), td_device(), &o, &made, err));
   assert_int_equal(*(const unsigned char *)tdict_const_data(tree, "b"), 2);
   tdict_release(tree);
   open.num_keys = 0;
@@ -194,8 +189,7 @@ CASE(load_checks_offsets) {
 }
 
 /* Arrays of NumPy in both orders of bytes and of elements. */
-DEVICE_CASE(load_converts_arrays_of_numpy) {
-  scoped_folder home = folder_create();
+DEVICE_CASE(load_converts_arrays_of_numpy, folder, home, folder_create()) {
   scoped_context c = td_context(NULL);
   unsigned char file[512], data[48];
   for (int i = 0; i < 8; i++) {
@@ -215,7 +209,7 @@ DEVICE_CASE(load_converts_arrays_of_numpy) {
     write_bytes(in(&home, "x.npy"), file, make_npy(file, literal, data, sizeof data));
     tdict_load_options o = has_rows ? rows_of(1, 2) : rows_of(0, -1);
     last_call last = {1, 0};
-    tdict_tree *there = NULL, *back = NULL;
+    scoped_tree there = NULL, back = NULL;
     o.progress = see_progress;
     o.user = &last;
     if (fortran && has_rows) {
@@ -227,6 +221,5 @@ DEVICE_CASE(load_converts_arrays_of_numpy) {
     assert_int_equal(last.done, last.total);
     assert_int_equal(tdict_bytes(back), has_rows ? 24 : 48);
     assert_memory_equal(tdict_const_data(back, "arr_0"), wanted[has_rows], has_rows ? 24 : 48);
-    td_release(back, there);
   }
 }

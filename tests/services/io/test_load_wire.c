@@ -12,10 +12,10 @@ static void write_file(int file, const tdict_tree *src) {
   char header[512];
   size_t length = 8, at = 0;
   for (int i = 0; i < 3; i++) {
-    const size_t bytes = tdict_tensor_bytes(leaf_of(src, keys[i]));
+    const size_t bytes = tdict_tensor_bytes(td_leaf(src, keys[i]));
     length += (size_t)snprintf(header + length, sizeof header - length,
                                "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%d],\"data_offsets\":[%zu,%zu]}%s", i ? "," : "{",
-                               keys[i], dtypes[i], (int)tdict_tensor_numel(leaf_of(src, keys[i])), at, at + bytes,
+                               keys[i], dtypes[i], (int)tdict_tensor_numel(td_leaf(src, keys[i])), at, at + bytes,
                                i == 2 ? "}" : "");
     at += bytes;
   }
@@ -25,7 +25,7 @@ static void write_file(int file, const tdict_tree *src) {
   scoped_bytes all = malloc(length + at);
   memcpy(all, header, length);
   for (int i = 0; i < 3; i++) {
-    const tdict_tensor *t = leaf_of(src, keys[i]);
+    const tdict_tensor *t = td_leaf(src, keys[i]);
     memcpy(all + length, t->data, tdict_tensor_bytes(t));
     length += tdict_tensor_bytes(t);
   }
@@ -50,18 +50,17 @@ DEVICE_CASE(load_converts_and_narrows) {
     way v = way_at(i);
     tdict_load_options o = tdict_load_options_default();
     tdict_transfer_stats s = tdict_transfer_stats_default();
-    scoped_tree out = NULL;
     v.o.conversions = &c;
     v.o.num_conversions = 1;
     v.o.narrow = 1;
     v.o.stats = &s;
     o.transfer = &v.o;
     poison(&w, w.memory, 1 << 20);
-    td_ok(tdict_load(w.c, path, i % 4 ? w.device : tdict_cpu(), &o, &out, err));
+    scoped_tree out = td_made(tree, tdict_load(w.c, path, i % 4 ? w.device : tdict_cpu(), &o, &made, err));
     for (int into = 0; into < 2; into++) {
-      check_tensor(&w, leaf_of(src, "ids"), leaf_of(out, "ids"), "ids");
-      check_tensor(&w, leaf_of(src, "mask"), leaf_of(out, "mask"), "mask");
-      check_converted(&w, &image, leaf_of(src, "image"), leaf_of(out, "image"));
+      check_tensor(&w, td_leaf(src, "ids"), td_leaf(out, "ids"), "ids");
+      check_tensor(&w, td_leaf(src, "mask"), td_leaf(out, "mask"), "mask");
+      check_converted(&w, &image, td_leaf(src, "image"), td_leaf(out, "image"));
       if (w.gpu && i % 4) assert_true(s.wire_bytes < IDS * 2 + PIXELS + FLAGS + 10000);
       if (into) break;
       spoil_tree(&w, out);

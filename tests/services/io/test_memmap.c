@@ -3,7 +3,6 @@
 #include <sys/resource.h>
 
 #include "directory.h"
-#include "random_tree.h"
 #include "tdict/path.h"
 #include "without_memory.h"
 
@@ -45,10 +44,8 @@ CASE(memmap_reads_lazy_stacks_and_values_of_the_package) {
   td_ok(tdict_lazy_stack_get(stack, "a", NULL, &a, err));
   assert_int_equal(tdict_tensor_shape(a)[1], 2);
   for (int i = 0; i < 3; i++) {
-    char name[64];
     size_t count;
-    snprintf(name, sizeof name, "lazy/%d/a.memmap", i);
-    scoped_bytes bytes = read_bytes(golden(name), &count);
+    scoped_bytes bytes = read_bytes(golden(td_text("lazy/%d/a.memmap", i)), &count);
     assert_memory_equal((const char *)tdict_tensor_const_data(a) + 8 * i, bytes, 8);
   }
   td_release(a, stack, tree);
@@ -61,8 +58,7 @@ CASE(memmap_reads_lazy_stacks_and_values_of_the_package) {
 }
 
 /* A stack along dimension 1 below a tree: the trees keep dimension 0 only. */
-CASE(memmap_reads_stacks_along_other_dimensions) {
-  folder f = folder_create();
+CASE(memmap_reads_stacks_along_other_dimensions, directory, f, folder_create()) {
   static const char member[] =
       TD_META("\"a\":" TD_LEAF("torch.uint8", "[2,1]") ",\"n\":{\"type\":\"TensorDict\"},", "[2]");
   tdict_tree *tree = NULL, *stack = NULL;
@@ -101,12 +97,10 @@ CASE(memmap_reads_stacks_along_other_dimensions) {
   write_text_below(&f, "s/meta.json",
                    "{\"_type\":\"<class 'tensordict._lazy.LazyStackedTensorDict'>\",\"stack_dim\":0}");
   refuse(f.path, TDICT_ENOTSUP, "a lazy stack in a tree with a column of values");
-  remove_all(f.path);
 }
 
 /* Writes and opens random trees. */
-CASE(memmap_returns_random_trees) {
-  folder f = folder_create();
+CASE(memmap_returns_random_trees, directory, f, folder_create()) {
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
   dice d = {7};
   for (int i = 0; i < 150; i++) {
@@ -117,11 +111,9 @@ CASE(memmap_returns_random_trees) {
     same_trees(back, tree);
     assert_int_equal(folder_count(&f, NULL), 1); /* the directory of the last round was replaced */
   }
-  remove_all(f.path);
 }
 
-CASE(memmap_is_the_format_of_paths_that_end_with_a_slash) {
-  folder f = folder_create();
+CASE(memmap_is_the_format_of_paths_that_end_with_a_slash, directory, f, folder_create()) {
   tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err)), *back = NULL;
   td_ok(tdict_set_text(tree, "t", "é\"\\\n", err));
   td_ok(tdict_save(NULL, in(&f, "x/"), tree, NULL, err));
@@ -135,11 +127,9 @@ CASE(memmap_is_the_format_of_paths_that_end_with_a_slash) {
   tdict_save_options o = td_with(tdict_save_options, max_shard_bytes = 1);
   td_fails(TDICT_EINVAL, "only safetensors files have shards", tdict_save(NULL, in(&f, "y/"), tree, &o, err));
   tdict_release(tree);
-  remove_all(f.path);
 }
 
-CASE(memmap_refuses_trees_that_the_format_cannot_hold) {
-  scoped_folder f = folder_create();
+CASE(memmap_refuses_trees_that_the_format_cannot_hold, folder, f, folder_create()) {
   static const char *const keys[] = {"shape", "device", "_type", "a.shape"};
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
   for (size_t i = 0; i < 4; i++) {
@@ -276,23 +266,18 @@ static void make_surroundings(const folder *f) {
 }
 
 /* An append that was interrupted leaves such directories. A tree without batch dimensions fits any tree. */
-CASE(memmap_refuses_trees_with_other_batch_sizes_than_their_parent) {
-  folder f = folder_create();
+CASE(memmap_refuses_trees_with_other_batch_sizes_than_their_parent, directory, f, folder_create()) {
   static const char *const children[] = {"[9]", "[9,1]", "[11]", "[11,1]", "[]"};
   write_text_below(&f, "a/meta.json", TD_META("\"x\":{\"type\":\"TensorDict\"},", "[11]"));
   for (int i = 0; i < 5; i++) {
-    char text[256];
     scoped_tree tree = NULL;
-    snprintf(text, sizeof text, "{\"shape\":%s,\"device\":\"cpu\"," TD_TYPE "}", children[i]);
-    write_text_below(&f, "a/x/meta.json", text);
+    write_text_below(&f, "a/x/meta.json", td_text("{\"shape\":%s,\"device\":\"cpu\"," TD_CLASS "}", children[i]));
     if (i < 2) refuse(in(&f, "a"), TDICT_ESHAPE, "key 'x': the batch size does not begin with");
     if (i >= 2) td_ok(tdict_open(in(&f, "a"), NULL, &tree, err));
   }
-  remove_all(f.path);
 }
 
-CASE(memmap_refuses_broken_directories) {
-  folder f = folder_create();
+CASE(memmap_refuses_broken_directories, directory, f, folder_create()) {
   make_surroundings(&f);
   for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
     write_text_below(&f, "a/meta.json", attacks[i].meta);
@@ -305,16 +290,12 @@ CASE(memmap_refuses_broken_directories) {
   assert_int_equal(rename(in(&f, "a/meta.json"), in(&f, "meta")), 0);
   assert_int_equal(symlink("../meta", in(&f, "a/meta.json")), 0);
   refuse(in(&f, "a"), TDICT_EFORMAT, "a symbolic link, wanted a regular file");
-  remove_all(f.path);
 }
 
-CASE(memmap_refuses_many_levels) {
-  folder f = folder_create();
+CASE(memmap_refuses_many_levels, directory, f, folder_create()) {
   char name[1024] = "a";
   for (int i = 0; i < 140; i++) {
-    char meta[sizeof name + 16];
-    snprintf(meta, sizeof meta, "%s/meta.json", name);
-    write_text_below(&f, meta, TD_META("\"a\":{\"type\":\"TensorDict\"},", "[]"));
+    write_text_below(&f, td_text("%s/meta.json", name), TD_META("\"a\":{\"type\":\"TensorDict\"},", "[]"));
     strcat(name, "/a");
   }
   refuse(in(&f, "a"), TDICT_EFORMAT, "more than 128 nested trees");
@@ -324,13 +305,11 @@ CASE(memmap_refuses_many_levels) {
   write_text_below(&f, "a/meta.json", many);
   free(many);
   refuse(in(&f, "a"), TDICT_EFORMAT, "meta.json is not JSON at byte 512");
-  remove_all(f.path);
 }
 
 /* Bytes after the shape are ignored, and old versions did not encode keys. */
-CASE(memmap_reads_larger_files_and_old_names) {
-  folder f = folder_create();
-  tdict_tree *tree = NULL;
+CASE(memmap_reads_larger_files_and_old_names, directory, f, folder_create()) {
+  scoped_tree tree = NULL;
   tdict_tensor *x = NULL;
   write_text_below(&f, "a b.memmap", "12345678");
   write_text_below(&f, "c d/meta.json", TD_META("\"*\":" TD_LEAF("torch.uint8", "[3]") ",", "[3]"));
@@ -345,46 +324,37 @@ CASE(memmap_reads_larger_files_and_old_names) {
   td_ok(tdict_get(tree, "c d.*", &x, err));
   assert_memory_equal(tdict_tensor_const_data(x), "abc", 3); /* the encoded name comes first */
   assert_int_equal(tdict_num_keys(tree), 2);
-  tdict_release(tree);
-  remove_all(f.path);
 }
 
-CASE(memmap_maps_sparse_files) {
-  folder f = folder_create();
+CASE(memmap_maps_sparse_files, directory, f, folder_create()) {
   const int64_t bytes = 5ll << 30;
-  char meta[PATH_BYTES];
-  tdict_tree *tree = NULL;
   tdict_tensor *x = NULL;
   const int fd = open(in(&f, "x.memmap"), O_CREAT | O_WRONLY, 0600);
   assert_int_equal(ftruncate(fd, bytes), 0);
   assert_int_equal(pwrite(fd, "z", 1, bytes - 1), 1);
   close(fd);
-  snprintf(meta, sizeof meta, TD_META("\"x\":" TD_LEAF("torch.uint8", "[%lld]") ",", "[]"), (long long)bytes);
+  const char *meta = td_text(TD_META("\"x\":" TD_LEAF("torch.uint8", "[%lld]") ",", "[]"), (long long)bytes);
   write_text_below(&f, "meta.json", meta);
-  td_ok(tdict_open(f.path, NULL, &tree, err));
+  scoped_tree tree = td_made(tree, tdict_open(f.path, NULL, &made, err));
   td_ok(tdict_get(tree, "x", &x, err));
   assert_int_equal(((const char *)tdict_tensor_const_data(x))[bytes - 1], 'z');
   assert_int_equal(((const char *)tdict_tensor_const_data(x))[bytes / 2], 0);
-  tdict_release(tree);
-  remove_all(f.path);
 }
 
 /* 10,000 files need few descriptors, for tdict_open() and for tdict_load(). */
 CASE(memmap_of_many_files_needs_few_descriptors) {
   enum { COUNT = 10000 };
-  folder f = folder_create();
+  scoped_directory f = folder_create();
   char *meta = malloc(COUNT * 100), *at = meta;
   tdict_tree *tree = NULL, *loaded = NULL;
   struct rlimit old, few;
   at += sprintf(at, "{");
   for (int i = 0; i < COUNT; i++) {
-    char name[32];
     const int32_t value = i;
-    snprintf(name, sizeof name, "k%d.memmap", i);
-    write_bytes(in(&f, name), &value, sizeof value);
+    write_bytes(in(&f, td_text("k%d.memmap", i)), &value, sizeof value);
     at += sprintf(at, "\"k%d\":" TD_LEAF("torch.int32", "[]") ",", i);
   }
-  sprintf(at, "\"shape\":[]," TD_TYPE "}");
+  sprintf(at, "\"shape\":[]," TD_CLASS "}");
   write_bytes(in(&f, "meta.json"), meta, strlen(meta));
   free(meta);
   assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
@@ -395,9 +365,8 @@ CASE(memmap_of_many_files_needs_few_descriptors) {
   tdict_context *context = td_made(context, tdict_context_create(NULL, &made, err));
   td_ok(tdict_load(context, f.path, tdict_cpu(), NULL, &loaded, err));
   for (int i = 0; i < COUNT; i += 97) {
-    char name[32];
     tdict_tensor *t = NULL;
-    snprintf(name, sizeof name, "k%d", i);
+    const char *name = td_text("k%d", i);
     td_ok(tdict_get(tree, name, &t, err));
     assert_int_equal(*(const int32_t *)tdict_tensor_const_data(t), i);
     td_ok(tdict_get(loaded, name, &t, err));
@@ -405,13 +374,11 @@ CASE(memmap_of_many_files_needs_few_descriptors) {
   }
   td_release(tree, loaded, context);
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
-  remove_all(f.path);
 }
 
 /* Trees of the directory that was replaced stay valid. */
-CASE(memmap_trees_outlive_their_directory) {
-  folder f = folder_create();
-  tdict_tree *old = NULL;
+CASE(memmap_trees_outlive_their_directory, directory, f, folder_create()) {
+  scoped_tree old = NULL;
   tdict_tensor *x = NULL;
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
   for (float value = 1; value < 3; value++) {
@@ -425,13 +392,9 @@ CASE(memmap_trees_outlive_their_directory) {
   td_ok(tdict_get(old, "x", &x, err));
   assert_true(*(const float *)tdict_tensor_const_data(x) == 1);
   assert_true(tdict_tensor_data(x) == NULL); /* read-only */
-  tdict_release(old);
-  remove_all(f.path);
 }
 
-CASE(memmap_survives_enomem) {
-  folder f = folder_create();
+CASE(memmap_survives_enomem, directory, f, folder_create()) {
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
   save_and_open_without_memory(&f, "x", &o);
-  remove_all(f.path);
 }

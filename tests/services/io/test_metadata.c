@@ -34,9 +34,8 @@ static void check_text(const tdict_tree *metadata, const char *path, const char 
 
 /* Opens a file with its metadata. The caller releases both trees. */
 static tdict_tree *open_with_metadata(const char *path, tdict_tree **metadata) {
-  tdict_tree *tree = NULL;
   *metadata = NULL;
-  td_ok(tdict_open(path, td_options(tdict_open_options, metadata = metadata), &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_open(path, td_options(tdict_open_options, metadata = metadata), &made, err));
   return tree;
 }
 
@@ -54,8 +53,7 @@ static void check_header(const char *path, const char *wanted, bool exists) {
   if ((strstr(header, wanted) != NULL) != exists) fail_msg("'%s' in '%s'", wanted, header);
 }
 
-CASE(metadata_survives_opens_and_saves) {
-  scoped_folder f = folder_create();
+CASE(metadata_survives_opens_and_saves, folder, f, folder_create()) {
   scoped_context c = td_context(NULL);
   tdict_save_options o = tdict_save_options_default();
   write_safetensors(in(&f, "x"), file_text, strlen(file_text), 4);
@@ -81,8 +79,7 @@ CASE(metadata_survives_opens_and_saves) {
 
 /* Each allocation of a save, of an open and of a load fails once. A call that fails changes neither files nor
  * results. */
-CASE(metadata_without_memory) {
-  scoped_folder f = folder_create();
+CASE(metadata_without_memory, folder, f, folder_create()) {
   scoped_context c = td_context(NULL);
   tdict_open_options open = tdict_open_options_default();
   tdict_load_options load = tdict_load_options_default();
@@ -120,12 +117,10 @@ CASE(metadata_without_memory) {
   tdict_release(metadata);
 }
 
-CASE(metadata_of_a_load) {
-  scoped_folder f = folder_create();
+CASE(metadata_of_a_load, folder, f, folder_create()) {
   scoped_context c = td_context(NULL);
   tdict_load_options o = tdict_load_options_default();
   tdict_tree *metadata = NULL, *tree = NULL;
-  tdict_future *future = NULL;
   write_safetensors(in(&f, "x"), file_text, strlen(file_text), 4);
   tdict_open_options open = td_with(tdict_open_options, metadata = &metadata);
   o.open = &open;
@@ -133,7 +128,7 @@ CASE(metadata_of_a_load) {
   check_entries(metadata, NUM_ENTRIES);
   td_release(tree, metadata);
   metadata = NULL;
-  td_ok(tdict_load_async(c, in(&f, "x"), tdict_cpu(), &o, &future, err));
+  tdict_future *future = td_made(future, tdict_load_async(c, in(&f, "x"), tdict_cpu(), &o, &made, err));
   check_entries(metadata, NUM_ENTRIES);
   td_ok(tdict_future_wait(future, NULL, err));
   td_release(future, metadata);
@@ -188,8 +183,7 @@ CASE(metadata_of_other_files) {
   check_text(metadata, "a\\.b", "");
 }
 
-CASE(metadata_of_a_save) {
-  scoped_folder f = folder_create();
+CASE(metadata_of_a_save, folder, f, folder_create()) {
   scoped_tree tree = td_made(tree, tdict_create(0, NULL, &made, err)), metadata = NULL;
   td_ok(tdict_create(0, NULL, &metadata, err));
   td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));

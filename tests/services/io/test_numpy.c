@@ -8,8 +8,7 @@ static void open_npy(const folder *f, const char *literal, const void *data, siz
   td_ok(tdict_open(in(f, "x.npy"), NULL, out, err));
 }
 
-CASE(npy_reads_both_orders_of_bytes_and_of_elements) {
-  scoped_folder f = folder_create();
+CASE(npy_reads_both_orders_of_bytes_and_of_elements, folder, f, folder_create()) {
   const int16_t wanted[6] = {1, 2, 3, 4, 5, 0x0607};
   const unsigned char swapped[] = {0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 6, 7};
   const unsigned char columns[] = {0, 1, 0, 4, 0, 2, 0, 5, 0, 3, 6, 7};
@@ -19,9 +18,8 @@ CASE(npy_reads_both_orders_of_bytes_and_of_elements) {
   const void *const data[] = {wanted, swapped, columns};
   for (int i = 0; i < 3; i++) {
     scoped_tree tree = NULL;
-    tdict_tensor *t = NULL;
     open_npy(&f, literals[i], data[i], sizeof wanted, &tree);
-    td_ok(tdict_get(tree, "arr_0", &t, err));
+    tdict_tensor *t = td_leaf(tree, "arr_0");
     assert_int_equal(tdict_tensor_dtype(t), TDICT_I16);
     assert_int_equal(tdict_tensor_ndim(t), 2);
     assert_true(tdict_tensor_shape(t)[0] == 2 && tdict_tensor_shape(t)[1] == 3);
@@ -31,19 +29,17 @@ CASE(npy_reads_both_orders_of_bytes_and_of_elements) {
 }
 
 /* NumPy 2.4 writes these bytes for np.arange(3, dtype='f4'). */
-CASE(npy_writes_the_bytes_of_numpy) {
-  scoped_folder f = folder_create();
+CASE(npy_writes_the_bytes_of_numpy, folder, f, folder_create()) {
   const float values[3] = {0, 1, 2};
   const int64_t shape = 3;
   unsigned char wanted[128 + sizeof values];
-  scoped_tree tree = NULL;
   scoped_tensor t = NULL;
   size_t count;
   memset(wanted, ' ', sizeof wanted);
   memcpy(wanted, "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }", 67);
   wanted[127] = '\n';
   memcpy(wanted + 128, values, sizeof values);
-  td_ok(tdict_create(0, NULL, &tree, err));
+  scoped_tree tree = td_made(tree, tdict_create(0, NULL, &made, err));
   td_ok(tdict_tensor_from_array(TDICT_F32, 1, &shape, values, &t, err));
   td_ok(tdict_set(tree, "any.key", t, err));
   td_ok(tdict_save(NULL, in(&f, "x.npy"), tree, NULL, err));
@@ -133,11 +129,9 @@ CASE(npy_reads_sizes_of_python_2) {
   td_fill_random(data, sizeof data, 7);
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     for (int version = 1; version <= 3; version++) {
-      char literal[128];
-      tdict_tree *tree = NULL;
-      tdict_tensor *t = NULL;
+      scoped_tree tree = NULL;
       const bool has_longs = strchr(shapes[i].shape, 'L') != NULL;
-      snprintf(literal, sizeof literal, "{'descr': '<f4', 'fortran_order': False, 'shape': %s, }", shapes[i].shape);
+      const char *literal = td_text("{'descr': '<f4', 'fortran_order': False, 'shape': %s, }", shapes[i].shape);
       size_t count = make_npy(file, literal, data, shapes[i].sizes[0] ? sizeof data : 0);
       if (version > 1) { /* the length of the header has two more bytes */
         memmove(file + 12, file + 10, count - 10);
@@ -151,13 +145,11 @@ CASE(npy_reads_sizes_of_python_2) {
         continue;
       }
       td_ok(tdict_open(in(&f, "x.npy"), NULL, &tree, err));
-      td_ok(tdict_get(tree, "arr_0", &t, err));
+      tdict_tensor *t = td_leaf(tree, "arr_0");
       assert_int_equal(tdict_tensor_ndim(t), shapes[i].ndim);
       for (int d = 0; d < shapes[i].ndim; d++) assert_int_equal(tdict_tensor_shape(t)[d], shapes[i].sizes[d]);
-      unsigned char *elements = elements_of(t);
+      scoped_bytes elements = elements_of(t);
       assert_memory_equal(elements, data, tdict_tensor_bytes(t));
-      free(elements);
-      tdict_release(tree);
     }
 }
 
@@ -195,13 +187,11 @@ static image two_arrays(void) {
   return m;
 }
 
-CASE(npz_opens_archives) {
-  scoped_folder f = folder_create();
+CASE(npz_opens_archives, folder, f, folder_create()) {
   image m = two_arrays();
-  scoped_tree tree = NULL;
   tdict_tensor *t = NULL;
   write_bytes(in(&f, "x"), m.bytes, m.count);
-  td_ok(tdict_open(in(&f, "x"), NULL, &tree, err));
+  scoped_tree tree = td_made(tree, tdict_open(in(&f, "x"), NULL, &made, err));
   assert_int_equal(tdict_num_keys(tree), 2);
   td_ok(tdict_get(tree, "n.b", &t, err));
   assert_int_equal(*(const int32_t *)tdict_tensor_const_data(t), 7);
@@ -218,26 +208,22 @@ CASE(npz_round_trip) {
   for (int round = 0; round < 20; round++) {
     scoped_tree tree = td_made(tree, tdict_create(0, NULL, &made, err)), back = NULL;
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-      char path[32];
       const int64_t batch = (int64_t)roll(&d, 4);
       scoped_tensor t = random_tensor(&d, dtypes[i], (int)roll(&d, 2), &batch);
-      snprintf(path, sizeof path, "%s%zu", i % 3 ? "n.é" : "back\\\\", i);
-      td_ok(tdict_set(tree, path, t, err));
+      td_ok(tdict_set(tree, td_text("%s%zu", i % 3 ? "n.é" : "back\\\\", i), t, err));
     }
     td_ok(tdict_save(NULL, in(&f, "x.npz"), tree, NULL, err));
     td_ok(tdict_open(in(&f, "x.npz"), NULL, &back, err));
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
-      char path[32];
       tdict_tensor *x = NULL;
-      snprintf(path, sizeof path, "%s%zu", i % 3 ? "n.é" : "back\\\\", i);
+      const char *path = td_text("%s%zu", i % 3 ? "n.é" : "back\\\\", i);
       td_ok(tdict_get(tree, path, &x, err));
       same_tensors(x, td_made(tensor, tdict_get(back, path, &made, err)));
     }
   }
 }
 
-CASE(npz_refuses_what_numpy_cannot_hold) {
-  scoped_folder f = folder_create();
+CASE(npz_refuses_what_numpy_cannot_hold, folder, f, folder_create()) {
   const float one = 1;
   scoped_tree tree = NULL, child = NULL;
   scoped_tensor t = NULL;
@@ -318,8 +304,7 @@ CASE(zip_refuses_broken_archives) {
   }
 }
 
-CASE(zip_refuses_other_archives) {
-  scoped_folder f = folder_create();
+CASE(zip_refuses_other_archives, folder, f, folder_create()) {
   image m = two_arrays(), same = {.count = 0}, text = {.count = 0};
   set(&m, m.local[0] + 8, 8, 2);
   set(&m, m.central[0] + 10, 8, 2);

@@ -1,5 +1,4 @@
 /* Tests tdict_open(): the golden file of the package safetensors, mappings, options, shards, out of memory. */
-#include "random_tree.h"
 #include "support/descriptors.h"
 #include "without_memory.h"
 
@@ -46,10 +45,9 @@ static const char *golden_path(void) {
 }
 
 CASE(open_reads_a_file_of_the_package) {
-  scoped_tree tree = NULL;
   size_t count;
   scoped_bytes bytes = read_bytes(golden_path(), &count);
-  td_ok(tdict_open(golden_path(), NULL, &tree, err));
+  scoped_tree tree = td_made(tree, tdict_open(golden_path(), NULL, &made, err));
   assert_int_equal(tdict_num_leaves(tree), NUM_GOLDENS);
   assert_int_equal(tdict_batch_ndim(tree), 0);
   assert_string_equal(tdict_get_entry_at(tree, 0).key, "i64"); /* the order of the header */
@@ -76,8 +74,7 @@ static bool is_mapped(const char *path) {
   return found;
 }
 
-CASE(open_maps_until_the_last_leaf) {
-  scoped_folder f = folder_create();
+CASE(open_maps_until_the_last_leaf, folder, f, folder_create()) {
   const int descriptors = td_count_descriptors();
   tdict_tree *tree = NULL;
   tdict_tensor *t = NULL, *view = NULL;
@@ -106,12 +103,11 @@ CASE(open_copies_unaligned_tensors) {
   scoped_folder f = folder_create();
   for (size_t pad = 0; pad < 8; pad++) {
     char padded[300];
-    scoped_tree tree = NULL;
     const size_t length = sizeof header - 1 + pad;
     memset(padded, ' ', sizeof padded);
     memcpy(padded, header, sizeof header - 1);
     write_safetensors(in(&f, "x"), padded, length, 21);
-    td_ok(tdict_open(in(&f, "x"), NULL, &tree, err));
+    scoped_tree tree = td_made(tree, tdict_open(in(&f, "x"), NULL, &made, err));
     const unsigned char *x = tdict_const_data(tree, "x"), *c = tdict_const_data(tree, "c");
     assert_true((uintptr_t)x % 4 == 0 && (uintptr_t)c % 4 == 0);
     for (int i = 0; i < 12; i++) assert_int_equal(x[i], 1 + i);
@@ -211,7 +207,7 @@ CASE(open_refuses_prefixes_without_match) {
                {"nest.ob", "open: strip_prefix 'nest.ob' matches no key: 'ob' is not a key of 'nest'; keys: obs, "}};
   static const char *const keys[] = {"u8"};
   tdict_open_options o = tdict_open_options_default();
-  tdict_tree *tree = NULL;
+  scoped_tree tree = NULL;
   for (int flat = 0; flat < 2; flat++)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
       o.flat = flat != 0;
@@ -231,18 +227,15 @@ CASE(open_refuses_prefixes_without_match) {
   tdict_release(tree);
   o.strip_prefix = "";
   tree = open_with(golden_path(), o);
-  tdict_release(tree);
 }
 
 /* The structure keeps its batch sizes, and two entries must not get one path. */
-CASE(open_renames_in_a_structure) {
-  scoped_folder f = folder_create();
+CASE(open_renames_in_a_structure, folder, f, folder_create()) {
   const int64_t batch[] = {2, 3};
   tdict_tree *tree = NULL, *child = NULL, *back = NULL;
-  scoped_tensor t = NULL;
   td_ok(tdict_create(1, batch, &tree, err));
   td_ok(tdict_create(2, batch, &child, err));
-  td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(2, 3), NULL, &t, err));
+  scoped_tensor t = td_made(tensor, tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(2, 3), NULL, &made, err));
   td_put_tree(tree, "a", child);
   td_ok(tdict_set(tree, "a.b.c", t, err));
   td_ok(tdict_set(tree, "a.d", t, err));
@@ -280,12 +273,11 @@ CASE(open_makes_flat_names) {
   assert_true(tdict_has(tree, "p\\.obs\\.state"));
 }
 
-CASE(open_reads_many_tensors_in_order) {
-  scoped_folder f = folder_create();
+CASE(open_reads_many_tensors_in_order, folder, f, folder_create()) {
   enum { MANY = 5000, ROOM = MANY * 80 };
-  char *header = malloc(ROOM), key[32];
+  scoped_chars header = malloc(ROOM);
+  char key[32];
   size_t length = 1;
-  tdict_tree *tree = NULL;
   strcpy(header, "{");
   for (int i = 0; i < MANY; i++)
     length += (size_t)snprintf(header + length, ROOM - length,
@@ -293,15 +285,13 @@ CASE(open_reads_many_tensors_in_order) {
                                i, MANY - 1 - i, MANY - i);
   header[length++] = '}';
   write_safetensors(in(&f, "x"), header, length, MANY);
-  td_ok(tdict_open(in(&f, "x"), NULL, &tree, err));
+  scoped_tree tree = td_made(tree, tdict_open(in(&f, "x"), NULL, &made, err));
   for (int i = 0; i < MANY; i++) {
     snprintf(key, sizeof key, "layer%d", i);
     assert_string_equal(tdict_get_entry_at(tree, (size_t)i).key, key);
     strcat(key, ".w");
     assert_int_equal(*(const unsigned char *)tdict_const_data(tree, key), (MANY - 1 - i) & 255);
   }
-  tdict_release(tree);
-  free(header);
 }
 
 /* A file of 5 GB that has no blocks on the disk. */
@@ -316,8 +306,7 @@ CASE(open_maps_sparse_files) {
   assert_int_equal(x[0] | x[4999999999] | x[4400000000], 0);
 }
 
-CASE(open_and_save_survive_enomem) {
-  scoped_folder f = folder_create();
+CASE(open_and_save_survive_enomem, folder, f, folder_create()) {
   tdict_save_options o = tdict_save_options_default();
   save_and_open_without_memory(&f, "x", &o);
   folder_empty(&f);
@@ -326,8 +315,7 @@ CASE(open_and_save_survive_enomem) {
 }
 
 /* An opened tree is the source of a dataset, and outlives the handle of the tree. */
-CASE(open_makes_the_source_of_a_dataset) {
-  scoped_folder f = folder_create();
+CASE(open_makes_the_source_of_a_dataset, folder, f, folder_create()) {
   const int64_t rows = 5;
   dice d = {3};
   tdict_tree *tree = NULL, *mapped = NULL, *sample = NULL;

@@ -20,10 +20,9 @@ static bool has_text(const folder *f, const char *name, const char *text) {
 }
 /* Removes everything in the folder, and the folder. */
 static void remove_all(const folder *f) {
-  char command[256];
-  snprintf(command, sizeof command, "chmod -R u+w %s && rm -r %s", f->path, f->path);
-  assert_int_equal(system(command), 0);
+  assert_int_equal(system(td_text("chmod -R u+w %s && rm -r %s", f->path, f->path)), 0);
 }
+#define scoped_directory TD_SCOPED(remove_all, folder)
 
 static tdict_output_folder_options options_of(const char *path, bool allows_gap) {
   return (tdict_output_folder_options){.what = "test", .path = path, .mark = "meta.json", .allows_gap = allows_gap};
@@ -61,8 +60,7 @@ static bool is_saved(const folder *f, const char *text) {
   return has_text(f, "t/meta.json", text) && has_text(f, "t/child/x", text);
 }
 
-CASE(output_folder_is_created_and_replaced) {
-  folder f = folder_create();
+CASE(output_folder_is_created_and_replaced, directory, f, folder_create()) {
   struct stat info;
   const int descriptors = td_count_descriptors();
   td_ok(save(in(&f, "t"), "old", false, err));
@@ -80,11 +78,9 @@ CASE(output_folder_is_created_and_replaced) {
   td_ok(save(in(&f, "e"), "new", false, err));
   assert_true(has_text(&f, "e/child/x", "new"));
   assert_int_equal(td_count_descriptors(), descriptors);
-  remove_all(&f);
 }
 
-CASE(output_folder_refuses_what_it_must_not_replace) {
-  folder f = folder_create();
+CASE(output_folder_refuses_what_it_must_not_replace, directory, f, folder_create()) {
   tdict_error error;
   write_text(&f, "file", "text");
   assert_int_equal(mkdir(in(&f, "home"), 0700), 0);
@@ -96,8 +92,7 @@ CASE(output_folder_refuses_what_it_must_not_replace) {
   static const char *const names[] = {"file", "home", "odd", "link", "link/", "fifo"};
   static const char *const words[] = {"file", "without 'meta.json'", "without 'meta.json'", "link", "link", "FIFO"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%s", in(&f, names[i]));
+    const char *path = td_text("%s", in(&f, names[i]));
     assert_int_equal(save(path, "new", true, &error), TDICT_EFORMAT);
     assert_non_null(strstr(error.message, words[i]));
     assert_string_equal(error.path, path);
@@ -109,12 +104,10 @@ CASE(output_folder_refuses_what_it_must_not_replace) {
   assert_int_equal(error.native, ENOENT);
   assert_true(has_text(&f, "file", "text") && has_text(&f, "home/letter", "text"));
   assert_int_equal(folder_count(&f, NULL), 5);
-  remove_all(&f);
 }
 
 /* Links in the old directory are removed, what they point to stays. */
-CASE(output_folder_follows_no_links_when_it_removes) {
-  folder f = folder_create();
+CASE(output_folder_follows_no_links_when_it_removes, directory, f, folder_create()) {
   td_ok(save(in(&f, "t"), "old", false, err));
   assert_int_equal(mkdir(in(&f, "outside"), 0700), 0);
   write_text(&f, "outside/kept", "kept");
@@ -123,11 +116,9 @@ CASE(output_folder_follows_no_links_when_it_removes) {
   td_ok(save(in(&f, "t"), "new", false, err));
   assert_true(is_saved(&f, "new") && has_text(&f, "outside/kept", "kept"));
   assert_int_equal(folder_count(&f, NULL), 2);
-  remove_all(&f);
 }
 
-CASE(output_folder_can_be_cancelled) {
-  folder f = folder_create();
+CASE(output_folder_can_be_cancelled, directory, f, folder_create()) {
   _Atomic(bool) is_cancelled = true;
   char path[PATH_BYTES];
   tdict_output_folder_options o = options_of(path, false);
@@ -146,7 +137,6 @@ CASE(output_folder_can_be_cancelled) {
     assert_true(is_saved(&f, "old"));
     assert_int_equal(folder_count(&f, NULL), 1);
   }
-  remove_all(&f);
 }
 
 /* A file system without RENAME_EXCHANGE: renameat2() fails at its first call. */
@@ -162,7 +152,7 @@ static tdict_status save_without_exchange(const folder *f, int code, bool allows
 CASE(output_folder_needs_consent_to_a_gap) {
   static const int codes[] = {EINVAL, ENOSYS};
   for (int i = 0; i < 2; i++) {
-    folder f = folder_create();
+    scoped_directory f = folder_create();
     tdict_error error;
     td_ok(save_without_exchange(&f, codes[i], false, err)); /* nothing to replace */
     td_ok(save(in(&f, "t"), "old", false, err));
@@ -177,7 +167,6 @@ CASE(output_folder_needs_consent_to_a_gap) {
     /* other errors are no reason to make a gap */
     assert_int_equal(save_without_exchange(&f, EACCES, true, &error), TDICT_EIO);
     assert_int_equal(folder_count(&f, NULL), 1);
-    remove_all(&f);
   }
 }
 
@@ -187,7 +176,7 @@ static void fail_each_call(bool exists, int code) {
   bool has_ended = false;
   fault_errno = code;
   for (int at = 0; !has_ended; at++) {
-    folder f = folder_create();
+    scoped_directory f = folder_create();
     tdict_error error = {0};
     if (exists) td_ok(save(in(&f, "t"), "old", false, err));
     begin_faults(FAULT_FAIL, at);
@@ -213,7 +202,6 @@ static void fail_each_call(bool exists, int code) {
     const int litter = folder_count(&f, NULL) - (is_new || is_old);
     assert_int_equal(litter, removing || cleaning ? litter : 0);
     assert_true(litter >= 0 && litter <= 1);
-    remove_all(&f);
   }
   assert_true(failures >= (exists ? 18 : 11));
 }
@@ -227,7 +215,7 @@ CASE(output_folder_killed_leaves_the_old_or_the_new_directory) {
   int killed = 0;
   for (int at = 0, ended = 0; !ended; at++) {
     for (int after = 0; after < 2; after++) {
-      folder f = folder_create();
+      scoped_directory f = folder_create();
       td_ok(save(in(&f, "t"), "old", false, err));
       const pid_t child = fork();
       assert_true(child >= 0);
@@ -249,7 +237,6 @@ CASE(output_folder_killed_leaves_the_old_or_the_new_directory) {
       td_ok(save(in(&f, "t"), "later", false, err));
       assert_true(is_saved(&f, "later"));
       assert_int_equal(folder_count(&f, NULL), 1);
-      remove_all(&f);
     }
   }
   assert_true(killed >= 40);

@@ -9,8 +9,7 @@
 static tdict_tree *open_tree(const char *path) { return td_made(tree, tdict_open(path, NULL, &made, err)); }
 
 /* Every kind of leaf, odd keys, non-contiguous tensors, empty trees. "a\.b" beside "a" below "b" may collide. */
-CASE(save_returns_random_trees) {
-  scoped_folder f = folder_create();
+CASE(save_returns_random_trees, folder, f, folder_create()) {
   scoped_context c = NULL;
   int saved = 0;
   td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_sim(0)), &c, err));
@@ -33,16 +32,14 @@ CASE(save_returns_random_trees) {
 }
 
 /* Every dtype, as scalar, empty and not contiguous. */
-CASE(save_returns_every_dtype) {
-  scoped_folder f = folder_create();
+CASE(save_returns_every_dtype, folder, f, folder_create()) {
   scoped_tree tree = NULL;
   dice d = {7};
   td_ok(tdict_create(0, NULL, &tree, err));
   for (int i = 0; i < NUM_FILE_DTYPES; i++) {
     for (int k = 0; k < 3; k++) {
       const int64_t shape[] = {k ? 3 : 0, 5};
-      char path[32];
-      snprintf(path, sizeof path, "%s.%d", tdict_dtype_name(file_dtypes[i]), k);
+      const char *path = td_text("%s.%d", tdict_dtype_name(file_dtypes[i]), k);
       scoped_tensor t = random_tensor(&d, file_dtypes[i], k == 2 ? 0 : 2, shape);
       td_ok(tdict_set(tree, path, t, err));
     }
@@ -53,11 +50,10 @@ CASE(save_returns_every_dtype) {
 }
 
 static tdict_tree *small_tree(void) {
-  tdict_tree *tree = NULL;
   scoped_tensor t = NULL;
   const float values[] = {1, 2, 3, 4, 5, 6};
   const unsigned char bytes[] = {7, 8, 9};
-  td_ok(tdict_create(0, NULL, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err));
   td_put(tree, "b.small", td_made(tensor, tdict_tensor_from_array(TDICT_U8, TDICT_SHAPE(3), bytes, &made, err)));
   td_ok(tdict_tensor_from_array(TDICT_F32, TDICT_SHAPE(2, 3), values, &t, err));
   td_ok(tdict_set(tree, "z", t, err));
@@ -88,8 +84,7 @@ CASE(save_writes_the_bytes_of_the_package) {
 }
 
 /* A tensor that is not in C order and larger than the buffer comes back. */
-CASE(save_writes_large_strided_tensors) {
-  scoped_folder f = folder_create();
+CASE(save_writes_large_strided_tensors, folder, f, folder_create()) {
   scoped_tree tree = NULL;
   scoped_tensor t = NULL, turned = NULL;
   const int order[] = {2, 0, 1};
@@ -103,8 +98,7 @@ CASE(save_writes_large_strided_tensors) {
   same_trees(back, tree);
 }
 
-CASE(save_keeps_permissions_and_replaces_links) {
-  scoped_folder f = folder_create();
+CASE(save_keeps_permissions_and_replaces_links, folder, f, folder_create()) {
   scoped_tree tree = small_tree();
   struct stat info;
   write_bytes(in(&f, "x"), "old", 3);
@@ -123,22 +117,20 @@ CASE(save_keeps_permissions_and_replaces_links) {
 }
 
 /* Names of shards are new in each save, and trees of earlier saves still work. */
-CASE(save_shards_have_unique_names) {
-  scoped_folder f = folder_create();
+CASE(save_shards_have_unique_names, folder, f, folder_create()) {
   scoped_tree tree = small_tree();
   tdict_save_options o = td_with(tdict_save_options, max_shard_bytes = 25);
   td_ok(tdict_save(NULL, in(&f, "model.safetensors.index.json"), tree, &o, err));
   assert_int_equal(folder_count(&f, NULL), 1 + 3);
-  tdict_tree *first = open_tree(f.path); /* the folder of the index */
+  scoped_tree first = open_tree(f.path); /* the folder of the index */
   td_ok(tdict_save(NULL, in(&f, "model.safetensors.index.json"), tree, &o, err));
   assert_int_equal(folder_count(&f, NULL), 1 + 6);
   o.max_shard_bytes = 48;
   td_ok(tdict_save(NULL, in(&f, "model.safetensors.index.json"), tree, &o, err));
   assert_int_equal(folder_count(&f, NULL), 1 + 8);
   same_trees(first, tree);
-  tdict_tree *third = open_tree(in(&f, "model.safetensors.index.json"));
+  scoped_tree third = open_tree(in(&f, "model.safetensors.index.json"));
   same_trees(third, tree);
-  td_release(third, first);
 }
 
 /* What a program's function `progress` saw. */
@@ -169,9 +161,8 @@ enum { NUM_SEEN_PATHS = sizeof seen_paths / sizeof *seen_paths };
 /* A tree of 24 MB in C order, some columns, a ragged leaf and a leaf without batch dimensions. */
 static tdict_tree *tree_to_see(int i) {
   tdict_tree *tree = small_tree();
-  scoped_tensor t = NULL;
   dice d = {(uint64_t)i};
-  td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(6, 1 << 20), NULL, &t, err));
+  scoped_tensor t = td_made(tensor, tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(6, 1 << 20), NULL, &made, err));
   td_ok(tdict_set(tree, "large", t, err));
   if (i != 4) td_ok(tdict_set_unbatched(tree, "u", t, err)); /* NumPy's files hold tensors only */
   if (i != 4) add_random_ragged(&d, tree, "r");
@@ -182,20 +173,18 @@ static tdict_tree *tree_to_see(int i) {
 }
 CASE(save_reports_progress) {
   for (int i = 0; i < NUM_SEEN_PATHS; i++) {
-    folder f = folder_create();
-    tdict_tree *tree = tree_to_see(i);
+    scoped_directory f = folder_create();
+    scoped_tree tree = tree_to_see(i);
     seen s = {0};
     td_ok(save_and_see(in(&f, seen_paths[i]), tree, i, &s, err));
     assert_true(!s.is_wrong && s.last == s.total && s.calls > 3 && s.calls < 1100);
     assert_true(s.total >= 24 << 20 && s.ends == 2); /* the last call comes before the rename */
-    tdict_release(tree);
-    remove_all(f.path);
   }
 }
 CASE(save_stops_if_progress_returns_false) {
   for (int i = 0; i < NUM_SEEN_PATHS; i++) {
-    folder f = folder_create();
-    tdict_tree *tree = tree_to_see(i), *old = small_tree();
+    scoped_directory f = folder_create();
+    scoped_tree tree = tree_to_see(i), old = small_tree();
     const char *path = in(&f, seen_paths[i]);
     tdict_error error = {0};
     seen all = {0}, s = {0};
@@ -210,12 +199,10 @@ CASE(save_stops_if_progress_returns_false) {
       assert_int_equal(s.calls, at);
       assert_int_equal(folder_count(&f, NULL), count);
     }
-    tdict_tree *found = open_tree(path);
+    scoped_tree found = open_tree(path);
     ignores_order = true;
     same_trees(old, found);
     ignores_order = false;
-    td_release(found, old, tree);
-    remove_all(f.path);
   }
 }
 
@@ -224,8 +211,8 @@ CASE(save_writes_names_of_255_bytes) {
   static const char *const ends[] = {"", ".safetensors.index.json", ".tdz", ".npz", "/"};
   for (size_t kind = 0; kind < sizeof ends / sizeof *ends; kind++) {
     for (size_t length = 200; length <= 256; length += length < 250 ? 10 : 1) {
-      folder f = folder_create();
-      tdict_tree *tree = small_tree();
+      scoped_directory f = folder_create();
+      scoped_tree tree = small_tree();
       tdict_save_options o = tdict_save_options_default();
       char name[300];
       const size_t end = strlen(ends[kind]), is_folder = strcmp(ends[kind], "/") == 0;
@@ -244,8 +231,6 @@ CASE(save_writes_names_of_255_bytes) {
         tdict_release(found);
         assert_int_equal(folder_count(&f, NULL), kind == 1 ? 1 + 3 * (round + 1) : 1);
       }
-      tdict_release(tree);
-      remove_all(f.path);
     }
   }
 }
@@ -254,10 +239,9 @@ static void release_nothing(void *self) { (void)self; }
 
 /* Each refusal names the leaf, and leaves no file. */
 CASE(save_refuses_what_the_format_lacks) {
-  static const tdict_type type = {.struct_size = sizeof type, .name = "gadget", .release = release_nothing};
-  folder f = folder_create();
+  static const tdict_type type = TD_TYPE(.name = "gadget", .release = release_nothing);
+  scoped_folder f = folder_create();
   const char *path = in(&f, "x");
-  tdict_tensor *t = NULL;
   const tdict_value nan = {.kind = TDICT_VALUE_REAL, .real = NAN}, one = {.kind = TDICT_VALUE_INTEGER, .integer = 1};
   const tdict_value twice = {.kind = TDICT_VALUE_JSON, .text = "{\"a\":1,\"a\":2}", .length = 13};
   tdict_save_options plain = td_with(tdict_save_options, without_structure = true);
@@ -270,7 +254,7 @@ CASE(save_refuses_what_the_format_lacks) {
     assert_int_equal(folder_count(&f, NULL), 0);                        \
     tdict_release(tree);                                                \
   } while (0)
-  td_ok(tdict_tensor_zeros(TDICT_C128, TDICT_SHAPE(2), NULL, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_zeros(TDICT_C128, TDICT_SHAPE(2), NULL, &made, err));
   REFUSED(TDICT_ENOTSUP, "n.c", "no dtype for complex128", NULL, tdict_set(tree, "n.c", t, err));
   tdict_tensor_release(t);
   td_ok(tdict_tensor_zeros(TDICT_DTYPE(2, 32, 4), TDICT_SHAPE(2), NULL, &t, err));
@@ -290,16 +274,13 @@ CASE(save_refuses_what_the_format_lacks) {
   REFUSED(TDICT_ENOTSUP, "n", "an empty tree needs", &plain, tdict_set_tree(tree, "n", none, err));
   tdict_release(none);
   dice d = {3};
-  tdict_tree *ragged = small_tree();
+  scoped_tree ragged = small_tree();
   add_random_ragged(&d, ragged, "r");
   td_fails(TDICT_ENOTSUP, "a ragged leaf needs", tdict_save(NULL, path, ragged, &plain, err));
-  tdict_release(ragged);
-  folder_remove(&f);
 }
 
 /* 128 nested trees come back, 129 are refused; an entry with too many JSON levels is refused. */
-CASE(save_limits_the_depth) {
-  scoped_folder f = folder_create();
+CASE(save_limits_the_depth, folder, f, folder_create()) {
   scoped_tensor t = NULL;
   char path[600] = "a", deep[2 * 500 + 1];
   td_ok(tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &t, err));
@@ -324,8 +305,7 @@ CASE(save_limits_the_depth) {
   td_fails(TDICT_ENOTSUP, "cannot be read again: too many levels", tdict_save(NULL, in(&f, "x"), tree, NULL, err));
 }
 
-CASE(save_refuses_wrong_arguments) {
-  scoped_folder f = folder_create();
+CASE(save_refuses_wrong_arguments, folder, f, folder_create()) {
   scoped_tree tree = small_tree();
   td_fails(TDICT_EINVAL, "path is NULL", tdict_save(NULL, NULL, tree, NULL, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_save(NULL, in(&f, "x"), NULL, NULL, err));
@@ -352,8 +332,7 @@ CASE(save_refuses_wrong_arguments) {
   td_fails(TDICT_EINVAL, "save_options", tdict_save(NULL, in(&f, "x"), tree, &o, err));
 }
 
-GPU_CASE(save_copies_device_trees_to_the_host) {
-  scoped_folder f = folder_create();
+GPU_CASE(save_copies_device_trees_to_the_host, folder, f, folder_create()) {
   scoped_context context = td_context(NULL);
   dice d = {12};
   scoped_tree host = small_tree(), moved = NULL, part = NULL;
@@ -377,12 +356,10 @@ GPU_CASE(save_copies_device_trees_to_the_host) {
 }
 
 /* A tensor whose bytes never arrived is not written, and the old file stays. */
-CASE(save_refuses_lost_tensors) {
-  scoped_folder f = folder_create();
+CASE(save_refuses_lost_tensors, folder, f, folder_create()) {
   scoped_tree tree = small_tree();
-  tdict_tensor *t = NULL;
   td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));
-  td_ok(tdict_get(tree, "z", &t, err));
+  tdict_tensor *t = td_leaf(tree, "z");
   tdict_tensor_lose(t);
   td_fails(TDICT_EINVAL, "a transfer into tensor 'b.large' failed", tdict_save(NULL, in(&f, "x"), tree, NULL, err));
   tdict_tensor_regain(t);
@@ -392,8 +369,7 @@ CASE(save_refuses_lost_tensors) {
 }
 
 /* A tree that is open from a file is saved to the same file: the tree keeps the old bytes. */
-CASE(save_replaces_its_own_source) {
-  scoped_folder f = folder_create();
+CASE(save_replaces_its_own_source, folder, f, folder_create()) {
   scoped_tree tree = small_tree();
   td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));
   scoped_tree first = open_tree(in(&f, "x"));

@@ -57,7 +57,7 @@ static tdict_status add_name(void *user, const tdict_entry *entry, tdict_error *
 
 /* Checks that both trees have the same names, with the same tensors. */
 static void same_names(const tdict_tree *a, const tdict_tree *b) {
-  name_list *all = calloc(2, sizeof *all);
+  TD_FREED name_list *all = calloc(2, sizeof *all);
   all[0].tree = a;
   all[1].tree = b;
   td_ok(tdict_walk(a, add_name, &all[0], err));
@@ -69,12 +69,10 @@ static void same_names(const tdict_tree *a, const tdict_tree *b) {
     if (k == all[1].count) fail_msg("the name '%s' is missing", all[0].names[i]);
     same_tensors(all[0].tensors[i], all[1].tensors[k]);
   }
-  free(all);
 }
 
 /* Saves and opens a tree. Returns false if the call refuses the tree. */
 static bool survives(const folder *f, const way *w, const tdict_tree *tree) {
-  tdict_tree *back = NULL;
   tdict_error why;
   tdict_save_options o = td_with(tdict_save_options, format = w->format, max_shard_bytes = w->max_shard_bytes,
                                  without_structure = w->is_plain && w->format == TDICT_FORMAT_SAFETENSORS);
@@ -86,7 +84,7 @@ static bool survives(const folder *f, const way *w, const tdict_tree *tree) {
     assert_int_equal(folder_count(f, NULL), 0);
     return false;
   }
-  td_ok(tdict_open(in(f, w->name), NULL, &back, err));
+  tdict_tree *back = td_made(tree, tdict_open(in(f, w->name), NULL, &made, err));
   ignores_order = w->format == TDICT_FORMAT_CONSOLIDATED;
   if (!w->is_plain) same_trees(back, tree);
   ignores_order = false;
@@ -214,13 +212,12 @@ CASE(open_makes_one_key_of_names_that_are_no_path) {
 CASE(save_refuses_an_index_that_is_too_long) {
   enum { BYTES = 100000000 };
   scoped_folder f = folder_create();
-  scoped_tree tree = NULL;
   scoped_tensor t = NULL;
   scoped_chars text = malloc(BYTES);
   memset(text, 'x', BYTES);
   tdict_save_options o = td_with(tdict_save_options, max_shard_bytes = 1);
   const tdict_value value = {.kind = TDICT_VALUE_TEXT, .text = text, .length = BYTES};
-  td_ok(tdict_create(0, NULL, &tree, err));
+  scoped_tree tree = td_made(tree, tdict_create(0, NULL, &made, err));
   td_ok(tdict_set_values(tree, "text", &value, TDICT_WHOLE_TREE, err));
   td_ok(tdict_tensor_zeros(TDICT_U8, 0, NULL, NULL, &t, err));
   td_ok(tdict_set(tree, "x", t, err));

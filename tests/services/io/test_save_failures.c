@@ -14,12 +14,11 @@
  * __wrap_unlinkat __wrap_flock __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
 
 static tdict_tree *tree_of(float first) {
-  tdict_tree *tree = NULL;
   scoped_tensor t = NULL;
   const float values[] = {first, 2, 3, 4};
   const int order[] = {1, 0};
   scoped_tensor turned = NULL;
-  td_ok(tdict_create(0, NULL, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err));
   td_ok(tdict_tensor_from_array(TDICT_F32, TDICT_SHAPE(2, 2), values, &t, err));
   td_ok(tdict_tensor_permute(t, 2, order, &turned, err));
   td_ok(tdict_set(tree, "a.b", t, err));
@@ -312,12 +311,11 @@ static bool fill_disk(kind what, way how) {
   folder f = folder_create();
   limit_disk(f.path);
   world w = world_in(f, what, how);
-  tdict_tensor *large = NULL;
   tdict_error error;
   bool good = true;
   td_ok(tdict_save(NULL, w.path, w.old, &w.o, err));
   const int num_old = folder_count(&f, NULL);
-  td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(FLOATS), NULL, &large, err));
+  tdict_tensor *large = td_made(tensor, tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(FLOATS), NULL, &made, err));
   td_put(w.new, "large", large);
   world_start(&w);
   for (int round = 0; round < 2; round++) { /* the first save leaves nothing that fills the disk */
@@ -383,7 +381,6 @@ CASE(save_keeps_permissions_of_files) {
 CASE(save_keeps_permissions_of_directories) {
   const mode_t mask = umask(022);
   world w = world_create(MEMMAP, ON_CALLER);
-  tdict_tensor *more = NULL;
   struct stat info;
   const bool has_group = chown(w.path, (uid_t)-1, 1234) == 0; /* usually, only root may choose any group */
   assert_int_equal(chmod(w.path, 02750), 0);
@@ -391,7 +388,7 @@ CASE(save_keeps_permissions_of_directories) {
   assert_int_equal(chmod(in(&w.f, "m/a"), 03711), 0);
   assert_int_equal(chmod(in(&w.f, "m/a/b.memmap"), 0444), 0);
   assert_int_equal(chmod(in(&w.f, "m/meta.json"), 0604), 0);
-  td_ok(tdict_tensor_zeros(TDICT_U8, TDICT_SHAPE(2), NULL, &more, err));
+  tdict_tensor *more = td_made(tensor, tdict_tensor_zeros(TDICT_U8, TDICT_SHAPE(2), NULL, &made, err));
   td_ok(tdict_set(w.new, "more", more, err));
   td_ok(tdict_set(w.new, "d.more", more, err));
   final_mode = 0644;

@@ -82,9 +82,8 @@ static uint64_t digest(const tdict_tree *tree) {
                         tdict_ragged_get_info(e.object).offsets);
     } else {
       char path[PATH_BYTES];
-      tdict_tensor *t = NULL;
       tdict_path_escape(e.key, path, sizeof path);
-      td_ok(tdict_get_unbatched(tree, path, &t, err));
+      tdict_tensor *t = td_made(tensor, tdict_get_unbatched(tree, path, &made, err));
       h = digest_tensor(h + 2, t);
     }
     sum += mix(3, &h, sizeof h);
@@ -298,10 +297,9 @@ static int append_in_child(world *w, tdict_tree *rows) {
 }
 /* Makes trees of the same keys, dtypes and shapes, with another number of rows and other elements. */
 static tdict_tree *rows_tree(dice d, int depth, int64_t rows) {
-  tdict_tree *tree = NULL;
   const int64_t batch[] = {rows, (int64_t)roll(&d, 3)};
   const int ndim = 1 + (int)roll(&d, 2);
-  td_ok(tdict_create(ndim, batch, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_create(ndim, batch, &made, err));
   for (int i = 0, count = 1 + (int)roll(&d, 4); i < count; i++) {
     const char *key = odd_keys[roll(&d, NUM_ODD_KEYS)];
     dice below = {roll(&d, 1u << 30)};

@@ -16,10 +16,11 @@ int __wrap_strcmp(const char *a, const char *b) {
 /* Writes `count` shards of `tensors` tensors, each of 8 bytes, and an index in a mixed order. The first byte of tensor
  * t of shard s is s + t. */
 static void write_shards(const folder *f, int count, int tensors) {
-  char *header = malloc((size_t)tensors * 96 + 2), name[32];
-  char *index = malloc((size_t)(count * tensors) * 64 + 64);
+  scoped_chars header = malloc((size_t)tensors * 96 + 2);
+  char name[32];
+  scoped_chars index = malloc((size_t)(count * tensors) * 64 + 64);
   size_t length = (size_t)sprintf(index, "{\"weight_map\":{");
-  unsigned char *all = calloc(1, (size_t)tensors * 104 + 16);
+  scoped_bytes all = calloc(1, (size_t)tensors * 104 + 16);
   for (int s = 0; s < count; s++) {
     size_t bytes = 0;
     for (int t = 0; t < tensors; t++)
@@ -37,18 +38,13 @@ static void write_shards(const folder *f, int count, int tensors) {
       length += (size_t)sprintf(index + length, "%s\"k%d_%d\":\"s%05d\"", t || s ? "," : "", s, t, s);
   length += (size_t)sprintf(index + length, "}}");
   write_bytes(in(f, "i.json"), index, length);
-  free(all);
-  free(index);
-  free(header);
 }
 
 static void check_shards(const tdict_tree *tree, int count, int tensors) {
   assert_int_equal(tdict_num_leaves(tree), count * tensors);
   for (int s = 0; s < count; s++)
     for (int t = 0; t < tensors; t++) {
-      char path[32];
-      snprintf(path, sizeof path, "k%d_%d", s, t);
-      const unsigned char *data = tdict_const_data(tree, path);
+      const unsigned char *data = tdict_const_data(tree, td_text("k%d_%d", s, t));
       assert_non_null(data);
       assert_int_equal(data[0], (unsigned char)(s + t));
     }
@@ -59,13 +55,12 @@ CASE(shards_need_few_descriptors) {
   scoped_folder f = folder_create();
   scoped_context c = td_context(NULL);
   struct rlimit old, low;
-  tdict_tree *tree = NULL;
   write_shards(&f, COUNT, 2);
   assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
   low = (struct rlimit){LIMIT, old.rlim_max};
   assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
   const int before = td_count_descriptors();
-  td_ok(tdict_open(in(&f, "i.json"), NULL, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_open(in(&f, "i.json"), NULL, &made, err));
   assert_int_equal(td_count_descriptors(), before);
   check_shards(tree, COUNT, 2);
   tdict_release(tree);
@@ -94,8 +89,8 @@ static void note_log(void *user, int32_t level, const char *text) {
 CASE(shards_may_have_tensors_without_name) {
   static const char index[] = "{\"weight_map\":{\"k1_0\":\"s00001\",\"k0_1\":\"s00000\"}}";
   tdict_context_options options = tdict_context_options_default();
-  folder f = folder_create();
-  tdict_context *c = NULL;
+  scoped_folder f = folder_create();
+  scoped_context c = NULL;
   tdict_tree *tree = NULL;
   options.device = tdict_cpu();
   options.log = note_log;
@@ -117,8 +112,6 @@ CASE(shards_may_have_tensors_without_name) {
   assert_int_equal(logged_level, TDICT_LOG_INFO);
   assert_non_null(strstr(logged, "load: 4 tensors of the shards are left out"));
   assert_non_null(strstr(logged, in(&f, "i.json")));
-  tdict_context_destroy(c);
-  folder_remove(&f);
 }
 
 /* Replaces a shard after its header was read. */
@@ -129,8 +122,7 @@ static bool replace_shard(void *user, uint64_t done, uint64_t total) {
   return true;
 }
 
-CASE(shards_that_are_replaced_are_not_mixed) {
-  scoped_folder f = folder_create();
+CASE(shards_that_are_replaced_are_not_mixed, folder, f, folder_create()) {
   scoped_context c = td_context(NULL);
   tdict_tree *tree = NULL;
   size_t count;
@@ -147,11 +139,10 @@ CASE(shards_that_are_replaced_are_not_mixed) {
 /* Opens an index, and returns the number of comparisons of texts. */
 static uint64_t count_comparisons(int shards, int tensors) {
   scoped_folder f = folder_create();
-  scoped_tree tree = NULL;
   write_shards(&f, shards, tensors);
   const char *path = in(&f, "i.json");
   num_comparisons = 0;
-  td_ok(tdict_open(path, NULL, &tree, err));
+  scoped_tree tree = td_made(tree, tdict_open(path, NULL, &made, err));
   const uint64_t count = num_comparisons;
   return count;
 }

@@ -8,14 +8,13 @@ enum { STACK_BYTES = 128 << 10, DEPTH = 128 };
 
 /* A tree of 128 levels, with rows. The last level has a tensor, and leaves of other kinds if `has_others` is true. */
 static tdict_tree *deep_tree(bool has_others) {
-  tdict_tree *tree = NULL;
   scoped_tensor t = NULL, values = NULL, offsets = NULL;
   scoped_ragged ragged = NULL;
   char path[4 * DEPTH] = "";
   const int64_t rows[] = {0, 1, 3}, rows_of_tree[] = {2};
   for (int i = 1; i < DEPTH; i++) strcat(path, "k.");
   char *end = path + strlen(path);
-  td_ok(tdict_create(1, rows_of_tree, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_create(1, rows_of_tree, &made, err));
   td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(3), NULL, &values, err));
   td_ok(tdict_tensor_zeros(TDICT_F32, TDICT_SHAPE(2), NULL, &t, err));
   strcpy(end, "t");
@@ -74,7 +73,7 @@ CASE(files_need_a_stack_of_128_kib) {
 #endif
   if (SANITIZED) skip(); /* with sanitizers, too */
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-    folder f = folder_create();
+    scoped_directory f = folder_create();
     work w = {.path = in(&f, kinds[i].name), .o = save_as(kinds[i].format)};
     tdict_tree *tree = deep_tree(kinds[i].has_others);
     pthread_attr_t attributes;
@@ -95,6 +94,5 @@ CASE(files_need_a_stack_of_128_kib) {
     }
     ignores_order = false;
     td_release(w.opened, w.loaded, tree);
-    remove_all(f.path);
   }
 }

@@ -9,8 +9,7 @@ CASE(tdz_reads_an_archive_of_the_package) {
   same_trees(tree, folder_tree);
 }
 
-CASE(tdz_returns_random_trees) {
-  scoped_folder f = folder_create();
+CASE(tdz_returns_random_trees, folder, f, folder_create()) {
   dice d = {13};
   for (int i = 0; i < 150; i++) {
     const int64_t batch[] = {(int64_t)roll(&d, 4), (int64_t)roll(&d, 3)};
@@ -28,8 +27,7 @@ static uint64_t number(const unsigned char *at, int bytes) {
 }
 
 /* meta.json comes first in each folder, then files by name, then folders; the elements begin at multiples of 64. */
-CASE(tdz_aligns_elements_and_orders_entries) {
-  scoped_folder f = folder_create();
+CASE(tdz_aligns_elements_and_orders_entries, folder, f, folder_create()) {
   static const char *const keys[] = {"b", "a-b.x", "a.z", "A", "a.y", "a.b.c"};
   static const char *const wanted[] = {"meta.json",  "A.memmap",      "b.memmap",     "a/meta.json",   "a/y.memmap",
                                        "a/z.memmap", "a/b/meta.json", "a/b/c.memmap", "a-b/meta.json", "a-b/x.memmap"};
@@ -62,13 +60,11 @@ CASE(tdz_aligns_elements_and_orders_entries) {
 }
 
 /* An archive of another zip tool has elements at any position. */
-CASE(tdz_copies_elements_that_are_not_aligned) {
-  scoped_folder f = folder_create();
+CASE(tdz_copies_elements_that_are_not_aligned, folder, f, folder_create()) {
   static const char meta[] = TD_META("\"x\":" TD_LEAF("torch.int32", "[2]") ",", "[2]");
   static const int32_t values[] = {5, -7};
   for (size_t shift = 0; shift < 4; shift++) {
     image m = {.count = 0};
-    scoped_tree tree = NULL;
     tdict_tensor *x = NULL;
     char name[] = "aaaa";
     name[shift] = 0;
@@ -77,7 +73,7 @@ CASE(tdz_copies_elements_that_are_not_aligned) {
     put_entry(&m, "x.memmap", values, sizeof values);
     put_directory(&m);
     write_bytes(in(&f, "x"), m.bytes, m.count);
-    td_ok(tdict_open(in(&f, "x"), NULL, &tree, err));
+    scoped_tree tree = td_made(tree, tdict_open(in(&f, "x"), NULL, &made, err));
     td_ok(tdict_get(tree, "x", &x, err));
     assert_memory_equal(tdict_tensor_const_data(x), values, sizeof values);
   }
@@ -99,8 +95,7 @@ static const attack attacks[] = {
     {TD_META("\"d\":{\"type\":\"TensorDict\"},", "[]"), TDICT_EFORMAT, "not JSON at byte"},
 };
 
-CASE(tdz_refuses_broken_archives) {
-  scoped_folder f = folder_create();
+CASE(tdz_refuses_broken_archives, folder, f, folder_create()) {
   static const char value[] = "{\"_type\":\"<class 'tensordict.tensorclass.NonTensorData'>\"}";
   for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
     image m = {.count = 0};
@@ -153,8 +148,7 @@ static void check_file(tdict_context *c, const char *path, tdict_open_options o,
   tdict_release(td_made(tree, tdict_load(c, path, tdict_cpu(), &load, &made, err)));
 }
 
-CASE(zip_checksums_are_compared_on_demand) {
-  scoped_folder f = folder_create();
+CASE(zip_checksums_are_compared_on_demand, folder, f, folder_create()) {
   scoped_context c = td_context(NULL);
   tdict_open_options o = tdict_open_options_default();
   static const char meta[] = TD_META("\"x\":" TD_LEAF("torch.int32", "[2]") ",", "[2]");
@@ -204,14 +198,14 @@ CASE(zip_checksums_are_compared_on_demand) {
 /* Entries of more than one buffer. The other formats have no checksums. */
 CASE(zip_checksums_cover_large_entries) {
   enum { FLOATS = 700001 };
-  folder f = folder_create();
-  tdict_context *c = td_context(NULL);
+  scoped_directory f = folder_create();
+  scoped_context c = td_context(NULL);
   dice d = {77};
   static const char *const names[] = {"x.npz", "x.tdz", "x.safetensors", "x.npy", "x/"};
   static const char *const entries[] = {"x.npy", "x.memmap", NULL, NULL, NULL};
   const int64_t shape[] = {FLOATS};
-  tdict_tensor *t = random_tensor(&d, TDICT_F32, 1, shape);
-  tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err));
+  scoped_tensor t = random_tensor(&d, TDICT_F32, 1, shape);
+  scoped_tree tree = td_made(tree, tdict_create(0, NULL, &made, err));
   td_ok(tdict_set(tree, "x", t, err));
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     const char *path = in(&f, names[i]);
@@ -225,6 +219,4 @@ CASE(zip_checksums_cover_large_entries) {
     free(bytes);
     check_file(c, path, tdict_open_options_default(), entries[i]);
   }
-  td_release(tree, t, c);
-  remove_all(f.path);
 }

@@ -22,8 +22,7 @@ static void create(int at, const char *base, bool is_directory, tdict_temporary 
   assert_int_equal(tdict_temporary_create(out, at, base, is_directory, is_directory ? 0700 : 0600), 0);
 }
 
-CASE(temporary_files_are_removed_if_their_writer_is_gone) {
-  scoped_folder f = folder_create();
+CASE(temporary_files_are_removed_if_their_writer_is_gone, folder, f, folder_create()) {
   const int at = open_folder(&f);
   for (int is_directory = 0; is_directory < 2; is_directory++) {
     tdict_temporary living, dead;
@@ -63,8 +62,7 @@ CASE(temporary_files_of_others_stay) {
 }
 
 /* The longest names that a file can have. Names that differ only at their end have different temporary names. */
-CASE(temporary_names_are_short_enough) {
-  scoped_folder f = folder_create();
+CASE(temporary_names_are_short_enough, folder, f, folder_create()) {
   const int at = open_folder(&f);
   char bases[2][256];
   for (size_t length = 200; length <= 255; length++) {
@@ -88,8 +86,7 @@ CASE(temporary_names_are_short_enough) {
 }
 
 /* A directory that was renamed out of the way gets its name back if nothing else has the name. */
-CASE(temporary_old_directories_get_their_names_back) {
-  folder f = folder_create();
+CASE(temporary_old_directories_get_their_names_back, directory, f, folder_create()) {
   const int at = open_folder(&f);
   char aside[TDICT_OUTPUT_NAME_BYTES], path[TDICT_OUTPUT_NAME_BYTES + 8];
   tdict_temporary_name_old(aside, "t");
@@ -111,7 +108,6 @@ CASE(temporary_old_directories_get_their_names_back) {
   assert_true(exists(&f, "t/file") && !exists(&f, aside));
   assert_int_equal(folder_count(&f, NULL), 1);
   close(at);
-  remove_all(f.path);
 }
 
 static void fail_flock(int code) {
@@ -120,8 +116,7 @@ static void fail_flock(int code) {
   begin_faults(FAULT_FAIL, 0);
 }
 /* Without locks, no file is ever removed. */
-CASE(temporary_files_without_locks_stay) {
-  scoped_folder f = folder_create();
+CASE(temporary_files_without_locks_stay, folder, f, folder_create()) {
   const int at = open_folder(&f);
   tdict_temporary file, later;
   fail_flock(ENOLCK);
@@ -148,8 +143,7 @@ CASE(temporary_files_without_locks_stay) {
 }
 
 /* A file that the system protects is not taken for a directory. */
-CASE(temporary_errors_are_those_of_the_system) {
-  scoped_folder f = folder_create();
+CASE(temporary_errors_are_those_of_the_system, folder, f, folder_create()) {
   const int at = open_folder(&f);
   write_bytes(in(&f, "x"), "x", 1);
   only_call = "unlinkat";
@@ -175,15 +169,13 @@ static void *write_files(void *user) {
   race *r = user;
   for (int i = 0; i < NUM_FILES; i++) {
     tdict_temporary file;
-    char final[64];
     struct stat info;
     create(r->at, "m", r->is_directory, &file);
     for (int k = 0; k < 3; k++) { /* the file stays as long as its writer lives */
       sched_yield();
       r->num_lost += fstatat(r->at, file.name, &info, 0) != 0;
     }
-    snprintf(final, sizeof final, "final.%llx", (unsigned long long)file.unique);
-    r->num_lost += renameat(r->at, file.name, r->at, final) != 0;
+    r->num_lost += renameat(r->at, file.name, r->at, td_text("final.%llx", (unsigned long long)file.unique)) != 0;
     close(file.fd);
   }
   r->num_running--;
@@ -196,7 +188,7 @@ static void *clean_files(void *user) {
 }
 CASE(temporary_files_survive_saves_at_the_same_time) {
   for (int is_directory = 0; is_directory < 2; is_directory++) {
-    folder f = folder_create();
+    scoped_directory f = folder_create();
     race r = {.at = open_folder(&f), .is_directory = is_directory, .num_running = NUM_WRITERS};
     pthread_t threads[NUM_WRITERS + NUM_CLEANERS];
     for (int i = 0; i < NUM_WRITERS + NUM_CLEANERS; i++)
@@ -205,13 +197,11 @@ CASE(temporary_files_survive_saves_at_the_same_time) {
     assert_int_equal(r.num_lost, 0);
     assert_int_equal(folder_count(&f, NULL), NUM_WRITERS * NUM_FILES);
     close(r.at);
-    remove_all(f.path);
   }
 }
 
 /* A directory that is removed may be protected against its owner, and may be removed by somebody else, too. */
-CASE(temporary_directories_of_any_mode_are_removed) {
-  scoped_folder f = folder_create();
+CASE(temporary_directories_of_any_mode_are_removed, folder, f, folder_create()) {
   tdict_temporary dead;
   const int at = open_folder(&f);
   create(at, "m", true, &dead);
@@ -224,9 +214,7 @@ CASE(temporary_directories_of_any_mode_are_removed) {
   close(dead.fd);
   const pid_t child = fork();
   if (child == 0) { /* root may write everywhere, so another user removes the files */
-    char command[256];
-    snprintf(command, sizeof command, "chown -R 65534 %s", f.path);
-    if (getuid() == 0 && (system(command) != 0 || setuid(65534) != 0)) _exit(1);
+    if (getuid() == 0 && (system(td_text("chown -R 65534 %s", f.path)) != 0 || setuid(65534) != 0)) _exit(1);
     tdict_temporary_clean(at, "m", NULL);
     _exit(tdict_entry_remove(at, "none"));
   }

@@ -153,9 +153,7 @@ static inline tdict_status create_loader_of(tdict_context *c, const tdict_datase
 }
 static inline tdict_loader *open_loader(const yard *y, const tdict_dataset_table *table,
                                         const tdict_loader_options *o) {
-  tdict_loader *l = NULL;
-  td_ok(create_loader_of(y->c, table, o, &l, err));
-  return l;
+  return td_made(loader, create_loader_of(y->c, table, o, &made, err));
 }
 /* Creates a loader, and releases the dataset. */
 static inline tdict_loader *open_loader_on(const yard *y, tdict_dataset *d, const tdict_loader_options *o) {

@@ -65,8 +65,7 @@ static tdict_loader *loader_left_at(const yard *y, numbers *n, place at) {
 }
 
 /* Each function is left in its second call, before each call of the loader. */
-CASE(loader_survives_functions_that_do_not_return) {
-  scoped_yard y = open_yard();
+CASE(loader_survives_functions_that_do_not_return, yard, y, open_yard()) {
   alarm(20); /* a call that waits forever ends the program */
   for (int at = FETCH; at < PLACES; at++) {
     if (SANITIZED && at == SAMPLE_LENGTH) continue; /* the list of batches leaks */
@@ -103,8 +102,7 @@ CASE(loader_survives_functions_that_do_not_return) {
 }
 
 /* With continue_on_error, only the batch that was left is lost. */
-CASE(loader_continues_after_an_abandoned_batch) {
-  scoped_yard y = open_yard();
+CASE(loader_continues_after_an_abandoned_batch, yard, y, open_yard()) {
   numbers n = numbers_of(12);
   tdict_dataset_table d = dataset_of(&n);
   scoped_loader l = NULL;

@@ -7,9 +7,7 @@
 static char folder[64];
 
 static void write_file(const char *name, const void *header, size_t header_bytes, const void *tokens, size_t bytes) {
-  char path[128];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  FILE *f = fopen(path, "wb");
+  FILE *f = fopen(td_text("%s/%s", folder, name), "wb");
   assert_non_null(f);
   if (header_bytes) assert_int_equal(fwrite(header, 1, header_bytes, f), header_bytes);
   if (bytes) assert_int_equal(fwrite(tokens, 1, bytes, f), bytes);
@@ -20,11 +18,7 @@ static void make_folder(void) {
   assert_non_null(mkdtemp(folder));
 }
 static void remove_folder(int count, const char *const *names) {
-  for (int i = 0; i < count; i++) {
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-    unlink(path);
-  }
+  for (int i = 0; i < count; i++) unlink(td_text("%s/%s", folder, names[i]));
   assert_int_equal(rmdir(folder), 0);
 }
 static const char *in_folder(const char *name) {
@@ -109,7 +103,7 @@ DEVICE_CASE(dataset_tokens_u32) {
     tdict_dataset *d = td_made(dataset, tdict_dataset_from_tokens(&o, &made, err));
     scoped_loader l = open_loader_on(&y, d, NULL);
     for (int i = 0; i < 3; i++) {
-      tdict_tree *batch = NULL;
+      scoped_tree batch = NULL;
       if (!wide && i == 1) {
         td_fails(TDICT_EOVERFLOW, "sample 1", tdict_loader_next(l, tdict_no_stream(), &batch, err));
         break;
@@ -122,7 +116,6 @@ DEVICE_CASE(dataset_tokens_u32) {
       else
         assert_int_equal(((int32_t *)out)[1], tokens[i + 2]);
       assert_int_equal(bytes, wide ? 16 : 8);
-      tdict_release(batch);
     }
   }
   remove_folder(1, names);

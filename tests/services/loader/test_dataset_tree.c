@@ -30,8 +30,7 @@ static unsigned char pixel(const tdict_tree *td, int64_t i, int64_t j, int64_t k
   return ((const unsigned char *)tdict_tensor_const_data(t))[i * s[0] + j * s[1] + k * s[2]];
 }
 
-DEVICE_CASE(dataset_tree_rows) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(dataset_tree_rows, yard, y, open_yard()) {
   for (int turned = 0; turned < 2; turned++) {
     for (int stacked = 0; stacked < 2; stacked++) {
       enum { COUNT = 37, BATCH = 5 };
@@ -71,8 +70,7 @@ DEVICE_CASE(dataset_tree_rows) {
   }
 }
 
-GPU_CASE(dataset_tree_refuses) {
-  scoped_yard y = open_yard();
+GPU_CASE(dataset_tree_refuses, yard, y, open_yard()) {
   tdict_dataset *d = NULL;
   scoped_tree td = NULL, dev = NULL;
   td_fails(TDICT_EINVAL, "the tree is NULL", tdict_dataset_from_tree(NULL, &d, err));
@@ -119,12 +117,11 @@ CASE(dataset_tree_keeps_its_keys) {
   const int64_t length[] = {4}, indices[] = {3, 0};
   scoped_tree td = NULL, batch = NULL;
   scoped_tensor x = NULL, shorter = NULL;
-  scoped_dataset d = NULL;
   td_ok(tdict_create(1, length, &td, err));
   td_ok(tdict_tensor_zeros(TDICT_I64, 1, length, NULL, &x, err));
   td_ok(tdict_tensor_zeros(TDICT_U8, 1, length, NULL, &shorter, err));
   td_ok(tdict_set(td, "n.x", x, err));
-  td_ok(tdict_dataset_from_tree(td, &d, err));
+  scoped_dataset d = td_made(dataset, tdict_dataset_from_tree(td, &made, err));
   td_ok(tdict_set(td, "n.x", shorter, err));
   ((int64_t *)tdict_tensor_data(x))[3] = 33; /* elements are shared */
   const tdict_dataset_table *t = tdict_dataset_get_table(d);
@@ -160,8 +157,7 @@ static tdict_tree *texts(void) {
 }
 
 /* Batches have the texts of their rows as columns. */
-DEVICE_CASE(dataset_tree_takes_text) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(dataset_tree_takes_text, yard, y, open_yard()) {
   tdict_tree *td = texts(), *batch = NULL;
   tdict_dataset *d = td_made(dataset, tdict_dataset_from_tree(td, &made, err));
   const tdict_dataset_table *t = tdict_dataset_get_table(d);
@@ -174,9 +170,8 @@ DEVICE_CASE(dataset_tree_takes_text) {
     if (!batch) break;
     const int64_t count = (int64_t)(read_leaf(&y, batch, "id", ids, sizeof ids) / sizeof *ids);
     for (int64_t i = 0; i < count; i++) {
-      char wanted[ROW_TEXT];
       const char *text = NULL;
-      snprintf(wanted, sizeof wanted, "row %d", (int)ids[i]);
+      const char *wanted = td_text("row %d", (int)ids[i]);
       td_ok(tdict_get_text(batch, "n.text", i, &text, NULL, err));
       assert_string_equal(text, wanted);
       td_ok(tdict_get_text(batch, "all", i, &text, NULL, err));
@@ -197,13 +192,8 @@ DEVICE_CASE(dataset_tree_takes_text) {
   td_release(l, td);
 }
 
-static const tdict_tensor *tensor_at(const tdict_tree *td, const char *path) {
-  return td_made(tensor, tdict_get(td, path, &made, err));
-}
-
 /* Ragged rows are packed. */
-CASE(dataset_tree_packs_ragged_rows) {
-  scoped_yard y = open_yard();
+CASE(dataset_tree_packs_ragged_rows, yard, y, open_yard()) {
   static const int64_t count = 5, lengths[] = {3, 0, 2, 4, 1}, total = 10;
   scoped_tensor values = NULL, offsets = NULL;
   tdict_ragged *leaf = NULL;
@@ -222,7 +212,7 @@ CASE(dataset_tree_packs_ragged_rows) {
   for (int64_t i = 0, at = 0; i < count; i += 2) {
     const int64_t sum = lengths[i] + (i + 1 < count ? lengths[i + 1] : 0);
     scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
-    assert_int_equal(tdict_tensor_shape(tensor_at(batch, "tokens"))[0], sum);
+    assert_int_equal(tdict_tensor_shape(td_leaf(batch, "tokens"))[0], sum);
     assert_int_equal(((const int32_t *)tdict_const_data(batch, "cu_seqlens"))[1], lengths[i]);
     assert_memory_equal(tdict_const_data(batch, "tokens"), (const int32_t *)tdict_tensor_const_data(values) + at,
                         (size_t)sum * sizeof(int32_t));

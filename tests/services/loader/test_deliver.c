@@ -33,10 +33,9 @@ SIM_CASE(loader_records_stream_use) {
   static int64_t ids[COUNT];
   memset(ids, 0xA5, sizeof ids);
   for (int i = 0; i < COUNT / BATCH; i++) {
-    tdict_tree *batch = NULL;
     if (i % WINDOW == 0) td_ok(tdict_sim_hold(y.c, err));
     if (i % WINDOW == WINDOW - 1) td_ok(tdict_sim_resume(y.c, err));
-    td_ok(tdict_loader_next(l, s, &batch, err));
+    tdict_tree *batch = td_made(tree, tdict_loader_next(l, s, &made, err));
     tdict_tensor_desc v = tdict_tensor_desc_default();
     tdict_tensor_get_desc(td_made(tensor, tdict_get(batch, "id", &made, err)), &v);
     readings[i] = (reading){s, v.data, ids + BATCH * i, BATCH * sizeof *ids, false};
@@ -98,8 +97,7 @@ SIM_CASE(loader_checks_the_stream_first) {
 }
 
 /* The pool's peak stays what is ahead and in use, however many batches pass. */
-GPU_CASE(loader_reuses_memory) {
-  scoped_yard y = open_yard();
+GPU_CASE(loader_reuses_memory, yard, y, open_yard()) {
   numbers n = numbers_of(4000);
   tdict_dataset_table d = by_row(&n);
   scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 10, num_workers = 2));
@@ -133,8 +131,7 @@ static int times(const text *t, const char *word) {
 }
 
 /* One slice a fetch, with the batch's bytes; one count when a batch becomes ready and one when it is taken. */
-DEVICE_CASE(loader_is_on_the_timeline) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_is_on_the_timeline, yard, y, open_yard()) {
   for (int workers = 0; workers < 3; workers += 2) {
     numbers n = numbers_of(40);
     tdict_dataset_table d = by_row(&n);
@@ -142,9 +139,7 @@ DEVICE_CASE(loader_is_on_the_timeline) {
     tdict_loader_options o = td_with(tdict_loader_options, batch_size = 10, num_workers = workers, prefetch = 2);
     td_ok(tdict_trace_start(y.c, NULL, err));
     tdict_loader *l = open_loader(&y, &d, &o);
-    for (int i = 0; i < 4; i++) {
-      tdict_release(td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err)));
-    }
+    for (int i = 0; i < 4; i++) tdict_release(td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err)));
     tdict_loader_destroy(l);
     tdict_trace_stop(y.c);
     td_ok(tdict_trace_write_to(y.c, take_text, &t, err));

@@ -8,19 +8,16 @@ static const tdict_pack_options *packing(void) {
 }
 
 static tdict_loader_options by_tokens(void) {
-  tdict_loader_options o = td_with(tdict_loader_options, batch_size = 8, max_tokens = 150, pack = packing(), seed = 11);
-  return o;
+  return td_with(tdict_loader_options, batch_size = 8, max_tokens = 150, pack = packing(), seed = 11);
 }
 
 /* Returns the naive division of an epoch of all documents, in the order of the loader. */
 static const division *divide_epoch(const documents *d, int64_t epoch, const tdict_loader_options *o) {
   static division v;
-  tdict_sampler *s = NULL;
   tdict_sampler_options so = td_with(
       tdict_sampler_options, kind = o->shuffle ? TDICT_SAMPLER_SHUFFLED : TDICT_SAMPLER_SEQUENTIAL, seed = o->seed);
-  td_ok(tdict_sampler_create(d->count, &so, &s, err));
+  scoped_sampler s = td_made(sampler, tdict_sampler_create(d->count, &so, &made, err));
   divide(&v, d, s, epoch, o);
-  tdict_sampler_release(s);
   return &v;
 }
 
@@ -43,8 +40,7 @@ static void check_end(tdict_loader *l) {
   assert_null(batch);
 }
 
-DEVICE_CASE(loader_packs_up_to_max_tokens) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_packs_up_to_max_tokens, yard, y, open_yard()) {
   documents d;
   documents_init(&d, 3);
   for (int round = 0; round < 8; round++) {
@@ -85,8 +81,7 @@ static void take_epoch(const yard *y, tdict_loader *l, int64_t batches) {
 }
 
 /* Rank r takes the batches r, r + world_size, ... of the division of all samples. */
-CASE(loader_deals_batches_to_ranks) {
-  scoped_yard y = open_yard();
+CASE(loader_deals_batches_to_ranks, yard, y, open_yard()) {
   documents d;
   documents_init(&d, 4);
   static const int worlds[] = {1, 2, 3, 4, 7, 200};
@@ -116,8 +111,7 @@ CASE(loader_deals_batches_to_ranks) {
   }
 }
 
-DEVICE_CASE(loader_state_restores_token_batches) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_state_restores_token_batches, yard, y, open_yard()) {
   documents d;
   documents_init(&d, 5);
   tdict_loader_options o = by_tokens();
@@ -160,8 +154,7 @@ DEVICE_CASE(loader_state_restores_token_batches) {
 }
 
 /* The tokens of a padded batch are the number of samples times the largest length. The mask marks the samples. */
-DEVICE_CASE(loader_pads_up_to_max_tokens) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_pads_up_to_max_tokens, yard, y, open_yard()) {
   documents d;
   documents_init(&d, 6);
   d.batched = true;
@@ -176,9 +169,8 @@ DEVICE_CASE(loader_pads_up_to_max_tokens) {
   static unsigned char mask[1000];
   const division *v = divide_epoch(&d, 0, &o);
   for (int64_t b = 0; b < v->num_batches; b++) {
-    scoped_tree batch = NULL;
     tdict_batch_info info = tdict_batch_info_default();
-    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+    scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
     int64_t count = v->begins[b + 1] - v->begins[b], longest = tdict_batch_size(batch)[1], sum = 0;
     assert_int_equal(tdict_batch_size(batch)[0], count);
     assert_true(count * longest <= o.max_tokens);
@@ -198,8 +190,7 @@ DEVICE_CASE(loader_pads_up_to_max_tokens) {
   }
 }
 
-CASE(loader_drops_a_short_last_token_batch) {
-  scoped_yard y = open_yard();
+CASE(loader_drops_a_short_last_token_batch, yard, y, open_yard()) {
   documents d;
   documents_init(&d, 7);
   d.count = 5;
@@ -224,8 +215,7 @@ CASE(loader_drops_a_short_last_token_batch) {
   }
 }
 
-CASE(loader_max_tokens_refuses) {
-  scoped_yard y = open_yard();
+CASE(loader_max_tokens_refuses, yard, y, open_yard()) {
   documents d;
   documents_init(&d, 8);
   tdict_dataset_table set = documents_dataset(&d), bare = set;
@@ -277,8 +267,7 @@ CASE(loader_max_tokens_refuses) {
 }
 
 /* A later epoch that cannot be divided is one failed batch. */
-CASE(loader_reports_a_failed_division) {
-  scoped_yard y = open_yard();
+CASE(loader_reports_a_failed_division, yard, y, open_yard()) {
   documents d;
   int64_t ids[DOCUMENTS];
   for (int workers = 0; workers < 3; workers += 2) {
@@ -307,8 +296,7 @@ CASE(loader_reports_a_failed_division) {
 }
 
 /* The samples have more tokens than sample_length said. */
-CASE(loader_reports_wrong_sample_lengths) {
-  scoped_yard y = open_yard();
+CASE(loader_reports_wrong_sample_lengths, yard, y, open_yard()) {
   documents d;
   documents_init(&d, 10);
   d.longer_by = 40;
@@ -326,8 +314,7 @@ CASE(loader_reports_wrong_sample_lengths) {
 }
 
 /* All batches have the same shapes. */
-CASE(loader_packs_constant_shapes) {
-  scoped_yard y = open_yard();
+CASE(loader_packs_constant_shapes, yard, y, open_yard()) {
   documents d;
   documents_init(&d, 12);
   tdict_loader_options o = by_tokens();
@@ -338,10 +325,9 @@ CASE(loader_packs_constant_shapes) {
   scoped_loader l = open_loader(&y, &set, &o);
   memset(&pack, 0xff, sizeof pack); /* the loader has a copy */
   for (int64_t b = tdict_loader_length(l); b > 0; b--) {
-    scoped_tree batch = NULL;
     int64_t tokens[150], ids[8];
     int32_t offsets[9], positions[150];
-    td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
+    scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
     assert_int_equal(read_leaf(&y, batch, "tokens", tokens, sizeof tokens), sizeof tokens);
     assert_int_equal(read_leaf(&y, batch, "id", ids, sizeof ids), sizeof ids);
     assert_int_equal(read_leaf(&y, batch, "cu_seqlens", offsets, sizeof offsets), sizeof offsets);
@@ -354,8 +340,7 @@ CASE(loader_packs_constant_shapes) {
 }
 
 /* While a worker divides the next epoch, other calls of the loader do not wait for it. */
-CASE(loader_divides_without_its_lock) {
-  scoped_yard y = open_yard();
+CASE(loader_divides_without_its_lock, yard, y, open_yard()) {
   documents d;
   documents_init(&d, 13);
   tdict_loader_options o = by_tokens();
@@ -413,8 +398,7 @@ CASE(loader_token_batches_follow_the_length) {
 }
 
 /* Each allocation of the first epochs fails once. */
-CASE(loader_token_batches_need_memory) {
-  scoped_yard y = open_yard();
+CASE(loader_token_batches_need_memory, yard, y, open_yard()) {
   documents d;
   documents_init(&d, 14);
   d.count = 20;

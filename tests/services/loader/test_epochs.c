@@ -4,10 +4,9 @@
 /* One call of next that gives a batch; its first id. */
 static int64_t next_id(const yard *y, tdict_loader *l, int64_t *count) {
   int64_t ids[64];
-  tdict_tree *batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
+  scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
   assert_non_null(batch);
   *count = read_batch(y, batch, ids, 64);
-  tdict_release(batch);
   return ids[0];
 }
 
@@ -44,8 +43,7 @@ DEVICE_CASE(loader_endless) {
   }
 }
 
-DEVICE_CASE(loader_endless_needs_a_batch) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_endless_needs_a_batch, yard, y, open_yard()) {
   for (int workers = 0; workers < 3; workers += 2) {
     numbers n = numbers_of(3);
     tdict_dataset_table d = by_row(&n);
@@ -88,9 +86,8 @@ DEVICE_CASE(loader_splits_by_rank) {
       int64_t ids[LENGTH];
       numbers n = numbers_of(LENGTH);
       tdict_dataset_table d = by_row(&n);
-      scoped_sampler sampler = NULL;
       so.rank = o.rank;
-      td_ok(tdict_sampler_create(LENGTH, &so, &sampler, err));
+      scoped_sampler sampler = td_made(sampler, tdict_sampler_create(LENGTH, &so, &made, err));
       scoped_loader l = open_loader(&y, &d, &o);
       assert_int_equal(tdict_loader_length(l), 2);
       assert_int_equal(read_epoch(&y, l, ids, LENGTH), (LENGTH + WORLD - 1) / WORLD);
@@ -108,8 +105,7 @@ DEVICE_CASE(loader_splits_by_rank) {
   }
 }
 
-CASE(loader_refuses_contradictions) {
-  scoped_yard y = open_yard();
+CASE(loader_refuses_contradictions, yard, y, open_yard()) {
   numbers n = numbers_of(30);
   tdict_dataset_table d = by_row(&n);
   tdict_loader *l = NULL;
@@ -162,8 +158,7 @@ CASE(loader_refuses_pinning) {
   assert_int_equal(l != NULL, can_pin);
 }
 
-CASE(loader_refuses_bad_fields) {
-  scoped_yard y = open_yard();
+CASE(loader_refuses_bad_fields, yard, y, open_yard()) {
   numbers n = numbers_of(4);
   tdict_dataset_table d = by_row(&n);
   tdict_loader *l = NULL;

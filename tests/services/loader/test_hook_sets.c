@@ -78,9 +78,8 @@ static void check_stats(tdict_loader *l, const run *r) {
 /* One epoch. Objects that cannot be moved fail a loader whose batches go to a device. */
 static void load(const place *w, run *r) {
   numbers n = numbers_of(SAMPLES);
-  tdict_loader *l = NULL;
   tdict_tree *td = NULL;
-  td_ok(create_loader(w, r, &n, &l, err));
+  tdict_loader *l = td_made(loader, create_loader(w, r, &n, &made, err));
   const bool moves = !r->on_host && can_move(r->set), asks = !r->on_host || r->pins;
   if (!r->on_host && !can_move(r->set) && !r->keeps) {
     td_fails(TDICT_ENOTSUP, "has no hook to_device or flatten", tdict_loader_next(l, tdict_no_stream(), &td, err));
@@ -107,7 +106,7 @@ static void load(const place *w, run *r) {
 }
 
 GPU_CASE(loader_hook_sets) {
-  tdict_context *beside = td_context(NULL); /* so that a GPU keeps its primary context between the rounds */
+  scoped_context beside = td_context(NULL); /* so that a GPU keeps its primary context between the rounds */
   for (int way = 0; way < NUM_HOOK_SETS * 16; way++) {
     run r = {.set = way / 16, .num_workers = way & 1 ? 2 : 0, .on_host = way & 2, .pins = way & 4, .keeps = way & 8};
     place w = place_open(3);
@@ -115,7 +114,6 @@ GPU_CASE(loader_hook_sets) {
     place_close(&w); /* transfers that were under way when a loader ended hold their objects until now */
     check_gone(&r.p);
   }
-  tdict_context_destroy(beside);
 }
 
 /* Conversions on the cpu leave objects where they are, because the batch was made there. */

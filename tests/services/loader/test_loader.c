@@ -2,8 +2,7 @@
 #include "numbers.h"
 #include "support/thread_name.h"
 
-DEVICE_CASE(loader_same_batches_for_any_workers) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_same_batches_for_any_workers, yard, y, open_yard()) {
   int64_t wanted[203], ids[203];
   for (int way = 0; way < 3; way++) {
     for (int workers = 0; workers < 8; workers += workers ? 3 : 1) {
@@ -70,8 +69,7 @@ DEVICE_CASE(loader_follows_the_sampler) {
   }
 }
 
-DEVICE_CASE(loader_keeps_order) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_keeps_order, yard, y, open_yard()) {
   numbers n = numbers_of(64);
   n.delay_us = 2000;
   tdict_dataset_table d = by_row(&n);
@@ -82,8 +80,7 @@ DEVICE_CASE(loader_keeps_order) {
   assert_true(n.most_running > 1);
 }
 
-DEVICE_CASE(loader_ends_epochs) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_ends_epochs, yard, y, open_yard()) {
   for (int workers = 0; workers < 3; workers += 2) {
     for (int64_t length = 0; length < 5; length += 4) {
       numbers n = numbers_of(length);
@@ -102,8 +99,7 @@ DEVICE_CASE(loader_ends_epochs) {
   }
 }
 
-DEVICE_CASE(loader_drop_last) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_drop_last, yard, y, open_yard()) {
   for (int drop = 0; drop < 2; drop++) {
     numbers n = numbers_of(23);
     tdict_dataset_table d = by_row(&n);
@@ -115,8 +111,7 @@ DEVICE_CASE(loader_drop_last) {
   }
 }
 
-DEVICE_CASE(loader_prefers_fetch_batch) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_prefers_fetch_batch, yard, y, open_yard()) {
   numbers n = numbers_of(20);
   tdict_dataset_table d = by_row(&n);
   d.fetch_batch = numbers_fetch_batch;
@@ -127,8 +122,7 @@ DEVICE_CASE(loader_prefers_fetch_batch) {
   assert_int_equal(n.batches, 4);
 }
 
-DEVICE_CASE(loader_state_restores) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_state_restores, yard, y, open_yard()) {
   for (int workers = 0; workers < 5; workers += 2) {
     int64_t whole[120], rest[120], ids[8];
     numbers n = numbers_of(40);
@@ -166,8 +160,7 @@ DEVICE_CASE(loader_state_restores) {
   }
 }
 
-CASE(loader_state_refuses) {
-  scoped_yard y = open_yard();
+CASE(loader_state_refuses, yard, y, open_yard()) {
   numbers n = numbers_of(40);
   tdict_dataset_table d = by_row(&n);
   scoped_loader l = open_loader(&y, &d, NULL);
@@ -188,8 +181,7 @@ CASE(loader_state_refuses) {
   assert_memory_equal(&s, &was, sizeof s);
 }
 
-CASE(loader_refuses) {
-  yard y = open_yard();
+CASE(loader_refuses, yard, y, open_yard()) {
   numbers n = numbers_of(4);
   tdict_dataset_table d = by_row(&n), empty = dataset_of(&n);
   tdict_loader *l = NULL;
@@ -214,18 +206,15 @@ CASE(loader_refuses) {
   n.length = -1;
   REFUSED(shuffle, true, "a stream");
   tdict_loader_destroy(NULL);
-  close_yard(&y);
 }
 
 /* The program may release the dataset as soon as the loader exists, and keep it for other loaders. */
-CASE(loader_retains_dataset) {
-  scoped_yard y = open_yard();
+CASE(loader_retains_dataset, yard, y, open_yard()) {
   numbers n = numbers_of(4);
   tdict_dataset_table t = by_row(&n);
-  tdict_dataset *d = NULL;
   tdict_loader *first = NULL, *second = NULL, *none = NULL;
   tdict_loader_options wrong = td_with(tdict_loader_options, batch_size = 0);
-  td_ok(tdict_dataset_create(&t, &d, err));
+  tdict_dataset *d = td_made(dataset, tdict_dataset_create(&t, &made, err));
   td_ok(tdict_loader_create(y.c, d, NULL, &first, err));
   td_ok(tdict_loader_create(y.c, d, NULL, &second, err));
   td_fails(TDICT_EINVAL, "batch_size is 0", tdict_loader_create(y.c, d, &wrong, &none, err));
@@ -239,8 +228,7 @@ CASE(loader_retains_dataset) {
 }
 
 /* A loader that cannot be created keeps no reference. */
-CASE(loader_that_fails_releases_dataset) {
-  scoped_yard y = open_yard();
+CASE(loader_that_fails_releases_dataset, yard, y, open_yard()) {
   numbers n = numbers_of(4);
   tdict_dataset_table t = by_row(&n);
   tdict_loader *l = NULL;
@@ -284,8 +272,7 @@ CASE(dataset_create_refuses) {
   assert_int_equal(n.released, 0); /* what fails takes nothing */
 }
 
-DEVICE_CASE(loader_counts_batches) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_counts_batches, yard, y, open_yard()) {
   numbers n = numbers_of(21);
   tdict_dataset_table d = by_row(&n);
   scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 4));
@@ -309,10 +296,6 @@ DEVICE_CASE(loader_workers_have_names) {
   tdict_dataset_table d = by_row(&n);
   scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 2, num_workers = WORKERS));
   td_rest();
-  for (int i = 0; i < WORKERS; i++) {
-    char name[32];
-    snprintf(name, sizeof name, "tdict-load-%d", i);
-    assert_int_equal(td_threads_named(name), 1);
-  }
+  for (int i = 0; i < WORKERS; i++) assert_int_equal(td_threads_named(td_text("tdict-load-%d", i)), 1);
   assert_int_equal(td_threads_named("tdict-load-*"), WORKERS);
 }

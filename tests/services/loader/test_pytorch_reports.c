@@ -6,14 +6,9 @@
 #include "engine/named_batch.h" /* after numbers.h, whose parameters have the name of its variable */
 
 /* With hooks of its own, though it is a container, too. */
-static const tdict_type training_batch = {.struct_size = sizeof training_batch,
-                                          .name = "TrainingBatch",
-                                          .release = pair_release,
-                                          .pin_memory = batch_pin,
-                                          .to_device = batch_move,
-                                          .is_pinned = pair_is_pinned,
-                                          .flatten = pair_flatten,
-                                          .unflatten = batch_unflatten};
+static const tdict_type training_batch =
+    TD_TYPE(.name = "TrainingBatch", .release = pair_release, .pin_memory = batch_pin, .to_device = batch_move,
+            .is_pinned = pair_is_pinned, .flatten = pair_flatten, .unflatten = batch_unflatten);
 enum { SAMPLES = 12, ROWS = 3, BATCHES = SAMPLES / ROWS, MOST_PATHS = 4 };
 
 /* What a case's collate function makes: a batch at each path, of one type. */

@@ -13,9 +13,8 @@ static int64_t draws_of(int64_t otherwise) {
   return td_number("--draws", SANITIZED ? otherwise / SANITIZED_STEP : otherwise);
 }
 static tdict_sampler *sampler_of(int32_t kind, int64_t length, uint64_t seed, int64_t num_samples) {
-  tdict_sampler *s = NULL;
   tdict_sampler_options o = td_with(tdict_sampler_options, kind = kind, seed = seed, num_samples = num_samples);
-  td_ok(tdict_sampler_create(length, &o, &s, err));
+  tdict_sampler *s = td_made(sampler, tdict_sampler_create(length, &o, &made, err));
   return s;
 }
 /* Returns the number of an order among all orders of `count` elements. */
@@ -173,7 +172,7 @@ CASE(random_large_shuffles_are_uniform) {
   for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
     int64_t count = counts[c], epochs = draws_of(1000000) / count + 1;
     if (epochs < 40 * 20 * 40 / count + 1) epochs = 40 * 20 * 40 / count + 1;
-    int64_t *order = calloc((size_t)count, sizeof *order);
+    TD_FREED int64_t *order = calloc((size_t)count, sizeof *order);
     tdict_sampler *s = sampler_of(TDICT_SAMPLER_SHUFFLED, count, 11, 0);
     tally t = tally_of(count);
     for (int64_t epoch = 0; epoch < epochs; epoch++) {
@@ -187,7 +186,6 @@ CASE(random_large_shuffles_are_uniform) {
     free(t.gap);
     free(t.pairs[0]);
     free(t.pairs[1]);
-    free(order);
   }
 }
 
@@ -245,10 +243,9 @@ CASE(random_draws_with_replacement_are_independent) {
 static void check_weights(const char *what, const double *weights, int64_t length) {
   bool joint = length <= 64;
   double sum = 0;
-  scoped_sampler s = NULL;
   tdict_sampler_options o = td_with(tdict_sampler_options, kind = TDICT_SAMPLER_WEIGHTED, weights = weights,
                                     num_weights = (size_t)length, num_samples = 1000);
-  td_ok(tdict_sampler_create(length, &o, &s, err));
+  scoped_sampler s = td_made(sampler, tdict_sampler_create(length, &o, &made, err));
   clear_cells();
   for (int64_t k = 0, draws = draws_of(400000); k < draws; k++) {
     int64_t at = tdict_sampler_get(s, k / 1000, k % 1000), next = tdict_sampler_get(s, k / 1000 + 1, k % 1000);
@@ -286,8 +283,7 @@ static void count_replay_orders(tdict_loader *l, int64_t count, int64_t epochs) 
 }
 
 /* A buffer that grows from 2 to 5 rows. In each epoch, every order of the filled rows is equally likely. */
-CASE(random_replay_epochs_have_all_orders) {
-  scoped_yard y = open_yard();
+CASE(random_replay_epochs_have_all_orders, yard, y, open_yard()) {
   scoped_tree tree = rows_of(5);
   scoped_replay r = replay_over(tree, 0);
   tdict_loader_options o = td_with(tdict_loader_options, num_workers = 0, batch_size = 8, shuffle = true);

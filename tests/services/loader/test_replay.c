@@ -23,8 +23,7 @@ static void check_model(const tdict_replay *r, const tdict_tree *tree, const mod
                       CAPACITY * X_COUNT * sizeof(float));
 }
 
-CASE(replay_is_a_ring) {
-  scoped_tree tree = rows_from(0, CAPACITY);
+CASE(replay_is_a_ring, tree, tree, rows_from(0, CAPACITY)) {
   for (int64_t filled = 0; filled <= CAPACITY; filled += CAPACITY / 2 + 1) {
     model m = {.next = filled % CAPACITY, .length = filled};
     scoped_replay r = replay_over(tree, filled);
@@ -159,8 +158,7 @@ CASE(replay_append_refuses) {
 }
 
 /* The second tensor of the buffer is read-only. */
-CASE(replay_refuses_to_write_constants) {
-  scoped_tree tree = rows_from(0, CAPACITY);
+CASE(replay_refuses_to_write_constants, tree, tree, rows_from(0, CAPACITY)) {
   float x[CAPACITY * X_COUNT];
   memcpy(x, tdict_const_data(tree, "deep.x"), sizeof x);
   int64_t shape[] = {CAPACITY, X_COUNT};
@@ -172,8 +170,7 @@ CASE(replay_refuses_to_write_constants) {
   refuse(r, tree, rows, TDICT_EREADONLY, "read-only", "deep.x");
 }
 
-GPU_CASE(replay_refuses_device_rows) {
-  scoped_yard y = open_yard();
+GPU_CASE(replay_refuses_device_rows, yard, y, open_yard()) {
   scoped_tree tree = rows_from(0, CAPACITY), rows = rows_from(1000, 6), moved = NULL;
   scoped_replay r = replay_over(tree, 20);
   td_ok(tdict_to_device(y.c, rows, y.device, NULL, &moved, err));
@@ -186,8 +183,7 @@ GPU_CASE(replay_refuses_device_rows) {
 }
 
 /* Rows whose bytes never arrived are not appended. */
-SIM_CASE(replay_refuses_lost_rows) {
-  scoped_yard y = open_yard();
+SIM_CASE(replay_refuses_lost_rows, yard, y, open_yard()) {
   scoped_tree tree = rows_from(0, CAPACITY), rows = rows_from(1000, 6), moved = NULL;
   scoped_replay r = replay_over(tree, 20);
   tdict_future *f = NULL;
@@ -203,8 +199,7 @@ SIM_CASE(replay_refuses_lost_rows) {
 }
 
 /* Every allocation fails once. The buffer is then unchanged, and the call works when it is repeated. */
-CASE(replay_survives_enomem) {
-  scoped_tree tree = rows_from(0, CAPACITY);
+CASE(replay_survives_enomem, tree, tree, rows_from(0, CAPACITY)) {
   scoped_replay r = NULL;
   tdict_error why;
   int64_t refused = 0;
@@ -327,13 +322,11 @@ DEVICE_CASE(replay_rows_are_not_torn) {
 
 /* While a thread holds the lock, no batch is fetched and no row is appended. */
 static void *append_one(void *user) {
-  tdict_tree *rows = rows_from(50, 1);
+  scoped_tree rows = rows_from(50, 1);
   tdict_status status = tdict_replay_append(user, rows, NULL);
-  tdict_release(rows);
   return status == TDICT_OK ? user : NULL;
 }
-CASE(replay_lock_excludes) {
-  scoped_yard y = open_yard();
+CASE(replay_lock_excludes, yard, y, open_yard()) {
   tdict_tree *tree = rows_from(0, CAPACITY), *batch = NULL;
   tdict_replay *r = replay_over(tree, CAPACITY - 1);
   tdict_loader *l = loader_over(&y, r, td_options(tdict_loader_options, num_workers = 2, timeout_ns = 1000000));

@@ -38,8 +38,7 @@ DEVICE_CASE(replay_epochs_follow_the_length) {
 }
 
 /* A loop as in PPO: between epochs all rows are rewritten. No batch shows the rows of an earlier epoch. */
-DEVICE_CASE(replay_epochs_see_new_rows) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(replay_epochs_see_new_rows, yard, y, open_yard()) {
   for (int workers = 0; workers < 4; workers += 3)
     for (int endless = 0; endless < 2; endless++) {
       scoped_tree tree = rows_from(0, CAPACITY);
@@ -78,8 +77,7 @@ DEVICE_CASE(replay_epochs_see_new_rows) {
 }
 
 /* A state in the middle of an epoch keeps the length of the epoch. A state at the start of an epoch does not. */
-CASE(replay_states) {
-  scoped_yard y = open_yard();
+CASE(replay_states, yard, y, open_yard()) {
   for (int workers = 0; workers < 4; workers += 3) {
     tdict_tree *tree = rows_of(CAPACITY), *batch = NULL;
     tdict_replay *r = replay_over(tree, 0);
@@ -128,8 +126,7 @@ CASE(replay_states) {
 }
 
 /* Rows that were cleared are not delivered. A restart begins an epoch with the rows that are filled now. */
-CASE(replay_clear_in_an_epoch) {
-  scoped_yard y = open_yard();
+CASE(replay_clear_in_an_epoch, yard, y, open_yard()) {
   for (int by_sample = 0; by_sample < 2; by_sample++) {
     tdict_tree *tree = rows_from(0, CAPACITY), *batch = NULL;
     tdict_replay *r = replay_over(tree, CAPACITY);
@@ -165,8 +162,7 @@ CASE(replay_clear_in_an_epoch) {
 }
 
 /* A failed allocation at the beginning of an epoch is reported, and the call may be repeated. */
-CASE(replay_epoch_survives_enomem) {
-  scoped_yard y = open_yard();
+CASE(replay_epoch_survives_enomem, yard, y, open_yard()) {
   scoped_tree tree = rows_from(0, CAPACITY);
   scoped_replay r = replay_over(tree, CAPACITY);
   scoped_loader l = loader_over(&y, r, td_options(tdict_loader_options, batch_size = CAPACITY, num_workers = 0));
@@ -187,20 +183,18 @@ CASE(replay_epoch_survives_enomem) {
   assert_int_equal(read_epoch(&y, l, ids, MAX_ROWS), CAPACITY);
 }
 
-CASE(loader_refuses_bad_varying_datasets) {
-  scoped_yard y = open_yard();
+CASE(loader_refuses_bad_varying_datasets, yard, y, open_yard()) {
   numbers n = numbers_of(-1);
   tdict_dataset_table d = by_row(&n);
   tdict_loader_options o = tdict_loader_options_default();
   scoped_loader l = NULL;
   tdict_tree *batch = NULL;
   const double weights[] = {1, 2};
-  scoped_sampler sampler = NULL;
   d.length_varies = true;
   td_fails(TDICT_EINVAL, "must not be negative or missing", create_loader_of(y.c, &d, &o, &l, err));
   tdict_sampler_options so =
       td_with(tdict_sampler_options, kind = TDICT_SAMPLER_WEIGHTED, weights = weights, num_weights = 2);
-  td_ok(tdict_sampler_create(2, &so, &sampler, err));
+  scoped_sampler sampler = td_made(sampler, tdict_sampler_create(2, &so, &made, err));
   o.sampler = sampler;
   n.length = 2;
   td_fails(TDICT_EINVAL, "must not be WEIGHTED", create_loader_of(y.c, &d, &o, &l, err));
@@ -214,8 +208,7 @@ CASE(loader_refuses_bad_varying_datasets) {
 }
 
 /* Ranks and drop_uneven of the sampler hold for every length. */
-CASE(replay_sampler_keeps_its_options) {
-  scoped_yard y = open_yard();
+CASE(replay_sampler_keeps_its_options, yard, y, open_yard()) {
   for (int drop = 0; drop < 2; drop++) {
     int64_t seen[CAPACITY] = {0};
     for (int32_t rank = 0; rank < 3; rank++) {
@@ -241,8 +234,7 @@ CASE(replay_sampler_keeps_its_options) {
 }
 
 /* A restart also works for datasets of one length and for streams: a batch delivered later was fetched later. */
-DEVICE_CASE(loader_restart) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_restart, yard, y, open_yard()) {
   for (int stream = 0; stream < 2; stream++)
     for (int workers = 0; workers < 4; workers += 3) {
       numbers n = numbers_of(stream ? -1 : 30);
@@ -257,9 +249,7 @@ DEVICE_CASE(loader_restart) {
       td_ok(tdict_loader_restart(l, err));
       td_ok(tdict_loader_get_state(l, &s, err));
       assert_int_equal(s.epoch, 0); /* nothing was delivered */
-      for (int i = 0; i < 2; i++) {
-        tdict_release(td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err)));
-      }
+      for (int i = 0; i < 2; i++) tdict_release(td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err)));
       td_fails(TDICT_EIO, "worn", tdict_loader_next(l, tdict_no_stream(), &batch, err));
       td_rest();
       n.fail_at = -1;

@@ -5,9 +5,7 @@
 #include "tdict/loader.h"
 
 static tdict_sampler *made(int64_t length, const tdict_sampler_options *o) {
-  tdict_sampler *s = NULL;
-  td_ok(tdict_sampler_create(length, o, &s, err));
-  return s;
+  return td_made(sampler, tdict_sampler_create(length, o, &made, err));
 }
 
 CASE(sampler_is_deterministic) {
@@ -97,8 +95,7 @@ CASE(sampler_kinds_draw_independently) {
   tdict_sampler *weighted = made(100, &o);
   int same = 0;
   for (int64_t i = 0; i < 10000; i++) same += tdict_sampler_get(even, 1, i) == tdict_sampler_get(weighted, 1, i);
-  tdict_sampler_release(weighted);
-  tdict_sampler_release(even);
+  td_release(weighted, even);
   assert_in_range(same, 40, 160); /* each place by chance 1 in 100 */
 }
 

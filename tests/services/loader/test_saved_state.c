@@ -46,8 +46,7 @@ static tdict_loader *loader_of(const yard *y, numbers *n, const setup *c) {
   return l;
 }
 
-CASE(loader_state_of_another_loader_is_refused) {
-  yard y = open_yard();
+CASE(loader_state_of_another_loader_is_refused, yard, y, open_yard()) {
   const setup plain = {.length = 30, .batch_size = 3, .kind = -1, .seed = 5, .shuffle = true, .world_size = 2};
   const setup weighted = {.length = 30, .batch_size = 3, .kind = TDICT_SAMPLER_WEIGHTED, .world_size = 1};
   const setup uneven = {.length = 30, .batch_size = 3, .kind = TDICT_SAMPLER_SHUFFLED, .world_size = 4};
@@ -82,11 +81,9 @@ CASE(loader_state_of_another_loader_is_refused) {
     td_ok(tdict_loader_set_state(l, &was, err));
     td_release(other, l);
   }
-  close_yard(&y);
 }
 
-CASE(loader_state_serves_all_ranks) {
-  scoped_yard y = open_yard();
+CASE(loader_state_serves_all_ranks, yard, y, open_yard()) {
   setup c = {.length = 31, .batch_size = 3, .kind = -1, .seed = 5, .shuffle = true, .world_size = 4};
   numbers n[4];
   tdict_loader_state first;
@@ -111,8 +108,7 @@ static void refuse_place(tdict_loader *l, int64_t epoch, int64_t batch, const ch
 }
 
 /* Places near the ends of int64, of a loader with a length and of a stream: refused, or right in every sum. */
-CASE(loader_state_refuses_extremes) {
-  scoped_yard y = open_yard();
+CASE(loader_state_refuses_extremes, yard, y, open_yard()) {
   for (int stream = 0; stream < 2; stream++) {
     for (int workers = 0; workers < 3; workers += 2) {
       numbers n = numbers_of(stream ? -1 : 40);
@@ -166,8 +162,7 @@ CASE(sampler_positions_do_not_overflow) {
   }
 }
 
-CASE(loader_structs_respect_struct_size) {
-  scoped_yard y = open_yard();
+CASE(loader_structs_respect_struct_size, yard, y, open_yard()) {
   numbers n = numbers_of(9);
   tdict_dataset_table d = by_row(&n);
   scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, num_workers = 0, world_size = 3));
@@ -193,8 +188,7 @@ CASE(loader_structs_respect_struct_size) {
 }
 
 /* The size in a saved state is damaged: each flipped bit is refused, and no byte after the struct is read. */
-CASE(loader_state_with_damaged_size_is_refused) {
-  scoped_yard y = open_yard();
+CASE(loader_state_with_damaged_size_is_refused, yard, y, open_yard()) {
   numbers n = numbers_of(9);
   tdict_dataset_table d = by_row(&n);
   scoped_loader l = open_loader(&y, &d, NULL);
@@ -215,11 +209,10 @@ CASE(loader_state_with_damaged_size_is_refused) {
 CASE(dataset_create_respects_struct_size) {
   numbers n = numbers_of(4);
   tdict_dataset_table t = by_row(&n);
-  tdict_dataset *d = NULL;
   size_t size = offsetof(tdict_dataset_table, release) + sizeof t.release;
   guarded *g = guarded_of(size);
   memcpy(g->bytes + sizeof size, (unsigned char *)&t + sizeof size, size - sizeof size);
-  td_ok(tdict_dataset_create((tdict_dataset_table *)g, &d, err));
+  tdict_dataset *d = td_made(dataset, tdict_dataset_create((tdict_dataset_table *)g, &made, err));
   const tdict_dataset_table *read = tdict_dataset_get_table(d);
   assert_true(read->fetch == t.fetch && !read->in_order && !read->length_varies && !read->sample_length);
   tdict_dataset_release(d);

@@ -22,9 +22,8 @@ enum { MOST = 400 };
 /* Waits for what the stream waits for: a transfer behind it has ended. */
 static void pass_stream(const yard *y, const tdict_tree *batch, const tdict_stream *stream) {
   tdict_transfer_options o = tdict_transfer_options_default();
-  scoped_tree host = NULL;
   if (stream) o.after = *stream;
-  td_ok(tdict_to_device(y->c, batch, tdict_cpu(), &o, &host, err));
+  scoped_tree host = td_made(tree, tdict_to_device(y->c, batch, tdict_cpu(), &o, &made, err));
 }
 
 /* All samples but those of the batch that failed came once, and those not at all. */
@@ -101,8 +100,7 @@ static int64_t one_loader(const yard *y, const tdict_stream *stream) {
   return batches;
 }
 
-DEVICE_CASE(loader_soak) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_soak, yard, y, open_yard()) {
   int64_t wanted = from_environment("TDICT_TEST_BATCHES", 1500), done = 0, loaders = 0;
   int64_t seed = from_environment("TDICT_TEST_SEED", 1);
   state = (uint64_t)seed;

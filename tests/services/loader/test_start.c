@@ -33,8 +33,7 @@ static void await_live_bytes(const tdict_memory *m, size_t wanted) {
   assert_int_equal(live_bytes(m), wanted);
 }
 
-DEVICE_CASE(loader_thread_fails_to_start) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_thread_fails_to_start, yard, y, open_yard()) {
   tdict_memory *device = y.device.type == TDICT_DEVICE_CPU ? NULL : tdict_device_memory(y.c, y.device);
   tdict_memory *pinned = tdict_pinned_memory(y.c);
   tdict_device_counts before, after;
@@ -46,9 +45,8 @@ DEVICE_CASE(loader_thread_fails_to_start) {
     numbers n = numbers_of(100 * BATCH);
     tdict_dataset_table d = by_row(&n);
     tdict_loader *l = NULL;
-    char text[64];
     tdict_loader_options o = td_with(tdict_loader_options, batch_size = BATCH, num_workers = WORKERS);
-    snprintf(text, sizeof text, "cannot start worker %d of %d", at - 1, WORKERS);
+    const char *text = td_text("cannot start worker %d of %d", at - 1, WORKERS);
     fetched = &n;
     seen = 0;
     fails_at = at;

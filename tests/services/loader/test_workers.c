@@ -12,8 +12,7 @@ static void await_ready(tdict_loader *l, int32_t wanted) {
   fail_msg("not %d batches became ready in 5 s", (int)wanted);
 }
 
-DEVICE_CASE(loader_bounds_prefetched_bytes) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_bounds_prefetched_bytes, yard, y, open_yard()) {
   size_t one = 4 * (8 + 4 * X_COUNT);
   for (int limit = 0; limit < 2; limit++) {
     numbers n = numbers_of(400);
@@ -58,8 +57,7 @@ SIM_CASE(loader_limits_transfers_in_flight) {
   }
 }
 
-DEVICE_CASE(loader_in_order_dataset) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_in_order_dataset, yard, y, open_yard()) {
   numbers n = numbers_of(200);
   n.delay_us = 100;
   tdict_dataset_table d = by_sample(&n);
@@ -75,8 +73,7 @@ static tdict_status make_one(void *user, int64_t index, tdict_tree **out, tdict_
   return numbers_sample(user, index, out, err);
 }
 
-DEVICE_CASE(loader_stream_ends) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_stream_ends, yard, y, open_yard()) {
   for (int way = 0; way < 3; way++) {
     for (int64_t end = 0; end < 14; end += 1 + end % 3) {
       for (int workers = 0; workers < 5; workers += 2) {
@@ -115,8 +112,7 @@ static void take_in_time(tdict_loader *l, tdict_tree **out) {
   assert_int_equal(status, TDICT_OK);
 }
 
-DEVICE_CASE(loader_reports_stuck_worker) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_reports_stuck_worker, yard, y, open_yard()) {
   numbers n = numbers_of(20);
   n.gated = 9;
   tdict_dataset_table d = by_row(&n);
@@ -239,8 +235,7 @@ static void *resume_later(void *user) {
   return NULL;
 }
 
-SIM_CASE(loader_counts_waiting_for_the_device) {
-  scoped_yard y = open_yard();
+SIM_CASE(loader_counts_waiting_for_the_device, yard, y, open_yard()) {
   numbers n = numbers_of(20);
   tdict_dataset_table d = by_row(&n);
   td_ok(tdict_sim_hold(y.c, err));
@@ -260,8 +255,7 @@ SIM_CASE(loader_counts_waiting_for_the_device) {
 }
 
 /* The consumer gives up, several times, while the worker comes to the end of a stream. */
-DEVICE_CASE(loader_reports_stuck_stream) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_reports_stuck_stream, yard, y, open_yard()) {
   numbers n = numbers_of(-1);
   n.end = 1;
   n.delay_us = 200000;
@@ -281,8 +275,7 @@ DEVICE_CASE(loader_reports_stuck_stream) {
 }
 
 /* At every stage: at once, with nothing taken, in an epoch, at its end, after an error, while a fetch sleeps. */
-DEVICE_CASE(loader_destroy_in_any_state) {
-  scoped_yard y = open_yard();
+DEVICE_CASE(loader_destroy_in_any_state, yard, y, open_yard()) {
   for (int taken = 0; taken < 12; taken++) {
     for (int workers = 0; workers < 5; workers += 2) {
       numbers n = numbers_of(20);

@@ -27,8 +27,7 @@ void end_job(tdict_comm_table *table) {
 }
 
 unsigned char *make_bytes(size_t count, uint64_t seed, int rank) {
-  unsigned char *bytes = malloc(count + 1);
-  assert_non_null(bytes);
+  unsigned char *bytes = td_alloc(count + 1);
   td_fill_random(bytes, count, seed * 64 + (uint64_t)rank);
   return bytes;
 }

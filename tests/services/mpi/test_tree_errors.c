@@ -57,9 +57,8 @@ MPI_CASE(mpi_trees_report_the_errors_of_each_rank) {
       for (int fault = 0; fault < 3; fault++) {
         const tdict_status wanted[] = {TDICT_ENOTSUP, TDICT_EINVAL, TDICT_ESHAPE};
         const tdict_tree *wrong[] = {with_text, NULL, other};
-        tdict_tree *got = NULL;
-        char name[16];
-        snprintf(name, sizeof name, "rank %d", odd);
+        scoped_tree got = NULL;
+        const char *name = td_text("rank %d", odd);
         if (fault == 2 && (c < 2 || world == 1)) continue; /* the trees of one rank cannot differ */
         const char *text = fault == 2 ? "" : name;
         td_fails(wanted[fault], text, calls[c](comm, odd, rank == odd ? wrong[fault] : good, &got, err));
@@ -67,7 +66,6 @@ MPI_CASE(mpi_trees_report_the_errors_of_each_rank) {
         if (fault == 2) assert_true(td_last_error.path[0] != '\0');
         assert_null(got);
         td_ok(calls[c](comm, odd, good, &got, err));
-        tdict_release(got);
       }
   td_release(good, with_text, other);
   end_comm(comm);

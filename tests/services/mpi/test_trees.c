@@ -59,10 +59,7 @@ static void check_joined(tree_job *j, tdict_tree **parts, int dim, const tdict_t
   assert_int_equal(tdict_batch_size(got)[dim], from);
 }
 
-static tdict_comm_options options_of(int dim) {
-  tdict_comm_options o = td_with(tdict_comm_options, dim = dim);
-  return o;
-}
+static tdict_comm_options options_of(int dim) { return td_with(tdict_comm_options, dim = dim); }
 
 static void do_broadcast(tree_job *j) {
   const tree_plan plan = random_plan(j);
@@ -145,11 +142,10 @@ static void do_all_reduce(tree_job *j) {
   const double factor[] = {n * (n + 1) / 2.0, (n + 1) / 2.0, 1, n};
   scoped_tree tree = help_tree(0, NULL);
   for (int i = 0; i < count; i++) {
-    char key[16];
     double numbers[30];
     tdict_tensor *wide = NULL, *t = NULL;
     for (int64_t e = 0; e < rows; e++) numbers[e] = (double)((e + i) * (j->rank + 1));
-    snprintf(key, sizeof key, "k%d", i);
+    const char *key = td_text("k%d", i);
     td_ok(tdict_tensor_from_array(TDICT_F64, COUNTS(rows), numbers, &wide, err));
     td_ok(tdict_tensor_to_dtype(wide, dtypes[i], NULL, &t, err));
     tdict_tensor_release(wide);
@@ -157,11 +153,9 @@ static void do_all_reduce(tree_job *j) {
   }
   td_ok(td_comm_all_reduce(j->comm, tree, op, NULL, err));
   for (int i = 0; i < count; i++) {
-    char key[16];
-    scoped_tensor wide = NULL;
-    snprintf(key, sizeof key, "k%d", i);
-    assert_int_equal(tdict_tensor_dtype(help_get(tree, key)), dtypes[i]);
-    td_ok(tdict_tensor_to_dtype(help_get(tree, key), TDICT_F64, NULL, &wide, err));
+    const char *key = td_text("k%d", i);
+    assert_int_equal(tdict_tensor_dtype(td_leaf(tree, key)), dtypes[i]);
+    scoped_tensor wide = td_made(tensor, tdict_tensor_to_dtype(td_leaf(tree, key), TDICT_F64, NULL, &made, err));
     for (int64_t e = 0; e < rows; e++) {
       const double wanted = (double)(e + i) * factor[op], found = ((const double *)tdict_tensor_const_data(wide))[e];
       if (found < wanted * (1 - 0x1p-8) || found > wanted * (1 + 0x1p-8))

@@ -61,10 +61,9 @@ static inline void several_close(several *s) {
 /* Simulated devices whose driver fails on demand. */
 static inline several several_open_failing(size_t count, int32_t peers, tdict_context *(*open)(tdict_driver *)) {
   several s = {0};
-  tdict_driver *inner;
   tdict_sim_options sim =
       td_with(tdict_sim_options, num_devices = (int32_t)count, memory_bytes = (size_t)1 << 30, peers = peers);
-  td_ok(tdict_driver_sim_open(&sim, &inner, err));
+  tdict_driver *inner = td_made(driver, tdict_driver_sim_open(&sim, &made, err));
   td_ok(tdict_driver_fault_open(inner, &s.fault, err));
   tdict_driver_release(inner);
   several_start(&s, open(s.fault), count);
@@ -104,9 +103,7 @@ static inline void spread_tree(const several *s, const tdict_tree *src, const td
   td_ok(tdict_future_wait(f, &all, err));
   assert_int_equal(tdict_num_keys(all), s->count);
   for (size_t i = 0; i < s->count; i++) {
-    char key[24];
-    snprintf(key, sizeof key, "%zu", i);
-    td_ok(tdict_get_tree(all, key, &trees[i], err));
+    td_ok(tdict_get_tree(all, td_text("%zu", i), &trees[i], err));
     tdict_retain(trees[i]);
   }
 }
@@ -133,7 +130,7 @@ static inline tdict_tree *rows_tree(int64_t rows, tdict_memory *memory) {
   tdict_tree *td = NULL;
   td_ok(tdict_create_from(fields, sizeof fields / sizeof *fields, 1, &rows, memory, &td, err));
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
-    tdict_tensor *t = leaf_of(td, fields[i].path);
+    tdict_tensor *t = td_leaf(td, fields[i].path);
     if (rows) td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), next_seed());
   }
   return td;

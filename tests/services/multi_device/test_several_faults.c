@@ -6,10 +6,9 @@
 enum { MOST_FAULTS = 4000, NUM_JOBS = 4 };
 
 static tdict_context *open_with(tdict_driver *driver, int32_t num_threads, size_t staging_bytes) {
-  tdict_context *c = NULL;
   tdict_context_options o =
       td_with(tdict_context_options, device = tdict_sim(0), num_threads = num_threads, staging_bytes = staging_bytes);
-  td_ok(tdict_context_create_over(&o, driver, &c, err));
+  tdict_context *c = td_made(context, tdict_context_create_over(&o, driver, &made, err));
   return c;
 }
 static tdict_context *open_over(tdict_driver *driver) { return open_with(driver, 2, (size_t)2 << 20); }
@@ -76,7 +75,7 @@ static void sweep(size_t count, int32_t peers, int64_t rows, int step) {
       }
       met += fired;
       failed += status != TDICT_OK;
-      assert_non_null(tdict_tensor_data(leaf_of(src, "obs.state"))); /* no transfer reads the source any more */
+      assert_non_null(tdict_tensor_data(td_leaf(src, "obs.state"))); /* no transfer reads the source any more */
     }
     assert_false(fired);
   }
@@ -112,8 +111,7 @@ SIM_CASE(several_faults_while_results_are_made) {
 
 /* A copy from device to device that fails names the device that should have received the bytes; the other copies
  * stop. */
-SIM_CASE(several_errors_name_the_device) {
-  scoped_several s = several_open_failing(2, TDICT_SIM_PEERS_ALL, open_over);
+SIM_CASE(several_errors_name_the_device, several, s, several_open_failing(2, TDICT_SIM_PEERS_ALL, open_over)) {
   tdict_tree *src = rows_tree(16, NULL), *trees[MOST_DEVICES] = {NULL}, *whole = NULL;
   tdict_fault fault = {.kinds = TDICT_FAULT_BIT(TDICT_FAULT_COPY_WITHIN), .n = 1, .code = TDICT_CU_UNKNOWN};
   tdict_driver_fault_arm(s.fault, &fault);
@@ -135,8 +133,7 @@ SIM_CASE(several_errors_name_the_device) {
 }
 
 /* Host memory that is exhausted in the calling thread. */
-SIM_CASE(several_survive_enomem) {
-  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
+SIM_CASE(several_survive_enomem, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
   for (int64_t rows = 16; rows <= 400; rows += 384)
     for (int job = 0; job < NUM_JOBS; job++) {
       tdict_tree *src = rows_tree(rows, NULL), *trees[MOST_DEVICES] = {NULL}, *whole = NULL;

@@ -5,9 +5,8 @@
 
 static tdict_future *start(const several *s, const tdict_tree *src, const tdict_spread *spread,
                            const tdict_transfer_options *o) {
-  tdict_future *f = NULL;
   const tdict_spread how = on_all(s, spread);
-  td_ok(tdict_to_devices_async(s->c, src, &how, o, &f, err));
+  tdict_future *f = td_made(future, tdict_to_devices_async(s->c, src, &how, o, &made, err));
   return f;
 }
 /* Ends the future; its trees, to be released. */
@@ -97,8 +96,7 @@ static tdict_driver_sim_count driver_counts(const several *s) {
 }
 /* While the copies of the second round are held, the devices can exchange the parts of the first round: parts of one
  * promise do not wait for all earlier parts. Counts the operations that run before the first copy between devices. */
-SIM_CASE(replicate_large_parts_arrive_side_by_side) {
-  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
+SIM_CASE(replicate_large_parts_arrive_side_by_side, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
   tdict_tree *src = rows_tree(4000, s.at[0].pinned), *trees[MOST_DEVICES]; /* four rounds */
   td_ok(tdict_sim_hold(s.c, err));
   tdict_future *f = start(&s, src, NULL, NULL);
@@ -126,19 +124,17 @@ static void read_now(void *user) {
   atomic_store(&r->done, true);
 }
 /* The stream of the last device waits for everything; a kernel on it reads the last device's tree. */
-SIM_CASE(replicate_is_awaited_by_a_stream) {
-  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
+SIM_CASE(replicate_is_awaited_by_a_stream, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
   for (int64_t rows = 16; rows <= 1600; rows *= 100) {
     tdict_tree *src = rows_tree(rows, NULL), *all = NULL;
     reader r = {0};
     td_ok(tdict_stream_create(s.c, s.devices[1], &r.stream, err));
     tdict_future *f = start(&s, src, NULL, NULL);
     td_ok(tdict_future_wait_on_stream(f, r.stream, &all, err));
-    const tdict_tensor *got = leaf_of(all, "1.obs.pixels"), *want = leaf_of(src, "obs.pixels");
+    const tdict_tensor *got = td_leaf(all, "1.obs.pixels"), *want = td_leaf(src, "obs.pixels");
     r.address = got->data;
     r.bytes = tdict_tensor_bytes(got);
-    r.seen = malloc(r.bytes);
-    assert_non_null(r.seen);
+    r.seen = td_alloc(r.bytes);
     td_ok(tdict_sim_launch(r.stream, read_now, &r, err));
     td_ok(tdict_record_stream(all, r.stream, err));
     td_ok(tdict_future_wait(f, NULL, err));
@@ -166,8 +162,7 @@ SIM_CASE(replicate_waits_for_the_stream_after) {
   tdict_release(src);
 }
 
-SIM_CASE(replicate_can_be_cancelled) {
-  scoped_several s = several_open(4, TDICT_SIM_PEERS_ALL);
+SIM_CASE(replicate_can_be_cancelled, several, s, several_open(4, TDICT_SIM_PEERS_ALL)) {
   for (int64_t rows = 16; rows <= 1600; rows *= 100) {
     tdict_tree *src = rows_tree(rows, NULL), *out = NULL;
     td_ok(tdict_sim_hold(s.c, err));
@@ -178,13 +173,12 @@ SIM_CASE(replicate_can_be_cancelled) {
     td_fails(TDICT_ECANCELLED, "", tdict_future_wait(f, &out, err));
     assert_int_equal(tdict_future_state(f), TDICT_FUTURE_CANCELLED);
     assert_null(out);
-    assert_non_null(tdict_tensor_data(leaf_of(src, "obs.pixels"))); /* no longer read */
+    assert_non_null(tdict_tensor_data(td_leaf(src, "obs.pixels"))); /* no longer read */
     td_release(f, src);
   }
 }
 /* Cancelling stops all parts: the copies of later rounds never run. */
-SIM_CASE(replicate_cancels_all_parts) {
-  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
+SIM_CASE(replicate_cancels_all_parts, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
   tdict_tree *src = rows_tree(4000, s.at[0].pinned), *trees[MOST_DEVICES]; /* four rounds */
   const int64_t before = driver_counts(&s).num_finished;
   finish(&s, start(&s, src, NULL, NULL), trees);
@@ -201,8 +195,7 @@ SIM_CASE(replicate_cancels_all_parts) {
   tdict_release(src);
 }
 /* The program drops the future while the copies run. */
-SIM_CASE(replicate_without_a_future_ends_all_the_same) {
-  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
+SIM_CASE(replicate_without_a_future_ends_all_the_same, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
   tdict_tree *src = rows_tree(1600, NULL);
   td_ok(tdict_sim_hold(s.c, err));
   tdict_future_release(start(&s, src, NULL, NULL));
@@ -234,22 +227,20 @@ static void held_close(held *h) {
 #define scoped_held TD_SCOPED(held_close, held)
 SIM_CASE(replicate_small_trees_before_later_transfers) {
   scoped_held h = hold_small();
-  scoped_future later = NULL;
   scoped_tree back = NULL;
   td_rest();
   const int64_t queued = driver_counts(&h.s).num_pending;
-  td_ok(tdict_to_device_async(h.s.c, h.second, tdict_cpu(), NULL, &later, err));
+  scoped_future later = td_made(future, tdict_to_device_async(h.s.c, h.second, tdict_cpu(), NULL, &made, err));
   td_rest();
   assert_int_equal(driver_counts(&h.s).num_pending, queued); /* it waits, and has queued nothing */
   td_ok(tdict_sim_resume(h.s.c, err));
   td_ok(tdict_future_wait(later, &back, err));
   check_tree(&h.s.at[1], h.src, back);
 }
-SIM_CASE(replicate_small_trees_lose_all_results) {
-  scoped_held h = hold_small();
+SIM_CASE(replicate_small_trees_lose_all_results, held, h, hold_small()) {
   tdict_future_cancel(h.f);
   td_ok(tdict_sim_resume(h.s.c, err));
   td_fails(TDICT_ECANCELLED, "", tdict_future_wait(h.f, NULL, err));
-  assert_null(tdict_tensor_data(leaf_of(h.all, "0.obs.pixels")));
-  assert_null(tdict_tensor_data(leaf_of(h.all, "1.obs.pixels")));
+  assert_null(tdict_tensor_data(td_leaf(h.all, "0.obs.pixels")));
+  assert_null(tdict_tensor_data(td_leaf(h.all, "1.obs.pixels")));
 }

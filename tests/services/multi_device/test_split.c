@@ -57,8 +57,7 @@ static void check_ways(const several *s, const tdict_tree *src, int dim, const i
     release_all(s, trees);
   }
 }
-GPU_CASE(split_and_gather_on_two_devices) {
-  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
+GPU_CASE(split_and_gather_on_two_devices, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
   scoped_tree odd = rows_tree(101, NULL), large = rows_tree(1000, NULL), grid = grid_tree(12, 31, NULL);
   check_ways(&s, odd, 0, NULL, (const int64_t[]){51, 50});
   check_ways(&s, large, 0, NULL, (const int64_t[]){500, 500});
@@ -66,16 +65,14 @@ GPU_CASE(split_and_gather_on_two_devices) {
   check_ways(&s, odd, 0, (const int64_t[]){101, 0}, (const int64_t[]){101, 0});
   check_ways(&s, grid, 1, NULL, (const int64_t[]){16, 15});
 }
-SIM_CASE(split_and_gather_on_four_devices) {
-  scoped_several s = several_open(4, TDICT_SIM_PEERS_PAIRS);
+SIM_CASE(split_and_gather_on_four_devices, several, s, several_open(4, TDICT_SIM_PEERS_PAIRS)) {
   scoped_tree few = rows_tree(3, NULL), none = rows_tree(0, NULL), grid = grid_tree(9, 50, s.at[0].pinned);
   check_ways(&s, few, 0, NULL, (const int64_t[]){1, 1, 1, 0});
   check_ways(&s, none, 0, NULL, (const int64_t[]){0, 0, 0, 0});
   check_ways(&s, grid, 0, (const int64_t[]){0, 5, 0, 4}, (const int64_t[]){0, 5, 0, 4});
   check_ways(&s, grid, 1, NULL, (const int64_t[]){13, 13, 12, 12});
 }
-GPU_CASE(split_refuses_wrong_counts) {
-  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
+GPU_CASE(split_refuses_wrong_counts, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
   tdict_tree *src = rows_tree(10, NULL), *trees[2] = {NULL, NULL};
   tdict_spread part = split_along(0, (const int64_t[]){5, 4}), spread = on_all(&s, &part);
   td_fails(TDICT_ESHAPE, "sizes sum to 9", td_to_devices(s.c, src, &spread, NULL, trees, err));
@@ -92,7 +89,6 @@ GPU_CASE(split_refuses_wrong_counts) {
 GPU_CASE(gather_joins_by_key) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   scoped_tree one = NULL, two = NULL;
-  tdict_tree *whole = NULL;
   td_ok(tdict_create(1, (const int64_t[]){4}, &one, err));
   td_ok(tdict_create(1, (const int64_t[]){7}, &two, err));
   td_put(one, "a", random_tensor(TDICT_F32, SHAPE(4, 3), NULL));
@@ -100,11 +96,11 @@ GPU_CASE(gather_joins_by_key) {
   td_put(two, "b", random_tensor(TDICT_I64, SHAPE(7), NULL));
   td_put(two, "a", random_tensor(TDICT_F32, SHAPE(7, 3), NULL));
   tdict_tree *moved[2] = {to_device(&s.at[0], one, s.devices[0]), to_device(&s.at[1], two, s.devices[1])};
-  td_ok(gather(&s, moved, 0, tdict_cpu(), &whole, err));
+  tdict_tree *whole = td_made(tree, gather(&s, moved, 0, tdict_cpu(), &made, err));
   tdict_tree *first = rows_of(whole, 0, 0, 4), *second = rows_of(whole, 0, 4, 7);
   check_tree(&s.at[0], one, first);
-  check_tensor(&s.at[0], leaf_of(two, "a"), leaf_of(second, "a"), "a");
-  check_tensor(&s.at[0], leaf_of(two, "b"), leaf_of(second, "b"), "b");
+  check_tensor(&s.at[0], td_leaf(two, "a"), td_leaf(second, "a"), "a");
+  check_tensor(&s.at[0], td_leaf(two, "b"), td_leaf(second, "b"), "b");
   td_release(first, second, whole, moved[0], moved[1]);
 }
 /* Calls tdict_gather_devices_async() with rows 0 to 3 of two trees, of which the second was changed. */
@@ -120,8 +116,7 @@ static tdict_status gather_changed(const several *s, int change, tdict_error *wh
   assert_null(out);
   return status;
 }
-GPU_CASE(gather_names_the_tree_and_the_leaf) {
-  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
+GPU_CASE(gather_names_the_tree_and_the_leaf, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
   td_fails(TDICT_ENOTFOUND, "", gather_changed(&s, 0, err));
   assert_string_equal(td_last_error.path, "1.obs.state");
   td_fails(TDICT_ENOTFOUND, "", gather_changed(&s, 1, err));

@@ -40,10 +40,9 @@ CASE(share_ring_slots_begin_as_zeros) {
   tdict_share_ring *ring = rig_ring(TDICT_SHARE_MAX_SLOTS, TDICT_SHARE_MAX_WORKERS), *worker = rig_own_worker(ring);
   tdict_tree *batch = NULL;
   for (int i = 0; i < TDICT_SHARE_MAX_SLOTS; i++) {
-    scoped_tensor bytes = NULL;
     td_ok(tdict_share_ring_begin(worker, 0, &batch, err));
     assert_true(tdict_is_consolidated(batch));
-    td_ok(tdict_consolidated_bytes(batch, &bytes, err));
+    scoped_tensor bytes = td_made(tensor, tdict_consolidated_bytes(batch, &made, err));
     const unsigned char *at = tdict_tensor_const_data(bytes);
     for (size_t b = 0; b < tdict_tensor_bytes(bytes); b++)
       if (at[b]) fail_msg("slot %d, byte %zu", i, b);
@@ -91,9 +90,8 @@ CASE(share_ring_attach_refuses) {
 /* A worker that destroys its ring gives up its slots, and is not reported. Its batches are delivered. */
 CASE(share_ring_worker_may_leave) {
   scoped_share_ring ring = rig_ring(2, 1), worker = rig_own_worker(ring);
-  tdict_tree *batch = NULL;
   rig_publish(worker, 5);
-  td_ok(tdict_share_ring_begin(worker, 0, &batch, err));
+  tdict_tree *batch = td_made(tree, tdict_share_ring_begin(worker, 0, &made, err));
   tdict_share_ring_destroy(worker);
   assert_int_equal(rig_take(ring), 5);
   td_fails(TDICT_ENOTFOUND, "no worker is left", tdict_share_ring_take(ring, INT64_MAX, &batch, err));
@@ -103,8 +101,7 @@ CASE(share_ring_worker_may_leave) {
   td_ok(tdict_share_ring_begin(worker, 0, &batch, err));
 }
 
-CASE(share_ring_without_workers_ends) {
-  scoped_share_ring ring = rig_ring(2, 1);
+CASE(share_ring_without_workers_ends, share_ring, ring, rig_ring(2, 1)) {
   tdict_tree *batch = NULL;
   td_fails(TDICT_ENOTFOUND, "no worker is left", tdict_share_ring_take(ring, INT64_MAX, &batch, err));
 }
@@ -137,8 +134,7 @@ CASE(share_ring_in_a_fork) {
   assert_int_equal(rig_take(ring), 5);
 }
 
-CASE(share_ring_survives_enomem) {
-  scoped_tree like = rig_batch();
+CASE(share_ring_survives_enomem, tree, like, rig_batch()) {
   tdict_share_ring_options o = td_with(tdict_share_ring_options, num_slots = 2, max_workers = TDICT_SHARE_MAX_WORKERS);
   rig_pair pair = rig_sockets(SOCK_SEQPACKET);
   tdict_share_ring *ring = NULL, *worker = NULL;

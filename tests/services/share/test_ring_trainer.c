@@ -47,8 +47,8 @@ WORKER(share_worker_leaves) {
 /* Publishes one batch, begins another, says so, and waits to be killed. */
 WORKER(share_worker_holds) {
   tdict_share_ring *ring = rig_attach();
-  tdict_tree *batch = NULL;
   rig_publish(ring, 77);
+  tdict_tree *batch = NULL;
   td_ok(tdict_share_ring_begin(ring, 60 * RIG_SECOND, &batch, err));
   rig_write(RIG_SOCKET, "h", 1);
   for (;;) pause();
@@ -102,8 +102,7 @@ CASE(share_ring_takes_batches_of_processes) {
 
 /* While the trainer searches a long ring, the worker publishes a slot that the search has passed, and then a slot that
  * lies ahead of the search. */
-CASE(share_ring_keeps_the_order_of_a_worker) {
-  scoped_share_ring ring = rig_ring(TDICT_SHARE_MAX_SLOTS, 1);
+CASE(share_ring_keeps_the_order_of_a_worker, share_ring, ring, rig_ring(TDICT_SHARE_MAX_SLOTS, 1)) {
   pid_t pid;
   close(rig_add_process(ring, "share_worker_publishes_pairs", &pid));
   for (int64_t n = 0; n < 2 * TDICT_SHARE_MAX_SLOTS; n++) {
@@ -117,8 +116,7 @@ CASE(share_ring_keeps_the_order_of_a_worker) {
   assert_int_equal(rig_reap(pid), 0);
 }
 
-CASE(share_ring_ends_after_the_last_worker) {
-  scoped_share_ring ring = rig_ring(2, 1);
+CASE(share_ring_ends_after_the_last_worker, share_ring, ring, rig_ring(2, 1)) {
   tdict_tree *batch = NULL;
   pid_t pid;
   close(rig_add_process(ring, "share_worker_leaves", &pid));
@@ -172,7 +170,6 @@ CASE(share_ring_reports_a_killed_worker) {
   const rig_resources before = rig_resources_now();
   tdict_share_ring *ring = rig_ring(2, 2), *other;
   tdict_tree *batch = NULL, *again = NULL;
-  char text[64];
   pid_t pid;
   const int socket = rig_add_process(ring, "share_worker_holds", &pid);
   wait_for_byte(socket);
@@ -181,7 +178,7 @@ CASE(share_ring_reports_a_killed_worker) {
   td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(other, 0, &batch, err));
   rig_kill(pid);
   /* Both processes hold this ring's segment, and only one of them lives. */
-  snprintf(text, sizeof text, "worker process %d has ended and held slot 1 (1 in all)", (int)pid);
+  const char *text = td_text("worker process %d has ended and held slot 1 (1 in all)", (int)pid);
   tdict_status status = tdict_share_ring_take(ring, INT64_MAX, &batch, NULL);
   if (status == TDICT_OK) { /* the batch came first, if the death was noticed later */
     assert_int_equal(rig_check(batch), 77);
@@ -241,8 +238,7 @@ static void *kill_at_rest(void *user) {
   return kill(*(pid_t *)user, SIGKILL) == 0 ? NULL : user;
 }
 /* A trainer that waits without a limit is told of the death of a worker. */
-CASE(share_ring_reports_during_a_wait) {
-  scoped_share_ring ring = rig_ring(2, 1);
+CASE(share_ring_reports_during_a_wait, share_ring, ring, rig_ring(2, 1)) {
   tdict_tree *batch = NULL;
   pthread_t thread;
   pid_t pid;
@@ -259,8 +255,7 @@ CASE(share_ring_reports_during_a_wait) {
 }
 
 /* Several dead workers are reported one after another. */
-CASE(share_ring_reports_idle_workers) {
-  scoped_share_ring ring = rig_ring(2, 2);
+CASE(share_ring_reports_idle_workers, share_ring, ring, rig_ring(2, 2)) {
   tdict_tree *batch = NULL;
   pid_t pids[2];
   for (int i = 0; i < 2; i++) {
@@ -407,20 +402,18 @@ CASE(share_ring_survives_a_broken_worker) {
 }
 
 /* A slot that was given back while a transfer reads it is empty only after the transfer. */
-SIM_CASE(share_ring_waits_for_transfers) {
-  scoped_context context = td_context(NULL);
+SIM_CASE(share_ring_waits_for_transfers, context, context, td_context(NULL)) {
   for (int is_pinned = 0; is_pinned < 2; is_pinned++) {
     scoped_share_ring ring = rig_ring(1, 1), worker = rig_own_worker(ring);
     tdict_tree *batch = NULL, *next = NULL;
     scoped_tree result = NULL, host = NULL;
-    scoped_future future = NULL;
     tdict_transfer_options o = tdict_transfer_options_default();
     if (is_pinned) td_ok(tdict_share_ring_pin(context, ring, err));
     assert_int_equal(tdict_is_pinned(ring->slots[0].tree), is_pinned);
     rig_publish(worker, 21);
     td_ok(tdict_share_ring_take(ring, 0, &batch, err));
     td_ok(tdict_sim_hold(context, err));
-    td_ok(tdict_to_device_async(context, batch, td_device(), &o, &future, err));
+    scoped_future future = td_made(future, tdict_to_device_async(context, batch, td_device(), &o, &made, err));
     td_ok(tdict_share_ring_give_back(ring, batch, err));
     if (is_pinned) { /* otherwise the staging ring has the bytes soon, even if the device copies nothing */
       td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, RIG_SECOND / 50, &next, err));
@@ -492,12 +485,11 @@ SIM_CASE(share_ring_outlived_by_a_transfer) {
   tdict_context *context = td_context(NULL);
   tdict_share_ring *ring = rig_ring(1, 1), *worker = rig_own_worker(ring);
   tdict_tree *batch = NULL, *result = NULL, *host = NULL;
-  tdict_future *future = NULL;
   td_ok(tdict_share_ring_pin(context, ring, err));
   rig_publish(worker, 21);
   td_ok(tdict_share_ring_take(ring, 0, &batch, err));
   td_ok(tdict_sim_hold(context, err));
-  td_ok(tdict_to_device_async(context, batch, td_device(), NULL, &future, err));
+  tdict_future *future = td_made(future, tdict_to_device_async(context, batch, td_device(), NULL, &made, err));
   td_release(worker, ring);
   assert_int_equal(rig_count_maps(), before.maps + 1);
   td_ok(tdict_sim_resume(context, err));

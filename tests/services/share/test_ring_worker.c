@@ -60,7 +60,6 @@ CASE(share_ring_begin_ends_with_the_ring) {
 /* The trainer is a forked process, which is killed while this worker waits. */
 CASE(share_ring_begin_ends_with_the_trainer) {
   rig_pair pair = rig_sockets(SOCK_SEQPACKET);
-  tdict_share_ring *worker = NULL;
   tdict_tree *batch = NULL;
   const pid_t trainer = fork();
   if (trainer == 0) {
@@ -68,7 +67,7 @@ CASE(share_ring_begin_ends_with_the_trainer) {
     if (tdict_share_ring_add_worker(ring, pair.theirs, (int32_t)getppid(), NULL) != TDICT_OK) _exit(1);
     for (;;) pause();
   }
-  td_ok(tdict_share_ring_attach(pair.ours, 60 * RIG_SECOND, &worker, err));
+  tdict_share_ring *worker = td_made(share_ring, tdict_share_ring_attach(pair.ours, 60 * RIG_SECOND, &made, err));
   td_ok(tdict_share_ring_begin(worker, 0, &batch, err));
   td_fails(TDICT_ETIMEDOUT, "no slot is empty", tdict_share_ring_begin(worker, 0, &batch, err));
   rig_kill(trainer);

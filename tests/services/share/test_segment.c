@@ -17,8 +17,7 @@ static unsigned char *good_image(size_t *bytes) {
   scoped_tree shared = rig_shared();
   const tdict_segment *segment = tdict_segment_of(shared);
   *bytes = segment->layout.total_bytes;
-  unsigned char *image = malloc(*bytes);
-  assert_non_null(image);
+  unsigned char *image = td_alloc(*bytes);
   assert_int_equal(pread(segment->fd, image, *bytes, 0), *bytes);
   return image;
 }
@@ -41,8 +40,7 @@ static void refuse(int fd, tdict_status status, const char *text) {
   assert_int_equal(rig_count_maps(), before.maps);
 }
 
-CASE(share_segment_is_sealed) {
-  scoped_tree shared = rig_shared();
+CASE(share_segment_is_sealed, tree, shared, rig_shared()) {
   const tdict_segment *segment = tdict_segment_of(shared);
   const off_t bytes = (off_t)segment->layout.total_bytes;
   assert_int_equal(fcntl(segment->fd, F_GET_SEALS) & ALL_SEALS, ALL_SEALS);
@@ -127,8 +125,7 @@ CASE(share_segment_refuses_blobs) {
   const head kept = *h;
   /* Batch size [], and an object "x" of type "t". */
   static const unsigned char object[] = {'t', 'd', 's', 'c', 1, 0, 0, 0, 0, 3, 'x', 0, 't', 0, 0};
-  scoped_bytes blob = malloc(kept.blob_bytes);
-  assert_non_null(blob);
+  scoped_bytes blob = td_alloc(kept.blob_bytes);
   memcpy(blob, image + BLOB_AT, kept.blob_bytes);
   memcpy(image + BLOB_AT, object, sizeof object);
   h->blob_bytes = sizeof object;

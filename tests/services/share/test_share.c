@@ -13,7 +13,7 @@ WORKER(share_worker_reads) {
   assert_true(tdict_is_consolidated(td));
   assert_int_equal(rig_count_maps(), 1);
   for (int i = 0; i < LEAVES; i++) {
-    const tdict_tensor *t = help_get(td, leaves[i]);
+    const tdict_tensor *t = td_leaf(td, leaves[i]);
     rig_write(RIG_SOCKET, tdict_tensor_const_data(t), tdict_tensor_bytes(t));
   }
   td_fill_random(tdict_data(td, "r"), 24, 99);
@@ -34,7 +34,7 @@ CASE(share_passes_trees_to_other_processes) {
   for (int i = 0; i < LEAVES; i++) {
     scoped_tensor flat = NULL;
     unsigned char found[2 * 3 * 700 * 8];
-    td_ok(tdict_tensor_contiguous(help_get(td, leaves[i]), &flat, err));
+    td_ok(tdict_tensor_contiguous(td_leaf(td, leaves[i]), &flat, err));
     const size_t bytes = tdict_tensor_bytes(flat);
     assert_true(rig_read_bytes(pair.ours, found, bytes));
     assert_memory_equal(found, tdict_tensor_const_data(flat), bytes);
@@ -77,8 +77,7 @@ CASE(share_create_zeroes) {
   for (size_t i = 0; i < tdict_tensor_bytes(bytes); i++) assert_int_equal(at[i], 0);
 }
 
-SIM_CASE(share_create_copies_from_devices) {
-  scoped_context context = td_context(NULL);
+SIM_CASE(share_create_copies_from_devices, context, context, td_context(NULL)) {
   scoped_tree td = rig_tree(), moved = NULL, shared = NULL;
   td_ok(tdict_to_device(context, td, td_device(), NULL, &moved, err));
   td_ok(tdict_share_create(moved, NULL, &shared, err));
@@ -114,7 +113,7 @@ CASE(share_frees_with_the_last_reference) {
   assert_int_equal(rig_count_maps(), before.maps + 3);
   assert_int_equal(td_count_descriptors(), before.fds + 2 + 3);
   assert_true(rig_equal(first, third));
-  tdict_tensor *kept = tdict_tensor_retain(help_get(second, "r"));
+  tdict_tensor *kept = tdict_tensor_retain(td_leaf(second, "r"));
   const float value = *(const float *)tdict_const_data(first, "r");
   td_release(first, second, third);
   assert_int_equal(rig_count_maps(), before.maps + 1);
@@ -125,9 +124,8 @@ CASE(share_frees_with_the_last_reference) {
 }
 
 /* Copies that an operation makes of shared tensors are ordinary memory. */
-CASE(share_tensors_work_in_operations) {
-  scoped_tree shared = rig_shared();
-  const tdict_tensor *wide = help_get(shared, "wide");
+CASE(share_tensors_work_in_operations, tree, shared, rig_shared()) {
+  const tdict_tensor *wide = td_leaf(shared, "wide");
   scoped_tensor turned = td_made(tensor, tdict_tensor_permute(wide, 3, (const int[]){2, 0, 1}, &made, err));
   scoped_tensor flat = td_made(tensor, tdict_tensor_contiguous(turned, &made, err));
   assert_false(tdict_tensor_shares_storage(flat, wide));

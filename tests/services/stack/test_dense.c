@@ -2,17 +2,15 @@
 #include "rig.h"
 #include "support/things.h"
 
-DEVICE_CASE(lazy_stack_densify_stacks) {
-  scoped_context context = td_context(NULL);
+DEVICE_CASE(lazy_stack_densify_stacks, context, context, td_context(NULL)) {
   tdict_lazy_stack *host = STACK(rig_new_item(4, NULL), rig_new_item(4, NULL)), *s = NULL;
-  tdict_tree *dense = NULL;
   td_ok(td_lazy_to_device(context, host, td_device(), NULL, &s, err));
-  td_ok(tdict_lazy_stack_densify(s, NULL, NULL, &dense, err));
+  tdict_tree *dense = td_made(tree, tdict_lazy_stack_densify(s, NULL, NULL, &made, err));
   help_paths(dense, "x n n.y");
   assert_true(tdict_batch_ndim(dense) == 2 && tdict_batch_size(dense)[0] == 2 && tdict_batch_size(dense)[1] == 2);
-  assert_true(tdict_device_equal(tdict_tensor_device(help_get(dense, "n.y")), td_device()));
+  assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(dense, "n.y")), td_device()));
   tdict_tensor *y = NULL;
-  td_ok(tdict_tensor_clone(help_get(dense, "n.y"), NULL, &y, err));
+  td_ok(tdict_tensor_clone(td_leaf(dense, "n.y"), NULL, &y, err));
   for (size_t i = 0; i < 2; i++)
     assert_memory_equal((const float *)tdict_tensor_const_data(y) + 8 * i,
                         tdict_const_data(rig_item(host, (int64_t)i), "n.y"), 32);
@@ -73,8 +71,8 @@ static void check_padded(const tdict_lazy_stack *s, const tdict_tensor *padded, 
   int64_t most[1 + DIMS] = {2, 0, 0, 0};
   int masked = 1;
   for (int64_t i = 0; i < count; i++) {
-    const int64_t *shape = tdict_tensor_shape(help_get(rig_item(s, i), "a"));
-    const int64_t *first = tdict_tensor_shape(help_get(rig_item(s, 0), "a"));
+    const int64_t *shape = tdict_tensor_shape(td_leaf(rig_item(s, i), "a"));
+    const int64_t *first = tdict_tensor_shape(td_leaf(rig_item(s, 0), "a"));
     for (int d = 1; d <= DIMS; d++) {
       if (shape[d] > most[d]) most[d] = shape[d];
       if (shape[d] != first[d] && d + 1 > masked) masked = d + 1;
@@ -87,7 +85,7 @@ static void check_padded(const tdict_lazy_stack *s, const tdict_tensor *padded, 
   assert_int_equal(tdict_tensor_ndim(mask), 1 + masked);
   assert_memory_equal(tdict_tensor_shape(mask), tdict_tensor_shape(padded), (size_t)(1 + masked) * sizeof *most);
   for (int64_t i = 0; i < count; i++) {
-    const tdict_tensor *from = help_get(rig_item(s, i), "a");
+    const tdict_tensor *from = td_leaf(rig_item(s, i), "a");
     const int64_t *shape = tdict_tensor_shape(from);
     for (int64_t k = 0; k < most[0] * most[1] * most[2] * most[3]; k++) {
       const int64_t at[] = {i, k / (most[1] * most[2] * most[3]), k / (most[2] * most[3]) % most[1],
@@ -111,17 +109,16 @@ CASE(lazy_stack_pad_fills_all_dimensions) {
     tdict_tree *items[MOST_ITEMS], *padded = NULL, *mask = NULL;
     int64_t shape[1 + DIMS] = {2, pick(&state, 4), pick(&state, 4), pick(&state, 4)};
     for (size_t i = 0; i < count; i++) {
-      tdict_tensor *t = NULL;
       for (int d = 0; d < DIMS; d++)
         if (varies[d]) shape[d + 1] = pick(&state, 4);
-      td_ok(tdict_tensor_empty(TDICT_I32, 1 + DIMS, shape, NULL, &t, err));
+      tdict_tensor *t = td_made(tensor, tdict_tensor_empty(TDICT_I32, 1 + DIMS, shape, NULL, &made, err));
       if (tdict_tensor_bytes(t)) td_fill_random(tdict_tensor_data(t), tdict_tensor_bytes(t), state);
       items[i] = TREE(2);
       td_put(items[i], "a", t);
     }
     scoped_lazy_stack s = rig_stack(items, count);
     td_ok(tdict_lazy_stack_pad(s, td_options(tdict_lazy_pad_options, value = -17, mask = &mask), &padded, err));
-    check_padded(s, help_get(padded, "a"), help_get(mask, "a"), -17);
+    check_padded(s, td_leaf(padded, "a"), td_leaf(mask, "a"), -17);
     td_release(padded, mask);
     padded = NULL;
     td_ok(tdict_lazy_stack_pad(s, NULL, &padded, err));
@@ -129,8 +126,7 @@ CASE(lazy_stack_pad_fills_all_dimensions) {
   }
 }
 
-DEVICE_CASE(lazy_stack_pad_on_devices) {
-  scoped_context context = td_context(NULL);
+DEVICE_CASE(lazy_stack_pad_on_devices, context, context, td_context(NULL)) {
   tdict_tree *items[2] = {help_tree_without_batch(), help_tree_without_batch()}, *padded = NULL, *mask = NULL;
   td_put(items[0], "n.y", TENSOR(1));
   td_put(items[1], "n.y", TENSOR(3));
@@ -138,10 +134,10 @@ DEVICE_CASE(lazy_stack_pad_on_devices) {
   td_ok(td_lazy_to_device(context, s, td_device(), NULL, &moved, err));
   td_ok(tdict_lazy_stack_pad(moved, td_options(tdict_lazy_pad_options, mask = &mask), &padded, err));
   tdict_tensor *y = NULL, *bits = NULL;
-  assert_true(tdict_device_equal(tdict_tensor_device(help_get(padded, "n.y")), td_device()));
-  assert_true(tdict_device_equal(tdict_tensor_device(help_get(mask, "n.y")), td_device()));
-  td_ok(tdict_tensor_clone(help_get(padded, "n.y"), NULL, &y, err));
-  td_ok(tdict_tensor_clone(help_get(mask, "n.y"), NULL, &bits, err));
+  assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(padded, "n.y")), td_device()));
+  assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(mask, "n.y")), td_device()));
+  td_ok(tdict_tensor_clone(td_leaf(padded, "n.y"), NULL, &y, err));
+  td_ok(tdict_tensor_clone(td_leaf(mask, "n.y"), NULL, &bits, err));
   const float zeros[2] = {0};
   const uint8_t wanted[] = {1, 0, 0, 1, 1, 1};
   assert_memory_equal(tdict_tensor_const_data(y), tdict_const_data(rig_item(s, 0), "n.y"), 4);
@@ -167,8 +163,8 @@ CASE(lazy_stack_pad_pads_objects) {
   const uint8_t wanted[] = {1, 0, 1, 0, 1, 1, 1, 1};
   assert_memory_equal(tdict_tensor_shape(((thing *)made)->a), shape, sizeof shape);
   help_paths(mask, "o o.a o.b");
-  assert_memory_equal(tdict_tensor_const_data(help_get(mask, "o.a")), wanted, sizeof wanted);
-  assert_int_equal(tdict_tensor_ndim(help_get(mask, "o.b")), 2);
+  assert_memory_equal(tdict_tensor_const_data(td_leaf(mask, "o.a")), wanted, sizeof wanted);
+  assert_int_equal(tdict_tensor_ndim(td_leaf(mask, "o.b")), 2);
   td_release(padded, mask, s);
   assert_int_equal(thing_count(), 0);
 }
@@ -192,8 +188,7 @@ CASE(lazy_stack_pad_keeps_other_leaves) {
   tdict_tensor_release(weights);
 }
 
-CASE(lazy_stack_pad_refuses) {
-  scoped_lazy_stack s = rig_three();
+CASE(lazy_stack_pad_refuses, lazy_stack, s, rig_three()) {
   tdict_tree *const nothing = (tdict_tree *)(uintptr_t)0xA5A5, *padded = nothing, *mask = nothing;
   tdict_lazy_pad_options o = td_with(tdict_lazy_pad_options, mask = &mask);
   td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_pad(s, &o, &padded, err));
@@ -205,9 +200,8 @@ CASE(lazy_stack_pad_refuses) {
   td_put(rig_item(s, 2), "x", TENSOR(2, 9));
   td_put(rig_item(s, 1), "x", td_made(tensor, tdict_tensor_zeros(TDICT_U8, COUNTS(2, 3), NULL, &made, err)));
   td_fails(TDICT_EDTYPE, "uint8 in tree 1, but float32 in tree 0", tdict_lazy_stack_pad(s, &o, &padded, err));
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 3; i++)
     td_put(rig_item(s, i), "x", td_made(tensor, tdict_tensor_zeros(TDICT_U8, COUNTS(2, i), NULL, &made, err)));
-  }
   o.value = 256;
   td_fails(TDICT_EOVERFLOW, "", tdict_lazy_stack_pad(s, &o, &padded, err));
   assert_string_equal(td_last_error.path, "x");

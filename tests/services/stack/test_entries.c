@@ -15,7 +15,7 @@ static tdict_status note(void *user, const tdict_lazy_entry *entry, tdict_error 
   assert_int_equal(entry->count, td_lazy_count(to->stack));
   assert_int_equal(entry->tensors != NULL, entry->kind == TDICT_LAZY_TENSORS);
   for (size_t i = 0; entry->tensors && i < entry->count; i++)
-    assert_ptr_equal(entry->tensors[i], help_get(rig_item(to->stack, (int64_t)i), entry->path));
+    assert_ptr_equal(entry->tensors[i], td_leaf(rig_item(to->stack, (int64_t)i), entry->path));
   return TDICT_OK;
 }
 static tdict_status stop(void *user, const tdict_lazy_entry *entry, tdict_error *err) {
@@ -25,7 +25,7 @@ static tdict_status stop(void *user, const tdict_lazy_entry *entry, tdict_error 
 }
 
 CASE(lazy_stack_walks_common_keys) {
-  static const tdict_type thing = {.struct_size = sizeof thing, .name = "thing", .release = help_end_thing};
+  static const tdict_type thing = TD_TYPE(.name = "thing", .release = help_end_thing);
   int ends = 0;
   tdict_lazy_stack *s = rig_three();
   td_put(rig_item(s, 0), "first", TENSOR(2));
@@ -52,8 +52,7 @@ CASE(lazy_stack_walks_common_keys) {
   assert_int_equal(ends, 3);
 }
 
-DEVICE_CASE(lazy_stack_get_stacks_a_copy) {
-  scoped_context context = td_context(NULL);
+DEVICE_CASE(lazy_stack_get_stacks_a_copy, context, context, td_context(NULL)) {
   scoped_lazy_stack s = rig_three(), moved = NULL;
   float wanted[3][6], found[18];
   scoped_tensor t = NULL, host = NULL;
@@ -102,9 +101,9 @@ CASE(lazy_stack_get_refuses) {
 CASE(lazy_stack_get_tree_stacks_children) {
   tdict_lazy_stack *s = rig_three(), *nested = td_made(lazy_stack, tdict_lazy_stack_get_tree(s, "n", &made, err));
   assert_int_equal(td_lazy_count(nested), 3);
-  for (int i = 0; i < 3; i++) assert_ptr_equal(rig_item(nested, i), help_get_tree(rig_item(s, i), "n"));
+  for (int i = 0; i < 3; i++) assert_ptr_equal(rig_item(nested, i), td_child(rig_item(s, i), "n"));
   tdict_lazy_stack_release(nested);
-  td_ok(tdict_set_batch_size(help_get_tree(rig_item(s, 1), "n"), COUNTS(2, 4), err));
+  td_ok(tdict_set_batch_size(td_child(rig_item(s, 1), "n"), COUNTS(2, 4), err));
   td_fails(TDICT_ESHAPE, "item 1 has batch size [2, 4], wanted [2]", tdict_lazy_stack_get_tree(s, "n", &nested, err));
   tdict_lazy_stack_release(s);
 }
@@ -112,7 +111,7 @@ CASE(lazy_stack_get_tree_stacks_children) {
 static void check_views(const tdict_lazy_stack *s, const char *path, tdict_tensor *t) {
   const float *data = tdict_tensor_const_data(t);
   for (int i = 0; i < 3; i++) {
-    tdict_tensor *view = help_get(rig_item(s, i), path);
+    tdict_tensor *view = td_leaf(rig_item(s, i), path);
     assert_true(tdict_tensor_shares_storage(view, t));
     assert_ptr_equal(tdict_tensor_const_data(view), data + 6 * i);
     assert_int_equal(tdict_tensor_ndim(view), 2);
@@ -120,16 +119,15 @@ static void check_views(const tdict_lazy_stack *s, const char *path, tdict_tenso
   }
 }
 
-CASE(lazy_stack_set_splits_into_views) {
-  scoped_lazy_stack s = rig_three();
+CASE(lazy_stack_set_splits_into_views, lazy_stack, s, rig_three()) {
   scoped_tensor t = TENSOR(3, 2, 3);
-  const tdict_tree *n = help_get_tree(rig_item(s, 0), "n");
+  const tdict_tree *n = td_child(rig_item(s, 0), "n");
   const char *const paths[] = {"x", "n.y", "z.q\\..r", "n.new"};
   for (int i = 0; i < 4; i++) {
     td_ok(tdict_lazy_stack_set(s, paths[i], t, err));
     check_views(s, paths[i], t);
   }
-  assert_ptr_equal(help_get_tree(rig_item(s, 0), "n"), n); /* handles stay valid */
+  assert_ptr_equal(td_child(rig_item(s, 0), "n"), n); /* handles stay valid */
   help_paths(rig_item(s, 0), "x n n.y n.new z z.q\\. z.q\\..r");
   td_ok(tdict_lazy_stack_set(s, "n", t, err)); /* a tensor replaces a tree */
   check_views(s, "n", t);
@@ -143,8 +141,7 @@ CASE(lazy_stack_set_splits_into_views) {
   td_release(a, b);
 }
 
-CASE(lazy_stack_set_changes_all_or_none) {
-  scoped_lazy_stack s = rig_three();
+CASE(lazy_stack_set_changes_all_or_none, lazy_stack, s, rig_three()) {
   scoped_tensor t = TENSOR(3, 2, 3), wrong = TENSOR(2, 2, 3);
   char *before[3];
   for (int i = 0; i < 3; i++) before[i] = help_snapshot(rig_item(s, i));
@@ -177,10 +174,10 @@ CASE(lazy_stack_set_changes_all_or_none) {
   for (int i = 0; i < 3; i++) before[i] = help_snapshot(rig_item(s, i));
   td_fails(TDICT_ELOCKED, "", tdict_lazy_stack_set(s, "x", t, err));
   assert_string_equal(td_last_error.path, "2.x");
-  td_ok(tdict_set_batch_size(help_get_tree(rig_item(s, 1), "n"), COUNTS(2, 4), err));
+  td_ok(tdict_set_batch_size(td_child(rig_item(s, 1), "n"), COUNTS(2, 4), err));
   td_fails(TDICT_ESHAPE, "[2, 4]", tdict_lazy_stack_set(s, "n.y", t, err));
   assert_string_equal(td_last_error.path, "1.n.y");
-  td_ok(tdict_set_batch_size(help_get_tree(rig_item(s, 1), "n"), COUNTS(2), err));
+  td_ok(tdict_set_batch_size(td_child(rig_item(s, 1), "n"), COUNTS(2), err));
   for (int i = 0; i < 3; i++) help_unchanged(rig_item(s, i), before[i]);
   td_ok(tdict_unlock(rig_item(s, 2), err));
 }

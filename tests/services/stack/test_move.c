@@ -12,31 +12,30 @@ static void check_same(tdict_lazy_stack *moved, tdict_lazy_stack *s, tdict_devic
     for (int k = 0; k < 3; k++) {
       static const char *const paths[] = {"x", "n.y", "only"};
       if (!tdict_has(from, paths[k])) continue;
-      tdict_tensor *host = NULL, *t = help_get(to, paths[k]);
+      tdict_tensor *host = NULL, *t = td_leaf(to, paths[k]);
       assert_true(tdict_device_equal(tdict_tensor_device(t), device));
       td_ok(tdict_tensor_clone(t, NULL, &host, err));
-      assert_int_equal(tdict_tensor_bytes(host), tdict_tensor_bytes(help_get(from, paths[k])));
+      assert_int_equal(tdict_tensor_bytes(host), tdict_tensor_bytes(td_leaf(from, paths[k])));
       assert_memory_equal(tdict_tensor_const_data(host), tdict_const_data(from, paths[k]), tdict_tensor_bytes(host));
       tdict_tensor_release(host);
     }
   }
 }
 
-DEVICE_CASE(lazy_stack_to_device_is_one_transfer) {
-  scoped_context context = td_context(NULL);
+DEVICE_CASE(lazy_stack_to_device_is_one_transfer, context, context, td_context(NULL)) {
   scoped_lazy_stack s = rig_three(), moved = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   td_ok(td_lazy_to_device(context, s, td_device(), td_options(tdict_transfer_options, stats = &stats), &moved, err));
   assert_int_equal(stats.num_leaves, 7);
   if (td_device().type == TDICT_DEVICE_CPU) { /* everything is there already */
     assert_int_equal(stats.num_shared_leaves, 7);
-    for (int i = 0; i < 3; i++) assert_ptr_equal(help_get(rig_item(moved, i), "x"), help_get(rig_item(s, i), "x"));
+    for (int i = 0; i < 3; i++) assert_ptr_equal(td_leaf(rig_item(moved, i), "x"), td_leaf(rig_item(s, i), "x"));
   } else {
     check_same(moved, s, td_device());
-    const tdict_tensor *first = help_get(rig_item(moved, 0), "x");
+    const tdict_tensor *first = td_leaf(rig_item(moved, 0), "x");
     for (int i = 0; i < 3; i++) {
-      assert_true(tdict_tensor_shares_storage(help_get(rig_item(moved, i), "x"), first));
-      assert_true(tdict_tensor_shares_storage(help_get(rig_item(moved, i), "n.y"), first));
+      assert_true(tdict_tensor_shares_storage(td_leaf(rig_item(moved, i), "x"), first));
+      assert_true(tdict_tensor_shares_storage(td_leaf(rig_item(moved, i), "n.y"), first));
     }
     assert_false(tdict_has(rig_item(s, 0), "0"));
     scoped_lazy_stack back = td_made(lazy_stack, td_lazy_to_device(context, moved, tdict_cpu(), NULL, &made, err));
@@ -44,8 +43,7 @@ DEVICE_CASE(lazy_stack_to_device_is_one_transfer) {
   }
 }
 
-GPU_CASE(lazy_stack_to_device_copies_shared_leaves_once) {
-  scoped_context context = td_context(NULL);
+GPU_CASE(lazy_stack_to_device_copies_shared_leaves_once, context, context, td_context(NULL)) {
   tdict_tree *a = rig_new_item(5, NULL), *items[] = {a, a, a};
   scoped_lazy_stack s = NULL, moved = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -80,11 +78,7 @@ CASE(lazy_stack_to_device_refuses) {
 CASE(lazy_stack_from_tree_takes_numbered_children) {
   tdict_tree *td = help_tree_without_batch(), *child[12];
   tdict_lazy_stack *s = NULL;
-  for (int i = 0; i < 12; i++) {
-    char key[8];
-    snprintf(key, sizeof key, "%d", i);
-    child[i] = td_put_tree(td, key, TREE(2));
-  }
+  for (int i = 0; i < 12; i++) child[i] = td_put_tree(td, td_text("%d", i), TREE(2));
   tdict_lock(td); /* the items may be locked */
   td_ok(tdict_lazy_stack_from_tree(td, &s, err));
   td_ok(tdict_unlock(td, err));

@@ -4,8 +4,7 @@
 #include "support/lazy.h"
 
 /* The items are the children "0", "1", ... of one tree, and patterns match their paths. */
-DEVICE_CASE(wire_options_of_lazy_stacks) {
-  scoped_world w = open_world();
+DEVICE_CASE(wire_options_of_lazy_stacks, world, w, open_world()) {
   tdict_tree *layers[3];
   scoped_lazy_stack stack = NULL, moved = NULL;
   const tdict_conversion c = scaled("*.image", TDICT_F32, 0.5, 1);
@@ -21,9 +20,9 @@ DEVICE_CASE(wire_options_of_lazy_stacks) {
   td_ok(td_lazy_to_device(w.c, stack, w.device, &o, &moved, err));
   for (int i = 0; i < 3; i++) {
     tdict_tree *got = td_made(tree, tdict_lazy_stack_get_item(moved, i, &made, err));
-    check_tensor(&w, leaf_of(layers[i], "ids"), leaf_of(got, "ids"), "ids");
-    check_tensor(&w, leaf_of(layers[i], "mask"), leaf_of(got, "mask"), "mask");
-    check_converted(&w, &image, leaf_of(layers[i], "image"), leaf_of(got, "image"));
+    check_tensor(&w, td_leaf(layers[i], "ids"), td_leaf(got, "ids"), "ids");
+    check_tensor(&w, td_leaf(layers[i], "mask"), td_leaf(got, "mask"), "mask");
+    check_converted(&w, &image, td_leaf(layers[i], "image"), td_leaf(got, "image"));
     tdict_release(layers[i]);
   }
 }

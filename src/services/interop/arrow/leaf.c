@@ -6,7 +6,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/error.h"
-#include "core/tensor/convert_simple.h"
+#include "core/tensor/convert.h"
 #include "core/tensor/element.h"
 #include "services/interop/arrow/import.h"
 #include "tdict/nontensor.h"

@@ -31,8 +31,7 @@ typedef struct model {
 } model;
 
 static inline model *model_open(void) {
-  model *m = calloc(1, sizeof *m);
-  assert_non_null(m);
+  model *m = td_zeros(1, sizeof *m);
   tdict_context_options o = tdict_context_options_default();
   const bool is_sim = td_device().type == TDICT_DEVICE_SIM;
   tdict_sim_options sim = td_with(tdict_sim_options, d2h_bytes_per_second = 1e8);
@@ -63,8 +62,7 @@ static inline void model_close(model *m) {
   for (int i = 0; i < MODEL_SLOTS; i++) slot_drop(&m->slots[i]);
   model_synchronize(m);
   for (int i = 0; i < MODEL_STREAMS; i++) tdict_stream_destroy(m->context, m->streams[i]);
-  tdict_tensor_release(m->delay_from);
-  tdict_tensor_release(m->delay_to);
+  td_release(m->delay_from, m->delay_to);
   raw_close(m->raw);
   tdict_context_destroy(m->context);
   free(m);
@@ -262,8 +260,8 @@ static inline void model_check(const model *m, const slot *s) {
   memcpy(more, p->bs, sizeof more);
   more[p->nb] = p->more;
   model_check_batch(s->tree, p->nb, p->bs);
-  model_check_batch(help_get_tree(s->tree, "n"), p->nb, p->bs);
-  model_check_batch(help_get_tree(s->tree, "n.m"), p->nb + 1, more);
+  model_check_batch(td_child(s->tree, "n"), p->nb, p->bs);
+  model_check_batch(td_child(s->tree, "n.m"), p->nb + 1, more);
   for (int i = 0; i < PLAIN_LEAVES; i++) {
     tdict_tensor *t = NULL;
     assert_int_equal(tdict_get(s->tree, plain_paths[i], &t, NULL) == TDICT_OK, p->has[i]);

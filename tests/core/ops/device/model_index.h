@@ -52,8 +52,7 @@ static inline tdict_tensor *position_tensor(model *m, const int64_t *positions, 
   const int64_t step = pick(&m->r, 0, 3) ? 1 : pick(&m->r, 0, 1) ? 3 : -1, width = step < 0 ? 1 : step;
   const int64_t all = count * width + 1;
   tdict_tensor *base = NULL, *t = NULL;
-  int64_t *spread = malloc((size_t)all * sizeof *spread);
-  assert_non_null(spread);
+  TD_FREED int64_t *spread = td_alloc((size_t)all * sizeof *spread);
   for (int64_t i = 0; i < all; i++) spread[i] = INT64_MAX; /* no good position */
   for (int64_t i = 0; i < count; i++) spread[step < 0 ? count - 1 - i : i * step] = positions[i];
   td_ok(tdict_tensor_empty(TDICT_I64, 1, &all, on_host ? NULL : m->memory, &base, err));
@@ -64,7 +63,6 @@ static inline tdict_tensor *position_tensor(model *m, const int64_t *positions, 
   tdict_tensor_desc desc = td_with(tdict_tensor_desc, ndim = 1, shape = &count, strides = &step);
   td_ok(tdict_tensor_as_strided(base, &desc, step < 0 && count ? count - 1 : 0, &t, err));
   tdict_tensor_release(base);
-  free(spread);
   return t;
 }
 
@@ -108,8 +106,7 @@ static inline int add_mask(model *m, model_index *x, int dim, const plain_tree *
   int64_t count = 0;
   x->tensors[x->num_tensors++] = model_tensor(m, &f, &mask);
   for (int i = 0; i < dims; i++) {
-    int64_t *positions = malloc((size_t)(most + 1) * sizeof *positions);
-    assert_non_null(positions);
+    int64_t *positions = td_alloc((size_t)(most + 1) * sizeof *positions);
     count = 0;
     PLAIN_EACH(dims, mask.shape, at) if (*plain_at(&mask, at)) positions[count++] = at[i];
     x->plan.list[x->plan.num_lists++] = (plain_list){dim + i, count, positions};

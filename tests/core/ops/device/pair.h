@@ -77,7 +77,7 @@ static inline pair pair_make(const world *w, int nb, const int64_t *bs, uint64_t
     if (i != 0 && pick(&r, 0, 4) == 0) continue;
     int ndim = nb + (i == 4);
     for (int64_t more = pick(&r, 0, 2); more > 0; more--) shape[ndim++] = pick(&r, 1, 5);
-    shape[nb] = i == 4 ? tdict_batch_size(help_get_tree(p.host, "n.m"))[nb] : shape[nb];
+    shape[nb] = i == 4 ? tdict_batch_size(td_child(p.host, "n.m"))[nb] : shape[nb];
     add_tensors(w, &p, paths[i], (layout){dtypes[pick(&r, 0, 5)], ndim, shape}, data + (uint64_t)i);
   }
   return p;
@@ -122,8 +122,7 @@ static inline unsigned char *read_span(const world *w, const tdict_tensor *t, in
   int64_t low, end;
   assert_true(
       tdict_layout_extent(t->ndim, t->dims, tdict_tensor_dims_strides(t), tdict_dtype_bytes(t->dtype), &low, &end));
-  unsigned char *bytes = malloc((size_t)(end - low) + 1);
-  assert_non_null(bytes);
+  unsigned char *bytes = td_alloc((size_t)(end - low) + 1);
   const void *from = (const void *)((uintptr_t)t->data + (uintptr_t)low);
   if (end > low && t->storage->device.type == TDICT_DEVICE_CPU)
     memcpy(bytes, from, (size_t)(end - low));
@@ -205,9 +204,7 @@ typedef struct random_index {
 } random_index;
 static inline void random_index_release(random_index *i) {
   td_release(i->mask, i->device_mask);
-  for (int n = 0; n < TDICT_MAX_INDEX; n++) {
-    td_release(i->lists[n], i->device_lists[n]);
-  }
+  for (int n = 0; n < TDICT_MAX_INDEX; n++) td_release(i->lists[n], i->device_lists[n]);
 }
 
 static inline tdict_index random_range(rng *r, int64_t size) {

@@ -71,11 +71,9 @@ static inline plain_array plain_new(tdict_dtype dtype, int ndim, const int64_t *
     a.strides[d] = step;
     step *= shape[d];
   }
-  a.bytes = calloc(1, sizeof *a.bytes);
-  assert_non_null(a.bytes);
+  a.bytes = td_zeros(1, sizeof *a.bytes);
   a.bytes->refs = 1;
-  a.bytes->at = malloc((size_t)step + 1);
-  assert_non_null(a.bytes->at);
+  a.bytes->at = td_alloc((size_t)step + 1);
   return a;
 }
 static inline plain_array plain_share(const plain_array *a) {

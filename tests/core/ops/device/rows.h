@@ -23,7 +23,7 @@ static inline tdict_tree *rows_tree(const place *w, int64_t rows, uint64_t numbe
 /* Writes random bytes to the tensors of such a tree. */
 static inline void number_rows(const place *w, const tdict_tree *td, uint64_t number) {
   static const char *const paths[] = {"a", "b", "n.c", "n.d", "e"};
-  for (uint64_t i = 0; i < 5; i++) put_number(w, help_get(td, paths[i]), number + i);
+  for (uint64_t i = 0; i < 5; i++) put_number(w, td_leaf(td, paths[i]), number + i);
 }
 /* Lets the queues of a held device run when all other threads wait. */
 static inline void *resume_later(void *user) {
@@ -34,11 +34,9 @@ static inline void *resume_later(void *user) {
 }
 /* Checks row `at` of a tensor against a row of random bytes. */
 static inline void check_row(const place *w, tdict_tensor *t, int64_t at, int64_t rows, uint64_t number, int64_t from) {
-  int32_t *wanted = malloc((size_t)rows * 24), *found = (int32_t *)(void *)get_bytes(w, t);
+  TD_FREED int32_t *wanted = malloc((size_t)rows * 24), *found = (int32_t *)(void *)get_bytes(w, t);
   td_fill_random(wanted, (size_t)rows * 24, number);
   assert_memory_equal(found + at * 6, wanted + from * 6, 24);
-  free(wanted);
-  free(found);
 }
 
 static int num_launches;

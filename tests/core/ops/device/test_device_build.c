@@ -30,9 +30,7 @@ static void open_one(const place *w, rng *r, side_by_side *j) {
   }
 }
 static void close_one(side_by_side *j) {
-  for (int i = 0; i < 2; i++) {
-    td_release(j->src[i], j->part[i]);
-  }
+  for (int i = 0; i < 2; i++) td_release(j->src[i], j->part[i]);
   tdict_tensor_release(j->dst);
 }
 

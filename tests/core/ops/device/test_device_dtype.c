@@ -56,7 +56,7 @@ GPU_CASE(device_tensor_to_dtype_equals_host) {
       host = tdict_get_entry_at(p.host, i);
       device = tdict_get_entry_at(p.device, i);
       if (!host.tensor) continue;
-      tdict_tensor *wanted = NULL, *found = NULL;
+      scoped_tensor wanted = NULL, found = NULL;
       tdict_error errors[2] = {{0}, {0}};
       const tdict_status first = tdict_tensor_to_dtype(host.tensor, dtype, NULL, &wanted, &errors[0]);
       assert_int_equal(tdict_tensor_to_dtype(device.tensor, dtype, TD_IN(memory), &found, &errors[1]), first);
@@ -76,7 +76,6 @@ GPU_CASE(device_tensor_to_dtype_equals_host) {
       pair_check(&w, &got);
       nans_are_equal = false;
       pair_release(&got);
-      td_release(wanted, found);
     }
     pair_release(&p);
   }
@@ -86,14 +85,12 @@ GPU_CASE(device_tensor_to_dtype_equals_host) {
 /* Checks that element `at` of "e", an int32 of a tree of 40 rows, became a double. */
 static void check_double(const place *w, const tdict_tree *td, uint64_t number, int at) {
   int32_t numbers[240];
-  double *found = (double *)(void *)get_bytes(w, help_get(td, "e"));
+  TD_FREED double *found = (double *)(void *)get_bytes(w, td_leaf(td, "e"));
   td_fill_random(numbers, sizeof numbers, number);
   assert_true(found[at] == (double)numbers[at]);
-  free(found);
 }
 
-SIM_CASE(device_to_dtype_launches_once) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_to_dtype_launches_once, place, w, place_open(2)) {
   shim s;
   scoped_tree td = rows_tree(&w, 40, 1), out = NULL;
   begin_counting(&s, &w);
@@ -101,7 +98,7 @@ SIM_CASE(device_to_dtype_launches_once) {
   assert_int_equal(num_launches, 1);
   shim_end(&s, w.d);
   check_double(&w, out, 5, 77);
-  assert_true(tdict_tensor_shares_storage(help_get(out, "a"), help_get(out, "e")));
+  assert_true(tdict_tensor_shares_storage(td_leaf(out, "a"), td_leaf(out, "e")));
 }
 
 SIM_CASE(device_to_dtype_is_ordered) {
@@ -122,14 +119,13 @@ SIM_CASE(device_to_dtype_is_ordered) {
   out = finish(f);
   finish_copy(over);
   check_double(&w, out, 5, 77);
-  check_row(&w, help_get(td, "e"), 4, 40, 75, 4);
+  check_row(&w, td_leaf(td, "e"), 4, 40, 75, 4);
   end_blocked(&w, &b);
   td_release(out, source, td);
   place_close(&w);
 }
 
-SIM_CASE(device_to_dtype_fails_whole) {
-  scoped_place w = place_sim(2, 0, 2);
+SIM_CASE(device_to_dtype_fails_whole, place, w, place_sim(2, 0, 2)) {
   rig r = {w.c, w.memory};
   shim s;
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;
@@ -152,7 +148,7 @@ SIM_CASE(device_to_dtype_fails_whole) {
   check_double(&w, out, 5, 77);
   tdict_release(out);
   out = NULL;
-  tdict_tensor_lose(help_get(td, "n.c"));
+  tdict_tensor_lose(td_leaf(td, "n.c"));
   td_fails(TDICT_EINVAL, "the source's bytes are lost", tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.c");
   td_fails(TDICT_EINVAL, "the source's bytes are lost", tdict_to_dtype(td, TDICT_F64, NULL, &o, &out, err));

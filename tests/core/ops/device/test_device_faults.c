@@ -13,12 +13,11 @@ typedef struct faults {
 } faults;
 static void faults_open(faults *f) {
   tdict_context_options o = place_options(1);
-  tdict_context *context = NULL;
   memset(f, 0, sizeof *f);
   td_ok(tdict_driver_sim_open(td_options(tdict_sim_options, memory_bytes = (size_t)256 << 20), &f->inner, err));
   td_ok(tdict_driver_fault_open(f->inner, &f->d, err));
   o.device = td_device();
-  td_ok(tdict_context_create_over(&o, f->d, &context, err));
+  tdict_context *context = td_made(context, tdict_context_create_over(&o, f->d, &made, err));
   f->w = place_around(context);
   f->t = ways_open(&f->w, &f->w);
   f->stream = new_stream(&f->w);
@@ -40,7 +39,7 @@ static tdict_status convert_tensors(const ways *t, tdict_tree **out, tdict_error
   tdict_status status = tdict_create(0, NULL, &made, err);
   for (int i = 0; i < 5 && status == TDICT_OK; i++) {
     scoped_tensor converted = NULL;
-    status = tdict_tensor_to_dtype(help_get(t->td, way_paths[i]), TDICT_F64, NULL, &converted, err);
+    status = tdict_tensor_to_dtype(td_leaf(t->td, way_paths[i]), TDICT_F64, NULL, &converted, err);
     if (status == TDICT_OK) status = tdict_set(made, way_paths[i], converted, err);
   }
   if (status == TDICT_OK)

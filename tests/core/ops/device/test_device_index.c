@@ -6,8 +6,7 @@
 
 enum { NUM_SEEDS = 150 };
 
-GPU_CASE(device_index_get_equals_host) {
-  scoped_world w = world_open();
+GPU_CASE(device_index_get_equals_host, world, w, world_open()) {
   int num_lists = 0, num_on_device = 0;
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
@@ -26,43 +25,31 @@ GPU_CASE(device_index_get_equals_host) {
   assert_true(num_lists > NUM_SEEDS / 4 && num_on_device > NUM_SEEDS / 8);
 }
 
-GPU_CASE(device_index_set_equals_host) {
-  scoped_world w = world_open();
+/* Writes the rows that an index selects, or reads them into rows of other elements. */
+static void check_writes(const world *w, bool into) {
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
     random_index i;
-    pair p = pair_random(&w, seed, seed), other = pair_random(&w, seed, seed + 1000), value = {NULL, NULL};
-    make_index(&r, &w, p.host, true, &i);
-    td_ok(tdict_index_get(NULL, other.host, &i.index, NULL, &value.host, err));
-    td_ok(tdict_index_get(NULL, other.device, &i.index, NULL, &value.device, err));
-    td_ok(tdict_index_set(NULL, p.host, &i.index, value.host, NULL, err));
-    td_ok(tdict_index_set(NULL, p.device, &i.index, value.device, NULL, err));
-    pair_check(&w, &p);
+    pair p = pair_random(w, seed, seed), other = pair_random(w, seed, seed + 1000), rows = {NULL, NULL};
+    make_index(&r, w, p.host, true, &i);
+    td_ok(tdict_index_get(NULL, other.host, &i.index, NULL, &rows.host, err));
+    td_ok(tdict_index_get(NULL, other.device, &i.index, NULL, &rows.device, err));
+    if (into) {
+      td_ok(tdict_index_into(NULL, rows.host, p.host, &i.index, NULL, err));
+      td_ok(tdict_index_into(NULL, rows.device, p.device, &i.index, NULL, err));
+    } else {
+      td_ok(tdict_index_set(NULL, p.host, &i.index, rows.host, NULL, err));
+      td_ok(tdict_index_set(NULL, p.device, &i.index, rows.device, NULL, err));
+    }
+    pair_check(w, into ? &rows : &p);
     random_index_release(&i);
-    pair_release(&value);
+    pair_release(&rows);
     pair_release(&other);
     pair_release(&p);
   }
 }
-
-GPU_CASE(device_index_into_equals_host) {
-  scoped_world w = world_open();
-  for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
-    rng r = {seed};
-    random_index i;
-    pair p = pair_random(&w, seed, seed), other = pair_random(&w, seed, seed + 1000), into = {NULL, NULL};
-    make_index(&r, &w, p.host, true, &i);
-    td_ok(tdict_index_get(NULL, other.host, &i.index, NULL, &into.host, err));
-    td_ok(tdict_index_get(NULL, other.device, &i.index, NULL, &into.device, err));
-    td_ok(tdict_index_into(NULL, into.host, p.host, &i.index, NULL, err));
-    td_ok(tdict_index_into(NULL, into.device, p.device, &i.index, NULL, err));
-    pair_check(&w, &into);
-    random_index_release(&i);
-    pair_release(&into);
-    pair_release(&other);
-    pair_release(&p);
-  }
-}
+GPU_CASE(device_index_set_equals_host, world, w, world_open()) { check_writes(&w, false); }
+GPU_CASE(device_index_into_equals_host, world, w, world_open()) { check_writes(&w, true); }
 
 /* Nine lists are more than one move can have. */
 GPU_CASE(device_index_takes_many_lists) {
@@ -91,8 +78,7 @@ GPU_CASE(device_index_takes_many_lists) {
   pair_release(&p);
 }
 
-SIM_CASE(device_index_launches_once_for_all_leaves) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_index_launches_once_for_all_leaves, place, w, place_open(2)) {
   shim s;
   const int64_t list[] = {3, -1, 7};
   const tdict_indices *const indices[] = {TDICT_INDEX(TDICT_LIST(list, 3)), TDICT_INDEX(TDICT_RANGE(2, 20, 3))};
@@ -108,19 +94,18 @@ SIM_CASE(device_index_launches_once_for_all_leaves) {
   out = rows_tree(&w, 6, 50);
   td_ok(tdict_index_set(NULL, td, indices[1], out, NULL, err));
   assert_int_equal(num_launches, 4);
-  for (int64_t i = 0; i < 6; i++) check_row(&w, help_get(td, "n.d"), 2 + 3 * i, 6, 53, i);
+  for (int64_t i = 0; i < 6; i++) check_row(&w, td_leaf(td, "n.d"), 2 + 3 * i, 6, 53, i);
   shim_end(&s, w.d);
 }
 
 /* Lost rows are refused when read. After they are written, they can be read again. */
-SIM_CASE(device_index_refuses_lost_rows) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_index_refuses_lost_rows, place, w, place_open(2)) {
   const int64_t good[] = {3, 4}, bad[] = {4, 9};
   scoped_tree td = rows_tree(&w, 40, 1);
   tdict_tree *out = NULL;
   scoped_tree few = rows_tree(&w, 2, 21), row = NULL;
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(9, 11, 1)), NULL, &row, err));
-  tdict_tensor_lose(help_get(row, "n.c"));
+  tdict_tensor_lose(td_leaf(row, "n.c"));
   tdict_release(td_made(tree, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(good, 2)), NULL, &made, err)));
   out = NULL;
   for (int i = 0; i < 2; i++) {
@@ -130,7 +115,7 @@ SIM_CASE(device_index_refuses_lost_rows) {
     assert_string_equal(td_last_error.path, "n.c");
     td_fails(TDICT_EINVAL, "index_into: the source's bytes are lost",
              tdict_index_into(NULL, few, td, TDICT_INDEX(TDICT_LIST(bad, 2)), &o, err));
-    check_row(&w, help_get(few, "a"), 0, 2, 21, 0);
+    check_row(&w, td_leaf(few, "a"), 0, 2, 21, 0);
   }
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(bad, 2)), few, NULL, err));
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(bad, 2)), NULL, &out, err)); /* row 10 is still lost */
@@ -149,30 +134,29 @@ SIM_CASE(device_index_takes_mixed_trees) {
   td_put(few, "h", rows_on(&host, 3, 61));
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), NULL, &out, err));
   for (int i = 0; i < 3; i++) {
-    check_row(&w, help_get(out, "h"), i, 40, 60, list[i]);
-    check_row(&w, help_get(out, "e"), i, 40, 5, list[i]);
+    check_row(&w, td_leaf(out, "h"), i, 40, 60, list[i]);
+    check_row(&w, td_leaf(out, "e"), i, 40, 5, list[i]);
   }
   tdict_release(out);
   td_put(few, "a", rows_on(&host, 3, 62)); /* from the host to the device */
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), few, NULL, err));
   for (int i = 0; i < 3; i++) {
-    check_row(&w, help_get(td, "h"), list[i], 3, 61, i);
-    check_row(&w, help_get(td, "a"), list[i], 3, 62, i);
-    check_row(&w, help_get(td, "e"), list[i], 3, 25, i);
+    check_row(&w, td_leaf(td, "h"), list[i], 3, 61, i);
+    check_row(&w, td_leaf(td, "a"), list[i], 3, 62, i);
+    check_row(&w, td_leaf(td, "e"), list[i], 3, 25, i);
   }
   tdict_stream s = new_stream(&w);
   const tdict_run o = td_run(s, NULL);
   td_fails(TDICT_ENOTSUP, "index_set: from cpu to sim:0; on a stream, both tensors must be",
            tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 3, 1)), few, &o, err));
   assert_string_equal(td_last_error.path, "a");
-  check_row(&w, help_get(td, "b"), 1, 40, 2, 1);
+  check_row(&w, td_leaf(td, "b"), 1, 40, 2, 1);
   tdict_stream_destroy(w.c, s);
   td_release(few, td);
   place_close(&w);
 }
 
-SIM_CASE(device_index_on_stream_refuses) {
-  scoped_place w = place_sim(2, 0, 2);
+SIM_CASE(device_index_on_stream_refuses, place, w, place_sim(2, 0, 2)) {
   rig r = {w.c, w.memory};
   const int64_t list[] = {9, 0, 33};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(list, 3));
@@ -202,8 +186,7 @@ SIM_CASE(device_index_on_stream_refuses) {
   td_release(few, td);
 }
 
-SIM_CASE(device_index_fails_whole) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_index_fails_whole, place, w, place_open(2)) {
   shim s;
   const int64_t list[] = {9, 0, 33}, outside[] = {9, 40};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(list, 3));
@@ -214,7 +197,7 @@ SIM_CASE(device_index_fails_whole) {
   const tdict_run o = td_run(stream, NULL);
   td_fails(TDICT_EINVAL, "position 40 is outside",
            tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(outside, 2)), two, NULL, err));
-  check_row(&w, help_get(td, "a"), 9, 40, 1, 9);
+  check_row(&w, td_leaf(td, "a"), 9, 40, 1, 9);
   begin_counting(&s, &w);
   fault_code = TDICT_CU_INVALID_VALUE;
   td_fails(TDICT_EDEVICE, "cuLaunchKernel", tdict_index_get(NULL, td, index, NULL, &out, err));
@@ -240,7 +223,7 @@ SIM_CASE(device_index_fails_whole) {
     assert_int_equal(status, out ? TDICT_OK : TDICT_ENOMEM);
     assert_true(had_failure || out);
     if (out) sync_stream(&w, stream);
-    for (int i = 0; i < 3 && out; i++) check_row(&w, help_get(out, "e"), i, 3, 25, i == 0 ? 0 : i);
+    for (int i = 0; i < 3 && out; i++) check_row(&w, td_leaf(out, "e"), i, 3, 25, i == 0 ? 0 : i);
     num_succeeded += out && !had_failure;
     tdict_release(out);
   }
@@ -248,8 +231,7 @@ SIM_CASE(device_index_fails_whole) {
 
 /* A list on the device: the positions are checked before anything is written. The launch that makes a new result checks
  * them, too. */
-SIM_CASE(device_index_checks_lists) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_index_checks_lists, place, w, place_open(2)) {
   shim s;
   const int64_t positions[] = {9, -40, 33, 40, -41}, counts[] = {3, 4, 5};
   scoped_tree td = rows_tree(&w, 40, 1);
@@ -268,15 +250,15 @@ SIM_CASE(device_index_checks_lists) {
              tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST_OF(lists[1])), four, &o, err));
     td_fails(TDICT_EINVAL, "position 40",
              tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST_OF(lists[2])), &o, &out, err));
-    check_row(&w, help_get(td, "a"), 9, 40, 1, 9);
+    check_row(&w, td_leaf(td, "a"), 9, 40, 1, 9);
     begin_counting(&s, &w);
     td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), &o, &out, err));
     assert_int_equal(num_launches, i ? 2 : 1);                         /* on a stream, a check runs before the copy */
     if (i) assert_false(tdict_storage_has_no_uses(lists[0]->storage)); /* a write would wait for the copy */
     shim_end(&s, w.d);
     sync_stream(&w, stream);
-    check_row(&w, help_get(out, "e"), 0, 40, 5, 9);
-    check_row(&w, help_get(out, "e"), 1, 40, 5, 0);
+    check_row(&w, td_leaf(out, "e"), 0, 40, 5, 9);
+    check_row(&w, td_leaf(out, "e"), 1, 40, 5, 0);
     tdict_release(out);
   }
   td_fails(TDICT_EDTYPE, "the list has dtype int32, wanted int64",
@@ -289,14 +271,13 @@ SIM_CASE(device_index_checks_lists) {
            tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), NULL, &out, err));
   tdict_tensor_regain(lists[0]);
   TD_WITHOUT_MEMORY(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST_OF(lists[0])), few, NULL, err));
-  check_row(&w, help_get(td, "e"), 0, 3, 25, 1);
+  check_row(&w, td_leaf(td, "e"), 0, 3, 25, 1);
   for (int i = 0; i < 3; i++) tdict_tensor_release(lists[i]);
   tdict_tensor_release(wrong);
 }
 
 /* Leaves without elements need no launch, so that the lists are checked separately. */
-GPU_CASE(device_index_checks_lists_without_elements) {
-  scoped_place w = place_open(2);
+GPU_CASE(device_index_checks_lists_without_elements, place, w, place_open(2)) {
   const int64_t bad[] = {39, -41}, good[] = {39, -40}, two[] = {2}, shape[] = {40, 0};
   scoped_tree empty = NULL, out = NULL;
   scoped_tensor list = new_tensor(TDICT_I64, 1, two, w.memory), leaf = new_tensor(TDICT_F32, 2, shape, w.memory);
@@ -312,8 +293,7 @@ GPU_CASE(device_index_checks_lists_without_elements) {
 }
 
 /* Without a compiler for kernels, lists are refused, and slices are copied by the driver. */
-SIM_CASE(device_index_without_compiler) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_index_without_compiler, place, w, place_open(2)) {
   shim s;
   const int64_t list[] = {9, 0, 33};
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21);
@@ -322,7 +302,7 @@ SIM_CASE(device_index_without_compiler) {
   td_fails(TDICT_ENOTSUP, "cannot compile",
            tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), NULL, &out, err));
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(12, 3, -4)), few, NULL, err));
-  for (int i = 0; i < 3; i++) check_row(&w, help_get(td, "b"), 12 - 4 * i, 3, 22, i);
+  for (int i = 0; i < 3; i++) check_row(&w, td_leaf(td, "b"), 12 - 4 * i, 3, 22, i);
   shim_end(&s, w.d);
   td_release(few, td);
 }

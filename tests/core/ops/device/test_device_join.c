@@ -20,8 +20,7 @@ static tdict_status join(join_way way, tdict_tree *const *items, size_t count, c
   return way.is_stack ? tdict_stack(all, count, &o, run, out, err) : tdict_cat(all, count, &o, run, out, err);
 }
 
-GPU_CASE(device_join_equals_host) {
-  scoped_world w = world_open();
+GPU_CASE(device_join_equals_host, world, w, world_open()) {
   TD_STREAM(s, w.context, td_device());
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
@@ -59,9 +58,7 @@ GPU_CASE(device_join_equals_host) {
     td_ok(tdict_stream_synchronize(w.context, s, err));
     pair_check(&w, &into);
     pair_release(&into);
-    for (size_t i = 0; i < count; i++) {
-      td_release(host[i], device[i]);
-    }
+    for (size_t i = 0; i < count; i++) td_release(host[i], device[i]);
   }
 }
 
@@ -73,8 +70,7 @@ static void open_items(const place *w, join_way way, tdict_tree *items[2], tdict
   if (way.into) td_ok(join((join_way){.is_stack = way.is_stack}, items, 2, NULL, out, err));
 }
 
-SIM_CASE(device_join_launches_once) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_join_launches_once, place, w, place_open(2)) {
   shim s;
   for (int n = 0; n < 4; n++) {
     const join_way way = {n & 1, n & 2, 0};
@@ -84,7 +80,7 @@ SIM_CASE(device_join_launches_once) {
     td_ok(join(way, items, 2, NULL, &out, err));
     assert_int_equal(num_launches, 1);
     shim_end(&s, w.d);
-    check_row(&w, help_get(out, "e"), 42, 40, 15, 2);
+    check_row(&w, td_leaf(out, "e"), 42, 40, 15, 2);
     td_release(out, items[0], items[1]);
   }
 }
@@ -108,16 +104,15 @@ SIM_CASE(device_join_on_stream_is_ordered) {
     unblock(&b);
     out = finish(f);
     finish_copy(over);
-    check_row(&w, help_get(out, "e"), 42, 40, 15, 2);
-    check_row(&w, help_get(items[1], "e"), 2, 40, 75, 2);
+    check_row(&w, td_leaf(out, "e"), 42, 40, 15, 2);
+    check_row(&w, td_leaf(items[1], "e"), 2, 40, 75, 2);
     end_blocked(&w, &b);
     td_release(out, source, items[0], items[1]);
     place_close(&w);
   }
 }
 
-SIM_CASE(device_join_fails_whole) {
-  scoped_place w = place_sim(2, 0, 2);
+SIM_CASE(device_join_fails_whole, place, w, place_sim(2, 0, 2)) {
   rig r = {w.c, w.memory};
   shim s;
   tdict_stream stream = new_stream(&w), second = {tdict_sim(1), NULL};
@@ -138,7 +133,7 @@ SIM_CASE(device_join_fails_whole) {
     shim_end(&s, w.d);
     assert_ptr_equal(out, before);
     TD_WITHOUT_MEMORY_THEN(join(way, items, 2, NULL, &out, err), assert_ptr_equal(out, before));
-    check_row(&w, help_get(out, "e"), 42, 40, 15, 2);
+    check_row(&w, td_leaf(out, "e"), 42, 40, 15, 2);
     tdict_release(out);
     twins both = make_twins(&r, &flat_type);
     tdict_tree *const objects[2] = {both.td, both.td};
@@ -160,8 +155,7 @@ SIM_CASE(device_join_fails_whole) {
 }
 
 /* Without a compiler for kernels, the driver's copies remain. */
-SIM_CASE(device_join_without_compiler) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_join_without_compiler, place, w, place_open(2)) {
   shim s;
   for (int n = 0; n < 4; n++) {
     const join_way way = {n & 1, n & 2, 0};
@@ -172,7 +166,7 @@ SIM_CASE(device_join_without_compiler) {
     td_ok(join((join_way){way.is_stack, false, 0}, items, 2, NULL, &out, err));
     if (way.into) td_ok(join(way, items, 2, NULL, &out, err));
     shim_end(&s, w.d);
-    check_row(&w, help_get(out, "e"), 42, 40, 15, 2);
+    check_row(&w, td_leaf(out, "e"), 42, 40, 15, 2);
     td_release(out, items[0], items[1]);
   }
 }

@@ -268,7 +268,7 @@ static void clone_tree(model *m) {
     if (!s->plain.has[i]) continue;
     const plain_array *a = &s->plain.leaf[i];
     out.plain.leaf[i] = !is_clone && plain_is_contiguous(a) ? plain_share(a) : plain_clone(a);
-    assert_true(tdict_tensor_is_contiguous(help_get(out.tree, plain_paths[i])));
+    assert_true(tdict_tensor_is_contiguous(td_leaf(out.tree, plain_paths[i])));
   }
   model_keep(m, &out);
 }

@@ -19,16 +19,15 @@ SIM_CASE(device_index_get_on_stream_is_ordered) {
   unblock(&b);
   out = finish(to_host);
   finish_copy(over);
-  for (int i = 0; i < 3; i++) check_row(&w, help_get(out, "n.c"), i, 40, 3, list[i]);
-  check_row(&w, help_get(td, "n.c"), 9, 40, 13, 9);
+  for (int i = 0; i < 3; i++) check_row(&w, td_leaf(out, "n.c"), i, 40, 3, list[i]);
+  check_row(&w, td_leaf(td, "n.c"), 9, 40, 13, 9);
   end_blocked(&w, &b);
   td_release(out, other, td);
   place_close(&w);
 }
 
 /* Memory is not reused while the launch may read or write it. */
-SIM_CASE(device_index_on_stream_keeps_memory) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_index_on_stream_keeps_memory, place, w, place_open(2)) {
   blocked b;
   const int64_t list[] = {9, 0, 33};
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;
@@ -36,8 +35,8 @@ SIM_CASE(device_index_on_stream_keeps_memory) {
   block(&w, &b);
   const tdict_run options = td_run(b.s, NULL);
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, &out, err));
-  places[0] = help_get(td, "a")->data;
-  places[1] = help_get(out, "a")->data;
+  places[0] = td_leaf(td, "a")->data;
+  places[1] = td_leaf(out, "a")->data;
   td_release(td, out);
   for (int i = 0; i < 4; i++) {
     scoped_tensor t = rows_on(&w, i < 2 ? 40 : 3, 1);
@@ -67,9 +66,9 @@ SIM_CASE(device_index_set_on_stream_is_ordered) {
     scoped_tree out = finish(f);
     for (int i = 0; i < 3; i++) {
       if (into)
-        check_row(&w, help_get(out, "e"), i, 40, 5, list[i]);
+        check_row(&w, td_leaf(out, "e"), i, 40, 5, list[i]);
       else
-        check_row(&w, help_get(out, "e"), list[i], 3, 25, i);
+        check_row(&w, td_leaf(out, "e"), list[i], 3, 25, i);
     }
     end_blocked(&w, &b);
   }
@@ -132,10 +131,10 @@ SIM_CASE(device_index_on_stream_waits_for_transfers) {
   const tdict_run options = td_run(s, NULL);
   td_ok(tdict_index_into(NULL, few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
   check_pending(f);
-  check_row(&w, help_get(few, "a"), 1, 3, 21, 1); /* the launch has not run */
+  check_row(&w, td_leaf(few, "a"), 1, 3, 21, 1); /* the launch has not run */
   gate_open(&b.gate);
   sync_stream(&w, s);
-  for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "a"), i, 40, 11, list[i]);
+  for (int i = 0; i < 3; i++) check_row(&w, td_leaf(few, "a"), i, 40, 11, list[i]);
   finish_copy(f);
   end_stuck(&w, &b);
   tdict_stream_destroy(w.c, s);
@@ -144,8 +143,7 @@ SIM_CASE(device_index_on_stream_waits_for_transfers) {
 }
 
 /* A launch runs after the program's recorded use of its destination. */
-SIM_CASE(device_index_on_stream_waits_for_uses) {
-  scoped_place w = place_sim(2, 0, 2);
+SIM_CASE(device_index_on_stream_waits_for_uses, place, w, place_sim(2, 0, 2)) {
   const int64_t list[] = {9, 0, 33};
   scoped_tree td = rows_tree(&w, 40, 1), few = rows_tree(&w, 3, 21);
   TD_STREAM(s, w.c, w.device);
@@ -154,18 +152,18 @@ SIM_CASE(device_index_on_stream_waits_for_uses) {
   stuck b;
   stick(&w, &b);
   td_ok(tdict_gpu_enter(w.gpu, &scope, err));
-  assert_int_equal(w.d->ops->copy_d2h_async(w.d, seen->data, help_get(few, "a")->data, 72, b.s.handle), 0);
+  assert_int_equal(w.d->ops->copy_d2h_async(w.d, seen->data, td_leaf(few, "a")->data, 72, b.s.handle), 0);
   tdict_gpu_leave(w.gpu, &scope);
   td_ok(tdict_record_stream(few, b.s, err));
   const tdict_run options = td_run(s, NULL);
   td_ok(tdict_index_into(NULL, few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
   td_rest();
-  check_row(&w, help_get(few, "a"), 1, 3, 21, 1); /* the launch has not run */
+  check_row(&w, td_leaf(few, "a"), 1, 3, 21, 1); /* the launch has not run */
   gate_open(&b.gate);
   sync_stream(&w, s);
   end_stuck(&w, &b);
   check_row(&w, seen, 1, 3, 21, 1); /* the old bytes */
-  for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "a"), i, 40, 1, list[i]);
+  for (int i = 0; i < 3; i++) check_row(&w, td_leaf(few, "a"), i, 40, 1, list[i]);
 }
 
 /* Without a stream, the call waits for a transfer that writes its source or reads its destination. */
@@ -189,11 +187,11 @@ SIM_CASE(device_index_waits_for_transfers) {
     tdict_tree *result = finish(f);
     for (int i = 0; i < 3; i++) {
       if (writes)
-        check_row(&w, help_get(result, "e"), list[i], 40, 5, list[i]); /* the old rows */
+        check_row(&w, td_leaf(result, "e"), list[i], 40, 5, list[i]); /* the old rows */
       else
-        check_row(&w, help_get(out, "e"), i, 40, 35, list[i]);
+        check_row(&w, td_leaf(out, "e"), i, 40, 35, list[i]);
     }
-    if (writes) check_row(&w, help_get(td, "e"), 9, 3, 25, 0);
+    if (writes) check_row(&w, td_leaf(td, "e"), 9, 3, 25, 0);
     end_stuck(&w, &b);
     td_release(result, out, few, fresh, td);
     place_close(&w);
@@ -218,7 +216,7 @@ SIM_CASE(device_index_waits_without_memory) {
     const tdict_status status = tdict_index_into(NULL, few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &o, &err);
     had_failure = td_fail_alloc_stop();
     if (status == TDICT_OK && had_failure) {
-      for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "e"), i, 40, 5, list[i]);
+      for (int i = 0; i < 3; i++) check_row(&w, td_leaf(few, "e"), i, 40, 5, list[i]);
       num_waits++;
     }
     sync_stream(&w, stream);
@@ -249,8 +247,8 @@ SIM_CASE(device_index_lists_are_ordered) {
   pthread_join(thread, NULL);
   sync_stream(&w, s);
   assert_int_equal(tdict_batch_size(by_mask)[0], 2);
-  check_row(&w, help_get(by_mask, "b"), 1, 40, 2, 39);
-  for (int i = 0; i < 3; i++) check_row(&w, help_get(few, "e"), i, 40, 5, positions[i]);
+  check_row(&w, td_leaf(by_mask, "b"), 1, 40, 2, 39);
+  for (int i = 0; i < 3; i++) check_row(&w, td_leaf(few, "e"), i, 40, 5, positions[i]);
   kernel_end(&k[0]);
   kernel_end(&k[1]);
 }
@@ -260,23 +258,18 @@ enum { NUM_LEAVES = 64, NUM_ITEMS = 3, MOST_POLLS = 8 };
 /* Makes a tree with many tensors on the device, each in a storage of its own. */
 static tdict_tree *many_leaves(const place *w) {
   tdict_tree *td = TREE(3);
-  char key[16];
-  for (int i = 0; i < NUM_LEAVES; i++) {
-    snprintf(key, sizeof key, "k%d", i);
-    td_put(td, key, rows_on(w, 3, (uint64_t)i));
-  }
+  for (int i = 0; i < NUM_LEAVES; i++) td_put(td, td_text("k%d", i), rows_on(w, 3, (uint64_t)i));
   return td;
 }
-static int count_uses(tdict_tree *td) { return help_get(td, "k0")->storage->num_uses; }
+static int count_uses(tdict_tree *td) { return td_leaf(td, "k0")->storage->num_uses; }
 
 /* All leaves of each tree lie in one storage. A launch is one use of each storage. */
-SIM_CASE(device_ops_on_stream_add_one_use) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_ops_on_stream_add_one_use, place, w, place_open(2)) {
   tdict_tree *separate = many_leaves(&w), *items[NUM_ITEMS], *out[3];
   const int64_t list[] = {2, 0};
   blocked b;
   for (int i = 0; i < NUM_ITEMS; i++) td_ok(tdict_clone_deep(separate, NULL, &items[i], err));
-  assert_ptr_equal(help_get(items[0], "k0")->storage, help_get(items[0], "k63")->storage);
+  assert_ptr_equal(td_leaf(items[0], "k0")->storage, td_leaf(items[0], "k63")->storage);
   block(&w, &b);
   const tdict_run index_options = td_run(b.s, NULL);
   tdict_run o = td_with(tdict_run, stream = b.s);
@@ -291,9 +284,9 @@ SIM_CASE(device_ops_on_stream_add_one_use) {
   assert_int_equal(count_uses(items[1]), 3);
   unblock(&b);
   end_blocked(&w, &b);
-  check_row(&w, help_get(out[0], "k63"), 3 + 1, 3, 63, 1);
-  check_row(&w, help_get(out[1], "k9"), 0, 3, 9, 2);
-  check_row(&w, help_get(out[2], "k5"), 2, 3, 5, 2);
+  check_row(&w, td_leaf(out[0], "k63"), 3 + 1, 3, 63, 1);
+  check_row(&w, td_leaf(out[1], "k9"), 0, 3, 9, 2);
+  check_row(&w, td_leaf(out[2], "k5"), 2, 3, 5, 2);
   for (int i = 0; i < 3; i++) tdict_release(out[i]);
   for (int i = 0; i < NUM_ITEMS; i++) tdict_release(items[i]);
   tdict_release(separate);
@@ -307,8 +300,7 @@ static tdict_cu count_poll(tdict_driver *d, tdict_cu_event event) {
 
 /* Each leaf has a storage of its own. The number of driver calls does not grow with the leaves: while the uses are
  * pending, and after they are done. */
-SIM_CASE(device_ops_on_stream_poll_seldom) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_ops_on_stream_poll_seldom, place, w, place_open(2)) {
   tdict_tree *td = many_leaves(&w), *out[3];
   const int64_t list[] = {2, 0};
   blocked b;
@@ -327,7 +319,7 @@ SIM_CASE(device_ops_on_stream_poll_seldom) {
   assert_in_range(num_polls, 1, 2 * MOST_POLLS);
   shim_end(&s, w.d);
   end_blocked(&w, &b);
-  check_row(&w, help_get(out[2], "k9"), 0, 3, 9, 2);
+  check_row(&w, td_leaf(out[2], "k9"), 0, 3, 9, 2);
   for (int i = 0; i < 3; i++) tdict_release(out[i]);
   tdict_release(td);
 }

@@ -13,8 +13,7 @@ static tdict_cu report_capture(tdict_driver *d, tdict_cu_stream s, int *status) 
   }
   return capture_shim.real->stream_capture_status(d, s, status);
 }
-SIM_CASE(device_ops_refuse_capture) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_ops_refuse_capture, place, w, place_open(2)) {
   scoped_ways t = ways_open(&w, &w);
   tdict_stream s = new_stream(&w), free_stream = new_stream(&w);
   shim_begin(&capture_shim, w.d);
@@ -150,7 +149,7 @@ static tdict_tensor *as_program_memory(const tdict_tensor *t, void (*release)(vo
 static tdict_tree *with_program_memory(const tdict_tree *td) {
   tdict_tree *made = NULL;
   td_ok(tdict_clone(td, &made, err));
-  td_put(made, "e", as_program_memory(help_get(td, "e"), NULL, NULL));
+  td_put(made, "e", as_program_memory(td_leaf(td, "e"), NULL, NULL));
   return made;
 }
 /* A launch of the other side's memory reads and writes memory of the program. Operations that would allocate there, and
@@ -227,7 +226,7 @@ SIM_CASE(device_ops_keep_memory_of_the_program) {
     tdict_tensor *gate_tensor = b.t;
     tdict_tree **const changed = writes ? &u.other : &u.td;
     td_ok(tdict_clone(*changed, changed, err));
-    td_put(*changed, "e", as_program_memory(help_get(writes ? t.other : t.td, "e"), note_release, &b));
+    td_put(*changed, "e", as_program_memory(td_leaf(writes ? t.other : t.td, "e"), note_release, &b));
     td_ok(ways_call(&u, WAY_COPY, &b.s, NULL, err));
     assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &b), 0);
     tdict_release(*changed); /* waits */

@@ -4,8 +4,7 @@
 
 enum { NUM_SEEDS = 100 };
 
-GPU_CASE(device_clone_equals_host) {
-  scoped_world w = world_open();
+GPU_CASE(device_clone_equals_host, world, w, world_open()) {
   TD_STREAM(s, w.context, td_device());
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     pair p = pair_random(&w, seed, seed), got = {NULL, NULL};
@@ -21,18 +20,17 @@ GPU_CASE(device_clone_equals_host) {
     td_ok(tdict_stream_synchronize(w.context, s, err));
     pair_check(&w, &got);
     pair_check(&w, &p);
-    const tdict_tensor *a = help_get(got.device, "a");
+    const tdict_tensor *a = td_leaf(got.device, "a");
     assert_true(tdict_tensor_is_contiguous(a));
-    const bool shares = seed % 4 >= 2 && tdict_tensor_is_contiguous(help_get(p.device, "a"));
-    assert_int_equal(tdict_tensor_shares_storage(a, help_get(p.device, "a")), shares);
-    assert_int_equal(help_get(got.host, "a") == help_get(p.host, "a"), shares);
+    const bool shares = seed % 4 >= 2 && tdict_tensor_is_contiguous(td_leaf(p.device, "a"));
+    assert_int_equal(tdict_tensor_shares_storage(a, td_leaf(p.device, "a")), shares);
+    assert_int_equal(td_leaf(got.host, "a") == td_leaf(p.host, "a"), shares);
     pair_release(&got);
     pair_release(&p);
   }
 }
 
-GPU_CASE(device_copy_equals_host) {
-  scoped_world w = world_open();
+GPU_CASE(device_copy_equals_host, world, w, world_open()) {
   TD_STREAM(s, w.context, td_device());
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     pair p = pair_random(&w, seed, seed), other = pair_random(&w, seed, seed + 1000);
@@ -89,24 +87,21 @@ static void trees_close(trees *t) { td_release(t->td, t->view, t->other); }
 #define scoped_trees TD_SCOPED(trees_close, trees)
 /* Checks row 4 of the leaf "e" of the result. */
 static void check_result(const place *w, const tdict_tree *result, int way) {
-  tdict_tensor *e = help_get(result, "e");
+  tdict_tensor *e = td_leaf(result, "e");
   if (way != FILL) {
     check_row(w, e, 4, 40, 5, way == CONTIGUOUS ? 35 : 4);
     return;
   }
-  int32_t *found = (int32_t *)(void *)get_bytes(w, e);
+  TD_FREED int32_t *found = (int32_t *)(void *)get_bytes(w, e);
   for (int i = 0; i < 240; i++) assert_int_equal(found[i], 9);
-  free(found);
 }
 
-SIM_CASE(device_writes_launch_once) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_writes_launch_once, place, w, place_open(2)) {
   shim s;
   scoped_trees t = trees_open(&w);
   for (int way = 0; way < WAYS; way++) {
-    scoped_tree out = NULL;
     begin_counting(&s, &w);
-    td_ok(call_on(&t, way, NULL, &out, err));
+    scoped_tree out = td_made(tree, call_on(&t, way, NULL, &made, err));
     assert_int_equal(num_launches, 1);
     shim_end(&s, w.d);
     check_result(&w, out ? out : t.other, way);
@@ -132,7 +127,7 @@ SIM_CASE(device_writes_on_stream_are_ordered) {
     out = finish(f);
     finish_copy(over);
     check_result(&w, out, way);
-    check_row(&w, help_get(way == FILL ? t.other : t.td, "e"), 4, 40, 75, 4);
+    check_row(&w, td_leaf(way == FILL ? t.other : t.td, "e"), 4, 40, 75, 4);
     end_blocked(&w, &b);
     td_release(out, source);
     trees_close(&t);
@@ -160,7 +155,7 @@ SIM_CASE(device_writes_fail_whole) {
     assert_null(out);
     TD_WITHOUT_MEMORY_THEN(call_on(&t, way, NULL, &out, err), assert_null(out));
   }
-  check_row(&w, help_get(t.td, "e"), 4, 40, 5, 4);
+  check_row(&w, td_leaf(t.td, "e"), 4, 40, 5, 4);
   td_put(t.td, "h", rows_on(&host, 40, 60));
   td_put(t.other, "h", rows_on(&w, 40, 60));
   td_fails(TDICT_ENOTSUP, "copy: from cpu to sim:0", tdict_copy(t.other, t.td, TD_ON(stream), err));
@@ -168,9 +163,9 @@ SIM_CASE(device_writes_fail_whole) {
   td_ok(tdict_copy(t.other, t.td, NULL, err));
   tdict_tree *out = NULL;
   td_ok(tdict_clone_deep(t.td, TD_ON(stream), &out, err)); /* each tensor stays where it is */
-  check_row(&w, help_get(out, "h"), 4, 40, 60, 4);
+  check_row(&w, td_leaf(out, "h"), 4, 40, 60, 4);
   sync_stream(&w, stream);
-  check_row(&w, help_get(out, "e"), 4, 40, 5, 4);
+  check_row(&w, td_leaf(out, "e"), 4, 40, 5, 4);
   tdict_release(out);
   tdict_stream_destroy(w.c, stream);
   trees_close(&t);
@@ -178,8 +173,7 @@ SIM_CASE(device_writes_fail_whole) {
 }
 
 /* Without a compiler for kernels, the driver's copies and fills remain. */
-SIM_CASE(device_writes_without_compiler) {
-  scoped_place w = place_open(2);
+SIM_CASE(device_writes_without_compiler, place, w, place_open(2)) {
   shim s;
   scoped_trees t = trees_open(&w);
   shim_begin(&s, w.d);
@@ -191,7 +185,7 @@ SIM_CASE(device_writes_without_compiler) {
   td_fails(TDICT_ENOTSUP, "equal bytes", tdict_fill(t.other, NULL, 9, NULL, err));
   check_result(&w, t.other, COPY);
   td_ok(tdict_fill(t.other, NULL, 0, NULL, err));
-  unsigned char *zeros = get_bytes(&w, help_get(t.other, "e"));
+  unsigned char *zeros = get_bytes(&w, td_leaf(t.other, "e"));
   assert_memory_equal(zeros, ((char[960]){0}), 960);
   free(zeros);
   shim_end(&s, w.d);

@@ -51,11 +51,11 @@ static inline tdict_tree *ways_stacked(const ways *t) {
 static inline void ways_reset(const ways *t) {
   for (int i = 0; i < 5; i++) {
     const uint64_t n = (uint64_t)i;
-    put_number(place_of(t, i), help_get(t->td, way_paths[i]), 1 + n);
-    put_number(place_of(t, i), help_get(t->other, way_paths[i]), 11 + n);
-    put_number(place_of(t, i), help_get(t->few, way_paths[i]), 21 + n);
-    put_number(place_of(t, i), help_get(t->stacked, way_paths[i]), 31 + n);
-    put_number(place_of(t, i), help_get(t->joined, way_paths[i]), 41 + n);
+    put_number(place_of(t, i), td_leaf(t->td, way_paths[i]), 1 + n);
+    put_number(place_of(t, i), td_leaf(t->other, way_paths[i]), 11 + n);
+    put_number(place_of(t, i), td_leaf(t->few, way_paths[i]), 21 + n);
+    put_number(place_of(t, i), td_leaf(t->stacked, way_paths[i]), 31 + n);
+    put_number(place_of(t, i), td_leaf(t->joined, way_paths[i]), 41 + n);
   }
 }
 static inline ways ways_open(const place *w, const place *second) {
@@ -159,7 +159,7 @@ static inline void ways_check(const ways *t, tree_way way, const tdict_tree *out
   const wanted_row r = ways_wanted(way);
   assert_non_null(result);
   for (int i = 0; i < 5; i++) {
-    tdict_tensor *leaf = help_get(result, way_paths[i]);
+    tdict_tensor *leaf = td_leaf(result, way_paths[i]);
     const place *w = place_of(t, i);
     if (way != WAY_FILL && way != WAY_TO_DTYPE) {
       check_row(w, leaf, r.at, r.rows, r.number + (uint64_t)i, r.from);
@@ -180,7 +180,7 @@ static inline void ways_check_untouched(const ways *t) {
   const tdict_tree *const trees[] = {t->td, t->other, t->few, t->stacked, t->joined};
   for (int k = 0; k < 5; k++)
     for (int i = 0; i < 5; i++)
-      assert_true(has_number(place_of(t, i), help_get(trees[k], way_paths[i]), (uint64_t)(1 + 10 * k + i)));
+      assert_true(has_number(place_of(t, i), td_leaf(trees[k], way_paths[i]), (uint64_t)(1 + 10 * k + i)));
 }
 
 #endif

@@ -13,8 +13,7 @@ static void check(const rig *r, const m_tree *t, const tdict_tree *td, const tdi
   if (!map->copies) rig_shares(out, td, true);
 }
 
-DEVICE_CASE(index_at) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(index_at, rig, r, rig_open()) {
   m_tree *t = SAMPLE(3, 4);
   scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);
@@ -54,8 +53,7 @@ DEVICE_CASE(index_range) {
   }
 }
 
-DEVICE_CASE(index_new_axis) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(index_new_axis, rig, r, rig_open()) {
   m_tree *t = SAMPLE(3, 2);
   scoped_tree td = rig_tree(&r, t);
   m_map map;
@@ -65,8 +63,7 @@ DEVICE_CASE(index_new_axis) {
   check(&r, t, td, TDICT_INDEX(TDICT_NEW_AXIS, TDICT_ALL, TDICT_NEW_AXIS), &map);
 }
 
-DEVICE_CASE(index_rest) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(index_rest, rig, r, rig_open()) {
   m_tree *t = SAMPLE(3, 2, 4);
   scoped_tree td = rig_tree(&r, t);
   m_map map;
@@ -78,8 +75,7 @@ DEVICE_CASE(index_rest) {
 }
 
 /* A tree without batch dimensions has nothing to select, but takes new dimensions. */
-DEVICE_CASE(index_without_batch_dimensions) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(index_without_batch_dimensions, rig, r, rig_open()) {
   m_tree *t = m_tree_make(0, NULL);
   m_put(t, "a", rig_array(TDICT_F32, t, 2, (const int64_t[]){2, 3}), NULL);
   scoped_tree td = rig_tree(&r, t), twin = rig_tree(&r, t), out = NULL;
@@ -91,8 +87,8 @@ DEVICE_CASE(index_without_batch_dimensions) {
     td_ok(tdict_index_get(NULL, td, indices[n], NULL, &out, err));
     assert_int_equal(tdict_batch_ndim(out), n > 1 ? n - 1 : 0);
     for (int i = 0; i < tdict_batch_ndim(out); i++) assert_int_equal(tdict_batch_size(out)[i], 1);
-    assert_int_equal(tdict_tensor_ndim(help_get(out, "a")), tdict_batch_ndim(out) + 2);
-    assert_true(tdict_tensor_shares_storage(help_get(out, "a"), help_get(td, "a")));
+    assert_int_equal(tdict_tensor_ndim(td_leaf(out, "a")), tdict_batch_ndim(out) + 2);
+    assert_true(tdict_tensor_shares_storage(td_leaf(out, "a"), td_leaf(td, "a")));
     td_ok(tdict_get_text(out, "t", -1, &text, NULL, err));
     assert_string_equal(text, "x");
   }
@@ -108,8 +104,7 @@ DEVICE_CASE(index_without_batch_dimensions) {
   assert_true(tdict_equal(td, out) && !tdict_equal(out, twin));
 }
 
-DEVICE_CASE(index_gives_views) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(index_gives_views, rig, r, rig_open()) {
   m_tree *t = SAMPLE(3, 4, 6);
   tdict_tree *td = rig_tree(&r, t);
   m_map map;
@@ -121,29 +116,27 @@ DEVICE_CASE(index_gives_views) {
   /* the first element of the view is element [2, 0, 5] */
   tdict_tree *out = get(td, TDICT_INDEX(TDICT_AT(2), TDICT_ALL, TDICT_NEW_AXIS, TDICT_RANGE(5, 1, -1)));
   tdict_tensor_desc v = tdict_tensor_desc_default(), whole = v;
-  tdict_tensor_get_desc(help_get(out, "a"), &v);
-  tdict_tensor_get_desc(help_get(td, "a"), &whole);
+  tdict_tensor_get_desc(td_leaf(out, "a"), &v);
+  tdict_tensor_get_desc(td_leaf(td, "a"), &whole);
   assert_ptr_equal(v.data, (char *)whole.data + sizeof(float) * (2 * 24 + 5));
   tdict_release(td);
   tdict_release(out); /* views stay valid after their source is released */
 }
 
-DEVICE_CASE(index_children) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(index_children, rig, r, rig_open()) {
   m_tree *t = SAMPLE(3, 4);
   scoped_tree td = rig_tree(&r, t);
   tdict_tree *out = get(td, TDICT_INDEX(TDICT_AT(0)));
-  assert_int_equal(tdict_batch_ndim(help_get_tree(out, "n")), 1);
-  assert_int_equal(tdict_batch_ndim(help_get_tree(out, "n.m")), 2);
-  assert_int_equal(tdict_batch_size(help_get_tree(out, "n.m"))[1], 2);
-  assert_int_equal(tdict_batch_ndim(help_get_tree(out, "e")), 1);
+  assert_int_equal(tdict_batch_ndim(td_child(out, "n")), 1);
+  assert_int_equal(tdict_batch_ndim(td_child(out, "n.m")), 2);
+  assert_int_equal(tdict_batch_size(td_child(out, "n.m"))[1], 2);
+  assert_int_equal(tdict_batch_ndim(td_child(out, "e")), 1);
   tdict_release(out);
   td_fails(TDICT_EINVAL, "items for 3",
            tdict_index_get(NULL, td, TDICT_INDEX(TDICT_ALL, TDICT_ALL, TDICT_AT(0)), NULL, &out, err));
 }
 
-CASE(index_list_copies) {
-  scoped_rig r = rig_open();
+CASE(index_list_copies, rig, r, rig_open()) {
   m_tree *t = SAMPLE(3, 4);
   scoped_tree td = rig_tree(&r, t);
   const int64_t positions[] = {3, 0, -1, 0, 1}, plain[] = {3, 0, 3, 0, 1};
@@ -163,8 +156,7 @@ CASE(index_list_copies) {
   check(&r, t, td, TDICT_INDEX(TDICT_AT(2), TDICT_LIST(NULL, 0)), &map);
 }
 
-CASE(index_mask_copies) {
-  scoped_rig r = rig_open();
+CASE(index_mask_copies, rig, r, rig_open()) {
   m_tree *t = SAMPLE(2, 3, 2);
   scoped_tree td = rig_tree(&r, t);
   static const unsigned char bits[6] = {0, 1, 1, 0, 0, 1};
@@ -190,8 +182,7 @@ CASE(index_mask_copies) {
 
 /* Several lists and masks are paired: element i of the result is at position i of each. If they are adjacent, their
  * dimension is at the first of them, else it comes first. */
-CASE(index_lists_are_paired) {
-  scoped_rig r = rig_open();
+CASE(index_lists_are_paired, rig, r, rig_open()) {
   m_tree *t = SAMPLE(3, 4, 2);
   scoped_tree td = rig_tree(&r, t);
   static const int64_t rows[] = {2, 0, -1, 1}, columns[] = {3, 3, 0, -4}, plain_rows[] = {2, 0, 2, 1};
@@ -238,8 +229,7 @@ CASE(index_lists_are_paired) {
 }
 
 /* Tests the same for writing. */
-CASE(index_lists_are_written) {
-  scoped_rig r = rig_open();
+CASE(index_lists_are_written, rig, r, rig_open()) {
   m_tree *t = SAMPLE(3, 4);
   scoped_tree td = rig_tree(&r, t), got = NULL, value = ops_tree(rig_like(SAMPLE(2)));
   static const int64_t rows[] = {2, 0}, columns[] = {1, 3};
@@ -254,7 +244,7 @@ CASE(index_lists_are_written) {
       scoped_tree then = get(before, TDICT_INDEX(TDICT_AT(i), TDICT_AT(j)));
       assert_int_equal(tdict_equal(now, then), !((i == 2 && j == 1) || (i == 0 && j == 3)));
     }
-  scoped_tensor numbers = td_made(tensor, tdict_tensor_clone(help_get(value, "a"), NULL, &made, err));
+  scoped_tensor numbers = td_made(tensor, tdict_tensor_clone(td_leaf(value, "a"), NULL, &made, err));
   td_ok(tdict_fill(td, NULL, 0, NULL, err));
   td_ok(tdict_write(td, "a", index, numbers, err)); /* of one tensor */
   assert_true(((const float *)tdict_const_data(td, "a"))[2 * 4 + 1] ==
@@ -263,19 +253,17 @@ CASE(index_lists_are_written) {
               ((const float *)tdict_const_data(value, "a"))[1]);
 }
 
-DEVICE_CASE(index_result_is_unlocked) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(index_result_is_unlocked, rig, r, rig_open()) {
   scoped_tree td = rig_tree(&r, SAMPLE(3));
   tdict_lock(td);
   scoped_tree out = get(td, TDICT_INDEX(TDICT_AT(0)));
-  assert_false(tdict_is_locked(out) || tdict_is_locked(help_get_tree(out, "n.m")));
+  assert_false(tdict_is_locked(out) || tdict_is_locked(td_child(out, "n.m")));
   assert_true(tdict_is_locked(td));
   td_ok(tdict_delete(out, "n.m", err));
   assert_true(tdict_has(td, "n.m"));
 }
 
-DEVICE_CASE(index_refuses) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(index_refuses, rig, r, rig_open()) {
   m_tree *t = SAMPLE(3, 4);
   tdict_tree *td = rig_tree(&r, t), *out = NULL, *none = help_tree(0, NULL);
   scoped_tensor mask = NULL, wide = NULL;
@@ -337,8 +325,7 @@ static void write_model(m_tree *t, m_map *map, const m_tree *value) {
     for (int64_t k = 0; k < to[i]->n; k++) m_write(to[i]->cells[k], m_value(from[i]->cells[k % from[i]->n]));
 }
 
-DEVICE_CASE(index_set_writes_through) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(index_set_writes_through, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4, 3), *value = rig_like(SAMPLE(2, 3));
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value);
   rig_check(&r, t, td);
@@ -357,8 +344,7 @@ DEVICE_CASE(index_set_writes_through) {
   rig_check(&r, t, td);
 }
 
-CASE(index_set_writes_lists) {
-  scoped_rig r = rig_open();
+CASE(index_set_writes_lists, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4, 3), *value = rig_like(SAMPLE(4, 2));
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value);
   const int64_t positions[] = {2, 0};
@@ -372,8 +358,7 @@ CASE(index_set_writes_lists) {
   rig_check(&r, t, td);
 }
 
-DEVICE_CASE(index_set_repeats_the_value) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(index_set_repeats_the_value, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4, 3), *value = rig_like(SAMPLE(3));
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value);
   m_map map;
@@ -392,8 +377,7 @@ static m_array *zeros_of(const m_array *a, void *user) {
   return made;
 }
 
-DEVICE_CASE(index_set_allocates_missing_tensors) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(index_set_allocates_missing_tensors, rig, r, rig_open()) {
   m_tree *whole = SAMPLE(4, 3), *row = rig_like(SAMPLE(3));
   m_tree *t = m_tree_each(whole, 2, 2, whole->bs, zeros_of, NULL);
   scoped_tree td = TREE(4, 3), from = rig_tree(&r, row);
@@ -403,7 +387,7 @@ DEVICE_CASE(index_set_allocates_missing_tensors) {
   rig_cut(&map, 0, 2, 0, -1);
   write_model(t, &map, row);
   rig_check(&r, t, td);
-  assert_true(tdict_device_equal(tdict_tensor_device(help_get(td, "n.b")), td_device()));
+  assert_true(tdict_device_equal(tdict_tensor_device(td_leaf(td, "n.b")), td_device()));
   tdict_release(td);
   td = TREE(4, 3);
   tdict_lock(td);
@@ -411,8 +395,7 @@ DEVICE_CASE(index_set_allocates_missing_tensors) {
   assert_int_equal(tdict_num_keys(td), 0);
 }
 
-DEVICE_CASE(index_set_refuses) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(index_set_refuses, rig, r, rig_open()) {
   m_tree *t = SAMPLE(4, 3);
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, rig_like(SAMPLE(3))), bad = rig_tree(&r, rig_like(SAMPLE(2)));
   const tdict_indices *row = TDICT_INDEX(TDICT_AT(1));
@@ -434,8 +417,7 @@ DEVICE_CASE(index_set_refuses) {
   rig_check(&r, t, td); /* refused before the first element is written */
 }
 
-DEVICE_CASE(rows_fill_a_batch) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(rows_fill_a_batch, rig, r, rig_open()) {
   m_tree *t = SAMPLE(6, 2);
   scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);
@@ -488,8 +470,7 @@ static void *write_rows_of(void *user) {
   return NULL;
 }
 
-DEVICE_CASE(rows_written_by_threads) {
-  scoped_rig r = rig_open();
+DEVICE_CASE(rows_written_by_threads, rig, r, rig_open()) {
   m_tree *t = SAMPLE(ROWS, 3);
   tdict_tree *td = rig_tree(&r, t), *rows[ROWS];
   row_writer writers[WRITERS];

@@ -53,10 +53,9 @@ static tdict_tree *tree_over(tdict_tensor *t) {
 static tdict_tensor *any_tensor(naive_random *r, tdict_dtype dtype) {
   static const int orders[][4] = {{0, 1, 2, 3}, {2, 1, 0, 3}, {3, 1, 2, 0}, {1, 0, 3, 2}};
   int64_t shape[4];
-  tdict_tensor *turned = NULL;
   for (int d = 0; d < 4; d++) shape[d] = 1 + naive_below(r, naive_below(r, 6) ? 5 : 40);
   scoped_tensor t = naive_tensor(dtype, 4, shape, naive_next(r));
-  td_ok(tdict_tensor_permute(t, 4, orders[naive_below(r, 4)], &turned, err));
+  tdict_tensor *turned = td_made(tensor, tdict_tensor_permute(t, 4, orders[naive_below(r, 4)], &made, err));
   return turned;
 }
 
@@ -149,7 +148,7 @@ CASE(index_copy_refuses_lost_bytes) {
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(positions, 2));
   scoped_tree td = TREE(3), value = TREE(2), got = NULL;
   tdict_storage *mine = td_put(td, "x", TENSOR(3, 5))->storage, *others = td_put(value, "x", TENSOR(2, 5))->storage;
-  tdict_tensor *x = help_get(td, "x");
+  tdict_tensor *x = td_leaf(td, "x");
   scoped_tree part = td_made(tree, tdict_index_get(NULL, value, TDICT_INDEX(TDICT_RANGE(1, 2, 1)), NULL, &made, err));
   tdict_storage_lose_all(mine);
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_get(NULL, td, index, NULL, &got, err));

@@ -22,11 +22,7 @@ CASE(index_macro_takes_one_to_sixteen_items) {
 
 CASE(index_costs_one_slab) {
   scoped_tree few = TREE(4), many = TREE(4);
-  char key[16];
-  for (int i = 0; i < 1000; i++) {
-    snprintf(key, sizeof key, "k%d", i);
-    td_put(i < 10 ? few : many, key, TENSOR(4, 3));
-  }
+  for (int i = 0; i < 1000; i++) td_put(i < 10 ? few : many, td_text("k%d", i), TENSOR(4, 3));
   int64_t seen[2];
   for (int i = 0; i < 2; i++) {
     td_fail_alloc(INT64_MAX, false);

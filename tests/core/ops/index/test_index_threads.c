@@ -169,22 +169,18 @@ static void check_random(naive_random *r, tdict_context *context, int kind, tdic
   td_ok(tdict_index_set(context, td, &p.index, part, &o, err));
   td_ok(tdict_clone_deep(part, NULL, &wanted, err));
   tdict_tree *model = td_made(tree, tdict_clone_deep(td, NULL, &made, err));
-  model_copy(&p, help_get(model, "x"), help_get(part, "x"), true);
-  model_copy(&p, help_get(model, "small"), help_get(part, "small"), true);
+  model_copy(&p, td_leaf(model, "x"), td_leaf(part, "x"), true);
+  model_copy(&p, td_leaf(model, "small"), td_leaf(part, "small"), true);
   assert_true(tdict_equal(td, model));
-  model_copy(&p, help_get(model, "x"), help_get(wanted, "x"), false);
-  model_copy(&p, help_get(model, "small"), help_get(wanted, "small"), false);
+  model_copy(&p, td_leaf(model, "x"), td_leaf(wanted, "x"), false);
+  model_copy(&p, td_leaf(model, "small"), td_leaf(wanted, "small"), false);
   td_ok(tdict_index_get(context, td, &p.index, &o, &got, err));
   assert_true(tdict_equal(got, wanted));
   td_ok(tdict_fill(part, NULL, 0, NULL, err));
   td_ok(tdict_index_into(context, part, td, &p.index, &o, err));
   assert_true(tdict_equal(part, wanted));
   if (loop.is_reversed) assert_true(loop.parts > 1);
-  tdict_release(td);
-  tdict_release(part);
-  tdict_release(wanted);
-  tdict_release(got);
-  tdict_release(model);
+  td_release(td, part, wanted, got, model);
   plan_reset(&p);
 }
 
@@ -208,8 +204,8 @@ static tdict_tree *make_rows(int64_t rows, int64_t width, uint64_t seed) {
 
 /* Writes rows by a list and compares them with a loop. Returns the number of parts, 0 if no parallel loop ran. */
 static long write_rows(tdict_context *context, int64_t rows, int64_t width, const int64_t *at, int64_t count) {
-  tdict_tree *td = make_rows(rows, width, 5), *value = make_rows(count, width, 6);
-  tdict_tensor *model = naive_tensor(TDICT_U8, COUNTS(rows, width), 5);
+  scoped_tree td = make_rows(rows, width, 5), value = make_rows(count, width, 6);
+  scoped_tensor model = naive_tensor(TDICT_U8, COUNTS(rows, width), 5);
   unsigned char *to = tdict_tensor_data(model);
   const unsigned char *from = tdict_const_data(value, "x");
   for (int64_t i = 0; i < count; i++)
@@ -217,7 +213,6 @@ static long write_rows(tdict_context *context, int64_t rows, int64_t width, cons
   const tdict_run o = helped();
   td_ok(tdict_index_set(context, td, TDICT_INDEX(TDICT_LIST(at, count)), value, &o, err));
   assert_memory_equal(tdict_const_data(td, "x"), to, (size_t)(rows * width));
-  td_release(model, td, value);
   return loop.parts;
 }
 
@@ -311,7 +306,7 @@ CASE(index_with_divides_only_separate_elements) {
   /* All rows of the destination are one row. */
   scoped_tree one = make_rows(1, WIDTH, 2), td = NULL, value = make_rows(COUNT, WIDTH, 3), part = NULL;
   td_ok(tdict_expand(one, 1, (const int64_t[]){COUNT}, &td, err));
-  const tdict_tensor *row = help_get(one, "x");
+  const tdict_tensor *row = td_leaf(one, "x");
   td_ok(tdict_index_set(context, td, index, value, &o, err));
   const unsigned char *from = tdict_const_data(value, "x");
   assert_memory_equal(tdict_tensor_const_data(row), from + (COUNT - 1) * WIDTH, WIDTH);
@@ -405,11 +400,7 @@ CASE(index_with_works_on_pool_threads) {
   scoped_tree td = make_rows(COUNT, WIDTH, 4), many = TREE(1);
   loop.is_reversed = false;
   for (int i = 0; i < COUNT; i++) at[i] = i * 5 % COUNT;
-  for (int i = 0; i < LEAVES; i++) {
-    char key[16];
-    snprintf(key, sizeof key, "k%d", i);
-    td_put(many, key, TENSOR(1));
-  }
+  for (int i = 0; i < LEAVES; i++) td_put(many, td_text("k%d", i), TENSOR(1));
   loop.parts = 0;
   job j = {td, context, TDICT_INDEX(TDICT_LIST(at, COUNT))};
   td_ok(tdict_visit(context, (const tdict_tree *const[]){many}, 1, read_rows, &j, NULL, err));

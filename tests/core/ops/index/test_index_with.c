@@ -41,24 +41,21 @@ static void choose(naive_random *r, const m_tree *t, choice *c) {
 }
 
 static tdict_tree *get_with(const tdict_tree *td, const tdict_indices *index, tdict_memory *memory) {
-  tdict_tree *out = NULL;
-  td_ok(tdict_index_get(NULL, td, index, td_options(tdict_run, memory = memory), &out, err));
-  return out;
+  return td_made(tree, tdict_index_get(NULL, td, index, td_options(tdict_run, memory = memory), &made, err));
 }
 
 /* Checks that all tensors are contiguous, pinned and in one storage. */
 static void check_places(const tdict_tree *td) {
   static const char *const paths[] = {"a", "n.b", "n.m.u"};
   for (int i = 0; i < 3; i++) {
-    const tdict_tensor *t = help_get(td, paths[i]);
+    const tdict_tensor *t = td_leaf(td, paths[i]);
     assert_true(tdict_tensor_is_pinned(t));
     assert_true(tdict_tensor_is_contiguous(t));
-    assert_true(tdict_tensor_shares_storage(t, help_get(td, "a")));
+    assert_true(tdict_tensor_shares_storage(t, td_leaf(td, "a")));
   }
 }
 
-SIM_CASE(index_with_copies_to_a_memory) {
-  scoped_context context = td_context(NULL);
+SIM_CASE(index_with_copies_to_a_memory, context, context, td_context(NULL)) {
   tdict_memory *memory = tdict_pinned_memory(context);
   const rig host = {NULL, NULL};
   naive_random r = {81};
@@ -94,7 +91,7 @@ SIM_CASE(index_with_defaults_is_index_get) {
   tdict_release(out);
   out = get_with(td, TDICT_INDEX(TDICT_LIST(rows, 2)), NULL);
   rig_shares(out, td, false);
-  assert_false(tdict_tensor_is_pinned(help_get(out, "n.b")));
+  assert_false(tdict_tensor_is_pinned(td_leaf(out, "n.b")));
   td_release(out, td);
   m_reset();
 }
@@ -263,7 +260,7 @@ SIM_CASE(index_with_uses_tensors_of_objects) {
     td_ok(tdict_get_object(out, "object", &type, &self, err));
     const thing *made = self;
     assert_true(tdict_tensor_is_pinned(made->a) && tdict_tensor_is_pinned(made->b));
-    assert_true(tdict_tensor_shares_storage(made->a, help_get(out, "x")));
+    assert_true(tdict_tensor_shares_storage(made->a, td_leaf(out, "x")));
     assert_int_equal(tdict_tensor_bytes(made->a), whole ? 24 : 8);
     assert_memory_equal(tdict_tensor_const_data(made->a), (const float *)tdict_tensor_const_data(a) + 2 * at,
                         tdict_tensor_bytes(made->a));
@@ -295,7 +292,7 @@ SIM_CASE(index_with_indexes_built_in_objects) {
     scoped_tree out = get_with(td, picks[i], tdict_pinned_memory(context)), wanted = NULL;
     td_ok(tdict_index_get(NULL, td, picks[i], NULL, &wanted, err));
     assert_true(tdict_equal(out, wanted));
-    assert_true(tdict_tensor_is_pinned(help_get(out, "x")));
+    assert_true(tdict_tensor_is_pinned(td_leaf(out, "x")));
   }
   for (int i = 0; i < 3; i++) tdict_tensor_release(items[i]);
 }

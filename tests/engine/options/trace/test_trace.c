@@ -120,23 +120,17 @@ static void start(const place *p, int64_t max_events) {
 enum { LEAVES = 24, LEAF = 256 << 10, TOTAL = LEAVES * LEAF };
 static tdict_tree *even_tree(tdict_memory *memory) {
   tdict_tree *td = new_tree();
-  for (int i = 0; i < LEAVES; i++) {
-    char key[16];
-    snprintf(key, sizeof key, "leaf%d", i);
-    td_put(td, key, new_bytes(LEAF, memory));
-  }
+  for (int i = 0; i < LEAVES; i++) td_put(td, td_text("leaf%d", i), new_bytes(LEAF, memory));
   return td;
 }
 
 static tdict_tree *move_in(const place *p, const tdict_tree *src, tdict_device device, int32_t num_threads) {
-  tdict_tree *out;
   tdict_transfer_options o = threads(num_threads);
-  td_ok(tdict_to_device(p->c, src, device, &o, &out, err));
+  tdict_tree *out = td_made(tree, tdict_to_device(p->c, src, device, &o, &made, err));
   return out;
 }
 
-GPU_CASE(trace_holds_every_slice) {
-  scoped_place p = place_open(4);
+GPU_CASE(trace_holds_every_slice, place, p, place_open(4)) {
   scoped_tree src = even_tree(NULL), pinned = even_tree(tdict_pinned_memory(p.c)), a = NULL, b = NULL, back = NULL;
   start(&p, 0);
   a = move_in(&p, src, p.device, 3);
@@ -196,8 +190,7 @@ GPU_CASE(trace_is_json_in_any_locale) {
 }
 
 /* Written, stopped and begun anew while transfers are under way. */
-GPU_CASE(trace_is_written_while_recording) {
-  scoped_place p = place_open(3);
+GPU_CASE(trace_is_written_while_recording, place, p, place_open(3)) {
   scoped_tree src = even_tree(NULL);
   for (int round = 0; round < 6; round++) {
     tdict_future *f[4];
@@ -213,8 +206,7 @@ GPU_CASE(trace_is_written_while_recording) {
   }
 }
 
-GPU_CASE(trace_shows_hooks_and_callers) {
-  scoped_place p = place_open(2);
+GPU_CASE(trace_shows_hooks_and_callers, place, p, place_open(2)) {
   scoped_tree src = new_tree(), out = NULL;
   td_ok(tdict_set_object(src, "thing", &thing_hooked, thing_create(new_bytes(4096, NULL), new_bytes(64, NULL)), err));
   td_put(src, "leaf", new_bytes(1024, NULL));
@@ -227,8 +219,7 @@ GPU_CASE(trace_shows_hooks_and_callers) {
   assert_int_equal(fact(&f, "workers"), 0);
 }
 
-GPU_CASE(trace_counts_what_it_drops) {
-  scoped_place p = place_open(2);
+GPU_CASE(trace_counts_what_it_drops, place, p, place_open(2)) {
   scoped_tree src = even_tree(NULL);
   start(&p, 16);
   for (int i = 0; i < 4; i++) tdict_release(move_in(&p, src, p.device, 2));
@@ -246,8 +237,7 @@ static tdict_device_counts counts_of(const place *p) {
   return counts;
 }
 
-GPU_CASE(trace_can_be_restarted) {
-  scoped_place p = place_open(2);
+GPU_CASE(trace_can_be_restarted, place, p, place_open(2)) {
   scoped_tree src = even_tree(NULL);
   tdict_trace_stop(p.c);
   tdict_trace_stop(NULL);
@@ -267,8 +257,7 @@ GPU_CASE(trace_can_be_restarted) {
   assert_int_equal(fact(&f, "transfers") + fact(&f, "plan"), 0);
 }
 
-SIM_CASE(trace_skips_transfers_started_before) {
-  scoped_place p = place_open(2);
+SIM_CASE(trace_skips_transfers_started_before, place, p, place_open(2)) {
   scoped_tree src = even_tree(NULL);
   hold(&p);
   tdict_future *f = move_async(&p, src, p.device, NULL);
@@ -279,8 +268,7 @@ SIM_CASE(trace_skips_transfers_started_before) {
   assert_int_equal(fact(&seen, "transfers") + fact(&seen, "copy") + fact(&seen, "stream_transfer"), 0);
 }
 
-SIM_CASE(trace_leaves_out_unfinished_copies) {
-  scoped_place p = place_open(2);
+SIM_CASE(trace_leaves_out_unfinished_copies, place, p, place_open(2)) {
   scoped_tree src = new_tree();
   td_put(src, "leaf", new_bytes(LEAF, NULL));
   start(&p, 0);
@@ -308,8 +296,7 @@ GPU_CASE(trace_outlives_its_context) {
   tdict_release(finish(f));
 }
 
-GPU_CASE(trace_refuses) {
-  scoped_place p = place_open(2);
+GPU_CASE(trace_refuses, place, p, place_open(2)) {
   text t = {0};
   td_fails(TDICT_EINVAL, "context is NULL", tdict_trace_start(NULL, NULL, err));
   td_fails(TDICT_EINVAL, "nothing was recorded", tdict_trace_write(p.c, "/tmp/none", err));
@@ -333,8 +320,7 @@ GPU_CASE(trace_refuses) {
   assert_int_equal(t.pieces, 1); /* it is not asked again */
 }
 
-GPU_CASE(trace_without_memory) {
-  scoped_place p = place_open(2);
+GPU_CASE(trace_without_memory, place, p, place_open(2)) {
   td_fail_alloc(0, true);
   tdict_status status = tdict_trace_start(p.c, NULL, &td_last_error);
   td_fail_alloc_stop();
@@ -349,8 +335,7 @@ GPU_CASE(trace_without_memory) {
   assert_int_equal(t.pieces, 0);
 }
 
-GPU_CASE(trace_in_a_fork) {
-  scoped_place p = place_open(2);
+GPU_CASE(trace_in_a_fork, place, p, place_open(2)) {
   start(&p, 0);
   pid_t child = fork();
   assert_true(child >= 0);

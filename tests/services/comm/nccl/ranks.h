@@ -166,14 +166,13 @@ static inline void world_find_library(world *w) {
 }
 
 static inline tdict_context *world_context(const world *w, tdict_device device) {
-  tdict_context *context;
   tdict_context_options o = tdict_context_options_default();
   tdict_sim_options sim =
       td_with(tdict_sim_options, num_devices = w->one_context ? w->size : 1, memory_bytes = (size_t)256 << 20);
   if (w->fake) o.sim = &sim;
   o.device = device;
   o.num_threads = 1;
-  td_ok(tdict_context_create(&o, &context, err));
+  tdict_context *context = td_made(context, tdict_context_create(&o, &made, err));
   return context;
 }
 
@@ -237,15 +236,13 @@ static inline void world_close(world *w) {
 
 /* Fills a part of a rank's device memory with random bytes, and returns them in a new block. */
 static inline unsigned char *ranks_fill(rank *r, size_t at, size_t bytes, uint64_t seed) {
-  unsigned char *made = malloc(bytes + 1);
-  assert_non_null(made);
+  unsigned char *made = td_alloc(bytes + 1);
   td_fill_random(made, bytes, seed);
   if (bytes) raw_write(r->raw, r->memory + at, made, bytes);
   return made;
 }
 static inline bool ranks_holds(rank *r, size_t at, const void *wanted, size_t bytes) {
-  scoped_bytes found = malloc(bytes + 1);
-  assert_non_null(found);
+  scoped_bytes found = td_alloc(bytes + 1);
   if (bytes) raw_read(r->raw, found, r->memory + at, bytes);
   bool same = memcmp(found, wanted, bytes) == 0;
   return same;

@@ -56,9 +56,8 @@ static void abort_rank(rank *r) { r->t.abort(r->t.self); }
 /* Every operation of an aborted table returns an error at once. */
 static void check_aborted(world *w, rank *r) {
   const int before = world_operations(w);
-  for (int i = 0; i < NUM_OPERATIONS; i++) {
+  for (int i = 0; i < NUM_OPERATIONS; i++)
     td_fails(TDICT_ECANCELLED, "the communicator was aborted", operations[i](r, err));
-  }
   td_fails(TDICT_ECANCELLED, "aborted", r->t.finish(r->t.self, r->stream, SECONDS(60), err));
   assert_int_equal(world_operations(w), before);
 }

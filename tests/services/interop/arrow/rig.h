@@ -140,10 +140,9 @@ static inline tdict_tree *sample_tree(int64_t rows, uint64_t seed) {
   tdict_tree *tree = new_tree(rows);
   int64_t lengths[32];
   const char *texts[32];
-  char path[32];
   for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
     const int64_t shape[3] = {rows, (int64_t)((seed + i) % 3), 3};
-    snprintf(path, sizeof path, "%s.k%zu", i % 2 ? "even" : "odd\\.", i);
+    const char *path = td_text("%s.k%zu", i % 2 ? "even" : "odd\\.", i);
     put(tree, path, random_tensor(dtypes[i], 1 + (int)((seed + i) % 3), shape, seed * 100 + i));
   }
   for (int64_t i = 0; i < rows; i++) {

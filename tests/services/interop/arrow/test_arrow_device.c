@@ -3,7 +3,6 @@
 
 #include "device/gpu_help.h"
 #include "services/interop/arrow/rig.h"
-#include "support/raw.h"
 
 static bool on_gpu(void) { return td_device().type != TDICT_DEVICE_CPU; }
 
@@ -26,8 +25,7 @@ static exported_there export_there(const tdict_tree *tree) {
   return e;
 }
 
-DEVICE_CASE(arrow_device_round_trips_return_equal_trees) {
-  scoped_context context = td_context(NULL);
+DEVICE_CASE(arrow_device_round_trips_return_equal_trees, context, context, td_context(NULL)) {
   for (uint64_t seed = 0; seed < 8; seed++) {
     scoped_tree tree = sample_tree((int64_t)seed * 2, seed), back = NULL;
     tdict_tree *there = moved(context, tdict_retain(tree), td_device());
@@ -136,14 +134,12 @@ static void *import_there(void *user) {
   return NULL;
 }
 
-SIM_CASE(arrow_import_device_waits_for_the_event) {
-  scoped_fixture f = fixture_open(NULL);
+SIM_CASE(arrow_import_device_waits_for_the_event, fixture, f, fixture_open(NULL)) {
   const int64_t rows = 4;
-  tdict_tensor *t = NULL;
   tdict_cu_stream stream;
   tdict_cu_event event;
   tdict_driver *d = f.d;
-  td_ok(tdict_tensor_zeros(TDICT_I32, 1, &rows, f.memory, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_zeros(TDICT_I32, 1, &rows, f.memory, &made, err));
   CU(SUCCESS, stream_create, &stream, TDICT_CU_STREAM_NON_BLOCKING);
   CU(SUCCESS, event_create, &event, TDICT_CU_EVENT_DEFAULT);
   td_ok(tdict_sim_hold(f.context, err));
@@ -206,7 +202,6 @@ GPU_CASE(arrow_export_device_names_pinned_memory) {
   const int64_t rows = 4;
   scoped_context context = td_context(NULL);
   scoped_tree tree = new_tree(rows), pinned = NULL;
-  tdict_tree *back = NULL;
   put(tree, "x", random_tensor(TDICT_I32, 1, &rows, 1));
   td_ok(tdict_pin_memory(context, tree, NULL, &pinned, err));
   exported_there e = export_there(pinned);
@@ -214,7 +209,7 @@ GPU_CASE(arrow_export_device_names_pinned_memory) {
   assert_int_equal(e.array.device_type, is_cuda ? ARROW_DEVICE_CUDA_HOST : ARROW_DEVICE_CPU);
   assert_int_equal(e.array.device_id, is_cuda ? 0 : -1);
   e.array.device_type = ARROW_DEVICE_CUDA_HOST;
-  td_ok(tdict_arrow_import_device(context, &e.schema, &e.array, NULL, &back, err));
+  tdict_tree *back = td_made(tree, tdict_arrow_import_device(context, &e.schema, &e.array, NULL, &made, err));
   assert_true(tdict_tensor_is_pinned(get(back, "x")));
   assert_false(tdict_get_device(back, NULL));
   equal_trees(tree, back);
@@ -287,8 +282,7 @@ GPU_CASE(arrow_import_device_refuses) {
            tdict_arrow_import_device(context, &root.schema, &array, NULL, &out, err));
 }
 
-GPU_CASE(arrow_device_calls_survive_enomem) {
-  scoped_context context = td_context(NULL);
+GPU_CASE(arrow_device_calls_survive_enomem, context, context, td_context(NULL)) {
   scoped_tree tree = sample_tree(5, 3);
   scoped_tree there = moved(context, tdict_retain(tree), td_device());
   bool done = false;
@@ -296,7 +290,7 @@ GPU_CASE(arrow_device_calls_survive_enomem) {
   for (int64_t n = 0; !done; n++) {
     struct ArrowSchema schema = {0};
     struct ArrowDeviceArray array = {.device_id = 0};
-    tdict_tree *back = NULL;
+    scoped_tree back = NULL;
     tdict_error error = {0};
     td_fail_alloc(n, false);
     tdict_status status = tdict_arrow_export_device(there, &schema, &array, &error);
@@ -310,7 +304,6 @@ GPU_CASE(arrow_device_calls_survive_enomem) {
     if (!back) continue;
     back = moved(context, back, tdict_cpu());
     equal_trees(tree, back);
-    tdict_release(back);
   }
   assert_true(failures > 100);
 }

@@ -15,10 +15,9 @@ static void count_tensor_release(void *user) {
 /* A tensor over memory of the test, whose release is counted. */
 static tdict_tensor *counted_tensor(const void *data, tdict_dtype dtype, int ndim, const int64_t *shape,
                                     const int64_t *strides) {
-  tdict_tensor *t = NULL;
   tdict_tensor_desc desc = td_with(tdict_tensor_desc, data = (void *)(uintptr_t)data, dtype = dtype, ndim = ndim,
                                    shape = shape, strides = strides);
-  td_ok(tdict_tensor_from_data(&desc, count_tensor_release, NULL, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_from_data(&desc, count_tensor_release, NULL, &made, err));
   return t;
 }
 
@@ -236,10 +235,9 @@ CASE(arrow_export_refuses_tensors) {
   tdict_tensor *lost = random_tensor(TDICT_I8, 1, &rows, 1);
   tdict_tensor_lose(lost);
   refuses_tensor(TDICT_EINVAL, "lost", lost);
-  tdict_tensor *far = NULL;
   tdict_tensor_desc desc = td_with(tdict_tensor_desc, data = (void *)(uintptr_t)4096, device = tdict_cuda(1),
                                    dtype = TDICT_F32, ndim = 1, shape = &rows);
-  td_ok(tdict_tensor_from_data(&desc, NULL, NULL, &far, err));
+  tdict_tensor *far = td_made(tensor, tdict_tensor_from_data(&desc, NULL, NULL, &made, err));
   refuses_tensor(TDICT_EWRONGDEVICE, "is on cuda:1, wanted the cpu", far);
   /* A longer dimension than Arrow's lists have. */
   const int64_t shape[2] = {3, (int64_t)INT32_MAX + 1}, strides[2] = {0, 0};
@@ -318,12 +316,11 @@ CASE(arrow_export_refuses_objects) {
     tree = new_tree(2);
     td_put_tree(tree, path, new_tree(2));
     if (depth == 63) { /* the import accepts a tensor at the deepest level, too */
-      scoped_tree back = NULL;
       c = random_tensor(TDICT_I8, 1, &two, 1);
       strcat(path, ".x");
       td_put(tree, path, c);
       td_ok(tdict_arrow_export(tree, &schema, &array, err));
-      td_ok(tdict_arrow_import(&schema, &array, NULL, &back, err));
+      scoped_tree back = td_made(tree, tdict_arrow_import(&schema, &array, NULL, &made, err));
       assert_true(tdict_has(back, path));
       schema.release(&schema);
     } else {
@@ -333,8 +330,7 @@ CASE(arrow_export_refuses_objects) {
   }
 }
 
-CASE(arrow_export_survives_enomem) {
-  scoped_tree tree = sample_tree(5, 3);
+CASE(arrow_export_survives_enomem, tree, tree, sample_tree(5, 3)) {
   tdict_tensor *strided = NULL;
   const int64_t shape[2] = {5, 4};
   tdict_tensor *t = random_tensor(TDICT_F32, 2, shape, 1);

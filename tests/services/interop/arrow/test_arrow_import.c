@@ -5,9 +5,8 @@
 #include "services/interop/arrow/rig.h"
 
 static tdict_tree *import_hand(hand *h, const tdict_arrow_import_options *options) {
-  tdict_tree *tree = NULL;
   num_array_releases = num_schema_releases = 0;
-  td_ok(tdict_arrow_import(&h->schema, &h->array, options, &tree, err));
+  tdict_tree *tree = td_made(tree, tdict_arrow_import(&h->schema, &h->array, options, &made, err));
   assert_null(h->array.release);      /* taken */
   assert_non_null(h->schema.release); /* borrowed */
   assert_int_equal(tdict_batch_ndim(tree), 1);
@@ -15,8 +14,7 @@ static tdict_tree *import_hand(hand *h, const tdict_arrow_import_options *option
   return tree;
 }
 static tdict_arrow_import_options nulls_as(tdict_arrow_nulls nulls) {
-  tdict_arrow_import_options o = td_with(tdict_arrow_import_options, nulls = (int32_t)nulls);
-  return o;
+  return td_with(tdict_arrow_import_options, nulls = (int32_t)nulls);
 }
 
 static void *release_tensor_there(void *user) {
@@ -122,9 +120,8 @@ CASE(arrow_import_copies_elements_that_are_not_aligned) {
 
 /* Checks row `i` of a ragged leaf of int16 elements. */
 static void is_row(const tdict_tree *tree, int64_t i, int64_t length, int first) {
-  tdict_ragged *r = NULL;
   scoped_tensor row = NULL;
-  td_ok(tdict_get_ragged(tree, "x", &r, err));
+  tdict_ragged *r = td_made(ragged, tdict_get_ragged(tree, "x", &made, err));
   td_ok(tdict_ragged_get_row(r, i, &row, err));
   has_shape(row, 1, &length);
   for (int64_t k = 0; k < length; k++) assert_int_equal(((const int16_t *)tdict_tensor_const_data(row))[k], first + k);
@@ -388,7 +385,7 @@ CASE(arrow_import_reads_fixed_shape_tensors) {
   };
   for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
     hand root, x, item;
-    tdict_tree *tree = NULL;
+    scoped_tree tree = NULL;
     hand_make(&root, "+s", "", 2, 1);
     hand_make(&x, "+w:6", "x", 2, 1);
     hand_make(&item, "i", "item", 12, 2);
@@ -405,7 +402,6 @@ CASE(arrow_import_reads_fixed_shape_tensors) {
     has_shape(get(tree, "x"), tests[i].ndim, tests[i].shape);
     /* The element at index [0, 1] or [0, 1, 0]. */
     assert_int_equal(((const int32_t *)data_of(tree, "x"))[tdict_tensor_strides(get(tree, "x"))[1]], tests[i].at_first);
-    tdict_release(tree);
   }
 }
 

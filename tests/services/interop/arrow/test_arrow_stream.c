@@ -77,10 +77,9 @@ CASE(arrow_stream_next_returns_each_array) {
 CASE(arrow_import_stream_joins_all_arrays) {
   for (int batches = 0; batches <= 6; batches++) {
     hand_stream h;
-    tdict_tree *tree = NULL;
     const int64_t rows = batches * (batches + 1) / 2;
     open_hand(&h, batches);
-    td_ok(tdict_arrow_import_stream(&h.stream, NULL, &tree, err));
+    tdict_tree *tree = td_made(tree, tdict_arrow_import_stream(&h.stream, NULL, &made, err));
     assert_int_equal(tdict_batch_size(tree)[0], rows);
     assert_int_equal(tdict_tensor_dtype(get(tree, "x")), TDICT_I32);
     has_shape(get(tree, "x"), 1, &rows);

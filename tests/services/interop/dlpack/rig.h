@@ -109,8 +109,7 @@ static inline naive_layout layout_of_managed(const tdict_dl_tensor *t) {
 static inline unsigned char *elements_at(const void *data, const naive_layout *from, size_t item) {
   naive_layout to = *from;
   for (int64_t i = to.ndim - 1, step = 1; i >= 0; step *= to.shape[i--]) to.strides[i] = step;
-  unsigned char *out = calloc((size_t)from->numel + 1, item);
-  assert_non_null(out);
+  unsigned char *out = td_zeros((size_t)from->numel + 1, item);
   naive_copy(&to, out, from, data, item);
   return out;
 }
@@ -118,10 +117,9 @@ static inline unsigned char *elements_at(const void *data, const naive_layout *f
 /* Storage of the program, whose release is counted. */
 static inline void count_release(void *user) { atomic_fetch_add((atomic_int *)user, 1); }
 static inline tdict_tensor *counted_tensor(void *data, int64_t count, uint32_t flags, atomic_int *released) {
-  tdict_tensor *t = NULL;
   tdict_tensor_desc desc =
       td_with(tdict_tensor_desc, data = data, dtype = TDICT_U8, ndim = 1, shape = &count, flags = flags);
-  td_ok(tdict_tensor_from_data(&desc, count_release, released, &t, err));
+  tdict_tensor *t = td_made(tensor, tdict_tensor_from_data(&desc, count_release, released, &made, err));
   return t;
 }
 static inline tdict_tree *plain_tree(void) { return td_made(tree, tdict_create(0, NULL, &made, err)); }

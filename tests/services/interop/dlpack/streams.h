@@ -8,12 +8,10 @@
 #include "rig.h"
 
 static inline tdict_dlpack_export_options consumer_on(tdict_stream s) {
-  tdict_dlpack_export_options o = td_with(tdict_dlpack_export_options, stream = s);
-  return o;
+  return td_with(tdict_dlpack_export_options, stream = s);
 }
 static inline tdict_dlpack_import_options producer_on(tdict_stream s) {
-  tdict_dlpack_import_options o = td_with(tdict_dlpack_import_options, stream = s);
-  return o;
+  return td_with(tdict_dlpack_import_options, stream = s);
 }
 static inline tdict_tree *arena(const place *w, uint64_t number) {
   tdict_tree *src = numbered_tree(w, NULL, number), *out = moved(w, src, w->device);
@@ -152,8 +150,7 @@ typedef struct writer {
 static inline void start_writer(const place *w, writer *at, const tdict_tensor *t, uint64_t number) {
   memset(at, 0, sizeof *at);
   at->s = new_stream(w);
-  at->bytes = malloc(tdict_tensor_bytes(t));
-  assert_non_null(at->bytes);
+  at->bytes = td_alloc(tdict_tensor_bytes(t));
   td_fill_random(at->bytes, tdict_tensor_bytes(t), number);
   kernel_launch(&at->k, at->s, t, &at->gate, at->bytes);
   gate_await(&at->gate, 1);

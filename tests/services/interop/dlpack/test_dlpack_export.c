@@ -114,8 +114,7 @@ CASE(dlpack_export_of_claimed_pinned_memory) {
   tdict_tensor_release(t);
 }
 
-CASE(dlpack_export_refuses_arguments) {
-  scoped_tensor t = small_tensor(TDICT_U8, 3, 1);
+CASE(dlpack_export_refuses_arguments, tensor, t, small_tensor(TDICT_U8, 3, 1)) {
   scoped_tree tree = plain_tree();
   struct DLManagedTensorVersioned *m = NULL;
   struct DLManagedTensor *old = NULL;
@@ -300,7 +299,6 @@ CASE(dlpack_export_tree_names_the_leaf) {
   unsigned char bytes[4] = {0};
   int64_t one = 1;
   tdict_tree *tree = plain_tree();
-  tdict_tensor *lanes = NULL;
   tdict_dlpack_entry *entries = NULL;
   size_t count = 7;
   tdict_dlpack_export_options o = td_with(tdict_dlpack_export_options, legacy = true);
@@ -308,7 +306,7 @@ CASE(dlpack_export_tree_names_the_leaf) {
   set_away(tree, "n.b", counted_tensor(bytes, 4, TDICT_DESC_READ_ONLY, &released));
   td_fails(TDICT_EREADONLY, "legacy", tdict_dlpack_export_tree(NULL, tree, &o, &entries, &count, err));
   assert_string_equal(td_last_error.path, "n.b");
-  td_ok(tdict_tensor_zeros(TDICT_DTYPE(0, 8, 3), 1, &one, NULL, &lanes, err));
+  tdict_tensor *lanes = td_made(tensor, tdict_tensor_zeros(TDICT_DTYPE(0, 8, 3), 1, &one, NULL, &made, err));
   set_away(tree, "n.b", lanes);
   td_fails(TDICT_EDTYPE, "3 lanes", tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err));
   assert_string_equal(td_last_error.path, "n.b");
@@ -325,9 +323,8 @@ CASE(dlpack_tree_round_trip) {
     scoped_tree tree = plain_tree(), back = NULL;
     tdict_dlpack_entry *entries = NULL;
     size_t count = 0;
-    char path[32];
     for (int i = 0; i < 40; i++) {
-      snprintf(path, sizeof path, "k%d.m%d.l%d", (int)naive_below(&r, 3), (int)naive_below(&r, 3), i);
+      const char *path = td_text("k%d.m%d.l%d", (int)naive_below(&r, 3), (int)naive_below(&r, 3), i);
       set_away(tree, path, random_view(&r, naive_below(&r, 2) ? TDICT_I32 : TDICT_U8));
     }
     td_ok(tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err));

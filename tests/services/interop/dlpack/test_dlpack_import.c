@@ -21,8 +21,7 @@ CASE(dlpack_import_has_the_elements) {
     const tdict_dtype dtype = dtypes[naive_below(&r, 5)];
     const size_t item = tdict_dtype_bytes(dtype), offset = (size_t)naive_below(&r, 3) * item;
     const size_t span = (size_t)(layout.end - layout.low) * item + 3 * item;
-    scoped_bytes bytes = malloc(span);
-    assert_non_null(bytes);
+    scoped_bytes bytes = td_alloc(span);
     td_fill_random(bytes, span, (uint64_t)n + 1);
     unsigned char *first = bytes - layout.low * (int64_t)item;
     produced p;

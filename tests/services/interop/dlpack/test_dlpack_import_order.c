@@ -8,10 +8,9 @@ static tdict_tree *import_one(const place *w, produced *p, tdict_stream s) {
   return td_made(tree, tdict_dlpack_import_tree(w->c, &entry, 1, &o, &made, err));
 }
 
-SIM_CASE(dlpack_import_waits_for_the_producer) {
-  scoped_place w = place_open(2);
+SIM_CASE(dlpack_import_waits_for_the_producer, place, w, place_open(2)) {
   scoped_tree own = arena(&w, 7);
-  tdict_tensor *leaf = leaf_of(own, "a");
+  tdict_tensor *leaf = td_leaf(own, "a");
   produced p;
   writer at;
   /* a transfer to the host waits, whatever its own stream is */
@@ -29,17 +28,16 @@ SIM_CASE(dlpack_import_waits_for_the_producer) {
     assert_int_equal(times_deleted(&p), 0); /* the transfer holds the bytes */
     gate_open(&at.gate);
     scoped_tree host = finish(f);
-    assert_true(has_number(&w, leaf_of(host, "t"), 50));
+    assert_true(has_number(&w, td_leaf(host, "t"), 50));
     assert_int_equal(times_deleted(&p), 1);
     end_writer(&w, &at);
   }
 }
 
 /* A write into the imported tensor comes after the producer's, too. */
-SIM_CASE(dlpack_import_holds_writes_back) {
-  scoped_place w = place_open(2);
+SIM_CASE(dlpack_import_holds_writes_back, place, w, place_open(2)) {
   scoped_tree own = arena(&w, 7), src = new_tree();
-  tdict_tensor *leaf = leaf_of(own, "a"), *fresh = new_tensor(TDICT_U8, 2, numbered[0].shape, NULL);
+  tdict_tensor *leaf = td_leaf(own, "a"), *fresh = new_tensor(TDICT_U8, 2, numbered[0].shape, NULL);
   TD_STREAM(idle, w.c, w.device);
   produced p;
   writer at;
@@ -57,10 +55,9 @@ SIM_CASE(dlpack_import_holds_writes_back) {
 }
 
 /* What is imported and exported again: the next consumer waits for the first producer. */
-SIM_CASE(dlpack_import_passes_its_order_on) {
-  scoped_place w = place_open(2);
+SIM_CASE(dlpack_import_passes_its_order_on, place, w, place_open(2)) {
   scoped_tree own = arena(&w, 7);
-  tdict_tensor *leaf = leaf_of(own, "a");
+  tdict_tensor *leaf = td_leaf(own, "a");
   TD_STREAM(s, w.c, w.device);
   struct DLManagedTensorVersioned *m = NULL;
   produced p;
@@ -71,7 +68,7 @@ SIM_CASE(dlpack_import_passes_its_order_on) {
   tdict_tree *in = import_one(&w, &p, at.s);
   tdict_dlpack_export_options o = consumer_on(s);
   o.read_only = true;
-  td_ok(export_versioned(w.c, leaf_of(in, "t"), &o, &m, err));
+  td_ok(export_versioned(w.c, td_leaf(in, "t"), &o, &m, err));
   tdict_release(in);
   start_read(&w, &read, s, leaf);
   td_rest();
@@ -85,10 +82,9 @@ SIM_CASE(dlpack_import_passes_its_order_on) {
 }
 
 /* Copies on the host's behalf wait on their own thread; giving an imported tensor back waits for nothing. */
-SIM_CASE(dlpack_import_copies_after_the_producer) {
-  scoped_place w = place_open(2);
+SIM_CASE(dlpack_import_copies_after_the_producer, place, w, place_open(2)) {
   scoped_tree own = arena(&w, 7);
-  tdict_tensor *leaf = leaf_of(own, "a");
+  tdict_tensor *leaf = td_leaf(own, "a");
   produced p;
   writer at;
   call c = {.c = w.c};
@@ -113,8 +109,7 @@ SIM_CASE(dlpack_import_copies_after_the_producer) {
 }
 
 /* Threads read host memory at once, so the import itself waits. */
-SIM_CASE(dlpack_import_of_pinned_memory_waits) {
-  scoped_place w = place_open(2);
+SIM_CASE(dlpack_import_of_pinned_memory_waits, place, w, place_open(2)) {
   scoped_tensor pinned = new_bytes(5000, w.pinned);
   produced p;
   writer at;

@@ -14,9 +14,8 @@ CASE(dlpack_export_tree_of_ragged_leaves) {
   const int64_t four = 4;
   tdict_tree *tree = plain_tree();
   tdict_tensor *values = small_tensor(TDICT_F32, 5, 3), *ends = NULL;
-  tdict_ragged *ragged = NULL;
   td_ok(tdict_tensor_from_array(TDICT_I64, 1, &four, offsets, &ends, err));
-  td_ok(tdict_ragged_create(values, ends, &ragged, err));
+  tdict_ragged *ragged = td_made(ragged, tdict_ragged_create(values, ends, &made, err));
   td_ok(tdict_set_ragged(tree, "n.text", ragged, err));
   set_away(tree, "n.z", small_tensor(TDICT_U8, 2, 1));
   td_release(ragged, ends);
@@ -31,8 +30,7 @@ CASE(dlpack_export_tree_of_ragged_leaves) {
   tdict_tensor_release(values);
 }
 
-CASE(dlpack_export_tree_refuses_text) {
-  scoped_tree tree = plain_tree();
+CASE(dlpack_export_tree_refuses_text, tree, tree, plain_tree()) {
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
   set_away(tree, "a", small_tensor(TDICT_U8, 2, 1));
@@ -71,8 +69,7 @@ static const tdict_type pair_type = {.struct_size = sizeof(tdict_type),
                                      .flatten = flatten_pair,
                                      .unflatten = unflatten_pair};
 static void set_pair(tdict_tree *tree, const char *path, uint64_t seed) {
-  pair *p = malloc(sizeof *p);
-  assert_non_null(p);
+  pair *p = td_alloc(sizeof *p);
   p->first = small_tensor(TDICT_I16, 3, seed);
   p->second = small_tensor(TDICT_I32, 2, seed + 1);
   td_ok(tdict_set_object(tree, path, &pair_type, p, err));
@@ -102,8 +99,7 @@ CASE(dlpack_export_tree_of_objects) {
   tdict_dlpack_release_entries(entries, count);
 }
 
-CASE(dlpack_export_tree_reports_hooks) {
-  scoped_tree tree = plain_tree();
+CASE(dlpack_export_tree_reports_hooks, tree, tree, plain_tree()) {
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
   set_pair(tree, "n.p", 4);
@@ -116,18 +112,16 @@ CASE(dlpack_export_tree_reports_hooks) {
 /* Deep trees and long keys. */
 CASE(dlpack_export_of_deep_trees) {
   enum { LEVELS = 300, LENGTH = 200 };
-  char key[LENGTH + 1], *path = malloc((LENGTH + 1) * LEVELS + 8);
-  assert_non_null(path);
+  scoped_chars path = td_alloc((LENGTH + 1) * LEVELS + 8);
+  char key[LENGTH + 1];
   memset(key, 'k', LENGTH);
   key[LENGTH] = 0;
   char *end = path;
-  tdict_tree *tree = plain_tree();
+  scoped_tree tree = plain_tree();
   for (int i = 0; i < LEVELS; i++) end += sprintf(end, "%s.", key);
   strcpy(end, "leaf");
   set_away(tree, path, small_tensor(TDICT_U8, 2, 1));
   tdict_dlpack_entry *entries = exported(tree, 1);
   assert_string_equal(entries[0].name, path);
   tdict_dlpack_release_entries(entries, 1);
-  tdict_release(tree);
-  free(path);
 }

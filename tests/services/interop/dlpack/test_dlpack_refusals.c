@@ -41,21 +41,21 @@ SIM_CASE(dlpack_refuses_streams) {
   place w = place_sim(2, 0, 2), other = place_sim(2, 0, 1);
   tdict_tree *td = arena(&w, 1), *foreign = arena(&other, 2), *second = NULL;
   tdict_stream s = new_stream(&w), theirs = new_stream(&other);
-  tdict_tensor *t = leaf_of(td, "a");
+  tdict_tensor *t = td_leaf(td, "a");
   shim h;
   refuse_stream(&w, t, (tdict_stream){tdict_cpu(), NULL}, TDICT_EWRONGDEVICE, "stream is of cpu");
   refuse_stream(&w, t, (tdict_stream){tdict_sim(5), NULL}, TDICT_EWRONGDEVICE, "stream is of sim:5");
   refuse_stream(&w, t, theirs, TDICT_EWRONGDEVICE, "simulated devices belong to one context");
-  refuse_stream(&w, leaf_of(foreign, "a"), s, TDICT_EWRONGDEVICE, "simulated device of another context");
+  refuse_stream(&w, td_leaf(foreign, "a"), s, TDICT_EWRONGDEVICE, "simulated device of another context");
   td_ok(tdict_to_device(w.c, td, tdict_sim(1), NULL, &second, err));
-  refuse_stream(&w, leaf_of(second, "a"), s, TDICT_EWRONGDEVICE, "stream is of sim:0, and the tensor is on sim:1");
+  refuse_stream(&w, td_leaf(second, "a"), s, TDICT_EWRONGDEVICE, "stream is of sim:0, and the tensor is on sim:1");
   /* in a tree the leaf is named */
   tdict_dlpack_export_options e = consumer_on(s);
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
   tdict_tree *mixed = new_tree();
   td_ok(tdict_set(mixed, "n.near", t, err));
-  td_ok(tdict_set(mixed, "n.far", leaf_of(second, "d"), err));
+  td_ok(tdict_set(mixed, "n.far", td_leaf(second, "d"), err));
   td_fails(TDICT_EWRONGDEVICE, "sim:1", tdict_dlpack_export_tree(w.c, mixed, &e, &entries, &count, err));
   assert_string_equal(td_last_error.path, "n.far");
   assert_null(entries);
@@ -81,14 +81,13 @@ SIM_CASE(dlpack_refuses_streams) {
 }
 
 /* A deleter during a capture cannot record; a deleter after the loss of the device neither. Both return. */
-SIM_CASE(dlpack_deleter_never_fails) {
-  scoped_place w = place_open(2);
+SIM_CASE(dlpack_deleter_never_fails, place, w, place_open(2)) {
   tdict_tree *td = arena(&w, 1);
   TD_STREAM(s, w.c, w.device);
   tdict_dlpack_export_options e = consumer_on(s);
   struct DLManagedTensorVersioned *m[2];
   shim h;
-  for (int n = 0; n < 2; n++) td_ok(export_versioned(w.c, leaf_of(td, "a"), &e, &m[n], err));
+  for (int n = 0; n < 2; n++) td_ok(export_versioned(w.c, td_leaf(td, "a"), &e, &m[n], err));
   tdict_release(td);
   shim_begin(&h, w.d);
   h.ops.stream_capture_status = say_capturing;
@@ -99,23 +98,21 @@ SIM_CASE(dlpack_deleter_never_fails) {
   shim_end(&h, w.d);
 }
 
-GPU_CASE(dlpack_export_refuses_lost_bytes) {
-  scoped_place w = place_open(2);
+GPU_CASE(dlpack_export_refuses_lost_bytes, place, w, place_open(2)) {
   scoped_tree dst = arena(&w, 1);
   tdict_dlpack_entry *entries = NULL;
   struct DLManagedTensorVersioned *m = NULL;
   size_t count = 0;
-  tdict_tensor_lose(leaf_of(dst, "n.b"));
-  td_fails(TDICT_EINVAL, "bytes are lost", export_versioned(w.c, leaf_of(dst, "n.b"), NULL, &m, err));
+  tdict_tensor_lose(td_leaf(dst, "n.b"));
+  td_fails(TDICT_EINVAL, "bytes are lost", export_versioned(w.c, td_leaf(dst, "n.b"), NULL, &m, err));
   td_fails(TDICT_EINVAL, "bytes are lost", tdict_dlpack_export_tree(w.c, dst, NULL, &entries, &count, err));
   assert_string_equal(td_last_error.path, "n.b");
-  td_ok(export_versioned(w.c, leaf_of(dst, "d"), NULL, &m, err));
+  td_ok(export_versioned(w.c, td_leaf(dst, "d"), NULL, &m, err));
   delete_versioned_of(m);
 }
 
 /* What is not in memory has no address to give out. */
-GPU_CASE(dlpack_export_refuses_unloaded_leaves) {
-  scoped_place w = place_open(2);
+GPU_CASE(dlpack_export_refuses_unloaded_leaves, place, w, place_open(2)) {
   scoped_tree td = numbered_tree(&w, NULL, 1);
   scoped_disk d;
   disk_init(&d);
@@ -123,15 +120,14 @@ GPU_CASE(dlpack_export_refuses_unloaded_leaves) {
   tdict_dlpack_entry *entries = NULL;
   struct DLManagedTensorVersioned *m = NULL;
   size_t count = 0;
-  td_fails(TDICT_EINVAL, "load the tree first", export_versioned(w.c, leaf_of(twin, "n.b"), NULL, &m, err));
+  td_fails(TDICT_EINVAL, "load the tree first", export_versioned(w.c, td_leaf(twin, "n.b"), NULL, &m, err));
   td_fails(TDICT_EINVAL, "load the tree first", tdict_dlpack_export_tree(w.c, twin, NULL, &entries, &count, err));
   assert_true(tdict_has(td, td_last_error.path));
   assert_true(!m && !entries);
 }
 
 /* The child may give back what the parent exported, and use host memory. */
-GPU_CASE(dlpack_in_a_fork) {
-  scoped_place w = place_open(2);
+GPU_CASE(dlpack_in_a_fork, place, w, place_open(2)) {
   tdict_tree *td = arena(&w, 1), *host = numbered_tree(&w, NULL, 2);
   TD_STREAM(s, w.c, w.device);
   tdict_dlpack_export_options e = consumer_on(s);
@@ -145,10 +141,10 @@ GPU_CASE(dlpack_in_a_fork) {
     struct DLManagedTensorVersioned *m = NULL;
     tdict_tensor *back = NULL;
     alarm(20);
-    bool good = export_versioned(w.c, leaf_of(td, "a"), &e, &m, NULL) == TDICT_EFORKED;
-    good = good && export_versioned(w.c, leaf_of(host, "a"), NULL, &m, NULL) == TDICT_OK;
+    bool good = export_versioned(w.c, td_leaf(td, "a"), &e, &m, NULL) == TDICT_EFORKED;
+    good = good && export_versioned(w.c, td_leaf(host, "a"), NULL, &m, NULL) == TDICT_OK;
     good = good && import_versioned(w.c, &m, NULL, &back, NULL) == TDICT_OK;
-    good = good && tdict_tensor_const_data(back) == leaf_of(host, "a")->data;
+    good = good && tdict_tensor_const_data(back) == td_leaf(host, "a")->data;
     tdict_tensor_release(back);
     tdict_dlpack_release_entries(entries, count);
     _exit(good ? 0 : 1);

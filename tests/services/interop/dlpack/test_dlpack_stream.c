@@ -10,10 +10,9 @@ static void check_export_waits(const place *w, call *c, stopped *at) {
   finish_waiting(c);
 }
 
-SIM_CASE(dlpack_consumer_waits_for_transfers) {
-  scoped_place w = place_open(2);
+SIM_CASE(dlpack_consumer_waits_for_transfers, place, w, place_open(2)) {
   scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
-  tdict_tensor *leaf = leaf_of(dst, "a");
+  tdict_tensor *leaf = td_leaf(dst, "a");
   TD_STREAM(s, w.c, w.device);
   stopped at;
   consumer_copy read;
@@ -48,16 +47,16 @@ SIM_CASE(dlpack_consumer_of_a_tree_waits) {
   tdict_dlpack_export_options o = consumer_on(s);
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
-  stop_stream(&w, &at, leaf_of(dst, "a"));
+  stop_stream(&w, &at, td_leaf(dst, "a"));
   for (int i = 0; i < NUM_NUMBERED; i++) {
     parts[i][0] = new_tree();
     parts[i][1] = new_tree();
-    td_ok(tdict_set(parts[i][0], "t", leaf_of(src, numbered[i].path), err));
-    td_ok(tdict_set(parts[i][1], "t", leaf_of(dst, numbered[i].path), err));
+    td_ok(tdict_set(parts[i][0], "t", td_leaf(src, numbered[i].path), err));
+    td_ok(tdict_set(parts[i][1], "t", td_leaf(dst, numbered[i].path), err));
     f[i] = stopped_copy(&w, parts[i][0], parts[i][1], &at);
   }
   td_ok(tdict_dlpack_export_tree(w.c, dst, &o, &entries, &count, err));
-  for (int i = 0; i < NUM_NUMBERED; i++) start_read(&w, &read[i], s, leaf_of(dst, numbered[i].path));
+  for (int i = 0; i < NUM_NUMBERED; i++) start_read(&w, &read[i], s, td_leaf(dst, numbered[i].path));
   td_rest();
   for (int i = 0; i < NUM_NUMBERED; i++) assert_false(is_copied(&w, &read[i]));
   go_on(&w, &at);
@@ -73,14 +72,13 @@ SIM_CASE(dlpack_consumer_of_a_tree_waits) {
 }
 
 /* Without a stream the call itself waits. With DLPACK_NO_STREAM nobody does. */
-SIM_CASE(dlpack_export_without_a_stream_waits) {
-  scoped_place w = place_open(2);
+SIM_CASE(dlpack_export_without_a_stream_waits, place, w, place_open(2)) {
   scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
   const tdict_stream unordered = {w.device, TDICT_DLPACK_UNORDERED};
   struct DLManagedTensorVersioned *m = NULL;
-  call c = {.c = w.c, .tensor = leaf_of(dst, "d"), .export_options = tdict_dlpack_export_options_default()};
+  call c = {.c = w.c, .tensor = td_leaf(dst, "d"), .export_options = tdict_dlpack_export_options_default()};
   stopped at;
-  stop_stream(&w, &at, leaf_of(dst, "a"));
+  stop_stream(&w, &at, td_leaf(dst, "a"));
   tdict_future *f = stopped_copy(&w, src, dst, &at);
   tdict_dlpack_export_options o = consumer_on(unordered);
   td_ok(export_versioned(NULL, c.tensor, &o, &m, err));
@@ -102,13 +100,12 @@ static void *copy_blocking(void *user) {
   return NULL;
 }
 /* A transfer whose caller waits, here on another thread, records no events for streams. */
-SIM_CASE(dlpack_consumer_waits_for_blocking_transfers) {
-  scoped_place w = place_open(2);
+SIM_CASE(dlpack_consumer_waits_for_blocking_transfers, place, w, place_open(2)) {
   scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
   TD_STREAM(s, w.c, w.device);
   stopped at;
   pthread_t thread;
-  call c = {.c = w.c, .tensor = leaf_of(dst, "a"), .export_options = consumer_on(s)};
+  call c = {.c = w.c, .tensor = td_leaf(dst, "a"), .export_options = consumer_on(s)};
   stop_stream(&w, &at, c.tensor);
   blocking b = {&w, src, dst, at.s};
   assert_int_equal(pthread_create(&thread, NULL, copy_blocking, &b), 0);
@@ -120,15 +117,14 @@ SIM_CASE(dlpack_consumer_waits_for_blocking_transfers) {
 }
 
 /* A consumer that may write comes after transfers that read; one that only reads does not wait for them. */
-SIM_CASE(dlpack_consumer_that_reads_passes_readers) {
-  scoped_place w = place_open(2);
+SIM_CASE(dlpack_consumer_that_reads_passes_readers, place, w, place_open(2)) {
   scoped_tree src = arena(&w, 7), dst = numbered_tree(&w, NULL, 0);
-  tdict_tensor *leaf = leaf_of(src, "a");
+  tdict_tensor *leaf = td_leaf(src, "a");
   tdict_stream reads = new_stream(&w), writes = new_stream(&w);
   struct DLManagedTensorVersioned *m[2] = {NULL, NULL};
   stopped at;
   consumer_copy read, write;
-  stop_stream(&w, &at, leaf_of(src, "d"));
+  stop_stream(&w, &at, td_leaf(src, "d"));
   tdict_future *f = stopped_copy(&w, src, dst, &at);
   tdict_dlpack_export_options o = consumer_on(reads);
   o.read_only = true;
@@ -153,14 +149,13 @@ SIM_CASE(dlpack_consumer_that_reads_passes_readers) {
 }
 
 /* Host memory: the call waits as tdict_tensor_data() or tdict_tensor_const_data() does. */
-SIM_CASE(dlpack_export_of_host_memory_waits) {
-  scoped_place w = place_open(2);
+SIM_CASE(dlpack_export_of_host_memory_waits, place, w, place_open(2)) {
   scoped_tree host = numbered_tree(&w, w.pinned, 7), dev = arena(&w, 8);
   TD_STREAM(s, w.c, w.device);
   stopped at;
-  call c = {.c = w.c, .tensor = leaf_of(host, "a"), .export_options = consumer_on(s)};
+  call c = {.c = w.c, .tensor = td_leaf(host, "a"), .export_options = consumer_on(s)};
   /* a transfer reads: a reader passes, a writer waits */
-  stop_stream(&w, &at, leaf_of(dev, "a"));
+  stop_stream(&w, &at, td_leaf(dev, "a"));
   tdict_future *f = stopped_copy(&w, host, dev, &at);
   tdict_dlpack_export_options o = consumer_on(s);
   o.read_only = true;
@@ -172,7 +167,7 @@ SIM_CASE(dlpack_export_of_host_memory_waits) {
   delete_versioned_of(c.managed);
   /* a transfer writes: both wait */
   number_tree(&w, dev, 9);
-  stop_stream(&w, &at, leaf_of(dev, "a"));
+  stop_stream(&w, &at, td_leaf(dev, "a"));
   f = stopped_copy(&w, dev, host, &at);
   c.export_options.read_only = true;
   check_export_waits(&w, &c, &at);
@@ -181,8 +176,7 @@ SIM_CASE(dlpack_export_of_host_memory_waits) {
   finish_copy(f);
 }
 
-SIM_CASE(dlpack_deleter_holds_bytes) {
-  scoped_place w = place_open(2);
+SIM_CASE(dlpack_deleter_holds_bytes, place, w, place_open(2)) {
   /* without the record the next transfer of the size gets the same bytes: what follows would notice */
   tdict_tree *out = arena(&w, 1), *next;
   void *place_of = arena_of(out);
@@ -196,7 +190,7 @@ SIM_CASE(dlpack_deleter_holds_bytes) {
   gate g = {0};
   kernel k;
   td_ok(tdict_dlpack_export_tree(w.c, out, &o, &entries, &count, err));
-  kernel_launch(&k, s, leaf_of(out, "a"), &g, NULL);
+  kernel_launch(&k, s, td_leaf(out, "a"), &g, NULL);
   tdict_release(out);
   gate_await(&g, 1);
   tdict_dlpack_release_entries(entries, count); /* does not wait */
@@ -211,16 +205,15 @@ SIM_CASE(dlpack_deleter_holds_bytes) {
   tdict_release(next);
 }
 
-SIM_CASE(dlpack_deleter_holds_an_overwrite) {
-  scoped_place w = place_open(2);
+SIM_CASE(dlpack_deleter_holds_an_overwrite, place, w, place_open(2)) {
   scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
   tdict_stream s = new_stream(&w), idle = new_stream(&w);
   tdict_dlpack_export_options o = consumer_on(s);
   struct DLManagedTensorVersioned *m = NULL;
   gate g = {0};
   kernel k;
-  td_ok(export_versioned(w.c, leaf_of(dst, "a"), &o, &m, err));
-  kernel_launch(&k, s, leaf_of(dst, "a"), &g, NULL);
+  td_ok(export_versioned(w.c, td_leaf(dst, "a"), &o, &m, err));
+  kernel_launch(&k, s, td_leaf(dst, "a"), &g, NULL);
   gate_await(&g, 1);
   delete_versioned_of(m);
   tdict_transfer_options t = threads(2);
@@ -237,8 +230,7 @@ SIM_CASE(dlpack_deleter_holds_an_overwrite) {
 }
 
 /* Pinned memory that the consumer's kernel reads. */
-SIM_CASE(dlpack_deleter_holds_pinned_bytes) {
-  scoped_place w = place_open(2);
+SIM_CASE(dlpack_deleter_holds_pinned_bytes, place, w, place_open(2)) {
   tdict_tensor *t = new_bytes(8192, w.pinned), *next;
   void *address = t->data;
   tdict_tensor_release(t);
@@ -266,13 +258,12 @@ SIM_CASE(dlpack_deleter_holds_pinned_bytes) {
 }
 
 /* A deleter cannot fail: without memory to record the work, it waits for the work. */
-SIM_CASE(dlpack_deleter_without_memory_waits) {
-  scoped_place w = place_open(2);
+SIM_CASE(dlpack_deleter_without_memory_waits, place, w, place_open(2)) {
   tdict_tree *out = arena(&w, 2);
   TD_STREAM(s, w.c, w.device);
   gate g = {0};
   scoped_kernel k;
-  call c = {.c = w.c, .tensor = leaf_of(out, "a"), .export_options = consumer_on(s)};
+  call c = {.c = w.c, .tensor = td_leaf(out, "a"), .export_options = consumer_on(s)};
   td_ok(export_versioned(w.c, c.tensor, &c.export_options, &c.managed, err));
   kernel_launch(&k, s, c.tensor, &g, NULL);
   tdict_release(out);

@@ -37,22 +37,21 @@ GPU_CASE(dlpack_import_tries) {
     produced p;
     tdict_dlpack_import_options i = producer_on(writes.s);
     tdict_dlpack_entry entry = {"t", NULL, NULL};
-    tdict_tree *in = NULL;
     fill_pinned(&writes, number);
     queue_delay(&w, &r, &writes, noise);
     queue_copy(&w, &writes, TDICT_CU_H2D, bytes);
     produce_leaf(&p, bytes);
     entry.versioned = give_versioned(&p);
-    td_ok(tdict_dlpack_import_tree(w.c, &entry, 1, &i, &in, err));
+    tdict_tree *in = td_made(tree, tdict_dlpack_import_tree(w.c, &entry, 1, &i, &made, err));
     if (naive_below(&r, 2)) {
       tdict_future *f = move_async(&w, in, tdict_cpu(), NULL);
       tdict_release(in);
       scoped_tree host = finish(f);
-      wrong += !has_number(&w, leaf_of(host, "t"), number);
+      wrong += !has_number(&w, td_leaf(host, "t"), number);
     } else {
       tdict_dlpack_export_options e = consumer_on(reads.s);
       struct DLManagedTensorVersioned *m = NULL;
-      td_ok(export_versioned(w.c, leaf_of(in, "t"), &e, &m, err));
+      td_ok(export_versioned(w.c, td_leaf(in, "t"), &e, &m, err));
       tdict_release(in);
       queue_copy(&w, &reads, TDICT_CU_D2H, bytes);
       delete_versioned_of(m); /* waits for the consumer: the bytes are the producer's */
