@@ -131,7 +131,8 @@ GPU_CASE(allocator_memory_on_the_default_device, fixture, b, fixture_open(NULL))
   assert_true(tdict_device_equal(tdict_memory_device(m), tdict_context_device(b.context, NULL)));
 }
 
-GPU_CASE(allocator_memory_on_the_host, fixture, b, fixture_open(NULL)) {
+GPU_CASE(allocator_memory_on_the_host) {
+  scoped_fixture b = fixture_open(NULL);
   own plain = {.from = NULL}, pinned = {.from = tdict_pinned_memory(b.context)};
   tdict_memory *m[2] = {memory_of(b.context, &plain, tdict_cpu(), false),
                         memory_of(b.context, &pinned, tdict_cpu(), true)};
@@ -174,7 +175,8 @@ static void *open_later(void *user) {
   atomic_store(&x->g->open, true);
   return NULL;
 }
-SIM_CASE(allocator_memory_is_released_after_its_uses, fixture, b, fixture_open(NULL)) {
+SIM_CASE(allocator_memory_is_released_after_its_uses) {
+  scoped_fixture b = fixture_open(NULL);
   own o = {.from = b.memory};
   tdict_memory *m = memory_of(b.context, &o, td_device(), false);
   tdict_tree *src = tree_of(5000, 4), *out = NULL;
@@ -206,7 +208,8 @@ SIM_CASE(allocator_memory_is_released_after_its_uses, fixture, b, fixture_open(N
   tdict_stream_destroy(b.context, s);
 }
 
-GPU_CASE(memory_create_refuses, fixture, b, fixture_open(NULL)) {
+GPU_CASE(memory_create_refuses) {
+  scoped_fixture b = fixture_open(NULL);
   own o = {.from = b.memory};
   tdict_allocator good = allocator_of(&o, td_device(), false), a = good;
   tdict_memory *m = NULL;
@@ -244,7 +247,8 @@ GPU_CASE(memory_create_refuses, fixture, b, fixture_open(NULL)) {
   td_release(m, src);
 }
 
-SIM_CASE(allocator_memory_returns_its_gpu, fixture, b, fixture_open(NULL)) {
+SIM_CASE(allocator_memory_returns_its_gpu) {
+  scoped_fixture b = fixture_open(NULL);
   own o = {.from = b.memory}, plain = {.from = NULL};
   tdict_memory *m = memory_of(b.context, &o, td_device(), false), *h = memory_of(b.context, &plain, tdict_cpu(), false);
   assert_ptr_equal(tdict_gpu_of_allocator_memory(m), b.gpu);

@@ -123,7 +123,8 @@ static tdict_fence *use_held(const fixture *b, held *kernel, tdict_stream *strea
 
 /* A block that a stream still uses is passed by for one that is ready, or for the driver, and is there when it is
  * done. */
-SIM_CASE(kept_blocks_are_reused_after_their_uses, fixture, b, fixture_open(NULL)) {
+SIM_CASE(kept_blocks_are_reused_after_their_uses) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_stream s;
   held kernel = {false};
   tdict_fence *use = use_held(&b, &kernel, &s);

@@ -11,7 +11,8 @@ static void drain(tdict_driver *d) {
   CU(SUCCESS, mem_free, p);
 }
 
-GPU_CASE(stream_create_and_destroy, fixture, b, fixture_open(NULL)) {
+GPU_CASE(stream_create_and_destroy) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   raw_memory *raw = raw_open(b.context, td_device());
   tdict_device_counts begin = fixture_counts(&b);
@@ -57,7 +58,8 @@ GPU_CASE(stream_create_and_destroy, fixture, b, fixture_open(NULL)) {
 }
 
 /* A stream whose work has not run is destroyed, and its work runs all the same. */
-SIM_CASE(stream_destroy_lets_queued_work_run, fixture, b, fixture_open(NULL)) {
+SIM_CASE(stream_destroy_lets_queued_work_run) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   raw_memory *raw = raw_open(b.context, td_device());
   tdict_stream stream;
@@ -82,7 +84,8 @@ SIM_CASE(stream_destroy_lets_queued_work_run, fixture, b, fixture_open(NULL)) {
   raw_close(raw);
 }
 
-CASE(stream_create_refuses, driver, d, open_sim()) {
+CASE(stream_create_refuses) {
+  scoped_driver d = open_sim();
   tdict_context_options o = tdict_context_options_default();
   scoped_context c = td_made(context, tdict_context_create_over(&o, d, &made, err));
   tdict_stream s, s_before;
@@ -113,7 +116,8 @@ static tdict_cu refuse_stream(tdict_driver *d, tdict_cu_stream *out, unsigned fl
   return TDICT_CU_UNKNOWN;
 }
 
-SIM_CASE(stream_create_fails_with_the_driver, fixture, b, fixture_open(NULL)) {
+SIM_CASE(stream_create_fails_with_the_driver) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_device_counts begin = fixture_counts(&b);
   tdict_stream stream = {tdict_cpu(), NULL};
   shim s;
@@ -126,7 +130,8 @@ SIM_CASE(stream_create_fails_with_the_driver, fixture, b, fixture_open(NULL)) {
   assert_int_equal(fixture_counts(&b).num_streams, begin.num_streams);
 }
 
-GPU_CASE(context_counts_follow_use, fixture, b, fixture_open(NULL)) {
+GPU_CASE(context_counts_follow_use) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_device_counts begin = fixture_counts(&b), now;
   tdict_storage *pinned = NULL;
   tdict_block block = fixture_take(&b, 3 * MIB);
@@ -144,7 +149,8 @@ GPU_CASE(context_counts_follow_use, fixture, b, fixture_open(NULL)) {
   assert_int_equal(fixture_counts(&b).peak_pinned_bytes, now.peak_pinned_bytes);
 }
 
-GPU_CASE(context_trim, fixture, b, fixture_open(NULL)) {
+GPU_CASE(context_trim) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_memory *pinned = tdict_pinned_memory(b.context);
   tdict_memory_counts n;
   tdict_storage *s[3] = {NULL, NULL, NULL};

@@ -12,7 +12,8 @@ static totals read_totals(const tdict_driver *d) {
                   atomic_load(&d->num_events)};
 }
 
-GPU_CASE(counts_follow_create_and_destroy, fixture, b, fixture_open(NULL)) {
+GPU_CASE(counts_follow_create_and_destroy) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   totals begin = read_totals(d), now;
   tdict_cu_stream stream;

@@ -42,7 +42,8 @@ static void check_absent(tdict_devices *devices, tdict_device device, const char
   assert_true(tdict_device_equal(m->device, device));
 }
 
-CASE(devices_auto_prefers_cuda, driver, d, open_as_cuda()) {
+CASE(devices_auto_prefers_cuda) {
+  scoped_driver d = open_as_cuda();
   tdict_devices *devices = open_devices(any, d);
   tdict_error why, untouched;
   tdict_gpu *gpu, *same;
@@ -65,7 +66,8 @@ CASE(devices_auto_prefers_cuda, driver, d, open_as_cuda()) {
   assert_int_equal(atomic_load(&d->refs), 1);
 }
 
-CASE(devices_auto_takes_sim_without_cuda, driver, d, open_sim()) {
+CASE(devices_auto_takes_sim_without_cuda) {
+  scoped_driver d = open_sim();
   tdict_devices *devices = open_devices(any, d);
   tdict_error why = {0};
   assert_true(tdict_device_equal(tdict_devices_default(devices, &why), tdict_sim(0)));
@@ -78,7 +80,8 @@ CASE(devices_auto_takes_sim_without_cuda, driver, d, open_sim()) {
   tdict_devices_destroy(devices);
 }
 
-CASE(devices_cpu_may_be_the_default, driver, d, open_as_cuda()) {
+CASE(devices_cpu_may_be_the_default) {
+  scoped_driver d = open_as_cuda();
   tdict_devices *devices = open_devices(tdict_cpu(), d);
   tdict_error why = {0};
   tdict_gpu *gpu = NULL;
@@ -97,7 +100,8 @@ CASE(devices_cpu_may_be_the_default, driver, d, open_as_cuda()) {
 }
 
 /* Pinned memory may outlive the context's threads, and is then had without them. */
-CASE(devices_pinned_memory_forgets_the_threads, driver, d, open_sim()) {
+CASE(devices_pinned_memory_forgets_the_threads) {
+  scoped_driver d = open_sim();
   tdict_context_options o = options_for(tdict_sim(0));
   tdict_devices *devices = NULL;
   tdict_storage *kept = NULL, *later = NULL;
@@ -120,7 +124,8 @@ static tdict_cu no_context(tdict_driver *d, int ordinal, tdict_cu_context *out) 
 }
 
 /* A gpu that is there and does not open: no context is refused for it unless it was named. */
-CASE(devices_broken_gpu_is_absent_with_its_reason, driver, d, open_as_cuda()) {
+CASE(devices_broken_gpu_is_absent_with_its_reason) {
+  scoped_driver d = open_as_cuda();
   shim_begin(&broken, d);
   broken.ops.ctx_retain = no_context;
   tdict_context_options o = options_for(tdict_cuda(0));
@@ -167,7 +172,8 @@ CASE(devices_keep_one_memory_per_absent_device) {
   tdict_devices_destroy(devices);
 }
 
-CASE(devices_create_refuses, driver, d, open_sim()) {
+CASE(devices_create_refuses) {
+  scoped_driver d = open_sim();
   tdict_devices *devices = NULL;
   tdict_context_options o = options_for(tdict_sim(1));
   td_fails(TDICT_ENODEVICE, "sim:1 is absent", create(&o, d, NULL, &devices, err));
@@ -214,7 +220,8 @@ CASE(devices_sim_options_are_used) {
   tdict_devices_destroy(NULL);
 }
 
-CASE(devices_create_survives_enomem, driver, d, open_sim()) {
+CASE(devices_create_survives_enomem) {
+  scoped_driver d = open_sim();
   tdict_context_options o = options_for(any);
   bool refused = true;
   int rounds = 0;

@@ -88,7 +88,8 @@ CASE(driver_fault_forwards_every_call) {
   CU(SUCCESS, mem_free, device);
 }
 
-CASE(driver_fault_nth_call_fails, pair, p, open_pair()) {
+CASE(driver_fault_nth_call_fails) {
+  scoped_pair p = open_pair();
   tdict_driver *d = p.d;
   tdict_cu_event events[4];
   tdict_cu_stream s = NULL;
@@ -120,7 +121,8 @@ CASE(driver_fault_nth_call_fails, pair, p, open_pair()) {
 }
 
 /* What is to fail is not begun; what waits or ends takes effect all the same. */
-CASE(driver_fault_fails_before_or_after_the_call, pair, p, open_pair()) {
+CASE(driver_fault_fails_before_or_after_the_call) {
+  scoped_pair p = open_pair();
   tdict_driver *d = p.d;
   tdict_driver_sim_count counts;
   unsigned char *host = make_pinned(d, 4096, 3);
@@ -167,7 +169,8 @@ static void *run_caller(void *argument) {
   return NULL;
 }
 
-CASE(driver_fault_stalls_until_released, pair, p, open_pair()) {
+CASE(driver_fault_stalls_until_released) {
+  scoped_pair p = open_pair();
   tdict_driver *d = p.d;
   caller c = {.d = d, .event = make_event(d)};
   for (int round = 0; round < 3; round++) {
@@ -198,7 +201,8 @@ static void around(bool begins) {
   calls += begins;
   if (depth > most) most = depth;
 }
-CASE(driver_fault_calls_the_around_hook, pair, p, open_pair()) {
+CASE(driver_fault_calls_the_around_hook) {
+  scoped_pair p = open_pair();
   tdict_driver *d = p.d;
   tdict_cu_event e;
   tdict_driver_fault_set_around(d, around);

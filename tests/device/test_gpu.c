@@ -51,7 +51,8 @@ static tdict_cu refuse_push(tdict_driver *d, tdict_cu_context context) {
   return TDICT_CU_INVALID_HANDLE;
 }
 
-SIM_CASE(gpu_enter_fails_with_the_drivers_code, fixture, b, fixture_open(NULL)) {
+SIM_CASE(gpu_enter_fails_with_the_drivers_code) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_gpu_scope scope;
   tdict_block block = {0};
   tdict_memory_counts before = fixture_memory(&b);
@@ -102,7 +103,8 @@ GPU_CASE(gpu_keeps_idle_streams_and_events) {
   assert_int_equal(fixture_counts(&b).num_events, most.num_events);
 }
 
-GPU_CASE(gpu_give_survives_enomem, fixture, b, fixture_open(NULL)) {
+GPU_CASE(gpu_give_survives_enomem) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_device_counts begin = fixture_counts(&b);
   tdict_cu_stream stream;
   tdict_cu_event event;
@@ -127,7 +129,8 @@ static void hold_stream(void *user) {
 }
 
 /* Work on `stream` waits for what is on `after`, and what comes later on `after` does not matter. */
-SIM_CASE(gpu_follow_orders_two_streams, fixture, b, fixture_open(NULL)) {
+SIM_CASE(gpu_follow_orders_two_streams) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   tdict_cu_stream after, stream;
   barrier first = {false, false}, later = {false, false};
@@ -284,7 +287,8 @@ static tdict_cu open_stream(tdict_driver *d, tdict_cu_stream *out, unsigned flag
   return calls_left-- == 0 ? TDICT_CU_UNKNOWN : opening.real->stream_create(d, out, flags);
 }
 
-CASE(gpu_open_leaks_nothing_when_it_fails, driver, d, open_sim()) {
+CASE(gpu_open_leaks_nothing_when_it_fails) {
+  scoped_driver d = open_sim();
   tdict_gpu *gpu = NULL;
   tdict_driver_sim_count n;
   shim_begin(&opening, d);
@@ -321,7 +325,8 @@ static tdict_cu count_free(tdict_driver *d, void *memory) {
 
 /* Memory of the pool is freed in the order of a stream. compute-sanitizer --track-stream-ordered-races reports
  * cuMemFree() of such memory. */
-CASE(gpu_open_frees_in_the_order_of_the_stream, driver, d, open_sim()) {
+CASE(gpu_open_frees_in_the_order_of_the_stream) {
+  scoped_driver d = open_sim();
   tdict_gpu *gpu = NULL;
   tdict_driver_sim_count n;
   shim_begin(&opening, d);
@@ -349,7 +354,8 @@ static tdict_cu note_wait(tdict_driver *d, tdict_cu_stream stream) {
 
 /* compute-sanitizer --track-stream-ordered-races reports every use of a block by a stream that was created after the
  * host had waited for the allocation, unless the host waits again. */
-CASE(gpu_waits_for_allocations_after_creating_a_stream, driver, d, open_sim()) {
+CASE(gpu_waits_for_allocations_after_creating_a_stream) {
+  scoped_driver d = open_sim();
   tdict_gpu *gpu = NULL;
   tdict_gpu_scope scope;
   tdict_cu_stream stream;
@@ -373,7 +379,8 @@ static tdict_cu no_pools(tdict_driver *d, int ordinal, int attribute, int *value
   return result;
 }
 
-CASE(gpu_open_needs_memory_pools, driver, d, open_sim()) {
+CASE(gpu_open_needs_memory_pools) {
+  scoped_driver d = open_sim();
   tdict_gpu *gpu = NULL;
   shim_begin(&opening, d);
   opening.ops.device_attribute = no_pools;
@@ -382,7 +389,8 @@ CASE(gpu_open_needs_memory_pools, driver, d, open_sim()) {
   assert_null(gpu);
 }
 
-CASE(gpu_open_survives_enomem, driver, d, open_sim()) {
+CASE(gpu_open_survives_enomem) {
+  scoped_driver d = open_sim();
   tdict_gpu *gpu = NULL;
   bool refused = true;
   int rounds = 0;
@@ -409,7 +417,8 @@ CASE(gpu_open_survives_enomem, driver, d, open_sim()) {
   tdict_gpu_release(NULL);
 }
 
-CASE(gpu_release_destroys_what_it_created, driver, d, open_sim()) {
+CASE(gpu_release_destroys_what_it_created) {
+  scoped_driver d = open_sim();
   tdict_gpu *gpu = NULL;
   tdict_gpu_scope scope;
   tdict_cu_stream stream;
@@ -449,7 +458,8 @@ static void *take_and_give(void *user) {
   return NULL;
 }
 
-GPU_CASE(gpu_from_many_threads, fixture, b, fixture_open(NULL)) {
+GPU_CASE(gpu_from_many_threads) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_device_counts begin = fixture_counts(&b), end;
   pthread_t threads[4];
   for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, b.gpu), 0);

@@ -474,7 +474,8 @@ static tdict_cu count_waits(tdict_driver *d, tdict_cu_stream stream) {
   return failing.real->stream_synchronize(d, stream);
 }
 
-SIM_CASE(gpu_memory_drains_a_copy_that_fails, fixture, b, fixture_open(NULL)) {
+SIM_CASE(gpu_memory_drains_a_copy_that_fails) {
+  scoped_fixture b = fixture_open(NULL);
   char host[512] = {0};
   tdict_block block = fixture_take(&b, 4096);
   shim_begin(&failing, b.d);
@@ -519,7 +520,8 @@ static void *use_memory(void *user) {
   return NULL;
 }
 
-GPU_CASE(gpu_memory_from_many_threads, fixture, b, fixture_open(NULL)) {
+GPU_CASE(gpu_memory_from_many_threads) {
+  scoped_fixture b = fixture_open(NULL);
   pthread_t threads[4];
   for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, use_memory, b.memory), 0);
   for (int i = 0; i < 4; i++) {

@@ -13,7 +13,8 @@ static void until_open(void *user) {
 }
 
 /* A fill comes after the copy that the program has queued on the legacy stream. A function blocks this copy. */
-SIM_CASE(gpu_memory_fills_after_the_legacy_stream, fixture, b, fixture_open(NULL)) {
+SIM_CASE(gpu_memory_fills_after_the_legacy_stream) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_driver *d = b.d;
   tdict_block block = fixture_take(&b, BYTES);
   raw_memory *raw = raw_open(b.context, td_device());

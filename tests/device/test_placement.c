@@ -110,7 +110,8 @@ CASE(gpu_open_finds_its_memory_node) {
 }
 
 /* One of this machine's own processors plays the gpu's node. */
-SIM_CASE(placement_moves_the_workers, fixture, b, fixture_open(NULL)) {
+SIM_CASE(placement_moves_the_workers) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_cpus own, first;
   char text[256] = "", list[32];
   tdict_log *log;

@@ -9,7 +9,8 @@ static void end_when_waited_for(void *ended) {
   atomic_store((atomic_bool *)ended, true);
 }
 
-SIM_CASE(stream_synchronize_waits, context, c, td_context(NULL)) {
+SIM_CASE(stream_synchronize_waits) {
+  scoped_context c = td_context(NULL);
   tdict_stream s = {0};
   atomic_bool ended;
   atomic_init(&ended, false);

@@ -29,7 +29,8 @@ static tdict_fence *use_of(const fixture *b, tdict_stream s) {
   return use;
 }
 
-SIM_CASE(use_is_done_when_the_queued_work_is, fixture, b, fixture_open(NULL)) {
+SIM_CASE(use_is_done_when_the_queued_work_is) {
+  scoped_fixture b = fixture_open(NULL);
   gate g;
   tdict_stream s = busy_stream(&b, &g);
   tdict_fence *use = use_of(&b, s);
@@ -169,7 +170,8 @@ static tdict_cu event_fault(tdict_driver *d, tdict_cu_event e) {
   (void)d, (void)e;
   return TDICT_CU_ILLEGAL_ADDRESS;
 }
-SIM_CASE(use_create_fails_without_leaks, fixture, b, fixture_open(NULL)) {
+SIM_CASE(use_create_fails_without_leaks) {
+  scoped_fixture b = fixture_open(NULL);
   shim x;
   tdict_fence *use = NULL;
   TD_STREAM(s, b.context, td_device());

@@ -55,7 +55,8 @@ static size_t whole_bytes(const tdict_tree *td) {
 }
 
 /* Memory that served before holds no old bytes in the padding. */
-DEVICE_CASE(consolidate_writes_zeros_to_the_padding, world, w, open_world()) {
+DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
+  scoped_world w = open_world();
   tdict_memory *const memories[] = {NULL, w.memory, w.pinned};
   scoped_tree td = td_tree("a:u8[70001] b:f64[3]");
   for (int i = 0; i < (w.gpu ? 3 : 1); i++) {
@@ -94,7 +95,8 @@ GPU_CASE(consolidated_pinned_tree_moves_in_one_copy, world, w, open_wrapped(NULL
 }
 
 /* Unlocking leads back to the ordinary path: its leaves are not one run, because the padding is not the library's. */
-GPU_CASE(consolidated_tree_moves_by_leaf_after_unlock, world, w, open_wrapped(NULL)) {
+GPU_CASE(consolidated_tree_moves_by_leaf_after_unlock) {
+  scoped_world w = open_wrapped(NULL);
   scoped_tree plain = thousand_leaves(), src = NULL;
   tdict_tree *out = NULL;
   td_ok(tdict_consolidate(plain, w.pinned, &src, err));
@@ -140,7 +142,8 @@ GPU_CASE(consolidated_tree_is_one_plan_item, world, w, open_world()) {
 }
 
 /* Pageable: through the ring, in chunks. */
-GPU_CASE(consolidated_pageable_tree_goes_through_the_ring, world, w, open_world()) {
+GPU_CASE(consolidated_pageable_tree_goes_through_the_ring) {
+  scoped_world w = open_world();
   scoped_tree plain = thousand_leaves(), src = NULL;
   tdict_tree *out = NULL;
   td_ok(tdict_consolidate(plain, NULL, &src, err));
@@ -159,7 +162,8 @@ GPU_CASE(consolidated_pageable_tree_goes_through_the_ring, world, w, open_world(
 }
 
 /* Above 16 MiB a copy is made in pieces, so that the program's own copies can run between them. */
-GPU_CASE(consolidated_large_tree_moves_in_pieces, world, w, open_wrapped(NULL)) {
+GPU_CASE(consolidated_large_tree_moves_in_pieces) {
+  scoped_world w = open_wrapped(NULL);
   tdict_tree *td = new_tree();
   td_put(td, "a", random_tensor(TDICT_U8, SHAPE(9 * MIB + 1), NULL));
   td_put(td, "b", random_tensor(TDICT_U8, SHAPE(8 * MIB), NULL));
@@ -196,7 +200,8 @@ DEVICE_CASE(consolidated_trees_of_every_kind, world, w, open_world()) {
 
 /* Text and columns of a consolidated tree are shared with the result. The tensors still move in one copy, also in a
  * second transfer. */
-GPU_CASE(consolidated_trees_with_text_move_in_one_copy, world, w, open_wrapped(NULL)) {
+GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
+  scoped_world w = open_wrapped(NULL);
   static const char *const texts[] = {"p", "q", "r"};
   tdict_tree *td = thousand_leaves();
   td_ok(tdict_set_text(td, "group3.text", "hello", err));
@@ -223,7 +228,8 @@ GPU_CASE(consolidated_trees_with_text_move_in_one_copy, world, w, open_wrapped(N
   tdict_release(src);
 }
 
-GPU_CASE(consolidated_trees_are_pinned, world, w, open_world()) {
+GPU_CASE(consolidated_trees_are_pinned) {
+  scoped_world w = open_world();
   tdict_tree *plain = thousand_leaves(), *src = NULL, *out = NULL, *again = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_pin_options o = td_with(tdict_pin_options, stats = &s);
@@ -245,7 +251,8 @@ GPU_CASE(consolidated_trees_are_pinned, world, w, open_world()) {
 }
 
 /* A tree without bytes, and a tree without leaves whose device is not known yet. */
-GPU_CASE(consolidated_empty_trees_move, world, w, open_world()) {
+GPU_CASE(consolidated_empty_trees_move) {
+  scoped_world w = open_world();
   for (int k = 0; k < 2; k++) {
     tdict_tree *td = new_tree();
     td_put_tree(td, "n", new_tree());
@@ -265,7 +272,8 @@ GPU_CASE(consolidated_empty_trees_move, world, w, open_world()) {
 }
 
 /* Into a consolidated tree of the same structure: one copy. Into any other tree: leaf by leaf, with the same errors. */
-GPU_CASE(consolidated_tree_is_copied_into_trees, world, w, open_wrapped(NULL)) {
+GPU_CASE(consolidated_tree_is_copied_into_trees) {
+  scoped_world w = open_wrapped(NULL);
   tdict_tree *first = consolidated(thousand_leaves(), w.pinned), *dst = to_device(&w, first, w.device);
   tdict_tree *second = consolidated(thousand_leaves(), w.pinned); /* equal keys in tables of its own */
   for (int i = 0; i < NUM_WAYS; i += 3) {
@@ -314,7 +322,8 @@ GPU_CASE(consolidated_tree_is_copied_into_trees, world, w, open_wrapped(NULL)) {
 }
 
 /* The program changes the source tree after the call has returned. */
-SIM_CASE(consolidated_source_may_change_after_the_call, world, w, open_world()) {
+SIM_CASE(consolidated_source_may_change_after_the_call) {
+  scoped_world w = open_world();
   tdict_tree *plain = thousand_leaves(), *src = NULL, *out = NULL;
   td_ok(tdict_consolidate(plain, w.pinned, &src, err));
   tdict_storage *storage = td_leaf(src, "group0.leaf0")->storage;
@@ -333,7 +342,8 @@ SIM_CASE(consolidated_source_may_change_after_the_call, world, w, open_world()) 
 }
 
 /* A failed copy loses the leaves. The error names no leaf, because the copy is of all leaves. */
-SIM_CASE(consolidated_copies_that_fail, world, w, open_wrapped(NULL)) {
+SIM_CASE(consolidated_copies_that_fail) {
+  scoped_world w = open_wrapped(NULL);
   scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);
   tdict_tree *out = NULL;
   fail_call(CALL_COPY, 1);
@@ -366,7 +376,8 @@ SIM_CASE(consolidated_copies_that_fail, world, w, open_wrapped(NULL)) {
 }
 
 /* Bytes that a transfer which runs earlier fails to write. */
-SIM_CASE(consolidated_source_is_lost_meanwhile, world, w, open_wrapped(NULL)) {
+SIM_CASE(consolidated_source_is_lost_meanwhile) {
+  scoped_world w = open_wrapped(NULL);
   scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);
   tdict_tree *child = td_made(tree, tdict_get_tree(dst, "group4", &made, err)), *from = NULL;
   td_ok(tdict_get_tree(src, "group4", &from, err));
@@ -383,7 +394,8 @@ SIM_CASE(consolidated_source_is_lost_meanwhile, world, w, open_wrapped(NULL)) {
 __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t at) {
   ((unsigned char *)data)[at] ^= 1;
 }
-SIM_CASE(consolidated_sources_are_checked_by_leaf, world, w, open_world()) {
+SIM_CASE(consolidated_sources_are_checked_by_leaf) {
+  scoped_world w = open_world();
   tdict_tree *src = consolidated(thousand_leaves(), w.pinned), *out = NULL;
   tdict_transfer_options o = td_with(tdict_transfer_options, check_sources = true);
   tdict_tensor *t = td_leaf(src, "group7.leaf723");
@@ -402,7 +414,8 @@ SIM_CASE(consolidated_sources_are_checked_by_leaf, world, w, open_world()) {
   tdict_release(src);
 }
 
-SIM_CASE(consolidated_transfers_survive_enomem, world, w, open_world()) {
+SIM_CASE(consolidated_transfers_survive_enomem) {
+  scoped_world w = open_world();
   tdict_tree *td = batch_tree(NULL);
   scoped_tree src = consolidated(td, w.pinned), dst = to_device(&w, src, w.device);
   tdict_transfer_options o = threads(0);
@@ -440,7 +453,8 @@ SIM_CASE(consolidated_trees_of_another_context_are_refused) {
 }
 
 /* Below another tree, a consolidated tree moves leaf by leaf, and its result is not consolidated. */
-GPU_CASE(consolidated_child_moves_by_leaf, world, w, open_world()) {
+GPU_CASE(consolidated_child_moves_by_leaf) {
+  scoped_world w = open_world();
   tdict_tree *td = new_tree(), *child = NULL;
   td_put_tree(td, "child", consolidated(batch_tree(NULL), NULL));
   scoped_tree out = to_device(&w, td, w.device);

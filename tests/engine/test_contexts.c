@@ -105,7 +105,8 @@ static void wait_for_word(void *user) {
 }
 
 /* The transfer to sim:0 stands behind a function that waits; what follows on sim:1's legacy stream waits for it. */
-SIM_CASE(wait_on_stream_takes_the_legacy_stream_of_its_device, place, w, place_sim(2, 0, 2)) {
+SIM_CASE(wait_on_stream_takes_the_legacy_stream_of_its_device) {
+  scoped_place w = place_sim(2, 0, 2);
   scoped_tree src = numbered_tree(&w, NULL, 5);
   const tdict_stream legacy = {tdict_sim(1), NULL};
   TD_STREAM(s, w.c, w.device);
@@ -125,7 +126,8 @@ SIM_CASE(wait_on_stream_takes_the_legacy_stream_of_its_device, place, w, place_s
 }
 
 /* The stream is checked first, so a program's mistake does not hang on how fast the copy was. */
-SIM_CASE(wait_on_stream_refuses_when_it_has_ended, place, w, place_sim(2, 0, 2)) {
+SIM_CASE(wait_on_stream_refuses_when_it_has_ended) {
+  scoped_place w = place_sim(2, 0, 2);
   tdict_tree *src = numbered_tree(&w, NULL, 5), *out = NULL;
   TD_STREAM(s, w.c, w.device);
   TD_STREAM(second, w.c, tdict_sim(1));
@@ -163,7 +165,8 @@ static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
   *status = TDICT_CU_CAPTURE_STATUS_ACTIVE;
   return TDICT_CU_SUCCESS;
 }
-SIM_CASE(streams_are_checked_for_capture_first, place, w, place_open(2)) {
+SIM_CASE(streams_are_checked_for_capture_first) {
+  scoped_place w = place_open(2);
   shim h;
   tdict_tree *src = numbered_tree(&w, NULL, 6), *dev = moved(&w, src, w.device), *out = NULL;
   TD_STREAM(s, w.c, w.device);
@@ -186,7 +189,8 @@ SIM_CASE(streams_are_checked_for_capture_first, place, w, place_open(2)) {
 static tdict_cu lose_the_device(tdict_driver *d, tdict_cu_stream s, int *status) {
   return (void)d, (void)s, (void)status, TDICT_CU_ILLEGAL_ADDRESS;
 }
-SIM_CASE(wait_on_stream_of_a_lost_device_leaves_the_error, place, w, place_open(2)) {
+SIM_CASE(wait_on_stream_of_a_lost_device_leaves_the_error) {
+  scoped_place w = place_open(2);
   shim h;
   scoped_tree src = numbered_tree(&w, NULL, 6), out = NULL;
   TD_STREAM(s, w.c, w.device);
@@ -206,7 +210,8 @@ static void *no_block(void *user, size_t bytes) {
 static void no_release(void *user, void *data, size_t bytes) { (void)user, (void)data, (void)bytes; }
 
 /* There is one cpu, so its index says nothing but 0; a tree must not say that it is on another one. */
-DEVICE_CASE(devices_with_bad_indices_are_refused, context, c, td_context(NULL)) {
+DEVICE_CASE(devices_with_bad_indices_are_refused) {
+  scoped_context c = td_context(NULL);
   tdict_tree *src = new_tree(), *out = NULL;
   tdict_future *f = NULL;
   tdict_tensor *t = NULL;

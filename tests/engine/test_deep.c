@@ -30,7 +30,8 @@ static tdict_status count_leaves(void *user, const tdict_leaves *at, tdict_error
   return TDICT_OK;
 }
 
-GPU_CASE(transfers_of_deep_trees_take_time_for_each_level, place, w, place_open(2)) {
+GPU_CASE(transfers_of_deep_trees_take_time_for_each_level) {
+  scoped_place w = place_open(2);
   scoped_chars path = deep_path();
   unsigned char want[16];
   scoped_tree src = new_tree(), dev = NULL, back = NULL, pinned = NULL;

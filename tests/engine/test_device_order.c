@@ -126,7 +126,8 @@ static void begin_stand_in(transfer_stand_in *s, const place *w, const tdict_ten
   tdict_storage_attach(&s->node);
 }
 
-SIM_CASE(device_writers_wait_for_transfers, place, w, place_open(2)) {
+SIM_CASE(device_writers_wait_for_transfers) {
+  scoped_place w = place_open(2);
   for (int i = 0; i < NUM_KINDS; i++)
     for (int writes = 0; writes < 2 && kinds[i].writes; writes++) {
       scoped_things t = open_things(&w);
@@ -138,7 +139,8 @@ SIM_CASE(device_writers_wait_for_transfers, place, w, place_open(2)) {
     }
 }
 
-SIM_CASE(device_readers_wait_for_writers, place, w, place_open(2)) {
+SIM_CASE(device_readers_wait_for_writers) {
+  scoped_place w = place_open(2);
   for (int i = 0; i < NUM_KINDS; i++) {
     if (!kinds[i].reads) continue;
     scoped_things t = open_things(&w);
@@ -194,7 +196,8 @@ static void step_to_the_end(const place *w, tdict_future *f, const call *c) {
 }
 
 /* Beside real transfers, which stand still until the test lets them go on. */
-SIM_CASE(device_calls_come_after_transfers, place, w, place_open(2)) {
+SIM_CASE(device_calls_come_after_transfers) {
+  scoped_place w = place_open(2);
   for (int i = 0; i < NUM_KINDS; i++)
     for (int32_t threads_of_it = 1; threads_of_it < 3; threads_of_it++) {
       const tdict_transfer_options o = threads(threads_of_it);
@@ -221,7 +224,8 @@ SIM_CASE(device_calls_come_after_transfers, place, w, place_open(2)) {
 }
 
 /* A kernel of the program's that reads the bytes, noted by tdict_record_stream(). */
-SIM_CASE(device_writers_wait_for_recorded_uses, place, w, place_open(2)) {
+SIM_CASE(device_writers_wait_for_recorded_uses) {
+  scoped_place w = place_open(2);
   for (int i = 0; i < NUM_KINDS; i++) {
     if (!kinds[i].writes) continue;
     call c = {.t = open_things(&w), .kind = &kinds[i]};

@@ -81,7 +81,8 @@ SIM_CASE(engine_write_after_write, world, w, open_wrapped(NULL)) {
   write_after_write(&w, one_there(&w), one_leaf(w.pinned), one_there(&w));
 }
 
-SIM_CASE(engine_readers_do_not_wait_for_each_other, world, w, open_wrapped(NULL)) {
+SIM_CASE(engine_readers_do_not_wait_for_each_other) {
+  scoped_world w = open_wrapped(NULL);
   scoped_tree x = one_leaf(w.pinned), a = one_there(&w), b = one_there(&w), out = NULL;
   td_ok(tdict_sim_hold(w.c, err));
   tdict_future *first = start_copy(&w, x, a, NULL), *second = start_copy(&w, x, b, NULL);
@@ -97,7 +98,8 @@ SIM_CASE(engine_readers_do_not_wait_for_each_other, world, w, open_wrapped(NULL)
 }
 
 /* Each step waits for the one before it, with futures released long before; many wait for one at once. */
-SIM_CASE(engine_chains_and_fans, world, w, open_wrapped(NULL)) {
+SIM_CASE(engine_chains_and_fans) {
+  scoped_world w = open_wrapped(NULL);
   tdict_tree *trees[9], *want;
   for (int i = 0; i < 9; i++) trees[i] = i % 2 ? one_there(&w) : one_leaf(i % 4 ? NULL : w.pinned);
   want = plain_copy(&w, trees[0]);
@@ -148,7 +150,8 @@ static void start_asking(asker *a, tdict_tensor *t, bool writes) {
   td_rest();
 }
 
-SIM_CASE(transfer_holds_back_host_pointers, world, w, open_wrapped(NULL)) {
+SIM_CASE(transfer_holds_back_host_pointers) {
+  scoped_world w = open_wrapped(NULL);
   asker reader, writer;
   scoped_tree x = one_leaf(w.pinned), there = one_there(&w);
   td_ok(tdict_sim_hold(w.c, err));
@@ -228,7 +231,8 @@ static void check_behind(const world *w, tdict_stream stream, tdict_stream after
   end(f);
   check_tree(w, want, other);
 }
-SIM_CASE(transfer_after_a_stream, world, w, open_wrapped(NULL)) {
+SIM_CASE(transfer_after_a_stream) {
+  scoped_world w = open_wrapped(NULL);
   tdict_stream s, t;
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
   td_ok(tdict_stream_create(w.c, w.device, &t, err));
@@ -258,7 +262,8 @@ SIM_CASE(transfer_after_a_stream, world, w, open_wrapped(NULL)) {
   end(f);
   tdict_stream_destroy(w.c, s);
 }
-SIM_CASE(transfer_follows_legacy_stream, world, w, open_wrapped(NULL)) {
+SIM_CASE(transfer_follows_legacy_stream) {
+  scoped_world w = open_wrapped(NULL);
   tdict_driver *d = wrap.driver;
   tdict_cu_context context, popped;
   tdict_cu_stream blocking = NULL;

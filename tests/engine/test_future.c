@@ -4,7 +4,8 @@
 #include "trees.h"
 #include "wrap.h"
 
-SIM_CASE(future_wait_for_times_out, world, w, open_wrapped(NULL)) {
+SIM_CASE(future_wait_for_times_out) {
+  scoped_world w = open_wrapped(NULL);
   tdict_tree *src = batch_tree(NULL), *const mark = src, *out = mark;
   td_ok(tdict_sim_hold(w.c, err));
   tdict_future *f = start_move(&w, src, w.device, NULL);
@@ -22,7 +23,8 @@ SIM_CASE(future_wait_for_times_out, world, w, open_wrapped(NULL)) {
   td_release(f, out, src);
 }
 
-SIM_CASE(future_poll, world, w, open_wrapped(NULL)) {
+SIM_CASE(future_poll) {
+  scoped_world w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL);
   td_ok(tdict_sim_hold(w.c, err));
   scoped_future f = start_move(&w, src, w.device, NULL);
@@ -48,7 +50,8 @@ SIM_CASE(future_poll, world, w, open_wrapped(NULL)) {
   assert_ptr_equal(out, there);
 }
 
-GPU_CASE(future_reports_failure, world, w, open_wrapped(NULL)) {
+GPU_CASE(future_reports_failure) {
+  scoped_world w = open_wrapped(NULL);
   tdict_tree *src = new_tree(), *const mark = src, *out = mark, *there = NULL;
   td_put(src, "fine", random_tensor(TDICT_U8, SHAPE(SLOT), NULL));             /* fills a slot */
   td_put(src, "a.b\\.c.at_fault", random_tensor(TDICT_U8, SHAPE(SLOT), NULL)); /* so does this one */
@@ -102,7 +105,8 @@ SIM_CASE(future_take_releases) {
   assert_non_null(strstr(logged, "a transfer failed and no call returned its error"));
 }
 
-GPU_CASE(future_stats, world, w, open_world()) {
+GPU_CASE(future_stats) {
+  scoped_world w = open_world();
   const tdict_transfer_stats nothing = tdict_transfer_stats_default();
   tdict_tree *src = batch_tree(NULL), *there = NULL;
   size_t bytes = tdict_bytes(src);
@@ -158,7 +162,8 @@ GPU_CASE(future_stats, world, w, open_world()) {
   for (size_t i = 0; i < 6; i++) tdict_release(trees[i]);
 }
 
-SIM_CASE(future_stats_refuses, world, w, open_wrapped(NULL)) {
+SIM_CASE(future_stats_refuses) {
+  scoped_world w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL);
   tdict_transfer_stats s = tdict_transfer_stats_default(), zero = s;
   td_ok(tdict_sim_hold(w.c, err));
@@ -191,7 +196,8 @@ SIM_CASE(future_stats_refuses, world, w, open_wrapped(NULL)) {
   for (size_t i = 0; i < sizeof new.more; i++) assert_int_equal(new.more[i], POISON);
 }
 
-GPU_CASE(future_released_early, world, w, open_world()) {
+GPU_CASE(future_released_early) {
+  scoped_world w = open_world();
   scoped_tree src = batch_tree(NULL), dst = to_device(&w, src, w.device);
   spoil_tree(&w, dst);
   for (int i = 0; i < NUM_WAYS; i++) {
@@ -211,7 +217,8 @@ GPU_CASE(future_released_early, world, w, open_world()) {
 }
 
 /* Source and result live until the copy is done, whoever lets go of them. */
-SIM_CASE(transfer_keeps_source_alive, world, w, open_wrapped(NULL)) {
+SIM_CASE(transfer_keeps_source_alive) {
+  scoped_world w = open_wrapped(NULL);
   for (int pinned = 0; pinned < 2; pinned++)
     for (int i = 0; i < NUM_WAYS; i += 2) {
       way v = way_at(i);
@@ -264,7 +271,8 @@ GPU_CASE(leaves_of_clones_are_sent_once) {
   tdict_release(src);
 }
 
-GPU_CASE(future_stats_keep_to_their_size, world, w, open_wrapped(NULL)) {
+GPU_CASE(future_stats_keep_to_their_size) {
+  scoped_world w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL), out = NULL;
   tdict_transfer_stats whole = tdict_transfer_stats_default();
   tdict_future *f = start_move(&w, src, w.device, NULL);

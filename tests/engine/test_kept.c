@@ -26,7 +26,8 @@ static bool has_device(const tdict_tree *td, const char *path, tdict_device *out
   return tdict_get_device(child, out);
 }
 
-GPU_CASE(kept_entries_stay_where_they_are, world, w, open_world()) {
+GPU_CASE(kept_entries_stay_where_they_are) {
+  scoped_world w = open_world();
   scoped_tree src = mixed_sources();
   for (int i = 0; i < NUM_WAYS; i += 3) {
     way v = way_at(i);
@@ -62,7 +63,8 @@ GPU_CASE(kept_entries_stay_where_they_are, world, w, open_world()) {
 }
 
 /* Patterns that match nothing or everything, and tensors that are on the device already. */
-GPU_CASE(kept_entries_all_or_none, world, w, open_world()) {
+GPU_CASE(kept_entries_all_or_none) {
+  scoped_world w = open_world();
   scoped_tree src = mixed_sources(), out = NULL;
   tdict_device device;
   static const char *const none[] = {"?no.such", "?*.**.nowhere"}, *const all[] = {"**"}, *const obs[] = {"obs"};
@@ -89,7 +91,8 @@ GPU_CASE(kept_entries_all_or_none, world, w, open_world()) {
   check_device(again, w.device);
 }
 
-GPU_CASE(kept_entries_are_not_pinned, world, w, open_world()) {
+GPU_CASE(kept_entries_are_not_pinned) {
+  scoped_world w = open_world();
   tdict_tree *src = mixed_sources(), *out = NULL, *there = NULL;
   tdict_pin_options o = td_with(tdict_pin_options, keep = kept_patterns, num_keep = 3);
   td_ok(tdict_pin_memory(w.c, src, &o, &out, err));
@@ -111,7 +114,8 @@ GPU_CASE(kept_entries_are_not_pinned, world, w, open_world()) {
 }
 
 /* Kept entries of a destination are not written, and only their keys are compared. */
-DEVICE_CASE(kept_entries_are_not_written, world, w, open_world()) {
+DEVICE_CASE(kept_entries_are_not_written) {
+  scoped_world w = open_world();
   scoped_tree src = mixed_sources(), like = mixed_sources(), dst = NULL;
   td_ok(tdict_clone_deep(like, TD_IN(w.memory), &dst, err));
   td_put(src, "text", random_tensor(TDICT_F64, SHAPE(3, 3), NULL)); /* another dtype and shape */
@@ -140,7 +144,8 @@ DEVICE_CASE(kept_entries_are_not_written, world, w, open_world()) {
               td_transfer_into(w.c, dst, src, &o, err));
 }
 
-DEVICE_CASE(kept_patterns_are_checked_first, world, w, open_world()) {
+DEVICE_CASE(kept_patterns_are_checked_first) {
+  scoped_world w = open_world();
   tdict_tree *src = mixed_sources(), *out = NULL;
   tdict_future *f = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
@@ -161,7 +166,8 @@ DEVICE_CASE(kept_patterns_are_checked_first, world, w, open_world()) {
 }
 
 /* 30 levels above a kept tensor, so that every walk needs memory. */
-SIM_CASE(kept_entries_survive_enomem, world, w, open_world()) {
+SIM_CASE(kept_entries_survive_enomem) {
+  scoped_world w = open_world();
   scoped_tree src = mixed_sources();
   char path[128] = "a";
   for (int i = 0; i < 30; i++) strcat(path, ".a");

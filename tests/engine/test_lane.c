@@ -17,7 +17,8 @@ static world open_large(void) {
 
 /* A transfer behind a stream that stands still, with more chunks than the ring has slots: others come through. In both
  * directions, with few threads and with many. */
-SIM_CASE(lane_keeps_slots_free_for_others, world, w, open_large()) {
+SIM_CASE(lane_keeps_slots_free_for_others) {
+  scoped_world w = open_large();
   tdict_tree *src = bytes_tree("x", 2500000, NULL), *other = bytes_tree("y", 300001, NULL);
   tdict_tree *device = to_device(&w, src, w.device), *there = NULL;
   for (int i = 0; i < 12; i++) {
@@ -63,7 +64,8 @@ void __wrap_tdict_ring_give(tdict_ring *ring, tdict_slot *slot, bool busy) {
 }
 
 /* A slot that is back in the ring no longer counts for the transfer, so the peak cannot exceed the ring. */
-SIM_CASE(lane_counts_returned_slots_no_more, world, w, open_large()) {
+SIM_CASE(lane_counts_returned_slots_no_more) {
+  scoped_world w = open_large();
   tdict_tree *src = new_tree(), *there = NULL;
   held_stream held;
   td_put(src, "x", random_tensor(TDICT_U8, SHAPE(2500000), NULL));
@@ -85,7 +87,8 @@ SIM_CASE(lane_counts_returned_slots_no_more, world, w, open_large()) {
 }
 
 /* All slots but one are with somebody else: what is left to others is there for the first that a transfer asks for. */
-GPU_CASE(lane_takes_the_last_slot, world, w, open_large()) {
+GPU_CASE(lane_takes_the_last_slot) {
+  scoped_world w = open_large();
   tdict_ring *ring = NULL;
   tdict_slot *slots[64];
   TD_STREAM(s, w.c, w.device);
@@ -101,7 +104,8 @@ GPU_CASE(lane_takes_the_last_slot, world, w, open_large()) {
 }
 
 /* The ring is with somebody else: a transfer that was cancelled does not wait for it. */
-GPU_CASE(lane_waits_no_longer_than_its_transfer, world, w, open_large()) {
+GPU_CASE(lane_waits_no_longer_than_its_transfer) {
+  scoped_world w = open_large();
   tdict_ring *ring = NULL;
   tdict_slot *slots[64];
   const int taken = take_all_but(&w, 0, &ring, slots);
@@ -128,7 +132,8 @@ static tdict_cu wait_fails(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e)
   while (!atomic_load(&goes_on)) usleep(100);
   return TDICT_CU_UNKNOWN;
 }
-SIM_CASE(lane_ends_when_slots_never_come, world, w, open_large()) {
+SIM_CASE(lane_ends_when_slots_never_come) {
+  scoped_world w = open_large();
   tdict_tree *src = bytes_tree("x", 2500000, NULL), *there = NULL;
   tdict_stream s;
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
@@ -153,7 +158,8 @@ SIM_CASE(lane_ends_when_slots_never_come, world, w, open_large()) {
 
 /* A transfer that fails while the device stands still waits for copies that are under way: they read the program's
  * bytes. */
-SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer, world, w, open_large()) {
+SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer) {
+  scoped_world w = open_large();
   scoped_tree src = new_tree();
   for (int i = 0; i < 3; i++) {
     const char key[2] = {(char)('a' + i), 0};
@@ -173,7 +179,8 @@ SIM_CASE(lane_waits_for_driver_copies_of_a_failed_transfer, world, w, open_large
 }
 
 /* A large copy without a slot has an event, which the device gets back. */
-GPU_CASE(lane_returns_its_events, world, w, open_world()) {
+GPU_CASE(lane_returns_its_events) {
+  scoped_world w = open_world();
   scoped_tree src = new_tree();
   tdict_device_counts first, last;
   td_put(src, "x", random_tensor(TDICT_U8, SHAPE(3 << 20), w.pinned));
@@ -185,7 +192,8 @@ GPU_CASE(lane_returns_its_events, world, w, open_world()) {
 }
 
 /* Who looks whether its copies are done is told when the device cannot say, and the transfer has failed. */
-SIM_CASE(lane_reports_a_lost_device, world, w, open_large()) {
+SIM_CASE(lane_reports_a_lost_device) {
+  scoped_world w = open_large();
   const size_t line = 200000;
   const int64_t bytes = (int64_t)line;
   uint32_t error_item = 0;

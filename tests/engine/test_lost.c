@@ -140,7 +140,8 @@ SIM_CASE(cancel_in_every_state) {
 }
 
 /* A future that is cancelled and let go at once: the transfer ends without it, and the context waits for that. */
-SIM_CASE(cancel_and_release, place, w, place_sim(2, SLOW, 1)) {
+SIM_CASE(cancel_and_release) {
+  scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, NULL, 8);
   for (int i = 0; i < 5; i++) {
     scoped_future f = move_async(&w, src, w.device, NULL);

@@ -82,7 +82,8 @@ static void give_columns(tdict_tree *td, const char *path, tdict_tensor *whole, 
   td_put(td, path, td_made(tensor, tdict_tensor_slice(whole, &range, &made, err)));
 }
 /* Columns of one matrix: they lie between each other. */
-SIM_CASE(lost_columns_are_told_apart, place, w, place_sim(2, 20e6, 1)) {
+SIM_CASE(lost_columns_are_told_apart) {
+  scoped_place w = place_sim(2, 20e6, 1);
   tdict_tree *wholes[2], *left[2], *right[2];
   for (int i = 0; i < 2; i++) {
     wholes[i] = shared_tree(&w, i ? NULL : w.memory, 10 + 10 * (uint64_t)i);
@@ -121,7 +122,8 @@ SIM_CASE(lost_bytes_come_back_by_any_write, place, w, place_sim(2, 20e6, 1)) {
     }
 }
 
-SIM_CASE(lost_rows_come_back_one_by_one, place, w, place_sim(2, 20e6, 1)) {
+SIM_CASE(lost_rows_come_back_one_by_one) {
+  scoped_place w = place_sim(2, 20e6, 1);
   const int64_t row_shape[] = {8}, batch[] = {30};
   scoped_tree src = NULL, dst = NULL, row = new_tree();
   for (int i = 0; i < 2; i++) td_ok(tdict_create_from(fields, 1, 0, NULL, i ? NULL : w.memory, i ? &dst : &src, err));
@@ -174,7 +176,8 @@ SIM_CASE(lost_bytes_are_not_compared, place, w, place_sim(2, 20e6, 1)) {
   }
 }
 
-SIM_CASE(lost_mask_is_refused, place, w, place_sim(2, 20e6, 1)) {
+SIM_CASE(lost_mask_is_refused) {
+  scoped_place w = place_sim(2, 20e6, 1);
   const int64_t rows[] = {30};
   tdict_tree *td = shared_tree(&w, NULL, 10), *masks = new_tree(), *from = new_tree(), *out = NULL;
   tdict_tree *batch = part_of(td, "a", NULL);

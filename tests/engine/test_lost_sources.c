@@ -71,7 +71,8 @@ GPU_CASE(lost_source_is_refused) {
 }
 
 /* Behind a transfer that is cancelled, and behind one that then brings the bytes. */
-SIM_CASE(lost_source_of_a_queued_transfer, place, w, place_sim(4, 20e6, 1)) {
+SIM_CASE(lost_source_of_a_queued_transfer) {
+  scoped_place w = place_sim(4, 20e6, 1);
   scoped_tree src = numbered_tree(&w, NULL, 1), dst = numbered_tree(&w, w.memory, 2), out = NULL;
   hold(&w);
   tdict_future *lost = copy_async(&w, src, dst, NULL), *reads = move_async(&w, dst, tdict_cpu(), NULL),
@@ -105,7 +106,8 @@ GPU_CASE(lost_source_beside_an_object) {
   td_release(good, bad);
 }
 
-GPU_CASE(lost_source_of_a_tensor_copy, place, w, place_open(2)) {
+GPU_CASE(lost_source_of_a_tensor_copy) {
+  scoped_place w = place_open(2);
   scoped_tree good = new_tree(), bad = new_tree();
   tdict_tensor *into = new_bytes(1000, NULL), *clone = NULL;
   td_put(good, "x", new_bytes(1000, NULL));

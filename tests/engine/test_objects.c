@@ -192,7 +192,8 @@ GPU_CASE(objects_already_in_place_are_shared) {
 }
 
 /* An object that cannot be moved fails the call before anything has begun, and keep_objects lets it pass. */
-GPU_CASE(objects_without_hooks_are_kept_if_asked, place, w, place_open(2)) {
+GPU_CASE(objects_without_hooks_are_kept_if_asked) {
+  scoped_place w = place_open(2);
   for (int way = 0; way < 2 * 4; way++) {
     scoped_probe p = {0};
     const tdict_type *type = way % 2 ? &pair_pins : &pair_bare;

@@ -86,7 +86,8 @@ static void refuse_stats(const world *w) {
   tdict_release(src);
 }
 
-DEVICE_CASE(transfer_refuses_bad_options, world, w, open_world()) {
+DEVICE_CASE(transfer_refuses_bad_options) {
+  scoped_world w = open_world();
   tdict_transfer_options o = tdict_transfer_options_default();
   const int32_t modes[] = {-1, TDICT_MODE_NON_BLOCKING_PIN + 1, 1000};
   for (size_t i = 0; i < 3; i++) {
@@ -107,7 +108,8 @@ DEVICE_CASE(transfer_refuses_bad_options, world, w, open_world()) {
 }
 
 /* Structs of an older header are shorter, those of a newer one longer. */
-DEVICE_CASE(transfer_option_sizes, world, w, open_world()) {
+DEVICE_CASE(transfer_option_sizes) {
+  scoped_world w = open_world();
   struct {
     tdict_transfer_options o;
     unsigned char more[24];
@@ -157,7 +159,8 @@ static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
   *status = TDICT_CU_CAPTURE_STATUS_ACTIVE;
   return TDICT_CU_SUCCESS;
 }
-SIM_CASE(transfer_refuses_capturing_stream, world, w, open_wrapped(NULL)) {
+SIM_CASE(transfer_refuses_capturing_stream) {
+  scoped_world w = open_wrapped(NULL);
   TD_STREAM(s, w.c, w.device);
   tdict_transfer_options o = td_with(tdict_transfer_options, after = s);
   wrap.ops.stream_capture_status = say_capturing;
@@ -172,7 +175,8 @@ SIM_CASE(transfer_refuses_capturing_stream, world, w, open_wrapped(NULL)) {
 
 /* With the device standing still: the call comes back before bytes have moved, by a thread of the pool; with
  * num_threads 0 when the last copy is queued. */
-SIM_CASE(transfer_async_returns_early, world, w, open_wrapped(NULL)) {
+SIM_CASE(transfer_async_returns_early) {
+  scoped_world w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL), small = new_tree(), pinned = new_tree();
   td_put(small, "x", random_tensor(TDICT_U8, SHAPE(4 * SLOT), NULL));
   for (int i = 0; i < 4; i++) {

@@ -147,7 +147,8 @@ static void unblock(const place *w, blocker *b) {
   tdict_tensor_release(b->scratch);
 }
 
-SIM_CASE(transfer_after_stream, place, w, place_open(2)) {
+SIM_CASE(transfer_after_stream) {
+  scoped_place w = place_open(2);
   scoped_tree src = numbered_tree(&w, NULL, 30), d = numbered_on_device(&w, 31), d2 = numbered_on_device(&w, 32);
   tdict_tensor *a = td_leaf(d, "a");
   scoped_bytes fresh = td_alloc(tdict_tensor_bytes(a));
@@ -176,7 +177,8 @@ SIM_CASE(transfer_after_stream, place, w, place_open(2)) {
 
 /* Without `after`: from the host into new device memory nothing is waited for, everything else follows the legacy
  * stream. */
-SIM_CASE(transfer_follows_the_legacy_stream, place, w, place_open(2)) {
+SIM_CASE(transfer_follows_the_legacy_stream) {
+  scoped_place w = place_open(2);
   blocker b;
   scoped_tree src = numbered_tree(&w, NULL, 40), d = numbered_on_device(&w, 41);
   block(&w, &b, true);
@@ -223,7 +225,8 @@ SIM_CASE(wait_on_stream_orders) {
 }
 
 /* More than the staging ring holds: it returns when the last copy is queued. Read by a copy on the program's stream. */
-GPU_CASE(wait_on_stream_orders_large_trees, place, w, place_open(4)) {
+GPU_CASE(wait_on_stream_orders_large_trees) {
+  scoped_place w = place_open(4);
   enum { BYTES = 24 << 20 };
   TD_STREAM(s, w.c, w.device);
   scoped_tensor sink = new_bytes(BYTES, w.memory);
@@ -271,7 +274,8 @@ SIM_CASE(wait_on_stream_of_a_host_result) {
   }
 }
 
-SIM_CASE(wait_on_stream_refuses, place, w, place_sim(2, 0, 2)) {
+SIM_CASE(wait_on_stream_refuses) {
+  scoped_place w = place_sim(2, 0, 2);
   tdict_tree *src = numbered_tree(&w, NULL, 80), *out = NULL;
   TD_STREAM(s, w.c, w.device);
   td_fails(TDICT_EINVAL, "NULL", tdict_future_wait_on_stream(NULL, s, &out, err));
@@ -332,7 +336,8 @@ static tdict_cu capture_status(tdict_driver *d, tdict_cu_stream s, int *status) 
   }
   return capture_shim.real->stream_capture_status(d, s, status);
 }
-SIM_CASE(transfer_refuses_capture, place, w, place_open(2)) {
+SIM_CASE(transfer_refuses_capture) {
+  scoped_place w = place_open(2);
   tdict_stream s = new_stream(&w), plain = new_stream(&w);
   tdict_tree *src = numbered_tree(&w, NULL, 95), *out = NULL, *d = numbered_on_device(&w, 96);
   tdict_transfer_options o = threads(-1);
@@ -374,7 +379,8 @@ static void *symbol(const char *name) {
   if (!found) fail_msg("libcuda.so.1 has no %s", name);
   return found;
 }
-CUDA_CASE(transfer_refusal_keeps_a_capture_valid, place, w, place_open(2)) {
+CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
+  scoped_place w = place_open(2);
   begin_capture begin;
   end_capture end;
   destroy_graph destroy;

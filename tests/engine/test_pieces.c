@@ -58,7 +58,8 @@ static void check_gather(const tdict_plan *p, const tdict_chunk *c, const unsign
   for (size_t k = bytes; k < bytes + BEHIND; k++) assert_int_equal(slot[k], POISON);
 }
 
-CASE(pieces_gather_and_scatter, world, w, open_world()) {
+CASE(pieces_gather_and_scatter) {
+  scoped_world w = open_world();
   naive_random r = {5};
   for (int round = 0; round < 60; round++) {
     scoped_tree dst = NULL, src = random_tree(&r, &dst);

@@ -5,7 +5,8 @@
 #include "core/memory/pinned_pages.h"
 #include "support/driver_fault.h"
 
-GPU_CASE(pin_memory_pins_and_shares, world, w, open_world()) {
+GPU_CASE(pin_memory_pins_and_shares) {
+  scoped_world w = open_world();
   static const int threads[] = {-1, 0, 1, 2, 8};
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++)
     for (int i = THREAD_SANITIZED ? kind % 3 : 0; i < 5; i += THREAD_SANITIZED ? 3 : 1) {
@@ -49,7 +50,8 @@ GPU_CASE(pin_memory_pins_and_shares, world, w, open_world()) {
     }
 }
 
-GPU_CASE(pin_memory_refuses_device_leaf, world, w, open_world()) {
+GPU_CASE(pin_memory_refuses_device_leaf) {
+  scoped_world w = open_world();
   tdict_tree *src = td_tree("a.b:u8[10]"), *there, *out = src;
   there = to_device(&w, src, w.device);
   tdict_tree *mixed = bytes_tree("host", 10, NULL);
@@ -102,7 +104,8 @@ DEVICE_CASE(is_pinned_checks_host_leaves, world, w, open_world()) {
 }
 
 /* The result is right without memory, also for a tree that is deeper than the cursor's own frames. */
-GPU_CASE(is_pinned_needs_no_memory, world, w, open_world()) {
+GPU_CASE(is_pinned_needs_no_memory) {
+  scoped_world w = open_world();
   scoped_tree td = batch_tree(w.pinned);
   for (int i = 0; i < 40; i++) {
     tdict_tree *above = new_tree();

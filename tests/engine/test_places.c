@@ -30,7 +30,8 @@ SIM_CASE(two_simulated_devices, place, w, place_sim(4, 0, 2)) {
 }
 
 /* The same ordered behind streams of either device, and with a tree whose leaves lie on both. */
-SIM_CASE(two_simulated_devices_in_one_tree, place, w, place_sim(4, 50e6, 2)) {
+SIM_CASE(two_simulated_devices_in_one_tree) {
+  scoped_place w = place_sim(4, 50e6, 2);
   tdict_tree *src = numbered_tree(&w, NULL, 5), *one = moved(&w, src, tdict_sim(0)),
              *two = moved(&w, src, tdict_sim(1)), *both = new_tree(), *out;
   td_ok(tdict_set(both, "zero", td_leaf(one, "a"), err));

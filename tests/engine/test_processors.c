@@ -26,7 +26,8 @@ static tdict_tree *big_tree(int leaves) {
 
 /* The caller does all of it, so its own clock is another way to know. Both directions: slots are emptied at the very
  * end, all of them when the tree is small. */
-GPU_CASE(stats_count_processor_time, place, p, place_open(2)) {
+GPU_CASE(stats_count_processor_time) {
+  scoped_place p = place_open(2);
   scoped_tree src = big_tree(2), there = NULL, back = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_transfer_options o = threads(0);

@@ -13,7 +13,8 @@ static void check_at(const tdict_ragged *leaf, tdict_device device) {
   assert_true(tdict_device_equal(tdict_tensor_device(tdict_ragged_get_info(leaf).offsets), device));
 }
 
-DEVICE_CASE(ragged_moves_in_every_mode, world, w, open_world()) {
+DEVICE_CASE(ragged_moves_in_every_mode) {
+  scoped_world w = open_world();
   scoped_rows r = rows_random(9, 3);
   rows_add(&r, 40000); /* several slots of the staging ring */
   for (int i = 0; i < NUM_WAYS; i++) {
@@ -39,7 +40,8 @@ DEVICE_CASE(ragged_moves_in_every_mode, world, w, open_world()) {
   }
 }
 
-GPU_CASE(ragged_moves_in_one_plan, world, w, open_world()) {
+GPU_CASE(ragged_moves_in_one_plan) {
+  scoped_world w = open_world();
   rows r = rows_of(2, COUNTS(3, 0, 2)); /* int32 offsets */
   tdict_tree *src = tree_of(&r, NULL), *there = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -56,7 +58,8 @@ GPU_CASE(ragged_moves_in_one_plan, world, w, open_world()) {
   rows_free(&r);
 }
 
-GPU_CASE(ragged_is_pinned, world, w, open_world()) {
+GPU_CASE(ragged_is_pinned) {
+  scoped_world w = open_world();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2));
   scoped_tree src = tree_of(&r, NULL), pinned = NULL, there = NULL, again = NULL;
   char text[600];
@@ -126,7 +129,8 @@ GPU_CASE(ragged_records_streams, world, w, open_world()) {
 }
 
 /* A result may be indexed before its bytes have arrived. */
-SIM_CASE(ragged_is_indexed_while_it_moves, world, w, open_world()) {
+SIM_CASE(ragged_is_indexed_while_it_moves) {
+  scoped_world w = open_world();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2, 4));
   scoped_tree src = tree_of(&r, NULL), there = NULL, row = NULL;
   held_stream h;
@@ -141,7 +145,8 @@ SIM_CASE(ragged_is_indexed_while_it_moves, world, w, open_world()) {
   tdict_stream_destroy(w.c, h.s);
 }
 
-DEVICE_CASE(ragged_transfer_survives_enomem, world, w, open_world()) {
+DEVICE_CASE(ragged_transfer_survives_enomem) {
+  scoped_world w = open_world();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2)), fresh = rows_of(2, COUNTS(3, 0, 2));
   scoped_tree src = tree_of(&r, NULL), there = NULL, value = tree_of(&fresh, NULL);
   tdict_transfer_options o = tdict_transfer_options_default();

@@ -138,7 +138,8 @@ DEVICE_CASE(sinks_receive_trees, world, w, open_world()) { send_all(&w); }
 DEVICE_CASE(sinks_receive_trees_through_large_slots, world, w, open_sized(16 << 20, -1)) { send_all(&w); }
 
 /* Strided device tensors, and bytes that come from a file and go to a file. */
-DEVICE_CASE(sinks_receive_strided_and_unloaded_leaves, world, w, open_world()) {
+DEVICE_CASE(sinks_receive_strided_and_unloaded_leaves) {
+  scoped_world w = open_world();
   scoped_tree tree = td_tree("x:i32[70,300]"), there = NULL, turned = new_tree();
   td_ok(tdict_clone_deep(tree, TD_IN(w.gpu ? w.memory : NULL), &there, err));
   td_put(turned, "x", permuted(tdict_tensor_retain(td_leaf(tree, "x")), (const int[]){1, 0}));
@@ -158,7 +159,8 @@ DEVICE_CASE(sinks_receive_strided_and_unloaded_leaves, world, w, open_world()) {
 }
 
 /* A large leaf that is not in C order is written in large pieces by several threads. */
-CASE(sink_gets_large_pieces, world, w, world_over(td_context(NULL))) {
+CASE(sink_gets_large_pieces) {
+  scoped_world w = world_over(td_context(NULL));
   scoped_tree tree = new_tree();
   td_put(tree, "x", permuted(random_tensor(TDICT_U8, SHAPE(3000, 4000), NULL), (const int[]){1, 0}));
   twin *t = twin_create(tree);
@@ -179,7 +181,8 @@ static tdict_tree *three_leaves(void) {
 
 /* Every write fails in turn. The error has the status, the errno and the text of the write, and the path of the
  * leaf. */
-DEVICE_CASE(sink_write_that_fails, world, w, open_world()) {
+DEVICE_CASE(sink_write_that_fails) {
+  scoped_world w = open_world();
   scoped_tree tree = three_leaves();
   twin *t = twin_create(tree);
   for (int i = 0; i < NUM_WAYS; i += 1 + 2 * WAYS_STEP) {
@@ -208,7 +211,8 @@ DEVICE_CASE(sink_write_that_fails, world, w, open_world()) {
 }
 
 /* Memory runs out at each allocation. */
-DEVICE_CASE(sinks_without_memory, world, w, open_world()) {
+DEVICE_CASE(sinks_without_memory) {
+  scoped_world w = open_world();
   scoped_tree tree = three_leaves(), there = to_device(&w, tree, w.device);
   twin *t = twin_create(tree);
   tdict_transfer_options o = threads(0);

@@ -60,7 +60,8 @@ GPU_CASE(staging_never_exceeds_other_sizes) {
 }
 
 /* What needs no slots makes no ring. */
-GPU_CASE(staging_is_made_when_needed, world, w, open_wrapped(NULL)) {
+GPU_CASE(staging_is_made_when_needed) {
+  scoped_world w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL), there = NULL;
   way v = way_at(0);
   v.o.mode = TDICT_MODE_BLOCKING;
@@ -74,7 +75,8 @@ GPU_CASE(staging_is_made_when_needed, world, w, open_wrapped(NULL)) {
 }
 
 /* Slots that the device still reads when their thread has gone are not filled again before it is done. */
-SIM_CASE(staging_slots_in_flight_are_not_reused, world, w, open_wrapped(NULL)) {
+SIM_CASE(staging_slots_in_flight_are_not_reused) {
+  scoped_world w = open_wrapped(NULL);
   tdict_tree *src[4], *out[4] = {NULL};
   tdict_future *f[4] = {NULL};
   tdict_transfer_options o = threads(0);
@@ -99,7 +101,8 @@ SIM_CASE(staging_slots_in_flight_are_not_reused, world, w, open_wrapped(NULL)) {
 }
 
 /* Without pinned memory for the ring the transfer goes on from ordinary memory, and says so. */
-GPU_CASE(staging_without_pinned_memory, world, w, open_wrapped(NULL)) {
+GPU_CASE(staging_without_pinned_memory) {
+  scoped_world w = open_wrapped(NULL);
   scoped_tree src = batch_tree(NULL);
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   way v = way_at(0);
@@ -169,7 +172,8 @@ static void transfer_once(const world *w, tdict_tree *src, tdict_tree *kept, int
   scoped_tree pinned = td_made(tree, tdict_pin_memory(w->c, src, NULL, &made, err));
 }
 
-GPU_CASE(context_counts_are_stable, world, w, open_world()) {
+GPU_CASE(context_counts_are_stable) {
+  scoped_world w = open_world();
   tdict_tree *src = batch_tree(NULL), *kept = to_device(&w, src, w.device);
   usage first = {0};
   for (int i = 0; i < (SANITIZED ? 200 : 1000); i++) {

@@ -151,7 +151,8 @@ GPU_CASE(stress_context_destroyed_under_way) {
 }
 
 /* Transfers that wait for others are started by whoever ends: their futures may be gone long since. */
-SIM_CASE(stress_chains_released_early, world, w, open_world()) {
+SIM_CASE(stress_chains_released_early) {
+  scoped_world w = open_world();
   scoped_tree host = uniform_tree(NULL, 1), a = to_device(&w, host, w.device), b = to_device(&w, host, w.device);
   tdict_transfer_options o = tdict_transfer_options_default();
   const int64_t deadline = tdict_now_ns() + STRESS_NS / 3;

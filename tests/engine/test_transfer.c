@@ -76,7 +76,8 @@ GPU_CASE(transfer_strided_device_leaves, world, w, open_world()) {
   free_list(&b);
 }
 
-DEVICE_CASE(transfer_same_place_shares, world, w, open_world()) {
+DEVICE_CASE(transfer_same_place_shares) {
+  scoped_world w = open_world();
   tdict_tree *host = batch_tree(NULL), *there = to_device(&w, host, w.device), *again = to_device(&w, there, w.device);
   assert_ptr_equal(again, there);
   tdict_release(again);
@@ -146,7 +147,8 @@ GPU_CASE(transfer_one_arena, world, w, open_world()) {
   }
 }
 
-GPU_CASE(transfer_shared_leaves_sent_once, world, w, open_world()) {
+GPU_CASE(transfer_shared_leaves_sent_once) {
+  scoped_world w = open_world();
   scoped_tree src = shared_tree();
   for (int i = 0; i < NUM_WAYS; i += 2) {
     way v = way_at(i);
@@ -167,7 +169,8 @@ GPU_CASE(transfer_shared_leaves_sent_once, world, w, open_world()) {
   }
 }
 
-GPU_CASE(transfer_keeps_shape_of_tree, world, w, open_world()) {
+GPU_CASE(transfer_keeps_shape_of_tree) {
+  scoped_world w = open_world();
   tdict_tree *src = batch_tree(NULL), *next = NULL, *got = NULL;
   tdict_device device;
   td_ok(tdict_get_tree(src, "next", &next, err));
@@ -199,7 +202,8 @@ GPU_CASE(transfer_keeps_shape_of_tree, world, w, open_world()) {
 }
 
 /* The result is in the memory that was given. */
-GPU_CASE(transfer_into_given_memory, world, w, open_world()) {
+GPU_CASE(transfer_into_given_memory) {
+  scoped_world w = open_world();
   tdict_tree *src = batch_tree(NULL), *there = to_device(&w, src, w.device);
   way v = way_at(0);
   v.o.memory = w.pinned;
@@ -240,7 +244,8 @@ GPU_CASE(transfer_result_outlives_context) {
   raw_close(w.host);
 }
 
-DEVICE_CASE(transfer_refuses_absent_device, world, w, open_world()) {
+DEVICE_CASE(transfer_refuses_absent_device) {
+  scoped_world w = open_world();
   tdict_tree *src = batch_tree(NULL), *const mark = src;
   tdict_tree *out = mark;
   tdict_future *f = (tdict_future *)mark;
@@ -257,7 +262,8 @@ DEVICE_CASE(transfer_refuses_absent_device, world, w, open_world()) {
   tdict_release(src);
 }
 
-DEVICE_CASE(transfer_refuses_foreign_device, world, w, open_world()) {
+DEVICE_CASE(transfer_refuses_foreign_device) {
+  scoped_world w = open_world();
   tdict_tree *src = new_tree(), *out = src;
   tdict_tensor *foreign = NULL;
   static char place[256];

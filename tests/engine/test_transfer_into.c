@@ -155,7 +155,8 @@ DEVICE_CASE(transfer_into_keeps_addresses, world, w, open_world()) {
   }
 }
 
-DEVICE_CASE(transfer_into_async, world, w, open_world()) {
+DEVICE_CASE(transfer_into_async) {
+  scoped_world w = open_world();
   scoped_tree src = batch_tree(NULL), dst = like_tree(&w, src, w.memory, true);
   tdict_future *f = start_copy(&w, src, dst, NULL);
   tdict_tree *out = td_made(tree, tdict_future_wait(f, &made, err));
@@ -250,7 +251,8 @@ DEVICE_CASE(transfer_into_checks_first, world, w, open_world()) {
 }
 
 /* Leaves that are parts of larger tensors: what lies between them belongs to somebody. */
-DEVICE_CASE(transfer_into_leaves_gaps_alone, world, w, open_world()) {
+DEVICE_CASE(transfer_into_leaves_gaps_alone) {
+  scoped_world w = open_world();
   tdict_memory *memories[] = {w.memory, NULL, w.pinned};
   for (int from = 0; from < 3; from++)
     for (int to = 0; to < 3; to++) {
@@ -284,7 +286,8 @@ DEVICE_CASE(transfer_into_leaves_gaps_alone, world, w, open_world()) {
 }
 
 /* Destinations whose addresses follow each other by chance, in storages of their own, from one source storage. */
-GPU_CASE(transfer_into_neighbouring_allocations, world, w, open_world()) {
+GPU_CASE(transfer_into_neighbouring_allocations) {
+  scoped_world w = open_world();
   tdict_memory *memories[] = {w.memory, w.pinned};
   static const tdict_field fields[] = {
       {"a", TDICT_U8, 1, {4096}}, {"b", TDICT_U8, 1, {4096}}, {"c", TDICT_U8, 1, {4096}}};

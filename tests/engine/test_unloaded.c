@@ -66,7 +66,8 @@ DEVICE_CASE(unloaded_trees_go_into_trees) {
   }
 }
 
-GPU_CASE(unloaded_trees_are_pinned, world, w, open_world()) {
+GPU_CASE(unloaded_trees_are_pinned) {
+  scoped_world w = open_world();
   for (int k = 0; k < NUM_HOST_KINDS; k++) {
     tdict_tree *tree = make_tree(&w, host_kinds[k]), *out = NULL;
     disk d;
@@ -84,7 +85,8 @@ GPU_CASE(unloaded_trees_are_pinned, world, w, open_world()) {
 }
 
 /* A consolidated tree over one file. */
-DEVICE_CASE(unloaded_consolidated_tree, world, w, open_world()) {
+DEVICE_CASE(unloaded_consolidated_tree) {
+  scoped_world w = open_world();
   scoped_tree plain = make_tree(&w, TREE_BATCH), tree = NULL;
   scoped_disk d;
   scoped_tree twin = NULL;
@@ -155,13 +157,15 @@ static void fail_each_read(const world *w, const way *v, disk_fault fault) {
   check_tree(w, tree, dst);
   assert_non_null(tdict_const_data(dst, "a"));
 }
-DEVICE_CASE(unloaded_read_that_fails, world, w, open_world()) {
+DEVICE_CASE(unloaded_read_that_fails) {
+  scoped_world w = open_world();
   for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) {
     const way v = way_at(i);
     fail_each_read(&w, &v, (disk_fault)(i % NUM_DISK_FAULTS));
   }
 }
-DEVICE_CASE(unloaded_part_that_fails, world, w, open_large_world()) {
+DEVICE_CASE(unloaded_part_that_fails) {
+  scoped_world w = open_large_world();
   for (int fault = 0; fault < NUM_DISK_FAULTS; fault++)
     for (int i = 0; i < 10; i += 2) {
       const way v = way_at(i);
@@ -171,7 +175,8 @@ DEVICE_CASE(unloaded_part_that_fails, world, w, open_large_world()) {
 
 /* Reads go straight to where the bytes are needed: into a slot, no more at once than a slot holds, or into the
  * result. */
-DEVICE_CASE(unloaded_reads_need_no_copy, world, w, open_world()) {
+DEVICE_CASE(unloaded_reads_need_no_copy) {
+  scoped_world w = open_world();
   tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
   for (int32_t n = -1; n < 3; n++) {
     scoped_disk d;
@@ -203,7 +208,8 @@ DEVICE_CASE(unloaded_reads_need_no_copy, world, w, open_world()) {
 }
 
 /* check_sources hashes only what is in memory: nothing is read twice, and changes elsewhere are still found. */
-DEVICE_CASE(unloaded_sources_are_not_hashed, world, w, open_world()) {
+DEVICE_CASE(unloaded_sources_are_not_hashed) {
+  scoped_world w = open_world();
   tdict_tree *tree = three_leaves(), *out = NULL;
   disk d;
   disk_init(&d);
@@ -228,7 +234,8 @@ static void *wait_for_source(void *user) {
 }
 
 /* Two workers read at the same time. The files outlive the program's references until the last read has ended. */
-DEVICE_CASE(unloaded_reads_run_in_parallel, world, w, open_world()) {
+DEVICE_CASE(unloaded_reads_run_in_parallel) {
+  scoped_world w = open_world();
   tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
   for (int to_host = 0; to_host < 2; to_host++) {
     scoped_disk d;
@@ -267,7 +274,8 @@ DEVICE_CASE(unloaded_reads_run_in_parallel, world, w, open_world()) {
 }
 
 /* Readers do not wait for each other. */
-DEVICE_CASE(unloaded_source_of_two_transfers, world, w, open_world()) {
+DEVICE_CASE(unloaded_source_of_two_transfers) {
+  scoped_world w = open_world();
   scoped_tree tree = make_tree(&w, TREE_LARGE);
   scoped_disk d;
   disk_init(&d);
@@ -283,7 +291,8 @@ DEVICE_CASE(unloaded_source_of_two_transfers, world, w, open_world()) {
 }
 
 /* A cancelled transfer begins no read, and ends when those that have begun have ended. */
-DEVICE_CASE(unloaded_transfer_is_cancelled, world, w, open_world()) {
+DEVICE_CASE(unloaded_transfer_is_cancelled) {
+  scoped_world w = open_world();
   tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
   for (int32_t n = 1; n < 3; n++) {
     scoped_disk d;
@@ -307,7 +316,8 @@ DEVICE_CASE(unloaded_transfer_is_cancelled, world, w, open_world()) {
 }
 
 /* The first allocation fails, then the second, and so on: of the constructors, and of a transfer on this thread. */
-DEVICE_CASE(unloaded_without_memory, world, w, open_world()) {
+DEVICE_CASE(unloaded_without_memory) {
+  scoped_world w = open_world();
   scoped_tree tree = three_leaves();
   scoped_disk d;
   disk_init(&d);

@@ -184,7 +184,8 @@ GPU_CASE(work_survives_failing_streams) { sweep_fresh(CALL_STREAM); }
 GPU_CASE(work_survives_failing_events) { sweep_fresh(CALL_EVENT); }
 
 /* Host memory that runs out while a transfer starts, step by step: on the calling thread, so nothing is under way. */
-GPU_CASE(transfer_survives_enomem, field, f, open_field()) {
+GPU_CASE(transfer_survives_enomem) {
+  scoped_field f = open_field();
   for (int call = 0; call < NUM_CALLS; call++)
     for (int async = 0; async < 2; async++) {
       way v = way_at(async);
@@ -211,7 +212,8 @@ GPU_CASE(transfer_survives_enomem, field, f, open_field()) {
 }
 
 /* Several leaves share a slot; the one whose copy is refused is named. */
-GPU_CASE(work_names_the_leaf_at_fault, world, w, open_wrapped(NULL)) {
+GPU_CASE(work_names_the_leaf_at_fault) {
+  scoped_world w = open_wrapped(NULL);
   tdict_tree *src = new_tree(), *apart = new_tree();
   for (int i = 0; i < 7; i++) {
     const char *path = td_text("a.leaf%d", i);
@@ -287,7 +289,8 @@ SIM_CASE(work_new_results_lie_on_huge_pages) {
 }
 
 /* The device is held, so nobody writes to the result: its pages are there because a thread has touched them. */
-SIM_CASE(work_touches_new_results_ahead, world, w, open_world()) {
+SIM_CASE(work_touches_new_results_ahead) {
+  scoped_world w = open_world();
   scoped_tree src = new_tree();
   unsigned char is_there = 0;
   td_put(src, "x", random_tensor(TDICT_U8, SHAPE(LARGE), NULL));

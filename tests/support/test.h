@@ -10,7 +10,7 @@
  *   MPI_CASE(name)     runs under mpirun of Open MPI and of MPICH; in tests/services/mpi only
  * A case that begins by making something names its kind, its variable and the call that makes it:
  *   DEVICE_CASE(name, world, w, open_world())
- * is DEVICE_CASE(name) with `scoped_world w = open_world();`. The body gets a copy of `w`, so it must not assign to it.
+ * The body gets a copy of `w`, which is released after the body's variables are gone: no thread may use them by then.
  *
  * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`, and answers 0, 77 (skipped, the reason printed) or
  * a failure.

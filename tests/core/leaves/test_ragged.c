@@ -10,7 +10,8 @@ static tdict_tensor *integers(tdict_dtype dtype, int count, const int64_t *value
 }
 #define INTEGERS(...) integers(TDICT_I64, COUNTS(__VA_ARGS__))
 
-DEVICE_CASE(ragged_create_shares, world, w, open_world()) {
+DEVICE_CASE(ragged_create_shares) {
+  scoped_world w = open_world();
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 0; i < 12; i++) {
     scoped_rows r = rows_random(i, 1 + i % 3);
@@ -89,7 +90,8 @@ CASE(ragged_create_refuses) {
   tdict_tensor_release(values);
 }
 
-DEVICE_CASE(ragged_from_rows_copies, world, w, open_world()) {
+DEVICE_CASE(ragged_from_rows_copies) {
+  scoped_world w = open_world();
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 1; i < 9; i++) {
     scoped_rows r = rows_random(i, 2);
@@ -107,7 +109,8 @@ DEVICE_CASE(ragged_from_rows_copies, world, w, open_world()) {
   }
 }
 
-GPU_CASE(ragged_from_rows_takes_a_memory, world, w, open_world()) {
+GPU_CASE(ragged_from_rows_takes_a_memory) {
+  scoped_world w = open_world();
   scoped_rows r = rows_random(5, 3);
   tdict_tensor *each[5];
   for (int k = 0; k < 5; k++) each[k] = rows_tensor(&r, k, NULL);

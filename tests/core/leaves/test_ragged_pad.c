@@ -92,7 +92,8 @@ DEVICE_CASE(ragged_to_padded_fills, world, w, open_world()) {
   }
 }
 
-GPU_CASE(ragged_to_padded_takes_a_memory, world, w, open_world()) {
+GPU_CASE(ragged_to_padded_takes_a_memory) {
+  scoped_world w = open_world();
   scoped_rows r = rows_of(2, COUNTS(1, 4, 0));
   scoped_ragged leaf = rows_make(&r, TDICT_I64, w.memory);
   tdict_tensor *padded = NULL, *mask = NULL;

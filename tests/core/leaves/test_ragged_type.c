@@ -1,7 +1,8 @@
 /* Tests operations on trees with ragged leaves, beside plain arrays of rows. "n.x" is a ragged leaf, "t" a tensor. */
 #include "rows.h"
 
-CASE(ragged_set_and_get, world, w, open_world()) {
+CASE(ragged_set_and_get) {
+  scoped_world w = open_world();
   rows r = rows_random(4, 2), other = rows_random(3, 1);
   tdict_tree *td = TREE(4), *plain = help_tree(0, NULL);
   tdict_ragged *leaf = rows_put(td, "n.x", &r, NULL), *wrong = rows_make(&other, TDICT_I64, NULL), *got = NULL;
@@ -39,7 +40,8 @@ CASE(ragged_set_and_get, world, w, open_world()) {
   rows_free(&other);
 }
 
-DEVICE_CASE(ragged_index_takes_rows_and_ranges, world, w, open_world()) {
+DEVICE_CASE(ragged_index_takes_rows_and_ranges) {
+  scoped_world w = open_world();
   for (int n = 0; n < 40; n++) {
     rows r = rows_random(1 + n % 7, 1 + n % 3);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *out = NULL;
@@ -64,7 +66,8 @@ DEVICE_CASE(ragged_index_takes_rows_and_ranges, world, w, open_world()) {
   }
 }
 
-DEVICE_CASE(ragged_index_lists_copy, world, w, open_world()) {
+DEVICE_CASE(ragged_index_lists_copy) {
+  scoped_world w = open_world();
   for (int n = 0; n < 40; n++) {
     rows r = rows_random(1 + n % 7, 1 + n % 3);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *out = NULL;
@@ -126,7 +129,8 @@ CASE(ragged_shapes_refuse) {
   close_world(&w);
 }
 
-DEVICE_CASE(ragged_split_and_unbind, world, w, open_world()) {
+DEVICE_CASE(ragged_split_and_unbind) {
+  scoped_world w = open_world();
   rows r = rows_random(7, 2);
   tdict_tree *td = rows_tree(&r, MEMORY(w)), *parts[8] = {NULL};
   size_t count = 8;
@@ -146,7 +150,8 @@ DEVICE_CASE(ragged_split_and_unbind, world, w, open_world()) {
   rows_check_and_release(&w, &r, td);
 }
 
-DEVICE_CASE(ragged_cat_joins_rows, world, w, open_world()) {
+DEVICE_CASE(ragged_cat_joins_rows) {
+  scoped_world w = open_world();
   for (int n = 0; n < 10; n++) {
     rows r[3], sum = {.width = 2};
     tdict_tree *td[3], *out = NULL;
@@ -164,7 +169,8 @@ DEVICE_CASE(ragged_cat_joins_rows, world, w, open_world()) {
   }
 }
 
-CASE(ragged_cat_refuses, world, w, open_world()) {
+CASE(ragged_cat_refuses) {
+  scoped_world w = open_world();
   rows r = rows_random(3, 2), wide = rows_random(3, 3);
   tdict_tree *a = rows_tree(&r, NULL), *b = rows_tree(&wide, NULL), *out = NULL;
   const tdict_tree *both[] = {a, b}, *same[] = {a, a};
@@ -185,7 +191,8 @@ static void make_samples(const rows *r, tdict_memory *memory, tdict_tree **sampl
   }
 }
 
-DEVICE_CASE(ragged_stack_makes_leaves, world, w, open_world()) {
+DEVICE_CASE(ragged_stack_makes_leaves) {
+  scoped_world w = open_world();
   for (int n = 0; n < 6; n++) {
     scoped_rows r = rows_random(5, 2);
     tdict_tree *samples[5], *out = NULL;
@@ -283,7 +290,8 @@ static bool drop_values(void *user, const tdict_leaves *at) {
   return strcmp(at->path, "n.x.values") != 0;
 }
 
-CASE(ragged_visits_see_values, world, w, open_world()) {
+CASE(ragged_visits_see_values) {
+  scoped_world w = open_world();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2));
   scoped_tree td = rows_tree(&r, NULL), out = NULL;
   const tdict_tree *trees[] = {td};
@@ -313,7 +321,8 @@ CASE(ragged_visits_see_values, world, w, open_world()) {
   assert_false(tdict_has(out, "n.x"));
 }
 
-DEVICE_CASE(ragged_clone_and_compare, world, w, open_world()) {
+DEVICE_CASE(ragged_clone_and_compare) {
+  scoped_world w = open_world();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2)), other = rows_of(2, COUNTS(3, 1, 1));
   scoped_tree td = rows_tree(&r, MEMORY(w)), shallow = NULL, deep = NULL, changed = TREE(3), host = NULL;
   td_ok(tdict_clone(td, &shallow, err));

@@ -10,7 +10,8 @@ static void replace_row(rows *r, int64_t i, const rows *from, int64_t k) {
   memcpy(r->value[i], from->value[k], (size_t)(r->length[i] * r->width) * sizeof(float));
 }
 
-DEVICE_CASE(ragged_rows_are_written, world, w, open_world()) {
+DEVICE_CASE(ragged_rows_are_written) {
+  scoped_world w = open_world();
   for (int n = 0; n < 30; n++) {
     rows r = rows_random(2 + n % 6, 2), fresh = rows_of(2, (int)r.count, r.length);
     tdict_tree *td = rows_tree(&r, MEMORY(w)), *new_rows = rows_tree(&fresh, MEMORY(w)), *row = NULL, *part = NULL;
@@ -50,7 +51,8 @@ DEVICE_CASE(ragged_rows_are_written, world, w, open_world()) {
   }
 }
 
-CASE(ragged_lists_are_written, world, w, open_world()) {
+CASE(ragged_lists_are_written) {
+  scoped_world w = open_world();
   for (int n = 0; n < 30; n++) {
     rows r = rows_random(6, 2), fresh = {.width = 2};
     int64_t list[8];
@@ -81,7 +83,8 @@ CASE(ragged_lists_are_written, world, w, open_world()) {
   }
 }
 
-CASE(ragged_one_row_is_repeated, world, w, open_world()) {
+CASE(ragged_one_row_is_repeated) {
+  scoped_world w = open_world();
   rows r = rows_of(2, COUNTS(3, 3, 2, 3)), fresh = rows_of(2, COUNTS(3));
   tdict_tree *td = TREE(4), *value = help_tree(0, NULL);
   rows_put(td, "n.x", &r, NULL);
@@ -99,7 +102,8 @@ CASE(ragged_one_row_is_repeated, world, w, open_world()) {
 }
 
 /* Rows of three trees are written one after another, also into offsets of another dtype. */
-DEVICE_CASE(ragged_cat_into_writes_rows, world, w, open_world()) {
+DEVICE_CASE(ragged_cat_into_writes_rows) {
+  scoped_world w = open_world();
   for (int n = 0; n < 20; n++) {
     rows parts[3], all = {.width = 2};
     tdict_tree *items[3];
@@ -122,7 +126,8 @@ DEVICE_CASE(ragged_cat_into_writes_rows, world, w, open_world()) {
   }
 }
 
-CASE(ragged_cat_into_refuses, world, w, open_world()) {
+CASE(ragged_cat_into_refuses) {
+  scoped_world w = open_world();
   rows a = rows_of(2, COUNTS(3, 1)), b = rows_of(2, COUNTS(2)), r = rows_of(2, COUNTS(3, 1, 2));
   rows other = rows_of(2, COUNTS(3, 1, 4)), wide = rows_of(3, COUNTS(2)), many = rows_of(2, COUNTS(2, 2));
   tdict_tree *first = rows_tree(&a, NULL), *second = rows_tree(&b, NULL), *td = rows_tree(&r, NULL);
@@ -159,7 +164,8 @@ CASE(ragged_cat_into_refuses, world, w, open_world()) {
   rows_free(&many);
 }
 
-CASE(ragged_writes_refuse, world, w, open_world()) {
+CASE(ragged_writes_refuse) {
+  scoped_world w = open_world();
   rows r = rows_of(2, COUNTS(3, 1, 2)), other = rows_of(2, COUNTS(3, 2, 2)), wide = rows_of(3, COUNTS(3, 1, 2));
   tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&other, NULL), *wider = rows_tree(&wide, NULL), *row = NULL;
   tdict_tree *plain = TREE(3), *empty = TREE(3), *objects = TREE(3);
@@ -204,7 +210,8 @@ CASE(ragged_writes_refuse, world, w, open_world()) {
 }
 
 /* A child that was changed through its handle no longer has the rows of its parent. */
-CASE(ragged_changed_child_is_refused, world, w, open_world()) {
+CASE(ragged_changed_child_is_refused) {
+  scoped_world w = open_world();
   rows r = rows_of(1, COUNTS(2, 1)), other = rows_of(1, COUNTS(1, 1, 1));
   tdict_tree *td = rows_tree(&r, NULL), *out = NULL, *row = NULL;
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), NULL, &row, err));
@@ -220,7 +227,8 @@ CASE(ragged_changed_child_is_refused, world, w, open_world()) {
   rows_free(&other);
 }
 
-CASE(ragged_operations_survive_enomem, world, w, open_world()) {
+CASE(ragged_operations_survive_enomem) {
+  scoped_world w = open_world();
   rows r = rows_of(2, COUNTS(3, 0, 2, 1)), fresh = rows_of(2, COUNTS(3, 0, 2, 1));
   tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&fresh, NULL), *out = NULL;
   const int64_t list[] = {3, 0};

@@ -65,7 +65,8 @@ static tdict_tree *twin_of(const rig *r, const tdict_tree *td, bool changes) {
   return out;
 }
 
-DEVICE_CASE(unbatched_is_joined_if_equal, rig, r, rig_open()) {
+DEVICE_CASE(unbatched_is_joined_if_equal) {
+  scoped_rig r = rig_open();
   scoped_tree td = make_tree(&r), equal = twin_of(&r, td, false), other = twin_of(&r, td, true);
   tdict_tree *out = NULL;
   const tdict_tree *good[] = {td, equal}, *bad[] = {td, equal, other};

@@ -22,7 +22,8 @@ GPU_CASE(memory_devices, context, c, td_context(NULL)) {
 }
 
 /* Live, cached, peak and the numbers of allocations, seen through a tensor's life. */
-GPU_CASE(pinned_pool_counts, context, c, td_context(NULL)) {
+GPU_CASE(pinned_pool_counts) {
+  scoped_context c = td_context(NULL);
   tdict_memory *memory = tdict_pinned_memory(c);
   tdict_memory_counts n;
   tdict_tensor *a = NULL, *b = NULL;

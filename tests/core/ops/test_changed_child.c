@@ -64,7 +64,8 @@ DEVICE_CASE(changed_child_is_not_indexed, rig, r, rig_open()) {
   help_unchanged(td, before);
 }
 
-DEVICE_CASE(changed_child_is_not_reshaped, rig, r, rig_open()) {
+DEVICE_CASE(changed_child_is_not_reshaped) {
+  scoped_rig r = rig_open();
   tdict_tree *td = shrunk(&r), *made = NULL, *pieces[6] = {NULL};
   size_t count = 6;
   MISMATCH(made, tdict_reshape_view(td, 1, (const int64_t[]){6}, &made, err));
@@ -114,7 +115,8 @@ DEVICE_CASE(changed_child_is_not_joined, rig, r, rig_open()) {
 }
 
 /* Two trees hold an empty tree; the first tree may give it another batch size. */
-DEVICE_CASE(changed_child_of_two_trees_is_refused, rig, r, rig_open()) {
+DEVICE_CASE(changed_child_of_two_trees_is_refused) {
+  scoped_rig r = rig_open();
   scoped_tree a = TREE(3), b = TREE(3), c = TREE(3), made = NULL;
   td_ok(tdict_set_tree(a, "c", c, err));
   td_ok(tdict_set_tree(b, "c", c, err));
@@ -213,7 +215,8 @@ CASE(changed_child_keeps_its_batch_size, tree, td, td_tree("[1,3] a:f32[1,3] d.x
 }
 
 /* Functions that do not use the batch size still work: such a tree can be read, copied and repaired. */
-DEVICE_CASE(changed_child_can_be_cloned_and_moved, rig, r, rig_open()) {
+DEVICE_CASE(changed_child_can_be_cloned_and_moved) {
+  scoped_rig r = rig_open();
   scoped_tree td = shrunk(&r), made = NULL;
   td_ok(tdict_clone(td, &made, err));
   assert_true(tdict_equal(td, made));

@@ -24,7 +24,8 @@ DEVICE_CASE(clone_shallow_shares, rig, r, rig_open()) {
   td_fails(TDICT_EINVAL, "NULL", tdict_clone(td, NULL, err));
 }
 
-DEVICE_CASE(clone_deep_copies, rig, r, rig_open()) {
+DEVICE_CASE(clone_deep_copies) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3);
   tdict_tree *td = rig_tree(&r, t), *turned = NULL, *out = NULL;
   tdict_device device = td_device();

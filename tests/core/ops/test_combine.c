@@ -74,7 +74,8 @@ DEVICE_CASE(stack_stacks, rig, r, rig_open()) {
   }
 }
 
-DEVICE_CASE(stack_one_storage, rig, r, rig_open()) {
+DEVICE_CASE(stack_one_storage) {
+  scoped_rig r = rig_open();
   scoped_items all;
   items_open(&r, &all, 0);
   tdict_tree *out = NULL;
@@ -104,7 +105,8 @@ CASE(stack_keys_in_any_order) {
   assert_memory_equal(x + 2, tdict_const_data(b, "x"), 2 * sizeof(float));
 }
 
-DEVICE_CASE(stack_refuses, rig, r, rig_open()) {
+DEVICE_CASE(stack_refuses) {
+  scoped_rig r = rig_open();
   scoped_items all;
   tdict_tree *out = NULL, *kept;
   items_open(&r, &all, 0);
@@ -139,7 +141,8 @@ DEVICE_CASE(stack_refuses, rig, r, rig_open()) {
   help_unchanged(all.td[0], before);
 }
 
-GPU_CASE(stack_refuses_mixed_devices, rig, r, rig_open()) {
+GPU_CASE(stack_refuses_mixed_devices) {
+  scoped_rig r = rig_open();
   m_tree *model = SAMPLE(2, 3);
   scoped_tree host = ops_tree(model), there = rig_tree(&r, model), out = NULL, into = NULL;
   const tdict_tree *both[] = {there, host}, *same[] = {host, host};
@@ -205,7 +208,8 @@ DEVICE_CASE(stack_into_refuses, rig, r, rig_open()) {
   rig_check(&r, old, out); /* nothing was written */
 }
 
-DEVICE_CASE(cat_joins, rig, r, rig_open()) {
+DEVICE_CASE(cat_joins) {
+  scoped_rig r = rig_open();
   scoped_items all;
   items_open(&r, &all, 1); /* 2, 3 and 4 rows */
   scoped_tree out = NULL;
@@ -221,7 +225,8 @@ DEVICE_CASE(cat_joins, rig, r, rig_open()) {
   rig_check(&r, joined(&all, 1, false), out);
 }
 
-CASE(cat_refuses, rig, r, rig_open()) {
+CASE(cat_refuses) {
+  scoped_rig r = rig_open();
   scoped_items all;
   items_open(&r, &all, 1);
   tdict_tree *out = NULL, *scalar = help_tree(0, NULL);

@@ -16,7 +16,8 @@ static tdict_tree *numbers(void) {
   return td;
 }
 
-DEVICE_CASE(compare_finds_first_difference, rig, r, rig_open()) {
+DEVICE_CASE(compare_finds_first_difference) {
+  scoped_rig r = rig_open();
   scoped_tree host = numbers(), a = NULL, b = NULL;
   tdict_tree *other = NULL;
   td_ok(tdict_clone_deep(host, TD_IN(r.memory), &a, err));

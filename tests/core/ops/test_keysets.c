@@ -3,7 +3,8 @@
 
 #define PATHS(...) (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)
 
-DEVICE_CASE(keysets_share_leaves, rig, r, rig_open()) {
+DEVICE_CASE(keysets_share_leaves) {
+  scoped_rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL;
   char *before = help_snapshot(td);
   tdict_lock(td);
@@ -133,7 +134,8 @@ static void family_close(family *f) {
 }
 #define scoped_family TD_SCOPED(family_close, family)
 
-CASE(assign_replaces_entries, family, f, family_open()) {
+CASE(assign_replaces_entries) {
+  scoped_family f = family_open();
   scoped_tree part = NULL, from = ops_tree(SAMPLE(3));
   scoped_tree former = tdict_retain(td_child(f.n, "m"));
   td_ok(tdict_select(from, PATHS("n", "a"), true, &part, err));
@@ -155,7 +157,8 @@ CASE(assign_replaces_entries, family, f, family_open()) {
 }
 
 /* Tests sources above and below the tree. */
-CASE(assign_takes_trees_above_and_below, family, f, family_open()) {
+CASE(assign_takes_trees_above_and_below) {
+  scoped_family f = family_open();
   td_ok(tdict_assign(f.n, f.td, err));
   help_paths(f.td, "a n n.a n.n n.n.b n.n.m n.n.m.u n.e e");
   td_ok(tdict_assign(f.td, td_child(f.td, "n.n"), err)); /* frees the last holder of the source */

@@ -54,7 +54,8 @@ DEVICE_CASE(must_set_shares, rig, r, rig_open()) {
   assert_int_equal(tdict_batch_ndim(child), 0); /* the original is unchanged */
 }
 
-DEVICE_CASE(must_device, rig, r, rig_open()) {
+DEVICE_CASE(must_device) {
+  scoped_rig r = rig_open();
   scoped_tree td = TREE(2);
   const tdict_device here = td_device(), other = tdict_sim(7);
   td_put(td, "a", NEW(&r, 2));
@@ -148,7 +149,8 @@ DEVICE_CASE(must_update, rig, r, rig_open()) {
   td_ok(tdict_update_in_place(td, src, (const char *const[]){"n", "c"}, 2, err));
 }
 
-DEVICE_CASE(must_select_exclude_split_keys, rig, r, rig_open()) {
+DEVICE_CASE(must_select_exclude_split_keys) {
+  scoped_rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL, *parts[2] = {NULL};
   const char *const one[] = {"n.m"}, *const gone[] = {"n.m", "x.y"}, *const missing[] = {"a", "x"};
   td_ok(tdict_select(td, one, 1, true, &out, err));
@@ -185,7 +187,8 @@ DEVICE_CASE(must_flatten_and_unflatten_keys, rig, r, rig_open()) {
 }
 
 /* On a device lists and masks are refused; other indices return views there, too. */
-DEVICE_CASE(must_index, rig, r, rig_open()) {
+DEVICE_CASE(must_index) {
+  scoped_rig r = rig_open();
   m_tree *model = SAMPLE(3, 4);
   scoped_tree td = rig_tree(&r, model), out = NULL, none = help_tree_without_batch();
   const int64_t list[] = {2, 0};
@@ -213,7 +216,8 @@ DEVICE_CASE(must_index, rig, r, rig_open()) {
   assert_true(tdict_equal(out, row));
 }
 
-DEVICE_CASE(must_change_shape, rig, r, rig_open()) {
+DEVICE_CASE(must_change_shape) {
+  scoped_rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(2, 6)), *outs[9] = {NULL};
   const int64_t grouped[] = {2, 2, 3}, wide[] = {5, 2, 6};
   const int order[] = {1, 0};
@@ -237,7 +241,8 @@ DEVICE_CASE(must_change_shape, rig, r, rig_open()) {
   tdict_release(td);
 }
 
-DEVICE_CASE(must_split_chunk_unbind_stack_cat, rig, r, rig_open()) {
+DEVICE_CASE(must_split_chunk_unbind_stack_cat) {
+  scoped_rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(5)), *pieces[5] = {NULL}, *whole = NULL, *into = NULL;
   size_t count = 2;
   td_fails(TDICT_ESHAPE, "sum to 4", tdict_split(td, 0, (const int64_t[]){2, 2}, pieces, &(size_t){2}, err));
@@ -265,7 +270,8 @@ DEVICE_CASE(must_split_chunk_unbind_stack_cat, rig, r, rig_open()) {
   td_release(into, whole, td);
 }
 
-DEVICE_CASE(must_preallocate, rig, r, rig_open()) {
+DEVICE_CASE(must_preallocate) {
+  scoped_rig r = rig_open();
   static const tdict_field fields[] = {{"obs", TDICT_F32, 1, {3}}, {"n.done", TDICT_BOOL, 0, {0}}};
   scoped_tree td = NULL, empty = TREE(4), row = NULL, got = NULL;
   td_ok(tdict_create_from(fields, 2, 1, (const int64_t[]){4}, r.memory, &td, err));
@@ -292,7 +298,8 @@ DEVICE_CASE(must_pad_sequence, rig, r, rig_open()) {
   assert_true(tdict_equal(end, zeros));
 }
 
-DEVICE_CASE(must_lock, rig, r, rig_open()) {
+DEVICE_CASE(must_lock) {
+  scoped_rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL;
   scoped_tensor t = NEW(&r, 3);
   tdict_lock(td);

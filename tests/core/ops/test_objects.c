@@ -231,7 +231,8 @@ CASE(objects_are_shared_if_no_element_moves) {
   assert_int_equal(thing_count(), 0);
 }
 
-CASE(objects_keep_locks, rig, r, rig_open()) {
+CASE(objects_keep_locks) {
+  scoped_rig r = rig_open();
   scoped_twins w = make_twins(&r, &flat_type);
   tdict_lock(td_child(w.td, "n"));
   scoped_tree out = td_made(tree, tdict_transpose(w.td, 0, 1, &made, err));
@@ -292,7 +293,8 @@ DEVICE_CASE(objects_survive_enomem) {
   assert_int_equal(thing_count(), 0);
 }
 
-CASE(objects_of_two_types_are_refused, rig, r, rig_open()) {
+CASE(objects_of_two_types_are_refused) {
+  scoped_rig r = rig_open();
   twins w = make_twins(&r, &flat_type), other = make_twins(&r, &both_type);
   const tdict_tree *both[] = {w.td, other.td};
   tdict_tree *out = NULL;

@@ -140,7 +140,8 @@ CASE(pack_sequence_ignores_batch_sizes) {
 }
 
 /* Everything is in one storage of the memory that the program gives. */
-SIM_CASE(pack_sequence_writes_pinned_memory, context, c, td_context(NULL)) {
+SIM_CASE(pack_sequence_writes_pinned_memory) {
+  scoped_context c = td_context(NULL);
   tdict_tree *td[2] = {TREE(2), TREE(3)}, *out = NULL;
   size_t unique = 0;
   for (int i = 0; i < 2; i++) td_put(td[i], "x", TENSOR(i + 2));

@@ -131,7 +131,8 @@ DEVICE_CASE(pad_sequence_pads_samples) {
 }
 
 /* The first batch dimension of a child can be the sequence dimension. The result must stay a sound tree. */
-DEVICE_CASE(pad_sequence_of_samples_keeps_batch_sizes_of_children, rig, r, rig_open()) {
+DEVICE_CASE(pad_sequence_of_samples_keeps_batch_sizes_of_children) {
+  scoped_rig r = rig_open();
   tdict_tree *td[2], *out = NULL, *row = NULL;
   for (int i = 0; i < 2; i++) {
     td[i] = help_tree_without_batch();
@@ -154,7 +155,8 @@ DEVICE_CASE(pad_sequence_of_samples_keeps_batch_sizes_of_children, rig, r, rig_o
   for (int i = 0; i < 2; i++) tdict_release(td[i]);
 }
 
-DEVICE_CASE(pad_sequence_refuses, rig, r, rig_open()) {
+DEVICE_CASE(pad_sequence_refuses) {
+  scoped_rig r = rig_open();
   scoped_tree a = rig_tree(&r, SAMPLE(2)), b = rig_tree(&r, SAMPLE(3)), scalar = help_tree(0, NULL);
   tdict_tree *out = NULL;
   const tdict_tree *both[] = {a, b}, *scalars[] = {scalar}, *mixed[] = {scalar, a};

@@ -26,7 +26,8 @@ static void check_map(const rig *r, const m_tree *t, const tdict_tree *td, tdict
   tdict_release(out);
 }
 
-DEVICE_CASE(shape_view, rig, r, rig_open()) {
+DEVICE_CASE(shape_view) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 6);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   rig_check(&r, t, td);
@@ -70,7 +71,8 @@ DEVICE_CASE(shape_reshape_copies_where_needed, rig, r, rig_open()) {
   check_group(&r, t, out, GROUP(2, false, 2, 12));
 }
 
-DEVICE_CASE(shape_flatten, rig, r, rig_open()) {
+DEVICE_CASE(shape_flatten) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 3, 4);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   rig_check(&r, t, td);
@@ -81,7 +83,8 @@ DEVICE_CASE(shape_flatten, rig, r, rig_open()) {
   tdict_release(td);
 }
 
-DEVICE_CASE(shape_unflatten, rig, r, rig_open()) {
+DEVICE_CASE(shape_unflatten) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 12);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   rig_check(&r, t, td);
@@ -118,7 +121,8 @@ DEVICE_CASE(shape_squeeze, rig, r, rig_open()) {
   check_map(&r, t, td, td_made(tree, tdict_squeeze(td, TDICT_EVERY_DIM, &made, err)), &map);
 }
 
-DEVICE_CASE(shape_expand, rig, r, rig_open()) {
+DEVICE_CASE(shape_expand) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(1, 3);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   m_map map;
@@ -135,7 +139,8 @@ DEVICE_CASE(shape_expand, rig, r, rig_open()) {
   tdict_release(td);
 }
 
-DEVICE_CASE(shape_permute, rig, r, rig_open()) {
+DEVICE_CASE(shape_permute) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 3, 4);
   tdict_tree *td = rig_tree(&r, t), *out = NULL;
   m_map map;
@@ -164,7 +169,8 @@ DEVICE_CASE(shape_transpose, rig, r, rig_open()) {
   check_map(&r, t, td, td_made(tree, tdict_transpose(td, 0, -1, &made, err)), &map);
 }
 
-DEVICE_CASE(shape_children, rig, r, rig_open()) {
+DEVICE_CASE(shape_children) {
+  scoped_rig r = rig_open();
   tdict_tree *td = rig_tree(&r, SAMPLE(4)), *out = td_made(tree, tdict_reshape_view(td, COUNTS(2, 2), &made, err));
   const tdict_tree *deep = td_child(out, "n.m");
   assert_int_equal(tdict_batch_ndim(deep), 3);
@@ -185,7 +191,8 @@ DEVICE_CASE(shape_children, rig, r, rig_open()) {
   tdict_release(td);
 }
 
-DEVICE_CASE(shape_keeps_locks, rig, r, rig_open()) {
+DEVICE_CASE(shape_keeps_locks) {
+  scoped_rig r = rig_open();
   scoped_tree td = rig_tree(&r, SAMPLE(2, 3)), out = NULL;
   tdict_lock(td);
   td_ok(tdict_merge_dims(td, 0, 1, &out, err));
@@ -208,7 +215,8 @@ DEVICE_CASE(shape_keeps_locks, rig, r, rig_open()) {
   assert_true(tdict_is_locked(td_child(out, "n")) && tdict_is_locked(td_child(out, "n.m")));
 }
 
-DEVICE_CASE(shape_views_share, rig, r, rig_open()) {
+DEVICE_CASE(shape_views_share) {
+  scoped_rig r = rig_open();
   scoped_tree td = rig_tree(&r, SAMPLE(4, 3)), out = NULL;
   tdict_tensor_desc was = tdict_tensor_desc_default(), is = was;
   td_ok(tdict_unsqueeze(td, 1, &out, err));

@@ -18,7 +18,8 @@ static void check(const rig *r, const m_tree *t, const tdict_tree *td, int dim, 
   }
 }
 
-DEVICE_CASE(split_sizes, rig, r, rig_open()) {
+DEVICE_CASE(split_sizes) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(7, 4);
   tdict_tree *td = rig_tree(&r, t), *out[ROOM];
   const int64_t sizes[] = {2, 4, 1}, columns[] = {1, 3};
@@ -30,7 +31,8 @@ DEVICE_CASE(split_sizes, rig, r, rig_open()) {
   tdict_release(td);
 }
 
-DEVICE_CASE(split_every, rig, r, rig_open()) {
+DEVICE_CASE(split_every) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(7, 4);
   tdict_tree *td = rig_tree(&r, t), *out[ROOM];
   const int64_t sizes[] = {3, 3, 1};
@@ -50,7 +52,8 @@ DEVICE_CASE(split_every, rig, r, rig_open()) {
   tdict_release(td);
 }
 
-DEVICE_CASE(split_unbind, rig, r, rig_open()) {
+DEVICE_CASE(split_unbind) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);
   tdict_tree *td = rig_tree(&r, t), *out[ROOM];
   size_t count = ROOM;

@@ -125,7 +125,8 @@ CASE(to_dtype_names_path_and_element) {
   m_reset();
 }
 
-GPU_CASE(to_dtype_shares_on_devices, rig, r, rig_open()) {
+GPU_CASE(to_dtype_shares_on_devices) {
+  scoped_rig r = rig_open();
   scoped_tree td = rig_tree(&r, SAMPLE(3)), out = NULL;
   tdict_device device = td_device();
   tdict_dtype_options o = tdict_dtype_options_default();

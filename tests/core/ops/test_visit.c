@@ -117,7 +117,8 @@ static tdict_status make_copy(void *user, const tdict_leaves *at, tdict_tensor *
   return tdict_tensor_clone(at->tensors[0], NULL, out, err);
 }
 
-DEVICE_CASE(visit_on_pool, context, context, td_context(NULL)) {
+DEVICE_CASE(visit_on_pool) {
+  scoped_context context = td_context(NULL);
   scoped_tree td = TREE(2), out = NULL;
   for (int i = 0; i < MANY; i++) td_put(td, td_text("k%d", i), TENSOR(2, 3));
   crowd c = {.calls = 0};

@@ -167,7 +167,8 @@ DEVICE_CASE(fill_converts_to_8_bit_floats) {
   }
 }
 
-DEVICE_CASE(fill_refuses, rig, r, rig_open()) {
+DEVICE_CASE(fill_refuses) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4);
   scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);

@@ -144,7 +144,8 @@ static void *loop_often(void *user) {
   return NULL;
 }
 
-CASE(parallel_for_from_many_threads, pool, pool, open_pool(3)) {
+CASE(parallel_for_from_many_threads) {
+  scoped_pool pool = open_pool(3);
   pthread_t threads[4];
   for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, loop_often, pool), 0);
   for (int i = 0; i < 4; i++) {

@@ -168,7 +168,8 @@ CASE(schema_create_with_another_batch_size) {
   td_fill_random(tdict_data(made, "obs.pixels"), 20, 3);
 }
 
-DEVICE_CASE(schema_create_in_device_memory, context, context, td_context(NULL)) {
+DEVICE_CASE(schema_create_in_device_memory) {
+  scoped_context context = td_context(NULL);
   scoped_tree td = rig_tree(NULL), made = NULL;
   scoped_schema s = rig_export(td);
   tdict_create_options o = td_with(tdict_create_options, memory = tdict_device_memory(context, td_device()));

@@ -50,7 +50,8 @@ static void copy_round(tdict_memory *device, tdict_memory *host_memory, tdict_dt
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) tdict_tensor_release(all[i]);
 }
 
-GPU_CASE(tensor_copy_devices, context, context, td_context(NULL)) {
+GPU_CASE(tensor_copy_devices) {
+  scoped_context context = td_context(NULL);
   tdict_memory *device = tdict_device_memory(context, td_device()), *pinned = tdict_pinned_memory(context);
   static const tdict_dtype dtypes[] = {TDICT_U8, TDICT_F16, TDICT_F32, TDICT_F64, TDICT_C128, TDICT_DTYPE(1, 8, 3)};
   for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
@@ -76,7 +77,8 @@ GPU_CASE(tensor_copy_devices, context, context, td_context(NULL)) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) tdict_tensor_release(all[i]);
 }
 
-GPU_CASE(tensor_is_pinned, context, context, td_context(NULL)) {
+GPU_CASE(tensor_is_pinned) {
+  scoped_context context = td_context(NULL);
   const int64_t shape[] = {100};
   float claimed[100];
   const tdict_tensor_range range = {0, 10, 5, 2};

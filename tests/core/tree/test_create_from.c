@@ -63,7 +63,8 @@ CASE(tree_create_from_one_storage) {
   assert_int_equal(tdict_batch_ndim(td), 1);
 }
 
-DEVICE_CASE(tree_create_from_device_memory, context, context, td_context(NULL)) {
+DEVICE_CASE(tree_create_from_device_memory) {
+  scoped_context context = td_context(NULL);
   tdict_memory *const memories[] = {tdict_device_memory(context, td_device()), tdict_pinned_memory(context)};
   for (size_t i = 0; i < 2; i++) {
     tdict_tree *td = NULL;

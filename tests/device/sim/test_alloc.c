@@ -89,7 +89,8 @@ CASE(sim_allocations_do_not_overlap) {
   assert_int_equal(count.num_allocations, 0);
 }
 
-CASE(sim_free_refuses, table, d, open_plain()) {
+CASE(sim_free_refuses) {
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_pool pool;
   char *dev = make_device(d, 1000), *host = (char *)make_pinned(d, 1000, 1);
@@ -126,7 +127,8 @@ static void *run_freer(void *user) {
   return NULL;
 }
 
-CASE(sim_free_waits_for_the_device, table, d, open_held()) {
+CASE(sim_free_waits_for_the_device) {
+  scoped_table d = open_held();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, 5000, 1), *back = make_pinned(d, 5000, 0);
   freer f[2] = {{.d = d, .memory = make_device(d, 5000)}, {.d = d, .memory = src, .host = true}};
@@ -150,7 +152,8 @@ CASE(sim_free_waits_for_the_device, table, d, open_held()) {
   assert_memory_equal(back, wanted, 5000);
 }
 
-CASE(sim_memory_freed_on_a_stream_is_reused_after_the_free_ran, table, d, open_plain()) {
+CASE(sim_memory_freed_on_a_stream_is_reused_after_the_free_ran) {
+  scoped_table d = open_plain();
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_pool pool;
   unsigned char *src = make_pinned(d, MIB, 2), *back = make_pinned(d, MIB, 0);

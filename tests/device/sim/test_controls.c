@@ -32,7 +32,8 @@ static void wait_for(atomic_int *value, int wanted) {
   assert_int_equal(atomic_load(value), wanted);
 }
 
-CASE(sim_hold_and_step, context, c, open_context(false)) {
+CASE(sim_hold_and_step) {
+  scoped_context c = open_context(false);
   tdict_stream s;
   atomic_int next;
   call calls[4];
@@ -56,7 +57,8 @@ CASE(sim_hold_and_step, context, c, open_context(false)) {
   tdict_stream_destroy(c, s);
 }
 
-CASE(sim_option_held, context, c, open_context(true)) {
+CASE(sim_option_held) {
+  scoped_context c = open_context(true);
   tdict_stream s;
   atomic_int next;
   call first;

@@ -44,7 +44,8 @@ CASE(sim_copies_move_the_bytes) {
   free(to_pageable);
 }
 
-CASE(sim_fill_writes_the_byte, table, d, open_plain()) {
+CASE(sim_fill_writes_the_byte) {
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, BYTES, 3), *back = make_pinned(d, BYTES, 0);
   char *dev = make_device(d, BYTES);
@@ -58,7 +59,8 @@ CASE(sim_fill_writes_the_byte, table, d, open_plain()) {
   CU(INVALID_VALUE, fill_async, src, 0, 1, s);
 }
 
-CASE(sim_copy_across_registrations_fails, table, d, open_plain()) {
+CASE(sim_copy_across_registrations_fails) {
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   scoped_bytes host = make_pageable(4 * 4096, 4);
   char *dev = make_device(d, 4 * 4096);
@@ -79,7 +81,8 @@ CASE(sim_copy_across_registrations_fails, table, d, open_plain()) {
   CU(SUCCESS, copy_h2d, dev, host, 4 * 4096);
 }
 
-CASE(sim_copy_refuses_bad_addresses, table, d, open_plain()) {
+CASE(sim_copy_refuses_bad_addresses) {
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *host = make_pinned(d, BYTES, 5);
   char *dev = make_device(d, BYTES), *next = make_device(d, BYTES);
@@ -198,7 +201,8 @@ CASE(sim_rectangles_move_the_bytes, table, d, open_plain()) {
       check_rect(d, s, (rect_case){.kind = (tdict_cu_kind)kind, .pinned = pinned});
 }
 
-CASE(sim_pageable_rectangle_is_read_inside_the_call, table, d, open_held()) {
+CASE(sim_pageable_rectangle_is_read_inside_the_call) {
+  scoped_table d = open_held();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   scoped_bytes src = make_pageable(1000, 7), kept = make_pageable(1000, 7), back = make_pageable(1000, 0);
   void *dev = make_device(d, 1000);
@@ -229,7 +233,8 @@ CASE(sim_reads_pageable_memory_later) {
   assert_memory_equal(back, later, 1000);
 }
 
-CASE(sim_work_on_freed_memory_is_an_error, table, d, open_plain()) {
+CASE(sim_work_on_freed_memory_is_an_error) {
+  scoped_table d = open_plain();
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_pool pool;
   unsigned char *host = make_pinned(d, BYTES, 8), *back = make_pinned(d, BYTES, 0);

@@ -14,7 +14,8 @@ static void launch_note(tdict_cu_stream s, trace *t, trace_entry *e, int id) {
   td_ok(tdict_sim_launch(public_stream(s), note, e, err));
 }
 
-CASE(sim_step_finishes_the_given_count, table, d, open_held()) {
+CASE(sim_step_finishes_the_given_count) {
+  scoped_table d = open_held();
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
   unsigned char *src = make_pinned(d, BYTES, 1), *back = make_pinned(d, BYTES, 0);
@@ -57,7 +58,8 @@ CASE(sim_step_finishes_the_given_count, table, d, open_held()) {
   assert_int_equal(t.count, 4);
 }
 
-CASE(sim_steps_follow_the_order_of_calls, table, d, open_held()) {
+CASE(sim_steps_follow_the_order_of_calls) {
+  scoped_table d = open_held();
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
   unsigned char *src = make_pinned(d, BYTES, 1);
@@ -77,7 +79,8 @@ CASE(sim_steps_follow_the_order_of_calls, table, d, open_held()) {
   for (int i = 0; i < 3; i++) assert_int_equal(t.order[i], i);
 }
 
-CASE(sim_step_refuses, table, d, open_plain()) {
+CASE(sim_step_refuses) {
+  scoped_table d = open_plain();
   td_fails(TDICT_EINVAL, "held", tdict_driver_sim_step(d, 1, err));
   tdict_driver_sim_hold(d);
   td_fails(TDICT_EINVAL, "-1", tdict_driver_sim_step(d, -1, err));
@@ -116,7 +119,8 @@ CASE(sim_hold_stops_copies) {
   assert_true(held_early > 0);
 }
 
-CASE(sim_hold_while_a_function_runs, table, d, open_plain()) {
+CASE(sim_hold_while_a_function_runs) {
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   gate g;
   block_stream(s, &g);
@@ -141,7 +145,8 @@ static void *run_waiter(void *user) {
   return NULL;
 }
 
-CASE(sim_synchronize_waits_while_held, table, d, open_held()) {
+CASE(sim_synchronize_waits_while_held) {
+  scoped_table d = open_held();
   waiter w = {.d = d, .s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING)};
   void *dev = make_device(d, BYTES);
   pthread_t thread;

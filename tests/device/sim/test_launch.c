@@ -58,7 +58,8 @@ static int64_t num_finished(tdict_driver *d) {
   return counts.num_finished;
 }
 
-CASE(sim_launch_runs_at_its_step, table, d, open_held()) {
+CASE(sim_launch_runs_at_its_step) {
+  scoped_table d = open_held();
   const kernels k = load_kernels(d);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *in = make_pinned(d, BYTES, 1), *out = make_pinned(d, BYTES, 0);
@@ -77,7 +78,8 @@ CASE(sim_launch_runs_at_its_step, table, d, open_held()) {
   CU(SUCCESS, module_unload, k.module);
 }
 
-CASE(sim_launch_waits_for_its_stream, table, d, open_plain()) {
+CASE(sim_launch_waits_for_its_stream) {
+  scoped_table d = open_plain();
   const kernels k = load_kernels(d);
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
@@ -96,7 +98,8 @@ CASE(sim_launch_waits_for_its_stream, table, d, open_plain()) {
   CU(SUCCESS, module_unload, k.module);
 }
 
-CASE(sim_launch_on_freed_memory_is_an_error, table, d, open_plain()) {
+CASE(sim_launch_on_freed_memory_is_an_error) {
+  scoped_table d = open_plain();
   const kernels k = load_kernels(d);
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_pool pool;
@@ -175,7 +178,8 @@ CASE(sim_launch_across_devices) {
   }
 }
 
-CASE(sim_launch_of_a_kernel_refuses, table, d, open_plain()) {
+CASE(sim_launch_of_a_kernel_refuses) {
+  scoped_table d = open_plain();
   const kernels k = load_kernels(d);
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   void *device = make_device(d, BYTES);

@@ -3,7 +3,8 @@
 
 enum { BYTES = 100000 };
 
-CASE(sim_unfinished_destination_holds_old_bytes, table, d, open_plain()) {
+CASE(sim_unfinished_destination_holds_old_bytes) {
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *old = make_pinned(d, BYTES, 1), *new = make_pinned(d, BYTES, 2), *back = make_pinned(d, BYTES, 0);
   void *dev = make_device(d, BYTES);
@@ -42,7 +43,8 @@ CASE(sim_running_copy_has_not_written_yet) {
   assert_false(all_bytes(back, BYTES, 0xA5));
 }
 
-CASE(sim_source_changed_before_its_copy_shows, table, d, open_held()) {
+CASE(sim_source_changed_before_its_copy_shows) {
+  scoped_table d = open_held();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, BYTES, 3);
   scoped_bytes changed = make_pageable(BYTES, 4), back = make_pageable(BYTES, 0);
@@ -56,7 +58,8 @@ CASE(sim_source_changed_before_its_copy_shows, table, d, open_held()) {
   assert_memory_equal(back, changed, BYTES);
 }
 
-CASE(sim_pageable_source_is_read_inside_the_call, table, d, open_held()) {
+CASE(sim_pageable_source_is_read_inside_the_call) {
+  scoped_table d = open_held();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pageable(BYTES, 5);
   scoped_bytes kept = make_pageable(BYTES, 5), back = make_pageable(BYTES, 0);
@@ -71,7 +74,8 @@ CASE(sim_pageable_source_is_read_inside_the_call, table, d, open_held()) {
   assert_memory_equal(back, kept, BYTES);
 }
 
-CASE(sim_unrecorded_event_does_not_wait, table, d, open_plain()) {
+CASE(sim_unrecorded_event_does_not_wait) {
+  scoped_table d = open_plain();
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
   unsigned char *src = make_pinned(d, BYTES, 6), *back = make_pinned(d, BYTES, 0);
@@ -93,7 +97,8 @@ CASE(sim_unrecorded_event_does_not_wait, table, d, open_plain()) {
   CU(SUCCESS, stream_query, a);
 }
 
-CASE(sim_recorded_event_orders_two_streams, table, d, open_plain()) {
+CASE(sim_recorded_event_orders_two_streams) {
+  scoped_table d = open_plain();
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_stream c = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
@@ -116,7 +121,8 @@ CASE(sim_recorded_event_orders_two_streams, table, d, open_plain()) {
   assert_memory_equal(back, src, BYTES);
 }
 
-CASE(sim_wait_takes_the_latest_record_at_its_call, table, d, open_plain()) {
+CASE(sim_wait_takes_the_latest_record_at_its_call) {
+  scoped_table d = open_plain();
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
   gate first, second;
@@ -171,7 +177,8 @@ CASE(sim_legacy_stream_orders_blocking_streams_only, table, d, open_plain()) {
   check_waits(d, loose, NULL, false);
 }
 
-CASE(sim_blocking_streams_wait_for_the_legacy_stream, table, d, open_plain()) {
+CASE(sim_blocking_streams_wait_for_the_legacy_stream) {
+  scoped_table d = open_plain();
   tdict_cu_stream first = make_stream(d, TDICT_CU_STREAM_DEFAULT), second = make_stream(d, TDICT_CU_STREAM_DEFAULT);
   tdict_cu_stream loose = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *src = make_pinned(d, BYTES, 9), *back[3];
@@ -194,7 +201,8 @@ CASE(sim_blocking_streams_wait_for_the_legacy_stream, table, d, open_plain()) {
   assert_memory_equal(back[1], src, BYTES);
 }
 
-CASE(sim_legacy_stream_covers_blocking_streams, table, d, open_plain()) {
+CASE(sim_legacy_stream_covers_blocking_streams) {
+  scoped_table d = open_plain();
   tdict_cu_stream blocking = make_stream(d, TDICT_CU_STREAM_DEFAULT);
   tdict_cu_stream loose = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   gate g;
@@ -210,7 +218,8 @@ CASE(sim_legacy_stream_covers_blocking_streams, table, d, open_plain()) {
   CU(SUCCESS, stream_synchronize, loose);
 }
 
-CASE(sim_stream_is_first_in_first_out, table, d, open_plain()) {
+CASE(sim_stream_is_first_in_first_out) {
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *a = make_pinned(d, BYTES, 10), *b = make_pinned(d, BYTES, 11), *back = make_pinned(d, 2 * BYTES, 0);
   void *dev = make_device(d, BYTES);
@@ -255,7 +264,8 @@ CASE(sim_events_report_state_and_time) {
   CU(INVALID_VALUE, event_create, &untimed, 64u);
 }
 
-CASE(sim_destroyed_stream_and_event_finish_their_work, table, d, open_held()) {
+CASE(sim_destroyed_stream_and_event_finish_their_work) {
+  scoped_table d = open_held();
   tdict_cu_stream a = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING), b = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   tdict_cu_event e = make_event(d);
   unsigned char *src = make_pinned(d, BYTES, 12), *back = make_pinned(d, BYTES, 0);

@@ -29,7 +29,8 @@ DEVICE_CASE(narrow_arrives_in_all_ways, world, w, open_world()) {
 }
 
 /* Slots with many blocks and many leaves. */
-GPU_CASE(narrow_fills_large_slots, world, w, large_world()) {
+GPU_CASE(narrow_fills_large_slots) {
+  scoped_world w = large_world();
   for (int i = 0; i < 6; i++) {
     scoped_tree src = narrow_tree(NULL, i % 2);
     char path[32];
@@ -62,7 +63,8 @@ GPU_CASE(narrow_heads_fit_into_slots) {
 }
 
 /* The statistics have the bytes of the model, if each leaf is in one chunk. */
-GPU_CASE(narrow_counts_the_bytes_on_the_wire, world, w, large_world()) {
+GPU_CASE(narrow_counts_the_bytes_on_the_wire) {
+  scoped_world w = large_world();
   for (int d = 0; d < PV_DTYPES; d++)
     for (int kind = 0; kind < PV_KINDS; kind++) {
       scoped_tree src = new_tree(), out = NULL;
@@ -87,7 +89,8 @@ GPU_CASE(narrow_counts_the_bytes_on_the_wire, world, w, large_world()) {
 }
 
 /* Large leaves of few values: most bytes do not travel. */
-GPU_CASE(narrow_saves_most_bytes_of_tokens, world, w, large_world()) {
+GPU_CASE(narrow_saves_most_bytes_of_tokens) {
+  scoped_world w = large_world();
   scoped_tree src = new_tree();
   td_put(src, "tokens", pv_tensor(TDICT_I64, SHAPE(1 << 19), PV_HALF, NULL));
   td_put(src, "times", pv_tensor(TDICT_U64, SHAPE(1 << 18), PV_WORD, NULL));
@@ -105,7 +108,8 @@ GPU_CASE(narrow_saves_most_bytes_of_tokens, world, w, large_world()) {
 }
 
 /* Pinned tensors that driver copies move are not packed. */
-GPU_CASE(narrow_leaves_pinned_tensors_alone, world, w, large_world()) {
+GPU_CASE(narrow_leaves_pinned_tensors_alone) {
+  scoped_world w = large_world();
   scoped_tree src = new_tree(), out = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = narrow_options(&s);
@@ -117,7 +121,8 @@ GPU_CASE(narrow_leaves_pinned_tensors_alone, world, w, large_world()) {
 }
 
 /* Without kernels, and on the way to the host, all bytes travel. */
-GPU_CASE(narrow_needs_kernels, world, w, large_world()) {
+GPU_CASE(narrow_needs_kernels) {
+  scoped_world w = large_world();
   scoped_tree src = narrow_tree(NULL, false), out = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = narrow_options(&s);
@@ -135,7 +140,8 @@ GPU_CASE(narrow_needs_kernels, world, w, large_world()) {
 }
 
 /* Existing tensors of any alignment and any strides; the bytes around them stay. */
-DEVICE_CASE(narrow_into_a_destination, world, w, open_world()) {
+DEVICE_CASE(narrow_into_a_destination) {
+  scoped_world w = open_world();
   scoped_tree src = narrow_tree(NULL, true), dst = new_tree();
   scoped_leaf_list l = list_entries(src);
   for (size_t i = 0; i < l.count; i++) {

@@ -6,7 +6,8 @@
 #include "support/unloaded.h"
 
 /* Converted leaves travel as their conversion says; kept leaves stay; sources are checked. */
-GPU_CASE(narrow_beside_other_options, world, w, large_world()) {
+GPU_CASE(narrow_beside_other_options) {
+  scoped_world w = large_world();
   scoped_tree src = new_tree(), out = NULL;
   static const char *const keep[] = {"kept"};
   tdict_transfer_stats s = tdict_transfer_stats_default();
@@ -32,7 +33,8 @@ GPU_CASE(narrow_beside_other_options, world, w, large_world()) {
 }
 
 /* Consolidated and locked trees, tied leaves, views with another dtype, and objects. */
-GPU_CASE(narrow_of_other_trees, world, w, large_world()) {
+GPU_CASE(narrow_of_other_trees) {
+  scoped_world w = large_world();
   tdict_tree *src = narrow_tree(NULL, false), *whole = NULL, *out = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = narrow_options(&s);
@@ -75,7 +77,8 @@ GPU_CASE(narrow_of_other_trees, world, w, large_world()) {
 }
 
 /* Leaves that are read by a callback, and reads that fail. */
-GPU_CASE(narrow_of_unloaded_leaves, world, w, open_world()) {
+GPU_CASE(narrow_of_unloaded_leaves) {
+  scoped_world w = open_world();
   tdict_tree *src = narrow_tree(NULL, false), *out = NULL;
   for (int i = 0; i < NUM_WAYS; i += 6) {
     way v = way_at(i);
@@ -111,7 +114,8 @@ DEVICE_CASE(narrow_survives_enomem, world, w, open_world()) {
 }
 
 /* A cancelled transfer ends, and its destination is valid again after the next transfer. */
-SIM_CASE(narrow_can_be_cancelled, world, w, open_world()) {
+SIM_CASE(narrow_can_be_cancelled) {
+  scoped_world w = open_world();
   scoped_tree src = narrow_tree(NULL, false), dst = to_device(&w, src, w.device);
   tdict_tree *out = NULL;
   for (int i = 0; i < 4; i++) {

@@ -100,7 +100,8 @@ SIM_CASE(burst_gathers_while_the_link_is_busy) {
 
 /* A transfer by one thread, in both directions: as many copies as chunks, in fewer calls, and all are queued when the
  * thread says so. */
-SIM_CASE(burst_is_empty_when_all_is_queued, world, w, open_wrapped(NULL)) {
+SIM_CASE(burst_is_empty_when_all_is_queued) {
+  scoped_world w = open_wrapped(NULL);
   for (int chunks = 3; chunks <= 16; chunks += chunks == 3 ? 1 : 4)
     for (int out = 0; out < 2; out++) {
       scoped_tree src = bytes_tree("x", chunks * SLOT, NULL);

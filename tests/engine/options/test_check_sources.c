@@ -50,7 +50,8 @@ SIM_CASE(check_sources_finds_change) {
   }
 }
 
-GPU_CASE(check_sources_accepts_unchanged_sources, place, w, place_open(2)) {
+GPU_CASE(check_sources_accepts_unchanged_sources) {
+  scoped_place w = place_open(2);
   tdict_tree *src = sources(&w), *dst = NULL;
   for (int k = 0; k < 4 * 3; k++) {
     tdict_transfer_options o = checking(k / 3, k % 3 - 1);
@@ -66,7 +67,8 @@ GPU_CASE(check_sources_accepts_unchanged_sources, place, w, place_open(2)) {
 }
 
 /* Only a leaf's own elements count: the gaps between those of a strided one are somebody else's. */
-SIM_CASE(check_sources_hashes_elements_only, place, w, place_sim(2, SLOW, 1)) {
+SIM_CASE(check_sources_hashes_elements_only) {
+  scoped_place w = place_sim(2, SLOW, 1);
   const int64_t shape[] = {100, 64};
   tdict_tensor *whole = new_tensor(TDICT_U8, 2, shape, NULL), *half = NULL;
   tdict_tensor_range range = {1, 0, 32, 1};
@@ -90,7 +92,8 @@ SIM_CASE(check_sources_hashes_elements_only, place, w, place_sim(2, SLOW, 1)) {
 }
 
 /* Behind a transfer that writes the source it hashes what that one wrote. */
-SIM_CASE(check_sources_waits_for_an_earlier_writer, place, w, place_sim(2, SLOW, 1)) {
+SIM_CASE(check_sources_waits_for_an_earlier_writer) {
+  scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree dev = numbered_tree(&w, w.memory, 6), host = numbered_tree(&w, NULL, 0);
   tdict_future *f = copy_async(&w, dev, host, NULL);
   tdict_transfer_options o = checking(TDICT_MODE_AUTO, -1);

@@ -81,7 +81,8 @@ DEVICE_CASE(conversions_into_a_destination) {
 }
 
 /* An element that does not fit fails the transfer: to the device, to the host and within the host. */
-DEVICE_CASE(conversions_report_elements_out_of_range, world, w, open_world()) {
+DEVICE_CASE(conversions_report_elements_out_of_range) {
+  scoped_world w = open_world();
   tdict_tree *src = new_tree(), *out = NULL, *there;
   tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(5000), NULL), *wide = NULL;
   td_put(src, "other", t);
@@ -104,7 +105,8 @@ DEVICE_CASE(conversions_report_elements_out_of_range, world, w, open_world()) {
 }
 
 /* What is on the target device already is moved only if its elements change. */
-DEVICE_CASE(conversions_of_what_is_there, world, w, open_world()) {
+DEVICE_CASE(conversions_of_what_is_there) {
+  scoped_world w = open_world();
   scoped_tree src = td_tree("a:f32[100] b:u8[100]"), there = NULL, out = NULL;
   there = to_device(&w, src, w.device);
   const tdict_conversion same[2] = {to_dtype("a", TDICT_F32), to_dtype("?nothing.**", TDICT_F16)};
@@ -121,7 +123,8 @@ DEVICE_CASE(conversions_of_what_is_there, world, w, open_world()) {
 }
 
 /* Leaves with the same bytes share the converted bytes, but only if they are converted alike. */
-GPU_CASE(conversions_of_tied_leaves, world, w, open_world()) {
+GPU_CASE(conversions_of_tied_leaves) {
+  scoped_world w = open_world();
   scoped_tree src = new_tree(), out = NULL;
   tdict_tensor *t = random_tensor(TDICT_F32, SHAPE(64), NULL), *raw = NULL;
   tdict_tensor_desc desc = desc_of(t->data, TDICT_I32, (const int64_t[]){64});
@@ -145,7 +148,8 @@ GPU_CASE(conversions_of_tied_leaves, world, w, open_world()) {
 }
 
 /* The first pattern wins, kept entries and tensors of objects are left alone, a consolidated tree is taken apart. */
-GPU_CASE(conversions_and_other_options, world, w, open_world()) {
+GPU_CASE(conversions_and_other_options) {
+  scoped_world w = open_world();
   tdict_tree *src = td_tree("a.x:u8[70] a.y:u8[70] kept:u8[70]"), *out = NULL, *whole = NULL;
   const tdict_conversion rule[3] = {to_dtype("a.x", TDICT_I16), to_dtype("**", TDICT_F32), to_dtype("?a", TDICT_I64)};
   static const char *const keep[] = {"kept"};
@@ -260,7 +264,8 @@ DEVICE_CASE(conversions_of_unloaded_leaves) {
   }
 }
 
-DEVICE_CASE(conversions_are_checked_first, world, w, open_world()) {
+DEVICE_CASE(conversions_are_checked_first) {
+  scoped_world w = open_world();
   tdict_tree *src = td_tree("a:f32[10] c:c64[10]"), *out = NULL;
   tdict_conversion c[2] = {to_dtype("a", TDICT_F16), to_dtype("b", TDICT_F16)};
   tdict_transfer_options o = td_with(tdict_transfer_options, num_conversions = 2);

@@ -86,7 +86,8 @@ GPU_CASE(conversions_of_a_batch_need_one_launch) {
 }
 
 /* Kernels read up to 1 MiB of a transfer from pinned sources. Other leaves are copied as before. */
-GPU_CASE(conversions_of_large_pinned_leaves_use_slots, world, w, open_world()) {
+GPU_CASE(conversions_of_large_pinned_leaves_use_slots) {
+  scoped_world w = open_world();
   scoped_tree src = td_tree_in(w.pinned, "plain:i32[70000]");
   give_fitting(src, &tokens, 333, w.pinned);
   td_put(src, "large", random_tensor(TDICT_U8, SHAPE((1 << 20) - 665), w.pinned));

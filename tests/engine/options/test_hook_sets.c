@@ -103,7 +103,8 @@ GPU_CASE(hook_sets_are_pinned_on_the_cpu, place, w, place_open(2)) {
       }
 }
 
-GPU_CASE(hook_sets_in_pin_memory, place, w, place_open(2)) {
+GPU_CASE(hook_sets_in_pin_memory) {
+  scoped_place w = place_open(2);
   for (int set = 0; set < NUM_HOOK_SETS; set++)
     for (int num_threads = -1; num_threads < 3; num_threads++) {
       scoped_probe p = {0};
@@ -120,7 +121,8 @@ GPU_CASE(hook_sets_in_pin_memory, place, w, place_open(2)) {
 }
 
 /* Objects that are on a device already are moved there again, back, and pinned on no way to a device. */
-GPU_CASE(hook_sets_are_not_pinned_on_a_device, place, w, place_open(2)) {
+GPU_CASE(hook_sets_are_not_pinned_on_a_device) {
+  scoped_place w = place_open(2);
   for (int set = 0; set < NUM_HOOK_SETS; set++)
     for (int has_device = 0; has_device < 2; has_device++) {
       if (!can_move(set)) continue;

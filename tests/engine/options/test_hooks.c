@@ -41,7 +41,8 @@ static tdict_status note_place(const pair *self, const tdict_hook *hook, tdict_e
   return TDICT_OK;
 }
 
-GPU_CASE(hook_knows_its_context_and_device, place, w, place_open(2)) {
+GPU_CASE(hook_knows_its_context_and_device) {
+  scoped_place w = place_open(2);
   scoped_probe p = {0};
   pair *x;
   scoped_tree src = tree_of_pair(&p, &x);
@@ -467,7 +468,8 @@ static tdict_status wait_for_itself(const pair *self, const tdict_hook *hook, td
   return TDICT_OK;
 }
 
-GPU_CASE(hook_own_future, place, w, place_open(2)) {
+GPU_CASE(hook_own_future) {
+  scoped_place w = place_open(2);
   TD_STREAM(stream, w.c, w.device);
   for (int round = 0; round < 2; round++) {
     scoped_probe p = {0};

@@ -172,7 +172,8 @@ SIM_CASE(queue_limit_lets_copies_be_queued_together) {
 }
 
 /* The threads of a cancelled transfer do not wait for the limit. */
-SIM_CASE(queue_limit_ends_with_a_cancel, world, w, open_counted(BIG_SLOTS, false)) {
+SIM_CASE(queue_limit_ends_with_a_cancel) {
+  scoped_world w = open_counted(BIG_SLOTS, false);
   for (int k = 0; k < 4; k++) {
     scoped_tree td = bytes_tree("x", 9 * LIMIT, k % 2 ? w.pinned : NULL);
     tdict_transfer_options o = threads(k / 2 ? 3 : 1);
@@ -190,7 +191,8 @@ SIM_CASE(queue_limit_ends_with_a_cancel, world, w, open_counted(BIG_SLOTS, false
 }
 
 /* A driver that fails at any copy: the transfer ends, and a later one has the whole limit. */
-SIM_CASE(queue_limit_survives_failing_copies, world, w, open_counted(BIG_SLOTS, false)) {
+SIM_CASE(queue_limit_survives_failing_copies) {
+  scoped_world w = open_counted(BIG_SLOTS, false);
   for (int k = 0; k < 2; k++) {
     tdict_tree *td = large_tree(k ? w.pinned : NULL), *out = NULL;
     for (int i = 0; i < NUM_WAYS; i += SANITIZED ? 9 : 3) {
@@ -213,7 +215,8 @@ SIM_CASE(queue_limit_survives_failing_copies, world, w, open_counted(BIG_SLOTS, 
   }
 }
 
-SIM_CASE(queue_limit_is_checked, world, w, open_world()) {
+SIM_CASE(queue_limit_is_checked) {
+  scoped_world w = open_world();
   tdict_tree *td = tiny_tree(NULL), *out = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
   const size_t wrong[] = {1, 256, LIMIT - 1};

@@ -28,7 +28,8 @@ static tdict_tree *arena(const place *w, uint64_t number) {
   return out;
 }
 
-SIM_CASE(record_stream_holds_bytes, place, w, place_open(2)) {
+SIM_CASE(record_stream_holds_bytes) {
+  scoped_place w = place_open(2);
   /* without it the next transfer of the size gets the same bytes: what follows would notice */
   tdict_tree *out = arena(&w, 1), *next;
   void *place_of = arena_of(out);
@@ -55,7 +56,8 @@ SIM_CASE(record_stream_holds_bytes, place, w, place_open(2)) {
 }
 
 /* Two streams read; both must be done. */
-SIM_CASE(record_stream_of_many_streams, place, w, place_sim(2, 0, 2)) {
+SIM_CASE(record_stream_of_many_streams) {
+  scoped_place w = place_sim(2, 0, 2);
   tdict_tree *out = arena(&w, 4), *next[3];
   void *place_of = arena_of(out);
   reader r, other;
@@ -80,7 +82,8 @@ SIM_CASE(record_stream_of_many_streams, place, w, place_sim(2, 0, 2)) {
   td_release(next[0], next[1]);
 }
 
-SIM_CASE(record_stream_holds_an_overwrite, place, w, place_open(2)) {
+SIM_CASE(record_stream_holds_an_overwrite) {
+  scoped_place w = place_open(2);
   tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
   reader r;
   read_later(&w, &r, dst);
@@ -156,7 +159,8 @@ static tdict_cu fail_wait(tdict_driver *d, tdict_cu_stream s, tdict_cu_event eve
 }
 
 /* The stream of the copies cannot be made to wait for the kernel: the transfer fails, and overwrites nothing. */
-SIM_CASE(record_stream_reports_failed_waits, place, w, place_open(2)) {
+SIM_CASE(record_stream_reports_failed_waits) {
+  scoped_place w = place_open(2);
   scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
   reader r;
   shim x;
@@ -190,7 +194,8 @@ static void *want_to_write(void *user) {
   atomic_store(&w->has, true);
   return data;
 }
-SIM_CASE(record_stream_holds_pinned_memory, place, w, place_open(2)) {
+SIM_CASE(record_stream_holds_pinned_memory) {
+  scoped_place w = place_open(2);
   tdict_tree *plain = numbered_tree(&w, NULL, 9), *pinned = NULL, *next = NULL, *dev = arena(&w, 10);
   td_ok(tdict_pin_memory(w.c, plain, NULL, &pinned, err));
   void *place_of = arena_of(pinned);
@@ -248,7 +253,8 @@ static void *release_tree(void *user) {
   return NULL;
 }
 /* Memory of the program in a tree of the library is released after the work. */
-SIM_CASE(record_stream_holds_memory_of_the_program, place, w, place_open(2)) {
+SIM_CASE(record_stream_holds_memory_of_the_program) {
+  scoped_place w = place_open(2);
   tdict_tree *dev = arena(&w, 12), *both = new_tree();
   tdict_tensor *own = NULL;
   atomic_int num_released = 0;
@@ -271,7 +277,8 @@ SIM_CASE(record_stream_holds_memory_of_the_program, place, w, place_open(2)) {
 }
 
 /* The same by copies of the driver, which cuda has too: the stream works for a while, then reads the tree. */
-GPU_CASE(record_stream_holds_bytes_under_copies, place, w, place_open(2)) {
+GPU_CASE(record_stream_holds_bytes_under_copies) {
+  scoped_place w = place_open(2);
   bool sim = w.device.type == TDICT_DEVICE_SIM;
   const int64_t bytes = sim ? 8 << 20 : 256 << 20;
   scoped_tensor big = new_bytes(bytes, w.memory), sink = new_bytes(700 * 100, w.memory);
@@ -321,7 +328,8 @@ GPU_CASE(record_stream_refuses, place, w, place_open(2)) {
 }
 
 /* A tree whose memory is left behind by its context. */
-SIM_CASE(record_stream_outlives_the_stream, place, w, place_open(2)) {
+SIM_CASE(record_stream_outlives_the_stream) {
+  scoped_place w = place_open(2);
   scoped_tree out = arena(&w, 40);
   reader r;
   read_later(&w, &r, out);

@@ -6,7 +6,8 @@
 #include "engine/wrap.h"
 
 /* The strips follow one another, cover the chunk, begin on multiples of 256 with the item that lies there. */
-GPU_CASE(strips_cover_the_chunk, world, w, open_world()) {
+GPU_CASE(strips_cover_the_chunk) {
+  scoped_world w = open_world();
   const size_t sizes[] = {40000, 1, 0, 255, 256, 257, 170000, 0, 1, 40000, 4096, 300001, 65536, 7};
   const uint32_t count = sizeof sizes / sizeof *sizes;
   for (uint32_t strips = 2; strips <= 8; strips++) {
@@ -40,7 +41,8 @@ GPU_CASE(strips_cover_the_chunk, world, w, open_world()) {
 }
 
 /* Trees whose chunks have strips, by any number of threads: every byte, and a copy a chunk. */
-GPU_CASE(strips_queue_full_slots_once, world, w, open_wrapped(NULL)) {
+GPU_CASE(strips_queue_full_slots_once) {
+  scoped_world w = open_wrapped(NULL);
   const int64_t sizes[] = {70000, 300001, 1105920, 2500000};
   for (int round = 0; round < 5; round++)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -92,7 +94,8 @@ GPU_CASE(strips_wait_without_a_slot) {
 
 /* One chunk that several threads fill behind a stream that does not come to it: one of them queues the copy, and the
  * streams of the others wait for nothing, since the next transfers get them. A hang is the failure. */
-SIM_CASE(strips_queue_waits_only_before_copies, world, w, open_sized(64 << 20, 8)) {
+SIM_CASE(strips_queue_waits_only_before_copies) {
+  scoped_world w = open_sized(64 << 20, 8);
   scoped_tree src = bytes_tree("x", 350000, NULL);
   for (int i = 0; i < 20; i++) {
     held_stream held;
@@ -112,7 +115,8 @@ SIM_CASE(strips_queue_waits_only_before_copies, world, w, open_sized(64 << 20, 8
 
 /* A transfer that stopped before a slot was full leaves it with its share: it goes back, and so do those of transfers
  * whose driver fails at any of their copies. */
-GPU_CASE(strips_give_slots_back_after_a_failure, world, w, open_wrapped(NULL)) {
+GPU_CASE(strips_give_slots_back_after_a_failure) {
+  scoped_world w = open_wrapped(NULL);
   tdict_engine *engine = tdict_context_engine(w.c);
   tdict_ring *ring = NULL;
   tdict_gpu_scope scope;

@@ -53,7 +53,8 @@ static tdict_tree *locked_tree(int is_scattered, tdict_memory *memory) {
 }
 static const char *const path_of[] = {"next.obs.state", "group3.leaf100"};
 
-GPU_CASE(block_is_found_in_trees_of_one_arena, world, w, open_world()) {
+GPU_CASE(block_is_found_in_trees_of_one_arena) {
+  scoped_world w = open_world();
   scoped_tree host = locked(from_schema(NULL)), pinned = locked(from_schema(w.pinned)), out = NULL, whole = NULL;
   assert_true(is_block(host) && is_block(pinned));
   out = to_device(&w, host, w.device); /* it ends at its last leaf */
@@ -115,7 +116,8 @@ CASE(block_record_is_kept_while_locked) {
 }
 
 /* The statistics of a block count the padding. */
-GPU_CASE(block_is_copied_by_leaf_with_some_options, world, w, open_world()) {
+GPU_CASE(block_is_copied_by_leaf_with_some_options) {
+  scoped_world w = open_world();
   static const char *const pattern = "action";
   const tdict_conversion conversion = to_dtype("next.reward", TDICT_F32);
   scoped_tree td = locked_tree(0, NULL), dst = to_device(&w, td, w.device), out = NULL;
@@ -151,7 +153,8 @@ GPU_CASE(block_is_copied_by_leaf_with_some_options, world, w, open_world()) {
 
 /* While a transfer runs, the program unlocks, changes and frees the tree. The result is that of the call. A stream may
  * wait, and the result is there, before any byte has moved. */
-SIM_CASE(block_outlives_its_tree_during_a_transfer, world, w, open_world()) {
+SIM_CASE(block_outlives_its_tree_during_a_transfer) {
+  scoped_world w = open_world();
   TD_STREAM(s, w.c, w.device);
   for (int k = 0; k < 2 * 3; k++) {
     tdict_tree *td = locked_tree(k % 2, k < 2 ? w.pinned : NULL), *twin = NULL, *early = NULL, *out = NULL;
@@ -178,7 +181,8 @@ __attribute__((no_sanitize("thread"))) static void spoil_bit(void *data, size_t 
   ((unsigned char *)data)[at] ^= 1;
 }
 /* Bytes that were lost, or changed while they were read, after an earlier transfer of the tree. */
-SIM_CASE(block_errors_name_leaves, world, w, open_world()) {
+SIM_CASE(block_errors_name_leaves) {
+  scoped_world w = open_world();
   tdict_transfer_options o = td_with(tdict_transfer_options, check_sources = true);
   for (int k = 0; k < 2; k++) {
     scoped_tree td = locked_tree(k, NULL), saved = to_device(&w, td, w.device), out = NULL;
@@ -242,7 +246,8 @@ SIM_CASE(block_is_moved_by_several_threads) {
 }
 
 /* Random changes between transfers, of leaves while the tree is unlocked, and of elements while it is locked. */
-GPU_CASE(block_follows_random_changes, world, w, open_world()) {
+GPU_CASE(block_follows_random_changes) {
+  scoped_world w = open_world();
   scoped_tree td = new_tree();
   int num_blocks = 0;
   for (int step = 0; step < 150; step++) {
@@ -286,7 +291,8 @@ static bool move_without_memory(const world *w, const tdict_tree *td, bool async
   if (out) check_tree(w, td, out);
   return has_failed;
 }
-SIM_CASE(block_survives_enomem, world, w, open_world()) {
+SIM_CASE(block_survives_enomem) {
+  scoped_world w = open_world();
   char path[128] = "";
   for (int i = 0; i < 40; i++) strcat(path, i ? ".d" : "d");
   const tdict_field fields[] = {{path, TDICT_U8, 1, {9}}, {"last", TDICT_U8, 1, {9}}};
@@ -306,7 +312,8 @@ SIM_CASE(block_survives_enomem, world, w, open_world()) {
 }
 
 /* A child unlocks and frees a tree whose transfer runs in the parent. */
-SIM_CASE(block_fork, world, w, open_world()) {
+SIM_CASE(block_fork) {
+  scoped_world w = open_world();
   for (int k = 0; k < 2; k++) {
     scoped_tree td = locked_tree(k, NULL), out = NULL;
     td_ok(tdict_sim_hold(w.c, err));

@@ -47,7 +47,8 @@ GPU_CASE(choose_keeps_to_what_was_asked, world, w, open_world()) {
 }
 
 /* Copies on the host leave a processor to the program where there are more than three. */
-GPU_CASE(choose_copies_on_the_host_leave_a_processor, world, w, open_sized(64 << 20, 16)) {
+GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
+  scoped_world w = open_sized(64 << 20, 16);
   const tdict_cpus set = td_cpus(0, 7);
   (void)tdict_pool_set_cpus(tdict_context_engine(w.c)->config.pool, &set);
   for (int waits = 0; waits < 2; waits++) {
@@ -94,7 +95,8 @@ GPU_CASE(choose_caller_moves_small_trees, world, w, open_world()) {
 }
 
 /* The waiting caller does what no thread of the pool has begun. */
-GPU_CASE(choose_caller_needs_no_free_thread, world, w, open_sized(STAGING, 3)) {
+GPU_CASE(choose_caller_needs_no_free_thread) {
+  scoped_world w = open_sized(STAGING, 3);
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   scoped_tree src = bytes_tree("x", 9 << 20, NULL);
   pool_gate wait_events[3];
@@ -104,7 +106,8 @@ GPU_CASE(choose_caller_needs_no_free_thread, world, w, open_sized(STAGING, 3)) {
 }
 
 /* Threads that look for tasks, and a caller that looks for the end: what machines of more than two CPUs do. */
-GPU_CASE(choose_spinning_threads_move_every_byte, world, w, open_world()) {
+GPU_CASE(choose_spinning_threads_move_every_byte) {
+  scoped_world w = open_world();
   tdict_engine *engine = tdict_context_engine(w.c);
   tdict_pool_set_max_spinning(engine->config.pool, 3);
   const size_t sizes[] = {1, 5000, 300001, 1105920, 3000000, 9000001};
@@ -131,7 +134,8 @@ GPU_CASE(choose_spinning_threads_move_every_byte, world, w, open_world()) {
 
 /* Every thread of the pool is held: who asks for a few pinned leaves queues their copies, and who waits sees them
  * end. */
-GPU_CASE(choose_few_pinned_leaves_need_no_thread, world, w, open_sized(STAGING, 2)) {
+GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
+  scoped_world w = open_sized(STAGING, 2);
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   scoped_tree src = td_tree_in(w.pinned, "x:u8[%d] y:u8[70000]", 3 << 20);
   pool_gate wait_events[2];
@@ -146,7 +150,8 @@ GPU_CASE(choose_few_pinned_leaves_need_no_thread, world, w, open_sized(STAGING, 
 }
 
 /* But where another transfer writes the leaves first the call does not wait for that. */
-SIM_CASE(choose_calls_do_not_wait_for_transfers, world, w, open_world()) {
+SIM_CASE(choose_calls_do_not_wait_for_transfers) {
+  scoped_world w = open_world();
   scoped_tree src = bytes_tree("x", 3 << 20, NULL), pinned = bytes_tree("x", 3 << 20, w.pinned);
   scoped_tree device = move_with(&w, src, w.device, NULL), there = NULL;
   held_stream held;
@@ -166,7 +171,8 @@ SIM_CASE(choose_calls_do_not_wait_for_transfers, world, w, open_world()) {
 
 /* More pinned leaves than a stream takes without waiting, behind a stream that does not come to them: the call
  * returns. */
-SIM_CASE(choose_calls_do_not_wait_for_copies, world, w, open_world()) {
+SIM_CASE(choose_calls_do_not_wait_for_copies) {
+  scoped_world w = open_world();
   enum { LEAVES = 7 };
   scoped_tree src = new_tree(), there = NULL;
   for (int i = 0; i < LEAVES; i++) {

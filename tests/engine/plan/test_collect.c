@@ -76,7 +76,8 @@ static void check_let_go(const tdict_tree *td) {
   }
 }
 
-GPU_CASE(many_leaves_give_the_plan_of_one_thread, world, w, open_world()) {
+GPU_CASE(many_leaves_give_the_plan_of_one_thread) {
+  scoped_world w = open_world();
   for (int k = 0; k < 4 * NUM_ODDITIES; k++) {
     scoped_tree src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
     for (int borrows = 0; borrows < 2; borrows++) {
@@ -94,7 +95,8 @@ GPU_CASE(many_leaves_give_the_plan_of_one_thread, world, w, open_world()) {
   }
 }
 
-GPU_CASE(many_leaves_arrive, world, w, open_world()) {
+GPU_CASE(many_leaves_arrive) {
+  scoped_world w = open_world();
   static const int threads[] = {-1, 0, 3};
   for (int k = 0; k < 4 * NUM_ODDITIES; k++) {
     scoped_tree src = many_tree(k % 4 < 2 ? MANY : SOME, k % 2, (oddity)(k / 4));
@@ -107,14 +109,16 @@ GPU_CASE(many_leaves_arrive, world, w, open_world()) {
 }
 
 /* The threads that mark the sources also say where the copies go. */
-GPU_CASE(many_leaves_are_placed_by_several_threads, world, w, open_world()) {
+GPU_CASE(many_leaves_are_placed_by_several_threads) {
+  scoped_world w = open_world();
   scoped_tree src = many_tree(MANY, false, ODD_NONE);
   const tdict_transfer_options o = threads(3);
   check_result(&w, src, start_move(&w, src, w.device, &o));
 }
 
 /* A source on which somebody else's mark lies, found by one of the threads. */
-GPU_CASE(many_marks_with_a_transfer_of_another_context, world, w, open_world()) {
+GPU_CASE(many_marks_with_a_transfer_of_another_context) {
+  scoped_world w = open_world();
   tdict_tree *src = many_tree(MANY, false, ODD_NONE), *out = NULL;
   slow_fence stranger;
   begin_use(&stranger, td_leaf(src, "leaf12345")->storage, true);
@@ -128,7 +132,8 @@ GPU_CASE(many_marks_with_a_transfer_of_another_context, world, w, open_world()) 
 }
 
 /* What lies in a slot is read no more: its source is free while the device still copies. */
-SIM_CASE(sources_are_released_when_they_are_in_a_slot, world, w, open_world()) {
+SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
+  scoped_world w = open_world();
   scoped_tree src = tiny_tree(NULL), out = NULL;
   tdict_transfer_options o = threads(1);
   td_ok(tdict_sim_hold(w.c, err));
@@ -148,7 +153,8 @@ SIM_CASE(sources_are_released_when_they_are_in_a_slot, world, w, open_world()) {
 }
 
 /* The memory of a plan serves the next one, its contents do not: whatever a leaf was, it is looked at again. */
-GPU_CASE(plans_see_what_has_changed, world, w, open_world()) {
+GPU_CASE(plans_see_what_has_changed) {
+  scoped_world w = open_world();
   tdict_tree *src = tiny_tree(NULL), *out = NULL;
   static const int64_t count = 300;
   for (int k = 0; k < 12; k++) {

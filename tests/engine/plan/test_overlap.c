@@ -49,7 +49,8 @@ DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths, world, w, open_world())
 }
 
 /* One tensor at one path of a tree that hangs at two. */
-DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths, world, w, open_world()) {
+DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths) {
+  scoped_world w = open_world();
   tdict_tree *src = new_tree(), *dst = new_tree(), *child = new_tree(), *same = new_tree();
   td_put(child, "m.x", bytes(100, w.memory));
   td_put(src, "left.m.x", random_tensor(TDICT_U8, SHAPE(100), NULL));

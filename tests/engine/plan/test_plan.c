@@ -109,7 +109,8 @@ GPU_CASE(plan_chunks_cover_the_line, world, w, open_world()) {
 }
 
 /* The device has something to do soon, and no thread has a large chunk when the others are done. */
-GPU_CASE(plan_chunks_grow_and_shrink, world, w, open_world()) {
+GPU_CASE(plan_chunks_grow_and_shrink) {
+  scoped_world w = open_world();
   scoped_tree src = bytes_tree("x", 10 << 20, NULL);
   tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
   p.items[0].dst_data = (char *)(uintptr_t)0x10000;
@@ -198,7 +199,8 @@ static tdict_tensor *variant(const world *w, int kind) {
 }
 
 /* A plan lies in the memory of the one before it: nothing of that one shows, whatever is different about the tree. */
-GPU_CASE(plan_memory_serves_every_schema, world, w, open_world()) {
+GPU_CASE(plan_memory_serves_every_schema) {
+  scoped_world w = open_world();
   for (int step = 0; step < 4 * VARIANTS * VARIANTS; step++) {
     const int most = step % VARIANTS, other = step / VARIANTS % VARIANTS, which = step * 7 % VARIED;
     tdict_tree *src = new_tree();

@@ -13,7 +13,8 @@ static tdict_plan collect(const world *w, const tdict_tree *src, bool pins) {
   return p;
 }
 
-CASE(result_places_leaves_in_its_storage, world, w, open_world()) {
+CASE(result_places_leaves_in_its_storage) {
+  scoped_world w = open_world();
   static const tree_kind kinds[] = {TREE_BATCH, TREE_TINY, TREE_STRIDED, TREE_ODD, TREE_SHARED};
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
     tdict_tree *src = make_tree(&w, kinds[k]), *out = NULL;
@@ -73,7 +74,8 @@ CASE(result_paths_by_number, tree, src, odd_tree()) {
   assert_true(strlen(path) < 6);
 }
 
-CASE(result_survives_enomem, world, w, open_world()) {
+CASE(result_survives_enomem) {
+  scoped_world w = open_world();
   scoped_tree src = odd_tree();
   tdict_tree *next = td_made(tree, tdict_get_tree(src, "scalars", &made, err));
   tdict_lock(next);

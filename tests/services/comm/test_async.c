@@ -97,7 +97,8 @@ static void start_and_change(rig_rank *r) {
   rig_true(r, r->got && tdict_has(r->got, "x") && (r->rank == 0 || !tdict_has(r->got, "y")));
 }
 
-CASE(comm_async_calls_keep_their_arguments, rig, g, rig_create(3)) {
+CASE(comm_async_calls_keep_their_arguments) {
+  scoped_rig g = rig_create(3);
   for (int i = 0; i < 50; i++) {
     rig_run(g, start_and_change, NULL);
     rig_drop_results(g);
@@ -125,7 +126,8 @@ static void start_wrong(rig_rank *r) {
   rig_keep(r, tdict_future_wait(future, NULL, err));
 }
 
-CASE(comm_async_calls_report_errors_with_the_path, rig, g, rig_create(3)) {
+CASE(comm_async_calls_report_errors_with_the_path) {
+  scoped_rig g = rig_create(3);
   tdict_tree *trees[3];
   for (int r = 0; r < 3; r++) {
     trees[r] = TREE(2);
@@ -171,7 +173,8 @@ static tdict_tree *tree_with_x(void) {
   return tree;
 }
 
-CASE(comm_calls_are_made_by_the_thread_that_waits, rig, g, rig_create_on(1, rig_context(), tdict_cpu(), false)) {
+CASE(comm_calls_are_made_by_the_thread_that_waits) {
+  scoped_rig g = rig_create_on(1, rig_context(), tdict_cpu(), false);
   tdict_comm *comm = lonely_comm(g, false);
   tdict_tree *tree = tree_with_x();
   tdict_future *first = NULL, *second = NULL;
@@ -189,7 +192,8 @@ CASE(comm_calls_are_made_by_the_thread_that_waits, rig, g, rig_create_on(1, rig_
   td_release(first, tree, comm);
 }
 
-CASE(comm_calls_stay_on_the_calling_thread, rig, g, rig_create_on(1, rig_context(), tdict_cpu(), false)) {
+CASE(comm_calls_stay_on_the_calling_thread) {
+  scoped_rig g = rig_create_on(1, rig_context(), tdict_cpu(), false);
   tdict_comm *comm = lonely_comm(g, true);
   tdict_tree *tree = tree_with_x(), *out = NULL;
   tdict_future *future = NULL;
@@ -209,7 +213,8 @@ CASE(comm_calls_stay_on_the_calling_thread, rig, g, rig_create_on(1, rig_context
   td_release(tree, comm);
 }
 
-CASE(comm_calls_are_not_cancelled, rig, g, rig_create_on(1, rig_context(), tdict_cpu(), false)) {
+CASE(comm_calls_are_not_cancelled) {
+  scoped_rig g = rig_create_on(1, rig_context(), tdict_cpu(), false);
   scoped_comm comm = lonely_comm(g, false);
   scoped_tree tree = tree_with_x();
   wakes_nobody = true;
@@ -260,7 +265,8 @@ static void start_and_destroy(rig_rank *r) {
   }
 }
 
-CASE(comm_destroy_waits_for_async_calls, rig, g, rig_create(3)) {
+CASE(comm_destroy_waits_for_async_calls) {
+  scoped_rig g = rig_create(3);
   tdict_tree *trees[3];
   for (int r = 0; r < 3; r++) {
     trees[r] = TREE(2);

@@ -70,7 +70,8 @@ DEVICE_CASE(comm_broadcast_into_writes_all_ranks) {
 }
 
 /* Tied weights: one tensor at two paths, on all ranks. */
-DEVICE_CASE(comm_broadcast_into_writes_tied_tensors, rig, g, rig_create(3)) {
+DEVICE_CASE(comm_broadcast_into_writes_tied_tensors) {
+  scoped_rig g = rig_create(3);
   broadcast_case c = {.root = 1};
   const tree_plan plan = {.shape_seed = 5, .value_seed = 1, .layout = LAYOUT_SEPARATE};
   for (int r = 0; r < 3; r++) {

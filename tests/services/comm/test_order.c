@@ -76,7 +76,8 @@ static void broadcast_from_host(rig_rank *r) {
   rig_true(r, joined && tdict_batch_size(joined)[0] == 3 * tdict_batch_size(c->tree[1])[0]);
 }
 
-GPU_CASE(comm_sources_may_be_on_the_host, rig, g, rig_create(WORLD)) {
+GPU_CASE(comm_sources_may_be_on_the_host) {
+  scoped_rig g = rig_create(WORLD);
   tdict_tree *device = op_good_tree();
   order_case c = {.tree = {NULL, tree_on_host(device), NULL}};
   rig_run(g, broadcast_from_host, &c);

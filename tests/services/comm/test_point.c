@@ -49,7 +49,8 @@ DEVICE_CASE(comm_send_gives_the_tree_to_one_rank) {
 }
 
 /* A header, an answer and one message for each tree; the schema once. */
-DEVICE_CASE(comm_send_sends_one_message_and_one_schema, rig, g, rig_create(2)) {
+DEVICE_CASE(comm_send_sends_one_message_and_one_schema) {
+  scoped_rig g = rig_create(2);
   const tree_plan plan = {.shape_seed = 11, .value_seed = 1, .batch_ndim = 1, .batch_size = {3}};
   point_case c = {.count = 5};
   for (int i = 0; i < 5; i++) c.src[i] = i ? tdict_retain(c.src[0]) : tree_make(&plan);
@@ -87,7 +88,8 @@ static void pass_many(rig_rank *r) {
   }
 }
 
-CASE(comm_schemas_are_sent_again_after_64_others, rig, g, rig_create(2)) {
+CASE(comm_schemas_are_sent_again_after_64_others) {
+  scoped_rig g = rig_create(2);
   tdict_tree *trees[100];
   for (int k = 0; k < 100; k++) {
     const char *key = td_text("key%d", k);
@@ -125,7 +127,8 @@ static void send_wrong(rig_rank *r) {
   rig_true(r, got && tdict_equal(got, c->src[1]));
 }
 
-CASE(comm_send_errors_reach_both_ranks, rig, g, rig_create(2)) {
+CASE(comm_send_errors_reach_both_ranks) {
+  scoped_rig g = rig_create(2);
   point_case c = {.src = {help_tree_without_batch(), help_tree_without_batch()}};
   td_put(c.src[1], "x", TENSOR(5));
   td_ok(tdict_set_text(c.src[0], "text", "words", err));
@@ -139,7 +142,8 @@ static void both_send(rig_rank *r) {
   rig_keep(r, td_comm_send(r->comm, c->src[0], 1 - r->rank, NULL, err));
 }
 
-CASE(comm_two_ranks_that_both_send_get_an_error, rig, g, rig_create(2)) {
+CASE(comm_two_ranks_that_both_send_get_an_error) {
+  scoped_rig g = rig_create(2);
   point_case c = {.src = {help_tree_without_batch()}};
   td_put(c.src[0], "x", TENSOR(5));
   rig_run(g, both_send, &c);

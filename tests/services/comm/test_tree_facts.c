@@ -100,7 +100,8 @@ static tdict_tensor *device_tensor(int64_t size, double value) {
 
 /* A tree is unlocked, a tensor is replaced, and the tree is locked again: by a tensor of another shape, or by one of
  * the same shape, which must then receive the elements. */
-DEVICE_CASE(comm_changed_trees_are_checked_again, rig, g, rig_create(WORLD)) {
+DEVICE_CASE(comm_changed_trees_are_checked_again) {
+  scoped_rig g = rig_create(WORLD);
   for (int same = 0; same < 2; same++)
     for (int changed = 0; changed < WORLD; changed++) {
       tdict_tree *trees[WORLD];
@@ -160,7 +161,8 @@ DEVICE_CASE(comm_lost_tensors_of_locked_trees_are_refused) {
 }
 
 /* A tree that receives may have lost elements, which are valid afterwards. */
-DEVICE_CASE(comm_locked_trees_regain_lost_tensors, rig, g, rig_create(WORLD)) {
+DEVICE_CASE(comm_locked_trees_regain_lost_tensors) {
+  scoped_rig g = rig_create(WORLD);
   op_case c = {0};
   for (int r = 0; r < WORLD; r++) {
     c.of[r] = (op_args){.op = OP_BROADCAST_INTO, .tree = op_good_tree(), .root = 1};
@@ -303,7 +305,8 @@ static void reduce_async(rig_rank *r) {
 }
 
 /* An asynchronous call finds what an earlier call has found, also if the program unlocks the tree meanwhile. */
-DEVICE_CASE(comm_async_calls_check_a_locked_tree_once, rig, g, rig_create(WORLD)) {
+DEVICE_CASE(comm_async_calls_check_a_locked_tree_once) {
+  scoped_rig g = rig_create(WORLD);
   for (int i = 0; i < 20; i++) {
     tdict_tree *trees[WORLD], *wanted = op_good_tree();
     for (int r = 0; r < WORLD; r++) {

@@ -161,7 +161,8 @@ CASE(summary_has_the_numbers) {
   assert_true(s.num_elements == 0 && s.num_nans == 0);
 }
 
-GPU_CASE(summary_refuses, context, c, td_context(NULL)) {
+GPU_CASE(summary_refuses) {
+  scoped_context c = td_context(NULL);
   scoped_tree td = help_tree_without_batch(), moved = NULL;
   tdict_tensor *t = OF(TDICT_F32, float, 1), *far = NULL;
   tdict_tensor_summary s = tdict_tensor_summary_default();
@@ -253,7 +254,8 @@ GPU_CASE(describe_does_not_read_devices, context, c, td_context(NULL)) {
 }
 
 /* The dump of a tree in transfer returns at once; tdict_describe() would wait. */
-SIM_CASE(dump_does_not_wait, context, c, td_context(NULL)) {
+SIM_CASE(dump_does_not_wait) {
+  scoped_context c = td_context(NULL);
   scoped_tree td = help_tree_without_batch(), moved = NULL, back = NULL;
   const float numbers[4] = {1, 2, 3, 4};
   scoped_tensor t = tensor_of(TDICT_F32, 4, numbers);
@@ -276,7 +278,8 @@ static void wait_for_flag(void *user) {
 }
 
 /* The work on a stream may write the bytes. */
-SIM_CASE(dump_does_not_wait_for_streams, context, c, td_context(NULL)) {
+SIM_CASE(dump_does_not_wait_for_streams) {
+  scoped_context c = td_context(NULL);
   tdict_memory *pinned = tdict_pinned_memory(c);
   scoped_tree td = help_tree_without_batch();
   scoped_tensor t = NULL;

@@ -139,7 +139,8 @@ static tdict_tree *on_host(tdict_context *context, tdict_tree *tree) {
   return host;
 }
 
-DEVICE_CASE(every_allocation_of_a_load_fails_once, context, context, td_context(NULL)) {
+DEVICE_CASE(every_allocation_of_a_load_fails_once) {
+  scoped_context context = td_context(NULL);
   tdict_load_options o;
   tdict_transfer_options transfer;
   begin_load(&o, &transfer);
@@ -169,7 +170,8 @@ static tdict_status fill(void *user, const tdict_entry *entry, tdict_error *err)
 }
 
 /* A load that fails before it reads elements leaves the destination as it was. */
-CASE(every_allocation_of_a_load_into_a_tree_fails_once, context, context, td_context(NULL)) {
+CASE(every_allocation_of_a_load_into_a_tree_fails_once) {
+  scoped_context context = td_context(NULL);
   tdict_load_options o;
   tdict_transfer_options transfer;
   begin_load(&o, &transfer);

@@ -97,7 +97,8 @@ static void end(tdict_future *s) {
 
 /* Random trees on the host, pinned, and on a device, in each kind of snapshot. After wait_source(), the source is
  * overwritten and gets another key. */
-DEVICE_CASE(saving_writes_what_the_tree_was, context, c, td_context(NULL)) {
+DEVICE_CASE(saving_writes_what_the_tree_was) {
+  scoped_context c = td_context(NULL);
   scoped_folder f = folder_create();
   for (uint64_t seed = 0; seed < 60; seed++) {
     dice d = {seed};
@@ -125,7 +126,8 @@ DEVICE_CASE(saving_writes_what_the_tree_was, context, c, td_context(NULL)) {
 
 /* While the device does nothing, the call returns. After the copies, the source may be written, while the file
  * waits. */
-CASE(saving_returns_before_the_device_has_copied, context, c, sim_context(0)) {
+CASE(saving_returns_before_the_device_has_copied) {
+  scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
   for (tdict_snapshot kind = TDICT_SNAPSHOT_AUTO; kind <= TDICT_SNAPSHOT_HOST; kind++) {
     scoped_tree tree = tree_of((float)kind), source = move_to(c, tree, tdict_sim(0));
@@ -148,7 +150,8 @@ CASE(saving_returns_before_the_device_has_copied, context, c, sim_context(0)) {
 }
 
 /* A stream that waits for the snapshot may overwrite the source. */
-CASE(saving_orders_a_stream_after_the_snapshot, context, c, sim_context(0)) {
+CASE(saving_orders_a_stream_after_the_snapshot) {
+  scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
   scoped_tree tree = tree_of(5), source = move_to(c, tree, tdict_sim(0)), other = tree_of(6);
   TD_STREAM(stream, c, tdict_sim(0));
@@ -228,7 +231,8 @@ CASE(saving_that_falls_back_writes_no_error) {
   check_no_error(c, in(&f, "b"), source);
 }
 
-CASE(savings_write_in_the_order_of_their_calls, context, c, sim_context(0)) {
+CASE(savings_write_in_the_order_of_their_calls) {
+  scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
   tdict_tree *trees[4];
   tdict_future *savings[4];
@@ -257,7 +261,8 @@ CASE(savings_write_in_the_order_of_their_calls, context, c, sim_context(0)) {
 }
 
 /* Before the copies, while the file is written, and after the end. */
-CASE(saving_is_cancelled, context, c, sim_context(0)) {
+CASE(saving_is_cancelled) {
+  scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
   scoped_tree old = tree_of(1), new = tree_of(2), source = move_to(c, new, tdict_sim(0));
   td_ok(tdict_save(c, in(&f, "t"), old, NULL, err));
@@ -296,7 +301,8 @@ CASE(saving_is_cancelled, context, c, sim_context(0)) {
 }
 
 /* A request that comes after the file is in place. */
-CASE(saving_may_be_cancelled_too_late, context, c, sim_context(0)) {
+CASE(saving_may_be_cancelled_too_late) {
+  scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
   tdict_tree *tree = tree_of(1), *out = NULL;
   set_gate(true);
@@ -313,7 +319,8 @@ CASE(saving_may_be_cancelled_too_late, context, c, sim_context(0)) {
   tdict_release(tree);
 }
 
-CASE(saving_has_the_statistics_of_its_snapshot, context, c, sim_context(0)) {
+CASE(saving_has_the_statistics_of_its_snapshot) {
+  scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
   scoped_tree tree = tree_of(1), source = move_to(c, tree, tdict_sim(0));
   tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -393,7 +400,8 @@ CASE(saving_returns_errors_from_wait) {
   assert_non_null(strstr(logged, "/none/' does not exist"));
 }
 
-CASE(saving_refuses_wrong_arguments, context, c, sim_context(0)) {
+CASE(saving_refuses_wrong_arguments) {
+  scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
   scoped_tree tree = tree_of(1), empty = NULL;
   tdict_future *s = NULL;
@@ -422,7 +430,8 @@ CASE(saving_refuses_wrong_arguments, context, c, sim_context(0)) {
 }
 
 /* Without a thread, the call writes the file. */
-CASE(saving_without_a_thread, context, c, sim_context(0)) {
+CASE(saving_without_a_thread) {
+  scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
   scoped_tree tree = tree_of(1), source = move_to(c, tree, tdict_sim(0));
   refuses_threads = true;
@@ -433,7 +442,8 @@ CASE(saving_without_a_thread, context, c, sim_context(0)) {
   check_file(in(&f, "t"), tree);
 }
 
-CASE(saving_in_a_forked_process, context, c, sim_context(0)) {
+CASE(saving_in_a_forked_process) {
+  scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
   scoped_tree tree = tree_of(1), source = move_to(c, tree, tdict_sim(0));
   set_gate(true);
@@ -458,7 +468,8 @@ CASE(saving_in_a_forked_process, context, c, sim_context(0)) {
 }
 
 /* Allocations of the call fail in turn. */
-CASE(saving_without_memory, context, c, sim_context(0)) {
+CASE(saving_without_memory) {
+  scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
   scoped_tree tree = tree_of(1), source = move_to(c, tree, tdict_sim(0));
   end(begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO));
@@ -482,7 +493,8 @@ CASE(saving_without_memory, context, c, sim_context(0)) {
 }
 
 /* The thread of a save has a name. If no thread can be started, the caller writes the file, and keeps its own name. */
-CASE(saving_thread_has_a_name, context, c, sim_context(0)) {
+CASE(saving_thread_has_a_name) {
+  scoped_context c = sim_context(0);
   scoped_folder f = folder_create();
   scoped_tree tree = tree_of(3);
   char before[32], after[32];

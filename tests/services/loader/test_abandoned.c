@@ -65,7 +65,8 @@ static tdict_loader *loader_left_at(const yard *y, numbers *n, place at) {
 }
 
 /* Each function is left in its second call, before each call of the loader. */
-CASE(loader_survives_functions_that_do_not_return, yard, y, open_yard()) {
+CASE(loader_survives_functions_that_do_not_return) {
+  scoped_yard y = open_yard();
   alarm(20); /* a call that waits forever ends the program */
   for (int at = FETCH; at < PLACES; at++) {
     if (SANITIZED && at == SAMPLE_LENGTH) continue; /* the list of batches leaks */

@@ -47,7 +47,8 @@ tdict_status __wrap_tdict_pin_memory(tdict_context *c, const tdict_tree *td, con
   return __real_tdict_pin_memory(c, td, o, out, err);
 }
 
-DEVICE_CASE(loader_errors_in_place, yard, y, open_yard()) {
+DEVICE_CASE(loader_errors_in_place) {
+  scoped_yard y = open_yard();
   for (int way = 0; way < 3; way++) {
     for (int workers = 0; workers < 5; workers += 2) {
       for (int go_on = 0; go_on < 2; go_on++) {
@@ -113,7 +114,8 @@ static tdict_status ragged(void *user, int64_t index, tdict_tree **out, tdict_er
   return status;
 }
 
-DEVICE_CASE(loader_pads_ragged_samples, yard, y, open_yard()) {
+DEVICE_CASE(loader_pads_ragged_samples) {
+  scoped_yard y = open_yard();
   tdict_dataset *d = td_made(dataset, tdict_dataset_from_callback(ragged, NULL, 6, &made, err));
   scoped_loader l = open_loader_on(&y, d, td_options(tdict_loader_options, batch_size = 3, pad = true, pad_value = -7));
   static const int32_t wanted[2][12] = {{0, -7, -7, 100, 101, -7, 200, 201, 202},
@@ -240,7 +242,8 @@ GPU_CASE(loader_stacks_in_pinned_memory) {
   assert_int_equal(atomic_load(&pinned_again), 0);
 }
 
-DEVICE_CASE(loader_fork_is_refused, yard, y, open_yard()) {
+DEVICE_CASE(loader_fork_is_refused) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(9);
   tdict_dataset_table d = by_row(&n);
   scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, num_workers = 2));
@@ -268,7 +271,8 @@ DEVICE_CASE(loader_fork_is_refused, yard, y, open_yard()) {
 
 /* Each allocation of the calling thread fails in turn: the error comes in its place, and the batch comes when it is
  * asked for again. */
-DEVICE_CASE(loader_survives_enomem, yard, y, open_yard()) {
+DEVICE_CASE(loader_survives_enomem) {
+  scoped_yard y = open_yard();
   for (int way = 0; way < 2; way++) {
     numbers n = numbers_of(8);
     tdict_dataset_table table = way ? by_sample(&n) : by_row(&n);

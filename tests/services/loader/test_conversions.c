@@ -29,7 +29,8 @@ static void check_epoch(const yard *y, tdict_loader *l, const uint16_t *tokens, 
   }
 }
 
-DEVICE_CASE(loader_converts_batches, yard, y, open_yard()) {
+DEVICE_CASE(loader_converts_batches) {
+  scoped_yard y = open_yard();
   scoped_tree rows = make_rows();
   tdict_conversion c[2] = {tdict_conversion_default(), tdict_conversion_default()};
   c[0].pattern = "tokens";
@@ -53,7 +54,8 @@ DEVICE_CASE(loader_converts_batches, yard, y, open_yard()) {
 }
 
 /* A bad conversion fails the loader; an element out of range fails its batch, with the path. */
-DEVICE_CASE(loader_reports_bad_conversions, yard, y, open_yard()) {
+DEVICE_CASE(loader_reports_bad_conversions) {
+  scoped_yard y = open_yard();
   tdict_tree *rows = make_rows(), *batch = NULL;
   tdict_conversion c = tdict_conversion_default();
   tdict_loader *l = NULL;

@@ -30,7 +30,8 @@ static unsigned char pixel(const tdict_tree *td, int64_t i, int64_t j, int64_t k
   return ((const unsigned char *)tdict_tensor_const_data(t))[i * s[0] + j * s[1] + k * s[2]];
 }
 
-DEVICE_CASE(dataset_tree_rows, yard, y, open_yard()) {
+DEVICE_CASE(dataset_tree_rows) {
+  scoped_yard y = open_yard();
   for (int turned = 0; turned < 2; turned++) {
     for (int stacked = 0; stacked < 2; stacked++) {
       enum { COUNT = 37, BATCH = 5 };
@@ -70,7 +71,8 @@ DEVICE_CASE(dataset_tree_rows, yard, y, open_yard()) {
   }
 }
 
-GPU_CASE(dataset_tree_refuses, yard, y, open_yard()) {
+GPU_CASE(dataset_tree_refuses) {
+  scoped_yard y = open_yard();
   tdict_dataset *d = NULL;
   scoped_tree td = NULL, dev = NULL;
   td_fails(TDICT_EINVAL, "the tree is NULL", tdict_dataset_from_tree(NULL, &d, err));
@@ -157,7 +159,8 @@ static tdict_tree *texts(void) {
 }
 
 /* Batches have the texts of their rows as columns. */
-DEVICE_CASE(dataset_tree_takes_text, yard, y, open_yard()) {
+DEVICE_CASE(dataset_tree_takes_text) {
+  scoped_yard y = open_yard();
   tdict_tree *td = texts(), *batch = NULL;
   tdict_dataset *d = td_made(dataset, tdict_dataset_from_tree(td, &made, err));
   const tdict_dataset_table *t = tdict_dataset_get_table(d);
@@ -193,7 +196,8 @@ DEVICE_CASE(dataset_tree_takes_text, yard, y, open_yard()) {
 }
 
 /* Ragged rows are packed. */
-CASE(dataset_tree_packs_ragged_rows, yard, y, open_yard()) {
+CASE(dataset_tree_packs_ragged_rows) {
+  scoped_yard y = open_yard();
   static const int64_t count = 5, lengths[] = {3, 0, 2, 4, 1}, total = 10;
   scoped_tensor values = NULL, offsets = NULL;
   tdict_ragged *leaf = NULL;

@@ -131,7 +131,8 @@ static int times(const text *t, const char *word) {
 }
 
 /* One slice a fetch, with the batch's bytes; one count when a batch becomes ready and one when it is taken. */
-DEVICE_CASE(loader_is_on_the_timeline, yard, y, open_yard()) {
+DEVICE_CASE(loader_is_on_the_timeline) {
+  scoped_yard y = open_yard();
   for (int workers = 0; workers < 3; workers += 2) {
     numbers n = numbers_of(40);
     tdict_dataset_table d = by_row(&n);

@@ -40,7 +40,8 @@ static void check_end(tdict_loader *l) {
   assert_null(batch);
 }
 
-DEVICE_CASE(loader_packs_up_to_max_tokens, yard, y, open_yard()) {
+DEVICE_CASE(loader_packs_up_to_max_tokens) {
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 3);
   for (int round = 0; round < 8; round++) {
@@ -81,7 +82,8 @@ static void take_epoch(const yard *y, tdict_loader *l, int64_t batches) {
 }
 
 /* Rank r takes the batches r, r + world_size, ... of the division of all samples. */
-CASE(loader_deals_batches_to_ranks, yard, y, open_yard()) {
+CASE(loader_deals_batches_to_ranks) {
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 4);
   static const int worlds[] = {1, 2, 3, 4, 7, 200};
@@ -111,7 +113,8 @@ CASE(loader_deals_batches_to_ranks, yard, y, open_yard()) {
   }
 }
 
-DEVICE_CASE(loader_state_restores_token_batches, yard, y, open_yard()) {
+DEVICE_CASE(loader_state_restores_token_batches) {
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 5);
   tdict_loader_options o = by_tokens();
@@ -154,7 +157,8 @@ DEVICE_CASE(loader_state_restores_token_batches, yard, y, open_yard()) {
 }
 
 /* The tokens of a padded batch are the number of samples times the largest length. The mask marks the samples. */
-DEVICE_CASE(loader_pads_up_to_max_tokens, yard, y, open_yard()) {
+DEVICE_CASE(loader_pads_up_to_max_tokens) {
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 6);
   d.batched = true;
@@ -215,7 +219,8 @@ CASE(loader_drops_a_short_last_token_batch, yard, y, open_yard()) {
   }
 }
 
-CASE(loader_max_tokens_refuses, yard, y, open_yard()) {
+CASE(loader_max_tokens_refuses) {
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 8);
   tdict_dataset_table set = documents_dataset(&d), bare = set;
@@ -267,7 +272,8 @@ CASE(loader_max_tokens_refuses, yard, y, open_yard()) {
 }
 
 /* A later epoch that cannot be divided is one failed batch. */
-CASE(loader_reports_a_failed_division, yard, y, open_yard()) {
+CASE(loader_reports_a_failed_division) {
+  scoped_yard y = open_yard();
   documents d;
   int64_t ids[DOCUMENTS];
   for (int workers = 0; workers < 3; workers += 2) {
@@ -314,7 +320,8 @@ CASE(loader_reports_wrong_sample_lengths, yard, y, open_yard()) {
 }
 
 /* All batches have the same shapes. */
-CASE(loader_packs_constant_shapes, yard, y, open_yard()) {
+CASE(loader_packs_constant_shapes) {
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 12);
   tdict_loader_options o = by_tokens();
@@ -340,7 +347,8 @@ CASE(loader_packs_constant_shapes, yard, y, open_yard()) {
 }
 
 /* While a worker divides the next epoch, other calls of the loader do not wait for it. */
-CASE(loader_divides_without_its_lock, yard, y, open_yard()) {
+CASE(loader_divides_without_its_lock) {
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 13);
   tdict_loader_options o = by_tokens();
@@ -398,7 +406,8 @@ CASE(loader_token_batches_follow_the_length) {
 }
 
 /* Each allocation of the first epochs fails once. */
-CASE(loader_token_batches_need_memory, yard, y, open_yard()) {
+CASE(loader_token_batches_need_memory) {
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 14);
   d.count = 20;

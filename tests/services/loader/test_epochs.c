@@ -105,7 +105,8 @@ DEVICE_CASE(loader_splits_by_rank) {
   }
 }
 
-CASE(loader_refuses_contradictions, yard, y, open_yard()) {
+CASE(loader_refuses_contradictions) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(30);
   tdict_dataset_table d = by_row(&n);
   tdict_loader *l = NULL;

@@ -2,7 +2,8 @@
 #include "numbers.h"
 #include "support/thread_name.h"
 
-DEVICE_CASE(loader_same_batches_for_any_workers, yard, y, open_yard()) {
+DEVICE_CASE(loader_same_batches_for_any_workers) {
+  scoped_yard y = open_yard();
   int64_t wanted[203], ids[203];
   for (int way = 0; way < 3; way++) {
     for (int workers = 0; workers < 8; workers += workers ? 3 : 1) {
@@ -80,7 +81,8 @@ DEVICE_CASE(loader_keeps_order, yard, y, open_yard()) {
   assert_true(n.most_running > 1);
 }
 
-DEVICE_CASE(loader_ends_epochs, yard, y, open_yard()) {
+DEVICE_CASE(loader_ends_epochs) {
+  scoped_yard y = open_yard();
   for (int workers = 0; workers < 3; workers += 2) {
     for (int64_t length = 0; length < 5; length += 4) {
       numbers n = numbers_of(length);
@@ -122,7 +124,8 @@ DEVICE_CASE(loader_prefers_fetch_batch, yard, y, open_yard()) {
   assert_int_equal(n.batches, 4);
 }
 
-DEVICE_CASE(loader_state_restores, yard, y, open_yard()) {
+DEVICE_CASE(loader_state_restores) {
+  scoped_yard y = open_yard();
   for (int workers = 0; workers < 5; workers += 2) {
     int64_t whole[120], rest[120], ids[8];
     numbers n = numbers_of(40);
@@ -160,7 +163,8 @@ DEVICE_CASE(loader_state_restores, yard, y, open_yard()) {
   }
 }
 
-CASE(loader_state_refuses, yard, y, open_yard()) {
+CASE(loader_state_refuses) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(40);
   tdict_dataset_table d = by_row(&n);
   scoped_loader l = open_loader(&y, &d, NULL);
@@ -181,7 +185,8 @@ CASE(loader_state_refuses, yard, y, open_yard()) {
   assert_memory_equal(&s, &was, sizeof s);
 }
 
-CASE(loader_refuses, yard, y, open_yard()) {
+CASE(loader_refuses) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(4);
   tdict_dataset_table d = by_row(&n), empty = dataset_of(&n);
   tdict_loader *l = NULL;
@@ -209,7 +214,8 @@ CASE(loader_refuses, yard, y, open_yard()) {
 }
 
 /* The program may release the dataset as soon as the loader exists, and keep it for other loaders. */
-CASE(loader_retains_dataset, yard, y, open_yard()) {
+CASE(loader_retains_dataset) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(4);
   tdict_dataset_table t = by_row(&n);
   tdict_loader *first = NULL, *second = NULL, *none = NULL;
@@ -228,7 +234,8 @@ CASE(loader_retains_dataset, yard, y, open_yard()) {
 }
 
 /* A loader that cannot be created keeps no reference. */
-CASE(loader_that_fails_releases_dataset, yard, y, open_yard()) {
+CASE(loader_that_fails_releases_dataset) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(4);
   tdict_dataset_table t = by_row(&n);
   tdict_loader *l = NULL;
@@ -272,7 +279,8 @@ CASE(dataset_create_refuses) {
   assert_int_equal(n.released, 0); /* what fails takes nothing */
 }
 
-DEVICE_CASE(loader_counts_batches, yard, y, open_yard()) {
+DEVICE_CASE(loader_counts_batches) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(21);
   tdict_dataset_table d = by_row(&n);
   scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 4));

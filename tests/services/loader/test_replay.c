@@ -170,7 +170,8 @@ CASE(replay_refuses_to_write_constants, tree, tree, rows_from(0, CAPACITY)) {
   refuse(r, tree, rows, TDICT_EREADONLY, "read-only", "deep.x");
 }
 
-GPU_CASE(replay_refuses_device_rows, yard, y, open_yard()) {
+GPU_CASE(replay_refuses_device_rows) {
+  scoped_yard y = open_yard();
   scoped_tree tree = rows_from(0, CAPACITY), rows = rows_from(1000, 6), moved = NULL;
   scoped_replay r = replay_over(tree, 20);
   td_ok(tdict_to_device(y.c, rows, y.device, NULL, &moved, err));
@@ -183,7 +184,8 @@ GPU_CASE(replay_refuses_device_rows, yard, y, open_yard()) {
 }
 
 /* Rows whose bytes never arrived are not appended. */
-SIM_CASE(replay_refuses_lost_rows, yard, y, open_yard()) {
+SIM_CASE(replay_refuses_lost_rows) {
+  scoped_yard y = open_yard();
   scoped_tree tree = rows_from(0, CAPACITY), rows = rows_from(1000, 6), moved = NULL;
   scoped_replay r = replay_over(tree, 20);
   tdict_future *f = NULL;
@@ -326,7 +328,8 @@ static void *append_one(void *user) {
   tdict_status status = tdict_replay_append(user, rows, NULL);
   return status == TDICT_OK ? user : NULL;
 }
-CASE(replay_lock_excludes, yard, y, open_yard()) {
+CASE(replay_lock_excludes) {
+  scoped_yard y = open_yard();
   tdict_tree *tree = rows_from(0, CAPACITY), *batch = NULL;
   tdict_replay *r = replay_over(tree, CAPACITY - 1);
   tdict_loader *l = loader_over(&y, r, td_options(tdict_loader_options, num_workers = 2, timeout_ns = 1000000));

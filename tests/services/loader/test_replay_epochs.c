@@ -38,7 +38,8 @@ DEVICE_CASE(replay_epochs_follow_the_length) {
 }
 
 /* A loop as in PPO: between epochs all rows are rewritten. No batch shows the rows of an earlier epoch. */
-DEVICE_CASE(replay_epochs_see_new_rows, yard, y, open_yard()) {
+DEVICE_CASE(replay_epochs_see_new_rows) {
+  scoped_yard y = open_yard();
   for (int workers = 0; workers < 4; workers += 3)
     for (int endless = 0; endless < 2; endless++) {
       scoped_tree tree = rows_from(0, CAPACITY);
@@ -77,7 +78,8 @@ DEVICE_CASE(replay_epochs_see_new_rows, yard, y, open_yard()) {
 }
 
 /* A state in the middle of an epoch keeps the length of the epoch. A state at the start of an epoch does not. */
-CASE(replay_states, yard, y, open_yard()) {
+CASE(replay_states) {
+  scoped_yard y = open_yard();
   for (int workers = 0; workers < 4; workers += 3) {
     tdict_tree *tree = rows_of(CAPACITY), *batch = NULL;
     tdict_replay *r = replay_over(tree, 0);
@@ -126,7 +128,8 @@ CASE(replay_states, yard, y, open_yard()) {
 }
 
 /* Rows that were cleared are not delivered. A restart begins an epoch with the rows that are filled now. */
-CASE(replay_clear_in_an_epoch, yard, y, open_yard()) {
+CASE(replay_clear_in_an_epoch) {
+  scoped_yard y = open_yard();
   for (int by_sample = 0; by_sample < 2; by_sample++) {
     tdict_tree *tree = rows_from(0, CAPACITY), *batch = NULL;
     tdict_replay *r = replay_over(tree, CAPACITY);
@@ -162,7 +165,8 @@ CASE(replay_clear_in_an_epoch, yard, y, open_yard()) {
 }
 
 /* A failed allocation at the beginning of an epoch is reported, and the call may be repeated. */
-CASE(replay_epoch_survives_enomem, yard, y, open_yard()) {
+CASE(replay_epoch_survives_enomem) {
+  scoped_yard y = open_yard();
   scoped_tree tree = rows_from(0, CAPACITY);
   scoped_replay r = replay_over(tree, CAPACITY);
   scoped_loader l = loader_over(&y, r, td_options(tdict_loader_options, batch_size = CAPACITY, num_workers = 0));
@@ -183,7 +187,8 @@ CASE(replay_epoch_survives_enomem, yard, y, open_yard()) {
   assert_int_equal(read_epoch(&y, l, ids, MAX_ROWS), CAPACITY);
 }
 
-CASE(loader_refuses_bad_varying_datasets, yard, y, open_yard()) {
+CASE(loader_refuses_bad_varying_datasets) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(-1);
   tdict_dataset_table d = by_row(&n);
   tdict_loader_options o = tdict_loader_options_default();
@@ -234,7 +239,8 @@ CASE(replay_sampler_keeps_its_options, yard, y, open_yard()) {
 }
 
 /* A restart also works for datasets of one length and for streams: a batch delivered later was fetched later. */
-DEVICE_CASE(loader_restart, yard, y, open_yard()) {
+DEVICE_CASE(loader_restart) {
+  scoped_yard y = open_yard();
   for (int stream = 0; stream < 2; stream++)
     for (int workers = 0; workers < 4; workers += 3) {
       numbers n = numbers_of(stream ? -1 : 30);

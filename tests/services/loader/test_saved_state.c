@@ -46,7 +46,8 @@ static tdict_loader *loader_of(const yard *y, numbers *n, const setup *c) {
   return l;
 }
 
-CASE(loader_state_of_another_loader_is_refused, yard, y, open_yard()) {
+CASE(loader_state_of_another_loader_is_refused) {
+  scoped_yard y = open_yard();
   const setup plain = {.length = 30, .batch_size = 3, .kind = -1, .seed = 5, .shuffle = true, .world_size = 2};
   const setup weighted = {.length = 30, .batch_size = 3, .kind = TDICT_SAMPLER_WEIGHTED, .world_size = 1};
   const setup uneven = {.length = 30, .batch_size = 3, .kind = TDICT_SAMPLER_SHUFFLED, .world_size = 4};
@@ -162,7 +163,8 @@ CASE(sampler_positions_do_not_overflow) {
   }
 }
 
-CASE(loader_structs_respect_struct_size, yard, y, open_yard()) {
+CASE(loader_structs_respect_struct_size) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(9);
   tdict_dataset_table d = by_row(&n);
   scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, num_workers = 0, world_size = 3));

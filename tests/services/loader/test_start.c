@@ -33,7 +33,8 @@ static void await_live_bytes(const tdict_memory *m, size_t wanted) {
   assert_int_equal(live_bytes(m), wanted);
 }
 
-DEVICE_CASE(loader_thread_fails_to_start, yard, y, open_yard()) {
+DEVICE_CASE(loader_thread_fails_to_start) {
+  scoped_yard y = open_yard();
   tdict_memory *device = y.device.type == TDICT_DEVICE_CPU ? NULL : tdict_device_memory(y.c, y.device);
   tdict_memory *pinned = tdict_pinned_memory(y.c);
   tdict_device_counts before, after;

@@ -73,7 +73,8 @@ static tdict_status make_one(void *user, int64_t index, tdict_tree **out, tdict_
   return numbers_sample(user, index, out, err);
 }
 
-DEVICE_CASE(loader_stream_ends, yard, y, open_yard()) {
+DEVICE_CASE(loader_stream_ends) {
+  scoped_yard y = open_yard();
   for (int way = 0; way < 3; way++) {
     for (int64_t end = 0; end < 14; end += 1 + end % 3) {
       for (int workers = 0; workers < 5; workers += 2) {
@@ -112,7 +113,8 @@ static void take_in_time(tdict_loader *l, tdict_tree **out) {
   assert_int_equal(status, TDICT_OK);
 }
 
-DEVICE_CASE(loader_reports_stuck_worker, yard, y, open_yard()) {
+DEVICE_CASE(loader_reports_stuck_worker) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(20);
   n.gated = 9;
   tdict_dataset_table d = by_row(&n);
@@ -235,7 +237,8 @@ static void *resume_later(void *user) {
   return NULL;
 }
 
-SIM_CASE(loader_counts_waiting_for_the_device, yard, y, open_yard()) {
+SIM_CASE(loader_counts_waiting_for_the_device) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(20);
   tdict_dataset_table d = by_row(&n);
   td_ok(tdict_sim_hold(y.c, err));
@@ -255,7 +258,8 @@ SIM_CASE(loader_counts_waiting_for_the_device, yard, y, open_yard()) {
 }
 
 /* The consumer gives up, several times, while the worker comes to the end of a stream. */
-DEVICE_CASE(loader_reports_stuck_stream, yard, y, open_yard()) {
+DEVICE_CASE(loader_reports_stuck_stream) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(-1);
   n.end = 1;
   n.delay_us = 200000;
@@ -275,7 +279,8 @@ DEVICE_CASE(loader_reports_stuck_stream, yard, y, open_yard()) {
 }
 
 /* At every stage: at once, with nothing taken, in an epoch, at its end, after an error, while a fetch sleeps. */
-DEVICE_CASE(loader_destroy_in_any_state, yard, y, open_yard()) {
+DEVICE_CASE(loader_destroy_in_any_state) {
+  scoped_yard y = open_yard();
   for (int taken = 0; taken < 12; taken++) {
     for (int workers = 0; workers < 5; workers += 2) {
       numbers n = numbers_of(20);

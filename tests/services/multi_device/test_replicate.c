@@ -70,7 +70,8 @@ SIM_CASE(replicate_reads_host_memory_once_for_four) { check_reads(4, TDICT_SIM_P
 SIM_CASE(replicate_reads_host_memory_once_for_each_pair) { check_reads(4, TDICT_SIM_PEERS_PAIRS, 2); }
 SIM_CASE(replicate_without_peers_reads_for_each_device) { check_reads(3, TDICT_SIM_PEERS_NONE, 3); }
 
-GPU_CASE(replicate_keeps_locks_and_batch_sizes, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
+GPU_CASE(replicate_keeps_locks_and_batch_sizes) {
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   for (int64_t rows = 16; rows <= 1600; rows *= 100) {
     tdict_tree *src = rows_tree(rows, NULL), *trees[2];
     const way v = way_at(0);
@@ -115,7 +116,8 @@ GPU_CASE(replicate_with_conversions_goes_to_each_device) {
   release_all(&s, trees);
   tdict_release(src);
 }
-GPU_CASE(replicate_keeps_to_the_limit_of_queued_bytes, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
+GPU_CASE(replicate_keeps_to_the_limit_of_queued_bytes) {
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(1600, NULL), *trees[2];
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   way v = way_at(0);
@@ -140,7 +142,8 @@ GPU_CASE(replicate_on_the_host_too) {
   for (int i = 0; i < 3; i++) tdict_release(trees[i]);
   tdict_release(src);
 }
-GPU_CASE(replicate_of_trees_without_bytes, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
+GPU_CASE(replicate_of_trees_without_bytes) {
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = new_tree(), *trees[2];
   const way v = way_at(0);
   spread_tree(&s, src, NULL, &v, trees);

@@ -111,7 +111,8 @@ SIM_CASE(several_faults_while_results_are_made) {
 
 /* A copy from device to device that fails names the device that should have received the bytes; the other copies
  * stop. */
-SIM_CASE(several_errors_name_the_device, several, s, several_open_failing(2, TDICT_SIM_PEERS_ALL, open_over)) {
+SIM_CASE(several_errors_name_the_device) {
+  scoped_several s = several_open_failing(2, TDICT_SIM_PEERS_ALL, open_over);
   tdict_tree *src = rows_tree(16, NULL), *trees[MOST_DEVICES] = {NULL}, *whole = NULL;
   tdict_fault fault = {.kinds = TDICT_FAULT_BIT(TDICT_FAULT_COPY_WITHIN), .n = 1, .code = TDICT_CU_UNKNOWN};
   tdict_driver_fault_arm(s.fault, &fault);
@@ -133,7 +134,8 @@ SIM_CASE(several_errors_name_the_device, several, s, several_open_failing(2, TDI
 }
 
 /* Host memory that is exhausted in the calling thread. */
-SIM_CASE(several_survive_enomem, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
+SIM_CASE(several_survive_enomem) {
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   for (int64_t rows = 16; rows <= 400; rows += 384)
     for (int job = 0; job < NUM_JOBS; job++) {
       tdict_tree *src = rows_tree(rows, NULL), *trees[MOST_DEVICES] = {NULL}, *whole = NULL;

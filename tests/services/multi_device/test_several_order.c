@@ -96,7 +96,8 @@ static tdict_driver_sim_count driver_counts(const several *s) {
 }
 /* While the copies of the second round are held, the devices can exchange the parts of the first round: parts of one
  * promise do not wait for all earlier parts. Counts the operations that run before the first copy between devices. */
-SIM_CASE(replicate_large_parts_arrive_side_by_side, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
+SIM_CASE(replicate_large_parts_arrive_side_by_side) {
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(4000, s.at[0].pinned), *trees[MOST_DEVICES]; /* four rounds */
   td_ok(tdict_sim_hold(s.c, err));
   tdict_future *f = start(&s, src, NULL, NULL);
@@ -124,7 +125,8 @@ static void read_now(void *user) {
   atomic_store(&r->done, true);
 }
 /* The stream of the last device waits for everything; a kernel on it reads the last device's tree. */
-SIM_CASE(replicate_is_awaited_by_a_stream, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
+SIM_CASE(replicate_is_awaited_by_a_stream) {
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   for (int64_t rows = 16; rows <= 1600; rows *= 100) {
     tdict_tree *src = rows_tree(rows, NULL), *all = NULL;
     reader r = {0};
@@ -162,7 +164,8 @@ SIM_CASE(replicate_waits_for_the_stream_after) {
   tdict_release(src);
 }
 
-SIM_CASE(replicate_can_be_cancelled, several, s, several_open(4, TDICT_SIM_PEERS_ALL)) {
+SIM_CASE(replicate_can_be_cancelled) {
+  scoped_several s = several_open(4, TDICT_SIM_PEERS_ALL);
   for (int64_t rows = 16; rows <= 1600; rows *= 100) {
     tdict_tree *src = rows_tree(rows, NULL), *out = NULL;
     td_ok(tdict_sim_hold(s.c, err));
@@ -178,7 +181,8 @@ SIM_CASE(replicate_can_be_cancelled, several, s, several_open(4, TDICT_SIM_PEERS
   }
 }
 /* Cancelling stops all parts: the copies of later rounds never run. */
-SIM_CASE(replicate_cancels_all_parts, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
+SIM_CASE(replicate_cancels_all_parts) {
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(4000, s.at[0].pinned), *trees[MOST_DEVICES]; /* four rounds */
   const int64_t before = driver_counts(&s).num_finished;
   finish(&s, start(&s, src, NULL, NULL), trees);
@@ -195,7 +199,8 @@ SIM_CASE(replicate_cancels_all_parts, several, s, several_open(2, TDICT_SIM_PEER
   tdict_release(src);
 }
 /* The program drops the future while the copies run. */
-SIM_CASE(replicate_without_a_future_ends_all_the_same, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
+SIM_CASE(replicate_without_a_future_ends_all_the_same) {
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(1600, NULL);
   td_ok(tdict_sim_hold(s.c, err));
   tdict_future_release(start(&s, src, NULL, NULL));

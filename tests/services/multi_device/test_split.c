@@ -72,7 +72,8 @@ SIM_CASE(split_and_gather_on_four_devices, several, s, several_open(4, TDICT_SIM
   check_ways(&s, grid, 0, (const int64_t[]){0, 5, 0, 4}, (const int64_t[]){0, 5, 0, 4});
   check_ways(&s, grid, 1, NULL, (const int64_t[]){13, 13, 12, 12});
 }
-GPU_CASE(split_refuses_wrong_counts, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
+GPU_CASE(split_refuses_wrong_counts) {
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   tdict_tree *src = rows_tree(10, NULL), *trees[2] = {NULL, NULL};
   tdict_spread part = split_along(0, (const int64_t[]){5, 4}), spread = on_all(&s, &part);
   td_fails(TDICT_ESHAPE, "sizes sum to 9", td_to_devices(s.c, src, &spread, NULL, trees, err));
@@ -116,7 +117,8 @@ static tdict_status gather_changed(const several *s, int change, tdict_error *wh
   assert_null(out);
   return status;
 }
-GPU_CASE(gather_names_the_tree_and_the_leaf, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
+GPU_CASE(gather_names_the_tree_and_the_leaf) {
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   td_fails(TDICT_ENOTFOUND, "", gather_changed(&s, 0, err));
   assert_string_equal(td_last_error.path, "1.obs.state");
   td_fails(TDICT_ENOTFOUND, "", gather_changed(&s, 1, err));

@@ -238,7 +238,8 @@ static void *kill_at_rest(void *user) {
   return kill(*(pid_t *)user, SIGKILL) == 0 ? NULL : user;
 }
 /* A trainer that waits without a limit is told of the death of a worker. */
-CASE(share_ring_reports_during_a_wait, share_ring, ring, rig_ring(2, 1)) {
+CASE(share_ring_reports_during_a_wait) {
+  scoped_share_ring ring = rig_ring(2, 1);
   tdict_tree *batch = NULL;
   pthread_t thread;
   pid_t pid;
@@ -255,7 +256,8 @@ CASE(share_ring_reports_during_a_wait, share_ring, ring, rig_ring(2, 1)) {
 }
 
 /* Several dead workers are reported one after another. */
-CASE(share_ring_reports_idle_workers, share_ring, ring, rig_ring(2, 2)) {
+CASE(share_ring_reports_idle_workers) {
+  scoped_share_ring ring = rig_ring(2, 2);
   tdict_tree *batch = NULL;
   pid_t pids[2];
   for (int i = 0; i < 2; i++) {
@@ -402,7 +404,8 @@ CASE(share_ring_survives_a_broken_worker) {
 }
 
 /* A slot that was given back while a transfer reads it is empty only after the transfer. */
-SIM_CASE(share_ring_waits_for_transfers, context, context, td_context(NULL)) {
+SIM_CASE(share_ring_waits_for_transfers) {
+  scoped_context context = td_context(NULL);
   for (int is_pinned = 0; is_pinned < 2; is_pinned++) {
     scoped_share_ring ring = rig_ring(1, 1), worker = rig_own_worker(ring);
     tdict_tree *batch = NULL, *next = NULL;

@@ -2,7 +2,8 @@
 #include "rig.h"
 #include "support/things.h"
 
-DEVICE_CASE(lazy_stack_densify_stacks, context, context, td_context(NULL)) {
+DEVICE_CASE(lazy_stack_densify_stacks) {
+  scoped_context context = td_context(NULL);
   tdict_lazy_stack *host = STACK(rig_new_item(4, NULL), rig_new_item(4, NULL)), *s = NULL;
   td_ok(td_lazy_to_device(context, host, td_device(), NULL, &s, err));
   tdict_tree *dense = td_made(tree, tdict_lazy_stack_densify(s, NULL, NULL, &made, err));
@@ -126,7 +127,8 @@ CASE(lazy_stack_pad_fills_all_dimensions) {
   }
 }
 
-DEVICE_CASE(lazy_stack_pad_on_devices, context, context, td_context(NULL)) {
+DEVICE_CASE(lazy_stack_pad_on_devices) {
+  scoped_context context = td_context(NULL);
   tdict_tree *items[2] = {help_tree_without_batch(), help_tree_without_batch()}, *padded = NULL, *mask = NULL;
   td_put(items[0], "n.y", TENSOR(1));
   td_put(items[1], "n.y", TENSOR(3));

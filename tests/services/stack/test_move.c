@@ -22,7 +22,8 @@ static void check_same(tdict_lazy_stack *moved, tdict_lazy_stack *s, tdict_devic
   }
 }
 
-DEVICE_CASE(lazy_stack_to_device_is_one_transfer, context, context, td_context(NULL)) {
+DEVICE_CASE(lazy_stack_to_device_is_one_transfer) {
+  scoped_context context = td_context(NULL);
   scoped_lazy_stack s = rig_three(), moved = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   td_ok(td_lazy_to_device(context, s, td_device(), td_options(tdict_transfer_options, stats = &stats), &moved, err));
@@ -43,7 +44,8 @@ DEVICE_CASE(lazy_stack_to_device_is_one_transfer, context, context, td_context(N
   }
 }
 
-GPU_CASE(lazy_stack_to_device_copies_shared_leaves_once, context, context, td_context(NULL)) {
+GPU_CASE(lazy_stack_to_device_copies_shared_leaves_once) {
+  scoped_context context = td_context(NULL);
   tdict_tree *a = rig_new_item(5, NULL), *items[] = {a, a, a};
   scoped_lazy_stack s = NULL, moved = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();

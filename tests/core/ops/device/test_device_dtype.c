@@ -90,7 +90,8 @@ static void check_double(const place *w, const tdict_tree *td, uint64_t number, 
   assert_true(found[at] == (double)numbers[at]);
 }
 
-SIM_CASE(device_to_dtype_launches_once, place, w, place_open(2)) {
+SIM_CASE(device_to_dtype_launches_once) {
+  scoped_place w = place_open(2);
   shim s;
   scoped_tree td = rows_tree(&w, 40, 1), out = NULL;
   begin_counting(&s, &w);
@@ -125,7 +126,8 @@ SIM_CASE(device_to_dtype_is_ordered) {
   place_close(&w);
 }
 
-SIM_CASE(device_to_dtype_fails_whole, place, w, place_sim(2, 0, 2)) {
+SIM_CASE(device_to_dtype_fails_whole) {
+  scoped_place w = place_sim(2, 0, 2);
   rig r = {w.c, w.memory};
   shim s;
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;

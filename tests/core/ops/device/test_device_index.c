@@ -6,7 +6,8 @@
 
 enum { NUM_SEEDS = 150 };
 
-GPU_CASE(device_index_get_equals_host, world, w, world_open()) {
+GPU_CASE(device_index_get_equals_host) {
+  scoped_world w = world_open();
   int num_lists = 0, num_on_device = 0;
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
@@ -78,7 +79,8 @@ GPU_CASE(device_index_takes_many_lists) {
   pair_release(&p);
 }
 
-SIM_CASE(device_index_launches_once_for_all_leaves, place, w, place_open(2)) {
+SIM_CASE(device_index_launches_once_for_all_leaves) {
+  scoped_place w = place_open(2);
   shim s;
   const int64_t list[] = {3, -1, 7};
   const tdict_indices *const indices[] = {TDICT_INDEX(TDICT_LIST(list, 3)), TDICT_INDEX(TDICT_RANGE(2, 20, 3))};
@@ -99,7 +101,8 @@ SIM_CASE(device_index_launches_once_for_all_leaves, place, w, place_open(2)) {
 }
 
 /* Lost rows are refused when read. After they are written, they can be read again. */
-SIM_CASE(device_index_refuses_lost_rows, place, w, place_open(2)) {
+SIM_CASE(device_index_refuses_lost_rows) {
+  scoped_place w = place_open(2);
   const int64_t good[] = {3, 4}, bad[] = {4, 9};
   scoped_tree td = rows_tree(&w, 40, 1);
   tdict_tree *out = NULL;
@@ -156,7 +159,8 @@ SIM_CASE(device_index_takes_mixed_trees) {
   place_close(&w);
 }
 
-SIM_CASE(device_index_on_stream_refuses, place, w, place_sim(2, 0, 2)) {
+SIM_CASE(device_index_on_stream_refuses) {
+  scoped_place w = place_sim(2, 0, 2);
   rig r = {w.c, w.memory};
   const int64_t list[] = {9, 0, 33};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(list, 3));
@@ -186,7 +190,8 @@ SIM_CASE(device_index_on_stream_refuses, place, w, place_sim(2, 0, 2)) {
   td_release(few, td);
 }
 
-SIM_CASE(device_index_fails_whole, place, w, place_open(2)) {
+SIM_CASE(device_index_fails_whole) {
+  scoped_place w = place_open(2);
   shim s;
   const int64_t list[] = {9, 0, 33}, outside[] = {9, 40};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(list, 3));
@@ -231,7 +236,8 @@ SIM_CASE(device_index_fails_whole, place, w, place_open(2)) {
 
 /* A list on the device: the positions are checked before anything is written. The launch that makes a new result checks
  * them, too. */
-SIM_CASE(device_index_checks_lists, place, w, place_open(2)) {
+SIM_CASE(device_index_checks_lists) {
+  scoped_place w = place_open(2);
   shim s;
   const int64_t positions[] = {9, -40, 33, 40, -41}, counts[] = {3, 4, 5};
   scoped_tree td = rows_tree(&w, 40, 1);
@@ -293,7 +299,8 @@ GPU_CASE(device_index_checks_lists_without_elements, place, w, place_open(2)) {
 }
 
 /* Without a compiler for kernels, lists are refused, and slices are copied by the driver. */
-SIM_CASE(device_index_without_compiler, place, w, place_open(2)) {
+SIM_CASE(device_index_without_compiler) {
+  scoped_place w = place_open(2);
   shim s;
   const int64_t list[] = {9, 0, 33};
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21);

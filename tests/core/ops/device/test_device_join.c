@@ -20,7 +20,8 @@ static tdict_status join(join_way way, tdict_tree *const *items, size_t count, c
   return way.is_stack ? tdict_stack(all, count, &o, run, out, err) : tdict_cat(all, count, &o, run, out, err);
 }
 
-GPU_CASE(device_join_equals_host, world, w, world_open()) {
+GPU_CASE(device_join_equals_host) {
+  scoped_world w = world_open();
   TD_STREAM(s, w.context, td_device());
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     rng r = {seed};
@@ -70,7 +71,8 @@ static void open_items(const place *w, join_way way, tdict_tree *items[2], tdict
   if (way.into) td_ok(join((join_way){.is_stack = way.is_stack}, items, 2, NULL, out, err));
 }
 
-SIM_CASE(device_join_launches_once, place, w, place_open(2)) {
+SIM_CASE(device_join_launches_once) {
+  scoped_place w = place_open(2);
   shim s;
   for (int n = 0; n < 4; n++) {
     const join_way way = {n & 1, n & 2, 0};
@@ -112,7 +114,8 @@ SIM_CASE(device_join_on_stream_is_ordered) {
   }
 }
 
-SIM_CASE(device_join_fails_whole, place, w, place_sim(2, 0, 2)) {
+SIM_CASE(device_join_fails_whole) {
+  scoped_place w = place_sim(2, 0, 2);
   rig r = {w.c, w.memory};
   shim s;
   tdict_stream stream = new_stream(&w), second = {tdict_sim(1), NULL};
@@ -155,7 +158,8 @@ SIM_CASE(device_join_fails_whole, place, w, place_sim(2, 0, 2)) {
 }
 
 /* Without a compiler for kernels, the driver's copies remain. */
-SIM_CASE(device_join_without_compiler, place, w, place_open(2)) {
+SIM_CASE(device_join_without_compiler) {
+  scoped_place w = place_open(2);
   shim s;
   for (int n = 0; n < 4; n++) {
     const join_way way = {n & 1, n & 2, 0};

@@ -27,7 +27,8 @@ SIM_CASE(device_index_get_on_stream_is_ordered) {
 }
 
 /* Memory is not reused while the launch may read or write it. */
-SIM_CASE(device_index_on_stream_keeps_memory, place, w, place_open(2)) {
+SIM_CASE(device_index_on_stream_keeps_memory) {
+  scoped_place w = place_open(2);
   blocked b;
   const int64_t list[] = {9, 0, 33};
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;
@@ -143,7 +144,8 @@ SIM_CASE(device_index_on_stream_waits_for_transfers) {
 }
 
 /* A launch runs after the program's recorded use of its destination. */
-SIM_CASE(device_index_on_stream_waits_for_uses, place, w, place_sim(2, 0, 2)) {
+SIM_CASE(device_index_on_stream_waits_for_uses) {
+  scoped_place w = place_sim(2, 0, 2);
   const int64_t list[] = {9, 0, 33};
   scoped_tree td = rows_tree(&w, 40, 1), few = rows_tree(&w, 3, 21);
   TD_STREAM(s, w.c, w.device);
@@ -264,7 +266,8 @@ static tdict_tree *many_leaves(const place *w) {
 static int count_uses(tdict_tree *td) { return td_leaf(td, "k0")->storage->num_uses; }
 
 /* All leaves of each tree lie in one storage. A launch is one use of each storage. */
-SIM_CASE(device_ops_on_stream_add_one_use, place, w, place_open(2)) {
+SIM_CASE(device_ops_on_stream_add_one_use) {
+  scoped_place w = place_open(2);
   tdict_tree *separate = many_leaves(&w), *items[NUM_ITEMS], *out[3];
   const int64_t list[] = {2, 0};
   blocked b;
@@ -300,7 +303,8 @@ static tdict_cu count_poll(tdict_driver *d, tdict_cu_event event) {
 
 /* Each leaf has a storage of its own. The number of driver calls does not grow with the leaves: while the uses are
  * pending, and after they are done. */
-SIM_CASE(device_ops_on_stream_poll_seldom, place, w, place_open(2)) {
+SIM_CASE(device_ops_on_stream_poll_seldom) {
+  scoped_place w = place_open(2);
   tdict_tree *td = many_leaves(&w), *out[3];
   const int64_t list[] = {2, 0};
   blocked b;

@@ -13,7 +13,8 @@ static tdict_cu report_capture(tdict_driver *d, tdict_cu_stream s, int *status) 
   }
   return capture_shim.real->stream_capture_status(d, s, status);
 }
-SIM_CASE(device_ops_refuse_capture, place, w, place_open(2)) {
+SIM_CASE(device_ops_refuse_capture) {
+  scoped_place w = place_open(2);
   scoped_ways t = ways_open(&w, &w);
   tdict_stream s = new_stream(&w), free_stream = new_stream(&w);
   shim_begin(&capture_shim, w.d);

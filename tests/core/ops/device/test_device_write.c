@@ -4,7 +4,8 @@
 
 enum { NUM_SEEDS = 100 };
 
-GPU_CASE(device_clone_equals_host, world, w, world_open()) {
+GPU_CASE(device_clone_equals_host) {
+  scoped_world w = world_open();
   TD_STREAM(s, w.context, td_device());
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     pair p = pair_random(&w, seed, seed), got = {NULL, NULL};
@@ -30,7 +31,8 @@ GPU_CASE(device_clone_equals_host, world, w, world_open()) {
   }
 }
 
-GPU_CASE(device_copy_equals_host, world, w, world_open()) {
+GPU_CASE(device_copy_equals_host) {
+  scoped_world w = world_open();
   TD_STREAM(s, w.context, td_device());
   for (uint64_t seed = 0; seed < NUM_SEEDS; seed++) {
     pair p = pair_random(&w, seed, seed), other = pair_random(&w, seed, seed + 1000);
@@ -96,7 +98,8 @@ static void check_result(const place *w, const tdict_tree *result, int way) {
   for (int i = 0; i < 240; i++) assert_int_equal(found[i], 9);
 }
 
-SIM_CASE(device_writes_launch_once, place, w, place_open(2)) {
+SIM_CASE(device_writes_launch_once) {
+  scoped_place w = place_open(2);
   shim s;
   scoped_trees t = trees_open(&w);
   for (int way = 0; way < WAYS; way++) {
@@ -173,7 +176,8 @@ SIM_CASE(device_writes_fail_whole) {
 }
 
 /* Without a compiler for kernels, the driver's copies and fills remain. */
-SIM_CASE(device_writes_without_compiler, place, w, place_open(2)) {
+SIM_CASE(device_writes_without_compiler) {
+  scoped_place w = place_open(2);
   shim s;
   scoped_trees t = trees_open(&w);
   shim_begin(&s, w.d);

@@ -75,7 +75,8 @@ DEVICE_CASE(index_rest, rig, r, rig_open()) {
 }
 
 /* A tree without batch dimensions has nothing to select, but takes new dimensions. */
-DEVICE_CASE(index_without_batch_dimensions, rig, r, rig_open()) {
+DEVICE_CASE(index_without_batch_dimensions) {
+  scoped_rig r = rig_open();
   m_tree *t = m_tree_make(0, NULL);
   m_put(t, "a", rig_array(TDICT_F32, t, 2, (const int64_t[]){2, 3}), NULL);
   scoped_tree td = rig_tree(&r, t), twin = rig_tree(&r, t), out = NULL;
@@ -104,7 +105,8 @@ DEVICE_CASE(index_without_batch_dimensions, rig, r, rig_open()) {
   assert_true(tdict_equal(td, out) && !tdict_equal(out, twin));
 }
 
-DEVICE_CASE(index_gives_views, rig, r, rig_open()) {
+DEVICE_CASE(index_gives_views) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4, 6);
   tdict_tree *td = rig_tree(&r, t);
   m_map map;
@@ -123,7 +125,8 @@ DEVICE_CASE(index_gives_views, rig, r, rig_open()) {
   tdict_release(out); /* views stay valid after their source is released */
 }
 
-DEVICE_CASE(index_children, rig, r, rig_open()) {
+DEVICE_CASE(index_children) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);
   scoped_tree td = rig_tree(&r, t);
   tdict_tree *out = get(td, TDICT_INDEX(TDICT_AT(0)));
@@ -136,7 +139,8 @@ DEVICE_CASE(index_children, rig, r, rig_open()) {
            tdict_index_get(NULL, td, TDICT_INDEX(TDICT_ALL, TDICT_ALL, TDICT_AT(0)), NULL, &out, err));
 }
 
-CASE(index_list_copies, rig, r, rig_open()) {
+CASE(index_list_copies) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);
   scoped_tree td = rig_tree(&r, t);
   const int64_t positions[] = {3, 0, -1, 0, 1}, plain[] = {3, 0, 3, 0, 1};
@@ -263,7 +267,8 @@ DEVICE_CASE(index_result_is_unlocked, rig, r, rig_open()) {
   assert_true(tdict_has(td, "n.m"));
 }
 
-DEVICE_CASE(index_refuses, rig, r, rig_open()) {
+DEVICE_CASE(index_refuses) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);
   tdict_tree *td = rig_tree(&r, t), *out = NULL, *none = help_tree(0, NULL);
   scoped_tensor mask = NULL, wide = NULL;
@@ -325,7 +330,8 @@ static void write_model(m_tree *t, m_map *map, const m_tree *value) {
     for (int64_t k = 0; k < to[i]->n; k++) m_write(to[i]->cells[k], m_value(from[i]->cells[k % from[i]->n]));
 }
 
-DEVICE_CASE(index_set_writes_through, rig, r, rig_open()) {
+DEVICE_CASE(index_set_writes_through) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3), *value = rig_like(SAMPLE(2, 3));
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value);
   rig_check(&r, t, td);
@@ -377,7 +383,8 @@ static m_array *zeros_of(const m_array *a, void *user) {
   return made;
 }
 
-DEVICE_CASE(index_set_allocates_missing_tensors, rig, r, rig_open()) {
+DEVICE_CASE(index_set_allocates_missing_tensors) {
+  scoped_rig r = rig_open();
   m_tree *whole = SAMPLE(4, 3), *row = rig_like(SAMPLE(3));
   m_tree *t = m_tree_each(whole, 2, 2, whole->bs, zeros_of, NULL);
   scoped_tree td = TREE(4, 3), from = rig_tree(&r, row);
@@ -470,7 +477,8 @@ static void *write_rows_of(void *user) {
   return NULL;
 }
 
-DEVICE_CASE(rows_written_by_threads, rig, r, rig_open()) {
+DEVICE_CASE(rows_written_by_threads) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(ROWS, 3);
   tdict_tree *td = rig_tree(&r, t), *rows[ROWS];
   row_writer writers[WRITERS];

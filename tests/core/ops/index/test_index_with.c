@@ -55,7 +55,8 @@ static void check_places(const tdict_tree *td) {
   }
 }
 
-SIM_CASE(index_with_copies_to_a_memory, context, context, td_context(NULL)) {
+SIM_CASE(index_with_copies_to_a_memory) {
+  scoped_context context = td_context(NULL);
   tdict_memory *memory = tdict_pinned_memory(context);
   const rig host = {NULL, NULL};
   naive_random r = {81};

@@ -130,7 +130,8 @@ static tdict_tree *move_in(const place *p, const tdict_tree *src, tdict_device d
   return out;
 }
 
-GPU_CASE(trace_holds_every_slice, place, p, place_open(4)) {
+GPU_CASE(trace_holds_every_slice) {
+  scoped_place p = place_open(4);
   scoped_tree src = even_tree(NULL), pinned = even_tree(tdict_pinned_memory(p.c)), a = NULL, b = NULL, back = NULL;
   start(&p, 0);
   a = move_in(&p, src, p.device, 3);
@@ -190,7 +191,8 @@ GPU_CASE(trace_is_json_in_any_locale) {
 }
 
 /* Written, stopped and begun anew while transfers are under way. */
-GPU_CASE(trace_is_written_while_recording, place, p, place_open(3)) {
+GPU_CASE(trace_is_written_while_recording) {
+  scoped_place p = place_open(3);
   scoped_tree src = even_tree(NULL);
   for (int round = 0; round < 6; round++) {
     tdict_future *f[4];
@@ -206,7 +208,8 @@ GPU_CASE(trace_is_written_while_recording, place, p, place_open(3)) {
   }
 }
 
-GPU_CASE(trace_shows_hooks_and_callers, place, p, place_open(2)) {
+GPU_CASE(trace_shows_hooks_and_callers) {
+  scoped_place p = place_open(2);
   scoped_tree src = new_tree(), out = NULL;
   td_ok(tdict_set_object(src, "thing", &thing_hooked, thing_create(new_bytes(4096, NULL), new_bytes(64, NULL)), err));
   td_put(src, "leaf", new_bytes(1024, NULL));
@@ -219,7 +222,8 @@ GPU_CASE(trace_shows_hooks_and_callers, place, p, place_open(2)) {
   assert_int_equal(fact(&f, "workers"), 0);
 }
 
-GPU_CASE(trace_counts_what_it_drops, place, p, place_open(2)) {
+GPU_CASE(trace_counts_what_it_drops) {
+  scoped_place p = place_open(2);
   scoped_tree src = even_tree(NULL);
   start(&p, 16);
   for (int i = 0; i < 4; i++) tdict_release(move_in(&p, src, p.device, 2));
@@ -237,7 +241,8 @@ static tdict_device_counts counts_of(const place *p) {
   return counts;
 }
 
-GPU_CASE(trace_can_be_restarted, place, p, place_open(2)) {
+GPU_CASE(trace_can_be_restarted) {
+  scoped_place p = place_open(2);
   scoped_tree src = even_tree(NULL);
   tdict_trace_stop(p.c);
   tdict_trace_stop(NULL);
@@ -257,7 +262,8 @@ GPU_CASE(trace_can_be_restarted, place, p, place_open(2)) {
   assert_int_equal(fact(&f, "transfers") + fact(&f, "plan"), 0);
 }
 
-SIM_CASE(trace_skips_transfers_started_before, place, p, place_open(2)) {
+SIM_CASE(trace_skips_transfers_started_before) {
+  scoped_place p = place_open(2);
   scoped_tree src = even_tree(NULL);
   hold(&p);
   tdict_future *f = move_async(&p, src, p.device, NULL);
@@ -268,7 +274,8 @@ SIM_CASE(trace_skips_transfers_started_before, place, p, place_open(2)) {
   assert_int_equal(fact(&seen, "transfers") + fact(&seen, "copy") + fact(&seen, "stream_transfer"), 0);
 }
 
-SIM_CASE(trace_leaves_out_unfinished_copies, place, p, place_open(2)) {
+SIM_CASE(trace_leaves_out_unfinished_copies) {
+  scoped_place p = place_open(2);
   scoped_tree src = new_tree();
   td_put(src, "leaf", new_bytes(LEAF, NULL));
   start(&p, 0);
@@ -296,7 +303,8 @@ GPU_CASE(trace_outlives_its_context) {
   tdict_release(finish(f));
 }
 
-GPU_CASE(trace_refuses, place, p, place_open(2)) {
+GPU_CASE(trace_refuses) {
+  scoped_place p = place_open(2);
   text t = {0};
   td_fails(TDICT_EINVAL, "context is NULL", tdict_trace_start(NULL, NULL, err));
   td_fails(TDICT_EINVAL, "nothing was recorded", tdict_trace_write(p.c, "/tmp/none", err));
@@ -320,7 +328,8 @@ GPU_CASE(trace_refuses, place, p, place_open(2)) {
   assert_int_equal(t.pieces, 1); /* it is not asked again */
 }
 
-GPU_CASE(trace_without_memory, place, p, place_open(2)) {
+GPU_CASE(trace_without_memory) {
+  scoped_place p = place_open(2);
   td_fail_alloc(0, true);
   tdict_status status = tdict_trace_start(p.c, NULL, &td_last_error);
   td_fail_alloc_stop();
@@ -335,7 +344,8 @@ GPU_CASE(trace_without_memory, place, p, place_open(2)) {
   assert_int_equal(t.pieces, 0);
 }
 
-GPU_CASE(trace_in_a_fork, place, p, place_open(2)) {
+GPU_CASE(trace_in_a_fork) {
+  scoped_place p = place_open(2);
   start(&p, 0);
   pid_t child = fork();
   assert_true(child >= 0);

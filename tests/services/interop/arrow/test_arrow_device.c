@@ -25,7 +25,8 @@ static exported_there export_there(const tdict_tree *tree) {
   return e;
 }
 
-DEVICE_CASE(arrow_device_round_trips_return_equal_trees, context, context, td_context(NULL)) {
+DEVICE_CASE(arrow_device_round_trips_return_equal_trees) {
+  scoped_context context = td_context(NULL);
   for (uint64_t seed = 0; seed < 8; seed++) {
     scoped_tree tree = sample_tree((int64_t)seed * 2, seed), back = NULL;
     tdict_tree *there = moved(context, tdict_retain(tree), td_device());
@@ -134,7 +135,8 @@ static void *import_there(void *user) {
   return NULL;
 }
 
-SIM_CASE(arrow_import_device_waits_for_the_event, fixture, f, fixture_open(NULL)) {
+SIM_CASE(arrow_import_device_waits_for_the_event) {
+  scoped_fixture f = fixture_open(NULL);
   const int64_t rows = 4;
   tdict_cu_stream stream;
   tdict_cu_event event;
@@ -282,7 +284,8 @@ GPU_CASE(arrow_import_device_refuses) {
            tdict_arrow_import_device(context, &root.schema, &array, NULL, &out, err));
 }
 
-GPU_CASE(arrow_device_calls_survive_enomem, context, context, td_context(NULL)) {
+GPU_CASE(arrow_device_calls_survive_enomem) {
+  scoped_context context = td_context(NULL);
   scoped_tree tree = sample_tree(5, 3);
   scoped_tree there = moved(context, tdict_retain(tree), td_device());
   bool done = false;

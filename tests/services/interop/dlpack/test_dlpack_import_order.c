@@ -8,7 +8,8 @@ static tdict_tree *import_one(const place *w, produced *p, tdict_stream s) {
   return td_made(tree, tdict_dlpack_import_tree(w->c, &entry, 1, &o, &made, err));
 }
 
-SIM_CASE(dlpack_import_waits_for_the_producer, place, w, place_open(2)) {
+SIM_CASE(dlpack_import_waits_for_the_producer) {
+  scoped_place w = place_open(2);
   scoped_tree own = arena(&w, 7);
   tdict_tensor *leaf = td_leaf(own, "a");
   produced p;
@@ -35,7 +36,8 @@ SIM_CASE(dlpack_import_waits_for_the_producer, place, w, place_open(2)) {
 }
 
 /* A write into the imported tensor comes after the producer's, too. */
-SIM_CASE(dlpack_import_holds_writes_back, place, w, place_open(2)) {
+SIM_CASE(dlpack_import_holds_writes_back) {
+  scoped_place w = place_open(2);
   scoped_tree own = arena(&w, 7), src = new_tree();
   tdict_tensor *leaf = td_leaf(own, "a"), *fresh = new_tensor(TDICT_U8, 2, numbered[0].shape, NULL);
   TD_STREAM(idle, w.c, w.device);
@@ -55,7 +57,8 @@ SIM_CASE(dlpack_import_holds_writes_back, place, w, place_open(2)) {
 }
 
 /* What is imported and exported again: the next consumer waits for the first producer. */
-SIM_CASE(dlpack_import_passes_its_order_on, place, w, place_open(2)) {
+SIM_CASE(dlpack_import_passes_its_order_on) {
+  scoped_place w = place_open(2);
   scoped_tree own = arena(&w, 7);
   tdict_tensor *leaf = td_leaf(own, "a");
   TD_STREAM(s, w.c, w.device);
@@ -82,7 +85,8 @@ SIM_CASE(dlpack_import_passes_its_order_on, place, w, place_open(2)) {
 }
 
 /* Copies on the host's behalf wait on their own thread; giving an imported tensor back waits for nothing. */
-SIM_CASE(dlpack_import_copies_after_the_producer, place, w, place_open(2)) {
+SIM_CASE(dlpack_import_copies_after_the_producer) {
+  scoped_place w = place_open(2);
   scoped_tree own = arena(&w, 7);
   tdict_tensor *leaf = td_leaf(own, "a");
   produced p;
@@ -109,7 +113,8 @@ SIM_CASE(dlpack_import_copies_after_the_producer, place, w, place_open(2)) {
 }
 
 /* Threads read host memory at once, so the import itself waits. */
-SIM_CASE(dlpack_import_of_pinned_memory_waits, place, w, place_open(2)) {
+SIM_CASE(dlpack_import_of_pinned_memory_waits) {
+  scoped_place w = place_open(2);
   scoped_tensor pinned = new_bytes(5000, w.pinned);
   produced p;
   writer at;

@@ -81,7 +81,8 @@ SIM_CASE(dlpack_refuses_streams) {
 }
 
 /* A deleter during a capture cannot record; a deleter after the loss of the device neither. Both return. */
-SIM_CASE(dlpack_deleter_never_fails, place, w, place_open(2)) {
+SIM_CASE(dlpack_deleter_never_fails) {
+  scoped_place w = place_open(2);
   tdict_tree *td = arena(&w, 1);
   TD_STREAM(s, w.c, w.device);
   tdict_dlpack_export_options e = consumer_on(s);
@@ -127,7 +128,8 @@ GPU_CASE(dlpack_export_refuses_unloaded_leaves, place, w, place_open(2)) {
 }
 
 /* The child may give back what the parent exported, and use host memory. */
-GPU_CASE(dlpack_in_a_fork, place, w, place_open(2)) {
+GPU_CASE(dlpack_in_a_fork) {
+  scoped_place w = place_open(2);
   tdict_tree *td = arena(&w, 1), *host = numbered_tree(&w, NULL, 2);
   TD_STREAM(s, w.c, w.device);
   tdict_dlpack_export_options e = consumer_on(s);

@@ -10,7 +10,8 @@ static void check_export_waits(const place *w, call *c, stopped *at) {
   finish_waiting(c);
 }
 
-SIM_CASE(dlpack_consumer_waits_for_transfers, place, w, place_open(2)) {
+SIM_CASE(dlpack_consumer_waits_for_transfers) {
+  scoped_place w = place_open(2);
   scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
   tdict_tensor *leaf = td_leaf(dst, "a");
   TD_STREAM(s, w.c, w.device);
@@ -72,7 +73,8 @@ SIM_CASE(dlpack_consumer_of_a_tree_waits) {
 }
 
 /* Without a stream the call itself waits. With DLPACK_NO_STREAM nobody does. */
-SIM_CASE(dlpack_export_without_a_stream_waits, place, w, place_open(2)) {
+SIM_CASE(dlpack_export_without_a_stream_waits) {
+  scoped_place w = place_open(2);
   scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
   const tdict_stream unordered = {w.device, TDICT_DLPACK_UNORDERED};
   struct DLManagedTensorVersioned *m = NULL;
@@ -100,7 +102,8 @@ static void *copy_blocking(void *user) {
   return NULL;
 }
 /* A transfer whose caller waits, here on another thread, records no events for streams. */
-SIM_CASE(dlpack_consumer_waits_for_blocking_transfers, place, w, place_open(2)) {
+SIM_CASE(dlpack_consumer_waits_for_blocking_transfers) {
+  scoped_place w = place_open(2);
   scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
   TD_STREAM(s, w.c, w.device);
   stopped at;
@@ -117,7 +120,8 @@ SIM_CASE(dlpack_consumer_waits_for_blocking_transfers, place, w, place_open(2)) 
 }
 
 /* A consumer that may write comes after transfers that read; one that only reads does not wait for them. */
-SIM_CASE(dlpack_consumer_that_reads_passes_readers, place, w, place_open(2)) {
+SIM_CASE(dlpack_consumer_that_reads_passes_readers) {
+  scoped_place w = place_open(2);
   scoped_tree src = arena(&w, 7), dst = numbered_tree(&w, NULL, 0);
   tdict_tensor *leaf = td_leaf(src, "a");
   tdict_stream reads = new_stream(&w), writes = new_stream(&w);
@@ -149,7 +153,8 @@ SIM_CASE(dlpack_consumer_that_reads_passes_readers, place, w, place_open(2)) {
 }
 
 /* Host memory: the call waits as tdict_tensor_data() or tdict_tensor_const_data() does. */
-SIM_CASE(dlpack_export_of_host_memory_waits, place, w, place_open(2)) {
+SIM_CASE(dlpack_export_of_host_memory_waits) {
+  scoped_place w = place_open(2);
   scoped_tree host = numbered_tree(&w, w.pinned, 7), dev = arena(&w, 8);
   TD_STREAM(s, w.c, w.device);
   stopped at;
@@ -176,7 +181,8 @@ SIM_CASE(dlpack_export_of_host_memory_waits, place, w, place_open(2)) {
   finish_copy(f);
 }
 
-SIM_CASE(dlpack_deleter_holds_bytes, place, w, place_open(2)) {
+SIM_CASE(dlpack_deleter_holds_bytes) {
+  scoped_place w = place_open(2);
   /* without the record the next transfer of the size gets the same bytes: what follows would notice */
   tdict_tree *out = arena(&w, 1), *next;
   void *place_of = arena_of(out);
@@ -205,7 +211,8 @@ SIM_CASE(dlpack_deleter_holds_bytes, place, w, place_open(2)) {
   tdict_release(next);
 }
 
-SIM_CASE(dlpack_deleter_holds_an_overwrite, place, w, place_open(2)) {
+SIM_CASE(dlpack_deleter_holds_an_overwrite) {
+  scoped_place w = place_open(2);
   scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
   tdict_stream s = new_stream(&w), idle = new_stream(&w);
   tdict_dlpack_export_options o = consumer_on(s);
@@ -230,7 +237,8 @@ SIM_CASE(dlpack_deleter_holds_an_overwrite, place, w, place_open(2)) {
 }
 
 /* Pinned memory that the consumer's kernel reads. */
-SIM_CASE(dlpack_deleter_holds_pinned_bytes, place, w, place_open(2)) {
+SIM_CASE(dlpack_deleter_holds_pinned_bytes) {
+  scoped_place w = place_open(2);
   tdict_tensor *t = new_bytes(8192, w.pinned), *next;
   void *address = t->data;
   tdict_tensor_release(t);
@@ -258,7 +266,8 @@ SIM_CASE(dlpack_deleter_holds_pinned_bytes, place, w, place_open(2)) {
 }
 
 /* A deleter cannot fail: without memory to record the work, it waits for the work. */
-SIM_CASE(dlpack_deleter_without_memory_waits, place, w, place_open(2)) {
+SIM_CASE(dlpack_deleter_without_memory_waits) {
+  scoped_place w = place_open(2);
   tdict_tree *out = arena(&w, 2);
   TD_STREAM(s, w.c, w.device);
   gate g = {0};
