@@ -6,7 +6,6 @@
 #include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/tensor/layout.h"
-#include "core/tensor/layout.h"
 #include "services/io/json/read.h"
 #include "services/io/safetensors/safetensors.h"
 
