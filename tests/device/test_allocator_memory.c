@@ -125,7 +125,8 @@ GPU_CASE(allocator_memory_holds_trees_and_results) {
   check_bytes(b.context, out, 2);
 }
 
-GPU_CASE(allocator_memory_on_the_default_device, fixture, b, fixture_open(NULL)) {
+GPU_CASE(allocator_memory_on_the_default_device) {
+  scoped_fixture b = fixture_open(NULL);
   own o = {.from = b.memory};
   scoped_memory m = memory_of(b.context, &o, (tdict_device){TDICT_DEVICE_AUTO, 0}, false);
   assert_true(tdict_device_equal(tdict_memory_device(m), tdict_context_device(b.context, NULL)));

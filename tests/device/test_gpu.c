@@ -69,7 +69,8 @@ SIM_CASE(gpu_enter_fails_with_the_drivers_code) {
   assert_memory_equal(&before, &after, sizeof before);
 }
 
-GPU_CASE(gpu_check_separates_out_of_memory, fixture, b, fixture_open(NULL)) {
+GPU_CASE(gpu_check_separates_out_of_memory) {
+  scoped_fixture b = fixture_open(NULL);
   td_ok(tdict_gpu_check(b.gpu, TDICT_CU_SUCCESS, "cuX", err));
   td_fails(TDICT_ENOMEM, "cuX", tdict_gpu_check(b.gpu, TDICT_CU_OUT_OF_MEMORY, "cuX", err));
   assert_int_equal(td_last_error.native, TDICT_CU_OUT_OF_MEMORY);
@@ -258,7 +259,8 @@ GPU_CASE(gpu_logs_kernels_that_cannot_be_loaded_once) {
   td_ok(tdict_gpu_load_kernels(b.gpu, err));
 }
 
-GPU_CASE(gpu_open_refuses_absent_ordinals, fixture, b, fixture_open(NULL)) {
+GPU_CASE(gpu_open_refuses_absent_ordinals) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_gpu *gpu = NULL;
   int count = 0;
   b.d->ops->device_count(b.d, &count);

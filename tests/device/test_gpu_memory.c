@@ -35,7 +35,8 @@ GPU_CASE(gpu_memory_exact_sizes) {
   assert_true(fixture_memory(&b).peak_bytes >= sum);
 }
 
-GPU_CASE(gpu_memory_reuses_freed_blocks, fixture, b, fixture_open(NULL)) {
+GPU_CASE(gpu_memory_reuses_freed_blocks) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_memory_counts n;
   tdict_block block = fixture_take(&b, 64 * MIB);
   fixture_give(&b, &block);
@@ -54,7 +55,8 @@ GPU_CASE(gpu_memory_reuses_freed_blocks, fixture, b, fixture_open(NULL)) {
   assert_true(peak >= (size_t)64 * MIB && peak < (size_t)128 * MIB);
 }
 
-GPU_CASE(gpu_memory_trims, fixture, b, fixture_open(NULL)) {
+GPU_CASE(gpu_memory_trims) {
+  scoped_fixture b = fixture_open(NULL);
   tdict_block block = fixture_take(&b, 64 * MIB);
   b.memory->ops->free(b.memory, &block, NULL, 0);
   tdict_gpu_trim(b.gpu, SIZE_MAX);
@@ -495,7 +497,8 @@ SIM_CASE(gpu_memory_drains_a_copy_that_fails) {
   fixture_give(&b, &block);
 }
 
-GPU_CASE(gpu_of_memory_returns_its_gpu, fixture, b, fixture_open(NULL)) {
+GPU_CASE(gpu_of_memory_returns_its_gpu) {
+  scoped_fixture b = fixture_open(NULL);
   assert_ptr_equal(tdict_gpu_of_memory(b.memory), b.gpu);
   assert_null(tdict_gpu_of_memory(NULL));
   assert_null(tdict_gpu_of_memory(tdict_pinned_memory(b.context)));

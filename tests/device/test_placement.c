@@ -15,7 +15,8 @@ static tdict_placement find(const machine *m) {
   return tdict_placement_find(m->root, bus, &mask);
 }
 
-CASE(placement_uses_the_node_of_the_gpu, machine, m, make_machine("0-1\n", "1\n")) {
+CASE(placement_uses_the_node_of_the_gpu) {
+  scoped_machine m = make_machine("0-1\n", "1\n");
   put_file(&m, "devices/system/node/node0/cpulist", "0-7\n");
   put_file(&m, "devices/system/node/node1/cpulist", "8-9,11,14-15\n");
   tdict_placement p = find(&m);
@@ -30,7 +31,8 @@ CASE(placement_uses_the_node_of_the_gpu, machine, m, make_machine("0-1\n", "1\n"
   assert_true(td_cpus_equal(&p.cpus, &mask));
 }
 
-CASE(placement_knows_processors_above_1024, machine, m, make_machine("0-1\n", "1\n")) {
+CASE(placement_knows_processors_above_1024) {
+  scoped_machine m = make_machine("0-1\n", "1\n");
   const tdict_cpus mask = td_cpus(1500, 8191);
   put_file(&m, "devices/system/node/node1/cpulist", "1000-1999,8190-8191\n");
   const tdict_placement p = tdict_placement_find(m.root, bus, &mask);

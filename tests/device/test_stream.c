@@ -50,7 +50,8 @@ GPU_CASE(stream_synchronize_waits_for_copies) {
   raw_close(raw);
 }
 
-DEVICE_CASE(stream_synchronize_refuses, context, c, td_context(NULL)) {
+DEVICE_CASE(stream_synchronize_refuses) {
+  scoped_context c = td_context(NULL);
   const tdict_stream none = {td_device(), NULL};
   td_fails(TDICT_EINVAL, "context is NULL", tdict_stream_synchronize(NULL, none, err));
   td_fails(TDICT_EWRONGDEVICE, "cuda:77", tdict_stream_synchronize(c, (tdict_stream){tdict_cuda(77), NULL}, err));

@@ -72,7 +72,8 @@ DEVICE_CASE(consolidate_writes_zeros_to_the_padding) {
 }
 
 /* One copy in every mode, with any threads, in blocking and _async calls, to the device and back to pinned memory. */
-GPU_CASE(consolidated_pinned_tree_moves_in_one_copy, world, w, open_wrapped(NULL)) {
+GPU_CASE(consolidated_pinned_tree_moves_in_one_copy) {
+  scoped_world w = open_wrapped(NULL);
   scoped_tree plain = thousand_leaves(), src = td_made(tree, tdict_consolidate(plain, w.pinned, &made, err));
   for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) {
     way v = way_at(i), back = v;
@@ -117,7 +118,8 @@ static tdict_plan collect(const world *w, const tdict_tree *src, const tdict_tre
   td_ok(tdict_plan_collect(&p, &r, src, err));
   return p;
 }
-GPU_CASE(consolidated_tree_is_one_plan_item, world, w, open_world()) {
+GPU_CASE(consolidated_tree_is_one_plan_item) {
+  scoped_world w = open_world();
   scoped_tree src = consolidated(thousand_leaves(), NULL), dst = to_device(&w, src, w.device);
   tdict_plan p = collect(&w, src, NULL);
   assert_int_equal(p.num_items, 1);
@@ -176,7 +178,8 @@ GPU_CASE(consolidated_large_tree_moves_in_pieces) {
 }
 
 /* Every kind of tree, in every way. */
-DEVICE_CASE(consolidated_trees_of_every_kind, world, w, open_world()) {
+DEVICE_CASE(consolidated_trees_of_every_kind) {
+  scoped_world w = open_world();
   for (int k = 0; k < NUM_TREE_KINDS; k++) {
     if (!w.gpu && (k == TREE_PINNED || k == TREE_MIXED)) continue;
     scoped_tree plain = make_tree(&w, (tree_kind)k);

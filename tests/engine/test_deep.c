@@ -72,7 +72,8 @@ GPU_CASE(objects_of_deep_trees_take_time_for_each_level) {
   assert_int_equal(tdict_num_objects(dev), LEVELS + 1);
 }
 
-CASE(deep_trees_are_seen_in_time_for_each_level, chars, path, deep_path()) {
+CASE(deep_trees_are_seen_in_time_for_each_level) {
+  scoped_chars path = deep_path();
   scoped_tree td = new_tree(), copy = NULL;
   size_t seen = 0;
   td_put(td, path, new_bytes(16, NULL));

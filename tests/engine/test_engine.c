@@ -54,7 +54,8 @@ static void read_after_write(const world *w, tdict_tree *a, tdict_tree *x, tdict
   check_second_waits(w, (tdict_tree *[]){a, x, x, b});
   td_release(a, x, b);
 }
-SIM_CASE(engine_read_after_write, world, w, open_wrapped(NULL)) {
+SIM_CASE(engine_read_after_write) {
+  scoped_world w = open_wrapped(NULL);
   read_after_write(&w, one_leaf(w.pinned), one_there(&w), one_leaf(w.pinned));
   read_after_write(&w, one_there(&w), one_leaf(w.pinned), one_there(&w));
   read_after_write(&w, one_there(&w), one_there(&w), one_there(&w));
@@ -65,7 +66,8 @@ static void write_after_read(const world *w, tdict_tree *x, tdict_tree *a, tdict
   check_second_waits(w, (tdict_tree *[]){x, a, b, x});
   td_release(x, a, b);
 }
-SIM_CASE(engine_write_after_read, world, w, open_wrapped(NULL)) {
+SIM_CASE(engine_write_after_read) {
+  scoped_world w = open_wrapped(NULL);
   write_after_read(&w, one_leaf(w.pinned), one_there(&w), one_there(&w));
   write_after_read(&w, one_there(&w), one_leaf(w.pinned), one_leaf(w.pinned));
   write_after_read(&w, one_there(&w), one_there(&w), one_leaf(w.pinned));
@@ -75,7 +77,8 @@ static void write_after_write(const world *w, tdict_tree *a, tdict_tree *b, tdic
   check_second_waits(w, (tdict_tree *[]){a, x, b, x});
   td_release(a, b, x);
 }
-SIM_CASE(engine_write_after_write, world, w, open_wrapped(NULL)) {
+SIM_CASE(engine_write_after_write) {
+  scoped_world w = open_wrapped(NULL);
   write_after_write(&w, one_leaf(w.pinned), one_leaf(w.pinned), one_there(&w));
   write_after_write(&w, one_there(&w), one_there(&w), one_leaf(w.pinned));
   write_after_write(&w, one_there(&w), one_leaf(w.pinned), one_there(&w));

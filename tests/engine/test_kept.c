@@ -197,7 +197,8 @@ SIM_CASE(kept_entries_survive_enomem) {
 }
 
 /* With patterns, consolidated trees go leaf by leaf. */
-GPU_CASE(kept_entries_of_consolidated_trees, world, w, open_world()) {
+GPU_CASE(kept_entries_of_consolidated_trees) {
+  scoped_world w = open_world();
   scoped_tree td = mixed_sources(), src = NULL, out = NULL;
   tdict_transfer_options o = keeping();
   td_ok(tdict_consolidate(td, NULL, &src, err));

@@ -51,7 +51,8 @@ static void check_lost(const place *w, const tdict_tree *td, const char *path) {
   tdict_release(part);
 }
 
-SIM_CASE(lost_leaves_of_one_storage_are_told_apart, place, w, place_sim(2, 20e6, 1)) {
+SIM_CASE(lost_leaves_of_one_storage_are_told_apart) {
+  scoped_place w = place_sim(2, 20e6, 1);
   for (int on_device = 0; on_device < 2; on_device++) {
     tdict_memory *memory = on_device ? w.memory : NULL;
     scoped_tree src = shared_tree(&w, on_device ? NULL : w.memory, 10), dst = shared_tree(&w, memory, 20);
@@ -106,7 +107,8 @@ SIM_CASE(lost_columns_are_told_apart) {
 }
 
 /* Whatever of the library writes all elements brings the bytes back. */
-SIM_CASE(lost_bytes_come_back_by_any_write, place, w, place_sim(2, 20e6, 1)) {
+SIM_CASE(lost_bytes_come_back_by_any_write) {
+  scoped_place w = place_sim(2, 20e6, 1);
   for (int on_device = 0; on_device < 2; on_device++)
     for (int how = 0; how < 5; how++) {
       tdict_memory *memory = on_device ? w.memory : NULL;
@@ -159,7 +161,8 @@ SIM_CASE(lost_rows_come_back_one_by_one) {
 }
 
 /* Comparing reads bytes: those that never came are refused, with their path. */
-SIM_CASE(lost_bytes_are_not_compared, place, w, place_sim(2, 20e6, 1)) {
+SIM_CASE(lost_bytes_are_not_compared) {
+  scoped_place w = place_sim(2, 20e6, 1);
   for (int on_device = 0; on_device < 2; on_device++) {
     scoped_tree src = shared_tree(&w, on_device ? NULL : w.memory, 10),
                 dst = shared_tree(&w, on_device ? w.memory : NULL, 10);

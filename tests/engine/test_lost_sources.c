@@ -175,7 +175,8 @@ static int meet_an_end(const place *w, tdict_tree *src, tdict_tree *dst) {
   if (wrong) fail_msg("%d of %d reads took bytes that never came", wrong, met);
   return met;
 }
-SIM_CASE(lost_source_is_seen_while_its_transfer_ends, place, w, place_sim(4, 0, 1)) {
+SIM_CASE(lost_source_is_seen_while_its_transfer_ends) {
+  scoped_place w = place_sim(4, 0, 1);
   scoped_tree src = new_tree(), dst = new_tree();
   for (int i = 0; i < ENDING_LEAVES; i++) {
     const char *path = td_text("k%d", i);

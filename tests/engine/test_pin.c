@@ -86,7 +86,8 @@ CASE(pin_memory_without_device) {
   td_release(out, pinned, src);
 }
 
-DEVICE_CASE(is_pinned_checks_host_leaves, world, w, open_world()) {
+DEVICE_CASE(is_pinned_checks_host_leaves) {
+  scoped_world w = open_world();
   scoped_tree td = new_tree(), host = batch_tree(NULL);
   assert_false(tdict_is_pinned(NULL));
   assert_true(tdict_is_pinned(td)); /* without leaves */

@@ -20,7 +20,8 @@ static void between_two(const place *w, tdict_device second, void (*make_current
 }
 static void sim_current(const place *w) { (void)w; }
 
-SIM_CASE(two_simulated_devices, place, w, place_sim(4, 0, 2)) {
+SIM_CASE(two_simulated_devices) {
+  scoped_place w = place_sim(4, 0, 2);
   tdict_cu_context popped, current;
   assert_int_equal(w.d->ops->ctx_push(w.d, w.gpu->context), 0);
   between_two(&w, tdict_sim(1), sim_current);
@@ -129,7 +130,8 @@ static void on_all_devices(const place *w, int last) {
     free(fresh[i]);
   }
 }
-SIM_CASE(eight_simulated_devices_follow_all_legacy_streams, place, w, place_sim(4, 0, 8)) {
+SIM_CASE(eight_simulated_devices_follow_all_legacy_streams) {
+  scoped_place w = place_sim(4, 0, 8);
   for (int last = 0; last < 8; last++) on_all_devices(&w, last);
 }
 
@@ -254,7 +256,8 @@ CUDA_CASE(context_of_the_program_is_left_as_found_on_cuda) {
   close_cu();
 }
 
-GPU_CASE(checked_data_refuses_device_tensors, place, w, place_open(2)) {
+GPU_CASE(checked_data_refuses_device_tensors) {
+  scoped_place w = place_open(2);
   scoped_tree src = new_tree(), out = NULL;
   td_put(src, "n.x", new_tensor(TDICT_F32, 1, (const int64_t[]){4}, NULL));
   out = moved(&w, src, w.device);

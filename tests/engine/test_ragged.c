@@ -84,7 +84,8 @@ GPU_CASE(ragged_is_pinned) {
   rows_check(&w, &r, alone);
 }
 
-DEVICE_CASE(ragged_is_written_by_transfer_into, world, w, open_world()) {
+DEVICE_CASE(ragged_is_written_by_transfer_into) {
+  scoped_world w = open_world();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2, 7)), fresh = rows_of(2, COUNTS(3, 0, 2, 7));
   for (int i = 0; i < NUM_WAYS; i += 3) {
     const way v = way_at(i);
@@ -98,7 +99,8 @@ DEVICE_CASE(ragged_is_written_by_transfer_into, world, w, open_world()) {
   }
 }
 
-DEVICE_CASE(ragged_transfer_into_refuses, world, w, open_world()) {
+DEVICE_CASE(ragged_transfer_into_refuses) {
+  scoped_world w = open_world();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2)), moved = rows_of(2, COUNTS(2, 1, 2)),
               more = rows_of(2, COUNTS(3, 0, 1, 1));
   scoped_tree src = help_tree(0, NULL), dst = help_tree(0, NULL), there = NULL;
@@ -118,7 +120,8 @@ DEVICE_CASE(ragged_transfer_into_refuses, world, w, open_world()) {
   rows_check(&w, &moved, leaf);
 }
 
-GPU_CASE(ragged_records_streams, world, w, open_world()) {
+GPU_CASE(ragged_records_streams) {
+  scoped_world w = open_world();
   scoped_rows r = rows_of(2, COUNTS(3, 0, 2));
   scoped_tree td = help_tree(0, NULL);
   tdict_ragged *leaf = rows_put(td, "x", &r, w.memory); /* two storages */

@@ -51,7 +51,8 @@ CASE(ring_slot_sizes) {
 }
 
 /* In a made-up machine whose second device is on another node than the default one. */
-CASE(ring_lies_on_its_devices_node, machine, m, make_machine("0-1\n", NULL)) {
+CASE(ring_lies_on_its_devices_node) {
+  scoped_machine m = make_machine("0-1\n", NULL);
   put_nodes(&m, 1, 0);
   tdict_devices *devices = open_on(&m);
   for (int i = 0; i < 2; i++) {

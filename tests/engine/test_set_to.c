@@ -1,7 +1,8 @@
 /* Tensors set in trees on another device: moved first. */
 #include "core/ops/rig.h"
 
-GPU_CASE(set_to_moves_first, rig, r, rig_open()) {
+GPU_CASE(set_to_moves_first) {
+  scoped_rig r = rig_open();
   const tdict_device here = td_device(), cpu = tdict_cpu();
   scoped_tree td = TREE(4), want = TREE(4);
   scoped_tensor t = TENSOR(4, 3);
@@ -21,7 +22,8 @@ GPU_CASE(set_to_moves_first, rig, r, rig_open()) {
   assert_memory_equal(tdict_const_data(want, "back"), tdict_tensor_const_data(t), 4 * 3 * sizeof(float));
 }
 
-GPU_CASE(set_to_refuses, rig, r, rig_open()) {
+GPU_CASE(set_to_refuses) {
+  scoped_rig r = rig_open();
   const tdict_device here = td_device();
   scoped_tree td = TREE(4);
   scoped_tensor t = TENSOR(4, 3), wrong = TENSOR(5);

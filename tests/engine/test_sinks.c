@@ -133,9 +133,15 @@ static void send_all(const world *w) {
     twin_release(t);
   }
 }
-DEVICE_CASE(sinks_receive_trees, world, w, open_world()) { send_all(&w); }
+DEVICE_CASE(sinks_receive_trees) {
+  scoped_world w = open_world();
+  send_all(&w);
+}
 /* Slots of several leaves, and batches of slots. */
-DEVICE_CASE(sinks_receive_trees_through_large_slots, world, w, open_sized(16 << 20, -1)) { send_all(&w); }
+DEVICE_CASE(sinks_receive_trees_through_large_slots) {
+  scoped_world w = open_sized(16 << 20, -1);
+  send_all(&w);
+}
 
 /* Strided device tensors, and bytes that come from a file and go to a file. */
 DEVICE_CASE(sinks_receive_strided_and_unloaded_leaves) {

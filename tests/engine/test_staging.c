@@ -191,7 +191,8 @@ GPU_CASE(context_counts_are_stable) {
 }
 
 /* With many threads the counts are bounded by what may be open at once. */
-GPU_CASE(context_counts_are_bounded, world, w, open_world()) {
+GPU_CASE(context_counts_are_bounded) {
+  scoped_world w = open_world();
   scoped_tree src = batch_tree(NULL);
   tdict_device_counts before, after;
   td_ok(tdict_context_get_counts(w.c, w.device, &before, err));

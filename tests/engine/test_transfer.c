@@ -14,7 +14,8 @@ static void move_in(const world *w, tree_kind kind) {
   }
 }
 
-DEVICE_CASE(transfer_every_mode, world, w, open_world()) {
+DEVICE_CASE(transfer_every_mode) {
+  scoped_world w = open_world();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     if (w.gpu) {
       move_in(&w, (tree_kind)kind);
@@ -30,7 +31,8 @@ DEVICE_CASE(transfer_every_mode, world, w, open_world()) {
   }
 }
 
-GPU_CASE(transfer_round_trip, world, w, open_world()) {
+GPU_CASE(transfer_round_trip) {
+  scoped_world w = open_world();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     scoped_tree src = make_tree(&w, (tree_kind)kind), there = to_device(&w, src, w.device);
     check_tree(&w, src, there);
@@ -51,7 +53,8 @@ GPU_CASE(transfer_round_trip, world, w, open_world()) {
 }
 
 /* Strided leaves of a device go to the host, and to plain ones on the device by way of transfer_into. */
-GPU_CASE(transfer_strided_device_leaves, world, w, open_world()) {
+GPU_CASE(transfer_strided_device_leaves) {
+  scoped_world w = open_world();
   scoped_tree src = strided_tree(), there = to_device(&w, src, w.device), views = new_tree(), want = new_tree();
   leaf_list a = list_entries(src), b = list_entries(there);
   const int turn[] = {1, 0};
@@ -130,7 +133,8 @@ static void check_arena(const tdict_tree *td) {
   assert_int_equal(first->storage->bytes, at);
 }
 
-GPU_CASE(transfer_one_arena, world, w, open_world()) {
+GPU_CASE(transfer_one_arena) {
+  scoped_world w = open_world();
   static const tree_kind kinds[] = {TREE_BATCH, TREE_TINY, TREE_STRIDED, TREE_ODD, TREE_PINNED, TREE_MIXED};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     tdict_memory_counts before, after;

@@ -113,21 +113,24 @@ static tdict_tree *strided_there(const world *w, const tdict_tree *src) {
   return dst;
 }
 
-DEVICE_CASE(transfer_into_from_host, world, w, open_world()) {
+DEVICE_CASE(transfer_into_from_host) {
+  scoped_world w = open_world();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     if (!w.gpu && (kind == TREE_PINNED || kind == TREE_MIXED)) continue;
     scoped_tree src = make_tree(&w, (tree_kind)kind);
     copy_everywhere(&w, src, w.memory);
   }
 }
-GPU_CASE(transfer_into_host_and_pinned, world, w, open_world()) {
+GPU_CASE(transfer_into_host_and_pinned) {
+  scoped_world w = open_world();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     scoped_tree src = make_tree(&w, (tree_kind)kind), there = strided_there(&w, src);
     copy_everywhere(&w, there, NULL);
     copy_everywhere(&w, there, w.pinned);
   }
 }
-GPU_CASE(transfer_into_within_device, world, w, open_world()) {
+GPU_CASE(transfer_into_within_device) {
+  scoped_world w = open_world();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     scoped_tree src = make_tree(&w, (tree_kind)kind), there = strided_there(&w, src),
                 plain = to_device(&w, src, w.device);
@@ -136,7 +139,8 @@ GPU_CASE(transfer_into_within_device, world, w, open_world()) {
   }
 }
 
-DEVICE_CASE(transfer_into_keeps_addresses, world, w, open_world()) {
+DEVICE_CASE(transfer_into_keeps_addresses) {
+  scoped_world w = open_world();
   scoped_tree src = batch_tree(NULL), other = batch_tree(NULL), dst = like_tree(&w, src, w.memory, false);
   scoped_leaf_list before = list_entries(dst);
   void *addresses[16];
@@ -171,7 +175,8 @@ DEVICE_CASE(transfer_into_async) {
 }
 
 /* The keys of two trees are compared, not their order. */
-DEVICE_CASE(transfer_into_matches_keys, world, w, open_world()) {
+DEVICE_CASE(transfer_into_matches_keys) {
+  scoped_world w = open_world();
   scoped_tree src = td_tree("a:i32[70] b.c:u8[9] b.d:f64[33]"), dst = td_tree("gone:u8[1]");
   static const char *const paths[] = {"b.d", "a", "b.c"};
   for (int i = 0; i < 3; i++) td_put(dst, paths[i], like_tensor(&w, td_leaf(src, paths[i]), w.memory, PLAIN));
@@ -211,7 +216,8 @@ static tdict_tensor *read_only(void) {
   return t;
 }
 
-DEVICE_CASE(transfer_into_checks_first, world, w, open_world()) {
+DEVICE_CASE(transfer_into_checks_first) {
+  scoped_world w = open_world();
   scoped_tree src = td_tree("first:f32[64] a.x:f32[100] a.b.y:f32[4,25]");
   const int64_t wrong[] = {100}, longer[] = {101}, one_more[] = {4, 25, 1};
   struct {
@@ -323,7 +329,8 @@ GPU_CASE(transfer_into_neighbouring_allocations) {
 }
 
 /* Bytes are unspecified where both sides overlap, and that is all. */
-DEVICE_CASE(transfer_into_overlapping_bytes_does_not_crash, world, w, open_world()) {
+DEVICE_CASE(transfer_into_overlapping_bytes_does_not_crash) {
+  scoped_world w = open_world();
   scoped_tree src = new_tree(), dst = new_tree();
   scoped_tensor t = random_tensor(TDICT_U8, SHAPE(5000), NULL);
   td_put(src, "x", sliced(tdict_tensor_retain(t), (tdict_tensor_range){0, 0, 4000, 1}));

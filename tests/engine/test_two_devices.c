@@ -112,7 +112,8 @@ static void move_mixed(const pair *p, tree_kind kind) {
     tdict_release(parts[i]);
   }
 }
-SIM_CASE(transfer_from_several_devices, pair, p, open_pair()) {
+SIM_CASE(transfer_from_several_devices) {
+  scoped_pair p = open_pair();
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) move_mixed(&p, (tree_kind)kind);
 }
 

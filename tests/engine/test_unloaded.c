@@ -39,8 +39,14 @@ static void move_all(const world *w, int step) {
     }
   }
 }
-DEVICE_CASE(unloaded_trees_are_transferred, world, w, open_world()) { move_all(&w, WAYS_STEP); }
-DEVICE_CASE(unloaded_trees_go_through_large_slots, world, w, open_large_world()) { move_all(&w, 2 * WAYS_STEP); }
+DEVICE_CASE(unloaded_trees_are_transferred) {
+  scoped_world w = open_world();
+  move_all(&w, WAYS_STEP);
+}
+DEVICE_CASE(unloaded_trees_go_through_large_slots) {
+  scoped_world w = open_large_world();
+  move_all(&w, 2 * WAYS_STEP);
+}
 
 /* Leaves that exist: poisoned, then written from the twin. */
 DEVICE_CASE(unloaded_trees_go_into_trees) {

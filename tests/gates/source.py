@@ -12,7 +12,7 @@ import api  # noqa: E402
 
 # What reads or changes the environment variables of the process.
 ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\b|\b(?:set|unset|put|clear)env\b|\b_*environ\b")
-CASE = re.compile(r"^(?:CASE|DEVICE_CASE|GPU_CASE|SIM_CASE|CUDA_CASE|MPI_CASE)\(([a-z0-9_]+)[,)]", re.M)
+CASE = re.compile(r"^(?:CASE|DEVICE_CASE|GPU_CASE|SIM_CASE|CUDA_CASE|MPI_CASE)\(([a-z0-9_]+)\)", re.M)
 DEVICES = {"DEVICE_CASE": ["host", "sim", "cuda"], "GPU_CASE": ["sim", "cuda"], "SIM_CASE": ["sim"], "CUDA_CASE": ["cuda"],
            "MPI_CASE": ["openmpi", "mpich"]}
 Function = collections.namedtuple("Function", "name begin end")
@@ -105,7 +105,7 @@ def case_entries(root):
     """Names of all CTest entries of the test files: a case, or a case and its device."""
     names = set()
     for file in files(root, "tests/test_*.c", "tests/*/**/test_*.c", "tests/hpp/test_*.cpp"):
-        for kind, case in re.findall(r"^([A-Z_]*CASE)\(([a-z0-9_]+)[,)]", file.read_text(), re.M):
+        for kind, case in re.findall(r"^([A-Z_]*CASE)\(([a-z0-9_]+)\)", file.read_text(), re.M):
             names |= {f"{case}@{device}" for device in DEVICES.get(kind, [])} or {case}
     for file in files(root, "tests/tool/test_*.py"):
         names |= set(re.findall(r"^def (tool_[a-z0-9_]+)\(", file.read_text(), re.M))

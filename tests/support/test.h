@@ -8,10 +8,6 @@
  *   SIM_CASE(name)     runs on sim
  *   CUDA_CASE(name)    runs on cuda
  *   MPI_CASE(name)     runs under mpirun of Open MPI and of MPICH; in tests/services/mpi only
- * A case that begins by making something names its kind, its variable and the call that makes it:
- *   DEVICE_CASE(name, world, w, open_world())
- * The body gets a copy of `w`, which is released after the body's variables are gone: no thread may use them by then.
- *
  * The program is called as `test_x NAME DEVICE [--OPTION VALUE]...`, and answers 0, 77 (skipped, the reason printed) or
  * a failure.
  *
@@ -73,27 +69,16 @@ TDICT_BEGIN_DECLS
 #include <cmocka.h> /* for C++ too */
 
 void td_register(const char *name, void (*run)(void));
-#define TD_CASE(...)                                                                                                  \
-  TD_ELEVENTH_(__VA_ARGS__, TD_CASE_WITH_, TD_CASE_WITH_, TD_CASE_WITH_, TD_CASE_WITH_, TD_CASE_WITH_, TD_CASE_WITH_, \
-               TD_CASE_WITH_, , , TD_CASE_ALONE_, )                                                                   \
-  (__VA_ARGS__)
-#define TD_CASE_ALONE_(name)                                                                      \
+#define TD_CASE(name)                                                                             \
   static void name(void);                                                                         \
   __attribute__((constructor)) static void td_register_##name(void) { td_register(#name, name); } \
   static void name(void)
-#define TD_CASE_WITH_(name, kind, variable, ...)             \
-  static void name##_with(__typeof__(__VA_ARGS__) variable); \
-  TD_CASE_ALONE_(name) {                                     \
-    scoped_##kind variable = __VA_ARGS__;                    \
-    name##_with(variable);                                   \
-  }                                                          \
-  static void name##_with(__attribute__((unused)) __typeof__(__VA_ARGS__) variable)
-#define CASE(...) TD_CASE(__VA_ARGS__)
-#define DEVICE_CASE(...) TD_CASE(__VA_ARGS__)
-#define GPU_CASE(...) TD_CASE(__VA_ARGS__)
-#define SIM_CASE(...) TD_CASE(__VA_ARGS__)
-#define CUDA_CASE(...) TD_CASE(__VA_ARGS__)
-#define MPI_CASE(...) TD_CASE(__VA_ARGS__)
+#define CASE(name) TD_CASE(name)
+#define DEVICE_CASE(name) TD_CASE(name)
+#define GPU_CASE(name) TD_CASE(name)
+#define SIM_CASE(name) TD_CASE(name)
+#define CUDA_CASE(name) TD_CASE(name)
+#define MPI_CASE(name) TD_CASE(name)
 
 /* Ends the case as skipped. */
 void td_skip(const char *reason) __attribute__((noreturn));

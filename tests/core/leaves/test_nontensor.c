@@ -264,7 +264,8 @@ CASE(values_are_compared) {
   assert_true(found.differs);
 }
 
-CASE(values_are_printed, tree, td, TREE(2)) {
+CASE(values_are_printed) {
+  scoped_tree td = TREE(2);
   char text[600];
   td_ok(tdict_set_text(td, "note", "say \"hi\"\n", err));
   td_ok(tdict_set_text(td, "long", "0123456789012345678901234567890123456789!", err));
@@ -431,7 +432,8 @@ DEVICE_CASE(values_alone_are_transferred) {
 }
 
 /* Operations on a tree whose tensors are on a device. */
-DEVICE_CASE(values_beside_device_tensors, rig, r, rig_open()) {
+DEVICE_CASE(values_beside_device_tensors) {
+  scoped_rig r = rig_open();
   scoped_tree host = TREE(2, 3), td = NULL, out = NULL, back = NULL;
   ops_put_values(host);
   td_ok(tdict_clone_deep(host, TD_IN(r.memory), &td, err));

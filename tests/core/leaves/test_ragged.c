@@ -182,7 +182,8 @@ CASE(ragged_offsets_must_fit) {
   assert_null(leaf);
 }
 
-DEVICE_CASE(ragged_rows_are_views, world, w, open_world()) {
+DEVICE_CASE(ragged_rows_are_views) {
+  scoped_world w = open_world();
   scoped_rows r = rows_random(7, 2);
   scoped_ragged leaf = rows_make(&r, TDICT_I64, w.gpu ? w.memory : NULL);
   for (int64_t i = 0; i < 7; i++) {
@@ -200,7 +201,8 @@ DEVICE_CASE(ragged_rows_are_views, world, w, open_world()) {
   assert_null(row);
 }
 
-CASE(ragged_survives_enomem, rows, r, rows_of(2, COUNTS(3, 0, 2))) {
+CASE(ragged_survives_enomem) {
+  scoped_rows r = rows_of(2, COUNTS(3, 0, 2));
   tdict_tensor *each[3], *row = NULL;
   for (int k = 0; k < 3; k++) each[k] = rows_tensor(&r, k, NULL);
   tdict_ragged *leaf = NULL, *again = NULL;

@@ -47,7 +47,8 @@ static tdict_tensor *lengths_of(const rows *r, int64_t longest, int kind, tdict_
   return in_memory(t, memory);
 }
 
-DEVICE_CASE(ragged_from_padded_copies_rows, world, w, open_world()) {
+DEVICE_CASE(ragged_from_padded_copies_rows) {
+  scoped_world w = open_world();
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 0; i < 24; i++) {
     scoped_rows r = rows_random(i % 9, 1 + i % 3);
@@ -63,7 +64,8 @@ DEVICE_CASE(ragged_from_padded_copies_rows, world, w, open_world()) {
   }
 }
 
-DEVICE_CASE(ragged_to_padded_fills, world, w, open_world()) {
+DEVICE_CASE(ragged_to_padded_fills) {
+  scoped_world w = open_world();
   tdict_memory *memory = w.gpu ? w.memory : NULL;
   for (int i = 0; i < 10; i++) {
     scoped_rows r = rows_random(i, 1 + i % 2);
@@ -108,7 +110,8 @@ GPU_CASE(ragged_to_padded_takes_a_memory) {
   assert_true(!padded && !mask);
 }
 
-CASE(ragged_padded_refuses, rows, r, rows_of(2, COUNTS(1, 3))) {
+CASE(ragged_padded_refuses) {
+  scoped_rows r = rows_of(2, COUNTS(1, 3));
   scoped_tensor padded = padded_of(&r, 3, NULL), lengths = lengths_of(&r, 3, 0, NULL);
   tdict_tensor *t = NULL, *out = NULL;
   scoped_ragged leaf = NULL;
@@ -144,7 +147,8 @@ CASE(ragged_padded_refuses, rows, r, rows_of(2, COUNTS(1, 3))) {
   assert_null(out);
 }
 
-CASE(ragged_padded_survives_enomem, rows, r, rows_of(2, COUNTS(1, 3))) {
+CASE(ragged_padded_survives_enomem) {
+  scoped_rows r = rows_of(2, COUNTS(1, 3));
   tdict_tensor *padded = padded_of(&r, 3, NULL), *out = NULL, *mask = NULL;
   tdict_ragged *leaf = NULL;
   for (int kind = 0; kind < 4; kind++) {

@@ -240,7 +240,8 @@ static tdict_status unflatten_number(const void *self, const tdict_tree *tree, v
 static const tdict_type number_type =
     TD_TYPE(.name = "number", .release = end_number, .flatten = flatten_number, .unflatten = unflatten_number);
 
-CASE(ragged_stack_refuses, rows, r, rows_of(2, COUNTS(1, 3))) {
+CASE(ragged_stack_refuses) {
+  scoped_rows r = rows_of(2, COUNTS(1, 3));
   tdict_tree *samples[2], *batched = TREE(1), *out = NULL;
   make_samples(&r, NULL, samples);
   const tdict_tree *const *items = (const tdict_tree *const *)samples, *one[] = {batched};
@@ -351,7 +352,8 @@ DEVICE_CASE(ragged_clone_and_compare) {
   }
 }
 
-CASE(ragged_values_are_converted, rows, r, rows_of(2, COUNTS(3, 0, 2, 1))) {
+CASE(ragged_values_are_converted) {
+  scoped_rows r = rows_of(2, COUNTS(3, 0, 2, 1));
   scoped_tree td = rows_tree(&r, NULL), out = td_made(tree, tdict_to_dtype(td, TDICT_F64, NULL, NULL, &made, err));
   const tdict_ragged *leaf = rows_get(out, "n.x");
   assert_int_equal(tdict_tensor_dtype(tdict_ragged_get_info(leaf).values), TDICT_F64);

@@ -113,7 +113,8 @@ CASE(unbatched_is_compared_by_elements) {
   for (int i = 0; i < 4; i++) tdict_release(trees[i]);
 }
 
-DEVICE_CASE(unbatched_is_copied_and_compared, rig, r, rig_open()) {
+DEVICE_CASE(unbatched_is_copied_and_compared) {
+  scoped_rig r = rig_open();
   scoped_tree td = make_tree(&r), deep = NULL, other = twin_of(&r, td, true);
   tdict_difference found;
   td_ok(tdict_clone_deep(td, TD_IN(r.memory), &deep, err));
@@ -194,7 +195,8 @@ CASE(unbatched_is_visited) {
   tdict_release(td);
 }
 
-CASE(unbatched_refuses, tree, td, TREE(2)) {
+CASE(unbatched_refuses) {
+  scoped_tree td = TREE(2);
   tdict_tensor *t = TENSOR(5), *out = NULL;
   const tdict_device cpu = tdict_cpu();
   td_put(td, "t", TENSOR(2));

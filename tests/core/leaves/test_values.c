@@ -42,7 +42,8 @@ CASE(values_come_back) {
   assert_ptr_equal(tdict_object_type(td, "n.column"), tdict_nontensor_type());
 }
 
-CASE(values_ignore_unused_members, tree, td, help_tree_without_batch()) {
+CASE(values_ignore_unused_members) {
+  scoped_tree td = help_tree_without_batch();
   tdict_value got;
   td_ok(tdict_set_values(
       td, "x", VALUE(.kind = TDICT_VALUE_INTEGER, .integer = 5, .real = 2, .text = (const char *)8, .length = 9),
@@ -154,7 +155,8 @@ CASE(set_values_refuses) {
   td_ok(tdict_get_value(td, "w", INT64_MAX, &value, err));
 }
 
-CASE(get_values_refuses, tree, td, TREE(2)) {
+CASE(get_values_refuses) {
+  scoped_tree td = TREE(2);
   const char *text = "untouched";
   size_t length = 77;
   tdict_value value = {.kind = 99};
@@ -193,7 +195,8 @@ CASE(get_values_refuses, tree, td, TREE(2)) {
   assert_int_equal(tdict_nontensor_shape(object, NULL), 1);
 }
 
-CASE(values_survive_enomem, tree, td, TREE(2)) {
+CASE(values_survive_enomem) {
+  scoped_tree td = TREE(2);
   const char *const two[] = {"a", "b"};
   td_ok(tdict_set_text(td, "old", "before", err));
   RIG_WITHOUT_MEMORY(td, tdict_set_texts(td, "n.m.s", two, 2, err));

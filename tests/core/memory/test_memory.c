@@ -12,7 +12,8 @@ CASE(memory_counts_ask_the_memory_or_are_zero) {
   assert_memory_equal(&counts, &zero, sizeof counts);
 }
 
-GPU_CASE(memory_devices, context, c, td_context(NULL)) {
+GPU_CASE(memory_devices) {
+  scoped_context c = td_context(NULL);
   assert_true(tdict_device_equal(tdict_memory_device(NULL), tdict_cpu()));
   assert_true(tdict_device_equal(tdict_memory_device(tdict_pinned_memory(c)), tdict_cpu()));
   assert_true(tdict_device_equal(tdict_memory_device(tdict_device_memory(c, tdict_cpu())), tdict_cpu()));

@@ -43,7 +43,8 @@ static const tdict_type tree_type =
     assert_null(made);                                                \
   } while (0)
 
-DEVICE_CASE(changed_child_is_not_indexed, rig, r, rig_open()) {
+DEVICE_CASE(changed_child_is_not_indexed) {
+  scoped_rig r = rig_open();
   const int64_t at[2] = {2, 1};
   scoped_tree td = shrunk(&r);
   tdict_tree *made = NULL;
@@ -83,7 +84,8 @@ DEVICE_CASE(changed_child_is_not_reshaped) {
 }
 
 /* Any of the trees may have the changed child, and the result may be new or an existing tree. */
-DEVICE_CASE(changed_child_is_not_joined, rig, r, rig_open()) {
+DEVICE_CASE(changed_child_is_not_joined) {
+  scoped_rig r = rig_open();
   tdict_tree *made = NULL;
   scoped_tree bad = shrunk(&r), good = TREE(3, 2), out = TREE(2, 3, 2), wide = TREE(3, 4);
   tdict_join_options along = td_with(tdict_join_options, dim = 1);
@@ -203,7 +205,8 @@ static tdict_status make_result(int n, const tdict_tree *td, tdict_tree **out, t
 
 /* Functions that use the batch size of the parent give a child a batch size that begins with it. All others keep the
  * child's own. */
-CASE(changed_child_keeps_its_batch_size, tree, td, td_tree("[1,3] a:f32[1,3] d.x:f32[1,3,2]")) {
+CASE(changed_child_keeps_its_batch_size) {
+  scoped_tree td = td_tree("[1,3] a:f32[1,3] d.x:f32[1,3,2]");
   td_ok(tdict_set_batch_size(td_child(td, "d"), 1, (const int64_t[]){1}, err));
   for (int n = 0; n < FUNCTIONS; n++) {
     scoped_tree out = td_made(tree, make_result(n, td, &made, err));

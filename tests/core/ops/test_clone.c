@@ -4,7 +4,8 @@
 #include "core/tree/cursor.h"
 #include "twins.h"
 
-DEVICE_CASE(clone_shallow_shares, rig, r, rig_open()) {
+DEVICE_CASE(clone_shallow_shares) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3);
   scoped_tree td = rig_tree(&r, t), out = NULL;
   rig_check(&r, t, td);
@@ -253,7 +254,8 @@ static size_t check_one_storage(const tdict_tree *out) {
   return at;
 }
 
-DEVICE_CASE(consolidate_copies_into_one_storage, rig, r, rig_open()) {
+DEVICE_CASE(consolidate_copies_into_one_storage) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3);
   m_map map;
   m_map_whole(&map, t->nb, t->bs);

@@ -60,7 +60,8 @@ static m_tree *joined(const items *all, int dim, bool stacks) {
 }
 static tdict_join_options along(int dim) { return td_with(tdict_join_options, dim = dim); }
 
-DEVICE_CASE(stack_stacks, rig, r, rig_open()) {
+DEVICE_CASE(stack_stacks) {
+  scoped_rig r = rig_open();
   scoped_items all;
   items_open(&r, &all, 0);
   for (int dim = -3; dim < 3; dim++) {
@@ -161,7 +162,8 @@ GPU_CASE(stack_refuses_mixed_devices) {
   td_ok(tdict_stack_into(out, same, 2, NULL, NULL, err));
 }
 
-CASE(stack_survives_enomem, rig, r, rig_open()) {
+CASE(stack_survives_enomem) {
+  scoped_rig r = rig_open();
   scoped_items all;
   items_open(&r, &all, 0);
   scoped_tree out = NULL, into = NULL;
@@ -171,7 +173,8 @@ CASE(stack_survives_enomem, rig, r, rig_open()) {
   rig_check(&r, joined(&all, 0, true), into);
 }
 
-DEVICE_CASE(stack_into_keeps_addresses, rig, r, rig_open()) {
+DEVICE_CASE(stack_into_keeps_addresses) {
+  scoped_rig r = rig_open();
   scoped_items all;
   items_open(&r, &all, 0);
   m_tree *made = joined(&all, 1, true), *old = rig_like(made);
@@ -191,7 +194,8 @@ DEVICE_CASE(stack_into_keeps_addresses, rig, r, rig_open()) {
   rig_check(&r, old, out); /* on the host the addresses must be those recorded before */
 }
 
-DEVICE_CASE(stack_into_refuses, rig, r, rig_open()) {
+DEVICE_CASE(stack_into_refuses) {
+  scoped_rig r = rig_open();
   scoped_items all;
   items_open(&r, &all, 0);
   m_tree *old = rig_like(joined(&all, 0, true));
@@ -242,7 +246,8 @@ CASE(cat_refuses) {
   tdict_release(scalar);
 }
 
-DEVICE_CASE(cat_into_keeps_addresses, rig, r, rig_open()) {
+DEVICE_CASE(cat_into_keeps_addresses) {
+  scoped_rig r = rig_open();
   scoped_items all;
   items_open(&r, &all, 1);
   m_tree *made = joined(&all, 0, false), *old = rig_like(made);

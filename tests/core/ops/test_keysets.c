@@ -166,7 +166,8 @@ CASE(assign_takes_trees_above_and_below) {
   help_paths(f.other, "n n.a n.n n.n.b n.n.m n.n.m.u n.e");
 }
 
-DEVICE_CASE(assign_keeps_batch_size_and_device, rig, r, rig_open()) {
+DEVICE_CASE(assign_keeps_batch_size_and_device) {
+  scoped_rig r = rig_open();
   tdict_device device;
   scoped_tree td = TREE(3);
   tdict_tree *child = NULL;
@@ -188,7 +189,8 @@ DEVICE_CASE(assign_keeps_batch_size_and_device, rig, r, rig_open()) {
   assert_int_equal(tdict_batch_ndim(child), 0);
 }
 
-DEVICE_CASE(assign_refuses_what_does_not_fit, rig, r, rig_open()) {
+DEVICE_CASE(assign_refuses_what_does_not_fit) {
+  scoped_rig r = rig_open();
   scoped_tree td = TREE(3), other = rig_tree(&r, SAMPLE(3)), wrong = help_tree_without_batch(), on = TREE(3);
   const tdict_device elsewhere = {td_device().type == TDICT_DEVICE_CPU ? TDICT_DEVICE_CUDA : TDICT_DEVICE_CPU, 0};
   td_put(td, "x", TENSOR(3));
@@ -211,7 +213,8 @@ DEVICE_CASE(assign_refuses_what_does_not_fit, rig, r, rig_open()) {
   help_paths(on, "");
 }
 
-CASE(assign_changes_nothing_on_failure, family, f, family_open()) {
+CASE(assign_changes_nothing_on_failure) {
+  scoped_family f = family_open();
   scoped_tree from = ops_tree(SAMPLE(3));
   char *before = help_snapshot(f.td);
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_assign(NULL, from, err));

@@ -22,7 +22,8 @@ static const void *address(const tdict_tree *td, const char *path) {
   return v.data;
 }
 
-DEVICE_CASE(must_batch_size, rig, r, rig_open()) {
+DEVICE_CASE(must_batch_size) {
+  scoped_rig r = rig_open();
   scoped_tree td = TREE(4), none = help_tree_without_batch();
   td_put(none, "x", NEW(&r, 7, 2));
   assert_int_equal(tdict_batch_ndim(none), 0); /* never inferred */
@@ -41,7 +42,8 @@ DEVICE_CASE(must_batch_size, rig, r, rig_open()) {
   td_put_tree(td, "empty", TREE(9));                        /* empty children may have any batch size */
 }
 
-DEVICE_CASE(must_set_shares, rig, r, rig_open()) {
+DEVICE_CASE(must_set_shares) {
+  scoped_rig r = rig_open();
   scoped_tree td = TREE(4), child = help_tree_without_batch();
   scoped_tensor t = NEW(&r, 4, 3);
   td_ok(tdict_set(td, "n.m.a", t, err));
@@ -75,7 +77,8 @@ DEVICE_CASE(must_device) {
   }
 }
 
-DEVICE_CASE(must_get_delete_pop_rename_has, rig, r, rig_open()) {
+DEVICE_CASE(must_get_delete_pop_rename_has) {
+  scoped_rig r = rig_open();
   scoped_tree td = TREE(2), tree = NULL;
   scoped_tensor got = NULL;
   td_put(td, "n.a", NEW(&r, 2));
@@ -96,7 +99,8 @@ DEVICE_CASE(must_get_delete_pop_rename_has, rig, r, rig_open()) {
   help_paths(td, "");
 }
 
-DEVICE_CASE(must_keep_order, rig, r, rig_open()) {
+DEVICE_CASE(must_keep_order) {
+  scoped_rig r = rig_open();
   scoped_tree td = TREE(2);
   const char *const paths[] = {"z", "n.q", "a", "n.b", "m"};
   for (int i = 0; i < 5; i++) td_put(td, paths[i], NEW(&r, 2));
@@ -108,7 +112,8 @@ DEVICE_CASE(must_keep_order, rig, r, rig_open()) {
   help_unchanged(td, before);
 }
 
-DEVICE_CASE(must_write_in_place, rig, r, rig_open()) {
+DEVICE_CASE(must_write_in_place) {
+  scoped_rig r = rig_open();
   m_tree *model = SAMPLE(3, 4);
   scoped_tree td = rig_tree(&r, model), other = rig_tree(&r, rig_like(model));
   const void *a = address(td, "a"), *u = address(td, "n.m.u");
@@ -126,7 +131,8 @@ DEVICE_CASE(must_write_in_place, rig, r, rig_open()) {
   assert_ptr_equal(address(td, "n.m.u"), u);
 }
 
-DEVICE_CASE(must_update, rig, r, rig_open()) {
+DEVICE_CASE(must_update) {
+  scoped_rig r = rig_open();
   scoped_tree td = TREE(2), src = TREE(2);
   td_put(td, "n.a", NEW(&r, 2));
   td_put(td, "n.b", NEW(&r, 2));
@@ -171,7 +177,8 @@ DEVICE_CASE(must_select_exclude_split_keys) {
   tdict_release(td);
 }
 
-DEVICE_CASE(must_flatten_and_unflatten_keys, rig, r, rig_open()) {
+DEVICE_CASE(must_flatten_and_unflatten_keys) {
+  scoped_rig r = rig_open();
   scoped_tree td = rig_tree(&r, SAMPLE(3)), flat = td_made(tree, tdict_flatten_keys(td, NULL, &made, err)), back = NULL;
   help_paths(flat, "a n\\.b n\\.m\\.u");
   assert_ptr_equal(td_leaf(flat, "n\\.m\\.u"), td_leaf(td, "n.m.u"));
@@ -287,7 +294,8 @@ DEVICE_CASE(must_preallocate) {
   assert_true(tdict_equal(got, row));
 }
 
-DEVICE_CASE(must_pad_sequence, rig, r, rig_open()) {
+DEVICE_CASE(must_pad_sequence) {
+  scoped_rig r = rig_open();
   scoped_tree td = rig_tree(&r, SAMPLE(4)), two = NULL, out = NULL, end = NULL, zeros = NULL;
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 2, 1)), NULL, &two, err));
   td_ok(tdict_pad_sequence((const tdict_tree *const[]){two, td}, 2, NULL, NULL, &out, err));
@@ -326,7 +334,8 @@ static tdict_status clone_leaf(void *user, const tdict_leaves *at, tdict_tensor 
   (void)user;
   return tdict_tensor_clone(at->tensors[at->count - 1], NULL, out, err);
 }
-DEVICE_CASE(must_walk_and_apply, rig, r, rig_open()) {
+DEVICE_CASE(must_walk_and_apply) {
+  scoped_rig r = rig_open();
   scoped_tree td = rig_tree(&r, SAMPLE(3)), other = rig_tree(&r, rig_like(SAMPLE(3))), out = NULL;
   help_paths(td, "a n n.b n.m n.m.u e");
   td_ok(tdict_apply(r.context, (const tdict_tree *const[]){td, other}, 2, clone_leaf, NULL, NULL, &out, err));
@@ -346,7 +355,8 @@ DEVICE_CASE(must_walk_and_apply, rig, r, rig_open()) {
            tdict_apply(r.context, (const tdict_tree *const[]){td, other}, 2, clone_leaf, NULL, NULL, &none, err));
 }
 
-DEVICE_CASE(must_compare_and_print, rig, r, rig_open()) {
+DEVICE_CASE(must_compare_and_print) {
+  scoped_rig r = rig_open();
   scoped_tree td = rig_tree(&r, SAMPLE(3)), other = NULL;
   tdict_difference found;
   char text[1024], line[160], *shown;
@@ -368,7 +378,8 @@ DEVICE_CASE(must_compare_and_print, rig, r, rig_open()) {
   assert_non_null(strstr(text, " shared"));
 }
 
-GPU_CASE(must_to, rig, r, rig_open()) {
+GPU_CASE(must_to) {
+  scoped_rig r = rig_open();
   scoped_tree host = ops_tree(SAMPLE(3)), device = NULL, again = NULL, back = NULL;
   tdict_lock(host);
   td_ok(tdict_to_device(r.context, host, td_device(), NULL, &device, err));
@@ -385,7 +396,8 @@ GPU_CASE(must_to, rig, r, rig_open()) {
   assert_true(tdict_equal(device, host));
 }
 
-GPU_CASE(must_pin_memory, rig, r, rig_open()) {
+GPU_CASE(must_pin_memory) {
+  scoped_rig r = rig_open();
   scoped_tree host = ops_tree(SAMPLE(3)), pinned = NULL, again = NULL, device = NULL;
   td_ok(tdict_pin_memory(r.context, host, NULL, &pinned, err));
   assert_true(tdict_is_pinned(pinned) && !tdict_is_pinned(host));

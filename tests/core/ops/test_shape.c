@@ -41,7 +41,8 @@ DEVICE_CASE(shape_view) {
   tdict_release(td);
 }
 
-DEVICE_CASE(shape_view_refuses_strides, rig, r, rig_open()) {
+DEVICE_CASE(shape_view_refuses_strides) {
+  scoped_rig r = rig_open();
   scoped_tree td = rig_tree(&r, SAMPLE(4, 6)), turned = NULL, out = NULL;
   td_ok(tdict_transpose(td, 0, 1, &turned, err));
   td_fails(TDICT_ESHAPE, "reshape copies", tdict_reshape_view(turned, COUNTS(24), &out, err));
@@ -50,7 +51,8 @@ DEVICE_CASE(shape_view_refuses_strides, rig, r, rig_open()) {
   rig_shares(td, out, true);
 }
 
-DEVICE_CASE(shape_reshape_copies_where_needed, rig, r, rig_open()) {
+DEVICE_CASE(shape_reshape_copies_where_needed) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 6);
   scoped_tree td = rig_tree(&r, t), turned = NULL;
   tdict_tree *out = NULL;
@@ -96,7 +98,8 @@ DEVICE_CASE(shape_unflatten) {
   tdict_release(td);
 }
 
-DEVICE_CASE(shape_unsqueeze, rig, r, rig_open()) {
+DEVICE_CASE(shape_unsqueeze) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 3);
   scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);
@@ -108,7 +111,8 @@ DEVICE_CASE(shape_unsqueeze, rig, r, rig_open()) {
   }
 }
 
-DEVICE_CASE(shape_squeeze, rig, r, rig_open()) {
+DEVICE_CASE(shape_squeeze) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(1, 3, 1);
   scoped_tree td = rig_tree(&r, t);
   m_map map;
@@ -158,7 +162,8 @@ DEVICE_CASE(shape_permute) {
   tdict_release(td);
 }
 
-DEVICE_CASE(shape_transpose, rig, r, rig_open()) {
+DEVICE_CASE(shape_transpose) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 3, 4);
   scoped_tree td = rig_tree(&r, t);
   m_map map;

@@ -1,7 +1,8 @@
 /* Tests that one tree is merged into another completely or not at all. */
 #include "rig.h"
 
-DEVICE_CASE(update_merges, rig, r, rig_open()) {
+DEVICE_CASE(update_merges) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4), *s = SAMPLE(4);
   m_array *z = rig_array(TDICT_I16, s, 0, NULL);
   m_put(m_find(s, "n")->tree, "z", z, NULL);

@@ -188,7 +188,8 @@ static bool is_deep(void *user, const tdict_leaves *at) {
   return strchr(at->path, '.') != NULL;
 }
 
-DEVICE_CASE(filter_keeps, rig, r, rig_open()) {
+DEVICE_CASE(filter_keeps) {
+  scoped_rig r = rig_open();
   scoped_tree td = rig_tree(&r, SAMPLE(3)), out = td_made(tree, tdict_filter(td, is_deep, NULL, &made, err));
   help_paths(out, "n n.b n.m n.m.u e");
   assert_ptr_equal(td_leaf(out, "n.b"), td_leaf(td, "n.b"));

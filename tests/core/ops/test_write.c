@@ -10,7 +10,8 @@ static void take_values(m_array *to, const m_array *from) {
   for (int64_t k = 0; k < to->n; k++) m_write(to->cells[k], m_value(from->cells[k % from->n]));
 }
 
-DEVICE_CASE(write_keeps_address, rig, r, rig_open()) {
+DEVICE_CASE(write_keeps_address) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3);
   scoped_tree td = rig_tree(&r, t);
   m_array *new = rig_new_array(array_at(t, 1), NULL);
@@ -25,7 +26,8 @@ DEVICE_CASE(write_keeps_address, rig, r, rig_open()) {
   help_unchanged(td, before);
 }
 
-DEVICE_CASE(write_refuses, rig, r, rig_open()) {
+DEVICE_CASE(write_refuses) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4);
   scoped_tree td = rig_tree(&r, t);
   scoped_tensor f32 = TENSOR(4, 3), row = TENSOR(3), whole = TENSOR(4);
@@ -49,7 +51,8 @@ DEVICE_CASE(write_refuses, rig, r, rig_open()) {
   rig_check(&r, t, td);
 }
 
-DEVICE_CASE(write_at_writes_elements, rig, r, rig_open()) {
+DEVICE_CASE(write_at_writes_elements) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4);
   scoped_tree td = rig_tree(&r, t);
   m_array *b = array_at(t, 1); /* [4, 3] */
@@ -70,7 +73,8 @@ DEVICE_CASE(write_at_writes_elements, rig, r, rig_open()) {
   rig_check(&r, t, td);
 }
 
-DEVICE_CASE(write_at_refuses, rig, r, rig_open()) {
+DEVICE_CASE(write_at_refuses) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4);
   scoped_tree td = rig_tree(&r, t);
   scoped_tensor one = TENSOR(1), none = help_tensor(0, NULL);
@@ -84,7 +88,8 @@ DEVICE_CASE(write_at_refuses, rig, r, rig_open()) {
   rig_check(&r, t, td);
 }
 
-CASE(fill_fills, tree, td, TREE(2)) {
+CASE(fill_fills) {
+  scoped_tree td = TREE(2);
   static const tdict_dtype dtypes[] = {TDICT_U8,  TDICT_I16,  TDICT_F16, TDICT_F32,
                                        TDICT_F64, TDICT_BOOL, TDICT_C64, TDICT_C128};
   static const unsigned char bytes[][16] = {{3},
@@ -124,7 +129,8 @@ CASE(fill_fills, tree, td, TREE(2)) {
   assert_true(((const float *)tdict_const_data(td, "m"))[3] == 8);
 }
 
-DEVICE_CASE(fill_zero, rig, r, rig_open()) {
+DEVICE_CASE(fill_zero) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3);
   scoped_tree td = rig_tree(&r, t), turned = NULL;
   rig_check(&r, t, td);
@@ -195,7 +201,8 @@ static void take_tree(m_tree *to, m_tree *from) {
   for (int i = 0; i < count; i++) take_values(a[i], b[i]);
 }
 
-DEVICE_CASE(copy_copies_every_element, rig, r, rig_open()) {
+DEVICE_CASE(copy_copies_every_element) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3), *value = rig_like(t);
   scoped_tree td = rig_tree(&r, t), from = ops_tree(value), back = ops_tree(SAMPLE(4, 3));
   rig_check(&r, t, td);
@@ -228,7 +235,8 @@ CASE(copy_refuses) {
   m_reset();
 }
 
-DEVICE_CASE(update_in_place_writes, rig, r, rig_open()) {
+DEVICE_CASE(update_in_place_writes) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3), *value = rig_like(t);
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value);
   rig_check(&r, t, td);
@@ -244,7 +252,8 @@ DEVICE_CASE(update_in_place_writes, rig, r, rig_open()) {
   rig_check(&r, t, td);
 }
 
-DEVICE_CASE(update_in_place_refuses, rig, r, rig_open()) {
+DEVICE_CASE(update_in_place_refuses) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4);
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, rig_like(t));
   const char *const missing[] = {"a", "n.q"};
@@ -261,7 +270,8 @@ DEVICE_CASE(update_in_place_refuses, rig, r, rig_open()) {
   rig_check(&r, t, td);
 }
 
-DEVICE_CASE(write_allowed_when_locked, rig, r, rig_open()) {
+DEVICE_CASE(write_allowed_when_locked) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2), *value = rig_like(t);
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value), row = NULL;
   rig_check(&r, t, td);

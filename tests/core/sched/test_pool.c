@@ -207,7 +207,8 @@ CASE(pool_threads_run_concurrently) {
 }
 
 /* The quota limits the processors, also those that are set later, and not the threads. */
-CASE(pool_uses_as_many_cpus_as_the_quota, pool, pool, open_pool(4)) {
+CASE(pool_uses_as_many_cpus_as_the_quota) {
+  scoped_pool pool = open_pool(4);
   tdict_cpus set = td_cpus(0, 15);
   (void)tdict_pool_set_cpus(pool, &set);
   tdict_pool_set_quota(pool, 0);

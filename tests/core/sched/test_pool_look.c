@@ -57,7 +57,8 @@ static double cpu_seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-CASE(pool_spinning_ends, pool, pool, open_pool(4, 4)) {
+CASE(pool_spinning_ends) {
+  scoped_pool pool = open_pool(4, 4);
   usleep(20000);
   tdict_pool_wake(pool, 4);
   tdict_pool_wake(pool, 100);

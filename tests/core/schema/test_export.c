@@ -30,7 +30,8 @@ CASE(schema_export_ignores_what_it_has_not) {
 }
 
 /* A child changed through its own handle: what still fits takes the batch size above, what does not is named. */
-CASE(schema_export_changed_children, tree, td, TREE(2, 3)) {
+CASE(schema_export_changed_children) {
+  scoped_tree td = TREE(2, 3);
   tdict_tree *child = td_put_tree(td, "n", TREE(2, 3, 4)), *below = td_put_tree(child, "m", TREE(2, 3, 4));
   td_put(below, "t", TENSOR(2, 3, 4));
   td_ok(tdict_set_batch_size(below, COUNTS(2), err));

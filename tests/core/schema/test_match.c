@@ -142,7 +142,8 @@ CASE(schema_matches_exactly_the_trees_with_equal_schemas) {
 }
 
 /* A child whose batch size was changed through its own handle, see schema_export_changed_children. */
-CASE(schema_matches_changed_children, tree, td, TREE(2, 3)) {
+CASE(schema_matches_changed_children) {
+  scoped_tree td = TREE(2, 3);
   tdict_tree *child = td_put_tree(td, "n", TREE(2, 3, 4)), *below = td_put_tree(child, "m", TREE(2, 3, 4));
   td_put(below, "t", TENSOR(2, 3, 4));
   scoped_schema s = rig_export(td);

@@ -96,7 +96,8 @@ CASE(schema_hash_tells_schemas_apart) {
   for (int i = 0; i < COUNT; i++) tdict_schema_release(s[i]);
 }
 
-CASE(schema_write_cuts, schema, s, rig_read(rig_bytes, sizeof rig_bytes)) {
+CASE(schema_write_cuts) {
+  scoped_schema s = rig_read(rig_bytes, sizeof rig_bytes);
   uint8_t buffer[sizeof rig_bytes + 8];
   for (size_t n = 0; n <= sizeof buffer; n++) {
     const size_t written = n < sizeof rig_bytes ? n : sizeof rig_bytes;

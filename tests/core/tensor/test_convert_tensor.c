@@ -126,7 +126,8 @@ CASE(convert_refuses) {
   assert_null(out);
 }
 
-GPU_CASE(convert_refuses_devices, context, context, td_context(NULL)) {
+GPU_CASE(convert_refuses_devices) {
+  scoped_context context = td_context(NULL);
   tdict_memory *memory = tdict_device_memory(context, td_device());
   scoped_tensor host = naive_tensor(TDICT_F32, TDICT_SHAPE(4), 1), device = NULL, out = NULL, pinned = NULL;
   td_ok(tdict_tensor_zeros(TDICT_I32, TDICT_SHAPE(4), memory, &device, err));

@@ -52,7 +52,8 @@ CASE(tree_get_refuses) {
   tdict_release(td);
 }
 
-CASE(tree_data, tree, td, TREE(2)) {
+CASE(tree_data) {
+  scoped_tree td = TREE(2);
   tdict_tensor *t = td_put(td, "n.leaf", TENSOR(2, 3));
   assert_non_null(tdict_data(td, "n.leaf"));
   assert_ptr_equal(tdict_data(td, "n.leaf"), tdict_tensor_data(t));
@@ -72,7 +73,8 @@ CASE(tree_data, tree, td, TREE(2)) {
   assert_ptr_equal(tdict_const_data(td, "fixed"), bytes);
 }
 
-CASE(tree_has, tree, td, td_tree("[2] n.leaf:f32[2,3] dotted\\.key:f32[2]")) {
+CASE(tree_has) {
+  scoped_tree td = td_tree("[2] n.leaf:f32[2,3] dotted\\.key:f32[2]");
   const char *const there[] = {"n", "n.leaf", "dotted\\.key"};
   const char *const absent[] = {"leaf", "n.x", "n.leaf.x", "dotted.key", "dotted", "", ".", "n.", "n\\", "N"};
   for (size_t i = 0; i < sizeof there / sizeof *there; i++) assert_true(tdict_has(td, there[i]));
@@ -130,7 +132,8 @@ CASE(tree_lookup_finds) {
   tdict_release(td);
 }
 
-CASE(tree_lookup_refuses, tree, td, td_tree("[2] n.leaf:f32[2,3]")) {
+CASE(tree_lookup_refuses) {
+  scoped_tree td = td_tree("[2] n.leaf:f32[2,3]");
   tdict_entry entry, before;
   memset(&entry, 0xA5, sizeof entry);
   before = entry;
@@ -168,7 +171,8 @@ CASE(tree_at_finds) {
   tdict_release(td);
 }
 
-CASE(tree_at_is_empty_past_the_end, tree, td, TREE(2)) {
+CASE(tree_at_is_empty_past_the_end) {
+  scoped_tree td = TREE(2);
   td_put(td, "a", TENSOR(2));
   const tdict_entry past[] = {tdict_get_entry_at(td, 1), tdict_get_entry_at(td, SIZE_MAX), tdict_get_entry_at(NULL, 0)};
   for (size_t i = 0; i < sizeof past / sizeof *past; i++)

@@ -15,7 +15,8 @@ static void expect_batch(const tdict_tree *td, int ndim, const int64_t *wanted) 
   if (ndim) assert_memory_equal(tdict_batch_size(td), wanted, (size_t)ndim * sizeof *wanted);
 }
 
-CASE(tree_set_batch_size, tree, td, td_tree("x:f32[4,3,2] n.m.y:f32[4,3,5]")) {
+CASE(tree_set_batch_size) {
+  scoped_tree td = td_tree("x:f32[4,3,2] n.m.y:f32[4,3,5]");
   td_put_tree(td, "empty", TREE(7));
   td_put_tree(td, "n.long", TREE(4, 3, 6));
   td_ok(tdict_set_batch_size(td, COUNTS(4), err));
@@ -37,7 +38,8 @@ CASE(tree_set_batch_size, tree, td, td_tree("x:f32[4,3,2] n.m.y:f32[4,3,5]")) {
   expect_batch(td, COUNTS(4));
 }
 
-CASE(tree_set_batch_size_refuses, tree, td, td_tree("[4] x:f32[4,3,2] n.m.y:f32[4,3] n.z:f32[4,2]")) {
+CASE(tree_set_batch_size_refuses) {
+  scoped_tree td = td_tree("[4] x:f32[4,3,2] n.m.y:f32[4,3] n.z:f32[4,2]");
   td_put_tree(td, "long", TREE(4, 5));
   td_put(td, "long.w", TENSOR(4, 5));
   char *before = help_snapshot(td);

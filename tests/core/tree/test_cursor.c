@@ -40,7 +40,8 @@ CASE(cursor_second_walk_needs_no_memory) {
   tdict_release(td);
 }
 
-CASE(cursor_path_names_the_last_leaf, tree, td, td_tree("[1] a.h\\.0.x:f32[1] a.b:f32[1]")) {
+CASE(cursor_path_names_the_last_leaf) {
+  scoped_tree td = td_tree("[1] a.h\\.0.x:f32[1] a.b:f32[1]");
   tdict_cursor cursor;
   char path[248];
   tdict_cursor_init(&cursor, td, false);

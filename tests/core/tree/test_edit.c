@@ -101,7 +101,8 @@ CASE(tree_set_refuses_other_device) {
   assert_ptr_equal(td_leaf(td, "n.x"), there);
 }
 
-CASE(tree_delete, tree, td, TREE(2)) {
+CASE(tree_delete) {
+  scoped_tree td = TREE(2);
   static const char *const names[] = {"a", "b", "n.x", "n.y", "m.deep.z", "c"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) td_put(td, names[i], TENSOR(2, (int64_t)i + 1));
   scoped_tensor kept = tdict_tensor_retain(td_leaf(td, "n.x"));
@@ -119,7 +120,8 @@ CASE(tree_delete, tree, td, TREE(2)) {
   help_paths(tree, "deep deep.z");
 }
 
-CASE(tree_delete_refuses, tree, td, td_tree("[2] n.x:f32[2]")) {
+CASE(tree_delete_refuses) {
+  scoped_tree td = td_tree("[2] n.x:f32[2]");
   char *before = help_snapshot(td);
   td_fails(TDICT_ENOTFOUND, "'y'", tdict_delete(td, "y", err));
   td_fails(TDICT_ENOTFOUND, "'y'", tdict_delete(td, "n.y", err));
@@ -170,7 +172,8 @@ CASE(tree_pop_refuses) {
   tdict_release(td);
 }
 
-CASE(tree_rename, tree, td, td_tree("[2] a:f32[2] b:f32[2,2] n.x:f32[2,3] c:f32[2,4]")) {
+CASE(tree_rename) {
+  scoped_tree td = td_tree("[2] a:f32[2] b:f32[2,2] n.x:f32[2,3] c:f32[2,4]");
   tdict_tensor *b = td_leaf(td, "b"), *x = td_leaf(td, "n.x"), *c = td_leaf(td, "c");
   tdict_tree *n = td_child(td, "n");
   td_ok(tdict_rename(td, "b", "bee", true, err)); /* keeps its place */
@@ -197,7 +200,8 @@ CASE(tree_rename, tree, td, td_tree("[2] a:f32[2] b:f32[2,2] n.x:f32[2,3] c:f32[
 }
 
 /* What moves below another batch size or device is held to it, and grows as with set_tree. */
-CASE(tree_rename_adapts_to_the_new_parent, tree, td, TREE(2)) {
+CASE(tree_rename_adapts_to_the_new_parent) {
+  scoped_tree td = TREE(2);
   td_put_tree(td, "long", TREE(2, 3));
   td_put(td, "short.good", TENSOR(2, 3));
   td_put(td, "x", TENSOR(2, 4));
@@ -209,7 +213,8 @@ CASE(tree_rename_adapts_to_the_new_parent, tree, td, TREE(2)) {
   assert_int_equal(tdict_batch_ndim(before_move), 1);
 }
 
-CASE(tree_rename_refuses, tree, td, td_tree("[2] a:f32[2] b:f32[2] n.m.x:f32[2]")) {
+CASE(tree_rename_refuses) {
+  scoped_tree td = td_tree("[2] a:f32[2] b:f32[2] n.m.x:f32[2]");
   td_ok(tdict_set_tree(td, "alias", td_child(td, "n"), err));
   char *before = help_snapshot(td);
   td_fails(TDICT_EEXIST, "safe", tdict_rename(td, "a", "b", true, err));

@@ -39,7 +39,8 @@ CASE(tree_lock_blocks) {
 }
 
 /* A locked tree below an unlocked one is blocked itself, and may be replaced whole. */
-CASE(tree_lock_of_a_child_leaves_its_parent_unlocked, tree, td, td_tree("[2] n.deep.x:f32[2,1]")) {
+CASE(tree_lock_of_a_child_leaves_its_parent_unlocked) {
+  scoped_tree td = td_tree("[2] n.deep.x:f32[2,1]");
   scoped_tree n = tdict_retain(td_child(td, "n"));
   tdict_lock(n);
   assert_false(tdict_is_locked(td));
@@ -89,7 +90,8 @@ CASE(tree_unlock) {
   td_put(shared, "low.y", TENSOR(2));
 }
 
-CASE(tree_unlock_refuses_child, tree, td, td_tree("[2] n.deep.x:f32[2]")) {
+CASE(tree_unlock_refuses_child) {
+  scoped_tree td = td_tree("[2] n.deep.x:f32[2]");
   tdict_tree *n = td_child(td, "n"), *deep = td_child(td, "n.deep");
   tdict_lock(td);
   td_fails(TDICT_ELOCKED, "below a locked tree", tdict_unlock(n, err));

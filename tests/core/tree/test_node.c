@@ -93,7 +93,8 @@ CASE(node_like_shares_keys_until_a_change) {
 }
 
 /* Keys that come and go leave neither slots nor memory behind, and the order stands. */
-CASE(node_compacts_deleted_slots, tree, td, help_tree_without_batch()) {
+CASE(node_compacts_deleted_slots) {
+  scoped_tree td = help_tree_without_batch();
   scoped_tensor t = TENSOR(1);
   char name[16];
   for (int i = 0; i < 1000; i++) {

@@ -57,7 +57,8 @@ CASE(tree_format) {
   }
 }
 
-CASE(tree_format_cuts_long_trees, tree, td, TREE(1)) {
+CASE(tree_format_cuts_long_trees) {
+  scoped_tree td = TREE(1);
   for (int i = 0; i < 250; i++) td_put(td, td_text("n%d.key%d", i / 50, i), TENSOR(1));
   scoped_chars text = text_of(td);
   size_t lines = 0;
@@ -104,7 +105,8 @@ CASE(tree_format_marks_shared) {
 }
 
 /* A long key or shape takes its own line out of the columns, not all the others. */
-CASE(tree_format_keeps_columns_narrow, tree, td, help_tree_without_batch()) {
+CASE(tree_format_keeps_columns_narrow) {
+  scoped_tree td = help_tree_without_batch();
   char name[101];
   memset(name, 'k', 100);
   name[100] = 0;
@@ -117,7 +119,8 @@ CASE(tree_format_keeps_columns_narrow, tree, td, help_tree_without_batch()) {
   assert_non_null(strstr(text, name));
 }
 
-CASE(tree_print, tree, td, sample()) {
+CASE(tree_print) {
+  scoped_tree td = sample();
   FILE *file = tmpfile();
   char read[sizeof sample_text + 8] = {0};
   td_ok(tdict_print(td, file, err));

@@ -79,7 +79,8 @@ CASE(tree_text_refuses_bad_texts) {
 }
 
 /* Random leaves differ from each other. Counting leaves begin with 0 each. */
-CASE(tree_text_fills_the_leaves, tree, random, td_tree("a:u8[100] b:u8[100] flags:bool[100]")) {
+CASE(tree_text_fills_the_leaves) {
+  scoped_tree random = td_tree("a:u8[100] b:u8[100] flags:bool[100]");
   assert_memory_not_equal(tdict_data(random, "a"), tdict_data(random, "b"), 100);
   for (int i = 0; i < 100; i++) assert_in_range(((unsigned char *)tdict_data(random, "flags"))[i], 0, 1);
   scoped_tree counting = td_tree_counting("a:f32[2,3] b:i64[%d] c:u16[2]", 4);
@@ -90,7 +91,8 @@ CASE(tree_text_fills_the_leaves, tree, random, td_tree("a:u8[100] b:u8[100] flag
   assert_memory_equal(tdict_tensor_data(rows), ((const double[]){0, 1, 2}), 3 * sizeof(double));
 }
 
-GPU_CASE(tree_text_makes_trees_in_any_memory, context, context, td_context(NULL)) {
+GPU_CASE(tree_text_makes_trees_in_any_memory) {
+  scoped_context context = td_context(NULL);
   scoped_tree there = td_tree_in(tdict_device_memory(context, td_device()), "[2] x:f32[2] n.y:u8[2,3]");
   scoped_tree pinned = td_tree_in(tdict_pinned_memory(context), "x:f32[2]");
   scoped_tensor tensor = td_tensor_in(tdict_device_memory(context, td_device()), "i16[7]");

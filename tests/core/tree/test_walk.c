@@ -45,7 +45,8 @@ static tdict_status compare(void *user, const tdict_entry *entry, tdict_error *e
   return TDICT_OK;
 }
 
-CASE(tree_walk_order, tree, td, sample()) {
+CASE(tree_walk_order) {
+  scoped_tree td = sample();
   visit v = {td, 0, 0};
   td_ok(tdict_walk(td, compare, &v, err));
   assert_int_equal(v.shown, STEPS);
@@ -95,7 +96,8 @@ __attribute__((noinline)) static void dirty_stack(void) {
   for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = 0xA5;
 }
 
-CASE(tree_walk_stops, tree, td, sample()) {
+CASE(tree_walk_stops) {
+  scoped_tree td = sample();
   for (int at = 0; at < STEPS; at++) {
     visit v = {td, 0, at};
     tdict_error error;
@@ -135,7 +137,8 @@ CASE(tree_walk_stops, tree, td, sample()) {
   assert_int_equal(status, TDICT_ENOMEM);
 }
 
-CASE(tree_counts_leaves, tree, td, sample()) {
+CASE(tree_counts_leaves) {
+  scoped_tree td = sample();
   assert_int_equal(tdict_num_leaves(td), 5);
   tdict_tensor *t = td_leaf(td, "b");
   td_ok(tdict_set(td, "same", t, err));
@@ -151,7 +154,8 @@ static size_t unique_bytes(const tdict_tree *td) {
   return bytes;
 }
 
-CASE(tree_counts_bytes, tree, td, sample()) {
+CASE(tree_counts_bytes) {
+  scoped_tree td = sample();
   const size_t leaves = (6 + 2 + 10 + 0 + 4) * sizeof(float);
   assert_int_equal(tdict_bytes(td), leaves);
   assert_int_equal(unique_bytes(td), leaves);
@@ -171,7 +175,8 @@ CASE(tree_counts_bytes, tree, td, sample()) {
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_unique_bytes(NULL, &(size_t){0}, err));
 }
 
-CASE(tree_unique_bytes_survives_enomem, tree, td, TREE(2)) {
+CASE(tree_unique_bytes_survives_enomem) {
+  scoped_tree td = TREE(2);
   size_t wanted = 0, bytes = 77;
   for (int i = 0; i < 100; i++) {
     td_put(td, td_text("n%d.k%d", i % 7, i), TENSOR(2, i));

@@ -28,7 +28,8 @@ static bool dies(volatile char *address, bool write) {
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV;
 }
 
-CASE(sim_host_access_to_device_memory_faults, table, d, open_plain()) {
+CASE(sim_host_access_to_device_memory_faults) {
+  scoped_table d = open_plain();
   char *dev = make_device(d, 10000), *host = (char *)make_pinned(d, 10000, 1);
   assert_true(dies(dev, false));
   assert_true(dies(dev + 9999, true));
@@ -229,7 +230,8 @@ CASE(sim_pool_caches_up_to_its_threshold) {
   CU(INVALID_DEVICE, pool_create, 1, &pool);
 }
 
-CASE(sim_registrations_do_not_overlap, table, d, open_plain()) {
+CASE(sim_registrations_do_not_overlap) {
+  scoped_table d = open_plain();
   scoped_bytes host = make_pageable(4096, 3);
   void *dev = make_device(d, 4096);
   tdict_driver_sim_count count;

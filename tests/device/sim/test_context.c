@@ -103,7 +103,8 @@ CASE(sim_stream_of_another_device_is_refused) {
   CU(SUCCESS, ctx_pop, &second);
 }
 
-CASE(sim_capture_mode_is_exchanged, table, d, open_plain()) {
+CASE(sim_capture_mode_is_exchanged) {
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   int mode = TDICT_CU_CAPTURE_RELAXED, status = -1;
   CU(SUCCESS, capture_mode, &mode);

@@ -194,7 +194,8 @@ static void check_rect(tdict_driver *d, tdict_cu_stream s, rect_case c) {
   CU(SUCCESS, mem_free, dev_dst);
 }
 
-CASE(sim_rectangles_move_the_bytes, table, d, open_plain()) {
+CASE(sim_rectangles_move_the_bytes) {
+  scoped_table d = open_plain();
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   for (int kind = TDICT_CU_H2D; kind <= (int)TDICT_CU_D2D; kind++)
     for (int pinned = 0; pinned < 2; pinned++)

@@ -60,7 +60,8 @@ CASE(sim_driver_reports_its_properties) {
   CU(INVALID_DEVICE, device_attribute, 3, TDICT_CU_ATTRIBUTE_PCI_BUS_ID, &value);
 }
 
-CASE(sim_driver_names_its_errors, table, d, open_plain()) {
+CASE(sim_driver_names_its_errors) {
+  scoped_table d = open_plain();
   const char *name, *text;
   CU(SUCCESS, error_text, TDICT_CU_OUT_OF_MEMORY, &name, &text);
   assert_string_equal(name, "CUDA_ERROR_OUT_OF_MEMORY");

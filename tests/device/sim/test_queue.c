@@ -165,7 +165,8 @@ static void check_waits(tdict_driver *d, tdict_cu_stream blocked, tdict_cu_strea
   CU(SUCCESS, host_free, back, BYTES);
 }
 
-CASE(sim_legacy_stream_orders_blocking_streams_only, table, d, open_plain()) {
+CASE(sim_legacy_stream_orders_blocking_streams_only) {
+  scoped_table d = open_plain();
   tdict_cu_stream legacy = (tdict_cu_stream)(uintptr_t)1, per_thread = (tdict_cu_stream)(uintptr_t)2;
   tdict_cu_stream blocking = make_stream(d, TDICT_CU_STREAM_DEFAULT), other = make_stream(d, TDICT_CU_STREAM_DEFAULT);
   tdict_cu_stream loose = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);

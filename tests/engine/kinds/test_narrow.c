@@ -14,7 +14,8 @@ tdict_status __wrap_tdict_gpu_load_kernels(tdict_gpu *gpu, tdict_error *err) {
 }
 
 /* In all modes and with all numbers of threads, to a device, back, and within the host. */
-DEVICE_CASE(narrow_arrives_in_all_ways, world, w, open_world()) {
+DEVICE_CASE(narrow_arrives_in_all_ways) {
+  scoped_world w = open_world();
   for (int layout = 0; layout < 3; layout++) {
     scoped_tree src = narrow_tree(layout == 2 ? w.pinned : NULL, layout == 1);
     for (int i = layout; i < NUM_WAYS; i += 3 * WAYS_STEP) {

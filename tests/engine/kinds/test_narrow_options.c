@@ -102,7 +102,8 @@ static tdict_status move_and_drop(const world *w, const tdict_tree *src, const t
   if (status == TDICT_OK) tdict_release(out);
   return status;
 }
-DEVICE_CASE(narrow_survives_enomem, world, w, open_world()) {
+DEVICE_CASE(narrow_survives_enomem) {
+  scoped_world w = open_world();
   scoped_tree src = new_tree();
   td_put(src, "plain", pv_tensor(TDICT_I64, SHAPE(3000), PV_HALF, NULL));
   td_put(src, "strided", permuted(pv_tensor(TDICT_I32, SHAPE(100, 90), PV_BYTE, NULL), (const int[]){1, 0}));

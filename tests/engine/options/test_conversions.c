@@ -182,7 +182,8 @@ GPU_CASE(conversions_and_other_options) {
 }
 
 /* Patterns do not match the tensors of an object. */
-GPU_CASE(conversions_leave_objects_alone, world, w, open_world()) {
+GPU_CASE(conversions_leave_objects_alone) {
+  scoped_world w = open_world();
   scoped_tree src = new_tree(), out = NULL;
   thing *t = thing_create(random_tensor(TDICT_U8, SHAPE(70), NULL), random_tensor(TDICT_F32, SHAPE(33), NULL));
   td_ok(tdict_set_object(src, "a.thing", &thing_flat, t, err));
@@ -198,7 +199,8 @@ GPU_CASE(conversions_leave_objects_alone, world, w, open_world()) {
 }
 
 /* One destination of two converted sources is refused, unless both are converted alike. */
-DEVICE_CASE(conversions_into_one_place_must_agree, world, w, open_world()) {
+DEVICE_CASE(conversions_into_one_place_must_agree) {
+  scoped_world w = open_world();
   scoped_tree src = new_tree(), dst = new_tree();
   scoped_tensor s = random_tensor(TDICT_U8, SHAPE(500), NULL), d = NULL;
   td_ok(tdict_tensor_empty(TDICT_F32, SHAPE(500), w.memory, &d, err));

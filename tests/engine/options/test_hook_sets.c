@@ -92,7 +92,8 @@ DEVICE_CASE(hook_sets_move_in_each_mode) {
 }
 
 /* A pinned result on the cpu: an object is moved first, and its hook pin_memory makes the object of the result. */
-GPU_CASE(hook_sets_are_pinned_on_the_cpu, place, w, place_open(2)) {
+GPU_CASE(hook_sets_are_pinned_on_the_cpu) {
+  scoped_place w = place_open(2);
   for (int set = 0; set < NUM_HOOK_SETS; set++)
     for (int mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
       for (int way = 0; way < 2 * 3; way++) {

@@ -86,7 +86,8 @@ static size_t move_limited(const world *w, const tdict_tree *src, way v, size_t 
   return atomic_load(&most_queued);
 }
 
-SIM_CASE(queue_limit_holds_in_every_way, world, w, open_counted(BIG_SLOTS, true)) {
+SIM_CASE(queue_limit_holds_in_every_way) {
+  scoped_world w = open_counted(BIG_SLOTS, true);
   for (int k = 0; k < 4; k++) {
     scoped_tree td = k == 0   ? large_tree(NULL)
                      : k == 1 ? large_tree(w.pinned)
@@ -106,7 +107,8 @@ SIM_CASE(queue_limit_holds_in_every_way, world, w, open_counted(BIG_SLOTS, true)
 }
 
 /* A small ring, whose slots run out, in turn with copies that need no slot. */
-SIM_CASE(queue_limit_holds_with_few_slots, world, w, open_counted(STAGING / 4, true)) {
+SIM_CASE(queue_limit_holds_with_few_slots) {
+  scoped_world w = open_counted(STAGING / 4, true);
   scoped_tree td = mixed_tree(w.pinned);
   for (int i = 0; i < NUM_WAYS; i += WAYS_STEP) assert_true(move_limited(&w, td, way_at(i), LIMIT, i % 4 > 1) <= LIMIT);
 }
@@ -137,13 +139,15 @@ static void expect_queued_chunks(const world *w, size_t limit, int num_queued) {
   }
 }
 
-SIM_CASE(queue_limit_lets_two_small_chunks_be_queued, world, w, open_counted(BIG_SLOTS, false)) {
+SIM_CASE(queue_limit_lets_two_small_chunks_be_queued) {
+  scoped_world w = open_counted(BIG_SLOTS, false);
   expect_queued_chunks(&w, LIMIT, 2);
   expect_queued_chunks(&w, 4 * LIMIT, 2);
 }
 
 /* With a large limit, more chunks are queued, so that the link does not wait for a thread. */
-SIM_CASE(queue_limit_lets_four_chunks_be_queued, world, w, open_counted(BIG_SLOTS, false)) {
+SIM_CASE(queue_limit_lets_four_chunks_be_queued) {
+  scoped_world w = open_counted(BIG_SLOTS, false);
   expect_queued_chunks(&w, 16 * LIMIT, 4);
   expect_queued_chunks(&w, 24 * LIMIT, 4);
 }

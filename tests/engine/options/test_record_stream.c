@@ -312,7 +312,8 @@ GPU_CASE(record_stream_holds_bytes_under_copies) {
   }
 }
 
-GPU_CASE(record_stream_refuses, place, w, place_open(2)) {
+GPU_CASE(record_stream_refuses) {
+  scoped_place w = place_open(2);
   scoped_tree plain = numbered_tree(&w, NULL, 30), dev = moved(&w, plain, w.device), empty = new_tree();
   TD_STREAM(s, w.c, w.device);
   const tdict_stream host = {tdict_cpu(), NULL}, other = {{w.device.type, w.device.index + 1}, s.handle},

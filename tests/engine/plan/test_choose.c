@@ -23,7 +23,8 @@ static tdict_choice choose(const world *w, tdict_way by, size_t bytes, int32_t a
   return choose_for(w, by, bytes, asked, waits, MEMORY);
 }
 
-GPU_CASE(choose_keeps_to_what_was_asked, world, w, open_world()) {
+GPU_CASE(choose_keeps_to_what_was_asked) {
+  scoped_world w = open_world();
   const int threads = tdict_context_num_threads(w.c),
             cpus = tdict_pool_num_cpus(tdict_context_engine(w.c)->config.pool);
   const size_t slot = tdict_context_engine(w.c)->rings.slot_bytes;
@@ -67,7 +68,8 @@ GPU_CASE(choose_copies_on_the_host_leave_a_processor) {
 }
 
 /* Reading files takes more threads than copying, up to the number of processors. */
-GPU_CASE(choose_more_threads_for_files, world, w, open_sized(64 << 20, 20)) {
+GPU_CASE(choose_more_threads_for_files) {
+  scoped_world w = open_sized(64 << 20, 20);
   const size_t large = (size_t)4 << 30, small = (size_t)40 << 20;
   for (int cpus = 6; cpus <= 20; cpus += 7) { /* the pool need not run on so many processors */
     const tdict_cpus set = td_cpus(0, cpus - 1);
@@ -85,7 +87,8 @@ GPU_CASE(choose_more_threads_for_files, world, w, open_sized(64 << 20, 20)) {
 }
 
 /* A tree of a few bytes is sent by the caller; of two chunks neither is a crumb. */
-GPU_CASE(choose_caller_moves_small_trees, world, w, open_world()) {
+GPU_CASE(choose_caller_moves_small_trees) {
+  scoped_world w = open_world();
   const tdict_choice c = choose(&w, TDICT_WAY_STAGE_IN, 4000, -1, true);
   assert_true(c.on_caller);
   assert_int_equal(c.num_workers, 1);
@@ -216,7 +219,8 @@ static void end_of(const world *w, const tdict_tree *src, int how, tdict_stream 
   if (there) check_and_release(w, src, there);
 }
 
-GPU_CASE(choose_deferred_tail_runs_once, world, w, open_world()) {
+GPU_CASE(choose_deferred_tail_runs_once) {
+  scoped_world w = open_world();
   scoped_tree src = td_tree_in(w.pinned, "x:u8[%d] y:u8[70000]", 3 << 20);
   TD_STREAM(s, w.c, w.device);
   for (int i = 0; i < 70; i++) end_of(&w, src, i % 7, s);

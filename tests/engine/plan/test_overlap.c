@@ -30,7 +30,8 @@ static bool is_zero(const world *w, const tdict_tensor *t) {
   return zero;
 }
 
-DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths, world, w, open_world()) {
+DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths) {
+  scoped_world w = open_world();
   scoped_tree src = new_tree(), dst = new_tree(), other = new_tree();
   scoped_tensor t = bytes(900, w.memory), from = random_tensor(TDICT_U8, SHAPE(900), NULL);
   td_put(src, "a", random_tensor(TDICT_U8, SHAPE(900), NULL));
@@ -64,7 +65,8 @@ DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths) {
   td_release(same, src, dst);
 }
 
-DEVICE_CASE(transfer_into_refuses_overlapping_leaves, world, w, open_world()) {
+DEVICE_CASE(transfer_into_refuses_overlapping_leaves) {
+  scoped_world w = open_world();
   static const struct {
     int dim;
     int64_t at[2], count[2];
@@ -95,7 +97,8 @@ DEVICE_CASE(transfer_into_refuses_overlapping_leaves, world, w, open_world()) {
 }
 
 /* Memory of the program's own that two tensors were made over. */
-CASE(transfer_into_refuses_memory_wrapped_twice, world, w, open_world()) {
+CASE(transfer_into_refuses_memory_wrapped_twice) {
+  scoped_world w = open_world();
   unsigned char memory[200] = {0};
   const int64_t count = 100;
   for (int at = 0; at <= 100; at += 50) {
@@ -113,7 +116,8 @@ CASE(transfer_into_refuses_memory_wrapped_twice, world, w, open_world()) {
 }
 
 /* Columns that lie between one another, each wrapped by itself: they have one layout, and no byte in common. */
-CASE(transfer_into_takes_columns_of_two_storages, world, w, open_world()) {
+CASE(transfer_into_takes_columns_of_two_storages) {
+  scoped_world w = open_world();
   unsigned char memory[200];
   const int64_t count = 100, stride = 2;
   scoped_tree src = new_tree(), dst = new_tree();

@@ -22,7 +22,8 @@ static int way_of(const tdict_plan *p, const tdict_tree *src, const char *path) 
   return -1;
 }
 
-GPU_CASE(plan_ways, world, w, open_world()) {
+GPU_CASE(plan_ways) {
+  scoped_world w = open_world();
   scoped_tree src = pinned_tree(w.pinned);
   td_put(src, "plain", random_tensor(TDICT_U8, SHAPE(77), NULL));
   tdict_plan p = collect(&w, src, TDICT_MODE_NON_BLOCKING_PIN);
@@ -86,7 +87,8 @@ static void check_chunks(const tdict_plan *p, size_t chunk_bytes) {
   assert_int_equal(covered, tdict_plan_bytes(p));
 }
 
-GPU_CASE(plan_chunks_cover_the_line, world, w, open_world()) {
+GPU_CASE(plan_chunks_cover_the_line) {
+  scoped_world w = open_world();
   const size_t sizes[] = {256, 4096, 65536, 1 << 22};
   for (int kind = 0; kind < NUM_TREE_KINDS; kind++) {
     scoped_tree src = make_tree(&w, (tree_kind)kind), there = to_device(&w, src, w.device);
@@ -134,7 +136,8 @@ GPU_CASE(plan_chunks_grow_and_shrink) {
 }
 
 /* One run of pinned leaves is one copy; small ones here and there go through slots; large ones are split. */
-GPU_CASE(plan_packs_small_pinned_leaves, world, w, open_world()) {
+GPU_CASE(plan_packs_small_pinned_leaves) {
+  scoped_world w = open_world();
   scoped_tree batch = batch_tree(w.pinned), many = tiny_tree(w.pinned), large = new_tree();
   tdict_plan p = collect(&w, batch, TDICT_MODE_NON_BLOCKING_PIN);
   for (uint32_t k = 0; k < p.num_items; k++) p.items[k].dst_data = (char *)(uintptr_t)(0x10000 + p.items[k].offset);
@@ -160,7 +163,8 @@ GPU_CASE(plan_packs_small_pinned_leaves, world, w, open_world()) {
 }
 
 /* Gaps belong to nobody only between whole leaves of an arena. */
-GPU_CASE(plan_overwrites_gaps_of_arenas_only, world, w, open_world()) {
+GPU_CASE(plan_overwrites_gaps_of_arenas_only) {
+  scoped_world w = open_world();
   scoped_tree batch = batch_tree(NULL), there = to_device(&w, batch, w.device);
   tdict_tensor *whole = td_leaf(batch, "obs.state"), *far = td_leaf(there, "obs.state");
   scoped_tensor part = sliced(tdict_tensor_retain(far), (tdict_tensor_range){0, 0, 3, 1});

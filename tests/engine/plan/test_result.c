@@ -58,7 +58,8 @@ CASE(result_mirror_keeps_what_was) {
   assert_ptr_equal(td_leaf(mirror, "left.x"), kept);
 }
 
-CASE(result_paths_by_number, tree, src, odd_tree()) {
+CASE(result_paths_by_number) {
+  scoped_tree src = odd_tree();
   td_put(src, "with\\.dot.and\\\\slash", random_tensor(TDICT_U8, SHAPE(1), NULL));
   scoped_leaf_list l = list_entries(src);
   uint32_t n = 0;

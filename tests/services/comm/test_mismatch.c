@@ -50,7 +50,8 @@ DEVICE_CASE(comm_trees_that_differ_are_named_on_all_ranks) {
       }
 }
 
-CASE(comm_other_operations_are_named_on_all_ranks, rig, g, rig_create(WORLD)) {
+CASE(comm_other_operations_are_named_on_all_ranks) {
+  scoped_rig g = rig_create(WORLD);
   scoped_tree good = op_good_tree();
   for (int op = 0; op < NUM_OPS; op++)
     for (int other = 0; other < NUM_OPS; other++)
@@ -64,7 +65,8 @@ CASE(comm_other_operations_are_named_on_all_ranks, rig, g, rig_create(WORLD)) {
       }
 }
 
-CASE(comm_other_arguments_are_named_on_all_ranks, rig, g, rig_create(WORLD)) {
+CASE(comm_other_arguments_are_named_on_all_ranks) {
+  scoped_rig g = rig_create(WORLD);
   scoped_tree good = op_good_tree();
   for (int op = 0; op < NUM_OPS; op++)
     for (int wrong = 0; wrong < WORLD; wrong++)
@@ -96,7 +98,8 @@ static tdict_tree *tree_with_lost_bytes(void) {
 }
 
 /* An argument that only one rank can check, on each rank in turn: all ranks get its error. */
-DEVICE_CASE(comm_errors_of_one_rank_reach_all_ranks, rig, g, rig_create(WORLD)) {
+DEVICE_CASE(comm_errors_of_one_rank_reach_all_ranks) {
+  scoped_rig g = rig_create(WORLD);
   scoped_tree good = op_good_tree(), text = tree_with_text(), lost = tree_with_lost_bytes();
   tdict_comm_options slow = td_with(tdict_comm_options, timeout_ns = -1);
   static const int64_t counts[THREAD_MOST_RANKS] = {0};

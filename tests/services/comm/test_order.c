@@ -89,7 +89,8 @@ GPU_CASE(comm_sources_may_be_on_the_host) {
   td_release(c.tree[1], device);
 }
 
-GPU_CASE(comm_trees_in_place_must_be_on_the_device, rig, g, rig_create(WORLD)) {
+GPU_CASE(comm_trees_in_place_must_be_on_the_device) {
+  scoped_rig g = rig_create(WORLD);
   scoped_tree device = op_good_tree(), host = tree_on_host(device);
   static const int ops[] = {OP_BROADCAST_INTO, OP_REDUCE};
   for (int i = 0; i < 2; i++) {
@@ -101,7 +102,8 @@ GPU_CASE(comm_trees_in_place_must_be_on_the_device, rig, g, rig_create(WORLD)) {
   }
 }
 
-CASE(comm_read_only_trees_are_not_written, rig, g, rig_create(WORLD)) {
+CASE(comm_read_only_trees_are_not_written) {
+  scoped_rig g = rig_create(WORLD);
   static const float values[3] = {1, 2, 3};
   scoped_tree good = help_tree_without_batch(), constant = help_read_only_tree(values);
   td_put(good, "x", td_made(tensor, tdict_tensor_zeros(TDICT_F32, COUNTS(3), NULL, &made, err)));

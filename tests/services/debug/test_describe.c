@@ -222,7 +222,8 @@ CASE(describe_columns) {
   assert_string_equal(text, wanted);
 }
 
-CASE(describe_refuses, tree, td, help_tree_without_batch()) {
+CASE(describe_refuses) {
+  scoped_tree td = help_tree_without_batch();
   td_fails(TDICT_EINVAL, "describe: tree is NULL", tdict_describe(NULL, stdout, err));
   FILE *full = fopen("/dev/full", "w");
   assert_non_null(full);
@@ -231,16 +232,21 @@ CASE(describe_refuses, tree, td, help_tree_without_batch()) {
   fclose(full);
 }
 
-CASE(dump_null, chars, text, dump(NULL)) { assert_string_equal(text, "tree: NULL\n"); }
+CASE(dump_null) {
+  scoped_chars text = dump(NULL);
+  assert_string_equal(text, "tree: NULL\n");
+}
 
-CASE(dump_allocates_nothing, tree, td, td_tree("a.b.c.d.e.f.g.h:f32[2]")) {
+CASE(dump_allocates_nothing) {
+  scoped_tree td = td_tree("a.b.c.d.e.f.g.h:f32[2]");
   td_fail_alloc(0, true);
   td_ok(tdict_describe(td, NULL, err));
   assert_int_equal(td_allocs_seen(), 0);
   td_fail_alloc_stop();
 }
 
-GPU_CASE(describe_does_not_read_devices, context, c, td_context(NULL)) {
+GPU_CASE(describe_does_not_read_devices) {
+  scoped_context c = td_context(NULL);
   scoped_tree td = help_tree_without_batch(), moved = NULL;
   char device[32], wanted[128];
   td_put(td, "x", TENSOR(4));
@@ -298,7 +304,8 @@ SIM_CASE(dump_does_not_wait_for_streams) {
   assert_non_null(strstr(text, " pinned min=0 "));
 }
 
-CASE(describe_lost, tree, td, help_tree_without_batch()) {
+CASE(describe_lost) {
+  scoped_tree td = help_tree_without_batch();
   scoped_tensor t = OF(TDICT_F32, float, 1);
   td_ok(tdict_set(td, "x", t, err));
   tdict_tensor_lose(t); /* as after a transfer into the tensor that failed */

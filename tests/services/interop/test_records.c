@@ -336,7 +336,8 @@ CASE(records_packed) {
 }
 
 /* To a device and back into a second array, whose padding stays. */
-DEVICE_CASE(records_transfer, context, c, td_context(NULL)) {
+DEVICE_CASE(records_transfer) {
+  scoped_context c = td_context(NULL);
   TD_FREED particle *p = random_records(COUNT, 30), *to = random_records(COUNT, 31),
                     *wanted = random_records(COUNT, 31);
   tdict_records r = records_of(p, COUNT), r2 = records_of(to, COUNT);

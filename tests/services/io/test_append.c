@@ -51,7 +51,8 @@ static void release_all(tdict_tree **trees, int count) {
   for (int i = 0; i < count; i++) tdict_release(trees[i]);
 }
 
-CASE(append_adds_rows, directory, f, folder_create()) {
+CASE(append_adds_rows) {
+  scoped_directory f = folder_create();
   dice d = {3};
   static const int64_t rows[] = {0, 2, 0, 3, 1, 40};
   tdict_tree *parts[6], *old = NULL;
@@ -79,7 +80,8 @@ CASE(append_adds_rows, directory, f, folder_create()) {
 }
 
 /* Bytes after the saved rows do not count. */
-CASE(append_ignores_bytes_after_the_rows, directory, f, folder_create()) {
+CASE(append_ignores_bytes_after_the_rows) {
+  scoped_directory f = folder_create();
   dice d = {5};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)};
   save(&f, parts[0]);
@@ -97,7 +99,8 @@ static void refuse_rows(const folder *f, const tdict_tree *rows, tdict_status st
   if (path) assert_string_equal(td_last_error.path, path);
 }
 
-CASE(append_checks_everything_before_the_first_write, directory, f, folder_create()) {
+CASE(append_checks_everything_before_the_first_write) {
+  scoped_directory f = folder_create();
   dice d = {7};
   tdict_tree *parts[] = {make_rows(&d, 2)}, *rows;
   const int64_t wide[] = {2, 1};
@@ -139,7 +142,8 @@ CASE(append_checks_everything_before_the_first_write, directory, f, folder_creat
 }
 
 /* A column, a ragged leaf and a leaf without batch dimensions cannot grow. */
-CASE(append_refuses_leaves_that_cannot_grow, directory, f, folder_create()) {
+CASE(append_refuses_leaves_that_cannot_grow) {
+  scoped_directory f = folder_create();
   dice d = {7};
   static const char *const texts[] = {"a", "b"};
   for (int kind = 0; kind < 3; kind++) {
@@ -155,7 +159,8 @@ CASE(append_refuses_leaves_that_cannot_grow, directory, f, folder_create()) {
   }
 }
 
-CASE(append_refuses_a_second_writer, directory, f, folder_create()) {
+CASE(append_refuses_a_second_writer) {
+  scoped_directory f = folder_create();
   dice d = {8};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 1)};
   save(&f, parts[0]);
@@ -169,7 +174,8 @@ CASE(append_refuses_a_second_writer, directory, f, folder_create()) {
 }
 
 /* Each system call fails in turn: the directory has its old rows, and no other files. */
-CASE(append_that_fails_leaves_the_old_rows, directory, f, folder_create()) {
+CASE(append_that_fails_leaves_the_old_rows) {
+  scoped_directory f = folder_create();
   dice d = {9};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)};
   bool done = false;
@@ -262,7 +268,8 @@ CASE(append_that_is_killed_before_a_call_is_repaired) { kill_at_each_call(FAULT_
 CASE(append_that_is_killed_after_a_call_is_repaired) { kill_at_each_call(FAULT_KILL_AFTER); }
 
 /* The states that TensorDict's text describes, made by hand. */
-CASE(append_recovers_by_the_rule_of_tensordict, directory, f, folder_create()) {
+CASE(append_recovers_by_the_rule_of_tensordict) {
+  scoped_directory f = folder_create();
   dice d = {11};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)}, *none = make_rows(&d, 0), *broken = NULL;
   /* The root has a temporary file: the append is undone, also if the file is not complete. */
@@ -289,7 +296,8 @@ CASE(append_recovers_by_the_rule_of_tensordict, directory, f, folder_create()) {
 }
 
 /* Neither rows nor files of an append leave the directory through a link. */
-CASE(append_follows_no_links, directory, f, folder_create()) {
+CASE(append_follows_no_links) {
+  scoped_directory f = folder_create();
   dice d = {12};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)};
   save(&f, parts[0]);
@@ -328,7 +336,8 @@ CASE(append_keeps_the_other_bytes_of_a_meta_json) {
   same_trees(found, rows);
 }
 
-CASE(append_survives_enomem, directory, f, folder_create()) {
+CASE(append_survives_enomem) {
+  scoped_directory f = folder_create();
   dice d = {13};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 1)};
   bool failed = true;
@@ -346,7 +355,8 @@ CASE(append_survives_enomem, directory, f, folder_create()) {
 }
 
 /* Rows on a device are copied to the host first. */
-GPU_CASE(append_copies_device_rows, directory, f, folder_create()) {
+GPU_CASE(append_copies_device_rows) {
+  scoped_directory f = folder_create();
   dice d = {14};
   tdict_tree *parts[] = {make_rows(&d, 2), make_rows(&d, 3)}, *moved = NULL;
   tdict_context *context = td_context(NULL);

@@ -41,7 +41,8 @@ CASE(consolidated_file_reads_stacks_of_text) {
 }
 
 /* The file has values first, then tensors, then trees, so the keys come back in this order. */
-CASE(consolidated_file_returns_random_trees, folder, f, folder_create()) {
+CASE(consolidated_file_returns_random_trees) {
+  scoped_folder f = folder_create();
   const tdict_save_options o = save_as(TDICT_FORMAT_CONSOLIDATED);
   dice d = {11};
   for (int i = 0; i < 200; i++) {
@@ -149,7 +150,8 @@ static const attack attacks[] = {
      "stack_dim is 1, but the trees of the stack have 0 batch dimensions"},
 };
 
-CASE(consolidated_file_refuses_broken_files, folder, f, folder_create()) {
+CASE(consolidated_file_refuses_broken_files) {
+  scoped_folder f = folder_create();
   for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
     write_consolidated(in(&f, "x"), attacks[i].payload, attacks[i].json);
     refuse(in(&f, "x"), attacks[i].status, attacks[i].text);
@@ -166,7 +168,8 @@ CASE(consolidated_file_refuses_broken_files, folder, f, folder_create()) {
   }
 }
 
-CASE(consolidated_file_refuses_many_levels, folder, f, folder_create()) {
+CASE(consolidated_file_refuses_many_levels) {
+  scoped_folder f = folder_create();
   static const char open[] =
       "{\"cls\":\"TensorDict\",\"non_tensors\":{},\"leaves\":{},\"cls_metadata\":{\"batch_size\":[]},\"a\":";
   enum { LEVELS = 1000000 };
@@ -187,7 +190,8 @@ CASE(consolidated_file_refuses_many_levels, folder, f, folder_create()) {
   free(json);
 }
 
-CASE(consolidated_file_refuses_reserved_keys, folder, f, folder_create()) {
+CASE(consolidated_file_refuses_reserved_keys) {
+  scoped_folder f = folder_create();
   static const char *const trees[] = {"cls", "non_tensors", "leaves", "cls_metadata", "size"};
   const tdict_save_options o = save_as(TDICT_FORMAT_CONSOLIDATED);
   for (size_t i = 0; i < 5; i++) {
@@ -210,7 +214,8 @@ CASE(consolidated_file_refuses_reserved_keys, folder, f, folder_create()) {
   assert_int_equal(folder_count(&f, NULL), 1);
 }
 
-CASE(consolidated_file_survives_enomem, folder, f, folder_create()) {
+CASE(consolidated_file_survives_enomem) {
+  scoped_folder f = folder_create();
   const tdict_save_options o = save_as(TDICT_FORMAT_CONSOLIDATED);
   ignores_order = true;
   save_and_open_without_memory(&f, "x", &o);

@@ -77,7 +77,8 @@ static void make_header(bool is_npy, size_t file_bytes, char header[128]) {
 }
 
 /* No reader can tell such a consolidated file from a file of the other format, so the file must not be written. */
-CASE(format_that_two_readers_accept_is_not_written, folder, f, folder_create()) {
+CASE(format_that_two_readers_accept_is_not_written) {
+  scoped_folder f = folder_create();
   const tdict_save_options o = save_as(TDICT_FORMAT_CONSOLIDATED);
   for (int is_npy = 0; is_npy < 2; is_npy++) {
     char header[128] = {0};
@@ -105,14 +106,16 @@ CASE(format_that_two_readers_accept_is_not_written, folder, f, folder_create()) 
   }
 }
 
-CASE(format_of_gguf_is_named, folder, f, folder_create()) {
+CASE(format_of_gguf_is_named) {
+  scoped_folder f = folder_create();
   unsigned char start[64] = {'G', 'G', 'U', 'F', 3};
   write_bytes(in(&f, "x.gguf"), start, sizeof start);
   refuse(in(&f, "x.gguf"), TDICT_ENOTSUP, "the file is a GGUF file");
 }
 
 /* A folder with an index, a directory of TensorDict, or one file. */
-CASE(format_of_a_folder, folder, f, folder_create()) {
+CASE(format_of_a_folder) {
+  scoped_folder f = folder_create();
   scoped_tree tree = tree_of_bytes("x", "one", 3), other = tree_of_bytes("x", "shards", 6);
   tdict_save_options o = tdict_save_options_default();
   refuse(f.path, TDICT_EFORMAT, "none of the files model.safetensors.index.json, meta.json and model.safetensors");

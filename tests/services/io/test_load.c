@@ -28,7 +28,8 @@ static tdict_tree *load_later(tdict_context *c, const char *path, tdict_device d
   return tree;
 }
 
-DEVICE_CASE(load_reads_random_files, folder, home, folder_create()) {
+DEVICE_CASE(load_reads_random_files) {
+  scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {7};
   const int descriptors = td_count_descriptors();
@@ -56,7 +57,8 @@ DEVICE_CASE(load_reads_random_files, folder, home, folder_create()) {
   assert_true(td_count_descriptors() <= descriptors + 1); /* CUDA may open a file */
 }
 
-GPU_CASE(load_takes_the_options_of_transfers, folder, home, folder_create()) {
+GPU_CASE(load_takes_the_options_of_transfers) {
+  scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {9};
   raw_file *f = raw_file_create(&d, in(&home, "x"), -1);
@@ -80,7 +82,8 @@ GPU_CASE(load_takes_the_options_of_transfers, folder, home, folder_create()) {
 }
 
 /* Trees with every kind of leaf return as tdict_open() returns them, also from shards. */
-DEVICE_CASE(load_returns_what_open_maps, folder, home, folder_create()) {
+DEVICE_CASE(load_returns_what_open_maps) {
+  scoped_folder home = folder_create();
   scoped_context c = small_context();
   const int descriptors = td_count_descriptors();
   for (int round = 0; round < 40; round++) {
@@ -135,7 +138,8 @@ DEVICE_CASE(load_selects_keys) {
   raw_file_free(f);
 }
 
-DEVICE_CASE(load_goes_into_trees, folder, home, folder_create()) {
+DEVICE_CASE(load_goes_into_trees) {
+  scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {11};
   raw_file *first = raw_file_create(&d, in(&home, "x"), -1), *second = calloc(1, sizeof *second);
@@ -219,7 +223,8 @@ static bool see_progress(void *user, uint64_t done, uint64_t total) {
   return goes_on;
 }
 
-DEVICE_CASE(load_reports_progress, folder, home, folder_create()) {
+DEVICE_CASE(load_reports_progress) {
+  scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {5};
   for (int round = 0; round < 2 * NUM_WAYS; round++) {
@@ -252,7 +257,8 @@ static bool see_slowly(void *user, uint64_t done, uint64_t total) {
   pthread_mutex_unlock(&w->lock);
   return true;
 }
-DEVICE_CASE(load_makes_one_progress_call_at_a_time, folder, home, folder_create()) {
+DEVICE_CASE(load_makes_one_progress_call_at_a_time) {
+  scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {6};
   raw_file *f = raw_file_create_large(&d, in(&home, "x"), STAGING);
@@ -269,7 +275,8 @@ DEVICE_CASE(load_makes_one_progress_call_at_a_time, folder, home, folder_create(
   raw_file_free(f);
 }
 
-DEVICE_CASE(load_stops_if_progress_returns_false, folder, home, folder_create()) {
+DEVICE_CASE(load_stops_if_progress_returns_false) {
+  scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {6};
   raw_file *f = raw_file_create_large(&d, in(&home, "x"), STAGING);
@@ -305,7 +312,8 @@ DEVICE_CASE(load_stops_if_progress_returns_false, folder, home, folder_create())
 }
 
 /* The ring is full of copies that do not end, and the load is cancelled. */
-SIM_CASE(load_is_cancelled_while_copies_run, folder, home, folder_create()) {
+SIM_CASE(load_is_cancelled_while_copies_run) {
+  scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {6};
   raw_file *f = raw_file_create_large(&d, in(&home, "x"), 2 * STAGING);

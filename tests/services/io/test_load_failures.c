@@ -56,7 +56,8 @@ static bool is_leaf(const raw_file *f, const char *path) {
   return false;
 }
 
-DEVICE_CASE(load_continues_after_short_and_interrupted_reads, folder, home, folder_create()) {
+DEVICE_CASE(load_continues_after_short_and_interrupted_reads) {
+  scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));
@@ -69,7 +70,8 @@ DEVICE_CASE(load_continues_after_short_and_interrupted_reads, folder, home, fold
 }
 
 /* Each read of elements fails once. The error names the leaf and the file. An error of the header names the file. */
-DEVICE_CASE(load_reports_the_leaf_of_a_failed_read, folder, home, folder_create()) {
+DEVICE_CASE(load_reports_the_leaf_of_a_failed_read) {
+  scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));
@@ -106,7 +108,8 @@ DEVICE_CASE(load_reports_the_leaf_of_a_failed_read, folder, home, folder_create(
 }
 
 /* The file loses its last byte, or everything, before each read. */
-DEVICE_CASE(load_reports_a_file_that_is_shortened, folder, home, folder_create()) {
+DEVICE_CASE(load_reports_a_file_that_is_shortened) {
+  scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));
@@ -132,7 +135,8 @@ DEVICE_CASE(load_reports_a_file_that_is_shortened, folder, home, folder_create()
 }
 
 /* The bytes of the destination are lost after the error, and valid after the next load. */
-DEVICE_CASE(load_into_loses_the_tree_if_a_read_fails, folder, home, folder_create()) {
+DEVICE_CASE(load_into_loses_the_tree_if_a_read_fails) {
+  scoped_folder home = folder_create();
   scoped_context c = small_context();
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));
@@ -236,7 +240,8 @@ GPU_CASE(load_needs_only_the_staging_ring) {
 }
 
 /* A pinned result above the limit of the context is refused. The ring does not count. */
-GPU_CASE(load_keeps_the_limit_of_pinned_memory, folder, home, folder_create()) {
+GPU_CASE(load_keeps_the_limit_of_pinned_memory) {
+  scoped_folder home = folder_create();
   scoped_context c = td_context(td_options(tdict_context_options, staging_bytes = 64 << 10, pinned_bytes = 4096));
   dice d = {4};
   raw_file *f = large_file(&d, in(&home, "x"));

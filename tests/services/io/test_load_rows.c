@@ -8,7 +8,8 @@ static tdict_load_options rows_of(int64_t first, int64_t count) {
   return td_with(tdict_load_options, first_row = first, num_rows = count);
 }
 
-DEVICE_CASE(load_selects_rows_of_plain_files, folder, home, folder_create()) {
+DEVICE_CASE(load_selects_rows_of_plain_files) {
+  scoped_folder home = folder_create();
   scoped_context c = td_context(NULL);
   dice d = {2};
   for (int round = 0; round < 30; round++) {
@@ -42,7 +43,8 @@ static bool see_progress(void *user, uint64_t done, uint64_t total) {
 }
 
 /* The rows of columns, ragged leaves, nested trees and leaves without batch dimensions. */
-DEVICE_CASE(load_selects_rows_of_trees, folder, home, folder_create()) {
+DEVICE_CASE(load_selects_rows_of_trees) {
+  scoped_folder home = folder_create();
   scoped_context c = td_context(NULL);
   int num_ragged = 0;
   for (int round = 0; round < 60; round++) {
@@ -189,7 +191,8 @@ CASE(load_checks_offsets) {
 }
 
 /* Arrays of NumPy in both orders of bytes and of elements. */
-DEVICE_CASE(load_converts_arrays_of_numpy, folder, home, folder_create()) {
+DEVICE_CASE(load_converts_arrays_of_numpy) {
+  scoped_folder home = folder_create();
   scoped_context c = td_context(NULL);
   unsigned char file[512], data[48];
   for (int i = 0; i < 8; i++) {

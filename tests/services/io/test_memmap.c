@@ -58,7 +58,8 @@ CASE(memmap_reads_lazy_stacks_and_values_of_the_package) {
 }
 
 /* A stack along dimension 1 below a tree: the trees keep dimension 0 only. */
-CASE(memmap_reads_stacks_along_other_dimensions, directory, f, folder_create()) {
+CASE(memmap_reads_stacks_along_other_dimensions) {
+  scoped_directory f = folder_create();
   static const char member[] =
       TD_META("\"a\":" TD_LEAF("torch.uint8", "[2,1]") ",\"n\":{\"type\":\"TensorDict\"},", "[2]");
   tdict_tree *tree = NULL, *stack = NULL;
@@ -100,7 +101,8 @@ CASE(memmap_reads_stacks_along_other_dimensions, directory, f, folder_create()) 
 }
 
 /* Writes and opens random trees. */
-CASE(memmap_returns_random_trees, directory, f, folder_create()) {
+CASE(memmap_returns_random_trees) {
+  scoped_directory f = folder_create();
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
   dice d = {7};
   for (int i = 0; i < 150; i++) {
@@ -113,7 +115,8 @@ CASE(memmap_returns_random_trees, directory, f, folder_create()) {
   }
 }
 
-CASE(memmap_is_the_format_of_paths_that_end_with_a_slash, directory, f, folder_create()) {
+CASE(memmap_is_the_format_of_paths_that_end_with_a_slash) {
+  scoped_directory f = folder_create();
   tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err)), *back = NULL;
   td_ok(tdict_set_text(tree, "t", "é\"\\\n", err));
   td_ok(tdict_save(NULL, in(&f, "x/"), tree, NULL, err));
@@ -129,7 +132,8 @@ CASE(memmap_is_the_format_of_paths_that_end_with_a_slash, directory, f, folder_c
   tdict_release(tree);
 }
 
-CASE(memmap_refuses_trees_that_the_format_cannot_hold, folder, f, folder_create()) {
+CASE(memmap_refuses_trees_that_the_format_cannot_hold) {
+  scoped_folder f = folder_create();
   static const char *const keys[] = {"shape", "device", "_type", "a.shape"};
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
   for (size_t i = 0; i < 4; i++) {
@@ -266,7 +270,8 @@ static void make_surroundings(const folder *f) {
 }
 
 /* An append that was interrupted leaves such directories. A tree without batch dimensions fits any tree. */
-CASE(memmap_refuses_trees_with_other_batch_sizes_than_their_parent, directory, f, folder_create()) {
+CASE(memmap_refuses_trees_with_other_batch_sizes_than_their_parent) {
+  scoped_directory f = folder_create();
   static const char *const children[] = {"[9]", "[9,1]", "[11]", "[11,1]", "[]"};
   write_text_below(&f, "a/meta.json", TD_META("\"x\":{\"type\":\"TensorDict\"},", "[11]"));
   for (int i = 0; i < 5; i++) {
@@ -277,7 +282,8 @@ CASE(memmap_refuses_trees_with_other_batch_sizes_than_their_parent, directory, f
   }
 }
 
-CASE(memmap_refuses_broken_directories, directory, f, folder_create()) {
+CASE(memmap_refuses_broken_directories) {
+  scoped_directory f = folder_create();
   make_surroundings(&f);
   for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
     write_text_below(&f, "a/meta.json", attacks[i].meta);
@@ -292,7 +298,8 @@ CASE(memmap_refuses_broken_directories, directory, f, folder_create()) {
   refuse(in(&f, "a"), TDICT_EFORMAT, "a symbolic link, wanted a regular file");
 }
 
-CASE(memmap_refuses_many_levels, directory, f, folder_create()) {
+CASE(memmap_refuses_many_levels) {
+  scoped_directory f = folder_create();
   char name[1024] = "a";
   for (int i = 0; i < 140; i++) {
     write_text_below(&f, td_text("%s/meta.json", name), TD_META("\"a\":{\"type\":\"TensorDict\"},", "[]"));
@@ -308,7 +315,8 @@ CASE(memmap_refuses_many_levels, directory, f, folder_create()) {
 }
 
 /* Bytes after the shape are ignored, and old versions did not encode keys. */
-CASE(memmap_reads_larger_files_and_old_names, directory, f, folder_create()) {
+CASE(memmap_reads_larger_files_and_old_names) {
+  scoped_directory f = folder_create();
   scoped_tree tree = NULL;
   tdict_tensor *x = NULL;
   write_text_below(&f, "a b.memmap", "12345678");
@@ -326,7 +334,8 @@ CASE(memmap_reads_larger_files_and_old_names, directory, f, folder_create()) {
   assert_int_equal(tdict_num_keys(tree), 2);
 }
 
-CASE(memmap_maps_sparse_files, directory, f, folder_create()) {
+CASE(memmap_maps_sparse_files) {
+  scoped_directory f = folder_create();
   const int64_t bytes = 5ll << 30;
   tdict_tensor *x = NULL;
   const int fd = open(in(&f, "x.memmap"), O_CREAT | O_WRONLY, 0600);
@@ -377,7 +386,8 @@ CASE(memmap_of_many_files_needs_few_descriptors) {
 }
 
 /* Trees of the directory that was replaced stay valid. */
-CASE(memmap_trees_outlive_their_directory, directory, f, folder_create()) {
+CASE(memmap_trees_outlive_their_directory) {
+  scoped_directory f = folder_create();
   scoped_tree old = NULL;
   tdict_tensor *x = NULL;
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
@@ -394,7 +404,8 @@ CASE(memmap_trees_outlive_their_directory, directory, f, folder_create()) {
   assert_true(tdict_tensor_data(x) == NULL); /* read-only */
 }
 
-CASE(memmap_survives_enomem, directory, f, folder_create()) {
+CASE(memmap_survives_enomem) {
+  scoped_directory f = folder_create();
   const tdict_save_options o = save_as(TDICT_FORMAT_MEMMAP);
   save_and_open_without_memory(&f, "x", &o);
 }

@@ -53,7 +53,8 @@ static void check_header(const char *path, const char *wanted, bool exists) {
   if ((strstr(header, wanted) != NULL) != exists) fail_msg("'%s' in '%s'", wanted, header);
 }
 
-CASE(metadata_survives_opens_and_saves, folder, f, folder_create()) {
+CASE(metadata_survives_opens_and_saves) {
+  scoped_folder f = folder_create();
   scoped_context c = td_context(NULL);
   tdict_save_options o = tdict_save_options_default();
   write_safetensors(in(&f, "x"), file_text, strlen(file_text), 4);
@@ -79,7 +80,8 @@ CASE(metadata_survives_opens_and_saves, folder, f, folder_create()) {
 
 /* Each allocation of a save, of an open and of a load fails once. A call that fails changes neither files nor
  * results. */
-CASE(metadata_without_memory, folder, f, folder_create()) {
+CASE(metadata_without_memory) {
+  scoped_folder f = folder_create();
   scoped_context c = td_context(NULL);
   tdict_open_options open = tdict_open_options_default();
   tdict_load_options load = tdict_load_options_default();
@@ -117,7 +119,8 @@ CASE(metadata_without_memory, folder, f, folder_create()) {
   tdict_release(metadata);
 }
 
-CASE(metadata_of_a_load, folder, f, folder_create()) {
+CASE(metadata_of_a_load) {
+  scoped_folder f = folder_create();
   scoped_context c = td_context(NULL);
   tdict_load_options o = tdict_load_options_default();
   tdict_tree *metadata = NULL, *tree = NULL;
@@ -183,7 +186,8 @@ CASE(metadata_of_other_files) {
   check_text(metadata, "a\\.b", "");
 }
 
-CASE(metadata_of_a_save, folder, f, folder_create()) {
+CASE(metadata_of_a_save) {
+  scoped_folder f = folder_create();
   scoped_tree tree = td_made(tree, tdict_create(0, NULL, &made, err)), metadata = NULL;
   td_ok(tdict_create(0, NULL, &metadata, err));
   td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));

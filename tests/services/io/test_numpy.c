@@ -8,7 +8,8 @@ static void open_npy(const folder *f, const char *literal, const void *data, siz
   td_ok(tdict_open(in(f, "x.npy"), NULL, out, err));
 }
 
-CASE(npy_reads_both_orders_of_bytes_and_of_elements, folder, f, folder_create()) {
+CASE(npy_reads_both_orders_of_bytes_and_of_elements) {
+  scoped_folder f = folder_create();
   const int16_t wanted[6] = {1, 2, 3, 4, 5, 0x0607};
   const unsigned char swapped[] = {0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 6, 7};
   const unsigned char columns[] = {0, 1, 0, 4, 0, 2, 0, 5, 0, 3, 6, 7};
@@ -29,7 +30,8 @@ CASE(npy_reads_both_orders_of_bytes_and_of_elements, folder, f, folder_create())
 }
 
 /* NumPy 2.4 writes these bytes for np.arange(3, dtype='f4'). */
-CASE(npy_writes_the_bytes_of_numpy, folder, f, folder_create()) {
+CASE(npy_writes_the_bytes_of_numpy) {
+  scoped_folder f = folder_create();
   const float values[3] = {0, 1, 2};
   const int64_t shape = 3;
   unsigned char wanted[128 + sizeof values];
@@ -187,7 +189,8 @@ static image two_arrays(void) {
   return m;
 }
 
-CASE(npz_opens_archives, folder, f, folder_create()) {
+CASE(npz_opens_archives) {
+  scoped_folder f = folder_create();
   image m = two_arrays();
   tdict_tensor *t = NULL;
   write_bytes(in(&f, "x"), m.bytes, m.count);
@@ -223,7 +226,8 @@ CASE(npz_round_trip) {
   }
 }
 
-CASE(npz_refuses_what_numpy_cannot_hold, folder, f, folder_create()) {
+CASE(npz_refuses_what_numpy_cannot_hold) {
+  scoped_folder f = folder_create();
   const float one = 1;
   scoped_tree tree = NULL, child = NULL;
   scoped_tensor t = NULL;
@@ -304,7 +308,8 @@ CASE(zip_refuses_broken_archives) {
   }
 }
 
-CASE(zip_refuses_other_archives, folder, f, folder_create()) {
+CASE(zip_refuses_other_archives) {
+  scoped_folder f = folder_create();
   image m = two_arrays(), same = {.count = 0}, text = {.count = 0};
   set(&m, m.local[0] + 8, 8, 2);
   set(&m, m.central[0] + 10, 8, 2);

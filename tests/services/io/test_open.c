@@ -74,7 +74,8 @@ static bool is_mapped(const char *path) {
   return found;
 }
 
-CASE(open_maps_until_the_last_leaf, folder, f, folder_create()) {
+CASE(open_maps_until_the_last_leaf) {
+  scoped_folder f = folder_create();
   const int descriptors = td_count_descriptors();
   tdict_tree *tree = NULL;
   tdict_tensor *t = NULL, *view = NULL;
@@ -230,7 +231,8 @@ CASE(open_refuses_prefixes_without_match) {
 }
 
 /* The structure keeps its batch sizes, and two entries must not get one path. */
-CASE(open_renames_in_a_structure, folder, f, folder_create()) {
+CASE(open_renames_in_a_structure) {
+  scoped_folder f = folder_create();
   const int64_t batch[] = {2, 3};
   tdict_tree *tree = NULL, *child = NULL, *back = NULL;
   td_ok(tdict_create(1, batch, &tree, err));
@@ -273,7 +275,8 @@ CASE(open_makes_flat_names) {
   assert_true(tdict_has(tree, "p\\.obs\\.state"));
 }
 
-CASE(open_reads_many_tensors_in_order, folder, f, folder_create()) {
+CASE(open_reads_many_tensors_in_order) {
+  scoped_folder f = folder_create();
   enum { MANY = 5000, ROOM = MANY * 80 };
   scoped_chars header = malloc(ROOM);
   char key[32];
@@ -306,7 +309,8 @@ CASE(open_maps_sparse_files) {
   assert_int_equal(x[0] | x[4999999999] | x[4400000000], 0);
 }
 
-CASE(open_and_save_survive_enomem, folder, f, folder_create()) {
+CASE(open_and_save_survive_enomem) {
+  scoped_folder f = folder_create();
   tdict_save_options o = tdict_save_options_default();
   save_and_open_without_memory(&f, "x", &o);
   folder_empty(&f);
@@ -315,7 +319,8 @@ CASE(open_and_save_survive_enomem, folder, f, folder_create()) {
 }
 
 /* An opened tree is the source of a dataset, and outlives the handle of the tree. */
-CASE(open_makes_the_source_of_a_dataset, folder, f, folder_create()) {
+CASE(open_makes_the_source_of_a_dataset) {
+  scoped_folder f = folder_create();
   const int64_t rows = 5;
   dice d = {3};
   tdict_tree *tree = NULL, *mapped = NULL, *sample = NULL;

@@ -99,7 +99,8 @@ static const attack attacks[] = {
     {"{\"__metadata__\":{\"tensordict\":\"\\u0000\"}}", 0, TDICT_EFORMAT, "the value of 'tensordict' has a 0 byte"},
 };
 
-CASE(open_refuses_broken_headers, folder, f, folder_create()) {
+CASE(open_refuses_broken_headers) {
+  scoped_folder f = folder_create();
   const char *path = in(&f, "x.safetensors");
   for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
     write_safetensors(path, attacks[i].header, strlen(attacks[i].header), attacks[i].data_bytes);
@@ -166,7 +167,8 @@ CASE(open_refuses_deep_nesting) {
 }
 
 /* Flat names accept dots anywhere, but a key is never empty. */
-CASE(open_refuses_empty_flat_names, folder, f, folder_create()) {
+CASE(open_refuses_empty_flat_names) {
+  scoped_folder f = folder_create();
   static const char entry[] = "{\"%s\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}";
   static const char *const names[] = {"", "m."};
   tdict_open_options o = td_with(tdict_open_options, flat = true);
@@ -186,7 +188,8 @@ CASE(open_refuses_empty_flat_names, folder, f, folder_create()) {
   }
 }
 
-CASE(open_refuses_other_files, folder, f, folder_create()) {
+CASE(open_refuses_other_files) {
+  scoped_folder f = folder_create();
   tdict_tree *tree = NULL;
   refuse(in(&f, "none"), TDICT_EIO, "No such file", in(&f, "none"));
   assert_int_equal(td_last_error.native, ENOENT);

@@ -74,4 +74,7 @@ static int replace_at_each_call(tdict_context *c) {
 
 CASE(open_of_a_directory_that_is_replaced) { assert_true(replace_at_each_call(NULL) > 4); }
 
-CASE(load_of_a_directory_that_is_replaced, context, c, td_context(NULL)) { assert_true(replace_at_each_call(c) > 4); }
+CASE(load_of_a_directory_that_is_replaced) {
+  scoped_context c = td_context(NULL);
+  assert_true(replace_at_each_call(c) > 4);
+}

@@ -60,7 +60,8 @@ static bool is_saved(const folder *f, const char *text) {
   return has_text(f, "t/meta.json", text) && has_text(f, "t/child/x", text);
 }
 
-CASE(output_folder_is_created_and_replaced, directory, f, folder_create()) {
+CASE(output_folder_is_created_and_replaced) {
+  scoped_directory f = folder_create();
   struct stat info;
   const int descriptors = td_count_descriptors();
   td_ok(save(in(&f, "t"), "old", false, err));
@@ -80,7 +81,8 @@ CASE(output_folder_is_created_and_replaced, directory, f, folder_create()) {
   assert_int_equal(td_count_descriptors(), descriptors);
 }
 
-CASE(output_folder_refuses_what_it_must_not_replace, directory, f, folder_create()) {
+CASE(output_folder_refuses_what_it_must_not_replace) {
+  scoped_directory f = folder_create();
   tdict_error error;
   write_text(&f, "file", "text");
   assert_int_equal(mkdir(in(&f, "home"), 0700), 0);
@@ -107,7 +109,8 @@ CASE(output_folder_refuses_what_it_must_not_replace, directory, f, folder_create
 }
 
 /* Links in the old directory are removed, what they point to stays. */
-CASE(output_folder_follows_no_links_when_it_removes, directory, f, folder_create()) {
+CASE(output_folder_follows_no_links_when_it_removes) {
+  scoped_directory f = folder_create();
   td_ok(save(in(&f, "t"), "old", false, err));
   assert_int_equal(mkdir(in(&f, "outside"), 0700), 0);
   write_text(&f, "outside/kept", "kept");
@@ -118,7 +121,8 @@ CASE(output_folder_follows_no_links_when_it_removes, directory, f, folder_create
   assert_int_equal(folder_count(&f, NULL), 2);
 }
 
-CASE(output_folder_can_be_cancelled, directory, f, folder_create()) {
+CASE(output_folder_can_be_cancelled) {
+  scoped_directory f = folder_create();
   _Atomic(bool) is_cancelled = true;
   char path[PATH_BYTES];
   tdict_output_folder_options o = options_of(path, false);

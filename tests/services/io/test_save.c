@@ -9,7 +9,8 @@
 static tdict_tree *open_tree(const char *path) { return td_made(tree, tdict_open(path, NULL, &made, err)); }
 
 /* Every kind of leaf, odd keys, non-contiguous tensors, empty trees. "a\.b" beside "a" below "b" may collide. */
-CASE(save_returns_random_trees, folder, f, folder_create()) {
+CASE(save_returns_random_trees) {
+  scoped_folder f = folder_create();
   scoped_context c = NULL;
   int saved = 0;
   td_ok(tdict_context_create(td_options(tdict_context_options, device = tdict_sim(0)), &c, err));
@@ -32,7 +33,8 @@ CASE(save_returns_random_trees, folder, f, folder_create()) {
 }
 
 /* Every dtype, as scalar, empty and not contiguous. */
-CASE(save_returns_every_dtype, folder, f, folder_create()) {
+CASE(save_returns_every_dtype) {
+  scoped_folder f = folder_create();
   scoped_tree tree = NULL;
   dice d = {7};
   td_ok(tdict_create(0, NULL, &tree, err));
@@ -84,7 +86,8 @@ CASE(save_writes_the_bytes_of_the_package) {
 }
 
 /* A tensor that is not in C order and larger than the buffer comes back. */
-CASE(save_writes_large_strided_tensors, folder, f, folder_create()) {
+CASE(save_writes_large_strided_tensors) {
+  scoped_folder f = folder_create();
   scoped_tree tree = NULL;
   scoped_tensor t = NULL, turned = NULL;
   const int order[] = {2, 0, 1};
@@ -98,7 +101,8 @@ CASE(save_writes_large_strided_tensors, folder, f, folder_create()) {
   same_trees(back, tree);
 }
 
-CASE(save_keeps_permissions_and_replaces_links, folder, f, folder_create()) {
+CASE(save_keeps_permissions_and_replaces_links) {
+  scoped_folder f = folder_create();
   scoped_tree tree = small_tree();
   struct stat info;
   write_bytes(in(&f, "x"), "old", 3);
@@ -117,7 +121,8 @@ CASE(save_keeps_permissions_and_replaces_links, folder, f, folder_create()) {
 }
 
 /* Names of shards are new in each save, and trees of earlier saves still work. */
-CASE(save_shards_have_unique_names, folder, f, folder_create()) {
+CASE(save_shards_have_unique_names) {
+  scoped_folder f = folder_create();
   scoped_tree tree = small_tree();
   tdict_save_options o = td_with(tdict_save_options, max_shard_bytes = 25);
   td_ok(tdict_save(NULL, in(&f, "model.safetensors.index.json"), tree, &o, err));
@@ -280,7 +285,8 @@ CASE(save_refuses_what_the_format_lacks) {
 }
 
 /* 128 nested trees come back, 129 are refused; an entry with too many JSON levels is refused. */
-CASE(save_limits_the_depth, folder, f, folder_create()) {
+CASE(save_limits_the_depth) {
+  scoped_folder f = folder_create();
   scoped_tensor t = NULL;
   char path[600] = "a", deep[2 * 500 + 1];
   td_ok(tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &t, err));
@@ -305,7 +311,8 @@ CASE(save_limits_the_depth, folder, f, folder_create()) {
   td_fails(TDICT_ENOTSUP, "cannot be read again: too many levels", tdict_save(NULL, in(&f, "x"), tree, NULL, err));
 }
 
-CASE(save_refuses_wrong_arguments, folder, f, folder_create()) {
+CASE(save_refuses_wrong_arguments) {
+  scoped_folder f = folder_create();
   scoped_tree tree = small_tree();
   td_fails(TDICT_EINVAL, "path is NULL", tdict_save(NULL, NULL, tree, NULL, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_save(NULL, in(&f, "x"), NULL, NULL, err));
@@ -332,7 +339,8 @@ CASE(save_refuses_wrong_arguments, folder, f, folder_create()) {
   td_fails(TDICT_EINVAL, "save_options", tdict_save(NULL, in(&f, "x"), tree, &o, err));
 }
 
-GPU_CASE(save_copies_device_trees_to_the_host, folder, f, folder_create()) {
+GPU_CASE(save_copies_device_trees_to_the_host) {
+  scoped_folder f = folder_create();
   scoped_context context = td_context(NULL);
   dice d = {12};
   scoped_tree host = small_tree(), moved = NULL, part = NULL;
@@ -356,7 +364,8 @@ GPU_CASE(save_copies_device_trees_to_the_host, folder, f, folder_create()) {
 }
 
 /* A tensor whose bytes never arrived is not written, and the old file stays. */
-CASE(save_refuses_lost_tensors, folder, f, folder_create()) {
+CASE(save_refuses_lost_tensors) {
+  scoped_folder f = folder_create();
   scoped_tree tree = small_tree();
   td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));
   tdict_tensor *t = td_leaf(tree, "z");
@@ -369,7 +378,8 @@ CASE(save_refuses_lost_tensors, folder, f, folder_create()) {
 }
 
 /* A tree that is open from a file is saved to the same file: the tree keeps the old bytes. */
-CASE(save_replaces_its_own_source, folder, f, folder_create()) {
+CASE(save_replaces_its_own_source) {
+  scoped_folder f = folder_create();
   scoped_tree tree = small_tree();
   td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));
   scoped_tree first = open_tree(in(&f, "x"));

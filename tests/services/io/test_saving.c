@@ -346,7 +346,8 @@ static void *open_gate(void *user) {
   set_gate(false);
   return was_early ? user : NULL;
 }
-CASE(saving_keeps_the_context_alive, folder, f, folder_create()) {
+CASE(saving_keeps_the_context_alive) {
+  scoped_folder f = folder_create();
   for (int round = 0; round < 2; round++) {
     tdict_context *c = sim_context(0);
     tdict_tree *tree = tree_of(3), *source = move_to(c, tree, round ? tdict_sim(0) : tdict_cpu());

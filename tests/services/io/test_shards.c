@@ -122,7 +122,8 @@ static bool replace_shard(void *user, uint64_t done, uint64_t total) {
   return true;
 }
 
-CASE(shards_that_are_replaced_are_not_mixed, folder, f, folder_create()) {
+CASE(shards_that_are_replaced_are_not_mixed) {
+  scoped_folder f = folder_create();
   scoped_context c = td_context(NULL);
   tdict_tree *tree = NULL;
   size_t count;

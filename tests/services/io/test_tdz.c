@@ -9,7 +9,8 @@ CASE(tdz_reads_an_archive_of_the_package) {
   same_trees(tree, folder_tree);
 }
 
-CASE(tdz_returns_random_trees, folder, f, folder_create()) {
+CASE(tdz_returns_random_trees) {
+  scoped_folder f = folder_create();
   dice d = {13};
   for (int i = 0; i < 150; i++) {
     const int64_t batch[] = {(int64_t)roll(&d, 4), (int64_t)roll(&d, 3)};
@@ -27,7 +28,8 @@ static uint64_t number(const unsigned char *at, int bytes) {
 }
 
 /* meta.json comes first in each folder, then files by name, then folders; the elements begin at multiples of 64. */
-CASE(tdz_aligns_elements_and_orders_entries, folder, f, folder_create()) {
+CASE(tdz_aligns_elements_and_orders_entries) {
+  scoped_folder f = folder_create();
   static const char *const keys[] = {"b", "a-b.x", "a.z", "A", "a.y", "a.b.c"};
   static const char *const wanted[] = {"meta.json",  "A.memmap",      "b.memmap",     "a/meta.json",   "a/y.memmap",
                                        "a/z.memmap", "a/b/meta.json", "a/b/c.memmap", "a-b/meta.json", "a-b/x.memmap"};
@@ -60,7 +62,8 @@ CASE(tdz_aligns_elements_and_orders_entries, folder, f, folder_create()) {
 }
 
 /* An archive of another zip tool has elements at any position. */
-CASE(tdz_copies_elements_that_are_not_aligned, folder, f, folder_create()) {
+CASE(tdz_copies_elements_that_are_not_aligned) {
+  scoped_folder f = folder_create();
   static const char meta[] = TD_META("\"x\":" TD_LEAF("torch.int32", "[2]") ",", "[2]");
   static const int32_t values[] = {5, -7};
   for (size_t shift = 0; shift < 4; shift++) {
@@ -95,7 +98,8 @@ static const attack attacks[] = {
     {TD_META("\"d\":{\"type\":\"TensorDict\"},", "[]"), TDICT_EFORMAT, "not JSON at byte"},
 };
 
-CASE(tdz_refuses_broken_archives, folder, f, folder_create()) {
+CASE(tdz_refuses_broken_archives) {
+  scoped_folder f = folder_create();
   static const char value[] = "{\"_type\":\"<class 'tensordict.tensorclass.NonTensorData'>\"}";
   for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
     image m = {.count = 0};
@@ -148,7 +152,8 @@ static void check_file(tdict_context *c, const char *path, tdict_open_options o,
   tdict_release(td_made(tree, tdict_load(c, path, tdict_cpu(), &load, &made, err)));
 }
 
-CASE(zip_checksums_are_compared_on_demand, folder, f, folder_create()) {
+CASE(zip_checksums_are_compared_on_demand) {
+  scoped_folder f = folder_create();
   scoped_context c = td_context(NULL);
   tdict_open_options o = tdict_open_options_default();
   static const char meta[] = TD_META("\"x\":" TD_LEAF("torch.int32", "[2]") ",", "[2]");

@@ -22,7 +22,8 @@ static void create(int at, const char *base, bool is_directory, tdict_temporary 
   assert_int_equal(tdict_temporary_create(out, at, base, is_directory, is_directory ? 0700 : 0600), 0);
 }
 
-CASE(temporary_files_are_removed_if_their_writer_is_gone, folder, f, folder_create()) {
+CASE(temporary_files_are_removed_if_their_writer_is_gone) {
+  scoped_folder f = folder_create();
   const int at = open_folder(&f);
   for (int is_directory = 0; is_directory < 2; is_directory++) {
     tdict_temporary living, dead;
@@ -62,7 +63,8 @@ CASE(temporary_files_of_others_stay) {
 }
 
 /* The longest names that a file can have. Names that differ only at their end have different temporary names. */
-CASE(temporary_names_are_short_enough, folder, f, folder_create()) {
+CASE(temporary_names_are_short_enough) {
+  scoped_folder f = folder_create();
   const int at = open_folder(&f);
   char bases[2][256];
   for (size_t length = 200; length <= 255; length++) {
@@ -86,7 +88,8 @@ CASE(temporary_names_are_short_enough, folder, f, folder_create()) {
 }
 
 /* A directory that was renamed out of the way gets its name back if nothing else has the name. */
-CASE(temporary_old_directories_get_their_names_back, directory, f, folder_create()) {
+CASE(temporary_old_directories_get_their_names_back) {
+  scoped_directory f = folder_create();
   const int at = open_folder(&f);
   char aside[TDICT_OUTPUT_NAME_BYTES], path[TDICT_OUTPUT_NAME_BYTES + 8];
   tdict_temporary_name_old(aside, "t");
@@ -116,7 +119,8 @@ static void fail_flock(int code) {
   begin_faults(FAULT_FAIL, 0);
 }
 /* Without locks, no file is ever removed. */
-CASE(temporary_files_without_locks_stay, folder, f, folder_create()) {
+CASE(temporary_files_without_locks_stay) {
+  scoped_folder f = folder_create();
   const int at = open_folder(&f);
   tdict_temporary file, later;
   fail_flock(ENOLCK);
@@ -143,7 +147,8 @@ CASE(temporary_files_without_locks_stay, folder, f, folder_create()) {
 }
 
 /* A file that the system protects is not taken for a directory. */
-CASE(temporary_errors_are_those_of_the_system, folder, f, folder_create()) {
+CASE(temporary_errors_are_those_of_the_system) {
+  scoped_folder f = folder_create();
   const int at = open_folder(&f);
   write_bytes(in(&f, "x"), "x", 1);
   only_call = "unlinkat";
@@ -201,7 +206,8 @@ CASE(temporary_files_survive_saves_at_the_same_time) {
 }
 
 /* A directory that is removed may be protected against its owner, and may be removed by somebody else, too. */
-CASE(temporary_directories_of_any_mode_are_removed, folder, f, folder_create()) {
+CASE(temporary_directories_of_any_mode_are_removed) {
+  scoped_folder f = folder_create();
   tdict_temporary dead;
   const int at = open_folder(&f);
   create(at, "m", true, &dead);

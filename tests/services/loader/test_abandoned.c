@@ -103,7 +103,8 @@ CASE(loader_survives_functions_that_do_not_return) {
 }
 
 /* With continue_on_error, only the batch that was left is lost. */
-CASE(loader_continues_after_an_abandoned_batch, yard, y, open_yard()) {
+CASE(loader_continues_after_an_abandoned_batch) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(12);
   tdict_dataset_table d = dataset_of(&n);
   scoped_loader l = NULL;

@@ -198,7 +198,8 @@ GPU_CASE(loader_pins_objects) {
   assert_int_equal(thing_count(), 0);
 }
 
-GPU_CASE(loader_pins_on_the_cpu, yard, y, open_yard()) {
+GPU_CASE(loader_pins_on_the_cpu) {
+  scoped_yard y = open_yard();
   for (int pin = 0; pin < 2; pin++) {
     for (int way = 0; way < 2; way++) {
       numbers n = numbers_of(9);

@@ -97,7 +97,8 @@ SIM_CASE(loader_checks_the_stream_first) {
 }
 
 /* The pool's peak stays what is ahead and in use, however many batches pass. */
-GPU_CASE(loader_reuses_memory, yard, y, open_yard()) {
+GPU_CASE(loader_reuses_memory) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(4000);
   tdict_dataset_table d = by_row(&n);
   scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 10, num_workers = 2));

@@ -194,7 +194,8 @@ DEVICE_CASE(loader_pads_up_to_max_tokens) {
   }
 }
 
-CASE(loader_drops_a_short_last_token_batch, yard, y, open_yard()) {
+CASE(loader_drops_a_short_last_token_batch) {
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 7);
   d.count = 5;
@@ -302,7 +303,8 @@ CASE(loader_reports_a_failed_division) {
 }
 
 /* The samples have more tokens than sample_length said. */
-CASE(loader_reports_wrong_sample_lengths, yard, y, open_yard()) {
+CASE(loader_reports_wrong_sample_lengths) {
+  scoped_yard y = open_yard();
   documents d;
   documents_init(&d, 10);
   d.longer_by = 40;

@@ -43,7 +43,8 @@ DEVICE_CASE(loader_endless) {
   }
 }
 
-DEVICE_CASE(loader_endless_needs_a_batch, yard, y, open_yard()) {
+DEVICE_CASE(loader_endless_needs_a_batch) {
+  scoped_yard y = open_yard();
   for (int workers = 0; workers < 3; workers += 2) {
     numbers n = numbers_of(3);
     tdict_dataset_table d = by_row(&n);
@@ -159,7 +160,8 @@ CASE(loader_refuses_pinning) {
   assert_int_equal(l != NULL, can_pin);
 }
 
-CASE(loader_refuses_bad_fields, yard, y, open_yard()) {
+CASE(loader_refuses_bad_fields) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(4);
   tdict_dataset_table d = by_row(&n);
   tdict_loader *l = NULL;

@@ -70,7 +70,8 @@ DEVICE_CASE(loader_follows_the_sampler) {
   }
 }
 
-DEVICE_CASE(loader_keeps_order, yard, y, open_yard()) {
+DEVICE_CASE(loader_keeps_order) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(64);
   n.delay_us = 2000;
   tdict_dataset_table d = by_row(&n);
@@ -101,7 +102,8 @@ DEVICE_CASE(loader_ends_epochs) {
   }
 }
 
-DEVICE_CASE(loader_drop_last, yard, y, open_yard()) {
+DEVICE_CASE(loader_drop_last) {
+  scoped_yard y = open_yard();
   for (int drop = 0; drop < 2; drop++) {
     numbers n = numbers_of(23);
     tdict_dataset_table d = by_row(&n);
@@ -113,7 +115,8 @@ DEVICE_CASE(loader_drop_last, yard, y, open_yard()) {
   }
 }
 
-DEVICE_CASE(loader_prefers_fetch_batch, yard, y, open_yard()) {
+DEVICE_CASE(loader_prefers_fetch_batch) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(20);
   tdict_dataset_table d = by_row(&n);
   d.fetch_batch = numbers_fetch_batch;

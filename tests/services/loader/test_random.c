@@ -283,7 +283,8 @@ static void count_replay_orders(tdict_loader *l, int64_t count, int64_t epochs) 
 }
 
 /* A buffer that grows from 2 to 5 rows. In each epoch, every order of the filled rows is equally likely. */
-CASE(random_replay_epochs_have_all_orders, yard, y, open_yard()) {
+CASE(random_replay_epochs_have_all_orders) {
+  scoped_yard y = open_yard();
   scoped_tree tree = rows_of(5);
   scoped_replay r = replay_over(tree, 0);
   tdict_loader_options o = td_with(tdict_loader_options, num_workers = 0, batch_size = 8, shuffle = true);

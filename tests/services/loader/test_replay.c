@@ -23,7 +23,8 @@ static void check_model(const tdict_replay *r, const tdict_tree *tree, const mod
                       CAPACITY * X_COUNT * sizeof(float));
 }
 
-CASE(replay_is_a_ring, tree, tree, rows_from(0, CAPACITY)) {
+CASE(replay_is_a_ring) {
+  scoped_tree tree = rows_from(0, CAPACITY);
   for (int64_t filled = 0; filled <= CAPACITY; filled += CAPACITY / 2 + 1) {
     model m = {.next = filled % CAPACITY, .length = filled};
     scoped_replay r = replay_over(tree, filled);
@@ -158,7 +159,8 @@ CASE(replay_append_refuses) {
 }
 
 /* The second tensor of the buffer is read-only. */
-CASE(replay_refuses_to_write_constants, tree, tree, rows_from(0, CAPACITY)) {
+CASE(replay_refuses_to_write_constants) {
+  scoped_tree tree = rows_from(0, CAPACITY);
   float x[CAPACITY * X_COUNT];
   memcpy(x, tdict_const_data(tree, "deep.x"), sizeof x);
   int64_t shape[] = {CAPACITY, X_COUNT};
@@ -201,7 +203,8 @@ SIM_CASE(replay_refuses_lost_rows) {
 }
 
 /* Every allocation fails once. The buffer is then unchanged, and the call works when it is repeated. */
-CASE(replay_survives_enomem, tree, tree, rows_from(0, CAPACITY)) {
+CASE(replay_survives_enomem) {
+  scoped_tree tree = rows_from(0, CAPACITY);
   scoped_replay r = NULL;
   tdict_error why;
   int64_t refused = 0;

@@ -213,7 +213,8 @@ CASE(loader_refuses_bad_varying_datasets) {
 }
 
 /* Ranks and drop_uneven of the sampler hold for every length. */
-CASE(replay_sampler_keeps_its_options, yard, y, open_yard()) {
+CASE(replay_sampler_keeps_its_options) {
+  scoped_yard y = open_yard();
   for (int drop = 0; drop < 2; drop++) {
     int64_t seen[CAPACITY] = {0};
     for (int32_t rank = 0; rank < 3; rank++) {

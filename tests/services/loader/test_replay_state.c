@@ -64,7 +64,8 @@ CASE(replay_restored_replaces_the_oldest_row) {
 }
 
 /* The state is read under the lock of the rows, so that it belongs to the rows. */
-CASE(replay_state_is_read_under_the_lock, tree, tree, rows_from(0, CAPACITY)) {
+CASE(replay_state_is_read_under_the_lock) {
+  scoped_tree tree = rows_from(0, CAPACITY);
   scoped_replay r = replay_over(tree, 4);
   tdict_replay_lock(r);
   tdict_replay_state s = state_of(r);
@@ -74,7 +75,8 @@ CASE(replay_state_is_read_under_the_lock, tree, tree, rows_from(0, CAPACITY)) {
 }
 
 /* Without memory, a state is read, set and refused as with memory. */
-CASE(replay_states_need_no_memory, tree, tree, rows_from(0, CAPACITY)) {
+CASE(replay_states_need_no_memory) {
+  scoped_tree tree = rows_from(0, CAPACITY);
   scoped_replay r = replay_over(tree, 4);
   tdict_replay_state s = tdict_replay_state_default(), set, bad;
   tdict_error why = {0};
@@ -100,7 +102,8 @@ static void refuse_state(tdict_replay *r, tdict_replay_state s, const char *text
   now = state_of(r);
   assert_memory_equal(&was, &now, sizeof was);
 }
-CASE(replay_state_refuses, tree, tree, rows_from(0, CAPACITY)) {
+CASE(replay_state_refuses) {
+  scoped_tree tree = rows_from(0, CAPACITY);
   scoped_replay r = replay_over(tree, 4);
   const tdict_replay_state was = state_of(r);
   tdict_replay_state s = was;

@@ -84,7 +84,8 @@ CASE(loader_state_of_another_loader_is_refused) {
   }
 }
 
-CASE(loader_state_serves_all_ranks, yard, y, open_yard()) {
+CASE(loader_state_serves_all_ranks) {
+  scoped_yard y = open_yard();
   setup c = {.length = 31, .batch_size = 3, .kind = -1, .seed = 5, .shuffle = true, .world_size = 4};
   numbers n[4];
   tdict_loader_state first;
@@ -109,7 +110,8 @@ static void refuse_place(tdict_loader *l, int64_t epoch, int64_t batch, const ch
 }
 
 /* Places near the ends of int64, of a loader with a length and of a stream: refused, or right in every sum. */
-CASE(loader_state_refuses_extremes, yard, y, open_yard()) {
+CASE(loader_state_refuses_extremes) {
+  scoped_yard y = open_yard();
   for (int stream = 0; stream < 2; stream++) {
     for (int workers = 0; workers < 3; workers += 2) {
       numbers n = numbers_of(stream ? -1 : 40);
@@ -190,7 +192,8 @@ CASE(loader_structs_respect_struct_size) {
 }
 
 /* The size in a saved state is damaged: each flipped bit is refused, and no byte after the struct is read. */
-CASE(loader_state_with_damaged_size_is_refused, yard, y, open_yard()) {
+CASE(loader_state_with_damaged_size_is_refused) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(9);
   tdict_dataset_table d = by_row(&n);
   scoped_loader l = open_loader(&y, &d, NULL);

@@ -100,7 +100,8 @@ static int64_t one_loader(const yard *y, const tdict_stream *stream) {
   return batches;
 }
 
-DEVICE_CASE(loader_soak, yard, y, open_yard()) {
+DEVICE_CASE(loader_soak) {
+  scoped_yard y = open_yard();
   int64_t wanted = from_environment("TDICT_TEST_BATCHES", 1500), done = 0, loaders = 0;
   int64_t seed = from_environment("TDICT_TEST_SEED", 1);
   state = (uint64_t)seed;

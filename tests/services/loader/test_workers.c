@@ -12,7 +12,8 @@ static void await_ready(tdict_loader *l, int32_t wanted) {
   fail_msg("not %d batches became ready in 5 s", (int)wanted);
 }
 
-DEVICE_CASE(loader_bounds_prefetched_bytes, yard, y, open_yard()) {
+DEVICE_CASE(loader_bounds_prefetched_bytes) {
+  scoped_yard y = open_yard();
   size_t one = 4 * (8 + 4 * X_COUNT);
   for (int limit = 0; limit < 2; limit++) {
     numbers n = numbers_of(400);
@@ -57,7 +58,8 @@ SIM_CASE(loader_limits_transfers_in_flight) {
   }
 }
 
-DEVICE_CASE(loader_in_order_dataset, yard, y, open_yard()) {
+DEVICE_CASE(loader_in_order_dataset) {
+  scoped_yard y = open_yard();
   numbers n = numbers_of(200);
   n.delay_us = 100;
   tdict_dataset_table d = by_sample(&n);

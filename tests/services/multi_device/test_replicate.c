@@ -35,7 +35,8 @@ static tdict_tree *large_tree(const several *s, bool pinned) {
   td_put(td, "b", random_tensor(TDICT_I16, SHAPE(777, 1001), memory));
   return td;
 }
-GPU_CASE(replicate_large_trees_in_rounds, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
+GPU_CASE(replicate_large_trees_in_rounds) {
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   for (int pinned = 0; pinned < 2; pinned++) {
     scoped_tree src = large_tree(&s, pinned);
     check_ways(&s, src, 0, 7 * WAYS_STEP);

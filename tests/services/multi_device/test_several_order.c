@@ -242,7 +242,8 @@ SIM_CASE(replicate_small_trees_before_later_transfers) {
   td_ok(tdict_future_wait(later, &back, err));
   check_tree(&h.s.at[1], h.src, back);
 }
-SIM_CASE(replicate_small_trees_lose_all_results, held, h, hold_small()) {
+SIM_CASE(replicate_small_trees_lose_all_results) {
+  scoped_held h = hold_small();
   tdict_future_cancel(h.f);
   td_ok(tdict_sim_resume(h.s.c, err));
   td_fails(TDICT_ECANCELLED, "", tdict_future_wait(h.f, NULL, err));

@@ -57,7 +57,8 @@ static void check_ways(const several *s, const tdict_tree *src, int dim, const i
     release_all(s, trees);
   }
 }
-GPU_CASE(split_and_gather_on_two_devices, several, s, several_open(2, TDICT_SIM_PEERS_ALL)) {
+GPU_CASE(split_and_gather_on_two_devices) {
+  scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   scoped_tree odd = rows_tree(101, NULL), large = rows_tree(1000, NULL), grid = grid_tree(12, 31, NULL);
   check_ways(&s, odd, 0, NULL, (const int64_t[]){51, 50});
   check_ways(&s, large, 0, NULL, (const int64_t[]){500, 500});
@@ -65,7 +66,8 @@ GPU_CASE(split_and_gather_on_two_devices, several, s, several_open(2, TDICT_SIM_
   check_ways(&s, odd, 0, (const int64_t[]){101, 0}, (const int64_t[]){101, 0});
   check_ways(&s, grid, 1, NULL, (const int64_t[]){16, 15});
 }
-SIM_CASE(split_and_gather_on_four_devices, several, s, several_open(4, TDICT_SIM_PEERS_PAIRS)) {
+SIM_CASE(split_and_gather_on_four_devices) {
+  scoped_several s = several_open(4, TDICT_SIM_PEERS_PAIRS);
   scoped_tree few = rows_tree(3, NULL), none = rows_tree(0, NULL), grid = grid_tree(9, 50, s.at[0].pinned);
   check_ways(&s, few, 0, NULL, (const int64_t[]){1, 1, 1, 0});
   check_ways(&s, none, 0, NULL, (const int64_t[]){0, 0, 0, 0});

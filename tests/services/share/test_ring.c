@@ -101,7 +101,8 @@ CASE(share_ring_worker_may_leave) {
   td_ok(tdict_share_ring_begin(worker, 0, &batch, err));
 }
 
-CASE(share_ring_without_workers_ends, share_ring, ring, rig_ring(2, 1)) {
+CASE(share_ring_without_workers_ends) {
+  scoped_share_ring ring = rig_ring(2, 1);
   tdict_tree *batch = NULL;
   td_fails(TDICT_ENOTFOUND, "no worker is left", tdict_share_ring_take(ring, INT64_MAX, &batch, err));
 }
@@ -134,7 +135,8 @@ CASE(share_ring_in_a_fork) {
   assert_int_equal(rig_take(ring), 5);
 }
 
-CASE(share_ring_survives_enomem, tree, like, rig_batch()) {
+CASE(share_ring_survives_enomem) {
+  scoped_tree like = rig_batch();
   tdict_share_ring_options o = td_with(tdict_share_ring_options, num_slots = 2, max_workers = TDICT_SHARE_MAX_WORKERS);
   rig_pair pair = rig_sockets(SOCK_SEQPACKET);
   tdict_share_ring *ring = NULL, *worker = NULL;

@@ -102,7 +102,8 @@ CASE(share_ring_takes_batches_of_processes) {
 
 /* While the trainer searches a long ring, the worker publishes a slot that the search has passed, and then a slot that
  * lies ahead of the search. */
-CASE(share_ring_keeps_the_order_of_a_worker, share_ring, ring, rig_ring(TDICT_SHARE_MAX_SLOTS, 1)) {
+CASE(share_ring_keeps_the_order_of_a_worker) {
+  scoped_share_ring ring = rig_ring(TDICT_SHARE_MAX_SLOTS, 1);
   pid_t pid;
   close(rig_add_process(ring, "share_worker_publishes_pairs", &pid));
   for (int64_t n = 0; n < 2 * TDICT_SHARE_MAX_SLOTS; n++) {
@@ -116,7 +117,8 @@ CASE(share_ring_keeps_the_order_of_a_worker, share_ring, ring, rig_ring(TDICT_SH
   assert_int_equal(rig_reap(pid), 0);
 }
 
-CASE(share_ring_ends_after_the_last_worker, share_ring, ring, rig_ring(2, 1)) {
+CASE(share_ring_ends_after_the_last_worker) {
+  scoped_share_ring ring = rig_ring(2, 1);
   tdict_tree *batch = NULL;
   pid_t pid;
   close(rig_add_process(ring, "share_worker_leaves", &pid));

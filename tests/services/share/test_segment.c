@@ -40,7 +40,8 @@ static void refuse(int fd, tdict_status status, const char *text) {
   assert_int_equal(rig_count_maps(), before.maps);
 }
 
-CASE(share_segment_is_sealed, tree, shared, rig_shared()) {
+CASE(share_segment_is_sealed) {
+  scoped_tree shared = rig_shared();
   const tdict_segment *segment = tdict_segment_of(shared);
   const off_t bytes = (off_t)segment->layout.total_bytes;
   assert_int_equal(fcntl(segment->fd, F_GET_SEALS) & ALL_SEALS, ALL_SEALS);

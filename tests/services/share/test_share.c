@@ -77,7 +77,8 @@ CASE(share_create_zeroes) {
   for (size_t i = 0; i < tdict_tensor_bytes(bytes); i++) assert_int_equal(at[i], 0);
 }
 
-SIM_CASE(share_create_copies_from_devices, context, context, td_context(NULL)) {
+SIM_CASE(share_create_copies_from_devices) {
+  scoped_context context = td_context(NULL);
   scoped_tree td = rig_tree(), moved = NULL, shared = NULL;
   td_ok(tdict_to_device(context, td, td_device(), NULL, &moved, err));
   td_ok(tdict_share_create(moved, NULL, &shared, err));
@@ -124,7 +125,8 @@ CASE(share_frees_with_the_last_reference) {
 }
 
 /* Copies that an operation makes of shared tensors are ordinary memory. */
-CASE(share_tensors_work_in_operations, tree, shared, rig_shared()) {
+CASE(share_tensors_work_in_operations) {
+  scoped_tree shared = rig_shared();
   const tdict_tensor *wide = td_leaf(shared, "wide");
   scoped_tensor turned = td_made(tensor, tdict_tensor_permute(wide, 3, (const int[]){2, 0, 1}, &made, err));
   scoped_tensor flat = td_made(tensor, tdict_tensor_contiguous(turned, &made, err));

@@ -190,7 +190,8 @@ CASE(lazy_stack_pad_keeps_other_leaves) {
   tdict_tensor_release(weights);
 }
 
-CASE(lazy_stack_pad_refuses, lazy_stack, s, rig_three()) {
+CASE(lazy_stack_pad_refuses) {
+  scoped_lazy_stack s = rig_three();
   tdict_tree *const nothing = (tdict_tree *)(uintptr_t)0xA5A5, *padded = nothing, *mask = nothing;
   tdict_lazy_pad_options o = td_with(tdict_lazy_pad_options, mask = &mask);
   td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_pad(s, &o, &padded, err));

@@ -52,7 +52,8 @@ CASE(lazy_stack_walks_common_keys) {
   assert_int_equal(ends, 3);
 }
 
-DEVICE_CASE(lazy_stack_get_stacks_a_copy, context, context, td_context(NULL)) {
+DEVICE_CASE(lazy_stack_get_stacks_a_copy) {
+  scoped_context context = td_context(NULL);
   scoped_lazy_stack s = rig_three(), moved = NULL;
   float wanted[3][6], found[18];
   scoped_tensor t = NULL, host = NULL;
@@ -119,7 +120,8 @@ static void check_views(const tdict_lazy_stack *s, const char *path, tdict_tenso
   }
 }
 
-CASE(lazy_stack_set_splits_into_views, lazy_stack, s, rig_three()) {
+CASE(lazy_stack_set_splits_into_views) {
+  scoped_lazy_stack s = rig_three();
   scoped_tensor t = TENSOR(3, 2, 3);
   const tdict_tree *n = td_child(rig_item(s, 0), "n");
   const char *const paths[] = {"x", "n.y", "z.q\\..r", "n.new"};
@@ -141,7 +143,8 @@ CASE(lazy_stack_set_splits_into_views, lazy_stack, s, rig_three()) {
   td_release(a, b);
 }
 
-CASE(lazy_stack_set_changes_all_or_none, lazy_stack, s, rig_three()) {
+CASE(lazy_stack_set_changes_all_or_none) {
+  scoped_lazy_stack s = rig_three();
   scoped_tensor t = TENSOR(3, 2, 3), wrong = TENSOR(2, 2, 3);
   char *before[3];
   for (int i = 0; i < 3; i++) before[i] = help_snapshot(rig_item(s, i));

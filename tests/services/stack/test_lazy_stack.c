@@ -18,7 +18,8 @@ CASE(lazy_stack_shares_its_items) {
   tdict_lazy_stack_release(NULL);
 }
 
-CASE(lazy_stack_inserts_items, lazy_stack, s, STACK(TREE(2))) {
+CASE(lazy_stack_inserts_items) {
+  scoped_lazy_stack s = STACK(TREE(2));
   tdict_tree *wanted[8] = {rig_item(s, 0)};
   static const int64_t places[] = {1, 0, -1, 3, -4, 5}; /* Python's, with the end */
   size_t count = 1;
@@ -55,7 +56,8 @@ CASE(lazy_stack_inserts_items, lazy_stack, s, STACK(TREE(2))) {
 }
 
 /* As in TensorDict, the stack is locked while all of its items are. */
-CASE(lazy_stack_of_locked_items_is_locked, lazy_stack, s, STACK(TREE(2), TREE(2))) {
+CASE(lazy_stack_of_locked_items_is_locked) {
+  scoped_lazy_stack s = STACK(TREE(2), TREE(2));
   scoped_tree item = TREE(2);
   tdict_lock(rig_item(s, 0));
   td_ok(td_lazy_append(s, item, err)); /* some items can still change */

@@ -49,8 +49,14 @@ static void check_writes(const world *w, bool into) {
     pair_release(&p);
   }
 }
-GPU_CASE(device_index_set_equals_host, world, w, world_open()) { check_writes(&w, false); }
-GPU_CASE(device_index_into_equals_host, world, w, world_open()) { check_writes(&w, true); }
+GPU_CASE(device_index_set_equals_host) {
+  scoped_world w = world_open();
+  check_writes(&w, false);
+}
+GPU_CASE(device_index_into_equals_host) {
+  scoped_world w = world_open();
+  check_writes(&w, true);
+}
 
 /* Nine lists are more than one move can have. */
 GPU_CASE(device_index_takes_many_lists) {
@@ -283,7 +289,8 @@ SIM_CASE(device_index_checks_lists) {
 }
 
 /* Leaves without elements need no launch, so that the lists are checked separately. */
-GPU_CASE(device_index_checks_lists_without_elements, place, w, place_open(2)) {
+GPU_CASE(device_index_checks_lists_without_elements) {
+  scoped_place w = place_open(2);
   const int64_t bad[] = {39, -41}, good[] = {39, -40}, two[] = {2}, shape[] = {40, 0};
   scoped_tree empty = NULL, out = NULL;
   scoped_tensor list = new_tensor(TDICT_I64, 1, two, w.memory), leaf = new_tensor(TDICT_F32, 2, shape, w.memory);

@@ -13,7 +13,8 @@ static void check(const rig *r, const m_tree *t, const tdict_tree *td, const tdi
   if (!map->copies) rig_shares(out, td, true);
 }
 
-DEVICE_CASE(index_at, rig, r, rig_open()) {
+DEVICE_CASE(index_at) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);
   scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);
@@ -53,7 +54,8 @@ DEVICE_CASE(index_range) {
   }
 }
 
-DEVICE_CASE(index_new_axis, rig, r, rig_open()) {
+DEVICE_CASE(index_new_axis) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 2);
   scoped_tree td = rig_tree(&r, t);
   m_map map;
@@ -63,7 +65,8 @@ DEVICE_CASE(index_new_axis, rig, r, rig_open()) {
   check(&r, t, td, TDICT_INDEX(TDICT_NEW_AXIS, TDICT_ALL, TDICT_NEW_AXIS), &map);
 }
 
-DEVICE_CASE(index_rest, rig, r, rig_open()) {
+DEVICE_CASE(index_rest) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 2, 4);
   scoped_tree td = rig_tree(&r, t);
   m_map map;
@@ -160,7 +163,8 @@ CASE(index_list_copies) {
   check(&r, t, td, TDICT_INDEX(TDICT_AT(2), TDICT_LIST(NULL, 0)), &map);
 }
 
-CASE(index_mask_copies, rig, r, rig_open()) {
+CASE(index_mask_copies) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 3, 2);
   scoped_tree td = rig_tree(&r, t);
   static const unsigned char bits[6] = {0, 1, 1, 0, 0, 1};
@@ -186,7 +190,8 @@ CASE(index_mask_copies, rig, r, rig_open()) {
 
 /* Several lists and masks are paired: element i of the result is at position i of each. If they are adjacent, their
  * dimension is at the first of them, else it comes first. */
-CASE(index_lists_are_paired, rig, r, rig_open()) {
+CASE(index_lists_are_paired) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4, 2);
   scoped_tree td = rig_tree(&r, t);
   static const int64_t rows[] = {2, 0, -1, 1}, columns[] = {3, 3, 0, -4}, plain_rows[] = {2, 0, 2, 1};
@@ -233,7 +238,8 @@ CASE(index_lists_are_paired, rig, r, rig_open()) {
 }
 
 /* Tests the same for writing. */
-CASE(index_lists_are_written, rig, r, rig_open()) {
+CASE(index_lists_are_written) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);
   scoped_tree td = rig_tree(&r, t), got = NULL, value = ops_tree(rig_like(SAMPLE(2)));
   static const int64_t rows[] = {2, 0}, columns[] = {1, 3};
@@ -257,7 +263,8 @@ CASE(index_lists_are_written, rig, r, rig_open()) {
               ((const float *)tdict_const_data(value, "a"))[1]);
 }
 
-DEVICE_CASE(index_result_is_unlocked, rig, r, rig_open()) {
+DEVICE_CASE(index_result_is_unlocked) {
+  scoped_rig r = rig_open();
   scoped_tree td = rig_tree(&r, SAMPLE(3));
   tdict_lock(td);
   scoped_tree out = get(td, TDICT_INDEX(TDICT_AT(0)));
@@ -350,7 +357,8 @@ DEVICE_CASE(index_set_writes_through) {
   rig_check(&r, t, td);
 }
 
-CASE(index_set_writes_lists, rig, r, rig_open()) {
+CASE(index_set_writes_lists) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3), *value = rig_like(SAMPLE(4, 2));
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value);
   const int64_t positions[] = {2, 0};
@@ -364,7 +372,8 @@ CASE(index_set_writes_lists, rig, r, rig_open()) {
   rig_check(&r, t, td);
 }
 
-DEVICE_CASE(index_set_repeats_the_value, rig, r, rig_open()) {
+DEVICE_CASE(index_set_repeats_the_value) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3), *value = rig_like(SAMPLE(3));
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value);
   m_map map;
@@ -402,7 +411,8 @@ DEVICE_CASE(index_set_allocates_missing_tensors) {
   assert_int_equal(tdict_num_keys(td), 0);
 }
 
-DEVICE_CASE(index_set_refuses, rig, r, rig_open()) {
+DEVICE_CASE(index_set_refuses) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3);
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, rig_like(SAMPLE(3))), bad = rig_tree(&r, rig_like(SAMPLE(2)));
   const tdict_indices *row = TDICT_INDEX(TDICT_AT(1));
@@ -424,7 +434,8 @@ DEVICE_CASE(index_set_refuses, rig, r, rig_open()) {
   rig_check(&r, t, td); /* refused before the first element is written */
 }
 
-DEVICE_CASE(rows_fill_a_batch, rig, r, rig_open()) {
+DEVICE_CASE(rows_fill_a_batch) {
+  scoped_rig r = rig_open();
   m_tree *t = SAMPLE(6, 2);
   scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);

@@ -330,7 +330,8 @@ CASE(arrow_export_refuses_objects) {
   }
 }
 
-CASE(arrow_export_survives_enomem, tree, tree, sample_tree(5, 3)) {
+CASE(arrow_export_survives_enomem) {
+  scoped_tree tree = sample_tree(5, 3);
   tdict_tensor *strided = NULL;
   const int64_t shape[2] = {5, 4};
   tdict_tensor *t = random_tensor(TDICT_F32, 2, shape, 1);

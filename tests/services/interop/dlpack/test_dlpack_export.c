@@ -114,7 +114,8 @@ CASE(dlpack_export_of_claimed_pinned_memory) {
   tdict_tensor_release(t);
 }
 
-CASE(dlpack_export_refuses_arguments, tensor, t, small_tensor(TDICT_U8, 3, 1)) {
+CASE(dlpack_export_refuses_arguments) {
+  scoped_tensor t = small_tensor(TDICT_U8, 3, 1);
   scoped_tree tree = plain_tree();
   struct DLManagedTensorVersioned *m = NULL;
   struct DLManagedTensor *old = NULL;

@@ -30,7 +30,8 @@ CASE(dlpack_export_tree_of_ragged_leaves) {
   tdict_tensor_release(values);
 }
 
-CASE(dlpack_export_tree_refuses_text, tree, tree, plain_tree()) {
+CASE(dlpack_export_tree_refuses_text) {
+  scoped_tree tree = plain_tree();
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
   set_away(tree, "a", small_tensor(TDICT_U8, 2, 1));
@@ -99,7 +100,8 @@ CASE(dlpack_export_tree_of_objects) {
   tdict_dlpack_release_entries(entries, count);
 }
 
-CASE(dlpack_export_tree_reports_hooks, tree, tree, plain_tree()) {
+CASE(dlpack_export_tree_reports_hooks) {
+  scoped_tree tree = plain_tree();
   tdict_dlpack_entry *entries = NULL;
   size_t count = 0;
   set_pair(tree, "n.p", 4);

@@ -99,7 +99,8 @@ SIM_CASE(dlpack_deleter_never_fails) {
   shim_end(&h, w.d);
 }
 
-GPU_CASE(dlpack_export_refuses_lost_bytes, place, w, place_open(2)) {
+GPU_CASE(dlpack_export_refuses_lost_bytes) {
+  scoped_place w = place_open(2);
   scoped_tree dst = arena(&w, 1);
   tdict_dlpack_entry *entries = NULL;
   struct DLManagedTensorVersioned *m = NULL;
@@ -113,7 +114,8 @@ GPU_CASE(dlpack_export_refuses_lost_bytes, place, w, place_open(2)) {
 }
 
 /* What is not in memory has no address to give out. */
-GPU_CASE(dlpack_export_refuses_unloaded_leaves, place, w, place_open(2)) {
+GPU_CASE(dlpack_export_refuses_unloaded_leaves) {
+  scoped_place w = place_open(2);
   scoped_tree td = numbered_tree(&w, NULL, 1);
   scoped_disk d;
   disk_init(&d);
