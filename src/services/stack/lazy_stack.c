@@ -11,7 +11,6 @@
 #include "core/base/options.h"
 #include "core/ops/pad.h"
 #include "core/tensor/layout.h"
-#include "core/tensor/layout.h"
 
 enum { SHAPE_BYTES = 96 };
 

@@ -46,7 +46,7 @@ NOT_TRACED int main(void) {
   tdict_context_options options = tdict_context_options_default();
   options.sim = &sim;
   options.device = tdict_sim(0);
-  scoped_context context = NULL;
+  tdict_context *context;
   must(tdict_context_create(&options, &context, &err), &err);
   tdict_transfer_options transfer = tdict_transfer_options_default();
   transfer.num_threads = 0;
@@ -67,5 +67,6 @@ NOT_TRACED int main(void) {
     tdict_release(tree);
   }
   for (int i = 0; i < count; i++) printf("%d %lx\n", depths[i], (unsigned long)entered[i]);
+  tdict_context_destroy(context);
   return 0;
 }
