@@ -119,10 +119,10 @@ SIM_CASE(transfer_from_several_devices) {
 
 /* A call that does not wait queues a whole leaf by itself; a strided one, which is many copies, is for a thread. */
 SIM_CASE(transfer_of_strided_leaves_is_for_threads) {
+  pool_gate wait_events[2][64]; /* its thread looks at one after it was opened */
   scoped_pair p = open_pair();
   world *w = &p.zero;
   tdict_pool *pool = tdict_context_engine(w->c)->config.pool;
-  pool_gate wait_events[2][64]; /* its thread looks at one after it was opened */
   const int threads = tdict_pool_size(pool);
   assert_in_range(threads, 1, 64);
   scoped_tree src = new_tree(), at_zero = NULL;

@@ -200,8 +200,8 @@ CASE(pool_knows_its_threads) {
 
 CASE(pool_threads_run_concurrently) {
   enum { THREADS = 5 };
-  scoped_pool pool = open_pool(THREADS);
   pool_gate gates[THREADS];
+  scoped_pool pool = open_pool(THREADS); /* its threads look at the gates after these are open */
   for (int i = 0; i < THREADS; i++) pool_gate_close(pool, &gates[i]); /* each holds a thread: all must be there */
   for (int i = 0; i < THREADS; i++) pool_gate_open(&gates[i]);
 }

@@ -348,11 +348,14 @@ CASE(object_type_with_a_shorter_struct) {
     tdict_release(td);
     assert_int_equal(ends, 1);
   }
-  tdict_type longer = thing_type; /* of a later version of the library */
-  longer.struct_size += 64;
+  struct {
+    tdict_type type;
+    char fields[64];
+  } longer = {.type = thing_type}; /* of a later version of the library */
+  longer.type.struct_size = sizeof longer;
   int ends = 0;
   tdict_tree *td = TREE(2);
-  td_ok(tdict_set_object(td, "o", &longer, help_make_thing(&ends, 7, NULL), err));
+  td_ok(tdict_set_object(td, "o", &longer.type, help_make_thing(&ends, 7, NULL), err));
   assert_int_equal(tdict_bytes(td), 7);
   tdict_release(td);
   assert_int_equal(ends, 1);

@@ -99,10 +99,10 @@ GPU_CASE(choose_caller_moves_small_trees) {
 
 /* The waiting caller does what no thread of the pool has begun. */
 GPU_CASE(choose_caller_needs_no_free_thread) {
-  scoped_world w = open_sized(STAGING, 3);
+  pool_gate wait_events[3];
+  scoped_world w = open_sized(STAGING, 3); /* its threads look at the events after these are open */
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   scoped_tree src = bytes_tree("x", 9 << 20, NULL);
-  pool_gate wait_events[3];
   for (int i = 0; i < 3; i++) pool_gate_close(pool, &wait_events[i]);
   for (int i = 0; i < 3; i++) check_and_spoil(&w, src, move_with(&w, src, w.device, NULL));
   for (int i = 0; i < 3; i++) pool_gate_open(&wait_events[i]);
@@ -138,10 +138,10 @@ GPU_CASE(choose_spinning_threads_move_every_byte) {
 /* Every thread of the pool is held: who asks for a few pinned leaves queues their copies, and who waits sees them
  * end. */
 GPU_CASE(choose_few_pinned_leaves_need_no_thread) {
-  scoped_world w = open_sized(STAGING, 2);
+  pool_gate wait_events[2];
+  scoped_world w = open_sized(STAGING, 2); /* as above */
   tdict_pool *pool = tdict_context_engine(w.c)->config.pool;
   scoped_tree src = td_tree_in(w.pinned, "x:u8[%d] y:u8[70000]", 3 << 20);
-  pool_gate wait_events[2];
   for (int i = 0; i < 2; i++) pool_gate_close(pool, &wait_events[i]);
   for (int i = 0; i < 3; i++) {
     poison(&w, w.memory, line_bytes(src));
