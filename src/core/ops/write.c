@@ -188,8 +188,8 @@ static tdict_status copy_tensor(const tdict_tree_write *w, tdict_tensor *to, con
   return is_same_view(to, from) ? TDICT_OK : tdict_moves_copy(w->moves, to, from, err);
 }
 
-/* Returns true if one entry is an object of a built-in type whose elements are selected, and the other entry is a
- * tensor in a tree without batch dimensions, which is one element of the object. */
+/* Returns true if a tensor is written to, or read from, one element of an object of a built-in type. The tensor must be
+ * in a tree without batch dimensions. */
 static bool is_element_of(const tdict_tree_write *w, tdict_leaf to, tdict_leaf from) {
   const int picked = w->objects.picked;
   const tdict_box *box = tdict_leaf_box(picked ? from : to);
