@@ -28,7 +28,8 @@ static tdict_tree *make_tree(mover *m) {
     td_fill_random(&number, sizeof number, ++m->seed);
     const int64_t bytes = 1 + number % (number & 1 ? MOST_BYTES : 5000);
     tdict_memory *memory = number & 2 ? tdict_pinned_memory(m->context) : NULL;
-    const char *key = td_text("%d", i);
+    char key[16];
+    snprintf(key, sizeof key, "%d", i);
     m->failures += tdict_tensor_empty(TDICT_U8, 1, &bytes, memory, &leaf, &err) != TDICT_OK;
     if (m->failures) break;
     td_fill_random(tdict_tensor_data(leaf), (size_t)bytes, ++m->seed);

@@ -25,7 +25,8 @@ typedef struct stressor {
 static tdict_tree *uniform_tree(tdict_memory *memory, unsigned char byte) {
   tdict_tree *td = new_tree();
   for (int i = 0; i < NUM_LEAVES; i++) {
-    const char *path = td_text("u%d.x", i);
+    char path[16];
+    snprintf(path, sizeof path, "u%d.x", i);
     tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(1 + 3001 * (int64_t)i * (i % 3)), i % 2 ? memory : NULL);
     memset(tdict_tensor_data(t), byte, tdict_tensor_bytes(t));
     td_put(td, path, t);
@@ -37,7 +38,8 @@ static tdict_tree *uniform_tree(tdict_memory *memory, unsigned char byte) {
 static bool is_uniform(const tdict_tree *td) {
   int byte = -1;
   for (int i = 0; i < NUM_LEAVES; i++) {
-    const char *path = td_text("u%d.x", i);
+    char path[16];
+    snprintf(path, sizeof path, "u%d.x", i);
     tdict_tensor *t = NULL;
     if (tdict_get(td, path, &t, NULL) != TDICT_OK) return false;
     const unsigned char *p = tdict_tensor_const_data(t);

@@ -4,8 +4,7 @@
  *   tdict_tensor *rows = td_tensor("i64[%d,3]", count);
  *
  * The texts are formats of printf(). Each leaf has a storage of its own. Random content differs from leaf to leaf and
- * is the same in each run of a case. A text that is wrong ends the case. Thread rule: the main thread, except for
- * td_text(). */
+ * is the same in each run of a case. A text that is wrong ends the case. Thread rule: the main thread. */
 #ifndef TDICT_TESTS_SUPPORT_MAKE_H
 #define TDICT_TESTS_SUPPORT_MAKE_H
 
@@ -36,7 +35,8 @@ tdict_tree *td_child(const tdict_tree *tree, const char *path);
 tdict_tensor *td_put(tdict_tree *tree, const char *path, tdict_tensor *tensor);
 tdict_tree *td_put_tree(tdict_tree *tree, const char *path, tdict_tree *child);
 
-/* Returns a text such as td_text("n.k%d", i), which stays until 255 more were made. At most 1023 bytes. Any thread. */
+/* Returns a text such as td_text("n.k%d", i), which stays until any threads have made 255 more. Threads that make texts
+ * at the same time therefore use snprintf(). At most 1023 bytes. */
 char *td_text(const char *format, ...) TD_FORMAT(1, 2);
 /* malloc() and calloc() that must succeed. */
 void *td_alloc(size_t bytes);

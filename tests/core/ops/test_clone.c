@@ -208,7 +208,8 @@ static void *clone_and_change(void *user) {
   c->good = true;
   for (int i = 0; i < 200; i++) {
     scoped_tree clone = NULL;
-    const char *name = td_text("key %d", (i + c->number) % SHARED_KEYS);
+    char name[16];
+    snprintf(name, sizeof name, "key %d", (i + c->number) % SHARED_KEYS);
     c->good = c->good && tdict_clone(c->source, &clone, NULL) == TDICT_OK;
     c->good = c->good && tdict_delete(clone, name, NULL) == TDICT_OK && tdict_has(c->source, name);
     c->good = c->good && tdict_set(clone, "another", td_leaf(c->source, "key 0"), NULL) == TDICT_OK;

@@ -67,7 +67,8 @@ static inline void tree_add_tensor(const tree_plan *plan, tdict_tree *tree, cons
 static inline void tree_grow(const tree_plan *plan, tdict_tree *tree, int depth, rng *shape, rng *values) {
   const int count = (int)pick(shape, depth ? 0 : 1, 5);
   for (int i = 0; i < count; i++) {
-    const char *key = td_text("k%d", i);
+    char key[16];
+    snprintf(key, sizeof key, "k%d", i);
     if (depth == 3 || pick(shape, 0, 2)) {
       tree_add_tensor(plan, tree, key, shape, values);
       continue;

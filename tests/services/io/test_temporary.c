@@ -180,7 +180,9 @@ static void *write_files(void *user) {
       sched_yield();
       r->num_lost += fstatat(r->at, file.name, &info, 0) != 0;
     }
-    r->num_lost += renameat(r->at, file.name, r->at, td_text("final.%llx", (unsigned long long)file.unique)) != 0;
+    char name[32];
+    snprintf(name, sizeof name, "final.%llx", (unsigned long long)file.unique);
+    r->num_lost += renameat(r->at, file.name, r->at, name) != 0;
     close(file.fd);
   }
   r->num_running--;
