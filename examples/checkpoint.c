@@ -32,17 +32,14 @@ static void step(tdict_tree *state) {
  * saves the copy on the device. */
 static int train(tdict_context *context, tdict_tree *state, const char *path) {
   tdict_tree *on_device = NULL;
-  tdict_future *saving = NULL, *copy;
+  tdict_future *saving = NULL;
   tdict_error err = {0};
   int code = 1;
   TDICT_TRY(tdict_to_device(context, state, tdict_context_device(context, NULL), NULL, &on_device, &err));
   while (*(const int64_t *)tdict_const_data(state, "step") < STEPS) {
     step(state);
     /* This transfer waits for the snapshot, but not for the file. */
-    if (on_device != state) {
-      TDICT_TRY(tdict_transfer_into_async(context, on_device, state, NULL, &copy, &err));
-      TDICT_TRY(tdict_future_take(copy, NULL, &err));
-    }
+    if (on_device != state) TDICT_TRY(tdict_transfer_into(context, on_device, state, NULL, &err));
     if (!path || *(const int64_t *)tdict_const_data(state, "step") != SAVED_STEP) continue;
     TDICT_TRY(tdict_save_async(context, path, on_device, NULL, &saving, &err));
     printf("step %d: the save has begun\n", SAVED_STEP);

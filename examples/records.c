@@ -52,7 +52,6 @@ int main(int argc, char **argv) {
   tdict_context_options o = tdict_context_options_default();
   tdict_context *context = NULL;
   tdict_tree *from = NULL, *to = NULL, *moved = NULL;
-  tdict_future *back;
   tdict_error err = {0};
   int code = 1;
   o.sim = &sim;
@@ -68,8 +67,7 @@ int main(int argc, char **argv) {
   TDICT_TRY(tdict_records_view(&destination, NULL, NULL, &to, &err));
   TDICT_TRY(tdict_describe(from, stdout, &err));
   TDICT_TRY(tdict_to_device(context, from, tdict_context_device(context, NULL), NULL, &moved, &err));
-  TDICT_TRY(tdict_transfer_into_async(context, to, moved, NULL, &back, &err));
-  TDICT_TRY(tdict_future_take(back, NULL, &err));
+  TDICT_TRY(tdict_transfer_into(context, to, moved, NULL, &err));
   code = agree(a, b) ? 0 : 1;
   printf("%d records came back %s\n", (int)COUNT, code ? "different" : "equal");
 

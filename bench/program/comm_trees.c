@@ -118,7 +118,6 @@ static void write_range(const comm_trees *t, const comm_numbers *numbers, int64_
 bool comm_trees_write(const comm_trees *t, tdict_tree *tree, const comm_numbers *numbers) {
   tdict_error err;
   tdict_tree *host = NULL;
-  tdict_future *future;
   const int64_t count = tdict_batch_size(tree)[0];
   const int64_t first = tree == t->part ? t->rank * count : 0;
   tdict_status status = make_joined(t->leaves, count, NULL, &host, &err);
@@ -127,8 +126,7 @@ bool comm_trees_write(const comm_trees *t, tdict_tree *tree, const comm_numbers 
     write_key(key, i);
     write_range(t, numbers, i, first, count, tdict_data(host, key));
   }
-  if (status == TDICT_OK) status = tdict_transfer_into_async(t->context, tree, host, NULL, &future, &err);
-  if (status == TDICT_OK) status = tdict_future_take(future, NULL, &err);
+  if (status == TDICT_OK) status = tdict_transfer_into(t->context, tree, host, NULL, &err);
   tdict_release(host);
   if (status != TDICT_OK) bench_print_status("cannot fill a tree", &err);
   return status == TDICT_OK;

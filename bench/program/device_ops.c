@@ -37,7 +37,7 @@ static bool prepare_tree(device_job *job) {
 
 static bool renew_tree(device_job *job) {
   tdict_error err;
-  return report(bench_transfer_into(job->place.context, job->tree, job->host, NULL, &err), &err);
+  return report(tdict_transfer_into(job->place.context, job->tree, job->host, NULL, &err), &err);
 }
 
 /* Gather: reads `picked` of `rows` rows, or writes them. */

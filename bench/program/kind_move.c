@@ -160,7 +160,7 @@ static bool d2h_make(bench_job *job, int tree, tdict_tree **out) {
   tdict_error err;
   tdict_transfer_options o = move_options(job);
   tdict_tree *to = job->targets[tree % job->num_targets].tree;
-  return has_worked(job, bench_transfer_into(job->place->context, to, job->device_trees[tree], &o, &err), &err);
+  return has_worked(job, tdict_transfer_into(job->place->context, to, job->device_trees[tree], &o, &err), &err);
 }
 
 /* Copies leaf by leaf. Pinned destinations are parts of the bounce buffer, which is reused from its start when it is

@@ -43,7 +43,7 @@ bool own_copy_once(const own_copy *c, double *seconds) {
       bench_print_error("the program's own copy: %s", raw_why(raw));
       return false;
     }
-  } else if (bench_transfer_into(c->place->context, c->target, c->source.tree, NULL, &err) != TDICT_OK) {
+  } else if (tdict_transfer_into(c->place->context, c->target, c->source.tree, NULL, &err) != TDICT_OK) {
     bench_print_status("the program's own copy", &err);
     return false;
   }

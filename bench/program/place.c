@@ -148,19 +148,6 @@ void place_close(bench_place *p) {
   memset(p, 0, sizeof *p);
 }
 
-tdict_status bench_transfer_into(tdict_context *context, tdict_tree *dst, const tdict_tree *src,
-                                 const tdict_transfer_options *options, tdict_error *err) {
-  tdict_transfer_options o = options ? *options : tdict_transfer_options_default();
-  tdict_transfer_stats *stats = o.stats;
-  tdict_future *future = NULL;
-  o.stats = NULL;
-  tdict_status status = tdict_transfer_into_async(context, dst, src, &o, &future, err);
-  if (status == TDICT_OK) status = tdict_future_wait(future, NULL, err);
-  if (status == TDICT_OK && stats) status = tdict_future_get_stats(future, stats, err);
-  tdict_future_release(future);
-  return status;
-}
-
 bool place_line(bench_place *p, double *seconds) {
   tdict_error err;
   double begin = bench_now();
@@ -170,7 +157,7 @@ bool place_line(bench_place *p, double *seconds) {
       bench_print_error("the line: %s", raw_why(raw));
       return false;
     }
-  } else if (bench_transfer_into(p->context, p->line_target, p->line_source.tree, NULL, &err) != TDICT_OK) {
+  } else if (tdict_transfer_into(p->context, p->line_target, p->line_source.tree, NULL, &err) != TDICT_OK) {
     bench_print_status("the simulated line", &err);
     return false;
   }

@@ -94,9 +94,6 @@ json_t *place_record(const bench_place *p, const char *scenario, int argc, char 
 bool place_furnish(
     bench_place *p); /* allocates the memory for the line and for reading back; place_open() calls it unless `bare` */
 static inline bool place_is_gpu(const bench_place *p) { return p->device.type == TDICT_DEVICE_CUDA; }
-/* Copies the elements of `src` into `dst`, and waits. Writes the statistics if options->stats is not NULL. */
-tdict_status bench_transfer_into(tdict_context *context, tdict_tree *dst, const tdict_tree *src,
-                                 const tdict_transfer_options *options, tdict_error *err);
 bool place_line(bench_place *p, double *seconds); /* copies line_bytes from pinned memory once and waits */
 bool place_empty_caches(bench_place *p);          /* evicts the sources from all caches, with several threads */
 /* Makes the source trees of a row. Reuses those of the row before if they fit. */

@@ -174,7 +174,7 @@ static bool transfer_into(stress_job *job, const stress_tree *t, const tdict_tre
   job->counts[K_BYTES] += (int64_t)t->total_bytes;
   describe_call(job, to_host ? "transfer_into host" : "transfer_into device", &w);
   if (!w.future)
-    return bench_transfer_into(job->place.context, dst, src, &w.o, &err) == TDICT_OK || print_failure(job, &err);
+    return tdict_transfer_into(job->place.context, dst, src, &w.o, &err) == TDICT_OK || print_failure(job, &err);
   tdict_future *f;
   tdict_tree *same = NULL;
   if (tdict_transfer_into_async(job->place.context, dst, src, &w.o, &f, &err) != TDICT_OK)

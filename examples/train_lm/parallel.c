@@ -80,8 +80,7 @@ static tdict_status exchange(parallel *p, tdict_tree *tree, bool average, tdict_
                    : tdict_comm_broadcast_into_async(p->comm, at, 0, &options, &future, err);
   if (status == TDICT_OK) status = tdict_future_take(future, NULL, err);
   if (is_near) return status;
-  if (status == TDICT_OK) status = tdict_transfer_into_async(p->context, tree, at, &copy, &future, err);
-  if (status == TDICT_OK) status = tdict_future_take(future, NULL, err);
+  if (status == TDICT_OK) status = tdict_transfer_into(p->context, tree, at, &copy, err);
   tdict_release(at);
   return status;
 }

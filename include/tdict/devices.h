@@ -82,7 +82,7 @@ static inline tdict_gather_devices_options tdict_gather_devices_options_default(
 /** @brief Starts to join trees of several devices along a batch dimension, and returns a future for the joined tree.
  *  Batch sizes may differ only in this dimension. The keys have the order of the first tree; other orders are allowed.
  *  @param[in]  trees    @p count trees, from 1 to #TDICT_MAX_DEVICES, on any devices of the context and on the host.
- *  @return Errors of tdict_transfer_into_async(); #TDICT_EINVAL no such batch dimension; #TDICT_ENOTSUP an object. If a
+ *  @return Errors of tdict_transfer_into(); #TDICT_EINVAL no such batch dimension; #TDICT_ENOTSUP an object. If a
  *          tree is wrong or differs, err->path begins with its position in @p trees, and names the leaf. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_gather_devices_async(tdict_context *context,
                                                                   const tdict_tree *const *trees, size_t count,

@@ -107,7 +107,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_load_async(tdict_context *context, 
  *  @p dst needs the keys, shapes and dtypes of the selected part. Its tensors may be strided, and on any device of the
  *  context. Text, numbers and offsets of ragged leaves are not written. After an error before the first element is
  *  read, the elements of @p dst are unchanged. After a later error, its bytes are lost until a call writes them.
- *  @return Errors of tdict_load_async() and tdict_transfer_into_async(). */
+ *  @return Errors of tdict_load_async() and tdict_transfer_into(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_load_into_async(tdict_context *context, tdict_tree *dst, const char *path,
                                                              const tdict_load_options *options, tdict_future **out,
                                                              tdict_error *err);

@@ -2,7 +2,7 @@
  * of them. The array is their common storage, so two elements of the batch are one struct apart.
  *
  * The tree has one batch dimension, the number of records; tdict_reshape() gives it more without a copy. Transfers to a
- * device gather the members in staging buffers. tdict_transfer_into_async() copies from a device into a view of
+ * device gather the members in staging buffers. tdict_transfer_into() copies from a device into a view of
  * records, and keeps the padding. Thread rule: as in tdict/tensor.h. */
 #ifndef TDICT_RECORDS_H
 #define TDICT_RECORDS_H
@@ -73,7 +73,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_records_view(const tdict_records *r
  *  padding, and members without a field stay. Checks all fields before the first write, which follows the table.
  *  @param[in] records  Borrowed. If transfers use views of the array, call tdict_update_in_place() with a view instead.
  *  @param[in] src  In host memory; the call waits for transfers that write it. To write from a device, call
- *          tdict_transfer_into_async() with a view of the records.
+ *          tdict_transfer_into() with a view of the records.
  *  @return The errors of tdict_records_view(); #TDICT_ENOTFOUND or #TDICT_ETYPE no tensor at a path; #TDICT_ESHAPE or
  *          #TDICT_EDTYPE another shape or dtype; #TDICT_EWRONGDEVICE; #TDICT_EREADONLY by `flags`; #TDICT_EINVAL also
  *          if a transfer into a tensor failed. err->path names the wrong field. */

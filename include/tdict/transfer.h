@@ -164,7 +164,7 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device(tdict_context *context, c
 TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *context, const tdict_tree *src,
                                                              tdict_device device, const tdict_transfer_options *options,
                                                              tdict_future **out, tdict_error *err);
-/** @brief Copies all tensors of @p src into the tensors of @p dst, and returns a future, whose result is @p dst.
+/** @brief Copies all tensors of @p src into the tensors of @p dst.
  *
  *  @p dst must have the keys, shapes and dtypes of @p src, and may be locked. The addresses of its tensors stay. Its
  *  tensors may share bytes only as their sources do. Bytes that @p dst and @p src share are unspecified afterwards.
@@ -174,6 +174,11 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_to_device_async(tdict_context *cont
  *          #TDICT_EREADONLY a tensor of @p dst; #TDICT_ENOTSUP an object without `flatten`, and `keep_objects` is
  *          false; #TDICT_EINVAL a tensor of @p dst shares bytes with an earlier one that has another source.
  *  @note If the transfer fails later, the bytes of @p dst are lost until a later call writes them. */
+TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into(tdict_context *context, tdict_tree *dst,
+                                                           const tdict_tree *src, const tdict_transfer_options *options,
+                                                           tdict_error *err);
+/** @brief Starts the transfer of tdict_transfer_into(), and returns a future, whose result is @p dst.
+ *  @return The errors of tdict_transfer_into(). */
 TDICT_API TDICT_NODISCARD tdict_status tdict_transfer_into_async(tdict_context *context, tdict_tree *dst,
                                                                  const tdict_tree *src,
                                                                  const tdict_transfer_options *options,
@@ -232,10 +237,12 @@ TDICT_API TDICT_NODISCARD tdict_status tdict_future_wait_source(tdict_future *fu
 /** @brief Asks the transfer to stop, and returns immediately. NULL is allowed. Copies in flight are completed, and no
  *  others start. The state becomes #TDICT_FUTURE_CANCELLED, unless the transfer has ended. */
 TDICT_API void tdict_future_cancel(tdict_future *future);
-/** @brief Returns true if the transfer has ended, with success or failure. Never waits. */
-TDICT_API bool tdict_future_is_ready(const tdict_future *future);
 /** @brief Returns the state of the transfer. Never waits, not even in a forked process. */
 TDICT_API tdict_future_phase tdict_future_state(const tdict_future *future);
+/** @brief Returns true if the transfer has ended, with success or failure. Never waits. */
+static inline bool tdict_future_is_ready(const tdict_future *future) {
+  return tdict_future_state(future) != TDICT_FUTURE_PENDING;
+}
 /** @brief Writes the statistics of a transfer that has ended, at most `out->struct_size` bytes.
  *  @return #TDICT_EINVAL the transfer has not ended, an argument is NULL, or `struct_size` is invalid. */
 TDICT_API TDICT_NODISCARD tdict_status tdict_future_get_stats(const tdict_future *future, tdict_transfer_stats *out,

@@ -49,8 +49,9 @@ tdict_status tdict_to_device_async(tdict_context *context, const tdict_tree *src
   return tdict_start_call(context, &start, options, out, err);
 }
 
-tdict_status tdict_start_and_wait_into(tdict_context *context, tdict_tree *dst, const tdict_tree *src,
-                                       const tdict_transfer_options *options, tdict_error *err) {
+tdict_status tdict_transfer_into(tdict_context *context, tdict_tree *dst, const tdict_tree *src,
+                                 const tdict_transfer_options *options, tdict_error *err) {
+  if (!dst) return tdict_fail(err, TDICT_EINVAL, "transfer_into: dst is NULL");
   tdict_start start = {.what = "transfer_into", .src = src, .dst = dst, .caller_waits = true};
   tdict_future *future;
   tdict_status status = tdict_start_call(context, &start, options, &future, err);

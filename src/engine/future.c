@@ -268,8 +268,6 @@ tdict_future_phase tdict_future_state(const tdict_future *future) {
                                              : TDICT_FUTURE_DONE;
 }
 
-bool tdict_future_is_ready(const tdict_future *future) { return tdict_future_state(future) != TDICT_FUTURE_PENDING; }
-
 tdict_status tdict_future_get_stats(const tdict_future *future, tdict_transfer_stats *out, tdict_error *err) {
   if (!future || !out) return tdict_fail(err, TDICT_EINVAL, "future: %s is NULL", future ? "out" : "future");
   if (!tdict_future_is_ready(future))

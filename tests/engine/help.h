@@ -235,7 +235,7 @@ static inline tdict_tree *move_tree(const world *w, const tdict_tree *src, tdict
 }
 static inline void copy_tree(const world *w, const tdict_tree *src, tdict_tree *dst, const way *v) {
   if (!v->async) {
-    td_ok(td_transfer_into(w->c, dst, src, &v->o, err));
+    td_ok(tdict_transfer_into(w->c, dst, src, &v->o, err));
     return;
   }
   scoped_tree out = result_of(start_copy(w, src, dst, &v->o));

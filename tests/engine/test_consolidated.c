@@ -225,7 +225,7 @@ GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
     assert_string_equal(text, "hello");
     td_ok(tdict_clone_deep(src, NULL, &into, err));
     td_ok(tdict_fill(into, NULL, 0, NULL, err));
-    td_ok(td_transfer_into(w.c, into, out, NULL, err));
+    td_ok(tdict_transfer_into(w.c, into, out, NULL, err));
     check_and_release(&w, src, into);
   }
   tdict_release(src);
@@ -270,7 +270,7 @@ GPU_CASE(consolidated_empty_trees_move) {
     td_ok(tdict_to_device(w.c, out, w.device, NULL, &home, err));
     assert_ptr_equal(home, out);
     tdict_release(home);
-    td_ok(td_transfer_into(w.c, out, src, NULL, err));
+    td_ok(tdict_transfer_into(w.c, out, src, NULL, err));
   }
 }
 
@@ -312,11 +312,11 @@ GPU_CASE(consolidated_tree_is_copied_into_trees) {
     scoped_tree src = consolidated(td, w.pinned), into = consolidated(other, w.pinned);
     if (cases[i].status != TDICT_OK) {
       scoped_bytes before = read_storage(&w, td_leaf(into, cases[i].a));
-      td_fails(cases[i].status, cases[i].error, td_transfer_into(w.c, into, src, NULL, err));
+      td_fails(cases[i].status, cases[i].error, tdict_transfer_into(w.c, into, src, NULL, err));
       assert_true(td_last_error.path[0]);
       assert_memory_equal(before, td_leaf(into, cases[i].a)->storage->data, td_leaf(into, cases[i].a)->storage->bytes);
     } else {
-      td_ok(td_transfer_into(w.c, into, src, NULL, err));
+      td_ok(tdict_transfer_into(w.c, into, src, NULL, err));
       check_tensor(&w, td_leaf(src, "n.x"), td_leaf(into, "n.x"), "n.x");
       check_tensor(&w, td_leaf(src, "y"), td_leaf(into, "y"), "y");
       assert_true(tdict_is_consolidated(into));
@@ -350,7 +350,7 @@ SIM_CASE(consolidated_copies_that_fail) {
   scoped_tree src = consolidated(thousand_leaves(), w.pinned), dst = to_device(&w, src, w.device);
   tdict_tree *out = NULL;
   fail_call(CALL_COPY, 1);
-  td_fails_at(TDICT_EDEVICE, "cuMemcpyHtoD", "", td_transfer_into(w.c, dst, src, NULL, err));
+  td_fails_at(TDICT_EDEVICE, "cuMemcpyHtoD", "", tdict_transfer_into(w.c, dst, src, NULL, err));
   leaf_list l = list_entries(dst);
   for (size_t i = 0; i < l.count; i++)
     if (l.tensors[i]) assert_null(tdict_tensor_const_data(l.tensors[i]));
@@ -365,12 +365,12 @@ SIM_CASE(consolidated_copies_that_fail) {
       td_fails_at(TDICT_EINVAL, "lost", "group9.leaf900", tdict_to_device(w.c, dst, tdict_cpu(), NULL, &out, err));
     tdict_tree *from = td_made(tree, tdict_get_tree(parts, groups[g], &made, err)), *to = NULL;
     td_ok(tdict_get_tree(dst, groups[g], &to, err));
-    td_ok(td_transfer_into(w.c, to, from, NULL, err));
+    td_ok(tdict_transfer_into(w.c, to, from, NULL, err));
   }
   tdict_tensor *bytes = td_made(tensor, tdict_consolidated_bytes(dst, &made, err));
   assert_null(tdict_tensor_const_data(bytes));
   check_and_release(&w, src, move_with(&w, dst, tdict_cpu(), NULL));
-  td_ok(td_transfer_into(w.c, dst, src, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_non_null(tdict_tensor_const_data(bytes)); /* written as a whole */
   td_release(bytes, parts);
   /* A new result: nothing is returned. */
@@ -428,7 +428,7 @@ SIM_CASE(consolidated_transfers_survive_enomem) {
       tdict_tree *out = NULL;
       td_fail_alloc(n, false);
       tdict_status status =
-          into ? td_transfer_into(w.c, dst, src, &o, &err) : tdict_to_device(w.c, src, w.device, &o, &out, &err);
+          into ? tdict_transfer_into(w.c, dst, src, &o, &err) : tdict_to_device(w.c, src, w.device, &o, &out, &err);
       const bool hit = td_fail_alloc_stop();
       if (status == TDICT_OK) {
         assert_true(into || tdict_is_consolidated(out));

@@ -34,7 +34,7 @@ static void refuse_foreign_streams(neighbours *n) {
   tdict_transfer_options o = td_with(tdict_transfer_options, after = n->foreign);
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_to_device(n->own.c, n->host, tdict_sim(0), &o, &out, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_to_device(n->own.c, n->here, tdict_sim(0), &o, &out, err));
-  td_fails(TDICT_EWRONGDEVICE, "sim:0", td_transfer_into(n->own.c, n->here, n->host, &o, err));
+  td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_transfer_into(n->own.c, n->here, n->host, &o, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_record_stream(n->here, n->foreign, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_record_stream(n->there, n->mine, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_stream_synchronize(n->own.c, n->foreign, err));
@@ -51,9 +51,9 @@ static void refuse_foreign_trees(neighbours *n) {
   td_fails(TDICT_EWRONGDEVICE, "another context", tdict_to_device(n->own.c, n->there, tdict_sim(0), NULL, &out, err));
   assert_string_equal(td_last_error.path, "a");
   td_fails(TDICT_EWRONGDEVICE, "another context", tdict_to_device(n->own.c, n->there, tdict_cpu(), NULL, &out, err));
-  td_fails(TDICT_EWRONGDEVICE, "another context", td_transfer_into(n->own.c, dst, n->there, NULL, err));
-  td_fails(TDICT_EWRONGDEVICE, "another context", td_transfer_into(n->own.c, n->here, n->there, NULL, err));
-  td_fails(TDICT_EWRONGDEVICE, "another context", td_transfer_into(n->own.c, n->there, n->host, NULL, err));
+  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_transfer_into(n->own.c, dst, n->there, NULL, err));
+  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_transfer_into(n->own.c, n->here, n->there, NULL, err));
+  td_fails(TDICT_EWRONGDEVICE, "another context", tdict_transfer_into(n->own.c, n->there, n->host, NULL, err));
   td_fails(TDICT_EWRONGDEVICE, "sim:0", tdict_pin_memory(n->own.c, n->there, NULL, &out, err));
   td_fails(TDICT_EWRONGDEVICE, "another context", tdict_set_to(n->own.c, n->here, "z", td_leaf(n->there, "a"), err));
   tdict_transfer_options o = td_with(tdict_transfer_options, memory = n->other.memory);

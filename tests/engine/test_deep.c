@@ -42,14 +42,14 @@ GPU_CASE(transfers_of_deep_trees_take_time_for_each_level) {
   add_leaves(src);
   td_ok(tdict_to_device(w.c, src, w.device, NULL, &dev, err));
   td_ok(tdict_record_stream(dev, s, err));
-  td_ok(td_transfer_into(w.c, dev, src, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dev, src, NULL, err));
   tdict_future *f = move_async(&w, dev, tdict_cpu(), NULL);
   tdict_future_cancel(f);
   (void)!tdict_future_wait(f, NULL, NULL);
   tdict_future_release(f);
   td_ok(tdict_to_device(w.c, dev, tdict_cpu(), NULL, &back, err));
   assert_memory_equal(tdict_const_data(back, path), want, sizeof want);
-  td_ok(td_transfer_into(w.c, src, dev, NULL, err)); /* into leaves that were set one by one */
+  td_ok(tdict_transfer_into(w.c, src, dev, NULL, err)); /* into leaves that were set one by one */
   assert_memory_equal(tdict_const_data(src, path), want, sizeof want);
   td_ok(tdict_pin_memory(w.c, back, NULL, &pinned, err));
   assert_true(tdict_is_pinned(pinned));

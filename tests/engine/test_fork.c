@@ -36,7 +36,7 @@ static void refuse_transfers(family *f) {
   CHILD(err.status == TDICT_EFORKED && strstr(err.message, "fork"));
   CHILD(tdict_to_device_async(c, f->host, f->w.device, NULL, &future, NULL) == TDICT_EFORKED);
   CHILD(tdict_to_device(c, f->dev, tdict_cpu(), NULL, &out, NULL) == TDICT_EFORKED);
-  CHILD(td_transfer_into(c, f->dst, f->host, NULL, NULL) == TDICT_EFORKED);
+  CHILD(tdict_transfer_into(c, f->dst, f->host, NULL, NULL) == TDICT_EFORKED);
   CHILD(tdict_transfer_into_async(c, f->dst, f->host, NULL, &future, NULL) == TDICT_EFORKED);
   CHILD(tdict_pin_memory(c, f->host, NULL, &out, NULL) == TDICT_EFORKED);
   CHILD(tdict_record_stream(f->dev, f->s, NULL) == TDICT_EFORKED);

@@ -137,11 +137,11 @@ DEVICE_CASE(kept_entries_are_not_written) {
   }
   tdict_transfer_options o = keeping();
   o.num_keep = 1; /* the texts are compared again */
-  td_fails_at(TDICT_EDTYPE, "the source is", "text", td_transfer_into(w.c, dst, src, &o, err));
+  td_fails_at(TDICT_EDTYPE, "the source is", "text", tdict_transfer_into(w.c, dst, src, &o, err));
   o.num_keep = 3;
   td_ok(tdict_rename(dst, "text", "texts", false, err));
   td_fails_at(TDICT_ENOTFOUND, "the destination has no such key; keys: texts", "text",
-              td_transfer_into(w.c, dst, src, &o, err));
+              tdict_transfer_into(w.c, dst, src, &o, err));
 }
 
 DEVICE_CASE(kept_patterns_are_checked_first) {
@@ -156,7 +156,7 @@ DEVICE_CASE(kept_patterns_are_checked_first) {
   td_fails(TDICT_EINVAL, "to_device: options.keep[1]: a star", tdict_to_device(w.c, src, w.device, &o, &out, err));
   assert_string_equal(td_last_error.path, "obs*");
   td_fails(TDICT_EINVAL, "options.keep[1]: a star", tdict_to_device_async(w.c, src, w.device, &o, &f, err));
-  td_fails(TDICT_EINVAL, "options.keep[1]: a star", td_transfer_into(w.c, src, src, &o, err));
+  td_fails(TDICT_EINVAL, "options.keep[1]: a star", tdict_transfer_into(w.c, src, src, &o, err));
   if (w.gpu) td_fails(TDICT_EINVAL, "pin_memory: options.keep[1]", tdict_pin_memory(w.c, src, &p, &out, err));
   o.keep = NULL;
   td_fails(TDICT_EINVAL, "options.keep is NULL", tdict_to_device(w.c, src, w.device, &o, &out, err));

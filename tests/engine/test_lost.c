@@ -81,7 +81,7 @@ static void cancel_in_flight(int32_t mode, int32_t num_threads, int64_t steps) {
   assert_true(counts.num_finished < BYTES / (16 << 10)); /* and nothing new was begun */
   assert_null(tdict_data(dst, "x"));
   tdict_future_release(f);
-  td_ok(td_transfer_into(w.c, dst, src, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_true(has_number(&w, td_leaf(dst, "x"), 5));
   assert_non_null(tdict_data(dst, "x"));
 }
@@ -218,16 +218,16 @@ static void lose_a_destination(bool on_device) {
   scoped_tree src = numbered_tree(&w, on_device ? NULL : w.memory, 11),
               dst = numbered_tree(&w, on_device ? w.memory : NULL, 0);
   void *address = td_leaf(dst, "n.b")->data;
-  td_ok(td_transfer_into(w.c, dst, src, NULL, err)); /* creates the streams, which waits for a stream, too */
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err)); /* creates the streams, which waits for a stream, too */
   begin_failing(&w, true);
-  td_fails(TDICT_EDEVICE, "", td_transfer_into(w.c, dst, src, NULL, err));
+  td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   end_failing(&w);
   for (int i = 0; i < NUM_NUMBERED; i++) {
     assert_null(tdict_const_data(dst, numbered[i].path));
     assert_null(tdict_data(dst, numbered[i].path));
     assert_non_null(tdict_const_data(src, numbered[i].path));
   }
-  td_ok(td_transfer_into(w.c, dst, src, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_ptr_equal(tdict_data(dst, "n.b"), address);
   check_tree_number(&w, dst, 11);
 }
@@ -469,7 +469,7 @@ static void check_stays_lost(const place *w, const tdict_tree *src, tdict_tree *
     td_fails(TDICT_ELOST, "lost", tdict_to_device(w->c, src, w->device, NULL, &out, err));
     assert_int_equal(td_last_error.native, LAUNCH_FAILED);
     td_fails(TDICT_ELOST, "lost", tdict_to_device(w->c, dst, tdict_cpu(), NULL, &out, err));
-    td_fails(TDICT_ELOST, "lost", td_transfer_into(w->c, dst, src, NULL, err));
+    td_fails(TDICT_ELOST, "lost", tdict_transfer_into(w->c, dst, src, NULL, err));
   }
   td_fails(TDICT_ELOST, "lost", tdict_tensor_empty(TDICT_U8, 1, &count, w->memory, &t, err));
   td_fails(TDICT_ELOST, "lost", tdict_stream_create(w->c, w->device, &s, err));
@@ -478,7 +478,7 @@ static void check_stays_lost(const place *w, const tdict_tree *src, tdict_tree *
   assert_null(t);
   assert_int_equal(atomic_load(&copies_after), 0); /* nothing was tried again */
   tdict_tree *copy = numbered_tree(w, NULL, 0);
-  td_ok(td_transfer_into(w->c, copy, on_host, NULL, err)); /* from host to host */
+  td_ok(tdict_transfer_into(w->c, copy, on_host, NULL, err)); /* from host to host */
   check_number_and_release(w, copy, 21);
 }
 

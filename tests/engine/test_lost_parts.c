@@ -62,18 +62,18 @@ SIM_CASE(lost_leaves_of_one_storage_are_told_apart) {
     check_lost(&w, dst, "a");
     check_lost(&w, dst, "n.b");
     check_there(&w, dst, "c", 22);
-    td_ok(td_transfer_into(w.c, to_a, a, NULL, err));
+    td_ok(tdict_transfer_into(w.c, to_a, a, NULL, err));
     check_there(&w, dst, "a", 10);
     check_lost(&w, dst, "n.b");
     check_there(&w, dst, "c", 22);
     lose(&w, a, to_a); /* a is lost again, and b comes */
-    td_ok(td_transfer_into(w.c, to_both, both, NULL, err));
+    td_ok(tdict_transfer_into(w.c, to_both, both, NULL, err));
     check_there(&w, dst, "a", 10);
     check_there(&w, dst, "n.b", 11);
     lose(&w, a, to_a);
     check_there(&w, dst, "n.b", 11);
     check_lost(&w, dst, "a");
-    td_ok(td_transfer_into(w.c, dst, src, NULL, err));
+    td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
     assert_false(tdict_storage_has_lost(td_leaf(dst, "a")->storage));
   }
 }
@@ -97,9 +97,9 @@ SIM_CASE(lost_columns_are_told_apart) {
   assert_null(tdict_data(left[1], "k"));
   assert_null(tdict_data(wholes[1], "a"));
   assert_non_null(tdict_data(right[1], "k"));
-  td_ok(td_transfer_into(w.c, right[1], right[0], NULL, err));
+  td_ok(tdict_transfer_into(w.c, right[1], right[0], NULL, err));
   assert_null(tdict_data(left[1], "k"));
-  td_ok(td_transfer_into(w.c, left[1], left[0], NULL, err));
+  td_ok(tdict_transfer_into(w.c, left[1], left[0], NULL, err));
   assert_non_null(tdict_data(left[1], "k"));
   assert_true(has_number(&w, td_leaf(wholes[1], "a"), 10));
   check_there(&w, wholes[1], "a", 10);
@@ -174,7 +174,7 @@ SIM_CASE(lost_bytes_are_not_compared) {
     td_fails(TDICT_EINVAL, "transfer into them failed", tdict_get_difference(dst, src, NULL, &d, err));
     assert_false(tdict_equal(src, dst));
     assert_false(tdict_equal(dst, dst));
-    td_ok(td_transfer_into(w.c, to_b, b, NULL, err));
+    td_ok(tdict_transfer_into(w.c, to_b, b, NULL, err));
     assert_true(tdict_equal(src, dst));
   }
 }

@@ -16,7 +16,7 @@ static void lose(const place *w, const tdict_tree *src, tdict_tree *dst) {
   shim_begin(&failing, w->d);
   failing.ops.copy_h2d_async = fail_copy_in;
   failing.ops.copy_d2h_async = fail_copy_out;
-  td_fails(TDICT_EDEVICE, "", td_transfer_into(w->c, dst, src, NULL, err));
+  td_fails(TDICT_EDEVICE, "", tdict_transfer_into(w->c, dst, src, NULL, err));
   shim_end(&failing, w->d);
 }
 
@@ -51,7 +51,7 @@ static void refuse(bool on_device, int32_t num_threads) {
   assert_null(tdict_data(bad, "x"));
   REFUSED("n.b", tdict_to_device(w.c, mixed, other, &o, &out, err));
   REFUSED("n.b", tdict_to_device_async(w.c, mixed, other, &o, &f, err));
-  REFUSED("n.b", td_transfer_into(w.c, there, mixed, &o, err));
+  REFUSED("n.b", tdict_transfer_into(w.c, there, mixed, &o, err));
   REFUSED("n.b", tdict_transfer_into_async(w.c, there, mixed, &o, &f, err));
   if (!on_device) REFUSED("n.b", tdict_pin_memory(w.c, mixed, NULL, &out, err));
   assert_null(out);
@@ -59,7 +59,7 @@ static void refuse(bool on_device, int32_t num_threads) {
   assert_true(has_number(&w, td_leaf(there, "n.b"), 2)); /* nothing was written, and nothing is lost by it */
   assert_true(has_number(&w, td_leaf(there, "z"), 9));
   assert_non_null(tdict_data(there, "n.b"));
-  td_ok(td_transfer_into(w.c, bad, good, NULL, err)); /* the bytes come after all */
+  td_ok(tdict_transfer_into(w.c, bad, good, NULL, err)); /* the bytes come after all */
   td_ok(tdict_to_device(w.c, mixed, other, &o, &out, err));
   assert_true(has_number(&w, td_leaf(out, "n.b"), 1));
 }

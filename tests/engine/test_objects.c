@@ -342,17 +342,17 @@ static void refuse_bare_pairs(const place *w, tdict_tree *dst, tdict_tree *src, 
   pair *there = pair_at(dst, "n.pair", &pair_flat);
   put_pair(src, "bare", &pair_bare, p, 3);
   put_pair(dst, "bare", &pair_bare, p, 4);
-  td_fails_at(TDICT_ENOTSUP, "type pair has no hook flatten", "bare", td_transfer_into(w->c, dst, src, NULL, err));
+  td_fails_at(TDICT_ENOTSUP, "type pair has no hook flatten", "bare", tdict_transfer_into(w->c, dst, src, NULL, err));
   check_pair(w, there, 2, w->device);
   /* with keep_objects, the object of the destination stays as it is */
   tdict_transfer_stats stats = tdict_transfer_stats_default();
   tdict_transfer_options keep = td_with(tdict_transfer_options, keep_objects = true, stats = &stats);
-  td_ok(td_transfer_into(w->c, dst, src, &keep, err));
+  td_ok(tdict_transfer_into(w->c, dst, src, &keep, err));
   assert_int_equal(stats.num_objects_kept, 1);
   check_pair(w, pair_at(dst, "bare", &pair_bare), 4, tdict_cpu());
   assert_true(has_number(w, there->inp, pair_seed(1, 0)));
   put_pair(dst, "bare", &pair_moves, p, 4);
-  td_fails(TDICT_ETYPE, "type pair", td_transfer_into(w->c, dst, src, &keep, err));
+  td_fails(TDICT_ETYPE, "type pair", tdict_transfer_into(w->c, dst, src, &keep, err));
   td_ok(tdict_delete(src, "bare", err));
   td_ok(tdict_delete(dst, "bare", err));
 }
@@ -367,7 +367,7 @@ GPU_CASE(objects_transfer_into) {
   pair *there = pair_at(dst, "n.pair", &pair_flat);
   const void *places[] = {there->inp->data, there->tgt->data, td_leaf(dst, "a")->data};
   tdict_lock(dst);
-  td_ok(td_transfer_into(w.c, dst, src, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   assert_ptr_equal(pair_at(dst, "n.pair", &pair_flat), there);
   assert_ptr_equal(there->inp->data, places[0]);
   assert_ptr_equal(there->tgt->data, places[1]);
@@ -375,25 +375,25 @@ GPU_CASE(objects_transfer_into) {
   check_tree_number(&w, dst, 10);
   for (int i = 0; i < 2; i++) assert_true(has_number(&w, i ? there->tgt : there->inp, pair_seed(1, i)));
   assert_int_equal(there->number, 2); /* the object itself is as it was */
-  td_ok(td_transfer_into(w.c, dst, like, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, like, NULL, err));
   check_pair(&w, there, 2, w.device);
   td_ok(tdict_unlock(dst, err));
   refuse_bare_pairs(&w, dst, src, &p);
-  td_ok(td_transfer_into(w.c, dst, like, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, like, NULL, err));
   put_pair(src, "x", &pair_flat, &p, 5);
-  td_fails_at(TDICT_ENOTFOUND, "", "x", td_transfer_into(w.c, dst, src, NULL, err));
+  td_fails_at(TDICT_ENOTFOUND, "", "x", tdict_transfer_into(w.c, dst, src, NULL, err));
   put_pair(dst, "x", &pair_all, &p, 6);
-  td_fails_at(TDICT_ETYPE, "", "x", td_transfer_into(w.c, dst, src, NULL, err));
+  td_fails_at(TDICT_ETYPE, "", "x", tdict_transfer_into(w.c, dst, src, NULL, err));
   td_ok(tdict_set_device(dst, NULL, err));
   td_put(dst, "x", new_bytes(5, NULL));
-  td_fails(TDICT_ETYPE, "", td_transfer_into(w.c, dst, src, NULL, err));
+  td_fails(TDICT_ETYPE, "", tdict_transfer_into(w.c, dst, src, NULL, err));
   td_put(src, "x", new_bytes(5, NULL));
   put_pair(dst, "x", &pair_flat, &p, 6);
-  td_fails_at(TDICT_ETYPE, "", "x", td_transfer_into(w.c, dst, src, NULL, err));
+  td_fails_at(TDICT_ETYPE, "", "x", tdict_transfer_into(w.c, dst, src, NULL, err));
   pair *wide = put_pair(src, "x", &pair_flat, &p, 7);
   tdict_tensor_release(wide->tgt);
   wide->tgt = new_bytes(3, NULL);
-  td_fails_at(TDICT_EDTYPE, "", "x.deep.tgt", td_transfer_into(w.c, dst, src, NULL, err));
+  td_fails_at(TDICT_EDTYPE, "", "x.deep.tgt", tdict_transfer_into(w.c, dst, src, NULL, err));
   check_tree_number(&w, dst, 11);
   check_pair(&w, there, 2, w.device);
 }
@@ -517,7 +517,7 @@ GPU_CASE(objects_are_kept_by_patterns) {
   assert_int_equal(s.num_objects_pinned + s.num_objects_unpinned + s.num_objects_kept, 0);
   /* Objects in a destination are not touched, even without flatten. */
   number_tree(&w, src, 2);
-  td_ok(td_transfer_into(w.c, out, src, &o, err));
+  td_ok(tdict_transfer_into(w.c, out, src, &o, err));
   check_tree_number(&w, out, 2);
   assert_int_equal(atomic_load(&p.flattens), 0);
   tdict_release(out);

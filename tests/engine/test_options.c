@@ -11,7 +11,7 @@ static void refuse(const world *w, const tdict_transfer_options *o, tdict_status
   if (w->gpu) spoil_tree(w, dst);
   td_fails_at(wanted, text, "", tdict_to_device(w->c, src, w->device, o, &out, err));
   td_fails(wanted, text, tdict_to_device_async(w->c, src, w->device, o, &f, err));
-  td_fails(wanted, text, td_transfer_into(w->c, dst, src, o, err));
+  td_fails(wanted, text, tdict_transfer_into(w->c, dst, src, o, err));
   td_fails(wanted, text, tdict_transfer_into_async(w->c, dst, src, o, &f, err));
   assert_ptr_equal(out, mark);
   assert_ptr_equal(f, mark);
@@ -23,12 +23,12 @@ static void refuse_nulls(const world *w) {
   tdict_future *f = (tdict_future *)mark;
   td_fails(TDICT_EINVAL, "context is NULL", tdict_to_device(NULL, src, w->device, NULL, &out, err));
   td_fails(TDICT_EINVAL, "context is NULL", tdict_to_device_async(NULL, src, w->device, NULL, &f, err));
-  td_fails(TDICT_EINVAL, "context is NULL", td_transfer_into(NULL, src, src, NULL, err));
+  td_fails(TDICT_EINVAL, "context is NULL", tdict_transfer_into(NULL, src, src, NULL, err));
   td_fails(TDICT_EINVAL, "context is NULL", tdict_transfer_into_async(NULL, src, src, NULL, &f, err));
   td_fails(TDICT_EINVAL, "context is NULL", tdict_pin_memory(NULL, src, NULL, &out, err));
   td_fails(TDICT_EINVAL, "src is NULL", tdict_to_device(w->c, NULL, w->device, NULL, &out, err));
   td_fails(TDICT_EINVAL, "src is NULL", tdict_to_device_async(w->c, NULL, w->device, NULL, &f, err));
-  td_fails(TDICT_EINVAL, "src is NULL", td_transfer_into(w->c, src, NULL, NULL, err));
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_transfer_into(w->c, src, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "src is NULL", tdict_pin_memory(w->c, NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "dst is NULL", tdict_transfer_into_async(w->c, NULL, src, NULL, &f, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_to_device(w->c, src, w->device, NULL, NULL, err));
@@ -59,12 +59,12 @@ static void refuse_result_memory(const world *w) {
   scoped_tree src = batch_tree(NULL), dst = to_device(w, src, w->device);
   tdict_tree *out = src;
   tdict_transfer_options o = td_with(tdict_transfer_options, pinned_result = true);
-  td_fails(TDICT_EINVAL, "pinned_result", td_transfer_into(w->c, dst, src, &o, err));
+  td_fails(TDICT_EINVAL, "pinned_result", tdict_transfer_into(w->c, dst, src, &o, err));
   if (w->gpu) td_fails(TDICT_EINVAL, "pinned_result", tdict_to_device(w->c, src, w->device, &o, &out, err));
   o.memory = tdict_device_memory(w->c, tdict_cpu()); /* not pinned */
   td_fails(TDICT_EINVAL, "not pinned", tdict_to_device(w->c, dst, tdict_cpu(), &o, &out, err));
   o.pinned_result = false;
-  td_fails(TDICT_EINVAL, "memory", td_transfer_into(w->c, dst, src, &o, err));
+  td_fails(TDICT_EINVAL, "memory", tdict_transfer_into(w->c, dst, src, &o, err));
   assert_ptr_equal(out, src);
 }
 
@@ -80,7 +80,7 @@ static void refuse_stats(const world *w) {
   assert_null(f);
   stats.struct_size = 0;
   td_fails(TDICT_EINVAL, "struct_size", tdict_to_device(w->c, src, w->device, &o, &out, err));
-  td_fails(TDICT_EINVAL, "struct_size", td_transfer_into(w->c, src, src, &o, err));
+  td_fails(TDICT_EINVAL, "struct_size", tdict_transfer_into(w->c, src, src, &o, err));
   td_fails(TDICT_EINVAL, "struct_size", tdict_pin_memory(w->c, src, &p, &out, err));
   assert_ptr_equal(out, src);
   tdict_release(src);
@@ -99,7 +99,7 @@ DEVICE_CASE(transfer_refuses_bad_options) {
   const tdict_stream host = {tdict_cpu(), NULL};
   o.after = host; /* the cpu has no streams */
   tdict_tree *src = batch_tree(NULL), *like = batch_tree(NULL), *dst = to_device(&w, like, w.device);
-  td_fails(TDICT_EWRONGDEVICE, "cpu", td_transfer_into(w.c, dst, src, &o, err));
+  td_fails(TDICT_EWRONGDEVICE, "cpu", tdict_transfer_into(w.c, dst, src, &o, err));
   td_release(src, like, dst);
   refuse_nulls(&w);
   refuse_threads(&w);

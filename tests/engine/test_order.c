@@ -348,7 +348,7 @@ SIM_CASE(transfer_refuses_capture) {
   o.after = s;
   td_fails(TDICT_ECAPTURE, "captured", tdict_to_device(w.c, src, w.device, &o, &out, err));
   td_fails(TDICT_ECAPTURE, "captured", tdict_to_device_async(w.c, d, tdict_cpu(), &o, &f, err));
-  td_fails(TDICT_ECAPTURE, "captured", td_transfer_into(w.c, d, src, &o, err));
+  td_fails(TDICT_ECAPTURE, "captured", tdict_transfer_into(w.c, d, src, &o, err));
   td_fails(TDICT_ECAPTURE, "captured", tdict_record_stream(d, s, err));
   check_tree_number(&w, d, 96);
   hold(&w);

@@ -28,7 +28,7 @@ GPU_CASE(transfer_with_hooks_takes_its_place_later) {
   object->user = &g;
   tdict_future *f = move_async(&w, src, w.device, NULL);
   gate_await(&g, 1);
-  td_ok(td_transfer_into(w.c, dst, dev, NULL, err)); /* waits for nobody */
+  td_ok(tdict_transfer_into(w.c, dst, dev, NULL, err)); /* waits for nobody */
   gate_open(&g);
   scoped_tree out = finish(f);
   assert_true(has_number(&w, td_leaf(out, "x"), 2));

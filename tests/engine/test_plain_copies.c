@@ -107,7 +107,7 @@ static tdict_tree *make_from_schema(const world *w, const tdict_tree *sources) {
     fields[i] = (tdict_field){names[i], TDICT_U8, 1, {tdict_tensor_shape(wanted.tensors[i])[0]}};
   }
   td_ok(tdict_create_from(fields, wanted.count, 0, NULL, w->pinned, &out, err));
-  td_ok(td_transfer_into(w->c, out, sources, NULL, err));
+  td_ok(tdict_transfer_into(w->c, out, sources, NULL, err));
   return out;
 }
 

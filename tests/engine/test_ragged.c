@@ -109,14 +109,15 @@ DEVICE_CASE(ragged_transfer_into_refuses) {
   there = to_device(&w, dst, w.device);
   tdict_ragged *leaf = rows_get(there, "x");
   td_fails(TDICT_ESHAPE, "row 0 has length 2, but row 0 of the other side has 3",
-           td_transfer_into(w.c, there, src, NULL, err));
+           tdict_transfer_into(w.c, there, src, NULL, err));
   assert_string_equal(td_last_error.path, "x");
   rows_check(&w, &moved, leaf);
   rows_put(src, "x", &more, NULL);
-  td_fails(TDICT_ESHAPE, "3 rows are selected, but the other leaf has 4", td_transfer_into(w.c, there, src, NULL, err));
+  td_fails(TDICT_ESHAPE, "3 rows are selected, but the other leaf has 4",
+           tdict_transfer_into(w.c, there, src, NULL, err));
   td_put(src, "x", TENSOR(5, 2));
-  td_fails(TDICT_ETYPE, "a tensor in the source", td_transfer_into(w.c, there, src, NULL, err));
-  td_fails(TDICT_ETYPE, "ragged", td_transfer_into(w.c, src, there, NULL, err));
+  td_fails(TDICT_ETYPE, "a tensor in the source", tdict_transfer_into(w.c, there, src, NULL, err));
+  td_fails(TDICT_ETYPE, "ragged", tdict_transfer_into(w.c, src, there, NULL, err));
   rows_check(&w, &moved, leaf);
 }
 
@@ -158,6 +159,6 @@ DEVICE_CASE(ragged_transfer_survives_enomem) {
   tdict_release(warm);
   TD_WITHOUT_MEMORY(tdict_to_device(w.c, src, w.device, &o, &there, err));
   rows_check_at(&w, &r, there, "n.x");
-  TD_WITHOUT_MEMORY(td_transfer_into(w.c, there, value, &o, err));
+  TD_WITHOUT_MEMORY(tdict_transfer_into(w.c, there, value, &o, err));
   rows_check_at(&w, &fresh, there, "n.x");
 }

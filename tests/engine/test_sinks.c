@@ -152,12 +152,12 @@ DEVICE_CASE(sinks_receive_strided_and_unloaded_leaves) {
   twin *t = twin_create(turned);
   scoped_tree source = new_tree();
   td_put(source, "x", permuted(tdict_tensor_retain(td_leaf(there, "x")), (const int[]){1, 0}));
-  td_ok(td_transfer_into(w.c, t->tree, source, NULL, err));
+  td_ok(tdict_transfer_into(w.c, t->tree, source, NULL, err));
   check_bin(t);
   disk d;
   disk_init(&d);
   tdict_tree *file = disk_twin(&d, turned, 100, 1);
-  td_ok(td_transfer_into(w.c, t->tree, file, NULL, err));
+  td_ok(tdict_transfer_into(w.c, t->tree, file, NULL, err));
   check_bin(t);
   tdict_release(file);
   disk_reset(&d);
@@ -171,7 +171,7 @@ CASE(sink_gets_large_pieces) {
   td_put(tree, "x", permuted(random_tensor(TDICT_U8, SHAPE(3000, 4000), NULL), (const int[]){1, 0}));
   twin *t = twin_create(tree);
   tdict_transfer_options o = threads(4);
-  td_ok(td_transfer_into(w.c, t->tree, tree, &o, err));
+  td_ok(tdict_transfer_into(w.c, t->tree, tree, &o, err));
   assert_true(t->b.num_writes >= 12 && t->b.num_writes <= 100);
   assert_true(t->b.most_bytes <= 1 << 20);
   check_bin(t);
@@ -203,7 +203,7 @@ DEVICE_CASE(sink_write_that_fails) {
       t->b.fail_at = n;
       t->b.is_silent = n % 4 == 3;
       td_fails(t->b.is_silent ? TDICT_EFORMAT : TDICT_EIO, t->b.is_silent ? "without a message" : "the bin is full",
-               td_transfer_into(w.c, t->tree, there, &v.o, err));
+               tdict_transfer_into(w.c, t->tree, there, &v.o, err));
       assert_int_equal(td_last_error.native, t->b.is_silent ? 0 : 28);
       assert_true(tdict_has(tree, td_last_error.path));
       assert_true(td_last_error.path[0] != 0);
@@ -230,12 +230,12 @@ DEVICE_CASE(sinks_without_memory) {
   td_fails(TDICT_EOVERFLOW, "63 bits",
            tdict_storage_create_sink(&(tdict_storage_writer){bin_write, NULL, NULL}, SIZE_MAX, &made, err));
   assert_null(made);
-  td_ok(td_transfer_into(w.c, t->tree, there, &o, err));
+  td_ok(tdict_transfer_into(w.c, t->tree, there, &o, err));
   for (int64_t n = 0;; n++) {
     tdict_error err;
     bin_clear(&t->b);
     td_fail_alloc(n, false);
-    const tdict_status status = td_transfer_into(w.c, t->tree, there, &o, &err);
+    const tdict_status status = tdict_transfer_into(w.c, t->tree, there, &o, &err);
     const bool failed = td_fail_alloc_stop();
     assert_int_equal(status, failed && status != TDICT_OK ? TDICT_ENOMEM : TDICT_OK);
     if (status == TDICT_OK) check_bin(t);

@@ -279,7 +279,7 @@ DEVICE_CASE(transfer_refuses_foreign_device) {
   td_put(src, "a.there", foreign);
   td_fails_at(TDICT_EWRONGDEVICE, "cuda:77", "a.there", tdict_to_device(w.c, src, w.device, NULL, &out, err));
   tdict_tree *dst = td_tree("a.here:f32[8] a.there:f32[8]");
-  td_fails_at(TDICT_EWRONGDEVICE, "cuda:77", "a.there", td_transfer_into(w.c, dst, src, NULL, err));
+  td_fails_at(TDICT_EWRONGDEVICE, "cuda:77", "a.there", tdict_transfer_into(w.c, dst, src, NULL, err));
   /* memory of another place than the one moved to */
   tdict_transfer_options o =
       td_with(tdict_transfer_options, memory = w.gpu ? w.memory : tdict_device_memory(w.c, tdict_sim(0)));

@@ -146,9 +146,9 @@ DEVICE_CASE(transfer_into_keeps_addresses) {
   void *addresses[16];
   for (size_t i = 0; i < before.count; i++) addresses[i] = before.tensors[i] ? before.tensors[i]->data : NULL;
   tdict_lock(dst); /* contents may change, keys may not */
-  td_ok(td_transfer_into(w.c, dst, src, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   check_tree(&w, src, dst);
-  td_ok(td_transfer_into(w.c, dst, other, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, other, NULL, err));
   check_tree(&w, other, dst);
   assert_true(tdict_is_locked(dst));
   scoped_leaf_list after = list_entries(dst);
@@ -181,7 +181,7 @@ DEVICE_CASE(transfer_into_matches_keys) {
   static const char *const paths[] = {"b.d", "a", "b.c"};
   for (int i = 0; i < 3; i++) td_put(dst, paths[i], like_tensor(&w, td_leaf(src, paths[i]), w.memory, PLAIN));
   td_ok(tdict_delete(dst, "gone", err));
-  td_ok(td_transfer_into(w.c, dst, src, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   for (int i = 0; i < 3; i++) check_leaf_once(&w, td_leaf(src, paths[i]), td_leaf(dst, paths[i]), paths[i]);
 }
 
@@ -194,7 +194,7 @@ typedef struct refusal {
 static void check_refused(const world *w, const tdict_tree *src, tdict_tree *dst, refusal wanted) {
   spoil_tree(w, dst);
   tdict_future *f = NULL;
-  td_fails(wanted.status, "", td_transfer_into(w->c, dst, src, NULL, err));
+  td_fails(wanted.status, "", tdict_transfer_into(w->c, dst, src, NULL, err));
   assert_string_equal(td_last_error.path, wanted.path);
   td_fails(wanted.status, "", tdict_transfer_into_async(w->c, dst, src, NULL, &f, err));
   assert_string_equal(td_last_error.path, wanted.path);
@@ -250,10 +250,10 @@ DEVICE_CASE(transfer_into_checks_first) {
     check_refused(&w, src, dst, cases[i].wanted);
   }
   scoped_tree empty = new_tree();
-  td_fails(TDICT_EINVAL, "dst is NULL", td_transfer_into(w.c, NULL, src, NULL, err));
-  td_fails(TDICT_EINVAL, "src is NULL", td_transfer_into(w.c, empty, NULL, NULL, err));
-  td_fails(TDICT_ENOTFOUND, "", td_transfer_into(w.c, empty, src, NULL, err));
-  td_ok(td_transfer_into(w.c, empty, empty, NULL, err));
+  td_fails(TDICT_EINVAL, "dst is NULL", tdict_transfer_into(w.c, NULL, src, NULL, err));
+  td_fails(TDICT_EINVAL, "src is NULL", tdict_transfer_into(w.c, empty, NULL, NULL, err));
+  td_fails(TDICT_ENOTFOUND, "", tdict_transfer_into(w.c, empty, src, NULL, err));
+  td_ok(tdict_transfer_into(w.c, empty, empty, NULL, err));
 }
 
 /* Leaves that are parts of larger tensors: what lies between them belongs to somebody. */

@@ -66,7 +66,7 @@ DEVICE_CASE(unloaded_trees_go_into_trees) {
         copy_tree(&w, twin, dst[side], &v);
         check_tree(&w, tree, dst[side]);
       }
-      if (has_unloaded(twin)) td_fails(TDICT_EREADONLY, "read-only", td_transfer_into(w.c, twin, tree, NULL, err));
+      if (has_unloaded(twin)) td_fails(TDICT_EREADONLY, "read-only", tdict_transfer_into(w.c, twin, tree, NULL, err));
     }
     td_release(dst[0], dst[1], tree);
   }
@@ -152,7 +152,7 @@ static void fail_each_read(const world *w, const way *v, disk_fault fault) {
       td_fails(disk_status(fault), texts[fault], tdict_to_device(w->c, twin, w->device, &v->o, &out, err));
       assert_null(out);
     } else {
-      td_fails(disk_status(fault), texts[fault], td_transfer_into(w->c, dst, twin, &v->o, err));
+      td_fails(disk_status(fault), texts[fault], tdict_transfer_into(w->c, dst, twin, &v->o, err));
       tdict_tensor *t = td_leaf(dst, d.failed_path);
       assert_null(tdict_tensor_const_data(t));
     }

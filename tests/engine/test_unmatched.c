@@ -63,7 +63,7 @@ static tdict_status call(trial *t, tdict_error *err) {
   case TO_DEVICE:
     return tdict_to_device(t->w->c, t->src, t->w->device, &t->o, &t->out, err);
   case INTO:
-    return td_transfer_into(t->w->c, t->dst, t->src, &t->o, err);
+    return tdict_transfer_into(t->w->c, t->dst, t->src, &t->o, err);
   case TO_DEVICES:
     return td_to_devices(t->w->c, t->src, &spread, &t->o, &t->out, err);
   case PIN:

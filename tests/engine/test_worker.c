@@ -51,7 +51,7 @@ static tdict_status run_call(const field *f, int call, const way *v, tdict_tree 
   const tdict_device device = call == MOVE_IN ? w->device : tdict_cpu();
   if (!v->async && moves) return tdict_to_device(w->c, src, device, &o, out, err);
   if (!v->async) {
-    status = td_transfer_into(w->c, dst, src, &o, err);
+    status = tdict_transfer_into(w->c, dst, src, &o, err);
     if (status == TDICT_OK) *out = tdict_retain(dst);
     return status;
   }
@@ -224,13 +224,13 @@ GPU_CASE(work_names_the_leaf_at_fault) {
   for (int i = 0; i < 7; i++) {
     const char *path = td_text("a.leaf%d", i);
     fail_call(CALL_COPY, i + 1);
-    td_fails_at(TDICT_EDEVICE, "", path, td_transfer_into(w.c, apart, src, NULL, err));
-    td_ok(td_transfer_into(w.c, apart, src, NULL, err)); /* what was lost is there again */
+    td_fails_at(TDICT_EDEVICE, "", path, tdict_transfer_into(w.c, apart, src, NULL, err));
+    td_ok(tdict_transfer_into(w.c, apart, src, NULL, err)); /* what was lost is there again */
     fail_call(CALL_COPY, i + 1);
-    td_fails_at(TDICT_EDEVICE, "", path, td_transfer_into(w.c, home, apart, NULL, err));
+    td_fails_at(TDICT_EDEVICE, "", path, tdict_transfer_into(w.c, home, apart, NULL, err));
   }
   fail_call(CALL_COPY, 1); /* one copy for all of them: the first */
-  td_fails_at(TDICT_EDEVICE, "", "a.leaf0", td_transfer_into(w.c, whole, src, NULL, err));
+  td_fails_at(TDICT_EDEVICE, "", "a.leaf0", tdict_transfer_into(w.c, whole, src, NULL, err));
   tdict_tree *trees[] = {src, apart, whole, home};
   for (size_t i = 0; i < 4; i++) tdict_release(trees[i]);
 }

@@ -38,6 +38,7 @@ static void use_futures(tdict_context *context, const tdict_tree *host, tdict_tr
   tdict_future_phase state;
   tdict_tree *td = NULL;
   OK(tdict_to_device_async(context, host, tdict_sim(0), NULL, &moved, &last_error));
+  OK(tdict_transfer_into(context, device, host, NULL, &last_error));
   OK(tdict_transfer_into_async(context, device, host, NULL, &copied, &last_error));
   OK(tdict_future_wait(copied, NULL, &last_error));
   tdict_future_release(tdict_future_retain(moved));

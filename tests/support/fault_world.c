@@ -102,7 +102,7 @@ static void to_host_async(fw_world *w, fw_run *run, tdict_transfer_options *o) {
 
 static void transfer_into(fw_world *w, fw_run *run, tdict_tree *dst, const tdict_transfer_options *o) {
   tdict_error err = {0};
-  run->done = note(run, td_transfer_into(run->context, dst, fw_source(w, run->op), o, &err), &err);
+  run->done = note(run, tdict_transfer_into(run->context, dst, fw_source(w, run->op), o, &err), &err);
   run->begun = !run->done;
   if (run->done) run->result = tdict_retain(dst);
 }

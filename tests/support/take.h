@@ -28,16 +28,6 @@ static inline const tdict_transfer_options *td_split_stats(const tdict_transfer_
   return copy;
 }
 
-static inline tdict_status td_transfer_into(tdict_context *context, tdict_tree *dst, const tdict_tree *src,
-                                            const tdict_transfer_options *options, tdict_error *err) {
-  tdict_future *future = NULL;
-  tdict_transfer_options copy;
-  tdict_transfer_stats *stats;
-  const tdict_transfer_options *o = td_split_stats(options, &copy, &stats);
-  const tdict_status status = tdict_transfer_into_async(context, dst, src, o, &future, err);
-  return td_take(status, future, stats, NULL, err);
-}
-
 static inline tdict_status td_load_into(tdict_context *context, tdict_tree *dst, const char *path,
                                         const tdict_load_options *options, tdict_error *err) {
   tdict_future *future = NULL;

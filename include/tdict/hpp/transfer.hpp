@@ -92,6 +92,11 @@ public:
                                   const tdict_transfer_options &options = tdict_transfer_options_default()) const {
     return call<future>(tdict_to_device_async, raw_, src.raw(), device, &options);
   }
+  /** Copies the elements of `src` to the tensors of `dst`; see tdict_transfer_into(). */
+  outcome<void> transfer_into(tree_ref dst, tree_ref src,
+                              const tdict_transfer_options &options = tdict_transfer_options_default()) const {
+    return run(tdict_transfer_into, raw_, dst.raw(), src.raw(), &options);
+  }
   /** Starts to copy the elements of `src` to the tensors of `dst`; see tdict_transfer_into_async(). */
   outcome<future> transfer_into_async(tree_ref dst, tree_ref src,
                                       const tdict_transfer_options &options = tdict_transfer_options_default()) const {

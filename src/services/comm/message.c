@@ -155,7 +155,7 @@ tdict_status tdict_message_prepare(const tdict_comm *comm, const tdict_comm_sour
 tdict_status tdict_comm_copy(const tdict_comm *comm, tdict_tree *dst, const tdict_tree *src, bool is_near,
                              tdict_error *err) {
   return is_near && comm->gpu ? tdict_copy(dst, src, NULL, err)
-                              : tdict_start_and_wait_into(comm->context, dst, src, NULL, err);
+                              : tdict_transfer_into(comm->context, dst, src, NULL, err);
 }
 
 tdict_status tdict_message_fill(const tdict_comm *comm, tdict_block_message *message, tdict_error *err) {

@@ -109,7 +109,7 @@ static tdict_status transfer_parts(tdict_storage *file, const tdict_save_request
     if (parts[i].tensor->numel) status = add_pair(&parts[i], i, file, src, dst, err);
   o.num_threads = request->num_threads;
   o.after = request->options->after;
-  if (status == TDICT_OK) status = tdict_start_and_wait_into(request->context, dst, src, &o, err);
+  if (status == TDICT_OK) status = tdict_transfer_into(request->context, dst, src, &o, err);
   tdict_release(src);
   tdict_release(dst);
   return status;

@@ -408,15 +408,15 @@ DEVICE_CASE(values_are_transferred) {
   tdict_tree *twin = TREE(2, 3);
   ops_put_values(twin);
   td_ok(tdict_to_device(r.context, twin, td_device(), NULL, &dst, err));
-  td_ok(td_transfer_into(r.context, dst, src, NULL, err));
+  td_ok(tdict_transfer_into(r.context, dst, src, NULL, err));
   td_ok(tdict_set_text(dst, "kid.w", "another", err));
-  td_fails(TDICT_ENOTSUP, "tdict_set_values()", td_transfer_into(r.context, dst, src, NULL, err));
+  td_fails(TDICT_ENOTSUP, "tdict_set_values()", tdict_transfer_into(r.context, dst, src, NULL, err));
   assert_string_equal(td_last_error.path, "kid.w");
   td_ok(tdict_delete(dst, "kid.w", err));
   tdict_tensor *t = TENSOR(2, 3, 2);
   if (td_device().type == TDICT_DEVICE_CPU) {
     td_ok(tdict_set(dst, "kid.w", t, err));
-    td_fails(TDICT_ETYPE, "nontensor", td_transfer_into(r.context, dst, src, NULL, err));
+    td_fails(TDICT_ETYPE, "nontensor", tdict_transfer_into(r.context, dst, src, NULL, err));
   }
   td_release(t, dst, twin, src, r.context);
 }

@@ -270,7 +270,7 @@ DEVICE_CASE(unbatched_is_transferred) {
   }
   td_ok(tdict_to_device(context, src, td_device(), NULL, &dst, err));
   scoped_tree changed = twin_of(&r, src, true);
-  td_ok(td_transfer_into(context, dst, changed, NULL, err));
+  td_ok(tdict_transfer_into(context, dst, changed, NULL, err));
   td_ok(tdict_to_device(context, dst, tdict_cpu(), NULL, &back, err));
   assert_true(tdict_equal(back, changed));
   assert_int_equal(tdict_equal(back, src), td_device().type == TDICT_DEVICE_CPU); /* there, `dst` shares tensors */

@@ -391,7 +391,7 @@ GPU_CASE(must_to) {
   assert_true(tdict_equal(back, host)); /* right when the call returns */
   const void *before = address(device, "n.b");
   td_ok(tdict_fill(host, NULL, 0, NULL, err));
-  td_ok(td_transfer_into(r.context, device, host, NULL, err));
+  td_ok(tdict_transfer_into(r.context, device, host, NULL, err));
   assert_ptr_equal(address(device, "n.b"), before);
   assert_true(tdict_equal(device, host));
 }

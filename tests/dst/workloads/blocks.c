@@ -145,7 +145,7 @@ static void write_block(stage *s) {
   const model_rows rows = rows_of(s, 70);
   scoped_tree src = make_tree(s, 70), dst = make_tree(s, 71), there = NULL;
   if (src && dst && model_ok(tdict_to_device(s->world.context, dst, tdict_sim(0), NULL, &there, model_error())) &&
-      model_ok(td_transfer_into(s->world.context, there, src, NULL, model_error()))) {
+      model_ok(tdict_transfer_into(s->world.context, there, src, NULL, model_error()))) {
     model_look look = model_device_look(tdict_sim(0));
     look.is_locked = tdict_is_locked(dst);
     look.is_pinned = -1;

@@ -187,7 +187,7 @@ static void go_around(stage *s, int64_t generation) {
   look.is_pinned = -1;
   if (td && other && model_ok(tdict_to_device(s->world.context, td, first, &o, &here, model_error())) &&
       model_ok(tdict_to_device(s->world.context, other, last, &o, &there, model_error())) &&
-      model_ok(td_transfer_into(s->world.context, there, here, &o, model_error())))
+      model_ok(tdict_transfer_into(s->world.context, there, here, &o, model_error())))
     model_check_device(&s->world, there, &rows, &look);
   tdict_release(there);
   there = NULL;

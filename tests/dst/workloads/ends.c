@@ -75,7 +75,7 @@ static void start_lost(stage *s) {
   tdict_future *f = NULL;
   tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 1);
   s->rows = second;
-  if (before && after && model_ok(td_transfer_into(s->world.context, s->target, before, NULL, model_error())) &&
+  if (before && after && model_ok(tdict_transfer_into(s->world.context, s->target, before, NULL, model_error())) &&
       model_ok(tdict_transfer_into_async(s->world.context, s->target, after, &o, &f, model_error()))) {
     s->futures[0] = f;
     for (int i = 1; i < NUM_PLAYERS; i++) s->futures[i] = tdict_future_retain(f);

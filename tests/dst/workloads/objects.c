@@ -284,7 +284,7 @@ static void write_into(model_world *w, int64_t generation) {
   if (td && dst && put(td, "flat", &flat, &(thing){.tree = model_tree(&rows)}) &&
       put(dst, "flat", &flat, &(thing){.tree = model_tree(&old)}) &&
       model_ok(tdict_to_device(w->context, dst, tdict_sim(0), NULL, &there, model_error())) &&
-      model_ok(td_transfer_into(w->context, there, td, NULL, model_error())) &&
+      model_ok(tdict_transfer_into(w->context, there, td, NULL, model_error())) &&
       model_ok(tdict_to_device(w->context, there, tdict_cpu(), NULL, &back, model_error()))) {
     const wanted on_host = {w, generation, tdict_cpu(), false};
     check_part(&on_host, back, generation, 1);

@@ -68,7 +68,7 @@ static bool fill(stage *s, tdict_tree *slot, int64_t generation) {
   tdict_tree *td = model_tree(&rows), *there = NULL;
   const bool is_ok =
       td && model_ok(tdict_to_device(s->worker_world.context, td, tdict_sim(0), NULL, &there, model_error())) &&
-      model_ok(td_transfer_into(s->worker_world.context, slot, there, NULL, model_error()));
+      model_ok(tdict_transfer_into(s->worker_world.context, slot, there, NULL, model_error()));
   td_release(there, td);
   return is_ok || model_write(slot, &rows); /* accessors of lost bytes may return NULL for reading only */
 }

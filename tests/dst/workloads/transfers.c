@@ -401,7 +401,7 @@ static void check_all(stage *s) {
       const model_rows next = rows_of(s, c->generation = 900 + i);
       model_calm(true);
       td = model_tree(&next);
-      model_true(td_transfer_into(s->world.context, c->tree, td, NULL, NULL) == TDICT_OK);
+      model_true(tdict_transfer_into(s->world.context, c->tree, td, NULL, NULL) == TDICT_OK);
       model_calm(false);
     }
     const model_rows rows = rows_of(s, c->generation);

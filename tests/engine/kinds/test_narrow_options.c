@@ -134,7 +134,7 @@ SIM_CASE(narrow_can_be_cancelled) {
     tdict_future_release(f);
     assert_null(tdict_tensor_const_data(td_leaf(dst, "d0.k0")));
     o.after = tdict_no_stream();
-    td_ok(td_transfer_into(w.c, dst, src, &o, err));
+    td_ok(tdict_transfer_into(w.c, dst, src, &o, err));
     check_tree(&w, src, dst);
     tdict_stream_destroy(w.c, h.s);
   }

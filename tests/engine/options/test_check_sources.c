@@ -58,7 +58,7 @@ GPU_CASE(check_sources_accepts_unchanged_sources) {
     scoped_tree out = td_made(tree, tdict_to_device(w.c, src, w.device, &o, &made, err));
     assert_true(has_number(&w, td_leaf(out, "n.plain"), 1));
     assert_true(has_number(&w, td_leaf(out, "n.pinned"), 2));
-    td_ok(td_transfer_into(w.c, out, src, &o, err));
+    td_ok(tdict_transfer_into(w.c, out, src, &o, err));
     td_ok(tdict_to_device(w.c, out, tdict_cpu(), &o, &dst, err)); /* no source on the host */
     assert_true(has_number(&w, td_leaf(dst, "n.plain"), 1));
     tdict_release(dst);

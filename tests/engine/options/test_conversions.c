@@ -72,11 +72,11 @@ DEVICE_CASE(conversions_into_a_destination) {
     }
     tdict_transfer_options o = tdict_transfer_options_default();
     td_fails_at(TDICT_EDTYPE, "the source is uint8, the destination bfloat16", "image",
-                td_transfer_into(w.c, dst, from, &o, err));
+                tdict_transfer_into(w.c, dst, from, &o, err));
     const tdict_conversion wrong = to_dtype("image", TDICT_F32);
     use_conversions(&o, &wrong, 1);
     td_fails_at(TDICT_EDTYPE, "the source is converted to float32, the destination bfloat16", "image",
-                td_transfer_into(w.c, dst, from, &o, err));
+                tdict_transfer_into(w.c, dst, from, &o, err));
   }
 }
 
@@ -211,10 +211,11 @@ DEVICE_CASE(conversions_into_one_place_must_agree) {
   }
   tdict_conversion c[2] = {to_dtype("*", TDICT_F32), scaled("b", TDICT_F32, 2, 0)};
   tdict_transfer_options o = converting(c, 2, NULL);
-  td_ok(td_transfer_into(w.c, dst, src, &o, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, &o, err));
   check_converted(&w, &(pair_of){"a", TDICT_U8, TDICT_F32, 1, 0}, s, d);
   c[0].pattern = "a";
-  td_fails_at(TDICT_EINVAL, "is that at 'a', and their sources differ", "b", td_transfer_into(w.c, dst, src, &o, err));
+  td_fails_at(TDICT_EINVAL, "is that at 'a', and their sources differ", "b",
+              tdict_transfer_into(w.c, dst, src, &o, err));
 }
 
 static tdict_status sink_write(void *user, size_t offset, const void *src, size_t bytes, tdict_error *err) {

@@ -64,7 +64,7 @@ static void faults_close(faults *f) {
 static tdict_status transfer(const faults *f, faulty_way which, tdict_tree **out, tdict_error *err) {
   const bool reads_device = which == WAY_OUT || which == WAY_WITHIN;
   const tdict_tree *src = reads_device ? f->there : which == WAY_PINNED ? f->pinned : f->source;
-  if (which == WAY_INTO) return td_transfer_into(f->w.c, f->dst, src, &f->o, err);
+  if (which == WAY_INTO) return tdict_transfer_into(f->w.c, f->dst, src, &f->o, err);
   return tdict_to_device(f->w.c, src, which == WAY_OUT ? tdict_cpu() : f->w.device, &f->o, out, err);
 }
 static void check_transferred(const faults *f, faulty_way which, const tdict_tree *out) {

@@ -178,7 +178,7 @@ SIM_CASE(record_stream_reports_failed_waits) {
   shim_end(&x, w.d);
   tdict_future_release(f);
   check_read(&w, &r, 7);
-  td_ok(td_transfer_into(w.c, dst, src, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   check_tree_number(&w, dst, 8);
 }
 
@@ -298,7 +298,7 @@ GPU_CASE(record_stream_holds_bytes_under_copies) {
       tdict_transfer_options o = threads(-1);
       tdict_stream idle = new_stream(&w);
       o.after = idle;
-      td_ok(td_transfer_into(w.c, out, src, &o, err)); /* waits for the stream, then overwrites */
+      td_ok(tdict_transfer_into(w.c, out, src, &o, err)); /* waits for the stream, then overwrites */
       tdict_stream_destroy(w.c, idle);
       tdict_release(out);
     } else {

@@ -143,7 +143,7 @@ GPU_CASE(block_is_copied_by_leaf_with_some_options) {
   }
   tdict_lock(td);
   spoil_tree(&w, dst);
-  td_ok(td_transfer_into(w.c, dst, td, &plain, err));
+  td_ok(tdict_transfer_into(w.c, dst, td, &plain, err));
   assert_int_equal(stats.total_bytes, bytes);
   check_tree(&w, td, dst);
   td_ok(tdict_pin_memory(w.c, td, td_options(tdict_pin_options, stats = &stats), &out, err));
@@ -198,7 +198,7 @@ SIM_CASE(block_errors_name_leaves) {
     tdict_tensor_lose(t);
     for (int i = 0; i < 2; i++)
       td_fails_at(TDICT_EINVAL, "lost", path_of[k], tdict_to_device(w.c, td, w.device, NULL, &out, err));
-    td_ok(td_transfer_into(w.c, td, saved, NULL, err));
+    td_ok(tdict_transfer_into(w.c, td, saved, NULL, err));
     out = to_device(&w, td, w.device);
     check_tree(&w, saved, out);
   }

@@ -2,14 +2,14 @@
  * all else goes on as before. */
 #include "engine/trees.h"
 
-#define REFUSED(w, src, dst, path_, other)                                                     \
-  do {                                                                                         \
-    tdict_future *none = NULL;                                                                 \
-    td_fails(TDICT_EINVAL, "sources differ", td_transfer_into((w)->c, dst, src, NULL, err));   \
-    assert_string_equal(td_last_error.path, path_);                                            \
-    assert_non_null(strstr(td_last_error.message, "'" other "'"));                             \
-    td_fails(TDICT_EINVAL, "", tdict_transfer_into_async((w)->c, dst, src, NULL, &none, err)); \
-    assert_null(none);                                                                         \
+#define REFUSED(w, src, dst, path_, other)                                                      \
+  do {                                                                                          \
+    tdict_future *none = NULL;                                                                  \
+    td_fails(TDICT_EINVAL, "sources differ", tdict_transfer_into((w)->c, dst, src, NULL, err)); \
+    assert_string_equal(td_last_error.path, path_);                                             \
+    assert_non_null(strstr(td_last_error.message, "'" other "'"));                              \
+    td_fails(TDICT_EINVAL, "", tdict_transfer_into_async((w)->c, dst, src, NULL, &none, err));  \
+    assert_null(none);                                                                          \
   } while (0)
 
 static tdict_tensor *bytes(int64_t count, tdict_memory *memory) {
@@ -45,7 +45,7 @@ DEVICE_CASE(transfer_into_refuses_a_tensor_at_two_paths) {
   td_ok(tdict_set(other, "n.z", from, err)); /* one source for both is none too many */
   td_ok(tdict_set(other, "n.b", td_leaf(src, "n.b"), err));
   td_ok(tdict_set(other, "a", from, err));
-  td_ok(td_transfer_into(w.c, dst, other, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, other, NULL, err));
   check_tensor(&w, from, t, "a");
 }
 
@@ -61,7 +61,7 @@ DEVICE_CASE(transfer_into_refuses_a_tree_at_two_paths) {
   REFUSED(&w, src, dst, "right.m.x", "left.m.x");
   td_ok(tdict_set(same, "left.m.x", td_leaf(src, "left.m.x"), err));
   td_ok(tdict_set(same, "right.m.x", td_leaf(src, "left.m.x"), err));
-  td_ok(td_transfer_into(w.c, dst, same, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, same, NULL, err));
   td_release(same, src, dst);
 }
 
@@ -88,9 +88,9 @@ DEVICE_CASE(transfer_into_refuses_overlapping_leaves) {
     if (parts[i].overlap)
       REFUSED(&w, src, dst, "b", "a");
     else
-      td_ok(td_transfer_into(w.c, dst, src, NULL, err));
+      td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
     assert_int_equal(is_zero(&w, whole), parts[i].overlap);
-    td_ok(td_transfer_into(w.c, dst, same, NULL, err)); /* parts of one matrix as theirs are */
+    td_ok(tdict_transfer_into(w.c, dst, same, NULL, err)); /* parts of one matrix as theirs are */
     for (int k = 0; k < 2; k++)
       check_tensor(&w, td_leaf(same, k ? "b" : "a"), td_leaf(dst, k ? "b" : "a"), k ? "b" : "a");
   }
@@ -111,7 +111,7 @@ CASE(transfer_into_refuses_memory_wrapped_twice) {
     if (at < 100)
       REFUSED(&w, src, dst, "b", "a");
     else
-      td_ok(td_transfer_into(w.c, dst, src, NULL, err));
+      td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   }
 }
 
@@ -127,7 +127,7 @@ CASE(transfer_into_takes_columns_of_two_storages) {
     td_put(dst, k ? "b" : "a", td_made(tensor, tdict_tensor_from_data(&v, NULL, NULL, &made, err)));
     td_put(src, k ? "b" : "a", random_tensor(TDICT_U8, SHAPE(100), NULL));
   }
-  td_ok(td_transfer_into(w.c, dst, src, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   for (int i = 0; i < 200; i++)
     assert_int_equal(memory[i], ((const unsigned char *)tdict_const_data(src, i % 2 ? "b" : "a"))[i / 2]);
 }
@@ -154,13 +154,13 @@ CASE(transfer_into_finds_two_among_many) {
       td_put(dst, path, rows_of(all, 0, 10 * order[i], 10));
       td_put(src, path, bytes(10, NULL));
     }
-    td_ok(td_transfer_into(w.c, dst, src, NULL, err));
+    td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
     const int first = 97 * round, second = MANY - 1 - 3 * round;
     snprintf(path, sizeof path, "k%d", second);
     t = rows_of(all, 0, 10 * order[first] + (order[first] ? -9 : 9),
                 10); /* one byte of it, and nine of a neighbour's */
     td_put(dst, path, t);
-    td_fails(TDICT_EINVAL, "shares bytes with", td_transfer_into(w.c, dst, src, NULL, err));
+    td_fails(TDICT_EINVAL, "shares bytes with", tdict_transfer_into(w.c, dst, src, NULL, err));
     tdict_tensor_release(all);
   }
 }
@@ -182,7 +182,7 @@ CASE(transfer_into_finds_leaves_far_apart) {
     td_put(dst, path, rows_of(all, 0, 1000 + 10 * i, 2));
     td_put(src, path, rows_of(from, 0, 100 + 10 * i, 2));
   }
-  td_ok(td_transfer_into(w.c, dst, src, NULL, err));
+  td_ok(tdict_transfer_into(w.c, dst, src, NULL, err));
   td_put(src, "k39", random_tensor(TDICT_U8, SHAPE(2), NULL));
   REFUSED(&w, src, dst, "k39", "long");
 }

@@ -348,7 +348,7 @@ DEVICE_CASE(records_transfer) {
     td_ok(tdict_to_device(c, view, td_device(), NULL, &moved, err));
   td_ok(tdict_to_device(c, moved, tdict_cpu(), NULL, &back, err));
   check_dense(back, p, COUNT);
-  td_ok(td_transfer_into(c, view2, moved, NULL, err));
+  td_ok(tdict_transfer_into(c, view2, moved, NULL, err));
   copy_members(wanted, p, COUNT);
   assert_memory_equal(to, wanted, COUNT * sizeof *to);
   /* Written back from pinned memory. */

@@ -98,7 +98,7 @@ typedef struct blocking {
 } blocking;
 static void *copy_blocking(void *user) {
   blocking *b = user;
-  (void)!tdict_start_and_wait_into(b->w->c, b->dst, b->src, td_options(tdict_transfer_options, after = b->after), NULL);
+  (void)!tdict_transfer_into(b->w->c, b->dst, b->src, td_options(tdict_transfer_options, after = b->after), NULL);
   return NULL;
 }
 /* A transfer whose caller waits, here on another thread, records no events for streams. */
