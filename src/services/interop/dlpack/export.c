@@ -3,7 +3,6 @@
  * run and the entries have been released. Thread rule: see tdict/dlpack.h. */
 #include <stdatomic.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,14 +85,19 @@ static tdict_status add_entry(void *user, const tdict_entry *entry, tdict_error 
   leaf_list *list = user;
   if (entry->tree) return TDICT_OK;
   if (!entry->tensor) return add_object(list, entry, err);
-  const char *above = list->above ? list->above : "", *dot = list->above ? "." : "";
-  const size_t bytes = strlen(above) + strlen(dot) + strlen(entry->path) + 1;
+  const size_t above = list->above ? strlen(list->above) + 1 : 0,
+               path = strlen(entry->path) + 1; /* each with its end */
   if (!TDICT_RESERVE(list->leaves, list->cap, list->count + 1) ||
-      !TDICT_RESERVE(list->names, list->cap_names, list->name_bytes + bytes))
+      !TDICT_RESERVE(list->names, list->cap_names, list->name_bytes + above + path))
     return tdict_fail(err, TDICT_ENOMEM, "dlpack: no host memory to list the leaves");
-  snprintf(list->names + list->name_bytes, bytes, "%s%s%s", above, dot, entry->path);
+  char *name = list->names + list->name_bytes;
+  if (above) {
+    memcpy(name, list->above, above - 1);
+    name[above - 1] = '.';
+  }
+  memcpy(name + above, entry->path, path);
   list->leaves[list->count++] = (listed){entry->tensor, list->name_bytes};
-  list->name_bytes += bytes;
+  list->name_bytes += above + path;
   return TDICT_OK;
 }
 
