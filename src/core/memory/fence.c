@@ -29,7 +29,7 @@ static bool grow(tdict_fences *set) {
 
 void tdict_fences_add(void *user, tdict_fence *fence) {
   tdict_fences *set = user;
-  if (set->no_memory || (set->cap && *find_place(set, fence))) return;
+  if (set->no_memory || (set->cap && *find_place(set, fence)) || fence->ops->poll(fence)) return;
   if (2 * (set->count + 1) > set->cap && !grow(set)) {
     set->no_memory = true;
     return;

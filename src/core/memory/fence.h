@@ -44,8 +44,8 @@ typedef struct tdict_fences {
   bool no_memory;      /* true: memory was exhausted, and fences are missing */
 } tdict_fences;
 
-/* Adds a fence to the tdict_fences `set`, if the set does not have the fence. Retains the fence. If memory is
- * exhausted, sets no_memory. The function has the type of a visitor of tdict_storage_each_before(). */
+/* Adds a fence that is not done to the tdict_fences `set`, if the set does not have the fence. Retains the fence. If
+ * memory is exhausted, sets no_memory. The function has the type of a visitor of tdict_storage_each_before(). */
 void tdict_fences_add(void *set, tdict_fence *fence);
 /* Waits until all fences are done. */
 void tdict_fences_wait(const tdict_fences *set);

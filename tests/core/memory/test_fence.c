@@ -29,12 +29,12 @@ CASE(fences_wait_for_each_fence) {
   td_ok(tdict_fences_wait_on_stream(&set, "test", device, stream, err));
   for (int i = 0; i < COUNT; i++) {
     fake_fence_init(&fences[i].fake);
-    fake_fence_end(&fences[i].fake);
     fences[i].fake.fence.ops = &kinds[i % 2];
     fences[i].queued = 0;
   }
   for (int i = 0; i < 3 * COUNT; i++) tdict_fences_add(&set, &fences[7 * i % COUNT].fake.fence);
   assert_int_equal(set.count, COUNT);
+  for (int i = 0; i < COUNT; i++) fake_fence_end(&fences[i].fake);
   td_ok(tdict_fences_wait_on_stream(&set, "test", device, stream, err));
   for (int i = 0; i < COUNT; i++) {
     assert_int_equal(atomic_load(&fences[i].fake.refs), 2);
@@ -44,6 +44,8 @@ CASE(fences_wait_for_each_fence) {
   tdict_fences_wait(&set);
   for (int i = 0; i < COUNT; i++) assert_int_equal(atomic_load(&fences[i].fake.waits), 1 + i % 2);
   tdict_fences_reset(&set);
+  assert_int_equal(set.count, 0);
+  for (int i = 0; i < COUNT; i++) tdict_fences_add(&set, &fences[i].fake.fence); /* fences that are done stay out */
   assert_int_equal(set.count, 0);
   for (int i = 0; i < COUNT; i++) assert_int_equal(atomic_load(&fences[i].fake.refs), 1);
 }
