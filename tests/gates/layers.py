@@ -85,7 +85,7 @@ BELOW = {
     "comm": ["multi_device", "schema"],
     "mpi": ["comm"],
     "debug": ["ops"],
-    "io": ["ops", "schema", "engine", "stack"],
+    "io": ["ops", "engine", "stack"],
     # src/context.c, the one file that sees all, and its header
     "context": ["comm", "cuda", "debug", "interop", "io", "loader", "multi_device", "share", "sim", "stack"],
 }
