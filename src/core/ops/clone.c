@@ -17,15 +17,6 @@ tdict_status tdict_clone(const tdict_tree *tree, tdict_tree **out, tdict_error *
   return tdict_map_share(tree, "clone", out, err);
 }
 
-/* Describes a new tensor with the shape of `from`. */
-static tdict_status describe_clone(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
-                                   tdict_error *err) {
-  (void)map, (void)entry, (void)err;
-  tdict_made_of(from, made);
-  made->fresh = true;
-  return TDICT_OK;
-}
-
 static tdict_status fill_clone(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
                                tdict_error *err) {
   (void)entry;
@@ -43,7 +34,7 @@ tdict_status tdict_clone_deep(const tdict_tree *tree, const tdict_run *run, tdic
   const tdict_map map = {.what = "clone_deep",
                          .drops_locks = true,
                          .memory = r.memory,
-                         .describe = describe_clone,
+                         .describe = tdict_map_describe_new,
                          .fill = fill_clone,
                          .describes_shapes = true,
                          .moves = &moves,
@@ -68,7 +59,7 @@ tdict_status tdict_contiguous(const tdict_tree *tree, const tdict_run *run, tdic
   const tdict_map map = {.what = "contiguous",
                          .drops_locks = true,
                          .changes = is_not_contiguous,
-                         .describe = describe_clone,
+                         .describe = tdict_map_describe_new,
                          .fill = fill_clone,
                          .describes_shapes = true,
                          .moves = &moves,
@@ -178,7 +169,7 @@ tdict_status tdict_consolidate(const tdict_tree *tree, tdict_memory *memory, tdi
                          .drops_locks = true,
                          .memory = memory,
                          .one_memory = true,
-                         .describe = describe_clone,
+                         .describe = tdict_map_describe_new,
                          .fill = fill_consolidated,
                          .moves = &moves,
                          .way = TDICT_OBJECT_SHARE};

@@ -516,6 +516,20 @@ tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tre
   return status;
 }
 
+tdict_status tdict_map_describe_new(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
+                                    tdict_error *err) {
+  (void)map, (void)entry, (void)err;
+  tdict_made_of(from, made);
+  made->fresh = true;
+  return TDICT_OK;
+}
+
+tdict_status tdict_map_leave_unset(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                                   tdict_error *err) {
+  (void)map, (void)entry, (void)from, (void)made, (void)err;
+  return TDICT_OK;
+}
+
 tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree **out, tdict_error *err) {
   tdict_tree *made;
   tdict_cursor cursor;

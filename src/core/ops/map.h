@@ -67,6 +67,12 @@ struct tdict_map {
  * more than 16 memories. Returns TDICT_EWRONGDEVICE if no memory is known for the new elements of a tensor in device
  * memory of the program. Returns TDICT_EHOOK, and the errors of hooks and of built-in types. */
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err);
+/* A `describe`: describes a new tensor with the shape of `from`. */
+tdict_status tdict_map_describe_new(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
+                                    tdict_error *err);
+/* A `fill`: leaves the elements uninitialized, for a result that a transfer writes. */
+tdict_status tdict_map_leave_unset(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
+                                   tdict_error *err);
 /* Copies the nodes of a tree. The copy shares key tables and leaves with `td`, and is not locked. Returns TDICT_ENOMEM
  * if memory is exhausted. */
 tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree **out, tdict_error *err);

@@ -93,13 +93,6 @@ static tdict_status describe(const tdict_map *map, size_t entry, const tdict_ten
   return TDICT_OK;
 }
 
-/* Leaves the elements of the result uninitialized, because the transfer writes them. */
-static tdict_status leave_unset(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
-                                tdict_error *err) {
-  (void)map, (void)entry, (void)from, (void)made, (void)err;
-  return TDICT_OK;
-}
-
 /* Creates the result, with uninitialized elements. */
 static tdict_status create_result(gathering *g, tdict_tree **out, tdict_error *err) {
   const int ndim = g->trees[0]->batch_ndim;
@@ -112,7 +105,7 @@ static tdict_status create_result(gathering *g, tdict_tree **out, tdict_error *e
                          .memory = g->memory,
                          .one_memory = true,
                          .describe = describe,
-                         .fill = leave_unset,
+                         .fill = tdict_map_leave_unset,
                          .describes_shapes = true,
                          .user = g};
   tdict_status status = tdict_map_run(&map, g->trees[0], &tree, err);

@@ -104,28 +104,13 @@ static tdict_status read_leaves(source *s, const tdict_tree *tree, const tdict_d
   return has_memory ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "to_devices: no host memory to read the tree");
 }
 
-static tdict_status describe(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,
-                             tdict_error *err) {
-  (void)map, (void)entry, (void)err;
-  tdict_made_of(from, made);
-  made->fresh = true;
-  return TDICT_OK;
-}
-
-/* Leaves the elements uninitialized, because a transfer writes them. */
-static tdict_status leave_unset(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_tensor *made,
-                                tdict_error *err) {
-  (void)map, (void)entry, (void)from, (void)made, (void)err;
-  return TDICT_OK;
-}
-
 /* Creates the result of device i of the group, with uninitialized elements. Some leaf of the source is not empty. The
  * caller resets the result, also after a failure. */
 static tdict_status create_replica(group *g, size_t i, tdict_error *err) {
   const tdict_map map = {.what = g->spreading->what,
                          .memory = memory_of(g, i),
-                         .describe = describe,
-                         .fill = leave_unset,
+                         .describe = tdict_map_describe_new,
+                         .fill = tdict_map_leave_unset,
                          .describes_shapes = true,
                          .way = TDICT_OBJECT_SHARE};
   replica *r = &g->replicas[i];
@@ -207,7 +192,6 @@ static tdict_status replicate_small(group *g, tdict_error *err) {
                        .src = s->src,
                        .device = s->devices[g->positions[0]],
                        .options = s->options,
-                       .caller_waits = s->caller_waits && g->count == s->num_devices,
                        .more_targets = targets,
                        .num_more_targets = g->count - 1};
   return tdict_promise_start(s->promise, s->context, &start, g->positions[0], err);

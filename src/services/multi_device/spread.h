@@ -15,7 +15,6 @@ typedef struct tdict_spreading {
   size_t num_devices;
   tdict_transfer_options options; /* all fields are set */
   tdict_promise *promise;
-  bool caller_waits; /* true: the public call blocks until all parts have ended */
 } tdict_spreading;
 
 /* The most parts that tdict_replicate_start() starts for each device. */

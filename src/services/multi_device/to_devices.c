@@ -78,22 +78,15 @@ static tdict_status start_parts(tdict_spreading *s, const tdict_spread *spread, 
   return status;
 }
 
-/* Reads the request and starts all parts. */
-static tdict_status start_call(tdict_spreading *s, const tdict_spread *spread, const tdict_transfer_options *options,
-                               tdict_future **out, tdict_error *err) {
-  tdict_spread own = tdict_spread_replicate(NULL, 0);
-  s->options = tdict_transfer_options_default();
-  if (!spread) return tdict_fail(err, TDICT_EINVAL, "%s: spread is NULL", s->what);
-  tdict_status status = tdict_options_read(&own, sizeof own, spread, "spread", err);
-  if (status == TDICT_OK) status = tdict_options_read(&s->options, sizeof s->options, options, "transfer options", err);
-  if (status == TDICT_OK) status = check_request(s, &own, err);
-  if (status == TDICT_OK) status = read_devices(s, &own, err);
-  return status == TDICT_OK ? start_parts(s, &own, out, err) : status;
-}
-
 tdict_status tdict_to_devices_async(tdict_context *context, const tdict_tree *src, const tdict_spread *spread,
                                     const tdict_transfer_options *options, tdict_future **out, tdict_error *err) {
   tdict_spreading s = {.what = "to_devices_async", .context = context, .src = src};
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", s.what);
-  return start_call(&s, spread, options, out, err);
+  tdict_spread own = tdict_spread_replicate(NULL, 0);
+  s.options = tdict_transfer_options_default();
+  if (!out || !spread) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", s.what, out ? "spread" : "out");
+  tdict_status status = tdict_options_read(&own, sizeof own, spread, "spread", err);
+  if (status == TDICT_OK) status = tdict_options_read(&s.options, sizeof s.options, options, "transfer options", err);
+  if (status == TDICT_OK) status = check_request(&s, &own, err);
+  if (status == TDICT_OK) status = read_devices(&s, &own, err);
+  return status == TDICT_OK ? start_parts(&s, &own, out, err) : status;
 }
