@@ -50,7 +50,7 @@ set_source_files_properties(src/device/kernels/host.c PROPERTIES COMPILE_OPTIONS
 # docs/callbacks.md.
 set_source_files_properties(
   src/core/base/log.c
-  src/services/comm/call.c
+  src/services/comm/async.c
   src/device/allocator_memory.c
   src/services/io/unloaded.c
   src/core/sched/parallel.c

@@ -6,7 +6,8 @@
 
 #include "services/comm/table.h"
 
-void tdict_comm_write_header(const tdict_comm_call *call, const tdict_comm_offer *offer, tdict_comm_header *out) {
+void tdict_comm_write_header(const tdict_comm_call *call, tdict_comm_header *out) {
+  const tdict_comm_offer *offer = &call->offer;
   *out = (tdict_comm_header){.magic = TDICT_COMM_MAGIC,
                              .version = TDICT_COMM_VERSION,
                              .op = (int32_t)call->op,
@@ -124,8 +125,8 @@ static tdict_status send_schema(const tdict_comm_call *call, const tdict_schema 
 }
 
 /* Finds the first difference between the trees of two ranks, whose schemas differ. */
-static tdict_status explain(tdict_comm_call *call, const tdict_schema *mine, int32_t first, int32_t second,
-                            tdict_error *err) {
+static tdict_status explain(tdict_comm_call *call, int32_t first, int32_t second, tdict_error *err) {
+  const tdict_schema *mine = call->offer.schema;
   tdict_schema *a = NULL, *b = NULL;
   tdict_schema_difference difference;
   tdict_status status = send_schema(call, mine, first, &a, err);
@@ -146,10 +147,10 @@ static bool schemas_match(const tdict_comm_header *a, const tdict_comm_header *b
   return a->hash.lo == b->hash.lo && a->hash.hi == b->hash.hi && a->blob_bytes == b->blob_bytes;
 }
 
-tdict_status tdict_comm_agree(tdict_comm_call *call, const tdict_comm_offer *offer, bool must_match, tdict_error *err) {
+tdict_status tdict_comm_agree(tdict_comm_call *call, bool must_match, tdict_error *err) {
   tdict_comm *c = call->comm;
   tdict_comm_header mine;
-  tdict_comm_write_header(call, offer, &mine);
+  tdict_comm_write_header(call, &mine);
   tdict_status status = tdict_table_exchange(call, &mine, c->headers, sizeof mine, err);
   if (status != TDICT_OK) return status;
   /* the steps below rely on what this rank has said itself */
@@ -164,7 +165,7 @@ tdict_status tdict_comm_agree(tdict_comm_call *call, const tdict_comm_offer *off
   if (status != TDICT_OK) return status;
   const int32_t first = call->has_root ? call->root : 0;
   for (int32_t r = 0; r < c->table.world_size && must_match; r++)
-    if (!schemas_match(&c->headers[r], &c->headers[first])) return explain(call, offer->schema, first, r, err);
+    if (!schemas_match(&c->headers[r], &c->headers[first])) return explain(call, first, r, err);
   return TDICT_OK;
 }
 

@@ -15,28 +15,21 @@
 tdict_tree_facts *tdict_tree_facts_get(const tdict_tree *tree);
 /* Drops a reference. NULL is allowed. */
 void tdict_tree_facts_release(tdict_tree_facts *facts);
-/* Checks a tree and finds or makes its schema. `use` is as in tdict_comm_check_tree(). An error is noted in the call,
- * and out->schema is then NULL. */
-void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int use, tdict_comm_source *out);
+/* Checks the tree of this rank, finds or makes its schema, and offers the schema. `use` is as in
+ * tdict_comm_check_tree(). An error is noted in the call, and the schema is then NULL. */
+void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int use);
 /* Calls tdict_row_schemas_get() for the schemas of the communicator. */
 tdict_status tdict_comm_get_rows(const tdict_comm_call *call, tdict_schema *schema, int dim, int64_t rows,
                                  tdict_schema **out, tdict_error *err);
 
-/* What a rank says about its tree. */
-typedef struct tdict_comm_offer {
-  const tdict_schema *schema; /* borrowed; NULL: this rank has no tree */
-  int64_t rows;
-  bool has_counts;
-} tdict_comm_offer;
-
-/* Writes the header of a call. */
-void tdict_comm_write_header(const tdict_comm_call *call, const tdict_comm_offer *offer, tdict_comm_header *out);
+/* Writes the header of a call, with its offer. */
+void tdict_comm_write_header(const tdict_comm_call *call, tdict_comm_header *out);
 /* Exchanges headers, and leaves the headers of all ranks in comm->headers. If `must_match` is true, all ranks must have
  * trees with equal schemas. In the following cases, all ranks return the same error, and call->keeps_comm is true:
  * TDICT_EINVAL if the ranks call different functions or pass different arguments; TDICT_EFORMAT for another version;
  * TDICT_ESHAPE, with the path, if the trees differ. If the checks of a rank have failed, all ranks return the error of
  * the first such rank. Also returns errors of the table, and TDICT_ENOMEM. */
-tdict_status tdict_comm_agree(tdict_comm_call *call, const tdict_comm_offer *offer, bool must_match, tdict_error *err);
+tdict_status tdict_comm_agree(tdict_comm_call *call, bool must_match, tdict_error *err);
 /* Sends host bytes of rank `root` to all ranks, in as many steps as the number of ranks has binary digits. */
 tdict_status tdict_comm_send_all(const tdict_comm_call *call, void *bytes, size_t count, int32_t root,
                                  tdict_error *err);

@@ -62,12 +62,34 @@ static void free_queued(tdict_future *f) {
   if (q->queue) release_queue(q->queue);
 }
 
+/* Makes the call. If the call fails, aborts the communicator unless all ranks know the error. On failure *out is
+ * unchanged. */
+static tdict_status perform(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
+  TDICT_UNCANCELLED;
+  tdict_error failure = {0};
+  tdict_tree *result = NULL;
+  tdict_status status = tdict_comm_check(call->comm, tdict_comm_what(call), &failure);
+  if (status == TDICT_OK) {
+    status = call->run(call, &result, &failure);
+    tdict_message_reset(&call->message);
+    tdict_comm_source_reset(&call->source);
+    failure.status = (int32_t)status; /* a table may leave the error empty */
+    if (status != TDICT_OK && !call->keeps_comm && !tdict_comm_fail(call->comm, &failure))
+      status = tdict_comm_check(call->comm, tdict_comm_what(call), &failure); /* another thread has aborted */
+  }
+  if (status == TDICT_OK)
+    *out = result;
+  else
+    *err = failure;
+  return status;
+}
+
 /* Makes the call, and ends its future. The caller must not use the struct afterwards. */
 static void run_queued(queued_call *q) {
   tdict_error error;
   tdict_tree *result = NULL;
   const bool gives_back = q->call.tree || q->call.op == TDICT_COMM_SEND;
-  tdict_status status = tdict_comm_perform(&q->call, &result, &error);
+  tdict_status status = perform(&q->call, &result, &error);
   if (status == TDICT_OK && gives_back) result = tdict_retain(q->given);
   reset_queued(q); /* before the end of the future, so that the program may then destroy what the call used */
   tdict_future_end(&q->future, result, status == TDICT_OK ? NULL : &error);

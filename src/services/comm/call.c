@@ -5,7 +5,6 @@
 #include "core/base/device.h"
 #include "core/base/error.h"
 #include "core/base/options.h"
-#include "core/base/thread.h"
 #include "device/stream.h"
 #include "device/use.h"
 #include "tdict/memory.h"
@@ -82,22 +81,6 @@ tdict_status tdict_comm_prepare(tdict_comm_call *call, const tdict_comm_options 
     TDICT_COMM_ALONE(call, tdict_fail(&call->local, TDICT_EINVAL, "%s: rank %d does not exist, wanted 0 to %d",
                                       tdict_comm_what(call), (int)call->root, (int)c->table.world_size - 1));
   return TDICT_OK;
-}
-
-tdict_status tdict_comm_perform(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
-  TDICT_UNCANCELLED;
-  tdict_error failure = {0};
-  tdict_tree *result = NULL;
-  tdict_status status = tdict_comm_check(call->comm, tdict_comm_what(call), &failure);
-  if (status == TDICT_OK) {
-    status = call->run(call, &result, &failure);
-    failure.status = (int32_t)status; /* a table may leave the error empty */
-    if (status != TDICT_OK && !call->keeps_comm && !tdict_comm_fail(call->comm, &failure))
-      status = tdict_comm_check(call->comm, tdict_comm_what(call), &failure); /* another thread has aborted */
-  }
-  if (status == TDICT_OK && out) *out = result;
-  if (status != TDICT_OK && err) *err = failure;
-  return status;
 }
 
 tdict_status tdict_comm_await_stream(tdict_comm_call *call, tdict_error *err) {

@@ -28,14 +28,14 @@ static tdict_status fill_own_block(const tdict_comm_call *call, tdict_rank_block
 
 /* Queues the gathering of blocks of one size. Sends the block of the source itself if possible, else a copy in the
  * block of this rank. */
-static tdict_status queue_equal(tdict_comm_call *call, tdict_block_message *found, tdict_rank_blocks *blocks,
-                                tdict_error *err) {
+static tdict_status queue_equal(tdict_comm_call *call, tdict_rank_blocks *blocks, tdict_error *err) {
+  const tdict_block_message *found = &call->message;
   const int32_t rank = call->comm->table.rank;
   tdict_status status = TDICT_OK;
   if (blocks->bytes[rank] == 0) return TDICT_OK;
   const char *from = blocks->data + blocks->offsets[rank];
   if (found->packed && found->has_padding) {
-    status = tdict_message_fill(call->comm, found, err);
+    status = tdict_message_fill(call, err);
     from = found->data;
   } else {
     status = fill_own_block(call, blocks, !found->needs_transfer, err);
@@ -45,11 +45,9 @@ static tdict_status queue_equal(tdict_comm_call *call, tdict_block_message *foun
 
 /* The trees of all ranks for a join along a batch dimension, or for a stack. */
 typedef struct gathered {
-  tdict_comm_source source;
   tdict_schema *schema; /* of a join: of this rank's tree with 0 rows */
   int dim;
   tdict_rank_blocks blocks;
-  tdict_block_message message;
   /* On a device, one launch copies all blocks to the result of a join. In host memory, the threads of the context copy
    * the blocks. */
   tdict_storage *storage; /* retained; of the result; NULL: no launch copies the blocks */
@@ -197,21 +195,19 @@ static tdict_status receive_and_join(tdict_comm_call *call, gathered *j, tdict_t
 /* Checks the source and its dimension, and agrees with all ranks. */
 static tdict_status agree_on_rows(tdict_comm_call *call, gathered *j, tdict_error *err) {
   const char *what = tdict_comm_what(call);
-  tdict_comm_offer offer = {0};
-  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &j->source);
+  tdict_comm_check_source(call, call->src, TDICT_COMM_READS);
   TDICT_COMM_ALONE(call, tdict_dim_find(what, call->dim, call->src->batch_ndim, &j->dim, &call->local));
-  TDICT_COMM_ALONE(call, tdict_comm_get_rows(call, j->source.schema, j->dim, 0, &j->schema, &call->local));
-  if (tdict_comm_is_fine(call)) offer = (tdict_comm_offer){.schema = j->schema, .rows = call->src->batch_size[j->dim]};
-  return tdict_comm_agree(call, &offer, true, err);
+  TDICT_COMM_ALONE(call, tdict_comm_get_rows(call, call->source.schema, j->dim, 0, &j->schema, &call->local));
+  if (tdict_comm_is_fine(call))
+    call->offer = (tdict_comm_offer){.schema = j->schema, .rows = call->src->batch_size[j->dim]};
+  return tdict_comm_agree(call, true, err);
 }
 
 static void reset_gathered(gathered *j) {
-  tdict_message_reset(&j->message);
   tdict_moves_reset(&j->moves);
   tdict_release(j->result);
   if (j->storage) tdict_storage_release(j->storage);
   tdict_rank_blocks_reset(&j->blocks);
-  tdict_comm_source_reset(&j->source);
   tdict_schema_release(j->schema);
 }
 
@@ -219,12 +215,12 @@ static tdict_status run_all_gather(tdict_comm_call *call, tdict_tree **out, tdic
   gathered j = {0};
   tdict_status status = agree_on_rows(call, &j, err);
   if (status == TDICT_OK) status = allocate_blocks(call, &j, err);
-  if (status == TDICT_OK) status = tdict_message_find(&j.source, &j.message, err);
+  if (status == TDICT_OK) status = tdict_message_find(call, err);
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
   if (status == TDICT_OK && j.blocks.are_equal) {
-    status = queue_equal(call, &j.message, &j.blocks, err);
+    status = queue_equal(call, &j.blocks, err);
   } else if (status == TDICT_OK) {
-    status = fill_own_block(call, &j.blocks, j.source.is_near, err);
+    status = fill_own_block(call, &j.blocks, call->source.is_near, err);
     if (status == TDICT_OK) status = tdict_rank_blocks_queue(call, &j.blocks, err);
   }
   if (status == TDICT_OK) status = receive_and_join(call, &j, out, err);
@@ -235,10 +231,10 @@ static tdict_status run_all_gather(tdict_comm_call *call, tdict_tree **out, tdic
 static tdict_status receive_on_root(tdict_comm_call *call, gathered *j, tdict_tree **out, tdict_error *err) {
   tdict_status status = allocate_blocks(call, j, err);
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
-  if (status == TDICT_OK && j->storage && j->source.is_near)
+  if (status == TDICT_OK && j->storage && call->source.is_near)
     j->own = call->src;
   else if (status == TDICT_OK)
-    status = fill_own_block(call, &j->blocks, j->source.is_near, err);
+    status = fill_own_block(call, &j->blocks, call->source.is_near, err);
   if (status == TDICT_OK) status = tdict_rank_blocks_queue(call, &j->blocks, err);
   return status == TDICT_OK ? receive_and_join(call, j, out, err) : status;
 }
@@ -249,20 +245,20 @@ static tdict_status run_gather(tdict_comm_call *call, tdict_tree **out, tdict_er
   if (status == TDICT_OK && call->comm->table.rank == call->root) {
     status = receive_on_root(call, &j, out, err);
   } else if (status == TDICT_OK) {
-    status = tdict_message_prepare(call->comm, &j.source, &j.message, err);
-    if (status == TDICT_OK) status = tdict_comm_send_message(call, &j.message, err);
+    status = tdict_message_prepare(call, err);
+    if (status == TDICT_OK) status = tdict_comm_send_message(call, err);
   }
   reset_gathered(&j);
   return status;
 }
 
 /* Allocates the blocks of a stack. No rank needs to know more than its own schema for this. */
-static tdict_status allocate_stack(const tdict_comm_call *call, gathered *j, tdict_error *err) {
+static tdict_status allocate_stack(tdict_comm_call *call, gathered *j, tdict_error *err) {
   tdict_status status = tdict_rank_blocks_init(call, &j->blocks, err);
   if (status == TDICT_OK)
-    status = tdict_rank_blocks_allocate(call, j->source.schema, -1, call->memory, &j->blocks, err);
+    status = tdict_rank_blocks_allocate(call, call->source.schema, -1, call->memory, &j->blocks, err);
   if (status == TDICT_OK) status = tdict_rank_blocks_check_stack(&j->blocks, &j->is_view, err);
-  if (status == TDICT_OK) status = tdict_message_find(&j->source, &j->message, err);
+  if (status == TDICT_OK) status = tdict_message_find(call, err);
   return status;
 }
 
@@ -283,11 +279,11 @@ static tdict_status receive_stack(tdict_comm_call *call, gathered *j, tdict_tree
 
 static tdict_status run_all_gather_stack(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
   gathered j = {0};
-  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &j.source);
+  tdict_comm_check_source(call, call->src, TDICT_COMM_READS);
   TDICT_COMM_ALONE(call, allocate_stack(call, &j, &call->local));
-  tdict_status status = tdict_comm_agree(call, &(tdict_comm_offer){.schema = j.source.schema}, true, err);
+  tdict_status status = tdict_comm_agree(call, true, err);
   if (status == TDICT_OK) status = tdict_comm_await_stream(call, err);
-  if (status == TDICT_OK) status = queue_equal(call, &j.message, &j.blocks, err);
+  if (status == TDICT_OK) status = queue_equal(call, &j.blocks, err);
   if (status == TDICT_OK) status = receive_stack(call, &j, out, err);
   reset_gathered(&j);
   return status;

@@ -113,12 +113,13 @@ void tdict_comm_source_reset(tdict_comm_source *source) {
   *source = (tdict_comm_source){0};
 }
 
-tdict_status tdict_message_allocate(const tdict_comm *comm, const tdict_schema *schema, tdict_memory *memory,
-                                    tdict_block_message *out, tdict_error *err) {
+tdict_status tdict_message_allocate(tdict_comm_call *call, const tdict_schema *schema, tdict_memory *memory,
+                                    tdict_error *err) {
+  tdict_block_message *out = &call->message;
   size_t padded;
   tdict_status status = tdict_schema_measure(schema, &padded, err);
   if (status == TDICT_OK && schema->num_tensors)
-    status = tdict_storage_create(memory ? memory : tdict_comm_memory(comm), padded, false, &out->storage, err);
+    status = tdict_storage_create(memory ? memory : tdict_comm_memory(call->comm), padded, false, &out->storage, err);
   if (status != TDICT_OK) return status;
   out->bytes = padded - schema->size.padding;
   out->data = out->storage ? out->storage->data : NULL;
@@ -126,7 +127,9 @@ tdict_status tdict_message_allocate(const tdict_comm *comm, const tdict_schema *
   return TDICT_OK;
 }
 
-tdict_status tdict_message_find(const tdict_comm_source *source, tdict_block_message *out, tdict_error *err) {
+tdict_status tdict_message_find(tdict_comm_call *call, tdict_error *err) {
+  const tdict_comm_source *source = &call->source;
+  tdict_block_message *out = &call->message;
   const size_t padding = source->schema->size.padding; /* which the storage of a tree may lack */
   size_t bytes;
   tdict_status status = tdict_schema_measure(source->schema, &bytes, err);
@@ -143,12 +146,13 @@ tdict_status tdict_message_find(const tdict_comm_source *source, tdict_block_mes
   return TDICT_OK;
 }
 
-tdict_status tdict_message_prepare(const tdict_comm *comm, const tdict_comm_source *source, tdict_block_message *out,
-                                   tdict_error *err) {
-  tdict_status status = tdict_message_find(source, out, err);
-  if (status != TDICT_OK || out->packed) return status;
-  status = tdict_message_allocate(comm, source->schema, NULL, out, err);
-  return status == TDICT_OK ? tdict_schema_create_over(source->schema, out->storage, &out->packed, err) : status;
+tdict_status tdict_message_prepare(tdict_comm_call *call, tdict_error *err) {
+  const tdict_schema *schema = call->source.schema;
+  tdict_block_message *m = &call->message;
+  tdict_status status = tdict_message_find(call, err);
+  if (status != TDICT_OK || m->packed) return status;
+  status = tdict_message_allocate(call, schema, NULL, err);
+  return status == TDICT_OK ? tdict_schema_create_over(schema, m->storage, &m->packed, err) : status;
 }
 
 /* Copies within a device with one launch, and other trees with the threads of the context. */
@@ -158,9 +162,10 @@ tdict_status tdict_comm_copy(const tdict_comm *comm, tdict_tree *dst, const tdic
                               : tdict_transfer_into(comm->context, dst, src, NULL, err);
 }
 
-tdict_status tdict_message_fill(const tdict_comm *comm, tdict_block_message *message, tdict_error *err) {
+tdict_status tdict_message_fill(tdict_comm_call *call, tdict_error *err) {
+  const tdict_block_message *message = &call->message;
   if (message->needs_transfer || message->is_copy)
-    return tdict_comm_copy(comm, message->packed, message->tree, !message->needs_transfer, err);
+    return tdict_comm_copy(call->comm, message->packed, message->tree, !message->needs_transfer, err);
   if (message->storage) (void)tdict_storage_wait(message->storage, false, INT64_MAX);
   return TDICT_OK;
 }
@@ -169,18 +174,19 @@ void tdict_message_await(const tdict_block_message *message) {
   if (message->storage) (void)tdict_storage_wait(message->storage, true, INT64_MAX);
 }
 
-tdict_status tdict_comm_send_message(tdict_comm_call *call, tdict_block_message *message, tdict_error *err) {
+tdict_status tdict_comm_send_message(tdict_comm_call *call, tdict_error *err) {
+  const tdict_block_message *message = &call->message;
   const bool to_all = call->op == TDICT_COMM_BROADCAST || call->op == TDICT_COMM_BROADCAST_INTO;
   tdict_status status = tdict_comm_await_stream(call, err);
-  if (status == TDICT_OK) status = tdict_message_fill(call->comm, message, err);
+  if (status == TDICT_OK) status = tdict_message_fill(call, err);
   if (status != TDICT_OK || message->bytes == 0) return status;
   status = to_all ? tdict_table_broadcast(call, message->data, message->bytes, call->root, err)
                   : tdict_table_send(call, message->data, message->bytes, call->root, err);
   return status == TDICT_OK ? tdict_table_finish(call, err) : status;
 }
 
-tdict_status tdict_comm_receive_message(tdict_comm_call *call, const tdict_schema *schema, tdict_block_message *message,
-                                        tdict_error *err) {
+tdict_status tdict_comm_receive_message(tdict_comm_call *call, const tdict_schema *schema, tdict_error *err) {
+  tdict_block_message *message = &call->message;
   tdict_error local;
   tdict_status status = tdict_comm_await_stream(call, err);
   if (status != TDICT_OK) return status;

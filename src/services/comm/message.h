@@ -1,35 +1,10 @@
-/* Declares messages. A message is the block of bytes that holds all tensors of a tree, in the layout of
- * tdict_create_from(). The block is the storage of the tree itself if the tree has this layout, else a copy. The owner
- * of the struct fills it with zeros at first, and calls tdict_message_reset() at the end, also after an error. Thread
- * rule: one thread at a time. */
+/* Declares the steps that make, send and receive the message of a call. The call has the checked tree of this rank and
+ * the message. Thread rule: one thread at a time. */
 #ifndef TDICT_SERVICES_COMM_MESSAGE_H
 #define TDICT_SERVICES_COMM_MESSAGE_H
 
 #include "core/tree/node.h"
 #include "services/comm/call.h"
-
-/* A tree of this rank that was checked. The owner of the struct calls tdict_comm_source_reset(). */
-typedef struct tdict_comm_source {
-  const tdict_tree *tree;      /* borrowed */
-  tdict_schema *schema;        /* retained; NULL: the tree was refused */
-  const tdict_storage *common; /* borrowed; of all tensors; NULL: several storages, or there are no tensors */
-  bool is_block;               /* the tensors lie in one storage, in the layout of tdict_create_from() */
-  bool is_near;                /* all tensors are in memory of the communicator's device */
-  bool gap_is_free;            /* the bytes after the last tensor up to the next multiple of 256 belong to no tensor */
-  tdict_storage *storage;      /* borrowed; of the block; NULL: no tensor has elements */
-  char *data;                  /* start of the block */
-} tdict_comm_source;
-
-typedef struct tdict_block_message {
-  const tdict_tree *tree; /* the tree of the program, borrowed; NULL: a tree that is received */
-  tdict_tree *packed;     /* retained; the tree over the block: `tree` itself, or a new tree; NULL: not yet made */
-  tdict_storage *storage; /* retained; NULL if the tree has no tensors */
-  char *data;             /* the block, on the device of the communicator */
-  size_t bytes;           /* from the first tensor to the end of the last tensor */
-  bool is_copy;           /* true: `packed` is not `tree` */
-  bool has_padding;       /* true: the bytes from the end of the block to the next multiple of 256 may also be sent */
-  bool needs_transfer;    /* true: a tensor of `tree` is on another device, or not in memory */
-} tdict_block_message;
 
 /* How a call uses the elements of a tree. */
 enum { TDICT_COMM_READS = 1, TDICT_COMM_WRITES = 2 };
@@ -42,28 +17,26 @@ tdict_status tdict_comm_check_tree(const tdict_comm *comm, const char *what, con
  * is an error. */
 bool tdict_comm_check_common(const tdict_comm *comm, int use, tdict_comm_source *source);
 void tdict_comm_source_reset(tdict_comm_source *source);
-/* Finds the block of a tree. If the tree is not a block, out->packed is NULL. Returns the errors of
- * tdict_schema_measure(). */
-tdict_status tdict_message_find(const tdict_comm_source *source, tdict_block_message *out, tdict_error *err);
-/* Finds the block of a tree, or allocates memory and a tree for the block. Copies nothing. Returns TDICT_ENOMEM and
- * errors of tdict_create_from_schema(). */
-tdict_status tdict_message_prepare(const tdict_comm *comm, const tdict_comm_source *source, tdict_block_message *out,
-                                   tdict_error *err);
+/* Finds the block of the checked tree. If the tree is not a block, `packed` of the message is NULL. Returns the errors
+ * of tdict_schema_measure(). */
+tdict_status tdict_message_find(tdict_comm_call *call, tdict_error *err);
+/* Finds the block of the checked tree, or allocates memory and a tree for the block. Copies nothing. Returns
+ * TDICT_ENOMEM and errors of tdict_create_from_schema(). */
+tdict_status tdict_message_prepare(tdict_comm_call *call, tdict_error *err);
 /* Allocates the block of a tree that will be received. `memory` is NULL for the memory of the communicator's device. */
-tdict_status tdict_message_allocate(const tdict_comm *comm, const tdict_schema *schema, tdict_memory *memory,
-                                    tdict_block_message *out, tdict_error *err);
+tdict_status tdict_message_allocate(tdict_comm_call *call, const tdict_schema *schema, tdict_memory *memory,
+                                    tdict_error *err);
 /* Waits until the bytes of the tree may be read. If the block is a copy, copies the elements into it. Returns the
  * errors of tdict_copy() and tdict_transfer_into_async(). */
-tdict_status tdict_message_fill(const tdict_comm *comm, tdict_block_message *message, tdict_error *err);
+tdict_status tdict_message_fill(tdict_comm_call *call, tdict_error *err);
 /* Waits until the bytes of the block may be written. */
 void tdict_message_await(const tdict_block_message *message);
 /* Waits for the option `after`, fills the block of this rank and sends it to rank call->root, or from this rank to all
  * ranks. Waits until the block was sent. */
-tdict_status tdict_comm_send_message(tdict_comm_call *call, tdict_block_message *message, tdict_error *err);
+tdict_status tdict_comm_send_message(tdict_comm_call *call, tdict_error *err);
 /* Waits for the option `after`, receives the allocated block from rank call->root, and makes its tree while the
  * elements are on their way. */
-tdict_status tdict_comm_receive_message(tdict_comm_call *call, const tdict_schema *schema, tdict_block_message *message,
-                                        tdict_error *err);
+tdict_status tdict_comm_receive_message(tdict_comm_call *call, const tdict_schema *schema, tdict_error *err);
 /* Copies the elements of one tree to another on the device of the communicator. `is_near` is true if all tensors of
  * the source are in memory of this device. */
 tdict_status tdict_comm_copy(const tdict_comm *comm, tdict_tree *dst, const tdict_tree *src, bool is_near,

@@ -23,9 +23,9 @@ static tdict_status return_local(tdict_comm_call *call, tdict_error *err) {
 }
 
 /* Sends the header, and the error of this rank if there is one. */
-static tdict_status send_header(const tdict_comm_call *call, const tdict_comm_offer *offer, tdict_error *err) {
+static tdict_status send_header(const tdict_comm_call *call, tdict_error *err) {
   tdict_comm_header mine;
-  tdict_comm_write_header(call, offer, &mine);
+  tdict_comm_write_header(call, &mine);
   tdict_status status = tdict_table_send_host(call, &mine, sizeof mine, call->root, err);
   if (status == TDICT_OK && !tdict_comm_is_fine(call))
     status = tdict_table_send_host(call, &call->local, sizeof call->local, call->root, err);
@@ -65,24 +65,18 @@ static tdict_status send_schema(const tdict_comm_call *call, tdict_schema *schem
 }
 
 static tdict_status run_send(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
-  tdict_comm_source source;
-  tdict_block_message message = {0};
   tdict_comm_header answer;
   (void)out;
   if (has_no_peer(call)) return return_local(call, err);
-  tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &source);
-  TDICT_COMM_ALONE(call, tdict_message_prepare(call->comm, &source, &message, &call->local));
-  tdict_status status = send_header(call, &(tdict_comm_offer){.schema = source.schema}, err);
+  tdict_comm_check_source(call, call->src, TDICT_COMM_READS);
+  TDICT_COMM_ALONE(call, tdict_message_prepare(call, &call->local));
+  tdict_status status = send_header(call, err);
   if (status == TDICT_OK && !tdict_comm_is_fine(call)) status = return_local(call, err);
-  if (status == TDICT_OK) status = send_schema(call, source.schema, err);
+  if (status == TDICT_OK) status = send_schema(call, call->source.schema, err);
   if (status == TDICT_OK) status = receive_header(call, TDICT_COMM_RECEIVE, &answer, err);
-  if (status == TDICT_OK) {
-    tdict_schema_cache_use(&call->comm->peers[call->root].sent, source.schema);
-    status = tdict_comm_send_message(call, &message, err);
-  }
-  tdict_message_reset(&message);
-  tdict_comm_source_reset(&source);
-  return status;
+  if (status != TDICT_OK) return status;
+  tdict_schema_cache_use(&call->comm->peers[call->root].sent, call->source.schema);
+  return tdict_comm_send_message(call, err);
 }
 
 /* Receives the schema that the header describes, or finds it in the cache. The caller owns *out. Errors after the blob
@@ -104,21 +98,19 @@ static tdict_status receive_schema(tdict_comm_call *call, const tdict_comm_heade
 
 static tdict_status run_receive(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
   tdict_schema *schema = NULL;
-  tdict_block_message message = {0};
   tdict_comm_header header;
   if (has_no_peer(call)) return return_local(call, err);
   tdict_status status = receive_header(call, TDICT_COMM_SEND, &header, err);
   if (status == TDICT_OK) status = receive_schema(call, &header, &schema, err);
   if (status != TDICT_OK) return status;
-  TDICT_COMM_ALONE(call, tdict_message_allocate(call->comm, schema, call->memory, &message, &call->local));
-  status = send_header(call, &(tdict_comm_offer){0}, err);
+  TDICT_COMM_ALONE(call, tdict_message_allocate(call, schema, call->memory, &call->local));
+  status = send_header(call, err);
   if (status == TDICT_OK && !tdict_comm_is_fine(call)) status = return_local(call, err);
   if (status == TDICT_OK) {
     tdict_schema_cache_use(&call->comm->peers[call->root].received, schema);
-    status = tdict_comm_receive_message(call, schema, &message, err);
+    status = tdict_comm_receive_message(call, schema, err);
   }
-  if (status == TDICT_OK) *out = tdict_retain(message.packed);
-  tdict_message_reset(&message);
+  if (status == TDICT_OK) *out = tdict_retain(call->message.packed);
   tdict_schema_release(schema);
   return status;
 }

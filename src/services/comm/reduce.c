@@ -19,9 +19,7 @@ typedef struct dtype_group {
 } dtype_group;
 
 typedef struct reduction {
-  tdict_comm_source source;
-  const tdict_schema *schema; /* of the source */
-  tdict_block_message block;  /* the tree as a block; block.packed is NULL if the tree is not a block */
+  const tdict_schema *schema; /* of the tree */
   dtype_group *groups;        /* at most one for each entry */
   size_t num_groups;
   size_t *offsets;  /* offset of each entry of the schema in the copy, unused for trees; NULL: there is no copy */
@@ -140,19 +138,19 @@ static tdict_status allocate_copy(const tdict_comm_call *call, reduction *red, t
 }
 
 /* Checks the tree, and allocates everything that the reduction needs. */
-static tdict_status prepare(const tdict_comm_call *call, reduction *red, tdict_error *err) {
+static tdict_status prepare(tdict_comm_call *call, reduction *red, tdict_error *err) {
   if (call->reduce < TDICT_REDUCE_SUM || call->reduce > TDICT_REDUCE_MAX)
     return tdict_fail(err, TDICT_EINVAL, "all_reduce: op is %d, wanted a tdict_reduce_op", (int)call->reduce);
   tdict_status status = check_dtypes(call, red->schema, err);
-  if (status == TDICT_OK) status = tdict_message_find(&red->source, &red->block, err);
+  if (status == TDICT_OK) status = tdict_message_find(call, err);
   if (status != TDICT_OK) return status;
   const size_t count = red->schema->num_entries + 1, most_groups = red->schema->size.dtype ? 1 : count;
   red->groups = calloc(most_groups, sizeof *red->groups);
   if (!red->groups) return tdict_fail(err, TDICT_ENOMEM, "all_reduce: no host memory for %zu entries", count);
   list_groups(call, red);
-  if (red->block.packed && red->num_groups <= 1) { /* the block has the layout of a copy */
-    red->groups[0].end = red->block.bytes;
-    red->data = red->block.data;
+  if (call->message.packed && red->num_groups <= 1) { /* the block has the layout of a copy */
+    red->groups[0].end = call->message.bytes;
+    red->data = call->message.data;
     return TDICT_OK;
   }
   red->offsets = calloc(count, sizeof *red->offsets);
@@ -176,7 +174,7 @@ static tdict_status combine_tree(tdict_comm_call *call, reduction *red, tdict_er
   tdict_status status = tdict_comm_await_stream(call, err);
   if (status != TDICT_OK) return status;
   if (!red->copy) {
-    tdict_message_await(&red->block);
+    tdict_message_await(&call->message);
     status = combine(call, red, err);
     if (status != TDICT_OK) tdict_comm_lose(call->tree);
     return status;
@@ -192,14 +190,12 @@ static tdict_status combine_tree(tdict_comm_call *call, reduction *red, tdict_er
 static tdict_status run_all_reduce(tdict_comm_call *call, tdict_tree **out, tdict_error *err) {
   reduction red = {0};
   (void)out;
-  tdict_comm_check_source(call, call->tree, TDICT_COMM_READS | TDICT_COMM_WRITES, &red.source);
-  red.schema = red.source.schema;
+  tdict_comm_check_source(call, call->tree, TDICT_COMM_READS | TDICT_COMM_WRITES);
+  red.schema = call->source.schema;
   TDICT_COMM_ALONE(call, prepare(call, &red, &call->local));
-  tdict_status status = tdict_comm_agree(call, &(tdict_comm_offer){.schema = red.schema}, true, err);
+  tdict_status status = tdict_comm_agree(call, true, err);
   if (status == TDICT_OK) status = combine_tree(call, &red, err);
   tdict_release(red.copy);
-  tdict_message_reset(&red.block);
-  tdict_comm_source_reset(&red.source);
   free(red.groups);
   free(red.offsets);
   return status;

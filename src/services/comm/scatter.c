@@ -11,15 +11,13 @@
 #include "tdict/shape.h"
 
 typedef struct scatter {
-  tdict_comm_source source;  /* on the root */
   tdict_schema *offered;     /* on the root: of the tree with 0 rows */
   tdict_schema *schema;      /* as `offered`; borrowed from the cache */
   tdict_schema *part_schema; /* of this rank's part */
   int dim;
-  int64_t *counts;            /* in blocks.rows */
-  tdict_tree **pieces;        /* on the root: views of the source, one for each rank; retained */
-  tdict_rank_blocks blocks;   /* on the root: the parts of all other ranks */
-  tdict_block_message result; /* the part of this rank */
+  int64_t *counts;          /* in blocks.rows */
+  tdict_tree **pieces;      /* on the root: views of the source, one for each rank; retained */
+  tdict_rank_blocks blocks; /* on the root: the parts of all other ranks */
 } scatter;
 
 static tdict_status check_counts(const tdict_comm_call *call, int64_t rows, tdict_error *err) {
@@ -38,20 +36,20 @@ static tdict_status check_counts(const tdict_comm_call *call, int64_t rows, tdic
 
 /* Checks the arguments of the root, or of another rank, and agrees with all ranks. */
 static tdict_status agree(tdict_comm_call *call, scatter *s, tdict_error *err) {
-  tdict_comm_offer offer = {0};
+  tdict_comm_offer *offer = &call->offer;
   if (call->comm->table.rank == call->root) {
-    tdict_comm_check_source(call, call->src, TDICT_COMM_READS, &s->source);
+    tdict_comm_check_source(call, call->src, TDICT_COMM_READS);
     TDICT_COMM_ALONE(call, tdict_dim_find("scatter", call->dim, call->src->batch_ndim, &s->dim, &call->local));
     if (tdict_comm_is_fine(call))
-      offer = (tdict_comm_offer){.rows = call->src->batch_size[s->dim], .has_counts = call->counts != NULL};
-    TDICT_COMM_ALONE(call, check_counts(call, offer.rows, &call->local));
-    TDICT_COMM_ALONE(call, tdict_comm_get_rows(call, s->source.schema, s->dim, 0, &s->offered, &call->local));
-    offer.schema = s->offered;
+      *offer = (tdict_comm_offer){.rows = call->src->batch_size[s->dim], .has_counts = call->counts != NULL};
+    TDICT_COMM_ALONE(call, check_counts(call, offer->rows, &call->local));
+    TDICT_COMM_ALONE(call, tdict_comm_get_rows(call, call->source.schema, s->dim, 0, &s->offered, &call->local));
+    offer->schema = s->offered;
   } else if (call->src) {
     TDICT_COMM_ALONE(
         call, tdict_fail(&call->local, TDICT_EINVAL, "scatter: this rank is not the root, and its tree is not NULL"));
   }
-  return tdict_comm_agree(call, &offer, false, err);
+  return tdict_comm_agree(call, false, err);
 }
 
 /* Gives each rank the number of rows of all ranks. */
@@ -67,24 +65,25 @@ static tdict_status share_counts(tdict_comm_call *call, scatter *s, tdict_error 
   return tdict_comm_send_all(call, s->counts, (size_t)world * sizeof *s->counts, call->root, err);
 }
 
-/* Cuts the source, and copies the rows of each rank into the rank's block. The part of the root goes to its result. */
+/* Cuts the source, and copies the rows of each rank into the rank's block. The part of the root goes to its message. */
 static tdict_status cut_parts(tdict_comm_call *call, scatter *s, tdict_error *err) {
   const int32_t world = s->blocks.world;
-  const int64_t own = s->counts[call->root];
+  const int64_t own_count = s->counts[call->root];
+  tdict_block_message *own = &call->message;
   size_t count = (size_t)world;
   s->counts[call->root] = 0; /* the root needs no block */
   tdict_status status = tdict_rank_blocks_allocate(call, s->schema, s->dim, NULL, &s->blocks, err);
-  s->counts[call->root] = own;
+  s->counts[call->root] = own_count;
   tdict_tree **pieces = status == TDICT_OK ? calloc(count, sizeof(tdict_tree *)) : NULL;
   if (status == TDICT_OK && !pieces)
     status = tdict_fail(err, TDICT_ENOMEM, "scatter: no host memory for %zu ranks", count);
   s->pieces = pieces;
   if (status == TDICT_OK) status = tdict_split(call->src, s->dim, s->counts, pieces, &count, err);
-  if (status == TDICT_OK) status = tdict_schema_create_over(s->part_schema, s->result.storage, &s->result.packed, err);
+  if (status == TDICT_OK) status = tdict_schema_create_over(s->part_schema, own->storage, &own->packed, err);
   for (int32_t r = 0; r < world && status == TDICT_OK; r++) {
     if (r != call->root) status = tdict_rank_blocks_make_tree(&s->blocks, r, err);
-    tdict_tree *to = r == call->root ? s->result.packed : s->blocks.trees[r];
-    if (status == TDICT_OK) status = tdict_comm_copy(call->comm, to, pieces[r], s->source.is_near, err);
+    tdict_tree *to = r == call->root ? own->packed : s->blocks.trees[r];
+    if (status == TDICT_OK) status = tdict_comm_copy(call->comm, to, pieces[r], call->source.is_near, err);
   }
   return status;
 }
@@ -92,9 +91,9 @@ static tdict_status cut_parts(tdict_comm_call *call, scatter *s, tdict_error *er
 static tdict_status move_parts(tdict_comm_call *call, scatter *s, tdict_error *err) {
   const int32_t rank = call->comm->table.rank;
   tdict_status status = tdict_comm_get_rows(call, s->schema, s->dim, s->counts[rank], &s->part_schema, err);
-  if (status == TDICT_OK) status = tdict_message_allocate(call->comm, s->part_schema, call->memory, &s->result, err);
+  if (status == TDICT_OK) status = tdict_message_allocate(call, s->part_schema, call->memory, err);
   if (status != TDICT_OK) return status;
-  if (rank != call->root) return tdict_comm_receive_message(call, s->part_schema, &s->result, err);
+  if (rank != call->root) return tdict_comm_receive_message(call, s->part_schema, err);
   status = tdict_comm_await_stream(call, err);
   if (status == TDICT_OK) status = cut_parts(call, s, err);
   if (status == TDICT_OK) status = tdict_rank_blocks_queue(call, &s->blocks, err);
@@ -109,12 +108,10 @@ static tdict_status run_scatter(tdict_comm_call *call, tdict_tree **out, tdict_e
     status = tdict_dim_find("scatter", call->dim, tdict_schema_get_info(s.schema).batch_ndim, &s.dim, err);
   if (status == TDICT_OK) status = share_counts(call, &s, err);
   if (status == TDICT_OK) status = move_parts(call, &s, err);
-  if (status == TDICT_OK) *out = tdict_retain(s.result.packed);
+  if (status == TDICT_OK) *out = tdict_retain(call->message.packed);
   for (int32_t r = 0; s.pieces && r < s.blocks.world; r++) tdict_release(s.pieces[r]);
   free(s.pieces);
-  tdict_message_reset(&s.result);
   tdict_rank_blocks_reset(&s.blocks);
-  tdict_comm_source_reset(&s.source);
   tdict_schema_release(s.offered);
   tdict_schema_release(s.part_schema);
   return status;

@@ -79,18 +79,18 @@ static void write_facts(tdict_tree_facts *facts, const tdict_comm_source *found)
   atomic_store_explicit(&facts->state, FACTS_KNOWN, memory_order_release);
 }
 
-void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int use, tdict_comm_source *out) {
+void tdict_comm_check_source(tdict_comm_call *call, const tdict_tree *tree, int use) {
   const char *what = tdict_comm_what(call);
+  tdict_comm_source *source = &call->source;
   tdict_error err;
-  *out = (tdict_comm_source){0};
   tdict_status status = tree ? TDICT_OK : tdict_fail(&err, TDICT_EINVAL, "%s: the tree is NULL", what);
-  if (status == TDICT_OK && use_facts(call, tree, use, out)) return;
-  if (status == TDICT_OK) status = tdict_comm_check_tree(call->comm, what, tree, use, out, &err);
-  if (status == TDICT_OK) status = find_schema(call->comm, tree, &out->schema, &err);
-  if (status == TDICT_OK)
-    write_facts(call->facts, out);
-  else if (tdict_comm_is_fine(call))
-    call->local = err;
+  if (status == TDICT_OK && !use_facts(call, tree, use, source)) {
+    status = tdict_comm_check_tree(call->comm, what, tree, use, source, &err);
+    if (status == TDICT_OK) status = find_schema(call->comm, tree, &source->schema, &err);
+    if (status == TDICT_OK) write_facts(call->facts, source);
+  }
+  call->offer.schema = source->schema;
+  if (status != TDICT_OK && tdict_comm_is_fine(call)) call->local = err;
 }
 
 tdict_status tdict_comm_get_rows(const tdict_comm_call *call, tdict_schema *schema, int dim, int64_t rows,
