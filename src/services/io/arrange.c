@@ -192,12 +192,9 @@ static tdict_status select_items(tdict_contents *c, const tdict_open_options *o,
  * key. */
 static tdict_status join(tdict_contents *c, const tdict_open_options *o, const char *rest, const char **out,
                          tdict_error *err) {
-  const char *prefix = o->add_prefix ? o->add_prefix : "";
-  void *joined = NULL;
-  const size_t length = strlen(prefix) + strlen(rest) + 2;
-  tdict_status status = tdict_contents_alloc(c, length, &joined, err);
+  const char *prefix = o->add_prefix ? o->add_prefix : "", *joined;
+  tdict_status status = tdict_contents_format(c, &joined, err, "%s%s%s", prefix, *prefix ? "." : "", rest);
   if (status != TDICT_OK) return status;
-  snprintf(joined, length, "%s%s%s", prefix, *prefix ? "." : "", rest);
   *out = joined;
   if (!o->flat) return TDICT_OK;
   void *key = NULL;

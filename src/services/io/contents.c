@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdalign.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -87,6 +89,22 @@ tdict_status tdict_contents_copy_text(tdict_contents *contents, const char *text
   return TDICT_OK;
 }
 
+tdict_status tdict_contents_format(tdict_contents *contents, const char **out, tdict_error *err, const char *format,
+                                   ...) {
+  va_list arguments;
+  void *text = NULL;
+  va_start(arguments, format);
+  const size_t bytes = (size_t)vsnprintf(NULL, 0, format, arguments) + 1;
+  va_end(arguments);
+  tdict_status status = tdict_contents_alloc(contents, bytes, &text, err);
+  if (status != TDICT_OK) return status;
+  va_start(arguments, format);
+  vsnprintf(text, bytes, format, arguments);
+  va_end(arguments);
+  *out = text;
+  return TDICT_OK;
+}
+
 tdict_status tdict_contents_set_shape(tdict_contents *contents, tdict_item *item, int ndim, const int64_t *sizes,
                                       tdict_error *err) {
   void *copy = NULL;
@@ -128,23 +146,12 @@ tdict_status tdict_contents_add_file(tdict_contents *contents, int fd, const cha
   return status;
 }
 
-/* Makes the path of a file below the root, for messages. */
-static tdict_status name_file(tdict_contents *c, const char *below, const char **out, tdict_error *err) {
-  const size_t length = strlen(c->path), bytes = length + strlen(below) + 2;
-  const char *slash = length && c->path[length - 1] == '/' ? "" : "/";
-  void *path = NULL;
-  tdict_status status = tdict_contents_alloc(c, bytes, &path, err);
-  if (status != TDICT_OK) return status;
-  snprintf(path, bytes, "%s%s%s", c->path, slash, below);
-  *out = path;
-  return TDICT_OK;
-}
-
 tdict_status tdict_contents_add_below(tdict_contents *contents, const char *below, tdict_error *err) {
   struct stat info;
   int fd;
   tdict_source_file file = {.fd = -1};
-  tdict_status status = name_file(contents, below, &file.path, err);
+  const char *folder = contents->path, *slash = folder[0] && folder[strlen(folder) - 1] == '/' ? "" : "/";
+  tdict_status status = tdict_contents_format(contents, &file.path, err, "%s%s%s", folder, slash, below);
   if (status == TDICT_OK) status = tdict_contents_copy_text(contents, below, strlen(below), &file.below.name, err);
   if (status != TDICT_OK) return status;
   status = tdict_below_open(contents->what, contents->root, below, &fd, err);

@@ -99,6 +99,9 @@ tdict_status tdict_contents_alloc(tdict_contents *contents, size_t bytes, void *
 /* Copies a text and adds a 0 byte. */
 tdict_status tdict_contents_copy_text(tdict_contents *contents, const char *text, size_t length, const char **out,
                                       tdict_error *err);
+/* Makes a text as printf() does. */
+tdict_status tdict_contents_format(tdict_contents *contents, const char **out, tdict_error *err, const char *format,
+                                   ...) TDICT_PRINTF(4, 5);
 /* Copies the sizes to the contents, and sets the shape of an item. */
 tdict_status tdict_contents_set_shape(tdict_contents *contents, tdict_item *item, int ndim, const int64_t *sizes,
                                       tdict_error *err);

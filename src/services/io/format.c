@@ -127,15 +127,10 @@ static tdict_status read_file(tdict_contents *c, const tdict_open_options *o, de
 /* Sets *out to the path of a file in the folder, and *exists to true if the file exists. */
 static tdict_status find_in_folder(tdict_contents *c, const char *name, const char **out, bool *exists,
                                    tdict_error *err) {
-  const size_t bytes = strlen(c->path) + strlen(name) + 2;
   struct stat info;
-  void *path = NULL;
-  tdict_status status = tdict_contents_alloc(c, bytes, &path, err);
-  if (status != TDICT_OK) return status;
-  snprintf(path, bytes, "%s/%s", c->path, name);
-  *out = path;
-  *exists = lstat(path, &info) == 0;
-  return TDICT_OK;
+  tdict_status status = tdict_contents_format(c, out, err, "%s/%s", c->path, name);
+  *exists = status == TDICT_OK && lstat(*out, &info) == 0;
+  return status;
 }
 
 /* Reads a directory of TensorDict. */

@@ -14,15 +14,13 @@ static tdict_status add_level(tdict_out_tree *out, const tdict_listed *tree, tdi
 static tdict_status add_tensor(tdict_out_tree *out, const tdict_listed *entry, const tdict_tensor *tensor,
                                const char *end, tdict_error *err) {
   tdict_out_tensor *made = &out->tensors[out->num_tensors];
-  const size_t bytes = strlen(entry->name) + strlen(end) + 1;
-  void *name = NULL;
-  tdict_status status = tdict_contents_alloc(&out->list.contents, bytes, &name, err);
+  tdict_status status = tdict_contents_format(&out->list.contents, &made->name, err, "%s%s", entry->name, end);
   if (status != TDICT_OK) return status;
-  snprintf(name, bytes, "%s%s", entry->name, end);
-  *made = (tdict_out_tensor){name, tensor, tdict_safetensors_of(tdict_tensor_dtype(tensor))};
+  made->tensor = tensor;
+  made->dtype = tdict_safetensors_of(tdict_tensor_dtype(tensor));
   out->num_tensors++;
   tdict_io_text_add_string(&out->structure, "{\"tensor\":");
-  tdict_io_text_add_json(&out->structure, made->name, bytes - 1);
+  tdict_io_text_add_json(&out->structure, made->name, strlen(made->name));
   return TDICT_OK;
 }
 

@@ -50,14 +50,10 @@ static bool is_file_name(const char *name) {
 
 /* Opens a shard and reads its header. The path of the shard is the folder of the index, followed by the name. */
 static tdict_status open_shard(reader *r, const char *name, tdict_error *err) {
-  const char *slash = strrchr(r->path, '/'), *none;
-  tdict_io_text path = {0};
-  if (slash) tdict_io_text_add(&path, r->path, (size_t)(slash - r->path) + 1);
-  tdict_io_text_add_string(&path, name);
-  tdict_status status = path.has_failed
-                            ? tdict_fail_memory(err, r->contents->what, r->path, "a path")
-                            : tdict_contents_add_shard(r->contents, name, path.bytes, r->options->follows_links, err);
-  tdict_io_text_reset(&path);
+  const char *slash = strrchr(r->path, '/'), *path, *none;
+  const int length = slash ? (int)(slash - r->path) + 1 : 0;
+  tdict_status status = tdict_contents_format(r->contents, &path, err, "%.*s%s", length, r->path, name);
+  if (status == TDICT_OK) status = tdict_contents_add_shard(r->contents, name, path, r->options->follows_links, err);
   if (status == TDICT_OK) status = tdict_safetensors_read(r->contents, r->contents->num_files - 1, &none, err);
   if (status == TDICT_OK) tdict_contents_rest(r->contents);
   return status;

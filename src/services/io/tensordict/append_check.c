@@ -49,7 +49,7 @@ static tdict_status add_leaf(checker *c, const char *key, const tdict_tensor *ro
                              tdict_error *err) {
   tdict_td_append *a = c->append;
   tdict_td_grown leaf = {.rows = rows, .offset = saved_bytes};
-  tdict_io_text path = {0};
+  tdict_io_text name = {0};
   tdict_span file;
   bool exists = false;
   tdict_status status = tdict_td_find_leaf(&c->from, key, &file, &exists, err);
@@ -60,16 +60,15 @@ static tdict_status add_leaf(checker *c, const char *key, const tdict_tensor *ro
                            file.bytes, saved_bytes);
   leaf.is_new = !exists;
   leaf.old_bytes = exists ? file.bytes : 0;
-  if (!exists) {
-    tdict_io_text_add_string(&path, tdict_td_folder(&c->from));
-    tdict_td_add_name(&path, key);
-    tdict_io_text_add_string(&path, ".memmap");
-    if (path.has_failed) status = fail_memory(c, err);
+  if (exists) {
+    leaf.path = a->contents.files[file.file].below.name;
+  } else {
+    tdict_td_add_name(&name, key);
+    status = name.has_failed ? fail_memory(c, err)
+                             : tdict_contents_format(&a->contents, &leaf.path, err, "%s%s.memmap",
+                                                     tdict_td_folder(&c->from), name.bytes);
   }
-  if (exists) leaf.path = a->contents.files[file.file].below.name;
-  if (!exists && status == TDICT_OK)
-    status = tdict_contents_copy_text(&a->contents, path.bytes, path.length, &leaf.path, err);
-  tdict_io_text_reset(&path);
+  tdict_io_text_reset(&name);
   if (status == TDICT_OK)
     status = tdict_contents_copy_text(&a->contents, path_of(c), c->from.base.path.length, &leaf.name, err);
   if (status != TDICT_OK) return status;

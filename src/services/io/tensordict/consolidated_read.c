@@ -86,12 +86,10 @@ typedef struct node_leaves {
 /* Finds the leaf `mark` of a jagged tensor, such as <NJT_OFFSETS>. */
 static tdict_status find_marked(const node_reader *r, const tdict_json_table *leaves, const char *mark, const char *key,
                                 tdict_json *out, tdict_error *err) {
-  tdict_io_text name = {0};
-  tdict_io_text_format(&name, "%s%s", mark, key);
-  if (name.has_failed) return tdict_fail_memory(err, r->base.contents->what, r->base.place.file, "a key");
-  *out = tdict_json_table_find(leaves, name.bytes);
-  tdict_io_text_reset(&name);
-  return TDICT_OK;
+  const char *name;
+  tdict_status status = tdict_contents_format(r->base.contents, &name, err, "%s%s", mark, key);
+  if (status == TDICT_OK) *out = tdict_json_table_find(leaves, name);
+  return status;
 }
 
 /* Reads a jagged tensor: the leaf `values`, and the leaf with the offsets. */
