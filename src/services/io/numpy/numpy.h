@@ -22,8 +22,6 @@ tdict_status tdict_npz_read(tdict_contents *contents, const tdict_zip *zip, tdic
 
 /* Returns the dtype of a NumPy type without its byte order, such as "f4", or 0. */
 tdict_dtype tdict_npy_dtype(const char *kind);
-/* Adds the header of a .npy file for the tensor. Returns false if NumPy has no name for the dtype. */
-bool tdict_npy_add_header(tdict_io_text *text, const tdict_tensor *tensor);
 /* Writes a tree of tensors: one tensor in the format .npy, any number in .npz. Returns TDICT_ENOTSUP for other trees,
  * TDICT_EEXIST if two tensors get the same name, and the errors of tdict_listing_make() and tdict_output_file(). */
 tdict_status tdict_numpy_save(const tdict_save_request *request, tdict_error *err);

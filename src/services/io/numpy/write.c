@@ -33,13 +33,13 @@ tdict_dtype tdict_npy_dtype(const char *kind) {
   return 0;
 }
 
-bool tdict_npy_add_header(tdict_io_text *text, const tdict_tensor *tensor) {
-  const char *descr = descr_of(tdict_tensor_dtype(tensor));
+/* Adds the header of a .npy file for a tensor, whose dtype has a name. */
+static void add_header(tdict_io_text *text, const tdict_tensor *tensor) {
   const int ndim = tdict_tensor_ndim(tensor);
   const size_t start = text->length;
-  if (!descr) return false;
   tdict_io_text_add(text, "\x93NUMPY\x01\x00\x00\x00", VERSION_BYTES + LENGTH_BYTES);
-  tdict_io_text_format(text, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
+  tdict_io_text_format(text, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+                       descr_of(tdict_tensor_dtype(tensor)));
   for (int d = 0; d < ndim; d++)
     tdict_io_text_format(text, "%s%" PRId64 "%s", d ? ", " : "", tdict_tensor_shape(tensor)[d], ndim == 1 ? "," : "");
   tdict_io_text_add_string(text, "), }");
@@ -53,11 +53,10 @@ bool tdict_npy_add_header(tdict_io_text *text, const tdict_tensor *tensor) {
   }
   for (size_t i = ALIGNMENT - (text->length - start + 1) % ALIGNMENT; i; i--) tdict_io_text_add(text, " ", 1);
   tdict_io_text_add(text, "\n", 1);
-  if (text->has_failed) return true;
+  if (text->has_failed) return;
   const size_t length = text->length - start - VERSION_BYTES - LENGTH_BYTES;
   text->bytes[start + VERSION_BYTES] = (char)(length & 0xff);
   text->bytes[start + VERSION_BYTES + 1] = (char)(length >> 8);
-  return true;
 }
 
 static int compare_names(const void *a, const void *b) {
@@ -81,40 +80,39 @@ static tdict_status keep_tensors(tdict_listing *list, tdict_error *err) {
   return status;
 }
 
-static tdict_status fail_memory(const tdict_output *to, tdict_error *err) {
-  return tdict_fail_memory(err, to->folder->what, to->folder->path, "the header");
-}
-
 static tdict_status write_npy(void *user, tdict_output *to, tdict_error *err) {
-  const tdict_listed *from = ((const tdict_listing *)user)->entries;
+  const tdict_listing *list = user;
+  const tdict_listed *from = list->entries;
   tdict_io_text header = {0};
-  tdict_npy_add_header(&header, from->tensor);
+  add_header(&header, from->tensor);
   tdict_status status =
-      header.has_failed ? fail_memory(to, err) : tdict_output_write(to, header.bytes, header.length, err);
+      header.has_failed ? tdict_listing_no_memory(list, err) : tdict_output_write(to, header.bytes, header.length, err);
   tdict_io_text_reset(&header);
   return status == TDICT_OK ? tdict_output_write_tensor(to, from->tensor, from->name, err) : status;
 }
 
-static tdict_status write_entry(const tdict_listed *from, tdict_zip_writer *zip, tdict_error *err) {
-  tdict_io_text header = {0}, name = {0};
-  tdict_npy_add_header(&header, from->tensor);
-  tdict_io_text_format(&name, "%s.npy", from->name);
-  const tdict_zip_new entry = {name.bytes, header.bytes, header.length, from->tensor, from->name, ALIGNMENT};
-  tdict_status status =
-      header.has_failed || name.has_failed ? fail_memory(zip->to, err) : tdict_zip_add(zip, &entry, err);
+/* Describes an entry of an archive. The listing owns the texts. */
+static tdict_status make_entry(tdict_listing *list, const tdict_listed *from, tdict_zip_new *out, tdict_error *err) {
+  tdict_io_text header = {0};
+  add_header(&header, from->tensor);
+  *out = (tdict_zip_new){
+      .length = header.length, .tensor = from->tensor, .tensor_name = from->name, .alignment = ALIGNMENT};
+  tdict_status status = header.has_failed
+                            ? tdict_listing_no_memory(list, err)
+                            : tdict_contents_copy_text(&list->contents, header.bytes, header.length, &out->text, err);
   tdict_io_text_reset(&header);
-  tdict_io_text_reset(&name);
-  return status;
+  return status == TDICT_OK ? tdict_contents_format(&list->contents, &out->name, err, "%s.npy", from->name) : status;
 }
 
 static tdict_status write_npz(void *user, tdict_output *to, tdict_error *err) {
-  const tdict_listing *list = user;
-  tdict_zip_writer zip;
+  tdict_listing *list = user;
   tdict_status status = TDICT_OK;
-  tdict_zip_writer_init(&zip, to);
-  for (size_t i = 0; i < list->count && status == TDICT_OK; i++) status = write_entry(&list->entries[i], &zip, err);
-  if (status == TDICT_OK) status = tdict_zip_finish(&zip, err);
-  tdict_zip_writer_reset(&zip);
+  tdict_zip_new *entries = malloc((list->count + 1) * sizeof *entries);
+  if (!entries) return tdict_listing_no_memory(list, err);
+  for (size_t i = 0; i < list->count && status == TDICT_OK; i++)
+    status = make_entry(list, &list->entries[i], &entries[i], err);
+  if (status == TDICT_OK) status = tdict_zip_write(to, entries, list->count, err);
+  free(entries);
   return status;
 }
 

@@ -10,6 +10,7 @@
 #include "services/io/tensordict/memmap.h"
 #include "tdict/unbatched.h"
 
+enum { ALIGNMENT = 64 }; /* of tensors in archives */
 static const char tree_class[] = "\"_type\": \"<class 'tensordict._td.TensorDict'>\"";
 
 /* `folder` is the path of the folder that is described: "" or a path that ends with a slash. */
@@ -21,14 +22,14 @@ typedef struct collector {
 static tdict_status collect_tree(collector *c, const tdict_listed *tree, tdict_error *err);
 
 /* Adds a file. Its path is the folder followed by `name`. */
-static tdict_status add_file(collector *c, const char *name, tdict_td_new_file file, tdict_error *err) {
+static tdict_status add_file(collector *c, const char *name, tdict_zip_new file, tdict_error *err) {
   tdict_td_new_files *out = c->out;
   const size_t length = c->folder.length;
   const bool has_room = TDICT_RESERVE(out->files, out->cap, out->count + 1);
   tdict_io_text_add_string(&c->folder, name);
   if (!has_room || c->folder.has_failed) return tdict_listing_no_memory(&out->list, err);
   tdict_status status =
-      tdict_contents_copy_text(&out->list.contents, c->folder.bytes, c->folder.length, &file.path, err);
+      tdict_contents_copy_text(&out->list.contents, c->folder.bytes, c->folder.length, &file.name, err);
   tdict_io_text_cut(&c->folder, length);
   if (status == TDICT_OK) out->files[out->count++] = file;
   return status;
@@ -36,7 +37,7 @@ static tdict_status add_file(collector *c, const char *name, tdict_td_new_file f
 
 /* Adds the meta.json of the current folder, which is the folder of `entry`. */
 static tdict_status add_meta(collector *c, const tdict_listed *entry, const tdict_io_text *text, tdict_error *err) {
-  tdict_td_new_file file = {.length = text->length};
+  tdict_zip_new file = {.length = text->length};
   tdict_json_fault fault;
   if (text->has_failed) return tdict_listing_no_memory(&c->out->list, err);
   /* The file must be readable: a JSON value can exceed the maximum number of levels. */
@@ -61,9 +62,9 @@ static tdict_status add_tensor(collector *c, const tdict_listed *entry, const ch
   if (tdict_tensor_bytes(tensor) == 0) return TDICT_OK;
   tdict_td_add_name(&name, key);
   tdict_io_text_add_string(&name, ".memmap");
-  tdict_status status = name.has_failed
-                            ? tdict_listing_no_memory(&c->out->list, err)
-                            : add_file(c, name.bytes, (tdict_td_new_file){.tensor = tensor, .name = entry->path}, err);
+  const tdict_zip_new file = {.tensor = tensor, .tensor_name = entry->path, .alignment = ALIGNMENT};
+  tdict_status status =
+      name.has_failed ? tdict_listing_no_memory(&c->out->list, err) : add_file(c, name.bytes, file, err);
   tdict_io_text_reset(&name);
   return status;
 }
@@ -195,7 +196,7 @@ static tdict_status collect_tree(collector *c, const tdict_listed *tree, tdict_e
 
 /* Orders files: in each folder meta.json, then the other files, then the folders. */
 static int compare_files(const void *a, const void *b) {
-  const char *x = ((const tdict_td_new_file *)a)->path, *y = ((const tdict_td_new_file *)b)->path;
+  const char *x = ((const tdict_zip_new *)a)->name, *y = ((const tdict_zip_new *)b)->name;
   size_t same = 0;
   for (size_t i = 0; x[i] && x[i] == y[i]; i++)
     if (x[i] == '/') same = i + 1;

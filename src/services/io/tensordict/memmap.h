@@ -41,18 +41,10 @@ tdict_status tdict_td_check_meta(const tdict_json_place *place, tdict_json meta,
 /* Returns true if the class of a folder has this name, for example "NonTensorData". */
 bool tdict_td_is_class(tdict_json meta, const char *name);
 
-/* A file that is written. */
-typedef struct tdict_td_new_file {
-  const char *path;           /* in the save */
-  const tdict_tensor *tensor; /* borrowed; the file has the elements of this tensor. NULL: the file is a text */
-  const char *name;           /* the path of the tensor in the tree, for messages */
-  const char *text;
-  size_t length;
-} tdict_td_new_file;
 /* The files of a tree. */
 typedef struct tdict_td_new_files {
-  tdict_listing list;       /* owns all texts */
-  tdict_td_new_file *files; /* owned */
+  tdict_listing list;   /* owns all texts */
+  tdict_zip_new *files; /* owned; their names are paths in the save. A file has a text or a tensor */
   size_t count, cap;
 } tdict_td_new_files;
 /* Makes the list of files of a tree, in the order of an archive: in each folder meta.json first, then files by name,

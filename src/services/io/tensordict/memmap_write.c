@@ -46,12 +46,12 @@ static tdict_status enter_folders(open_folders *f, const char *path, const char 
   return status;
 }
 
-static tdict_status write_file(const tdict_td_new_file *file, const tdict_folder *folder, const char *name,
+static tdict_status write_file(const tdict_zip_new *file, const tdict_folder *folder, const char *name,
                                tdict_error *err) {
   tdict_output to;
   tdict_status status = tdict_output_create(&to, folder, name, err);
   if (status != TDICT_OK) return status;
-  status = file->tensor ? tdict_output_write_tensor(&to, file->tensor, file->name, err)
+  status = file->tensor ? tdict_output_write_tensor(&to, file->tensor, file->tensor_name, err)
                         : tdict_output_write(&to, file->text, file->length, err);
   if (status == TDICT_OK) status = tdict_output_close(&to, err);
   tdict_output_end(&to);
@@ -64,7 +64,7 @@ static tdict_status write_files(const tdict_td_new_files *files, const tdict_fol
   f.at[0] = *root;
   for (size_t i = 0; i < files->count && status == TDICT_OK; i++) {
     const char *name = NULL;
-    status = enter_folders(&f, files->files[i].path, &name, err);
+    status = enter_folders(&f, files->files[i].name, &name, err);
     if (status == TDICT_OK) status = write_file(&files->files[i], &f.at[f.count - 1], name, err);
   }
   while (f.count > 1) {
@@ -80,11 +80,11 @@ static tdict_status write_files(const tdict_td_new_files *files, const tdict_fol
 /* Checks that no name has more than MOST_NAME bytes, because file systems limit the length of a name. */
 static tdict_status check_names(const tdict_td_new_files *files, tdict_error *err) {
   for (size_t i = 0; i < files->count; i++) {
-    const char *path = files->files[i].path;
+    const char *path = files->files[i].name;
     for (size_t begin = 0, bytes; path[begin]; begin += bytes + (path[begin + bytes] == '/')) {
       bytes = strcspn(path + begin, "/");
       if (bytes > MOST_NAME)
-        return tdict_fail_at(err, TDICT_ENOTSUP, files->files[i].name ? files->files[i].name : path,
+        return tdict_fail_at(err, TDICT_ENOTSUP, files->files[i].tensor ? files->files[i].tensor_name : path,
                              "%s: the key needs a file name of %zu bytes, wanted at most %d", files->list.contents.what,
                              bytes, MOST_NAME);
     }

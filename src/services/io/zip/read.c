@@ -227,11 +227,14 @@ static int compare_offsets(const void *a, const void *b) {
   return x.bytes < y.bytes ? -1 : x.bytes > y.bytes;
 }
 
-/* Checks that all names differ and that no two entries share bytes. */
-static tdict_status check_entries(const reader *r, const tdict_zip *zip, tdict_error *err) {
+/* Checks that all names differ and that no two entries share bytes. Sets zip->by_name. */
+static tdict_status check_entries(const reader *r, tdict_zip *zip, tdict_error *err) {
   const tdict_zip_entry **sorted = tdict_array_sorted(zip->entries, zip->count, sizeof *zip->entries, compare_names);
-  tdict_status status = TDICT_OK;
+  const size_t bytes = zip->count * sizeof *sorted;
+  void *by_name;
   if (!sorted) return tdict_fail_memory(err, r->contents->what, r->path, "%zu entries", zip->count);
+  tdict_status status = tdict_contents_alloc(r->contents, bytes, &by_name, err);
+  if (status == TDICT_OK) zip->by_name = memcpy(by_name, (const void *)sorted, bytes);
   for (size_t i = 1; i < zip->count && status == TDICT_OK; i++)
     if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
       status = fail_entry(r, sorted[i]->name, TDICT_EFORMAT, err, "two entries have this name");
@@ -255,7 +258,7 @@ static tdict_status read_entries(const reader *r, const directory *d, const unsi
   for (size_t i = 0; i < d->count && status == TDICT_OK; i++)
     status = read_entry(r, d->offset, &rest, &entries[i], err);
   if (status == TDICT_OK && rest.count) status = fail_format(r, err, "bytes after the last entry of the directory");
-  *out = (tdict_zip){entries, (size_t)d->count};
+  *out = (tdict_zip){.entries = entries, .count = (size_t)d->count};
   return status == TDICT_OK ? check_entries(r, out, err) : status;
 }
 
@@ -270,6 +273,13 @@ tdict_status tdict_zip_read(tdict_contents *contents, size_t file, tdict_zip *ou
   if (status == TDICT_OK) status = read_entries(&r, &d, bytes, out, err);
   free(bytes);
   return status;
+}
+
+const tdict_zip_entry *tdict_zip_find(const tdict_zip *zip, const char *name) {
+  const tdict_zip_entry wanted = {.name = name}, *key = &wanted;
+  const tdict_zip_entry *const *found =
+      zip->count ? bsearch(&key, (const void *)zip->by_name, zip->count, sizeof key, compare_names) : NULL;
+  return found ? *found : NULL;
 }
 
 tdict_status tdict_zip_check_stored(const tdict_contents *contents, const tdict_zip_entry *entry, tdict_error *err) {

@@ -48,6 +48,14 @@ uint32_t tdict_crc_add(const tdict_crc_tables *tables, uint32_t crc, const void 
   return ~crc;
 }
 
+/* An archive that is written. */
+typedef struct writer {
+  tdict_output *to;
+  tdict_io_text directory; /* the central directory */
+  uint64_t count;
+  tdict_crc_tables tables;
+} writer;
+
 /* What the headers of an entry say. */
 typedef struct header {
   const char *name;
@@ -132,49 +140,49 @@ static void add_central(tdict_io_text *text, const header *entry, uint64_t at) {
   if (is_far) add_number(text, at, 8);
 }
 
-static tdict_status fail_memory(const tdict_zip_writer *writer, tdict_error *err) {
-  const tdict_folder *folder = writer->to->folder;
+static tdict_status fail_memory(const writer *w, tdict_error *err) {
+  const tdict_folder *folder = w->to->folder;
   return tdict_fail_memory(err, folder->what, folder->path, "the directory of the archive");
 }
 
 /* Writes the header of an entry. */
-static tdict_status begin_entry(tdict_zip_writer *writer, const header *entry, tdict_error *err) {
-  const tdict_folder *folder = writer->to->folder;
-  const uint64_t at = writer->to->offset;
+static tdict_status begin_entry(writer *w, const header *entry, tdict_error *err) {
+  const tdict_folder *folder = w->to->folder;
+  const uint64_t at = w->to->offset;
   const size_t length = strlen(entry->name);
   tdict_io_text text = {0};
   if (length > MOST_NAME)
     return tdict_fail_at(err, TDICT_ENOTSUP, folder->path, "%s: the name '%.60s...' has %zu bytes, wanted at most %d",
                          folder->what, entry->name, length, MOST_NAME);
   add_local(&text, entry, pad_bytes(at + LOCAL_BYTES + length + EXTRA64_BYTES, entry->alignment));
-  add_central(&writer->directory, entry, at);
-  writer->count++;
-  tdict_status status = text.has_failed || writer->directory.has_failed
-                            ? fail_memory(writer, err)
-                            : tdict_output_write(writer->to, text.bytes, text.length, err);
+  add_central(&w->directory, entry, at);
+  w->count++;
+  tdict_status status = text.has_failed || w->directory.has_failed
+                            ? fail_memory(w, err)
+                            : tdict_output_write(w->to, text.bytes, text.length, err);
   tdict_io_text_reset(&text);
   return status;
 }
 
-tdict_status tdict_zip_add(tdict_zip_writer *writer, const tdict_zip_new *entry, tdict_error *err) {
-  header h = {entry->name, entry->length, tdict_crc_add(&writer->tables, 0, entry->text, entry->length),
-              entry->alignment};
+static tdict_status add_entry(writer *w, const tdict_zip_new *entry, tdict_error *err) {
+  header h = {entry->name, entry->length, tdict_crc_add(&w->tables, 0, entry->text, entry->length), entry->alignment};
   tdict_tensor *tensor = NULL;
   tdict_status status = entry->tensor ? tdict_tensor_contiguous(entry->tensor, &tensor, err) : TDICT_OK;
   if (status != TDICT_OK) return tdict_error_at(err, status, entry->tensor_name);
   const void *data = tensor ? tdict_tensor_const_data(tensor) : NULL;
   if (tensor) h.bytes += tdict_tensor_bytes(tensor);
-  if (data) h.crc = tdict_crc_add(&writer->tables, h.crc, data, tdict_tensor_bytes(tensor));
-  status = begin_entry(writer, &h, err);
-  if (status == TDICT_OK) status = tdict_output_write(writer->to, entry->text, entry->length, err);
-  if (status == TDICT_OK && tensor) status = tdict_output_write_tensor(writer->to, tensor, entry->tensor_name, err);
+  if (data) h.crc = tdict_crc_add(&w->tables, h.crc, data, tdict_tensor_bytes(tensor));
+  status = begin_entry(w, &h, err);
+  if (status == TDICT_OK) status = tdict_output_write(w->to, entry->text, entry->length, err);
+  if (status == TDICT_OK && tensor) status = tdict_output_write_tensor(w->to, tensor, entry->tensor_name, err);
   tdict_tensor_release(tensor);
   return status;
 }
 
-tdict_status tdict_zip_finish(tdict_zip_writer *writer, tdict_error *err) {
-  tdict_io_text *text = &writer->directory;
-  const uint64_t at = writer->to->offset, bytes = text->length, count = writer->count;
+/* Writes the central directory and the end record. */
+static tdict_status write_directory(writer *w, tdict_error *err) {
+  tdict_io_text *text = &w->directory;
+  const uint64_t at = w->to->offset, bytes = text->length, count = w->count;
   if (count >= 0xffff || bytes >= most32 || at >= most32) {
     add_number(text, 0x06064b50, 4);
     add_number(text, 44, 8); /* bytes that follow in this record */
@@ -197,12 +205,15 @@ tdict_status tdict_zip_finish(tdict_zip_writer *writer, tdict_error *err) {
   add_number(text, bytes < most32 ? bytes : most32, 4);
   add_number(text, at < most32 ? at : most32, 4);
   add_number(text, 0, 2); /* comment */
-  return text->has_failed ? fail_memory(writer, err) : tdict_output_write(writer->to, text->bytes, text->length, err);
+  return text->has_failed ? fail_memory(w, err) : tdict_output_write(w->to, text->bytes, text->length, err);
 }
 
-void tdict_zip_writer_init(tdict_zip_writer *writer, tdict_output *to) {
-  *writer = (tdict_zip_writer){.to = to};
-  tdict_crc_init(&writer->tables);
+tdict_status tdict_zip_write(tdict_output *to, const tdict_zip_new *entries, size_t count, tdict_error *err) {
+  writer w = {.to = to};
+  tdict_status status = TDICT_OK;
+  tdict_crc_init(&w.tables);
+  for (size_t i = 0; i < count && status == TDICT_OK; i++) status = add_entry(&w, &entries[i], err);
+  if (status == TDICT_OK) status = write_directory(&w, err);
+  tdict_io_text_reset(&w.directory);
+  return status;
 }
-
-void tdict_zip_writer_reset(tdict_zip_writer *writer) { tdict_io_text_reset(&writer->directory); }

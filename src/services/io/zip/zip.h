@@ -30,6 +30,7 @@ typedef struct tdict_zip_entry {
 /* The entries in the order of the central directory. The contents own the memory. */
 typedef struct tdict_zip {
   const tdict_zip_entry *entries;
+  const tdict_zip_entry *const *by_name; /* the entries, sorted by name */
   size_t count;
 } tdict_zip;
 
@@ -40,6 +41,8 @@ bool tdict_zip_is_zip(const tdict_contents *contents, size_t file);
  * if the directory and the header of an entry have different names or methods. Returns TDICT_ENOTSUP for archives of
  * several disks and for encrypted entries. Returns TDICT_EIO and TDICT_ENOMEM. */
 tdict_status tdict_zip_read(tdict_contents *contents, size_t file, tdict_zip *out, tdict_error *err);
+/* Returns the entry with a name, or NULL. */
+const tdict_zip_entry *tdict_zip_find(const tdict_zip *zip, const char *name);
 /* Returns TDICT_ENOTSUP with the name of the method if an entry is compressed. */
 tdict_status tdict_zip_check_stored(const tdict_contents *contents, const tdict_zip_entry *entry, tdict_error *err);
 /* Reads all bytes of all stored entries. Skips compressed entries, because their checksum is the checksum of the bytes
@@ -47,17 +50,6 @@ tdict_status tdict_zip_check_stored(const tdict_contents *contents, const tdict_
  * TDICT_ENOMEM. */
 tdict_status tdict_zip_check(const tdict_contents *contents, const tdict_zip *zip, tdict_error *err);
 
-/* An archive that is written. */
-typedef struct tdict_zip_writer {
-  tdict_output *to;        /* borrowed */
-  tdict_io_text directory; /* the central directory */
-  uint64_t count;
-  tdict_crc_tables tables;
-} tdict_zip_writer;
-
-/* The caller resets the writer. */
-void tdict_zip_writer_init(tdict_zip_writer *writer, tdict_output *to);
-void tdict_zip_writer_reset(tdict_zip_writer *writer);
 /* An entry to write: bytes, and then the elements of a tensor in C order. */
 typedef struct tdict_zip_new {
   const char *name;
@@ -67,10 +59,8 @@ typedef struct tdict_zip_new {
   const char *tensor_name;    /* for messages */
   uint32_t alignment; /* the position of the first byte in the file is a multiple of this number; 0: any position */
 } tdict_zip_new;
-/* Writes an entry. Returns TDICT_ENOTSUP for a name of more than 65,000 bytes, TDICT_ENOMEM, and the errors of
+/* Writes an archive. Returns TDICT_ENOTSUP for a name of more than 65,000 bytes, TDICT_ENOMEM, and the errors of
  * tdict_output_write_tensor(). */
-tdict_status tdict_zip_add(tdict_zip_writer *writer, const tdict_zip_new *entry, tdict_error *err);
-/* Writes the central directory. Returns TDICT_ENOMEM and the errors of tdict_output_write(). */
-tdict_status tdict_zip_finish(tdict_zip_writer *writer, tdict_error *err);
+tdict_status tdict_zip_write(tdict_output *to, const tdict_zip_new *entries, size_t count, tdict_error *err);
 
 #endif
