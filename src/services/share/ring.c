@@ -38,17 +38,18 @@ static void free_ring(tdict_share_ring *r) {
   free(r);
 }
 
-static tdict_status make_slots(tdict_share_ring *r, const tdict_schema *schema, tdict_error *err) {
+static tdict_status make_slots(tdict_share_ring *r, tdict_error *err) {
   tdict_status status = TDICT_OK;
   for (uint32_t i = 0; i < r->num_slots && status == TDICT_OK; i++) {
-    status = tdict_segment_make_tree(r->segment, schema, i, &r->slots[i].tree, err);
+    status = tdict_segment_make_tree(r->segment, i, &r->slots[i].tree, err);
     if (status == TDICT_OK) r->slots[i].storage = r->slots[i].tree->consolidated->bytes->storage;
   }
   return status;
 }
 
-tdict_status tdict_ring_make(tdict_segment *segment, const tdict_schema *schema, bool is_trainer,
-                             tdict_share_ring **out, tdict_error *err) {
+/* Makes a ring over a segment. Takes over the caller's reference to the segment, also on failure. Returns TDICT_ENOMEM
+ * if host memory is exhausted. */
+static tdict_status make_ring(tdict_segment *segment, bool is_trainer, tdict_share_ring **out, tdict_error *err) {
   tdict_share_ring *r = calloc(1, sizeof *r);
   if (!r) {
     tdict_segment_release(segment);
@@ -65,7 +66,7 @@ tdict_status tdict_ring_make(tdict_segment *segment, const tdict_schema *schema,
                             ? TDICT_OK
                             : tdict_fail(err, TDICT_ENOMEM, "share_ring: no host memory for %u slots", r->num_slots);
   if (status == TDICT_OK) status = tdict_forkmark_create(&r->mark, err);
-  if (status == TDICT_OK) status = make_slots(r, schema, err);
+  if (status == TDICT_OK) status = make_slots(r, err);
   return TDICT_HAND_OVER(status, r, out, free_ring);
 }
 
@@ -84,7 +85,6 @@ tdict_status tdict_share_ring_create(const tdict_tree *like, const tdict_share_r
   TDICT_UNCANCELLED;
   static const char what[] = "share_ring_create";
   tdict_share_ring_options o = tdict_share_ring_options_default();
-  tdict_schema *schema;
   tdict_segment *segment;
   if (!like || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, like ? "out" : "like");
   tdict_status status = tdict_options_read(&o, sizeof o, options, "share_ring_options", err);
@@ -92,11 +92,8 @@ tdict_status tdict_share_ring_create(const tdict_tree *like, const tdict_share_r
   if (status != TDICT_OK) return status;
   const tdict_segment_layout wanted = {
       .kind = TDICT_SEGMENT_RING, .num_slots = (uint32_t)o.num_slots, .max_workers = (uint32_t)o.max_workers};
-  status = tdict_segment_create(what, like, &wanted, &segment, &schema, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_ring_make(segment, schema, true, out, err);
-  tdict_schema_release(schema);
-  return status;
+  status = tdict_segment_create(what, like, &wanted, &segment, err);
+  return status == TDICT_OK ? make_ring(segment, true, out, err) : status;
 }
 
 tdict_status tdict_share_ring_attach(int socket, int64_t timeout_ns, tdict_share_ring **out, tdict_error *err) {
@@ -104,21 +101,18 @@ tdict_status tdict_share_ring_attach(int socket, int64_t timeout_ns, tdict_share
   static const char what[] = "share_ring_attach";
   tdict_message message = {.kind = TDICT_SEGMENT_RING, .num_fds = 2};
   tdict_segment *segment;
-  tdict_schema *schema;
   tdict_share_ring *made;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
   tdict_status status = tdict_message_receive(what, socket, timeout_ns, &message, err);
   if (status != TDICT_OK) return status;
   const int trainer_fd = message.fds[1];
-  status = tdict_segment_open(what, message.fds[0], TDICT_SEGMENT_RING, &segment, &schema, err);
+  status = tdict_segment_open(what, message.fds[0], TDICT_SEGMENT_RING, &segment, err);
   if (status == TDICT_OK && message.worker >= segment->layout.max_workers) {
     status = tdict_fail(err, TDICT_EFORMAT, "%s: the worker has number %u, but the ring has %u workers", what,
                         message.worker, segment->layout.max_workers);
     tdict_segment_release(segment);
-    tdict_schema_release(schema);
   } else if (status == TDICT_OK) {
-    status = tdict_ring_make(segment, schema, false, &made, err);
-    tdict_schema_release(schema);
+    status = make_ring(segment, false, &made, err);
   }
   if (status != TDICT_OK) {
     close(trainer_fd);

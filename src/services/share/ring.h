@@ -48,10 +48,6 @@ struct tdict_share_ring {
   uint32_t last_ticket;     /* ticket of the slot that was taken last */
 };
 
-/* Makes a ring over a segment. Takes over the caller's reference to the segment, also on failure. Returns TDICT_ENOMEM
- * if host memory is exhausted. */
-tdict_status tdict_ring_make(tdict_segment *segment, const tdict_schema *schema, bool is_trainer,
-                             tdict_share_ring **out, tdict_error *err);
 /* Checks that this process may use the ring. If `by_trainer` is true, the ring must belong to the trainer, else to a
  * worker. Returns TDICT_EINVAL or TDICT_EFORKED. */
 tdict_status tdict_ring_check(const tdict_share_ring *ring, bool by_trainer, const char *what, tdict_error *err);

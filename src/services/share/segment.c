@@ -68,8 +68,9 @@ static char *map_segment(int fd, size_t bytes) {
   return map;
 }
 
-static tdict_status make_segment(const char *what, int fd, const tdict_segment_layout *layout, tdict_segment **out,
-                                 tdict_error *err) {
+/* Maps a segment. Retains the schema. */
+static tdict_status make_segment(const char *what, int fd, const tdict_segment_layout *layout,
+                                 const tdict_schema *schema, tdict_segment **out, tdict_error *err) {
   tdict_segment *s = calloc(1, sizeof *s);
   if (!s) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for a segment", what);
   char *map = map_segment(fd, layout->total_bytes);
@@ -81,6 +82,7 @@ static tdict_status make_segment(const char *what, int fd, const tdict_segment_l
   s->fd = fd;
   s->map = map;
   s->layout = *layout;
+  s->schema = tdict_schema_retain(schema);
   *out = s;
   return TDICT_OK;
 }
@@ -129,7 +131,7 @@ static tdict_status create_of_schema(const char *what, const tdict_schema *schem
   const int fd = (int)syscall(SYS_memfd_create, "tdict", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return fail_errno(what, "memfd_create", err);
   status = allocate_and_seal(what, fd, layout.total_bytes, err);
-  if (status == TDICT_OK) status = make_segment(what, fd, &layout, out, err);
+  if (status == TDICT_OK) status = make_segment(what, fd, &layout, schema, out, err);
   if (status != TDICT_OK) {
     close(fd);
     return status;
@@ -149,12 +151,13 @@ static tdict_status create_of_schema(const char *what, const tdict_schema *schem
 }
 
 tdict_status tdict_segment_create(const char *what, const tdict_tree *tree, const tdict_segment_layout *wanted,
-                                  tdict_segment **out, tdict_schema **schema, tdict_error *err) {
-  tdict_schema *made;
-  tdict_status status = tdict_schema_from_tree(tree, &made, err);
+                                  tdict_segment **out, tdict_error *err) {
+  tdict_schema *schema;
+  tdict_status status = tdict_schema_from_tree(tree, &schema, err);
   if (status != TDICT_OK) return status;
-  status = create_of_schema(what, made, wanted, out, err);
-  return TDICT_HAND_OVER(status, made, schema, tdict_schema_release);
+  status = create_of_schema(what, schema, wanted, out, err);
+  tdict_schema_release(schema);
+  return status;
 }
 
 /* Reads exactly `bytes` bytes. */
@@ -237,22 +240,18 @@ static tdict_status check_schema(const char *what, const tdict_schema *schema, c
 }
 
 tdict_status tdict_segment_open(const char *what, int fd, tdict_segment_kind kind, tdict_segment **out,
-                                tdict_schema **schema, tdict_error *err) {
+                                tdict_error *err) {
   tdict_segment_layout layout;
-  tdict_schema *read = NULL;
+  tdict_schema *schema = NULL;
   tdict_status status = check_file(what, fd, kind, &layout, err);
-  if (status == TDICT_OK) status = read_schema(what, fd, &layout, &read, err);
-  if (status == TDICT_OK) status = check_schema(what, read, &layout, err);
+  if (status == TDICT_OK) status = read_schema(what, fd, &layout, &schema, err);
+  if (status == TDICT_OK) status = check_schema(what, schema, &layout, err);
   if (status == TDICT_EOVERFLOW)
     status = tdict_fail(err, TDICT_EFORMAT, "%s: the trees of the schema do not fit 63 bits", what);
-  if (status == TDICT_OK) status = make_segment(what, fd, &layout, out, err);
-  if (status != TDICT_OK) {
-    tdict_schema_release(read);
-    close(fd);
-    return status;
-  }
-  *schema = read;
-  return TDICT_OK;
+  if (status == TDICT_OK) status = make_segment(what, fd, &layout, schema, out, err);
+  tdict_schema_release(schema);
+  if (status != TDICT_OK) close(fd);
+  return status;
 }
 
 void tdict_segment_release(tdict_segment *s) {
@@ -263,6 +262,7 @@ void tdict_segment_release(tdict_segment *s) {
     tdict_gpu_release(s->gpu);
   }
   munmap(s->map, s->layout.total_bytes);
+  tdict_schema_release(s->schema);
   close(s->fd);
   free(s);
 }
@@ -271,8 +271,7 @@ void tdict_segment_release(tdict_segment *s) {
  * this callback. */
 static void release_storage(void *user) { tdict_segment_release(user); }
 
-tdict_status tdict_segment_make_tree(tdict_segment *s, const tdict_schema *schema, uint32_t slot, tdict_tree **out,
-                                     tdict_error *err) {
+tdict_status tdict_segment_make_tree(tdict_segment *s, uint32_t slot, tdict_tree **out, tdict_error *err) {
   tdict_storage *storage;
   tdict_tree *made = NULL;
   char *data = s->map + s->layout.slots_at + slot * s->layout.slot_stride;
@@ -281,8 +280,8 @@ tdict_status tdict_segment_make_tree(tdict_segment *s, const tdict_schema *schem
   atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
   storage->release = release_storage;
   storage->user = s;
-  status = tdict_schema_create_over(schema, storage, &made, err);
-  if (status == TDICT_OK) status = tdict_make_consolidated(made, schema->num_tensors, storage, err);
+  status = tdict_schema_create_over(s->schema, storage, &made, err);
+  if (status == TDICT_OK) status = tdict_make_consolidated(made, s->schema->num_tensors, storage, err);
   tdict_storage_release(storage);
   return TDICT_HAND_OVER(status, made, out, tdict_release);
 }

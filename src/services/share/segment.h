@@ -30,26 +30,25 @@ typedef struct tdict_segment {
   int fd;
   char *map; /* the mapping, of layout.total_bytes bytes */
   tdict_segment_layout layout;
-  tdict_gpu *gpu; /* retained; the GPU that pinned the mapping; NULL: not pinned */
+  tdict_schema *schema; /* retained; of the trees */
+  tdict_gpu *gpu;       /* retained; the GPU that pinned the mapping; NULL: not pinned */
 } tdict_segment;
 
-/* Creates and maps a segment for trees like `tree`, and makes their schema. The caller sets kind, num_slots and
- * max_workers of `wanted`, and owns both results. `what` is the name of the public call, here and below. Returns
- * TDICT_ENOTSUP for an object, TDICT_EOVERFLOW if the size overflows, TDICT_ENOMEM, and TDICT_EIO if a system call
- * fails for a reason other than memory. */
-tdict_status tdict_segment_create(const char *what, const tdict_tree *tree, const tdict_segment_layout *wanted,
-                                  tdict_segment **out, tdict_schema **schema, tdict_error *err);
-/* Checks and maps a segment that another process sent. Takes over `fd`, and closes `fd` on failure. Sets *schema to a
- * new reference to the schema of the segment. Returns TDICT_EFORMAT if the segment is not valid, and TDICT_ENOTSUP for
- * an object or another version. Returns TDICT_ENOMEM, and TDICT_EIO if a system call fails for a reason other than
+/* Creates and maps a segment for trees like `tree`. The caller sets kind, num_slots and max_workers of `wanted`, and
+ * owns the result. `what` is the name of the public call, here and below. Returns TDICT_ENOTSUP for an object,
+ * TDICT_EOVERFLOW if the size overflows, TDICT_ENOMEM, and TDICT_EIO if a system call fails for a reason other than
  * memory. */
+tdict_status tdict_segment_create(const char *what, const tdict_tree *tree, const tdict_segment_layout *wanted,
+                                  tdict_segment **out, tdict_error *err);
+/* Checks and maps a segment that another process sent. Takes over `fd`, and closes `fd` on failure. Returns
+ * TDICT_EFORMAT if the segment is not valid, and TDICT_ENOTSUP for an object or another version. Returns TDICT_ENOMEM,
+ * and TDICT_EIO if a system call fails for a reason other than memory. */
 tdict_status tdict_segment_open(const char *what, int fd, tdict_segment_kind kind, tdict_segment **out,
-                                tdict_schema **schema, tdict_error *err);
+                                tdict_error *err);
 /* Drops a reference. NULL is allowed. */
 void tdict_segment_release(tdict_segment *segment);
 /* Makes the tree of a slot. The tree retains the segment. Returns TDICT_ENOMEM if host memory is exhausted. */
-tdict_status tdict_segment_make_tree(tdict_segment *segment, const tdict_schema *schema, uint32_t slot,
-                                     tdict_tree **out, tdict_error *err);
+tdict_status tdict_segment_make_tree(tdict_segment *segment, uint32_t slot, tdict_tree **out, tdict_error *err);
 /* Returns the borrowed segment of a tree that tdict_segment_make_tree() made. Returns NULL for other trees, and after
  * the tree was unlocked. */
 tdict_segment *tdict_segment_of(const tdict_tree *tree);

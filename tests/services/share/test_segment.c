@@ -32,10 +32,8 @@ static int make_file(const void *image, size_t bytes, int seals) {
 static void refuse(int fd, tdict_status status, const char *text) {
   const rig_resources before = rig_resources_now();
   tdict_segment *out = NULL;
-  tdict_schema *schema = NULL;
-  td_fails(status, text, tdict_segment_open("test", fd, TDICT_SEGMENT_TREE, &out, &schema, err));
+  td_fails(status, text, tdict_segment_open("test", fd, TDICT_SEGMENT_TREE, &out, err));
   assert_null(out);
-  assert_null(schema);
   assert_int_equal(td_count_descriptors(), before.fds - 1);
   assert_int_equal(rig_count_maps(), before.maps);
 }
@@ -136,18 +134,15 @@ CASE(share_segment_refuses_blobs) {
   int num_refused = 0;
   for (size_t i = 0; i < kept.blob_bytes; i++) {
     tdict_segment *out = NULL;
-    tdict_schema *schema = NULL;
     const rig_resources before = rig_resources_now();
     memcpy(image + BLOB_AT, blob, kept.blob_bytes);
     td_fill_random(image + BLOB_AT + i, 1, i);
     /* A changed key is a good blob. */
-    if (tdict_segment_open("test", make_file(image, bytes, ALL_SEALS), TDICT_SEGMENT_TREE, &out, &schema, NULL) ==
-        TDICT_OK) {
+    if (tdict_segment_open("test", make_file(image, bytes, ALL_SEALS), TDICT_SEGMENT_TREE, &out, NULL) == TDICT_OK) {
       tdict_tree *made = NULL;
-      td_ok(tdict_segment_make_tree(out, schema, 0, &made, err));
+      td_ok(tdict_segment_make_tree(out, 0, &made, err));
       tdict_release(made);
       tdict_segment_release(out);
-      tdict_schema_release(schema);
     } else {
       num_refused++;
     }
