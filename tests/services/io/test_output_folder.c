@@ -24,8 +24,10 @@ static void remove_all(const folder *f) {
 }
 #define scoped_directory TD_SCOPED(remove_all, folder)
 
-static tdict_output_folder_options options_of(const char *path, bool allows_gap) {
-  return (tdict_output_folder_options){.what = "test", .path = path, .mark = "meta.json", .allows_gap = allows_gap};
+static const tdict_save_options without_gap = {.allows_gap = false}, with_gap = {.allows_gap = true};
+
+static tdict_save_request request_of(const char *path, bool allows_gap) {
+  return (tdict_save_request){.what = "test", .path = path, .options = allows_gap ? &with_gap : &without_gap};
 }
 static tdict_status write_one(const tdict_folder *to, const char *name, const char *text, tdict_error *error) {
   tdict_output file;
@@ -38,10 +40,10 @@ static tdict_status write_one(const tdict_folder *to, const char *name, const ch
 }
 /* Writes NAME/meta.json and NAME/child/x. */
 static tdict_status save(const char *path, const char *text, bool allows_gap, tdict_error *error) {
-  const tdict_output_folder_options o = options_of(path, allows_gap);
+  const tdict_save_request request = request_of(path, allows_gap);
   tdict_output_folder new;
   tdict_folder child;
-  tdict_status status = tdict_output_folder_create(&new, &o, error);
+  tdict_status status = tdict_output_folder_create(&new, &request, "meta.json", error);
   if (status != TDICT_OK) return status;
   status = tdict_output_folder_enter(&new.root, "child", &child, error);
   if (status == TDICT_OK) {
@@ -125,14 +127,14 @@ CASE(output_folder_can_be_cancelled) {
   scoped_directory f = folder_create();
   _Atomic(bool) is_cancelled = true;
   char path[PATH_BYTES];
-  tdict_output_folder_options o = options_of(path, false);
+  tdict_save_request request = request_of(path, false);
   tdict_output_folder new;
   tdict_folder child;
   snprintf(path, sizeof path, "%s", in(&f, "t"));
-  o.watch.is_cancelled = &is_cancelled;
+  request.watch.is_cancelled = &is_cancelled;
   td_ok(save(in(&f, "t"), "old", false, err));
   for (int step = 0; step < 2; step++) {
-    td_ok(tdict_output_folder_create(&new, &o, err));
+    td_ok(tdict_output_folder_create(&new, &request, "meta.json", err));
     td_ok(tdict_output_folder_enter(&new.root, "child", &child, err));
     if (step == 0) td_fails(TDICT_ECANCELLED, "cancelled", write_one(&child, "x", "new", err));
     td_ok(tdict_output_folder_leave(&child, err));

@@ -93,16 +93,11 @@ static tdict_status check_names(const tdict_td_new_files *files, tdict_error *er
 }
 
 tdict_status tdict_memmap_save(const tdict_save_request *request, tdict_error *err) {
-  const tdict_output_folder_options options = {.what = request->what,
-                                               .path = request->path,
-                                               .mark = "meta.json",
-                                               .allows_gap = request->options->allows_gap,
-                                               .watch = request->watch};
   tdict_td_new_files files;
   tdict_output_folder folder;
   tdict_status status = tdict_td_collect(&files, request, err);
   if (status == TDICT_OK) status = check_names(&files, err);
-  if (status == TDICT_OK) status = tdict_output_folder_create(&folder, &options, err);
+  if (status == TDICT_OK) status = tdict_output_folder_create(&folder, request, "meta.json", err);
   if (status == TDICT_OK) {
     status = write_files(&files, &folder.root, err);
     if (status == TDICT_OK)

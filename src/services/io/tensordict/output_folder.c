@@ -101,23 +101,23 @@ static tdict_status create_root(tdict_output_folder *f, tdict_error *err) {
   return code ? fail_io(f, "created", code, err) : TDICT_OK;
 }
 
-tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_output_folder_options *options,
+tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_save_request *request, const char *mark,
                                         tdict_error *err) {
-  const char *path = options->path;
+  const char *path = request->path;
   size_t length = strlen(path);
   memset(out, 0, sizeof *out);
-  out->root = (tdict_folder){.what = options->what, .path = path, .name = out->name, .fd = -1, .old_fd = -1};
-  out->root.watch = options->watch;
+  out->root = (tdict_folder){.what = request->what, .path = path, .name = out->name, .fd = -1, .old_fd = -1};
+  out->root.watch = request->watch;
   out->parent.fd = out->parent.old_fd = -1;
   while (length > 1 && path[length - 1] == '/') length--;
   snprintf(out->target, sizeof out->target, "%.*s", (int)(length < sizeof out->target ? length : 0), path);
-  tdict_status status = tdict_folder_open_parent(&out->parent, options->what, out->target, err);
+  tdict_status status = tdict_folder_open_parent(&out->parent, request->what, out->target, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
   out->parent.path = path;
   tdict_temporary_clean(out->parent.fd, out->parent.name, NULL);
-  status = look_at_old(out, options->mark, err);
+  status = look_at_old(out, mark, err);
   if (status == TDICT_OK) status = create_root(out, err);
-  if (status == TDICT_OK && out->replaces) status = try_exchange(out, options->allows_gap, err);
+  if (status == TDICT_OK && out->replaces) status = try_exchange(out, request->options->allows_gap, err);
   if (status != TDICT_OK) tdict_output_folder_discard(out);
   return status;
 }

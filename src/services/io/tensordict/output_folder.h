@@ -9,7 +9,7 @@
  * gives the old directory its name back.
  *
  *     tdict_output_folder new;
- *     tdict_output_folder_create(&new, &options, err);
+ *     tdict_output_folder_create(&new, request, "meta.json", err);
  *     tdict_output_create(&file, &new.root, "a.memmap", err);       write and close the file
  *     tdict_output_folder_enter(&new.root, "child", &child, err);   write files, tdict_output_folder_leave(&child, err)
  *     on success: tdict_output_folder_replace(&new, err); on failure: tdict_output_folder_discard(&new) */
@@ -17,17 +17,9 @@
 #define TDICT_SERVICES_IO_TENSORDICT_OUTPUT_FOLDER_H
 
 #include "services/io/output.h"
+#include "services/io/request.h"
 
 enum { TDICT_FOLDER_PATH_BYTES = 4096 };
-
-typedef struct tdict_output_folder_options {
-  const char *what, *path; /* the name of the public call, and the path that the program gave; borrowed */
-  /* The name of a file that each directory of the format has, for example "meta.json". An existing directory is
-   * replaced only if the directory is empty or has a regular file with this name. */
-  const char *mark;
-  bool allows_gap; /* see tdict_save_options */
-  tdict_save_watch watch;
-} tdict_output_folder_options;
 
 /* The address of the struct must not change, because `parent` points to `target`. */
 typedef struct tdict_output_folder {
@@ -39,10 +31,12 @@ typedef struct tdict_output_folder {
   char name[TDICT_OUTPUT_NAME_BYTES];   /* the temporary name */
 } tdict_output_folder;
 
-/* Creates a new directory. Returns TDICT_EINVAL if the path has no name. Returns TDICT_EFORMAT if the path is an
- * existing file that is not a directory, or a directory with files but without `mark`. Returns TDICT_ENOTSUP if an old
- * directory must be replaced, the file system cannot exchange names and allows_gap is false. Returns TDICT_EIO. */
-tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_output_folder_options *options,
+/* Creates a new directory for request->path. `mark` is the name of a file that each directory of the format has: an
+ * existing directory is replaced only if it is empty or has a regular file with this name. Returns TDICT_EINVAL if the
+ * path has no name. Returns TDICT_EFORMAT if the path is an existing file that is not a directory, or a directory with
+ * files but without `mark`. Returns TDICT_ENOTSUP if an old directory must be replaced, the file system cannot exchange
+ * names and the option allows_gap is false. Returns TDICT_EIO. */
+tdict_status tdict_output_folder_create(tdict_output_folder *out, const tdict_save_request *request, const char *mark,
                                         tdict_error *err);
 /* Creates and opens a directory in a new directory. If the old directory has a directory with this name, the new one
  * replaces it, and gets its permissions. Copies `what`, `path` and `watch` from `in`. Returns
