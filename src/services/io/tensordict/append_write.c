@@ -17,15 +17,13 @@ static tdict_status fail_io(const tdict_contents *c, const char *name, const cha
   return tdict_fail_errno(err, errno, c->path, "%s: %.150s cannot be %s", c->what, name, verb);
 }
 
-/* Opens the folder of a path below the root as a folder of output.h. *name becomes the last name of the path. If the
- * path ends with a slash, the path names a folder, and *name becomes "". */
-static tdict_status open_folder(const tdict_contents *c, const char *path, tdict_folder *out, const char **name,
-                                tdict_error *err) {
+/* Opens the folder of a path below the root as a folder of output.h. out->name becomes the last name of the path, or ""
+ * if the path ends with a slash, because the path then names a folder. */
+static tdict_status open_folder(const tdict_contents *c, const char *path, tdict_folder *out, tdict_error *err) {
   char folder[4096];
   const char *slash = strrchr(path, '/');
   const size_t length = slash ? (size_t)(slash - path) : 0;
-  *out = (tdict_folder){.what = c->what, .path = c->path, .name = "", .fd = -1, .old_fd = -1};
-  *name = slash ? slash + 1 : path;
+  *out = (tdict_folder){.what = c->what, .path = c->path, .name = slash ? slash + 1 : path, .fd = -1, .old_fd = -1};
   if (length >= sizeof folder) {
     errno = ENAMETOOLONG;
     return fail_io(c, path, "opened", err);
@@ -41,11 +39,11 @@ static tdict_status flush_folder(const tdict_td_append *a, const tdict_folder *f
   return a->flushes ? tdict_folder_flush(folder, err) : TDICT_OK;
 }
 
-static tdict_status open_leaf(const tdict_td_append *a, tdict_td_grown *leaf, const tdict_folder *folder,
-                              const char *name, int *out, tdict_error *err) {
+static tdict_status open_leaf(const tdict_td_append *a, tdict_td_grown *leaf, const tdict_folder *folder, int *out,
+                              tdict_error *err) {
   struct stat info;
   const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | (leaf->is_new ? O_CREAT | O_EXCL : 0);
-  const int fd = openat(folder->fd, name, flags, 0666);
+  const int fd = openat(folder->fd, folder->name, flags, 0666);
   if (fd < 0) return fail_io(&a->contents, leaf->path, "opened", err);
   if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && (uint64_t)info.st_size >= leaf->offset) {
     leaf->is_changed = true;
@@ -71,11 +69,10 @@ static tdict_status close_file(const tdict_td_append *a, tdict_output *to, const
 /* Writes the rows of a leaf after its saved elements. */
 static tdict_status write_leaf(const tdict_td_append *a, tdict_td_grown *leaf, tdict_error *err) {
   tdict_folder folder;
-  const char *name;
-  tdict_status status = open_folder(&a->contents, leaf->path, &folder, &name, err);
+  tdict_status status = open_folder(&a->contents, leaf->path, &folder, err);
   if (status != TDICT_OK) return status;
   tdict_output to = {.folder = &folder, .offset = leaf->offset};
-  status = open_leaf(a, leaf, &folder, name, &to.file.fd, err);
+  status = open_leaf(a, leaf, &folder, &to.file.fd, err);
   if (status == TDICT_OK) {
     status = tdict_output_write_tensor(&to, leaf->rows, leaf->name, err);
     if (status == TDICT_OK) status = close_file(a, &to, leaf->path, err);
@@ -91,8 +88,7 @@ static tdict_status write_text(const tdict_td_append *a, const char *folder_path
                                tdict_error *err) {
   tdict_folder folder;
   tdict_output to;
-  const char *name;
-  tdict_status status = open_folder(&a->contents, folder_path, &folder, &name, err);
+  tdict_status status = open_folder(&a->contents, folder_path, &folder, err);
   if (status != TDICT_OK) return status;
   folder.old = tdict_access_of_file(folder.fd, meta_name);
   status = tdict_output_create(&to, &folder, temporary_name, err);
@@ -110,9 +106,8 @@ static tdict_status write_text(const tdict_td_append *a, const char *folder_path
  * folder cannot be flushed. */
 static tdict_status rename_meta(const tdict_td_append *a, const char *folder_path, bool *is_renamed, tdict_error *err) {
   tdict_folder folder;
-  const char *name;
   *is_renamed = false;
-  tdict_status status = open_folder(&a->contents, folder_path, &folder, &name, err);
+  tdict_status status = open_folder(&a->contents, folder_path, &folder, err);
   if (status != TDICT_OK) return status;
   *is_renamed = renameat(folder.fd, temporary_name, folder.fd, meta_name) == 0;
   status = *is_renamed ? flush_folder(a, &folder, err) : fail_io(&a->contents, temporary_name, "renamed", err);
@@ -123,8 +118,7 @@ static tdict_status rename_meta(const tdict_td_append *a, const char *folder_pat
 /* Removes the temporary file of a folder. Returns true if the file is removed or did not exist. */
 static bool remove_temporary(const tdict_contents *c, const char *folder_path) {
   tdict_folder folder;
-  const char *name;
-  if (open_folder(c, folder_path, &folder, &name, NULL) != TDICT_OK) return false;
+  if (open_folder(c, folder_path, &folder, NULL) != TDICT_OK) return false;
   const bool is_removed = unlinkat(folder.fd, temporary_name, 0) == 0 || errno == ENOENT;
   tdict_folder_close(&folder);
   return is_removed;
@@ -144,10 +138,9 @@ static void shrink_leaves(tdict_td_append *a) {
   for (size_t i = 0; i < a->num_leaves; i++) {
     tdict_td_grown *leaf = &a->leaves[i];
     tdict_folder folder;
-    const char *name;
-    if (!leaf->is_changed || open_folder(&a->contents, leaf->path, &folder, &name, NULL) != TDICT_OK) continue;
-    const int fd = leaf->is_new ? -1 : openat(folder.fd, name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (leaf->is_new) unlinkat(folder.fd, name, 0);
+    if (!leaf->is_changed || open_folder(&a->contents, leaf->path, &folder, NULL) != TDICT_OK) continue;
+    const int fd = leaf->is_new ? -1 : openat(folder.fd, folder.name, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (leaf->is_new) unlinkat(folder.fd, folder.name, 0);
     if (fd >= 0) {
       /* Shrinking only saves space, since readers ignore bytes after the shape. */
       (void)!ftruncate(fd, (off_t)leaf->old_bytes);
