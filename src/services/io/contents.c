@@ -140,6 +140,8 @@ tdict_status tdict_contents_add_file(tdict_contents *contents, int fd, const cha
   status = tdict_contents_copy_text(contents, path, strlen(path), &file.path, err);
   if (status == TDICT_OK) {
     file.bytes = (uint64_t)info.st_size;
+    file.below.device = info.st_dev;
+    file.below.inode = info.st_ino;
     status = append_file(contents, &file, err);
   }
   if (status != TDICT_OK) close(fd);
@@ -165,20 +167,19 @@ tdict_status tdict_contents_add_below(tdict_contents *contents, const char *belo
 
 tdict_status tdict_contents_add_shard(tdict_contents *contents, const char *name, const char *path, bool follows_links,
                                       tdict_error *err) {
-  struct stat info;
   int fd;
   const char *copy;
   tdict_status status = tdict_contents_copy_text(contents, name, strlen(name), &copy, err);
   if (status == TDICT_OK)
     status = tdict_below_open_shard(contents->what, contents->root, name, follows_links, &fd, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
-  status = inspect(contents, fd, path, &info, err);
-  if (status != TDICT_OK) return status;
   status = tdict_contents_add_file(contents, fd, path, err);
-  if (status == TDICT_OK)
-    contents->files[contents->num_files - 1].below =
-        (tdict_below_file){copy, true, follows_links, info.st_dev, info.st_ino};
-  return status;
+  if (status != TDICT_OK) return status;
+  tdict_below_file *below = &contents->files[contents->num_files - 1].below;
+  below->name = copy;
+  below->is_shard = true;
+  below->follows_links = follows_links;
+  return TDICT_OK;
 }
 
 void tdict_contents_rest(tdict_contents *contents) {
