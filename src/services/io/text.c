@@ -73,9 +73,9 @@ void tdict_io_text_add_json(tdict_io_text *text, const char *bytes, size_t lengt
   tdict_io_text_add(text, "\"", 1);
 }
 
-void tdict_io_text_add_sizes(tdict_io_text *text, int count, const int64_t *sizes) {
+void tdict_io_text_add_sizes(tdict_io_text *text, const char *separator, int count, const int64_t *sizes) {
   tdict_io_text_add(text, "[", 1);
-  for (int i = 0; i < count; i++) tdict_io_text_format(text, "%s%" PRId64, i ? "," : "", sizes[i]);
+  for (int i = 0; i < count; i++) tdict_io_text_format(text, "%s%" PRId64, i ? separator : "", sizes[i]);
   tdict_io_text_add(text, "]", 1);
 }
 

@@ -22,8 +22,8 @@ void tdict_io_text_format(tdict_io_text *text, const char *format, ...) TDICT_PR
 /* Adds a JSON string with its quotes. `bytes` must be UTF-8. Escapes characters as the Rust library serde_json does, so
  * that headers have the same bytes as headers of the package safetensors. */
 void tdict_io_text_add_json(tdict_io_text *text, const char *bytes, size_t length);
-/* Adds a JSON array of integers. */
-void tdict_io_text_add_sizes(tdict_io_text *text, int count, const int64_t *sizes);
+/* Adds a JSON array of integers, with `separator` between them. */
+void tdict_io_text_add_sizes(tdict_io_text *text, const char *separator, int count, const int64_t *sizes);
 /* Returns room for `bytes` more bytes and a 0 byte at the end, or NULL. The caller writes the new bytes there and then
  * adds their number to `length`. */
 char *tdict_io_text_reserve(tdict_io_text *text, size_t bytes);

@@ -35,7 +35,7 @@ static tdict_status add_values(tdict_out_tree *out, const tdict_listed *entry, t
     status = tdict_listing_add_value(&out->list, entry, i, tdict_value_to_json, text, err);
   }
   if (ndim) tdict_io_text_add_string(text, "],\"tdict\":\"column\",\"shape\":");
-  if (ndim) tdict_io_text_add_sizes(text, ndim, shape);
+  if (ndim) tdict_io_text_add_sizes(text, ",", ndim, shape);
   tdict_io_text_add(text, "}", 1);
   return status;
 }
@@ -43,7 +43,7 @@ static tdict_status add_values(tdict_out_tree *out, const tdict_listed *entry, t
 static tdict_status add_ragged(tdict_out_tree *out, const tdict_listed *entry, tdict_error *err) {
   tdict_io_text *text = &out->structure;
   tdict_io_text_add_string(text, "{\"td\":{\"batch_size\":");
-  tdict_io_text_add_sizes(text, tdict_batch_ndim(entry->tree), tdict_batch_size(entry->tree));
+  tdict_io_text_add_sizes(text, ",", tdict_batch_ndim(entry->tree), tdict_batch_size(entry->tree));
   tdict_io_text_add_string(text, ",\"names\":null,\"tdict\":\"ragged\",\"keys\":{\"values\":");
   tdict_status status = add_tensor(out, entry, entry->tensor, ".values", err);
   tdict_io_text_add_string(text, ",\"unbatched\":true},\"offsets\":");
@@ -85,7 +85,7 @@ static tdict_status add_level(tdict_out_tree *out, const tdict_listed *tree, tdi
   tdict_io_text *text = &out->structure;
   tdict_status status = TDICT_OK;
   tdict_io_text_add_string(text, "{\"batch_size\":");
-  tdict_io_text_add_sizes(text, tdict_batch_ndim(tree->tree), tdict_batch_size(tree->tree));
+  tdict_io_text_add_sizes(text, ",", tdict_batch_ndim(tree->tree), tdict_batch_size(tree->tree));
   tdict_io_text_add_string(text, ",\"names\":null,\"keys\":{");
   for (const tdict_listed *e = first; e < entries + tree->end && status == TDICT_OK; e = entries + e->end) {
     if (e > first) tdict_io_text_add(text, ",", 1);

@@ -45,7 +45,7 @@ static void write_header(const out_file *file, tdict_io_text *text) {
     if (i) tdict_io_text_add(text, ",", 1);
     tdict_io_text_add_json(text, t->name, strlen(t->name));
     tdict_io_text_format(text, ":{\"dtype\":\"%s\",\"shape\":", t->dtype->name);
-    tdict_io_text_add_sizes(text, tdict_tensor_ndim(t->tensor), tdict_tensor_shape(t->tensor));
+    tdict_io_text_add_sizes(text, ",", tdict_tensor_ndim(t->tensor), tdict_tensor_shape(t->tensor));
     tdict_io_text_format(text, ",\"data_offsets\":[%zu,%zu]}", offset, end);
     offset = end;
   }

@@ -55,7 +55,7 @@ static tdict_status add_tensor(collector *c, const tdict_listed *entry, const ch
   tdict_io_text name = {0};
   tdict_td_add_string(meta, key);
   tdict_io_text_add_string(meta, ": {\"device\": \"cpu\", \"shape\": ");
-  tdict_td_add_sizes(meta, tdict_tensor_ndim(tensor), tdict_tensor_shape(tensor));
+  tdict_io_text_add_sizes(meta, ", ", tdict_tensor_ndim(tensor), tdict_tensor_shape(tensor));
   tdict_io_text_format(meta, ", \"dtype\": \"%s\", \"is_nested\": false%s}, ",
                        tdict_torch_name(tdict_tensor_dtype(tensor)),
                        entry->kind == TDICT_ITEM_UNBATCHED ? ", \"tdict\": \"unbatched\"" : "");
@@ -72,7 +72,7 @@ static tdict_status add_tensor(collector *c, const tdict_listed *entry, const ch
 /* Writes the members of a tree's meta.json that follow the entries of the tree. */
 static void end_tree(tdict_io_text *meta, const tdict_tree *tree, bool has_keys_of_format[2], const char *mark) {
   tdict_io_text_add_string(meta, "\"shape\": ");
-  tdict_td_add_sizes(meta, tdict_batch_ndim(tree), tdict_batch_size(tree));
+  tdict_io_text_add_sizes(meta, ", ", tdict_batch_ndim(tree), tdict_batch_size(tree));
   tdict_io_text_format(meta, ", \"device\": \"cpu\", %s", tree_class);
   /* Like TensorDict, keep the entry of a key that is named like a member of the format. */
   if (!has_keys_of_format[0]) tdict_io_text_format(meta, ", \"_format_version\": %d", TDICT_TD_FORMAT_VERSION);

@@ -60,7 +60,7 @@ static void begin_member(tdict_io_text *to, bool *has_members, const char *start
 static void add_leaf(tdict_io_text *to, const tdict_output_part *part, bool is_offsets) {
   const uint64_t bytes = tdict_tensor_bytes(part->tensor), whole = tdict_align((size_t)bytes, ALIGNMENT);
   tdict_io_text_format(to, "[\"%s\", ", tdict_torch_name(tdict_tensor_dtype(part->tensor)));
-  tdict_td_add_sizes(to, tdict_tensor_ndim(part->tensor), tdict_tensor_shape(part->tensor));
+  tdict_io_text_add_sizes(to, ", ", tdict_tensor_ndim(part->tensor), tdict_tensor_shape(part->tensor));
   tdict_io_text_format(to, ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "%s]", part->offset, part->offset + whole,
                        whole - bytes, is_offsets ? ", 1" : "");
 }
@@ -86,7 +86,7 @@ static tdict_status add_value(writer *w, const tdict_listed *entry, int64_t i, c
   tdict_io_text_add(&w->json, "[", 1);
   tdict_status status = tdict_listing_add_value(&w->list, entry, i, tdict_td_add_value_json, &w->json, err);
   tdict_io_text_add_string(&w->json, ", ");
-  tdict_td_add_sizes(&w->json, tree ? tdict_batch_ndim(tree) : 0, tree ? tdict_batch_size(tree) : NULL);
+  tdict_io_text_add_sizes(&w->json, ", ", tree ? tdict_batch_ndim(tree) : 0, tree ? tdict_batch_size(tree) : NULL);
   tdict_io_text_add_string(&w->json, ", null]");
   return status;
 }
@@ -165,7 +165,7 @@ static tdict_status add_node(writer *w, const tdict_listed *tree, tdict_error *e
   tdict_io_text_add_string(to, "}, \"cls_metadata\": {\"device\": null, \"names\": [");
   for (int d = 0; d < ndim; d++) tdict_io_text_add_string(to, d ? ", null" : "null");
   tdict_io_text_add_string(to, "], \"batch_size\": ");
-  tdict_td_add_sizes(to, ndim, tdict_batch_size(tree->tree));
+  tdict_io_text_add_sizes(to, ", ", ndim, tdict_batch_size(tree->tree));
   tdict_io_text_add_string(to, ", \"is_locked\": false}");
   for (const tdict_listed *e = tree + 1; e < entries + tree->end; e = entries + e->end) {
     if (e->kind != TDICT_ITEM_UNBATCHED) continue;

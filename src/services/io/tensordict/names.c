@@ -91,12 +91,6 @@ void tdict_td_add_string(tdict_io_text *text, const char *string) {
   tdict_io_text_add(text, "\"", 1);
 }
 
-void tdict_td_add_sizes(tdict_io_text *text, int count, const int64_t *sizes) {
-  tdict_io_text_add(text, "[", 1);
-  for (int i = 0; i < count; i++) tdict_io_text_format(text, "%s%" PRId64, i ? ", " : "", sizes[i]);
-  tdict_io_text_add(text, "]", 1);
-}
-
 tdict_status tdict_td_add_value_json(tdict_io_text *text, const tdict_value *value, const char **why) {
   const bool is_text = value->kind == TDICT_VALUE_TEXT && strlen(value->text) == value->length;
   if (!is_text) return tdict_value_to_json(text, value, why);

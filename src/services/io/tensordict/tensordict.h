@@ -28,9 +28,8 @@ tdict_status tdict_torch_layout(const tdict_json_place *place, tdict_json dtype,
 void tdict_td_add_name(tdict_io_text *text, const char *key);
 /* Returns true if a file or folder may have the key itself as its name. Old versions of TensorDict wrote such names. */
 bool tdict_td_is_plain_name(const char *key);
-/* Appends a JSON string, or an array of sizes, in the same way as Python's module json. */
+/* Appends a JSON string in the same way as Python's module json. */
 void tdict_td_add_string(tdict_io_text *text, const char *string);
-void tdict_td_add_sizes(tdict_io_text *text, int count, const int64_t *sizes);
 /* Appends a JSON value. Writes a text without 0 bytes like tdict_td_add_string(), and other values like
  * tdict_value_to_json(). Returns the results of tdict_value_to_json(). */
 tdict_status tdict_td_add_value_json(tdict_io_text *text, const tdict_value *value, const char **why);
