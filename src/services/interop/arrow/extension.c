@@ -87,16 +87,15 @@ tdict_status tdict_arrow_row_shape_read(const char *what, const struct ArrowSche
   const text json = find_value(schema->metadata, "ARROW:extension:metadata");
   tdict_json_document document = {0};
   tdict_json_fault fault;
-  bool is_valid = json.length > 0 && tdict_json_is_valid(json.at, (size_t)json.length, &fault);
-  if (is_valid) {
+  bool is_valid = false;
+  if (json.length > 0) {
     char *copy = strndup(json.at, (size_t)json.length); /* a document needs a 0 byte at the end */
-    if (!copy || tdict_json_index(copy, (size_t)json.length, &document) != TDICT_OK) {
-      free(copy);
-      return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for the metadata", what);
-    }
-    is_valid = read_shape(tdict_json_root(&document), size, out);
+    const tdict_status status = copy ? tdict_json_open(copy, strlen(copy), &document, &fault) : TDICT_ENOMEM;
+    is_valid =
+        status == TDICT_OK && strlen(copy) == (size_t)json.length && read_shape(tdict_json_root(&document), size, out);
     tdict_json_close(&document);
     free(copy);
+    if (status == TDICT_ENOMEM) return tdict_fail(err, status, "%s: no host memory for the metadata", what);
   }
   if (is_valid) return TDICT_OK;
   return tdict_fail(err, TDICT_EFORMAT, "%s: the shape in the metadata does not describe lists of %lld elements", what,

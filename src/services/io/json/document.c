@@ -6,42 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/array.h"
 #include "core/base/checked.h"
 #include "core/base/float_env.h"
-
-/* Adds the end of an array or object that begins. */
-static bool add_end(tdict_json_document *d, size_t *cap) {
-  if (!TDICT_RESERVE(d->ends, *cap, d->num_ends + 1)) return false;
-  d->num_ends++;
-  return true;
-}
-
-/* Finds the ends of all arrays and objects of a valid text. */
-static bool find_ends(tdict_json_document *d) {
-  uint32_t open[TDICT_JSON_MOST_DEPTH];
-  size_t cap = 0, depth = 0;
-  for (size_t at = 0; at < d->length;) {
-    const char c = d->text[at];
-    at += c == '"' ? tdict_json_string_bytes(d->text + at) : 1;
-    if (c == '{' || c == '[') {
-      open[depth++] = (uint32_t)d->num_ends;
-      if (!add_end(d, &cap)) return false;
-    }
-    if (c == '}' || c == ']') d->ends[open[--depth]] = (tdict_json_end){(uint32_t)at, (uint32_t)d->num_ends};
-  }
-  return true;
-}
-
-tdict_status tdict_json_index(const char *text, size_t length, tdict_json_document *out) {
-  tdict_json_document made = {.text = text, .length = length};
-  if (!find_ends(&made)) {
-    tdict_json_close(&made);
-    return TDICT_ENOMEM;
-  }
-  *out = made;
-  return TDICT_OK;
-}
 
 void tdict_json_close(tdict_json_document *document) {
   free(document->ends);

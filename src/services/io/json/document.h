@@ -21,11 +21,7 @@ typedef struct tdict_json_document {
   tdict_json_end *ends; /* owned; in the order of the opening brackets */
   size_t num_ends;
 } tdict_json_document;
-/* Makes the document of a text, and finds the ends of all arrays and objects. tdict_json_is_valid() must accept the
- * text, a 0 byte must follow it, and it must have less than 4 GiB. Returns TDICT_ENOMEM, else the caller closes the
- * document. Fills no tdict_error. */
-tdict_status tdict_json_index(const char *text, size_t length, tdict_json_document *out);
-/* Makes the document of any text, which a 0 byte must follow. Returns TDICT_EFORMAT for a text that
+/* Makes the document of a text, which a 0 byte must follow. Returns TDICT_EFORMAT for a text that
  * tdict_json_is_valid() refuses. Returns TDICT_ENOTSUP for duplicate keys, keys with a 0 byte, numbers that overflow
  * int64_t or double, and texts of 4 GiB and more. In both cases *fault is the reason. Returns TDICT_ENOMEM without
  * *fault. On success, the caller closes the document. Fills no tdict_error. */

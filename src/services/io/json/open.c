@@ -1,10 +1,36 @@
-/* Checks JSON texts. Uses no recursion. See document.h for ownership and threads. */
+/* Checks JSON texts, and finds the ends of their arrays and objects. Uses no recursion. See document.h for ownership
+ * and threads. */
 #include "services/io/json/document.h"
 
 #include <stdlib.h>
 
+#include "core/base/array.h"
+
 /* Objects with at most this number of members are compared without a table. */
 enum { FEW_MEMBERS = 16 };
+
+/* Adds the end of an array or object that begins. */
+static bool add_end(tdict_json_document *d, size_t *cap) {
+  if (!TDICT_RESERVE(d->ends, *cap, d->num_ends + 1)) return false;
+  d->num_ends++;
+  return true;
+}
+
+/* Finds the ends of all arrays and objects of a valid text. */
+static bool find_ends(tdict_json_document *d) {
+  uint32_t open[TDICT_JSON_MOST_DEPTH];
+  size_t cap = 0, depth = 0;
+  for (size_t at = 0; at < d->length;) {
+    const char c = d->text[at];
+    at += c == '"' ? tdict_json_string_bytes(d->text + at) : 1;
+    if (c == '{' || c == '[') {
+      open[depth++] = (uint32_t)d->num_ends;
+      if (!add_end(d, &cap)) return false;
+    }
+    if (c == '}' || c == ']') d->ends[open[--depth]] = (tdict_json_end){(uint32_t)at, (uint32_t)d->num_ends};
+  }
+  return true;
+}
 
 static tdict_status refuse(tdict_json at, const char *why, tdict_json_fault *fault) {
   *fault = (tdict_json_fault){at.at, why};
@@ -74,9 +100,8 @@ tdict_status tdict_json_open(const char *text, size_t length, tdict_json_documen
     return TDICT_ENOTSUP;
   }
   if (!tdict_json_is_valid(text, length, fault)) return TDICT_EFORMAT;
-  tdict_status status = tdict_json_index(text, length, out);
-  if (status != TDICT_OK) return status;
-  status = check_values(out, fault);
+  *out = (tdict_json_document){.text = text, .length = length};
+  tdict_status status = find_ends(out) ? check_values(out, fault) : TDICT_ENOMEM;
   if (status != TDICT_OK) tdict_json_close(out);
   return status;
 }
