@@ -166,8 +166,8 @@ static inline tdict_save_options tdict_save_options_default(void) {
  *  CONSOLIDATED files may have another order of keys. What a format cannot hold is refused before the first byte is
  *  written. If the call fails before the new file gets its name, the call removes what it wrote. Waits for transfers
  *  that write the tensors. Cost: one write of all elements, and O(files in the folder of @p path).
- *  @param[in] context  Its threads write safetensors in parallel. NULL: the calling thread writes, and all tensors must
- *                      be in host memory.
+ *  @param[in] context  Its threads write safetensors and CONSOLIDATED in parallel. NULL: the calling thread writes, and
+ *                      all tensors must be in host memory.
  *  @param[in] path     Replaced if it is a symbolic link. Of shards, must end with ".safetensors.index.json".
  *  @return #TDICT_OK; #TDICT_ENOTSUP the format cannot hold a leaf or a key, and err->path names the entry;
  *          #TDICT_EEXIST two tensors get the same name, such as the key `a.b` and the path a.b; #TDICT_EFORMAT @p path

@@ -64,7 +64,7 @@ tdict_status tdict_append(tdict_context *context, const char *path, const tdict_
   tdict_tree *host = NULL;
   if (!path || !rows) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, path ? "rows" : "path");
   tdict_status status = tdict_options_read(&o, sizeof o, options, "append_options", err);
-  if (status == TDICT_OK) status = tdict_save_host_tree(what, context, rows, &host, err);
+  if (status == TDICT_OK) status = tdict_save_host_tree(what, context, rows, tdict_no_stream(), &host, err);
   if (status != TDICT_OK) return status;
   status = append_rows(path, host, !o.without_flush, err);
   tdict_release(host);

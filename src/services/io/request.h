@@ -16,10 +16,6 @@ typedef struct tdict_save_request {
   const tdict_save_options *options; /* all fields are set; borrowed */
 } tdict_save_request;
 
-/* Writes a tree in host memory to *out: a new reference to `tree` if all tensors are in host memory, else a copy of
- * `tree`. Returns TDICT_EINVAL if a copy needs a context and `context` is NULL, and the errors of tdict_to_device(). */
-tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_tree **out,
-                                  tdict_error *err);
 /* The devices of the tensors of a tree. */
 typedef struct tdict_save_places {
   size_t num_tensors;
@@ -30,6 +26,11 @@ typedef struct tdict_save_places {
 } tdict_save_places;
 /* Finds where all tensors of a tree are, also the tensors of ragged leaves and of leaves without batch dimensions. */
 tdict_status tdict_save_find_places(const tdict_tree *tree, tdict_save_places *out, tdict_error *err);
+/* Writes a tree in host memory to *out: a new reference to `tree` if all tensors are in host memory, else a copy of
+ * `tree`, which waits for the stream `after`. Returns TDICT_EINVAL if a copy needs a context and `context` is NULL, and
+ * the errors of tdict_to_device(). */
+tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_stream after,
+                                  tdict_tree **out, tdict_error *err);
 /* Reads the options of a call that saves `tree`, and chooses the format. Returns TDICT_EINVAL if `path` or
  * `tree` is NULL, or if the option `snapshot` is invalid. Also returns the errors of tdict_options_read().
  * tdict_save_request_run() checks the other options. */

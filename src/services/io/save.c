@@ -53,13 +53,14 @@ static tdict_status refuse_devices(const char *what, const tdict_tree *tree, tdi
   return tdict_walk(tree, refuse_device, (void *)(uintptr_t)what, err);
 }
 
-tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_tree **out,
-                                  tdict_error *err) {
+tdict_status tdict_save_host_tree(const char *what, tdict_context *context, const tdict_tree *tree, tdict_stream after,
+                                  tdict_tree **out, tdict_error *err) {
   tdict_save_places places;
   tdict_status status = tdict_save_find_places(tree, &places, err);
   if (status != TDICT_OK) return status;
   if (places.has_device && !context) return refuse_devices(what, tree, err);
   tdict_transfer_options o = tdict_transfer_options_default();
+  o.after = after;
   o.keep_objects = true; /* the writer names an object that it cannot write */
   if (places.has_device) return tdict_to_device(context, tree, tdict_cpu(), &o, out, err);
   *out = tdict_retain(tree);
@@ -67,29 +68,26 @@ tdict_status tdict_save_host_tree(const char *what, tdict_context *context, cons
 }
 
 /* Returns true if the writer of the format can write tensors on devices. */
-static bool writes_devices(int32_t format) { return format == TDICT_FORMAT_SAFETENSORS; }
+static bool writes_devices(int32_t format) {
+  return format == TDICT_FORMAT_SAFETENSORS || format == TDICT_FORMAT_CONSOLIDATED;
+}
 
 /* Sets request->tree to a new reference to the tree itself, or to a copy in host memory if the writer needs a copy.
  * Sets request->context to NULL if the calling thread must write. */
 static tdict_status prepare_tree(tdict_save_request *request, tdict_context *context, const tdict_tree *tree,
                                  tdict_error *err) {
   tdict_save_places places;
-  tdict_transfer_options o = tdict_transfer_options_default();
   tdict_tree *host = NULL;
   tdict_status status = tdict_save_find_places(tree, &places, err);
-  const bool is_on_device = places.has_device;
-  o.after = request->options->after;
-  o.keep_objects = true; /* the writer names an object that it cannot write */
   if (status != TDICT_OK) return status;
-  if (is_on_device && !context) return refuse_devices(request->what, tree, err);
-  if (is_on_device && !writes_devices(request->options->format))
-    status = tdict_to_device(context, tree, tdict_cpu(), &o, &host, err);
-  else
+  if (context && writes_devices(request->options->format))
     host = tdict_retain(tree);
+  else
+    status = tdict_save_host_tree(request->what, context, tree, request->options->after, &host, err);
   /* In a forked process, the threads of the context do not exist. */
   const bool has_threads = context && tdict_context_pool(context);
   request->tree = host;
-  request->context = has_threads || is_on_device ? context : NULL;
+  request->context = has_threads || places.has_device ? context : NULL;
   return status;
 }
 

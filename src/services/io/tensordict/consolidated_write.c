@@ -14,6 +14,7 @@ enum { ALIGNMENT = 8 };
 
 /* The state of a writer. The tensors are in the order of the file. */
 typedef struct writer {
+  const tdict_save_request *request;
   tdict_listing list;
   tdict_output_part *parts; /* owned */
   uint64_t bytes;           /* total bytes of the tensors, with padding */
@@ -197,14 +198,9 @@ static tdict_status describe(writer *w, tdict_error *err) {
 
 static tdict_status write_file(void *user, tdict_output *to, tdict_error *err) {
   const writer *w = user;
-  static const unsigned char zeros[2 * ALIGNMENT];
   unsigned char length[8];
-  tdict_status status = TDICT_OK;
-  for (size_t i = 0; i < w->list.num_tensors && status == TDICT_OK; i++) {
-    status = tdict_output_write_tensor(to, w->parts[i].tensor, w->parts[i].name, err);
-    const uint64_t next = i + 1 < w->list.num_tensors ? w->parts[i + 1].offset : w->bytes;
-    if (status == TDICT_OK) status = tdict_output_write(to, zeros, (size_t)(next - to->offset), err);
-  }
+  tdict_status status = tdict_output_write_parts(to, w->request, w->parts, w->list.num_tensors, err);
+  to->offset = w->bytes; /* what no part has written reads as zeros */
   for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)w->json.length >> 8 * i);
   if (status == TDICT_OK) status = tdict_output_write(to, w->json.bytes, w->json.length, err);
   if (status == TDICT_OK) status = tdict_output_write(to, length, sizeof length, err);
@@ -213,7 +209,7 @@ static tdict_status write_file(void *user, tdict_output *to, tdict_error *err) {
 
 tdict_status tdict_consolidated_save(const tdict_save_request *request, tdict_error *err) {
   static const tdict_format_rules rules = {"TensorDict's formats have", tdict_torch_name, false};
-  writer w = {.bytes = 0};
+  writer w = {.request = request};
   tdict_status status = tdict_listing_make(&w.list, request, &rules, err);
   if (status == TDICT_OK) status = describe(&w, err);
   if (status == TDICT_OK) status = tdict_output_file(request, NULL, write_file, &w, err);
