@@ -12,7 +12,7 @@
 #include "services/comm/agree.h"
 #include "services/comm/rank_blocks.h"
 #include "services/comm/table.h"
-#include "services/multi_device/gather.h"
+#include "services/multi_device/spread.h"
 #include "tdict/combine.h"
 #include "tdict/devices.h"
 

@@ -11,7 +11,7 @@
 #include "core/tree/create_from.h"
 #include "device/devices.h"
 #include "engine/start.h"
-#include "services/multi_device/gather.h"
+#include "services/multi_device/spread.h"
 #include "tdict/shape.h"
 
 /* The state of one tdict_gather_devices_async() call. */

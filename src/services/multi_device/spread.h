@@ -1,5 +1,5 @@
-/* Declares how a tree is spread over several devices. The public call owns the struct. Thread rule: only the thread of
- * the public call uses the struct. */
+/* Declares how a tree is spread over several devices, and how trees of several devices are joined. The public call owns
+ * the struct. Thread rule: only the thread of the public call uses the struct. */
 #ifndef TDICT_SERVICES_MULTI_DEVICE_SPREAD_H
 #define TDICT_SERVICES_MULTI_DEVICE_SPREAD_H
 
@@ -29,5 +29,9 @@ static inline tdict_status tdict_spread_one(tdict_spreading *s, const tdict_tree
 }
 /* Starts the parts of a replication to all devices. Returns the errors of tdict_to_device_async(). */
 tdict_status tdict_replicate_start(tdict_spreading *s, tdict_error *err);
+
+/* Joins trees as tdict_gather_devices_async() does, and waits; the calling thread may also copy. */
+tdict_status tdict_gather_and_wait(tdict_context *context, const tdict_tree *const *trees, size_t count,
+                                   const tdict_gather_devices_options *options, tdict_tree **out, tdict_error *err);
 
 #endif
