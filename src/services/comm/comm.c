@@ -1,5 +1,5 @@
-/* Creates, aborts and destroys communicators. Thread rule: see comm.h. */
-#include "services/comm/comm.h"
+/* Creates, aborts and destroys communicators. Thread rule: see call.h. */
+#include "services/comm/call.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* Locked trees, which a communicator checks once: results, errors, and how often the tensors are read. */
 #include "core/tensor/tensor.h"
-#include "services/comm/comm.h"
+#include "services/comm/call.h"
 #include "services/comm/every_op.h"
 #include "services/comm/message.h"
 
