@@ -42,8 +42,6 @@ typedef struct tdict_td_append {
 /* Ends or undoes an append that was interrupted. contents->root is the descriptor of the directory. Returns
  * TDICT_EIO. */
 tdict_status tdict_td_recover(const tdict_contents *contents, tdict_error *err);
-/* Checks that `rows` can be appended, and fills the lists. Returns the errors of tdict_append(). */
-tdict_status tdict_td_append_check(tdict_td_append *append, const tdict_tree *rows, tdict_error *err);
 /* Writes the rows, and replaces each meta.json. On failure, undoes all changes. If a meta.json cannot be restored, the
  * message of the error says so. */
 tdict_status tdict_td_append_write(tdict_td_append *append, tdict_error *err);
