@@ -89,37 +89,31 @@ static tdict_status read_length(const tdict_contents *c, size_t file, uint64_t *
   return TDICT_OK;
 }
 
-/* Checks that the metadata maps texts to texts, and keeps the entries. */
-static tdict_status read_metadata(tdict_contents *c, const char *file, tdict_json metadata, const char **structure,
-                                  tdict_error *err) {
-  const tdict_json_place place = {c, file, "entry", "__metadata__", NULL};
+tdict_status tdict_safetensors_read_metadata(tdict_contents *contents, const char *file, tdict_json metadata,
+                                             bool texts_only, const char **structure, tdict_error *err) {
+  const tdict_json_place place = {contents, file, "entry", texts_only ? "__metadata__" : "metadata", NULL};
   tdict_json_cursor cursor = tdict_json_enter(metadata);
   tdict_json key, value;
-  if (tdict_json_is(metadata, TDICT_JSON_NULL)) return TDICT_OK; /* the package safetensors also accepts null */
-  if (!tdict_json_is(metadata, TDICT_JSON_OBJECT)) return tdict_json_fail(&place, err, "no JSON object");
-  while (tdict_json_next(&cursor, &key, &value)) {
+  tdict_status status = TDICT_OK;
+  while (status == TDICT_OK && tdict_json_next(&cursor, &key, &value)) {
+    const bool is_text = tdict_json_is(value, TDICT_JSON_STRING), is_structure = tdict_json_equals(key, "tensordict");
+    tdict_metadata_entry entry;
     char name[81];
     (void)tdict_json_read_text(key, name, sizeof name);
-    if (!tdict_json_is(value, TDICT_JSON_STRING))
+    if (!is_text && (texts_only || is_structure))
       return tdict_json_fail(&place, err, "the value of '%s' is not a string", name);
-    if (!tdict_json_equals(key, "tensordict")) {
-      tdict_status status = tdict_safetensors_keep_metadata(c, key, value, err);
-      if (status != TDICT_OK) return status;
+    if (!is_text) continue;
+    if (is_structure) {
+      status = tdict_json_text(contents, value, structure, err);
+      if (status == TDICT_OK && !*structure)
+        return tdict_json_fail(&place, err, "the value of 'tensordict' has a 0 byte");
       continue;
     }
-    tdict_status status = tdict_json_text(c, value, structure, err);
-    if (status != TDICT_OK) return status;
-    if (!*structure) return tdict_json_fail(&place, err, "the value of 'tensordict' has a 0 byte");
+    status = tdict_json_copy(contents, key, &entry.key, NULL, err);
+    if (status == TDICT_OK) status = tdict_json_copy(contents, value, &entry.value, &entry.length, err);
+    if (status == TDICT_OK) status = tdict_contents_add_metadata(contents, &entry, err);
   }
-  return TDICT_OK;
-}
-
-tdict_status tdict_safetensors_keep_metadata(tdict_contents *contents, tdict_json key, tdict_json value,
-                                             tdict_error *err) {
-  tdict_metadata_entry entry;
-  tdict_status status = tdict_json_copy(contents, key, &entry.key, NULL, err);
-  if (status == TDICT_OK) status = tdict_json_copy(contents, value, &entry.value, &entry.length, err);
-  return status == TDICT_OK ? tdict_contents_add_metadata(contents, &entry, err) : status;
+  return status;
 }
 
 static tdict_status find_dtype(const tdict_json_place *place, const char *name, tdict_dtype *out, tdict_error *err) {
@@ -223,7 +217,10 @@ static tdict_status read_members(tdict_contents *c, size_t file, tdict_json head
     tdict_json_place place = {c, path, "tensor", NULL, NULL};
     entry found;
     if (tdict_json_equals(key, "__metadata__")) {
-      status = read_metadata(c, path, value, structure, err);
+      if (tdict_json_is(value, TDICT_JSON_OBJECT))
+        status = tdict_safetensors_read_metadata(c, path, value, true, structure, err);
+      else if (!tdict_json_is(value, TDICT_JSON_NULL)) /* the package safetensors also accepts null */
+        status = tdict_json_fail(&(tdict_json_place){c, path, "entry", "__metadata__", NULL}, err, "no JSON object");
       continue;
     }
     status = tdict_json_copy(c, key, &place.key, NULL, err);

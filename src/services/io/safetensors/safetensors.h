@@ -30,9 +30,11 @@ tdict_status tdict_safetensors_read(tdict_contents *contents, size_t file, const
 /* Returns TDICT_EFORMAT if the file is a zip file, or a pointer of Git LFS, which git checks out if the data is not
  * fetched. Returns the errors of tdict_contents_read(). */
 tdict_status tdict_safetensors_refuse_other(const tdict_contents *contents, size_t file, tdict_error *err);
-/* Adds an entry of the metadata to the contents. Both values must be strings. */
-tdict_status tdict_safetensors_keep_metadata(tdict_contents *contents, tdict_json key, tdict_json value,
-                                             tdict_error *err);
+/* Adds the entries of the metadata to the contents, and sets *structure to the text of TensorDict's entry, if there is
+ * one. If `texts_only` is true, all values must be strings, else other values are skipped. Returns TDICT_EFORMAT for
+ * another value, and for a 0 byte in TensorDict's entry. */
+tdict_status tdict_safetensors_read_metadata(tdict_contents *contents, const char *file, tdict_json metadata,
+                                             bool texts_only, const char **structure, tdict_error *err);
 /* Reads an index, adds the shards as files, and adds an item for each tensor of the index. Sets *structure as
  * tdict_safetensors_read() does. Returns TDICT_EFORMAT if the index breaks a rule or names a tensor that is not in the
  * named shard, TDICT_ENOTSUP if the index is too long, and the errors of tdict_safetensors_read(). */

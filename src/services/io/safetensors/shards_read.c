@@ -135,24 +135,6 @@ static tdict_status read_index(const reader *r, tdict_json_document *out, tdict_
   return status;
 }
 
-/* Keeps the texts of the index's metadata, and the structure. */
-static tdict_status read_metadata(reader *r, tdict_json index, const char **structure, tdict_error *err) {
-  const tdict_json metadata = tdict_json_get(index, "metadata"), entry = tdict_json_get(metadata, "tensordict");
-  tdict_json_cursor cursor = tdict_json_enter(metadata);
-  tdict_json key, value;
-  tdict_status status = TDICT_OK;
-  const tdict_json_place place = {r->contents, r->path, "entry", "metadata", NULL};
-  *structure = NULL;
-  r->contents->has_metadata = true;
-  while (status == TDICT_OK && tdict_json_is(metadata, TDICT_JSON_OBJECT) && tdict_json_next(&cursor, &key, &value))
-    if (tdict_json_is(value, TDICT_JSON_STRING) && !tdict_json_equals(key, "tensordict"))
-      status = tdict_safetensors_keep_metadata(r->contents, key, value, err);
-  if (status != TDICT_OK || !tdict_json_exists(entry)) return status;
-  status = tdict_json_text(r->contents, entry, structure, err);
-  if (status != TDICT_OK || *structure) return status;
-  return tdict_json_fail(&place, err, "the value of 'tensordict' is not a string");
-}
-
 /* Opens the folder of the index. */
 static tdict_status open_folder(reader *r, tdict_error *err) {
   const char *slash = strrchr(r->path, '/');
@@ -178,7 +160,11 @@ tdict_status tdict_shards_read(tdict_contents *contents, const char *path, const
                  ? read_references(&r, map, err)
                  : tdict_json_fail(&place, err, "the index has no JSON object of this name");
   }
-  if (status == TDICT_OK) status = read_metadata(&r, tdict_json_root(&index), structure, err);
+  const tdict_json metadata = tdict_json_get(tdict_json_root(&index), "metadata");
+  *structure = NULL;
+  contents->has_metadata = true;
+  if (status == TDICT_OK && tdict_json_is(metadata, TDICT_JSON_OBJECT))
+    status = tdict_safetensors_read_metadata(contents, path, metadata, false, structure, err);
   if (status == TDICT_OK) status = open_folder(&r, err);
   if (status == TDICT_OK) status = open_shards(&r, err);
   if (status == TDICT_OK) status = choose_items(&r, err);
