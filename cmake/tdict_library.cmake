@@ -52,7 +52,7 @@ set_source_files_properties(
   src/core/base/log.c
   src/services/comm/async.c
   src/device/allocator_memory.c
-  src/services/io/unloaded.c
+  src/services/io/contents/unloaded.c
   src/core/sched/parallel.c
   src/engine/options/hooks.c
   src/engine/plan/flatten.c

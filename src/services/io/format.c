@@ -1,5 +1,5 @@
 /* Finds the format of a path, and reads the description of the files. Owns nothing. Thread-safe. */
-#include "services/io/contents.h"
+#include "services/io/contents/contents.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #ifndef TDICT_SERVICES_IO_LISTING_H
 #define TDICT_SERVICES_IO_LISTING_H
 
-#include "services/io/contents.h"
+#include "services/io/contents/contents.h"
 #include "services/io/request.h"
 #include "services/io/text.h"
 

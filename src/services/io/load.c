@@ -8,7 +8,7 @@
 #include "core/base/thread.h"
 #include "device/devices.h"
 #include "engine/start.h"
-#include "services/io/contents.h"
+#include "services/io/contents/contents.h"
 
 /* The state of one call. The caller of start_load() sets the first two members. */
 typedef struct loader {

@@ -3,7 +3,7 @@
 
 #include "core/base/error.h"
 #include "core/base/thread.h"
-#include "services/io/contents.h"
+#include "services/io/contents/contents.h"
 
 /* The results of a call. */
 typedef struct opened {

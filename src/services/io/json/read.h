@@ -2,7 +2,7 @@
 #ifndef TDICT_SERVICES_IO_JSON_READ_H
 #define TDICT_SERVICES_IO_JSON_READ_H
 
-#include "services/io/contents.h"
+#include "services/io/contents/contents.h"
 #include "services/io/json/document.h"
 #include "services/io/text.h"
 

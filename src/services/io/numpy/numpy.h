@@ -3,7 +3,7 @@
 #ifndef TDICT_SERVICES_IO_NUMPY_NUMPY_H
 #define TDICT_SERVICES_IO_NUMPY_NUMPY_H
 
-#include "services/io/contents.h"
+#include "services/io/contents/contents.h"
 #include "services/io/request.h"
 #include "services/io/text.h"
 #include "services/io/zip/zip.h"

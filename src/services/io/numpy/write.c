@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 #include "services/io/listing.h"
 #include "services/io/numpy/numpy.h"
-#include "services/io/output.h"
+#include "services/io/output/output.h"
 #include "services/io/zip/zip.h"
 #include "tdict/view.h"
 

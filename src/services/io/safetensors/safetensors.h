@@ -3,10 +3,10 @@
 #ifndef TDICT_SERVICES_IO_SAFETENSORS_SAFETENSORS_H
 #define TDICT_SERVICES_IO_SAFETENSORS_SAFETENSORS_H
 
-#include "services/io/contents.h"
+#include "services/io/contents/contents.h"
 #include "services/io/json/document.h"
 #include "services/io/listing.h"
-#include "services/io/output.h"
+#include "services/io/output/output.h"
 #include "services/io/request.h"
 #include "services/io/text.h"
 

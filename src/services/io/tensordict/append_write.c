@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "core/base/error.h"
-#include "services/io/below.h"
-#include "services/io/output.h"
+#include "services/io/contents/below.h"
+#include "services/io/output/output.h"
 #include "services/io/tensordict/append.h"
 
 static const char meta_name[] = "meta.json", temporary_name[] = ".meta.json.append.tmp";

@@ -7,7 +7,7 @@
 #include "core/base/error.h"
 #include "core/leaves/json.h"
 #include "services/io/listing.h"
-#include "services/io/output.h"
+#include "services/io/output/output.h"
 #include "services/io/tensordict/tensordict.h"
 
 enum { ALIGNMENT = 8 };

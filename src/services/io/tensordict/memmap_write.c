@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "services/io/output/output_folder.h"
 #include "services/io/tensordict/memmap.h"
-#include "services/io/tensordict/output_folder.h"
 
 enum { MOST_NAME = 255 };
 

@@ -3,8 +3,8 @@
 #ifndef TDICT_SERVICES_IO_ZIP_ZIP_H
 #define TDICT_SERVICES_IO_ZIP_ZIP_H
 
-#include "services/io/contents.h"
-#include "services/io/output.h"
+#include "services/io/contents/contents.h"
+#include "services/io/output/output.h"
 #include "services/io/text.h"
 
 enum { TDICT_ZIP_STORED = 0 };

@@ -1,5 +1,5 @@
 /* Opens paths name by name, so that no symbolic link is followed. See below.h for ownership and threads. */
-#include "services/io/below.h"
+#include "services/io/contents/below.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* Makes tensors over unloaded storages that read files. See contents.h for ownership and threads. The reading threads
  * share only the descriptor, and the progress if the program wants progress. */
-#include "services/io/contents.h"
+#include "services/io/contents/contents.h"
 
 #include <errno.h>
 #include <fcntl.h>

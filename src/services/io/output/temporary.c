@@ -1,5 +1,5 @@
 /* Creates, locks and removes temporary files and directories. See temporary.h for ownership and threads. */
-#include "services/io/temporary.h"
+#include "services/io/output/temporary.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -5,14 +5,14 @@
  * gives the file its final name by one rename(), which replaces an old file. If a process is killed before the rename,
  * the new file stays under its temporary name, and the old file is unchanged. The next save removes the new file. All
  * functions that return a status return TDICT_EIO with the errno. */
-#ifndef TDICT_SERVICES_IO_OUTPUT_H
-#define TDICT_SERVICES_IO_OUTPUT_H
+#ifndef TDICT_SERVICES_IO_OUTPUT_OUTPUT_H
+#define TDICT_SERVICES_IO_OUTPUT_OUTPUT_H
 
 #include <stdatomic.h>
 #include <sys/types.h>
 
+#include "services/io/output/temporary.h"
 #include "services/io/progress.h"
-#include "services/io/temporary.h"
 #include "tdict/io.h"
 
 struct tdict_save_request;

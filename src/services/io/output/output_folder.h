@@ -13,10 +13,10 @@
  *     tdict_output_create(&file, &new.root, "a.memmap", err);       write and close the file
  *     tdict_output_folder_enter(&new.root, "child", &child, err);   write files, tdict_output_folder_leave(&child, err)
  *     on success: tdict_output_folder_replace(&new, err); on failure: tdict_output_folder_discard(&new) */
-#ifndef TDICT_SERVICES_IO_TENSORDICT_OUTPUT_FOLDER_H
-#define TDICT_SERVICES_IO_TENSORDICT_OUTPUT_FOLDER_H
+#ifndef TDICT_SERVICES_IO_OUTPUT_OUTPUT_FOLDER_H
+#define TDICT_SERVICES_IO_OUTPUT_OUTPUT_FOLDER_H
 
-#include "services/io/output.h"
+#include "services/io/output/output.h"
 #include "services/io/request.h"
 
 enum { TDICT_FOLDER_PATH_BYTES = 4096 };

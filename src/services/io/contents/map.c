@@ -1,5 +1,5 @@
 /* Maps files, and makes tensors over the mappings. See contents.h for ownership and threads. */
-#include "services/io/contents.h"
+#include "services/io/contents/contents.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Keeps opened files and their items, and builds trees of the items. See contents.h for ownership and threads. */
-#include "services/io/contents.h"
+#include "services/io/contents/contents.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,7 +7,7 @@
 #include "core/base/options.h"
 #include "core/tree/path.h"
 #include "core/tree/suggest.h"
-#include "services/io/contents.h"
+#include "services/io/contents/contents.h"
 #include "tdict/path.h"
 
 /* Checks `strip_prefix` or `add_prefix`: must be a path, or any text that does not end with a dot if `is_flat` is true.

@@ -9,10 +9,10 @@
  *
  * Errors of all functions: TDICT_ENOMEM; TDICT_EIO for a file that cannot be opened or read, or that was removed or
  * shortened in between. */
-#ifndef TDICT_SERVICES_IO_CONTENTS_H
-#define TDICT_SERVICES_IO_CONTENTS_H
+#ifndef TDICT_SERVICES_IO_CONTENTS_CONTENTS_H
+#define TDICT_SERVICES_IO_CONTENTS_CONTENTS_H
 
-#include "services/io/below.h"
+#include "services/io/contents/below.h"
 #include "services/io/progress.h"
 #include "tdict/io.h"
 #include "tdict/nontensor.h"

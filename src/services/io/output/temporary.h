@@ -5,8 +5,8 @@
  * the file has its final name. If the process is killed, the lock is free, and the next save of the path removes what
  * is left. For a short time a new file is not locked yet, so another save can remove it: the creating function finds
  * that the name is gone, and creates another file. */
-#ifndef TDICT_SERVICES_IO_TEMPORARY_H
-#define TDICT_SERVICES_IO_TEMPORARY_H
+#ifndef TDICT_SERVICES_IO_OUTPUT_TEMPORARY_H
+#define TDICT_SERVICES_IO_OUTPUT_TEMPORARY_H
 
 #include <stdbool.h>
 #include <stdint.h>

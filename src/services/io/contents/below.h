@@ -1,8 +1,8 @@
 /* Opens files and folders below an open folder. A path below a folder consists of names that are separated by slashes.
  * No name may be a symbolic link, empty, "." or "..", so no path leaves the folder. The caller owns the descriptors.
  * Thread-safe. */
-#ifndef TDICT_SERVICES_IO_BELOW_H
-#define TDICT_SERVICES_IO_BELOW_H
+#ifndef TDICT_SERVICES_IO_CONTENTS_BELOW_H
+#define TDICT_SERVICES_IO_CONTENTS_BELOW_H
 
 #include <stdbool.h>
 #include <sys/types.h>

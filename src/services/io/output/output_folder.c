@@ -1,6 +1,6 @@
 /* Creates directories under temporary names, and swaps a complete new directory with the old directory. See
  * output_folder.h for ownership and threads. */
-#include "services/io/tensordict/output_folder.h"
+#include "services/io/output/output_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Writes new files and replaces old files. See output.h for ownership and threads. */
-#include "services/io/output.h"
+#include "services/io/output/output.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
-/* Tests src/services/io/tensordict/output_folder.c: directories that replace directories, with failing system calls and
+/* Tests src/services/io/output/output_folder.c: directories that replace directories, with failing system calls and
  * in processes that are killed. See faults.h. */
-#include "faults.h"
-#include "services/io/tensordict/output_folder.h"
+#include "services/io/faults.h"
+#include "services/io/output/output_folder.h"
 #include "support/descriptors.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat

@@ -1,10 +1,10 @@
-/* Tests src/services/io/temporary.c: what killed processes have left is removed, and what a living process writes
- * stays. See faults.h. */
+/* Tests src/services/io/output/temporary.c: what killed processes have left is removed, and what a living process
+ * writes stays. See faults.h. */
 #include <pthread.h>
 
-#include "directory.h"
-#include "faults.h"
-#include "services/io/temporary.h"
+#include "services/io/directory.h"
+#include "services/io/faults.h"
+#include "services/io/output/temporary.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
  * __wrap_unlinkat __wrap_flock __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */

@@ -1,5 +1,5 @@
 /* Narrows the items of opened files to rows of dimension 0. See contents.h for ownership and threads. */
-#include "services/io/contents.h"
+#include "services/io/contents/contents.h"
 
 #include <inttypes.h>
 #include <string.h>

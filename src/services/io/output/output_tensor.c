@@ -7,8 +7,8 @@
 #include "core/tensor/layout.h"
 #include "core/tensor/tensor.h"
 #include "engine/start.h"
-#include "services/io/contents.h"
-#include "services/io/output.h"
+#include "services/io/contents/contents.h"
+#include "services/io/output/output.h"
 #include "services/io/request.h"
 #include "tdict/transfer.h"
 
