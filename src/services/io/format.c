@@ -23,17 +23,19 @@ static tdict_status fail_other(const tdict_contents *c, const char *what, const 
                        c->what, what, why);
 }
 
+/* Reads `bytes` bytes at `offset` of the file. Returns false if the file is shorter or cannot be read. */
+static bool read_at(const tdict_contents *c, uint64_t offset, void *to, size_t bytes) {
+  return tdict_contents_read(c, (tdict_span){0, offset, bytes}, to, NULL) == TDICT_OK;
+}
+
 /* Returns true if the first entry of a zip file is the pickle of torch.save. */
 static bool is_torch_file(const tdict_contents *c) {
   enum { HEADER = 30, LENGTH = 26 };
   unsigned char header[HEADER];
   char name[256];
-  if (c->files[0].bytes < HEADER || tdict_contents_read(c, (tdict_span){0, 0, sizeof header}, header, NULL) != TDICT_OK)
-    return false;
+  if (!read_at(c, 0, header, sizeof header)) return false;
   const size_t length = header[LENGTH] | (size_t)header[LENGTH + 1] << 8;
-  if (length >= sizeof name || length > c->files[0].bytes - HEADER ||
-      tdict_contents_read(c, (tdict_span){0, HEADER, length}, name, NULL) != TDICT_OK)
-    return false;
+  if (length >= sizeof name || !read_at(c, HEADER, name, length)) return false;
   name[length] = 0;
   return ends_with(name, "/data.pkl");
 }
@@ -47,12 +49,6 @@ static tdict_status read_zip(tdict_contents *c, const tdict_open_options *o, boo
   if (status != TDICT_OK) return status;
   *has_paths = tdict_archive_is(&zip);
   return *has_paths ? tdict_archive_read(c, &zip, o, err) : tdict_npz_read(c, &zip, err);
-}
-
-/* Reads `bytes` bytes at `offset` of the file. Returns false if the file is shorter or cannot be read. */
-static bool read_at(const tdict_contents *c, uint64_t offset, void *to, size_t bytes) {
-  return c->files[0].bytes >= offset + bytes &&
-         tdict_contents_read(c, (tdict_span){0, offset, bytes}, to, NULL) == TDICT_OK;
 }
 
 /* Returns true if a file begins as a pickle of protocol 2 to 5, for example of an old torch.save. */

@@ -149,8 +149,7 @@ static tdict_status read_literal(parser *p, tdict_error *err) {
 
 bool tdict_npy_is_npy(const tdict_contents *contents, size_t file) {
   char found[MAGIC_BYTES];
-  return contents->files[file].bytes >= MAGIC_BYTES &&
-         tdict_contents_read(contents, (tdict_span){file, 0, MAGIC_BYTES}, found, NULL) == TDICT_OK &&
+  return tdict_contents_read(contents, (tdict_span){file, 0, MAGIC_BYTES}, found, NULL) == TDICT_OK &&
          memcmp(found, magic, MAGIC_BYTES) == 0;
 }
 
