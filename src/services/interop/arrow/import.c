@@ -9,8 +9,12 @@
 #include "core/base/options.h"
 #include "device/devices.h"
 
-tdict_status tdict_arrow_read_options(const char *what, const tdict_arrow_import_options *options,
-                                      tdict_arrow_import_options *out, tdict_error *err) {
+tdict_status tdict_arrow_import_begin(tdict_arrow_importer *m, const tdict_arrow_import_options *options,
+                                      tdict_error *err) {
+  const char *what = m->what;
+  tdict_arrow_import_options *out = &m->options;
+  m->flags = TDICT_DESC_READ_ONLY;
+  m->device = tdict_cpu();
   *out = tdict_arrow_import_options_default();
   tdict_status status = tdict_options_read(out, sizeof *out, options, "arrow import options", err);
   if (status != TDICT_OK) return status;
@@ -161,13 +165,11 @@ tdict_status tdict_arrow_import_tree(tdict_arrow_importer *m, const struct Arrow
 static tdict_status begin_import(tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                  const struct ArrowArray *array, const tdict_arrow_import_options *options,
                                  const void *out, tdict_error *err) {
-  m->flags = TDICT_DESC_READ_ONLY;
-  m->device = tdict_cpu();
   if (!schema || !array || !out)
     return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", m->what, !schema ? "schema" : array ? "out" : "array");
   if (!schema->release || !array->release)
     return tdict_fail(err, TDICT_EINVAL, "%s: the %s is released", m->what, schema->release ? "array" : "schema");
-  return tdict_arrow_read_options(m->what, options, &m->options, err);
+  return tdict_arrow_import_begin(m, options, err);
 }
 
 tdict_status tdict_arrow_import(const struct ArrowSchema *schema, struct ArrowArray *array,

@@ -79,11 +79,8 @@ tdict_status tdict_arrow_wrap(const tdict_arrow_importer *m, const void *element
 tdict_status tdict_arrow_place(const tdict_arrow_importer *m, tdict_tensor **tensor, tdict_error *err);
 
 /* Makes a tensor of shape [count, ...] from a column of numbers, bools or fixed-size lists. Elements of null rows get
- * the fill value. Returns TDICT_ENOTSUP for other types. */
-tdict_status tdict_arrow_import_dense(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
-                                      tdict_tensor **out, tdict_error *err);
-/* Makes the tensor of a field, as tdict_arrow_import_dense() does. Also applies the shape of the extension type
- * arrow.fixed_shape_tensor. */
+ * the fill value. Applies the shape of the extension type arrow.fixed_shape_tensor. Returns TDICT_ENOTSUP for other
+ * types. */
 tdict_status tdict_arrow_import_tensor(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
                                        tdict_tensor **out, tdict_error *err);
 /* Makes a leaf from a list, text or null column, and sets the leaf at m->path. */
@@ -105,10 +102,11 @@ typedef struct tdict_arrow_row_shape {
 tdict_status tdict_arrow_row_shape_read(const char *what, const struct ArrowSchema *schema, int64_t size,
                                         tdict_arrow_row_shape *out, tdict_error *err);
 
-/* Reads the options of the caller. Returns TDICT_EINVAL for invalid values, and the errors of tdict_options_read(). */
-tdict_status tdict_arrow_read_options(const char *what, const tdict_arrow_import_options *options,
-                                      tdict_arrow_import_options *out, tdict_error *err);
-/* Imports an array. The caller sets what, options, device, flags and memory. Takes over the array on success. If
+/* Reads the options of the caller. The buffers are in ordinary host memory until the caller sets another device, flags
+ * and memory. Returns TDICT_EINVAL for invalid values, and the errors of tdict_options_read(). */
+tdict_status tdict_arrow_import_begin(tdict_arrow_importer *m, const tdict_arrow_import_options *options,
+                                      tdict_error *err);
+/* Imports an array, after tdict_arrow_import_begin(). Takes over the array on success. If
  * `array` is NULL, makes a tree without rows. */
 tdict_status tdict_arrow_import_tree(tdict_arrow_importer *m, const struct ArrowSchema *schema,
                                      struct ArrowArray *array, tdict_tree **out, tdict_error *err);

@@ -40,6 +40,9 @@ static tdict_status import_bools(const tdict_arrow_importer *m, const tdict_arro
   return TDICT_HAND_OVER(status, bools, out, tdict_tensor_release);
 }
 
+static tdict_status import_dense(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
+                                 tdict_tensor **out, tdict_error *err);
+
 /* Makes a tensor of shape [count, size, ...] from a fixed-size list. */
 static tdict_status import_fixed_list(tdict_arrow_importer *m, const tdict_arrow_column *c, tdict_tensor **out,
                                       tdict_error *err) {
@@ -55,7 +58,7 @@ static tdict_status import_fixed_list(tdict_arrow_importer *m, const tdict_arrow
   tdict_status status = tdict_arrow_column_child(m, c, 0, range, &child, err);
   if (status == TDICT_OK) status = tdict_arrow_column_nulls(m, &child, NULL, &valid, err);
   m->depth++;
-  if (status == TDICT_OK) status = tdict_arrow_import_dense(m, &child, valid, &flat, err);
+  if (status == TDICT_OK) status = import_dense(m, &child, valid, &flat, err);
   m->depth--;
   free(valid);
   if (status != TDICT_OK) return status;
@@ -72,8 +75,8 @@ static tdict_status import_fixed_list(tdict_arrow_importer *m, const tdict_arrow
   return status;
 }
 
-tdict_status tdict_arrow_import_dense(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
-                                      tdict_tensor **out, tdict_error *err) {
+static tdict_status import_dense(tdict_arrow_importer *m, const tdict_arrow_column *c, const uint8_t *valid,
+                                 tdict_tensor **out, tdict_error *err) {
   tdict_tensor *tensor = NULL;
   tdict_status status;
   if (c->type.kind == TDICT_ARROW_NUMBER) {
@@ -138,7 +141,7 @@ tdict_status tdict_arrow_import_tensor(tdict_arrow_importer *m, const tdict_arro
   tdict_status status = TDICT_OK;
   if (c->type.kind == TDICT_ARROW_FIXED_LIST)
     status = tdict_arrow_row_shape_read(m->what, c->schema, c->type.size, &row, err);
-  if (status == TDICT_OK) status = tdict_arrow_import_dense(m, c, valid, &flat, err);
+  if (status == TDICT_OK) status = import_dense(m, c, valid, &flat, err);
   if (status != TDICT_OK) return status;
   if (row.ndim == 0) {
     *out = flat;

@@ -125,11 +125,9 @@ static tdict_status open_stream(tdict_arrow_importer *m, struct ArrowArrayStream
                                 const tdict_arrow_import_options *options, const void *out, struct ArrowSchema *schema,
                                 tdict_error *err) {
   const char *what = m->what;
-  m->device = tdict_cpu();
-  m->flags = TDICT_DESC_READ_ONLY;
   if (!stream || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, stream ? "out" : "stream");
   if (!stream->release) return tdict_fail(err, TDICT_EINVAL, "%s: the stream is released", what);
-  tdict_status status = tdict_arrow_read_options(what, options, &m->options, err);
+  tdict_status status = tdict_arrow_import_begin(m, options, err);
   if (status != TDICT_OK) return status;
   memset(schema, 0, sizeof *schema);
   const int code = stream->get_schema(stream, schema);
