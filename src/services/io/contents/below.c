@@ -26,7 +26,9 @@ static tdict_status fail_open(const walk *w, int code, tdict_error *err) {
   return tdict_fail_errno(err, code, w->path, "%s: %.150s cannot be opened", w->what, w->path);
 }
 
-static bool is_safe(const char *name) { return name[0] && strcmp(name, ".") != 0 && strcmp(name, "..") != 0; }
+bool tdict_below_is_name(const char *name) {
+  return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
+}
 
 /* Copies the name at the start of `path` to `name`, which has room for NAME_MAX + 1 bytes. Returns the length of the
  * name, or 0 if the name is not allowed. */
@@ -35,7 +37,7 @@ static size_t next_name(const char *path, char *name) {
   if (length > NAME_MAX) return 0;
   memcpy(name, path, length);
   name[length] = 0;
-  return is_safe(name) ? length : 0;
+  return tdict_below_is_name(name) ? length : 0;
 }
 
 /* Opens the folder whose path is the first `length` bytes of `path`. */

@@ -9,6 +9,8 @@
 
 #include "tdict/status.h"
 
+/* Returns true if a file in a folder may have this name: a path that is one name. */
+bool tdict_below_is_name(const char *name);
 /* Opens a regular file for reading. Returns the errors of tdict_file_open_in(). Returns TDICT_EFORMAT also for a path
  * that breaks the rules above. If the file or one of its folders does not exist, returns TDICT_EIO with ENOENT. */
 tdict_status tdict_below_open(const char *what, int root, const char *path, int *fd, tdict_error *err);

@@ -43,11 +43,6 @@ static tdict_status fail_memory(const reader *r, size_t count, tdict_error *err)
   return tdict_fail_memory(err, r->contents->what, r->path, "%zu keys", count);
 }
 
-/* Returns true if the name can be the name of a file in the folder of the index. */
-static bool is_file_name(const char *name) {
-  return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
-}
-
 /* Opens a shard and reads its header. The path of the shard is the folder of the index, followed by the name. */
 static tdict_status open_shard(reader *r, const char *name, tdict_error *err) {
   const char *slash = strrchr(r->path, '/'), *path, *none;
@@ -73,7 +68,7 @@ static tdict_status read_references(reader *r, tdict_json map, tdict_error *err)
     if (status != TDICT_OK) return status;
     const tdict_json_place place = {r->contents, r->path, "tensor", next->tensor, NULL};
     if (!next->shard) return tdict_json_fail(&place, err, "the name of the shard is not a string");
-    if (!is_file_name(next->shard))
+    if (!tdict_below_is_name(next->shard))
       return tdict_json_fail(&place, err, "the shard '%.80s' is not the name of a file beside the index", next->shard);
   }
   return TDICT_OK;

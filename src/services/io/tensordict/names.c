@@ -67,9 +67,7 @@ void tdict_td_add_name(tdict_io_text *text, const char *key) {
   }
 }
 
-bool tdict_td_is_plain_name(const char *key) {
-  return key[0] && !strchr(key, '/') && !strchr(key, '\\') && strcmp(key, ".") != 0 && strcmp(key, "..") != 0;
-}
+bool tdict_td_is_plain_name(const char *key) { return tdict_below_is_name(key) && !strchr(key, '\\'); }
 
 void tdict_td_add_string(tdict_io_text *text, const char *string) {
   static const char escaped[] = "\"\\\n\r\t\f\b", letters[] = "\"\\nrtfb";
