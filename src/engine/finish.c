@@ -82,7 +82,6 @@ static void fill_stats(tdict_transfer *t) {
   s->num_leaves = p->num_leaves;
   s->num_shared_leaves = tdict_plan_num_shared(p);
   s->total_bytes = tdict_plan_bytes(p);
-  s->peer_bytes = p->peer_bytes;
   s->direct_bytes = p->way_bytes[TDICT_WAY_DIRECT];
   s->staged_bytes = p->way_bytes[TDICT_WAY_STAGE_IN] + p->way_bytes[TDICT_WAY_STAGE_OUT];
   s->pageable_bytes = p->way_bytes[TDICT_WAY_PAGEABLE_IN];

@@ -44,7 +44,8 @@ typedef struct starter {
   tdict_memory *memory; /* memory in which the result is allocated; NULL: ordinary host memory */
   bool want_pinned;     /* true: host leaves that are not pinned must be copied */
   bool builds_result;   /* true: this thread builds the result while other threads copy */
-  tdict_plan plan;
+  tdict_plan plan;      /* moves to the transfer, when the transfer exists */
+  tdict_collected collected;
   int64_t num_keep_matches;       /* number of entries that patterns of `keep` matched */
   int64_t num_conversion_matches; /* number of tensors that patterns of `conversions` matched */
   int32_t mode;
@@ -154,8 +155,8 @@ static tdict_status collect_plan(starter *s, tdict_error *err) {
     status = tdict_conversions_create(start->what, o->conversions, o->num_conversions, &request.conversions, err);
   if (status == TDICT_OK) {
     tdict_plan_take_used(&s->engine->used_plan, &used);
-    status = start->named ? tdict_plan_collect_pairs(&s->plan, &request, start->pairs, start->num_pairs, err)
-                          : tdict_plan_collect(&s->plan, &request, start->src, err);
+    status = start->named ? tdict_plan_collect_pairs(&s->collected, &request, start->pairs, start->num_pairs, err)
+                          : tdict_plan_collect(&s->collected, &request, start->src, err);
   }
   if (request.conversions) {
     s->num_conversion_matches = tdict_patterns_count_matches(tdict_conversions_patterns(request.conversions));
@@ -208,7 +209,7 @@ static tdict_status make_storages(const starter *s, tdict_transfer *t, tdict_err
   if (start->storage) first->storage = tdict_storage_retain(start->storage);
   if (start->dst || start->storage || t->plan.num_items == 0) return TDICT_OK;
   const size_t bytes = t->plan.line_bytes;
-  const int node = t->plan.reads_device ? find_memory_node(&t->plan) : -1;
+  const int node = s->collected.reads_device ? find_memory_node(&t->plan) : -1;
   tdict_status status = tdict_storage_create_near(s->memory, bytes, node, &first->storage, err);
   for (size_t i = 1; i < t->num_targets && status == TDICT_OK; i++) {
     t->targets[i].position = start->more_targets[i - 1].position;
@@ -282,13 +283,13 @@ static tdict_status make_result(const starter *s, tdict_transfer *t, tdict_error
   if (status != TDICT_OK) return status;
   if (start->dst) {
     t->future.result = tdict_retain(start->result ? start->result : start->dst);
-    return tdict_overlap_check(&t->plan, t->named, err);
+    return s->collected.may_overlap ? tdict_overlap_check(&t->plan, t->named, err) : TDICT_OK;
   }
   const tdict_target *first = &t->targets[0];
-  status =
-      tdict_result_build(&t->plan, start->src, first->storage, start->pin ? NULL : &s->device, &t->future.result, err);
+  status = tdict_result_build(&s->collected, start->src, first->storage, start->pin ? NULL : &s->device,
+                              &t->future.result, err);
   for (size_t i = 1; i < t->num_targets && status == TDICT_OK; i++)
-    status = tdict_result_for_target(&t->plan, t->future.result, first->storage, t->targets[i].storage,
+    status = tdict_result_for_target(&s->collected, t->future.result, first->storage, t->targets[i].storage,
                                      &t->targets[i].tree, err);
   return status;
 }
@@ -316,12 +317,13 @@ static tdict_status build_during_copies(const starter *s, tdict_transfer *t, tdi
 /* Returns true if the result is the source tree itself: no leaf must be copied, and no hook must run. If the tree has
  * no leaves and the call is not tdict_pin_memory(), the tree must also be on the target device. */
 static bool is_already_there(const starter *s) {
-  const tdict_objects *objects = s->plan.objects;
+  const tdict_plan *plan = s->collected.plan;
+  const tdict_objects *objects = plan->objects;
   tdict_device tree_device;
-  if (s->start->dst || s->start->storage || s->plan.num_items > 0) return false;
+  if (s->start->dst || s->start->storage || plan->num_items > 0) return false;
   for (uint32_t i = 0; objects && i < objects->count; i++)
     if (objects->steps[i].action == TDICT_OBJECT_HOOK) return false;
-  if (s->plan.num_leaves > 0) return true;
+  if (plan->num_leaves > 0) return true;
   return s->start->pin || (tdict_get_device(s->start->src, &tree_device) && tdict_device_equal(tree_device, s->device));
 }
 
@@ -336,7 +338,8 @@ static bool is_queued_without_waiting(const tdict_plan *plan, size_t max_queued_
 static tdict_status cut_plan(const starter *s, tdict_transfer *t, tdict_error *err) {
   const tdict_tuning_row *row = &s->choice.row;
   if (s->mode == TDICT_MODE_NON_BLOCKING_PIN && t->plan.way_bytes[TDICT_WAY_DIRECT]) tdict_plan_stage_small(&t->plan);
-  const tdict_cut cut = {row->first_bytes, row->chunk_bytes, s->max_copy_bytes, s->mode == TDICT_MODE_BLOCKING};
+  const tdict_cut cut = {row->first_bytes, row->chunk_bytes, s->max_copy_bytes, s->mode == TDICT_MODE_BLOCKING,
+                         s->collected.num_uniform};
   return tdict_plan_cut(&t->plan, &cut, err);
 }
 
@@ -349,7 +352,7 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
   }
   const int num_helpers = s->choice.num_workers > 1 ? count_plan_helpers(s) : 0;
   const bool places_items = num_helpers > 0 && t->plan.num_items >= MANY_ITEMS && !start->dst && !start->storage &&
-                            !t->plan.objects && tdict_plan_is_uniform(&t->plan);
+                            !t->plan.objects && s->collected.num_uniform == t->plan.num_items;
   s->beginning = (tdict_beginning){start->src,  start->awaits, start->num_awaits,
                                    num_helpers, places_items,  s->choice.on_caller_if_ready};
   tdict_status status = is_first_use_of_ring(s, t) ? make_storages_and_ring(s, t, err) : make_storages(s, t, err);
@@ -369,7 +372,7 @@ static tdict_status prepare_transfer(starter *s, tdict_transfer *t, tdict_contex
   if (status == TDICT_OK && start->options.check_sources) status = tdict_check_sources_prepare(t, err);
   if (status == TDICT_OK && t->plan.objects)
     status = tdict_hooks_prepare(t, context, s->device, s->memory, tdict_to_device, err);
-  const bool waits = start->options.after.device.type || t->plan.reads_device || t->plan.writes_existing;
+  const bool waits = start->options.after.device.type || s->collected.reads_device || t->plan.writes_existing;
   if (status == TDICT_OK && waits)
     status = tdict_stream_waits_record(t, start->options.after, start->storage != NULL, err);
   return status;
@@ -455,6 +458,8 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
     return status;
   }
   t->plan = s->plan;
+  s->collected.plan = &t->plan;
+  t->future.stats.peer_bytes = s->collected.peer_bytes;
   for (int i = 0; i < t->how.num_workers; i++) t->workers[i].task.run = tdict_work;
   t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
   t->future.begin_ns = s->begin_ns;
@@ -494,6 +499,7 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", start->what);
   TDICT_UNCANCELLED;
   starter s = {.engine = tdict_context_engine(context), .start = start};
+  s.collected.plan = &s.plan;
   s.skips_stats = start->caller_waits && !start->options.stats && !start->promise;
   s.is_traced = atomic_load_explicit(&s.engine->tracer.on, memory_order_relaxed);
   if (!s.skips_stats || s.is_traced) s.begin_ns = tdict_now_ns();

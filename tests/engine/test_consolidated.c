@@ -115,7 +115,7 @@ static tdict_plan collect(const world *w, const tdict_tree *src, const tdict_tre
                           .device = w->device,
                           .dst = dst,
                           .mode = TDICT_MODE_NON_BLOCKING_PIN};
-  td_ok(tdict_plan_collect(&p, &r, src, err));
+  td_ok(tdict_plan_collect(&(tdict_collected){.plan = &p}, &r, src, err));
   return p;
 }
 GPU_CASE(consolidated_tree_is_one_plan_item) {

@@ -11,7 +11,7 @@
 static tdict_plan plan_of(const world *w, const tdict_tree *src, const tdict_tree *dst, size_t chunk_bytes) {
   tdict_plan p;
   tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices, .dst = dst};
-  td_ok(tdict_plan_collect(&p, &r, src, err));
+  td_ok(tdict_plan_collect(&(tdict_collected){.plan = &p}, &r, src, err));
   td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = chunk_bytes, .chunk_bytes = chunk_bytes}, err));
   return p;
 }
@@ -169,7 +169,7 @@ GPU_CASE(pieces_as_copy_is_the_copy_that_would_be_queued) {
     tdict_plan p;
     tdict_plan_request r = {
         .devices = tdict_context_engine(w.c)->config.devices, .dst = dst, .mode = TDICT_MODE_NON_BLOCKING_PIN};
-    td_ok(tdict_plan_collect(&p, &r, src, err));
+    td_ok(tdict_plan_collect(&(tdict_collected){.plan = &p}, &r, src, err));
     td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = cases[n].chunk, .chunk_bytes = cases[n].chunk}, err));
     tdict_gpu_scope scope;
     tdict_cu_stream stream;

@@ -25,6 +25,7 @@ typedef struct reached {
 
 /* The state of one tdict_plan_collect() call. */
 typedef struct collector {
+  tdict_collected *collected;
   tdict_plan *plan;
   const tdict_plan_request *request;
   tdict_item_maker make; /* makes items of leaves; `make.cast` is the conversion of the current leaf */
@@ -124,7 +125,8 @@ static tdict_status collect_source_leaf(collector *c, const tdict_cursor *cursor
  * the GPU reads ordinary memory, because leaves of a node can then have different ways. */
 static void begin_uniform(collector *c) {
   const tdict_plan_request *r = c->request;
-  c->uniform = (tdict_uniform){.plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
+  c->uniform =
+      (tdict_uniform){.collected = c->collected, .plan = c->plan, .pool = r->pool, .num_helpers = r->num_helpers};
   if (r->dst || r->host_only || r->keep || c->plan->wire || r->device.type == TDICT_DEVICE_CPU) return;
   /* the error is reported when the first leaf is collected */
   if (tdict_item_find_gpu(&c->make, r->device, &c->uniform.to, NULL) != TDICT_OK) c->uniform.to = NULL;
@@ -138,11 +140,11 @@ static void begin_uniform(collector *c) {
  * always overlap. */
 static void note_overlap(collector *c, const tdict_cursor *cursor, const tdict_tensor *dst) {
   const uintptr_t begin = (uintptr_t)dst->data, end = begin + tdict_tensor_nbytes(dst);
-  if (begin == end || c->plan->may_overlap) return;
+  if (begin == end || c->collected->may_overlap) return;
   const bool foreign = dst->storage->flags & TDICT_STORAGE_FOREIGN;
   const tdict_tree *node = (const tdict_tree *)cursor->frames[cursor->depth - 1].mark;
   if (!foreign && tdict_item_is_unshared(dst) && is_reached_once(&c->reached_dst, cursor, node)) return;
-  c->plan->may_overlap = foreign || begin < c->dst_end || !tdict_item_is_plain(dst);
+  c->collected->may_overlap = foreign || begin < c->dst_end || !tdict_item_is_plain(dst);
   c->dst_end = end;
 }
 
@@ -162,11 +164,12 @@ static tdict_status collect_pair(collector *c, const tdict_cursor *cursor, tdict
   return status == TDICT_OK ? tdict_item_append(&c->make, &item, err) : status;
 }
 
-static tdict_status note_leaf(tdict_plan *p, uint32_t place, const tdict_tensor *t, tdict_error *err) {
+static tdict_status note_leaf(const collector *c, uint32_t place, const tdict_tensor *t, tdict_error *err) {
+  tdict_plan *p = c->plan;
   if (p->num_leaves == p->cap && !tdict_plan_reserve(p, 1)) return fail_plan_memory(err);
   p->item_of_leaf[p->num_leaves++] = place;
-  p->num_new += place != TDICT_SHARED;
-  p->num_new_dims += place != TDICT_SHARED ? (size_t)t->ndim : 0;
+  c->collected->num_new += place != TDICT_SHARED;
+  c->collected->num_new_dims += place != TDICT_SHARED ? (size_t)t->ndim : 0;
   return TDICT_OK;
 }
 
@@ -281,7 +284,7 @@ static tdict_status collect_leaf(collector *c, tdict_cursor *cursor, tdict_leaf 
     if (c->request->conversions) status = find_cast(c, cursor, t, err);
     if (status != TDICT_OK) return status;
     status = has_dst ? collect_pair(c, cursor, t, other, err) : collect_source_leaf(c, cursor, t, &place, err);
-    return status == TDICT_OK ? note_leaf(c->plan, place, t, err) : status;
+    return status == TDICT_OK ? note_leaf(c, place, t, err) : status;
   }
   if (tdict_leaf_box(leaf)) return collect_object(c, cursor, tdict_leaf_box(leaf), other, err);
   tdict_tree *matching = tdict_leaf_tree(other);
@@ -303,7 +306,7 @@ static TDICT_COLD tdict_status keep_entry(collector *c, tdict_cursor *cursor, td
   tdict_status status = r->dst && !c->kept_depth ? tdict_destination_find(cursor, &other, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   if (t) {
-    p->keeps_elsewhere |= !tdict_device_equal(t->storage->device, r->device);
+    c->collected->keeps_elsewhere |= !tdict_device_equal(t->storage->device, r->device);
     if (p->num_leaves == p->cap && !tdict_plan_reserve(p, 1)) return fail_plan_memory(err);
     p->item_of_leaf[p->num_leaves++] = TDICT_SHARED; /* note_leaf() is not called here, because the compiler inlines
                                                       * note_leaf() only while there is one call */
@@ -370,8 +373,8 @@ static tdict_status collect_block(collector *c, tdict_consolidated *block, bool 
     tdict_status status = tdict_item_append(&c->make, &item, err);
     if (status != TDICT_OK) return status;
     p->block = tdict_consolidated_retain(block);
-    p->num_new = block->num_leaves;
-    p->num_new_dims = block->num_dims;
+    c->collected->num_new = block->num_leaves;
+    c->collected->num_new_dims = block->num_dims;
   }
   p->num_leaves = (uint32_t)block->num_leaves;
   *done = true;
@@ -409,11 +412,12 @@ static inline void try_uniform(collector *c, tdict_cursor *cursor) {
   c->misses = c->plan->num_items > before ? 0 : c->misses + 1;
 }
 
-tdict_status tdict_plan_collect(tdict_plan *plan, const tdict_plan_request *request, const tdict_tree *src,
+tdict_status tdict_plan_collect(tdict_collected *collected, const tdict_plan_request *request, const tdict_tree *src,
                                 tdict_error *err) {
-  collector c = {.plan = plan, .request = request};
+  tdict_plan *plan = collected->plan;
+  collector c = {.collected = collected, .plan = plan, .request = request};
   c.watch_depth = request->keep ? SIZE_MAX : 0;
-  tdict_status status = tdict_item_maker_init(&c.make, plan, request, err);
+  tdict_status status = tdict_item_maker_init(&c.make, collected, request, err);
   plan->borrows = request->borrows;
   if (request->conversions) c.same.plan = plan, c.same.wanted = &c.make.cast;
   /* Check the root, then visit all leaves. */

@@ -22,9 +22,15 @@ bool tdict_item_is_unshared(const tdict_tensor *t) {
          atomic_load_explicit(&t->storage->refs, memory_order_relaxed) == 1;
 }
 
-tdict_status tdict_item_maker_init(tdict_item_maker *m, tdict_plan *plan, const tdict_plan_request *request,
+tdict_status tdict_item_maker_init(tdict_item_maker *m, tdict_collected *collected, const tdict_plan_request *request,
                                    tdict_error *err) {
-  *m = (tdict_item_maker){.plan = plan, .request = request, .found_device = request->device, .found_gpu = request->gpu};
+  tdict_plan *plan = collected->plan;
+  *collected = (tdict_collected){.plan = plan};
+  *m = (tdict_item_maker){.collected = collected,
+                          .plan = plan,
+                          .request = request,
+                          .found_device = request->device,
+                          .found_gpu = request->gpu};
   *plan = request->used ? *request->used : (tdict_plan){0};
   if (!request->conversions && !request->narrow) return TDICT_OK;
   plan->wire = calloc(1, sizeof *plan->wire);
@@ -117,7 +123,7 @@ tdict_status tdict_item_choose_way(tdict_item_maker *m, tdict_item *item, tdict_
     status = item->dst ? find_storage_gpu(m, item->dst->storage, &item->gpu, err)
                        : tdict_item_find_gpu(m, to, &item->gpu, err);
   if (status != TDICT_OK) return status;
-  m->plan->reads_device |= !from_host;
+  m->collected->reads_device |= !from_host;
   if (to_host) item->gpu = source;
   if (from_host) {
     choose_way_in(m, item);
@@ -126,7 +132,7 @@ tdict_status tdict_item_choose_way(tdict_item_maker *m, tdict_item *item, tdict_
   } else {
     item->kind = TDICT_CU_D2D;
     item->way = TDICT_WAY_DIRECT;
-    m->plan->peer_bytes += source != item->gpu ? item->bytes : 0;
+    m->collected->peer_bytes += source != item->gpu ? item->bytes : 0;
     if (source->driver != item->gpu->driver)
       return tdict_fail(err, TDICT_ENOTSUP,
                         "transfer: no copies between simulated devices and GPUs: move to the cpu first");
@@ -177,10 +183,10 @@ tdict_status tdict_item_append(tdict_item_maker *m, tdict_item *item, tdict_erro
   return TDICT_OK;
 }
 
-tdict_status tdict_plan_collect_pairs(tdict_plan *plan, const tdict_plan_request *request, const tdict_copy_pair *pairs,
-                                      size_t num_pairs, tdict_error *err) {
+tdict_status tdict_plan_collect_pairs(tdict_collected *collected, const tdict_plan_request *request,
+                                      const tdict_copy_pair *pairs, size_t num_pairs, tdict_error *err) {
   tdict_item_maker m;
-  tdict_status status = tdict_item_maker_init(&m, plan, request, err);
+  tdict_status status = tdict_item_maker_init(&m, collected, request, err);
   for (size_t i = 0; i < num_pairs && status == TDICT_OK; i++) {
     tdict_tensor *src = pairs[i].src;
     tdict_item item = {.src = src, .src_data = src->data, .dst_data = pairs[i].dst, .leaf = pairs[i].leaf};
@@ -189,7 +195,7 @@ tdict_status tdict_plan_collect_pairs(tdict_plan *plan, const tdict_plan_request
     if (status == TDICT_OK) status = tdict_item_append(&m, &item, err);
   }
   tdict_item_count_slab(&m);
-  if (status != TDICT_OK) tdict_plan_reset(plan);
+  if (status != TDICT_OK) tdict_plan_reset(m.plan);
   return status;
 }
 
@@ -415,9 +421,9 @@ static bool collect_parallel(const tdict_uniform *m, tdict_frame *frame, uint32_
         tdict_tensor_release(plan->items[plan->num_items + stretches[i].first + k].src);
     return false;
   }
-  for (long i = 0; i < count; i++) plan->num_new_dims += stretches[i].num_dims;
-  plan->num_uniform += leaves;
-  plan->num_new += leaves;
+  for (long i = 0; i < count; i++) m->collected->num_new_dims += stretches[i].num_dims;
+  m->collected->num_uniform += leaves;
+  m->collected->num_new += leaves;
   plan->num_items += leaves;
   plan->num_leaves += leaves;
   frame->slot = end;
@@ -449,9 +455,9 @@ void tdict_uniform_collect(tdict_uniform *m, tdict_frame *frame) {
     if (leaf && !add_uniform_leaf(m, leaf, n, number, &plan->line_bytes)) break;
     if (!leaf) continue;
     plan->way_bytes[m->way] += plan->items[n].bytes;
-    plan->num_uniform++;
-    plan->num_new++;
-    plan->num_new_dims += (size_t)plan->items[n].src->ndim;
+    m->collected->num_uniform++;
+    m->collected->num_new++;
+    m->collected->num_new_dims += (size_t)plan->items[n].src->ndim;
     n++;
     number++;
   }

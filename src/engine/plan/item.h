@@ -17,6 +17,7 @@ bool tdict_item_is_unshared(const tdict_tensor *t);
 
 /* The state that consecutive items share. */
 typedef struct tdict_item_maker {
+  tdict_collected *collected;
   tdict_plan *plan;
   const tdict_plan_request *request;
   tdict_item_cast cast;      /* the conversion of the current item */
@@ -31,9 +32,10 @@ typedef struct tdict_item_maker {
   int64_t slab_count;
 } tdict_item_maker;
 
-/* Initializes the maker and an empty plan. Returns TDICT_ENOMEM if host memory is exhausted. */
-tdict_status tdict_item_maker_init(tdict_item_maker *maker, tdict_plan *plan, const tdict_plan_request *request,
-                                   tdict_error *err);
+/* Initializes the maker and an empty plan, which is collected->plan. Returns TDICT_ENOMEM if host memory is
+ * exhausted. */
+tdict_status tdict_item_maker_init(tdict_item_maker *maker, tdict_collected *collected,
+                                   const tdict_plan_request *request, tdict_error *err);
 /* Finds the GPU of a device. Returns TDICT_EWRONGDEVICE if the device is absent, and the errors of
  * tdict_devices_gpu(). */
 tdict_status tdict_item_find_gpu(tdict_item_maker *maker, tdict_device device, tdict_gpu **out, tdict_error *err);
@@ -45,10 +47,10 @@ tdict_status tdict_item_choose_way(tdict_item_maker *maker, tdict_item *item, td
 tdict_status tdict_item_append(tdict_item_maker *maker, tdict_item *item, tdict_error *err);
 /* Adds the pending references of a slab with one atomic operation. Call after the last item. */
 void tdict_item_count_slab(tdict_item_maker *maker);
-/* Reads pairs into a plan. Each pair becomes an item. The request gives the target device and the mode. Returns the
- * errors of tdict_item_choose_way() and tdict_item_append(). After a failure, the plan is empty. */
-tdict_status tdict_plan_collect_pairs(tdict_plan *plan, const tdict_plan_request *request, const tdict_copy_pair *pairs,
-                                      size_t num_pairs, tdict_error *err);
+/* Reads pairs into collected->plan. Each pair becomes an item. The request gives the target device and the mode.
+ * Returns the errors of tdict_item_choose_way() and tdict_item_append(). After a failure, the plan is empty. */
+tdict_status tdict_plan_collect_pairs(tdict_collected *collected, const tdict_plan_request *request,
+                                      const tdict_copy_pair *pairs, size_t num_pairs, tdict_error *err);
 
 enum { TDICT_SAME_BYTES_STORAGES = 8 };
 /* A table that finds leaves with exactly the same bytes of one storage, so that these bytes are copied once. */
@@ -86,6 +88,7 @@ void tdict_same_bytes_reset(tdict_same_bytes *same);
  * leaf, and the leaf is copied to a GPU. A small pinned leaf that is copied through slots is also uniform. No other
  * leaf can cover the same bytes, so no table is searched, and several threads can read leaves in parallel. */
 typedef struct tdict_uniform {
+  tdict_collected *collected;
   tdict_plan *plan;
   tdict_gpu *to;     /* borrowed; NULL: no leaf of this collection is uniform */
   uint8_t way;       /* a tdict_way */

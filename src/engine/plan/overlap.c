@@ -96,7 +96,6 @@ static tdict_status check_spans(const tdict_plan *plan, const span *x, const spa
 }
 
 tdict_status tdict_overlap_check(const tdict_plan *plan, const tdict_tree *mirror, tdict_error *err) {
-  if (!plan->may_overlap) return TDICT_OK;
   span *spans = malloc(2 * (size_t)plan->num_items * sizeof *spans);
   if (!spans) return tdict_fail(err, TDICT_ENOMEM, "transfer_into: no host memory to compare the destination's leaves");
   uint32_t count = 0, last_dense = UINT32_MAX; /* the span without gaps that ends last */

@@ -232,8 +232,8 @@ static tdict_status add_pieces(tdict_plan *plan, tdict_chunk all, size_t low, si
 
 /* Returns the number of the first item after `first` that is copied in another way or by another GPU. If there is no
  * such item, returns num_items. The items from `first` up to that item may share slots. */
-static uint32_t group_end(const tdict_plan *plan, uint32_t first) {
-  uint32_t end = tdict_plan_is_uniform(plan) ? plan->num_items : first + 1;
+static uint32_t group_end(const tdict_plan *plan, const tdict_cut *cut, uint32_t first) {
+  uint32_t end = cut->num_uniform == plan->num_items ? plan->num_items : first + 1;
   while (end < plan->num_items && plan->items[end].way == plan->items[first].way &&
          plan->items[end].gpu == plan->items[first].gpu)
     end++;
@@ -279,7 +279,9 @@ tdict_status tdict_plan_cut(tdict_plan *plan, const tdict_cut *cut, tdict_error 
      * have up to chunk_bytes. */
     const bool pageable = item->way == TDICT_WAY_PAGEABLE_IN, unsplit = pageable && !cut->max_copy_bytes;
     const bool direct = item->way == TDICT_WAY_DIRECT || (pageable && !unsplit);
-    end = pageable ? i + 1 : direct ? direct_end(plan, cut, i, tdict_plan_stretch_end(plan, i)) : group_end(plan, i);
+    end = pageable ? i + 1
+          : direct ? direct_end(plan, cut, i, tdict_plan_stretch_end(plan, i))
+                   : group_end(plan, cut, i);
     tdict_chunk span = {.begin = item->offset, .first = i};
     span.end = plan->items[end - 1].offset + plan->items[end - 1].bytes;
     size_t most = unsplit ? SIZE_MAX / 2 : direct ? most_direct_bytes(cut) : cut->chunk_bytes;

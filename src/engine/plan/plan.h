@@ -135,20 +135,27 @@ typedef struct tdict_plan {
   tdict_objects *objects;              /* owned; NULL: the tree has no objects */
   tdict_chunk *chunks;
   uint32_t num_chunks, cap_chunks;
-  size_t line_bytes;                  /* length of the line */
-  size_t peer_bytes;                  /* bytes of the items that are copied from one GPU to another GPU */
-  size_t way_bytes[5];                /* bytes of the items that have each tdict_way */
-  uint32_t num_uniform;               /* number of items that are uniform leaves, see item.h */
-  bool is_one_stretch;                /* true: one driver copy can cover all items */
-  size_t num_new, num_new_dims;       /* number of new tensors in the result, and the sum of their ndim */
-  bool reads_device, writes_existing; /* true: a source is on a GPU; a destination existed before the transfer */
-  bool keeps_elsewhere;               /* the option `keep` keeps a tensor that is on another device than the result */
-  bool may_overlap;                   /* transfer_into: some destinations may share bytes */
+  size_t line_bytes;    /* length of the line */
+  size_t way_bytes[5];  /* bytes of the items that have each tdict_way */
+  bool is_one_stretch;  /* true: one driver copy can cover all items */
+  bool writes_existing; /* true: a destination existed before the transfer */
   /* retained; the tree is one block of memory. The tree is copied as one item, and no leaf has an entry in
    * item_of_leaf. NULL: each item is one leaf */
   tdict_consolidated *block;
   bool borrows; /* true: the plan does not retain the sources, because the caller keeps the tree alive */
 } tdict_plan;
+
+/* A plan, and what only the starting call must know of the leaves that were collected into the plan. */
+typedef struct tdict_collected {
+  tdict_plan *plan;
+  size_t num_new, num_new_dims; /* number of new tensors in the result, and the sum of their ndim */
+  size_t peer_bytes;            /* bytes of the items that are copied from one GPU to another GPU */
+  /* number of items that are uniform leaves, see item.h. If all items are uniform, one GPU copies them in one way */
+  uint32_t num_uniform;
+  bool reads_device;    /* true: a source is on a GPU */
+  bool keeps_elsewhere; /* the option `keep` keeps a tensor that is on another device than the result */
+  bool may_overlap;     /* transfer_into: some destinations may share bytes */
+} tdict_collected;
 
 /* The memory of an ended plan. Reusing this memory avoids page faults, which cost more than filling a plan. */
 typedef struct tdict_used_plan {
@@ -197,7 +204,8 @@ typedef struct tdict_cut {
   size_t first_bytes, chunk_bytes; /* a chunk that is copied through slots or on the host has at most chunk_bytes */
   /* limit of a chunk of driver copies; 0: TDICT_LARGE_DIRECT_BYTES. If not 0, pageable copies are also divided */
   size_t max_copy_bytes;
-  bool one_by_one; /* true: each driver copy covers one leaf or one stretch, see tdict_plan_stretch_end() */
+  bool one_by_one;      /* true: each driver copy covers one leaf or one stretch, see tdict_plan_stretch_end() */
+  uint32_t num_uniform; /* see tdict_collected */
 } tdict_cut;
 /* Cuts the line into chunks. Consecutive items with the same `way` and the same GPU form a group. In a group, the sizes
  * of the chunks grow from first_bytes to chunk_bytes, and shrink again towards the end. If elements are converted, the
@@ -223,11 +231,6 @@ void tdict_plan_end_borrowing(tdict_plan *plan);
 /* Counts the leaves of each flattened object. If no leaf of an object is copied and the plan has no destination, the
  * result holds the same object. */
 void tdict_plan_settle_objects(tdict_plan *plan, bool has_destination);
-/* Returns true if all items are uniform leaves, see item.h. If the result is true, the same GPU copies all
- * items in the same way. */
-static inline bool tdict_plan_is_uniform(const tdict_plan *plan) {
-  return plan->num_items > 0 && plan->num_uniform == plan->num_items;
-}
 /* Releases the tensors and objects of the plan, and keeps the memory of the plan's arrays for reuse. */
 void tdict_plan_clear(tdict_plan *plan);
 /* Returns true if no tensor owns the bytes between this tensor and the next multiple of 256, so a copy may overwrite

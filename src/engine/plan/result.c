@@ -9,6 +9,7 @@
 
 /* The state of building one tree. */
 typedef struct builder {
+  const tdict_collected *collected; /* NULL for a mirror, which has no new leaves */
   const tdict_plan *plan;
   tdict_slab *slab;
   tdict_storage *arena; /* NULL: no leaf is new */
@@ -196,7 +197,7 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
   if (b->slab) /* also after a failure, because tdict_release() drops one reference for each tensor */
     tdict_slab_count(b->slab, (int64_t)b->slab->num_tensors);
   if (status == TDICT_OK && b->plan->objects && !b->mirror) status = unflatten_objects(b->plan->objects, err);
-  if (status == TDICT_OK && b->device && b->plan->keeps_elsewhere) status = clear_devices(b, result, err);
+  if (status == TDICT_OK && b->device && b->collected->keeps_elsewhere) status = clear_devices(b, result, err);
   if (status == TDICT_OK && src->consolidated && !b->mirror) status = keep_consolidated(b, result, src, err);
   if (status != TDICT_OK) {
     tdict_release(result);
@@ -208,29 +209,32 @@ static tdict_status build_tree(builder *b, const tdict_tree *src, tdict_tree **o
 
 /* Creates the slab of the new leaves, and builds the tree. */
 static tdict_status build_with_slab(builder *b, const tdict_tree *src, tdict_tree **out, tdict_error *err) {
-  const tdict_plan *plan = b->plan;
-  tdict_status status =
-      plan->num_new ? tdict_slab_create(plan->num_new, plan->num_new_dims, b->arena, &b->slab, err) : TDICT_OK;
+  const tdict_collected *c = b->collected;
+  tdict_status status = c->num_new ? tdict_slab_create(c->num_new, c->num_new_dims, b->arena, &b->slab, err) : TDICT_OK;
   if (status != TDICT_OK) return status;
   status = build_tree(b, src, out, err);
   if (b->slab) tdict_slab_release(b->slab, 1);
   return status;
 }
 
-tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
+tdict_status tdict_result_build(const tdict_collected *collected, const tdict_tree *src, tdict_storage *arena,
                                 const tdict_device *device, tdict_tree **out, tdict_error *err) {
+  const tdict_plan *plan = collected->plan;
   const tdict_storage *block = plan->block ? plan->block->bytes->storage : NULL;
-  builder b = {.plan = plan, .arena = arena, .device = device, .block = block};
+  builder b = {.collected = collected, .plan = plan, .arena = arena, .device = device, .block = block};
   return build_with_slab(&b, src, out, err);
 }
 
-tdict_status tdict_result_for_target(const tdict_plan *plan, const tdict_tree *result, const tdict_storage *like,
-                                     tdict_storage *arena, tdict_tree **out, tdict_error *err) {
-  const tdict_plan own = {.block = result->consolidated,
-                          .num_leaves = plan->num_leaves,
-                          .num_new = plan->num_new,
-                          .num_new_dims = plan->num_new_dims};
-  builder b = {.plan = &own, .arena = arena, .device = &arena->device, .is_further = true, .block = like};
+tdict_status tdict_result_for_target(const tdict_collected *collected, const tdict_tree *result,
+                                     const tdict_storage *like, tdict_storage *arena, tdict_tree **out,
+                                     tdict_error *err) {
+  const tdict_plan own = {.block = result->consolidated, .num_leaves = collected->plan->num_leaves};
+  builder b = {.collected = collected,
+               .plan = &own,
+               .arena = arena,
+               .device = &arena->device,
+               .is_further = true,
+               .block = like};
   return build_with_slab(&b, result, out, err);
 }
 

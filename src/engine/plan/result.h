@@ -9,14 +9,15 @@
  * copied tensor, the result has a new tensor in `arena`. All trees of the result have the device `device`, except trees
  * that hold a kept tensor on another device. If `device` is NULL, the trees have the devices of `src`. Returns
  * TDICT_ENOMEM, TDICT_EOVERFLOW or an error of the hook `unflatten`. */
-tdict_status tdict_result_build(const tdict_plan *plan, const tdict_tree *src, tdict_storage *arena,
+tdict_status tdict_result_build(const tdict_collected *collected, const tdict_tree *src, tdict_storage *arena,
                                 const tdict_device *device, tdict_tree **out, tdict_error *err);
 /* Builds a result like `result`, for another device: with the same keys, locks and objects. `like` is the storage of
  * all tensors of `result`, which was built from the plan. The new tensors have the same offsets in `arena`, which must
  * have the size of `like`. All trees of the new result have the device of `arena`. Returns TDICT_ENOMEM or
  * TDICT_EOVERFLOW. */
-tdict_status tdict_result_for_target(const tdict_plan *plan, const tdict_tree *result, const tdict_storage *like,
-                                     tdict_storage *arena, tdict_tree **out, tdict_error *err);
+tdict_status tdict_result_for_target(const tdict_collected *collected, const tdict_tree *result,
+                                     const tdict_storage *like, tdict_storage *arena, tdict_tree **out,
+                                     tdict_error *err);
 /* Builds a tree with the nodes and leaves of `src`, in which flattened objects are trees. Paths can be looked up in
  * this tree while other threads change `src`. Errors: TDICT_ENOMEM. */
 tdict_status tdict_result_mirror(const tdict_plan *plan, const tdict_tree *src, tdict_tree **out, tdict_error *err);

@@ -184,7 +184,7 @@ SIM_CASE(conversions_cut_chunks_by_slots) {
                                         .conversions = conversions};
     const size_t most = (size_t)8192 << naive_next(&r) % 6;
     tdict_plan p;
-    td_ok(tdict_plan_collect(&p, &request, src, err));
+    td_ok(tdict_plan_collect(&(tdict_collected){.plan = &p}, &request, src, err));
     td_ok(tdict_plan_cut(&p, &(tdict_cut){.first_bytes = most, .chunk_bytes = most}, err));
     size_t sum = 0, at = 0;
     for (uint32_t i = 0; i < p.num_chunks; i++) {

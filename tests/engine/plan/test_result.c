@@ -4,13 +4,14 @@
 #include "engine/plan/result.h"
 #include "engine/trees.h"
 
-static tdict_plan collect(const world *w, const tdict_tree *src, bool pins) {
-  tdict_plan p;
+/* Collects into *p. */
+static tdict_collected collect(const world *w, const tdict_tree *src, bool pins, tdict_plan *p) {
+  tdict_collected found = {.plan = p};
   tdict_plan_request r = {.devices = tdict_context_engine(w->c)->config.devices,
                           .device = tdict_cpu(),
                           .want_pinned = pins}; /* so that every plain leaf travels */
-  td_ok(tdict_plan_collect(&p, &r, src, err));
-  return p;
+  td_ok(tdict_plan_collect(&found, &r, src, err));
+  return found;
 }
 
 CASE(result_places_leaves_in_its_storage) {
@@ -18,11 +19,12 @@ CASE(result_places_leaves_in_its_storage) {
   static const tree_kind kinds[] = {TREE_BATCH, TREE_TINY, TREE_STRIDED, TREE_ODD, TREE_SHARED};
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
     tdict_tree *src = make_tree(&w, kinds[k]), *out = NULL;
-    tdict_plan p = collect(&w, src, true);
+    tdict_plan p;
+    const tdict_collected found = collect(&w, src, true, &p);
     const tdict_device device = tdict_cpu();
     tdict_storage *arena = td_made(storage, tdict_storage_create(NULL, p.line_bytes, true, &made, err));
     tdict_plan_place(&p, arena);
-    td_ok(tdict_result_build(&p, src, arena, &device, &out, err));
+    td_ok(tdict_result_build(&found, src, arena, &device, &out, err));
     leaf_list a = list_entries(src), b = list_entries(out);
     assert_int_equal(a.count, b.count);
     uint32_t n = 0;
@@ -80,7 +82,8 @@ CASE(result_survives_enomem) {
   scoped_tree src = odd_tree();
   tdict_tree *next = td_made(tree, tdict_get_tree(src, "scalars", &made, err));
   tdict_lock(next);
-  tdict_plan p = collect(&w, src, true);
+  tdict_plan p;
+  const tdict_collected found = collect(&w, src, true, &p);
   tdict_storage *arena = td_made(storage, tdict_storage_create(NULL, p.line_bytes, true, &made, err));
   tdict_plan_place(&p, arena);
   for (int mirrors = 0; mirrors < 2; mirrors++) {
@@ -89,7 +92,7 @@ CASE(result_survives_enomem) {
       scoped_tree out = NULL;
       td_fail_alloc(n, false);
       tdict_status status = mirrors ? tdict_result_mirror(&(tdict_plan){0}, src, &out, NULL)
-                                    : tdict_result_build(&p, src, arena, NULL, &out, NULL);
+                                    : tdict_result_build(&found, src, arena, NULL, &out, NULL);
       hit = td_fail_alloc_stop();
       assert_int_equal(status, hit ? TDICT_ENOMEM : TDICT_OK);
       assert_int_equal(out != NULL, !hit);
