@@ -216,10 +216,11 @@ static void release_sources(tdict_transfer *t) {
  * the program, so no lock is held. */
 static void release_all(tdict_transfer *t) {
   if (t->traced.recording) tdict_trace_leave(&t->traced, t->future.begin_ns, tdict_plan_bytes(&t->plan));
-  if (t->marked) {
+  if (t->writes) {
     release_sources(t);
-    tdict_transfer_unmark(t, t->num_writes);
-    t->marked = false;
+    for (uint32_t i = 0; i < t->num_writes; i++) tdict_storage_detach(&t->writes[i]);
+    free(t->writes);
+    t->writes = NULL;
   }
   if (t->stream_waits) tdict_stream_waits_free(t->stream_waits);
   t->stream_waits = NULL;
@@ -248,7 +249,7 @@ void tdict_transfer_finish(tdict_transfer *t) {
   pthread_mutex_unlock(&t->future.error_lock);
   if (!t->traced.skips_stats) fill_stats(t);
   /* Mark lost bytes before setting `finished`, because a transfer that sees `finished` reads which bytes are lost. */
-  if (t->marked) update_lost_bytes(t);
+  if (t->writes) update_lost_bytes(t);
   /* Collect the transfers that wait for this transfer. */
   pthread_mutex_lock(&e->lock);
   t->finished = true;
@@ -293,7 +294,7 @@ void tdict_transfer_end_at_once(tdict_transfer *t) {
 
 void tdict_transfer_free(tdict_future *future) {
   tdict_transfer *t = (tdict_transfer *)future;
-  TDICT_ASSERT(!t->marked);
+  TDICT_ASSERT(!t->writes);
   if (t->traced.recording) tdict_trace_leave(&t->traced, future->begin_ns, tdict_plan_bytes(&t->plan));
   if (t->plan.cap || t->plan.objects) tdict_plan_reset(&t->plan); /* else the engine has taken the plan's memory */
   if (t->stream_waits) tdict_stream_waits_free(t->stream_waits);
@@ -307,7 +308,6 @@ void tdict_transfer_free(tdict_future *future) {
   free(t->strips);
   if (t->burst) tdict_burst_free(t->burst);
   if (t->queue_limit) tdict_queue_limit_free(t->queue_limit);
-  free(t->writes);
   free(t->edges);
   free(t->hashes);
   free(t->hooks);

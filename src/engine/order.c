@@ -204,8 +204,10 @@ static void mark_sources(tdict_transfer *t, const tdict_beginning *from, search 
   }
 }
 
-void tdict_transfer_unmark(tdict_transfer *t, uint32_t num_writes) {
-  for (uint32_t i = 0; i < t->plan.num_items && !t->marked; i++) {
+/* Removes the marks on sources and the first num_writes marks on written storages, so that they can be attached
+ * again. */
+static void unmark(tdict_transfer *t, uint32_t num_writes) {
+  for (uint32_t i = 0; i < t->plan.num_items; i++) {
     tdict_fence_node *node = &t->plan.nodes[i];
     if (node->storage && node->fence) tdict_storage_detach(node);
     node->fence = NULL;
@@ -213,14 +215,14 @@ void tdict_transfer_unmark(tdict_transfer *t, uint32_t num_writes) {
   for (uint32_t i = 0; i < num_writes; i++) tdict_storage_detach(&t->writes[i]);
 }
 
-/* Attaches the marks, and makes the edges. The caller holds the engine's lock. Pool
- * threads that help to mark sources do not take this lock. The order cannot include transfers of other contexts. If a
- * transfer of another context conflicts, removes all marks and returns a new reference to that transfer's fence in
- * *foreign. The caller then waits for the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost and
- * no earlier transfer can still write these bytes. Returns TDICT_ENOMEM if host memory is exhausted. */
+/* Attaches the marks, and makes the edges. The caller holds the engine's lock. Pool threads that help to mark sources
+ * do not take this lock. The order cannot include transfers of other contexts. If a transfer of another context
+ * conflicts, removes all marks and returns a new reference to that transfer's fence in *foreign. The caller then waits
+ * for the fence and tries again. Returns TDICT_EINVAL if a source's bytes are lost and no earlier transfer can still
+ * write these bytes. Returns TDICT_ENOMEM if host memory is exhausted. */
 static tdict_status mark_and_order(tdict_transfer *t, const tdict_beginning *from, tdict_fence **foreign,
                                    tdict_error *err) {
-  TDICT_ASSERT(tdict_lock_is_held(&t->future.engine->lock) && !t->marked);
+  TDICT_ASSERT(tdict_lock_is_held(&t->future.engine->lock));
   search s = {.self = t};
   t->num_edges = 0;
   uint32_t writes = 0;
@@ -231,13 +233,12 @@ static tdict_status mark_and_order(tdict_transfer *t, const tdict_beginning *fro
   for (; writes < t->num_writes && !s.no_memory && !s.foreign && lost == UINT32_MAX; writes++)
     if (!tdict_storage_attach_if_idle(&t->writes[writes])) mark_busy(&t->writes[writes], &s);
   /* Remove the marks after a failure or a conflict with another context. */
-  if (s.no_memory || s.foreign || lost != UINT32_MAX) tdict_transfer_unmark(t, writes);
+  if (s.no_memory || s.foreign || lost != UINT32_MAX) unmark(t, writes);
   *foreign = s.foreign;
   if (s.foreign) return TDICT_OK;
   if (s.no_memory) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory to wait for others");
   if (lost != UINT32_MAX) return name_leaf(t, from->source, lost, refuse_lost(err), err);
   /* Register with the transfers to wait for. */
-  t->marked = true;
   for (uint32_t i = 0; i < t->num_edges; i++) {
     tdict_edge *edge = &t->edges[i];
     edge->next = edge->awaited->waiters;
@@ -266,7 +267,10 @@ tdict_status tdict_transfer_begin(tdict_transfer *t, const tdict_beginning *from
     if (!foreign) break;
     wait_for_foreign(t, foreign);
   }
+  if (status == TDICT_OK) return status; /* the transfer may be freed already */
+  free(t->writes);
+  t->writes = NULL;
   /* other threads may have seen the marks of this transfer and may wait until this transfer has ended */
-  if (status != TDICT_OK && !t->hooks) tdict_latch_open(&t->future.ended);
+  if (!t->hooks) tdict_latch_open(&t->future.ended);
   return status;
 }

@@ -27,8 +27,5 @@ tdict_status tdict_transfer_begin(tdict_transfer *transfer, const tdict_beginnin
  * instead. If the transfer had to wait and a source's bytes are now lost, first fails the transfer. Call when the
  * transfer waits for no earlier transfer. */
 void tdict_transfer_launch(tdict_transfer *transfer);
-/* Removes the first num_writes marks on written storages. If transfer->marked is false, also removes the marks on
- * sources. */
-void tdict_transfer_unmark(tdict_transfer *transfer, uint32_t num_writes);
 
 #endif

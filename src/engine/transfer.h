@@ -65,9 +65,10 @@ struct tdict_transfer {
   tdict_gpu *gpu; /* retained; the first GPU that copies, else the target's GPU; NULL: the transfer uses no GPU */
 
   /* The order among transfers, see order.c */
-  tdict_fence_node *writes; /* the marks on written storages; the marks on sources are in the plan */
+  /* owned; the marks on written storages. The marks on sources are in the plan; a mark that was removed early has the
+   * flag `was_detached`. NULL: the transfer has not begun, or its marks were removed */
+  tdict_fence_node *writes;
   uint32_t num_writes;
-  bool marked;       /* true while marks are attached. A mark that was removed early has the flag `was_detached` */
   tdict_edge *edges; /* from the transfers that this transfer waits for */
   /* num_pending, waiters and finished: guarded by the engine's lock. num_pending: transfers of `edges` that have not
    * ended */
