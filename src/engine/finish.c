@@ -247,7 +247,7 @@ void tdict_transfer_finish(tdict_transfer *t) {
   if (t->future.error.status && t->future.error_leaf != UINT32_MAX) add_error_path(t);
   if (!t->how.caller_waits) give_tails(t);
   pthread_mutex_unlock(&t->future.error_lock);
-  if (!t->traced.skips_stats) fill_stats(t);
+  if (t->future.begin_ns) fill_stats(t);
   /* Mark lost bytes before setting `finished`, because a transfer that sees `finished` reads which bytes are lost. */
   if (t->writes) update_lost_bytes(t);
   /* Collect the transfers that wait for this transfer. */
@@ -284,7 +284,7 @@ void tdict_transfer_built(tdict_transfer *t) {
 }
 
 void tdict_transfer_end_at_once(tdict_transfer *t) {
-  if (!t->traced.skips_stats) fill_stats(t);
+  if (t->future.begin_ns) fill_stats(t);
   t->finished = true;
   release_all(t);
   tdict_latch_open(&t->queued);

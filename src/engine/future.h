@@ -67,7 +67,7 @@ struct tdict_future {
   tdict_tree *result;       /* retained; returned to the caller after success */
 
   tdict_latch ended; /* open after the future has ended */
-  int64_t begin_ns;
+  int64_t begin_ns;  /* 0: no caller can read the statistics and no recording was on, so no times are measured */
   tdict_transfer_stats stats;
 };
 

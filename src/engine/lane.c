@@ -72,7 +72,7 @@ static tdict_status queue_pieces(tdict_lane *lane, submission *s, tdict_error *e
  * without slots, because a copy from pageable memory can take long. */
 static tdict_status queue_copy(tdict_lane *lane, submission *s, tdict_error *err) {
   const tdict_transfer *t = lane->worker->transfer;
-  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_SUBMIT);
+  const int64_t begin = tdict_phase_begin(t, TDICT_RANGE_SUBMIT);
   const bool locked = (s->slot || s->copies) && tdict_gpu_begin_queue(lane->gpu);
   tdict_slice *slice = t->traced.recording ? tdict_trace_open(&t->traced, lane->gpu, lane->stream, s->bytes) : NULL;
   tdict_status status =
@@ -84,7 +84,7 @@ static tdict_status queue_copy(tdict_lane *lane, submission *s, tdict_error *err
   for (int i = 0; i < s->num_events && status == TDICT_OK; i++)
     status = tdict_gpu_record(lane->gpu, s->events[i], lane->stream, err);
   tdict_gpu_end_queue(lane->gpu, locked);
-  (void)tdict_phase_end(&t->traced, TDICT_RANGE_SUBMIT, begin, s->bytes);
+  (void)tdict_phase_end(t, TDICT_RANGE_SUBMIT, begin, s->bytes);
   return status;
 }
 
@@ -199,10 +199,10 @@ static void retire_oldest(tdict_lane *lane, bool abandon) {
   if (f->out && !abandon) {
     tdict_error why;
     uint32_t error_item;
-    const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
+    const int64_t begin = tdict_phase_begin(t, TDICT_RANGE_COPY);
     if (tdict_pieces_scatter(&t->plan, f->chunk, f->slot->data, t->how.stores, &error_item, &why) != TDICT_OK)
       tdict_transfer_fail(t, error_item, &why);
-    lane->worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, f->chunk->end - f->chunk->begin);
+    lane->worker->copy_ns += tdict_phase_end(t, TDICT_RANGE_COPY, begin, f->chunk->end - f->chunk->begin);
   }
   keep_slot(lane, f->slot);
 }
@@ -211,9 +211,9 @@ static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
   tdict_flight *f = &lane->flights[lane->first];
   tdict_transfer *t = lane->worker->transfer;
   tdict_status status = t->burst && tdict_slot_is_in_burst(f->slot) ? tdict_lane_flush(lane, err) : TDICT_OK;
-  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
+  const int64_t begin = tdict_phase_begin(t, TDICT_RANGE_WAIT);
   if (status == TDICT_OK) status = tdict_gpu_sync_event(lane->gpu, f->event, err);
-  lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
+  lane->worker->wait_ns += tdict_phase_end(t, TDICT_RANGE_WAIT, begin, 0);
   /* After a failure, the slot's copy may not have been queued, so the slot may contain invalid bytes. */
   if (status == TDICT_OK)
     retire_oldest(lane, f->out && tdict_future_has_failed(&t->future));
@@ -223,9 +223,9 @@ static tdict_status wait_oldest(tdict_lane *lane, tdict_error *err) {
 }
 
 static tdict_status synchronize(tdict_lane *lane, tdict_error *err) {
-  const int64_t begin = tdict_phase_begin(&lane->worker->transfer->traced, TDICT_RANGE_WAIT);
+  const int64_t begin = tdict_phase_begin(lane->worker->transfer, TDICT_RANGE_WAIT);
   tdict_status status = tdict_gpu_sync_stream(lane->gpu, lane->stream, err);
-  lane->worker->wait_ns += tdict_phase_end(&lane->worker->transfer->traced, TDICT_RANGE_WAIT, begin, 0);
+  lane->worker->wait_ns += tdict_phase_end(lane->worker->transfer, TDICT_RANGE_WAIT, begin, 0);
   return status;
 }
 
@@ -265,10 +265,10 @@ static tdict_status take_spare(tdict_lane *lane, tdict_error *err) {
   const bool may_take_last = !t->stream_waits || (wait && is_first_request(t->stream_waits));
   tdict_status status = take_from_ring(lane, may_take_last, false, err);
   if (wait && !lane->spare && status == TDICT_OK) {
-    const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
+    const int64_t begin = tdict_phase_begin(t, TDICT_RANGE_WAIT);
     while (!lane->spare && status == TDICT_OK && !tdict_future_has_failed(&t->future))
       status = take_from_ring(lane, may_take_last, true, err);
-    lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
+    lane->worker->wait_ns += tdict_phase_end(t, TDICT_RANGE_WAIT, begin, 0);
   }
   if (lane->spare) count_slots(lane, 1);
   return status;
@@ -341,9 +341,9 @@ static tdict_status find_scratch(const tdict_lane *lane, tdict_slot *slot, const
  * transfer has failed meanwhile. */
 static tdict_status reserve(tdict_lane *lane, size_t bytes, bool *out, tdict_error *err) {
   tdict_transfer *t = lane->worker->transfer;
-  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
+  const int64_t begin = tdict_phase_begin(t, TDICT_RANGE_WAIT);
   tdict_status status = tdict_queue_limit_reserve(t->queue_limit, bytes, &t->future.failed, out, err);
-  lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
+  lane->worker->wait_ns += tdict_phase_end(t, TDICT_RANGE_WAIT, begin, 0);
   return status;
 }
 

@@ -252,7 +252,7 @@ tdict_status tdict_transfer_begin(tdict_transfer *t, const tdict_beginning *from
   tdict_engine *e = t->future.engine;
   tdict_status status = make_marks(t, err);
   if (status != TDICT_OK) return status;
-  if (!t->traced.skips_stats) t->future.stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->future.begin_ns);
+  if (t->future.begin_ns) t->future.stats.plan_seconds = 1e-9 * (double)(tdict_now_ns() - t->future.begin_ns);
   for (;;) {
     tdict_fence *foreign = NULL;
     pthread_mutex_lock(&e->lock);

@@ -52,9 +52,7 @@ typedef struct starter {
   size_t max_copy_bytes; /* limit of a driver copy, from the option max_queued_bytes; 0: no limit */
   tdict_choice choice;
   tdict_beginning beginning;
-  bool skips_stats; /* true: no caller can read the statistics */
-  bool is_traced;   /* true: a recording was on when the call began */
-  int64_t begin_ns; /* 0: nobody reads the times */
+  int64_t begin_ns; /* see tdict_future */
 } starter;
 
 static tdict_status check_options(const starter *s, tdict_error *err) {
@@ -463,7 +461,6 @@ static tdict_status make_transfer(starter *s, tdict_transfer **out, tdict_error 
   for (int i = 0; i < t->how.num_workers; i++) t->workers[i].task.run = tdict_work;
   t->gpu = gpu ? tdict_gpu_retain(gpu) : NULL;
   t->future.begin_ns = s->begin_ns;
-  t->traced.skips_stats = s->skips_stats;
   t->how = (tdict_how){.mode = s->mode,
                        .num_workers = choice->num_workers,
                        .max_slots = choice->row.slots,
@@ -500,9 +497,8 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
   TDICT_UNCANCELLED;
   starter s = {.engine = tdict_context_engine(context), .start = start};
   s.collected.plan = &s.plan;
-  s.skips_stats = start->caller_waits && !start->options.stats && !start->promise;
-  s.is_traced = atomic_load_explicit(&s.engine->tracer.on, memory_order_relaxed);
-  if (!s.skips_stats || s.is_traced) s.begin_ns = tdict_now_ns();
+  const bool is_traced = atomic_load_explicit(&s.engine->tracer.on, memory_order_relaxed);
+  if (is_traced || !start->caller_waits || start->options.stats || start->promise) s.begin_ns = tdict_now_ns();
   s.mode = start->options.mode == TDICT_MODE_AUTO ? TDICT_MODE_NON_BLOCKING_PIN : start->options.mode;
   tdict_transfer *t;
   tdict_status status = check_start(&s, err);
@@ -516,10 +512,10 @@ tdict_status tdict_start_transfer(tdict_context *context, const tdict_start *sta
     tdict_range_pop();
     return status;
   }
-  if (s.is_traced) tdict_trace_join(&t->traced, &s.engine->tracer);
+  if (is_traced) tdict_trace_join(&t->traced, &s.engine->tracer);
   status = prepare_transfer(&s, t, context, err);
   const size_t traced_bytes = t->traced.recording ? tdict_plan_bytes(&t->plan) : 0;
-  (void)tdict_phase_end(&t->traced, TDICT_RANGE_PLAN, s.begin_ns, traced_bytes);
+  (void)tdict_phase_end(t, TDICT_RANGE_PLAN, s.begin_ns, traced_bytes);
   if (status == TDICT_OK) status = begin_transfer(&s, t, err);
   if (status != TDICT_OK) {
     tdict_future_end_part(&t->future);

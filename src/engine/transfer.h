@@ -7,6 +7,7 @@
 #ifndef TDICT_ENGINE_TRANSFER_H
 #define TDICT_ENGINE_TRANSFER_H
 
+#include "core/base/clock.h"
 #include "engine/future.h"
 #include "engine/plan/choose.h"
 
@@ -96,7 +97,7 @@ struct tdict_transfer {
   _Atomic(int32_t) workers_left;
   _Atomic(int64_t) slots_held, peak_slots; /* relaxed: statistics */
 
-  tdict_traced traced;
+  tdict_traced traced; /* see options/trace/trace.h */
 
   tdict_worker workers[]; /* how.num_workers */
 };
@@ -106,6 +107,22 @@ extern const tdict_future_kind tdict_transfer_kind; /* see transfer_kind.c */
  * `item`. If `item` is UINT32_MAX or the item of one block, the error names no leaf. */
 static inline void tdict_transfer_fail(tdict_transfer *t, uint32_t item, const tdict_error *error) {
   tdict_future_fail(&t->future, item < t->plan.num_items ? t->plan.items[item].leaf : UINT32_MAX, "", error);
+}
+/* Returns true if the statistics contain the time of this phase. */
+static inline bool tdict_phase_is_counted(tdict_range range) {
+  return range == TDICT_RANGE_COPY || range == TDICT_RANGE_WAIT;
+}
+/* Begins a phase of the calling thread. Profilers show the phase as a range. If the transfer is recorded, the phase
+ * becomes a slice. Returns the current time for tdict_phase_end(), or 0 if the time is not needed. */
+static inline int64_t tdict_phase_begin(const tdict_transfer *t, tdict_range range) {
+  tdict_range_push(range);
+  return t->future.begin_ns && (t->traced.recording || tdict_phase_is_counted(range)) ? tdict_now_ns() : 0;
+}
+/* Ends a phase. Returns the duration in nanoseconds if statistics are gathered and contain this phase, else 0. */
+static inline int64_t tdict_phase_end(const tdict_transfer *t, tdict_range range, int64_t begin_ns, size_t bytes) {
+  tdict_range_pop();
+  if (t->traced.recording) tdict_trace_add(&t->traced, range, begin_ns, bytes);
+  return t->future.begin_ns && tdict_phase_is_counted(range) ? tdict_now_ns() - begin_ns : 0;
 }
 
 #endif

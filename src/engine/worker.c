@@ -19,10 +19,10 @@ static tdict_status fill_slot(tdict_lane *lane, const tdict_claim *claim, tdict_
   tdict_status status = claim->strips ? tdict_strips_slot(lane, claim, out, err) : tdict_lane_take_slot(lane, out, err);
   if (status != TDICT_OK || !*out) return status;
   const tdict_chunk *strip = &claim->strip;
-  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
+  const int64_t begin = tdict_phase_begin(t, TDICT_RANGE_COPY);
   char *to = (*out)->data + (strip->begin - claim->chunk->begin);
   status = tdict_pieces_gather(&t->plan, strip, to, t->how.stores, error_item, err);
-  lane->worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, strip->end - strip->begin);
+  lane->worker->copy_ns += tdict_phase_end(t, TDICT_RANGE_COPY, begin, strip->end - strip->begin);
   return claim->strips && status == TDICT_OK ? tdict_strips_filled(lane, claim, out, err) : status;
 }
 
@@ -37,9 +37,9 @@ static void touch_new(const tdict_transfer *t, const tdict_chunk *chunk) {
 static tdict_status copy_chunk_on_host(tdict_worker *worker, const tdict_chunk *chunk, uint32_t *error_item,
                                        tdict_error *err) {
   const tdict_transfer *t = worker->transfer;
-  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_COPY);
+  const int64_t begin = tdict_phase_begin(t, TDICT_RANGE_COPY);
   tdict_status status = tdict_pieces_copy(&t->plan, chunk, t->how.stores, error_item, err);
-  worker->copy_ns += tdict_phase_end(&t->traced, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
+  worker->copy_ns += tdict_phase_end(t, TDICT_RANGE_COPY, begin, chunk->end - chunk->begin);
   return status;
 }
 
@@ -106,7 +106,7 @@ static tdict_status claim_chunks(tdict_lane *lane, tdict_error *err) {
 
 /* Returns the processor time of this thread. Returns 0 if no statistics are wanted, because the time needs a system
  * call. */
-static int64_t cpu_now(const tdict_transfer *t) { return t->traced.skips_stats ? 0 : tdict_thread_cpu_ns(); }
+static int64_t cpu_now(const tdict_transfer *t) { return t->future.begin_ns ? tdict_thread_cpu_ns() : 0; }
 
 /* Closes the lane. The last worker also ends the transfer. `cpu` is the processor time of the thread when the thread
  * began to work for this worker. */

@@ -98,10 +98,10 @@ static tdict_status call_hook(hook_fn fn, const char *name, tdict_hook_call *cal
   tdict_status status = take_hook_stream(call, err);
   if (status != TDICT_OK) return status;
   const tdict_hook hook = hook_of(call);
-  const int64_t span = tdict_phase_begin(&call->transfer->traced, TDICT_RANGE_HOOK);
+  const int64_t span = tdict_phase_begin(call->transfer, TDICT_RANGE_HOOK);
   /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): the step was planned for a hook that the type has */
   status = fn(box->self, &hook, &returned, &hook_error);
-  (void)tdict_phase_end(&call->transfer->traced, TDICT_RANGE_HOOK, span, 0);
+  (void)tdict_phase_end(call->transfer, TDICT_RANGE_HOOK, span, 0);
   status = tdict_hook_finish(box->type, name, status, returned, &hook_error, err);
   return status == TDICT_OK ? tdict_box_of(box, returned, out, err) : status;
 }

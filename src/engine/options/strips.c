@@ -76,7 +76,7 @@ static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_strips *strips, 
   const tdict_transfer *t = lane->worker->transfer;
   tdict_slot *slot = NULL;
   tdict_status status = TDICT_OK;
-  const int64_t begin = tdict_phase_begin(&t->traced, TDICT_RANGE_WAIT);
+  const int64_t begin = tdict_phase_begin(t, TDICT_RANGE_WAIT);
   for (int i = 0; t->how.spin_ns && i < TRIES && !(slot = load_slot(strips)) && !tdict_future_has_failed(&t->future);
        i++)
     tdict_spin_pause();
@@ -84,7 +84,7 @@ static tdict_status wait_for_slot(tdict_lane *lane, tdict_chunk_strips *strips, 
     status = tdict_lane_return_finished(lane, err);
     if (status == TDICT_OK) tdict_sleep(&pause);
   }
-  lane->worker->wait_ns += tdict_phase_end(&t->traced, TDICT_RANGE_WAIT, begin, 0);
+  lane->worker->wait_ns += tdict_phase_end(t, TDICT_RANGE_WAIT, begin, 0);
   *out = slot;
   return status;
 }

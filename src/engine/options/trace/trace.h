@@ -12,7 +12,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "core/base/clock.h"
 #include "core/base/forkmark.h"
 #include "core/sched/pool.h"
 #include "device/gpu.h"
@@ -34,11 +33,10 @@ void tdict_tracer_reset(tdict_tracer *tracer);
 /* Returns the context's tracer. src/context.c defines this function. */
 tdict_tracer *tdict_context_tracer(const tdict_context *context);
 
-/* Who reads the times of a transfer's phases: the statistics, and a recording. */
+/* The place of a transfer in a recording. */
 typedef struct tdict_traced {
   tdict_recording *recording; /* retained; NULL: this transfer is not recorded */
   uint32_t number;            /* of the transfer in the recording */
-  bool skips_stats;           /* true: no caller can read the statistics, so they are not gathered */
 } tdict_traced;
 /* Makes a transfer part of the tracer's recording, if the recording is still on. */
 void tdict_trace_join(tdict_traced *traced, tdict_tracer *tracer);
@@ -53,23 +51,6 @@ void tdict_trace_note(tdict_tracer *tracer, tdict_range range, int64_t begin_ns,
 /* Adds a slice of the calling thread that belongs to the transfer, from begin_ns to now. The transfer must be
  * recorded. */
 void tdict_trace_add(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes);
-
-/* Returns true if the statistics contain the time of this phase. */
-static inline bool tdict_phase_is_counted(tdict_range range) {
-  return range == TDICT_RANGE_COPY || range == TDICT_RANGE_WAIT;
-}
-/* Begins a phase of the calling thread. Profilers show the phase as a range. If the transfer is recorded, the phase
- * becomes a slice. Returns the current time for tdict_phase_end(), or 0 if the time is not needed. */
-static inline int64_t tdict_phase_begin(const tdict_traced *traced, tdict_range range) {
-  tdict_range_push(range);
-  return (!traced->skips_stats && tdict_phase_is_counted(range)) || traced->recording ? tdict_now_ns() : 0;
-}
-/* Ends a phase. Returns the duration in nanoseconds if statistics are gathered and contain this phase, else 0. */
-static inline int64_t tdict_phase_end(const tdict_traced *traced, tdict_range range, int64_t begin_ns, size_t bytes) {
-  tdict_range_pop();
-  if (traced->recording) tdict_trace_add(traced, range, begin_ns, bytes);
-  return !traced->skips_stats && tdict_phase_is_counted(range) ? tdict_now_ns() - begin_ns : 0;
-}
 
 typedef struct tdict_slice tdict_slice;
 /* Opens a slice on a stream before copies are queued. After the copies are queued, tdict_trace_close() ends the slice.
