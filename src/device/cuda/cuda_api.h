@@ -40,7 +40,14 @@ typedef struct tdict_cuda_copy_hints tdict_cuda_copy_hints_arg;
 #endif
 typedef CUDA_MEMCPY3D_PEER tdict_cuda_peer_rect_arg;
 typedef CUmemAccessDesc tdict_cuda_access_arg;
+typedef CUcontext tdict_cuda_ctx;
+typedef CUstream tdict_cuda_stream;
+typedef CUevent tdict_cuda_event;
+typedef CUmemoryPool tdict_cuda_pool;
+typedef CUmodule tdict_cuda_module;
+typedef CUfunction tdict_cuda_function;
 #else
+#include "device/driver.h"
 typedef int tdict_cuda_result;
 typedef int tdict_cuda_device_attribute;
 typedef int tdict_cuda_pool_attribute;
@@ -59,17 +66,18 @@ typedef int tdict_cuda_access_order;
 typedef struct tdict_cuda_copy_hints tdict_cuda_copy_hints_arg;
 typedef struct tdict_cuda_peer_rect tdict_cuda_peer_rect_arg;
 typedef struct tdict_cuda_access tdict_cuda_access_arg;
+/* the handles of the table are the driver's own pointers */
+typedef tdict_cu_context tdict_cuda_ctx;
+typedef tdict_cu_stream tdict_cuda_stream;
+typedef tdict_cu_event tdict_cuda_event;
+typedef tdict_cu_pool tdict_cuda_pool;
+typedef tdict_cu_module tdict_cuda_module;
+typedef tdict_cu_function tdict_cuda_function;
 #endif
 
 typedef int tdict_cuda_device;                 /* CUdevice */
 typedef unsigned long long tdict_cuda_address; /* CUdeviceptr */
-typedef struct CUctx_st *tdict_cuda_ctx;
-typedef struct CUstream_st *tdict_cuda_stream;
-typedef struct CUevent_st *tdict_cuda_event;
-typedef struct CUmemPoolHandle_st *tdict_cuda_pool;
 typedef struct CUarray_st *tdict_cuda_array;
-typedef struct CUmod_st *tdict_cuda_module;
-typedef struct CUfunc_st *tdict_cuda_function;
 
 enum { TDICT_CUDA_LOOKUP_LEGACY_STREAM = 1 }; /* CUdriverProcAddress_flags: NULL is the legacy stream */
 enum { TDICT_CUDA_LOOKUP_SUCCESS = 0, TDICT_CUDA_LOOKUP_NOT_FOUND = 1, TDICT_CUDA_LOOKUP_TOO_OLD = 2 };

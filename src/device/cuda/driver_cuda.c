@@ -18,26 +18,14 @@ typedef struct cuda_driver {
 } cuda_driver;
 
 static const tdict_cuda_api *api_of(tdict_driver *d) { return &((cuda_driver *)(void *)d)->api; }
-
 static tdict_cuda_address to_cuda_address(const void *device) { return (tdict_cuda_address)(uintptr_t)device; }
-
 static void *from_cuda_address(tdict_cuda_address address) { return (void *)(uintptr_t)address; }
-
-/* The table's handles are the driver's pointers with another type. */
-static tdict_cuda_ctx to_cuda_ctx(tdict_cu_context context) { return (tdict_cuda_ctx)(void *)context; }
-static tdict_cuda_stream to_cuda_stream(tdict_cu_stream stream) { return (tdict_cuda_stream)(void *)stream; }
-static tdict_cuda_event to_cuda_event(tdict_cu_event event) { return (tdict_cuda_event)(void *)event; }
-static tdict_cuda_pool to_cuda_pool(tdict_cu_pool pool) { return (tdict_cuda_pool)(void *)pool; }
-static tdict_cuda_module to_cuda_module(tdict_cu_module module) { return (tdict_cuda_module)(void *)module; }
-static tdict_cuda_function to_cuda_function(tdict_cu_function function) {
-  return (tdict_cuda_function)(uintptr_t)function;
-}
 
 /* Frees the struct, but does not unload libcuda. The threads and exit handlers of libcuda would crash without their
  * code. */
-static void cuda_close(tdict_driver *d) { free(d); }
+static void close_driver(tdict_driver *d) { free(d); }
 
-static tdict_cu cuda_error_text(tdict_driver *d, tdict_cu result, const char **name, const char **text) {
+static tdict_cu error_text(tdict_driver *d, tdict_cu result, const char **name, const char **text) {
   const char *found_name = NULL, *found_text = NULL;
   tdict_cu status = api_of(d)->error_name(result, &found_name);
   if (status == TDICT_CU_SUCCESS) status = api_of(d)->error_string(result, &found_text);
@@ -46,163 +34,153 @@ static tdict_cu cuda_error_text(tdict_driver *d, tdict_cu result, const char **n
   return status;
 }
 
-static tdict_cu cuda_driver_version(tdict_driver *d, int *version) { return api_of(d)->driver_version(version); }
+static tdict_cu driver_version(tdict_driver *d, int *version) { return api_of(d)->driver_version(version); }
+static tdict_cu device_count(tdict_driver *d, int *count) { return api_of(d)->device_count(count); }
 
-static tdict_cu cuda_device_count(tdict_driver *d, int *count) { return api_of(d)->device_count(count); }
-
-static tdict_cu cuda_device_name(tdict_driver *d, int ordinal, char *buffer, int bytes) {
+static tdict_cu device_name(tdict_driver *d, int ordinal, char *buffer, int bytes) {
   tdict_cuda_device device;
   tdict_cu result = api_of(d)->device_get(&device, ordinal);
   return result ? result : api_of(d)->device_name(buffer, bytes, device);
 }
 
-static tdict_cu cuda_device_total_bytes(tdict_driver *d, int ordinal, size_t *bytes) {
+static tdict_cu device_total_bytes(tdict_driver *d, int ordinal, size_t *bytes) {
   tdict_cuda_device device;
   tdict_cu result = api_of(d)->device_get(&device, ordinal);
   return result ? result : api_of(d)->device_total(bytes, device);
 }
 
-static tdict_cu cuda_device_attribute(tdict_driver *d, int ordinal, int attribute, int *value) {
+static tdict_cu device_attribute(tdict_driver *d, int ordinal, int attribute, int *value) {
   tdict_cuda_device device;
   tdict_cu result = api_of(d)->device_get(&device, ordinal);
   return result ? result : api_of(d)->device_attribute(value, attribute, device);
 }
 
-static tdict_cu cuda_device_can_reach(tdict_driver *d, int ordinal, int peer, int *can) {
+static tdict_cu device_can_reach(tdict_driver *d, int ordinal, int peer, int *can) {
   tdict_cuda_device device, other;
   tdict_cu result = api_of(d)->device_get(&device, ordinal);
   if (!result) result = api_of(d)->device_get(&other, peer);
   return result ? result : api_of(d)->device_can_reach(can, device, other);
 }
 
-static tdict_cu cuda_ctx_retain(tdict_driver *d, int ordinal, tdict_cu_context *out) {
+static tdict_cu ctx_retain(tdict_driver *d, int ordinal, tdict_cu_context *out) {
   tdict_cuda_device device;
   tdict_cu result = api_of(d)->device_get(&device, ordinal);
   if (result) return result;
-  tdict_cuda_ctx context = NULL;
+  tdict_cu_context context = NULL;
   result = api_of(d)->ctx_retain(&context, device);
-  if (!result) *out = (tdict_cu_context)(void *)context;
+  if (!result) *out = context;
   return result;
 }
 
-static tdict_cu cuda_ctx_release(tdict_driver *d, int ordinal) {
+static tdict_cu ctx_release(tdict_driver *d, int ordinal) {
   tdict_cuda_device device;
   tdict_cu result = api_of(d)->device_get(&device, ordinal);
   return result ? result : api_of(d)->ctx_release(device);
 }
 
-static tdict_cu cuda_ctx_push(tdict_driver *d, tdict_cu_context context) {
-  return api_of(d)->ctx_push(to_cuda_ctx(context));
-}
+static tdict_cu ctx_push(tdict_driver *d, tdict_cu_context context) { return api_of(d)->ctx_push(context); }
 
-static tdict_cu cuda_ctx_pop(tdict_driver *d, tdict_cu_context *out) {
-  tdict_cuda_ctx context = NULL;
+static tdict_cu ctx_pop(tdict_driver *d, tdict_cu_context *out) {
+  tdict_cu_context context = NULL;
   tdict_cu result = api_of(d)->ctx_pop(&context);
-  if (!result) *out = (tdict_cu_context)(void *)context;
+  if (!result) *out = context;
   return result;
 }
 
-static tdict_cu cuda_ctx_current(tdict_driver *d, tdict_cu_context *out) {
-  tdict_cuda_ctx context = NULL;
+static tdict_cu ctx_current(tdict_driver *d, tdict_cu_context *out) {
+  tdict_cu_context context = NULL;
   tdict_cu result = api_of(d)->ctx_current(&context);
-  if (!result) *out = (tdict_cu_context)(void *)context;
+  if (!result) *out = context;
   return result;
 }
 
-static tdict_cu cuda_ctx_allow_peer(tdict_driver *d, tdict_cu_context peer) {
-  return api_of(d)->ctx_allow_peer(to_cuda_ctx(peer), 0);
-}
+static tdict_cu ctx_allow_peer(tdict_driver *d, tdict_cu_context peer) { return api_of(d)->ctx_allow_peer(peer, 0); }
+static tdict_cu capture_mode(tdict_driver *d, int *mode) { return api_of(d)->capture_mode(mode); }
 
-static tdict_cu cuda_capture_mode(tdict_driver *d, int *mode) { return api_of(d)->capture_mode(mode); }
-
-static tdict_cu cuda_pool_create(tdict_driver *d, int ordinal, tdict_cu_pool *out) {
+static tdict_cu pool_create(tdict_driver *d, int ordinal, tdict_cu_pool *out) {
   struct tdict_cuda_pool_props props;
   memset(&props, 0, sizeof props);
   props.allocation = TDICT_CUDA_ALLOCATION_PINNED;
   props.handles = TDICT_CUDA_HANDLE_NONE;
   props.location.type = TDICT_CUDA_LOCATION_DEVICE;
   props.location.id = ordinal;
-  tdict_cuda_pool pool = NULL;
+  tdict_cu_pool pool = NULL;
   tdict_cu result = api_of(d)->pool_create(&pool, &props);
-  if (!result) *out = (tdict_cu_pool)(void *)pool;
+  if (!result) *out = pool;
   return result;
 }
 
-static tdict_cu cuda_pool_destroy(tdict_driver *d, tdict_cu_pool pool) {
-  return api_of(d)->pool_destroy(to_cuda_pool(pool));
+static tdict_cu pool_destroy(tdict_driver *d, tdict_cu_pool pool) { return api_of(d)->pool_destroy(pool); }
+
+static tdict_cu pool_trim(tdict_driver *d, tdict_cu_pool pool, size_t keep_bytes) {
+  return api_of(d)->pool_trim(pool, keep_bytes);
 }
 
-static tdict_cu cuda_pool_trim(tdict_driver *d, tdict_cu_pool pool, size_t keep_bytes) {
-  return api_of(d)->pool_trim(to_cuda_pool(pool), keep_bytes);
-}
-
-static tdict_cu cuda_pool_set(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t value) {
+static tdict_cu pool_set(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t value) {
   int narrow = (int)value;
-  return api_of(d)->pool_set(to_cuda_pool(pool), attribute,
-                             attribute <= TDICT_CUDA_POOL_LAST_INT ? (void *)&narrow : (void *)&value);
+  return api_of(d)->pool_set(pool, attribute, attribute <= TDICT_CUDA_POOL_LAST_INT ? (void *)&narrow : (void *)&value);
 }
 
-static tdict_cu cuda_pool_get(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t *value) {
+static tdict_cu pool_get(tdict_driver *d, tdict_cu_pool pool, int attribute, uint64_t *value) {
   int narrow = 0;
   uint64_t wide = 0;
   bool is_int = attribute <= TDICT_CUDA_POOL_LAST_INT;
-  tdict_cu result = api_of(d)->pool_get(to_cuda_pool(pool), attribute, is_int ? (void *)&narrow : (void *)&wide);
+  tdict_cu result = api_of(d)->pool_get(pool, attribute, is_int ? (void *)&narrow : (void *)&wide);
   if (!result) *value = is_int ? (uint64_t)(unsigned)narrow : wide;
   return result;
 }
 
-static tdict_cu cuda_pool_allow_peer(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
+static tdict_cu pool_allow_peer(tdict_driver *d, tdict_cu_pool pool, int ordinal) {
   struct tdict_cuda_access access;
   memset(&access, 0, sizeof access);
   access.location.type = TDICT_CUDA_LOCATION_DEVICE;
   access.location.id = ordinal;
   access.flags = TDICT_CUDA_ACCESS_READWRITE;
-  return api_of(d)->pool_set_access(to_cuda_pool(pool), &access, 1);
+  return api_of(d)->pool_set_access(pool, &access, 1);
 }
 
-static tdict_cu cuda_mem_alloc_async(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool,
-                                     tdict_cu_stream stream) {
+static tdict_cu mem_alloc_async(tdict_driver *d, void **out, size_t bytes, tdict_cu_pool pool, tdict_cu_stream stream) {
   tdict_cuda_address address = 0;
-  tdict_cu result = api_of(d)->alloc_async(&address, bytes, to_cuda_pool(pool), to_cuda_stream(stream));
+  tdict_cu result = api_of(d)->alloc_async(&address, bytes, pool, stream);
   if (!result) *out = from_cuda_address(address);
   return result;
 }
 
-static tdict_cu cuda_mem_free_async(tdict_driver *d, void *device, tdict_cu_stream stream) {
-  return api_of(d)->free_async(to_cuda_address(device), to_cuda_stream(stream));
+static tdict_cu mem_free_async(tdict_driver *d, void *device, tdict_cu_stream stream) {
+  return api_of(d)->free_async(to_cuda_address(device), stream);
 }
 
-static tdict_cu cuda_mem_alloc(tdict_driver *d, void **out, size_t bytes) {
+static tdict_cu mem_alloc(tdict_driver *d, void **out, size_t bytes) {
   tdict_cuda_address address = 0;
   tdict_cu result = api_of(d)->alloc(&address, bytes);
   if (!result) *out = from_cuda_address(address);
   return result;
 }
 
-static tdict_cu cuda_mem_free(tdict_driver *d, void *device) { return api_of(d)->free(to_cuda_address(device)); }
+static tdict_cu mem_free(tdict_driver *d, void *device) { return api_of(d)->free(to_cuda_address(device)); }
 
-static tdict_cu cuda_host_alloc(tdict_driver *d, void **out, size_t bytes, unsigned flags) {
+static tdict_cu host_alloc(tdict_driver *d, void **out, size_t bytes, unsigned flags) {
   void *host = NULL;
   tdict_cu result = api_of(d)->host_alloc(&host, bytes, flags);
   if (!result) *out = host;
   return result;
 }
 
-static tdict_cu cuda_host_free(tdict_driver *d, void *host, size_t bytes) {
+static tdict_cu host_free(tdict_driver *d, void *host, size_t bytes) {
   (void)bytes; /* `bytes` is for wrappers that count bytes */
   return api_of(d)->host_free(host);
 }
 
-static tdict_cu cuda_host_register(tdict_driver *d, void *host, size_t bytes, unsigned flags) {
+static tdict_cu host_register(tdict_driver *d, void *host, size_t bytes, unsigned flags) {
   return api_of(d)->host_register(host, bytes, flags);
 }
 
-static tdict_cu cuda_host_unregister(tdict_driver *d, void *host, size_t bytes) {
+static tdict_cu host_unregister(tdict_driver *d, void *host, size_t bytes) {
   (void)bytes; /* `bytes` is for wrappers that count bytes */
   return api_of(d)->host_unregister(host);
 }
 
-static tdict_cu cuda_pointer(tdict_driver *d, const void *address, tdict_cu_pointer *out) {
+static tdict_cu pointer(tdict_driver *d, const void *address, tdict_cu_pointer *out) {
   int type = 0, ordinal = 0;
   tdict_cuda_address start = 0;
   size_t bytes = 0;
@@ -222,47 +200,47 @@ static tdict_cu cuda_pointer(tdict_driver *d, const void *address, tdict_cu_poin
   return 0;
 }
 
-static tdict_cu cuda_copy_h2d(tdict_driver *d, void *device, const void *host, size_t bytes) {
+static tdict_cu copy_h2d(tdict_driver *d, void *device, const void *host, size_t bytes) {
   return api_of(d)->h2d(to_cuda_address(device), host, bytes);
 }
 
-static tdict_cu cuda_copy_d2h(tdict_driver *d, void *host, const void *device, size_t bytes) {
+static tdict_cu copy_d2h(tdict_driver *d, void *host, const void *device, size_t bytes) {
   return api_of(d)->d2h(host, to_cuda_address(device), bytes);
 }
 
-static tdict_cu cuda_copy_h2d_async(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
-  return api_of(d)->h2d_async(to_cuda_address(device), host, bytes, to_cuda_stream(s));
+static tdict_cu copy_h2d_async(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
+  return api_of(d)->h2d_async(to_cuda_address(device), host, bytes, s);
 }
 
-static tdict_cu cuda_copy_d2h_async(tdict_driver *d, void *host, const void *device, size_t bytes, tdict_cu_stream s) {
-  return api_of(d)->d2h_async(host, to_cuda_address(device), bytes, to_cuda_stream(s));
+static tdict_cu copy_d2h_async(tdict_driver *d, void *host, const void *device, size_t bytes, tdict_cu_stream s) {
+  return api_of(d)->d2h_async(host, to_cuda_address(device), bytes, s);
 }
 
-static tdict_cu cuda_copy_d2d_async(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
-  return api_of(d)->copy_async(to_cuda_address(dst), to_cuda_address(src), bytes, to_cuda_stream(s));
+static tdict_cu copy_d2d_async(tdict_driver *d, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
+  return api_of(d)->copy_async(to_cuda_address(dst), to_cuda_address(src), bytes, s);
 }
 
-static tdict_cu cuda_copy_peer_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to,
-                                     tdict_cu_context from, tdict_cu_stream s) {
+static tdict_cu copy_peer_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_context to, tdict_cu_context from,
+                                tdict_cu_stream s) {
   if (rect->height == 1 || (rect->dst_pitch == rect->width && rect->src_pitch == rect->width))
-    return api_of(d)->peer_async(to_cuda_address(rect->dst), to_cuda_ctx(to), to_cuda_address(rect->src),
-                                 to_cuda_ctx(from), rect->width * rect->height, to_cuda_stream(s));
+    return api_of(d)->peer_async(to_cuda_address(rect->dst), to, to_cuda_address(rect->src), from,
+                                 rect->width * rect->height, s);
   struct tdict_cuda_peer_rect r;
   memset(&r, 0, sizeof r);
   r.src_type = r.dst_type = TDICT_CUDA_MEMORY_DEVICE;
   r.src_device = to_cuda_address(rect->src);
-  r.src_context = to_cuda_ctx(from);
+  r.src_context = from;
   r.src_pitch = rect->src_pitch;
   r.dst_device = to_cuda_address(rect->dst);
-  r.dst_context = to_cuda_ctx(to);
+  r.dst_context = to;
   r.dst_pitch = rect->dst_pitch;
   r.width = rect->width;
   r.height = r.src_height = r.dst_height = rect->height;
   r.depth = 1;
-  return api_of(d)->peer_rect_async(&r, to_cuda_stream(s));
+  return api_of(d)->peer_rect_async(&r, s);
 }
 
-static tdict_cu cuda_copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s) {
+static tdict_cu copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect, tdict_cu_stream s) {
   struct tdict_cuda_rect r;
   memset(&r, 0, sizeof r);
   if (rect->kind == TDICT_CU_H2D) {
@@ -283,11 +261,11 @@ static tdict_cu cuda_copy_rect_async(tdict_driver *d, const tdict_cu_rect *rect,
   r.dst_pitch = rect->dst_pitch;
   r.width = rect->width;
   r.height = rect->height;
-  return api_of(d)->rect_async(&r, to_cuda_stream(s));
+  return api_of(d)->rect_async(&r, s);
 }
 
-static tdict_cu cuda_copy_batch_async(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
-                                      tdict_cu_stream s) {
+static tdict_cu copy_batch_async(tdict_driver *d, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
+                                 tdict_cu_stream s) {
   tdict_cuda_address dsts[TDICT_CU_MOST_COPIES], srcs[TDICT_CU_MOST_COPIES];
   size_t sizes[TDICT_CU_MOST_COPIES], first = 0;
   (void)kind; /* the driver determines the direction from the addresses */
@@ -301,153 +279,82 @@ static tdict_cu cuda_copy_batch_async(tdict_driver *d, tdict_cu_kind kind, const
   struct tdict_cuda_copy_hints hints;
   memset(&hints, 0, sizeof hints);
   hints.order = TDICT_CUDA_ORDER_STREAM;
-  return api_of(d)->batch_async(dsts, srcs, sizes, count, &hints, &first, 1, to_cuda_stream(s));
+  return api_of(d)->batch_async(dsts, srcs, sizes, count, &hints, &first, 1, s);
 }
 
-static tdict_cu cuda_fill_async(tdict_driver *d, void *device, unsigned char byte, size_t bytes, tdict_cu_stream s) {
-  return api_of(d)->fill_async(to_cuda_address(device), byte, bytes, to_cuda_stream(s));
+static tdict_cu fill_async(tdict_driver *d, void *device, unsigned char byte, size_t bytes, tdict_cu_stream s) {
+  return api_of(d)->fill_async(to_cuda_address(device), byte, bytes, s);
 }
 
-static tdict_cu cuda_module_load(tdict_driver *d, const char *image, tdict_cu_module *out) {
+static tdict_cu module_load(tdict_driver *d, const char *image, tdict_cu_module *out) {
   const tdict_cuda_api *api = api_of(d);
-  tdict_cuda_module module = NULL;
+  tdict_cu_module module = NULL;
   if (!api->module_load || !api->module_unload || !api->module_function || !api->launch) return TDICT_CU_NOT_SUPPORTED;
   tdict_cu result = api->module_load(&module, image);
-  if (!result) *out = (tdict_cu_module)(void *)module;
+  if (!result) *out = module;
   return result;
 }
 
 /* The next three functions need a module, which exists only if the driver has all entries for launches. */
-static tdict_cu cuda_module_unload(tdict_driver *d, tdict_cu_module module) {
-  return api_of(d)->module_unload(to_cuda_module(module));
-}
+static tdict_cu module_unload(tdict_driver *d, tdict_cu_module module) { return api_of(d)->module_unload(module); }
 
-static tdict_cu cuda_module_function(tdict_driver *d, tdict_cu_module module, const char *name,
-                                     tdict_cu_function *out) {
-  tdict_cuda_function function = NULL;
-  tdict_cu result = api_of(d)->module_function(&function, to_cuda_module(module), name);
-  if (!result) *out = (tdict_cu_function)(void *)function;
+static tdict_cu module_function(tdict_driver *d, tdict_cu_module module, const char *name, tdict_cu_function *out) {
+  tdict_cu_function function = NULL;
+  tdict_cu result = api_of(d)->module_function(&function, module, name);
+  if (!result) *out = function;
   return result;
 }
 
-static tdict_cu cuda_launch(tdict_driver *d, const tdict_cu_launch *launch, tdict_cu_stream s) {
+static tdict_cu launch(tdict_driver *d, const tdict_cu_launch *launch, tdict_cu_stream s) {
   size_t bytes = launch->params_bytes;
   void *params = (void *)(uintptr_t)launch->params; /* only read */
   void *extra[] = {(void *)TDICT_CUDA_LAUNCH_BUFFER, params, (void *)TDICT_CUDA_LAUNCH_BYTES, &bytes,
                    (void *)TDICT_CUDA_LAUNCH_END};
-  return api_of(d)->launch(to_cuda_function(launch->function), launch->blocks, 1, 1, launch->threads, 1, 1, 0,
-                           to_cuda_stream(s), NULL, extra);
+  return api_of(d)->launch(launch->function, launch->blocks, 1, 1, launch->threads, 1, 1, 0, s, NULL, extra);
 }
 
-static tdict_cu cuda_stream_create(tdict_driver *d, tdict_cu_stream *out, unsigned flags) {
-  tdict_cuda_stream stream = NULL;
+static tdict_cu stream_create(tdict_driver *d, tdict_cu_stream *out, unsigned flags) {
+  tdict_cu_stream stream = NULL;
   tdict_cu result = api_of(d)->stream_create(&stream, flags);
-  if (!result) *out = (tdict_cu_stream)(void *)stream;
+  if (!result) *out = stream;
   return result;
 }
 
-static tdict_cu cuda_stream_destroy(tdict_driver *d, tdict_cu_stream s) {
-  return api_of(d)->stream_destroy(to_cuda_stream(s));
+static tdict_cu stream_destroy(tdict_driver *d, tdict_cu_stream s) { return api_of(d)->stream_destroy(s); }
+static tdict_cu stream_query(tdict_driver *d, tdict_cu_stream s) { return api_of(d)->stream_query(s); }
+static tdict_cu stream_synchronize(tdict_driver *d, tdict_cu_stream s) { return api_of(d)->stream_synchronize(s); }
+
+static tdict_cu stream_wait_event(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e) {
+  return api_of(d)->stream_wait_event(s, e, 0);
 }
 
-static tdict_cu cuda_stream_query(tdict_driver *d, tdict_cu_stream s) {
-  return api_of(d)->stream_query(to_cuda_stream(s));
+static tdict_cu stream_capture_status(tdict_driver *d, tdict_cu_stream s, int *status) {
+  return api_of(d)->stream_is_capturing(s, status);
 }
 
-static tdict_cu cuda_stream_synchronize(tdict_driver *d, tdict_cu_stream s) {
-  return api_of(d)->stream_synchronize(to_cuda_stream(s));
-}
-
-static tdict_cu cuda_stream_wait_event(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e) {
-  return api_of(d)->stream_wait_event(to_cuda_stream(s), to_cuda_event(e), 0);
-}
-
-static tdict_cu cuda_stream_capture_status(tdict_driver *d, tdict_cu_stream s, int *status) {
-  return api_of(d)->stream_is_capturing(to_cuda_stream(s), status);
-}
-
-static tdict_cu cuda_event_create(tdict_driver *d, tdict_cu_event *out, unsigned flags) {
-  tdict_cuda_event event = NULL;
+static tdict_cu event_create(tdict_driver *d, tdict_cu_event *out, unsigned flags) {
+  tdict_cu_event event = NULL;
   tdict_cu result = api_of(d)->event_create(&event, flags);
-  if (!result) *out = (tdict_cu_event)(void *)event;
+  if (!result) *out = event;
   return result;
 }
 
-static tdict_cu cuda_event_destroy(tdict_driver *d, tdict_cu_event e) {
-  return api_of(d)->event_destroy(to_cuda_event(e));
+static tdict_cu event_destroy(tdict_driver *d, tdict_cu_event e) { return api_of(d)->event_destroy(e); }
+
+static tdict_cu event_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {
+  return api_of(d)->event_record(e, s);
 }
 
-static tdict_cu cuda_event_record(tdict_driver *d, tdict_cu_event e, tdict_cu_stream s) {
-  return api_of(d)->event_record(to_cuda_event(e), to_cuda_stream(s));
+static tdict_cu event_query(tdict_driver *d, tdict_cu_event e) { return api_of(d)->event_query(e); }
+static tdict_cu event_synchronize(tdict_driver *d, tdict_cu_event e) { return api_of(d)->event_synchronize(e); }
+
+static tdict_cu event_elapsed(tdict_driver *d, float *milliseconds, tdict_cu_event from, tdict_cu_event to) {
+  return api_of(d)->event_elapsed(milliseconds, from, to);
 }
 
-static tdict_cu cuda_event_query(tdict_driver *d, tdict_cu_event e) { return api_of(d)->event_query(to_cuda_event(e)); }
-
-static tdict_cu cuda_event_synchronize(tdict_driver *d, tdict_cu_event e) {
-  return api_of(d)->event_synchronize(to_cuda_event(e));
-}
-
-static tdict_cu cuda_event_elapsed(tdict_driver *d, float *milliseconds, tdict_cu_event from, tdict_cu_event to) {
-  return api_of(d)->event_elapsed(milliseconds, to_cuda_event(from), to_cuda_event(to));
-}
-
-static const tdict_driver_ops cuda_ops = {
-    .close = cuda_close,
-    .error_text = cuda_error_text,
-    .driver_version = cuda_driver_version,
-    .device_count = cuda_device_count,
-    .device_name = cuda_device_name,
-    .device_total_bytes = cuda_device_total_bytes,
-    .device_attribute = cuda_device_attribute,
-    .device_can_reach = cuda_device_can_reach,
-    .ctx_retain = cuda_ctx_retain,
-    .ctx_release = cuda_ctx_release,
-    .ctx_push = cuda_ctx_push,
-    .ctx_pop = cuda_ctx_pop,
-    .ctx_current = cuda_ctx_current,
-    .ctx_allow_peer = cuda_ctx_allow_peer,
-    .capture_mode = cuda_capture_mode,
-    .pool_create = cuda_pool_create,
-    .pool_destroy = cuda_pool_destroy,
-    .pool_trim = cuda_pool_trim,
-    .pool_set = cuda_pool_set,
-    .pool_get = cuda_pool_get,
-    .pool_allow_peer = cuda_pool_allow_peer,
-    .mem_alloc_async = cuda_mem_alloc_async,
-    .mem_free_async = cuda_mem_free_async,
-    .mem_alloc = cuda_mem_alloc,
-    .mem_free = cuda_mem_free,
-    .host_alloc = cuda_host_alloc,
-    .host_free = cuda_host_free,
-    .host_register = cuda_host_register,
-    .host_unregister = cuda_host_unregister,
-    .pointer = cuda_pointer,
-    .copy_h2d = cuda_copy_h2d,
-    .copy_d2h = cuda_copy_d2h,
-    .copy_h2d_async = cuda_copy_h2d_async,
-    .copy_d2h_async = cuda_copy_d2h_async,
-    .copy_d2d_async = cuda_copy_d2d_async,
-    .copy_peer_async = cuda_copy_peer_async,
-    .copy_rect_async = cuda_copy_rect_async,
-    .fill_async = cuda_fill_async,
-    .copy_batch_async = cuda_copy_batch_async,
-    .module_load = cuda_module_load,
-    .module_unload = cuda_module_unload,
-    .module_function = cuda_module_function,
-    .launch = cuda_launch,
-    .stream_create = cuda_stream_create,
-    .stream_destroy = cuda_stream_destroy,
-    .stream_query = cuda_stream_query,
-    .stream_synchronize = cuda_stream_synchronize,
-    .stream_wait_event = cuda_stream_wait_event,
-    .stream_capture_status = cuda_stream_capture_status,
-    .event_create = cuda_event_create,
-    .event_destroy = cuda_event_destroy,
-    .event_record = cuda_event_record,
-    .event_query = cuda_event_query,
-    .event_synchronize = cuda_event_synchronize,
-    .event_elapsed = cuda_event_elapsed,
-};
+#define FILL(entry) .entry = entry,
+static const tdict_driver_ops cuda_ops = {.close = close_driver, TDICT_DRIVER_ENTRIES(FILL)};
+#undef FILL
 
 /* Stores a symbol in a function pointer. ISO C has no cast from an object pointer to a function pointer. POSIX
  * guarantees that both kinds of pointers have the same format. */
@@ -500,12 +407,12 @@ static tdict_status load_entries(void *library, int version, tdict_cuda_api *api
 
 /* Checks the version before any entry is looked up, so that an old driver is reported as old, not as incomplete. */
 static tdict_status check_version(void *library, int *out, tdict_error *err) {
-  tdict_cuda_driver_version_fn *driver_version = NULL;
-  store_function(&driver_version, dlsym(library, "cuDriverGetVersion"));
-  if (!driver_version)
+  tdict_cuda_driver_version_fn *ask_version = NULL;
+  store_function(&ask_version, dlsym(library, "cuDriverGetVersion"));
+  if (!ask_version)
     return tdict_fail(err, TDICT_ENODEVICE, "libcuda.so.1 is not the NVIDIA driver: it lacks cuDriverGetVersion");
   int version = 0;
-  tdict_cu code = driver_version(&version);
+  tdict_cu code = ask_version(&version);
   if (code)
     return tdict_fail_native(err, TDICT_ENODEVICE, code,
                              "the NVIDIA driver does not report its version (CUDA error %d)", code);
@@ -527,7 +434,7 @@ static tdict_status check_devices(cuda_driver *c, tdict_error *err) {
   }
   if (code) {
     const char *name, *text;
-    cuda_error_text(&c->base, code, &name, &text);
+    error_text(&c->base, code, &name, &text);
     return tdict_fail_native(err, TDICT_ENODEVICE, code, "no usable GPU: %s returned %s (%s)", call, name, text);
   }
   if (count < 1) return tdict_fail_native(err, TDICT_ENODEVICE, TDICT_CU_NO_DEVICE, "the NVIDIA driver finds no GPU");

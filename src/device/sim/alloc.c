@@ -16,7 +16,7 @@ static bool is_pool(const tdict_sim_driver *d, const tdict_sim_pool *pool) {
   return pool->magic == TDICT_SIM_POOL_MAGIC && pool->driver == &d->base && !pool->destroyed;
 }
 
-tdict_cu tdict_sim_pool_create(tdict_driver *base, int ordinal, tdict_cu_pool *out) {
+static tdict_cu pool_create(tdict_driver *base, int ordinal, tdict_cu_pool *out) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_device *device = tdict_sim_device_at(d, ordinal);
   if (!device) return TDICT_CU_INVALID_DEVICE;
@@ -35,7 +35,7 @@ tdict_cu tdict_sim_pool_create(tdict_driver *base, int ordinal, tdict_cu_pool *o
   return TDICT_CU_SUCCESS;
 }
 
-tdict_cu tdict_sim_pool_destroy(tdict_driver *base, tdict_cu_pool pool) {
+static tdict_cu pool_destroy(tdict_driver *base, tdict_cu_pool pool) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_lock(d);
   tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
@@ -48,7 +48,7 @@ tdict_cu tdict_sim_pool_destroy(tdict_driver *base, tdict_cu_pool pool) {
   return result;
 }
 
-tdict_cu tdict_sim_pool_trim_to(tdict_driver *base, tdict_cu_pool pool, size_t keep_bytes) {
+static tdict_cu pool_trim(tdict_driver *base, tdict_cu_pool pool, size_t keep_bytes) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_lock(d);
   tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
@@ -57,7 +57,7 @@ tdict_cu tdict_sim_pool_trim_to(tdict_driver *base, tdict_cu_pool pool, size_t k
   return result;
 }
 
-tdict_cu tdict_sim_pool_set(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t value) {
+static tdict_cu pool_set(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t value) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_lock(d);
   tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
@@ -74,7 +74,7 @@ tdict_cu tdict_sim_pool_set(tdict_driver *base, tdict_cu_pool pool, int attribut
   return result;
 }
 
-tdict_cu tdict_sim_pool_get(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t *value) {
+static tdict_cu pool_get(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t *value) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_lock(d);
   tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
@@ -102,7 +102,7 @@ tdict_cu tdict_sim_pool_get(tdict_driver *base, tdict_cu_pool pool, int attribut
   return result;
 }
 
-tdict_cu tdict_sim_pool_allow_peer(tdict_driver *base, tdict_cu_pool pool, int ordinal) {
+static tdict_cu pool_allow_peer(tdict_driver *base, tdict_cu_pool pool, int ordinal) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_lock(d);
   tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
@@ -114,8 +114,8 @@ tdict_cu tdict_sim_pool_allow_peer(tdict_driver *base, tdict_cu_pool pool, int o
   return result;
 }
 
-tdict_cu tdict_sim_mem_alloc_async(tdict_driver *base, void **out, size_t bytes, tdict_cu_pool pool,
-                                   tdict_cu_stream handle) {
+static tdict_cu mem_alloc_async(tdict_driver *base, void **out, size_t bytes, tdict_cu_pool pool,
+                                tdict_cu_stream handle) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_stream *stream;
   tdict_sim_lock(d);
@@ -136,7 +136,7 @@ static tdict_sim_range *find_allocation(tdict_sim_device *owner, const void *add
   return range && range->start == (uintptr_t)address && !range->free_queued ? range : NULL;
 }
 
-tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *address, tdict_cu_stream handle) {
+static tdict_cu mem_free_async(tdict_driver *base, void *address, tdict_cu_stream handle) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_device *owner = tdict_sim_device_of(d, address);
   tdict_sim_stream *stream;
@@ -158,7 +158,7 @@ tdict_cu tdict_sim_mem_free_async(tdict_driver *base, void *address, tdict_cu_st
   return result;
 }
 
-tdict_cu tdict_sim_mem_alloc(tdict_driver *base, void **out, size_t bytes) {
+static tdict_cu mem_alloc(tdict_driver *base, void **out, size_t bytes) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_device *device = tdict_sim_current(d);
   if (!device) return TDICT_CU_INVALID_CONTEXT;
@@ -169,7 +169,7 @@ tdict_cu tdict_sim_mem_alloc(tdict_driver *base, void **out, size_t bytes) {
   return result;
 }
 
-tdict_cu tdict_sim_mem_free(tdict_driver *base, void *address) {
+static tdict_cu mem_free(tdict_driver *base, void *address) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   if (!tdict_sim_current(d)) return TDICT_CU_INVALID_CONTEXT;
   tdict_sim_device *owner = tdict_sim_device_of(d, address);
@@ -201,7 +201,7 @@ static tdict_cu add_registration(tdict_sim_driver *d, void *host, size_t bytes, 
   return TDICT_CU_SUCCESS;
 }
 
-tdict_cu tdict_sim_host_alloc(tdict_driver *base, void **out, size_t bytes, unsigned flags) {
+static tdict_cu host_alloc(tdict_driver *base, void **out, size_t bytes, unsigned flags) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_device *device = tdict_sim_current(d);
   if (!device) return TDICT_CU_INVALID_CONTEXT;
@@ -219,7 +219,7 @@ tdict_cu tdict_sim_host_alloc(tdict_driver *base, void **out, size_t bytes, unsi
   return result;
 }
 
-tdict_cu tdict_sim_host_register(tdict_driver *base, void *host, size_t bytes, unsigned flags) {
+static tdict_cu host_register(tdict_driver *base, void *host, size_t bytes, unsigned flags) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_device *device = tdict_sim_current(d);
   if (!device) return TDICT_CU_INVALID_CONTEXT;
@@ -244,7 +244,7 @@ static bool remove_registration(tdict_sim_driver *d, const void *host, bool mapp
   return true;
 }
 
-tdict_cu tdict_sim_host_free(tdict_driver *base, void *host, size_t bytes) {
+static tdict_cu host_free(tdict_driver *base, void *host, size_t bytes) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   size_t mapped_bytes;
   (void)bytes;
@@ -257,7 +257,7 @@ tdict_cu tdict_sim_host_free(tdict_driver *base, void *host, size_t bytes) {
   return TDICT_CU_SUCCESS;
 }
 
-tdict_cu tdict_sim_host_unregister(tdict_driver *base, void *host, size_t bytes) {
+static tdict_cu host_unregister(tdict_driver *base, void *host, size_t bytes) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   size_t registered_bytes;
   (void)bytes;
@@ -274,7 +274,7 @@ void tdict_sim_hosts_free(tdict_sim_driver *d) {
   tdict_sim_ranges_reset(&d->hosts);
 }
 
-tdict_cu tdict_sim_pointer(tdict_driver *base, const void *address, tdict_cu_pointer *out) {
+static tdict_cu pointer(tdict_driver *base, const void *address, tdict_cu_pointer *out) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_device *owner = tdict_sim_device_of(d, address);
   tdict_cu_pointer found = {.known = false};
@@ -291,3 +291,5 @@ tdict_cu tdict_sim_pointer(tdict_driver *base, const void *address, tdict_cu_poi
   *out = found;
   return TDICT_CU_SUCCESS;
 }
+
+void tdict_sim_add_memory(tdict_driver_ops *ops) { TDICT_DRIVER_MEMORY_ENTRIES(TDICT_SIM_FILL) }

@@ -81,7 +81,7 @@ tdict_sim_device *tdict_sim_current(tdict_sim_driver *d) {
   return thread && thread->depth > 0 ? thread->stack[thread->depth - 1] : NULL;
 }
 
-tdict_cu tdict_sim_ctx_retain(tdict_driver *base, int ordinal, tdict_cu_context *out) {
+static tdict_cu ctx_retain(tdict_driver *base, int ordinal, tdict_cu_context *out) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_device *device = tdict_sim_device_at(d, ordinal);
   if (!device) return TDICT_CU_INVALID_DEVICE;
@@ -96,7 +96,7 @@ tdict_cu tdict_sim_ctx_retain(tdict_driver *base, int ordinal, tdict_cu_context 
   return result;
 }
 
-tdict_cu tdict_sim_ctx_release(tdict_driver *base, int ordinal) {
+static tdict_cu ctx_release(tdict_driver *base, int ordinal) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_device *device = tdict_sim_device_at(d, ordinal);
   if (!device) return TDICT_CU_INVALID_DEVICE;
@@ -107,7 +107,7 @@ tdict_cu tdict_sim_ctx_release(tdict_driver *base, int ordinal) {
   return result;
 }
 
-tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context) {
+static tdict_cu ctx_push(tdict_driver *base, tdict_cu_context context) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   bool alive = false; /* the loop compares only addresses, because the handle may be invalid */
   tdict_sim_lock(d);
@@ -121,7 +121,7 @@ tdict_cu tdict_sim_ctx_push(tdict_driver *base, tdict_cu_context context) {
   return TDICT_CU_SUCCESS;
 }
 
-tdict_cu tdict_sim_ctx_pop(tdict_driver *base, tdict_cu_context *out) {
+static tdict_cu ctx_pop(tdict_driver *base, tdict_cu_context *out) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_thread *thread = find_thread(d);
   if (!thread || thread->depth == 0) return TDICT_CU_INVALID_CONTEXT;
@@ -131,7 +131,7 @@ tdict_cu tdict_sim_ctx_pop(tdict_driver *base, tdict_cu_context *out) {
   return TDICT_CU_SUCCESS;
 }
 
-tdict_cu tdict_sim_ctx_current(tdict_driver *base, tdict_cu_context *out) {
+static tdict_cu ctx_current(tdict_driver *base, tdict_cu_context *out) {
   *out = tdict_sim_current(tdict_sim_driver_of(base));
   return TDICT_CU_SUCCESS;
 }
@@ -141,14 +141,14 @@ bool tdict_sim_are_linked(const tdict_sim_driver *d, int32_t one, int32_t other)
   return d->options.peers == TDICT_SIM_PEERS_ALL || one / 2 == other / 2;
 }
 
-tdict_cu tdict_sim_ctx_allow_peer(tdict_driver *base, tdict_cu_context peer) {
+static tdict_cu ctx_allow_peer(tdict_driver *base, tdict_cu_context peer) {
   const tdict_sim_device *device = tdict_sim_current(tdict_sim_driver_of(base));
   if (!device || !peer) return TDICT_CU_INVALID_CONTEXT;
   return tdict_sim_are_linked(tdict_sim_driver_of(base), device->ordinal, peer->ordinal) ? TDICT_CU_SUCCESS
                                                                                          : TDICT_CU_INVALID_DEVICE;
 }
 
-tdict_cu tdict_sim_capture_mode(tdict_driver *base, int *mode) {
+static tdict_cu capture_mode(tdict_driver *base, int *mode) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   int wanted = *mode;
   if (wanted < TDICT_CU_CAPTURE_GLOBAL || wanted > TDICT_CU_CAPTURE_RELAXED) return TDICT_CU_INVALID_VALUE;
@@ -177,3 +177,5 @@ tdict_cu tdict_sim_resolve(tdict_sim_driver *d, tdict_cu_stream handle, tdict_si
   }
   return (*out)->device->fault;
 }
+
+void tdict_sim_add_contexts(tdict_driver_ops *ops) { TDICT_DRIVER_CONTEXT_ENTRIES(TDICT_SIM_FILL) }

@@ -156,36 +156,35 @@ static tdict_cu_rect make_row(tdict_cu_kind kind, void *dst, const void *src, si
       .kind = kind, .dst = dst, .src = src, .dst_pitch = bytes, .src_pitch = bytes, .width = bytes, .height = 1};
 }
 
-tdict_cu tdict_sim_copy_h2d(tdict_driver *base, void *device, const void *host, size_t bytes) {
+static tdict_cu copy_h2d(tdict_driver *base, void *device, const void *host, size_t bytes) {
   tdict_cu_rect r = make_row(TDICT_CU_H2D, device, host, bytes);
   return copy_on_current(base, &r, NULL, true);
 }
 
-tdict_cu tdict_sim_copy_d2h(tdict_driver *base, void *host, const void *device, size_t bytes) {
+static tdict_cu copy_d2h(tdict_driver *base, void *host, const void *device, size_t bytes) {
   tdict_cu_rect r = make_row(TDICT_CU_D2H, host, device, bytes);
   return copy_on_current(base, &r, NULL, true);
 }
 
-tdict_cu tdict_sim_copy_h2d_async(tdict_driver *base, void *device, const void *host, size_t bytes,
-                                  tdict_cu_stream handle) {
+static tdict_cu copy_h2d_async(tdict_driver *base, void *device, const void *host, size_t bytes,
+                               tdict_cu_stream handle) {
   tdict_cu_rect r = make_row(TDICT_CU_H2D, device, host, bytes);
   return copy_on_current(base, &r, handle, false);
 }
 
-tdict_cu tdict_sim_copy_d2h_async(tdict_driver *base, void *host, const void *device, size_t bytes,
-                                  tdict_cu_stream handle) {
+static tdict_cu copy_d2h_async(tdict_driver *base, void *host, const void *device, size_t bytes,
+                               tdict_cu_stream handle) {
   tdict_cu_rect r = make_row(TDICT_CU_D2H, host, device, bytes);
   return copy_on_current(base, &r, handle, false);
 }
 
-tdict_cu tdict_sim_copy_d2d_async(tdict_driver *base, void *dst, const void *src, size_t bytes,
-                                  tdict_cu_stream handle) {
+static tdict_cu copy_d2d_async(tdict_driver *base, void *dst, const void *src, size_t bytes, tdict_cu_stream handle) {
   tdict_cu_rect r = make_row(TDICT_CU_D2D, dst, src, bytes);
   return copy_on_current(base, &r, handle, false);
 }
 
-tdict_cu tdict_sim_copy_peer_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_context to,
-                                   tdict_cu_context from, tdict_cu_stream handle) {
+static tdict_cu copy_peer_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_context to,
+                                tdict_cu_context from, tdict_cu_stream handle) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   if (rect->kind != TDICT_CU_D2D) return TDICT_CU_INVALID_VALUE;
   if (!to || tdict_sim_device_of(d, rect->dst) != to) return TDICT_CU_INVALID_VALUE;
@@ -193,14 +192,14 @@ tdict_cu tdict_sim_copy_peer_async(tdict_driver *base, const tdict_cu_rect *rect
   return copy_between(base, rect, (copy_devices){to, from}, handle, false);
 }
 
-tdict_cu tdict_sim_copy_rect_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_stream handle) {
+static tdict_cu copy_rect_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_stream handle) {
   if (rect->kind != TDICT_CU_H2D && rect->kind != TDICT_CU_D2H && rect->kind != TDICT_CU_D2D)
     return TDICT_CU_INVALID_VALUE;
   return copy_on_current(base, rect, handle, false);
 }
 
-tdict_cu tdict_sim_copy_batch_async(tdict_driver *base, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
-                                    tdict_cu_stream handle) {
+static tdict_cu copy_batch_async(tdict_driver *base, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
+                                 tdict_cu_stream handle) {
   if (count == 0 || count > TDICT_CU_MOST_COPIES || !handle) return TDICT_CU_INVALID_VALUE;
   tdict_cu result = TDICT_CU_SUCCESS;
   for (size_t i = 0; i < count && result == TDICT_CU_SUCCESS; i++) {
@@ -210,8 +209,8 @@ tdict_cu tdict_sim_copy_batch_async(tdict_driver *base, tdict_cu_kind kind, cons
   return result;
 }
 
-tdict_cu tdict_sim_fill_async(tdict_driver *base, void *address, unsigned char byte, size_t bytes,
-                              tdict_cu_stream handle) {
+static tdict_cu fill_async(tdict_driver *base, void *address, unsigned char byte, size_t bytes,
+                           tdict_cu_stream handle) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   const tdict_sim_device *current = tdict_sim_current(d);
   tdict_sim_stream *stream;
@@ -230,3 +229,5 @@ tdict_cu tdict_sim_fill_async(tdict_driver *base, void *address, unsigned char b
   tdict_sim_unlock(d);
   return result;
 }
+
+void tdict_sim_add_copies(tdict_driver_ops *ops) { TDICT_DRIVER_COPY_ENTRIES(TDICT_SIM_FILL) }

@@ -177,64 +177,16 @@ static const tdict_driver *stream_owner(const void *handle, int32_t *ordinal) {
   return &stream->device->driver->base;
 }
 
-static const tdict_driver_ops sim_ops = {
-    .close = close_driver,
-    .error_text = error_text,
-    .driver_version = driver_version,
-    .device_count = device_count,
-    .device_name = device_name,
-    .device_total_bytes = device_total_bytes,
-    .device_attribute = device_attribute,
-    .device_can_reach = device_can_reach,
-    .ctx_retain = tdict_sim_ctx_retain,
-    .ctx_release = tdict_sim_ctx_release,
-    .ctx_push = tdict_sim_ctx_push,
-    .ctx_pop = tdict_sim_ctx_pop,
-    .ctx_current = tdict_sim_ctx_current,
-    .ctx_allow_peer = tdict_sim_ctx_allow_peer,
-    .capture_mode = tdict_sim_capture_mode,
-    .pool_create = tdict_sim_pool_create,
-    .pool_destroy = tdict_sim_pool_destroy,
-    .pool_trim = tdict_sim_pool_trim_to,
-    .pool_set = tdict_sim_pool_set,
-    .pool_get = tdict_sim_pool_get,
-    .pool_allow_peer = tdict_sim_pool_allow_peer,
-    .mem_alloc_async = tdict_sim_mem_alloc_async,
-    .mem_free_async = tdict_sim_mem_free_async,
-    .mem_alloc = tdict_sim_mem_alloc,
-    .mem_free = tdict_sim_mem_free,
-    .host_alloc = tdict_sim_host_alloc,
-    .host_free = tdict_sim_host_free,
-    .host_register = tdict_sim_host_register,
-    .host_unregister = tdict_sim_host_unregister,
-    .pointer = tdict_sim_pointer,
-    .copy_h2d = tdict_sim_copy_h2d,
-    .copy_d2h = tdict_sim_copy_d2h,
-    .copy_h2d_async = tdict_sim_copy_h2d_async,
-    .copy_d2h_async = tdict_sim_copy_d2h_async,
-    .copy_d2d_async = tdict_sim_copy_d2d_async,
-    .copy_peer_async = tdict_sim_copy_peer_async,
-    .copy_rect_async = tdict_sim_copy_rect_async,
-    .fill_async = tdict_sim_fill_async,
-    .copy_batch_async = tdict_sim_copy_batch_async,
-    .module_load = tdict_sim_module_load,
-    .module_unload = tdict_sim_module_unload,
-    .module_function = tdict_sim_module_function,
-    .launch = tdict_sim_launch_kernel,
-    .stream_create = tdict_sim_stream_create,
-    .stream_destroy = tdict_sim_stream_destroy,
-    .stream_owner = stream_owner,
-    .stream_query = tdict_sim_stream_query,
-    .stream_synchronize = tdict_sim_stream_synchronize,
-    .stream_wait_event = tdict_sim_stream_wait_event,
-    .stream_capture_status = tdict_sim_stream_capture_status,
-    .event_create = tdict_sim_event_create,
-    .event_destroy = tdict_sim_event_destroy,
-    .event_record = tdict_sim_event_record,
-    .event_query = tdict_sim_event_query,
-    .event_synchronize = tdict_sim_event_synchronize,
-    .event_elapsed = tdict_sim_event_elapsed,
-};
+static void fill_table(tdict_driver_ops *ops) {
+  ops->close = close_driver;
+  ops->stream_owner = stream_owner;
+  TDICT_DRIVER_DEVICE_ENTRIES(TDICT_SIM_FILL)
+  tdict_sim_add_contexts(ops);
+  tdict_sim_add_memory(ops);
+  tdict_sim_add_copies(ops);
+  tdict_sim_add_launches(ops);
+  tdict_sim_add_streams(ops);
+}
 
 /* Opens a device. The device's engines start when its context is first retained. Returns false if the address space is
  * not available. */
@@ -271,7 +223,8 @@ tdict_status tdict_driver_sim_open(const tdict_sim_options *options, tdict_drive
     return tdict_fail(err, TDICT_ENOMEM, "sim: the process has no thread key left");
   }
   /* Fill the record. */
-  d->base.ops = &sim_ops;
+  fill_table(&d->ops);
+  d->base.ops = &d->ops;
   d->base.device_type = TDICT_DEVICE_SIM;
   atomic_init(&d->base.refs, 1);
   d->options = *options;

@@ -14,7 +14,7 @@ struct tdict_cu_module {
   struct tdict_cu_function functions[TDICT_KERNEL_NUM_OPS];
 };
 
-tdict_cu tdict_sim_module_load(tdict_driver *base, const char *image, tdict_cu_module *out) {
+static tdict_cu module_load(tdict_driver *base, const char *image, tdict_cu_module *out) {
   const tdict_sim_device *device = tdict_sim_current(tdict_sim_driver_of(base));
   if (!device) return TDICT_CU_INVALID_CONTEXT;
   if (!image) return TDICT_CU_INVALID_VALUE;
@@ -26,15 +26,14 @@ tdict_cu tdict_sim_module_load(tdict_driver *base, const char *image, tdict_cu_m
   return TDICT_CU_SUCCESS;
 }
 
-tdict_cu tdict_sim_module_unload(tdict_driver *base, tdict_cu_module module) {
+static tdict_cu module_unload(tdict_driver *base, tdict_cu_module module) {
   if (!tdict_sim_current(tdict_sim_driver_of(base))) return TDICT_CU_INVALID_CONTEXT;
   if (!module) return TDICT_CU_INVALID_HANDLE;
   free(module);
   return TDICT_CU_SUCCESS;
 }
 
-tdict_cu tdict_sim_module_function(tdict_driver *base, tdict_cu_module module, const char *name,
-                                   tdict_cu_function *out) {
+static tdict_cu module_function(tdict_driver *base, tdict_cu_module module, const char *name, tdict_cu_function *out) {
   (void)base;
   for (int op = 0; op < TDICT_KERNEL_NUM_OPS; op++) {
     if (strcmp(name, tdict_kernel_name((tdict_kernel_op)op)) != 0) continue;
@@ -53,7 +52,7 @@ static tdict_cu queue_launch(tdict_sim_driver *d, const tdict_sim_device *curren
   return stream->device == current ? tdict_sim_push(stream, op) : TDICT_CU_INVALID_HANDLE;
 }
 
-tdict_cu tdict_sim_launch_kernel(tdict_driver *base, const tdict_cu_launch *launch, tdict_cu_stream handle) {
+static tdict_cu launch(tdict_driver *base, const tdict_cu_launch *launch, tdict_cu_stream handle) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   const tdict_sim_device *current = tdict_sim_current(d);
   if (!current) return TDICT_CU_INVALID_CONTEXT;
@@ -74,3 +73,5 @@ tdict_cu tdict_sim_launch_kernel(tdict_driver *base, const tdict_cu_launch *laun
   tdict_sim_unlock(d);
   return result;
 }
+
+void tdict_sim_add_launches(tdict_driver_ops *ops) { TDICT_DRIVER_LAUNCH_ENTRIES(TDICT_SIM_FILL) }

@@ -135,7 +135,8 @@ struct tdict_cu_context {
 enum { TDICT_SIM_MAX_DEVICES = 8 };
 
 struct tdict_sim_driver {
-  tdict_driver base; /* first member, so that a tdict_driver * is also a tdict_sim_driver * */
+  tdict_driver base;    /* first member, so that a tdict_driver * is also a tdict_sim_driver * */
+  tdict_driver_ops ops; /* the table of `base`; constant */
   tdict_sim_options options;
   tdict_forkmark *mark;     /* retained; constant. Stored here because tdict_sim_launch() has no context parameter */
   pthread_key_t thread_key; /* the calling thread's tdict_sim_thread; constant */

@@ -5,7 +5,7 @@
 #include "core/base/clock.h"
 #include "device/sim/entries.h"
 
-tdict_cu tdict_sim_stream_create(tdict_driver *base, tdict_cu_stream *out, unsigned flags) {
+static tdict_cu stream_create(tdict_driver *base, tdict_cu_stream *out, unsigned flags) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_device *device = tdict_sim_current(d);
   if (!device) return TDICT_CU_INVALID_CONTEXT;
@@ -20,7 +20,7 @@ tdict_cu tdict_sim_stream_create(tdict_driver *base, tdict_cu_stream *out, unsig
   return TDICT_CU_SUCCESS;
 }
 
-tdict_cu tdict_sim_stream_destroy(tdict_driver *base, tdict_cu_stream handle) {
+static tdict_cu stream_destroy(tdict_driver *base, tdict_cu_stream handle) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   if (!tdict_sim_is_stream(handle) || handle->device->driver != d) return TDICT_CU_INVALID_HANDLE;
   tdict_sim_lock(d);
@@ -33,7 +33,7 @@ tdict_cu tdict_sim_stream_destroy(tdict_driver *base, tdict_cu_stream handle) {
   return twice ? TDICT_CU_INVALID_HANDLE : TDICT_CU_SUCCESS;
 }
 
-tdict_cu tdict_sim_stream_query(tdict_driver *base, tdict_cu_stream handle) {
+static tdict_cu stream_query(tdict_driver *base, tdict_cu_stream handle) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_stream *stream;
   tdict_sim_lock(d);
@@ -44,7 +44,7 @@ tdict_cu tdict_sim_stream_query(tdict_driver *base, tdict_cu_stream handle) {
   return result;
 }
 
-tdict_cu tdict_sim_stream_synchronize(tdict_driver *base, tdict_cu_stream handle) {
+static tdict_cu stream_synchronize(tdict_driver *base, tdict_cu_stream handle) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_stream *stream;
   tdict_sim_lock(d);
@@ -64,7 +64,7 @@ static bool is_event(const tdict_sim_driver *d, const tdict_sim_event *event) {
   return event->magic == TDICT_SIM_EVENT_MAGIC && event->device->driver == d;
 }
 
-tdict_cu tdict_sim_stream_wait_event(tdict_driver *base, tdict_cu_stream handle, tdict_cu_event event) {
+static tdict_cu stream_wait_event(tdict_driver *base, tdict_cu_stream handle, tdict_cu_event event) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_stream *stream;
   if (!is_event(d, event)) return TDICT_CU_INVALID_HANDLE;
@@ -86,7 +86,7 @@ tdict_cu tdict_sim_stream_wait_event(tdict_driver *base, tdict_cu_stream handle,
   return result;
 }
 
-tdict_cu tdict_sim_stream_capture_status(tdict_driver *base, tdict_cu_stream handle, int *status) {
+static tdict_cu stream_capture_status(tdict_driver *base, tdict_cu_stream handle, int *status) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_stream *stream;
   tdict_sim_lock(d);
@@ -96,7 +96,7 @@ tdict_cu tdict_sim_stream_capture_status(tdict_driver *base, tdict_cu_stream han
   return result;
 }
 
-tdict_cu tdict_sim_event_create(tdict_driver *base, tdict_cu_event *out, unsigned flags) {
+static tdict_cu event_create(tdict_driver *base, tdict_cu_event *out, unsigned flags) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_device *device = tdict_sim_current(d);
   if (!device) return TDICT_CU_INVALID_CONTEXT;
@@ -116,7 +116,7 @@ tdict_cu tdict_sim_event_create(tdict_driver *base, tdict_cu_event *out, unsigne
   return TDICT_CU_SUCCESS;
 }
 
-tdict_cu tdict_sim_event_destroy(tdict_driver *base, tdict_cu_event event) {
+static tdict_cu event_destroy(tdict_driver *base, tdict_cu_event event) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   if (!is_event(d, event)) return TDICT_CU_INVALID_HANDLE;
   tdict_sim_lock(d);
@@ -133,7 +133,7 @@ tdict_cu tdict_sim_event_destroy(tdict_driver *base, tdict_cu_event event) {
   return TDICT_CU_SUCCESS;
 }
 
-tdict_cu tdict_sim_event_record(tdict_driver *base, tdict_cu_event event, tdict_cu_stream handle) {
+static tdict_cu event_record(tdict_driver *base, tdict_cu_event event, tdict_cu_stream handle) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_stream *stream;
   if (!is_event(d, event)) return TDICT_CU_INVALID_HANDLE;
@@ -152,7 +152,7 @@ tdict_cu tdict_sim_event_record(tdict_driver *base, tdict_cu_event event, tdict_
   return result;
 }
 
-tdict_cu tdict_sim_event_query(tdict_driver *base, tdict_cu_event event) {
+static tdict_cu event_query(tdict_driver *base, tdict_cu_event event) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   if (!is_event(d, event)) return TDICT_CU_INVALID_HANDLE;
   tdict_sim_lock(d);
@@ -163,7 +163,7 @@ tdict_cu tdict_sim_event_query(tdict_driver *base, tdict_cu_event event) {
   return result;
 }
 
-tdict_cu tdict_sim_event_synchronize(tdict_driver *base, tdict_cu_event event) {
+static tdict_cu event_synchronize(tdict_driver *base, tdict_cu_event event) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   if (!is_event(d, event)) return TDICT_CU_INVALID_HANDLE;
   tdict_sim_lock(d);
@@ -174,7 +174,7 @@ tdict_cu tdict_sim_event_synchronize(tdict_driver *base, tdict_cu_event event) {
   return result;
 }
 
-tdict_cu tdict_sim_event_elapsed(tdict_driver *base, float *milliseconds, tdict_cu_event from, tdict_cu_event to) {
+static tdict_cu event_elapsed(tdict_driver *base, float *milliseconds, tdict_cu_event from, tdict_cu_event to) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   if (!is_event(d, from) || !is_event(d, to) || from->device != to->device) return TDICT_CU_INVALID_HANDLE;
   if (!from->timing || !to->timing) return TDICT_CU_INVALID_HANDLE;
@@ -189,3 +189,5 @@ tdict_cu tdict_sim_event_elapsed(tdict_driver *base, float *milliseconds, tdict_
   tdict_sim_unlock(d);
   return result;
 }
+
+void tdict_sim_add_streams(tdict_driver_ops *ops) { TDICT_DRIVER_STREAM_ENTRIES(TDICT_SIM_FILL) }

@@ -32,17 +32,17 @@ enum {
   REGISTERED = 712,
   NOT_REGISTERED = 713
 };
-struct CUctx_st {
+struct tdict_cu_context {
   int retained;
 };
-struct CUstream_st {
+struct tdict_cu_stream {
   unsigned flags;
 };
-struct CUevent_st {
+struct tdict_cu_event {
   unsigned flags;
   bool recorded;
 };
-struct CUmemPoolHandle_st {
+struct tdict_cu_pool {
   uint64_t threshold, reserved, used;
   int reuse[TDICT_CUDA_POOL_LAST_INT + 1];
   unsigned let_in; /* a bit a device */
@@ -56,7 +56,7 @@ typedef struct range {
 } range;
 
 static bool initialized;
-static struct CUctx_st primary;
+static struct tdict_cu_context primary;
 static range ranges[64];
 static _Thread_local tdict_cuda_ctx stack[8];
 static _Thread_local int depth;
@@ -379,12 +379,12 @@ tdict_cuda_result cuMemsetD8Async(tdict_cuda_address dst, unsigned char byte, si
 }
 
 /* The kernels are those of the library, run on the host. A function is found by its name in the PTX. */
-struct CUfunc_st {
+struct tdict_cu_function {
   const char *name;
 };
-struct CUmod_st {
+struct tdict_cu_module {
   const char *image;
-  struct CUfunc_st functions[TDICT_KERNEL_NUM_OPS];
+  struct tdict_cu_function functions[TDICT_KERNEL_NUM_OPS];
 };
 static const char *const kernel_names[TDICT_KERNEL_NUM_OPS] = {"tdict_copy", "tdict_convert", "tdict_fill",
                                                                "tdict_check", "tdict_unpack"};
