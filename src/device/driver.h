@@ -129,10 +129,8 @@ typedef struct tdict_driver_ops {
   void (*close)(tdict_driver *d); /* called after the last release; frees d */
 
   tdict_cu (*error_text)(tdict_driver *d, tdict_cu result, const char **name, const char **text);
-  tdict_cu (*driver_version)(tdict_driver *d, int *version); /* version of the driver: 13000 means 13.0 */
   tdict_cu (*device_count)(tdict_driver *d, int *count);
   tdict_cu (*device_name)(tdict_driver *d, int ordinal, char *buffer, int bytes);
-  tdict_cu (*device_total_bytes)(tdict_driver *d, int ordinal, size_t *bytes);
   tdict_cu (*device_attribute)(tdict_driver *d, int ordinal, int attribute, int *value);
   tdict_cu (*device_can_reach)(tdict_driver *d, int ordinal, int peer,
                                int *can); /* writes 1 to *can if the device can access the peer's memory, else 0 */
@@ -222,31 +220,32 @@ typedef struct tdict_driver_ops {
 /* The entries of the table except `close` and `stream_owner`, in groups. A file that fills in a group has a function
  * with the name of each entry. */
 #define TDICT_DRIVER_DEVICE_ENTRIES(X) \
-  X(error_text)                        \
-  X(driver_version) X(device_count) X(device_name) X(device_total_bytes) X(device_attribute) X(device_can_reach)
+  X(error_text) X(device_count) X(device_name) X(device_attribute) X(device_can_reach)
 #define TDICT_DRIVER_CONTEXT_ENTRIES(X) \
   X(ctx_retain) X(ctx_release) X(ctx_push) X(ctx_pop) X(ctx_current) X(ctx_allow_peer) X(capture_mode)
-#define TDICT_DRIVER_MEMORY_ENTRIES(X)                                                                      \
-  X(pool_create)                                                                                            \
-  X(pool_destroy)                                                                                           \
-  X(pool_trim) X(pool_set) X(pool_get) X(pool_allow_peer) X(mem_alloc_async) X(mem_free_async) X(mem_alloc) \
-      X(mem_free) X(host_alloc) X(host_free) X(host_register) X(host_unregister) X(pointer)
-#define TDICT_DRIVER_COPY_ENTRIES(X)                                                                              \
-  X(copy_h2d)                                                                                                     \
-  X(copy_d2h)                                                                                                     \
-  X(copy_h2d_async) X(copy_d2h_async) X(copy_d2d_async) X(copy_peer_async) X(copy_rect_async) X(copy_batch_async) \
-      X(fill_async)
+#define TDICT_DRIVER_MEMORY_ENTRIES(X)                                                                     \
+  X(pool_create)                                                                                           \
+  X(pool_destroy)                                                                                          \
+  X(pool_trim)                                                                                             \
+  X(pool_set) X(pool_get) X(pool_allow_peer) X(mem_alloc_async) X(mem_free_async) X(mem_alloc) X(mem_free) \
+      X(host_alloc) X(host_free) X(host_register) X(host_unregister) X(pointer)
+#define TDICT_DRIVER_COPY_ENTRIES(X) \
+  X(copy_h2d)                        \
+  X(copy_d2h)                        \
+  X(copy_h2d_async)                  \
+  X(copy_d2h_async) X(copy_d2d_async) X(copy_peer_async) X(copy_rect_async) X(copy_batch_async) X(fill_async)
 #define TDICT_DRIVER_LAUNCH_ENTRIES(X) X(module_load) X(module_unload) X(module_function) X(launch)
 #define TDICT_DRIVER_STREAM_ENTRIES(X)                                                                                 \
   X(stream_create)                                                                                                     \
   X(stream_destroy)                                                                                                    \
-  X(stream_query) X(stream_synchronize) X(stream_wait_event) X(stream_capture_status) X(event_create) X(event_destroy) \
-      X(event_record) X(event_query) X(event_synchronize) X(event_elapsed)
-#define TDICT_DRIVER_ENTRIES(X)                                                              \
-  TDICT_DRIVER_DEVICE_ENTRIES(X)                                                             \
-  TDICT_DRIVER_CONTEXT_ENTRIES(X)                                                            \
-  TDICT_DRIVER_MEMORY_ENTRIES(X) TDICT_DRIVER_COPY_ENTRIES(X) TDICT_DRIVER_LAUNCH_ENTRIES(X) \
-      TDICT_DRIVER_STREAM_ENTRIES(X)
+  X(stream_query)                                                                                                      \
+  X(stream_synchronize) X(stream_wait_event) X(stream_capture_status) X(event_create) X(event_destroy) X(event_record) \
+      X(event_query) X(event_synchronize) X(event_elapsed)
+#define TDICT_DRIVER_ENTRIES(X)   \
+  TDICT_DRIVER_DEVICE_ENTRIES(X)  \
+  TDICT_DRIVER_CONTEXT_ENTRIES(X) \
+  TDICT_DRIVER_MEMORY_ENTRIES(X)  \
+  TDICT_DRIVER_COPY_ENTRIES(X) TDICT_DRIVER_LAUNCH_ENTRIES(X) TDICT_DRIVER_STREAM_ENTRIES(X)
 
 struct tdict_driver {
   const tdict_driver_ops *ops;

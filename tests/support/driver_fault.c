@@ -104,13 +104,9 @@ static void fault_close(tdict_driver *d) {
 static tdict_cu error_text(tdict_driver *d, tdict_cu result, const char **name, const char **text) {
   return fault_of(d)->base.inner->ops->error_text(fault_of(d)->base.inner, result, name, text);
 }
-static tdict_cu driver_version(tdict_driver *d, int *version) { FAIL_OR_RETURN(DEVICE, driver_version, version); }
 static tdict_cu device_count(tdict_driver *d, int *number) { FAIL_OR_RETURN(DEVICE, device_count, number); }
 static tdict_cu device_name(tdict_driver *d, int ordinal, char *buffer, int bytes) {
   FAIL_OR_RETURN(DEVICE, device_name, ordinal, buffer, bytes);
-}
-static tdict_cu device_total_bytes(tdict_driver *d, int ordinal, size_t *bytes) {
-  FAIL_OR_RETURN(DEVICE, device_total_bytes, ordinal, bytes);
 }
 static tdict_cu device_attribute(tdict_driver *d, int ordinal, int attribute, int *value) {
   FAIL_OR_RETURN(DEVICE, device_attribute, ordinal, attribute, value);

@@ -180,7 +180,6 @@ typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function
   X(device_get, cuDeviceGet, 2000, cuDeviceGet, (tdict_cuda_device *device, int ordinal))                     \
   X(device_count, cuDeviceGetCount, 2000, cuDeviceGetCount, (int *count))                                     \
   X(device_name, cuDeviceGetName, 2000, cuDeviceGetName, (char *name, int bytes, tdict_cuda_device device))   \
-  X(device_total, cuDeviceTotalMem, 3020, cuDeviceTotalMem_v2, (size_t *bytes, tdict_cuda_device device))     \
   X(device_attribute, cuDeviceGetAttribute, 2000, cuDeviceGetAttribute,                                       \
     (int *value, tdict_cuda_device_attribute attribute, tdict_cuda_device device))                            \
   X(device_can_reach, cuDeviceCanAccessPeer, 4000, cuDeviceCanAccessPeer,                                     \

@@ -34,19 +34,12 @@ static tdict_cu error_text(tdict_driver *d, tdict_cu result, const char **name, 
   return status;
 }
 
-static tdict_cu driver_version(tdict_driver *d, int *version) { return api_of(d)->driver_version(version); }
 static tdict_cu device_count(tdict_driver *d, int *count) { return api_of(d)->device_count(count); }
 
 static tdict_cu device_name(tdict_driver *d, int ordinal, char *buffer, int bytes) {
   tdict_cuda_device device;
   tdict_cu result = api_of(d)->device_get(&device, ordinal);
   return result ? result : api_of(d)->device_name(buffer, bytes, device);
-}
-
-static tdict_cu device_total_bytes(tdict_driver *d, int ordinal, size_t *bytes) {
-  tdict_cuda_device device;
-  tdict_cu result = api_of(d)->device_get(&device, ordinal);
-  return result ? result : api_of(d)->device_total(bytes, device);
 }
 
 static tdict_cu device_attribute(tdict_driver *d, int ordinal, int attribute, int *value) {
@@ -407,12 +400,12 @@ static tdict_status load_entries(void *library, int version, tdict_cuda_api *api
 
 /* Checks the version before any entry is looked up, so that an old driver is reported as old, not as incomplete. */
 static tdict_status check_version(void *library, int *out, tdict_error *err) {
-  tdict_cuda_driver_version_fn *ask_version = NULL;
-  store_function(&ask_version, dlsym(library, "cuDriverGetVersion"));
-  if (!ask_version)
+  tdict_cuda_driver_version_fn *driver_version = NULL;
+  store_function(&driver_version, dlsym(library, "cuDriverGetVersion"));
+  if (!driver_version)
     return tdict_fail(err, TDICT_ENODEVICE, "libcuda.so.1 is not the NVIDIA driver: it lacks cuDriverGetVersion");
   int version = 0;
-  tdict_cu code = ask_version(&version);
+  tdict_cu code = driver_version(&version);
   if (code)
     return tdict_fail_native(err, TDICT_ENODEVICE, code,
                              "the NVIDIA driver does not report its version (CUDA error %d)", code);

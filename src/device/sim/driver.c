@@ -12,7 +12,7 @@
 #include "device/sim/entries.h"
 #include "tdict/sim.h"
 
-enum { DRIVER_VERSION = 12000, NO_PCI_DOMAIN = 0xffff, MIN_MEMORY_BYTES = 1 << 20 };
+enum { NO_PCI_DOMAIN = 0xffff, MIN_MEMORY_BYTES = 1 << 20 };
 
 /* Returns CUDA's name of a code, and a text that fits the simulated device. */
 static tdict_cu error_text(tdict_driver *base, tdict_cu result, const char **name, const char **text) {
@@ -50,12 +50,6 @@ static tdict_cu error_text(tdict_driver *base, tdict_cu result, const char **nam
   return TDICT_CU_INVALID_VALUE;
 }
 
-static tdict_cu driver_version(tdict_driver *base, int *version) {
-  (void)base;
-  *version = DRIVER_VERSION;
-  return TDICT_CU_SUCCESS;
-}
-
 static tdict_cu device_count(tdict_driver *base, int *count) {
   *count = tdict_sim_driver_of(base)->num_devices;
   return TDICT_CU_SUCCESS;
@@ -65,13 +59,6 @@ static tdict_cu device_name(tdict_driver *base, int ordinal, char *buffer, int b
   if (!tdict_sim_device_at(tdict_sim_driver_of(base), ordinal)) return TDICT_CU_INVALID_DEVICE;
   if (!buffer || bytes <= 0) return TDICT_CU_INVALID_VALUE;
   snprintf(buffer, (size_t)bytes, "simulated device %d", ordinal);
-  return TDICT_CU_SUCCESS;
-}
-
-static tdict_cu device_total_bytes(tdict_driver *base, int ordinal, size_t *bytes) {
-  const tdict_sim_device *device = tdict_sim_device_at(tdict_sim_driver_of(base), ordinal);
-  if (!device) return TDICT_CU_INVALID_DEVICE;
-  *bytes = device->space.capacity;
   return TDICT_CU_SUCCESS;
 }
 

@@ -126,10 +126,6 @@ tdict_cuda_result cuDeviceGetName(char *name, int bytes, tdict_cuda_device devic
   memcpy(name, text, sizeof text);
   return 0;
 }
-tdict_cuda_result cuDeviceTotalMem_v2(size_t *bytes, tdict_cuda_device device) {
-  *bytes = (size_t)5 << 30;
-  return device ? BAD_DEVICE : 0;
-}
 tdict_cuda_result cuDeviceGetAttribute(int *value, tdict_cuda_device_attribute attribute, tdict_cuda_device device) {
   *value = attribute;
   return device ? BAD_DEVICE : 0;
