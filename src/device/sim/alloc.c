@@ -57,47 +57,35 @@ static tdict_cu pool_trim(tdict_driver *base, tdict_cu_pool pool, size_t keep_by
   return result;
 }
 
+/* Returns the value of an attribute that can be set, or NULL. */
+static uint64_t *find_value(tdict_sim_pool *pool, int attribute) {
+  const int reuse = attribute - TDICT_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES;
+  if (attribute == TDICT_CU_POOL_RELEASE_THRESHOLD) return &pool->threshold;
+  return reuse >= 0 && attribute <= TDICT_CU_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES ? &pool->reuse[reuse] : NULL;
+}
+
 static tdict_cu pool_set(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t value) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   tdict_sim_lock(d);
-  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
-  if (result == TDICT_CU_SUCCESS) {
-    if (attribute == TDICT_CU_POOL_RELEASE_THRESHOLD)
-      pool->threshold = value;
-    else if (attribute >= TDICT_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
-             attribute <= TDICT_CU_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
-      pool->reuse[attribute - TDICT_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES] = value;
-    else
-      result = TDICT_CU_INVALID_VALUE;
-  }
+  uint64_t *found = is_pool(d, pool) ? find_value(pool, attribute) : NULL;
+  if (found) *found = value;
   tdict_sim_unlock(d);
-  return result;
+  return found ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
 }
 
 static tdict_cu pool_get(tdict_driver *base, tdict_cu_pool pool, int attribute, uint64_t *value) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_cu result = TDICT_CU_SUCCESS;
   tdict_sim_lock(d);
-  tdict_cu result = is_pool(d, pool) ? TDICT_CU_SUCCESS : TDICT_CU_INVALID_VALUE;
-  if (result == TDICT_CU_SUCCESS) {
-    switch (attribute) {
-    case TDICT_CU_POOL_RELEASE_THRESHOLD:
-      *value = pool->threshold;
-      break;
-    case TDICT_CU_POOL_RESERVED_MEM_CURRENT:
-      *value = pool->reserved;
-      break;
-    case TDICT_CU_POOL_USED_MEM_CURRENT:
-      *value = pool->used;
-      break;
-    case TDICT_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES:
-    case TDICT_CU_POOL_REUSE_ALLOW_OPPORTUNISTIC:
-    case TDICT_CU_POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-      *value = pool->reuse[attribute - TDICT_CU_POOL_REUSE_FOLLOW_EVENT_DEPENDENCIES];
-      break;
-    default:
-      result = TDICT_CU_INVALID_VALUE;
-    }
-  }
+  const uint64_t *found = is_pool(d, pool) ? find_value(pool, attribute) : NULL;
+  if (found)
+    *value = *found;
+  else if (is_pool(d, pool) && attribute == TDICT_CU_POOL_RESERVED_MEM_CURRENT)
+    *value = pool->reserved;
+  else if (is_pool(d, pool) && attribute == TDICT_CU_POOL_USED_MEM_CURRENT)
+    *value = pool->used;
+  else
+    result = TDICT_CU_INVALID_VALUE;
   tdict_sim_unlock(d);
   return result;
 }
@@ -186,11 +174,14 @@ static tdict_cu mem_free(tdict_driver *base, void *address) {
   return result;
 }
 
-/* Adds a range to the driver's list of page-locked host memory. Returns INVALID_VALUE if the range overlaps device
- * memory or exceeds the address space. Returns HOST_MEMORY_ALREADY_REGISTERED if the range overlaps other page-locked
- * memory, and OUT_OF_MEMORY if the list cannot grow. Call with the driver's lock held. */
-static tdict_cu add_registration(tdict_sim_driver *d, void *host, size_t bytes, int32_t ordinal, bool mapped) {
-  tdict_sim_range range = {.start = (uintptr_t)host, .bytes = bytes, .ordinal = ordinal, .mapped = mapped};
+/* Adds a range to the driver's list of page-locked host memory. Returns the device's sticky error. Returns
+ * INVALID_VALUE if the range overlaps device memory or exceeds the address space. Returns
+ * HOST_MEMORY_ALREADY_REGISTERED if the range overlaps other page-locked memory, and OUT_OF_MEMORY if the list cannot
+ * grow. Call with the driver's lock held. */
+static tdict_cu add_registration(tdict_sim_device *device, void *host, size_t bytes, bool mapped) {
+  tdict_sim_driver *d = device->driver;
+  tdict_sim_range range = {.start = (uintptr_t)host, .bytes = bytes, .ordinal = device->ordinal, .mapped = mapped};
+  if (device->fault) return device->fault;
   if (range.start + bytes < range.start) return TDICT_CU_INVALID_VALUE;
   for (int32_t i = 0; i < d->num_devices; i++)
     if (tdict_sim_space_overlaps(&d->devices[i].space, host, bytes)) return TDICT_CU_INVALID_VALUE;
@@ -209,8 +200,7 @@ static tdict_cu host_alloc(tdict_driver *base, void **out, size_t bytes, unsigne
   void *host = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (host == MAP_FAILED) return TDICT_CU_OUT_OF_MEMORY;
   tdict_sim_lock(d);
-  tdict_cu result = device->fault;
-  if (result == TDICT_CU_SUCCESS) result = add_registration(d, host, bytes, device->ordinal, true);
+  tdict_cu result = add_registration(device, host, bytes, true);
   tdict_sim_unlock(d);
   if (result == TDICT_CU_SUCCESS)
     *out = host;
@@ -225,8 +215,7 @@ static tdict_cu host_register(tdict_driver *base, void *host, size_t bytes, unsi
   if (!device) return TDICT_CU_INVALID_CONTEXT;
   if (!host || bytes == 0 || flags > HOST_REGISTER_FLAGS) return TDICT_CU_INVALID_VALUE;
   tdict_sim_lock(d);
-  tdict_cu result = device->fault;
-  if (result == TDICT_CU_SUCCESS) result = add_registration(d, host, bytes, device->ordinal, false);
+  tdict_cu result = add_registration(device, host, bytes, false);
   tdict_sim_unlock(d);
   return result;
 }

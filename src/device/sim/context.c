@@ -35,10 +35,7 @@ static tdict_sim_thread *find_or_create_thread(tdict_sim_driver *d) {
   thread->mode = TDICT_CU_CAPTURE_GLOBAL;
   tdict_sim_lock(d);
   tdict_sim_thread **list = failed ? &d->unused_threads : &d->threads;
-  thread->prev = NULL;
-  thread->next = *list;
-  if (!failed && thread->next) thread->next->prev = thread;
-  *list = thread;
+  TDICT_SIM_LINK(*list, thread);
   tdict_sim_unlock(d);
   return failed ? NULL : thread;
 }
@@ -48,13 +45,8 @@ static void recycle_thread(tdict_sim_driver *d, tdict_sim_thread *thread) {
   if (thread->depth > 0 || thread->mode != TDICT_CU_CAPTURE_GLOBAL) return;
   pthread_setspecific(d->thread_key, NULL);
   tdict_sim_lock(d);
-  if (thread->prev)
-    thread->prev->next = thread->next;
-  else
-    d->threads = thread->next;
-  if (thread->next) thread->next->prev = thread->prev;
-  thread->next = d->unused_threads;
-  d->unused_threads = thread;
+  TDICT_SIM_UNLINK(d->threads, thread);
+  TDICT_SIM_LINK(d->unused_threads, thread);
   tdict_sim_unlock(d);
 }
 
@@ -176,6 +168,11 @@ tdict_cu tdict_sim_resolve(tdict_sim_driver *d, tdict_cu_stream handle, tdict_si
     *out = handle;
   }
   return (*out)->device->fault;
+}
+
+tdict_cu tdict_sim_resolve_on(const tdict_sim_device *device, tdict_cu_stream handle, tdict_sim_stream **out) {
+  tdict_cu result = tdict_sim_resolve(device->driver, handle, out);
+  return result == TDICT_CU_SUCCESS && (*out)->device != device ? TDICT_CU_INVALID_HANDLE : result;
 }
 
 void tdict_sim_add_contexts(tdict_driver_ops *ops) { TDICT_DRIVER_CONTEXT_ENTRIES(TDICT_SIM_FILL) }

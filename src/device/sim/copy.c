@@ -109,13 +109,6 @@ static tdict_cu queue_op(tdict_sim_driver *d, tdict_sim_stream *stream, tdict_si
   return device->fault;
 }
 
-/* Converts a handle to its stream. The stream must belong to the current device. Call with the driver's lock held. */
-static tdict_cu resolve_current(tdict_sim_driver *d, const tdict_sim_device *current, tdict_cu_stream handle,
-                                tdict_sim_stream **out) {
-  tdict_cu result = tdict_sim_resolve(d, handle, out);
-  return result == TDICT_CU_SUCCESS && (*out)->device != current ? TDICT_CU_INVALID_HANDLE : result;
-}
-
 /* Checks and queues a copy. */
 static tdict_cu copy_between(tdict_driver *base, const tdict_cu_rect *r, copy_devices devices, tdict_cu_stream handle,
                              bool blocking) {
@@ -129,14 +122,14 @@ static tdict_cu copy_between(tdict_driver *base, const tdict_cu_rect *r, copy_de
   tdict_sim_op *op = tdict_sim_op_new(TDICT_SIM_OP_COPY);
   if (!op) return TDICT_CU_OUT_OF_MEMORY;
   tdict_sim_lock(d);
-  tdict_cu result = resolve_current(d, current, handle, &stream);
+  tdict_cu result = tdict_sim_resolve_on(current, handle, &stream);
   if (result == TDICT_CU_SUCCESS) result = prepare_copy(d, r, devices, op, &pageable);
   if (result == TDICT_CU_SUCCESS && pageable && r->kind == TDICT_CU_H2D && !blocking) {
     /* Copy the source without the lock, then check again, because other threads may have freed memory or the stream. */
     tdict_sim_unlock(d);
     op->buffer = copy_source(r);
     tdict_sim_lock(d);
-    result = op->buffer ? resolve_current(d, current, handle, &stream) : TDICT_CU_OUT_OF_MEMORY;
+    result = op->buffer ? tdict_sim_resolve_on(current, handle, &stream) : TDICT_CU_OUT_OF_MEMORY;
     if (result == TDICT_CU_SUCCESS) result = prepare_copy(d, r, devices, op, &pageable);
   }
   if (pageable && r->kind == TDICT_CU_D2H) blocking = true;
@@ -151,36 +144,27 @@ static tdict_cu copy_on_current(tdict_driver *base, const tdict_cu_rect *r, tdic
   return copy_between(base, r, (copy_devices){current, current}, handle, blocking);
 }
 
-static tdict_cu_rect make_row(tdict_cu_kind kind, void *dst, const void *src, size_t bytes) {
-  return (tdict_cu_rect){
-      .kind = kind, .dst = dst, .src = src, .dst_pitch = bytes, .src_pitch = bytes, .width = bytes, .height = 1};
+/* Copies contiguous bytes. */
+static tdict_cu copy_row(tdict_driver *base, tdict_cu_kind kind, const tdict_cu_copy *c, tdict_cu_stream handle,
+                         bool blocking) {
+  const tdict_cu_rect r = {kind, c->dst, c->src, c->bytes, c->bytes, c->bytes, 1};
+  return copy_on_current(base, &r, handle, blocking);
 }
 
 static tdict_cu copy_h2d(tdict_driver *base, void *device, const void *host, size_t bytes) {
-  tdict_cu_rect r = make_row(TDICT_CU_H2D, device, host, bytes);
-  return copy_on_current(base, &r, NULL, true);
+  return copy_row(base, TDICT_CU_H2D, &(tdict_cu_copy){device, host, bytes}, NULL, true);
 }
-
 static tdict_cu copy_d2h(tdict_driver *base, void *host, const void *device, size_t bytes) {
-  tdict_cu_rect r = make_row(TDICT_CU_D2H, host, device, bytes);
-  return copy_on_current(base, &r, NULL, true);
+  return copy_row(base, TDICT_CU_D2H, &(tdict_cu_copy){host, device, bytes}, NULL, true);
 }
-
-static tdict_cu copy_h2d_async(tdict_driver *base, void *device, const void *host, size_t bytes,
-                               tdict_cu_stream handle) {
-  tdict_cu_rect r = make_row(TDICT_CU_H2D, device, host, bytes);
-  return copy_on_current(base, &r, handle, false);
+static tdict_cu copy_h2d_async(tdict_driver *base, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
+  return copy_row(base, TDICT_CU_H2D, &(tdict_cu_copy){device, host, bytes}, s, false);
 }
-
-static tdict_cu copy_d2h_async(tdict_driver *base, void *host, const void *device, size_t bytes,
-                               tdict_cu_stream handle) {
-  tdict_cu_rect r = make_row(TDICT_CU_D2H, host, device, bytes);
-  return copy_on_current(base, &r, handle, false);
+static tdict_cu copy_d2h_async(tdict_driver *base, void *host, const void *device, size_t bytes, tdict_cu_stream s) {
+  return copy_row(base, TDICT_CU_D2H, &(tdict_cu_copy){host, device, bytes}, s, false);
 }
-
-static tdict_cu copy_d2d_async(tdict_driver *base, void *dst, const void *src, size_t bytes, tdict_cu_stream handle) {
-  tdict_cu_rect r = make_row(TDICT_CU_D2D, dst, src, bytes);
-  return copy_on_current(base, &r, handle, false);
+static tdict_cu copy_d2d_async(tdict_driver *base, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
+  return copy_row(base, TDICT_CU_D2D, &(tdict_cu_copy){dst, src, bytes}, s, false);
 }
 
 static tdict_cu copy_peer_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_context to,
@@ -202,10 +186,8 @@ static tdict_cu copy_batch_async(tdict_driver *base, tdict_cu_kind kind, const t
                                  tdict_cu_stream handle) {
   if (count == 0 || count > TDICT_CU_MOST_COPIES || !handle) return TDICT_CU_INVALID_VALUE;
   tdict_cu result = TDICT_CU_SUCCESS;
-  for (size_t i = 0; i < count && result == TDICT_CU_SUCCESS; i++) {
-    tdict_cu_rect r = make_row(kind, lines[i].dst, lines[i].src, lines[i].bytes);
-    result = copy_on_current(base, &r, handle, false);
-  }
+  for (size_t i = 0; i < count && result == TDICT_CU_SUCCESS; i++)
+    result = copy_row(base, kind, &lines[i], handle, false);
   return result;
 }
 
@@ -222,7 +204,7 @@ static tdict_cu fill_async(tdict_driver *base, void *address, unsigned char byte
   op->work.byte = byte;
   op->work.width = bytes;
   tdict_sim_lock(d);
-  tdict_cu result = resolve_current(d, current, handle, &stream);
+  tdict_cu result = tdict_sim_resolve_on(current, handle, &stream);
   if (result == TDICT_CU_SUCCESS) result = check_device(d, current, address, bytes, &op->work.dst_use, &op->work.dst);
   if (result == TDICT_CU_SUCCESS) result = queue_op(d, stream, op, false);
   tdict_sim_op_release(op);

@@ -66,33 +66,30 @@ static tdict_cu device_attribute(tdict_driver *base, int ordinal, int attribute,
   if (!tdict_sim_device_at(tdict_sim_driver_of(base), ordinal)) return TDICT_CU_INVALID_DEVICE;
   switch (attribute) {
   case TDICT_CU_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+  case TDICT_CU_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
     *value = 1;
-    return TDICT_CU_SUCCESS;
-  case TDICT_CU_ATTRIBUTE_PCI_DOMAIN_ID:
-    *value = NO_PCI_DOMAIN;
-    return TDICT_CU_SUCCESS; /* no machine has this PCI domain, so sysfs has no node for the device */
-  case TDICT_CU_ATTRIBUTE_PCI_BUS_ID:
-    *value = 0;
-    return TDICT_CU_SUCCESS;
-  case TDICT_CU_ATTRIBUTE_PCI_DEVICE_ID:
-    *value = ordinal;
-    return TDICT_CU_SUCCESS;
+    break;
   case TDICT_CU_ATTRIBUTE_ASYNC_ENGINE_COUNT:
     *value = 2;
-    return TDICT_CU_SUCCESS;
+    break;
+  case TDICT_CU_ATTRIBUTE_PCI_DOMAIN_ID:
+    *value = NO_PCI_DOMAIN; /* no machine has this PCI domain, so sysfs has no node for the device */
+    break;
+  case TDICT_CU_ATTRIBUTE_PCI_DEVICE_ID:
+    *value = ordinal;
+    break;
+  case TDICT_CU_ATTRIBUTE_PCI_BUS_ID:
   case TDICT_CU_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
   case TDICT_CU_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
     *value = 0;
-    return TDICT_CU_SUCCESS;
+    break;
   case TDICT_CU_ATTRIBUTE_READS_HOST_PAGE_TABLES:
     *value = tdict_sim_driver_of(base)->options.reads_pageable_memory;
-    return TDICT_CU_SUCCESS;
-  case TDICT_CU_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
-    *value = 1;
-    return TDICT_CU_SUCCESS;
+    break;
   default:
     return TDICT_CU_INVALID_VALUE;
   }
+  return TDICT_CU_SUCCESS;
 }
 
 static tdict_cu device_can_reach(tdict_driver *base, int ordinal, int peer, int *can) {
@@ -246,11 +243,11 @@ void tdict_driver_sim_hold(tdict_driver *base) {
 
 void tdict_driver_sim_resume(tdict_driver *base) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
+  tdict_sim_engine *engine;
   tdict_sim_lock(d);
   int64_t now = tdict_sim_now(d);
-  for (int32_t i = 0; d->held && i < d->num_devices; i++)
-    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) /* the simulated time of held work begins now */
-      if (d->devices[i].engines[k].free_ns < now) d->devices[i].engines[k].free_ns = now;
+  for (int n = 0; (engine = tdict_sim_engine_at(d, n)); n++) /* the simulated time of held work begins now */
+  if (d->held && engine->free_ns < now) engine->free_ns = now;
   d->held = false;
   tdict_sim_engines_wake(d);
   tdict_sim_changed(d);
@@ -261,14 +258,12 @@ void tdict_driver_sim_resume(tdict_driver *base) {
  * Returns NULL if no engine has work. */
 static tdict_sim_op *find_next(tdict_sim_driver *d, tdict_sim_engine **out) {
   tdict_sim_op *found = NULL;
-  for (int32_t i = 0; i < d->num_devices; i++) {
-    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) {
-      tdict_sim_engine *engine = &d->devices[i].engines[k];
-      tdict_sim_op *op = engine->current ? engine->current : engine->head;
-      if (!op || (found && found->seq < op->seq)) continue;
-      found = op;
-      *out = engine;
-    }
+  tdict_sim_engine *engine;
+  for (int n = 0; (engine = tdict_sim_engine_at(d, n)); n++) {
+    tdict_sim_op *op = engine->current ? engine->current : engine->head;
+    if (!op || (found && found->seq < op->seq)) continue;
+    found = op;
+    *out = engine;
   }
   return found;
 }

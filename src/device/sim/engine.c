@@ -9,8 +9,8 @@
 #include "device/sim/entries.h"
 
 void tdict_sim_engines_wake(tdict_sim_driver *d) {
-  for (int32_t i = 0; i < d->num_devices; i++)
-    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) pthread_cond_signal(&d->devices[i].engines[k].wake);
+  tdict_sim_engine *engine;
+  for (int n = 0; (engine = tdict_sim_engine_at(d, n)); n++) pthread_cond_signal(&engine->wake);
 }
 
 /* Waits until the simulated time `finish_ns`, or until a step lets the work finish. */
@@ -199,11 +199,11 @@ tdict_cu tdict_sim_engines_start(tdict_sim_device *device) {
 }
 
 void tdict_sim_engines_stop(tdict_sim_driver *d) {
+  tdict_sim_engine *engine;
   tdict_sim_lock(d);
   d->closing = true;
   tdict_sim_engines_wake(d);
   tdict_sim_unlock(d);
-  for (int32_t i = 0; i < d->num_devices; i++)
-    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++)
-      if (d->devices[i].engines[k].running) tdict_thread_join(d->devices[i].engines[k].thread);
+  for (int n = 0; (engine = tdict_sim_engine_at(d, n)); n++)
+  if (engine->running) tdict_thread_join(engine->thread);
 }

@@ -24,6 +24,8 @@ tdict_sim_device *tdict_sim_device_at(tdict_sim_driver *d, int ordinal);
  * INVALID_CONTEXT if no context is current. Returns INVALID_HANDLE if any other handle is not a stream of this driver.
  * If the stream's device has a sticky error, returns this error. Call with the driver's lock held. */
 tdict_cu tdict_sim_resolve(tdict_sim_driver *d, tdict_cu_stream handle, tdict_sim_stream **out);
+/* Like tdict_sim_resolve(), but returns INVALID_HANDLE if the stream is of another device. */
+tdict_cu tdict_sim_resolve_on(const tdict_sim_device *device, tdict_cu_stream handle, tdict_sim_stream **out);
 /* Returns true if two devices have peer access to each other, as the option `peers` says. */
 bool tdict_sim_are_linked(const tdict_sim_driver *d, int32_t one, int32_t other);
 /* Returns true if the handle points to a stream of a simulated driver. Reads the memory at the handle, but never

@@ -43,18 +43,10 @@ static tdict_cu module_function(tdict_driver *base, tdict_cu_module module, cons
   return TDICT_CU_NOT_FOUND;
 }
 
-/* Checks and queues a launch. Call with the driver's lock held. */
-static tdict_cu queue_launch(tdict_sim_driver *d, const tdict_sim_device *current, tdict_cu_stream handle,
-                             tdict_sim_op *op) {
-  tdict_sim_stream *stream;
-  tdict_cu result = tdict_sim_resolve(d, handle, &stream);
-  if (result != TDICT_CU_SUCCESS) return result;
-  return stream->device == current ? tdict_sim_push(stream, op) : TDICT_CU_INVALID_HANDLE;
-}
-
 static tdict_cu launch(tdict_driver *base, const tdict_cu_launch *launch, tdict_cu_stream handle) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   const tdict_sim_device *current = tdict_sim_current(d);
+  tdict_sim_stream *stream;
   if (!current) return TDICT_CU_INVALID_CONTEXT;
   if (launch->function->device != current) return TDICT_CU_INVALID_HANDLE;
   if (launch->blocks == 0 || launch->blocks > INT32_MAX || launch->threads != TDICT_KERNEL_THREADS ||
@@ -68,7 +60,8 @@ static tdict_cu launch(tdict_driver *base, const tdict_cu_launch *launch, tdict_
   op->buffer = malloc(launch->params_bytes);
   if (op->buffer) memcpy(op->buffer, launch->params, launch->params_bytes);
   tdict_sim_lock(d);
-  tdict_cu result = op->buffer ? queue_launch(d, current, handle, op) : TDICT_CU_OUT_OF_MEMORY;
+  tdict_cu result = op->buffer ? tdict_sim_resolve_on(current, handle, &stream) : TDICT_CU_OUT_OF_MEMORY;
+  if (result == TDICT_CU_SUCCESS) result = tdict_sim_push(stream, op);
   tdict_sim_op_release(op);
   tdict_sim_unlock(d);
   return result;

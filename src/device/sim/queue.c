@@ -21,21 +21,18 @@ static bool can_run(const tdict_sim_engine *engine) {
 
 /* Sets the virtual clock, and wakes the engines whose work ends by then. */
 static void set_virtual_clock(tdict_sim_driver *d, int64_t ns) {
+  tdict_sim_engine *engine;
   d->virtual_ns = ns;
-  for (int32_t i = 0; i < d->num_devices; i++) {
-    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) {
-      tdict_sim_engine *engine = &d->devices[i].engines[k];
-      if (engine->current && can_run(engine)) pthread_cond_signal(&engine->wake);
-    }
-  }
+  for (int n = 0; (engine = tdict_sim_engine_at(d, n)); n++)
+  if (engine->current && can_run(engine)) pthread_cond_signal(&engine->wake);
 }
 
 /* Returns true if the virtual clock may move: no engine can run, and the driver is not held. */
-static bool may_move_clock(const tdict_sim_driver *d) {
+static bool may_move_clock(tdict_sim_driver *d) {
+  tdict_sim_engine *engine;
   if (!d->options.virtual_time || d->held) return false;
-  for (int32_t i = 0; i < d->num_devices; i++)
-    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++)
-      if (can_run(&d->devices[i].engines[k])) return false;
+  for (int n = 0; (engine = tdict_sim_engine_at(d, n)); n++)
+  if (can_run(engine)) return false;
   return true;
 }
 
@@ -45,14 +42,11 @@ void tdict_sim_clock_query(tdict_sim_driver *d) {
 }
 
 void tdict_sim_clock_advance(tdict_sim_driver *d) {
+  tdict_sim_engine *engine;
   int64_t next_ns = INT64_MAX;
   if (d->num_waiting == 0 || !may_move_clock(d)) return;
-  for (int32_t i = 0; i < d->num_devices; i++) {
-    for (int k = 0; k < TDICT_SIM_NUM_ENGINES; k++) {
-      const tdict_sim_op *op = d->devices[i].engines[k].current;
-      if (op && op->finish_ns < next_ns) next_ns = op->finish_ns;
-    }
-  }
+  for (int n = 0; (engine = tdict_sim_engine_at(d, n)); n++)
+  if (engine->current && engine->current->finish_ns < next_ns) next_ns = engine->current->finish_ns;
   if (next_ns != INT64_MAX) set_virtual_clock(d, next_ns);
 }
 
@@ -105,17 +99,11 @@ void tdict_sim_stream_init(tdict_sim_stream *stream, tdict_sim_device *device, b
   stream->magic = TDICT_SIM_STREAM_MAGIC;
   stream->device = device;
   stream->non_blocking = non_blocking;
-  stream->next = device->streams;
-  if (stream->next) stream->next->prev = stream;
-  device->streams = stream;
+  TDICT_SIM_LINK(device->streams, stream);
 }
 
 static void free_stream(tdict_sim_stream *stream) {
-  if (stream->prev)
-    stream->prev->next = stream->next;
-  else
-    stream->device->streams = stream->next;
-  if (stream->next) stream->next->prev = stream->prev;
+  TDICT_SIM_UNLINK(stream->device->streams, stream);
   stream->magic = 0;
   free(stream);
 }

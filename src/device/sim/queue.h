@@ -161,6 +161,27 @@ struct tdict_sim_driver {
 };
 
 static inline tdict_sim_driver *tdict_sim_driver_of(tdict_driver *d) { return (tdict_sim_driver *)d; }
+/* Returns engine number `n` of all engines of the driver, or NULL after the last one. */
+static inline tdict_sim_engine *tdict_sim_engine_at(tdict_sim_driver *d, int n) {
+  const int device = n / TDICT_SIM_NUM_ENGINES;
+  return device < d->num_devices ? &d->devices[device].engines[n % TDICT_SIM_NUM_ENGINES] : NULL;
+}
+/* Adds an item with the links `prev` and `next` to the front of a list, or removes the item from the list. */
+#define TDICT_SIM_LINK(list, item)                 \
+  do {                                             \
+    (item)->prev = NULL;                           \
+    (item)->next = (list);                         \
+    if ((item)->next) (item)->next->prev = (item); \
+    (list) = (item);                               \
+  } while (0)
+#define TDICT_SIM_UNLINK(list, item)                     \
+  do {                                                   \
+    if ((item)->prev)                                    \
+      (item)->prev->next = (item)->next;                 \
+    else                                                 \
+      (list) = (item)->next;                             \
+    if ((item)->next) (item)->next->prev = (item)->prev; \
+  } while (0)
 static inline void tdict_sim_lock(tdict_sim_driver *d) { pthread_mutex_lock(&d->lock); }
 static inline void tdict_sim_unlock(tdict_sim_driver *d) { pthread_mutex_unlock(&d->lock); }
 /* Returns the device whose address space contains the address, or NULL. Needs no lock. */

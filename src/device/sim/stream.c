@@ -107,9 +107,7 @@ static tdict_cu event_create(tdict_driver *base, tdict_cu_event *out, unsigned f
   event->device = device;
   event->timing = !(flags & TDICT_CU_EVENT_DISABLE_TIMING);
   tdict_sim_lock(d);
-  event->next = device->events;
-  if (event->next) event->next->prev = event;
-  device->events = event;
+  TDICT_SIM_LINK(device->events, event);
   device->num_events++;
   tdict_sim_unlock(d);
   *out = event;
@@ -120,11 +118,7 @@ static tdict_cu event_destroy(tdict_driver *base, tdict_cu_event event) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   if (!is_event(d, event)) return TDICT_CU_INVALID_HANDLE;
   tdict_sim_lock(d);
-  if (event->prev)
-    event->prev->next = event->next;
-  else
-    event->device->events = event->next;
-  if (event->next) event->next->prev = event->prev;
+  TDICT_SIM_UNLINK(event->device->events, event);
   event->device->num_events--;
   tdict_sim_op_release(event->record); /* operations that wait for this record hold their own references */
   event->magic = 0;
