@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "core/base/array.h"
 #include "core/base/assert.h"
 #include "core/base/clock.h"
 #include "core/base/error.h"
@@ -96,7 +97,7 @@ static tdict_status make_marks(tdict_transfer *t, tdict_error *err) {
 /* Collects what the transfer waits for. */
 typedef struct search {
   tdict_transfer *self;
-  uint32_t cap_edges;
+  size_t cap_edges;
   bool no_memory;
   bool lost;            /* true: a source's storage has lost bytes */
   tdict_fence *foreign; /* retained; the first transfer of another context; NULL: none */
@@ -108,8 +109,7 @@ static void add_edge(search *s, tdict_transfer *awaited) {
   if (awaited->finished || s->no_memory) return;
   for (uint32_t i = 0; i < t->num_edges; i++)
     if (t->edges[i].awaited == awaited) return;
-  s->no_memory =
-      t->num_edges == s->cap_edges && !tdict_grow_array((void **)&t->edges, &s->cap_edges, sizeof t->edges[0]);
+  s->no_memory = !TDICT_RESERVE(t->edges, s->cap_edges, (size_t)t->num_edges + 1);
   if (s->no_memory) return;
   t->edges[t->num_edges++] = (tdict_edge){.waiting = t, .awaited = awaited};
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/base/array.h"
 #include "core/base/error.h"
 #include "core/base/float_env.h"
 #include "core/base/options.h"
@@ -231,7 +232,7 @@ tdict_status tdict_plan_append_cast(tdict_plan *plan, const tdict_item_cast *cas
   if (narrow && !cast->rule && item->way == TDICT_WAY_STAGE_IN && tdict_item_can_pack(plan, item))
     c = make_packed(item->src->dtype);
   tdict_wire *wire = plan->wire;
-  if (plan->num_items >= wire->cap_casts && !tdict_grow_array((void **)&wire->casts, &wire->cap_casts, sizeof c))
+  if (!TDICT_RESERVE(wire->casts, wire->cap_casts, (size_t)plan->num_items + 1))
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u conversions", plan->num_items + 1);
   wire->casts[plan->num_items] = c;
   wire->packs |= c.is_packed;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/array.h"
 #include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/tensor/layout.h"
@@ -224,8 +225,7 @@ static tdict_status add_step(collector *c, tdict_box *box, tdict_error *err) {
   tdict_plan *p = c->plan;
   if (!p->objects) p->objects = calloc(1, sizeof *p->objects);
   tdict_objects *o = p->objects;
-  if (!o || (o->count == o->cap && !tdict_grow_array((void **)&o->steps, &o->cap, sizeof *o->steps)))
-    return fail_plan_memory(err);
+  if (!o || !TDICT_RESERVE(o->steps, o->cap, (size_t)o->count + 1)) return fail_plan_memory(err);
   /* Hooks are code of the program and may release tensors that the caller keeps alive. */
   tdict_plan_end_borrowing(p);
   o->steps[o->count++] = (tdict_object_step){.box = tdict_box_retain(box), .first_leaf = p->num_leaves};

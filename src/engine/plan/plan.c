@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/checked.h"
+#include "core/base/array.h"
 #include "core/base/error.h"
 
 /* Releases the tensors of all items. One atomic operation releases consecutive sources that are in the same slab. */
@@ -40,15 +40,6 @@ bool tdict_plan_reserve(tdict_plan *p, size_t more) {
   if (!item_of_leaf) return false;
   p->item_of_leaf = item_of_leaf;
   p->cap = (uint32_t)cap;
-  return true;
-}
-
-bool tdict_grow_array(void **array, uint32_t *cap, size_t bytes) {
-  const uint32_t wanted = *cap ? 2 * *cap : 64;
-  void *grown = wanted > *cap ? realloc(*array, wanted * bytes) : NULL;
-  if (!grown) return false;
-  *array = grown;
-  *cap = wanted;
   return true;
 }
 
@@ -161,8 +152,7 @@ void tdict_plan_stage_small(tdict_plan *plan) {
 }
 
 static tdict_status add_chunk(tdict_plan *plan, tdict_chunk chunk, tdict_error *err) {
-  if (plan->num_chunks == plan->cap_chunks &&
-      !tdict_grow_array((void **)&plan->chunks, &plan->cap_chunks, sizeof chunk))
+  if (plan->num_chunks == UINT32_MAX || !TDICT_RESERVE(plan->chunks, plan->cap_chunks, (size_t)plan->num_chunks + 1))
     return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u chunks", plan->num_chunks + 1);
   plan->chunks[plan->num_chunks++] = chunk;
   return TDICT_OK;

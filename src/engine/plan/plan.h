@@ -105,7 +105,8 @@ typedef struct tdict_object_step {
 /* The objects of a tree, in tree order. */
 typedef struct tdict_objects {
   tdict_object_step *steps;
-  uint32_t count, cap;
+  uint32_t count;
+  size_t cap;
   int64_t num_unpinned, num_kept; /* see the statistics num_objects_unpinned and num_objects_kept */
 } tdict_objects;
 
@@ -115,7 +116,7 @@ typedef struct tdict_objects {
 /* What the wire options, `conversions` and `narrow`, add to a plan. */
 typedef struct tdict_wire {
   tdict_item_cast *casts; /* one for each item */
-  uint32_t cap_casts;
+  size_t cap_casts;
   size_t slot_bytes;   /* bytes that the items copied through slots need in slots, with padding */
   size_t pinned_bytes; /* bytes that kernels read from pinned sources, see TDICT_READ_PINNED_BYTES */
   /* true: kernels convert or restore some items. Pieces then do not have the offsets of the line in slots, and one
@@ -134,7 +135,8 @@ typedef struct tdict_plan {
   tdict_wire *wire;                    /* owned; NULL: the request has no wire options */
   tdict_objects *objects;              /* owned; NULL: the tree has no objects */
   tdict_chunk *chunks;
-  uint32_t num_chunks, cap_chunks;
+  uint32_t num_chunks;
+  size_t cap_chunks;
   size_t line_bytes;    /* length of the line */
   size_t way_bytes[5];  /* bytes of the items that have each tdict_way */
   bool is_one_stretch;  /* true: one driver copy can cover all items */
@@ -222,9 +224,6 @@ uint32_t tdict_plan_item_at(const tdict_plan *plan, uint32_t low, size_t at);
 /* Reserves space for `more` items and leaves. Returns false if memory is exhausted or the numbers exceed 32 bits. The
  * plan's items and leaves are then unchanged. */
 bool tdict_plan_reserve(tdict_plan *plan, size_t more);
-/* Doubles the capacity of an array of elements of `bytes` bytes. Returns false if memory is exhausted or the capacity
- * exceeds 32 bits. The array is then unchanged. */
-bool tdict_grow_array(void **array, uint32_t *cap, size_t bytes);
 void tdict_plan_reset(tdict_plan *plan);
 /* Retains the sources if the plan borrows them. */
 void tdict_plan_end_borrowing(tdict_plan *plan);
