@@ -160,7 +160,7 @@ static tdict_status allocate(tdict_gpu *gpu, size_t bytes, bool large, void **ou
     return TDICT_OK;
   }
   /* Wait, so that any stream may use the block. The wait is short, because this stream only allocates. */
-  status = tdict_gpu_check(gpu, d->ops->stream_synchronize(d, gpu->alloc_stream), "cuStreamSynchronize", err);
+  status = tdict_gpu_sync_stream(gpu, gpu->alloc_stream, err);
   if (status == TDICT_OK)
     *out = data;
   else
@@ -293,12 +293,23 @@ tdict_status tdict_gpu_elapsed(tdict_gpu *gpu, tdict_cu_event from, tdict_cu_eve
   return tdict_gpu_check(gpu, gpu->driver->ops->event_elapsed(gpu->driver, ms, from, to), "cuEventElapsedTime", err);
 }
 
-tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err) {
+tdict_status tdict_gpu_take_recorded(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event *out, tdict_error *err) {
   tdict_cu_event event;
   tdict_status status = tdict_gpu_take_event(gpu, &event, err);
   if (status != TDICT_OK) return status;
-  status = tdict_gpu_record(gpu, event, after, err);
-  if (status == TDICT_OK) status = tdict_gpu_stream_wait(gpu, stream, event, err);
+  status = tdict_gpu_record(gpu, event, stream, err);
+  if (status == TDICT_OK)
+    *out = event;
+  else
+    tdict_gpu_give_event(gpu, event);
+  return status;
+}
+
+tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err) {
+  tdict_cu_event event;
+  tdict_status status = tdict_gpu_take_recorded(gpu, after, &event, err);
+  if (status != TDICT_OK) return status;
+  status = tdict_gpu_stream_wait(gpu, stream, event, err);
   tdict_gpu_give_event(gpu, event); /* the wait is queued already, so later records of the event do not change the
                                      * wait */
   return status;

@@ -126,10 +126,13 @@ void tdict_gpu_free_tables(tdict_gpu *gpu, bool all);
  * of tdict_gpu_check(). */
 tdict_status tdict_gpu_follow(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_stream after, tdict_error *err);
 
-/* The next four functions call the driver and convert the driver's code with tdict_gpu_check(). Call these four
+/* The next five functions call the driver and convert the driver's code with tdict_gpu_check(). Call these five
  * functions inside a scope. */
 /* Records an event on a stream. */
 tdict_status tdict_gpu_record(tdict_gpu *gpu, tdict_cu_event event, tdict_cu_stream stream, tdict_error *err);
+/* Takes an event and records it on a stream. After a failure, *out is unchanged. Returns the errors of
+ * tdict_gpu_take_event() and tdict_gpu_record(). */
+tdict_status tdict_gpu_take_recorded(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event *out, tdict_error *err);
 /* Makes later work on `stream` wait for the recorded event. */
 tdict_status tdict_gpu_stream_wait(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event event, tdict_error *err);
 /* Waits on the host until all work on the stream is done. */

@@ -81,12 +81,7 @@ static bool order_free_after(tdict_gpu *gpu, tdict_fence **fences, int num_fence
     o->release(fences[i]);
   }
   *out = NULL;
-  if (ordered && busy) ordered = tdict_gpu_take_event(gpu, out, NULL) == TDICT_OK;
-  if (*out && gpu->driver->ops->event_record(gpu->driver, *out, gpu->free_stream) != TDICT_CU_SUCCESS) {
-    tdict_gpu_give_event(gpu, *out);
-    *out = NULL; /* the event is back in the GPU's list, so the caller must not give the event again */
-    ordered = false;
-  }
+  if (ordered && busy) ordered = tdict_gpu_take_recorded(gpu, gpu->free_stream, out, NULL) == TDICT_OK;
   tdict_gpu_leave(gpu, &scope);
   return ordered;
 }
@@ -273,17 +268,13 @@ tdict_status tdict_gpu_queue_copies(tdict_gpu *gpu, tdict_cu_kind kind, const td
   return status;
 }
 
-static tdict_status synchronize(tdict_gpu *gpu, tdict_cu_stream stream, tdict_error *err) {
-  return tdict_gpu_check(gpu, gpu->driver->ops->stream_synchronize(gpu->driver, stream), "cuStreamSynchronize", err);
-}
-
 /* Copies a piece that fits the pinned buffer, first to the buffer and then to the host memory. */
 static tdict_status copy_piece_to_host(tdict_gpu *gpu, const tdict_rect *r, tdict_cu_stream stream, tdict_error *err) {
   tdict_rect to_bounce = *r;
   to_bounce.dst = gpu->bounce;
   to_bounce.dst_pitch = (int64_t)r->width;
   tdict_status status = tdict_gpu_queue_rect(gpu, TDICT_CU_D2H, &to_bounce, stream, err);
-  if (status == TDICT_OK) status = synchronize(gpu, stream, err);
+  if (status == TDICT_OK) status = tdict_gpu_sync_stream(gpu, stream, err);
   if (status != TDICT_OK) return status;
   for (size_t i = 0; i < r->height; i++)
     memcpy((char *)r->dst + (int64_t)i * r->dst_pitch, (char *)gpu->bounce + i * r->width, r->width);
@@ -326,8 +317,8 @@ static tdict_status copy_and_wait(tdict_gpu *gpu, const tdict_rect *r, tdict_dir
     status = copy_to_host(gpu, r, stream, err);
   } else if (status == TDICT_OK) {
     status = tdict_gpu_queue_rect(gpu, direction == TDICT_COPY_IN ? TDICT_CU_H2D : TDICT_CU_D2D, r, stream, err);
-    tdict_status end =
-        synchronize(gpu, stream, status == TDICT_OK ? err : NULL); /* a call that failed can have queued some rows */
+    tdict_status end = tdict_gpu_sync_stream(
+        gpu, stream, status == TDICT_OK ? err : NULL); /* a call that failed can have queued some rows */
     if (status == TDICT_OK) status = end;
   }
   tdict_gpu_give_stream(gpu, stream);
@@ -355,7 +346,7 @@ static tdict_status gpu_fill(tdict_memory *m, void *dst, int byte, size_t bytes,
     if (status == TDICT_OK)
       status = tdict_gpu_check(gpu, gpu->driver->ops->fill_async(gpu->driver, dst, (unsigned char)byte, bytes, stream),
                                "cuMemsetD8Async", err);
-    if (status == TDICT_OK) status = synchronize(gpu, stream, err);
+    if (status == TDICT_OK) status = tdict_gpu_sync_stream(gpu, stream, err);
     tdict_gpu_give_stream(gpu, stream);
   }
   tdict_gpu_leave(gpu, &scope);

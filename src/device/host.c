@@ -76,16 +76,13 @@ tdict_memory *tdict_absent_memory_create(tdict_device device, const tdict_error 
   return &a->memory;
 }
 
-static tdict_status refuse_allocate(tdict_memory *m, size_t bytes, tdict_block *out, tdict_error *err) {
-  (void)m, (void)bytes, (void)out;
-  return tdict_fail(err, TDICT_ENOMEM, "no host memory to describe the device");
-}
 tdict_memory *tdict_no_memory(void) {
-  static const tdict_memory_ops ops = {.allocate = refuse_allocate,
+  static const tdict_memory_ops ops = {.allocate = absent_allocate,
                                        .free = absent_free,
                                        .counts = zero_counts,
                                        .retain = ignore_reference,
                                        .release = ignore_reference};
-  static const tdict_memory memory = {&ops, {TDICT_DEVICE_CPU, 0}, false};
-  return (tdict_memory *)(uintptr_t)&memory;
+  static const absent memory = {.memory = {&ops, {TDICT_DEVICE_CPU, 0}, false},
+                                .reason = {.status = TDICT_ENOMEM, .message = "no host memory to describe the device"}};
+  return (tdict_memory *)(uintptr_t)&memory.memory;
 }

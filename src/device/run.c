@@ -149,14 +149,7 @@ static tdict_status queue_launch(launch *l, tdict_error *err) {
 static void end_table(launch *l, bool is_done) {
   tdict_launch_table *t = &l->table;
   if (t->bytes == 0) return;
-  bool recorded = is_done;
-  if (!is_done && tdict_gpu_take_event(l->gpu, &t->event, NULL) == TDICT_OK) {
-    recorded = tdict_gpu_record(l->gpu, t->event, l->stream, NULL) == TDICT_OK;
-    if (!recorded) {
-      tdict_gpu_give_event(l->gpu, t->event);
-      t->event = NULL;
-    }
-  }
+  const bool recorded = is_done || tdict_gpu_take_recorded(l->gpu, l->stream, &t->event, NULL) == TDICT_OK;
   if (!recorded) (void)!tdict_gpu_sync_stream(l->gpu, l->stream, NULL);
   tdict_gpu_give_table(l->gpu, t);
 }

@@ -89,9 +89,7 @@ tdict_status tdict_stream_synchronize(tdict_context *context, tdict_stream strea
   tdict_status status = tdict_stream_open(tdict_context_devices(context), stream, what, &gpu, err);
   if (status != TDICT_OK) return status;
   status = tdict_gpu_enter(gpu, &scope, err);
-  if (status == TDICT_OK)
-    status = tdict_gpu_check(gpu, gpu->driver->ops->stream_synchronize(gpu->driver, stream.handle),
-                             "cuStreamSynchronize", err);
+  if (status == TDICT_OK) status = tdict_gpu_sync_stream(gpu, stream.handle, err);
   tdict_gpu_leave(gpu, &scope);
   return status;
 }

@@ -66,20 +66,12 @@ static void use_release(tdict_fence *fence) {
   free(u);
 }
 
-static tdict_status record_event(tdict_gpu *gpu, tdict_cu_stream stream, tdict_cu_event *out, tdict_error *err) {
-  tdict_status status = tdict_gpu_take_event(gpu, out, err);
-  if (status != TDICT_OK) return status;
-  status = tdict_gpu_record(gpu, *out, stream, err);
-  if (status != TDICT_OK) tdict_gpu_give_event(gpu, *out);
-  return status;
-}
-
 tdict_status tdict_use_init(tdict_use *u, tdict_gpu *gpu, tdict_cu_stream stream, const char *what, tdict_error *err) {
   static const tdict_fence_ops ops = {use_poll, use_wait, use_wait_on_stream, use_retain, use_release};
   tdict_gpu_scope scope;
   tdict_status status = tdict_gpu_enter(gpu, &scope, err);
   if (status == TDICT_OK && what) status = tdict_gpu_refuse_capture(gpu, stream, what, err);
-  if (status == TDICT_OK) status = record_event(gpu, stream, &u->event, err);
+  if (status == TDICT_OK) status = tdict_gpu_take_recorded(gpu, stream, &u->event, err);
   tdict_gpu_leave(gpu, &scope);
   if (status != TDICT_OK) return status;
   u->fence.ops = &ops;

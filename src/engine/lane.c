@@ -462,13 +462,7 @@ void tdict_lane_resume(tdict_lane *lane) { (void)!tdict_gpu_enter(lane->gpu, &la
 /* A failure is not an error of the transfer, because waiters can wait for the end of the transfer instead. */
 bool tdict_lane_record_tail(tdict_lane *lane) {
   tdict_worker *w = lane->worker;
-  tdict_cu_event event;
-  if (tdict_gpu_take_event(lane->gpu, &event, NULL) != TDICT_OK) return false;
-  if (tdict_gpu_record(lane->gpu, event, lane->stream, NULL) != TDICT_OK) {
-    tdict_gpu_give_event(lane->gpu, event);
-    return false;
-  }
-  w->tail = event;
+  if (tdict_gpu_take_recorded(lane->gpu, lane->stream, &w->tail, NULL) != TDICT_OK) return false;
   w->tail_gpu = tdict_gpu_retain(lane->gpu);
   return true;
 }
