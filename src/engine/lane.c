@@ -2,6 +2,7 @@
  * of the copies. See lane.h for ownership and threads. */
 #include "engine/lane.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/assert.h"
@@ -11,7 +12,6 @@
 #include "engine/options/queue_limit.h"
 #include "engine/options/stream_waits.h"
 #include "engine/pieces.h"
-#include "engine/targets.h"
 
 /* Adds `by` to the number of slots that the lane holds, and updates the statistics. */
 static void count_slots(tdict_lane *lane, int by) {
@@ -67,6 +67,31 @@ static tdict_status queue_pieces(tdict_lane *lane, submission *s, tdict_error *e
   return status;
 }
 
+/* Gives the promise the error with the position of the target, before the transfer reports the error with its own. */
+static void name_position(const tdict_transfer *t, size_t position, const tdict_error *error) {
+  char path[24];
+  snprintf(path, sizeof path, "%zu", position);
+  tdict_future_fail(atomic_load_explicit(&t->future.part_of, memory_order_acquire), UINT32_MAX, path, error);
+}
+
+/* Queues the copies of a chunk to the other targets. The device copies the chunk as soon as it has arrived, on the same
+ * stream. So the host's memory is read once, and no other thread must wait for the arrival. */
+static tdict_status queue_to_targets(tdict_lane *lane, const tdict_chunk *chunk, tdict_error *err) {
+  const tdict_transfer *t = lane->worker->transfer;
+  const int64_t bytes = (int64_t)(chunk->end - chunk->begin);
+  const char *from = t->targets[0].storage->data;
+  tdict_status status = TDICT_OK;
+  for (size_t i = 1; i < t->num_targets && status == TDICT_OK; i++) {
+    const tdict_storage *to = t->targets[i].storage;
+    const tdict_rect line = {(char *)to->data + chunk->begin, from + chunk->begin, bytes, bytes, (size_t)bytes, 1};
+    tdict_gpu *owner;
+    status = tdict_devices_gpu(t->future.engine->config.devices, to->device, &owner, err);
+    if (status == TDICT_OK) status = tdict_gpu_queue_from(owner, lane->gpu, &line, lane->stream, err);
+    if (status != TDICT_OK) name_position(t, t->targets[i].position, err);
+  }
+  return status;
+}
+
 /* Queues copies, the launches of kernels and the copies to other targets, and then records the events. All copies of
  * the engine are queued here. After a failure, some of the copies may be in flight. The queue is not locked for copies
  * without slots, because a copy from pageable memory can take long. */
@@ -78,8 +103,7 @@ static tdict_status queue_copy(tdict_lane *lane, submission *s, tdict_error *err
   tdict_status status =
       s->copies ? tdict_gpu_queue_copies(lane->gpu, s->kind, s->copies, (size_t)s->num_copies, lane->stream, err)
                 : queue_pieces(lane, s, err);
-  if (t->num_targets > 1 && status == TDICT_OK)
-    status = tdict_targets_add_chunk(t, s->chunk, lane->gpu, lane->stream, err);
+  if (t->num_targets > 1 && status == TDICT_OK) status = queue_to_targets(lane, s->chunk, err);
   if (slice) tdict_trace_close(slice, lane->gpu);
   for (int i = 0; i < s->num_events && status == TDICT_OK; i++)
     status = tdict_gpu_record(lane->gpu, s->events[i], lane->stream, err);

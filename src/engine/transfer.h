@@ -34,7 +34,7 @@ typedef struct tdict_edge {
 } tdict_edge;
 
 /* A place of the new leaves. A transfer with several targets writes target 0 and copies its bytes to the others, which
- * are on other devices, see targets.h. */
+ * are on other devices, see lane.c. */
 typedef struct tdict_target {
   tdict_storage *storage; /* retained until the transfer has ended; NULL: no leaf is new */
   tdict_tree *tree;       /* retained; NULL until the tree is built, and for target 0, whose tree is future.result */

@@ -14,7 +14,7 @@ typedef struct tdict_copy_pair {
                   * path */
 } tdict_copy_pair;
 
-/* Another device that receives the same result, see targets.h. */
+/* Another device that receives the same result, see tdict_target. */
 typedef struct tdict_more_target {
   tdict_memory *memory; /* borrowed */
   size_t position;      /* number of the promise's tree */
