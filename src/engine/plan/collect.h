@@ -3,7 +3,7 @@
 #ifndef TDICT_ENGINE_PLAN_COLLECT_H
 #define TDICT_ENGINE_PLAN_COLLECT_H
 
-#include "engine/plan/request.h"
+#include "engine/plan/item.h"
 
 /* Reads the tree into collected->plan. Each leaf that must be copied becomes an item. If there is no destination,
  * leaves with the same bytes and the same conversion become one item. Sets the way of each item. If a consolidated tree

@@ -1,13 +1,38 @@
-/* Makes the items of a plan. The collector of a tree owns the three structs of this file: the maker, the table of
- * leaves with the same bytes, and the state of the fast path for uniform leaves. Thread rule: one thread uses these
- * structs. Threads that help to collect uniform leaves only read them. */
+/* Declares the request for a plan, and makes the items of a plan. The caller of tdict_plan_collect() owns the request,
+ * which no thread changes during the call. The collector of a tree owns the other three structs of this file: the
+ * maker, the table of leaves with the same bytes, and the state of the fast path for uniform leaves. Thread rule: one
+ * thread uses these structs. Threads that help to collect uniform leaves only read them. */
 #ifndef TDICT_ENGINE_PLAN_ITEM_H
 #define TDICT_ENGINE_PLAN_ITEM_H
 
 #include "core/sched/pool.h"
 #include "core/tree/cursor.h"
+#include "engine/options/conversions.h"
+#include "engine/options/patterns.h"
 #include "engine/plan/pair.h"
-#include "engine/plan/request.h"
+#include "engine/plan/plan.h"
+
+/* The arguments of tdict_plan_collect(). */
+typedef struct tdict_plan_request {
+  tdict_devices *devices;
+  tdict_device device;    /* the target device; not used if `dst` is set */
+  tdict_gpu *gpu;         /* the target's GPU; NULL: the GPU is looked up if needed */
+  const tdict_tree *dst;  /* the destination of tdict_transfer_into_async(); else NULL */
+  bool want_pinned;       /* the result is pinned host memory, so host leaves that are not pinned are copied */
+  bool copies;            /* true: leaves that are in place already are also copied */
+  bool host_only;         /* true for pin_memory: a leaf on a device is an error, and hooks pin the objects */
+  bool keep_objects;      /* the option: an object whose type cannot be moved stays as it is */
+  int32_t mode;           /* a tdict_mode, but never TDICT_MODE_AUTO */
+  bool may_read_pageable; /* true for TDICT_MODE_AUTO: a device that reads ordinary memory copies without slots */
+  /* true: the caller keeps the tree alive until the transfer has ended, so the plan does not retain the sources */
+  bool borrows;
+  tdict_pool *pool; /* the threads of this pool help to read a large tree; NULL: no helpers */
+  int num_helpers;
+  tdict_patterns *keep;           /* patterns of the entries that are not copied; NULL: no patterns */
+  tdict_conversions *conversions; /* NULL: no leaf is converted */
+  bool narrow;                    /* the option `narrow` */
+  const tdict_plan *used;         /* a cleared plan whose memory the new plan takes over, or NULL */
+} tdict_plan_request;
 
 /* Returns true if the elements are in C order without gaps. Checks the most frequent shapes first. */
 bool tdict_item_is_plain(const tdict_tensor *t);
