@@ -1,5 +1,6 @@
-/* Implements the public calls that move or pin trees, objects and tensors. Arguments are borrowed for the call. The
- * caller owns the results. Thread rule: safe from any thread, as long as no thread changes the trees. */
+/* Implements the public calls that move or pin trees, objects and tensors, also inside a hook. Arguments are borrowed
+ * for the call. The caller owns the results, and the transfer that runs a hook owns the hook's argument. Thread rule:
+ * safe from any thread, as long as no thread changes the trees. A tdict_hook is for the thread that runs the hook. */
 #include <stdio.h>
 
 #include "core/base/error.h"
@@ -9,6 +10,7 @@
 #include "core/tree/cursor.h"
 #include "core/tree/place.h"
 #include "device/devices.h"
+#include "engine/options/hooks.h"
 #include "engine/start.h"
 #include "tdict/hook.h"
 
@@ -190,4 +192,30 @@ tdict_status tdict_set_to(tdict_context *context, tdict_tree *tree, const char *
   status = tdict_set(tree, path, moved, err);
   tdict_tensor_release(moved);
   return status;
+}
+
+bool tdict_hook_cancelled(const tdict_hook *hook) { return tdict_future_has_failed(&hook->call->transfer->future); }
+
+tdict_status tdict_hook_pin(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
+  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "hook_pin: %s is NULL", tensor ? "out" : "tensor");
+  char name[32];
+  const bool is_on_device = tdict_tensor_device(tensor).type != TDICT_DEVICE_CPU;
+  const bool is_moved_next = hook->call->pins && hook->call->gpu; /* then only host tensors need pinned memory */
+  if (is_on_device && !is_moved_next)
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "hook_pin: the tensor is on %s, wanted one on the cpu",
+                      tdict_device_format(tdict_tensor_device(tensor), name, sizeof name));
+  if (is_on_device || tdict_tensor_is_pinned(tensor)) {
+    *out = tdict_tensor_retain(tensor);
+    return TDICT_OK;
+  }
+  return tdict_tensor_clone(tensor, tdict_devices_pinned(hook->call->transfer->future.engine->config.devices), out,
+                            err);
+}
+
+tdict_status tdict_hook_move(const tdict_hook *hook, tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
+  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "hook_move: %s is NULL", tensor ? "out" : "tensor");
+  tdict_transfer_options options = tdict_transfer_options_default();
+  /* The hook may run on the last free pool thread, so the hook must not wait for another pool thread. */
+  options.num_threads = 0;
+  return tdict_move_tensor(hook->context, tensor, hook->device, &options, out, err);
 }

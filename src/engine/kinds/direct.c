@@ -1,9 +1,8 @@
 /* Queues copies without slots. See direct.h for ownership and threads. */
 #include "engine/kinds/direct.h"
 
-#include "core/tensor/layout.h"
 #include "engine/kinds/device_cast.h"
-#include "engine/plan/pair.h"
+#include "engine/kinds/leaf_bytes.h"
 
 /* Queues one launch that converts those items of a chunk whose conversions read pinned or device memory. */
 static tdict_status queue_casts(const tdict_direct *d, tdict_error *err) {
@@ -79,9 +78,7 @@ static tdict_status queue_within_devices(const tdict_direct *d, tdict_error *err
     return queue_between(&b, &line, err);
   }
   tdict_pair pair;
-  const int64_t *dst = item->dst ? tdict_tensor_dims_strides(item->dst) : NULL;
-  tdict_pair_init(&pair, item->src->ndim, item->src->dims, dst, tdict_tensor_dims_strides(item->src),
-                  tdict_dtype_bytes(item->src->dtype));
+  tdict_leaf_pair(&pair, item, true, true);
   tdict_pair_span span = {item->dst_data, item->src->data, chunk->begin - item->offset, chunk->end - item->offset};
   return tdict_pair_walk(&pair, &span, queue_between, &b, err);
 }
