@@ -316,11 +316,9 @@ static tdict_status build_during_copies(const starter *s, tdict_transfer *t, tdi
  * no leaves and the call is not tdict_pin_memory(), the tree must also be on the target device. */
 static bool is_already_there(const starter *s) {
   const tdict_plan *plan = s->collected.plan;
-  const tdict_objects *objects = plan->objects;
   tdict_device tree_device;
   if (s->start->dst || s->start->storage || plan->num_items > 0) return false;
-  for (uint32_t i = 0; objects && i < objects->count; i++)
-    if (objects->steps[i].action == TDICT_OBJECT_HOOK) return false;
+  if (plan->objects && plan->objects->num_hooked) return false;
   if (plan->num_leaves > 0) return true;
   return s->start->pin || (tdict_get_device(s->start->src, &tree_device) && tdict_device_equal(tree_device, s->device));
 }

@@ -45,8 +45,7 @@ static void run_hook_task(tdict_task *task);
 tdict_status tdict_hooks_prepare(tdict_transfer *t, tdict_context *context, tdict_device device, tdict_memory *memory,
                                  tdict_move_fn move, tdict_error *err) {
   const tdict_objects *objects = t->plan.objects;
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < objects->count; i++) count += objects->steps[i].action == TDICT_OBJECT_HOOK;
+  const uint32_t count = objects->num_hooked;
   if (!count) return TDICT_OK;
   tdict_hooks *h = calloc(1, sizeof *h + count * sizeof h->tasks[0]);
   if (!h) return tdict_fail(err, TDICT_ENOMEM, "transfer: no host memory for %u hooks", count);

@@ -37,13 +37,6 @@ static size_t thread_bytes(const tdict_choice_request *r) {
   return staged + by[TDICT_WAY_HOST] + packed;
 }
 
-/* Returns the number of objects whose hooks run. */
-static uint32_t num_hooked(const tdict_objects *objects) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < objects->count; i++) count += objects->steps[i].action == TDICT_OBJECT_HOOK;
-  return count;
-}
-
 /* A plan with at most this many items has little to queue. */
 enum { FEW_ITEMS = 16 };
 /* Returns true if the driver copies everything into a new result, and there is little to queue. Queueing then takes
@@ -76,7 +69,7 @@ static void choose_threads(const tdict_choice_request *r, tdict_tuning_direction
   /* in modes other than NON_BLOCKING_PIN the driver makes nearly all copies, so more threads would only wait for each
    * other */
   bool single_threaded = r->mode != TDICT_MODE_NON_BLOCKING_PIN;
-  bool has_hooks = r->plan->objects && num_hooked(r->plan->objects) > 1;
+  bool has_hooks = r->plan->objects && r->plan->objects->num_hooked > 1;
   bool builds_result = r->plan->num_items >= MANY_ITEMS; /* the caller builds the result while other threads copy */
   bool caller_helps = r->caller_waits && r->num_threads < 0 && c->row.caller && !has_hooks && !builds_result;
   /* Memory bandwidth limits copies within the host. One more thread gains little, so one processor is left for the

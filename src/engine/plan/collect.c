@@ -195,6 +195,7 @@ static bool choose_action(collector *c, const tdict_cursor *cursor, tdict_object
   step->pin = must_pin && can_pin;
   step->move = !r->host_only && (can_move || (step->pin && can_flatten));
   step->action = step->pin || step->move ? TDICT_OBJECT_HOOK : can_flatten ? TDICT_OBJECT_FLAT : TDICT_OBJECT_KEEP;
+  c->plan->objects->num_hooked += step->action == TDICT_OBJECT_HOOK;
   c->plan->objects->num_unpinned += must_pin && !step->pin && step->action != TDICT_OBJECT_FLAT;
   if (r->host_only || can_move || can_flatten) return true;
   c->plan->objects->num_kept++;

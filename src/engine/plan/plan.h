@@ -107,6 +107,7 @@ typedef struct tdict_objects {
   tdict_object_step *steps;
   uint32_t count;
   size_t cap;
+  uint32_t num_hooked;            /* steps whose hooks run */
   int64_t num_unpinned, num_kept; /* see the statistics num_objects_unpinned and num_objects_kept */
 } tdict_objects;
 
