@@ -1,6 +1,6 @@
-/* Implements the simulated driver: its table, opening and closing, hold, step and resume, and the public calls on its
- * streams. The driver owns its devices, their memory, streams, events and threads. Closing the driver frees all of
- * these. Thread rule: safe from any thread. No thread may use a driver while the driver closes. */
+/* Implements the simulated driver: its table, opening and closing, hold, step and resume, and the public calls for
+ * simulated devices. The driver owns its devices, their memory, streams, events and threads. Closing the driver frees
+ * all of these. Thread rule: safe from any thread. No thread may use a driver while the driver closes. */
 #include "device/sim/driver.h"
 
 #include <math.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core/base/error.h"
+#include "device/devices.h"
 #include "device/sim/entries.h"
 #include "tdict/sim.h"
 
@@ -247,7 +248,7 @@ void tdict_driver_sim_resume(tdict_driver *base) {
   tdict_sim_lock(d);
   int64_t now = tdict_sim_now(d);
   for (int n = 0; (engine = tdict_sim_engine_at(d, n)); n++) /* the simulated time of held work begins now */
-  if (d->held && engine->free_ns < now) engine->free_ns = now;
+    if (d->held && engine->free_ns < now) engine->free_ns = now;
   d->held = false;
   tdict_sim_engines_wake(d);
   tdict_sim_changed(d);
@@ -335,4 +336,35 @@ void *tdict_sim_host_pointer(tdict_stream stream, const void *device_address) {
   if (tdict_forkmark_forked(known->device->driver->mark)) return NULL; /* the bytes belong to the parent process */
   const tdict_sim_space *space = &known->device->space; /* constant after the device is opened, so no lock is needed */
   return tdict_sim_space_has(space, device_address) ? tdict_sim_space_bytes(space, device_address) : NULL;
+}
+
+/* Finds the simulated driver of a context. Fails in a forked child, where the driver's threads do not exist. */
+static tdict_status find_sim_driver(tdict_context *context, tdict_driver **out, tdict_error *err) {
+  if (!context) return tdict_fail(err, TDICT_EINVAL, "sim: context is NULL");
+  tdict_status status = tdict_devices_check_fork(tdict_context_devices(context), "sim", err);
+  if (status != TDICT_OK) return status;
+  *out = tdict_devices_sim(tdict_context_devices(context));
+  if (!*out) return tdict_fail(err, TDICT_ENODEVICE, "sim: this context has no simulated devices");
+  *out = tdict_driver_innermost(*out); /* a test may have wrapped the simulated driver */
+  return TDICT_OK;
+}
+
+tdict_status tdict_sim_hold(tdict_context *context, tdict_error *err) {
+  tdict_driver *sim;
+  tdict_status status = find_sim_driver(context, &sim, err);
+  if (status == TDICT_OK) tdict_driver_sim_hold(sim);
+  return status;
+}
+
+tdict_status tdict_sim_step(tdict_context *context, int64_t count, tdict_error *err) {
+  tdict_driver *sim;
+  tdict_status status = find_sim_driver(context, &sim, err);
+  return status == TDICT_OK ? tdict_driver_sim_step(sim, count, err) : status;
+}
+
+tdict_status tdict_sim_resume(tdict_context *context, tdict_error *err) {
+  tdict_driver *sim;
+  tdict_status status = find_sim_driver(context, &sim, err);
+  if (status == TDICT_OK) tdict_driver_sim_resume(sim);
+  return status;
 }
