@@ -11,30 +11,14 @@ static const uint64_t *find_table(const tdict_kernel_params *params, tdict_kerne
   return tdict_kernel_at(env, params->table, sizeof(uint64_t));
 }
 
-static void run_span(tdict_kernel_op op, tdict_kernel_env *env, const tdict_kernel_span *span) {
-  switch (op) {
-  case TDICT_KERNEL_COPY:
-    tdict_kernel_copy(env, span);
-    break;
-  case TDICT_KERNEL_CONVERT:
-    tdict_kernel_convert(env, span);
-    break;
-  case TDICT_KERNEL_FILL:
-    tdict_kernel_fill(env, span);
-    break;
-  case TDICT_KERNEL_CHECK:
-    tdict_kernel_check(env, span);
-    break;
-  case TDICT_KERNEL_UNPACK:
-    tdict_kernel_unpack(env, span);
-    break;
-  default:
-    break;
-  }
-}
-
 bool tdict_kernel_run_host(tdict_kernel_op op, const tdict_kernel_params *params, uint64_t num_blocks,
                            const tdict_kernel_access *access) {
+  static void (*const bodies[])(tdict_kernel_env * env,
+                                const tdict_kernel_span *span) = {[TDICT_KERNEL_COPY] = tdict_kernel_copy,
+                                                                  [TDICT_KERNEL_CONVERT] = tdict_kernel_convert,
+                                                                  [TDICT_KERNEL_FILL] = tdict_kernel_fill,
+                                                                  [TDICT_KERNEL_CHECK] = tdict_kernel_check,
+                                                                  [TDICT_KERNEL_UNPACK] = tdict_kernel_unpack};
   tdict_kernel_env env = {.at = access->at, .user = access->user};
   const uint64_t *table = find_table(params, &env);
   for (uint64_t block = 0; block < num_blocks && !env.failed; block++) {
@@ -44,7 +28,7 @@ bool tdict_kernel_run_host(tdict_kernel_op op, const tdict_kernel_params *params
     if (params->results) span.result = tdict_kernel_at(&env, params->results + 8 * number, sizeof *span.result);
     for (uint64_t thread = 0; thread < TDICT_KERNEL_THREADS && !env.failed; thread++) {
       span.first = first + thread;
-      run_span(op, &env, &span);
+      bodies[op](&env, &span);
     }
   }
   return !env.failed;
