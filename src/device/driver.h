@@ -165,10 +165,6 @@ typedef struct tdict_driver_ops {
                                                                                          * returns SUCCESS, and
                                                                                          * out->known is false */
 
-  tdict_cu (*copy_h2d)(tdict_driver *d, void *device, const void *host,
-                       size_t bytes); /* (ctx) synchronous, as cuMemcpyHtoD */
-  tdict_cu (*copy_d2h)(tdict_driver *d, void *host, const void *device,
-                       size_t bytes); /* (ctx) synchronous, as cuMemcpyDtoH */
   tdict_cu (*copy_h2d_async)(tdict_driver *d, void *device, const void *host, size_t bytes,
                              tdict_cu_stream s); /* (ctx) */
   tdict_cu (*copy_d2h_async)(tdict_driver *d, void *host, const void *device, size_t bytes,
@@ -219,33 +215,27 @@ typedef struct tdict_driver_ops {
 
 /* The entries of the table except `close` and `stream_owner`, in groups. A file that fills in a group has a function
  * with the name of each entry. */
+/* clang-format off */
 #define TDICT_DRIVER_DEVICE_ENTRIES(X) \
   X(error_text) X(device_count) X(device_name) X(device_attribute) X(device_can_reach)
 #define TDICT_DRIVER_CONTEXT_ENTRIES(X) \
   X(ctx_retain) X(ctx_release) X(ctx_push) X(ctx_pop) X(ctx_current) X(ctx_allow_peer) X(capture_mode)
-#define TDICT_DRIVER_MEMORY_ENTRIES(X)                                                                     \
-  X(pool_create)                                                                                           \
-  X(pool_destroy)                                                                                          \
-  X(pool_trim)                                                                                             \
-  X(pool_set) X(pool_get) X(pool_allow_peer) X(mem_alloc_async) X(mem_free_async) X(mem_alloc) X(mem_free) \
-      X(host_alloc) X(host_free) X(host_register) X(host_unregister) X(pointer)
+#define TDICT_DRIVER_MEMORY_ENTRIES(X) \
+  X(pool_create) X(pool_destroy) X(pool_trim) X(pool_set) X(pool_get) X(pool_allow_peer) \
+  X(mem_alloc_async) X(mem_free_async) X(mem_alloc) X(mem_free) \
+  X(host_alloc) X(host_free) X(host_register) X(host_unregister) X(pointer)
 #define TDICT_DRIVER_COPY_ENTRIES(X) \
-  X(copy_h2d)                        \
-  X(copy_d2h)                        \
-  X(copy_h2d_async)                  \
-  X(copy_d2h_async) X(copy_d2d_async) X(copy_peer_async) X(copy_rect_async) X(copy_batch_async) X(fill_async)
+  X(copy_h2d_async) X(copy_d2h_async) X(copy_d2d_async) X(copy_peer_async) X(copy_rect_async) X(copy_batch_async) \
+  X(fill_async)
 #define TDICT_DRIVER_LAUNCH_ENTRIES(X) X(module_load) X(module_unload) X(module_function) X(launch)
-#define TDICT_DRIVER_STREAM_ENTRIES(X)                                                                                 \
-  X(stream_create)                                                                                                     \
-  X(stream_destroy)                                                                                                    \
-  X(stream_query)                                                                                                      \
-  X(stream_synchronize) X(stream_wait_event) X(stream_capture_status) X(event_create) X(event_destroy) X(event_record) \
-      X(event_query) X(event_synchronize) X(event_elapsed)
-#define TDICT_DRIVER_ENTRIES(X)   \
-  TDICT_DRIVER_DEVICE_ENTRIES(X)  \
-  TDICT_DRIVER_CONTEXT_ENTRIES(X) \
-  TDICT_DRIVER_MEMORY_ENTRIES(X)  \
+#define TDICT_DRIVER_STREAM_ENTRIES(X) \
+  X(stream_create) X(stream_destroy) X(stream_query) X(stream_synchronize) X(stream_wait_event) \
+  X(stream_capture_status) X(event_create) X(event_destroy) X(event_record) X(event_query) X(event_synchronize) \
+  X(event_elapsed)
+#define TDICT_DRIVER_ENTRIES(X) \
+  TDICT_DRIVER_DEVICE_ENTRIES(X) TDICT_DRIVER_CONTEXT_ENTRIES(X) TDICT_DRIVER_MEMORY_ENTRIES(X) \
   TDICT_DRIVER_COPY_ENTRIES(X) TDICT_DRIVER_LAUNCH_ENTRIES(X) TDICT_DRIVER_STREAM_ENTRIES(X)
+/* clang-format on */
 
 struct tdict_driver {
   const tdict_driver_ops *ops;

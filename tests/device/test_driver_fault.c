@@ -68,7 +68,8 @@ CASE(driver_fault_forwards_every_call) {
   for (size_t i = 0; i < BYTES; i++) assert_int_equal(to[i], i % 100 < 60 ? from[i] : 0xA5);
   CU(SUCCESS, copy_d2d_async, device + BYTES, device, BYTES, s);
   CU(SUCCESS, stream_synchronize, s);
-  CU(SUCCESS, copy_d2h, to, device + BYTES, BYTES);
+  CU(SUCCESS, copy_d2h_async, to, device + BYTES, BYTES, NULL);
+  CU(SUCCESS, stream_synchronize, NULL);
   assert_memory_equal(to, from, BYTES);
   CU(SUCCESS, device_count, &number);
   assert_int_equal(number, 1);
@@ -134,7 +135,7 @@ CASE(driver_fault_fails_before_or_after_the_call) {
   assert_null(made);
   arm(d, TDICT_FAULT_COPY_IN, 1, true);
   CU(UNKNOWN, copy_h2d_async, device, host, 4096, s);
-  CU(UNKNOWN, copy_h2d, device, host, 4096);
+  CU(UNKNOWN, copy_h2d_async, device, host, 4096, NULL);
   tdict_driver_sim_counts(p.inner, 0, &counts);
   assert_int_equal(counts.num_finished + counts.num_pending, 0);
   tdict_driver_fault_arm(d, NULL);

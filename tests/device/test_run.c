@@ -489,7 +489,8 @@ static void open_fault(fault_case *c) {
   assert_int_equal(c->d->ops->stream_create(c->d, &c->stream, TDICT_CU_STREAM_NON_BLOCKING), TDICT_CU_SUCCESS);
   int64_t source[ROWS];
   for (int i = 0; i < ROWS; i++) source[i] = i == 5 ? 1000 : i % 100;
-  assert_int_equal(c->d->ops->copy_h2d(c->d, c->src.data, source, BYTES), TDICT_CU_SUCCESS);
+  assert_int_equal(c->d->ops->copy_h2d_async(c->d, c->src.data, source, BYTES, NULL), TDICT_CU_SUCCESS);
+  assert_int_equal(c->d->ops->stream_synchronize(c->d, NULL), TDICT_CU_SUCCESS);
 }
 static void close_fault(fault_case *c) {
   tdict_fault_live live, none = {0};

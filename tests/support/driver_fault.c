@@ -173,12 +173,6 @@ static tdict_cu pointer(tdict_driver *d, const void *address, tdict_cu_pointer *
   FAIL_OR_RETURN(POINTER, pointer, address, out);
 }
 
-static tdict_cu copy_h2d(tdict_driver *d, void *device, const void *host, size_t bytes) {
-  FAIL_OR_RETURN(COPY_IN, copy_h2d, device, host, bytes);
-}
-static tdict_cu copy_d2h(tdict_driver *d, void *host, const void *device, size_t bytes) {
-  FAIL_OR_RETURN(COPY_OUT, copy_d2h, host, device, bytes);
-}
 static tdict_cu copy_h2d_async(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
   FAIL_OR_RETURN(COPY_IN, copy_h2d_async, device, host, bytes, s);
 }

@@ -215,8 +215,6 @@ typedef tdict_cuda_result tdict_cuda_lookup_fn(const char *name, void **function
   X(host_unregister, cuMemHostUnregister, 4000, cuMemHostUnregister, (void *host))                            \
   X(pointer, cuPointerGetAttributes, 7000, cuPointerGetAttributes,                                            \
     (unsigned count, tdict_cuda_pointer_attribute *attributes, void **values, tdict_cuda_address address))    \
-  X(h2d, cuMemcpyHtoD, 3020, cuMemcpyHtoD_v2, (tdict_cuda_address dst, const void *src, size_t bytes))        \
-  X(d2h, cuMemcpyDtoH, 3020, cuMemcpyDtoH_v2, (void *dst, tdict_cuda_address src, size_t bytes))              \
   X(h2d_async, cuMemcpyHtoDAsync, 3020, cuMemcpyHtoDAsync_v2,                                                 \
     (tdict_cuda_address dst, const void *src, size_t bytes, tdict_cuda_stream stream))                        \
   X(d2h_async, cuMemcpyDtoHAsync, 3020, cuMemcpyDtoHAsync_v2,                                                 \

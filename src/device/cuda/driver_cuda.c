@@ -193,14 +193,6 @@ static tdict_cu pointer(tdict_driver *d, const void *address, tdict_cu_pointer *
   return 0;
 }
 
-static tdict_cu copy_h2d(tdict_driver *d, void *device, const void *host, size_t bytes) {
-  return api_of(d)->h2d(to_cuda_address(device), host, bytes);
-}
-
-static tdict_cu copy_d2h(tdict_driver *d, void *host, const void *device, size_t bytes) {
-  return api_of(d)->d2h(host, to_cuda_address(device), bytes);
-}
-
 static tdict_cu copy_h2d_async(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
   return api_of(d)->h2d_async(to_cuda_address(device), host, bytes, s);
 }

@@ -110,8 +110,7 @@ static tdict_cu queue_op(tdict_sim_driver *d, tdict_sim_stream *stream, tdict_si
 }
 
 /* Checks and queues a copy. */
-static tdict_cu copy_between(tdict_driver *base, const tdict_cu_rect *r, copy_devices devices, tdict_cu_stream handle,
-                             bool blocking) {
+static tdict_cu copy_between(tdict_driver *base, const tdict_cu_rect *r, copy_devices devices, tdict_cu_stream handle) {
   tdict_sim_driver *d = tdict_sim_driver_of(base);
   const tdict_sim_device *current = tdict_sim_current(d);
   tdict_sim_stream *stream;
@@ -124,7 +123,7 @@ static tdict_cu copy_between(tdict_driver *base, const tdict_cu_rect *r, copy_de
   tdict_sim_lock(d);
   tdict_cu result = tdict_sim_resolve_on(current, handle, &stream);
   if (result == TDICT_CU_SUCCESS) result = prepare_copy(d, r, devices, op, &pageable);
-  if (result == TDICT_CU_SUCCESS && pageable && r->kind == TDICT_CU_H2D && !blocking) {
+  if (result == TDICT_CU_SUCCESS && pageable && r->kind == TDICT_CU_H2D) {
     /* Copy the source without the lock, then check again, because other threads may have freed memory or the stream. */
     tdict_sim_unlock(d);
     op->buffer = copy_source(r);
@@ -132,39 +131,31 @@ static tdict_cu copy_between(tdict_driver *base, const tdict_cu_rect *r, copy_de
     result = op->buffer ? tdict_sim_resolve_on(current, handle, &stream) : TDICT_CU_OUT_OF_MEMORY;
     if (result == TDICT_CU_SUCCESS) result = prepare_copy(d, r, devices, op, &pageable);
   }
-  if (pageable && r->kind == TDICT_CU_D2H) blocking = true;
-  if (result == TDICT_CU_SUCCESS) result = queue_op(d, stream, op, blocking);
+  if (result == TDICT_CU_SUCCESS) result = queue_op(d, stream, op, pageable && r->kind == TDICT_CU_D2H);
   tdict_sim_op_release(op);
   tdict_sim_unlock(d);
   return result;
 }
 
-static tdict_cu copy_on_current(tdict_driver *base, const tdict_cu_rect *r, tdict_cu_stream handle, bool blocking) {
+static tdict_cu copy_on_current(tdict_driver *base, const tdict_cu_rect *r, tdict_cu_stream handle) {
   const tdict_sim_device *current = tdict_sim_current(tdict_sim_driver_of(base));
-  return copy_between(base, r, (copy_devices){current, current}, handle, blocking);
+  return copy_between(base, r, (copy_devices){current, current}, handle);
 }
 
 /* Copies contiguous bytes. */
-static tdict_cu copy_row(tdict_driver *base, tdict_cu_kind kind, const tdict_cu_copy *c, tdict_cu_stream handle,
-                         bool blocking) {
+static tdict_cu copy_row(tdict_driver *base, tdict_cu_kind kind, const tdict_cu_copy *c, tdict_cu_stream handle) {
   const tdict_cu_rect r = {kind, c->dst, c->src, c->bytes, c->bytes, c->bytes, 1};
-  return copy_on_current(base, &r, handle, blocking);
+  return copy_on_current(base, &r, handle);
 }
 
-static tdict_cu copy_h2d(tdict_driver *base, void *device, const void *host, size_t bytes) {
-  return copy_row(base, TDICT_CU_H2D, &(tdict_cu_copy){device, host, bytes}, NULL, true);
-}
-static tdict_cu copy_d2h(tdict_driver *base, void *host, const void *device, size_t bytes) {
-  return copy_row(base, TDICT_CU_D2H, &(tdict_cu_copy){host, device, bytes}, NULL, true);
-}
 static tdict_cu copy_h2d_async(tdict_driver *base, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
-  return copy_row(base, TDICT_CU_H2D, &(tdict_cu_copy){device, host, bytes}, s, false);
+  return copy_row(base, TDICT_CU_H2D, &(tdict_cu_copy){device, host, bytes}, s);
 }
 static tdict_cu copy_d2h_async(tdict_driver *base, void *host, const void *device, size_t bytes, tdict_cu_stream s) {
-  return copy_row(base, TDICT_CU_D2H, &(tdict_cu_copy){host, device, bytes}, s, false);
+  return copy_row(base, TDICT_CU_D2H, &(tdict_cu_copy){host, device, bytes}, s);
 }
 static tdict_cu copy_d2d_async(tdict_driver *base, void *dst, const void *src, size_t bytes, tdict_cu_stream s) {
-  return copy_row(base, TDICT_CU_D2D, &(tdict_cu_copy){dst, src, bytes}, s, false);
+  return copy_row(base, TDICT_CU_D2D, &(tdict_cu_copy){dst, src, bytes}, s);
 }
 
 static tdict_cu copy_peer_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_context to,
@@ -173,21 +164,20 @@ static tdict_cu copy_peer_async(tdict_driver *base, const tdict_cu_rect *rect, t
   if (rect->kind != TDICT_CU_D2D) return TDICT_CU_INVALID_VALUE;
   if (!to || tdict_sim_device_of(d, rect->dst) != to) return TDICT_CU_INVALID_VALUE;
   if (!from || tdict_sim_device_of(d, rect->src) != from) return TDICT_CU_INVALID_VALUE;
-  return copy_between(base, rect, (copy_devices){to, from}, handle, false);
+  return copy_between(base, rect, (copy_devices){to, from}, handle);
 }
 
 static tdict_cu copy_rect_async(tdict_driver *base, const tdict_cu_rect *rect, tdict_cu_stream handle) {
   if (rect->kind != TDICT_CU_H2D && rect->kind != TDICT_CU_D2H && rect->kind != TDICT_CU_D2D)
     return TDICT_CU_INVALID_VALUE;
-  return copy_on_current(base, rect, handle, false);
+  return copy_on_current(base, rect, handle);
 }
 
 static tdict_cu copy_batch_async(tdict_driver *base, tdict_cu_kind kind, const tdict_cu_copy *lines, size_t count,
                                  tdict_cu_stream handle) {
   if (count == 0 || count > TDICT_CU_MOST_COPIES || !handle) return TDICT_CU_INVALID_VALUE;
   tdict_cu result = TDICT_CU_SUCCESS;
-  for (size_t i = 0; i < count && result == TDICT_CU_SUCCESS; i++)
-    result = copy_row(base, kind, &lines[i], handle, false);
+  for (size_t i = 0; i < count && result == TDICT_CU_SUCCESS; i++) result = copy_row(base, kind, &lines[i], handle);
   return result;
 }
 

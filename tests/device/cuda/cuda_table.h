@@ -38,6 +38,8 @@ static inline void cu_ok_(fixture *b, tdict_cu result, const char *call) {
   fail_msg("%s: %d %s: %s", call, result, name, text);
 }
 #define cu_ok(call) cu_ok_(b, b->ops->call, #call)
+/* Makes a copy on the legacy stream, and waits. */
+#define cu_now(entry, ...) cu_ok(entry(b->d, __VA_ARGS__, NULL)), cu_ok(stream_synchronize(b->d, NULL))
 
 static inline void run_body(tdict_driver *d, bool fake, void (*body)(fixture *b)) {
   fixture it = {.d = d, .ops = d->ops, .fake = fake};
@@ -104,8 +106,8 @@ static inline unsigned char *filled(size_t bytes, int seed) {
  * stream's; what reads them back does. */
 static inline void put(fixture *b, void *device, const void *host, size_t bytes) {
   unsigned char first;
-  cu_ok(copy_h2d(b->d, device, host, bytes));
-  cu_ok(copy_d2h(b->d, &first, device, sizeof first));
+  cu_now(copy_h2d_async, device, host, bytes);
+  cu_now(copy_d2h_async, &first, device, sizeof first);
 }
 
 static inline void *device_filled(fixture *b, size_t bytes) {

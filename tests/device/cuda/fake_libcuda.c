@@ -303,13 +303,13 @@ tdict_cuda_result cuPointerGetAttributes(unsigned count, tdict_cuda_pointer_attr
   return 0;
 }
 
-tdict_cuda_result cuMemcpyHtoD_v2(tdict_cuda_address dst, const void *src, size_t bytes) {
+static tdict_cuda_result to_device(tdict_cuda_address dst, const void *src, size_t bytes) {
   if (!current()) return NO_CONTEXT;
   if (!on_device(dst, bytes)) return INVALID;
   memcpy(host_of(dst), src, bytes);
   return 0;
 }
-tdict_cuda_result cuMemcpyDtoH_v2(void *dst, tdict_cuda_address src, size_t bytes) {
+static tdict_cuda_result to_host(void *dst, tdict_cuda_address src, size_t bytes) {
   if (!current()) return NO_CONTEXT;
   if (!on_device(src, bytes)) return INVALID;
   memcpy(dst, host_of(src), bytes);
@@ -317,15 +317,15 @@ tdict_cuda_result cuMemcpyDtoH_v2(void *dst, tdict_cuda_address src, size_t byte
 }
 tdict_cuda_result cuMemcpyHtoDAsync_v2(tdict_cuda_address dst, const void *src, size_t bytes, tdict_cuda_stream s) {
   (void)s;
-  return cuMemcpyHtoD_v2(dst, src, bytes);
+  return to_device(dst, src, bytes);
 }
 tdict_cuda_result cuMemcpyDtoHAsync_v2(void *dst, tdict_cuda_address src, size_t bytes, tdict_cuda_stream s) {
   (void)s;
-  return cuMemcpyDtoH_v2(dst, src, bytes);
+  return to_host(dst, src, bytes);
 }
 tdict_cuda_result cuMemcpyAsync(tdict_cuda_address dst, tdict_cuda_address src, size_t bytes, tdict_cuda_stream s) {
   (void)s;
-  return on_device(src, bytes) ? cuMemcpyHtoD_v2(dst, host_of(src), bytes) : INVALID;
+  return on_device(src, bytes) ? to_device(dst, host_of(src), bytes) : INVALID;
 }
 tdict_cuda_result cuMemcpy2DAsync_v2(const struct tdict_cuda_rect *r, tdict_cuda_stream s) {
   (void)s;

@@ -52,9 +52,9 @@ static void copy_of(fixture *b, size_t bytes, int seed) {
   scoped_bytes source = filled(bytes, seed), result = filled(bytes, 0);
   void *one = device_filled(b, bytes), *two = device_filled(b, bytes), *pinned = NULL;
   put(b, one, source, bytes);
-  cu_ok(copy_d2h(b->d, result, two, bytes));
+  cu_now(copy_d2h_async, result, two, bytes);
   for (size_t i = 0; i < bytes; i++) assert_int_equal(result[i], 0xA5); /* the other one is untouched */
-  cu_ok(copy_d2h(b->d, result, one, bytes));
+  cu_now(copy_d2h_async, result, one, bytes);
   assert_memory_equal(result, source, bytes);
 
   td_fill_random(source, bytes, (uint64_t)seed + 1000);
@@ -244,9 +244,9 @@ static void rectangles(fixture *b) {
   cu_ok(copy_rect_async(b->d, &in, s));
   cu_ok(copy_rect_async(b->d, &across, s));
   cu_ok(stream_synchronize(b->d, s));
-  cu_ok(copy_d2h(b->d, result, one, ROWS * TIGHT));
+  cu_now(copy_d2h_async, result, one, ROWS * TIGHT);
   check_rows(result, TIGHT, source, LOOSE);
-  cu_ok(copy_d2h(b->d, result, two, ROWS * LOOSER));
+  cu_now(copy_d2h_async, result, two, ROWS * LOOSER);
   check_rows(result, LOOSER, source, LOOSE);
   memset(host, 0xA5, ROWS * LOOSER);
   cu_ok(copy_rect_async(b->d, &back, s));
@@ -271,11 +271,11 @@ static void peers(fixture *b) {
   const tdict_cu_rect line = {TDICT_CU_D2D, two, one, ROWS * LOOSE, ROWS * LOOSE, ROWS * LOOSE, 1};
   cu_ok(copy_peer_async(b->d, &across, b->context, b->context, s));
   cu_ok(stream_synchronize(b->d, s));
-  cu_ok(copy_d2h(b->d, result, two, ROWS * LOOSER));
+  cu_now(copy_d2h_async, result, two, ROWS * LOOSER);
   check_rows(result, LOOSER, source, LOOSE);
   cu_ok(copy_peer_async(b->d, &line, b->context, b->context, s));
   cu_ok(stream_synchronize(b->d, s));
-  cu_ok(copy_d2h(b->d, result, two, ROWS * LOOSE));
+  cu_now(copy_d2h_async, result, two, ROWS * LOOSE);
   assert_memory_equal(result, source, ROWS * LOOSE);
   cu_ok(stream_destroy(b->d, s));
   cu_ok(mem_free(b->d, one));
@@ -350,7 +350,7 @@ static void fills(fixture *b) {
   cu_ok(stream_create(b->d, &s, TDICT_CU_STREAM_NON_BLOCKING));
   cu_ok(fill_async(b->d, (char *)device + 101, 0x3C, 777, s));
   cu_ok(stream_synchronize(b->d, s));
-  cu_ok(copy_d2h(b->d, result, device, BYTES));
+  cu_now(copy_d2h_async, result, device, BYTES);
   for (int i = 0; i < BYTES; i++) assert_int_equal(result[i], i >= 101 && i < 878 ? 0x3C : 0xA5);
   cu_ok(stream_destroy(b->d, s));
   cu_ok(mem_free(b->d, device));

@@ -36,7 +36,7 @@ static void launches(fixture *b) {
                                 sizeof params};
   cu_ok(launch(b->d, &copy, s));
   cu_ok(stream_synchronize(b->d, s));
-  cu_ok(copy_d2h(b->d, result, two, BYTES));
+  cu_now(copy_d2h_async, result, two, BYTES);
   assert_memory_equal(result + 3, source + 1, BYTES - 5);
   assert_int_equal(result[2], 0xA5);
   assert_int_equal(result[BYTES - 2], 0xA5);

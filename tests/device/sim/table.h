@@ -13,6 +13,12 @@
 
 /* Calls an entry and checks that it returns TDICT_CU_<wanted>. `d` is the driver in scope. */
 #define CU(wanted, entry, ...) cu_check(d, d->ops->entry(d, __VA_ARGS__), TDICT_CU_##wanted, #entry, __LINE__)
+/* Makes a copy on the legacy stream, and waits. */
+#define CU_NOW(wanted, entry, ...) \
+  cu_check(d, cu_finish(d, d->ops->entry(d, __VA_ARGS__, NULL)), TDICT_CU_##wanted, #entry, __LINE__)
+static inline tdict_cu cu_finish(tdict_driver *d, tdict_cu result) {
+  return result == TDICT_CU_SUCCESS ? d->ops->stream_synchronize(d, NULL) : result;
+}
 static inline void cu_check(tdict_driver *d, tdict_cu result, tdict_cu wanted, const char *entry, int line) {
   if (result == wanted) return;
   const char *name = "?", *text = "?";

@@ -173,7 +173,7 @@ CASE(sim_memory_freed_on_a_stream_is_reused_after_the_free_ran) {
   CU(SUCCESS, mem_alloc_async, &third, MIB, pool, b);
   assert_ptr_equal(third, first);
   memset(back, 0xA5, MIB);
-  CU(SUCCESS, copy_d2h, back, third, MIB);
+  CU_NOW(SUCCESS, copy_d2h_async, back, third, MIB);
   assert_memory_equal(back, src, MIB); /* memory comes with its old bytes */
 }
 

@@ -26,7 +26,7 @@ static void *visit(void *user) {
   EXPECT(INVALID_CONTEXT, host_unregister, host, 16);
   EXPECT(INVALID_CONTEXT, stream_create, &s, 0);
   EXPECT(INVALID_CONTEXT, event_create, &e, 0);
-  EXPECT(INVALID_CONTEXT, copy_h2d, host, host, 16);
+  EXPECT(INVALID_CONTEXT, copy_h2d_async, host, host, 16, NULL);
   EXPECT(INVALID_CONTEXT, copy_d2h_async, host, host, 16, NULL);
   EXPECT(INVALID_CONTEXT, stream_synchronize, NULL);
   EXPECT(SUCCESS, capture_mode, &mode);

@@ -31,14 +31,14 @@ CASE(sim_copies_move_the_bytes) {
     CU(SUCCESS, copy_d2h_async, to_pinned + at, dev + at, n, s);
     CU(SUCCESS, stream_synchronize, s);
     assert_memory_equal(to_pinned + at, pageable + at, n);
-    CU(SUCCESS, copy_h2d, dev, pinned, n);
-    CU(SUCCESS, copy_d2h, to_pinned, dev, n);
+    CU_NOW(SUCCESS, copy_h2d_async, dev, pinned, n);
+    CU_NOW(SUCCESS, copy_d2h_async, to_pinned, dev, n);
     assert_memory_equal(to_pinned, pinned, n);
-    CU(SUCCESS, copy_h2d, dev, pageable, n);
-    CU(SUCCESS, copy_d2h, to_pageable, dev, n);
+    CU_NOW(SUCCESS, copy_h2d_async, dev, pageable, n);
+    CU_NOW(SUCCESS, copy_d2h_async, to_pageable, dev, n);
     assert_memory_equal(to_pageable, pageable, n);
   }
-  CU(SUCCESS, copy_h2d, dev, pinned, 0);
+  CU_NOW(SUCCESS, copy_h2d_async, dev, pinned, 0);
   CU(SUCCESS, ctx_release, 1);
   free(pageable);
   free(to_pageable);
@@ -71,14 +71,14 @@ CASE(sim_copy_across_registrations_fails) {
   CU(SUCCESS, copy_h2d_async, dev, host, 4096, s);
   CU(INVALID_VALUE, copy_h2d_async, dev, host + 4096, 8192, s);
   CU(INVALID_VALUE, copy_h2d_async, dev, host + 8192, 4097, s);
-  CU(INVALID_VALUE, copy_h2d, dev, host + 4096, 4097);
+  CU_NOW(INVALID_VALUE, copy_h2d_async, dev, host + 4096, 4097);
   CU(INVALID_VALUE, copy_d2h_async, host + 4096, dev, 4097, s);
-  CU(INVALID_VALUE, copy_d2h, host + 12287, dev, 2);
+  CU_NOW(INVALID_VALUE, copy_d2h_async, host + 12287, dev, 2);
   CU(SUCCESS, stream_synchronize, s);
   CU(SUCCESS, host_unregister, host + 4096, 4096);
   CU(SUCCESS, copy_h2d_async, dev, host + 4096, 4096, s);
   CU(SUCCESS, host_unregister, host + 8192, 4096);
-  CU(SUCCESS, copy_h2d, dev, host, 4 * 4096);
+  CU_NOW(SUCCESS, copy_h2d_async, dev, host, 4 * 4096);
 }
 
 CASE(sim_copy_refuses_bad_addresses) {
@@ -95,10 +95,10 @@ CASE(sim_copy_refuses_bad_addresses) {
   CU(INVALID_VALUE, copy_d2d_async, dev, host, 16, s);
   CU(INVALID_VALUE, copy_h2d_async, host, host, 16, s);
   CU(INVALID_VALUE, copy_h2d_async, dev, dev, 16, s);
-  CU(INVALID_VALUE, copy_h2d, dev, NULL, 16);
-  CU(INVALID_VALUE, copy_h2d, NULL, host, 16);
+  CU_NOW(INVALID_VALUE, copy_h2d_async, dev, NULL, 16);
+  CU_NOW(INVALID_VALUE, copy_h2d_async, NULL, host, 16);
   CU(SUCCESS, mem_free, next);
-  CU(INVALID_VALUE, copy_d2h, host, next, 16);
+  CU_NOW(INVALID_VALUE, copy_d2h_async, host, next, 16);
   CU(INVALID_HANDLE, copy_h2d_async, dev, host, 16, (tdict_cu_stream)(void *)host);
 }
 
@@ -117,7 +117,7 @@ static void check_between(tdict_driver *d, int ordinal, bool linked) {
   CU(SUCCESS, pool_create, ordinal, &pools[1]);
   CU(SUCCESS, mem_alloc_async, &near, BYTES, pools[0], s);
   CU(SUCCESS, mem_alloc_async, &far, BYTES, pools[1], s);
-  CU(SUCCESS, copy_h2d, near, host, BYTES);
+  CU_NOW(SUCCESS, copy_h2d_async, near, host, BYTES);
   CU(SUCCESS, device_can_reach, 0, ordinal, &can);
   assert_int_equal(can, linked);
   CU(INVALID_VALUE, copy_d2d_async, far, near, BYTES, s);
@@ -170,14 +170,14 @@ static void check_rect(tdict_driver *d, tdict_cu_stream s, rect_case c) {
     CU(SUCCESS, host_register, src, SRC_BYTES, 0);
     CU(SUCCESS, host_register, dst, DST_BYTES, 0);
   }
-  CU(SUCCESS, copy_h2d, dev_src, src, SRC_BYTES);
-  CU(SUCCESS, copy_h2d, dev_dst, dst, DST_BYTES);
+  CU_NOW(SUCCESS, copy_h2d_async, dev_src, src, SRC_BYTES);
+  CU_NOW(SUCCESS, copy_h2d_async, dev_dst, dst, DST_BYTES);
   tdict_cu_rect r = {c.kind, dev_dst, dev_src, DST_PITCH, SRC_PITCH, WIDTH, HEIGHT};
   if (c.kind == TDICT_CU_H2D) r.src = src;
   if (c.kind == TDICT_CU_D2H) r.dst = dst;
   CU(SUCCESS, copy_rect_async, &r, s);
   CU(SUCCESS, stream_synchronize, s);
-  if (c.kind != TDICT_CU_D2H) CU(SUCCESS, copy_d2h, dst, dev_dst, DST_BYTES);
+  if (c.kind != TDICT_CU_D2H) CU_NOW(SUCCESS, copy_d2h_async, dst, dev_dst, DST_BYTES);
   assert_memory_equal(dst, wanted, DST_BYTES);
   r.height++; /* one row too many */
   CU(INVALID_VALUE, copy_rect_async, &r, s);
@@ -212,7 +212,7 @@ CASE(sim_pageable_rectangle_is_read_inside_the_call) {
   memset(src, 0xA5, 1000);
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, s);
-  CU(SUCCESS, copy_d2h, back, dev, 1000);
+  CU_NOW(SUCCESS, copy_d2h_async, back, dev, 1000);
   assert_memory_equal(back, kept, 1000);
 }
 
@@ -230,7 +230,7 @@ CASE(sim_reads_pageable_memory_later) {
   memcpy(src, later, 1000);
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, s);
-  CU(SUCCESS, copy_d2h, back, dev, 1000);
+  CU_NOW(SUCCESS, copy_d2h_async, back, dev, 1000);
   assert_memory_equal(back, later, 1000);
 }
 

@@ -8,7 +8,7 @@ CASE(sim_unfinished_destination_holds_old_bytes) {
   tdict_cu_stream s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING);
   unsigned char *old = make_pinned(d, BYTES, 1), *new = make_pinned(d, BYTES, 2), *back = make_pinned(d, BYTES, 0);
   void *dev = make_device(d, BYTES);
-  CU(SUCCESS, copy_h2d, dev, old, BYTES);
+  CU_NOW(SUCCESS, copy_h2d_async, dev, old, BYTES);
   tdict_driver_sim_hold(d);
   CU(SUCCESS, copy_h2d_async, dev, new, BYTES, s);
   CU(SUCCESS, copy_d2h_async, back, dev, BYTES, s);
@@ -54,7 +54,7 @@ CASE(sim_source_changed_before_its_copy_shows) {
   memcpy(src, changed, BYTES);
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, s);
-  CU(SUCCESS, copy_d2h, back, dev, BYTES);
+  CU_NOW(SUCCESS, copy_d2h_async, back, dev, BYTES);
   assert_memory_equal(back, changed, BYTES);
 }
 
@@ -70,7 +70,7 @@ CASE(sim_pageable_source_is_read_inside_the_call) {
   CU(NOT_READY, stream_query, s);
   tdict_driver_sim_resume(d);
   CU(SUCCESS, stream_synchronize, s);
-  CU(SUCCESS, copy_d2h, back, dev, BYTES);
+  CU_NOW(SUCCESS, copy_d2h_async, back, dev, BYTES);
   assert_memory_equal(back, kept, BYTES);
 }
 
@@ -81,7 +81,7 @@ CASE(sim_unrecorded_event_does_not_wait) {
   unsigned char *src = make_pinned(d, BYTES, 6), *back = make_pinned(d, BYTES, 0);
   void *dev = make_device(d, BYTES);
   gate g;
-  CU(SUCCESS, copy_h2d, dev, src, BYTES);
+  CU_NOW(SUCCESS, copy_h2d_async, dev, src, BYTES);
   CU(SUCCESS, event_query, e);
   CU(SUCCESS, event_synchronize, e);
   block_stream(a, &g);
@@ -105,7 +105,7 @@ CASE(sim_recorded_event_orders_two_streams) {
   unsigned char *src = make_pinned(d, BYTES, 7), *back = make_pinned(d, BYTES, 0), *other = make_pinned(d, BYTES, 0);
   void *dev = make_device(d, BYTES);
   gate g;
-  CU(SUCCESS, copy_h2d, dev, src, BYTES);
+  CU_NOW(SUCCESS, copy_h2d_async, dev, src, BYTES);
   block_stream(a, &g);
   CU(SUCCESS, event_record, e, a);
   CU(SUCCESS, stream_wait_event, b, e);
@@ -147,7 +147,7 @@ static void check_waits(tdict_driver *d, tdict_cu_stream blocked, tdict_cu_strea
   unsigned char *src = make_pinned(d, BYTES, 8), *back = make_pinned(d, BYTES, 0);
   void *dev = make_device(d, BYTES);
   gate g;
-  CU(SUCCESS, copy_h2d, dev, src, BYTES);
+  CU_NOW(SUCCESS, copy_h2d_async, dev, src, BYTES);
   block_stream(blocked, &g);
   CU(SUCCESS, copy_d2h_async, back, dev, BYTES, s);
   if (wanted) {
@@ -185,7 +185,7 @@ CASE(sim_blocking_streams_wait_for_the_legacy_stream) {
   unsigned char *src = make_pinned(d, BYTES, 9), *back[3];
   void *dev = make_device(d, BYTES);
   gate g;
-  CU(SUCCESS, copy_h2d, dev, src, BYTES);
+  CU_NOW(SUCCESS, copy_h2d_async, dev, src, BYTES);
   for (int i = 0; i < 3; i++) back[i] = make_pinned(d, BYTES, 0);
   block_stream(first, &g);
   CU(SUCCESS, copy_d2h_async, back[0], dev, BYTES, NULL);   /* waits for first */
