@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "tdict/status.h"
+#include "tdict/values.h"
 
 /* Fills *err with the status, the formatted message, an empty path and native code 0. Cuts a message that is too long.
  * If `err` is NULL, writes nothing. Returns `status`. */
@@ -27,6 +27,11 @@ tdict_status tdict_fail_errno(tdict_error *err, int code, const char *path, cons
  * TDICT_ENOMEM. */
 tdict_status tdict_fail_memory(tdict_error *err, const char *what, const char *path, const char *format, ...)
     TDICT_PRINTF(4, 5);
+
+/* Evaluate to the text of a dtype or of a device, for the arguments of a message. The text is in a buffer of the
+ * enclosing block. */
+#define TDICT_DTYPE_TEXT(dtype) tdict_dtype_format((dtype), (char[TDICT_DTYPE_TEXT_BYTES]){0}, TDICT_DTYPE_TEXT_BYTES)
+#define TDICT_DEVICE_TEXT(device) tdict_device_format((device), (char[40]){0}, 40)
 
 /* Ends a function that makes an object: writes `made` to *out if the status is TDICT_OK, else releases `made`.
  * Evaluates to `status`. */

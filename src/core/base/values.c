@@ -117,10 +117,8 @@ tdict_status tdict_device_parse(const char *text, tdict_device *out, tdict_error
 }
 
 tdict_status tdict_device_check(tdict_device device, const char *what, tdict_error *err) {
-  char name[40];
   if (device.type <= TDICT_DEVICE_AUTO || device.index < 0)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s cannot hold memory", what,
-                      tdict_device_format(device, name, sizeof name));
+    return tdict_fail(err, TDICT_EINVAL, "%s: %s cannot hold memory", what, TDICT_DEVICE_TEXT(device));
   if (device.type == TDICT_DEVICE_CPU && device.index != 0)
     return tdict_fail(err, TDICT_EINVAL, "%s: cpu:%d cannot hold memory, wanted cpu:0", what, (int)device.index);
   return TDICT_OK;

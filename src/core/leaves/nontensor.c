@@ -238,10 +238,9 @@ static tdict_status check_parts(const joiner *j, size_t count, int ndim, const i
     for (int d = 0; is_equal && d < ndim; d++)
       is_equal = other[d] == shape[d] || (!j->how->is_stack && d == j->how->dim);
     if (is_equal) continue;
-    char found[TEXT_BYTES], wanted[TEXT_BYTES];
     return tdict_fail(err, TDICT_ESHAPE, "%s: the values have shape %s in tree %zu, but %s in tree 0",
-                      j->how->is_stack ? "stack" : "cat", tdict_text_shape(other_ndim, other, found, sizeof found), i,
-                      tdict_text_shape(ndim, shape, wanted, sizeof wanted));
+                      j->how->is_stack ? "stack" : "cat", TDICT_SHAPE_TEXT(other_ndim, other), i,
+                      TDICT_SHAPE_TEXT(ndim, shape));
   }
   return TDICT_OK;
 }
@@ -346,8 +345,8 @@ static bool are_equal(const void *first, const void *second, char *message, size
   char x_text[TEXT_BYTES], y_text[TEXT_BYTES], index[TEXT_BYTES / 2];
   tdict_value x, y;
   if (!tdict_shapes_equal(a->ndim, a->shape, b->ndim, b->shape)) {
-    snprintf(message, bytes, "values of shape %s and %s", tdict_text_shape(a->ndim, a->shape, x_text, sizeof x_text),
-             tdict_text_shape(b->ndim, b->shape, y_text, sizeof y_text));
+    snprintf(message, bytes, "values of shape %s and %s", TDICT_SHAPE_TEXT(a->ndim, a->shape),
+             TDICT_SHAPE_TEXT(b->ndim, b->shape));
     return false;
   }
   for (int64_t i = 0; i < a->count; i++) {

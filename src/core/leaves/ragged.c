@@ -11,8 +11,6 @@
 #include "core/tensor/layout.h"
 #include "tdict/view.h"
 
-enum { SHAPE_BYTES = 96, DEVICE_BYTES = 32 };
-
 tdict_status tdict_ragged_new(const char *what, int64_t num_rows, tdict_ragged **out, tdict_error *err) {
   size_t bytes;
   tdict_ragged *r = NULL;
@@ -49,12 +47,11 @@ tdict_tensor *tdict_ragged_part(tdict_temp *temp, const tdict_tensor *values, in
 
 tdict_status tdict_ragged_read_options(const char *what, const tdict_ragged_options *options, tdict_ragged_options *out,
                                        tdict_error *err) {
-  char found[TDICT_DTYPE_TEXT_BYTES];
   *out = tdict_ragged_options_default();
   tdict_status status = tdict_options_read(out, sizeof *out, options, "ragged options", err);
   if (status != TDICT_OK || out->offsets_dtype == TDICT_I64 || out->offsets_dtype == TDICT_I32) return status;
   return tdict_fail(err, TDICT_EDTYPE, "%s: offsets_dtype is %s, wanted int64 or int32", what,
-                    tdict_dtype_format(out->offsets_dtype, found, sizeof found));
+                    TDICT_DTYPE_TEXT(out->offsets_dtype));
 }
 
 tdict_status tdict_ragged_read_integers(const tdict_tensor *tensor, int64_t *out, tdict_error *err) {
@@ -70,18 +67,16 @@ tdict_status tdict_ragged_read_integers(const tdict_tensor *tensor, int64_t *out
 /* Checks the shapes, dtypes and devices of both tensors. Does not read the offsets. */
 static tdict_status check_tensors(const char *what, const tdict_tensor *values, const tdict_tensor *offsets,
                                   tdict_error *err) {
-  char text[SHAPE_BYTES], found[DEVICE_BYTES], wanted[DEVICE_BYTES];
   if (values->ndim < 1) return tdict_fail(err, TDICT_ESHAPE, "%s: values has no dimension, wanted at least one", what);
   if (offsets->ndim != 1 || offsets->dims[0] < 1)
     return tdict_fail(err, TDICT_ESHAPE, "%s: offsets has shape %s, wanted [number of rows + 1]", what,
-                      tdict_text_shape(offsets->ndim, offsets->dims, text, sizeof text));
+                      TDICT_SHAPE_TEXT(offsets->ndim, offsets->dims));
   if (offsets->dtype != TDICT_I64 && offsets->dtype != TDICT_I32)
     return tdict_fail(err, TDICT_EDTYPE, "%s: offsets is %s, wanted int64 or int32", what,
-                      tdict_dtype_format(offsets->dtype, text, sizeof text));
+                      TDICT_DTYPE_TEXT(offsets->dtype));
   if (tdict_device_equal(values->storage->device, offsets->storage->device)) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: values is on %s, but offsets is on %s", what,
-                    tdict_device_format(values->storage->device, wanted, sizeof wanted),
-                    tdict_device_format(offsets->storage->device, found, sizeof found));
+                    TDICT_DEVICE_TEXT(values->storage->device), TDICT_DEVICE_TEXT(offsets->storage->device));
 }
 
 static tdict_status check_offsets(const char *what, const tdict_ragged *r, int64_t total, tdict_error *err) {
@@ -152,21 +147,17 @@ tdict_status tdict_ragged_allocate(tdict_ragged *r, const char *what, const tdic
  * differ. */
 static tdict_status check_part(const char *what, const tdict_tensor *first, const tdict_tensor *t, size_t i,
                                tdict_error *err) {
-  char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   if (t->ndim < 1) return tdict_fail(err, TDICT_ESHAPE, "%s: tensor %zu has no dimension, wanted one or more", what, i);
   if (t->ndim != first->ndim ||
       (t->ndim > 1 && memcmp(t->dims + 1, first->dims + 1, (size_t)(t->ndim - 1) * sizeof *t->dims) != 0))
     return tdict_fail(err, TDICT_ESHAPE, "%s: tensor %zu has shape %s, tensor 0 has %s, wanted equal last sizes", what,
-                      i, tdict_text_shape(t->ndim, t->dims, found, sizeof found),
-                      tdict_text_shape(first->ndim, first->dims, wanted, sizeof wanted));
+                      i, TDICT_SHAPE_TEXT(t->ndim, t->dims), TDICT_SHAPE_TEXT(first->ndim, first->dims));
   if (t->dtype != first->dtype)
-    return tdict_fail(err, TDICT_EDTYPE, "%s: tensor %zu is %s, tensor 0 is %s", what, i,
-                      tdict_dtype_format(t->dtype, found, sizeof found),
-                      tdict_dtype_format(first->dtype, wanted, sizeof wanted));
+    return tdict_fail(err, TDICT_EDTYPE, "%s: tensor %zu is %s, tensor 0 is %s", what, i, TDICT_DTYPE_TEXT(t->dtype),
+                      TDICT_DTYPE_TEXT(first->dtype));
   if (tdict_device_equal(t->storage->device, first->storage->device)) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: tensor %zu is on %s, tensor 0 is on %s", what, i,
-                    tdict_device_format(t->storage->device, found, sizeof found),
-                    tdict_device_format(first->storage->device, wanted, sizeof wanted));
+                    TDICT_DEVICE_TEXT(t->storage->device), TDICT_DEVICE_TEXT(first->storage->device));
 }
 
 tdict_status tdict_ragged_join(tdict_ragged *r, const char *what, tdict_tensor *const *parts, size_t count,

@@ -7,27 +7,23 @@
 #include "core/tensor/element.h"
 #include "core/tensor/layout.h"
 
-enum { SHAPE_BYTES = 96 };
-
 static const char from_padded[] = "ragged_from_padded", to_padded[] = "ragged_to_padded";
 
 static bool is_mask(const tdict_tensor *lengths) { return lengths->dtype == TDICT_BOOL || lengths->dtype == TDICT_U8; }
 
 /* Checks the shapes of the padded tensor and of the lengths or the mask, and the dtype of the lengths or the mask. */
 static tdict_status check_padded(const tdict_tensor *padded, const tdict_tensor *lengths, tdict_error *err) {
-  char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   if (!is_mask(lengths) && lengths->dtype != TDICT_I64 && lengths->dtype != TDICT_I32)
     return tdict_fail(err, TDICT_EDTYPE, "%s: lengths is %s, wanted int64 or int32, or a mask of bool or uint8",
-                      from_padded, tdict_dtype_format(lengths->dtype, found, sizeof found));
+                      from_padded, TDICT_DTYPE_TEXT(lengths->dtype));
   if (padded->ndim < 2)
     return tdict_fail(err, TDICT_ESHAPE, "%s: padded has shape %s, wanted two or more dimensions", from_padded,
-                      tdict_text_shape(padded->ndim, padded->dims, found, sizeof found));
+                      TDICT_SHAPE_TEXT(padded->ndim, padded->dims));
   const int ndim = is_mask(lengths) ? 2 : 1;
   if (tdict_shapes_equal(lengths->ndim, lengths->dims, ndim, padded->dims)) return TDICT_OK;
   return tdict_fail(err, TDICT_ESHAPE, "%s: the %s has shape %s, wanted %s", from_padded,
-                    ndim == 2 ? "mask" : "tensor of lengths",
-                    tdict_text_shape(lengths->ndim, lengths->dims, found, sizeof found),
-                    tdict_text_shape(ndim, padded->dims, wanted, sizeof wanted));
+                    ndim == 2 ? "mask" : "tensor of lengths", TDICT_SHAPE_TEXT(lengths->ndim, lengths->dims),
+                    TDICT_SHAPE_TEXT(ndim, padded->dims));
 }
 
 /* Counts the elements that are set at the start of each row of the mask. Checks that no later element of the row is

@@ -37,18 +37,16 @@ static tdict_status flatten_elements(const void *self, tdict_tree **out, tdict_e
  * them. */
 static tdict_status check_new_tensors(const tdict_ragged *r, const tdict_tensor *values, const tdict_tensor *offsets,
                                       tdict_error *err) {
-  char found[96], wanted[32];
   const int64_t total = r->at[r->num_rows];
   if (values->ndim < 1 || values->dims[0] != total)
     return tdict_fail(err, TDICT_ESHAPE, "%s: the new values have shape %s, wanted %lld elements in dimension 0", what,
-                      tdict_text_shape(values->ndim, values->dims, found, sizeof found), (long long)total);
+                      TDICT_SHAPE_TEXT(values->ndim, values->dims), (long long)total);
   if (offsets->ndim != 1 || offsets->dims[0] != r->num_rows + 1 || offsets->dtype != r->offsets->dtype)
     return tdict_fail(err, TDICT_ESHAPE, "%s: the new offsets have shape %s, wanted the shape and dtype of the old",
-                      what, tdict_text_shape(offsets->ndim, offsets->dims, found, sizeof found));
+                      what, TDICT_SHAPE_TEXT(offsets->ndim, offsets->dims));
   if (tdict_device_equal(values->storage->device, offsets->storage->device)) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the new values are on %s, but the offsets are on %s", what,
-                    tdict_device_format(values->storage->device, found, sizeof found),
-                    tdict_device_format(offsets->storage->device, wanted, sizeof wanted));
+                    TDICT_DEVICE_TEXT(values->storage->device), TDICT_DEVICE_TEXT(offsets->storage->device));
 }
 
 /* Makes a leaf with the tensors of `tree` and the row lengths of `self`. If `tree` has no offsets, the new leaf shares
@@ -78,12 +76,11 @@ static size_t bytes(const void *self) {
 static size_t print(const void *self, char *buffer, size_t room) {
   const tdict_ragged *r = self;
   const tdict_tensor *t = r->values;
-  char dtype[TDICT_DTYPE_TEXT_BYTES], device[32], sizes[96];
-  const char *last = t->ndim > 1 ? tdict_text_shape(t->ndim - 1, t->dims + 1, sizes, sizeof sizes) + 1 : "]";
-  const int length = snprintf(
-      buffer, room, "ragged %s [%lld, *%s%s, %lld element%s, %s%s", tdict_dtype_format(t->dtype, dtype, sizeof dtype),
-      (long long)r->num_rows, t->ndim > 1 ? ", " : "", last, (long long)t->dims[0], t->dims[0] == 1 ? "" : "s",
-      tdict_device_format(t->storage->device, device, sizeof device), tdict_tensor_is_pinned(t) ? " pinned" : "");
+  const char *last = t->ndim > 1 ? TDICT_SHAPE_TEXT(t->ndim - 1, t->dims + 1) + 1 : "]";
+  const int length =
+      snprintf(buffer, room, "ragged %s [%lld, *%s%s, %lld element%s, %s%s", TDICT_DTYPE_TEXT(t->dtype),
+               (long long)r->num_rows, t->ndim > 1 ? ", " : "", last, (long long)t->dims[0], t->dims[0] == 1 ? "" : "s",
+               TDICT_DEVICE_TEXT(t->storage->device), tdict_tensor_is_pinned(t) ? " pinned" : "");
   return (size_t)length;
 }
 

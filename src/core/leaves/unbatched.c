@@ -53,10 +53,8 @@ static size_t count_bytes(const void *self) { return tdict_tensor_nbytes(tensor_
 
 static size_t print_unbatched(const void *self, char *buffer, size_t bytes) {
   const tdict_tensor *t = tensor_of(self);
-  char dtype[TDICT_DTYPE_TEXT_BYTES], shape[128], device[40];
-  return (size_t)snprintf(buffer, bytes, "unbatched %s %s %s%s", tdict_dtype_format(t->dtype, dtype, sizeof dtype),
-                          tdict_text_shape(t->ndim, t->dims, shape, sizeof shape),
-                          tdict_device_format(tdict_tensor_device(t), device, sizeof device),
+  return (size_t)snprintf(buffer, bytes, "unbatched %s %s %s%s", TDICT_DTYPE_TEXT(t->dtype),
+                          TDICT_SHAPE_TEXT(t->ndim, t->dims), TDICT_DEVICE_TEXT(tdict_tensor_device(t)),
                           tdict_tensor_is_pinned(t) ? " pinned" : "");
 }
 

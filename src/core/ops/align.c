@@ -59,10 +59,8 @@ static tdict_status check_shapes(const aligner *a, const tdict_leaf *row, tdict_
     const tdict_tree *td = a->trees[t];
     const tdict_tensor *tensor = tdict_leaf_tensor(row[t]);
     if (tdict_tensor_begins_with(tensor, td->batch_ndim, td->batch_size)) continue;
-    char wanted[96], found[96];
     tdict_fail(err, TDICT_ESHAPE, "%s: the batch size of tree %zu is %s, tensor has shape %s", a->what, t,
-               tdict_text_shape(td->batch_ndim, td->batch_size, wanted, sizeof wanted),
-               tdict_text_shape(tensor->ndim, tensor->dims, found, sizeof found));
+               TDICT_SHAPE_TEXT(td->batch_ndim, td->batch_size), TDICT_SHAPE_TEXT(tensor->ndim, tensor->dims));
     return fail_at_key(a, NULL, TDICT_ESHAPE, err);
   }
   return TDICT_OK;
@@ -94,9 +92,8 @@ static tdict_status add_entry(aligner *a, tdict_leaf leaf, tdict_error *err) {
     }
     row[t] = node->leaves[slot];
     if (tdict_leaf_kind(row[t]) == tdict_leaf_kind(leaf)) continue;
-    char first_text[TDICT_TEXT_LEAF_BYTES], other_text[TDICT_TEXT_LEAF_BYTES];
-    tdict_fail(err, TDICT_ETYPE, "%s: the key holds %s in tree %zu, but %s in tree 0", a->what,
-               tdict_text_leaf(row[t], other_text), t, tdict_text_leaf(leaf, first_text));
+    tdict_fail(err, TDICT_ETYPE, "%s: the key holds %s in tree %zu, but %s in tree 0", a->what, TDICT_LEAF_TEXT(row[t]),
+               t, TDICT_LEAF_TEXT(leaf));
     return fail_at_key(a, NULL, TDICT_ETYPE, err);
   }
   if (tdict_leaf_box(leaf)) {

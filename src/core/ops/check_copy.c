@@ -6,8 +6,6 @@
 #include "core/tensor/layout.h"
 #include "core/tree/text.h"
 
-enum { SHAPE_BYTES = 96, DEVICE_BYTES = 32 };
-
 /* Returns true if the tensor is in device memory that has a copy function. */
 static bool has_copy_function(const tdict_tensor *t) {
   const tdict_memory *m = t->storage->memory;
@@ -16,19 +14,17 @@ static bool has_copy_function(const tdict_tensor *t) {
 
 tdict_status tdict_check_copy_allowed(const char *what, const tdict_tensor *dst, const tdict_tensor *src,
                                       tdict_error *err) {
-  char to[DEVICE_BYTES], from[DEVICE_BYTES];
   if (dst->dtype != src->dtype)
-    return tdict_fail(err, TDICT_EDTYPE, "%s: from %s to %s, wanted equal dtypes", what,
-                      tdict_dtype_format(src->dtype, from, sizeof from), tdict_dtype_format(dst->dtype, to, sizeof to));
+    return tdict_fail(err, TDICT_EDTYPE, "%s: from %s to %s, wanted equal dtypes", what, TDICT_DTYPE_TEXT(src->dtype),
+                      TDICT_DTYPE_TEXT(dst->dtype));
   if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)
     return tdict_fail(err, TDICT_EREADONLY, "%s: the destination is read-only", what);
   if (tdict_is_on_host(dst) && tdict_is_on_host(src)) return TDICT_OK;
   bool is_between_devices = !tdict_is_on_host(dst) && !tdict_is_on_host(src) &&
                             !tdict_device_equal(dst->storage->device, src->storage->device);
   if (!is_between_devices && (has_copy_function(dst) || has_copy_function(src))) return TDICT_OK;
-  return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: from %s to %s; %s", what,
-                    tdict_device_format(src->storage->device, from, sizeof from),
-                    tdict_device_format(dst->storage->device, to, sizeof to),
+  return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: from %s to %s; %s", what, TDICT_DEVICE_TEXT(src->storage->device),
+                    TDICT_DEVICE_TEXT(dst->storage->device),
                     is_between_devices ? "wanted one device, or the host on one side"
                                        : "the device memory belongs to the program and to no context");
 }
@@ -47,19 +43,15 @@ tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const t
 tdict_status tdict_check_shape(const char *what, const tdict_tensor *t, int ndim, const int64_t *shape,
                                tdict_error *err) {
   if (tdict_shapes_equal(t->ndim, t->dims, ndim, shape)) return TDICT_OK;
-  char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s, wanted %s", what,
-                    tdict_text_shape(t->ndim, t->dims, found, sizeof found),
-                    tdict_text_shape(ndim, shape, wanted, sizeof wanted));
+                    TDICT_SHAPE_TEXT(t->ndim, t->dims), TDICT_SHAPE_TEXT(ndim, shape));
 }
 
 tdict_status tdict_check_batch_size(const char *what, const tdict_tree *dst, int ndim, const int64_t *batch_size,
                                     tdict_error *err) {
   if (tdict_shapes_equal(dst->batch_ndim, dst->batch_size, ndim, batch_size)) return TDICT_OK;
-  char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   return tdict_fail(err, TDICT_ESHAPE, "%s: dst has batch size %s, wanted %s", what,
-                    tdict_text_shape(dst->batch_ndim, dst->batch_size, found, sizeof found),
-                    tdict_text_shape(ndim, batch_size, wanted, sizeof wanted));
+                    TDICT_SHAPE_TEXT(dst->batch_ndim, dst->batch_size), TDICT_SHAPE_TEXT(ndim, batch_size));
 }
 
 bool tdict_repeat_leading(const tdict_tensor *src, int ndim, const int64_t *shape, tdict_made *made) {

@@ -39,10 +39,9 @@ static tdict_status check_batch_size(const joiner *j, size_t item, tdict_error *
   for (int i = 0; is_equal && i < td->batch_ndim; i++)
     is_equal = td->batch_size[i] == first->batch_size[i] || (!j->is_stack && i == j->dim);
   if (is_equal) return TDICT_OK;
-  char wanted[96], found[96];
   return tdict_fail(err, TDICT_ESHAPE, "%s: tree %zu has batch size %s, tree 0 has %s", j->what, item,
-                    tdict_text_shape(td->batch_ndim, td->batch_size, found, sizeof found),
-                    tdict_text_shape(first->batch_ndim, first->batch_size, wanted, sizeof wanted));
+                    TDICT_SHAPE_TEXT(td->batch_ndim, td->batch_size),
+                    TDICT_SHAPE_TEXT(first->batch_ndim, first->batch_size));
 }
 
 /* Computes the batch size of the result, and checks that the batch sizes of the trees match. */

@@ -31,18 +31,15 @@ static void note_difference(comparer *c, const tdict_key *extra) {
 #define SET_MESSAGE(c, ...) ((void)snprintf((c)->out->message, sizeof(c)->out->message, __VA_ARGS__))
 
 static void describe_shapes(comparer *c, const char *what, const tdict_tensor *a, const tdict_tensor *b) {
-  char x[96], y[96];
-  SET_MESSAGE(c, "%s %s and %s", what, tdict_text_shape(a->ndim, a->dims, x, sizeof x),
-              tdict_text_shape(b->ndim, b->dims, y, sizeof y));
+  SET_MESSAGE(c, "%s %s and %s", what, TDICT_SHAPE_TEXT(a->ndim, a->dims), TDICT_SHAPE_TEXT(b->ndim, b->dims));
 }
 
 /* Compares the batch sizes of two nodes, and searches for a key that only b has. If there is a difference, records the
  * difference and returns false. */
 static bool compare_nodes(comparer *c, const tdict_tree *a, const tdict_tree *b) {
-  char x[96], y[96];
   if (!tdict_shapes_equal(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
-    SET_MESSAGE(c, "batch sizes %s and %s", tdict_text_shape(a->batch_ndim, a->batch_size, x, sizeof x),
-                tdict_text_shape(b->batch_ndim, b->batch_size, y, sizeof y));
+    SET_MESSAGE(c, "batch sizes %s and %s", TDICT_SHAPE_TEXT(a->batch_ndim, a->batch_size),
+                TDICT_SHAPE_TEXT(b->batch_ndim, b->batch_size));
     note_difference(c, NULL);
     return false;
   }
@@ -161,9 +158,7 @@ static tdict_status copy_device_tensor_to_host(const tdict_tensor *t, const char
 /* Compares the dtypes, shapes and elements of two tensors, and records the first difference. */
 static tdict_status compare_tensors(comparer *c, const tdict_tensor *a, const tdict_tensor *b, tdict_error *err) {
   if (a->dtype != b->dtype) {
-    char first_text[TDICT_DTYPE_TEXT_BYTES], other_text[TDICT_DTYPE_TEXT_BYTES];
-    SET_MESSAGE(c, "dtypes %s and %s", tdict_dtype_format(a->dtype, first_text, sizeof first_text),
-                tdict_dtype_format(b->dtype, other_text, sizeof other_text));
+    SET_MESSAGE(c, "dtypes %s and %s", TDICT_DTYPE_TEXT(a->dtype), TDICT_DTYPE_TEXT(b->dtype));
     note_difference(c, NULL);
     return TDICT_OK;
   }
@@ -242,8 +237,7 @@ static tdict_status compare_leaf(comparer *c, tdict_leaf leaf, tdict_tree **belo
   if (!other_leaf) {
     SET_MESSAGE(c, "only the first tree has this key");
   } else {
-    char x[TDICT_TEXT_LEAF_BYTES], y[TDICT_TEXT_LEAF_BYTES];
-    SET_MESSAGE(c, "%s and %s", tdict_text_leaf(leaf, x), tdict_text_leaf(other_leaf, y));
+    SET_MESSAGE(c, "%s and %s", TDICT_LEAF_TEXT(leaf), TDICT_LEAF_TEXT(other_leaf));
   }
   note_difference(c, NULL);
   return TDICT_OK;

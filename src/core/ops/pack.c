@@ -101,11 +101,10 @@ static tdict_status check_tensors(const packer *p, const packed_leaf *leaf, tdic
 static tdict_status check_parts(packer *p, const tdict_entry *entry, packed_leaf *leaf, tdict_error *err) {
   const tdict_tensor *t = entry->tensor;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
-  char name[32];
   leaf->is_stacked = t->ndim == 0 || is_stack_path(&p->o, p->o.num_stack_paths, entry->path);
   if (tdict_tensor_device(t).type != TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, wanted host memory", what,
-                      tdict_device_format(tdict_tensor_device(t), name, sizeof name));
+                      TDICT_DEVICE_TEXT(tdict_tensor_device(t)));
   if (t->ndim + leaf->is_stacked > FIELD_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: the result would have %d dimensions, wanted at most %d", what,
                       t->ndim + leaf->is_stacked, FIELD_NDIM);
@@ -268,9 +267,8 @@ static tdict_status check_pack_options(const packer *p, tdict_error *err) {
     return tdict_fail(err, TDICT_ESHAPE, "%s: %zu trees, but num_sequences is %lld", what, p->count,
                       (long long)o->num_sequences);
   if (!p->memory || p->memory->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
-  char name[32];
   return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory is on %s, wanted host memory", what,
-                    tdict_device_format(p->memory->device, name, sizeof name));
+                    TDICT_DEVICE_TEXT(p->memory->device));
 }
 
 tdict_status tdict_pack_sequence(const tdict_tree *const *items, size_t count, const tdict_pack_options *options,

@@ -51,10 +51,9 @@ static tdict_status plan_padded_batch_size(padder *p, tdict_error *err) {
   for (size_t i = 0; i < p->count; i++) {
     const tdict_tree *td = p->items[i];
     if (!sizes_match(p, td->batch_ndim, td->batch_size, first->batch_ndim, first->batch_size)) {
-      char wanted[96], found[96];
       return tdict_fail(err, TDICT_ESHAPE, "%s: tree %zu has batch size %s, tree 0 has %s", what, i,
-                        tdict_text_shape(td->batch_ndim, td->batch_size, found, sizeof found),
-                        tdict_text_shape(first->batch_ndim, first->batch_size, wanted, sizeof wanted));
+                        TDICT_SHAPE_TEXT(td->batch_ndim, td->batch_size),
+                        TDICT_SHAPE_TEXT(first->batch_ndim, first->batch_size));
     }
     if (p->rule->pads_sequence && td->batch_ndim && td->batch_size[0] > p->batch_size[1])
       p->batch_size[1] = td->batch_size[0];
@@ -64,24 +63,15 @@ static tdict_status plan_padded_batch_size(padder *p, tdict_error *err) {
 
 tdict_status tdict_check_part(const char *what, const tdict_tensor *t, size_t i, const tdict_tensor *from,
                               bool sizes_match, tdict_error *err) {
-  if (!sizes_match) {
-    char wanted[96], found[96];
+  if (!sizes_match)
     return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has shape %s in tree %zu, but %s in tree 0", what,
-                      tdict_text_shape(t->ndim, t->dims, found, sizeof found), i,
-                      tdict_text_shape(from->ndim, from->dims, wanted, sizeof wanted));
-  }
-  if (t->dtype != from->dtype) {
-    char wanted[TDICT_DTYPE_TEXT_BYTES], found[TDICT_DTYPE_TEXT_BYTES];
+                      TDICT_SHAPE_TEXT(t->ndim, t->dims), i, TDICT_SHAPE_TEXT(from->ndim, from->dims));
+  if (t->dtype != from->dtype)
     return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor has dtype %s in tree %zu, but %s in tree 0", what,
-                      tdict_dtype_format(t->dtype, found, sizeof found), i,
-                      tdict_dtype_format(from->dtype, wanted, sizeof wanted));
-  }
-  if (!tdict_device_equal(tdict_tensor_device(t), tdict_tensor_device(from))) {
-    char wanted[32], found[32];
+                      TDICT_DTYPE_TEXT(t->dtype), i, TDICT_DTYPE_TEXT(from->dtype));
+  if (!tdict_device_equal(tdict_tensor_device(t), tdict_tensor_device(from)))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s in tree %zu, but on %s in tree 0", what,
-                      tdict_device_format(tdict_tensor_device(t), found, sizeof found), i,
-                      tdict_device_format(tdict_tensor_device(from), wanted, sizeof wanted));
-  }
+                      TDICT_DEVICE_TEXT(tdict_tensor_device(t)), i, TDICT_DEVICE_TEXT(tdict_tensor_device(from)));
   return TDICT_OK;
 }
 

@@ -77,9 +77,8 @@ static tdict_status describe_grouping(const tdict_map *map, size_t entry, const 
   } else if (!tdict_layout_regroup(batch, from->dims, strides, g->ndim, g->shape, made->strides))
     made->fresh = true;
   if (!made->fresh || g->may_copy) return TDICT_OK;
-  char wanted[96];
   return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor's strides allow no view of batch size %s; reshape copies it",
-                    map->what, tdict_text_shape(g->ndim, g->shape, wanted, sizeof wanted));
+                    map->what, TDICT_SHAPE_TEXT(g->ndim, g->shape));
 }
 
 /* Copies the elements of a tensor in C order. The copy is written through a view that has the old shape. */

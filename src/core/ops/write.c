@@ -221,9 +221,8 @@ static tdict_status find_written_leaf(const tdict_tree_write *w, const tdict_cur
   }
   *out = to->leaves[slot];
   if (tdict_leaf_kind(*out) == tdict_leaf_kind(leaf) || is_element_of(w, *out, leaf)) return TDICT_OK;
-  char to_text[TDICT_TEXT_LEAF_BYTES], from_text[TDICT_TEXT_LEAF_BYTES];
   return tdict_fail(err, TDICT_ETYPE, "%s: the key holds %s in %s, but %s in the destination", w->objects.what,
-                    tdict_text_leaf(leaf, from_text), w->from_name, tdict_text_leaf(*out, to_text));
+                    TDICT_LEAF_TEXT(leaf), w->from_name, TDICT_LEAF_TEXT(*out));
 }
 
 static tdict_status write_leaves(tdict_tree_write *w, tdict_cursor *c, const char *parent_path, bool checks_only,

@@ -2,10 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/error.h"
 #include "core/schema/schema.h"
 #include "core/tensor/layout.h"
-
-enum { SHAPE_BYTES = 80 };
 
 static bool sizes_equal(int a_count, const int64_t *a, int b_count, const int64_t *b) {
   return a_count == b_count && (a_count == 0 || memcmp(a, b, (size_t)a_count * sizeof *a) == 0);
@@ -16,10 +15,8 @@ static const char *name_kind(tdict_schema_kind kind) {
 }
 
 static void note_sizes(tdict_schema_difference *out, const char *name, const int *ndims, const int64_t *const *sizes) {
-  char first[SHAPE_BYTES], second[SHAPE_BYTES];
   snprintf(out->message, sizeof out->message, "the %s is %s in the first schema, %s in the second", name,
-           tdict_text_shape(ndims[0], sizes[0], first, sizeof first),
-           tdict_text_shape(ndims[1], sizes[1], second, sizeof second));
+           TDICT_SHAPE_TEXT(ndims[0], sizes[0]), TDICT_SHAPE_TEXT(ndims[1], sizes[1]));
 }
 
 /* Compares two entries with the same path. If the entries differ, returns true and writes the message. */
@@ -35,9 +32,8 @@ static bool entries_differ(const tdict_schema_entry *a, const tdict_schema_entry
     return true;
   }
   if (a->dtype != b->dtype) {
-    char first[TDICT_DTYPE_TEXT_BYTES], second[TDICT_DTYPE_TEXT_BYTES];
     snprintf(out->message, sizeof out->message, "the dtype is %s in the first schema, %s in the second",
-             tdict_dtype_format(a->dtype, first, sizeof first), tdict_dtype_format(b->dtype, second, sizeof second));
+             TDICT_DTYPE_TEXT(a->dtype), TDICT_DTYPE_TEXT(b->dtype));
     return true;
   }
   if (!sizes_equal(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {

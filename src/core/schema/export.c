@@ -9,7 +9,6 @@
 #include "core/tree/text.h"
 
 static const char what[] = "schema_from_tree";
-enum { SHAPE_BYTES = 96 };
 
 typedef struct writer {
   tdict_cursor cursor;
@@ -49,11 +48,9 @@ static void put_dtype(writer *w, tdict_dtype dtype) {
 
 static tdict_status write_tensor(writer *w, const tdict_tensor *t, tdict_error *err) {
   const int batch_ndim = w->batch_ndim[w->depth];
-  char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   if (!tdict_tensor_begins_with(t, batch_ndim, w->batch_size))
     return tdict_fail(err, TDICT_ESHAPE, "%s: the batch size of a tree above is %s, the tensor has shape %s", what,
-                      tdict_text_shape(batch_ndim, w->batch_size, wanted, sizeof wanted),
-                      tdict_text_shape(t->ndim, t->dims, found, sizeof found));
+                      TDICT_SHAPE_TEXT(batch_ndim, w->batch_size), TDICT_SHAPE_TEXT(t->ndim, t->dims));
   put_byte(w, TDICT_SCHEMA_TENSOR);
   put_text(w, tdict_cursor_key(&w->cursor)->name);
   put_dtype(w, t->dtype);

@@ -12,27 +12,24 @@
 #include "core/tensor/element.h"
 #include "core/tensor/layout.h"
 
-enum { CHUNK = 512, SHAPE_BYTES = 96 };
+enum { CHUNK = 512 };
 
 static tdict_status check_host(const char *what, tdict_device device, tdict_error *err) {
-  char text[32];
   if (device.type == TDICT_DEVICE_CPU) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE,
                     "%s: the tensor is on %s, wanted host memory; tdict_to_dtype() converts on devices", what,
-                    tdict_device_format(device, text, sizeof text));
+                    TDICT_DEVICE_TEXT(device));
 }
 
 tdict_status tdict_convert_check_memory(const char *what, const tdict_memory *memory, tdict_error *err) {
-  char text[32];
   if (!memory || memory->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory is on %s, wanted host memory, as of the tensor", what,
-                    tdict_device_format(memory->device, text, sizeof text));
+                    TDICT_DEVICE_TEXT(memory->device));
 }
 
 tdict_status tdict_convert_refuse(const char *what, tdict_dtype to, tdict_dtype from, tdict_error *err) {
-  char wanted[TDICT_DTYPE_TEXT_BYTES], found[TDICT_DTYPE_TEXT_BYTES];
-  return tdict_fail(err, TDICT_ENOTSUP, "%s: from %s to %s is not supported", what,
-                    tdict_dtype_format(from, found, sizeof found), tdict_dtype_format(to, wanted, sizeof wanted));
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: from %s to %s is not supported", what, TDICT_DTYPE_TEXT(from),
+                    TDICT_DTYPE_TEXT(to));
 }
 
 tdict_status tdict_convert_check(const char *what, tdict_dtype to, const tdict_tensor *from, tdict_error *err) {
@@ -133,12 +130,12 @@ tdict_status tdict_convert_overflow(const char *what, tdict_dtype to, const tdic
   const bool is_signed = (to & 0xffu) == 0;
   const uint64_t high = (is_signed ? (uint64_t)INT64_MAX : UINT64_MAX) >> (64 - bits);
   int64_t index[TDICT_MAX_NDIM];
-  char value[40], place[SHAPE_BYTES];
+  char value[40];
   find_index(src, at, index);
   format_value(src->dtype, element, value, sizeof value);
   return tdict_fail(err, TDICT_EOVERFLOW, "%s: element %s is %s, wanted %" PRId64 " to %" PRIu64 " (%s)", what,
-                    tdict_text_shape(src->ndim, index, place, sizeof place), value, is_signed ? -(int64_t)high - 1 : 0,
-                    high, tdict_dtype_name(to));
+                    TDICT_SHAPE_TEXT(src->ndim, index), value, is_signed ? -(int64_t)high - 1 : 0, high,
+                    tdict_dtype_name(to));
 }
 
 tdict_status tdict_convert_tensor(const char *what, tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {

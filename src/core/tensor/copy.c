@@ -25,39 +25,34 @@ static tdict_memory *find_copier(const tdict_tensor *t) {
 /* Finds the memory whose copy operation can copy from `src` to `dst`, and the direction. If both tensors are in host
  * memory, sets out->memory to NULL. */
 static tdict_status find_mover(const tdict_tensor *dst, const tdict_tensor *src, mover *out, tdict_error *err) {
-  char to[32], from[32];
   *out = (mover){NULL, TDICT_COPY_WITHIN};
   if (is_on_host(dst) && is_on_host(src)) return TDICT_OK;
-  tdict_device_format(dst->storage->device, to, sizeof to);
-  tdict_device_format(src->storage->device, from, sizeof from);
   if (!is_on_host(dst) && !is_on_host(src) && !tdict_device_equal(dst->storage->device, src->storage->device))
-    return tdict_fail(err, TDICT_EWRONGDEVICE, "copy: from %s to %s; wanted one device, or the host on one side", from,
-                      to);
+    return tdict_fail(err, TDICT_EWRONGDEVICE, "copy: from %s to %s; wanted one device, or the host on one side",
+                      TDICT_DEVICE_TEXT(src->storage->device), TDICT_DEVICE_TEXT(dst->storage->device));
   out->direction = is_on_host(src) ? TDICT_COPY_IN : is_on_host(dst) ? TDICT_COPY_OUT : TDICT_COPY_WITHIN;
   if (!is_on_host(dst)) out->memory = find_copier(dst);
   if (!out->memory && !is_on_host(src)) out->memory = find_copier(src);
   if (out->memory) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE,
-                    "copy: from %s to %s, but the device memory belongs to the program and to no context", from, to);
+                    "copy: from %s to %s, but the device memory belongs to the program and to no context",
+                    TDICT_DEVICE_TEXT(src->storage->device), TDICT_DEVICE_TEXT(dst->storage->device));
 }
 
 tdict_status tdict_tensor_check_target(const char *what, const tdict_tensor *dst, const tdict_tensor *src,
                                        tdict_error *err) {
-  char wanted[96], found[96];
   if (!tdict_shapes_equal(dst->ndim, dst->dims, src->ndim, src->dims))
-    return tdict_fail(err, TDICT_ESHAPE, "%s: from shape %s to shape %s", what,
-                      tdict_text_shape(src->ndim, src->dims, found, sizeof found),
-                      tdict_text_shape(dst->ndim, dst->dims, wanted, sizeof wanted));
+    return tdict_fail(err, TDICT_ESHAPE, "%s: from shape %s to shape %s", what, TDICT_SHAPE_TEXT(src->ndim, src->dims),
+                      TDICT_SHAPE_TEXT(dst->ndim, dst->dims));
   if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)
     return tdict_fail(err, TDICT_EREADONLY, "%s: the destination may not be written", what);
   return TDICT_OK;
 }
 
 static tdict_status check_copy(const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
-  char wanted[80], found[80];
   if (dst->dtype == src->dtype) return tdict_tensor_check_target("copy", dst, src, err);
-  return tdict_fail(err, TDICT_EDTYPE, "copy: from %s to %s", tdict_dtype_format(src->dtype, found, sizeof found),
-                    tdict_dtype_format(dst->dtype, wanted, sizeof wanted));
+  return tdict_fail(err, TDICT_EDTYPE, "copy: from %s to %s", TDICT_DTYPE_TEXT(src->dtype),
+                    TDICT_DTYPE_TEXT(dst->dtype));
 }
 
 static tdict_status copy_rect(void *user, const tdict_rect *rect, tdict_error *err) {

@@ -21,9 +21,7 @@ TDICT_FLOAT_ENV_BODY static tdict_status write_number(const char *what, tdict_dt
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: %s does not hold %g", what, tdict_dtype_name(dtype), value);
   }
   if (value == 0 && !signbit(value)) return TDICT_OK;
-  char name[TDICT_DTYPE_TEXT_BYTES];
-  return tdict_fail(err, TDICT_ENOTSUP, "%s: %s can be filled with 0 only", what,
-                    tdict_dtype_format(dtype, name, sizeof name));
+  return tdict_fail(err, TDICT_ENOTSUP, "%s: %s can be filled with 0 only", what, TDICT_DTYPE_TEXT(dtype));
 }
 
 tdict_status tdict_element_from_double(const char *what, tdict_dtype dtype, double value, void *element,
@@ -45,14 +43,12 @@ tdict_status tdict_element_check(const char *what, const tdict_tensor *t, const 
   if (s->flags & TDICT_STORAGE_READ_ONLY)
     return tdict_fail(err, TDICT_EREADONLY, "%s: the tensor may not be written", what);
   if (s->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
-  char device[32];
-  tdict_device_format(s->device, device, sizeof device);
   if (!s->memory || !s->memory->ops->fill)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory on %s belongs to the program and to no context", what,
-                      device);
+                      TDICT_DEVICE_TEXT(s->device));
   if (has_equal_bytes(element, tdict_dtype_bytes(t->dtype))) return TDICT_OK;
   return tdict_fail(err, TDICT_ENOTSUP, "%s: on %s only elements of equal bytes (such as 0) can be filled", what,
-                    device);
+                    TDICT_DEVICE_TEXT(s->device));
 }
 
 typedef struct filler {

@@ -30,9 +30,8 @@ tdict_status tdict_layout_complete(const char *what, int ndim, int64_t *shape, i
     fits = false;
   }
   if (fits && product == total) return TDICT_OK;
-  char text[96];
   return tdict_fail(err, TDICT_ESHAPE, "%s: %lld elements in the shape %s", what, (long long)total,
-                    tdict_text_shape(ndim, shape, text, sizeof text));
+                    TDICT_SHAPE_TEXT(ndim, shape));
 }
 
 static tdict_status complete_shape(const tdict_tensor *t, int ndim, const int64_t *shape, int64_t *wanted,

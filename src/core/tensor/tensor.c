@@ -148,10 +148,8 @@ tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, i
                                  tdict_error *err) {
   tdict_tensor *t = NULL;
   if (!out) return tdict_fail(err, TDICT_EINVAL, "tensor: out is NULL");
-  char name[TDICT_DTYPE_TEXT_BYTES];
   if (tdict_dtype_bytes(dtype) != 0 && (dtype == TDICT_BOOL || !tdict_kernel_converts(TDICT_F64, dtype)))
-    return tdict_fail(err, TDICT_ENOTSUP, "tensor: arange of %s; wanted one integer or float",
-                      tdict_dtype_format(dtype, name, sizeof name));
+    return tdict_fail(err, TDICT_ENOTSUP, "tensor: arange of %s; wanted one integer or float", TDICT_DTYPE_TEXT(dtype));
   tdict_status status = create_tensor(make_description(dtype, 1, &count), NULL, false, &t, err);
   if (status != TDICT_OK) return status;
   const tdict_float_env saved = tdict_float_env_enter();

@@ -47,8 +47,7 @@ static tdict_status find_leaf(const tdict_tree *td, const char *path, const char
 /* Returns TDICT_ETYPE. The message names the kind that was found and the kind that was wanted. */
 static tdict_status fail_leaf_kind(const char *what, tdict_leaf leaf, const char *wanted, const char *path,
                                    tdict_error *err) {
-  char found[TDICT_TEXT_LEAF_BYTES];
-  tdict_fail(err, TDICT_ETYPE, "%s: found %s, wanted %s", what, tdict_text_leaf(leaf, found), wanted);
+  tdict_fail(err, TDICT_ETYPE, "%s: found %s, wanted %s", what, TDICT_LEAF_TEXT(leaf), wanted);
   return tdict_error_at(err, TDICT_ETYPE, path);
 }
 
@@ -116,18 +115,15 @@ static bool has_shape(const tdict_tensor *t, const wanted *w) {
 }
 
 static tdict_status check_tensor(const char *what, const tdict_tensor *t, const wanted *w, tdict_error *err) {
-  char found[96], asked[96];
   if (t->dtype != w->dtype)
-    return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor has the dtype %s, wanted %s", what,
-                      tdict_dtype_format(t->dtype, found, sizeof found),
-                      tdict_dtype_format(w->dtype, asked, sizeof asked));
+    return tdict_fail(err, TDICT_EDTYPE, "%s: the tensor has the dtype %s, wanted %s", what, TDICT_DTYPE_TEXT(t->dtype),
+                      TDICT_DTYPE_TEXT(w->dtype));
   if (!has_shape(t, w))
     return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has the shape %s, wanted %s", what,
-                      tdict_text_shape(t->ndim, tdict_tensor_shape(t), found, sizeof found),
-                      tdict_text_shape(w->ndim, w->shape, asked, sizeof asked));
+                      TDICT_SHAPE_TEXT(t->ndim, tdict_tensor_shape(t)), TDICT_SHAPE_TEXT(w->ndim, w->shape));
   if (t->storage->device.type != TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, wanted host memory; call tdict_to_device()",
-                      what, tdict_device_format(t->storage->device, found, sizeof found));
+                      what, TDICT_DEVICE_TEXT(t->storage->device));
   if (!tdict_tensor_is_contiguous(t))
     return tdict_fail(err, TDICT_ESHAPE, "%s: the elements are not in C order without gaps; call tdict_contiguous()",
                       what);

@@ -5,8 +5,6 @@
 #include "core/base/error.h"
 #include "core/tree/text.h"
 
-enum { SHAPE_BYTES = 96, DEVICE_BYTES = 32 };
-
 tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const char *path) {
   return (tdict_demand){what, node->batch_ndim, node->batch_size, node->has_device ? &node->device : NULL, path};
 }
@@ -19,19 +17,16 @@ static bool batch_sizes_agree(const tdict_demand *demand, int ndim, const int64_
   return true;
 }
 
-static tdict_status fail_shape(const tdict_demand *demand, int ndim, const int64_t *shape, const char *which,
-                               tdict_error *err) {
-  char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
+static TDICT_COLD tdict_status fail_shape(const tdict_demand *demand, int ndim, const int64_t *shape, const char *which,
+                                          tdict_error *err) {
   return tdict_fail(err, TDICT_ESHAPE, "%s: the tree's batch size is %s, %s %s", demand->what,
-                    tdict_text_shape(demand->batch_ndim, demand->batch_size, wanted, sizeof wanted), which,
-                    tdict_text_shape(ndim, shape, found, sizeof found));
+                    TDICT_SHAPE_TEXT(demand->batch_ndim, demand->batch_size), which, TDICT_SHAPE_TEXT(ndim, shape));
 }
 
-static tdict_status fail_device(const tdict_demand *demand, tdict_device device, const char *which, tdict_error *err) {
-  char wanted[DEVICE_BYTES], found[DEVICE_BYTES];
+static TDICT_COLD tdict_status fail_device(const tdict_demand *demand, tdict_device device, const char *which,
+                                           tdict_error *err) {
   return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tree's device is %s, %s is on %s", demand->what,
-                    tdict_device_format(*demand->device, wanted, sizeof wanted), which,
-                    tdict_device_format(device, found, sizeof found));
+                    TDICT_DEVICE_TEXT(*demand->device), which, TDICT_DEVICE_TEXT(device));
 }
 
 /* Returns true if a tensor meets the demand. The message is built only on failure, by fail_tensor(). */
@@ -40,7 +35,7 @@ static bool tensor_agrees(const tdict_demand *demand, const tdict_tensor *t) {
          (!demand->device || tdict_device_equal(*demand->device, tdict_tensor_device(t)));
 }
 
-static tdict_status fail_tensor(const tdict_demand *demand, const tdict_tensor *t, tdict_error *err) {
+static TDICT_COLD tdict_status fail_tensor(const tdict_demand *demand, const tdict_tensor *t, tdict_error *err) {
   if (!tdict_tensor_begins_with(t, demand->batch_ndim, demand->batch_size))
     return fail_shape(demand, t->ndim, t->dims, "tensor has shape", err);
   return fail_device(demand, tdict_tensor_device(t), "the tensor", err);
@@ -51,7 +46,7 @@ tdict_status tdict_batch_mismatch(const char *what, const tdict_tree *td, const 
   return fail_shape(&demand, t->ndim, t->dims, "tensor has shape", err);
 }
 
-static tdict_status fail_box(const tdict_demand *demand, const tdict_box *box, tdict_error *err) {
+static TDICT_COLD tdict_status fail_box(const tdict_demand *demand, const tdict_box *box, tdict_error *err) {
   const int64_t *sizes = NULL;
   const int ndim = tdict_builtin_of(box->type)->batch(box->self, &sizes);
   return fail_shape(demand, ndim, sizes, "the object has", err);

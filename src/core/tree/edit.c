@@ -106,9 +106,8 @@ enum { ANY_KIND = -1 };
 
 static tdict_status check_leaf_kind(const tdict_place *place, int kind, tdict_error *err) {
   if (kind == ANY_KIND || tdict_leaf_kind(tdict_place_leaf(place)) == kind) return TDICT_OK;
-  char found[TDICT_TEXT_LEAF_BYTES];
-  tdict_fail(err, TDICT_ETYPE, "%s: found %s, wanted a %s", place->path.what,
-             tdict_text_leaf(tdict_place_leaf(place), found), kind == TDICT_LEAF_TREE ? "tree" : "tensor");
+  tdict_fail(err, TDICT_ETYPE, "%s: found %s, wanted a %s", place->path.what, TDICT_LEAF_TEXT(tdict_place_leaf(place)),
+             kind == TDICT_LEAF_TREE ? "tree" : "tensor");
   return tdict_error_at(err, TDICT_ETYPE, place->path.whole);
 }
 

@@ -60,10 +60,9 @@ tdict_status tdict_set_object(tdict_tree *tree, const char *path, const tdict_ty
 static tdict_status fail_object_type(const char *what, tdict_leaf leaf, const tdict_type *wanted, const char *path,
                                      tdict_error *err) {
   const tdict_box *box = tdict_leaf_box(leaf);
-  char found[TDICT_TEXT_LEAF_BYTES];
   /* Two types can have the same name, because types are compared by address. */
   bool same_name = box && strcmp(box->type->name, wanted->name ? wanted->name : "") == 0;
-  tdict_fail(err, TDICT_ETYPE, "%s: found %s, wanted an object of %s %.60s", what, tdict_text_leaf(leaf, found),
+  tdict_fail(err, TDICT_ETYPE, "%s: found %s, wanted an object of %s %.60s", what, TDICT_LEAF_TEXT(leaf),
              same_name ? "another type named" : "type", wanted->name ? wanted->name : "without a name");
   return tdict_error_at(err, TDICT_ETYPE, path);
 }

@@ -16,8 +16,8 @@ static tdict_status fail_at_key(const tdict_place *place, tdict_status status, c
 }
 
 static tdict_status fail_through_leaf(const tdict_place *place, tdict_leaf leaf, tdict_error *err) {
-  char found[TDICT_TEXT_LEAF_BYTES], why[TDICT_TEXT_LEAF_BYTES + 64];
-  snprintf(why, sizeof why, "is %s, and the path leads through it: wanted a tree", tdict_text_leaf(leaf, found));
+  char why[TDICT_TEXT_LEAF_BYTES + 64];
+  snprintf(why, sizeof why, "is %s, and the path leads through it: wanted a tree", TDICT_LEAF_TEXT(leaf));
   return fail_at_key(place, TDICT_ETYPE, why, err);
 }
 

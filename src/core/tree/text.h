@@ -8,5 +8,7 @@
 enum { TDICT_TEXT_LEAF_BYTES = 96 }; /* size of the buffer of tdict_text_leaf() */
 /* Writes "a tensor", "a tree" or "an object of type x", and returns the buffer. */
 char *tdict_text_leaf(tdict_leaf leaf, char buffer[TDICT_TEXT_LEAF_BYTES]);
+/* Evaluates to this text, for the arguments of a message. The text is in a buffer of the enclosing block. */
+#define TDICT_LEAF_TEXT(leaf) tdict_text_leaf((leaf), (char[TDICT_TEXT_LEAF_BYTES]){0})
 
 #endif

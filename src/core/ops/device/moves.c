@@ -11,7 +11,7 @@
 #include "core/tensor/element.h"
 #include "core/tree/objects.h"
 
-enum { DEVICE_BYTES = 32, FIRST_MOVES = 16, FIRST_NUMBERS = 256 };
+enum { FIRST_MOVES = 16, FIRST_NUMBERS = 256 };
 
 void tdict_moves_reset(tdict_moves *moves) {
   free(moves->moves);
@@ -47,18 +47,15 @@ bool tdict_moves_can_launch(const tdict_storage *dst, const tdict_storage *src) 
 /* Checks that a copy can be queued on the stream, or needs no stream, because both tensors are in host memory. */
 static tdict_status check_stream(const tdict_moves *moves, const char *what, const tdict_tensor *dst,
                                  const tdict_tensor *src, tdict_error *err) {
-  char wanted[DEVICE_BYTES], found[DEVICE_BYTES];
   if (tdict_is_on_host(dst) && tdict_is_on_host(src)) return TDICT_OK;
   const tdict_memory *runner = find_runner(dst, src);
   if (!runner)
     return tdict_fail(err, TDICT_ENOTSUP,
                       "%s: from %s to %s; on a stream, both tensors must be in memory of one context's device", what,
-                      tdict_device_format(src->storage->device, found, sizeof found),
-                      tdict_device_format(dst->storage->device, wanted, sizeof wanted));
+                      TDICT_DEVICE_TEXT(src->storage->device), TDICT_DEVICE_TEXT(dst->storage->device));
   if (tdict_device_equal(runner->device, moves->stream->device)) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, but the stream is of %s", what,
-                    tdict_device_format(runner->device, wanted, sizeof wanted),
-                    tdict_device_format(moves->stream->device, found, sizeof found));
+                    TDICT_DEVICE_TEXT(runner->device), TDICT_DEVICE_TEXT(moves->stream->device));
 }
 
 tdict_status tdict_moves_check_devices(const tdict_moves *moves, const char *what, const tdict_tensor *dst,
@@ -164,7 +161,6 @@ static tdict_memory *find_converter(const tdict_tensor *from, tdict_memory *memo
 
 tdict_status tdict_moves_check_convert(const tdict_moves *moves, tdict_dtype to, tdict_memory *memory,
                                        const tdict_tensor *from, tdict_error *err) {
-  char wanted[DEVICE_BYTES], found[DEVICE_BYTES];
   const tdict_device device = from->storage->device;
   if (tdict_is_on_host(from)) {
     tdict_status status = tdict_convert_check_memory(moves->what, memory, err);
@@ -174,12 +170,10 @@ tdict_status tdict_moves_check_convert(const tdict_moves *moves, tdict_dtype to,
   const tdict_memory *converter = find_converter(from, memory);
   if (!converter)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: from %s to %s, wanted one device, with memory of one context",
-                      moves->what, tdict_device_format(device, found, sizeof found),
-                      tdict_device_format(memory ? memory->device : device, wanted, sizeof wanted));
+                      moves->what, TDICT_DEVICE_TEXT(device), TDICT_DEVICE_TEXT(memory ? memory->device : device));
   if (!moves->stream || tdict_device_equal(device, moves->stream->device)) return TDICT_OK;
   return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, but the stream is of %s", moves->what,
-                    tdict_device_format(device, wanted, sizeof wanted),
-                    tdict_device_format(moves->stream->device, found, sizeof found));
+                    TDICT_DEVICE_TEXT(device), TDICT_DEVICE_TEXT(moves->stream->device));
 }
 
 tdict_status tdict_moves_convert(tdict_moves *moves, tdict_tensor *dst, const tdict_tensor *src, size_t entry,

@@ -52,11 +52,9 @@ static tdict_status read_get_options(index_call *call, tdict_context *context, c
   if (status == TDICT_OK) status = find_helpers(call, context, err);
   const tdict_memory *memory = call->run.memory;
   if (status != TDICT_OK || !memory) return status;
-  if (memory->device.type != TDICT_DEVICE_CPU) {
-    char device[32];
+  if (memory->device.type != TDICT_DEVICE_CPU)
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the memory is on %s, wanted host memory", call->what,
-                      tdict_device_format(memory->device, device, sizeof device));
-  }
+                      TDICT_DEVICE_TEXT(memory->device));
   if (!tdict_run_stream(&call->run)) return TDICT_OK;
   return tdict_fail(err, TDICT_EINVAL, "%s: the options memory and stream are set, wanted at most one of them",
                     call->what);
@@ -221,10 +219,8 @@ static tdict_status check_value_batch_size(const tdict_index_plan *plan, const t
   bool fits = num_repeated >= 0;
   for (int i = 0; fits && i < value->batch_ndim; i++) fits = value->batch_size[i] == plan->shape[num_repeated + i];
   if (fits) return TDICT_OK;
-  char wanted[96], found[96];
   return tdict_fail(err, TDICT_ESHAPE, "%s: the value's batch size is %s, wanted the last dimensions of %s", plan->what,
-                    tdict_text_shape(value->batch_ndim, value->batch_size, found, sizeof found),
-                    tdict_text_shape(plan->ndim, plan->shape, wanted, sizeof wanted));
+                    TDICT_SHAPE_TEXT(value->batch_ndim, value->batch_size), TDICT_SHAPE_TEXT(plan->ndim, plan->shape));
 }
 
 static tdict_status describe_zeros(const tdict_map *map, size_t entry, const tdict_tensor *from, tdict_made *made,

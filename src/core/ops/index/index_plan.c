@@ -9,7 +9,7 @@
 #include "core/base/error.h"
 #include "core/tree/text.h"
 
-enum { SHAPE_BYTES = 96, MAX_WORDS_PER_POSITION = 16 };
+enum { MAX_WORDS_PER_POSITION = 16 };
 
 typedef struct index_reader {
   tdict_index_plan *plan;
@@ -213,14 +213,13 @@ static tdict_status copy_to_host(const index_reader *r, const tdict_tensor *t, t
 static tdict_status add_list_of(index_reader *r, const tdict_index *item, tdict_error *err) {
   const tdict_tensor *list = item->data;
   tdict_tensor *copy;
-  char found[SHAPE_BYTES];
   tdict_status status = TDICT_OK;
   if (list->dtype != TDICT_I64)
     return tdict_fail(err, TDICT_EDTYPE, "%s: the list has dtype %s, wanted int64", r->plan->what,
-                      tdict_dtype_format(list->dtype, found, sizeof found));
+                      TDICT_DTYPE_TEXT(list->dtype));
   if (list->ndim != 1)
     return tdict_fail(err, TDICT_ESHAPE, "%s: the list has shape %s, wanted one dimension", r->plan->what,
-                      tdict_text_shape(list->ndim, list->dims, found, sizeof found));
+                      TDICT_SHAPE_TEXT(list->ndim, list->dims));
   if (list->storage->device.type == TDICT_DEVICE_CPU) {
     status = add_host_list(r, list, err);
   } else if (list->numel > 1 && tdict_moves_take_list(list)) {
@@ -236,16 +235,13 @@ static tdict_status add_list_of(index_reader *r, const tdict_index *item, tdict_
 
 /* Checks the dtype and shape of a mask. */
 static tdict_status check_mask(const index_reader *r, const tdict_tensor *mask, tdict_error *err) {
-  char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
   const char *what = r->plan->what;
   if (mask->dtype != TDICT_BOOL && mask->dtype != TDICT_U8)
-    return tdict_fail(err, TDICT_EDTYPE, "%s: the mask has dtype %s, wanted bool", what,
-                      tdict_dtype_format(mask->dtype, found, sizeof found));
+    return tdict_fail(err, TDICT_EDTYPE, "%s: the mask has dtype %s, wanted bool", what, TDICT_DTYPE_TEXT(mask->dtype));
   if (mask->ndim == 0) return tdict_fail(err, TDICT_ESHAPE, "%s: the mask has no dimensions", what);
   if (memcmp(mask->dims, r->shape + r->next_dim, (size_t)mask->ndim * sizeof *mask->dims) != 0)
     return tdict_fail(err, TDICT_ESHAPE, "%s: the mask has shape %s, but its dimensions have sizes %s", what,
-                      tdict_text_shape(mask->ndim, mask->dims, found, sizeof found),
-                      tdict_text_shape(mask->ndim, r->shape + r->next_dim, wanted, sizeof wanted));
+                      TDICT_SHAPE_TEXT(mask->ndim, mask->dims), TDICT_SHAPE_TEXT(mask->ndim, r->shape + r->next_dim));
   return TDICT_OK;
 }
 
