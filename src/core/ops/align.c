@@ -113,10 +113,7 @@ static tdict_status align_entries(aligner *a, tdict_error *err) {
     status = add_entry(a, leaf, err);
     if (status != TDICT_OK || !tree) continue;
     status = check_no_extra_keys(a, a->aligned->num_entries, err);
-    if (status != TDICT_OK) break;
-    if (!tdict_cursor_enter(&a->cursor, tree))
-      return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the trees", a->what);
-    a->cursor.frames[a->cursor.depth - 1].mark = a->aligned->num_entries;
+    tdict_cursor_descend(&a->cursor, tree, a->aligned->num_entries);
   }
   return status;
 }
@@ -129,8 +126,7 @@ tdict_status tdict_align_trees(const char *what, const tdict_tree *const *trees,
   tdict_aligned made = {count, 0, false, NULL};
   aligner a = {.what = what, .trees = trees, .checks_batch_size = checks_batch_size, .aligned = &made, .cap = 0};
   tdict_cursor_init(&a.cursor, trees[0], false);
-  tdict_status status = align_entries(&a, err);
-  tdict_cursor_reset(&a.cursor);
+  tdict_status status = tdict_cursor_end(&a.cursor, what, align_entries(&a, err), err);
   if (status != TDICT_OK) {
     free(made.leaves);
     return status;

@@ -94,19 +94,16 @@ static tdict_status count_tensors(const tdict_tree *tree, size_t *out, tdict_err
   tdict_status status = TDICT_OK;
   size_t count = 0;
   tdict_cursor_init(&cursor, tree, false);
-  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    tdict_tree *child = tdict_leaf_tree(leaf);
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next_leaf(&cursor)) != 0;) {
     const tdict_box *box = tdict_leaf_box(leaf);
-    count += tdict_leaf_tensor(leaf) != NULL;
-    if (child && !tdict_cursor_enter(&cursor, child))
-      status = tdict_fail(err, TDICT_ENOMEM, "consolidate: no memory for the tree");
+    count += !box;
     if (!box || tdict_box_has_fixed_elements(box)) continue;
     status = tdict_fail(err, TDICT_ENOTSUP,
                         "consolidate: an object of type %.60s, wanted tensors, trees, text, numbers and JSON only",
                         box->type->name);
     tdict_cursor_fail(&cursor, NULL, status, err);
   }
-  tdict_cursor_reset(&cursor);
+  status = tdict_cursor_end(&cursor, "consolidate", status, err);
   if (status == TDICT_OK) *out = count;
   return status;
 }
@@ -116,15 +113,9 @@ static tdict_status count_tensors(const tdict_tree *tree, size_t *out, tdict_err
 static tdict_status find_storage(const tdict_tree *tree, tdict_memory *memory, tdict_storage **out, tdict_error *err) {
   tdict_cursor cursor;
   const tdict_tensor *first = NULL;
-  tdict_status status = TDICT_OK;
   tdict_cursor_init(&cursor, tree, false);
-  for (tdict_leaf leaf; status == TDICT_OK && !first && (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    tdict_tree *child = tdict_leaf_tree(leaf);
-    first = tdict_leaf_tensor(leaf);
-    if (child && !tdict_cursor_enter(&cursor, child))
-      status = tdict_fail(err, TDICT_ENOMEM, "consolidate: no memory for the tree");
-  }
-  tdict_cursor_reset(&cursor);
+  for (tdict_leaf leaf; !first && (leaf = tdict_cursor_next_leaf(&cursor)) != 0;) first = tdict_leaf_tensor(leaf);
+  tdict_status status = tdict_cursor_end(&cursor, "consolidate", TDICT_OK, err);
   if (status != TDICT_OK) return status;
   if (!first) return tdict_storage_create(memory, 0, false, out, err);
   *out = tdict_storage_retain(first->storage);
@@ -138,21 +129,17 @@ tdict_status tdict_make_consolidated(tdict_tree *tree, size_t num_tensors, tdict
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, tree, false);
   size_t begin = 0, n = 0;
-  for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next_leaf(&cursor)) != 0;) {
     tdict_tensor *tensor = tdict_leaf_tensor(leaf);
-    tdict_tree *child = tdict_leaf_tree(leaf);
-    if (tensor) {
-      made->leaves[n++] = (tdict_leaf_span){begin, tdict_tensor_nbytes(tensor)};
-      made->num_dims += (size_t)tensor->ndim;
-      begin += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
-    } else if (!child) {
+    if (!tensor) {
       made->has_objects = true;
-    } else if (!tdict_cursor_enter(&cursor, child)) {
-      status = tdict_fail(err, TDICT_ENOMEM, "consolidate: no memory for the tree");
-      break;
+      continue;
     }
+    made->leaves[n++] = (tdict_leaf_span){begin, tdict_tensor_nbytes(tensor)};
+    made->num_dims += (size_t)tensor->ndim;
+    begin += tdict_align(tdict_tensor_nbytes(tensor), LEAF_ALIGNMENT);
   }
-  tdict_cursor_reset(&cursor);
+  status = tdict_cursor_end(&cursor, "consolidate", status, err);
   if (status != TDICT_OK) {
     tdict_consolidated_release(made);
     return status;

@@ -294,8 +294,7 @@ static tdict_status write_joined_leaves(joiner *j, const tdict_tree *out, bool c
   for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0; entry++) {
     tdict_tensor *to = tdict_leaf_tensor(leaf);
     if (tdict_leaf_tree(leaf)) {
-      if (!tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)))
-        status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", j->what);
+      tdict_cursor_descend(&cursor, tdict_leaf_tree(leaf), 0);
       continue;
     }
     if (!to) {
@@ -306,8 +305,7 @@ static tdict_status write_joined_leaves(joiner *j, const tdict_tree *out, bool c
     }
     if (status != TDICT_OK && err && !err->path[0]) status = tdict_cursor_fail(&cursor, NULL, status, err);
   }
-  tdict_cursor_reset(&cursor);
-  return status;
+  return tdict_cursor_end(&cursor, j->what, status, err);
 }
 
 /* Joins the trees into the existing tensors of `out`. */

@@ -254,11 +254,9 @@ static tdict_status compare_trees(comparer *c, const tdict_tree *a, const tdict_
       return tdict_cursor_fail(&c->cursor, c->parent_path, status, err);
     }
     if (!below || !compare_nodes(c, tdict_leaf_tree(leaf), below)) continue;
-    if (!tdict_cursor_enter(&c->cursor, tdict_leaf_tree(leaf)))
-      return tdict_fail(err, TDICT_ENOMEM, "compare: no memory to look through the trees");
-    c->cursor.frames[c->cursor.depth - 1].mark = (size_t)below;
+    tdict_cursor_descend(&c->cursor, tdict_leaf_tree(leaf), (size_t)below);
   }
-  return TDICT_OK;
+  return tdict_cursor_check(&c->cursor, "compare", err);
 }
 
 tdict_status tdict_get_difference(const tdict_tree *a, const tdict_tree *b, const tdict_difference_options *options,

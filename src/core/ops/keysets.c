@@ -47,7 +47,7 @@ static tdict_status remove_empty_trees(const char *what, tdict_tree *made, tdict
     while (!below && top->slot < top->node->keys->num_slots) below = tdict_leaf_tree(top->node->leaves[top->slot++]);
     /* Visit the child trees of a node before the node itself. */
     if (below) {
-      if (!tdict_cursor_enter(&cursor, below)) status = no_memory_for_keys(what, err);
+      tdict_cursor_descend(&cursor, below, 0);
       continue;
     }
     tdict_tree *visited = top->node;
@@ -63,8 +63,7 @@ static tdict_status remove_empty_trees(const char *what, tdict_tree *made, tdict
     top->node->leaves[top->slot - 1] = 0;
     tdict_release(visited);
   }
-  tdict_cursor_reset(&cursor);
-  return status;
+  return tdict_cursor_end(&cursor, what, status, err);
 }
 
 tdict_status tdict_exclude(const tdict_tree *tree, const char *const *paths, size_t count, tdict_tree **out,

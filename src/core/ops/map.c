@@ -33,17 +33,13 @@ typedef struct maker {
   tdict_cursor cursor;
   size_t entry, tensor; /* numbers of the entry and of the tensor, in cursor order */
   size_t num_tensors, num_dims;
-  bool is_locked;     /* true if a node of the source is locked */
+  bool may_be_locked; /* false only if no node of the source is locked */
   bool found_objects; /* true if the source has an object for which stays_closed() returns false */
   tdict_slab *slab;
   arena arenas[MAX_MEMORIES];
   int num_arenas;
   fresh_result last; /* reused only if map->describes_shapes is true */
 } maker;
-
-static tdict_status no_memory_for_map(const tdict_map *map, tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", map->what);
-}
 
 /* Puts the cursor's path into the error, unless the error has a path already. */
 static tdict_status fail_at_leaf(const maker *m, tdict_status status, tdict_error *err) {
@@ -152,8 +148,8 @@ static tdict_status measure_all(maker *m, tdict_error *err) {
     tdict_tree *tree = tdict_leaf_tree(leaf);
     tdict_tensor *tensor = tdict_leaf_tensor(leaf);
     if (tree) {
-      m->is_locked = m->is_locked || tdict_node_is_locked(tree);
-      if (!tdict_cursor_enter(&m->cursor, tree)) return no_memory_for_map(m->map, err);
+      m->may_be_locked = m->may_be_locked || tdict_node_is_locked(tree);
+      tdict_cursor_descend(&m->cursor, tree, 0);
       continue;
     }
     const bool is_closed = !tensor && stays_closed(m->map, tdict_leaf_box(leaf));
@@ -162,7 +158,7 @@ static tdict_status measure_all(maker *m, tdict_error *err) {
     tdict_status status = tensor ? measure_tensor(m, tensor, err) : TDICT_OK;
     if (status != TDICT_OK) return fail_at_leaf(m, status, err);
   }
-  return TDICT_OK;
+  return tdict_cursor_check(&m->cursor, m->map->what, err);
 }
 
 /* Allocates one storage per memory and one slab for all tensors. */
@@ -285,7 +281,8 @@ static tdict_status find_positions(const maker *m, int64_t **out, tdict_error *e
   tdict_status status = tdict_layout_check(map->what, TDICT_I64, map->batch_out, map->batch_size, &size, err);
   if (status != TDICT_OK) return status;
   int64_t *positions = malloc(size.bytes ? size.bytes : 1);
-  if (!positions) return no_memory_for_map(map, err);
+  if (!positions)
+    return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for %zu bytes of positions", map->what, size.bytes);
   /* Apply the map to a tensor at address 0 with elements of one byte. The address of each element is then its
    * position. */
   tdict_storage storage = {.device = tdict_cpu()};
@@ -401,10 +398,9 @@ static tdict_status make_all_leaves(maker *m, const tdict_tree *root, tdict_tree
     if (status != TDICT_OK) return fail_at_leaf(m, status, err);
     if (!from) continue;
     *to = tdict_leaf_of_tree(node);
-    if (!tdict_cursor_enter(c, from)) return no_memory_for_map(m->map, err);
-    c->frames[c->depth - 1].mark = (size_t)node;
+    tdict_cursor_descend(c, from, (size_t)node);
   }
-  return TDICT_OK;
+  return tdict_cursor_check(c, m->map->what, err);
 }
 
 /* Locks the new nodes of locked source nodes. Visits the same nodes as make_all_leaves(), so the cursor needs no new
@@ -420,8 +416,7 @@ static void copy_locks(maker *m, const tdict_tree *root, tdict_tree *made) {
     const tdict_frame *top = &c->frames[c->depth - 1];
     tdict_tree *node = tdict_leaf_tree(((tdict_tree *)top->mark)->leaves[top->slot - 1]);
     if (tdict_node_is_locked(from)) tdict_lock(node);
-    (void)tdict_cursor_enter(c, from);
-    c->frames[c->depth - 1].mark = (size_t)node;
+    tdict_cursor_descend(c, from, (size_t)node);
   }
 }
 
@@ -433,8 +428,7 @@ static tdict_status run_moves(maker *m, const tdict_tree *root, tdict_error *err
   tdict_cursor_rewind(&m->cursor, root);
   for (size_t entry = 0; entry <= moves->failed_entry; entry++) {
     tdict_tree *tree = tdict_leaf_tree(tdict_cursor_next(&m->cursor));
-    if (tree)
-      (void)tdict_cursor_enter(&m->cursor, tree); /* cannot fail: the cursor has entered the same nodes before */
+    if (tree) tdict_cursor_descend(&m->cursor, tree, 0); /* needs no memory: the cursor has entered the nodes before */
   }
   return fail_at_leaf(m, status, err);
 }
@@ -483,34 +477,19 @@ static tdict_status map_opened_objects(maker *m, const tdict_tree *td, tdict_tre
   return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
-/* Returns true if a node of a tree with objects is locked. The first measuring pass stopped at the first object, so
- * that pass did not visit all nodes. */
-static bool has_locked_node(maker *m, const tdict_tree *td) {
-  bool locked = tdict_node_is_locked(td);
-  tdict_cursor_rewind(&m->cursor, td);
-  for (tdict_leaf leaf; !locked && (leaf = tdict_cursor_next(&m->cursor)) != 0;) {
-    tdict_tree *tree = tdict_leaf_tree(leaf);
-    if (!tree) continue;
-    locked = tdict_node_is_locked(tree);
-    /* Cannot fail: map_once() entered the same nodes of the flattened tree. */
-    (void)tdict_cursor_enter(&m->cursor, tree);
-  }
-  return locked;
-}
-
 tdict_status tdict_map_run(const tdict_map *map, const tdict_tree *td, tdict_tree **out, tdict_error *err) {
   maker m;
   tdict_tree *made = NULL;
   bool found_objects;
   m.map = map;
-  m.is_locked = tdict_node_is_locked(td);
+  m.may_be_locked = tdict_node_is_locked(td);
   tdict_cursor_init(&m.cursor, td, false);
   tdict_status status = map_once(&m, td, &made, &found_objects, err);
   if (status == TDICT_OK && found_objects) {
     status = map_opened_objects(&m, td, &made, err);
-    if (status == TDICT_OK) m.is_locked = has_locked_node(&m, td);
+    m.may_be_locked = true; /* the first measuring pass stopped at the first object, so it did not visit all nodes */
   }
-  if (status == TDICT_OK && m.is_locked && !map->drops_locks) copy_locks(&m, td, made);
+  if (status == TDICT_OK && m.may_be_locked && !map->drops_locks) copy_locks(&m, td, made);
   tdict_cursor_reset(&m.cursor);
   if (status == TDICT_OK) *out = made;
   return status;
@@ -549,13 +528,9 @@ tdict_status tdict_map_share(const tdict_tree *td, const char *what, tdict_tree 
     status = tdict_node_create_sharing(from, &node, &trees, err);
     if (status != TDICT_OK) break;
     ((tdict_tree *)top->mark)->leaves[top->slot - 1] = tdict_leaf_of_tree(node);
-    if (!trees) continue;
-    if (tdict_cursor_enter(&cursor, from))
-      cursor.frames[cursor.depth - 1].mark = (size_t)node;
-    else
-      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
+    if (trees) tdict_cursor_descend(&cursor, from, (size_t)node);
   }
-  tdict_cursor_reset(&cursor);
+  status = tdict_cursor_end(&cursor, what, status, err);
   return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 

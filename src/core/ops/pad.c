@@ -168,38 +168,21 @@ static bool measure_children(const padder *p, size_t entry, int64_t *longest) {
   return matches;
 }
 
-/* Sets the batch sizes of the result's children if the trees have no batch dimensions. A child whose own first batch
+/* Sets the batch sizes of the result's children. If the trees have no batch dimensions, a child whose own first batch
  * dimension is the sequence dimension gets the largest size of this dimension. If the batch sizes of the children
- * differ otherwise, the child gets the batch size of the result. Returns false if memory is exhausted. */
-static bool set_child_batch_sizes(const padder *p, tdict_tree *made) {
-  bool is_done = true;
+ * differ otherwise, the child gets the batch size of the result. So does each child of a tree of masks, because a mask
+ * need not have the additional batch dimensions of its node. Returns TDICT_ENOMEM if memory is exhausted. */
+static tdict_status set_child_batch_sizes(const padder *p, tdict_tree *made, tdict_error *err) {
   tdict_cursor cursor;
   size_t entry = 0;
   tdict_cursor_init(&cursor, made, false);
-  for (tdict_leaf leaf; is_done && (leaf = tdict_cursor_next(&cursor)) != 0; entry++) {
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0; entry++) {
     tdict_tree *node = tdict_leaf_tree(leaf);
     if (!node) continue;
-    if (!measure_children(p, entry, &node->batch_size[1])) node->batch_ndim = p->ndim;
-    is_done = tdict_cursor_enter(&cursor, node);
+    if (p->is_mask || !measure_children(p, entry, &node->batch_size[1])) node->batch_ndim = p->ndim;
+    tdict_cursor_descend(&cursor, node, 0);
   }
-  tdict_cursor_reset(&cursor);
-  return is_done;
-}
-
-/* Shortens the batch size of every node of a tree of masks to the batch dimensions of the result. A mask need not have
- * the additional batch dimensions of its node. Returns false if memory is exhausted. */
-static bool set_mask_batch_sizes(const padder *p, tdict_tree *masks) {
-  bool is_done = true;
-  tdict_cursor cursor;
-  tdict_cursor_init(&cursor, masks, false);
-  for (tdict_leaf leaf; is_done && (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    tdict_tree *node = tdict_leaf_tree(leaf);
-    if (!node) continue;
-    node->batch_ndim = p->ndim;
-    is_done = tdict_cursor_enter(&cursor, node);
-  }
-  tdict_cursor_reset(&cursor);
-  return is_done;
+  return tdict_cursor_end(&cursor, p->rule->what, TDICT_OK, err);
 }
 
 /* Builds the padded tree, or the tree of masks. `opened` has copies of the trees with flattened objects, and is NULL if
@@ -222,12 +205,10 @@ static tdict_status make_padded(padder *p, tdict_tree **opened, bool is_mask, td
                          .join = stack_objects,
                          .objects_opened = opened != NULL};
   tdict_status status = tdict_map_run(&map, opened ? opened[0] : p->items[0], &made, err);
-  if (status == TDICT_OK && p->rule->pads_sequence && p->ndim == 1 && !set_child_batch_sizes(p, made))
-    status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk through the result", p->rule->what);
+  if (status == TDICT_OK && (is_mask || (p->rule->pads_sequence && p->ndim == 1)))
+    status = set_child_batch_sizes(p, made, err);
   /* Masks of objects stay trees. */
   if (status == TDICT_OK && opened && !is_mask) status = tdict_objects_unflatten(p->rule->what, p->items[0], made, err);
-  if (status == TDICT_OK && is_mask && !set_mask_batch_sizes(p, made))
-    status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk through the masks", p->rule->what);
   return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 

@@ -16,10 +16,6 @@ typedef struct merger {
   tdict_changes changes;
 } merger;
 
-static tdict_status no_memory_to_update(tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", what);
-}
-
 /* Merges the entry at the cursor. If both trees have a tree at this path, only sets *below to the tree of the
  * destination. */
 static tdict_status merge_leaf(merger *m, tdict_leaf leaf, tdict_tree **below, tdict_error *err) {
@@ -58,10 +54,9 @@ static tdict_status merge_trees(merger *m, tdict_tree *dst, tdict_error *err) {
       return tdict_error_at(err, status, path);
     }
     if (!below || below == tdict_leaf_tree(leaf)) continue;
-    if (!tdict_cursor_enter(c, tdict_leaf_tree(leaf))) return no_memory_to_update(err);
-    c->frames[c->depth - 1].mark = (size_t)below;
+    tdict_cursor_descend(c, tdict_leaf_tree(leaf), (size_t)below);
   }
-  return TDICT_OK;
+  return tdict_cursor_check(c, what, err);
 }
 
 tdict_status tdict_update(tdict_tree *dst, const tdict_tree *src, const char *const *paths, size_t num_paths,

@@ -218,10 +218,9 @@ static tdict_status fill_with_results(const visit_job *j, tdict_cursor *c, tdict
     if (status != TDICT_OK) return status;
     if (!from) continue;
     *to = tdict_leaf_of_tree(below);
-    if (!tdict_cursor_enter(c, from)) return no_memory_to_visit(j, err);
-    c->frames[c->depth - 1].mark = (size_t)below;
+    tdict_cursor_descend(c, from, (size_t)below);
   }
-  return TDICT_OK;
+  return tdict_cursor_check(c, j->what, err);
 }
 
 static tdict_status remove_all_keys_without_leaf(const visit_job *j, tdict_cursor *c, tdict_tree *made,
@@ -230,9 +229,11 @@ static tdict_status remove_all_keys_without_leaf(const visit_job *j, tdict_curso
   if (!remove_keys_without_leaf(made)) return no_memory_to_visit(j, err);
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(c)) != 0;) {
     tdict_tree *node = tdict_leaf_tree(leaf);
-    if (node && (!remove_keys_without_leaf(node) || !tdict_cursor_enter(c, node))) return no_memory_to_visit(j, err);
+    if (!node) continue;
+    if (!remove_keys_without_leaf(node)) return no_memory_to_visit(j, err);
+    tdict_cursor_descend(c, node, 0);
   }
-  return TDICT_OK;
+  return tdict_cursor_check(c, j->what, err);
 }
 
 /* Makes the tree of the results. */

@@ -94,18 +94,16 @@ static tdict_status fill_tensor(tdict_moves *moves, const tdict_tensor *t, doubl
  * filled: sets *found_object to true and stops if there is an object with elements. */
 static tdict_status fill_leaves(tdict_moves *moves, tdict_cursor *cursor, const char *parent_path, double value,
                                 bool *found_object, tdict_error *err) {
-  for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next_leaf(cursor)) != 0;) {
     const tdict_tensor *tensor = tdict_leaf_tensor(leaf);
     if (found_object && tdict_leaf_box(leaf) && tdict_box_has_elements(tdict_leaf_box(leaf))) {
       *found_object = true;
       return TDICT_OK;
     }
-    if (tdict_leaf_tree(leaf) && !tdict_cursor_enter(cursor, tdict_leaf_tree(leaf)))
-      return tdict_fail(err, TDICT_ENOMEM, "fill: no memory to look through the tree");
     tdict_status status = tensor ? fill_tensor(moves, tensor, value, found_object != NULL, err) : TDICT_OK;
     if (status != TDICT_OK) return tdict_cursor_fail(cursor, parent_path, status, err);
   }
-  return TDICT_OK;
+  return tdict_cursor_check(cursor, "fill", err);
 }
 
 /* Checks that all tensors and objects of a tree can be filled, and then fills all of them. `parent_path` is the path of
@@ -273,11 +271,9 @@ static tdict_status write_leaves(tdict_tree_write *w, tdict_cursor *c, const cha
       if (status != TDICT_OK) return status;
       continue;
     }
-    if (!tdict_cursor_enter(c, tree))
-      return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", w->objects.what);
-    c->frames[c->depth - 1].mark = (size_t)tdict_leaf_tree(to);
+    tdict_cursor_descend(c, tree, (size_t)tdict_leaf_tree(to));
   }
-  return TDICT_OK;
+  return tdict_cursor_check(c, w->objects.what, err);
 }
 
 tdict_status tdict_tree_write_run(tdict_tree_write *w, tdict_error *err) {

@@ -104,20 +104,19 @@ static tdict_status keep_tables(const maker *m, tdict_tree *root, tdict_error *e
   made->tables[0] = tdict_keys_retain(root->keys);
   made->count = 1;
   tdict_cursor cursor;
-  bool is_complete = true;
   tdict_cursor_init(&cursor, root, false);
-  for (tdict_leaf leaf; is_complete && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *node = tdict_leaf_tree(leaf);
     if (!node) continue;
     made->tables[made->count++] = tdict_keys_retain(node->keys);
-    is_complete = tdict_cursor_enter(&cursor, node);
+    tdict_cursor_descend(&cursor, node, 0);
   }
-  tdict_cursor_reset(&cursor);
+  const tdict_status status = tdict_cursor_end(&cursor, what, TDICT_OK, err);
   /* Another thread may have kept the tables of another tree meanwhile. */
-  if (!is_complete || !atomic_compare_exchange_strong_explicit(&schema->tables, &none, made, memory_order_acq_rel,
-                                                               memory_order_relaxed))
+  if (status != TDICT_OK || !atomic_compare_exchange_strong_explicit(&schema->tables, &none, made, memory_order_acq_rel,
+                                                                     memory_order_relaxed))
     tdict_schema_tables_free(made);
-  return is_complete ? TDICT_OK : tdict_fail(err, TDICT_ENOMEM, "%s: no host memory for key tables", what);
+  return status;
 }
 
 /* If `status` is TDICT_OK, adds all entries to the root. On failure, releases the root and returns the error. */

@@ -60,7 +60,7 @@ static tdict_status write_tensor(writer *w, const tdict_tensor *t, tdict_error *
 
 /* Writes the sizes of a child and enters the child. If the child's batch size does not begin with the batch size of the
  * parent, writes the child with the parent's batch size. */
-static tdict_status write_tree(writer *w, tdict_tree *child, tdict_error *err) {
+static void write_tree(writer *w, tdict_tree *child) {
   const int above = w->batch_ndim[w->depth];
   int batch_ndim = above;
   bool begins = child->batch_ndim >= above;
@@ -70,9 +70,8 @@ static tdict_status write_tree(writer *w, tdict_tree *child, tdict_error *err) {
   put_byte(w, TDICT_SCHEMA_TREE);
   put_text(w, tdict_cursor_key(&w->cursor)->name);
   put_sizes(w, w->batch_size + above, batch_ndim - above);
-  if (!tdict_cursor_enter(&w->cursor, child)) return tdict_fail(err, TDICT_ENOMEM, "%s: no host memory", what);
+  tdict_cursor_descend(&w->cursor, child, 0);
   w->batch_ndim[++w->depth] = (uint8_t)batch_ndim;
-  return TDICT_OK;
 }
 
 static tdict_status write_entry(writer *w, tdict_leaf leaf, tdict_error *err) {
@@ -81,10 +80,13 @@ static tdict_status write_entry(writer *w, tdict_leaf leaf, tdict_error *err) {
   if (w->depth > TDICT_SCHEMA_MAX_DEPTH)
     return tdict_fail(err, TDICT_ENOTSUP, "%s: the path has more than %d keys", what, TDICT_SCHEMA_MAX_DEPTH);
   if (tensor) return write_tensor(w, tensor, err);
-  if (child) return write_tree(w, child, err);
-  put_byte(w, TDICT_SCHEMA_OBJECT);
-  put_text(w, tdict_cursor_key(&w->cursor)->name);
-  put_text(w, tdict_leaf_box(leaf)->type->name);
+  if (child) {
+    write_tree(w, child);
+  } else {
+    put_byte(w, TDICT_SCHEMA_OBJECT);
+    put_text(w, tdict_cursor_key(&w->cursor)->name);
+    put_text(w, tdict_leaf_box(leaf)->type->name);
+  }
   return TDICT_OK;
 }
 
@@ -102,11 +104,10 @@ static tdict_status write_blob(writer *w, const tdict_tree *tree, tdict_error *e
   for (tdict_leaf leaf; (leaf = tdict_cursor_next(c)) != 0;) {
     for (; w->depth > c->depth; w->depth--) put_byte(w, TDICT_BLOB_END);
     tdict_status status = write_entry(w, leaf, err);
-    if (status == TDICT_OK) continue;
-    return tdict_cursor_fail(c, NULL, status, err);
+    if (status != TDICT_OK) return tdict_cursor_fail(c, NULL, status, err);
   }
   for (; w->depth > 0; w->depth--) put_byte(w, TDICT_BLOB_END);
-  return TDICT_OK;
+  return tdict_cursor_check(c, what, err);
 }
 
 static tdict_status export_tree(writer *w, const tdict_tree *tree, tdict_schema **out, tdict_error *err) {

@@ -83,26 +83,16 @@ static bool has_batch_dims(const tdict_box *box) {
   return builtin && builtin->batch(box->self, &sizes) > 0;
 }
 
-static tdict_status fail_walk_memory(const tdict_demand *demand, tdict_error *err) {
-  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", demand->what);
-}
-
 /* Returns TDICT_ESHAPE if the tree holds a tensor, or an object that has batch dimensions. Called for a tree whose
  * batch size does not meet the demand. A tree without such leaves can take any batch size. */
 static tdict_status check_fits_any_batch_size(const tdict_demand *demand, const tdict_tree *node, tdict_error *err) {
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, node, true);
-  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
-    tdict_tree *below = tdict_leaf_tree(leaf);
-    const tdict_box *box = tdict_leaf_box(leaf);
-    if (tdict_leaf_tensor(leaf) || (box && has_batch_dims(box)))
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next_leaf(&cursor)) != 0;)
+    if (tdict_leaf_tensor(leaf) || has_batch_dims(tdict_leaf_box(leaf)))
       status = fail_shape(demand, node->batch_ndim, node->batch_size, "the tree has", err);
-    else if (below && !tdict_cursor_enter(&cursor, below))
-      status = fail_walk_memory(demand, err);
-  }
-  tdict_cursor_reset(&cursor);
-  return status;
+  return tdict_cursor_end(&cursor, demand->what, status, err);
 }
 
 /* Checks one node against the demand. For `in_place`, see tdict_agree_below(). */
@@ -126,13 +116,11 @@ tdict_status tdict_agree_below(const tdict_demand *demand, tdict_cursor *cursor,
     tdict_status status;
     tdict_tree *node = tdict_leaf_tree(leaf);
     status = node ? check_node(demand, node, in_place, err) : check_leaf(demand, leaf, err);
-    if (status == TDICT_OK && node && !tdict_cursor_enter(cursor, node)) status = fail_walk_memory(demand, err);
     /* Name the entry that failed. */
-    if (status != TDICT_OK) {
-      return tdict_cursor_fail(cursor, demand->above, status, err);
-    }
+    if (status != TDICT_OK) return tdict_cursor_fail(cursor, demand->above, status, err);
+    if (node) tdict_cursor_descend(cursor, node, 0);
   }
-  return TDICT_OK;
+  return cursor->no_memory ? tdict_error_at(err, tdict_cursor_refuse(demand->what, err), demand->above) : TDICT_OK;
 }
 
 bool tdict_demand_is_unmet(const tdict_demand *demand, const tdict_tree *node) {
@@ -165,7 +153,7 @@ tdict_status tdict_demand_apply_below(const tdict_demand *demand, const tdict_tr
       tdict_tree *node = tdict_leaf_tree(leaf);
       if (!node) continue;
       if (tdict_demand_is_unmet(demand, node)) tdict_demand_apply(demand, node);
-      (void)tdict_cursor_enter(&cursor, node);
+      tdict_cursor_descend(&cursor, node, 0);
     }
   }
   tdict_cursor_reset(&cursor);
@@ -247,7 +235,7 @@ tdict_status tdict_agree_adopt(const tdict_demand *demand, tdict_tree *child, td
   tdict_cursor_reset(&cursor);
   if (status != TDICT_OK) return status;
   tdict_tree *copy = copy_tree_as_demanded(demand, child);
-  if (!copy) return tdict_error_at(err, fail_walk_memory(demand, err), demand->above);
+  if (!copy) return tdict_fail_at(err, TDICT_ENOMEM, demand->above, "%s: no memory to copy the tree", demand->what);
   *out = copy;
   return TDICT_OK;
 }
@@ -256,16 +244,15 @@ tdict_status tdict_check_cycle(const tdict_tree *child, const tdict_tree *node, 
                                tdict_error *err) {
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, child, true);
-  bool found = child == node, ok = true;
-  for (tdict_leaf leaf; ok && !found && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+  bool found = child == node;
+  for (tdict_leaf leaf; !found && (leaf = tdict_cursor_next(&cursor)) != 0;) {
     tdict_tree *below = tdict_leaf_tree(leaf);
     if (!below) continue;
     found = below == node;
-    ok = tdict_cursor_enter(&cursor, below);
+    tdict_cursor_descend(&cursor, below, 0);
   }
-  tdict_cursor_reset(&cursor);
-  if (!ok) return tdict_error_at(err, tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", what), path);
-  if (!found) return TDICT_OK;
-  return tdict_error_at(
-      err, tdict_fail(err, TDICT_EINVAL, "%s: the child is, or contains, the tree that it is set in", what), path);
+  const tdict_status status = tdict_cursor_end(&cursor, what, TDICT_OK, err);
+  if (found)
+    return tdict_fail_at(err, TDICT_EINVAL, path, "%s: the child is, or contains, the tree that it is set in", what);
+  return status == TDICT_OK ? status : tdict_error_at(err, status, path);
 }

@@ -53,10 +53,11 @@ static tdict_status clear_device_below(const tdict_tree *td, tdict_error *err) {
       if (node->has_device && tdict_node_is_locked(node)) {
         tdict_fail(err, TDICT_ELOCKED, "set_device: a tree below it needs the change and is locked");
         status = tdict_cursor_fail(&cursor, NULL, TDICT_ELOCKED, err);
-      } else if (!tdict_cursor_enter(&cursor, node)) {
-        status = tdict_fail(err, TDICT_ENOMEM, "set_device: no memory to walk the tree");
+      } else {
+        tdict_cursor_descend(&cursor, node, 0);
       }
     }
+    if (status == TDICT_OK) status = tdict_cursor_check(&cursor, "set_device", err);
   }
   tdict_cursor_reset(&cursor);
   return status;

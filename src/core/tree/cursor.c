@@ -11,6 +11,7 @@ void tdict_cursor_init(tdict_cursor *cursor, const tdict_tree *td, bool once) {
   cursor->frames = cursor->local;
   cursor->cap = TDICT_CURSOR_LOCAL;
   cursor->once = once;
+  cursor->no_memory = false;
   cursor->seen = (tdict_pointers){0};
   cursor->depth = 1;
   cursor->frames[0] = (tdict_frame){.node = (tdict_tree *)(uintptr_t)td};
@@ -23,6 +24,7 @@ void tdict_cursor_reset(tdict_cursor *cursor) {
 
 void tdict_cursor_rewind(tdict_cursor *cursor, const tdict_tree *td) {
   tdict_pointers_clear(&cursor->seen);
+  cursor->no_memory = false;
   cursor->depth = 1;
   cursor->frames[0] = (tdict_frame){.node = (tdict_tree *)(uintptr_t)td};
 }
@@ -63,6 +65,22 @@ bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td) {
   }
   cursor->frames[cursor->depth++] = (tdict_frame){.node = td};
   return true;
+}
+
+void tdict_cursor_descend(tdict_cursor *cursor, tdict_tree *td, size_t mark) {
+  const size_t depth = cursor->depth;
+  cursor->no_memory = !tdict_cursor_enter(cursor, td);
+  if (cursor->no_memory) cursor->depth = 0;
+  if (cursor->depth > depth) cursor->frames[depth].mark = mark;
+}
+
+tdict_status tdict_cursor_refuse(const char *what, tdict_error *err) {
+  return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", what);
+}
+
+tdict_status tdict_cursor_end(tdict_cursor *cursor, const char *what, tdict_status status, tdict_error *err) {
+  tdict_cursor_reset(cursor);
+  return status == TDICT_OK ? tdict_cursor_check(cursor, what, err) : status;
 }
 
 void tdict_cursor_path(const tdict_cursor *cursor, const char *above, char *buffer, size_t bytes) {

@@ -17,9 +17,9 @@ typedef struct tdict_frame {
 enum { TDICT_CURSOR_LOCAL = 24 };
 typedef struct tdict_cursor {
   tdict_frame *frames;
-  size_t depth, cap; /* frames[depth - 1] belongs to the node that is being walked */
-  bool once;
-  tdict_pointers seen; /* entered nodes with more than one reference; used if `once` is true */
+  size_t depth, cap;    /* frames[depth - 1] belongs to the node that is being walked */
+  bool once, no_memory; /* no_memory: true if the walk has ended early, see tdict_cursor_descend() */
+  tdict_pointers seen;  /* entered nodes with more than one reference; used if `once` is true */
   tdict_frame local[TDICT_CURSOR_LOCAL];
 } tdict_cursor;
 
@@ -41,6 +41,23 @@ static inline tdict_leaf tdict_cursor_next(tdict_cursor *cursor) {
 /* Continues the walk with the entries of `td`, the tree that tdict_cursor_next() returned last. If `once` is true and
  * `td` was entered before, skips `td`. Returns false if memory is exhausted. */
 bool tdict_cursor_enter(tdict_cursor *cursor, tdict_tree *td);
+/* Enters a tree like tdict_cursor_enter(), and sets the mark of its frame. If memory is exhausted, ends the walk.
+ * tdict_cursor_check() and tdict_cursor_end() then return TDICT_ENOMEM. */
+void tdict_cursor_descend(tdict_cursor *cursor, tdict_tree *td, size_t mark);
+/* Returns the next tensor or object, and descends into all trees on the way. Returns 0 after the last one. */
+static inline tdict_leaf tdict_cursor_next_leaf(tdict_cursor *cursor) {
+  tdict_leaf leaf;
+  while (tdict_leaf_tree(leaf = tdict_cursor_next(cursor))) tdict_cursor_descend(cursor, tdict_leaf_tree(leaf), 0);
+  return leaf;
+}
+/* Returns TDICT_ENOMEM. The message begins with `what`. */
+tdict_status tdict_cursor_refuse(const char *what, tdict_error *err);
+/* Returns the error of tdict_cursor_refuse() if the walk has ended early. */
+static inline tdict_status tdict_cursor_check(const tdict_cursor *cursor, const char *what, tdict_error *err) {
+  return cursor->no_memory ? tdict_cursor_refuse(what, err) : TDICT_OK;
+}
+/* Resets the cursor after a walk with the result `status`. Returns `status`, or the error of tdict_cursor_check(). */
+tdict_status tdict_cursor_end(tdict_cursor *cursor, const char *what, tdict_status status, tdict_error *err);
 /* Returns the key of the leaf that tdict_cursor_next() returned last. The caller must not have entered a tree since
  * that call. */
 static inline const tdict_key *tdict_cursor_key(const tdict_cursor *cursor) {

@@ -181,17 +181,14 @@ static tdict_status check_flattened_tree(const tdict_flatten_rule *o, const tdic
   tdict_status status = TDICT_OK;
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, flat, true);
-  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next_leaf(&cursor)) != 0;) {
     const tdict_box *box = tdict_leaf_box(leaf);
-    if (box)
-      status = tdict_fail(err, TDICT_EHOOK,
-                          "%s: the tree from flatten holds an object of type %.60s, wanted tensors and trees", o->what,
-                          box->type->name);
-    else if (tdict_leaf_tree(leaf) && !tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)))
-      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", o->what);
+    if (!box) continue;
+    status = tdict_fail(err, TDICT_EHOOK,
+                        "%s: the tree from flatten holds an object of type %.60s, wanted tensors and trees", o->what,
+                        box->type->name);
   }
-  tdict_cursor_reset(&cursor);
-  return status;
+  return tdict_cursor_end(&cursor, o->what, status, err);
 }
 
 tdict_status tdict_box_flatten(const tdict_flatten_rule *o, const tdict_box *box, const char *path, tdict_tree **out,
@@ -246,34 +243,28 @@ tdict_status tdict_objects_flatten(const tdict_flatten_rule *o, const tdict_tree
     status = from ? tdict_node_create_like(from, &node, err) : flatten_leaf(o, &cursor, leaf, to, err);
     if (status != TDICT_OK || !from) continue;
     *to = tdict_leaf_of_tree(node);
-    if (tdict_cursor_enter(&cursor, from))
-      cursor.frames[cursor.depth - 1].mark = (size_t)node;
-    else
-      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory for the tree", o->what);
+    tdict_cursor_descend(&cursor, from, (size_t)node);
   }
-  tdict_cursor_reset(&cursor);
+  status = tdict_cursor_end(&cursor, o->what, status, err);
   return TDICT_HAND_OVER(status, made, out, tdict_release);
 }
 
 /* Counts the tensors and objects of a tree in *kept. Counts the keys whose leaf is 0, because it was dropped, in
- * *dropped. Returns false if memory is exhausted. */
-static bool count_kept_and_dropped(tdict_tree *td, size_t *kept, size_t *dropped) {
+ * *dropped. Returns TDICT_ENOMEM if memory is exhausted. */
+static tdict_status count_kept_and_dropped(const char *what, tdict_tree *td, size_t *kept, size_t *dropped,
+                                           tdict_error *err) {
   tdict_cursor cursor;
-  bool ok = true;
   *kept = *dropped = 0;
   tdict_cursor_init(&cursor, td, false);
-  for (tdict_tree *node = td; ok && node;) {
+  for (tdict_tree *node = td; node;) {
     /* The cursor skips empty slots, so count keys without a leaf here. */
     for (uint32_t i = 0; i < node->keys->num_slots; i++) *dropped += node->keys->slots[i].name && !node->leaves[i];
     node = NULL;
-    for (tdict_leaf leaf; ok && !node && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+    for (tdict_leaf leaf; !node && (leaf = tdict_cursor_next(&cursor)) != 0; *kept += !node)
       node = tdict_leaf_tree(leaf);
-      *kept += !node;
-      ok = !node || tdict_cursor_enter(&cursor, node);
-    }
+    if (node) tdict_cursor_descend(&cursor, node, 0);
   }
-  tdict_cursor_reset(&cursor);
-  return ok;
+  return tdict_cursor_end(&cursor, what, TDICT_OK, err);
 }
 
 /* Replaces the flattened tree in *to by an object, or by 0 if all leaves of the tree were dropped. */
@@ -284,8 +275,8 @@ static tdict_status unflatten_leaf(const char *what, tdict_box *box, tdict_leaf 
   tdict_error hook_err = {0};
   tdict_box *made;
   if (!tree) return TDICT_OK;
-  if (!count_kept_and_dropped(tree, &kept, &dropped))
-    return tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", what);
+  tdict_status status = count_kept_and_dropped(what, tree, &kept, &dropped, err);
+  if (status != TDICT_OK) return status;
   /* An object cannot be made from only some of its tensors. */
   if (dropped && kept)
     return tdict_fail(err, TDICT_EINVAL, "%s: %zu tensors of an object of type %.60s are dropped, wanted all or none",
@@ -295,7 +286,7 @@ static tdict_status unflatten_leaf(const char *what, tdict_box *box, tdict_leaf 
     tdict_release(tree);
     return TDICT_OK;
   }
-  tdict_status status = box->type->unflatten(box->self, tree, &result, &hook_err);
+  status = box->type->unflatten(box->self, tree, &result, &hook_err);
   status = tdict_hook_finish(box->type, "unflatten", status, result, &hook_err, err);
   if (status == TDICT_OK) status = tdict_box_of(box, result, &made, err);
   if (status != TDICT_OK) return status;
@@ -316,17 +307,10 @@ tdict_status tdict_objects_unflatten(const char *what, const tdict_tree *like, t
     tdict_tree *node = tdict_leaf_tree(leaf);
     tdict_box *box = tdict_leaf_box(leaf);
     if (box) status = unflatten_leaf(what, box, to, err);
-    if (status != TDICT_OK) {
-      status = tdict_cursor_fail(&cursor, NULL, status, err);
-    }
-    if (!node) continue;
-    if (tdict_cursor_enter(&cursor, node))
-      cursor.frames[cursor.depth - 1].mark = (size_t)tdict_leaf_tree(*to);
-    else
-      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to walk the tree", what);
+    if (status != TDICT_OK) status = tdict_cursor_fail(&cursor, NULL, status, err);
+    if (node) tdict_cursor_descend(&cursor, node, (size_t)tdict_leaf_tree(*to));
   }
-  tdict_cursor_reset(&cursor);
-  return status;
+  return tdict_cursor_end(&cursor, what, status, err);
 }
 
 tdict_status tdict_objects_refuse(const char *what, const tdict_tree *td, bool allows_values, const char *above,
@@ -334,17 +318,13 @@ tdict_status tdict_objects_refuse(const char *what, const tdict_tree *td, bool a
   tdict_cursor cursor;
   tdict_status status = TDICT_OK;
   tdict_cursor_init(&cursor, td, false);
-  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next(&cursor)) != 0;) {
+  for (tdict_leaf leaf; status == TDICT_OK && (leaf = tdict_cursor_next_leaf(&cursor)) != 0;) {
     const tdict_box *box = tdict_leaf_box(leaf);
-    if (tdict_leaf_kind(leaf) == TDICT_LEAF_TENSOR) continue; /* the common case */
-    if (tdict_leaf_tree(leaf) && !tdict_cursor_enter(&cursor, tdict_leaf_tree(leaf)))
-      status = tdict_fail(err, TDICT_ENOMEM, "%s: no memory to look through the tree", what);
     if (!box || (allows_values && tdict_box_has_fixed_elements(box))) continue;
     status = tdict_fail(err, TDICT_ENOTSUP, "%s: an object of type %.60s%s", what, box->type->name, wanted);
     tdict_cursor_fail(&cursor, above, status, err);
   }
-  tdict_cursor_reset(&cursor);
-  return status;
+  return tdict_cursor_end(&cursor, what, status, err);
 }
 
 tdict_status tdict_objects_check_types(const char *what, const tdict_leaf *boxes, size_t count, tdict_error *err) {

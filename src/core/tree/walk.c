@@ -64,8 +64,7 @@ static tdict_status walk_cursor(tdict_cursor *cursor, path_buffer *path, tdict_v
     if (status != TDICT_OK) return status;
     if (!entry.tree) continue;
     /* The frame's mark is the length of the path of the entered tree. */
-    if (!tdict_cursor_enter(cursor, entry.tree)) return tdict_fail(err, TDICT_ENOMEM, "walk: no memory for a level");
-    cursor->frames[cursor->depth - 1].mark = path->length;
+    tdict_cursor_descend(cursor, entry.tree, path->length);
   }
   return TDICT_OK;
 }
@@ -75,8 +74,7 @@ tdict_status tdict_walk(const tdict_tree *tree, tdict_visitor visit, void *user,
   path_buffer path = {NULL, 0, 0};
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, tree, false);
-  tdict_status status = walk_cursor(&cursor, &path, visit, user, err);
-  tdict_cursor_reset(&cursor);
+  tdict_status status = tdict_cursor_end(&cursor, "walk", walk_cursor(&cursor, &path, visit, user, err), err);
   free(path.text);
   return status;
 }
@@ -119,12 +117,7 @@ size_t tdict_bytes(const tdict_tree *tree) { return sum_leaves(tree, SUM_BYTES);
 /* Adds the bytes of each storage and object once. `seen` holds the storages and boxes that were counted. */
 static bool add_unique_bytes(tdict_cursor *cursor, tdict_pointers *seen, size_t *total) {
   const void *last = NULL; /* skip the map for consecutive tensors of one storage, which are frequent */
-  for (tdict_leaf leaf; (leaf = tdict_cursor_next(cursor)) != 0;) {
-    tdict_tree *tree = tdict_leaf_tree(leaf);
-    if (tree) {
-      if (!tdict_cursor_enter(cursor, tree)) return false;
-      continue;
-    }
+  for (tdict_leaf leaf; (leaf = tdict_cursor_next_leaf(cursor)) != 0;) {
     /* Objects are counted by box, tensors by storage. */
     const tdict_box *box = tdict_leaf_box(leaf);
     const tdict_storage *storage = box ? NULL : tdict_leaf_tensor(leaf)->storage;
@@ -135,7 +128,7 @@ static bool add_unique_bytes(tdict_cursor *cursor, tdict_pointers *seen, size_t 
     if (added < 0) return false;
     if (added > 0) *total += box ? object_bytes(box) : storage->bytes;
   }
-  return true;
+  return !cursor->no_memory;
 }
 
 tdict_status tdict_unique_bytes(const tdict_tree *tree, size_t *out, tdict_error *err) {
