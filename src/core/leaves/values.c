@@ -109,10 +109,8 @@ static tdict_status set_column(const char *what, tdict_tree *tree, const char *p
   for (int i = 0; i < g->ndim; i++)
     if (g->shape[i] == 0) elements = 0, fits = true;
   if (!fits || elements != count)
-    return tdict_error_at(err,
-                          tdict_fail(err, TDICT_ESHAPE, "%s: %zu values, but the tree has %s%llu elements", what, count,
-                                     fits ? "" : "more than ", (unsigned long long)elements),
-                          path);
+    return tdict_fail_at(err, TDICT_ESHAPE, path, "%s: %zu values, but the tree has %s%llu elements", what, count,
+                         fits ? "" : "more than ", (unsigned long long)elements);
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     tdict_value value;
     read_given(g, (int64_t)i, &value);
@@ -167,11 +165,10 @@ static tdict_status get_at(const char *what, const tdict_tree *tree, const char 
   const bool is_column = ndim > 0, is_whole = i == -1 && !is_column;
   if (i == -1 && is_column) {
     tdict_place_reset(&place);
-    status = tdict_fail(err, TDICT_ESHAPE,
-                        "%s: found a column of values, wanted one value; pass the position of an "
-                        "element instead of -1",
-                        what);
-    return tdict_error_at(err, status, path);
+    return tdict_fail_at(err, TDICT_ESHAPE, path,
+                         "%s: found a column of values, wanted one value; pass the position of an "
+                         "element instead of -1",
+                         what);
   }
   if (!is_column) {
     ndim = place.node->batch_ndim;
@@ -189,8 +186,7 @@ static tdict_status get_at(const char *what, const tdict_tree *tree, const char 
   is_in_range = is_in_range && left == 0;
   tdict_place_reset(&place);
   if (is_in_range || is_whole) return tdict_nontensor_get(object, is_column ? i : 0, out, err);
-  status = tdict_fail(err, TDICT_EINVAL, "%s: element %lld does not exist", what, (long long)i);
-  return tdict_error_at(err, status, path);
+  return tdict_fail_at(err, TDICT_EINVAL, path, "%s: element %lld does not exist", what, (long long)i);
 }
 
 static tdict_status take_text(const char *what, const char *path, const tdict_value *value, const char **text,
@@ -200,8 +196,7 @@ static tdict_status take_text(const char *what, const char *path, const tdict_va
     *text = value->text;
     return TDICT_OK;
   }
-  tdict_fail(err, TDICT_ETYPE, "%s: found %s, wanted text or JSON", what, names[value->kind]);
-  return tdict_error_at(err, TDICT_ETYPE, path);
+  return tdict_fail_at(err, TDICT_ETYPE, path, "%s: found %s, wanted text or JSON", what, names[value->kind]);
 }
 
 /* Returns the name of the first argument that is NULL. Returns NULL if all arguments are given. */

@@ -141,10 +141,8 @@ static tdict_status add_leaf(void *user, const tdict_entry *entry, tdict_error *
 }
 
 static tdict_status add_new_field(packer *p, const char *path, int ndim, int64_t count, tdict_error *err) {
-  if (tdict_has(p->items[0], path)) {
-    tdict_fail(err, TDICT_EEXIST, "%s: the trees have an entry at the path of a new tensor", what);
-    return tdict_error_at(err, TDICT_EEXIST, path);
-  }
+  if (tdict_has(p->items[0], path))
+    return tdict_fail_at(err, TDICT_EEXIST, path, "%s: the trees have an entry at the path of a new tensor", what);
   p->fields[p->num_fields++] = (tdict_field){.path = path, .dtype = TDICT_I32, .ndim = ndim, .shape = {count}};
   return TDICT_OK;
 }
@@ -155,8 +153,8 @@ static tdict_status check_stack_paths(const packer *p, tdict_error *err) {
     size_t k = 0;
     while (k < p->num_leaves && strcmp(p->fields[k].path, p->o.stack_paths[i]) != 0) k++;
     if (k < p->num_leaves) continue;
-    tdict_fail(err, TDICT_ENOTFOUND, "%s: stack_paths[%zu] names no tensor of the trees", what, i);
-    return tdict_error_at(err, TDICT_ENOTFOUND, p->o.stack_paths[i]);
+    return tdict_fail_at(err, TDICT_ENOTFOUND, p->o.stack_paths[i], "%s: stack_paths[%zu] names no tensor of the trees",
+                         what, i);
   }
   return TDICT_OK;
 }
@@ -248,8 +246,8 @@ static tdict_status check_path_list(const tdict_pack_options *o, tdict_error *er
   for (size_t i = 0; i < o->num_stack_paths; i++) {
     if (!o->stack_paths[i]) return tdict_fail(err, TDICT_EINVAL, "%s: stack_paths[%zu] is NULL", what, i);
     if (!is_stack_path(o, i, o->stack_paths[i])) continue;
-    tdict_fail(err, TDICT_EINVAL, "%s: stack_paths[%zu] is the same path as an earlier one", what, i);
-    return tdict_error_at(err, TDICT_EINVAL, o->stack_paths[i]);
+    return tdict_fail_at(err, TDICT_EINVAL, o->stack_paths[i],
+                         "%s: stack_paths[%zu] is the same path as an earlier one", what, i);
   }
   return TDICT_OK;
 }

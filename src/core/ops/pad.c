@@ -241,8 +241,7 @@ tdict_status tdict_pad_trees(const tdict_pad_rule *rule, const tdict_tree *const
 static tdict_status add_masks(const char *what, const char *path, tdict_tree *made, tdict_tree *masks,
                               tdict_error *err) {
   if (!tdict_has(made, path)) return tdict_set_tree(made, path, masks, err);
-  tdict_fail(err, TDICT_EEXIST, "%s: the trees have an entry at the path of the masks", what);
-  return tdict_error_at(err, TDICT_EEXIST, path);
+  return tdict_fail_at(err, TDICT_EEXIST, path, "%s: the trees have an entry at the path of the masks", what);
 }
 
 tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, const tdict_pad_options *options,

@@ -144,11 +144,10 @@ static tdict_status fill_at(tdict_moves *moves, tdict_tree *tree, const char *pa
   tdict_leaf leaf = tdict_place_leaf(&place);
   tdict_place_reset(&place);
   if (tdict_leaf_tree(leaf)) return fill_tree(moves, tdict_leaf_tree(leaf), path, value, err);
-  if (tdict_leaf_box(leaf) && moves->stream) {
-    status = tdict_fail(err, TDICT_ENOTSUP, "fill: an object of type %.60s; on a stream, only tensors are supported",
-                        tdict_leaf_box(leaf)->type->name);
-    return tdict_error_at(err, status, path);
-  }
+  if (tdict_leaf_box(leaf) && moves->stream)
+    return tdict_fail_at(err, TDICT_ENOTSUP, path,
+                         "fill: an object of type %.60s; on a stream, only tensors are supported",
+                         tdict_leaf_box(leaf)->type->name);
   if (tdict_leaf_box(leaf)) {
     status = tdict_box_flatten(&opening, tdict_leaf_box(leaf), path, &opened, err);
     if (status == TDICT_OK) status = fill_tree(moves, opened, path, value, err);

@@ -47,8 +47,7 @@ static tdict_status find_leaf(const tdict_tree *td, const char *path, const char
 /* Returns TDICT_ETYPE. The message names the kind that was found and the kind that was wanted. */
 static tdict_status fail_leaf_kind(const char *what, tdict_leaf leaf, const char *wanted, const char *path,
                                    tdict_error *err) {
-  tdict_fail(err, TDICT_ETYPE, "%s: found %s, wanted %s", what, TDICT_LEAF_TEXT(leaf), wanted);
-  return tdict_error_at(err, TDICT_ETYPE, path);
+  return tdict_fail_at(err, TDICT_ETYPE, path, "%s: found %s, wanted %s", what, TDICT_LEAF_TEXT(leaf), wanted);
 }
 
 /* Handles escaped paths and errors if find_leaf_fast() found no tensor. `what` is the name of the public call. */

@@ -68,7 +68,7 @@ tdict_status tdict_set(tdict_tree *tree, const char *path, tdict_tensor *tensor,
   const enum fast_result result = tree && path && tensor ? set_tensor_fast(tree, path, tensor) : FAST_NOT_POSSIBLE;
   if (result == FAST_DONE) return TDICT_OK;
   if (result == FAST_NOT_POSSIBLE) return set_tensor_slow(tree, path, tensor, err);
-  return tdict_error_at(err, tdict_fail(err, TDICT_ENOMEM, "set: no memory for a key"), path);
+  return tdict_fail_at(err, TDICT_ENOMEM, path, "set: no memory for a key");
 }
 
 /* Writes to *out a new reference to the tree to store: `child` itself, or a copy of `child` that meets the demand. */
@@ -106,16 +106,15 @@ enum { ANY_KIND = -1 };
 
 static tdict_status check_leaf_kind(const tdict_place *place, int kind, tdict_error *err) {
   if (kind == ANY_KIND || tdict_leaf_kind(tdict_place_leaf(place)) == kind) return TDICT_OK;
-  tdict_fail(err, TDICT_ETYPE, "%s: found %s, wanted a %s", place->path.what, TDICT_LEAF_TEXT(tdict_place_leaf(place)),
-             kind == TDICT_LEAF_TREE ? "tree" : "tensor");
-  return tdict_error_at(err, TDICT_ETYPE, place->path.whole);
+  return tdict_fail_at(err, TDICT_ETYPE, place->path.whole, "%s: found %s, wanted a %s", place->path.what,
+                       TDICT_LEAF_TEXT(tdict_place_leaf(place)), kind == TDICT_LEAF_TREE ? "tree" : "tensor");
 }
 
 /* Makes the key table and the leaves of the node private, because the caller is about to change them. */
 static tdict_status own_keys_and_leaves(const tdict_place *place, tdict_error *err) {
   if (tdict_node_own(place->node)) return TDICT_OK;
-  tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a table of %zu keys", place->path.what, tdict_num_keys(place->node));
-  return tdict_error_at(err, TDICT_ENOMEM, place->path.whole);
+  return tdict_fail_at(err, TDICT_ENOMEM, place->path.whole, "%s: no memory for a table of %zu keys", place->path.what,
+                       tdict_num_keys(place->node));
 }
 
 /* Removes the leaf at a path and writes the leaf to *out. The caller takes over the tree's reference to the leaf. If
@@ -170,8 +169,7 @@ static tdict_status rename_slot(const tdict_place *from, const tdict_place *to, 
   /* The new name is unused: rename the slot. */
   if (to->slot < 0) {
     if (tdict_keys_rename(node->keys, slot, &to->path.name)) return TDICT_OK;
-    tdict_fail(err, TDICT_ENOMEM, "rename: no memory for a key");
-    return tdict_error_at(err, TDICT_ENOMEM, to->path.whole);
+    return tdict_fail_at(err, TDICT_ENOMEM, to->path.whole, "rename: no memory for a key");
   }
   /* The new name is in use: move the name to `slot`, delete its old slot, and release the entry of the old slot. */
   tdict_leaf old = tdict_place_leaf(to);
@@ -229,10 +227,8 @@ static tdict_status rename_place(const tdict_place *from, tdict_place *to, bool 
   /* Renaming to the same path succeeds, even if `safe` is true. */
   bool same_node = from->node == to->node && to->path.last;
   if (same_node && from->slot == to->slot) return TDICT_OK;
-  if (safe && to->slot >= 0) {
-    tdict_fail(err, TDICT_EEXIST, "rename: the new path is taken, and safe is true");
-    return tdict_error_at(err, TDICT_EEXIST, to->path.whole);
-  }
+  if (safe && to->slot >= 0)
+    return tdict_fail_at(err, TDICT_EEXIST, to->path.whole, "rename: the new path is taken, and safe is true");
   return same_node ? rename_slot(from, to, err) : move_leaf_to_node(from, to, err);
 }
 
@@ -244,8 +240,7 @@ tdict_status tdict_rename(tdict_tree *tree, const char *from, const char *to, bo
   /* Return an error if the entry would be moved below itself. */
   if (passes_through_entry(tree, to, &source)) {
     tdict_place_reset(&source);
-    tdict_fail(err, TDICT_EINVAL, "rename: the new path is below the old one");
-    return tdict_error_at(err, TDICT_EINVAL, to);
+    return tdict_fail_at(err, TDICT_EINVAL, to, "rename: the new path is below the old one");
   }
   /* Find the new place, which need not exist yet. */
   status = tdict_place_find(&target, tree, to, "rename", err);

@@ -18,9 +18,9 @@ static tdict_status set_object_at_place(const char *what, tdict_place *place, co
   tdict_box *box = tdict_leaf_box(tdict_place_leaf(place));
   if (box && box->self == self) { /* a second box of the same object would release the object twice */
     if (box->type == type) return TDICT_OK;
-    tdict_fail(err, TDICT_EINVAL, "%s: the object is already at the path, with another type, named %.60s", what,
-               box->type->name);
-    return tdict_error_at(err, TDICT_EINVAL, place->path.whole);
+    return tdict_fail_at(err, TDICT_EINVAL, place->path.whole,
+                         "%s: the object is already at the path, with another type, named %.60s", what,
+                         box->type->name);
   }
   status = tdict_box_create(type, self, &box, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, place->path.whole);
@@ -62,9 +62,9 @@ static tdict_status fail_object_type(const char *what, tdict_leaf leaf, const td
   const tdict_box *box = tdict_leaf_box(leaf);
   /* Two types can have the same name, because types are compared by address. */
   bool same_name = box && strcmp(box->type->name, wanted->name ? wanted->name : "") == 0;
-  tdict_fail(err, TDICT_ETYPE, "%s: found %s, wanted an object of %s %.60s", what, TDICT_LEAF_TEXT(leaf),
-             same_name ? "another type named" : "type", wanted->name ? wanted->name : "without a name");
-  return tdict_error_at(err, TDICT_ETYPE, path);
+  return tdict_fail_at(err, TDICT_ETYPE, path, "%s: found %s, wanted an object of %s %.60s", what,
+                       TDICT_LEAF_TEXT(leaf), same_name ? "another type named" : "type",
+                       wanted->name ? wanted->name : "without a name");
 }
 
 tdict_status tdict_object_get(const char *what, const tdict_tree *tree, const char *path, const tdict_type *type,

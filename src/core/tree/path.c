@@ -22,7 +22,7 @@ void tdict_path_reset(tdict_path *path) {
 }
 
 static tdict_status fail_path(const tdict_path *path, const char *why, tdict_error *err) {
-  return tdict_error_at(err, tdict_fail(err, TDICT_EINVAL, "%s: %s", path->what, why), path->whole);
+  return tdict_fail_at(err, TDICT_EINVAL, path->whole, "%s: %s", path->what, why);
 }
 
 /* Returns the end of the key at `text`: the dot or the terminating 0 after the key. Writes the number of backslashes to
@@ -47,9 +47,7 @@ static tdict_status unescape(tdict_path *path, const char *text, const char *end
   if ((size_t)(end - text) > sizeof path->local) {
     free(path->heap);
     to = path->heap = malloc((size_t)(end - text));
-    if (!to)
-      return tdict_error_at(err, tdict_fail(err, TDICT_ENOMEM, "%s: no memory to read the path", path->what),
-                            path->whole);
+    if (!to) return tdict_fail_at(err, TDICT_ENOMEM, path->whole, "%s: no memory to read the path", path->what);
   }
   const char *key = to;
   while (text < end) {

@@ -11,8 +11,8 @@
 static tdict_status fail_at_key(const tdict_place *place, tdict_status status, const char *why, tdict_error *err) {
   const tdict_path *path = &place->path;
   const tdict_name *name = &path->name;
-  tdict_fail(err, status, "%s: '%.*s' %s", path->what, (int)(name->length < 80 ? name->length : 80), name->text, why);
-  return tdict_error_at(err, status, path->whole);
+  return tdict_fail_at(err, status, path->whole, "%s: '%.*s' %s", path->what,
+                       (int)(name->length < 80 ? name->length : 80), name->text, why);
 }
 
 static tdict_status fail_through_leaf(const tdict_place *place, tdict_leaf leaf, tdict_error *err) {
@@ -75,8 +75,7 @@ tdict_status tdict_place_check_lock(const tdict_place *place, tdict_error *err) 
 }
 
 static tdict_status fail_place_memory(const tdict_place *place, tdict_error *err) {
-  tdict_fail(err, TDICT_ENOMEM, "%s: no memory for a key or node", place->path.what);
-  return tdict_error_at(err, TDICT_ENOMEM, place->path.whole);
+  return tdict_fail_at(err, TDICT_ENOMEM, place->path.whole, "%s: no memory for a key or node", place->path.what);
 }
 
 /* Adds the last key read to `tail`, the last node of a chain. The value of the key is the leaf, or a new node if more
@@ -165,10 +164,10 @@ tdict_status tdict_place_add(tdict_tree *td, const char *path, tdict_tensor *ten
   /* A second field with the same path is an error, not a replacement. */
   tdict_leaf there = tdict_place_leaf(&place);
   if (tdict_leaf_tensor(there)) {
-    status = tdict_error_at(err, tdict_fail(err, TDICT_EEXIST, "%s: two fields have this path", what), path);
+    status = tdict_fail_at(err, TDICT_EEXIST, path, "%s: two fields have this path", what);
   } else if (tdict_leaf_tree(there)) {
-    tdict_fail(err, TDICT_ETYPE, "%s: the path of another field leads through this one's tensor", what);
-    status = tdict_error_at(err, TDICT_ETYPE, path);
+    status =
+        tdict_fail_at(err, TDICT_ETYPE, path, "%s: the path of another field leads through this one's tensor", what);
   } else {
     status = tdict_place_put(&place, tdict_leaf_of_tensor(tensor), &old, err);
   }
