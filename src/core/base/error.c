@@ -95,6 +95,10 @@ tdict_status tdict_fail_native(tdict_error *err, tdict_status status, int32_t na
   return status;
 }
 
+tdict_status tdict_fail_null(tdict_error *err, const char *what, const char *name) {
+  return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, name);
+}
+
 bool tdict_status_is_known(tdict_status status) {
   return (int)status >= (int)TDICT_OK && (int)status <= (int)TDICT_ENOTSUP;
 }

@@ -104,7 +104,7 @@ static int parse_device_index(const char *text) {
 }
 
 tdict_status tdict_device_parse(const char *text, tdict_device *out, tdict_error *err) {
-  if (!text || !out) return tdict_fail(err, TDICT_EINVAL, "device: %s is NULL", text ? "out" : "text");
+  if (!text || !out) return tdict_fail_null(err, "device", text ? "out" : "text");
   for (size_t i = 0; i < NUM_DEVICE_TYPES; i++) {
     size_t length = strlen(device_types[i].name);
     if (strncmp(text, device_types[i].name, length) != 0) continue;

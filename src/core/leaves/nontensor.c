@@ -129,7 +129,7 @@ int tdict_nontensor_shape(const tdict_nontensor *values, const int64_t **shape) 
 }
 
 tdict_status tdict_nontensor_get(const tdict_nontensor *values, int64_t i, tdict_value *out, tdict_error *err) {
-  if (!values || !out) return tdict_fail(err, TDICT_EINVAL, "nontensor_get: %s is NULL", values ? "out" : "values");
+  if (!values || !out) return tdict_fail_null(err, "nontensor_get", values ? "out" : "values");
   if (i < 0 || i >= values->count)
     return tdict_fail(err, TDICT_EINVAL, "nontensor_get: value %lld of %lld does not exist", (long long)i,
                       (long long)values->count);

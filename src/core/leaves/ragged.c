@@ -94,8 +94,7 @@ static tdict_status check_offsets(const char *what, const tdict_ragged *r, int64
 tdict_status tdict_ragged_create(tdict_tensor *values, tdict_tensor *offsets, tdict_ragged **out, tdict_error *err) {
   static const char what[] = "ragged_create";
   tdict_ragged *r;
-  if (!values || !offsets || !out)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, !values ? "values" : !offsets ? "offsets" : "out");
+  if (!values || !offsets || !out) return tdict_fail_null(err, what, !values ? "values" : !offsets ? "offsets" : "out");
   tdict_status status = check_tensors(what, values, offsets, err);
   if (status == TDICT_OK) status = tdict_ragged_new(what, offsets->dims[0] - 1, &r, err);
   if (status != TDICT_OK) return status;
@@ -193,7 +192,7 @@ tdict_status tdict_ragged_from_rows(tdict_tensor *const *rows, size_t count, con
                                     tdict_ragged **out, tdict_error *err) {
   static const char what[] = "ragged_from_rows";
   tdict_ragged_options o;
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
+  if (!out) return tdict_fail_null(err, what, "out");
   if (!rows || count == 0) return tdict_fail(err, TDICT_EINVAL, "%s: no rows", what);
   for (size_t i = 0; i < count; i++)
     if (!rows[i]) return tdict_fail(err, TDICT_EINVAL, "%s: row %zu is NULL", what, i);
@@ -217,7 +216,7 @@ int64_t tdict_ragged_max_length(const tdict_ragged *ragged) {
 }
 
 tdict_status tdict_ragged_get_row(const tdict_ragged *ragged, int64_t i, tdict_tensor **out, tdict_error *err) {
-  if (!ragged || !out) return tdict_fail(err, TDICT_EINVAL, "ragged_get_row: %s is NULL", ragged ? "out" : "ragged");
+  if (!ragged || !out) return tdict_fail_null(err, "ragged_get_row", ragged ? "out" : "ragged");
   if (i < 0 || i >= ragged->num_rows)
     return tdict_fail(err, TDICT_EINVAL, "ragged_get_row: row %lld of %lld", (long long)i, (long long)ragged->num_rows);
   const tdict_tensor_range range = {0, ragged->at[i], tdict_ragged_length(ragged, i), 1};

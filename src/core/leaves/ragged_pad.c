@@ -91,10 +91,7 @@ tdict_status tdict_ragged_from_padded(const tdict_tensor *padded, const tdict_te
   tdict_ragged_options o;
   tdict_ragged *r;
   if (!padded || !lengths || !out)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", from_padded,
-                      !padded    ? "padded"
-                      : !lengths ? "lengths"
-                                 : "out");
+    return tdict_fail_null(err, from_padded, !padded ? "padded" : !lengths ? "lengths" : "out");
   tdict_status status = tdict_ragged_read_options(from_padded, options, &o, err);
   if (status == TDICT_OK) status = check_padded(padded, lengths, err);
   if (status == TDICT_OK) status = tdict_ragged_new(from_padded, padded->dims[0], &r, err);
@@ -142,8 +139,7 @@ tdict_status tdict_ragged_to_padded(const tdict_ragged *ragged, double value, td
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
   int64_t shape[TDICT_MAX_NDIM + 1];
   tdict_tensor *made = NULL, *made_mask = NULL;
-  if (!ragged || !padded)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", to_padded, ragged ? "padded" : "ragged");
+  if (!ragged || !padded) return tdict_fail_null(err, to_padded, ragged ? "padded" : "ragged");
   const tdict_tensor *values = ragged->values;
   if (tdict_dtype_bytes(values->dtype) > sizeof element)
     return tdict_fail(err, TDICT_ENOTSUP, "%s: elements of %zu bytes are not supported", to_padded,

@@ -304,8 +304,7 @@ const tdict_type *tdict_ragged_type(void) { return &ragged_type.type; }
 
 tdict_status tdict_set_ragged(tdict_tree *tree, const char *path, tdict_ragged *ragged, tdict_error *err) {
   void *held = NULL;
-  if (!tree || !path || !ragged)
-    return tdict_fail(err, TDICT_EINVAL, "set_ragged: %s is NULL", !tree ? "tree" : !path ? "path" : "ragged");
+  if (!tree || !path || !ragged) return tdict_fail_null(err, "set_ragged", !tree ? "tree" : !path ? "path" : "ragged");
   /* If the path holds this leaf already, the tree does not take over a reference. */
   const bool is_held = tdict_get_object(tree, path, &ragged_type.type, &held, NULL) == TDICT_OK && held == ragged;
   tdict_status status = tdict_object_set("set_ragged", tree, path, &ragged_type.type, tdict_ragged_retain(ragged), err);
@@ -315,8 +314,7 @@ tdict_status tdict_set_ragged(tdict_tree *tree, const char *path, tdict_ragged *
 
 tdict_status tdict_get_ragged(const tdict_tree *tree, const char *path, tdict_ragged **out, tdict_error *err) {
   void *found = NULL;
-  if (!tree || !path || !out)
-    return tdict_fail(err, TDICT_EINVAL, "get_ragged: %s is NULL", !tree ? "tree" : !path ? "path" : "out");
+  if (!tree || !path || !out) return tdict_fail_null(err, "get_ragged", !tree ? "tree" : !path ? "path" : "out");
   tdict_status status = tdict_object_get("get_ragged", tree, path, &ragged_type.type, &found, err);
   if (status == TDICT_OK) *out = found;
   return status;

@@ -150,8 +150,7 @@ const tdict_type *tdict_unbatched_type(void) { return &unbatched_builtin.type; }
 
 tdict_status tdict_set_unbatched(tdict_tree *tree, const char *path, tdict_tensor *tensor, tdict_error *err) {
   static const char what[] = "set_unbatched";
-  if (!tree || !path || !tensor)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, !tree ? "tree" : !path ? "path" : "tensor");
+  if (!tree || !path || !tensor) return tdict_fail_null(err, what, !tree ? "tree" : !path ? "path" : "tensor");
   tdict_place place;
   void *made = NULL;
   tdict_status status = tdict_place_find(&place, tree, path, what, err);
@@ -171,8 +170,7 @@ tdict_status tdict_set_unbatched(tdict_tree *tree, const char *path, tdict_tenso
 
 tdict_status tdict_get_unbatched(const tdict_tree *tree, const char *path, tdict_tensor **out, tdict_error *err) {
   void *object = NULL;
-  if (!tree || !path || !out)
-    return tdict_fail(err, TDICT_EINVAL, "get_unbatched: %s is NULL", !tree ? "tree" : !path ? "path" : "out");
+  if (!tree || !path || !out) return tdict_fail_null(err, "get_unbatched", !tree ? "tree" : !path ? "path" : "out");
   tdict_status status = tdict_object_get("get_unbatched", tree, path, tdict_unbatched_type(), &object, err);
   if (status == TDICT_OK) *out = tensor_of(object);
   return status;

@@ -79,10 +79,6 @@ static tdict_status set_given(const char *what, tdict_tree *tree, const char *pa
   return status;
 }
 
-static tdict_status fail_null(const char *what, const char *name, tdict_error *err) {
-  return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, name);
-}
-
 /* Sets one value for the whole tree. */
 static tdict_status set_one(const char *what, tdict_tree *tree, const char *path, const tdict_value *value,
                             tdict_error *err) {
@@ -122,7 +118,7 @@ static tdict_status set_column(const char *what, tdict_tree *tree, const char *p
 
 tdict_status tdict_set_text(tdict_tree *tree, const char *path, const char *text, tdict_error *err) {
   static const char what[] = "set_text";
-  if (!tree || !path || !text) return fail_null(what, !tree ? "tree" : !path ? "path" : "text", err);
+  if (!tree || !path || !text) return tdict_fail_null(err, what, !tree ? "tree" : !path ? "path" : "text");
   const tdict_value value = {.kind = TDICT_VALUE_TEXT, .text = text, .length = strlen(text)};
   return set_one(what, tree, path, &value, err);
 }
@@ -131,7 +127,8 @@ tdict_status tdict_set_values(tdict_tree *tree, const char *path, const tdict_va
                               tdict_error *err) {
   static const char what[] = "set_values";
   given g = {.values = values};
-  if (!tree || !path || (!values && count)) return fail_null(what, !tree ? "tree" : !path ? "path" : "values", err);
+  if (!tree || !path || (!values && count))
+    return tdict_fail_null(err, what, !tree ? "tree" : !path ? "path" : "values");
   return count == TDICT_WHOLE_TREE ? set_one(what, tree, path, values, err)
                                    : set_column(what, tree, path, &g, count, err);
 }
@@ -148,7 +145,7 @@ tdict_status tdict_set_texts(tdict_tree *tree, const char *path, const char *con
                              tdict_error *err) {
   static const char what[] = "set_texts";
   given g = {.texts = texts};
-  if (!tree || !path || (!texts && count)) return fail_null(what, !tree ? "tree" : !path ? "path" : "texts", err);
+  if (!tree || !path || (!texts && count)) return tdict_fail_null(err, what, !tree ? "tree" : !path ? "path" : "texts");
   return set_column(what, tree, path, &g, count, err);
 }
 
@@ -206,14 +203,14 @@ static const char *missing(const void *tree, const void *path, const void *out, 
 
 tdict_status tdict_get_value(const tdict_tree *tree, const char *path, int64_t i, tdict_value *out, tdict_error *err) {
   const char *name = missing(tree, path, out, "out");
-  return name ? fail_null("get_value", name, err) : get_at("get_value", tree, path, i, out, err);
+  return name ? tdict_fail_null(err, "get_value", name) : get_at("get_value", tree, path, i, out, err);
 }
 
 tdict_status tdict_get_text(const tdict_tree *tree, const char *path, int64_t i, const char **text, size_t *length,
                             tdict_error *err) {
   tdict_value value;
   const char *name = missing(tree, path, text, "text");
-  if (name) return fail_null("get_text", name, err);
+  if (name) return tdict_fail_null(err, "get_text", name);
   tdict_status status = get_at("get_text", tree, path, i, &value, err);
   if (status == TDICT_OK) status = take_text("get_text", path, &value, text, err);
   if (status == TDICT_OK && length) *length = value.length;

@@ -13,7 +13,7 @@
 enum { LEAF_ALIGNMENT = 256 };
 
 tdict_status tdict_clone(const tdict_tree *tree, tdict_tree **out, tdict_error *err) {
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "clone: %s is NULL", tree ? "out" : "tree");
+  if (!tree || !out) return tdict_fail_null(err, "clone", tree ? "out" : "tree");
   return tdict_map_share(tree, "clone", out, err);
 }
 
@@ -25,7 +25,7 @@ static tdict_status fill_clone(const tdict_map *map, size_t entry, const tdict_t
 
 tdict_status tdict_clone_deep(const tdict_tree *tree, const tdict_run *run, tdict_tree **out, tdict_error *err) {
   tdict_run r;
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "clone_deep: %s is NULL", tree ? "out" : "tree");
+  if (!tree || !out) return tdict_fail_null(err, "clone_deep", tree ? "out" : "tree");
   tdict_status status = tdict_run_read(&r, run, TDICT_USES_STREAM | TDICT_USES_MEMORY, "clone_deep", err);
   if (status != TDICT_OK) return status;
   tdict_moves moves = {.what = "clone_deep", .stream = tdict_run_stream(&r)};
@@ -52,7 +52,7 @@ static bool is_not_contiguous(const tdict_map *map, size_t tensor, const tdict_t
 
 tdict_status tdict_contiguous(const tdict_tree *tree, const tdict_run *run, tdict_tree **out, tdict_error *err) {
   tdict_run r;
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "contiguous: %s is NULL", tree ? "out" : "tree");
+  if (!tree || !out) return tdict_fail_null(err, "contiguous", tree ? "out" : "tree");
   tdict_status status = tdict_run_read(&r, run, TDICT_USES_STREAM, "contiguous", err);
   if (status != TDICT_OK) return status;
   tdict_moves moves = {.what = "contiguous", .stream = tdict_run_stream(&r)};
@@ -150,7 +150,7 @@ tdict_status tdict_make_consolidated(tdict_tree *tree, size_t num_tensors, tdict
 }
 
 tdict_status tdict_consolidate(const tdict_tree *tree, tdict_memory *memory, tdict_tree **out, tdict_error *err) {
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "consolidate: %s is NULL", tree ? "out" : "tree");
+  if (!tree || !out) return tdict_fail_null(err, "consolidate", tree ? "out" : "tree");
   tdict_moves moves = {.what = "consolidate"};
   const tdict_map map = {.what = "consolidate",
                          .drops_locks = true,
@@ -175,7 +175,7 @@ tdict_status tdict_consolidate(const tdict_tree *tree, tdict_memory *memory, tdi
 bool tdict_is_consolidated(const tdict_tree *tree) { return tree && tree->consolidated; }
 
 tdict_status tdict_consolidated_bytes(const tdict_tree *tree, tdict_tensor **out, tdict_error *err) {
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "consolidated_bytes: %s is NULL", tree ? "out" : "tree");
+  if (!tree || !out) return tdict_fail_null(err, "consolidated_bytes", tree ? "out" : "tree");
   if (!tree->consolidated)
     return tdict_fail(err, TDICT_EINVAL,
                       "consolidated_bytes: the tree is not consolidated: call tdict_consolidate() first");

@@ -75,7 +75,7 @@ typedef struct join_options {
 /* Checks the arguments, reads the options, and computes the batch size of the result. */
 static tdict_status read_join_options(joiner *j, const join_options *given, const void *out, tdict_error *err) {
   tdict_join_options o = tdict_join_options_default();
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", j->what);
+  if (!out) return tdict_fail_null(err, j->what, "out");
   if (!j->items || j->count == 0) return tdict_fail(err, TDICT_EINVAL, "%s: no trees", j->what);
   for (size_t i = 0; i < j->count; i++)
     if (!j->items[i]) return tdict_fail(err, TDICT_EINVAL, "%s: tree %zu is NULL", j->what, i);
@@ -310,7 +310,7 @@ static tdict_status write_joined_leaves(joiner *j, const tdict_tree *out, bool c
 
 /* Joins the trees into the existing tensors of `out`. */
 static tdict_status join_into(joiner *j, const join_options *options, tdict_tree *out, tdict_error *err) {
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: dst is NULL", j->what);
+  if (!out) return tdict_fail_null(err, j->what, "dst");
   tdict_status status = read_join_options(j, options, out, err);
   if (status != TDICT_OK) return status;
   status = tdict_check_batch_size(j->what, out, j->ndim, j->batch_size, err);

@@ -263,7 +263,7 @@ tdict_status tdict_get_difference(const tdict_tree *a, const tdict_tree *b, cons
                                   tdict_difference *out, tdict_error *err) {
   tdict_difference found;
   comparer c = {.o = tdict_difference_options_default(), .out = &found};
-  if (!a || !b || !out) return tdict_fail(err, TDICT_EINVAL, "compare: %s is NULL", !a ? "a" : !b ? "b" : "out");
+  if (!a || !b || !out) return tdict_fail_null(err, "compare", !a ? "a" : !b ? "b" : "out");
   tdict_status status = tdict_options_read(&c.o, sizeof c.o, options, "compare options", err);
   if (status != TDICT_OK) return status;
   if (!(c.o.relative >= 0) || !(c.o.absolute >= 0))

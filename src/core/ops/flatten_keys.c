@@ -156,7 +156,7 @@ static tdict_status flatten_into(const char *what, tdict_cursor *cursor, const c
 
 tdict_status tdict_flatten_keys(const tdict_tree *tree, const char *separator, tdict_tree **out, tdict_error *err) {
   static const char what[] = "flatten_keys";
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "out" : "tree");
+  if (!tree || !out) return tdict_fail_null(err, what, tree ? "out" : "tree");
   if (!separator) separator = ".";
   if (!*separator) return tdict_fail(err, TDICT_EINVAL, "%s: the separator is empty", what);
   tdict_tree *made = tdict_node_create_under(tree);

@@ -69,7 +69,7 @@ static tdict_status remove_empty_trees(const char *what, tdict_tree *made, tdict
 tdict_status tdict_exclude(const tdict_tree *tree, const char *const *paths, size_t count, tdict_tree **out,
                            tdict_error *err) {
   tdict_tree *made = NULL;
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "exclude: %s is NULL", tree ? "out" : "tree");
+  if (!tree || !out) return tdict_fail_null(err, "exclude", tree ? "out" : "tree");
   tdict_status status = tdict_paths_check("exclude", paths, count, err);
   if (status == TDICT_OK) status = tdict_map_share(tree, "exclude", &made, err);
   if (status == TDICT_OK) status = exclude_paths("exclude", made, paths, count, err);
@@ -80,7 +80,7 @@ tdict_status tdict_split_keys(const tdict_tree *tree, const tdict_key_set *sets,
                               size_t *count, tdict_error *err) {
   static const char what[] = "split_keys";
   const char *missing = !tree ? "tree" : !trees ? "trees" : !count ? "count" : num_sets && !sets ? "sets" : NULL;
-  if (missing) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, missing);
+  if (missing) return tdict_fail_null(err, what, missing);
   size_t num_trees, bytes;
   tdict_tree **made = NULL;
   if (!tdict_add_size(num_sets, 1, &num_trees) || *count < num_trees)
@@ -109,7 +109,7 @@ tdict_status tdict_split_keys(const tdict_tree *tree, const tdict_key_set *sets,
 tdict_status tdict_assign(tdict_tree *tree, const tdict_tree *other, tdict_error *err) {
   static const char what[] = "assign";
   tdict_tree *made = NULL;
-  if (!tree || !other) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "other" : "tree");
+  if (!tree || !other) return tdict_fail_null(err, what, tree ? "other" : "tree");
   if (tdict_node_is_locked(tree)) return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is locked", what);
   if (tree == other) return TDICT_OK;
   /* `tree` keeps its batch size and device, since its parents depend on them. */

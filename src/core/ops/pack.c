@@ -242,7 +242,7 @@ static tdict_status make_packed(packer *p, tdict_tree **out, tdict_error *err) {
 }
 
 static tdict_status check_path_list(const tdict_pack_options *o, tdict_error *err) {
-  if (o->num_stack_paths && !o->stack_paths) return tdict_fail(err, TDICT_EINVAL, "%s: stack_paths is NULL", what);
+  if (o->num_stack_paths && !o->stack_paths) return tdict_fail_null(err, what, "stack_paths");
   for (size_t i = 0; i < o->num_stack_paths; i++) {
     if (!o->stack_paths[i]) return tdict_fail(err, TDICT_EINVAL, "%s: stack_paths[%zu] is NULL", what, i);
     if (!is_stack_path(o, i, o->stack_paths[i])) continue;
@@ -254,8 +254,7 @@ static tdict_status check_path_list(const tdict_pack_options *o, tdict_error *er
 
 static tdict_status check_pack_options(const packer *p, tdict_error *err) {
   const tdict_pack_options *o = &p->o;
-  if (!o->cu_seqlens || !o->max_seqlen)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, o->cu_seqlens ? "max_seqlen" : "cu_seqlens");
+  if (!o->cu_seqlens || !o->max_seqlen) return tdict_fail_null(err, what, o->cu_seqlens ? "max_seqlen" : "cu_seqlens");
   tdict_status status = check_path_list(o, err);
   if (status != TDICT_OK) return status;
   if (o->num_tokens < 0 || o->num_sequences < 0 || o->num_sequences > INT32_MAX)
@@ -273,7 +272,7 @@ tdict_status tdict_pack_sequence(const tdict_tree *const *items, size_t count, c
                                  const tdict_run *run, tdict_tree **out, tdict_error *err) {
   tdict_run r;
   packer p = {.items = items, .count = count, .o = tdict_pack_options_default()};
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
+  if (!out) return tdict_fail_null(err, what, "out");
   tdict_status status = tdict_options_read(&p.o, sizeof p.o, options, "pack options", err);
   if (status == TDICT_OK) status = tdict_run_read(&r, run, TDICT_USES_MEMORY, what, err);
   if (status != TDICT_OK) return status;

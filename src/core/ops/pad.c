@@ -249,7 +249,7 @@ tdict_status tdict_pad_sequence(const tdict_tree *const *items, size_t count, co
   static const char what[] = "pad_sequence";
   tdict_pad_options o = tdict_pad_options_default();
   tdict_run r;
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
+  if (!out) return tdict_fail_null(err, what, "out");
   tdict_status status = tdict_options_read(&o, sizeof o, options, "pad options", err);
   if (status == TDICT_OK) status = tdict_run_read(&r, run, TDICT_USES_MEMORY, what, err);
   if (status != TDICT_OK) return status;

@@ -7,7 +7,7 @@
 #include "tdict/keysets.h"
 
 tdict_status tdict_paths_check(const char *what, const char *const *paths, size_t count, tdict_error *err) {
-  if (count && !paths) return tdict_fail(err, TDICT_EINVAL, "%s: paths is NULL", what);
+  if (count && !paths) return tdict_fail_null(err, what, "paths");
   for (size_t i = 0; i < count; i++)
     if (!paths[i]) return tdict_fail(err, TDICT_EINVAL, "%s: path %zu is NULL", what, i);
   return TDICT_OK;
@@ -101,7 +101,7 @@ tdict_status tdict_select_paths(const char *what, const tdict_tree *td, const td
 
 tdict_status tdict_select(const tdict_tree *tree, const char *const *paths, size_t count, bool strict, tdict_tree **out,
                           tdict_error *err) {
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "select: %s is NULL", tree ? "out" : "tree");
+  if (!tree || !out) return tdict_fail_null(err, "select", tree ? "out" : "tree");
   const tdict_selection selection = {paths, count, strict};
   return tdict_select_paths("select", tree, &selection, out, err);
 }

@@ -149,19 +149,15 @@ static tdict_status replace_dims(const char *what, const tdict_tree *td, int fir
 static tdict_status read_batch_shape(const char *what, int ndim, const int64_t *shape, int64_t *out, tdict_error *err) {
   if (ndim < 0 || ndim > TDICT_MAX_BATCH_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: %d dimensions, wanted 0 to %d", what, ndim, TDICT_MAX_BATCH_NDIM);
-  if (ndim && !shape) return tdict_fail(err, TDICT_EINVAL, "%s: shape is NULL", what);
+  if (ndim && !shape) return tdict_fail_null(err, what, "shape");
   for (int i = 0; i < ndim; i++) out[i] = shape[i];
   return TDICT_OK;
-}
-
-static tdict_status fail_null_tree(const char *what, const void *td, tdict_error *err) {
-  return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "out" : "tree");
 }
 
 /* Implements tdict_reshape_view() and tdict_reshape(), which differ in g->may_copy. */
 static tdict_status view_or_reshape(const char *what, const tdict_tree *td, grouping *g, const int64_t *shape,
                                     tdict_tree **out, tdict_error *err) {
-  if (!td || !out) return fail_null_tree(what, td, err);
+  if (!td || !out) return tdict_fail_null(err, what, td ? "out" : "tree");
   tdict_status status = read_batch_shape(what, g->ndim, shape, g->shape, err);
   if (status == TDICT_OK) status = replace_dims(what, td, 0, td->batch_ndim - 1, g, err);
   return status == TDICT_OK ? regroup(what, td, g, out, err) : status;
@@ -180,7 +176,7 @@ tdict_status tdict_reshape(const tdict_tree *tree, int ndim, const int64_t *shap
 
 tdict_status tdict_merge_dims(const tdict_tree *tree, int first, int last, tdict_tree **out, tdict_error *err) {
   static const char what[] = "merge_dims";
-  if (!tree || !out) return fail_null_tree(what, tree, err);
+  if (!tree || !out) return tdict_fail_null(err, what, tree ? "out" : "tree");
   tdict_status status = tdict_dim_find(what, first, tree->batch_ndim, &first, err);
   if (status == TDICT_OK) status = tdict_dim_find(what, last, tree->batch_ndim, &last, err);
   if (status != TDICT_OK) return status;
@@ -196,7 +192,7 @@ tdict_status tdict_merge_dims(const tdict_tree *tree, int first, int last, tdict
 tdict_status tdict_split_dim(const tdict_tree *tree, int dim, int ndim, const int64_t *shape, tdict_tree **out,
                              tdict_error *err) {
   static const char what[] = "split_dim";
-  if (!tree || !out) return fail_null_tree(what, tree, err);
+  if (!tree || !out) return tdict_fail_null(err, what, tree ? "out" : "tree");
   grouping g = {.ndim = ndim, .may_copy = false};
   tdict_status status = tdict_dim_find(what, dim, tree->batch_ndim, &dim, err);
   if (status == TDICT_OK) status = read_batch_shape(what, ndim, shape, g.shape, err);
@@ -207,7 +203,7 @@ tdict_status tdict_split_dim(const tdict_tree *tree, int dim, int ndim, const in
 
 tdict_status tdict_unsqueeze(const tdict_tree *tree, int dim, tdict_tree **out, tdict_error *err) {
   static const char what[] = "unsqueeze";
-  if (!tree || !out) return fail_null_tree(what, tree, err);
+  if (!tree || !out) return tdict_fail_null(err, what, tree ? "out" : "tree");
   tdict_affine a;
   tdict_status status = tdict_dim_find(what, dim, tree->batch_ndim + 1, &dim, err);
   if (status != TDICT_OK) return status;
@@ -220,7 +216,7 @@ tdict_status tdict_unsqueeze(const tdict_tree *tree, int dim, tdict_tree **out, 
 
 tdict_status tdict_squeeze(const tdict_tree *tree, int dim, tdict_tree **out, tdict_error *err) {
   static const char what[] = "squeeze";
-  if (!tree || !out) return fail_null_tree(what, tree, err);
+  if (!tree || !out) return tdict_fail_null(err, what, tree ? "out" : "tree");
   int only = 0;
   tdict_affine a;
   tdict_status status = dim == TDICT_EVERY_DIM ? TDICT_OK : tdict_dim_find(what, dim, tree->batch_ndim, &only, err);
@@ -236,7 +232,7 @@ tdict_status tdict_squeeze(const tdict_tree *tree, int dim, tdict_tree **out, td
 
 tdict_status tdict_expand(const tdict_tree *tree, int ndim, const int64_t *shape, tdict_tree **out, tdict_error *err) {
   static const char what[] = "expand";
-  if (!tree || !out) return fail_null_tree(what, tree, err);
+  if (!tree || !out) return tdict_fail_null(err, what, tree ? "out" : "tree");
   int64_t counts[TDICT_MAX_BATCH_NDIM];
   tdict_affine a;
   tdict_status status = read_batch_shape(what, ndim, shape, counts, err);
@@ -263,8 +259,8 @@ tdict_status tdict_expand(const tdict_tree *tree, int ndim, const int64_t *shape
 
 tdict_status tdict_permute(const tdict_tree *tree, int ndim, const int *order, tdict_tree **out, tdict_error *err) {
   static const char what[] = "permute";
-  if (!tree || !out) return fail_null_tree(what, tree, err);
-  if (!order && tree->batch_ndim) return tdict_fail(err, TDICT_EINVAL, "%s: order is NULL", what);
+  if (!tree || !out) return tdict_fail_null(err, what, tree ? "out" : "tree");
+  if (!order && tree->batch_ndim) return tdict_fail_null(err, what, "order");
   if (ndim != tree->batch_ndim)
     return tdict_fail(err, TDICT_EINVAL, "%s: order has %d dimensions, the tree has %d", what, ndim,
                       (int)tree->batch_ndim);
@@ -285,7 +281,7 @@ tdict_status tdict_permute(const tdict_tree *tree, int ndim, const int *order, t
 
 tdict_status tdict_transpose(const tdict_tree *tree, int a, int b, tdict_tree **out, tdict_error *err) {
   static const char what[] = "transpose";
-  if (!tree || !out) return fail_null_tree(what, tree, err);
+  if (!tree || !out) return tdict_fail_null(err, what, tree ? "out" : "tree");
   tdict_affine affine;
   tdict_status status = tdict_dim_find(what, a, tree->batch_ndim, &a, err);
   if (status == TDICT_OK) status = tdict_dim_find(what, b, tree->batch_ndim, &b, err);

@@ -22,7 +22,7 @@ typedef struct cutter {
 /* Checks the pointers that the functions of this file take, and finds the dimension to cut. */
 static tdict_status find_cut_dim(cutter *c, int dim, const size_t *count, tdict_error *err) {
   const char *missing = !c->td ? "tree" : !count ? "count" : NULL;
-  if (missing) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", c->what, missing);
+  if (missing) return tdict_fail_null(err, c->what, missing);
   return tdict_dim_find(c->what, dim, c->td->batch_ndim, &c->dim, err);
 }
 
@@ -84,7 +84,7 @@ tdict_status tdict_split(const tdict_tree *tree, int dim, const int64_t *sizes, 
   cutter c = {.what = "split", .td = tree, .sizes = sizes};
   tdict_status status = find_cut_dim(&c, dim, count, err);
   if (status != TDICT_OK) return status;
-  if (*count && !sizes) return tdict_fail(err, TDICT_EINVAL, "split: sizes is NULL");
+  if (*count && !sizes) return tdict_fail_null(err, "split", "sizes");
   int64_t sum = 0;
   bool fits = true;
   for (size_t i = 0; i < *count; i++) {

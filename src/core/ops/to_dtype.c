@@ -33,7 +33,7 @@ tdict_status tdict_tensor_to_dtype(const tdict_tensor *tensor, tdict_dtype dtype
                                    tdict_tensor **out, tdict_error *err) {
   tdict_tensor *made;
   tdict_run r;
-  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tensor ? "out" : "tensor");
+  if (!tensor || !out) return tdict_fail_null(err, what, tensor ? "out" : "tensor");
   tdict_status status = tdict_run_read(&r, run, TDICT_USES_STREAM | TDICT_USES_MEMORY, what, err);
   if (status != TDICT_OK) return status;
   if (tensor->dtype == dtype) {
@@ -103,7 +103,7 @@ tdict_status tdict_to_dtype(const tdict_tree *tree, tdict_dtype dtype, const tdi
                             const tdict_run *run, tdict_tree **out, tdict_error *err) {
   tdict_run r;
   caster c = {.dtype = dtype, .options = tdict_dtype_options_default()};
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "out" : "tree");
+  if (!tree || !out) return tdict_fail_null(err, what, tree ? "out" : "tree");
   tdict_status status = tdict_options_read(&c.options, sizeof c.options, options, "dtype options", err);
   if (status == TDICT_OK) status = tdict_run_read(&r, run, TDICT_USES_STREAM | TDICT_USES_MEMORY, what, err);
   if (status == TDICT_OK && !tdict_dtype_bytes(dtype))

@@ -148,7 +148,7 @@ static tdict_status place_all(unflattener *u, tdict_error *err) {
 
 tdict_status tdict_unflatten_keys(const tdict_tree *tree, const char *separator, tdict_tree **out, tdict_error *err) {
   tdict_tree *copy = NULL;
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "out" : "tree");
+  if (!tree || !out) return tdict_fail_null(err, what, tree ? "out" : "tree");
   if (!separator) separator = ".";
   if (!*separator) return tdict_fail(err, TDICT_EINVAL, "%s: the separator is empty", what);
   tdict_status status = tdict_map_share(tree, what, &copy, err);

@@ -63,7 +63,7 @@ tdict_status tdict_update(tdict_tree *dst, const tdict_tree *src, const char *co
                           tdict_error *err) {
   merger m;
   tdict_tree *part = NULL;
-  if (!dst || !src) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, dst ? "src" : "dst");
+  if (!dst || !src) return tdict_fail_null(err, what, dst ? "src" : "dst");
   if (dst == src) return TDICT_OK;
   if (paths) {
     const tdict_selection selection = {paths, num_paths, true};

@@ -164,7 +164,7 @@ static tdict_status run_visit(visit_job *j, const tdict_run *run, tdict_error *e
 
 tdict_status tdict_visit(tdict_context *context, const tdict_tree *const *trees, size_t count, tdict_leaf_visitor visit,
                          void *user, const tdict_run *run, tdict_error *err) {
-  if (!visit) return tdict_fail(err, TDICT_EINVAL, "visit: the function is NULL");
+  if (!visit) return tdict_fail_null(err, "visit", "the function");
   visit_job j = {.what = "visit", .trees = trees, .count = count, .visit = visit, .user = user, .context = context};
   return run_visit(&j, run, err);
 }
@@ -261,7 +261,7 @@ static tdict_status run_apply(visit_job *j, const tdict_run *run, tdict_tree **o
 
 tdict_status tdict_apply(tdict_context *context, const tdict_tree *const *trees, size_t count, tdict_leaf_maker make,
                          void *user, const tdict_run *run, tdict_tree **out, tdict_error *err) {
-  if (!make || !out) return tdict_fail(err, TDICT_EINVAL, "apply: %s is NULL", make ? "out" : "the function");
+  if (!make || !out) return tdict_fail_null(err, "apply", make ? "out" : "the function");
   visit_job j = {.what = "apply", .trees = trees, .count = count, .make = make, .user = user, .context = context};
   return run_apply(&j, run, out, err);
 }
@@ -281,8 +281,7 @@ static tdict_status keep_or_drop(void *user, const tdict_leaves *at, tdict_tenso
 
 tdict_status tdict_filter(const tdict_tree *tree, tdict_leaf_predicate keep, void *user, tdict_tree **out,
                           tdict_error *err) {
-  if (!tree || !keep || !out)
-    return tdict_fail(err, TDICT_EINVAL, "filter: %s is NULL", !tree ? "tree" : !keep ? "the function" : "out");
+  if (!tree || !keep || !out) return tdict_fail_null(err, "filter", !tree ? "tree" : !keep ? "the function" : "out");
   filter f = {keep, user};
   visit_job j = {.what = "filter", .trees = &tree, .count = 1, .make = keep_or_drop, .user = &f};
   return run_apply(&j, NULL, out, err);

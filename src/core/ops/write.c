@@ -15,10 +15,6 @@
 
 enum { PATH_BYTES = sizeof((tdict_error *)NULL)->path };
 
-static tdict_status fail_null_argument(const char *what, const char *name, tdict_error *err) {
-  return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, name);
-}
-
 /* Returns true if two tensors of equal shape have their elements at the same addresses. If true, the caller skips the
  * copy. */
 static bool is_same_view(const tdict_tensor *a, const tdict_tensor *b) {
@@ -70,7 +66,7 @@ static tdict_status write_indexed(tdict_tensor *to, const tdict_indices *index, 
 tdict_status tdict_write(tdict_tree *tree, const char *path, const tdict_indices *index, const tdict_tensor *value,
                          tdict_error *err) {
   tdict_tensor *to = NULL;
-  if (!tree || !path || !value) return fail_null_argument("write", !tree ? "tree" : !path ? "path" : "value", err);
+  if (!tree || !path || !value) return tdict_fail_null(err, "write", !tree ? "tree" : !path ? "path" : "value");
   tdict_status status = tdict_get(tree, path, &to, err);
   if (status != TDICT_OK) return status;
   status = index ? write_indexed(to, index, value, err) : write_whole(to, value, err);
@@ -162,7 +158,7 @@ static tdict_status fill_at(tdict_moves *moves, tdict_tree *tree, const char *pa
 
 tdict_status tdict_fill(tdict_tree *tree, const char *path, double value, const tdict_run *run, tdict_error *err) {
   tdict_run r;
-  if (!tree) return fail_null_argument("fill", "tree", err);
+  if (!tree) return tdict_fail_null(err, "fill", "tree");
   tdict_status status = tdict_run_read(&r, run, TDICT_USES_STREAM, "fill", err);
   if (status != TDICT_OK) return status;
   tdict_moves moves = {.what = "fill", .stream = tdict_run_stream(&r)};
@@ -322,7 +318,7 @@ static tdict_status copy_tree_elements(tdict_moves *moves, bool needs_same_keys,
 
 tdict_status tdict_copy(tdict_tree *dst, const tdict_tree *src, const tdict_run *run, tdict_error *err) {
   tdict_run r;
-  if (!dst || !src) return fail_null_argument("copy", dst ? "src" : "dst", err);
+  if (!dst || !src) return tdict_fail_null(err, "copy", dst ? "src" : "dst");
   tdict_status status = tdict_run_read(&r, run, TDICT_USES_STREAM, "copy", err);
   if (status != TDICT_OK) return status;
   tdict_moves moves = {.what = "copy", .stream = tdict_run_stream(&r)};
@@ -333,7 +329,7 @@ tdict_status tdict_update_in_place(tdict_tree *dst, const tdict_tree *src, const
                                    tdict_error *err) {
   static const char what[] = "update_in_place";
   tdict_tree *part = NULL;
-  if (!dst || !src) return fail_null_argument(what, dst ? "src" : "dst", err);
+  if (!dst || !src) return tdict_fail_null(err, what, dst ? "src" : "dst");
   if (paths) {
     const tdict_selection selection = {paths, num_paths, true};
     tdict_status status = tdict_select_paths(what, src, &selection, &part, err);

@@ -297,6 +297,6 @@ tdict_status tdict_blob_parse(const uint8_t *bytes, size_t count, bool is_truste
 }
 
 tdict_status tdict_schema_read(const void *blob, size_t bytes, tdict_schema **out, tdict_error *err) {
-  if (!blob || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, blob ? "out" : "blob");
+  if (!blob || !out) return tdict_fail_null(err, what, blob ? "out" : "blob");
   return tdict_blob_parse(blob, bytes, false, out, err);
 }

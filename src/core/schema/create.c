@@ -204,7 +204,7 @@ tdict_status tdict_schema_create_over(const tdict_schema *schema, tdict_storage 
 tdict_status tdict_create_from_schema(const tdict_schema *schema, const tdict_create_options *options, tdict_tree **out,
                                       tdict_error *err) {
   tdict_create_options o = tdict_create_options_default();
-  if (!schema || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, schema ? "out" : "schema");
+  if (!schema || !out) return tdict_fail_null(err, what, schema ? "out" : "schema");
   tdict_status status = tdict_options_read(&o, sizeof o, options, "create_options", err);
   if (status != TDICT_OK) return status;
   const bool replaces = o.batch_ndim != -1;

@@ -128,7 +128,7 @@ static tdict_status export_tree(writer *w, const tdict_tree *tree, tdict_schema 
 
 tdict_status tdict_schema_from_tree(const tdict_tree *tree, tdict_schema **out, tdict_error *err) {
   writer w;
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, tree ? "out" : "tree");
+  if (!tree || !out) return tdict_fail_null(err, what, tree ? "out" : "tree");
   tdict_cursor_init(&w.cursor, tree, false);
   tdict_status status = export_tree(&w, tree, out, err);
   tdict_cursor_reset(&w.cursor);

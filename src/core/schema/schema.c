@@ -30,7 +30,7 @@ tdict_schema_info tdict_schema_get_info(const tdict_schema *schema) {
 }
 
 tdict_status tdict_schema_get_entry(const tdict_schema *schema, size_t i, tdict_schema_entry *out, tdict_error *err) {
-  if (!schema || !out) return tdict_fail(err, TDICT_EINVAL, "schema_get_entry: %s is NULL", schema ? "out" : "schema");
+  if (!schema || !out) return tdict_fail_null(err, "schema_get_entry", schema ? "out" : "schema");
   if (i >= schema->num_entries)
     return tdict_fail(err, TDICT_ENOTFOUND, "schema_get_entry: entry %zu of %zu entries", i, schema->num_entries);
   *out = schema->entries[i];

@@ -139,7 +139,7 @@ tdict_status tdict_convert_overflow(const char *what, tdict_dtype to, const tdic
 }
 
 tdict_status tdict_convert_tensor(const char *what, tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
-  if (!dst || !src) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, dst ? "src" : "dst");
+  if (!dst || !src) return tdict_fail_null(err, what, dst ? "src" : "dst");
   tdict_status status = tdict_convert_check(what, dst->dtype, src, err);
   if (status == TDICT_OK) status = check_host(what, dst->storage->device, err);
   if (status == TDICT_OK) status = tdict_tensor_check_target(what, dst, src, err);

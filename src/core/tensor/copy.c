@@ -77,7 +77,7 @@ static tdict_status copy_elements(tdict_tensor *dst, const tdict_tensor *src, mo
 
 tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
   mover m;
-  if (!dst || !src) return tdict_fail(err, TDICT_EINVAL, "copy: %s is NULL", dst ? "src" : "dst");
+  if (!dst || !src) return tdict_fail_null(err, "copy", dst ? "src" : "dst");
   tdict_status status = check_copy(dst, src, err);
   if (status == TDICT_OK) status = find_mover(dst, src, &m, err);
   if (status != TDICT_OK || dst->numel == 0) return status;
@@ -93,7 +93,7 @@ tdict_status tdict_tensor_copy(tdict_tensor *dst, const tdict_tensor *src, tdict
 tdict_status tdict_tensor_clone(const tdict_tensor *tensor, tdict_memory *memory, tdict_tensor **out,
                                 tdict_error *err) {
   tdict_tensor *copy;
-  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "clone: %s is NULL", tensor ? "out" : "tensor");
+  if (!tensor || !out) return tdict_fail_null(err, "clone", tensor ? "out" : "tensor");
   tdict_status status = tdict_tensor_empty(tensor->dtype, tensor->ndim, tensor->dims, memory, &copy, err);
   if (status != TDICT_OK) return status;
   status = tdict_tensor_copy(copy, tensor, err);
@@ -101,7 +101,7 @@ tdict_status tdict_tensor_clone(const tdict_tensor *tensor, tdict_memory *memory
 }
 
 tdict_status tdict_tensor_contiguous(const tdict_tensor *tensor, tdict_tensor **out, tdict_error *err) {
-  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "contiguous: %s is NULL", tensor ? "out" : "tensor");
+  if (!tensor || !out) return tdict_fail_null(err, "contiguous", tensor ? "out" : "tensor");
   if (!tdict_tensor_is_contiguous(tensor)) return tdict_tensor_clone(tensor, tensor->storage->memory, out, err);
   *out = tdict_tensor_retain(tensor);
   return TDICT_OK;

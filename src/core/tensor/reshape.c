@@ -58,7 +58,7 @@ static tdict_status reshape_copy(const tdict_tensor *t, int ndim, const int64_t 
 tdict_status tdict_tensor_reshape(const tdict_tensor *tensor, int ndim, const int64_t *shape, tdict_tensor **out,
                                   tdict_error *err) {
   int64_t wanted[TDICT_MAX_NDIM], strides[TDICT_MAX_NDIM];
-  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "reshape: %s is NULL", tensor ? "out" : "tensor");
+  if (!tensor || !out) return tdict_fail_null(err, "reshape", tensor ? "out" : "tensor");
   tdict_status status = complete_shape(tensor, ndim, shape, wanted, err);
   if (status != TDICT_OK) return status;
   tdict_layout_size size; /* If one count is 0, other counts can still be too large for any tensor. */

@@ -88,7 +88,7 @@ static tdict_status create_tensor(tdict_tensor_desc view, tdict_memory *memory, 
                                   tdict_error *err) {
   tdict_layout_size size;
   tdict_storage *storage;
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "tensor: out is NULL");
+  if (!out) return tdict_fail_null(err, "tensor", "out");
   tdict_status status = tdict_layout_check("tensor", view.dtype, view.ndim, view.shape, &size, err);
   if (status == TDICT_OK) status = tdict_storage_create(memory, size.bytes, zero, &storage, err);
   if (status != TDICT_OK) return status;
@@ -110,7 +110,7 @@ tdict_status tdict_tensor_zeros(tdict_dtype dtype, int ndim, const int64_t *shap
 
 tdict_status tdict_tensor_full(tdict_dtype dtype, int ndim, const int64_t *shape, const void *element,
                                tdict_tensor **out, tdict_error *err) {
-  if (!element) return tdict_fail(err, TDICT_EINVAL, "tensor: element is NULL");
+  if (!element) return tdict_fail_null(err, "tensor", "element");
   tdict_status status = create_tensor(make_description(dtype, ndim, shape), NULL, false, out, err);
   if (status != TDICT_OK || (*out)->numel == 0) return status;
   tdict_rows_fill((*out)->data, element, tdict_dtype_bytes(dtype), tdict_tensor_nbytes(*out));
@@ -120,7 +120,7 @@ tdict_status tdict_tensor_full(tdict_dtype dtype, int ndim, const int64_t *shape
 tdict_status tdict_tensor_from_array(tdict_dtype dtype, int ndim, const int64_t *shape, const void *data,
                                      tdict_tensor **out, tdict_error *err) {
   tdict_tensor *t;
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "tensor: out is NULL");
+  if (!out) return tdict_fail_null(err, "tensor", "out");
   tdict_status status = create_tensor(make_description(dtype, ndim, shape), NULL, false, &t, err);
   if (status != TDICT_OK) return status;
   if (t->numel != 0 && !data) {
@@ -147,7 +147,7 @@ TDICT_FLOAT_ENV_BODY static tdict_status write_arange(tdict_tensor *t, double st
 tdict_status tdict_tensor_arange(tdict_dtype dtype, double start, double step, int64_t count, tdict_tensor **out,
                                  tdict_error *err) {
   tdict_tensor *t = NULL;
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "tensor: out is NULL");
+  if (!out) return tdict_fail_null(err, "tensor", "out");
   if (tdict_dtype_bytes(dtype) != 0 && (dtype == TDICT_BOOL || !tdict_kernel_converts(TDICT_F64, dtype)))
     return tdict_fail(err, TDICT_ENOTSUP, "tensor: arange of %s; wanted one integer or float", TDICT_DTYPE_TEXT(dtype));
   tdict_status status = create_tensor(make_description(dtype, 1, &count), NULL, false, &t, err);
@@ -223,7 +223,7 @@ tdict_status tdict_tensor_from_data(const tdict_tensor_desc *view, void (*releas
   int64_t c_order[TDICT_MAX_NDIM];
   storage_range whole = {NULL, 0};
   tdict_storage *storage;
-  if (!view || !out) return tdict_fail(err, TDICT_EINVAL, "tensor: %s is NULL", view ? "out" : "view");
+  if (!view || !out) return tdict_fail_null(err, "tensor", view ? "out" : "view");
   tdict_status status = read_view(view, &v, c_order, &whole, err);
   if (status != TDICT_OK) return status;
   uint32_t flags = 0;

@@ -48,7 +48,7 @@ tdict_status tdict_tensor_as_strided(const tdict_tensor *tensor, const tdict_ten
   int64_t c_order[TDICT_MAX_NDIM];
   tdict_layout_size size;
   if (!tensor || !layout || !out)
-    return tdict_fail(err, TDICT_EINVAL, "as_strided: %s is NULL", !tensor ? "tensor" : !layout ? "layout" : "out");
+    return tdict_fail_null(err, "as_strided", !tensor ? "tensor" : !layout ? "layout" : "out");
   tdict_status status = tdict_options_read(&v, sizeof v, layout, "tdict_tensor_desc", err);
   if (status == TDICT_OK) status = tdict_layout_check("as_strided", tensor->dtype, v.ndim, v.shape, &size, err);
   if (status != TDICT_OK) return status;
@@ -79,8 +79,7 @@ static tdict_status check_range(const tdict_tensor *t, const tdict_tensor_range 
 
 tdict_status tdict_tensor_slice(const tdict_tensor *tensor, const tdict_tensor_range *range, tdict_tensor **out,
                                 tdict_error *err) {
-  if (!tensor || !range || !out)
-    return tdict_fail(err, TDICT_EINVAL, "slice: %s is NULL", !tensor ? "tensor" : !range ? "range" : "out");
+  if (!tensor || !range || !out) return tdict_fail_null(err, "slice", !tensor ? "tensor" : !range ? "range" : "out");
   tdict_status status = check_range(tensor, range, err);
   if (status != TDICT_OK) return status;
   tdict_affine a;
@@ -94,8 +93,8 @@ tdict_status tdict_tensor_slice(const tdict_tensor *tensor, const tdict_tensor_r
 
 tdict_status tdict_tensor_permute(const tdict_tensor *tensor, int ndim, const int *order, tdict_tensor **out,
                                   tdict_error *err) {
-  if (!tensor || !out) return tdict_fail(err, TDICT_EINVAL, "permute: %s is NULL", tensor ? "out" : "tensor");
-  if (!order && tensor->ndim > 0) return tdict_fail(err, TDICT_EINVAL, "permute: order is NULL");
+  if (!tensor || !out) return tdict_fail_null(err, "permute", tensor ? "out" : "tensor");
+  if (!order && tensor->ndim > 0) return tdict_fail_null(err, "permute", "order");
   if (ndim != tensor->ndim)
     return tdict_fail(err, TDICT_EINVAL, "permute: order has %d dimensions, the tensor has %d", ndim,
                       (int)tensor->ndim);

@@ -35,7 +35,7 @@ static inline tdict_leaf find_leaf_fast(const tdict_tree *td, const char *path) 
 /* Finds the leaf at any path. Reports every error. `what` is the name of the public call. */
 static tdict_status find_leaf(const tdict_tree *td, const char *path, const char *what, tdict_leaf *out,
                               tdict_error *err) {
-  if (!td || !path) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "path" : "tree");
+  if (!td || !path) return tdict_fail_null(err, what, td ? "path" : "tree");
   tdict_place place;
   tdict_status status = tdict_place_get(&place, td, path, what, err);
   if (status != TDICT_OK) return status;
@@ -54,7 +54,7 @@ static tdict_status fail_leaf_kind(const char *what, tdict_leaf leaf, const char
 static TDICT_COLD tdict_status get_tensor_slow(const char *what, const tdict_tree *td, const char *path,
                                                tdict_tensor **out, tdict_error *err) {
   tdict_leaf leaf = 0;
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
+  if (!out) return tdict_fail_null(err, what, "out");
   tdict_status status = find_leaf(td, path, what, &leaf, err);
   if (status != TDICT_OK) return status;
   tdict_tensor *tensor = tdict_leaf_tensor(leaf);
@@ -66,7 +66,7 @@ static TDICT_COLD tdict_status get_tensor_slow(const char *what, const tdict_tre
 static TDICT_COLD tdict_status get_tree_slow(const tdict_tree *td, const char *path, tdict_tree **out,
                                              tdict_error *err) {
   tdict_leaf leaf = 0;
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "get_tree: out is NULL");
+  if (!out) return tdict_fail_null(err, "get_tree", "out");
   tdict_status status = find_leaf(td, path, "get_tree", &leaf, err);
   if (status != TDICT_OK) return status;
   tdict_tree *tree = tdict_leaf_tree(leaf);
@@ -199,8 +199,7 @@ static int32_t count_path_depth(const char *path) {
 }
 
 tdict_status tdict_get_entry(const tdict_tree *tree, const char *path, tdict_entry *out, tdict_error *err) {
-  if (!tree || !path || !out)
-    return tdict_fail(err, TDICT_EINVAL, "get_entry: %s is NULL", !tree ? "tree" : !path ? "path" : "out");
+  if (!tree || !path || !out) return tdict_fail_null(err, "get_entry", !tree ? "tree" : !path ? "path" : "out");
   tdict_place place;
   tdict_status status = tdict_place_get(&place, tree, path, "get_entry", err);
   if (status != TDICT_OK) return status;

@@ -16,7 +16,7 @@ bool tdict_get_device(const tdict_tree *tree, tdict_device *out) {
 }
 
 static tdict_status check_root_writable(const tdict_tree *td, const char *what, tdict_error *err) {
-  if (!td) return tdict_fail(err, TDICT_EINVAL, "%s: tree is NULL", what);
+  if (!td) return tdict_fail_null(err, what, "tree");
   if (tdict_node_is_locked(td)) return tdict_fail(err, TDICT_ELOCKED, "%s: the tree is locked", what);
   return TDICT_OK;
 }

@@ -48,8 +48,7 @@ static tdict_status plan_field(plan *p, const tdict_field *field, tdict_error *e
 
 static tdict_status plan_fields(plan *p, const tdict_fields *list, tdict_error *err) {
   tdict_status status = tdict_batch_check(what, p->batch_ndim, p->batch_size, err);
-  if (status == TDICT_OK && list->count && !list->fields)
-    status = tdict_fail(err, TDICT_EINVAL, "%s: fields is NULL", what);
+  if (status == TDICT_OK && list->count && !list->fields) status = tdict_fail_null(err, what, "fields");
   for (size_t i = 0; i < list->count && status == TDICT_OK; i++) {
     status = plan_field(p, &list->fields[i], err);
     if (status != TDICT_OK) tdict_error_at(err, status, list->fields[i].path);
@@ -91,7 +90,7 @@ tdict_status tdict_fields_check(const tdict_fields *list, int64_t count, tdict_e
 
 tdict_status tdict_create_from(const tdict_field *fields, size_t num_fields, int batch_ndim, const int64_t *batch_size,
                                tdict_memory *memory, tdict_tree **out, tdict_error *err) {
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "%s: out is NULL", what);
+  if (!out) return tdict_fail_null(err, what, "out");
   plan p = {.zero = true, .batch_ndim = batch_ndim, .batch_size = batch_size};
   return create_planned_tree(&p, &(tdict_fields){fields, num_fields}, memory, out, err);
 }

@@ -9,10 +9,6 @@
 #include "core/tree/place.h"
 #include "core/tree/text.h"
 
-static tdict_status fail_null_argument(const char *what, const char *name, tdict_error *err) {
-  return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, name);
-}
-
 /* Adds to the message the name of the function that moves a tensor to the device of the tree. */
 static void append_set_to_hint(tdict_error *err) {
   if (!err) return;
@@ -55,7 +51,7 @@ static inline enum fast_result set_tensor_fast(tdict_tree *td, const char *path,
 
 static TDICT_COLD tdict_status set_tensor_slow(tdict_tree *td, const char *path, tdict_tensor *tensor,
                                                tdict_error *err) {
-  if (!td || !path || !tensor) return fail_null_argument("set", !td ? "tree" : !path ? "path" : "tensor", err);
+  if (!td || !path || !tensor) return tdict_fail_null(err, "set", !td ? "tree" : !path ? "path" : "tensor");
   tdict_place place;
   tdict_status status = tdict_place_find(&place, td, path, "set", err);
   if (status != TDICT_OK) return status;
@@ -93,7 +89,7 @@ static tdict_status set_child_at_place(tdict_place *place, tdict_tree *child, td
 }
 
 tdict_status tdict_set_tree(tdict_tree *tree, const char *path, tdict_tree *child, tdict_error *err) {
-  if (!tree || !path || !child) return fail_null_argument("set_tree", !tree ? "tree" : !path ? "path" : "child", err);
+  if (!tree || !path || !child) return tdict_fail_null(err, "set_tree", !tree ? "tree" : !path ? "path" : "child");
   tdict_place place;
   tdict_status status = tdict_place_find(&place, tree, path, "set_tree", err);
   if (status != TDICT_OK) return status;
@@ -121,7 +117,7 @@ static tdict_status own_keys_and_leaves(const tdict_place *place, tdict_error *e
  * `kind` is not ANY_KIND, the leaf must be of `kind`. */
 static tdict_status remove_leaf(tdict_tree *td, const char *path, const char *what, int kind, tdict_leaf *out,
                                 tdict_error *err) {
-  if (!td || !path) return fail_null_argument(what, td ? "path" : "tree", err);
+  if (!td || !path) return tdict_fail_null(err, what, td ? "path" : "tree");
   tdict_place place;
   tdict_status status = tdict_place_get(&place, td, path, what, err);
   if (status != TDICT_OK) return status;
@@ -146,7 +142,7 @@ tdict_status tdict_delete(tdict_tree *tree, const char *path, tdict_error *err) 
 
 tdict_status tdict_pop(tdict_tree *tree, const char *path, tdict_tensor **out, tdict_error *err) {
   tdict_leaf leaf = 0;
-  if (!out) return fail_null_argument("pop", "out", err);
+  if (!out) return tdict_fail_null(err, "pop", "out");
   tdict_status status = remove_leaf(tree, path, "pop", TDICT_LEAF_TENSOR, &leaf, err);
   if (status == TDICT_OK) *out = tdict_leaf_tensor(leaf);
   return status;
@@ -154,7 +150,7 @@ tdict_status tdict_pop(tdict_tree *tree, const char *path, tdict_tensor **out, t
 
 tdict_status tdict_pop_tree(tdict_tree *tree, const char *path, tdict_tree **out, tdict_error *err) {
   tdict_leaf leaf = 0;
-  if (!out) return fail_null_argument("pop_tree", "out", err);
+  if (!out) return tdict_fail_null(err, "pop_tree", "out");
   tdict_status status = remove_leaf(tree, path, "pop_tree", TDICT_LEAF_TREE, &leaf, err);
   if (status == TDICT_OK) *out = tdict_leaf_tree(leaf);
   return status;
@@ -233,7 +229,7 @@ static tdict_status rename_place(const tdict_place *from, tdict_place *to, bool 
 }
 
 tdict_status tdict_rename(tdict_tree *tree, const char *from, const char *to, bool safe, tdict_error *err) {
-  if (!tree || !from || !to) return fail_null_argument("rename", !tree ? "tree" : !from ? "from" : "to", err);
+  if (!tree || !from || !to) return tdict_fail_null(err, "rename", !tree ? "tree" : !from ? "from" : "to");
   tdict_place source, target;
   tdict_status status = tdict_place_get(&source, tree, from, "rename", err);
   if (status != TDICT_OK) return status;

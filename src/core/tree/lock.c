@@ -30,7 +30,7 @@ void tdict_lock(tdict_tree *tree) {
 }
 
 tdict_status tdict_unlock(tdict_tree *tree, tdict_error *err) {
-  if (!tree) return tdict_fail(err, TDICT_EINVAL, "unlock: tree is NULL");
+  if (!tree) return tdict_fail_null(err, "unlock", "tree");
   int32_t above = atomic_load_explicit(&tree->locks_above, memory_order_relaxed);
   if (above > 0)
     return tdict_fail(err, TDICT_ELOCKED,

@@ -153,7 +153,7 @@ tdict_status tdict_batch_check(const char *what, int batch_ndim, const int64_t *
 }
 
 tdict_status tdict_create(int batch_ndim, const int64_t *batch_size, tdict_tree **out, tdict_error *err) {
-  if (!out) return tdict_fail(err, TDICT_EINVAL, "create: out is NULL");
+  if (!out) return tdict_fail_null(err, "create", "out");
   tdict_status status = tdict_batch_check("create", batch_ndim, batch_size, err);
   if (status != TDICT_OK) return status;
   tdict_tree *td = new_empty_node();

@@ -37,11 +37,7 @@ static tdict_status set_object_at_place(const char *what, tdict_place *place, co
 tdict_status tdict_object_set(const char *what, tdict_tree *tree, const char *path, const tdict_type *type, void *self,
                               tdict_error *err) {
   if (!tree || !path || !type || !self)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what,
-                      !tree   ? "tree"
-                      : !path ? "path"
-                      : !type ? "type"
-                              : "self");
+    return tdict_fail_null(err, what, !tree ? "tree" : !path ? "path" : !type ? "type" : "self");
   tdict_place place;
   tdict_status status = tdict_type_check(what, type, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
@@ -70,11 +66,7 @@ static tdict_status fail_object_type(const char *what, tdict_leaf leaf, const td
 tdict_status tdict_object_get(const char *what, const tdict_tree *tree, const char *path, const tdict_type *type,
                               void **out, tdict_error *err) {
   if (!tree || !path || !type || !out)
-    return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what,
-                      !tree   ? "tree"
-                      : !path ? "path"
-                      : !type ? "type"
-                              : "out");
+    return tdict_fail_null(err, what, !tree ? "tree" : !path ? "path" : !type ? "type" : "out");
   tdict_place place;
   tdict_status status = tdict_place_get(&place, tree, path, what, err);
   if (status != TDICT_OK) return status;

@@ -317,7 +317,7 @@ size_t tdict_print_to_buffer(const tdict_tree *td, const tdict_print_rule *rule,
 tdict_status tdict_print_to_file(const char *what, const tdict_tree *td, const tdict_print_rule *rule, FILE *file,
                                  tdict_error *err) {
   TDICT_UNCANCELLED;
-  if (!td || !file) return tdict_fail(err, TDICT_EINVAL, "%s: %s is NULL", what, td ? "file" : "tree");
+  if (!td || !file) return tdict_fail_null(err, what, td ? "file" : "tree");
   text_output to = {.file = file};
   print_tree(&to, td, rule);
   /* Flush the file, because stdio reports a full disk only when stdio writes its buffer. */

@@ -70,7 +70,7 @@ static tdict_status walk_cursor(tdict_cursor *cursor, path_buffer *path, tdict_v
 }
 
 tdict_status tdict_walk(const tdict_tree *tree, tdict_visitor visit, void *user, tdict_error *err) {
-  if (!tree || !visit) return tdict_fail(err, TDICT_EINVAL, "walk: %s is NULL", tree ? "visit" : "tree");
+  if (!tree || !visit) return tdict_fail_null(err, "walk", tree ? "visit" : "tree");
   path_buffer path = {NULL, 0, 0};
   tdict_cursor cursor;
   tdict_cursor_init(&cursor, tree, false);
@@ -132,7 +132,7 @@ static bool add_unique_bytes(tdict_cursor *cursor, tdict_pointers *seen, size_t 
 }
 
 tdict_status tdict_unique_bytes(const tdict_tree *tree, size_t *out, tdict_error *err) {
-  if (!tree || !out) return tdict_fail(err, TDICT_EINVAL, "unique_bytes: %s is NULL", tree ? "out" : "tree");
+  if (!tree || !out) return tdict_fail_null(err, "unique_bytes", tree ? "out" : "tree");
   size_t total = 0;
   tdict_pointers seen;
   tdict_cursor cursor;

@@ -127,7 +127,7 @@ tdict_status tdict_index_get(tdict_context *context, const tdict_tree *tree, con
   getter g = {.call.what = "index"};
   tdict_pick found;
   const char *null = find_null(tree, "tree", out, "out", index);
-  if (null) return tdict_fail(err, TDICT_EINVAL, "index: %s is NULL", null);
+  if (null) return tdict_fail_null(err, "index", null);
   tdict_status status = read_get_options(&g.call, context, run, err);
   const tdict_stream *stream = tdict_run_stream(&g.call.run);
   g.moves = (tdict_moves){.what = "index", .stream = stream, .defers_checks = !stream};
@@ -290,7 +290,7 @@ tdict_status tdict_index_into(tdict_context *context, tdict_tree *dst, const tdi
   tdict_index_plan plan;
   index_call call = {.what = "index_into"};
   const char *null = find_null(src, "src", dst, "dst", index);
-  if (null) return tdict_fail(err, TDICT_EINVAL, "index_into: %s is NULL", null);
+  if (null) return tdict_fail_null(err, "index_into", null);
   tdict_status status = read_write_options(&call, context, run, err);
   tdict_moves moves = {.what = call.what, .stream = tdict_run_stream(&call.run)};
   if (status == TDICT_OK) status = plan_batch_index(&plan, &moves, src, index, err);
@@ -341,13 +341,13 @@ tdict_status tdict_index_set(tdict_context *context, tdict_tree *tree, const tdi
                              const tdict_tree *value, const tdict_run *run, tdict_error *err) {
   index_call call = {.what = "index_set"};
   const char *null = find_null(tree, "tree", value, "value", index);
-  if (null) return tdict_fail(err, TDICT_EINVAL, "index_set: %s is NULL", null);
+  if (null) return tdict_fail_null(err, "index_set", null);
   tdict_status status = read_write_options(&call, context, run, err);
   return status == TDICT_OK ? set_indexed(tree, &call, index, value, err) : status;
 }
 
 tdict_status tdict_write_rows(tdict_tree *tree, int64_t first, const tdict_tree *rows, tdict_error *err) {
-  if (!tree || !rows) return tdict_fail(err, TDICT_EINVAL, "write_rows: %s is NULL", tree ? "rows" : "tree");
+  if (!tree || !rows) return tdict_fail_null(err, "write_rows", tree ? "rows" : "tree");
   if (tree->batch_ndim == 0) return tdict_fail(err, TDICT_EINVAL, "write_rows: the tree has no batch dimension");
   const index_call call = {.what = "write_rows"};
   if (rows->batch_ndim < tree->batch_ndim) return set_indexed(tree, &call, TDICT_INDEX(TDICT_AT(first)), rows, err);
