@@ -81,17 +81,6 @@ static void write_cell(const tdict_value *value, last_text *last, char *text, si
   *to = (cell){last->offset, (uint64_t)value->length * 8 + (uint64_t)value->kind};
 }
 
-static bool measure_shape(int ndim, const int64_t *shape, int64_t *count) {
-  bool fits = true, is_empty = false;
-  *count = 1;
-  for (int i = 0; i < ndim; i++) {
-    is_empty = is_empty || shape[i] == 0;
-    fits = fits && tdict_mul_i64(*count, shape[i], count);
-  }
-  if (is_empty) *count = 0;
-  return fits || is_empty;
-}
-
 tdict_status tdict_nontensor_create(int ndim, const int64_t *shape, tdict_value_source read, void *user,
                                     tdict_nontensor **out, tdict_error *err) {
   int64_t count;
@@ -101,7 +90,7 @@ tdict_status tdict_nontensor_create(int ndim, const int64_t *shape, tdict_value_
   if (ndim > TDICT_MAX_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "values: %d dimensions, wanted at most %d", ndim, TDICT_MAX_NDIM);
   /* Measure. */
-  bool fits = measure_shape(ndim, shape, &count) && (uint64_t)count <= SIZE_MAX / sizeof(cell) / 2;
+  bool fits = tdict_layout_count(ndim, shape, &count) && (uint64_t)count <= SIZE_MAX / sizeof(cell) / 2;
   for (int64_t k = 0; k < count && fits; k++) {
     read(user, k, &value);
     fits = measure_text(&value, &last, &text_bytes);

@@ -3,7 +3,6 @@
 #include "core/leaves/ragged.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/base/checked.h"
 #include "core/base/error.h"
@@ -147,8 +146,7 @@ tdict_status tdict_ragged_allocate(tdict_ragged *r, const char *what, const tdic
 static tdict_status check_part(const char *what, const tdict_tensor *first, const tdict_tensor *t, size_t i,
                                tdict_error *err) {
   if (t->ndim < 1) return tdict_fail(err, TDICT_ESHAPE, "%s: tensor %zu has no dimension, wanted one or more", what, i);
-  if (t->ndim != first->ndim ||
-      (t->ndim > 1 && memcmp(t->dims + 1, first->dims + 1, (size_t)(t->ndim - 1) * sizeof *t->dims) != 0))
+  if (t->ndim != first->ndim || !tdict_sizes_equal(t->dims + 1, first->dims + 1, t->ndim - 1))
     return tdict_fail(err, TDICT_ESHAPE, "%s: tensor %zu has shape %s, tensor 0 has %s, wanted equal last sizes", what,
                       i, TDICT_SHAPE_TEXT(t->ndim, t->dims), TDICT_SHAPE_TEXT(first->ndim, first->dims));
   if (t->dtype != first->dtype)

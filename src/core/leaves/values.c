@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "core/leaves/json.h"
 #include "core/leaves/nontensor.h"
+#include "core/tensor/layout.h"
 #include "core/tree/objects.h"
 #include "core/tree/place.h"
 
@@ -98,15 +99,12 @@ static tdict_status set_column(const char *what, tdict_tree *tree, const char *p
   /* Trees that are created on the path have the batch size of this node. */
   const tdict_tree *node = place.node;
   tdict_place_reset(&place);
-  uint64_t elements = 1;
-  bool fits = true;
   if (!g->shape) g->ndim = node->batch_ndim, g->shape = node->batch_size;
-  for (int i = 0; i < g->ndim; i++) fits = !__builtin_mul_overflow(elements, (uint64_t)g->shape[i], &elements) && fits;
-  for (int i = 0; i < g->ndim; i++)
-    if (g->shape[i] == 0) elements = 0, fits = true;
-  if (!fits || elements != count)
-    return tdict_fail_at(err, TDICT_ESHAPE, path, "%s: %zu values, but the tree has %s%llu elements", what, count,
-                         fits ? "" : "more than ", (unsigned long long)elements);
+  int64_t elements;
+  const bool fits = tdict_layout_count(g->ndim, g->shape, &elements);
+  if (!fits || (uint64_t)elements != count)
+    return tdict_fail_at(err, TDICT_ESHAPE, path, "%s: %zu values, but the tree has %s%lld elements", what, count,
+                         fits ? "" : "more than ", (long long)elements);
   for (size_t i = 0; i < count && status == TDICT_OK; i++) {
     tdict_value value;
     read_given(g, (int64_t)i, &value);
@@ -171,16 +169,9 @@ static tdict_status get_at(const char *what, const tdict_tree *tree, const char 
     ndim = place.node->batch_ndim;
     shape = place.node->batch_size;
   }
-  /* Check that `i` is less than the product of the sizes. Divide `i` by each size, since the product can overflow if
-   * the value is not a column. */
-  bool is_in_range = i >= 0;
-  int64_t left = i;
-  for (int d = ndim - 1; d >= 0 && is_in_range; d--) {
-    is_in_range = shape[d] > 0;
-    if (is_in_range) left /= shape[d];
-  }
-  for (int d = 0; d < ndim; d++) is_in_range = is_in_range && shape[d] > 0;
-  is_in_range = is_in_range && left == 0;
+  /* The number of elements can overflow if the value is not a column. Every `i` is in range then. */
+  int64_t elements;
+  const bool is_in_range = i >= 0 && (!tdict_layout_count(ndim, shape, &elements) || i < elements);
   tdict_place_reset(&place);
   if (is_in_range || is_whole) return tdict_nontensor_get(object, is_column ? i : 0, out, err);
   return tdict_fail_at(err, TDICT_EINVAL, path, "%s: element %lld does not exist", what, (long long)i);

@@ -75,11 +75,10 @@ static bool is_next_tensor_shared(maker *m, const tdict_tensor *from) {
 }
 
 /* Returns true if the result of `from` is a new tensor with the layout and the memory of the last new tensor. */
-static bool is_like_last(const maker *m, const tdict_tensor *from) {
+static inline bool is_like_last(const maker *m, const tdict_tensor *from) {
   const tdict_tensor *last = m->last.from;
-  if (!last || last->dtype != from->dtype || last->ndim != from->ndim) return false;
-  for (int d = 0; d < from->ndim; d++)
-    if (last->dims[d] != from->dims[d]) return false;
+  if (!last) return false;
+  if (last->dtype != from->dtype || !tdict_shapes_equal(last->ndim, last->dims, from->ndim, from->dims)) return false;
   const tdict_storage *a = last->storage, *b = from->storage;
   return a->memory == b->memory && tdict_storage_devices_equal(a, b);
 }
@@ -176,9 +175,7 @@ static tdict_status allocate_result(maker *m, tdict_error *err) {
  * the mapped dimensions of the root, which is possible if the program has changed the batch size of a child. */
 static int count_kept_dims(const tdict_map *map, const tdict_tree *root, const tdict_tree *from) {
   if (from->batch_ndim < map->batch_in) return 0;
-  for (int i = 0; i < map->batch_in; i++)
-    if (from->batch_size[i] != root->batch_size[i]) return 0;
-  return from->batch_ndim - map->batch_in;
+  return tdict_sizes_equal(from->batch_size, root->batch_size, map->batch_in) ? from->batch_ndim - map->batch_in : 0;
 }
 
 /* Creates the node for `from`, with empty slots for its leaves. */

@@ -11,6 +11,7 @@
 #include "core/ops/pad.h"
 #include "core/tensor/affine.h"
 #include "core/tensor/element.h"
+#include "core/tensor/layout.h"
 #include "core/tree/create_from.h"
 #include "tdict/combine.h"
 
@@ -82,9 +83,7 @@ static tdict_status check_lengths(const packer *p, const tdict_leaf *parts, tdic
 
 /* Returns true if two tensors have equal sizes from dimension `first_dim` on. */
 static bool sizes_match(const tdict_tensor *a, const tdict_tensor *b, int first_dim) {
-  bool is_equal = a->ndim == b->ndim;
-  for (int d = first_dim; is_equal && d < a->ndim; d++) is_equal = a->dims[d] == b->dims[d];
-  return is_equal;
+  return a->ndim == b->ndim && tdict_sizes_equal(a->dims + first_dim, b->dims + first_dim, a->ndim - first_dim);
 }
 
 static tdict_status check_tensors(const packer *p, const packed_leaf *leaf, tdict_error *err) {

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "core/base/checked.h"
 #include "core/base/error.h"
 #include "core/ops/shape.h"
 #include "core/tensor/affine.h"
@@ -109,21 +108,6 @@ static tdict_status regroup(const char *what, const tdict_tree *td, const groupi
   return tdict_map_run(&map, td, out, err);
 }
 
-/* Computes the product of the batch dimensions [first, last]. Returns false if the product overflows. If a dimension is
- * 0, the product is 0. */
-static bool count_elements(const tdict_tree *td, int first, int last, int64_t *total) {
-  bool fits = true;
-  *total = 1;
-  for (int i = first; i <= last; i++) {
-    if (td->batch_size[i] == 0) {
-      *total = 0;
-      return true;
-    }
-    fits = fits && tdict_mul_i64(*total, td->batch_size[i], total);
-  }
-  return fits;
-}
-
 /* Computes the new batch size of a tree in *g. The g->ndim sizes in g->shape replace the batch dimensions [first,
  * last]. One of these sizes may be -1. */
 static tdict_status replace_dims(const char *what, const tdict_tree *td, int first, int last, grouping *g,
@@ -133,7 +117,7 @@ static tdict_status replace_dims(const char *what, const tdict_tree *td, int fir
   if (before + ndim + after > TDICT_MAX_BATCH_NDIM)
     return tdict_fail(err, TDICT_EINVAL, "%s: %d batch dimensions, wanted at most %d", what, before + ndim + after,
                       TDICT_MAX_BATCH_NDIM);
-  if (!count_elements(td, first, last, &total))
+  if (!tdict_layout_count(last - first + 1, td->batch_size + first, &total))
     return tdict_fail(err, TDICT_EOVERFLOW, "%s: the number of batch elements does not fit in 63 bits", what);
   tdict_status status = tdict_layout_complete(what, ndim, g->shape, total, err);
   if (status != TDICT_OK) return status;
@@ -183,7 +167,7 @@ tdict_status tdict_merge_dims(const tdict_tree *tree, int first, int last, tdict
   if (first > last) return tdict_fail(err, TDICT_EINVAL, "%s: dimension %d is after dimension %d", what, first, last);
   grouping g = {.ndim = 1, .shape = {-1}, .may_copy = true};
   int64_t total;
-  if (count_elements(tree, first, last, &total))
+  if (tdict_layout_count(last - first + 1, tree->batch_size + first, &total))
     g.shape[0] = total; /* if the product overflows, the size stays -1, and replace_dims() returns TDICT_EOVERFLOW */
   status = replace_dims(what, tree, first, last, &g, err);
   return status == TDICT_OK ? regroup(what, tree, &g, out, err) : status;

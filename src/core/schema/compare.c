@@ -6,10 +6,6 @@
 #include "core/schema/schema.h"
 #include "core/tensor/layout.h"
 
-static bool sizes_equal(int a_count, const int64_t *a, int b_count, const int64_t *b) {
-  return a_count == b_count && (a_count == 0 || memcmp(a, b, (size_t)a_count * sizeof *a) == 0);
-}
-
 static const char *name_kind(tdict_schema_kind kind) {
   return kind == TDICT_SCHEMA_TENSOR ? "a tensor" : kind == TDICT_SCHEMA_TREE ? "a tree" : "an object";
 }
@@ -36,12 +32,12 @@ static bool entries_differ(const tdict_schema_entry *a, const tdict_schema_entry
              TDICT_DTYPE_TEXT(a->dtype), TDICT_DTYPE_TEXT(b->dtype));
     return true;
   }
-  if (!sizes_equal(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
+  if (!tdict_shapes_equal(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
     note_sizes(out, "batch size", (const int[]){a->batch_ndim, b->batch_ndim},
                (const int64_t *const[]){a->batch_size, b->batch_size});
     return true;
   }
-  if (sizes_equal(a->ndim, a->shape, b->ndim, b->shape)) return false;
+  if (tdict_shapes_equal(a->ndim, a->shape, b->ndim, b->shape)) return false;
   note_sizes(out, "shape after the batch dimensions", (const int[]){a->ndim, b->ndim},
              (const int64_t *const[]){a->shape, b->shape});
   return true;
@@ -68,7 +64,7 @@ static bool schemas_differ_at(const tdict_schema *a, const tdict_schema *b, size
 
 /* Writes the first difference of two schemas that differ. */
 static void find_difference(const tdict_schema *a, const tdict_schema *b, tdict_schema_difference *out) {
-  if (!sizes_equal(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
+  if (!tdict_shapes_equal(a->batch_ndim, a->batch_size, b->batch_ndim, b->batch_size)) {
     note_sizes(out, "batch size", (const int[]){a->batch_ndim, b->batch_ndim},
                (const int64_t *const[]){a->batch_size, b->batch_size});
     return;

@@ -63,8 +63,7 @@ static tdict_status write_tensor(writer *w, const tdict_tensor *t, tdict_error *
 static void write_tree(writer *w, tdict_tree *child) {
   const int above = w->batch_ndim[w->depth];
   int batch_ndim = above;
-  bool begins = child->batch_ndim >= above;
-  for (int i = 0; i < above && begins; i++) begins = child->batch_size[i] == w->batch_size[i];
+  const bool begins = child->batch_ndim >= above && tdict_sizes_equal(child->batch_size, w->batch_size, above);
   for (; begins && batch_ndim < child->batch_ndim; batch_ndim++)
     w->batch_size[batch_ndim] = child->batch_size[batch_ndim];
   put_byte(w, TDICT_SCHEMA_TREE);

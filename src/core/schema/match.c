@@ -5,17 +5,13 @@
 #include <string.h>
 
 #include "core/schema/schema.h"
+#include "core/tensor/layout.h"
 #include "core/tree/cursor.h"
-
-static bool sizes_equal(const int64_t *a, const int64_t *b, int count) {
-  for (int i = 0; i < count; i++)
-    if (a[i] != b[i]) return false;
-  return true;
-}
 
 static bool tensor_matches(const tdict_schema_entry *e, const tdict_tensor *t) {
   return e->kind == TDICT_SCHEMA_TENSOR && t->dtype == e->dtype && t->ndim == e->batch_ndim + e->ndim &&
-         sizes_equal(t->dims, e->batch_size, e->batch_ndim) && sizes_equal(t->dims + e->batch_ndim, e->shape, e->ndim);
+         tdict_sizes_equal(t->dims, e->batch_size, e->batch_ndim) &&
+         tdict_sizes_equal(t->dims + e->batch_ndim, e->shape, e->ndim);
 }
 
 /* `above` is the parent of the entry. A child whose batch size does not begin with the batch size of the parent is
@@ -25,9 +21,9 @@ static bool tree_matches(const tdict_schema *schema, const tdict_schema_entry *e
   const int above_ndim = above ? above->batch_ndim : schema->batch_ndim;
   const int64_t *above_size = above ? above->batch_size : schema->batch_size;
   if (e->kind != TDICT_SCHEMA_TREE) return false;
-  if (child->batch_ndim < above_ndim || !sizes_equal(child->batch_size, above_size, above_ndim))
+  if (child->batch_ndim < above_ndim || !tdict_sizes_equal(child->batch_size, above_size, above_ndim))
     return e->batch_ndim == above_ndim;
-  return child->batch_ndim == e->batch_ndim && sizes_equal(child->batch_size, e->batch_size, e->batch_ndim);
+  return child->batch_ndim == e->batch_ndim && tdict_sizes_equal(child->batch_size, e->batch_size, e->batch_ndim);
 }
 
 static bool entry_matches(const tdict_schema *schema, const tdict_schema_entry *e, const tdict_cursor *cursor,
@@ -43,7 +39,8 @@ static bool entry_matches(const tdict_schema *schema, const tdict_schema_entry *
 bool tdict_schema_matches(const tdict_schema *schema, const tdict_tree *tree) {
   tdict_cursor cursor;
   size_t i = 0;
-  if (tree->batch_ndim != schema->batch_ndim || !sizes_equal(tree->batch_size, schema->batch_size, tree->batch_ndim))
+  if (tree->batch_ndim != schema->batch_ndim ||
+      !tdict_sizes_equal(tree->batch_size, schema->batch_size, tree->batch_ndim))
     return false;
   tdict_cursor_init(&cursor, tree, false);
   bool matches = true;

@@ -23,6 +23,12 @@ static bool has_elements(int ndim, const int64_t *shape) {
   return true;
 }
 
+bool tdict_layout_count(int ndim, const int64_t *shape, int64_t *out) {
+  const bool fits = compute_span(ndim, shape, out), has_any = has_elements(ndim, shape);
+  if (!has_any) *out = 0;
+  return fits || !has_any;
+}
+
 tdict_status tdict_layout_check(const char *what, tdict_dtype dtype, int ndim, const int64_t *shape,
                                 tdict_layout_size *out, tdict_error *err) {
   size_t item = tdict_dtype_bytes(dtype);

@@ -18,11 +18,17 @@ typedef struct tdict_layout_size {
  * or TDICT_EOVERFLOW. The error message begins with `what`. */
 tdict_status tdict_layout_check(const char *what, tdict_dtype dtype, int ndim, const int64_t *shape,
                                 tdict_layout_size *out, tdict_error *err);
+/* Computes the number of elements. Returns false if the number does not fit 63 bits. */
+bool tdict_layout_count(int ndim, const int64_t *shape, int64_t *out);
+/* Returns true if the first `count` sizes of two lists are equal. */
+static inline bool tdict_sizes_equal(const int64_t *a, const int64_t *b, int count) {
+  for (int i = 0; i < count; i++)
+    if (a[i] != b[i]) return false;
+  return true;
+}
 /* Returns true if two lists of sizes are equal. */
 static inline bool tdict_shapes_equal(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b) {
-  bool is_equal = a_ndim == b_ndim;
-  for (int i = 0; is_equal && i < a_ndim; i++) is_equal = a[i] == b[i];
-  return is_equal;
+  return a_ndim == b_ndim && tdict_sizes_equal(a, b, a_ndim);
 }
 /* Writes a shape such as "[4, 3]" and returns the buffer. Cuts a long shape with "...]". `bytes` is at least 8. */
 char *tdict_text_shape(int ndim, const int64_t *shape, char *buffer, size_t bytes);

@@ -295,12 +295,6 @@ tdict_tensor *tdict_slab_add(tdict_slab *slab, tdict_dtype dtype, int ndim, cons
   return t;
 }
 
-static bool is_same_shape(const int64_t *a, const int64_t *b, int ndim) {
-  for (int i = 0; i < ndim; i++)
-    if (a[i] != b[i]) return false;
-  return true;
-}
-
 /* Gives a new tensor the counts of `like` and the strides of C order. Not inline, because few tensors need it. */
 __attribute__((noinline)) static tdict_tensor *add_dims(tdict_slab *slab, tdict_tensor *t, const tdict_tensor *like) {
   int64_t *dims = slab->next_dims;
@@ -325,7 +319,7 @@ tdict_tensor *tdict_slab_add_like(tdict_slab *slab, const tdict_tensor *like, si
   t->numel = like->numel;
   if (t == slab->tensors || t[-1].ndim != t->ndim || t[-1].numel != t->numel) return add_dims(slab, t, like);
   t->dims = t[-1].dims;
-  return is_same_shape(t->dims, like->dims, t->ndim) ? t : add_dims(slab, t, like);
+  return tdict_sizes_equal(t->dims, like->dims, t->ndim) ? t : add_dims(slab, t, like);
 }
 
 void tdict_slab_count(tdict_slab *slab, int64_t more) {

@@ -11,10 +11,7 @@ tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const cha
 
 /* Returns true if the dimensions that both batch sizes have are equal. */
 static bool batch_sizes_agree(const tdict_demand *demand, int ndim, const int64_t *shape) {
-  int both = ndim < demand->batch_ndim ? ndim : demand->batch_ndim;
-  for (int i = 0; i < both; i++)
-    if (shape[i] != demand->batch_size[i]) return false;
-  return true;
+  return tdict_sizes_equal(shape, demand->batch_size, ndim < demand->batch_ndim ? ndim : demand->batch_ndim);
 }
 
 static TDICT_COLD tdict_status fail_shape(const tdict_demand *demand, int ndim, const int64_t *shape, const char *which,

@@ -4,6 +4,7 @@
 #ifndef TDICT_CORE_TREE_AGREE_H
 #define TDICT_CORE_TREE_AGREE_H
 
+#include "core/tensor/layout.h"
 #include "core/tree/cursor.h"
 
 /* What a node demands of every tensor below the node: a shape that begins with this batch size, and this device.
@@ -20,10 +21,7 @@ typedef struct tdict_demand {
 tdict_demand tdict_demand_of(const tdict_tree *node, const char *what, const char *path);
 /* Returns true if the shape of a tensor begins with a batch size. */
 static inline bool tdict_tensor_begins_with(const tdict_tensor *t, int batch_ndim, const int64_t *batch_size) {
-  if (t->ndim < batch_ndim) return false;
-  for (int i = 0; i < batch_ndim; i++)
-    if (t->dims[i] != batch_size[i]) return false;
-  return true;
+  return t->ndim >= batch_ndim && tdict_sizes_equal(t->dims, batch_size, batch_ndim);
 }
 /* Returns true if a tensor has the leading dimensions of the node, and the device of the node if the node has a
  * device. */
@@ -35,8 +33,7 @@ static inline bool tdict_node_agrees(const tdict_tree *node, const tdict_tensor 
  * `above`, because every tensor of a node fits the node. */
 static inline bool tdict_node_covers(const tdict_tree *node, const tdict_tree *above) {
   if (node->batch_ndim < above->batch_ndim) return false;
-  for (int i = 0; i < above->batch_ndim; i++)
-    if (node->batch_size[i] != above->batch_size[i]) return false;
+  if (!tdict_sizes_equal(node->batch_size, above->batch_size, above->batch_ndim)) return false;
   return !above->has_device || (node->has_device && tdict_device_equal(node->device, above->device));
 }
 /* Returns TDICT_ESHAPE. The message has the shape of the tensor and the batch size of `td`, which do not match. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/base/error.h"
+#include "core/tensor/layout.h"
 
 const char tdict_builtin_mark = 0;
 
@@ -13,11 +14,7 @@ bool tdict_box_begins_with(const tdict_box *box, int batch_ndim, const int64_t *
   const int64_t *sizes;
   const tdict_builtin *builtin = tdict_builtin_of(box->type);
   const int ndim = builtin ? builtin->batch(box->self, &sizes) : 0;
-  if (ndim == 0) return true;
-  if (batch_ndim > ndim) return false;
-  for (int i = 0; i < batch_ndim; i++)
-    if (sizes[i] != batch_size[i]) return false;
-  return true;
+  return ndim == 0 || (batch_ndim <= ndim && tdict_sizes_equal(sizes, batch_size, batch_ndim));
 }
 
 tdict_status tdict_type_check(const char *what, const tdict_type *type, tdict_error *err) {

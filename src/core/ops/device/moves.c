@@ -9,6 +9,7 @@
 #include "core/ops/check_copy.h"
 #include "core/tensor/convert_tensor.h"
 #include "core/tensor/element.h"
+#include "core/tensor/layout.h"
 #include "core/tree/objects.h"
 
 enum { FIRST_MOVES = 16, FIRST_NUMBERS = 256 };
@@ -96,12 +97,6 @@ static void add_numbers(tdict_moves *m, const int64_t *numbers, int count) {
   m->num_numbers += (size_t)count;
 }
 
-static bool equals(const int64_t *a, const int64_t *b, int count) {
-  for (int i = 0; i < count; i++)
-    if (a[i] != b[i]) return false;
-  return true;
-}
-
 /* Adds the numbers of a move between two tensors of equal shape, and returns their offset. If the last move has equal
  * numbers, both moves use the same numbers. The caller has reserved the space. */
 static size_t add_layouts(tdict_moves *m, const tdict_tensor *dst, const tdict_tensor *src) {
@@ -110,7 +105,8 @@ static size_t add_layouts(tdict_moves *m, const tdict_tensor *dst, const tdict_t
   const tdict_move *last = m->count ? &m->moves[m->count - 1] : NULL;
   if (last && last->ndim == ndim && ndim > 0) {
     const int64_t *numbers = m->numbers + last->numbers;
-    if (equals(numbers, dst->dims, 2 * ndim) && equals(numbers + 2 * ndim, src_strides, ndim)) return last->numbers;
+    if (tdict_sizes_equal(numbers, dst->dims, 2 * ndim) && tdict_sizes_equal(numbers + 2 * ndim, src_strides, ndim))
+      return last->numbers;
   }
   const size_t at = m->num_numbers;
   add_numbers(m, dst->dims, 2 * ndim); /* the sizes and the strides are adjacent */

@@ -216,9 +216,8 @@ static tdict_status write_tensor(const tdict_tree_write *write, tdict_tensor *to
 /* Checks that the batch size of the value equals the last dimensions of the batch size that the index selects. */
 static tdict_status check_value_batch_size(const tdict_index_plan *plan, const tdict_tree *value, tdict_error *err) {
   int num_repeated = plan->ndim - value->batch_ndim;
-  bool fits = num_repeated >= 0;
-  for (int i = 0; fits && i < value->batch_ndim; i++) fits = value->batch_size[i] == plan->shape[num_repeated + i];
-  if (fits) return TDICT_OK;
+  if (num_repeated >= 0 && tdict_sizes_equal(value->batch_size, plan->shape + num_repeated, value->batch_ndim))
+    return TDICT_OK;
   return tdict_fail(err, TDICT_ESHAPE, "%s: the value's batch size is %s, wanted the last dimensions of %s", plan->what,
                     TDICT_SHAPE_TEXT(value->batch_ndim, value->batch_size), TDICT_SHAPE_TEXT(plan->ndim, plan->shape));
 }

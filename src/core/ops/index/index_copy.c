@@ -261,10 +261,6 @@ static bool needs_positions(const tdict_index_plan *plan, const tdict_tensor *t,
   return needed;
 }
 
-static bool layout_equals(const tdict_tensor *t, const int64_t *layout) {
-  return memcmp(t->dims, layout, 2 * (size_t)t->ndim * sizeof *layout) == 0;
-}
-
 /* Returns true if the copy differs from the last move in its addresses only. */
 static bool is_like_last(const tdict_index_plan *plan, const tdict_tensor *t, const tdict_tensor *other,
                          bool writes_indexed) {
@@ -272,7 +268,8 @@ static bool is_like_last(const tdict_index_plan *plan, const tdict_tensor *t, co
   return last->is_set && last->number + 1 == plan->moves->count && last->writes_indexed == writes_indexed &&
          last->dtype == t->dtype && last->ndim == t->ndim && last->other_ndim == other->ndim &&
          last->memory == t->storage->memory && last->other_memory == other->storage->memory &&
-         layout_equals(t, last->layout) && layout_equals(other, last->other_layout);
+         tdict_sizes_equal(t->dims, last->layout, 2 * t->ndim) &&
+         tdict_sizes_equal(other->dims, last->other_layout, 2 * other->ndim);
 }
 
 /* Remembers the last move if later copies can be compared with it. */

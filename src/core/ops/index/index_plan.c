@@ -239,7 +239,7 @@ static tdict_status check_mask(const index_reader *r, const tdict_tensor *mask, 
   if (mask->dtype != TDICT_BOOL && mask->dtype != TDICT_U8)
     return tdict_fail(err, TDICT_EDTYPE, "%s: the mask has dtype %s, wanted bool", what, TDICT_DTYPE_TEXT(mask->dtype));
   if (mask->ndim == 0) return tdict_fail(err, TDICT_ESHAPE, "%s: the mask has no dimensions", what);
-  if (memcmp(mask->dims, r->shape + r->next_dim, (size_t)mask->ndim * sizeof *mask->dims) != 0)
+  if (!tdict_sizes_equal(mask->dims, r->shape + r->next_dim, mask->ndim))
     return tdict_fail(err, TDICT_ESHAPE, "%s: the mask has shape %s, but its dimensions have sizes %s", what,
                       TDICT_SHAPE_TEXT(mask->ndim, mask->dims), TDICT_SHAPE_TEXT(mask->ndim, r->shape + r->next_dim));
   return TDICT_OK;
