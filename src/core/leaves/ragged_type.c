@@ -14,9 +14,7 @@ static const char what[] = "ragged", *const keys[] = {"values", "offsets"};
 
 static void release(void *self) { tdict_ragged_release(self); }
 
-static bool is_pinned_on_host(const tdict_tensor *t) {
-  return t->storage->device.type != TDICT_DEVICE_CPU || tdict_tensor_is_pinned(t);
-}
+static bool is_pinned_on_host(const tdict_tensor *t) { return !tdict_is_on_host(t) || tdict_tensor_is_pinned(t); }
 
 static bool is_pinned(const void *self) {
   const tdict_ragged *r = self;
@@ -141,7 +139,7 @@ static tdict_status select_rows(const tdict_ragged *from, const tdict_positions 
                                 tdict_error *err) {
   const tdict_ragged_options options = {sizeof options, from->offsets->dtype, NULL};
   tdict_ragged *r;
-  if (from->values->storage->device.type != TDICT_DEVICE_CPU)
+  if (!tdict_is_on_host(from->values))
     return tdict_fail(err, TDICT_ENOTSUP, "%s: rows on a device can be selected by an integer or a range of step 1",
                       what);
   tdict_status status = tdict_ragged_new(what, rows->count, &r, err);

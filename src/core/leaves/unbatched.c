@@ -35,7 +35,7 @@ static void release_unbatched(void *self) {
 
 static bool is_pinned(const void *self) {
   const tdict_tensor *t = tensor_of(self);
-  return tdict_tensor_device(t).type != TDICT_DEVICE_CPU || tdict_tensor_is_pinned(t);
+  return !tdict_is_on_host(t) || tdict_tensor_is_pinned(t);
 }
 
 static tdict_status flatten_unbatched(const void *self, tdict_tree **out, tdict_error *err) {
@@ -76,8 +76,7 @@ static bool is_same_tensor(const tdict_tensor *a, const tdict_tensor *b) {
 static tdict_status read_on_host(tdict_tensor *t, tdict_tensor **out, tdict_error *err) {
   tdict_tensor_await(t, false);
   if (tdict_tensor_is_lost(t)) return tdict_tensor_refuse_lost("unbatched", "the bytes of the tensor", t, err);
-  if (tdict_tensor_device(t).type != TDICT_DEVICE_CPU || !tdict_tensor_is_contiguous(t))
-    return tdict_tensor_clone(t, NULL, out, err);
+  if (!tdict_is_on_host(t) || !tdict_tensor_is_contiguous(t)) return tdict_tensor_clone(t, NULL, out, err);
   *out = tdict_tensor_retain(t);
   return TDICT_OK;
 }

@@ -6,29 +6,6 @@
 #include "core/tensor/layout.h"
 #include "core/tree/text.h"
 
-/* Returns true if the tensor is in device memory that has a copy function. */
-static bool has_copy_function(const tdict_tensor *t) {
-  const tdict_memory *m = t->storage->memory;
-  return !tdict_is_on_host(t) && m && m->ops->copy;
-}
-
-tdict_status tdict_check_copy_allowed(const char *what, const tdict_tensor *dst, const tdict_tensor *src,
-                                      tdict_error *err) {
-  if (dst->dtype != src->dtype)
-    return tdict_fail(err, TDICT_EDTYPE, "%s: from %s to %s, wanted equal dtypes", what, TDICT_DTYPE_TEXT(src->dtype),
-                      TDICT_DTYPE_TEXT(dst->dtype));
-  if (dst->storage->flags & TDICT_STORAGE_READ_ONLY)
-    return tdict_fail(err, TDICT_EREADONLY, "%s: the destination is read-only", what);
-  if (tdict_is_on_host(dst) && tdict_is_on_host(src)) return TDICT_OK;
-  bool is_between_devices = !tdict_is_on_host(dst) && !tdict_is_on_host(src) &&
-                            !tdict_device_equal(dst->storage->device, src->storage->device);
-  if (!is_between_devices && (has_copy_function(dst) || has_copy_function(src))) return TDICT_OK;
-  return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: from %s to %s; %s", what, TDICT_DEVICE_TEXT(src->storage->device),
-                    TDICT_DEVICE_TEXT(dst->storage->device),
-                    is_between_devices ? "wanted one device, or the host on one side"
-                                       : "the device memory belongs to the program and to no context");
-}
-
 tdict_status tdict_check_not_lost(const char *what, const tdict_tensor *src, tdict_error *err) {
   tdict_tensor_await(src, false);
   if (!tdict_tensor_is_lost(src)) return TDICT_OK;
@@ -36,7 +13,7 @@ tdict_status tdict_check_not_lost(const char *what, const tdict_tensor *src, tdi
 }
 
 tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err) {
-  tdict_status status = tdict_check_copy_allowed(what, dst, src, err);
+  tdict_status status = tdict_tensor_check_copy(what, dst, src, err);
   return status == TDICT_OK ? tdict_check_not_lost(what, src, err) : status;
 }
 

@@ -7,18 +7,8 @@
 #include "core/tensor/affine.h"
 #include "core/tree/node.h"
 
-/* Returns true if the tensor's elements are in host memory. */
-static inline bool tdict_is_on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
-
-/* Checks everything except the shapes, and waits for transfers that write `src`. Returns TDICT_EDTYPE if the dtypes
- * differ, and TDICT_EREADONLY if `dst` is read-only. Returns TDICT_EWRONGDEVICE for two different devices if neither is
- * the host. Also returns TDICT_EWRONGDEVICE if a tensor is on a device, but neither tensor is in device memory with a
- * copy function. Returns TDICT_EINVAL if bytes of `src` are lost, or if `src` is unloaded. */
+/* Makes the checks of tdict_tensor_check_copy() and of tdict_check_not_lost(). */
 tdict_status tdict_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src, tdict_error *err);
-/* Makes only the checks of tdict_check_copy() that concern the dtypes, the read-only flag and the devices. Does not
- * wait for transfers. */
-tdict_status tdict_check_copy_allowed(const char *what, const tdict_tensor *dst, const tdict_tensor *src,
-                                      tdict_error *err);
 /* Waits for transfers that write `src`. Returns TDICT_EINVAL if bytes of `src` are lost, or if `src` is unloaded. */
 tdict_status tdict_check_not_lost(const char *what, const tdict_tensor *src, tdict_error *err);
 /* Returns TDICT_ESHAPE if the dimensions of `t` are not the `ndim` sizes in `shape`. */

@@ -149,7 +149,7 @@ static tdict_status copy_device_tensor_to_host(const tdict_tensor *t, const char
   tdict_tensor_await(t, false);
   if (tdict_tensor_is_lost(t)) return tdict_tensor_refuse_lost("compare", bytes, t, err);
   *out = t;
-  if (t->storage->device.type == TDICT_DEVICE_CPU) return TDICT_OK;
+  if (tdict_is_on_host(t)) return TDICT_OK;
   tdict_status status = tdict_tensor_clone(t, NULL, copy, err);
   *out = *copy;
   return status;

@@ -101,7 +101,7 @@ static tdict_status check_parts(packer *p, const tdict_entry *entry, packed_leaf
   const tdict_tensor *t = entry->tensor;
   unsigned char element[4 * TDICT_ELEMENT_BYTES];
   leaf->is_stacked = t->ndim == 0 || is_stack_path(&p->o, p->o.num_stack_paths, entry->path);
-  if (tdict_tensor_device(t).type != TDICT_DEVICE_CPU)
+  if (!tdict_is_on_host(t))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, wanted host memory", what,
                       TDICT_DEVICE_TEXT(tdict_tensor_device(t)));
   if (t->ndim + leaf->is_stacked > FIELD_NDIM)

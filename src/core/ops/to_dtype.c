@@ -40,7 +40,7 @@ tdict_status tdict_tensor_to_dtype(const tdict_tensor *tensor, tdict_dtype dtype
     *out = tdict_tensor_retain(tensor);
     return TDICT_OK;
   }
-  if (tensor->storage->device.type != TDICT_DEVICE_CPU) return convert_on_device(tensor, dtype, &r, out, err);
+  if (!tdict_is_on_host(tensor)) return convert_on_device(tensor, dtype, &r, out, err);
   status = tdict_convert_check(what, dtype, tensor, err);
   if (status == TDICT_OK) status = tdict_convert_check_memory(what, r.memory, err);
   if (status == TDICT_OK) status = tdict_tensor_empty(dtype, tensor->ndim, tensor->dims, r.memory, &made, err);

@@ -376,8 +376,7 @@ bool tdict_tensor_is_contiguous(const tdict_tensor *tensor) {
 }
 
 bool tdict_tensor_is_pinned(const tdict_tensor *tensor) {
-  return tensor->storage->device.type == TDICT_DEVICE_CPU &&
-         (tensor->storage->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED)) != 0;
+  return tdict_is_on_host(tensor) && (tensor->storage->flags & (TDICT_STORAGE_PINNED | TDICT_STORAGE_CLAIMED)) != 0;
 }
 
 bool tdict_tensor_shares_storage(const tdict_tensor *a, const tdict_tensor *b) { return a->storage == b->storage; }
@@ -484,7 +483,7 @@ void tdict_tensor_regain_lost(const tdict_tensor *t) {
 /* Waits for transfers if the tensor is in host memory. Does not wait if the tensor is in device memory: the program
  * uses a device address only on streams, and the streams order the work. */
 static void wait_for_host(const tdict_tensor *t, bool to_write) {
-  if (t->storage->device.type == TDICT_DEVICE_CPU) tdict_tensor_await(t, to_write);
+  if (tdict_is_on_host(t)) tdict_tensor_await(t, to_write);
 }
 
 void *tdict_tensor_data(tdict_tensor *tensor) {

@@ -73,6 +73,13 @@ tdict_status tdict_tensor_unloaded(tdict_storage *storage, const tdict_tensor_de
  * and `given` is NULL. */
 tdict_status tdict_tensor_choose_memory(const char *what, const tdict_tensor *like, tdict_memory *given,
                                         tdict_memory **out, tdict_error *err);
+/* Returns true if the tensor's elements are in host memory. */
+static inline bool tdict_is_on_host(const tdict_tensor *t) { return t->storage->device.type == TDICT_DEVICE_CPU; }
+/* Checks everything except the shapes. Does not wait for transfers. Returns TDICT_EDTYPE if the dtypes differ, and
+ * TDICT_EREADONLY if `dst` is read-only. Returns TDICT_EWRONGDEVICE for two different devices if neither is the host,
+ * and if a tensor is on a device, but neither tensor is in device memory with a copy function. */
+tdict_status tdict_tensor_check_copy(const char *what, const tdict_tensor *dst, const tdict_tensor *src,
+                                     tdict_error *err);
 /* Returns TDICT_ESHAPE if the shapes differ, and TDICT_EREADONLY if the storage of `dst` may not be written. The error
  * message begins with `what`. */
 tdict_status tdict_tensor_check_target(const char *what, const tdict_tensor *dst, const tdict_tensor *src,

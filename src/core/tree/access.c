@@ -120,7 +120,7 @@ static tdict_status check_tensor(const char *what, const tdict_tensor *t, const 
   if (!has_shape(t, w))
     return tdict_fail(err, TDICT_ESHAPE, "%s: the tensor has the shape %s, wanted %s", what,
                       TDICT_SHAPE_TEXT(t->ndim, tdict_tensor_shape(t)), TDICT_SHAPE_TEXT(w->ndim, w->shape));
-  if (t->storage->device.type != TDICT_DEVICE_CPU)
+  if (!tdict_is_on_host(t))
     return tdict_fail(err, TDICT_EWRONGDEVICE, "%s: the tensor is on %s, wanted host memory; call tdict_to_device()",
                       what, TDICT_DEVICE_TEXT(t->storage->device));
   if (!tdict_tensor_is_contiguous(t))

@@ -117,7 +117,7 @@ CASE(convert_refuses) {
   td_fails(TDICT_EINVAL, "convert: dst is NULL", tdict_convert(NULL, f, err));
   td_fails(TDICT_EINVAL, "convert: src is NULL", tdict_convert(f, NULL, err));
   td_fails(TDICT_ESHAPE, "from shape [2, 3] to shape [3, 2]", tdict_convert(i, f, err));
-  td_fails(TDICT_EREADONLY, "may not be written", tdict_convert(constant, i, err));
+  td_fails(TDICT_EREADONLY, "is read-only", tdict_convert(constant, i, err));
   td_fails(TDICT_EDTYPE, "0x99 is unknown", tdict_tensor_to_dtype(f, 0x99, NULL, &out, err));
   td_fails(TDICT_ENOTSUP, "from complex64 to float32", tdict_convert(f, c, err));
   td_fails(TDICT_ENOTSUP, "from complex64 to bool", tdict_tensor_to_dtype(c, TDICT_BOOL, NULL, &out, err));

@@ -147,7 +147,7 @@ CASE(tensor_copy_refuses) {
       {TDICT_ESHAPE, "[2, 3] to shape [6]", {sizeof *bad, bytes, tdict_cpu(), TDICT_F32, 1, six, NULL, 0, 0}},
       {TDICT_EDTYPE, "copy: from float32 to int32", {sizeof *bad, bytes, tdict_cpu(), TDICT_I32, 2, shape, NULL, 0, 0}},
       {TDICT_EDTYPE, "float32 x 2", {sizeof *bad, bytes, tdict_cpu(), TDICT_DTYPE(2, 32, 2), 2, shape, NULL, 0, 0}},
-      {TDICT_EREADONLY, "written", {sizeof *bad, bytes, tdict_cpu(), TDICT_F32, 2, shape, NULL, 0, 2}},
+      {TDICT_EREADONLY, "is read-only", {sizeof *bad, bytes, tdict_cpu(), TDICT_F32, 2, shape, NULL, 0, 2}},
       {TDICT_EWRONGDEVICE, "cpu to cuda:1", {sizeof *bad, bytes, tdict_cuda(1), TDICT_F32, 2, shape, NULL, 0, 0}}};
   memcpy(kept, bytes, sizeof kept);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -61,7 +61,7 @@ static tdict_status check_stream(const tdict_moves *moves, const char *what, con
 
 tdict_status tdict_moves_check_devices(const tdict_moves *moves, const char *what, const tdict_tensor *dst,
                                        const tdict_tensor *src, tdict_error *err) {
-  tdict_status status = tdict_check_copy_allowed(what, dst, src, err);
+  tdict_status status = tdict_tensor_check_copy(what, dst, src, err);
   return status == TDICT_OK && moves && moves->stream ? check_stream(moves, what, dst, src, err) : status;
 }
 

@@ -48,9 +48,9 @@ void tdict_moves_reset(tdict_moves *moves);
 
 /* Returns true if moves of this tensor are queued on a stream. The calling thread must then not wait for the bytes. */
 static inline bool tdict_moves_are_queued(const tdict_moves *moves, const tdict_tensor *t) {
-  return moves && moves->stream && t->storage->device.type != TDICT_DEVICE_CPU;
+  return moves && moves->stream && !tdict_is_on_host(t);
 }
-/* Checks like tdict_check_copy_allowed(). Also returns TDICT_ENOTSUP or TDICT_EWRONGDEVICE if the copy cannot be queued
+/* Checks like tdict_tensor_check_copy(). Also returns TDICT_ENOTSUP or TDICT_EWRONGDEVICE if the copy cannot be queued
  * on the stream. `moves` may be NULL. */
 tdict_status tdict_moves_check_devices(const tdict_moves *moves, const char *what, const tdict_tensor *dst,
                                        const tdict_tensor *src, tdict_error *err);

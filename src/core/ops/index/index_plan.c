@@ -220,7 +220,7 @@ static tdict_status add_list_of(index_reader *r, const tdict_index *item, tdict_
   if (list->ndim != 1)
     return tdict_fail(err, TDICT_ESHAPE, "%s: the list has shape %s, wanted one dimension", r->plan->what,
                       TDICT_SHAPE_TEXT(list->ndim, list->dims));
-  if (list->storage->device.type == TDICT_DEVICE_CPU) {
+  if (tdict_is_on_host(list)) {
     status = add_host_list(r, list, err);
   } else if (list->numel > 1 && tdict_moves_take_list(list)) {
     status = add_device_list(r, list, err);
@@ -298,8 +298,7 @@ static tdict_status add_mask(index_reader *r, const tdict_index *item, tdict_err
   const tdict_tensor *mask = item->data;
   tdict_tensor *copy;
   tdict_status status = check_mask(r, mask, err);
-  if (status != TDICT_OK || mask->storage->device.type == TDICT_DEVICE_CPU)
-    return status == TDICT_OK ? add_host_mask(r, mask, err) : status;
+  if (status != TDICT_OK || tdict_is_on_host(mask)) return status == TDICT_OK ? add_host_mask(r, mask, err) : status;
   status = copy_to_host(r, mask, &copy, err);
   if (status != TDICT_OK) return status;
   status = add_host_mask(r, copy, err);
