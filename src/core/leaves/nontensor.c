@@ -167,11 +167,8 @@ static tdict_status arrange_values(const void *self, const tdict_arrangement *to
     a.block *= from->shape[i];
   }
   tdict_status status = tdict_nontensor_create(ndim, shape, read_arranged, &a, &made, err);
-  if (status == TDICT_OK) status = tdict_box_create(tdict_nontensor_type(), made, &box, err);
-  if (status == TDICT_OK)
-    *out = tdict_leaf_of_box(box);
-  else
-    free(made);
+  if (status == TDICT_OK) status = tdict_box_give(tdict_nontensor_type(), made, &box, err);
+  if (status == TDICT_OK) *out = tdict_leaf_of_box(box);
   return status;
 }
 

@@ -169,11 +169,8 @@ static tdict_status arrange(const void *self, const tdict_arrangement *to, tdict
   else
     status = share_range(self, rows.count ? rows.at[0] : 0, rows.count, &made, err);
   if (status != TDICT_OK) return status;
-  status = tdict_box_create(tdict_ragged_type(), made, &box, err);
-  if (status == TDICT_OK)
-    *out = tdict_leaf_of_box(box);
-  else
-    tdict_ragged_release(made);
+  status = tdict_box_give(tdict_ragged_type(), made, &box, err);
+  if (status == TDICT_OK) *out = tdict_leaf_of_box(box);
   return status;
 }
 
@@ -301,13 +298,8 @@ static const tdict_builtin ragged_type = {.type = {.struct_size = sizeof ragged_
 const tdict_type *tdict_ragged_type(void) { return &ragged_type.type; }
 
 tdict_status tdict_set_ragged(tdict_tree *tree, const char *path, tdict_ragged *ragged, tdict_error *err) {
-  void *held = NULL;
   if (!tree || !path || !ragged) return tdict_fail_null(err, "set_ragged", !tree ? "tree" : !path ? "path" : "ragged");
-  /* If the path holds this leaf already, the tree does not take over a reference. */
-  const bool is_held = tdict_get_object(tree, path, &ragged_type.type, &held, NULL) == TDICT_OK && held == ragged;
-  tdict_status status = tdict_object_set("set_ragged", tree, path, &ragged_type.type, tdict_ragged_retain(ragged), err);
-  if (status != TDICT_OK || is_held) tdict_ragged_release(ragged);
-  return status;
+  return tdict_object_set("set_ragged", tree, path, &ragged_type.type, tdict_ragged_retain(ragged), err);
 }
 
 tdict_status tdict_get_ragged(const tdict_tree *tree, const char *path, tdict_ragged **out, tdict_error *err) {

@@ -1,8 +1,7 @@
-/* Implements the built-in type of tensors without batch dimensions. An object owns one reference to its tensor. The
- * object always has the same tensor, but the elements of the tensor can be written. Thread rule: as in tdict/tree.h. */
+/* Implements the built-in type of tensors without batch dimensions. An object is its tensor, and a box owns one
+ * reference to it. The elements of the tensor can be written. Thread rule: as in tdict/tree.h. */
 #include "tdict/unbatched.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/error.h"
@@ -14,24 +13,9 @@
 
 static const char *const tensor_key = "tensor";
 
-typedef struct unbatched {
-  tdict_tensor *tensor;
-} unbatched;
+static tdict_tensor *tensor_of(const void *self) { return (tdict_tensor *)(uintptr_t)self; }
 
-static tdict_tensor *tensor_of(const void *self) { return ((const unbatched *)self)->tensor; }
-
-static tdict_status create_unbatched(tdict_tensor *tensor, void **out, tdict_error *err) {
-  unbatched *made = malloc(sizeof *made);
-  if (!made) return tdict_fail(err, TDICT_ENOMEM, "unbatched: no host memory for the object");
-  made->tensor = tdict_tensor_retain(tensor);
-  *out = made;
-  return TDICT_OK;
-}
-
-static void release_unbatched(void *self) {
-  tdict_tensor_release(tensor_of(self));
-  free(self);
-}
+static void release_unbatched(void *self) { tdict_tensor_release(self); }
 
 static bool is_pinned(const void *self) {
   const tdict_tensor *t = tensor_of(self);
@@ -39,14 +23,14 @@ static bool is_pinned(const void *self) {
 }
 
 static tdict_status flatten_unbatched(const void *self, tdict_tree **out, tdict_error *err) {
-  return tdict_tree_of_tensors(&tensor_key, &((const unbatched *)self)->tensor, 1, out, err);
+  return tdict_tree_of_tensors(&tensor_key, (tdict_tensor *const[]){tensor_of(self)}, 1, out, err);
 }
 
 static tdict_status unflatten_unbatched(const void *self, const tdict_tree *tree, void **out, tdict_error *err) {
   tdict_tensor *tensor;
-  (void)self;
   tdict_status status = tdict_get(tree, tensor_key, &tensor, err);
-  return status == TDICT_OK ? create_unbatched(tensor, out, err) : status;
+  if (status == TDICT_OK) *out = tensor == self ? tensor : tdict_tensor_retain(tensor);
+  return status;
 }
 
 static size_t count_bytes(const void *self) { return tdict_tensor_nbytes(tensor_of(self)); }
@@ -151,7 +135,6 @@ tdict_status tdict_set_unbatched(tdict_tree *tree, const char *path, tdict_tenso
   static const char what[] = "set_unbatched";
   if (!tree || !path || !tensor) return tdict_fail_null(err, what, !tree ? "tree" : !path ? "path" : "tensor");
   tdict_place place;
-  void *made = NULL;
   tdict_status status = tdict_place_find(&place, tree, path, what, err);
   if (status != TDICT_OK) return status;
   /* Check only the device, since every shape is allowed. */
@@ -160,11 +143,7 @@ tdict_status tdict_set_unbatched(tdict_tree *tree, const char *path, tdict_tenso
   status = tdict_agree_tensor(&demand, tensor, path, err);
   tdict_place_reset(&place);
   if (status != TDICT_OK) return status;
-  status = create_unbatched(tensor, &made, err);
-  if (status != TDICT_OK) return tdict_error_at(err, status, path);
-  status = tdict_object_set(what, tree, path, tdict_unbatched_type(), made, err);
-  if (status != TDICT_OK) release_unbatched(made);
-  return status;
+  return tdict_object_set(what, tree, path, tdict_unbatched_type(), tdict_tensor_retain(tensor), err);
 }
 
 tdict_status tdict_get_unbatched(const tdict_tree *tree, const char *path, tdict_tensor **out, tdict_error *err) {

@@ -75,9 +75,7 @@ static tdict_status set_given(const char *what, tdict_tree *tree, const char *pa
   tdict_nontensor *made = NULL;
   tdict_status status = tdict_nontensor_create(g->ndim, g->shape, read_given, g, &made, err);
   if (status != TDICT_OK) return tdict_error_at(err, status, path);
-  status = tdict_object_set(what, tree, path, tdict_nontensor_type(), made, err);
-  if (status != TDICT_OK) tdict_nontensor_type()->release(made);
-  return status;
+  return tdict_object_set(what, tree, path, tdict_nontensor_type(), made, err);
 }
 
 /* Sets one value for the whole tree. */

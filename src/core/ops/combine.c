@@ -184,10 +184,7 @@ static tdict_status stack_as_ragged(const joiner *j, size_t entry, tdict_box **o
   for (size_t i = 0; i < j->count; i++) rows[i] = tdict_leaf_tensor(j->aligned.leaves[entry * j->count + i]);
   tdict_status status = tdict_ragged_of_rows(j->what, rows, j->count, &options, &made, err);
   free((void *)rows);
-  if (status != TDICT_OK) return status;
-  status = tdict_box_create(tdict_ragged_type(), made, out, err);
-  if (status != TDICT_OK) tdict_ragged_release(made);
-  return status;
+  return status == TDICT_OK ? tdict_box_give(tdict_ragged_type(), made, out, err) : status;
 }
 
 static tdict_status join_objects(const tdict_map *map, size_t entry, tdict_box *from, const tdict_tree *node,

@@ -44,6 +44,12 @@ tdict_status tdict_box_create(const tdict_type *type, void *self, tdict_box **ou
   return TDICT_OK;
 }
 
+tdict_status tdict_box_give(const tdict_type *type, void *self, tdict_box **out, tdict_error *err) {
+  tdict_status status = tdict_box_create(type, self, out, err);
+  if (status != TDICT_OK) type->release(self);
+  return status;
+}
+
 void tdict_box_discard(tdict_box *box) { free(box); }
 
 tdict_box *tdict_box_retain(tdict_box *box) {
@@ -60,13 +66,9 @@ void tdict_box_release(tdict_box *box) {
 
 tdict_status tdict_box_of(tdict_box *box, void *given, tdict_box **out, tdict_error *err) {
   /* If the hook returned the object of `box`, a second box would release this object twice. */
-  if (given == box->self) {
-    *out = tdict_box_retain(box);
-    return TDICT_OK;
-  }
-  tdict_status status = tdict_box_create(box->type, given, out, err);
-  if (status != TDICT_OK) box->type->release(given);
-  return status;
+  if (given != box->self) return tdict_box_give(box->type, given, out, err);
+  *out = tdict_box_retain(box);
+  return TDICT_OK;
 }
 
 tdict_status tdict_hook_finish(const tdict_type *type, const char *hook, tdict_status returned, const void *result,

@@ -104,6 +104,8 @@ bool tdict_box_begins_with(const tdict_box *box, int batch_ndim, const int64_t *
 tdict_status tdict_type_check(const char *what, const tdict_type *type, tdict_error *err);
 /* Makes a box with one reference. Takes ownership of self on success. Returns TDICT_OK or TDICT_ENOMEM. */
 tdict_status tdict_box_create(const tdict_type *type, void *self, tdict_box **out, tdict_error *err);
+/* Makes a box like tdict_box_create(). On failure, releases the object. */
+tdict_status tdict_box_give(const tdict_type *type, void *self, tdict_box **out, tdict_error *err);
 /* Frees a box with one reference, but not the object: the caller owns self again. */
 void tdict_box_discard(tdict_box *box);
 tdict_box *tdict_box_retain(tdict_box *box);

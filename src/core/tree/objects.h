@@ -51,7 +51,8 @@ tdict_status tdict_box_join(const tdict_leaf *boxes, size_t count, const tdict_j
  * of the type of `from`. */
 tdict_status tdict_box_keep(const char *what, tdict_leaf to, tdict_box *from, bool is_whole, tdict_error *err);
 
-/* Sets an object as tdict_set_object() does. Messages begin with `what`. */
+/* Sets an object as tdict_set_object() does. Takes over a reference to the object, also on failure. Messages begin with
+ * `what`. */
 tdict_status tdict_object_set(const char *what, tdict_tree *tree, const char *path, const tdict_type *type, void *self,
                               tdict_error *err);
 /* Returns an object as tdict_get_object() does. Messages begin with `what`. */
