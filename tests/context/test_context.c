@@ -103,8 +103,7 @@ CASE(context_option_sizes) {
   newer.known.struct_size = sizeof newer;
   td_ok(tdict_context_create((const tdict_context_options *)&newer, &c, err));
   assert_int_equal(tdict_context_num_threads(c), 3);
-  tdict_context_destroy(c);
-  c = NULL;
+  td_release(c);
   newer.unknown[1] = 1;
   td_fails(TDICT_ENOTSUP, "context options", tdict_context_create((const tdict_context_options *)&newer, &c, err));
   assert_null(c);
@@ -115,13 +114,11 @@ CASE(context_option_sizes) {
   older.struct_size = offsetof(tdict_context_options, staging_bytes);
   td_ok(tdict_context_create(&older, &c, err));
   assert_int_equal(tdict_context_num_threads(c), 3);
-  tdict_context_destroy(c);
-  c = NULL;
+  td_release(c);
   older.struct_size = sizeof older.struct_size; /* nothing at all: the defaults */
   td_ok(tdict_context_create(&older, &c, err));
   assert_int_equal(tdict_context_num_threads(c), tdict_pool_default_size());
-  tdict_context_destroy(c);
-  c = NULL;
+  td_release(c);
   for (size_t bytes = 0; bytes < sizeof older.struct_size; bytes += 7) {
     older.struct_size = bytes;
     td_fails(TDICT_EINVAL, "struct_size", tdict_context_create(&older, &c, err));
@@ -311,17 +308,16 @@ GPU_CASE(memory_outlives_context) {
 
 GPU_CASE(context_two_in_one_process) {
   tdict_context *a = td_context(NULL), *b = td_context(NULL);
-  tdict_tree *src = make_tree(), *in_a = NULL, *in_b = NULL;
+  scoped_tree src = make_tree(), in_a = NULL, in_b = NULL;
   td_ok(tdict_to_device(a, src, td_device(), NULL, &in_a, err));
   td_ok(tdict_to_device(b, src, td_device(), NULL, &in_b, err));
   tdict_context_destroy(a);
   check_tree(in_a);
   check_tree(in_b);
-  tdict_release(in_a);
+  td_release(in_a);
   check_tree(in_b);
   td_release(in_b, b);
   check_tree(src);
-  tdict_release(src);
 }
 
 static void *do_nothing(void *user) { return user; }

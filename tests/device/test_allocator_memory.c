@@ -251,11 +251,10 @@ GPU_CASE(memory_create_refuses) {
 SIM_CASE(allocator_memory_returns_its_gpu) {
   scoped_fixture b = fixture_open(NULL);
   own o = {.from = b.memory}, plain = {.from = NULL};
-  tdict_memory *m = memory_of(b.context, &o, td_device(), false), *h = memory_of(b.context, &plain, tdict_cpu(), false);
+  scoped_memory m = memory_of(b.context, &o, td_device(), false), h = memory_of(b.context, &plain, tdict_cpu(), false);
   assert_ptr_equal(tdict_gpu_of_allocator_memory(m), b.gpu);
   assert_ptr_equal(tdict_gpu_of_memory(m), b.gpu);
   assert_null(tdict_gpu_of_allocator_memory(h));
   assert_null(tdict_gpu_of_allocator_memory(b.memory));
   assert_null(tdict_gpu_of_allocator_memory(NULL));
-  td_release(m, h);
 }

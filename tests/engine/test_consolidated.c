@@ -233,7 +233,7 @@ GPU_CASE(consolidated_trees_with_text_move_in_one_copy) {
 
 GPU_CASE(consolidated_trees_are_pinned) {
   scoped_world w = open_world();
-  tdict_tree *plain = thousand_leaves(), *src = NULL, *out = NULL, *again = NULL;
+  scoped_tree plain = thousand_leaves(), src = NULL, out = NULL, again = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_pin_options o = td_with(tdict_pin_options, stats = &s);
   td_ok(tdict_consolidate(plain, NULL, &src, err));
@@ -250,7 +250,6 @@ GPU_CASE(consolidated_trees_are_pinned) {
   out = to_device(&w, src, w.device);
   td_fails(TDICT_EWRONGDEVICE, "wanted one on the cpu", tdict_pin_memory(w.c, out, NULL, &again, err));
   assert_string_equal(td_last_error.path, "group0.leaf0");
-  td_release(out, src, plain);
 }
 
 /* A tree without bytes, and a tree without leaves whose device is not known yet. */
@@ -327,21 +326,20 @@ GPU_CASE(consolidated_tree_is_copied_into_trees) {
 /* The program changes the source tree after the call has returned. */
 SIM_CASE(consolidated_source_may_change_after_the_call) {
   scoped_world w = open_world();
-  tdict_tree *plain = thousand_leaves(), *src = NULL, *out = NULL;
+  scoped_tree plain = thousand_leaves(), src = NULL, out = NULL;
   td_ok(tdict_consolidate(plain, w.pinned, &src, err));
   tdict_storage *storage = td_leaf(src, "group0.leaf0")->storage;
   td_ok(tdict_sim_hold(w.c, err));
-  tdict_future *f = start_move(&w, src, w.device, NULL);
+  scoped_future f = start_move(&w, src, w.device, NULL);
   assert_false(tdict_storage_is_idle(storage)); /* accessors wait */
   td_ok(tdict_unlock(src, err));
   td_ok(tdict_delete(src, "group0", err));
   td_ok(tdict_rename(src, "group1", "other", false, err));
-  tdict_release(src);
+  td_release(src);
   td_ok(tdict_sim_resume(w.c, err));
   td_ok(tdict_future_wait(f, &out, err));
   assert_true(tdict_is_consolidated(out));
   check_tree(&w, plain, out);
-  td_release(f, out, plain);
 }
 
 /* A failed copy loses the leaves. The error names no leaf, because the copy is of all leaves. */

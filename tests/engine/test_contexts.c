@@ -47,7 +47,7 @@ static void refuse_foreign_streams(neighbours *n) {
 }
 
 static void refuse_foreign_trees(neighbours *n) {
-  tdict_tree *out = NULL, *dst = numbered_tree(&n->own, NULL, 4);
+  scoped_tree out = NULL, dst = numbered_tree(&n->own, NULL, 4);
   td_fails(TDICT_EWRONGDEVICE, "another context", tdict_to_device(n->own.c, n->there, tdict_sim(0), NULL, &out, err));
   assert_string_equal(td_last_error.path, "a");
   td_fails(TDICT_EWRONGDEVICE, "another context", tdict_to_device(n->own.c, n->there, tdict_cpu(), NULL, &out, err));
@@ -61,7 +61,6 @@ static void refuse_foreign_trees(neighbours *n) {
   assert_null(out);
   check_tree_number(&n->own, dst, 4); /* nothing was written */
   check_tree_number(&n->other, n->there, 3);
-  tdict_release(dst);
 }
 
 /* A block that the program describes itself: the address tells whose it is. */
@@ -128,7 +127,7 @@ SIM_CASE(wait_on_stream_takes_the_legacy_stream_of_its_device) {
 /* The stream is checked first, so a program's mistake does not hang on how fast the copy was. */
 SIM_CASE(wait_on_stream_refuses_when_it_has_ended) {
   scoped_place w = place_sim(2, 0, 2);
-  tdict_tree *src = numbered_tree(&w, NULL, 5), *out = NULL;
+  scoped_tree src = numbered_tree(&w, NULL, 5), out = NULL;
   TD_STREAM(s, w.c, w.device);
   TD_STREAM(second, w.c, tdict_sim(1));
   const tdict_stream wrong[] = {{tdict_cpu(), NULL},           {tdict_cpu(), s.handle}, {tdict_cuda(0), s.handle},
@@ -157,7 +156,6 @@ SIM_CASE(wait_on_stream_refuses_when_it_has_ended) {
     }
   }
   for (int k = 0; k < 4; k++) tdict_future_release(futures[k]);
-  tdict_release(src);
 }
 
 static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
@@ -168,9 +166,9 @@ static tdict_cu say_capturing(tdict_driver *d, tdict_cu_stream s, int *status) {
 SIM_CASE(streams_are_checked_for_capture_first) {
   scoped_place w = place_open(2);
   shim h;
-  tdict_tree *src = numbered_tree(&w, NULL, 6), *dev = moved(&w, src, w.device), *out = NULL;
+  scoped_tree src = numbered_tree(&w, NULL, 6), dev = moved(&w, src, w.device), out = NULL;
   TD_STREAM(s, w.c, w.device);
-  tdict_future *f = move_async(&w, src, w.device, NULL);
+  scoped_future f = move_async(&w, src, w.device, NULL);
   td_ok(tdict_future_wait(f, NULL, err));
   tdict_transfer_options o = td_with(tdict_transfer_options, after = s);
   shim_begin(&h, w.d);
@@ -182,7 +180,6 @@ SIM_CASE(streams_are_checked_for_capture_first) {
   shim_end(&h, w.d);
   td_ok(tdict_future_wait_on_stream(f, s, NULL, err));
   tdict_release(td_made(tree, tdict_to_device(w.c, dev, w.device, &o, &made, err)));
-  td_release(f, dev, src);
 }
 
 /* The transfer has ended well before the device is lost, and the wait says so: it writes no error. */
@@ -212,7 +209,7 @@ static void no_release(void *user, void *data, size_t bytes) { (void)user, (void
 /* There is one cpu, so its index says nothing but 0; a tree must not say that it is on another one. */
 DEVICE_CASE(devices_with_bad_indices_are_refused) {
   scoped_context c = td_context(NULL);
-  tdict_tree *src = new_tree(), *out = NULL;
+  scoped_tree src = new_tree(), out = NULL;
   tdict_future *f = NULL;
   tdict_tensor *t = NULL;
   tdict_memory *memory = NULL;
@@ -238,5 +235,4 @@ DEVICE_CASE(devices_with_bad_indices_are_refused) {
   assert_true(!out && !f && !memory && !t);
   tdict_device has;
   assert_false(tdict_get_device(src, &has));
-  tdict_release(src);
 }

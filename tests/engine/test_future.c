@@ -293,8 +293,7 @@ GPU_CASE(future_stats_keep_to_their_size) {
   td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
   for (size_t i = size; i < sizeof *g; i++) assert_int_equal(g->bytes[i], GUARD_BYTE);
   assert_int_equal(g->struct_size, size);
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   g = guarded_of(0);
   td_fails(TDICT_EINVAL, "to_device: stats: struct_size is 0", tdict_to_device(w.c, src, w.device, &o, &out, err));
   check_untouched(g);

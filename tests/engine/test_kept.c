@@ -93,7 +93,7 @@ GPU_CASE(kept_entries_all_or_none) {
 
 GPU_CASE(kept_entries_are_not_pinned) {
   scoped_world w = open_world();
-  tdict_tree *src = mixed_sources(), *out = NULL, *there = NULL;
+  scoped_tree src = mixed_sources(), out = NULL, there = NULL;
   tdict_pin_options o = td_with(tdict_pin_options, keep = kept_patterns, num_keep = 3);
   td_ok(tdict_pin_memory(w.c, src, &o, &out, err));
   check_tree(&w, src, out);
@@ -101,16 +101,15 @@ GPU_CASE(kept_entries_are_not_pinned) {
   for (size_t k = 0; k < 3; k++) assert_true(tdict_tensor_is_pinned(td_leaf(out, moving[k])));
   tdict_device device;
   assert_true(tdict_get_device(out, &device) && device.type == TDICT_DEVICE_CPU);
-  tdict_release(out);
+  td_release(out);
   /* A kept tensor may be on a device. */
   td_ok(tdict_to_device(w.c, src, w.device, NULL, &there, err));
   td_ok(tdict_set_device(src, NULL, err));
   td_ok(tdict_set(src, "text", td_leaf(there, "text"), err));
   td_ok(tdict_pin_memory(w.c, src, &o, &out, err));
   assert_ptr_equal(td_leaf(out, "text"), td_leaf(there, "text"));
-  tdict_release(out);
+  td_release(out);
   td_fails(TDICT_EWRONGDEVICE, "wanted one on the cpu", tdict_pin_memory(w.c, src, NULL, &out, err));
-  td_release(there, src);
 }
 
 /* Kept entries of a destination are not written, and only their keys are compared. */
@@ -146,7 +145,7 @@ DEVICE_CASE(kept_entries_are_not_written) {
 
 DEVICE_CASE(kept_patterns_are_checked_first) {
   scoped_world w = open_world();
-  tdict_tree *src = mixed_sources(), *out = NULL;
+  scoped_tree src = mixed_sources(), out = NULL;
   tdict_future *f = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
   tdict_pin_options p = tdict_pin_options_default();
@@ -162,7 +161,6 @@ DEVICE_CASE(kept_patterns_are_checked_first) {
   td_fails(TDICT_EINVAL, "options.keep is NULL", tdict_to_device(w.c, src, w.device, &o, &out, err));
   assert_null(out);
   assert_null(f);
-  tdict_release(src);
 }
 
 /* 30 levels above a kept tensor, so that every walk needs memory. */

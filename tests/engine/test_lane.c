@@ -19,8 +19,8 @@ static world open_large(void) {
  * directions, with few threads and with many. */
 SIM_CASE(lane_keeps_slots_free_for_others) {
   scoped_world w = open_large();
-  tdict_tree *src = bytes_tree("x", 2500000, NULL), *other = bytes_tree("y", 300001, NULL);
-  tdict_tree *device = to_device(&w, src, w.device), *there = NULL;
+  scoped_tree src = bytes_tree("x", 2500000, NULL), other = bytes_tree("y", 300001, NULL);
+  scoped_tree device = to_device(&w, src, w.device), there = NULL;
   for (int i = 0; i < 12; i++) {
     const bool out = i % 2;
     held_stream held;
@@ -43,7 +43,6 @@ SIM_CASE(lane_keeps_slots_free_for_others) {
     check_result(&w, src, first);
     tdict_stream_destroy(w.c, held.s);
   }
-  td_release(device, other, src);
 }
 
 /* The transfer whose count is compared with the ring's slots each time a slot is returned. */
@@ -134,11 +133,11 @@ static tdict_cu wait_fails(tdict_driver *d, tdict_cu_stream s, tdict_cu_event e)
 }
 SIM_CASE(lane_ends_when_slots_never_come) {
   scoped_world w = open_large();
-  tdict_tree *src = bytes_tree("x", 2500000, NULL), *there = NULL;
+  scoped_tree src = bytes_tree("x", 2500000, NULL), there = NULL;
   tdict_stream s;
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
   there = to_device(&w, src, w.device);
-  tdict_release(there);
+  td_release(there);
   tdict_transfer_options o = threads(THREADS);
   o.after = s;
   wrap.ops.stream_wait_event = wait_fails;
@@ -153,7 +152,6 @@ SIM_CASE(lane_ends_when_slots_never_come) {
     check_and_release(&w, src, to_device(&w, src, w.device));
   }
   tdict_stream_destroy(w.c, s);
-  tdict_release(src);
 }
 
 /* A transfer that fails while the device stands still waits for copies that are under way: they read the program's

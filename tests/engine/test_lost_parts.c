@@ -40,7 +40,7 @@ static void check_there(const place *w, const tdict_tree *td, const char *path, 
   assert_true(has_number(w, td_leaf(out, path), number));
 }
 static void check_lost(const place *w, const tdict_tree *td, const char *path) {
-  tdict_tree *part = part_of(td, path, NULL), *out = NULL;
+  scoped_tree part = part_of(td, path, NULL), out = NULL;
   tdict_tensor *t = td_leaf(td, path), *clone = NULL;
   assert_null(tdict_tensor_const_data(t));
   assert_null(tdict_tensor_data(t));
@@ -48,7 +48,6 @@ static void check_lost(const place *w, const tdict_tree *td, const char *path) {
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_to_device(w->c, td, away_from(w, t), NULL, &out, err));
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_to_device(w->c, part, away_from(w, t), NULL, &out, err));
   assert_string_equal(td_last_error.path, path);
-  tdict_release(part);
 }
 
 SIM_CASE(lost_leaves_of_one_storage_are_told_apart) {
@@ -182,21 +181,19 @@ SIM_CASE(lost_bytes_are_not_compared) {
 SIM_CASE(lost_mask_is_refused) {
   scoped_place w = place_sim(2, 20e6, 1);
   const int64_t rows[] = {30};
-  tdict_tree *td = shared_tree(&w, NULL, 10), *masks = new_tree(), *from = new_tree(), *out = NULL;
-  tdict_tree *batch = part_of(td, "a", NULL);
+  scoped_tree td = shared_tree(&w, NULL, 10), masks = new_tree(), from = new_tree(), out = NULL;
+  scoped_tree batch = part_of(td, "a", NULL);
   td_ok(tdict_set_batch_size(batch, 1, rows, err));
   td_put(masks, "m", new_tensor(TDICT_BOOL, 1, rows, NULL));
   td_put(from, "m", new_tensor(TDICT_BOOL, 1, rows, w.memory));
   td_ok(tdict_fill(masks, NULL, 0, NULL, err));
   td_ok(tdict_fill(from, NULL, 0, NULL, err));
   td_ok(tdict_index_get(NULL, batch, TDICT_INDEX(TDICT_MASK(td_leaf(masks, "m"))), NULL, &out, err));
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   lose(&w, from, masks);
   td_fails(TDICT_EINVAL, "transfer into them failed",
            tdict_index_get(NULL, batch, TDICT_INDEX(TDICT_MASK(td_leaf(masks, "m"))), NULL, &out, err));
   td_fails(TDICT_EINVAL, "transfer into them failed",
            tdict_index_set(NULL, batch, TDICT_INDEX(TDICT_MASK(td_leaf(masks, "m"))), batch, NULL, err));
   assert_null(out);
-  td_release(td, batch, masks, from);
 }

@@ -109,7 +109,7 @@ GPU_CASE(lost_source_beside_an_object) {
 GPU_CASE(lost_source_of_a_tensor_copy) {
   scoped_place w = place_open(2);
   scoped_tree good = new_tree(), bad = new_tree();
-  tdict_tensor *into = new_bytes(1000, NULL), *clone = NULL;
+  scoped_tensor into = new_bytes(1000, NULL), clone = NULL;
   td_put(good, "x", new_bytes(1000, NULL));
   td_put(bad, "x", new_bytes(1000, w.memory));
   put_number(&w, into, 5);
@@ -118,7 +118,6 @@ GPU_CASE(lost_source_of_a_tensor_copy) {
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_tensor_clone(td_leaf(bad, "x"), NULL, &clone, err));
   assert_null(clone);
   assert_true(has_number(&w, into, 5));
-  tdict_tensor_release(into);
 }
 
 /* Reads of one leaf that begin while a transfer into it comes to its bad end. It has many more, so that its end takes

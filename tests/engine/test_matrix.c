@@ -176,8 +176,7 @@ static void play_let_go(player *p) {
     tdict_release(td);
     return;
   }
-  tdict_release(td);
-  td = NULL;
+  td_release(td);
   if (draw(p, 2)) {
     keep(p, f, NONE);
     return;

@@ -329,12 +329,11 @@ static const tdict_type nest_flat = PAIR_TYPE(.flatten = nest_flatten, .unflatte
 GPU_CASE(objects_flatten_refuses_objects) {
   scoped_probe p = {0};
   scoped_place w = place_open(2);
-  tdict_tree *src = new_tree(), *out = NULL;
+  scoped_tree src = new_tree(), out = NULL;
   put_pair(src, "outer", &nest_flat, &p, 1);
   td_fails(TDICT_EHOOK, "flatten", tdict_to_device(w.c, src, w.device, NULL, &out, err));
   assert_non_null(strstr(td_last_error.path, "outer"));
   assert_null(out);
-  tdict_release(src);
 }
 
 /* Objects without flatten are refused before anything is written, and keep_objects leaves those of the destination. */

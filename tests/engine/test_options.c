@@ -124,7 +124,7 @@ DEVICE_CASE(transfer_option_sizes) {
   longer.o.struct_size = sizeof longer;
   pin.o = tdict_pin_options_default();
   pin.o.struct_size = sizeof pin;
-  tdict_tree *src = batch_tree(NULL), *out = NULL;
+  scoped_tree src = batch_tree(NULL), out = NULL;
   check_and_release(&w, src, move_with(&w, src, w.device, &longer.o));
   longer.more[20] = 1; /* something that this library does not know */
   refuse(&w, &longer.o, TDICT_ENOTSUP, "struct_size");
@@ -150,7 +150,6 @@ DEVICE_CASE(transfer_option_sizes) {
     pin.o.struct_size = bad[i];
     td_fails(TDICT_EINVAL, "struct_size", tdict_pin_memory(w.c, src, &pin.o, &out, err));
   }
-  tdict_release(src);
 }
 
 /* A stream that is being captured is refused, and the capture goes on. */

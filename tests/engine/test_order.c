@@ -203,7 +203,7 @@ SIM_CASE(wait_on_stream_orders) {
     scoped_place w = place_sim(2, SLOW, 1);
     tdict_memory *from = round >= 3 ? w.pinned : NULL; /* staged, or by the driver alone */
     tdict_transfer_options o = threads(round % 3 - 1);
-    tdict_tree *src = numbered_tree(&w, from, 50), *out = NULL;
+    scoped_tree src = numbered_tree(&w, from, 50), out = NULL;
     TD_STREAM(s, w.c, w.device);
     poison_arena(&w, w.memory);
     hold(&w);
@@ -218,9 +218,8 @@ SIM_CASE(wait_on_stream_orders) {
       if (!kernel_saw(&k[i], number_of_leaf(50, i))) fail_msg("round %d: the kernel came before leaf %d", round, i);
       kernel_end(&k[i]);
     }
-    tdict_release(out);
+    td_release(out);
     tdict_release(finish(f));
-    tdict_release(src);
   }
 }
 
@@ -231,7 +230,7 @@ GPU_CASE(wait_on_stream_orders_large_trees) {
   TD_STREAM(s, w.c, w.device);
   scoped_tensor sink = new_bytes(BYTES, w.memory);
   for (int i = 0; i < 6; i++) {
-    tdict_tree *src = new_tree(), *out = NULL;
+    scoped_tree src = new_tree(), out = NULL;
     td_put(src, "x", new_bytes(BYTES, i % 2 ? w.pinned : NULL));
     put_number(&w, td_leaf(src, "x"), 60 + (uint64_t)i);
     tdict_future *f = move_async(&w, src, w.device, NULL);
@@ -242,9 +241,8 @@ GPU_CASE(wait_on_stream_orders_large_trees) {
     tdict_gpu_leave(w.gpu, &scope);
     sync_stream(&w, s);
     assert_true(has_number(&w, sink, 60 + (uint64_t)i));
-    tdict_release(out);
+    td_release(out);
     tdict_release(finish(f));
-    tdict_release(src);
   }
 }
 
@@ -252,7 +250,7 @@ GPU_CASE(wait_on_stream_orders_large_trees) {
 SIM_CASE(wait_on_stream_of_a_host_result) {
   for (int pinned = 0; pinned < 2; pinned++) {
     scoped_place w = place_sim(2, SLOW, 1);
-    tdict_tree *d = numbered_on_device(&w, 70), *out = NULL;
+    scoped_tree d = numbered_on_device(&w, 70), out = NULL;
     TD_STREAM(s, w.c, w.device);
     tdict_transfer_options o = threads(2);
     o.pinned_result = pinned;
@@ -268,15 +266,14 @@ SIM_CASE(wait_on_stream_of_a_host_result) {
       assert_true(kernel_saw(&k, number_of_leaf(70, 3)));
       kernel_end(&k);
     }
-    tdict_release(out);
+    td_release(out);
     tdict_release(finish(f));
-    tdict_release(d);
   }
 }
 
 SIM_CASE(wait_on_stream_refuses) {
   scoped_place w = place_sim(2, 0, 2);
-  tdict_tree *src = numbered_tree(&w, NULL, 80), *out = NULL;
+  scoped_tree src = numbered_tree(&w, NULL, 80), out = NULL;
   TD_STREAM(s, w.c, w.device);
   td_fails(TDICT_EINVAL, "NULL", tdict_future_wait_on_stream(NULL, s, &out, err));
   hold(&w);
@@ -288,15 +285,14 @@ SIM_CASE(wait_on_stream_refuses) {
   resume(&w);
   tdict_release(finish(f));
   /* what has ended says how it ended */
-  tdict_tree *bad = new_tree();
+  scoped_tree bad = new_tree();
   td_put(bad, "x", new_bytes(100, NULL));
   hold(&w);
-  tdict_future *g = move_async(&w, bad, w.device, NULL);
+  scoped_future g = move_async(&w, bad, w.device, NULL);
   tdict_future_cancel(g);
   resume(&w);
   td_fails(TDICT_ECANCELLED, "", tdict_future_wait_on_stream(g, s, &out, err));
   assert_null(out);
-  td_release(g, bad, src);
 }
 
 /* The source, through pointers kept from before, too, may be written when it returns. */
@@ -388,7 +384,7 @@ CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
   *(void **)&end = symbol("cuStreamEndCapture");
   *(void **)&destroy = symbol("cuGraphDestroy");
   TD_STREAM(s, w.c, w.device);
-  tdict_tree *src = numbered_tree(&w, NULL, 97), *out = NULL, *d = numbered_on_device(&w, 98);
+  scoped_tree src = numbered_tree(&w, NULL, 97), out = NULL, d = numbered_on_device(&w, 98);
   for (int mode = 0; mode < 3; mode++) { /* global, of the thread, relaxed */
     tdict_gpu_scope scope;
     void *graph = NULL;
@@ -412,5 +408,4 @@ CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
     assert_int_equal(destroy(graph), 0);
     tdict_gpu_leave(w.gpu, &scope);
   }
-  td_release(src, d);
 }

@@ -33,8 +33,8 @@ SIM_CASE(two_simulated_devices) {
 /* The same ordered behind streams of either device, and with a tree whose leaves lie on both. */
 SIM_CASE(two_simulated_devices_in_one_tree) {
   scoped_place w = place_sim(4, 50e6, 2);
-  tdict_tree *src = numbered_tree(&w, NULL, 5), *one = moved(&w, src, tdict_sim(0)),
-             *two = moved(&w, src, tdict_sim(1)), *both = new_tree(), *out;
+  scoped_tree src = numbered_tree(&w, NULL, 5), one = moved(&w, src, tdict_sim(0)), two = moved(&w, src, tdict_sim(1)),
+              both = new_tree(), out = NULL;
   td_ok(tdict_set(both, "zero", td_leaf(one, "a"), err));
   td_ok(tdict_set(both, "one", td_leaf(two, "n.b"), err));
   td_ok(tdict_set(both, "host", td_leaf(src, "d"), err));
@@ -49,7 +49,6 @@ SIM_CASE(two_simulated_devices_in_one_tree) {
     assert_true(has_number(&w, td_leaf(back, "host"), number_of_leaf(5, 3)));
     td_release(back, out);
   }
-  td_release(src, one, two, both);
 }
 
 /* Between two devices both legacy streams are followed: a kernel on a blocking stream of either one holds the copy

@@ -75,7 +75,7 @@ DEVICE_CASE(unloaded_trees_go_into_trees) {
 GPU_CASE(unloaded_trees_are_pinned) {
   scoped_world w = open_world();
   for (int k = 0; k < NUM_HOST_KINDS; k++) {
-    tdict_tree *tree = make_tree(&w, host_kinds[k]), *out = NULL;
+    scoped_tree tree = make_tree(&w, host_kinds[k]), out = NULL;
     disk d;
     disk_init(&d);
     tdict_tree *twin = disk_twin(&d, tree, 100, next_seed());
@@ -86,7 +86,6 @@ GPU_CASE(unloaded_trees_are_pinned) {
     assert_true(tdict_is_pinned(out));
     td_release(out, twin);
     disk_reset(&d);
-    tdict_release(tree);
   }
 }
 
@@ -183,7 +182,7 @@ DEVICE_CASE(unloaded_part_that_fails) {
  * result. */
 DEVICE_CASE(unloaded_reads_need_no_copy) {
   scoped_world w = open_world();
-  tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
+  scoped_tree tree = make_tree(&w, TREE_LARGE), out = NULL;
   for (int32_t n = -1; n < 3; n++) {
     scoped_disk d;
     tdict_transfer_stats stats = tdict_transfer_stats_default();
@@ -199,7 +198,7 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
       assert_true(d.most_bytes <= slot);
       assert_true(d.begun >= (int64_t)(bytes / slot));
       assert_true(stats.peak_staging_bytes <= STAGING);
-      tdict_release(out);
+      td_release(out);
       d.low = UINTPTR_MAX;
       d.high = 0;
     }
@@ -208,15 +207,14 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
     assert_int_equal(stats.host_bytes, bytes);
     assert_int_equal(d.low, (uintptr_t)t->data);
     assert_int_equal(d.high, (uintptr_t)t->data + bytes);
-    tdict_release(out);
+    td_release(out);
   }
-  tdict_release(tree);
 }
 
 /* check_sources hashes only what is in memory: nothing is read twice, and changes elsewhere are still found. */
 DEVICE_CASE(unloaded_sources_are_not_hashed) {
   scoped_world w = open_world();
-  tdict_tree *tree = three_leaves(), *out = NULL;
+  scoped_tree tree = three_leaves(), out = NULL;
   disk d;
   disk_init(&d);
   tdict_tree *twin = disk_twin(&d, tree, 100, 1);
@@ -231,7 +229,6 @@ DEVICE_CASE(unloaded_sources_are_not_hashed) {
   assert_int_equal(d.begun, 2 * reads);
   td_release(out, twin);
   disk_reset(&d);
-  tdict_release(tree);
 }
 
 static void *wait_for_source(void *user) {
@@ -299,7 +296,7 @@ DEVICE_CASE(unloaded_source_of_two_transfers) {
 /* A cancelled transfer begins no read, and ends when those that have begun have ended. */
 DEVICE_CASE(unloaded_transfer_is_cancelled) {
   scoped_world w = open_world();
-  tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
+  scoped_tree tree = make_tree(&w, TREE_LARGE), out = NULL;
   for (int32_t n = 1; n < 3; n++) {
     scoped_disk d;
     disk_init(&d);
@@ -318,7 +315,6 @@ DEVICE_CASE(unloaded_transfer_is_cancelled) {
     assert_int_equal(d.begun, n);
     assert_int_equal(d.ended, n);
   }
-  tdict_release(tree);
 }
 
 /* The first allocation fails, then the second, and so on: of the constructors, and of a transfer on this thread. */

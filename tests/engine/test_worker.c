@@ -240,14 +240,13 @@ GPU_CASE(work_stops_after_a_failure) {
   tdict_sim_options sim = tdict_sim_options_default();
   sim.h2d_bytes_per_second = 20e6; /* 512 copies take 1.6 s: the thread whose copy fails may come to tell it late */
   scoped_world w = open_wrapped(td_options(tdict_context_options, sim = &sim, staging_bytes = STAGING));
-  tdict_tree *src = bytes_tree("x", (int64_t)64 << 20, NULL), *out = NULL;
+  scoped_tree src = bytes_tree("x", (int64_t)64 << 20, NULL), out = NULL;
   tdict_transfer_options o = threads(8);
   const int64_t before = atomic_load(&wrap.calls[CALL_COPY]);
   fail_call(CALL_COPY, 3);
   td_fails(TDICT_EDEVICE, "", tdict_to_device(w.c, src, w.device, &o, &out, err));
   assert_in_range(atomic_load(&wrap.calls[CALL_COPY]) - before, 3, 512); /* of 1024 */
   assert_null(out);
-  tdict_release(src);
 }
 
 /* Whether the kernel gives huge pages to who asks for them. */

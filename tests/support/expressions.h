@@ -27,27 +27,29 @@
 #define TD_TYPE(...) \
   { .struct_size = sizeof(tdict_type), __VA_ARGS__ }
 
-/* Releases trees, tensors and other objects, the first one first: td_release(out, tensor, td). */
+/* Releases trees, tensors and other objects, the first one first, and sets the variables to NULL:
+ * td_release(out, tensor, td). A variable that is released at the end of its block may be released earlier by this. */
 #define td_release(...) TD_EACH(TD_RELEASE_, __VA_ARGS__)
-#define TD_RELEASE_(object)                               \
-  _Generic((object), tdict_tree *                         \
-           : tdict_release, tdict_tensor *                \
-           : tdict_tensor_release, tdict_future *         \
-           : tdict_future_release, tdict_context *        \
-           : tdict_context_destroy, tdict_storage *       \
-           : tdict_storage_release, tdict_memory *        \
-           : tdict_memory_release, tdict_driver *         \
-           : tdict_driver_release, tdict_pool *           \
-           : tdict_pool_destroy, tdict_loader *           \
-           : tdict_loader_destroy, tdict_dataset *        \
-           : tdict_dataset_release, tdict_sampler *       \
-           : tdict_sampler_release, tdict_replay *        \
-           : tdict_replay_release, tdict_schema *         \
-           : tdict_schema_release, tdict_ragged *         \
-           : tdict_ragged_release, tdict_lazy_stack *     \
-           : tdict_lazy_stack_release, tdict_share_ring * \
-           : tdict_share_ring_destroy, tdict_comm *       \
-           : tdict_comm_destroy)(object)
+#define TD_RELEASE_(object)                                \
+  (_Generic((object), tdict_tree *                         \
+            : tdict_release, tdict_tensor *                \
+            : tdict_tensor_release, tdict_future *         \
+            : tdict_future_release, tdict_context *        \
+            : tdict_context_destroy, tdict_storage *       \
+            : tdict_storage_release, tdict_memory *        \
+            : tdict_memory_release, tdict_driver *         \
+            : tdict_driver_release, tdict_pool *           \
+            : tdict_pool_destroy, tdict_loader *           \
+            : tdict_loader_destroy, tdict_dataset *        \
+            : tdict_dataset_release, tdict_sampler *       \
+            : tdict_sampler_release, tdict_replay *        \
+            : tdict_replay_release, tdict_schema *         \
+            : tdict_schema_release, tdict_ragged *         \
+            : tdict_ragged_release, tdict_lazy_stack *     \
+            : tdict_lazy_stack_release, tdict_share_ring * \
+            : tdict_share_ring_destroy, tdict_comm *       \
+            : tdict_comm_destroy)(object),                 \
+   (void)((object) = NULL))
 
 /* Applies a macro to each of up to ten arguments. */
 #define TD_EACH(apply, ...)                                                                                      \

@@ -66,7 +66,7 @@ static void refuse_offsets(tdict_status wanted, const char *text, tdict_tensor *
 }
 
 CASE(ragged_create_refuses) {
-  tdict_tensor *values = TENSOR(5), *offsets = INTEGERS(0, 5), *scalar = NULL;
+  scoped_tensor values = TENSOR(5), offsets = INTEGERS(0, 5), scalar = NULL;
   tdict_ragged *leaf = NULL;
   td_fails(TDICT_EINVAL, "values is NULL", tdict_ragged_create(NULL, offsets, &leaf, err));
   td_fails(TDICT_EINVAL, "offsets is NULL", tdict_ragged_create(values, NULL, &leaf, err));
@@ -87,7 +87,6 @@ CASE(ragged_create_refuses) {
   refuse_offsets(TDICT_ESHAPE, "offsets[2] is 4, but values has 5 elements", INTEGERS(0, 2, 4));
   refuse_offsets(TDICT_ESHAPE, "offsets[2] is 6, but values has 5 elements", INTEGERS(0, 2, 6));
   refuse_offsets(TDICT_ESHAPE, "offsets[0] is 0, but values has 5 elements", INTEGERS(0));
-  tdict_tensor_release(values);
 }
 
 DEVICE_CASE(ragged_from_rows_copies) {
@@ -170,8 +169,7 @@ CASE(ragged_offsets_must_fit) {
   scoped_tensor t = td_made(tensor, tdict_tensor_from_data(&view, NULL, NULL, &made, err));
   td_ok(tdict_ragged_from_rows(&t, 1, &o, &leaf, err));
   assert_int_equal(tdict_ragged_row_length(leaf, 0), huge[0]);
-  tdict_ragged_release(leaf);
-  leaf = NULL;
+  td_release(leaf);
   o.offsets_dtype = TDICT_I32;
   td_fails(TDICT_EOVERFLOW, "2147483648, which int32 cannot hold", tdict_ragged_from_rows(&t, 1, &o, &leaf, err));
   tdict_tensor_release(t);

@@ -149,7 +149,7 @@ CASE(ragged_padded_refuses) {
 
 CASE(ragged_padded_survives_enomem) {
   scoped_rows r = rows_of(2, COUNTS(1, 3));
-  tdict_tensor *padded = padded_of(&r, 3, NULL), *out = NULL, *mask = NULL;
+  scoped_tensor padded = padded_of(&r, 3, NULL), out = NULL, mask = NULL;
   tdict_ragged *leaf = NULL;
   for (int kind = 0; kind < 4; kind++) {
     scoped_tensor lengths = lengths_of(&r, 3, kind, NULL);
@@ -157,5 +157,4 @@ CASE(ragged_padded_survives_enomem) {
     TD_WITHOUT_MEMORY(tdict_ragged_to_padded(leaf, 0, NULL, &out, &mask, err));
     td_release(out, mask, leaf);
   }
-  tdict_tensor_release(padded);
 }

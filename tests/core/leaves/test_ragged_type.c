@@ -312,8 +312,7 @@ CASE(ragged_visits_see_values) {
   td_ok(tdict_fill(td, NULL, 0, NULL, err));
   for (int i = 0; i < 3; i++) memset(ones.value[i], 0, (size_t)(ones.length[i] * 2) * sizeof(float));
   rows_check_and_release(&w, &ones, tdict_retain(td));
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   td_ok(tdict_delete(td, "t", err));
   td_fails(TDICT_ESHAPE, "the new values have shape [1, 2], wanted 5 elements",
            tdict_apply(NULL, trees, 1, shorten, NULL, NULL, &out, err));

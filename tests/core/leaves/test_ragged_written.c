@@ -230,16 +230,16 @@ CASE(ragged_changed_child_is_refused) {
 CASE(ragged_operations_survive_enomem) {
   scoped_world w = open_world();
   rows r = rows_of(2, COUNTS(3, 0, 2, 1)), fresh = rows_of(2, COUNTS(3, 0, 2, 1));
-  tdict_tree *td = rows_tree(&r, NULL), *value = rows_tree(&fresh, NULL), *out = NULL;
+  scoped_tree td = rows_tree(&r, NULL), value = rows_tree(&fresh, NULL), out = NULL;
   const int64_t list[] = {3, 0};
   TD_WITHOUT_MEMORY(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(2)), NULL, &out, err));
-  tdict_release(out);
+  td_release(out);
   TD_WITHOUT_MEMORY(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), NULL, &out, err));
-  tdict_release(out);
+  td_release(out);
   TD_WITHOUT_MEMORY(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 2)), NULL, &out, err));
-  tdict_release(out);
+  td_release(out);
   TD_WITHOUT_MEMORY(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -2)), NULL, &out, err));
-  tdict_release(out);
+  td_release(out);
   for (int64_t n = 0, done = 0; !done; n++) { /* nothing is written before everything was checked */
     tdict_error error, *err = &error;
     td_fail_alloc(n, false);
@@ -253,7 +253,6 @@ CASE(ragged_operations_survive_enomem) {
   td_release(out, value);
   rows_free(&r);
   rows_free(&fresh);
-  tdict_release(td);
 }
 
 static int no_batch(const void *self, const int64_t **sizes) {

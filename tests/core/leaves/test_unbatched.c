@@ -76,8 +76,7 @@ DEVICE_CASE(unbatched_is_joined_if_equal) {
   tdict_release(out);
   td_ok(tdict_cat(good, 2, &second, NULL, &out, err));
   assert_ptr_equal(unbatched(out, "n.u"), unbatched(td, "n.u"));
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   td_fails(TDICT_EINVAL, "the tensors of tree 0 and tree 2 differ", tdict_stack(bad, 3, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.u");
   td_fails(TDICT_EINVAL, "the tensors of tree 0 and tree 2 differ", tdict_cat(bad, 3, NULL, NULL, &out, err));
@@ -174,14 +173,14 @@ static tdict_status first_row(void *user, const tdict_leaves *at, tdict_tensor *
 
 CASE(unbatched_is_visited) {
   rig r = {NULL, NULL};
-  tdict_tree *td = make_tree(&r), *out = NULL;
+  scoped_tree td = make_tree(&r), out = NULL;
   const tdict_tree *trees[] = {td};
   char paths[64] = "";
   td_ok(tdict_visit(NULL, trees, 1, note_path, paths, NULL, err));
   assert_string_equal(paths, "t n.u.tensor ");
   td_ok(tdict_apply(NULL, trees, 1, first_row, NULL, NULL, &out, err));
   assert_int_equal(tdict_tensor_ndim(unbatched(out, "n.u")), 1);
-  tdict_release(out);
+  td_release(out);
   td_ok(tdict_fill(td, NULL, 2.5, NULL, err));
   for (int i = 0; i < 20; i++) assert_true(((const float *)tdict_tensor_const_data(unbatched(td, "n.u")))[i] == 2.5f);
   td_ok(tdict_fill(td, "n.u", 1.5, NULL, err));
@@ -192,12 +191,11 @@ CASE(unbatched_is_visited) {
   char text[256];
   tdict_format(td, text, sizeof text);
   assert_non_null(strstr(text, "u  unbatched float32 [4, 5] cpu\n"));
-  tdict_release(td);
 }
 
 CASE(unbatched_refuses) {
   scoped_tree td = TREE(2);
-  tdict_tensor *t = TENSOR(5), *out = NULL;
+  scoped_tensor t = TENSOR(5), out = NULL;
   const tdict_device cpu = tdict_cpu();
   td_put(td, "t", TENSOR(2));
   td_ok(tdict_set_text(td, "s", "text", err));
@@ -223,7 +221,6 @@ CASE(unbatched_refuses) {
   td_fails(TDICT_ETYPE, "found an object of type nontensor", tdict_get_unbatched(td, "s", &out, err));
   assert_null(out);
   help_unchanged(td, before);
-  tdict_tensor_release(t);
 }
 
 CASE(unbatched_survives_enomem) {

@@ -443,7 +443,7 @@ CASE(pinned_pool_logs_each_fallback_once) {
 /* As a program meets it: tensors and trees over the limit are refused, and the pool works on. */
 GPU_CASE(pinned_pool_limit) {
   scoped_context c = td_context(td_options(tdict_context_options, pinned_bytes = (size_t)MIB));
-  tdict_tensor *half = NULL, *more = NULL;
+  scoped_tensor half = NULL, more = NULL;
   scoped_tree td = NULL, pinned = NULL;
   int64_t shape[1] = {MIB / 2}, large[1] = {MIB / 2 + 1};
   td_ok(tdict_tensor_empty(TDICT_U8, 1, shape, tdict_pinned_memory(c), &half, err));
@@ -455,9 +455,8 @@ GPU_CASE(pinned_pool_limit) {
   td_fails(TDICT_ENOMEM, "pinned_bytes", tdict_pin_memory(c, td, NULL, &pinned, err));
   assert_null(pinned);
   assert_int_equal(counts_of(tdict_pinned_memory(c)).live_bytes, MIB / 2);
-  tdict_tensor_release(half); /* cached, and in the way of another size: trimmed, no wait */
+  td_release(half); /* cached, and in the way of another size: trimmed, no wait */
   td_ok(tdict_pin_memory(c, td, NULL, &pinned, err));
   assert_memory_equal(tdict_const_data(pinned, "more"), tdict_tensor_const_data(more), (size_t)large[0]);
   assert_true(counts_of(tdict_pinned_memory(c)).peak_bytes <= MIB);
-  tdict_tensor_release(more);
 }

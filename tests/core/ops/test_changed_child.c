@@ -139,7 +139,7 @@ DEVICE_CASE(changed_child_of_two_trees_is_refused) {
 
 /* Only tensors are checked: a child with another batch size gets that of the parent in results. */
 CASE(changed_child_gets_the_parent_batch_size) {
-  tdict_tree *td = td_tree("[2] n.x:f32[2,5] n.m.z:f32[2]"), *made = NULL;
+  scoped_tree td = td_tree("[2] n.x:f32[2,5] n.m.z:f32[2]"), made = NULL;
   td_put_tree(td, "e", TREE(2, 4));
   td_ok(tdict_set_batch_size(td_child(td, "n"), 0, NULL, err));
   td_ok(tdict_set_batch_size(td_child(td, "e"), 2, (const int64_t[]){3, 4}, err));
@@ -151,7 +151,7 @@ CASE(changed_child_gets_the_parent_batch_size) {
     assert_memory_equal(tdict_batch_size(node), ((const int64_t[]){1, 1}), 16);
   }
   assert_int_equal(tdict_tensor_ndim(td_leaf(made, "n.x")), 3);
-  tdict_release(made);
+  td_release(made);
   /* Tests the same for a change of the parent's batch size. */
   td_ok(tdict_set_batch_size(td, 1, (const int64_t[]){2}, err));
   for (int i = 0; i < 3; i++) {
@@ -159,7 +159,6 @@ CASE(changed_child_gets_the_parent_batch_size) {
     assert_int_equal(tdict_batch_ndim(node), 1);
     assert_int_equal(tdict_batch_size(node)[0], 2);
   }
-  tdict_release(td);
 }
 
 static bool keep_all(void *user, const tdict_leaves *at) {

@@ -28,7 +28,7 @@ DEVICE_CASE(clone_shallow_shares) {
 DEVICE_CASE(clone_deep_copies) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3);
-  tdict_tree *td = rig_tree(&r, t), *turned = NULL, *out = NULL;
+  scoped_tree td = rig_tree(&r, t), turned = NULL, out = NULL;
   tdict_device device = td_device();
   td_ok(tdict_set_device(td, &device, err));
   m_map map;
@@ -39,7 +39,7 @@ DEVICE_CASE(clone_deep_copies) {
   td_ok(tdict_transpose(td, 0, 1, &turned, err));
   tdict_lock(turned);
   td_ok(tdict_clone_deep(turned, NULL, &out, err));
-  tdict_release(turned);
+  td_release(turned);
   assert_false(tdict_is_locked(out));
   rig_shares(td, out, false);
   assert_true(tdict_tensor_is_contiguous(td_leaf(out, "n.b")));
@@ -50,15 +50,14 @@ DEVICE_CASE(clone_deep_copies) {
   td_ok(tdict_set_device(out, NULL, err));
   td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* does not appear in the copy */
   rig_check(&r, made, out);
-  tdict_release(out);
+  td_release(out);
   if (r.context) { /* copy to pinned memory; the device of the tree changes too */
     td_ok(tdict_clone_deep(td, TD_IN(tdict_pinned_memory(r.context)), &out, err));
     assert_true(tdict_tensor_is_pinned(td_leaf(out, "n.m.u")));
     assert_true(tdict_get_device(out, &device) && tdict_device_equal(device, tdict_cpu()));
-    tdict_release(out);
+    td_release(out);
   }
   td_fails(TDICT_EINVAL, "NULL", tdict_clone_deep(NULL, NULL, &out, err));
-  tdict_release(td);
 }
 
 CASE(clone_survives_enomem) {
@@ -149,11 +148,11 @@ static material open_material(void) {
   td_ok(tdict_delete(m.part, "key 4", err));
   return m;
 }
-static void close_material(const material *m) { td_release(m->tensor, m->tree, m->part); }
+static void close_material(material *m) { td_release(m->tensor, m->tree, m->part); }
 
 /* Clones share one list of leaves. A change of any clone must not appear in the others. */
 CASE(clone_and_original_change_independently) {
-  const material m = open_material();
+  material m = open_material();
   for (int i = 0; i < NUM_CHANGES; i++)
     for (int which = 0; which < 3; which++) {
       tdict_tree *trees[3] = {flat_tree(), NULL, NULL};
@@ -174,7 +173,7 @@ CASE(clone_and_original_change_independently) {
 
 /* Without memory for its own list of leaves, a clone and its source must stay unchanged. */
 CASE(clone_changes_survive_enomem) {
-  const material m = open_material();
+  material m = open_material();
   for (int i = 0; i < NUM_CHANGES; i++)
     for (int64_t n = 0;; n++) {
       tdict_tree *td = flat_tree(), *clone = td_made(tree, tdict_clone(td, &made, err));
@@ -339,7 +338,7 @@ CASE(consolidate_refuses) {
 
 /* Text, numbers and JSON are shared, as in TensorDict. A tree of text alone is consolidated, too. */
 CASE(consolidate_shares_values) {
-  tdict_tree *td = TREE(2), *out = NULL;
+  scoped_tree td = TREE(2), out = NULL;
   static const char *const texts[] = {"p", "q"};
   td_ok(tdict_set_text(td, "n.text", "hello", err));
   td_ok(tdict_set_texts(td, "m.column", texts, 2, err));
@@ -351,7 +350,7 @@ CASE(consolidate_shares_values) {
     const char *text = NULL;
     td_ok(tdict_get_text(out, "m.column", 1, &text, NULL, err));
     assert_string_equal(text, "q");
-    tdict_release(out);
+    td_release(out);
     td_put(td, "m.x", TENSOR(2));
   }
   td_ok(tdict_set_unbatched(td, "u", td_leaf(td, "m.x"), err));
@@ -359,7 +358,6 @@ CASE(consolidate_shares_values) {
   td_fails(TDICT_ENOTSUP, "unbatched", tdict_consolidate(td, NULL, &out, err));
   assert_string_equal(td_last_error.path, "u");
   assert_null(out);
-  tdict_release(td);
 }
 
 CASE(consolidate_empty_trees) {
@@ -387,7 +385,7 @@ CASE(consolidate_survives_enomem) {
 CASE(consolidated_until_unlocked) {
   scoped_tree td = TREE(2), parent = TREE(2), out = NULL;
   tdict_tree *other = NULL;
-  tdict_tensor *bytes = NULL, *t = TENSOR(2);
+  scoped_tensor bytes = NULL, t = TENSOR(2);
   td_put(td, "n.x", TENSOR(2));
   td_ok(tdict_consolidate(td, NULL, &out, err));
   td_fails(TDICT_ELOCKED, "locked", tdict_set(out, "n.x", t, err));
@@ -424,7 +422,6 @@ CASE(consolidated_until_unlocked) {
   assert_true(tdict_is_consolidated(out));
   td_ok(tdict_unlock(parent, err));
   assert_false(tdict_is_consolidated(out) || tdict_is_locked(out));
-  tdict_tensor_release(t);
 }
 
 CASE(contiguous_keeps_objects) {
@@ -437,8 +434,7 @@ CASE(contiguous_keeps_objects) {
   td_ok(tdict_contiguous(turned[1], NULL, &plain, err));
   assert_true(tdict_equal(plain, turned[1]) && tdict_tensor_is_contiguous(td_leaf(plain, "n.o.a")));
   agree(out, plain, &w, &flat_type);
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   TD_WITHOUT_MEMORY_THEN(tdict_contiguous(turned[0], NULL, &out, err), assert_null(out));
   tdict_release(out);
   td_fails(TDICT_EINVAL, "NULL", tdict_contiguous(NULL, NULL, &out, err));

@@ -233,7 +233,7 @@ CASE(cat_refuses) {
   scoped_rig r = rig_open();
   scoped_items all;
   items_open(&r, &all, 1);
-  tdict_tree *out = NULL, *scalar = help_tree(0, NULL);
+  scoped_tree out = NULL, scalar = help_tree(0, NULL);
   const tdict_join_options second = along(1), far = along(2);
   const tdict_tree *scalars[] = {scalar, scalar};
   td_fails(TDICT_ESHAPE, "batch size", tdict_cat(TREES(all), ITEMS, &second, NULL, &out, err));
@@ -243,7 +243,6 @@ CASE(cat_refuses) {
   td_fails(TDICT_ESHAPE, "tree 1", tdict_cat(TREES(all), ITEMS, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.b");
   assert_null(out);
-  tdict_release(scalar);
 }
 
 DEVICE_CASE(cat_into_keeps_addresses) {

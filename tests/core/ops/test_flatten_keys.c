@@ -123,8 +123,7 @@ CASE(unflatten_keys_keeps_batch_sizes) {
   td_ok(tdict_set(td, "x\\.fits", fits, err));
   tdict_tree *out = td_made(tree, tdict_unflatten_keys(td, NULL, &made, err));
   assert_true(tdict_has(out, "x.fits"));
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   td_ok(tdict_set(td, "x\\.other", other, err));
   td_fails(TDICT_ESHAPE, "unflatten_keys", tdict_unflatten_keys(td, NULL, &out, err));
   assert_string_equal(td_last_error.path, "x\\.other");

@@ -5,7 +5,7 @@
 
 DEVICE_CASE(keysets_share_leaves) {
   scoped_rig r = rig_open();
-  tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL;
+  scoped_tree td = rig_tree(&r, SAMPLE(3)), out = NULL;
   char *before = help_snapshot(td);
   tdict_lock(td);
   td_ok(tdict_select(td, PATHS("n", "a"), true, &out, err));
@@ -13,13 +13,12 @@ DEVICE_CASE(keysets_share_leaves) {
     assert_false(tdict_is_locked(out));
     assert_ptr_equal(td_leaf(out, "a"), td_leaf(td, "a"));
     if (way < 2) assert_ptr_equal(td_leaf(out, "n.m.u"), td_leaf(td, "n.m.u"));
-    tdict_release(out);
+    td_release(out);
     if (way == 0) td_ok(tdict_exclude(td, PATHS("e"), &out, err));
     if (way == 1) td_ok(tdict_flatten_keys(td, NULL, &out, err));
   }
   td_ok(tdict_unlock(td, err));
   help_unchanged(td, before);
-  tdict_release(td);
 }
 
 CASE(select_takes_paths) {

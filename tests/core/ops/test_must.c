@@ -204,8 +204,7 @@ DEVICE_CASE(must_index) {
   rig_shares(out, td, true);
   assert_int_equal(tdict_batch_ndim(out), 2);
   assert_int_equal(tdict_batch_size(out)[1], 2);
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   const tdict_indices *const copies[] = {TDICT_INDEX(TDICT_LIST(list, 2)), TDICT_INDEX(TDICT_MASK(mask)),
                                          TDICT_INDEX(TDICT_LIST(list, 2), TDICT_LIST(list, 2))};
   for (int i = 0; i < 3; i++) {
@@ -308,7 +307,7 @@ DEVICE_CASE(must_pad_sequence) {
 
 DEVICE_CASE(must_lock) {
   scoped_rig r = rig_open();
-  tdict_tree *td = rig_tree(&r, SAMPLE(3)), *out = NULL;
+  scoped_tree td = rig_tree(&r, SAMPLE(3)), out = NULL;
   scoped_tensor t = NEW(&r, 3);
   tdict_lock(td);
   td_fails(TDICT_ELOCKED, "", tdict_set(td, "n.new", t, err));
@@ -318,16 +317,15 @@ DEVICE_CASE(must_lock) {
   td_ok(tdict_fill(td, NULL, 0, NULL, err)); /* elements may be written */
   td_ok(tdict_clone(td, &out, err));
   assert_false(tdict_is_locked(out));
-  tdict_release(out);
+  td_release(out);
   td_ok(tdict_unsqueeze(td, 0, &out, err));
   assert_true(tdict_is_locked(out));
-  tdict_release(out);
+  td_release(out);
   if (r.context) {
     td_ok(tdict_to_device(r.context, td, tdict_cpu(), NULL, &out, err));
     assert_true(tdict_is_locked(out));
-    tdict_release(out);
+    td_release(out);
   }
-  tdict_release(td);
 }
 
 static tdict_status clone_leaf(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {

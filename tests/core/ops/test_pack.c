@@ -150,8 +150,7 @@ SIM_CASE(pack_sequence_writes_pinned_memory) {
   assert_true(tdict_is_pinned(out));
   td_ok(tdict_unique_bytes(out, &unique, err));
   assert_true(unique <= 3 * 256);
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   o.memory = tdict_device_memory(c, td_device());
   td_fails(TDICT_EWRONGDEVICE, "the memory is on",
            tdict_pack_sequence((const tdict_tree *const *)td, 2, NULL, &o, &out, err));
@@ -242,7 +241,7 @@ CASE(pack_sequence_refuses_trees) {
   refuse_second(TDICT_ESHAPE, "in tree 1", "y", TENSOR(4));
   refuse_second(TDICT_EDTYPE, "in tree 1", "y", numbers);
   refuse_second(TDICT_ENOTFOUND, "tree 1 lacks", "y", NULL);
-  tdict_tree *td = help_tree_without_batch(), *out = NULL;
+  scoped_tree td = help_tree_without_batch(), out = NULL;
   const tdict_tree *one[] = {td};
   td_fails(TDICT_EINVAL, "has a dimension to join", tdict_pack_sequence(one, 1, NULL, NULL, &out, err));
   td_ok(tdict_tensor_zeros(TDICT_U8, COUNTS(1, 1, 1, 1, 1, 1, 1), NULL, &deep, err));
@@ -250,7 +249,6 @@ CASE(pack_sequence_refuses_trees) {
   td_fails(TDICT_EINVAL, "7 dimensions", tdict_pack_sequence(one, 1, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "deep");
   assert_null(out);
-  tdict_release(td);
 }
 
 CASE(pack_sequence_refuses_objects) {

@@ -76,13 +76,12 @@ DEVICE_CASE(shape_reshape_copies_where_needed) {
 DEVICE_CASE(shape_flatten) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 3, 4);
-  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  scoped_tree td = rig_tree(&r, t), out = NULL;
   rig_check(&r, t, td);
   check_group(&r, t, td_made(tree, tdict_merge_dims(td, 0, 1, &made, err)), GROUP(3, false, 6, 4));
   check_group(&r, t, td_made(tree, tdict_merge_dims(td, -2, -1, &made, err)), GROUP(3, false, 2, 12));
   check_group(&r, t, td_made(tree, tdict_merge_dims(td, 1, 1, &made, err)), GROUP(3, false, 2, 3, 4));
   td_fails(TDICT_EINVAL, "is after dimension", tdict_merge_dims(td, 2, 1, &out, err));
-  tdict_release(td);
 }
 
 DEVICE_CASE(shape_unflatten) {
@@ -128,7 +127,7 @@ DEVICE_CASE(shape_squeeze) {
 DEVICE_CASE(shape_expand) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(1, 3);
-  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  scoped_tree td = rig_tree(&r, t), out = NULL;
   m_map map;
   rig_check(&r, t, td);
   m_map_whole(&map, t->nb, t->bs);
@@ -140,13 +139,12 @@ DEVICE_CASE(shape_expand) {
   td_fails(TDICT_EINVAL, "wanted at least 2", tdict_expand(td, COUNTS(3), &out, err));
   td_fails(TDICT_EINVAL, "-1", tdict_expand(td, COUNTS(-1, 1, 3), &out, err));
   td_fails(TDICT_EOVERFLOW, "63 bits", tdict_expand(td, COUNTS(INT64_MAX / 4, 1, 3), &out, err));
-  tdict_release(td);
 }
 
 DEVICE_CASE(shape_permute) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 3, 4);
-  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  scoped_tree td = rig_tree(&r, t), out = NULL;
   m_map map;
   rig_check(&r, t, td);
   m_map_whole(&map, t->nb, t->bs);
@@ -159,7 +157,6 @@ DEVICE_CASE(shape_permute) {
            tdict_permute(td, 2, (const int[]){1, 0}, &out, err));
   td_fails(TDICT_EINVAL, "order has 4 dimensions", tdict_permute(td, 4, (const int[]){3, 0, 1, 2}, &out, err));
   td_fails(TDICT_EINVAL, "order has -1 dimensions", tdict_permute(td, -1, (const int[]){0, 1, 2}, &out, err));
-  tdict_release(td);
 }
 
 DEVICE_CASE(shape_transpose) {
@@ -176,12 +173,12 @@ DEVICE_CASE(shape_transpose) {
 
 DEVICE_CASE(shape_children) {
   scoped_rig r = rig_open();
-  tdict_tree *td = rig_tree(&r, SAMPLE(4)), *out = td_made(tree, tdict_reshape_view(td, COUNTS(2, 2), &made, err));
+  scoped_tree td = rig_tree(&r, SAMPLE(4)), out = td_made(tree, tdict_reshape_view(td, COUNTS(2, 2), &made, err));
   const tdict_tree *deep = td_child(out, "n.m");
   assert_int_equal(tdict_batch_ndim(deep), 3);
   assert_int_equal(tdict_batch_size(deep)[2], 2);
   assert_int_equal(tdict_tensor_ndim(td_leaf(out, "n.m.u")), 4);
-  tdict_release(out);
+  td_release(out);
   /* an empty child may have any batch size */
   tdict_tree *empty = TREE(4);
   td_put_tree(empty, "x", TREE(4, 9));
@@ -193,7 +190,6 @@ DEVICE_CASE(shape_children) {
   for (int i = 0; i < TDICT_MAX_BATCH_NDIM; i++) ones[i] = 1;
   ones[0] = 4;
   td_fails(TDICT_ESHAPE, "17 batch", tdict_reshape_view(td, TDICT_MAX_BATCH_NDIM, ones, &out, err));
-  tdict_release(td);
 }
 
 DEVICE_CASE(shape_keeps_locks) {
@@ -293,10 +289,9 @@ CASE(shape_survives_enomem) {
 /* There are no elements, but the other sizes would overflow. */
 CASE(shape_refuses_sizes_that_overflow) {
   const int64_t most = (int64_t)1 << 40;
-  tdict_tree *td = td_tree("[0] x:f32[0,3]"), *out = NULL;
+  scoped_tree td = td_tree("[0] x:f32[0,3]"), out = NULL;
   td_fails(TDICT_EOVERFLOW, "reshape", tdict_reshape(td, COUNTS(0, most, most), &out, err));
   assert_string_equal(td_last_error.path, "x");
   td_fails(TDICT_EOVERFLOW, "view", tdict_reshape_view(td, COUNTS(0, most, most), &out, err));
   assert_null(out);
-  tdict_release(td);
 }

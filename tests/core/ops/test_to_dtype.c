@@ -80,7 +80,7 @@ CASE(to_dtype_floats_only) {
   static const tdict_dtype kept[] = {TDICT_I8,  TDICT_I16, TDICT_I32,  TDICT_I64, TDICT_U8,  TDICT_U16,
                                      TDICT_U32, TDICT_U64, TDICT_BOOL, TDICT_C64, TDICT_C128};
   static const tdict_dtype changed[] = {TDICT_F16, TDICT_F32, TDICT_F64, TDICT_F8E4M3, TDICT_F8E5M2};
-  tdict_tree *td = help_tree_without_batch(), *out = NULL;
+  scoped_tree td = help_tree_without_batch(), out = NULL;
   char name[8];
   tdict_dtype_options o = td_with(tdict_dtype_options, floats_only = true);
   for (int i = 0; i < 16; i++) {
@@ -95,10 +95,9 @@ CASE(to_dtype_floats_only) {
     assert_int_equal(td_leaf(out, name) == td_leaf(td, name), i < 11);
     if (i >= 11) assert_true(tdict_tensor_dtype(td_leaf(out, name)) == TDICT_BF16);
   }
-  tdict_release(out);
+  td_release(out);
   td_fails(TDICT_ENOTSUP, "from complex64 to bfloat16", tdict_to_dtype(td, TDICT_BF16, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "9");
-  tdict_release(td);
 }
 
 CASE(to_dtype_names_path_and_element) {
@@ -167,11 +166,9 @@ CASE(to_dtype_converts_objects) {
   assert_ptr_equal(((thing *)self)->a, a);
   assert_true(tdict_tensor_dtype(((thing *)self)->b) == TDICT_F32);
   assert_true(((const float *)tdict_tensor_const_data(((thing *)self)->b))[3] == 13);
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   RIG_WITHOUT_MEMORY(td, tdict_to_dtype(td, TDICT_F32, &o, NULL, &out, err));
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   td_ok(tdict_tensor_arange(TDICT_I32, 0, 1, 4, &a, err));
   td_ok(tdict_tensor_arange(TDICT_I32, 10, 1, 4, &b, err));
   td_ok(tdict_set_object(td, "hooked", &thing_hooked, thing_create(a, b), err));
@@ -190,12 +187,10 @@ CASE(to_dtype_converts_objects) {
       td_ok(tdict_get_object(out, "n.object", &thing_flat, &self, err));
       assert_true(tdict_tensor_dtype(((thing *)self)->b) == TDICT_F32);
     }
-    tdict_release(out);
-    out = NULL;
+    td_release(out);
     asks.paths[0] = 0;
     RIG_WITHOUT_MEMORY(td, (asks.paths[0] = 0, tdict_to_dtype(td, TDICT_F32, i % 2 ? &o : NULL, NULL, &out, err)));
-    tdict_release(out);
-    out = NULL;
+    td_release(out);
     if (i == 1) td_ok(tdict_delete(td, "n.object", err));
   }
   tdict_release(td);
@@ -207,8 +202,7 @@ CASE(to_dtype_survives_enomem) {
   tdict_tree *td = numbers(), *out = NULL;
   asked a = {"n.b", ""};
   RIG_WITHOUT_MEMORY(td, tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err));
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   tdict_dtype_options o = td_with(tdict_dtype_options, filter = is_wanted, user = &a);
   RIG_WITHOUT_MEMORY(td, (a.paths[0] = 0, tdict_to_dtype(td, TDICT_F32, &o, NULL, &out, err)));
   td_release(out, td);

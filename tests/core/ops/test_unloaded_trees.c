@@ -69,8 +69,7 @@ CASE(unloaded_tensor_is_made_inside_its_storage) {
   assert_int_equal(seen.storage_bytes, 0);
   assert_int_equal(seen.flags, TDICT_DESC_READ_ONLY);
   check_bytes(t, bytes + 40);
-  tdict_tensor_release(t);
-  t = NULL;
+  td_release(t);
   td_fails(TDICT_ESHAPE, "60 bytes at offset 41 of a storage of 100", tdict_tensor_unloaded(s, &layout, 41, &t, err));
   td_fails(TDICT_ESHAPE, "of a storage of 100", tdict_tensor_unloaded(s, &layout, SIZE_MAX, &t, err));
   layout.shape = empty;

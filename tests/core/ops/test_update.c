@@ -131,14 +131,13 @@ CASE(update_survives_enomem) {
 
 /* Tests a tree that is adopted, merged into and replaced in one call, while its node is at three paths. */
 CASE(update_of_a_child_at_several_paths) {
-  tdict_tree *dst = TREE(2), *node = TREE(2), *src = TREE(2);
+  scoped_tree dst = TREE(2), node = TREE(2), src = TREE(2);
   static const char *const places[] = {"p", "q", "r"};
   for (int i = 0; i < 3; i++) td_ok(tdict_set_tree(dst, places[i], node, err));
-  tdict_release(node);
+  td_release(node);
   td_put_tree(src, "p.k", TREE(2));
   td_put(src, "q.k.x", TENSOR(2));
   tdict_tensor *last = td_put(src, "r.k", TENSOR(2));
   td_ok(tdict_update(dst, src, NULL, 0, err));
   for (int i = 0; i < 3; i++) assert_ptr_equal(td_leaf(td_child(dst, places[i]), "k"), last);
-  td_release(dst, src);
 }

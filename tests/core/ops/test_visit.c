@@ -238,7 +238,7 @@ static tdict_status make_message(void *user, const tdict_leaves *at, tdict_tenso
   return say_message(user, at, err);
 }
 CASE(visitor_statuses_are_checked) {
-  tdict_tree *td = NULL, *out = NULL;
+  scoped_tree td = NULL, out = NULL;
   td_ok(tdict_create(0, NULL, &td, err));
   td_put(td, "n.x", td_made(tensor, tdict_tensor_zeros(TDICT_F32, 0, NULL, NULL, &made, err)));
   const tdict_tree *one = td;
@@ -256,5 +256,4 @@ CASE(visitor_statuses_are_checked) {
   assert_string_equal(td_last_error.path, "n.x");
   td_fails(TDICT_EIO, "only a message", tdict_apply(NULL, &one, 1, make_message, NULL, NULL, &out, err));
   assert_null(out);
-  tdict_release(td);
 }

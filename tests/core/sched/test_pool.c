@@ -187,15 +187,14 @@ static void run_ask(tdict_task *task) {
 }
 
 CASE(pool_knows_its_threads) {
-  tdict_pool *pool = open_pool(1), *other = open_pool(1);
+  scoped_pool pool = open_pool(1), other = open_pool(1);
   ask a = {{.run = run_ask}, pool, other, false, true};
   assert_false(tdict_pool_is_worker(pool));
   tdict_pool_submit(pool, &a.task);
-  tdict_pool_destroy(pool);
+  td_release(pool);
   assert_true(a.is_own);
   assert_false(a.is_other);
   assert_false(tdict_pool_is_worker(other));
-  tdict_pool_destroy(other);
 }
 
 CASE(pool_threads_run_concurrently) {
@@ -243,8 +242,7 @@ static int count_threads(void) {
 
 CASE(pool_create_leaves_no_thread_behind) {
   tdict_pool *pool = open_pool(1); /* a sanitizer may start a thread of its own with the first */
-  tdict_pool_destroy(pool);
-  pool = NULL;
+  td_release(pool);
   int before = count_threads();
   for (int n = 0; n < 4; n++) {
     const char *text = td_text("thread %d of 4", n + 1);

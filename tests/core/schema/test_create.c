@@ -292,7 +292,7 @@ CASE(schema_create_again_makes_separate_trees) {
 
 /* Trees of other batch sizes have sizes of their own, also if the batch size begins like that of the schema. */
 CASE(schema_create_again_measures_other_sizes) {
-  tdict_tree *td = td_tree("[50,60] r:f32[50,60] p:f32[50,60,20]"), *made = NULL;
+  scoped_tree td = td_tree("[50,60] r:f32[50,60] p:f32[50,60,20]"), made = NULL;
   scoped_schema s = rig_export(td);
   const int64_t many[] = {70, 80};
   const size_t item = tdict_dtype_bytes(tdict_tensor_dtype(td_leaf(td, "r")));
@@ -310,9 +310,8 @@ CASE(schema_create_again_measures_other_sizes) {
     assert_int_equal(tdict_tensor_numel(r), rows);
     assert_int_equal(tdict_tensor_numel(p), rows * 20);
     assert_int_equal(r->storage->bytes, (rows * item + 255) / 256 * 256 + (rows * 20 * item + 255) / 256 * 256);
-    tdict_release(made);
+    td_release(made);
   }
-  tdict_release(td);
 }
 
 /* Threads create trees from one new schema at the same time. */

@@ -48,11 +48,10 @@ CASE(schema_lists_entries) {
   td_fails(TDICT_ENOTFOUND, "entry 6 of 6", tdict_schema_get_entry(s, count, &e, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_schema_get_entry(s, 0, NULL, err));
   td_fails(TDICT_EINVAL, "schema is NULL", tdict_schema_get_entry(NULL, 0, &e, err));
-  tdict_schema *same = tdict_schema_retain(s);
+  scoped_schema same = tdict_schema_retain(s);
   assert_ptr_equal(same, s);
   tdict_schema_release(s);
   assert_string_equal(rig_entry(same, 0).key, "obs");
-  tdict_schema_release(same);
   tdict_schema_release(NULL);
 }
 

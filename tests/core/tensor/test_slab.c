@@ -41,8 +41,8 @@ CASE(slab_tensors_share_one_count) {
   tdict_tensor *view = NULL;
   const tdict_tensor_range range = {1, 4, 5, -1};
   td_ok(tdict_tensor_slice(a, &range, &view, err));
-  tdict_tensor_retain(a);
-  td_release(b, c, a, d);
+  tdict_tensor_release(tdict_tensor_retain(a));
+  td_release(b, c, d);
   assert_int_equal(released, 0);
   assert_int_equal(tdict_tensor_shape(a)[0], 3);
   tdict_tensor_release(a);

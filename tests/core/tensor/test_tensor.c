@@ -247,8 +247,8 @@ CASE(tensor_from_data_releases_once) {
   tdict_tensor *t = td_made(tensor, tdict_tensor_from_data(&v, count_release, &released, &made, err)), *part = NULL;
   const tdict_tensor_range range = {0, 1, 2, 1};
   td_ok(tdict_tensor_slice(t, &range, &part, err));
-  tdict_tensor_retain(t);
-  td_release(t, t);
+  tdict_tensor_release(tdict_tensor_retain(t));
+  tdict_tensor_release(t);
   assert_int_equal(released, 0);
   assert_int_equal(((const int *)tdict_tensor_const_data(part))[0], 2);
   tdict_tensor_release(part);
@@ -365,13 +365,13 @@ CASE(tensor_counts) {
 
 CASE(tensor_describes_itself) {
   const int64_t shape[] = {2, 0, 3}, filled[] = {4, 5};
-  tdict_tensor *t = td_made(tensor, tdict_tensor_empty(TDICT_BF16, 3, shape, NULL, &made, err)), *turned = NULL;
+  scoped_tensor t = td_made(tensor, tdict_tensor_empty(TDICT_BF16, 3, shape, NULL, &made, err)), turned = NULL;
   assert_int_equal(tdict_tensor_ndim(t), 3);
   assert_memory_equal(tdict_tensor_shape(t), shape, sizeof shape);
   assert_int_equal(tdict_tensor_numel(t), 0);
   assert_int_equal(tdict_tensor_bytes(t), 0);
   assert_null(tdict_tensor_data(t));
-  tdict_tensor_release(t);
+  td_release(t);
   td_ok(tdict_tensor_empty(TDICT_DTYPE(2, 32, 3), 2, filled, NULL, &t, err));
   assert_true(tdict_tensor_dtype(t) == TDICT_DTYPE(2, 32, 3));
   assert_true(tdict_device_equal(tdict_tensor_device(t), tdict_cpu()));
@@ -389,7 +389,6 @@ CASE(tensor_describes_itself) {
   assert_int_equal(tdict_tensor_numel(t), 1);
   assert_int_equal(tdict_tensor_bytes(t), 8);
   assert_non_null(tdict_tensor_data(t));
-  tdict_tensor_release(t);
 }
 
 CASE(tensor_contiguity) {

@@ -129,8 +129,7 @@ CASE(memory_of_absent_device) {
     assert_int_equal(why.status, TDICT_ENODEVICE);
     refuse_all(tdict_pinned_memory(context));
   }
-  tdict_tensor_release(t);
-  t = NULL;
+  td_release(t);
   td_ok(tdict_tensor_empty(TDICT_F32, 1, shape, tdict_device_memory(context, tdict_cpu()), &t, err));
   assert_true(tdict_device_equal(tdict_tensor_device(t), tdict_cpu()));
 }

@@ -48,7 +48,7 @@ CASE(tensor_views_share_storage) {
 
 CASE(tensor_get_desc) {
   const int64_t shape[] = {3, 4};
-  tdict_tensor *t = counting(2, shape), *part = NULL, *again = NULL;
+  scoped_tensor t = counting(2, shape), part = NULL, again = NULL;
   const tdict_tensor_range range = {1, 3, 2, -2};
   td_ok(tdict_tensor_slice(t, &range, &part, err));
   tdict_tensor_desc v;
@@ -64,7 +64,7 @@ CASE(tensor_get_desc) {
   assert_ptr_equal(v.strides, tdict_tensor_strides(part));
   assert_int_equal(v.storage_bytes, 48 - 12);
   assert_int_equal(v.flags, 0);
-  tdict_tensor_release(part);
+  td_release(part);
   tdict_tensor_get_desc(t, &v);
   assert_int_equal(v.storage_bytes, 48);
   v.flags = TDICT_DESC_READ_ONLY | TDICT_DESC_PINNED;
@@ -87,7 +87,6 @@ CASE(tensor_get_desc) {
   tdict_tensor_get_desc(t, &old.v);
   assert_int_equal(old.v.ndim, 1);
   assert_int_equal(old.v.flags, 0xA5A5A5A5u);
-  tdict_tensor_release(t);
 }
 
 static tdict_tensor_desc layout_of(int ndim, const int64_t *shape, const int64_t *strides) {
@@ -235,7 +234,7 @@ CASE(tensor_slice_refuses) {
 
 CASE(tensor_permute_views) {
   const int64_t shape[] = {2, 3, 4};
-  tdict_tensor *t = counting(3, shape), *scalar = counting(0, NULL), *v = NULL;
+  scoped_tensor t = counting(3, shape), scalar = counting(0, NULL), v = NULL;
   static const int orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
   for (size_t o = 0; o < sizeof orders / sizeof *orders; o++) {
     td_ok(tdict_tensor_permute(t, 3, orders[o], &v, err));
@@ -245,7 +244,7 @@ CASE(tensor_permute_views) {
       for (int i = 0; i < 3; i++) wanted[orders[o][i]] = index[i];
       assert_int_equal(element(v, index), (wanted[0] * 3 + wanted[1]) * 4 + wanted[2]);
     } while (naive_step(3, tdict_tensor_shape(v), index));
-    tdict_tensor_release(v);
+    td_release(v);
   }
   td_ok(tdict_tensor_permute(scalar, 0, NULL, &v, err));
   assert_int_equal(tdict_tensor_ndim(v), 0);
@@ -256,7 +255,6 @@ CASE(tensor_permute_views) {
   t = counting(TDICT_MAX_NDIM, ones);
   td_ok(tdict_tensor_permute(t, TDICT_MAX_NDIM, back, &v, err));
   assert_int_equal(tdict_tensor_shape(v)[28], 7);
-  td_release(v, t);
 }
 
 CASE(tensor_permute_refuses) {

@@ -29,7 +29,7 @@ CASE(tree_set_makes_nodes) {
 
 CASE(tree_set_replaces) {
   scoped_tree td = TREE(2), child = TREE(2);
-  tdict_tensor *t = TENSOR(2), *popped = NULL;
+  scoped_tensor t = TENSOR(2), popped = NULL;
   td_put(td, "a", TENSOR(2, 1));
   td_put(td, "n.x", TENSOR(2, 2));
   td_put(td, "c", TENSOR(2, 3));
@@ -47,9 +47,8 @@ CASE(tree_set_replaces) {
   help_paths(td, "a n c");
   td_ok(tdict_pop(td, "a", &popped, err));
   td_ok(tdict_delete(td, "n", err));
-  tdict_tensor_release(popped);
+  td_release(popped);
   assert_int_equal(tdict_tensor_ndim(t), 1); /* and its own reference is still good */
-  tdict_tensor_release(t);
 }
 
 CASE(tree_set_refuses_path_through_leaf) {

@@ -8,7 +8,7 @@ CASE(tree_lock_blocks) {
   const tdict_device cpu = tdict_cpu();
   scoped_tree td = TREE(2), small = TREE(2);
   tdict_tree *tree = NULL;
-  tdict_tensor *t = TENSOR(2, 3), *popped = NULL;
+  scoped_tensor t = TENSOR(2, 3), popped = NULL;
   td_put(td, "a", TENSOR(2, 3));
   td_put(td, "n.deep.x", TENSOR(2, 1));
   tdict_lock(td);
@@ -35,7 +35,6 @@ CASE(tree_lock_blocks) {
   td_ok(tdict_unlock(td, err));
   td_ok(tdict_set(td, "n.new.way", t, err));
   td_ok(tdict_delete(td, "a", err));
-  tdict_tensor_release(t);
 }
 
 /* A locked tree below an unlocked one is blocked itself, and may be replaced whole. */
@@ -106,7 +105,7 @@ CASE(tree_unlock_refuses_child) {
 
 CASE(tree_lock_ends_with_the_last_reference) {
   tdict_tree *td = td_tree("[2] n.deep.x:f32[2]"), *second = TREE(2);
-  tdict_tree *n = tdict_retain(td_child(td, "n")), *deep = tdict_retain(td_child(td, "n.deep"));
+  scoped_tree n = tdict_retain(td_child(td, "n")), deep = tdict_retain(td_child(td, "n.deep"));
   td_ok(tdict_set_tree(second, "deep", deep, err));
   tdict_lock(td);
   tdict_lock(second);
@@ -119,8 +118,7 @@ CASE(tree_lock_ends_with_the_last_reference) {
   /* A lock of its own stays. */
   tdict_lock(deep);
   tdict_lock(n);
-  tdict_release(n);
+  td_release(n);
   assert_true(tdict_is_locked(deep));
   td_ok(tdict_unlock(deep, err));
-  tdict_release(deep);
 }

@@ -7,8 +7,8 @@
 static const char *const no_paths[] = {"", ".", "a.", ".a", "a..b", "..", "a.b.", "\\", "a\\", "a.\\", "a\\\\\\"};
 
 CASE(tree_path_syntax) {
-  tdict_tree *td = help_tree_without_batch(), *tree;
-  tdict_tensor *t = TENSOR(2), *found;
+  scoped_tree td = help_tree_without_batch(), tree = NULL;
+  scoped_tensor t = TENSOR(2), found = NULL;
   td_ok(tdict_set(td, "next.obs.pixels", t, err));
   assert_string_equal(tdict_get_entry_at(td_child(td, "next.obs"), 0).key, "pixels");
   td_ok(tdict_set(td, "h\\.0", t, err));
@@ -44,7 +44,6 @@ CASE(tree_path_syntax) {
   td_fails(TDICT_EINVAL, "path is NULL", tdict_set(td, NULL, t, err));
   td_fails(TDICT_EINVAL, "tensor is NULL", tdict_set(td, "x", NULL, err));
   help_unchanged(td, before);
-  td_release(t, td);
 }
 
 CASE(tree_path_escape) {

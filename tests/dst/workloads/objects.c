@@ -37,7 +37,8 @@ static void drop_thing(void *self) {
 static tdict_status make_thing(const thing *made_of, void **out) {
   thing *t = malloc(sizeof *t);
   if (!t) {
-    td_release(made_of->tree, made_of->tensor);
+    tdict_release(made_of->tree);
+    tdict_tensor_release(made_of->tensor);
     return TDICT_ENOMEM;
   }
   *t = *made_of;

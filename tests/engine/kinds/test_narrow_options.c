@@ -35,7 +35,7 @@ GPU_CASE(narrow_beside_other_options) {
 /* Consolidated and locked trees, tied leaves, views with another dtype, and objects. */
 GPU_CASE(narrow_of_other_trees) {
   scoped_world w = large_world();
-  tdict_tree *src = narrow_tree(NULL, false), *whole = NULL, *out = NULL;
+  scoped_tree src = narrow_tree(NULL, false), whole = NULL, out = NULL;
   tdict_transfer_stats s = tdict_transfer_stats_default();
   tdict_transfer_options o = narrow_options(&s);
   tdict_tensor *t = pv_tensor(TDICT_I64, SHAPE(2048), PV_BYTE, NULL), *raw = NULL;
@@ -48,7 +48,7 @@ GPU_CASE(narrow_of_other_trees) {
   check_tree(&w, src, out);
   assert_ptr_equal(td_leaf(out, "tied.a")->data, td_leaf(out, "tied.b")->data);
   assert_ptr_equal(td_leaf(out, "tied.a")->data, td_leaf(out, "tied.floats")->data);
-  tdict_release(out);
+  td_release(out);
   td_ok(tdict_consolidate(src, NULL, &whole, err));
   tdict_lock(whole);
   tdict_lock(src);
@@ -59,7 +59,7 @@ GPU_CASE(narrow_of_other_trees) {
     check_tree(&w, src, out);
     assert_true(tdict_is_locked(out));
     assert_int_equal(s.wire_bytes < s.total_bytes, o.narrow);
-    tdict_release(out);
+    td_release(out);
   }
   td_release(whole, src);
   src = new_tree();
@@ -73,13 +73,12 @@ GPU_CASE(narrow_of_other_trees) {
   check_tensor(&w, object->a, ((thing *)moved)->a, "a");
   check_tensor(&w, object->b, ((thing *)moved)->b, "b");
   assert_int_equal(s.wire_bytes, pv_packed_bytes(TDICT_I64, object->a->data, 32000) + 33 * 4);
-  td_release(out, src);
 }
 
 /* Leaves that are read by a callback, and reads that fail. */
 GPU_CASE(narrow_of_unloaded_leaves) {
   scoped_world w = open_world();
-  tdict_tree *src = narrow_tree(NULL, false), *out = NULL;
+  scoped_tree src = narrow_tree(NULL, false), out = NULL;
   for (int i = 0; i < NUM_WAYS; i += 6) {
     way v = way_at(i);
     scoped_disk d;
@@ -92,7 +91,6 @@ GPU_CASE(narrow_of_unloaded_leaves) {
     td_fails(TDICT_EIO, "", tdict_to_device(w.c, twin, w.device, &v.o, &out, err));
     assert_true(td_last_error.path[0] != 0);
   }
-  tdict_release(src);
 }
 
 static tdict_status move_and_drop(const world *w, const tdict_tree *src, const tdict_transfer_options *o,

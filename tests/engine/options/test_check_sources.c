@@ -52,7 +52,7 @@ SIM_CASE(check_sources_finds_change) {
 
 GPU_CASE(check_sources_accepts_unchanged_sources) {
   scoped_place w = place_open(2);
-  tdict_tree *src = sources(&w), *dst = NULL;
+  scoped_tree src = sources(&w), dst = NULL;
   for (int k = 0; k < 4 * 3; k++) {
     tdict_transfer_options o = checking(k / 3, k % 3 - 1);
     scoped_tree out = td_made(tree, tdict_to_device(w.c, src, w.device, &o, &made, err));
@@ -61,9 +61,8 @@ GPU_CASE(check_sources_accepts_unchanged_sources) {
     td_ok(tdict_transfer_into(w.c, out, src, &o, err));
     td_ok(tdict_to_device(w.c, out, tdict_cpu(), &o, &dst, err)); /* no source on the host */
     assert_true(has_number(&w, td_leaf(dst, "n.plain"), 1));
-    tdict_release(dst);
+    td_release(dst);
   }
-  tdict_release(src);
 }
 
 /* Only a leaf's own elements count: the gaps between those of a strided one are somebody else's. */

@@ -15,14 +15,13 @@ DEVICE_CASE(conversions_arrive_in_all_ways) {
       way v = way_at(i);
       use_rules(&v.o);
       poison(&w, w.memory, line_bytes(src));
-      tdict_tree *out = move_tree(&w, src, w.device, &v), *back = move_tree(&w, there, tdict_cpu(), &v);
+      scoped_tree out = move_tree(&w, src, w.device, &v), back = move_tree(&w, there, tdict_cpu(), &v);
       check_all(&w, src, out, w.device);
       check_all(&w, src, back, tdict_cpu());
       td_release(out, back);
       v.o.pinned_result = w.gpu;
       back = move_tree(&w, i % 2 ? src : there, tdict_cpu(), &v);
       check_all(&w, src, back, tdict_cpu());
-      tdict_release(back);
     }
   }
 }
@@ -113,8 +112,7 @@ DEVICE_CASE(conversions_of_what_is_there) {
   tdict_transfer_options o = converting(same, 2, NULL);
   td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err));
   assert_ptr_equal(out, there);
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   const tdict_conversion half = to_dtype("a", TDICT_F16);
   use_conversions(&o, &half, 1);
   td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err));
@@ -150,7 +148,7 @@ GPU_CASE(conversions_of_tied_leaves) {
 /* The first pattern wins, kept entries and tensors of objects are left alone, a consolidated tree is taken apart. */
 GPU_CASE(conversions_and_other_options) {
   scoped_world w = open_world();
-  tdict_tree *src = td_tree("a.x:u8[70] a.y:u8[70] kept:u8[70]"), *out = NULL, *whole = NULL;
+  scoped_tree src = td_tree("a.x:u8[70] a.y:u8[70] kept:u8[70]"), out = NULL, whole = NULL;
   const tdict_conversion rule[3] = {to_dtype("a.x", TDICT_I16), to_dtype("**", TDICT_F32), to_dtype("?a", TDICT_I64)};
   static const char *const keep[] = {"kept"};
   tdict_transfer_stats s = tdict_transfer_stats_default();
@@ -166,19 +164,18 @@ GPU_CASE(conversions_and_other_options) {
   assert_int_equal(s.total_bytes, 70 * 2 + 70 * 4);
   assert_int_equal(s.staged_bytes, s.total_bytes);
   assert_int_equal(s.wire_bytes, 70 + 70); /* the link carries the narrow elements */
-  tdict_release(out);
+  td_release(out);
   o.num_keep = 0;
   td_ok(tdict_consolidate(src, NULL, &whole, err));
   td_ok(tdict_to_device(w.c, whole, w.device, &o, &out, err));
   check_converted(&w, &(pair_of){"a.x", TDICT_U8, TDICT_I16, 1, 0}, td_leaf(src, "a.x"), td_leaf(out, "a.x"));
   assert_false(tdict_is_consolidated(out));
   td_release(whole, out);
-  tdict_tree *there = to_device(&w, src, w.device);
+  scoped_tree there = to_device(&w, src, w.device);
   td_ok(tdict_to_device(w.c, there, tdict_cpu(), &o, &out, err));
   assert_int_equal(s.wire_bytes, 3 * 70);
   assert_int_equal(s.total_bytes, 70 * 2 + 2 * 70 * 4);
   check_converted(&w, &(pair_of){"kept", TDICT_U8, TDICT_F32, 1, 0}, td_leaf(src, "kept"), td_leaf(out, "kept"));
-  td_release(out, there, src);
 }
 
 /* Patterns do not match the tensors of an object. */

@@ -52,13 +52,13 @@ GPU_CASE(conversions_choose_the_narrow_wire) {
 GPU_CASE(conversions_with_a_named_wire) {
   enum { COUNT = 30001 };
   scoped_world w = open_world();
-  tdict_tree *src = new_tree(), *out = NULL;
+  scoped_tree src = new_tree(), out = NULL;
   tdict_tensor *t = NULL;
   const pair_of p = {"a", TDICT_F32, TDICT_BF16, 1, 0}, again = {"a", TDICT_BF16, TDICT_F64, 1, 0};
   td_ok(tdict_tensor_empty(TDICT_F32, SHAPE(COUNT), NULL, &t, err));
   fill_fitting(t, &p);
   td_put(src, "a", t);
-  tdict_tree *there = to_device(&w, src, w.device), *rounded = NULL;
+  scoped_tree there = to_device(&w, src, w.device), rounded = NULL;
   td_ok(tdict_to_dtype(src, TDICT_BF16, NULL, NULL, &rounded, err));
   tdict_conversion c = to_dtype("a", TDICT_F64);
   tdict_transfer_stats s = tdict_transfer_stats_default();
@@ -70,14 +70,14 @@ GPU_CASE(conversions_with_a_named_wire) {
     td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
     assert_int_equal(s.wire_bytes, COUNT * 2);
     check_converted(&w, &want, td_leaf(rounded, "a"), td_leaf(out, "a"));
-    tdict_release(out);
+    td_release(out);
     scoped_tree back = td_made(tree, tdict_to_device(w.c, there, tdict_cpu(), &o, &made, err));
     assert_int_equal(s.wire_bytes, COUNT * 2);
     check_converted(&w, &want, td_leaf(rounded, "a"), td_leaf(back, "a"));
   }
   td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err)); /* nothing changes there */
   assert_ptr_equal(out, there);
-  tdict_release(out);
+  td_release(out);
   has_no_kernels = true;
   out = NULL;
   td_fails_at(TDICT_ENOTSUP, "cannot compile the library's kernels", "a",
@@ -90,7 +90,6 @@ GPU_CASE(conversions_with_a_named_wire) {
   td_fails_at(TDICT_ENOTSUP, "from float32 to float32 with the wire dtype complex64 is not supported", "a",
               tdict_to_device(w.c, src, w.device, &o, &out, err));
   assert_null(out);
-  td_release(rounded, there, src);
 }
 
 /* Within a device, only contiguous tensors whose elements always fit are converted. */
@@ -112,8 +111,7 @@ GPU_CASE(conversions_within_a_device) {
   o.conversions = &wide[1];
   td_ok(tdict_to_device(w.c, there, w.device, &o, &out, err));
   check_converted(&w, &pairs[6], td_leaf(src, "deep.two"), td_leaf(out, "deep.two"));
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   const tdict_conversion narrow = to_dtype("tokens", TDICT_U16);
   o.conversions = &narrow;
   td_fails_at(TDICT_ENOTSUP, "from int64 to uint16 needs a kernel on one device", "tokens",

@@ -207,7 +207,7 @@ SIM_CASE(queue_limit_ends_with_a_cancel) {
 SIM_CASE(queue_limit_survives_failing_copies) {
   scoped_world w = open_counted(BIG_SLOTS, false);
   for (int k = 0; k < 2; k++) {
-    tdict_tree *td = large_tree(k ? w.pinned : NULL), *out = NULL;
+    scoped_tree td = large_tree(k ? w.pinned : NULL), out = NULL;
     for (int i = 0; i < NUM_WAYS; i += SANITIZED ? 9 : 3) {
       way v = way_at(i);
       v.o.max_queued_bytes = LIMIT;
@@ -220,17 +220,16 @@ SIM_CASE(queue_limit_survives_failing_copies) {
         fail_call((call_kind)kind, 0);
         assert_true(status == TDICT_OK || status == TDICT_EDEVICE);
         if (status == TDICT_OK) check_tree(&w, td, out);
-        if (status == TDICT_OK) tdict_release(out);
+        if (status == TDICT_OK) td_release(out);
       }
       assert_true(move_limited(&w, td, v, LIMIT, false) <= LIMIT);
     }
-    tdict_release(td);
   }
 }
 
 SIM_CASE(queue_limit_is_checked) {
   scoped_world w = open_world();
-  tdict_tree *td = tiny_tree(NULL), *out = NULL;
+  scoped_tree td = tiny_tree(NULL), out = NULL;
   tdict_transfer_options o = tdict_transfer_options_default();
   const size_t wrong[] = {1, 256, LIMIT - 1};
   for (int i = 0; i < 3; i++) {
@@ -242,5 +241,4 @@ SIM_CASE(queue_limit_is_checked) {
     o.max_queued_bytes = right[i];
     check_and_release(&w, td, move_with(&w, td, w.device, &o));
   }
-  tdict_release(td);
 }

@@ -84,7 +84,7 @@ SIM_CASE(record_stream_of_many_streams) {
 
 SIM_CASE(record_stream_holds_an_overwrite) {
   scoped_place w = place_open(2);
-  tdict_tree *dst = arena(&w, 7), *src = numbered_tree(&w, NULL, 8);
+  scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
   reader r;
   read_later(&w, &r, dst);
   td_ok(tdict_record_stream(dst, r.s, err));
@@ -94,12 +94,11 @@ SIM_CASE(record_stream_holds_an_overwrite) {
   tdict_future *f = copy_async(&w, src, dst, &o);
   check_pending(f);
   check_tree_number(&w, dst, 7);
-  tdict_tree *seen = finish(move_async(&w, src, w.device, &o)); /* others go on */
+  scoped_tree seen = finish(move_async(&w, src, w.device, &o)); /* others go on */
   check_tree_number(&w, seen, 8);
   check_read(&w, &r, 7);
   finish_copy(f);
   check_tree_number(&w, dst, 8);
-  td_release(seen, dst, src);
 }
 
 /* A tree that takes several chunks, so that two workers write it. */
@@ -242,9 +241,9 @@ SIM_CASE(record_stream_holds_pinned_memory) {
   td_ok(tdict_pin_memory(w.c, plain, NULL, &next, err));
   assert_ptr_not_equal(arena_of(next), place_of);
   check_read(&w, &r, 11);
-  tdict_release(next);
-  next = NULL;
-  td_release(td_made(tree, tdict_pin_memory(w.c, plain, NULL, &made, err)), plain, dev);
+  td_release(next);
+  tdict_release(td_made(tree, tdict_pin_memory(w.c, plain, NULL, &made, err)));
+  td_release(plain, dev);
 }
 
 static void count_release(void *user) { atomic_fetch_add((atomic_int *)user, 1); }

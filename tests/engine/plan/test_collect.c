@@ -159,7 +159,7 @@ SIM_CASE(sources_are_released_when_they_are_in_a_slot) {
 /* The memory of a plan serves the next one, its contents do not: whatever a leaf was, it is looked at again. */
 GPU_CASE(plans_see_what_has_changed) {
   scoped_world w = open_world();
-  tdict_tree *src = tiny_tree(NULL), *out = NULL;
+  scoped_tree src = tiny_tree(NULL), out = NULL;
   static const int64_t count = 300;
   for (int k = 0; k < 12; k++) {
     tdict_memory *memory = k % 6 == 1 ? w.pinned : k % 6 == 4 ? w.memory : NULL; /* pinned, and on the device */
@@ -176,16 +176,15 @@ GPU_CASE(plans_see_what_has_changed) {
     td_ok(tdict_to_device(w.c, src, w.device, &o, &out, err));
     check_tree(&w, src, out);
     assert_int_equal(stats.num_shared_leaves, k % 6 == 4);
-    tdict_release(out);
+    td_release(out);
     if (k % 6 == 1) { /* a driver copy of its own when there is nothing to pack it with */
       scoped_tree one = new_tree();
       td_ok(tdict_set(one, "one", td_leaf(src, "group5.leaf155"), err));
       td_ok(tdict_to_device(w.c, one, w.device, &o, &out, err));
       assert_int_equal(stats.direct_bytes, 300);
-      tdict_release(out);
+      td_release(out);
     }
   }
-  tdict_release(src);
 }
 
 /* Small pinned leaves of a tree are packed, so they are read like any others; one alone is a copy of its own. */

@@ -73,7 +73,7 @@ CASE(same_bytes_table_grows) {
 }
 
 CASE(same_bytes_is_unshared_when_held_once) {
-  tdict_tensor *t = random_tensor(TDICT_U8, SHAPE(16), NULL), *view;
+  scoped_tensor t = random_tensor(TDICT_U8, SHAPE(16), NULL), view = NULL;
   scoped_tree batch = batch_tree(NULL);
   assert_true(tdict_item_is_unshared(t));
   tdict_tensor_retain(t);
@@ -82,8 +82,7 @@ CASE(same_bytes_is_unshared_when_held_once) {
   view = sliced(tdict_tensor_retain(t), (tdict_tensor_range){0, 0, 3, 1});
   assert_false(tdict_item_is_unshared(t));
   assert_false(tdict_item_is_unshared(view));
-  tdict_tensor_release(view);
+  td_release(view);
   assert_true(tdict_item_is_unshared(t));
   assert_false(tdict_item_is_unshared(td_leaf(batch, "action"))); /* of a slab: who knows */
-  tdict_tensor_release(t);
 }

@@ -162,8 +162,7 @@ DEVICE_CASE(context_tuning_file) {
   assert_int_equal(t->num_rows[TDICT_TUNING_IN], 1);
   assert_int_equal(t->rows[TDICT_TUNING_IN][0].workers, 1);
   if (td_device().type != TDICT_DEVICE_CPU) check_rows_are_used(c);
-  tdict_context_destroy(c);
-  c = NULL;
+  td_release(c);
   o.tuning_file = bad.path;
   td_fails(TDICT_EFORMAT, "wanted 8 numbers after 'in', found 0", tdict_context_create(&o, &c, err));
   o.tuning_file = "/nowhere/at/all";

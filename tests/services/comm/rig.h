@@ -78,10 +78,7 @@ static inline rig *rig_create_on(int world, tdict_context *context, tdict_device
 }
 /* The context of all rigs of a case. It is destroyed at the end of the case. */
 static tdict_context *rig_shared_context;
-static inline void rig_end(void) {
-  tdict_context_destroy(rig_shared_context);
-  rig_shared_context = NULL;
-}
+static inline void rig_end(void) { td_release(rig_shared_context); }
 static inline tdict_context *rig_context(void) {
   if (rig_shared_context) return rig_shared_context;
   td_at_end(rig_end);

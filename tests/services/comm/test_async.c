@@ -194,8 +194,8 @@ CASE(comm_calls_are_made_by_the_thread_that_waits) {
 
 CASE(comm_calls_stay_on_the_calling_thread) {
   scoped_rig g = rig_create_on(1, rig_context(), tdict_cpu(), false);
-  tdict_comm *comm = lonely_comm(g, true);
-  tdict_tree *tree = tree_with_x(), *out = NULL;
+  scoped_comm comm = lonely_comm(g, true);
+  scoped_tree tree = tree_with_x(), out = NULL;
   tdict_future *future = NULL;
   for (int i = 0; i < 3; i++) {
     exchanged_on = (pthread_t){0};
@@ -207,10 +207,8 @@ CASE(comm_calls_stay_on_the_calling_thread) {
     else
       td_ok(tdict_future_take(future, &out, err));
     assert_true((out == NULL) == (i == 1));
-    tdict_release(out);
-    out = NULL;
+    td_release(out);
   }
-  td_release(tree, comm);
 }
 
 CASE(comm_calls_are_not_cancelled) {
@@ -229,7 +227,7 @@ CASE(comm_calls_refuse_options_that_they_do_not_use) {
   static const int64_t counts[1] = {2};
   scoped_rig g = rig_create_on(1, rig_context(), tdict_cpu(), true);
   tdict_comm *comm = g->ranks[0].comm;
-  tdict_tree *tree = tree_with_x(), *out = NULL;
+  scoped_tree tree = tree_with_x(), out = NULL;
   const tdict_comm_options none = tdict_comm_options_default();
   tdict_comm_options o = none;
   o.dim = 1;
@@ -248,7 +246,6 @@ CASE(comm_calls_refuse_options_that_they_do_not_use) {
   o.after = (tdict_stream){{TDICT_DEVICE_SIM, 0}, NULL};
   td_fails(TDICT_EINVAL, "all_gather: the option `after`", td_comm_all_gather(comm, tree, &o, &out, err));
   td_ok(td_comm_all_reduce(comm, tree, TDICT_REDUCE_SUM, NULL, err)); /* the communicator stays usable */
-  tdict_release(tree);
 }
 
 /* Destroying the communicator waits for calls that nobody waited for. */

@@ -165,7 +165,7 @@ CASE(records_view_read_only) {
 static void field_fails(tdict_status wanted, const char *text, tdict_record_field field, size_t record_bytes) {
   static char bytes[256];
   tdict_record_field table[2] = {{"good", 0, 0, TDICT_U8, 0, {0}}, field};
-  tdict_tree *td = NULL, *any = NULL;
+  scoped_tree td = NULL, any = NULL;
   tdict_records r = td_with(tdict_records, data = bytes, num_records = 2, record_bytes = record_bytes, fields = table,
                             num_fields = 2);
   td_ok(tdict_create(0, NULL, &any, err));
@@ -173,7 +173,6 @@ static void field_fails(tdict_status wanted, const char *text, tdict_record_fiel
   assert_null(td);
   if (field.path) assert_string_equal(td_last_error.path, field.path);
   td_fails(wanted, text, tdict_records_write(&r, any, err));
-  tdict_release(any);
 }
 
 CASE(records_refuse_fields) {

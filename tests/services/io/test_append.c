@@ -122,12 +122,10 @@ CASE(append_checks_everything_before_the_first_write) {
   refuse_rows(&f, rows, TDICT_EINVAL, "the saved value stays as it is", "n.s");
   add(&d, rows, "n.s", TDICT_C64, 3, 2);
   refuse_rows(&f, rows, TDICT_ETYPE, "the saved entry is a value", "n.s");
-  tdict_release(rows);
-  rows = NULL;
+  td_release(rows);
   td_ok(tdict_create(0, NULL, &rows, err));
   refuse_rows(&f, rows, TDICT_ESHAPE, "rows need a first batch dimension", "");
-  tdict_release(rows);
-  rows = NULL;
+  td_release(rows);
   td_ok(tdict_create(2, wide, &rows, err));
   refuse_rows(&f, rows, TDICT_ESHAPE, "the batch sizes differ beyond the first dimension", "");
   td_fails(TDICT_EINVAL, "rows is NULL", tdict_append(NULL, in(&f, "x"), NULL, NULL, err));

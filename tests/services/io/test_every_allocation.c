@@ -242,12 +242,12 @@ static void same_images(const image *a, const image *b) {
 
 CASE(every_allocation_of_an_append_fails_once) {
   const format_case memmap = {"x", TDICT_FORMAT_MEMMAP, 0, CONTENT_ROWS};
-  tdict_tree *rows = make_tree(CONTENT_ROWS, 1), *whole = NULL;
+  scoped_tree rows = make_tree(CONTENT_ROWS, 1), whole = NULL;
   bool has_failed = true;
   int64_t n = 0;
   for (; has_failed; n++) {
     scoped_directory f = folder_create();
-    tdict_tree *tree = save_tree(&f, &memmap), *found = NULL;
+    scoped_tree tree = save_tree(&f, &memmap), found = NULL;
     image before = take_image(in(&f, "x"));
     td_fail_alloc(n, false);
     const tdict_status status = tdict_append(NULL, in(&f, "x"), rows, NULL, &td_last_error);
@@ -265,8 +265,6 @@ CASE(every_allocation_of_an_append_fails_once) {
     }
     release_image(&after);
     release_image(&before);
-    tdict_release(tree);
   }
   assert_true(n > 30);
-  tdict_release(rows);
 }

@@ -74,8 +74,7 @@ GPU_CASE(load_takes_the_options_of_transfers) {
   transfer.memory = tdict_pinned_memory(c);
   tree = load_later(c, f->path, tdict_cpu(), o);
   assert_true(tdict_is_pinned(tree));
-  tdict_release(tree);
-  tree = NULL;
+  td_release(tree);
   td_fails(TDICT_EWRONGDEVICE, "load: options.memory", tdict_load(c, f->path, td_device(), &o, &tree, err));
   assert_null(tree);
   raw_file_free(f);
@@ -125,8 +124,7 @@ DEVICE_CASE(load_selects_keys) {
   }
   assert_int_equal(tdict_num_leaves(tree), f->count / 3);
   assert_int_equal(stats.total_bytes, bytes);
-  tdict_release(tree);
-  tree = NULL;
+  td_release(tree);
   open.strip_prefix = "no";
   td_fails(TDICT_ENOTFOUND, "load: strip_prefix 'no' matches no key; keys: a, ",
            tdict_load(c, f->path, td_device(), &o, &tree, err));
@@ -154,7 +152,7 @@ DEVICE_CASE(load_goes_into_trees) {
     tdict_load_options o = td_with(tdict_load_options, transfer = &way);
     for (int side = 0; side < 2; side++) {
       const tdict_device device = side ? tdict_cpu() : td_device();
-      tdict_tree *tree = load_blocking(c, first->path, device, tdict_load_options_default()), *same = NULL;
+      scoped_tree tree = load_blocking(c, first->path, device, tdict_load_options_default()), same = NULL;
       tdict_tensor *t = NULL;
       tdict_future *future = NULL;
       td_ok(tdict_get(tree, first->tensors[0].name, &t, err));
@@ -165,7 +163,6 @@ DEVICE_CASE(load_goes_into_trees) {
       assert_ptr_equal(same, tree);
       td_release(same, future);
       raw_check(c, first, tree, device, 0, -1);
-      tdict_release(tree);
     }
   }
   raw_file_free(first);

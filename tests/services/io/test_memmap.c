@@ -117,19 +117,18 @@ CASE(memmap_returns_random_trees) {
 
 CASE(memmap_is_the_format_of_paths_that_end_with_a_slash) {
   scoped_directory f = folder_create();
-  tdict_tree *tree = td_made(tree, tdict_create(0, NULL, &made, err)), *back = NULL;
+  scoped_tree tree = td_made(tree, tdict_create(0, NULL, &made, err)), back = NULL;
   td_ok(tdict_set_text(tree, "t", "é\"\\\n", err));
   td_ok(tdict_save(NULL, in(&f, "x/"), tree, NULL, err));
   td_ok(tdict_open(in(&f, "x"), NULL, &back, err));
   same_trees(back, tree);
-  tdict_release(back);
+  td_release(back);
   /* A directory without meta.json is not replaced. */
   write_text_below(&f, "other/file", "text");
   td_fails(TDICT_EFORMAT, "meta.json", tdict_save(NULL, in(&f, "other/"), tree, NULL, err));
   assert_int_equal(access(in(&f, "other/file"), F_OK), 0);
   tdict_save_options o = td_with(tdict_save_options, max_shard_bytes = 1);
   td_fails(TDICT_EINVAL, "only safetensors files have shards", tdict_save(NULL, in(&f, "y/"), tree, &o, err));
-  tdict_release(tree);
 }
 
 CASE(memmap_refuses_trees_that_the_format_cannot_hold) {

@@ -155,16 +155,15 @@ CASE(open_selects_keys) {
 
 CASE(open_renames_prefixes) {
   tdict_open_options o = td_with(tdict_open_options, strip_prefix = "nest.obs", add_prefix = "a.b");
-  tdict_tree *tree = open_with(golden_path(), o);
+  scoped_tree tree = open_with(golden_path(), o);
   assert_int_equal(tdict_num_leaves(tree), NUM_GOLDENS);
   assert_true(tdict_has(tree, "a.b.pixels") && tdict_has(tree, "a.b.state") && tdict_has(tree, "a.b.nest.sp ace"));
   assert_int_equal(tdict_num_keys(tree), 1);
-  tdict_release(tree);
+  td_release(tree);
   o = tdict_open_options_default();
   o.strip_prefix = "u8"; /* a leaf keeps its path */
   tree = open_with(golden_path(), o);
   assert_true(tdict_has(tree, "u8"));
-  tdict_release(tree);
 }
 
 /* A prefix is a path. In flat trees, any text that does not end with a dot is a prefix of names. */
@@ -323,21 +322,20 @@ CASE(open_makes_the_source_of_a_dataset) {
   scoped_folder f = folder_create();
   const int64_t rows = 5;
   dice d = {3};
-  tdict_tree *tree = NULL, *mapped = NULL, *sample = NULL;
+  scoped_tree tree = NULL, mapped = NULL, sample = NULL;
   scoped_tensor t = random_tensor(&d, TDICT_F64, 1, &rows);
-  tdict_dataset *dataset = NULL;
+  scoped_dataset dataset = NULL;
   td_ok(tdict_create(1, &rows, &tree, err));
   td_ok(tdict_set(tree, "x", t, err));
   td_ok(tdict_set_text(tree, "name", "data", err));
   td_ok(tdict_save(NULL, in(&f, "x"), tree, NULL, err));
   td_ok(tdict_open(in(&f, "x"), NULL, &mapped, err));
   td_ok(tdict_dataset_from_tree(mapped, &dataset, err));
-  tdict_release(mapped);
+  td_release(mapped);
   const tdict_dataset_table *functions = tdict_dataset_get_table(dataset);
   assert_int_equal(functions->length(functions->self), rows);
   td_ok(functions->fetch_sample(functions->self, 3, &sample, err));
   tdict_tensor *row = td_made(tensor, tdict_get(sample, "x", &made, err));
   scoped_bytes all = elements_of(t), one = elements_of(row);
   assert_memory_equal(one, all + 3 * tdict_tensor_bytes(row), tdict_tensor_bytes(row));
-  td_release(sample, dataset, tree);
 }

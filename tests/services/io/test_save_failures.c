@@ -29,17 +29,16 @@ static tdict_tree *tree_of(float first) {
 
 /* Safetensors files must also have the metadata of world_in(). */
 static bool is_tree(const char *path, const tdict_tree *wanted) {
-  tdict_tree *found = NULL, *metadata = NULL;
+  scoped_tree found = NULL, metadata = NULL;
   td_ok(tdict_open(path, td_options(tdict_open_options, metadata = &metadata), &found, err));
   if (metadata) {
     const char *text = NULL;
     td_ok(tdict_get_text(metadata, "step", -1, &text, NULL, err));
     assert_string_equal(text, "7");
-    tdict_release(metadata);
+    td_release(metadata);
   }
   const bool same = *(const float *)tdict_const_data(found, "a.b") == *(const float *)tdict_const_data(wanted, "a.b");
   if (same) same_trees(found, wanted);
-  tdict_release(found);
   return same;
 }
 

@@ -103,24 +103,23 @@ DEVICE_CASE(saving_writes_what_the_tree_was) {
   for (uint64_t seed = 0; seed < 60; seed++) {
     dice d = {seed};
     int64_t batch[2] = {(int64_t)roll(&d, 4), (int64_t)roll(&d, 3)};
-    tdict_tree *tree = random_tree(&d, (int)roll(&d, 3), batch, 0), *source = NULL, *wanted = NULL;
+    scoped_tree tree = random_tree(&d, (int)roll(&d, 3), batch, 0), source = NULL, wanted = NULL;
     td_ok(tdict_clone_deep(tree, NULL, &wanted, err));
     if (seed % 4 == 3 && td_device().type != TDICT_DEVICE_CPU)
       td_ok(tdict_pin_memory(c, tree, NULL, &source, err));
     else
       source = move_to(c, tree, td_device());
-    tdict_release(tree);
+    td_release(tree);
     set_gate(true);
     tdict_future *s = begin(c, in(&f, "t.safetensors"), source, seed % 3 ? TDICT_SNAPSHOT_AUTO : TDICT_SNAPSHOT_HOST);
     td_ok(tdict_future_wait_source(s, err));
     assert_false(tdict_future_is_ready(s));
     (void)!tdict_fill(source, NULL, 0, NULL, NULL);
     (void)!tdict_set_text(source, "more", "words", NULL);
-    tdict_release(source);
+    td_release(source);
     set_gate(false);
     end(s);
     check_file(in(&f, "t.safetensors"), wanted);
-    tdict_release(wanted);
   }
 }
 
@@ -350,14 +349,14 @@ CASE(saving_keeps_the_context_alive) {
   scoped_folder f = folder_create();
   for (int round = 0; round < 2; round++) {
     tdict_context *c = sim_context(0);
-    tdict_tree *tree = tree_of(3), *source = move_to(c, tree, round ? tdict_sim(0) : tdict_cpu());
+    scoped_tree tree = tree_of(3), source = move_to(c, tree, round ? tdict_sim(0) : tdict_cpu());
     _Atomic(bool) is_destroyed = false;
     pthread_t thread;
     void *was_early = NULL;
     set_gate(true);
     tdict_future *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
     await_writer();
-    tdict_release(source);
+    td_release(source);
     assert_int_equal(pthread_create(&thread, NULL, open_gate, &is_destroyed), 0);
     if (round) tdict_future_release(s); /* nobody waits for the save */
     tdict_context_destroy(c);
@@ -366,7 +365,6 @@ CASE(saving_keeps_the_context_alive) {
     assert_null(was_early);
     if (!round) end(s);
     check_file(in(&f, "t"), tree);
-    tdict_release(tree);
   }
 }
 

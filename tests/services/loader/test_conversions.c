@@ -56,9 +56,9 @@ DEVICE_CASE(loader_converts_batches) {
 /* A bad conversion fails the loader; an element out of range fails its batch, with the path. */
 DEVICE_CASE(loader_reports_bad_conversions) {
   scoped_yard y = open_yard();
-  tdict_tree *rows = make_rows(), *batch = NULL;
+  scoped_tree rows = make_rows(), batch = NULL;
   tdict_conversion c = tdict_conversion_default();
-  tdict_loader *l = NULL;
+  scoped_loader l = NULL;
   tdict_dataset *d = NULL;
   ((uint16_t *)tdict_data(rows, "tokens"))[3] = 256;
   memset(tdict_data(rows, "tokens"), 0, 6);
@@ -75,7 +75,6 @@ DEVICE_CASE(loader_reports_bad_conversions) {
   td_fails(TDICT_EOVERFLOW, "element [0, 3] is 256, wanted 0 to 255 (uint8)",
            tdict_loader_next(l, tdict_no_stream(), &batch, err));
   assert_string_equal(td_last_error.path, "tokens");
-  td_release(l, rows);
 }
 
 /* A conversion without a match fails the batch on the device and on the cpu, unless its pattern is optional. */

@@ -161,12 +161,12 @@ static tdict_tree *texts(void) {
 /* Batches have the texts of their rows as columns. */
 DEVICE_CASE(dataset_tree_takes_text) {
   scoped_yard y = open_yard();
-  tdict_tree *td = texts(), *batch = NULL;
+  scoped_tree td = texts(), batch = NULL;
   tdict_dataset *d = td_made(dataset, tdict_dataset_from_tree(td, &made, err));
   const tdict_dataset_table *t = tdict_dataset_get_table(d);
   assert_true(!t->fields && !t->fetch && !t->fetch_batch);
   tdict_loader_options o = td_with(tdict_loader_options, batch_size = 4, shuffle = true, num_workers = 2);
-  tdict_loader *l = open_loader_on(&y, d, &o);
+  scoped_loader l = open_loader_on(&y, d, &o);
   int64_t seen = 0, ids[4];
   for (;;) {
     td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
@@ -188,11 +188,9 @@ DEVICE_CASE(dataset_tree_takes_text) {
     tdict_tensor_get_desc(u, &desc);
     raw_read(y.raw, three, desc.data, sizeof three);
     assert_true(three[0] == 7 && three[1] == 8 && three[2] == 9);
-    tdict_release(batch);
-    batch = NULL;
+    td_release(batch);
   }
   assert_int_equal(seen, (1 << TEXTS) - 1);
-  td_release(l, td);
 }
 
 /* Ragged rows are packed. */
@@ -200,8 +198,8 @@ CASE(dataset_tree_packs_ragged_rows) {
   scoped_yard y = open_yard();
   static const int64_t count = 5, lengths[] = {3, 0, 2, 4, 1}, total = 10;
   scoped_tensor values = NULL, offsets = NULL;
-  tdict_ragged *leaf = NULL;
-  tdict_tree *td = NULL;
+  scoped_ragged leaf = NULL;
+  scoped_tree td = NULL;
   tdict_dataset *d = NULL;
   td_ok(tdict_tensor_arange(TDICT_I32, 100, 1, total, &values, err));
   td_ok(
@@ -212,7 +210,7 @@ CASE(dataset_tree_packs_ragged_rows) {
   td_ok(tdict_dataset_from_tree(td, &d, err));
   tdict_pack_options pack = tdict_pack_options_default();
   tdict_loader_options o = td_with(tdict_loader_options, batch_size = 2, num_workers = 0, pack = &pack);
-  tdict_loader *l = open_loader_on(&y, d, &o);
+  scoped_loader l = open_loader_on(&y, d, &o);
   for (int64_t i = 0, at = 0; i < count; i += 2) {
     const int64_t sum = lengths[i] + (i + 1 < count ? lengths[i + 1] : 0);
     scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
@@ -227,18 +225,17 @@ CASE(dataset_tree_packs_ragged_rows) {
   td_ok(tdict_set_tree(td, "n", child, err));
   td_ok(tdict_set_batch_size(child, 0, NULL, err));
   scoped_tensor fewer = NULL;
-  tdict_ragged *other = NULL;
+  scoped_ragged other = NULL;
   td_ok(tdict_tensor_from_array(TDICT_I64, 1, (const int64_t[]){2}, (const int64_t[]){0, 10}, &fewer, err));
   td_ok(tdict_ragged_create(values, fewer, &other, err));
   td_ok(tdict_set_ragged(child, "x", other, err));
   td_fails(TDICT_ESHAPE, "the object has [1]", tdict_dataset_from_tree(td, &d, err));
   assert_string_equal(td_last_error.path, "n.x");
-  td_release(l, leaf, other, td);
 }
 
 /* Rows that are not in memory are refused with the leaf's path. */
 CASE(dataset_of_unloaded_tree) {
-  tdict_tree *td = many(8, false), *batch = NULL;
+  scoped_tree td = many(8, false), batch = NULL;
   disk files;
   disk_init(&files);
   tdict_tree *twin = disk_twin(&files, td, 100, 1);
@@ -252,5 +249,4 @@ CASE(dataset_of_unloaded_tree) {
   assert_string_equal(td_last_error.path, "obs.pixels");
   td_release(d, batch, twin);
   disk_reset(&files);
-  tdict_release(td);
 }

@@ -213,8 +213,7 @@ CASE(loader_drops_a_short_last_token_batch) {
     l = open_loader(&y, &set, &o);
     assert_int_equal(tdict_loader_length(l), cases[i].wanted);
     take_epoch(&y, l, cases[i].wanted);
-    tdict_loader_destroy(l);
-    l = NULL;
+    td_release(l);
     o.endless = true;
     if (cases[i].wanted == 0) td_fails(TDICT_EINVAL, "an epoch has no batch", create_loader_of(y.c, &set, &o, &l, err));
   }
@@ -426,8 +425,7 @@ CASE(loader_token_batches_need_memory) {
     for (int epoch = 0; status == TDICT_OK && epoch < 2; epoch++) {
       tdict_tree *batch = NULL;
       do {
-        tdict_release(batch);
-        batch = NULL;
+        td_release(batch);
         status = tdict_loader_next(l, tdict_no_stream(), &batch, &error);
       } while (status == TDICT_OK && batch);
     }

@@ -124,8 +124,7 @@ CASE(loader_refuses_contradictions) {
            create_loader_of(y.c, &d, &o, &l, err));
   o.sampler = shorter; /* a part of the dataset */
   l = open_loader(&y, &d, &o);
-  tdict_loader_destroy(l);
-  l = NULL;
+  td_release(l);
   static const int32_t bad[][2] = {{0, 0}, {0, -1}, {-1, 1}, {1, 1}, {2, 2}, {INT32_MAX, INT32_MAX}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     o = tdict_loader_options_default();

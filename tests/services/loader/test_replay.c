@@ -333,9 +333,9 @@ static void *append_one(void *user) {
 }
 CASE(replay_lock_excludes) {
   scoped_yard y = open_yard();
-  tdict_tree *tree = rows_from(0, CAPACITY), *batch = NULL;
-  tdict_replay *r = replay_over(tree, CAPACITY - 1);
-  tdict_loader *l = loader_over(&y, r, td_options(tdict_loader_options, num_workers = 2, timeout_ns = 1000000));
+  scoped_tree tree = rows_from(0, CAPACITY), batch = NULL;
+  scoped_replay r = replay_over(tree, CAPACITY - 1);
+  scoped_loader l = loader_over(&y, r, td_options(tdict_loader_options, num_workers = 2, timeout_ns = 1000000));
   tdict_loader_stats stats = tdict_loader_stats_default();
   pthread_t thread;
   void *result = NULL;
@@ -359,7 +359,6 @@ CASE(replay_lock_excludes) {
     if (status == TDICT_OK) tdict_release(batch);
   } while (status == TDICT_ETIMEDOUT || batch);
   assert_int_equal(count, CAPACITY - 1);
-  td_release(l, r, tree);
 }
 
 static tdict_status fetch_both(const tdict_dataset *d, tdict_tree *batch, tdict_error *err) {

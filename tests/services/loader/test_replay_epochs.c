@@ -81,17 +81,17 @@ DEVICE_CASE(replay_epochs_see_new_rows) {
 CASE(replay_states) {
   scoped_yard y = open_yard();
   for (int workers = 0; workers < 4; workers += 3) {
-    tdict_tree *tree = rows_of(CAPACITY), *batch = NULL;
-    tdict_replay *r = replay_over(tree, 0);
+    scoped_tree tree = rows_of(CAPACITY), batch = NULL;
+    scoped_replay r = replay_over(tree, 0);
     tdict_loader_options o = td_with(tdict_loader_options, batch_size = 3, shuffle = true, num_workers = workers);
-    tdict_loader *l = loader_over(&y, r, &o);
+    scoped_loader l = loader_over(&y, r, &o);
     tdict_loader_state start = tdict_loader_state_default(), middle = start, bad;
     int64_t ids[MAX_ROWS], again[MAX_ROWS];
     td_ok(tdict_loader_get_state(l, &start, err));
     assert_int_equal(start.dataset_length, 0);
     append_ids(r, 0, 10);
     td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
-    tdict_release(batch);
+    td_release(batch);
     td_ok(tdict_loader_get_state(l, &middle, err));
     assert_int_equal(middle.dataset_length, 10);
     assert_int_equal(middle.batch, 1);
@@ -123,7 +123,6 @@ CASE(replay_states) {
     td_fails(TDICT_EINVAL, "the epoch has 10 samples, but the dataset has 0", tdict_loader_set_state(l, &middle, err));
     td_ok(tdict_loader_set_state(l, &start, err));
     assert_int_equal(read_epoch(&y, l, again, MAX_ROWS), 0);
-    td_release(l, r, tree);
   }
 }
 
@@ -131,17 +130,17 @@ CASE(replay_states) {
 CASE(replay_clear_in_an_epoch) {
   scoped_yard y = open_yard();
   for (int by_sample = 0; by_sample < 2; by_sample++) {
-    tdict_tree *tree = rows_from(0, CAPACITY), *batch = NULL;
-    tdict_replay *r = replay_over(tree, CAPACITY);
+    scoped_tree tree = rows_from(0, CAPACITY), batch = NULL;
+    scoped_replay r = replay_over(tree, CAPACITY);
     tdict_loader_options o =
         td_with(tdict_loader_options, num_workers = 0, endless = true, collate = by_sample ? stack_rows : NULL);
-    tdict_loader *l = loader_over(&y, r, &o);
+    scoped_loader l = loader_over(&y, r, &o);
     int64_t ids[MAX_ROWS];
     for (int i = 0; i < 3; i++) {
       td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
       assert_int_equal(read_batch(&y, batch, ids, 1), 1);
       assert_int_equal(ids[0], i);
-      tdict_release(batch);
+      td_release(batch);
     }
     tdict_replay_clear(r);
     append_ids(r, 100, 2);
@@ -151,7 +150,7 @@ CASE(replay_clear_in_an_epoch) {
     td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_int_equal(read_batch(&y, batch, ids, 1), 1);
     assert_int_equal(ids[0], 100);
-    tdict_release(batch);
+    td_release(batch);
     tdict_replay_clear(r);
     td_ok(tdict_loader_restart(l, err));
     td_fails(TDICT_EINVAL, "endless is set, but the dataset returned no batch in epoch 2",
@@ -160,7 +159,6 @@ CASE(replay_clear_in_an_epoch) {
     td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
     assert_int_equal(read_batch(&y, batch, ids, 1), 1);
     assert_int_equal(ids[0], 200);
-    td_release(batch, l, r, tree);
   }
 }
 

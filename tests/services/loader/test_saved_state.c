@@ -71,16 +71,15 @@ CASE(loader_state_of_another_loader_is_refused) {
   OTHER(uneven, drop_uneven = true, "saved for 7 samples of each rank, this loader has 8");
   for (int i = 0; i < count; i++) {
     numbers a, b;
-    tdict_loader *other = loader_of(&y, &a, &others[i]), *l = loader_of(&y, &b,
-                                                                        i < of_plain      ? &plain
-                                                                        : i < of_weighted ? &weighted
-                                                                                          : &uneven);
+    scoped_loader other = loader_of(&y, &a, &others[i]), l = loader_of(&y, &b,
+                                                                       i < of_plain      ? &plain
+                                                                       : i < of_weighted ? &weighted
+                                                                                         : &uneven);
     tdict_loader_state s = state_of(other), was = state_of(l);
     td_fails(TDICT_EINVAL, texts[i], tdict_loader_set_state(l, &s, err));
     s = state_of(l);
     assert_memory_equal(&s, &was, sizeof s); /* and it stands where it stood */
     td_ok(tdict_loader_set_state(l, &was, err));
-    td_release(other, l);
   }
 }
 

@@ -128,10 +128,10 @@ static void read_now(void *user) {
 SIM_CASE(replicate_is_awaited_by_a_stream) {
   scoped_several s = several_open(2, TDICT_SIM_PEERS_ALL);
   for (int64_t rows = 16; rows <= 1600; rows *= 100) {
-    tdict_tree *src = rows_tree(rows, NULL), *all = NULL;
+    scoped_tree src = rows_tree(rows, NULL), all = NULL;
     reader r = {0};
     td_ok(tdict_stream_create(s.c, s.devices[1], &r.stream, err));
-    tdict_future *f = start(&s, src, NULL, NULL);
+    scoped_future f = start(&s, src, NULL, NULL);
     td_ok(tdict_future_wait_on_stream(f, r.stream, &all, err));
     const tdict_tensor *got = td_leaf(all, "1.obs.pixels"), *want = td_leaf(src, "obs.pixels");
     r.address = got->data;
@@ -140,12 +140,11 @@ SIM_CASE(replicate_is_awaited_by_a_stream) {
     td_ok(tdict_sim_launch(r.stream, read_now, &r, err));
     td_ok(tdict_record_stream(all, r.stream, err));
     td_ok(tdict_future_wait(f, NULL, err));
-    tdict_release(all);
+    td_release(all);
     while (!atomic_load(&r.done)) usleep(100);
     tdict_stream_destroy(s.c, r.stream);
     assert_memory_equal(r.seen, tdict_tensor_const_data(want), r.bytes);
     free(r.seen);
-    td_release(f, src);
   }
 }
 SIM_CASE(replicate_waits_for_the_stream_after) {
@@ -167,9 +166,9 @@ SIM_CASE(replicate_waits_for_the_stream_after) {
 SIM_CASE(replicate_can_be_cancelled) {
   scoped_several s = several_open(4, TDICT_SIM_PEERS_ALL);
   for (int64_t rows = 16; rows <= 1600; rows *= 100) {
-    tdict_tree *src = rows_tree(rows, NULL), *out = NULL;
+    scoped_tree src = rows_tree(rows, NULL), out = NULL;
     td_ok(tdict_sim_hold(s.c, err));
-    tdict_future *f = start(&s, src, NULL, NULL);
+    scoped_future f = start(&s, src, NULL, NULL);
     check_pending(f);
     tdict_future_cancel(f);
     td_ok(tdict_sim_resume(s.c, err));
@@ -177,7 +176,6 @@ SIM_CASE(replicate_can_be_cancelled) {
     assert_int_equal(tdict_future_state(f), TDICT_FUTURE_CANCELLED);
     assert_null(out);
     assert_non_null(tdict_tensor_data(td_leaf(src, "obs.pixels"))); /* no longer read */
-    td_release(f, src);
   }
 }
 /* Cancelling stops all parts: the copies of later rounds never run. */

@@ -54,8 +54,8 @@ CASE(share_ring_slots_begin_as_zeros) {
 }
 
 CASE(share_ring_attach_refuses) {
-  tdict_share_ring *ring = rig_ring(2, 3), *out = NULL;
-  tdict_tree *shared = rig_shared();
+  scoped_share_ring ring = rig_ring(2, 3), out = NULL;
+  scoped_tree shared = rig_shared();
   rig_pair pair = rig_sockets(SOCK_SEQPACKET);
   const rig_resources before = rig_resources_now();
   td_fails(TDICT_EINVAL, "out is NULL", tdict_share_ring_attach(pair.theirs, 0, NULL, err));
@@ -84,7 +84,6 @@ CASE(share_ring_attach_refuses) {
   close(pair.ours);
   td_fails(TDICT_EIO, "closed the socket", tdict_share_ring_attach(pair.theirs, RIG_SECOND, &out, err));
   close(pair.theirs);
-  td_release(shared, ring);
 }
 
 /* A worker that destroys its ring gives up its slots, and is not reported. Its batches are delivered. */

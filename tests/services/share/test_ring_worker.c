@@ -4,7 +4,7 @@
 #include "rig.h"
 
 CASE(share_ring_begin_and_publish) {
-  tdict_share_ring *ring = rig_ring(3, 2), *worker = rig_own_worker(ring), *other = rig_own_worker(ring);
+  scoped_share_ring ring = rig_ring(3, 2), worker = rig_own_worker(ring), other = rig_own_worker(ring);
   tdict_tree *slots[3], *more = NULL;
   /* Every slot is begun once, also by two workers. */
   td_ok(tdict_share_ring_begin(worker, 0, &slots[0], err));
@@ -25,7 +25,6 @@ CASE(share_ring_begin_and_publish) {
   assert_int_equal(rig_take(ring), 12);
   assert_int_equal(rig_take(ring), 11);
   assert_int_equal(rig_take(ring), 10);
-  td_release(worker, other, ring);
 }
 
 CASE(share_ring_worker_refuses) {
@@ -50,11 +49,10 @@ CASE(share_ring_worker_refuses) {
 }
 
 CASE(share_ring_begin_ends_with_the_ring) {
-  tdict_share_ring *ring = rig_ring(2, 1), *worker = rig_own_worker(ring);
+  scoped_share_ring ring = rig_ring(2, 1), worker = rig_own_worker(ring);
   tdict_tree *batch = NULL;
-  tdict_share_ring_destroy(ring);
+  td_release(ring);
   td_fails(TDICT_ECANCELLED, "destroyed the ring", tdict_share_ring_begin(worker, INT64_MAX, &batch, err));
-  tdict_share_ring_destroy(worker);
 }
 
 /* The trainer is a forked process, which is killed while this worker waits. */

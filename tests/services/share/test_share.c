@@ -51,17 +51,16 @@ CASE(share_passes_trees_to_other_processes) {
 }
 
 CASE(share_create_copies) {
-  tdict_tree *td = rig_tree(), *shared = td_made(tree, tdict_share_create(td, NULL, &made, err));
+  scoped_tree td = rig_tree(), shared = td_made(tree, tdict_share_create(td, NULL, &made, err));
   assert_true(rig_equal(td, shared));
   assert_true(tdict_is_consolidated(shared) && tdict_is_locked(shared));
   assert_false(tdict_get_device(shared, NULL));
   assert_int_equal((uintptr_t)tdict_data(shared, "r") % 256, 0);
   /* A clone is ordinary memory, and outlives the segment. */
   scoped_tree clone = td_made(tree, tdict_clone_deep(shared, NULL, &made, err));
-  tdict_release(shared);
+  td_release(shared);
   assert_int_equal(rig_count_maps(), 0);
   assert_true(rig_equal(td, clone));
-  tdict_release(td);
 }
 
 CASE(share_create_zeroes) {

@@ -4,7 +4,7 @@
 
 DEVICE_CASE(lazy_stack_densify_stacks) {
   scoped_context context = td_context(NULL);
-  tdict_lazy_stack *host = STACK(rig_new_item(4, NULL), rig_new_item(4, NULL)), *s = NULL;
+  scoped_lazy_stack host = STACK(rig_new_item(4, NULL), rig_new_item(4, NULL)), s = NULL;
   td_ok(td_lazy_to_device(context, host, td_device(), NULL, &s, err));
   tdict_tree *dense = td_made(tree, tdict_lazy_stack_densify(s, NULL, NULL, &made, err));
   help_paths(dense, "x n n.y");
@@ -29,7 +29,6 @@ DEVICE_CASE(lazy_stack_densify_stacks) {
   td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_densify(s, NULL, NULL, &dense, err));
   assert_string_equal(td_last_error.path, "own");
   assert_null(dense);
-  tdict_lazy_stack_release(s);
 }
 
 CASE(lazy_stack_densify_makes_ragged_leaves) {

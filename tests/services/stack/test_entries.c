@@ -100,13 +100,12 @@ CASE(lazy_stack_get_refuses) {
 }
 
 CASE(lazy_stack_get_tree_stacks_children) {
-  tdict_lazy_stack *s = rig_three(), *nested = td_made(lazy_stack, tdict_lazy_stack_get_tree(s, "n", &made, err));
+  scoped_lazy_stack s = rig_three(), nested = td_made(lazy_stack, tdict_lazy_stack_get_tree(s, "n", &made, err));
   assert_int_equal(td_lazy_count(nested), 3);
   for (int i = 0; i < 3; i++) assert_ptr_equal(rig_item(nested, i), td_child(rig_item(s, i), "n"));
-  tdict_lazy_stack_release(nested);
+  td_release(nested);
   td_ok(tdict_set_batch_size(td_child(rig_item(s, 1), "n"), COUNTS(2, 4), err));
   td_fails(TDICT_ESHAPE, "item 1 has batch size [2, 4], wanted [2]", tdict_lazy_stack_get_tree(s, "n", &nested, err));
-  tdict_lazy_stack_release(s);
 }
 
 static void check_views(const tdict_lazy_stack *s, const char *path, tdict_tensor *t) {

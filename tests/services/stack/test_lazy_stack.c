@@ -5,16 +5,16 @@ CASE(lazy_stack_shares_its_items) {
   tdict_tree *a = rig_new_item(1, NULL), *b = rig_new_item(4, NULL), *items[] = {a, b, a};
   int ndim = 0;
   tdict_lazy_stack *s = td_made(lazy_stack, tdict_lazy_stack_create(items, 3, &made, err));
-  td_release(a, b);
+  tdict_release(a);
+  tdict_release(b);
   const int64_t *sizes = tdict_lazy_stack_get_batch_size(s, &ndim);
   assert_true(ndim == 2 && sizes[0] == 3 && sizes[1] == 2);
   for (int i = -3; i < 3; i++) assert_ptr_equal(rig_item(s, i), items[(i + 3) % 3]);
   td_put(a, "new", TENSOR(2));
   assert_true(tdict_has(rig_item(s, 2), "new"));
-  tdict_lazy_stack *same = tdict_lazy_stack_retain(s);
+  scoped_lazy_stack same = tdict_lazy_stack_retain(s);
   tdict_lazy_stack_release(s);
   assert_ptr_equal(rig_item(same, 1), b);
-  tdict_lazy_stack_release(same);
   tdict_lazy_stack_release(NULL);
 }
 

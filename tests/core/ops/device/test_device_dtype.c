@@ -130,7 +130,7 @@ SIM_CASE(device_to_dtype_fails_whole) {
   scoped_place w = place_sim(2, 0, 2);
   rig r = {w.c, w.memory};
   shim s;
-  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;
+  scoped_tree td = rows_tree(&w, 40, 1), out = NULL;
   tdict_stream stream = new_stream(&w), second = {tdict_sim(1), NULL};
   shim_begin(&s, w.d);
   s.ops.module_load = refuse_module;
@@ -148,8 +148,7 @@ SIM_CASE(device_to_dtype_fails_whole) {
   shim_end(&s, w.d);
   TD_WITHOUT_MEMORY_THEN(tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err), assert_null(out));
   check_double(&w, out, 5, 77);
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   tdict_tensor_lose(td_leaf(td, "n.c"));
   td_fails(TDICT_EINVAL, "the source's bytes are lost", tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "n.c");
@@ -159,5 +158,4 @@ SIM_CASE(device_to_dtype_fails_whole) {
   assert_null(out);
   end_twins(&both);
   tdict_stream_destroy(w.c, stream);
-  tdict_release(td);
 }

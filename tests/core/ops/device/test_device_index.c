@@ -170,7 +170,7 @@ SIM_CASE(device_index_on_stream_refuses) {
   rig r = {w.c, w.memory};
   const int64_t list[] = {9, 0, 33};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(list, 3));
-  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21);
+  scoped_tree td = rows_tree(&w, 40, 1), out = NULL, few = rows_tree(&w, 3, 21);
   tdict_stream s = new_stream(&w), wrong = {tdict_cpu(), NULL}, second = {tdict_sim(1), NULL};
   tdict_run o = td_run(wrong, NULL);
   td_fails(TDICT_EWRONGDEVICE, "the stream is of the cpu", tdict_index_get(NULL, td, index, &o, &out, err));
@@ -193,7 +193,6 @@ SIM_CASE(device_index_on_stream_refuses) {
   td_ok(tdict_set_text(td, "text", "whole", err)); /* stays on the host */
   tdict_release(td_made(tree, tdict_index_get(NULL, td, index, &o, &made, err)));
   tdict_stream_destroy(w.c, s);
-  td_release(few, td);
 }
 
 SIM_CASE(device_index_fails_whole) {
@@ -218,8 +217,7 @@ SIM_CASE(device_index_fails_whole) {
   fault_code = TDICT_CU_SUCCESS;
   shim_end(&s, w.d);
   td_ok(tdict_index_get(NULL, td, index, NULL, &out, err)); /* the device still works */
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   TD_WITHOUT_MEMORY(tdict_index_set(NULL, td, index, few, NULL, err));
   TD_WITHOUT_MEMORY_THEN(tdict_index_get(NULL, td, index, NULL, &out, err), assert_null(out));
   tdict_release(out);
@@ -310,7 +308,7 @@ SIM_CASE(device_index_without_compiler) {
   scoped_place w = place_open(2);
   shim s;
   const int64_t list[] = {9, 0, 33};
-  tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL, *few = rows_tree(&w, 3, 21);
+  scoped_tree td = rows_tree(&w, 40, 1), out = NULL, few = rows_tree(&w, 3, 21);
   shim_begin(&s, w.d);
   s.ops.module_load = refuse_module;
   td_fails(TDICT_ENOTSUP, "cannot compile",
@@ -318,5 +316,4 @@ SIM_CASE(device_index_without_compiler) {
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(12, 3, -4)), few, NULL, err));
   for (int i = 0; i < 3; i++) check_row(&w, td_leaf(td, "b"), 12 - 4 * i, 3, 22, i);
   shim_end(&s, w.d);
-  td_release(few, td);
 }

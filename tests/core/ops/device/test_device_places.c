@@ -30,8 +30,7 @@ SIM_CASE(device_ops_refuse_capture) {
       td_ok(ways_call(&t, way, other ? &free_stream : NULL, &out, err));
       sync_stream(&w, free_stream);
       ways_check(&t, way, out);
-      tdict_release(out);
-      out = NULL;
+      td_release(out);
       ways_reset(&t);
     }
   }

@@ -277,7 +277,7 @@ DEVICE_CASE(index_result_is_unlocked) {
 DEVICE_CASE(index_refuses) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4);
-  tdict_tree *td = rig_tree(&r, t), *out = NULL, *none = help_tree(0, NULL);
+  scoped_tree td = rig_tree(&r, t), out = NULL, none = help_tree(0, NULL);
   scoped_tensor mask = NULL, wide = NULL;
   const int64_t far[] = {0, 3};
   td_ok(tdict_tensor_zeros(TDICT_BOOL, 1, t->bs + 1, NULL, &mask, err));
@@ -307,7 +307,6 @@ DEVICE_CASE(index_refuses) {
   td_fails(TDICT_EINVAL, "17 batch", tdict_index_get(NULL, td, &long_one, NULL, &out, err));
   assert_null(out);
   help_unchanged(td, before);
-  td_release(none, td);
 }
 
 CASE(index_survives_enomem) {
@@ -315,8 +314,7 @@ CASE(index_survives_enomem) {
   tdict_tree *td = ops_tree(t), *out = NULL, *row = ops_tree(rig_like(SAMPLE(4))), *empty = TREE(3, 4);
   const int64_t positions[] = {1, 2};
   RIG_WITHOUT_MEMORY(td, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   RIG_WITHOUT_MEMORY(td, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(positions, 2)), NULL, &out, err));
   tdict_release(out);
   RIG_WITHOUT_MEMORY(

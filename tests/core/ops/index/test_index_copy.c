@@ -235,10 +235,10 @@ CASE(index_into_keeps_addresses) {
 CASE(index_into_refuses) {
   static const int64_t rows[] = {5, 0, 5};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(rows, 3));
-  tdict_tree *td = rollout(), *out = NULL, *small = TREE(3);
+  scoped_tree td = rollout(), out = NULL, small = TREE(3);
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 3, 1)), NULL, &out, err));
   scoped_tree kept = td_made(tree, tdict_clone_deep(out, NULL, &made, err)), copy = NULL;
-  tdict_release(out);
+  td_release(out);
   td_ok(tdict_clone_deep(kept, NULL, &copy, err));
   td_fails(TDICT_EINVAL, "dst is NULL", tdict_index_into(NULL, NULL, td, index, NULL, err));
   td_fails(TDICT_EINVAL, "src is NULL", tdict_index_into(NULL, copy, NULL, index, NULL, err));
@@ -263,5 +263,4 @@ CASE(index_into_refuses) {
   td_ok(tdict_delete(copy, "a", err));
   td_put_tree(copy, "a", TREE(3, 4));
   td_fails(TDICT_ETYPE, "tree", tdict_index_into(NULL, copy, td, index, NULL, err));
-  td_release(td, small);
 }

@@ -15,9 +15,8 @@ CASE(index_macro_takes_one_to_sixteen_items) {
   assert_int_equal(calls, 1);
   tdict_indices many = tdict_indices_none();
   for (int i = 0; i < TDICT_MAX_INDEX + 1; i++) tdict_indices_add(&many, TDICT_NEW_AXIS);
-  tdict_tree *td = TREE(1), *out = NULL;
+  scoped_tree td = TREE(1), out = NULL;
   td_fails(TDICT_EINVAL, "17 items", tdict_index_get(NULL, td, &many, NULL, &out, err));
-  tdict_release(td);
 }
 
 CASE(index_costs_one_slab) {

@@ -150,7 +150,7 @@ GPU_CASE(index_with_reads_devices) {
   tdict_run o = tdict_run_default();
   tdict_device device;
   m_tree *t = SAMPLE(3, 4);
-  tdict_tree *td = rig_tree(&r, t), *out = NULL;
+  scoped_tree td = rig_tree(&r, t), out = NULL;
   m_map map;
   rig_check(&r, t, td);
   m_map_whole(&map, t->nb, t->bs);
@@ -161,7 +161,7 @@ GPU_CASE(index_with_reads_devices) {
   rig_check(&host, rig_mapped(t, &map), out);
   m_ignore_places = false;
   check_places(out);
-  tdict_release(out);
+  td_release(out);
   out = get_with(td, TDICT_INDEX(TDICT_LIST(rows, 2)), pinned);
   m_map_whole(&map, t->nb, t->bs);
   rig_cut(&map, 0, 2, -2, 2);
@@ -170,18 +170,16 @@ GPU_CASE(index_with_reads_devices) {
   rig_check(&host, rig_mapped(t, &map), out);
   m_ignore_places = false;
   check_places(out);
-  tdict_release(out);
+  td_release(out);
   device = td_device();
   td_ok(tdict_set_device(td, &device, err));
   out = get_with(td, TDICT_INDEX(TDICT_AT(1)), pinned);
   assert_true(tdict_get_device(out, &device) && device.type == TDICT_DEVICE_CPU);
-  tdict_release(out);
-  out = NULL;
+  td_release(out);
   o.memory = r.memory;
   td_fails(TDICT_EWRONGDEVICE, "wanted host memory",
            tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(0)), &o, &out, err));
   assert_null(out);
-  tdict_release(td);
 }
 
 SIM_CASE(index_with_refuses) {

@@ -409,7 +409,7 @@ CASE(arrow_import_reads_fixed_shape_tensors) {
 CASE(arrow_round_trips_return_equal_trees) {
   for (uint64_t seed = 0; seed < 60; seed++) {
     const int64_t rows = (int64_t)(seed % 8) * 3;
-    tdict_tree *tree = sample_tree(rows, seed), *back = NULL, *part = NULL;
+    scoped_tree tree = sample_tree(rows, seed), back = NULL, part = NULL;
     for (int64_t start = 0; start <= rows; start += 2) {
       exported e = export_tree(tree);
       e.array.offset = start;
@@ -420,7 +420,6 @@ CASE(arrow_round_trips_return_equal_trees) {
       equal_trees(part, back);
       td_release(back, part);
     }
-    tdict_release(tree);
   }
 }
 

@@ -100,18 +100,17 @@ CASE(dlpack_export_keeps_read_only) {
 CASE(dlpack_export_of_claimed_pinned_memory) {
   unsigned char bytes[8] = {0};
   atomic_int released = 0;
-  tdict_tensor *t = counted_tensor(bytes, 8, TDICT_DESC_PINNED, &released), *back = NULL;
+  scoped_tensor t = counted_tensor(bytes, 8, TDICT_DESC_PINNED, &released), back = NULL;
   struct DLManagedTensorVersioned *m = NULL;
   td_ok(export_versioned(NULL, t, NULL, &m, err));
   assert_int_equal(versioned_of(m)->tensor.device.type, TDICT_DL_CUDA_HOST);
   assert_int_equal(versioned_of(m)->tensor.device.id, 0);
   td_ok(import_versioned(NULL, &m, NULL, &back, err));
   assert_true(tdict_tensor_is_pinned(back));
-  tdict_tensor_release(back);
+  td_release(back);
   td_ok(export_versioned(NULL, t, td_options(tdict_dlpack_export_options, pinned_as_cpu = true), &m, err));
   assert_int_equal(versioned_of(m)->tensor.device.type, TDICT_DL_CPU);
   delete_versioned_of(m);
-  tdict_tensor_release(t);
 }
 
 CASE(dlpack_export_refuses_arguments) {

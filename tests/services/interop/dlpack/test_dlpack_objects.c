@@ -13,7 +13,7 @@ CASE(dlpack_export_tree_of_ragged_leaves) {
   static const int64_t offsets[] = {0, 2, 2, 5};
   const int64_t four = 4;
   tdict_tree *tree = plain_tree();
-  tdict_tensor *values = small_tensor(TDICT_F32, 5, 3), *ends = NULL;
+  scoped_tensor values = small_tensor(TDICT_F32, 5, 3), ends = NULL;
   td_ok(tdict_tensor_from_array(TDICT_I64, 1, &four, offsets, &ends, err));
   tdict_ragged *ragged = td_made(ragged, tdict_ragged_create(values, ends, &made, err));
   td_ok(tdict_set_ragged(tree, "n.text", ragged, err));
@@ -27,7 +27,6 @@ CASE(dlpack_export_tree_of_ragged_leaves) {
   assert_ptr_equal(versioned_of(entries[0].versioned)->tensor.data, tdict_tensor_data(values));
   assert_memory_equal(versioned_of(entries[1].versioned)->tensor.data, offsets, sizeof offsets);
   tdict_dlpack_release_entries(entries, 3);
-  tdict_tensor_release(values);
 }
 
 CASE(dlpack_export_tree_refuses_text) {

@@ -184,9 +184,9 @@ SIM_CASE(dlpack_export_of_host_memory_waits) {
 SIM_CASE(dlpack_deleter_holds_bytes) {
   scoped_place w = place_open(2);
   /* without the record the next transfer of the size gets the same bytes: what follows would notice */
-  tdict_tree *out = arena(&w, 1), *next;
+  scoped_tree out = arena(&w, 1), next = NULL;
   void *place_of = arena_of(out);
-  tdict_release(out);
+  td_release(out);
   out = arena(&w, 2);
   assert_ptr_equal(arena_of(out), place_of);
   tdict_stream s = new_stream(&w);
@@ -197,7 +197,7 @@ SIM_CASE(dlpack_deleter_holds_bytes) {
   kernel k;
   td_ok(tdict_dlpack_export_tree(w.c, out, &o, &entries, &count, err));
   kernel_launch(&k, s, td_leaf(out, "a"), &g, NULL);
-  tdict_release(out);
+  td_release(out);
   gate_await(&g, 1);
   tdict_dlpack_release_entries(entries, count); /* does not wait */
   next = arena(&w, 3);
@@ -208,7 +208,6 @@ SIM_CASE(dlpack_deleter_holds_bytes) {
   kernel_end(&k);
   sync_stream(&w, s);
   tdict_stream_destroy(w.c, s);
-  tdict_release(next);
 }
 
 SIM_CASE(dlpack_deleter_holds_an_overwrite) {
