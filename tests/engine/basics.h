@@ -1,16 +1,9 @@
-/* What all tests of transfers share: trees that are built from tensors, options, and errors that name a path.
+/* What all tests of transfers share: trees that are built from tensors, and options.
  * Thread rule: any thread, each tree by one thread at a time. */
 #ifndef TDICT_TESTS_ENGINE_BASICS_H
 #define TDICT_TESTS_ENGINE_BASICS_H
 
 #include "support/test.h"
-
-/* The call fails, and its error names the path `where`. */
-#define td_fails_at(wanted, text, where, call)      \
-  do {                                              \
-    td_fails(wanted, text, call);                   \
-    assert_string_equal(td_last_error.path, where); \
-  } while (0)
 
 static inline tdict_tree *new_tree(void) { return td_made(tree, tdict_create(0, NULL, &made, err)); }
 /* `count` elements, one after another, in memory of the program's. */

@@ -108,9 +108,8 @@ DEVICE_CASE(ragged_transfer_into_refuses) {
   rows_put(dst, "x", &moved, NULL);
   there = to_device(&w, dst, w.device);
   tdict_ragged *leaf = rows_get(there, "x");
-  td_fails(TDICT_ESHAPE, "row 0 has length 2, but row 0 of the other side has 3",
-           tdict_transfer_into(w.c, there, src, NULL, err));
-  assert_string_equal(td_last_error.path, "x");
+  td_fails_at(TDICT_ESHAPE, "row 0 has length 2, but row 0 of the other side has 3", "x",
+              tdict_transfer_into(w.c, there, src, NULL, err));
   rows_check(&w, &moved, leaf);
   rows_put(src, "x", &more, NULL);
   td_fails(TDICT_ESHAPE, "3 rows are selected, but the other leaf has 4",

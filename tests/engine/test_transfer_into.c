@@ -194,10 +194,8 @@ typedef struct refusal {
 static void check_refused(const world *w, const tdict_tree *src, tdict_tree *dst, refusal wanted) {
   spoil_tree(w, dst);
   tdict_future *f = NULL;
-  td_fails(wanted.status, "", tdict_transfer_into(w->c, dst, src, NULL, err));
-  assert_string_equal(td_last_error.path, wanted.path);
-  td_fails(wanted.status, "", tdict_transfer_into_async(w->c, dst, src, NULL, &f, err));
-  assert_string_equal(td_last_error.path, wanted.path);
+  td_fails_at(wanted.status, "", wanted.path, tdict_transfer_into(w->c, dst, src, NULL, err));
+  td_fails_at(wanted.status, "", wanted.path, tdict_transfer_into_async(w->c, dst, src, NULL, &f, err));
   assert_null(f);
   scoped_leaf_list l = list_entries(dst);
   for (size_t i = 0; i < l.count; i++) {

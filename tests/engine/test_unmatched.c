@@ -106,8 +106,7 @@ static void run_case(const place *w, const tdict_tree *src, const refused *r, in
   t.o.keep = r->keep;
   t.o.num_keep = count(r->keep);
   if (r->message) {
-    td_fails(TDICT_ENOTFOUND, r->message, call(&t, err));
-    assert_string_equal(td_last_error.path, r->path);
+    td_fails_at(TDICT_ENOTFOUND, r->message, r->path, call(&t, err));
     assert_non_null(strstr(td_last_error.message, "a leading ? would allow this"));
     assert_null(t.out);
   } else {

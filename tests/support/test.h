@@ -126,6 +126,12 @@ extern tdict_error td_last_error;
     if (!strstr(err->message, (text)))                                                                   \
       fail_msg("%s: the message '%s' does not hold '%s'", #call, err->message, (text));                  \
   } while (0)
+/* The same, and the error must name the path `where`. */
+#define td_fails_at(wanted, text, where, call)      \
+  do {                                              \
+    td_fails(wanted, text, call);                   \
+    assert_string_equal(td_last_error.path, where); \
+  } while (0)
 
 TDICT_END_DECLS
 #endif

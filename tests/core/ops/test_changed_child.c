@@ -125,9 +125,8 @@ DEVICE_CASE(changed_child_of_two_trees_is_refused) {
   assert_ptr_equal(td_child(a, "c"), td_child(b, "c"));
   td_ok(tdict_set_batch_size(a, 1, (const int64_t[]){2}, err));
   td_put(a, "c.y", byte_tensor(&r, 1, (const int64_t[]){2}));
-  td_fails(TDICT_ESHAPE, "batch size is [3], tensor has shape [2]",
-           tdict_index_get(NULL, b, TDICT_INDEX(TDICT_AT(2)), NULL, &made, err));
-  assert_string_equal(td_last_error.path, "c.y");
+  td_fails_at(TDICT_ESHAPE, "batch size is [3], tensor has shape [2]", "c.y",
+              tdict_index_get(NULL, b, TDICT_INDEX(TDICT_AT(2)), NULL, &made, err));
   td_ok(tdict_index_get(NULL, a, TDICT_INDEX(TDICT_AT(1)), NULL, &made, err));
   tdict_release(made);
   /* A batch size that fits again repairs the tree. */
@@ -248,8 +247,7 @@ CASE(changed_child_is_not_flattened) {
   td_ok(tdict_set_device(other, &cpu, err));
   td_ok(tdict_set_device(td_child(other, "n"), NULL, err));
   td_put(other, "n.far", help_tensor_on(tdict_sim(0), 1, (const int64_t[]){0}));
-  td_fails(TDICT_EWRONGDEVICE, "the tensor is on sim:0", tdict_flatten_keys(other, NULL, &made, err));
-  assert_string_equal(td_last_error.path, "n.far");
+  td_fails_at(TDICT_EWRONGDEVICE, "the tensor is on sim:0", "n.far", tdict_flatten_keys(other, NULL, &made, err));
   assert_null(made);
   td_release(td, other);
 }
@@ -259,12 +257,10 @@ CASE(changed_child_of_an_object_is_refused) {
   const rig host = {NULL, NULL};
   tdict_tree *td = TREE(3, 2), *made = NULL, *bad = shrunk(&host);
   td_ok(tdict_set_object(td, "o", &tree_type, bad, err));
-  td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []", tdict_unsqueeze(td, 2, &made, err));
-  assert_string_equal(td_last_error.path, "o.n.y");
+  td_fails_at(TDICT_ESHAPE, "is [3, 2], tensor has shape []", "o.n.y", tdict_unsqueeze(td, 2, &made, err));
   const tdict_tree *items[1] = {td};
   tdict_join_options along = td_with(tdict_join_options, dim = 1);
-  td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []", tdict_stack(items, 1, &along, NULL, &made, err));
-  assert_string_equal(td_last_error.path, "o.n.y");
+  td_fails_at(TDICT_ESHAPE, "is [3, 2], tensor has shape []", "o.n.y", tdict_stack(items, 1, &along, NULL, &made, err));
   td_fails(TDICT_ESHAPE, "is [3, 2], tensor has shape []",
            tdict_index_set(NULL, td, TDICT_INDEX(TDICT_REST), td, NULL, err));
   assert_null(made);

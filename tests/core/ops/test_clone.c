@@ -327,8 +327,7 @@ CASE(consolidate_refuses) {
   help_thing *object = help_make_thing(&ends, 8, "text");
   td_ok(tdict_set_object(td, "n.text", &type, object, err));
   char *before = help_snapshot(td);
-  td_fails(TDICT_ENOTSUP, "wanted tensors, trees, text", tdict_consolidate(td, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "n.text");
+  td_fails_at(TDICT_ENOTSUP, "wanted tensors, trees, text", "n.text", tdict_consolidate(td, NULL, &out, err));
   help_unchanged(td, before);
   assert_null(out);
   assert_null(bytes);
@@ -355,8 +354,7 @@ CASE(consolidate_shares_values) {
   }
   td_ok(tdict_set_unbatched(td, "u", td_leaf(td, "m.x"), err));
   out = NULL;
-  td_fails(TDICT_ENOTSUP, "unbatched", tdict_consolidate(td, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "u");
+  td_fails_at(TDICT_ENOTSUP, "unbatched", "u", tdict_consolidate(td, NULL, &out, err));
   assert_null(out);
 }
 

@@ -125,19 +125,15 @@ DEVICE_CASE(stack_refuses) {
   tdict_release(all.td[2]);
   all.td[2] = kept;
   td_put(kept, "n.b", TENSOR(2, 3, 3));
-  td_fails(TDICT_EDTYPE, "tree 2", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "n.b");
+  td_fails_at(TDICT_EDTYPE, "tree 2", "n.b", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   td_put(kept, "n.b", TENSOR(2, 3, 4));
   td_fails(TDICT_ESHAPE, "[2, 3, 4] in tree 2", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   td_put_tree(kept, "n.b", TREE(2, 3));
-  td_fails(TDICT_ETYPE, "tree 2", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "n.b");
+  td_fails_at(TDICT_ETYPE, "tree 2", "n.b", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   td_ok(tdict_delete(kept, "n.b", err));
-  td_fails(TDICT_ENOTFOUND, "tree 2 lacks", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "n.b");
+  td_fails_at(TDICT_ENOTFOUND, "tree 2 lacks", "n.b", tdict_stack(TREES(all), ITEMS, NULL, NULL, &out, err));
   td_put(all.td[1], "n.z", TENSOR(2, 3));
-  td_fails(TDICT_ENOTFOUND, "tree 1 has a key", tdict_stack(TREES(all), 2, NULL, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "n.z");
+  td_fails_at(TDICT_ENOTFOUND, "tree 1 has a key", "n.z", tdict_stack(TREES(all), 2, NULL, NULL, &out, err));
   assert_null(out);
   help_unchanged(all.td[0], before);
 }
@@ -149,8 +145,7 @@ GPU_CASE(stack_refuses_mixed_devices) {
   const tdict_tree *both[] = {there, host}, *same[] = {host, host};
   tdict_run o = tdict_run_default();
   for (int way = 0; way < 2; way++) { /* a given memory for the result changes nothing */
-    td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_stack(both, 2, NULL, &o, &out, err));
-    assert_string_equal(td_last_error.path, "a");
+    td_fails_at(TDICT_EWRONGDEVICE, "on cpu in tree 1", "a", tdict_stack(both, 2, NULL, &o, &out, err));
     td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_cat(both, 2, NULL, &o, &out, err));
     td_fails(TDICT_EWRONGDEVICE, "on cpu in tree 1", tdict_pad_sequence(both, 2, NULL, &o, &out, err));
     assert_null(out);
@@ -205,8 +200,7 @@ DEVICE_CASE(stack_into_refuses) {
   td_fails(TDICT_ESHAPE, "wanted [3, 2, 3]", tdict_stack_into(small, TREES(all), ITEMS, NULL, NULL, err));
   td_fails(TDICT_ESHAPE, "dst has batch size", tdict_cat_into(out, TREES(all), ITEMS, NULL, NULL, err));
   td_put(all.td[2], "n.b", TENSOR(2, 3, 3));
-  td_fails(TDICT_EDTYPE, "float32", tdict_stack_into(out, TREES(all), ITEMS, NULL, NULL, err));
-  assert_string_equal(td_last_error.path, "n.b");
+  td_fails_at(TDICT_EDTYPE, "float32", "n.b", tdict_stack_into(out, TREES(all), ITEMS, NULL, NULL, err));
   td_ok(tdict_delete(all.td[2], "n.b", err));
   td_fails(TDICT_ENOTFOUND, "lacks", tdict_stack_into(out, TREES(all), ITEMS, NULL, NULL, err));
   rig_check(&r, old, out); /* nothing was written */
@@ -240,8 +234,7 @@ CASE(cat_refuses) {
   td_fails(TDICT_EINVAL, "dimension 2", tdict_cat(TREES(all), ITEMS, &far, NULL, &out, err));
   td_fails(TDICT_EINVAL, "dimension 0", tdict_cat(scalars, 2, NULL, NULL, &out, err));
   td_put(all.td[1], "n.b", TENSOR(3, 3, 4));
-  td_fails(TDICT_ESHAPE, "tree 1", tdict_cat(TREES(all), ITEMS, NULL, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "n.b");
+  td_fails_at(TDICT_ESHAPE, "tree 1", "n.b", tdict_cat(TREES(all), ITEMS, NULL, NULL, &out, err));
   assert_null(out);
 }
 

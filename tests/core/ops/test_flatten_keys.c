@@ -20,8 +20,7 @@ CASE(flatten_keys_flattens) {
 CASE(flatten_keys_refuses_collision) {
   scoped_tree td = td_tree("[3] n\\.b:f32[3] n.b:f32[3]"), out = NULL;
   char *before = help_snapshot(td);
-  td_fails(TDICT_EEXIST, "n.b", tdict_flatten_keys(td, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "n.b");
+  td_fails_at(TDICT_EEXIST, "n.b", "n.b", tdict_flatten_keys(td, NULL, &out, err));
   assert_null(out);
   help_unchanged(td, before);
   td_ok(tdict_flatten_keys(td, "_", &out, err));
@@ -125,7 +124,6 @@ CASE(unflatten_keys_keeps_batch_sizes) {
   assert_true(tdict_has(out, "x.fits"));
   td_release(out);
   td_ok(tdict_set(td, "x\\.other", other, err));
-  td_fails(TDICT_ESHAPE, "unflatten_keys", tdict_unflatten_keys(td, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "x\\.other");
+  td_fails_at(TDICT_ESHAPE, "unflatten_keys", "x\\.other", tdict_unflatten_keys(td, NULL, &out, err));
   assert_null(out);
 }

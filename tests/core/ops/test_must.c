@@ -31,8 +31,7 @@ DEVICE_CASE(must_batch_size) {
   td_put(td, "b", NEW(&r, 4, 3, 2));
   char *before = help_snapshot(td);
   scoped_tensor other = NEW(&r, 5, 3);
-  td_fails(TDICT_ESHAPE, "[5, 3]", tdict_set(td, "n.c", other, err));
-  assert_string_equal(td_last_error.path, "n.c");
+  td_fails_at(TDICT_ESHAPE, "[5, 3]", "n.c", tdict_set(td, "n.c", other, err));
   td_fails(TDICT_ESHAPE, "tensor has shape [4, 3]", tdict_set_batch_size(td, 2, (const int64_t[]){4, 9}, err));
   help_unchanged(td, before);
   td_ok(tdict_set_batch_size(td, 2, (const int64_t[]){4, 3}, err));
@@ -66,8 +65,7 @@ DEVICE_CASE(must_device) {
   td_fails(TDICT_EWRONGDEVICE, "sim:7", tdict_set_device(td, &here, err));
   td_ok(tdict_delete(td, "far", err));
   td_ok(tdict_set_device(td, &here, err));
-  td_fails(TDICT_EWRONGDEVICE, "sim:7", tdict_set(td, "far", far, err));
-  assert_string_equal(td_last_error.path, "far");
+  td_fails_at(TDICT_EWRONGDEVICE, "sim:7", "far", tdict_set(td, "far", far, err));
   tdict_tensor_release(far);
   if (r.context) { /* tdict_set_to() moves it first */
     scoped_tensor host = TENSOR(2, 3);
@@ -405,6 +403,5 @@ GPU_CASE(must_pin_memory) {
   td_ok(tdict_clone_deep(host, TD_IN(r.memory), &device, err));
   td_ok(tdict_set_tree(host, "d", device, err));
   tdict_tree *none = NULL;
-  td_fails(TDICT_EWRONGDEVICE, "", tdict_pin_memory(r.context, host, NULL, &none, err));
-  assert_string_equal(td_last_error.path, "d.a");
+  td_fails_at(TDICT_EWRONGDEVICE, "", "d.a", tdict_pin_memory(r.context, host, NULL, &none, err));
 }

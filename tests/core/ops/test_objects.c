@@ -247,8 +247,7 @@ static void expect_failure(const named *o, const twins *w, tdict_status wanted, 
   tdict_tree *const untouched = (tdict_tree *)(uintptr_t)0xA5A5, *out = untouched;
   int64_t alive = thing_count();
   char *before = help_snapshot(w->td);
-  td_fails(wanted, text, o->run(w->td, &out, err));
-  assert_string_equal(td_last_error.path, "n.o");
+  td_fails_at(wanted, text, "n.o", o->run(w->td, &out, err));
   assert_ptr_equal(out, untouched);
   assert_int_equal(thing_count(), alive);
   help_unchanged(w->td, before);
@@ -320,8 +319,7 @@ CASE(objects_with_another_batch_size_are_refused) {
   for (int i = 0; i < OPERATIONS; i++) {
     operation run = operations[i].run;
     if (run == do_clone_deep || run == do_apply || run == do_filter) continue;
-    td_fails(TDICT_ESHAPE, "batch size is [2, 3], tensor has shape [5]", run(td, &out, err));
-    assert_string_equal(td_last_error.path, "o.b");
+    td_fails_at(TDICT_ESHAPE, "batch size is [2, 3], tensor has shape [5]", "o.b", run(td, &out, err));
   }
   td_fails(TDICT_ESHAPE, "[5]", tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL), td, NULL, err));
   td_ok(do_clone_deep(td, &out, err)); /* without a change of batch dimensions any shape is allowed */
@@ -397,9 +395,8 @@ CASE(objects_visited) {
   tdict_tree *out = td_made(tree, tdict_apply(NULL, both, 2, drop, (void *)(uintptr_t) "n.o", NULL, &made, err));
   help_paths(out, "t n");
   tdict_release(out);
-  td_fails(TDICT_EINVAL, "1 tensors of an object of type flat are dropped, wanted all or none",
-           tdict_apply(NULL, both, 2, drop, (void *)(uintptr_t) "n.o.b", NULL, &out, err));
-  assert_string_equal(td_last_error.path, "n.o");
+  td_fails_at(TDICT_EINVAL, "1 tensors of an object of type flat are dropped, wanted all or none", "n.o",
+              tdict_apply(NULL, both, 2, drop, (void *)(uintptr_t) "n.o.b", NULL, &out, err));
   end_twins(&w);
   rig_close(&r);
   assert_int_equal(thing_count(), 0);

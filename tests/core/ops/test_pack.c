@@ -157,8 +157,7 @@ SIM_CASE(pack_sequence_writes_pinned_memory) {
   tdict_tree *there = td_made(tree, tdict_clone_deep(td[1], TD_IN(o.memory), &made, err));
   o.memory = NULL;
   const tdict_tree *one[] = {there};
-  td_fails(TDICT_EWRONGDEVICE, "the tensor is on", tdict_pack_sequence(one, 1, NULL, &o, &out, err));
-  assert_string_equal(td_last_error.path, "x");
+  td_fails_at(TDICT_EWRONGDEVICE, "the tensor is on", "x", tdict_pack_sequence(one, 1, NULL, &o, &out, err));
   assert_null(out);
   tdict_release(there);
   for (int i = 0; i < 2; i++) tdict_release(td[i]);
@@ -229,8 +228,7 @@ static void refuse_second(tdict_status status, const char *text, const char *pat
   td_put(b, "x", TENSOR(4));
   if (y) td_put(b, "y", y);
   const tdict_tree *both[] = {a, b};
-  td_fails(status, text, tdict_pack_sequence(both, 2, NULL, NULL, &out, err));
-  assert_string_equal(td_last_error.path, path);
+  td_fails_at(status, text, path, tdict_pack_sequence(both, 2, NULL, NULL, &out, err));
   assert_null(out);
 }
 
@@ -246,8 +244,7 @@ CASE(pack_sequence_refuses_trees) {
   td_fails(TDICT_EINVAL, "has a dimension to join", tdict_pack_sequence(one, 1, NULL, NULL, &out, err));
   td_ok(tdict_tensor_zeros(TDICT_U8, COUNTS(1, 1, 1, 1, 1, 1, 1), NULL, &deep, err));
   td_put(td, "deep", deep);
-  td_fails(TDICT_EINVAL, "7 dimensions", tdict_pack_sequence(one, 1, NULL, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "deep");
+  td_fails_at(TDICT_EINVAL, "7 dimensions", "deep", tdict_pack_sequence(one, 1, NULL, NULL, &out, err));
   assert_null(out);
 }
 
@@ -256,8 +253,7 @@ CASE(pack_sequence_refuses_objects) {
   const tdict_tree *one[] = {td};
   td_put(td, "x", TENSOR(2));
   td_ok(tdict_set_object(td, "thing", &thing_flat, thing_create(TENSOR(2), TENSOR(2)), err));
-  td_fails(TDICT_ENOTSUP, "an object", tdict_pack_sequence(one, 1, NULL, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "thing");
+  td_fails_at(TDICT_ENOTSUP, "an object", "thing", tdict_pack_sequence(one, 1, NULL, NULL, &out, err));
   assert_null(out);
   tdict_release(td);
   assert_int_equal(thing_count(), 0);

@@ -45,8 +45,7 @@ DEVICE_CASE(shape_view_refuses_strides) {
   scoped_rig r = rig_open();
   scoped_tree td = rig_tree(&r, SAMPLE(4, 6)), turned = NULL, out = NULL;
   td_ok(tdict_transpose(td, 0, 1, &turned, err));
-  td_fails(TDICT_ESHAPE, "reshape copies", tdict_reshape_view(turned, COUNTS(24), &out, err));
-  assert_string_equal(td_last_error.path, "a");
+  td_fails_at(TDICT_ESHAPE, "reshape copies", "a", tdict_reshape_view(turned, COUNTS(24), &out, err));
   td_ok(tdict_reshape_view(turned, COUNTS(3, 2, 4), &out, err)); /* the strides of the first dimension allow this */
   rig_shares(td, out, true);
 }
@@ -290,8 +289,7 @@ CASE(shape_survives_enomem) {
 CASE(shape_refuses_sizes_that_overflow) {
   const int64_t most = (int64_t)1 << 40;
   scoped_tree td = td_tree("[0] x:f32[0,3]"), out = NULL;
-  td_fails(TDICT_EOVERFLOW, "reshape", tdict_reshape(td, COUNTS(0, most, most), &out, err));
-  assert_string_equal(td_last_error.path, "x");
+  td_fails_at(TDICT_EOVERFLOW, "reshape", "x", tdict_reshape(td, COUNTS(0, most, most), &out, err));
   td_fails(TDICT_EOVERFLOW, "view", tdict_reshape_view(td, COUNTS(0, most, most), &out, err));
   assert_null(out);
 }

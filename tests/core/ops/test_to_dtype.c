@@ -96,17 +96,15 @@ CASE(to_dtype_floats_only) {
     if (i >= 11) assert_true(tdict_tensor_dtype(td_leaf(out, name)) == TDICT_BF16);
   }
   td_release(out);
-  td_fails(TDICT_ENOTSUP, "from complex64 to bfloat16", tdict_to_dtype(td, TDICT_BF16, NULL, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "9");
+  td_fails_at(TDICT_ENOTSUP, "from complex64 to bfloat16", "9", tdict_to_dtype(td, TDICT_BF16, NULL, NULL, &out, err));
 }
 
 CASE(to_dtype_names_path_and_element) {
   tdict_tree *td = numbers(), *out = NULL;
   char *before = help_snapshot(td);
   ((int64_t *)tdict_data(td, "n.b"))[3 * 4 + 2] = 200;
-  td_fails(TDICT_EOVERFLOW, "to_dtype: element [1, 1, 2] is 200, wanted -128 to 127 (int8)",
-           tdict_to_dtype(td, TDICT_I8, NULL, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "n.b");
+  td_fails_at(TDICT_EOVERFLOW, "to_dtype: element [1, 1, 2] is 200, wanted -128 to 127 (int8)", "n.b",
+              tdict_to_dtype(td, TDICT_I8, NULL, NULL, &out, err));
   ((float *)tdict_data(td, "a"))[4] = NAN;
   td_fails(TDICT_EOVERFLOW, "to_dtype: element [1, 1] is nan", tdict_to_dtype(td, TDICT_I64, NULL, NULL, &out, err));
   assert_string_equal(td_last_error.path, "a");
@@ -118,8 +116,7 @@ CASE(to_dtype_names_path_and_element) {
   tdict_dtype_options o = td_with(tdict_dtype_options, struct_size = 3);
   td_fails(TDICT_EINVAL, "dtype options", tdict_to_dtype(td, TDICT_I8, &o, NULL, &out, err));
   tdict_storage_lose_all(td_leaf(td, "n.b")->storage);
-  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "n.b");
+  td_fails_at(TDICT_EINVAL, "transfer into them failed", "n.b", tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err));
   tdict_release(td);
   m_reset();
 }
@@ -143,8 +140,7 @@ GPU_CASE(to_dtype_shares_on_devices) {
   td = numbers();
   o.filter = NULL;
   run.memory = r.memory;
-  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err));
-  assert_string_equal(td_last_error.path, "n.b");
+  td_fails_at(TDICT_EWRONGDEVICE, "wanted host memory", "n.b", tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err));
   run.memory = tdict_pinned_memory(r.context);
   td_ok(tdict_to_dtype(td, TDICT_F32, &o, &run, &out, err));
   assert_true(tdict_tensor_is_pinned(td_leaf(out, "n.b")) && tdict_tensor_is_pinned(td_leaf(out, "n.m.u")));

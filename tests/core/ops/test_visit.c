@@ -62,8 +62,7 @@ CASE(visit_refuses) {
   td_fails(TDICT_EINVAL, "no trees", tdict_visit(NULL, NULL, 0, look, &s, NULL, err));
   td_fails(TDICT_EINVAL, "tree 1 is NULL", tdict_visit(NULL, holes, 2, look, &s, NULL, err));
   td_ok(tdict_delete(other, "n.b", err));
-  td_fails(TDICT_ENOTFOUND, "tree 1 lacks", tdict_visit(NULL, both, 2, look, &s, NULL, err));
-  assert_string_equal(td_last_error.path, "n.b");
+  td_fails_at(TDICT_ENOTFOUND, "tree 1 lacks", "n.b", tdict_visit(NULL, both, 2, look, &s, NULL, err));
   td_put_tree(other, "n.b", TREE(3));
   td_fails(TDICT_ETYPE, "tree", tdict_visit(NULL, both, 2, look, &s, NULL, err));
   td_fails(TDICT_EINVAL, "num_threads is -2, but context is NULL",
@@ -86,9 +85,8 @@ CASE(visit_stops) {
   tdict_tree *td = ops_tree(SAMPLE(3));
   const tdict_tree *one[] = {td};
   seen s = {.stop_at = "n.b"};
-  td_fails(TDICT_EHOOK, "visit: the function returned TDICT_EHOOK without a message",
-           tdict_visit(NULL, one, 1, look, &s, NULL, err));
-  assert_string_equal(td_last_error.path, "n.b");
+  td_fails_at(TDICT_EHOOK, "visit: the function returned TDICT_EHOOK without a message", "n.b",
+              tdict_visit(NULL, one, 1, look, &s, NULL, err));
   assert_string_equal(s.text.text, "a n.b");
   free(s.text.text);
   tdict_release(td);
@@ -172,8 +170,7 @@ CASE(apply_refuses) {
   const tdict_tree *one[] = {td};
   td_fails(TDICT_EINVAL, "function is NULL", tdict_apply(NULL, one, 1, NULL, NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_apply(NULL, one, 1, make_copy, NULL, NULL, NULL, err));
-  td_fails(TDICT_ESHAPE, "batch size is [3]", tdict_apply(NULL, one, 1, make_wrong, NULL, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "a");
+  td_fails_at(TDICT_ESHAPE, "batch size is [3]", "a", tdict_apply(NULL, one, 1, make_wrong, NULL, NULL, &out, err));
   td_fails(TDICT_EHOOK, "the function returned", tdict_apply(NULL, one, 1, make_then_fail, NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_filter(td, NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_filter(NULL, NULL, NULL, &out, err));
@@ -248,12 +245,10 @@ CASE(visitor_statuses_are_checked) {
     assert_string_equal(td_last_error.path, "n.x");
     td_fails(TDICT_EHOOK, "apply: the function returned",
              tdict_apply(NULL, &one, 1, make_number, &numbers[i], NULL, &out, err));
-    td_fails(TDICT_EHOOK, "not a tdict_status", tdict_walk(td, entry_number, &numbers[i], err));
-    assert_string_equal(td_last_error.path, "n");
+    td_fails_at(TDICT_EHOOK, "not a tdict_status", "n", tdict_walk(td, entry_number, &numbers[i], err));
     assert_int_equal(tdict_walk(td, entry_number, &numbers[i], NULL), TDICT_EHOOK);
   }
-  td_fails(TDICT_EIO, "only a message", tdict_visit(NULL, &one, 1, say_message, NULL, NULL, err));
-  assert_string_equal(td_last_error.path, "n.x");
+  td_fails_at(TDICT_EIO, "only a message", "n.x", tdict_visit(NULL, &one, 1, say_message, NULL, NULL, err));
   td_fails(TDICT_EIO, "only a message", tdict_apply(NULL, &one, 1, make_message, NULL, NULL, &out, err));
   assert_null(out);
 }

@@ -55,14 +55,12 @@ CASE(tree_set_batch_size_refuses) {
   help_unchanged(td, before);
   td_ok(tdict_delete(td, "n.z", err));
   before = help_snapshot(td);
-  td_fails(TDICT_ESHAPE, "the tree has [4, 5]", tdict_set_batch_size(td, COUNTS(4, 3), err));
-  assert_string_equal(td_last_error.path, "long");
+  td_fails_at(TDICT_ESHAPE, "the tree has [4, 5]", "long", tdict_set_batch_size(td, COUNTS(4, 3), err));
   help_unchanged(td, before);
   td_ok(tdict_delete(td, "long", err));
   tdict_lock(td_child(td, "n.m"));
   before = help_snapshot(td);
-  td_fails(TDICT_ELOCKED, "locked", tdict_set_batch_size(td, COUNTS(4, 3), err));
-  assert_string_equal(td_last_error.path, "n.m");
+  td_fails_at(TDICT_ELOCKED, "locked", "n.m", tdict_set_batch_size(td, COUNTS(4, 3), err));
   help_unchanged(td, before);
   tdict_lock(td);
   td_fails(TDICT_ELOCKED, "locked", tdict_set_batch_size(td, COUNTS(4), err));
@@ -104,10 +102,8 @@ CASE(tree_device_refuses) {
   td_put(td, "n.there", help_tensor_on(sim, COUNTS(2)));
   td_put(td, "n.here", TENSOR(2));
   char *before = help_snapshot(td);
-  td_fails(TDICT_EWRONGDEVICE, "device is cpu, the tensor is on sim:0", tdict_set_device(td, &cpu, err));
-  assert_string_equal(td_last_error.path, "n.there");
-  td_fails(TDICT_EWRONGDEVICE, "device is sim:0, the tensor is on cpu", tdict_set_device(td, &sim, err));
-  assert_string_equal(td_last_error.path, "n.here");
+  td_fails_at(TDICT_EWRONGDEVICE, "device is cpu, the tensor is on sim:0", "n.there", tdict_set_device(td, &cpu, err));
+  td_fails_at(TDICT_EWRONGDEVICE, "device is sim:0, the tensor is on cpu", "n.here", tdict_set_device(td, &sim, err));
   td_fails(TDICT_EINVAL, "cannot hold memory", tdict_set_device(td, &nowhere, err));
   td_fails(TDICT_EINVAL, "cannot hold memory", tdict_set_device(td, &negative, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_set_device(NULL, &cpu, err));
@@ -115,8 +111,7 @@ CASE(tree_device_refuses) {
   td_ok(tdict_delete(td, "n.there", err));
   scoped_tree n = tdict_retain(td_child(td, "n"));
   tdict_lock(n);
-  td_fails(TDICT_ELOCKED, "locked", tdict_set_device(td, &cpu, err));
-  assert_string_equal(td_last_error.path, "n");
+  td_fails_at(TDICT_ELOCKED, "locked", "n", tdict_set_device(td, &cpu, err));
   td_ok(tdict_set_device(td, NULL, err)); /* nothing changes below */
   td_ok(tdict_unlock(n, err));
   td_ok(tdict_set_device(td, &cpu, err));

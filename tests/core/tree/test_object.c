@@ -148,8 +148,7 @@ CASE(object_may_hold_trees) {
 static void refuse(tdict_tree *td, const tdict_type *type, const char *text) {
   int ends = 0;
   TD_FREED help_thing *thing = help_make_thing(&ends, 0, NULL);
-  td_fails(TDICT_EINVAL, text, tdict_set_object(td, "n.o", type, thing, err));
-  assert_string_equal(td_last_error.path, "n.o");
+  td_fails_at(TDICT_EINVAL, text, "n.o", tdict_set_object(td, "n.o", type, thing, err));
   assert_int_equal(ends, 0);
 }
 
@@ -165,8 +164,7 @@ CASE(object_set_refuses) {
   td_fails(TDICT_EINVAL, "self is NULL", tdict_set_object(td, "o", &thing_type, NULL, err));
   td_fails(TDICT_EINVAL, "empty key", tdict_set_object(td, "n..o", &thing_type, thing, err));
   td_fails(TDICT_EINVAL, "empty key", tdict_set_object(td, "", &thing_type, thing, err));
-  td_fails(TDICT_ETYPE, "'t' is a tensor", tdict_set_object(td, "n.t.o", &thing_type, thing, err));
-  assert_string_equal(td_last_error.path, "n.t.o");
+  td_fails_at(TDICT_ETYPE, "'t' is a tensor", "n.t.o", tdict_set_object(td, "n.t.o", &thing_type, thing, err));
   td_fails(TDICT_ETYPE, "'kept' is an object of type thing", tdict_set_object(td, "n.kept.o", &thing_type, thing, err));
   td_fails(TDICT_EINVAL, "already at the path", tdict_set_object(td, "n.kept", &twin_type, get(td, "n.kept"), err));
   assert_string_equal(td_last_error.path, "n.kept");
@@ -199,9 +197,8 @@ CASE(object_get_checks_type) {
   void *const nothing = &ends, *object = nothing;
   scoped_tree td = td_tree("[2] n.t:f32[2]");
   help_thing *thing = put(td, "n.o", &ends);
-  td_fails(TDICT_ETYPE, "found an object of type thing, wanted an object of type bare",
-           tdict_get_object(td, "n.o", &bare_type, &object, err));
-  assert_string_equal(td_last_error.path, "n.o");
+  td_fails_at(TDICT_ETYPE, "found an object of type thing, wanted an object of type bare", "n.o",
+              tdict_get_object(td, "n.o", &bare_type, &object, err));
   td_fails(TDICT_ETYPE, "found an object of type thing, wanted an object of another type named thing",
            tdict_get_object(td, "n.o", &twin_type, &object, err));
   td_fails(TDICT_ETYPE, "found a tensor, wanted an object of type thing",
@@ -234,16 +231,14 @@ CASE(object_is_refused_as_tree_and_as_tensor) {
   td_put(td, "a", TENSOR(2));
   char *before = help_snapshot(td);
   static const char through[] = "'o' is an object of type thing, and the path leads through it";
-  td_fails(TDICT_ETYPE, through, tdict_set(td, "n.o.x", t, err));
-  assert_string_equal(td_last_error.path, "n.o.x");
+  td_fails_at(TDICT_ETYPE, through, "n.o.x", tdict_set(td, "n.o.x", t, err));
   td_fails(TDICT_ETYPE, through, tdict_set_tree(td, "n.o.x.y", child, err));
   td_fails(TDICT_ETYPE, through, tdict_get(td, "n.o.x", &got, err));
   td_fails(TDICT_ETYPE, through, tdict_get_tree(td, "n.o.x", &tree, err));
   td_fails(TDICT_ETYPE, through, tdict_delete(td, "n.o.x", err));
   td_fails(TDICT_ETYPE, through, tdict_rename(td, "n.o.x", "b", false, err));
   td_fails(TDICT_ETYPE, through, tdict_rename(td, "a", "n.o.x", false, err));
-  td_fails(TDICT_ETYPE, "found an object of type thing, wanted a tensor", tdict_get(td, "n.o", &got, err));
-  assert_string_equal(td_last_error.path, "n.o");
+  td_fails_at(TDICT_ETYPE, "found an object of type thing, wanted a tensor", "n.o", tdict_get(td, "n.o", &got, err));
   td_fails(TDICT_ETYPE, "found an object of type thing, wanted a tree", tdict_get_tree(td, "n.o", &tree, err));
   td_fails(TDICT_EINVAL, "below", tdict_rename(td, "n.o", "n.o.x", false, err));
   assert_null(tdict_data(td, "n.o"));
@@ -263,8 +258,7 @@ CASE(object_is_not_popped) {
   tdict_tensor *const no_tensor = (tdict_tensor *)(uintptr_t)0xA5A5, *t = no_tensor;
   put(td, "n.o", &ends);
   char *before = help_snapshot(td);
-  td_fails(TDICT_ETYPE, "pop: found an object of type thing, wanted a tensor", tdict_pop(td, "n.o", &t, err));
-  assert_string_equal(td_last_error.path, "n.o");
+  td_fails_at(TDICT_ETYPE, "pop: found an object of type thing, wanted a tensor", "n.o", tdict_pop(td, "n.o", &t, err));
   td_fails(TDICT_ETYPE, "pop_tree: found an object of type thing, wanted a tree",
            tdict_pop_tree(td, "n.o", &tree, err));
   assert_ptr_equal(t, no_tensor);

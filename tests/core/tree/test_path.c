@@ -26,8 +26,7 @@ CASE(tree_path_syntax) {
   for (size_t i = 0; i < sizeof no_paths / sizeof *no_paths; i++) {
     const char *path = no_paths[i];
     const char *why = strchr(path, '\\') ? "backslash" : "empty key";
-    td_fails(TDICT_EINVAL, why, tdict_set(td, path, t, err));
-    assert_string_equal(td_last_error.path, path);
+    td_fails_at(TDICT_EINVAL, why, path, tdict_set(td, path, t, err));
     td_fails(TDICT_EINVAL, why, tdict_set_tree(td, path, td, err));
     td_fails(TDICT_EINVAL, why, tdict_get(td, path, &found, err));
     td_fails(TDICT_EINVAL, why, tdict_get_tree(td, path, &tree, err));

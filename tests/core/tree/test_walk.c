@@ -109,8 +109,7 @@ CASE(tree_walk_stops) {
     assert_string_equal(error.path, steps[at].path);
     assert_non_null(strstr(error.message, "visitor"));
     v.shown = 0;
-    td_fails(TDICT_ECANCELLED, "my words", tdict_walk(td, stop_with_words, &v, err));
-    assert_string_equal(td_last_error.path, "my path");
+    td_fails_at(TDICT_ECANCELLED, "my words", "my path", tdict_walk(td, stop_with_words, &v, err));
     assert_int_equal(td_last_error.native, 42);
     v.shown = 0;
     assert_int_equal(tdict_walk(td, stop_with_words, &v, NULL), TDICT_ECANCELLED);

@@ -156,8 +156,7 @@ CASE(records_view_read_only) {
   assert_true(tdict_tensor_is_pinned(t));
   td_ok(tdict_clone_deep(td, NULL, &zeros, err));
   td_ok(tdict_fill(zeros, NULL, 0, NULL, err));
-  td_fails(TDICT_EREADONLY, "read-only", tdict_records_write(&r, zeros, err));
-  assert_string_equal(td_last_error.path, "tag");
+  td_fails_at(TDICT_EREADONLY, "read-only", "tag", tdict_records_write(&r, zeros, err));
   assert_memory_equal(p, before, 3 * sizeof *p);
 }
 
@@ -270,16 +269,14 @@ CASE(records_write_checks_first) {
   td_ok(tdict_clone_deep(td, NULL, &dense, err));
   td_ok(tdict_fill(dense, NULL, 0, NULL, err));
   td_ok(tdict_delete(dense, "id", err));
-  td_fails(TDICT_ENOTFOUND, "'id'", tdict_records_write(&r, dense, err));
-  assert_string_equal(td_last_error.path, "id");
+  td_fails_at(TDICT_ENOTFOUND, "'id'", "id", tdict_records_write(&r, dense, err));
   td_ok(tdict_create(1, (const int64_t[]){5}, &child, err));
   td_ok(tdict_set_tree(dense, "id", child, err));
   td_fails(TDICT_ETYPE, "", tdict_records_write(&r, dense, err));
   td_put(dense, "id", td_made(tensor, tdict_tensor_zeros(TDICT_F64, TDICT_SHAPE(5), NULL, &made, err)));
   td_fails(TDICT_EDTYPE, "from float64 to int64", tdict_records_write(&r, dense, err));
   td_put(dense, "id", td_made(tensor, tdict_tensor_zeros(TDICT_I64, TDICT_SHAPE(5, 1), NULL, &made, err)));
-  td_fails(TDICT_ESHAPE, "", tdict_records_write(&r, dense, err));
-  assert_string_equal(td_last_error.path, "id");
+  td_fails_at(TDICT_ESHAPE, "", "id", tdict_records_write(&r, dense, err));
   td_ok(tdict_tensor_zeros(TDICT_I64, TDICT_SHAPE(5), NULL, &t, err));
   td_ok(tdict_set(dense, "id", t, err));
   tdict_tensor_lose(t); /* as after a transfer into the tensor that failed */

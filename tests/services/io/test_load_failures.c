@@ -100,8 +100,7 @@ DEVICE_CASE(load_reports_the_leaf_of_a_failed_read) {
   assert_true(at > 5);
   tdict_tree *none = NULL;
   choose(FAULT_FAIL_ALL, 0);
-  td_fails(TDICT_EIO, "cannot be read", tdict_load(c, f->path, td_device(), NULL, &none, err));
-  assert_string_equal(td_last_error.path, f->path);
+  td_fails_at(TDICT_EIO, "cannot be read", f->path, tdict_load(c, f->path, td_device(), NULL, &none, err));
   assert_true(td_count_descriptors() <= descriptors + 1);
   choose(FAULT_NONE, 0);
   raw_file_free(f);
@@ -195,8 +194,7 @@ CASE(load_refuses_wrong_arguments) {
   td_fails(TDICT_EINVAL, "load: context is NULL", tdict_load(NULL, path, tdict_cpu(), NULL, &tree, err));
   td_fails(TDICT_EINVAL, "load_async: out is NULL", tdict_load_async(c, path, tdict_cpu(), NULL, NULL, err));
   td_fails(TDICT_EINVAL, "load_into_async: dst is NULL", tdict_load_into_async(c, NULL, path, NULL, &future, err));
-  td_fails(TDICT_EIO, "", tdict_load(c, in(&home, "none"), tdict_cpu(), NULL, &tree, err));
-  assert_string_equal(td_last_error.path, in(&home, "none"));
+  td_fails_at(TDICT_EIO, "", in(&home, "none"), tdict_load(c, in(&home, "none"), tdict_cpu(), NULL, &tree, err));
   td_fails(TDICT_ENODEVICE, "", tdict_load(c, path, tdict_sim(3), NULL, &tree, err));
   o.transfer = &transfer;
   transfer.keep = patterns;

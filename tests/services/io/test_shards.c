@@ -132,9 +132,8 @@ CASE(shards_that_are_replaced_are_not_mixed) {
   bytes[count - 1] = 1;
   write_bytes(in(&f, "new"), bytes, count);
   tdict_load_options o = td_with(tdict_load_options, progress = replace_shard, user = &f);
-  td_fails(TDICT_EIO, "s00099 was replaced by another file",
-           tdict_load(c, in(&f, "i.json"), tdict_cpu(), &o, &tree, err));
-  assert_string_equal(td_last_error.path, "k99_0");
+  td_fails_at(TDICT_EIO, "s00099 was replaced by another file", "k99_0",
+              tdict_load(c, in(&f, "i.json"), tdict_cpu(), &o, &tree, err));
 }
 
 /* Opens an index, and returns the number of comparisons of texts. */

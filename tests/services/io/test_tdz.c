@@ -142,8 +142,7 @@ static void check_file(tdict_context *c, const char *path, tdict_open_options o,
   o.check_crc = true;
   if (entry) {
     snprintf(text, sizeof text, "entry '%s': the checksum of the bytes is ", entry);
-    td_fails(TDICT_EFORMAT, text, tdict_open(path, &o, &tree, err));
-    assert_string_equal(td_last_error.path, path);
+    td_fails_at(TDICT_EFORMAT, text, path, tdict_open(path, &o, &tree, err));
     td_fails(TDICT_EFORMAT, text, tdict_load(c, path, tdict_cpu(), &load, &tree, err));
     assert_null(tree);
     return;

@@ -67,14 +67,12 @@ DEVICE_CASE(loader_reports_bad_conversions) {
                                    conversions = &c, num_conversions = 1);
   c.pattern = "tok*";
   c.dtype = TDICT_U8;
-  td_fails(TDICT_EINVAL, "loader: options.conversions[0]: a star is a part of a key",
-           tdict_loader_create(y.c, d, &o, &l, err));
-  assert_string_equal(td_last_error.path, "tok*");
+  td_fails_at(TDICT_EINVAL, "loader: options.conversions[0]: a star is a part of a key", "tok*",
+              tdict_loader_create(y.c, d, &o, &l, err));
   c.pattern = "tokens";
   l = open_loader_on(&y, d, &o);
-  td_fails(TDICT_EOVERFLOW, "element [0, 3] is 256, wanted 0 to 255 (uint8)",
-           tdict_loader_next(l, tdict_no_stream(), &batch, err));
-  assert_string_equal(td_last_error.path, "tokens");
+  td_fails_at(TDICT_EOVERFLOW, "element [0, 3] is 256, wanted 0 to 255 (uint8)", "tokens",
+              tdict_loader_next(l, tdict_no_stream(), &batch, err));
 }
 
 /* A conversion without a match fails the batch on the device and on the cpu, unless its pattern is optional. */
@@ -99,9 +97,8 @@ DEVICE_CASE(loader_refuses_conversions_without_a_match) {
       assert_int_equal(tdict_tensor_dtype(id), TDICT_F64);
       tdict_release(batch);
     } else {
-      td_fails(TDICT_ENOTFOUND, "conversions[1] matches no tensor; keys: x",
-               tdict_loader_next(l, tdict_no_stream(), &batch, err));
-      assert_string_equal(td_last_error.path, "deep.y");
+      td_fails_at(TDICT_ENOTFOUND, "conversions[1] matches no tensor; keys: x", "deep.y",
+                  tdict_loader_next(l, tdict_no_stream(), &batch, err));
     }
   }
 }

@@ -82,19 +82,16 @@ GPU_CASE(dataset_tree_refuses) {
   tdict_release(td);
   td = many(4, false);
   td_ok(tdict_to_device(y.c, td, y.device, NULL, &dev, err));
-  td_fails(TDICT_EWRONGDEVICE, "wanted host memory", tdict_dataset_from_tree(dev, &d, err));
-  assert_string_equal(td_last_error.path, "obs.pixels");
+  td_fails_at(TDICT_EWRONGDEVICE, "wanted host memory", "obs.pixels", tdict_dataset_from_tree(dev, &d, err));
   scoped_tensor a = NULL;
   int64_t shape[8] = {4, 1, 1, 1, 1, 1, 1, 1};
   td_ok(tdict_tensor_empty(TDICT_U8, 8, shape, NULL, &a, err));
   td_ok(tdict_set(td, "deep", a, err));
-  td_fails(TDICT_ENOTSUP, "7 dimensions", tdict_dataset_from_tree(td, &d, err));
-  assert_string_equal(td_last_error.path, "deep");
+  td_fails_at(TDICT_ENOTSUP, "7 dimensions", "deep", tdict_dataset_from_tree(td, &d, err));
   td_ok(tdict_delete(td, "deep", err));
   thing *object = thing_create(tdict_tensor_retain(a), tdict_tensor_retain(a));
   td_ok(tdict_set_object(td, "what", &thing_hooked, object, err));
-  td_fails(TDICT_ENOTSUP, "an object of type", tdict_dataset_from_tree(td, &d, err));
-  assert_string_equal(td_last_error.path, "what");
+  td_fails_at(TDICT_ENOTSUP, "an object of type", "what", tdict_dataset_from_tree(td, &d, err));
 }
 
 CASE(dataset_tree_refuses_changed_children) {
@@ -109,8 +106,7 @@ CASE(dataset_tree_refuses_changed_children) {
   td_ok(tdict_get_tree(td, "n", &n, err));
   td_ok(tdict_set_batch_size(n, 0, NULL, err));
   td_ok(tdict_set(n, "y", y, err));
-  td_fails(TDICT_ESHAPE, "batch size is [3, 2], tensor has shape []", tdict_dataset_from_tree(td, &d, err));
-  assert_string_equal(td_last_error.path, "n.y");
+  td_fails_at(TDICT_ESHAPE, "batch size is [3, 2], tensor has shape []", "n.y", tdict_dataset_from_tree(td, &d, err));
   tdict_release(td);
 }
 
@@ -229,8 +225,7 @@ CASE(dataset_tree_packs_ragged_rows) {
   td_ok(tdict_tensor_from_array(TDICT_I64, 1, (const int64_t[]){2}, (const int64_t[]){0, 10}, &fewer, err));
   td_ok(tdict_ragged_create(values, fewer, &other, err));
   td_ok(tdict_set_ragged(child, "x", other, err));
-  td_fails(TDICT_ESHAPE, "the object has [1]", tdict_dataset_from_tree(td, &d, err));
-  assert_string_equal(td_last_error.path, "n.x");
+  td_fails_at(TDICT_ESHAPE, "the object has [1]", "n.x", tdict_dataset_from_tree(td, &d, err));
 }
 
 /* Rows that are not in memory are refused with the leaf's path. */
@@ -244,9 +239,8 @@ CASE(dataset_of_unloaded_tree) {
   td_ok(tdict_dataset_from_tree(twin, &d, err));
   const tdict_dataset_table *t = tdict_dataset_get_table(d);
   td_ok(tdict_create_from(t->fields, t->num_fields, 1, (const int64_t[]){2}, NULL, &batch, err));
-  td_fails(TDICT_EINVAL, "the elements are in a file; load the tree first",
-           t->fetch_batch(t->self, indices, 2, batch, err));
-  assert_string_equal(td_last_error.path, "obs.pixels");
+  td_fails_at(TDICT_EINVAL, "the elements are in a file; load the tree first", "obs.pixels",
+              t->fetch_batch(t->self, indices, 2, batch, err));
   td_release(d, batch, twin);
   disk_reset(&files);
 }

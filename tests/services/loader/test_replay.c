@@ -84,12 +84,10 @@ CASE(replay_create_refuses) {
   scoped_tensor t = td_made(tensor, tdict_tensor_zeros(TDICT_F32, 1, (const int64_t[]){CAPACITY}, NULL, &made, err));
   td_ok(
       tdict_set_object(tree, "what", &thing_hooked, thing_create(tdict_tensor_retain(t), tdict_tensor_retain(t)), err));
-  td_fails(TDICT_ENOTSUP, "an object of type", tdict_replay_create(tree, 0, &r, err));
-  assert_string_equal(td_last_error.path, "what");
+  td_fails_at(TDICT_ENOTSUP, "an object of type", "what", tdict_replay_create(tree, 0, &r, err));
   td_ok(tdict_delete(tree, "what", err));
   td_ok(tdict_set_text(tree, "what", "text", err));
-  td_fails(TDICT_ENOTSUP, "an object of type", tdict_replay_create(tree, 0, &r, err));
-  assert_string_equal(td_last_error.path, "what");
+  td_fails_at(TDICT_ENOTSUP, "an object of type", "what", tdict_replay_create(tree, 0, &r, err));
   td_ok(tdict_delete(tree, "what", err));
   assert_null(r);
   r = replay_over(tree, 0);
@@ -102,11 +100,9 @@ static void refuse(tdict_replay *r, const tdict_tree *tree, const tdict_tree *ro
                    const char *text, const char *path) {
   model before = {.length = 20, .total = 0};
   for (int64_t i = 0; i < CAPACITY; i++) before.ids[i] = i;
-  td_fails(status, text, tdict_replay_append(r, rows, err));
-  assert_string_equal(td_last_error.path, path);
+  td_fails_at(status, text, path, tdict_replay_append(r, rows, err));
   check_model(r, tree, &before);
-  td_fails(status, text, tdict_replay_write(r, 2, rows, err));
-  assert_string_equal(td_last_error.path, path);
+  td_fails_at(status, text, path, tdict_replay_write(r, 2, rows, err));
   check_model(r, tree, &before);
 }
 static tdict_tensor *zeros(tdict_dtype dtype, int ndim, const int64_t *shape) {

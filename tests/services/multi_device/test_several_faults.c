@@ -98,8 +98,7 @@ SIM_CASE(several_faults_while_results_are_made) {
   for (int round = 0; round < ROUNDS; round++) {
     const tdict_fault fault = {.kinds = TDICT_FAULT_BIT(TDICT_FAULT_COPY_IN), .n = 1, .code = TDICT_CU_UNKNOWN};
     tdict_driver_fault_arm(s.fault, &fault);
-    td_fails(TDICT_EDEVICE, "", td_to_devices(s.c, src, &how, &o, trees, err));
-    assert_string_equal(td_last_error.path, "0.x");
+    td_fails_at(TDICT_EDEVICE, "", "0.x", td_to_devices(s.c, src, &how, &o, trees, err));
     tdict_driver_fault_arm(s.fault, NULL);
     for (size_t i = 0; i < s.count; i++) assert_null(trees[i]);
   }
@@ -116,12 +115,10 @@ SIM_CASE(several_errors_name_the_device) {
   tdict_tree *src = rows_tree(16, NULL), *trees[MOST_DEVICES] = {NULL}, *whole = NULL;
   tdict_fault fault = {.kinds = TDICT_FAULT_BIT(TDICT_FAULT_COPY_WITHIN), .n = 1, .code = TDICT_CU_UNKNOWN};
   tdict_driver_fault_arm(s.fault, &fault);
-  td_fails(TDICT_EDEVICE, "", run_job(&s, 0, src, trees, &whole, err));
-  assert_string_equal(td_last_error.path, "1");
+  td_fails_at(TDICT_EDEVICE, "", "1", run_job(&s, 0, src, trees, &whole, err));
   fault.kinds = TDICT_FAULT_BIT(TDICT_FAULT_COPY_IN);
   tdict_driver_fault_arm(s.fault, &fault);
-  td_fails(TDICT_EDEVICE, "", run_job(&s, 0, src, trees, &whole, err));
-  assert_string_equal(td_last_error.path, "0.obs.pixels");
+  td_fails_at(TDICT_EDEVICE, "", "0.obs.pixels", run_job(&s, 0, src, trees, &whole, err));
   fault.n = 2; /* the copy to the second device */
   tdict_driver_fault_arm(s.fault, &fault);
   td_fails(TDICT_EDEVICE, "", run_job(&s, 1, src, trees, &whole, err));

@@ -160,9 +160,8 @@ CASE(share_refuses) {
   tdict_share_ring_destroy(ring);
   /* Objects, by name. */
   td_ok(tdict_set_text(td, "obs.words", "hello", err));
-  td_fails(TDICT_ENOTSUP, "share_create: a text or value, wanted tensors and trees only",
-           tdict_share_create(td, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "obs.words");
+  td_fails_at(TDICT_ENOTSUP, "share_create: a text or value, wanted tensors and trees only", "obs.words",
+              tdict_share_create(td, NULL, &out, err));
   assert_ptr_equal(out, &pair);
   tdict_release(td);
   rig_close(pair);

@@ -19,15 +19,13 @@ DEVICE_CASE(lazy_stack_densify_stacks) {
   s = rig_three();
   dense = NULL;
   td_ok(tdict_delete(rig_item(s, 1), "only", err));
-  td_fails(TDICT_ESHAPE, "tree 1", tdict_lazy_stack_densify(s, NULL, NULL, &dense, err));
-  assert_string_equal(td_last_error.path, "n.y");
+  td_fails_at(TDICT_ESHAPE, "tree 1", "n.y", tdict_lazy_stack_densify(s, NULL, NULL, &dense, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_densify(s, NULL, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_densify(NULL, NULL, NULL, &dense, err));
   tdict_join_options o = td_with(tdict_join_options, dim = 1);
   td_fails(TDICT_EINVAL, "dim is 1, wanted 0", tdict_lazy_stack_densify(s, &o, NULL, &dense, err));
   td_put(rig_item(s, 0), "own", TENSOR(2));
-  td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_densify(s, NULL, NULL, &dense, err));
-  assert_string_equal(td_last_error.path, "own");
+  td_fails_at(TDICT_ENOTFOUND, "", "own", tdict_lazy_stack_densify(s, NULL, NULL, &dense, err));
   assert_null(dense);
 }
 
@@ -193,20 +191,17 @@ CASE(lazy_stack_pad_refuses) {
   scoped_lazy_stack s = rig_three();
   tdict_tree *const nothing = (tdict_tree *)(uintptr_t)0xA5A5, *padded = nothing, *mask = nothing;
   tdict_lazy_pad_options o = td_with(tdict_lazy_pad_options, mask = &mask);
-  td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_pad(s, &o, &padded, err));
-  assert_string_equal(td_last_error.path, "only");
+  td_fails_at(TDICT_ENOTFOUND, "", "only", tdict_lazy_stack_pad(s, &o, &padded, err));
   td_ok(tdict_delete(rig_item(s, 1), "only", err));
   td_put(rig_item(s, 2), "x", TENSOR(2));
-  td_fails(TDICT_ESHAPE, "[2] in tree 2, but [2, 3] in tree 0", tdict_lazy_stack_pad(s, &o, &padded, err));
-  assert_string_equal(td_last_error.path, "x");
+  td_fails_at(TDICT_ESHAPE, "[2] in tree 2, but [2, 3] in tree 0", "x", tdict_lazy_stack_pad(s, &o, &padded, err));
   td_put(rig_item(s, 2), "x", TENSOR(2, 9));
   td_put(rig_item(s, 1), "x", td_made(tensor, tdict_tensor_zeros(TDICT_U8, COUNTS(2, 3), NULL, &made, err)));
   td_fails(TDICT_EDTYPE, "uint8 in tree 1, but float32 in tree 0", tdict_lazy_stack_pad(s, &o, &padded, err));
   for (int i = 0; i < 3; i++)
     td_put(rig_item(s, i), "x", td_made(tensor, tdict_tensor_zeros(TDICT_U8, COUNTS(2, i), NULL, &made, err)));
   o.value = 256;
-  td_fails(TDICT_EOVERFLOW, "", tdict_lazy_stack_pad(s, &o, &padded, err));
-  assert_string_equal(td_last_error.path, "x");
+  td_fails_at(TDICT_EOVERFLOW, "", "x", tdict_lazy_stack_pad(s, &o, &padded, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_pad(s, &o, NULL, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_pad(NULL, &o, &padded, err));
   o.struct_size = 1;

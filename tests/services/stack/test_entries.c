@@ -36,8 +36,7 @@ CASE(lazy_stack_walks_common_keys) {
   seen all = {s, ""};
   td_ok(tdict_lazy_stack_walk(s, note, &all, err));
   assert_string_equal(all.text, "x:0:tensors n:0:trees n.y:1:tensors m:0:trees m.a\\.b:1:mixed o:0:objects ");
-  td_fails(TDICT_EIO, "only a message", tdict_lazy_stack_walk(s, stop, NULL, err));
-  assert_string_equal(td_last_error.path, "x");
+  td_fails_at(TDICT_EIO, "only a message", "x", tdict_lazy_stack_walk(s, stop, NULL, err));
   td_fails(TDICT_EINVAL, "visit is NULL", tdict_lazy_stack_walk(s, NULL, NULL, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_walk(NULL, note, &all, err));
   for (int64_t n = 0;; n++) {
@@ -75,11 +74,9 @@ CASE(lazy_stack_get_refuses) {
   const int64_t none[] = {2, 0};
   td_fails(TDICT_ESHAPE, "[2, 4] in item 1, but [2, 1] in item 0", tdict_lazy_stack_get(s, "n.y", NULL, &t, err));
   assert_string_equal(td_last_error.path, "1.n.y");
-  td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_get(s, "only", NULL, &t, err));
-  assert_string_equal(td_last_error.path, "0.only");
+  td_fails_at(TDICT_ENOTFOUND, "", "0.only", tdict_lazy_stack_get(s, "only", NULL, &t, err));
   td_ok(tdict_delete(rig_item(s, 2), "x", err));
-  td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_get(s, "x", NULL, &t, err));
-  assert_string_equal(td_last_error.path, "2.x");
+  td_fails_at(TDICT_ENOTFOUND, "", "2.x", tdict_lazy_stack_get(s, "x", NULL, &t, err));
   td_put(rig_item(s, 2), "x", td_made(tensor, tdict_tensor_zeros(TDICT_U8, COUNTS(2, 3), NULL, &made, err)));
   td_fails(TDICT_EDTYPE, "uint8 in item 2, but float32 in item 0", tdict_lazy_stack_get(s, "x", NULL, &t, err));
   td_put(rig_item(s, 0), "d", td_made(tensor, tdict_tensor_zeros(TDICT_U8, COUNTS(2, 0), NULL, &made, err)));
@@ -88,8 +85,7 @@ CASE(lazy_stack_get_refuses) {
   td_put(rig_item(s, 0), "d", help_tensor_on(tdict_sim(0), 2, none));
   td_fails(TDICT_EWRONGDEVICE, "belongs to the program", tdict_lazy_stack_get(s, "d", NULL, &t, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_get(s, "x", NULL, NULL, err));
-  td_fails(TDICT_ETYPE, "", tdict_lazy_stack_get_tree(s, "x", &nested, err));
-  assert_string_equal(td_last_error.path, "0.x");
+  td_fails_at(TDICT_ETYPE, "", "0.x", tdict_lazy_stack_get_tree(s, "x", &nested, err));
   td_fails(TDICT_ENOTFOUND, "", tdict_lazy_stack_get_tree(s, "q", &nested, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_get_tree(s, "n", NULL, err));
   assert_true(t == nothing && nested == NULL);
@@ -147,11 +143,9 @@ CASE(lazy_stack_set_changes_all_or_none) {
   scoped_tensor t = TENSOR(3, 2, 3), wrong = TENSOR(2, 2, 3);
   char *before[3];
   for (int i = 0; i < 3; i++) before[i] = help_snapshot(rig_item(s, i));
-  td_fails(TDICT_ESHAPE, "batch size is [3, 2], the tensor has shape [2, 2, 3]",
-           tdict_lazy_stack_set(s, "x", wrong, err));
-  assert_string_equal(td_last_error.path, "x");
-  td_fails(TDICT_ETYPE, "", tdict_lazy_stack_set(s, "x.a", t, err));
-  assert_string_equal(td_last_error.path, "0.x.a");
+  td_fails_at(TDICT_ESHAPE, "batch size is [3, 2], the tensor has shape [2, 2, 3]", "x",
+              tdict_lazy_stack_set(s, "x", wrong, err));
+  td_fails_at(TDICT_ETYPE, "", "0.x.a", tdict_lazy_stack_set(s, "x.a", t, err));
   td_fails(TDICT_EINVAL, "", tdict_lazy_stack_set(s, "q..r", t, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_set(s, NULL, t, err));
   td_fails(TDICT_EINVAL, "NULL", tdict_lazy_stack_set(s, "x", NULL, err));
@@ -174,11 +168,9 @@ CASE(lazy_stack_set_changes_all_or_none) {
   check_views(s, "new.path", t);
   tdict_lock(rig_item(s, 2));
   for (int i = 0; i < 3; i++) before[i] = help_snapshot(rig_item(s, i));
-  td_fails(TDICT_ELOCKED, "", tdict_lazy_stack_set(s, "x", t, err));
-  assert_string_equal(td_last_error.path, "2.x");
+  td_fails_at(TDICT_ELOCKED, "", "2.x", tdict_lazy_stack_set(s, "x", t, err));
   td_ok(tdict_set_batch_size(td_child(rig_item(s, 1), "n"), COUNTS(2, 4), err));
-  td_fails(TDICT_ESHAPE, "[2, 4]", tdict_lazy_stack_set(s, "n.y", t, err));
-  assert_string_equal(td_last_error.path, "1.n.y");
+  td_fails_at(TDICT_ESHAPE, "[2, 4]", "1.n.y", tdict_lazy_stack_set(s, "n.y", t, err));
   td_ok(tdict_set_batch_size(td_child(rig_item(s, 1), "n"), COUNTS(2), err));
   for (int i = 0; i < 3; i++) help_unchanged(rig_item(s, i), before[i]);
   td_ok(tdict_unlock(rig_item(s, 2), err));

@@ -37,8 +37,7 @@ CASE(lazy_stack_inserts_items) {
   assert_int_equal(tdict_lazy_stack_get_batch_size(s, NULL)[0], count);
   for (size_t i = 0; i < count; i++) assert_ptr_equal(rig_item(s, (int64_t)i), wanted[i]);
   scoped_tree other = TREE(3), fits = TREE(2);
-  td_fails(TDICT_ESHAPE, "item 8 has batch size [3], wanted [2]", tdict_lazy_stack_insert(s, 8, other, err));
-  assert_string_equal(td_last_error.path, "8");
+  td_fails_at(TDICT_ESHAPE, "item 8 has batch size [3], wanted [2]", "8", tdict_lazy_stack_insert(s, 8, other, err));
   td_fails(TDICT_EINVAL, "index 9", tdict_lazy_stack_insert(s, 9, fits, err));
   td_fails(TDICT_EINVAL, "index -9", tdict_lazy_stack_insert(s, -9, fits, err));
   td_fails(TDICT_EINVAL, "item is NULL", tdict_lazy_stack_insert(s, 0, NULL, err));

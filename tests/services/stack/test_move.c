@@ -93,11 +93,9 @@ CASE(lazy_stack_from_tree_takes_numbered_children) {
   tdict_lazy_stack_release(s);
   s = nothing;
   td_ok(tdict_set_batch_size(child[5], COUNTS(7), err));
-  td_fails(TDICT_ESHAPE, "item 5 has batch size [7]", tdict_lazy_stack_from_tree(td, &s, err));
-  assert_string_equal(td_last_error.path, "5");
+  td_fails_at(TDICT_ESHAPE, "item 5 has batch size [7]", "5", tdict_lazy_stack_from_tree(td, &s, err));
   td_put(td, "3", TENSOR(2));
-  td_fails(TDICT_ETYPE, "the entry is a tensor, wanted a tree", tdict_lazy_stack_from_tree(td, &s, err));
-  assert_string_equal(td_last_error.path, "3");
+  td_fails_at(TDICT_ETYPE, "the entry is a tensor, wanted a tree", "3", tdict_lazy_stack_from_tree(td, &s, err));
   td_ok(tdict_delete(td, "1", err));
   td_fails(TDICT_ENOTFOUND, "key 1 is '2', wanted '1'", tdict_lazy_stack_from_tree(td, &s, err));
   tdict_release(td);

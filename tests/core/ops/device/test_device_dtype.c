@@ -150,8 +150,7 @@ SIM_CASE(device_to_dtype_fails_whole) {
   check_double(&w, out, 5, 77);
   td_release(out);
   tdict_tensor_lose(td_leaf(td, "n.c"));
-  td_fails(TDICT_EINVAL, "the source's bytes are lost", tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err));
-  assert_string_equal(td_last_error.path, "n.c");
+  td_fails_at(TDICT_EINVAL, "the source's bytes are lost", "n.c", tdict_to_dtype(td, TDICT_F64, NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "the source's bytes are lost", tdict_to_dtype(td, TDICT_F64, NULL, &o, &out, err));
   twins both = make_twins(&r, &flat_type);
   td_fails(TDICT_ENOTSUP, "an object of type flat", tdict_to_dtype(both.td, TDICT_F64, NULL, &o, &out, err));

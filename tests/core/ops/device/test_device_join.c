@@ -125,8 +125,7 @@ SIM_CASE(device_join_fails_whole) {
     open_items(&w, way, items, &out);
     before = out;
     tdict_run run = td_with(tdict_run, stream = second);
-    td_fails(TDICT_EWRONGDEVICE, "but the stream is of sim:1", join(way, items, 2, &run, &out, err));
-    assert_string_equal(td_last_error.path, "a");
+    td_fails_at(TDICT_EWRONGDEVICE, "but the stream is of sim:1", "a", join(way, items, 2, &run, &out, err));
     begin_counting(&s, &w);
     fault_code = TDICT_CU_INVALID_VALUE;
     td_fails(TDICT_EDEVICE, "cuLaunchKernel", join(way, items, 2, NULL, &out, err));
@@ -141,9 +140,8 @@ SIM_CASE(device_join_fails_whole) {
     twins both = make_twins(&r, &flat_type);
     tdict_tree *const objects[2] = {both.td, both.td};
     out = NULL;
-    td_fails(TDICT_ENOTSUP, "an object of type flat; on a stream, only tensors",
-             join((join_way){.is_stack = way.is_stack}, objects, 2, &run, &out, err));
-    assert_string_equal(td_last_error.path, "n.o");
+    td_fails_at(TDICT_ENOTSUP, "an object of type flat; on a stream, only tensors", "n.o",
+                join((join_way){.is_stack = way.is_stack}, objects, 2, &run, &out, err));
     end_twins(&both);
     td_release(items[0], items[1]);
   }

@@ -97,9 +97,8 @@ SIM_CASE(device_ops_of_two_devices) {
   tdict_stream stream = new_stream(&w);
   for (tree_way way = 0; way < NUM_WAYS; way++) {
     tdict_tree *out = NULL;
-    td_fails(TDICT_EWRONGDEVICE, "the tensor is on sim:1, but the stream is of sim:0",
-             ways_call(&t, way, &stream, &out, err));
-    assert_string_equal(td_last_error.path, "b");
+    td_fails_at(TDICT_EWRONGDEVICE, "the tensor is on sim:1, but the stream is of sim:0", "b",
+                ways_call(&t, way, &stream, &out, err));
     assert_null(out);
     ways_check_untouched(&t);
     begin_counting(&s, &w);
@@ -189,8 +188,7 @@ GPU_CASE(device_ops_on_memory_of_the_program) {
     for (int k = 0; k < 5; k++)
       if (rows[i / 2].where >> k & 1) *trees[k] = with_program_memory(*trees[k]);
     if (rows[i / 2].is_refused) {
-      td_fails(TDICT_EWRONGDEVICE, "", ways_call(&u, way, i % 2 ? &stream : NULL, &out, err));
-      assert_string_equal(td_last_error.path, "e");
+      td_fails_at(TDICT_EWRONGDEVICE, "", "e", ways_call(&u, way, i % 2 ? &stream : NULL, &out, err));
       assert_null(out);
       ways_check_untouched(&t);
     } else {

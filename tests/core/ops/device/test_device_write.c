@@ -146,8 +146,7 @@ SIM_CASE(device_writes_fail_whole) {
   tdict_stream stream = new_stream(&w), second = {tdict_sim(1), NULL}, none = {tdict_cpu(), NULL};
   for (int way = 0; way < WAYS; way++) {
     scoped_tree out = NULL;
-    td_fails(TDICT_EWRONGDEVICE, "but the stream is of sim:1", call_on(&t, way, &second, &out, err));
-    assert_string_equal(td_last_error.path, "a");
+    td_fails_at(TDICT_EWRONGDEVICE, "but the stream is of sim:1", "a", call_on(&t, way, &second, &out, err));
     td_fails(TDICT_EWRONGDEVICE, "the stream is of the cpu", call_on(&t, way, &none, &out, err));
     begin_counting(&s, &w);
     fault_code = TDICT_CU_INVALID_VALUE;
@@ -161,8 +160,7 @@ SIM_CASE(device_writes_fail_whole) {
   check_row(&w, td_leaf(t.td, "e"), 4, 40, 5, 4);
   td_put(t.td, "h", rows_on(&host, 40, 60));
   td_put(t.other, "h", rows_on(&w, 40, 60));
-  td_fails(TDICT_ENOTSUP, "copy: from cpu to sim:0", tdict_copy(t.other, t.td, TD_ON(stream), err));
-  assert_string_equal(td_last_error.path, "h");
+  td_fails_at(TDICT_ENOTSUP, "copy: from cpu to sim:0", "h", tdict_copy(t.other, t.td, TD_ON(stream), err));
   td_ok(tdict_copy(t.other, t.td, NULL, err));
   tdict_tree *out = NULL;
   td_ok(tdict_clone_deep(t.td, TD_ON(stream), &out, err)); /* each tensor stays where it is */

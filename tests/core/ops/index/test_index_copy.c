@@ -196,8 +196,7 @@ CASE(lost_sources_are_found_before_writing) {
   unsigned char before[60];
   assert_int_equal(tdict_tensor_bytes(x), sizeof before);
   memcpy(before, tdict_tensor_const_data(x), sizeof before);
-  td_fails(TDICT_EINVAL, "transfer into them failed", tdict_copy(dst, src, NULL, err));
-  assert_string_equal(td_last_error.path, "y");
+  td_fails_at(TDICT_EINVAL, "transfer into them failed", "y", tdict_copy(dst, src, NULL, err));
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_update_in_place(dst, src, NULL, 0, err));
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_set(NULL, dst, index, src, NULL, err));
   td_fails(TDICT_EINVAL, "transfer into them failed", tdict_index_into(NULL, dst, src, index, NULL, err));
@@ -252,13 +251,11 @@ CASE(index_into_refuses) {
   assert_string_equal(td_last_error.path, "n");
   td_ok(tdict_delete(copy, "n.z", err));
   td_ok(tdict_delete(copy, "a", err));
-  td_fails(TDICT_ENOTFOUND, "no such key", tdict_index_into(NULL, copy, td, index, NULL, err));
-  assert_string_equal(td_last_error.path, "a");
+  td_fails_at(TDICT_ENOTFOUND, "no such key", "a", tdict_index_into(NULL, copy, td, index, NULL, err));
   td_put(copy, "a", TENSOR(3, 4, 2)); /* n.b comes before it, and is not written */
   td_fails(TDICT_ESHAPE, "", tdict_index_into(NULL, copy, td, index, NULL, err));
   td_put(copy, "a", naive_tensor(TDICT_I32, 2, (const int64_t[]){3, 4}, 7));
-  td_fails(TDICT_EDTYPE, "", tdict_index_into(NULL, copy, td, index, NULL, err));
-  assert_string_equal(td_last_error.path, "a");
+  td_fails_at(TDICT_EDTYPE, "", "a", tdict_index_into(NULL, copy, td, index, NULL, err));
   assert_memory_equal(tdict_const_data(copy, "n.b"), tdict_const_data(kept, "n.b"), 3 * 4 * 3 * sizeof(float));
   td_ok(tdict_delete(copy, "a", err));
   td_put_tree(copy, "a", TREE(3, 4));

@@ -105,12 +105,10 @@ CASE(nccl_id_files_are_checked) {
   td_fails(TDICT_EINVAL, "path is NULL", tdict_nccl_read_id_file(NULL, 0, &id, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_nccl_read_id_file(path, 0, NULL, err));
   td_fails(TDICT_EINVAL, "timeout_ns is -1", tdict_nccl_read_id_file(path, -1, &id, err));
-  td_fails(TDICT_ETIMEDOUT, "does not exist", tdict_nccl_read_id_file(path, SECONDS(0.05), &id, err));
-  assert_string_equal(td_last_error.path, path);
+  td_fails_at(TDICT_ETIMEDOUT, "does not exist", path, tdict_nccl_read_id_file(path, SECONDS(0.05), &id, err));
   for (size_t bytes = 127; bytes <= 129; bytes += 2) {
     write_bytes(path, bytes);
-    td_fails(TDICT_EFORMAT, "bytes, wanted 128", tdict_nccl_read_id_file(path, 0, &id, err));
-    assert_string_equal(td_last_error.path, path);
+    td_fails_at(TDICT_EFORMAT, "bytes, wanted 128", path, tdict_nccl_read_id_file(path, 0, &id, err));
   }
   td_fails(TDICT_EFORMAT, "wanted a regular file", tdict_nccl_read_id_file(folder, 0, &id, err));
   strcat(path, "/more");

@@ -97,9 +97,8 @@ GPU_CASE(arrow_import_device_fills_and_masks) {
   y.array.null_count = -1;
   struct ArrowDeviceArray array = {.array = root.array, .device_id = 0, .device_type = td_device().type};
   tdict_tree *tree = NULL;
-  td_fails(TDICT_EINVAL, "1 of 4 rows are null",
-           tdict_arrow_import_device(context, &root.schema, &array, NULL, &tree, err));
-  assert_string_equal(td_last_error.path, "y");
+  td_fails_at(TDICT_EINVAL, "1 of 4 rows are null", "y",
+              tdict_arrow_import_device(context, &root.schema, &array, NULL, &tree, err));
   assert_non_null(array.array.release);
   tdict_arrow_import_options o = td_with(tdict_arrow_import_options, nulls = TDICT_ARROW_NULLS_MASK);
   num_array_releases = 0;

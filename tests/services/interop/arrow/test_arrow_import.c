@@ -394,8 +394,7 @@ CASE(arrow_import_reads_fixed_shape_tensors) {
     hand_add(&x, &item);
     x.schema.metadata = extension(tests[i].name, tests[i].json);
     if (tests[i].error) {
-      td_fails(TDICT_EFORMAT, tests[i].error, tdict_arrow_import(&root.schema, &root.array, NULL, &tree, err));
-      assert_string_equal(td_last_error.path, "x");
+      td_fails_at(TDICT_EFORMAT, tests[i].error, "x", tdict_arrow_import(&root.schema, &root.array, NULL, &tree, err));
       continue;
     }
     tree = import_hand(&root, NULL);

@@ -138,8 +138,7 @@ CASE(arrow_stream_errors_are_reported) {
   /* An array that cannot be imported is released, and the next call reads the next array. */
   open_hand(&h, 3);
   h.is_malformed = true;
-  td_fails(TDICT_EFORMAT, "not an Arrow format", tdict_arrow_stream_next(&h.stream, NULL, &tree, err));
-  assert_string_equal(td_last_error.path, "x");
+  td_fails_at(TDICT_EFORMAT, "not an Arrow format", "x", tdict_arrow_stream_next(&h.stream, NULL, &tree, err));
   assert_int_equal(num_array_releases, 2);
   h.is_malformed = false;
   td_ok(tdict_arrow_stream_next(&h.stream, NULL, &tree, err));
@@ -202,20 +201,17 @@ CASE(arrow_export_stream_refuses) {
   td_fails(TDICT_EINVAL, "no trees", tdict_arrow_export_stream(trees, 0, &stream, err));
   td_fails(TDICT_EINVAL, "stream is NULL", tdict_arrow_export_stream(trees, 2, NULL, err));
   td_fails(TDICT_EINVAL, "tree 1 is NULL", tdict_arrow_export_stream(missing, 2, &stream, err));
-  td_fails(TDICT_EDTYPE, "tree 1 has the type '+s' of 0 fields, tree 0 has '+s' of 2",
-           tdict_arrow_export_stream(trees, 2, &stream, err));
-  assert_string_equal(td_last_error.path, "");
+  td_fails_at(TDICT_EDTYPE, "tree 1 has the type '+s' of 0 fields, tree 0 has '+s' of 2", "",
+              tdict_arrow_export_stream(trees, 2, &stream, err));
   put(b, "n.x", random_tensor(TDICT_I64, 1, &two, 1));
   put(b, "y", random_tensor(TDICT_I32, 1, &two, 1));
-  td_fails(TDICT_EDTYPE, "tree 1 has the type 'l' of 0 fields, tree 0 has 'i'",
-           tdict_arrow_export_stream(trees, 2, &stream, err));
-  assert_string_equal(td_last_error.path, "n.x");
+  td_fails_at(TDICT_EDTYPE, "tree 1 has the type 'l' of 0 fields, tree 0 has 'i'", "n.x",
+              tdict_arrow_export_stream(trees, 2, &stream, err));
   td_ok(tdict_delete(b, "n", err));
   put(b, "n.x", random_tensor(TDICT_I32, 1, &two, 1));
   td_fails(TDICT_EDTYPE, "key 0 of tree 1 is 'y', of tree 0 'n'", tdict_arrow_export_stream(trees, 2, &stream, err));
   put(b, "y", random_tensor(TDICT_BF16, 1, &two, 1));
-  td_fails(TDICT_ENOTSUP, "bfloat16", tdict_arrow_export_stream(trees, 2, &stream, err));
-  assert_string_equal(td_last_error.path, "y");
+  td_fails_at(TDICT_ENOTSUP, "bfloat16", "y", tdict_arrow_export_stream(trees, 2, &stream, err));
   assert_null(stream.release);
 }
 

@@ -304,12 +304,10 @@ CASE(dlpack_export_tree_names_the_leaf) {
   tdict_dlpack_export_options o = td_with(tdict_dlpack_export_options, legacy = true);
   set_away(tree, "a", small_tensor(TDICT_U8, 4, 1));
   set_away(tree, "n.b", counted_tensor(bytes, 4, TDICT_DESC_READ_ONLY, &released));
-  td_fails(TDICT_EREADONLY, "legacy", tdict_dlpack_export_tree(NULL, tree, &o, &entries, &count, err));
-  assert_string_equal(td_last_error.path, "n.b");
+  td_fails_at(TDICT_EREADONLY, "legacy", "n.b", tdict_dlpack_export_tree(NULL, tree, &o, &entries, &count, err));
   tdict_tensor *lanes = td_made(tensor, tdict_tensor_zeros(TDICT_DTYPE(0, 8, 3), 1, &one, NULL, &made, err));
   set_away(tree, "n.b", lanes);
-  td_fails(TDICT_EDTYPE, "3 lanes", tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err));
-  assert_string_equal(td_last_error.path, "n.b");
+  td_fails_at(TDICT_EDTYPE, "3 lanes", "n.b", tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err));
   assert_null(entries);
   assert_int_equal(count, 7);
   tdict_release(tree);

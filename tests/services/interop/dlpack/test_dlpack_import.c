@@ -264,8 +264,7 @@ CASE(dlpack_import_tree_has_the_leaves) {
 
 static void fail_tree(batch *b, tdict_status status, const char *text, const char *path, int except) {
   tdict_tree *tree = NULL;
-  td_fails(status, text, tdict_dlpack_import_tree(NULL, b->entries, COUNT, NULL, &tree, err));
-  assert_string_equal(td_last_error.path, path);
+  td_fails_at(status, text, path, tdict_dlpack_import_tree(NULL, b->entries, COUNT, NULL, &tree, err));
   assert_null(tree);
   check_owned(b, except);
   make_batch(b);

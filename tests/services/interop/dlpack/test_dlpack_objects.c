@@ -105,8 +105,7 @@ CASE(dlpack_export_tree_reports_hooks) {
   size_t count = 0;
   set_pair(tree, "n.p", 4);
   flatten_status = TDICT_EIO;
-  td_fails(TDICT_EIO, "flatten", tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err));
-  assert_string_equal(td_last_error.path, "n.p");
+  td_fails_at(TDICT_EIO, "flatten", "n.p", tdict_dlpack_export_tree(NULL, tree, NULL, &entries, &count, err));
   flatten_status = TDICT_OK;
 }
 

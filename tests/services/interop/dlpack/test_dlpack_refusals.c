@@ -56,8 +56,7 @@ SIM_CASE(dlpack_refuses_streams) {
   tdict_tree *mixed = new_tree();
   td_ok(tdict_set(mixed, "n.near", t, err));
   td_ok(tdict_set(mixed, "n.far", td_leaf(second, "d"), err));
-  td_fails(TDICT_EWRONGDEVICE, "sim:1", tdict_dlpack_export_tree(w.c, mixed, &e, &entries, &count, err));
-  assert_string_equal(td_last_error.path, "n.far");
+  td_fails_at(TDICT_EWRONGDEVICE, "sim:1", "n.far", tdict_dlpack_export_tree(w.c, mixed, &e, &entries, &count, err));
   assert_null(entries);
   shim_begin(&h, w.d);
   h.ops.stream_capture_status = say_capturing;
@@ -107,8 +106,7 @@ GPU_CASE(dlpack_export_refuses_lost_bytes) {
   size_t count = 0;
   tdict_tensor_lose(td_leaf(dst, "n.b"));
   td_fails(TDICT_EINVAL, "bytes are lost", export_versioned(w.c, td_leaf(dst, "n.b"), NULL, &m, err));
-  td_fails(TDICT_EINVAL, "bytes are lost", tdict_dlpack_export_tree(w.c, dst, NULL, &entries, &count, err));
-  assert_string_equal(td_last_error.path, "n.b");
+  td_fails_at(TDICT_EINVAL, "bytes are lost", "n.b", tdict_dlpack_export_tree(w.c, dst, NULL, &entries, &count, err));
   td_ok(export_versioned(w.c, td_leaf(dst, "d"), NULL, &m, err));
   delete_versioned_of(m);
 }
