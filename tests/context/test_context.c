@@ -1,7 +1,6 @@
 /* The context as a program meets it: options, the default device, and what outlives it. */
 #include "context.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include "device/sim/driver.h"
 #include "support/test.h"
 #include "support/thread_name.h"
+#include "support/threads.h"
 
 CASE(version_matches_the_headers) {
   assert_int_equal(tdict_version(), TDICT_VERSION_MAJOR * 10000 + TDICT_VERSION_MINOR * 100 + TDICT_VERSION_PATCH);
@@ -264,13 +264,12 @@ SIM_CASE(context_destroy_waits_for_a_held_device) {
   tdict_context *c = NULL;
   tdict_future *f = NULL;
   tdict_tree *src = make_tree(), *result = NULL;
-  pthread_t thread;
   scoped_driver d = td_made(driver, tdict_driver_sim_open(&sim, &made, err));
   td_ok(tdict_context_create_over(td_options(tdict_context_options, num_threads = 2), d, &c, err));
   tdict_driver_sim_hold(d);
   td_ok(tdict_to_device_async(c, src, tdict_sim(0), NULL, &f, err));
   tdict_release(src);
-  assert_int_equal(pthread_create(&thread, NULL, destroy, c), 0);
+  pthread_t thread = td_start(destroy, c);
   td_rest();
   assert_false(atomic_load(&destroyed));
   assert_int_equal(tdict_future_state(f), TDICT_FUTURE_PENDING);
@@ -327,8 +326,7 @@ static void *do_nothing(void *user) { return user; }
 SIM_CASE(threads_of_a_context_have_names) {
   static const char *const names[] = {"tdict-pool-0",   "tdict-pool-1",  "tdict-sim0-in",  "tdict-sim0-out",
                                       "tdict-sim0-run", "tdict-sim1-in", "tdict-sim1-out", "tdict-sim1-run"};
-  pthread_t first;
-  assert_int_equal(pthread_create(&first, NULL, do_nothing, NULL), 0);
+  pthread_t first = td_start(do_nothing, NULL);
   pthread_join(first, NULL);
   const int count = sizeof names / sizeof *names, num_others = td_threads_named("*");
   scoped_context c = open_on(tdict_sim(0), td_options(tdict_sim_options, num_devices = 2));

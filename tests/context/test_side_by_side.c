@@ -1,10 +1,10 @@
 /* Two contexts of one process use one device at the same time. Each thread has a context of its own, and moves random
  * trees there and back. The program's option --seconds N makes the case longer. */
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "core/base/clock.h"
 #include "support/test.h"
+#include "support/threads.h"
 
 enum { NUM_CONTEXTS = 2, NUM_LEAVES = 5, MOST_BYTES = 1 << 20 };
 
@@ -76,8 +76,7 @@ GPU_CASE(contexts_side_by_side) {
     movers[i].seed = (uint64_t)i << 32;
     movers[i].until_ns = until_ns;
   }
-  for (int i = 0; i < NUM_CONTEXTS; i++)
-    assert_int_equal(pthread_create(&movers[i].thread, NULL, move_trees, &movers[i]), 0);
+  for (int i = 0; i < NUM_CONTEXTS; i++) movers[i].thread = td_start(move_trees, &movers[i]);
   for (int i = 0; i < NUM_CONTEXTS; i++) {
     pthread_join(movers[i].thread, NULL);
     assert_int_equal(movers[i].failures, 0);

@@ -4,6 +4,7 @@
 #include "core/memory/storage.h"
 #include "core/tensor/tensor.h"
 #include "gpu_help.h"
+#include "support/threads.h"
 
 /* An allocator over the context's device memory, or over malloc, that counts. */
 typedef struct own {
@@ -184,13 +185,12 @@ SIM_CASE(allocator_memory_is_released_after_its_uses) {
   tdict_stream s = {0};
   gate g = {0};
   opener x = {.g = &g, .o = &o};
-  pthread_t thread;
   tdict_transfer_options t = td_with(tdict_transfer_options, memory = m);
   td_ok(tdict_to_device(b.context, src, td_device(), &t, &out, err));
   td_ok(tdict_stream_create(b.context, td_device(), &s, err));
   td_ok(tdict_sim_launch(s, at_gate, &g, err));
   td_ok(tdict_record_stream(out, s, err)); /* its device is known by the memory */
-  assert_int_equal(pthread_create(&thread, NULL, open_later, &x), 0);
+  pthread_t thread = td_start(open_later, &x);
   tdict_release(out);
   assert_int_equal(pthread_join(thread, NULL), 0);
   assert_false(atomic_load(&x.early));

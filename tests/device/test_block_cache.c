@@ -3,6 +3,7 @@
 
 #include "device/gpu_help.h"
 #include "device/use.h"
+#include "support/threads.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
@@ -191,7 +192,7 @@ GPU_CASE(kept_blocks_are_bounded_for_many_threads) {
   pthread_t threads[THREADS];
   for (int i = 0; i < THREADS; i++) {
     f[i] = (freeing){&b, 0};
-    assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, &f[i]), 0);
+    threads[i] = td_start(take_and_give, &f[i]);
   }
   for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
   for (int i = 0; i < THREADS; i++) assert_in_range(f[i].most, 0, 512 * KIB);

@@ -2,6 +2,7 @@
 #include "device/counted.h"
 
 #include "device/gpu_help.h"
+#include "support/threads.h"
 
 typedef struct totals {
   size_t pinned, peak;
@@ -84,14 +85,8 @@ static void *make_often(void *user) {
 
 GPU_CASE(counts_from_many_threads) {
   scoped_fixture b = fixture_open(NULL);
-  pthread_t threads[4];
   totals begin = read_totals(b.d);
-  for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, make_often, &b), 0);
-  for (int i = 0; i < 4; i++) {
-    void *wrong = &b;
-    pthread_join(threads[i], &wrong);
-    assert_null(wrong);
-  }
+  assert_null(td_in_threads(4, make_often, &b, 0));
   totals end = read_totals(b.d);
   assert_true(end.peak >= begin.pinned + 4096 && end.peak <= begin.pinned + 4 * 4096);
   end.peak = begin.peak;

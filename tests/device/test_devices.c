@@ -5,6 +5,7 @@
 
 #include "core/memory/pinned_pool.h"
 #include "device/gpu_help.h"
+#include "support/threads.h"
 
 static tdict_status create(const tdict_context_options *options, tdict_driver *driver, tdict_pool *pool,
                            tdict_devices **out, tdict_error *err) {
@@ -265,7 +266,7 @@ CASE(devices_open_each_gpu_once) {
   int64_t streams = atomic_load(&d->num_streams);
   for (int i = 0; i < THREADS; i++) {
     openers[i] = (opener){devices, NULL, NULL};
-    assert_int_equal(pthread_create(&threads[i], NULL, open_gpu, &openers[i]), 0);
+    threads[i] = td_start(open_gpu, &openers[i]);
   }
   for (int i = 0; i < THREADS; i++) {
     void *wrong = &sim;

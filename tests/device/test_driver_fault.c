@@ -3,6 +3,7 @@
 
 #include "context.h"
 #include "device/sim/table.h"
+#include "support/threads.h"
 
 typedef struct pair {
   tdict_driver *inner, *d;
@@ -179,7 +180,7 @@ CASE(driver_fault_stalls_until_released) {
     const tdict_fault stall = {.kinds = TDICT_FAULT_BIT(TDICT_FAULT_EVENT_QUERY), .n = 1, .code = code, .stalls = true};
     atomic_init(&c.result, -1);
     tdict_driver_fault_arm(d, &stall);
-    assert_int_equal(pthread_create(&c.thread, NULL, run_caller, &c), 0);
+    c.thread = td_start(run_caller, &c);
     while (!tdict_driver_fault_is_stalled(d) && atomic_load(&c.result) == -1) usleep(1000);
     td_rest();
     assert_int_equal(atomic_load(&c.result), -1);

@@ -4,6 +4,7 @@
 
 #include "device/counted.h"
 #include "device/gpu_help.h"
+#include "support/threads.h"
 
 static int exchange_mode(tdict_driver *d, int mode) {
   CU(SUCCESS, capture_mode, &mode);
@@ -39,9 +40,8 @@ GPU_CASE(gpu_scope_leaves_the_thread_as_found) {
   tdict_gpu_leave(b.gpu, &b.scope); /* what was not entered is not left */
   wrong = scope_leaves(b.gpu, NULL);
   assert_null(wrong);
-  pthread_t thread;
   void *result = b.gpu;
-  assert_int_equal(pthread_create(&thread, NULL, scope_on_a_new_thread, b.gpu), 0);
+  pthread_t thread = td_start(scope_on_a_new_thread, b.gpu);
   pthread_join(thread, &result);
   assert_null(result);
 }
@@ -463,13 +463,7 @@ static void *take_and_give(void *user) {
 GPU_CASE(gpu_from_many_threads) {
   scoped_fixture b = fixture_open(NULL);
   tdict_device_counts begin = fixture_counts(&b), end;
-  pthread_t threads[4];
-  for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, take_and_give, b.gpu), 0);
-  for (int i = 0; i < 4; i++) {
-    void *wrong = &b;
-    pthread_join(threads[i], &wrong);
-    assert_null(wrong);
-  }
+  assert_null(td_in_threads(4, take_and_give, b.gpu, 0));
   end = fixture_counts(&b);
   assert_true(end.num_streams <= begin.num_streams + 8);
   assert_true(end.num_events <= begin.num_events + 4);

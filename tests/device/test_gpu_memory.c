@@ -4,6 +4,7 @@
 #include "core/memory/pinned_pool.h"
 #include "device/counted.h"
 #include "device/gpu_help.h"
+#include "support/threads.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
@@ -525,13 +526,7 @@ static void *use_memory(void *user) {
 
 GPU_CASE(gpu_memory_from_many_threads) {
   scoped_fixture b = fixture_open(NULL);
-  pthread_t threads[4];
-  for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, use_memory, b.memory), 0);
-  for (int i = 0; i < 4; i++) {
-    void *wrong = &b;
-    pthread_join(threads[i], &wrong);
-    assert_null(wrong);
-  }
+  assert_null(td_in_threads(4, use_memory, b.memory, 0));
   assert_int_equal(fixture_memory(&b).live_bytes, 0);
   assert_int_equal(fixture_memory(&b).num_allocations, 120);
 }

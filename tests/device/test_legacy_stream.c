@@ -1,5 +1,6 @@
 /* Fills of device memory are ordered with the legacy stream of the program. */
 #include "device/gpu_help.h"
+#include "support/threads.h"
 
 enum { BYTES = 1024 };
 
@@ -22,13 +23,12 @@ SIM_CASE(gpu_memory_fills_after_the_legacy_stream) {
   atomic_bool is_open = false;
   void *host = NULL;
   unsigned char found[BYTES];
-  pthread_t opener;
   CU(SUCCESS, host_alloc, &host, BYTES, TDICT_CU_HOST_PORTABLE);
   memset(host, 7, BYTES);
   CU(SUCCESS, stream_create, &blocking, TDICT_CU_STREAM_DEFAULT);
   td_ok(tdict_sim_launch((tdict_stream){td_device(), blocking}, until_open, &is_open, err));
   CU(SUCCESS, copy_h2d_async, block.data, host, BYTES, NULL);
-  assert_int_equal(pthread_create(&opener, NULL, open_at_rest, &is_open), 0);
+  pthread_t opener = td_start(open_at_rest, &is_open);
   td_ok(b.memory->ops->fill(b.memory, block.data, 9, BYTES, err));
   assert_true(atomic_load(&is_open));
   assert_int_equal(pthread_join(opener, NULL), 0);

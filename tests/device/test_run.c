@@ -4,6 +4,7 @@
 #include "device/gpu_help.h"
 #include "device/kernels/image.h"
 #include "support/driver_fault.h"
+#include "support/threads.h"
 
 enum { ROWS = 700, BYTES = ROWS * 8 };
 
@@ -209,7 +210,6 @@ SIM_CASE(run_follows_the_legacy_stream) {
   scoped_run_case c;
   tdict_kernel_work work;
   tdict_cu_stream blocking = NULL;
-  pthread_t opener;
   gate g = {false};
   open_case(&c, NULL);
   tdict_driver *d = c.b.d;
@@ -220,7 +220,7 @@ SIM_CASE(run_follows_the_legacy_stream) {
   td_ok(tdict_sim_launch((tdict_stream){td_device(), blocking}, at_gate, &g, err));
   CU(SUCCESS, copy_h2d_async, c.src.data, host, BYTES, NULL);
   make_gather(&work, c.dst.data, c.src.data, true);
-  assert_int_equal(pthread_create(&opener, NULL, open_gate_at_rest, &g), 0);
+  pthread_t opener = td_start(open_gate_at_rest, &g);
   td_ok(run(&c, &work, NULL, err));
   assert_true(atomic_load(&g.open));
   assert_int_equal(pthread_join(opener, NULL), 0);

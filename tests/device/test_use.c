@@ -6,6 +6,7 @@
 #include "device/sim/driver.h"
 #include "gpu_help.h"
 #include "support/driver_fault.h"
+#include "support/threads.h"
 
 typedef struct gate {
   atomic_bool entered, open, done;
@@ -139,12 +140,11 @@ static void *open_at_rest(void *user) {
 SIM_CASE(use_cannot_be_queued_on_another_driver) {
   scoped_fixture b = fixture_open(NULL), other = fixture_open(NULL);
   gate g;
-  pthread_t opener;
   tdict_stream s = busy_stream(&b, &g);
   tdict_fence *use = use_of(&b, s);
   tdict_cu_stream foreign;
   td_ok(tdict_gpu_take_stream(other.gpu, &foreign, err));
-  assert_int_equal(pthread_create(&opener, NULL, open_at_rest, &g), 0);
+  pthread_t opener = td_start(open_at_rest, &g);
   td_ok(use->ops->wait_on_stream(use, other.gpu, foreign, err));
   assert_true(atomic_load(&g.done));
   assert_int_equal(pthread_join(opener, NULL), 0);

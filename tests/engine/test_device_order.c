@@ -2,6 +2,7 @@
  * tdict_record_stream() noted. A fence notes what the bytes are when a call waits for it, so that no test waits for
  * nothing to happen. */
 #include "promises.h"
+#include "support/threads.h"
 
 enum { ROWS = 4 };
 static const tdict_field fields[] = {{"x", TDICT_F32, 1, {6}}, {"n.y", TDICT_U8, 2, {5, 7}}};
@@ -177,7 +178,7 @@ static void *run_call(void *user) {
 static void begin_call(call *c) {
   atomic_init(&c->started, false);
   atomic_init(&c->ended, false);
-  assert_int_equal(pthread_create(&c->thread, NULL, run_call, c), 0);
+  c->thread = td_start(run_call, c);
   assert_true(wait_flag(&c->started));
 }
 static void end_call(call *c) {

@@ -1,8 +1,8 @@
 /* The order of transfers among themselves and against the program's streams, seen while the simulated device stands
  * still: what has not been queued cannot have happened. */
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "support/threads.h"
 #include "trees.h"
 #include "wrap.h"
 
@@ -148,7 +148,7 @@ static void start_asking(asker *a, tdict_tensor *t, bool writes) {
   a->t = t;
   a->writes = writes;
   atomic_init(&a->stage, 0);
-  assert_int_equal(pthread_create(&a->thread, NULL, ask, a), 0);
+  a->thread = td_start(ask, a);
   while (atomic_load(&a->stage) == 0) usleep(100);
   td_rest();
 }

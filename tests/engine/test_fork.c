@@ -8,6 +8,7 @@
 #include "core/ops/visit.h"
 #include "device/sim/queue.h"
 #include "engine/transfer.h"
+#include "support/threads.h"
 
 /* In the child: the first call that answers something else ends it with its line. cmocka's asserts are the parent's. */
 #define CHILD(true_one)                                                            \
@@ -309,8 +310,7 @@ SIM_CASE(fork_while_pointers_are_requested) {
   scoped_place w = place_open(3);
   scoped_tree src = numbered_tree(&w, NULL, 1);
   mover m = {.w = &w, .src = src};
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, move_often, &m), 0);
+  pthread_t thread = td_start(move_often, &m);
   fflush(NULL);
   for (int i = 0; i < FORKS; i++) {
     pid_t child = fork();

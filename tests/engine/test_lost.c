@@ -1,5 +1,6 @@
 /* Transfers that do not end well: cancelled ones, bytes that never came, errors that nobody asked for, lost devices. */
 #include "pair.h"
+#include "support/threads.h"
 enum { SLOW = 20 << 20 };
 
 /* ---- cancel ---- */
@@ -248,10 +249,9 @@ static void lose_under_an_accessor(bool cancels) {
   scoped_place w = place_sim(2, SLOW, 1);
   scoped_tree src = numbered_tree(&w, w.memory, 12), dst = numbered_tree(&w, NULL, 0);
   waiter x = {.td = dst};
-  pthread_t thread;
   hold(&w);
   scoped_future f = copy_async(&w, src, dst, NULL);
-  assert_int_equal(pthread_create(&thread, NULL, wait_for_bytes, &x), 0);
+  pthread_t thread = td_start(wait_for_bytes, &x);
   assert_true(wait_flag(&x.started));
   td_rest();
   assert_false(atomic_load(&x.ended));
@@ -417,8 +417,7 @@ GPU_CASE(unreported_errors_are_logged_until_destroy) {
   tdict_future *f = move_async(&w, bad, w.device, NULL);
   gate_await(&g, 1);
   tdict_future_release(f);
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, close_place, &w), 0);
+  pthread_t thread = td_start(close_place, &w);
   td_rest(); /* until the destroy waits */
   gate_open(&g);
   assert_int_equal(pthread_join(thread, NULL), 0);

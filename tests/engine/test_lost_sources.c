@@ -1,6 +1,7 @@
 /* Transfers from bytes that never came: they are refused with the leaf's path, and what they would have written
  * stays. */
 #include "pair.h"
+#include "support/threads.h"
 
 static shim failing;
 static tdict_cu fail_copy_in(tdict_driver *d, void *device, const void *host, size_t bytes, tdict_cu_stream s) {
@@ -149,7 +150,6 @@ static void *read_on(void *user) {
 }
 static int meet_an_end(const place *w, tdict_tree *src, tdict_tree *dst) {
   TD_FREED reading *r = td_zeros(1, sizeof *r);
-  pthread_t thread;
   scoped_tree one = new_tree(), feed = new_tree(), from = new_tree();
   const char *last = td_text("k%d", ENDING_LEAVES - 1);
   td_ok(tdict_set(one, "x", td_leaf(dst, last), err));
@@ -159,7 +159,7 @@ static int meet_an_end(const place *w, tdict_tree *src, tdict_tree *dst) {
   tdict_future *before = copy_async(w, from, feed, NULL);
   *r = (reading){.w = w, .td = one, .ending = copy_async(w, src, dst, NULL)};
   tdict_future_cancel(r->ending);
-  assert_int_equal(pthread_create(&thread, NULL, read_on, r), 0);
+  pthread_t thread = td_start(read_on, r);
   for (int i = 0; i < PROMISE_LONG_MS * 10 && atomic_load(&r->begun) < 3; i++) usleep(100);
   resume(w);
   assert_int_equal(pthread_join(thread, NULL), 0);

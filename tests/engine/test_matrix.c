@@ -5,7 +5,6 @@
  * Each case plays rounds for some seconds, each round with a context of its own; TDICT_TEST_SECONDS in the environment
  * makes it longer, TDICT_TEST_SEED other (see scripts/soak). Threads note the first thing that is wrong; the main
  * thread looks after each round. */
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -14,6 +13,7 @@
 #include "device/sim/driver.h"
 #include "support/stamps.h"
 #include "support/test.h"
+#include "support/threads.h"
 #include "support/watchdog.h"
 
 enum {
@@ -442,8 +442,7 @@ static void begin_round(round_of *r, uint64_t seed) {
     p->own_device = on_device(r, p->own_host);
     td_ok(tdict_stream_create(r->context, r->device, &p->stream, err));
   }
-  for (int i = 0; i < NUM_THREADS; i++)
-    assert_int_equal(pthread_create(&r->players[i].thread, NULL, play, &r->players[i]), 0);
+  for (int i = 0; i < NUM_THREADS; i++) r->players[i].thread = td_start(play, &r->players[i]);
 }
 
 static void release_trees(round_of *r) {

@@ -1,6 +1,5 @@
 /* The staging ring: its slots, who gets them, and that a slot given back busy is not handed out before its copy is
  * done. */
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "core/base/clock.h"
@@ -9,6 +8,7 @@
 #include "engine/ring.h"
 #include "engine/trees.h"
 #include "engine/wrap.h"
+#include "support/threads.h"
 
 typedef struct bench {
   world w;
@@ -130,7 +130,7 @@ static void *take(void *argument) {
 }
 static void start_taking(taker *t, bench *b) {
   *t = (taker){.b = b};
-  assert_int_equal(pthread_create(&t->thread, NULL, take, t), 0);
+  t->thread = td_start(take, t);
   while (atomic_load(&t->stage) == 0) usleep(100);
   td_rest();
 }

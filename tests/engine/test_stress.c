@@ -1,9 +1,9 @@
 /* Many threads, overlapping trees, both directions, all modes, futures let go of early. Every tree holds one byte all
  * over; transfers move whole trees, so that whoever looks must find one byte all over, whatever the order was. */
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "core/base/clock.h"
+#include "support/threads.h"
 #include "trees.h"
 
 enum { NUM_THREADS = 4, NUM_TREES = 3, NUM_LEAVES = 12 };
@@ -126,7 +126,7 @@ static void run_stress(bool destroys) {
   for (int i = 0; i < NUM_THREADS; i++) {
     threads[i].s = &s;
     threads[i].random.state = 1000 * (uint64_t)i + (destroys ? 77 : 0);
-    assert_int_equal(pthread_create(&threads[i].thread, NULL, run, &threads[i]), 0);
+    threads[i].thread = td_start(run, &threads[i]);
   }
   for (int i = 0; i < NUM_THREADS; i++) pthread_join(threads[i].thread, NULL);
   assert_int_equal(atomic_load(&s.failures), 0);

@@ -1,9 +1,9 @@
 /* Tests pthread_cancel() of threads that are inside the library: no lock stays held, and later calls return. The test
  * client_cancelled calls every public function on a cancelled thread. */
-#include <pthread.h>
 #include <unistd.h>
 
 #include "support/test.h"
+#include "support/threads.h"
 #include "tdict/loader.h"
 
 enum { COUNT = 1000 };
@@ -60,11 +60,10 @@ static void *move_tree(void *user) {
 /* Runs `wait` on a thread until the thread sleeps, cancels the thread, and returns whether it ended while the device
  * was held. */
 static void cancel_while_held(yard *y, void *(*wait)(void *), bool ends_at_once) {
-  pthread_t thread;
   void *result = NULL;
   td_ok(tdict_sim_hold(y->c, err));
   if (wait != move_tree) td_ok(tdict_to_device_async(y->c, y->tree, tdict_sim(0), NULL, &y->future, err));
-  assert_int_equal(pthread_create(&thread, NULL, wait, y), 0);
+  pthread_t thread = td_start(wait, y);
   td_rest();
   assert_int_equal(pthread_cancel(thread), 0);
   if (!ends_at_once) {
@@ -119,7 +118,6 @@ static void *wait_for_batch(void *user) {
 /* A thread that waits for a batch takes none, so another thread gets the first batch. */
 SIM_CASE(cancelled_loaders_lose_no_batch) {
   yard y;
-  pthread_t thread;
   void *result = NULL;
   tdict_tree *batch = NULL;
   tdict_batch_info info = tdict_batch_info_default();
@@ -131,7 +129,7 @@ SIM_CASE(cancelled_loaders_lose_no_batch) {
   td_ok(tdict_dataset_from_callback(make_sample, NULL, 5, &dataset, err));
   td_ok(tdict_loader_create(y.c, dataset, &options, &y.loader, err));
   tdict_dataset_release(dataset);
-  assert_int_equal(pthread_create(&thread, NULL, wait_for_batch, &y), 0);
+  pthread_t thread = td_start(wait_for_batch, &y);
   td_rest();
   assert_int_equal(pthread_cancel(thread), 0);
   assert_int_equal(pthread_join(thread, &result), 0);

@@ -1,6 +1,7 @@
 /* Transfers of leaves whose bytes are not in memory: a callback reads them into slots, or straight into a host
  * result. */
 #include "engine/engine.h"
+#include "support/threads.h"
 #include "support/unloaded.h"
 #include "trees.h"
 
@@ -249,8 +250,7 @@ DEVICE_CASE(unloaded_reads_run_in_parallel) {
     scoped_future f = start_move(&w, twin, to_host ? tdict_cpu() : w.device, &o);
     tdict_release(twin);
     disk_await(&d, 2);
-    pthread_t waiter;
-    assert_int_equal(pthread_create(&waiter, NULL, wait_for_source, f), 0);
+    pthread_t waiter = td_start(wait_for_source, f);
     td_rest();
     assert_int_equal(d.inside, 2);
     assert_int_equal(d.begun, 2);

@@ -1,11 +1,11 @@
 /* A context's log. */
 #include "core/base/log.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
 #include "support/test.h"
+#include "support/threads.h"
 
 typedef struct heard {
   atomic_int count;
@@ -94,7 +94,7 @@ CASE(log_is_safe_from_any_thread) {
   crowd c = {.stop = false};
   pthread_t threads[3];
   td_ok(tdict_log_create(hear_crowd, &c, &c.log, err));
-  for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, write_often, &c), 0);
+  for (int i = 0; i < 3; i++) threads[i] = td_start(write_often, &c);
   while (atomic_load(&c.writes) < 100) usleep(100);
   tdict_log_close(c.log);
   atomic_store(&c.closed, true);
@@ -126,9 +126,8 @@ static void *write_once(void *user) {
 }
 CASE(log_close_waits_for_a_running_call) {
   slow s = {.closing = false};
-  pthread_t thread;
   td_ok(tdict_log_create(hear_slowly, &s, &s.log, err));
-  assert_int_equal(pthread_create(&thread, NULL, write_once, &s), 0);
+  pthread_t thread = td_start(write_once, &s);
   while (!atomic_load(&s.inside)) usleep(100);
   atomic_store(&s.closing, true);
   tdict_log_close(s.log);

@@ -2,9 +2,8 @@
  * program meets it. */
 #include "core/memory/pinned_pool.h"
 
-#include <pthread.h>
-
 #include "core/memory/pools.h"
+#include "support/threads.h"
 #include "tdict/context.h"
 
 enum { MIB = 1 << 20 };
@@ -190,11 +189,10 @@ CASE(pinned_pool_reuses_blocks_after_their_fences) {
 CASE(pinned_pool_free_survives_enomem) {
   tdict_memory *memory = open_pool(0);
   fake_fence fence;
-  pthread_t thread;
   fake_fence_init(&fence);
   tdict_block a = take(memory, PAGE);
   void *data = a.data;
-  assert_int_equal(pthread_create(&thread, NULL, fake_fence_end_later, &fence), 0);
+  pthread_t thread = td_start(fake_fence_end_later, &fence);
   td_fail_alloc(0, true);
   give_after(memory, &a, &fence); /* nowhere to keep the fence: it is waited for */
   assert_true(td_fail_alloc_stop());
@@ -215,7 +213,7 @@ CASE(pinned_pool_release_waits_for_fences) {
     fake_fence_init(&fences[i]);
     tdict_block a = take(memory, (size_t)(i + 1) * PAGE);
     give_after(memory, &a, &fences[i]);
-    assert_int_equal(pthread_create(&threads[i], NULL, fake_fence_end_later, &fences[i]), 0);
+    threads[i] = td_start(fake_fence_end_later, &fences[i]);
   }
   close_pool(memory);
   for (int i = 0; i < 2; i++) {

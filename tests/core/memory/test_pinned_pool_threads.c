@@ -1,7 +1,7 @@
 /* Allocations of several threads from a pinned pool with a limit. */
-#include <pthread.h>
 
 #include "core/memory/pools.h"
+#include "support/threads.h"
 
 /* While one allocation is still with the pinner, others are held to what it will leave. */
 static tdict_memory *limited;
@@ -34,7 +34,7 @@ static void *take_three_pages(void *user) {
   return user;
 }
 static void take_meanwhile(void) {
-  assert_int_equal(pthread_create(&waiting, NULL, take_three_pages, NULL), 0);
+  waiting = td_start(take_three_pages, NULL);
   td_rest();
 }
 
@@ -74,11 +74,9 @@ static void *take_often(void *user) {
 
 CASE(pinned_pool_limit_holds_for_many_threads) {
   taker t = {.memory = open_pool(6 * PAGE)};
-  pthread_t threads[4];
   atomic_init(&t.refused, 0);
   atomic_init(&t.wrong, 0);
-  for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, take_often, &t), 0);
-  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  td_in_threads(4, take_often, &t, 0);
   tdict_memory_counts n = counts_of(t.memory);
   assert_int_equal(atomic_load(&t.wrong), 0);
   assert_int_equal(n.live_bytes, 0);
@@ -105,10 +103,8 @@ static void *take_sizes(void *user) {
 
 CASE(pinned_pool_limit_holds_at_every_moment) {
   taker t = {.memory = open_pool(16 * PAGE)};
-  pthread_t threads[4];
   atomic_init(&t.refused, 0);
-  for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, take_sizes, &t), 0);
-  for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+  td_in_threads(4, take_sizes, &t, 0);
   assert_true(atomic_load(&fake.most_bytes) <= 16 * PAGE);
   assert_true(atomic_load(&fake.most_bytes) > 8 * PAGE);
   assert_true(counts_of(t.memory).peak_bytes <= 16 * PAGE);

@@ -1,9 +1,9 @@
 /* Storage: where bytes come from and when they go back, and the marks of those who use them. */
-#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "core/memory/fakes.h"
+#include "support/threads.h"
 
 static bool all_bytes(const void *p, size_t bytes, unsigned char value) {
   const unsigned char *c = p;
@@ -267,7 +267,7 @@ CASE(storage_wait_waits_for_conflicting_fences) {
     assert_false(tdict_storage_wait(s, true, tdict_deadline_ns(1000)));
     atomic_store(&u.fence.waits, 0);
     if (round == 1) assert_true(tdict_storage_wait(s, false, INT64_MAX)); /* readers do not wait for each other */
-    assert_int_equal(pthread_create(&thread, NULL, use_then_end, &u), 0);
+    thread = td_start(use_then_end, &u);
     assert_true(tdict_storage_wait(s, round == 1, INT64_MAX));
     assert_int_equal(*(int64_t *)s->data, 4711);
     pthread_join(thread, NULL);
@@ -356,10 +356,8 @@ static void *mark_often(void *user) {
 
 CASE(storage_marks_from_many_threads) {
   marker m;
-  pthread_t threads[MARKERS];
   td_ok(tdict_storage_create(NULL, 64, true, &m.storage, err));
-  for (int i = 0; i < MARKERS; i++) assert_int_equal(pthread_create(&threads[i], NULL, mark_often, &m), 0);
-  for (int i = 0; i < MARKERS; i++) pthread_join(threads[i], NULL);
+  td_in_threads(MARKERS, mark_often, &m, 0);
   assert_true(tdict_storage_is_idle(m.storage));
   assert_int_equal(atomic_load(&m.storage->refs), 1);
   tdict_storage_release(m.storage);
@@ -415,14 +413,13 @@ static void count_fence(void *user, tdict_fence *fence) {
 CASE(storage_release_callback_follows_uses) {
   fake_fence fence;
   tdict_storage *s = NULL;
-  pthread_t thread;
   char bytes[16];
   fake_fence_init(&fence);
   td_ok(tdict_storage_wrap(bytes, sizeof bytes, tdict_cpu(), 0, &s, err));
   s->release = note_done;
   s->user = &fence;
   td_ok(tdict_storage_add(s, &fence.fence, TDICT_USE_READS, err));
-  assert_int_equal(pthread_create(&thread, NULL, fake_fence_end_later, &fence), 0);
+  pthread_t thread = td_start(fake_fence_end_later, &fence);
   tdict_storage_release(s);
   pthread_join(thread, NULL);
   assert_int_equal(atomic_load(&fence.waits), 1000);
@@ -432,7 +429,6 @@ CASE(storage_release_callback_follows_uses) {
 /* Work that fills the bytes: readers wait for it, too, and giving the bytes back to the program does not. */
 CASE(storage_fillers_hold_readers) {
   fake_fence filler, use;
-  pthread_t thread;
   char bytes[16];
   fake_fence_init(&filler);
   fake_fence_init(&use);
@@ -449,7 +445,7 @@ CASE(storage_fillers_hold_readers) {
   assert_int_equal(seen, 1);
   tdict_storage_each_before(s, true, count_fence, &seen);
   assert_int_equal(seen, 3);
-  assert_int_equal(pthread_create(&thread, NULL, fake_fence_end_later, &filler), 0);
+  pthread_t thread = td_start(fake_fence_end_later, &filler);
   assert_true(tdict_storage_wait(s, false, INT64_MAX));
   pthread_join(thread, NULL);
   assert_true(atomic_load(&filler.done));
@@ -484,7 +480,7 @@ CASE(storage_writers_hold_readers_and_the_end) {
     tdict_storage_each_before(s, false, count_fence, &seen);
     assert_int_equal(seen, 1);
     fake_fence_end(&filler);
-    assert_int_equal(pthread_create(&thread, NULL, fake_fence_end_later, &writer), 0);
+    thread = td_start(fake_fence_end_later, &writer);
     if (reads) assert_true(tdict_storage_wait(s, false, INT64_MAX));
     tdict_storage_release(s);
     assert_true(atomic_load(&writer.done));
@@ -505,8 +501,7 @@ CASE(storage_counts_from_many_threads) {
   pthread_t threads[4];
   fake_memory_init(&memory, false);
   tdict_storage *s = td_made(storage, tdict_storage_create(&memory.memory, 64, false, &made, err));
-  for (int i = 0; i < 4; i++)
-    assert_int_equal(pthread_create(&threads[i], NULL, retain_often, tdict_storage_retain(s)), 0);
+  for (int i = 0; i < 4; i++) threads[i] = td_start(retain_often, tdict_storage_retain(s));
   tdict_storage_release(s);
   for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
   assert_int_equal(atomic_load(&memory.frees), 1);

@@ -1,7 +1,7 @@
 /* Tests shallow and deep copies of trees on each device. */
-#include <pthread.h>
 
 #include "core/tree/cursor.h"
+#include "support/threads.h"
 #include "twins.h"
 
 DEVICE_CASE(clone_shallow_shares) {
@@ -224,7 +224,7 @@ CASE(clone_in_several_threads) {
   cloner cloners[THREADS];
   for (int i = 0; i < THREADS; i++) {
     cloners[i] = (cloner){td, i, false};
-    assert_int_equal(pthread_create(&threads[i], NULL, clone_and_change, &cloners[i]), 0);
+    threads[i] = td_start(clone_and_change, &cloners[i]);
   }
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
   for (int i = 0; i < THREADS; i++) assert_true(cloners[i].good);

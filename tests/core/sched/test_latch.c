@@ -5,6 +5,7 @@
 
 #include "core/base/clock.h"
 #include "core/sched/latch.h"
+#include "support/threads.h"
 
 static void *count_down(void *user) {
   usleep(200);
@@ -15,10 +16,8 @@ static void *count_down(void *user) {
 CASE(latch_waits_for_all) {
   enum { THREADS = 8 };
   tdict_latch latch;
-  pthread_t threads[THREADS];
   tdict_latch_init(&latch, THREADS + 1);
-  for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, count_down, &latch), 0);
-  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  td_in_threads(THREADS, count_down, &latch, 0);
   assert_false(tdict_latch_is_zero(&latch));
   assert_false(tdict_latch_wait(&latch, tdict_now_ns()));
   tdict_latch_down(&latch);
@@ -52,8 +51,7 @@ CASE(latch_spin_ends) {
   tdict_latch_spin(&latch, begin + 3000000);
   assert_in_range(tdict_now_ns() - begin, 3000000, INT64_C(20) * 1000000000);
   assert_false(tdict_latch_is_zero(&latch));
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, count_down, &latch), 0);
+  pthread_t thread = td_start(count_down, &latch);
   tdict_latch_spin(&latch, INT64_MAX); /* for ever, were it not for the thread */
   assert_true(tdict_latch_is_zero(&latch));
   pthread_join(thread, NULL);
@@ -78,7 +76,7 @@ CASE(latch_wakes_every_waiter) {
   tdict_latch latch;
   pthread_t threads[THREADS];
   tdict_latch_init(&latch, 1);
-  for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, wait_long, &latch), 0);
+  for (int i = 0; i < THREADS; i++) threads[i] = td_start(wait_long, &latch);
   td_rest(); /* until all wait */
   int64_t begin = tdict_now_ns();
   tdict_latch_down(&latch);
@@ -95,10 +93,9 @@ CASE(latch_wakes_every_waiter) {
 CASE(latch_may_be_destroyed_after_a_wait) {
   for (int i = 0; i < 300; i++) {
     tdict_latch *latch = malloc(sizeof *latch);
-    pthread_t thread;
     assert_non_null(latch);
     tdict_latch_init(latch, 1);
-    assert_int_equal(pthread_create(&thread, NULL, count_down, latch), 0);
+    pthread_t thread = td_start(count_down, latch);
     if (i % 2)
       assert_true(tdict_latch_wait(latch, INT64_MAX));
     else

@@ -2,10 +2,10 @@
 #include "support/test.h"
 
 #include <limits.h>
-#include <pthread.h>
 
 #include "core/sched/gate.h"
 #include "core/sched/latch.h"
+#include "support/threads.h"
 
 static tdict_pool *open_pool(int num_threads) { return td_made(pool, tdict_pool_create(num_threads, &made, err)); }
 
@@ -146,11 +146,5 @@ static void *loop_often(void *user) {
 
 CASE(parallel_for_from_many_threads) {
   scoped_pool pool = open_pool(3);
-  pthread_t threads[4];
-  for (int i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, loop_often, pool), 0);
-  for (int i = 0; i < 4; i++) {
-    void *wrong = pool;
-    pthread_join(threads[i], &wrong);
-    assert_null(wrong);
-  }
+  assert_null(td_in_threads(4, loop_often, pool, 0));
 }

@@ -4,12 +4,12 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 
 #include "core/sched/gate.h"
 #include "support/cpus.h"
+#include "support/threads.h"
 
 /* Thread starts of the main thread fail from the `starts_left`-th on; below 0: never. */
 static int starts_left = -1;
@@ -134,11 +134,10 @@ CASE(pool_destroy_runs_queued_tasks) {
   pool_gate gates[2];
   atomic_int next;
   noted tasks[COUNT];
-  pthread_t thread;
   atomic_init(&next, 0);
   for (int i = 0; i < 2; i++) pool_gate_close(pool, &gates[i]);
   for (int i = 0; i < COUNT; i++) noted_submit(pool, &tasks[i], &next);
-  assert_int_equal(pthread_create(&thread, NULL, open_both, gates), 0);
+  pthread_t thread = td_start(open_both, gates);
   tdict_pool_destroy(pool);
   assert_int_equal(atomic_load(&next), COUNT);
   pthread_join(thread, NULL);
@@ -281,7 +280,7 @@ CASE(pool_runs_or_removes_each_once) {
     submitters[i].pool = pool;
     submitters[i].removed = 0;
     atomic_init(&submitters[i].runs, 0);
-    assert_int_equal(pthread_create(&threads[i], NULL, submit_and_remove, &submitters[i]), 0);
+    threads[i] = td_start(submit_and_remove, &submitters[i]);
   }
   for (int i = 0; i < SUBMITTERS; i++) pthread_join(threads[i], NULL);
   tdict_pool_destroy(pool);

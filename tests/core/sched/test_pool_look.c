@@ -2,10 +2,10 @@
  * The tests set how many may spin, since the pool would choose none on a machine of two CPUs. */
 #include "support/test.h"
 
-#include <pthread.h>
 #include <time.h>
 
 #include "core/sched/gate.h"
+#include "support/threads.h"
 
 enum { ROUNDS = 400, SUBMITTERS = 3 };
 
@@ -45,7 +45,7 @@ CASE(pool_spinning_misses_no_task) {
     for (int i = 0; i < SUBMITTERS; i++) {
       submitters[i].pool = pool;
       atomic_init(&submitters[i].runs, 0);
-      assert_int_equal(pthread_create(&threads[i], NULL, submit_and_wait, &submitters[i]), 0);
+      threads[i] = td_start(submit_and_wait, &submitters[i]);
     }
     for (int i = 0; i < SUBMITTERS; i++) pthread_join(threads[i], NULL);
   }

@@ -1,11 +1,11 @@
 /* Trees from schemas: one storage, shapes, another batch size, refusals. */
-#include <pthread.h>
 
 #include "core/schema/create.h"
 #include "core/schema/schema.h"
 #include "core/tensor/tensor.h"
 #include "rig.h"
 #include "support/random.h"
+#include "support/threads.h"
 
 static void check_shape(const tdict_tree *td, const char *path, tdict_dtype dtype, int ndim, const int64_t *shape) {
   const tdict_tensor *t = td_leaf(td, path);
@@ -334,7 +334,7 @@ CASE(schema_create_serves_several_threads) {
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
       creators[i] = (creator){.schema = s};
-      assert_int_equal(pthread_create(&threads[i], NULL, create_often, &creators[i]), 0);
+      threads[i] = td_start(create_often, &creators[i]);
     }
     for (int i = 0; i < THREADS; i++) {
       pthread_join(threads[i], NULL);

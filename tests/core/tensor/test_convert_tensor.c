@@ -5,6 +5,7 @@
 #include "naive_convert.h"
 #include "slow_fence.h"
 #include "support/float_env.h"
+#include "support/threads.h"
 
 /* Makes a tensor of a layout over new memory, filled with 0xA5. The first element is at `data - low`. */
 static tdict_tensor *tensor_over(const naive_layout *layout, tdict_dtype dtype, char **memory) {
@@ -151,7 +152,7 @@ CASE(convert_waits_for_transfers) {
   for (int way = 0; way < 3; way++) {
     scoped_slow_fence transfer;
     begin_use(&transfer, way ? dst->storage : src->storage, way < 2);
-    assert_int_equal(pthread_create(&transfer.thread, NULL, end_later, &transfer), 0);
+    transfer.thread = td_start(end_later, &transfer);
     td_ok(tdict_convert(dst, src, err));
     assert_true(transfer.ended);
   }

@@ -3,6 +3,7 @@
 
 #include "core/tensor/tensor.h"
 #include "slow_fence.h"
+#include "support/threads.h"
 
 static tdict_tensor *const mark = (tdict_tensor *)(uintptr_t)0xA5A5;
 static const tdict_dtype dtypes[] = {TDICT_U8,  TDICT_F16,  TDICT_DTYPE(1, 8, 3), TDICT_F32, TDICT_DTYPE(0, 16, 3),
@@ -315,7 +316,7 @@ CASE(tensor_clone_refuses) {
 static void check_waits(tdict_tensor *used, bool writes, tdict_tensor *dst, const tdict_tensor *src) {
   scoped_slow_fence transfer;
   begin_use(&transfer, used->storage, writes);
-  assert_int_equal(pthread_create(&transfer.thread, NULL, end_later, &transfer), 0);
+  transfer.thread = td_start(end_later, &transfer);
   td_ok(tdict_tensor_copy(dst, src, err));
   assert_true(transfer.ended);
 }
@@ -329,7 +330,7 @@ CASE(tensor_copy_waits_for_transfers) {
   check_waits(a, true, a, b);
   begin_use(&reader, b->storage, false); /* two readers do not disturb each other: nobody ends this one yet */
   td_ok(tdict_tensor_copy(a, b, err));
-  assert_int_equal(pthread_create(&reader.thread, NULL, end_later, &reader), 0);
+  reader.thread = td_start(end_later, &reader);
 }
 
 CASE(tensor_contiguous_shares_or_copies) {

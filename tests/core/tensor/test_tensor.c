@@ -1,10 +1,9 @@
 /* Tensors: makers, counting, describing, waiting accessors, and memory that runs out. */
 #include "naive.h"
 
-#include <pthread.h>
-
 #include "core/tensor/tensor.h"
 #include "slow_fence.h"
+#include "support/threads.h"
 
 /* The makers as one table, since they share their errors. */
 static const unsigned char an_element[16 * 8] = {1, 2, 3};
@@ -351,7 +350,7 @@ CASE(tensor_counts) {
   counter counters[4];
   for (int i = 0; i < 4; i++) {
     counters[i] = (counter){t, false};
-    assert_int_equal(pthread_create(&threads[i], NULL, retain_and_release, &counters[i]), 0);
+    threads[i] = td_start(retain_and_release, &counters[i]);
   }
   for (int i = 0; i < 4; i++) {
     pthread_join(threads[i], NULL);
@@ -429,13 +428,13 @@ CASE(data_waits_for_readers) {
   begin_use(&reader, t->storage, false);
   assert_ptr_equal(tdict_tensor_const_data(t), data); /* reading beside a reader waits for nothing */
   assert_false(reader.ended);
-  assert_int_equal(pthread_create(&reader.thread, NULL, end_later, &reader), 0);
+  reader.thread = td_start(end_later, &reader);
   assert_ptr_equal(tdict_tensor_data(t), data);
   assert_true(reader.ended);
   end_use(&reader);
   scoped_slow_fence writer;
   begin_use(&writer, t->storage, true);
-  assert_int_equal(pthread_create(&writer.thread, NULL, end_later, &writer), 0);
+  writer.thread = td_start(end_later, &writer);
   assert_ptr_equal(tdict_tensor_data(t), data);
   assert_true(writer.ended);
 }
@@ -446,7 +445,7 @@ CASE(const_data_waits_for_writer) {
   scoped_slow_fence writer;
   void *data = tdict_tensor_data(t);
   begin_use(&writer, t->storage, true);
-  assert_int_equal(pthread_create(&writer.thread, NULL, end_later, &writer), 0);
+  writer.thread = td_start(end_later, &writer);
   assert_ptr_equal(tdict_tensor_const_data(t), data);
   assert_true(writer.ended);
 }
@@ -461,5 +460,5 @@ CASE(device_address_does_not_wait) {
   assert_ptr_equal(tdict_tensor_data(t), address);
   assert_ptr_equal(tdict_tensor_const_data(t), address);
   assert_false(writer.ended);
-  assert_int_equal(pthread_create(&writer.thread, NULL, end_later, &writer), 0);
+  writer.thread = td_start(end_later, &writer);
 }

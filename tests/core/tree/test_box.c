@@ -1,10 +1,9 @@
 /* Boxes: counting, what hooks give, what failed hooks say. */
 #include "core/tree/box.h"
 
-#include <pthread.h>
-
 #include "core/tree/node.h"
 #include "help.h"
+#include "support/threads.h"
 
 static const tdict_type type = TD_TYPE(.name = "thing", .release = help_end_thing);
 
@@ -145,7 +144,7 @@ static void count_across_threads(void) {
   pthread_t threads[THREADS];
   job jobs[THREADS];
   for (int i = 0; i < THREADS; i++) jobs[i] = (job){tdict_retain(td), tdict_box_retain(box), i, 0};
-  for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, use, &jobs[i]), 0);
+  for (int i = 0; i < THREADS; i++) threads[i] = td_start(use, &jobs[i]);
   tdict_release(td);
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
   for (int i = 0; i < THREADS; i++) assert_int_equal(jobs[i].wrong, 0);

@@ -1,9 +1,8 @@
 /* Nodes: making, counting, shared key tables, holes, paths, depth. */
 #include "core/tree/node.h"
 
-#include <pthread.h>
-
 #include "help.h"
+#include "support/threads.h"
 #include "tdict/debug.h"
 #include "tdict/path.h"
 
@@ -182,7 +181,7 @@ CASE(tree_reference_counts_are_thread_safe) {
     }
   }
   assert_int_equal(shared->locks_above, THREADS * ROUNDS);
-  for (int t = 0; t < THREADS; t++) assert_int_equal(pthread_create(&threads[t], NULL, count_and_read, &workers[t]), 0);
+  for (int t = 0; t < THREADS; t++) threads[t] = td_start(count_and_read, &workers[t]);
   for (int t = 0; t < THREADS; t++) {
     pthread_join(threads[t], NULL);
     assert_int_equal(workers[t].failures, 0);

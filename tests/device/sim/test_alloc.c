@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include "device/sim/table.h"
+#include "support/threads.h"
 
 enum { MIB = 1 << 20, SURVIVED = 7 };
 
@@ -136,7 +137,7 @@ CASE(sim_free_waits_for_the_device) {
   for (int i = 0; i < 2; i++) {
     atomic_init(&f[i].result, -1);
     CU(SUCCESS, ctx_current, &f[i].context);
-    assert_int_equal(pthread_create(&threads[i], NULL, run_freer, &f[i]), 0);
+    threads[i] = td_start(run_freer, &f[i]);
   }
   td_rest();
   assert_int_equal(atomic_load(&f[0].result), -1);

@@ -1,5 +1,6 @@
 /* Contexts of the simulated driver: what is current belongs to a thread. */
 #include "device/sim/table.h"
+#include "support/threads.h"
 
 typedef struct visitor {
   tdict_driver *d;
@@ -46,7 +47,7 @@ CASE(sim_new_thread_has_no_context) {
   CU(SUCCESS, ctx_current, &v.context);
   assert_non_null(v.context);
   for (int i = 0; i < 3; i++) {
-    assert_int_equal(pthread_create(&thread, NULL, visit, &v), 0);
+    thread = td_start(visit, &v);
     pthread_join(thread, NULL);
   }
   assert_int_equal(v.failures, 0);

@@ -1,5 +1,6 @@
 /* Engines of the simulated driver: hold, step and resume, what runs at once, how long it takes. */
 #include "device/sim/table.h"
+#include "support/threads.h"
 
 enum { BYTES = 100000 };
 
@@ -149,10 +150,9 @@ CASE(sim_synchronize_waits_while_held) {
   scoped_table d = open_held();
   waiter w = {.d = d, .s = make_stream(d, TDICT_CU_STREAM_NON_BLOCKING)};
   void *dev = make_device(d, BYTES);
-  pthread_t thread;
   atomic_init(&w.result, -1);
   CU(SUCCESS, fill_async, dev, 1, BYTES, w.s);
-  assert_int_equal(pthread_create(&thread, NULL, run_waiter, &w), 0);
+  pthread_t thread = td_start(run_waiter, &w);
   td_rest();
   assert_int_equal(atomic_load(&w.result), -1);
   td_ok(tdict_driver_sim_step(d, 1, err));

@@ -1,5 +1,6 @@
 /* Streams, events and the order of work on the simulated driver, through its table. */
 #include "device/sim/table.h"
+#include "support/threads.h"
 
 enum { BYTES = 100000 };
 
@@ -348,7 +349,7 @@ CASE(sim_threads_share_the_driver) {
   for (int i = 0; i < NUM; i++) {
     workers[i] = (worker){.d = d, .seed = (uint64_t)i + 1, .failures = &failures};
     CU(SUCCESS, ctx_current, &workers[i].context);
-    assert_int_equal(pthread_create(&threads[i], NULL, run_worker, &workers[i]), 0);
+    threads[i] = td_start(run_worker, &workers[i]);
   }
   for (int i = 0; i < NUM; i++) pthread_join(threads[i], NULL);
   assert_int_equal(atomic_load(&failures), 0);

@@ -1,5 +1,4 @@
 /* Copies that are queued together: when, by whom, and what becomes of them when that goes wrong. */
-#include <pthread.h>
 
 #include "device/use.h"
 #include "engine/lane.h"
@@ -8,6 +7,7 @@
 #include "engine/options/stream_waits.h"
 #include "engine/trees.h"
 #include "engine/wrap.h"
+#include "support/threads.h"
 
 enum { CHUNKS = 12, LANES = 2, BYTES = CHUNKS * SLOT };
 
@@ -187,8 +187,7 @@ SIM_CASE(burst_keeps_streams_until_copies_are_done) {
   td_ok(tdict_lane_flush(&h.lanes[1], err));
   assert_int_equal(atomic_load(&wrap.calls[CALL_WAIT]), 4); /* each lane waits for both */
   assert_int_equal(num_copies(), 3);
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, resume_soon, &h), 0);
+  pthread_t thread = td_start(resume_soon, &h);
   td_ok(tdict_lane_close(&h.lanes[1], false, err));
   tdict_driver *d = gpu_of(&h.w)->driver;
   assert_int_equal(d->ops->event_query(d, h.lanes[0].flights[2].event), TDICT_CU_SUCCESS);
@@ -213,8 +212,7 @@ SIM_CASE(burst_failure_fails_all_its_lanes) {
     h.t->plan.items[2].dst_data = (char *)host;
     h.t->plan.items[2].dst_plain = true;
     fail_call(k ? CALL_RECORD : CALL_COPY, 1);
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, resume_soon, &h), 0);
+    pthread_t thread = td_start(resume_soon, &h);
     td_fails(TDICT_EDEVICE, k ? "cuEventRecord" : "cuMemcpyHtoD", tdict_lane_flush(&h.lanes[1], err));
     tdict_driver *d = gpu_of(&h.w)->driver;
     assert_int_equal(d->ops->stream_query(d, h.lanes[1].stream),
@@ -238,9 +236,8 @@ SIM_CASE(burst_is_cleared_when_a_transfer_fails) {
   assert_int_equal(post(&h, 1), 1);
   assert_int_equal(num_copies(), 3);
   const tdict_slot *waits = h.lanes[1].flights[0].slot, *goes = h.lanes[0].flights[2].slot;
-  pthread_t thread;
   closing c = {.h = &h};
-  assert_int_equal(pthread_create(&thread, NULL, finish_own_stream_first, &c), 0);
+  pthread_t thread = td_start(finish_own_stream_first, &c);
   td_ok(tdict_lane_close(&h.lanes[0], true, err)); /* with a copy on the other lane's stream */
   atomic_store(&c.returned, true);
   tdict_driver *d = gpu_of(&h.w)->driver;

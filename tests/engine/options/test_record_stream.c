@@ -1,6 +1,7 @@
 /* tdict_record_stream(): what a program has queued on a stream is done before the library frees, reuses or overwrites
  * the bytes. Kernels wait at a gate, so that "too early" cannot be missed. */
 #include "engine/promises.h"
+#include "support/threads.h"
 
 /* A kernel that reads a leaf of the tree once its gate opens, on a stream of its own. */
 typedef struct reader {
@@ -225,8 +226,7 @@ SIM_CASE(record_stream_holds_pinned_memory) {
   td_ok(tdict_record_stream(pinned, r.s, err));
   assert_ptr_equal(tdict_const_data(pinned, "a"), place_of);
   writer user = {.td = pinned};
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, want_to_write, &user), 0);
+  pthread_t thread = td_start(want_to_write, &user);
   assert_true(wait_flag(&user.started));
   td_rest();
   assert_false(atomic_load(&user.has));
@@ -266,8 +266,7 @@ SIM_CASE(record_stream_holds_memory_of_the_program) {
   read_later(&w, &r, dev);
   tdict_release(dev);
   td_ok(tdict_record_stream(both, r.s, err));
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, release_tree, both), 0);
+  pthread_t thread = td_start(release_tree, both);
   td_rest();
   assert_int_equal(num_released, 0);
   check_read(&w, &r, 12);

@@ -2,10 +2,10 @@
  * locked tree is moved like any other. */
 #include "engine/plan/block.h"
 
-#include <pthread.h>
 #include <sys/wait.h>
 
 #include "engine/conversions.h"
+#include "support/threads.h"
 
 static bool has_record(const tdict_tree *td) { return tdict_node_attachment(td, TDICT_ATTACHED_BLOCK) != NULL; }
 /* Compares the record with the addresses of the leaves, which the walk of the test finds. */
@@ -234,7 +234,7 @@ SIM_CASE(block_is_moved_by_several_threads) {
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
       movers[i] = (mover){.w = &w, .td = td, .number = i};
-      assert_int_equal(pthread_create(&threads[i], NULL, move_often, &movers[i]), 0);
+      threads[i] = td_start(move_often, &movers[i]);
     }
     for (int i = 0; i < THREADS; i++) {
       pthread_join(threads[i], NULL);

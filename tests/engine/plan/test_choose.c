@@ -5,6 +5,7 @@
 #include "engine/trees.h"
 #include "engine/wrap.h"
 #include "support/cpus.h"
+#include "support/threads.h"
 
 typedef enum source_kind { MEMORY, FILES, PACKED } source_kind;
 /* A plan of so many bytes that is never carried out. */
@@ -211,7 +212,7 @@ static void end_of(const world *w, const tdict_tree *src, int how, tdict_stream 
   if (how == 1) td_ok(tdict_future_wait_for(f, INT64_MAX, NULL, err));
   if (how == 2) td_ok(tdict_future_wait_source(f, err));
   if (how == 3) td_ok(tdict_future_wait_on_stream(f, s, NULL, err));
-  if (how == 4) assert_int_equal(pthread_create(&beside, NULL, wait_beside, f), 0);
+  if (how == 4) beside = td_start(wait_beside, f);
   if (how == 5) tdict_future_cancel(f);
   tdict_status status = how == 6 ? TDICT_OK : tdict_future_wait(f, &there, &why);
   if (how == 4) assert_int_equal(pthread_join(beside, NULL), 0);

@@ -4,6 +4,7 @@
 #include "engine/engine.h"
 #include "engine/plan/collect.h"
 #include "engine/trees.h"
+#include "support/threads.h"
 
 enum { MANY = 20000, SOME = 700 }; /* SOME: read by several threads where there are four, marked by one */
 
@@ -126,7 +127,7 @@ GPU_CASE(many_marks_with_a_transfer_of_another_context) {
   tdict_tree *src = many_tree(MANY, false, ODD_NONE), *out = NULL;
   slow_fence stranger;
   begin_use(&stranger, td_leaf(src, "leaf12345")->storage, true);
-  assert_int_equal(pthread_create(&stranger.thread, NULL, end_later, &stranger), 0);
+  stranger.thread = td_start(end_later, &stranger);
   td_ok(tdict_to_device(w.c, src, w.device, NULL, &out, err));
   assert_true(stranger.ended); /* it wrote what was to be read */
   end_use(&stranger);

@@ -3,12 +3,11 @@
 #ifndef TDICT_TESTS_SERVICES_COMM_RIG_H
 #define TDICT_TESTS_SERVICES_COMM_RIG_H
 
-#include <pthread.h>
-
 #include "core/base/clock.h"
 #include "core/tree/help.h"
 #include "support/random.h"
 #include "support/thread_comm.h"
+#include "support/threads.h"
 
 #define RIG_SECOND ((int64_t)1000000000)
 typedef struct rig rig;
@@ -96,8 +95,7 @@ static inline void *rig_thread(void *rank) {
 static inline void rig_run(rig *g, void (*run)(rig_rank *r), void *user) {
   g->run = run;
   g->user = user;
-  for (int i = 0; i < g->world; i++)
-    assert_int_equal(pthread_create(&g->ranks[i].thread, NULL, rig_thread, &g->ranks[i]), 0);
+  for (int i = 0; i < g->world; i++) g->ranks[i].thread = td_start(rig_thread, &g->ranks[i]);
   for (int i = 0; i < g->world; i++) pthread_join(g->ranks[i].thread, NULL);
   for (int i = 0; i < g->world; i++)
     if (g->ranks[i].wrong[0]) fail_msg("%s", g->ranks[i].wrong);

@@ -1,11 +1,11 @@
 /* Tests tdict_save_async(): snapshots, order, cancelling, errors, and the life of the context. pwrite() of the library
  * can be held at a gate. */
 #include <errno.h>
-#include <pthread.h>
 #include <sys/wait.h>
 
 #include "random_tree.h"
 #include "support/thread_name.h"
+#include "support/threads.h"
 #include "tdict/io.h"
 
 /* A gate before each pwrite(). */
@@ -350,13 +350,12 @@ CASE(saving_keeps_the_context_alive) {
     tdict_context *c = sim_context(0);
     scoped_tree tree = tree_of(3), source = move_to(c, tree, round ? tdict_sim(0) : tdict_cpu());
     _Atomic(bool) is_destroyed = false;
-    pthread_t thread;
     void *was_early = NULL;
     set_gate(true);
     tdict_future *s = begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO);
     await_writer();
     td_release(source);
-    assert_int_equal(pthread_create(&thread, NULL, open_gate, &is_destroyed), 0);
+    pthread_t thread = td_start(open_gate, &is_destroyed);
     if (round) tdict_future_release(s); /* nobody waits for the save */
     tdict_context_destroy(c);
     is_destroyed = true;

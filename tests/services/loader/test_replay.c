@@ -2,6 +2,7 @@
 #include "core/tensor/layout.h"
 #include "replay_rows.h"
 #include "support/things.h"
+#include "support/threads.h"
 
 static uint64_t next_random(uint64_t *state) {
   *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -298,7 +299,7 @@ DEVICE_CASE(replay_rows_are_not_torn) {
       writer writers[2];
       for (int i = 0; i < 2; i++) {
         writers[i] = (writer){r, tree, way, 1 + i * 1000000000, &stops, &failures};
-        assert_int_equal(pthread_create(&threads[i], NULL, run_writer, &writers[i]), 0);
+        threads[i] = td_start(run_writer, &writers[i]);
       }
       int64_t num_torn = 0, num_changes = 0, last = -1;
       for (int64_t k = 0; k < 400 / SANITIZED_STEP || (num_changes < 20 && k < 100000); k++) {
@@ -333,10 +334,9 @@ CASE(replay_lock_excludes) {
   scoped_replay r = replay_over(tree, CAPACITY - 1);
   scoped_loader l = loader_over(&y, r, td_options(tdict_loader_options, num_workers = 2, timeout_ns = 1000000));
   tdict_loader_stats stats = tdict_loader_stats_default();
-  pthread_t thread;
   void *result = NULL;
   tdict_replay_lock(r);
-  assert_int_equal(pthread_create(&thread, NULL, append_one, r), 0);
+  pthread_t thread = td_start(append_one, r);
   td_fails(TDICT_ETIMEDOUT, "", tdict_loader_next(l, tdict_no_stream(), &batch, err));
   td_rest();
   td_ok(tdict_loader_get_stats(l, &stats, err));
@@ -390,10 +390,10 @@ void __wrap_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, 
 void __wrap_tdict_rows_copy(void *dst, const void *src, const tdict_rows *rows, size_t width) {
   tdict_replay *r = atomic_exchange(&watched, NULL);
   if (r) {
-    assert_int_equal(pthread_create(&appender, NULL, append_one, r), 0);
+    appender = td_start(append_one, r);
     td_rest();
     if (later) {
-      assert_int_equal(pthread_create(&later->thread, NULL, fetch_two, later), 0);
+      later->thread = td_start(fetch_two, later);
       td_rest();
       is_later_done = atomic_load(&later->is_done);
     }

@@ -1,6 +1,7 @@
 /* Tests the worker threads: limits of prefetching, datasets in order, stuck workers and devices, and destroying at
  * any time. */
 #include "numbers.h"
+#include "support/threads.h"
 
 static void await_ready(tdict_loader *l, int32_t wanted) {
   for (int i = 0; i < 5000; i++) {
@@ -247,9 +248,8 @@ SIM_CASE(loader_counts_waiting_for_the_device) {
   scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, num_workers = 1));
   await_ready(l, 2);
   helper h = {.loader = l, .c = y.c};
-  pthread_t thread;
   tdict_tree *batch = NULL;
-  assert_int_equal(pthread_create(&thread, NULL, resume_later, &h), 0);
+  pthread_t thread = td_start(resume_later, &h);
   td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
   pthread_join(thread, NULL);
   assert_int_equal(atomic_load(&h.failed), 0);

@@ -1,11 +1,11 @@
 /* The calls of the trainer: batches of other processes, transfers from slots, dead and broken workers. */
-#include <pthread.h>
 
 #include "context.h"
 #include "device/sim/driver.h"
 #include "rig.h"
 #include "services/interop/dlpack/abi.h"
 #include "support/driver_fault.h"
+#include "support/threads.h"
 
 /* Publishes batches until the ring is destroyed. */
 WORKER(share_worker_publishes) {
@@ -243,12 +243,11 @@ static void *kill_at_rest(void *user) {
 CASE(share_ring_reports_during_a_wait) {
   scoped_share_ring ring = rig_ring(2, 1);
   tdict_tree *batch = NULL;
-  pthread_t thread;
   pid_t pid;
   const int socket = rig_add_process(ring, "share_worker_is_idle", &pid);
   wait_for_byte(socket);
   close(socket);
-  assert_int_equal(pthread_create(&thread, NULL, kill_at_rest, &pid), 0);
+  pthread_t thread = td_start(kill_at_rest, &pid);
   td_fails(TDICT_ELOST, "has ended and held no slot", tdict_share_ring_take(ring, INT64_MAX, &batch, err));
   assert_int_equal(td_last_error.native, pid);
   void *failed;

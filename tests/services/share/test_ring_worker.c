@@ -1,7 +1,7 @@
 /* The calls of a worker: slots to fill, waits, the end of the trainer. */
-#include <pthread.h>
 
 #include "rig.h"
+#include "support/threads.h"
 
 CASE(share_ring_begin_and_publish) {
   scoped_share_ring ring = rig_ring(3, 2), worker = rig_own_worker(ring), other = rig_own_worker(ring);
@@ -90,8 +90,7 @@ CASE(share_ring_begin_waits) {
   tdict_share_ring *ring = rig_ring(1, 1), *worker = rig_own_worker(ring);
   rig_publish(worker, 1);
   waiter w = {worker, NULL, TDICT_OK};
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, wait_for_empty, &w), 0);
+  pthread_t thread = td_start(wait_for_empty, &w);
   td_rest();
   assert_null(w.batch);
   assert_int_equal(rig_take(ring), 1);
@@ -99,7 +98,7 @@ CASE(share_ring_begin_waits) {
   assert_int_equal(w.status, TDICT_OK);
   assert_non_null(w.batch);
   w.batch = NULL;
-  assert_int_equal(pthread_create(&thread, NULL, wait_for_empty, &w), 0);
+  thread = td_start(wait_for_empty, &w);
   td_rest();
   tdict_share_ring_destroy(ring);
   pthread_join(thread, NULL);

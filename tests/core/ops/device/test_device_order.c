@@ -1,5 +1,6 @@
 /* The order of queued copies by indices on devices with transfers, with uses and with the work of the program. */
 #include "core/ops/device/rows.h"
+#include "support/threads.h"
 
 /* The call returns while the stream is blocked. Reading the result and writing the source wait for the launch. */
 SIM_CASE(device_index_get_on_stream_is_ordered) {
@@ -10,7 +11,7 @@ SIM_CASE(device_index_get_on_stream_is_ordered) {
   tdict_tree *td = rows_tree(&w, 40, 1), *other = rows_tree(&host, 40, 11), *out = NULL;
   tdict_transfer_options o = threads(1);
   block(&w, &b);
-  const tdict_run options = td_run(b.s, NULL);
+  const tdict_run options = td_with(tdict_run, stream = b.s);
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, &out, err));
   tdict_future *to_host = move_async(&w, out, tdict_cpu(), &o), *over = copy_async(&w, other, td, &o);
   check_pending(to_host);
@@ -34,7 +35,7 @@ SIM_CASE(device_index_on_stream_keeps_memory) {
   tdict_tree *td = rows_tree(&w, 40, 1), *out = NULL;
   void *places[2];
   block(&w, &b);
-  const tdict_run options = td_run(b.s, NULL);
+  const tdict_run options = td_with(tdict_run, stream = b.s);
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, &out, err));
   places[0] = td_leaf(td, "a")->data;
   places[1] = td_leaf(out, "a")->data;
@@ -58,7 +59,7 @@ SIM_CASE(device_index_set_on_stream_is_ordered) {
     const tdict_indices *index = TDICT_INDEX(TDICT_LIST(list, 3));
     tdict_transfer_options o = threads(1);
     block(&w, &b);
-    const tdict_run options = td_run(b.s, NULL);
+    const tdict_run options = td_with(tdict_run, stream = b.s);
     td_ok(into ? tdict_index_into(NULL, few, td, index, &options, err)
                : tdict_index_set(NULL, td, index, few, &options, err));
     tdict_future *f = move_async(&w, read, tdict_cpu(), &o);
@@ -129,7 +130,7 @@ SIM_CASE(device_index_on_stream_waits_for_transfers) {
   stick(&w, &b);
   const tdict_transfer_options o = after(b.s);
   tdict_future *f = copy_async(&w, fresh, td, &o);
-  const tdict_run options = td_run(s, NULL);
+  const tdict_run options = td_with(tdict_run, stream = s);
   td_ok(tdict_index_into(NULL, few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
   check_pending(f);
   check_row(&w, td_leaf(few, "a"), 1, 3, 21, 1); /* the launch has not run */
@@ -157,7 +158,7 @@ SIM_CASE(device_index_on_stream_waits_for_uses) {
   assert_int_equal(w.d->ops->copy_d2h_async(w.d, seen->data, td_leaf(few, "a")->data, 72, b.s.handle), 0);
   tdict_gpu_leave(w.gpu, &scope);
   td_ok(tdict_record_stream(few, b.s, err));
-  const tdict_run options = td_run(s, NULL);
+  const tdict_run options = td_with(tdict_run, stream = s);
   td_ok(tdict_index_into(NULL, few, td, TDICT_INDEX(TDICT_LIST(list, 3)), &options, err));
   td_rest();
   check_row(&w, td_leaf(few, "a"), 1, 3, 21, 1); /* the launch has not run */
@@ -175,12 +176,11 @@ SIM_CASE(device_index_waits_for_transfers) {
     const int64_t list[] = {9, 0, 33};
     host.memory = NULL;
     tdict_tree *td = rows_tree(&w, 40, 1), *fresh = rows_tree(&host, 40, 31), *few = rows_tree(&w, 3, 21), *out = NULL;
-    pthread_t opener;
     stuck b;
     stick(&w, &b);
     const tdict_transfer_options o = after(b.s);
     tdict_future *f = writes ? move_async(&w, td, tdict_cpu(), &o) : copy_async(&w, fresh, td, &o);
-    assert_int_equal(pthread_create(&opener, NULL, open_later, &b.gate), 0);
+    pthread_t opener = td_start(open_later, &b.gate);
     if (writes)
       td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(list, 3)), few, NULL, err));
     else
@@ -208,7 +208,7 @@ SIM_CASE(device_index_waits_without_memory) {
   const int64_t list[] = {9, 0, 33};
   scoped_tree td = rows_tree(&w, 40, 1), few = rows_tree(&w, 3, 21);
   TD_STREAM(stream, w.c, w.device);
-  const tdict_run o = td_run(stream, NULL);
+  const tdict_run o = td_with(tdict_run, stream = stream);
   int num_waits = 0;
   bool had_failure = true;
   for (int64_t n = 0; had_failure; n++) {
@@ -235,15 +235,14 @@ SIM_CASE(device_index_lists_are_ordered) {
   scoped_tree td = rows_tree(&w, 40, 1), few = rows_tree(&w, 3, 21), by_mask = NULL;
   scoped_tensor list = new_tensor(TDICT_I64, 1, &three, w.memory), mask = new_tensor(TDICT_BOOL, 1, &forty, w.memory);
   TD_STREAM(s, w.c, w.device);
-  const tdict_run o = td_run(s, NULL);
+  const tdict_run o = td_with(tdict_run, stream = s);
   kernel k[2];
   put_bytes(&w, list, others);
   put_bytes(&w, mask, (unsigned char[40]){0});
   td_ok(tdict_sim_hold(w.c, err));
   kernel_launch(&k[0], s, list, NULL, positions);
   kernel_launch(&k[1], s, mask, NULL, bits);
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, resume_later, &w), 0);
+  pthread_t thread = td_start(resume_later, &w);
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_MASK(mask)), &o, &by_mask, err));
   td_ok(tdict_index_into(NULL, few, td, TDICT_INDEX(TDICT_LIST_OF(list)), &o, err));
   pthread_join(thread, NULL);
@@ -274,7 +273,7 @@ SIM_CASE(device_ops_on_stream_add_one_use) {
   for (int i = 0; i < NUM_ITEMS; i++) td_ok(tdict_clone_deep(separate, NULL, &items[i], err));
   assert_ptr_equal(td_leaf(items[0], "k0")->storage, td_leaf(items[0], "k63")->storage);
   block(&w, &b);
-  const tdict_run index_options = td_run(b.s, NULL);
+  const tdict_run index_options = td_with(tdict_run, stream = b.s);
   tdict_run o = td_with(tdict_run, stream = b.s);
   td_ok(tdict_stack((const tdict_tree *const *)items, NUM_ITEMS, NULL, &o, &out[0], err));
   for (int i = 0; i < NUM_ITEMS; i++) assert_int_equal(count_uses(items[i]), 1);
@@ -310,7 +309,7 @@ SIM_CASE(device_ops_on_stream_poll_seldom) {
   blocked b;
   shim s;
   block(&w, &b);
-  const tdict_run o = td_run(b.s, NULL);
+  const tdict_run o = td_with(tdict_run, stream = b.s);
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(list, 2)), &o, &out[0], err));
   begin_counting(&s, &w);
   s.ops.event_query = count_poll;

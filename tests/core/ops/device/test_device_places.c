@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 
 #include "core/ops/device/ways.h"
+#include "support/threads.h"
 
 /* The simulator has no graphs: its table says that a stream is captured. */
 static _Atomic(void *) captured;
@@ -219,14 +220,13 @@ SIM_CASE(device_ops_keep_memory_of_the_program) {
     scoped_place w = place_open(2);
     ways t = ways_open(&w, &w), u = t;
     blocked b;
-    pthread_t opener;
     block(&w, &b);
     tdict_tensor *gate_tensor = b.t;
     tdict_tree **const changed = writes ? &u.other : &u.td;
     td_ok(tdict_clone(*changed, changed, err));
     td_put(*changed, "e", as_program_memory(td_leaf(writes ? t.other : t.td, "e"), note_release, &b));
     td_ok(ways_call(&u, WAY_COPY, &b.s, NULL, err));
-    assert_int_equal(pthread_create(&opener, NULL, open_gate_later, &b), 0);
+    pthread_t opener = td_start(open_gate_later, &b);
     tdict_release(*changed); /* waits */
     assert_null(b.t);
     assert_int_equal(pthread_join(opener, NULL), 0);

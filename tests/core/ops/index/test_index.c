@@ -1,7 +1,7 @@
 /* Tests which indices return views, which return copies and which are refused, on each device. */
-#include <pthread.h>
 
 #include "core/ops/rig.h"
+#include "support/threads.h"
 
 /* Checks td[index] of a sample against a map; returns the result. */
 static tdict_tree *get(const tdict_tree *td, const tdict_indices *index) {
@@ -500,7 +500,7 @@ DEVICE_CASE(rows_written_by_threads) {
   }
   for (int i = 0; i < WRITERS; i++) {
     writers[i] = (row_writer){td, rows, i, 0};
-    assert_int_equal(pthread_create(&threads[i], NULL, write_rows_of, &writers[i]), 0);
+    threads[i] = td_start(write_rows_of, &writers[i]);
   }
   for (int i = 0; i < WRITERS; i++) {
     pthread_join(threads[i], NULL);

@@ -3,6 +3,7 @@
 #include "core/tensor/slow_fence.h"
 #include "core/tensor/tensor.h"
 #include "core/tree/help.h"
+#include "support/threads.h"
 
 enum { MOST = 700, DIMS = 3 };
 
@@ -126,7 +127,7 @@ static void check_waits(tdict_storage *busy, bool writes, tdict_tree *td, const 
   scoped_slow_fence transfer;
   scoped_tree got = NULL;
   begin_use(&transfer, busy, writes);
-  assert_int_equal(pthread_create(&transfer.thread, NULL, end_later, &transfer), 0);
+  transfer.thread = td_start(end_later, &transfer);
   if (value)
     td_ok(tdict_index_set(NULL, td, index, value, NULL, err));
   else

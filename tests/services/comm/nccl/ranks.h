@@ -7,7 +7,6 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <pthread.h>
 #include <unistd.h>
 
 #include "device/devices.h"
@@ -16,6 +15,7 @@
 #include "support/random.h"
 #include "support/raw.h"
 #include "support/test.h"
+#include "support/threads.h"
 
 enum { MOST_RANKS = 4 };
 #define SECONDS(n) ((int64_t)((n)*1e9))
@@ -96,7 +96,7 @@ static inline void world_run(world *w, tdict_status (*body)(rank *r, tdict_error
   w->body = body;
   for (int i = 0; i < w->size; i++) {
     w->ranks[i].status = TDICT_OK;
-    if (i != w->absent) assert_int_equal(pthread_create(&w->ranks[i].thread, NULL, ranks_thread, &w->ranks[i]), 0);
+    if (i != w->absent) w->ranks[i].thread = td_start(ranks_thread, &w->ranks[i]);
   }
   for (int i = 0; i < w->size; i++)
     if (i != w->absent) pthread_join(w->ranks[i].thread, NULL);

@@ -4,6 +4,7 @@
 #include "device/gpu_help.h"
 #include "services/comm/nccl/link.h"
 #include "services/comm/nccl/ranks.h"
+#include "support/threads.h"
 
 enum { BYTES = 4096 };
 static char host[MOST_RANKS * BYTES]; /* only one rank uses these bytes */
@@ -109,12 +110,11 @@ static void interrupt_each(int error, tdict_status wanted, const char *text) {
       scoped_world w;
       world_open(&w, 2, i % 2, 4 * BYTES);
       interruption it = {&w, world_operations(&w), error};
-      pthread_t thread;
       world_waits(&w, waits);
       if (w.fake) w.fake->last_error = "the peer is gone";
       w.absent = 1;
       limit_now = SECONDS(60);
-      assert_int_equal(pthread_create(&thread, NULL, interrupt_soon, &it), 0);
+      pthread_t thread = td_start(interrupt_soon, &it);
       world_run(&w, operations[i]);
       pthread_join(thread, NULL);
       world_has_failed(&w, wanted, text);

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "services/comm/nccl/ranks.h"
+#include "support/threads.h"
 
 static tdict_nccl_id id_of(uint64_t seed) {
   tdict_nccl_id id;
@@ -138,8 +139,7 @@ static void *keep_writing(void *user) {
 CASE(nccl_id_files_are_waited_for_and_whole) {
   char folder[64], path[80];
   writer w = {.path = file_in(folder, path)};
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, keep_writing, &w), 0);
+  pthread_t thread = td_start(keep_writing, &w);
   for (int n = 0; n < 2000; n++) { /* the first call waits for the file */
     tdict_nccl_id id = id_of(1);
     td_ok(tdict_nccl_read_id_file(path, n ? 0 : SECONDS(60), &id, err));

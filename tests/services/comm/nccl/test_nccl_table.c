@@ -4,6 +4,7 @@
 #include "device/gpu_help.h"
 #include "services/comm/nccl/ranks.h"
 #include "support/thread_name.h"
+#include "support/threads.h"
 
 SIM_CASE(nccl_table_describes_the_rank) {
   for (int size = 1; size <= MOST_RANKS; size++)
@@ -167,9 +168,8 @@ SIM_CASE(nccl_table_reports_errors_of_the_start) {
   assert_int_equal(w.ranks[first_waits ? 1 : 0].status, TDICT_EDEVICE);
   assert_int_equal(w.ranks[first_waits ? 1 : 0].err.native, 4);
   td_ok(tdict_nccl_create_id(w.library, &w.id, err));
-  pthread_t thread;
   w.absent = 1;
-  assert_int_equal(pthread_create(&thread, NULL, fail_soon, &w), 0);
+  pthread_t thread = td_start(fail_soon, &w);
   world_run(&w, ranks_join);
   pthread_join(thread, NULL);
   world_has_failed(&w, TDICT_ELOST, "sim:0: ncclCommInitRankConfig returned 6, fake remote error");

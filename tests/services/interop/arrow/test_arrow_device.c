@@ -1,8 +1,8 @@
 /* Tests Arrow arrays in device memory and in pinned memory. */
-#include <pthread.h>
 
 #include "device/gpu_help.h"
 #include "services/interop/arrow/rig.h"
+#include "support/threads.h"
 
 static bool on_gpu(void) { return td_device().type != TDICT_DEVICE_CPU; }
 
@@ -149,8 +149,7 @@ SIM_CASE(arrow_import_device_waits_for_the_event) {
   importing i = {.context = f.context};
   hand_one(&i.root, &i.x, "i", rows, tdict_tensor_const_data(t));
   i.array = (struct ArrowDeviceArray){i.root.array, 0, ARROW_DEVICE_EXT_DEV, &event, {0, 0, 0}};
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, import_there, &i), 0);
+  pthread_t thread = td_start(import_there, &i);
   td_rest();
   assert_false(i.returned);
   td_ok(tdict_sim_resume(f.context, err));
@@ -187,8 +186,7 @@ SIM_CASE(arrow_export_device_waits_for_the_transfer) {
   td_ok(tdict_sim_hold(context, err));
   td_ok(tdict_to_device_async(context, tree, td_device(), NULL, &future, err));
   td_ok(tdict_future_wait_on_stream(future, stream, &e.tree, err));
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, export_on_thread, &e), 0);
+  pthread_t thread = td_start(export_on_thread, &e);
   td_rest();
   assert_false(e.returned);
   td_ok(tdict_sim_resume(context, err));

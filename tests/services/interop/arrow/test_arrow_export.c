@@ -1,10 +1,10 @@
 /* Tests the export of trees as Arrow arrays. The arrays are read by loops over the Arrow structs. */
-#include <pthread.h>
 
 #include "core/tensor/slow_fence.h"
 #include "core/tensor/tensor.h"
 #include "services/interop/arrow/rig.h"
 #include "support/things.h"
+#include "support/threads.h"
 
 static int num_tensor_releases;
 static void count_tensor_release(void *user) {
@@ -191,8 +191,7 @@ CASE(arrow_export_releases_once_and_children_move) {
   assert_int_equal(num_tensor_releases, 2);
   assert_ptr_equal(moved.buffers[1], numbers);
   assert_int_equal(moved.length, 4);
-  pthread_t thread;
-  assert_int_equal(pthread_create(&thread, NULL, release_array_there, &moved), 0);
+  pthread_t thread = td_start(release_array_there, &moved);
   pthread_join(thread, NULL);
   assert_null(moved.release);
   assert_int_equal(num_tensor_releases, 3);
@@ -359,7 +358,7 @@ CASE(arrow_export_waits_for_transfers) {
   tdict_tensor *t = put(tree, "x", random_tensor(TDICT_I32, 1, &rows, 1));
   scoped_slow_fence fence;
   begin_use(&fence, t->storage, true);
-  assert_int_equal(pthread_create(&fence.thread, NULL, end_later, &fence), 0);
+  fence.thread = td_start(end_later, &fence);
   exported e = export_tree(tree);
   assert_true(fence.ended);
   release_exported(&e);

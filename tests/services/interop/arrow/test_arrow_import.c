@@ -1,8 +1,8 @@
 /* Tests the import of Arrow arrays that obey the rules. The arrays are written by hand. */
 #include <math.h>
-#include <pthread.h>
 
 #include "services/interop/arrow/rig.h"
+#include "support/threads.h"
 
 static tdict_tree *import_hand(hand *h, const tdict_arrow_import_options *options) {
   num_array_releases = num_schema_releases = 0;
@@ -46,8 +46,7 @@ CASE(arrow_import_shares_numbers_and_releases_once) {
     tdict_tensor *kept = tdict_tensor_retain(t);
     tdict_release(tree);
     assert_int_equal(num_array_releases, 0);
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, release_tensor_there, kept), 0);
+    pthread_t thread = td_start(release_tensor_there, kept);
     pthread_join(thread, NULL);
     assert_int_equal(num_array_releases, 2); /* the struct and its field */
     assert_int_equal(num_schema_releases, 0);

@@ -6,6 +6,7 @@
 
 #include "engine/promises.h"
 #include "rig.h"
+#include "support/threads.h"
 
 static inline tdict_dlpack_export_options consumer_on(tdict_stream s) {
   return td_with(tdict_dlpack_export_options, stream = s);
@@ -126,7 +127,7 @@ static inline void *run_delete_without_memory(void *user) {
 /* Starts a call that must wait. */
 static inline void start_waiting(call *c, void *(*run)(void *call)) {
   atomic_store(&c->done, false);
-  assert_int_equal(pthread_create(&c->thread, NULL, run, c), 0);
+  c->thread = td_start(run, c);
   td_rest();
   assert_false(atomic_load(&c->done));
 }

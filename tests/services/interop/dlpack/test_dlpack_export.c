@@ -1,8 +1,8 @@
 /* Exports: what the managed tensors describe, and when the references to the bytes are dropped. */
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include "rig.h"
+#include "support/threads.h"
 
 /* A view with any strides of a random tensor. */
 static tdict_tensor *random_view(naive_random *r, tdict_dtype dtype) {
@@ -258,7 +258,7 @@ CASE(dlpack_export_tree_deletes_on_any_thread) {
       taken[i % 2][i / 2] = entries[i].versioned;
       entries[i].versioned = NULL;
     }
-    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, delete_some, taken[i]), 0);
+    for (int i = 0; i < 2; i++) threads[i] = td_start(delete_some, taken[i]);
     tdict_dlpack_release_entries(entries, count);
     tdict_release(c.tree);
     for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);

@@ -1,7 +1,7 @@
 /* Imports: what the tensor is, who owns the managed tensor, and when its deleter runs. */
-#include <pthread.h>
 
 #include "rig.h"
+#include "support/threads.h"
 
 /* Random layouts, in C order when `strides` is NULL, with byte offsets. */
 CASE(dlpack_import_has_the_elements) {
@@ -81,7 +81,7 @@ CASE(dlpack_import_deletes_once) {
     tdict_tensor_release(t);
     assert_int_equal(times_deleted(&p), 0); /* the view uses the bytes */
     assert_memory_equal(tdict_tensor_data(view), bytes + 2, 3);
-    assert_int_equal(pthread_create(&thread, NULL, release_tensor, view), 0);
+    thread = td_start(release_tensor, view);
     pthread_join(thread, NULL);
     assert_int_equal(times_deleted(&p), 1);
   }

@@ -2,6 +2,7 @@
  * Kernels wait at a gate, so "too early" cannot be missed. */
 #include "engine/start.h"
 #include "streams.h"
+#include "support/threads.h"
 
 /* The export of `c` returns only after the stopped stream has gone on. */
 static void check_export_waits(const place *w, call *c, stopped *at) {
@@ -107,11 +108,10 @@ SIM_CASE(dlpack_consumer_waits_for_blocking_transfers) {
   scoped_tree dst = arena(&w, 7), src = numbered_tree(&w, NULL, 8);
   TD_STREAM(s, w.c, w.device);
   stopped at;
-  pthread_t thread;
   call c = {.c = w.c, .tensor = td_leaf(dst, "a"), .export_options = consumer_on(s)};
   stop_stream(&w, &at, c.tensor);
   blocking b = {&w, src, dst, at.s};
-  assert_int_equal(pthread_create(&thread, NULL, copy_blocking, &b), 0);
+  pthread_t thread = td_start(copy_blocking, &b);
   td_rest();
   check_export_waits(&w, &c, &at);
   pthread_join(thread, NULL);

@@ -1,10 +1,10 @@
 /* Tests src/services/io/output/temporary.c: what killed processes have left is removed, and what a living process
  * writes stays. See faults.h. */
-#include <pthread.h>
 
 #include "services/io/directory.h"
 #include "services/io/faults.h"
 #include "services/io/output/temporary.h"
+#include "support/threads.h"
 
 /* Names for CMake: __wrap_fsync __wrap_renameat __wrap_renameat2 __wrap_fchmod __wrap_fstatat __wrap_mkdirat
  * __wrap_unlinkat __wrap_flock __wrap_ftruncate __wrap_openat __wrap_open __wrap_close __wrap_pwrite */
@@ -199,7 +199,7 @@ CASE(temporary_files_survive_saves_at_the_same_time) {
     race r = {.at = open_folder(&f), .is_directory = is_directory, .num_running = NUM_WRITERS};
     pthread_t threads[NUM_WRITERS + NUM_CLEANERS];
     for (int i = 0; i < NUM_WRITERS + NUM_CLEANERS; i++)
-      assert_int_equal(pthread_create(&threads[i], NULL, i < NUM_WRITERS ? write_files : clean_files, &r), 0);
+      threads[i] = td_start(i < NUM_WRITERS ? write_files : clean_files, &r);
     for (int i = 0; i < NUM_WRITERS + NUM_CLEANERS; i++) pthread_join(threads[i], NULL);
     assert_int_equal(r.num_lost, 0);
     assert_int_equal(folder_count(&f, NULL), NUM_WRITERS * NUM_FILES);

@@ -1,0 +1,29 @@
+/* Threads of cases, whose start must succeed. Thread rule: the main thread. */
+#ifndef TDICT_TESTS_SUPPORT_THREADS_H
+#define TDICT_TESTS_SUPPORT_THREADS_H
+
+#include <pthread.h>
+
+#include "support/test.h"
+
+static inline pthread_t td_start(void *(*run)(void *), void *user) {
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, run, user), 0);
+  return thread;
+}
+
+/* Runs a function on `count` threads at the same time, and waits for them. The first thread gets `user`, and each
+ * further thread an address that is `stride` bytes higher. Returns a result that is not NULL, if there is one. */
+static inline void *td_in_threads(int count, void *(*run)(void *), void *user, size_t stride) {
+  pthread_t threads[64];
+  void *found = NULL, *result;
+  assert_in_range(count, 1, 64);
+  for (int i = 0; i < count; i++) threads[i] = td_start(run, (char *)user + (size_t)i * stride);
+  for (int i = 0; i < count; i++) {
+    assert_int_equal(pthread_join(threads[i], &result), 0);
+    if (result) found = result;
+  }
+  return found;
+}
+
+#endif
