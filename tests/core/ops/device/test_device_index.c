@@ -118,7 +118,7 @@ SIM_CASE(device_index_refuses_lost_rows) {
   tdict_release(td_made(tree, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(good, 2)), NULL, &made, err)));
   out = NULL;
   for (int i = 0; i < 2; i++) {
-    const tdict_run o = td_run(i ? (tdict_stream){w.device, NULL} : tdict_no_stream(), NULL);
+    const tdict_run o = td_with(tdict_run, stream = (i ? (tdict_stream){w.device, NULL} : tdict_no_stream()));
     td_fails_at(TDICT_EINVAL, "index: the source's bytes are lost", "n.c",
                 tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(bad, 2)), &o, &out, err));
     td_fails(TDICT_EINVAL, "index_into: the source's bytes are lost",
@@ -154,7 +154,7 @@ SIM_CASE(device_index_takes_mixed_trees) {
     check_row(&w, td_leaf(td, "e"), list[i], 3, 25, i);
   }
   tdict_stream s = new_stream(&w);
-  const tdict_run o = td_run(s, NULL);
+  const tdict_run o = td_with(tdict_run, stream = s);
   td_fails_at(TDICT_ENOTSUP, "index_set: from cpu to sim:0; on a stream, both tensors must be", "a",
               tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(0, 3, 1)), few, &o, err));
   check_row(&w, td_leaf(td, "b"), 1, 40, 2, 1);
@@ -170,7 +170,7 @@ SIM_CASE(device_index_on_stream_refuses) {
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(list, 3));
   scoped_tree td = rows_tree(&w, 40, 1), out = NULL, few = rows_tree(&w, 3, 21);
   tdict_stream s = new_stream(&w), wrong = {tdict_cpu(), NULL}, second = {tdict_sim(1), NULL};
-  tdict_run o = td_run(wrong, NULL);
+  tdict_run o = td_with(tdict_run, stream = wrong);
   td_fails(TDICT_EWRONGDEVICE, "the stream is of the cpu", tdict_index_get(NULL, td, index, &o, &out, err));
   o.stream = second;
   td_fails(TDICT_EWRONGDEVICE, "index: the tensor is on sim:0, but the stream is of sim:1",
@@ -200,7 +200,7 @@ SIM_CASE(device_index_fails_whole) {
   tdict_tree *out = NULL;
   scoped_tree few = rows_tree(&w, 3, 21), two = rows_tree(&w, 2, 31);
   TD_STREAM(stream, w.c, w.device);
-  const tdict_run o = td_run(stream, NULL);
+  const tdict_run o = td_with(tdict_run, stream = stream);
   td_fails(TDICT_EINVAL, "position 40 is outside",
            tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST(outside, 2)), two, NULL, err));
   check_row(&w, td_leaf(td, "a"), 9, 40, 1, 9);
@@ -251,7 +251,7 @@ SIM_CASE(device_index_checks_lists) {
     put_bytes(&w, lists[i], positions);
   }
   for (int i = 0; i < 2; i++) {
-    const tdict_run o = td_run(i ? stream : tdict_no_stream(), NULL);
+    const tdict_run o = td_with(tdict_run, stream = i ? stream : tdict_no_stream());
     td_fails(TDICT_EINVAL, "index_set: position 40 is outside dimension 0, which has 40 elements",
              tdict_index_set(NULL, td, TDICT_INDEX(TDICT_LIST_OF(lists[1])), four, &o, err));
     td_fails(TDICT_EINVAL, "position 40",

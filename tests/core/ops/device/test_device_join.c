@@ -145,7 +145,7 @@ SIM_CASE(device_join_fails_whole) {
     end_twins(&both);
     td_release(items[0], items[1]);
   }
-  tdict_run run = td_run(stream, NULL);
+  tdict_run run = td_with(tdict_run, stream = stream);
   tdict_tree *one = help_tree_without_batch(), *out = NULL;
   td_fails(TDICT_EINVAL, "the option stream is set",
            tdict_pad_sequence((const tdict_tree *[]){one}, 1, NULL, &run, &out, err));
