@@ -2,7 +2,7 @@
  *
  * A cell is one element; an array lists its cells in C order. Arrays that share storage list the same cells, so writing
  * is writing to cells. Cells know where the library keeps them, once it has been looked at: a view that copies, or a
- * copy that shares, is found. Everything lives until m_reset(). Thread rule: one thread. */
+ * copy that shares, is found. Everything lives until m_reset() or the end of the program. Thread rule: one thread. */
 #ifndef TDICT_TESTS_SUPPORT_MODEL_H
 #define TDICT_TESTS_SUPPORT_MODEL_H
 

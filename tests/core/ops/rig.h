@@ -1,5 +1,5 @@
-/* Makes trees of the model on the device that a case runs on. The case releases everything; m_reset() ends the
- * model. */
+/* Makes trees of the model on the device that a case runs on. The case releases all trees of the library. The model's
+ * trees live until the end of the program. */
 #ifndef TDICT_TESTS_CORE_OPS_RIG_H
 #define TDICT_TESTS_CORE_OPS_RIG_H
 
@@ -18,10 +18,7 @@ static inline rig rig_open(void) {
   r.memory = tdict_device_memory(r.context, td_device());
   return r;
 }
-static inline void rig_close(rig *r) {
-  tdict_context_destroy(r->context);
-  m_reset();
-}
+static inline void rig_close(rig *r) { tdict_context_destroy(r->context); }
 #define scoped_rig TD_SCOPED(rig_close, rig)
 
 /* Makes the model's tree on the device. */

@@ -61,12 +61,10 @@ DEVICE_CASE(clone_deep_copies) {
 }
 
 CASE(clone_survives_enomem) {
-  tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
+  scoped_tree td = ops_tree(SAMPLE(3)), out = NULL;
   RIG_WITHOUT_MEMORY(td, tdict_clone(td, &out, err));
-  tdict_release(out);
+  td_release(out);
   RIG_WITHOUT_MEMORY(td, tdict_clone_deep(td, NULL, &out, err));
-  td_release(out, td);
-  m_reset();
 }
 
 CASE(clone_of_a_deep_tree) {
@@ -372,11 +370,9 @@ CASE(consolidate_empty_trees) {
 }
 
 CASE(consolidate_survives_enomem) {
-  tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
+  scoped_tree td = ops_tree(SAMPLE(3)), out = NULL;
   RIG_WITHOUT_MEMORY(td, tdict_consolidate(td, NULL, &out, err));
   assert_true(tdict_is_consolidated(out));
-  td_release(out, td);
-  m_reset();
 }
 
 /* Unlocking ends it, by a call or through a parent. Copies, views and children are not consolidated. */

@@ -2,19 +2,17 @@
 #include "rig.h"
 
 CASE(flatten_keys_flattens) {
-  tdict_tree *td = ops_tree(SAMPLE(3)), *out = td_made(tree, tdict_flatten_keys(td, NULL, &made, err));
+  scoped_tree td = ops_tree(SAMPLE(3)), out = td_made(tree, tdict_flatten_keys(td, NULL, &made, err));
   help_paths(out, "a n\\.b n\\.m\\.u"); /* e was empty */
   assert_string_equal(tdict_get_entry_at(out, 2).key, "n.m.u");
   assert_ptr_equal(td_leaf(out, "n\\.m\\.u"), td_leaf(td, "n.m.u"));
   assert_int_equal(tdict_batch_ndim(out), 1);
-  tdict_release(out);
+  td_release(out);
   td_ok(tdict_flatten_keys(td, "->", &out, err));
   help_paths(out, "a n->b n->m->u");
-  tdict_release(out);
+  td_release(out);
   td_fails(TDICT_EINVAL, "separator is empty", tdict_flatten_keys(td, "", &out, err));
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_flatten_keys(NULL, NULL, &out, err));
-  tdict_release(td);
-  m_reset();
 }
 
 CASE(flatten_keys_refuses_collision) {
@@ -28,15 +26,13 @@ CASE(flatten_keys_refuses_collision) {
 }
 
 CASE(unflatten_keys_unflattens) {
-  tdict_tree *td = ops_tree(SAMPLE(3)), *flat = td_made(tree, tdict_flatten_keys(td, NULL, &made, err)), *out = NULL;
+  scoped_tree td = ops_tree(SAMPLE(3)), flat = td_made(tree, tdict_flatten_keys(td, NULL, &made, err)), out = NULL;
   td_ok(tdict_unflatten_keys(flat, NULL, &out, err));
   help_paths(out, "a n n.b n.m n.m.u");
   assert_ptr_equal(td_leaf(out, "n.m.u"), td_leaf(td, "n.m.u"));
-  tdict_release(out);
+  td_release(out);
   td_ok(tdict_unflatten_keys(td, "x", &out, err)); /* no tree at this key */
   help_paths(out, "a n n.b n.m n.m.u e");
-  td_release(out, flat, td);
-  m_reset();
 }
 
 /* As TensorDict orders keys: what was not split, then the new trees in the order of the split keys. */

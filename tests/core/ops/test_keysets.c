@@ -22,22 +22,20 @@ DEVICE_CASE(keysets_share_leaves) {
 }
 
 CASE(select_takes_paths) {
-  tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
+  scoped_tree td = ops_tree(SAMPLE(3)), out = NULL;
   td_ok(tdict_select(td, PATHS("n.m", "a", "n.b"), true, &out, err));
   help_paths(out, "n n.m n.m.u n.b a");
   assert_int_equal(tdict_batch_ndim(td_child(out, "n.m")), 2);
-  tdict_release(out);
+  td_release(out);
   td_ok(tdict_select(td, PATHS("n.m.u", "n", "n.b", "e"), true, &out, err));
   help_paths(out, "n n.b n.m n.m.u e");
-  tdict_release(out);
+  td_release(out);
   td_ok(tdict_select(td, NULL, 0, true, &out, err));
   help_paths(out, "");
-  td_release(out, td);
-  m_reset();
 }
 
 CASE(select_refuses_missing) {
-  tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
+  scoped_tree td = ops_tree(SAMPLE(3)), out = NULL;
   td_fails_at(TDICT_ENOTFOUND, "not a key", "n.q", tdict_select(td, PATHS("a", "n.q"), true, &out, err));
   td_fails(TDICT_ETYPE, "tensor", tdict_select(td, PATHS("a.q"), true, &out, err));
   td_fails(TDICT_EINVAL, "empty key", tdict_select(td, PATHS("a", ""), false, &out, err));
@@ -46,19 +44,15 @@ CASE(select_refuses_missing) {
   assert_null(out);
   td_ok(tdict_select(td, PATHS("a", "n.q", "a.q", "q.q"), false, &out, err));
   help_paths(out, "a");
-  td_release(out, td);
-  m_reset();
 }
 
 CASE(exclude_removes_paths) {
-  tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
+  scoped_tree td = ops_tree(SAMPLE(3)), out = NULL;
   td_ok(tdict_exclude(td, PATHS("n.m.u", "a", "q", "n.b.q"), &out, err));
   help_paths(out, "n n.b n.m e"); /* n.m is empty and stays */
-  tdict_release(out);
+  td_release(out);
   td_fails(TDICT_EINVAL, "empty key", tdict_exclude(td, PATHS("n..m"), &out, err));
   help_paths(td, "a n n.b n.m n.m.u e");
-  tdict_release(td);
-  m_reset();
 }
 
 CASE(split_keys_splits) {
@@ -83,7 +77,6 @@ CASE(split_keys_splits) {
   td_ok(tdict_split_keys(td, NULL, 0, out, &(size_t){1}, err));
   help_paths(out[0], "a n n.b n.m n.m.u"); /* empty trees are left out of the last part */
   td_release(out[0], td);
-  m_reset();
 }
 
 CASE(split_keys_refuses) {
@@ -97,7 +90,6 @@ CASE(split_keys_refuses) {
   td_fails(TDICT_EINVAL, "room for 1 trees", tdict_split_keys(td, &set, 1, out, &(size_t){1}, err));
   assert_null(out[0]);
   tdict_release(td);
-  m_reset();
 }
 
 CASE(keysets_survive_enomem) {
@@ -113,7 +105,6 @@ CASE(keysets_survive_enomem) {
   RIG_WITHOUT_MEMORY(td, tdict_flatten_keys(td, NULL, &flat, err));
   RIG_WITHOUT_MEMORY(flat, tdict_unflatten_keys(flat, NULL, &out, err));
   td_release(out, flat, td);
-  m_reset();
 }
 
 /* Makes a tree of two parents that share the child `n` of the sample. */
@@ -126,10 +117,7 @@ static family family_open(void) {
   td_ok(tdict_set_tree(f.other, "n", f.n, err));
   return f;
 }
-static void family_close(family *f) {
-  td_release(f->td, f->n, f->other);
-  m_reset();
-}
+static void family_close(family *f) { td_release(f->td, f->n, f->other); }
 #define scoped_family TD_SCOPED(family_close, family)
 
 CASE(assign_replaces_entries) {

@@ -150,5 +150,4 @@ CASE(split_all_or_nothing) {
   assert_int_equal(count, ROOM);
   for (int i = 0; i < ROOM; i++) assert_ptr_equal(out[i], untouched);
   tdict_release(td);
-  m_reset();
 }

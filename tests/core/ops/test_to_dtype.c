@@ -21,7 +21,7 @@ static const float *floats_at(const tdict_tree *td, const char *path) {
 }
 
 CASE(to_dtype_converts_every_tensor) {
-  tdict_tree *td = numbers(), *out = NULL;
+  scoped_tree td = numbers(), out = NULL;
   const int64_t *b = tdict_data(td, "n.b");
   const uint8_t *u = tdict_data(td, "n.m.u");
   const tdict_device cpu = tdict_cpu();
@@ -40,8 +40,6 @@ CASE(to_dtype_converts_every_tensor) {
   assert_ptr_equal(td_leaf(out, "a"), td_leaf(td, "a")); /* has the dtype already */
   assert_true(tdict_tensor_shares_storage(td_leaf(out, "n.b"), td_leaf(out, "n.m.u")));
   assert_ptr_not_equal(td_child(out, "e"), td_child(td, "e"));
-  td_release(out, td);
-  m_reset();
 }
 
 typedef struct asked {
@@ -56,7 +54,7 @@ static bool is_wanted(void *user, const tdict_leaves *at) {
 }
 
 CASE(to_dtype_filters) {
-  tdict_tree *td = numbers(), *out = NULL;
+  scoped_tree td = numbers(), out = NULL;
   asked a = {"n.b", ""};
   tdict_dtype_options o = td_with(tdict_dtype_options, filter = is_wanted, user = &a);
   td_ok(tdict_to_dtype(td, TDICT_I16, &o, NULL, &out, err));
@@ -65,15 +63,13 @@ CASE(to_dtype_filters) {
   assert_ptr_equal(td_leaf(out, "n.m.u"), td_leaf(td, "n.m.u"));
   const int16_t *b = tdict_data(out, "n.b");
   for (int i = 0; i < 18; i++) assert_int_equal(b[i], i * 5 - 40);
-  tdict_release(out);
+  td_release(out);
   a = (asked){"n.m.u a", ""};
   o.floats_only = true;
   td_ok(tdict_to_dtype(td, TDICT_F64, &o, NULL, &out, err));
   assert_true(tdict_tensor_dtype(td_leaf(out, "a")) == TDICT_F64);
   assert_ptr_equal(td_leaf(out, "n.b"), td_leaf(td, "n.b"));
   assert_ptr_equal(td_leaf(out, "n.m.u"), td_leaf(td, "n.m.u"));
-  td_release(out, td);
-  m_reset();
 }
 
 CASE(to_dtype_floats_only) {
@@ -118,7 +114,6 @@ CASE(to_dtype_names_path_and_element) {
   tdict_storage_lose_all(td_leaf(td, "n.b")->storage);
   td_fails_at(TDICT_EINVAL, "transfer into them failed", "n.b", tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err));
   tdict_release(td);
-  m_reset();
 }
 
 GPU_CASE(to_dtype_shares_on_devices) {
@@ -191,16 +186,13 @@ CASE(to_dtype_converts_objects) {
   }
   tdict_release(td);
   assert_int_equal(thing_count(), 0);
-  m_reset();
 }
 
 CASE(to_dtype_survives_enomem) {
-  tdict_tree *td = numbers(), *out = NULL;
+  scoped_tree td = numbers(), out = NULL;
   asked a = {"n.b", ""};
   RIG_WITHOUT_MEMORY(td, tdict_to_dtype(td, TDICT_F32, NULL, NULL, &out, err));
   td_release(out);
   tdict_dtype_options o = td_with(tdict_dtype_options, filter = is_wanted, user = &a);
   RIG_WITHOUT_MEMORY(td, (a.paths[0] = 0, tdict_to_dtype(td, TDICT_F32, &o, NULL, &out, err)));
-  td_release(out, td);
-  m_reset();
 }

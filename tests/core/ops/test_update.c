@@ -29,13 +29,11 @@ DEVICE_CASE(update_merges) {
 }
 
 CASE(update_takes_paths) {
-  tdict_tree *td = TREE(4), *from = ops_tree(SAMPLE(4));
+  scoped_tree td = TREE(4), from = ops_tree(SAMPLE(4));
   const char *const paths[] = {"n.m", "a"};
   td_ok(tdict_update(td, from, paths, 2, err));
   help_paths(td, "n n.m n.m.u a");
   assert_int_equal(tdict_batch_ndim(td_child(td, "n.m")), 2);
-  td_release(td, from);
-  m_reset();
 }
 
 CASE(update_replaces_leaves_of_another_kind) {
@@ -75,12 +73,12 @@ CASE(update_merges_twice_into_one_child) {
 }
 
 CASE(update_is_atomic) {
-  tdict_tree *td = ops_tree(SAMPLE(4)), *from = ops_tree(SAMPLE(4));
+  scoped_tree td = ops_tree(SAMPLE(4)), from = ops_tree(SAMPLE(4));
   char *before = help_snapshot(td);
   td_put_tree(from, "z", help_tree(0, NULL));
-  tdict_tree *wrong = help_tree(0, NULL);
+  scoped_tree wrong = help_tree(0, NULL);
   td_put(wrong, "deep.t", TENSOR(9));
-  tdict_tree *loose = help_tree(0, NULL);
+  scoped_tree loose = help_tree(0, NULL);
   const char *const keep[] = {"a"};
   td_ok(tdict_update(loose, from, keep, 1, err)); /* has no batch size, so any shape is allowed */
   td_ok(tdict_set_tree(loose, "z", wrong, err));
@@ -92,12 +90,10 @@ CASE(update_is_atomic) {
   before = help_snapshot(td);
   td_fails_at(TDICT_ELOCKED, "locked", "n.m.u", tdict_update(td, from, NULL, 0, err));
   help_unchanged(td, before);
-  td_release(wrong, loose, td, from);
-  m_reset();
 }
 
 CASE(update_refuses) {
-  tdict_tree *td = ops_tree(SAMPLE(4)), *from = ops_tree(SAMPLE(4)), *other = TREE(5);
+  scoped_tree td = ops_tree(SAMPLE(4)), from = ops_tree(SAMPLE(4)), other = TREE(5);
   const char *const missing[] = {"a", "q"};
   char *before = help_snapshot(td);
   td_fails(TDICT_EINVAL, "src is NULL", tdict_update(td, NULL, NULL, 0, err));
@@ -112,18 +108,14 @@ CASE(update_refuses) {
   td_put(from, "d", help_tensor_on(tdict_sim(3), COUNTS(4)));
   td_fails(TDICT_EWRONGDEVICE, "sim:3", tdict_update(td, from, NULL, 0, err));
   help_unchanged(td, before);
-  td_release(td, from, other);
-  m_reset();
 }
 
 CASE(update_survives_enomem) {
-  tdict_tree *td = ops_tree(SAMPLE(4)), *from = ops_tree(SAMPLE(4));
+  scoped_tree td = ops_tree(SAMPLE(4)), from = ops_tree(SAMPLE(4));
   td_put(from, "new.deep.t", TENSOR(4));
   td_ok(tdict_delete(td, "n.m", err));
   RIG_WITHOUT_MEMORY(td, tdict_update(td, from, NULL, 0, err));
   help_paths(td, "a n n.b n.m n.m.u e new new.deep new.deep.t");
-  td_release(td, from);
-  m_reset();
 }
 
 /* Tests a tree that is adopted, merged into and replaced in one call, while its node is at three paths. */

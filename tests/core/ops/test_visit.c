@@ -41,14 +41,12 @@ CASE(visit_passes_every_tensor) {
   free(s.text.text);
   td_release(td, other);
   /* the tensors of each path are in the same call */
-  tdict_tree *x = td_tree("[4] p:f32[4] q:f32[4]"), *y = td_tree("[4] q:f32[4] p:f32[4]");
+  scoped_tree x = td_tree("[4] p:f32[4] q:f32[4]"), y = td_tree("[4] q:f32[4] p:f32[4]");
   const tdict_tree *pair[] = {x, y};
   td_ok(tdict_visit(NULL, pair, 2, subtract, NULL, NULL, err));
   for (int i = 0; i < 4; i++)
     assert_true(((const float *)tdict_const_data(x, "q"))[i] == ((const float *)tdict_const_data(y, "q"))[i] + 1 ||
                 ((const float *)tdict_const_data(y, "q"))[i] != ((const float *)tdict_const_data(y, "q"))[i]);
-  td_release(x, y);
-  m_reset();
 }
 
 CASE(visit_refuses) {
@@ -78,19 +76,16 @@ CASE(visit_refuses) {
            tdict_visit(context, both, 2, look, &s, TD_THREADS(-2), err));
   assert_int_equal(s.calls, 0);
   td_release(context, td, other);
-  m_reset();
 }
 
 CASE(visit_stops) {
-  tdict_tree *td = ops_tree(SAMPLE(3));
+  scoped_tree td = ops_tree(SAMPLE(3));
   const tdict_tree *one[] = {td};
   seen s = {.stop_at = "n.b"};
   td_fails_at(TDICT_EHOOK, "visit: the function returned TDICT_EHOOK without a message", "n.b",
               tdict_visit(NULL, one, 1, look, &s, NULL, err));
   assert_string_equal(s.text.text, "a n.b");
   free(s.text.text);
-  tdict_release(td);
-  m_reset();
 }
 
 enum { MANY = 300 };
@@ -151,7 +146,7 @@ static tdict_status make_then_fail(void *user, const tdict_leaves *at, tdict_ten
 }
 
 CASE(apply_makes_a_tree) {
-  tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
+  scoped_tree td = ops_tree(SAMPLE(3)), out = NULL;
   const tdict_tree *one[] = {td};
   tdict_lock(td);
   td_ok(tdict_apply(NULL, one, 1, leave_out_b, NULL, NULL, &out, err));
@@ -161,12 +156,10 @@ CASE(apply_makes_a_tree) {
   assert_int_equal(tdict_batch_ndim(td_child(out, "n.m")), 2);
   td_put(out, "n.m.v", TENSOR(3, 2)); /* a key of a node that lost one */
   help_paths(td, "a n n.b n.m n.m.u e");
-  td_release(out, td);
-  m_reset();
 }
 
 CASE(apply_refuses) {
-  tdict_tree *td = ops_tree(SAMPLE(3)), *out = NULL;
+  scoped_tree td = ops_tree(SAMPLE(3)), out = NULL;
   const tdict_tree *one[] = {td};
   td_fails(TDICT_EINVAL, "function is NULL", tdict_apply(NULL, one, 1, NULL, NULL, NULL, &out, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_apply(NULL, one, 1, make_copy, NULL, NULL, NULL, err));
@@ -176,8 +169,6 @@ CASE(apply_refuses) {
   td_fails(TDICT_EINVAL, "NULL", tdict_filter(NULL, NULL, NULL, &out, err));
   assert_null(out);
   RIG_WITHOUT_MEMORY(td, tdict_apply(NULL, one, 1, leave_out_b, NULL, NULL, &out, err));
-  td_release(out, td);
-  m_reset();
 }
 
 static bool is_deep(void *user, const tdict_leaves *at) {
@@ -193,12 +184,12 @@ DEVICE_CASE(filter_keeps) {
 }
 
 CASE(tree_depth_and_empty) {
-  tdict_tree *td = ops_tree(SAMPLE(3));
+  scoped_tree td = ops_tree(SAMPLE(3));
   assert_int_equal(tdict_depth(td), 2);
   assert_int_equal(tdict_depth(td_child(td, "n.m")), 0);
   assert_false((tdict_num_leaves(td) + tdict_num_objects(td) == 0));
   assert_true((tdict_num_leaves(td_child(td, "e")) + tdict_num_objects(td_child(td, "e")) == 0));
-  tdict_tree *empty = TREE(1);
+  scoped_tree empty = TREE(1);
   td_put_tree(empty, "x.y", TREE(1));
   assert_true((tdict_num_leaves(empty) + tdict_num_objects(empty) == 0));
   assert_int_equal(tdict_depth(empty), 0); /* as in TensorDict */
@@ -207,8 +198,6 @@ CASE(tree_depth_and_empty) {
   td_ok(tdict_delete(empty, "x.z", err));
   td_put(empty, "x.y.deep", TENSOR(1));
   assert_int_equal(tdict_depth(empty), 2);
-  td_release(empty, td);
-  m_reset();
 }
 
 /* Tests a visitor that returns a number that is no status, with and without its own error. */

@@ -214,7 +214,7 @@ DEVICE_CASE(copy_copies_every_element) {
 
 CASE(copy_refuses) {
   m_tree *t = SAMPLE(4);
-  tdict_tree *td = ops_tree(t), *from = ops_tree(rig_like(t));
+  scoped_tree td = ops_tree(t), from = ops_tree(rig_like(t));
   rig r = {NULL, NULL};
   rig_check(&r, t, td);
   td_fails(TDICT_EINVAL, "src is NULL", tdict_copy(td, NULL, NULL, err));
@@ -227,8 +227,6 @@ CASE(copy_refuses) {
   td_put(from, "e", TENSOR(4));
   td_fails(TDICT_ETYPE, "in the destination", tdict_copy(td, from, NULL, err));
   rig_check(&r, t, td);
-  td_release(from, td);
-  m_reset();
 }
 
 DEVICE_CASE(update_in_place_writes) {

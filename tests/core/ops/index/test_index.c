@@ -311,18 +311,16 @@ DEVICE_CASE(index_refuses) {
 
 CASE(index_survives_enomem) {
   m_tree *t = SAMPLE(3, 4);
-  tdict_tree *td = ops_tree(t), *out = NULL, *row = ops_tree(rig_like(SAMPLE(4))), *empty = TREE(3, 4);
+  scoped_tree td = ops_tree(t), out = NULL, row = ops_tree(rig_like(SAMPLE(4))), empty = TREE(3, 4);
   const int64_t positions[] = {1, 2};
   RIG_WITHOUT_MEMORY(td, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_AT(1)), NULL, &out, err));
   td_release(out);
   RIG_WITHOUT_MEMORY(td, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(positions, 2)), NULL, &out, err));
-  tdict_release(out);
+  td_release(out);
   RIG_WITHOUT_MEMORY(
       td, tdict_index_get(NULL, td, TDICT_INDEX(TDICT_LIST(positions, 2), TDICT_LIST(positions, 1)), NULL, &out, err));
-  tdict_release(out);
+  td_release(out);
   RIG_WITHOUT_MEMORY(empty, tdict_index_set(NULL, empty, TDICT_INDEX(TDICT_AT(1)), row, NULL, err));
-  td_release(td, row, empty);
-  m_reset();
 }
 
 /* Tests that elements written to a view appear in the whole tree. */

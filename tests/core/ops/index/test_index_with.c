@@ -83,18 +83,16 @@ SIM_CASE(index_with_copies_to_a_memory) {
 SIM_CASE(index_with_defaults_is_index_get) {
   const int64_t rows[] = {2, 0};
   m_tree *t = SAMPLE(3, 4);
-  tdict_tree *td = ops_tree(t), *out = NULL;
+  scoped_tree td = ops_tree(t), out = NULL;
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), NULL, &out, err));
   rig_shares(out, td, true);
-  tdict_release(out);
+  td_release(out);
   out = get_with(td, TDICT_INDEX(TDICT_RANGE(1, 3, 1)), NULL);
   rig_shares(out, td, true);
-  tdict_release(out);
+  td_release(out);
   out = get_with(td, TDICT_INDEX(TDICT_LIST(rows, 2)), NULL);
   rig_shares(out, td, false);
   assert_false(tdict_tensor_is_pinned(td_leaf(out, "n.b")));
-  td_release(out, td);
-  m_reset();
 }
 
 /* A memory that counts its blocks. */
@@ -127,10 +125,10 @@ SIM_CASE(index_with_allocates_one_block) {
   const tdict_indices *const picks[] = {TDICT_INDEX(TDICT_LIST(rows, 3)), TDICT_INDEX(TDICT_RANGE(0, 2, 1)),
                                         TDICT_INDEX(TDICT_AT(1), TDICT_LIST(rows, 3))};
   counter c = {0, 0};
-  tdict_context *context = td_context(NULL);
-  tdict_memory *memory = counting_memory(context, &c);
+  scoped_context context = td_context(NULL);
+  scoped_memory memory = counting_memory(context, &c);
   m_tree *t = SAMPLE(3, 4);
-  tdict_tree *td = ops_tree(t);
+  scoped_tree td = ops_tree(t);
   for (int i = 0; i < 3; i++) {
     c.allocated = 0;
     tdict_tree *out = get_with(td, picks[i], memory);
@@ -138,8 +136,6 @@ SIM_CASE(index_with_allocates_one_block) {
     tdict_release(out);
     assert_int_equal(c.live, 0);
   }
-  td_release(td, memory, context);
-  m_reset();
 }
 
 GPU_CASE(index_with_reads_devices) {
@@ -185,9 +181,9 @@ GPU_CASE(index_with_reads_devices) {
 SIM_CASE(index_with_refuses) {
   static const int64_t rows[] = {2, 0}, outside[] = {3};
   const tdict_indices *index = TDICT_INDEX(TDICT_LIST(rows, 2));
-  tdict_context *context = td_context(NULL);
+  scoped_context context = td_context(NULL);
   m_tree *t = SAMPLE(3, 4);
-  tdict_tree *td = ops_tree(t), *part = get_with(td, index, NULL), *out = NULL;
+  scoped_tree td = ops_tree(t), part = get_with(td, index, NULL), out = NULL;
   char *before = help_snapshot(td), *part_before = help_snapshot(part);
   td_fails(TDICT_EINVAL, "tree is NULL", tdict_index_get(NULL, NULL, index, NULL, &out, err));
   td_fails(TDICT_EINVAL, "out is NULL", tdict_index_get(NULL, td, index, NULL, NULL, err));
@@ -215,8 +211,6 @@ SIM_CASE(index_with_refuses) {
   rig_check_snapshot(part, part_before);
   free(before);
   free(part_before);
-  td_release(td, part, context);
-  m_reset();
 }
 
 SIM_CASE(index_with_survives_enomem) {
@@ -231,7 +225,6 @@ SIM_CASE(index_with_survives_enomem) {
   tdict_release(out);
   assert_int_equal(c.live, 0);
   td_release(o.memory, td, context);
-  m_reset();
 }
 
 static int index_calls;
