@@ -1,6 +1,5 @@
 /* Sequences of operations on trees, chosen by bytes: the operations of tests/support/ops.h, on the library and on the
- * model beside it. Built with libFuzzer by scripts/fuzz, and with replay.c for CTest, which runs the corpus. Bytes that
- * show a difference end the program. Thread rule: one thread. */
+ * model beside it. Bytes that show a difference end the program. Thread rule: one thread. */
 #include <stdio.h>
 #include <stdlib.h>
 

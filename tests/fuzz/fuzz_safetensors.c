@@ -1,43 +1,9 @@
 /* Safetensors files from any bytes. The first byte chooses how the other bytes become a file: as the whole file, as a
  * header, as TensorDict's entry in a file of four tensors, or as an index of two shards. A tree that is opened is
- * written, opened again and compared. A file that is refused leaves a message. Built with libFuzzer by scripts/fuzz,
- * and with replay.c for CTest, which runs the corpus. Thread rule: one thread. */
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+ * written, opened again and compared. A file that is refused leaves a message. Thread rule: one thread. */
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "tdict/io.h"
-#include "tdict/tdict.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
-void fuzz_print_counts(void);
-
-static long long accepted, refused, written;
-static char folder[64], saved[80], index_path[96]; /* a folder with the shards "s" and "t" */
-
-static const char *in_folder(const char *name) {
-  static char path[96];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  return path;
-}
-
-void fuzz_print_counts(void) {
-  fprintf(stderr, "%lld accepted, %lld refused, %lld written again\n", accepted, refused, written);
-  unlink(saved);
-  unlink(index_path);
-  unlink(in_folder("s"));
-  unlink(in_folder("t"));
-  rmdir(folder);
-}
-
-static void demand(int good, const char *text) {
-  if (good) return;
-  fprintf(stderr, "%s\n", text);
-  abort();
-}
+#include "files.h"
 
 static void put(int fd, const void *bytes, size_t count) {
   demand(write(fd, bytes, count) == (ssize_t)count, "the file cannot be written");
@@ -69,37 +35,12 @@ static void put_structure(int fd, const uint8_t *text, size_t count) {
   free(header);
 }
 
-/* Writes the tree and opens the new file. */
-static void write_again(const tdict_tree *tree) {
-  tdict_tree *back = NULL;
-  tdict_error error = {0};
-  tdict_status status = tdict_save(NULL, saved, tree, NULL, &error);
-  demand(status == TDICT_OK || status == TDICT_ENOTSUP || status == TDICT_EEXIST, error.message);
-  if (status != TDICT_OK) return;
-  written++;
-  demand(tdict_open(saved, NULL, &back, &error) == TDICT_OK, error.message);
-  demand(tdict_num_leaves(back) == tdict_num_leaves(tree), "another number of leaves");
-  demand(tdict_num_objects(back) == tdict_num_objects(tree), "another number of objects");
-  demand(tdict_bytes(back) == tdict_bytes(tree), "another number of bytes");
-  tdict_release(back);
-}
-
 static void put_shard(const char *name, const char *header) {
   int fd = open(in_folder(name), O_CREAT | O_TRUNC | O_WRONLY, 0600);
   demand(fd >= 0, "no shard");
   put_header(fd, header, strlen(header));
   put(fd, "12345678", 8);
   close(fd);
-}
-
-static void begin(void) {
-  snprintf(folder, sizeof folder, "%s/tdict-fuzz.XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-  demand(mkdtemp(folder) != NULL, "no folder");
-  snprintf(saved, sizeof saved, "%s/saved", folder);
-  snprintf(index_path, sizeof index_path, "%s/x.index.json", folder);
-  put_shard("s", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}");
-  put_shard("t", "{\"b.c\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}");
-  atexit(fuzz_print_counts);
 }
 
 /* Writes the file of an input. */
@@ -120,23 +61,25 @@ static void put_input(int fd, const uint8_t *bytes, size_t count) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
-  tdict_tree *tree = NULL;
+  scoped_tree tree = NULL, back = NULL;
   tdict_error error = {0};
-  tdict_open_options o = tdict_open_options_default();
-  char path[96];
-  if (!folder[0]) begin();
+  char path[160];
+  if (make_folder()) {
+    put_shard("s", "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}");
+    put_shard("t", "{\"b.c\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}");
+  }
   if (count < 2) return 0;
   const bool is_index = bytes[0] % 5 == 4;
-  int fd = is_index ? open(index_path, O_CREAT | O_TRUNC | O_WRONLY, 0600) : memfd_create("fuzz", MFD_CLOEXEC);
+  const char *index = in_folder("x.index.json");
+  const int fd = is_index ? open(index, O_CREAT | O_TRUNC | O_WRONLY, 0600) : memfd_create("fuzz", MFD_CLOEXEC);
   demand(fd >= 0, "no file");
   put_input(fd, bytes, count);
-  o.flat = bytes[0] % 5 == 3;
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  if (is_index) memcpy(path, index_path, sizeof index_path);
-  tdict_status status = tdict_open(path, &o, &tree, &error);
+  if (is_index) snprintf(path, sizeof path, "%s", index);
+  tdict_status status = tdict_open(path, td_options(tdict_open_options, flat = bytes[0] % 5 == 3), &tree, &error);
   if (status == TDICT_OK) {
     accepted++;
-    write_again(tree);
+    back = write_again(tree, TDICT_FORMAT_SAFETENSORS);
   } else {
     refused++;
     demand(!tree && error.message[0], "no message");
@@ -144,7 +87,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
     demand(status != TDICT_ENOMEM && status != TDICT_EINVAL, error.message);
     demand(is_index || status != TDICT_EIO, error.message); /* an index can name a missing shard */
   }
-  tdict_release(tree);
   close(fd);
   return 0;
 }

@@ -1,27 +1,15 @@
 /* Blobs of schemas from any bytes. A blob that is accepted is written again byte by byte, all of its entries can be
- * read, and the tree that it makes has the same schema. A blob that is refused leaves a message with an offset. Built
- * with libFuzzer by scripts/fuzz, and with replay.c for CTest, which runs the corpus. Thread rule: one thread. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+ * read, and the tree that it makes has the same schema. A blob that is refused leaves a message with an offset. Thread
+ * rule: one thread. */
+#include "demand.h"
 #include "tdict/schema.h"
 #include "tdict/tdict.h"
 
 enum { MOST_BYTES = 1 << 20 }; /* of the trees that are made */
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
-void fuzz_print_counts(void);
-
-static long long accepted, refused, trees;
+static long long trees;
 
 void fuzz_print_counts(void) { fprintf(stderr, "%lld accepted, %lld refused, %lld trees\n", accepted, refused, trees); }
-
-static void demand(int good, const char *text) {
-  if (good) return;
-  fprintf(stderr, "%s\n", text);
-  abort();
-}
 
 /* Sums the bytes of all tensors, at most a little above MOST_BYTES. */
 static size_t sum_bytes(const tdict_schema *s) {
@@ -45,16 +33,14 @@ static size_t sum_bytes(const tdict_schema *s) {
 }
 
 static void make_tree(const tdict_schema *s) {
-  tdict_tree *tree = NULL;
-  tdict_schema *again = NULL;
+  scoped_tree tree = NULL;
+  scoped_schema again = NULL;
   tdict_schema_difference difference;
   trees++;
   demand(tdict_create_from_schema(s, NULL, &tree, NULL) == TDICT_OK, "the tree cannot be made");
   demand(tdict_schema_from_tree(tree, &again, NULL) == TDICT_OK, "the tree has no schema");
   demand(tdict_schema_equal(s, again, &difference), "the tree has another schema");
   demand(!difference.message[0], "a difference");
-  tdict_schema_release(again);
-  tdict_release(tree);
 }
 
 /* Compares the schema with the one before, in both directions. */
@@ -86,10 +72,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count) {
     return 0;
   }
   accepted++;
-  uint8_t *again = malloc(count);
+  scoped_bytes again = malloc(count);
   demand(again && tdict_schema_write(s, again, count) == count && memcmp(again, bytes, count) == 0,
          "the blob is written in another way");
-  free(again);
   if (tdict_schema_get_info(s).num_objects == 0 && sum_bytes(s) <= MOST_BYTES) make_tree(s);
   compare_with_last(s);
   return 0;

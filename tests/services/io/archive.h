@@ -2,11 +2,12 @@
 #ifndef TDICT_TESTS_SERVICES_IO_ARCHIVE_H
 #define TDICT_TESTS_SERVICES_IO_ARCHIVE_H
 
-#include "files.h"
+#include <stdint.h>
+#include <string.h>
 
 /* A file in memory. */
 typedef struct image {
-  unsigned char bytes[8192];
+  unsigned char bytes[1 << 17];
   size_t count;
   size_t local[8], data[8], central[8], entries, directory, end; /* positions of the parts */
 } image;

@@ -1,6 +1,7 @@
 /* Tests the options first_row and num_rows of tdict_load(): rows of plain files, of trees with every kind of leaf, and
  * what is refused. */
 #include "archive.h"
+#include "files.h"
 #include "random_tree.h"
 #include "raw_file.h"
 

@@ -1,6 +1,7 @@
 /* Tests .npy and .npz files with bytes that the tests make themselves. tests/beside/numpy_files.py compares with
  * NumPy. */
 #include "archive.h"
+#include "files.h"
 
 static void open_npy(const folder *f, const char *literal, const void *data, size_t bytes, tdict_tree **out) {
   unsigned char file[1024];
