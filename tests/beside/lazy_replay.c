@@ -1,50 +1,26 @@
 /* Holds lazy stacks against what the real TensorDict did: does the operations of a file that make_lazy_stack.py wrote,
  * and compares what each one made, or that it fails. usage: PROGRAM FILE; answers 0, 1 with each difference on a line,
  * or 77 when there is no such file. Thread rule: one thread. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "recorded.h"
 #include "tdict/lazy_stack.h"
-#include "tdict/tdict.h"
 #include "tdict/view.h"
 
-enum { MOST_KNOWN = 64, MOST_WORDS = 64, MOST_LINE = 1 << 16, MOST_ITEMS = 16 };
+enum { MOST_KNOWN = 64, MOST_WORDS = 64, MOST_ITEMS = 16 };
 
 static tdict_tree *known[MOST_KNOWN]; /* all items of the episode; retained */
 static size_t num_known;
 static tdict_lazy_stack *stack;
 static int batch_ndim;
 static int64_t batch_size[TDICT_MAX_BATCH_NDIM];
-static char text[1 << 18];
-static size_t length;
-static tdict_error error;
-
-static void add(const char *part) {
-  size_t bytes = strlen(part);
-  if (length + bytes + 1 > sizeof text) exit(2);
-  memcpy(text + length, part, bytes + 1);
-  length += bytes;
-}
-
-static void add_numbers(int64_t count, const int64_t *numbers) {
-  for (int64_t i = 0; i < count; i++) {
-    char part[32];
-    snprintf(part, sizeof part, "%s%" PRId64, i ? "," : "", numbers[i]);
-    add(part);
-  }
-}
 
 /* As tensor() of make_lazy_stack.py writes it. */
 static void add_tensor(tdict_tensor *t) {
-  tdict_tensor *dense = NULL;
-  if (tdict_tensor_contiguous(t, &dense, NULL) != TDICT_OK) exit(2);
+  scoped_tensor dense = NULL;
+  must(tdict_tensor_contiguous(t, &dense, &error));
   add("(");
   add_numbers(tdict_tensor_ndim(dense), tdict_tensor_shape(dense));
   add(")");
   add_numbers(tdict_tensor_numel(dense), tdict_tensor_const_data(dense));
-  tdict_tensor_release(dense);
 }
 
 typedef struct paths {
@@ -69,27 +45,25 @@ static tdict_status note_common(void *user, const tdict_lazy_entry *entry, tdict
 
 static void add_leaves(const tdict_tree *td) {
   paths all = {.count = 0};
-  if (tdict_walk(td, note_leaf, &all, NULL) != TDICT_OK) exit(2);
+  must(tdict_walk(td, note_leaf, &all, &error));
   qsort(all.path, all.count, sizeof all.path[0], compare_paths);
   for (size_t i = 0; i < all.count; i++) {
     tdict_tensor *t = NULL;
-    if (tdict_get(td, all.path[i], &t, NULL) != TDICT_OK) exit(2);
-    add(i ? " " : "");
-    add(all.path[i]);
-    add("=");
+    must(tdict_get(td, all.path[i], &t, &error));
+    add("%s%s=", i ? " " : "", all.path[i]);
     add_tensor(t);
   }
 }
 
 static tdict_tree *item_at(const tdict_lazy_stack *s, size_t i) {
   tdict_tree *item = NULL;
-  if (tdict_lazy_stack_get_item(s, (int64_t)i, &item, NULL) != TDICT_OK) exit(2);
+  must(tdict_lazy_stack_get_item(s, (int64_t)i, &item, &error));
   return item;
 }
 static size_t count_of(const tdict_lazy_stack *s) { return (size_t)tdict_lazy_stack_get_batch_size(s, NULL)[0]; }
 static void add_all_leaves(const tdict_lazy_stack *s) {
   for (size_t i = 0; i < count_of(s); i++) {
-    add(i ? " ; " : "");
+    add("%s", i ? " ; " : "");
     add_leaves(item_at(s, i));
   }
 }
@@ -97,24 +71,8 @@ static void add_order(const tdict_lazy_stack *s) {
   for (size_t i = 0; i < count_of(s); i++) {
     int64_t k = 0;
     while (known[k] != item_at(s, i)) k++;
-    add(i ? "," : "");
-    add_numbers(1, &k);
+    add("%s%" PRId64, i ? "," : "", k);
   }
-}
-
-static int read_numbers(const char *word, int64_t *out) {
-  int count = 0;
-  if (*word == '-' && !word[1]) return 0;
-  for (char *end; *word; word = *end ? end + 1 : end) out[count++] = strtoll(word, &end, 10);
-  return count;
-}
-
-static tdict_tensor *new_tensor(int64_t first, int ndim, const int64_t *shape) {
-  tdict_tensor *t = NULL;
-  if (tdict_tensor_empty(TDICT_I64, ndim, shape, NULL, &t, NULL) != TDICT_OK) exit(2);
-  int64_t *data = tdict_tensor_data(t);
-  for (int64_t i = 0; i < tdict_tensor_numel(t); i++) data[i] = first + i;
-  return t;
 }
 
 /* Makes an item of words such as n.x=5:2,3, and keeps a reference to it. */
@@ -126,9 +84,8 @@ static tdict_tree *new_item(int ndim, const int64_t *batch, char **words) {
     int64_t shape[TDICT_MAX_NDIM];
     for (int d = 0; d < ndim; d++) shape[d] = batch[d];
     *value = 0;
-    tdict_tensor *t = new_tensor(strtoll(value + 1, NULL, 10), ndim + read_numbers(more + 1, shape + ndim), shape);
-    if (tdict_set(item, *words, t, NULL) != TDICT_OK) exit(2);
-    tdict_tensor_release(t);
+    scoped_tensor t = new_tensor(strtoll(value + 1, NULL, 10), ndim + read_numbers(more + 1, shape + ndim), shape);
+    must(tdict_set(item, *words, t, &error));
   }
   known[num_known++] = item;
   return item;
@@ -169,7 +126,7 @@ static tdict_status run_list(const char *path) {
   tdict_tensor *list[MOST_ITEMS];
   tdict_status status = list_tensors(path, list);
   for (size_t i = 0; status == TDICT_OK && i < count_of(stack); i++) {
-    add(i ? " " : "");
+    add("%s", i ? " " : "");
     add_tensor(list[i]);
   }
   return status;
@@ -178,13 +135,12 @@ static tdict_status run_list(const char *path) {
 /* A stack of some items. */
 static tdict_status run_pick(const int64_t *places, size_t count) {
   tdict_tree *items[MOST_WORDS];
-  tdict_lazy_stack *some = NULL;
+  scoped_lazy_stack some = NULL;
   tdict_status status = TDICT_OK;
   for (size_t i = 0; i < count && status == TDICT_OK; i++)
     status = tdict_lazy_stack_get_item(stack, places[i], &items[i], &error);
   if (status == TDICT_OK) status = tdict_lazy_stack_create(items, count, &some, &error);
   if (status == TDICT_OK) add_order(some);
-  tdict_lazy_stack_release(some);
   return status;
 }
 
@@ -206,9 +162,8 @@ static tdict_status run_range(char **words) {
 
 static tdict_status run_set(char **words) {
   int64_t shape[TDICT_MAX_NDIM];
-  tdict_tensor *t = new_tensor(strtoll(words[2], NULL, 10), read_numbers(words[3], shape), shape);
+  scoped_tensor t = new_tensor(strtoll(words[2], NULL, 10), read_numbers(words[3], shape), shape);
   tdict_status status = tdict_lazy_stack_set(stack, words[1], t, &error);
-  tdict_tensor_release(t);
   if (status == TDICT_OK) add_all_leaves(stack);
   return status;
 }
@@ -227,25 +182,23 @@ static tdict_status run_add(char **words, const char *place) {
 }
 
 /* The one tensor of a path, padded. The stack of a path's tensors alone has no other keys in its way. */
-static tdict_status run_pad(const char *path, double value) {
+static tdict_status run_pad(const char *path, double padding) {
   tdict_tensor *list[MOST_ITEMS], *t = NULL;
-  tdict_tree *items[MOST_ITEMS], *padded = NULL;
-  tdict_lazy_stack *alone = NULL;
+  tdict_tree *items[MOST_ITEMS];
+  scoped_tree padded = NULL;
+  scoped_lazy_stack alone = NULL;
   const size_t count = count_of(stack);
   tdict_status status = list_tensors(path, list);
   if (status != TDICT_OK) return status;
   for (size_t i = 0; i < count; i++) {
-    if (tdict_create(batch_ndim, batch_size, &items[i], NULL) != TDICT_OK) exit(2);
-    if (tdict_set(items[i], "t", list[i], NULL) != TDICT_OK) exit(2);
+    must(tdict_create(batch_ndim, batch_size, &items[i], &error));
+    must(tdict_set(items[i], "t", list[i], &error));
   }
-  if (tdict_lazy_stack_create(items, count, &alone, NULL) != TDICT_OK) exit(2);
-  tdict_lazy_pad_options o = tdict_lazy_pad_options_default();
-  o.value = value;
+  must(tdict_lazy_stack_create(items, count, &alone, &error));
+  const tdict_lazy_pad_options o = td_with(tdict_lazy_pad_options, value = padding);
   status = tdict_lazy_stack_pad(alone, &o, &padded, &error);
   if (status == TDICT_OK) status = tdict_get(padded, "t", &t, &error);
   if (status == TDICT_OK) add_tensor(t);
-  tdict_release(padded);
-  tdict_lazy_stack_release(alone);
   for (size_t i = 0; i < count; i++) tdict_release(items[i]);
   return status;
 }
@@ -257,28 +210,24 @@ static tdict_status run_whole(char **words) {
     status = tdict_lazy_stack_walk(stack, note_common, &all, &error);
     qsort(all.path, all.count, sizeof all.path[0], compare_paths);
     for (size_t i = 0; i < all.count; i++) {
-      add(i ? " " : "");
-      add(all.path[i]);
+      add("%s%s", i ? " " : "", all.path[i]);
     }
   } else if (strcmp(words[0], "dense") == 0) {
-    tdict_tree *dense = NULL;
+    scoped_tree dense = NULL;
     status = tdict_lazy_stack_densify(stack, NULL, NULL, &dense, &error);
     if (status == TDICT_OK) add_leaves(dense);
-    tdict_release(dense);
   } else {
-    tdict_lazy_stack *nested = NULL;
+    scoped_lazy_stack nested = NULL;
     status = tdict_lazy_stack_get_tree(stack, words[1], &nested, &error);
     if (status == TDICT_OK) add_all_leaves(nested);
-    tdict_lazy_stack_release(nested);
   }
   return status;
 }
 
 static tdict_status run_get(const char *path) {
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   tdict_status status = tdict_lazy_stack_get(stack, path, NULL, &t, &error);
   if (status == TDICT_OK) add_tensor(t);
-  tdict_tensor_release(t);
   return status;
 }
 
@@ -328,36 +277,19 @@ static bool prepare(char **words) {
 }
 
 int main(int argc, char **argv) {
-  static char line[MOST_LINE], shown[200];
-  FILE *file = argc > 1 ? fopen(argv[1], "r") : NULL;
-  int differences = 0, operations = 0;
-  if (!file) return 77;
-  while (fgets(line, sizeof line, file)) {
-    char *words[MOST_WORDS], *wanted = strstr(line, " | ");
+  char *wanted;
+  open_record(argc, argv, "make_lazy_stack.py");
+  for (char *line; (line = next_line(&wanted));) {
+    char *words[MOST_WORDS];
     int count = 0;
-    line[strcspn(line, "\n")] = 0;
-    if (line[0] == '#') continue;
-    if (wanted) {
-      *wanted = 0;
-      wanted += 3;
-    }
-    snprintf(shown, sizeof shown, "%.199s", line);
     for (char *word = strtok(line, " "); word && count < MOST_WORDS - 1; word = strtok(NULL, " "))
       words[count++] = word;
     words[count] = NULL;
     if (count == 0 || prepare(words)) continue;
-    operations++;
-    length = 0;
-    text[0] = 0;
-    tdict_status status = run(words);
-    const char *found = status == TDICT_OK ? text : "fails";
-    if (!wanted || strcmp(found, wanted) == 0) continue;
-    differences++;
-    printf("%s\n  TensorDict: %.300s\n  tdict:      %.300s%s%s\n", shown, wanted, found, status == TDICT_OK ? "" : ": ",
-           status == TDICT_OK ? "" : error.message);
+    begin_result();
+    if (run(words) != TDICT_OK) snprintf(text, sizeof text, "fails");
+    compare(wanted ? wanted : text);
   }
   reset();
-  fclose(file);
-  printf("%d operations, %d differences\n", operations, differences);
-  return differences != 0;
+  return close_record();
 }

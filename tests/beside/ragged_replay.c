@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/scoped.h"
 #include "tdict/clone.h"
 #include "tdict/index.h"
 #include "tdict/ragged.h"
@@ -30,11 +31,10 @@ static void read_word(const char *wanted) {
 }
 /* The next numbers of the file are the elements of a tensor of float64, which is released. */
 static void compare(const tdict_tensor *given, const char *what) {
-  tdict_tensor *t = NULL;
+  scoped_tensor t = NULL;
   must(tdict_tensor_contiguous(given, &t, NULL) == TDICT_OK, what);
   const double *data = tdict_tensor_const_data(t);
   for (int64_t i = 0; i < tdict_tensor_numel(t); i++) must(data[i] == (double)read_number(), what);
-  tdict_tensor_release(t);
 }
 
 static tdict_ragged *read_rows(int64_t count, int64_t width, const int64_t *lengths) {
@@ -54,9 +54,9 @@ static tdict_ragged *read_rows(int64_t count, int64_t width, const int64_t *leng
 
 /* The leaf that a padded tensor and its mask give back. */
 static void check_padded(const tdict_ragged *leaf) {
-  tdict_tensor *padded = NULL, *mask = NULL;
-  tdict_ragged *again = NULL;
-  tdict_tree *a = NULL, *b = NULL;
+  scoped_tensor padded = NULL, mask = NULL;
+  scoped_ragged again = NULL;
+  scoped_tree a = NULL, b = NULL;
   read_word("padded");
   const double fill = (double)read_number();
   must(tdict_ragged_to_padded(leaf, fill, NULL, &padded, &mask, NULL) == TDICT_OK, "to_padded");
@@ -68,21 +68,16 @@ static void check_padded(const tdict_ragged *leaf) {
            tdict_set_ragged(b, "x", again, NULL) == TDICT_OK && tdict_equal(a, b),
        "the leaf from the padded tensor");
   tdict_ragged_release((tdict_ragged *)(uintptr_t)leaf);
-  tdict_ragged_release(again);
-  tdict_tensor_release(padded);
-  tdict_tensor_release(mask);
-  tdict_release(a);
-  tdict_release(b);
 }
 
 static void check_case(void) {
   int64_t lengths[MOST_ROWS];
   tdict_tensor *row = NULL;
-  tdict_tree *td = NULL, *indexed = NULL;
+  scoped_tree td = NULL, indexed = NULL;
   const int64_t count = read_number(), width = read_number();
   must(count <= MOST_ROWS, "too many rows");
   for (int64_t i = 0; i < count; i++) lengths[i] = read_number();
-  tdict_ragged *leaf = read_rows(count, width, lengths);
+  scoped_ragged leaf = read_rows(count, width, lengths);
   read_word("values");
   must(tdict_tensor_shape(tdict_ragged_get_info(leaf).values)[0] == read_number(), "the number of elements");
   compare(tdict_ragged_get_info(leaf).values, "values");
@@ -103,9 +98,6 @@ static void check_case(void) {
            tdict_get(indexed, "x", &row, NULL) == TDICT_OK && tdict_tensor_shape(row)[0] == read_number(),
        "an indexed row");
   compare(row, "an indexed row");
-  tdict_release(indexed);
-  tdict_release(td);
-  tdict_ragged_release(leaf);
 }
 
 int main(int argc, char **argv) {

@@ -1,19 +1,13 @@
 /* Holds tdict against what the real TensorDict did: does the operations of a file that make_operations.py wrote, and
  * compares what each one made, or that it fails. usage: PROGRAM FILE; answers 0, 1 with each difference on a line, or
  * 77 when there is no such file. Thread rule: one thread. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "recorded.h"
 #include "tdict/clone.h"
 #include "tdict/combine.h"
-#include "tdict/io.h"
 #include "tdict/keysets.h"
 #include "tdict/nontensor.h"
 #include "tdict/path.h"
 #include "tdict/shape.h"
-#include "tdict/tdict.h"
 #include "tdict/visit.h"
 #include "tdict/write.h"
 
@@ -22,25 +16,6 @@ enum { POOL = 4, MOST_WORDS = 64, MOST_MADE = 512, MOST_TEXTS = 4096 };
 static tdict_tree *pool[POOL];
 static tdict_tree *made[MOST_MADE]; /* by the operation; taken */
 static size_t num_made;
-static char text[1 << 20];
-static size_t length;
-static tdict_error error;
-static char files[512]; /* the folder of TensorDict's files */
-
-static void add(const char *part) {
-  size_t bytes = strlen(part);
-  if (length + bytes + 1 > sizeof text) exit(2);
-  memcpy(text + length, part, bytes + 1);
-  length += bytes;
-}
-static void add_number(int64_t number, bool comma) {
-  char part[32];
-  snprintf(part, sizeof part, "%s%" PRId64, comma ? "," : "", number);
-  add(part);
-}
-static void add_numbers(int count, const int64_t *numbers) {
-  for (int i = 0; i < count; i++) add_number(numbers[i], i > 0);
-}
 
 static void add_elements(const tdict_tensor *t) {
   const int64_t *strides = tdict_tensor_strides(t), *data = tdict_tensor_const_data(t);
@@ -49,7 +24,7 @@ static void add_elements(const tdict_tensor *t) {
   for (int64_t i = 0; i < tdict_tensor_numel(t); i++) {
     int64_t offset = 0;
     for (int d = 0; d < ndim; d++) offset += at[d] * strides[d];
-    add_number(data[offset], i > 0);
+    add("%s%" PRId64, i ? "," : "", data[offset]);
     for (int d = ndim - 1; d >= 0 && ++at[d] == tdict_tensor_shape(t)[d]; d--) at[d] = 0;
   }
 }
@@ -65,9 +40,8 @@ static void add_texts(const tdict_tree *td, const char *path) {
   }
   add("\"");
   for (int64_t i = 0; i < (equal && count ? 1 : count); i++) {
-    add(i ? "," : "");
-    if (tdict_get_text(td, path, i, &value, NULL, NULL) != TDICT_OK) exit(2);
-    add(value);
+    must(tdict_get_text(td, path, i, &value, NULL, &error));
+    add("%s%s", i ? "," : "", value);
   }
   add("\"");
 }
@@ -82,9 +56,7 @@ static void add_tree(const tdict_tree *td) {
     tdict_tensor *t = NULL;
     tdict_tree *child = NULL;
     tdict_path_escape(tdict_get_entry_at(td, i).key, path, sizeof path);
-    add(i ? ";" : "");
-    add(tdict_get_entry_at(td, i).key);
-    add(":");
+    add("%s%s:", i ? ";" : "", tdict_get_entry_at(td, i).key);
     if (tdict_get_tree(td, path, &child, NULL) == TDICT_OK) {
       add_tree(child);
     } else if (tdict_get(td, path, &t, &error) == TDICT_OK) {
@@ -99,36 +71,9 @@ static void add_tree(const tdict_tree *td) {
   add("}");
 }
 
-/* Numbers between commas; "-" or "" is none. */
-static int read_numbers(const char *word, int64_t *out) {
-  int count = 0;
-  if (*word == '-' && !word[1]) return 0;
-  while (*word) {
-    char *end;
-    out[count++] = strtoll(word, &end, 10);
-    word = *end ? end + 1 : end;
-  }
-  return count;
-}
-
-static tdict_tensor *new_tensor(int ndim, const int64_t *shape, int64_t base) {
-  tdict_tensor *t = NULL;
-  if (tdict_tensor_empty(TDICT_I64, ndim, shape, NULL, &t, &error) != TDICT_OK) exit(2);
-  int64_t *data = tdict_tensor_data(t);
-  for (int64_t i = 0; i < tdict_tensor_numel(t); i++) data[i] = base + i;
-  return t;
-}
-
-static tdict_status set_new(tdict_tree *td, const char *path, tdict_tensor *t) {
-  tdict_status status = tdict_set(td, path, t, &error);
-  tdict_tensor_release(t);
-  return status;
-}
-
-static int64_t count_elements(const tdict_tree *td) {
-  int64_t count = 1;
-  for (int i = 0; i < tdict_batch_ndim(td); i++) count *= tdict_batch_size(td)[i];
-  return count;
+static tdict_status set_new(tdict_tree *td, const char *path, tdict_tensor *made_for_it) {
+  scoped_tensor t = made_for_it;
+  return tdict_set(td, path, t, &error);
 }
 
 /* A column of the texts t<base> and on; in a tree without batch dimensions, one text. */
@@ -145,12 +90,10 @@ static tdict_status set_column(tdict_tree *td, const char *path, int64_t base, i
 
 /* Sets `~w5`, a text for the whole tree, or `~t5`, a column, at a path. */
 static tdict_status set_word(tdict_tree *td, const char *path, const char *word) {
-  tdict_tree *node = tdict_retain(td), *child = NULL;
+  scoped_tree node = tdict_retain(td);
+  tdict_tree *child = NULL;
   char above[128];
-  if (word[1] == 'w') {
-    tdict_release(node);
-    return tdict_set_text(td, path, word + 1, &error);
-  }
+  if (word[1] == 'w') return tdict_set_text(td, path, word + 1, &error);
   for (size_t i = 0; path[i]; i++) { /* the tree that will hold the column gives the number of texts */
     if (path[i] == '\\') i++;
     if (path[i] != '.' || path[i - 1] == '\\') continue;
@@ -159,9 +102,7 @@ static tdict_status set_word(tdict_tree *td, const char *path, const char *word)
     tdict_release(node);
     node = tdict_retain(child);
   }
-  const int64_t count = count_elements(node);
-  tdict_release(node);
-  return set_column(td, path, strtoll(word + 2, NULL, 10), count);
+  return set_column(td, path, strtoll(word + 2, NULL, 10), count_elements(node));
 }
 
 /* Replaces each text of a tree by a new column. */
@@ -175,7 +116,7 @@ static void renumber_texts(tdict_tree *td, int64_t *next) {
     if (tdict_get_tree(td, path, &child, NULL) == TDICT_OK) {
       renumber_texts(child, next);
     } else if (tdict_get(td, path, &t, NULL) != TDICT_OK) {
-      if (set_column(td, path, *next, count) != TDICT_OK) exit(2);
+      must(set_column(td, path, *next, count));
       *next += count ? count : 1;
     }
   }
@@ -190,10 +131,9 @@ static tdict_status number_leaf(void *user, const tdict_leaves *at, tdict_error 
 /* A copy of a tree with other elements: base and on, in the order of a walk, without one key. */
 static tdict_tree *renumbered(const tdict_tree *td, int64_t base, char *const *without, int count) {
   tdict_tree *copy = NULL;
-  if (tdict_clone_deep(td, NULL, &copy, &error) != TDICT_OK) exit(2);
-  for (int i = 0; i < count; i++)
-    if (tdict_delete(copy, without[i], &error) != TDICT_OK) exit(2);
-  if (tdict_visit(NULL, (const tdict_tree *const *)&copy, 1, number_leaf, &base, NULL, &error) != TDICT_OK) exit(2);
+  must(tdict_clone_deep(td, NULL, &copy, &error));
+  for (int i = 0; i < count; i++) must(tdict_delete(copy, without[i], &error));
+  must(tdict_visit(NULL, (const tdict_tree *const *)&copy, 1, number_leaf, &base, NULL, &error));
   return copy;
 }
 
@@ -215,7 +155,7 @@ static tdict_indices read_index(char **words, int count) {
     if (*word == 'L') tdict_indices_add(&all, TDICT_LIST(positions[i], read_numbers(word + 1, positions[i])));
     if (*word == 'M') {
       const int64_t shape[1] = {(int64_t)strlen(word) - 1};
-      if (tdict_tensor_zeros(TDICT_BOOL, 1, shape, NULL, &masks[i], &error) != TDICT_OK) exit(2);
+      must(tdict_tensor_zeros(TDICT_BOOL, 1, shape, NULL, &masks[i], &error));
       for (int64_t k = 0; k < shape[0]; k++) ((char *)tdict_tensor_data(masks[i]))[k] = word[1 + k] == '1';
       tdict_indices_add(&all, TDICT_MASK(masks[i]));
     }
@@ -227,16 +167,16 @@ static tdict_status do_new(char **w, int n) {
   int64_t shape[16];
   tdict_tree *td = NULL;
   int nb = read_numbers(w[2], shape);
-  if (tdict_create(nb, shape, &td, &error) != TDICT_OK) exit(2);
+  must(tdict_create(nb, shape, &td, &error));
   for (int i = 3; i < n; i++) {
     char *base = strrchr(w[i], '='), *more = strchr(base, ':');
     *base = 0;
     if (base[1] == '~') {
-      if (set_word(td, w[i], base + 1) != TDICT_OK) exit(2);
+      must(set_word(td, w[i], base + 1));
       continue;
     }
     int ndim = nb + read_numbers(more + 1, shape + nb);
-    if (set_new(td, w[i], new_tensor(ndim, shape, strtoll(base + 1, NULL, 10))) != TDICT_OK) exit(2);
+    must(set_new(td, w[i], new_tensor(strtoll(base + 1, NULL, 10), ndim, shape)));
   }
   made[num_made++] = td;
   return TDICT_OK;
@@ -282,46 +222,23 @@ static tdict_status do_shape(const char *op, const tdict_tree *td, char **w, int
 static tdict_status keep_rows(void *user, const tdict_leaves *at, tdict_tensor **out, tdict_error *err) {
   const int64_t *rows = user;
   tdict_tensor *t = at->tensors[0];
-  tdict_tree *whole = NULL, *part = NULL;
+  scoped_tree whole = NULL, part = NULL;
   tdict_status status = tdict_create(tdict_tensor_ndim(t) > 0, tdict_tensor_shape(t), &whole, err);
   if (status == TDICT_OK) status = tdict_set(whole, "t", t, err);
   if (status == TDICT_OK && tdict_tensor_ndim(t) > 0)
     status = tdict_index_get(NULL, whole, TDICT_INDEX(TDICT_RANGE(0, *rows, 1)), NULL, &part, err);
   if (status == TDICT_OK) status = tdict_get(part ? part : whole, "t", out, err);
   if (status == TDICT_OK) (void)tdict_tensor_retain(*out);
-  tdict_release(part);
-  tdict_release(whole);
   return status;
 }
 
 static tdict_status do_pad(const tdict_tree *td, int64_t count, tdict_tree **out) {
-  tdict_tree *rows = NULL;
+  scoped_tree rows = NULL;
   tdict_status status = tdict_batch_ndim(td)
                             ? tdict_index_get(NULL, td, TDICT_INDEX(TDICT_RANGE(0, count, 1)), NULL, &rows, &error)
                             : tdict_apply(NULL, &td, 1, keep_rows, &count, NULL, &rows, &error);
   const tdict_tree *both[] = {td, rows};
-  if (status == TDICT_OK) status = tdict_pad_sequence(both, 2, NULL, NULL, out, &error);
-  tdict_release(rows);
-  return status;
-}
-
-/* Saves and opens a tree, or opens a file of TensorDict. */
-static tdict_status do_files(const char *op, const tdict_tree *td, const char *name, tdict_tree **out) {
-  static const char *const formats[] = {"safetensors", "memmap", "td", "tdz"};
-  static const int32_t values[] = {TDICT_FORMAT_SAFETENSORS, TDICT_FORMAT_MEMMAP, TDICT_FORMAT_CONSOLIDATED,
-                                   TDICT_FORMAT_TDZ};
-  char path[600];
-  tdict_save_options o = tdict_save_options_default();
-  tdict_status status = TDICT_OK;
-  if (*op == 's') {
-    for (int i = 0; i < 4; i++)
-      if (!strcmp(name, formats[i])) o.format = values[i];
-    snprintf(path, sizeof path, "operations.saved.%s", name); /* in the working directory */
-    status = tdict_save(NULL, path, td, &o, &error);
-  } else {
-    snprintf(path, sizeof path, "%s/%s", files, name);
-  }
-  return status == TDICT_OK ? tdict_open(path, NULL, out, &error) : status;
+  return status == TDICT_OK ? tdict_pad_sequence(both, 2, NULL, NULL, out, &error) : status;
 }
 
 static tdict_status do_keys(const char *op, const tdict_tree *td, char **w, int n) {
@@ -335,14 +252,12 @@ static tdict_status do_keys(const char *op, const tdict_tree *td, char **w, int 
   if (!strcmp(op, "clone"))
     status = *w[3] == '1' ? tdict_clone_deep(td, NULL, out, &error) : tdict_clone(td, out, &error);
   if (!strcmp(op, "join")) {
-    tdict_join_options o = tdict_join_options_default();
-    o.dim = atoi(w[4]);
-    tdict_tree *other = renumbered(td, strtoll(w[5], NULL, 10), w + 6, strcmp(w[6], "-") != 0);
+    const tdict_join_options o = td_with(tdict_join_options, dim = atoi(w[4]));
+    scoped_tree other = renumbered(td, strtoll(w[5], NULL, 10), w + 6, strcmp(w[6], "-") != 0);
     int64_t texts = strtoll(w[7], NULL, 10);
     if (strcmp(w[7], "-") != 0) renumber_texts(other, &texts);
     const tdict_tree *both[] = {td, other};
     status = *w[3] == 's' ? tdict_stack(both, 2, &o, NULL, out, &error) : tdict_cat(both, 2, &o, NULL, out, &error);
-    tdict_release(other);
   }
   if (!strcmp(op, "handle")) {
     status = tdict_get_tree(td, w[3], out, &error);
@@ -357,7 +272,8 @@ static tdict_status do_keys(const char *op, const tdict_tree *td, char **w, int 
   }
   if (!strcmp(op, "pad")) status = do_pad(td, atoi(w[3]), out);
   if (!strcmp(op, "consolidate")) status = tdict_consolidate(td, NULL, out, &error);
-  if (!strcmp(op, "save") || !strcmp(op, "load")) status = do_files(op, td, w[3], out);
+  if (!strcmp(op, "save")) status = save_and_open("operations", td, w[3], out);
+  if (!strcmp(op, "load")) status = open_recorded(w[3], out);
   num_made = status == TDICT_OK;
   return status;
 }
@@ -412,7 +328,7 @@ static tdict_status assign_nested(tdict_tree *td, const tdict_tree *wanted, bool
 }
 
 static tdict_status do_assign(const char *op, tdict_tree *td, char **w, int n) {
-  tdict_tree *wanted = NULL;
+  scoped_tree wanted = NULL;
   tdict_status status;
   if (!strcmp(op, "select_")) {
     const char *const *paths = (const char *const *)w + 3;
@@ -424,7 +340,6 @@ static tdict_status do_assign(const char *op, tdict_tree *td, char **w, int n) {
   if (status == TDICT_OK && op[0] == 'f') status = tdict_assign(td, wanted, &error);
   if (status == TDICT_OK && op[0] != 'f') status = assign_nested(td, wanted, true);
   if (status == TDICT_OK && op[0] != 'f') status = assign_nested(td, wanted, false);
-  tdict_release(wanted);
   return status;
 }
 
@@ -442,7 +357,7 @@ static tdict_status do_change_keys(const char *op, tdict_tree *td, char **w, int
   if (!strcmp(op, "stray")) {
     status = tdict_get_tree(td, w[2], &child, &error);
     if (status == TDICT_OK) status = tdict_set_batch_size(child, 0, NULL, &error);
-    return status == TDICT_OK ? set_new(child, w[4], new_tensor(1, (const int64_t[]){5}, strtoll(w[3], NULL, 10)))
+    return status == TDICT_OK ? set_new(child, w[4], new_tensor(strtoll(w[3], NULL, 10), 1, (const int64_t[]){5}))
                               : status;
   }
   tdict_tree *from = pool[atoi(w[3])];
@@ -458,7 +373,7 @@ static tdict_status do_change_keys(const char *op, tdict_tree *td, char **w, int
 /* Operations that change a tree. */
 static tdict_status do_change(const char *op, tdict_tree *td, char **w, int n) {
   int64_t shape[16], base = n > 3 ? strtoll(w[3], NULL, 10) : 0;
-  if (!strcmp(op, "set")) return set_new(td, w[2], new_tensor(read_numbers(w[4], shape), shape, base));
+  if (!strcmp(op, "set")) return set_new(td, w[2], new_tensor(base, read_numbers(w[4], shape), shape));
   if (!strcmp(op, "text")) return set_word(td, w[2], w[3]);
   if (!strcmp(op, "delete")) return tdict_delete(td, w[2], &error);
   if (!strcmp(op, "rename")) return tdict_rename(td, w[2], w[3], *w[4] == '1', &error);
@@ -475,23 +390,19 @@ static tdict_status do_change(const char *op, tdict_tree *td, char **w, int n) {
   }
   tdict_status status = TDICT_EINVAL;
   if (!strcmp(op, "write")) {
-    tdict_tensor *value = new_tensor(read_numbers(w[4], shape), shape, base);
+    scoped_tensor value = new_tensor(base, read_numbers(w[4], shape), shape);
     status = tdict_write(td, w[2], NULL, value, &error);
-    tdict_tensor_release(value);
   }
   if (!strcmp(op, "update_")) {
-    tdict_tree *other = renumbered(td, strtoll(w[2], NULL, 10), w + 3, n - 3);
+    scoped_tree other = renumbered(td, strtoll(w[2], NULL, 10), w + 3, n - 3);
     status = tdict_update_in_place(td, other, NULL, 0, &error);
-    tdict_release(other);
   }
   if (!strcmp(op, "setindex")) {
     const tdict_indices index = read_index(w + 3, n - 3);
-    tdict_tree *part = NULL;
+    scoped_tree part = NULL;
     status = tdict_index_get(NULL, td, &index, NULL, &part, &error);
-    tdict_tree *value = status == TDICT_OK ? renumbered(part, strtoll(w[2], NULL, 10), NULL, 0) : NULL;
+    scoped_tree value = status == TDICT_OK ? renumbered(part, strtoll(w[2], NULL, 10), NULL, 0) : NULL;
     if (value) status = tdict_index_set(NULL, td, &index, value, NULL, &error);
-    tdict_release(part);
-    tdict_release(value);
   }
   return status;
 }
@@ -514,8 +425,7 @@ static void run(char *line, bool kept) {
   const bool makes = !shows && !changes_keys &&
                      !is_one_of(w[0], "set text delete rename update fill zero lock write update_ setindex batch");
   num_made = 0;
-  length = 0;
-  text[0] = 0;
+  begin_result();
   if (!strcmp(w[0], "new"))
     status = do_new(w, n);
   else if (shows)
@@ -532,53 +442,38 @@ static void run(char *line, bool kept) {
     status = do_shape(w[0], *slot, w, n);
   if (status != TDICT_OK) add("fails");
   if (status == TDICT_OK && !strcmp(w[0], "depth"))
-    add_number(tdict_depth(*slot), false);
+    add("%" PRId64, (int64_t)tdict_depth(*slot));
   else if (status == TDICT_OK && !makes)
     add_tree(*slot);
   for (size_t i = 0; i < num_made; i++) {
-    add(i ? " " : "");
+    add("%s", i ? " " : "");
     add_tree(made[i]);
   }
   if (num_made && kept) {
     slot = strcmp(w[0], "new") ? &pool[atoi(w[2])] : slot;
     tdict_release(*slot);
     if (is_one_of(w[0], "save load")) { /* a file is mapped read-only */
-      if (tdict_clone_deep(made[0], NULL, slot, &error) != TDICT_OK) exit(2);
+      must(tdict_clone_deep(made[0], NULL, slot, &error));
     } else {
       *slot = tdict_retain(made[num_made - 1]);
     }
   }
   for (size_t i = 0; i < num_made; i++) tdict_release(made[i]);
-  for (int i = 0; i < MOST_LISTS; i++) {
-    tdict_tensor_release(masks[i]);
-    masks[i] = NULL;
-  }
+  for (int i = 0; i < MOST_LISTS; i++) td_release(masks[i]);
 }
 
 int main(int argc, char **argv) {
-  FILE *file = argc == 2 ? fopen(argv[1], "r") : NULL;
-  static char line[1 << 18], kept_line[1 << 18];
-  long operations = 0, differences = 0, number = 0;
-  if (file) snprintf(files, sizeof files, "%s.files", argv[1]);
-  if (!file) return printf("skipped: no file of operations; tests/beside/make_operations.py makes one\n"), 77;
-  while (fgets(line, sizeof line, file)) {
-    number++;
-    line[strcspn(line, "\n")] = 0;
-    if (*line == '#' || !strcmp(line, "reset")) continue;
-    char *bar = strstr(line, "| ");
-    if (!bar) return printf("line %ld: no result\n", number), 2;
-    bool kept = bar == line || bar[-1] != '~';
-    bar[kept ? 0 : -1] = 0;
-    snprintf(kept_line, sizeof kept_line, "%s", line);
-    run(line, kept || strcmp(bar + 2, "fails") == 0);
-    operations++;
-    if (strcmp(text, bar + 2) == 0) continue;
-    if (++differences <= 20)
-      printf("line %ld: %s\n  TensorDict: %.300s\n  tdict:      %.300s\n  %s\n", number, kept_line, bar + 2, text,
-             strcmp(text, "fails") ? "" : error.message);
+  char *wanted;
+  open_record(argc, argv, "make_operations.py");
+  for (char *line; (line = next_line(&wanted));) {
+    if (!strcmp(line, "reset")) continue;
+    if (!wanted) return printf("line %ld: no result\n", num_lines), 2;
+    char *end = line + strlen(line);
+    const bool is_kept = end == line || end[-1] != '~';
+    if (!is_kept) end[-1] = 0;
+    run(line, is_kept || strcmp(wanted, "fails") == 0);
+    compare(wanted);
   }
-  fclose(file);
   for (int i = 0; i < POOL; i++) tdict_release(pool[i]);
-  printf("%ld operations, %ld differences\n", operations, differences);
-  return differences != 0 || operations == 0;
+  return close_record();
 }
