@@ -457,11 +457,8 @@ GPU_CASE(run_in_memory_of_an_allocator) {
   scoped_run_case c;
   tdict_kernel_work work;
   open_case(&c, NULL);
-  tdict_allocator a = {.struct_size = sizeof a};
-  a.device = td_device();
-  a.allocate = take_block;
-  a.release = release_block;
-  a.user = &c;
+  tdict_allocator a = {
+      .struct_size = sizeof a, .device = td_device(), .allocate = take_block, .release = release_block, .user = &c};
   tdict_memory *memory = td_made(memory, tdict_memory_create(c.b.context, &a, &made, err));
   make_gather(&work, c.dst.data, c.src.data, false);
   td_ok(memory->ops->run(memory, &work, NULL, err));

@@ -88,9 +88,7 @@ static const kind kinds[] = {{"zero", do_zero, true, false},
 enum { NUM_KINDS = sizeof kinds / sizeof *kinds };
 
 static things open_things(const place *w) {
-  things t = {.w = w};
-  t.dst = rows_tree(w, ROWS, w->memory, 100);
-  t.src = rows_tree(w, ROWS, w->memory, 200);
+  things t = {.w = w, .dst = rows_tree(w, ROWS, w->memory, 100), .src = rows_tree(w, ROWS, w->memory, 200)};
   td_ok(tdict_create_from(fields, 2, 0, NULL, w->memory, &t.row, err));
   for (int i = 0; i < 2; i++) put_number(w, td_leaf(t.row, fields[i].path), 300 + (uint64_t)i);
   return t;

@@ -94,8 +94,7 @@ GPU_CASE(lane_takes_the_last_slot) {
   const int taken = take_all_but(&w, 1, &ring, slots);
   scoped_tree src = bytes_tree("x", 700001, NULL);
   for (int n = 1; n < 6; n++) {
-    tdict_transfer_options o = threads(n);
-    o.after = s;
+    tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = n, after = s);
     scoped_future f = start_move(&w, src, w.device, &o);
     check_and_release(&w, src, td_made(tree, tdict_future_wait_for(f, PATIENCE, &made, err)));
   }
@@ -138,8 +137,7 @@ SIM_CASE(lane_ends_when_slots_never_come) {
   td_ok(tdict_stream_create(w.c, w.device, &s, err));
   there = to_device(&w, src, w.device);
   td_release(there);
-  tdict_transfer_options o = threads(THREADS);
-  o.after = s;
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = THREADS, after = s);
   wrap.ops.stream_wait_event = wait_fails;
   tdict_future *f = start_move(&w, src, w.device, &o);
   while (atomic_load(&stopped) == 0) usleep(100);

@@ -65,8 +65,7 @@ static void cancel_in_flight(int32_t mode, int32_t num_threads, int64_t steps) {
   td_put(src, "x", new_bytes(BYTES, NULL));
   td_put(dst, "x", new_bytes(BYTES, w.memory));
   put_number(&w, td_leaf(src, "x"), 5);
-  tdict_transfer_options t = threads(num_threads);
-  t.mode = mode;
+  tdict_transfer_options t = td_with(tdict_transfer_options, num_threads = num_threads, mode = mode);
   hold(&w);
   tdict_future *f = copy_async(&w, src, dst, &t);
   td_ok(tdict_sim_step(w.c, steps, err));
@@ -178,8 +177,7 @@ static void end_failing(const place *w) {
 static void lose_a_result(tdict_device to, bool pinned) {
   scoped_place w = place_sim(2, SLOW, 1);
   tdict_tree *src = numbered_tree(&w, to.type == TDICT_DEVICE_CPU ? w.memory : NULL, 10), *out = NULL;
-  tdict_transfer_options o = threads(1);
-  o.pinned_result = pinned;
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 1, pinned_result = pinned);
   TD_STREAM(s, w.c, w.device);
   begin_failing(&w, false);
   hold(&w);
@@ -489,8 +487,7 @@ static bool lose_at(int n, int32_t mode, int32_t num_threads, bool to_host) {
   if (td_device().type == TDICT_DEVICE_SIM) o.sim = &sim;
   scoped_place w = place_over(&o);
   tdict_tree *host = numbered_tree(&w, NULL, 21), *dev = numbered_tree(&w, w.memory, 22), *out = NULL;
-  tdict_transfer_options t = threads(num_threads);
-  t.mode = mode;
+  tdict_transfer_options t = td_with(tdict_transfer_options, num_threads = num_threads, mode = mode);
   lost_context = w.gpu->context;
   atomic_store(&copies_left, n), atomic_store(&copies_after, 0);
   shim_begin(&losing, w.d);

@@ -52,9 +52,8 @@ GPU_CASE(objects_keep_their_type) {
     probe p = {0};
     pair *pairs[NUM_TYPES];
     tdict_tree *src = tree_of_all(&w, &p, 3, pairs);
-    tdict_transfer_options o = threads(way % 3 == 2 ? 3 : way % 3 - 1);
-    o.mode = TDICT_MODE_BLOCKING + way / 3;
-    o.keep_objects = true;
+    tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = way % 3 == 2 ? 3 : way % 3 - 1,
+                                       mode = TDICT_MODE_BLOCKING + way / 3, keep_objects = true);
     tdict_tree *out = finish(move_async(&w, src, w.device, &o));
     check_same_paths(src, out);
     check_tree_number(&w, out, 3);
@@ -201,8 +200,7 @@ GPU_CASE(objects_without_hooks_are_kept_if_asked) {
     put_pair(src, "one", &pair_hooked, &p, 2);
     pair *x = put_pair(src, "n.m.x", type, &p, 1);
     tdict_transfer_stats stats = tdict_transfer_stats_default();
-    tdict_transfer_options o = threads(-1);
-    o.mode = way / 2;
+    tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = -1, mode = way / 2);
     tdict_future *f = NULL;
     td_fails_at(TDICT_ENOTSUP, "type pair has no hook to_device or flatten", "n.m.x",
                 tdict_to_device(w.c, src, w.device, &o, &out, err));

@@ -13,8 +13,7 @@ static tdict_tree *numbered_on_device(const place *w, uint64_t number) { return 
  * run, with copies that take their time. */
 static void check_raw_war_waw(int32_t num_threads, int32_t mode) {
   scoped_place w = place_sim(4, SLOW, 1);
-  tdict_transfer_options o = threads(num_threads);
-  o.mode = mode;
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = num_threads, mode = mode);
   bool waits_for_slots = mode == TDICT_MODE_BLOCKING || num_threads == 0;
   tdict_tree *h[3], *d = numbered_on_device(&w, 0), *e = numbered_on_device(&w, 0), *host = numbered_tree(&w, NULL, 0),
                     *seen[3];
@@ -158,8 +157,7 @@ SIM_CASE(transfer_after_stream) {
   scoped_kernel k;
   kernel_launch(&k, s, a, &g, fresh); /* writes to the tree when the gate opens */
   gate_await(&g, 1);
-  tdict_transfer_options o = threads(-1);
-  o.after = s;
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = -1, after = s);
   tdict_future *reads = move_async(&w, d, tdict_cpu(), &o), *writes = copy_async(&w, src, d2, &o),
                *makes = move_async(&w, src, w.device, &o);
   check_pending(reads);
@@ -252,8 +250,7 @@ SIM_CASE(wait_on_stream_of_a_host_result) {
     scoped_place w = place_sim(2, SLOW, 1);
     scoped_tree d = numbered_on_device(&w, 70), out = NULL;
     TD_STREAM(s, w.c, w.device);
-    tdict_transfer_options o = threads(2);
-    o.pinned_result = pinned;
+    tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 2, pinned_result = pinned);
     if (pinned) poison_arena(&w, w.pinned);
     tdict_future *f = move_async(&w, d, tdict_cpu(), &o);
     td_ok(tdict_future_wait_on_stream(f, s, &out, err));
@@ -391,8 +388,7 @@ CUDA_CASE(transfer_refusal_keeps_a_capture_valid) {
     td_ok(tdict_gpu_enter(w.gpu, &scope, err)); /* a current context for the capture */
     assert_int_equal(begin(s.handle, mode), 0);
     tdict_gpu_leave(w.gpu, &scope);
-    tdict_transfer_options o = threads(-1);
-    o.after = s;
+    tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = -1, after = s);
     td_fails(TDICT_ECAPTURE, "captured", tdict_to_device(w.c, src, w.device, &o, &out, err));
     td_fails(TDICT_ECAPTURE, "captured", tdict_record_stream(d, s, err));
     for (int i = 0; i < 10; i++) {

@@ -71,8 +71,7 @@ static tdict_tree *tree_of(tdict_tensor *leaf) {
 /* Every mode and several thread counts in turn. */
 static tdict_transfer_options options_of(int i) {
   static const int32_t counts[] = {-1, 0, 1, 4};
-  tdict_transfer_options o = threads(counts[i / 4 % 4]);
-  o.mode = i % 4;
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = counts[i / 4 % 4], mode = i % 4);
   return o;
 }
 

@@ -202,8 +202,7 @@ static void call_everything(place *w) {
   put_pair(src, "pair", &pair_hooked, &p, 1)->also = just_move;
   put_pair(src, "flat", &pair_flat, &p, 2);
   for (int k = 0; k < 4 * 3; k++) {
-    tdict_transfer_options o = threads(k % 3 - 1);
-    o.mode = k / 3;
+    tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = k % 3 - 1, mode = k / 3);
     td_ok(tdict_to_device(w->c, src, w->device, &o, &out, err));
     tdict_future *f = move_async(w, out, tdict_cpu(), &o);
     tdict_stream s = new_stream(w);

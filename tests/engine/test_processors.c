@@ -30,8 +30,7 @@ GPU_CASE(stats_count_processor_time) {
   scoped_place p = place_open(2);
   scoped_tree src = big_tree(2), there = NULL, back = NULL;
   tdict_transfer_stats stats = tdict_transfer_stats_default();
-  tdict_transfer_options o = threads(0);
-  o.stats = &stats;
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 0, stats = &stats);
   for (int direction = 0; direction < 2; direction++) {
     double counted = 0, copied = 0, begin = 0;
     for (int i = -2; i < 40;
@@ -70,8 +69,7 @@ GPU_CASE(transfer_keeps_to_the_quota) {
   assert_int_equal(tdict_pool_num_cpus(tdict_context_pool(p.c)), 1);
   assert_true(tdict_context_num_threads(p.c) >= 8);
   for (int asked = -1; asked <= 4; asked += 5) {
-    tdict_transfer_options o = threads(asked);
-    o.stats = &stats;
+    tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = asked, stats = &stats);
     scoped_tree there = td_made(tree, tdict_to_device(p.c, src, p.device, &o, &made, err));
     assert_in_range(stats.num_threads, 1, asked < 0 ? 1 : asked);
   }
@@ -93,8 +91,7 @@ GPU_CASE(transfer_on_one_processor) {
   static const int32_t asked[] = {-1, 0, 1, 8};
   for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
     tdict_transfer_stats stats = tdict_transfer_stats_default();
-    tdict_transfer_options o = threads(asked[i]);
-    o.stats = &stats;
+    tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = asked[i], stats = &stats);
     td_ok(tdict_to_device(p.c, src, p.device, &o, &there, err));
     assert_true(stats.num_threads >= 1);
     if (asked[i] == -1) assert_int_equal(stats.num_threads, 1); /* more would only take turns */

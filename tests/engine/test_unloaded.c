@@ -187,8 +187,7 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
   for (int32_t n = -1; n < 3; n++) {
     scoped_disk d;
     tdict_transfer_stats stats = tdict_transfer_stats_default();
-    tdict_transfer_options o = threads(n);
-    o.stats = &stats;
+    tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = n, stats = &stats);
     disk_init(&d);
     scoped_tree twin = disk_twin(&d, tree, 100, 1);
     const size_t bytes = tdict_tensor_bytes(td_leaf(tree, "large")), slot = tdict_context_engine(w.c)->rings.slot_bytes;

@@ -20,8 +20,7 @@ static tdict_tree *fault_tree(tdict_memory *memory) {
   return td;
 }
 static field open_field(void) {
-  field f = {.w = open_wrapped(NULL)};
-  f.src = fault_tree(NULL);
+  field f = {.w = open_wrapped(NULL), .src = fault_tree(NULL)};
   f.pinned = fault_tree(f.w.pinned);
   f.there = to_device(&f.w, f.src, f.w.device);
   f.host_dst = to_device(&f.w, f.there, tdict_cpu());
@@ -139,9 +138,7 @@ static void sweep_fresh(call_kind kind) {
   int failures = 0;
   for (int call = 0; call < NUM_CALLS; call++)
     for (int n = 1 + sanitized_first(call); n < 60; n += SANITIZED_STEP) {
-      field f = {.w = open_wrapped(NULL)};
-      f.src = fault_tree(NULL);
-      f.pinned = fault_tree(NULL);
+      field f = {.w = open_wrapped(NULL), .src = fault_tree(NULL), .pinned = fault_tree(NULL)};
       tdict_device_counts before, after;
       td_ok(tdict_context_get_counts(f.w.c, f.w.device, &before, err));
       /* the device's trees, without transfers */

@@ -6,6 +6,7 @@
 #include "tdict/lazy_stack.h"
 #include "tdict/nontensor.h"
 
+#include "support/expressions.h"
 #include "support/model.h"
 #include "support/scoped.h"
 

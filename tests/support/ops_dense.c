@@ -12,8 +12,7 @@ static void op_densify(ops *o) {
   ops_pile p;
   const uint32_t varies = ops_pick(o, 8);
   if (!ops_begin_pile(o, &p, varies < 8 / 2 ? 0 : (int)varies)) return;
-  tdict_join_options options = tdict_join_options_default();
-  options.dim = ops_pick(o, 8) == 0;
+  tdict_join_options options = td_with(tdict_join_options, dim = ops_pick(o, 8) == 0);
   tdict_tree *td = NULL, *plain = NULL;
   tdict_status status = OPS_CALL(o, tdict_lazy_stack_densify(p.lazy, &options, NULL, &td, o->err));
   tdict_status wanted =
@@ -81,8 +80,7 @@ static void op_ragged(ops *o) {
   const bool is_begun = ops_begin_pile_with(o, &p, first, own, OPS_VARY_SHAPES);
   tdict_release(own);
   if (!is_begun) return;
-  tdict_join_options options = tdict_join_options_default();
-  options.ragged = true;
+  tdict_join_options options = td_with(tdict_join_options, ragged = true);
   const int count = m_arrays(first, list, paths, MOST_ARRAYS);
   tdict_status status = OPS_CALL(o, tdict_lazy_stack_densify(p.lazy, &options, NULL, &td, o->err));
   if (ops_judge(o, status, can_be_ragged(&p, paths, count) ? TDICT_OK : TDICT_ESHAPE))

@@ -73,8 +73,7 @@ void ops_to_dtype(ops *o) {
   static const tdict_dtype dtypes[] = {TDICT_F32, TDICT_I64, TDICT_I16, TDICT_U8};
   const int s = ops_slot(o);
   cast c = {.to = dtypes[ops_pick(o, 4)], .floats_only = ops_pick(o, 4) == 0, .filtered = ops_pick(o, 2) == 0};
-  tdict_dtype_options options = tdict_dtype_options_default();
-  options.floats_only = c.floats_only;
+  tdict_dtype_options options = td_with(tdict_dtype_options, floats_only = c.floats_only);
   if (c.filtered) options.filter = filter;
   tdict_tree *td = NULL;
   tdict_status status = OPS_CALL(o, tdict_to_dtype(o->td[s], c.to, &options, NULL, &td, o->err));

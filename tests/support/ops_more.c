@@ -260,12 +260,8 @@ static void op_bad_indices(ops *o) {
   scoped_tree td = NULL, value = NULL;
   tdict_tree *out = NULL;
   scoped_tensor wide = NULL, narrow = NULL, constant = NULL, number = NULL, empty = NULL;
-  tdict_tensor_desc v = tdict_tensor_desc_default();
-  v.data = fixed;
-  v.dtype = TDICT_F32;
-  v.ndim = 1;
-  v.shape = five;
-  v.flags = TDICT_DESC_READ_ONLY;
+  tdict_tensor_desc v =
+      td_with(tdict_tensor_desc, data = fixed, dtype = TDICT_F32, ndim = 1, shape = five, flags = TDICT_DESC_READ_ONLY);
   tdict_error *err = o->err;
   bool made = tdict_create(1, five, &td, err) == TDICT_OK && tdict_create(1, five, &value, err) == TDICT_OK &&
               tdict_tensor_zeros(TDICT_I64, 1, five, NULL, &wide, err) == TDICT_OK &&

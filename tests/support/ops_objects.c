@@ -130,8 +130,7 @@ static void compare(ops *o, const both *b, const tdict_tree *got, const tdict_tr
   scoped_tree copy = NULL;
   void *object = NULL;
   tdict_difference found;
-  tdict_difference_options options = tdict_difference_options_default();
-  options.nan_equal = true;
+  tdict_difference_options options = td_with(tdict_difference_options, nan_equal = true);
   if (tdict_clone(got, &copy, NULL) != TDICT_OK) abort();
   if (tdict_get_object(copy, b->path, b->type, &object, NULL) != TDICT_OK) {
     ops_complain(o, "no object");
@@ -239,8 +238,7 @@ static tdict_status copy_leaf(void *user, const tdict_leaves *leaves, tdict_tens
 
 tdict_status ops_join_of(const tdict_tree *td, const choice *c, tdict_tree **out, tdict_error *err) {
   const tdict_tree *items[] = {td, td, td};
-  tdict_join_options options = tdict_join_options_default();
-  options.dim = (int32_t)c->n[0];
+  tdict_join_options options = td_with(tdict_join_options, dim = (int32_t)c->n[0]);
   switch (c->way) {
   case 0:
     return tdict_stack(items, 3, NULL, NULL, out, err);

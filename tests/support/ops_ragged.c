@@ -216,8 +216,7 @@ static void op_ragged_stack(ops *o) {
   scoped_tree td = make_tree(&r), out = NULL;
   tdict_tree *samples[MOST_ROWS];
   size_t count = MOST_ROWS;
-  tdict_join_options options = tdict_join_options_default();
-  options.ragged = true;
+  tdict_join_options options = td_with(tdict_join_options, ragged = true);
   must(tdict_unbind(td, 0, samples, &count, NULL) == TDICT_OK);
   bool is_ragged = false;
   for (int64_t i = 1; i < r.count; i++) is_ragged |= r.length[i] != r.length[0];

@@ -152,8 +152,7 @@ void ops_make_with_values(ops *o, ops_maker fn, uint32_t ways) {
   const m_tree *t = o->model[s];
   scoped_tree td = NULL, plain = NULL, got = NULL, wanted = NULL;
   tdict_difference found;
-  tdict_difference_options options = tdict_difference_options_default();
-  options.nan_equal = true;
+  tdict_difference_options options = td_with(tdict_difference_options, nan_equal = true);
   int64_t count = 1; /* a tree without tensors may have any batch size */
   for (int i = 0; i < t->nb && count <= 200; i++) count *= t->bs[i];
   if (!t->nb || t->nb > 4 || count > 200) return;

@@ -221,8 +221,7 @@ m_tree *ops_stacked(const m_tree *const *items, int count) {
 /* One tree whose arrays do not begin with its batch size, alone or as the one that is written to. */
 static void join_misfit(ops *o, int s, bool stacks, bool into) {
   const tdict_tree *items[2] = {o->td[s], o->td[s]};
-  tdict_join_options options = tdict_join_options_default();
-  options.dim = (int32_t)ops_pick(o, (uint32_t)o->model[s]->nb);
+  tdict_join_options options = td_with(tdict_join_options, dim = (int32_t)ops_pick(o, (uint32_t)o->model[s]->nb));
   const size_t count = into ? 1 : 1 + ops_pick(o, 2);
   tdict_tree *td = NULL;
   tdict_status status;
@@ -254,8 +253,7 @@ static void join(ops *o, bool stacks, bool into) {
     trees[i] = ops_tree(models[i]);
   }
   const joining j = {models, count, dim, stacks};
-  tdict_join_options options = tdict_join_options_default();
-  options.dim = ops_pick(o, 2) ? dim : dim - t->nb - stacks;
+  tdict_join_options options = td_with(tdict_join_options, dim = ops_pick(o, 2) ? dim : dim - t->nb - stacks);
   m_tree *made = join_trees(&j), *out = into ? like(o, made, false) : NULL;
   tdict_tree *td = out ? ops_tree(out) : NULL;
   tdict_status status;

@@ -114,8 +114,7 @@ DEVICE_CASE(visit_on_pool) {
   scoped_context context = td_context(NULL);
   scoped_tree td = TREE(2), out = NULL;
   for (int i = 0; i < MANY; i++) td_put(td, td_text("k%d", i), TENSOR(2, 3));
-  crowd c = {.calls = 0};
-  c.caller = pthread_self();
+  crowd c = {.calls = 0, .caller = pthread_self()};
   const tdict_tree *one[] = {td};
   td_ok(tdict_visit(context, one, 1, count_call, &c, NULL, err));
   assert_int_equal(c.calls, MANY);

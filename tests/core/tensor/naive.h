@@ -87,9 +87,7 @@ static inline void naive_copy(const naive_layout *dst_layout, void *dst, const n
 }
 
 static inline naive_layout naive_layout_of(const tdict_tensor *t) {
-  naive_layout layout = {0};
-  layout.ndim = tdict_tensor_ndim(t);
-  layout.numel = tdict_tensor_numel(t);
+  naive_layout layout = {.ndim = tdict_tensor_ndim(t), .numel = tdict_tensor_numel(t)};
   for (int i = 0; i < layout.ndim; i++) {
     layout.shape[i] = tdict_tensor_shape(t)[i];
     layout.strides[i] = tdict_tensor_strides(t)[i];

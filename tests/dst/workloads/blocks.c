@@ -155,8 +155,7 @@ static void write_block(stage *s) {
 
 void dst_workload(void) {
   stage s = {.generation = 1, .kind = (tree_kind)dst_roll(NUM_TREE_KINDS), .width = dst_roll(3) ? 40 : 6000};
-  model_settings settings = model_settings_default();
-  settings.num_threads = (int)(1 + dst_roll(3));
+  model_settings settings = td_with(model_settings, num_threads = (int)(1 + dst_roll(3)));
   pthread_rwlock_init(&s.lock, NULL);
   model_begin();
   if (model_open(&s.world, &settings)) {

@@ -210,11 +210,8 @@ static void play(int number, void *data) {
 
 void dst_workload(void) {
   stage s = {.num_devices = (int)(2 + dst_roll(MOST_DEVICES - 1)), .width = dst_roll(2) ? NARROW : WIDE};
-  model_settings settings = model_settings_default();
-  settings.num_devices = s.num_devices;
-  settings.num_threads = (int)(1 + dst_roll(3));
-  settings.peers = (int32_t)dst_roll(3);
-  settings.latency_ns = dst_roll(2) ? 0 : 30000;
+  model_settings settings = td_with(model_settings, num_devices = s.num_devices, num_threads = (int)(1 + dst_roll(3)),
+                                    peers = (int32_t)dst_roll(3), latency_ns = dst_roll(2) ? 0 : 30000);
   model_begin();
   if (model_open(&s.world, &settings)) {
     model_run(NUM_PLAYERS, play, &s);

@@ -159,8 +159,7 @@ static void copy_late(stage *s) {
   model_reader reader;
   tdict_tree *td = model_tree(&next), *there = NULL, *got = NULL;
   tdict_future *f = NULL;
-  tdict_transfer_options o = tdict_transfer_options_default();
-  o.num_threads = (int32_t)(1 + dst_roll(3));
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = (int32_t)(1 + dst_roll(3)));
   if (td && model_ok(tdict_to_device(s->world.context, s->source, tdict_sim(0), NULL, &there, model_error()))) {
     model_calm(true);
     const bool is_shut = model_shut_gate(&s->world, tdict_sim(0), &gate);

@@ -330,8 +330,7 @@ static void load(stage *s) {
 
 void dst_workload(void) {
   stage s = {0};
-  model_settings settings = model_settings_default();
-  settings.latency_ns = dst_roll(2) ? 0 : 20000;
+  model_settings settings = td_with(model_settings, latency_ns = dst_roll(2) ? 0 : 20000);
   (void)model_fields(WIDTH);
   roll_options(&s);
   model_begin();

@@ -311,8 +311,7 @@ static void play(int number, void *data) {
 
 void dst_workload(void) {
   model_world w;
-  model_settings settings = model_settings_default();
-  settings.num_threads = (int)(1 + dst_roll(2));
+  model_settings settings = td_with(model_settings, num_threads = (int)(1 + dst_roll(2)));
   for (int i = 0; i < MOST_GENERATIONS; i++) atomic_store(&num_launched[i], 0), atomic_store(&num_ran[i], 0);
   model_begin();
   if (model_open(&w, &settings)) {

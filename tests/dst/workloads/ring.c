@@ -235,8 +235,7 @@ static void share_tree(void) {
 
 void dst_workload(void) {
   stage s = {.ends_early = dst_roll(4) == 0};
-  model_settings settings = model_settings_default();
-  settings.latency_ns = dst_roll(2) ? 0 : 20000;
+  model_settings settings = td_with(model_settings, latency_ns = dst_roll(2) ? 0 : 20000);
   model_begin();
   const bool has_trainer = model_open(&s.trainer_world, &settings);
   const bool has_worker = has_trainer && model_open(&s.worker_world, &settings);

@@ -471,9 +471,8 @@ static bool set_up(stage *s) {
 
 void dst_workload(void) {
   stage s = {0};
-  model_settings settings = model_settings_default();
-  settings.num_threads = (int)(2 + dst_roll(2));
-  settings.latency_ns = dst_roll(2) ? 0 : 20000;
+  model_settings settings =
+      td_with(model_settings, num_threads = (int)(2 + dst_roll(2)), latency_ns = dst_roll(2) ? 0 : 20000);
   model_begin();
   if (model_open(&s.world, &settings)) {
     if (set_up(&s)) {

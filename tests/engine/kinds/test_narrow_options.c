@@ -106,8 +106,7 @@ DEVICE_CASE(narrow_survives_enomem) {
   td_put(src, "plain", pv_tensor(TDICT_I64, SHAPE(3000), PV_HALF, NULL));
   td_put(src, "strided", permuted(pv_tensor(TDICT_I32, SHAPE(100, 90), PV_BYTE, NULL), (const int[]){1, 0}));
   td_put(src, "floats", random_tensor(TDICT_F32, SHAPE(100), NULL));
-  tdict_transfer_options o = threads(0);
-  o.narrow = 1;
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 0, narrow = 1);
   td_ok(move_and_drop(&w, src, &o, err)); /* makes the ring */
   TD_WITHOUT_MEMORY(move_and_drop(&w, src, &o, err));
 }

@@ -20,9 +20,8 @@ static tdict_tree *sources(const place *w) {
   return td;
 }
 static tdict_transfer_options checking(int32_t mode, int32_t num_threads) {
-  tdict_transfer_options o = threads(num_threads);
-  o.mode = mode;
-  o.check_sources = true;
+  tdict_transfer_options o =
+      td_with(tdict_transfer_options, num_threads = num_threads, mode = mode, check_sources = true);
   return o;
 }
 

@@ -84,8 +84,7 @@ DEVICE_CASE(hook_sets_move_in_each_mode) {
   for (int set = 0; set < NUM_HOOK_SETS; set++)
     for (int mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
       for (int way = 0; way < 2 * 3; way++) {
-        tdict_transfer_options o = threads(way / 2 - 1);
-        o.mode = mode;
+        tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = way / 2 - 1, mode = mode);
         run_move(&w, set, &o, w.device, way % 2);
         run_move(&w, set, &o, tdict_cpu(), way % 2);
       }
@@ -97,9 +96,8 @@ GPU_CASE(hook_sets_are_pinned_on_the_cpu) {
   for (int set = 0; set < NUM_HOOK_SETS; set++)
     for (int mode = TDICT_MODE_AUTO; mode <= TDICT_MODE_NON_BLOCKING_PIN; mode++)
       for (int way = 0; way < 2 * 3; way++) {
-        tdict_transfer_options o = threads(way / 2 - 1);
-        o.mode = mode;
-        o.pinned_result = true;
+        tdict_transfer_options o =
+            td_with(tdict_transfer_options, num_threads = way / 2 - 1, mode = mode, pinned_result = true);
         run_move(&w, set, &o, tdict_cpu(), way % 2);
       }
 }
@@ -164,8 +162,7 @@ GPU_CASE(hook_sets_pin_several_objects_at_once) {
       place w = place_open(NUM_PAIRS);
       probe p = {0};
       meeting m = {.num_inside = 0};
-      tdict_transfer_options o = threads(-1);
-      o.keep_objects = true;
+      tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = -1, keep_objects = true);
       tdict_tree *src = tree_of_pairs(&w, &p, set), *out = NULL;
       static const char *const paths[] = {"first", "n.x", "z"};
       for (int i = 0; i < NUM_PAIRS; i++) {

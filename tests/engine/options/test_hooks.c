@@ -160,8 +160,7 @@ SIM_CASE(hook_stream_is_waited_for) {
   scoped_place w = place_open(2);
   pair *x;
   tdict_tree *src = tree_of_pair(&p, &x);
-  on_stream s = {0};
-  s.k.seen = calloc(1, sizeof(float) * PAIR_ROWS * PAIR_COLUMNS);
+  on_stream s = {.k.seen = calloc(1, sizeof(float) * PAIR_ROWS * PAIR_COLUMNS)};
   x->also = use_stream;
   x->user = &s;
   tdict_future *f = move_async(&w, src, w.device, NULL);

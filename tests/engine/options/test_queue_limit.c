@@ -132,8 +132,7 @@ static void expect_queued_chunks(const world *w, size_t limit, int num_queued) {
   for (int k = 0; k < 4; k++) {
     const int num_chunks = 2 * num_queued + 5;
     scoped_tree td = bytes_tree("x", num_chunks * (int64_t)limit / num_queued, k % 2 ? w->pinned : NULL);
-    tdict_transfer_options o = threads(k / 2 ? 3 : 1);
-    o.max_queued_bytes = limit;
+    tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = k / 2 ? 3 : 1, max_queued_bytes = limit);
     td_ok(tdict_sim_hold(w->c, err));
     tdict_future *f = start_move(w, td, w->device, &o);
     for (int i = 0; i <= num_chunks - num_queued; i++) {
@@ -189,8 +188,7 @@ SIM_CASE(queue_limit_ends_with_a_cancel) {
   scoped_world w = open_counted(BIG_SLOTS, false);
   for (int k = 0; k < 4; k++) {
     scoped_tree td = bytes_tree("x", 9 * LIMIT, k % 2 ? w.pinned : NULL);
-    tdict_transfer_options o = threads(k / 2 ? 3 : 1);
-    o.max_queued_bytes = LIMIT;
+    tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = k / 2 ? 3 : 1, max_queued_bytes = LIMIT);
     td_ok(tdict_sim_hold(w.c, err));
     scoped_future f = start_move(&w, td, w.device, &o);
     expect_pending(2);

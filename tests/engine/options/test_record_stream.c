@@ -132,8 +132,7 @@ SIM_CASE(record_stream_and_after_hold_each_worker) {
     r[1].s = new_stream(&w);
     kernel_launch(&r[1].k, r[1].s, td_leaf(dst, "a"), &r[1].gate, NULL); /* runs after the first kernel */
     td_ok(tdict_record_stream(dst, r[recorded].s, err));
-    tdict_transfer_options o = threads(2);
-    o.after = r[!recorded].s;
+    tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 2, after = r[!recorded].s);
     tdict_future *f = copy_async(&w, src, dst, &o);
     check_pending(f);
     check_wide(&w, dst, 1);

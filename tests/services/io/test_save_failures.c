@@ -72,9 +72,8 @@ static void world_start(world *w) {
 }
 /* Creates the trees and the options. */
 static world world_in(folder f, kind what, way how) {
-  world w = {.f = f, .old = tree_of(-1), .new = tree_of(1), .o = tdict_save_options_default()};
-  w.how = how;
-  w.what = what;
+  world w = {
+      .f = f, .old = tree_of(-1), .new = tree_of(1), .o = tdict_save_options_default(), .how = how, .what = what};
   td_ok(tdict_create(0, NULL, &w.metadata, err));
   td_ok(tdict_set_text(w.metadata, "step", "7", err));
   if (what == ONE_FILE || what == SHARDS) w.o.metadata = w.metadata;

@@ -114,8 +114,7 @@ static void *open_later(void *user) {
   return NULL;
 }
 static tdict_transfer_options after(tdict_stream s) {
-  tdict_transfer_options o = threads(1);
-  o.after = s;
+  tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = 1, after = s);
   return o;
 }
 
