@@ -43,16 +43,8 @@ static inline void fixture_close(fixture *b) {
   tdict_context_destroy(b->context);
 }
 #define scoped_fixture TD_SCOPED(fixture_close, fixture)
-static inline tdict_device_counts fixture_counts(const fixture *b) {
-  tdict_device_counts counts;
-  td_ok(tdict_context_get_counts(b->context, td_device(), &counts, err));
-  return counts;
-}
-static inline tdict_memory_counts fixture_memory(const fixture *b) {
-  tdict_memory_counts counts;
-  tdict_memory_get_counts(b->memory, &counts);
-  return counts;
-}
+static inline tdict_device_counts fixture_counts(const fixture *b) { return td_device_counts(b->context, td_device()); }
+static inline tdict_memory_counts fixture_memory(const fixture *b) { return td_memory_counts(b->memory); }
 static inline tdict_block fixture_take(const fixture *b, size_t bytes) {
   tdict_block block = {0};
   td_ok(b->memory->ops->allocate(b->memory, bytes, &block, err));

@@ -96,8 +96,7 @@ GPU_CASE(allocator_memory_holds_trees_and_results) {
     for (int i = 0; i < 50000 && atomic_load(&o.live); i++) usleep(100);
     assert_int_equal(atomic_load(&o.live), 0);
   }
-  tdict_memory_counts counts;
-  tdict_memory_get_counts(m, &counts);
+  tdict_memory_counts counts = td_memory_counts(m);
   assert_int_equal(counts.live_bytes, 0);
   assert_int_equal(counts.num_allocations, 12);
   assert_true(counts.peak_bytes >= COUNT && counts.peak_bytes < 2 * COUNT);
@@ -242,8 +241,7 @@ GPU_CASE(memory_create_refuses) {
   atomic_store(&o.empty, false);
   assert_null(out);
   assert_int_equal(atomic_load(&o.live), 0);
-  tdict_memory_counts counts;
-  tdict_memory_get_counts(m, &counts);
+  tdict_memory_counts counts = td_memory_counts(m);
   assert_int_equal(counts.live_bytes, 0);
   td_release(m, src);
 }

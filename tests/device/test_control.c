@@ -152,7 +152,6 @@ GPU_CASE(context_counts_follow_use) {
 GPU_CASE(context_trim) {
   scoped_fixture b = fixture_open(NULL);
   tdict_memory *pinned = tdict_pinned_memory(b.context);
-  tdict_memory_counts n;
   tdict_storage *s[3] = {NULL, NULL, NULL};
   for (int i = 0; i < 3; i++) td_ok(tdict_storage_create(pinned, (size_t)(i + 1) * MIB, false, &s[i], err));
   for (int i = 0; i < 3; i++) tdict_storage_release(s[i]);
@@ -160,20 +159,20 @@ GPU_CASE(context_trim) {
   fixture_give(&b, &block);
   tdict_context_trim(b.context, (tdict_device){td_device().type, 63}, 0); /* absent: nothing */
   tdict_context_trim(b.context, (tdict_device){55, 0}, 0);
-  tdict_memory_get_counts(pinned, &n);
+  tdict_memory_counts n = td_memory_counts(pinned);
   assert_int_equal(n.cached_bytes, 6 * MIB);
   assert_true(fixture_memory(&b).cached_bytes >= (size_t)64 * MIB);
   tdict_context_trim(b.context, tdict_cpu(), 5 * MIB); /* the one MiB is the oldest, and enough */
-  tdict_memory_get_counts(pinned, &n);
+  n = td_memory_counts(pinned);
   assert_int_equal(n.cached_bytes, 5 * MIB);
   assert_true(fixture_memory(&b).cached_bytes >= (size_t)64 * MIB);
   tdict_context_trim(b.context, td_device(), SIZE_MAX);
   assert_true(fixture_memory(&b).cached_bytes >= (size_t)64 * MIB);
   tdict_context_trim(b.context, td_device(), 0);
   assert_int_equal(fixture_memory(&b).cached_bytes, 0);
-  tdict_memory_get_counts(pinned, &n);
+  n = td_memory_counts(pinned);
   assert_int_equal(n.cached_bytes, 5 * MIB);
   tdict_context_trim(b.context, tdict_cpu(), 0);
-  tdict_memory_get_counts(pinned, &n);
+  n = td_memory_counts(pinned);
   assert_int_equal(n.cached_bytes, 0);
 }

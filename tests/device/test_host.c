@@ -44,7 +44,7 @@ CASE(host_memory_allocates_and_frees) {
   td_fails(TDICT_ENOMEM, "100 bytes", (td_fail_alloc(0, true), m->ops->allocate(m, 100, &block, err)));
   assert_true(td_fail_alloc_stop());
   memset(&counts, 0xA5, sizeof counts);
-  tdict_memory_get_counts(m, &counts);
+  counts = td_memory_counts(m);
   assert_int_equal(counts.live_bytes + counts.cached_bytes + counts.peak_bytes, 0);
 }
 
@@ -55,13 +55,12 @@ CASE(absent_memory_reports_its_reason) {
   assert_non_null(m);
   memset(&reason, 0xA5, sizeof reason); /* its own copy is what counts */
   tdict_block block = {.bytes = 5};
-  tdict_memory_counts counts;
   td_fails(TDICT_ENODEVICE, "it rains", m->ops->allocate(m, 10, &block, err));
   assert_int_equal(td_last_error.native, 100);
   assert_int_equal(m->ops->allocate(m, 10, &block, NULL), TDICT_ENODEVICE);
   assert_int_equal(block.bytes, 5);
   assert_true(tdict_device_equal(m->device, tdict_cuda(3)));
-  tdict_memory_get_counts(m, &counts);
+  tdict_memory_counts counts = td_memory_counts(m);
   assert_int_equal(counts.live_bytes + (size_t)counts.num_allocations, 0);
   m->ops->retain(m);
   m->ops->release(m);

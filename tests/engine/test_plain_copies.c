@@ -161,7 +161,6 @@ GPU_CASE(pinned_blocks_that_served_before_take_plain_copies) {
   scoped_world w = open_with_pieces(0);
   scoped_tensor target = make_target(&w, wholes, 1);
   tdict_tree *sources = make_sources(wholes, 1), *tree = pin(&w, sources), *parts[3], *part_sources[3];
-  tdict_memory_counts counts;
   tdict_release(tree);
   for (int i = 0; i < 3; i++) {
     part_sources[i] = make_sources(&thirds[i], 1);
@@ -172,7 +171,7 @@ GPU_CASE(pinned_blocks_that_served_before_take_plain_copies) {
     td_release(parts[i], part_sources[i]);
   }
   tree = pin(&w, sources);
-  tdict_memory_get_counts(w.pinned, &counts);
+  tdict_memory_counts counts = td_memory_counts(w.pinned);
   assert_int_equal(counts.num_reused, 4); /* all of them from the first one's pages */
   check_tree_copies(&w, tree, sources, tdict_tensor_data(target));
   td_release(tree, sources);

@@ -43,8 +43,7 @@ static void check_staging(size_t staging, bool all_ways) {
   check_tree(&w, src, there);
   assert_int_equal(stats.total_bytes, TREE_BYTES);
   assert_in_range(stats.peak_staging_bytes, staging / 32, staging);
-  tdict_device_counts counts;
-  td_ok(tdict_context_get_counts(w.c, w.device, &counts, err));
+  tdict_device_counts counts = td_device_counts(w.c, w.device);
   assert_int_equal(counts.pinned_bytes, atomic_load(&wrap.pinned));
   assert_int_equal(counts.peak_pinned_bytes, atomic_load(&wrap.peak_pinned));
   td_release(there, src);
@@ -194,14 +193,13 @@ GPU_CASE(context_counts_are_stable) {
 GPU_CASE(context_counts_are_bounded) {
   scoped_world w = open_world();
   scoped_tree src = batch_tree(NULL);
-  tdict_device_counts before, after;
-  td_ok(tdict_context_get_counts(w.c, w.device, &before, err));
+  tdict_device_counts before = td_device_counts(w.c, w.device);
   for (int i = 0; i < 200; i++) {
     way v = way_at(i % NUM_WAYS);
     scoped_tree there = move_tree(&w, src, w.device, &v), back = move_tree(&w, there, tdict_cpu(), &v);
     if (i % 50 == 0) check_tree(&w, src, back);
   }
-  td_ok(tdict_context_get_counts(w.c, w.device, &after, err));
+  tdict_device_counts after = td_device_counts(w.c, w.device);
   assert_int_equal(after.device_bytes, before.device_bytes);
   assert_in_range(after.num_streams, before.num_streams, before.num_streams + tdict_context_num_threads(w.c) + 1);
   assert_in_range(after.num_events, before.num_events,

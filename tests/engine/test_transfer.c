@@ -137,11 +137,10 @@ GPU_CASE(transfer_one_arena) {
   scoped_world w = open_world();
   static const tree_kind kinds[] = {TREE_BATCH, TREE_TINY, TREE_STRIDED, TREE_ODD, TREE_PINNED, TREE_MIXED};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-    tdict_memory_counts before, after;
     scoped_tree src = make_tree(&w, kinds[i]);
-    tdict_memory_get_counts(w.memory, &before);
+    tdict_memory_counts before = td_memory_counts(w.memory);
     scoped_tree there = to_device(&w, src, w.device);
-    tdict_memory_get_counts(w.memory, &after);
+    tdict_memory_counts after = td_memory_counts(w.memory);
     assert_int_equal(after.num_allocations, before.num_allocations + 1);
     check_arena(there);
     way v = way_at(0);
@@ -239,8 +238,7 @@ GPU_CASE(transfer_result_outlives_context) {
   tdict_tree *late = td_made(tree, tdict_future_wait(f, &made, err));
   check_device(late, w.device);
   check_tree(&w, src, back);
-  tdict_transfer_stats stats = tdict_transfer_stats_default();
-  td_ok(tdict_future_get_stats(f, &stats, err));
+  tdict_transfer_stats stats = td_filled(tdict_transfer_stats, tdict_future_get_stats(f, &made, err));
   assert_int_equal(stats.total_bytes, tdict_bytes(src));
   tdict_future_release(f);
   tdict_tree *trees[] = {late, there, back, src};

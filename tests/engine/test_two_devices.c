@@ -80,8 +80,7 @@ SIM_CASE(transfer_pinned_results_lie_near_their_device) {
     const tdict_storage *s = td_leaf(home, "x")->storage;
     assert_int_equal(((const tdict_pinned_block *)s->block.cookie)->run->node, i % 2 ? 1 : -1);
   }
-  tdict_memory_counts counts;
-  tdict_memory_get_counts(w->pinned, &counts);
+  tdict_memory_counts counts = td_memory_counts(w->pinned);
   assert_int_equal(counts.num_reused, 2);
 }
 

@@ -74,12 +74,11 @@ static void check_field(const field *f, int call, const way *v, tdict_tree *out)
 static int sweep(const field *f, call_kind kind, int call, const way *v) {
   int failures = 0;
   for (int n = 1; n < 500; n++) {
-    tdict_memory_counts before, after, pinned_before, pinned_after;
     tdict_tree *const mark = f->src;
     tdict_tree *out = mark;
     tdict_error e = {0};
-    tdict_memory_get_counts(f->w.memory, &before);
-    tdict_memory_get_counts(f->w.pinned, &pinned_before);
+    tdict_memory_counts before = td_memory_counts(f->w.memory);
+    tdict_memory_counts pinned_before = td_memory_counts(f->w.pinned);
     fail_call(kind, n);
     tdict_status status = run_call(f, call, v, &out, &e);
     bool failed = atomic_load(&wrap.fail_after[kind]) == 0;
@@ -94,10 +93,8 @@ static int sweep(const field *f, call_kind kind, int call, const way *v) {
       assert_int_equal(e.status, status);
       assert_int_equal(e.native, TDICT_CU_UNKNOWN);
       if (kind == CALL_COPY && strncmp(e.path, "leaf.f", 6) != 0) fail_msg("path '%s': %s", e.path, e.message);
-      tdict_memory_get_counts(f->w.memory, &after);
-      tdict_memory_get_counts(f->w.pinned, &pinned_after);
-      assert_int_equal(after.live_bytes, before.live_bytes);
-      assert_int_equal(pinned_after.live_bytes, pinned_before.live_bytes);
+      assert_int_equal(td_memory_counts(f->w.memory).live_bytes, before.live_bytes);
+      assert_int_equal(td_memory_counts(f->w.pinned).live_bytes, pinned_before.live_bytes);
       out = NULL;
       td_ok(run_call(f, call, v, &out, err)); /* the next one is right */
       check_field(f, call, v, out);
@@ -139,8 +136,6 @@ static void sweep_fresh(call_kind kind) {
   for (int call = 0; call < NUM_CALLS; call++)
     for (int n = 1 + sanitized_first(call); n < 60; n += SANITIZED_STEP) {
       field f = {.w = open_wrapped(NULL), .src = fault_tree(NULL), .pinned = fault_tree(NULL)};
-      tdict_device_counts before, after;
-      td_ok(tdict_context_get_counts(f.w.c, f.w.device, &before, err));
       /* the device's trees, without transfers */
       f.there = new_tree(), f.device_dst = new_tree(), f.host_dst = fault_tree(NULL);
       leaf_list l = list_entries(f.src);
@@ -171,7 +166,6 @@ static void sweep_fresh(call_kind kind) {
         td_ok(run_call(&f, call, &v, &out, err));
       }
       check_field(&f, call, &v, out);
-      td_ok(tdict_context_get_counts(f.w.c, f.w.device, &after, err));
       close_field(&f);
       if (!failed) break;
     }

@@ -12,6 +12,14 @@
     made;                         \
   })
 
+/* The struct that a call must fill: td_filled(tdict_transfer_stats, tdict_future_get_stats(f, &made, err)). */
+#define td_filled(type, call)     \
+  __extension__({                 \
+    type made = type##_default(); \
+    td_ok(call);                  \
+    made;                         \
+  })
+
 /* The default of a struct, with some fields changed: td_with(tdict_loader_options, batch_size = 8, shuffle = true). */
 #define td_with(type, ...)               \
   __extension__({                        \

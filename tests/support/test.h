@@ -133,5 +133,17 @@ extern tdict_error td_last_error;
     assert_string_equal(td_last_error.path, where); \
   } while (0)
 
+/* What a memory or a device counts at this moment. */
+static inline tdict_memory_counts td_memory_counts(const tdict_memory *memory) {
+  tdict_memory_counts counts;
+  tdict_memory_get_counts(memory, &counts);
+  return counts;
+}
+static inline tdict_device_counts td_device_counts(tdict_context *context, tdict_device device) {
+  tdict_device_counts counts;
+  td_ok(tdict_context_get_counts(context, device, &counts, err));
+  return counts;
+}
+
 TDICT_END_DECLS
 #endif

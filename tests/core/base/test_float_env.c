@@ -139,8 +139,7 @@ static void compute_comparisons(const arguments *a, results *r) {
   r->equals |= (uint32_t)tdict_equal(a->tiny, a->zeros) << 1;
 }
 static void compute_summaries(const arguments *a, results *r) {
-  tdict_tensor_summary s = tdict_tensor_summary_default();
-  td_ok(tdict_tensor_get_summary(a->numbers, &s, err));
+  tdict_tensor_summary s = td_filled(tdict_tensor_summary, tdict_tensor_get_summary(a->numbers, &made, err));
   r->mean64 = s.mean;
   r->low64 = s.min;
   td_ok(tdict_tensor_get_summary(a->integers, &s, err));

@@ -26,10 +26,5 @@ static inline tdict_block take(tdict_memory *memory, size_t bytes) {
   return block;
 }
 static inline void give(tdict_memory *memory, tdict_block *block) { memory->ops->free(memory, block, NULL, 0); }
-static inline tdict_memory_counts counts_of(const tdict_memory *memory) {
-  tdict_memory_counts counts;
-  tdict_memory_get_counts(memory, &counts);
-  return counts;
-}
 
 #endif

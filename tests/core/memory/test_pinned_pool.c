@@ -26,13 +26,13 @@ CASE(pinned_pool_exact_sizes) {
     blocks[i] = take(memory, asked[i]);
     assert_int_equal(blocks[i].bytes, given[i]);
     sum += given[i];
-    assert_int_equal(counts_of(memory).live_bytes, sum);
+    assert_int_equal(td_memory_counts(memory).live_bytes, sum);
     assert_int_equal(atomic_load(&fake.allocated_bytes) + atomic_load(&fake.registered_bytes), sum);
   }
   for (int i = 0; i < COUNT; i++) give(memory, &blocks[i]);
-  assert_int_equal(counts_of(memory).live_bytes, 0);
-  assert_int_equal(counts_of(memory).cached_bytes, sum);
-  assert_int_equal(counts_of(memory).peak_bytes, sum);
+  assert_int_equal(td_memory_counts(memory).live_bytes, 0);
+  assert_int_equal(td_memory_counts(memory).cached_bytes, sum);
+  assert_int_equal(td_memory_counts(memory).peak_bytes, sum);
   close_pool(memory);
 }
 
@@ -47,22 +47,22 @@ CASE(pinned_pool_cuts_and_joins) {
   assert_ptr_equal(b.data, data + 3 * PAGE);
   assert_int_equal(a.bytes, 3 * PAGE);
   assert_int_equal(b.bytes, 5 * PAGE);
-  assert_int_equal(counts_of(memory).cached_bytes, 0);
+  assert_int_equal(td_memory_counts(memory).cached_bytes, 0);
   give(memory, &a);
   c = take(memory, 2 * PAGE);
   give(memory, &b);
-  assert_int_equal(counts_of(memory).cached_bytes, 6 * PAGE);
+  assert_int_equal(td_memory_counts(memory).cached_bytes, 6 * PAGE);
   tdict_pinned_pool_trim(memory, 0); /* a live neighbour keeps the run */
-  assert_int_equal(counts_of(memory).cached_bytes, 6 * PAGE);
+  assert_int_equal(td_memory_counts(memory).cached_bytes, 6 * PAGE);
   give(memory, &c);
   a = take(memory, 8 * PAGE); /* whole again */
   assert_ptr_equal(a.data, data);
-  assert_int_equal(counts_of(memory).num_allocations, 5);
-  assert_int_equal(counts_of(memory).num_reused, 4);
+  assert_int_equal(td_memory_counts(memory).num_allocations, 5);
+  assert_int_equal(td_memory_counts(memory).num_reused, 4);
   assert_int_equal(atomic_load(&fake.allocates), 1);
   give(memory, &a);
   tdict_pinned_pool_trim(memory, 0);
-  assert_int_equal(counts_of(memory).cached_bytes, 0);
+  assert_int_equal(td_memory_counts(memory).cached_bytes, 0);
   assert_int_equal(atomic_load(&fake.frees), 1);
   close_pool(memory);
 }
@@ -74,7 +74,7 @@ CASE(pinned_pool_leaves_much_larger_blocks_alone) {
   char *data = large.data;
   give(memory, &large);
   small = take(memory, PAGE);
-  assert_int_equal(counts_of(memory).num_reused, 0);
+  assert_int_equal(td_memory_counts(memory).num_reused, 0);
   tdict_block other = take(memory, 82 * PAGE), second; /* the limit is reached: now it is cut */
   second = take(memory, PAGE);
   assert_ptr_equal(second.data, data);
@@ -110,8 +110,8 @@ CASE(pinned_pool_keeps_nodes_apart) {
   one = take_on(memory, 4 * PAGE, 1);
   data[1] = one.data;
   assert_ptr_not_equal(data[0], data[1]);
-  assert_int_equal(counts_of(memory).num_reused, 0);
-  assert_int_equal(counts_of(memory).cached_bytes, 4 * PAGE);
+  assert_int_equal(td_memory_counts(memory).num_reused, 0);
+  assert_int_equal(td_memory_counts(memory).cached_bytes, 4 * PAGE);
   give(memory, &one);
   for (int i = 0; i < 2; i++) { /* whoever asks first, and for less */
     one = take_on(memory, (size_t)(4 - i) * PAGE, 1);
@@ -171,7 +171,7 @@ CASE(pinned_pool_reuses_blocks_after_their_fences) {
   tdict_block c = take(memory, PAGE);
   assert_ptr_not_equal(c.data, data);
   tdict_pinned_pool_trim(memory, 0); /* neither is it given back to the driver */
-  assert_int_equal(counts_of(memory).cached_bytes, PAGE);
+  assert_int_equal(td_memory_counts(memory).cached_bytes, PAGE);
   assert_int_equal(atomic_load(&fake.frees), 0);
   fake_fence_end(&first);
   tdict_block d = take(memory, PAGE);
@@ -274,11 +274,11 @@ CASE(pinned_pool_cache_is_bounded_by_the_most_live) {
   static tdict_block blocks[COUNT];
   for (int i = 0; i < COUNT; i++) blocks[i] = take(memory, MIB); /* 100 MiB live, driver's way */
   for (int i = 0; i < COUNT; i++) give(memory, &blocks[i]);
-  assert_int_equal(counts_of(memory).cached_bytes, (size_t)COUNT * MIB);
+  assert_int_equal(td_memory_counts(memory).cached_bytes, (size_t)COUNT * MIB);
   tdict_block other = take(memory, MIB + PAGE);
   void *oldest = blocks[0].data, *newest = blocks[COUNT - 1].data;
   give(memory, &other); /* one too many: the oldest goes */
-  tdict_memory_counts n = counts_of(memory);
+  tdict_memory_counts n = td_memory_counts(memory);
   assert_true(n.cached_bytes <= (size_t)COUNT * MIB);
   assert_int_equal(n.cached_bytes, (size_t)(COUNT - 1) * MIB + MIB + PAGE - MIB);
   assert_int_equal(n.peak_bytes, (size_t)(COUNT + 1) * MIB + PAGE);
@@ -295,7 +295,7 @@ CASE(pinned_pool_always_keeps_64_mib) {
     tdict_block a = take(memory, MIB - (size_t)i * PAGE);
     give(memory, &a);
   }
-  tdict_memory_counts n = counts_of(memory);
+  tdict_memory_counts n = td_memory_counts(memory);
   assert_true(n.cached_bytes <= (size_t)64 * MIB);
   assert_true(n.cached_bytes > (size_t)62 * MIB);
   assert_int_equal(n.cached_bytes, atomic_load(&fake.allocated_bytes));
@@ -311,17 +311,17 @@ CASE(pinned_pool_trim_gives_the_oldest_back_first) {
   give_after(memory, &blocks[0], &fence); /* the oldest, but in use */
   for (int i = 1; i < 4; i++) give(memory, &blocks[i]);
   tdict_pinned_pool_trim(memory, SIZE_MAX);
-  assert_int_equal(counts_of(memory).cached_bytes, 10 * PAGE);
+  assert_int_equal(td_memory_counts(memory).cached_bytes, 10 * PAGE);
   tdict_pinned_pool_trim(memory, 9 * PAGE); /* takes the second */
-  assert_int_equal(counts_of(memory).cached_bytes, 8 * PAGE);
+  assert_int_equal(td_memory_counts(memory).cached_bytes, 8 * PAGE);
   assert_int_equal(atomic_load(&fake.allocated_bytes), 8 * PAGE);
   tdict_pinned_pool_trim(memory, 0);
-  assert_int_equal(counts_of(memory).cached_bytes, PAGE);
+  assert_int_equal(td_memory_counts(memory).cached_bytes, PAGE);
   fake_fence_end(&fence);
   tdict_pinned_pool_trim(memory, 0);
-  assert_int_equal(counts_of(memory).cached_bytes, 0);
+  assert_int_equal(td_memory_counts(memory).cached_bytes, 0);
   assert_int_equal(atomic_load(&fence.refs), 1);
-  assert_int_equal(counts_of(memory).peak_bytes, 10 * PAGE);
+  assert_int_equal(td_memory_counts(memory).peak_bytes, 10 * PAGE);
   close_pool(memory);
 }
 
@@ -339,10 +339,10 @@ CASE(pinned_pool_reports_how_pages_were_obtained) {
 }
 
 static void check_refused(tdict_memory *memory, size_t bytes, tdict_status wanted, const char *text) {
-  tdict_memory_counts before = counts_of(memory);
+  tdict_memory_counts before = td_memory_counts(memory);
   tdict_block block = {0};
   td_fails(wanted, text, memory->ops->allocate(memory, bytes, &block, err));
-  tdict_memory_counts after = counts_of(memory);
+  tdict_memory_counts after = td_memory_counts(memory);
   assert_null(block.data);
   assert_memory_equal(&before, &after, sizeof before);
 }
@@ -359,7 +359,7 @@ CASE(pinned_pool_refusal_changes_no_count) {
   td_fail_alloc_stop();
   fake.allocates_left = -1;
   tdict_block b = take(memory, HUGE_PAGE); /* the driver's way is left */
-  assert_int_equal(counts_of(memory).live_bytes, 2 * HUGE_PAGE);
+  assert_int_equal(td_memory_counts(memory).live_bytes, 2 * HUGE_PAGE);
   give(memory, &a);
   give(memory, &b);
   memory->ops->release(memory);
@@ -383,7 +383,7 @@ CASE(pinned_pool_drops_its_cache_before_it_refuses) {
   td_fails(TDICT_ENOMEM, "allocate refused", memory->ops->allocate(memory, 3 * PAGE, &block, err));
   assert_int_equal(atomic_load(&fake.allocates), 3); /* once more after the cache had gone */
   assert_int_equal(atomic_load(&fake.frees), 1);
-  assert_int_equal(counts_of(memory).cached_bytes, 0);
+  assert_int_equal(td_memory_counts(memory).cached_bytes, 0);
   memory->ops->release(memory);
 }
 
@@ -394,7 +394,7 @@ CASE(pinned_pool_limit_trims_the_cache) {
   give(memory, &a);
   give(memory, &b);
   b = take(memory, 7 * PAGE); /* larger than either: they make room, one after the other */
-  assert_int_equal(counts_of(memory).cached_bytes, 0);
+  assert_int_equal(td_memory_counts(memory).cached_bytes, 0);
   assert_int_equal(atomic_load(&fake.allocated_bytes), 7 * PAGE);
   tdict_block c = take(memory, PAGE);
   check_refused(memory, 3 * PAGE, TDICT_ENOMEM, "pinned_bytes");
@@ -404,13 +404,13 @@ CASE(pinned_pool_limit_trims_the_cache) {
   check_refused(memory, 9 * PAGE, TDICT_ENOMEM, "still in use");
   fake_fence_end(&fence);
   b = take(memory, 9 * PAGE);
-  assert_int_equal(counts_of(memory).live_bytes, 10 * PAGE);
-  assert_int_equal(counts_of(memory).peak_bytes, 10 * PAGE);
+  assert_int_equal(td_memory_counts(memory).live_bytes, 10 * PAGE);
+  assert_int_equal(td_memory_counts(memory).peak_bytes, 10 * PAGE);
   give(memory, &b);
   give(memory, &c);
   check_refused(memory, 11 * PAGE, TDICT_ENOMEM, "pinned_bytes");
-  assert_int_equal(atomic_load(&fake.most_bytes), 10 * PAGE);  /* never more, not even for a moment */
-  assert_int_equal(counts_of(memory).cached_bytes, 10 * PAGE); /* what can never fit trims nothing */
+  assert_int_equal(atomic_load(&fake.most_bytes), 10 * PAGE);         /* never more, not even for a moment */
+  assert_int_equal(td_memory_counts(memory).cached_bytes, 10 * PAGE); /* what can never fit trims nothing */
   close_pool(memory);
 }
 
@@ -452,9 +452,9 @@ GPU_CASE(pinned_pool_limit) {
   td_ok(tdict_set(td, "more", more, err));
   td_fails(TDICT_ENOMEM, "pinned_bytes", tdict_pin_memory(c, td, NULL, &pinned, err));
   assert_null(pinned);
-  assert_int_equal(counts_of(tdict_pinned_memory(c)).live_bytes, MIB / 2);
+  assert_int_equal(td_memory_counts(tdict_pinned_memory(c)).live_bytes, MIB / 2);
   td_release(half); /* cached, and in the way of another size: trimmed, no wait */
   td_ok(tdict_pin_memory(c, td, NULL, &pinned, err));
   assert_memory_equal(tdict_const_data(pinned, "more"), tdict_tensor_const_data(more), (size_t)large[0]);
-  assert_true(counts_of(tdict_pinned_memory(c)).peak_bytes <= MIB);
+  assert_true(td_memory_counts(tdict_pinned_memory(c)).peak_bytes <= MIB);
 }

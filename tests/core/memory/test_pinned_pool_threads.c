@@ -10,7 +10,7 @@ static tdict_status second, third;
 static tdict_status allocate_meanwhile(void *pages, size_t bytes) {
   tdict_block none;
   (void)pages, (void)bytes;
-  assert_int_equal(counts_of(limited).live_bytes, 0); /* not there yet */
+  assert_int_equal(td_memory_counts(limited).live_bytes, 0); /* not there yet */
   second = limited->ops->allocate(limited, HUGE_PAGE - PAGE, &between, NULL);
   third = limited->ops->allocate(limited, 1, &none, NULL);
   return TDICT_OK;
@@ -22,7 +22,7 @@ CASE(pinned_pool_limit_counts_pending_allocations) {
   tdict_block a = take(limited, HUGE_PAGE + PAGE);
   assert_int_equal(second, TDICT_OK);
   assert_int_equal(third, TDICT_ENOMEM);
-  assert_int_equal(counts_of(limited).peak_bytes, 2 * HUGE_PAGE);
+  assert_int_equal(td_memory_counts(limited).peak_bytes, 2 * HUGE_PAGE);
   give(limited, &a);
   give(limited, &between);
   limited->ops->release(limited);
@@ -65,7 +65,7 @@ static void *take_often(void *user) {
       continue;
     }
     memset(block.data, i, block.bytes); /* nobody else has it: a race otherwise */
-    tdict_memory_counts n = counts_of(t->memory);
+    tdict_memory_counts n = td_memory_counts(t->memory);
     if (n.live_bytes + n.cached_bytes > 6 * PAGE) atomic_fetch_add(&t->wrong, 1);
     t->memory->ops->free(t->memory, &block, NULL, 0);
   }
@@ -77,7 +77,7 @@ CASE(pinned_pool_limit_holds_for_many_threads) {
   atomic_init(&t.refused, 0);
   atomic_init(&t.wrong, 0);
   td_in_threads(4, take_often, &t, 0);
-  tdict_memory_counts n = counts_of(t.memory);
+  tdict_memory_counts n = td_memory_counts(t.memory);
   assert_int_equal(atomic_load(&t.wrong), 0);
   assert_int_equal(n.live_bytes, 0);
   assert_true(n.peak_bytes <= 6 * PAGE);
@@ -107,7 +107,7 @@ CASE(pinned_pool_limit_holds_at_every_moment) {
   td_in_threads(4, take_sizes, &t, 0);
   assert_true(atomic_load(&fake.most_bytes) <= 16 * PAGE);
   assert_true(atomic_load(&fake.most_bytes) > 8 * PAGE);
-  assert_true(counts_of(t.memory).peak_bytes <= 16 * PAGE);
-  assert_int_equal(counts_of(t.memory).live_bytes, 0);
+  assert_true(td_memory_counts(t.memory).peak_bytes <= 16 * PAGE);
+  assert_int_equal(td_memory_counts(t.memory).live_bytes, 0);
   close_pool(t.memory);
 }

@@ -188,9 +188,9 @@ CASE(saving_needs_no_room_on_the_device) {
   assert_null(s);
   /* the second save reuses the pinned memory of the first */
   for (int round = 0; round < 3; round++) {
-    tdict_memory_get_counts(tdict_pinned_memory(c), &before);
+    before = td_memory_counts(tdict_pinned_memory(c));
     end(begin(c, in(&f, "t"), source, TDICT_SNAPSHOT_AUTO));
-    tdict_memory_get_counts(tdict_pinned_memory(c), &after);
+    after = td_memory_counts(tdict_pinned_memory(c));
     assert_int_equal(after.live_bytes, before.live_bytes);
     assert_true(after.cached_bytes >= 4 * FLOATS);
     if (round) assert_int_equal(after.num_reused - before.num_reused, 1);
@@ -198,7 +198,7 @@ CASE(saving_needs_no_room_on_the_device) {
   }
   check_file(in(&f, "t"), tree);
   tdict_context_trim(c, tdict_cpu(), 0);
-  tdict_memory_get_counts(tdict_pinned_memory(c), &after);
+  after = td_memory_counts(tdict_pinned_memory(c));
   assert_int_equal(after.cached_bytes, 0);
 }
 

@@ -113,8 +113,7 @@ static inline void check_packed_batch(const yard *y, tdict_loader *l, const tdic
   assert_int_equal(offsets[count], at);
   assert_int_equal(bytes, (size_t)at * sizeof *tokens);
   assert_int_equal(most, longest);
-  tdict_batch_info info = tdict_batch_info_default();
-  td_ok(tdict_loader_get_batch_info(l, &info, err));
+  tdict_batch_info info = td_filled(tdict_batch_info, tdict_loader_get_batch_info(l, &made, err));
   assert_int_equal(info.num_samples, count);
   assert_int_equal(info.num_tokens, at);
   assert_int_equal(info.max_seqlen, longest);

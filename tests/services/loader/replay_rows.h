@@ -31,8 +31,7 @@ static inline void write_ids(tdict_replay *r, int64_t row, int64_t first, int64_
   td_ok(tdict_replay_write(r, row, rows, err));
 }
 static inline tdict_replay_state state_of(const tdict_replay *r) {
-  tdict_replay_state s = tdict_replay_state_default();
-  td_ok(tdict_replay_get_state(r, &s, err));
+  tdict_replay_state s = td_filled(tdict_replay_state, tdict_replay_get_state(r, &made, err));
   return s;
 }
 static inline tdict_replay *replay_over(const tdict_tree *tree, int64_t num_filled) {

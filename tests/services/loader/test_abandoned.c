@@ -74,9 +74,8 @@ CASE(loader_survives_functions_that_do_not_return) {
       int64_t ids[12];
       numbers n = numbers_of(12);
       tdict_loader *l = loader_left_at(&y, &n, (place)at);
-      tdict_loader_state start = tdict_loader_state_default();
       tdict_tree *batch = NULL;
-      td_ok(tdict_loader_get_state(l, &start, err));
+      tdict_loader_state start = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
       calls_until_jump = 1;
       /* The plan of the first epoch is made at the creation, and the next plan in the next epoch. */
       for (int k = 0; k < 4 && !was_left(l); k++) assert_true(k < 3 || at == SAMPLE_LENGTH);

@@ -83,8 +83,7 @@ DEVICE_CASE(loader_errors_in_place) {
           assert_null(batch);
         } else {
           td_fails(TDICT_EIO, "the disk is worn", tdict_loader_next(l, tdict_no_stream(), &batch, err));
-          tdict_loader_state s = tdict_loader_state_default();
-          td_ok(tdict_loader_get_state(l, &s, err));
+          tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
           assert_int_equal(s.batch, 6);
           td_ok(tdict_loader_set_state(l, &s, err)); /* from behind it on */
           td_ok(tdict_loader_next(l, tdict_no_stream(), &batch, err));
@@ -92,8 +91,7 @@ DEVICE_CASE(loader_errors_in_place) {
           assert_int_equal(ids[0], 12);
           tdict_release(batch);
         }
-        tdict_loader_stats stats = tdict_loader_stats_default();
-        td_ok(tdict_loader_get_stats(l, &stats, err));
+        tdict_loader_stats stats = td_filled(tdict_loader_stats, tdict_loader_get_stats(l, &made, err));
         assert_int_equal(stats.num_errors, 1);
       }
     }
@@ -296,8 +294,7 @@ DEVICE_CASE(loader_survives_enomem) {
     }
     assert_true(refused >= 4);
     tdict_dataset_release(d);
-    tdict_loader_state begin = tdict_loader_state_default();
-    td_ok(tdict_loader_get_state(l, &begin, err));
+    tdict_loader_state begin = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
     for (int64_t k = 0, done = 0; !done; k++) {
       tdict_tree *batch = NULL;
       int64_t ids[4];

@@ -52,11 +52,10 @@ DEVICE_CASE(loader_packs_up_to_max_tokens) {
     tdict_dataset_table set = documents_dataset(&d);
     scoped_loader l = open_loader(&y, &set, &o);
     for (int64_t epoch = 0; epoch < 3; epoch++) {
-      tdict_batch_info info = tdict_batch_info_default();
       const division *v = divide_epoch(&d, epoch, &o);
       if (epoch == 0) assert_int_equal(tdict_loader_length(l), v->num_batches);
       check_epoch(&y, l, &d, v);
-      td_ok(tdict_loader_get_batch_info(l, &info, err));
+      tdict_batch_info info = td_filled(tdict_batch_info, tdict_loader_get_batch_info(l, &made, err));
       assert_int_equal(info.epoch, epoch);
       check_end(l);
       td_ok(tdict_loader_get_batch_info(l, &info, err)); /* no batch, no numbers */
@@ -173,7 +172,6 @@ DEVICE_CASE(loader_pads_up_to_max_tokens) {
   static unsigned char mask[1000];
   const division *v = divide_epoch(&d, 0, &o);
   for (int64_t b = 0; b < v->num_batches; b++) {
-    tdict_batch_info info = tdict_batch_info_default();
     scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
     int64_t count = v->begins[b + 1] - v->begins[b], longest = tdict_batch_size(batch)[1], sum = 0;
     assert_int_equal(tdict_batch_size(batch)[0], count);
@@ -188,7 +186,7 @@ DEVICE_CASE(loader_pads_up_to_max_tokens) {
         assert_int_equal(tokens[i * longest + k], k < d.lengths[id] ? id * 1000 + k : -1);
       }
     }
-    td_ok(tdict_loader_get_batch_info(l, &info, err));
+    tdict_batch_info info = td_filled(tdict_batch_info, tdict_loader_get_batch_info(l, &made, err));
     assert_int_equal(info.num_tokens, sum);
     assert_int_equal(info.max_seqlen, longest);
   }
@@ -287,8 +285,7 @@ CASE(loader_reports_a_failed_division) {
     tdict_tree *batch = NULL;
     int64_t batches = tdict_loader_length(l);
     for (int64_t b = 0; b < batches; b++) assert_true(take_ids(&y, l, ids) > 0);
-    tdict_loader_state s = tdict_loader_state_default();
-    td_ok(tdict_loader_get_state(l, &s, err));
+    tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
     td_ok(tdict_loader_set_state(l, &s, err)); /* drops a plan of epoch 1 */
     assert_int_equal(d.lengths[77] <= LONGEST, 1);
     d.lengths[77] = 1000;
@@ -340,8 +337,7 @@ CASE(loader_packs_constant_shapes) {
     assert_int_equal(read_leaf(&y, batch, "id", ids, sizeof ids), sizeof ids);
     assert_int_equal(read_leaf(&y, batch, "cu_seqlens", offsets, sizeof offsets), sizeof offsets);
     assert_int_equal(read_leaf(&y, batch, "positions", positions, sizeof positions), sizeof positions);
-    tdict_batch_info info = tdict_batch_info_default();
-    td_ok(tdict_loader_get_batch_info(l, &info, err));
+    tdict_batch_info info = td_filled(tdict_batch_info, tdict_loader_get_batch_info(l, &made, err));
     assert_int_equal(offsets[8], info.num_tokens);
     for (int64_t k = info.num_tokens; k < 150; k++) assert_true(tokens[k] == 0 && positions[k] == 0);
   }
@@ -363,9 +359,8 @@ CASE(loader_divides_without_its_lock) {
   for (int i = 0; i < 50000 && !atomic_load(&d.at_gate); i++) usleep(100);
   assert_true(atomic_load(&d.at_gate));
   tdict_loader_stats stats = tdict_loader_stats_default();
-  tdict_loader_state state = tdict_loader_state_default();
   td_ok(tdict_loader_get_stats(l, &stats, err)); /* would wait for ever if the lock was held */
-  td_ok(tdict_loader_get_state(l, &state, err));
+  tdict_loader_state state = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
   assert_int_equal(state.epoch, 1);
   atomic_store(&d.waits, false);
   pthread_mutex_unlock(&d.gate);
@@ -393,9 +388,8 @@ CASE(loader_token_batches_follow_the_length) {
     }
     /* A restart in the middle of an epoch, and a state of an epoch with another length. */
     int64_t ids[DOCUMENTS], first[DOCUMENTS];
-    tdict_loader_state s = tdict_loader_state_default();
     assert_true(take_ids(&y, l, ids) > 0);
-    td_ok(tdict_loader_get_state(l, &s, err));
+    tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
     int64_t count = take_ids(&y, l, first);
     d.count = 80;
     td_ok(tdict_loader_restart(l, err));

@@ -57,8 +57,7 @@ DEVICE_CASE(loader_follows_the_sampler) {
         assert_int_equal(read_epoch(&y, l, ids, DRAWN), length);
         for (int64_t i = 0; i < length; i++) assert_int_equal(ids[i], tdict_sampler_get(sampler, epoch, i));
       }
-      tdict_loader_state s = tdict_loader_state_default();
-      td_ok(tdict_loader_get_state(l, &s, err));
+      tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
       tdict_loader_destroy(l);
       s.batch = STOP;
       l = open_loader(&y, &d, &o);
@@ -91,8 +90,7 @@ DEVICE_CASE(loader_ends_epochs) {
       scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 2, num_workers = workers));
       int64_t ids[8];
       for (int epoch = 0; epoch < 4; epoch++) {
-        tdict_loader_state s = tdict_loader_state_default();
-        td_ok(tdict_loader_get_state(l, &s, err));
+        tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
         assert_int_equal(s.epoch, epoch);
         assert_int_equal(s.batch, 0);
         assert_int_equal(read_epoch(&y, l, ids, 8), length);
@@ -145,8 +143,7 @@ DEVICE_CASE(loader_state_restores) {
         scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
         read_batch(&y, batch, ids, 8);
       }
-      tdict_loader_state s = tdict_loader_state_default();
-      td_ok(tdict_loader_get_state(l, &s, err));
+      tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
       tdict_loader_destroy(l);
       l = open_loader(&y, &d, &o);
       td_ok(tdict_loader_set_state(l, &s, err));
@@ -289,8 +286,7 @@ DEVICE_CASE(loader_counts_batches) {
   scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 4));
   int64_t ids[21];
   read_epoch(&y, l, ids, 21);
-  tdict_loader_stats s = tdict_loader_stats_default();
-  td_ok(tdict_loader_get_stats(l, &s, err));
+  tdict_loader_stats s = td_filled(tdict_loader_stats, tdict_loader_get_stats(l, &made, err));
   assert_int_equal(s.num_batches, 6);
   assert_int_equal(s.num_samples, 21);
   assert_int_equal(s.num_errors, 0);

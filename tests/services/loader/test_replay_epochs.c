@@ -69,8 +69,7 @@ DEVICE_CASE(replay_epochs_see_new_rows) {
           for (int64_t i = 0; i < CAPACITY; i++) put_id(tree, i, 100 * (round + 1) + i);
           tdict_replay_unlock(r);
         }
-        tdict_loader_state s = tdict_loader_state_default();
-        td_ok(tdict_loader_get_state(l, &s, err));
+        tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
         assert_int_equal(s.epoch, round + 1);
         assert_int_equal(s.batch, 0);
       }
@@ -176,8 +175,7 @@ CASE(replay_epoch_survives_enomem) {
   assert_int_equal(status, TDICT_ENOMEM);
   int64_t ids[MAX_ROWS];
   assert_int_equal(read_epoch(&y, l, ids, MAX_ROWS), CAPACITY);
-  tdict_loader_state s = tdict_loader_state_default();
-  td_ok(tdict_loader_get_state(l, &s, err));
+  tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
   td_fail_alloc(0, false);
   status = tdict_loader_set_state(l, &s, &why);
   assert_true(td_fail_alloc_stop());
@@ -246,13 +244,12 @@ DEVICE_CASE(loader_restart) {
       n.end = 30;
       n.fail_at = 25;
       tdict_dataset_table d = by_row(&n);
-      tdict_loader_state s = tdict_loader_state_default();
       tdict_tree *batch = NULL;
       scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, batch_size = 10, num_workers = workers));
       int64_t ids[MAX_ROWS];
       td_fails(TDICT_EINVAL, "the loader is NULL", tdict_loader_restart(NULL, err));
       td_ok(tdict_loader_restart(l, err));
-      td_ok(tdict_loader_get_state(l, &s, err));
+      tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
       assert_int_equal(s.epoch, 0); /* nothing was delivered */
       for (int i = 0; i < 2; i++) tdict_release(td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err)));
       td_fails(TDICT_EIO, "worn", tdict_loader_next(l, tdict_no_stream(), &batch, err));

@@ -3,8 +3,7 @@
 #include "support/guarded.h"
 
 static tdict_loader_state state_of(tdict_loader *l) {
-  tdict_loader_state s = tdict_loader_state_default();
-  td_ok(tdict_loader_get_state(l, &s, err));
+  tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
   return s;
 }
 
@@ -170,8 +169,7 @@ CASE(loader_structs_respect_struct_size) {
   tdict_dataset_table d = by_row(&n);
   scoped_loader l = open_loader(&y, &d, td_options(tdict_loader_options, num_workers = 0, world_size = 3));
   tdict_loader_state state = state_of(l);
-  tdict_loader_stats stats = tdict_loader_stats_default();
-  td_ok(tdict_loader_get_stats(l, &stats, err));
+  tdict_loader_stats stats = td_filled(tdict_loader_stats, tdict_loader_get_stats(l, &made, err));
   for (size_t size = sizeof size; size <= sizeof state; size++) {
     guarded *g = guarded_of(size);
     td_ok(tdict_loader_get_state(l, (tdict_loader_state *)g, err));

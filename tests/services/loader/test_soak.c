@@ -44,8 +44,7 @@ static int64_t take_epoch(const yard *y, tdict_loader *l, const numbers *n, cons
   int seen[MOST] = {0};
   int64_t batches = 0, ids[64], failed = 0, kept = 0;
   const bool reads = !stream || roll(4); /* else batches are let go of while the stream still waits for them */
-  tdict_loader_state s = tdict_loader_state_default();
-  td_ok(tdict_loader_get_state(l, &s, err));
+  tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
   assert_int_equal(s.batch, 0);
   for (;;) {
     tdict_tree *batch = NULL;

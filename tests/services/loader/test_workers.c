@@ -5,8 +5,7 @@
 
 static void await_ready(tdict_loader *l, int32_t wanted) {
   for (int i = 0; i < 5000; i++) {
-    tdict_loader_stats s = tdict_loader_stats_default();
-    td_ok(tdict_loader_get_stats(l, &s, err));
+    tdict_loader_stats s = td_filled(tdict_loader_stats, tdict_loader_get_stats(l, &made, err));
     if (s.num_ready == wanted) return;
     usleep(1000);
   }
@@ -155,12 +154,10 @@ SIM_CASE(loader_reports_stuck_device) {
     for (int i = 0; i < 3; i++) {
       td_fails(TDICT_ETIMEDOUT, "batch 0 of epoch 0 has not arrived on the device",
                tdict_loader_next(l, tdict_no_stream(), &batch, err));
-      tdict_loader_state s = tdict_loader_state_default();
-      td_ok(tdict_loader_get_state(l, &s, err));
+      tdict_loader_state s = td_filled(tdict_loader_state, tdict_loader_get_state(l, &made, err));
       assert_int_equal(s.batch, 0);
     }
-    tdict_loader_stats stats = tdict_loader_stats_default();
-    td_ok(tdict_loader_get_stats(l, &stats, err));
+    tdict_loader_stats stats = td_filled(tdict_loader_stats, tdict_loader_get_stats(l, &made, err));
     assert_int_equal(stats.num_batches, 0);
     assert_int_equal(stats.num_errors, 0);
     td_ok(tdict_sim_resume(y.c, err));
@@ -192,8 +189,7 @@ SIM_CASE(loader_counts_waiting) {
     if (at_device) await_ready(l, 2);
     tdict_tree *batch = NULL;
     for (int i = 0; i < TIMES; i++) td_fails(TDICT_ETIMEDOUT, "", tdict_loader_next(l, tdict_no_stream(), &batch, err));
-    tdict_loader_stats s = tdict_loader_stats_default();
-    td_ok(tdict_loader_get_stats(l, &s, err));
+    tdict_loader_stats s = td_filled(tdict_loader_stats, tdict_loader_get_stats(l, &made, err));
     assert_true(s.wait_seconds >= TIMES * WAIT_NS * 1e-9);
     pthread_mutex_unlock(&n.gate);
     td_ok(tdict_sim_resume(y.c, err));
@@ -217,8 +213,7 @@ SIM_CASE(loader_counts_waiting_to_fetch_in_order) {
   for (int i = 0; i < 2; i++) {
     scoped_tree batch = td_made(tree, tdict_loader_next(l, tdict_no_stream(), &made, err));
   }
-  tdict_loader_stats s = tdict_loader_stats_default();
-  td_ok(tdict_loader_get_stats(l, &s, err));
+  tdict_loader_stats s = td_filled(tdict_loader_stats, tdict_loader_get_stats(l, &made, err));
   assert_true(s.idle_seconds >= WAIT_NS * 1e-9);
   assert_true(s.fetch_seconds >= WAIT_NS * 1e-9);
 }
@@ -254,8 +249,7 @@ SIM_CASE(loader_counts_waiting_for_the_device) {
   pthread_join(thread, NULL);
   assert_int_equal(atomic_load(&h.failed), 0);
   tdict_release(batch);
-  tdict_loader_stats s = tdict_loader_stats_default();
-  td_ok(tdict_loader_get_stats(l, &s, err));
+  tdict_loader_stats s = td_filled(tdict_loader_stats, tdict_loader_get_stats(l, &made, err));
   assert_true(s.wait_seconds >= HELD_NS * 1e-9);
 }
 

@@ -235,12 +235,6 @@ GPU_CASE(trace_counts_what_it_drops) {
   assert_int_equal(fact(&f, "transfers"), 4);
 }
 
-static tdict_device_counts counts_of(const place *p) {
-  tdict_device_counts counts;
-  td_ok(tdict_context_get_counts(p->c, p->device, &counts, err));
-  return counts;
-}
-
 GPU_CASE(trace_can_be_restarted) {
   scoped_place p = place_open(2);
   scoped_tree src = even_tree(NULL);
@@ -254,10 +248,11 @@ GPU_CASE(trace_can_be_restarted) {
   facts f = read_trace(&p);
   assert_int_equal(fact(&f, "transfers"), 1);
   assert_int_equal(fact(&f, "whole"), 1);
-  const int64_t held = counts_of(&p).num_events, batches = fact(&f, "stream_transfer");
+  const int64_t held = td_device_counts(p.c, p.device).num_events, batches = fact(&f, "stream_transfer");
   assert_in_range(batches, 1, TOTAL);
-  start(&p, 0);                                                /* the first one's events are gone */
-  assert_true(counts_of(&p).num_events <= held - 2 * batches); /* two for copies that were queued together */
+  start(&p, 0); /* the first one's events are gone */
+  assert_true(td_device_counts(p.c, p.device).num_events <=
+              held - 2 * batches); /* two for copies that were queued together */
   f = read_trace(&p);
   assert_int_equal(fact(&f, "transfers") + fact(&f, "plan"), 0);
 }
