@@ -123,14 +123,14 @@ static int64_t place_of(const m_array *a, const int64_t *index) {
   return at;
 }
 
-void m_map_whole(m_map *map, int ndim, const int64_t *shape) {
-  memset(map, 0, sizeof *map);
-  map->in = map->out_ndim = ndim;
+m_map m_map_whole(int ndim, const int64_t *shape) {
+  m_map map = {.in = ndim, .out_ndim = ndim};
   for (int d = 0; d < ndim; d++) {
-    map->shape[d] = shape[d];
-    map->out[d] = d;
-    map->step[d] = 1;
+    map.shape[d] = shape[d];
+    map.out[d] = d;
+    map.step[d] = 1;
   }
+  return map;
 }
 
 m_array *m_array_map(const m_array *a, const m_map *map) {

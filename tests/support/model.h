@@ -58,7 +58,7 @@ typedef struct m_map {
   const int64_t *list[M_DIMS];
   bool copies;
 } m_map;
-void m_map_whole(m_map *map, int ndim, const int64_t *shape);
+m_map m_map_whole(int ndim, const int64_t *shape);
 m_array *m_array_map(const m_array *a, const m_map *map);
 /* The same cells with the first `in` dimensions grouped in another way; whether strides can do it. */
 m_array *m_array_regroup(const m_array *a, int in, int ndim, const int64_t *shape);

@@ -370,9 +370,8 @@ static void op_unsqueeze(ops *o) {
   const m_tree *t = o->model[s];
   int dim = (int)ops_pick(o, (uint32_t)t->nb + 2);
   tdict_tree *td = NULL;
-  m_map map;
   tdict_status status = OPS_CALL(o, tdict_unsqueeze(o->td[s], dim, &td, o->err));
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   if (dim <= t->nb) {
     memmove(map.shape + dim + 1, map.shape + dim, (size_t)(t->nb - dim) * sizeof *map.shape);
     map.shape[dim] = 1;
@@ -419,7 +418,7 @@ static void op_expand(ops *o) {
 }
 
 static void reorder(const m_tree *t, const int *order, m_map *map) {
-  m_map_whole(map, t->nb, t->bs);
+  *map = m_map_whole(t->nb, t->bs);
   for (int i = 0; i < t->nb; i++) {
     map->shape[i] = t->bs[order[i]];
     map->out[order[i]] = i;
@@ -468,8 +467,7 @@ static void keep_pieces(ops *o, const m_tree *t, tdict_tree **made, pieces p) {
   const int dim = p.dim;
   int64_t at = 0;
   for (size_t i = 0; i < p.count; i++) {
-    m_map map;
-    m_map_whole(&map, t->nb, t->bs);
+    m_map map = m_map_whole(t->nb, t->bs);
     map.start[dim] = at;
     map.shape[dim] = p.sizes[i];
     if (p.drops) {

@@ -246,8 +246,7 @@ static tdict_status put_at(m_tree *t, const char *const *keys, int count, m_arra
 }
 
 static m_array *element_of(const m_array *a, int64_t i) {
-  m_map map;
-  m_map_whole(&map, 1, a->shape);
+  m_map map = m_map_whole(1, a->shape);
   map.out[0] = -1;
   map.start[0] = i;
   map.out_ndim = 0;

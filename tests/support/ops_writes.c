@@ -61,8 +61,7 @@ static void op_write_at(ops *o) {
   m_array *to = all.list[k];
   if (!distinct(to) || to->ndim == 0) return;
   int64_t at = ops_pick(o, (uint32_t)to->shape[0] + 1);
-  m_map map;
-  m_map_whole(&map, 1, to->shape);
+  m_map map = m_map_whole(1, to->shape);
   map.out[0] = -1;
   map.start[0] = at;
   map.out_ndim = 0;
@@ -314,8 +313,7 @@ static m_tree *pad_pair(const m_tree *a, const m_tree *b, const m_tree *in, cons
 }
 
 m_array *ops_first_rows(const m_array *a, void *user) {
-  m_map map;
-  m_map_whole(&map, 1, a->shape);
+  m_map map = m_map_whole(1, a->shape);
   map.shape[0] = *(const int64_t *)user;
   map.copies = true;
   return m_array_map(a, &map);

@@ -31,8 +31,7 @@ DEVICE_CASE(clone_deep_copies) {
   scoped_tree td = rig_tree(&r, t), turned = NULL, out = NULL;
   tdict_device device = td_device();
   td_ok(tdict_set_device(td, &device, err));
-  m_map map;
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   map.shape[0] = 3, map.shape[1] = 4;
   map.out[0] = 1, map.out[1] = 0;
   map.copies = true;
@@ -255,8 +254,7 @@ static size_t check_one_storage(const tdict_tree *out) {
 DEVICE_CASE(consolidate_copies_into_one_storage) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3);
-  m_map map;
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   map.shape[0] = 3, map.shape[1] = 4;
   map.out[0] = 1, map.out[1] = 0;
   map.copies = true;

@@ -55,8 +55,7 @@ DEVICE_CASE(shape_reshape_copies_where_needed) {
   m_tree *t = SAMPLE(4, 6);
   scoped_tree td = rig_tree(&r, t), turned = NULL;
   tdict_tree *out = NULL;
-  m_map map;
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   map.shape[0] = 6;
   map.shape[1] = 4;
   map.out[0] = 1;
@@ -102,8 +101,7 @@ DEVICE_CASE(shape_unsqueeze) {
   scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);
   for (int dim = -3; dim < 3; dim++) {
-    m_map map;
-    m_map_whole(&map, t->nb, t->bs);
+    m_map map = m_map_whole(t->nb, t->bs);
     rig_insert(&map, dim < 0 ? dim + 3 : dim, 1);
     check_map(&r, t, td, td_made(tree, tdict_unsqueeze(td, dim, &made, err)), &map);
   }
@@ -113,9 +111,8 @@ DEVICE_CASE(shape_squeeze) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(1, 3, 1);
   scoped_tree td = rig_tree(&r, t);
-  m_map map;
   rig_check(&r, t, td);
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   check_map(&r, t, td, td_made(tree, tdict_squeeze(td, 1, &made, err)), &map);
   rig_cut(&map, 2, 0, 1, -1);
   check_map(&r, t, td, td_made(tree, tdict_squeeze(td, -1, &made, err)), &map);
@@ -127,9 +124,8 @@ DEVICE_CASE(shape_expand) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(1, 3);
   scoped_tree td = rig_tree(&r, t), out = NULL;
-  m_map map;
   rig_check(&r, t, td);
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   map.step[0] = 0;
   map.shape[0] = 5;
   rig_insert(&map, 0, 2);
@@ -144,9 +140,8 @@ DEVICE_CASE(shape_permute) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 3, 4);
   scoped_tree td = rig_tree(&r, t), out = NULL;
-  m_map map;
   rig_check(&r, t, td);
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   map.shape[0] = 4, map.shape[1] = 2, map.shape[2] = 3;
   map.out[2] = 0, map.out[0] = 1, map.out[1] = 2;
   check_map(&r, t, td, td_made(tree, tdict_permute(td, 3, (const int[]){-1, 0, 1}, &made, err)), &map);
@@ -162,9 +157,8 @@ DEVICE_CASE(shape_transpose) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(2, 3, 4);
   scoped_tree td = rig_tree(&r, t);
-  m_map map;
   rig_check(&r, t, td);
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   map.shape[0] = 4, map.shape[2] = 2;
   map.out[2] = 0, map.out[0] = 2;
   check_map(&r, t, td, td_made(tree, tdict_transpose(td, 0, -1, &made, err)), &map);

@@ -8,8 +8,7 @@ static void check(const rig *r, const m_tree *t, const tdict_tree *td, int dim, 
                   const int64_t *sizes) {
   int64_t at = 0;
   for (size_t i = 0; at < t->bs[dim]; i++) {
-    m_map map;
-    m_map_whole(&map, t->nb, t->bs);
+    m_map map = m_map_whole(t->nb, t->bs);
     rig_cut(&map, dim, at, 1, sizes[i]);
     rig_check(r, rig_mapped(t, &map), pieces[i]);
     rig_shares(td, pieces[i], true);
@@ -61,8 +60,7 @@ DEVICE_CASE(split_unbind) {
   td_ok(tdict_unbind(td, 1, out, &count, err));
   assert_int_equal(count, 4);
   for (int i = 0; i < 4; i++) {
-    m_map map;
-    m_map_whole(&map, t->nb, t->bs);
+    m_map map = m_map_whole(t->nb, t->bs);
     rig_cut(&map, 1, i, 0, -1);
     rig_check(&r, rig_mapped(t, &map), out[i]);
     rig_shares(td, out[i], true);

@@ -55,8 +55,7 @@ DEVICE_CASE(write_at_writes_elements) {
   m_tree *t = SAMPLE(4);
   scoped_tree td = rig_tree(&r, t);
   m_array *b = array_at(t, 1); /* [4, 3] */
-  m_map map;
-  m_map_whole(&map, 2, b->shape);
+  m_map map = m_map_whole(2, b->shape);
   rig_cut(&map, 1, 1, 1, 2);
   rig_cut(&map, 0, 2, 0, -1);
   m_array *part = m_array_map(b, &map), *new = rig_new_array(part, NULL);
@@ -65,7 +64,7 @@ DEVICE_CASE(write_at_writes_elements) {
   td_ok(tdict_write(td, "n.b", TDICT_INDEX(TDICT_AT(2), TDICT_RANGE(1, TDICT_NONE, 1)), value, err));
   take_values(part, new);
   rig_check(&r, t, td);
-  m_map_whole(&map, 2, b->shape); /* a short value is repeated */
+  map = m_map_whole(2, b->shape); /* a short value is repeated */
   rig_cut(&map, 1, 0, 2, 2);
   td_ok(tdict_write(td, "n.b", TDICT_INDEX(TDICT_REST, TDICT_RANGE(0, 3, 2)), value, err));
   take_values(m_array_map(b, &map), new);
@@ -134,8 +133,7 @@ DEVICE_CASE(fill_zero) {
   rig_check(&r, t, td);
   m_array *all[8];
   int count = m_arrays(t, all, NULL, 8);
-  m_map map;
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   rig_cut(&map, 1, 1, 0, -1);
   td_ok(tdict_index_get(NULL, td, TDICT_INDEX(TDICT_ALL, TDICT_AT(1)), NULL, &turned, err)); /* bytes with gaps */
   td_ok(tdict_fill(turned, NULL, 0, NULL, err));

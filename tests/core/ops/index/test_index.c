@@ -19,8 +19,7 @@ DEVICE_CASE(index_at) {
   scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);
   for (int64_t i = -3; i < 3; i++) {
-    m_map map;
-    m_map_whole(&map, t->nb, t->bs);
+    m_map map = m_map_whole(t->nb, t->bs);
     rig_cut(&map, 0, i < 0 ? i + 3 : i, 0, -1);
     check(&r, t, td, TDICT_INDEX(TDICT_AT(i)), &map);
     rig_cut(&map, 1, 2, 0, -1);
@@ -47,8 +46,7 @@ DEVICE_CASE(index_range) {
   scoped_tree td = rig_tree(&r, t);
   rig_check(&r, t, td);
   for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-    m_map map;
-    m_map_whole(&map, t->nb, t->bs);
+    m_map map = m_map_whole(t->nb, t->bs);
     rig_cut(&map, 0, ranges[i].first, ranges[i].step, ranges[i].count);
     check(&r, t, td, TDICT_INDEX(TDICT_RANGE(ranges[i].start, ranges[i].stop, ranges[i].step)), &map);
   }
@@ -58,8 +56,7 @@ DEVICE_CASE(index_new_axis) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 2);
   scoped_tree td = rig_tree(&r, t);
-  m_map map;
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   rig_insert(&map, 1, 1);
   rig_insert(&map, 0, 1);
   check(&r, t, td, TDICT_INDEX(TDICT_NEW_AXIS, TDICT_ALL, TDICT_NEW_AXIS), &map);
@@ -69,8 +66,7 @@ DEVICE_CASE(index_rest) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 2, 4);
   scoped_tree td = rig_tree(&r, t);
-  m_map map;
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   rig_cut(&map, 2, 3, 0, -1);
   check(&r, t, td, TDICT_INDEX(TDICT_REST, TDICT_AT(3)), &map);
   rig_cut(&map, 0, 1, 0, -1);
@@ -112,8 +108,7 @@ DEVICE_CASE(index_gives_views) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(3, 4, 6);
   tdict_tree *td = rig_tree(&r, t);
-  m_map map;
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   rig_cut(&map, 2, 5, -1, 4);
   rig_insert(&map, 2, 1);
   rig_cut(&map, 0, 2, 0, -1);
@@ -147,8 +142,7 @@ CASE(index_list_copies) {
   m_tree *t = SAMPLE(3, 4);
   scoped_tree td = rig_tree(&r, t);
   const int64_t positions[] = {3, 0, -1, 0, 1}, plain[] = {3, 0, 3, 0, 1};
-  m_map map;
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   rig_check(&r, t, td);
   map.list[1] = plain;
   map.shape[1] = 5;
@@ -171,8 +165,7 @@ CASE(index_mask_copies) {
   static const int64_t rows[] = {0, 0, 1}, columns[] = {1, 2, 2};
   scoped_tensor mask = td_made(tensor, tdict_tensor_zeros(TDICT_BOOL, 2, t->bs, NULL, &made, err));
   memcpy(tdict_tensor_data(mask), bits, sizeof bits);
-  m_map map;
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   map.list[0] = rows;
   map.list[1] = columns;
   map.out[0] = map.out[1] = 0;
@@ -338,8 +331,7 @@ DEVICE_CASE(index_set_writes_through) {
   m_tree *t = SAMPLE(4, 3), *value = rig_like(SAMPLE(2, 3));
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value);
   rig_check(&r, t, td);
-  m_map map;
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   rig_cut(&map, 0, 3, -2, 2);
   tdict_lock(td);
   t->locked = true;
@@ -359,8 +351,7 @@ CASE(index_set_writes_lists) {
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value);
   const int64_t positions[] = {2, 0};
   rig_check(&r, t, td);
-  m_map map;
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   map.list[1] = positions;
   map.shape[1] = 2;
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_ALL, TDICT_LIST(positions, 2)), from, NULL, err));
@@ -372,8 +363,7 @@ DEVICE_CASE(index_set_repeats_the_value) {
   scoped_rig r = rig_open();
   m_tree *t = SAMPLE(4, 3), *value = rig_like(SAMPLE(3));
   scoped_tree td = rig_tree(&r, t), from = rig_tree(&r, value);
-  m_map map;
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   rig_cut(&map, 0, 1, 1, 3);
   rig_check(&r, t, td);
   td_ok(tdict_index_set(NULL, td, TDICT_INDEX(TDICT_RANGE(1, TDICT_NONE, 1)), from, NULL, err));
@@ -394,8 +384,7 @@ DEVICE_CASE(index_set_allocates_missing_tensors) {
   m_tree *t = m_tree_each(whole, 2, 2, whole->bs, zeros_of, NULL);
   scoped_tree td = TREE(4, 3), from = rig_tree(&r, row);
   td_ok(tdict_write_rows(td, 2, from, err));
-  m_map map;
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   rig_cut(&map, 0, 2, 0, -1);
   write_model(t, &map, row);
   rig_check(&r, t, td);
@@ -436,16 +425,14 @@ DEVICE_CASE(rows_fill_a_batch) {
   for (int64_t i = 0; i < 4; i++) {
     m_tree *row = rig_like(SAMPLE(2));
     scoped_tree from = ops_tree(row);
-    m_map map;
-    m_map_whole(&map, t->nb, t->bs);
+    m_map map = m_map_whole(t->nb, t->bs);
     rig_cut(&map, 0, i, 0, -1);
     td_ok(tdict_write_rows(td, i, from, err));
     write_model(t, &map, row);
   }
   m_tree *rows = rig_like(SAMPLE(2, 2));
   scoped_tree from = rig_tree(&r, rows);
-  m_map map;
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   rig_cut(&map, 0, 4, 1, 2);
   td_ok(tdict_write_rows(td, 4, from, err));
   write_model(t, &map, rows);
@@ -454,7 +441,7 @@ DEVICE_CASE(rows_fill_a_batch) {
   td_fails(TDICT_EINVAL, "2 rows from row -1 of 6", tdict_write_rows(td, -1, from, err));
   td_fails(TDICT_EINVAL, "2 rows from row -7 of 6", tdict_write_rows(td, -7, from, err));
   rig_check(&r, t, td);
-  m_map_whole(&map, t->nb, t->bs);
+  map = m_map_whole(t->nb, t->bs);
   rig_cut(&map, 0, 1, 1, 2);
   td_ok(tdict_write_rows(td, -5, from, err)); /* rows 1 and 2 */
   write_model(t, &map, rows);
@@ -463,7 +450,7 @@ DEVICE_CASE(rows_fill_a_batch) {
   scoped_tree last = rig_tree(&r, row);
   td_fails(TDICT_EINVAL, "position 6", tdict_write_rows(td, 6, last, err));
   td_fails(TDICT_EINVAL, "position -7", tdict_write_rows(td, -7, last, err));
-  m_map_whole(&map, t->nb, t->bs);
+  map = m_map_whole(t->nb, t->bs);
   rig_cut(&map, 0, 5, 0, -1);
   td_ok(tdict_write_rows(td, -1, last, err)); /* row 5 */
   write_model(t, &map, row);
@@ -491,8 +478,7 @@ DEVICE_CASE(rows_written_by_threads) {
   for (int64_t i = 0; i < ROWS; i++) {
     m_tree *row = rig_like(SAMPLE(3));
     rows[i] = ops_tree(row);
-    m_map map;
-    m_map_whole(&map, t->nb, t->bs);
+    m_map map = m_map_whole(t->nb, t->bs);
     rig_cut(&map, 0, i, 0, -1);
     write_model(t, &map, row);
   }

@@ -15,7 +15,7 @@ typedef struct choice {
 static void choose(naive_random *r, const m_tree *t, choice *c) {
   bool has_list = false;
   c->index = tdict_indices_none();
-  m_map_whole(&c->map, t->nb, t->bs);
+  c->map = m_map_whole(t->nb, t->bs);
   c->map.copies = true;
   for (int d = 0; d < t->nb; d++) {
     const int64_t n = t->bs[d], start = naive_below(r, n), kind = naive_below(r, has_list ? 3 : 4);
@@ -147,9 +147,8 @@ GPU_CASE(index_with_reads_devices) {
   tdict_device device;
   m_tree *t = SAMPLE(3, 4);
   scoped_tree td = rig_tree(&r, t), out = NULL;
-  m_map map;
   rig_check(&r, t, td);
-  m_map_whole(&map, t->nb, t->bs);
+  m_map map = m_map_whole(t->nb, t->bs);
   rig_cut(&map, 0, 2, -1, 3);
   map.copies = true;
   out = get_with(td, TDICT_INDEX(TDICT_RANGE(TDICT_NONE, TDICT_NONE, -1)), pinned);
@@ -159,7 +158,7 @@ GPU_CASE(index_with_reads_devices) {
   check_places(out);
   td_release(out);
   out = get_with(td, TDICT_INDEX(TDICT_LIST(rows, 2)), pinned);
-  m_map_whole(&map, t->nb, t->bs);
+  map = m_map_whole(t->nb, t->bs);
   rig_cut(&map, 0, 2, -2, 2);
   map.copies = true;
   m_ignore_places = true;
