@@ -154,8 +154,7 @@ DEVICE_CASE(sinks_receive_strided_and_unloaded_leaves) {
   td_put(source, "x", permuted(tdict_tensor_retain(td_leaf(there, "x")), (const int[]){1, 0}));
   td_ok(tdict_transfer_into(w.c, t->tree, source, NULL, err));
   check_bin(t);
-  disk d;
-  disk_init(&d);
+  disk d = disk_open();
   tdict_tree *file = disk_twin(&d, turned, 100, 1);
   td_ok(tdict_transfer_into(w.c, t->tree, file, NULL, err));
   check_bin(t);

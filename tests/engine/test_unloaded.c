@@ -33,8 +33,7 @@ static void move_all(const world *w, int step) {
     scoped_tree tree = make_tree(w, host_kinds[k]);
     for (int i = 0; i < NUM_WAYS; i += step) {
       const way v = way_at(i);
-      scoped_disk d;
-      disk_init(&d);
+      scoped_disk d = disk_open();
       scoped_tree twin = disk_twin(&d, tree, i % 3 ? 100 : 60, next_seed());
       move_twin(w, tree, twin, &v);
     }
@@ -59,8 +58,7 @@ DEVICE_CASE(unloaded_trees_go_into_trees) {
     td_ok(tdict_clone_deep(tree, NULL, &dst[1], err));
     for (int i = 0; i < NUM_WAYS; i += 1 + 2 * WAYS_STEP) {
       const way v = way_at(i);
-      scoped_disk d;
-      disk_init(&d);
+      scoped_disk d = disk_open();
       scoped_tree twin = disk_twin(&d, tree, 80, next_seed());
       for (int side = 0; side < 2; side++) {
         spoil_tree(&w, dst[side]);
@@ -77,8 +75,7 @@ GPU_CASE(unloaded_trees_are_pinned) {
   scoped_world w = open_world();
   for (int k = 0; k < NUM_HOST_KINDS; k++) {
     scoped_tree tree = make_tree(&w, host_kinds[k]), out = NULL;
-    disk d;
-    disk_init(&d);
+    disk d = disk_open();
     tdict_tree *twin = disk_twin(&d, tree, 100, next_seed());
     assert_false(tdict_is_pinned(twin));
     td_ok(tdict_pin_memory(w.c, twin, NULL, &out, err));
@@ -93,12 +90,9 @@ GPU_CASE(unloaded_trees_are_pinned) {
 /* A consolidated tree over one file. */
 DEVICE_CASE(unloaded_consolidated_tree) {
   scoped_world w = open_world();
-  scoped_tree plain = make_tree(&w, TREE_BATCH), tree = NULL;
-  scoped_disk d;
-  scoped_tree twin = NULL;
-  disk_init(&d);
-  td_ok(tdict_consolidate(plain, NULL, &tree, err));
-  twin = disk_twin(&d, plain, 0, 1); /* the nodes */
+  scoped_tree plain = make_tree(&w, TREE_BATCH), tree = td_made(tree, tdict_consolidate(plain, NULL, &made, err));
+  scoped_disk d = disk_open();
+  scoped_tree twin = disk_twin(&d, plain, 0, 1); /* the nodes */
   leaf_list l = list_entries(tree);
   tdict_storage *file = NULL;
   for (size_t i = 0; i < l.count; i++) {
@@ -134,8 +128,7 @@ static void fail_each_read(const world *w, const way *v, disk_fault fault) {
   static const char *const texts[NUM_DISK_FAULTS] = {"the disk is on fire", "wanted", "wanted", "wanted",
                                                      "without a message",   "999"};
   scoped_tree tree = three_leaves(), dst = NULL;
-  scoped_disk d;
-  disk_init(&d);
+  scoped_disk d = disk_open();
   scoped_tree twin = disk_twin(&d, tree, 100, 1);
   td_ok(tdict_clone_deep(tree, TD_IN(w->gpu ? w->memory : NULL), &dst, err));
   tdict_release(move_tree(w, twin, w->device, v));
@@ -185,10 +178,9 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
   scoped_world w = open_world();
   scoped_tree tree = make_tree(&w, TREE_LARGE), out = NULL;
   for (int32_t n = -1; n < 3; n++) {
-    scoped_disk d;
     tdict_transfer_stats stats = tdict_transfer_stats_default();
     tdict_transfer_options o = td_with(tdict_transfer_options, num_threads = n, stats = &stats);
-    disk_init(&d);
+    scoped_disk d = disk_open();
     scoped_tree twin = disk_twin(&d, tree, 100, 1);
     const size_t bytes = tdict_tensor_bytes(td_leaf(tree, "large")), slot = tdict_context_engine(w.c)->rings.slot_bytes;
     if (w.gpu) {
@@ -215,8 +207,7 @@ DEVICE_CASE(unloaded_reads_need_no_copy) {
 DEVICE_CASE(unloaded_sources_are_not_hashed) {
   scoped_world w = open_world();
   scoped_tree tree = three_leaves(), out = NULL;
-  disk d;
-  disk_init(&d);
+  disk d = disk_open();
   tdict_tree *twin = disk_twin(&d, tree, 100, 1);
   tdict_transfer_options o = threads(1);
   tdict_release(td_made(tree, tdict_to_device(w.c, twin, w.device, &o, &made, err)));
@@ -241,8 +232,7 @@ DEVICE_CASE(unloaded_reads_run_in_parallel) {
   scoped_world w = open_world();
   tdict_tree *tree = make_tree(&w, TREE_LARGE), *out = NULL;
   for (int to_host = 0; to_host < 2; to_host++) {
-    scoped_disk d;
-    disk_init(&d);
+    scoped_disk d = disk_open();
     tdict_tree *twin = disk_twin(&d, tree, 100, 1);
     tdict_transfer_options o = threads(2);
     disk_permit(&d, 0);
@@ -279,8 +269,7 @@ DEVICE_CASE(unloaded_reads_run_in_parallel) {
 DEVICE_CASE(unloaded_source_of_two_transfers) {
   scoped_world w = open_world();
   scoped_tree tree = make_tree(&w, TREE_LARGE);
-  scoped_disk d;
-  disk_init(&d);
+  scoped_disk d = disk_open();
   scoped_tree twin = disk_twin(&d, tree, 100, 1);
   tdict_transfer_options o = threads(1);
   tdict_future *f[2];
@@ -297,8 +286,7 @@ DEVICE_CASE(unloaded_transfer_is_cancelled) {
   scoped_world w = open_world();
   scoped_tree tree = make_tree(&w, TREE_LARGE), out = NULL;
   for (int32_t n = 1; n < 3; n++) {
-    scoped_disk d;
-    disk_init(&d);
+    scoped_disk d = disk_open();
     tdict_tree *twin = disk_twin(&d, tree, 100, 1);
     tdict_transfer_options o = threads(n);
     disk_permit(&d, 0);
@@ -320,8 +308,7 @@ DEVICE_CASE(unloaded_transfer_is_cancelled) {
 DEVICE_CASE(unloaded_without_memory) {
   scoped_world w = open_world();
   scoped_tree tree = three_leaves();
-  scoped_disk d;
-  disk_init(&d);
+  scoped_disk d = disk_open();
   const tdict_storage_reader reader = {disk_read, NULL, NULL};
   const int64_t shape = 3;
   tdict_tensor_desc layout = td_with(tdict_tensor_desc, dtype = TDICT_U8, ndim = 1, shape = &shape);

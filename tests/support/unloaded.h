@@ -43,12 +43,9 @@ typedef struct disk_file {
   char path[64];
 } disk_file;
 
-static inline void disk_init(disk *d) {
-  memset(d, 0, sizeof *d);
-  pthread_mutex_init(&d->lock, NULL);
-  pthread_cond_init(&d->changed, NULL);
-  d->permits = -1;
-  d->low = UINTPTR_MAX;
+static inline disk disk_open(void) {
+  return (disk){
+      .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .permits = -1, .low = UINTPTR_MAX};
 }
 /* All files must be released. */
 static inline void disk_reset(disk *d) {

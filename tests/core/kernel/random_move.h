@@ -25,16 +25,14 @@ static inline void areas_fill(areas *a, uint64_t seed) {
   raw_write(a->raw, a->dst.data, a->model_dst, AREA_BYTES);
   raw_write(a->raw, a->src.data, a->model_src, AREA_BYTES);
 }
-static inline void areas_open(areas *a, uint64_t seed) {
-  memset(a, 0, sizeof *a);
-  a->b = fixture_open(NULL);
-  a->raw = raw_open(a->b.context, td_device());
-  a->dst = fixture_take(&a->b, AREA_BYTES);
-  a->src = fixture_take(&a->b, AREA_BYTES);
-  a->lists = fixture_take(&a->b, AREA_BYTES);
-  a->model_dst = malloc(AREA_BYTES);
-  a->model_src = malloc(AREA_BYTES);
-  areas_fill(a, seed);
+static inline areas areas_open(uint64_t seed) {
+  areas a = {.b = fixture_open(NULL), .model_dst = td_alloc(AREA_BYTES), .model_src = td_alloc(AREA_BYTES)};
+  a.raw = raw_open(a.b.context, td_device());
+  a.dst = fixture_take(&a.b, AREA_BYTES);
+  a.src = fixture_take(&a.b, AREA_BYTES);
+  a.lists = fixture_take(&a.b, AREA_BYTES);
+  areas_fill(&a, seed);
+  return a;
 }
 static inline void areas_check_dst(const areas *a) {
   scoped_bytes found = malloc(AREA_BYTES);

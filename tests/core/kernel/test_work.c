@@ -29,8 +29,7 @@ static void run_check_and_close(areas *a, tdict_kernel_work *work) {
 GPU_CASE(kernel_copies_equal_a_model) {
   static const size_t sizes[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
   int with_params = 0, with_buffer = 0;
-  areas a;
-  areas_open(&a, 0);
+  areas a = areas_open(0);
   for (uint64_t seed = 0; seed < 60; seed++) {
     rng r = {seed};
     tdict_kernel_work work;
@@ -65,8 +64,7 @@ static void model_fill(void *user, int64_t dst, int64_t src) {
 
 /* Random fills with elements of every size from 1 to 16 bytes. */
 GPU_CASE(kernel_fills_equal_a_model) {
-  scoped_areas a;
-  areas_open(&a, 0);
+  scoped_areas a = areas_open(0);
   for (uint64_t seed = 0; seed < 60; seed++) {
     rng r = {seed};
     tdict_kernel_work work;
@@ -96,9 +94,8 @@ GPU_CASE(kernel_fills_equal_a_model) {
 /* One large leaf of many blocks between small leaves: each block finds its entry. */
 GPU_CASE(kernel_blocks_find_their_entries) {
   enum { BYTES = 100000, SMALL = 24, COUNT = 21 };
-  areas a;
   tdict_kernel_work work;
-  areas_open(&a, 5);
+  areas a = areas_open(5);
   tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
   int64_t at = 3; /* units of one byte, so that the large leaf needs 49 blocks */
   for (int i = 0; i < COUNT; i++) {
@@ -122,11 +119,10 @@ GPU_CASE(kernel_blocks_find_their_entries) {
 /* The smallest index of a bad position is found, in each list, on the host and on the device. */
 GPU_CASE(kernel_checks_find_the_first_bad_position) {
   enum { LISTS = 30, MOST = 5000 };
-  areas a;
   rng r = {3};
   tdict_kernel_work work;
   uint64_t wanted[LISTS];
-  areas_open(&a, 9);
+  areas a = areas_open(9);
   tdict_kernel_work_init(&work, TDICT_KERNEL_CHECK);
   int64_t *positions = malloc(MOST * sizeof *positions);
   for (int i = 0; i < LISTS; i++) {
@@ -160,12 +156,11 @@ GPU_CASE(kernel_checks_find_the_first_bad_position) {
 /* A gather with checked lists copies the rows of the good positions, and reports the smallest index of a bad one. */
 GPU_CASE(kernel_checked_copies_find_the_first_bad_position) {
   enum { ENTRIES = 40, SIZE = 9, MOST = 3000 };
-  areas a;
   rng r = {8};
   tdict_kernel_work work;
   uint64_t wanted[ENTRIES];
   int num_bad = 0;
-  areas_open(&a, 11);
+  areas a = areas_open(11);
   tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
   int64_t *positions = malloc(2 * MOST * sizeof *positions);
   size_t used = 0;
@@ -248,9 +243,8 @@ CASE(kernel_divides_exactly) {
  * long. */
 GPU_CASE(kernel_blocks_with_several_batches) {
   enum { UNITS = 100001, BATCHES = 3 };
-  areas a;
   tdict_kernel_work work;
-  areas_open(&a, 6);
+  areas a = areas_open(6);
   tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
   const int64_t large[] = {(int64_t)BATCHES * 8192 * TDICT_KERNEL_BLOCK_UNITS}, shape[] = {UNITS}, to[] = {1},
                 from[] = {2};
@@ -276,12 +270,11 @@ GPU_CASE(kernel_blocks_with_several_batches) {
 
 /* A copy is repeated with other addresses, unless their alignment allows other units. */
 GPU_CASE(kernel_repeats_copies) {
-  areas a;
   rng r = {15};
   tdict_kernel_work work;
   bool is_done;
   int num_repeated = 0;
-  areas_open(&a, 12);
+  areas a = areas_open(12);
   const int64_t shape[] = {20, 48}, to[] = {48, 1}, from[] = {64, 1};
   tdict_kernel_move move = {.ndim = 2, .shape = shape, .dst_strides = to, .src_strides = from, .item_bytes = 1};
   tdict_kernel_work_init(&work, TDICT_KERNEL_COPY);
@@ -315,13 +308,12 @@ GPU_CASE(kernel_repeats_copies) {
 /* A fill is repeated at other addresses, unless their alignment allows other units. */
 GPU_CASE(kernel_repeats_fills) {
   enum { FILLS = 100, ITEM = 12, ROWS = 20, COLUMNS = 4 };
-  areas a;
   rng r = {16};
   tdict_kernel_work work;
   unsigned char element[ITEM];
   bool is_done;
   int num_repeated = 0;
-  areas_open(&a, 12);
+  areas a = areas_open(12);
   td_fill_random(element, sizeof element, next_random(&r));
   const int64_t shape[] = {ROWS, COLUMNS}, to[] = {COLUMNS * ITEM, ITEM};
   tdict_kernel_move move = {.ndim = 2, .shape = shape, .dst_strides = to, .item_bytes = ITEM};

@@ -15,7 +15,7 @@ static void add_leaf(tdict_tree *tree, const char *path, tdict_dtype dtype, int 
 }
 static rig *rig_open(void) {
   rig *r = td_zeros(1, sizeof *r);
-  disk_init(&r->d);
+  r->d = disk_open();
   td_ok(tdict_create(1, (const int64_t[]){6}, &r->tree, err));
   add_leaf(r->tree, "memory", TDICT_I32, TDICT_SHAPE(6, 4));
   add_leaf(r->tree, "file.matrix", TDICT_F32, TDICT_SHAPE(6, 5, 3));
@@ -48,8 +48,7 @@ static void check_bytes(const tdict_tensor *t, const void *wanted) {
 }
 
 CASE(unloaded_tensor_is_made_inside_its_storage) {
-  scoped_disk d;
-  disk_init(&d);
+  scoped_disk d = disk_open();
   unsigned char bytes[100];
   td_fill_random(bytes, sizeof bytes, 1);
   scoped_storage s = disk_add(&d, bytes, sizeof bytes, "x"), none = NULL;
@@ -96,8 +95,7 @@ CASE(unloaded_tensor_is_made_inside_its_storage) {
 
 /* Answers of the callback. */
 CASE(unloaded_storage_reads_or_fails) {
-  scoped_disk d;
-  disk_init(&d);
+  scoped_disk d = disk_open();
   unsigned char bytes[64], got[64];
   td_fill_random(bytes, sizeof bytes, 2);
   scoped_storage s = disk_add(&d, bytes, sizeof bytes, "x");

@@ -112,8 +112,7 @@ static void check_conversion(const areas *a, tdict_dtype to, tdict_dtype from, c
 /* Every value of the floats of 8 and 16 bits, to every dtype. */
 GPU_CASE(kernel_converts_every_small_float) {
   static const tdict_dtype small[] = {TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2};
-  scoped_areas a;
-  areas_open(&a, 1);
+  scoped_areas a = areas_open(1);
   for (int s = 0; s < 4; s++) {
     const size_t bytes = tdict_dtype_bytes(small[s]), count = (size_t)1 << 8 * bytes;
     scoped_bytes all = malloc(count * bytes);
@@ -125,8 +124,7 @@ GPU_CASE(kernel_converts_every_small_float) {
 /* A million random bit patterns of float32 and of float64, to each float dtype. */
 GPU_CASE(kernel_converts_random_floats) {
   static const tdict_dtype tos[] = {TDICT_F16, TDICT_BF16, TDICT_F8E4M3, TDICT_F8E5M2, TDICT_F32, TDICT_F64};
-  scoped_areas a;
-  areas_open(&a, 1);
+  scoped_areas a = areas_open(1);
   TD_FREED uint64_t *bits = malloc(MANY * sizeof *bits);
   td_fill_random(bits, MANY * sizeof *bits, 42);
   for (int t = 0; t < 6; t++) check_conversion(&a, tos[t], TDICT_F32, bits, MANY);
@@ -202,9 +200,8 @@ static size_t make_elements(tdict_dtype dtype, uint64_t seed, unsigned char *out
 
 /* All pairs of dtypes, on random bits and on numbers at the edges of the types. */
 GPU_CASE(kernel_converts_all_pairs_of_dtypes) {
-  scoped_areas a;
   int pairs = 0;
-  areas_open(&a, 1);
+  scoped_areas a = areas_open(1);
   scoped_bytes elements = malloc(16 * 4096);
   for (int f = 0; f < NUM_DTYPES; f++) {
     const size_t count = make_elements(all_dtypes[f], (uint64_t)f, elements);
@@ -220,8 +217,7 @@ GPU_CASE(kernel_converts_all_pairs_of_dtypes) {
 /* Scale and offset: the element as float32, multiplied, rounded, added, rounded. */
 GPU_CASE(kernel_scales_elements) {
   static const float factors[][2] = {{1 / 255.0F, -0.5F}, {2, 0}, {-0.1F, 1e-3F}, {1e38F, 0}, {1e-40F, 1e-42F}};
-  scoped_areas a;
-  areas_open(&a, 1);
+  scoped_areas a = areas_open(1);
   scoped_bytes elements = malloc(16 * 4096), found = malloc(16 * 4096), wanted = malloc(16 * 4096);
   for (int f = 0; f < NUM_DTYPES; f++) {
     const tdict_dtype from = all_dtypes[f];
@@ -276,8 +272,7 @@ static void clear_nans(areas *a) {
 /* Random layouts and lists, with elements that are not aligned. The index of the first element that does not fit counts
  * in C order. */
 GPU_CASE(kernel_converts_random_layouts) {
-  scoped_areas a;
-  areas_open(&a, 0);
+  scoped_areas a = areas_open(0);
   for (uint64_t seed = 0; seed < 60; seed++) {
     enum { MOST = 40 };
     rng r = {seed};

@@ -81,8 +81,7 @@ GPU_CASE(narrow_of_unloaded_leaves) {
   scoped_tree src = narrow_tree(NULL, false), out = NULL;
   for (int i = 0; i < NUM_WAYS; i += 6) {
     way v = way_at(i);
-    scoped_disk d;
-    disk_init(&d);
+    scoped_disk d = disk_open();
     v.o.narrow = 1;
     scoped_tree twin = disk_twin(&d, src, 60, next_seed());
     check_and_release(&w, src, move_tree(&w, twin, w.device, &v));

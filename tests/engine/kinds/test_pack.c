@@ -76,9 +76,8 @@ static void check_unpacked(const areas *a, tdict_dtype dtype, const void *data, 
 
 /* Every dtype, every span of values, sizes around whole units and blocks, and every alignment. */
 GPU_CASE(unpack_restores_every_element) {
-  scoped_areas a;
   rng r = {2};
-  areas_open(&a, 1);
+  scoped_areas a = areas_open(1);
   scoped_bytes data = malloc(MOST_BYTES);
   for (int d = 0; d < PV_DTYPES; d++)
     for (int kind = 0; kind < PV_KINDS; kind++) {
@@ -98,9 +97,8 @@ GPU_CASE(unpack_restores_every_element) {
 GPU_CASE(unpack_restores_many_entries) {
   enum { ENTRIES = 150, EACH = 512 };
   const tdict_packer best = {.kind = tdict_stream_best()};
-  scoped_areas a;
   rng r = {3};
-  areas_open(&a, 1);
+  scoped_areas a = areas_open(1);
   tdict_kernel_work work;
   unsigned char *packed = aligned_alloc(64, 4096), *data = a.model_dst;
   size_t at = 0, src = 0;

@@ -256,8 +256,7 @@ DEVICE_CASE(conversions_of_unloaded_leaves) {
   scoped_tree src = make_sources(&w, 0);
   for (int i = 0; i < NUM_WAYS; i += 6) {
     way v = way_at(i);
-    scoped_disk d;
-    disk_init(&d);
+    scoped_disk d = disk_open();
     use_rules(&v.o);
     scoped_tree twin = disk_twin(&d, src, 60, next_seed()), out = move_tree(&w, twin, w.device, &v);
     check_all(&w, src, out, w.device);

@@ -16,14 +16,13 @@ typedef struct documents {
   atomic_int asked;
 } documents;
 
-static inline void documents_init(documents *d, uint64_t seed) {
-  memset(d, 0, sizeof *d);
-  d->count = DOCUMENTS;
-  pthread_mutex_init(&d->gate, NULL);
+static inline documents documents_of(uint64_t seed) {
+  documents d = {.count = DOCUMENTS, .gate = PTHREAD_MUTEX_INITIALIZER};
   for (int i = 0; i < DOCUMENTS; i++) {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
-    d->lengths[i] = (int64_t)((seed >> 33) % LONGEST) + 1;
+    d.lengths[i] = (int64_t)((seed >> 33) % LONGEST) + 1;
   }
+  return d;
 }
 
 static inline int64_t documents_length(void *self) { return ((documents *)self)->count; }

@@ -231,8 +231,7 @@ CASE(dataset_tree_packs_ragged_rows) {
 /* Rows that are not in memory are refused with the leaf's path. */
 CASE(dataset_of_unloaded_tree) {
   scoped_tree td = many(8, false), batch = NULL;
-  disk files;
-  disk_init(&files);
+  disk files = disk_open();
   tdict_tree *twin = disk_twin(&files, td, 100, 1);
   tdict_dataset *d = NULL;
   const int64_t indices[] = {5, 0};

@@ -42,8 +42,7 @@ static void check_end(tdict_loader *l) {
 
 DEVICE_CASE(loader_packs_up_to_max_tokens) {
   scoped_yard y = open_yard();
-  documents d;
-  documents_init(&d, 3);
+  documents d = documents_of(3);
   for (int round = 0; round < 8; round++) {
     tdict_loader_options o = by_tokens();
     o.shuffle = round & 1;
@@ -83,8 +82,7 @@ static void take_epoch(const yard *y, tdict_loader *l, int64_t batches) {
 /* Rank r takes the batches r, r + world_size, ... of the division of all samples. */
 CASE(loader_deals_batches_to_ranks) {
   scoped_yard y = open_yard();
-  documents d;
-  documents_init(&d, 4);
+  documents d = documents_of(4);
   static const int worlds[] = {1, 2, 3, 4, 7, 200};
   for (size_t w = 0; w < sizeof worlds / sizeof *worlds; w++) {
     for (int drop = 0; drop < 2; drop++) {
@@ -114,8 +112,7 @@ CASE(loader_deals_batches_to_ranks) {
 
 DEVICE_CASE(loader_state_restores_token_batches) {
   scoped_yard y = open_yard();
-  documents d;
-  documents_init(&d, 5);
+  documents d = documents_of(5);
   tdict_loader_options o = by_tokens();
   o.shuffle = true;
   o.endless = true;
@@ -158,8 +155,7 @@ DEVICE_CASE(loader_state_restores_token_batches) {
 /* The tokens of a padded batch are the number of samples times the largest length. The mask marks the samples. */
 DEVICE_CASE(loader_pads_up_to_max_tokens) {
   scoped_yard y = open_yard();
-  documents d;
-  documents_init(&d, 6);
+  documents d = documents_of(6);
   d.batched = true;
   tdict_loader_options o = by_tokens();
   o.pack = NULL;
@@ -194,8 +190,7 @@ DEVICE_CASE(loader_pads_up_to_max_tokens) {
 
 CASE(loader_drops_a_short_last_token_batch) {
   scoped_yard y = open_yard();
-  documents d;
-  documents_init(&d, 7);
+  documents d = documents_of(7);
   d.count = 5;
   for (int i = 0; i < 5; i++) d.lengths[i] = 10;
   static const struct {
@@ -219,8 +214,7 @@ CASE(loader_drops_a_short_last_token_batch) {
 
 CASE(loader_max_tokens_refuses) {
   scoped_yard y = open_yard();
-  documents d;
-  documents_init(&d, 8);
+  documents d = documents_of(8);
   tdict_dataset_table set = documents_dataset(&d), bare = set;
   scoped_loader l = NULL;
   tdict_loader_options o = by_tokens(), good = o;
@@ -275,7 +269,7 @@ CASE(loader_reports_a_failed_division) {
   documents d;
   int64_t ids[DOCUMENTS];
   for (int workers = 0; workers < 3; workers += 2) {
-    documents_init(&d, 9);
+    d = documents_of(9);
     tdict_loader_options o = by_tokens();
     o.num_workers = workers;
     o.prefetch = 1;
@@ -301,8 +295,7 @@ CASE(loader_reports_a_failed_division) {
 /* The samples have more tokens than sample_length said. */
 CASE(loader_reports_wrong_sample_lengths) {
   scoped_yard y = open_yard();
-  documents d;
-  documents_init(&d, 10);
+  documents d = documents_of(10);
   d.longer_by = 40;
   for (int pads = 0; pads < 2; pads++) {
     tdict_loader_options o = by_tokens();
@@ -320,8 +313,7 @@ CASE(loader_reports_wrong_sample_lengths) {
 /* All batches have the same shapes. */
 CASE(loader_packs_constant_shapes) {
   scoped_yard y = open_yard();
-  documents d;
-  documents_init(&d, 12);
+  documents d = documents_of(12);
   tdict_loader_options o = by_tokens();
   tdict_pack_options pack =
       td_with(tdict_pack_options, num_tokens = o.max_tokens, num_sequences = o.batch_size, position_ids = "positions");
@@ -346,8 +338,7 @@ CASE(loader_packs_constant_shapes) {
 /* While a worker divides the next epoch, other calls of the loader do not wait for it. */
 CASE(loader_divides_without_its_lock) {
   scoped_yard y = open_yard();
-  documents d;
-  documents_init(&d, 13);
+  documents d = documents_of(13);
   tdict_loader_options o = by_tokens();
   o.num_workers = 2;
   tdict_dataset_table set = documents_dataset(&d);
@@ -373,7 +364,7 @@ CASE(loader_token_batches_follow_the_length) {
   scoped_yard y = open_yard();
   documents d;
   for (int workers = 0; workers < 3; workers += 2) {
-    documents_init(&d, 16);
+    d = documents_of(16);
     d.count = 50;
     tdict_loader_options o = by_tokens();
     o.num_workers = workers;
@@ -403,8 +394,7 @@ CASE(loader_token_batches_follow_the_length) {
 /* Each allocation of the first epochs fails once. */
 CASE(loader_token_batches_need_memory) {
   scoped_yard y = open_yard();
-  documents d;
-  documents_init(&d, 14);
+  documents d = documents_of(14);
   d.count = 20;
   tdict_loader_options o = by_tokens();
   o.num_workers = 0;

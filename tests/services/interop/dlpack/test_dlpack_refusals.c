@@ -115,8 +115,7 @@ GPU_CASE(dlpack_export_refuses_lost_bytes) {
 GPU_CASE(dlpack_export_refuses_unloaded_leaves) {
   scoped_place w = place_open(2);
   scoped_tree td = numbered_tree(&w, NULL, 1);
-  scoped_disk d;
-  disk_init(&d);
+  scoped_disk d = disk_open();
   scoped_tree twin = disk_twin(&d, td, 100, 1);
   tdict_dlpack_entry *entries = NULL;
   struct DLManagedTensorVersioned *m = NULL;
